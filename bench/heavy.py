@@ -179,14 +179,6 @@ def killed(args, world):
     return {"world": f"{world}, {args.kills} killed", "longest_pause_s": longest_pause(came), "asked": KILL_COSTS_S + world.batch_s()}
 
 
-def first_batch(args, world):
-    """A batch that one worker alone takes long for: when the first one comes, and how much later than if all workers shared it evenly."""
-    came = deliveries(args, world, args.workers, 3 * world.batch_s() / args.workers + 5)
-    first_s = came[0][0] if came else math.nan
-    return {"world": f"{world}: the first batch", "first_batch_s": first_s, "batch_on_one_s": world.batch_s(), "ratio": first_s / (world.batch_s() / args.workers),
-            "asked": FIRST_BATCH}
-
-
 def autoscaled(args, world):
     """The part of its time that a training job waits, whose demand is that of 4 workers and then that of 8, from SETTLES_S after each change on."""
     trainer = args.cachew.parent / "bench" / "trainer"
@@ -205,6 +197,14 @@ def autoscaled(args, world):
             waits[phase] += line["waited_s"]
             seconds[phase] += line["seconds"]
     return {"world": f"{world}, autoscale, demands of {' and '.join(map(str, DEMANDS))} workers", "waited": [w / s for w, s in zip(waits, seconds)], "asked": WAITED}
+
+
+def first_batch(args, world):
+    """A batch that one worker alone takes long for: when the first one comes, and how much later than if all workers shared it evenly."""
+    came = deliveries(args, world, args.workers, 3 * world.batch_s() / args.workers + 5)
+    first_s = came[0][0] if came else math.nan
+    return {"world": f"{world}: the first batch", "first_batch_s": first_s, "batch_on_one_s": world.batch_s(), "ratio": first_s / (world.batch_s() / args.workers),
+            "asked": FIRST_BATCH}
 
 
 def number(value):
@@ -238,12 +238,12 @@ def main():
             print(f"{found['world']}: one worker {number(found['one_per_s'])}/s, {args.workers} workers {number(found['many_per_s'])}/s: {number(found['times'])} times "
                   f"(asked {number(found['asked'])}); first batch after {number(found['first_batch_s'])} s, on one worker a batch takes {number(found['batch_on_one_s'])} s",
                   flush=True)
-        elif measure is first_batch:
-            print(f"{found['world']} after {number(found['first_batch_s'])} s, {number(found['ratio'])} times what it takes {args.workers} workers (asked "
-                  f"{number(found['asked'])}); one worker {number(found['batch_on_one_s'])} s", flush=True)
         elif measure is autoscaled:
             parts = " and ".join(f"{part:.2%}" for part in found["waited"])
             print(f"{found['world']}: waited {parts} of the time from {SETTLES_S} s on (asked {found['asked']:.0%})", flush=True)
+        elif measure is first_batch:
+            print(f"{found['world']} after {number(found['first_batch_s'])} s, {number(found['ratio'])} times what it takes {args.workers} workers (asked "
+                  f"{number(found['asked'])}); one worker {number(found['batch_on_one_s'])} s", flush=True)
         else:
             cost = f"cost {number(found['cost_s'])} s, " if "cost_s" in found else ""
             print(f"{found['world']}: {cost}longest pause {number(found['longest_pause_s'])} s (asked {number(found['asked'])})", flush=True)

@@ -100,7 +100,7 @@ def measure(kind, n, name, transport, command):
         deaths = cluster.deaths()
         if deaths:
             sys.exit(f"pauses: {deaths[0]}")
-    # Without what it begins with: the first batches come when the first splits have.
+    # Without what it begins with: the first batches come when the first ranges have.
     free = gaps(times[BEFORE // 5:], times[BEFORE // 5], quiet)
     beyond = sorted(max(0, gaps(times, *span) - free) for span in faults.spans)
     return {"pipeline": name, "faults": n, "fault_free_s": round(free, 4), "beyond_s": round(beyond[-1], 4), "median_beyond_s": round(median(beyond), 4),

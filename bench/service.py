@@ -94,7 +94,7 @@ def large(args, folder):
 def same_credits(args, folder, credits):
     """
     What a batch of 38 MB costs, by what one of 4 KiB does, with as many asked for ahead: a descriptor and an index cost the same, whatever lies behind. Else
-    all is equal: splits of 3 batches, which is what large ones have, and a memory budget that does not limit what is computed ahead (no page of it is touched).
+    all is equal: ranges of 3 batches, which is what large ones have, and a memory budget that does not limit what is computed ahead (no page of it is touched).
     """
     source = {"op": "range", "stop": 768}
     rates = [
@@ -189,7 +189,7 @@ def half_a_core():
 
 
 def halves(args, folder, n):
-    """n workers of half a core each, on elements of 1 ms, in splits of 64."""
+    """n workers of half a core each, on elements of 1 ms, in ranges of 64."""
     path = write(folder, {"op": "synthetic", "count": 1 << 14, "cost_us": 1000}, {"op": "batch", "size": 4})
     with contextlib.ExitStack() as stack:
         groups = [stack.enter_context(half_a_core()) for _ in range(n)]
@@ -222,7 +222,7 @@ def spread(args, path, n, memory, batches, skip):
 
 
 def photographs(folder):
-    """JPEG that decodes to more than 30 times its size, in 2,048 records; elements of 110 KB in splits of 80."""
+    """JPEG that decodes to more than 30 times its size, in 2,048 records; elements of 110 KB in ranges of 80."""
     try:
         from PIL import Image
     except ImportError as e:
@@ -253,7 +253,7 @@ def expanded_eight(args, folder):
 
 
 def records(folder):
-    """3,000 of them, in splits of one batch."""
+    """3,000 of them, in ranges of one batch."""
     return write(folder, {"op": "range", "stop": 3000}, {"op": "delay", "us": 4000}, {"op": "shuffle"}, {"op": "batch", "size": 32})
 
 

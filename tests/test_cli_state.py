@@ -386,28 +386,42 @@ def set_sum(results):
     return f"{sum(int(r['set_digest'], 16) for r in results) & MASK128:032x}"
 
 
-def test_a_state_in_any_order_is_one_rank_s(tmp_path, any_words):
-    pipeline, state = write(tmp_path / "p.json", range_chain(1000, SHUFFLE, BATCH)), tmp_path / "state"
-    run(pipeline, *any_words(1, 2), "--batches", 5, "--state", state)
-    for words, has in ((any_words(0, 2), "0 of 2"), (any_words(1, 3), "1 of 3")):
+FIRST_LATE = {"op": "delay", "us": 3_000_000, "where": "value == 3"}  # the first batch comes behind others
+
+
+def test_a_state_with_batches_handed_out_early_is_one_rank_s(tmp_path, any_words):
+    """It is good for this rank in order any only. Without such batches it is that of exact order, and good for all."""
+    pipeline, state = write(tmp_path / "p.json", range_chain(1000, FIRST_LATE, BATCH)), tmp_path / "state"
+    first = run(pipeline, *any_words(0, 2), "--batches", 5, "--state", state)
+    assert int(json.loads(state.read_text())["handed_out"], 16) > 0
+    for words, has in ((any_words(1, 2), "1 of 2"), (any_words(0, 3), "0 of 3")):
         error = failed(pipeline, 2, *words, "--state", state)
-        assert error["kind"] == "state" and "1 of 2" in error["message"] and has in error["message"], error
+        assert error["kind"] == "state" and "0 of 2" in error["message"] and has in error["message"], error
     error = failed(pipeline, 2, "--state", state)
     assert error["attribute"] == "order" and error["value"] == "any" and error["expected"] == "exact"
-    exact = tmp_path / "exact"
-    run(pipeline, "--batches", 5, "--state", exact)
-    error = failed(pipeline, 2, *any_words(0, 1), "--state", exact)
-    assert error["attribute"] == "order" and error["value"] == "exact" and error["expected"] == "any"
+    rest = run(pipeline, "--digest", "--order", "any", "--rank", 0, "--world-size", 2, "--state", state)
+    whole = run(pipeline, "--digest", "--rank", 0, "--world-size", 2)
+    assert set_sum([first, rest]) == whole["set_digest"] and first["elements"] + rest["elements"] == whole["elements"]
+
+
+def test_a_state_without_batches_handed_out_early_is_good_for_all(tmp_path, any_words):
+    """A sequential pipeline has one order."""
+    chain = range_chain(1000, {"op": "filter", "where": "value % 3 != 0"}, {"op": "take", "count": 500}, BATCH)
+    pipeline, state = write(tmp_path / "p.json", chain), tmp_path / "state"
+    first, whole = run(pipeline, *any_words(0, 1), "--batches", 5, "--state", state), run(pipeline, "--digest")
+    assert "handed_out" not in json.loads(state.read_text())
+    rest = [run(pipeline, "--digest", "--rank", rank, "--world-size", 2, "--state", shutil.copy(state, tmp_path / "copy")) for rank in range(2)]
+    assert set_sum([first, *rest]) == whole["set_digest"]
 
 
 def test_a_state_of_100_buckets_in_any_order_fits_in_1_kb(tmp_path, any_words):
-    """Each split leaves elements of all buckets."""
+    """Each range leaves elements of all buckets."""
     pipeline, state = write(tmp_path / "p.json", hundred_buckets(100_000, 16, EVENLY)), tmp_path / "state"
     whole, parts = run(pipeline, "--digest"), []
     for batches in (500, 700, 4_000):
         parts.append(run(pipeline, *any_words(0, 1), "--batches", batches, "--state", state))
         values = json.loads(state.read_text())
-        assert len(values["remnants"].split()) > 50 and state.stat().st_size <= 1024
+        assert len(values["skip"].split()) > 50 and state.stat().st_size <= 1024
     parts.append(run(pipeline, *any_words(0, 1), "--state", state))
     assert sum(part["elements"] for part in parts) == whole["elements"]
 
@@ -415,7 +429,7 @@ def test_a_state_of_100_buckets_in_any_order_fits_in_1_kb(tmp_path, any_words):
 def test_a_state_between_epochs_is_good_for_any_order_and_rank(tmp_path, any_words):
     pipeline, state = write(tmp_path / "p.json", range_chain(1000, SHUFFLE, BATCH)), tmp_path / "state"
     first, whole = run(pipeline, *any_words(0, 1), "--epochs", 1, "--state", state), run(pipeline, "--digest", "--epochs", 2)
-    assert first["batches"] > 0 and "order" not in json.loads(state.read_text())
+    assert first["batches"] > 0 and "handed_out" not in json.loads(state.read_text())
     copies = [shutil.copy(state, tmp_path / f"copy{i}") for i in range(2)]
     for words in (any_words(0, 1), ["--digest"]):
         rest = run(pipeline, *words, "--epochs", 2, "--state", copies.pop())
@@ -423,11 +437,11 @@ def test_a_state_between_epochs_is_good_for_any_order_and_rank(tmp_path, any_wor
     assert run(pipeline, *any_words(1, 3), "--epochs", 2, "--batches", 1, "--state", state)["batches"] == 1
 
 
-@pytest.mark.parametrize("change", [{"split": 1}, {"split": 10**6}, {"rank": 7}, {"g": 3}, {"batches": "1 2 x"}, {"batches": "1 " * 100}, {"batches": "-1"},
-                                    {"remnants": "0:2.0"}, {"remnants": "-1.0"}, {"remnants": "2"}, {"remnants": "1:0.0"}, {"world_size": None}])
-def test_a_damaged_state_in_any_order(tmp_path, any_words, change):
-    pipeline, state = write(tmp_path / "p.json", range_chain(1500, {"op": "filter", "where": "value % 5 != 0"}, SHUFFLE, BATCH)), tmp_path / "state"
-    run(pipeline, *any_words(0, 2), "--batches", 5, "--state", state)
-    saved = json.loads(state.read_text())
+@pytest.mark.parametrize("change", [{"handed_out": ""}, {"handed_out": "x"}, {"handed_out": "1" * 17}, {"handed_out": 3}, {"rank": 7}, {"rank": None}, {"world_size": None}])
+def test_a_damaged_state_in_any_order(tmp_path, change):
+    pipeline, state = write(tmp_path / "p.json", range_chain(1500, BATCH)), tmp_path / "state"
+    words = ["--order", "any", "--rank", 0, "--world-size", 2, "--state", state]
+    run(pipeline, *words, "--batches", 5)
+    saved = {**json.loads(state.read_text()), "handed_out": "6", "rank": 0, "world_size": 2}
     state.write_text(json.dumps({key: value for key, value in {**saved, **change}.items() if value is not None}))
-    assert failed(pipeline, 2, *any_words(0, 2), "--state", state)["kind"] == "state"
+    assert failed(pipeline, 2, *words)["kind"] == "state"

@@ -71,7 +71,7 @@ def test_scratch_that_does_not_fit_is_tried_again(tmp_path):
 
 
 @pytest.mark.large
-def test_later_splits_give_way_to_the_first(tmp_path):
+def test_later_ranges_give_way_to_the_first(tmp_path):
     chain = [{"op": "synthetic", "count": 2000, "shape": [64, 64, 3], "dtype": "uint8"}, {"op": "assign", "set": {"m": "max(data)"}},
              {"op": "filter", "where": "m > 100"}, {"op": "shuffle"}, {"op": "random_crop", "component": "data", "size": [48, 48]},
              {"op": "bucket_by_length", "length": "int64(m) % 7", "boundaries": [2, 4], "sizes": [32, 16, 8]}]  # fmt: skip
@@ -83,7 +83,7 @@ def test_later_splits_give_way_to_the_first(tmp_path):
     [{"op": "filter", "where": "id * 7919 % 101 < 60"}, BATCH],
     [{"op": "bucket_by_length", "length": "length(text)", "boundaries": [10000, 20000, 30000], "sizes": [16, 16, 16, 16]}]])  # fmt: skip
 def test_a_budget_of_some_batches_is_enough(tmp_path, batcher):
-    """Elements of varying size wait for their batches: the first one always finds memory, whatever later ones and later splits hold."""
+    """Elements of varying size wait for their batches: the first one always finds memory, whatever later ones and later ranges hold."""
     draw = random.Random(1)
     make_data.write(tmp_path / "a.tfrecord", [make_data.example({"id": [i], "text": [b"x" * draw.randrange(40000)]}) for i in range(1500)])
     pipeline = write(tmp_path / "p.json", [{"op": "tfrecord", "files": "a.tfrecord"}, FEATURES, {"op": "shuffle"}, *batcher])
@@ -92,7 +92,7 @@ def test_a_budget_of_some_batches_is_enough(tmp_path, batcher):
 
 @pytest.mark.large
 def test_elements_without_a_batcher_never_use_up_all_batches(tmp_path):
-    """Later splits hold as many elements as there may be under way, and then one of them becomes the first."""
+    """Later ranges hold as many elements as there may be under way, and then one of them becomes the first."""
     draw = random.Random(2)
     make_data.write(tmp_path / "a.tfrecord", [make_data.example({"id": [i], "text": [b"x" * draw.randrange(60)]}) for i in range(12000)])
     pipeline = write(tmp_path / "p.json", [{"op": "tfrecord", "files": "a.tfrecord"}, FEATURES, {"op": "shuffle"}, {"op": "filter", "where": "length(text) > 4"}])
@@ -156,7 +156,7 @@ def test_a_shuffle_of_too_many_chunks(tmp_path):
     assert run(pipeline, "--memory", "64M", "--batches", 3)["batches"] == 3
 
 
-def test_the_plan_of_a_split_counts(tmp_path):
+def test_the_plan_of_a_range_counts(tmp_path):
     """There was memory for the plan or for a batch, but not for both: nothing ran, and nobody said why."""
     pipeline = write(tmp_path / "p.json", range_chain(100_000_000, {"op": "batch", "size": 130_000}))
     for memory in ("3M", "6500K", "8M", "12M"):
@@ -302,15 +302,7 @@ def test_content_that_changed_while_size_and_times_stayed(tmp_path):
     assert run(pipeline, "--digest")["digest"] == after["digest"]
 
 
-def test_a_split_of_order_any_is_bounded_by_what_its_batches_hold(tmp_path):
-    """Operators behind the batcher count too: 64 elements of 2 MiB are 128 MiB."""
-    source = {"op": "synthetic", "count": 300, "shape": [256, 1024], "dtype": "uint8", "fill": "none"}
-    cast = {"op": "cast", "component": "data", "dtype": "float64"}
-    pipeline = write(tmp_path / "p.json", [source, {"op": "filter", "where": "true"}, {"op": "batch", "size": 40}, cast])
-    assert json.loads(cachew("explain", pipeline, "--json").out.splitlines()[-1])["split_size"] == 40
-
-
-@pytest.mark.parametrize("bad", [3, 100, 127])  # of the first batch, of a later one, of those that are joined from two splits
+@pytest.mark.parametrize("bad", [3, 100, 127])  # of the first batch, of a later one, of one with elements of two ranges
 @pytest.mark.parametrize("words", [(), ("--rank", 0, "--world-size", 2), ("--rank", 1, "--world-size", 2)])
 def test_what_is_wrong_in_a_batch_that_is_left_out_ends_the_run(tmp_path, bad, words):
     """Skipped, or another rank's: wherever its elements came from."""
@@ -321,7 +313,7 @@ def test_what_is_wrong_in_a_batch_that_is_left_out_ends_the_run(tmp_path, bad, w
 
 
 def test_what_replaces_a_record_does_not_depend_on_the_batch(tmp_path):
-    """It once was a record of the same split, whose size followed from the batch's, from filters and from the size of elements."""
+    """It once was a record of the same part of an epoch, whose size followed from the batch's, from filters and from the size of elements."""
     fails = {"op": "fail", "where": "value == 5000 or value == 9999"}
     pipeline = write(tmp_path / "p.json", range_chain(10_000, fails, {"op": "batch", "size": 8}), on_error="replace")
     found = set()

@@ -209,8 +209,8 @@ struct cachew_options {
     const char *token;      /* the service's; NULL: $CACHEW_TOKEN, if it is set */
     const char *transport;  /* from workers: "auto", "shm", "unix" or "tcp"; NULL: "auto" */
     double open_timeout_s;  /* until a worker of the service has seen the data; 0: 60, and 15 for a dispatcher that is not there yet; negative: without limit */
-    const char *order;      /* "exact"; "any": a rank has every world_size-th split, and gets what is there first, so that nothing late holds it up; all ranks together get the
-                             * same elements. NULL: "exact", with at-most-once "any" */
+    const char *order;      /* "exact"; "any": batches are handed out as they are ready, so that a late one does not hold up others. NULL: "exact", with
+                             * at-most-once "any" */
     const char *guarantee;  /* of a service: "exactly-once"; "at-most-once" (in order "any"): what is lost with a worker is not computed again. NULL: "exactly-once" */
     const char *tls_ca;     /* speak TLS to the service's processes: their certificates are from this authority (a PEM file) */
     const char *tls_cert;   /* ours, where the service asks for one (PEM); then tls_key, too, is needed. With it and without tls_ca: the system's authorities */

@@ -238,8 +238,8 @@ class Dataset(Functions, InMemory, Operators):
         tls_ca: speak TLS: the service's certificates are from this authority (a PEM file, as `cachew keys init` makes it)
         tls_cert, tls_key: our certificate and its key (PEM files), where the service asks for them (--tls-mutual)
         workers: of a service "local" that this call starts (default 1, with all CPUs)
-        order: "exact" (default): the order of `iterator`; "any": a rank gets what is there first of every world_size-th split, so that nothing late holds it up;
-            all ranks together get the same elements
+        order: "exact" (default): the order of `iterator`; "any": batches are handed out as they are ready, so that a late
+            one does not hold up others
         guarantee: "exactly-once" (default); "at-most-once": what is lost with a worker is not computed again, in order "any" (the default then)
         sharding: as the tf.data service names it: "dynamic" (default): the ranks share an epoch; "off": each rank gets all of it, in a job of its own
         rank, world_size, seed, epochs, state, timeout_s, first_epoch: as for `iterator`

@@ -106,8 +106,7 @@ static json_t *counts(const struct run *x)
     }
     if (o && x->common.local.remote) {
         json_object_set_new(o, "links", cw_remote_links(x->common.local.remote));
-        json_object_set_new(o, "lost_splits", json_integer((json_int_t)cw_remote_lost(x->common.local.remote)));
-        json_object_set_new(o, "lost_joined_elements", json_integer((json_int_t)cw_remote_lost_joined(x->common.local.remote)));
+        json_object_set_new(o, "lost_ranges", json_integer((json_int_t)cw_remote_lost(x->common.local.remote)));
     }
     return o;
 }
@@ -233,11 +232,9 @@ static int next_batch(struct run *x, struct cw_batch **ret, struct cw_error *err
     return CW_E_DEADLINE;
 }
 
-static int loop(struct run *x, const json_t *state, struct cw_error *err)
+static int loop(struct run *x, struct cw_error *err)
 {
-    struct cw_expected expected;
     int r = 0;
-    cw_expected_init(&expected, state, (unsigned)x->rank, (unsigned)x->world_size, 0);
     x->start_ns = cw_now_ns();
     while (!x->batches_given || x->n_batches < x->batches) {
         struct cw_batch *b;
@@ -254,9 +251,7 @@ static int loop(struct run *x, const json_t *state, struct cw_error *err)
         x->last_ns = cw_now_ns();
         if (x->n_batches == 0)
             x->first_batch_s = cw_process_age();
-        r = cw_expected_check(&expected, b, err);
-        if (r >= 0)
-            r = handle_batch(x, b, err);
+        r = handle_batch(x, b, err);
         cw_iterator_release(x->common.local.iterator, b);
         if (r >= 0 && x->state && x->state_every && x->n_batches % x->state_every == 0)
             r = write_state(x, err);
@@ -401,7 +396,7 @@ static int execute(struct run *x, struct cw_error *err)
 
     if (r >= 0) {
         atomic_store(&x->iterator, x->common.local.iterator);
-        r = loop(x, state, err);
+        r = loop(x, err);
         if (x->state && (r >= 0 || r == CW_E_INTERRUPTED || r == CW_E_SERVICE || r == CW_E_DEADLINE)) { /* it may go on later */
             struct cw_error own = {0};
             int s = write_state(x, &own);
@@ -443,11 +438,9 @@ static void explain_links(const struct run *x)
 static void explain_lost(const struct run *x)
 {
     const struct cw_producer *remote = x->common.local.remote;
-    uint64_t n = remote ? cw_remote_lost(remote) : 0, joined = remote ? cw_remote_lost_joined(remote) : 0;
+    uint64_t n = remote ? cw_remote_lost(remote) : 0;
     if (n)
-        fprintf(stderr, "cachew: %" PRIu64 " split%s lost with workers, and left out (--guarantee at-most-once)\n", n, n == 1 ? " was" : "s were");
-    if (joined)
-        fprintf(stderr, "cachew: %" PRIu64 " elements of batches joined of several splits were left out, since something of them was lost\n", joined);
+        fprintf(stderr, "cachew: %" PRIu64 " range%s lost with workers, and left out (--guarantee at-most-once)\n", n, n == 1 ? " was" : "s were");
 }
 
 static void report(const struct run *x)
@@ -472,7 +465,7 @@ int cli_run(int argc, char **argv)
         {"rank", CLI_COUNT, &x.rank, "R", "batches g with g mod world-size = R (default 0)", 0, 1 << 20, NULL, NULL},
         {"world-size", CLI_COUNT, &x.world_size, "W", "ranks (default 1)", 1, 1 << 20, NULL, NULL},
         {"guarantee", CLI_TEXT, &x.guarantee, "G", "exactly-once (default) or at-most-once", 0, 0, guarantees, NULL},
-        {"order", CLI_TEXT, &x.order, "O", "exact (default), or any: what is there first of every W-th split", 0, 0, orders, NULL},
+        {"order", CLI_TEXT, &x.order, "O", "exact (default), or any: batches are handed out as they are ready", 0, 0, orders, NULL},
         {"sharding", CLI_TEXT, &x.sharding, "S", "of a service's job: dynamic (default), or off: each rank gets all", 0, 0, NULL, NULL},
         {"service", CLI_TEXT, &x.service, "HOST:PORT", "take the batches from the service whose dispatcher is there", 0, 0, NULL, NULL},
         {"job", CLI_TEXT, &x.job, "NAME", "of the job in the service, the same for all its ranks", 0, 0, NULL, NULL},

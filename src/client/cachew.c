@@ -203,8 +203,7 @@ static void on_mixing(void *options, const struct cw_mixing *m)
     o->note(o->note_arg, m->says);
 }
 
-static int open_engine(const struct cachew_pipeline *p, const struct cachew_options *o, struct cw_local *l, struct cachew_iterator *it,
-                       struct cw_error *err)
+static int open_engine(const struct cachew_pipeline *p, const struct cachew_options *o, struct cw_local *l, struct cw_error *err)
 {
     unsigned threads = 0;
     json_t *state = NULL;
@@ -229,8 +228,6 @@ static int open_engine(const struct cachew_pipeline *p, const struct cachew_opti
         if (r >= 0)
             r = o->service ? open_service(o, &options, state, l, err) : cw_local_iterate(l, &options, state, err);
     }
-    if (r >= 0)
-        cw_expected_init(&it->expected, state, o->rank, o->world_size, (uint64_t)o->first_epoch);
     json_decref(state);
     l->interrupt = NULL; /* the caller's, for this call only */
     return r;
@@ -244,7 +241,7 @@ int cachew_iterator_open(const struct cachew_pipeline *p, const struct cachew_op
     struct cw_api_engine *engine = calloc(1, sizeof(*engine));
     int r = it && engine ? cw_api_read_options(options, &o, &e) : cw_error_nomem(&e, sizeof(*it), "an iterator");
     if (r >= 0)
-        r = open_engine(p, &o, &engine->local, it, &e);
+        r = open_engine(p, &o, &engine->local, &e);
     if (r < 0) {
         if (engine)
             cw_local_deinit(&engine->local);
@@ -275,9 +272,7 @@ int cachew_iterator_offer(struct cachew_iterator *it, double timeout_s, struct c
     int r = cw_local_offer(&it->engine->local, timeout_ns(timeout_s), &b, &e);
     if (r == 1)
         return 1;
-    if (r == 0 && (r = cw_expected_check(&it->expected, b, &e)) < 0)
-        cw_iterator_release(it->engine->local.iterator, b);
-    else if (r == 0)
+    if (r == 0)
         r = cw_api_batch_new(it->engine, b, ret, &e);
     if (r >= 0)
         return 0;

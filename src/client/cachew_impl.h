@@ -32,7 +32,6 @@ void cw_api_engine_unref(struct cw_api_engine *e);
 
 struct cachew_iterator {
     struct cw_api_engine *engine;
-    struct cw_expected expected;
     struct cw_error failed;   /* once it is not to be mended */
 };
 

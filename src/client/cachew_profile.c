@@ -16,8 +16,7 @@ json_t *cw_api_profile(const struct cw_local *l, size_t held)
         json_object_set_new(o, "cache", cw_caching_report(l));
     if (o && l->remote) {
         json_object_set_new(o, "links", cw_remote_links(l->remote));
-        json_object_set_new(o, "lost_splits", json_integer((json_int_t)cw_remote_lost(l->remote)));
-        json_object_set_new(o, "lost_joined_elements", json_integer((json_int_t)cw_remote_lost_joined(l->remote)));
+        json_object_set_new(o, "lost_ranges", json_integer((json_int_t)cw_remote_lost(l->remote)));
     }
     return o;
 }

@@ -218,12 +218,11 @@ int cw_explain_pipeline(const struct cw_local *l, const struct cw_explain_option
     const struct cw_component *delivered = cw_delivered(c, &n_delivered);
     for (unsigned i = 0; i < n_delivered; i++)
         json_object_set_new(outputs, delivered[i].name, json_string(cw_type_print(&delivered[i].type, text)));
-    json_object_update_new(facts, json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:b, s:b, s:o, s:o}", "pipeline", o->name, "fingerprint",
+    json_object_update_new(facts, json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:b, s:b, s:o}", "pipeline", o->name, "fingerprint",
                                                fingerprint, "on_error", on_error[c->pipeline->on_error], "operators",
                                                describe_chain(c, &c->pipeline->chain, into), "outputs", outputs, "fused", fused_groups(into, n),
                                                "sources", sources, "counted", (int)c->counted, "sequential", (int)c->sequential, "elements",
-                                               count_or_null(s->n_positions), "split_size",
-                                               c->sequential ? json_null() : json_integer((json_int_t)s->split_size)));
+                                               count_or_null(s->n_positions)));
     json_t *mixing = json_array();
     cw_mixing_each(s, describe_mixing, mixing);
     json_object_set_new(facts, "by_chunk", mixing);

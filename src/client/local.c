@@ -185,25 +185,33 @@ int cw_local_open(struct cw_local *l, const char *index_dir, unsigned threads, s
     return cw_sequence_open(l->compiled, &env, &l->sequence, err);
 }
 
-void cw_expected_init(struct cw_expected *e, const json_t *state, unsigned rank, unsigned world_size, uint64_t first_epoch)
+static void expected_init(struct cw_expected *e, const json_t *state, const struct cw_iterator_options *o)
 {
-    *e = (struct cw_expected){.epoch = first_epoch, .g = rank, .rank = rank, .world_size = world_size};
+    const char *handed = json_string_value(json_object_get(state, "handed_out"));
+    *e = (struct cw_expected){.epoch = o->first_epoch, .g = o->rank, .came = handed ? strtoull(handed, NULL, 16) : 0, .options = *o};
     if (state) {
         e->epoch = (uint64_t)json_integer_value(json_object_get(state, "epoch"));
         e->g += (uint64_t)json_integer_value(json_object_get(state, "g"));
     }
 }
 
-int cw_expected_check(struct cw_expected *e, const struct cw_batch *b, struct cw_error *err)
+static int expected_check(struct cw_expected *e, const struct cw_batch *b, struct cw_error *err)
 {
-    if (b->epoch != e->epoch && b->g == e->rank) {
+    uint64_t ranks = e->options.world_size;
+    if (b->epoch > e->epoch) {
         e->epoch = b->epoch;
-        e->g = e->rank;
+        e->g = e->options.rank;
+        e->came = 0;
     }
-    if (b->epoch != e->epoch || b->g != e->g)
+    /* In order any, batches that are lost are found missing when one comes that is too far behind them. */
+    for (; e->came & 1 || (e->options.at_most_once && b->g > e->g && (b->g - e->g) / ranks >= CW_ROUNDS_AHEAD); e->came >>= 1)
+        e->g += ranks;
+    uint64_t ahead = b->g < e->g ? UINT64_MAX : (b->g - e->g) / ranks;
+    bool good = b->epoch == e->epoch && ahead < (e->options.any_order ? CW_ROUNDS_AHEAD : 1) && (b->g - e->g) % ranks == 0 && !(e->came >> ahead & 1);
+    if (!good)
         return cw_error_set(err, CW_E_BUG, "delivery out of order: batch g=%" PRIu64 " of epoch %" PRIu64 " came, expected g=%" PRIu64 " of epoch %" PRIu64,
                             b->g, b->epoch, e->g, e->epoch);
-    e->g += e->world_size;
+    e->came |= UINT64_C(1) << ahead;
     return 0;
 }
 
@@ -235,9 +243,19 @@ int cw_local_iterate(struct cw_local *l, const struct cw_iterator_options *o, co
         cw_local_probe_reading(l, o->runner.memory);
     if (r >= 0)
         r = cw_iterator_new(l->sequence, &own, state, &l->iterator, err);
+    if (r >= 0)
+        expected_init(&l->expected, state, o);
     struct cw_choice choices[CW_CHOICES_MAX];
     if (r >= 0 && o->runner.adaptive && cw_runner_choices(cw_iterator_runner(l->iterator), choices) > 0)
         l->autocache = cw_autocache_new(l, o);
+    return r;
+}
+
+int cw_local_over(struct cw_local *l, struct cw_producer *producer, const struct cw_iterator_options *o, const json_t *state, struct cw_error *err)
+{
+    int r = cw_iterator_over(producer, o, state, &l->iterator, err);
+    if (r >= 0)
+        expected_init(&l->expected, state, o);
     return r;
 }
 
@@ -246,6 +264,8 @@ int cw_local_offer(struct cw_local *l, uint64_t timeout_ns, struct cw_batch **re
     if (l->autocache)
         cw_autocache_asked(l->autocache);
     int r = cw_iterator_offer(l->iterator, timeout_ns, ret, err);
+    if (r == 0 && (r = expected_check(&l->expected, *ret, err)) < 0)
+        cw_iterator_release(l->iterator, *ret);
     if (r == 0 && l->autocache)
         cw_autocache_got(l->autocache, *ret);
     return r;

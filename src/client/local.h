@@ -6,12 +6,20 @@
 /* A pipeline is text that somebody wrote; more than this is something else. */
 #define CW_MAX_PIPELINE_BYTES ((size_t)16 << 20)
 
+/* The numbers of the batches that are to come, counted apart from the iterator: a batch that carries another one was delivered out of order. */
+struct cw_expected {
+    uint64_t epoch, g;        /* the first that did not come */
+    uint64_t came;            /* bit i: batch g + i * world_size, order any */
+    struct cw_iterator_options options;
+};
+
 struct cw_local {
     json_t *root;              /* the pipeline as JSON, settings applied */
     struct cw_pipeline *pipeline;
     struct cw_compiled *compiled;
     struct cw_sequence *sequence;
     struct cw_iterator *iterator;
+    struct cw_expected expected; /* what it has to give */
     struct cw_cache *cache;    /* NULL: none */
     struct cw_reading_probe *reading_probe; /* NULL: there is none */
     const struct cw_reading *reading; /* of the probe: how quick records are read; NULL: they are in memory, or it is not known */
@@ -32,22 +40,14 @@ int cw_local_compile(struct cw_local *l, const json_t *root, const char *base_di
 int cw_local_open(struct cw_local *l, const char *index_dir, unsigned threads, struct cw_error *err) _must_check_;
 /* Makes the iterator, over the opened sequence, and who decides about its markers, if they are to be decided about. */
 int cw_local_iterate(struct cw_local *l, const struct cw_iterator_options *o, const json_t *state, struct cw_error *err) _must_check_;
-/* cw_iterator_offer and cw_iterator_next, for who takes batches as a training job does. */
+/* The same over a producer, which it takes over. */
+int cw_local_over(struct cw_local *l, struct cw_producer *producer, const struct cw_iterator_options *o, const json_t *state, struct cw_error *err) _must_check_;
+/* cw_iterator_offer and cw_iterator_next, for who takes batches as a training job does. CW_E_BUG where a batch has another number than is expected. */
 int cw_local_offer(struct cw_local *l, uint64_t timeout_ns, struct cw_batch **ret, struct cw_error *err) _must_check_;
 int cw_local_next(struct cw_local *l, uint64_t timeout_ns, struct cw_batch **ret, struct cw_error *err) _must_check_;
 /* Finds l->reading, over the opened sequence, once; memory: the budget of the run. Takes up to 0.4 s where records are not in memory. */
 void cw_local_probe_reading(struct cw_local *l, uint64_t memory);
 void cw_local_deinit(struct cw_local *l);
-
-/* Users count g themselves: a batch that carries another one than is expected was delivered out of order. From the state on that a run resumed
- * from (NULL: the beginning), for a rank of world_size. */
-struct cw_expected {
-    uint64_t epoch, g;
-    unsigned rank, world_size;
-};
-void cw_expected_init(struct cw_expected *e, const json_t *state, unsigned rank, unsigned world_size, uint64_t first_epoch);
-/* CW_E_BUG where it is another one; else the next one is expected. */
-int cw_expected_check(struct cw_expected *e, const struct cw_batch *b, struct cw_error *err) _must_check_;
 
 /* Where indexes are kept: $CACHEW_INDEX_DIR, else $XDG_CACHE_HOME/cachew/index, else ~/.cache/cachew/index. Caller frees; NULL: nowhere. */
 char *cw_index_dir(void);

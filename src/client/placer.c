@@ -127,6 +127,11 @@ size_t cw_placer_known(struct cw_placer *w, struct placer_range *range, uint64_t
     return w->n_keys == 1 && range == &w->ranges[w->at] && end < w->planned[0] ? drop_behind(w, &end) : w->n_batches;
 }
 
+uint64_t cw_placer_planned(const struct cw_placer *w, const struct placer_range *range)
+{
+    return range == &w->ranges[w->at] && w->planned[0] > range->before[0] ? w->planned[0] - range->before[0] : 0;
+}
+
 /* Makes a batch of the next n elements of a key that are in no batch yet. */
 static int add_batch(struct cw_placer *w, unsigned key, uint64_t n, const struct cw_placer_batch **ret, struct cw_error *err)
 {
@@ -268,6 +273,16 @@ void cw_placer_entry(const struct cw_placer *w, struct cw_entry *ret)
     ret->position = i < w->n_ranges ? w->ranges[i].begin : cw_placer_position(w);
     for (unsigned k = 0; k < w->n_keys; k++)
         ret->skip[k] = w->taken[k] - before(w, i, k);
+}
+
+uint64_t cw_placer_differs(const struct cw_placer *w, uint64_t begin, uint64_t end)
+{
+    for (size_t i = 0; i < w->n_ranges; i++) {
+        const struct placer_range *x = &w->ranges[i];
+        if (x->begin < end && x->end > begin && (x->begin != begin || x->end != end))
+            return x->begin;
+    }
+    return UINT64_MAX;
 }
 
 static void forget_ranges(struct cw_placer *w, size_t from)

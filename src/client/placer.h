@@ -54,6 +54,8 @@ int cw_placer_keys(struct placer_range *range, const uint16_t *keys, size_t n, s
 /* A range of the placer is over and leaves `elements` of the one key, or as many keys as it has by now: before an error
  * where it failed. Returns how many planned batches are left: those that counted on more of the range are dropped. */
 size_t cw_placer_known(struct cw_placer *w, struct placer_range *range, uint64_t elements, bool failed);
+/* Of one key: elements of a range that are in batches which are planned or taken. */
+uint64_t cw_placer_planned(const struct cw_placer *w, const struct placer_range *range);
 /* Plans the next batch: *ret, the last of w->batches, which stays the placer's. 1: there are no more; 2: ranges are missing, or of several keys their elements; 3: the plan has come to the
  * error of range w->at. Of one key, the first range that is not known is taken to have as many elements as are planned. */
 int cw_placer_plan(struct cw_placer *w, const struct cw_placer_batch **ret, struct cw_error *err) _must_check_;
@@ -63,6 +65,8 @@ bool cw_placer_certain(const struct cw_placer *w);
 void cw_placer_take(struct cw_placer *w);
 /* *ret, which has room for keys, becomes the entry behind the batches that were taken. */
 void cw_placer_entry(const struct cw_placer *w, struct cw_entry *ret);
+/* The begin of the first range of the placer that shares positions with another range, begin .. end - 1; UINT64_MAX: there is none. */
+uint64_t cw_placer_differs(const struct cw_placer *w, uint64_t begin, uint64_t end);
 /* The range that begins there, and is not known, ends at `end`. Ranges behind it are forgotten: another one comes before
  * them. False: the placer has no such range, or knows keys of its elements, which may stand behind `end`. */
 bool cw_placer_shorten(struct cw_placer *w, uint64_t begin, uint64_t end);
@@ -74,9 +78,3 @@ bool cw_placer_ask(struct cw_placer *w, unsigned key, struct cw_placer_part *ret
 uint64_t cw_placer_needed(const struct cw_placer *w, bool waiting);
 /* Whether all batches are planned. */
 bool cw_placer_over(const struct cw_placer *w);
-/* Where that is so: elements of a key that are left over, the first of which is number *ret_from of the key. */
-static inline uint64_t cw_placer_left(const struct cw_placer *w, unsigned key, uint64_t *ret_from)
-{
-    *ret_from = w->planned[key];
-    return w->seen[key] - w->planned[key];
-}

@@ -15,12 +15,11 @@ static struct remote *remote_of(struct cw_producer *p) { return view_of(p)->remo
 
 /* ---- batches ---- */
 
-static int remote_open(struct cw_producer *base, uint64_t epoch, const struct cw_entry *from, uint64_t g, struct cw_batches **ret, struct cw_error *err)
+static int remote_open(struct cw_producer *base, const struct cw_cursor *from, struct cw_batches **ret, struct cw_error *err)
 {
     struct remote *r = remote_of(base);
-    const struct cw_cursor at = {.epoch = epoch, .g = g, .entry = from ? *from : (struct cw_entry){0}};
     pthread_mutex_lock(&r->mutex);
-    struct course *c = cw_course_new(view_of(base), &at, g);
+    struct course *c = cw_course_new(view_of(base), from);
     pthread_mutex_unlock(&r->mutex);
     if (!c)
         return cw_error_nomem(err, sizeof(*c), "the batches of an epoch");
@@ -94,13 +93,6 @@ uint64_t cw_remote_lost(const struct cw_producer *p)
     struct remote *r = ((const struct view *)p)->remote;
     CW_GUARD(&r->mutex);
     return r->n_lost;
-}
-
-uint64_t cw_remote_lost_joined(const struct cw_producer *p)
-{
-    struct remote *r = ((const struct view *)p)->remote;
-    CW_GUARD(&r->mutex);
-    return r->n_lost_joined;
 }
 
 static void remote_fused(struct cw_producer *base, unsigned *ret)

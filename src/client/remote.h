@@ -39,10 +39,8 @@ int cw_producer_remote(const struct cw_compiled *compiled, const struct cw_remot
 
 /* Whether an error is a deadline that passed while the job was paused, or right after: who waits is to wait on. */
 bool cw_remote_is_paused(const struct cw_error *err);
-/* Splits of which something is lost to this rank (at-most-once). Any thread. */
+/* Ranges that were lost before this rank had all that is its of them (at-most-once). Any thread. */
 uint64_t cw_remote_lost(const struct cw_producer *p);
-/* Elements of batches that were joined of what splits left over, and are left out since something of them was lost. Any thread. */
-uint64_t cw_remote_lost_joined(const struct cw_producer *p);
 /* Workers that batches came from over connections that are there: [{"worker", "transport", "batches", "bytes", "wire_bytes", "note"?}, ...]. bytes are those of
  * payloads, wire_bytes what they were on their way: 0 where they were lent, fewer where they were compressed; note says why they were not lent. Any thread; new. */
 json_t *cw_remote_links(const struct cw_producer *p);

@@ -1,6 +1,6 @@
-/* Courses: the batches of an epoch, or of a split in order any. They are planned from what is known of
- * ranges, asked for, and taken in order. The mutex is held throughout, except where a comment says
- * otherwise. */
+/* Courses: the batches of an epoch. They are planned from what is known of ranges, asked for, and taken in
+ * order; in order any also those of this rank that are ready before their turn. The mutex is held throughout,
+ * except where a comment says otherwise. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,13 +14,6 @@
 static struct remote *remote_of(const struct course *c) { return c->view->remote; }
 
 /* ---- beginning and end ---- */
-
-void cw_cursor_set(const struct cw_compiled *c, struct cw_cursor *to, const struct cw_cursor *from)
-{
-    to->epoch = from->epoch;
-    to->g = from->g;
-    cw_entry_set(c, &to->entry, &from->entry);
-}
 
 int cw_cursor_init(const struct cw_compiled *c, struct cw_cursor *to, const struct cw_cursor *from, struct cw_error *err)
 {
@@ -36,7 +29,7 @@ static int course_place(struct course *c, const struct cw_cursor *from, struct c
     static const uint64_t single[] = {1};
     cw_placer_deinit(&c->placer);
     c->placer_g = c->planned = from->g;
-    return cw_placer_init(&c->placer, remote_of(c)->n_keys, p->n_buckets ? p->bucket_sizes : single, p->drop_remainder || c->split, &from->entry, c->end, err);
+    return cw_placer_init(&c->placer, remote_of(c)->n_keys, p->n_buckets ? p->bucket_sizes : single, p->drop_remainder, &from->entry, c->end, err);
 }
 
 /* Adds a course to the list of courses. NULL: no memory, and the course is freed. */
@@ -58,28 +51,13 @@ static struct course *course_begin(struct course *c, const struct cw_cursor *fro
     return c;
 }
 
-struct course *cw_course_new(struct view *v, const struct cw_cursor *from, uint64_t g)
+struct course *cw_course_new(struct view *v, const struct cw_cursor *from)
 {
     struct course *c = malloc(sizeof(*c));
     if (!c)
         return NULL;
-    *c = (struct course){.view = v, .epoch = from->epoch, .end = v->base.plan.n_positions, .g = g};
+    *c = (struct course){.view = v, .epoch = from->epoch, .end = v->base.plan.n_positions, .g = from->g, .handed = from->handed};
     return course_begin(c, from);
-}
-
-struct course *cw_course_split(struct view *v, uint64_t epoch, uint64_t index, uint64_t first_batch)
-{
-    const struct cw_plan *p = &v->base.plan;
-    struct course *c = malloc(sizeof(*c));
-    if (!c)
-        return NULL;
-    *c = (struct course){.view = v, .epoch = epoch, .split = true, .none_wanted = first_batch == UINT64_MAX, .begin = index * p->split_size};
-    c->end = CW_MIN(c->begin + p->split_size, p->n_positions);
-    c->g = c->none_wanted ? 0 : first_batch;
-    const struct cw_cursor from = {.epoch = epoch, .entry = {.position = c->begin}};
-    const struct known_range *x = cw_remote_range(v->remote, epoch, c->begin);
-    c->lost = x && x->lost;
-    return course_begin(c, &from);
 }
 
 bool cw_slot_here(const struct slot *s)
@@ -125,16 +103,32 @@ struct course *cw_course_free(struct course *c)
 
 /* ---- slots ---- */
 
+/* The batch at which rounds of ranks begin. */
+static uint64_t rounds_from(const struct course *c)
+{
+    const struct view *v = c->view;
+    return v->base.compiled->batch_from + (c->epoch == v->rounds_epoch ? v->rounds_from : 0);
+}
+
+/* Whether batch g is one of this rank's, in the iterator's course. */
+static bool is_own(const struct course *c, uint64_t g)
+{
+    const struct view *v = c->view;
+    uint64_t from = rounds_from(c);
+    return v->main && g >= from && g < v->base.compiled->batch_to && (g - from) % v->world_size == v->rank;
+}
+
+/* The bit of c->handed for batch g of this rank; 0: it is too far ahead to be taken before its turn. */
+static uint64_t handed_bit(const struct course *c, uint64_t g)
+{
+    uint64_t from = rounds_from(c), ranks = c->view->world_size, round = (g - from) / ranks, now = c->g > from ? (c->g - from) / ranks : 0;
+    return round - now < CW_ROUNDS_AHEAD ? UINT64_C(1) << round % CW_ROUNDS_AHEAD : 0;
+}
+
 /* Whether batch g will be wanted, as far as is known. */
 static bool is_wanted(const struct course *c, uint64_t g)
 {
-    const struct view *v = c->view;
-    uint64_t from = v->base.compiled->batch_from + (c->epoch == v->rounds_epoch ? v->rounds_from : 0);
-    if (c->none_wanted || g < c->g)
-        return false;
-    if (c->split || g == c->wanted)
-        return true;
-    return v->main && g >= from && g < v->base.compiled->batch_to && (g - from) % v->world_size == v->rank;
+    return g >= c->g && (g == c->wanted || (is_own(c, g) && !(c->handed & handed_bit(c, g))));
 }
 
 /* The piece of a batch with these rows: one that was asked for early, or a new one. */
@@ -184,9 +178,9 @@ static int slot_make(struct course *c, uint64_t g, const struct cw_placer_batch 
     s = *at;
     cw_pieces_free(r, &s->pieces); /* pieces of an earlier plan */
     bool counted = !b && !r->compiled->sequential;
-    uint64_t size = r->compiled->batch_size, begin = counted ? c->begin + g * size : 0;
+    uint64_t size = r->compiled->batch_size, begin = counted ? g * size : 0;
     struct piece what = {.epoch = c->epoch, .key = b ? b->key : 0}, **piece = &s->pieces;
-    const struct cw_placer_part batch = {.begin = begin, .from = c->begin / size + g, .n = counted ? CW_MIN(size, c->end - begin) : 0};
+    const struct cw_placer_part batch = {.begin = begin, .from = g, .n = counted ? CW_MIN(size, c->end - begin) : 0};
     const struct cw_placer_part *parts = b ? b->parts : &batch;
     size_t n = b ? b->n_parts : 1;
     s->key = what.key;
@@ -256,16 +250,15 @@ static void unplan(struct course *c, uint64_t g, uint64_t begin)
 static uint64_t n_counted(const struct course *c)
 {
     const struct cw_compiled *p = remote_of(c)->compiled;
-    uint64_t n = c->end - c->begin, size = p->batch_size;
-    return n / size + (n % size && !(p->drop_remainder && c->end == c->view->base.plan.n_positions));
+    return c->end / p->batch_size + (c->end % p->batch_size && !p->drop_remainder);
 }
 
 /* Sets *ret to the number of batches of an epoch that is one range. False: the number is not known yet. */
 static bool n_sequential(const struct course *c, uint64_t *ret)
 {
     const struct known_range *x = c->end ? cw_remote_range(remote_of(c), c->epoch, 0) : NULL;
-    *ret = x && x->reported ? x->n_batches : 0;
-    return !c->end || (x && x->reported);
+    *ret = !x ? 0 : x->reported ? x->n_batches : c->planned; /* one that is lost has no more */
+    return !c->end || (x && (x->reported || x->lost));
 }
 
 static struct piece *keys_of(struct course *c, uint64_t begin)
@@ -287,18 +280,26 @@ static int want_keys(struct course *c, uint64_t begin, struct cw_error *err)
     return *at ? 0 : cw_error_nomem(err, sizeof(**at), "the keys of a range");
 }
 
-/* Passes the keys that came of a range to the placer. As range_known. */
-static int keys_known(struct course *c, struct placer_range *range, struct cw_error *err)
+/* Counts a range that is lost, of which this rank did not get all that is its. */
+static void range_missed(struct remote *r, struct known_range *x)
+{
+    r->n_lost += x && !x->missed;
+    if (x)
+        x->missed = true;
+}
+
+/* Passes the keys that came of a range to the placer. lost: no more will come. As range_known. */
+static int keys_known(struct course *c, struct placer_range *range, bool lost, struct cw_error *err)
 {
     struct piece *p = keys_of(c, range->begin);
-    if (!p || p->state != HERE || (!p->n_keys && !p->over))
+    if (!p || (!lost && (p->state != HERE || (!p->n_keys && !p->over))))
         return 0;
     int r = cw_placer_keys(range, p->keys, p->n_keys, err);
     if (r < 0)
         return r;
     free(CW_STEAL(p->keys));
     p->n_keys = 0;
-    if (p->over)
+    if (p->over || lost)
         (void)cw_placer_known(&c->placer, range, 0, p->failed);
     return 1;
 }
@@ -306,14 +307,17 @@ static int keys_known(struct course *c, struct placer_range *range, struct cw_er
 /* Passes what became known of a range to the placer. 1: it was passed; 0: nothing is new. */
 static int range_known(struct course *c, struct placer_range *range, struct cw_error *err)
 {
-    const struct known_range *x = cw_remote_range(remote_of(c), c->epoch, range->begin);
+    struct known_range *x = cw_remote_range(remote_of(c), c->epoch, range->begin);
+    bool same = x && x->begin == range->begin && x->end == range->end, lost = same && x->lost;
     if (range->known)
         return 0;
+    if (lost && !x->reported)
+        range_missed(remote_of(c), x);
     if (c->placer.n_keys > 1)
-        return keys_known(c, range, err);
-    if (!x || !x->reported || x->begin != range->begin || x->end != range->end)
+        return keys_known(c, range, lost, err);
+    if (!same || (!lost && !x->reported))
         return 0;
-    size_t left = cw_placer_known(&c->placer, range, x->elements[0], false);
+    size_t left = cw_placer_known(&c->placer, range, x->reported ? x->elements[0] : cw_placer_planned(&c->placer, range), false);
     if (c->placer_g + left < c->planned)
         unplan(c, c->placer_g + left, range->begin);
     return 1;
@@ -330,8 +334,8 @@ static int feed(struct course *c, struct cw_error *err)
         const struct known_range *x = cw_remote_range(remote_of(c), c->epoch, position);
         int r = x && x->begin == position ? cw_placer_add(w, x->end, err) : 1;
         if (x && x->begin != position) { /* cut anew since the placer began or came here */
+            c->recut_at = c->recut ? CW_MIN(c->recut_at, x->begin) : x->begin;
             c->recut = true;
-            c->recut_at = x->begin;
         }
         if (r == 0 && w->n_keys > 1)
             r = want_keys(c, position, err);
@@ -382,14 +386,13 @@ static void ask_keys(struct course *c)
 static int plan_placed(struct course *c, const struct cw_placer_batch **ret, struct cw_error *err)
 {
     struct cw_placer *w = &c->placer;
-    bool open = w->n_keys == 1 && w->at < w->n_ranges && !w->ranges[w->at].known;
-    if (c->recut || (open && c->none_wanted)) /* a range that is not over would have batches without end */
+    if (c->recut)
         return 2;
     int r = cw_placer_plan(w, ret, err);
     drop_keys(c);
     if (r == 3)
         return range_failed(c, err);
-    if (r == 0 && (c->planned < c->g || c->none_wanted)) { /* the batch was taken before, or is not wanted */
+    if (r == 0 && c->planned < c->g) { /* the batch was taken before */
         cw_placer_take(w);
         c->placer_g++;
         *ret = NULL;
@@ -414,7 +417,7 @@ static int ask_early(struct course *c, struct cw_error *err)
     const struct known_range *x = cw_remote_range(remote_of(c), c->epoch, cw_placer_needed(&c->placer, false));
     struct piece what = {.epoch = c->epoch, .what = CACHEW__WHAT__WHAT_PART};
     struct cw_placer_part part;
-    if (c->split || c->recut || (x && x->worker) || !waiting_counts(c))
+    if (c->recut || (x && x->worker) || !waiting_counts(c))
         return 0;
     for (what.key = 0; what.key < c->placer.n_keys; what.key++)
         while (cw_placer_ask(&c->placer, what.key, &part)) {
@@ -434,7 +437,6 @@ int cw_course_plan(struct course *c, uint64_t g, struct cw_error *err)
 {
     int r = c->places ? feed(c, err) : 0;
     uint64_t n;
-    g = c->none_wanted ? UINT64_MAX : g;
     if (!c->places && remote_of(c)->compiled->sequential && n_sequential(c, &n) && n < c->planned)
         unplan(c, CW_MAX(n, c->g), 0);
     while (r >= 0 && c->planned < g) {
@@ -453,7 +455,6 @@ int cw_course_plan(struct course *c, uint64_t g, struct cw_error *err)
         if (b)
             drop_early(c, b->key);
         c->planned++;
-        c->g += c->none_wanted;
     }
     return CW_MIN(r, 0);
 }
@@ -471,8 +472,6 @@ bool cw_course_over(const struct course *c)
 uint64_t cw_course_position(const struct course *c)
 {
     const struct cw_compiled *p = remote_of(c)->compiled;
-    if (c->split)
-        return c->begin;
     if (c->places)
         return cw_placer_needed(&c->placer, waiting_counts(c));
     return p->sequential ? 0 : CW_MIN(c->g * p->batch_size, c->end);
@@ -566,6 +565,8 @@ static int advance(struct course *c, struct remote_assembly *a, struct cw_error 
         cw_placer_take(&c->placer);
         c->placer_g++;
     }
+    if (is_own(c, c->g))
+        c->handed &= ~handed_bit(c, c->g);
     c->g++;
     while (c->slots && c->slots->g < c->g) { /* batches that were not wanted after all */
         struct slot *s = c->slots;
@@ -573,7 +574,7 @@ static int advance(struct course *c, struct remote_assembly *a, struct cw_error 
         s->next = NULL;
         slots_free(remote_of(c), s);
     }
-    if (c->split || (!c->places && !sequential))
+    if (!c->places && !sequential)
         return 0;
     if (!(a->a.after = cw_entry_new(remote_of(c)->compiled)))
         return cw_error_nomem(err, sizeof(*a->a.after), "a place in an epoch");
@@ -582,11 +583,42 @@ static int advance(struct course *c, struct remote_assembly *a, struct cw_error 
     return 0;
 }
 
-/* Moves the pieces of the next batch, which are all here, from their slot to a. */
-static int take_slot(struct course *c, struct remote_assembly *a, struct cw_error *err)
+/* Whether a batch need not be waited for: all of it is here, and operators on batches were applied, or failed. */
+static bool slot_ready(const struct course *c, const struct slot *s)
+{
+    bool joined = remote_of(c)->compiled->n_batch_ops && cw_slot_here(s) && s->pieces->what == CACHEW__WHAT__WHAT_PART;
+    return cw_slot_here(s) && (!joined || s->pieces->failed || (s->whole && (s->whole->error || s->whole->n_applied == remote_of(c)->compiled->n_batch_ops)));
+}
+
+/* Whether something of a batch is lost. The range of what is lost is counted. */
+static bool slot_lost(const struct course *c, const struct slot *s)
 {
     struct remote *r = remote_of(c);
-    struct slot *s = c->slots;
+    const struct piece *p = s->pieces;
+    while (p && !p->lost)
+        p = p->more;
+    if (p)
+        range_missed(r, cw_remote_range(r, p->epoch, p->begin));
+    return p;
+}
+
+/* Removes a slot, whose pieces the caller has. */
+static void slot_remove(struct course *c, struct slot **at)
+{
+    struct remote *r = remote_of(c);
+    struct slot *s = *at;
+    *at = s->next;
+    free(s);
+    size_t window = cw_remote_window(r), n = --r->n_outstanding;
+    if (n <= window / 2 && (window < 8 || n % 4 == 0)) /* several requests at a time */
+        cw_remote_wake(r);
+}
+
+/* Moves the pieces of a batch, which are all here, from its slot to a. */
+static int take_slot(struct course *c, struct slot **at, struct remote_assembly *a, struct cw_error *err)
+{
+    struct remote *r = remote_of(c);
+    struct slot *s = *at;
     for (const struct piece *p = s->pieces; p; p = p->more)
         if (p->failed) {
             *err = *p->failed;
@@ -609,12 +641,20 @@ static int take_slot(struct course *c, struct remote_assembly *a, struct cw_erro
     } else {
         a->pieces = s->pieces;
     }
-    c->slots = s->next;
-    free(s);
-    size_t window = cw_remote_window(r), n = --r->n_outstanding;
-    if ((r->any || n <= window / 2) && (window < 8 || n % 4 == 0)) /* several requests at a time */
-        cw_remote_wake(r);
+    slot_remove(c, at);
     return 0;
+}
+
+/* Order any: takes the first batch behind number c->g that is ready. 2: none is. */
+static int take_early(struct course *c, struct remote_assembly *a, struct cw_error *err)
+{
+    for (struct slot **at = &c->slots; *at && handed_bit(c, (*at)->g); at = &(*at)->next)
+        if ((*at)->g > c->g && slot_ready(c, *at) && !(*at)->pieces->failed) {
+            c->handed |= handed_bit(c, (*at)->g);
+            a->a.n_before = (*at)->g - c->g;
+            return take_slot(c, at, a, err);
+        }
+    return 2;
 }
 
 /* Whether batch c->g, which is planned and another rank's, exists. 0: it does; 2: not known yet; < 0: its
@@ -638,16 +678,21 @@ static int find_place(const struct course *c, struct cw_error *err)
 static int take_next(struct course *c, uint64_t ahead, struct remote_assembly *a, struct cw_error *err)
 {
     struct slot *s = c->slots;
-    int r;
+    int r = 0;
     if (ahead > 0) {
         r = find_place(c, err);
         if (r == 2 && !c->places && !s) /* nothing behind it is wanted that would show whether it exists */
             r = slot_make(c, c->g, NULL, err) < 0 ? err->status : 2;
-    } else if (s && s->g == c->g && s->pieces) {
-        r = cw_slot_here(s) ? take_slot(c, a, err) : 2;
-    } else { /* the batch was not known to be wanted, or a slot lacked memory */
+    } else if (!s || s->g != c->g || !s->pieces) { /* the batch was not known to be wanted, or a slot lacked memory */
         r = slot_make(c, c->g, c->placer.batches, err);
-        r = r < 0 ? r : 2;
+    }
+    if (ahead == 0 && r == 0) {
+        a->a.lost = !cw_slot_here(c->slots) && slot_lost(c, c->slots);
+        r = cw_slot_here(c->slots) ? take_slot(c, &c->slots, a, err) : a->a.lost ? 0 : 2;
+    }
+    if (a->a.lost) {
+        cw_pieces_free(remote_of(c), &c->slots->pieces);
+        slot_remove(c, &c->slots);
     }
     return r == 0 ? advance(c, a, err) : r;
 }
@@ -671,13 +716,17 @@ int cw_course_next(struct course *c, uint64_t ahead, uint64_t deadline_ns, struc
     cw_remote_meanwhile(r);
     while (status == 2) {
         course_settle(c);
-        if (!c->view->main && !c->split)
+        if (!c->view->main)
             c->wanted = c->g + ahead;
         status = cw_course_plan(c, c->g + ahead + 1, err);
-        if (c->planned > c->g && !c->none_wanted)
+        bool any = r->any && c->view->main, planned = c->planned > c->g;
+        bool turn = !any || ahead || !c->slots || c->slots->g != c->g || !cw_slot_here(c->slots) || slot_ready(c, c->slots);
+        if (planned)
+            status = turn ? take_next(c, ahead, a, err) : 2;
+        if (status == 2 && any)
+            status = take_early(c, a, err);
+        if (status == 2 && !turn)
             status = take_next(c, ahead, a, err);
-        if (status == 2 && c->lost)
-            status = 1;
         if (status != 2)
             break;
         if (r->unasked)
@@ -693,13 +742,4 @@ int cw_course_next(struct course *c, uint64_t ahead, uint64_t deadline_ns, struc
     else if (a)
         cw_remote_drop(&c->view->base, &a->a);
     return status;
-}
-
-bool cw_course_ready(struct course *c)
-{
-    struct cw_error err = {0};
-    int r = cw_course_plan(c, c->g + 1, &err);
-    if (c->planned > c->g && !c->none_wanted)
-        return c->lost || (c->slots && c->slots->g == c->g && cw_slot_here(c->slots));
-    return c->lost || (r != 0 && r != 2);
 }

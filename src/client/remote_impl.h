@@ -60,17 +60,14 @@ struct slot {
     struct cw_assembly *whole; /* the consumer's: put together before its turn, while operators on batches are applied */
 };
 
-/* The batches of an epoch from an entry on, or, in order any, those of a split: planned, asked for, and taken in order. */
+/* The batches of an epoch from an entry on: planned, asked for, and taken in order, but for those that are handed out before their turn. */
 struct course {
     struct course *next;       /* in the order of opening */
     struct view *view;
     uint64_t epoch;
-    bool split;                /* order any: what is left over at the end makes no batches */
-    bool none_wanted;          /* but what is left over */
-    bool lost;                 /* a split that will not be run again */
-    uint64_t begin, end;       /* positions of a split; else to the end of the epoch */
-    uint64_t n_joined;         /* elements that it left over, and that batches are joined of */
-    uint64_t g;                /* the next batch to be taken: number in the epoch, those before compiled->batch_from too, or in the split */
+    uint64_t end;              /* position: of the epoch */
+    uint64_t g;                /* the next batch to be taken: number in the epoch, those before compiled->batch_from too */
+    uint64_t handed;           /* batches of this rank from g on that were taken before their turn: bit i mod 64 is for its batch of round i */
     uint64_t planned;          /* the next batch to be planned */
     uint64_t wanted;           /* this one is wanted, whatever its rank; UINT64_MAX: none is known */
     struct cw_cursor from;     /* where it began; owned */
@@ -87,8 +84,8 @@ struct course {
 /* A batch that an iterator has: direct ones have a batch, others pieces. */
 struct remote_assembly {
     struct cw_assembly a; /* first */
-    struct piece *pieces, **last;
-    struct cw_assembly *whole; /* of these pieces, once they are here, until it is a.batch: operators on batches are being applied to it */
+    struct piece *pieces;
+    struct cw_assembly *whole; /* of these pieces, until it is a.batch: operators on batches are being applied to it */
 };
 
 /* A batch in memory of a worker, or in a slab of ours. */
@@ -128,7 +125,6 @@ struct link {
     struct cw_slab *incoming;  /* the payload that is received */
     unsigned attempt;          /* which address is next */
     bool same_again;           /* the one that was tried last, whatever became of it */
-    size_t n_wanted;           /* while it is found out what to ask for */
     uint64_t retry_ns, down_since_ns;
     struct mapping *mapping;   /* of this connection, or of the last one */
     struct cw_error copies;    /* why memory that it lends can't be mapped here; status 0: it can, as far as is known */
@@ -155,7 +151,8 @@ struct known_range {
     uint64_t worker;        /* that has it; 0: none */
     uint64_t not_before_ns; /* its worker did not have it: it is not asked again before */
     unsigned n_not_here;    /* so often */
-    bool lost;              /* it will not be run again */
+    bool lost;              /* it will not be run again, */
+    bool missed;            /* and this rank did not get all of it: it is counted in n_lost */
     bool ended_early;       /* its worker had less time than the range took: others may have given more of it before */
     bool reported;          /* it is over, and gave: */
     uint64_t n_batches;     /* of a sequential pipeline */
@@ -188,7 +185,7 @@ struct remote {
     struct view view;          /* the iterator's; others are made for padding */
     const struct cw_compiled *compiled;
     unsigned n_keys;           /* 0: batches follow from positions, or an epoch is one range */
-    bool any;                  /* order any: the iterator opens splits */
+    bool any;                  /* batches are handed out as they are ready; false too where the pipeline has but one order */
     struct cw_remote_options options;
     char *service, *job, *token, *base_dir, *pipeline;
     char host[80];
@@ -208,8 +205,7 @@ struct remote {
     struct cw_error failed;    /* for good */
     struct cw_error service_down; /* why there is no dispatcher at the moment; status 0: there is one */
     uint64_t snapshot;         /* of the state, then of the plan; 0: any */
-    struct cw_cursor from;     /* the cursor, as the iterator passed it; in order any only the position of its entry counts */
-    uint64_t from_split;       /* in order any, until the plan is known, of the state: the position follows from it; else UINT64_MAX */
+    struct cw_cursor from;     /* the cursor, as the iterator passed it */
     struct cw_cursor attached_from; /* as it was when the dispatcher was attached to: ranges begin there */
     struct known_range *ranges; /* sorted, none overlaps; of those that end behind the cursor */
     size_t n_ranges, ranges_capacity;
@@ -229,8 +225,7 @@ struct remote {
     struct pace pace;
     bool waiting;              /* the consumer, at the moment */
     uint64_t waited_ns, note_ns; /* for what is taken next, so far; so long until somebody is told */
-    uint64_t n_lost;           /* splits that were lost before all of their batches, and what they left over, were taken */
-    uint64_t n_lost_joined;    /* elements of joined batches that are left out, since something of them was lost */
+    uint64_t n_lost;           /* ranges that were lost before this rank had all that is its of them */
     char lagging[160];         /* the rank that is farthest behind, as the dispatcher said when it was told so */
     char held[640];            /* what keeps the job, as the dispatcher said; "": nothing */
     char took_over[240];       /* the client whose place this one took, when it attached first; "": nobody's */
@@ -284,10 +279,8 @@ void cw_remote_not_here(struct remote *r, const struct link *l, uint64_t request
 /* remote_course.c, mutex held */
 /* *to, which has nothing, becomes a copy of *from, whose entry need not have room for all. */
 int cw_cursor_init(const struct cw_compiled *c, struct cw_cursor *to, const struct cw_cursor *from, struct cw_error *err);
-void cw_cursor_set(const struct cw_compiled *c, struct cw_cursor *to, const struct cw_cursor *from);
-/* From batch number from->g on, before which from->entry stands; batches before `g` are not wanted. NULL: no memory. */
-struct course *cw_course_new(struct view *v, const struct cw_cursor *from, uint64_t g);
-struct course *cw_course_split(struct view *v, uint64_t epoch, uint64_t index, uint64_t first_batch);
+/* From batch number from->g on, before which from->entry stands. NULL: no memory. */
+struct course *cw_course_new(struct view *v, const struct cw_cursor *from);
 /* It is in the list no more; what it has is freed. The consumer's thread; the mutex is given up meanwhile. */
 struct course *cw_course_free(struct course *c);
 /* The range that begins there ends at `end`, before its end so far. False: the plan may count on elements behind that. */
@@ -297,9 +290,8 @@ void cw_course_drop_slots(struct course *c); /* all of them; likewise */
 void cw_course_recut(struct course *c, uint64_t position);
 /* Hears what is known of ranges by now, plans batches before number g, and asks for those that are wanted. 1: it has fewer; 2: it is not known yet what comes. */
 int cw_course_plan(struct course *c, uint64_t g, struct cw_error *err);
-/* As cw_producer_ops.next, or cw_split_ops.next. Mutex not held. */
+/* As cw_producer_ops.next. Mutex not held. */
 int cw_course_next(struct course *c, uint64_t ahead, uint64_t deadline_ns, struct cw_assembly **ret, struct cw_error *err);
-bool cw_course_ready(struct course *c); /* cw_course_next, of the very next batch, would not wait */
 bool cw_course_over(const struct course *c); /* all its batches are planned */
 uint64_t cw_course_position(const struct course *c); /* the first that it needs */
 bool cw_slot_here(const struct slot *s);
@@ -335,10 +327,6 @@ void cw_remote_over(struct remote *r); /* ends the loop, if it is to end and not
 void cw_remote_tell(struct remote *r, const Cachew__Envelope *m);
 /* The run is over: who waits gets this error. Mutex held. */
 void cw_remote_fail(struct remote *r, const struct cw_error *why);
-
-/* remote_any.c */
-extern const struct cw_split_ops cw_remote_split_ops;
-void cw_remote_want_any(struct remote *r); /* marks what will be wanted of splits; loop thread, mutex held */
 
 /* remote_pace.c; mutex not held */
 void cw_remote_note_pace(struct remote *r); /* a batch is handed out */

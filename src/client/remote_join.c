@@ -1,6 +1,5 @@
 /*
- * Batches as the iterator has them. A batch whose pieces lie in several ranges, or were left over by splits
- * (order any), is joined here. Operators on batches are applied to joined batches of this rank before their
+ * Batches as the iterator has them. A batch whose pieces lie in several ranges is joined here. Operators on batches are applied to joined batches of this rank before their
  * turn comes, while earlier ones are waited for or used: each call has a thread of its own. The consumer's
  * thread.
  */
@@ -16,38 +15,10 @@
 
 struct remote_assembly *cw_remote_assembly_new(void)
 {
-    struct remote_assembly *a = calloc(1, sizeof(*a));
-    if (a)
-        a->last = &a->pieces;
-    return a;
+    return calloc(1, sizeof(struct remote_assembly));
 }
 
 /* ---- batches that are put together ---- */
-
-/* 1: something of it is lost. */
-static int fetch_pieces(struct remote *r, const struct remote_assembly *a, uint64_t deadline_ns, struct cw_error *err)
-{
-    bool lost = false;
-    int status = 0;
-    pthread_mutex_lock(&r->mutex);
-    for (struct piece *p = a->pieces; p && status >= 0; p = p->more) {
-        const struct place at = {.epoch = p->epoch, .position = p->begin};
-        while (p->state != HERE && !p->lost && status >= 0)
-            status = cw_remote_wait(r, deadline_ns, &at, "a part of a batch", err);
-        if (status >= 0 && p->lost)
-            lost = true;
-        if (status >= 0 && p->failed) {
-            *err = *p->failed;
-            status = err->status;
-        }
-    }
-    if (status >= 0)
-        cw_remote_waited(r);
-    if (status >= 0 && lost)
-        r->n_lost_joined += a->a.n_assigned;
-    pthread_mutex_unlock(&r->mutex);
-    return status >= 0 && lost ? 1 : status;
-}
 
 static int get_slab(size_t size, struct cw_slab **ret, void *arg, struct cw_error *err) { return cw_slab_get(arg, size, ret, err); }
 
@@ -148,9 +119,7 @@ int cw_remote_finish(struct cw_producer *base, struct cw_assembly *assembly, boo
     struct remote_assembly *a = (struct remote_assembly *)assembly;
     if (!wanted || a->a.batch)
         return 0;
-    int status = a->whole ? 0 : fetch_pieces(r, a, deadline_ns, err);
-    if (status == 0 && !a->whole)
-        status = put_together(r, a->a.bucket, a->pieces, &a->whole, err);
+    int status = a->whole ? 0 : put_together(r, a->a.bucket, a->pieces, &a->whole, err);
     if (status == 0)
         status = apply(r, a->whole, epoch, deadline_ns, err);
     return status == 0 ? take_whole(r, a, err) : status;
@@ -178,9 +147,6 @@ struct cw_batch *cw_remote_take(struct cw_producer *base, struct cw_assembly *as
     if (((struct view *)base)->main)
         cw_remote_note_pace(r);
     cw_crash_point("client-taken");
-    pthread_mutex_lock(&r->mutex);
-    r->from.g += r->any && ((struct view *)base)->main ? r->options.world_size : 0; /* in exact order the iterator says so */
-    pthread_mutex_unlock(&r->mutex);
     free_assembly(r, a);
     b->index = 0; /* a client's batch has no number in a range */
     cw_batch_disown(b);

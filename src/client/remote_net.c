@@ -108,7 +108,6 @@ static void send_progress(struct remote *r, uint64_t now)
     m.wait_ns = r->wait_ns;
     m.g = r->from.g;
     m.n_lost = r->n_lost;
-    m.n_lost_joined = r->n_lost_joined;
     m.waiting = r->waiting;
     pace.n = r->pace.n;
     pace.late = r->pace.late;
@@ -180,18 +179,15 @@ static int on_attached(struct remote *r, const Cachew__Attached *m, struct cw_er
 {
     const Cachew__Plan *p = m->plan;
     struct cw_plan *plan = &r->view.base.plan;
-    if (!p || m->stream.len != sizeof(r->stream) || p->split_size == 0 || p->n_positions > CW_ENDLESS)
+    if (!p || m->stream.len != sizeof(r->stream) || p->n_positions > CW_ENDLESS)
         return cw_error_set(err, CW_E_SERVICE, "the dispatcher answered with a plan that can't be");
-    if (r->attached && (p->snapshot != plan->snapshot || p->n_positions != plan->n_positions || p->split_size != plan->split_size)) {
+    if (r->attached && (p->snapshot != plan->snapshot || p->n_positions != plan->n_positions)) {
         struct cw_error why = {0};
         (void)cw_error_set(&why, CW_E_DATA, "job %s: the data changed: files were added, removed or changed since it began", r->job);
         cw_remote_fail(r, &why);
         return 0;
     }
-    *plan = (struct cw_plan){.n_positions = p->n_positions, .split_size = p->split_size, .snapshot = p->snapshot};
-    if (r->from_split != UINT64_MAX)
-        r->from.entry.position = CW_MIN(r->from_split * plan->split_size, plan->n_positions);
-    r->from_split = UINT64_MAX;
+    *plan = (struct cw_plan){.n_positions = p->n_positions, .snapshot = p->snapshot};
     memcpy(r->stream, m->stream.data, sizeof(r->stream));
     r->snapshot = p->snapshot;
     if (!r->attached)

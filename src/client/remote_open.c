@@ -60,10 +60,12 @@ static int remote_init(struct remote *r, const struct cw_compiled *c, const stru
     pthread_cond_init(&r->changed, &monotonic);
     pthread_condattr_destroy(&monotonic);
     r->view = (struct view){
-        .base = {.ops = &cw_remote_ops, .splits = &cw_remote_split_ops, .compiled = c, .seed = o->seed}, .remote = r, .rank = o->rank, .world_size = o->world_size, .main = true};
-    r->any = cw_any_order(c, io);
+        .base = {.ops = &cw_remote_ops, .compiled = c, .seed = o->seed}, .remote = r, .rank = o->rank, .world_size = o->world_size, .main = true};
     r->compiled = c;
     r->n_keys = c->sequential ? 0 : cw_n_keys(c);
+    /* An epoch that is one range comes from its front to its end. Where batches follow from what ranges leave, a range that is lost changes those behind it: none of them may be handed
+     * out before. */
+    r->any = o->any_order && !c->sequential && !(o->at_most_once && r->n_keys);
     r->n_cpus = cw_cpu_budget();
     r->options = *o;
     r->options.tls = o->tls ? cw_tls_ref(o->tls) : NULL;
@@ -84,15 +86,12 @@ static int remote_init(struct remote *r, const struct cw_compiled *c, const stru
         status = cw_error_nomem(err, 0, "a job");
     if (status >= 0)
         status = cw_layout_init(&r->layout, c, &r->budget, err);
-    r->from_split = UINT64_MAX;
     if (status >= 0)
         status = cw_entry_init(c, &r->from.entry, err);
     if (status >= 0)
         status = cw_entry_init(c, &r->attached_from.entry, err);
     if (status >= 0 && state) {
-        struct cw_cursor at;
-        if ((status = cw_state_begin(c, o->seed, io, state, &at, &r->from_split, err)) >= 0)
-            cw_cursor_set(c, &r->from, &at);
+        status = cw_state_begin(c, o->seed, io, state, &r->from, err);
         r->view.rounds_epoch = r->from.epoch;
         r->view.rounds_from = r->from.g;
         r->snapshot = strtoull(json_string_value(json_object_get(state, "snapshot")) ? json_string_value(json_object_get(state, "snapshot")) : "", NULL, 16);
@@ -155,13 +154,15 @@ int cw_producer_remote(const struct cw_compiled *compiled, const struct cw_remot
         cw_error_attribute(err, "order", "exact", "any");
         return cw_error_set(err, CW_E_OPTION, "guarantee \"at-most-once\" with order \"exact\": batches that are lost leave gaps in the order; expected order \"any\"");
     }
-    int status = cw_iterator_check(compiled, &io, err);
-    if (status < 0)
-        return status;
+    if (o->at_most_once && o->world_size > 1 && !compiled->counted && !compiled->sequential) {
+        cw_error_attribute(err, "guarantee", "at-most-once", "exactly-once, or a world size of 1");
+        return cw_error_set(err, CW_E_OPTION, "guarantee \"at-most-once\" with %u ranks: an operator drops or multiplies elements, or batches are filled by length, so that "
+                            "ranks can't agree on batches behind a range that is lost; expected guarantee \"exactly-once\", or a world size of 1", o->world_size);
+    }
     struct remote *r = calloc(1, sizeof(*r));
     if (!r)
         return cw_error_nomem(err, sizeof(*r), "a job");
-    status = remote_init(r, compiled, o, &io, state, err);
+    int status = remote_init(r, compiled, o, &io, state, err);
     if (status >= 0)
         status = cw_remote_start(r, err);
     if (status >= 0)
@@ -220,7 +221,7 @@ int cw_local_remote(struct cw_local *l, const struct cw_remote_options *given, c
     if (r >= 0)
         r = cw_producer_remote(l->compiled, &o, state, &producer, err);
     if (r >= 0)
-        r = cw_iterator_over(producer, &io, state, &l->iterator, err);
+        r = cw_local_over(l, producer, &io, state, err);
     if (r >= 0)
         l->remote = producer;
     return r;

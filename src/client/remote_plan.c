@@ -44,17 +44,18 @@ static void remove_ranges(struct remote *r, size_t from, size_t n)
     r->n_ranges -= n;
 }
 
-/* Ranges were cut again from a position on, so the parts of batches behind it may change, and in placed pipelines
- * batches: marks the courses whose plan has passed it. */
-static void recut(struct remote *r, uint64_t epoch, uint64_t position)
+/* Ranges were cut again, of which the client had ranges with other bounds if `known`. Marks the courses whose plan has
+ * another range at these positions: batches behind its begin may change. Of a counted pipeline only their parts do. */
+static void recut(struct remote *r, uint64_t epoch, uint64_t begin, uint64_t end, bool known)
 {
     for (struct course *c = r->courses; c; c = c->next) {
-        if (c->epoch == epoch && !c->places)
-            cw_course_recut(c, position);
-        if (c->places && c->epoch == epoch && cw_placer_position(&c->placer) > position) {
-            c->recut_at = c->recut ? CW_MIN(c->recut_at, position) : position;
-            c->recut = true;
-        }
+        if (c->epoch == epoch && !c->places && known)
+            cw_course_recut(c, begin);
+        uint64_t at = c->places && c->epoch == epoch ? cw_placer_differs(&c->placer, begin, end) : UINT64_MAX;
+        if (at == UINT64_MAX)
+            continue;
+        c->recut_at = c->recut ? CW_MIN(c->recut_at, at) : at;
+        c->recut = true;
     }
 }
 
@@ -66,6 +67,9 @@ static bool shorten(struct remote *r, struct known_range *x, uint64_t end)
         all &= !c->places || c->epoch != x->epoch || cw_course_shorten(c, x->begin, end);
     if (!all)
         return false;
+    for (struct course *c = r->courses; c; c = c->next)
+        if (!c->places && c->epoch == x->epoch)
+            cw_course_recut(c, end);
     x->end = end;
     x->ended_early = true;
     return true;
@@ -83,8 +87,7 @@ static struct known_range *range_set(struct remote *r, uint64_t epoch, uint64_t 
         return x;
     while (i + n < r->n_ranges && r->ranges[i + n].epoch == epoch && r->ranges[i + n].begin < end)
         n++;
-    if (n)
-        recut(r, epoch, r->ranges[i].begin);
+    recut(r, epoch, n ? CW_MIN(begin, r->ranges[i].begin) : begin, end, n > 0);
     remove_ranges(r, i, n);
     if (r->n_ranges == r->ranges_capacity) {
         size_t capacity = CW_MAX(64, r->ranges_capacity * 2);
@@ -123,9 +126,6 @@ int cw_remote_place(struct remote *r, const Cachew__Placement *m, struct cw_erro
             if (p->state == ASKED && (!p->of || p->of->worker != m->worker || p->asked_begin != m->begin))
                 p->state = ASK;
         }
-    for (struct course *c = r->courses; c; c = c->next)
-        if (c->split && c->epoch == m->epoch && c->begin == m->begin)
-            c->lost = x->lost;
     pthread_cond_broadcast(&r->changed);
     return 0;
 }
@@ -270,10 +270,8 @@ static bool may_plan(const struct course *c)
 static void want_ahead(struct remote *r)
 {
     struct cw_error err = {0};
-    if (r->any)
-        cw_remote_want_any(r);
     for (struct course *c = r->courses; c; c = c->next)
-        while (!c->split && cw_course_plan(c, may_plan(c) ? c->planned + 1 : 0, &err) == 0 && may_plan(c))
+        while (cw_course_plan(c, may_plan(c) ? c->planned + 1 : 0, &err) == 0 && may_plan(c))
             ; /* an error comes again when the consumer asks for the batch */
 }
 
@@ -410,7 +408,7 @@ struct place cw_remote_cursor(const struct remote *r)
         at.position = 0;
     /* The iterator's course may need no range before its own position, which is behind the entry. */
     for (const struct course *x = r->courses; x; x = x->next)
-        if (x->places && x->view->main && !x->split && x->epoch == at.epoch)
+        if (x->places && x->view->main && x->epoch == at.epoch)
             at.position = UINT64_MAX;
     for (const struct course *x = r->courses; x; x = x->next) {
         struct place of = {.epoch = x->epoch, .position = cw_course_position(x)};

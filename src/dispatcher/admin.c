@@ -111,10 +111,8 @@ static json_t *job_json(const struct cw_dispatcher *d, const struct job *j, bool
     if (d->scales)
         set(o, failed, "scaling", job_scaling(d, j), NULL);
     set(o, failed, "digest_so_far", job_digest(j), NULL);
-    if (at_most_once) {
-        uint64_t n_joined, n_lost = cw_dp_job_lost(j, &n_joined);
-        set(o, failed, "lost_splits", integer(n_lost), "lost_joined_elements", integer(n_joined), NULL);
-    }
+    if (at_most_once)
+        set(o, failed, "lost_ranges", integer(cw_dp_job_lost(j)), NULL);
     if (j->stream)
         cw_dp_held_why(d, j, held, sizeof(held));
     if (*held)

@@ -185,7 +185,7 @@ static int client_attach(struct cw_dispatcher *d, struct cw_peer *p, uint64_t id
     r->attach_id = id;
     r->from = from;
     r->snapshot = a->snapshot;
-    r->n_batches = r->n_lost = r->n_lost_joined = r->wait_ns = r->g = r->digest_lo = r->digest_hi = 0;
+    r->n_batches = r->n_lost = r->wait_ns = r->g = r->digest_lo = r->digest_hi = 0;
     r->pace = r->paced = r->looked = (struct pace){0};
     r->paces = r->waits = false;
     r->looked_batches = 0;
@@ -342,7 +342,6 @@ static int client_progress(struct cw_dispatcher *d, struct rank *r, const Cachew
     r->from.position = m->from->position;
     r->n_batches = m->n_batches;
     r->n_lost = m->n_lost;
-    r->n_lost_joined = m->n_lost_joined;
     r->wait_ns = m->wait_ns;
     r->g = m->g;
     r->digest_lo = m->digest_lo;

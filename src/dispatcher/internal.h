@@ -197,7 +197,6 @@ struct stream {
     char *base_dir;
     Cachew__Prepared *data;    /* as the first worker saw it; NULL: none has yet */
     bool at_most_once, journalled, dead;
-    bool unordered;            /* order any: its ranges are the splits of the plan, each batched by itself */
     bool restored;             /* from the journal: no leases within the grace */
     bool damaged;              /* at-most-once: the journal does not know any more what was given out */
     int32_t marker;            /* that was decided on, as in Prepare; 0: none was */
@@ -276,7 +275,7 @@ struct rank {
     uint64_t snapshot;         /* that its state had; 0: none */
     uint64_t pos, began_at;    /* its cursor; where it began when it attached */
     uint64_t next_report;      /* position: reports of ranges before it were sent */
-    uint64_t n_batches, n_lost, n_lost_joined, wait_ns, g, digest_lo, digest_hi;
+    uint64_t n_batches, n_lost, wait_ns, g, digest_lo, digest_hi;
     struct pace pace, paced;   /* paced: when the policy was asked last */
     bool paces;                /* it said so since it attached: before, what its process did is not known */
     bool waits;                /* for something, when it said something last */
@@ -455,7 +454,6 @@ bool cw_dp_stream_counted(const struct stream *s); /* batches follow from positi
 bool cw_dp_stream_placed(const struct stream *s);  /* they follow from the elements before them, and the order is exact */
 /* Returns what ranges' bounds are multiples of, in positions of their epoch; the epoch's end is a bound, too. */
 uint64_t cw_dp_stream_align(const struct stream *s);
-bool cw_dp_stream_fixed(const struct stream *s); /* each range has exactly so many positions, or up to the epoch's end */
 
 /* ranges.c: the table of a stream's ranges. Pointers to ranges are valid until one is added or removed. */
 struct range *cw_dp_range_at(const struct stream *s, size_t i);      /* NULL: there are no more */
@@ -499,9 +497,8 @@ void cw_dp_job_ready(struct cw_dispatcher *d, struct job *j);   /* its stream is
 void cw_dp_job_written(struct cw_dispatcher *d, struct job *j);
 void cw_dp_job_refused(struct cw_dispatcher *d, struct job *j, const Cachew__Failure *why); /* who waits for it is told; it is freed */
 const char *cw_dp_job_state(const struct job *j); /* for people */
-/* At-most-once (order any): splits of which a rank did not get all; *ret_joined: elements of batches joined
- * of several splits that were left out since one of these splits was lost. */
-uint64_t cw_dp_job_lost(const struct job *j, uint64_t *ret_joined);
+/* At-most-once: ranges of which a rank did not get all that was its, summed over ranks. */
+uint64_t cw_dp_job_lost(const struct job *j);
 void cw_dp_job_over(struct cw_dispatcher *d, struct job *j, enum job_state state, const struct cw_error *why);
 void cw_dp_job_free(struct cw_dispatcher *d, struct job *j);
 struct job *cw_dp_job_unref(struct job *j);

@@ -96,12 +96,12 @@ static const char *guarantee_name(Cachew__Guarantee guarantee)
     return guarantee == CACHEW__GUARANTEE__GUARANTEE_AT_MOST_ONCE ? "at-most-once" : "exactly-once";
 }
 
-/* Each rank of an exact job takes every world_size-th batch, from where rounds begin: a rank that counts from elsewhere would take another's. In a later epoch than the
+/* Each rank takes every world_size-th batch, from where rounds begin: a rank that counts from elsewhere would take another's. In a later epoch than the
  * one that was begun in the middle, all count from 0. */
 static int round_differs(const struct job *j, const Cachew__Attach *a, struct cw_error *err)
 {
     char x[64], y[64];
-    if (!j->round_known || !a->round || a->order != CACHEW__ORDER__ORDER_EXACT)
+    if (!j->round_known || !a->round)
         return 0;
     const Cachew__Place *first = a->round->epoch < j->round.epoch ? a->round : &j->round, *second = first == a->round ? &j->round : a->round;
     if (second->batch % j->world_size == (first->epoch == second->epoch ? first->batch % j->world_size : 0))
@@ -404,14 +404,11 @@ static void remove_oldest_over(struct cw_dispatcher *d)
         cw_dp_job_free(d, oldest);
 }
 
-uint64_t cw_dp_job_lost(const struct job *j, uint64_t *ret_joined)
+uint64_t cw_dp_job_lost(const struct job *j)
 {
     uint64_t n = 0;
-    *ret_joined = 0;
-    for (size_t i = 0; i < j->n_ranks; i++) {
+    for (size_t i = 0; i < j->n_ranks; i++)
         n += j->ranks[i]->n_lost;
-        *ret_joined += j->ranks[i]->n_lost_joined;
-    }
     return n;
 }
 
@@ -420,10 +417,10 @@ void cw_dp_job_over(struct cw_dispatcher *d, struct job *j, enum job_state state
     if (d->n_over >= DP_JOBS_OVER)
         remove_oldest_over(d);
     j->state = state;
-    uint64_t n_joined, n_lost = cw_dp_job_lost(j, &n_joined);
-    if (n_lost > 0 || n_joined > 0)
-        cw_dp_log(d, true, "job \"%s\" is %s%s%s; %" PRIu64 " splits were lost with workers, and left out (at-most-once), and %" PRIu64 " elements of batches joined with "
-                  "something of them", j->name, cw_dp_job_state(j), why ? ": " : "", why ? why->message : "", n_lost, n_joined);
+    uint64_t n_lost = cw_dp_job_lost(j);
+    if (n_lost > 0)
+        cw_dp_log(d, true, "job \"%s\" is %s%s%s; %" PRIu64 " ranges were lost with workers, and left out (at-most-once)", j->name, cw_dp_job_state(j), why ? ": " : "",
+                  why ? why->message : "", n_lost);
     else
         cw_dp_log(d, false, "job \"%s\" is %s%s%s", j->name, cw_dp_job_state(j), why ? ": " : "", why ? why->message : "");
     j->since_ns = d->now_ns;

@@ -157,7 +157,7 @@ int cw_dp_journal_stream(struct cw_dispatcher *d, struct stream *s, struct cw_er
         struct key k = key_make('c', s->id, 16);
         Cachew__Journal__Stream m = {CW_MESSAGE(journal__stream), .number = s->number,
             .fingerprint = {16, s->pipeline->fingerprint}, .seed = s->seed, .base_dir = s->base_dir,
-            .data = s->data, .at_most_once = s->at_most_once, .unordered = s->unordered};
+            .data = s->data, .at_most_once = s->at_most_once};
         s->pipeline->journalled = true;
         r = entry_put(d, &k, &m.base, NULL, err);
     }

@@ -198,7 +198,7 @@ static struct range *range_cut(struct stream *s, struct span gap)
     uint64_t random = cw_hash64(&(uint64_t){gap.begin + s->number}, sizeof(uint64_t));
     bool placed = cw_dp_stream_placed(s);
     cw_dp_stream_place(s, gap.begin, &epoch, &position);
-    if (cw_dp_stream_fixed(s)) {
+    if (s->data->plan->sequential) {
         gap.begin -= position % align;
         position -= position % align;
     } else if (cw_mutated("cut") && random % 2) {

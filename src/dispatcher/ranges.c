@@ -135,7 +135,7 @@ void cw_dp_range_begin_at(struct cw_dispatcher *d, struct stream *s, uint64_t po
 {
     struct range *x = cw_dp_range(s, pos);
     s->begun_to = CW_MAX(s->begun_to, pos);
-    if (!x || x->begin == pos || !cw_dp_stream_placed(s))
+    if (!x || x->begin == pos || !cw_dp_stream_placed(s) || s->at_most_once)
         return;
     while (x->holder[0])
         cw_dp_lease_drop(d, x->holder[0], x, DROP_REVOKED);

@@ -179,8 +179,7 @@ static void seat_prepare(struct cw_dispatcher *d, struct seat *t)
     struct stream *s = t->stream;
     Cachew__Prepare p = {CW_MESSAGE(prepare), .stream = {16, s->id},
         .fingerprint = {16, s->pipeline->fingerprint}, .pipeline = s->pipeline->json,
-        .base_dir = s->base_dir, .seed = s->seed, .marker = s->marker,
-        .order = s->unordered ? CACHEW__ORDER__ORDER_ANY : CACHEW__ORDER__ORDER_EXACT};
+        .base_dir = s->base_dir, .seed = s->seed, .marker = s->marker};
     Cachew__Envelope m = {CW_MESSAGE(envelope), .of_case = CACHEW__ENVELOPE__OF_PREPARE, .prepare = &p};
     m.id = t->request = ++t->worker->last_request;
     seat_state(d, t, SEAT_ASKED);
@@ -321,10 +320,10 @@ static void unfit_difference(const Cachew__Prepared *a, const Cachew__Prepared *
     }
     if (a->plan->snapshot == b->plan->snapshot && a->plan->n_positions == b->plan->n_positions) {
         snprintf(ret, size,
-                 "it compiles the pipeline otherwise: align %" PRIu64 ", %" PRIu32 " keys, sequential %d, splits of %" PRIu64
-                 "; expected %" PRIu64 ", %" PRIu32 ", %d, %" PRIu64,
-                 b->plan->align, b->plan->n_keys, b->plan->sequential, b->plan->split_size, a->plan->align,
-                 a->plan->n_keys, a->plan->sequential, a->plan->split_size);
+                 "it compiles the pipeline otherwise: align %" PRIu64 ", %" PRIu32 " keys, sequential %d; expected %" PRIu64
+                 ", %" PRIu32 ", %d",
+                 b->plan->align, b->plan->n_keys, b->plan->sequential, a->plan->align, a->plan->n_keys,
+                 a->plan->sequential);
         return;
     }
     snprintf(ret, size, "it sees other data: the snapshot is %016" PRIx64 " with %" PRIu64 " positions, expected %016" PRIx64 " with %" PRIu64, b->plan->snapshot,
@@ -336,11 +335,11 @@ int cw_dp_seat_prepared(struct cw_dispatcher *d, struct seat *t, const Cachew__P
     struct stream *s = t->stream;
     if (!p->plan || p->n_files > DP_FILES || p->capacity == 0)
         return cw_error_set(err, CW_E_SERVICE, "Prepared without a plan or a capacity, or with more than %d files", DP_FILES);
-    if (p->plan->n_positions > DP_ENDLESS || p->plan->align == 0 || (s->unordered && p->plan->split_size == 0))
+    if (p->plan->n_positions > DP_ENDLESS || p->plan->align == 0)
         return cw_error_set(err, CW_E_SERVICE,
                             "Prepared with a plan of %" PRIu64 " positions (expected at most 2^62), align %" PRIu64
-                            ", and splits of %" PRIu64 " (expected at least 1)",
-                            p->plan->n_positions, p->plan->align, p->plan->split_size);
+                            " (expected at least 1)",
+                            p->plan->n_positions, p->plan->align);
     if (p->most_positions != 0 && p->most_positions < p->plan->align)
         return cw_error_set(err, CW_E_SERVICE,
                             "Prepared with ranges of at most %" PRIu64 " positions, but their bounds are multiples of %" PRIu64,
@@ -352,7 +351,7 @@ int cw_dp_seat_prepared(struct cw_dispatcher *d, struct seat *t, const Cachew__P
     }
     const Cachew__Plan *a = s->data->plan, *b = p->plan;
     if (a->snapshot != b->snapshot || a->n_positions != b->n_positions || a->align != b->align || a->n_keys != b->n_keys ||
-        a->sequential != b->sequential || (s->unordered && a->split_size != b->split_size)) {
+        a->sequential != b->sequential) {
         char why[1000];
         unfit_difference(s->data, p, why, sizeof(why));
         if (t->n_held > 0)

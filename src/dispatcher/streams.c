@@ -98,7 +98,7 @@ static bool stream_room(struct cw_dispatcher *d)
 }
 
 static int stream_new(struct cw_dispatcher *d, const uint8_t id[16], const uint8_t fingerprint[16], const char *json,
-                      uint64_t seed, const char *base_dir, bool unordered, struct stream **ret, struct cw_error *err)
+                      uint64_t seed, const char *base_dir, struct stream **ret, struct cw_error *err)
 {
     if (!stream_room(d))
         return cw_error_set(err, CW_E_SERVICE, "there are %d streams already", DP_STREAMS);
@@ -110,7 +110,6 @@ static int stream_new(struct cw_dispatcher *d, const uint8_t id[16], const uint8
     s->refs = 1;
     s->depth = d->depth;
     s->seed = seed;
-    s->unordered = unordered;
     memcpy(s->id, id, 16);
     cw_list_init(&s->jobs);
     cw_list_init(&s->seats);
@@ -141,8 +140,7 @@ static bool is_inside(const struct stream *s, const Cachew__Place *from)
 
 static bool stream_fits(const struct cw_dispatcher *d, const struct stream *s, const Cachew__Attach *a)
 {
-    bool unordered = a->order == CACHEW__ORDER__ORDER_ANY;
-    return s->seed == a->seed && s->unordered == unordered && !is_inside(s, a->from) && memcmp(s->pipeline->fingerprint, a->fingerprint.data, 16) == 0 && strcmp(s->base_dir, a->base_dir) == 0 && !s->at_most_once &&
+    return s->seed == a->seed && !is_inside(s, a->from) && memcmp(s->pipeline->fingerprint, a->fingerprint.data, 16) == 0 && strcmp(s->base_dir, a->base_dir) == 0 && !s->at_most_once &&
            !cw_list_empty(&s->jobs) && d->share_streams && (a->snapshot == 0 || !s->data || s->data->plan->snapshot == a->snapshot);
 }
 
@@ -162,13 +160,11 @@ int cw_dp_stream_get(struct cw_dispatcher *d, const Cachew__Attach *a, struct st
     uint8_t id[16];
     cw_key_u64(&key, d->stream_numbers + 1);
     cw_key_u64(&key, a->seed);
-    cw_key_u64(&key, a->order);
     cw_key_u64(&key, cw_hash64(a->base_dir, strlen(a->base_dir)));
     memcpy(key.bytes + key.size, a->fingerprint.data, 16);
     XXH128_hash_t h = XXH3_128bits(key.bytes, key.size + 16);
     memcpy(id, &h, 16);
-    bool unordered = a->order == CACHEW__ORDER__ORDER_ANY;
-    int r = stream_new(d, id, a->fingerprint.data, a->pipeline, a->seed, a->base_dir, unordered, ret, err);
+    int r = stream_new(d, id, a->fingerprint.data, a->pipeline, a->seed, a->base_dir, ret, err);
     if (r < 0)
         return r;
     (*ret)->number = ++d->stream_numbers;
@@ -194,7 +190,7 @@ int cw_dp_stream_restore(struct cw_dispatcher *d, const uint8_t id[16], const Ca
     struct stream *s;
     if (row->fingerprint.len != 16 || !row->data || !row->data->plan)
         return cw_error_set(err, CW_E_STATE, "it has no fingerprint of 16 bytes, or no plan");
-    int r = stream_new(d, id, row->fingerprint.data, "", row->seed, row->base_dir, row->unordered, &s, err);
+    int r = stream_new(d, id, row->fingerprint.data, "", row->seed, row->base_dir, &s, err);
     if (r < 0)
         return r;
     if (s->pipeline->size == 0) {
@@ -227,16 +223,15 @@ int cw_dp_stream_position(const struct stream *s, const Cachew__Place *at, uint6
 int cw_dp_stream_span(const struct stream *s, uint64_t epoch, uint64_t begin, uint64_t end, struct span *ret,
                       struct cw_error *err)
 {
-    uint64_t n = cw_dp_stream_epoch(s), align = cw_dp_stream_fixed(s) ? cw_dp_stream_align(s) : 1;
+    uint64_t n = cw_dp_stream_epoch(s), align = s->data->plan->sequential ? cw_dp_stream_align(s) : 1;
     Cachew__Place at = CACHEW__PLACE__INIT;
     at.epoch = epoch;
     at.position = begin;
-    bool sound = begin < end && end <= n && begin % align == 0 && (end == n || end % align == 0);
-    if (!sound || (cw_dp_stream_fixed(s) && end - begin > align))
+    if (begin >= end || end > n || begin % align != 0 || (end != n && end % align != 0))
         return cw_error_set(err, CW_E_SERVICE,
                             "a range of positions %" PRIu64 " to %" PRIu64 ": expected %s %" PRIu64
                             " in a plan of %" PRIu64 " positions an epoch",
-                            begin, end, cw_dp_stream_fixed(s) ? "successive multiples of" : "at least", align, n);
+                            begin, end, s->data->plan->sequential ? "successive multiples of" : "at least", align, n);
     int r = cw_dp_stream_position(s, &at, &ret->begin, err);
     ret->end = ret->begin + (end - begin);
     return r;
@@ -249,14 +244,13 @@ void cw_dp_stream_place(const struct stream *s, uint64_t pos, uint64_t *epoch, u
     *position = n > 0 ? pos % n : pos;
 }
 
-bool cw_dp_stream_fixed(const struct stream *s) { return s->unordered || s->data->plan->sequential; }
-bool cw_dp_stream_counted(const struct stream *s) { return !cw_dp_stream_fixed(s) && s->data->plan->n_keys == 0; }
-bool cw_dp_stream_placed(const struct stream *s) { return !cw_dp_stream_fixed(s) && s->data->plan->n_keys > 0; }
+bool cw_dp_stream_counted(const struct stream *s) { return !s->data->plan->sequential && s->data->plan->n_keys == 0; }
+bool cw_dp_stream_placed(const struct stream *s) { return !s->data->plan->sequential && s->data->plan->n_keys > 0; }
 
 uint64_t cw_dp_stream_align(const struct stream *s)
 {
     const Cachew__Plan *p = s->data->plan;
-    return p->sequential ? CW_MAX(cw_dp_stream_epoch(s), (uint64_t)1) : s->unordered ? p->split_size : p->align;
+    return p->sequential ? CW_MAX(cw_dp_stream_epoch(s), (uint64_t)1) : p->align;
 }
 
 void cw_dp_stream_total(struct stream *s)

@@ -242,12 +242,11 @@ void cw_dp_tell_held(struct cw_dispatcher *d, struct job *j)
 static void tell_passed(struct cw_dispatcher *d, struct rank *r, struct placements *p)
 {
     struct stream *s = r->job->stream;
-    uint64_t size = s->data->plan->split_size, n = s->data->plan->n_positions, epoch, position;
+    uint64_t n = cw_dp_stream_epoch(s), end = cw_dp_range_begin(s), epoch, position;
     struct range lost = {.begin = r->pos, .flags = RANGE_LOST};
-    for (; s->at_most_once && s->based && lost.begin < cw_dp_range_begin(s); lost.begin = lost.end) {
+    for (; s->at_most_once && s->based && lost.begin < end; lost.begin = lost.end) {
         cw_dp_stream_place(s, lost.begin, &epoch, &position);
-        lost.begin -= position % size;
-        lost.end = lost.begin + CW_MIN(size, n - (position - position % size));
+        lost.end = CW_MIN(end, lost.begin + (n - position));
         placements_add(p, s, &lost);
         if (p->n == PER_MESSAGE) {
             placements_send(d, r, p);

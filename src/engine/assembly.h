@@ -59,6 +59,8 @@ struct cw_assembly {
     struct cw_tensor *staged;    /* [n_staged][capacity] */
     struct cw_staged_chunk *chunks; /* guarded by the runner's mutex */
     struct cw_entry *from;       /* owned: the entry before its first element; NULL: nobody asks */
+    uint64_t n_before;           /* ready before its turn: batches of the epoch before it that are still to come; 0: it is the next one */
+    bool lost;                   /* at-most-once: the next one, which is left out */
     struct cw_entry *after;      /* owned: the entry behind this batch; NULL: not known, or batches follow from positions */
     struct cw_batch *batch;      /* once finished, */
     unsigned n_applied;          /* and so many operators on batches were applied */

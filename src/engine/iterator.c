@@ -14,8 +14,12 @@
 static int open_epochs(struct cw_iterator *it, struct cw_error *err)
 {
     while (it->n_open < OPEN_EPOCHS && it->at.epoch + it->n_open < it->options.epochs && it->plan.n_positions) {
-        bool here = it->n_open == 0;
-        int r = it->producer->ops->open(it->producer, it->at.epoch + it->n_open, here ? &it->at.entry : NULL, here ? it->seen : 0, &it->open[it->n_open], err);
+        struct cw_cursor from = {.epoch = it->at.epoch + it->n_open};
+        if (it->n_open == 0) {
+            from = it->at;
+            from.g = it->seen;
+        }
+        int r = it->producer->ops->open(it->producer, &from, &it->open[it->n_open], err);
         if (r < 0)
             return r;
         it->n_open++;
@@ -31,17 +35,18 @@ static void close_epoch(struct cw_iterator *it)
     memmove(it->open, it->open + 1, --it->n_open * sizeof(struct cw_batches *));
 }
 
-static void cursor_set(const struct cw_compiled *c, struct cw_cursor *to, const struct cw_cursor *from)
+void cw_cursor_set(const struct cw_compiled *c, struct cw_cursor *to, const struct cw_cursor *from)
 {
     to->epoch = from->epoch;
     to->g = from->g;
+    to->handed = from->handed;
     cw_entry_set(c, &to->entry, &from->entry);
 }
 
-/* The round is handed out: that is the state. The producer may forget what nobody needs any more. */
-static void round_done(struct cw_iterator *it)
+/* The state becomes the place that the iterator has come to. The producer may forget what nobody needs any more. */
+static void set_state(struct cw_iterator *it)
 {
-    cursor_set(it->compiled, &it->round, &it->at);
+    cw_cursor_set(it->compiled, &it->round, &it->at);
     if (it->producer->ops->passed)
         it->producer->ops->passed(it->producer, &it->round);
 }
@@ -59,22 +64,14 @@ int cw_iterator_over(struct cw_producer *producer, const struct cw_iterator_opti
     it->compiled = c;
     it->plan = producer->plan;
     it->options = *o;
-    it->options.any_order &= producer->splits != NULL; /* where nobody else computes it is as good to wait for the next one */
     it->at.epoch = o->first_epoch;
     it->quarantined_tail = &it->quarantined;
     int r = cw_entry_init(c, &it->at.entry, err);
     if (r >= 0)
         r = cw_entry_init(c, &it->round.entry, err);
-    if (r >= 0)
-        r = cw_iterator_check(c, &it->options, err);
-    if (r >= 0 && cw_any_order(c, &it->options))
-        r = cw_any_new(it, err);
     if (r >= 0 && state)
         r = cw_iterator_load_state(it, state, err);
-    if (r >= 0 && it->any) {
-        r = cw_any_begin(it, err);
-    } else if (r >= 0) {
-        it->rounds_from = it->at.g;
+    if (r >= 0) {
         it->seen = it->at.g + (it->at.g ? c->batch_from : 0);
         r = open_epochs(it, err);
     }
@@ -82,8 +79,7 @@ int cw_iterator_over(struct cw_producer *producer, const struct cw_iterator_opti
         cw_iterator_free(it);
         return r;
     }
-    if (!it->any)
-        round_done(it);
+    set_state(it);
     *ret = it;
     return 0;
 }
@@ -106,7 +102,6 @@ struct cw_iterator *cw_iterator_free(struct cw_iterator *it)
         it->producer->ops->release(it->producer, it->mine);
     if (it->pending)
         it->producer->ops->drop(it->producer, it->pending);
-    cw_any_free(it);
     cw_iterator_free(it->again); /* its batches may be a view of ours */
     while (it->n_open > 0)
         close_epoch(it);
@@ -121,12 +116,14 @@ struct cw_iterator *cw_iterator_free(struct cw_iterator *it)
 
 /* ---- the batches of an epoch, in order ---- */
 
-/* Batches before the next one that is to be handed out: other ranks', and those that are left out. */
+/* Batches before the next one that is to be handed out: other ranks', those that were handed out, and those that are left out. */
 static uint64_t ahead(const struct cw_iterator *it)
 {
-    uint64_t ranks = it->options.world_size, skipped = it->seen < it->compiled->batch_from ? it->compiled->batch_from - it->seen : 0;
-    uint64_t turn = (it->at.g - it->rounds_from) % ranks;
-    return skipped + (it->options.rank + ranks - turn) % ranks;
+    uint64_t skipped = it->seen < it->compiled->batch_from ? it->compiled->batch_from - it->seen : 0;
+    uint64_t turn = it->at.g - it->round.g, round = turn > it->options.rank;
+    while (round < CW_ROUNDS_AHEAD && it->round.handed >> round & 1)
+        round++;
+    return skipped + round * it->options.world_size + it->options.rank - turn;
 }
 
 /* The next batch of the epoch, which may be unfinished. 1: the epoch is over. */
@@ -141,7 +138,7 @@ static int epoch_over(struct cw_iterator *it, struct cw_error *err)
 {
     close_epoch(it);
     it->at.epoch = it->plan.n_positions == 0 ? it->options.epochs : it->at.epoch + 1;
-    it->at.g = it->rounds_from = it->seen = 0;
+    it->at.g = it->at.handed = it->seen = 0;
     cw_entry_set(it->compiled, &it->at.entry, NULL);
     return open_epochs(it, err);
 }
@@ -155,7 +152,7 @@ static void pass_batch(struct cw_iterator *it, const struct cw_assembly *a)
         it->at.entry.position = CW_MIN(it->at.entry.position + it->compiled->batch_size, it->plan.n_positions);
 }
 
-void cw_iterator_note_quarantined(struct cw_iterator *it, struct cw_assembly *a)
+static void note_quarantined(struct cw_iterator *it, struct cw_assembly *a)
 {
     while (a->quarantined) {
         struct cw_quarantined *q = a->quarantined;
@@ -175,13 +172,13 @@ void cw_iterator_note_quarantined(struct cw_iterator *it, struct cw_assembly *a)
 
 /* Makes a batch from what was pulled, whether it is handed out or another rank's, or left out by a `skip`: what is wrong in one ends the run, wherever its
  * elements came from. */
-int cw_iterator_finish(struct cw_iterator *it, struct cw_assembly *a, uint64_t epoch, bool mine, uint64_t deadline_ns, struct cw_error *err)
+static int finish(struct cw_iterator *it, struct cw_assembly *a, bool mine, uint64_t deadline_ns, struct cw_error *err)
 {
     if (a->error) {
         *err = *a->error;
         return a->error->status;
     }
-    int r = it->producer->ops->finish(it->producer, a, mine, epoch, deadline_ns, err);
+    int r = it->producer->ops->finish(it->producer, a, mine, it->at.epoch, deadline_ns, err);
     if (r < 0 && r != CW_E_DEADLINE && r != CW_E_INTERRUPTED && r != CW_E_BUDGET)
         cw_assembly_poison(a, err, 0); /* its functions are not called again */
     return r;
@@ -198,61 +195,79 @@ static int padding(struct cw_iterator *it, uint64_t epoch, uint64_t g, uint64_t 
     return r;
 }
 
-static int offer_until(struct cw_iterator *it, uint64_t deadline_ns, struct cw_batch **ret, struct cw_error *err)
+/* A finished batch of this rank becomes the one that is offered, as batch g. */
+static void take_mine(struct cw_iterator *it, struct cw_assembly *a, uint64_t g)
 {
-    uint64_t ranks = it->options.world_size;
+    note_quarantined(it, a);
+    it->mine = it->producer->ops->take(it->producer, a);
+    it->mine->epoch = it->at.epoch;
+    it->mine->g = g;
+}
+
+/* The epoch is over: a rank that has no batch in the last round repeats one. */
+static int end_epoch(struct cw_iterator *it, uint64_t deadline_ns, struct cw_error *err)
+{
+    uint64_t total = it->at.g, rest = total - it->round.g, j = it->options.rank - rest;
+    int r = 0;
+    if (rest && !it->mine && it->options.rank >= rest && !it->options.at_most_once)
+        r = padding(it, it->at.epoch, total + j, j % total, deadline_ns, err);
+    if (r >= 0)
+        r = epoch_over(it, err);
+    if (r >= 0 && total == 0 && it->options.epochs >= INT64_MAX) /* nor will the next one have a batch: without end would be for ever */
+        it->at.epoch = it->options.epochs;
+    return r;
+}
+
+/* Goes past a finished batch whose turn it is, which it frees, but for this rank's. */
+static void pass(struct cw_iterator *it, struct cw_assembly *a, bool mine)
+{
+    pass_batch(it, a);
+    bool left_out = it->seen++ < it->compiled->batch_from;
+    if (mine && !left_out)
+        take_mine(it, a, it->at.g);
+    else
+        it->producer->ops->drop(it->producer, a);
+    it->at.g += !left_out;
+}
+
+static int offer_until(struct cw_iterator *it, uint64_t deadline_ns, struct cw_error *err)
+{
     while (it->at.epoch < it->options.epochs) {
         struct cw_assembly *a = CW_STEAL(it->pending);
         int r = a ? 0 : pull(it, deadline_ns, &a, err);
-        if (r < 0)
-            return r;
-        if (r == 1) {
-            uint64_t total = it->at.g, epoch = it->at.epoch, rest = (total - it->rounds_from) % ranks;
-            uint64_t j = it->options.rank - rest; /* a rank that has no batch in the last round repeats one */
-            if (rest && !it->mine && it->options.rank >= rest &&
-                (r = padding(it, epoch, total + j, j % total, deadline_ns, err)) < 0)
-                return r;
-            r = epoch_over(it, err);
-            if (r < 0)
-                return r;
-            if (total == 0 && it->options.epochs >= INT64_MAX) /* nor will the next one have a batch: without end would be for ever */
-                it->at.epoch = it->options.epochs;
-        } else {
-            bool mine = ahead(it) == 0;
-            if ((r = cw_iterator_finish(it, a, it->at.epoch, mine, deadline_ns, err)) < 0) {
+        if (r == 0) {
+            bool mine = (a->n_before || ahead(it) == 0) && !a->lost;
+            if ((r = finish(it, a, mine, deadline_ns, err)) < 0) {
                 it->pending = a; /* nothing is lost, and nobody gets past a failure */
                 return r;
             }
-            pass_batch(it, a);
-            if (it->seen++ < it->compiled->batch_from) {
-                it->producer->ops->drop(it->producer, a);
-                continue;
+            if (a->n_before) {
+                uint64_t g = it->seen + a->n_before - it->compiled->batch_from;
+                it->offered_bit = UINT64_C(1) << (g - it->round.g) / it->options.world_size;
+                take_mine(it, a, g);
+                return 0;
             }
-            if (mine) {
-                cw_iterator_note_quarantined(it, a);
-                it->mine = it->producer->ops->take(it->producer, a);
-                it->mine->epoch = it->at.epoch;
-                it->mine->g = it->at.g;
-            } else {
-                it->producer->ops->drop(it->producer, a);
-            }
-            it->at.g++;
-            if ((it->at.g - it->rounds_from) % ranks)
+            pass(it, a, mine);
+            if (it->at.g - it->round.g < it->options.world_size)
                 continue;
+            it->at.handed = it->round.handed >> 1;
+        } else if (r < 0 || (r = end_epoch(it, deadline_ns, err)) < 0) {
+            return r;
         }
-        if (it->mine) {
-            *ret = CW_STEAL(it->mine);
+        if (it->mine)
             return 0;
-        }
-        round_done(it);
+        set_state(it);
     }
     return 1;
 }
 
 int cw_iterator_offer_until(struct cw_iterator *it, uint64_t deadline_ns, struct cw_batch **ret, struct cw_error *err)
 {
-    int r = it->any ? cw_any_offer(it, deadline_ns, ret, err) : offer_until(it, deadline_ns, ret, err);
+    it->offered_bit = 0;
+    int r = offer_until(it, deadline_ns, err);
     it->offered = r == 0;
+    if (r == 0)
+        *ret = CW_STEAL(it->mine);
     return r;
 }
 
@@ -266,10 +281,10 @@ void cw_iterator_accept(struct cw_iterator *it)
     if (!it->offered)
         return;
     it->offered = false;
-    if (it->any)
-        cw_any_accept(it);
+    if (it->offered_bit)
+        it->round.handed |= it->offered_bit;
     else
-        round_done(it);
+        set_state(it);
 }
 
 int cw_iterator_next(struct cw_iterator *it, uint64_t timeout_ns, struct cw_batch **ret, struct cw_error *err)
@@ -309,7 +324,6 @@ void cw_iterator_leave(struct cw_iterator *it)
 {
     if (it->pending)
         it->producer->ops->drop(it->producer, CW_STEAL(it->pending));
-    cw_any_free(it); /* likewise */
     if (it->producer->ops->leave)
         it->producer->ops->leave(it->producer);
 }

@@ -11,16 +11,11 @@
 struct cw_iterator_options {
     uint64_t seed, epochs;
     unsigned rank, world_size;
-    bool any_order;       /* a split belongs to one rank, which hands out what is there first (docs/semantics.md, section 8); else exact */
-    bool at_most_once;    /* a split may be lost: then no rank makes up for what another one has more */
+    bool any_order;       /* a rank hands out its batches as they are ready (docs/semantics.md, section 8); else in exact order */
+    bool at_most_once;    /* batches may be lost: then no rank makes up for what another one has more */
     uint64_t first_epoch; /* without a state */
     struct cw_runner_options runner; /* of cw_iterator_new */
 };
-
-/* What can't be with a pipeline: CW_E_OPTION. */
-int cw_iterator_check(const struct cw_compiled *c, const struct cw_iterator_options *o, struct cw_error *err) _must_check_;
-/* Whether batches may come in another order than the exact one: what depends on all before it has but one. */
-static inline bool cw_any_order(const struct cw_compiled *c, const struct cw_iterator_options *o) { return o->any_order && !c->sequential; }
 
 struct cw_iterator;
 /* Over a producer, which it takes over, in case of error too; the compiled pipeline must outlive it. Of the options, seed (the producer has it) and runner
@@ -43,11 +38,9 @@ void cw_iterator_release(struct cw_iterator *it, struct cw_batch *b);
 void cw_iterator_leave(struct cw_iterator *it);
 /* A saved state from its text; name: what errors call it. ret: new. */
 int cw_state_parse(const char *name, const char *text, size_t size, json_t **ret, struct cw_error *err) _must_check_;
-/* Where an iterator begins that goes on from a state: epoch and g of its next batch, and entry.position, the first that it may ask for, as far as that is known without the
- * data: in order any *ret_split is the first split, and the position is not set (UINT64_MAX in exact order). CW_E_STATE where it does not fit the pipeline, the seed or the
- * options' order and rank. */
-int cw_state_begin(const struct cw_compiled *c, uint64_t seed, const struct cw_iterator_options *o, const json_t *state, struct cw_cursor *ret, uint64_t *ret_split,
-                   struct cw_error *err) _must_check_;
+/* Where an iterator begins that goes on from a state, as far as that is known without the data. ret has room for keys. CW_E_STATE where it does not fit the pipeline, the
+ * seed or, where batches were handed out before their turn, the options' order and ranks. */
+int cw_state_begin(const struct cw_compiled *c, uint64_t seed, const struct cw_iterator_options *o, const json_t *state, struct cw_cursor *ret, struct cw_error *err) _must_check_;
 /* The position after the batch accepted last: at most 1 KB as text. New reference; NULL: out of memory. */
 json_t *cw_iterator_state(const struct cw_iterator *it);
 /* Records that were skipped or replaced in batches handed out so far; the oldest first. Owned by the iterator. */

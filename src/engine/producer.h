@@ -12,17 +12,21 @@
 #include "pipeline/sequence.h"
 
 struct cw_batches; /* those of an epoch from an entry on, in order; opaque: what it is, its producer knows */
-struct cw_split_ops;
 
-/* The state of an iterator: batch g of the epoch is the next one, and `entry` is what stands before it. */
+/* The state of an iterator: batch g of the epoch is the next one, and `entry` is what stands before it. In order any the
+ * rank has handed out some of its batches from g on: bit i is for its batch of the i-th round. */
 struct cw_cursor {
     uint64_t epoch, g;
+    uint64_t handed;
     struct cw_entry entry;
 };
+/* Rounds that `handed` covers. */
+#define CW_ROUNDS_AHEAD 64
+/* *to, whose entry has room for all, becomes a copy of *from. */
+void cw_cursor_set(const struct cw_compiled *c, struct cw_cursor *to, const struct cw_cursor *from);
 
 struct cw_producer {
     const struct cw_producer_ops *ops;
-    const struct cw_split_ops *splits; /* for order any (iterator_any.c); NULL: the order is always exact */
     const struct cw_compiled *compiled; /* borrowed */
     struct cw_plan plan;
     uint64_t seed;
@@ -32,11 +36,13 @@ struct cw_producer_ops {
     struct cw_producer *(*free)(struct cw_producer *p); /* all that is open is closed with it; batches that were taken are gone too, but for users' */
     /* Another one over the same data, to repeat batches of an epoch that is over. */
     int (*again)(struct cw_producer *p, unsigned rank, uint64_t world_size, struct cw_producer **ret, struct cw_error *err);
-    /* The batches of an epoch from an entry on, of which the first is number g. Epochs are opened in ascending order; `from` is copied. */
-    int (*open)(struct cw_producer *p, uint64_t epoch, const struct cw_entry *from, uint64_t g, struct cw_batches **ret, struct cw_error *err);
+    /* The batches of an epoch from a cursor on, whose g counts batches that a `skip` leaves out, too. Epochs are opened in ascending order; `from` is copied, and an
+     * entry without keys is the epoch's beginning. */
+    int (*open)(struct cw_producer *p, const struct cw_cursor *from, struct cw_batches **ret, struct cw_error *err);
     void (*close)(struct cw_producer *p, struct cw_batches *b);
     /* The next batch; (*ret)->after is the entry behind it, unless batches follow from positions. Wanted is the one that comes `ahead` batches after it, if there are
-     * so many; where that is not 0 just the place of this one is taken, and *ret may have nothing else in it. 1: the epoch has no more. */
+     * so many; where that is not 0 just the place of this one is taken, and *ret may have nothing else in it. In order any *ret may instead be a batch of this rank that is
+     * ready before its turn: (*ret)->n_before batches come before it, whose places are still to be taken, and later its own. 1: the epoch has no more. */
     int (*next)(struct cw_producer *p, struct cw_batches *b, uint64_t ahead, uint64_t deadline_ns, struct cw_assembly **ret, struct cw_error *err);
     /* Makes a->batch, where it is wanted, with the operators on batches applied. */
     int (*finish)(struct cw_producer *p, struct cw_assembly *a, bool wanted, uint64_t epoch, uint64_t deadline_ns, struct cw_error *err);
@@ -52,42 +58,6 @@ struct cw_producer_ops {
     void (*fused)(struct cw_producer *p, unsigned *ret);
     void (*tuned)(struct cw_producer *p, struct cw_tuned_log *ret);         /* any thread; adds what was set by itself */
 };
-
-/*
- * Order any: splits of plan.split_size positions, of which split i is rank i mod world_size's. Each is batched by itself from its begin on, and what it leaves over
- * is joined by the rank.
- */
-struct cw_split;
-struct cw_split_ops {
-    /* Batches before first_batch are not wanted. UINT64_MAX: none is, but what is left over. */
-    int (*open)(struct cw_producer *p, uint64_t epoch, uint64_t index, uint64_t first_batch, struct cw_split **ret, struct cw_error *err);
-    void (*close)(struct cw_producer *p, struct cw_split *split);
-    /* As cw_producer_ops.next. 1: there are no more, and remnants can be had. */
-    int (*next)(struct cw_producer *p, struct cw_split *split, uint64_t ahead, uint64_t deadline_ns, struct cw_assembly **ret, struct cw_error *err);
-    /* Waits until one of n splits has its next batch, or has no more, and sets *ret to its place, that of the first such; or until what was joined (NULL: nothing)
-     * can be finished, and sets it to n. */
-    int (*any)(struct cw_producer *p, struct cw_split *const *splits, unsigned n, const struct cw_assembly *joined, uint64_t deadline_ns, unsigned *ret,
-               struct cw_error *err);
-    /* How many elements are left over, by key. */
-    uint64_t (*remnant)(struct cw_producer *p, struct cw_split *split, unsigned key);
-    /* An empty batch of a key, and what is appended to it. The contents may come as late as in `finish`, which returns 1 where some of it is lost for good. */
-    int (*join_new)(struct cw_producer *p, unsigned key, struct cw_assembly **ret, struct cw_error *err);
-    int (*join)(struct cw_producer *p, struct cw_assembly *dst, struct cw_split *split, unsigned key, uint64_t from, uint64_t n, struct cw_error *err);
-    void (*passed)(struct cw_producer *p, uint64_t epoch, uint64_t split, uint64_t batch); /* the cursor of order any */
-};
-
-/* Splits of an epoch; CW_ENDLESS: without end. */
-static inline uint64_t cw_plan_splits(const struct cw_plan *p)
-{
-    return p->n_positions >= CW_ENDLESS ? CW_ENDLESS : (p->n_positions + p->split_size - 1) / p->split_size;
-}
-/* Batches of a split of a pipeline whose count is known, those of a dropped remainder not counted. */
-static inline uint64_t cw_split_batches(const struct cw_compiled *c, const struct cw_plan *p, uint64_t index)
-{
-    uint64_t size = c->batch_size, each = p->split_size / size, n = p->n_positions;
-    uint64_t total = c->drop_remainder ? n / size : n / size + (n % size != 0);
-    return total > index * each ? CW_MIN(total - index * each, each) : 0;
-}
 
 /* Batches that a runner of its own computes. Takes nothing over. */
 struct cw_runner_options;

@@ -33,17 +33,15 @@ static int local_again(struct cw_producer *p, unsigned rank CW_UNUSED, uint64_t 
     return cw_producer_local(l->sequence, p->seed, &o, ret, err);
 }
 
-static int local_open(struct cw_producer *p, uint64_t epoch, const struct cw_entry *from, uint64_t g, struct cw_batches **ret, struct cw_error *err)
+static int local_open(struct cw_producer *p, const struct cw_cursor *from, struct cw_batches **ret, struct cw_error *err)
 {
     struct local *l = (struct local *)p;
     struct cw_batches *b = calloc(1, sizeof(*b));
     if (!b)
         return cw_error_nomem(err, sizeof(*b), "an epoch");
-    struct cw_range_options o = {.seed = p->seed, .epoch = epoch, .end = l->sequence->n_positions};
-    if (from)
-        o.from = *from;
+    struct cw_range_options o = {.seed = p->seed, .epoch = from->epoch, .end = l->sequence->n_positions, .from = from->entry};
     if (p->compiled->sequential && cw_entry_is_begin(p->compiled, &o.from))
-        b->discard = g;
+        b->discard = from->g;
     int r = cw_runner_open(l->runner, &o, &b->range, err);
     if (r < 0) {
         free(b);
@@ -124,8 +122,7 @@ static struct cw_producer *none_free(struct cw_producer *p)
     return NULL;
 }
 
-static int none_open(struct cw_producer *p CW_UNUSED, uint64_t epoch CW_UNUSED, const struct cw_entry *from CW_UNUSED, uint64_t g CW_UNUSED, struct cw_batches **ret,
-                     struct cw_error *err CW_UNUSED)
+static int none_open(struct cw_producer *p CW_UNUSED, const struct cw_cursor *from CW_UNUSED, struct cw_batches **ret, struct cw_error *err CW_UNUSED)
 {
     *ret = NULL;
     return 0;

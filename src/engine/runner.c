@@ -217,10 +217,10 @@ int cw_runner_open(struct cw_runner *r, const struct cw_range_options *o, struct
     struct cw_range *s = calloc(1, sizeof(*s));
     if (!s)
         return cw_error_nomem(err, sizeof(*s), "a range");
-    *s = (struct cw_range){.runner = r, .begin = o->from.position, .limit = o->end};
-    if (r->compiled->counted && r->compiled->drop_remainder && o->end < CW_ENDLESS && o->end == r->sequence->n_positions) /* what is left over is not computed */
+    *s = (struct cw_range){.runner = r, .begin = o->from.position, .limit = o->end, .rows = o->rows};
+    bool last = o->end < CW_ENDLESS && o->end == r->sequence->n_positions;
+    if (last && r->compiled->counted && r->compiled->drop_remainder) /* what is left over is not computed */
         s->limit = CW_MAX(s->begin, o->end / r->compiled->batch_size * r->compiled->batch_size);
-    s->rows = o->rows;
     int status = range_alloc(r, s, &o->from, err);
     if (status >= 0)
         cw_range_begin(r, s);

@@ -8,10 +8,13 @@
 
 #include "base/text.h"
 
-#define STATE_VERSION 3
+#define STATE_VERSION 4
 #define PLAN_VERSION 3 /* of docs/semantics.md: a change there that changes what a pipeline gives raises it */
 
-void cw_state_add_key(struct cw_text *t, unsigned key, unsigned *next)
+/* Lists by key in a state: "value value key:value". A value without its key is of the key behind the last.
+ * 100 numbers below 36^6 take at most 700 bytes, so that a state with 100 keys stays within 1 KB. */
+/* Adds what stands before a key's value; *next, at first 0, becomes the key behind it. */
+static void add_key(struct cw_text *t, unsigned key, unsigned *next)
 {
     if (t->size)
         cw_text_add(t, " ");
@@ -20,7 +23,8 @@ void cw_state_add_key(struct cw_text *t, unsigned key, unsigned *next)
     *next = key + 1;
 }
 
-const char *cw_state_key(const char *at, unsigned *key)
+/* The value at `at`; where a key stands before it, that is written to *key. */
+static const char *state_key(const char *at, unsigned *key)
 {
     uint64_t named;
     int used = 0;
@@ -36,7 +40,7 @@ static int add_entry(const struct cw_compiled *c, json_t *state, const struct cw
     unsigned next = 0;
     for (unsigned k = 0; k < cw_n_keys(c); k++)
         if (e->skip[k]) {
-            cw_state_add_key(&skip, k, &next);
+            add_key(&skip, k, &next);
             cw_text_add_base36(&skip, e->skip[k]);
         }
     for (unsigned k = 0; k < c->n_limits; k++)
@@ -51,23 +55,28 @@ static int add_entry(const struct cw_compiled *c, json_t *state, const struct cw
     return r;
 }
 
+/* Batches that were handed out before their turn: whose, and a hexadecimal number with bit i for the one of the i-th round from g on. */
+static int add_handed(const struct cw_iterator *it, json_t *state)
+{
+    char bits[17];
+    snprintf(bits, sizeof(bits), "%" PRIx64, it->round.handed);
+    return !it->round.handed || (json_object_set_new(state, "handed_out", json_string(bits)) == 0 &&
+                                 json_object_set_new(state, "rank", json_integer(it->options.rank)) == 0 &&
+                                 json_object_set_new(state, "world_size", json_integer(it->options.world_size)) == 0)
+               ? 0
+               : -1;
+}
+
 json_t *cw_iterator_state(const struct cw_iterator *it)
 {
     char fingerprint[33], snapshot[17];
     const struct cw_cursor *at = &it->round;
     cw_hash128_print(it->compiled->pipeline->fingerprint, fingerprint);
     snprintf(snapshot, sizeof(snapshot), "%016" PRIx64, it->plan.snapshot);
-    json_t *state = json_pack("{s:i, s:i, s:s, s:s, s:I}", "cachew_state", STATE_VERSION, "plan", PLAN_VERSION, "pipeline", fingerprint, "snapshot", snapshot, "seed",
-                              (json_int_t)it->producer->seed);
-    int r = state ? 0 : -1;
-    if (r == 0 && it->any)
-        r = cw_any_state(it, state);
-    else if (r == 0)
-        r = json_object_set_new(state, "epoch", json_integer((json_int_t)at->epoch)) < 0 || json_object_set_new(state, "g", json_integer((json_int_t)at->g)) < 0 ||
-                    json_object_set_new(state, "position", json_integer((json_int_t)at->entry.position)) < 0 || add_entry(it->compiled, state, &at->entry) < 0
-                ? -1
-                : 0;
-    if (r < 0) {
+    json_t *state = json_pack("{s:i, s:i, s:s, s:s, s:I, s:I, s:I, s:I}", "cachew_state", STATE_VERSION, "plan", PLAN_VERSION, "pipeline", fingerprint, "snapshot", snapshot,
+                              "seed", (json_int_t)it->producer->seed, "epoch", (json_int_t)at->epoch, "g", (json_int_t)at->g, "position",
+                              (json_int_t)at->entry.position);
+    if (!state || add_entry(it->compiled, state, &at->entry) < 0 || add_handed(it, state) < 0) {
         json_decref(state);
         return NULL;
     }
@@ -105,7 +114,7 @@ int cw_state_parse(const char *name, const char *text, size_t size, json_t **ret
     return cw_error_set(err, CW_E_STATE, "%.300s is not valid JSON: line %d: %s (is it cut off?)", name, je.line, je.text);
 }
 
-int cw_state_u64(const json_t *state, const char *key, uint64_t *ret, struct cw_error *err)
+static int state_u64(const json_t *state, const char *key, uint64_t *ret, struct cw_error *err)
 {
     const json_t *v = json_object_get(state, key);
     if (!json_is_integer(v) || json_integer_value(v) < 0) {
@@ -134,7 +143,7 @@ static int state_skip(const struct cw_compiled *c, const char *skip, struct cw_e
     unsigned key = 0;
     for (const char *at = skip; *at; at += strspn(at, " "), key++) {
         uint64_t n;
-        at = cw_state_key(at, &key);
+        at = state_key(at, &key);
         if (!cw_text_base36(&at, &n) || (*at && *at != ' ') || key >= cw_n_keys(c) || n >= CW_ENDLESS)
             return cw_error_set(err, CW_E_STATE,
                                 "state: skip is \"%.60s\": expected \"elements\" or \"key:elements\" for "
@@ -148,7 +157,7 @@ static int state_skip(const struct cw_compiled *c, const char *skip, struct cw_e
 static int state_entry(const struct cw_compiled *c, const json_t *state, struct cw_entry *e, struct cw_error *err)
 {
     const char *skip = json_string_value(json_object_get(state, "skip")), *limits = json_string_value(json_object_get(state, "limits"));
-    int r = cw_state_u64(state, "position", &e->position, err), used;
+    int r = state_u64(state, "position", &e->position, err), used;
     unsigned k;
     if (r >= 0 && skip)
         r = state_skip(c, skip, e, err);
@@ -170,59 +179,56 @@ static int state_owner(const struct cw_compiled *c, uint64_t seed, const json_t 
     int r;
     if (!json_is_object(state))
         return cw_error_set(err, CW_E_STATE, "state: expected a JSON object");
-    if ((r = cw_state_u64(state, "cachew_state", &version, err)) < 0 || (r = cw_state_u64(state, "plan", &plan, err)) < 0)
+    if ((r = state_u64(state, "cachew_state", &version, err)) < 0 || (r = state_u64(state, "plan", &plan, err)) < 0)
         return r;
     if (version != STATE_VERSION || plan != PLAN_VERSION)
         return cw_error_set(err, CW_E_STATE, "state: version %" PRIu64 " of plan %" PRIu64 ": expected version %d of plan %d; another cachew wrote it",
                             version, plan, STATE_VERSION, PLAN_VERSION);
     cw_hash128_print(c->pipeline->fingerprint, fingerprint);
-    if ((r = state_text(state, "pipeline", fingerprint, "pipeline", err)) < 0 || (r = cw_state_u64(state, "seed", &saved, err)) < 0)
+    if ((r = state_text(state, "pipeline", fingerprint, "pipeline", err)) < 0 || (r = state_u64(state, "seed", &saved, err)) < 0)
         return r;
     return saved == seed ? 0 : cw_error_set(err, CW_E_STATE, "state: seed is %" PRIu64 ", this run has %" PRIu64, saved, seed);
 }
 
-/* In the middle of an epoch a state is good for the order that it was saved in, and in order "any" for the rank: at its beginning it is good for all. */
-static int state_order(const struct cw_compiled *c, const struct cw_iterator_options *o, const json_t *state, struct cw_error *err)
+/* A state with batches that were handed out before their turn is good for order any, and for its rank. */
+static int state_handed(const struct cw_iterator_options *o, const json_t *state, uint64_t *ret, struct cw_error *err)
 {
-    const json_t *order = json_object_get(state, "order");
-    bool any = cw_any_order(c, o), saved_any = json_is_string(order) && strcmp(json_string_value(order), "any") == 0;
-    uint64_t g, rank, world_size;
-    char have[64], expected[64];
+    const char *bits = json_string_value(json_object_get(state, "handed_out"));
+    uint64_t rank, world_size;
+    char have[64], expected[64], *end;
     int r;
-    if ((r = cw_state_u64(state, "g", &g, err)) < 0)
-        return r;
-    if (any != saved_any && (saved_any || g))
-        return cw_error_value(err, CW_E_STATE, "order", saved_any ? "any" : "exact", any ? "any" : "exact",
-                              "state: order is %s, this run has %s: what was handed out in one order can't "
-                              "be left out of the other; expected order %s, or a state "
-                              "of the beginning of an epoch",
-                              saved_any ? "any" : "exact", any ? "any" : "exact",
-                              saved_any ? "any" : "exact");
-    if (!saved_any)
+    *ret = 0;
+    if (!json_object_get(state, "handed_out"))
         return 0;
-    if ((r = cw_state_u64(state, "rank", &rank, err)) < 0 || (r = cw_state_u64(state, "world_size", &world_size, err)) < 0)
+    *ret = strtoull(bits ? bits : "", &end, 16);
+    if (!bits || !*bits || *end || strlen(bits) > 16)
+        return cw_error_set(err, CW_E_STATE, "state: handed_out is %.60s: expected 1 to 16 hexadecimal digits", bits ? bits : "no text");
+    if (!o->any_order)
+        return cw_error_value(err, CW_E_STATE, "order", "any", "exact",
+                              "state: order is any, this run has exact: batches behind batch g were handed out "
+                              "before it, and can't be left out of the exact order; expected order any");
+    if ((r = state_u64(state, "rank", &rank, err)) < 0 || (r = state_u64(state, "world_size", &world_size, err)) < 0)
         return r;
     if (rank == o->rank && world_size == o->world_size)
         return 0;
     snprintf(have, sizeof(have), "%" PRIu64 " of %" PRIu64, rank, world_size);
     snprintf(expected, sizeof(expected), "%u of %u", o->rank, o->world_size);
     return cw_error_value(err, CW_E_STATE, "rank", have, expected,
-                          "state: rank is %s, this run is rank %s: in order any each rank has splits, and "
-                          "a state, of its own",
+                          "state: rank is %s, this run is rank %s: batches of this rank were handed out "
+                          "before their turn, which another rank's run can't know",
                           have, expected);
 }
 
-int cw_state_begin(const struct cw_compiled *c, uint64_t seed, const struct cw_iterator_options *o, const json_t *state, struct cw_cursor *ret, uint64_t *ret_split,
-                   struct cw_error *err)
+int cw_state_begin(const struct cw_compiled *c, uint64_t seed, const struct cw_iterator_options *o, const json_t *state, struct cw_cursor *ret, struct cw_error *err)
 {
-    int r;
-    *ret = (struct cw_cursor){0};
-    *ret_split = UINT64_MAX;
-    if ((r = state_owner(c, seed, state, err)) < 0 || (r = state_order(c, o, state, err)) < 0 || (r = cw_state_u64(state, "epoch", &ret->epoch, err)) < 0 ||
-        (r = cw_state_u64(state, "g", &ret->g, err)) < 0)
-        return r;
-    uint64_t batch;
-    return cw_any_order(c, o) ? cw_any_state_begin(c, state, ret_split, &batch, err) : cw_state_u64(state, "position", &ret->entry.position, err);
+    int r = state_owner(c, seed, state, err);
+    if (r >= 0)
+        r = state_handed(o, state, &ret->handed, err);
+    if (r >= 0)
+        r = state_u64(state, "epoch", &ret->epoch, err);
+    if (r >= 0)
+        r = state_u64(state, "g", &ret->g, err);
+    return r < 0 ? r : state_entry(c, state, &ret->entry, err);
 }
 
 static int wrong(const char *key, uint64_t value, const char *expected, struct cw_error *err)
@@ -253,15 +259,9 @@ int cw_iterator_load_state(struct cw_iterator *it, const json_t *state, struct c
 {
     const struct cw_compiled *c = it->compiled;
     char snapshot[17];
-    int r;
     snprintf(snapshot, sizeof(snapshot), "%016" PRIx64, it->plan.snapshot);
-    if ((r = state_owner(c, it->producer->seed, state, err)) < 0 ||
-        (r = state_text(state, "snapshot", snapshot, "data set (files were added, removed or changed)", err)) < 0 ||
-        (r = state_order(c, &it->options, state, err)) < 0 || (r = cw_state_u64(state, "epoch", &it->at.epoch, err)) < 0)
-        return r;
-    if (it->any)
-        return cw_any_load(it, state, err);
-    if ((r = cw_state_u64(state, "g", &it->at.g, err)) < 0 || (r = state_entry(c, state, &it->at.entry, err)) < 0)
-        return r;
-    return state_place(it, err);
+    int r = cw_state_begin(c, it->producer->seed, &it->options, state, &it->at, err);
+    if (r >= 0)
+        r = state_text(state, "snapshot", snapshot, "data set (files were added, removed or changed)", err);
+    return r < 0 ? r : state_place(it, err);
 }

@@ -1,5 +1,5 @@
-/* From opened sources and index operators to a tree of maps over positions, and the sizes of windows, pieces
- * and splits. */
+/* From opened sources and index operators to a tree of maps over positions, and the sizes of windows and
+ * pieces. */
 #include "pipeline/seq.h"
 
 #include "base/permutation.h"
@@ -9,9 +9,9 @@
 #include <string.h>
 
 #define STREAM_POSITIONS UINT64_C(64) /* elements that are pulled at a time where nothing is shuffled */
-#define LIMIT_POSITIONS (UINT64_C(1) << 20) /* of a window, and of a split in order any; */
+#define LIMIT_POSITIONS (UINT64_C(1) << 20) /* of a window, and of a piece; */
 #define LIMIT_SOURCE_BYTES (UINT64_C(64) << 20) /* likewise */
-#define SPLIT_OUTPUT_BYTES (UINT64_C(128) << 20) /* of a split alone */
+#define PIECE_OUTPUT_BYTES (UINT64_C(128) << 20) /* of a piece alone */
 
 static struct cw_seq *seq_free(struct cw_seq *s)
 {
@@ -335,14 +335,14 @@ static int build_chain(struct build *b, const struct cw_chain *chain, struct cw_
     return 0;
 }
 
-/* S, W and the size of pieces. docs/semantics.md: S in section 8, W in section 4. */
+/* W, docs/semantics.md, section 4, and the size of pieces. */
 static void set_sizes(struct cw_sequence *s)
 {
     const struct cw_compiled *c = s->compiled;
     uint64_t batch = c->batch_size, bytes = 0, records = 0, limit = LIMIT_POSITIONS;
     if (s->stream) { /* without a window to fill, what comes is passed on */
         s->window = s->stream_salt ? s->window : CW_MAX(STREAM_POSITIONS / batch * batch, batch);
-        s->split_size = s->piece_size = s->window;
+        s->piece_size = s->window;
         return;
     }
     for (unsigned i = 0; i < c->n_programs; i++) {
@@ -360,14 +360,15 @@ static void set_sizes(struct cw_sequence *s)
             out += cw_type_bytes(&c->outputs[i].type);
     }
     if (fixed)
-        limit = CW_MIN(limit, SPLIT_OUTPUT_BYTES / CW_MAX(out, 1));
+        limit = CW_MIN(limit, PIECE_OUTPUT_BYTES / CW_MAX(out, 1));
     uint64_t bytes_limit = limit;
     if (s->n_positions < CW_ENDLESS)
         limit = CW_MIN(limit, s->n_positions / 256);
-    s->split_size = CW_MAX(limit / batch * batch, batch);
+    s->piece_size = CW_MAX(limit / batch * batch, batch);
     if (!c->counted || c->batcher == CW_BATCHER_BUCKET)
-        s->split_size = CW_MAX(s->split_size, CW_MIN(16 * batch, bytes_limit / batch * batch));
-    s->piece_size = s->by_chunk ? CW_MIN(s->window, CW_MAX((s->n_positions + batch - 1) / batch * batch, batch)) : s->split_size;
+        s->piece_size = CW_MAX(s->piece_size, CW_MIN(16 * batch, bytes_limit / batch * batch));
+    if (s->by_chunk)
+        s->piece_size = CW_MIN(s->window, CW_MAX((s->n_positions + batch - 1) / batch * batch, batch));
 }
 
 int cw_sequence_open(struct cw_compiled *c, const struct cw_source_env *env, struct cw_sequence **ret, struct cw_error *err)

@@ -20,7 +20,7 @@ struct cw_ref {
 
 /* What an epoch looks like, whoever runs it: all that is to be known of the data to count batches. */
 struct cw_plan {
-    uint64_t n_positions, split_size, snapshot; /* as in struct cw_sequence */
+    uint64_t n_positions, snapshot; /* as in struct cw_sequence */
 };
 
 struct cw_seq;
@@ -29,7 +29,6 @@ struct cw_sequence {
     struct cw_source **sources;   /* by leaf; owned */
     struct cw_seq *root;
     uint64_t n_positions;         /* CW_ENDLESS: without end */
-    uint64_t split_size;          /* S: positions of a split in order any */
     uint64_t window;              /* W: positions that a shuffle by chunk permutes among themselves; of a stream: those of its shuffle */
     uint64_t piece_size;          /* positions that are planned at a time; a multiple of the window where there is one */
     uint64_t snapshot;            /* hash of the sources' snapshots */
@@ -43,7 +42,7 @@ struct cw_sequence {
 
 static inline struct cw_plan cw_sequence_plan(const struct cw_sequence *s)
 {
-    return (struct cw_plan){.n_positions = s->n_positions, .split_size = s->split_size, .snapshot = s->snapshot};
+    return (struct cw_plan){.n_positions = s->n_positions, .snapshot = s->snapshot};
 }
 
 /* Opens the sources and builds the tree. */

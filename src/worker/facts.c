@@ -54,7 +54,7 @@ void *cw_facts_prepared(const struct worker_stream *s, Cachew__Prepared *m, Cach
     const struct cw_sequence *q = s->stream->local.sequence;
     struct files *files = malloc(sizeof(*files));
     *plan = (Cachew__Plan){CW_MESSAGE(plan), .n_positions = s->plan.n_positions,
-        .split_size = s->plan.split_size, .snapshot = s->plan.snapshot,
+        .snapshot = s->plan.snapshot,
         .align = s->stream->kind == RANGES_COUNTED ? q->compiled->batch_size : 1,
         .sequential = s->stream->kind == RANGES_SEQUENTIAL, .n_keys = s->stream->n_keys};
     *m = (Cachew__Prepared){CW_MESSAGE(prepared),

@@ -6,9 +6,9 @@
 #include "pipeline/mixing.h"
 #include "worker/worker_impl.h"
 
-/* Ranges that are leased at a time, from CAPACITY_MIN to CAPACITY_MAX: so many that, at plan.split_size
- * positions each, requests and completions cost little. Of a counted pipeline, CAPACITY_MAX: one worker can have
- * all ranges of a batch, which are at most half as many (dispatcher/cut.c). */
+/* Ranges that are leased at a time, from CAPACITY_MIN to CAPACITY_MAX: so many that, at piece_size positions
+ * each, requests and completions cost little. Of a counted pipeline, CAPACITY_MAX: one worker can have all ranges
+ * of a batch, which are at most half as many (dispatcher/cut.c). */
 #define CAPACITY_ELEMENTS 8192
 #define CAPACITY_MIN 2
 #define CAPACITY_MAX 64
@@ -27,7 +27,7 @@ uint32_t cw_streams_capacity(const struct worker_stream *s)
 {
     if (s->stream->kind == RANGES_COUNTED)
         return CAPACITY_MAX;
-    return (uint32_t)CW_MIN(CW_MAX(CAPACITY_ELEMENTS / CW_MAX(s->plan.split_size, 1), (uint64_t)CAPACITY_MIN), (uint64_t)CAPACITY_MAX);
+    return (uint32_t)CW_MIN(CW_MAX(CAPACITY_ELEMENTS / CW_MAX(s->stream->local.sequence->piece_size, 1), (uint64_t)CAPACITY_MIN), (uint64_t)CAPACITY_MAX);
 }
 
 void cw_streams_do(struct worker_stream *s, struct cw_command *c)

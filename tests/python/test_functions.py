@@ -126,7 +126,7 @@ def test_map_batches_sees_the_batches_as_they_are_delivered():
             assert after.records == before.records
 
 
-@pytest.mark.parametrize("bad", [3, 127])  # in a batch of one split, and in one that is joined from two
+@pytest.mark.parametrize("bad", [3, 127])  # in a batch of one range, and in one that is joined from two
 @pytest.mark.parametrize("left_out", [{"rank": 0, "world_size": 2}, {"rank": 1, "world_size": 2}, None])
 def test_map_batches_that_fails_ends_the_run_whoever_gets_the_batch(bad, left_out):
     def picky(b):

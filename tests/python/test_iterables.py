@@ -119,7 +119,7 @@ def held(tmp_path):
     (lambda ds: ds.map(lambda e: {"x": e["x"]}, outputs={"x": "int64"}).batch(5), 2)], ids=["two", "three", "filter", "elements", "map"])
 @pytest.mark.parametrize("resumed", [False, True])
 def test_what_an_iterable_gave_before_it_blocks_is_handed_out(tmp_path, make, prompt, resumed):
-    """The rest of its split was waited for."""
+    """The rest of its range was waited for."""
     ds = make(held(tmp_path))
     it = ds.iterator()
     got = []

@@ -123,7 +123,7 @@ def test_profile_says_who_waits_for_whom(service):
     it = Dataset.range(20).batch(2).distribute(service.address)
     next(it)
     profile = it.profile()
-    assert profile["bottleneck"] in ("the service", "the consumer") and profile["lost_splits"] == 0
+    assert profile["bottleneck"] in ("the service", "the consumer") and profile["lost_ranges"] == 0
     assert [o["op"] for o in profile["operators"] if "op" in o] == ["range", "batch"]
 
 

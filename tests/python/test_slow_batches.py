@@ -78,7 +78,7 @@ def slow(log, go_on):
 
 
 def numbers(count):
-    """Splits leave something over, so that batches are joined."""
+    """Ranges leave something over, so that batches are joined."""
     return Dataset.range(count).filter("value % 3 != 0").batch(8)
 
 

@@ -42,7 +42,7 @@ def shuffled(_directory):
 
 
 def filtered(_directory):
-    """Remnants of splits are joined."""
+    """Batches straddle ranges."""
     return Dataset.range(6_000).shuffle().filter("value % 7 < 3").batch(24)
 
 

@@ -21,6 +21,7 @@ import digest as hashes  # noqa: E402
 
 REPLACED, PADDING = 1, 2  # bits of flags
 MASK128 = hashes.MASK128
+ROUNDS_AHEAD = 64  # of order any: batches of so many rounds, from that of the first which did not come, may come
 AT_MOST = 20  # problems of a kind: the first ones tell
 
 
@@ -63,13 +64,22 @@ def read_log(path):
     return [parse_line(line) for line in text.splitlines()]
 
 
+class State(tuple):
+    """(epoch, g), and in order any the batches of that epoch from g on that were handed out before their turn."""
+
+    handed = frozenset()
+
+
 def read_state(path):
-    """(epoch, g) of a state file; None where there is none."""
+    """The state in a file; None where there is none."""
     path = Path(path)
     if not path.exists():
         return None
-    state = json.loads(path.read_text())
-    return (state["epoch"], state["g"])
+    saved = json.loads(path.read_text())
+    state = State((saved["epoch"], saved["g"]))
+    bits = int(saved.get("handed_out", "0"), 16)
+    state.handed = frozenset((state[0], state[1] + saved["rank"] + i * saved["world_size"]) for i in range(bits.bit_length()) if bits >> i & 1)
+    return state
 
 
 @dataclass
@@ -97,7 +107,6 @@ class Job:
     guarantee: str
     generations: list
     epochs: int = 1
-    dropped: int = 0       # elements that may be missing of an epoch: order any, where each rank drops a last short batch
 
 
 class Local:
@@ -240,9 +249,37 @@ def check_run(name, lines, wanted, local, complete, report):
         report("lost", f"{name}: it ends before g {want.g} of epoch {want.epoch}: {len(wanted) - len(lines)} batches are missing")
 
 
+def covers(at, line):
+    """Whether a state says that a batch was handed out."""
+    return line.at < at or line.at in getattr(at, "handed", ())
+
+
 def cut(lines, at):
-    """What a state says was handed out."""
-    return lines if at is None else [line for line in lines if line.at < at]
+    return lines if at is None else [line for line in lines if covers(at, line)]
+
+
+# ---- any order: the batches of exact order, in the order in which they were ready ----
+
+def check_run_any(name, lines, wanted, local, complete, report, world_size, handed=frozenset()):
+    """Each line is one of those that are wanted, once, and at most 63 rounds behind the first that did not come."""
+    wanted = [w for w in wanted if (w.epoch, w.g) not in handed]
+    by_place = {(w.epoch, w.g): w for w in wanted}
+    came, first = set(), 0
+    for line in lines:
+        want = by_place.get(line.at)
+        if line.at in came or want is None:
+            kind = "repeated" if line.at in came or line.at in handed else "too many" if line.epoch >= local.n_epochs else "not its own"
+            return report(kind, f"{name}: {line} was handed out before, or is not this rank's")
+        wrong = difference(line, want, local)
+        if wrong:
+            return report(wrong[0], f"{name}: {wrong[1]}")
+        if line.epoch != wanted[first].epoch or (line.g - wanted[first].g) // world_size >= ROUNDS_AHEAD:
+            return report("order", f"{name}: {line} comes before g {wanted[first].g} of epoch {wanted[first].epoch}, which is too far before it")
+        came.add(line.at)
+        while first < len(wanted) and (wanted[first].epoch, wanted[first].g) in came:
+            first += 1
+    if complete and first < len(wanted):
+        report("lost", f"{name}: it ends without g {wanted[first].g} of epoch {wanted[first].epoch}: {len(wanted) - len(came)} batches are missing")
 
 
 def kept_of_rank(parts, end):
@@ -256,22 +293,29 @@ def kept_of_rank(parts, end):
     return cut(kept, end)
 
 
-def check_exact(job, local, report):
+def check_batches(job, local, report):
     for n, generation in enumerate(job.generations):
         end = job.generations[n + 1].start or (0, 0) if n + 1 < len(job.generations) else None
         for rank, parts in enumerate(generation.ranks):
             name = f"rank {rank} of {generation.world_size}" + (f" (generation {n})" if len(job.generations) > 1 else "")
             for i, part in enumerate(parts):
-                finished = part.result is not None and "error" not in part.result
+                finished = i + 1 == len(parts) and part.result is not None and "error" not in part.result
                 start = part.start if i else generation.start
-                check_run(f"{name}, process {i}", part.lines, expected(local, start, rank, generation.world_size, job.epochs), local, finished, report)
+                wanted = expected(local, start, rank, generation.world_size, job.epochs)
+                if job.order == "any":
+                    check_run_any(f"{name}, process {i}", part.lines, wanted, local, finished, report, generation.world_size, getattr(start, "handed", frozenset()))
+                else:
+                    check_run(f"{name}, process {i}", part.lines, wanted, local, finished, report)
             wanted = expected(local, generation.start, rank, generation.world_size, job.epochs)
             if end is not None:
                 wanted = [w for w in wanted if (w.epoch, w.g) < end]
-            check_run(f"{name}, all of it", kept_of_rank(parts, end), wanted, local, True, report)
+            kept = kept_of_rank(parts, end)
+            if job.order == "any": # what is kept of a part may have come behind what is not
+                kept.sort(key=lambda line: line.at)
+            check_run(f"{name}, all of it", kept, wanted, local, True, report)
 
 
-# ---- any order, at most once ----
+# ---- at most once ----
 
 def check_sets(job, local, report):
     """What counts is which elements came, and what is in them."""
@@ -287,29 +331,21 @@ def check_sets(job, local, report):
                 report("hash", f"{name}: {line}: record {record} has other contents")
             elif seen[key] > sum(there.values()):
                 report("repeated", f"{name}: {line}: record {record} was delivered {seen[key]} times")
-    if job.guarantee == "exactly-once":
-        dropped = collections.Counter()
-        for (epoch, record), there in local.elements.items():
-            missing = sum(there.values()) - seen[epoch, record]
-            dropped[epoch] += max(missing, 0)
-            if missing > 0 and dropped[epoch] > job.dropped:
-                report("lost", f"record {record} of epoch {epoch} was not delivered")
 
 
 def check_numbers(job, report):
-    """The client counts g itself: from its state on, by the number of ranks, from its rank again in each epoch."""
+    """A process hands out only batches of its rank, from its state on, and each number once."""
     for n, generation in enumerate(job.generations):
         for rank, parts in enumerate(generation.ranks):
             for i, part in enumerate(parts):
-                epoch, g = (part.start if i else generation.start) or (0, 0)
-                g += rank
+                start = (part.start if i else generation.start) or (0, 0)
+                came = set(getattr(start, "handed", ()))
                 for line in part.lines:
-                    if line.epoch > epoch:
-                        epoch, g = line.epoch, rank
-                    if line.epoch < epoch or (line.g != g if job.guarantee == "exactly-once" else line.g < g):
-                        report("order", f"rank {rank} (generation {n}, process {i}): {line} where g {g} of epoch {epoch} is next")
+                    begin = start[1] if line.epoch == start[0] else 0
+                    if line.at in came or line.at < start or (line.g - begin) % generation.world_size != rank:
+                        report("order", f"rank {rank} (generation {n}, process {i}): {line} was handed out before, or is not this rank's")
                         break
-                    g = line.g + generation.world_size
+                    came.add(line.at)
 
 
 # ---- both ----
@@ -323,7 +359,7 @@ def kept_lines(job):
             for i, part in enumerate(parts):
                 limits = [*starts[i:], *([end] if end else [])]
                 for line in part.lines:
-                    if not line.padding and all(line.at < limit for limit in limits):
+                    if not line.padding and all(covers(limit, line) for limit in limits):
                         yield f"rank {rank} (generation {n}, process {i})", part, line
 
 
@@ -354,8 +390,8 @@ def check(job, local):
     report = Report()
     check_ranks(job, report)
     check_results(job, report)
-    if job.order == "exact" and job.guarantee == "exactly-once":
-        check_exact(job, local, report)
+    if job.guarantee == "exactly-once":
+        check_batches(job, local, report)
         total = sum(line.hash for _, _, line in kept_lines(job)) & MASK128
         if total != local.digest:
             report("digest", f"all ranks and parts add up to {total:032x}, the local run to {local.digest:032x}")

@@ -41,11 +41,10 @@ def without_delay(chain):
     return [op for op in chain if op["op"] != "delay"]
 
 
-def dropped_by_ranks(plan):
-    """Whether other elements are dropped than locally, by each rank or behind what was lost: then none is dropped in the run that it is compared with."""
+def drops_otherwise(plan):
+    """Whether other elements may be dropped than locally, behind what was lost: then none is dropped in the run that it is compared with."""
     chain = plan["pipeline"]["pipeline"]
-    split_up = plan["world_size"] > 1 or plan["guarantee"] == "at-most-once"
-    return plan["order"] == "any" and split_up and any(op["op"] == "filter" for op in chain) and any(op.get("drop_remainder") for op in chain)
+    return plan["guarantee"] == "at-most-once" and any(op["op"] == "filter" for op in chain) and any(op.get("drop_remainder") for op in chain)
 
 
 class Player:
@@ -74,7 +73,7 @@ class Player:
     def local(self):
         plain = self.directory / "plain.json"
         chain = without_delay(self.plan["pipeline"]["pipeline"])
-        if dropped_by_ranks(self.plan):
+        if drops_otherwise(self.plan):
             chain = [{**op, "drop_remainder": False} if "drop_remainder" in op else op for op in chain]
         plain.write_text(json.dumps({**self.plan["pipeline"], "pipeline": chain}))
         return local_run(self.command, plain, self.directory / "local", ["--seed", self.plan["run_seed"], "--epochs", self.plan["epochs"],
@@ -83,7 +82,7 @@ class Player:
     def start_rank(self, rank, world, start=None):
         p = self.plan
         r = self.cluster.rank(self.pipeline, "job", rank=rank, world_size=world, start=start, state_every=p["state_every"], with_state=p["with_state"],
-                              dump=p["order"] == "any", words=[*self.words(), "--transport", p["transport"]], held=0)
+                              dump=p["guarantee"] == "at-most-once", words=[*self.words(), "--transport", p["transport"]], held=0)
         r.done, r.down = False, False
         self.run_rank(r)
         return r
@@ -99,9 +98,8 @@ class Player:
         self.generations.append((world, at, self.ranks))
 
     def job(self):
-        dropped = sum(op["size"] - 1 for op in self.plan["pipeline"]["pipeline"] if op.get("drop_remainder")) * self.plan["world_size"] if dropped_by_ranks(self.plan) else 0
         return oracle.Job(self.plan["order"], self.plan["guarantee"],
-                          [oracle.Generation(world, at, [r.parts() for r in ranks]) for world, at, ranks in self.generations], self.plan["epochs"], dropped)
+                          [oracle.Generation(world, at, [r.parts() for r in ranks]) for world, at, ranks in self.generations], self.plan["epochs"])
 
     # ---- how far it may go ----
 

@@ -6,7 +6,7 @@ import random
 
 from deadlines import SILENCE_S
 
-# What can be done to whom, and when: at random instants (a share of the job's batches, or a time), and in phases of a split's life. A phase is where a process of a
+# What can be done to whom, and when: at random instants (a share of the job's batches, or a time), and in phases of a range's life. A phase is where a process of a
 # test build stands at one of its named points (`cachew doctor --crash-points`): it stops itself there, the fault happens, to it or to somebody else, and it goes on.
 PROCESS_KINDS = {
     "worker": ["kill9", "pause", "restart", "drain"],
@@ -44,7 +44,7 @@ def filtered(draw, data):
 
 
 def nearly_empty(draw, data):
-    """Splits that give no batch at all, and remnants that go through many of them."""
+    """Ranges that give no batch at all, and batches with parts in many of them."""
     return [{"op": "range", "stop": draw.randint(2000, 4000)}, {"op": "filter", "where": "value % 37 == 5"}, {"op": "shuffle"}, batch(draw, 3, 4)]
 
 
@@ -66,8 +66,8 @@ def strings(draw, data):
             {"op": "repeat", "count": draw.randint(3, 6)}, *([{"op": "shuffle"}] if draw.random() < 0.7 else []), batch(draw, 5, 8)]
 
 
-def one_split(draw, data):
-    """The epoch is one split, on one worker."""
+def one_range(draw, data):
+    """The epoch is one range, on one worker."""
     return [{"op": "range", "stop": draw.randint(800, 1600)}, {"op": "shuffle"}, {"op": "filter", "where": "value % 3 != 1"},
             {"op": "take", "count": draw.randint(300, 700)}, batch(draw, 6, 8)]
 
@@ -78,7 +78,7 @@ def failing(draw, data):
 
 
 def replacing(draw, data):
-    """Unshuffled, and without a short last split: so each split has elements that neither fail nor are dropped, and can be drawn instead of those that fail."""
+    """Unshuffled, and without a short last window: so each window has elements that neither fail nor are dropped, and can be drawn instead of those that fail."""
     return [{"op": "range", "stop": 24 * draw.randint(42, 83)}, {"op": "fail", "where": f"value % {draw.randint(9, 17)} == 4"},
             *([{"op": "filter", "where": "value % 4 != 2"}] if draw.random() < 0.5 else []), batch(draw, 6, 8)]
 
@@ -97,19 +97,20 @@ def unbatched(draw, data):
     return [{"op": "range", "stop": draw.randint(250, 400)}, *([{"op": "filter", "where": "value % 5 != 0"}] if draw.random() < 0.5 else []), {"op": "shuffle"}]
 
 
-PIPELINES = [counted, counted_with_passes, filtered, nearly_empty, bucketed, padded, strings, one_split, failing, replacing, large, mixed, unbatched]
-# In another order other elements share a batch, and what they are padded to differs.
-ONLY_EXACT = [padded]
-LEAVING = [filtered, nearly_empty, bucketed, padded]  # their splits leave something over
-MANY_TIMES = {"attach", "mid-batch"}                   # phases that also an epoch of one split goes through more than once
+PIPELINES = [counted, counted_with_passes, filtered, nearly_empty, bucketed, padded, strings, one_range, failing, replacing, large, mixed, unbatched]
+# Behind what is lost other elements share a batch, and what they are padded to differs.
+ONLY_EXACTLY_ONCE = [padded]
+COUNTED = {"counted", "counted_with_passes", "strings", "failing", "replacing", "large", "mixed", "unbatched"}  # without a filter
+LEAVING = [filtered, nearly_empty, bucketed, padded]  # their ranges leave something over
+MANY_TIMES = {"attach", "mid-batch"}                   # phases that also an epoch of one range goes through more than once
 ON_ERROR = {failing: "skip", replacing: "replace"}
 
 
-def pipeline(draw, data, order, phases):
-    """With splits that go through these phases, more than once."""
+def pipeline(draw, data, guarantee, phases):
+    """With ranges that go through these phases, more than once."""
     many = not phases <= MANY_TIMES
-    choice = [p for p in (LEAVING if "remnant" in phases else PIPELINES) if (order == "exact" or p not in ONLY_EXACT) and not (many and p is one_split)]
-    choice += [one_split] * 3 if phases and not many else []  # else it is rare
+    choice = [p for p in (LEAVING if "remnant" in phases else PIPELINES) if (guarantee == "exactly-once" or p not in ONLY_EXACTLY_ONCE) and not (many and p is one_range)]
+    choice += [one_range] * 3 if phases and not many else []  # else it is rare
     make = draw.choice(choice)
     out = {"cachew": 1, "pipeline": make(draw, data)}
     if make in ON_ERROR:
@@ -122,7 +123,7 @@ def slowed(out, draw, workers, threads, kind):
     chain = out["pipeline"]
     elements = {"nearly_empty": 80, "padded": 700, "strings": 500, "large": 550, "unbatched": 320}.get(kind, 1500)
     wanted_s = draw.uniform(0.8, 2.2)
-    lanes = threads if kind == "one_split" else workers * threads
+    lanes = threads if kind == "one_range" else workers * threads
     at = next(i for i, op in enumerate(chain) if op["op"] in ("shuffle", "batch", "repeat", "bucket_by_length", "skip"))
     chain.insert(at, {"op": "delay", "us": max(1, int(wanted_s * lanes * 1e6 / elements))})
     return out
@@ -206,14 +207,14 @@ def make(seed, data, points=()):
         order, guarantee = "exact", "exactly-once"
     if "client-worker" in roles:  # other transports have no proxy between them
         transport, world = "tcp", max(world, 2)
-    kind, chain = pipeline(draw, data, order, phases)
-    if order == "any" and kind == "one_split":  # refused for several ranks: it would be one rank's alone
+    kind, chain = pipeline(draw, data, guarantee, phases)
+    if guarantee == "at-most-once" and kind != "one_range" and (kind not in COUNTED or any(op["op"] == "filter" for op in chain["pipeline"])):  # refused for several ranks
         world = 1
     faults = faults_of(draw, cells, points, order, world, workers, transport)
     state = draw.random() < 0.85
     return {
         "seed": seed, "kind": kind, "pipeline": slowed(chain, draw, workers, threads, kind), "run_seed": draw.randrange(1000),
-        "epochs": draw.choice([1, 1, 2]) if kind in ("unbatched", "one_split") else draw.choice([1, 1, 1, 2]),
+        "epochs": draw.choice([1, 1, 2]) if kind in ("unbatched", "one_range") else draw.choice([1, 1, 1, 2]),
         "workers": workers, "threads": threads, "world_size": world, "order": order, "guarantee": guarantee, "transport": transport,
         "state_dir": "commit" in phases or draw.random() < 0.7, "clients_first": draw.random() < 0.2, "with_state": state or guarantee == "at-most-once",
         "state_every": draw.choice([1, 3, 10]), "memory": draw.choice(["64M", "256M"]), "faults": faults,

@@ -55,7 +55,7 @@ def test_a_batch_that_does_not_come_is_a_deadline_that_says_where_it_is(bench):
     with_more_time(attempt, 1.5)
 
 
-def test_the_last_split_is_lost(bench):
+def test_the_last_range_is_lost(bench):
     """at-most-once: who waits for it is told, though nothing else comes."""
     chain = numbers(104, hangs("value == 103"), BATCH)
     bench.cluster.start_dispatcher()

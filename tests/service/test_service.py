@@ -15,7 +15,7 @@ from workbench import BATCH, FILTER, PIPELINES, SHUFFLE, SLOW, Bench, numbers, s
 
 @pytest.mark.parametrize("kind", PIPELINES)
 def test_ranks_get_what_they_get_without_a_service(bench, kind):
-    """The last round too, whose batches may be made from what is left over of several splits."""
+    """The last round too, whose batches may be made from what several ranges leave."""
     bench.cluster.start(2)
     ranks = bench.ranks(PIPELINES[kind], world=4, words=["--epochs", "2"], state_every=10)
     for r in ranks:
@@ -24,8 +24,8 @@ def test_ranks_get_what_they_get_without_a_service(bench, kind):
     assert bench.cluster.drain() == []
 
 
-def test_more_ranks_than_splits_are_leased_at_a_time(bench):
-    """One worker, one batch per split: no rank gets its second batch before all have their first."""
+def test_more_ranks_than_ranges_are_leased_at_a_time(bench):
+    """One worker, one batch per range: no rank gets its second batch before all have their first."""
     chain = numbers(400, SHUFFLE, BATCH)
     bench.cluster.start_dispatcher()
     bench.cluster.start_worker("w0", "--threads", "1")

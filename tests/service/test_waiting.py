@@ -164,24 +164,24 @@ def test_what_was_lost_is_said(bench):
     bench.cluster.start_dispatcher()
     bench.cluster.start_worker("w0", "--threads", "2")
     ranks = bench.ranks(numbers(2000, hangs("value == 300"), BATCH), world=2, words=[*ANY, "--guarantee", "at-most-once"], dump=True, held=20)
-    for r in ranks:  # 40 splits came: the one that hangs, number 37, was begun
+    for r in ranks:  # 40 batches came: the one that hangs, number 37, was begun
         bench.cluster.wait_lines(r, 20)
     bench.cluster.start_worker("w1")
     bench.cluster.workers["w0"].kill9()
     results = [r.finish() for r in ranks]
-    lost = sum(result["lost_splits"] for result in results)
+    lost = sum(result["lost_ranges"] for result in results)
     assert lost > 0
-    assert any(re.search(r"\d+ splits? w(as|ere) lost with workers", r.process.said()) for r in ranks)
+    assert any(re.search(r"\d+ ranges? w(as|ere) lost with workers", r.process.said()) for r in ranks)
     job = bench.cluster.until("jobs", lambda jobs: jobs[0]["state"] == "done", "the job to be done")[0]
-    assert job["lost_splits"] == lost and job["lost_joined_elements"] == 0  # counted: there are no remnants to join
-    until_said(bench.cluster.dispatcher, f'job "job" is done; {lost} splits were lost')
+    assert job["lost_ranges"] == lost
+    until_said(bench.cluster.dispatcher, f'job "job" is done; {lost} ranges were lost')
     assert [rank["batches"] for rank in job["ranks"]] == [result["batches"] for result in results]
 
 
 def test_numbers_of_a_finished_job_are_its_last(bench):
     bench.cluster.start(1)
     r = bench.ranks(numbers(1000, SHUFFLE, BATCH))[0]
-    assert r.finish()["lost_splits"] == 0
+    assert r.finish()["lost_ranges"] == 0
     rank = bench.cluster.until("jobs", lambda jobs: jobs[0]["state"] == "done", "the job to be done")[0]["ranks"][0]
     assert (rank["batches"], rank["g"], rank["finished"]) == (125, 0, True)  # g: of the epoch after the last
     words = [CACHEW, "jobs", "--service", bench.cluster.direct, "--wait", str(HANG_S)]

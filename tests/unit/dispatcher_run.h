@@ -364,7 +364,6 @@ static Cachew__Plan run_plan(const struct run_peer *p)
     const struct run *u = p->run;
     Cachew__Plan plan = CACHEW__PLAN__INIT;
     plan.align = u->align;
-    plan.split_size = u->unit;
     plan.n_positions = u->n_units >= RUN_ENDLESS ? RUN_ENDLESS : u->unit * u->n_units - u->missing;
     plan.n_keys = u->n_keys;
     plan.sequential = u->sequential;

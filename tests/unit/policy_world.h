@@ -22,7 +22,7 @@ struct world {
     struct cw_decision last;
     double idle;   /* the part of a worker's time that it waits */
     bool fixed;
-    double uneven; /* variance of waits, relative to the square of the interval: batches come a split at a time */
+    double uneven; /* variance of waits, relative to the square of the interval: batches come a range at a time */
 };
 
 static inline struct world world_new(const char *policy)

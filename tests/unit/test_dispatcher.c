@@ -7,7 +7,7 @@
 
 #include "dispatcher_run.h"
 
-/* One job, three workers: every split once, in order of cursors, up to capacities; reports in order; then it is over. */
+/* One job, three workers: every range once, in order of cursors, up to capacities; reports in order; then it is over. */
 static void test_one_job(void **state)
 {
     (void)state;
@@ -55,7 +55,7 @@ static void test_worker_lost(void **state)
     gone = dies->worker;
     run_lose(dies);
     run_settle(u);
-    /* The other was full of later splits: one of them made room for the first; no capacity is exceeded. */
+    /* The other was full of later ranges: one of them made room for the first; no capacity is exceeded. */
     assert_true(lives->streams[0].held[0]);
     assert_int_equal(run_held(lives), 3);
     assert_int_equal(c->placed[0], lives->worker + 1);
@@ -171,7 +171,7 @@ static void test_reports(void **state)
     run_free(u);
 }
 
-/* A rank need not wait for a split that is another's, or is lost: it is told of those behind it that were done before. */
+/* A rank need not wait for a range that is another's, or is lost: it is told of those behind it that were done before. */
 static void test_reports_behind_what_is_passed(void **state)
 {
     (void)state;
@@ -206,7 +206,7 @@ static void test_reports_behind_what_is_lost(void **state)
     run_free(u);
 }
 
-/* Two reports of one split that differ: the job fails, with both said; the first stays. */
+/* Two reports of one range that differ: the job fails, with both said; the first stays. */
 static void test_contradiction(void **state)
 {
     (void)state;
@@ -280,7 +280,7 @@ static void test_first_position_that_is_needed(void **state)
     run_free(u);
 }
 
-/* at-most-once: a lease is durable before it is sent, and a split whose worker is lost is lost. */
+/* at-most-once: a lease is durable before it is sent, and a range whose worker is lost is lost. */
 static void test_at_most_once(void **state)
 {
     (void)state;

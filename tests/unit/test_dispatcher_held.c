@@ -242,7 +242,7 @@ static void test_reasons(void **state)
 }
 
 /* What ranks did not get with at-most-once is in the log, and with the job. */
-static void test_lost_splits_are_counted(void **state)
+static void test_lost_ranges_are_counted(void **state)
 {
     (void)state;
     struct run *u = run_new(8);
@@ -252,14 +252,13 @@ static void test_lost_splits_are_counted(void **state)
     run_worker(u, 8);
     Cachew__Place end = CACHEW__PLACE__INIT;
     end.epoch = 1;
-    RUN_SAY(c, Progress, PROGRESS, false, RUN_BASE(progress), .from = &end, .n_lost = 4, .n_lost_joined = 7, .n_batches = 4);
+    RUN_SAY(c, Progress, PROGRESS, false, RUN_BASE(progress), .from = &end, .n_lost = 4, .n_batches = 4);
     run_detach(c, true);
     run_settle(u);
-    assert_non_null(strstr(u->log, "job \"job\" is done; 4 splits were lost"));
+    assert_non_null(strstr(u->log, "job \"job\" is done; 4 ranges were lost"));
     char *jobs;
     assert_int_equal(cw_dispatcher_query(u->d, "jobs", u->now_ns, &jobs, NULL), 0);
-    assert_non_null(strstr(jobs, "\"lost_splits\":4"));
-    assert_non_null(strstr(jobs, "\"lost_joined_elements\":7"));
+    assert_non_null(strstr(jobs, "\"lost_ranges\":4"));
     assert_non_null(strstr(jobs, "\"batches\":4"));
     free(jobs);
     run_free(u);
@@ -276,7 +275,7 @@ int main(void)
         cmocka_unit_test(test_the_oldest_has_its_turn),
         cmocka_unit_test(test_full_workers_leave),
         cmocka_unit_test(test_reasons),
-        cmocka_unit_test(test_lost_splits_are_counted),
+        cmocka_unit_test(test_lost_ranges_are_counted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,14 +11,14 @@
 
 #define EXACT 7  /* seeds of the two jobs */
 #define LOSSY 8
-#define N_SPLITS 40
+#define N_RANGES 40
 
-/* Two jobs, one of each guarantee, in the middle of their epoch: two workers hold splits of both, and
+/* Two jobs, one of each guarantee, in the middle of their epoch: two workers hold ranges of both, and
  * completed one of each. */
 struct world {
     struct run *u;
     struct run_peer *stays, *goes, *exact, *lossy;
-    bool had[N_SPLITS]; /* splits of the lossy job that the worker that goes held, or completed */
+    bool had[N_RANGES]; /* ranges of the lossy job that the worker that goes held, or completed */
 };
 
 static const struct run_attach exact_job = {.job = "exact", .seed = EXACT};
@@ -36,7 +36,7 @@ static struct run_stream *stream_of(struct run_peer *worker, const struct run_pe
 static void complete_first(struct run_peer *w, struct run_stream *s)
 {
     uint64_t pos = 0;
-    while (pos < N_SPLITS && !s->held[pos])
+    while (pos < N_RANGES && !s->held[pos])
         pos++;
     run_completed(w, s, pos, 3);
     run_settle(w->run);
@@ -44,7 +44,7 @@ static void complete_first(struct run_peer *w, struct run_stream *s)
 
 static void world_begin(struct world *x)
 {
-    *x = (struct world){.u = run_new(N_SPLITS)};
+    *x = (struct world){.u = run_new(N_RANGES)};
     x->stays = run_worker(x->u, 2);
     x->goes = run_worker(x->u, 2);
     x->exact = run_client_with(x->u, &exact_job, 0);
@@ -103,7 +103,7 @@ static void assert_served(const struct run_peer *c)
 /* Nothing that a worker had that died is given to another. */
 static void assert_given_once(const struct world *x)
 {
-    for (uint64_t pos = 0; pos < N_SPLITS && x->lossy->attached; pos++)
+    for (uint64_t pos = 0; pos < N_RANGES && x->lossy->attached; pos++)
         if (x->had[pos] && !x->lossy->lost[pos])
             assert_int_equal(x->lossy->placed[pos], 0);
     if (!x->lossy->attached && !strstr(x->lossy->failure, "start it again"))
@@ -238,7 +238,7 @@ static void test_a_saved_state_is_refused_after_damage(void **state)
             struct run_peer *c = run_client_with(x.u, &saved, 3);
             if (!strstr(c->failure, "start it again"))
                 fail_msg("case %zu, start %d: %s", i, starts, c->failure);
-            saved.snapshot = 11; /* of a state that begins at the first split */
+            saved.snapshot = 11; /* of a state that begins at the first range */
             c = run_client_with(x.u, &saved, 0);
             assert_non_null(strstr(c->failure, "start it again"));
             saved.snapshot = 0;
@@ -265,8 +265,8 @@ static void test_a_saved_state_is_taken_long_after_damage(void **state)
     run_free(x.u);
 }
 
-/* at-most-once: an entry of a split whose key was damaged may lie behind those of jobs. */
-static void test_a_split_that_sorts_behind_the_jobs_ends_at_most_once(void **state)
+/* at-most-once: an entry of a range whose key was damaged may lie behind those of jobs. */
+static void test_a_range_that_sorts_behind_the_jobs_ends_at_most_once(void **state)
 {
     (void)state;
     struct world x;
@@ -312,7 +312,7 @@ static void test_waiting_clients_are_told_that_the_journal_cant_be_written(void 
     assert_string_equal(first->held_by, "");
     u->full = true;
     run_completed(w, &w->streams[0], 0, 5);
-    /* one that waits for its first answer, and one that waits for what a split gave */
+    /* one that waits for its first answer, and one that waits for what a range gave */
     struct run_peer *second = run_client(u, "second", 0, 1, 0);
     run_pass(u, 2500);
     assert_false(second->attached);
@@ -341,7 +341,7 @@ int main(void)
         cmocka_unit_test(test_a_damaged_stream_costs_its_job_and_no_other),
         cmocka_unit_test(test_a_saved_state_is_refused_after_damage),
         cmocka_unit_test(test_a_saved_state_is_taken_long_after_damage),
-        cmocka_unit_test(test_a_split_that_sorts_behind_the_jobs_ends_at_most_once),
+        cmocka_unit_test(test_a_range_that_sorts_behind_the_jobs_ends_at_most_once),
         cmocka_unit_test(test_a_floor_that_looks_like_a_job_ends_at_most_once),
         cmocka_unit_test(test_waiting_clients_are_told_that_the_journal_cant_be_written),
     };

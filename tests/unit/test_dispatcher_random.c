@@ -28,7 +28,6 @@ struct rank_state {
 struct weather {
     struct run *u;
     uint64_t random, n_units, total; /* units: of an epoch, of all */
-    bool unordered;
     bool share;               /* jobs 0 and 1 then have one stream */
     uint32_t world[JOBS];
     struct rank_state ranks[JOBS][RANKS];
@@ -125,8 +124,7 @@ static void client_attach(struct weather *x, int j, uint32_t rank, uint64_t from
 {
     struct rank_state *r = &x->ranks[j][rank];
     struct run_peer *c = run_connect(x->u, CACHEW__ROLE__ROLE_CLIENT);
-    run_attach_as(c, &(struct run_attach){.job = job_name(j), .rank = rank, .world_size = x->world[j], .seed = (uint64_t)j / 2, .epochs = x->total / x->n_units,
-                                          .order = x->unordered ? CACHEW__ORDER__ORDER_ANY : CACHEW__ORDER__ORDER_EXACT}, from);
+    run_attach_as(c, &(struct run_attach){.job = job_name(j), .rank = rank, .world_size = x->world[j], .seed = (uint64_t)j / 2, .epochs = x->total / x->n_units}, from);
     r->client = c;
     r->pos = r->saved = from;
     r->finished = false;
@@ -150,7 +148,7 @@ static bool client_advance(struct weather *x, struct rank_state *r)
     struct run_peer *c = r->client;
     if (!c || c->closed || c->ended || !c->attached || r->pos >= x->total)
         return false;
-    bool counted = x->u->n_keys == 0 && !x->u->sequential && !x->unordered;
+    bool counted = x->u->n_keys == 0 && !x->u->sequential;
     if (c->placed[r->pos] <= 1 || (!counted && !is_reported(c, r->pos)))
         return false;
     struct run_peer *w = run_find_worker(x->u, c->placed[r->pos] - 1);
@@ -348,8 +346,7 @@ static void run_seed(uint64_t seed)
     x->u = run_new(x->n_units);
     x->u->most = draw(x, 3) == 0 ? RUN_UNIT : RUN_UNIT * (1 + draw(x, 50));
     x->u->missing = draw(x, RUN_UNIT);
-    x->unordered = draw(x, 6) == 0;
-    x->u->n_keys = x->unordered || draw(x, 3) > 0;
+    x->u->n_keys = draw(x, 3) > 0;
     x->u->sequential = draw(x, 8) == 0;
     x->u->depth = draw(x, 2) ? 2 : 1024;
     if (!x->u->n_keys && !x->u->sequential) { /* counted: ranges may end anywhere in batches */

@@ -184,31 +184,19 @@ static void test_a_resumed_rank_finds_a_range_at_its_position(void **state)
 }
 
 /* Jobs share a stream only if none of them would have it cut anew, and if they have the same order. */
-static uint32_t orders[2];
-static void note_order(struct run_peer *p, const Cachew__Envelope *m)
-{
-    (void)p;
-    if (m->of_case == CACHEW__ENVELOPE__OF_PREPARE)
-        orders[m->prepare->order]++;
-}
-
 static void test_who_shares_a_stream(void **state)
 {
     (void)state;
     static const struct { const char *job; uint64_t from; Cachew__Order order; bool shares; } cases[] = {
         {"equal", 0, CACHEW__ORDER__ORDER_EXACT, true}, {"inside", 5, CACHEW__ORDER__ORDER_EXACT, false}, {"behind", FIRST, CACHEW__ORDER__ORDER_EXACT, true},
-        {"any", 0, CACHEW__ORDER__ORDER_ANY, false}, {"nowhere", 1001, CACHEW__ORDER__ORDER_EXACT, true}};
+        {"any", 0, CACHEW__ORDER__ORDER_ANY, true}, {"nowhere", 1001, CACHEW__ORDER__ORDER_EXACT, true}};
     for (size_t i = 0; i < CW_COUNT_OF(cases); i++) {
         struct run *u = run_any_size(1000, 1, 1024);
         run_start_shared(u, true);
-        u->seen = note_order;
-        orders[0] = orders[1] = 0;
         struct run_attach at = {.job = cases[i].job, .order = cases[i].order, .epochs = 2};
         struct run_peer *w = run_worker(u, 1), *first = run_client_with(u, &(struct run_attach){.job = "first", .epochs = 2}, 0), *c = run_client_with(u, &at, cases[i].from);
         assert_true(c->attached);
         assert_int_equal(memcmp(c->streams[0].id, first->streams[0].id, 16) == 0, cases[i].shares);
-        assert_int_equal(orders[CACHEW__ORDER__ORDER_EXACT], 1 + (cases[i].order == CACHEW__ORDER__ORDER_EXACT && !cases[i].shares));
-        assert_int_equal(orders[CACHEW__ORDER__ORDER_ANY], cases[i].order == CACHEW__ORDER__ORDER_ANY);
         assert_int_equal(run_units(run_stream_of(w, (ProtobufCBinaryData){16, first->streams[0].id}), 0), FIRST); /* nobody disturbed it */
         run_free(u);
     }
@@ -219,27 +207,6 @@ static void test_who_shares_a_stream(void **state)
     run_worker(u, 4);
     struct run_peer *a = run_client(u, "a", 0, 1, 0), *b = run_client_with(u, &(struct run_attach){.job = "b", .offset = 5}, 1);
     assert_int_equal(memcmp(a->streams[0].id, b->streams[0].id, 16), 0);
-    run_free(u);
-}
-
-/* In any order ranges are the plan's splits, whatever the rate is; cursors may be inside. */
-static void test_any_order_has_splits(void **state)
-{
-    (void)state;
-    struct run *u = run_any_size(20, 1, 1024);
-    u->missing = 3;
-    struct run_attach at = {.job = "job", .order = CACHEW__ORDER__ORDER_ANY, .offset = 5};
-    struct run_peer *w = run_worker(u, 8), *c = run_client_with(u, &at, 3);
-    for (uint64_t unit = 3; unit < 20; unit++) {
-        assert_int_equal(w->streams[0].held[unit], 1);
-        assert_int_equal(w->streams[0].from[unit], 0);
-        run_completed(w, &w->streams[0], unit, unit);
-        run_settle(u);
-        assert_int_equal(c->reports[unit], unit);
-        run_progress(c, unit + 1, unit < 19 ? 5 : 0);
-        run_settle(u);
-    }
-    assert_int_equal(run_held(w), 0);
     run_free(u);
 }
 
@@ -262,12 +229,6 @@ static void test_sequential_epochs(void **state)
     run_progress(c, 30, 0);
     run_settle(u);
     assert_int_equal(run_units(&first->streams[0], 60), 30);
-    /* Also in any order. */
-    at = (struct run_attach){.job = "any", .order = CACHEW__ORDER__ORDER_ANY};
-    run_lose(c);
-    c = run_client_with(u, &at, 0);
-    struct run_peer *w = run_find_worker(u, c->placed[0] - 1);
-    assert_int_equal(run_units(run_stream_of(w, (ProtobufCBinaryData){16, c->streams[0].id}), 0), 30);
     run_free(u);
 }
 
@@ -497,8 +458,8 @@ static void test_restart_in_the_middle_of_a_range(void **state)
     }
 }
 
-/* at-most-once: a split in which the rank stands is not given again either, when all before it are forgotten. */
-static void test_at_most_once_inside_a_split(void **state)
+/* at-most-once: a range in which the rank stands is not given again either, when all before it are forgotten. */
+static void test_at_most_once_inside_a_range(void **state)
 {
     (void)state;
     struct run *u = run_new(1000);
@@ -567,7 +528,6 @@ int main(void)
         cmocka_unit_test(test_sizes_fit_every_worker),
         cmocka_unit_test(test_a_resumed_rank_finds_a_range_at_its_position),
         cmocka_unit_test(test_who_shares_a_stream),
-        cmocka_unit_test(test_any_order_has_splits),
         cmocka_unit_test(test_sequential_epochs),
         cmocka_unit_test(test_late_while_nothing_is_known),
         cmocka_unit_test(test_late_behind_another_range),
@@ -576,7 +536,7 @@ int main(void)
         cmocka_unit_test(test_overlapping_holdings_are_revoked),
         cmocka_unit_test(test_holdings_across_a_position_are_revoked),
         cmocka_unit_test(test_restart_in_the_middle_of_a_range),
-        cmocka_unit_test(test_at_most_once_inside_a_split),
+        cmocka_unit_test(test_at_most_once_inside_a_range),
         cmocka_unit_test(test_values_are_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -107,7 +107,7 @@ static void test_lease_that_crosses_holdings(void **state)
     run_free(u);
 }
 
-/* at-most-once: its worker goes while the lease is being written down. The client is told that the split is lost. */
+/* at-most-once: its worker goes while the lease is being written down. The client is told that the range is lost. */
 static void test_unsent_lease_is_lost(void **state)
 {
     (void)state;
@@ -209,12 +209,6 @@ static void test_rounds_must_fit(void **state)
             assert_string_equal(c->attribute, "the first batch of a round");
         run_lose(c);
     }
-    /* Any order: each rank counts for itself. */
-    at = (struct run_attach){.job = "any", .world_size = 2, .order = CACHEW__ORDER__ORDER_ANY, .round = {0, 4}};
-    assert_true(run_client_with(u, &at, 0)->attached);
-    at.rank = 1;
-    at.round.g = 5;
-    assert_true(run_client_with(u, &at, 0)->attached);
     run_free(u);
 }
 

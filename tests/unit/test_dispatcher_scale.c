@@ -33,7 +33,7 @@ static void test_a_job_gets_as_many_as_are_wanted(void **state)
     assert_int_equal(serving(u, c->streams[0].id), 2);
     for (int i = 0; i < 4; i++)
         assert_int_equal(w[i]->streams[0].used, run_held(w[i]) > 0); /* who does not serve it was not even asked to open the data */
-    /* One of them dies: another one takes its place, and its splits. */
+    /* One of them dies: another one takes its place, and its ranges. */
     int dead = run_held(w[0]) > 0 ? 0 : run_held(w[1]) > 0 ? 1 : 2;
     run_lose(w[dead]);
     run_settle(u);
@@ -635,14 +635,14 @@ static void decides_to_read(struct world x)
     run_free(u);
 }
 
-/* A split may take minutes: nothing was decided about the cache until one was completed. */
+/* A range may take minutes: nothing was decided about the cache until one was completed. */
 static void test_where_it_is_cached_is_decided_before_a_range_is_completed(void **state)
 {
     (void)state;
     decides_to_read((struct world){.step_s = 0.01, .work_s = 0.12, .read_s = 0.02, .uses = 2, .endless = true});
 }
 
-/* Behind a filter a split may leave less than a batch: nothing was decided at all where all of them did. */
+/* Behind a filter a range may leave less than a batch: nothing was decided at all where all of them did. */
 static void test_where_it_is_cached_is_decided_where_no_range_gives_a_whole_batch(void **state)
 {
     (void)state;

@@ -291,7 +291,7 @@ static void test_prepare_fails(void **state)
     run_free(u);
 }
 
-/* A worker that can't go on with a stream stays in the service: others run its splits until it is tried again. */
+/* A worker that can't go on with a stream stays in the service: others run its ranges until it is tried again. */
 static void test_stream_fails_at_a_worker(void **state)
 {
     (void)state;
@@ -395,7 +395,7 @@ static void test_the_reason_of_a_job_that_failed_is_text(void **state)
     }
 }
 
-/* A worker that was given splits of a stream that it has not got did not fail: it gets it anew. */
+/* A worker that was given ranges of a stream that it has not got did not fail: it gets it anew. */
 static void test_stream_is_not_there(void **state)
 {
     (void)state;
@@ -460,7 +460,7 @@ static void test_late_by_the_rate(void **state)
     run_free(u);
 }
 
-/* Draining: unfinished splits move at once, finished ones stay for 10 s, nothing new comes. */
+/* Draining: unfinished ranges move at once, finished ones stay for 10 s, nothing new comes. */
 static void test_drain(void **state)
 {
     (void)state;

@@ -177,7 +177,7 @@ static void look_at_frugality(const struct cw_iterator *it, size_t memory)
         assert_string_equal(t->seen[0].name, "memory_bytes");
         assert_true(t->seen[0].value == (double)memory);
         assert_true(t->chosen >= 1 && t->chosen <= t->others[0].value); /* as usual */
-        assert_true((t->seen[1].value > 0) == (strstr(t->why, "block by block") != NULL)); /* splits that it will be so for */
+        assert_true((t->seen[1].value > 0) == (strstr(t->why, "block by block") != NULL)); /* ranges that it will be so for */
     }
 }
 

@@ -102,13 +102,20 @@ static struct cw_range *open_range(struct cw_runner *r, uint64_t begin, uint64_t
     return s;
 }
 
-static struct cw_range *open_split(struct cw_runner *r, uint64_t index)
+/* Positions of a piece of a pipeline that is counted or filtered: about a 256th of them. */
+static uint64_t piece_size(void)
 {
-    return open_range(r, index * sequence->split_size, (index + 1) * sequence->split_size);
+    uint64_t batch = sequence->compiled->batch_size;
+    return CW_MAX(sequence->n_positions / 256 / batch * batch, sequence->compiled->counted ? batch : 16 * batch);
 }
 
-/* All batches of a split; their hashes, added up. */
-static struct cw_hash128 take_split(struct cw_runner *r, struct cw_range *s)
+static struct cw_range *open_piece(struct cw_runner *r, uint64_t index)
+{
+    return open_range(r, index * piece_size(), (index + 1) * piece_size());
+}
+
+/* All batches of a range; their hashes, added up. */
+static struct cw_hash128 take_piece(struct cw_runner *r, struct cw_range *s)
 {
     struct cw_hash128 sum = {0, 0};
     struct cw_assembly *a;
@@ -125,11 +132,11 @@ static struct cw_hash128 take_split(struct cw_runner *r, struct cw_range *s)
     return sum;
 }
 
-static struct cw_hash128 take_splits(struct cw_runner *r, uint64_t n)
+static struct cw_hash128 take_pieces(struct cw_runner *r, uint64_t n)
 {
     struct cw_hash128 sum = {0, 0};
     for (uint64_t i = 0; i < n; i++)
-        sum = cw_hash128_add(sum, take_split(r, open_split(r, i)));
+        sum = cw_hash128_add(sum, take_piece(r, open_piece(r, i)));
     return sum;
 }
 
@@ -188,11 +195,11 @@ static void test_64_reads_are_in_flight(void **state)
     open_lines(&l, SHUFFLED);
     struct cw_runner *r = runner_of(&l, 1, (size_t)64 << 20);
     storage("-1 0");
-    struct cw_range *splits[] = {open_split(r, 0), open_split(r, 1), open_split(r, 2)};
+    struct cw_range *pieces[] = {open_piece(r, 0), open_piece(r, 1), open_piece(r, 2)};
     wait_for_reads(64);
     storage("0 0");
-    for (size_t i = 0; i < CW_COUNT_OF(splits); i++)
-        take_split(r, splits[i]);
+    for (size_t i = 0; i < CW_COUNT_OF(pieces); i++)
+        take_piece(r, pieces[i]);
     cw_runner_free(r);
     cw_local_deinit(&l);
 }
@@ -209,14 +216,14 @@ static void test_reads_of_a_block_are_parallel(void **state)
     open_lines(&l, SHUFFLED);
     struct cw_runner *r = runner_of(&l, 1, (size_t)64 << 20);
     storage("0 0");
-    take_splits(r, 20);
+    take_pieces(r, 20);
     assert_true(find_tuned(r, "block_rows", &rows));
     assert_true(rows.chosen >= 16); /* as many as a batch has: four blocks beside those of reads in flight */
     storage("-1 0");
-    struct cw_range *s = open_split(r, 20);
+    struct cw_range *s = open_piece(r, 20);
     wait_for_reads(64);
     storage("0 0");
-    take_split(r, s);
+    take_piece(r, s);
     cw_runner_free(r);
     cw_local_deinit(&l);
 }
@@ -230,7 +237,7 @@ static void test_read_threads_are_started_when_reads_block(void **state)
     open_lines(&l, SHUFFLED);
     unsigned before = n_threads();
     struct cw_runner *r = runner_of(&l, 2, (size_t)64 << 20);
-    take_splits(r, 4); /* the page cache has what was written */
+    take_pieces(r, 4); /* the page cache has what was written */
     struct cw_profile profile = {.ops = calloc(l.pipeline->n_ops, sizeof(*profile.ops))};
     cw_runner_profile(r, &profile);
     if (profile.cold_bytes == 0) /* some file systems can't tell what is in memory */
@@ -249,11 +256,11 @@ static void test_memory_is_kept_while_many_reads_are_in_flight(void **state)
     open_lines(&l, SHUFFLED);
     storage("0 0");
     struct cw_runner *r = runner_of(&l, 2, (size_t)64 << 20);
-    struct cw_hash128 expected = take_splits(r, 40);
+    struct cw_hash128 expected = take_pieces(r, 40);
     cw_runner_free(r);
     storage("0 0 1000 0");
     r = runner_of(&l, 2, memory);
-    struct cw_hash128 sum = take_splits(r, 40);
+    struct cw_hash128 sum = take_pieces(r, 40);
     assert_memory_equal(&sum, &expected, sizeof(sum));
     struct cw_profile profile = {.ops = calloc(l.pipeline->n_ops, sizeof(*profile.ops))};
     cw_runner_profile(r, &profile);
@@ -274,7 +281,7 @@ static void test_a_failed_read_ends_the_run_and_names_the_file(void **state)
     open_lines(&l, SHUFFLED);
     storage("-1 0");
     struct cw_runner *r = runner_of(&l, 1, (size_t)64 << 20);
-    struct cw_range *s = open_split(r, 0);
+    struct cw_range *s = open_piece(r, 0);
     wait_for_reads(16);
     assert_int_equal(truncate(lines_path, 100), 0);
     storage("0 0 1000 0");
@@ -296,7 +303,7 @@ static void *let_go(void *arg)
     return NULL;
 }
 
-static void test_reads_of_a_closed_split_are_not_begun(void **state)
+static void test_reads_of_a_closed_range_are_not_begun(void **state)
 {
     (void)state;
     struct cw_local l = {0};
@@ -307,7 +314,7 @@ static void test_reads_of_a_closed_split_are_not_begun(void **state)
     storage("0 0");
     struct cw_runner *r = runner_of(&l, 1, (size_t)64 << 20);
     storage("-1 0");
-    struct cw_range *s = open_split(r, 0);
+    struct cw_range *s = open_piece(r, 0);
     wait_for_reads(1);
     assert_int_equal(pthread_create(&thread, NULL, let_go, NULL), 0);
     cw_runner_close(r, s); /* waits for the reads that were begun */
@@ -319,7 +326,7 @@ static void test_reads_of_a_closed_split_are_not_begun(void **state)
 
 /* ---- files that are read in ---- */
 
-/* 20,000 lines of 1,000 bytes, of which the first splits are read one by one; what is decided then. */
+/* 20,000 lines of 1,000 bytes, of which the first pieces are read one by one; what is decided then. */
 static struct cw_tuned read_in_of(const char *speed, bool *ret_all)
 {
     struct cw_local l = {0};
@@ -328,7 +335,7 @@ static struct cw_tuned read_in_of(const char *speed, bool *ret_all)
     storage(speed);
     open_lines(&l, SHUFFLED);
     struct cw_runner *r = runner_of(&l, 1, (size_t)64 << 20);
-    take_splits(r, 4);
+    take_pieces(r, 4);
     wait_for_tuned(r, "read_in_bytes", &t);
     while (t.others[0].value > 0 && t.others[1].value > 0 && cw_throttle_absent(lines_path, 0, file_bytes())) /* to the end, while nothing else is done */
         pause_briefly();
@@ -377,7 +384,7 @@ static void test_files_are_not_read_in_without_shuffle(void **state)
     storage("50e6 0 150 0.005 1");
     open_lines(&l, "");
     struct cw_runner *r = runner_of(&l, 1, (size_t)64 << 20);
-    take_splits(r, 4);
+    take_pieces(r, 4);
     assert_false(find_tuned(r, "read_in_bytes", &t));
     cw_runner_free(r);
     cw_local_deinit(&l);
@@ -395,11 +402,11 @@ static void test_chunks_are_read_before_their_records(void **state)
     assert_false(cw_sequence_reads_randomly(l.sequence));
     storage("0 0");
     struct cw_runner *r = runner_of(&l, 1, (size_t)64 << 20);
-    struct cw_hash128 expected = take_split(r, open_range(r, 0, UINT64_MAX));
+    struct cw_hash128 expected = take_piece(r, open_range(r, 0, UINT64_MAX));
     cw_runner_free(r);
     storage("0 0 150 0.005 1");
     r = runner_of(&l, 1, (size_t)64 << 20);
-    struct cw_hash128 sum = take_split(r, open_range(r, 0, UINT64_MAX));
+    struct cw_hash128 sum = take_piece(r, open_range(r, 0, UINT64_MAX));
     assert_memory_equal(&sum, &expected, sizeof(sum));
     struct cw_profile profile = {.ops = calloc(l.pipeline->n_ops, sizeof(*profile.ops))};
     cw_runner_profile(r, &profile);
@@ -420,15 +427,15 @@ static void test_chunks_are_not_read_where_nothing_is_kept(void **state)
     open_lines(&l, BY_CHUNK);
     storage("0 0");
     struct cw_runner *r = runner_of(&l, 1, (size_t)64 << 20);
-    struct cw_hash128 expected = take_splits(r, 6);
+    struct cw_hash128 expected = take_pieces(r, 6);
     cw_runner_free(r);
     storage("0 0 150 0.005 0");
     r = runner_of(&l, 1, (size_t)64 << 20);
-    struct cw_hash128 sum = take_splits(r, 6);
+    struct cw_hash128 sum = take_pieces(r, 6);
     assert_memory_equal(&sum, &expected, sizeof(sum));
     struct cw_profile profile = {.ops = calloc(l.pipeline->n_ops, sizeof(*profile.ops))};
     cw_runner_profile(r, &profile);
-    assert_true(profile.cold_bytes < 6 * l.sequence->split_size * 99 + 2 * ((uint64_t)4 << 20));
+    assert_true(profile.cold_bytes < 6 * piece_size() * 99 + 2 * ((uint64_t)4 << 20));
     free(profile.ops);
     cw_runner_free(r);
     cw_local_deinit(&l);
@@ -558,7 +565,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_read_threads_are_started_when_reads_block, make, clear),
         cmocka_unit_test_setup_teardown(test_memory_is_kept_while_many_reads_are_in_flight, make, clear),
         cmocka_unit_test_setup_teardown(test_a_failed_read_ends_the_run_and_names_the_file, make, clear),
-        cmocka_unit_test_setup_teardown(test_reads_of_a_closed_split_are_not_begun, make, clear),
+        cmocka_unit_test_setup_teardown(test_reads_of_a_closed_range_are_not_begun, make, clear),
         cmocka_unit_test_setup_teardown(test_files_are_read_in_beside_random_reads, make, clear),
         cmocka_unit_test_setup_teardown(test_files_are_not_read_in_where_bytes_are_the_limit, make, clear),
         cmocka_unit_test_setup_teardown(test_files_are_not_read_in_where_nothing_is_kept, make, clear),

@@ -526,10 +526,10 @@ static void test_endless(void **state)
     close_text(&finite);
 }
 
-static void test_split_size(void **state)
+static void test_piece_size(void **state)
 {
     (void)state;
-    static const struct { const char *source; uint64_t batch, split; } cases[] = {
+    static const struct { const char *source; uint64_t batch, piece; } cases[] = {
         {"\"n\":100", 16, 16},                                 /* N div 256 is 0: B */
         {"\"n\":100000", 16, 384},                             /* 390, a multiple of 16 */
         {"\"n\":100000", 1000, 1000},                          /* at least B */
@@ -547,8 +547,8 @@ static void test_split_size(void **state)
         snprintf(text, sizeof(text), "{\"cachew\":1,\"pipeline\":[{\"op\":\"fake\",%s},{\"op\":\"batch\",\"size\":%" PRIu64 "}]}", cases[i].source, cases[i].batch);
         if (open_text(text, &o, &err) < 0)
             fail_msg("%s", err.message);
-        if (o.s->split_size != cases[i].split)
-            fail_msg("split of %" PRIu64 ", expected %" PRIu64 ": %s", o.s->split_size, cases[i].split, text);
+        if (o.s->piece_size != cases[i].piece)
+            fail_msg("piece of %" PRIu64 ", expected %" PRIu64 ": %s", o.s->piece_size, cases[i].piece, text);
         close_text(&o);
     }
 }
@@ -607,7 +607,7 @@ static int at_once(void *arg)
     return 1;
 }
 
-/* Plans all splits of three shuffles, one of a repeat, with a budget; returns how many permutations were made. */
+/* Plans all ranges of three shuffles, one of a repeat, with a budget; returns how many permutations were made. */
 static uint64_t permutations_made(size_t limit, uint64_t *ret_windows, struct cw_ref *refs, size_t n)
 {
     struct opened o;
@@ -637,7 +637,7 @@ static uint64_t permutations_made(size_t limit, uint64_t *ret_windows, struct cw
     return made;
 }
 
-/* Each window of a shuffle below another is made about once where memory allows; where it does not, once per split at most. */
+/* Each window of a shuffle below another is made about once where memory allows; where it does not, once per range at most. */
 static void test_shuffles_of_shuffles_take_linear_time(void **state)
 {
     (void)state;
@@ -660,7 +660,7 @@ int main(void)
         cmocka_unit_test(test_large_shuffles),
         cmocka_unit_test(test_neighbours_are_separated_at_any_size),
         cmocka_unit_test(test_endless),
-        cmocka_unit_test(test_split_size),
+        cmocka_unit_test(test_piece_size),
         cmocka_unit_test(test_refused),
         cmocka_unit_test(test_orders_are_charged),
         cmocka_unit_test(test_shuffles_of_shuffles_take_linear_time),

@@ -146,7 +146,7 @@ static void attach(struct person *c)
     say(c, CACHEW__ENVELOPE__OF_ATTACH, &a, 1, 0);
 }
 
-/* A job from its first message to a completed split; then another server from the same journal knows it, the worker's id, and what the split gave. */
+/* A job from its first message to a completed range; then another server from the same journal knows it, the worker's id, and what the range gave. */
 static void test_serves(void **state)
 {
     char dir[] = "/tmp/cachew-server-XXXXXX", path[100];
