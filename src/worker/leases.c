@@ -145,6 +145,7 @@ void cw_lease_shorten(struct cw_stream *s)
     if (end == 0)
         return;
     l->end = end;
+    l->n_keys = 0; /* known from an earlier run of the range, they may stand behind its end */
     l->n_batches = s->kind == RANGES_COUNTED ? batches_of(s, l->begin, end) : 0;
 }
 
