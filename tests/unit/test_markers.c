@@ -195,15 +195,27 @@ static void test_a_forced_marker_is_used_throughout(void **state)
     assert_true(again.facts.hits >= 1500 - first.facts.skipped);
 }
 
+/* Takes batches until it is known what computing takes without a marker and with the first: when that is tried depends on
+ * the threads. */
+static void take_until_probed(struct cw_local *l, struct cw_choice c[CW_CHOICES_MAX])
+{
+    struct cw_error err = {0};
+    struct cw_batch *b;
+    do {
+        assert_int_equal(cw_iterator_next(l->iterator, 0, &b, &err), 0);
+        cw_iterator_release(l->iterator, b);
+        assert_int_equal(cw_runner_choices(cw_iterator_runner(l->iterator), c), 3);
+    } while (!(c[0].compute_s > 0) || !(c[1].compute_s > 0) || !c[2].was_read);
+}
+
 static void test_what_there_is_to_choose(void **state)
 {
     (void)state;
     const struct cw_caching caching = {.dir = dir}, second = {.dir = dir, .where = "1"};
     struct cw_local l = {0};
-    struct cw_iterator_options o = options(2);
+    struct cw_iterator_options o = options(1000);
     struct cw_error err = {0};
     struct cw_choice c[CW_CHOICES_MAX];
-    struct ran ran = {0};
     (void)run(COUNTED, &second, 1, false); /* so that there is something to be read */
     open_pipeline(&l, COUNTED);
     assert_int_equal(cw_caching_open(&l, &caching, &o.runner, &err), 0);
@@ -213,12 +225,9 @@ static void test_what_there_is_to_choose(void **state)
     assert_int_equal(cw_runner_marker(r), 1); /* the last one, to begin with */
     assert_false(cw_runner_set_marker(r, 2));
     assert_int_equal(cw_runner_marker(r), 1);
-    take_all(&l, &ran);
-    assert_int_equal(cw_runner_choices(r, c), 3);
+    take_until_probed(&l, c);
     assert_int_equal(c[0].marker, CW_MARKER_NONE);
     assert_null(c[0].op);
-    assert_true(c[0].compute_s > 0 && c[1].compute_s > 0); /* they were probed, */
-    assert_true(c[2].was_read);                            /* and this one was there */
     assert_int_equal(c[1].marker, 0);
     assert_string_equal(c[2].op->desc->name, "autocache");
     assert_int_equal(c[1].bytes, 12 * 12 * 3);
@@ -266,11 +275,17 @@ static void test_a_profile_is_left_and_found(void **state)
     (void)state;
     const struct cw_caching caching = {.dir = dir}, second = {.dir = dir, .where = "1"};
     (void)run(COUNTED, &second, 1, false);
-    (void)run(COUNTED, &caching, 2, false);
     struct cw_local l = {0};
-    struct cw_iterator_options o = options(1);
+    struct cw_iterator_options o = options(1000);
     struct cw_error err = {0};
     struct cw_choice c[CW_CHOICES_MAX];
+    open_pipeline(&l, COUNTED);
+    assert_int_equal(cw_caching_open(&l, &caching, &o.runner, &err), 0);
+    assert_int_equal(cw_iterator_new(l.sequence, &o, NULL, &l.iterator, &err), 0);
+    take_until_probed(&l, c);
+    cw_local_deinit(&l);
+    l = (struct cw_local){0};
+    o = options(1);
     open_pipeline(&l, COUNTED);
     assert_int_equal(cw_caching_open(&l, &caching, &o.runner, &err), 0);
     struct cw_runner *r;
