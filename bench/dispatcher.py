@@ -4,8 +4,7 @@ What a dispatcher takes from simulated workers (`load/`), each over a connection
 acknowledged, reported to a client, passed, revoked and deleted as in a real one; only nothing is computed. Every completion is a request of its own. Then as many workers
 as `--heartbeats` says report once a second that they are alive, and an observer asks for the status.
 
-Starts a dispatcher on one CPU; the load runs on the others. With `--state-dir` the dispatcher has its journal there (and its log), so that acknowledgements mean that the
-disk has it.
+Starts a dispatcher on one CPU; the load runs on the others. With `--state-dir` the dispatcher has its journal there, so that acknowledgements mean that the disk has it.
 
 Prints a line of JSON: `completions_per_s`; `p50_s`, `p99_s` and `max_s` of the time until the acknowledgement; `heartbeats_per_s`; `question_p50_s` and `question_p99_s`;
 `completions_cpu_s` and `heartbeats_cpu_s` of the dispatcher. With `--scaling N` instead, what deciding costs: N workers of one job report each second what they computed,
@@ -23,25 +22,25 @@ from service import cpu_ns, daemon
 
 
 def load(args, dispatcher, what, workers, *options):
-    """The result of one measurement, with the dispatcher's CPU time in `cpu_s`."""
+    """The result of one measurement, and the dispatcher's CPU time in it, in seconds."""
     program = args.cachew.parent / "bench" / "dispatcher_load"
     words = [program, what, dispatcher.ready["address"], "--workers", workers, "--seconds", args.seconds, *options]
     before = cpu_ns(dispatcher.pid)
     done = subprocess.run([str(w) for w in words], stdout=subprocess.PIPE, text=True)
     if done.returncode:
         sys.exit(f"dispatcher: {what} failed ({done.returncode})")
-    return {**json.loads(done.stdout), "cpu_s": (cpu_ns(dispatcher.pid) - before) / 1e9}
+    return json.loads(done.stdout), (cpu_ns(dispatcher.pid) - before) / 1e9
 
 
 def measure(args, dispatcher):
     if args.scaling:
-        result = load(args, dispatcher, "scaling", args.scaling)
-        return {"workers": args.scaling, "policy": args.policy, **result, "cpu": result.pop("cpu_s") / result["seconds"]}
-    result = load(args, dispatcher, "completions", args.connections, "--in-flight", args.in_flight)
-    result = {"connections": args.connections, "in_flight": args.in_flight, "durable": bool(args.state_dir), **result, "completions_cpu_s": result.pop("cpu_s")}
+        result, cpu_s = load(args, dispatcher, "scaling", args.scaling)
+        return {"workers": args.scaling, "policy": args.policy, **result, "cpu": cpu_s / result["seconds"]}
+    result, cpu_s = load(args, dispatcher, "completions", args.connections, "--in-flight", args.in_flight)
+    result = {"connections": args.connections, "in_flight": args.in_flight, "durable": bool(args.state_dir), **result, "completions_cpu_s": cpu_s}
     if args.heartbeats:
-        beats = load(args, dispatcher, "heartbeats", args.heartbeats)
-        result |= {"workers": args.heartbeats, **beats, "heartbeats_cpu_s": beats.pop("cpu_s"), "seconds": result["seconds"]}
+        beats, cpu_s = load(args, dispatcher, "heartbeats", args.heartbeats)
+        result |= {"workers": args.heartbeats, **beats, "heartbeats_cpu_s": cpu_s, "seconds": result["seconds"]}
     return result
 
 

@@ -39,8 +39,10 @@ static int check_descriptors(uint64_t n_workers, struct cw_error *err)
 static int measure(const char *what, const struct load_options *o, json_t **ret, struct cw_error *err)
 {
     struct load_times t = {0};
-    uint64_t sent;
-    int r = -1;
+    uint64_t sent = 0;
+    int r;
+    if (!(o->seconds > 0))
+        return cw_error_set(err, CW_E_OPTION, "--seconds %g: expected more than 0", o->seconds);
     if (strcmp(what, "completions") == 0) {
         r = load_completions(o, &t, err);
         *ret = json_pack("{s:I, s:f, s:f, s:f, s:f, s:f}", "completions", (json_int_t)t.n, "seconds", t.seconds, "completions_per_s", (double)t.n / t.seconds,

@@ -30,7 +30,7 @@ static bool told_to_end(void)
 }
 
 /* In the child: ours, but for its input and output. */
-static void prepare(const struct cli_child_options *o, pid_t parent, const int out[2])
+static void prepare(pid_t parent, const int out[2])
 {
     cw_child_begin(parent);
     int null = open("/dev/null", O_RDONLY);
@@ -41,9 +41,6 @@ static void prepare(const struct cli_child_options *o, pid_t parent, const int o
     dup2(out[1], 1);
     close(out[0]);
     close(out[1]);
-    int log = o->log ? open(o->log, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600) : -1;
-    if (log >= 0)
-        dup2(log, 2);
 }
 
 static int spawn(const struct cli_child_options *o, pid_t *ret, int *ret_out, struct cw_error *err)
@@ -55,7 +52,7 @@ static int spawn(const struct cli_child_options *o, pid_t *ret, int *ret_out, st
     fflush(NULL);
     pid_t pid = fork();
     if (pid == 0) {
-        prepare(o, parent, out);
+        prepare(parent, out);
         execv("/proc/self/exe", (char **)(uintptr_t)o->argv);
         fprintf(stderr, "cachew: can't start cachew %s: %s\n", o->argv[1], strerror(errno));
         _exit(127);

@@ -8,7 +8,6 @@
 struct cli_log;
 struct cli_child_options {
     const char *const *argv; /* "cachew", the verb ..., NULL */
-    const char *log;         /* where its stderr goes, a file that is made; NULL: to ours */
     const struct cli_log *slow; /* where a warning goes if it is slow; NULL: nobody is told */
 };
 /*

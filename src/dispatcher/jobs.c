@@ -36,7 +36,7 @@ static void ranks_free(struct cw_dispatcher *d, struct job *j)
     free(j->ranks);
     d->n_ranks -= j->n_ranks;
     j->ranks = NULL;
-    j->n_ranks = j->n_attached = j->n_finished = 0;
+    j->n_ranks = j->ranks_room = j->n_attached = j->n_finished = 0;
 }
 
 static void leave_stream(struct cw_dispatcher *d, struct job *j)

@@ -4,7 +4,7 @@
 #include "proto/cachew.pb-c.h"
 
 /* First in the initialiser of a message or of an entry of the journal: {CW_MESSAGE(query), .what = what}. Fields
- * that are not named are empty. */
+ * that are not named are sent as empty; here texts among them are NULL, so such a message is only packed, never read. */
 #define CW_MESSAGE(name) .base = PROTOBUF_C_MESSAGE_INIT(&cachew__##name##__descriptor)
 
 /* Where one message at a time is unpacked; freed as a whole. All zeros is empty. */

@@ -12,7 +12,8 @@
 #define ID_USED 28
 _Static_assert(offsetof(struct cw_record_id, row) == 8 && offsetof(struct cw_record_id, pass) == 16 &&
                offsetof(struct cw_record_id, leaf) == 20 && offsetof(struct cw_record_id, flags) == 22 &&
-               offsetof(struct cw_record_id, element) + sizeof(uint32_t) == ID_USED, "a record id is sent as it lies");
+               offsetof(struct cw_record_id, element) + sizeof(uint32_t) == ID_USED &&
+               sizeof(((struct cw_record_id *)0)->flags) == 2, "a record id is sent as it lies");
 
 static const uint8_t zeros[COMPONENT_ALIGN];
 
