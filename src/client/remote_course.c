@@ -176,6 +176,8 @@ static int slot_make(struct course *c, uint64_t g, const struct cw_placer_batch 
         r->n_outstanding++;
     }
     s = *at;
+    if (cw_slot_here(s)) /* planned again: what is here is the batch, and may be in use by the consumer's thread */
+        return 0;
     cw_pieces_free(r, &s->pieces); /* pieces of an earlier plan */
     bool counted = !b && !r->compiled->sequential;
     uint64_t size = r->compiled->batch_size, begin = counted ? g * size : 0;
@@ -212,7 +214,7 @@ void cw_course_recut(struct course *c, uint64_t position)
 /* Drops the slots of batches from number g on, which will be planned anew: ranges from `begin` on have fewer
  * elements than the plan took them to have. Pieces of earlier ranges are kept as early pieces. A slot whose
  * pieces are all here proves that the elements existed: then an operator is not deterministic, and the run
- * fails. Where the range was ended early, they are elements of the next one. */
+ * fails. Where the range was ended early, they are elements of the next one, and the slot stays. */
 static void unplan(struct course *c, uint64_t g, uint64_t begin)
 {
     struct remote *r = remote_of(c);
@@ -223,7 +225,11 @@ static void unplan(struct course *c, uint64_t g, uint64_t begin)
         at = &(*at)->next;
     while (*at) {
         struct slot *s = *at;
-        if (cw_slot_here(s) && !s->pieces->failed && !(x && x->ended_early)) {
+        if (cw_slot_here(s) && !s->pieces->failed && x && x->ended_early) {
+            at = &s->next; /* the same batch, wherever ranges end */
+            continue;
+        }
+        if (cw_slot_here(s) && !s->pieces->failed) {
             struct cw_error why = {0};
             (void)cw_error_set(&why, CW_E_DATA, "positions from %llu on of epoch %llu gave fewer elements when they were run again: an operator of the pipeline is not deterministic",
                                (unsigned long long)begin, (unsigned long long)c->epoch);
@@ -492,9 +498,11 @@ static bool is_start(const struct course *c, const struct cw_cursor *from)
 static void placer_again(struct course *c)
 {
     struct remote *r = remote_of(c);
-    struct cw_cursor here = {.epoch = c->epoch, .g = c->placer_g};
+    struct cw_cursor here = {.epoch = c->epoch, .g = c->placer_g}, now = r->from, attached = r->attached_from;
     struct cw_error err = {0};
-    const struct cw_cursor *from[] = {&here, &r->from, &r->attached_from, &c->from};
+    const struct cw_cursor *from[] = {&here, &now, &attached, &c->from};
+    now.g += now.g ? r->compiled->batch_from : 0; /* courses count the batches that a skip leaves out */
+    attached.g += attached.g ? r->compiled->batch_from : 0;
     if (cw_entry_init(r->compiled, &here.entry, &err) < 0)
         return; /* the next call tries again */
     cw_placer_entry(&c->placer, &here.entry);
@@ -583,11 +591,20 @@ static int advance(struct course *c, struct remote_assembly *a, struct cw_error 
     return 0;
 }
 
+/* Whether a piece of a batch came as the error that it ends in. */
+static bool slot_failed(const struct slot *s)
+{
+    const struct piece *p = s->pieces;
+    while (p && !p->failed)
+        p = p->more;
+    return p;
+}
+
 /* Whether a batch need not be waited for: all of it is here, and operators on batches were applied, or failed. */
 static bool slot_ready(const struct course *c, const struct slot *s)
 {
-    bool joined = remote_of(c)->compiled->n_batch_ops && cw_slot_here(s) && s->pieces->what == CACHEW__WHAT__WHAT_PART;
-    return cw_slot_here(s) && (!joined || s->pieces->failed || (s->whole && (s->whole->error || s->whole->n_applied == remote_of(c)->compiled->n_batch_ops)));
+    bool joined = remote_of(c)->compiled->n_batch_ops && cw_slot_here(s) && !s->pieces->batch;
+    return cw_slot_here(s) && (!joined || slot_failed(s) || (s->whole && (s->whole->error || s->whole->n_applied == remote_of(c)->compiled->n_batch_ops)));
 }
 
 /* Whether something of a batch is lost. The range of what is lost is counted. */
@@ -649,7 +666,7 @@ static int take_slot(struct course *c, struct slot **at, struct remote_assembly 
 static int take_early(struct course *c, struct remote_assembly *a, struct cw_error *err)
 {
     for (struct slot **at = &c->slots; *at && handed_bit(c, (*at)->g); at = &(*at)->next)
-        if ((*at)->g > c->g && slot_ready(c, *at) && !(*at)->pieces->failed) {
+        if ((*at)->g > c->g && slot_ready(c, *at) && !slot_failed(*at)) {
             c->handed |= handed_bit(c, (*at)->g);
             a->a.n_before = (*at)->g - c->g;
             return take_slot(c, at, a, err);

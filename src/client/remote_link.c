@@ -196,7 +196,9 @@ static int on_keys(struct link *l, uint64_t request, const Cachew__Keys *m, stru
     if (!p || p->what != CACHEW__WHAT__WHAT_KEYS)
         return 0;
     const struct known_range *x = cw_remote_range(r, p->epoch, p->begin);
-    if (!x || x->begin != p->begin || x->end != m->end) { /* the worker had another range there */
+    /* Of a range that its worker ends early, the dispatcher tells when it is over, unless it ends in an error: then these are all. Keys of its begin hold for any end. */
+    bool early = x && m->end < x->end && (m->why || !m->over);
+    if (!x || x->begin != p->begin || (x->end != m->end && !early)) { /* the worker had another range there */
         cw_remote_not_here(r, l, request, p->epoch, p->begin);
         return 0;
     }

@@ -475,6 +475,8 @@ void cw_dp_range_announce(struct cw_dispatcher *d, struct stream *s, struct rang
 
 /* leases.c */
 void cw_dp_lease_fill(struct cw_dispatcher *d, struct stream *s);
+/* A holder ended a range early, at `end`: the rest is free. Another holder would compute all of it, and loses it. */
+void cw_dp_lease_shorten(struct cw_dispatcher *d, const struct worker *w, struct range *x, uint64_t end);
 void cw_dp_lease_hold(struct cw_dispatcher *d, struct seat *t, struct span span); /* as Holdings says */
 /* It does not hold it any more. DROP_SILENTLY: and it knows, or there is nobody to tell. */
 enum drop { DROP_REVOKED, DROP_SILENTLY };

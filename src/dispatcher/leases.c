@@ -159,11 +159,22 @@ static struct range *range_exact(struct stream *s, struct span span)
     return x && x->begin == span.begin && x->end == span.end ? x : NULL;
 }
 
+/* The range ends before its end so far; the rest is free. */
+static void range_shorten(struct cw_dispatcher *d, struct stream *s, struct range *x, uint64_t end)
+{
+    x->end = end;
+    s->free_from = CW_MIN(s->free_from, end);
+    cw_dp_range_announce(d, s, x);
+}
+
 void cw_dp_lease_hold(struct cw_dispatcher *d, struct seat *t, struct span span)
 {
     struct stream *s = t->stream;
     bool ok = s->marked || (s->based && span.begin >= s->base) || cw_dp_range_rebase(d, s, span.begin) == 0;
-    struct range *x = ok ? range_exact(s, span) : NULL;
+    struct range *x = ok ? cw_dp_range(s, span.begin) : NULL;
+    if (x && x->begin == span.begin && span.end < x->end && !x->holder[0] && !(x->flags & (RANGE_REPORTED | RANGE_LOST)))
+        range_shorten(d, s, x, span.end); /* the worker has ended it early */
+    x = ok ? range_exact(s, span) : NULL;
     if (x && (x->holder[0] == t || x->holder[1] == t))
         return;
     if (!x || x->holder[0] || (x->flags & RANGE_LOST) || t->n_held >= t->capacity + 1) {
@@ -191,6 +202,14 @@ static uint64_t stream_most_positions(struct stream *s)
     return s->most_positions;
 }
 
+/* Whether threads are busy with so many positions for more than a second, as far as workers said what they computed. The
+ * rate alone may be low because clients take little. */
+static bool is_dear(const struct stream *s, uint64_t positions)
+{
+    const struct computed *c = &s->computed;
+    return !(c->positions > 0) || (c->compute_s + c->read_s) / c->positions * (double)positions > 1;
+}
+
 /* Cuts a range at the beginning of a gap, and adds it. NULL: no memory. */
 static struct range *range_cut(struct stream *s, struct span gap)
 {
@@ -211,7 +230,7 @@ static struct range *range_cut(struct stream *s, struct span gap)
             .n_workers = s->n_heap,
             .position = position,
             .align = align,
-            .divides = !placed && s->n_seats > 1,
+            .divides = !placed && s->n_seats > 1 && is_dear(s, align),
             .first = placed ? CW_MAX(align, (uint64_t)FIRST_POSITIONS) : CW_MIN(align, (uint64_t)FIRST_OF_BATCH),
             .most = stream_most_positions(s),
             .left = s->total - gap.begin,
@@ -427,19 +446,18 @@ static void holder_complete(struct cw_dispatcher *d, struct seat *t, struct rang
     cw_dp_stream_dirty(d, s);
 }
 
-/* Its holder ended a range early: the rest is free. Another holder would compute all of it, and loses it. */
-static void range_shorten(struct cw_dispatcher *d, const struct worker *w, struct range *x, uint64_t end)
+void cw_dp_lease_shorten(struct cw_dispatcher *d, const struct worker *w, struct range *x, uint64_t end)
 {
     struct seat *t = x->holder[0] && x->holder[0]->worker == w ? x->holder[0] : x->holder[1];
-    if (!t || t->worker != w)
+    if (!t || t->worker != w || end >= x->end || (x->flags & (RANGE_REPORTED | RANGE_LOST)))
         return;
     for (int i = 1; i >= 0; i--)
-        if (x->holder[i] && x->holder[i] != t)
+        if (x->holder[i] && x->holder[i] != t) {
             cw_dp_lease_drop(d, x->holder[i], x, DROP_REVOKED);
+            x->flags |= RANGE_HELD; /* which of them had it how long is not known */
+        }
     t->to_compute -= x->end - end;
-    x->end = end;
-    t->stream->free_from = CW_MIN(t->stream->free_from, end);
-    cw_dp_range_announce(d, t->stream, x);
+    range_shorten(d, t->stream, x, end);
 }
 
 static int first_report(struct cw_dispatcher *d, struct stream *s, struct range *x, const struct worker *w,
@@ -456,6 +474,12 @@ static int first_report(struct cw_dispatcher *d, struct stream *s, struct range 
     s->n_completed++;
     d->n_completed++;
     return 0;
+}
+
+/* Whether a worker had worked on it longer than it has had the range: it had another one that began there. */
+static bool is_of_earlier_lease(const struct cw_dispatcher *d, const struct range *x, const Cachew__Completed *c)
+{
+    return !(x->flags & RANGE_HELD) && c->compute_ns > d->now_ns - x->leased_ns + DP_S / 10;
 }
 
 int cw_dp_lease_completed(struct cw_dispatcher *d, struct worker *w, uint64_t re, const Cachew__Completed *c, struct cw_error *err)
@@ -478,8 +502,8 @@ int cw_dp_lease_completed(struct cw_dispatcher *d, struct worker *w, uint64_t re
     if (!s->marked && (!s->based || span.begin < s->base) && cw_dp_range_rebase(d, s, span.begin) < 0)
         return cw_error_nomem(err, 0, "a table of ranges");
     struct range *x = cw_dp_range(s, span.begin);
-    if (x && x->begin == span.begin && x->end > span.end && !(x->flags & (RANGE_REPORTED | RANGE_LOST)))
-        range_shorten(d, w, x, span.end);
+    if (x && x->begin == span.begin && !is_of_earlier_lease(d, x, c))
+        cw_dp_lease_shorten(d, w, x, span.end);
     x = span.begin < s->total ? range_exact(s, span) : NULL;
     if (!x || (x->flags & RANGE_LOST)) { /* no job wants it, or its positions were cut otherwise since */
         cw_dp_done(d, w->peer, re);

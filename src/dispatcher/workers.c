@@ -241,23 +241,28 @@ static void forget(struct cw_dispatcher *d, struct worker *w, ProtobufCBinaryDat
     cw_dp_send(d, w->peer, &m);
 }
 
-static bool names(const struct stream *s, const Cachew__Holding *h, const struct range *x)
+/* Where the range ends that a worker says it holds at the begin of x; 0: it holds none there. */
+static uint64_t named_end(const struct stream *s, const Cachew__Holding *h, const struct range *x)
 {
     uint64_t epoch, begin;
     cw_dp_stream_place(s, x->begin, &epoch, &begin);
     for (size_t i = 0; i < h->n_ranges; i++)
-        if (h->ranges[i]->epoch == epoch && h->ranges[i]->begin == begin && h->ranges[i]->end - begin == x->end - x->begin)
-            return true;
-    return false;
+        if (h->ranges[i]->epoch == epoch && h->ranges[i]->begin == begin && h->ranges[i]->end > begin)
+            return x->begin + (h->ranges[i]->end - begin);
+    return 0;
 }
 
 /* Of what it had on an earlier connection, it does not have these any more, or never heard of them. */
 static void drop_unnamed(struct cw_dispatcher *d, struct seat *t, const Cachew__Holding *h)
 {
     struct range *x;
-    for (size_t i = 0; t->n_held > 0 && (x = cw_dp_range_at(t->stream, i)); i++)
-        if ((x->holder[0] == t || x->holder[1] == t) && !names(t->stream, h, x))
+    for (size_t i = 0; t->n_held > 0 && (x = cw_dp_range_at(t->stream, i)); i++) {
+        uint64_t end = x->holder[0] == t || x->holder[1] == t ? named_end(t->stream, h, x) : x->end;
+        if (end > x->begin)
+            cw_dp_lease_shorten(d, t->worker, x, end);
+        if (end != x->end)
             cw_dp_lease_drop(d, t, x, DROP_REVOKED); /* one that was given on this connection, before it spoke, is on its way */
+    }
 }
 
 static int worker_holding(struct cw_dispatcher *d, struct worker *w, const Cachew__Holding *h, struct cw_error *err)

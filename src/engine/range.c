@@ -142,7 +142,7 @@ uint64_t cw_runner_shorten(struct cw_runner *r, struct cw_range *s)
 {
     pthread_mutex_lock(&r->mutex);
     uint64_t end = range_progress(r, s);
-    bool ended = !r->planning && end > s->begin && end < s->end;
+    bool ended = !s->over && !r->planning && end > s->begin && end < s->end;
     if (ended) {
         struct piece **at = &s->first;
         s->last = NULL;

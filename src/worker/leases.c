@@ -141,6 +141,8 @@ void cw_lease_shorten(struct cw_stream *s)
         l = l->next;
     if (!l || s->kind == RANGES_SEQUENTIAL || cw_now_ns() - CW_MAX(l->leased_ns, s->completed_ns) < s->options->range_ns)
         return;
+    if (cw_runner_stuck(s->runner))
+        return; /* it waits for clients to take something: that is no work that others could do */
     uint64_t end = cw_runner_shorten(s->runner, l->range);
     if (end == 0)
         return;
