@@ -169,6 +169,9 @@ static int send_rows(struct client *c, struct worker_stream *s, struct cw_answer
 {
     struct iovec piece = {.iov_base = a->rows->data, .iov_len = a->rows->size};
     struct cw_wire_remnant wire;
+    c->w->n_batches++;
+    c->w->n_bytes += a->rows->size;
+    count_quarantined(c->w, a->rows->quarantined);
     int r = cw_wire_remnant_write(a->rows, &wire, err);
     if (r < 0) {
         drop_answer(s, a);
