@@ -476,6 +476,18 @@ static int first_report(struct cw_dispatcher *d, struct stream *s, struct range 
     return 0;
 }
 
+/* A worker that holds a range has ended it early, and what all of it gives is known: it gets all of it again. */
+static void lease_again(struct cw_dispatcher *d, const struct worker *w, struct range *x)
+{
+    for (int i = 1; i >= 0; i--) {
+        struct seat *t = x->holder[i];
+        if (!t || t->worker != w || t->stream->at_most_once || (i == 0 && (x->flags & RANGE_COMPLETE) && x->reporter == w->id))
+            continue;
+        cw_dp_lease_drop(d, t, x, DROP_REVOKED);
+        cw_dp_stream_dirty(d, t->stream);
+    }
+}
+
 /* Whether a worker had worked on it longer than it has had the range: it had another one that began there. */
 static bool is_of_earlier_lease(const struct cw_dispatcher *d, const struct range *x, const Cachew__Completed *c)
 {
@@ -504,6 +516,8 @@ int cw_dp_lease_completed(struct cw_dispatcher *d, struct worker *w, uint64_t re
     struct range *x = cw_dp_range(s, span.begin);
     if (x && x->begin == span.begin && !is_of_earlier_lease(d, x, c))
         cw_dp_lease_shorten(d, w, x, span.end);
+    if (x && x->begin == span.begin && x->end > span.end)
+        lease_again(d, w, x);
     x = span.begin < s->total ? range_exact(s, span) : NULL;
     if (!x || (x->flags & RANGE_LOST)) { /* no job wants it, or its positions were cut otherwise since */
         cw_dp_done(d, w->peer, re);

@@ -507,13 +507,15 @@ static void leases_send(struct cw_dispatcher *d, struct seat *t)
     struct stream *s = t->stream;
     Cachew__Range ranges[DP_CAPACITY + 2], *pointers[DP_CAPACITY + 2];
     uint64_t from[DP_CAPACITY + 2], align = s->data->plan->align;
+    protobuf_c_boolean whole[DP_CAPACITY + 2];
     bool counted = cw_dp_stream_counted(s);
     Cachew__Leases l = {CW_MESSAGE(leases), .stream = {16, s->id}, .ranges = pointers,
-        .from = from};
-    l.n_ranges = l.n_from = t->n_out;
+        .from = from, .whole = whole};
+    l.n_ranges = l.n_from = l.n_whole = t->n_out;
     for (size_t i = 0; i < t->n_out; i++) {
         const struct range *x = cw_dp_range(s, t->out[i]); /* what is dropped is taken out of them */
         pointers[i] = &ranges[i];
+        whole[i] = (x->flags & RANGE_REPORTED) != 0;
         range_message(s, (struct span){x->begin, x->end}, pointers[i]);
         uint64_t base = ranges[i].begin + (s->base > x->begin ? s->base - x->begin : 0); /* the earliest batch begins before, or there */
         from[i] = counted ? CW_MAX(ranges[i].begin, base - base % align) : ranges[i].begin;

@@ -139,7 +139,7 @@ void cw_lease_shorten(struct cw_stream *s)
     struct cw_lease *l = s->leases;
     while (l && (l->computed || l->failed || !l->range))
         l = l->next;
-    if (!l || s->kind == RANGES_SEQUENTIAL || cw_now_ns() - CW_MAX(l->leased_ns, s->completed_ns) < s->options->range_ns)
+    if (!l || l->whole || s->kind == RANGES_SEQUENTIAL || cw_now_ns() - CW_MAX(l->leased_ns, s->completed_ns) < s->options->range_ns)
         return;
     if (cw_runner_stuck(s->runner))
         return; /* it waits for clients to take something: that is no work that others could do */
@@ -151,7 +151,7 @@ void cw_lease_shorten(struct cw_stream *s)
     l->n_batches = s->kind == RANGES_COUNTED ? batches_of(s, l->begin, end) : 0;
 }
 
-void cw_leases_add(struct cw_stream *s, uint64_t epoch, uint64_t begin, uint64_t end, uint64_t from)
+void cw_leases_add(struct cw_stream *s, uint64_t epoch, uint64_t begin, uint64_t end, uint64_t from, bool whole)
 {
     struct cw_lease **at = lease_find(s, epoch, begin), *l = *at;
     if (l && l->epoch == epoch && l->begin == begin)
@@ -164,7 +164,7 @@ void cw_leases_add(struct cw_stream *s, uint64_t epoch, uint64_t begin, uint64_t
         cw_lease_out_of_memory(s);
         return;
     }
-    *l = (struct cw_lease){.next = *at, .epoch = epoch, .begin = begin, .end = end, .leased_ns = cw_now_ns(), .lowest = UINT64_MAX,
+    *l = (struct cw_lease){.next = *at, .epoch = epoch, .begin = begin, .end = end, .leased_ns = cw_now_ns(), .whole = whole, .lowest = UINT64_MAX,
                            .elements = elements, .sent_upto = elements + s->n_keys, .dropped = elements + 2 * (size_t)s->n_keys};
     *at = l;
     bool counted = s->kind == RANGES_COUNTED;

@@ -38,6 +38,7 @@ struct cw_command {
     enum cw_command_kind kind;
     uint64_t epoch, begin, end; /* LEASE; REVOKE: all ranges that lie within */
     uint64_t from;              /* LEASE: the first position that is wanted */
+    bool whole;                 /* LEASE: it must not be ended early */
     size_t memory;
     struct cw_request *request; /* GET */
     struct cw_peer *peer;       /* FORGET_PEER */
@@ -171,7 +172,7 @@ struct cw_error *cw_stream_why(const struct cw_error *why);
 void cw_stream_fail(struct cw_stream *s, const struct cw_error *why);
 
 /* from: the first position that is wanted; only a counted range may begin there. */
-void cw_leases_add(struct cw_stream *s, uint64_t epoch, uint64_t begin, uint64_t end, uint64_t from);
+void cw_leases_add(struct cw_stream *s, uint64_t epoch, uint64_t begin, uint64_t end, uint64_t from, bool whole);
 /* All that lie within. */
 void cw_leases_revoke(struct cw_stream *s, uint64_t epoch, uint64_t begin, uint64_t end);
 /* Everything goes; who asked is told that it is not here. */

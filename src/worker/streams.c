@@ -279,7 +279,7 @@ static int range_check(struct worker_stream *s, const Cachew__Range *m, struct c
                     : 0;
 }
 
-static int lease(struct worker_stream *s, const Cachew__Range *m, uint64_t from, struct cw_error *err)
+static int lease(struct worker_stream *s, const Cachew__Range *m, uint64_t from, bool whole, struct cw_error *err)
 {
     struct lease **at = find_lease(s, m->epoch, m->begin);
     if (*at && (*at)->epoch == m->epoch && (*at)->begin == m->begin && (*at)->end == m->end)
@@ -299,7 +299,7 @@ static int lease(struct worker_stream *s, const Cachew__Range *m, uint64_t from,
     *l = (struct lease){.next = *at, .epoch = m->epoch, .begin = m->begin, .end = m->end};
     *at = l;
     s->n_leases++;
-    *c = (struct cw_command){.kind = CW_DO_LEASE, .epoch = m->epoch, .begin = m->begin, .end = m->end, .from = CW_MIN(CW_MAX(from, m->begin), m->end)};
+    *c = (struct cw_command){.kind = CW_DO_LEASE, .epoch = m->epoch, .begin = m->begin, .end = m->end, .from = CW_MIN(CW_MAX(from, m->begin), m->end), .whole = whole};
     cw_stream_do(s->stream, c);
     return 0;
 }
@@ -317,7 +317,7 @@ int cw_streams_lease(struct cw_worker *w, const Cachew__Leases *m, struct cw_err
     if (s->state != STREAM_READY)
         return 0; /* it failed just now, and the dispatcher learns of it */
     for (size_t i = 0; i < m->n_ranges && r == 0; i++)
-        r = lease(s, m->ranges[i], i < m->n_from ? m->from[i] : 0, err);
+        r = lease(s, m->ranges[i], i < m->n_from ? m->from[i] : 0, i < m->n_whole && m->whole[i], err);
     cw_worker_changed(w);
     return r;
 }
