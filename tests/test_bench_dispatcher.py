@@ -33,7 +33,7 @@ def test_scaling():
     assert code == 0 and said["workers"] == 20 and said["heartbeats_per_s"] > 0
 
 
-def test_nobody_listens():
+def test_an_address_without_a_dispatcher_is_named():
     done = subprocess.run([LOAD, "completions", "127.0.0.1:1"], stderr=subprocess.PIPE, text=True)
     assert done.returncode == 3 and "127.0.0.1:1" in done.stderr
     done = subprocess.run([LOAD, "nothing", "127.0.0.1:1"], stderr=subprocess.PIPE, text=True)

@@ -42,7 +42,8 @@ int cw_local_open(struct cw_local *l, const char *index_dir, unsigned threads, s
 int cw_local_iterate(struct cw_local *l, const struct cw_iterator_options *o, const json_t *state, struct cw_error *err) _must_check_;
 /* The same over a producer, which it takes over. */
 int cw_local_over(struct cw_local *l, struct cw_producer *producer, const struct cw_iterator_options *o, const json_t *state, struct cw_error *err) _must_check_;
-/* cw_iterator_offer and cw_iterator_next, for who takes batches as a training job does. CW_E_BUG where a batch has another number than is expected. */
+/* cw_iterator_offer and cw_iterator_next, which also check the number g of each batch. CW_E_BUG: a batch has another
+ * number than is expected. */
 int cw_local_offer(struct cw_local *l, uint64_t timeout_ns, struct cw_batch **ret, struct cw_error *err) _must_check_;
 int cw_local_next(struct cw_local *l, uint64_t timeout_ns, struct cw_batch **ret, struct cw_error *err) _must_check_;
 /* Finds l->reading, over the opened sequence, once; memory: the budget of the run. Takes up to 0.4 s where records are not in memory. */

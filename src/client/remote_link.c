@@ -133,7 +133,7 @@ static int on_batch(struct link *l, uint64_t request, const Cachew__Batch *m, st
     return 0;
 }
 
-/* What rows are for; NULL: nobody waits for them (any more). Mutex held. */
+/* The piece that rows from a worker were asked for; NULL: no piece waits for them. Mutex held. */
 static struct piece *piece_of_rows(const struct remote *r, const Cachew__Remnant *m, uint64_t n)
 {
     uint64_t size = r->compiled->batch_size, g = m->begin / size + m->first;

@@ -476,7 +476,8 @@ static int first_report(struct cw_dispatcher *d, struct stream *s, struct range 
     return 0;
 }
 
-/* A worker that holds a range has ended it early, and what all of it gives is known: it gets all of it again. */
+/* Drops the lease of a worker that ended a range early whose elements were reported before. The range can't be
+ * shortened any more: it is leased again as a whole. */
 static void lease_again(struct cw_dispatcher *d, const struct worker *w, struct range *x)
 {
     for (int i = 1; i >= 0; i--) {

@@ -43,7 +43,7 @@ void cw_cursor_set(const struct cw_compiled *c, struct cw_cursor *to, const stru
     cw_entry_set(c, &to->entry, &from->entry);
 }
 
-/* The state becomes the place that the iterator has come to. The producer may forget what nobody needs any more. */
+/* Makes the present place of the iterator its state, and tells the producer, which may forget all before it. */
 static void set_state(struct cw_iterator *it)
 {
     cw_cursor_set(it->compiled, &it->round, &it->at);
@@ -116,7 +116,8 @@ struct cw_iterator *cw_iterator_free(struct cw_iterator *it)
 
 /* ---- the batches of an epoch, in order ---- */
 
-/* Batches before the next one that is to be handed out: other ranks', those that were handed out, and those that are left out. */
+/* Returns how many batches come before the next one to be handed out: batches of other ranks, batches that were handed
+ * out early, and batches that a `skip` leaves out. */
 static uint64_t ahead(const struct cw_iterator *it)
 {
     uint64_t skipped = it->seen < it->compiled->batch_from ? it->compiled->batch_from - it->seen : 0;

@@ -6,7 +6,7 @@ import random
 
 from deadlines import SILENCE_S
 
-# What can be done to whom, and when: at random instants (a share of the job's batches, or a time), and in phases of a range's life. A phase is where a process of a
+# The faults of each role. They happen at random instants (a share of the job's batches, or a time), or in a phase of a range's life. A phase is where a process of a
 # test build stands at one of its named points (`cachew doctor --crash-points`): it stops itself there, the fault happens, to it or to somebody else, and it goes on.
 PROCESS_KINDS = {
     "worker": ["kill9", "pause", "restart", "drain"],

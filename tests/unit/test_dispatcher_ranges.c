@@ -312,7 +312,8 @@ static void test_unbegun_ranges_are_taken_back(void **state)
     }
 }
 
-/* A worker ends a range early: the rest goes to whoever is next, also after a restart; a second holder of all of it gets none. */
+/* A worker ends a range early. The other positions are leased to a worker, also after the dispatcher restarts. Where a second
+ * worker had a lease of the whole range, it loses that. */
 static void test_a_range_that_its_worker_ends_early(void **state)
 {
     (void)state;
