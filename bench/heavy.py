@@ -218,15 +218,17 @@ def main():
     parser.add_argument("--workers", type=int, default=8)
     parser.add_argument("--kills", type=int, default=5)
     parser.add_argument("--only", default="", help="worlds whose description has this word")
-    parser.add_argument("--full", action="store_true", help=f"also worlds of which one worker computes a batch in more than {LONG_BATCH_S} s")
+    parser.add_argument("--full", action="store_true", help=f"all worlds: also those of which one worker computes a batch in more than {LONG_BATCH_S} s, and kills in each")
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
     args.cachew = args.cachew.resolve()
-    jobs = [(scaling, World(cost, batch, keep)) for cost in COSTS_US for batch in BATCHES for keep in (None, 0.5)]
+    worlds = [World(cost, batch, keep) for cost in COSTS_US for batch in BATCHES for keep in (None, 0.5)]
+    jobs = [(scaling, world) for world in worlds]
     jobs.append((autoscaled, World(3_000, 64)))
     jobs += [(scaling, World(cost, 64, None, True)) for cost in (30, 3_000, 100_000)]
-    jobs += [(stopped, World(3_000, 64)), (stopped, World(3_000, 64, 0.5)), (killed, World(3_000, 64)), (killed, World(3_000, 64, 0.5)),
-             (killed, World(3_000, 64, buckets=100))]
+    jobs += [(stopped, World(3_000, 64)), (stopped, World(3_000, 64, 0.5))]
+    jobs += [(killed, world) for world in worlds if args.full or (world.cost_us == 3_000 and world.batch == 64)]
+    jobs += [(killed, World(cost, 64, buckets=100)) for cost in COSTS_US if args.full or cost == 3_000]
     jobs += [(first_batch, World(100_000, 256))]
     for measure, world in jobs:
         if args.only not in f"{measure.__name__}: {world}" or (world.batch_s() > LONG_BATCH_S and not args.full and measure is not first_batch):
