@@ -26,18 +26,25 @@ def load(args, dispatcher, what, workers, *options):
     program = args.cachew.parent / "bench" / "dispatcher_load"
     words = [program, what, dispatcher.ready["address"], "--workers", workers, "--seconds", args.seconds, *options]
     before = cpu_ns(dispatcher.pid)
-    done = subprocess.run([str(w) for w in words], stdout=subprocess.PIPE, text=True)
-    if done.returncode:
-        sys.exit(f"dispatcher: {what} failed ({done.returncode})")
-    return json.loads(done.stdout), (cpu_ns(dispatcher.pid) - before) / 1e9
+    with subprocess.Popen([str(w) for w in words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        for line in process.stderr:
+            if line == "measuring\n":  # before that the load came up, and ran in
+                before = cpu_ns(dispatcher.pid)
+            else:
+                sys.stderr.write(line)
+        said = process.stdout.read()
+    if process.returncode:
+        sys.exit(f"dispatcher: {what} failed ({process.returncode})")
+    return json.loads(said), (cpu_ns(dispatcher.pid) - before) / 1e9
 
 
 def measure(args, dispatcher):
     if args.scaling:
         result, cpu_s = load(args, dispatcher, "scaling", args.scaling)
         return {"workers": args.scaling, "policy": args.policy, **result, "cpu": cpu_s / result["seconds"]}
-    result, cpu_s = load(args, dispatcher, "completions", args.connections, "--in-flight", args.in_flight)
-    result = {"connections": args.connections, "in_flight": args.in_flight, "durable": bool(args.state_dir), **result, "completions_cpu_s": cpu_s}
+    words = ["--in-flight", args.in_flight, "--ranks", args.ranks, "--keys", args.keys, "--ranges-per-s", args.ranges_per_s]
+    result, cpu_s = load(args, dispatcher, "completions", args.connections, *words)
+    result = {"connections": args.connections, "in_flight": args.in_flight, "durable": bool(args.state_dir), **result, "completions_cpu_s": cpu_s, "ranks": args.ranks, "keys": args.keys}
     if args.heartbeats:
         beats, cpu_s = load(args, dispatcher, "heartbeats", args.heartbeats)
         result |= {"workers": args.heartbeats, **beats, "heartbeats_cpu_s": cpu_s, "seconds": result["seconds"]}
@@ -49,6 +56,9 @@ def main():
     parser.add_argument("--state-dir", type=Path, help="of the dispatcher, made if absent, kept (default: none, nothing is durable)")
     parser.add_argument("--connections", type=int, default=128, help="workers that complete ranges")
     parser.add_argument("--in-flight", type=int, default=8, help="completions of each that wait for their acknowledgement")
+    parser.add_argument("--ranks", type=int, default=1, help="of the job")
+    parser.add_argument("--keys", type=int, default=1, help="that its elements have (0: batches follow from positions)")
+    parser.add_argument("--ranges-per-s", type=float, default=0, help="that each worker completes (0: as many as are acknowledged)")
     parser.add_argument("--heartbeats", type=int, default=10000, help="workers that report once a second that they are alive (0: none)")
     parser.add_argument("--scaling", type=int, default=0, help="instead: workers of a job that report each second what they computed, and a policy that decides")
     parser.add_argument("--policy", default="auto", help="with --scaling (fixed:N: all serve the job)")

@@ -1,6 +1,5 @@
-/* A client of simulated workers: a job of one rank over an endless stream, which takes no batches. */
+/* A client of simulated workers: a rank of a job over an endless stream, which takes no batches. */
 #include <stdio.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 #include "load.h"
@@ -12,15 +11,13 @@ static int client_open(void *user, struct cw_conn *conn CW_UNUSED, const Cachew_
     struct swarm_client *c = user;
     Cachew__Attach m = CACHEW__ATTACH__INIT;
     Cachew__Envelope e = CACHEW__ENVELOPE__INIT;
-    uint8_t fingerprint[16]; /* no other pipeline has it */
     char job[64];
-    if (getrandom(fingerprint, sizeof(fingerprint), 0) != sizeof(fingerprint))
-        return cw_error_set(err, CW_E_IO, "the system has no random bytes");
     snprintf(job, sizeof(job), "%s-%d", c->job, (int)getpid());
     m.job = job;
-    m.world_size = 1;
+    m.rank = c->rank;
+    m.world_size = c->swarm->o->n_ranks;
     m.epochs = 1;
-    m.fingerprint = (ProtobufCBinaryData){.data = fingerprint, .len = sizeof(fingerprint)};
+    m.fingerprint = (ProtobufCBinaryData){.data = c->swarm->fingerprint, .len = sizeof(c->swarm->fingerprint)};
     m.pipeline = (char *)(uintptr_t)"{}";
     m.base_dir = (char *)(uintptr_t)"/";
     e.id = 1;

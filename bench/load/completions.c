@@ -1,16 +1,20 @@
 /*
  * Completions: each worker says of every range that it is leased that it is computed, in a request of its own, and waits for the acknowledgement with no more
- * than a few of them under way. A range has one position. A client passes the ranges, so that they come to an end as in a real job: leased, completed, written
- * down, acknowledged, reported, passed, revoked, deleted.
+ * than a few of them under way. A range has one position. Clients pass the ranges, so that they come to an end as in a real job: leased, completed, written
+ * down, acknowledged, reported, passed, revoked, deleted. Workers complete as many as are acknowledged, or at a pace.
  */
 #include "load.h"
 
+#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
 
 #define RUN_IN_NS UINT64_C(1000000000) /* until it is as it stays: leases deep enough, memory there */
 #define WINDOW ((uint64_t)1 << 20)     /* as far as acknowledgements are remembered behind the first that is missing */
+#define TICK_NS UINT64_C(2000000)      /* of workers and clients that keep a pace */
+#define PROGRESS_NS UINT64_C(200000000) /* from one report of such a client to its next */
 #define LEASED 4                       /* ranges that a worker has, for each that is under way: others wait to be begun, or to be passed */
 
 /* A completion that was said. */
@@ -30,12 +34,15 @@ struct load {
     struct swarm swarm;
     struct hand *hands;        /* by worker */
     size_t room;               /* of the rings, a power of two */
-    struct swarm_client client;
+    struct swarm_client *clients; /* by rank */
+    unsigned n_attached;
     uint8_t stream[16];
+    uint64_t elements[256];    /* of a range, by key */
     bool measuring;
     uint8_t *acknowledged;     /* of WINDOW ranges, a byte each */
     uint64_t from, told;       /* the client's cursor; as the dispatcher knows it */
-    struct cw_timer *timer;
+    struct cw_timer *timer, *pace;
+    uint64_t paced_ns, n_due, n_reports; /* since when there is a pace; completions that were due since; reports of clients */
     struct cw_post turn;
     uint64_t began_ns, ended_ns;
     struct load_histogram times;
@@ -45,15 +52,14 @@ struct load {
 
 static int send_completed(struct load *l, struct swarm_worker *w, uint64_t position, struct cw_error *err)
 {
-    uint64_t elements = 1;
     Cachew__Completed m = CACHEW__COMPLETED__INIT;
     Cachew__Report report = CACHEW__REPORT__INIT;
     Cachew__Envelope e = CACHEW__ENVELOPE__INIT;
     struct hand *h = &l->hands[w->index];
     report.begin = position;
     report.end = position + 1;
-    report.elements = &elements;
-    report.n_elements = 1;
+    report.elements = l->elements;
+    report.n_elements = l->swarm.o->n_keys;
     m.stream = (ProtobufCBinaryData){.data = l->stream, .len = sizeof(l->stream)};
     m.report = &report;
     m.compute_ns = 1000000;
@@ -65,16 +71,22 @@ static int send_completed(struct load *l, struct swarm_worker *w, uint64_t posit
     return cw_conn_send(w->conn, &e, NULL, 0, NULL, NULL, NULL, 0, err);
 }
 
-static int complete_more(struct load *l, struct swarm_worker *w, struct cw_error *err)
+/* At most n. */
+static int complete(struct load *l, struct swarm_worker *w, unsigned n, struct cw_error *err)
 {
     struct hand *h = &l->hands[w->index];
     int r = 0;
-    while (r >= 0 && h->n_leased > 0 && h->n_said < l->swarm.o->in_flight) {
+    for (; n > 0 && r >= 0 && h->n_leased > 0 && h->n_said < l->swarm.o->in_flight; n--) {
         uint64_t position = h->leased[h->first++ & (l->room - 1)];
         h->n_leased--;
         r = send_completed(l, w, position, err);
     }
     return r;
+}
+
+static int complete_more(struct load *l, struct swarm_worker *w, struct cw_error *err)
+{
+    return l->swarm.o->ranges_per_s > 0 ? 0 : complete(l, w, UINT_MAX, err);
 }
 
 static int on_leases(struct load *l, struct swarm_worker *w, const Cachew__Leases *m, struct cw_error *err)
@@ -140,31 +152,61 @@ static int on_message(void *user, struct swarm_worker *w, const Cachew__Envelope
 
 /* ---- the client ---- */
 
+static int report(struct load *l, unsigned rank, struct cw_error *err) { return swarm_progress(&l->clients[rank], l->from, NULL, err); }
+
 /* Once for all acknowledgements that came together. */
 static void on_turn(void *user)
 {
     struct load *l = user;
     struct cw_error err = {0};
+    int r = 0;
     while (l->acknowledged[l->from % WINDOW])
         l->acknowledged[l->from++ % WINDOW] = 0;
-    if (l->from == l->told || !l->client.attached || l->swarm.closing)
+    if (l->from == l->told || l->n_attached < l->swarm.o->n_ranks || l->swarm.closing || l->swarm.o->ranges_per_s > 0)
         return;
     l->told = l->from;
-    if (swarm_progress(&l->client, l->from, NULL, &err) < 0)
+    for (unsigned i = 0; r >= 0 && i < l->swarm.o->n_ranks; i++)
+        r = report(l, i, &err);
+    if (r < 0)
+        swarm_fail(&l->swarm, &err);
+}
+
+/* Workers and clients take turns. */
+static void on_pace(void *user)
+{
+    struct load *l = user;
+    const struct load_options *o = l->swarm.o;
+    struct cw_error err = {0};
+    uint64_t age = cw_now_ns() - l->paced_ns;
+    uint64_t due = (uint64_t)((double)age * 1e-9 * o->ranges_per_s * (double)o->n_workers);
+    uint64_t reports = (uint64_t)((double)age / (double)PROGRESS_NS * o->n_ranks);
+    int r = 0;
+    for (; r >= 0 && l->n_due < due; l->n_due++)
+        r = complete(l, &l->swarm.workers[l->n_due % o->n_workers], 1, &err);
+    for (; r >= 0 && l->n_reports < reports; l->n_reports++)
+        r = report(l, (unsigned)(l->n_reports % o->n_ranks), &err);
+    if (r < 0)
         swarm_fail(&l->swarm, &err);
 }
 
 static void on_attached(void *user)
 {
     struct load *l = user;
+    if (++l->n_attached < l->swarm.o->n_ranks) {
+        swarm_attach(&l->clients[l->n_attached]);
+        return;
+    }
     cw_timer_start(l->timer, RUN_IN_NS, 0);
+    l->paced_ns = cw_now_ns();
+    if (l->swarm.o->ranges_per_s > 0)
+        cw_timer_start(l->pace, TICK_NS, TICK_NS);
     on_turn(l);
 }
 
 static void on_ready(void *user)
 {
     struct load *l = user;
-    swarm_attach(&l->client);
+    swarm_attach(&l->clients[0]);
 }
 
 /* ---- the run ---- */
@@ -178,6 +220,7 @@ static void on_timer(void *user)
         return;
     }
     l->measuring = true;
+    fprintf(stderr, "measuring\n");
     l->began_ns = cw_now_ns();
     cw_timer_start(l->timer, (uint64_t)(l->swarm.o->seconds * 1e9), 0);
 }
@@ -190,7 +233,10 @@ static int hands_new(struct load *l, struct cw_error *err)
         l->room *= 2;
     l->acknowledged = calloc(WINDOW, 1);
     l->hands = calloc(n, sizeof(*l->hands));
-    bool ok = l->acknowledged && l->hands;
+    l->clients = calloc(l->swarm.o->n_ranks, sizeof(*l->clients));
+    bool ok = l->acknowledged && l->hands && l->clients;
+    for (unsigned i = 0; ok && i < l->swarm.o->n_ranks; i++)
+        l->clients[i] = (struct swarm_client){.swarm = &l->swarm, .job = "load", .rank = i, .begin = on_attached};
     for (size_t i = 0; ok && i < n; i++) {
         l->hands[i].leased = malloc(l->room * sizeof(*l->hands[i].leased));
         l->hands[i].said = calloc(l->room, sizeof(*l->hands[i].said));
@@ -206,8 +252,10 @@ static void load_free(struct load *l)
         free(l->hands[i].said);
     }
     free(l->hands);
+    free(l->clients);
     free(l->acknowledged);
     cw_timer_free(l->timer);
+    cw_timer_free(l->pace);
     cw_loop_free(l->swarm.loop);
     free(l);
 }
@@ -218,13 +266,16 @@ int load_completions(const struct load_options *o, struct load_times *ret, struc
     if (!l)
         return cw_error_nomem(err, sizeof(*l), "a load");
     l->swarm = (struct swarm){.o = o, .user = l, .ready = on_ready, .message = on_message};
-    l->client = (struct swarm_client){.swarm = &l->swarm, .job = "load", .begin = on_attached};
+    for (size_t i = 0; i < CW_COUNT_OF(l->elements); i++)
+        l->elements[i] = 1 + i % 3;
     l->turn = (struct cw_post){.fn = on_turn, .arg = l};
     int r = hands_new(l, err);
     if (r >= 0)
         r = cw_loop_new(&l->swarm.loop, err);
     if (r >= 0)
         r = cw_timer_new(l->swarm.loop, on_timer, l, &l->timer, err);
+    if (r >= 0)
+        r = cw_timer_new(l->swarm.loop, on_pace, l, &l->pace, err);
     if (r >= 0)
         r = swarm_start(&l->swarm, err);
     if (r >= 0) {
@@ -234,7 +285,11 @@ int load_completions(const struct load_options *o, struct load_times *ret, struc
     }
     if (l->timer)
         cw_timer_stop(l->timer);
-    swarm_detach(&l->client);
+    if (l->pace)
+        cw_timer_stop(l->pace);
+    for (unsigned i = 0; l->clients && i < o->n_ranks; i++)
+        if (l->clients[i].swarm)
+            swarm_detach(&l->clients[i]);
     if (l->swarm.loop)
         swarm_end(&l->swarm);
     if (r >= 0 && l->swarm.failed.status) {

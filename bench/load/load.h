@@ -10,6 +10,8 @@ struct load_options {
     const char *address, *token; /* token NULL: none */
     size_t n_workers;
     unsigned in_flight;          /* completions of a worker that wait for their acknowledgement */
+    unsigned n_ranks, n_keys;    /* of the job. n_keys 0: batches follow from positions */
+    double ranges_per_s;         /* completions of each worker; 0: as many as may be */
     double seconds;              /* measured; before that it runs in */
 };
 
@@ -20,7 +22,7 @@ struct load_times {
     double p50_s, p99_s, most_s;
 };
 
-/* Ranges of an endless stream: leased, said to be completed one by one, acknowledged, passed by the client. */
+/* Ranges of an endless stream: leased, said to be completed one by one, acknowledged, passed by the clients. Prints "measuring" to standard error when it begins to. */
 int load_completions(const struct load_options *o, struct load_times *ret, struct cw_error *err) _must_check_;
 /* A heartbeat per worker and second, as real ones send them; *ret_sent of them. The times are those of questions that an observer asks meanwhile. */
 int load_heartbeats(const struct load_options *o, uint64_t *ret_sent, struct load_times *ret, struct cw_error *err) _must_check_;
@@ -54,6 +56,7 @@ struct swarm {
     void (*ready)(void *user);   /* all are registered */
     int (*message)(void *user, struct swarm_worker *w, const Cachew__Envelope *m, struct cw_error *err);
     /* its own */
+    uint8_t fingerprint[16];     /* of the pipeline; no other one has it */
     struct swarm_worker *workers;
     size_t n_begun, n_registered, n_open;
     bool closing;
@@ -72,12 +75,13 @@ void swarm_fail(struct swarm *s, const struct cw_error *why);
 /* Closes the workers' connections, waits until all are over (the others must be closing), and frees what is its own. The loop does not run. */
 void swarm_end(struct swarm *s);
 
-/* A job over all workers of a swarm. */
+/* A rank of a job over all workers of a swarm. */
 struct swarm_client {
     /* by who makes it */
     struct swarm *swarm;
     const char *job;             /* its name, to which the process id is added */
     void (*begin)(void *user);   /* it is attached; user: the swarm's */
+    unsigned rank;
     /* its own */
     struct cw_conn *conn;        /* NULL: none yet, or over */
     bool attached;

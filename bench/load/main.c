@@ -62,8 +62,8 @@ static int measure(const char *what, const struct load_options *o, json_t **ret,
 static int load_run(int argc, char **argv)
 {
     const char *token_file = NULL;
-    uint64_t n_workers = 128, in_flight = 8;
-    double seconds = 5;
+    uint64_t n_workers = 128, in_flight = 8, n_ranks = 1, n_keys = 1;
+    double seconds = 5, ranges_per_s = 0;
     struct cw_error err = {0};
     _cleanup_free_ char *token = NULL;
     json_t *result = NULL;
@@ -71,6 +71,9 @@ static int load_run(int argc, char **argv)
     const struct cli_option options[] = {
         {"workers", CLI_COUNT, &n_workers, "N", "simulated workers (default 128)", 1, 10000, NULL, NULL},
         {"in-flight", CLI_COUNT, &in_flight, "N", "completions of each that wait for their acknowledgement (default 8)", 1, 256, NULL, NULL},
+        {"ranks", CLI_COUNT, &n_ranks, "N", "of the job whose ranges are completed (default 1)", 1, 65536, NULL, NULL},
+        {"keys", CLI_COUNT, &n_keys, "N", "that its elements have; 0: batches follow from positions (default 1)", 0, 256, NULL, NULL},
+        {"ranges-per-s", CLI_SECONDS, &ranges_per_s, "N", "that each worker completes (default 0: as many as are acknowledged)", 0, 0, NULL, NULL},
         {"seconds", CLI_SECONDS, &seconds, "S", "that are measured (default 5)", 0, 0, NULL, NULL},
         CLI_TOKEN_OPTION(&token_file),
         {0},
@@ -81,9 +84,10 @@ static int load_run(int argc, char **argv)
     if (r >= 0)
         r = cli_token(token_file, &token, &err);
     if (r >= 0)
-        r = check_descriptors(n_workers, &err);
+        r = check_descriptors(n_workers + n_ranks, &err);
     if (r >= 0)
-        r = measure(argv[1], &(struct load_options){.address = argv[2], .token = token, .n_workers = n_workers, .in_flight = (unsigned)in_flight, .seconds = seconds}, &result, &err);
+        r = measure(argv[1], &(struct load_options){.address = argv[2], .token = token, .n_workers = n_workers, .in_flight = (unsigned)in_flight,
+                                                       .n_ranks = (unsigned)n_ranks, .n_keys = (unsigned)n_keys, .ranges_per_s = ranges_per_s, .seconds = seconds}, &result, &err);
     if (r >= 0)
         return cli_print(result);
     json_decref(result);

@@ -137,6 +137,8 @@ static const struct cw_conn_ops worker_ops = {.open = worker_open, .message = wo
 
 int swarm_start(struct swarm *s, struct cw_error *err)
 {
+    if (getrandom(s->fingerprint, sizeof(s->fingerprint), 0) != sizeof(s->fingerprint))
+        return cw_error_set(err, CW_E_IO, "the system has no random bytes");
     s->workers = calloc(s->o->n_workers, sizeof(*s->workers));
     return s->workers ? connect_more(s, err) : cw_error_nomem(err, s->o->n_workers * sizeof(*s->workers), "workers");
 }
@@ -149,7 +151,7 @@ int swarm_prepared(struct swarm_worker *w, uint64_t re, const Cachew__Prepare *p
     Cachew__Envelope e = CACHEW__ENVELOPE__INIT;
     plan.n_positions = ENDLESS;
     plan.align = m.most_positions = range_size; /* so that all ranges have just so many */
-    plan.n_keys = 1;
+    plan.n_keys = w->swarm->o->n_keys;
     plan.snapshot = 1;
     m.stream = p->stream;
     m.plan = &plan;

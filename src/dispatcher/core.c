@@ -147,8 +147,9 @@ int cw_dispatcher_message(struct cw_dispatcher *d, struct cw_peer *p, const Cach
 
 /* ---- turns ---- */
 
-void cw_dispatcher_turn(struct cw_dispatcher *d, uint64_t now_ns)
+uint64_t cw_dispatcher_turn(struct cw_dispatcher *d, uint64_t now_ns)
 {
+    uint64_t again_ns = 0;
     d->now_ns = CW_MAX(d->now_ns, now_ns);
     if (d->crews_due)
         cw_dp_crews(d);
@@ -160,10 +161,14 @@ void cw_dispatcher_turn(struct cw_dispatcher *d, uint64_t now_ns)
     }
     cw_dp_seat_flush(d);
     CW_LIST_EACH(at, &d->dirty_streams) {
-        cw_link_out(at);
-        cw_dp_tell_stream(d, CW_CONTAINER(at, struct stream, dirty));
+        uint64_t wait_ns = cw_dp_tell_stream(d, CW_CONTAINER(at, struct stream, dirty));
+        if (wait_ns == 0)
+            cw_link_out(at);
+        else
+            again_ns = again_ns == 0 ? wait_ns : CW_MIN(again_ns, wait_ns);
     }
     cw_dp_journal_commit(d);
+    return again_ns;
 }
 
 #define NAMED_GONE 8 /* of those that did not come back: there may be thousands */

@@ -60,7 +60,8 @@ void cw_dispatcher_lost(struct cw_dispatcher *d, struct cw_peer *peer, uint64_t 
 void cw_dispatcher_committed(struct cw_dispatcher *d, const struct cw_error *why, uint64_t now_ns);
 /* Returns after how many ns, at the latest, it wants to be called again. */
 uint64_t cw_dispatcher_tick(struct cw_dispatcher *d, uint64_t now_ns);
-void cw_dispatcher_turn(struct cw_dispatcher *d, uint64_t now_ns);
+/* Returns after how many ns it wants to be called again, since there is something that many clients are to be told; 0: there is not. */
+uint64_t cw_dispatcher_turn(struct cw_dispatcher *d, uint64_t now_ns);
 /* JSON, as the message Query gives it; the caller frees it. CW_E_OPTION: there is no such question. */
 int cw_dispatcher_query(struct cw_dispatcher *d, const char *what, uint64_t now_ns, char **ret, struct cw_error *err) _must_check_;
 /* Prometheus' text format, appended. */

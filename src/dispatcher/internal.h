@@ -230,6 +230,7 @@ struct stream {
     struct computed computed;          /* by its workers, those that are gone too */
     bool reports_came, announce;
     uint64_t announce_first, announce_end;
+    uint64_t told_ns;          /* when clients were told last */
 };
 
 enum job_state { JOB_WAITING, JOB_RUNNING, JOB_DONE, JOB_CANCELLED, JOB_FAILED };
@@ -519,7 +520,8 @@ void cw_dp_client_greet(struct cw_dispatcher *d, struct rank *r); /* Attached, a
 void cw_dp_client_ended(struct cw_dispatcher *d, struct rank *r, const struct cw_error *why);
 
 /* tell.c: what the clients of a stream are told */
-void cw_dp_tell_stream(struct cw_dispatcher *d, struct stream *s);
+/* Returns 0, or after how many ns it is time for it. */
+uint64_t cw_dp_tell_stream(struct cw_dispatcher *d, struct stream *s);
 void cw_dp_tell_all(struct cw_dispatcher *d, struct rank *r);
 void cw_dp_tell_gone(struct cw_dispatcher *d, struct worker *w);
 void cw_dp_tell_seat(struct cw_dispatcher *d, struct seat *t);

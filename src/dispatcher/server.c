@@ -29,7 +29,7 @@ struct cw_dispatcher_server {
     struct cw_http *http;
     struct cw_post turn;
     struct cw_link peers;
-    bool closed;
+    bool closed, soon; /* soon: the timer is set for a turn */
     size_t n_damaged; /* entries of the journal that were left out */
     struct cw_refusals refusals;
     void (*log)(void *arg, bool warning, const char *text);
@@ -48,11 +48,20 @@ static void turn_later(struct cw_dispatcher_server *s)
     cw_loop_post(s->loop, &s->turn);
 }
 
+static void take_turn(struct cw_dispatcher_server *s)
+{
+    uint64_t again_ns = cw_dispatcher_turn(s->core, cw_now_ns());
+    if (again_ns == 0 || s->soon)
+        return;
+    s->soon = true;
+    cw_timer_start(s->timer, again_ns, 0);
+}
+
 static void on_turn(void *arg)
 {
     struct cw_dispatcher_server *s = arg;
     if (!s->closed)
-        cw_dispatcher_turn(s->core, cw_now_ns());
+        take_turn(s);
     else if (cw_list_empty(&s->peers)) /* the last use of it */
         free(s);
 }
@@ -60,8 +69,9 @@ static void on_turn(void *arg)
 static void on_timer(void *arg)
 {
     struct cw_dispatcher_server *s = arg;
+    s->soon = false;
     cw_timer_start(s->timer, cw_dispatcher_tick(s->core, cw_now_ns()), 0);
-    cw_dispatcher_turn(s->core, cw_now_ns());
+    take_turn(s);
 }
 
 /* ---- what the core says ---- */
@@ -89,7 +99,7 @@ static void on_committed(void *arg, const struct cw_error *why)
     struct cw_dispatcher_server *s = arg;
     cw_crash_point("dispatcher-committed");
     cw_dispatcher_committed(s->core, why, cw_now_ns());
-    cw_dispatcher_turn(s->core, cw_now_ns());
+    take_turn(s);
 }
 
 static void io_commit(void *user, const struct cw_store_batch *batch)

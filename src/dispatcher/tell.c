@@ -10,6 +10,8 @@
 #include "base/text.h"
 #include "dispatcher/internal.h"
 
+#define TOLD_AT_ONCE 64 /* clients; more are told of all that came within */
+#define TELL_NS UINT64_C(20000) /* for each of them, so that telling takes a small part of the dispatcher's time */
 #define PER_MESSAGE 512 /* so that what is sent at a time fits the stack, and one frame */
 
 static void tell_workers(struct cw_dispatcher *d, struct rank *r, struct worker *const *workers, size_t n, bool gone)
@@ -69,28 +71,55 @@ static void placements_add(struct placements *p, const struct stream *s, const s
     p->end[p->n++] = x->end;
 }
 
-/* Those that the rank may still ask for. */
-static void placements_send(struct cw_dispatcher *d, struct rank *r, struct placements *p)
+/* Which ranks of a job ask for a batch of a range: where batches follow from positions, those whose turn comes
+ * within `n` batches from `first` on. */
+struct turns {
+    uint32_t first, n; /* below the job's number of ranks; n: all of them */
+};
+
+static struct turns turns_of(const struct stream *s, const struct job *j, const Cachew__Placement *a)
 {
-    size_t first = 0;
-    while (first < p->n && p->end[first] <= r->pos)
-        first++;
-    if (first == p->n)
-        return;
-    Cachew__Placements list = {CW_MESSAGE(placements), .placements = p->pointers + first,
-        .n_placements = p->n - first};
+    uint64_t size = cw_dp_stream_align(s), first = a->begin / size, last = (a->end - 1) / size;
+    uint64_t before = a->epoch == j->round.epoch ? j->world_size - j->round.batch % j->world_size : 0;
+    bool all = !cw_dp_stream_counted(s) || first < j->world_size; /* the first ones fill up an epoch's last round, for any rank */
+    return (struct turns){(uint32_t)((first + before) % j->world_size), all ? j->world_size : (uint32_t)CW_MIN(last - first + 1, (uint64_t)j->world_size)};
+}
+
+static bool has_turn(const struct turns *t, const struct rank *r)
+{
+    uint32_t after = r->number >= t->first ? r->number - t->first : r->number + r->job->world_size - t->first;
+    return after < t->n;
+}
+
+/* Those that the rank may still ask for. */
+static void placements_send(struct cw_dispatcher *d, struct rank *r, struct placements *p, const struct turns *turns)
+{
+    Cachew__Placement *own[PER_MESSAGE];
+    Cachew__Placements list = {CW_MESSAGE(placements), .placements = own};
     Cachew__Envelope m = {CW_MESSAGE(envelope), .of_case = CACHEW__ENVELOPE__OF_PLACEMENTS,
         .placements = &list};
-    cw_dp_send(d, r->client, &m);
+    for (size_t i = 0; i < p->n; i++)
+        if (p->end[i] > r->pos && has_turn(&turns[i], r))
+            own[list.n_placements++] = p->pointers[i];
+    if (list.n_placements > 0)
+        cw_dp_send(d, r->client, &m);
+}
+
+static void placements_flush(struct cw_dispatcher *d, const struct job *j, struct rank *const *ranks, size_t n, struct placements *p)
+{
+    struct turns turns[PER_MESSAGE];
+    for (size_t i = 0; i < p->n; i++)
+        turns[i] = turns_of(j->stream, j, &p->of[i]);
+    for (size_t i = 0; i < n && p->n > 0; i++)
+        if (ranks[i]->greeted)
+            placements_send(d, ranks[i], p, turns);
 }
 
 static void placements_to_all(struct cw_dispatcher *d, struct stream *s, struct placements *p)
 {
     CW_LIST_EACH(at, &s->jobs) {
         struct job *j = CW_CONTAINER(at, struct job, by_stream);
-        for (size_t i = 0; i < j->n_ranks; i++)
-            if (j->ranks[i]->greeted)
-                placements_send(d, j->ranks[i], p);
+        placements_flush(d, j, j->ranks, j->n_ranks, p);
     }
     p->n = 0;
 }
@@ -144,19 +173,29 @@ static void tell_reports(struct cw_dispatcher *d, struct stream *s, struct rank 
 
 /* ---- both ---- */
 
-void cw_dp_tell_stream(struct cw_dispatcher *d, struct stream *s)
+uint64_t cw_dp_tell_stream(struct cw_dispatcher *d, struct stream *s)
 {
+    size_t n = 0;
+    CW_LIST_EACH(at, &s->jobs)
+        n += CW_CONTAINER(at, struct job, by_stream)->n_attached;
+    uint64_t due_ns = n > TOLD_AT_ONCE ? s->told_ns + n * TELL_NS : 0;
+    if (!s->announce && !s->reports_came)
+        return 0;
+    if (due_ns > d->now_ns)
+        return due_ns - d->now_ns;
+    s->told_ns = d->now_ns;
     if (s->announce)
         tell_changes(d, s);
-    if (!s->reports_came)
-        return;
-    s->reports_came = false;
-    CW_LIST_EACH(at, &s->jobs) {
-        struct job *j = CW_CONTAINER(at, struct job, by_stream);
-        for (size_t i = 0; i < j->n_ranks; i++)
-            if (j->ranks[i]->greeted)
-                tell_reports(d, s, j->ranks[i]);
+    if (s->reports_came) {
+        s->reports_came = false;
+        CW_LIST_EACH(at, &s->jobs) {
+            struct job *j = CW_CONTAINER(at, struct job, by_stream);
+            for (size_t i = 0; i < j->n_ranks; i++)
+                if (j->ranks[i]->greeted)
+                    tell_reports(d, s, j->ranks[i]);
+        }
     }
+    return 0;
 }
 
 /* ---- what keeps a job ---- */
@@ -249,7 +288,7 @@ static void tell_passed(struct cw_dispatcher *d, struct rank *r, struct placemen
         lost.end = CW_MIN(end, lost.begin + (n - position));
         placements_add(p, s, &lost);
         if (p->n == PER_MESSAGE) {
-            placements_send(d, r, p);
+            placements_flush(d, r->job, &r, 1, p);
             p->n = 0;
         }
     }
@@ -280,10 +319,10 @@ void cw_dp_tell_all(struct cw_dispatcher *d, struct rank *r)
         if ((x->holder[0] && !(x->flags & RANGE_UNSENT)) || (x->flags & RANGE_LOST))
             placements_add(&p, s, x);
         if (p.n == PER_MESSAGE) {
-            placements_send(d, r, &p);
+            placements_flush(d, r->job, &r, 1, &p);
             p.n = 0;
         }
     }
-    placements_send(d, r, &p);
+    placements_flush(d, r->job, &r, 1, &p);
     tell_reports(d, s, r);
 }
