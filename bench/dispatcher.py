@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """
 What a dispatcher takes from simulated workers (`load/`), each over a connection of its own. They complete the ranges of an endless job, which are leased, written down,
-acknowledged, reported to a client, passed, revoked and deleted as in a real one; only nothing is computed. Every completion is a request of its own. Then as many workers
+acknowledged, reported to clients, passed, revoked and deleted as in a real one; only nothing is computed. Every completion is a request of its own. Then as many workers
 as `--heartbeats` says report once a second that they are alive, and an observer asks for the status.
 
 Starts a dispatcher on one CPU; the load runs on the others. With `--state-dir` the dispatcher has its journal there, so that acknowledgements mean that the disk has it.
@@ -44,7 +44,8 @@ def measure(args, dispatcher):
         return {"workers": args.scaling, "policy": args.policy, **result, "cpu": cpu_s / result["seconds"]}
     words = ["--in-flight", args.in_flight, "--ranks", args.ranks, "--keys", args.keys, "--ranges-per-s", args.ranges_per_s]
     result, cpu_s = load(args, dispatcher, "completions", args.connections, *words)
-    result = {"connections": args.connections, "in_flight": args.in_flight, "durable": bool(args.state_dir), **result, "completions_cpu_s": cpu_s, "ranks": args.ranks, "keys": args.keys}
+    facts = {"connections": args.connections, "ranks": args.ranks, "keys": args.keys, "in_flight": args.in_flight, "durable": bool(args.state_dir)}
+    result = {**facts, **result, "completions_cpu_s": cpu_s}
     if args.heartbeats:
         beats, cpu_s = load(args, dispatcher, "heartbeats", args.heartbeats)
         result |= {"workers": args.heartbeats, **beats, "heartbeats_cpu_s": cpu_s, "seconds": result["seconds"]}

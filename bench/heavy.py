@@ -33,6 +33,7 @@ STOPPED_S = 20
 SLEEP_US = 2_000  # a sleep takes some 60 us longer than was asked for: short costs are slept for by several elements together
 CLASSES = 16  # of lognormal costs: their quantiles
 LONG_BATCH_S = 10
+TOGETHER_S = 0.001  # batches of cheap elements come by the million
 DEMANDS, PHASE_S, SETTLES_S, WAITED = (4, 8), 60, 30, 0.02
 SCALES, SCALES_LOGNORMAL, STOP_COSTS_S, KILL_COSTS_S, FIRST_BATCH = 7.2 / 8, 6.5 / 8, 1.5, 2.0, 1.5
 
@@ -91,7 +92,7 @@ def service(args, workers, *words):
 
 
 def deliveries(args, world, workers, seconds, disturb=None):
-    """[(seconds since the client was started, elements)] of each batch; `disturb(ready)` is called while the client runs."""
+    """[seconds since the client was started, elements] of each batch, or of those within TOGETHER_S; `disturb(ready)` is called while the client runs."""
     with tempfile.TemporaryDirectory(prefix="cachew-heavy-") as name, service(args, workers) as ready:
         folder = Path(name)
         pipeline, log = folder / "pipeline.json", folder / "log"
@@ -109,11 +110,17 @@ def deliveries(args, world, workers, seconds, disturb=None):
         said = client.communicate()[1]
         if client.returncode not in (0, 130):
             sys.exit(f"heavy: {world}: the client ended with {client.returncode}: {said.strip()}")
-        lines = [json.loads(line) for line in log.read_text().splitlines()]
-        if [line["g"] for line in lines] != list(range(len(lines))):
-            sys.exit(f"heavy: {world}: batches were lost or came out of order")
-        offset = lines[0]["t"] - began if lines and lines[0]["t"] > 1e9 else 0
-        return [(line["t"] - lines[0]["t"] + offset if offset else line["t"], line["n"]) for line in lines]
+        came = []
+        with log.open() as lines:
+            for g, line in enumerate(map(json.loads, lines)):
+                if line["g"] != g:
+                    sys.exit(f"heavy: {world}: batch {line['g']} came in the place of batch {g}")
+                at = line["t"] - began if line["t"] > 1e9 else line["t"]
+                if came and at - came[-1][0] < TOGETHER_S:
+                    came[-1][1] += line["n"]
+                else:
+                    came.append([at, line["n"]])
+        return came
 
 
 def rate(came, world):

@@ -14,7 +14,7 @@
 #define RUN_IN_NS UINT64_C(1000000000) /* until it is as it stays: leases deep enough, memory there */
 #define WINDOW ((uint64_t)1 << 20)     /* as far as acknowledgements are remembered behind the first that is missing */
 #define TICK_NS UINT64_C(2000000)      /* of workers and clients that keep a pace */
-#define PROGRESS_NS UINT64_C(200000000) /* from one report of such a client to its next */
+#define PROGRESS_S 0.2                 /* from one report of such a client to its next */
 #define LEASED 4                       /* ranges that a worker has, for each that is under way: others wait to be begun, or to be passed */
 
 /* A completion that was said. */
@@ -177,14 +177,14 @@ static void on_pace(void *user)
     struct load *l = user;
     const struct load_options *o = l->swarm.o;
     struct cw_error err = {0};
-    uint64_t age = cw_now_ns() - l->paced_ns;
-    uint64_t due = (uint64_t)((double)age * 1e-9 * o->ranges_per_s * (double)o->n_workers);
-    uint64_t reports = (uint64_t)((double)age / (double)PROGRESS_NS * o->n_ranks);
+    double age = (double)(cw_now_ns() - l->paced_ns) * 1e-9;
+    uint64_t due = l->n_attached < o->n_ranks ? 0 : (uint64_t)(age * o->ranges_per_s * (double)o->n_workers);
+    uint64_t reports = (uint64_t)(age / PROGRESS_S * o->n_ranks);
     int r = 0;
     for (; r >= 0 && l->n_due < due; l->n_due++)
         r = complete(l, &l->swarm.workers[l->n_due % o->n_workers], 1, &err);
     for (; r >= 0 && l->n_reports < reports; l->n_reports++)
-        r = report(l, (unsigned)(l->n_reports % o->n_ranks), &err);
+        r = report(l, (unsigned)(l->n_reports % o->n_ranks), &err); /* by those that are attached: they are alive */
     if (r < 0)
         swarm_fail(&l->swarm, &err);
 }
@@ -192,14 +192,17 @@ static void on_pace(void *user)
 static void on_attached(void *user)
 {
     struct load *l = user;
-    if (++l->n_attached < l->swarm.o->n_ranks) {
+    bool all = ++l->n_attached == l->swarm.o->n_ranks;
+    if (l->swarm.o->ranges_per_s > 0 && (all || l->n_attached == 1)) {
+        l->paced_ns = cw_now_ns();
+        l->n_reports = 0;
+        cw_timer_start(l->pace, TICK_NS, TICK_NS);
+    }
+    if (!all) {
         swarm_attach(&l->clients[l->n_attached]);
         return;
     }
     cw_timer_start(l->timer, RUN_IN_NS, 0);
-    l->paced_ns = cw_now_ns();
-    if (l->swarm.o->ranges_per_s > 0)
-        cw_timer_start(l->pace, TICK_NS, TICK_NS);
     on_turn(l);
 }
 

@@ -83,8 +83,11 @@ struct swarm_client {
     void (*begin)(void *user);   /* it is attached; user: the swarm's */
     unsigned rank;
     /* its own */
-    struct cw_conn *conn;        /* NULL: none yet, or over */
+    int fd;
+    struct cw_watch *watch;      /* NULL: it is not connected */
     bool attached;
+    size_t n_in;                 /* received, until it is attached */
+    uint8_t in[4096];
 };
 /* Connects and attaches. */
 void swarm_attach(struct swarm_client *c);

@@ -323,7 +323,7 @@ static int range_known(struct course *c, struct placer_range *range, struct cw_e
         return keys_known(c, range, lost, err);
     if (!same || (!lost && !x->reported))
         return 0;
-    size_t left = cw_placer_known(&c->placer, range, x->reported ? x->elements[0] : cw_placer_planned(&c->placer, range), false);
+    size_t left = cw_placer_known(&c->placer, range, x->reported ? x->elements : cw_placer_planned(&c->placer, range), false);
     if (c->placer_g + left < c->planned)
         unplan(c, c->placer_g + left, range->begin);
     return 1;

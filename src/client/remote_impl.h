@@ -156,7 +156,7 @@ struct known_range {
     bool ended_early;       /* its worker had less time than the range took: others may have given more of it before */
     bool reported;          /* it is over, and gave: */
     uint64_t n_batches;     /* of a sequential pipeline */
-    uint64_t *elements;     /* [n_keys], owned; NULL: no keys */
+    uint64_t elements;      /* that it leaves, of all keys */
 };
 
 /* A place in the sequence of positions. */

@@ -30,8 +30,6 @@ void cw_remote_deinit(struct remote *r)
         cw_mapping_remove(b);
         cw_batch_free(&b->b);
     }
-    for (size_t i = 0; i < r->n_ranges; i++)
-        free(r->ranges[i].elements);
     cw_entry_deinit(&r->from.entry);
     cw_entry_deinit(&r->attached_from.entry);
     cw_layout_deinit(&r->layout);

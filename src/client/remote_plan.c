@@ -37,8 +37,6 @@ struct known_range *cw_remote_range(const struct remote *r, uint64_t epoch, uint
 
 static void remove_ranges(struct remote *r, size_t from, size_t n)
 {
-    for (size_t i = from; i < from + n; i++)
-        free(r->ranges[i].elements);
     if (n) /* r->ranges may be NULL otherwise */
         memmove(r->ranges + from, r->ranges + from + n, (r->n_ranges - from - n) * sizeof(*r->ranges));
     r->n_ranges -= n;
@@ -130,14 +128,6 @@ int cw_remote_place(struct remote *r, const Cachew__Placement *m, struct cw_erro
     return 0;
 }
 
-static bool same_report(const struct remote *r, const struct known_range *x, const Cachew__Report *m)
-{
-    bool same = x->n_batches == m->n_batches;
-    for (size_t k = 0; k < r->n_keys; k++)
-        same &= x->elements[k] == (k < m->n_elements ? m->elements[k] : 0);
-    return same;
-}
-
 int cw_remote_report(struct remote *r, const Cachew__Report *m, bool by_worker, struct cw_error *err)
 {
     int status = check_range(m->epoch, m->begin, m->end, err);
@@ -147,21 +137,21 @@ int cw_remote_report(struct remote *r, const Cachew__Report *m, bool by_worker, 
     if (by_worker ? !at || at->begin != m->begin || at->end != m->end : !cw_before(r->told, (struct place){m->epoch, m->end}))
         return 0;
     struct known_range *x = range_set(r, m->epoch, m->begin, m->end);
-    if (x && x->reported && !same_report(r, x, m)) { /* another connection would bring the same report */
+    uint64_t elements = 0;
+    for (size_t k = 0; k < m->n_elements; k++)
+        elements += m->elements[k];
+    if (!x)
+        return cw_error_nomem(err, sizeof(*x), "what a range gave");
+    if (x->reported && (x->n_batches != m->n_batches || x->elements != elements)) { /* another connection would bring the same report */
         struct cw_error why = {0};
         (void)cw_error_set(&why, CW_E_DATA, "positions %llu to %llu of epoch %llu gave other elements when they were run again: an operator of the pipeline is not deterministic",
                            (unsigned long long)m->begin, (unsigned long long)m->end - 1, (unsigned long long)m->epoch);
         cw_remote_fail(r, &why);
         return 0;
     }
-    if (x && !x->reported && r->n_keys && !(x->elements = calloc(r->n_keys, sizeof(*x->elements))))
-        x = NULL;
-    if (!x)
-        return cw_error_nomem(err, sizeof(*x), "what a range gave");
     x->reported = true;
     x->n_batches = m->n_batches;
-    for (size_t k = 0; k < CW_MIN(m->n_elements, r->n_keys); k++)
-        x->elements[k] = m->elements[k];
+    x->elements = elements;
     pthread_cond_broadcast(&r->changed);
     return 0;
 }

@@ -15,11 +15,21 @@
 
 /* ---- saying ---- */
 
-void cw_dp_send(struct cw_dispatcher *d, struct cw_peer *p, Cachew__Envelope *m)
+void cw_dp_send_all(struct cw_dispatcher *d, struct cw_peer *const *peers, size_t n, const Cachew__Envelope *m)
 {
-    if (!p->gone && !p->closing)
-        d->io.send(d->io.user, p->user, m);
+    void *users[CW_DISPATCHER_SENDS];
+    size_t n_users = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (!peers[i]->gone && !peers[i]->closing)
+            users[n_users++] = peers[i]->user;
+        if (n_users > 0 && (n_users == CW_DISPATCHER_SENDS || i + 1 == n)) {
+            d->io.send(d->io.user, users, n_users, m);
+            n_users = 0;
+        }
+    }
 }
+
+void cw_dp_send(struct cw_dispatcher *d, struct cw_peer *p, const Cachew__Envelope *m) { cw_dp_send_all(d, &p, 1, m); }
 
 void cw_dp_done(struct cw_dispatcher *d, struct cw_peer *p, uint64_t re)
 {

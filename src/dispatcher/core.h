@@ -19,10 +19,11 @@ struct cw_dispatcher;
 struct cw_text;
 struct cw_peer;
 
+#define CW_DISPATCHER_SENDS 256 /* peers at a time */
 /* None of these may call the dispatcher. `peer` is what cw_dispatcher_connected was given as user. */
 struct cw_dispatcher_io {
     void *user;
-    void (*send)(void *user, void *peer, const Cachew__Envelope *m); /* copied, or packed at once */
+    void (*send)(void *user, void *const *peers, size_t n, const Cachew__Envelope *m); /* to n peers, at most CW_DISPATCHER_SENDS; copied, or packed at once */
     /* The connection is to be ended, with the reason told to the peer; cw_dispatcher_lost follows from outside, soon. */
     void (*close)(void *user, void *peer, const struct cw_error *why);
     /* Makes a batch durable; it stays as it is until cw_dispatcher_committed. One at a time. */

@@ -352,7 +352,9 @@ struct cw_dispatcher {
 };
 
 /* core.c */
-void cw_dp_send(struct cw_dispatcher *d, struct cw_peer *p, Cachew__Envelope *m);
+void cw_dp_send(struct cw_dispatcher *d, struct cw_peer *p, const Cachew__Envelope *m);
+/* The same to n peers. */
+void cw_dp_send_all(struct cw_dispatcher *d, struct cw_peer *const *peers, size_t n, const Cachew__Envelope *m);
 void cw_dp_done(struct cw_dispatcher *d, struct cw_peer *p, uint64_t re);
 void cw_dp_fail(struct cw_dispatcher *d, struct cw_peer *p, uint64_t re, const struct cw_error *why);
 void cw_dp_close(struct cw_dispatcher *d, struct cw_peer *p, const struct cw_error *why);
@@ -472,6 +474,7 @@ int cw_dp_range_report(struct range *x, const uint64_t *elements, size_t n, uint
 bool cw_dp_range_same(const struct range *x, const uint64_t *elements, size_t n, uint64_t n_batches);
 /* Marks it as lost for good: ranks that waited for its report are sent those behind it. */
 void cw_dp_range_lose(struct cw_dispatcher *d, struct stream *s, struct range *x);
+uint64_t cw_dp_elements_sum(const uint64_t *elements, size_t n);
 void cw_dp_range_announce(struct cw_dispatcher *d, struct stream *s, struct range *x);
 
 /* leases.c */

@@ -379,7 +379,7 @@ void cw_dp_lease_late(struct cw_dispatcher *d, struct stream *s)
 
 /* ---- done ---- */
 
-static uint64_t elements_sum(const uint64_t *elements, size_t n)
+uint64_t cw_dp_elements_sum(const uint64_t *elements, size_t n)
 {
     uint64_t sum = 0;
     for (size_t i = 0; i < n; i++)
@@ -397,8 +397,8 @@ static void contradiction(struct cw_dispatcher *d, struct stream *s, const struc
                  " elements of %" PRIu32 " keys on worker %" PRIu64 ", but %" PRIu64 " batches and %" PRIu64
                  " elements of %zu keys on worker %" PRIu64
                  ": a function in the pipeline, or the data, is not the same every time",
-                 r->begin, r->end, r->epoch, x->n_batches, elements_sum(x->elements, x->n_elements),
-                 x->n_elements, x->reporter, r->n_batches, elements_sum(r->elements, r->n_elements), r->n_elements,
+                 r->begin, r->end, r->epoch, x->n_batches, cw_dp_elements_sum(x->elements, x->n_elements),
+                 x->n_elements, x->reporter, r->n_batches, cw_dp_elements_sum(r->elements, r->n_elements), r->n_elements,
                  w->id);
     cw_dp_log(d, true, "%s", err.message);
     CW_LIST_EACH(at, &s->jobs)

@@ -76,15 +76,15 @@ static void on_timer(void *arg)
 
 /* ---- what the core says ---- */
 
-static void io_send(void *user, void *peer, const Cachew__Envelope *m)
+static void io_send(void *user, void *const *peers, size_t n, const Cachew__Envelope *m)
 {
-    struct server_peer *p = peer;
+    struct cw_conn *conns[CW_DISPATCHER_SENDS];
+    (void)user;
     if (m->of_case == CACHEW__ENVELOPE__OF_LEASES)
         cw_crash_point("dispatcher-lease");
-    (void)user;
-    /* Where this fails, the connection ends by itself, and `closed` follows. */
-    if (cw_conn_send(p->conn, m, NULL, 0, NULL, NULL, NULL, 0, NULL) < 0)
-        return;
+    for (size_t i = 0; i < n; i++)
+        conns[i] = ((struct server_peer *)peers[i])->conn;
+    cw_conn_send_all(conns, n, m);
 }
 
 static void io_close(void *user, void *peer, const struct cw_error *why)

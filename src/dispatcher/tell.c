@@ -14,7 +14,29 @@
 #define TELL_NS UINT64_C(20000) /* for each of them, so that telling takes a small part of the dispatcher's time */
 #define PER_MESSAGE 512 /* so that what is sent at a time fits the stack, and one frame */
 
-static void tell_workers(struct cw_dispatcher *d, struct rank *r, struct worker *const *workers, size_t n, bool gone)
+#define ALL UINT64_MAX
+
+/* To the attached ranks of a stream; not ALL: to those that were sent the reports before position `from`. */
+static void send_ranks(struct cw_dispatcher *d, struct stream *s, uint64_t from, const Cachew__Envelope *m)
+{
+    struct cw_peer *peers[CW_DISPATCHER_SENDS];
+    size_t n = 0;
+    CW_LIST_EACH(at, &s->jobs) {
+        struct job *j = CW_CONTAINER(at, struct job, by_stream);
+        for (size_t i = 0; i < j->n_ranks; i++) {
+            if (j->ranks[i]->greeted && (from == ALL || j->ranks[i]->next_report == from))
+                peers[n++] = j->ranks[i]->client;
+            if (n == CW_COUNT_OF(peers)) {
+                cw_dp_send_all(d, peers, n, m);
+                n = 0;
+            }
+        }
+    }
+    cw_dp_send_all(d, peers, n, m);
+}
+
+/* To one client, or all of a stream. */
+static void tell_workers(struct cw_dispatcher *d, struct stream *s, struct cw_peer *client, struct worker *const *workers, size_t n, bool gone)
 {
     Cachew__WorkerAddress addresses[PER_MESSAGE], *pointers[PER_MESSAGE];
     Cachew__Workers list = {CW_MESSAGE(workers), .workers = pointers, .n_workers = n};
@@ -25,23 +47,16 @@ static void tell_workers(struct cw_dispatcher *d, struct rank *r, struct worker 
             .n_addresses = workers[i]->n_addresses, .gone = gone};
     }
     Cachew__Envelope m = {CW_MESSAGE(envelope), .of_case = CACHEW__ENVELOPE__OF_WORKERS, .workers = &list};
-    cw_dp_send(d, r->client, &m);
-}
-
-static void each_client(struct cw_dispatcher *d, struct stream *s, struct worker *w, bool gone)
-{
-    CW_LIST_EACH(at, &s->jobs) {
-        struct job *j = CW_CONTAINER(at, struct job, by_stream);
-        for (size_t i = 0; i < j->n_ranks; i++)
-            if (j->ranks[i]->greeted)
-                tell_workers(d, j->ranks[i], &w, 1, gone);
-    }
+    if (client)
+        cw_dp_send(d, client, &m);
+    else
+        send_ranks(d, s, ALL, &m);
 }
 
 void cw_dp_tell_seat(struct cw_dispatcher *d, struct seat *t)
 {
     t->announced = true;
-    each_client(d, t->stream, t->worker, false);
+    tell_workers(d, t->stream, NULL, &t->worker, 1, false);
 }
 
 void cw_dp_tell_gone(struct cw_dispatcher *d, struct worker *w)
@@ -49,7 +64,7 @@ void cw_dp_tell_gone(struct cw_dispatcher *d, struct worker *w)
     CW_LIST_EACH(at, &w->seats) {
         struct seat *t = CW_CONTAINER(at, struct seat, by_worker);
         if (t->announced)
-            each_client(d, t->stream, w, true);
+            tell_workers(d, t->stream, NULL, &w, 1, true);
     }
 }
 
@@ -71,17 +86,16 @@ static void placements_add(struct placements *p, const struct stream *s, const s
     p->end[p->n++] = x->end;
 }
 
-/* Which ranks of a job ask for a batch of a range: where batches follow from positions, those whose turn comes
- * within `n` batches from `first` on. */
+/* Where batches follow from positions: the ranks of a job that ask for a batch of a range, from rank `first` on. */
 struct turns {
-    uint32_t first, n; /* below the job's number of ranks; n: all of them */
+    uint32_t first, n;
 };
 
 static struct turns turns_of(const struct stream *s, const struct job *j, const Cachew__Placement *a)
 {
     uint64_t size = cw_dp_stream_align(s), first = a->begin / size, last = (a->end - 1) / size;
     uint64_t before = a->epoch == j->round.epoch ? j->world_size - j->round.batch % j->world_size : 0;
-    bool all = !cw_dp_stream_counted(s) || first < j->world_size; /* the first ones fill up an epoch's last round, for any rank */
+    bool all = !cw_dp_stream_counted(s) || first < j->world_size; /* the first batches fill up an epoch's last round, for any rank */
     return (struct turns){(uint32_t)((first + before) % j->world_size), all ? j->world_size : (uint32_t)CW_MIN(last - first + 1, (uint64_t)j->world_size)};
 }
 
@@ -117,7 +131,11 @@ static void placements_flush(struct cw_dispatcher *d, const struct job *j, struc
 
 static void placements_to_all(struct cw_dispatcher *d, struct stream *s, struct placements *p)
 {
-    CW_LIST_EACH(at, &s->jobs) {
+    Cachew__Placements list = {CW_MESSAGE(placements), .placements = p->pointers, .n_placements = p->n};
+    Cachew__Envelope m = {CW_MESSAGE(envelope), .of_case = CACHEW__ENVELOPE__OF_PLACEMENTS, .placements = &list};
+    if (!cw_dp_stream_counted(s))
+        send_ranks(d, s, ALL, &m);
+    else CW_LIST_EACH(at, &s->jobs) {
         struct job *j = CW_CONTAINER(at, struct job, by_stream);
         placements_flush(d, j, j->ranks, j->n_ranks, p);
     }
@@ -145,30 +163,44 @@ static void tell_changes(struct cw_dispatcher *d, struct stream *s)
 
 /* ---- reports ---- */
 
-/* Sends what ranges gave, in order, from the rank's range on. Where batches follow from positions, clients need none. */
-static void tell_reports(struct cw_dispatcher *d, struct stream *s, struct rank *r)
+static void send_reports(struct cw_dispatcher *d, struct stream *s, uint64_t from, Cachew__Report **reports, size_t n)
 {
-    if (cw_dp_stream_counted(s))
-        return;
-    Cachew__Report reports[PER_MESSAGE], *pointers[PER_MESSAGE];
-    Cachew__Reports list = {CW_MESSAGE(reports), .reports = pointers};
+    Cachew__Reports list = {CW_MESSAGE(reports), .reports = reports, .n_reports = n};
     Cachew__Envelope m = {CW_MESSAGE(envelope), .of_case = CACHEW__ENVELOPE__OF_REPORTS, .reports = &list};
+    if (n > 0)
+        send_ranks(d, s, from, &m);
+}
+
+/* Sends what ranges gave, in order, to the ranks that were sent what is before `from`. Where batches follow from
+ * positions, clients need none. */
+static void tell_reports(struct cw_dispatcher *d, struct stream *s, uint64_t from)
+{
+    Cachew__Report reports[PER_MESSAGE], *pointers[PER_MESSAGE];
+    uint64_t sums[PER_MESSAGE], to = from;
+    size_t n = 0;
     struct range *x;
-    for (; (x = cw_dp_range(s, r->next_report)) && (x->flags & (RANGE_DURABLE | RANGE_LOST)); r->next_report = x->end) {
+    for (; !cw_dp_stream_counted(s) && (x = cw_dp_range(s, to)) && (x->flags & (RANGE_DURABLE | RANGE_LOST)); to = x->end) {
         if (!(x->flags & RANGE_DURABLE)) /* lost before its end: there is nothing to tell */
             continue;
-        Cachew__Report *a = pointers[list.n_reports] = &reports[list.n_reports];
-        *a = (Cachew__Report){CW_MESSAGE(report), .n_batches = x->n_batches, .elements = x->elements,
-            .n_elements = x->n_elements};
-        cw_dp_stream_place(s, x->begin, &a->epoch, &a->begin);
-        a->end = a->begin + (x->end - x->begin);
-        if (++list.n_reports == PER_MESSAGE) {
-            cw_dp_send(d, r->client, &m);
-            list.n_reports = 0;
+        sums[n] = cw_dp_elements_sum(x->elements, x->n_elements);
+        pointers[n] = &reports[n];
+        reports[n] = (Cachew__Report){CW_MESSAGE(report), .n_batches = x->n_batches, .elements = &sums[n], .n_elements = 1};
+        cw_dp_stream_place(s, x->begin, &reports[n].epoch, &reports[n].begin);
+        reports[n].end = reports[n].begin + (x->end - x->begin);
+        if (++n == PER_MESSAGE) {
+            send_reports(d, s, from, pointers, n);
+            n = 0;
         }
     }
-    if (list.n_reports > 0)
-        cw_dp_send(d, r->client, &m);
+    send_reports(d, s, from, pointers, n);
+    if (to == from)
+        return;
+    CW_LIST_EACH(at, &s->jobs) {
+        struct job *j = CW_CONTAINER(at, struct job, by_stream);
+        for (size_t i = 0; i < j->n_ranks; i++)
+            if (j->ranks[i]->greeted && j->ranks[i]->next_report == from)
+                j->ranks[i]->next_report = to;
+    }
 }
 
 /* ---- both ---- */
@@ -192,7 +224,7 @@ uint64_t cw_dp_tell_stream(struct cw_dispatcher *d, struct stream *s)
             struct job *j = CW_CONTAINER(at, struct job, by_stream);
             for (size_t i = 0; i < j->n_ranks; i++)
                 if (j->ranks[i]->greeted)
-                    tell_reports(d, s, j->ranks[i]);
+                    tell_reports(d, s, j->ranks[i]->next_report);
         }
     }
     return 0;
@@ -306,12 +338,12 @@ void cw_dp_tell_all(struct cw_dispatcher *d, struct rank *r)
         if (t->announced)
             workers[n++] = t->worker;
         if (n == PER_MESSAGE) {
-            tell_workers(d, r, workers, n, false);
+            tell_workers(d, s, r->client, workers, n, false);
             n = 0;
         }
     }
     if (n > 0)
-        tell_workers(d, r, workers, n, false);
+        tell_workers(d, s, r->client, workers, n, false);
     p.n = 0;
     tell_passed(d, r, &p);
     struct range *x;
@@ -324,5 +356,5 @@ void cw_dp_tell_all(struct cw_dispatcher *d, struct rank *r)
         }
     }
     placements_flush(d, r->job, &r, 1, &p);
-    tell_reports(d, s, r);
+    tell_reports(d, s, r->next_report);
 }

@@ -73,6 +73,8 @@ int cw_conn_connect(struct cw_loop *l, const char *address, const struct cw_conn
  * they were sent or the connection ended, also when the result is negative. fds (at most 4) are duplicated; Unix sockets only. */
 int cw_conn_send(struct cw_conn *c, const Cachew__Envelope *m, const struct iovec *payload, size_t n, void (*release)(void *arg), void *arg,
                  const int *fds, size_t n_fds, struct cw_error *err) _must_check_;
+/* The same message to n connections, packed once. Those that can't be sent it are closed, with the reason. */
+void cw_conn_send_all(struct cw_conn *const *conns, size_t n, const Cachew__Envelope *m);
 size_t cw_conn_queued(const struct cw_conn *c); /* as limits.queued counts */
 /* What is queued is still sent, within the timeout and 3 s; then `closed`, once the peer has closed too. why (may be NULL): told to the peer as Failure. No more calls
  * but `closed` (and `abandoned`) follow. */

@@ -106,6 +106,19 @@ static int check_queue(struct cw_conn *c, size_t size, struct cw_error *err)
     return cw_error_set(err, CW_E_SERVICE, "%s: %s", c->peer, why.message);
 }
 
+static void enqueue(struct cw_conn *c, struct cw_out_frame *f)
+{
+    f->begun = !c->packs || f->size - f->pieces[0].iov_len < CW_PACK_MIN; /* else it is looked at when its turn has come */
+    *c->out.tail = f;
+    c->out.tail = &f->next;
+    c->out.queued += f->size;
+    c->out.n_frames++;
+    if (c->out.queued >= EAGER_BYTES && !c->out.blocked && !c->opening)
+        cw_conn_push(c);
+    if (!c->out.blocked || c->out.done)
+        cw_loop_defer(c->loop, &c->defer);
+}
+
 int cw_conn_queue(struct cw_conn *c, const Cachew__Envelope *m, const struct iovec *payload, size_t n, void (*release)(void *arg), void *arg, const int *fds,
                   size_t n_fds, struct cw_error *err)
 {
@@ -125,15 +138,7 @@ int cw_conn_queue(struct cw_conn *c, const Cachew__Envelope *m, const struct iov
     }
     f->release = release;
     f->arg = arg;
-    f->begun = !c->packs || f->size - f->pieces[0].iov_len < CW_PACK_MIN; /* else it is looked at when its turn has come */
-    *c->out.tail = f;
-    c->out.tail = &f->next;
-    c->out.queued += f->size;
-    c->out.n_frames++;
-    if (c->out.queued >= EAGER_BYTES && !c->out.blocked && !c->opening)
-        cw_conn_push(c);
-    if (!c->out.blocked || c->out.done)
-        cw_loop_defer(c->loop, &c->defer);
+    enqueue(c, f);
     return 0;
 }
 
@@ -304,4 +309,54 @@ int cw_conn_send(struct cw_conn *c, const Cachew__Envelope *m, const struct iove
     if (r < 0 && release)
         release(arg);
     return r;
+}
+
+/* A message that is packed once for several connections: their frames are its bytes. */
+struct shared {
+    size_t refs;
+    struct cw_out_frame *frame; /* never queued itself */
+};
+
+static void shared_unref(void *arg)
+{
+    struct shared *s = arg;
+    if (--s->refs > 0)
+        return;
+    free(s->frame);
+    free(s);
+}
+
+static int send_shared(struct cw_conn *c, struct shared *s, struct cw_error *err)
+{
+    size_t size = s->frame->size, room = sizeof(*s->frame) + sizeof(struct iovec);
+    int r = check(c, 0, 0, err);
+    if (r >= 0)
+        r = check_queue(c, size, err);
+    struct cw_out_frame *f = r < 0 ? NULL : malloc(room);
+    if (!f)
+        return r < 0 ? r : cw_error_nomem(err, room, "a message");
+    *f = (struct cw_out_frame){.size = size, .release = shared_unref, .arg = s, .n_pieces = 1};
+    f->pieces[0] = s->frame->pieces[0];
+    s->refs++;
+    enqueue(c, f);
+    return 0;
+}
+
+void cw_conn_send_all(struct cw_conn *const *conns, size_t n, const Cachew__Envelope *m)
+{
+    struct cw_error err = {0};
+    if (n == 1) {
+        if (cw_conn_send(conns[0], m, NULL, 0, NULL, NULL, NULL, 0, &err) < 0)
+            cw_conn_close(conns[0], &err);
+        return;
+    }
+    struct shared *s = calloc(1, sizeof(*s));
+    int r = s ? frame_new(m, NULL, 0, &s->frame, &err) : cw_error_nomem(&err, sizeof(*s), "a message");
+    if (s)
+        s->refs = 1;
+    for (size_t i = 0; i < n; i++)
+        if (r < 0 || send_shared(conns[i], s, &err) < 0)
+            cw_conn_close(conns[i], &err);
+    if (s)
+        shared_unref(s);
 }

@@ -148,17 +148,19 @@ CW_UNUSED static size_t run_count(const struct run *u, char kind)
 
 /* ---- io ---- */
 
-static void run_send(void *user, void *peer, const Cachew__Envelope *m)
+static void run_send(void *user, void *const *peers, size_t n, const Cachew__Envelope *m)
 {
-    struct run_peer *p = peer;
     size_t size = cachew__envelope__get_packed_size(m);
     (void)user;
     run_in(false);
     uint8_t *packed = malloc(size + 1);
     cachew__envelope__pack(m, packed);
-    assert_true(p->used && !p->closed);
-    assert_true(p->n_in < CW_COUNT_OF(p->in));
-    p->in[p->n_in++] = cachew__envelope__unpack(NULL, size, packed);
+    for (size_t i = 0; i < n; i++) {
+        struct run_peer *p = peers[i];
+        assert_true(p->used && !p->closed);
+        assert_true(p->n_in < CW_COUNT_OF(p->in));
+        p->in[p->n_in++] = cachew__envelope__unpack(NULL, size, packed);
+    }
     free(packed);
     run_in(true);
 }
