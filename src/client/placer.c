@@ -160,6 +160,8 @@ static int add_batch(struct cw_placer *w, unsigned key, uint64_t n, const struct
 /* Plans with the elements of a range from the plan's place on. 0: they completed a batch; 1: they did not. */
 static int plan_range(struct cw_placer *w, struct placer_range *range, const struct cw_placer_batch **ret, struct cw_error *err)
 {
+    if (range->foreign && !range->known)
+        return 1;
     if (w->n_keys == 1) {
         if (!range->known || range->before[0] + range->elements >= w->planned[0] + w->sizes[0])
             return add_batch(w, 0, w->sizes[0], ret, err);

@@ -22,6 +22,7 @@ struct placer_range {
     uint64_t begin, end;
     bool known;        /* the number of elements that the range leaves is final */
     bool failed;       /* the range ends in an error, behind these elements */
+    bool foreign;      /* its elements are in no batch: it is known to be over once it is */
     uint64_t elements; /* one key: how many the range leaves, once `known` */
     uint16_t *keys;    /* several keys: that of each element so far, in order. Owned; freed once the plan is past the range */
     size_t n;

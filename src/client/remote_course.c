@@ -7,11 +7,47 @@
 #include "client/remote_impl.h"
 
 #include "base/clock.h"
+#include "base/hash.h"
 
 /* The client asks for the keys of so many ranges beyond the one that the plan is in. */
 #define KEYS_AHEAD 16
 
 static struct remote *remote_of(const struct course *c) { return c->view->remote; }
+
+/* ---- whose batches are whose ---- */
+
+/* The batch at which rounds of ranks begin. */
+static uint64_t rounds_from(const struct course *c)
+{
+    const struct view *v = c->view;
+    return v->base.compiled->batch_from + (c->epoch == v->rounds_epoch ? v->rounds_from : 0);
+}
+
+/* Whether batch g is one of this rank's, in the iterator's course. */
+static bool is_own(const struct course *c, uint64_t g)
+{
+    const struct view *v = c->view;
+    uint64_t from = rounds_from(c);
+    return v->main && g >= from && g < v->base.compiled->batch_to && (g - from) % v->world_size == v->rank;
+}
+
+/* How many batches further the placer's next one is. */
+static uint64_t stride(const struct course *c) { return remote_of(c)->own_ranges ? c->view->world_size : 1; }
+
+/* The first batch of the placer from g on. */
+static uint64_t placer_from(const struct course *c, uint64_t g)
+{
+    while (remote_of(c)->own_ranges && !is_own(c, g))
+        g++;
+    return g;
+}
+
+/* Whether this rank's batches are made of the elements of a range. Others' have none for it. */
+static bool owns_range(const struct course *c, uint64_t begin)
+{
+    const uint64_t place[] = {c->epoch, begin};
+    return !remote_of(c)->own_ranges || cw_hash64(place, sizeof(place)) % c->view->world_size == c->view->rank;
+}
 
 /* ---- beginning and end ---- */
 
@@ -28,7 +64,8 @@ static int course_place(struct course *c, const struct cw_cursor *from, struct c
     const struct cw_compiled *p = remote_of(c)->compiled;
     static const uint64_t single[] = {1};
     cw_placer_deinit(&c->placer);
-    c->placer_g = c->planned = from->g;
+    c->planned = from->g;
+    c->placer_g = placer_from(c, from->g);
     return cw_placer_init(&c->placer, remote_of(c)->n_keys, p->n_buckets ? p->bucket_sizes : single, p->drop_remainder, &from->entry, c->end, err);
 }
 
@@ -102,21 +139,6 @@ struct course *cw_course_free(struct course *c)
 }
 
 /* ---- slots ---- */
-
-/* The batch at which rounds of ranks begin. */
-static uint64_t rounds_from(const struct course *c)
-{
-    const struct view *v = c->view;
-    return v->base.compiled->batch_from + (c->epoch == v->rounds_epoch ? v->rounds_from : 0);
-}
-
-/* Whether batch g is one of this rank's, in the iterator's course. */
-static bool is_own(const struct course *c, uint64_t g)
-{
-    const struct view *v = c->view;
-    uint64_t from = rounds_from(c);
-    return v->main && g >= from && g < v->base.compiled->batch_to && (g - from) % v->world_size == v->rank;
-}
 
 /* The bit of c->handed for batch g of this rank; 0: it is too far ahead to be taken before its turn. */
 static uint64_t handed_bit(const struct course *c, uint64_t g)
@@ -317,15 +339,16 @@ static int range_known(struct course *c, struct placer_range *range, struct cw_e
     bool same = x && x->begin == range->begin && x->end == range->end, lost = same && x->lost;
     if (range->known)
         return 0;
-    if (lost && !x->reported)
+    if (lost && !x->reported && !range->foreign)
         range_missed(remote_of(c), x);
-    if (c->placer.n_keys > 1)
+    if (c->placer.n_keys > 1 && !range->foreign)
         return keys_known(c, range, lost, err);
     if (!same || (!lost && !x->reported))
         return 0;
-    size_t left = cw_placer_known(&c->placer, range, x->reported ? x->elements : cw_placer_planned(&c->placer, range), false);
-    if (c->placer_g + left < c->planned)
-        unplan(c, c->placer_g + left, range->begin);
+    size_t left = cw_placer_known(&c->placer, range, range->foreign ? 0 : x->reported ? x->elements : cw_placer_planned(&c->placer, range), false);
+    uint64_t g = c->placer_g + left * stride(c);
+    if (g < c->planned)
+        unplan(c, g, range->begin);
     return 1;
 }
 
@@ -339,11 +362,13 @@ static int feed(struct course *c, struct cw_error *err)
     while ((position = cw_placer_position(w)) < c->end && w->n_ranges - w->at <= KEYS_AHEAD) {
         const struct known_range *x = cw_remote_range(remote_of(c), c->epoch, position);
         int r = x && x->begin == position ? cw_placer_add(w, x->end, err) : 1;
+        if (r == 0)
+            w->ranges[w->n_ranges - 1].foreign = !owns_range(c, position);
         if (x && x->begin != position) { /* cut anew since the placer began or came here */
             c->recut_at = c->recut ? CW_MIN(c->recut_at, x->begin) : x->begin;
             c->recut = true;
         }
-        if (r == 0 && w->n_keys > 1)
+        if (r == 0 && w->n_keys > 1 && !w->ranges[w->n_ranges - 1].foreign)
             r = want_keys(c, position, err);
         if (r < 0)
             return r;
@@ -394,13 +419,15 @@ static int plan_placed(struct course *c, const struct cw_placer_batch **ret, str
     struct cw_placer *w = &c->placer;
     if (c->recut)
         return 2;
+    if (c->planned != placer_from(c, c->planned)) /* another rank's; there is no end of them before this rank's last */
+        return cw_placer_over(w);
     int r = cw_placer_plan(w, ret, err);
     drop_keys(c);
     if (r == 3)
         return range_failed(c, err);
     if (r == 0 && c->planned < c->g) { /* the batch was taken before */
         cw_placer_take(w);
-        c->placer_g++;
+        c->placer_g += stride(c);
         *ret = NULL;
     }
     return r;
@@ -414,7 +441,7 @@ static int plan_next(struct course *c, const struct cw_placer_batch **ret, struc
 
 /* Whether this rank may need elements that wait for a batch: with one key, it is known which rank's batch
  * comes next. */
-static bool waiting_counts(const struct course *c) { return c->placer.n_keys > 1 || is_wanted(c, c->planned); }
+static bool waiting_counts(const struct course *c) { return c->placer.n_keys > 1 || remote_of(c)->own_ranges || is_wanted(c, c->planned); }
 
 /* Asks for elements that wait for a batch, if the plan waits for a range that no worker has. Workers may lack
  * memory for the range as long as they keep these elements. */
@@ -498,7 +525,7 @@ static bool is_start(const struct course *c, const struct cw_cursor *from)
 static void placer_again(struct course *c)
 {
     struct remote *r = remote_of(c);
-    struct cw_cursor here = {.epoch = c->epoch, .g = c->placer_g}, now = r->from, attached = r->attached_from;
+    struct cw_cursor here = {.epoch = c->epoch, .g = CW_MIN(c->placer_g, c->g)}, now = r->from, attached = r->attached_from;
     struct cw_error err = {0};
     const struct cw_cursor *from[] = {&here, &now, &attached, &c->from};
     now.g += now.g ? r->compiled->batch_from : 0; /* courses count the batches that a skip leaves out */
@@ -557,7 +584,7 @@ static void course_settle(struct course *c)
         cw_piece_free(remote_of(c), p);
     }
     c->recut = false;
-    c->planned = c->placer_g + c->placer.n_batches;
+    c->planned = c->placer_g + c->placer.n_batches * stride(c);
     while (*at && (*at)->g < c->planned)
         at = &(*at)->next;
     slots_free(remote_of(c), CW_STEAL(*at));
@@ -569,9 +596,9 @@ static void course_settle(struct course *c)
 static int advance(struct course *c, struct remote_assembly *a, struct cw_error *err)
 {
     bool sequential = !c->places && remote_of(c)->compiled->sequential && !remote_of(c)->compiled->counted;
-    if (c->places) {
+    if (c->places && c->g == c->placer_g) {
         cw_placer_take(&c->placer);
-        c->placer_g++;
+        c->placer_g += stride(c);
     }
     if (is_own(c, c->g))
         c->handed &= ~handed_bit(c, c->g);
@@ -679,7 +706,7 @@ static int take_early(struct course *c, struct remote_assembly *a, struct cw_err
 static int find_place(const struct course *c, struct cw_error *err)
 {
     uint64_t n;
-    if (c->places ? cw_placer_certain(&c->placer) : !remote_of(c)->compiled->sequential || n_sequential(c, &n))
+    if (c->places ? c->g != c->placer_g || cw_placer_certain(&c->placer) : !remote_of(c)->compiled->sequential || n_sequential(c, &n))
         return 0;
     for (const struct slot *s = c->slots; s; s = s->next)
         if (s->g >= c->g && cw_slot_here(s)) { /* so batch c->g exists, unless its range ended in an error */

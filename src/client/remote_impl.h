@@ -73,7 +73,7 @@ struct course {
     struct cw_cursor from;     /* where it began; owned */
     bool places;                /* batches follow from what ranges leave: */
     struct cw_placer placer;
-    uint64_t placer_g;           /* the first batch of the placer */
+    uint64_t placer_g;           /* the first batch of the placer, whose batches are this rank's where it has its own ranges: each world_size-th */
     bool recut;                /* ranges of the placer were cut again, the first one that holds or follows this position */
     uint64_t recut_at;
     struct piece *keys;        /* of ranges of the placer, in order */
@@ -185,6 +185,7 @@ struct remote {
     struct view view;          /* the iterator's; others are made for padding */
     const struct cw_compiled *compiled;
     unsigned n_keys;           /* 0: batches follow from positions, or an epoch is one range */
+    bool own_ranges;           /* at-most-once: this rank's batches are made of ranges of its own */
     bool any;                  /* batches are handed out as they are ready; false too where the pipeline has but one order */
     struct cw_remote_options options;
     char *service, *job, *token, *base_dir, *pipeline;

@@ -63,6 +63,7 @@ static int remote_init(struct remote *r, const struct cw_compiled *c, const stru
     r->n_keys = c->sequential ? 0 : cw_n_keys(c);
     /* An epoch that is one range comes from its front to its end. Where batches follow from what ranges leave, a range that is lost changes those behind it: none of them may be handed
      * out before. */
+    r->own_ranges = io->own_ranges;
     r->any = o->any_order && !c->sequential && !(o->at_most_once && r->n_keys);
     r->n_cpus = cw_cpu_budget();
     r->options = *o;
@@ -138,24 +139,23 @@ static int wait_attached(struct remote *r, const struct cw_remote_options *o, st
     return status;
 }
 
-static struct cw_iterator_options iterator_options(const struct cw_remote_options *o)
+/* Ranks can't agree on batches behind a range that is lost where these depend on what it had left. So each has ranges of its own, as
+ * it has batches elsewhere. */
+static bool owns_ranges(const struct cw_compiled *c, const struct cw_remote_options *o) { return o->at_most_once && o->world_size > 1 && !c->counted && !c->sequential; }
+
+static struct cw_iterator_options iterator_options(const struct cw_compiled *c, const struct cw_remote_options *o)
 {
     return (struct cw_iterator_options){.epochs = o->epochs, .rank = o->rank, .world_size = o->world_size, .first_epoch = o->first_epoch, .any_order = o->any_order,
-                                        .at_most_once = o->at_most_once};
+                                        .at_most_once = o->at_most_once, .own_ranges = owns_ranges(c, o)};
 }
 
 int cw_producer_remote(const struct cw_compiled *compiled, const struct cw_remote_options *o, const json_t *state, struct cw_producer **ret,
                      struct cw_error *err)
 {
-    struct cw_iterator_options io = iterator_options(o);
+    struct cw_iterator_options io = iterator_options(compiled, o);
     if (o->at_most_once && !o->any_order) { /* what is lost would shift the numbers of all batches that come after it */
         cw_error_attribute(err, "order", "exact", "any");
         return cw_error_set(err, CW_E_OPTION, "guarantee \"at-most-once\" with order \"exact\": batches that are lost leave gaps in the order; expected order \"any\"");
-    }
-    if (o->at_most_once && o->world_size > 1 && !compiled->counted && !compiled->sequential) {
-        cw_error_attribute(err, "guarantee", "at-most-once", "exactly-once, or a world size of 1");
-        return cw_error_set(err, CW_E_OPTION, "guarantee \"at-most-once\" with %u ranks: an operator drops or multiplies elements, or batches are filled by length, so that "
-                            "ranks can't agree on batches behind a range that is lost; expected guarantee \"exactly-once\", or a world size of 1", o->world_size);
     }
     struct remote *r = calloc(1, sizeof(*r));
     if (!r)
@@ -212,7 +212,7 @@ int cw_local_remote(struct cw_local *l, const struct cw_remote_options *given, c
                             "a function loads from a file (once, where it is first called)", strlen(pipeline), CW_PIPELINE_BYTES);
     o.pipeline = pipeline;
     o.base_dir = base_dir;
-    struct cw_iterator_options io = iterator_options(&o);
+    struct cw_iterator_options io = iterator_options(l->compiled, &o);
     int r = check_sources(l->compiled, err);
     if (r >= 0)
         r = check_service(o.service, err);

@@ -13,6 +13,7 @@ struct cw_iterator_options {
     unsigned rank, world_size;
     bool any_order;       /* a rank hands out its batches as they are ready (docs/semantics.md, section 8); else in exact order */
     bool at_most_once;    /* batches may be lost: then no rank makes up for what another one has more */
+    bool own_ranges;      /* a rank's batches are made of ranges that no other rank uses: its states are no other's */
     uint64_t first_epoch; /* without a state */
     struct cw_runner_options runner; /* of cw_iterator_new */
 };

@@ -55,14 +55,17 @@ static int add_entry(const struct cw_compiled *c, json_t *state, const struct cw
     return r;
 }
 
-/* Batches that were handed out before their turn: whose, and a hexadecimal number with bit i for the one of the i-th round from g on. */
-static int add_handed(const struct cw_iterator *it, json_t *state)
+/* Batches that were handed out before their turn: a hexadecimal number with bit i for the one of the i-th round from g on. And whose
+ * state it is, where it is no other rank's. */
+static int add_rank(const struct cw_iterator *it, json_t *state)
 {
     char bits[17];
+    bool own = it->options.own_ranges, handed = it->round.handed != 0;
     snprintf(bits, sizeof(bits), "%" PRIx64, it->round.handed);
-    return !it->round.handed || (json_object_set_new(state, "handed_out", json_string(bits)) == 0 &&
-                                 json_object_set_new(state, "rank", json_integer(it->options.rank)) == 0 &&
-                                 json_object_set_new(state, "world_size", json_integer(it->options.world_size)) == 0)
+    return (!handed || json_object_set_new(state, "handed_out", json_string(bits)) == 0) &&
+                   (!own || json_object_set_new(state, "own_ranges", json_true()) == 0) &&
+                   (!(own || handed) || (json_object_set_new(state, "rank", json_integer(it->options.rank)) == 0 &&
+                                         json_object_set_new(state, "world_size", json_integer(it->options.world_size)) == 0))
                ? 0
                : -1;
 }
@@ -76,7 +79,7 @@ json_t *cw_iterator_state(const struct cw_iterator *it)
     json_t *state = json_pack("{s:i, s:i, s:s, s:s, s:I, s:I, s:I, s:I}", "cachew_state", STATE_VERSION, "plan", PLAN_VERSION, "pipeline", fingerprint, "snapshot", snapshot,
                               "seed", (json_int_t)it->producer->seed, "epoch", (json_int_t)at->epoch, "g", (json_int_t)at->g, "position",
                               (json_int_t)at->entry.position);
-    if (!state || add_entry(it->compiled, state, &at->entry) < 0 || add_handed(it, state) < 0) {
+    if (!state || add_entry(it->compiled, state, &at->entry) < 0 || add_rank(it, state) < 0) {
         json_decref(state);
         return NULL;
     }
@@ -190,13 +193,10 @@ static int state_owner(const struct cw_compiled *c, uint64_t seed, const json_t 
     return saved == seed ? 0 : cw_error_set(err, CW_E_STATE, "state: seed is %" PRIu64 ", this run has %" PRIu64, saved, seed);
 }
 
-/* A state with batches that were handed out before their turn is good for order any, and for its rank. */
 static int state_handed(const struct cw_iterator_options *o, const json_t *state, uint64_t *ret, struct cw_error *err)
 {
     const char *bits = json_string_value(json_object_get(state, "handed_out"));
-    uint64_t rank, world_size;
-    char have[64], expected[64], *end;
-    int r;
+    char *end;
     *ret = 0;
     if (!json_object_get(state, "handed_out"))
         return 0;
@@ -207,6 +207,22 @@ static int state_handed(const struct cw_iterator_options *o, const json_t *state
         return cw_error_value(err, CW_E_STATE, "order", "any", "exact",
                               "state: order is any, this run has exact: batches behind batch g were handed out "
                               "before it, and can't be left out of the exact order; expected order any");
+    return 0;
+}
+
+/* A state with batches that were handed out before their turn, or with a place in its own ranges, is good for its rank. */
+static int state_rank(const struct cw_iterator_options *o, const json_t *state, struct cw_error *err)
+{
+    bool own = json_is_true(json_object_get(state, "own_ranges")), begun = json_integer_value(json_object_get(state, "g")) > 0;
+    uint64_t rank, world_size;
+    char have[64], expected[64];
+    int r;
+    if (own != o->own_ranges && (own || begun))
+        return cw_error_value(err, CW_E_STATE, "guarantee", own ? "at-most-once" : "exactly-once", o->at_most_once ? "at-most-once" : "exactly-once",
+                              "state: its batch %s made of one rank's own ranges (guarantee at-most-once with several ranks), and this run's %s: expected a state of such a run, "
+                              "or of the beginning of an epoch", own ? "is" : "is not", own ? "are not" : "are");
+    if (!own && !json_object_get(state, "handed_out"))
+        return 0;
     if ((r = state_u64(state, "rank", &rank, err)) < 0 || (r = state_u64(state, "world_size", &world_size, err)) < 0)
         return r;
     if (rank == o->rank && world_size == o->world_size)
@@ -214,8 +230,8 @@ static int state_handed(const struct cw_iterator_options *o, const json_t *state
     snprintf(have, sizeof(have), "%" PRIu64 " of %" PRIu64, rank, world_size);
     snprintf(expected, sizeof(expected), "%u of %u", o->rank, o->world_size);
     return cw_error_value(err, CW_E_STATE, "rank", have, expected,
-                          "state: rank is %s, this run is rank %s: batches of this rank were handed out "
-                          "before their turn, which another rank's run can't know",
+                          "state: rank is %s, this run is rank %s: which batches this rank was handed out "
+                          "another rank's run can't know",
                           have, expected);
 }
 
@@ -224,6 +240,8 @@ int cw_state_begin(const struct cw_compiled *c, uint64_t seed, const struct cw_i
     int r = state_owner(c, seed, state, err);
     if (r >= 0)
         r = state_handed(o, state, &ret->handed, err);
+    if (r >= 0)
+        r = state_rank(o, state, err);
     if (r >= 0)
         r = state_u64(state, "epoch", &ret->epoch, err);
     if (r >= 0)

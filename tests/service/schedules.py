@@ -208,8 +208,6 @@ def make(seed, data, points=()):
     if "client-worker" in roles:  # other transports have no proxy between them
         transport, world = "tcp", max(world, 2)
     kind, chain = pipeline(draw, data, guarantee, phases)
-    if guarantee == "at-most-once" and kind != "one_range" and (kind not in COUNTED or any(op["op"] == "filter" for op in chain["pipeline"])):  # refused for several ranks
-        world = 1
     faults = faults_of(draw, cells, points, order, world, workers, transport)
     state = draw.random() < 0.85
     return {

@@ -1,5 +1,6 @@
 """The service in order any, black box: each rank gets the batches of exact order once, as they are ready."""
 
+import collections
 import json
 
 import pytest
@@ -165,10 +166,61 @@ def test_batches_handed_out_before_their_turn_are_in_the_state(bench, world):
     bench.judge_any(chain, ranks)
 
 
-def test_at_most_once_of_several_ranks_needs_a_known_count(bench):
-    bench.cluster.start_dispatcher()
-    error = bench.ranks(PIPELINES["filtered"], world=2, words=[*ANY, "--guarantee", "at-most-once"])[1].finish(code=2)["error"]
-    assert error["attribute"] == "guarantee" and "drops or multiplies elements" in error["message"]
+MOST_ONCE = [*ANY, "--guarantee", "at-most-once"]
+
+
+def elements(ranks):
+    """How often each record came."""
+    return collections.Counter(record for r in ranks for part in r.parts() for line in part.lines for record in line.records)
+
+
+@pytest.mark.parametrize("kind", ["filtered", "bucketed", "buckets with keys of two bytes"])
+def test_ranks_share_out_ranges_where_nothing_may_come_twice(bench, kind):
+    """Ranges end early all the time; every element comes, once, from one rank or another."""
+    bench.cluster.env["CACHEW_RANGE_S"] = "0.001"
+    chain = [PIPELINES[kind][0], {"op": "delay", "us": 300}, *PIPELINES[kind][1:]]
+    bench.cluster.start(3)
+    ranks = bench.ranks(chain, world=3, words=MOST_ONCE)
+    for r in ranks:
+        r.finish()
+    bench.judge_any(chain, ranks, "at-most-once")
+    came = elements(ranks)
+    assert max(came.values()) == 1 and sum(came.values()) == sum(line.n for line in bench.local(chain).lines)
+    assert all(r.parts()[-1].lines for r in ranks)
+
+
+@pytest.mark.parametrize("kind", ["filtered", "bucketed"])
+def test_ranks_share_out_ranges_while_workers_die(bench, kind):
+    chain = [PIPELINES[kind][0], slow(2000), *PIPELINES[kind][1:]]
+    bench.cluster.start(3)
+    ranks = bench.ranks(chain, world=3, words=MOST_ONCE, dump=True, state_every=2)
+    bench.cluster.wait_lines(ranks[0], 2)
+    bench.cluster.workers["w0"].kill9()
+    ranks[1].process.kill9()
+    bench.cluster.workers["w1"].kill9()
+    ranks[1].start()
+    for r in ranks:
+        r.finish()
+    bench.judge_any(chain, ranks, "at-most-once")
+
+
+def test_a_state_of_ranges_of_its_own_is_no_other_run_s(bench):
+    chain = [PIPELINES["filtered"][0], slow(2000), *PIPELINES["filtered"][1:]]
+    bench.cluster.start(2)
+    ranks = bench.ranks(chain, world=2, words=MOST_ONCE, state_every=1, held=3)
+    for r in ranks:
+        bench.cluster.wait_lines(r, 3)
+        r.process.kill9()
+    saved = json.loads(ranks[1].state.read_text())
+    assert saved["own_ranges"] and (saved["rank"], saved["world_size"]) == (1, 2)
+    for words, rank, world, attribute in ((MOST_ONCE, 0, 2, "rank"), (MOST_ONCE, 1, 3, "rank"), (ANY, 1, 2, "guarantee"), (MOST_ONCE, 0, 1, "guarantee")):
+        other = bench.cluster.rank(bench.pipeline(chain), "other", rank=rank, world_size=world, words=words, start=ranks[1].state)
+        error = other.start().finish(code=2)["error"]
+        assert error["kind"] == "state" and error["attribute"] == attribute
+    for r in ranks:
+        r.start()
+        r.finish()
+    bench.judge_any(chain, ranks, "at-most-once")
 
 
 @pytest.mark.parametrize("kind", ["filtered", "bucketed", "one range"])
