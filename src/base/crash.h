@@ -28,6 +28,7 @@ const struct cw_crash_point *cw_crash_points(size_t *ret_n);
  *   marker   engine: which marker is used, if any, changes from block to block
  *   packed   connections: payloads that may be compressed are, where they become smaller, however fast the link is
  *   no_page_cache engine: there is no memory for the page cache
+ *   late     engine: who fills up the last round of an epoch asks for a batch only a while after it began to
  *   uncounted engine: what is always counted is not, for who measures what that takes (bench/counting.py)
  */
 /*

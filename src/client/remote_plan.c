@@ -254,7 +254,8 @@ static bool has_room(const struct remote *r) { return r->n_outstanding < cw_remo
 static bool may_plan(const struct course *c)
 {
     const struct remote *r = c->view->remote;
-    return has_room(r) && (c->view->main ? c->planned < c->g + cw_remote_window(r) * c->view->world_size : c->planned <= c->wanted);
+    uint64_t limit = c->view->main ? c->g + cw_remote_window(r) * c->view->world_size : c->wanted + 1; /* none is wanted yet: 0 */
+    return has_room(r) && c->planned < limit;
 }
 
 static void want_ahead(struct remote *r)

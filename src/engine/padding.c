@@ -1,8 +1,10 @@
 /* Batches of an epoch that is over, once more: they fill up what one rank has fewer of than another. */
 #include <inttypes.h>
+#include <unistd.h>
 
 #include "engine/iterator_impl.h"
 
+#include "base/crash.h"
 #include "base/thread.h"
 
 int cw_padding_open(struct cw_iterator *it, uint64_t epoch, unsigned rank, uint64_t world_size, struct cw_error *err)
@@ -24,6 +26,8 @@ int cw_padding_open(struct cw_iterator *it, uint64_t epoch, unsigned rank, uint6
     if (it->interrupted)
         cw_iterator_interrupt(again, true);
     it->again = again;
+    if (cw_mutated("late"))
+        usleep(300000);
     return 0;
 }
 

@@ -24,6 +24,17 @@ def test_ranks_get_what_they_get_without_a_service(bench, kind):
     assert bench.cluster.drain() == []
 
 
+def test_filling_up_the_last_round_plans_nothing_before_it_is_asked_to(bench):
+    """The client's other thread once planned batches of a range that was not reported yet without end, until no memory was left."""
+    bench.cluster.env["CACHEW_MUTATE"] = "late"
+    bench.cluster.start(2)
+    chain = [*numbers(1000, slow(500), FILTER), {"op": "batch", "size": 5}]  # 134 batches: the last round is filled up
+    ranks = bench.ranks(chain, world=3)
+    for r in ranks:
+        r.finish()
+    bench.judge(chain, (3, None, ranks))
+
+
 def test_more_ranks_than_ranges_are_leased_at_a_time(bench):
     """One worker, one batch per range: no rank gets its second batch before all have their first."""
     chain = numbers(400, SHUFFLE, BATCH)
