@@ -6,7 +6,7 @@
 
 int cw_placer_init(struct cw_placer *w, unsigned n_keys, const uint64_t *sizes, bool drop_remainder, const struct cw_entry *from, uint64_t end, struct cw_error *err)
 {
-    *w = (struct cw_placer){.n_keys = n_keys, .sizes = sizes, .drop_remainder = drop_remainder, .begin = from->position, .end = end, .last = &w->batches};
+    *w = (struct cw_placer){.n_keys = n_keys, .sizes = sizes, .drop_remainder = drop_remainder, .begin = from->position, .end = end, .take = UINT64_MAX, .last = &w->batches};
     if (!(w->taken = calloc(4 * (size_t)n_keys, sizeof(*w->taken))))
         return cw_error_nomem(err, 0, "the batches of an epoch");
     w->planned = w->taken + n_keys;
@@ -15,6 +15,13 @@ int cw_placer_init(struct cw_placer *w, unsigned n_keys, const uint64_t *sizes, 
     for (unsigned k = 0; k < n_keys && from->skip; k++)
         w->taken[k] = w->planned[k] = from->skip[k];
     return 0;
+}
+
+void cw_placer_limit(struct cw_placer *w, const struct cw_entry *from, unsigned n_limits, uint64_t take)
+{
+    w->n_limits = n_limits;
+    w->arrived = from->limits ? from->limits[0].count : 0;
+    w->take = take - CW_MIN(w->arrived, take);
 }
 
 static void range_deinit(struct placer_range *x)
@@ -157,14 +164,24 @@ static int add_batch(struct cw_placer *w, unsigned key, uint64_t n, const struct
     return 0;
 }
 
+/* One key: elements of the next batch, if ranges have as many; 0: there is no other before the epoch ends. */
+static uint64_t next_size(const struct cw_placer *w)
+{
+    uint64_t n = CW_MIN(w->sizes[0], w->take - w->planned[0]);
+    return w->drop_remainder && n < w->sizes[0] ? 0 : n;
+}
+
+static bool taken_all(const struct cw_placer *w) { return w->n_keys == 1 && next_size(w) == 0; }
+
 /* Plans with the elements of a range from the plan's place on. 0: they completed a batch; 1: they did not. */
 static int plan_range(struct cw_placer *w, struct placer_range *range, const struct cw_placer_batch **ret, struct cw_error *err)
 {
     if (range->foreign && !range->known)
         return 1;
     if (w->n_keys == 1) {
-        if (!range->known || range->before[0] + range->elements >= w->planned[0] + w->sizes[0])
-            return add_batch(w, 0, w->sizes[0], ret, err);
+        uint64_t n = next_size(w);
+        if (!range->known || range->before[0] + range->elements >= w->planned[0] + n)
+            return add_batch(w, 0, n, ret, err);
         w->seen[0] = range->before[0] + range->elements;
         return 1;
     }
@@ -186,6 +203,8 @@ static int plan_range(struct cw_placer *w, struct placer_range *range, const str
 
 int cw_placer_plan(struct cw_placer *w, const struct cw_placer_batch **ret, struct cw_error *err)
 {
+    if (taken_all(w))
+        return 1;
     for (; w->at < w->n_ranges; w->at++) {
         struct placer_range *range = &w->ranges[w->at];
         if (!w->element)
@@ -235,7 +254,7 @@ bool cw_placer_over(const struct cw_placer *w)
     bool over = w->at == w->n_ranges && cw_placer_position(w) >= w->end;
     for (unsigned k = 0; k < w->n_keys && over && !w->drop_remainder; k++)
         over = w->seen[k] == w->planned[k];
-    return over;
+    return over || taken_all(w);
 }
 
 bool cw_placer_certain(const struct cw_placer *w)
@@ -275,6 +294,8 @@ void cw_placer_entry(const struct cw_placer *w, struct cw_entry *ret)
     ret->position = i < w->n_ranges ? w->ranges[i].begin : cw_placer_position(w);
     for (unsigned k = 0; k < w->n_keys; k++)
         ret->skip[k] = w->taken[k] - before(w, i, k);
+    for (unsigned k = 0; k < w->n_limits; k++)
+        ret->limits[k] = (struct cw_limit_count){.started = true, .count = w->arrived + before(w, i, 0)};
 }
 
 uint64_t cw_placer_differs(const struct cw_placer *w, uint64_t begin, uint64_t end)

@@ -34,6 +34,9 @@ struct cw_placer {
     const uint64_t *sizes;      /* [n_keys], borrowed: elements of a batch */
     bool drop_remainder;        /* what is left over at the end makes no batches */
     uint64_t begin, end;        /* positions that it goes over */
+    uint64_t take;              /* one key: the epoch ends behind so many elements from `begin` on; UINT64_MAX: it does not */
+    uint64_t arrived;           /* elements before `begin`, as n_limits of an entry count them */
+    unsigned n_limits;
     struct placer_range *ranges;  /* in order, without gaps, from the first that may have an element in no batch that was taken */
     size_t n_ranges, capacity;
     uint64_t *taken, *planned;  /* [n_keys] elements from `begin` on, in batches that were taken; in these and planned ones. What an entry leaves out counts as taken */
@@ -47,6 +50,8 @@ struct cw_placer {
 /* From an entry on to position `end`. */
 int cw_placer_init(struct cw_placer *w, unsigned n_keys, const uint64_t *sizes, bool drop_remainder, const struct cw_entry *from, uint64_t end, struct cw_error *err) _must_check_;
 void cw_placer_deinit(struct cw_placer *w);
+/* Of one key, before anything is added: the epoch that this entry is of ends behind `take` elements, which n_limits of its limits count. */
+void cw_placer_limit(struct cw_placer *w, const struct cw_entry *from, unsigned n_limits, uint64_t take);
 /* Where the next range begins; and that range. */
 uint64_t cw_placer_position(const struct cw_placer *w);
 int cw_placer_add(struct cw_placer *w, uint64_t end, struct cw_error *err) _must_check_;

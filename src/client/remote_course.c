@@ -66,7 +66,10 @@ static int course_place(struct course *c, const struct cw_cursor *from, struct c
     cw_placer_deinit(&c->placer);
     c->planned = from->g;
     c->placer_g = placer_from(c, from->g);
-    return cw_placer_init(&c->placer, remote_of(c)->n_keys, p->n_buckets ? p->bucket_sizes : single, p->drop_remainder, &from->entry, c->end, err);
+    int r = cw_placer_init(&c->placer, remote_of(c)->n_keys, p->n_buckets ? p->bucket_sizes : single, p->drop_remainder, &from->entry, c->end, err);
+    if (r >= 0 && p->n_limits)
+        cw_placer_limit(&c->placer, &from->entry, p->n_limits, p->take);
+    return r;
 }
 
 /* Adds a course to the list of courses. NULL: no memory, and the course is freed. */

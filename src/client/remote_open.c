@@ -157,6 +157,11 @@ int cw_producer_remote(const struct cw_compiled *compiled, const struct cw_remot
         cw_error_attribute(err, "order", "exact", "any");
         return cw_error_set(err, CW_E_OPTION, "guarantee \"at-most-once\" with order \"exact\": batches that are lost leave gaps in the order; expected order \"any\"");
     }
+    if (io.own_ranges && compiled->n_limits) {
+        cw_error_attribute(err, "guarantee", "at-most-once", "exactly-once, or a world size of 1");
+        return cw_error_set(err, CW_E_OPTION, "guarantee \"at-most-once\" with %u ranks: each rank has ranges of its own, so that no rank knows when a `take` behind a filter is full; "
+                            "expected guarantee \"exactly-once\", or a world size of 1", o->world_size);
+    }
     struct remote *r = calloc(1, sizeof(*r));
     if (!r)
         return cw_error_nomem(err, sizeof(*r), "a job");

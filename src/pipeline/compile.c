@@ -28,7 +28,10 @@ static int add_limit(struct cw_compile *x, const struct cw_node *node, unsigned 
         .count = (uint64_t)json_integer_value(json_object_get(node->attrs, "count")),
     };
     c->is_limit[node->position] = true;
-    c->sequential = true;
+    if (c->limits[k].ends_epoch)
+        c->take = CW_MIN(c->take, c->limits[k].count);
+    else
+        c->sequential = true;
     for (unsigned i = first; i < x->n_paths; i++) {
         struct cw_compile_path *p = &x->paths[i];
         p->limit_here[k] = true;
@@ -96,10 +99,9 @@ static int compile_after_batch(struct cw_compile *x, const struct cw_node *node,
         return refuse(x, node, "stands after a batcher: write it before (to repeat the data set, --epochs does it too)");
     if (c->batcher == CW_BATCHER_BUCKET && node->desc->kind == CW_OP_MAP && !node->desc->after_bucket)
         return refuse(x, node, "stands after bucket_by_length: write it before");
-    if ((take || skip) && (!flow->counted || c->batcher == CW_BATCHER_BUCKET)) { /* the epoch is one range */
+    if ((take || skip) && (!flow->counted || c->batcher == CW_BATCHER_BUCKET)) {
         uint64_t n = (uint64_t)json_integer_value(json_object_get(node->attrs, "count"));
         c->is_limit[node->position] = true;
-        c->sequential = true;
         if (skip)
             c->batch_from = n > c->batch_to - c->batch_from ? c->batch_to : c->batch_from + n;
         else
@@ -203,8 +205,10 @@ static int compile_chain(struct cw_compile *x, const struct cw_chain *chain, boo
                 if (node->desc->kind != CW_OP_MAP)
                     x->paths[k].last_filter = x->paths[k].program.n_ops;
             }
-            if (node->desc->kind != CW_OP_MAP)
+            if (node->desc->kind != CW_OP_MAP) {
                 flow->counted = false;
+                c->sequential |= flow->limited;
+            }
             c->n_markers += node->desc->marker;
             break;
         case CW_OP_INDEX:
@@ -215,6 +219,7 @@ static int compile_chain(struct cw_compile *x, const struct cw_chain *chain, boo
                 r = add_limit(x, node, first, top);
                 flow->limited = true;
             } else if (named(node, "repeat")) {
+                c->sequential |= flow->limited;
                 for (unsigned k = 0; k < c->n_limits; k++) /* those before it start anew in each pass */
                     c->limits[k].ends_epoch = false;
                 for (unsigned k = first; k < x->n_paths; k++) {
@@ -255,7 +260,7 @@ static int compile(struct cw_compile *x)
     unsigned n = c->pipeline->n_ops;
     struct flow flow;
     c->batch_size = 1;
-    c->batch_to = UINT64_MAX;
+    c->batch_to = c->take = UINT64_MAX;
     c->n_keys = n + 1;
     c->salts = calloc(c->n_keys, sizeof(*c->salts));
     c->is_limit = calloc(n + 1, sizeof(*c->is_limit));
@@ -269,6 +274,7 @@ static int compile(struct cw_compile *x)
     if (r < 0)
         return r;
     c->counted = flow.counted && c->batcher != CW_BATCHER_BUCKET;
+    c->sequential |= flow.limited && c->batcher == CW_BATCHER_BUCKET;
     c->programs = calloc(x->n_paths, sizeof(*c->programs));
     if (!c->programs)
         return cw_error_nomem(x->err, 0, "programs");

@@ -79,6 +79,7 @@ struct cw_compiled {
     bool *is_limit;          /* by position: this take or skip is a limit, not part of the sequence */
     bool counted;            /* the slots of elements are known beforehand: nothing is filtered, nor bucketed */
     bool sequential;         /* what becomes of an element depends on all before it: a service runs an epoch on one worker */
+    uint64_t take;           /* not sequential: the epoch ends behind so many elements; UINT64_MAX: it does not */
     enum cw_batcher batcher;
     uint64_t batch_size;     /* 1 without batcher; largest size of bucket_by_length */
     bool drop_remainder;

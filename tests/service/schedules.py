@@ -69,6 +69,12 @@ def strings(draw, data):
 def one_range(draw, data):
     """The epoch is one range, on one worker."""
     return [{"op": "range", "stop": draw.randint(800, 1600)}, {"op": "shuffle"}, {"op": "filter", "where": "value % 3 != 1"},
+            {"op": "skip", "count": draw.randint(300, 700) // 4}, batch(draw, 6, 8)]
+
+
+def limited(draw, data):
+    """An epoch that ends where its take is full."""
+    return [{"op": "range", "stop": draw.randint(1200, 3000)}, {"op": "shuffle"}, {"op": "filter", "where": "value % 3 != 1"},
             {"op": "take", "count": draw.randint(300, 700)}, batch(draw, 6, 8)]
 
 
@@ -97,11 +103,11 @@ def unbatched(draw, data):
     return [{"op": "range", "stop": draw.randint(250, 400)}, *([{"op": "filter", "where": "value % 5 != 0"}] if draw.random() < 0.5 else []), {"op": "shuffle"}]
 
 
-PIPELINES = [counted, counted_with_passes, filtered, nearly_empty, bucketed, padded, strings, one_range, failing, replacing, large, mixed, unbatched]
+PIPELINES = [counted, counted_with_passes, filtered, nearly_empty, bucketed, padded, strings, one_range, failing, replacing, large, mixed, unbatched, limited]
 # Behind what is lost other elements share a batch, and what they are padded to differs.
 ONLY_EXACTLY_ONCE = [padded]
 COUNTED = {"counted", "counted_with_passes", "strings", "failing", "replacing", "large", "mixed", "unbatched"}  # without a filter
-LEAVING = [filtered, nearly_empty, bucketed, padded]  # their ranges leave something over
+LEAVING = [filtered, nearly_empty, bucketed, padded, limited]  # their ranges leave something over
 MANY_TIMES = {"attach", "mid-batch"}                   # phases that also an epoch of one range goes through more than once
 ON_ERROR = {failing: "skip", replacing: "replace"}
 
@@ -208,6 +214,8 @@ def make(seed, data, points=()):
     if "client-worker" in roles:  # other transports have no proxy between them
         transport, world = "tcp", max(world, 2)
     kind, chain = pipeline(draw, data, guarantee, phases)
+    if guarantee == "at-most-once" and kind == "limited":  # of several ranks none knows when the take is full
+        world = 1
     faults = faults_of(draw, cells, points, order, world, workers, transport)
     state = draw.random() < 0.85
     return {

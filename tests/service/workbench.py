@@ -111,7 +111,8 @@ PIPELINES = {
     "bucketed": numbers(900, SHUFFLE, {"op": "bucket_by_length", "length": "value * 7 % 23", "boundaries": [4, 9, 17], "sizes": [7, 5, 8, 3]}),
     "buckets with keys of two bytes": numbers(3000, SHUFFLE, {
         "op": "bucket_by_length", "length": "value * 7 % 701", "boundaries": [*range(2, 702, 2)], "sizes": [1 + k % 6 for k in range(351)]}),
-    "one range": numbers(600, SHUFFLE, FILTER, {"op": "take", "count": 250}, BATCH),
+    "one range": numbers(600, SHUFFLE, FILTER, {"op": "skip", "count": 150}, BATCH),
+    "taken": numbers(900, SHUFFLE, FILTER, {"op": "take", "count": 250}, BATCH),
     "no batches": numbers(150, SHUFFLE),
     "nearly empty": numbers(3320, {"op": "filter", "where": "value % 37 == 5"}, SHUFFLE, {"op": "batch", "size": 3, "drop_remainder": True}),
 }
