@@ -21,6 +21,7 @@ struct world {
     unsigned n_keys;
     uint64_t sizes[MAX_KEYS], n_positions;
     bool drop_remainder;
+    uint64_t take;  /* the epoch ends behind so many elements; of one key */
     size_t n;
     uint64_t position[MAX_ELEMENTS];
     unsigned key[MAX_ELEMENTS];
@@ -45,6 +46,7 @@ static void world_make(struct world *x, uint64_t seed)
 {
     *x = (struct world){.draw = seed * 77777};
     x->n_keys = 1 + (unsigned)draw(x, 3) * (unsigned)draw(x, 3);
+    x->take = x->n_keys == 1 && draw(x, 2) ? draw(x, MAX_POSITIONS) : UINT64_MAX;
     x->n_positions = draw(x, MAX_POSITIONS + 1);
     x->drop_remainder = draw(x, 3) == 0;
     uint64_t density = 1 + draw(x, 4);
@@ -59,11 +61,11 @@ static void world_make(struct world *x, uint64_t seed)
 
 static void naive(const struct world *x, struct expected *e)
 {
-    size_t waiting[MAX_KEYS][MAX_ELEMENTS], n[MAX_KEYS] = {0};
+    size_t waiting[MAX_KEYS][MAX_ELEMENTS], n[MAX_KEYS] = {0}, all = CW_MIN(x->n, x->take);
     e->n = 0;
-    for (size_t i = 0; i < x->n + x->n_keys; i++) {
-        bool end = i >= x->n;
-        unsigned k = end ? (unsigned)(i - x->n) : x->key[i];
+    for (size_t i = 0; i < all + x->n_keys; i++) {
+        bool end = i >= all;
+        unsigned k = end ? (unsigned)(i - all) : x->key[i];
         if (!end)
             waiting[k][n[k]++] = i;
         if (end ? n[k] == 0 || x->drop_remainder : n[k] < x->sizes[k])
@@ -148,6 +150,8 @@ static void check_entry(const struct world *x, const struct cw_placer *w, struct
         taken[e->key[i]] += e->n_elements[i];
     for (unsigned k = 0; k < x->n_keys; k++)
         assert_int_equal(count(x, 0, ret->position, k) + ret->skip[k], taken[k]);
+    if (x->take != UINT64_MAX)
+        assert_int_equal(ret->limits[0].count, count(x, 0, ret->position, 0));
 }
 
 /* Ends a range early: not one that is known, or of which keys are. */
@@ -168,6 +172,8 @@ static size_t go_on(struct world *x, const struct expected *e, size_t g, struct 
     unsigned cuts = 5;
     size_t stop = to_the_end ? SIZE_MAX : g + draw(x, 8);
     assert_int_equal(cw_placer_init(&w, x->n_keys, x->sizes, x->drop_remainder, entry, x->n_positions, &err), 0);
+    if (x->take != UINT64_MAX)
+        cw_placer_limit(&w, entry, 1, x->take);
     for (;;) {
         int r = 2;
         switch (draw(x, 7)) {
@@ -206,8 +212,8 @@ static size_t go_on(struct world *x, const struct expected *e, size_t g, struct 
         if (r == 1 && w.n_batches == 0) {
             for (unsigned k = 0; k < x->n_keys; k++) {
                 uint64_t n = w.seen[k] - w.planned[k];
-                assert_true(n == 0 || x->drop_remainder);
-                assert_true(n < x->sizes[k]);
+                assert_true(n == 0 || x->drop_remainder || x->take != UINT64_MAX);
+                assert_true(n < x->sizes[k] || x->take != UINT64_MAX);
             }
             assert_int_equal(g, e->n);
             break;
@@ -226,7 +232,8 @@ static void test_batches_are_those_of_one_thread(void **state)
     for (uint64_t seed = 0; seed < sample_size(30000); seed++) {
         struct world x;
         uint64_t skip[MAX_KEYS] = {0};
-        struct cw_entry entry = {.skip = skip};
+        struct cw_limit_count limit = {0};
+        struct cw_entry entry = {.skip = skip, .limits = &limit};
         size_t g = 0;
         world_make(&x, seed);
         naive(&x, &e);
@@ -358,6 +365,44 @@ static void test_a_range_that_is_lost(void **state)
     cw_placer_deinit(&w);
 }
 
+/* It may be the last one, with elements that an entry leaves out: then nothing waits. */
+static void test_what_an_entry_leaves_out_is_lost(void **state)
+{
+    (void)state;
+    const uint64_t sizes[] = {2};
+    uint64_t skip[] = {5};
+    struct cw_entry entry = {.position = 3, .skip = skip};
+    struct cw_error err = {0};
+    struct cw_placer w;
+    assert_int_equal(cw_placer_init(&w, 1, sizes, false, &entry, 20, &err), 0);
+    assert_int_equal(cw_placer_add(&w, 10, &err), 0);
+    assert_int_equal(cw_placer_add(&w, 20, &err), 0);
+    for (int i = 1; i >= 0; i--)
+        cw_placer_known(&w, &w.ranges[i], i ? 0 : 3, false);
+    assert_int_equal(plan(&w), 1);
+    assert_true(cw_placer_over(&w));
+    cw_placer_deinit(&w);
+}
+
+/* A range of another rank: none of its elements is planned, and those behind it only once it is over. */
+static void test_a_foreign_range(void **state)
+{
+    (void)state;
+    const uint64_t sizes[] = {2};
+    struct cw_entry entry = {0};
+    struct cw_error err = {0};
+    struct cw_placer w;
+    assert_int_equal(cw_placer_init(&w, 1, sizes, false, &entry, 20, &err), 0);
+    assert_int_equal(cw_placer_add(&w, 10, &err), 0);
+    w.ranges[0].foreign = true;
+    assert_int_equal(cw_placer_add(&w, 20, &err), 0);
+    assert_int_equal(plan(&w), 2);
+    assert_int_equal(cw_placer_known(&w, &w.ranges[0], 0, false), 0);
+    assert_int_equal(plan(&w), 0);
+    assert_int_equal(w.batches->parts[0].begin, 10);
+    cw_placer_deinit(&w);
+}
+
 /* Batches are planned from the keys that are known of a range, before it is over; one that goes beyond them is not. */
 static void test_batches_of_a_range_that_is_not_over(void **state)
 {
@@ -438,6 +483,8 @@ int main(void)
         cmocka_unit_test(test_an_entry_that_leaves_out_more_than_a_range_has),
         cmocka_unit_test(test_cut_again),
         cmocka_unit_test(test_a_range_that_is_lost),
+        cmocka_unit_test(test_what_an_entry_leaves_out_is_lost),
+        cmocka_unit_test(test_a_foreign_range),
         cmocka_unit_test(test_batches_of_a_range_that_is_not_over),
         cmocka_unit_test(test_what_waits_is_asked_for),
     };
