@@ -324,8 +324,8 @@ class Operators:
     def skip(self, count: int) -> Dataset:
         """All but the first elements.
 
-        Leaves out the first `count` elements (after a batcher: batches). Where the count before it is unknown, one worker runs the epoch and counts
-        what arrives.
+        Leaves out the first `count` elements (after a batcher: batches). Where it counts elements that a filter or `flat_map` left, one worker of a
+        service runs the epoch.
 
         count: elements left out (an integer, at least 0)
         """
@@ -354,8 +354,8 @@ class Operators:
     def take(self, count: int) -> Dataset:
         """The first elements.
 
-        Keeps the first `count` elements (after a batcher: batches). Where the count before it is unknown, one worker runs the epoch and counts what
-        arrives.
+        Keeps the first `count` elements (after a batcher: batches). Where it counts elements that a filter or `flat_map` left, all workers of a
+        service run the epoch until it is full, if nothing but maps and `batch` stand behind it; else one worker does.
 
         count: elements kept (an integer, at least 0)
         """
