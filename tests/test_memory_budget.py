@@ -2,6 +2,7 @@
 
 CACHEW_REPEATS: how often each (50 says more than the default)."""
 
+import gzip
 import json
 import math
 import os
@@ -74,6 +75,17 @@ def test_elements_larger_than_the_rest(tmp_path):
     memory, tries, _ = enough_for(pipeline)
     assert tries == 1 and memory > 700 * 700 * 3
     assert run(pipeline, "--memory", memory, "--threads", 8)["batches"] == 6
+
+
+def test_a_window_larger_than_memory(tmp_path):
+    """Records of a compressed file, some of them as large as a thousand others: what is loaded together is divided until it fits."""
+    small, large = b"".join(b"%d\n" % i for i in range(500)), b"".join(b"x" * 3_000_000 + b"%d\n" % i for i in range(40))
+    (tmp_path / "lines.txt.gz").write_bytes(gzip.compress(small + large + small))
+    chain = [{"op": "text", "files": "lines.txt.gz", "max_line": 4_000_000}, {"op": "shuffle"}]
+    (tmp_path / "p.json").write_text(json.dumps({"cachew": 1, "pipeline": chain}))
+    whole = run(tmp_path / "p.json", "--digest", "--memory", "1G")
+    for memory in ("80M", "40M"):
+        assert run(tmp_path / "p.json", "--digest", "--memory", memory)["digest"] == whole["digest"]
 
 
 def test_a_rank_that_holds_its_batch(tmp_path):

@@ -314,6 +314,8 @@ int cw_piece_plan(struct cw_runner *r, struct thread *t, struct cw_range *s, str
 /* The records of a piece's positions; where records are replaced, also of those that may take their place. Mutex not held; e: used by the caller alone. */
 int cw_piece_refs(const struct cw_sequence *s, struct cw_epoch *e, struct piece *p, struct cw_error *err);
 void cw_piece_unplan(struct piece *p);
+/* Two pieces in the place of one that is not planned, for whose plan there is no memory. False: it can not be divided, or there is none for that either. */
+bool cw_piece_halve(struct cw_runner *r, struct cw_range *s, struct piece *p);
 int cw_piece_load(struct cw_runner *r, struct piece *p, struct cw_error *err); /* raw bytes, where sources can't be entered at a record; mutex not held */
 size_t cw_plan_bytes(const struct cw_sequence *s, uint64_t n); /* of n positions */
 

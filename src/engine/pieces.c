@@ -28,6 +28,24 @@ static struct piece *piece_new(struct cw_runner *r, struct cw_range *s)
     return p;
 }
 
+bool cw_piece_halve(struct cw_runner *r, struct cw_range *s, struct piece *p)
+{
+    uint64_t size = r->compiled->batch_size, middle = (p->begin + p->n / 2) / size * size; /* no batch lies in two pieces */
+    struct piece *rest = middle > p->begin && !r->sequence->stream ? calloc(1, sizeof(*rest)) : NULL;
+    if (!rest)
+        return false;
+    *rest = (struct piece){.next = p->next, .begin = middle, .n = p->begin + p->n - middle};
+    p->n -= rest->n;
+    rest->carved = p->carved - CW_MIN(p->carved, p->n);
+    p->carved -= rest->carved;
+    cw_arena_init(&rest->arena, &r->budget);
+    rest->arena.exact = p->arena.exact;
+    p->next = rest;
+    if (s->last == p)
+        s->last = rest;
+    return true;
+}
+
 void cw_piece_unplan(struct piece *p)
 {
     if (p->charged)

@@ -324,11 +324,11 @@ static void run_starved(struct cw_runner *r, struct thread *t)
 }
 
 /* Nothing else is under way, and there is no memory for the plan of a piece. Mutex held, but released meanwhile. */
-static void plan_lacks(struct cw_runner *r, const struct cw_range *s, const struct piece *p)
+static void plan_lacks(struct cw_runner *r, struct cw_range *s, struct piece *p)
 {
     const struct cw_place at = cw_place_of(s, p->begin);
     struct cw_error err = {0};
-    if (!r->frugal && cw_frugal_begin(r))
+    if ((!r->frugal && cw_frugal_begin(r)) || cw_piece_halve(r, s, p))
         return;
     if (cw_lack_of_memory(r, &at, "the plan of a range does not fit", &err) < 0 && !r->fatal.status)
         r->fatal = err;
