@@ -12,6 +12,15 @@
 /* A number of positions, cut off at the largest one. */
 static uint64_t cut_positions(double n) { return n < (double)MOST_POSITIONS ? (uint64_t)n : MOST_POSITIONS; }
 
+/* So many positions from the range's begin on, or up to where a window ends, if there are windows. */
+static uint64_t cut_window(const struct cw_cut *c, uint64_t n)
+{
+    uint64_t rest = c->window ? c->window - c->position % c->window : 0;
+    if (rest == 0 || n < rest / 2)
+        return n;
+    return n < rest ? rest : n - (n - rest) % c->window;
+}
+
 uint64_t cw_cut_size(const struct cw_cut *c)
 {
     uint64_t n = c->first, least = 1, growth = 2 * CW_MIN(c->n_measured, (uint64_t)MOST_GROWTH);
@@ -21,7 +30,7 @@ uint64_t cw_cut_size(const struct cw_cut *c)
         n = CW_MIN(bound, cut_positions(c->positions_per_s * seconds));
         least = CW_MIN(bound, cut_positions(c->positions_per_s * LEAST_S));
     }
-    n = CW_MIN(n, CW_MAX(c->left / (2 * c->n_workers), least));
+    n = cut_window(c, CW_MIN(n, CW_MAX(c->left / (2 * c->n_workers), least)));
     bool divided = c->divides && c->positions_per_s * DIVIDED_S < (double)c->align;
     uint64_t align = divided ? 1 : c->align, before = c->position % align;
     n = CW_MAX(n, divided ? (c->align + CW_CUT_PARTS - 1) / CW_CUT_PARTS : 1);

@@ -229,6 +229,7 @@ static struct range *range_cut(struct stream *s, struct span gap)
             .n_measured = s->n_measured,
             .n_workers = s->n_heap,
             .position = position,
+            .window = s->data->plan->window,
             .align = align,
             .divides = !placed && s->n_seats > 1 && is_dear(s, align),
             .first = placed ? CW_MAX(align, (uint64_t)FIRST_POSITIONS) : CW_MIN(align, (uint64_t)FIRST_OF_BATCH),

@@ -38,6 +38,24 @@ static void test_sizes_are_multiples(void **state)
     }
 }
 
+/* A window that takes twice as long as a range should is run by one worker; longer ones are divided. */
+static void test_windows_are_whole(void **state)
+{
+    (void)state;
+    static const struct { uint64_t window, position, size; } cases[] = {{1000, 0, 1000}, {1001, 0, 1001}, {1002, 0, 500}, {1002, 500, 502}, {400, 0, 400}, {100, 0, 500},
+        {100, 30, 470}, {400, 399, 401}, {1000, 999, 1}, {0, 3, 500}};
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        struct cw_cut c = usual;
+        c.window = cases[i].window;
+        c.position = cases[i].position;
+        assert_int_equal(cw_cut_size(&c), cases[i].size);
+    }
+    struct cw_cut c = usual;
+    c.window = 1000;
+    c.most = 700;
+    assert_int_equal(cw_cut_size(&c), 700);
+}
+
 /* While no rate is known they are small, and each measurement lets them grow four times. */
 static void test_sizes_grow_with_what_is_known(void **state)
 {
@@ -118,6 +136,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sizes_follow_the_rate),
         cmocka_unit_test(test_sizes_are_multiples),
+        cmocka_unit_test(test_windows_are_whole),
         cmocka_unit_test(test_sizes_grow_with_what_is_known),
         cmocka_unit_test(test_sizes_near_the_end),
         cmocka_unit_test(test_batches_are_divided),
