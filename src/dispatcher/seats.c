@@ -377,6 +377,20 @@ int cw_dp_seat_prepared(struct cw_dispatcher *d, struct seat *t, const Cachew__P
     return 0;
 }
 
+/* Whether a share of the worker's memory did not suffice for the stream: it may fit when others end, or alone. */
+static bool is_crowded(const struct seat *t, const Cachew__Failure *why)
+{
+    return (t->beside || t->worker->n_streams > 1) && strcmp(why->kind, cw_status_name(CW_E_BUDGET)) == 0;
+}
+
+static void seat_crowded(struct cw_dispatcher *d, struct seat *t)
+{
+    seat_state(d, t, SEAT_IDLE);
+    t->worker->short_of_memory = t->worker->n_streams > 0;
+    d->room |= t->worker->n_streams == 0;
+    t->stream->wants = true;
+}
+
 int cw_dp_seat_answer(struct cw_dispatcher *d, struct worker *w, uint64_t re, const Cachew__Envelope *m, struct cw_error *err)
 {
     struct seat *t = NULL;
@@ -389,11 +403,8 @@ int cw_dp_seat_answer(struct cw_dispatcher *d, struct worker *w, uint64_t re, co
         return 0;
     if (m->of_case == CACHEW__ENVELOPE__OF_PREPARED)
         return cw_dp_seat_prepared(d, t, m->prepared, err);
-    if (t->beside && strcmp(m->failure->kind, cw_status_name(CW_E_BUDGET)) == 0) { /* with a share of the memory: it may fit when others end, or alone */
-        seat_state(d, t, SEAT_IDLE);
-        w->short_of_memory = w->n_streams > 0;
-        d->room |= w->n_streams == 0;
-        t->stream->wants = true;
+    if (is_crowded(t, m->failure)) {
+        seat_crowded(d, t);
         return 0;
     }
     seat_unfit(d, t, m->failure->message);
@@ -428,6 +439,11 @@ int cw_dp_seat_failed(struct cw_dispatcher *d, struct worker *w, const Cachew__S
         return 0;
     }
     say_forget(d, t); /* what it has of the stream is of no use, and takes memory */
+    if (is_crowded(t, m->why)) {
+        seat_crowded(d, t);
+        cw_dp_seat_usable(d, t);
+        return 0;
+    }
     seat_unfit(d, t, m->why->message);
     t->failed = true;
     cw_dp_seat_shun(d, t); /* then it is tried again */

@@ -184,7 +184,7 @@ static void tell_reports(struct cw_dispatcher *d, struct stream *s, uint64_t fro
             continue;
         sums[n] = cw_dp_elements_sum(x->elements, x->n_elements);
         pointers[n] = &reports[n];
-        reports[n] = (Cachew__Report){CW_MESSAGE(report), .n_batches = x->n_batches, .elements = &sums[n], .n_elements = 1};
+        reports[n] = (Cachew__Report){CW_MESSAGE(report), .n_batches = x->n_batches, .elements = &sums[n], .n_elements = sums[n] > 0};
         cw_dp_stream_place(s, x->begin, &reports[n].epoch, &reports[n].begin);
         reports[n].end = reports[n].begin + (x->end - x->begin);
         if (++n == PER_MESSAGE) {

@@ -335,6 +335,29 @@ static void test_stream_fails_at_every_worker(void **state)
     run_free(u);
 }
 
+/* A share of a worker's memory does not suffice for a stream that is under way: it goes on when others end, and is given up only if all of the memory does not
+ * suffice. */
+static void test_a_stream_fails_beside_others(void **state)
+{
+    (void)state;
+    struct run *u = run_new(1000);
+    struct run_peer *w = run_worker(u, 4), *first = run_client(u, "first", 0, 1, 0), *second = run_client(u, "second", 0, 1, 0);
+    assert_true(first->attached && second->attached);
+    unsigned n_prepares = w->n_prepares;
+    assert_int_equal(run_stream_fails(w, "budget", "--memory 1000 is too small"), 0);
+    run_pass(u, 60000);
+    assert_false(first->ended || second->ended);
+    assert_int_equal(w->n_prepares, n_prepares); /* it would fail again */
+    assert_non_null(strstr(first->held_by, "--memory"));
+    run_detach(second, true);
+    run_pass(u, 1000);
+    assert_int_equal(w->n_prepares, n_prepares + 1);
+    assert_int_equal(run_stream_fails(w, "budget", "--memory 1000 is too small"), 0);
+    run_settle(u);
+    assert_true(first->ended);
+    run_free(u);
+}
+
 /* A worker that drains still delivers what it holds: the job does not end while it does. */
 static void test_a_draining_worker_that_holds_ranges_keeps_the_job(void **state)
 {
@@ -565,6 +588,7 @@ int main(void)
         cmocka_unit_test(test_a_draining_worker_that_holds_ranges_keeps_the_job),
         cmocka_unit_test(test_the_reason_of_a_job_that_failed_is_text),
         cmocka_unit_test(test_stream_fails_at_every_worker),
+        cmocka_unit_test(test_a_stream_fails_beside_others),
         cmocka_unit_test(test_stream_is_not_there),
         cmocka_unit_test(test_late),
         cmocka_unit_test(test_late_by_the_rate),
