@@ -133,9 +133,12 @@ static void placements_to_all(struct cw_dispatcher *d, struct stream *s, struct 
 {
     Cachew__Placements list = {CW_MESSAGE(placements), .placements = p->pointers, .n_placements = p->n};
     Cachew__Envelope m = {CW_MESSAGE(envelope), .of_case = CACHEW__ENVELOPE__OF_PLACEMENTS, .placements = &list};
-    if (!cw_dp_stream_counted(s))
+    if (!cw_dp_stream_counted(s)) {
         send_ranks(d, s, ALL, &m);
-    else CW_LIST_EACH(at, &s->jobs) {
+        p->n = 0;
+        return;
+    }
+    CW_LIST_EACH(at, &s->jobs) {
         struct job *j = CW_CONTAINER(at, struct job, by_stream);
         placements_flush(d, j, j->ranks, j->n_ranks, p);
     }

@@ -35,7 +35,7 @@ static void sequential_asked_again(void **state)
 {
     static const uint64_t order[] = {3, 0, 40, 41, 7, 40, 199, 2};
     (void)state;
-    start_with(TAKEN, 0, SHARED, (size_t)64 << 20);
+    start_with(SKIPPED, 0, SHARED, (size_t)64 << 20);
     lease(0, 0, 0, 1, 0);
     for (size_t i = 0; i < CW_COUNT_OF(order); i++)
         fetch(&clients[0], 0, order[i]);
@@ -125,7 +125,7 @@ static void ranks_apart(const char *chain, uint64_t size, size_t memory)
 static void counted_ranks_apart(void **state) { (void)state; ranks_apart(LARGE, 32, (size_t)64 << 20); }
 static void counted_ranks_apart_without_room(void **state) { (void)state; ranks_apart(LARGE, 32, (size_t)16 << 20); }
 static void filtered_ranks_apart(void **state) { (void)state; ranks_apart(FILTER, 1024, (size_t)64 << 20); }
-static void sequential_ranks_apart(void **state) { (void)state; ranks_apart(TAKEN, 0, (size_t)64 << 20); }
+static void sequential_ranks_apart(void **state) { (void)state; ranks_apart(SKIPPED, 0, (size_t)64 << 20); }
 
 /* Batches of a range come in order however far it goes, and by one request. */
 static void range_of_batches(void **state)

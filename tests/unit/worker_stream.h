@@ -9,7 +9,7 @@
 #define BYTES "{\"op\": \"text\", \"files\": \"lines.txt\"}, {\"op\": \"batch\", \"size\": 8}"
 #define LARGE "{\"op\": \"synthetic\", \"count\": 8192, \"shape\": [64, 1024], \"dtype\": \"uint8\"}, {\"op\": \"batch\", \"size\": 2}"
 
-#define TAKEN "{\"op\": \"range\", \"stop\": 40000}, {\"op\": \"filter\", \"where\": \"value % 3 != 1\"}, {\"op\": \"take\", \"count\": 9000}, {\"op\": \"batch\", \"size\": 32}"
+#define SKIPPED "{\"op\": \"range\", \"stop\": 40000}, {\"op\": \"filter\", \"where\": \"value % 3 != 1\"}, {\"op\": \"skip\", \"count\": 17000}, {\"op\": \"batch\", \"size\": 32}"
 
 /* ---- the same in this process ---- */
 
