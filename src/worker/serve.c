@@ -159,7 +159,8 @@ bool cw_lease_answer_rows(struct cw_stream *s, struct cw_lease *l, struct cw_req
         return false;
     }
     *a = (struct cw_answer){.kind = CW_SAY_PART, .peer = cw_peer_ref(r->peer), .re = r->id, .epoch = l->epoch, .begin = l->begin, .key = r->key,
-                            .at = r->at, .rows = rows, .bytes = rows->size, .asked_ns = r->asked_ns};
+                            .at = r->at, .rows = rows, .bytes = rows->size, .handed_out = true, .asked_ns = r->asked_ns};
+    cw_budget_force(r->peer->handed_out, a->bytes); /* at most one part of each client finds no room there */
     cw_peer_take(r->peer, a->bytes);
     cw_stream_say(s, a);
     return true;
