@@ -43,19 +43,19 @@ def hundred(n, kib):
 
 def lines(directory):
     """28 MB, the longest line last."""
-    (directory / "lines.txt").write_text("".join("x" * (10 * i) + "\n" for i in range(2400)))
+    (directory / "lines.txt").write_text("".join("x" * (20 * i) + "\n" for i in range(1700)))
     return {"op": "text", "files": str(directory / "lines.txt")}
 
 
-LENGTHS = buckets("length(text)", [1000, 4000, 9000, 16000], [16, 12, 8, 6, 4])
+LENGTHS = buckets("length(text)", [1000, 6000, 15000, 25000], [16, 12, 8, 6, 4])
 PIPELINES = {
     "sorted by length": [lines, LENGTHS],
-    "a key that fills once in 400000 elements": numbers(1_000_000, buckets("int64(value % 100000 == 0)", [1], [512, 4])),
-    "a key that never fills": numbers(200_000, buckets("int64(value % 100000 == 0)", [1], [512, 4])),
-    "a rare key among 64 KiB": rare(2000, 64, 100, 8, 4),
-    "a rare key among 256 KiB": rare(400, 256, 20, 8, 4),
-    "100 keys": hundred(4000, 16),
-    "100 keys, one after the other": numbers(60_000, buckets("value // 600", [*range(1, 100)], [4 + k % 9 for k in range(100)])),
+    "a key that fills once": numbers(100_000, buckets("int64(value % 25000 == 0)", [1], [2048, 4])),
+    "a key that never fills": numbers(60_000, buckets("int64(value % 25000 == 0)", [1], [2048, 4])),
+    "a rare key among 64 KiB": rare(600, 64, 50, 8, 4),
+    "a rare key among 256 KiB": rare(160, 256, 20, 8, 4),
+    "100 keys": hundred(2000, 16),
+    "100 keys, one after the other": numbers(60_000, buckets("value // 600", [*range(1, 100)], [40 + k % 9 for k in range(100)])),
     "nothing at the beginning": numbers(300_000, where("value > 298000"), batch(32)),
     "nothing in the middle": numbers(300_000, where("value < 2000 or value > 298000"), batch(32)),
     "nothing at the end": numbers(300_000, where("value < 2000"), batch(32)),
@@ -134,7 +134,7 @@ LARGE = {
     "filtered": [wide(60, 1024), where(f"{KEY} % 3 != 0"), batch(8)],
     "buckets": [wide(60, 1024), buckets(f"{KEY} % 4", [1, 2, 3], [2, 3, 2, 3])],
     "a take": [wide(60, 1024), where(f"{KEY} % 3 != 0"), {"op": "take", "count": 30}, batch(12)],
-    "growing": [lines, buckets("length(text)", [12000], [512, 256])],
+    "growing": [lines, buckets("length(text)", [20000], [256, 256])],
 }
 
 
