@@ -233,7 +233,7 @@ static uint64_t first_waiting(const struct cw_placer *w, unsigned key) { return 
 bool cw_placer_ask(struct cw_placer *w, unsigned key, struct cw_placer_part *ret)
 {
     uint64_t from = first_waiting(w, key);
-    if (from >= w->seen[key])
+    if (from >= before(w, w->at, key))
         return false;
     size_t i = range_of(w, key, from);
     w->asked[key] = before(w, i + 1, key);

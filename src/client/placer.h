@@ -78,7 +78,7 @@ uint64_t cw_placer_differs(const struct cw_placer *w, uint64_t begin, uint64_t e
 bool cw_placer_shorten(struct cw_placer *w, uint64_t begin, uint64_t end);
 /* Forgets the ranges from the one on that ends behind `position`, and batches planned with them. False: some of theirs were taken, so that all stays as it is. */
 bool cw_placer_cut(struct cw_placer *w, uint64_t position);
-/* The next part of what waits under a key for a batch, and was not asked for; false: there is none. Where the plan is at the beginning of a range. */
+/* The next part of what waits under a key for a batch, and was not asked for, in the ranges before the one that the plan is in; false: there is none. */
 bool cw_placer_ask(struct cw_placer *w, unsigned key, struct cw_placer_part *ret);
 /* The first position with something that is neither planned nor, where `waiting` counts, asked for. */
 uint64_t cw_placer_needed(const struct cw_placer *w, bool waiting);

@@ -2,10 +2,15 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "ops/bucket.h"
 
 #define COMPONENT_ALIGN 64 /* every component at a multiple of a cache line */
+/* Staged chunks of so many bytes come straight from the system. malloc would keep them when they are freed, uncounted, for
+ * each thread; smaller ones it uses again. */
+#define CHUNK_MAPPED ((size_t)256 << 10)
+#define CHUNK_HEAD CW_ALIGN_UP(sizeof(struct cw_staged_chunk), (size_t)64)
 
 int cw_layout_init(struct cw_layout *l, const struct cw_compiled *c, struct cw_budget *budget, struct cw_error *err)
 {
@@ -113,7 +118,10 @@ static void free_chunks(struct cw_assembly *a)
         struct cw_staged_chunk *c = a->chunks;
         a->chunks = c->next;
         cw_budget_give(c->budget, c->size);
-        free(c);
+        if (c->size >= CHUNK_MAPPED)
+            munmap(c, CHUNK_HEAD + c->size);
+        else
+            free(c);
     }
 }
 
@@ -156,18 +164,19 @@ size_t cw_staged_bytes(const struct cw_tensor *value) { return CW_ALIGN_UP(value
 
 int cw_staged_chunk_new(struct cw_budget *budget, size_t bytes, struct cw_staged_chunk **ret, uint8_t **ret_data, struct cw_error *err)
 {
-    size_t head = CW_ALIGN_UP(sizeof(struct cw_staged_chunk), 64);
     int r = cw_budget_take(budget, bytes, "elements that wait for their batch", err); /* without the head: how many there are is a matter of chance */
     if (r < 0)
         return r;
-    struct cw_staged_chunk *c = malloc(head + bytes);
-    if (!c) {
+    bool mapped = bytes >= CHUNK_MAPPED;
+    struct cw_staged_chunk *c = mapped ? mmap(NULL, CHUNK_HEAD + bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
+                                       : malloc(CHUNK_HEAD + bytes);
+    if (!c || (mapped && c == MAP_FAILED)) {
         cw_budget_give(budget, bytes);
-        return cw_error_nomem(err, head + bytes, "elements that wait for their batch");
+        return cw_error_nomem(err, CHUNK_HEAD + bytes, "elements that wait for their batch");
     }
     *c = (struct cw_staged_chunk){.size = bytes, .budget = budget};
     *ret = c;
-    *ret_data = (uint8_t *)c + head;
+    *ret_data = (uint8_t *)c + CHUNK_HEAD;
     return 0;
 }
 

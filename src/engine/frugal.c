@@ -85,5 +85,6 @@ void cw_frugal_passed(struct cw_runner *r)
 bool cw_frugal_waits(const struct cw_runner *r)
 {
     const struct cw_range *s = r->ranges;
-    return r->n_blocks > 0 || (r->n_handed > 0 && !r->awaited) || (s && s->head && s->head->closed && s->head->n_done == s->head->n_assigned);
+    return r->n_blocks > 0 || (r->n_handed > 0 && !r->awaited) || (s && s->rows && cw_rows_may_be_taken(r, s)) ||
+           (s && s->head && s->head->closed && s->head->n_done == s->head->n_assigned);
 }

@@ -342,8 +342,8 @@ static inline bool cw_range_computed(const struct cw_range *s) { return s->over 
 void cw_range_begin(struct cw_runner *r, struct cw_range *s);
 void cw_range_restart(struct cw_runner *r, struct cw_range *s); /* no block of it is in flight */
 void cw_range_append(struct cw_range *s, struct cw_assembly *a); /* at the end of the batches to deliver */
-/* Whether clients can take rows of the range before more of it is computed, which frees memory. They can once one batch
- * is full: its last row completes a batch of theirs, wherever their batches begin. */
+/* Whether clients can take rows of the range before more of it is computed, which frees memory. They can once a batch and
+ * all rows but one of the next are computed: wherever their batches begin, one of them lies within. */
 bool cw_rows_may_be_taken(const struct cw_runner *r, const struct cw_range *s);
 int cw_range_append_rows(struct cw_range *s, struct cw_assembly *a, struct cw_error *err) _must_check_; /* at the end of its key's */
 /* Takes a batch that is not full, the last one, out of those to deliver. */

@@ -95,6 +95,13 @@ static int rows_there(const struct cw_runner *r, const struct cw_range *s, unsig
     return s->failed ? err->status : 1;
 }
 
+bool cw_runner_part_there(struct cw_runner *r, const struct cw_range *s, unsigned key, uint64_t from, uint64_t n)
+{
+    struct cw_error err = {0};
+    CW_GUARD(&r->mutex);
+    return rows_there(r, s, key, from, n, &err) == 0;
+}
+
 int cw_runner_part(struct cw_runner *r, struct cw_range *s, unsigned key, uint64_t from, uint64_t n, struct cw_assembly **ret, struct cw_error *err)
 {
     struct part p = {.s = s, .key = key, .from = from, .n = n};
@@ -124,6 +131,13 @@ int cw_runner_part(struct cw_runner *r, struct cw_range *s, unsigned key, uint64
     return status;
 }
 
+/* Rows of batch i of a key, if all are computed that have slots; else 0. A batch that was given away had all. */
+static uint64_t rows_done(const struct key_rows *x, size_t i, uint64_t size)
+{
+    const struct cw_assembly *a = i < x->n ? x->batches[i] : NULL;
+    return i >= x->n ? 0 : !a ? size : a->n_done == a->n_assigned ? a->n_done : 0;
+}
+
 bool cw_rows_may_be_taken(const struct cw_runner *r, const struct cw_range *s)
 {
     for (unsigned k = 0; k < cw_n_keys(r->compiled); k++) {
@@ -132,7 +146,7 @@ bool cw_rows_may_be_taken(const struct cw_runner *r, const struct cw_range *s)
         size_t i = x->first;
         while (i < x->n && !x->batches[i])
             i++;
-        if (i < x->n && s->arrived[k] >= (i + 2) * size - 1)
+        if (i < x->n && rows_done(x, i, size) + rows_done(x, i + 1, size) >= 2 * size - 1)
             return true;
     }
     return false;

@@ -72,6 +72,8 @@ bool cw_runner_computed(struct cw_runner *r, struct cw_range *s, uint64_t *ret_b
  * no memory now; 1: the range is over and has fewer. < 0: the range ends in an error before them. The caller
  * owns *ret. */
 int cw_runner_part(struct cw_runner *r, struct cw_range *s, unsigned key, uint64_t from, uint64_t n, struct cw_assembly **ret, struct cw_error *err) _must_check_;
+/* Whether these elements are computed: cw_runner_part lacks at most memory for them. */
+bool cw_runner_part_there(struct cw_runner *r, const struct cw_range *s, unsigned key, uint64_t from, uint64_t n);
 /* Elements of a key before `upto` will not be asked for (again). */
 void cw_runner_drop_rows(struct cw_runner *r, struct cw_range *s, unsigned key, uint64_t upto);
 /* The summary of a range that is over: elements that it leaves, by key ([cw_n_keys]). 2: it is not over; < 0: it ends in an error, behind so many elements. */

@@ -153,12 +153,11 @@ static int send_batch(struct client *c, struct worker_stream *s, struct cw_answe
 }
 
 /* Sends a message whose bytes count as on their way to the client until it is sent. */
-static int send_counted(struct client *c, struct cw_answer *a, const Cachew__Envelope *m, const struct iovec *pieces, size_t n, struct cw_error *err)
+static int send_counted(struct client *c, struct worker_stream *s, struct cw_answer *a, const Cachew__Envelope *m, const struct iovec *pieces, size_t n, struct cw_error *err)
 {
-    struct sent *x = sent_new(c, NULL, a);
+    struct sent *x = sent_new(c, s, a);
     if (!x) {
-        if (cw_peer_give(&c->peer, a->bytes))
-            cw_streams_wake(c->w);
+        drop_answer(s, a);
         return cw_error_nomem(err, sizeof(*x), "a message");
     }
     return cw_client_send(c, m, pieces, n, x, NULL, 0, err);
@@ -171,7 +170,6 @@ static int send_rows(struct client *c, struct worker_stream *s, struct cw_answer
     struct cw_wire_remnant wire;
     c->w->n_batches++;
     c->w->n_bytes += a->rows->size;
-    count_quarantined(c->w, a->rows->quarantined);
     int r = cw_wire_remnant_write(a->rows, &wire, err);
     if (r < 0) {
         drop_answer(s, a);
@@ -184,12 +182,12 @@ static int send_rows(struct client *c, struct worker_stream *s, struct cw_answer
     wire.message.first = a->at;
     m->of_case = CACHEW__ENVELOPE__OF_REMNANT;
     m->remnant = &wire.message;
-    r = send_counted(c, a, m, &piece, 1, err);
+    r = send_counted(c, s, a, m, &piece, 1, err);
     cw_wire_remnant_deinit(&wire);
     return r;
 }
 
-static int send_keys(struct client *c, struct cw_answer *a, Cachew__Envelope *m, struct cw_error *err)
+static int send_keys(struct client *c, struct worker_stream *s, struct cw_answer *a, Cachew__Envelope *m, struct cw_error *err)
 {
     Cachew__Failure why;
     Cachew__Keys keys = {CW_MESSAGE(keys), .epoch = a->epoch, .begin = a->begin, .end = a->end,
@@ -200,7 +198,7 @@ static int send_keys(struct client *c, struct cw_answer *a, Cachew__Envelope *m,
     }
     m->of_case = CACHEW__ENVELOPE__OF_KEYS;
     m->keys = &keys;
-    return send_counted(c, a, m, NULL, 0, err);
+    return send_counted(c, s, a, m, NULL, 0, err);
 }
 
 static int send_end(struct client *c, const struct cw_answer *a, Cachew__Envelope *m, struct cw_error *err)
@@ -260,7 +258,7 @@ void cw_clients_answer(struct worker_stream *s, struct cw_answer *a)
         trace_answer(c, s, a);
         break;
     case CW_SAY_KEYS:
-        r = send_keys(c, a, &m, &err);
+        r = send_keys(c, s, a, &m, &err);
         break;
     case CW_SAY_END:
         r = send_end(c, a, &m, &err);

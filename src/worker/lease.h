@@ -91,6 +91,8 @@ void cw_lease_reply_end(struct cw_stream *s, struct cw_lease *l, struct cw_reque
 /* ---- rows.c ---- */
 /* As cw_leases_serve, for one placed range. */
 bool cw_lease_serve_rows(struct cw_stream *s, struct cw_lease *l);
+/* The first request for rows of l that are computed. NULL: there is none. */
+struct cw_request *cw_lease_rows_there(struct cw_stream *s, const struct cw_lease *l);
 /* The range was begun again: rows that will not be asked for again are not kept. */
 void cw_lease_drop_rows(struct cw_stream *s, struct cw_lease *l);
 /* Nothing can be computed before rows are taken: clients get the keys of elements so far, so that they know which rows

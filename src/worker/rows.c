@@ -353,6 +353,15 @@ static bool request_answer(struct cw_stream *s, struct cw_lease *l, struct cw_re
     return true;
 }
 
+struct cw_request *cw_lease_rows_there(struct cw_stream *s, const struct cw_lease *l)
+{
+    for (struct cw_request *r = l->range ? l->requests : NULL; r; r = r->next)
+        if ((r->what == CACHEW__WHAT__WHAT_ROWS || r->what == CACHEW__WHAT__WHAT_PART) && cw_peer_room(r->peer) &&
+            (r->part || (!rows_gone(l, r) && cw_runner_part_there(s->runner, l->range, r->key, r->at, r->end - r->at))))
+            return r;
+    return NULL;
+}
+
 bool cw_lease_serve_rows(struct cw_stream *s, struct cw_lease *l)
 {
     bool any = rows_note_over(s, l);

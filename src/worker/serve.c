@@ -159,7 +159,8 @@ bool cw_lease_answer_rows(struct cw_stream *s, struct cw_lease *l, struct cw_req
         return false;
     }
     *a = (struct cw_answer){.kind = CW_SAY_PART, .peer = cw_peer_ref(r->peer), .re = r->id, .epoch = l->epoch, .begin = l->begin, .key = r->key,
-                            .at = r->at, .rows = rows, .bytes = rows->size, .asked_ns = r->asked_ns};
+                            .at = r->at, .rows = rows, .bytes = rows->size, .handed_out = true, .asked_ns = r->asked_ns};
+    cw_budget_force(r->peer->handed_out, a->bytes); /* at most one part of each client finds no room there */
     cw_peer_take(r->peer, a->bytes);
     cw_stream_say(s, a);
     return true;
@@ -350,13 +351,15 @@ static bool serve_batches(struct cw_stream *s, struct cw_lease *l)
     return any;
 }
 
-/* Frees memory when the runner can compute nothing more for the first request. Clients get the keys so far. Then
- * later requests give their parts back. Then the last range before the request's gives way: no request is for
- * such a range. Then ranges behind it give way, likewise the last one first. Then rows of the request's range
- * go that no request is for. Where there is no request, no range gives way, and one that gave way goes on. */
+/* Frees memory when the runner can compute nothing more for the first range with a request. Clients get the keys so
+ * far. Then later requests give their parts back. Then the last range before the request's gives way: no request is
+ * for such a range. Then ranges behind it give way, likewise the last one first. Then rows of the request's range go
+ * that no request is for. Where there is no request, no range gives way, and one that gave way goes on. Of the
+ * range's requests the first whose rows are computed gets the memory: when they are sent, there is more. */
 static bool make_room(struct cw_stream *s)
 {
     struct cw_lease *gives = NULL, *l = s->leases, *aside = NULL;
+    struct cw_request *first;
     for (; l && !first_request(l); l = l->next) {
         gives = l->range ? l : gives;
         aside = l->set_aside && !l->computed && !l->failed ? l : aside;
@@ -370,17 +373,21 @@ static bool make_room(struct cw_stream *s)
         return false;
     if (cw_leases_give_keys(s) || s->failed)
         return !s->failed;
-    if (cw_leases_give_up_part(s, l, first_request(l)))
+    if (!(first = cw_lease_rows_there(s, l)))
+        first = first_request(l);
+    if (cw_leases_give_up_part(s, l, first))
         return true;
     bool before = gives != NULL;
     for (struct cw_lease *later = l->next; later && !before; later = later->next)
         gives = later->range ? later : gives;
-    if (!gives)
+    if (!gives && (!s->short_of || s->short_of == first))
         return cw_lease_give_up_rows(s, l);
-    cw_lease_close(s, gives);
-    gives->set_aside = true;
+    if (gives) {
+        cw_lease_close(s, gives);
+        gives->set_aside = true;
+    }
     if (!before)
-        s->short_of = first_request(l);
+        s->short_of = first;
     return true;
 }
 

@@ -64,7 +64,7 @@ struct cw_answer {
     uint64_t *elements;               /* END, COMPLETED: of a placed range, by key */
     size_t n_elements;
     size_t bytes;                     /* taken from the peer's room */
-    bool handed_out;                  /* BATCH: the peer's budget of that name has them; else the runner's */
+    bool handed_out;                  /* BATCH, PART: the peer's budget of that name has them; else the runner's */
     struct cw_batch *batch;
     struct cw_quarantined *quarantined;
     struct cw_remnant *rows;          /* PART */

@@ -1,9 +1,11 @@
 """map_batches behind a filter: batches are made ahead of who takes them, and are the same whoever makes them. A service's worker makes those whose
 elements are of one range, the client those that it joins of several ranges."""
 
+import json
 import os
 import threading
 import time
+import urllib.request
 
 import numpy as np
 import pytest
@@ -225,6 +227,32 @@ def slow_service():
 def all_joined():
     """A range takes half a second, or 64 positions while no rate is known: with a thread a worker no range has the 120 positions of a batch."""
     return Dataset.range(720).delay(us=5000).filter("value % 8 == 0").batch(15)
+
+
+@pytest.mark.parametrize(("n_keys", "base"), [
+    (1, Dataset.range(30000).filter("value % 3 != 0").shuffle().batch(32)),
+    (3, Dataset.range(30000).shuffle().bucket_by_length("value % 7", [2, 5], [32, 64, 48])),
+])
+def test_a_client_calls_functions_of_batches_that_lie_in_several_ranges_and_of_no_others(tmp_path, n_keys, base):
+    """Between two ranges lies at most one batch of each key. All other batches are made where they are computed."""
+    client, log = os.getpid(), tmp_path / "calls"
+
+    def noted(batch):
+        with open(log, "a") as file:
+            file.write(f"{os.getppid()} {batch['value'][0]}\n")
+        return batch
+
+    up = Up("--http", "127.0.0.1:0")
+    ds = base.map_batches(noted, outputs={"value": "int64"})
+    got = [(b["value"][0], b.hash()) for b in ds.distribute(up.address, seed=1, timeout_s=HANG_S)]
+    with urllib.request.urlopen(f"http://{up.ready['http']}/api/v1/status") as page:
+        n_ranges = json.load(page)["completed"]
+    assert up.end() == 0
+    assert [h for _, h in got] == [b.hash() for b in base.iterator(seed=1)]
+    calls = [tuple(map(int, line.split())) for line in log.read_text().splitlines()]
+    joined = {value for process, value in calls if process == client}
+    assert {value for process, value in calls if process != client} >= {value for value, _ in got} - joined
+    assert len(joined) <= n_keys * n_ranges < len(got)
 
 
 def must_be_called_by(client):

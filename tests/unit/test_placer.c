@@ -474,6 +474,38 @@ static void test_what_waits_is_asked_for(void **state)
     cw_placer_deinit(&w);
 }
 
+/* The plan stops inside a range of which only some keys are known. What waits in that range is not asked for; asking for it never ended. */
+static void test_what_waits_is_asked_for_up_to_the_range_that_the_plan_is_in(void **state)
+{
+    (void)state;
+    const uint64_t sizes[] = {4, 5};
+    struct cw_entry entry = {0};
+    struct cw_error err = {0};
+    struct cw_placer w;
+    struct cw_placer_part part;
+    static const uint16_t keys[2][3] = {{0, 1, 0}, {1, 0, 1}};
+    assert_int_equal(cw_placer_init(&w, 2, sizes, false, &entry, 40, &err), 0);
+    for (unsigned i = 0; i < 3; i++)
+        assert_int_equal(cw_placer_add(&w, 10 * i + 10, &err), 0);
+    for (unsigned i = 0; i < 2; i++)
+        assert_int_equal(cw_placer_keys(&w.ranges[i], keys[i], 3, &err), 0);
+    cw_placer_known(&w, &w.ranges[0], 0, false);
+    assert_int_equal(plan(&w), 2);
+    for (unsigned k = 0; k < 2; k++) {
+        assert_true(cw_placer_ask(&w, k, &part));
+        assert_int_equal(part.begin, 0);
+        assert_int_equal(part.from, 0);
+        assert_int_equal(part.n, k ? 1 : 2);
+        assert_false(cw_placer_ask(&w, k, &part));
+    }
+    cw_placer_known(&w, &w.ranges[1], 0, false);
+    assert_int_equal(plan(&w), 2);
+    assert_true(cw_placer_ask(&w, 1, &part));
+    assert_int_equal(part.begin, 10);
+    assert_int_equal(part.n, 2);
+    cw_placer_deinit(&w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -487,6 +519,7 @@ int main(void)
         cmocka_unit_test(test_a_foreign_range),
         cmocka_unit_test(test_batches_of_a_range_that_is_not_over),
         cmocka_unit_test(test_what_waits_is_asked_for),
+        cmocka_unit_test(test_what_waits_is_asked_for_up_to_the_range_that_the_plan_is_in),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

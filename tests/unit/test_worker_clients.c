@@ -709,6 +709,42 @@ static void kept_a_whole_epoch(void **state)
     end_all();
 }
 
+/* Clients that do not read: what is on its way to them counts as handed out, parts of batches too, and each has at most
+ * as many bytes there as are free. */
+static void parts_for_clients_that_do_not_read(void **state)
+{
+    (void)state;
+    enum { EACH = 28 }; /* parts of 128 KiB; all of them are more than a quarter of the worker's memory */
+    struct cw_error err = {0};
+    struct cw_loop *awake = loop, *asleep;
+    uint64_t ids[2][EACH];
+    start_with(LARGE_FILTERED, 4 * EACH, LOCAL, (size_t)16 << 20);
+    assert_int_equal(cw_loop_new(&asleep, &err), 0);
+    lease(0, 0, 0, 2, 0);
+    loop = asleep;
+    for (size_t c = 0; c < 2; c++) {
+        client_connect(&clients[1 + c], LOCAL);
+        for (size_t i = 0; i < EACH; i++)
+            ids[c][i] = say_want(&clients[1 + c], 0, 0, 0, CACHEW__WHAT__WHAT_PART, 0, 2 * (EACH * c + i), 2);
+    }
+    cw_loop_stop(asleep);
+    cw_loop_run(asleep); /* the requests are sent */
+    loop = awake;
+    run_until(status_now().n_out >= 20);
+    for (uint64_t i = 0; i < 2 * EACH; i++)
+        fetch(&clients[0], 1, i);
+    assert_true(status_now().n_out < 28 && status_now().memory_used <= (size_t)16 << 20); /* a half of 4 MiB, a half of the rest */
+    loop = asleep;
+    for (size_t c = 0; c < 2; c++) {
+        for (size_t i = 0; i < EACH; i++)
+            expect_kind(&clients[1 + c], ids[c][i], CACHEW__ENVELOPE__OF_REMNANT);
+        fake_close(&clients[1 + c]);
+    }
+    cw_loop_free(asleep);
+    loop = awake;
+    end_all();
+}
+
 static void nonsense(void **state)
 {
     (void)state;
@@ -754,7 +790,7 @@ int main(void)
         world_test(revoked_inside), world_test(revoked_in_the_middle), world_test(asked_for_what_is_not_there), world_test(revoked_while_it_hangs), world_test(left_while_lent),
         world_test(kept_over_the_end_of_a_connection), world_test(kept_of_another), world_test(returned_twice), world_test(returned_invented),
         world_test(returned_for_another), world_test(forgotten_while_lent), world_test(kept_beyond_the_memory),
-        world_test(kept_a_whole_epoch), world_test(nonsense),
+        world_test(kept_a_whole_epoch), world_test(parts_for_clients_that_do_not_read), world_test(nonsense),
         world_test(counted_any_order),
         world_test(filtered_any_order), world_test(buckets_any_order), world_test(large_filtered_later_first), world_test(large_buckets_later_first),
     };
