@@ -196,7 +196,7 @@ int cw_feature_columns(const struct cw_feature_specs *specs, const struct cw_op 
     for (unsigned i = 0; r == 0 && i < specs->n; i++) {
         const struct cw_port *port = &op->out[specs->items[i].port];
         if (port->live)
-            r = cw_type_fixed(&port->type) ? cw_block_dense(b, port->value, &port->type, err) : cw_block_ragged(b, port->value, err);
+            r = cw_block_column(b, port->value, &port->type, err);
     }
     return r;
 }

@@ -61,14 +61,7 @@ static int files_open(const struct cw_op *op, const struct cw_source_env *env, s
     return 0;
 }
 
-static int files_bind(struct cw_bind *b, struct cw_op *op CW_UNUSED, struct cw_error *err)
-{
-    struct cw_type type = cw_type_scalar(CW_BYTES);
-    int r = cw_bind_write(b, "data", &type, err);
-    if (r >= 0)
-        r = cw_bind_write(b, "path", &type, err);
-    return r < 0 ? r : 0;
-}
+static const struct cw_output_def outputs[] = {{"data", CW_BYTES}, {"path", CW_BYTES}, {0}};
 
 static const struct cw_attr_def attrs[] = {
     {.name = "files", .kind = CW_ATTR_STRINGS, .len_min = 1, .scalar_too = true, .path = true, .doc = "patterns (glob) or names of the files"},
@@ -82,6 +75,6 @@ const struct cw_op_desc cw_op_files = {
            "taken pattern by pattern, those of a pattern sorted by bytes.",
     .kind = CW_OP_SOURCE,
     .attrs = attrs,
-    .bind = files_bind,
+    .outputs = outputs,
     .open = files_open,
 };

@@ -77,12 +77,7 @@ static int tfrecord_open(const struct cw_op *op, const struct cw_source_env *env
     return 0;
 }
 
-static int tfrecord_bind(struct cw_bind *b, struct cw_op *op CW_UNUSED, struct cw_error *err)
-{
-    struct cw_type type = cw_type_scalar(CW_BYTES);
-    int r = cw_bind_write(b, "record", &type, err);
-    return r < 0 ? r : 0;
-}
+static const struct cw_output_def outputs[] = {{"record", CW_BYTES}, {0}};
 
 static const struct cw_attr_def attrs[] = {
     CW_RECORD_STREAM_ATTRS,
@@ -97,6 +92,6 @@ const struct cw_op_desc cw_op_tfrecord = {
            "that a wildcard matches are left out. The CRC of a record's length is always checked, when a file is indexed.",
     .kind = CW_OP_SOURCE,
     .attrs = attrs,
-    .bind = tfrecord_bind,
+    .outputs = outputs,
     .open = tfrecord_open,
 };
