@@ -4,10 +4,6 @@
 
 #include "ops/record_files.h"
 
-struct files {
-    struct cw_record_files common;
-};
-
 static void files_free(struct cw_source *s)
 {
     cw_record_files_deinit((struct cw_record_files *)s);
@@ -42,22 +38,22 @@ static char *identity(const struct cw_op *op, const struct cw_source_env *env)
 
 static int files_open(const struct cw_op *op, const struct cw_source_env *env, struct cw_source **ret, struct cw_error *err)
 {
-    struct files *f = calloc(1, sizeof(*f));
+    struct cw_record_files *f = calloc(1, sizeof(*f));
     if (!f)
         return cw_error_nomem(err, sizeof(*f), "a source");
-    f->common.base.ops = &files_ops;
+    f->base.ops = &files_ops;
     struct cw_source_files found = {0};
     _cleanup_free_ char *name = identity(op, env);
     int r = name ? cw_source_files(op, "files", env, &found, err) : cw_error_nomem(err, 0, "a source");
     if (r == 0)
-        r = cw_record_files_init(&f->common, &found, "files", name, NULL, env, err);
+        r = cw_record_files_init(f, &found, "files", name, NULL, env, err);
     cw_source_files_deinit(&found);
     if (r < 0) {
         cw_error_op(err, op->desc->name);
-        files_free(&f->common.base);
+        files_free(&f->base);
         return r;
     }
-    *ret = &f->common.base;
+    *ret = &f->base;
     return 0;
 }
 
