@@ -67,6 +67,11 @@ int cw_block_ragged(struct cw_block *b, unsigned v, struct cw_error *err)
     return 0;
 }
 
+int cw_block_column(struct cw_block *b, unsigned v, const struct cw_type *type, struct cw_error *err)
+{
+    return cw_type_fixed(type) ? cw_block_dense(b, v, type, err) : cw_block_ragged(b, v, err);
+}
+
 struct cw_tensor cw_block_row(const struct cw_block *b, unsigned v, size_t r)
 {
     const struct cw_column *c = &b->columns[v];

@@ -89,6 +89,8 @@ void cw_block_draw(const struct cw_block *b, unsigned op_index, size_t row, uint
 int cw_block_dense(struct cw_block *b, unsigned v, const struct cw_type *type, struct cw_error *err) _must_check_;
 /* Value v as a ragged column: rows zeroed, to be filled in by the operator. */
 int cw_block_ragged(struct cw_block *b, unsigned v, struct cw_error *err) _must_check_;
+/* Dense where the type is fixed, else ragged. */
+int cw_block_column(struct cw_block *b, unsigned v, const struct cw_type *type, struct cw_error *err) _must_check_;
 /* Row r of value v. Zeroed where the row was never written (it failed or was dropped before). */
 struct cw_tensor cw_block_row(const struct cw_block *b, unsigned v, size_t r);
 /* Memory for row r of value v with these dims (ndim of them): the slot of a dense column (made by cw_block_dense before), or fresh

@@ -4,14 +4,11 @@
 #include <string.h>
 
 #include "base/hash.h"
-#include "pipeline/source.h"
-
-#define CHUNK_RECORDS 1024 /* docs/semantics.md section 1 */
+#include "ops/keyed_source.h"
 
 struct arrays {
-    struct cw_source base;
+    struct cw_keyed_source base;
     struct cw_arrays *arrays;
-    uint64_t file_key;
     uint64_t *sums; /* where they are held: of each element, over the columns that are; else NULL */
     bool held[CW_OP_MAX_PORTS];
 };
@@ -48,20 +45,12 @@ static int arrays_hold(struct cw_source *s, const struct cw_op *op, int (*cancel
     return r;
 }
 
-static void arrays_ids(const struct cw_source *s, const uint64_t *rows, size_t n, struct cw_record_id *out)
-{
-    for (size_t i = 0; i < n; i++) {
-        out[i].file_key = ((const struct arrays *)s)->file_key;
-        out[i].row = rows[i];
-    }
-}
-
 /* Elements of one size are copied to where the column wants them; of others views are given, but where they lie so that their values can't be
  * read as such, or where they are held (sums, of each row over the columns before this one, go on with it): nobody writes to a copy. */
 static int produce_column(const struct cw_arrays *a, const struct cw_array_column *c, uint64_t *sums, const struct cw_port *port, struct cw_block *b, struct cw_error *err)
 {
     bool fixed = cw_type_fixed(&port->type);
-    int r = fixed ? cw_block_dense(b, port->value, &port->type, err) : cw_block_ragged(b, port->value, err);
+    int r = cw_block_column(b, port->value, &port->type, err);
     if (r < 0)
         return r;
     struct cw_column *column = &b->columns[port->value];
@@ -110,7 +99,7 @@ static int arrays_produce(const struct cw_source *s, const struct cw_op *op, str
     return r;
 }
 
-static const struct cw_source_ops arrays_ops = {.free = arrays_free, .hold = arrays_hold, .ids = arrays_ids, .produce = arrays_produce};
+static const struct cw_source_ops arrays_ops = {.free = arrays_free, .hold = arrays_hold, .ids = cw_keyed_source_ids, .produce = arrays_produce};
 
 static int arrays_open(const struct cw_op *op, const struct cw_source_env *env CW_UNUSED, struct cw_source **ret, struct cw_error *err)
 {
@@ -118,21 +107,9 @@ static int arrays_open(const struct cw_op *op, const struct cw_source_env *env C
     if (!s)
         return cw_error_nomem(err, sizeof(*s), "a source");
     s->arrays = cw_arrays_ref(op->state);
-    s->file_key = cw_hash64(s->arrays->id, strlen(s->arrays->id));
-    uint64_t n = s->arrays->n_elements;
-    struct cw_key snapshot = {0};
-    cw_key_u64(&snapshot, s->file_key);
-    cw_key_u64(&snapshot, n);
-    s->base = (struct cw_source){
-        .ops = &arrays_ops,
-        .n_records = n,
-        .source_bytes = s->arrays->total_bytes,
-        .random_access = true,
-        .n_chunks = (n + CHUNK_RECORDS - 1) / CHUNK_RECORDS,
-        .chunk_records = CHUNK_RECORDS,
-        .snapshot = cw_key_hash(&snapshot),
-    };
-    *ret = &s->base;
+    uint64_t key = cw_hash64(s->arrays->id, strlen(s->arrays->id));
+    cw_keyed_source_init(&s->base, &arrays_ops, key, s->arrays->n_elements, s->arrays->total_bytes);
+    *ret = &s->base.base;
     return 0;
 }
 

@@ -16,11 +16,12 @@ struct reading { /* one feature of the attribute */
     struct cw_type *type; /* of the component */
 };
 
-void cw_feature_specs_deinit(struct cw_feature_specs *specs)
+void cw_feature_specs_free(void *state)
 {
-    for (unsigned i = 0; i < specs->n; i++)
+    struct cw_feature_specs *specs = state;
+    for (unsigned i = 0; specs && i < specs->n; i++)
         free(specs->items[i].def);
-    specs->n = 0;
+    free(specs);
 }
 
 static int bad(const struct reading *x, struct cw_error *err, const char *expected)
@@ -164,18 +165,19 @@ static int read_feature(const struct reading *x, const json_t *v, struct cw_erro
     return r == 0 && def ? read_default(x, def, err) : r;
 }
 
-int cw_feature_specs_bind(struct cw_feature_specs *specs, const struct cw_feature_words *words, struct cw_bind *b, const struct cw_op *op,
-                          struct cw_error *err)
+int cw_feature_specs_bind(const struct cw_feature_words *words, struct cw_bind *b, struct cw_op *op, struct cw_error *err)
 {
     const json_t *features = cw_attr_json(op, words->attr), *value;
     const char *name;
     struct cw_type type;
+    struct cw_feature_specs *specs = op->state = calloc(1, sizeof(*specs)); /* the caller frees it, in case of error too */
+    if (!specs)
+        return cw_error_nomem(err, sizeof(*specs), op->desc->name);
     if (json_object_size(features) == 0 || json_object_size(features) > CW_OP_MAX_PORTS)
         return cw_attr_error(op, words->attr, err, "an object of 1 to %d %ss", CW_OP_MAX_PORTS, words->noun);
     json_object_foreach((json_t *)features, name, value)
     {
         struct cw_feature_spec *f = &specs->items[specs->n++];
-        *f = (struct cw_feature_spec){0};
         struct reading x = {.words = words, .op = op, .name = name, .f = f, .type = &type};
         int r = read_feature(&x, value, err);
         if (r < 0)
@@ -196,7 +198,7 @@ int cw_feature_columns(const struct cw_feature_specs *specs, const struct cw_op 
     for (unsigned i = 0; r == 0 && i < specs->n; i++) {
         const struct cw_port *port = &op->out[specs->items[i].port];
         if (port->live)
-            r = cw_type_fixed(&port->type) ? cw_block_dense(b, port->value, &port->type, err) : cw_block_ragged(b, port->value, err);
+            r = cw_block_column(b, port->value, &port->type, err);
     }
     return r;
 }

@@ -29,10 +29,10 @@ struct cw_feature_words {
 };
 #define CW_FEATURE_ALL ((1ul << CW_N_DTYPES) - 1)
 
-/* Reads the attribute and declares an output per name. In case of error too the specs are to be deinited. */
-int cw_feature_specs_bind(struct cw_feature_specs *specs, const struct cw_feature_words *words, struct cw_bind *b, const struct cw_op *op,
-                          struct cw_error *err) _must_check_;
-void cw_feature_specs_deinit(struct cw_feature_specs *specs);
+/* Reads the attribute and declares an output per name. The specs are op->state, in case of error too. */
+int cw_feature_specs_bind(const struct cw_feature_words *words, struct cw_bind *b, struct cw_op *op, struct cw_error *err) _must_check_;
+/* cw_op_desc.free_state */
+void cw_feature_specs_free(void *state);
 
 /* Columns for the outputs that are live. */
 int cw_feature_columns(const struct cw_feature_specs *specs, const struct cw_op *op, struct cw_block *b, struct cw_error *err) _must_check_;

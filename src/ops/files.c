@@ -4,10 +4,6 @@
 
 #include "ops/record_files.h"
 
-struct files {
-    struct cw_record_files common;
-};
-
 static void files_free(struct cw_source *s)
 {
     cw_record_files_deinit((struct cw_record_files *)s);
@@ -42,33 +38,26 @@ static char *identity(const struct cw_op *op, const struct cw_source_env *env)
 
 static int files_open(const struct cw_op *op, const struct cw_source_env *env, struct cw_source **ret, struct cw_error *err)
 {
-    struct files *f = calloc(1, sizeof(*f));
+    struct cw_record_files *f = calloc(1, sizeof(*f));
     if (!f)
         return cw_error_nomem(err, sizeof(*f), "a source");
-    f->common.base.ops = &files_ops;
+    f->base.ops = &files_ops;
     struct cw_source_files found = {0};
     _cleanup_free_ char *name = identity(op, env);
     int r = name ? cw_source_files(op, "files", env, &found, err) : cw_error_nomem(err, 0, "a source");
     if (r == 0)
-        r = cw_record_files_init(&f->common, &found, "files", name, NULL, env, err);
+        r = cw_record_files_init(f, &found, "files", name, NULL, env, err);
     cw_source_files_deinit(&found);
     if (r < 0) {
         cw_error_op(err, op->desc->name);
-        files_free(&f->common.base);
+        files_free(&f->base);
         return r;
     }
-    *ret = &f->common.base;
+    *ret = &f->base;
     return 0;
 }
 
-static int files_bind(struct cw_bind *b, struct cw_op *op CW_UNUSED, struct cw_error *err)
-{
-    struct cw_type type = cw_type_scalar(CW_BYTES);
-    int r = cw_bind_write(b, "data", &type, err);
-    if (r >= 0)
-        r = cw_bind_write(b, "path", &type, err);
-    return r < 0 ? r : 0;
-}
+static const struct cw_output_def outputs[] = {{"data", CW_BYTES}, {"path", CW_BYTES}, {0}};
 
 static const struct cw_attr_def attrs[] = {
     {.name = "files", .kind = CW_ATTR_STRINGS, .len_min = 1, .scalar_too = true, .path = true, .doc = "patterns (glob) or names of the files"},
@@ -82,6 +71,6 @@ const struct cw_op_desc cw_op_files = {
            "taken pattern by pattern, those of a pattern sorted by bytes.",
     .kind = CW_OP_SOURCE,
     .attrs = attrs,
-    .bind = files_bind,
+    .outputs = outputs,
     .open = files_open,
 };

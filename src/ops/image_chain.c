@@ -290,7 +290,7 @@ static int chain_run(const struct chain *c, const struct cw_op *op, struct cw_bl
     const struct cw_port *out = &op->out[0];
     if (!out->live)
         return 0;
-    int r = cw_type_fixed(&out->type) ? cw_block_dense(b, out->value, &out->type, err) : cw_block_ragged(b, out->value, err);
+    int r = cw_block_column(b, out->value, &out->type, err);
     for (size_t row = 0; r >= 0 && row < b->n; row++) {
         if (b->status[row] != CW_ROW_OK)
             continue;

@@ -173,16 +173,7 @@ static int image_folder_open(const struct cw_op *op, const struct cw_source_env 
     return 0;
 }
 
-static int image_folder_bind(struct cw_bind *b, struct cw_op *op CW_UNUSED, struct cw_error *err)
-{
-    struct cw_type bytes = cw_type_scalar(CW_BYTES), label = cw_type_scalar(CW_INT64);
-    int r = cw_bind_write(b, "image", &bytes, err);
-    if (r >= 0)
-        r = cw_bind_write(b, "label", &label, err);
-    if (r >= 0)
-        r = cw_bind_write(b, "path", &bytes, err);
-    return r < 0 ? r : 0;
-}
+static const struct cw_output_def outputs[] = {{"image", CW_BYTES}, {"label", CW_INT64}, {"path", CW_BYTES}, {0}};
 
 static const struct cw_attr_def attrs[] = {
     {.name = "root", .kind = CW_ATTR_STRING, .path = true, .doc = "the directory that holds a directory per class"},
@@ -196,6 +187,6 @@ const struct cw_op_desc cw_op_image_folder = {
            "class's files those are taken that lie directly in its directory and end in jpg, jpeg, png or webp, in any case.",
     .kind = CW_OP_SOURCE,
     .attrs = attrs,
-    .bind = image_folder_bind,
+    .outputs = outputs,
     .open = image_folder_open,
 };

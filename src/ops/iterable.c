@@ -5,13 +5,12 @@
 
 #include "base/hash.h"
 #include "ops/function.h"
+#include "ops/keyed_source.h"
 #include "pipeline/sequence.h"
-#include "pipeline/source.h"
 
 struct iterable {
-    struct cw_source base;
+    struct cw_keyed_source base;
     const struct cw_op *op;
-    uint64_t file_key;
     pthread_mutex_t mutex;
     /* guarded by mutex: */
     struct cw_host *host;   /* where it is under way */
@@ -32,14 +31,6 @@ static void iterable_free(struct cw_source *base)
     cw_host_discard(s->host); /* with what the iterable holds open */
     pthread_mutex_destroy(&s->mutex);
     free(s);
-}
-
-static void iterable_ids(const struct cw_source *s, const uint64_t *rows, size_t n, struct cw_record_id *out)
-{
-    for (size_t i = 0; i < n; i++) {
-        out[i].file_key = ((const struct iterable *)s)->file_key;
-        out[i].row = rows[i];
-    }
 }
 
 static const char *copy_text(struct cw_arena *arena, const char *text, struct cw_error *err)
@@ -196,7 +187,7 @@ static int iterable_produce(const struct cw_source *base CW_UNUSED, const struct
         const struct cw_port *port = &op->out[k];
         if (!port->live)
             continue;
-        r = cw_type_fixed(&port->type) ? cw_block_dense(b, port->value, &port->type, err) : cw_block_ragged(b, port->value, err);
+        r = cw_block_column(b, port->value, &port->type, err);
         for (size_t i = 0; i < b->n && r >= 0; i++) {
             struct cw_column *c = &b->columns[port->value];
             const struct cw_tensor *t = &((const struct element *)b->raw[i].data)->values[k];
@@ -214,7 +205,7 @@ static int iterable_produce(const struct cw_source *base CW_UNUSED, const struct
     return r;
 }
 
-static const struct cw_source_ops iterable_ops = {.free = iterable_free, .ids = iterable_ids, .pull = iterable_pull, .produce = iterable_produce};
+static const struct cw_source_ops iterable_ops = {.free = iterable_free, .ids = cw_keyed_source_ids, .pull = iterable_pull, .produce = iterable_produce};
 
 static int iterable_open(const struct cw_op *op, const struct cw_source_env *env CW_UNUSED, struct cw_source **ret, struct cw_error *err)
 {
@@ -222,10 +213,10 @@ static int iterable_open(const struct cw_op *op, const struct cw_source_env *env
     struct iterable *s = calloc(1, sizeof(*s));
     if (!s)
         return cw_error_nomem(err, sizeof(*s), "a source");
-    *s = (struct iterable){.op = op, .file_key = cw_hash64(identity, strlen(identity))};
+    *s = (struct iterable){.op = op, .base.file_key = cw_hash64(identity, strlen(identity))};
     pthread_mutex_init(&s->mutex, NULL);
-    s->base = (struct cw_source){.ops = &iterable_ops, .n_records = CW_ENDLESS, .n_chunks = 1, .chunk_records = CW_ENDLESS, .snapshot = s->file_key};
-    *ret = &s->base;
+    s->base.base = (struct cw_source){.ops = &iterable_ops, .n_records = CW_ENDLESS, .n_chunks = 1, .chunk_records = CW_ENDLESS, .snapshot = s->base.file_key};
+    *ret = &s->base.base;
     return 0;
 }
 

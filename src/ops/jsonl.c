@@ -19,13 +19,6 @@ struct row { /* what is being read */
     size_t row;
 };
 
-static void jsonl_free(void *state)
-{
-    if (state)
-        cw_feature_specs_deinit(state);
-    free(state);
-}
-
 /* Marks the row as failed, naming its line. */
 static void fail(const struct row *x, const char *fmt, ...) _printf_(2, 3);
 static void fail(const struct row *x, const char *fmt, ...)
@@ -182,10 +175,7 @@ static int jsonl_open(const struct cw_op *op, const struct cw_source_env *env, s
 static int jsonl_bind(struct cw_bind *b, struct cw_op *op, struct cw_error *err)
 {
     static const struct cw_feature_words words = {.attr = "features", .noun = "feature", .dtypes = CW_FEATURE_ALL};
-    op->state = calloc(1, sizeof(struct cw_feature_specs)); /* the caller frees it, in case of error too */
-    if (!op->state)
-        return cw_error_nomem(err, sizeof(struct cw_feature_specs), "jsonl");
-    return cw_feature_specs_bind(op->state, &words, b, op, err);
+    return cw_feature_specs_bind(&words, b, op, err);
 }
 
 static const struct cw_attr_def attrs[] = {
@@ -206,5 +196,5 @@ const struct cw_op_desc cw_op_jsonl = {
     .attrs = attrs,
     .bind = jsonl_bind,
     .open = jsonl_open,
-    .free_state = jsonl_free,
+    .free_state = cw_feature_specs_free,
 };

@@ -3,28 +3,12 @@
 
 #include <inttypes.h>
 
-static void lines_free(struct cw_source *s)
-{
-    cw_record_streams_deinit((struct cw_record_streams *)s);
-    free(s);
-}
-
 int cw_lines_open(const struct cw_op *op, const struct cw_source_env *env,
                   int (*produce)(const struct cw_source *, const struct cw_op *, struct cw_block *, struct cw_error *), struct cw_source **ret,
                   struct cw_error *err)
 {
-    struct cw_record_streams *f = calloc(1, sizeof(*f));
-    if (!f)
-        return cw_error_nomem(err, sizeof(*f), "a source");
-    *f = (struct cw_record_streams){.ops.free = lines_free, .ops.produce = produce,
-        .max_length = (uint64_t)cw_attr_int(op, "max_line")};
-    int r = cw_record_streams_init(f, op, CW_FORMAT_LINES, env, err);
-    if (r < 0) {
-        lines_free(&f->base);
-        return r;
-    }
-    *ret = &f->base;
-    return 0;
+    struct cw_record_streams_options options = {.format = CW_FORMAT_LINES, .produce = produce, .max_length = (uint64_t)cw_attr_int(op, "max_line")};
+    return cw_record_streams_open(op, env, &options, ret, err);
 }
 
 bool cw_line_of(const struct cw_source *s, const struct cw_op *op, struct cw_block *b, size_t row, const uint8_t **ret, size_t *ret_size)
@@ -32,7 +16,7 @@ bool cw_line_of(const struct cw_source *s, const struct cw_op *op, struct cw_blo
     const struct cw_record_streams *f = (const struct cw_record_streams *)s;
     if (b->raw[row].size == 0) { /* every line that is read has a byte, if only its end */
         uint64_t number, length = cw_record_streams_length(f, b->rows[row], &number);
-        cw_block_fail(b, row, op->desc->name, "line %" PRIu64 " has %" PRIu64 " bytes: max_line is %" PRIu64, number + 1, length, f->max_length);
+        cw_block_fail(b, row, op->desc->name, "line %" PRIu64 " has %" PRIu64 " bytes: max_line is %" PRIu64, number + 1, length, f->options.max_length);
         return false;
     }
     *ret = b->raw[row].data;

@@ -42,7 +42,7 @@ static int map_run(const struct cw_op *op, struct cw_block *b, struct cw_error *
     struct map_sink sink = {.base.row = map_row, .op = op, .block = b};
     for (unsigned k = 0; k < op->n_out; k++) {
         const struct cw_port *port = &op->out[k];
-        int r = !port->live ? 0 : cw_type_fixed(&port->type) ? cw_block_dense(b, port->value, &port->type, err) : cw_block_ragged(b, port->value, err);
+        int r = !port->live ? 0 : cw_block_column(b, port->value, &port->type, err);
         if (r < 0)
             return r;
     }

@@ -10,19 +10,6 @@
 
 #include "ops/feature_spec.h"
 
-struct parse_example {
-    unsigned port; /* of the record */
-    struct cw_feature_specs features;
-};
-
-static void parse_example_free(void *state)
-{
-    struct parse_example *p = state;
-    if (p)
-        cw_feature_specs_deinit(&p->features);
-    free(p);
-}
-
 static enum cw_feature_kind kind_of(enum cw_dtype dtype)
 {
     return dtype == CW_BYTES ? CW_FEATURE_BYTES : dtype == CW_INT64 ? CW_FEATURE_INT64 : CW_FEATURE_FLOAT;
@@ -39,38 +26,34 @@ static int parse_example_bind(struct cw_bind *b, struct cw_op *op, struct cw_err
         return port;
     if (type.dtype != CW_BYTES)
         return cw_attr_error(op, "component", err, "a component of bytes (it is %s)", cw_dtype_name(type.dtype));
-    struct parse_example *p = op->state = calloc(1, sizeof(*p)); /* the caller frees it, in case of error too */
-    if (!p)
-        return cw_error_nomem(err, sizeof(*p), "parse_example");
-    p->port = (unsigned)port;
     while (cw_bind_count(b) > 0) {
         int r = cw_bind_remove(b, cw_bind_name(b, 0, &type), err);
         if (r < 0)
             return r;
     }
-    return cw_feature_specs_bind(&p->features, &words, b, op, err);
+    return cw_feature_specs_bind(&words, b, op, err);
 }
 
 /* ---- records ---- */
 
 /* The last occurrence of each feature asked for; false: the record failed. */
-static bool find_features(const struct parse_example *p, const struct cw_op *op, struct cw_block *b, size_t row, struct cw_feature *found)
+static bool find_features(const struct cw_feature_specs *p, const struct cw_op *op, struct cw_block *b, size_t row, struct cw_feature *found)
 {
-    struct cw_tensor record = cw_in(op, b, p->port, row);
+    struct cw_tensor record = cw_in(op, b, 0, row);
     struct cw_example_walk walk;
     struct cw_feature f;
     unsigned likely = 0; /* writers keep an order: often it is the one after the last match */
     int r;
-    memset(found, 0, p->features.n * sizeof(*found));
+    memset(found, 0, p->n * sizeof(*found));
     cw_example_walk_init(&walk, record.data, record.size);
     while ((r = cw_example_next(&walk, &f)) > 0)
-        for (unsigned i = 0, from = likely; i < p->features.n; i++) { /* all of them: two outputs may have one key */
-            unsigned k = from + i < p->features.n ? from + i : from + i - p->features.n;
-            const struct cw_feature_spec *want = &p->features.items[k];
+        for (unsigned i = 0, from = likely; i < p->n; i++) { /* all of them: two outputs may have one key */
+            unsigned k = from + i < p->n ? from + i : from + i - p->n;
+            const struct cw_feature_spec *want = &p->items[k];
             if (want->key_size != f.key_size || memcmp(want->key, f.key, f.key_size) != 0)
                 continue;
             found[k] = f;
-            likely = k + 1 < p->features.n ? k + 1 : 0;
+            likely = k + 1 < p->n ? k + 1 : 0;
         }
     if (r < 0)
         cw_block_fail(b, row, op->desc->name, "malformed Example: %s at byte %zu of %zu", walk.why, walk.where, record.size);
@@ -132,21 +115,21 @@ static int extract(const struct cw_feature_spec *want, const struct cw_feature *
 
 static int parse_example_run(const struct cw_op *op, struct cw_block *b, struct cw_error *err)
 {
-    const struct parse_example *p = op->state;
+    const struct cw_feature_specs *p = op->state;
     struct cw_feature found[CW_OP_MAX_PORTS];
     int64_t counts[CW_OP_MAX_PORTS];
-    int r = cw_feature_columns(&p->features, op, b, err);
+    int r = cw_feature_columns(p, op, b, err);
     for (size_t row = 0; r == 0 && row < b->n; row++) {
         if (b->status[row] != CW_ROW_OK || !find_features(p, op, b, row, found))
             continue;
         bool good = true;
-        for (unsigned i = 0; good && i < p->features.n; i++)
-            if (op->out[p->features.items[i].port].live)
-                good = (counts[i] = check_feature(&p->features.items[i], &found[i], op, b, row)) != FAILED;
-        for (unsigned i = 0; good && r == 0 && i < p->features.n; i++) {
-            const struct cw_port *port = &op->out[p->features.items[i].port];
+        for (unsigned i = 0; good && i < p->n; i++)
+            if (op->out[p->items[i].port].live)
+                good = (counts[i] = check_feature(&p->items[i], &found[i], op, b, row)) != FAILED;
+        for (unsigned i = 0; good && r == 0 && i < p->n; i++) {
+            const struct cw_port *port = &op->out[p->items[i].port];
             if (port->live)
-                r = extract(&p->features.items[i], &found[i], counts[i], port, b, row, err);
+                r = extract(&p->items[i], &found[i], counts[i], port, b, row, err);
         }
     }
     return r;
@@ -170,5 +153,5 @@ const struct cw_op_desc cw_op_parse_example = {
     .attrs = attrs,
     .bind = parse_example_bind,
     .run = parse_example_run,
-    .free_state = parse_example_free,
+    .free_state = cw_feature_specs_free,
 };

@@ -2,16 +2,14 @@
 #include <string.h>
 
 #include "base/hash.h"
-#include "pipeline/source.h"
+#include "ops/keyed_source.h"
 
 /* Source bytes (8 a record) of many sources must add up in 64 bits. */
 #define MAX_COUNT ((uint64_t)1 << 56)
-#define CHUNK_RECORDS 1024 /* docs/semantics.md section 1 */
 
 struct range {
-    struct cw_source base;
+    struct cw_keyed_source base;
     uint64_t start, step; /* wrap around like the signed sums they stand for */
-    uint64_t file_key;
 };
 
 /* How many integers Python's range(start, stop, step) has. */
@@ -22,27 +20,14 @@ static uint64_t range_count(int64_t start, int64_t stop, int64_t step)
     return stop >= start ? 0 : ((uint64_t)start - (uint64_t)stop - 1) / (0 - (uint64_t)step) + 1;
 }
 
-static int range_bind(struct cw_bind *b, struct cw_op *op, struct cw_error *err)
+static int range_bind(struct cw_bind *b CW_UNUSED, struct cw_op *op, struct cw_error *err)
 {
     int64_t start = cw_attr_int(op, "start"), stop = cw_attr_int(op, "stop"), step = cw_attr_int(op, "step");
     if (step == 0)
         return cw_attr_error(op, "step", err, "an integer other than 0");
     if (range_count(start, stop, step) > MAX_COUNT)
         return cw_attr_error(op, "stop", err, "a range of at most 2^56 integers");
-    struct cw_type type = cw_type_scalar(CW_INT64);
-    int r = cw_bind_write(b, "value", &type, err);
-    return r < 0 ? r : 0;
-}
-
-static void range_free(struct cw_source *s) { free(s); }
-
-static void range_ids(const struct cw_source *s, const uint64_t *rows, size_t n, struct cw_record_id *out)
-{
-    const struct range *g = (const struct range *)s;
-    for (size_t i = 0; i < n; i++) {
-        out[i].file_key = g->file_key;
-        out[i].row = rows[i];
-    }
+    return 0;
 }
 
 static int range_produce(const struct cw_source *s, const struct cw_op *op, struct cw_block *b, struct cw_error *err)
@@ -61,7 +46,7 @@ static int range_produce(const struct cw_source *s, const struct cw_op *op, stru
     return 0;
 }
 
-static const struct cw_source_ops range_ops = {.free = range_free, .ids = range_ids, .produce = range_produce};
+static const struct cw_source_ops range_ops = {.free = cw_keyed_source_free, .ids = cw_keyed_source_ids, .produce = range_produce};
 
 static int range_open(const struct cw_op *op, const struct cw_source_env *env CW_UNUSED, struct cw_source **ret, struct cw_error *err)
 {
@@ -73,23 +58,11 @@ static int range_open(const struct cw_op *op, const struct cw_source_env *env CW
     cw_key_text(&k, "range");
     cw_key_u64(&k, (uint64_t)start);
     cw_key_u64(&k, (uint64_t)step);
-    g->file_key = cw_key_hash(&k);
     g->start = (uint64_t)start;
     g->step = (uint64_t)step;
     uint64_t n = range_count(start, stop, step);
-    struct cw_key snapshot = {0};
-    cw_key_u64(&snapshot, g->file_key);
-    cw_key_u64(&snapshot, n);
-    g->base = (struct cw_source){
-        .ops = &range_ops,
-        .n_records = n,
-        .source_bytes = 8 * n,
-        .random_access = true,
-        .n_chunks = (n + CHUNK_RECORDS - 1) / CHUNK_RECORDS,
-        .chunk_records = CHUNK_RECORDS,
-        .snapshot = cw_key_hash(&snapshot),
-    };
-    *ret = &g->base;
+    cw_keyed_source_init(&g->base, &range_ops, cw_key_hash(&k), n, 8 * n);
+    *ret = &g->base.base;
     return 0;
 }
 
@@ -100,12 +73,15 @@ static const struct cw_attr_def attrs[] = {
     {0},
 };
 
+static const struct cw_output_def outputs[] = {{"value", CW_INT64}, {0}};
+
 const struct cw_op_desc cw_op_range = {
     .name = "range",
     .summary = "integers from start to stop, in steps",
     .doc = "Gives `value`, an int64: start, start + step, ... as Python's range(start, stop, step) does.",
     .kind = CW_OP_SOURCE,
     .attrs = attrs,
+    .outputs = outputs,
     .bind = range_bind,
     .open = range_open,
 };

@@ -8,14 +8,16 @@
 
 const char *const cw_record_stream_codecs[] = {"auto", "none", "gzip", "zlib", NULL};
 
-void cw_record_streams_deinit(struct cw_record_streams *f)
+static void streams_free(struct cw_source *s)
 {
+    struct cw_record_streams *f = (struct cw_record_streams *)s;
     for (size_t i = 0; f->files && i < f->index.n; i++)
         cw_file_free(f->files[i]);
     free(f->files);
     free(f->first);
     free(f->chunk_ends);
     cw_index_deinit(&f->index);
+    free(f);
 }
 
 /* The file that holds a row: the last that starts at or before it (files without records start where the next one does). */
@@ -34,7 +36,7 @@ static size_t file_of(const struct cw_record_streams *f, uint64_t row)
 
 static bool holds(const struct cw_record_streams *f, size_t file, uint64_t row) { return f->first[file] <= row && row < f->first[file + 1]; }
 
-static bool too_long(const struct cw_record_streams *f, uint64_t length) { return f->max_length && length > f->max_length; }
+static bool too_long(const struct cw_record_streams *f, uint64_t length) { return f->options.max_length && length > f->options.max_length; }
 
 static void streams_ids(const struct cw_source *s, const uint64_t *rows, size_t n, struct cw_record_id *out)
 {
@@ -57,7 +59,7 @@ static const char *streams_path(const struct cw_source *s, uint64_t row)
 static struct cw_file *streams_file(const struct cw_source *s, uint64_t row, bool *ret_partial)
 {
     const struct cw_record_streams *f = (const struct cw_record_streams *)s;
-    *ret_partial = f->partial_keys;
+    *ret_partial = f->options.partial_keys;
     return f->files[file_of(f, row)];
 }
 
@@ -189,30 +191,36 @@ static int sum_up(struct cw_record_streams *f, char *const *paths, struct cw_err
     return r;
 }
 
-int cw_record_streams_init(struct cw_record_streams *f, const struct cw_op *op, enum cw_record_format format, const struct cw_source_env *env,
-                           struct cw_error *err)
+int cw_record_streams_open(const struct cw_op *op, const struct cw_source_env *env, const struct cw_record_streams_options *options,
+                           struct cw_source **ret, struct cw_error *err)
 {
     struct cw_source_files files = {0};
-    struct cw_index_options options = {
-        .format = format,
+    struct cw_index_options index = {
+        .format = options->format,
         .codec = (enum cw_codec)cw_codec_parse(cw_attr_string(op, "compression")),
         .index_dir = env->index_dir,
         .threads = env->threads,
         .cancelled = env->cancelled,
         .cancel_arg = env->cancel_arg,
     };
-    f->ops.ids = streams_ids;
-    f->ops.path = streams_path;
-    f->ops.file = streams_file;
+    struct cw_record_streams *f = calloc(1, sizeof(*f));
+    if (!f)
+        return cw_error_nomem(err, sizeof(*f), "a source");
+    f->options = *options;
+    f->ops = (struct cw_source_ops){.free = streams_free, .ids = streams_ids, .produce = options->produce, .file = streams_file, .path = streams_path};
     int r = cw_source_files(op, "files", env, &files, err);
     if (r == 0)
-        r = cw_index_open(files.paths, files.prefixes, files.n, &options, &f->index, err);
+        r = cw_index_open(files.paths, files.prefixes, files.n, &index, &f->index, err);
     if (r == 0)
         r = sum_up(f, files.paths, err);
     cw_source_files_deinit(&files);
-    if (r < 0)
+    if (r < 0) {
         cw_error_op(err, op->desc->name);
-    return r;
+        streams_free(&f->base);
+        return r;
+    }
+    *ret = &f->base;
+    return 0;
 }
 
 size_t cw_record_streams_file(const struct cw_record_streams *f, uint64_t row, uint64_t *ret_number)

@@ -4,17 +4,15 @@
 #include "base/cost_clock.h"
 #include "base/hash.h"
 #include "base/philox.h"
-#include "pipeline/source.h"
+#include "ops/keyed_source.h"
 
-#define CHUNK_RECORDS 1024 /* docs/semantics.md section 1 */
 #define MAX_COUNT ((double)((uint64_t)1 << 40))
 #define MAX_ELEMENT_BYTES ((size_t)1 << 31) /* 2^40 elements of it still add up in 64 bits many times over... */
 #define MAX_SOURCE_BYTES ((uint64_t)1 << 60) /* ...but sources' sums must too */
 #define STREAM 2 /* last counter word of docs/semantics.md section 1: apart from draws (0) and permutations (1) */
 
 struct synthetic {
-    struct cw_source base;
-    uint64_t file_key;
+    struct cw_keyed_source base;
     uint64_t cost_ns;
     size_t n_values;
     bool random;
@@ -42,16 +40,6 @@ static int synthetic_bind(struct cw_bind *b, struct cw_op *op, struct cw_error *
     if (r == 0)
         r = cw_bind_write(b, "data", &type, err);
     return r < 0 ? r : 0;
-}
-
-static void synthetic_free(struct cw_source *s) { free(s); }
-
-static void synthetic_ids(const struct cw_source *s, const uint64_t *rows, size_t n, struct cw_record_id *out)
-{
-    for (size_t i = 0; i < n; i++) {
-        out[i].file_key = ((const struct synthetic *)s)->file_key;
-        out[i].row = rows[i];
-    }
 }
 
 static void put_value(enum cw_dtype dtype, uint8_t *out, size_t k, const uint32_t *words)
@@ -101,7 +89,7 @@ static void fill_element(const struct synthetic *s, enum cw_dtype dtype, uint64_
     size_t per_value = dtype == CW_UINT64 || dtype == CW_INT64 ? 2 : 1; /* words */
     for (size_t k = 0; k < s->n_values;) {
         uint32_t words[4], counter[4] = {(uint32_t)row, (uint32_t)(row >> 32), (uint32_t)(k * per_value / 4), STREAM};
-        cw_philox(s->file_key, counter, words);
+        cw_philox(s->base.file_key, counter, words);
         for (size_t w = 0; w < 4 && k < s->n_values; w += per_value, k++)
             put_value(dtype, out, k, words + w);
     }
@@ -137,7 +125,7 @@ static int synthetic_produce(const struct cw_source *source, const struct cw_op 
     return r;
 }
 
-static const struct cw_source_ops synthetic_ops = {.free = synthetic_free, .ids = synthetic_ids, .produce = synthetic_produce};
+static const struct cw_source_ops synthetic_ops = {.free = cw_keyed_source_free, .ids = cw_keyed_source_ids, .produce = synthetic_produce};
 
 static int synthetic_open(const struct cw_op *op, const struct cw_source_env *env CW_UNUSED, struct cw_source **ret, struct cw_error *err)
 {
@@ -149,23 +137,12 @@ static int synthetic_open(const struct cw_op *op, const struct cw_source_env *en
     if (!s)
         return cw_error_nomem(err, sizeof(*s), "a source");
     uint64_t n = (uint64_t)cw_attr_int(op, "count");
-    *s = (struct synthetic){.file_key = cw_hash64("synthetic", 9),
+    *s = (struct synthetic){
         .cost_ns = (uint64_t)(cw_attr_float(op, "cost_us") * 1e3),
         .n_values = cw_type_bytes(&type) / cw_dtype_size(type.dtype),
         .random = strcmp(cw_attr_string(op, "fill"), "random") == 0};
-    struct cw_key snapshot = {0};
-    cw_key_u64(&snapshot, s->file_key);
-    cw_key_u64(&snapshot, n);
-    s->base = (struct cw_source){
-        .ops = &synthetic_ops,
-        .n_records = n,
-        .source_bytes = n * cw_type_bytes(&type),
-        .random_access = true,
-        .n_chunks = (n + CHUNK_RECORDS - 1) / CHUNK_RECORDS,
-        .chunk_records = CHUNK_RECORDS,
-        .snapshot = cw_key_hash(&snapshot),
-    };
-    *ret = &s->base;
+    cw_keyed_source_init(&s->base, &synthetic_ops, cw_hash64("synthetic", 9), n, n * cw_type_bytes(&type));
+    *ret = &s->base.base;
     return 0;
 }
 

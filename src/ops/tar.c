@@ -33,19 +33,6 @@ struct row { /* what is being read */
     size_t key_size;
 };
 
-static void tar_free(struct cw_source *s)
-{
-    cw_record_streams_deinit((struct cw_record_streams *)s);
-    free(s);
-}
-
-static void tar_free_state(void *state)
-{
-    if (state)
-        cw_feature_specs_deinit(state);
-    free(state);
-}
-
 /* Marks the row as failed, naming its sample. */
 static int fail(const struct row *x, const char *fmt, ...) _printf_(2, 3);
 static int fail(const struct row *x, const char *fmt, ...)
@@ -223,27 +210,16 @@ static int tar_produce(const struct cw_source *s CW_UNUSED, const struct cw_op *
 
 static int tar_open(const struct cw_op *op, const struct cw_source_env *env, struct cw_source **ret, struct cw_error *err)
 {
-    struct cw_record_streams *f = calloc(1, sizeof(*f));
-    if (!f)
-        return cw_error_nomem(err, sizeof(*f), "a source");
-    *f = (struct cw_record_streams){.ops.free = tar_free, .ops.produce = tar_produce,
+    static const struct cw_record_streams_options options = {.format = CW_FORMAT_TAR, .produce = tar_produce,
         .partial_keys = true}; /* of a member's data only the first block is in the key */
-    int r = cw_record_streams_init(f, op, CW_FORMAT_TAR, env, err);
-    if (r < 0) {
-        tar_free(&f->base);
-        return r;
-    }
-    *ret = &f->base;
-    return 0;
+    return cw_record_streams_open(op, env, &options, ret, err);
 }
 
 static int tar_bind(struct cw_bind *b, struct cw_op *op, struct cw_error *err)
 {
     static const struct cw_feature_words words = {.attr = "components", .noun = "component", .dtypes = CW_FEATURE_ALL};
-    struct cw_feature_specs *specs = op->state = calloc(1, sizeof(*specs)); /* the caller frees it, in case of error too */
-    if (!specs)
-        return cw_error_nomem(err, sizeof(*specs), "tar");
-    int r = cw_feature_specs_bind(specs, &words, b, op, err);
+    int r = cw_feature_specs_bind(&words, b, op, err);
+    const struct cw_feature_specs *specs = op->state;
     for (unsigned i = 0; r == 0 && i < specs->n; i++)
         if (is_key(&specs->items[i]) && specs->items[i].dtype != CW_BYTES)
             r = cw_attr_error(op, "components", err, "\"bytes\" as dtype of \"" KEY "\", the key of a sample");
@@ -270,5 +246,5 @@ const struct cw_op_desc cw_op_tar = {
     .attrs = attrs,
     .bind = tar_bind,
     .open = tar_open,
-    .free_state = tar_free_state,
+    .free_state = cw_feature_specs_free,
 };

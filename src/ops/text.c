@@ -21,12 +21,7 @@ static int text_open(const struct cw_op *op, const struct cw_source_env *env, st
     return cw_lines_open(op, env, text_produce, ret, err);
 }
 
-static int text_bind(struct cw_bind *b, struct cw_op *op CW_UNUSED, struct cw_error *err)
-{
-    struct cw_type type = cw_type_scalar(CW_BYTES);
-    int r = cw_bind_write(b, "text", &type, err);
-    return r < 0 ? r : 0;
-}
+static const struct cw_output_def outputs[] = {{"text", CW_BYTES}, {0}};
 
 static const struct cw_attr_def attrs[] = {CW_LINE_ATTRS, {0}};
 
@@ -38,6 +33,6 @@ const struct cw_op_desc cw_op_text = {
            "`compression` auto knows gzip; zlib has to be named, because a text may begin like it.",
     .kind = CW_OP_SOURCE,
     .attrs = attrs,
-    .bind = text_bind,
+    .outputs = outputs,
     .open = text_open,
 };

@@ -7,27 +7,16 @@
 #include "ops/record_streams.h"
 #include "storage/file.h"
 
-struct tfrecord {
-    struct cw_record_streams streams;
-    bool verify;
-};
-
-static void tfrecord_free(struct cw_source *s)
-{
-    cw_record_streams_deinit((struct cw_record_streams *)s);
-    free(s);
-}
-
 /* Whether a record, whose bytes fit its own CRC, is the one that was indexed. A file of another content but the same size and time is found here. */
-static int check_indexed(const struct tfrecord *t, uint64_t row, const struct cw_tensor *raw, struct cw_error *err)
+static int check_indexed(const struct cw_record_streams *t, uint64_t row, const struct cw_tensor *raw, struct cw_error *err)
 {
     uint64_t number;
-    size_t file = cw_record_streams_file(&t->streams, row, &number);
-    uint32_t indexed = t->streams.index.segments[file].crcs[number], found;
+    size_t file = cw_record_streams_file(t, row, &number);
+    uint32_t indexed = t->index.segments[file].crcs[number], found;
     memcpy(&found, (const uint8_t *)raw->data + raw->size - sizeof(found), sizeof(found)); /* little-endian, as base/hash.h */
     if (found == indexed)
         return 0;
-    const char *path = cw_file_path(t->streams.files[file]);
+    const char *path = cw_file_path(t->files[file]);
     cw_error_file(err, path);
     return cw_error_set(err, CW_E_DATA, "%s: record %" PRIu64 " is not the one that was indexed (checksum %08" PRIx32 ", the index has %08" PRIx32
                         "): the file was changed and its size and time were kept; make its index anew (cachew index --rebuild)",
@@ -36,13 +25,14 @@ static int check_indexed(const struct tfrecord *t, uint64_t row, const struct cw
 
 static int tfrecord_produce(const struct cw_source *s, const struct cw_op *op, struct cw_block *b, struct cw_error *err)
 {
-    const struct tfrecord *t = (const struct tfrecord *)s;
+    const struct cw_record_streams *t = (const struct cw_record_streams *)s;
     const struct cw_port *port = &op->out[0];
     char why[160];
     if (!port->live)
         return 0;
     int r = 0;
-    for (size_t i = 0; t->verify && i < b->n && r >= 0; i++)
+    bool verify = cw_attr_bool(op, "verify");
+    for (size_t i = 0; verify && i < b->n && r >= 0; i++)
         if (b->status[i] == CW_ROW_OK && cw_tfrecord_check(b->raw[i].data, b->raw[i].size, why))
             cw_block_fail(b, i, op->desc->name, "%s", why);
         else if (b->status[i] == CW_ROW_OK)
@@ -62,27 +52,12 @@ static int tfrecord_produce(const struct cw_source *s, const struct cw_op *op, s
 
 static int tfrecord_open(const struct cw_op *op, const struct cw_source_env *env, struct cw_source **ret, struct cw_error *err)
 {
-    struct tfrecord *t = calloc(1, sizeof(*t));
-    if (!t)
-        return cw_error_nomem(err, sizeof(*t), "a source");
-    *t = (struct tfrecord){.streams.ops.free = tfrecord_free, .streams.ops.produce = tfrecord_produce,
-        .verify = cw_attr_bool(op, "verify")};
-    t->streams.partial_keys = !t->verify; /* checksums name the content where they are checked */
-    int r = cw_record_streams_init(&t->streams, op, CW_FORMAT_TFRECORD, env, err);
-    if (r < 0) {
-        tfrecord_free(&t->streams.base);
-        return r;
-    }
-    *ret = &t->streams.base;
-    return 0;
+    struct cw_record_streams_options options = {.format = CW_FORMAT_TFRECORD, .produce = tfrecord_produce,
+        .partial_keys = !cw_attr_bool(op, "verify")}; /* checksums name the content where they are checked */
+    return cw_record_streams_open(op, env, &options, ret, err);
 }
 
-static int tfrecord_bind(struct cw_bind *b, struct cw_op *op CW_UNUSED, struct cw_error *err)
-{
-    struct cw_type type = cw_type_scalar(CW_BYTES);
-    int r = cw_bind_write(b, "record", &type, err);
-    return r < 0 ? r : 0;
-}
+static const struct cw_output_def outputs[] = {{"record", CW_BYTES}, {0}};
 
 static const struct cw_attr_def attrs[] = {
     CW_RECORD_STREAM_ATTRS,
@@ -97,6 +72,6 @@ const struct cw_op_desc cw_op_tfrecord = {
            "that a wildcard matches are left out. The CRC of a record's length is always checked, when a file is indexed.",
     .kind = CW_OP_SOURCE,
     .attrs = attrs,
-    .bind = tfrecord_bind,
+    .outputs = outputs,
     .open = tfrecord_open,
 };

@@ -44,7 +44,7 @@ static int transpose_image_run(const struct cw_op *op, struct cw_block *b, struc
     const struct cw_port *out = &op->out[0];
     if (!out->live)
         return 0;
-    int r = cw_type_fixed(&out->type) ? cw_block_dense(b, out->value, &out->type, err) : cw_block_ragged(b, out->value, err);
+    int r = cw_block_column(b, out->value, &out->type, err);
     for (size_t row = 0; r >= 0 && row < b->n; row++) {
         if (b->status[row] != CW_ROW_OK)
             continue;

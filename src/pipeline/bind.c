@@ -125,6 +125,16 @@ int cw_bind_write(struct cw_bind *b, const char *component, const struct cw_type
     return (int)op->n_out++;
 }
 
+int cw_bind_outputs(struct cw_bind *b, const struct cw_output_def *outputs, struct cw_error *err)
+{
+    int r = 0;
+    for (; r >= 0 && outputs && outputs->name; outputs++) {
+        struct cw_type type = cw_type_scalar(outputs->dtype);
+        r = cw_bind_write(b, outputs->name, &type, err);
+    }
+    return CW_MIN(r, 0);
+}
+
 int cw_bind_remove(struct cw_bind *b, const char *component, struct cw_error *err)
 {
     struct cw_component *c = find(b, component);

@@ -43,7 +43,9 @@ int cw_path_bind_op(struct cw_compile *x, struct cw_compile_path *p, const struc
     p->bind.pipeline = x->c->pipeline;
     p->bind.op = op;
     p->bind.next = ahead;
-    int r = op->desc->bind ? op->desc->bind(&p->bind, op, x->err) : 0;
+    int r = cw_bind_outputs(&p->bind, op->desc->outputs, x->err);
+    if (r == 0 && op->desc->bind)
+        r = op->desc->bind(&p->bind, op, x->err);
     cw_op_free(ahead);
     p->bind.op = NULL;
     p->bind.next = NULL;

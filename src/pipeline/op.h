@@ -38,6 +38,11 @@ struct cw_attr_def {
     const char *doc;          /* one line, with units */
 };
 
+struct cw_output_def { /* a component of one value */
+    const char *name;
+    enum cw_dtype dtype;
+};
+
 enum cw_op_kind { CW_OP_SOURCE, CW_OP_MAP, CW_OP_FILTER, CW_OP_FLAT_MAP, CW_OP_INDEX, CW_OP_BATCHER, CW_OP_BATCH_MAP };
 
 struct cw_op;
@@ -68,6 +73,7 @@ struct cw_op_desc {
     bool (*ends_process)(const json_t *attrs); /* with these attributes it may end the process that runs it; NULL: never */
     const char *plugin;       /* "NAME VERSION" of the plug-in it comes from, part of fingerprints; NULL: built in */
     const struct cw_attr_def *attrs; /* ends with a NULL name */
+    const struct cw_output_def *outputs; /* components that it always gives, declared before bind is called; ends with a NULL name. NULL: none */
     /* Checks what the table can't, declares reads and writes, sets op->state. Index operators and batchers may leave it NULL. */
     int (*bind)(struct cw_bind *b, struct cw_op *op, struct cw_error *err);
     /* Map, filter: computes a block. A row that can't be computed: cw_block_fail; a result < 0 ends the whole run. Rows whose status is not
@@ -109,6 +115,8 @@ struct cw_op {
 int cw_bind_read(struct cw_bind *b, const char *component, struct cw_type *ret_type, struct cw_error *err);
 /* Declares an output under a name (replaces a component of that name; NULL: a value without a name). Port number >= 0 or a negative status. */
 int cw_bind_write(struct cw_bind *b, const char *component, const struct cw_type *type, struct cw_error *err);
+/* Declares the outputs of a table, port 0 and the following ones; NULL: none. */
+int cw_bind_outputs(struct cw_bind *b, const struct cw_output_def *outputs, struct cw_error *err) _must_check_;
 /* Components under other names, or no longer there, without computing: select, drop and rename are made of these. */
 int cw_bind_remove(struct cw_bind *b, const char *component, struct cw_error *err);
 int cw_bind_rename(struct cw_bind *b, const char *old_name, const char *new_name, struct cw_error *err);
