@@ -61,4 +61,5 @@ def test_on_this_machine_nothing_is_compressed(daemons, tmp_path, env):
     for transport in ("unix", "shm"):
         (link,) = run(path, "--epochs", 3, "--service", address, "--job", transport, "--transport", transport)["links"]
         assert link["transport"] == transport
-        assert link["wire_bytes"] == (0 if transport == "shm" else link["bytes"])
+        # By shared memory nothing is sent, but for what finds no room among what is lent.
+        assert link["wire_bytes"] == link["bytes"] if transport == "unix" else link["wire_bytes"] < link["bytes"]
