@@ -141,7 +141,8 @@ def test_records_that_are_skipped_in_parts_of_batches_are_counted_once(daemons, 
     """The first ranges have 64 positions, so that batches of 100 come in parts."""
     dispatcher, (worker,) = daemons.service(http=True)
     path = tmp_path / "p.json"
-    path.write_text(json.dumps({"cachew": 1, "on_error": "skip", "pipeline": [{"op": "range", "stop": 600}, {"op": "fail", "where": "value % 5 == 0"}, {"op": "filter", "where": "value >= 0"},
+    path.write_text(json.dumps({"cachew": 1, "on_error": "skip", "pipeline": [{"op": "range", "stop": 600}, {"op": "fail", "where": "value % 5 == 0"},
+                                                                              {"op": "filter", "where": "value >= 0"},
                                                                               {"op": "batch", "size": 100}]}))
     assert cachew("run", path, "--service", dispatcher.address, "--job", "one").returncode == 0
     assert samples(worker.get("/metrics")[1])[0]["cachew_worker_quarantined_records_total"] == {'action="skipped"': 120, 'action="replaced"': 0}
