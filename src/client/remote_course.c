@@ -728,8 +728,8 @@ static int take_next(struct course *c, uint64_t ahead, struct remote_assembly *a
     int r = 0;
     if (ahead > 0) {
         r = find_place(c, err);
-        if (r == 2 && !c->places && !s) /* nothing behind it is wanted that would show whether it exists */
-            r = slot_make(c, c->g, NULL, err) < 0 ? err->status : 2;
+        if (r == 2 && !s) /* nothing behind it is wanted that would show whether it exists */
+            r = slot_make(c, c->g, c->placer.batches, err) < 0 ? err->status : 2;
     } else if (!s || s->g != c->g || !s->pieces) { /* the batch was not known to be wanted, or a slot lacked memory */
         r = slot_make(c, c->g, c->placer.batches, err);
     }

@@ -37,6 +37,17 @@ def test_ranks_get_what_they_get_without_a_service(bench, kind):
         bench.judge(LIMITED[kind], (world, None, ranks), words=TWICE)
 
 
+def test_a_range_fails_behind_the_take(bench):
+    """The range with the last elements never reports, and one rank has no batch of it."""
+    chain = numbers(600, {"op": "fail", "where": "value == 190"}, FILTER, {"op": "take", "count": 118}, {"op": "batch", "size": 8})
+    bench.cluster.start(1)
+    for world in (1, 2, 3, 4):
+        ranks = bench.ranks(chain, world=world, job=f"of{world}", words=TWICE)
+        for r in ranks:
+            r.finish()
+        bench.judge(chain, (world, None, ranks), words=TWICE)
+
+
 def test_all_workers_take_part(bench):
     chain = numbers(4000, slow(1000), FILTER, {"op": "take", "count": 2000}, BATCH)
     bench.cluster.start(3)
