@@ -35,7 +35,5 @@ int cw_dispatcher_server_start(const struct cw_dispatcher_server_options *o, str
 const char *cw_dispatcher_server_address(const struct cw_dispatcher_server *s, size_t i);
 /* Where its pages are, with the real port; NULL: there are none. */
 const char *cw_dispatcher_server_http(const struct cw_dispatcher_server *s);
-/* JSON, as Query gives it: "status", "jobs", "workers" or "streams". The caller frees it. */
-int cw_dispatcher_server_query(struct cw_dispatcher_server *s, const char *what, char **ret, struct cw_error *err) _must_check_;
 /* Stops listening, closes all connections, writes what is to be written. Peers find nothing wrong: they come back when it does. */
 struct cw_dispatcher_server *cw_dispatcher_server_free(struct cw_dispatcher_server *s);

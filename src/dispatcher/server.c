@@ -282,11 +282,6 @@ const char *cw_dispatcher_server_address(const struct cw_dispatcher_server *s, s
 
 const char *cw_dispatcher_server_http(const struct cw_dispatcher_server *s) { return s->http ? cw_http_address(s->http) : NULL; }
 
-int cw_dispatcher_server_query(struct cw_dispatcher_server *s, const char *what, char **ret, struct cw_error *err)
-{
-    return cw_dispatcher_query(s->core, what, cw_now_ns(), ret, err);
-}
-
 struct cw_dispatcher_server *cw_dispatcher_server_free(struct cw_dispatcher_server *s)
 {
     if (!s)

@@ -43,9 +43,6 @@ struct cw_expr *cw_expr_free(struct cw_expr *e); /* NULL is fine; returns NULL *
 const struct cw_type *cw_expr_type(const struct cw_expr *e);
 /* True when a record can fail in it: integer division, integer powers, shapes that vary. */
 bool cw_expr_can_fail(const struct cw_expr *e);
-/* True when the result is the same for all rows (no component is read); cw_expr_constant then gives it as condition or integer. */
-bool cw_expr_is_constant(const struct cw_expr *e);
-int64_t cw_expr_constant(const struct cw_expr *e);
 
 /*
  * Evaluates over the rows of a block into column `value`, which is made here: dense (in the batch slab where its slots are known) when

@@ -339,11 +339,3 @@ struct cw_expr *cw_expr_free(struct cw_expr *e)
 
 const struct cw_type *cw_expr_type(const struct cw_expr *e) { return &e->type; }
 bool cw_expr_can_fail(const struct cw_expr *e) { return e->can_fail; }
-bool cw_expr_is_constant(const struct cw_expr *e) { return !e->is_bytes && e->regs[e->result].kind == CW_REG_CONSTANT; }
-
-int64_t cw_expr_constant(const struct cw_expr *e)
-{
-    int64_t v = 0;
-    cw_convert(e->type.dtype, CW_INT64, &v, e->regs[e->result].constant, 1);
-    return v;
-}

@@ -48,7 +48,6 @@ static inline struct cw_plan cw_sequence_plan(const struct cw_sequence *s)
 /* Opens the sources and builds the tree. */
 int cw_sequence_open(struct cw_compiled *c, const struct cw_source_env *env, struct cw_sequence **ret, struct cw_error *err) _must_check_;
 struct cw_sequence *cw_sequence_free(struct cw_sequence *s);
-static inline void cw_sequence_freep(struct cw_sequence **s) { cw_sequence_free(*s); }
 
 /* One epoch: (seed, epoch) and the permutations made so far. Calls with the same struct must not overlap. */
 struct cw_epoch {
