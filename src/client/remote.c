@@ -133,15 +133,10 @@ const struct cw_producer_ops cw_remote_ops = {
 
 static int remote_again(struct cw_producer *base, unsigned rank, uint64_t world_size, struct cw_producer **ret, struct cw_error *err)
 {
-    struct remote *r = remote_of(base);
-    struct view *v = calloc(1, sizeof(*v));
+    struct view *v = malloc(sizeof(*v));
     if (!v)
         return cw_error_nomem(err, sizeof(*v), "a producer");
-    *v = (struct view){.base = *base, .remote = r, .rank = rank, .world_size = world_size};
-    pthread_mutex_lock(&r->mutex);
-    v->next = r->view.next;
-    r->view.next = v;
-    pthread_mutex_unlock(&r->mutex);
+    *v = (struct view){.base = *base, .remote = remote_of(base), .rank = rank, .world_size = world_size};
     *ret = &v->base;
     return 0;
 }
@@ -158,17 +153,10 @@ static struct cw_producer *remote_free(struct cw_producer *base)
             cw_course_free(c);
         c = next;
     }
-    if (v->main) {
-        pthread_mutex_unlock(&r->mutex);
-        cw_remote_deinit(r);
-        return NULL;
-    }
-    for (struct view **at = &r->view.next; *at; at = &(*at)->next)
-        if (*at == v) {
-            *at = v->next;
-            break;
-        }
     pthread_mutex_unlock(&r->mutex);
-    free(v);
+    if (v->main)
+        cw_remote_deinit(r);
+    else
+        free(v);
     return NULL;
 }

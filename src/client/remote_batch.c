@@ -1,6 +1,7 @@
 /* Batches that came: in slabs of ours, or lent by a worker on this host. Any thread. */
 #include <stdlib.h>
 
+#include "base/thread.h"
 #include "client/remote_impl.h"
 
 struct remote_batch *cw_remote_batch_new(struct remote *r)
@@ -16,9 +17,8 @@ void cw_remote_batch_release(struct remote_batch *b)
 {
     struct remote *r = b->remote;
     cw_remote_users_remove(b);
-    pthread_mutex_lock(&r->mutex);
+    CW_GUARD(&r->mutex);
     cw_remote_batch_drop(b);
-    pthread_mutex_unlock(&r->mutex);
 }
 
 void cw_remote_batch_drop(struct remote_batch *b)

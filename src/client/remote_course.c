@@ -13,6 +13,7 @@
 #define KEYS_AHEAD 16
 
 static struct remote *remote_of(const struct course *c) { return c->view->remote; }
+static bool is_recut(const struct course *c) { return c->recut_at != UINT64_MAX; }
 
 /* ---- whose batches are whose ---- */
 
@@ -72,14 +73,15 @@ static int course_place(struct course *c, const struct cw_cursor *from, struct c
     return r;
 }
 
-/* Adds a course to the list of courses. NULL: no memory, and the course is freed. */
-static struct course *course_begin(struct course *c, const struct cw_cursor *from)
+struct course *cw_course_new(struct view *v, const struct cw_cursor *from)
 {
-    struct remote *r = remote_of(c);
-    struct course **at = &r->courses;
-    c->places = r->n_keys > 0;
-    c->wanted = UINT64_MAX;
-    c->planned = c->g;
+    struct remote *r = v->remote;
+    struct course *c = malloc(sizeof(*c)), **at = &r->courses;
+    if (!c)
+        return NULL;
+    *c = (struct course){.view = v, .epoch = from->epoch, .end = v->base.plan.n_positions, .g = from->g,
+                         .handed = from->handed, .planned = from->g, .wanted = UINT64_MAX, .places = r->n_keys > 0,
+                         .recut_at = UINT64_MAX};
     if (cw_cursor_init(r->compiled, &c->from, from, NULL) < 0 || (c->places && course_place(c, &c->from, NULL) < 0)) {
         cw_entry_deinit(&c->from.entry);
         free(c);
@@ -89,15 +91,6 @@ static struct course *course_begin(struct course *c, const struct cw_cursor *fro
         at = &(*at)->next;
     *at = c;
     return c;
-}
-
-struct course *cw_course_new(struct view *v, const struct cw_cursor *from)
-{
-    struct course *c = malloc(sizeof(*c));
-    if (!c)
-        return NULL;
-    *c = (struct course){.view = v, .epoch = from->epoch, .end = v->base.plan.n_positions, .g = from->g, .handed = from->handed};
-    return course_begin(c, from);
 }
 
 bool cw_slot_here(const struct slot *s)
@@ -156,6 +149,13 @@ static bool is_wanted(const struct course *c, uint64_t g)
     return g >= c->g && (g == c->wanted || (is_own(c, g) && !(c->handed & handed_bit(c, g))));
 }
 
+/* What to ask for to get a part of a batch. */
+static struct piece part_piece(const struct course *c, Cachew__What what, unsigned key, const struct cw_placer_part *part)
+{
+    return (struct piece){.epoch = c->epoch, .what = what, .key = key, .begin = part->begin, .first = part->from,
+                          .n = part->n};
+}
+
 /* The piece of a batch with these rows: one that was asked for early, or a new one. */
 static struct piece *piece_of(struct course *c, const struct piece *what)
 {
@@ -174,15 +174,11 @@ static struct piece *piece_of(struct course *c, const struct piece *what)
  * did not take are another rank's. */
 static void drop_early(struct course *c, unsigned key)
 {
-    for (struct piece **at = &c->early; *at;) {
-        struct piece *p = *at;
-        if (p->key != key) {
-            at = &p->more;
-            continue;
-        }
-        *at = p->more;
-        cw_piece_free(remote_of(c), p);
-    }
+    for (struct piece **at = &c->early; *at;)
+        if ((*at)->key == key)
+            cw_piece_drop(remote_of(c), at);
+        else
+            at = &(*at)->more;
 }
 
 /* Makes a slot for batch g, with the pieces of the batch, which are then asked for. b: its parts, as the
@@ -194,7 +190,7 @@ static int slot_make(struct course *c, uint64_t g, const struct cw_placer_batch 
     while (*at && (*at)->g < g)
         at = &(*at)->next;
     if (!*at || (*at)->g != g) {
-        if (!(s = calloc(1, sizeof(*s))))
+        if (!(s = malloc(sizeof(*s))))
             return cw_error_nomem(err, sizeof(*s), "a batch");
         *s = (struct slot){.next = *at, .g = g};
         *at = s;
@@ -206,16 +202,14 @@ static int slot_make(struct course *c, uint64_t g, const struct cw_placer_batch 
     cw_pieces_free(r, &s->pieces); /* pieces of an earlier plan */
     bool counted = !b && !r->compiled->sequential;
     uint64_t size = r->compiled->batch_size, begin = counted ? g * size : 0;
-    struct piece what = {.epoch = c->epoch, .key = b ? b->key : 0}, **piece = &s->pieces;
+    struct piece **piece = &s->pieces;
     const struct cw_placer_part batch = {.begin = begin, .from = g, .n = counted ? CW_MIN(size, c->end - begin) : 0};
     const struct cw_placer_part *parts = b ? b->parts : &batch;
     size_t n = b ? b->n_parts : 1;
-    s->key = what.key;
-    what.what = !b ? CACHEW__WHAT__WHAT_BATCHES : n == 1 ? CACHEW__WHAT__WHAT_ROWS : CACHEW__WHAT__WHAT_PART;
+    Cachew__What kind = !b ? CACHEW__WHAT__WHAT_BATCHES : n == 1 ? CACHEW__WHAT__WHAT_ROWS : CACHEW__WHAT__WHAT_PART;
+    s->key = b ? b->key : 0;
     for (size_t i = 0; i < n; i++, piece = &(*piece)->more) {
-        what.begin = parts[i].begin;
-        what.first = parts[i].from;
-        what.n = parts[i].n;
+        const struct piece what = part_piece(c, kind, s->key, &parts[i]);
         if (!(*piece = piece_of(c, &what))) {
             cw_pieces_free(r, &s->pieces); /* a slot has all its pieces or none */
             return cw_error_nomem(err, sizeof(**piece), "a batch");
@@ -250,15 +244,13 @@ static void unplan(struct course *c, uint64_t g, uint64_t begin)
         at = &(*at)->next;
     while (*at) {
         struct slot *s = *at;
-        if (cw_slot_here(s) && !s->pieces->failed && x && x->ended_early) {
-            at = &s->next; /* the same batch, wherever ranges end */
-            continue;
-        }
         if (cw_slot_here(s) && !s->pieces->failed) {
-            struct cw_error why = {0};
-            (void)cw_error_set(&why, CW_E_DATA, "positions from %llu on of epoch %llu gave fewer elements when they were run again: an operator of the pipeline is not deterministic",
-                               (unsigned long long)begin, (unsigned long long)c->epoch);
-            cw_remote_fail(r, &why);
+            if (!x || !x->ended_early) { /* else it is the same batch, wherever ranges end */
+                struct cw_error why = {0};
+                (void)cw_error_set(&why, CW_E_DATA, "positions from %llu on of epoch %llu gave fewer elements when they were run again: an operator of the pipeline is not deterministic",
+                                   (unsigned long long)begin, (unsigned long long)c->epoch);
+                cw_remote_fail(r, &why);
+            }
             at = &s->next;
             continue;
         }
@@ -367,10 +359,8 @@ static int feed(struct course *c, struct cw_error *err)
         int r = x && x->begin == position ? cw_placer_add(w, x->end, err) : 1;
         if (r == 0)
             w->ranges[w->n_ranges - 1].foreign = !owns_range(c, position);
-        if (x && x->begin != position) { /* cut anew since the placer began or came here */
-            c->recut_at = c->recut ? CW_MIN(c->recut_at, x->begin) : x->begin;
-            c->recut = true;
-        }
+        if (x && x->begin != position) /* cut anew since the placer began or came here */
+            c->recut_at = CW_MIN(c->recut_at, x->begin);
         if (r == 0 && w->n_keys > 1 && !w->ranges[w->n_ranges - 1].foreign)
             r = want_keys(c, position, err);
         if (r < 0)
@@ -399,11 +389,8 @@ static int range_failed(struct course *c, struct cw_error *err)
 static void drop_keys(struct course *c)
 {
     const struct cw_placer *w = &c->placer;
-    while (c->keys && c->keys->begin < (w->at < w->n_ranges ? w->ranges[w->at].begin : cw_placer_position(w))) {
-        struct piece *p = c->keys;
-        c->keys = p->more;
-        cw_piece_free(remote_of(c), p);
-    }
+    while (c->keys && c->keys->begin < (w->at < w->n_ranges ? w->ranges[w->at].begin : cw_placer_position(w)))
+        cw_piece_drop(remote_of(c), &c->keys);
 }
 
 /* The plan has come to the last key that is known of a range which is not over: now its worker may know that the rows of
@@ -420,7 +407,7 @@ static void ask_keys(struct course *c)
 static int plan_placed(struct course *c, const struct cw_placer_batch **ret, struct cw_error *err)
 {
     struct cw_placer *w = &c->placer;
-    if (c->recut)
+    if (is_recut(c))
         return 2;
     if (c->planned != placer_from(c, c->planned)) /* another rank's; there is no end of them before this rank's last */
         return cw_placer_over(w);
@@ -451,15 +438,12 @@ static bool waiting_counts(const struct course *c) { return c->placer.n_keys > 1
 static int ask_early(struct course *c, struct cw_error *err)
 {
     const struct known_range *x = cw_remote_range(remote_of(c), c->epoch, cw_placer_needed(&c->placer, false));
-    struct piece what = {.epoch = c->epoch, .what = CACHEW__WHAT__WHAT_PART};
     struct cw_placer_part part;
-    if (c->recut || (x && x->worker) || !waiting_counts(c))
+    if (is_recut(c) || (x && x->worker) || !waiting_counts(c))
         return 0;
-    for (what.key = 0; what.key < c->placer.n_keys; what.key++)
-        while (cw_placer_ask(&c->placer, what.key, &part)) {
-            what.begin = part.begin;
-            what.first = part.from;
-            what.n = part.n;
+    for (unsigned key = 0; key < c->placer.n_keys; key++)
+        while (cw_placer_ask(&c->placer, key, &part)) {
+            const struct piece what = part_piece(c, CACHEW__WHAT__WHAT_PART, key, &part);
             struct piece *p = cw_piece_new(remote_of(c), &what);
             if (!p)
                 return cw_error_nomem(err, sizeof(*p), "a batch");
@@ -524,7 +508,7 @@ static bool is_start(const struct course *c, const struct cw_cursor *from)
 }
 
 /* Begins the placer again: at its present place, or else at an earlier place where a range begins. If there
- * is no such place, c->recut stays set, until the dispatcher names other ranges. */
+ * is no such place, c->recut_at stays set, until the dispatcher names other ranges. */
 static void placer_again(struct course *c)
 {
     struct remote *r = remote_of(c);
@@ -536,12 +520,13 @@ static void placer_again(struct course *c)
     if (cw_entry_init(r->compiled, &here.entry, &err) < 0)
         return; /* the next call tries again */
     cw_placer_entry(&c->placer, &here.entry);
-    for (size_t i = 0; i < CW_COUNT_OF(from) && c->recut; i++)
+    for (size_t i = 0; i < CW_COUNT_OF(from) && is_recut(c); i++)
         if (is_start(c, from[i]) && (c->view->main || i == 0 || i == 3)) {
             cw_pieces_free(r, &c->keys);
             cw_pieces_free(r, &c->early);
             cw_course_drop_slots(c);
-            c->recut = course_place(c, from[i], &err) < 0;
+            if (course_place(c, from[i], &err) >= 0)
+                c->recut_at = UINT64_MAX;
         }
     cw_entry_deinit(&here.entry);
 }
@@ -569,7 +554,7 @@ bool cw_course_shorten(struct course *c, uint64_t begin, uint64_t end)
 static void course_settle(struct course *c)
 {
     struct slot **at = &c->slots;
-    if (!c->recut)
+    if (!is_recut(c))
         return;
     if (!c->placer.n_ranges || !cw_placer_cut(&c->placer, c->recut_at)) {
         placer_again(c);
@@ -577,16 +562,12 @@ static void course_settle(struct course *c)
     }
     uint64_t begin = cw_placer_position(&c->placer);
     keys_drop(c, begin);
-    for (struct piece **early = &c->early; *early;) {
-        struct piece *p = *early;
-        if (p->begin < begin) {
-            early = &p->more;
-            continue;
-        }
-        *early = p->more;
-        cw_piece_free(remote_of(c), p);
-    }
-    c->recut = false;
+    for (struct piece **early = &c->early; *early;)
+        if ((*early)->begin >= begin)
+            cw_piece_drop(remote_of(c), early);
+        else
+            early = &(*early)->more;
+    c->recut_at = UINT64_MAX;
     c->planned = c->placer_g + c->placer.n_batches * stride(c);
     while (*at && (*at)->g < c->planned)
         at = &(*at)->next;
@@ -621,8 +602,8 @@ static int advance(struct course *c, struct remote_assembly *a, struct cw_error 
     return 0;
 }
 
-/* Whether a piece of a batch came as the error that it ends in. */
-static bool slot_failed(const struct slot *s)
+/* The piece of a batch that came as the error that the batch ends in; NULL: none. */
+static const struct piece *slot_failed(const struct slot *s)
 {
     const struct piece *p = s->pieces;
     while (p && !p->failed)
@@ -666,11 +647,11 @@ static int take_slot(struct course *c, struct slot **at, struct remote_assembly 
 {
     struct remote *r = remote_of(c);
     struct slot *s = *at;
-    for (const struct piece *p = s->pieces; p; p = p->more)
-        if (p->failed) {
-            *err = *p->failed;
-            return err->status;
-        }
+    const struct piece *failed = slot_failed(s);
+    if (failed) {
+        *err = *failed->failed;
+        return err->status;
+    }
     struct piece *first = s->pieces;
     for (const struct piece *p = r->options.trace ? first : NULL; p; p = p->more) {
         struct cw_traced what = {r->stream, p->epoch, p->asked_begin, cw_piece_asked(r, p), p->key};

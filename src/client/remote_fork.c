@@ -8,10 +8,11 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/thread.h"
 #include "client/remote_impl.h"
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* taken alone; held during a fork, so that nothing is given back meanwhile */
-static struct remote_batch *users;                        /* guarded by mutex: what users have of all remotes */
+static struct cw_link users = {&users, &users};           /* guarded by mutex: what users have of all remotes */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 /* The pages that lent memory lies in. Where pages are larger than the pieces that memory is lent in (64 KiB), others' may lie there too. */
@@ -35,18 +36,22 @@ static void copy(struct cw_memory *m, uint8_t **ret)
 static void before(void)
 {
     pthread_mutex_lock(&mutex);
-    for (struct remote_batch *b = users; b; b = b->users_next)
+    CW_LIST_EACH(link, &users) {
+        struct remote_batch *b = CW_CONTAINER(link, struct remote_batch, users_link);
         for (unsigned i = 0; i < b->n_lent; i++)
             copy(&b->memory[i], &b->copies[i]);
+    }
 }
 
 static void in_parent(void)
 {
     uint8_t *at;
-    for (const struct remote_batch *b = users; b; b = b->users_next)
+    CW_LIST_EACH(link, &users) {
+        const struct remote_batch *b = CW_CONTAINER(link, struct remote_batch, users_link);
         for (unsigned i = 0; i < b->n_lent; i++)
             if (b->copies[i])
                 munmap(b->copies[i], pages(&b->memory[i], &at));
+    }
     pthread_mutex_unlock(&mutex);
 }
 
@@ -54,13 +59,15 @@ static void in_parent(void)
 static void in_child(void)
 {
     uint8_t *at;
-    for (const struct remote_batch *b = users; b; b = b->users_next)
+    CW_LIST_EACH(link, &users) {
+        const struct remote_batch *b = CW_CONTAINER(link, struct remote_batch, users_link);
         for (unsigned i = 0; i < b->n_lent; i++) {
             size_t size = pages(&b->memory[i], &at);
             if (b->copies[i])
                 (void)mremap(b->copies[i], size, size, MREMAP_MAYMOVE | MREMAP_FIXED, at);
         }
-    users = NULL;
+    }
+    cw_list_init(&users);
     pthread_mutex_unlock(&mutex);
 }
 
@@ -71,23 +78,15 @@ void cw_remote_users_add(struct remote_batch *b)
     if (!b->n_lent)
         return;
     pthread_once(&once, install);
-    pthread_mutex_lock(&mutex);
+    CW_GUARD(&mutex);
     b->users = true;
-    b->users_next = users;
-    b->users_prev = NULL;
-    if (users)
-        users->users_prev = b;
-    users = b;
-    pthread_mutex_unlock(&mutex);
+    cw_list_add(&users, &b->users_link);
 }
 
 void cw_remote_users_remove(struct remote_batch *b)
 {
     if (!b->users)
         return;
-    pthread_mutex_lock(&mutex);
-    *(b->users_prev ? &b->users_prev->users_next : &users) = b->users_next;
-    if (b->users_next)
-        b->users_next->users_prev = b->users_prev;
-    pthread_mutex_unlock(&mutex);
+    CW_GUARD(&mutex);
+    cw_link_out(&b->users_link);
 }

@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "base/list.h"
 #include "client/remote.h"
 #include "client/placer.h"
 #include "engine/iterator.h"
@@ -74,8 +75,7 @@ struct course {
     bool places;                /* batches follow from what ranges leave: */
     struct cw_placer placer;
     uint64_t placer_g;           /* the first batch of the placer, whose batches are this rank's where it has its own ranges: each world_size-th */
-    bool recut;                /* ranges of the placer were cut again, the first one that holds or follows this position */
-    uint64_t recut_at;
+    uint64_t recut_at;         /* ranges of the placer were cut again, the first one that holds or follows this position; UINT64_MAX: none */
     struct piece *keys;        /* of ranges of the placer, in order */
     struct piece *early;       /* of elements that wait for batches which are not planned yet, in the order of each key */
     struct slot *slots;        /* by g */
@@ -93,12 +93,12 @@ struct remote_batch {
     struct cw_batch b; /* first */
     struct remote *remote;
     struct mapping *mapping;   /* memory of a worker; NULL: ours */
-    struct remote_batch *lent_next, *lent_prev; /* in mapping->batches */
+    struct cw_link lent_link;  /* in mapping->batches */
     uint64_t lent[2];          /* what to give back */
     struct cw_memory memory[2];/* where that is */
     unsigned n_lent;
     bool users;                /* the consumer has it, */
-    struct remote_batch *users_next, *users_prev; /* so it is in a list, and */
+    struct cw_link users_link; /* so it is in a list, and */
     uint8_t *copies[2];        /* a child gets these: during a fork; guarded as remote_fork.c says */
     struct remote_batch *next; /* in r->returned */
 };
@@ -140,7 +140,7 @@ struct mapping {
     unsigned refs;
     uint8_t worker[16];        /* its incarnation */
     struct cw_conn *conn;      /* to give it back by; NULL: there is none at the moment, or the worker is gone */
-    struct remote_batch *batches; /* that lie in it */
+    struct cw_link batches;    /* that lie in it */
     struct region *regions;
     size_t n_regions;
 };
@@ -170,7 +170,6 @@ struct view {
     uint64_t rank, world_size;
     uint64_t rounds_epoch, rounds_from; /* in this epoch rounds begin at this g */
     bool main;
-    struct view *next;
 };
 
 /* How fast the consumer goes: message Pace. */
@@ -266,7 +265,7 @@ bool cw_remote_moved(const struct remote *r); /* it lies in a later range than t
 struct piece *cw_piece_new(struct remote *r, const struct piece *what); /* NULL: no memory */
 /* What came of a piece was only a part of it: it is asked for behind all that was asked for so far. */
 void cw_piece_again(struct remote *r, struct piece *p);
-struct piece *cw_piece_free(struct remote *r, struct piece *p);
+void cw_piece_drop(struct remote *r, struct piece **at); /* takes it out of its list, and frees it */
 uint64_t cw_piece_asked(const struct remote *r, const struct piece *p); /* `first` of the request: batches are counted from asked_begin on */
 void cw_pieces_free(struct remote *r, struct piece **pieces); /* of a batch */
 size_t cw_remote_window(const struct remote *r);

@@ -8,6 +8,7 @@
 #include "client/remote_impl.h"
 
 #include "base/crash.h"
+#include "base/thread.h"
 #include "engine/batch_ops.h"
 
 /* Calls of operators under way before their turn: as many as there are CPUs to make them, but no more than batches may be asked for, and than these. */
@@ -46,9 +47,8 @@ static int put_together(struct remote *r, unsigned key, struct piece *pieces, st
 static void call_ended(void *arg)
 {
     struct remote *r = arg;
-    pthread_mutex_lock(&r->mutex);
+    CW_GUARD(&r->mutex);
     pthread_cond_broadcast(&r->changed);
-    pthread_mutex_unlock(&r->mutex);
 }
 
 /* The next operator: a call on a thread of its own (engine/batch_ops.h); and what it gave, once it is over. */
@@ -62,14 +62,13 @@ static int call_end(struct remote *r, struct cw_assembly *whole, struct cw_error
 static int wait_call(struct remote *r, struct cw_assembly *a, uint64_t deadline_ns, struct cw_error *err)
 {
     int status = 0;
-    pthread_mutex_lock(&r->mutex);
+    CW_GUARD(&r->mutex);
     while (status == 0 && !cw_batch_call_over(a)) {
         status = cw_remote_wait_here(r, deadline_ns, "what map_batches makes of the next batch", err);
         cw_remote_meanwhile(r);
     }
     if (status == 0)
         cw_batch_call_count(a, r->ops);
-    pthread_mutex_unlock(&r->mutex);
     return status;
 }
 

@@ -16,6 +16,7 @@ struct mapping *cw_mapping_new(const uint8_t worker[16])
     struct mapping *m = calloc(1, sizeof(*m));
     if (m) {
         m->refs = 1;
+        cw_list_init(&m->batches);
         memcpy(m->worker, worker, sizeof(m->worker));
     }
     return m;
@@ -34,19 +35,13 @@ void cw_mapping_unref(struct mapping *m)
 void cw_mapping_add(struct mapping *m, struct remote_batch *b)
 {
     m->refs++;
-    b->lent_next = m->batches;
-    if (m->batches)
-        m->batches->lent_prev = b;
-    m->batches = b;
+    cw_list_add(&m->batches, &b->lent_link);
 }
 
 void cw_mapping_remove(struct remote_batch *b)
 {
-    struct mapping *m = b->mapping;
-    *(b->lent_prev ? &b->lent_prev->lent_next : &m->batches) = b->lent_next;
-    if (b->lent_next)
-        b->lent_next->lent_prev = b->lent_prev;
-    cw_mapping_unref(m);
+    cw_link_out(&b->lent_link);
+    cw_mapping_unref(b->mapping);
 }
 
 const struct region *cw_mapping_region(const struct mapping *m, uint64_t id)
@@ -102,32 +97,28 @@ int cw_mapping_on_region(struct link *l, const Cachew__Region *m, const int *fds
 
 void cw_mapping_leave(struct mapping *m)
 {
-    Cachew__Keep keep = CACHEW__KEEP__INIT;
-    Cachew__Envelope e = CACHEW__ENVELOPE__INIT;
-    e.of_case = CACHEW__ENVELOPE__OF_KEEP;
-    e.keep = &keep;
+    Cachew__Keep keep = {CW_MESSAGE(keep)};
+    Cachew__Envelope e = {CW_MESSAGE(envelope), .of_case = CACHEW__ENVELOPE__OF_KEEP, .keep = &keep};
     (void)!cw_conn_send(m->conn, &e, NULL, 0, NULL, NULL, NULL, 0, NULL); /* else all is free when this process ends */
 }
 
 int cw_mapping_again(struct mapping *m, struct cw_conn *c, struct cw_error *err)
 {
-    Cachew__Keep keep = CACHEW__KEEP__INIT;
-    Cachew__Envelope e = CACHEW__ENVELOPE__INIT;
     size_t n = 0;
-    for (const struct remote_batch *b = m->batches; b; b = b->lent_next)
-        n += b->n_lent;
+    CW_LIST_EACH(at, &m->batches)
+        n += CW_CONTAINER(at, struct remote_batch, lent_link)->n_lent;
     _cleanup_free_ uint64_t *names = malloc((m->n_regions + n + 1) * sizeof(*names));
     if (!names)
         return cw_error_nomem(err, (m->n_regions + n) * sizeof(*names), "what a worker lent");
-    keep.regions = names;
+    Cachew__Keep keep = {CW_MESSAGE(keep), .regions = names, .slabs = names + m->n_regions};
+    Cachew__Envelope e = {CW_MESSAGE(envelope), .of_case = CACHEW__ENVELOPE__OF_KEEP, .keep = &keep};
     for (; keep.n_regions < m->n_regions; keep.n_regions++)
         names[keep.n_regions] = m->regions[keep.n_regions].id;
-    keep.slabs = names + m->n_regions;
-    for (const struct remote_batch *b = m->batches; b; b = b->lent_next)
+    CW_LIST_EACH(at, &m->batches) {
+        const struct remote_batch *b = CW_CONTAINER(at, struct remote_batch, lent_link);
         for (unsigned i = 0; i < b->n_lent; i++)
             keep.slabs[keep.n_slabs++] = b->lent[i];
-    e.of_case = CACHEW__ENVELOPE__OF_KEEP;
-    e.keep = &keep;
+    }
     m->conn = c;
     return m->n_regions ? cw_conn_send(c, &e, NULL, 0, NULL, NULL, NULL, 0, err) : 0;
 }

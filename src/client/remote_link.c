@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/thread.h"
 #include "client/remote_impl.h"
 
 #include "base/crash.h"
@@ -89,9 +90,8 @@ static int on_batch(struct link *l, uint64_t request, const Cachew__Batch *m, st
     struct remote_batch *b = cw_remote_batch_new(r);
     struct cw_quarantined *quarantined = NULL;
     int status = b ? 0 : cw_error_nomem(err, sizeof(*b), "a batch");
-    if (status >= 0 && m->n_slabs > 0) {
+    if (status >= 0 && m->n_slabs > 0)
         b->mapping = l->mapping;
-    }
     for (size_t i = 0; status >= 0 && i < m->n_slabs; i++) {
         const struct region *region = cw_mapping_region(l->mapping, m->slabs[i]->region);
         if (i >= CW_COUNT_OF(memory) || !region || m->slabs[i]->offset > region->size || m->slabs[i]->size > region->size - m->slabs[i]->offset) {
@@ -222,6 +222,16 @@ static int on_keys(struct link *l, uint64_t request, const Cachew__Keys *m, stru
     return 0;
 }
 
+/* A range is over; its report may be NULL. Mutex held. */
+static int on_range_end(struct link *l, uint64_t request, const Cachew__Report *report, struct cw_error *err)
+{
+    int status = report ? cw_remote_report(l->remote, report, true, err) : 0;
+    cw_remote_pump(l->remote);
+    if (report) /* what is asked for still lies in another range by now, or will */
+        cw_remote_not_here(l->remote, l, request, report->epoch, report->begin);
+    return status;
+}
+
 /* What was asked for can't be had. Mutex held. */
 static int on_failed(struct link *l, uint64_t request, const Cachew__RangeFailed *m, struct cw_error *err)
 {
@@ -235,6 +245,31 @@ static int on_failed(struct link *l, uint64_t request, const Cachew__RangeFailed
     if (p)
         piece_came(r, p);
     return 0;
+}
+
+/* A message that has no payload. */
+static int on_word(struct link *l, const Cachew__Envelope *m, const int *fds, size_t n_fds, struct cw_error *err)
+{
+    struct remote *r = l->remote;
+    int status = 0;
+    CW_GUARD(&r->mutex);
+    switch (m->of_case) {
+    case CACHEW__ENVELOPE__OF_REGION:
+        return cw_mapping_on_region(l, m->region, fds, n_fds, err);
+    case CACHEW__ENVELOPE__OF_RANGE_END:
+        return on_range_end(l, m->re, m->range_end->report, err);
+    case CACHEW__ENVELOPE__OF_RANGE_FAILED:
+        return on_failed(l, m->re, m->range_failed, err);
+    case CACHEW__ENVELOPE__OF_NOT_HERE:
+        cw_remote_not_here(r, l, m->re, m->not_here->epoch, m->not_here->begin);
+        return 0;
+    case CACHEW__ENVELOPE__OF_KEYS:
+        status = on_keys(l, m->re, m->keys, err);
+        cw_remote_pump(r);
+        return status;
+    default: /* of a later version */
+        return 0;
+    }
 }
 
 static int link_payload(void *user, struct cw_conn *c CW_UNUSED, const Cachew__Envelope *m, size_t size, void **ret, struct cw_error *err)
@@ -261,16 +296,10 @@ static int link_message(void *user, struct cw_conn *c CW_UNUSED, const Cachew__E
                         struct cw_error *err)
 {
     struct link *l = user;
-    struct remote *r = l->remote;
     struct cw_slab *slab = CW_STEAL(l->incoming);
     int status = 0;
     l->attempt = 0; /* it is of use */
     switch (m->of_case) {
-    case CACHEW__ENVELOPE__OF_REGION:
-        pthread_mutex_lock(&r->mutex);
-        status = cw_mapping_on_region(l, m->region, fds, n_fds, err);
-        pthread_mutex_unlock(&r->mutex);
-        break;
     case CACHEW__ENVELOPE__OF_BATCH:
         if ((status = on_batch(l, m->re, m->batch, slab, size, err)) >= 0)
             slab = NULL;
@@ -278,32 +307,8 @@ static int link_message(void *user, struct cw_conn *c CW_UNUSED, const Cachew__E
     case CACHEW__ENVELOPE__OF_REMNANT:
         status = on_remnant(l, m->re, m->remnant, CW_STEAL(slab), size, err);
         break;
-    case CACHEW__ENVELOPE__OF_RANGE_END:
-        pthread_mutex_lock(&r->mutex);
-        status = m->range_end->report ? cw_remote_report(r, m->range_end->report, true, err) : 0;
-        cw_remote_pump(r);
-        if (m->range_end->report) /* what is asked for still lies in another range by now, or will */
-            cw_remote_not_here(r, l, m->re, m->range_end->report->epoch, m->range_end->report->begin);
-        pthread_mutex_unlock(&r->mutex);
-        break;
-    case CACHEW__ENVELOPE__OF_RANGE_FAILED:
-        pthread_mutex_lock(&r->mutex);
-        status = on_failed(l, m->re, m->range_failed, err);
-        pthread_mutex_unlock(&r->mutex);
-        break;
-    case CACHEW__ENVELOPE__OF_NOT_HERE:
-        pthread_mutex_lock(&r->mutex);
-        cw_remote_not_here(r, l, m->re, m->not_here->epoch, m->not_here->begin);
-        pthread_mutex_unlock(&r->mutex);
-        break;
-    case CACHEW__ENVELOPE__OF_KEYS:
-        pthread_mutex_lock(&r->mutex);
-        status = on_keys(l, m->re, m->keys, err);
-        cw_remote_pump(r);
-        pthread_mutex_unlock(&r->mutex);
-        break;
-    default: /* of a later version */
-        break;
+    default:
+        status = on_word(l, m, fds, n_fds, err);
     }
     if (slab)
         cw_slab_put(slab);
@@ -330,18 +335,17 @@ static int take_up_mapping(struct link *l, struct cw_conn *c, const Cachew__Welc
 static int link_open(void *user, struct cw_conn *c, const Cachew__Envelope *peer, struct cw_error *err)
 {
     struct link *l = user;
-    pthread_mutex_lock(&l->remote->mutex);
+    CW_GUARD(&l->remote->mutex);
     int status = take_up_mapping(l, c, peer->welcome, err);
-    if (status >= 0) {
-        l->conn = c;
-        l->open = true;
-        l->down_since_ns = 0;
-        l->reported_ns = 0;
-        l->why = (struct cw_error){0};
-        cw_remote_pump(l->remote);
-    }
-    pthread_mutex_unlock(&l->remote->mutex);
-    return status < 0 ? status : 0;
+    if (status < 0)
+        return status;
+    l->conn = c;
+    l->open = true;
+    l->down_since_ns = 0;
+    l->reported_ns = 0;
+    l->why = (struct cw_error){0};
+    cw_remote_pump(l->remote);
+    return 0;
 }
 
 /* Mutex held. */
@@ -367,12 +371,8 @@ static void down(struct link *l, const struct cw_error *why)
     l->retry_ns = now + CW_MIN(wait, RETRY_MAX_NS);
     cw_remote_wake_at(r, l->retry_ns);
     if (r->dispatcher_open && !l->gone && now - l->reported_ns >= REPORT_AGAIN_NS && now - l->down_since_ns >= REPORT_AFTER_NS) {
-        Cachew__Unreachable m = CACHEW__UNREACHABLE__INIT;
-        Cachew__Envelope e = CACHEW__ENVELOPE__INIT;
-        m.worker = l->worker;
-        m.reason = l->why.message;
-        e.of_case = CACHEW__ENVELOPE__OF_UNREACHABLE;
-        e.unreachable = &m;
+        Cachew__Unreachable m = {CW_MESSAGE(unreachable), .worker = l->worker, .reason = l->why.message};
+        Cachew__Envelope e = {CW_MESSAGE(envelope), .of_case = CACHEW__ENVELOPE__OF_UNREACHABLE, .unreachable = &m};
         cw_remote_tell(r, &e);
         l->reported_ns = now;
     }
@@ -382,13 +382,12 @@ static void link_closed(void *user, struct cw_conn *c CW_UNUSED, const struct cw
 {
     struct link *l = user;
     struct remote *r = l->remote;
-    pthread_mutex_lock(&r->mutex);
+    CW_GUARD(&r->mutex);
     r->n_conns--;
     down(l, why);
     if (l->gone)
         cw_link_free(l);
     cw_remote_over(r);
-    pthread_mutex_unlock(&r->mutex);
 }
 
 static const struct cw_conn_ops link_ops = {
@@ -447,7 +446,7 @@ void cw_link_close(struct link *l)
 {
     if (!l->conn)
         return;
-    if (l->open && l->mapping && !l->mapping->batches)
+    if (l->open && l->mapping && cw_list_empty(&l->mapping->batches))
         cw_mapping_leave(l->mapping);
     l->open = false; /* nothing is asked over it, nor will anything come */
     cw_remote_unask(l->remote, l);
@@ -457,11 +456,10 @@ void cw_link_close(struct link *l)
 struct link *cw_link_free(struct link *l)
 {
     struct remote *r = l->remote;
-    for (struct link **at = &r->links; *at; at = &(*at)->next)
-        if (*at == l) {
-            *at = l->next;
-            break;
-        }
+    struct link **at = &r->links;
+    while (*at != l)
+        at = &(*at)->next;
+    *at = l->next;
     cw_mapping_unref(l->mapping);
     free(l->unix_path);
     free(l->host);
@@ -515,17 +513,15 @@ int cw_remote_worker(struct remote *r, const Cachew__WorkerAddress *m, struct cw
         l->worker = 0;
         retire(l);
     }
-    if (!(l = calloc(1, sizeof(*l))))
+    if (!(l = malloc(sizeof(*l))))
         return cw_error_nomem(err, sizeof(*l), "a worker");
-    *l = (struct link){.next = r->links, .remote = r, .worker = m->worker};
+    *l = (struct link){.next = r->links, .remote = r, .worker = m->worker,
+                       .unix_path = strdup(m->unix_path), .host = strdup(m->host),
+                       .addresses = calloc(CW_MAX(m->n_addresses, 1), sizeof(*l->addresses))};
     r->links = l;
-    l->unix_path = strdup(m->unix_path);
-    l->host = strdup(m->host);
-    l->addresses = calloc(CW_MAX(m->n_addresses, 1), sizeof(*l->addresses));
     for (size_t i = 0; l->addresses && i < m->n_addresses; i++)
         if ((l->addresses[l->n_addresses] = strdup(m->addresses[i])))
             l->n_addresses++;
-    l->retry_ns = 0;
     return l->unix_path && l->host && l->addresses ? 0 : cw_error_nomem(err, 0, "a worker");
 }
 
@@ -533,7 +529,7 @@ json_t *cw_remote_links(const struct cw_producer *p)
 {
     struct remote *r = ((const struct view *)p)->remote;
     json_t *list = json_array();
-    pthread_mutex_lock(&r->mutex);
+    CW_GUARD(&r->mutex);
     for (const struct link *l = r->links; l && list; l = l->next) {
         if (!l->n_batches)
             continue;
@@ -543,6 +539,5 @@ json_t *cw_remote_links(const struct cw_producer *p)
             json_object_set_new(o, "note", json_string(l->copies.message));
         json_array_append_new(list, o);
     }
-    pthread_mutex_unlock(&r->mutex);
     return list;
 }

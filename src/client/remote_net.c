@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/text.h"
+#include "base/thread.h"
 #include "client/remote_impl.h"
 #include "net/conn_impl.h"
 #include "net/limits.h"
@@ -50,45 +51,36 @@ void cw_remote_tell(struct remote *r, const Cachew__Envelope *m)
 
 /* ---- the dispatcher ---- */
 
-static void write_place(Cachew__Place *m, struct place at)
-{
-    cachew__place__init(m);
-    m->epoch = at.epoch;
-    m->position = at.position;
-}
-
 static void send_attach(struct remote *r)
 {
-    Cachew__Attach m = CACHEW__ATTACH__INIT;
-    Cachew__Envelope e = CACHEW__ENVELOPE__INIT;
-    Cachew__Place from, round;
+    const struct cw_remote_options *o = &r->options;
     uint8_t fingerprint[16];
     memcpy(fingerprint, &r->compiled->pipeline->fingerprint, sizeof(fingerprint));
     cw_cursor_set(r->compiled, &r->attached_from, &r->from);
     r->told = cw_remote_cursor(r);
-    write_place(&from, r->told);
-    m.job = r->job;
-    m.rank = r->options.rank;
-    m.world_size = r->options.world_size;
-    m.seed = r->options.seed;
-    m.epochs = r->options.epochs;
-    m.order = r->options.any_order ? CACHEW__ORDER__ORDER_ANY : CACHEW__ORDER__ORDER_EXACT;
-    m.guarantee = r->options.at_most_once ? CACHEW__GUARANTEE__GUARANTEE_AT_MOST_ONCE : CACHEW__GUARANTEE__GUARANTEE_EXACTLY_ONCE;
-    m.fingerprint = (ProtobufCBinaryData){.data = fingerprint, .len = sizeof(fingerprint)};
-    m.pipeline = r->pipeline;
-    m.base_dir = r->base_dir;
-    m.from = &from;
-    m.snapshot = r->snapshot;
-    m.again = r->attached;
-    cachew__place__init(&round);
-    round.epoch = r->view.rounds_epoch;
-    round.batch = r->view.rounds_from;
-    m.round = &round;
-    e.id = r->attach_id = ++r->next_id;
+    r->attach_id = ++r->next_id;
     r->answered = false;
     cw_remote_unhold(r);
-    e.of_case = CACHEW__ENVELOPE__OF_ATTACH;
-    e.attach = &m;
+    Cachew__Place from = {CW_MESSAGE(place), .epoch = r->told.epoch, .position = r->told.position};
+    Cachew__Place round = {CW_MESSAGE(place), .epoch = r->view.rounds_epoch, .batch = r->view.rounds_from};
+    Cachew__Attach m = {CW_MESSAGE(attach),
+                        .job = r->job,
+                        .rank = o->rank,
+                        .world_size = o->world_size,
+                        .seed = o->seed,
+                        .epochs = o->epochs,
+                        .order = o->any_order ? CACHEW__ORDER__ORDER_ANY : CACHEW__ORDER__ORDER_EXACT,
+                        .guarantee = o->at_most_once ? CACHEW__GUARANTEE__GUARANTEE_AT_MOST_ONCE
+                                                     : CACHEW__GUARANTEE__GUARANTEE_EXACTLY_ONCE,
+                        .fingerprint = {.data = fingerprint, .len = sizeof(fingerprint)},
+                        .pipeline = r->pipeline,
+                        .base_dir = r->base_dir,
+                        .from = &from,
+                        .snapshot = r->snapshot,
+                        .again = r->attached,
+                        .round = &round};
+    Cachew__Envelope e = {CW_MESSAGE(envelope), .id = r->attach_id, .of_case = CACHEW__ENVELOPE__OF_ATTACH,
+                          .attach = &m};
     cw_remote_tell(r, &e);
     r->told_ns = cw_now_ns();
     cw_crash_point("client-attach");
@@ -96,31 +88,17 @@ static void send_attach(struct remote *r)
 
 static void send_progress(struct remote *r, uint64_t now)
 {
-    Cachew__Progress m = CACHEW__PROGRESS__INIT;
-    Cachew__Pace pace = CACHEW__PACE__INIT;
-    Cachew__Envelope e = CACHEW__ENVELOPE__INIT;
-    Cachew__Place from;
+    const struct pace *p = &r->pace;
     r->told = cw_remote_cursor(r);
     r->told_batches = r->n_batches;
-    write_place(&from, r->told);
-    m.from = &from;
-    m.n_batches = r->n_batches;
-    m.wait_ns = r->wait_ns;
-    m.g = r->from.g;
-    m.n_lost = r->n_lost;
-    m.waiting = r->waiting;
-    pace.n = r->pace.n;
-    pace.late = r->pace.late;
-    pace.ready = r->pace.ready;
-    pace.step_s = r->pace.step_s;
-    pace.step_sq = r->pace.step_sq;
-    pace.wait_s = r->pace.wait_s;
-    pace.wait_sq = r->pace.wait_sq;
-    m.pace = &pace;
     if (!r->waiting)
         r->lagging[0] = '\0';
-    e.of_case = CACHEW__ENVELOPE__OF_PROGRESS;
-    e.progress = &m;
+    Cachew__Place from = {CW_MESSAGE(place), .epoch = r->told.epoch, .position = r->told.position};
+    Cachew__Pace pace = {CW_MESSAGE(pace), .n = p->n, .late = p->late, .ready = p->ready, .step_s = p->step_s,
+                         .step_sq = p->step_sq, .wait_s = p->wait_s, .wait_sq = p->wait_sq};
+    Cachew__Progress m = {CW_MESSAGE(progress), .from = &from, .n_batches = r->n_batches, .wait_ns = r->wait_ns,
+                          .g = r->from.g, .n_lost = r->n_lost, .waiting = r->waiting, .pace = &pace};
+    Cachew__Envelope e = {CW_MESSAGE(envelope), .of_case = CACHEW__ENVELOPE__OF_PROGRESS, .progress = &m};
     cw_remote_tell(r, &e);
     r->told_ns = now;
     cw_crash_point("client-progress");
@@ -155,20 +133,16 @@ static uint64_t goodbye_ns(void) { return cw_patience_silence_ns() / GOODBYE_PAR
 /* That this rank is finished is said until it was heard: else its job would wait for it. Of who leaves otherwise the end of the connection tells. */
 static void say_goodbye(struct remote *r)
 {
-    Cachew__Detach m = CACHEW__DETACH__INIT;
-    Cachew__Envelope e = CACHEW__ENVELOPE__INIT;
     r->goodbye_ns = r->goodbye_ns ? r->goodbye_ns : cw_now_ns() + goodbye_ns();
     if (r->parted || r->detach_id)
         return;
     if (r->dispatcher_open) {
         if (r->answered && !cw_before(cw_remote_cursor(r), r->told))
             send_progress(r, cw_now_ns()); /* the last numbers */
-        m.finished = r->finished;
-        m.job = r->job;
-        m.rank = r->options.rank;
-        e.id = r->detach_id = ++r->next_id;
-        e.of_case = CACHEW__ENVELOPE__OF_DETACH;
-        e.detach = &m;
+        r->detach_id = ++r->next_id;
+        Cachew__Detach m = {CW_MESSAGE(detach), .finished = r->finished, .job = r->job, .rank = r->options.rank};
+        Cachew__Envelope e = {CW_MESSAGE(envelope), .id = r->detach_id, .of_case = CACHEW__ENVELOPE__OF_DETACH,
+                              .detach = &m};
         cw_remote_tell(r, &e);
     }
     if (!r->finished || !r->attached)
@@ -264,7 +238,7 @@ static int dispatcher_open(void *user, struct cw_conn *c, const Cachew__Envelope
     struct remote *r = user;
     if (peer->welcome->role != CACHEW__ROLE__ROLE_DISPATCHER)
         return cw_error_set(err, CW_E_SERVICE, "there is no dispatcher at %s, but something else", r->service);
-    pthread_mutex_lock(&r->mutex);
+    CW_GUARD(&r->mutex);
     r->dispatcher = c;
     r->dispatcher_open = r->reached = true;
     r->answered = false; /* on this connection, nor is it where it begins with the goodbye */
@@ -273,7 +247,6 @@ static int dispatcher_open(void *user, struct cw_conn *c, const Cachew__Envelope
         say_goodbye(r);
     else
         send_attach(r);
-    pthread_mutex_unlock(&r->mutex);
     return 0;
 }
 
@@ -281,10 +254,8 @@ static int dispatcher_message(void *user, struct cw_conn *c CW_UNUSED, const Cac
                               const int *fds CW_UNUSED, size_t n_fds CW_UNUSED, struct cw_error *err)
 {
     struct remote *r = user;
-    pthread_mutex_lock(&r->mutex);
-    int status = on_dispatcher(r, m, err);
-    pthread_mutex_unlock(&r->mutex);
-    return status;
+    CW_GUARD(&r->mutex);
+    return on_dispatcher(r, m, err);
 }
 
 static void service_is_down(struct remote *r, const struct cw_error *why)
@@ -310,11 +281,10 @@ static void service_is_down(struct remote *r, const struct cw_error *why)
 static void dispatcher_closed(void *user, struct cw_conn *c CW_UNUSED, const struct cw_error *why)
 {
     struct remote *r = user;
-    pthread_mutex_lock(&r->mutex);
+    CW_GUARD(&r->mutex);
     r->n_conns--;
     service_is_down(r, why);
     cw_remote_over(r);
-    pthread_mutex_unlock(&r->mutex);
 }
 
 static const struct cw_conn_ops dispatcher_ops = {.open = dispatcher_open, .message = dispatcher_message, .closed = dispatcher_closed};
@@ -336,10 +306,10 @@ static void give_back(struct remote *r, struct remote_batch **ret_done)
 {
     while (r->returned) {
         uint64_t slabs[256];
-        struct remote_batch *b = r->returned, **at = &r->returned;
-        struct mapping *mapping = b->mapping;
-        Cachew__Return m = CACHEW__RETURN__INIT;
-        Cachew__Envelope e = CACHEW__ENVELOPE__INIT;
+        struct remote_batch *b, **at = &r->returned;
+        struct mapping *mapping = r->returned->mapping;
+        Cachew__Return m = {CW_MESSAGE(return), .slabs = slabs};
+        Cachew__Envelope e = {CW_MESSAGE(envelope), .of_case = CACHEW__ENVELOPE__OF_RETURN_SLABS, .return_slabs = &m};
         while (*at && m.n_slabs + CW_COUNT_OF(b->lent) <= CW_COUNT_OF(slabs)) {
             b = *at;
             if (b->mapping != mapping) {
@@ -352,9 +322,6 @@ static void give_back(struct remote *r, struct remote_batch **ret_done)
             b->next = *ret_done;
             *ret_done = b;
         }
-        m.slabs = slabs;
-        e.of_case = CACHEW__ENVELOPE__OF_RETURN_SLABS;
-        e.return_slabs = &m;
         if (mapping->conn && cw_conn_send(mapping->conn, &e, NULL, 0, NULL, NULL, NULL, 0, NULL) < 0)
             return; /* the connection ends */
     }
@@ -455,7 +422,7 @@ static void goodbye(void *user)
 {
     struct remote *r = user;
     run(r); /* gives back what is to be given back */
-    pthread_mutex_lock(&r->mutex);
+    CW_GUARD(&r->mutex);
     r->closing = true;
     r->goodbye_ns = cw_now_ns() + goodbye_ns(); /* whatever was said before: connections are to close within it */
     say_goodbye(r);
@@ -463,7 +430,6 @@ static void goodbye(void *user)
         cw_link_close(l);
     cw_remote_wake_at(r, r->goodbye_ns);
     cw_remote_over(r);
-    pthread_mutex_unlock(&r->mutex);
 }
 
 void cw_remote_stop(struct remote *r)

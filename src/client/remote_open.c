@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/machine.h"
+#include "base/thread.h"
 #include "net/address.h"
 #include "net/limits.h"
 
@@ -79,9 +80,8 @@ static int remote_init(struct remote *r, const struct cw_compiled *c, const stru
     r->base_dir = strdup(o->base_dir);
     r->token = o->token ? strdup(o->token) : NULL;
     r->pipeline = strdup(o->pipeline);
-    if (status >= 0 && (!r->service || !r->job || !r->base_dir || !r->pipeline || (o->token && !r->token)))
-        status = cw_error_nomem(err, 0, "a job");
-    if (status >= 0 && !(r->ops = calloc(c->pipeline->n_ops, sizeof(*r->ops))))
+    r->ops = calloc(c->pipeline->n_ops, sizeof(*r->ops));
+    if (status >= 0 && (!r->service || !r->job || !r->base_dir || !r->pipeline || !r->ops || (o->token && !r->token)))
         status = cw_error_nomem(err, 0, "a job");
     if (status >= 0)
         status = cw_layout_init(&r->layout, c, &r->budget, err);
@@ -114,7 +114,7 @@ static int wait_attached(struct remote *r, const struct cw_remote_options *o, st
 {
     uint64_t deadline_ns = o->timeout_ns ? cw_now_ns() + o->timeout_ns : 0;
     int status = 0;
-    pthread_mutex_lock(&r->mutex);
+    CW_GUARD(&r->mutex);
     while (!r->attached && status >= 0) {
         uint64_t look_ns = o->interrupt ? cw_now_ns() + LOOK_NS : 0;
         bool last = !look_ns || (deadline_ns && deadline_ns <= look_ns);
@@ -135,7 +135,6 @@ static int wait_attached(struct remote *r, const struct cw_remote_options *o, st
                               *r->held ? ": " : ": are there workers (`cachew workers`)?", r->held);
     else if (status >= 0)
         cw_remote_waited(r);
-    pthread_mutex_unlock(&r->mutex);
     return status;
 }
 

@@ -1,5 +1,6 @@
 /* How fast the consumer goes, as policies want to know it: its own time from batch to batch, and what it waited. The consumer's thread. */
 #include "base/clock.h"
+#include "base/thread.h"
 #include "client/remote_impl.h"
 
 /* So many times as long as steps were so far, and at least a second: after so many of them. */
@@ -29,7 +30,7 @@ void cw_remote_note_pace(struct remote *r)
 {
     uint64_t now = cw_now_ns();
     struct pace *p = &r->pace;
-    pthread_mutex_lock(&r->mutex);
+    CW_GUARD(&r->mutex);
     if (p->last_ns) {
         double wait = (double)(r->wait_ns - p->last_wait_ns) / 1e9, step = CW_MAX((double)(now - p->last_ns) / 1e9 - wait, 0);
         if (!is_pause(p, step)) {
@@ -44,5 +45,4 @@ void cw_remote_note_pace(struct remote *r)
     }
     p->last_ns = now;
     p->last_wait_ns = r->wait_ns;
-    pthread_mutex_unlock(&r->mutex);
 }

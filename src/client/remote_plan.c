@@ -4,6 +4,7 @@
 
 #include "client/remote_impl.h"
 
+#include "base/array.h"
 #include "base/clock.h"
 #include "base/crash.h"
 
@@ -50,10 +51,7 @@ static void recut(struct remote *r, uint64_t epoch, uint64_t begin, uint64_t end
         if (c->epoch == epoch && !c->places && known)
             cw_course_recut(c, begin);
         uint64_t at = c->places && c->epoch == epoch ? cw_placer_differs(&c->placer, begin, end) : UINT64_MAX;
-        if (at == UINT64_MAX)
-            continue;
-        c->recut_at = c->recut ? CW_MIN(c->recut_at, at) : at;
-        c->recut = true;
+        c->recut_at = CW_MIN(c->recut_at, at);
     }
 }
 
@@ -87,14 +85,8 @@ static struct known_range *range_set(struct remote *r, uint64_t epoch, uint64_t 
         n++;
     recut(r, epoch, n ? CW_MIN(begin, r->ranges[i].begin) : begin, end, n > 0);
     remove_ranges(r, i, n);
-    if (r->n_ranges == r->ranges_capacity) {
-        size_t capacity = CW_MAX(64, r->ranges_capacity * 2);
-        struct known_range *grown = capacity > MAX_KNOWN ? NULL : realloc(r->ranges, capacity * sizeof(*grown));
-        if (!grown)
-            return NULL;
-        r->ranges = grown;
-        r->ranges_capacity = capacity;
-    }
+    if (r->n_ranges == MAX_KNOWN || CW_ARRAY_ROOM(r->ranges, r->ranges_capacity, r->n_ranges + 1, "ranges", NULL) < 0)
+        return NULL;
     memmove(&r->ranges[i + 1], &r->ranges[i], (r->n_ranges++ - i) * sizeof(*r->ranges));
     r->ranges[i] = (struct known_range){.epoch = epoch, .begin = begin, .end = end};
     return &r->ranges[i];
@@ -196,8 +188,10 @@ void cw_piece_again(struct remote *r, struct piece *p)
     p->of = NULL;
 }
 
-struct piece *cw_piece_free(struct remote *r, struct piece *p)
+void cw_piece_drop(struct remote *r, struct piece **at)
 {
+    struct piece *p = *at;
+    *at = p->more;
     piece_remove(r, p);
     r->n_pieces--;
     if (p->batch)
@@ -207,16 +201,12 @@ struct piece *cw_piece_free(struct remote *r, struct piece *p)
     free(p->keys);
     free(p->failed);
     free(p);
-    return NULL;
 }
 
 void cw_pieces_free(struct remote *r, struct piece **pieces)
 {
-    while (*pieces) {
-        struct piece *p = *pieces;
-        *pieces = p->more;
-        cw_piece_free(r, p);
-    }
+    while (*pieces)
+        cw_piece_drop(r, pieces);
 }
 
 /* ---- requests ---- */
@@ -299,17 +289,11 @@ static bool piece_cut(struct remote *r, struct piece *p, uint64_t end)
  * ends. */
 static bool ask(struct remote *r, struct link *l, const struct known_range *x, struct piece *p, uint64_t now)
 {
-    Cachew__Get m = CACHEW__GET__INIT;
-    Cachew__Envelope e = CACHEW__ENVELOPE__INIT;
-    m.stream = (ProtobufCBinaryData){.data = r->stream, .len = sizeof(r->stream)};
-    m.epoch = p->epoch;
-    m.begin = x->begin;
-    m.what = p->what;
-    m.key = p->key;
-    m.count = p->what == CACHEW__WHAT__WHAT_BATCHES ? 0 : p->n;
     p->asked_begin = x->begin;
-    m.first = cw_piece_asked(r, p);
-    e.id = ++r->next_id;
+    Cachew__Get m = {CW_MESSAGE(get), .stream = {.data = r->stream, .len = sizeof(r->stream)},
+                     .epoch = p->epoch, .begin = x->begin, .what = p->what, .key = p->key,
+                     .first = cw_piece_asked(r, p), .count = p->what == CACHEW__WHAT__WHAT_BATCHES ? 0 : p->n};
+    Cachew__Envelope e = {CW_MESSAGE(envelope), .id = ++r->next_id, .of_case = CACHEW__ENVELOPE__OF_GET, .get = &m};
     for (;; p = p->next) {
         const struct piece *more = p->next;
         p->state = ASKED;
@@ -324,8 +308,6 @@ static bool ask(struct remote *r, struct link *l, const struct known_range *x, s
             (more->of == l && more->asked_begin == x->begin))
             break;
     }
-    e.of_case = CACHEW__ENVELOPE__OF_GET;
-    e.get = &m;
     return cw_conn_send(l->conn, &e, NULL, 0, NULL, NULL, NULL, 0, NULL) >= 0;
 }
 
