@@ -8,24 +8,22 @@
 void cw_failure_init(Cachew__Failure *ret, const struct cw_error *err)
 {
     /* protobuf-c wants char *, and reads. */
-    *ret = (Cachew__Failure)CACHEW__FAILURE__INIT;
-    ret->kind = (char *)(uintptr_t)cw_status_name(err->status);
-    ret->message = (char *)(uintptr_t)err->message;
-    ret->op = (char *)(uintptr_t)err->op;
-    ret->attribute = (char *)(uintptr_t)err->attribute;
-    ret->value = (char *)(uintptr_t)err->value;
-    ret->expected = (char *)(uintptr_t)err->expected;
-    ret->file = (char *)(uintptr_t)err->file;
-    ret->record = (char *)(uintptr_t)err->record;
+    *ret = (Cachew__Failure){CW_MESSAGE(failure),
+                             .kind = (char *)(uintptr_t)cw_status_name(err->status),
+                             .message = (char *)(uintptr_t)err->message,
+                             .op = (char *)(uintptr_t)err->op,
+                             .attribute = (char *)(uintptr_t)err->attribute,
+                             .value = (char *)(uintptr_t)err->value,
+                             .expected = (char *)(uintptr_t)err->expected,
+                             .file = (char *)(uintptr_t)err->file,
+                             .record = (char *)(uintptr_t)err->record};
 }
 
 void cw_failure_envelope(Cachew__Envelope *ret, Cachew__Failure *failure, uint64_t re, const struct cw_error *err)
 {
     cw_failure_init(failure, err);
-    *ret = (Cachew__Envelope)CACHEW__ENVELOPE__INIT;
-    ret->re = re;
-    ret->of_case = CACHEW__ENVELOPE__OF_FAILURE;
-    ret->failure = failure;
+    *ret = (Cachew__Envelope){CW_MESSAGE(envelope), .re = re, .of_case = CACHEW__ENVELOPE__OF_FAILURE,
+                              .failure = failure};
 }
 
 bool cw_failure_is_final(const struct cw_error *err)

@@ -126,14 +126,10 @@ int cw_wire_batch_write(const struct cw_batch *b, const struct cw_quarantined *q
         Cachew__Component *o = &t->components[k];
         const void *parts[2] = {c->lengths, c->data};
         size_t sizes[2] = {c->lengths ? b->n * sizeof(uint64_t) : 0, c->size}, places[2] = {0, 0};
-        cachew__component__init(o);
         t->component_list[k] = o;
-        o->name = (char *)(uintptr_t)c->name;
-        o->dtype = (uint32_t)c->dtype;
-        o->n_dims = (size_t)c->ndim;
-        o->dims = t->dims[k];
         memcpy(t->dims[k], c->dims, (size_t)c->ndim * sizeof(c->dims[0]));
-        o->size = c->size;
+        *o = (Cachew__Component){CW_MESSAGE(component), .name = (char *)(uintptr_t)c->name, .dtype = (uint32_t)c->dtype,
+                                 .n_dims = (size_t)c->ndim, .dims = t->dims[k], .size = c->size};
         for (int i = 0; i < 2; i++) {
             const uint8_t *data = parts[i];
             if (!sizes[i])
@@ -228,14 +224,8 @@ int cw_wire_batch_read(const Cachew__Batch *m, const struct cw_compiled *c, cons
         free(ids);
         return r;
     }
-    b->epoch = m->epoch;
-    b->index = m->index;
-    b->n = m->n;
-    b->flags = m->flags;
-    b->leading = m->leading;
-    b->n_components = n;
-    b->components = components;
-    b->ids = ids;
+    *b = (struct cw_batch){.epoch = m->epoch, .index = m->index, .n = m->n, .flags = m->flags, .leading = m->leading,
+                           .n_components = n, .components = components, .ids = ids};
     return 0;
 }
 

@@ -24,7 +24,7 @@ struct cw_wire_batch {
  * that are there), and there is no payload; the caller fills message.slabs in. */
 int cw_wire_batch_write(const struct cw_batch *b, const struct cw_quarantined *q, bool in_slabs, struct cw_wire_batch *ret, struct cw_error *err) _must_check_;
 void cw_wire_batch_deinit(struct cw_wire_batch *w);
-/* memory: by slab, or memory[0] the payload. Fills b (zeroed by the caller; its components and ids are new, its data in the memory, no slabs are set) and
+/* memory: by slab, or memory[0] the payload. *b has new components and ids, its data in the memory, and no slabs; fills also
  * *ret_quarantined. CW_E_SERVICE: it is not a batch of this pipeline. */
 int cw_wire_batch_read(const Cachew__Batch *m, const struct cw_compiled *c, const struct cw_memory memory[2], struct cw_batch *b,
                        struct cw_quarantined **ret_quarantined, struct cw_error *err) _must_check_;

@@ -37,7 +37,7 @@ void cw_sent_free(void *arg)
 
 static struct sent *sent_new(struct client *c, struct worker_stream *s, struct cw_answer *a)
 {
-    struct sent *x = calloc(1, sizeof(*x));
+    struct sent *x = malloc(sizeof(*x));
     if (!x)
         return NULL;
     *x = (struct sent){.client = c, .stream = s, .batch = CW_STEAL(a->batch), .rows = CW_STEAL(a->rows),
@@ -58,11 +58,17 @@ static void drop_answer(struct worker_stream *s, struct cw_answer *a)
         cw_streams_wake(s->w);
 }
 
+/* `closed` follows, and cleans up. */
+static void client_close(struct client *c, const struct cw_error *why)
+{
+    c->closing = true;
+    cw_conn_close(c->conn, why);
+}
+
 static void give_up(struct client *c, const struct cw_error *why)
 {
     cw_worker_log(c->w, "client %s: %s", cw_conn_peer(c->conn), why->message);
-    c->closing = true;
-    cw_conn_close(c->conn, why); /* `closed` follows, and cleans up */
+    client_close(c, why);
 }
 
 /* Sends a message. */
@@ -285,8 +291,8 @@ static int on_get(struct client *c, uint64_t id, const Cachew__Get *m, struct cw
                             (unsigned long long)m->first);
     if (!s)
         return send_not_here(c, id, m->epoch, m->begin, err);
-    struct cw_command *command = calloc(1, sizeof(*command));
-    struct cw_request *r = calloc(1, sizeof(*r));
+    struct cw_command *command = malloc(sizeof(*command));
+    struct cw_request *r = malloc(sizeof(*r));
     if (!command || !r) {
         free(command);
         free(r);
@@ -295,8 +301,7 @@ static int on_get(struct client *c, uint64_t id, const Cachew__Get *m, struct cw
     atomic_fetch_add(&c->peer.n_requests, 1);
     *r = (struct cw_request){.peer = cw_peer_ref(&c->peer), .id = id, .epoch = m->epoch, .begin = m->begin, .what = m->what, .key = m->key,
                              .at = m->first, .end = m->first + m->count, .asked_ns = c->w->options.trace ? cw_now_ns() : 0};
-    command->kind = CW_DO_GET;
-    command->request = r;
+    *command = (struct cw_command){.kind = CW_DO_GET, .request = r};
     cw_stream_do(s->stream, command);
     return 0;
 }
@@ -336,17 +341,14 @@ static void client_closed(void *user, struct cw_conn *conn, const struct cw_erro
     c->conn = NULL;
     if (why->status && !w->stopping)
         cw_worker_log(w, "a client's connection ended: %s", why->message);
-    for (struct client **at = &w->clients; *at; at = &(*at)->next)
-        if (*at == c) {
-            *at = c->next;
-            break;
-        }
+    struct client **at = &w->clients;
+    while (*at != c)
+        at = &(*at)->next;
+    *at = c->next;
     for (struct worker_stream *s = w->streams; s; s = s->next) {
-        struct cw_command *command = calloc(1, sizeof(*command));
-        if (command) {
-            command->kind = CW_DO_FORGET_PEER;
-            command->peer = cw_peer_ref(&c->peer);
-        }
+        struct cw_command *command = malloc(sizeof(*command));
+        if (command)
+            *command = (struct cw_command){.kind = CW_DO_FORGET_PEER, .peer = cw_peer_ref(&c->peer)};
         cw_streams_do(s, command);
     }
     cw_lent_closed(c);
@@ -366,6 +368,7 @@ static int client_open(void *user, struct cw_conn *conn, const Cachew__Envelope 
     if (!c)
         return cw_error_nomem(err, sizeof(*c), "a client");
     *c = (struct client){.next = w->clients, .w = w, .conn = conn, .peer.handed_out = &w->handed_out};
+    cw_list_init(&c->lent);
     atomic_init(&c->peer.refs, 1);
     cw_lent_open(c, hello);
     w->clients = c;
@@ -412,10 +415,8 @@ void cw_clients_close(struct cw_worker *w)
     w->tcp = cw_listener_free(w->tcp);
     w->local = cw_listener_free(w->local);
     for (struct client *c = w->clients; c; c = c->next)
-        if (!c->closing) {
-            c->closing = true;
-            cw_conn_close(c->conn, NULL);
-        }
+        if (!c->closing)
+            client_close(c, NULL);
 }
 
 uint64_t cw_clients_wire_bytes(const struct cw_worker *w)

@@ -38,28 +38,15 @@ static void marker_work(struct markers *x, const struct worker_stream *s, Cachew
     }
 }
 
-static void cache_work(struct cw_worker *w, Cachew__Heartbeat *m)
+/* How fast the cache is written: a mean that halves what was before with each heartbeat that saw writes. */
+static void note_writes(struct cw_worker *w, const struct cw_cache_facts *f)
 {
-    struct cw_cache_facts f;
-    if (!w->cache)
-        return;
-    cw_cache_facts(w->cache, &f);
-    if (f.write_ns > w->written_ns) {
-        double now = (double)(f.bytes_written - w->written_bytes) * 1e9 / (double)(f.write_ns - w->written_ns);
+    if (f->write_ns > w->written_ns) {
+        double now = (double)(f->bytes_written - w->written_bytes) * 1e9 / (double)(f->write_ns - w->written_ns);
         w->write_bytes_per_s = w->write_bytes_per_s > 0 ? (w->write_bytes_per_s + now) / 2 : now;
     }
-    w->written_bytes = f.bytes_written;
-    w->written_ns = f.write_ns;
-    m->cache_hits = f.hits;
-    m->cache_misses = f.misses;
-    m->cache_read_bytes_per_s = f.probe_ns ? (double)f.probe_bytes * 1e9 / (double)f.probe_ns : 0;
-    m->cache_write_bytes_per_s = w->write_bytes_per_s;
-    m->cache_bytes = cw_cache_quota(w->cache);
-    m->cache_used = f.used;
-    m->cache_bad = f.bad + f.gone;
-    m->cache_refused = f.refused;
-    m->cache_skipped = f.skipped;
-    m->cache_late = f.late;
+    w->written_bytes = f->bytes_written;
+    w->written_ns = f->write_ns;
 }
 
 static void stream_work(struct beat *b, size_t i, const struct worker_stream *s)
@@ -85,19 +72,33 @@ static void stream_work(struct beat *b, size_t i, const struct worker_stream *s)
 static void on_heartbeat(void *arg)
 {
     struct cw_worker *w = arg;
-    Cachew__Heartbeat beat = CACHEW__HEARTBEAT__INIT;
+    struct cw_cache_facts f = {0};
     _cleanup_free_ struct beat *b = w->streams ? malloc(sizeof(*b)) : NULL; /* without memory it says only that it is alive */
-    beat.cpu_ns = cw_control_cpu_ns();
-    beat.streams = b ? b->list : NULL;
-    beat.memory_bytes = atomic_load(&w->handed_out.used);
+    if (w->cache) {
+        cw_cache_facts(w->cache, &f);
+        note_writes(w, &f);
+    }
+    Cachew__Heartbeat beat = {CW_MESSAGE(heartbeat),
+                              .cpu_ns = cw_control_cpu_ns(),
+                              .memory_bytes = atomic_load(&w->handed_out.used),
+                              .n_batches = w->n_batches,
+                              .n_bytes = w->n_bytes,
+                              .streams = b ? b->list : NULL,
+                              .cache_hits = f.hits,
+                              .cache_misses = f.misses,
+                              .cache_read_bytes_per_s = f.probe_ns ? (double)f.probe_bytes * 1e9 / (double)f.probe_ns : 0,
+                              .cache_write_bytes_per_s = w->write_bytes_per_s,
+                              .cache_bytes = w->cache ? cw_cache_quota(w->cache) : 0,
+                              .cache_used = f.used,
+                              .cache_bad = f.bad + f.gone,
+                              .cache_refused = f.refused,
+                              .cache_skipped = f.skipped,
+                              .cache_late = f.late};
     for (const struct worker_stream *s = w->streams; s; s = s->next) {
         beat.memory_bytes += cw_stream_memory_used(s->stream);
         if (b && s->state == STREAM_READY && beat.n_streams < MAX_STREAMS)
             stream_work(b, beat.n_streams++, s);
     }
-    beat.n_batches = w->n_batches;
-    beat.n_bytes = w->n_bytes;
-    cache_work(w, &beat);
     Cachew__Envelope m = {CW_MESSAGE(envelope), .of_case = CACHEW__ENVELOPE__OF_HEARTBEAT,
         .heartbeat = &beat};
     cw_control_say(w, &m);

@@ -46,8 +46,8 @@ struct cw_lease {
     struct cw_assembly *unfinished; /* next_batch, waiting for memory or for map_batches */
     uint64_t failed_at;
     struct kept *kept;
-    uint8_t *sent;              /* a bit per batch */
-    uint64_t sent_room;         /* bits */
+    uint8_t *sent;              /* a bit per batch; zeros beyond those that were */
+    size_t sent_room;           /* bytes */
 
     /* Rows, by key: */
     uint64_t *elements;         /* once computed or failed; before: 0 */
@@ -72,14 +72,18 @@ void cw_lease_out_of_memory(struct cw_stream *s);
 void cw_lease_shorten(struct cw_stream *s);
 /* A request that is done with leaves its lease; it is the caller's. Its part is dropped. */
 void cw_lease_remove(struct cw_stream *s, struct cw_lease *l, struct cw_request *r);
+/* The same, and the request is freed; or answered, and freed. */
+void cw_lease_done(struct cw_stream *s, struct cw_lease *l, struct cw_request *r);
+void cw_lease_reply(struct cw_stream *s, struct cw_lease *l, struct cw_request *r, enum cw_answer_kind kind,
+                    const struct cw_error *why);
 
 /* ---- serve.c ---- */
 /* Returns whether an error of this status comes from a record, the data or the pipeline, and so is the same on
  * every worker. The exception: a data file that is missing or was changed on this worker alone is CW_E_DATA, too.
  * Such an error also ends the runner (cw_runner_fatal), so the stream fails and other workers take over. */
 bool cw_lease_lasting(const struct cw_stream *s, int status);
-/* A batch, made for a request, goes to its client. False: the stream failed. */
-bool cw_lease_answer_batch(struct cw_stream *s, struct cw_lease *l, struct cw_request *r, uint64_t index, struct cw_batch *b,
+/* The batch that a request is at goes to its client. False: the stream failed. */
+bool cw_lease_answer_batch(struct cw_stream *s, struct cw_lease *l, struct cw_request *r, struct cw_batch *b,
                            struct cw_quarantined *quarantined);
 /* The same with rows that the client joins to a batch, which become the answer's. False: the stream failed. */
 bool cw_lease_answer_rows(struct cw_stream *s, struct cw_lease *l, struct cw_request *r, struct cw_remnant *rows);

@@ -30,6 +30,19 @@ void cw_lease_remove(struct cw_stream *s, struct cw_lease *l, struct cw_request 
         s->short_of = NULL;
 }
 
+void cw_lease_done(struct cw_stream *s, struct cw_lease *l, struct cw_request *r)
+{
+    cw_lease_remove(s, l, r);
+    cw_request_free(r);
+}
+
+void cw_lease_reply(struct cw_stream *s, struct cw_lease *l, struct cw_request *r, enum cw_answer_kind kind,
+                    const struct cw_error *why)
+{
+    cw_lease_remove(s, l, r);
+    cw_stream_reply(s, r, kind, why);
+}
+
 void cw_kept_free(struct cw_stream *s, struct kept *k)
 {
     s->kept_bytes -= k->bytes;
@@ -94,21 +107,12 @@ bool cw_lease_open_for(struct cw_stream *s, struct cw_lease *l, const struct cw_
 static void lease_clear(struct cw_stream *s, struct cw_lease *l)
 {
     cw_lease_close(s, l);
-    while (l->requests) {
-        struct cw_request *r = l->requests;
-        cw_lease_remove(s, l, r);
-        cw_stream_reply(s, r, CW_SAY_NOT_HERE, NULL);
-    }
-    while (l->kept) {
-        struct kept *k = l->kept;
-        l->kept = k->next;
-        cw_kept_free(s, k);
-    }
-    while (l->spans) {
-        struct rows_span *x = l->spans;
-        l->spans = x->next;
-        free(x);
-    }
+    while (l->requests)
+        cw_lease_reply(s, l, l->requests, CW_SAY_NOT_HERE, NULL);
+    while (l->kept)
+        cw_kept_free(s, CW_POP(l->kept));
+    while (l->spans)
+        free(CW_POP(l->spans));
     free(l->elements);
     free(l->keys);
     free(l->failed);
@@ -118,11 +122,8 @@ static void lease_clear(struct cw_stream *s, struct cw_lease *l)
 
 void cw_leases_clear(struct cw_stream *s)
 {
-    while (s->leases) {
-        struct cw_lease *l = s->leases;
-        s->leases = l->next;
-        lease_clear(s, l);
-    }
+    while (s->leases)
+        lease_clear(s, CW_POP(s->leases));
 }
 
 /* Batches of a counted range, with those that it has a part of. */
@@ -156,7 +157,7 @@ void cw_leases_add(struct cw_stream *s, uint64_t epoch, uint64_t begin, uint64_t
     struct cw_lease **at = lease_find(s, epoch, begin), *l = *at;
     if (l && l->epoch == epoch && l->begin == begin)
         return; /* said again */
-    l = calloc(1, sizeof(*l));
+    l = malloc(sizeof(*l));
     uint64_t *elements = calloc((size_t)3 * s->n_keys + 1, sizeof(*elements));
     if (!l || !elements) {
         free(l);
@@ -164,11 +165,11 @@ void cw_leases_add(struct cw_stream *s, uint64_t epoch, uint64_t begin, uint64_t
         cw_lease_out_of_memory(s);
         return;
     }
+    bool counted = s->kind == RANGES_COUNTED;
     *l = (struct cw_lease){.next = *at, .epoch = epoch, .begin = begin, .end = end, .leased_ns = cw_now_ns(), .whole = whole, .lowest = UINT64_MAX,
+                           .n_batches = counted ? batches_of(s, begin, end) : 0,
                            .elements = elements, .sent_upto = elements + s->n_keys, .dropped = elements + 2 * (size_t)s->n_keys};
     *at = l;
-    bool counted = s->kind == RANGES_COUNTED;
-    l->n_batches = counted ? batches_of(s, begin, end) : 0;
     cw_lease_open(s, l, counted ? from / s->local.compiled->batch_size - begin / s->local.compiled->batch_size : 0);
 }
 
@@ -176,11 +177,9 @@ void cw_leases_revoke(struct cw_stream *s, uint64_t epoch, uint64_t begin, uint6
 {
     struct cw_lease **at = lease_find(s, epoch, begin);
     while (*at && (*at)->epoch == epoch && (*at)->begin < end) {
-        struct cw_lease *l = *at;
-        if (l->end > end)
+        if ((*at)->end > end)
             return; /* none behind it ends before */
-        *at = l->next;
-        lease_clear(s, l);
+        lease_clear(s, CW_POP(*at));
     }
 }
 
@@ -218,10 +217,8 @@ void cw_leases_forget_peer(struct cw_stream *s, const struct cw_peer *p)
     for (struct cw_lease *l = s->leases; l; l = l->next)
         for (struct cw_request *r = l->requests, *next; r; r = next) {
             next = r->next;
-            if (r->peer != p)
-                continue;
-            cw_lease_remove(s, l, r);
-            cw_request_free(r);
+            if (r->peer == p)
+                cw_lease_done(s, l, r);
         }
     if (s->runner)
         cw_runner_relent(s->runner);

@@ -11,20 +11,18 @@
 
 static const char shared_capability[] = "shm";
 
+static struct sent *sent_of(struct cw_link *link) { return CW_CONTAINER(link, struct sent, link); }
+
 static void unlink_lent(struct client *c, struct sent *x)
 {
-    *(x->prev ? &x->prev->next : &c->lent) = x->next;
-    *(x->next ? &x->next->prev : &c->lent_last) = x->prev;
+    cw_link_out(&x->link);
     c->n_loans--;
     c->loan_bytes -= x->bytes;
 }
 
 static void append_lent(struct client *c, struct sent *x)
 {
-    x->next = NULL;
-    x->prev = c->lent_last;
-    *(c->lent_last ? &c->lent_last->next : &c->lent) = x;
-    c->lent_last = x;
+    cw_list_add(&c->lent, &x->link);
     c->n_loans++;
     c->loan_bytes += x->bytes;
 }
@@ -83,12 +81,10 @@ int cw_lend(struct client *c, const struct worker_stream *s, struct sent *x, Cac
     for (size_t i = 0; i < CW_COUNT_OF(b->slabs); i++) {
         if (!b->slabs[i])
             continue;
-        cachew__slab__init(&slabs[n]);
+        slabs[n] = (Cachew__Slab){CW_MESSAGE(slab), .offset = b->slabs[i]->offset, .size = b->slabs[i]->size};
         int r = region_for(c, s, b->slabs[i], &slabs[n].region, err);
         if (r < 0)
             return r;
-        slabs[n].offset = b->slabs[i]->offset;
-        slabs[n].size = b->slabs[i]->size;
         slabs[n].slab = x->slabs[n] = next_number(&c->w->next_slab);
         n++;
     }
@@ -103,18 +99,26 @@ void cw_lent_add(struct client *c, struct sent *x)
         cw_streams_wake(c->w);
 }
 
+/* Ends a loan of which all slabs came back. */
+static void loan_settle(struct client *c, struct sent *x)
+{
+    if (x->slabs[0] || x->slabs[1])
+        return;
+    unlink_lent(c, x);
+    cw_sent_free(x);
+}
+
 int cw_lent_return(struct client *c, uint64_t slab, struct cw_error *err)
 {
-    for (struct sent *x = c->lent; x && slab; x = x->next)
-        for (size_t i = 0; i < CW_COUNT_OF(x->slabs); i++)
+    CW_LIST_EACH(at, &c->lent) {
+        struct sent *x = sent_of(at);
+        for (size_t i = 0; slab && i < CW_COUNT_OF(x->slabs); i++)
             if (x->slabs[i] == slab) {
                 x->slabs[i] = 0;
-                if (!x->slabs[0] && !x->slabs[1]) {
-                    unlink_lent(c, x);
-                    cw_sent_free(x);
-                }
+                loan_settle(c, x);
                 return 0;
             }
+    }
     if (c->keeps) /* of an earlier connection, perhaps, of which nothing is known here */
         return 0;
     return cw_error_set(err, CW_E_SERVICE, "slab %llu was returned, which was not lent, or came back before", (unsigned long long)slab);
@@ -122,27 +126,19 @@ int cw_lent_return(struct client *c, uint64_t slab, struct cw_error *err)
 
 /* ---- connections that end ---- */
 
-static void regions_free(struct client *c)
-{
-    while (c->regions) {
-        struct region *r = c->regions;
-        c->regions = r->next;
-        free(r);
-    }
-}
-
 /* Nothing of it is left. retire: somebody may still have what it was lent. */
 static void client_free(struct client *c, bool retire)
 {
-    while (c->lent) {
-        struct sent *x = c->lent;
+    CW_LIST_EACH(at, &c->lent) {
+        struct sent *x = sent_of(at);
         unlink_lent(c, x);
         for (size_t i = 0; retire && i < CW_COUNT_OF(x->batch->slabs); i++)
             if (x->batch->slabs[i])
                 cw_slab_retire(x->batch->slabs[i]);
         cw_sent_free(x);
     }
-    regions_free(c);
+    while (c->regions)
+        free(CW_POP(c->regions));
     cw_watch_free(c->process_watch);
     if (c->process >= 0)
         close(c->process);
@@ -151,11 +147,10 @@ static void client_free(struct client *c, bool retire)
 
 static void departed_free(struct client *c, bool retire)
 {
-    for (struct client **at = &c->w->departed; *at; at = &(*at)->next)
-        if (*at == c) {
-            *at = c->next;
-            break;
-        }
+    struct client **at = &c->w->departed;
+    while (*at != c)
+        at = &(*at)->next;
+    *at = c->next;
     client_free(c, retire);
 }
 
@@ -176,7 +171,7 @@ static bool process_lives(const struct client *c)
 void cw_lent_closed(struct client *c)
 {
     struct cw_worker *w = c->w;
-    bool gone = !c->lent || (c->process >= 0 && !process_lives(c));
+    bool gone = cw_list_empty(&c->lent) || (c->process >= 0 && !process_lives(c));
     if (!gone && !w->stopping && c->process >= 0 && cw_watch_new(w->loop, c->process, on_process_end, c, &c->process_watch, NULL) >= 0) {
         cw_watch_set(c->process_watch, 1);
         c->next = w->departed;
@@ -203,25 +198,19 @@ static int compare(const void *a, const void *b)
 /* What a client does not have any more, of all that it was lent. */
 static void free_others(struct client *c, const uint64_t *slabs, size_t n)
 {
-    for (struct sent *x = c->lent, *next; x; x = next) {
-        bool kept = false;
-        next = x->next;
-        for (size_t i = 0; i < CW_COUNT_OF(x->slabs); i++) {
+    CW_LIST_EACH(at, &c->lent) {
+        struct sent *x = sent_of(at);
+        for (size_t i = 0; i < CW_COUNT_OF(x->slabs); i++)
             if (x->slabs[i] && !(n && bsearch(&x->slabs[i], slabs, n, sizeof(*slabs), compare)))
                 x->slabs[i] = 0;
-            kept |= x->slabs[i] != 0;
-        }
-        if (!kept) {
-            unlink_lent(c, x);
-            cw_sent_free(x);
-        }
+        loan_settle(c, x);
     }
 }
 
 static void take_over(struct client *c, struct client *from)
 {
-    while (from->lent) {
-        struct sent *x = from->lent;
+    CW_LIST_EACH(at, &from->lent) {
+        struct sent *x = sent_of(at);
         unlink_lent(from, x);
         cw_peer_ref(&c->peer);
         cw_peer_unref(&from->peer);

@@ -85,15 +85,11 @@ void cw_reports_answered(struct cw_worker *w, uint64_t id, bool done)
 void cw_reports_forget(struct cw_worker *w, ProtobufCBinaryData stream)
 {
     struct report **at = &w->reports;
-    while (*at) {
-        struct report *r = *at;
-        if (stream.len != sizeof(r->stream) || memcmp(stream.data, r->stream, sizeof(r->stream)) != 0) {
-            at = &r->next;
-            continue;
-        }
-        *at = r->next;
-        cw_report_free(r);
-    }
+    while (*at)
+        if (stream.len == sizeof((*at)->stream) && memcmp(stream.data, (*at)->stream, stream.len) == 0)
+            cw_report_free(CW_POP(*at));
+        else
+            at = &(*at)->next;
     w->reports_tail = at;
 }
 
@@ -114,9 +110,6 @@ void cw_reports_init(struct cw_worker *w)
 
 void cw_reports_deinit(struct cw_worker *w)
 {
-    while (w->reports) {
-        struct report *r = w->reports;
-        w->reports = r->next;
-        cw_report_free(r);
-    }
+    while (w->reports)
+        cw_report_free(CW_POP(w->reports));
 }

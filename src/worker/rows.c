@@ -73,25 +73,29 @@ static bool rows_gone(const struct cw_lease *l, const struct cw_request *r)
     return gone;
 }
 
-static void rows_drop(struct cw_stream *s, struct cw_lease *l, uint32_t key)
+/* Rows of a key before `upto` are dropped, but for those that are asked for. Returns whether any were there. */
+static bool rows_give_up(struct cw_stream *s, struct cw_lease *l, uint32_t key, uint64_t upto)
 {
-    uint64_t upto = l->sent_upto[key];
     for (const struct cw_request *r = l->requests; r; r = r->next)
         if (r->key == key && r->what != CACHEW__WHAT__WHAT_KEYS)
             upto = CW_MIN(upto, r->at);
     if (upto <= l->dropped[key])
-        return;
+        return false;
     l->dropped[key] = upto;
     cw_runner_drop_rows(s->runner, l->range, key, upto);
-    for (struct rows_span **at = &l->spans; *at;) {
-        struct rows_span *x = *at;
-        if (x->key != key || x->end > upto) {
-            at = &x->next;
-            continue;
-        }
-        *at = x->next;
-        free(x);
-    }
+    return true;
+}
+
+/* Drops the rows of a key that were sent, and the spans of these. */
+static void rows_drop(struct cw_stream *s, struct cw_lease *l, uint32_t key)
+{
+    if (!rows_give_up(s, l, key, l->sent_upto[key]))
+        return;
+    for (struct rows_span **at = &l->spans; *at;)
+        if ((*at)->key == key && (*at)->end <= l->dropped[key])
+            free(CW_POP(*at));
+        else
+            at = &(*at)->next;
 }
 
 void cw_lease_drop_rows(struct cw_stream *s, struct cw_lease *l)
@@ -118,9 +122,9 @@ static void rows_done(struct cw_stream *s, struct cw_lease *l, struct cw_request
             if (x->key == r->key && x->sent && x->first <= *upto)
                 *upto = CW_MAX(*upto, x->end);
     } while (*upto > before);
-    cw_lease_remove(s, l, r);
-    rows_drop(s, l, r->key);
-    cw_request_free(r);
+    uint32_t key = r->key;
+    cw_lease_done(s, l, r);
+    rows_drop(s, l, key);
 }
 
 static bool rows_all_dropped(const struct cw_stream *s, const struct cw_lease *l)
@@ -185,7 +189,7 @@ static bool rows_note_over(struct cw_stream *s, struct cw_lease *l)
 static bool keys_answer(struct cw_stream *s, struct cw_lease *l, struct cw_request *r)
 {
     size_t width = key_width(s), all = s->n_keys > 1 ? l->n_keys : l->elements[0], n = (all - CW_MIN(r->at, all)) * width;
-    struct cw_answer *a = calloc(1, sizeof(*a));
+    struct cw_answer *a = malloc(sizeof(*a));
     uint8_t *keys = calloc(n + 1, 1);
     if (!a || !keys) {
         free(a);
@@ -200,8 +204,7 @@ static bool keys_answer(struct cw_stream *s, struct cw_lease *l, struct cw_reque
                             .why = l->failed ? cw_stream_why(l->failed) : NULL};
     cw_peer_take(r->peer, a->bytes);
     cw_stream_say(s, a);
-    cw_lease_remove(s, l, r);
-    cw_request_free(r);
+    cw_lease_done(s, l, r);
     return true;
 }
 
@@ -225,19 +228,6 @@ bool cw_leases_give_keys(struct cw_stream *s)
             any |= keys_answer_early(s, l, r);
         }
     return any;
-}
-
-/* Rows of a key before `upto` are dropped, but for those that are asked for. Returns whether any were there. */
-static bool rows_give_up(struct cw_stream *s, struct cw_lease *l, uint32_t key, uint64_t upto)
-{
-    for (const struct cw_request *r = l->requests; r; r = r->next)
-        if (r->key == key && r->what != CACHEW__WHAT__WHAT_KEYS)
-            upto = CW_MIN(upto, r->at);
-    if (upto <= l->dropped[key])
-        return false;
-    l->dropped[key] = upto;
-    cw_runner_drop_rows(s->runner, l->range, key, upto);
-    return true;
 }
 
 bool cw_lease_give_up_rows(struct cw_stream *s, struct cw_lease *l)
@@ -287,7 +277,7 @@ static int batch_send(struct cw_stream *s, struct cw_lease *l, struct cw_request
     struct cw_assembly *part = CW_STEAL(r->part);
     struct cw_quarantined *quarantined = CW_STEAL(part->quarantined);
     s->n_parts--;
-    if (cw_lease_answer_batch(s, l, r, r->at, cw_runner_take_batch(s->runner, part), quarantined))
+    if (cw_lease_answer_batch(s, l, r, cw_runner_take_batch(s->runner, part), quarantined))
         rows_done(s, l, r);
     return 0;
 }
@@ -348,8 +338,7 @@ static bool request_answer(struct cw_stream *s, struct cw_lease *l, struct cw_re
         cw_stream_fail(s, &err);
         return false;
     }
-    cw_lease_remove(s, l, r);
-    cw_stream_reply(s, r, CW_SAY_RANGE_FAILED, &err);
+    cw_lease_reply(s, l, r, CW_SAY_RANGE_FAILED, &err);
     return true;
 }
 

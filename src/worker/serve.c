@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/array.h"
 #include "base/clock.h"
 
 /* Batches of a range that are noted as sent. Where a range is computed again, batches beyond these are kept
@@ -22,23 +23,19 @@ static struct cw_request *first_request(const struct cw_lease *l)
 
 /* ---- batches that were sent ---- */
 
-static bool was_sent(const struct cw_lease *l, uint64_t batch) { return batch < l->sent_room && (l->sent[batch / 8] >> batch % 8 & 1); }
+static bool was_sent(const struct cw_lease *l, uint64_t batch)
+{
+    return batch / 8 < l->sent_room && (l->sent[batch / 8] >> batch % 8 & 1);
+}
 
 static void note_sent(struct cw_lease *l, uint64_t batch)
 {
-    if (batch >= l->sent_room && batch < SENT_MAX) {
-        uint64_t room = CW_MAX(64, l->sent_room);
-        while (room <= batch)
-            room *= 2;
-        uint8_t *grown = realloc(l->sent, room / 8);
-        if (!grown)
-            return; /* the batch may be kept once too often */
-        memset(grown + l->sent_room / 8, 0, (room - l->sent_room) / 8);
-        l->sent = grown;
-        l->sent_room = room;
-    }
-    if (batch < l->sent_room)
-        l->sent[batch / 8] |= (uint8_t)(1u << batch % 8);
+    size_t before = l->sent_room;
+    if (batch >= SENT_MAX || CW_ARRAY_ROOM(l->sent, l->sent_room, batch / 8 + 1, "batches that were sent", NULL) < 0)
+        return; /* the batch may be kept once too often */
+    if (l->sent_room > before)
+        memset(l->sent + before, 0, l->sent_room - before);
+    l->sent[batch / 8] |= (uint8_t)(1u << batch % 8);
 }
 
 /* ---- batches that wait for a request ---- */
@@ -46,11 +43,8 @@ static void note_sent(struct cw_lease *l, uint64_t batch)
 static struct kept *take_kept(struct cw_lease *l, uint64_t batch)
 {
     for (struct kept **at = &l->kept; *at && (*at)->index <= batch; at = &(*at)->next)
-        if ((*at)->index == batch) {
-            struct kept *k = *at;
-            *at = k->next;
-            return k;
-        }
+        if ((*at)->index == batch)
+            return CW_POP(*at);
     return NULL;
 }
 
@@ -71,11 +65,8 @@ static struct kept **worst_kept(struct cw_stream *s)
 
 static void give_up_kept(struct cw_stream *s)
 {
-    while (s->kept_bytes > s->memory / CW_KEPT_PART) {
-        struct kept **at = worst_kept(s), *k = *at;
-        *at = k->next;
-        cw_kept_free(s, k);
-    }
+    while (s->kept_bytes > s->memory / CW_KEPT_PART)
+        cw_kept_free(s, CW_POP(*worst_kept(s)));
 }
 
 static size_t batch_bytes(const struct cw_batch *b)
@@ -123,10 +114,10 @@ static void range_failed(struct cw_stream *s, struct cw_lease *l, int status, co
     cw_lease_close(s, l);
 }
 
-bool cw_lease_answer_batch(struct cw_stream *s, struct cw_lease *l, struct cw_request *r, uint64_t index, struct cw_batch *b,
+bool cw_lease_answer_batch(struct cw_stream *s, struct cw_lease *l, struct cw_request *r, struct cw_batch *b,
                            struct cw_quarantined *quarantined)
 {
-    struct cw_answer *a = calloc(1, sizeof(*a));
+    struct cw_answer *a = malloc(sizeof(*a));
     if (!a) {
         cw_runner_release(s->runner, b);
         cw_quarantined_free(quarantined);
@@ -134,8 +125,8 @@ bool cw_lease_answer_batch(struct cw_stream *s, struct cw_lease *l, struct cw_re
         return false;
     }
     b->epoch = l->epoch;
-    b->index = index;
-    *a = (struct cw_answer){.kind = CW_SAY_BATCH, .peer = cw_peer_ref(r->peer), .re = r->id, .epoch = l->epoch, .begin = l->begin, .at = index, .key = r->key,
+    b->index = r->at;
+    *a = (struct cw_answer){.kind = CW_SAY_BATCH, .peer = cw_peer_ref(r->peer), .re = r->id, .epoch = l->epoch, .begin = l->begin, .at = r->at, .key = r->key,
                             .batch = b, .quarantined = quarantined, .bytes = batch_bytes(b), .asked_ns = r->asked_ns};
     a->handed_out = cw_budget_take(r->peer->handed_out, a->bytes, "a batch", NULL) == 0;
     if (a->handed_out && !b->disowned)
@@ -151,7 +142,7 @@ bool cw_lease_answer_batch(struct cw_stream *s, struct cw_lease *l, struct cw_re
 
 bool cw_lease_answer_rows(struct cw_stream *s, struct cw_lease *l, struct cw_request *r, struct cw_remnant *rows)
 {
-    struct cw_answer *a = calloc(1, sizeof(*a));
+    struct cw_answer *a = malloc(sizeof(*a));
     if (!a) {
         cw_remnant_deinit(rows);
         free(rows);
@@ -170,17 +161,15 @@ bool cw_lease_answer_rows(struct cw_stream *s, struct cw_lease *l, struct cw_req
 static void answer_batch(struct cw_stream *s, struct cw_lease *l, struct cw_request *r, struct kept *k)
 {
     bool said = k->rows ? cw_lease_answer_rows(s, l, r, CW_STEAL(k->rows))
-                        : cw_lease_answer_batch(s, l, r, r->at, CW_STEAL(k->batch), CW_STEAL(k->quarantined));
+                        : cw_lease_answer_batch(s, l, r, CW_STEAL(k->batch), CW_STEAL(k->quarantined));
     cw_kept_free(s, k);
     if (!said)
         return;
     note_sent(l, r->at);
     if (s->short_of == r)
         s->short_of = NULL;
-    if (++r->at == r->end) {
-        cw_lease_remove(s, l, r);
-        cw_request_free(r);
-    }
+    if (++r->at == r->end)
+        cw_lease_done(s, l, r);
 }
 
 /* Moves the batch of an assembly, or its rows where it is a part, to *k. The assembly is freed. */
@@ -253,16 +242,15 @@ static int advance(struct cw_stream *s, struct cw_lease *l)
 /* The report of a range, for the dispatcher or a client. NULL: out of memory. */
 static struct cw_answer *lease_report(const struct cw_stream *s, const struct cw_lease *l, enum cw_answer_kind kind)
 {
-    struct cw_answer *a = calloc(1, sizeof(*a));
+    struct cw_answer *a = malloc(sizeof(*a));
     uint64_t *elements = calloc((size_t)s->n_keys + 1, sizeof(*elements));
     if (!a || !elements) {
         free(a);
         free(elements);
         return NULL;
     }
-    *a = (struct cw_answer){.kind = kind, .epoch = l->epoch, .begin = l->begin, .end = l->end, .elements = elements};
-    if (s->kind == RANGES_SEQUENTIAL)
-        a->n_batches = l->n_batches;
+    *a = (struct cw_answer){.kind = kind, .epoch = l->epoch, .begin = l->begin, .end = l->end, .elements = elements,
+                            .n_batches = s->kind == RANGES_SEQUENTIAL ? l->n_batches : 0};
     for (unsigned k = 0; s->kind == RANGES_PLACED && k < s->n_keys; k++)
         if ((elements[k] = l->elements[k]))
             a->n_elements = k + 1;
@@ -323,8 +311,7 @@ static bool serve_one(struct cw_stream *s, struct cw_lease *l)
         return true;
     }
     if (l->failed && r->at >= l->failed_at) {
-        cw_lease_remove(s, l, r);
-        cw_stream_reply(s, r, CW_SAY_RANGE_FAILED, l->failed);
+        cw_lease_reply(s, l, r, CW_SAY_RANGE_FAILED, l->failed);
         return true;
     }
     struct kept *k = take_kept(l, r->at);
@@ -359,7 +346,6 @@ static bool serve_batches(struct cw_stream *s, struct cw_lease *l)
 static bool make_room(struct cw_stream *s)
 {
     struct cw_lease *gives = NULL, *l = s->leases, *aside = NULL;
-    struct cw_request *first;
     for (; l && !first_request(l); l = l->next) {
         gives = l->range ? l : gives;
         aside = l->set_aside && !l->computed && !l->failed ? l : aside;
@@ -373,8 +359,8 @@ static bool make_room(struct cw_stream *s)
         return false;
     if (cw_leases_give_keys(s) || s->failed)
         return !s->failed;
-    if (!(first = cw_lease_rows_there(s, l)))
-        first = first_request(l);
+    struct cw_request *first = cw_lease_rows_there(s, l);
+    first = first ? first : first_request(l);
     if (cw_leases_give_up_part(s, l, first))
         return true;
     bool before = gives != NULL;

@@ -44,10 +44,16 @@ static void command_free(struct cw_command *c)
 
 void cw_stream_wake(struct cw_stream *s)
 {
-    pthread_mutex_lock(&s->mutex);
+    CW_GUARD(&s->mutex);
     s->woken = true;
     pthread_cond_signal(&s->wake);
-    pthread_mutex_unlock(&s->mutex);
+}
+
+/* The runner, which stays as long as END was not said; NULL: there is none yet, or END was said. */
+static struct cw_runner *runner_there(struct cw_stream *s)
+{
+    CW_GUARD(&s->mutex);
+    return s->end_said ? NULL : s->runner;
 }
 
 /* The runner notifies us with its mutex held, and on_notify takes ours: so never with ours held. */
@@ -61,13 +67,10 @@ static void add_work(const struct cw_compiled *c, struct cw_runner *r, struct cw
     free(profile.ops);
 }
 
-/* As long as END was not said, the runner stays. */
 static void look_at_work(struct cw_stream *s)
 {
-    pthread_mutex_lock(&s->mutex);
-    struct cw_runner *r = s->runner;
-    pthread_mutex_unlock(&s->mutex);
-    if (s->end_said || !r)
+    struct cw_runner *r = runner_there(s);
+    if (!r)
         return;
     cw_work_deinit(&s->seen);
     add_work(s->local.compiled, r, &s->seen);
@@ -79,18 +82,16 @@ void cw_stream_set_marker(struct cw_stream *s, int32_t marker)
 {
     pthread_mutex_lock(&s->mutex);
     s->marker = marker;
-    struct cw_runner *r = s->runner;
+    struct cw_runner *r = s->end_said ? NULL : s->runner;
     pthread_mutex_unlock(&s->mutex);
-    if (r && marker && !s->end_said)
+    if (r && marker)
         cw_runner_set_marker(r, marker < 0 ? CW_MARKER_NONE : marker - 1);
 }
 
 unsigned cw_stream_choices(struct cw_stream *s, struct cw_choice ret[CW_CHOICES_MAX], int32_t *ret_marker)
 {
-    pthread_mutex_lock(&s->mutex);
-    struct cw_runner *r = s->runner;
-    pthread_mutex_unlock(&s->mutex);
-    if (!r || s->end_said)
+    struct cw_runner *r = runner_there(s);
+    if (!r)
         return 0;
     *ret_marker = cw_stream_marker(cw_runner_marker(r));
     return cw_runner_choices(r, ret);
@@ -98,10 +99,8 @@ unsigned cw_stream_choices(struct cw_stream *s, struct cw_choice ret[CW_CHOICES_
 
 void cw_stream_tuned(struct cw_stream *s, struct cw_tuned_log *ret)
 {
-    pthread_mutex_lock(&s->mutex);
-    struct cw_runner *r = s->runner;
-    pthread_mutex_unlock(&s->mutex);
-    if (r && !s->end_said)
+    struct cw_runner *r = runner_there(s);
+    if (r)
         cw_runner_tuned(r, ret);
 }
 
@@ -113,46 +112,38 @@ void cw_stream_do(struct cw_stream *s, struct cw_command *c)
         s->end_said = true;
         s->interrupt = 1;
     }
-    pthread_mutex_lock(&s->mutex);
+    CW_GUARD(&s->mutex);
     *s->commands_tail = c;
     s->commands_tail = &c->next;
     pthread_cond_signal(&s->wake);
-    pthread_mutex_unlock(&s->mutex);
 }
 
 struct cw_answer *cw_stream_answers(struct cw_stream *s)
 {
-    pthread_mutex_lock(&s->mutex);
-    struct cw_answer *all = s->answers;
-    s->answers = NULL;
+    CW_GUARD(&s->mutex);
     s->answers_tail = &s->answers;
-    pthread_mutex_unlock(&s->mutex);
-    return all;
+    return CW_STEAL(s->answers);
 }
 
 void cw_stream_release(struct cw_stream *s, struct cw_batch *b)
 {
     cw_runner_release(s->runner, b);
-    pthread_mutex_lock(&s->mutex);
+    CW_GUARD(&s->mutex);
     if (--s->n_out == 0)
         pthread_cond_signal(&s->wake);
-    pthread_mutex_unlock(&s->mutex);
 }
 
 size_t cw_stream_memory_used(struct cw_stream *s)
 {
-    pthread_mutex_lock(&s->mutex);
-    size_t used = s->runner ? cw_runner_memory_used(s->runner) : 0;
-    pthread_mutex_unlock(&s->mutex);
-    return used;
+    CW_GUARD(&s->mutex);
+    return s->runner ? cw_runner_memory_used(s->runner) : 0;
 }
 
 void cw_stream_work(struct cw_stream *s, struct cw_work *sum)
 {
     look_at_work(s);
-    pthread_mutex_lock(&s->mutex);
+    CW_GUARD(&s->mutex);
     cw_work_add_all(sum, s->over ? &s->work : &s->seen);
-    pthread_mutex_unlock(&s->mutex);
 }
 
 /* ---- the stream's thread ---- */
@@ -184,7 +175,7 @@ struct cw_error *cw_stream_why(const struct cw_error *why)
 
 void cw_stream_reply(struct cw_stream *s, struct cw_request *r, enum cw_answer_kind kind, const struct cw_error *why)
 {
-    struct cw_answer *a = calloc(1, sizeof(*a));
+    struct cw_answer *a = malloc(sizeof(*a));
     if (a) { /* else it is asked for again, from somebody else, when the connection or the lease ends */
         *a = (struct cw_answer){.kind = kind, .peer = cw_peer_ref(r->peer), .re = r->id, .epoch = r->epoch, .begin = r->begin, .at = r->at,
                                 .what = r->what, .why = why ? cw_stream_why(why) : NULL};
@@ -195,10 +186,10 @@ void cw_stream_reply(struct cw_stream *s, struct cw_request *r, enum cw_answer_k
 
 void cw_stream_fail(struct cw_stream *s, const struct cw_error *why)
 {
-    struct cw_answer *a = s->failed || s->ending ? NULL : calloc(1, sizeof(*a));
     if (s->failed || s->ending)
         return;
     s->failed = true;
+    struct cw_answer *a = malloc(sizeof(*a));
     cw_leases_clear(s);
     if (!a)
         return; /* without memory for as much, the dispatcher takes the leases back when it sees no progress */
@@ -293,25 +284,22 @@ static void handle(struct cw_stream *s, struct cw_command *c)
 /* Commands that came, or NULL: somebody says that there may be something else. */
 static struct cw_command *wait_commands(struct cw_stream *s)
 {
-    pthread_mutex_lock(&s->mutex);
+    CW_GUARD(&s->mutex);
     while (!s->commands && !s->woken)
         pthread_cond_wait(&s->wake, &s->mutex);
-    struct cw_command *all = s->commands;
-    s->commands = NULL;
     s->commands_tail = &s->commands;
     s->woken = false;
-    pthread_mutex_unlock(&s->mutex);
-    return all;
+    return CW_STEAL(s->commands);
 }
 
 static void serve(struct cw_stream *s)
 {
     while (!s->ending) {
-        for (struct cw_command *c = wait_commands(s); c;) {
-            struct cw_command *next = c->next;
+        struct cw_command *came = wait_commands(s);
+        while (came) {
+            struct cw_command *c = CW_POP(came);
             handle(s, c);
             command_free(c);
-            c = next;
         }
         while (!s->ending && !s->failed && cw_leases_serve(s))
             ;
@@ -323,10 +311,9 @@ static void serve(struct cw_stream *s)
 static void wait_returned(struct cw_stream *s)
 {
     cw_runner_set_memory(s->runner, 0);
-    pthread_mutex_lock(&s->mutex);
+    CW_GUARD(&s->mutex);
     while (s->n_out)
         pthread_cond_wait(&s->wake, &s->mutex);
-    pthread_mutex_unlock(&s->mutex);
 }
 
 static void *stream_main(void *arg)
@@ -368,16 +355,10 @@ static void *stream_main(void *arg)
 
 static void stream_deinit(struct cw_stream *s)
 {
-    for (struct cw_answer *a = s->answers; a;) {
-        struct cw_answer *next = a->next;
-        cw_answer_free(a);
-        a = next;
-    }
-    while (s->commands) {
-        struct cw_command *c = s->commands;
-        s->commands = c->next;
-        command_free(c);
-    }
+    while (s->answers)
+        cw_answer_free(CW_POP(s->answers));
+    while (s->commands)
+        command_free(CW_POP(s->commands));
     pthread_mutex_destroy(&s->mutex);
     pthread_cond_destroy(&s->wake);
     cw_work_deinit(&s->work);
@@ -390,18 +371,14 @@ static void stream_deinit(struct cw_stream *s)
 int cw_stream_new(const struct cw_stream_options *o, struct cw_loop *l, const uint8_t name[16], const uint8_t fingerprint[16], const char *text, size_t text_size, const char *base_dir,
                   uint64_t seed, size_t memory, void (*on_answers)(void *arg), void *arg, struct cw_stream **ret, struct cw_error *err)
 {
-    struct cw_stream *s = calloc(1, sizeof(*s));
+    struct cw_stream *s = malloc(sizeof(*s));
     if (!s)
         return cw_error_nomem(err, sizeof(*s), "a stream");
+    *s = (struct cw_stream){.options = o, .loop = l, .seed = seed, .memory = memory, .text_size = text_size,
+                            .commands_tail = &s->commands, .answers_tail = &s->answers,
+                            .post = {.fn = on_answers, .arg = arg}};
     memcpy(s->name, name, sizeof(s->name));
     memcpy(s->fingerprint, fingerprint, sizeof(s->fingerprint));
-    s->options = o;
-    s->loop = l;
-    s->seed = seed;
-    s->memory = memory;
-    s->commands_tail = &s->commands;
-    s->answers_tail = &s->answers;
-    s->post = (struct cw_post){.fn = on_answers, .arg = arg};
     pthread_mutex_init(&s->mutex, NULL);
     pthread_cond_init(&s->wake, NULL);
     s->text = malloc(text_size + 1);
@@ -410,7 +387,6 @@ int cw_stream_new(const struct cw_stream_options *o, struct cw_loop *l, const ui
     if (r >= 0) {
         memcpy(s->text, text, text_size);
         s->text[text_size] = '\0';
-        s->text_size = text_size;
         r = cw_thread_start(&s->thread, stream_main, s, err);
     }
     if (r < 0) {

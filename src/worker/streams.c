@@ -61,6 +61,16 @@ static size_t n_using(const struct cw_worker *w)
     return n;
 }
 
+/* Tells a stream how much memory it has, as it was divided last. Without memory for a message, it learns it the next time. */
+static void send_share(struct worker_stream *s)
+{
+    struct cw_command *c = malloc(sizeof(*c));
+    if (!c)
+        return;
+    *c = (struct cw_command){.kind = CW_DO_MEMORY, .memory = share(s->w, s->w->n_streams_using)};
+    cw_stream_do(s->stream, c);
+}
+
 /* Streams that compute share the memory equally. */
 void cw_streams_settle(struct cw_worker *w)
 {
@@ -68,15 +78,9 @@ void cw_streams_settle(struct cw_worker *w)
     if (n == w->n_streams_using)
         return;
     w->n_streams_using = n;
-    for (struct worker_stream *s = w->streams, *next; s; s = next) {
-        next = s->next;
-        struct cw_command *c = s->state == STREAM_READY ? calloc(1, sizeof(*c)) : NULL;
-        if (!c)
-            continue; /* one that opens learns it when it is open; without memory for a message, the next time */
-        c->kind = CW_DO_MEMORY;
-        c->memory = share(w, n);
-        cw_stream_do(s->stream, c);
-    }
+    for (struct worker_stream *s = w->streams; s; s = s->next)
+        if (s->state == STREAM_READY) /* one that opens learns it when it is open */
+            send_share(s);
 }
 
 static void lease_free(struct lease *l)
@@ -87,11 +91,8 @@ static void lease_free(struct lease *l)
 
 static void forget_leases(struct worker_stream *s)
 {
-    while (s->leases) {
-        struct lease *l = s->leases;
-        s->leases = l->next;
-        lease_free(l);
-    }
+    while (s->leases)
+        lease_free(CW_POP(s->leases));
     s->n_leases = 0;
 }
 
@@ -99,11 +100,9 @@ void cw_streams_end(struct cw_worker *w, struct worker_stream *s)
 {
     if (s->state == STREAM_ENDING)
         return;
-    struct cw_command *c = CW_STEAL(s->end);
     s->state = STREAM_ENDING;
     forget_leases(s);
-    c->kind = CW_DO_END;
-    cw_stream_do(s->stream, c);
+    cw_stream_do(s->stream, CW_STEAL(s->end));
     cw_worker_changed(w);
 }
 
@@ -112,11 +111,10 @@ void cw_streams_end(struct cw_worker *w, struct worker_stream *s)
 static void exited(struct worker_stream *s)
 {
     struct cw_worker *w = s->w;
-    for (struct worker_stream **at = &w->streams; *at; at = &(*at)->next)
-        if (*at == s) {
-            *at = s->next;
-            break;
-        }
+    struct worker_stream **at = &w->streams;
+    while (*at != s)
+        at = &(*at)->next;
+    *at = s->next;
     cw_stream_work(s->stream, &w->work);
     cw_stream_free(s->stream);
     forget_leases(s);
@@ -139,12 +137,7 @@ static void opened(struct worker_stream *s)
     s->state = STREAM_READY;
     s->plan = cw_sequence_plan(s->stream->local.sequence); /* immutable now */
     cw_mixing_each(s->stream->local.sequence, log_mixing, s->w);
-    struct cw_command *c = calloc(1, sizeof(*c));
-    if (c) { /* others may have come or gone meanwhile */
-        c->kind = CW_DO_MEMORY;
-        c->memory = share(s->w, s->w->n_streams_using);
-        cw_stream_do(s->stream, c);
-    }
+    send_share(s); /* others may have come or gone meanwhile */
     cw_control_prepared(s->w, s);
 }
 
@@ -190,11 +183,11 @@ static void on_answers(void *arg)
 {
     struct worker_stream *s = arg;
     struct cw_worker *w = s->w;
-    for (struct cw_answer *a = cw_stream_answers(s->stream); a;) {
-        struct cw_answer *next = a->next;
+    struct cw_answer *came = cw_stream_answers(s->stream);
+    while (came) {
+        struct cw_answer *a = CW_POP(came);
         take_answer(s, a); /* after the last one s is gone */
         cw_answer_free(a);
-        a = next;
     }
     cw_worker_changed(w);
 }
@@ -218,13 +211,14 @@ int cw_streams_prepare(struct cw_worker *w, uint64_t id, const Cachew__Prepare *
             cw_control_prepared(w, s);
         return 0;
     }
-    struct worker_stream *n = calloc(1, sizeof(*n));
-    struct cw_command *end = calloc(1, sizeof(*end));
+    struct worker_stream *n = malloc(sizeof(*n));
+    struct cw_command *end = malloc(sizeof(*end));
     if (!n || !end) {
         free(n);
         free(end);
         return cw_error_nomem(err, sizeof(*n), "a stream");
     }
+    *end = (struct cw_command){.kind = CW_DO_END};
     *n = (struct worker_stream){.next = w->streams, .w = w, .prepare_id = id, .serial = next_number(&w->next_serial), .end = end};
     size_t memory = share(w, n_using(w) + 1); /* as it is now: what is forgotten in the same breath makes room */
     int r = cw_stream_new(&w->stream_options, w->loop, m->stream.data, m->fingerprint.data, m->pipeline, strlen(m->pipeline), m->base_dir, m->seed, memory, on_answers, n,
@@ -333,10 +327,8 @@ int cw_streams_revoke(struct cw_worker *w, const Cachew__Revoke *m, struct cw_er
         if (!c)
             return cw_error_nomem(err, sizeof(*c), "a message");
         for (struct lease **at = find_lease(s, range->epoch, range->begin); *at && (*at)->epoch == range->epoch && (*at)->end <= range->end;) {
-            struct lease *l = *at;
-            *at = l->next;
             s->n_leases--;
-            lease_free(l);
+            lease_free(CW_POP(*at));
         }
         *c = (struct cw_command){.kind = CW_DO_REVOKE, .epoch = range->epoch, .begin = range->begin, .end = range->end};
         cw_stream_do(s->stream, c);

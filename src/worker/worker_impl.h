@@ -6,6 +6,7 @@
 #pragma once
 #include <pthread.h>
 
+#include "base/list.h"
 #include "base/clock.h"
 #include "net/conn.h"
 #include "net/http.h"
@@ -44,7 +45,7 @@ struct report {
 
 /* A batch, rows or keys on their way to a client. */
 struct sent {
-    struct sent *next, *prev;     /* of the client, where it was lent */
+    struct cw_link link;          /* of the client, where it was lent */
     struct client *client;
     struct worker_stream *stream; /* of a batch; else NULL */
     struct cw_batch *batch;
@@ -72,7 +73,7 @@ struct client {
     uint8_t incarnation[16];  /* of the client */
     int process;              /* it: readable when it ends; -1: can't be watched */
     struct cw_watch *process_watch; /* departed: of process */
-    struct sent *lent, *lent_last; /* oldest first: */
+    struct cw_link lent;      /* oldest first: */
     size_t n_loans, loan_bytes;
     struct region *regions;   /* said to it */
 };
