@@ -10,6 +10,12 @@ struct cw_link { struct cw_link *prev, *next; };
 #define CW_LIST_EACH(at, head) \
     for (struct cw_link *at = (head)->next, *at##_next = at->next; at != (head); at = at##_next, at##_next = at->next)
 
+/* The same with what is listed: CW_LIST_EACH_OF(w, struct worker, link, &d->workers). */
+#define CW_LIST_EACH_OF(var, type, member, head)                                                                    \
+    for (type *var = CW_CONTAINER((head)->next, type, member),                                                      \
+              *var##_next = CW_CONTAINER(var->member.next, type, member);                                           \
+         &var->member != (head); var = var##_next, var##_next = CW_CONTAINER(var->member.next, type, member))
+
 static inline void cw_list_init(struct cw_link *head) { head->prev = head->next = head; }
 static inline bool cw_list_empty(const struct cw_link *head) { return head->next == head; }
 static inline bool cw_link_in(const struct cw_link *l) { return l->next != NULL; }

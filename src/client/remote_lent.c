@@ -105,8 +105,8 @@ void cw_mapping_leave(struct mapping *m)
 int cw_mapping_again(struct mapping *m, struct cw_conn *c, struct cw_error *err)
 {
     size_t n = 0;
-    CW_LIST_EACH(at, &m->batches)
-        n += CW_CONTAINER(at, struct remote_batch, lent_link)->n_lent;
+    CW_LIST_EACH_OF(b, struct remote_batch, lent_link, &m->batches)
+        n += b->n_lent;
     _cleanup_free_ uint64_t *names = malloc((m->n_regions + n + 1) * sizeof(*names));
     if (!names)
         return cw_error_nomem(err, (m->n_regions + n) * sizeof(*names), "what a worker lent");
@@ -114,11 +114,9 @@ int cw_mapping_again(struct mapping *m, struct cw_conn *c, struct cw_error *err)
     Cachew__Envelope e = {CW_MESSAGE(envelope), .of_case = CACHEW__ENVELOPE__OF_KEEP, .keep = &keep};
     for (; keep.n_regions < m->n_regions; keep.n_regions++)
         names[keep.n_regions] = m->regions[keep.n_regions].id;
-    CW_LIST_EACH(at, &m->batches) {
-        const struct remote_batch *b = CW_CONTAINER(at, struct remote_batch, lent_link);
+    CW_LIST_EACH_OF(b, const struct remote_batch, lent_link, &m->batches)
         for (unsigned i = 0; i < b->n_lent; i++)
             keep.slabs[keep.n_slabs++] = b->lent[i];
-    }
     m->conn = c;
     return m->n_regions ? cw_conn_send(c, &e, NULL, 0, NULL, NULL, NULL, 0, err) : 0;
 }

@@ -149,8 +149,7 @@ static json_t *worker_json(const struct worker *w, bool *failed)
         "cache_hits", integer(w->cache_hits), "cache_misses", integer(w->cache_misses), NULL);
     if (w->cache_bytes > 0)
         worker_cache(o, w, failed);
-    CW_LIST_EACH(at, &w->seats) {
-        const struct seat *t = CW_CONTAINER(at, struct seat, by_worker);
+    CW_LIST_EACH_OF(t, const struct seat, by_worker, &w->seats) {
         if (t->state != SEAT_UNFIT)
             continue;
         json_t *u = json_object();
@@ -179,12 +178,12 @@ static json_t *stream_json(const struct stream *s, bool *failed)
 {
     json_t *o = json_object(), *jobs = json_array();
     uint64_t held = 0, complete = 0;
-    CW_LIST_EACH(at, &s->seats) {
-        held += CW_CONTAINER(at, struct seat, by_stream)->n_held;
-        complete += CW_CONTAINER(at, struct seat, by_stream)->n_complete;
+    CW_LIST_EACH_OF(t, struct seat, by_stream, &s->seats) {
+        held += t->n_held;
+        complete += t->n_complete;
     }
-    CW_LIST_EACH(at, &s->jobs)
-        append(jobs, text_json(CW_CONTAINER(at, struct job, by_stream)->name), failed);
+    CW_LIST_EACH_OF(j, struct job, by_stream, &s->jobs)
+        append(jobs, text_json(j->name), failed);
     set(o, failed,
         "stream", hex(s->id), "fingerprint", hex(s->pipeline->fingerprint), "seed", integer(s->seed),
         "state", json_string(!s->data ? "preparing" : cw_list_empty(&s->jobs) ? "idle" : "ready"), NULL);
@@ -217,8 +216,8 @@ static json_t *status_json(const struct cw_dispatcher *d, bool *failed)
 {
     json_t *o = json_object();
     size_t n_workers = 0;
-    CW_LIST_EACH(at, &d->workers)
-        n_workers += CW_CONTAINER(at, struct worker, link)->peer != NULL;
+    CW_LIST_EACH_OF(w, struct worker, link, &d->workers)
+        n_workers += w->peer != NULL;
     set(o, failed,
         "role", json_string("dispatcher"), "name", text_json(d->name), "software", text_json(d->software),
         "pid", integer(d->pid), "uptime_s", json_real((double)(d->now_ns - d->start_ns) / 1e9),
@@ -268,22 +267,21 @@ static json_t *answer_to(struct cw_dispatcher *d, const char *what, bool *failed
         return status_json(d, failed);
     }
     if (strcmp(what, "jobs") == 0)
-        CW_LIST_EACH(at, &d->jobs)
-            append(list, job_json(d, CW_CONTAINER(at, struct job, link), failed), failed);
+        CW_LIST_EACH_OF(j, struct job, link, &d->jobs)
+            append(list, job_json(d, j, failed), failed);
     else if (strcmp(what, "workers") == 0)
-        CW_LIST_EACH(at, &d->workers) {
-            if (!CW_CONTAINER(at, struct worker, link)->awaited)
-                append(list, worker_json(CW_CONTAINER(at, struct worker, link), failed), failed);
+        CW_LIST_EACH_OF(w, struct worker, link, &d->workers) {
+            if (!w->awaited)
+                append(list, worker_json(w, failed), failed);
         }
     else if (strcmp(what, "targets") == 0)
-        CW_LIST_EACH(at, &d->workers) {
-            const struct worker *w = CW_CONTAINER(at, struct worker, link);
+        CW_LIST_EACH_OF(w, struct worker, link, &d->workers) {
             if (w->peer && *w->http)
                 append(list, target_json(w, failed), failed);
         }
     else if (strcmp(what, "streams") == 0)
-        CW_LIST_EACH(at, &d->streams)
-            append(list, stream_json(CW_CONTAINER(at, struct stream, link), failed), failed);
+        CW_LIST_EACH_OF(s, struct stream, link, &d->streams)
+            append(list, stream_json(s, failed), failed);
     return list;
 }
 

@@ -90,9 +90,9 @@ static const struct marker_work *find(const struct caching *c, int32_t marker)
 /* Numbers of facts are places in the list of the first worker that says something. */
 static const struct caching *first_of(const struct stream *s)
 {
-    CW_LIST_EACH(at, &s->seats)
-        if (caching_of(CW_CONTAINER(at, struct seat, by_stream)))
-            return caching_of(CW_CONTAINER(at, struct seat, by_stream));
+    CW_LIST_EACH_OF(t, struct seat, by_stream, &s->seats)
+        if (caching_of(t))
+            return caching_of(t);
     return NULL;
 }
 
@@ -150,8 +150,7 @@ static struct known know(const struct stream *s, int32_t marker)
 /* The cache's speeds, of all workers together. What was read tells more than what a store found when it tried. */
 static void storage_facts(const struct stream *s, const struct known *of, struct cw_storage_facts *f)
 {
-    CW_LIST_EACH(at, &s->seats) {
-        const struct seat *t = CW_CONTAINER(at, struct seat, by_stream);
+    CW_LIST_EACH_OF(t, const struct seat, by_stream, &s->seats) {
         if (!caching_of(t))
             continue;
         f->read_bytes_per_s += t->worker->cache_read_bytes_per_s;
@@ -208,11 +207,9 @@ void cw_dp_caching_choose(struct cw_dispatcher *d, struct stream *s, int marker)
     if (!c || marker >= (int)c->n)
         return;
     s->marker = number_of(c, marker);
-    CW_LIST_EACH(at, &s->seats) {
-        struct seat *t = CW_CONTAINER(at, struct seat, by_stream);
+    CW_LIST_EACH_OF(t, struct seat, by_stream, &s->seats)
         if (t->state == SEAT_READY && t->caching && t->worker->peer)
             say(d, t);
-    }
 }
 
 /* ---- for people ---- */

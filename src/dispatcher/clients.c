@@ -252,8 +252,7 @@ void cw_dp_client_tick(struct cw_dispatcher *d)
 {
     if (d->waiting_bytes == 0)
         return;
-    CW_LIST_EACH(at, &d->peers) {
-        struct cw_peer *p = CW_CONTAINER(at, struct cw_peer, link);
+    CW_LIST_EACH_OF(p, struct cw_peer, link, &d->peers) {
         struct cw_error refused = {0};
         p->waited_ns += CW_MIN(d->now_ns - p->waited_at_ns, DP_S); /* what came while the dispatcher stood still is not read yet */
         p->waited_at_ns = d->now_ns;

@@ -164,16 +164,15 @@ uint64_t cw_dispatcher_turn(struct cw_dispatcher *d, uint64_t now_ns)
     if (d->crews_due)
         cw_dp_crews(d);
     cw_dp_seat_room(d);
-    CW_LIST_EACH(at, &d->dirty_streams) {
-        struct stream *s = CW_CONTAINER(at, struct stream, dirty);
+    CW_LIST_EACH_OF(s, struct stream, dirty, &d->dirty_streams) {
         cw_dp_stream_mark(d, s);
         cw_dp_lease_fill(d, s);
     }
     cw_dp_seat_flush(d);
-    CW_LIST_EACH(at, &d->dirty_streams) {
-        uint64_t wait_ns = cw_dp_tell_stream(d, CW_CONTAINER(at, struct stream, dirty));
+    CW_LIST_EACH_OF(s, struct stream, dirty, &d->dirty_streams) {
+        uint64_t wait_ns = cw_dp_tell_stream(d, s);
         if (wait_ns == 0)
-            cw_link_out(at);
+            cw_link_out(&s->dirty);
         else
             again_ns = again_ns == 0 ? wait_ns : CW_MIN(again_ns, wait_ns);
     }
@@ -188,11 +187,9 @@ static void say_gone(struct cw_dispatcher *d)
 {
     char ids[NAMED_GONE * 22 + 8] = "";
     size_t n = 0, size = 0;
-    CW_LIST_EACH(at, &d->workers) {
-        const struct worker *w = CW_CONTAINER(at, struct worker, link);
+    CW_LIST_EACH_OF(w, const struct worker, link, &d->workers)
         if (w->awaited && !w->peer && n++ < NAMED_GONE)
             size += (size_t)snprintf(ids + size, sizeof(ids) - size, "%s%" PRIu64, n > 1 ? ", " : "", w->id);
-    }
     if (n > 0)
         cw_dp_log(d, true, "of the workers that were there before the restart, %zu did not come back within %d s (%s%s): what they had goes to others", n, (int)(DP_GRACE / DP_S), ids,
                   n > NAMED_GONE ? " ..." : "");
@@ -202,8 +199,7 @@ static void grace_over(struct cw_dispatcher *d)
 {
     d->grace_until_ns = 0;
     say_gone(d);
-    CW_LIST_EACH(at, &d->streams) {
-        struct stream *s = CW_CONTAINER(at, struct stream, link);
+    CW_LIST_EACH_OF(s, struct stream, link, &d->streams) {
         struct range *x;
         for (size_t i = 0; s->restored && s->at_most_once && (x = cw_dp_range_at(s, i)); i++)
             if ((x->flags & RANGE_GIVEN) && !x->holder[0]) {
@@ -231,10 +227,8 @@ uint64_t cw_dispatcher_tick(struct cw_dispatcher *d, uint64_t now_ns)
     cw_dp_stream_tick(d);
     cw_dp_scale_tick(d);
     cw_dp_history_tick(d);
-    CW_LIST_EACH(at, &d->streams) {
-        const struct stream *s = CW_CONTAINER(at, struct stream, link);
+    CW_LIST_EACH_OF(s, const struct stream, link, &d->streams)
         busy |= !s->parked && !cw_list_empty(&s->jobs);
-    }
     return busy ? TICK_BUSY : TICK_IDLE;
 }
 
@@ -274,12 +268,12 @@ void cw_dispatcher_start(struct cw_dispatcher *d, uint64_t now_ns)
     d->started = true;
     cw_dp_pipelines_loaded(d);
     cw_dp_journal_loaded(d);
-    CW_LIST_EACH(at, &d->streams)
-        CW_CONTAINER(at, struct stream, link)->idle_ns = now_ns;
-    CW_LIST_EACH(at, &d->jobs)
-        CW_CONTAINER(at, struct job, link)->since_ns = CW_CONTAINER(at, struct job, link)->resumed_ns = now_ns;
-    CW_LIST_EACH(at, &d->workers)
-        CW_CONTAINER(at, struct worker, link)->since_ns = now_ns;
+    CW_LIST_EACH_OF(s, struct stream, link, &d->streams)
+        s->idle_ns = now_ns;
+    CW_LIST_EACH_OF(j, struct job, link, &d->jobs)
+        j->since_ns = j->resumed_ns = now_ns;
+    CW_LIST_EACH_OF(w, struct worker, link, &d->workers)
+        w->since_ns = now_ns;
     d->grace_until_ns = cw_list_empty(&d->streams) ? 0 : now_ns + DP_GRACE;
 }
 
@@ -290,10 +284,9 @@ struct cw_dispatcher *cw_dispatcher_free(struct cw_dispatcher *d)
     cw_dp_journal_deinit(d);
     d->io.log = NULL;
     d->scales = false; /* nothing is given anew */
-    CW_LIST_EACH(at, &d->pools)
-        cw_dp_pool_lost(d, CW_CONTAINER(at, struct pool, link));
-    CW_LIST_EACH(at, &d->peers) {
-        struct cw_peer *p = CW_CONTAINER(at, struct cw_peer, link);
+    CW_LIST_EACH_OF(p, struct pool, link, &d->pools)
+        cw_dp_pool_lost(d, p);
+    CW_LIST_EACH_OF(p, struct cw_peer, link, &d->peers) {
         p->gone = true;
         if (p->worker)
             p->worker->peer = NULL;
@@ -302,12 +295,12 @@ struct cw_dispatcher *cw_dispatcher_free(struct cw_dispatcher *d)
         cw_dp_client_forget_waiting(d, p);
         cw_dp_peer_unref(p);
     }
-    CW_LIST_EACH(at, &d->jobs)
-        cw_dp_job_free(d, CW_CONTAINER(at, struct job, link));
-    CW_LIST_EACH(at, &d->workers)
-        cw_dp_worker_free(d, CW_CONTAINER(at, struct worker, link));
-    CW_LIST_EACH(at, &d->streams)
-        cw_dp_stream_free(d, CW_CONTAINER(at, struct stream, link));
+    CW_LIST_EACH_OF(j, struct job, link, &d->jobs)
+        cw_dp_job_free(d, j);
+    CW_LIST_EACH_OF(w, struct worker, link, &d->workers)
+        cw_dp_worker_free(d, w);
+    CW_LIST_EACH_OF(s, struct stream, link, &d->streams)
+        cw_dp_stream_free(d, s);
     if (!d->started)
         cw_dp_pipelines_loaded(d);
     cw_dp_journal_deinit(d);

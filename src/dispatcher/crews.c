@@ -16,29 +16,23 @@ static bool serves(const struct seat *t) { return t->granted && able(t->worker) 
 int cw_dp_crew_running(const struct stream *s)
 {
     int n = 0;
-    CW_LIST_EACH(at, &s->seats) {
-        const struct seat *t = CW_CONTAINER(at, struct seat, by_stream);
+    CW_LIST_EACH_OF(t, const struct seat, by_stream, &s->seats)
         n += serves(t) && t->state == SEAT_READY;
-    }
     return n;
 }
 
 void cw_dp_crew_running_of(const struct stream *s, int *ret)
 {
     memset(ret, 0, DP_SLOTS * sizeof(*ret));
-    CW_LIST_EACH(at, &s->seats) {
-        const struct seat *t = CW_CONTAINER(at, struct seat, by_stream);
+    CW_LIST_EACH_OF(t, const struct seat, by_stream, &s->seats)
         ret[t->worker->slot] += serves(t) && t->state == SEAT_READY;
-    }
 }
 
 bool cw_dp_crew_comes(const struct cw_dispatcher *d, const struct stream *s)
 {
     bool comes = false;
-    CW_LIST_EACH(at, &s->seats) {
-        const struct seat *t = CW_CONTAINER(at, struct seat, by_stream);
+    CW_LIST_EACH_OF(t, const struct seat, by_stream, &s->seats)
         comes |= serves(t) && t->state != SEAT_READY;
-    }
     return d->scales && comes;
 }
 
@@ -47,8 +41,8 @@ bool cw_dp_crew_comes(const struct cw_dispatcher *d, const struct stream *s)
 static size_t n_active(const struct cw_dispatcher *d)
 {
     size_t n = 0;
-    CW_LIST_EACH(at, &d->jobs)
-        n += cw_dp_scale_active(CW_CONTAINER(at, struct job, link));
+    CW_LIST_EACH_OF(j, struct job, link, &d->jobs)
+        n += cw_dp_scale_active(j);
     return n;
 }
 
@@ -142,9 +136,9 @@ static void share(struct cw_dispatcher *d, struct job *whole)
     _cleanup_free_ struct party *parties = calloc(n + 1, sizeof(*parties));
     if (!claims || !parties)
         return; /* shares stay as they are */
-    CW_LIST_EACH(at, &d->jobs)
-        if (cw_dp_scale_active(CW_CONTAINER(at, struct job, link)))
-            parties[i++].job = CW_CONTAINER(at, struct job, link);
+    CW_LIST_EACH_OF(j, struct job, link, &d->jobs)
+        if (cw_dp_scale_active(j))
+            parties[i++].job = j;
     divide(d, parties, n, claims, whole);
     for (i = 0; i < n; i++) {
         struct scaling *x = &parties[i].job->scaling;
@@ -201,10 +195,8 @@ static bool goes_before(const struct seat *a, const struct seat *b)
 static void count_serving(const struct stream *s, int *ret)
 {
     memset(ret, 0, DP_SLOTS * sizeof(*ret));
-    CW_LIST_EACH(at, &s->seats) {
-        const struct seat *t = CW_CONTAINER(at, struct seat, by_stream);
+    CW_LIST_EACH_OF(t, const struct seat, by_stream, &s->seats)
         ret[t->worker->slot] += serves(t);
-    }
 }
 
 /*
@@ -213,20 +205,16 @@ static void count_serving(const struct stream *s, int *ret)
  */
 static void shrink(struct cw_dispatcher *d, struct stream *s, const int *target, int *n)
 {
-    CW_LIST_EACH(at, &s->seats) {
-        struct seat *t = CW_CONTAINER(at, struct seat, by_stream);
+    CW_LIST_EACH_OF(t, struct seat, by_stream, &s->seats)
         if (t->granted && !able(t->worker)) /* who drains hands back what it has by itself */
             leave(d, t);
-    }
     count_serving(s, n);
     int all = sum_of(target);
     for (int ready = cw_dp_crew_running(s); all > 0 ? ready > all : sum_of(n) > 0;) {
         struct seat *first = NULL;
-        CW_LIST_EACH(at, &s->seats) {
-            struct seat *t = CW_CONTAINER(at, struct seat, by_stream);
+        CW_LIST_EACH_OF(t, struct seat, by_stream, &s->seats)
             if (serves(t) && n[t->worker->slot] > target[t->worker->slot] && (!first || goes_before(t, first)))
                 first = t;
-        }
         ready -= first->state == SEAT_READY;
         n[first->worker->slot]--;
         dismiss(d, first);
@@ -238,10 +226,9 @@ static struct worker *next_worker(struct cw_dispatcher *d, const struct stream *
 {
     struct worker *best = NULL;
     const struct seat *best_seat = NULL;
-    CW_LIST_EACH(at, &s->seats)
-        CW_CONTAINER(at, struct seat, by_stream)->worker->here = CW_CONTAINER(at, struct seat, by_stream);
-    CW_LIST_EACH(at, &d->workers) {
-        struct worker *w = CW_CONTAINER(at, struct worker, link);
+    CW_LIST_EACH_OF(t, struct seat, by_stream, &s->seats)
+        t->worker->here = t;
+    CW_LIST_EACH_OF(w, struct worker, link, &d->workers) {
         const struct seat *t = w->here;
         w->here = NULL;
         if (!able(w) || (slot >= 0 && w->slot != slot) || (t && (t->granted || t->state == SEAT_UNFIT || t->shunned_until != 0)) || (w->n_crews > 0 && !shared))
@@ -284,11 +271,9 @@ static void grow(struct cw_dispatcher *d, struct stream *s, int *n, const int *t
         count_serving(s, n);
     }
     bool complete = memcmp(n, target, DP_SLOTS * sizeof(*n)) == 0;
-    CW_LIST_EACH(at, &s->seats) {
-        const struct seat *t = CW_CONTAINER(at, struct seat, by_stream);
+    CW_LIST_EACH_OF(t, const struct seat, by_stream, &s->seats)
         if (complete && shares(t) && join(d, s, next_worker(d, s, t->worker->slot, false)))
             any = true, complete = false; /* the one that is shared leaves when this one is ready */
-    }
     if (any)
         cw_dp_seat_ask(d, s);
 }
@@ -297,11 +282,9 @@ static void grow(struct cw_dispatcher *d, struct stream *s, int *n, const int *t
 static void target_of(const struct stream *s, int *ret)
 {
     memset(ret, 0, DP_SLOTS * sizeof(*ret));
-    CW_LIST_EACH(at, &s->jobs) {
-        const struct job *j = CW_CONTAINER(at, struct job, by_stream);
+    CW_LIST_EACH_OF(j, const struct job, by_stream, &s->jobs)
         for (int slot = 0; cw_dp_scale_active(j) && slot < DP_SLOTS; slot++)
             ret[slot] = CW_MAX(ret[slot], j->scaling.share[slot]);
-    }
 }
 
 void cw_dp_crews(struct cw_dispatcher *d)
@@ -310,15 +293,13 @@ void cw_dp_crews(struct cw_dispatcher *d)
     d->crews_due = false;
     cw_dp_pools_place(d);
     share(d, NULL);
-    CW_LIST_EACH(at, &d->streams) { /* who has too many lets go first */
-        struct stream *s = CW_CONTAINER(at, struct stream, link);
+    CW_LIST_EACH_OF(s, struct stream, link, &d->streams) { /* who has too many lets go first */
         target_of(s, target);
         shrink(d, s, target, n);
         for (int slot = 0; slot < DP_SLOTS; slot++)
             needed[slot] += target[slot];
     }
-    CW_LIST_EACH(at, &d->streams) {
-        struct stream *s = CW_CONTAINER(at, struct stream, link);
+    CW_LIST_EACH_OF(s, struct stream, link, &d->streams) {
         target_of(s, target);
         shrink(d, s, target, n);
         grow(d, s, n, target);
@@ -329,12 +310,8 @@ void cw_dp_crews(struct cw_dispatcher *d)
 
 void cw_dp_crews_tick(struct cw_dispatcher *d)
 {
-    CW_LIST_EACH(at, &d->streams) {
-        struct stream *s = CW_CONTAINER(at, struct stream, link);
-        CW_LIST_EACH(at_seat, &s->seats) {
-            struct seat *t = CW_CONTAINER(at_seat, struct seat, by_stream);
+    CW_LIST_EACH_OF(s, struct stream, link, &d->streams)
+        CW_LIST_EACH_OF(t, struct seat, by_stream, &s->seats)
             if (!t->granted && t->n_held == 0 && t->state != SEAT_UNFIT && t->state != SEAT_ASKED)
                 cw_dp_seat_forget(d, t); /* the worker's memory is for those that it serves */
-        }
-    }
 }

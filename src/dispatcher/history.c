@@ -98,8 +98,7 @@ void cw_dp_history_tick(struct cw_dispatcher *d)
     double seconds = (double)(d->now_ns - d->looked_ns) / 1e9;
     d->looked_ns = d->now_ns;
     d->waited_most = 0;
-    CW_LIST_EACH(at, &d->jobs) {
-        struct job *j = CW_CONTAINER(at, struct job, link);
+    CW_LIST_EACH_OF(j, struct job, link, &d->jobs) {
         if (j->state >= JOB_DONE)
             continue;
         take_point(d, j, seconds);
@@ -129,12 +128,11 @@ static void mark(struct cw_dispatcher *d, struct job *j, int kind, uint64_t whic
 
 void cw_dp_history_worker_gone(struct cw_dispatcher *d, const struct worker *w)
 {
-    CW_LIST_EACH(at, &w->seats) {
-        const struct seat *t = CW_CONTAINER(at, struct seat, by_worker);
+    CW_LIST_EACH_OF(t, const struct seat, by_worker, &w->seats) {
         if (t->state != SEAT_READY || !t->granted)
             continue;
-        CW_LIST_EACH(at_job, &t->stream->jobs)
-            mark(d, CW_CONTAINER(at_job, struct job, by_stream), MARK_WORKER_GONE, w->id);
+        CW_LIST_EACH_OF(j, struct job, by_stream, &t->stream->jobs)
+            mark(d, j, MARK_WORKER_GONE, w->id);
     }
 }
 

@@ -162,11 +162,9 @@ static bool job_room(struct cw_dispatcher *d)
     struct job *oldest = NULL;
     if (d->n_jobs - d->n_over < DP_JOBS)
         return true;
-    CW_LIST_EACH(at, &d->jobs) {
-        struct job *j = CW_CONTAINER(at, struct job, link);
+    CW_LIST_EACH_OF(j, struct job, link, &d->jobs)
         if (j->state < JOB_DONE && j->n_attached == 0 && (!oldest || j->since_ns < oldest->since_ns))
             oldest = j;
-    }
     if (oldest) {
         cw_dp_log(d, true, "job \"%s\" is collected: it has no client, and there are %d jobs", oldest->name, DP_JOBS);
         cw_dp_job_free(d, oldest);
@@ -320,8 +318,7 @@ void cw_dp_jobs_loaded(struct cw_dispatcher *d)
 {
     static const char why[] = "the dispatcher's journal was damaged: what was computed of the job, or given out, "
                               "is not known any more";
-    CW_LIST_EACH(at, &d->jobs) {
-        struct job *j = CW_CONTAINER(at, struct job, link);
+    CW_LIST_EACH_OF(j, struct job, link, &d->jobs) {
         const struct stream *s = j->stream;
         if (j->state >= JOB_DONE || (s && !s->damaged && !(s->at_most_once && d->ranges_lost)))
             continue;
@@ -395,11 +392,9 @@ void cw_dp_job_refused(struct cw_dispatcher *d, struct job *j, const Cachew__Fai
 static void remove_oldest_over(struct cw_dispatcher *d)
 {
     struct job *oldest = NULL;
-    CW_LIST_EACH(at, &d->jobs) {
-        struct job *j = CW_CONTAINER(at, struct job, link);
+    CW_LIST_EACH_OF(j, struct job, link, &d->jobs)
         if (j->state >= JOB_DONE && (!oldest || j->since_ns < oldest->since_ns))
             oldest = j;
-    }
     if (oldest)
         cw_dp_job_free(d, oldest);
 }
@@ -474,8 +469,7 @@ void cw_dp_job_tick(struct cw_dispatcher *d)
         d->damaged = false;
         cw_dp_journal_tried(d, cw_dp_journal_counters(d, NULL));
     }
-    CW_LIST_EACH(at, &d->jobs) {
-        struct job *j = CW_CONTAINER(at, struct job, link);
+    CW_LIST_EACH_OF(j, struct job, link, &d->jobs) {
         uint64_t age = d->now_ns - j->since_ns;
         if (j->state < JOB_DONE && j->resumed_ns != 0 && !j->missing_over && j->began && d->now_ns - j->resumed_ns >= DP_MISSING) {
             j->missing_over = true;

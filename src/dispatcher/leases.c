@@ -138,8 +138,7 @@ static uint64_t range_bound(const struct stream *s, struct span span)
 {
     if (s->begun_to <= span.begin || !cw_dp_stream_placed(s))
         return span.end;
-    CW_LIST_EACH(at, &s->jobs) {
-        const struct job *j = CW_CONTAINER(at, struct job, by_stream);
+    CW_LIST_EACH_OF(j, const struct job, by_stream, &s->jobs) {
         for (size_t i = 0; i < j->n_ranks; i++) {
             const struct rank *r = j->ranks[i];
             if (r->client && r->began && r->pos == r->began_at && r->pos > span.begin && r->pos < span.end)
@@ -194,11 +193,9 @@ static uint64_t stream_most_positions(struct stream *s)
     if (s->most_positions != 0)
         return s->most_positions;
     s->most_positions = UINT64_MAX;
-    CW_LIST_EACH(at, &s->seats) {
-        const struct seat *t = CW_CONTAINER(at, struct seat, by_stream);
+    CW_LIST_EACH_OF(t, const struct seat, by_stream, &s->seats)
         if (t->state == SEAT_READY)
             s->most_positions = CW_MIN(s->most_positions, t->most_positions);
-    }
     return s->most_positions;
 }
 
@@ -298,8 +295,8 @@ static bool wants_leases(const struct cw_dispatcher *d, const struct stream *s)
 {
     if (!s->data || !s->based || !s->marked || s->dead || cw_dp_grace(d, s))
         return false;
-    CW_LIST_EACH(at, &s->jobs)
-        if (!CW_CONTAINER(at, struct job, by_stream)->paused)
+    CW_LIST_EACH_OF(j, struct job, by_stream, &s->jobs)
+        if (!j->paused)
             return true;
     return false;
 }
@@ -402,8 +399,8 @@ static void contradiction(struct cw_dispatcher *d, struct stream *s, const struc
                  x->n_elements, x->reporter, r->n_batches, cw_dp_elements_sum(r->elements, r->n_elements), r->n_elements,
                  w->id);
     cw_dp_log(d, true, "%s", err.message);
-    CW_LIST_EACH(at, &s->jobs)
-        cw_dp_job_over(d, CW_CONTAINER(at, struct job, by_stream), JOB_FAILED, &err);
+    CW_LIST_EACH_OF(j, struct job, by_stream, &s->jobs)
+        cw_dp_job_over(d, j, JOB_FAILED, &err);
 }
 
 /* A worker took so long for so many positions. What the last completions say: the rate, and how many ranges workers have at

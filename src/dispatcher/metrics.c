@@ -16,10 +16,8 @@ static void connections(const struct cw_dispatcher *d, struct cw_metrics *m)
 {
     static const char *const roles[] = {"client", "worker", "observer", "provisioner"};
     uint64_t counts[CW_COUNT_OF(roles)] = {0};
-    CW_LIST_EACH(at, &d->peers) {
-        Cachew__Role role = CW_CONTAINER(at, struct cw_peer, link)->role;
-        counts[role == CACHEW__ROLE__ROLE_CLIENT ? 0 : role == CACHEW__ROLE__ROLE_WORKER ? 1 : role == CACHEW__ROLE__ROLE_OBSERVER ? 2 : 3]++;
-    }
+    CW_LIST_EACH_OF(p, struct cw_peer, link, &d->peers)
+        counts[p->role == CACHEW__ROLE__ROLE_CLIENT ? 0 : p->role == CACHEW__ROLE__ROLE_WORKER ? 1 : p->role == CACHEW__ROLE__ROLE_OBSERVER ? 2 : 3]++;
     cw_metrics_family(m, CW_METRIC_GAUGE, "dispatcher_connections", NULL, "Peers that are connected, by role.");
     by_label(m, "role", roles, counts, CW_COUNT_OF(roles));
 }
@@ -28,8 +26,7 @@ static void workers(const struct cw_dispatcher *d, struct cw_metrics *m)
 {
     static const char *const states[] = {"ready", "draining", "gone"};
     uint64_t counts[CW_COUNT_OF(states)] = {0}, held = 0;
-    CW_LIST_EACH(at, &d->workers) {
-        const struct worker *w = CW_CONTAINER(at, struct worker, link);
+    CW_LIST_EACH_OF(w, const struct worker, link, &d->workers) {
         counts[!w->peer ? 2 : w->draining ? 1 : 0]++;
         held += w->n_held;
     }
@@ -48,8 +45,7 @@ static void jobs(const struct cw_dispatcher *d, struct cw_metrics *m)
 {
     static const char *const states[] = {"waiting", "running", "unattended", "paused", "done", "cancelled", "failed"};
     uint64_t counts[CW_COUNT_OF(states)] = {0}, ranks = 0;
-    CW_LIST_EACH(at, &d->jobs) {
-        const struct job *j = CW_CONTAINER(at, struct job, link);
+    CW_LIST_EACH_OF(j, const struct job, link, &d->jobs) {
         const char *state = cw_dp_job_state(j);
         for (size_t i = 0; i < CW_COUNT_OF(states); i++)
             counts[i] += strcmp(state, states[i]) == 0;
@@ -75,15 +71,12 @@ static void jobs(const struct cw_dispatcher *d, struct cw_metrics *m)
 static void scaling(const struct cw_dispatcher *d, struct cw_metrics *m)
 {
     uint64_t wanted = 0, serving = 0, pooled = 0, pools = 0, short_of = 0;
-    CW_LIST_EACH(at, &d->jobs) {
-        const struct job *j = CW_CONTAINER(at, struct job, link);
+    CW_LIST_EACH_OF(j, const struct job, link, &d->jobs)
         if (d->scales && cw_dp_scale_active(j))
             wanted += (uint64_t)j->scaling.claim.want;
-    }
-    CW_LIST_EACH(at, &d->workers)
-        serving += d->scales && CW_CONTAINER(at, struct worker, link)->n_crews > 0;
-    CW_LIST_EACH(at, &d->pools) {
-        const struct pool *p = CW_CONTAINER(at, struct pool, link);
+    CW_LIST_EACH_OF(w, struct worker, link, &d->workers)
+        serving += d->scales && w->n_crews > 0;
+    CW_LIST_EACH_OF(p, const struct pool, link, &d->pools) {
         pooled += p->wanted;
         pools++;
         short_of += p->why != NULL;
@@ -109,10 +102,8 @@ static void streams(const struct cw_dispatcher *d, struct cw_metrics *m)
 {
     static const char *const states[] = {"preparing", "ready", "idle"};
     uint64_t counts[CW_COUNT_OF(states)] = {0};
-    CW_LIST_EACH(at, &d->streams) {
-        const struct stream *s = CW_CONTAINER(at, struct stream, link);
+    CW_LIST_EACH_OF(s, const struct stream, link, &d->streams)
         counts[!s->data ? 0 : cw_list_empty(&s->jobs) ? 2 : 1]++;
-    }
     cw_metrics_family(m, CW_METRIC_GAUGE, "dispatcher_streams", NULL, "Streams by state; an idle one has no job and is kept ready for a while.");
     by_label(m, "state", states, counts, CW_COUNT_OF(states));
 }

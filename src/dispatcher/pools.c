@@ -15,17 +15,17 @@
 
 const struct pool *cw_dp_pool_at(const struct cw_dispatcher *d, int slot)
 {
-    CW_LIST_EACH(at, &d->pools)
-        if (CW_CONTAINER(at, struct pool, link)->slot == slot)
-            return CW_CONTAINER(at, struct pool, link);
+    CW_LIST_EACH_OF(p, struct pool, link, &d->pools)
+        if (p->slot == slot)
+            return p;
     return NULL;
 }
 
 static struct pool *pool_find(struct cw_dispatcher *d, const char *name)
 {
-    CW_LIST_EACH(at, &d->pools)
-        if (strcmp(CW_CONTAINER(at, struct pool, link)->name, name) == 0)
-            return CW_CONTAINER(at, struct pool, link);
+    CW_LIST_EACH_OF(p, struct pool, link, &d->pools)
+        if (strcmp(p->name, name) == 0)
+            return p;
     return NULL;
 }
 
@@ -38,10 +38,8 @@ static bool is_of(const struct worker *w, const struct pool *p) { return says(w,
 static uint32_t count_left(const struct cw_dispatcher *d, const struct pool *p)
 {
     uint32_t n = 0;
-    CW_LIST_EACH(at, &d->workers) {
-        const struct worker *w = CW_CONTAINER(at, struct worker, link);
+    CW_LIST_EACH_OF(w, const struct worker, link, &d->workers)
         n += w->peer && says(w, p) && !is_of(w, p);
-    }
     return n;
 }
 
@@ -207,36 +205,29 @@ void cw_dp_pool_released(struct cw_dispatcher *d, const struct worker *w)
 /* Workers that were there before the provisioner that has the pool now are nobody's: they count as those of no pool. */
 void cw_dp_pools_place(struct cw_dispatcher *d)
 {
-    CW_LIST_EACH(at, &d->workers) {
-        struct worker *w = CW_CONTAINER(at, struct worker, link);
+    CW_LIST_EACH_OF(w, struct worker, link, &d->workers) {
         w->slot = 0; /* of no pool, or of one whose provisioner is away: it is there, and stays */
-        CW_LIST_EACH(at_pool, &d->pools)
-            if (is_of(w, CW_CONTAINER(at_pool, struct pool, link)))
-                w->slot = CW_CONTAINER(at_pool, struct pool, link)->slot;
+        CW_LIST_EACH_OF(p, struct pool, link, &d->pools)
+            if (is_of(w, p))
+                w->slot = p->slot;
     }
 }
 
 void cw_dp_pools_most(const struct cw_dispatcher *d, int *ret)
 {
     memset(ret, 0, DP_SLOTS * sizeof(*ret));
-    CW_LIST_EACH(at, &d->workers) {
-        const struct worker *w = CW_CONTAINER(at, struct worker, link);
+    CW_LIST_EACH_OF(w, const struct worker, link, &d->workers)
         ret[0] += w->ready && !w->draining && w->slot == 0;
-    }
-    CW_LIST_EACH(at, &d->pools) {
-        const struct pool *p = CW_CONTAINER(at, struct pool, link);
+    CW_LIST_EACH_OF(p, const struct pool, link, &d->pools)
         ret[p->slot] = (int)CW_MIN(most_of(p), (uint32_t)DP_WORKERS);
-    }
 }
 
 /* It serves nobody; and what it has for somebody to fetch is not lost with it. */
 static bool may_go(const struct worker *w)
 {
     bool may = w->ready && !w->draining && w->n_crews == 0;
-    CW_LIST_EACH(at, &w->seats) {
-        const struct seat *t = CW_CONTAINER(at, struct seat, by_worker);
+    CW_LIST_EACH_OF(t, const struct seat, by_worker, &w->seats)
         may &= t->n_held == 0 || !t->stream->at_most_once;
-    }
     return may;
 }
 
@@ -244,12 +235,9 @@ static bool may_go(const struct worker *w)
 static void drain_surplus(struct cw_dispatcher *d, struct pool *p)
 {
     uint32_t n = 0;
-    CW_LIST_EACH(at, &d->workers) {
-        const struct worker *w = CW_CONTAINER(at, struct worker, link);
+    CW_LIST_EACH_OF(w, const struct worker, link, &d->workers)
         n += w->ready && !w->draining && is_of(w, p);
-    }
-    CW_LIST_EACH(at, &d->workers) {
-        struct worker *w = CW_CONTAINER(at, struct worker, link);
+    CW_LIST_EACH_OF(w, struct worker, link, &d->workers) {
         if (n > p->wanted && is_of(w, p) && may_go(w)) {
             cw_dp_worker_drain(d, w, true);
             n--;
@@ -267,8 +255,7 @@ static void say(struct cw_dispatcher *d, struct pool *p)
     p->said_ns = d->now_ns;
     Cachew__Present present = {CW_MESSAGE(present), .names = names + d->n_workers};
     Cachew__Want m = {CW_MESSAGE(want), .workers = p->wanted, .release = names, .present = &present};
-    CW_LIST_EACH(at, &d->workers) {
-        struct worker *w = CW_CONTAINER(at, struct worker, link);
+    CW_LIST_EACH_OF(w, struct worker, link, &d->workers) {
         if (!w->peer || !is_of(w, p))
             continue;
         present.names[present.n_names++] = w->name;
@@ -287,8 +274,7 @@ void cw_dp_pools_want(struct cw_dispatcher *d, const int *needed)
     if (n_workers > 0)
         d->busy_ns = d->now_ns;
     bool keep = d->grace_until_ns != 0 || d->now_ns - d->busy_ns < DP_WARM; /* the next job may come soon, or be found again */
-    CW_LIST_EACH(at, &d->pools) {
-        struct pool *p = CW_CONTAINER(at, struct pool, link);
+    CW_LIST_EACH_OF(p, struct pool, link, &d->pools) {
         p->n_left = count_left(d, p);
         uint32_t most = most_of(p), n = (uint32_t)CW_MIN(CW_MAX((int64_t)needed[p->slot], (int64_t)p->minimum), (int64_t)most);
         if (n_workers == 0 && keep)
@@ -308,8 +294,7 @@ void cw_dp_pools_want(struct cw_dispatcher *d, const int *needed)
 json_t *cw_dp_pools_json(const struct cw_dispatcher *d)
 {
     json_t *list = json_array();
-    CW_LIST_EACH(at, &d->pools) {
-        const struct pool *p = CW_CONTAINER(at, struct pool, link);
+    CW_LIST_EACH_OF(p, const struct pool, link, &d->pools) {
         json_t *o = json_pack("{s:s, s:i, s:i, s:i, s:i, s:f, s:f, s:f, s:s?}", "name", p->name, "minimum", (int)p->minimum, "maximum", (int)p->maximum, "workers", (int)p->units,
                               "wanted", (int)p->wanted, "price_per_h", p->price_per_h, "cpu_share", p->cpu_share, "start_delay_s", p->start_delay_s, "why", p->why);
         if (!o || json_array_append_new(list, o) < 0) {

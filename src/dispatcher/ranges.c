@@ -140,12 +140,10 @@ void cw_dp_range_begin_at(struct cw_dispatcher *d, struct stream *s, uint64_t po
     while (x->holder[0])
         cw_dp_lease_drop(d, x->holder[0], x, DROP_REVOKED);
     struct span behind = {pos, x->end};
-    CW_LIST_EACH(at, &s->jobs) {
-        struct job *j = CW_CONTAINER(at, struct job, by_stream);
+    CW_LIST_EACH_OF(j, struct job, by_stream, &s->jobs)
         for (size_t i = 0; i < j->n_ranks; i++)
             if (j->ranks[i]->next_report > x->begin)
                 j->ranks[i]->next_report = CW_MAX(x->begin, j->ranks[i]->pos);
-    }
     if (x->flags & RANGE_REPORTED)
         cw_dp_journal_tried(d, cw_dp_journal_range_gone(d, s, x->begin, NULL));
     free(x->elements);

@@ -113,8 +113,7 @@ static double batches_per_position(const struct stream *s)
 static void supply_facts(const struct stream *s, double per_position, const int *facts_of, struct cw_facts *f)
 {
     double bytes = 0, n_all = 0, busy_s[DP_SLOTS] = {0}, span_s[DP_SLOTS] = {0};
-    CW_LIST_EACH(at, &s->seats) {
-        const struct seat *t = CW_CONTAINER(at, struct seat, by_stream);
+    CW_LIST_EACH_OF(t, const struct seat, by_stream, &s->seats) {
         const struct work *a = &t->worked, *b = &t->work;
         double n = (b->positions - a->positions) * per_position, seconds = b->compute_s - a->compute_s;
         int i = facts_of[t->worker->slot];
@@ -136,10 +135,8 @@ static void measure_anew(struct job *j)
 {
     for (size_t i = 0; i < j->n_ranks; i++)
         j->ranks[i]->paced = j->ranks[i]->pace;
-    CW_LIST_EACH(at, &j->stream->seats) {
-        struct seat *t = CW_CONTAINER(at, struct seat, by_stream);
+    CW_LIST_EACH_OF(t, struct seat, by_stream, &j->stream->seats)
         t->worked = t->work;
-    }
 }
 
 static void epoch_facts(struct job *j, double per_position, struct cw_facts *f)
@@ -163,8 +160,8 @@ static int cap_of(const struct cw_dispatcher *d, const struct job *j, int slot)
 static double start_delay_s(const struct cw_dispatcher *d)
 {
     double most = 0;
-    CW_LIST_EACH(at, &d->pools)
-        most = CW_MAX(most, CW_CONTAINER(at, struct pool, link)->start_delay_s);
+    CW_LIST_EACH_OF(p, struct pool, link, &d->pools)
+        most = CW_MAX(most, p->start_delay_s);
     return most;
 }
 
@@ -307,11 +304,9 @@ static void record(struct cw_dispatcher *d, struct job *j, const struct cw_decis
 /* Of jobs that share a stream the first one decides where it is cached. */
 static bool caches(const struct job *j, const struct cw_facts *f)
 {
-    CW_LIST_EACH(at, &j->stream->jobs) {
-        const struct job *first = CW_CONTAINER(at, struct job, by_stream);
+    CW_LIST_EACH_OF(first, const struct job, by_stream, &j->stream->jobs)
         if (cw_dp_scale_active(first) && first->n_attached > 0)
             return f->n_markers > 0 && first == j;
-    }
     return false;
 }
 
@@ -394,8 +389,7 @@ static void report(struct cw_dispatcher *d, struct job *j)
 
 void cw_dp_scale_tick(struct cw_dispatcher *d)
 {
-    CW_LIST_EACH(at, &d->jobs) {
-        struct job *j = CW_CONTAINER(at, struct job, link);
+    CW_LIST_EACH_OF(j, struct job, link, &d->jobs) {
         if (!cw_dp_scale_active(j) || d->now_ns < j->scaling.next_ns || !(d->scales || cw_dp_caching_open(j->stream)))
             continue;
         j->scaling.next_ns = d->now_ns + DP_REPORT;

@@ -76,30 +76,23 @@ void cw_dp_seat_usable(struct cw_dispatcher *d, struct seat *t)
 
 struct seat *cw_dp_seat_find(struct worker *w, const struct stream *s)
 {
-    CW_LIST_EACH(at, &w->seats) {
-        struct seat *t = CW_CONTAINER(at, struct seat, by_worker);
+    CW_LIST_EACH_OF(t, struct seat, by_worker, &w->seats)
         if (t->stream == s)
             return t;
-    }
     return NULL;
 }
 
 struct seat *cw_dp_seat_new(struct cw_dispatcher *d, struct worker *w, struct stream *s)
 {
-    if (d->n_seats >= DP_SEATS)
+    if (d->n_seats >= DP_SEATS || CW_ARRAY_ROOM(s->heap, s->heap_capacity, s->n_seats + 1, "seats", NULL) < 0)
         return NULL;
-    if (CW_ARRAY_ROOM(s->heap, s->heap_capacity, s->n_seats + 1, "seats", NULL) < 0)
-        return NULL;
-    struct seat *t = calloc(1, sizeof(*t));
+    struct seat *t = malloc(sizeof(*t));
     if (!t)
         return NULL;
     struct cw_key key = {0};
     cw_key_u64(&key, w->id);
     cw_key_u64(&key, s->number);
-    t->order = cw_key_hash(&key);
-    t->worker = w;
-    t->stream = s;
-    t->granted = !d->scales;
+    *t = (struct seat){.worker = w, .stream = s, .order = cw_key_hash(&key), .granted = !d->scales};
     cw_list_add(&w->seats, &t->by_worker);
     cw_list_add(&s->seats, &t->by_stream);
     s->n_seats++;
@@ -195,10 +188,9 @@ void cw_dp_seat_ask(struct cw_dispatcher *d, struct stream *s)
     s->wants = false;
     if (s->dead || s->parked || cw_list_empty(&s->jobs))
         return;
-    CW_LIST_EACH(at, &s->seats)
-        CW_CONTAINER(at, struct seat, by_stream)->worker->here = CW_CONTAINER(at, struct seat, by_stream);
-    CW_LIST_EACH(at, &d->workers) {
-        struct worker *w = CW_CONTAINER(at, struct worker, link);
+    CW_LIST_EACH_OF(t, struct seat, by_stream, &s->seats)
+        t->worker->here = t;
+    CW_LIST_EACH_OF(w, struct worker, link, &d->workers) {
         struct seat *t = w->here;
         w->here = NULL;
         if (!w->ready || w->draining || (d->scales && !(t && t->granted)))
@@ -227,11 +219,9 @@ void cw_dp_seat_ask(struct cw_dispatcher *d, struct stream *s)
 void cw_dp_seat_ask_all(struct cw_dispatcher *d, bool waiting)
 {
     for (int others = 0; others < 2; others++)
-        CW_LIST_EACH(at, &d->streams) {
-            struct stream *s = CW_CONTAINER(at, struct stream, link);
+        CW_LIST_EACH_OF(s, struct stream, link, &d->streams)
             if ((s->wants || !waiting) && (s->n_ready > 0) == others)
                 cw_dp_seat_ask(d, s);
-        }
 }
 
 void cw_dp_seat_room(struct cw_dispatcher *d)
@@ -247,11 +237,10 @@ void cw_dp_seat_reasons(const struct cw_dispatcher *d, const struct stream *s, c
 {
     size_t n = 0, n_left_out = 0, size = 0, room = sizeof(ret->message) - sizeof("; and 1000000 more");
     cw_failure_error(why, ret);
-    CW_LIST_EACH(at, &s->seats)
-        n += CW_CONTAINER(at, struct seat, by_stream)->state == SEAT_UNFIT;
+    CW_LIST_EACH_OF(t, struct seat, by_stream, &s->seats)
+        n += t->state == SEAT_UNFIT;
     size_t longest = CW_MAX(480 / CW_MAX(n, (size_t)1), (size_t)100); /* bytes of a reason */
-    CW_LIST_EACH(at, &d->workers) {
-        struct worker *w = CW_CONTAINER(at, struct worker, link);
+    CW_LIST_EACH_OF(w, struct worker, link, &d->workers) {
         const struct seat *t = cw_dp_seat_find(w, s);
         char text[640], shown[CW_TEXT_SHOWN];
         if (!t || t->state != SEAT_UNFIT)
@@ -280,8 +269,7 @@ static void stream_give_up(struct cw_dispatcher *d, struct stream *s, const Cach
 {
     struct cw_error err = {0};
     bool failed = false;
-    CW_LIST_EACH(at, &d->workers) {
-        struct worker *w = CW_CONTAINER(at, struct worker, link);
+    CW_LIST_EACH_OF(w, struct worker, link, &d->workers) {
         const struct seat *t = cw_dp_seat_find(w, s);
         if (w->ready && (w->draining ? t && t->n_held > 0 : !t || t->state != SEAT_UNFIT))
             return;
@@ -290,8 +278,8 @@ static void stream_give_up(struct cw_dispatcher *d, struct stream *s, const Cach
     if (!failed)
         return;
     cw_dp_seat_reasons(d, s, why, &err);
-    CW_LIST_EACH(at, &s->jobs)
-        cw_dp_job_over(d, CW_CONTAINER(at, struct job, by_stream), JOB_FAILED, &err);
+    CW_LIST_EACH_OF(j, struct job, by_stream, &s->jobs)
+        cw_dp_job_over(d, j, JOB_FAILED, &err);
 }
 
 static void seat_unfit(struct cw_dispatcher *d, struct seat *t, const char *why)
@@ -394,11 +382,9 @@ static void seat_crowded(struct cw_dispatcher *d, struct seat *t)
 int cw_dp_seat_answer(struct cw_dispatcher *d, struct worker *w, uint64_t re, const Cachew__Envelope *m, struct cw_error *err)
 {
     struct seat *t = NULL;
-    CW_LIST_EACH(at, &w->seats) {
-        struct seat *x = CW_CONTAINER(at, struct seat, by_worker);
+    CW_LIST_EACH_OF(x, struct seat, by_worker, &w->seats)
         if (x->state == SEAT_ASKED && x->request == re)
             t = x;
-    }
     if (!t || t->stream->dead) /* of a stream that is forgotten */
         return 0;
     if (m->of_case == CACHEW__ENVELOPE__OF_PREPARED)
@@ -464,8 +450,7 @@ void cw_dp_seat_shun(struct cw_dispatcher *d, struct seat *t)
 void cw_dp_seat_unshun(struct cw_dispatcher *d, struct stream *s, bool all)
 {
     bool ask = false;
-    CW_LIST_EACH(at, &s->seats) {
-        struct seat *t = CW_CONTAINER(at, struct seat, by_stream);
+    CW_LIST_EACH_OF(t, struct seat, by_stream, &s->seats) {
         if (t->shunned_until == 0 || (t->shunned_until > d->now_ns && (!all || t->state == SEAT_UNFIT)))
             continue;
         t->shunned_until = 0;
@@ -552,9 +537,9 @@ static void seat_flush(struct cw_dispatcher *d, struct seat *t)
 
 void cw_dp_seat_flush(struct cw_dispatcher *d)
 {
-    CW_LIST_EACH(at, &d->dirty_seats) {
-        cw_link_out(at);
-        seat_flush(d, CW_CONTAINER(at, struct seat, dirty));
+    CW_LIST_EACH_OF(t, struct seat, dirty, &d->dirty_seats) {
+        cw_link_out(&t->dirty);
+        seat_flush(d, t);
     }
 }
 

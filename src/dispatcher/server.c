@@ -295,8 +295,7 @@ struct cw_dispatcher_server *cw_dispatcher_server_free(struct cw_dispatcher_serv
         cw_dispatcher_turn(s->core, cw_now_ns()); /* the last that is to be written and sent */
     s->store = cw_store_close(s->store);          /* waits until it is written */
     s->core = cw_dispatcher_free(s->core);
-    CW_LIST_EACH(at, &s->peers) { /* each is freed by its `closed`, from the loop */
-        struct server_peer *p = CW_CONTAINER(at, struct server_peer, link);
+    CW_LIST_EACH_OF(p, struct server_peer, link, &s->peers) { /* each is freed by its `closed`, from the loop */
         p->peer = NULL;
         cw_conn_close(p->conn, NULL);
     }

@@ -87,8 +87,7 @@ static bool stream_room(struct cw_dispatcher *d)
 {
     if (d->n_streams < DP_STREAMS)
         return true;
-    CW_LIST_EACH(at, &d->streams) {
-        struct stream *s = CW_CONTAINER(at, struct stream, link);
+    CW_LIST_EACH_OF(s, struct stream, link, &d->streams) {
         if (cw_list_empty(&s->jobs)) {
             cw_dp_stream_forget(d, s);
             break;
@@ -147,8 +146,7 @@ static bool stream_fits(const struct cw_dispatcher *d, const struct stream *s, c
 int cw_dp_stream_get(struct cw_dispatcher *d, const Cachew__Attach *a, struct stream **ret, struct cw_error *err)
 {
     bool at_most_once = a->guarantee == CACHEW__GUARANTEE__GUARANTEE_AT_MOST_ONCE;
-    CW_LIST_EACH(at, &d->streams) {
-        struct stream *s = CW_CONTAINER(at, struct stream, link);
+    CW_LIST_EACH_OF(s, struct stream, link, &d->streams) {
         if (!at_most_once && stream_fits(d, s, a)) {
             *ret = s;
             return 0;
@@ -256,8 +254,8 @@ uint64_t cw_dp_stream_align(const struct stream *s)
 void cw_dp_stream_total(struct stream *s)
 {
     s->total = 0;
-    CW_LIST_EACH(at, &s->jobs)
-        s->total = CW_MAX(s->total, cw_dp_job_total(s, CW_CONTAINER(at, struct job, by_stream)->epochs));
+    CW_LIST_EACH_OF(j, struct job, by_stream, &s->jobs)
+        s->total = CW_MAX(s->total, cw_dp_job_total(s, j->epochs));
 }
 
 uint64_t cw_dp_job_total(const struct stream *s, uint64_t epochs)
@@ -287,8 +285,8 @@ int cw_dp_stream_ready(struct cw_dispatcher *d, struct stream *s, const Cachew__
     int r = data_copy(p, &s->data, err);
     if (r < 0)
         return r;
-    CW_LIST_EACH(at, &s->jobs)
-        cw_dp_job_ready(d, CW_CONTAINER(at, struct job, by_stream));
+    CW_LIST_EACH_OF(j, struct job, by_stream, &s->jobs)
+        cw_dp_job_ready(d, j);
     cw_dp_seat_ask(d, s); /* all others too */
     return 0;
 }
@@ -300,18 +298,16 @@ void cw_dp_stream_unfit(struct cw_dispatcher *d, struct stream *s, const Cachew_
     if (d->scales)
         cw_dp_crews(d); /* another one, if there is one */
     cw_dp_seat_ask(d, s);
-    CW_LIST_EACH(at, &s->seats) {
-        struct seat *t = CW_CONTAINER(at, struct seat, by_stream);
+    CW_LIST_EACH_OF(t, struct seat, by_stream, &s->seats)
         if (t->state != SEAT_UNFIT && !t->worker->draining)
             return; /* it may still be one that can */
-    }
     struct cw_error err = {0};
     Cachew__Failure all = *why;
     cw_dp_seat_reasons(d, s, why, &err);
     if (err.status == CW_E_BUDGET || err.status == CW_E_MEMORY) /* faults of workers, not of the pipeline */
         all.message = err.message;
-    CW_LIST_EACH(at, &s->jobs)
-        cw_dp_job_refused(d, CW_CONTAINER(at, struct job, by_stream), &all);
+    CW_LIST_EACH_OF(j, struct job, by_stream, &s->jobs)
+        cw_dp_job_refused(d, j, &all);
 }
 
 void cw_dp_stream_idle(struct cw_dispatcher *d, struct stream *s)
@@ -333,8 +329,8 @@ void cw_dp_stream_forget(struct cw_dispatcher *d, struct stream *s)
 void cw_dp_stream_free(struct cw_dispatcher *d, struct stream *s)
 {
     s->dead = true;
-    CW_LIST_EACH(at, &s->seats)
-        cw_dp_seat_forget(d, CW_CONTAINER(at, struct seat, by_stream));
+    CW_LIST_EACH_OF(t, struct seat, by_stream, &s->seats)
+        cw_dp_seat_forget(d, t);
     cw_dp_range_clear(d, s);
     cw_map_remove(&d->streams_by_id, &s->node);
     cw_link_out(&s->link);
@@ -351,8 +347,8 @@ void cw_dp_stream_free(struct cw_dispatcher *d, struct stream *s)
 
 bool cw_dp_stream_attended(const struct stream *s)
 {
-    CW_LIST_EACH(at, &s->jobs)
-        if (CW_CONTAINER(at, struct job, by_stream)->n_attached > 0)
+    CW_LIST_EACH_OF(j, struct job, by_stream, &s->jobs)
+        if (j->n_attached > 0)
             return true;
     return false;
 }
@@ -362,11 +358,9 @@ void cw_dp_stream_mark(struct cw_dispatcher *d, struct stream *s)
 {
     uint64_t mark = UINT64_MAX;
     bool attached = cw_dp_stream_attended(s);
-    CW_LIST_EACH(at, &s->jobs) {
-        struct job *j = CW_CONTAINER(at, struct job, by_stream);
+    CW_LIST_EACH_OF(j, struct job, by_stream, &s->jobs)
         if (j->n_attached > 0 || !attached) /* a job without clients holds up nobody else */
             mark = CW_MIN(mark, cw_dp_job_mark(j));
-    }
     if (mark == UINT64_MAX)
         return;
     if (s->based && ((s->at_most_once && mark < s->base) || (mark > s->base && cw_dp_grace(d, s))))
@@ -382,8 +376,7 @@ void cw_dp_stream_mark(struct cw_dispatcher *d, struct stream *s)
 static bool is_left(const struct cw_dispatcher *d, const struct stream *s, bool needed, uint64_t *ret_since_ns)
 {
     *ret_since_ns = s->idle_ns;
-    CW_LIST_EACH(at, &s->jobs) {
-        const struct job *j = CW_CONTAINER(at, struct job, by_stream);
+    CW_LIST_EACH_OF(j, const struct job, by_stream, &s->jobs) {
         if (j->n_attached > 0 || (s->at_most_once && !needed) || (!j->left && d->now_ns - j->since_ns < DP_BACK))
             return false;
         *ret_since_ns = CW_MAX(*ret_since_ns, j->since_ns);
@@ -398,8 +391,8 @@ static void give_up(struct cw_dispatcher *d, struct stream *s)
         cw_dp_stream_forget(d, s);
         return;
     }
-    CW_LIST_EACH(at, &s->seats)
-        cw_dp_seat_forget(d, CW_CONTAINER(at, struct seat, by_stream));
+    CW_LIST_EACH_OF(t, struct seat, by_stream, &s->seats)
+        cw_dp_seat_forget(d, t);
     s->parked = true;
     cw_dp_crews_later(d);
 }
@@ -407,11 +400,9 @@ static void give_up(struct cw_dispatcher *d, struct stream *s)
 /* A job has nobody, because workers have as many streams as they may. */
 static bool somebody_waits(const struct cw_dispatcher *d)
 {
-    CW_LIST_EACH(at, &d->streams) {
-        const struct stream *s = CW_CONTAINER(at, struct stream, link);
+    CW_LIST_EACH_OF(s, const struct stream, link, &d->streams)
         if (s->wants && s->n_heap == 0 && cw_dp_stream_attended(s))
             return true;
-    }
     return false;
 }
 
@@ -423,8 +414,7 @@ static bool give_up_left(struct cw_dispatcher *d)
     size_t n = 0;
     uint64_t since_ns, oldest_ns = UINT64_MAX;
     struct stream *oldest = NULL;
-    CW_LIST_EACH(at, &d->streams) {
-        struct stream *s = CW_CONTAINER(at, struct stream, link);
+    CW_LIST_EACH_OF(s, struct stream, link, &d->streams) {
         if (!is_left(d, s, needed, &since_ns))
             continue;
         if (!s->data || s->at_most_once || cw_list_empty(&s->jobs) || d->now_ns - since_ns >= warm_ns) { /* no other job has what was seen of the data */
@@ -450,8 +440,7 @@ void cw_dp_stream_tick(struct cw_dispatcher *d)
     while (give_up_left(d))
         ;
     cw_dp_seat_room(d);
-    CW_LIST_EACH(at, &d->streams) {
-        struct stream *s = CW_CONTAINER(at, struct stream, link);
+    CW_LIST_EACH_OF(s, struct stream, link, &d->streams) {
         if (cw_list_empty(&s->jobs) || s->parked)
             continue;
         cw_dp_stream_dirty(d, s); /* what there was no memory for in its last turn */

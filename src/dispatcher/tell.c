@@ -21,8 +21,7 @@ static void send_ranks(struct cw_dispatcher *d, struct stream *s, uint64_t from,
 {
     struct cw_peer *peers[CW_DISPATCHER_SENDS];
     size_t n = 0;
-    CW_LIST_EACH(at, &s->jobs) {
-        struct job *j = CW_CONTAINER(at, struct job, by_stream);
+    CW_LIST_EACH_OF(j, struct job, by_stream, &s->jobs) {
         for (size_t i = 0; i < j->n_ranks; i++) {
             if (j->ranks[i]->greeted && (from == ALL || j->ranks[i]->next_report == from))
                 peers[n++] = j->ranks[i]->client;
@@ -61,11 +60,9 @@ void cw_dp_tell_seat(struct cw_dispatcher *d, struct seat *t)
 
 void cw_dp_tell_gone(struct cw_dispatcher *d, struct worker *w)
 {
-    CW_LIST_EACH(at, &w->seats) {
-        struct seat *t = CW_CONTAINER(at, struct seat, by_worker);
+    CW_LIST_EACH_OF(t, struct seat, by_worker, &w->seats)
         if (t->announced)
             tell_workers(d, t->stream, NULL, &w, 1, true);
-    }
 }
 
 /* ---- placements ---- */
@@ -138,10 +135,8 @@ static void placements_to_all(struct cw_dispatcher *d, struct stream *s, struct 
         p->n = 0;
         return;
     }
-    CW_LIST_EACH(at, &s->jobs) {
-        struct job *j = CW_CONTAINER(at, struct job, by_stream);
+    CW_LIST_EACH_OF(j, struct job, by_stream, &s->jobs)
         placements_flush(d, j, j->ranks, j->n_ranks, p);
-    }
     p->n = 0;
 }
 
@@ -198,12 +193,10 @@ static void tell_reports(struct cw_dispatcher *d, struct stream *s, uint64_t fro
     send_reports(d, s, from, pointers, n);
     if (to == from)
         return;
-    CW_LIST_EACH(at, &s->jobs) {
-        struct job *j = CW_CONTAINER(at, struct job, by_stream);
+    CW_LIST_EACH_OF(j, struct job, by_stream, &s->jobs)
         for (size_t i = 0; i < j->n_ranks; i++)
             if (j->ranks[i]->greeted && j->ranks[i]->next_report == from)
                 j->ranks[i]->next_report = to;
-    }
 }
 
 /* ---- both ---- */
@@ -211,8 +204,8 @@ static void tell_reports(struct cw_dispatcher *d, struct stream *s, uint64_t fro
 uint64_t cw_dp_tell_stream(struct cw_dispatcher *d, struct stream *s)
 {
     size_t n = 0;
-    CW_LIST_EACH(at, &s->jobs)
-        n += CW_CONTAINER(at, struct job, by_stream)->n_attached;
+    CW_LIST_EACH_OF(j, struct job, by_stream, &s->jobs)
+        n += j->n_attached;
     uint64_t due_ns = n > TOLD_AT_ONCE ? s->told_ns + n * TELL_NS : 0;
     if (!s->announce && !s->reports_came)
         return 0;
@@ -223,12 +216,10 @@ uint64_t cw_dp_tell_stream(struct cw_dispatcher *d, struct stream *s)
         tell_changes(d, s);
     if (s->reports_came) {
         s->reports_came = false;
-        CW_LIST_EACH(at, &s->jobs) {
-            struct job *j = CW_CONTAINER(at, struct job, by_stream);
+        CW_LIST_EACH_OF(j, struct job, by_stream, &s->jobs)
             for (size_t i = 0; i < j->n_ranks; i++)
                 if (j->ranks[i]->greeted)
                     tell_reports(d, s, j->ranks[i]->next_report);
-        }
     }
     return 0;
 }
@@ -239,8 +230,7 @@ uint64_t cw_dp_tell_stream(struct cw_dispatcher *d, struct stream *s)
 static void held_by_workers(const struct cw_dispatcher *d, char *buf, size_t size)
 {
     size_t n_draining = 0;
-    CW_LIST_EACH(at, &d->workers) {
-        const struct worker *w = CW_CONTAINER(at, struct worker, link);
+    CW_LIST_EACH_OF(w, const struct worker, link, &d->workers) {
         if (w->ready && !w->draining)
             return;
         n_draining += w->peer && w->draining;
@@ -249,11 +239,9 @@ static void held_by_workers(const struct cw_dispatcher *d, char *buf, size_t siz
         snprintf(buf, size, "no worker takes ranges: %zu %s being drained", n_draining, n_draining == 1 ? "is" : "are");
     else
         snprintf(buf, size, "no worker is there");
-    CW_LIST_EACH(at, &d->pools) {
-        const struct pool *p = CW_CONTAINER(at, struct pool, link);
+    CW_LIST_EACH_OF(p, const struct pool, link, &d->pools)
         if (p->why && n_draining == 0)
             snprintf(buf, size, "no worker is there, and pool \"%s\" can't start one: %.500s", p->name, p->why);
-    }
 }
 
 static void held_find(const struct cw_dispatcher *d, const struct job *j, char *buf, size_t size)
@@ -272,8 +260,7 @@ static void held_find(const struct cw_dispatcher *d, const struct job *j, char *
     }
     if (s->n_heap > 0 || cw_dp_grace(d, s))
         return;
-    CW_LIST_EACH(at, &s->seats) {
-        const struct seat *t = CW_CONTAINER(at, struct seat, by_stream);
+    CW_LIST_EACH_OF(t, const struct seat, by_stream, &s->seats) {
         n_asked += t->state == SEAT_ASKED;
         if (t->state == SEAT_UNFIT && (!unfit || t->worker->id < unfit->worker->id))
             unfit = t;
@@ -336,8 +323,7 @@ void cw_dp_tell_all(struct cw_dispatcher *d, struct rank *r)
     struct placements p;
     struct worker *workers[PER_MESSAGE];
     size_t n = 0;
-    CW_LIST_EACH(at, &s->seats) {
-        struct seat *t = CW_CONTAINER(at, struct seat, by_stream);
+    CW_LIST_EACH_OF(t, struct seat, by_stream, &s->seats) {
         if (t->announced)
             workers[n++] = t->worker;
         if (n == PER_MESSAGE) {

@@ -65,8 +65,8 @@ static void address_clear(struct worker *w)
 
 struct worker *cw_dp_worker_free(struct cw_dispatcher *d, struct worker *w)
 {
-    CW_LIST_EACH(at, &w->seats)
-        cw_dp_seat_free(d, CW_CONTAINER(at, struct seat, by_worker));
+    CW_LIST_EACH_OF(t, struct seat, by_worker, &w->seats)
+        cw_dp_seat_free(d, t);
     cw_map_remove(&d->workers_by_id, &w->by_id);
     cw_map_remove(&d->workers_by_incarnation, &w->by_incarnation);
     cw_link_out(&w->link);
@@ -144,8 +144,7 @@ static void worker_keep(struct cw_dispatcher *d, struct worker *w)
 {
     w->kept = true;
     w->ready = false;
-    CW_LIST_EACH(at, &w->seats) {
-        struct seat *t = CW_CONTAINER(at, struct seat, by_worker);
+    CW_LIST_EACH_OF(t, struct seat, by_worker, &w->seats) {
         t->n_out = t->n_revoke = 0;
         t->named = false;
         cw_dp_seat_usable(d, t);
@@ -160,11 +159,9 @@ static int worker_room(struct cw_dispatcher *d, struct cw_error *err)
     struct worker *oldest = NULL;
     if (d->n_workers < DP_WORKERS)
         return 0;
-    CW_LIST_EACH(at, &d->workers) {
-        struct worker *w = CW_CONTAINER(at, struct worker, link);
+    CW_LIST_EACH_OF(w, struct worker, link, &d->workers)
         if (!w->peer && (!oldest || w->since_ns < oldest->since_ns))
             oldest = w;
-    }
     if (!oldest)
         return cw_error_set(err, CW_E_SERVICE, "there are %d workers already", DP_WORKERS);
     int r = cw_dp_journal_worker_gone(d, oldest, err);
@@ -227,8 +224,8 @@ void cw_dp_worker_registered(struct cw_dispatcher *d, struct cw_peer *p, uint64_
     p->worker->ready = true;
     cw_dp_pool_started(d, p->worker);
     cw_dp_crews_later(d);
-    CW_LIST_EACH(at, &p->worker->seats) /* those that a lost connection left */
-        cw_dp_seat_usable(d, CW_CONTAINER(at, struct seat, by_worker));
+    CW_LIST_EACH_OF(t, struct seat, by_worker, &p->worker->seats) /* those that a lost connection left */
+        cw_dp_seat_usable(d, t);
     cw_dp_seat_ask_all(d, false);
 }
 
@@ -310,8 +307,7 @@ static void holdings_over(struct cw_dispatcher *d, struct worker *w)
 {
     if (!w->ready || (!w->awaited && !w->kept))
         return;
-    CW_LIST_EACH(at, &w->seats) {
-        struct seat *t = CW_CONTAINER(at, struct seat, by_worker);
+    CW_LIST_EACH_OF(t, struct seat, by_worker, &w->seats) {
         struct stream *s = t->stream;
         if (w->kept && t->state == SEAT_READY && !t->named) { /* it does not know the stream any more */
             cw_dp_seat_free(d, t);
@@ -340,8 +336,7 @@ void cw_dp_worker_lost(struct cw_dispatcher *d, struct worker *w)
     w->cpus = w->batches_per_s = w->bytes_per_s = 0;
     w->since_ns = d->now_ns;
     cw_dp_crews_later(d);
-    CW_LIST_EACH(at, &w->seats) {
-        struct seat *t = CW_CONTAINER(at, struct seat, by_worker);
+    CW_LIST_EACH_OF(t, struct seat, by_worker, &w->seats) {
         struct stream *s = t->stream;
         bool asked = t->state == SEAT_ASKED;
         cw_dp_seat_free(d, t);
@@ -369,8 +364,7 @@ void cw_dp_worker_drain(struct cw_dispatcher *d, struct worker *w, bool tell)
     w->draining = true;
     w->since_ns = d->now_ns;
     cw_dp_crews_later(d);
-    CW_LIST_EACH(at, &w->seats) {
-        struct seat *t = CW_CONTAINER(at, struct seat, by_worker);
+    CW_LIST_EACH_OF(t, struct seat, by_worker, &w->seats) {
         cw_dp_seat_usable(d, t);
         /* What is not begun is moved at once, if somebody can have it: begun anew elsewhere, a range that is being read would be waited for. Where there is no client,
          * nothing is read. */
@@ -386,18 +380,15 @@ void cw_dp_worker_drain(struct cw_dispatcher *d, struct worker *w, bool tell)
 
 void cw_dp_worker_tick(struct cw_dispatcher *d)
 {
-    CW_LIST_EACH(at, &d->workers) {
-        struct worker *w = CW_CONTAINER(at, struct worker, link);
+    CW_LIST_EACH_OF(w, struct worker, link, &d->workers) {
         uint64_t age = d->now_ns - w->since_ns;
         if (!w->peer && age >= DP_GONE) {
             if (cw_dp_journal_worker_gone(d, w, NULL) == 0)
                 cw_dp_worker_free(d, w);
         } else if (w->peer && w->draining && age >= DP_DRAIN) {
-            CW_LIST_EACH(at_seat, &w->seats) {
-                struct seat *t = CW_CONTAINER(at_seat, struct seat, by_worker);
+            CW_LIST_EACH_OF(t, struct seat, by_worker, &w->seats)
                 if (t->n_held > 0 && !t->stream->at_most_once) /* which would be lost: it says itself when it goes */
                     cw_dp_lease_drop_from(d, t, 0, DROP_REVOKED);
-            }
         }
     }
 }

@@ -85,8 +85,8 @@ static uint32_t n_all(const struct cw_fleet *f)
 static uint32_t n_units(const struct cw_fleet *f)
 {
     uint32_t n = 0;
-    CW_LIST_EACH(at, &f->units)
-        n += !CW_CONTAINER(at, struct unit, link)->ending;
+    CW_LIST_EACH_OF(u, struct unit, link, &f->units)
+        n += !u->ending;
     return n;
 }
 
@@ -163,8 +163,7 @@ static int start_one(struct cw_fleet *f, struct cw_error *err)
  * Where the dispatcher does not say that, its age decides alone. */
 static void forgive(struct cw_fleet *f, uint64_t now)
 {
-    CW_LIST_EACH(at, &f->units) {
-        const struct unit *u = CW_CONTAINER(at, struct unit, link);
+    CW_LIST_EACH_OF(u, const struct unit, link, &f->units) {
         bool served = u->started_ns + AGE_NS <= now && (u->came || !f->told);
         if (f->failures && served && u->started_ns > f->failed_ns)
             f->failures = f->hoped = 0;
@@ -195,8 +194,7 @@ static bool hangs(const struct cw_fleet *f, const struct unit *u, uint64_t now)
 static bool end_late(struct cw_fleet *f, uint64_t now)
 {
     bool late = false;
-    CW_LIST_EACH(at, &f->units) {
-        struct unit *u = CW_CONTAINER(at, struct unit, link);
+    CW_LIST_EACH_OF(u, struct unit, link, &f->units) {
         bool hung = !u->ending && hangs(f, u, now), slow = u->ending && u->kill_ns && now >= u->kill_ns;
         if (hung)
             fleet_log(f, true, "worker %s: the dispatcher has heard nothing of it for %llu s; it is killed, and another one takes its place", u->name,
@@ -240,9 +238,9 @@ static void look(void *arg)
 
 static struct unit *find_unit(struct cw_fleet *f, const char *name)
 {
-    CW_LIST_EACH(at, &f->units)
-        if (strcmp(CW_CONTAINER(at, struct unit, link)->name, name) == 0)
-            return CW_CONTAINER(at, struct unit, link);
+    CW_LIST_EACH_OF(u, struct unit, link, &f->units)
+        if (strcmp(u->name, name) == 0)
+            return u;
     return NULL;
 }
 
@@ -258,10 +256,8 @@ static void on_present(struct cw_fleet *f, const Cachew__Present *m)
             u->missing_ns = UINT64_MAX; /* marked */
         }
     }
-    CW_LIST_EACH(at, &f->units) {
-        struct unit *u = CW_CONTAINER(at, struct unit, link);
+    CW_LIST_EACH_OF(u, struct unit, link, &f->units)
         u->missing_ns = u->missing_ns == UINT64_MAX ? 0 : u->missing_ns ? u->missing_ns : now;
-    }
 }
 
 static void on_want(struct cw_fleet *f, const Cachew__Want *m)
@@ -404,8 +400,7 @@ void cw_fleet_end(struct cw_fleet *f, bool now, void (*empty)(void *arg), void *
     f->ending = true;
     f->empty = empty;
     f->empty_arg = arg;
-    CW_LIST_EACH(at, &f->units) {
-        struct unit *u = CW_CONTAINER(at, struct unit, link);
+    CW_LIST_EACH_OF(u, struct unit, link, &f->units) {
         if (!u->ending || now)
             f->o.provisioner->ops->end(f->o.provisioner, u->handle, now);
         u->ending = true;

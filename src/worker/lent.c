@@ -11,8 +11,6 @@
 
 static const char shared_capability[] = "shm";
 
-static struct sent *sent_of(struct cw_link *link) { return CW_CONTAINER(link, struct sent, link); }
-
 static void unlink_lent(struct client *c, struct sent *x)
 {
     cw_link_out(&x->link);
@@ -110,15 +108,13 @@ static void loan_settle(struct client *c, struct sent *x)
 
 int cw_lent_return(struct client *c, uint64_t slab, struct cw_error *err)
 {
-    CW_LIST_EACH(at, &c->lent) {
-        struct sent *x = sent_of(at);
+    CW_LIST_EACH_OF(x, struct sent, link, &c->lent)
         for (size_t i = 0; slab && i < CW_COUNT_OF(x->slabs); i++)
             if (x->slabs[i] == slab) {
                 x->slabs[i] = 0;
                 loan_settle(c, x);
                 return 0;
             }
-    }
     if (c->keeps) /* of an earlier connection, perhaps, of which nothing is known here */
         return 0;
     return cw_error_set(err, CW_E_SERVICE, "slab %llu was returned, which was not lent, or came back before", (unsigned long long)slab);
@@ -129,8 +125,7 @@ int cw_lent_return(struct client *c, uint64_t slab, struct cw_error *err)
 /* Nothing of it is left. retire: somebody may still have what it was lent. */
 static void client_free(struct client *c, bool retire)
 {
-    CW_LIST_EACH(at, &c->lent) {
-        struct sent *x = sent_of(at);
+    CW_LIST_EACH_OF(x, struct sent, link, &c->lent) {
         unlink_lent(c, x);
         for (size_t i = 0; retire && i < CW_COUNT_OF(x->batch->slabs); i++)
             if (x->batch->slabs[i])
@@ -198,8 +193,7 @@ static int compare(const void *a, const void *b)
 /* What a client does not have any more, of all that it was lent. */
 static void free_others(struct client *c, const uint64_t *slabs, size_t n)
 {
-    CW_LIST_EACH(at, &c->lent) {
-        struct sent *x = sent_of(at);
+    CW_LIST_EACH_OF(x, struct sent, link, &c->lent) {
         for (size_t i = 0; i < CW_COUNT_OF(x->slabs); i++)
             if (x->slabs[i] && !(n && bsearch(&x->slabs[i], slabs, n, sizeof(*slabs), compare)))
                 x->slabs[i] = 0;
@@ -209,8 +203,7 @@ static void free_others(struct client *c, const uint64_t *slabs, size_t n)
 
 static void take_over(struct client *c, struct client *from)
 {
-    CW_LIST_EACH(at, &from->lent) {
-        struct sent *x = sent_of(at);
+    CW_LIST_EACH_OF(x, struct sent, link, &from->lent) {
         unlink_lent(from, x);
         cw_peer_ref(&c->peer);
         cw_peer_unref(&from->peer);
