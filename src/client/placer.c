@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+#include "base/array.h"
+
 int cw_placer_init(struct cw_placer *w, unsigned n_keys, const uint64_t *sizes, bool drop_remainder, const struct cw_entry *from, uint64_t end, struct cw_error *err)
 {
     *w = (struct cw_placer){.n_keys = n_keys, .sizes = sizes, .drop_remainder = drop_remainder, .begin = from->position, .end = end, .take = UINT64_MAX, .last = &w->batches};
@@ -30,22 +32,27 @@ static void range_deinit(struct placer_range *x)
     free(x->before);
 }
 
+/* Forgets the ranges from number `from` on. */
+static void forget_ranges(struct cw_placer *w, size_t from)
+{
+    for (size_t i = from; i < w->n_ranges; i++)
+        range_deinit(&w->ranges[i]);
+    w->n_ranges = from;
+}
+
 static void batch_free_first(struct cw_placer *w)
 {
-    struct cw_placer_batch *b = w->batches;
-    w->batches = b->next;
-    if (!b->next)
+    free(CW_POP(w->batches));
+    if (!w->batches)
         w->last = &w->batches;
     w->n_batches--;
-    free(b);
 }
 
 void cw_placer_deinit(struct cw_placer *w)
 {
     while (w->batches)
         batch_free_first(w);
-    for (size_t i = 0; i < w->n_ranges; i++)
-        range_deinit(&w->ranges[i]);
+    forget_ranges(w, 0);
     free(w->ranges);
     free(w->taken);
     *w = (struct cw_placer){0};
@@ -55,14 +62,8 @@ uint64_t cw_placer_position(const struct cw_placer *w) { return w->n_ranges ? w-
 
 int cw_placer_add(struct cw_placer *w, uint64_t end, struct cw_error *err)
 {
-    if (w->n_ranges == w->capacity) {
-        size_t capacity = CW_MAX(16, w->capacity * 2);
-        struct placer_range *grown = realloc(w->ranges, capacity * sizeof(*grown));
-        if (!grown)
-            return cw_error_nomem(err, capacity * sizeof(*grown), "the ranges of an epoch");
-        w->ranges = grown;
-        w->capacity = capacity;
-    }
+    if (CW_ARRAY_ROOM(w->ranges, w->capacity, w->n_ranges + 1, "the ranges of an epoch", err) < 0)
+        return CW_E_MEMORY;
     uint64_t *before = malloc(w->n_keys * sizeof(*before));
     if (!before)
         return cw_error_nomem(err, w->n_keys * sizeof(*before), "a range");
@@ -105,22 +106,17 @@ static size_t drop_behind(struct cw_placer *w, const uint64_t *limit)
     *at = NULL;
     w->last = at;
     w->n_batches = n;
-    while (dropped) {
-        struct cw_placer_batch *b = dropped;
-        dropped = b->next;
-        free(b);
-    }
+    while (dropped)
+        free(CW_POP(dropped));
     return n;
 }
 
 int cw_placer_keys(struct placer_range *range, const uint16_t *keys, size_t n, struct cw_error *err)
 {
-    uint16_t *grown = realloc(range->keys, (range->n + n) * sizeof(*grown) + 1);
-    if (!grown)
-        return cw_error_nomem(err, (range->n + n) * sizeof(*grown), "the keys of a range");
-    range->keys = grown;
+    if (CW_ARRAY_ROOM(range->keys, range->room, range->n + n, "the keys of a range", err) < 0)
+        return CW_E_MEMORY;
     if (n > 0)
-        memcpy(grown + range->n, keys, n * sizeof(*keys));
+        memcpy(range->keys + range->n, keys, n * sizeof(*keys));
     range->n += n;
     return 0;
 }
@@ -187,16 +183,14 @@ static int plan_range(struct cw_placer *w, struct placer_range *range, const str
     }
     while (w->element < range->n) {
         unsigned key = range->keys[w->element];
-        if (w->seen[key] + 1 == w->planned[key] + w->sizes[key]) {
-            int r = add_batch(w, key, w->sizes[key], ret, err);
-            if (r < 0)
-                return r;
-            w->seen[key]++;
-            w->element++;
-            return 0;
-        }
+        bool full = w->seen[key] + 1 == w->planned[key] + w->sizes[key];
+        int r = full ? add_batch(w, key, w->sizes[key], ret, err) : 1;
+        if (r < 0)
+            return r;
         w->seen[key]++;
         w->element++;
+        if (full)
+            return 0;
     }
     return 1;
 }
@@ -306,13 +300,6 @@ uint64_t cw_placer_differs(const struct cw_placer *w, uint64_t begin, uint64_t e
             return x->begin;
     }
     return UINT64_MAX;
-}
-
-static void forget_ranges(struct cw_placer *w, size_t from)
-{
-    for (size_t i = from; i < w->n_ranges; i++)
-        range_deinit(&w->ranges[i]);
-    w->n_ranges = from;
 }
 
 bool cw_placer_shorten(struct cw_placer *w, uint64_t begin, uint64_t end)

@@ -25,7 +25,7 @@ struct placer_range {
     bool foreign;      /* its elements are in no batch: it is known to be over once it is */
     uint64_t elements; /* one key: how many the range leaves, once `known` */
     uint16_t *keys;    /* several keys: that of each element so far, in order. Owned; freed once the plan is past the range */
-    size_t n;
+    size_t n, room;    /* keys that came; that there is memory for */
     uint64_t *before;  /* [n_keys] elements of the placer before this range; valid once the plan has come to it */
 };
 

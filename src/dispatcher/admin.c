@@ -64,9 +64,9 @@ static json_t *job_ranks(const struct job *j, bool *failed)
         const struct rank *r = j->ranks[i];
         json_t *o = json_object();
         set(o, failed,
-            "rank", integer(r->number), "g", integer(r->g), "attached", json_boolean(r->client != NULL),
-            "finished", json_boolean(r->finished), "batches", integer(r->n_batches),
-            "wait_s", json_real((double)r->wait_ns / 1e9),
+            "rank", integer(r->number), "g", integer(r->progress.g), "attached", json_boolean(r->client != NULL),
+            "finished", json_boolean(r->finished), "batches", integer(r->progress.n_batches),
+            "wait_s", json_real((double)r->progress.wait_ns / 1e9),
             "step_s", r->pace.n > 0 ? json_real(r->pace.step_s / r->pace.n) : json_null(),
             "late", integer((uint64_t)r->pace.late),
             "waited", r->client && !isnan(r->waited) ? json_real(r->waited) : json_null(), NULL);
@@ -80,7 +80,7 @@ static json_t *job_digest(const struct job *j)
     struct cw_hash128 sum = {0};
     char t[33];
     for (size_t i = 0; i < j->n_ranks; i++)
-        sum = cw_hash128_add(sum, (struct cw_hash128){.lo = j->ranks[i]->digest_lo, .hi = j->ranks[i]->digest_hi});
+        sum = cw_hash128_add(sum, (struct cw_hash128){.lo = j->ranks[i]->progress.digest_lo, .hi = j->ranks[i]->progress.digest_hi});
     if (sum.lo == 0 && sum.hi == 0)
         return json_null();
     cw_hash128_print(sum, t);
@@ -127,9 +127,9 @@ static json_t *job_json(const struct cw_dispatcher *d, const struct job *j, bool
 static void worker_cache(json_t *o, const struct worker *w, bool *failed)
 {
     set(o, failed,
-        "cache_used", integer(w->cache_used), "cache_quota", json_real(w->cache_bytes),
-        "cache_bad", integer(w->cache_bad), "cache_late", integer(w->cache_late),
-        "cache_refused", integer(w->cache_refused), "cache_skipped", integer(w->cache_skipped),
+        "cache_used", integer(w->cache.used), "cache_quota", json_real(w->cache.bound),
+        "cache_bad", integer(w->cache.bad), "cache_late", integer(w->cache.late),
+        "cache_refused", integer(w->cache.refused), "cache_skipped", integer(w->cache.skipped),
         "cache_hits_per_s", json_real(w->cache_hits_per_s),
         "cache_part", isnan(w->cache_part) ? json_null() : json_real(w->cache_part), NULL);
 }
@@ -146,8 +146,8 @@ static json_t *worker_json(const struct worker *w, bool *failed)
         "memory_in_use", integer(w->memory_bytes), "cpu_s", json_real((double)w->cpu_ns / 1e9),
         "batches", integer(w->n_batches), "bytes", integer(w->n_bytes), "cpus", json_real(w->cpus),
         "batches_per_s", json_real(w->batches_per_s), "bytes_per_s", json_real(w->bytes_per_s),
-        "cache_hits", integer(w->cache_hits), "cache_misses", integer(w->cache_misses), NULL);
-    if (w->cache_bytes > 0)
+        "cache_hits", integer(w->cache.hits), "cache_misses", integer(w->cache.misses), NULL);
+    if (w->cache.bound > 0)
         worker_cache(o, w, failed);
     CW_LIST_EACH_OF(t, const struct seat, by_worker, &w->seats) {
         if (t->state != SEAT_UNFIT)

@@ -24,16 +24,16 @@ static double sane(double x) { return isfinite(x) && x > 0 ? x : 0; }
 
 void cw_dp_caching_store(struct worker *w, const Cachew__Heartbeat *m)
 {
-    w->cache_hits = m->cache_hits;
-    w->cache_misses = m->cache_misses;
-    w->cache_read_bytes_per_s = sane(m->cache_read_bytes_per_s);
-    w->cache_write_bytes_per_s = sane(m->cache_write_bytes_per_s);
-    w->cache_bytes = (double)m->cache_bytes;
-    w->cache_used = m->cache_used;
-    w->cache_bad = m->cache_bad;
-    w->cache_late = m->cache_late;
-    w->cache_refused = m->cache_refused;
-    w->cache_skipped = m->cache_skipped;
+    w->cache = (struct worker_cache){.hits = m->cache_hits,
+                                     .misses = m->cache_misses,
+                                     .used = m->cache_used,
+                                     .bad = m->cache_bad,
+                                     .late = m->cache_late,
+                                     .refused = m->cache_refused,
+                                     .skipped = m->cache_skipped,
+                                     .read_bytes_per_s = sane(m->cache_read_bytes_per_s),
+                                     .write_bytes_per_s = sane(m->cache_write_bytes_per_s),
+                                     .bound = (double)m->cache_bytes};
 }
 
 static void take_name(const Cachew__MarkerWork *m, char *ret, size_t size)
@@ -153,9 +153,9 @@ static void storage_facts(const struct stream *s, const struct known *of, struct
     CW_LIST_EACH_OF(t, const struct seat, by_stream, &s->seats) {
         if (!caching_of(t))
             continue;
-        f->read_bytes_per_s += t->worker->cache_read_bytes_per_s;
-        f->write_bytes_per_s += t->worker->cache_write_bytes_per_s;
-        f->cache_bytes = CW_MAX(f->cache_bytes, t->worker->cache_bytes); /* one directory, as far as is known */
+        f->read_bytes_per_s += t->worker->cache.read_bytes_per_s;
+        f->write_bytes_per_s += t->worker->cache.write_bytes_per_s;
+        f->cache_bytes = CW_MAX(f->cache_bytes, t->worker->cache.bound); /* one directory, as far as is known */
     }
     if (of && of->was_read)
         f->read_bytes_per_s = of->read > 0 ? of->speed / of->read * of->workers : 0;

@@ -32,7 +32,7 @@ int cw_dp_rank_get(struct cw_dispatcher *d, struct job *j, uint32_t number, stru
         return cw_error_set(err, CW_E_SERVICE, "%" PRIu32 " ranks are known already", DP_RANKS);
     if (CW_ARRAY_ROOM(j->ranks, j->ranks_room, j->n_ranks + 1, "the ranks of a job", err) < 0)
         return CW_E_MEMORY;
-    struct rank *r = calloc(1, sizeof(*r));
+    struct rank *r = malloc(sizeof(*r));
     if (!r)
         return cw_error_nomem(err, sizeof(*r), "a rank");
     *r = (struct rank){.job = j, .number = number};
@@ -77,7 +77,7 @@ void cw_dp_client_refuse(struct cw_dispatcher *d, struct rank *r, const struct c
 
 void cw_dp_client_ended(struct cw_dispatcher *d, struct rank *r, const struct cw_error *why)
 {
-    Cachew__Failure f = CACHEW__FAILURE__INIT;
+    Cachew__Failure f;
     cw_failure_init(&f, why);
     Cachew__Ended e = {CW_MESSAGE(ended), .why = &f};
     Cachew__Envelope m = {CW_MESSAGE(envelope), .of_case = CACHEW__ENVELOPE__OF_ENDED, .ended = &e};
@@ -185,7 +185,7 @@ static int client_attach(struct cw_dispatcher *d, struct cw_peer *p, uint64_t id
     r->attach_id = id;
     r->from = from;
     r->snapshot = a->snapshot;
-    r->n_batches = r->n_lost = r->wait_ns = r->g = r->digest_lo = r->digest_hi = 0;
+    r->progress = (struct progress){0};
     r->pace = r->paced = r->looked = (struct pace){0};
     r->paces = r->waits = false;
     r->looked_batches = 0;
@@ -271,7 +271,7 @@ void cw_dp_client_tick(struct cw_dispatcher *d)
 static void tell_lagging(struct cw_dispatcher *d, struct rank *r)
 {
     const struct job *j = r->job;
-    Cachew__Place at = CACHEW__PLACE__INIT;
+    Cachew__Place at = {CW_MESSAGE(place)};
     Cachew__Lagging l = {CW_MESSAGE(lagging), .at = &at};
     uint64_t least = r->pos;
     uint32_t missing = 0;
@@ -307,7 +307,7 @@ static void note_pace(struct cw_dispatcher *d, struct rank *r, const Cachew__Pac
         r->pace = now;
     if (!r->paces) {
         r->paced = r->looked = r->pace;
-        r->looked_batches = r->n_batches;
+        r->looked_batches = r->progress.n_batches;
     } else {
         d->paces.n += p->n - before.n;
         d->paces.step_s += p->step_s - before.step_s;
@@ -339,12 +339,7 @@ static int client_progress(struct cw_dispatcher *d, struct rank *r, const Cachew
     }
     r->from.epoch = m->from->epoch;
     r->from.position = m->from->position;
-    r->n_batches = m->n_batches;
-    r->n_lost = m->n_lost;
-    r->wait_ns = m->wait_ns;
-    r->g = m->g;
-    r->digest_lo = m->digest_lo;
-    r->digest_hi = m->digest_hi;
+    r->progress = (struct progress){m->n_batches, m->n_lost, m->wait_ns, m->g, m->digest_lo, m->digest_hi};
     r->waits = m->waiting;
     if (m->pace)
         note_pace(d, r, m->pace);

@@ -33,9 +33,9 @@ void cw_dp_send(struct cw_dispatcher *d, struct cw_peer *p, const Cachew__Envelo
 
 void cw_dp_done(struct cw_dispatcher *d, struct cw_peer *p, uint64_t re)
 {
-    Cachew__Done done = CACHEW__DONE__INIT;
     if (re == 0)
         return;
+    Cachew__Done done = {CW_MESSAGE(done)};
     Cachew__Envelope m = {CW_MESSAGE(envelope), .re = re, .of_case = CACHEW__ENVELOPE__OF_DONE,
         .done = &done};
     cw_dp_send(d, p, &m);
@@ -100,16 +100,15 @@ int cw_dispatcher_connected(struct cw_dispatcher *d, void *user, const Cachew__H
         return cw_error_set(err, CW_E_SERVICE, "role %d does not connect to a dispatcher", (int)hello->role);
     if (d->n_peers >= DP_PEERS)
         return cw_error_set(err, CW_E_SERVICE, "there are %d connections already", DP_PEERS);
-    struct cw_peer *p = calloc(1, sizeof(*p));
-    if (!p || !(p->name = cw_text_dup(hello->name, DP_NAME)) || !(p->host = cw_text_dup(hello->host, DP_ADDRESS))) {
-        if (p)
-            free(p->name);
-        free(p);
+    struct cw_peer *p = malloc(sizeof(*p));
+    if (!p)
+        return cw_error_nomem(err, sizeof(*p), "a connection");
+    *p = (struct cw_peer){.user = user, .role = hello->role, .refs = 1, .name = cw_text_dup(hello->name, DP_NAME),
+                          .host = cw_text_dup(hello->host, DP_ADDRESS)};
+    if (!p->name || !p->host) {
+        cw_dp_peer_unref(p);
         return cw_error_nomem(err, sizeof(*p), "a connection");
     }
-    p->user = user;
-    p->role = hello->role;
-    p->refs = 1;
     if (hello->incarnation.len == 16)
         memcpy(p->incarnation, hello->incarnation.data, 16);
     cw_list_add(&d->peers, &p->link);

@@ -27,8 +27,9 @@ static void look_at_rank(struct rank *r)
 /* Batches that it was handed since then. */
 static double handed(struct rank *r)
 {
-    double n = r->paces && r->n_batches > r->looked_batches ? (double)(r->n_batches - r->looked_batches) : 0;
-    r->looked_batches = r->n_batches;
+    uint64_t n_batches = r->progress.n_batches;
+    double n = r->paces && n_batches > r->looked_batches ? (double)(n_batches - r->looked_batches) : 0;
+    r->looked_batches = n_batches;
     return n;
 }
 

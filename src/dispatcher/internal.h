@@ -89,6 +89,12 @@ struct cw_peer {
     size_t waiting_bytes;
 };
 
+/* What a worker says of its cache as a whole. */
+struct worker_cache {
+    uint64_t hits, misses, used, bad, late, refused, skipped;
+    double read_bytes_per_s, write_bytes_per_s, bound; /* bound: bytes; 0: it has no cache */
+};
+
 struct worker {
     struct cw_map_node by_id, by_incarnation;
     struct cw_link link;
@@ -105,11 +111,10 @@ struct worker {
     bool short_of_memory; /* one stream more did not fit beside those that it has */
     uint64_t memory;
     uint64_t cpu_ns, memory_bytes, n_batches, n_bytes; /* as its heartbeats say */
-    struct { uint64_t at_ns, cpu_ns, n_batches, n_bytes, cache_hits, cache_misses; } rated; /* one of them, and since then, per second: */
+    struct rated { uint64_t at_ns, cpu_ns, n_batches, n_bytes, cache_hits, cache_misses; } rated; /* one of them, and since then, per second: */
     double cpus, batches_per_s, bytes_per_s, cache_hits_per_s;
     double cache_part;    /* of the elements that it looked for in its cache since then, those that it read; NAN: there were none */
-    uint64_t cache_hits, cache_misses, cache_used, cache_bad, cache_late, cache_refused, cache_skipped;
-    double cache_read_bytes_per_s, cache_write_bytes_per_s, cache_bytes; /* cache_bytes: its bound; 0: it has no cache */
+    struct worker_cache cache;
     bool awaited;         /* known before a restart, and not back yet */
     bool ready;           /* told its id: it may be asked for things */
     bool kept;            /* another connection of a worker that was not lost: its Holdings tell what of its leases is left */
@@ -276,7 +281,7 @@ struct rank {
     uint64_t snapshot;         /* that its state had; 0: none */
     uint64_t pos, began_at;    /* its cursor; where it began when it attached */
     uint64_t next_report;      /* position: reports of ranges before it were sent */
-    uint64_t n_batches, n_lost, wait_ns, g, digest_lo, digest_hi;
+    struct progress { uint64_t n_batches, n_lost, wait_ns, g, digest_lo, digest_hi; } progress; /* as it said last */
     struct pace pace, paced;   /* paced: when the policy was asked last */
     bool paces;                /* it said so since it attached: before, what its process did is not known */
     bool waits;                /* for something, when it said something last */

@@ -176,15 +176,14 @@ static int job_new(struct cw_dispatcher *d, const char *name, struct job **ret, 
 {
     if (!job_room(d))
         return cw_error_set(err, CW_E_SERVICE, "there are %d jobs already", DP_JOBS);
-    struct job *j = calloc(1, sizeof(*j));
-    if (!j || !(j->name = strdup(name)) || cw_map_add(&d->jobs_by_name, &j->node, cw_hash64(name, strlen(name))) < 0) {
-        if (j)
-            free(j->name);
-        free(j);
+    struct job *j = malloc(sizeof(*j));
+    if (!j)
+        return cw_error_nomem(err, sizeof(*j), "a job");
+    *j = (struct job){.refs = 1, .since_ns = d->now_ns, .name = strdup(name)};
+    if (!j->name || cw_map_add(&d->jobs_by_name, &j->node, cw_hash64(name, strlen(name))) < 0) {
+        cw_dp_job_unref(j);
         return cw_error_nomem(err, sizeof(*j), "a job");
     }
-    j->refs = 1;
-    j->since_ns = d->now_ns;
     cw_list_add(&d->jobs, &j->link);
     d->n_jobs++;
     *ret = j;
@@ -403,7 +402,7 @@ uint64_t cw_dp_job_lost(const struct job *j)
 {
     uint64_t n = 0;
     for (size_t i = 0; i < j->n_ranks; i++)
-        n += j->ranks[i]->n_lost;
+        n += j->ranks[i]->progress.n_lost;
     return n;
 }
 

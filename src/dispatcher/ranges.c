@@ -4,6 +4,7 @@
  */
 #include <string.h>
 
+#include "base/array.h"
 #include "dispatcher/internal.h"
 
 struct range *cw_dp_range_at(const struct stream *s, size_t i)
@@ -40,23 +41,14 @@ uint64_t cw_dp_range_end(const struct stream *s)
     return s->n_ranges > 0 ? s->ranges[s->first + s->n_ranges - 1].end : s->base;
 }
 
-/* Makes room for one range more at the end. -1: no memory. */
+/* Makes room for one range more at the end. < 0: no memory. */
 static int table_grow(struct stream *s)
 {
-    if (s->first + s->n_ranges < s->room)
-        return 0;
-    if (s->first >= s->n_ranges && s->first > 0) {
+    if (s->first + s->n_ranges == s->room && s->first >= s->n_ranges && s->first > 0) {
         memmove(s->ranges, s->ranges + s->first, s->n_ranges * sizeof(*s->ranges));
         s->first = 0;
-        return 0;
     }
-    size_t room = CW_MAX(2 * s->room, (size_t)64);
-    struct range *ranges = realloc(s->ranges, room * sizeof(*ranges));
-    if (!ranges)
-        return -1;
-    s->ranges = ranges;
-    s->room = room;
-    return 0;
+    return CW_ARRAY_ROOM(s->ranges, s->room, s->first + s->n_ranges + 1, "ranges", NULL);
 }
 
 struct range *cw_dp_range_add(struct stream *s, struct span span)
@@ -165,13 +157,11 @@ static size_t significant(const uint64_t *elements, size_t n)
 int cw_dp_range_report(struct range *x, const uint64_t *elements, size_t n, uint64_t n_batches)
 {
     n = significant(elements, n);
-    uint64_t *copy = NULL;
-    if (n > 0) {
-        copy = malloc(n * sizeof(*copy));
-        if (!copy)
-            return -1;
+    uint64_t *copy = n > 0 ? malloc(n * sizeof(*copy)) : NULL;
+    if (n > 0 && !copy)
+        return -1;
+    if (n > 0)
         memcpy(copy, elements, n * sizeof(*copy));
-    }
     free(x->elements);
     x->elements = copy;
     x->n_elements = (uint32_t)n;

@@ -23,17 +23,16 @@ int cw_dp_pipeline_get(struct cw_dispatcher *d, const uint8_t fingerprint[16], c
     }
     if (size > CW_PIPELINE_BYTES || d->pipeline_bytes + size > DP_PIPELINES)
         return cw_error_set(err, CW_E_SERVICE, "a pipeline of %zu bytes: at most %zu each and %zu together are kept", size, CW_PIPELINE_BYTES, DP_PIPELINES);
-    struct pipeline *p = calloc(1, sizeof(*p));
+    struct pipeline *p = malloc(sizeof(*p));
     char *copy = strdup(json);
+    if (p)
+        *p = (struct pipeline){.json = copy, .size = size, .refs = 1};
     if (!p || !copy || cw_map_add(&d->pipelines, &p->node, hash) < 0) {
         free(p);
         free(copy);
         return cw_error_nomem(err, size, "a pipeline");
     }
     memcpy(p->fingerprint, fingerprint, 16);
-    p->json = copy;
-    p->size = size;
-    p->refs = 1;
     d->pipeline_bytes += size;
     *ret = p;
     return 0;
@@ -101,18 +100,16 @@ static int stream_new(struct cw_dispatcher *d, const uint8_t id[16], const uint8
 {
     if (!stream_room(d))
         return cw_error_set(err, CW_E_SERVICE, "there are %d streams already", DP_STREAMS);
-    struct stream *s = calloc(1, sizeof(*s));
-    if (!s || !(s->base_dir = strdup(base_dir))) {
-        free(s);
+    struct stream *s = malloc(sizeof(*s));
+    if (!s)
         return cw_error_nomem(err, sizeof(*s), "a stream");
-    }
-    s->refs = 1;
-    s->depth = d->depth;
-    s->seed = seed;
+    *s = (struct stream){.refs = 1, .depth = d->depth, .seed = seed, .idle_ns = d->now_ns, .base_dir = strdup(base_dir)};
     memcpy(s->id, id, 16);
     cw_list_init(&s->jobs);
     cw_list_init(&s->seats);
-    int r = cw_dp_pipeline_get(d, fingerprint, json, &s->pipeline, err);
+    int r = s->base_dir ? 0 : cw_error_nomem(err, sizeof(*s), "a stream");
+    if (r == 0)
+        r = cw_dp_pipeline_get(d, fingerprint, json, &s->pipeline, err);
     if (r == 0 && cw_map_add(&d->streams_by_id, &s->node, cw_hash64(id, 16)) < 0)
         r = cw_error_nomem(err, sizeof(*s), "a stream");
     if (r < 0) {
@@ -122,7 +119,6 @@ static int stream_new(struct cw_dispatcher *d, const uint8_t id[16], const uint8
     }
     cw_list_add(&d->streams, &s->link);
     d->n_streams++;
-    s->idle_ns = d->now_ns;
     *ret = s;
     return 0;
 }
@@ -222,9 +218,7 @@ int cw_dp_stream_span(const struct stream *s, uint64_t epoch, uint64_t begin, ui
                       struct cw_error *err)
 {
     uint64_t n = cw_dp_stream_epoch(s), align = s->data->plan->sequential ? cw_dp_stream_align(s) : 1;
-    Cachew__Place at = CACHEW__PLACE__INIT;
-    at.epoch = epoch;
-    at.position = begin;
+    const Cachew__Place at = {CW_MESSAGE(place), .epoch = epoch, .position = begin};
     if (begin >= end || end > n || begin % align != 0 || (end != n && end % align != 0))
         return cw_error_set(err, CW_E_SERVICE,
                             "a range of positions %" PRIu64 " to %" PRIu64 ": expected %s %" PRIu64

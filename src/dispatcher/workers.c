@@ -27,7 +27,7 @@ static struct worker *find_incarnation(struct cw_dispatcher *d, const uint8_t in
 
 static int worker_new(struct cw_dispatcher *d, uint64_t id, const uint8_t incarnation[16], struct worker **ret, struct cw_error *err)
 {
-    struct worker *w = calloc(1, sizeof(*w));
+    struct worker *w = malloc(sizeof(*w));
     if (!w)
         return cw_error_nomem(err, sizeof(*w), "a worker");
     *w = (struct worker){.id = id, .cache_part = NAN};
@@ -100,12 +100,9 @@ static int worker_describe(struct worker *w, const struct cw_peer *p, const Cach
     struct worker x = {.name = strdup(p->name), .host = strdup(p->host), .unix_path = strdup(r->unix_path), .http = strdup(r->http), .pool = strdup(r->pool),
                        .addresses = calloc(r->n_addresses + 1, sizeof(char *))};
     bool ok = x.name && x.host && x.unix_path && x.http && x.pool && x.addresses;
-    for (; ok && x.n_addresses < r->n_addresses; x.n_addresses++) {
+    for (; ok && x.n_addresses < r->n_addresses; x.n_addresses += ok) {
         x.addresses[x.n_addresses] = strdup(r->addresses[x.n_addresses]);
-        if (!x.addresses[x.n_addresses]) {
-            ok = false;
-            break;
-        }
+        ok = x.addresses[x.n_addresses] != NULL;
     }
     if (!ok) {
         address_clear(&x);
@@ -411,12 +408,7 @@ static void note_rates(const struct cw_dispatcher *d, struct worker *w, const Ca
         double misses_per_s = per_second(m->cache_misses, w->rated.cache_misses, seconds), looked_per_s = w->cache_hits_per_s + misses_per_s;
         w->cache_part = looked_per_s > 0 ? w->cache_hits_per_s / looked_per_s : NAN;
     }
-    w->rated.at_ns = d->now_ns;
-    w->rated.cpu_ns = m->cpu_ns;
-    w->rated.n_batches = m->n_batches;
-    w->rated.n_bytes = m->n_bytes;
-    w->rated.cache_hits = m->cache_hits;
-    w->rated.cache_misses = m->cache_misses;
+    w->rated = (struct rated){d->now_ns, m->cpu_ns, m->n_batches, m->n_bytes, m->cache_hits, m->cache_misses};
 }
 
 /* What it has of a stream that was somebody else's to count, before this dispatcher or this connection was there, is not counted again. */

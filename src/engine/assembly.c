@@ -61,7 +61,7 @@ size_t cw_assembly_bytes(const struct cw_layout *l, uint64_t capacity)
 int cw_assembly_new(const struct cw_layout *l, struct cw_slab_pool *pool, uint64_t capacity, unsigned bucket, struct cw_assembly **ret,
                     struct cw_error *err)
 {
-    struct cw_assembly *a = calloc(1, sizeof(*a));
+    struct cw_assembly *a = malloc(sizeof(*a));
     size_t bytes = cw_assembly_bytes(l, capacity);
     if (!a)
         return cw_error_nomem(err, sizeof(*a), "a batch");
@@ -70,14 +70,9 @@ int cw_assembly_new(const struct cw_layout *l, struct cw_slab_pool *pool, uint64
         free(a);
         return r;
     }
-    a->charged = bytes;
-    a->layout = l;
-    a->capacity = capacity;
-    a->bucket = bucket;
-    a->ids = malloc(capacity * sizeof(*a->ids));
-    a->present = malloc(capacity);
-    if (l->n_staged)
-        a->staged = malloc(capacity * l->n_staged * sizeof(*a->staged));
+    *a = (struct cw_assembly){.charged = bytes, .layout = l, .capacity = capacity, .bucket = bucket,
+                              .ids = malloc(capacity * sizeof(*a->ids)), .present = malloc(capacity),
+                              .staged = l->n_staged ? malloc(capacity * l->n_staged * sizeof(*a->staged)) : NULL};
     if (!a->ids || !a->present || (l->n_staged && !a->staged))
         r = cw_error_nomem(err, bytes, "a batch");
     if (r >= 0 && l->slab_bytes)
@@ -96,8 +91,7 @@ static struct cw_error no_memory = {.status = CW_E_MEMORY, .message = "out of me
 struct cw_quarantined *cw_quarantined_free(struct cw_quarantined *list)
 {
     while (list) {
-        struct cw_quarantined *q = list;
-        list = q->next;
+        struct cw_quarantined *q = CW_POP(list);
         free(q->file);
         free(q);
     }
@@ -115,8 +109,7 @@ void cw_quarantined_move(struct cw_quarantined **from, struct cw_quarantined **t
 static void free_chunks(struct cw_assembly *a)
 {
     while (a->chunks) {
-        struct cw_staged_chunk *c = a->chunks;
-        a->chunks = c->next;
+        struct cw_staged_chunk *c = CW_POP(a->chunks);
         cw_budget_give(c->budget, c->size);
         if (c->size >= CHUNK_MAPPED)
             munmap(c, CHUNK_HEAD + c->size);

@@ -8,11 +8,8 @@
 
 static void free_faults(struct block *b)
 {
-    while (b->faults) {
-        struct fault *f = b->faults;
-        b->faults = f->next;
-        free(f);
-    }
+    while (b->faults)
+        free(CW_POP(b->faults));
 }
 
 void cw_block_reset(struct cw_runner *r, struct block *b)

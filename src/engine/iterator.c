@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/thread.h"
 
 #define MAX_LISTED 10000 /* records that failed; beyond, they are only counted */
 
@@ -54,18 +55,14 @@ static void set_state(struct cw_iterator *it)
 int cw_iterator_over(struct cw_producer *producer, const struct cw_iterator_options *o, const json_t *state, struct cw_iterator **ret, struct cw_error *err)
 {
     const struct cw_compiled *c = producer->compiled;
-    struct cw_iterator *it = calloc(1, sizeof(*it));
+    struct cw_iterator *it = malloc(sizeof(*it));
     if (!it) {
         producer->ops->free(producer);
         return cw_error_nomem(err, sizeof(*it), "an iterator");
     }
+    *it = (struct cw_iterator){.producer = producer, .compiled = c, .plan = producer->plan, .options = *o,
+                               .at.epoch = o->first_epoch, .quarantined_tail = &it->quarantined};
     pthread_mutex_init(&it->mutex, NULL);
-    it->producer = producer;
-    it->compiled = c;
-    it->plan = producer->plan;
-    it->options = *o;
-    it->at.epoch = o->first_epoch;
-    it->quarantined_tail = &it->quarantined;
     int r = cw_entry_init(c, &it->at.entry, err);
     if (r >= 0)
         r = cw_entry_init(c, &it->round.entry, err);
@@ -156,8 +153,7 @@ static void pass_batch(struct cw_iterator *it, const struct cw_assembly *a)
 static void note_quarantined(struct cw_iterator *it, struct cw_assembly *a)
 {
     while (a->quarantined) {
-        struct cw_quarantined *q = a->quarantined;
-        a->quarantined = q->next;
+        struct cw_quarantined *q = CW_POP(a->quarantined);
         q->next = NULL;
         it->n_skipped += !q->replaced && !q->note;
         it->n_replaced += q->replaced;
@@ -314,11 +310,10 @@ const struct cw_quarantined *cw_iterator_quarantined(const struct cw_iterator *i
 void cw_iterator_interrupt(struct cw_iterator *it, bool on)
 {
     it->producer->ops->interrupt(it->producer, on);
-    pthread_mutex_lock(&it->mutex);
+    CW_GUARD(&it->mutex);
     it->interrupted = on;
     if (it->again)
         cw_iterator_interrupt(it->again, on);
-    pthread_mutex_unlock(&it->mutex);
 }
 
 void cw_iterator_leave(struct cw_iterator *it)

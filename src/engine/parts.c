@@ -199,15 +199,12 @@ int cw_runner_summary(struct cw_runner *r, struct cw_range *s, uint64_t *ret_ele
 
 int cw_runner_keys(struct cw_runner *r, struct cw_range *s, uint16_t **ret, size_t *ret_n, struct cw_error *err)
 {
-    pthread_mutex_lock(&r->mutex);
+    CW_GUARD(&r->mutex);
     bool one = r->compiled->n_buckets <= 1;
-    size_t n = one ? s->arrived[0] : s->n_keys;
-    uint16_t *keys = calloc(n + 1, sizeof(*keys));
+    size_t n = *ret_n = one ? s->arrived[0] : s->n_keys;
+    uint16_t *keys = *ret = calloc(n + 1, sizeof(*keys));
     if (keys && !one && n > 0)
         memcpy(keys, s->keys, n * sizeof(*keys));
-    pthread_mutex_unlock(&r->mutex);
-    *ret = keys;
-    *ret_n = n;
     return keys ? 0 : cw_error_nomem(err, n * sizeof(*keys), "keys");
 }
 

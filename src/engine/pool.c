@@ -66,13 +66,11 @@ void cw_wake_parked(struct cw_runner *r)
 {
     for (struct cw_range *s = r->ranges; s; s = s->next)
         for (struct block **at = &s->parked; *at;) {
-            struct block *b = *at;
-            if (b->n_passed > b->point || s->passed[b->point] == b->seq) {
-                *at = b->next;
-                cw_ready(r, b);
-            } else {
-                at = &b->next;
-            }
+            const struct block *b = *at;
+            if (b->n_passed > b->point || s->passed[b->point] == b->seq)
+                cw_ready(r, CW_POP(*at));
+            else
+                at = &(*at)->next;
         }
 }
 
@@ -80,9 +78,7 @@ static void wake_next(struct cw_runner *r, struct cw_range *s, unsigned point)
 {
     for (struct block **at = &s->parked; *at; at = &(*at)->next)
         if ((*at)->point == point && (*at)->seq == s->passed[point]) {
-            struct block *b = *at;
-            *at = b->next;
-            cw_ready(r, b);
+            cw_ready(r, CW_POP(*at));
             return;
         }
 }
@@ -99,11 +95,8 @@ void cw_trim(struct cw_runner *r)
 void cw_evict(struct cw_runner *r)
 {
     for (struct cw_range *s = r->ranges; s; s = s->next) {
-        while (s->parked) {
-            struct block *b = s->parked;
-            s->parked = b->next;
-            cw_starve(r, b);
-        }
+        while (s->parked)
+            cw_starve(r, CW_POP(s->parked));
         bool first = s == r->ranges;
         for (struct piece *p = s->first; p; p = p->next) {
             bool needed = p->users > 0 || (first && p->carved < p->n);
@@ -113,11 +106,8 @@ void cw_evict(struct cw_runner *r)
                 first = false;
         }
     }
-    while (r->ready) {
-        struct block *b = r->ready;
-        r->ready = b->next;
-        cw_starve(r, b);
-    }
+    while (r->ready)
+        cw_starve(r, CW_POP(r->ready));
     cw_trim(r);
 }
 
@@ -294,10 +284,9 @@ static void run_starved(struct cw_runner *r, struct thread *t)
     r->alone = true;
     for (;;) {
         cw_evict(r); /* an earlier block may give way just now */
-        struct block *b = r->starved;
+        struct block *b = CW_POP(r->starved);
         const struct cw_range *s = b->range;
         uint64_t seq = b->seq;
-        r->starved = b->next;
         run_block(r, t, b);
         b = r->starved;
         if (!b || b->range != s || b->seq != seq) { /* it was enough */
@@ -314,11 +303,8 @@ static void run_starved(struct cw_runner *r, struct thread *t)
         break;
     }
     r->alone = false;
-    while (r->starved && !r->starving) {
-        struct block *b = r->starved;
-        r->starved = b->next;
-        cw_ready(r, b);
-    }
+    while (r->starved && !r->starving)
+        cw_ready(r, CW_POP(r->starved));
     cw_work(r);
     cw_done(r);
 }
@@ -416,9 +402,8 @@ static void *compute_main(void *arg)
             run_carved(r, t, b);
             continue;
         }
-        if ((b = r->ready) && !r->fatal.status) {
-            r->ready = b->next;
-            run_block(r, t, b);
+        if (r->ready && !r->fatal.status) {
+            run_block(r, t, CW_POP(r->ready));
             continue;
         }
         if (!r->fatal.status && r->starved && !r->consumer_short && r->n_running == 0 && r->n_reading == 0 && !r->starving) {

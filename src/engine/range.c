@@ -4,6 +4,13 @@
 #include "engine/internal.h"
 
 #include "base/array.h"
+#include "base/thread.h"
+
+static void piece_free(struct piece *p)
+{
+    cw_piece_unplan(p);
+    free(p);
+}
 
 void cw_range_collect(struct cw_runner *r, struct cw_range *s)
 {
@@ -16,8 +23,7 @@ void cw_range_collect(struct cw_runner *r, struct cw_range *s)
                 s->last = before;
             if (!r->spare_plan)
                 r->spare_plan = CW_STEAL(p->plan);
-            cw_piece_unplan(p);
-            free(p);
+            piece_free(p);
             cw_frugal_passed(r);
         } else {
             before = p;
@@ -75,18 +81,11 @@ static void range_drop(struct cw_runner *r, struct cw_range *s)
 {
     unsigned n_keys = CW_MAX(r->compiled->n_buckets, 1u);
     bool listed = r->compiled->batcher != CW_BATCHER_BUCKET || s->rows; /* open batches are in a list, too */
-    while (s->first) {
-        struct piece *p = s->first;
-        s->first = p->next;
-        cw_piece_unplan(p);
-        free(p);
-    }
+    while (s->first)
+        piece_free(CW_POP(s->first));
     s->last = NULL;
-    while (s->head) {
-        struct cw_assembly *a = s->head;
-        s->head = a->next;
-        assembly_drop(r, a);
-    }
+    while (s->head)
+        assembly_drop(r, CW_POP(s->head));
     s->tail = NULL;
     for (unsigned k = 0; k < n_keys; k++) {
         struct key_rows *rows = s->by_key ? &s->by_key[k] : NULL;
@@ -140,29 +139,23 @@ static uint64_t range_progress(const struct cw_runner *r, const struct cw_range 
 
 uint64_t cw_runner_shorten(struct cw_runner *r, struct cw_range *s)
 {
-    pthread_mutex_lock(&r->mutex);
+    CW_GUARD(&r->mutex);
     uint64_t end = range_progress(r, s);
-    bool ended = !s->over && !r->planning && end > s->begin && end < s->end;
-    if (ended) {
-        struct piece **at = &s->first;
-        s->last = NULL;
-        while (*at && (*at)->begin < end) {
-            s->last = *at;
-            at = &(*at)->next;
-        }
-        while (*at) {
-            struct piece *p = *at;
-            *at = p->next;
-            cw_piece_unplan(p);
-            free(p);
-        }
-        if (s->last)
-            s->last->n = CW_MIN(s->last->n, end - s->last->begin);
-        s->position = s->end = s->limit = end;
-        cw_work(r);
+    if (s->over || r->planning || end <= s->begin || end >= s->end)
+        return 0;
+    struct piece **at = &s->first;
+    s->last = NULL;
+    while (*at && (*at)->begin < end) {
+        s->last = *at;
+        at = &(*at)->next;
     }
-    pthread_mutex_unlock(&r->mutex);
-    return ended ? end : 0;
+    while (*at)
+        piece_free(CW_POP(*at));
+    if (s->last)
+        s->last->n = CW_MIN(s->last->n, end - s->last->begin);
+    s->position = s->end = s->limit = end;
+    cw_work(r);
+    return end;
 }
 
 void cw_range_free(struct cw_runner *r, struct cw_range *s)

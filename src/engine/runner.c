@@ -124,11 +124,8 @@ int cw_runner_new(const struct cw_sequence *s, const struct cw_runner_options *o
 
 static void free_blocks(struct cw_runner *r, struct block *list)
 {
-    while (list) {
-        struct block *b = list;
-        list = b->next;
-        cw_block_free(r, b);
-    }
+    while (list)
+        cw_block_free(r, CW_POP(list));
 }
 
 struct cw_runner *cw_runner_free(struct cw_runner *r)
@@ -142,11 +139,8 @@ struct cw_runner *cw_runner_free(struct cw_runner *r)
     free_blocks(r, r->starved);
     free_blocks(r, r->reading);
     free_blocks(r, r->idle);
-    while (r->ranges) {
-        struct cw_range *s = r->ranges;
-        r->ranges = s->next;
-        cw_range_free(r, s);
-    }
+    while (r->ranges)
+        cw_range_free(r, CW_POP(r->ranges));
     cw_epoch_unref(r->epoch);
     cw_choices_free(r);
     for (unsigned i = 0; r->threads && i < r->options.threads; i++) {
