@@ -1,6 +1,7 @@
 #include "base/thread.h"
 
 #include <signal.h>
+#include <time.h>
 
 int cw_thread_start(pthread_t *ret, void *(*run)(void *arg), void *arg, struct cw_error *err)
 {
@@ -13,4 +14,13 @@ int cw_thread_start(pthread_t *ret, void *(*run)(void *arg), void *arg, struct c
     int e = pthread_create(ret, NULL, run, arg);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return e ? cw_error_errno(err, CW_E_MEMORY, e, "can't start a thread") : 0;
+}
+
+void cw_cond_init(pthread_cond_t *c)
+{
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(c, &monotonic);
+    pthread_condattr_destroy(&monotonic);
 }

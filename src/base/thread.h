@@ -8,6 +8,9 @@
 /* Starts a thread that gets no signals, which are the main thread's, but those that it causes itself. */
 int cw_thread_start(pthread_t *ret, void *(*run)(void *arg), void *arg, struct cw_error *err) _must_check_;
 
+/* A condition whose waits end by the clock of cw_now_ns. */
+void cw_cond_init(pthread_cond_t *c);
+
 /* Locks a mutex until the block ends. */
 #define CW_GUARD(mutex) _cleanup_(cw_guard_end) CW_UNUSED pthread_mutex_t *cw_guard_ = cw_guard_begin(mutex)
 static inline pthread_mutex_t *cw_guard_begin(pthread_mutex_t *m)

@@ -63,14 +63,6 @@ struct told {
 
 /* ---- facts ---- */
 
-static struct cw_mean mean_of(double n, double sum, double squares)
-{
-    if (!(n > 0))
-        return (struct cw_mean){0};
-    double mean = sum / n;
-    return (struct cw_mean){n, mean, CW_MAX(squares - n * mean * mean, 0)};
-}
-
 /* Positions of the sequence that a batch of this rank stands for: those of the other ranks are computed too. */
 static double positions_per_batch(const struct cw_autocache *a, const struct cw_effort *e)
 {
@@ -187,7 +179,7 @@ static void tell(struct cw_autocache *a, uint64_t now, struct told *t)
     struct cw_cache_facts store;
     *t = (struct told){.facts = {.n_clients = 1, .n_pools = 1, .fixed = true}};
     t->facts.clients = &t->client;
-    t->client = (struct cw_client_facts){.step = mean_of(s->n, s->step_s, s->step_sq), .wait = mean_of(s->n, s->wait_s, s->wait_sq)};
+    t->client = (struct cw_client_facts){.step = cw_mean_of(s->n, s->step_s, s->step_sq), .wait = cw_mean_of(s->n, s->wait_s, s->wait_sq)};
     cw_runner_effort(a->runner, &e);
     double per_batch = positions_per_batch(a, &e);
     tell_pool(a, per_batch, now, &t->facts.pools[0]);

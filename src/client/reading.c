@@ -127,13 +127,12 @@ static void *round_main(void *arg)
     if (round->chunks && !failed)
         kept = cw_extent_read_in(&e, data, true, &err) == 0;
     free(data);
-    pthread_mutex_lock(&round->mutex);
+    CW_GUARD(&round->mutex);
     round->start_ns = round->n_ended ? CW_MIN(round->start_ns, start_ns) : start_ns;
     round->ns[round->n_ended] = end_ns - start_ns;
     round->end_ns[round->n_ended++] = end_ns;
     round->failed |= failed;
     round->kept &= kept;
-    pthread_mutex_unlock(&round->mutex);
     return NULL;
 }
 
@@ -259,19 +258,15 @@ struct cw_reading_probe *cw_reading_probe_new(const struct cw_sequence *s, uint6
     if (!cw_sequence_reads_randomly(s) || n_chunks == 0 || n_records < 2 * n_chunks ||
         (double)cw_sequence_file_bytes(s) / (double)n_records >= LARGE_RECORD)
         return NULL;
-    struct cw_reading_probe *p = calloc(1, sizeof(*p));
+    struct cw_reading_probe *p = malloc(sizeof(*p));
     if (!p)
         return NULL;
     *p = (struct cw_reading_probe){.sequence = s, .chunk_records = (double)n_records / (double)n_chunks,
-                                    .chunk_bytes = (double)cw_sequence_file_bytes(s) / (double)n_chunks, .failed = true};
-    p->found.record_bytes = (double)cw_sequence_file_bytes(s) / (double)n_records;
+                                    .chunk_bytes = (double)cw_sequence_file_bytes(s) / (double)n_chunks, .failed = true,
+                                    .found.record_bytes = (double)cw_sequence_file_bytes(s) / (double)n_records};
     look(p, n_records);
-    pthread_condattr_t monotonic;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_mutex_init(&p->mutex, NULL);
-    pthread_cond_init(&p->changed, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    cw_cond_init(&p->changed);
     if (p->n_samples > 0) {
         p->found.fits = cw_sequence_fits_in_memory(s, memory, &room);
         if (cw_thread_start(&p->thread, probe_main, p, &err) >= 0)
@@ -291,8 +286,7 @@ const struct cw_reading *cw_reading_wait(struct cw_reading_probe *p)
     CW_GUARD(&p->mutex);
     while (!p->over && e == 0)
         e = pthread_cond_timedwait(&p->changed, &p->mutex, &until);
-    bool found = p->over && !p->failed;
-    return found ? &p->found : NULL;
+    return p->over && !p->failed ? &p->found : NULL;
 }
 
 void cw_reading_probe_free(struct cw_reading_probe *p)

@@ -52,12 +52,8 @@ void cw_remote_deinit(struct remote *r)
 static int remote_init(struct remote *r, const struct cw_compiled *c, const struct cw_remote_options *o, const struct cw_iterator_options *io, const json_t *state,
                        struct cw_error *err)
 {
-    pthread_condattr_t monotonic;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_mutex_init(&r->mutex, NULL);
-    pthread_cond_init(&r->changed, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    cw_cond_init(&r->changed);
     r->view = (struct view){
         .base = {.ops = &cw_remote_ops, .compiled = c, .seed = o->seed}, .remote = r, .rank = o->rank, .world_size = o->world_size, .main = true};
     r->compiled = c;
@@ -153,13 +149,13 @@ int cw_producer_remote(const struct cw_compiled *compiled, const struct cw_remot
 {
     struct cw_iterator_options io = iterator_options(compiled, o);
     if (o->at_most_once && !o->any_order) { /* what is lost would shift the numbers of all batches that come after it */
-        cw_error_attribute(err, "order", "exact", "any");
-        return cw_error_set(err, CW_E_OPTION, "guarantee \"at-most-once\" with order \"exact\": batches that are lost leave gaps in the order; expected order \"any\"");
+        return cw_error_value(err, CW_E_OPTION, "order", "exact", "any",
+                              "guarantee \"at-most-once\" with order \"exact\": batches that are lost leave gaps in the order; expected order \"any\"");
     }
     if (io.own_ranges && compiled->n_limits) {
-        cw_error_attribute(err, "guarantee", "at-most-once", "exactly-once, or a world size of 1");
-        return cw_error_set(err, CW_E_OPTION, "guarantee \"at-most-once\" with %u ranks: each rank has ranges of its own, so that no rank knows when a `take` behind a filter is full; "
-                            "expected guarantee \"exactly-once\", or a world size of 1", o->world_size);
+        return cw_error_value(err, CW_E_OPTION, "guarantee", "at-most-once", "exactly-once, or a world size of 1",
+                              "guarantee \"at-most-once\" with %u ranks: each rank has ranges of its own, so that no rank knows when a `take` behind a filter is full; "
+                              "expected guarantee \"exactly-once\", or a world size of 1", o->world_size);
     }
     struct remote *r = calloc(1, sizeof(*r));
     if (!r)
@@ -184,8 +180,8 @@ static int check_service(const char *service, struct cw_error *err)
     struct cw_address a;
     if (cw_address_parse(service, &a, NULL) >= 0)
         return 0;
-    cw_error_attribute(err, "service", service, "HOST:PORT of a dispatcher");
-    return cw_error_set(err, CW_E_OPTION, "option service is \"%.200s\": expected HOST:PORT (or [IPV6]:PORT, or unix:PATH) of a dispatcher, as `cachew up` prints it%s", service,
+    return cw_error_value(err, CW_E_OPTION, "service", service, "HOST:PORT of a dispatcher",
+                          "option service is \"%.200s\": expected HOST:PORT (or [IPV6]:PORT, or unix:PATH) of a dispatcher, as `cachew up` prints it%s", service,
                         strcmp(service, "local") == 0 ? "; \"local\" is for the Python package, which starts one" : "");
 }
 

@@ -73,9 +73,8 @@ void cw_dp_job_free(struct cw_dispatcher *d, struct job *j)
 
 static int refuse(struct cw_error *err, const char *job, const char *attribute, const char *value, const char *expected)
 {
-    cw_error_set(err, CW_E_SERVICE, "job \"%s\": %s is %s, but the job runs with %s", job, attribute, value, expected);
-    cw_error_attribute(err, attribute, value, expected);
-    return CW_E_SERVICE;
+    return cw_error_value(err, CW_E_SERVICE, attribute, value, expected, "job \"%s\": %s is %s, but the job runs with %s", job,
+                          attribute, value, expected);
 }
 
 static int differs(struct cw_error *err, const char *job, const char *attribute, uint64_t value, uint64_t expected)
@@ -136,23 +135,18 @@ static int attach_check(const Cachew__Attach *a, struct cw_error *err)
     snprintf(value, sizeof(value), "%" PRIu32, a->world_size);
     if (size == 0 || size > DP_NAME || !cw_text_utf8(a->job, size))
         return cw_error_set(err, CW_E_OPTION, "a job's name has 1 to %d bytes of UTF-8, not %zu", DP_NAME, size);
-    if (a->world_size == 0 || a->world_size > DP_RANKS) {
-        cw_error_set(err, CW_E_OPTION, "world_size is %s: expected 1 to %" PRIu32, value, DP_RANKS);
-        cw_error_attribute(err, "world_size", value, "1 to 1048576");
-        return CW_E_OPTION;
-    }
+    if (a->world_size == 0 || a->world_size > DP_RANKS)
+        return cw_error_value(err, CW_E_OPTION, "world_size", value, "1 to 1048576", "world_size is %s: expected 1 to %" PRIu32,
+                              value, DP_RANKS);
     if (a->rank >= a->world_size)
         return cw_error_set(err, CW_E_OPTION, "rank is %" PRIu32 ": expected less than the world size %" PRIu32, a->rank, a->world_size);
     if (a->fingerprint.len != 16 || a->epochs == 0 || strlen(a->base_dir) > DP_PATH || strlen(a->pipeline) > CW_PIPELINE_BYTES)
         return cw_error_set(err, CW_E_SERVICE, "Attach needs a fingerprint of 16 bytes, epochs, and a pipeline of at most %zu bytes", CW_PIPELINE_BYTES);
     if ((unsigned)a->order > CACHEW__ORDER__ORDER_ANY || (unsigned)a->guarantee > CACHEW__GUARANTEE__GUARANTEE_AT_MOST_ONCE)
         return cw_error_set(err, CW_E_SERVICE, "order %d with guarantee %d: this dispatcher does not know them", (int)a->order, (int)a->guarantee);
-    if (a->guarantee == CACHEW__GUARANTEE__GUARANTEE_AT_MOST_ONCE && a->order != CACHEW__ORDER__ORDER_ANY) {
-        cw_error_set(err, CW_E_OPTION,
-                     "guarantee \"at-most-once\" with order \"exact\": a range that is lost leaves a gap; expected order \"any\"");
-        cw_error_attribute(err, "order", "exact", "any");
-        return CW_E_OPTION;
-    }
+    if (a->guarantee == CACHEW__GUARANTEE__GUARANTEE_AT_MOST_ONCE && a->order != CACHEW__ORDER__ORDER_ANY)
+        return cw_error_value(err, CW_E_OPTION, "order", "exact", "any",
+                              "guarantee \"at-most-once\" with order \"exact\": a range that is lost leaves a gap; expected order \"any\"");
     return 0;
 }
 

@@ -79,19 +79,11 @@ void cw_dp_scale_restore(struct cw_dispatcher *d, struct job *j, const Cachew__J
 
 /* ---- what was measured ---- */
 
-static struct cw_mean mean_of(double n, double sum, double squares)
-{
-    if (!(n > 0))
-        return (struct cw_mean){0};
-    double mean = sum / n;
-    return (struct cw_mean){n, mean, CW_MAX(squares - n * mean * mean, 0)};
-}
-
 static struct cw_client_facts client_facts(const struct rank *r)
 {
     const struct pace *a = &r->paced, *b = &r->pace;
     double n = b->n - a->n;
-    return (struct cw_client_facts){.step = mean_of(n, b->step_s - a->step_s, b->step_sq - a->step_sq), .wait = mean_of(n, b->wait_s - a->wait_s, b->wait_sq - a->wait_sq),
+    return (struct cw_client_facts){.step = cw_mean_of(n, b->step_s - a->step_s, b->step_sq - a->step_sq), .wait = cw_mean_of(n, b->wait_s - a->wait_s, b->wait_sq - a->wait_sq),
                                     .late = b->late - a->late, .queue = n > 0 ? (b->ready - a->ready) / n : 0};
 }
 
@@ -119,7 +111,7 @@ static void supply_facts(const struct stream *s, double per_position, const int 
         int i = facts_of[t->worker->slot];
         if (!t->granted || i < 0 || a->at_ns == 0 || b->at_ns <= a->at_ns || b->compute_s < a->compute_s || b->positions < a->positions) /* not said yet; or begun anew */
             continue;
-        struct cw_mean mean = mean_of(n, seconds, n > 0 ? seconds * seconds / n : 0);
+        struct cw_mean mean = cw_mean_of(n, seconds, n > 0 ? seconds * seconds / n : 0);
         cw_mean_merge(&f->pools[i].compute, &mean);
         n_all += n;
         bytes += b->read_bytes - a->read_bytes;

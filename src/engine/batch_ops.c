@@ -55,10 +55,8 @@ static int make_batch(const struct cw_batch_op *o, const struct cw_batch_result 
         while (o->op->out[k].value != o->outputs[i].value)
             k++;
         const struct cw_tensor *t = &result->columns[k];
-        c->name = o->outputs[i].name;
-        c->dtype = o->outputs[i].type.dtype;
-        c->ndim = 1 + t->ndim;
-        c->dims[0] = b->n;
+        *c = (struct cw_batch_component){.name = o->outputs[i].name, .dtype = o->outputs[i].type.dtype, .ndim = 1 + t->ndim,
+                                         .dims[0] = b->n, .size = t->size};
         memcpy(c->dims + 1, t->dims, (size_t)t->ndim * sizeof(t->dims[0]));
         if (c->dtype == CW_BYTES) {
             uint64_t *lengths = (uint64_t *)(void *)at;
@@ -73,7 +71,6 @@ static int make_batch(const struct cw_batch_op *o, const struct cw_batch_result 
             at += CW_ALIGN_UP(b->n * sizeof(uint64_t), (size_t)COMPONENT_ALIGN);
         }
         c->data = at;
-        c->size = t->size;
         if (t->size)
             memcpy(at, t->data, t->size);
         at += CW_ALIGN_UP(t->size, (size_t)COMPONENT_ALIGN);

@@ -82,15 +82,11 @@ int cw_runner_new(const struct cw_sequence *s, const struct cw_runner_options *o
     *r = (struct cw_runner){.sequence = s, .compiled = c, .options = *o, .n_points = c->n_limits + 1};
     r->reading_tail = &r->reading;
     r->started_ns = cw_now_ns();
-    pthread_condattr_t monotonic;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_mutex_init(&r->mutex, NULL);
     pthread_cond_init(&r->work, NULL);
-    pthread_cond_init(&r->done, &monotonic);
+    cw_cond_init(&r->done);
     pthread_cond_init(&r->reads, NULL);
     pthread_cond_init(&r->read_in_work, NULL);
-    pthread_condattr_destroy(&monotonic);
     r->given = o->memory;
     cw_budget_init(&r->budget, o->memory);
     int status = cw_slab_pool_init(&r->slabs, o->lends, &r->budget, err);

@@ -150,18 +150,16 @@ int cw_local_new(const struct cw_local_options *o, struct cw_provisioner **ret, 
     cw_cgroup_free(trial);
     if (o->cpu_share > 0)
         cw_cgroup_sweep(GROUP);
-    struct local *l = calloc(1, sizeof(*l));
-    if (!l || !(l->argv = calloc(o->n + 5, sizeof(*l->argv))) || !(l->pool = strdup(o->pool))) {
-        if (l)
-            free(l->argv);
-        free(l);
+    struct local *l = malloc(sizeof(*l));
+    if (!l)
+        return cw_error_nomem(err, sizeof(*l), "a provisioner");
+    *l = (struct local){.base.ops = &local_ops, .n = o->n, .loop = o->loop, .cpu_share = o->cpu_share,
+                        .argv = calloc(o->n + 5, sizeof(*l->argv)), .pool = strdup(o->pool)};
+    if (!l->argv || !l->pool) {
+        local_free(&l->base);
         return cw_error_nomem(err, sizeof(*l), "a provisioner");
     }
     memcpy(l->argv, o->argv, o->n * sizeof(*l->argv));
-    l->n = o->n;
-    l->base.ops = &local_ops;
-    l->loop = o->loop;
-    l->cpu_share = o->cpu_share;
     *ret = &l->base;
     return 0;
 }

@@ -9,9 +9,7 @@
 
 static int refuse(const char *text, const char *expected, struct cw_error *err)
 {
-    cw_error_set(err, CW_E_OPTION, "the address \"%.200s\": expected %s", text, expected);
-    cw_error_attribute(err, "address", text, expected);
-    return CW_E_OPTION;
+    return cw_error_value(err, CW_E_OPTION, "address", text, expected, "the address \"%.200s\": expected %s", text, expected);
 }
 
 static int parse_port(const char *text, const char *port, struct cw_address *ret, struct cw_error *err)
@@ -55,9 +53,8 @@ int cw_address_parse(const char *text, struct cw_address *ret, struct cw_error *
 
 int cw_address_unresolved(const struct cw_address *a, const char *why, struct cw_error *err)
 {
-    cw_error_set(err, CW_E_SERVICE, "the host \"%s\" can't be resolved: %s", a->host, why);
-    cw_error_attribute(err, "host", a->host, "a name or an address");
-    return CW_E_SERVICE;
+    return cw_error_value(err, CW_E_SERVICE, "host", a->host, "a name or an address", "the host \"%s\" can't be resolved: %s",
+                          a->host, why);
 }
 
 static int resolve(const struct cw_address *a, int flags, struct addrinfo **ret)

@@ -302,22 +302,18 @@ int cw_conn_establish(struct cw_conn *c, int fd, struct cw_error *err)
 
 int cw_conn_new(struct cw_loop *l, struct cw_conn_setup *setup, const struct cw_conn_ops *ops, void *user, struct cw_conn **ret, struct cw_error *err)
 {
-    struct cw_conn *c = calloc(1, sizeof(*c));
+    struct cw_timer *timer;
+    struct cw_conn *c = malloc(sizeof(*c));
     if (!c)
         return cw_error_nomem(err, sizeof(*c), "a connection");
-    int r = cw_timer_new(l, on_timer, c, &c->timer, err);
+    int r = cw_timer_new(l, on_timer, c, &timer, err);
     if (r < 0) {
         free(c);
         return r;
     }
-    c->loop = l;
-    c->setup = cw_conn_setup_ref(setup);
-    c->ops = ops;
-    c->user = user;
-    c->fd = -1;
-    c->out.tail = &c->out.head;
-    c->out.done_tail = &c->out.done;
-    c->defer = (struct cw_defer){.fn = on_deferred, .arg = c};
+    *c = (struct cw_conn){.loop = l, .setup = cw_conn_setup_ref(setup), .ops = ops, .user = user, .fd = -1,
+                          .timer = timer, .out = {.tail = &c->out.head, .done_tail = &c->out.done},
+                          .defer = {.fn = on_deferred, .arg = c}};
     uv_update_time(cw_loop_uv(l)); /* perhaps the loop did not run for long */
     c->since_ms = cw_loop_now_ms(l);
     c->deadline_ms = c->since_ms + setup->timeout_ms;

@@ -5,6 +5,7 @@
  */
 #pragma once
 #include "base/hash.h"
+#include "base/list.h"
 #include "net/address.h"
 #include "net/conn.h"
 #include "net/envelope.h"
@@ -118,7 +119,7 @@ struct cw_conn {
 
     /* listening: those that have asked for nothing yet are in a list, the oldest first */
     struct cw_listener *listener;
-    struct cw_conn *waiting_prev, *waiting_next;
+    struct cw_link waiting;
     uint64_t since_ms;
 
     uint64_t deadline_ms;   /* for connecting, shaking hands and closing */

@@ -64,8 +64,7 @@ static int frame_new(const Cachew__Envelope *m, const struct iovec *payload, siz
 static void frames_release(struct cw_out_frame **list)
 {
     while (*list) {
-        struct cw_out_frame *f = *list;
-        *list = f->next;
+        struct cw_out_frame *f = CW_POP(*list);
         close_fds(f);
         if (f->release)
             f->release(f->arg);
@@ -166,11 +165,10 @@ static size_t gather(const struct cw_conn_out *o, struct iovec *pieces, size_t *
 /* The frame at the head is sent. */
 static void head_done(struct cw_conn_out *o)
 {
-    struct cw_out_frame *f = o->head;
+    struct cw_out_frame *f = CW_POP(o->head);
     o->piece = 0;
     o->offset = 0;
     o->n_frames--;
-    o->head = f->next;
     if (!o->head)
         o->tail = &o->head;
     f->next = NULL;
@@ -266,8 +264,7 @@ void cw_conn_flush(struct cw_conn *c)
     bool something = o->head || o->done;
     if (o->head)
         cw_conn_push(c);
-    struct cw_out_frame *done = o->done;
-    o->done = NULL;
+    struct cw_out_frame *done = CW_STEAL(o->done);
     o->done_tail = &o->done;
     frames_release(&done);
     if (c->state == CONN_DEAD)
@@ -289,8 +286,7 @@ void cw_conn_flush(struct cw_conn *c)
 void cw_conn_out_clear(struct cw_conn *c)
 {
     struct cw_conn_out *o = &c->out;
-    struct cw_out_frame *done = o->done, *rest = o->head;
-    o->head = o->done = NULL;
+    struct cw_out_frame *done = CW_STEAL(o->done), *rest = CW_STEAL(o->head);
     o->tail = &o->head;
     o->done_tail = &o->done;
     o->queued = o->offset = o->n_frames = o->block_left = o->block_raw = 0;

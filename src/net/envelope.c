@@ -37,11 +37,7 @@ static void *take(void *arg, size_t size)
     return p;
 }
 
-static void give_back(void *arg, void *p)
-{
-    (void)arg;
-    (void)p;
-}
+static void give_back(void *arg CW_UNUSED, void *p CW_UNUSED) { }
 
 int cw_envelope_read(struct cw_envelope_memory *memory, size_t limit, const uint8_t *data, size_t size, const Cachew__Envelope **ret, struct cw_error *err)
 {

@@ -109,12 +109,7 @@ static void run(struct cw_http *h)
         cw_timer_stop(h->timer);
 }
 
-static void on_event(void *arg, int events)
-{
-    (void)events;
-    run(arg);
-}
-
+static void on_event(void *arg, int events CW_UNUSED) { run(arg); }
 static void on_timer(void *arg) { run(arg); }
 
 /* ---- answering ---- */
@@ -125,13 +120,11 @@ struct request {
 };
 
 /* libmicrohttpd takes percent signs and the query apart; this sees them before. What it returns is *request of the rest. */
-static void *keep_query(void *arg, const char *uri, struct MHD_Connection *c)
+static void *keep_query(void *arg CW_UNUSED, const char *uri, struct MHD_Connection *c CW_UNUSED)
 {
     size_t path = strcspn(uri, "?");
     const char *query = uri[path] ? uri + path + 1 : "", *zero = strstr(uri, "%00");
     struct request *r = malloc(sizeof(*r) + strlen(query) + 1);
-    (void)arg;
-    (void)c;
     if (!r)
         return NULL;
     r->cut = zero && zero < uri + path;
@@ -139,11 +132,9 @@ static void *keep_query(void *arg, const char *uri, struct MHD_Connection *c)
     return r;
 }
 
-static void forget_query(void *arg, struct MHD_Connection *c, void **request, enum MHD_RequestTerminationCode how)
+static void forget_query(void *arg CW_UNUSED, struct MHD_Connection *c CW_UNUSED, void **request,
+                         enum MHD_RequestTerminationCode how CW_UNUSED)
 {
-    (void)arg;
-    (void)c;
-    (void)how;
     free(*request);
     *request = NULL;
 }
@@ -208,14 +199,12 @@ static bool may_ask(const struct cw_http *h, const char *host)
     return cw_address_parse(with_port, &given, &err) == 0 && !given.local && (is_local_name(given.host) || is_number(given.host));
 }
 
-static enum MHD_Result answer(void *arg, struct MHD_Connection *c, const char *path, const char *method, const char *version, const char *data, size_t *data_size,
-                              void **request)
+static enum MHD_Result answer(void *arg, struct MHD_Connection *c, const char *path, const char *method,
+                              const char *version CW_UNUSED, const char *data CW_UNUSED, size_t *data_size, void **request)
 {
     struct cw_http *h = arg;
     struct cw_http_reply reply = {.status = MHD_HTTP_OK, .type = "text/plain; charset=utf-8"};
     const struct request *r = *request;
-    (void)version;
-    (void)data;
     *data_size = 0;
     if (!r)
         return MHD_NO; /* no memory for the query */
@@ -264,24 +253,19 @@ int cw_http_new(struct cw_loop *l, const char *address, cw_http_handler handler,
     unsigned port;
     int fd;
     int r = cw_address_parse(address, &a, err);
-    if (r >= 0 && a.local) {
-        cw_error_set(err, CW_E_OPTION, "HTTP at \"%.200s\": expected HOST:PORT", address);
-        cw_error_attribute(err, "address", address, "HOST:PORT");
-        return CW_E_OPTION;
-    }
+    if (r >= 0 && a.local)
+        return cw_error_value(err, CW_E_OPTION, "address", address, "HOST:PORT", "HTTP at \"%.200s\": expected HOST:PORT", address);
     if (r >= 0)
         r = cw_socket_listen(&a, &fd, &port, err);
     if (r < 0)
         return r;
-    struct cw_http *h = calloc(1, sizeof(*h));
+    struct cw_http *h = malloc(sizeof(*h));
     if (!h) {
         close(fd);
         return cw_error_nomem(err, sizeof(*h), "an HTTP server");
     }
+    *h = (struct cw_http){.handler = handler, .user = user, .loopback = is_loopback(a.host)};
     cw_list_init(&h->guests);
-    h->handler = handler;
-    h->user = user;
-    h->loopback = is_loopback(a.host);
     cw_address_print(a.host, port, h->address, sizeof(h->address));
     r = start(h, l, fd, err);
     if (r < 0) {

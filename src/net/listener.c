@@ -27,15 +27,14 @@ struct cw_listener {
     struct cw_timer *pause;
     struct cw_address at;
     char address[320];
-    struct cw_conn *oldest, *newest; /* that have asked for nothing yet */
+    struct cw_link waiting; /* connections that have asked for nothing yet, the oldest first */
     unsigned n_waiting;
 };
 
 void cw_listener_forget(struct cw_conn *c)
 {
     struct cw_listener *l = c->listener;
-    *(c->waiting_prev ? &c->waiting_prev->waiting_next : &l->oldest) = c->waiting_next;
-    *(c->waiting_next ? &c->waiting_next->waiting_prev : &l->newest) = c->waiting_prev;
+    cw_link_out(&c->waiting);
     c->listener = NULL;
     l->n_waiting--;
 }
@@ -43,9 +42,7 @@ void cw_listener_forget(struct cw_conn *c)
 static void remember(struct cw_listener *l, struct cw_conn *c)
 {
     c->listener = l;
-    c->waiting_prev = l->newest;
-    *(l->newest ? &l->newest->waiting_next : &l->oldest) = c;
-    l->newest = c;
+    cw_list_add(&l->waiting, &c->waiting);
     l->n_waiting++;
 }
 
@@ -70,8 +67,8 @@ static bool make_room(struct cw_listener *l)
     bool full = l->setup->refs > 3 * quarter; /* each connection has one */
     if (!full && l->n_waiting < CW_MIN(quarter, (rlim_t)MAX_WAITING))
         return true;
-    struct cw_conn *c = l->oldest;
-    if (!c || cw_loop_now_ms(l->loop) - c->since_ms < MIN_WAITED_MS)
+    struct cw_conn *c = CW_CONTAINER(l->waiting.next, struct cw_conn, waiting);
+    if (cw_list_empty(&l->waiting) || cw_loop_now_ms(l->loop) - c->since_ms < MIN_WAITED_MS)
         return false;
     cw_error_set(&err, CW_E_SERVICE, "%u connections have asked for nothing: the oldest makes room", l->n_waiting);
     cw_listener_forget(c);
@@ -111,10 +108,9 @@ static int admit(struct cw_listener *l, int fd, const struct sockaddr_storage *p
     return 0;
 }
 
-static void on_connection(void *arg, int events)
+static void on_connection(void *arg, int events CW_UNUSED)
 {
     struct cw_listener *l = arg;
-    (void)events;
     for (int i = 0; i < ACCEPT_TURN; i++) {
         struct sockaddr_storage peer;
         struct cw_error err = {0};
@@ -156,6 +152,7 @@ int cw_listener_new(struct cw_loop *loop, const char *address, const struct cw_c
     if (!l)
         return cw_error_nomem(err, sizeof(*l), "a listener");
     *l = (struct cw_listener){.loop = loop, .ops = ops, .user = user, .fd = -1};
+    cw_list_init(&l->waiting);
     int r = cw_address_parse(address, &l->at, err);
     if (r >= 0)
         r = cw_conn_setup_new(o, false, &l->setup, err);
@@ -178,8 +175,8 @@ struct cw_listener *cw_listener_free(struct cw_listener *l)
 {
     if (!l)
         return NULL;
-    while (l->oldest) {
-        struct cw_conn *c = l->oldest;
+    while (!cw_list_empty(&l->waiting)) {
+        struct cw_conn *c = CW_CONTAINER(l->waiting.next, struct cw_conn, waiting);
         cw_listener_forget(c);
         if (c->opened)
             continue;

@@ -75,10 +75,8 @@ static int bio_read(BIO *b, char *data, int size)
     return (int)r;
 }
 
-static long bio_control(BIO *b, int command, long number, void *pointer)
+static long bio_control(BIO *b, int command, long number CW_UNUSED, void *pointer CW_UNUSED)
 {
-    (void)number;
-    (void)pointer;
     return command == BIO_CTRL_FLUSH || (command == BIO_CTRL_EOF && BIO_test_flags(b, BIO_FLAGS_IN_EOF));
 }
 

@@ -5,6 +5,14 @@
 /* What is thought of the scatter before anything was seen: so many batches, with this relative deviation. Input pipelines are mostly steadier. */
 #define PRIOR_BATCHES 2.0
 
+struct cw_mean cw_mean_of(double n, double sum, double squares)
+{
+    if (!(n > 0))
+        return (struct cw_mean){0};
+    double mean = sum / n;
+    return (struct cw_mean){n, mean, fmax(squares - n * mean * mean, 0)};
+}
+
 void cw_mean_merge(struct cw_mean *into, const struct cw_mean *more)
 {
     double n = into->n + more->n;

@@ -12,6 +12,8 @@ struct cw_mean {
 
 #define CW_MEAN_DEVIATION 0.2 /* thought of a batch's time, as a part of it */
 
+/* Of n batches, by the sum of their times and that of the squares; all zeros where there are none. */
+struct cw_mean cw_mean_of(double n, double sum, double squares);
 /* Both together, as if they had been measured as one. */
 void cw_mean_merge(struct cw_mean *into, const struct cw_mean *more);
 /* Forgets the oldest, so that no more than n batches are remembered: mean and variance stay. */

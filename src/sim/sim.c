@@ -381,21 +381,16 @@ int cw_sim_run(const struct cw_workload *w, const struct cw_sim_options *o, stru
         return cw_error_nomem(err, 0, "a simulation");
     for (size_t i = 0; i < s.n; i++) {
         struct cw_sim_played *p = &s.jobs[i];
-        p->w = w;
-        p->job = &w->jobs[o->alone >= 0 ? (size_t)o->alone : i];
-        p->plan = o->plans ? &o->plans[i] : NULL;
-        p->costs = cw_sim_costs(p->job);
-        p->steps = s.steps;
-        *s.steps += p->job->n_stages / STAGES_STEP;
-        p->expected = o->expected;
-        p->marker = -1;
-        p->draw = cw_draw_new(w->seed + i, "batches");
+        const struct cw_sim_job *job = &w->jobs[o->alone >= 0 ? (size_t)o->alone : i];
+        *p = (struct cw_sim_played){.w = w, .job = job, .plan = o->plans ? &o->plans[i] : NULL, .costs = cw_sim_costs(job),
+                                    .steps = s.steps, .expected = o->expected, .marker = -1, .out = &outcomes[i],
+                                    .draw = cw_draw_new(w->seed + i, "batches")};
+        *s.steps += job->n_stages / STAGES_STEP;
         for (size_t k = 0; k < w->n_pools; k++) {
             p->crews[k].start_delay_s = w->pools[k].start_delay_s;
             p->crews[k].reliable = o->expected;
             p->crews[k].draw = cw_draw_new(w->seed + i, k == 0 ? "workers" : w->pools[k].name);
         }
-        p->out = &outcomes[i];
         outcomes[i] = (struct cw_sim_outcome){0};
     }
     int r = play(&s, err);

@@ -277,12 +277,8 @@ int cw_worker_start(const struct cw_worker_options *o, struct cw_worker **ret, s
     if (!w)
         return cw_error_nomem(err, sizeof(*w), "a worker");
     w->unix_dir_lock = -1;
-    pthread_condattr_t monotonic;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_mutex_init(&w->mutex, NULL);
-    pthread_cond_init(&w->changed, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    cw_cond_init(&w->changed);
     int r = copy_options(w, o, err);
     if (r >= 0)
         r = start(w, err);
