@@ -70,6 +70,13 @@ int cw_error_nomem(struct cw_error *err, size_t bytes, const char *what)
     return cw_error_set(err, CW_E_MEMORY, "out of memory: the system gave no %zu bytes for %s", bytes, what);
 }
 
+int cw_error_copy(struct cw_error *err, const struct cw_error *why)
+{
+    if (err)
+        *err = *why;
+    return why->status;
+}
+
 void cw_error_op(struct cw_error *err, const char *op)
 {
     if (err)

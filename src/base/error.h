@@ -43,6 +43,8 @@ int cw_error_value(struct cw_error *err, int status, const char *attribute, cons
 int cw_error_errno(struct cw_error *err, int status, int errnum, const char *fmt, ...) _printf_(4, 5);
 /* bytes: 0 where they are not known. */
 int cw_error_nomem(struct cw_error *err, size_t bytes, const char *what);
+/* The error is `why`; returns its status. */
+int cw_error_copy(struct cw_error *err, const struct cw_error *why);
 /* Facts; each does nothing when err is NULL. They keep a fact that is already there. */
 void cw_error_op(struct cw_error *err, const char *op);
 void cw_error_attribute(struct cw_error *err, const char *attribute, const char *value, const char *expected);

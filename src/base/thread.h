@@ -1,6 +1,7 @@
 /* Threads of the library, and locks that end with their block. */
 #pragma once
 #include <pthread.h>
+#include <stdint.h>
 
 #include "base/error.h"
 #include "base/macro.h"
@@ -10,6 +11,8 @@ int cw_thread_start(pthread_t *ret, void *(*run)(void *arg), void *arg, struct c
 
 /* A condition whose waits end by the clock of cw_now_ns. */
 void cw_cond_init(pthread_cond_t *c);
+/* Waits until then; 0: for ever. As pthread_cond_timedwait: ETIMEDOUT, or 0. */
+int cw_cond_wait(pthread_cond_t *c, pthread_mutex_t *m, uint64_t deadline_ns);
 
 /* Locks a mutex until the block ends. */
 #define CW_GUARD(mutex) _cleanup_(cw_guard_end) CW_UNUSED pthread_mutex_t *cw_guard_ = cw_guard_begin(mutex)

@@ -281,11 +281,10 @@ struct cw_reading_probe *cw_reading_probe_new(const struct cw_sequence *s, uint6
 const struct cw_reading *cw_reading_wait(struct cw_reading_probe *p)
 {
     uint64_t until_ns = cw_now_ns() + cw_cost_patience_ns(WAIT_NS);
-    const struct timespec until = {.tv_sec = (time_t)(until_ns / 1000000000u), .tv_nsec = (long)(until_ns % 1000000000u)};
     int e = 0;
     CW_GUARD(&p->mutex);
     while (!p->over && e == 0)
-        e = pthread_cond_timedwait(&p->changed, &p->mutex, &until);
+        e = cw_cond_wait(&p->changed, &p->mutex, until_ns);
     return p->over && !p->failed ? &p->found : NULL;
 }
 

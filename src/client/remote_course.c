@@ -381,8 +381,7 @@ static int feed(struct course *c, struct cw_error *err)
 /* Sets *err to the error that the range at the plan's place ends in. */
 static int range_failed(struct course *c, struct cw_error *err)
 {
-    *err = *keys_of(c, c->placer.ranges[c->placer.at].begin)->failed;
-    return err->status;
+    return cw_error_copy(err, keys_of(c, c->placer.ranges[c->placer.at].begin)->failed);
 }
 
 /* Frees the keys of ranges that the plan has passed: no later batch needs them. */
@@ -602,13 +601,13 @@ static int advance(struct course *c, struct remote_assembly *a, struct cw_error 
     return 0;
 }
 
-/* The piece of a batch that came as the error that the batch ends in; NULL: none. */
-static const struct piece *slot_failed(const struct slot *s)
+/* The error that a piece of a batch came as; NULL: none did. */
+static const struct cw_error *slot_failed(const struct slot *s)
 {
     const struct piece *p = s->pieces;
     while (p && !p->failed)
         p = p->more;
-    return p;
+    return p ? p->failed : NULL;
 }
 
 /* Whether a batch need not be waited for: all of it is here, and operators on batches were applied, or failed. */
@@ -647,11 +646,9 @@ static int take_slot(struct course *c, struct slot **at, struct remote_assembly 
 {
     struct remote *r = remote_of(c);
     struct slot *s = *at;
-    const struct piece *failed = slot_failed(s);
-    if (failed) {
-        *err = *failed->failed;
-        return err->status;
-    }
+    const struct cw_error *failed = slot_failed(s);
+    if (failed)
+        return cw_error_copy(err, failed);
     struct piece *first = s->pieces;
     for (const struct piece *p = r->options.trace ? first : NULL; p; p = p->more) {
         struct cw_traced what = {r->stream, p->epoch, p->asked_begin, cw_piece_asked(r, p), p->key};
@@ -693,11 +690,8 @@ static int find_place(const struct course *c, struct cw_error *err)
     if (c->places ? c->g != c->placer_g || cw_placer_certain(&c->placer) : !remote_of(c)->compiled->sequential || n_sequential(c, &n))
         return 0;
     for (const struct slot *s = c->slots; s; s = s->next)
-        if (s->g >= c->g && cw_slot_here(s)) { /* so batch c->g exists, unless its range ended in an error */
-            if (s->pieces->failed)
-                *err = *s->pieces->failed;
-            return s->pieces->failed ? err->status : 0;
-        }
+        if (s->g >= c->g && cw_slot_here(s)) /* so batch c->g exists, unless its range ended in an error */
+            return s->pieces->failed ? cw_error_copy(err, s->pieces->failed) : 0;
     return 2;
 }
 

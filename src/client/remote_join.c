@@ -76,10 +76,8 @@ static int wait_call(struct remote *r, struct cw_assembly *a, uint64_t deadline_
 static int apply(struct remote *r, struct cw_assembly *a, uint64_t epoch, uint64_t deadline_ns, struct cw_error *err)
 {
     int status = 0;
-    if (a->error) { /* made before its turn */
-        *err = *a->error;
-        return err->status;
-    }
+    if (a->error) /* made before its turn */
+        return cw_error_copy(err, a->error);
     while (status == 0 && a->n_applied < r->compiled->n_batch_ops) {
         if (!a->call)
             status = call_begin(r, a, epoch, err);

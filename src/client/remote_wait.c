@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/text.h"
+#include "base/thread.h"
 #include "client/remote_impl.h"
 
 /* Somebody is told what is waited for after so long, and then after twice as long each time; a worker that computes is no reason to worry for longer. */
@@ -113,12 +114,6 @@ static int missed(const struct remote *r, const struct place *at, const char *wh
     return status;
 }
 
-static int sleep_changed(struct remote *r, uint64_t until_ns)
-{
-    struct timespec until = {.tv_sec = (time_t)(until_ns / 1000000000u), .tv_nsec = (long)(until_ns % 1000000000u)};
-    return until_ns ? pthread_cond_timedwait(&r->changed, &r->mutex, &until) : pthread_cond_wait(&r->changed, &r->mutex);
-}
-
 /* Waits until then (0: for ever), or until it is time for a note. */
 static int sleep_until(struct remote *r, uint64_t deadline_ns)
 {
@@ -129,7 +124,7 @@ static int sleep_until(struct remote *r, uint64_t deadline_ns)
         until_ns = until_ns ? CW_MIN(until_ns, note_ns) : note_ns;
     }
     r->waiting = true;
-    int e = sleep_changed(r, until_ns);
+    int e = cw_cond_wait(&r->changed, &r->mutex, until_ns);
     r->waiting = false;
     uint64_t now = cw_now_ns();
     r->wait_ns += now - start;
@@ -140,10 +135,8 @@ static int sleep_until(struct remote *r, uint64_t deadline_ns)
 int cw_remote_wait(struct remote *r, uint64_t deadline_ns, const struct place *at, const char *what, struct cw_error *err)
 {
     int e = 0;
-    if (r->failed.status) {
-        *err = r->failed;
-        return r->failed.status;
-    }
+    if (r->failed.status)
+        return cw_error_copy(err, &r->failed);
     if (!r->interrupted)
         e = sleep_until(r, deadline_ns);
     if (!r->interrupted && r->options.note && r->waited_ns >= r->note_ns)
@@ -155,7 +148,7 @@ int cw_remote_wait(struct remote *r, uint64_t deadline_ns, const struct place *a
 
 int cw_remote_wait_here(struct remote *r, uint64_t deadline_ns, const char *what, struct cw_error *err)
 {
-    int e = r->interrupted ? 0 : sleep_changed(r, deadline_ns);
+    int e = r->interrupted ? 0 : cw_cond_wait(&r->changed, &r->mutex, deadline_ns);
     if (r->interrupted)
         return cw_error_set(err, CW_E_INTERRUPTED, "interrupted");
     return e == ETIMEDOUT ? cw_error_set(err, CW_E_DEADLINE, "%s did not come before the deadline", what) : 0;

@@ -403,22 +403,18 @@ static int aim_job(struct cw_dispatcher *d, struct job *j, const Cachew__Steer *
 static int steer(struct cw_dispatcher *d, struct cw_peer *p, uint64_t id, const Cachew__Steer *m, struct cw_error *err)
 {
     struct action then = {.kind = ACTION_DONE, .peer = p, .re = id};
+    bool shares = strcmp(m->verb, "share-job") == 0, aims = strcmp(m->verb, "aim-job") == 0;
+    bool job = shares || aims || strcmp(m->verb, "cancel-job") == 0 || strcmp(m->verb, "pause-job") == 0 || strcmp(m->verb, "resume-job") == 0;
+    struct job *j = job ? cw_dp_job_find(d, m->name) : NULL;
     int r;
-    if (strcmp(m->verb, "drain-worker") == 0) {
+    if (strcmp(m->verb, "drain-worker") == 0)
         r = drain_worker(d, m->name, err);
-    } else if (strcmp(m->verb, "cancel-job") == 0 || strcmp(m->verb, "pause-job") == 0 || strcmp(m->verb, "resume-job") == 0) {
-        struct job *j = cw_dp_job_find(d, m->name);
-        r = j && j->state < JOB_DONE ? steer_job(d, j, m->verb, err)
-                                     : cw_error_set(err, CW_E_OPTION, "there is no job \"%.255s\" that runs", m->name);
-    } else if (strcmp(m->verb, "share-job") == 0 || strcmp(m->verb, "aim-job") == 0) {
-        struct job *j = cw_dp_job_find(d, m->name);
-        if (!j || j->state >= JOB_DONE)
-            r = cw_error_set(err, CW_E_OPTION, "there is no job \"%.255s\" that runs", m->name);
-        else
-            r = *m->verb == 's' ? share_job(d, j, m, err) : aim_job(d, j, m, err);
-    } else {
+    else if (!job)
         r = cw_error_set(err, CW_E_OPTION, "there is no verb \"%.64s\": expected drain-worker, cancel-job, pause-job, resume-job, share-job or aim-job", m->verb);
-    }
+    else if (!j || j->state >= JOB_DONE)
+        r = cw_error_set(err, CW_E_OPTION, "there is no job \"%.255s\" that runs", m->name);
+    else
+        r = shares ? share_job(d, j, m, err) : aims ? aim_job(d, j, m, err) : steer_job(d, j, m->verb, err);
     return r < 0 ? r : cw_dp_journal_then(d, &then, err);
 }
 

@@ -4,6 +4,7 @@
  */
 #include "dispatcher/dispatcher.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
@@ -43,9 +44,18 @@ struct server_peer {
     struct cw_peer *peer;
 };
 
-static void turn_later(struct cw_dispatcher_server *s)
+static void turn_later(struct cw_dispatcher_server *s) { cw_loop_post(s->loop, &s->turn); }
+
+static void _printf_(3, 4) server_log(struct cw_dispatcher_server *s, bool warning, const char *format, ...)
 {
-    cw_loop_post(s->loop, &s->turn);
+    char text[1300];
+    va_list args;
+    if (!s->log)
+        return;
+    va_start(args, format);
+    vsnprintf(text, sizeof(text), format, args);
+    va_end(args);
+    s->log(s->log_arg, warning, text);
 }
 
 static void take_turn(struct cw_dispatcher_server *s)
@@ -76,10 +86,9 @@ static void on_timer(void *arg)
 
 /* ---- what the core says ---- */
 
-static void io_send(void *user, void *const *peers, size_t n, const Cachew__Envelope *m)
+static void io_send(void *user CW_UNUSED, void *const *peers, size_t n, const Cachew__Envelope *m)
 {
     struct cw_conn *conns[CW_DISPATCHER_SENDS];
-    (void)user;
     if (m->of_case == CACHEW__ENVELOPE__OF_LEASES)
         cw_crash_point("dispatcher-lease");
     for (size_t i = 0; i < n; i++)
@@ -87,11 +96,9 @@ static void io_send(void *user, void *const *peers, size_t n, const Cachew__Enve
     cw_conn_send_all(conns, n, m);
 }
 
-static void io_close(void *user, void *peer, const struct cw_error *why)
+static void io_close(void *user CW_UNUSED, void *peer, const struct cw_error *why)
 {
-    struct server_peer *p = peer;
-    (void)user;
-    cw_conn_close(p->conn, why);
+    cw_conn_close(((struct server_peer *)peer)->conn, why);
 }
 
 static void on_committed(void *arg, const struct cw_error *why)
@@ -111,17 +118,15 @@ static void io_commit(void *user, const struct cw_store_batch *batch)
 
 static void io_log(void *user, bool warning, const char *text)
 {
-    struct cw_dispatcher_server *s = user;
-    if (s->log)
-        s->log(s->log_arg, warning, text);
+    server_log(user, warning, "%s", text);
 }
 
 /* ---- what connections say ---- */
 
-static int on_message(void *user, struct cw_conn *c, const Cachew__Envelope *m, void *payload, size_t size, const int *fds, size_t n_fds, struct cw_error *err)
+static int on_message(void *user, struct cw_conn *c CW_UNUSED, const Cachew__Envelope *m, void *payload CW_UNUSED,
+                      size_t size CW_UNUSED, const int *fds, size_t n_fds, struct cw_error *err)
 {
     struct server_peer *p = user;
-    (void)c, (void)payload, (void)size;
     for (size_t i = 0; i < n_fds; i++) /* nobody sends a dispatcher descriptors */
         close(fds[i]);
     turn_later(p->server);
@@ -135,11 +140,8 @@ static int on_message(void *user, struct cw_conn *c, const Cachew__Envelope *m, 
 static void on_closed(void *user, struct cw_conn *c, const struct cw_error *why)
 {
     struct server_peer *p = user;
-    char text[1024];
-    if (why->status < 0 && p->server->log && !p->server->closed) {
-        snprintf(text, sizeof(text), "connection of %s ended: %s", cw_conn_peer(c), why->message);
-        p->server->log(p->server->log_arg, false, text);
-    }
+    if (why->status < 0 && !p->server->closed)
+        server_log(p->server, false, "connection of %s ended: %s", cw_conn_peer(c), why->message);
     if (p->peer)
         cw_dispatcher_lost(p->server->core, p->peer, cw_now_ns());
     cw_link_out(&p->link);
@@ -153,7 +155,7 @@ static const struct cw_conn_ops peer_ops = {.message = on_message, .closed = on_
 static int on_open(void *user, struct cw_conn *c, const Cachew__Envelope *hello, struct cw_error *err)
 {
     struct cw_dispatcher_server *s = user;
-    struct server_peer *p = calloc(1, sizeof(*p));
+    struct server_peer *p = malloc(sizeof(*p));
     if (!p)
         return cw_error_nomem(err, sizeof(*p), "a connection");
     *p = (struct server_peer){.server = s, .conn = c};
@@ -170,16 +172,12 @@ static int on_open(void *user, struct cw_conn *c, const Cachew__Envelope *hello,
 static void on_refused(void *user, const char *peer, const struct cw_error *why)
 {
     struct cw_dispatcher_server *s = user;
-    char text[1024];
     unsigned unsaid;
     if (!s->log || !cw_refusal_said(&s->refusals, cw_now_ns(), &unsaid))
         return;
-    if (unsaid) {
-        snprintf(text, sizeof(text), "%u more were not let in before", unsaid);
-        s->log(s->log_arg, false, text);
-    }
-    snprintf(text, sizeof(text), "%s was not let in: %s", peer, why->message);
-    s->log(s->log_arg, false, text);
+    if (unsaid)
+        server_log(s, false, "%u more were not let in before", unsaid);
+    server_log(s, false, "%s was not let in: %s", peer, why->message);
 }
 
 static const struct cw_conn_ops listen_ops = {.open = on_open, .refused = on_refused}; /* what it lets in has peer_ops */
@@ -189,25 +187,21 @@ static const struct cw_conn_ops listen_ops = {.open = on_open, .refused = on_ref
 static int on_row(void *user, const void *key, size_t key_size, const void *value, size_t value_size, struct cw_error *err)
 {
     struct cw_dispatcher_server *s = user;
-    char text[1300];
     int r = cw_dispatcher_load(s->core, key, key_size, value, value_size, err);
     if (r != CW_E_DATA)
         return r;
-    snprintf(text, sizeof(text), "%s: %s", cw_store_path(s->store), err->message);
     if (s->n_damaged++ < DAMAGED_NAMED)
-        io_log(s, true, text);
+        server_log(s, true, "%s: %s", cw_store_path(s->store), err->message);
     return 0;
 }
 
 static int server_load(struct cw_dispatcher_server *s, struct cw_error *err)
 {
-    char text[1300];
     int r = cw_store_read(s->store, on_row, s, err);
     if (r < 0 || s->n_damaged == 0)
         return r;
-    snprintf(text, sizeof(text), "%s: %zu damaged entries were left out. A job that begins anew goes on where its clients are, as soon as they come back; start a job with "
-             "at-most-once that ended again. Or stop the dispatcher and restore the file from a copy", cw_store_path(s->store), s->n_damaged);
-    io_log(s, true, text);
+    server_log(s, true, "%s: %zu damaged entries were left out. A job that begins anew goes on where its clients are, as soon as they come back; start a job with "
+               "at-most-once that ended again. Or stop the dispatcher and restore the file from a copy", cw_store_path(s->store), s->n_damaged);
     return 0;
 }
 

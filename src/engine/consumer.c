@@ -25,20 +25,13 @@ int cw_wait_change(struct cw_runner *r, uint64_t deadline_ns, const char *what, 
     if (r->interrupted)
         return cw_error_set(err, CW_E_INTERRUPTED, "interrupted");
     uint64_t start = cw_now_ns();
-    int e;
-    if (deadline_ns) {
-        struct timespec until = {.tv_sec = (time_t)(deadline_ns / 1000000000u), .tv_nsec = (long)(deadline_ns % 1000000000u)};
-        e = pthread_cond_timedwait(&r->done, &r->mutex, &until);
-    } else {
-        e = pthread_cond_wait(&r->done, &r->mutex);
-    }
+    int e = cw_cond_wait(&r->done, &r->mutex, deadline_ns);
     r->profile.wait_ns += cw_now_ns() - start;
     if (r->interrupted)
         return cw_error_set(err, CW_E_INTERRUPTED, "interrupted");
-    if (e == ETIMEDOUT) {
+    if (e == ETIMEDOUT)
         return cw_error_set(err, CW_E_DEADLINE, "%s did not come before the deadline: %u blocks are being computed, %u wait for bytes", what, r->n_running,
                             r->n_reading);
-    }
     return 0;
 }
 
@@ -169,10 +162,8 @@ static int take_head(struct cw_runner *r, struct cw_range *s, uint64_t deadline_
     for (;;) {
         struct cw_assembly *a = s->head;
         if (a && !a->finishing && a->closed && a->n_done == a->n_assigned) {
-            if (a->error) {
-                *err = *a->error;
-                return a->error->status;
-            }
+            if (a->error)
+                return cw_error_copy(err, a->error);
             if (!a->batch && !a->part) {
                 status = cw_with_memory_of(r, cw_try_finish, a, s, deadline_ns, err);
                 if (status != 0)
@@ -193,16 +184,12 @@ static int take_head(struct cw_runner *r, struct cw_range *s, uint64_t deadline_
             *ret = a;
             return 0;
         }
-        if (r->fatal.status) {
-            *err = r->fatal;
-            return r->fatal.status;
-        }
+        if (r->fatal.status)
+            return cw_error_copy(err, &r->fatal);
         if (!cw_range_computed(s) || (a && a->closed))
             return 2;
-        if (s->failed) {
-            *err = *s->failed;
-            return err->status;
-        }
+        if (s->failed)
+            return cw_error_copy(err, s->failed);
         if (s->flushed || s->poisoned)
             return 1;
         if ((status = flush(r, s, err)) < 0)
@@ -252,8 +239,7 @@ bool cw_runner_stuck(struct cw_runner *r)
     bool more = false;
     for (const struct cw_range *s = r->ranges; s && !more; s = s->next)
         more = !cw_range_computed(s);
-    more = (r->poll_short || (more && r->settled && !r->n_running && !r->n_reading && !r->n_reading_in)) && !r->n_calls && !r->fatal.status;
-    return more;
+    return (r->poll_short || (more && r->settled && !r->n_running && !r->n_reading && !r->n_reading_in)) && !r->n_calls && !r->fatal.status;
 }
 
 void cw_runner_relent(struct cw_runner *r)

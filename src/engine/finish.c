@@ -88,10 +88,8 @@ static int finish(struct cw_runner *r, struct cw_assembly *a, uint64_t seed, uin
 {
     int status = 0;
     pthread_mutex_lock(&r->mutex);
-    if (a->error) {
-        *err = *a->error;
-        status = err->status;
-    }
+    if (a->error)
+        status = cw_error_copy(err, a->error);
     if (status >= 0 && !a->batch)
         status = cw_with_memory_for(r, cw_try_finish, a, q->range, q->deadline_ns, err);
     if (status >= 0 && !a->handed) {

@@ -171,10 +171,8 @@ static void note_quarantined(struct cw_iterator *it, struct cw_assembly *a)
  * elements came from. */
 static int finish(struct cw_iterator *it, struct cw_assembly *a, bool mine, uint64_t deadline_ns, struct cw_error *err)
 {
-    if (a->error) {
-        *err = *a->error;
-        return a->error->status;
-    }
+    if (a->error)
+        return cw_error_copy(err, a->error);
     int r = it->producer->ops->finish(it->producer, a, mine, it->at.epoch, deadline_ns, err);
     if (r < 0 && r != CW_E_DEADLINE && r != CW_E_INTERRUPTED && r != CW_E_BUDGET)
         cw_assembly_poison(a, err, 0); /* its functions are not called again */

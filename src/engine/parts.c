@@ -74,10 +74,8 @@ static int rows_there(const struct cw_runner *r, const struct cw_range *s, unsig
 {
     const struct key_rows *k = &s->by_key[key];
     uint64_t size = cw_key_size(r->compiled, key), end = from + n;
-    if (r->fatal.status) {
-        *err = r->fatal;
-        return err->status;
-    }
+    if (r->fatal.status)
+        return cw_error_copy(err, &r->fatal);
     if (end <= s->arrived[key]) {
         for (uint64_t i = from / size; i * size < end; i++) {
             const struct cw_assembly *a = i < k->n ? k->batches[i] : NULL;
@@ -90,9 +88,7 @@ static int rows_there(const struct cw_runner *r, const struct cw_range *s, unsig
     }
     if (!cw_range_computed(s))
         return 2;
-    if (s->failed)
-        *err = *s->failed;
-    return s->failed ? err->status : 1;
+    return s->failed ? cw_error_copy(err, s->failed) : 1;
 }
 
 bool cw_runner_part_there(struct cw_runner *r, const struct cw_range *s, unsigned key, uint64_t from, uint64_t n)
@@ -118,8 +114,7 @@ int cw_runner_part(struct cw_runner *r, struct cw_range *s, unsigned key, uint64
         status = join_part(r, &p, err);
     }
     if (status == 0 && p.joined->error) {
-        *err = *p.joined->error;
-        status = err->status;
+        status = cw_error_copy(err, p.joined->error);
         r->n_handed--;
         r->n_assemblies--;
         cw_assembly_free(p.joined);
@@ -190,11 +185,7 @@ int cw_runner_summary(struct cw_runner *r, struct cw_range *s, uint64_t *ret_ele
     else if (!cw_range_computed(s))
         status = 2;
     memcpy(ret_elements, s->arrived, cw_n_keys(r->compiled) * sizeof(*ret_elements));
-    if (status == 0 && s->failed) {
-        *err = *s->failed;
-        status = err->status;
-    }
-    return status;
+    return status == 0 && s->failed ? cw_error_copy(err, s->failed) : status;
 }
 
 int cw_runner_keys(struct cw_runner *r, struct cw_range *s, uint16_t **ret, size_t *ret_n, struct cw_error *err)

@@ -54,10 +54,8 @@ int cw_remnant_read(const struct cw_assembly *a, uint64_t from, uint64_t n, stru
     struct cw_tensor t;
     for (uint64_t i = from; i < from + n; i++) {
         m.size += sizeof(struct row_head);
-        if (!a->present[i] && a->error) {
-            *err = *a->error;
-            return a->error->status;
-        }
+        if (!a->present[i] && a->error)
+            return cw_error_copy(err, a->error);
         for (unsigned k = 0; k < l->n && a->present[i]; k++) {
             cw_assembly_row(a, k, i, &t);
             m.size += value_bytes(&t);

@@ -88,17 +88,16 @@ static bool is_drained(const struct cw_worker_status *s)
 
 int cw_worker_wait_drained(struct cw_worker *w, uint64_t timeout_ns, struct cw_error *err)
 {
-    uint64_t deadline_ns = cw_now_ns() + timeout_ns;
-    struct timespec until = {.tv_sec = (time_t)(deadline_ns / 1000000000u), .tv_nsec = (long)(deadline_ns % 1000000000u)};
+    uint64_t deadline_ns = timeout_ns ? cw_now_ns() + timeout_ns : 0;
     const struct cw_worker_status *s = &w->status;
     int e = 0;
-    pthread_mutex_lock(&w->mutex);
+    CW_GUARD(&w->mutex);
     while (!is_drained(s) && e != ETIMEDOUT)
-        e = timeout_ns ? pthread_cond_timedwait(&w->changed, &w->mutex, &until) : pthread_cond_wait(&w->changed, &w->mutex);
-    bool drained = is_drained(s);
-    size_t n_leases = s->n_leases, n_reports = s->n_reports;
-    pthread_mutex_unlock(&w->mutex);
-    return drained ? 0 : cw_error_set(err, CW_E_DEADLINE, "the worker still has %zu ranges, and %zu completions that are not acknowledged", n_leases, n_reports);
+        e = cw_cond_wait(&w->changed, &w->mutex, deadline_ns);
+    if (is_drained(s))
+        return 0;
+    return cw_error_set(err, CW_E_DEADLINE, "the worker still has %zu ranges, and %zu completions that are not acknowledged",
+                        s->n_leases, s->n_reports);
 }
 
 static void on_stop_timer(void *arg)
