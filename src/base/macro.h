@@ -25,12 +25,12 @@
     })
 
 /* Takes the first one out of a list, not empty, whose members are linked by `next`. Also: CW_POP(*at), one in the middle. */
-#define CW_POP(list)                 \
-    __extension__({                  \
+#define CW_POP(list)                    \
+    __extension__({                     \
         __typeof__(list) *p_ = &(list); \
-        __typeof__(list) v_ = *p_;   \
-        *p_ = v_->next;              \
-        v_;                          \
+        __typeof__(list) v_ = *p_;      \
+        *p_ = v_->next;                 \
+        v_;                             \
     })
 
 static inline void cw_freep(void *p)

@@ -42,8 +42,7 @@ struct cw_autocache {
     double known_steps, known_step_s;
     struct cw_effort effort;    /* at the last report */
     struct modelled modelled;
-    uint64_t bytes_written, write_ns;
-    double write_bytes_per_s;
+    struct cw_write_rate written;
 
     pthread_mutex_t mutex;
     json_t *decisions;          /* guarded by mutex, like the next: those that are not kept any more */
@@ -122,13 +121,7 @@ static double read_speed(const struct cw_choice *choices, unsigned n, int64_t in
 
 static void tell_store(struct cw_autocache *a, const struct cw_cache_facts *store, struct cw_storage_facts *f)
 {
-    if (store->write_ns > a->write_ns) {
-        double now = (double)(store->bytes_written - a->bytes_written) * 1e9 / (double)(store->write_ns - a->write_ns);
-        a->write_bytes_per_s = a->write_bytes_per_s > 0 ? (a->write_bytes_per_s + now) / 2 : now;
-    }
-    a->bytes_written = store->bytes_written;
-    a->write_ns = store->write_ns;
-    f->write_bytes_per_s = a->write_bytes_per_s;
+    f->write_bytes_per_s = cw_write_rate(&a->written, store);
     f->cache_bytes = (double)cw_cache_quota(a->local->cache);
 }
 

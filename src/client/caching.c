@@ -27,6 +27,17 @@ static int marker_number(const struct cw_compiled *c, const char *where, int64_t
                           expected);
 }
 
+double cw_write_rate(struct cw_write_rate *rate, const struct cw_cache_facts *now)
+{
+    if (now->write_ns > rate->ns) {
+        double last = (double)(now->bytes_written - rate->bytes) * 1e9 / (double)(now->write_ns - rate->ns);
+        rate->bytes_per_s = rate->bytes_per_s > 0 ? (rate->bytes_per_s + last) / 2 : last;
+    }
+    rate->bytes = now->bytes_written;
+    rate->ns = now->write_ns;
+    return rate->bytes_per_s;
+}
+
 bool cw_caching_open_to(const struct cw_compiled *c)
 {
     bool any = false;

@@ -1,5 +1,6 @@
 /* A run's cache: which directory, which marker, and what to say about both. */
 #pragma once
+#include "cache/cache.h"
 #include "client/local.h"
 
 struct cw_caching {
@@ -13,6 +14,12 @@ bool cw_caching_open_to(const struct cw_compiled *c);
 /* For people: which one it is. */
 #define CW_MARKER_NAME 64
 void cw_caching_name(const struct cw_op *marker, char ret[CW_MARKER_NAME]);
+/* How fast a store is written, in bytes per second: each look at it that finds more written counts half, those before it the other half. 0: nothing was. */
+struct cw_write_rate {
+    uint64_t bytes, ns; /* of the store, at the last look */
+    double bytes_per_s;
+};
+double cw_write_rate(struct cw_write_rate *rate, const struct cw_cache_facts *now);
 /* Opens l->cache, where one is asked for, and says in *o where it is used, or that it is to be decided. CW_E_OPTION for what the pipeline has no marker for. The pipeline must be compiled. */
 int cw_caching_open(struct cw_local *l, const struct cw_caching *c, struct cw_runner_options *o, struct cw_error *err) _must_check_;
 /* Tells which markers can't be used, though there is a cache, and why. */

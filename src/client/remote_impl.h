@@ -142,7 +142,7 @@ struct mapping {
     struct cw_conn *conn;      /* to give it back by; NULL: there is none at the moment, or the worker is gone */
     struct cw_link batches;    /* that lie in it */
     struct region *regions;
-    size_t n_regions;
+    size_t n_regions, regions_room;
 };
 
 /* A range as the dispatcher told of it. */

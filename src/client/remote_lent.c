@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
+#include "base/array.h"
 #include "client/remote_impl.h"
 
 #define MAX_REGIONS 4096
@@ -79,10 +80,8 @@ int cw_mapping_on_region(struct link *l, const Cachew__Region *m, const int *fds
     struct region region;
     if (!map || map->n_regions == MAX_REGIONS || cw_mapping_region(map, m->region))
         return cw_error_set(err, CW_E_SERVICE, "worker %" PRIu64 ": region %" PRIu64 " came: expected a new one, and at most %d", l->worker, m->region, MAX_REGIONS);
-    struct region *grown = realloc(map->regions, (map->n_regions + 1) * sizeof(*grown));
-    if (!grown)
-        return cw_error_nomem(err, 0, "regions");
-    map->regions = grown;
+    if (CW_ARRAY_ROOM(map->regions, map->regions_room, map->n_regions + 1, "regions", err) < 0)
+        return CW_E_MEMORY;
     int r = map_region(l, m, fds, n_fds, &region, err);
     if (r == 1) { /* the connection ends with this, and the next one does without */
         struct cw_error why = *err;

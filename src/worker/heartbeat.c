@@ -38,17 +38,6 @@ static void marker_work(struct markers *x, const struct worker_stream *s, Cachew
     }
 }
 
-/* How fast the cache is written: a mean that halves what was before with each heartbeat that saw writes. */
-static void note_writes(struct cw_worker *w, const struct cw_cache_facts *f)
-{
-    if (f->write_ns > w->written_ns) {
-        double now = (double)(f->bytes_written - w->written_bytes) * 1e9 / (double)(f->write_ns - w->written_ns);
-        w->write_bytes_per_s = w->write_bytes_per_s > 0 ? (w->write_bytes_per_s + now) / 2 : now;
-    }
-    w->written_bytes = f->bytes_written;
-    w->written_ns = f->write_ns;
-}
-
 static void stream_work(struct beat *b, size_t i, const struct worker_stream *s)
 {
     struct cw_work work = {0};
@@ -74,10 +63,8 @@ static void on_heartbeat(void *arg)
     struct cw_worker *w = arg;
     struct cw_cache_facts f = {0};
     _cleanup_free_ struct beat *b = w->streams ? malloc(sizeof(*b)) : NULL; /* without memory it says only that it is alive */
-    if (w->cache) {
+    if (w->cache)
         cw_cache_facts(w->cache, &f);
-        note_writes(w, &f);
-    }
     Cachew__Heartbeat beat = {CW_MESSAGE(heartbeat),
                               .cpu_ns = cw_control_cpu_ns(),
                               .memory_bytes = atomic_load(&w->handed_out.used),
@@ -87,7 +74,7 @@ static void on_heartbeat(void *arg)
                               .cache_hits = f.hits,
                               .cache_misses = f.misses,
                               .cache_read_bytes_per_s = f.probe_ns ? (double)f.probe_bytes * 1e9 / (double)f.probe_ns : 0,
-                              .cache_write_bytes_per_s = w->write_bytes_per_s,
+                              .cache_write_bytes_per_s = cw_write_rate(&w->written, &f),
                               .cache_bytes = w->cache ? cw_cache_quota(w->cache) : 0,
                               .cache_used = f.used,
                               .cache_bad = f.bad + f.gone,

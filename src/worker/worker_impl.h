@@ -8,6 +8,7 @@
 
 #include "base/list.h"
 #include "base/clock.h"
+#include "client/caching.h"
 #include "net/conn.h"
 #include "net/http.h"
 #include "worker/stream.h"
@@ -114,8 +115,7 @@ struct cw_worker {
     bool said_copies;         /* that batches can't be lent */
     struct cw_refusals refusals;
     struct cw_work work;      /* of streams that are over */
-    uint64_t written_bytes, written_ns; /* to the cache, at the last heartbeat */
-    double write_bytes_per_s;
+    struct cw_write_rate written; /* to the cache */
 
     pthread_mutex_t mutex;
     pthread_cond_t changed;
