@@ -20,6 +20,14 @@ const struct cli_verb *cli_find(const char *name)
     return verb;
 }
 
+bool cli_wants_json(int argc, char **argv)
+{
+    for (int i = 1; i < argc; i++)
+        if (strcmp(argv[i], "--json") == 0)
+            return true;
+    return false;
+}
+
 static int bad_value(const struct cli_option *o, const char *value, const char *expected, struct cw_error *err)
 {
     return cw_error_value(err, CW_E_OPTION, o->name, value, expected, "--%s %.100s: expected %s", o->name,
