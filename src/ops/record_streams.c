@@ -193,7 +193,7 @@ static int sum_up(struct cw_record_streams *f, char *const *paths, struct cw_err
 int cw_record_streams_open(const struct cw_op *op, const struct cw_source_env *env, const struct cw_record_streams_options *options,
                            struct cw_source **ret, struct cw_error *err)
 {
-    struct cw_source_files files = {0};
+    _cleanup_(cw_source_files_deinit) struct cw_source_files files = {0};
     struct cw_index_options index = {
         .format = options->format,
         .codec = (enum cw_codec)cw_codec_parse(cw_attr_string(op, "compression")),
@@ -212,7 +212,6 @@ int cw_record_streams_open(const struct cw_op *op, const struct cw_source_env *e
         r = cw_index_open(files.paths, files.prefixes, files.n, &index, &f->index, err);
     if (r == 0)
         r = sum_up(f, files.paths, err);
-    cw_source_files_deinit(&files);
     if (r < 0) {
         cw_error_op(err, op->desc->name);
         streams_free(&f->base);

@@ -93,10 +93,8 @@ static int open_segment(const char *path, size_t prefix, const struct cw_index_o
     *ret_reused = !o->rebuild && (load(sidecar, &st, o, ret) || (!o->write_sidecar && cached && load(cached, &st, o, ret)));
     if (*ret_reused) {
         if (strcmp(ret->relative_path, relative) != 0) /* indexed under another pattern */
-            r = cw_segment_file_key(ret, relative, &ret->file_key, err);
-        if (r < 0)
-            cw_segment_deinit(ret);
-        return r;
+            ret->file_key = cw_segment_file_key(ret, relative);
+        return 0;
     }
     struct cw_segment_input in = {
         .format = o->format,
