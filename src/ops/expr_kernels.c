@@ -199,8 +199,12 @@ void cw_kernel_where(size_t size, void *restrict d, const uint8_t *c, const void
     {                                                                              \
         const T *a = a_;                                                           \
         T r = a[0];                                                                \
-        for (size_t i = 0; i < n; i++)                                             \
-            r = (max ? a[i] > r : a[i] < r) ? a[i] : r;                            \
+        if (max) /* a loop for each: with the choice inside, the compiler does not vectorise it */\
+            for (size_t i = 0; i < n; i++)                                         \
+                r = a[i] > r ? a[i] : r;                                           \
+        else                                                                       \
+            for (size_t i = 0; i < n; i++)                                         \
+                r = a[i] < r ? a[i] : r;                                           \
         *(T *)d = r;                                                               \
     }
 REDUCE_INTEGER(uint8_t)
