@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/fd.h"
 #include "cache/internal.h"
 #include "storage/file.h"
 
@@ -26,11 +27,10 @@ static bool parse_key(const char *name, struct cw_hash128 *ret)
 static int open_root(const char *dir, struct cw_error *err)
 {
     struct stat st;
-    int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC), e = fd < 0 ? errno : 0;
+    _cleanup_close_ int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int e = fd < 0 ? errno : 0;
     if (fd >= 0 && fstatat(fd, CW_CACHE_LOCK, &st, AT_SYMLINK_NOFOLLOW) == 0)
-        return fd;
-    if (fd >= 0)
-        close(fd);
+        return CW_STEAL_FD(fd);
     cw_error_file(err, dir);
     return e && e != ENOENT && e != ENOTDIR ? cw_error_errno(err, CW_E_IO, e, "%s: can't be opened", dir)
                                             : cw_error_set(err, CW_E_OPTION, "%s is no cache: expected a directory that --cache-dir named", dir);
@@ -47,28 +47,25 @@ static int names_of(int at, struct cw_paths *ret, struct cw_error *err)
 /* What a segment says of itself. */
 static void look_at_segment(struct cw_cache_listed *s, int set, const char *name)
 {
-    struct cw_cache_row *rows = NULL;
+    _cleanup_free_ struct cw_cache_row *rows = NULL;
     struct cw_cache_trailer t;
     struct cw_hash128 key;
     size_t n = 0;
-    int fd = cw_cache_open_file(set, name, O_RDONLY);
+    _cleanup_close_ int fd = cw_cache_open_file(set, name, O_RDONLY);
     s->segments++;
-    if (fd >= 0 && parse_key(s->key, &key) && cw_cache_table_read(fd, key, &rows, &n, &t) == 0) {
-        s->entries += n;
-        s->cost_us += t.cost_us;
-        for (size_t i = 0; i < n; i++) {
-            s->content += rows[i].length;
-            s->stored += rows[i].stored;
-        }
-        free(rows);
+    if (fd < 0 || !parse_key(s->key, &key) || cw_cache_table_read(fd, key, &rows, &n, &t) != 0)
+        return;
+    s->entries += n;
+    s->cost_us += t.cost_us;
+    for (size_t i = 0; i < n; i++) {
+        s->content += rows[i].length;
+        s->stored += rows[i].stored;
     }
-    if (fd >= 0)
-        close(fd);
 }
 
 static int look(struct cw_cache_listed *s, int set, struct cw_error *err)
 {
-    struct cw_paths names = {0};
+    _cleanup_(cw_paths_deinit) struct cw_paths names = {0};
     struct stat st;
     int r = names_of(set, &names, err);
     for (size_t i = 0; r == 0 && i < names.n; i++) {
@@ -85,7 +82,6 @@ static int look(struct cw_cache_listed *s, int set, struct cw_error *err)
         if (cw_cache_name(name) == CW_CACHE_NAME_SEGMENT)
             look_at_segment(s, set, name);
     }
-    cw_paths_deinit(&names);
     s->meta = cw_cache_read_text(set, CW_CACHE_META, META_BYTES);
     return r;
 }
@@ -93,13 +89,12 @@ static int look(struct cw_cache_listed *s, int set, struct cw_error *err)
 static int list_set(const char *dir, int root, const char *key, struct cw_cache_list *ret, struct cw_error *err)
 {
     struct cw_cache_listed *s = &ret->sets[ret->n];
-    int set = cw_cache_open_dir(root, key);
+    _cleanup_close_ int set = cw_cache_open_dir(root, key);
     if (set < 0) /* a link, or a file: none of ours */
         return 0;
     ret->n++;
     memcpy(s->key, key, sizeof(s->key));
     int r = look(s, set, err);
-    close(set);
     if (asprintf(&s->path, "%s/%s", dir, key) < 0) {
         s->path = NULL;
         return cw_error_nomem(err, 0, "a path");
@@ -109,9 +104,9 @@ static int list_set(const char *dir, int root, const char *key, struct cw_cache_
 
 int cw_cache_list(const char *dir, const char *key, struct cw_cache_list *ret, struct cw_error *err)
 {
-    struct cw_paths names = {0};
+    _cleanup_(cw_paths_deinit) struct cw_paths names = {0};
     *ret = (struct cw_cache_list){0};
-    int root = open_root(dir, err);
+    _cleanup_close_ int root = open_root(dir, err);
     if (root < 0)
         return root;
     int r = names_of(root, &names, err);
@@ -120,8 +115,6 @@ int cw_cache_list(const char *dir, const char *key, struct cw_cache_list *ret, s
     for (size_t i = 0; r == 0 && i < names.n; i++)
         if (cw_cache_is_set(names.paths[i]) && (!key || strncmp(names.paths[i], key, strlen(key)) == 0))
             r = list_set(dir, root, names.paths[i], ret, err);
-    cw_paths_deinit(&names);
-    close(root);
     if (r < 0)
         cw_cache_list_deinit(ret);
     return r;
@@ -162,19 +155,17 @@ static int64_t bad_entries(int fd, const struct cw_cache_row *rows, size_t n)
 
 static int verify_segment(const char *dir, int set, const char *name, struct cw_hash128 key, bool repair, struct cw_cache_verified *ret, struct cw_error *err)
 {
-    struct cw_cache_row *rows = NULL;
+    _cleanup_free_ struct cw_cache_row *rows = NULL;
     struct cw_cache_trailer t;
     struct stat st = {0};
     size_t n = 0;
-    int fd = cw_cache_open_file(set, name, O_RDONLY), r = fd == -CW_CACHE_NO_FILE ? 1 : fd < 0 ? fd : cw_cache_table_read(fd, key, &rows, &n, &t);
+    _cleanup_close_ int fd = cw_cache_open_file(set, name, O_RDONLY);
+    int r = fd == -CW_CACHE_NO_FILE ? 1 : fd < 0 ? fd : cw_cache_table_read(fd, key, &rows, &n, &t);
     if (r == -ENOENT) /* it gave way meanwhile */
         return 0;
     int64_t bad = r == 0 ? bad_entries(fd, rows, n) : 0;
-    if (fd >= 0) {
+    if (fd >= 0)
         (void)fstat(fd, &st);
-        close(fd);
-    }
-    free(rows);
     if (r < 0)
         return cw_error_errno(err, CW_E_IO, -r, "%s/%s: can't be read", dir, name);
     if (bad < 0)
@@ -201,9 +192,10 @@ static int open_set(const struct cw_cache_listed *s, int *ret, struct cw_error *
 
 int cw_cache_verify(const struct cw_cache_listed *s, bool repair, struct cw_cache_verified *ret, struct cw_error *err)
 {
-    struct cw_paths names = {0};
+    _cleanup_(cw_paths_deinit) struct cw_paths names = {0};
     struct cw_hash128 key = {0};
-    int set, r = open_set(s, &set, err);
+    _cleanup_close_ int set = -1;
+    int r = open_set(s, &set, err);
     if (r < 0 || set < 0)
         return r;
     r = names_of(set, &names, err);
@@ -211,8 +203,6 @@ int cw_cache_verify(const struct cw_cache_listed *s, bool repair, struct cw_cach
     for (size_t i = 0; r == 0 && i < names.n; i++)
         if (cw_cache_name(names.paths[i]) == CW_CACHE_NAME_SEGMENT)
             r = verify_segment(s->path, set, names.paths[i], key, repair, ret, err);
-    cw_paths_deinit(&names);
-    close(set);
     return r;
 }
 
@@ -221,7 +211,7 @@ int cw_cache_verify(const struct cw_cache_listed *s, bool repair, struct cw_cach
 /* Only what is ours, by its name; whatever that is, for a link goes itself and not what it leads to. A directory that holds something else stays, and says so. */
 static int empty(int set, const char *key, struct cw_error *err)
 {
-    struct cw_paths names = {0};
+    _cleanup_(cw_paths_deinit) struct cw_paths names = {0};
     int r = names_of(set, &names, err);
     for (size_t i = 0; r == 0 && i < names.n; i++)
         if (cw_cache_name(names.paths[i]) == CW_CACHE_NAME_FOREIGN)
@@ -229,13 +219,12 @@ static int empty(int set, const char *key, struct cw_error *err)
     for (size_t i = 0; r == 0 && i < names.n; i++)
         if (unlinkat(set, names.paths[i], 0) < 0 && errno != ENOENT)
             r = cw_error_errno(err, CW_E_IO, errno, "%s/%s: can't be removed", key, names.paths[i]);
-    cw_paths_deinit(&names);
     return r;
 }
 
 int cw_cache_set_remove(int at, const char *key, struct cw_error *err)
 {
-    int set = cw_cache_open_dir(at, key), fd = -1;
+    _cleanup_close_ int set = cw_cache_open_dir(at, key), fd = -1;
     if (set < 0)
         return set == -ENOENT ? 0 : cw_error_set(err, CW_E_IO, "%s: can't be opened: %s", key, cw_cache_why(-set));
     int r = cw_cache_try_lock(set, CW_CACHE_USED, &fd);
@@ -243,35 +232,27 @@ int cw_cache_set_remove(int at, const char *key, struct cw_error *err)
         r = empty(set, key, err);
     if (r == 0 && unlinkat(at, key, AT_REMOVEDIR) < 0 && errno != ENOENT)
         r = cw_error_errno(err, CW_E_IO, errno, "%s: can't be removed", key);
-    if (fd >= 0)
-        close(fd);
-    close(set);
     return r;
 }
 
 int cw_cache_remove(const char *dir, const struct cw_cache_listed *s, struct cw_error *err)
 {
-    int root = open_root(dir, err);
+    _cleanup_close_ int root = open_root(dir, err);
     if (root < 0)
         return root;
-    int lock = cw_cache_open_file(root, CW_CACHE_LOCK, O_RDWR), r = lock < 0 ? lock : flock(lock, LOCK_EX) < 0 ? -errno : 0;
-    r = r < 0 ? cw_error_set(err, CW_E_IO, "%s/" CW_CACHE_LOCK ": can't be locked: %s", dir, cw_cache_why(-r)) : cw_cache_set_remove(root, s->key, err);
-    if (lock >= 0)
-        close(lock);
-    close(root);
-    return r;
+    _cleanup_close_ int lock = cw_cache_open_file(root, CW_CACHE_LOCK, O_RDWR);
+    int r = lock < 0 ? lock : flock(lock, LOCK_EX) < 0 ? -errno : 0;
+    return r < 0 ? cw_error_set(err, CW_E_IO, "%s/" CW_CACHE_LOCK ": can't be locked: %s", dir, cw_cache_why(-r)) : cw_cache_set_remove(root, s->key, err);
 }
 
 int cw_cache_pin(const struct cw_cache_listed *s, bool on, struct cw_error *err)
 {
-    int set, r = open_set(s, &set, err);
+    _cleanup_close_ int set = -1;
+    int r = open_set(s, &set, err);
     if (r < 0 || set < 0)
         return r;
-    int fd = on ? cw_cache_open_file(set, CW_CACHE_PIN, O_WRONLY | O_CREAT) : -1;
+    _cleanup_close_ int fd = on ? cw_cache_open_file(set, CW_CACHE_PIN, O_WRONLY | O_CREAT) : -1;
     if (on ? fd < 0 : unlinkat(set, CW_CACHE_PIN, 0) < 0 && errno != ENOENT)
         r = cw_error_set(err, CW_E_IO, "%s/" CW_CACHE_PIN ": can't be %s: %s", s->path, on ? "made" : "removed", cw_cache_why(on ? -fd : errno));
-    if (fd >= 0)
-        close(fd);
-    close(set);
     return r;
 }

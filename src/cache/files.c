@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/fd.h"
 #include "cache/internal.h"
 
 static bool begins_with(const char *text, const char *start) { return strncmp(text, start, strlen(start)) == 0; }
@@ -46,31 +47,33 @@ int cw_cache_open_dir(int at, const char *name)
     return fd >= 0 ? fd : errno == ELOOP || errno == ENOTDIR ? -CW_CACHE_NO_DIR : -errno;
 }
 
+DIR *cw_cache_open_names(int dir)
+{
+    _cleanup_close_ int fd = dir >= 0 ? cw_cache_open_dir(dir, ".") : -1;
+    DIR *d = fd >= 0 ? fdopendir(fd) : NULL;
+    if (d)
+        fd = -1; /* the stream's now */
+    return d;
+}
+
 int cw_cache_open_file(int at, const char *name, int flags)
 {
     struct stat st;
-    int fd = openat(at, name, flags | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0666);
+    _cleanup_close_ int fd = openat(at, name, flags | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0666);
     if (fd < 0) /* a link; a directory; a socket, or a pipe that nobody reads */
         return errno == ELOOP || errno == EISDIR || errno == ENXIO ? -CW_CACHE_NO_FILE : -errno;
-    if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode))
-        return fd;
-    close(fd);
-    return -CW_CACHE_NO_FILE;
+    return fstat(fd, &st) == 0 && S_ISREG(st.st_mode) ? CW_STEAL_FD(fd) : -CW_CACHE_NO_FILE;
 }
 
 char *cw_cache_read_text(int at, const char *name, size_t most)
 {
-    int fd = cw_cache_open_file(at, name, O_RDONLY);
-    char *text = fd >= 0 ? malloc(most + 1) : NULL;
+    _cleanup_close_ int fd = cw_cache_open_file(at, name, O_RDONLY);
+    _cleanup_free_ char *text = fd >= 0 ? malloc(most + 1) : NULL;
     ssize_t n = text ? pread(fd, text, most, 0) : -1;
-    if (fd >= 0)
-        close(fd);
-    if (n < 0) {
-        free(text);
+    if (n < 0)
         return NULL;
-    }
     text[n] = '\0';
-    return text;
+    return CW_STEAL(text);
 }
 
 int cw_cache_put_text(int at, const char *name, const char *text)
@@ -97,22 +100,17 @@ int cw_cache_put_text(int at, const char *name, const char *text)
 /* Opened to write, for that is what some network file systems want of who locks. */
 int cw_cache_try_lock(int at, const char *name, int *ret_fd)
 {
-    int fd = cw_cache_open_file(at, name, O_RDWR);
+    _cleanup_close_ int fd = cw_cache_open_file(at, name, O_RDWR);
     if (fd < 0)
         return fd;
-    if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
-        int e = errno;
-        close(fd);
-        return e == EWOULDBLOCK ? 1 : -e;
-    }
-    *ret_fd = fd;
+    if (flock(fd, LOCK_EX | LOCK_NB) < 0)
+        return errno == EWOULDBLOCK ? 1 : -errno;
+    *ret_fd = CW_STEAL_FD(fd);
     return 0;
 }
 
 bool cw_cache_locked(int at, const char *name)
 {
-    int fd = -1, r = cw_cache_try_lock(at, name, &fd);
-    if (fd >= 0)
-        close(fd);
-    return r == 1;
+    _cleanup_close_ int fd = -1;
+    return cw_cache_try_lock(at, name, &fd) == 1;
 }

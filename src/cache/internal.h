@@ -1,5 +1,6 @@
 /* What the files of the chunk store share. */
 #pragma once
+#include <dirent.h>
 #include <errno.h>
 #include <pthread.h>
 
@@ -145,6 +146,8 @@ bool cw_cache_is_set(const char *name);
 enum cw_cache_name { CW_CACHE_NAME_FOREIGN, CW_CACHE_NAME_SEGMENT, CW_CACHE_NAME_WRITTEN, CW_CACHE_NAME_PUT, CW_CACHE_NAME_OTHER };
 enum cw_cache_name cw_cache_name(const char *name); /* of a file in a set */
 int cw_cache_open_dir(int at, const char *name);
+/* The names in a directory, read from the first on; NULL: it can't be read, or dir is negative. */
+DIR *cw_cache_open_names(int dir);
 int cw_cache_open_file(int at, const char *name, int flags);
 char *cw_cache_read_text(int at, const char *name, size_t most); /* NULL: there is none to be had */
 int cw_cache_put_text(int at, const char *name, const char *text); /* readers see the old or the new one, also after the machine went down */

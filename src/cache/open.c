@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/fd.h"
 #include "cache/internal.h"
 #include "storage/file.h"
 #include "storage/throttle.h"
@@ -35,26 +36,20 @@ int cw_cache_dir_open(struct cw_cache *c, struct cw_error *err)
 static int use(struct cw_cache_set *s, const char *name)
 {
     struct stat ours, there;
-    int fd = cw_cache_open_file(s->dir_fd, CW_CACHE_USED, O_RDWR | O_CREAT);
+    _cleanup_close_ int fd = cw_cache_open_file(s->dir_fd, CW_CACHE_USED, O_RDWR | O_CREAT);
     if (fd == -CW_CACHE_NO_FILE || fd == -ENOENT)
         return fd == -ENOENT ? 1 : fd;
     if (fd < 0)
         fd = cw_cache_open_file(s->dir_fd, CW_CACHE_USED, O_RDONLY);
-    if (fd < 0)
+    if (fd < 0 || flock(fd, LOCK_SH) < 0 || fstat(fd, &ours) < 0)
         return 0;
-    if (flock(fd, LOCK_SH) < 0 || fstat(fd, &ours) < 0) {
-        close(fd);
-        return 0;
-    }
     _cleanup_free_ char *path = NULL;
     if (asprintf(&path, "%s/" CW_CACHE_USED, name) < 0)
         path = NULL;
-    if (!path || fstatat(s->cache->dir_fd, path, &there, AT_SYMLINK_NOFOLLOW) < 0 || ours.st_ino != there.st_ino) {
-        close(fd);
+    if (!path || fstatat(s->cache->dir_fd, path, &there, AT_SYMLINK_NOFOLLOW) < 0 || ours.st_ino != there.st_ino)
         return path ? 1 : -ENOMEM;
-    }
     (void)futimens(fd, NULL);
-    s->used_fd = fd;
+    s->used_fd = CW_STEAL_FD(fd);
     return 0;
 }
 

@@ -15,6 +15,7 @@
 
 #include "base/array.h"
 #include "base/crash.h"
+#include "base/fd.h"
 #include "cache/internal.h"
 
 /* A set that nobody uses is worth half of one in use, and half of that after each day. */
@@ -45,20 +46,17 @@ struct look {
 /* Nobody holds its lock: who wrote it is dead. */
 static bool orphaned(int set, const char *name)
 {
-    int fd = -1, r = cw_cache_try_lock(set, name, &fd);
-    if (fd >= 0)
-        close(fd);
-    return r == 0;
+    _cleanup_close_ int fd = -1;
+    return cw_cache_try_lock(set, name, &fd) == 0;
 }
 
 /* Removes a file that only a run which uses the set would need: those that want to use it wait meanwhile. False: somebody does. */
 static bool unlink_unused(int set, const char *name)
 {
-    int fd = -1, r = cw_cache_try_lock(set, CW_CACHE_USED, &fd);
+    _cleanup_close_ int fd = -1;
+    int r = cw_cache_try_lock(set, CW_CACHE_USED, &fd);
     if (r == 0)
         (void)unlinkat(set, name, 0);
-    if (fd >= 0)
-        close(fd);
     return r == 0;
 }
 
@@ -83,13 +81,9 @@ static void add(struct look *l, const char *set, const char *name, uint64_t byte
 {
     if (CW_ARRAY_ROOM(l->files, l->capacity, l->n + 1, "files", NULL) < 0)
         return;
-    struct found f = {.set = strdup(set), .name = strdup(name), .bytes = bytes, .value = value};
-    if (f.set && f.name) {
-        l->files[l->n++] = f;
-        return;
-    }
-    free(f.set);
-    free(f.name);
+    _cleanup_free_ char *set_copy = strdup(set), *name_copy = strdup(name);
+    if (set_copy && name_copy)
+        l->files[l->n++] = (struct found){.set = CW_STEAL(set_copy), .name = CW_STEAL(name_copy), .bytes = bytes, .value = value};
 }
 
 /* A file of a set: whether it stays. */
@@ -107,8 +101,8 @@ static bool look_at_file(int set, const char *name, struct stat *ret)
 
 static void look_at_set(struct look *l, int root, const char *key)
 {
-    int set = cw_cache_open_dir(root, key), fd = set >= 0 ? dup(set) : -1;
-    DIR *d = fd >= 0 ? fdopendir(fd) : NULL;
+    _cleanup_close_ int set = cw_cache_open_dir(root, key);
+    _cleanup_(cw_closedirp) DIR *d = cw_cache_open_names(set);
     double share = d ? likely(set) : 0;
     for (struct dirent *e; d && (e = readdir(d));) {
         struct stat st;
@@ -119,12 +113,6 @@ static void look_at_set(struct look *l, int root, const char *key)
         if (cw_cache_name(e->d_name) == CW_CACHE_NAME_SEGMENT && worth && share >= 0)
             add(l, key, e->d_name, (uint64_t)st.st_size, (double)strtoull(worth + 1, NULL, 10) * share);
     }
-    if (d)
-        closedir(d);
-    else if (fd >= 0)
-        close(fd);
-    if (set >= 0)
-        close(set);
 }
 
 /* Nobody has used a set for long, and nothing is kept in it. */
@@ -132,35 +120,24 @@ static bool is_forsaken(int root, const char *key)
 {
     struct stat st;
     bool any = false;
-    int fd = cw_cache_open_dir(root, key);
-    if (fd < 0)
-        return false;
-    DIR *d = stat_at(fd, CW_CACHE_USED, &st) == 0 && difftime(time(NULL), st.st_mtime) >= EMPTY_S ? fdopendir(fd) : NULL;
-    if (!d) {
-        close(fd);
-        return false;
-    }
-    for (struct dirent *e; !any && (e = readdir(d));)
+    _cleanup_close_ int set = cw_cache_open_dir(root, key);
+    bool old = set >= 0 && stat_at(set, CW_CACHE_USED, &st) == 0 && difftime(time(NULL), st.st_mtime) >= EMPTY_S;
+    _cleanup_(cw_closedirp) DIR *d = old ? cw_cache_open_names(set) : NULL;
+    for (struct dirent *e; d && !any && (e = readdir(d));)
         any = cw_cache_name(e->d_name) == CW_CACHE_NAME_SEGMENT || strcmp(e->d_name, CW_CACHE_PIN) == 0;
-    closedir(d);
-    return !any;
+    return d && !any;
 }
 
 /* sweep: what is forsaken goes. */
 static void look(int root, struct look *l, bool sweep)
 {
-    int fd = cw_cache_open_dir(root, "."); /* a position of its own */
-    DIR *d = fd >= 0 ? fdopendir(fd) : NULL;
+    _cleanup_(cw_closedirp) DIR *d = cw_cache_open_names(root);
     *l = (struct look){0};
-    if (!d && fd >= 0)
-        close(fd);
     for (struct dirent *e; d && (e = readdir(d));) {
         struct cw_error ignored = {0}; /* then it stays, and counts */
         if (cw_cache_is_set(e->d_name) && (!sweep || !is_forsaken(root, e->d_name) || cw_cache_set_remove(root, e->d_name, &ignored) != 0))
             look_at_set(l, root, e->d_name);
     }
-    if (d)
-        closedir(d);
 }
 
 static void look_deinit(struct look *l)
@@ -212,12 +189,9 @@ static int by_value(const void *a, const void *b)
 static void evict(struct cw_cache *c, const struct found *f)
 {
     cw_crash_point("cache-evict");
-    int set = cw_cache_open_dir(c->dir_fd, f->set);
-    if (set < 0)
-        return;
-    if (unlinkat(set, f->name, 0) == 0)
+    _cleanup_close_ int set = cw_cache_open_dir(c->dir_fd, f->set);
+    if (set >= 0 && unlinkat(set, f->name, 0) == 0)
         atomic_fetch_add(&c->evicted, 1);
-    close(set);
 }
 
 /* Half of what is free besides what was there at first. What is written here changes nothing of that; what others free or fill does. */
@@ -257,25 +231,21 @@ static int make_room(struct cw_cache *c, uint64_t bytes, uint64_t value)
 static int create(int set, uint64_t size, char **ret_name, int *ret_fd)
 {
     uint64_t id = 0;
-    char *name;
+    char name[64];
     (void)!getrandom(&id, sizeof(id), 0);
-    if (asprintf(&name, CW_CACHE_TEMPORARY "%016" PRIx64, id) < 0)
-        return -ENOMEM;
-    int fd = cw_cache_open_file(set, name, O_RDWR | O_CREAT | O_EXCL), e = fd < 0 ? -fd : 0;
+    snprintf(name, sizeof(name), CW_CACHE_TEMPORARY "%016" PRIx64, id);
+    _cleanup_close_ int fd = cw_cache_open_file(set, name, O_RDWR | O_CREAT | O_EXCL);
+    int e = fd < 0 ? -fd : 0;
     /* The lock says that somebody writes; the directory's lock is held, so nobody takes it for an orphan before. Its size is what it may grow to. */
     if (fd >= 0 && (flock(fd, LOCK_EX | LOCK_NB) < 0 || ftruncate(fd, (off_t)size) < 0))
         e = errno;
-    if (e) {
-        if (fd >= 0) {
-            (void)unlinkat(set, name, 0);
-            close(fd);
-        }
-        free(name);
-        return -e;
-    }
-    *ret_name = name;
-    *ret_fd = fd;
-    return 0;
+    if (!e && !(*ret_name = strdup(name)))
+        e = ENOMEM;
+    if (e && fd >= 0)
+        (void)unlinkat(set, name, 0);
+    if (!e)
+        *ret_fd = CW_STEAL_FD(fd);
+    return -e;
 }
 
 int cw_cache_room(struct cw_cache_set *s, uint64_t size, uint64_t value, char **ret_name, int *ret_fd)

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/fd.h"
 #include "cache/internal.h"
 #include "storage/file.h"
 
@@ -36,27 +37,24 @@ static struct cw_cache_segment *segment_named(const struct cw_cache_set *s, cons
 /* A file that has the name of a segment. What is none is known too, so that it is not looked at again. */
 static void load_segment(struct cw_cache_set *s, const char *name)
 {
-    struct cw_cache_row *rows = NULL;
+    _cleanup_free_ struct cw_cache_row *rows = NULL;
     struct cw_cache_trailer trailer;
     struct cw_error err = {0};
     struct stat st;
     size_t n = 0;
     uint32_t number;
     _cleanup_free_ char *path = NULL;
-    int fd = cw_cache_open_file(s->dir_fd, name, O_RDONLY);
+    _cleanup_close_ int fd = cw_cache_open_file(s->dir_fd, name, O_RDONLY);
     if (fd < 0 && fd != -CW_CACHE_NO_FILE) /* it went meanwhile */
         return;
     int r = fd < 0 ? 1 : fstat(fd, &st) < 0 ? -1 : cw_cache_table_read(fd, s->key, &rows, &n, &trailer);
-    if (fd >= 0)
-        close(fd);
-    else
+    if (fd < 0)
         cw_cache_trouble(s->cache, NULL, name, CW_CACHE_NO_FILE);
     struct cw_cache_segment *g = cw_cache_segment_new();
     bool ok = g && (g->name = strdup(name)) && (r != 0 || (asprintf(&path, "%s/%s", s->dir, name) >= 0 &&
                                                            cw_cache_file_new(path, &st, &g->file, &err) == 0));
     if (!ok || r < 0) {
         cw_cache_segment_free(g);
-        free(rows);
         return;
     }
     g->seen = true;
@@ -69,7 +67,6 @@ static void load_segment(struct cw_cache_set *s, const char *name)
         if (r == 0)
             (void)cw_cache_set_insert(s, number, rows, n, &err); /* no memory for the index: they are computed */
     }
-    free(rows);
 }
 
 /* What is gone must not keep its space because we have it open. Who reads it right now holds its lock: then it is let go of the next time. */
@@ -98,17 +95,12 @@ static bool read_names(struct cw_cache_set *s, DIR *d)
 
 static void look(struct cw_cache_set *s)
 {
-    int fd = cw_cache_open_dir(s->dir_fd, "."); /* a position of its own */
-    DIR *d = fd >= 0 ? fdopendir(fd) : NULL;
-    if (!d) {
-        if (fd >= 0)
-            close(fd);
+    _cleanup_(cw_closedirp) DIR *d = cw_cache_open_names(s->dir_fd);
+    if (!d)
         return;
-    }
     for (uint32_t i = 0; i < s->n_segments; i++)
         s->segments[i]->seen = s->segments[i]->fd >= 0;
     bool all = read_names(s, d);
-    closedir(d);
     for (uint32_t i = 0; i < s->n_segments && all; i++)
         if (!s->segments[i]->seen)
             atomic_store(&s->segments[i]->dead, true);

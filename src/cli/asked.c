@@ -7,8 +7,7 @@
 
 int cli_asked_parse(struct cli_asked *a, const char *verb, const struct cli_option *options, int argc, char **argv, struct cw_error *err)
 {
-    for (int i = 1; i < argc; i++)
-        a->json |= strcmp(argv[i], "--json") == 0;
+    a->json = cli_wants_json(argc, argv);
     a->wait = 5;
     int r = cli_parse(cli_find(verb), options, argc, argv, &a->n_args, err);
     if (r == 0 && !a->service)

@@ -255,8 +255,7 @@ int cli_cache(int argc, char **argv)
     struct cw_error err = {0};
     int n_args, code = 0;
     cli_common_init(&x.common);
-    for (int i = 1; i < argc; i++)
-        x.common.json |= strcmp(argv[i], "--json") == 0;
+    x.common.json = cli_wants_json(argc, argv);
     const struct cli_option options[] = {
         {"all", CLI_FLAG, &x.all, NULL, "rm, pin, unpin: all sets; rm: but pinned ones", 0, 0, NULL, NULL},
         {"repair", CLI_FLAG, &x.repair, NULL, "verify: remove what is damaged", 0, 0, NULL, NULL},

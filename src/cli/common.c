@@ -16,8 +16,7 @@ void cli_common_init(struct cli_common *c)
 int cli_common_parse(struct cli_common *c, const char *verb, const struct cli_option *options, int argc, char **argv, struct cw_error *err)
 {
     int n_args;
-    for (int i = 1; i < argc; i++)
-        c->json |= strcmp(argv[i], "--json") == 0;
+    c->json = cli_wants_json(argc, argv);
     int r = cli_parse(cli_find(verb), options, argc, argv, &n_args, err);
     if (r == 0)
         c->file = argv[1];

@@ -267,8 +267,7 @@ int cli_doctor(int argc, char **argv)
         {"json", CLI_FLAG, &json, NULL, "print one JSON object", 0, 0, NULL, NULL},
         {0},
     };
-    for (int i = 1; i < argc; i++)
-        json |= strcmp(argv[i], "--json") == 0;
+    json = cli_wants_json(argc, argv);
     int r = cli_parse(cli_find("doctor"), options, argc, argv, &n_args, &err);
     if (r != 0)
         return r == 1 ? 0 : cli_fail(&err, json, NULL);

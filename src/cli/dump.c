@@ -21,16 +21,43 @@ struct zip {
     bool too_large;
 };
 
-static void put16(FILE *f, unsigned v)
-{
-    fputc((int)(v & 255), f);
-    fputc((int)(v >> 8 & 255), f);
-}
+/* Headers as a zip archive has them: little-endian, without gaps. */
+struct __attribute__((packed)) about { /* an entry, in both of its headers */
+    uint16_t version, flags, method;
+    uint32_t date, crc, stored, size;
+    uint16_t name, extra;
+};
+struct __attribute__((packed)) local_header {
+    uint32_t magic;
+    struct about about;
+};
+struct __attribute__((packed)) central_header {
+    uint32_t magic;
+    uint16_t made_by;
+    struct about about;
+    uint16_t comment, disk, internal;
+    uint32_t external, offset;
+};
+struct __attribute__((packed)) end_header {
+    uint32_t magic;
+    uint16_t disk, first_disk, here, all;
+    uint32_t size, start;
+    uint16_t comment;
+};
+_Static_assert(sizeof(struct local_header) == 30 && sizeof(struct central_header) == 46 && sizeof(struct end_header) == 22, "the format's");
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the headers are written as they lie in memory");
 
-static void put32(FILE *f, uint32_t v)
+static struct about about(const struct entry *e)
 {
-    put16(f, v & 0xffff);
-    put16(f, v >> 16);
+    return (struct about){
+        .version = 20,
+        .flags = 0x0800,    /* names are UTF-8 */
+        .date = 0x00210000, /* 1980-01-01: the file must not depend on the clock */
+        .crc = e->crc,
+        .stored = e->size,
+        .size = e->size,
+        .name = (uint16_t)strlen(e->name),
+    };
 }
 
 /* One array: header of format 1.0, then the data. */
@@ -59,16 +86,7 @@ static void add(struct zip *z, const char *name, const char *descr, const int64_
     e->crc = size ? (uint32_t)crc32(crc, data, (uInt)size) : crc;
     e->size = (uint32_t)(total + size);
     e->offset = (uint32_t)offset;
-    put32(z->f, 0x04034b50);
-    put16(z->f, 20);
-    put16(z->f, 0x0800); /* names are UTF-8 */
-    put16(z->f, 0);
-    put32(z->f, 0x00210000); /* 1980-01-01: the file must not depend on the clock */
-    put32(z->f, e->crc);
-    put32(z->f, e->size);
-    put32(z->f, e->size);
-    put16(z->f, (unsigned)strlen(e->name));
-    put16(z->f, 0);
+    fwrite(&(struct local_header){.magic = 0x04034b50, .about = about(e)}, sizeof(struct local_header), 1, z->f);
     fputs(e->name, z->f);
     fwrite(header, 1, total, z->f);
     if (size)
@@ -80,30 +98,12 @@ static void finish(struct zip *z)
     long start = ftell(z->f);
     for (unsigned i = 0; i < z->n; i++) {
         const struct entry *e = &z->entries[i];
-        put32(z->f, 0x02014b50);
-        put16(z->f, 20);
-        put16(z->f, 20);
-        put16(z->f, 0x0800);
-        put16(z->f, 0);
-        put32(z->f, 0x00210000);
-        put32(z->f, e->crc);
-        put32(z->f, e->size);
-        put32(z->f, e->size);
-        put16(z->f, (unsigned)strlen(e->name));
-        for (int k = 0; k < 4; k++)
-            put16(z->f, 0);
-        put32(z->f, 0);
-        put32(z->f, e->offset);
+        const struct central_header h = {.magic = 0x02014b50, .made_by = 20, .about = about(e), .offset = e->offset};
+        fwrite(&h, sizeof(h), 1, z->f);
         fputs(e->name, z->f);
     }
-    long end = ftell(z->f);
-    put32(z->f, 0x06054b50);
-    put32(z->f, 0);
-    put16(z->f, z->n);
-    put16(z->f, z->n);
-    put32(z->f, (uint32_t)(end - start));
-    put32(z->f, (uint32_t)start);
-    put16(z->f, 0);
+    const struct end_header h = {.magic = 0x06054b50, .here = (uint16_t)z->n, .all = (uint16_t)z->n, .size = (uint32_t)(ftell(z->f) - start), .start = (uint32_t)start};
+    fwrite(&h, sizeof(h), 1, z->f);
 }
 
 static const char *descr(enum cw_dtype dtype)

@@ -7,54 +7,14 @@
 #include "base/machine.h"
 #include "cli/options.h"
 #include "client/local.h"
+#include "ops/source_files.h"
 #include "pipeline/index.h"
-#include "storage/file.h"
 
-struct files {
-    char **paths;
-    size_t *prefixes;
-    size_t n;
-};
-
-static void files_deinit(struct files *f)
+/* Here a pattern that matches nothing is a wrong argument, not a wrong pipeline. */
+static int add_pattern(struct cw_source_files *f, const char *pattern, struct cw_error *err)
 {
-    for (size_t i = 0; i < f->n; i++)
-        free(f->paths[i]);
-    free(f->paths);
-    free(f->prefixes);
-}
-
-static bool is_index(const char *path)
-{
-    size_t n = strlen(path);
-    return n > 4 && strcmp(path + n - 4, ".cwx") == 0;
-}
-
-/* Files that a pattern names; index files among them are left out: patterns find sidecars too. */
-static int add_pattern(struct files *f, const char *pattern, struct cw_error *err)
-{
-    struct cw_paths found = {0};
-    size_t prefix, before = f->n;
-    int r = cw_glob(".", pattern, &found, &prefix, err);
-    char **paths = r < 0 ? NULL : realloc(f->paths, (f->n + found.n + 1) * sizeof(*paths));
-    f->paths = paths ? paths : f->paths;
-    size_t *prefixes = paths ? realloc(f->prefixes, (f->n + found.n + 1) * sizeof(*prefixes)) : NULL;
-    f->prefixes = prefixes ? prefixes : f->prefixes;
-    if (r >= 0 && !prefixes)
-        r = cw_error_nomem(err, found.n * sizeof(*paths), "the names of files");
-    for (size_t i = 0; i < found.n && r >= 0; i++)
-        if (!is_index(found.paths[i])) {
-            f->paths[f->n] = CW_STEAL(found.paths[i]);
-            f->prefixes[f->n++] = prefix;
-        }
-    cw_paths_deinit(&found);
-    if (r >= 0 && f->n == before) {
-        cw_error_file(err, pattern);
-        r = cw_error_set(err, CW_E_OPTION, "no file but index files matches %s", pattern);
-    }
-    if (r == CW_E_PIPELINE) /* here it is an argument that matches nothing */
-        r = err->status = CW_E_OPTION;
-    return r;
+    int r = cw_source_files_match(f, pattern, false, &(struct cw_source_env){.base_dir = "."}, err);
+    return r == CW_E_PIPELINE ? (err->status = CW_E_OPTION) : r;
 }
 
 /* The format that a source reads. */
@@ -85,7 +45,7 @@ int cli_index(int argc, char **argv)
 {
     static const char *const codecs[] = {"auto", "none", "gzip", "zlib", NULL}, *const formats[] = {"tfrecord", "text", "jsonl", "tar", NULL};
     struct cw_error err = {0};
-    struct files files = {0};
+    struct cw_source_files files = {0};
     struct cw_index index = {0};
     const char *index_dir = NULL, *compression = "auto", *format = "tfrecord";
     uint64_t threads = cw_cpu_budget();
@@ -101,8 +61,7 @@ int cli_index(int argc, char **argv)
         {"json", CLI_FLAG, &json, NULL, "print one JSON object", 0, 0, NULL, NULL},
         {0},
     };
-    for (int i = 1; i < argc; i++)
-        json |= strcmp(argv[i], "--json") == 0;
+    json = cli_wants_json(argc, argv);
     int r = cli_parse(cli_find("index"), options, argc, argv, &n_args, &err);
     if (r == 1)
         return 0;
@@ -131,6 +90,6 @@ int cli_index(int argc, char **argv)
             print_report(p, sidecar ? NULL : o.index_dir);
     }
     cw_index_deinit(&index);
-    files_deinit(&files);
+    cw_source_files_deinit(&files);
     return code;
 }

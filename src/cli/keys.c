@@ -187,8 +187,7 @@ int cli_keys(int argc, char **argv)
     struct keys k = {.days = 365};
     struct cw_error err = {0};
     int n_args;
-    for (int i = 1; i < argc; i++)
-        k.json |= strcmp(argv[i], "--json") == 0;
+    k.json = cli_wants_json(argc, argv);
     const struct cli_option options[] = {
         {"host", CLI_TEXTS, &k.hosts, "NAME", "a host where daemons are, by name or address; several times (localhost is always one)", 0, 0, NULL, NULL},
         {"days", CLI_COUNT, &k.days, "N", "how long the certificates are good for (default 365)", 1, 36500, NULL, NULL},

@@ -20,6 +20,14 @@ const struct cli_verb *cli_find(const char *name)
     return verb;
 }
 
+bool cli_wants_json(int argc, char **argv)
+{
+    for (int i = 1; i < argc; i++)
+        if (strcmp(argv[i], "--json") == 0)
+            return true;
+    return false;
+}
+
 static int bad_value(const struct cli_option *o, const char *value, const char *expected, struct cw_error *err)
 {
     return cw_error_value(err, CW_E_OPTION, o->name, value, expected, "--%s %.100s: expected %s", o->name,
@@ -96,12 +104,10 @@ static int parse_value(const struct cli_option *o, const char *value, struct cw_
     case CLI_TEXT:
         for (size_t i = 0; o->choices && strcmp(o->choices[i], value) != 0; i++)
             if (!o->choices[i + 1]) {
-                struct cw_text t = {0};
+                _cleanup_(cw_text_deinit) struct cw_text t = {0};
                 for (size_t k = 0; o->choices[k]; k++)
                     cw_text_add(&t, "%s%s", k ? ", " : "one of ", o->choices[k]);
-                int r = bad_value(o, value, t.data, err);
-                cw_text_deinit(&t);
-                return r;
+                return bad_value(o, value, t.data, err);
             }
         *(const char **)o->to = value;
         return 0;

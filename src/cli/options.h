@@ -42,6 +42,8 @@ struct cli_verb {
     int (*run)(int argc, char **argv); /* exit code */
 };
 
+/* Whether --json is among the words, wherever: an error before it is printed as JSON too. */
+bool cli_wants_json(int argc, char **argv);
 /* Parses argv[1..]; the arguments that are no options are moved to argv[1..*n_args]. 1: help was printed. */
 int cli_parse(const struct cli_verb *verb, const struct cli_option *options, int argc, char **argv, int *n_args, struct cw_error *err) _must_check_;
 void cli_texts_deinit(struct cli_texts *t);

@@ -84,8 +84,7 @@ int cli_simulate(int argc, char **argv)
     int r = cli_parse(cli_find("simulate"), options, argc, argv, &n, &err);
     if (r == 1)
         return 0;
-    for (int i = 1; i < argc; i++)
-        s->json |= strcmp(argv[i], "--json") == 0;
+    s->json = cli_wants_json(argc, argv);
     if (r == 0)
         r = find_policy(s, &err);
     if (r == 0)

@@ -248,20 +248,17 @@ static void print_json(const struct sample *s)
 
 static int print_tables(const struct top *t, const struct sample *s, const struct sample *before, struct cw_error *err)
 {
-    struct cw_text text = {0};
+    _cleanup_(cw_text_deinit) struct cw_text text = {0};
     double seconds = before->at_ns ? (double)(s->at_ns - before->at_ns) / 1e9 : 0;
     add_status(&text, t->asked.service, s);
     add_jobs(&text, s, before, seconds);
     add_workers(&text, s, before, seconds);
-    if (text.failed) {
-        cw_text_deinit(&text);
+    if (text.failed)
         return cw_error_nomem(err, 0, "a table");
-    }
     if (on_screen)
         print_screen(text.data);
     else
         printf("%s%s", text.data, t->once ? "" : "\n");
-    cw_text_deinit(&text);
     return 0;
 }
 

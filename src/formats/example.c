@@ -209,6 +209,26 @@ static bool next_list(struct lists *l, const uint8_t **ret, const uint8_t **ret_
     }
 }
 
+/* The value fields of a feature, one after another. As lists, but where a value is malformed it ends too, with `bad`. */
+struct values {
+    struct lists lists;
+    const uint8_t *at, *end;
+    bool bad;
+};
+
+static bool next_value(struct values *v, struct field *ret)
+{
+    const char *why;
+    do {
+        while (v->at == v->end)
+            if (!next_list(&v->lists, &v->at, &v->end))
+                return false;
+        v->at = read_field(v->at, v->end, ret, &why);
+        v->bad = !v->at;
+    } while (!v->bad && ret->number != 1);
+    return !v->bad;
+}
+
 /* Values in a packed field, -1 when malformed. */
 static int64_t packed_count(enum cw_feature_kind kind, const uint8_t *p, const uint8_t *end)
 {
@@ -224,42 +244,31 @@ static int64_t packed_count(enum cw_feature_kind kind, const uint8_t *p, const u
 
 int64_t cw_feature_count(const struct cw_feature *f)
 {
-    struct lists lists = {.f = f};
+    struct values values = {.lists.f = f};
     struct field field;
-    const uint8_t *p, *end;
-    const char *why;
     int64_t n = 0;
-    while (next_list(&lists, &p, &end))
-        while (p < end) {
-            p = read_field(p, end, &field, &why);
-            if (!p)
+    while (next_value(&values, &field)) {
+        if (f->kind == CW_FEATURE_BYTES) {
+            n += field.wire == LENGTH;
+        } else if (field.wire == LENGTH) {
+            int64_t more = packed_count(f->kind, field.data, field.end);
+            if (more < 0)
                 return -1;
-            if (field.number != 1)
-                continue;
-            if (f->kind == CW_FEATURE_BYTES) {
-                n += field.wire == LENGTH;
-            } else if (field.wire == LENGTH) {
-                int64_t more = packed_count(f->kind, field.data, field.end);
-                if (more < 0)
-                    return -1;
-                n += more;
-            } else {
-                n += field.wire == (f->kind == CW_FEATURE_FLOAT ? FIXED32 : VARINT);
-            }
+            n += more;
+        } else {
+            n += field.wire == (f->kind == CW_FEATURE_FLOAT ? FIXED32 : VARINT);
         }
-    return n;
+    }
+    return values.bad ? -1 : n;
 }
 
 void cw_feature_bytes(const struct cw_feature *f, struct cw_bytes_view *out)
 {
-    struct lists lists = {.f = f};
+    struct values values = {.lists.f = f};
     struct field field;
-    const uint8_t *p, *end;
-    const char *why;
-    while (next_list(&lists, &p, &end))
-        while (p < end && (p = read_field(p, end, &field, &why)))
-            if (field.number == 1 && field.wire == LENGTH)
-                *out++ = (struct cw_bytes_view){.data = field.data, .size = (size_t)(field.end - field.data)};
+    while (next_value(&values, &field))
+        if (field.wire == LENGTH)
+            *out++ = (struct cw_bytes_view){.data = field.data, .size = (size_t)(field.end - field.data)};
 }
 
 static float load_float(const uint8_t *p)
@@ -272,29 +281,23 @@ static float load_float(const uint8_t *p)
 
 void cw_feature_floats(const struct cw_feature *f, float *out)
 {
-    struct lists lists = {.f = f};
+    struct values values = {.lists.f = f};
     struct field field;
-    const uint8_t *p, *end;
-    const char *why;
-    while (next_list(&lists, &p, &end))
-        while (p < end && (p = read_field(p, end, &field, &why)))
-            if (field.number == 1 && (field.wire == LENGTH || field.wire == FIXED32))
-                for (const uint8_t *v = field.data; v < field.end; v += 4)
-                    *out++ = load_float(v);
+    while (next_value(&values, &field))
+        if (field.wire == LENGTH || field.wire == FIXED32)
+            for (const uint8_t *v = field.data; v < field.end; v += 4)
+                *out++ = load_float(v);
 }
 
 void cw_feature_int64s(const struct cw_feature *f, int64_t *out)
 {
-    struct lists lists = {.f = f};
+    struct values values = {.lists.f = f};
     struct field field;
-    const uint8_t *p, *end;
-    const char *why;
-    while (next_list(&lists, &p, &end))
-        while (p < end && (p = read_field(p, end, &field, &why)))
-            if (field.number == 1 && (field.wire == LENGTH || field.wire == VARINT))
-                for (const uint8_t *v = field.data; v < field.end;) {
-                    uint64_t bits = 0;
-                    v = read_varint(v, field.end, &bits);
-                    *out++ = (int64_t)bits;
-                }
+    while (next_value(&values, &field))
+        if (field.wire == LENGTH || field.wire == VARINT)
+            for (const uint8_t *v = field.data; v < field.end;) {
+                uint64_t bits = 0;
+                v = read_varint(v, field.end, &bits);
+                *out++ = (int64_t)bits;
+            }
 }

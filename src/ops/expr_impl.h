@@ -123,7 +123,6 @@ struct cw_divisor {
     uint64_t magic;
     int64_t value;
     uint32_t shift;
-    bool add; /* uint64 dividends need 65 bits of magic */
 };
 /* d >= 3, no power of two; unsigned64: dividends are uint64, else at most 63 bits and a sign. */
 struct cw_divisor cw_divisor_make(uint64_t d, bool unsigned64);

@@ -3,6 +3,13 @@
 
 #include "ops/expr_impl.h"
 
+#define BINARY_LOOP(D, TA, TB, A, B, EXPR)              \
+    for (size_t i = 0; i < n; i++) {                    \
+        TA x = A;                                       \
+        TB y = B;                                       \
+        d[i] = (D)(EXPR);                               \
+    }
+
 /* One function for three forms: run with run, run with single value, single value with run. */
 #define BINARY(NAME, D, TA, TB, EXPR)                                                                   \
     static unsigned NAME(void *restrict d_, const void *a_, const void *b_, size_t n, enum cw_mode mode)\
@@ -10,25 +17,12 @@
         D *restrict d = d_;                                                                             \
         const TA *a = a_;                                                                               \
         const TB *b = b_;                                                                               \
-        if (mode == CW_VV) {                                                                            \
-            for (size_t i = 0; i < n; i++) {                                                            \
-                TA x = a[i];                                                                            \
-                TB y = b[i];                                                                            \
-                d[i] = (D)(EXPR);                                                                       \
-            }                                                                                           \
-        } else if (mode == CW_VS) {                                                                     \
-            TB y = *b;                                                                                  \
-            for (size_t i = 0; i < n; i++) {                                                            \
-                TA x = a[i];                                                                            \
-                d[i] = (D)(EXPR);                                                                       \
-            }                                                                                           \
-        } else {                                                                                        \
-            TA x = *a;                                                                                  \
-            for (size_t i = 0; i < n; i++) {                                                            \
-                TB y = b[i];                                                                            \
-                d[i] = (D)(EXPR);                                                                       \
-            }                                                                                           \
-        }                                                                                               \
+        if (mode == CW_VV)                                                                              \
+            BINARY_LOOP(D, TA, TB, a[i], b[i], EXPR)                                                    \
+        else if (mode == CW_VS)                                                                         \
+            BINARY_LOOP(D, TA, TB, a[i], *b, EXPR)                                                      \
+        else                                                                                            \
+            BINARY_LOOP(D, TA, TB, *a, b[i], EXPR)                                                      \
         return 0;                                                                                       \
     }
 
@@ -158,28 +152,14 @@ cw_kernel cw_kernel_arithmetic(enum cw_xop op, unsigned dtype) { return kernels[
 #define WHERE(T)                                                                                                        \
     static void where_##T(T *restrict d, const uint8_t *c, const T *a, const T *b, size_t n, int a_step, int b_step)    \
     {                                                                                                                   \
-        if (a_step && b_step) {                                                                                         \
-            for (size_t i = 0; i < n; i++) {                                                                            \
-                T x = a[i], y = b[i];                                                                                   \
-                d[i] = c[i] ? x : y;                                                                                    \
-            }                                                                                                           \
-        } else if (a_step) {                                                                                            \
-            T y = *b;                                                                                                   \
-            for (size_t i = 0; i < n; i++) {                                                                            \
-                T x = a[i];                                                                                             \
-                d[i] = c[i] ? x : y;                                                                                    \
-            }                                                                                                           \
-        } else if (b_step) {                                                                                            \
-            T x = *a;                                                                                                   \
-            for (size_t i = 0; i < n; i++) {                                                                            \
-                T y = b[i];                                                                                             \
-                d[i] = c[i] ? x : y;                                                                                    \
-            }                                                                                                           \
-        } else {                                                                                                        \
-            T x = *a, y = *b;                                                                                           \
-            for (size_t i = 0; i < n; i++)                                                                              \
-                d[i] = c[i] ? x : y;                                                                                    \
-        }                                                                                                               \
+        if (a_step && b_step)                                                                                           \
+            BINARY_LOOP(T, T, T, a[i], b[i], c[i] ? x : y)                                                              \
+        else if (a_step)                                                                                                \
+            BINARY_LOOP(T, T, T, a[i], *b, c[i] ? x : y)                                                                \
+        else if (b_step)                                                                                                \
+            BINARY_LOOP(T, T, T, *a, b[i], c[i] ? x : y)                                                                \
+        else                                                                                                            \
+            BINARY_LOOP(T, T, T, *a, *b, c[i] ? x : y)                                                                  \
     }
 WHERE(uint8_t)
 WHERE(uint16_t)
@@ -219,7 +199,7 @@ void cw_kernel_where(size_t size, void *restrict d, const uint8_t *c, const void
     {                                                                              \
         const T *a = a_;                                                           \
         T r = a[0];                                                                \
-        if (max)                                                                   \
+        if (max) /* a loop for each: with the choice inside, the compiler does not vectorise it */\
             for (size_t i = 0; i < n; i++)                                         \
                 r = a[i] > r ? a[i] : r;                                           \
         else                                                                       \
@@ -258,20 +238,22 @@ void cw_kernel_reduce(enum cw_xop op, enum cw_dtype dtype, void *d, const void *
     reductions[dtype](op == CW_X_MAX, d, a, n);
 }
 
+/* On the bits: x86 makes negative NaNs, ARM positive ones. */
+#define CANONICAL_NAN(NAME, T, INFINITY_BITS, NAN_BITS)                            \
+    static void NAME(void *d, size_t n)                                            \
+    {                                                                              \
+        T *v = d;                                                                  \
+        for (size_t i = 0; i < n; i++)                                             \
+            v[i] = (v[i] & ((T)-1 >> 1)) > INFINITY_BITS ? NAN_BITS : v[i];        \
+    }
+CANONICAL_NAN(canonical_half, uint16_t, 0x7c00, 0x7e00)
+CANONICAL_NAN(canonical_bfloat, uint16_t, 0x7f80, 0x7fc0)
+CANONICAL_NAN(canonical_float, uint32_t, 0x7f800000u, 0x7fc00000u)
+CANONICAL_NAN(canonical_double, uint64_t, UINT64_C(0x7ff0000000000000), UINT64_C(0x7ff8000000000000))
+
 void cw_kernel_canonical_nan(enum cw_dtype dtype, void *d, size_t n)
 {
-    /* On the bits: x86 makes negative NaNs, ARM positive ones. */
-    if (dtype == CW_FLOAT64) {
-        uint64_t *v = d;
-        for (size_t i = 0; i < n; i++)
-            v[i] = (v[i] & UINT64_C(0x7fffffffffffffff)) > UINT64_C(0x7ff0000000000000) ? UINT64_C(0x7ff8000000000000) : v[i];
-    } else if (dtype == CW_FLOAT32) {
-        uint32_t *v = d;
-        for (size_t i = 0; i < n; i++)
-            v[i] = (v[i] & 0x7fffffffu) > 0x7f800000u ? 0x7fc00000u : v[i];
-    } else {
-        uint16_t *v = d, inf = dtype == CW_FLOAT16 ? 0x7c00 : 0x7f80, nan = dtype == CW_FLOAT16 ? 0x7e00 : 0x7fc0;
-        for (size_t i = 0; i < n; i++)
-            v[i] = (v[i] & 0x7fffu) > inf ? nan : v[i];
-    }
+    static void (*const loops[CW_N_DTYPES])(void *d, size_t n) = {
+        [CW_FLOAT16] = canonical_half, [CW_BFLOAT16] = canonical_bfloat, [CW_FLOAT32] = canonical_float, [CW_FLOAT64] = canonical_double};
+    loops[dtype](d, n);
 }

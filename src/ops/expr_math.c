@@ -16,14 +16,19 @@
         return bad;                                                                                     \
     }
 
+/* Notes that an operand is not allowed for; returns whether it is not. */
+static inline bool refused(bool yes, unsigned *bad)
+{
+    *bad |= yes;
+    return yes;
+}
+
 /* Division by -1 is apart: the smallest integer has no positive counterpart, and the processor traps. */
 #define SIGNED(T, U)                                                  \
     static inline T floordiv_one_##T(T x, T y, unsigned *bad)         \
     {                                                                 \
-        if (y == 0) {                                                 \
-            *bad = 1;                                                 \
+        if (refused(y == 0, bad))                                     \
             return 0;                                                 \
-        }                                                             \
         if (y == -1)                                                  \
             return (T)(0u - (U)x);                                    \
         T q = (T)(x / y), r = (T)(x % y);                             \
@@ -31,22 +36,14 @@
     }                                                                 \
     static inline T mod_one_##T(T x, T y, unsigned *bad)              \
     {                                                                 \
-        if (y == 0) {                                                 \
-            *bad = 1;                                                 \
-            return 0;                                                 \
-        }                                                             \
-        if (y == -1)                                                  \
+        if (refused(y == 0, bad) || y == -1)                          \
             return 0;                                                 \
         T r = (T)(x % y);                                             \
         return (T)(r + (r != 0 && (r < 0) != (y < 0) ? y : 0));       \
     }                                                                 \
     static inline T pow_one_##T(T x, T y, unsigned *bad)              \
     {                                                                 \
-        if (y < 0) {                                                  \
-            *bad = 1;                                                 \
-            return 0;                                                 \
-        }                                                             \
-        return (T)pow_bits((uint64_t)x, (uint64_t)y);                 \
+        return refused(y < 0, bad) ? 0 : (T)pow_bits((uint64_t)x, (uint64_t)y);\
     }                                                                 \
     BINARY(floordiv_##T, T, floordiv_one_##T)                         \
     BINARY(mod_##T, T, mod_one_##T)                                   \
@@ -55,25 +52,13 @@
 #define UNSIGNED(T)                                                   \
     static inline T floordiv_one_##T(T x, T y, unsigned *bad)         \
     {                                                                 \
-        if (y == 0) {                                                 \
-            *bad = 1;                                                 \
-            return 0;                                                 \
-        }                                                             \
-        return (T)(x / y);                                            \
+        return refused(y == 0, bad) ? 0 : (T)(x / y);                 \
     }                                                                 \
     static inline T mod_one_##T(T x, T y, unsigned *bad)              \
     {                                                                 \
-        if (y == 0) {                                                 \
-            *bad = 1;                                                 \
-            return 0;                                                 \
-        }                                                             \
-        return (T)(x % y);                                            \
+        return refused(y == 0, bad) ? 0 : (T)(x % y);                 \
     }                                                                 \
-    static inline T pow_one_##T(T x, T y, unsigned *bad)              \
-    {                                                                 \
-        (void)bad;                                                    \
-        return (T)pow_bits(x, y);                                     \
-    }                                                                 \
+    static inline T pow_one_##T(T x, T y, unsigned *bad CW_UNUSED) { return (T)pow_bits(x, y); }\
     BINARY(floordiv_##T, T, floordiv_one_##T)                         \
     BINARY(mod_##T, T, mod_one_##T)                                   \
     BINARY(pow_##T, T, pow_one_##T)
@@ -121,19 +106,16 @@ UNSIGNED(uint64_t)
         *ret_mod = mod;                                               \
         return whole;                                                 \
     }                                                                 \
-    static inline T floordiv_one_##T(T x, T y, unsigned *bad)         \
+    static inline T floordiv_one_##T(T x, T y, unsigned *bad CW_UNUSED)\
     {                                                                 \
-        (void)bad;                                                    \
         T mod;                                                        \
         return y == 0 ? x / y : divmod_##T(x, y, &mod);               \
     }                                                                 \
-    static inline T mod_one_##T(T x, T y, unsigned *bad)              \
+    static inline T mod_one_##T(T x, T y, unsigned *bad CW_UNUSED)    \
     {                                                                 \
-        (void)bad;                                                    \
-        T mod;                                                        \
-        if (y == 0)                                                   \
-            return (T)NAN;                                            \
-        divmod_##T(x, y, &mod);                                       \
+        T mod = (T)NAN;                                               \
+        if (y != 0)                                                   \
+            divmod_##T(x, y, &mod);                                   \
         return mod;                                                   \
     }                                                                 \
     BINARY(floordiv_##T, T, floordiv_one_##T)                         \
@@ -141,16 +123,8 @@ UNSIGNED(uint64_t)
 DIVMOD(float, fmodf, floorf, copysignf)
 DIVMOD(double, fmod, floor, copysign)
 
-static inline float pow_one_float(float x, float y, unsigned *bad)
-{
-    (void)bad;
-    return (float)cw_pow((double)x, (double)y);
-}
-static inline double pow_one_double(double x, double y, unsigned *bad)
-{
-    (void)bad;
-    return cw_pow(x, y);
-}
+static inline float pow_one_float(float x, float y, unsigned *bad CW_UNUSED) { return (float)cw_pow((double)x, (double)y); }
+static inline double pow_one_double(double x, double y, unsigned *bad CW_UNUSED) { return cw_pow(x, y); }
 BINARY(pow_float, float, pow_one_float)
 BINARY(pow_double, double, pow_one_double)
 
@@ -164,45 +138,31 @@ struct cw_divisor cw_divisor_make(uint64_t d, bool unsigned64)
 {
     unsigned l = log2_ceil(d);
     unsigned __int128 one = 1;
-    struct cw_divisor r = {.value = (int64_t)d, .add = unsigned64};
-    if (unsigned64) {
-        r.magic = (uint64_t)((((one << l) - d) << 64) / d + 1);
-        r.shift = l - 1;
-    } else {
-        r.magic = (uint64_t)(((one << (63 + l)) + d - 1) / d);
-        r.shift = l - 1;
-    }
-    return r;
+    return (struct cw_divisor){
+        .magic = (uint64_t)(unsigned64 ? (((one << l) - d) << 64) / d + 1 : ((one << (63 + l)) + d - 1) / d),
+        .value = (int64_t)d,
+        .shift = l - 1,
+    };
 }
 
 static inline uint64_t high(uint64_t a, uint64_t b) { return (uint64_t)(((unsigned __int128)a * b) >> 64); }
 
 /* Floored: for negative x, floor(x / d) = ~((~x) / d). */
-#define BY(T, S, PREPARE, QUOTIENT)                                                                         \
-    static unsigned floordiv_by_##T(void *restrict d_, const void *a_, const void *b_, size_t n, enum cw_mode mode) \
-    {                                                                                                       \
-        T *restrict d = d_;                                                                                 \
-        const T *a = a_;                                                                                    \
-        struct cw_divisor by = *(const struct cw_divisor *)b_;                                              \
-        (void)mode;                                                                                         \
-        for (size_t i = 0; i < n; i++) {                                                                    \
-            PREPARE                                                                                         \
-            d[i] = (T)(QUOTIENT);                                                                           \
-        }                                                                                                   \
-        return 0;                                                                                           \
-    }                                                                                                       \
-    static unsigned mod_by_##T(void *restrict d_, const void *a_, const void *b_, size_t n, enum cw_mode mode) \
-    {                                                                                                       \
-        T *restrict d = d_;                                                                                 \
-        const T *a = a_;                                                                                    \
-        struct cw_divisor by = *(const struct cw_divisor *)b_;                                              \
-        (void)mode;                                                                                         \
-        for (size_t i = 0; i < n; i++) {                                                                    \
-            PREPARE                                                                                         \
-            d[i] = (T)((uint64_t)(S)a[i] - (QUOTIENT) * (uint64_t)by.value);                                \
-        }                                                                                                   \
-        return 0;                                                                                           \
+#define BY_LOOP(NAME, T, RESULT, ...) /* last, what RESULT is made of */                                \
+    static unsigned NAME(void *restrict d_, const void *a_, const void *b_, size_t n, enum cw_mode mode CW_UNUSED)\
+    {                                                                                                   \
+        T *restrict d = d_;                                                                             \
+        const T *a = a_;                                                                                \
+        struct cw_divisor by = *(const struct cw_divisor *)b_;                                          \
+        for (size_t i = 0; i < n; i++) {                                                                \
+            __VA_ARGS__                                                                                 \
+            d[i] = (T)(RESULT);                                                                         \
+        }                                                                                               \
+        return 0;                                                                                       \
     }
+#define BY(T, S, PREPARE, QUOTIENT)                                                                     \
+    BY_LOOP(floordiv_by_##T, T, QUOTIENT, PREPARE)                                                      \
+    BY_LOOP(mod_by_##T, T, (uint64_t)(S)a[i] - (QUOTIENT) * (uint64_t)by.value, PREPARE)
 #define SIGN_APART int64_t x = a[i]; uint64_t t = (uint64_t)(x >> 63), u = (uint64_t)x ^ t;
 #define BY_SIGNED(T) BY(T, int64_t, SIGN_APART, (high(u, by.magic) >> by.shift) ^ t)
 #define BY_UNSIGNED(T) BY(T, uint64_t, uint64_t u = a[i];, high(u, by.magic) >> by.shift)
@@ -219,12 +179,10 @@ BY(uint64_t, uint64_t, CARRY_APART, (h + ((u - h) >> 1)) >> by.shift)
 /* ---- functions of one value ---- */
 
 #define UNARY(NAME, T, EXPR)                                                                            \
-    static unsigned NAME(void *restrict d_, const void *a_, const void *b_, size_t n, enum cw_mode mode)\
+    static unsigned NAME(void *restrict d_, const void *a_, const void *b_ CW_UNUSED, size_t n, enum cw_mode mode CW_UNUSED)\
     {                                                                                                   \
         T *restrict d = d_;                                                                             \
         const T *a = a_;                                                                                \
-        (void)b_;                                                                                       \
-        (void)mode;                                                                                     \
         for (size_t i = 0; i < n; i++) {                                                                \
             T x = a[i];                                                                                 \
             d[i] = (T)(EXPR);                                                                           \

@@ -108,15 +108,13 @@ static int lex_integer(struct parser *p, struct token *t, const char *s, size_t 
 static int lex_number(struct parser *p, struct token *t)
 {
     const char *s = p->text + t->at;
-    int base = s[0] != '0' ? 10 : (s[1] | 0x20) == 'x' ? 16 : (s[1] | 0x20) == 'o' ? 8 : (s[1] | 0x20) == 'b' ? 2 : 10;
+    int r = 0, base = s[0] != '0' ? 10 : (s[1] | 0x20) == 'x' ? 16 : (s[1] | 0x20) == 'o' ? 8 : (s[1] | 0x20) == 'b' ? 2 : 10;
     if (base != 10) {
         size_t skip = s[2] == '_' ? 3 : 2, n = scan_digits(s + skip, base);
         t->length = skip + n;
         if (n == 0)
             return FAIL(p, t->at, "expected digits after %.2s", s);
-        int r = lex_integer(p, t, s + skip, n, base);
-        if (r < 0)
-            return r;
+        r = lex_integer(p, t, s + skip, n, base);
     } else {
         size_t whole = scan_digits(s, 10), n = whole;
         bool real = false;
@@ -149,11 +147,11 @@ static int lex_number(struct parser *p, struct token *t)
         } else {
             if (s[0] == '0' && whole > 1 && strspn(s, "0_") < whole)
                 return FAIL(p, t->at, "integers don't start with 0 (octal is 0o17)");
-            int r = lex_integer(p, t, s, whole, 10);
-            if (r < 0)
-                return r;
+            r = lex_integer(p, t, s, whole, 10);
         }
     }
+    if (r < 0)
+        return r;
     if (name_part(p->text[t->at + t->length]) || p->text[t->at + t->length] == '.')
         return FAIL(p, t->at + t->length, "expected an operator after the number");
     return 0;
@@ -327,12 +325,10 @@ static int parse_atom(struct parser *p, struct cw_node **ret)
     int r;
     switch (t.kind) {
     case TOKEN_INT:
-        if ((n = node_new(p, CW_NODE_INT, t.at, NULL, 0)))
-            n->integer = t.integer;
+        n = node_new(p, CW_NODE_INT, t.at, NULL, 0);
         break;
     case TOKEN_FLOAT:
-        if ((n = node_new(p, CW_NODE_FLOAT, t.at, NULL, 0)))
-            n->real = t.real;
+        n = node_new(p, CW_NODE_FLOAT, t.at, NULL, 0);
         break;
     case TOKEN_STRING:
         n = node_new(p, CW_NODE_STRING, t.at, s + 1, t.length - 2);
@@ -342,8 +338,8 @@ static int parse_atom(struct parser *p, struct cw_node **ret)
         break;
     case TOKEN_NAME:
         if (token_is(p, "True") || token_is(p, "true") || token_is(p, "False") || token_is(p, "false")) {
-            if ((n = node_new(p, CW_NODE_BOOL, t.at, NULL, 0)))
-                n->integer = s[0] == 'T' || s[0] == 't';
+            t.integer = s[0] == 'T' || s[0] == 't';
+            n = node_new(p, CW_NODE_BOOL, t.at, NULL, 0);
             break;
         }
         if ((r = advance(p)) < 0)
@@ -366,6 +362,8 @@ static int parse_atom(struct parser *p, struct cw_node **ret)
     }
     if (!n)
         return CW_E_MEMORY;
+    n->integer = t.integer;
+    n->real = t.real;
     *ret = n;
     return advance(p);
 }
@@ -411,20 +409,14 @@ static int parse_unary(struct parser *p, int level, struct cw_node **ret)
 
 static int binary_level(const struct token *t)
 {
-    if (t->kind != TOKEN_OP)
-        return 0;
-    switch (t->op) {
-    case CW_X_OR: return LEVEL_OR;
-    case CW_X_AND: return LEVEL_AND;
-    case CW_X_LT: case CW_X_LE: case CW_X_GT: case CW_X_GE: case CW_X_EQ: case CW_X_NE: return LEVEL_COMPARE;
-    case CW_X_BITOR: return LEVEL_BITOR;
-    case CW_X_BITXOR: return LEVEL_BITXOR;
-    case CW_X_BITAND: return LEVEL_BITAND;
-    case CW_X_SHL: case CW_X_SHR: return LEVEL_SHIFT;
-    case CW_X_ADD: case CW_X_SUB: return LEVEL_SUM;
-    case CW_X_MUL: case CW_X_DIV: case CW_X_FLOORDIV: case CW_X_MOD: return LEVEL_PRODUCT;
-    default: return 0;
-    }
+    static const uint8_t levels[CW_N_XOPS] = {
+        [CW_X_OR] = LEVEL_OR, [CW_X_AND] = LEVEL_AND, [CW_X_LT] = LEVEL_COMPARE, [CW_X_LE] = LEVEL_COMPARE, [CW_X_GT] = LEVEL_COMPARE,
+        [CW_X_GE] = LEVEL_COMPARE, [CW_X_EQ] = LEVEL_COMPARE, [CW_X_NE] = LEVEL_COMPARE, [CW_X_BITOR] = LEVEL_BITOR,
+        [CW_X_BITXOR] = LEVEL_BITXOR, [CW_X_BITAND] = LEVEL_BITAND, [CW_X_SHL] = LEVEL_SHIFT, [CW_X_SHR] = LEVEL_SHIFT,
+        [CW_X_ADD] = LEVEL_SUM, [CW_X_SUB] = LEVEL_SUM, [CW_X_MUL] = LEVEL_PRODUCT, [CW_X_DIV] = LEVEL_PRODUCT,
+        [CW_X_FLOORDIV] = LEVEL_PRODUCT, [CW_X_MOD] = LEVEL_PRODUCT,
+    };
+    return t->kind == TOKEN_OP ? levels[t->op] : 0;
 }
 
 /* An operand followed by operators of at least this level. */

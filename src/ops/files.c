@@ -42,12 +42,11 @@ static int files_open(const struct cw_op *op, const struct cw_source_env *env, s
     if (!f)
         return cw_error_nomem(err, sizeof(*f), "a source");
     f->base.ops = &files_ops;
-    struct cw_source_files found = {0};
+    _cleanup_(cw_source_files_deinit) struct cw_source_files found = {0};
     _cleanup_free_ char *name = identity(op, env);
     int r = name ? cw_source_files(op, "files", env, &found, err) : cw_error_nomem(err, 0, "a source");
     if (r == 0)
         r = cw_record_files_init(f, &found, "files", name, NULL, env, err);
-    cw_source_files_deinit(&found);
     if (r < 0) {
         cw_error_op(err, op->desc->name);
         files_free(&f->base);

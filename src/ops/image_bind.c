@@ -49,27 +49,22 @@ int cw_image_size_check(const struct cw_image_size *s, int64_t h, int64_t w, str
                         (long long)s->h, (long long)s->w, (long long)h, (long long)w);
 }
 
-enum cw_interp cw_image_attr_interp(const struct cw_op *op)
+struct cw_image_geometry cw_image_attr_resize(const struct cw_op *op)
 {
     const char *name = cw_attr_string(op, "interpolation");
-    for (int i = 0; cw_interp_names[i]; i++)
-        if (strcmp(name, cw_interp_names[i]) == 0)
-            return (enum cw_interp)i;
-    return CW_BILINEAR; /* not reached: the table lists the names */
+    struct cw_image_geometry g = {.resize = true, .antialias = cw_attr_bool(op, "antialias")};
+    while (strcmp(name, cw_interp_names[g.interp]) != 0) /* the operator's table admits no other names */
+        g.interp++;
+    cw_image_attr_size(op, &g.out_h, &g.out_w);
+    return g;
 }
 
-int cw_image_bind_resizable(const struct cw_op *op, const struct cw_type *type, struct cw_error *err)
+static int check_resizable(const struct cw_op *op, enum cw_dtype dtype, struct cw_error *err)
 {
-    switch (type->dtype) {
-    case CW_UINT8:
-    case CW_UINT16:
-    case CW_FLOAT32:
-    case CW_FLOAT64:
+    if (dtype == CW_UINT8 || dtype == CW_UINT16 || dtype == CW_FLOAT32 || dtype == CW_FLOAT64)
         return 0;
-    default:
-        return cw_attr_error(op, "component", err, "an image of uint8, uint16, float32 or float64 to resize, but \"%s\" is %s",
-                             cw_attr_string(op, "component"), cw_dtype_name(type->dtype));
-    }
+    return cw_attr_error(op, "component", err, "an image of uint8, uint16, float32 or float64 to resize, but \"%s\" is %s",
+                         cw_attr_string(op, "component"), cw_dtype_name(dtype));
 }
 
 int cw_image_bind_region(struct cw_bind *b, struct cw_op *op, struct cw_error *err)
@@ -79,7 +74,7 @@ int cw_image_bind_region(struct cw_bind *b, struct cw_op *op, struct cw_error *e
     if (r >= 0)
         r = op->desc->image->prepare(op, err);
     if (r >= 0 && op->desc->image->resizes)
-        r = cw_image_bind_resizable(op, &type, err);
+        r = check_resizable(op, type.dtype, err);
     if (r < 0)
         return r;
     cw_image_attr_size(op, &type.dims[0], &type.dims[1]);

@@ -243,16 +243,10 @@ static int record_open(struct record *r, const struct cw_op *op, struct cw_error
         int e = cw_image_open(&r->image, in.data, in.size, &d->options, err);
         if (e < 0)
             return e;
-        p->h = r->image.height;
-        p->w = r->image.width;
-        p->channels = r->image.channels;
-        p->ndim = 3;
+        *p = (struct plan){.h = r->image.height, .w = r->image.width, .channels = r->image.channels, .ndim = 3};
         return 0;
     }
-    p->h = in.dims[0];
-    p->w = in.dims[1];
-    p->ndim = in.ndim;
-    p->channels = in.ndim == 3 ? (int)in.dims[2] : 1;
+    *p = (struct plan){.h = in.dims[0], .w = in.dims[1], .channels = in.ndim == 3 ? (int)in.dims[2] : 1, .ndim = in.ndim};
     r->src = in.data;
     r->failed = op;
     return p->h < 1 || p->w < 1 || p->channels < 1 ? cw_error_set(err, CW_E_RECORD, "an image without pixels") : 0;
@@ -266,7 +260,6 @@ static int chain_record(const struct chain *c, const struct cw_op *op, struct cw
     r.c = c;
     r.b = b;
     r.row = row;
-    r.plan = (struct plan){0};
     r.image.codec = NULL;
     int e = record_open(&r, op, err);
     if (e >= 0)
@@ -341,10 +334,7 @@ int cw_image_chain_new(const struct cw_op *const *ops, unsigned n, struct cw_op 
         return cw_error_nomem(err, sizeof(*c), "fused image operators");
     chain_begin(c, ops[0]);
     for (unsigned i = 0; i < n; i++)
-        if (!chain_add(c, ops[i])) {
-            free(c);
-            return 1;
-        }
+        (void)chain_add(c, ops[i]); /* they match */
     *ret = (struct cw_op){.desc = &fused, .occurrence = ops[0]->occurrence, .position = ops[0]->position, .index = ops[0]->index,
                           .n_in = 1, .n_out = 1, .state = c};
     ret->in[0] = ops[0]->in[0];

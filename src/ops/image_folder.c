@@ -77,7 +77,7 @@ static char *join(const char *dir, const char *name)
 static int add_class(const char *root, const char *name, size_t prefix, const struct cw_source_env *env, struct cw_source_files *files, struct cw_error *err)
 {
     struct cw_stat st;
-    struct cw_paths entries = {0};
+    _cleanup_(cw_paths_deinit) struct cw_paths entries = {0};
     _cleanup_free_ char *dir = join(root, name);
     if (!dir)
         return cw_error_nomem(err, 0, "the names of files");
@@ -97,7 +97,6 @@ static int add_class(const char *root, const char *name, size_t prefix, const st
         else
             r = cw_source_files_add(files, path, prefix, env, err);
     }
-    cw_paths_deinit(&entries);
     return r;
 }
 
@@ -111,7 +110,7 @@ static int bad_root(const char *root, const char *what, struct cw_error *err)
 static int scan(struct image_folder *f, const char *root, const struct cw_source_env *env, struct cw_source_files *files, struct cw_error *err)
 {
     struct cw_stat st;
-    struct cw_paths entries = {0};
+    _cleanup_(cw_paths_deinit) struct cw_paths entries = {0};
     size_t n = strlen(root), prefix = n + (n && root[n - 1] != '/');
     int r = cw_path_check(root, env->data_roots, env->n_data_roots, err);
     if (r < 0)
@@ -132,7 +131,6 @@ static int scan(struct image_folder *f, const char *root, const struct cw_source
         }
     }
     f->common.base.context = XXH3_64bits_digest(&classes);
-    cw_paths_deinit(&entries);
     if (r < 0)
         return r;
     if (f->n_classes == 0)
@@ -151,7 +149,7 @@ static int image_folder_open(const struct cw_op *op, const struct cw_source_env 
     const char *given = cw_attr_string(op, "root");
     _cleanup_free_ char *root = given[0] == '/' || !env->base_dir || !*env->base_dir ? strdup(given) : join(env->base_dir, given);
     _cleanup_free_ char *sidecar = NULL;
-    struct cw_source_files files = {0};
+    _cleanup_(cw_source_files_deinit) struct cw_source_files files = {0};
     int r = root ? 0 : cw_error_nomem(err, 0, "a source");
     for (size_t n = root ? strlen(root) : 0; n > 1 && root[n - 1] == '/'; n--)
         root[n - 1] = 0;
@@ -163,7 +161,6 @@ static int image_folder_open(const struct cw_op *op, const struct cw_source_env 
     }
     if (r == 0)
         r = cw_record_files_init(&f->common, &files, "image_folder", root, sidecar, env, err);
-    cw_source_files_deinit(&files);
     if (r < 0) {
         cw_error_op(err, op->desc->name);
         image_folder_free(&f->common.base);

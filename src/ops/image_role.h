@@ -69,10 +69,8 @@ struct cw_image_size { int64_t h, w; };
 int cw_image_prepare_size(struct cw_op *op, struct cw_error *err) _must_check_;
 /* CW_E_RECORD: an image of h x w is too small for it. */
 int cw_image_size_check(const struct cw_image_size *s, int64_t h, int64_t w, struct cw_error *err) _must_check_;
-/* bind: checks that the dtype can be resized. */
-int cw_image_bind_resizable(const struct cw_op *op, const struct cw_type *type, struct cw_error *err) _must_check_;
-/* The attribute interpolation. */
-enum cw_interp cw_image_attr_interp(const struct cw_op *op);
+/* The attributes size, interpolation and antialias; without a rectangle. */
+struct cw_image_geometry cw_image_attr_resize(const struct cw_op *op);
 /* bind of a region operator: prepares it, and declares the image in (two- or three-dimensional) and out, h x w. */
 int cw_image_bind_region(struct cw_bind *b, struct cw_op *op, struct cw_error *err) _must_check_;
 /* The table's entries for them. */

@@ -7,10 +7,8 @@
 #include "ops/image_role.h"
 
 struct random_resized_crop {
-    int64_t h, w;
+    struct cw_image_geometry resize; /* of the rectangle, wherever it lies */
     double scale[2], ratio[2], log_ratio[2];
-    enum cw_interp interp;
-    bool antialias;
 };
 
 /* What is cut when ten draws didn't fit: as much of the middle as the ratio's bounds allow. */
@@ -31,7 +29,7 @@ static int random_resized_crop_geometry(const struct cw_op *op, const struct cw_
     const struct random_resized_crop *c = op->state;
     if (h < 1 || w < 1)
         return cw_error_set(err, CW_E_RECORD, "an image of %lld x %lld can't be cut", (long long)h, (long long)w);
-    *ret = (struct cw_image_geometry){.resize = true, .out_h = c->h, .out_w = c->w, .interp = c->interp, .antialias = c->antialias};
+    *ret = c->resize;
     double pixels = (double)(h * w);
     for (uint32_t attempt = 0; attempt < 10; attempt++) {
         uint32_t word[4];
@@ -41,10 +39,8 @@ static int random_resized_crop_geometry(const struct cw_op *op, const struct cw_
         double rw = floor(sqrt(area * ratio) + 0.5), rh = floor(sqrt(area / ratio) + 0.5);
         if (!(rw > 0 && rw <= (double)w && rh > 0 && rh <= (double)h))
             continue;
-        ret->rect.h = (int64_t)rh;
-        ret->rect.w = (int64_t)rw;
-        ret->rect.y = cw_integer(word[2], (uint64_t)(h - ret->rect.h + 1));
-        ret->rect.x = cw_integer(word[3], (uint64_t)(w - ret->rect.w + 1));
+        ret->rect = (struct cw_rect){.y = cw_integer(word[2], (uint64_t)(h - (int64_t)rh + 1)),
+                                     .x = cw_integer(word[3], (uint64_t)(w - (int64_t)rw + 1)), .h = (int64_t)rh, .w = (int64_t)rw};
         return 0;
     }
     ret->rect = middle(c, h, w);
@@ -53,13 +49,10 @@ static int random_resized_crop_geometry(const struct cw_op *op, const struct cw_
 
 static int random_resized_crop_prepare(struct cw_op *op, struct cw_error *err)
 {
-    struct random_resized_crop *c = calloc(1, sizeof(*c));
+    struct random_resized_crop *c = op->state = calloc(1, sizeof(*c));
     if (!c)
         return cw_error_nomem(err, sizeof(*c), "random_resized_crop");
-    op->state = c;
-    cw_image_attr_size(op, &c->h, &c->w);
-    c->interp = cw_image_attr_interp(op);
-    c->antialias = cw_attr_bool(op, "antialias");
+    c->resize = cw_image_attr_resize(op);
     for (size_t i = 0; i < 2; i++) {
         c->scale[i] = cw_attr_float_at(op, "scale", i);
         c->ratio[i] = cw_attr_float_at(op, "ratio", i);

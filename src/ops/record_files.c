@@ -39,31 +39,28 @@ int cw_record_files_init(struct cw_record_files *f, const struct cw_source_files
         if (r == 0)
             cw_file_compare_by(f->files[i], cw_file_index_same, &f->index, i);
     }
-    XXH3_state_t *snapshot = XXH3_createState();
-    if (r == 0 && !snapshot)
-        r = cw_error_nomem(err, 576, "a hash");
-    if (r == 0) {
-        XXH3_64bits_reset(snapshot);
-        for (size_t i = 0; i < n; i++) {
-            struct cw_key k = {0};
-            cw_key_u64(&k, f->index.keys[i]);
-            cw_key_u64(&k, 1);
-            XXH3_64bits_update(snapshot, k.bytes, k.size);
-        }
-        f->base = (struct cw_source){
-            .ops = f->base.ops,
-            .context = f->base.context,
-            .n_records = n,
-            .source_bytes = f->index.total_bytes,
-            .random_access = true,
-            .one_file_per_record = true,
-            .n_chunks = n,
-            .chunk_records = 1,
-            .snapshot = XXH3_64bits_digest(snapshot),
-        };
+    if (r < 0)
+        return r;
+    XXH3_state_t snapshot;
+    XXH3_64bits_reset(&snapshot);
+    for (size_t i = 0; i < n; i++) {
+        struct cw_key k = {0};
+        cw_key_u64(&k, f->index.keys[i]);
+        cw_key_u64(&k, 1);
+        XXH3_64bits_update(&snapshot, k.bytes, k.size);
     }
-    XXH3_freeState(snapshot);
-    return r;
+    f->base = (struct cw_source){
+        .ops = f->base.ops,
+        .context = f->base.context,
+        .n_records = n,
+        .source_bytes = f->index.total_bytes,
+        .random_access = true,
+        .one_file_per_record = true,
+        .n_chunks = n,
+        .chunk_records = 1,
+        .snapshot = XXH3_64bits_digest(&snapshot),
+    };
+    return 0;
 }
 
 void cw_record_files_ids(const struct cw_source *s, const uint64_t *rows, size_t n, struct cw_record_id *out)

@@ -153,18 +153,18 @@ static int sum_up(struct cw_record_streams *f, char *const *paths, struct cw_err
     f->files = calloc(n, sizeof(*f->files));
     f->first = malloc((n + 1) * sizeof(*f->first));
     f->chunk_ends = malloc((n_chunks + 1) * sizeof(*f->chunk_ends));
-    XXH3_state_t *snapshot = XXH3_createState();
-    int r = f->files && f->first && f->chunk_ends && snapshot ? 0 : cw_error_nomem(err, (n + n_chunks) * 8, "a source");
-    if (r == 0) {
-        XXH3_64bits_reset(snapshot);
-        f->first[0] = 0;
-    }
+    if (!f->files || !f->first || !f->chunk_ends)
+        return cw_error_nomem(err, (n + n_chunks) * 8, "a source");
+    int r = 0;
+    XXH3_state_t snapshot;
+    XXH3_64bits_reset(&snapshot);
+    f->first[0] = 0;
     for (size_t i = 0; r == 0 && i < n; i++) {
         const struct cw_segment *g = &f->index.segments[i];
         struct cw_key k = {0};
         cw_key_u64(&k, g->file_key);
         cw_key_u64(&k, g->n_records);
-        XXH3_64bits_update(snapshot, k.bytes, k.size);
+        XXH3_64bits_update(&snapshot, k.bytes, k.size);
         for (uint64_t c = 0; c < g->n_chunks; c++)
             f->chunk_ends[chunk++] = f->first[i] + g->chunk_ends[c];
         f->first[i + 1] = f->first[i] + g->n_records;
@@ -185,16 +185,15 @@ static int sum_up(struct cw_record_streams *f, char *const *paths, struct cw_err
             .compressed = compressed < n ? cw_file_path(f->files[compressed]) : NULL,
             .n_chunks = n_chunks,
             .chunk_ends = f->chunk_ends,
-            .snapshot = XXH3_64bits_digest(snapshot),
+            .snapshot = XXH3_64bits_digest(&snapshot),
         };
-    XXH3_freeState(snapshot);
     return r;
 }
 
 int cw_record_streams_open(const struct cw_op *op, const struct cw_source_env *env, const struct cw_record_streams_options *options,
                            struct cw_source **ret, struct cw_error *err)
 {
-    struct cw_source_files files = {0};
+    _cleanup_(cw_source_files_deinit) struct cw_source_files files = {0};
     struct cw_index_options index = {
         .format = options->format,
         .codec = (enum cw_codec)cw_codec_parse(cw_attr_string(op, "compression")),
@@ -213,7 +212,6 @@ int cw_record_streams_open(const struct cw_op *op, const struct cw_source_env *e
         r = cw_index_open(files.paths, files.prefixes, files.n, &index, &f->index, err);
     if (r == 0)
         r = sum_up(f, files.paths, err);
-    cw_source_files_deinit(&files);
     if (r < 0) {
         cw_error_op(err, op->desc->name);
         streams_free(&f->base);

@@ -3,32 +3,23 @@
 
 #include "ops/image_role.h"
 
-struct resize {
-    int64_t h, w;
-    enum cw_interp interp;
-    bool antialias;
-};
-
 static int resize_geometry(const struct cw_op *op, const struct cw_block *b CW_UNUSED, size_t row CW_UNUSED, int64_t h, int64_t w,
                            struct cw_image_geometry *ret, struct cw_error *err)
 {
-    const struct resize *s = op->state;
+    const struct cw_image_geometry *prepared = op->state;
     if (h < 1 || w < 1)
         return cw_error_set(err, CW_E_RECORD, "an image of %lld x %lld can't be resized", (long long)h, (long long)w);
-    *ret = (struct cw_image_geometry){
-        .rect = {.h = h, .w = w}, .resize = true, .out_h = s->h, .out_w = s->w, .interp = s->interp, .antialias = s->antialias};
+    *ret = *prepared;
+    ret->rect = (struct cw_rect){.h = h, .w = w};
     return 0;
 }
 
 static int resize_prepare(struct cw_op *op, struct cw_error *err)
 {
-    struct resize *s = calloc(1, sizeof(*s));
-    if (!s)
-        return cw_error_nomem(err, sizeof(*s), "resize");
-    op->state = s;
-    cw_image_attr_size(op, &s->h, &s->w);
-    s->interp = cw_image_attr_interp(op);
-    s->antialias = cw_attr_bool(op, "antialias");
+    struct cw_image_geometry *prepared = op->state = calloc(1, sizeof(*prepared));
+    if (!prepared)
+        return cw_error_nomem(err, sizeof(*prepared), "resize");
+    *prepared = cw_image_attr_resize(op);
     return 0;
 }
 

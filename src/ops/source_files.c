@@ -37,19 +37,18 @@ static bool is_index(const char *path)
     return n > 4 && strcmp(path + n - 4, ".cwx") == 0;
 }
 
-static int add_pattern(struct cw_source_files *f, const char *pattern, const struct cw_source_env *env, struct cw_error *err)
+int cw_source_files_match(struct cw_source_files *f, const char *pattern, bool index_named, const struct cw_source_env *env, struct cw_error *err)
 {
-    struct cw_paths found = {0};
+    _cleanup_(cw_paths_deinit) struct cw_paths found = {0};
     size_t prefix, before = f->n;
     _cleanup_free_ char *dir = cw_glob_dir(env->base_dir, pattern);
     int r = dir ? cw_path_check(dir, env->data_roots, env->n_data_roots, err) : cw_error_nomem(err, 0, "a pattern"); /* nor looked into */
     if (r == 0)
         r = cw_glob(env->base_dir, pattern, &found, &prefix, err);
-    bool wild = strpbrk(pattern, "*?[") != NULL;
+    bool all = index_named && !strpbrk(pattern, "*?[");
     for (size_t i = 0; r == 0 && i < found.n; i++)
-        if (!wild || !is_index(found.paths[i]))
+        if (all || !is_index(found.paths[i]))
             r = cw_source_files_add(f, CW_STEAL(found.paths[i]), prefix, env, err);
-    cw_paths_deinit(&found);
     if (r == 0 && f->n == before) {
         cw_error_file(err, pattern);
         r = cw_error_set(err, CW_E_PIPELINE, "no file but index files matches %s", pattern);
@@ -63,7 +62,7 @@ int cw_source_files(const struct cw_op *op, const char *attr, const struct cw_so
     struct cw_source_files f = {0};
     int r = 0;
     for (size_t i = 0; r == 0 && i < cw_attr_len(op, attr); i++)
-        r = add_pattern(&f, cw_attr_string_at(op, attr, i), env, err);
+        r = cw_source_files_match(&f, cw_attr_string_at(op, attr, i), true, env, err);
     if (r < 0) {
         cw_error_op(err, op->desc->name);
         cw_source_files_deinit(&f);

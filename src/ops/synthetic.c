@@ -4,6 +4,7 @@
 #include "base/cost_clock.h"
 #include "base/hash.h"
 #include "base/philox.h"
+#include "ops/convert.h"
 #include "ops/keyed_source.h"
 
 #define MAX_COUNT ((double)((uint64_t)1 << 40))
@@ -42,56 +43,27 @@ static int synthetic_bind(struct cw_bind *b, struct cw_op *op, struct cw_error *
     return r < 0 ? r : 0;
 }
 
-static void put_value(enum cw_dtype dtype, uint8_t *out, size_t k, const uint32_t *words)
+/* n values of four words. An integer has the low bits of its word, one of 64 bits two words, the low one first. */
+static void put_values(enum cw_dtype dtype, uint8_t *out, uint32_t words[4], size_t n)
 {
-    uint32_t word = words[0];
-    double uniform = cw_uniform(word);
-    switch (dtype) {
-    case CW_BOOL:
-        out[k] = word & 1;
-        break;
-    case CW_UINT8:
-    case CW_INT8:
-        out[k] = (uint8_t)word;
-        break;
-    case CW_UINT16:
-    case CW_INT16:
-        ((uint16_t *)(void *)out)[k] = (uint16_t)word;
-        break;
-    case CW_UINT32:
-    case CW_INT32:
-        ((uint32_t *)(void *)out)[k] = word;
-        break;
-    case CW_UINT64:
-    case CW_INT64:
-        ((uint64_t *)(void *)out)[k] = word | (uint64_t)words[1] << 32;
-        break;
-    case CW_FLOAT16:
-        ((uint16_t *)(void *)out)[k] = cw_double_to_half(uniform);
-        break;
-    case CW_BFLOAT16:
-        ((uint16_t *)(void *)out)[k] = cw_double_to_bfloat(uniform);
-        break;
-    case CW_FLOAT32:
-        ((float *)(void *)out)[k] = (float)uniform;
-        break;
-    case CW_FLOAT64:
-        ((double *)(void *)out)[k] = uniform;
-        break;
-    case CW_BYTES:
-    case CW_N_DTYPES:
-        break;
+    if (cw_dtype_is_float(dtype)) {
+        const double uniform[4] = {cw_uniform(words[0]), cw_uniform(words[1]), cw_uniform(words[2]), cw_uniform(words[3])};
+        cw_convert(CW_FLOAT64, dtype, out, uniform, n);
+        return;
     }
+    for (size_t i = 0; dtype == CW_BOOL && i < n; i++)
+        words[i] &= 1;
+    cw_convert(cw_dtype_size(dtype) == 8 ? dtype : CW_UINT32, dtype, out, words, n);
 }
 
 static void fill_element(const struct synthetic *s, enum cw_dtype dtype, uint64_t row, uint8_t *out)
 {
-    size_t per_value = dtype == CW_UINT64 || dtype == CW_INT64 ? 2 : 1; /* words */
-    for (size_t k = 0; k < s->n_values;) {
-        uint32_t words[4], counter[4] = {(uint32_t)row, (uint32_t)(row >> 32), (uint32_t)(k * per_value / 4), STREAM};
+    size_t at_once = dtype == CW_UINT64 || dtype == CW_INT64 ? 2 : 4; /* values of four words */
+    for (size_t k = 0; k < s->n_values; k += at_once) {
+        uint32_t words[4];
+        const uint32_t counter[4] = {(uint32_t)row, (uint32_t)(row >> 32), (uint32_t)(k / at_once), STREAM};
         cw_philox(s->base.file_key, counter, words);
-        for (size_t w = 0; w < 4 && k < s->n_values; w += per_value, k++)
-            put_value(dtype, out, k, words + w);
+        put_values(dtype, out + k * cw_dtype_size(dtype), words, CW_MIN(at_once, s->n_values - k));
     }
 }
 

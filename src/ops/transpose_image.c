@@ -14,17 +14,11 @@ static int transpose_image_bind(struct cw_bind *b, struct cw_op *op, struct cw_e
     int r = cw_image_bind_read(b, op, false, &type, err);
     if (r < 0)
         return r;
-    struct cw_type out = type;
-    if (strcmp(cw_attr_string(op, "layout"), "chw") == 0) {
-        op->state = (void *)&role; /* no more than a flag */
-        out.dims[0] = type.dims[2];
-        out.dims[1] = type.dims[0];
-        out.dims[2] = type.dims[1];
-    } else {
-        out.dims[0] = type.dims[1];
-        out.dims[1] = type.dims[2];
-        out.dims[2] = type.dims[0];
-    }
+    bool chw = strcmp(cw_attr_string(op, "layout"), "chw") == 0;
+    struct cw_type out = {.dtype = type.dtype, .ndim = 3};
+    for (int i = 0; i < 3; i++)
+        out.dims[i] = type.dims[(i + (chw ? 2 : 1)) % 3];
+    op->state = chw ? (void *)&role : NULL; /* no more than a flag */
     return cw_image_bind_write(b, op, &out, err);
 }
 

@@ -94,12 +94,9 @@ static bool value_ok(const struct cw_attr_def *a, enum cw_attr_kind kind, const 
     switch (kind) {
     case CW_ATTR_INT:
     case CW_ATTR_INTS:
-        if (!json_is_integer(v))
-            return false;
-        break;
     case CW_ATTR_FLOAT:
     case CW_ATTR_FLOATS:
-        if (!json_is_number(v))
+        if (!(kind == CW_ATTR_INT || kind == CW_ATTR_INTS ? json_is_integer(v) : json_is_number(v)))
             return false;
         break;
     case CW_ATTR_BOOL:
@@ -179,7 +176,7 @@ static int unknown_attr(const struct cw_op_desc *desc, const char *key, const js
 {
     const char *names[64];
     size_t n = 0;
-    struct cw_text list = {0};
+    _cleanup_(cw_text_deinit) struct cw_text list = {0};
     for (const struct cw_attr_def *a = desc->attrs; a && a->name && n < 64; a++) {
         cw_text_add(&list, "%s%s", n ? ", " : "", a->name);
         names[n++] = a->name;
@@ -187,51 +184,42 @@ static int unknown_attr(const struct cw_op_desc *desc, const char *key, const js
     const char *near = cw_nearest(key, names, n);
     _cleanup_free_ char *shown = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY);
     cw_error_op(err, desc->name);
-    cw_error_value(err, CW_E_PIPELINE, key, shown ? shown : "", list.data ? list.data : "no attributes",
+    return cw_error_value(err, CW_E_PIPELINE, key, shown ? shown : "", list.data ? list.data : "no attributes",
                    "%s: there is no attribute \"%.60s\"%s%s%s; it has: %s%s%s", desc->name, key,
                    near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "",
                    list.data ? list.data : "none", desc->hint ? "; " : "", desc->hint ? desc->hint : "");
-    cw_text_deinit(&list);
-    return CW_E_PIPELINE;
 }
 
 int cw_attrs_check(const struct cw_op_desc *desc, const json_t *object, json_t **ret, struct cw_error *err)
 {
     const char *key;
     json_t *value;
-    json_t *attrs = json_object();
+    json_auto_t *attrs = json_object();
     if (!attrs)
         return cw_error_nomem(err, 0, "attributes");
-    int r = 0;
     json_object_foreach((json_t *)object, key, value)
     {
         if (strcmp(key, "op") == 0)
             continue;
         const struct cw_attr_def *a = find_attr(desc, key);
-        r = a ? cw_attr_check(desc, a, value, err) : unknown_attr(desc, key, value, err);
+        int r = a ? cw_attr_check(desc, a, value, err) : unknown_attr(desc, key, value, err);
         if (r < 0)
-            goto fail;
+            return r;
         if (a->kind != CW_ATTR_CHAINS && json_object_set_new(attrs, key, json_deep_copy(value)) < 0)
-            goto nomem;
+            return cw_error_nomem(err, 0, "attributes");
     }
     for (const struct cw_attr_def *a = desc->attrs; a && a->name; a++) {
         if (json_object_get(object, a->name))
             continue;
         if (!a->def) {
             char allowed[256];
-            r = attr_error(desc->name, a->name, NULL, cw_attr_allowed(a, allowed), err);
-            goto fail;
+            return attr_error(desc->name, a->name, NULL, cw_attr_allowed(a, allowed), err);
         }
         if (json_object_set_new(attrs, a->name, json_loads(a->def, JSON_DECODE_ANY, NULL)) < 0)
-            goto nomem;
+            return cw_error_nomem(err, 0, "attributes");
     }
-    *ret = attrs;
+    *ret = CW_STEAL(attrs);
     return 0;
-nomem:
-    r = cw_error_nomem(err, 0, "attributes");
-fail:
-    json_decref(attrs);
-    return r;
 }
 
 json_t *cw_attrs_identity(const struct cw_op_desc *desc, const json_t *attrs)

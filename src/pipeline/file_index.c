@@ -1,8 +1,6 @@
 /* Index of one-file-per-record data sets. The threads live only inside cw_file_index_open. */
 #include "pipeline/file_index.h"
 
-#include <pthread.h>
-#include <stdatomic.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -10,7 +8,6 @@
 #include "pipeline/index.h"
 #include "storage/file.h"
 
-#define MAX_THREADS 64
 #define BATCH 16 /* files a thread takes at a time */
 
 struct body {
@@ -125,7 +122,7 @@ static bool known_key(const struct known *k, const char *path, size_t prefix, co
 /* ---- reading ---- */
 
 /* Hashes (relative path, 0, size, content's ends); buffer has room for all that is read. */
-static int file_key(struct cw_file *file, const char *relative, uint8_t *buffer, XXH3_state_t *x, uint64_t *ret, struct cw_error *err)
+static int file_key(struct cw_file *file, const char *relative, uint8_t *buffer, uint64_t *ret, struct cw_error *err)
 {
     uint64_t all = cw_file_size(file);
     size_t n = (size_t)CW_MIN(all, (uint64_t)(2 * CW_KEY_EDGE_BYTES)), first = n < 2 * CW_KEY_EDGE_BYTES ? n : CW_KEY_EDGE_BYTES;
@@ -137,11 +134,12 @@ static int file_key(struct cw_file *file, const char *relative, uint8_t *buffer,
         return r;
     struct cw_key size = {0};
     cw_key_u64(&size, all);
-    XXH3_64bits_reset(x);
-    XXH3_64bits_update(x, relative, strlen(relative) + 1);
-    XXH3_64bits_update(x, size.bytes, size.size);
-    XXH3_64bits_update(x, buffer, n);
-    *ret = XXH3_64bits_digest(x);
+    XXH3_state_t x;
+    XXH3_64bits_reset(&x);
+    XXH3_64bits_update(&x, relative, strlen(relative) + 1);
+    XXH3_64bits_update(&x, size.bytes, size.size);
+    XXH3_64bits_update(&x, buffer, n);
+    *ret = XXH3_64bits_digest(&x);
     return 0;
 }
 
@@ -149,11 +147,8 @@ int cw_file_index_same(const void *index, size_t i, struct cw_file *file, bool *
 {
     const struct cw_file_index *was = index;
     uint64_t key = 0;
-    XXH3_state_t *x = XXH3_createState();
-    uint8_t *buffer = malloc(2 * CW_KEY_EDGE_BYTES);
-    int r = x && buffer ? file_key(file, cw_file_index_relative(was, i), buffer, x, &key, err) : cw_error_nomem(err, 2 * CW_KEY_EDGE_BYTES, "a read buffer");
-    XXH3_freeState(x);
-    free(buffer);
+    _cleanup_free_ uint8_t *buffer = malloc(2 * CW_KEY_EDGE_BYTES);
+    int r = buffer ? file_key(file, cw_file_index_relative(was, i), buffer, &key, err) : cw_error_nomem(err, 2 * CW_KEY_EDGE_BYTES, "a read buffer");
     *ret = r == 0 && key == was->keys[i];
     return r;
 }
@@ -161,18 +156,15 @@ int cw_file_index_same(const void *index, size_t i, struct cw_file *file, bool *
 struct hashing {
     char *const *paths;
     const size_t *prefixes;
-    size_t n;
     const struct cw_file_index_options *options;
     const struct known *known;
     uint64_t *sizes, *keys;
     int64_t *mtimes, *ctimes;
-    atomic_size_t next, reused, failed; /* failed: lowest file that failed, n: none */
-    pthread_mutex_t mutex;
-    struct cw_error error; /* guarded by mutex */
-    int status;            /* guarded by mutex */
+    atomic_size_t next, reused;
+    struct cw_file_threads threads;
 };
 
-static int hash_one(struct hashing *h, size_t i, uint8_t *buffer, XXH3_state_t *x, struct cw_error *err)
+static int hash_one(struct hashing *h, size_t i, uint8_t *buffer, struct cw_error *err)
 {
     struct cw_stat st;
     struct cw_file *file;
@@ -192,7 +184,7 @@ static int hash_one(struct hashing *h, size_t i, uint8_t *buffer, XXH3_state_t *
     r = cw_file_new(path, &st, &file, err);
     if (r < 0)
         return r;
-    r = file_key(file, path + h->prefixes[i], buffer, x, &h->keys[i], err);
+    r = file_key(file, path + h->prefixes[i], buffer, &h->keys[i], err);
     cw_file_free(file);
     return r;
 }
@@ -200,29 +192,20 @@ static int hash_one(struct hashing *h, size_t i, uint8_t *buffer, XXH3_state_t *
 static void *hash_files(void *arg)
 {
     struct hashing *h = arg;
-    XXH3_state_t *x = XXH3_createState();
     _cleanup_free_ uint8_t *buffer = malloc(2 * CW_KEY_EDGE_BYTES);
     for (;;) {
-        size_t begin = atomic_fetch_add(&h->next, BATCH), end = CW_MIN(begin + BATCH, h->n);
-        if (begin >= h->n || begin > atomic_load(&h->failed))
-            break;
+        size_t begin = atomic_fetch_add(&h->next, BATCH), end = CW_MIN(begin + BATCH, h->threads.n);
+        if (begin >= h->threads.n || begin > atomic_load(&h->threads.failed))
+            return NULL;
         for (size_t i = begin; i < end; i++) {
             struct cw_error error = {0};
-            int r = x && buffer ? hash_one(h, i, buffer, x, &error) : cw_error_nomem(&error, 2 * CW_KEY_EDGE_BYTES, "a read buffer");
+            int r = buffer ? hash_one(h, i, buffer, &error) : cw_error_nomem(&error, 2 * CW_KEY_EDGE_BYTES, "a read buffer");
             if (r == 0)
                 continue;
-            pthread_mutex_lock(&h->mutex);
-            if (i < atomic_load(&h->failed)) {
-                atomic_store(&h->failed, i);
-                h->error = error;
-                h->status = r;
-            }
-            pthread_mutex_unlock(&h->mutex);
+            cw_file_threads_fail(&h->threads, i, r, &error);
             break;
         }
     }
-    XXH3_freeState(x);
-    return NULL;
 }
 
 int cw_file_index_open(char *const *paths, const size_t *prefixes, size_t n, const struct cw_file_index_options *options,
@@ -251,30 +234,21 @@ int cw_file_index_open(char *const *paths, const size_t *prefixes, size_t n, con
     struct hashing h = {
         .paths = paths,
         .prefixes = prefixes,
-        .n = n,
+        .threads.n = n,
         .options = options,
         .known = &known,
         .sizes = columns,
         .mtimes = (int64_t *)(columns + n),
         .ctimes = (int64_t *)(columns + 2 * n),
         .keys = columns + 3 * n,
-        .mutex = PTHREAD_MUTEX_INITIALIZER,
     };
-    atomic_init(&h.failed, n);
-    pthread_t threads[MAX_THREADS];
-    size_t wanted = CW_MIN(n / BATCH + 1, (size_t)CW_MIN(CW_MAX(options->threads, 1), MAX_THREADS)), running = 0;
-    while (running + 1 < wanted && pthread_create(&threads[running], NULL, hash_files, &h) == 0)
-        running++;
-    hash_files(&h);
-    for (size_t i = 0; i < running; i++)
-        pthread_join(threads[i], NULL);
-    pthread_mutex_destroy(&h.mutex);
+    cw_file_threads_run(&h.threads, CW_MIN(n / BATCH + 1, (size_t)CW_MAX(options->threads, 1)), hash_files, &h);
     size_t reused = atomic_load(&h.reused);
     bool same = reused == n && known.index.n == n;
     known_deinit(&known);
-    int r = h.status;
+    int r = h.threads.status;
     if (r < 0 && err)
-        *err = h.error;
+        *err = h.threads.error;
     if (r == 0) {
         cw_index_seal(base, size, CW_INDEX_FILES);
         if (cw_file_index_attach(base, size, ret) < 0)

@@ -3,39 +3,31 @@
 
 #include <fcntl.h>
 #include <limits.h>
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/hash.h"
+#include "base/thread.h"
 #include "storage/file.h"
 
 #define MAX_THREADS 64 /* enough for any disk */
 
 char *cw_index_path(const char *index_dir, const char *kind, const char *path, const char *variant)
 {
-    char *absolute = realpath(path, NULL), *ret, hex[33];
+    _cleanup_free_ char *absolute = realpath(path, NULL);
+    char *ret, hex[33];
     const char *parts[] = {kind, absolute ? absolute : path, variant};
-    XXH3_state_t *x = XXH3_createState();
-    struct cw_hash128 h = {0};
-    if (x) {
-        XXH3_128bits_reset(x);
-        for (size_t i = 0; i < CW_COUNT_OF(parts); i++)
-            XXH3_128bits_update(x, parts[i], strlen(parts[i]) + 1);
-        XXH128_hash_t d = XXH3_128bits_digest(x);
-        h = (struct cw_hash128){.lo = d.low64, .hi = d.high64};
-    }
-    cw_hash128_print(h, hex);
-    if (!x || asprintf(&ret, "%s/%s.cwx", index_dir, hex) < 0)
-        ret = NULL;
-    XXH3_freeState(x);
-    free(absolute);
-    return ret;
+    XXH3_state_t x;
+    XXH3_128bits_reset(&x);
+    for (size_t i = 0; i < CW_COUNT_OF(parts); i++)
+        XXH3_128bits_update(&x, parts[i], strlen(parts[i]) + 1);
+    XXH128_hash_t d = XXH3_128bits_digest(&x);
+    cw_hash128_print((struct cw_hash128){.lo = d.low64, .hi = d.high64}, hex);
+    return asprintf(&ret, "%s/%s.cwx", index_dir, hex) < 0 ? NULL : ret;
 }
 
 bool cw_index_map(const char *path, const uint8_t **ret, size_t *ret_size)
@@ -101,10 +93,8 @@ static int open_segment(const char *path, size_t prefix, const struct cw_index_o
     *ret_reused = !o->rebuild && (load(sidecar, &st, o, ret) || (!o->write_sidecar && cached && load(cached, &st, o, ret)));
     if (*ret_reused) {
         if (strcmp(ret->relative_path, relative) != 0) /* indexed under another pattern */
-            r = cw_segment_file_key(ret, relative, &ret->file_key, err);
-        if (r < 0)
-            cw_segment_deinit(ret);
-        return r;
+            ret->file_key = cw_segment_file_key(ret, relative);
+        return 0;
     }
     struct cw_segment_input in = {
         .format = o->format,
@@ -130,70 +120,68 @@ static int open_segment(const char *path, size_t prefix, const struct cw_index_o
 struct opening {
     char *const *paths;
     const size_t *prefixes;
-    size_t n;
     const struct cw_index_options *options;
     struct cw_segment *segments;
     atomic_size_t next, reused;
-    atomic_size_t failed; /* lowest file that failed, n: none. Files before it are still looked at, so the report is always the same */
-    pthread_mutex_t mutex;
-    struct cw_error error; /* of `failed`; guarded by mutex */
-    int status;            /* guarded by mutex */
+    struct cw_file_threads threads;
 };
+
+void cw_file_threads_run(struct cw_file_threads *t, size_t n_threads, void *(*work)(void *arg), void *arg)
+{
+    pthread_t threads[MAX_THREADS];
+    size_t wanted = CW_MIN(n_threads, (size_t)MAX_THREADS), running = 0;
+    pthread_mutex_init(&t->mutex, NULL);
+    atomic_init(&t->failed, t->n);
+    while (running + 1 < wanted && pthread_create(&threads[running], NULL, work, arg) == 0)
+        running++;
+    work(arg); /* this thread is one of them, and enough if none could be started */
+    for (size_t i = 0; i < running; i++)
+        pthread_join(threads[i], NULL);
+    pthread_mutex_destroy(&t->mutex);
+}
+
+void cw_file_threads_fail(struct cw_file_threads *t, size_t i, int status, const struct cw_error *error)
+{
+    CW_GUARD(&t->mutex);
+    if (i >= atomic_load(&t->failed))
+        return;
+    atomic_store(&t->failed, i);
+    t->error = *error;
+    t->status = status;
+}
 
 static void *open_files(void *arg)
 {
     struct opening *o = arg;
     for (;;) {
         size_t i = atomic_fetch_add(&o->next, 1);
-        if (i >= o->n || i > atomic_load(&o->failed))
+        if (i >= o->threads.n || i > atomic_load(&o->threads.failed))
             return NULL;
         struct cw_error error = {0};
         bool reused = false;
         int r = open_segment(o->paths[i], o->prefixes[i], o->options, &o->segments[i], &reused, &error);
-        if (r == 0) {
+        if (r == 0)
             atomic_fetch_add(&o->reused, reused);
-            continue;
-        }
-        pthread_mutex_lock(&o->mutex);
-        if (i < atomic_load(&o->failed)) {
-            atomic_store(&o->failed, i);
-            o->error = error;
-            o->status = r;
-        }
-        pthread_mutex_unlock(&o->mutex);
+        else
+            cw_file_threads_fail(&o->threads, i, r, &error);
     }
-}
-
-static double now_s(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
 int cw_index_open(char *const *paths, const size_t *prefixes, size_t n, const struct cw_index_options *options, struct cw_index *ret,
                   struct cw_error *err)
 {
-    double start = now_s();
-    struct opening o = {.paths = paths, .prefixes = prefixes, .n = n, .options = options, .mutex = PTHREAD_MUTEX_INITIALIZER};
-    atomic_init(&o.failed, n);
+    uint64_t start_ns = cw_now_ns();
+    struct opening o = {.paths = paths, .prefixes = prefixes, .options = options, .threads.n = n};
     struct cw_index x = {.n = n, .segments = calloc(n ? n : 1, sizeof(*x.segments))};
     if (!x.segments)
         return cw_error_nomem(err, n * sizeof(*x.segments), "an index");
     o.segments = x.segments;
-    pthread_t threads[MAX_THREADS];
-    size_t wanted = CW_MIN(n, (size_t)CW_MIN(CW_MAX(options->threads, 1), MAX_THREADS)), running = 0;
-    while (running + 1 < wanted && pthread_create(&threads[running], NULL, open_files, &o) == 0)
-        running++;
-    open_files(&o); /* this thread is one of them, and enough if none could be started */
-    for (size_t i = 0; i < running; i++)
-        pthread_join(threads[i], NULL);
-    pthread_mutex_destroy(&o.mutex);
-    if (o.status < 0) {
+    cw_file_threads_run(&o.threads, CW_MIN(n, (size_t)CW_MAX(options->threads, 1)), open_files, &o);
+    if (o.threads.status < 0) {
         if (err)
-            *err = o.error;
+            *err = o.threads.error;
         cw_index_deinit(&x);
-        return o.status;
+        return o.threads.status;
     }
     x.report.n_files = n;
     x.report.n_reused = atomic_load(&o.reused);
@@ -202,7 +190,7 @@ int cw_index_open(char *const *paths, const size_t *prefixes, size_t n, const st
         x.report.data_bytes += x.segments[i].data_bytes;
         x.report.file_bytes += x.segments[i].file.size;
     }
-    x.report.seconds = now_s() - start;
+    x.report.seconds = (double)(cw_now_ns() - start_ns) * 1e-9;
     *ret = x;
     return 0;
 }

@@ -4,6 +4,8 @@
  * that is damaged, foreign, or made of the file when its size or times (mtime, ctime) were others is treated as absent.
  */
 #pragma once
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -11,6 +13,19 @@
 #include "base/error.h"
 #include "base/macro.h"
 #include "pipeline/segment.h"
+
+/* Threads that share the work on n files, and the first failure among these: files before it are still looked at, so the report is always the same. */
+struct cw_file_threads {
+    size_t n;              /* set by the caller, before cw_file_threads_run */
+    atomic_size_t failed;  /* lowest file that failed, n: none */
+    pthread_mutex_t mutex;
+    struct cw_error error; /* of `failed`; guarded by mutex */
+    int status;            /* guarded by mutex */
+};
+/* Calls work(arg) in up to n_threads threads, this one among them, and waits for all. */
+void cw_file_threads_run(struct cw_file_threads *t, size_t n_threads, void *(*work)(void *arg), void *arg);
+/* Notes, from a thread at work, that file i failed. */
+void cw_file_threads_fail(struct cw_file_threads *t, size_t i, int status, const struct cw_error *error);
 
 struct cw_index_options {
     enum cw_record_format format; /* of all files */

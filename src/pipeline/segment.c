@@ -64,27 +64,23 @@ struct cw_span cw_segment_span(const struct cw_segment *s, uint64_t i)
     return span;
 }
 
-int cw_segment_file_key(const struct cw_segment *s, const char *relative_path, uint64_t *ret, struct cw_error *err)
+uint64_t cw_segment_file_key(const struct cw_segment *s, const char *relative_path)
 {
-    XXH3_state_t *x = XXH3_createState();
-    if (!x)
-        return cw_error_nomem(err, sizeof(*x), "a hash");
-    XXH3_64bits_reset(x);
-    XXH3_64bits_update(x, relative_path, strlen(relative_path) + 1);
+    XXH3_state_t x;
+    XXH3_64bits_reset(&x);
+    XXH3_64bits_update(&x, relative_path, strlen(relative_path) + 1);
     struct cw_key k = {0};
     cw_key_u64(&k, s->file.size);
     if (s->format != CW_FORMAT_TFRECORD)
         cw_key_u64(&k, s->content);
-    XXH3_64bits_update(x, k.bytes, k.size);
+    XXH3_64bits_update(&x, k.bytes, k.size);
     for (uint64_t i = 0; s->format == CW_FORMAT_TFRECORD && i < s->n_records; i++) {
         k.size = 0;
         cw_key_u64(&k, s->lengths[i]);
         cw_key_u64(&k, cw_tfrecord_length_crc(s->lengths[i]) | (uint64_t)s->crcs[i] << 32);
-        XXH3_64bits_update(x, k.bytes, k.size);
+        XXH3_64bits_update(&x, k.bytes, k.size);
     }
-    *ret = XXH3_64bits_digest(x);
-    XXH3_freeState(x);
-    return 0;
+    return XXH3_64bits_digest(&x);
 }
 
 /* ---- from bytes ---- */

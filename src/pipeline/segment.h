@@ -50,8 +50,8 @@ struct cw_span cw_segment_span(const struct cw_segment *s, uint64_t i);
 /* First record of the chunk after the one that starts with record `first` of n. */
 uint64_t cw_chunk_end(const uint64_t *lengths, uint64_t first, uint64_t n);
 
-/* File key of docs/semantics.md section 1, from the segment's columns. 0 with *ret, or CW_E_MEMORY. */
-int cw_segment_file_key(const struct cw_segment *s, const char *relative_path, uint64_t *ret, struct cw_error *err) _must_check_;
+/* File key of docs/semantics.md section 1, from the segment's columns. */
+uint64_t cw_segment_file_key(const struct cw_segment *s, const char *relative_path);
 
 /* Reads a file and makes its segment. codec CW_CODEC_AUTO: by content. */
 struct cw_segment_input {

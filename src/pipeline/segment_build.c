@@ -186,9 +186,7 @@ static int assemble(struct building *b, const struct cw_segment_input *in, enum 
         .crcs = l->crcs,
         .content = b->walk.base.content,
     };
-    int r = cw_segment_file_key(&found, in->relative_path, &body.file_key, err);
-    if (r < 0)
-        return r;
+    body.file_key = cw_segment_file_key(&found, in->relative_path);
     bool crcs = in->format == CW_FORMAT_TFRECORD;
     const void *sums = crcs ? (const void *)l->crcs : &found.content;
     size_t sums_size = crcs ? l->n * 4 : 8;

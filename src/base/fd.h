@@ -1,0 +1,28 @@
+/* File descriptors and directories that are closed with their block. */
+#pragma once
+#include <dirent.h>
+#include <unistd.h>
+
+#include "base/macro.h"
+
+/* Negative: none. */
+static inline void cw_closep(int *fd)
+{
+    if (*fd >= 0)
+        close(*fd);
+}
+#define _cleanup_close_ _cleanup_(cw_closep)
+
+/* Hands a descriptor out of a _cleanup_close_ variable. */
+#define CW_STEAL_FD(fd)              \
+    __extension__({                  \
+        int v_ = (fd);               \
+        (fd) = -1;                   \
+        v_;                          \
+    })
+
+static inline void cw_closedirp(DIR **d)
+{
+    if (*d)
+        closedir(*d);
+}
