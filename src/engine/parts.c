@@ -68,6 +68,12 @@ static int join_part(struct cw_runner *r, struct part *p, struct cw_error *err)
     return status;
 }
 
+/* Whether the rows of a batch can be copied: they are computed, and no others will come to them meanwhile. */
+static bool copyable(const struct cw_range *s, const struct cw_assembly *a)
+{
+    return a->n_done == a->n_assigned && (a->closed || cw_range_computed(s));
+}
+
 /* Whether all of these rows are computed. 0: they are; 2: not yet; 1: the range has fewer; < 0: the range
  * ends in an error before them. Mutex held. */
 static int rows_there(const struct cw_runner *r, const struct cw_range *s, unsigned key, uint64_t from, uint64_t n, struct cw_error *err)
@@ -81,7 +87,7 @@ static int rows_there(const struct cw_runner *r, const struct cw_range *s, unsig
             const struct cw_assembly *a = i < k->n ? k->batches[i] : NULL;
             if (!a)
                 return cw_error_set(err, CW_E_BUG, "rows from %llu on of key %u were given away", (unsigned long long)from, key);
-            if (a->n_done != a->n_assigned || (!a->closed && !cw_range_computed(s)))
+            if (!copyable(s, a))
                 return 2;
         }
         return 0;
@@ -126,11 +132,11 @@ int cw_runner_part(struct cw_runner *r, struct cw_range *s, unsigned key, uint64
     return status;
 }
 
-/* Rows of batch i of a key, if all are computed that have slots; else 0. A batch that was given away had all. */
-static uint64_t rows_done(const struct key_rows *x, size_t i, uint64_t size)
+/* Rows of batch i of a key that can be copied. A batch that was given away had all. */
+static uint64_t rows_done(const struct cw_range *s, const struct key_rows *x, size_t i, uint64_t size)
 {
     const struct cw_assembly *a = i < x->n ? x->batches[i] : NULL;
-    return i >= x->n ? 0 : !a ? size : a->n_done == a->n_assigned ? a->n_done : 0;
+    return i >= x->n ? 0 : !a ? size : copyable(s, a) ? a->n_done : 0;
 }
 
 bool cw_rows_may_be_taken(const struct cw_runner *r, const struct cw_range *s)
@@ -141,7 +147,7 @@ bool cw_rows_may_be_taken(const struct cw_runner *r, const struct cw_range *s)
         size_t i = x->first;
         while (i < x->n && !x->batches[i])
             i++;
-        if (i < x->n && rows_done(x, i, size) + rows_done(x, i + 1, size) >= 2 * size - 1)
+        if (i < x->n && rows_done(s, x, i, size) + rows_done(s, x, i + 1, size) >= 2 * size - 1)
             return true;
     }
     return false;

@@ -1,4 +1,7 @@
-/* Ranges that are ended early (cw_runner_shorten), whenever that is: what they give is what a range of these positions gives. */
+/*
+ * Ranges as a worker runs them. Those that are ended early (cw_runner_shorten), whenever that is, give what a range of these positions gives.
+ * Rows by key are there as soon as they are computed, where memory is so small that the engine waits for them to be taken.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,6 +11,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
+#include "base/clock.h"
 #include "client/local.h"
 #include "data/batch.h"
 #include "sample.h"
@@ -16,6 +20,7 @@
 
 #define MAX_BATCHES 1000
 #define END 3000
+#define HANG_NS UINT64_C(60000000000)
 
 static uint64_t drawn;
 
@@ -108,8 +113,55 @@ static void test_a_range_that_is_ended_early(void **state)
     assert_true(n_shorter > 0);
 }
 
+#define WIDE_ROWS 40
+#define WIDE_BATCH 6
+
+/* Takes the rows from `from` on, a full batch at a time, as a client does whose batches begin in an earlier range. */
+static void take_wide_rows(struct cw_runner *r, uint64_t from)
+{
+    struct cw_error err = {0};
+    struct cw_range *s;
+    struct cw_assembly *a;
+    const struct cw_range_options o = {.seed = 3, .end = WIDE_ROWS, .rows = true};
+    assert_int_equal(cw_runner_open(r, &o, &s, &err), 0);
+    for (; from + WIDE_BATCH <= WIDE_ROWS; from += WIDE_BATCH) {
+        int status;
+        cw_runner_drop_rows(r, s, 0, from);
+        for (uint64_t start = cw_now_ns(); (status = cw_runner_part(r, s, 0, from, WIDE_BATCH, &a, &err)) == 2; usleep(100))
+            if (cw_now_ns() - start > HANG_NS)
+                fail_msg("rows from %d on were not there after 60 s", (int)from);
+        if (status != 0)
+            fail_msg("%s", err.message);
+        cw_runner_drop(r, a);
+    }
+    cw_runner_close(r, s);
+}
+
+/* The engine waited for rows to be taken that it didn't give: the batch with the last of them was not full yet. */
+static void test_rows_that_end_before_a_batch_is_full(void **state)
+{
+    (void)state;
+    static const char text[] = "{\"cachew\": 1, \"pipeline\": [{\"op\": \"synthetic\", \"count\": 40, \"shape\": [1000000], \"dtype\": \"uint8\"}, "
+                               "{\"op\": \"filter\", \"where\": \"length(data) > 0\"}, {\"op\": \"batch\", \"size\": 6}]}";
+    struct cw_local local = {0};
+    struct cw_runner *r;
+    struct cw_error err = {0};
+    if (cw_local_parse(&local, text, strlen(text), temp_dir, &err) < 0 || cw_local_open(&local, temp_dir, 1, &err) < 0)
+        fail_msg("%s", err.message);
+    const struct cw_runner_options o = {.threads = 2, .memory = (size_t)19 << 20}; /* two batches with rows, and the one that they are copied to */
+    if (cw_runner_new(local.sequence, &o, &r, &err) < 0)
+        fail_msg("%s", err.message);
+    for (uint64_t from = 0; from < WIDE_BATCH; from++)
+        take_wide_rows(r, from);
+    cw_runner_free(r);
+    cw_local_deinit(&local);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_a_range_that_is_ended_early)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_range_that_is_ended_early),
+        cmocka_unit_test(test_rows_that_end_before_a_batch_is_full),
+    };
     return cmocka_run_group_tests(tests, temp_make, temp_remove);
 }
