@@ -148,7 +148,7 @@ static void test_rows_that_end_before_a_batch_is_full(void **state)
     struct cw_error err = {0};
     if (cw_local_parse(&local, text, strlen(text), temp_dir, &err) < 0 || cw_local_open(&local, temp_dir, 1, &err) < 0)
         fail_msg("%s", err.message);
-    const struct cw_runner_options o = {.threads = 2, .memory = (size_t)19 << 20}; /* two batches with rows, and the one that they are copied to */
+    const struct cw_runner_options o = {.threads = 2, .memory = (size_t)26 << 20}; /* two batches with rows, and the one that they are copied to */
     if (cw_runner_new(local.sequence, &o, &r, &err) < 0)
         fail_msg("%s", err.message);
     for (uint64_t from = 0; from < WIDE_BATCH; from++)
