@@ -74,6 +74,14 @@ static int with_all_memory(struct cw_runner *r, int (*attempt)(struct cw_runner 
     return status == CW_E_BUDGET ? cw_lack_of_memory(r, &at, "a batch does not fit", err) : status;
 }
 
+void cw_consumer_served(struct cw_runner *r)
+{
+    if (!r->consumer_short)
+        return;
+    r->consumer_short = false;
+    cw_released(r);
+}
+
 /* Something that needs memory, in the consumer: while it lacks, nothing new is begun, and when nothing runs
  * any more everything else gives way. of_first: the first range holds what needs the memory, and loses it
  * when it starts over. 2: the range did so, or with CW_AT_ONCE there is no memory now. Mutex held. */
@@ -96,10 +104,7 @@ static int with_memory(struct cw_runner *r, int (*attempt)(struct cw_runner *r, 
         if (status < 0)
             break;
     }
-    if (r->consumer_short) {
-        r->consumer_short = false;
-        cw_released(r);
-    }
+    cw_consumer_served(r);
     return status;
 }
 
@@ -245,10 +250,7 @@ bool cw_runner_stuck(struct cw_runner *r)
 void cw_runner_relent(struct cw_runner *r)
 {
     CW_GUARD(&r->mutex);
-    if (r->consumer_short) {
-        r->consumer_short = false;
-        cw_released(r);
-    }
+    cw_consumer_served(r);
     r->poll_short = false;
 }
 

@@ -460,6 +460,8 @@ void cw_released(struct cw_runner *r);
 #define CW_AT_ONCE UINT64_MAX
 /* The consumer waits for something to change. what: for the error. Mutex held. */
 int cw_wait_change(struct cw_runner *r, uint64_t deadline_ns, const char *what, struct cw_error *err) _must_check_;
+/* The consumer has the memory that it lacked, if it did: threads begin something new again. Mutex held. */
+void cw_consumer_served(struct cw_runner *r);
 /* Runs `attempt`, which needs memory for something that range s holds. Later ranges give memory up for it. If
  * that is not enough and s is the first range, s starts over, and what needed the memory is gone with it: 2,
  * as where there is no memory now. The caller tries again later. Mutex held, but released while waiting. */

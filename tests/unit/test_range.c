@@ -137,8 +137,9 @@ static void take_wide_rows(struct cw_runner *r, uint64_t from)
     cw_runner_close(r, s);
 }
 
-/* The engine waited for rows to be taken that it didn't give: the batch with the last of them was not full yet. */
-static void test_rows_that_end_before_a_batch_is_full(void **state)
+/* Stood still twice: the engine waited for rows to be taken that it didn't give, as the batch with the last of them was not
+ * full yet; and it began nothing new because of memory that the consumer had got meanwhile. */
+static void test_rows_in_little_memory(void **state)
 {
     (void)state;
     static const char text[] = "{\"cachew\": 1, \"pipeline\": [{\"op\": \"synthetic\", \"count\": 40, \"shape\": [1000000], \"dtype\": \"uint8\"}, "
@@ -148,12 +149,14 @@ static void test_rows_that_end_before_a_batch_is_full(void **state)
     struct cw_error err = {0};
     if (cw_local_parse(&local, text, strlen(text), temp_dir, &err) < 0 || cw_local_open(&local, temp_dir, 1, &err) < 0)
         fail_msg("%s", err.message);
-    const struct cw_runner_options o = {.threads = 2, .memory = (size_t)26 << 20}; /* two batches with rows, and the one that they are copied to */
-    if (cw_runner_new(local.sequence, &o, &r, &err) < 0)
-        fail_msg("%s", err.message);
-    for (uint64_t from = 0; from < WIDE_BATCH; from++)
-        take_wide_rows(r, from);
-    cw_runner_free(r);
+    for (size_t mib = 19; mib <= 32; mib++) { /* from what two batches with rows take, and the one that they are copied to */
+        const struct cw_runner_options o = {.threads = 2, .memory = mib << 20};
+        if (cw_runner_new(local.sequence, &o, &r, &err) < 0)
+            fail_msg("%s", err.message);
+        for (uint64_t from = 0; from < WIDE_BATCH; from++)
+            take_wide_rows(r, from);
+        cw_runner_free(r);
+    }
     cw_local_deinit(&local);
 }
 
@@ -161,7 +164,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_range_that_is_ended_early),
-        cmocka_unit_test(test_rows_that_end_before_a_batch_is_full),
+        cmocka_unit_test(test_rows_in_little_memory),
     };
     return cmocka_run_group_tests(tests, temp_make, temp_remove);
 }
