@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "client/remote_impl.h"
+#include "net/limits.h"
 
 #include "base/clock.h"
 #include "base/hash.h"
@@ -79,7 +80,7 @@ struct course *cw_course_new(struct view *v, const struct cw_cursor *from)
     struct course *c = malloc(sizeof(*c)), **at = &r->courses;
     if (!c)
         return NULL;
-    *c = (struct course){.view = v, .epoch = from->epoch, .end = v->base.plan.n_positions, .g = from->g,
+    *c = (struct course){.view = v, .epoch = from->epoch, .end = CW_MIN(v->base.plan.n_positions, CW_EPOCH_POSITIONS), .g = from->g,
                          .handed = from->handed, .planned = from->g, .wanted = UINT64_MAX, .places = r->n_keys > 0,
                          .recut_at = UINT64_MAX};
     if (cw_cursor_init(r->compiled, &c->from, from, NULL) < 0 || (c->places && course_place(c, &c->from, NULL) < 0)) {
@@ -336,7 +337,7 @@ static int range_known(struct course *c, struct placer_range *range, struct cw_e
         return 0;
     if (lost && !x->reported && !range->foreign)
         range_missed(remote_of(c), x);
-    if (c->placer.n_keys > 1 && !range->foreign)
+    if (c->placer.n_keys > 1 && !range->foreign && !(same && x->reported && x->elements == 0))
         return keys_known(c, range, lost, err);
     if (!same || (!lost && !x->reported))
         return 0;
@@ -362,7 +363,7 @@ static int feed(struct course *c, struct cw_error *err)
         if (x && x->begin != position) /* cut anew since the placer began or came here */
             c->recut_at = CW_MIN(c->recut_at, x->begin);
         if (r == 0 && w->n_keys > 1 && !w->ranges[w->n_ranges - 1].foreign)
-            r = want_keys(c, position, err);
+            r = x->reported && x->elements == 0 ? 0 : want_keys(c, position, err);
         if (r < 0)
             return r;
         if (r > 0)

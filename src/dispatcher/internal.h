@@ -48,8 +48,6 @@
 #define DP_PENDING_BYTES ((size_t)256 << 20)
 #define DP_WAITING ((size_t)64 << 20)   /* bytes of attachments that wait for a job's ranks to be gone */
 #define DP_ENDLESS ((uint64_t)1 << 62)
-/* Positions of an endless epoch, which a full `take` may end all the same: a year of 30 million a second. */
-#define DP_EPOCH ((uint64_t)1 << 50)
 
 /* ---- times ---- */
 

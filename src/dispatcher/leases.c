@@ -241,6 +241,12 @@ static struct range *range_cut(struct stream *s, struct span gap)
 
 /* ---- giving ---- */
 
+/* Whether it is leased no more, or needs nobody: nothing is left of it, as its report says, which is written down. */
+static bool is_over(const struct stream *s, const struct range *x)
+{
+    return (x->flags & RANGE_LOST) || (cw_dp_stream_placed(s) && (x->flags & RANGE_DURABLE) && x->n_elements == 0);
+}
+
 /* Finds the first wanted position that no worker has. *ret: its range; NULL: it is in none, and *gap has the positions
  * up to the next range. False: there is no such position, or no room in the table. */
 static bool range_free(struct stream *s, struct range **ret, struct span *gap)
@@ -249,7 +255,7 @@ static bool range_free(struct stream *s, struct range **ret, struct span *gap)
     s->free_from = CW_MAX(s->free_from, s->base);
     for (size_t i = cw_dp_range_index(s, s->free_from);; i++) {
         x = cw_dp_range_at(s, i);
-        if (!x || x->begin > s->free_from || (!x->holder[0] && !(x->flags & RANGE_LOST)))
+        if (!x || x->begin > s->free_from || (!x->holder[0] && !is_over(s, x)))
             break;
         s->free_from = x->end;
     }
@@ -487,6 +493,18 @@ static void lease_again(struct cw_dispatcher *d, const struct worker *w, struct 
     }
 }
 
+/* The epoch of x has no elements behind x: what is not cut of it so far becomes a range without elements. It is not written down: another dispatcher
+ * leases something of it, and learns the same again. */
+static void epoch_close(struct cw_dispatcher *d, struct stream *s, const struct range *x)
+{
+    uint64_t n = cw_dp_stream_epoch(s), end = (x->begin / n + 1) * n;
+    struct span rest = {cw_dp_range_at(s, cw_dp_range_index(s, end) - 1)->end, end};
+    struct range *y = rest.begin < end ? cw_dp_range_add(s, rest) : NULL;
+    if (y)
+        y->flags = RANGE_REPORTED | RANGE_DURABLE;
+    cw_dp_stream_reports(d, s);
+}
+
 /* Whether a worker had worked on it longer than it has had the range: it had another one that began there. */
 static bool is_of_earlier_lease(const struct cw_dispatcher *d, const struct range *x, const Cachew__Completed *c)
 {
@@ -533,12 +551,17 @@ int cw_dp_lease_completed(struct cw_dispatcher *d, struct worker *w, uint64_t re
         if (result < 0)
             return result;
     }
+    if (c->last)
+        x->flags |= RANGE_HELD; /* how long so many positions take can't be told from it */
     for (int i = 0; i < 2; i++)
         if (x->holder[i] && x->holder[i]->worker == w) {
             holder_complete(d, x->holder[i], x);
             break;
         }
-    if (x->flags & RANGE_DURABLE) {
+    bool durable = x->flags & RANGE_DURABLE;
+    if (c->last && cw_dp_stream_placed(s))
+        epoch_close(d, s, x);
+    if (durable) {
         cw_dp_done(d, w->peer, re);
         return 0;
     }

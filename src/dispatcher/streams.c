@@ -200,7 +200,7 @@ int cw_dp_stream_restore(struct cw_dispatcher *d, const uint8_t id[16], const Ca
 
 /* ---- positions ---- */
 
-uint64_t cw_dp_stream_epoch(const struct stream *s) { return CW_MIN(s->data->plan->n_positions, DP_EPOCH); }
+uint64_t cw_dp_stream_epoch(const struct stream *s) { return CW_MIN(s->data->plan->n_positions, CW_EPOCH_POSITIONS); }
 
 int cw_dp_stream_position(const struct stream *s, const Cachew__Place *at, uint64_t *ret, struct cw_error *err)
 {

@@ -196,6 +196,12 @@ int cw_runner_summary(struct cw_runner *r, struct cw_range *s, uint64_t *ret_ele
     return status == 0 && s->failed ? cw_error_copy(err, s->failed) : status;
 }
 
+bool cw_runner_stream_over(struct cw_runner *r, struct cw_range *s)
+{
+    CW_GUARD(&r->mutex);
+    return s->end < s->limit;
+}
+
 int cw_runner_keys(struct cw_runner *r, struct cw_range *s, uint16_t **ret, size_t *ret_n, struct cw_error *err)
 {
     CW_GUARD(&r->mutex);

@@ -119,33 +119,32 @@ int cw_piece_load(struct cw_runner *r, struct piece *p, struct cw_error *err)
     return status;
 }
 
-/* How many elements of a stream are enough for now, if more are slow to come. Not fewer than the piece had, once there are others behind it, nor than are skipped; and
- * a shuffle is one of all. */
+/* How many elements of a stream are enough for now, if more are slow to come. Not fewer than the piece had, once there are others behind it, nor than are skipped. */
 static size_t least_of(struct cw_runner *r, const struct piece *p)
 {
     CW_GUARD(&r->mutex);
-    bool all = r->sequence->stream_salt || p->next;
-    return all ? p->n : CW_MAX(p->carved, 1);
+    return p->next ? p->n : CW_MAX(p->carved, 1);
 }
 
-/* The next elements of a stream, in the order of the piece. */
+/* The next elements of a stream, in the order of the piece: of a shuffle, all of the window that the piece lies in are read. */
 static int pull_piece(struct cw_runner *r, struct cw_range *s, struct piece *p, struct cw_error *err)
 {
     struct cw_source *source = r->sequence->stream;
-    size_t n = p->n;
-    p->raw = calloc(n, sizeof(*p->raw));
+    bool shuffled = r->sequence->stream_salt;
+    size_t n = shuffled ? r->sequence->window - p->begin % r->sequence->window : p->n, least = shuffled ? n : least_of(r, p);
+    p->raw = calloc(p->n, sizeof(*p->raw));
     _cleanup_free_ struct cw_tensor *raw = malloc(n * sizeof(*raw));
     _cleanup_free_ uint32_t *order = malloc(n * sizeof(*order));
     int status = p->raw && raw && order ? 0 : cw_error_nomem(err, n * sizeof(*raw), "elements of a stream");
     if (status >= 0)
-        status = source->ops->pull(source, p->begin, n, least_of(r, p), r->compiled->counted ? r->compiled->batch_size : 1, cw_range_stopped, s, &p->arena, raw, &n, err);
+        status = source->ops->pull(source, p->begin, n, least, r->compiled->counted ? r->compiled->batch_size : 1, cw_range_stopped, s, &p->arena, raw, &n, err);
     if (status >= 0) {
         pthread_mutex_lock(&r->mutex); /* others look how much of it is carved, planned or not */
         p->cut = n < p->n;
-        p->n = n;
+        p->n = CW_MIN(p->n, n);
         pthread_mutex_unlock(&r->mutex);
         cw_epoch_stream_order(&s->epoch->epoch, p->begin / r->sequence->window, order, n);
-        for (size_t i = 0; i < n; i++) {
+        for (size_t i = 0; i < p->n; i++) {
             p->refs[i].row = p->begin + order[i];
             p->raw[i] = raw[order[i]];
         }

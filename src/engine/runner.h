@@ -78,6 +78,8 @@ bool cw_runner_part_there(struct cw_runner *r, const struct cw_range *s, unsigne
 void cw_runner_drop_rows(struct cw_runner *r, struct cw_range *s, unsigned key, uint64_t upto);
 /* The summary of a range that is over: elements that it leaves, by key ([cw_n_keys]). 2: it is not over; < 0: it ends in an error, behind so many elements. */
 int cw_runner_summary(struct cw_runner *r, struct cw_range *s, uint64_t *ret_elements, struct cw_error *err) _must_check_;
+/* Whether a stream ended, or failed, before the end of this range. */
+bool cw_runner_stream_over(struct cw_runner *r, struct cw_range *s);
 /* The key of each element so far in order, *ret_n of them; the caller frees them. The range may have begun again, and
  * have fewer than before. */
 int cw_runner_keys(struct cw_runner *r, struct cw_range *s, uint16_t **ret, size_t *ret_n, struct cw_error *err) _must_check_;

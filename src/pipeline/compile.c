@@ -159,10 +159,7 @@ static int compile_chain(struct cw_compile *x, const struct cw_chain *chain, boo
             r = node->n_inputs == 0 ? cw_path_add(x, node) : 0;
             if (node->desc->stream && c->pipeline->on_error == CW_ON_ERROR_REPLACE)
                 return refuse(x, node, "can't be used with on_error \"replace\": no other records are known that could replace one; use \"skip\"");
-            if (node->desc->stream) { /* batches wait for its end like those behind a filter */
-                flow->counted = false;
-                c->sequential = true;
-            }
+            flow->counted &= !node->desc->stream; /* batches wait for its end like those behind a filter */
             for (size_t k = 0; k < node->n_inputs && r >= 0; k++) {
                 struct flow in;
                 r = compile_chain(x, &node->inputs[k], false, &in);

@@ -55,7 +55,7 @@ void *cw_facts_prepared(const struct worker_stream *s, Cachew__Prepared *m, Cach
     struct files *files = malloc(sizeof(*files));
     *plan = (Cachew__Plan){CW_MESSAGE(plan), .n_positions = s->plan.n_positions,
         .snapshot = s->plan.snapshot,
-        .window = q->by_chunk ? q->window : 0,
+        .window = q->by_chunk || q->stream_salt ? q->window : 0,
         .align = s->stream->kind == RANGES_COUNTED ? q->compiled->batch_size : 1,
         .sequential = s->stream->kind == RANGES_SEQUENTIAL, .n_keys = s->stream->n_keys};
     *m = (Cachew__Prepared){CW_MESSAGE(prepared),

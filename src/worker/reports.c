@@ -12,7 +12,7 @@ static void say_report(struct cw_worker *w, struct report *r)
 {
     Cachew__Report report = {CW_MESSAGE(report), .epoch = r->epoch, .begin = r->begin, .end = r->end,
         .n_batches = r->n_batches, .elements = r->elements, .n_elements = r->n_elements};
-    Cachew__Completed completed = {CW_MESSAGE(completed), .report = &report, .compute_ns = r->compute_ns,
+    Cachew__Completed completed = {CW_MESSAGE(completed), .report = &report, .compute_ns = r->compute_ns, .last = r->last,
         .stream = {.data = r->stream, .len = sizeof(r->stream)}};
     Cachew__Envelope m = {CW_MESSAGE(envelope), .of_case = CACHEW__ENVELOPE__OF_COMPLETED,
         .completed = &completed};
@@ -45,7 +45,7 @@ void cw_reports_completed(struct cw_worker *w, struct worker_stream *s, struct c
         return;
     }
     *r = (struct report){.epoch = a->epoch, .begin = a->begin, .end = a->end, .n_batches = a->n_batches, .compute_ns = a->compute_ns,
-                         .elements = CW_STEAL(a->elements), .n_elements = a->n_elements};
+                         .elements = CW_STEAL(a->elements), .n_elements = a->n_elements, .last = a->last};
     memcpy(r->stream, s->stream->name, sizeof(r->stream));
     struct lease *l = cw_streams_find_lease(s, a->epoch, a->begin);
     if (l)

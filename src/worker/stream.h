@@ -70,6 +70,7 @@ struct cw_answer {
     struct cw_remnant *rows;          /* PART */
     uint8_t *keys;                    /* KEYS: `bytes` of them, and in `why` what ended the range */
     bool over;                        /* KEYS: there are no more */
+    bool last;                        /* COMPLETED: as message Completed */
     uint64_t compute_ns;
     uint64_t asked_ns;                /* BATCH, PART: as the request */
     struct cw_error *why;

@@ -41,6 +41,7 @@ struct report {
     uint64_t epoch, begin, end, n_batches, compute_ns;
     uint64_t *elements;
     size_t n_elements;
+    bool last;                /* as message Completed */
     uint64_t id;              /* under which it was said on this connection */
 };
 

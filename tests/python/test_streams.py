@@ -1,0 +1,98 @@
+"""Streams without a known end, from services: what follows the source is shared out in ranges, and gives what this process would."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import cachew
+import pytest
+from cachew import Dataset
+from deadlines import HANG_S
+from service_runs import all_of, doubled
+
+
+def numbers(n=700):
+    for i in range(n):
+        yield {"value": i, "text": b"z" * (i % 7)}
+
+
+def endless():
+    i = 0
+    while True:
+        yield {"value": i}
+        i += 1
+
+
+def half_broken():
+    yield from numbers(300)
+    raise ValueError("the stream broke")
+
+
+def several(element):
+    for i in range(int(element["value"]) % 4):
+        yield {"value": element["value"] * 10 + i}
+
+
+def pipelines():
+    stream = Dataset.iterable(numbers)
+    return {
+        "plain": stream.batch(16),
+        "elements": Dataset.iterable([{"value": i} for i in range(90)]),
+        "drop": stream.batch(16, drop_remainder=True),
+        "window": stream.shuffle(window=50).batch(16),
+        "filter": stream.filter("value % 3 != 0").batch(16),
+        "buckets": stream.bucket_by_length("length(text)", [2, 5], [4, 8, 8]),
+        "window_buckets": stream.shuffle(window=130).filter("value % 5 != 0").bucket_by_length("length(text)", [2, 5], [4, 8, 8]),
+        "map": stream.map(doubled).batch(16),
+        "flat_map": stream.map(doubled).flat_map(several).batch(16),
+        "take": Dataset.iterable(endless).filter("value % 2 == 0").batch(16).take(20),
+        "take_more": stream.batch(16).take(100),
+        "skip": stream.skip(100).batch(16),
+        "nothing_left": stream.filter("value < 20").batch(16),
+        "skipped": stream.assign(x="10 // (value - 7)").on_error("skip").batch(8),
+    }
+
+
+NAMES = ["plain", "elements", "drop", "window", "filter", "buckets", "window_buckets", "map", "flat_map", "take", "take_more", "skip", "nothing_left", "skipped"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("ranges", ["service", "divided"])
+def test_batches_are_those_of_this_process(request, name, ranges):
+    service = request.getfixturevalue(ranges)
+    ds = pipelines()[name]
+    it, local = ds.distribute(service.address, seed=7, epochs=3), ds.iterator(seed=7, epochs=3)
+    assert all_of(it) == all_of(local)
+    assert it.quarantine() == local.quarantine()
+
+
+@pytest.mark.parametrize("name", ["plain", "window_buckets", "take"])
+def test_ranks(divided, name):
+    ds = pipelines()[name]
+    with ThreadPoolExecutor(3) as pool:
+        parts = list(pool.map(lambda r: all_of(ds.distribute(divided.address, job=f"stream-{name}", rank=r, world_size=3, seed=3, epochs=2)), range(3)))
+    assert parts == [all_of(ds.iterator(rank=r, world_size=3, seed=3, epochs=2)) for r in range(3)]
+
+
+@pytest.mark.parametrize("name", ["plain", "window_buckets", "filter", "flat_map"])
+def test_states_go_from_here_to_there_and_back(divided, name):
+    ds = pipelines()[name]
+    want, got, state = all_of(ds.iterator(seed=5, epochs=2)), [], None
+    while len(got) < len(want):
+        it = ds.iterator(state=state, seed=5, epochs=2) if len(got) % 2 else ds.distribute(divided.address, state=state, seed=5, epochs=2)
+        got += all_of([it.next(timeout_s=HANG_S) for _ in range(min(7, len(want) - len(got)))])
+        state = it.state_dict()
+        it.close()
+    assert got == want
+
+
+def test_a_stream_that_raises_gives_what_was_before(divided):
+    got = []
+    with pytest.raises(cachew.DataError, match=r"half_broken: ValueError: the stream broke .*after 300 elements"):
+        for batch in Dataset.iterable(half_broken).filter("value % 2 == 0").batch(10).distribute(divided.address):
+            got += batch["value"].tolist()
+    assert got == list(range(0, 300, 2))
+
+
+def test_any_order_gives_each_element_once(divided):
+    ds = pipelines()["filter"]
+    got = [int(v) for batch in ds.distribute(divided.address, order="any") for v in batch["value"]]
+    assert sorted(got) == [v for v in range(700) if v % 3]
