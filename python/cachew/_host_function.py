@@ -54,15 +54,15 @@ class Slow:
     PATIENCE_S = 0.02  # without an element: nothing beside what a person notices, and much beside what an answer costs
 
     def __init__(self):
-        self.reply = self.elements = self.write = self.thread = None
-        self.answered, self.calls, self.least, self.multiple = False, 0, 0, 1
+        self.reply = self.there = self.write = self.thread = None
+        self.answered, self.calls, self.least = False, 0, 0
         self.lock, self.begun = threading.Lock(), threading.Event()
 
     @contextlib.contextmanager
-    def call(self, elements, least, multiple, write):
-        """While in it, `elements` grows. Afterwards `answered` says whether nothing is left to be said."""
+    def call(self, there, least, write):
+        """While in it, there() grows: how many elements there are. Afterwards `answered` says whether nothing is left to be said."""
         with self.lock:
-            self.answered, self.elements, self.least, self.multiple, self.write = False, elements, least, multiple, write
+            self.answered, self.there, self.least, self.write = False, there, least, write
             self.calls += 1
             self.begun.set()
         if self.thread is None:
@@ -70,22 +70,20 @@ class Slow:
             self.thread.start()
         yield
         with self.lock:
-            self.elements = None
+            self.there = None
 
     def watch(self):
         while self.begun.wait():
-            elements = self.elements
-            seen = self.calls, elements is not None and len(elements)
+            there = self.there
+            seen = self.calls, there and there()
             time.sleep(self.PATIENCE_S)
             with self.lock:
-                if self.elements is None:  # the next call sets it
+                if self.there is None:  # the next call sets it
                     self.begun.clear()
-                elif seen == (self.calls, len(self.elements)) and not self.answered:
-                    count = len(self.elements) // self.multiple * self.multiple
-                    if count >= self.least:
-                        used = self.write(count)
-                        self.answered = True
-                        self.reply(used)
+                elif seen == (self.calls, self.there()) and seen[1] >= self.least and not self.answered:
+                    used = self.write(seen[1])
+                    self.answered = True
+                    self.reply(used)
 
 
 def truth(value):
@@ -165,21 +163,26 @@ class Function:
         return run(memory, words, progress, answer)
 
     def pull(self, memory, words, progress, answer):
-        """Up to n elements of the iterable from a place on; going back starts it anew. None: it was slow, and what there was is answered already."""
-        n, start, least, multiple = words[0], words[4], words[5], words[6]
+        """Up to n elements of the iterable from a place on; going back behind those that are kept starts it anew. None: it was slow, and what there was is
+        answered already."""
+        n, start, least, keep = words[0], words[4], words[5], min(words[4], words[6])
         if (self.iterator is None and self.failed is None) or start < self.first:
             self.iterator, self.failed, self.first, self.kept_elements = None, None, 0, []
-        passed = min(start - self.first, len(self.kept_elements))
+        passed = max(0, min(keep - self.first, len(self.kept_elements)))
         del self.kept_elements[:passed]
         self.first += passed
-        with self.slow.call(self.kept_elements, least, multiple, lambda count: self.answer_pull(answer, n, count, None)):
-            self.advance(start, n, progress)
-        return None if self.slow.answered else self.answer_pull(answer, n, min(n, len(self.kept_elements)), self.failed)
 
-    def answer_pull(self, answer, n, count, failed):
+        def there():
+            return min(n, max(0, self.first + len(self.kept_elements) - start))
+
+        with self.slow.call(there, least, lambda count: self.answer_pull(answer, start, n, count, None)):
+            self.advance(keep, start + n, progress)
+        return None if self.slow.answered else self.answer_pull(answer, start, n, there(), self.failed)
+
+    def answer_pull(self, answer, start, n, count, failed):
         rows = Rows(self, answer)
         status, said = bytearray(n), [] if failed is None else [[n, failed]]
-        for i, element in enumerate(self.kept_elements[:count]):
+        for i, element in enumerate(self.kept_elements[start - self.first :][:count] if count else []):
             if isinstance(element, str):  # why it is none
                 status[i] = FAILED
                 said.append([i, element])
@@ -188,8 +191,8 @@ class Function:
                 rows.add_kept(i, element)
         return rows.finish(status, said, [1] * n)
 
-    def advance(self, start, n, progress):
-        """Takes elements as they are kept, or why one is none, until there are those that were asked for, or the iterable is over, raises, or was slow."""
+    def advance(self, keep, end, progress):
+        """Takes elements, from `keep` on as they are kept, or why one is none, until there are those before `end`, or the iterable is over, raises, or was slow."""
         elements, position, slow = self.kept_elements, self.first + len(self.kept_elements), self.slow
         try:
             if self.iterator is None and self.failed is None:
@@ -197,7 +200,7 @@ class Function:
                     self.iterator = iter(self.function())
                 except StopIteration as error:
                     raise RuntimeError("the function raised StopIteration") from error
-            while position < start + n and self.failed is None and not slow.answered:
+            while position < end and self.failed is None and not slow.answered:
                 if is_copy:  # made by the iterable, or by its last step
                     os._exit(0)
                 progress[PROGRESS] = position + 1
@@ -205,7 +208,7 @@ class Function:
                 if value is END:
                     break
                 position += 1
-                if position <= start:
+                if position <= keep:
                     self.first = position
                     continue
                 try:

@@ -126,6 +126,19 @@ static size_t least_of(struct cw_runner *r, const struct piece *p)
     return p->next ? p->n : CW_MAX(p->carved, 1);
 }
 
+/* Whether a pull is to end: also for an earlier range, which came later. */
+static int pull_stopped(void *arg)
+{
+    struct cw_range *s = arg;
+    if (cw_range_stopped(arg))
+        return true;
+    CW_GUARD(&s->runner->mutex);
+    for (const struct cw_range *x = s->runner->ranges; x && x != s; x = x->next)
+        if (!x->over && !x->closed && x->position < x->end)
+            return true;
+    return false;
+}
+
 /* The next elements of a stream, in the order of the piece: of a shuffle, all of the window that the piece lies in are read. */
 static int pull_piece(struct cw_runner *r, struct cw_range *s, struct piece *p, struct cw_error *err)
 {
@@ -137,7 +150,8 @@ static int pull_piece(struct cw_runner *r, struct cw_range *s, struct piece *p, 
     _cleanup_free_ uint32_t *order = malloc(n * sizeof(*order));
     int status = p->raw && raw && order ? 0 : cw_error_nomem(err, n * sizeof(*raw), "elements of a stream");
     if (status >= 0)
-        status = source->ops->pull(source, p->begin, n, least, r->compiled->counted ? r->compiled->batch_size : 1, cw_range_stopped, s, &p->arena, raw, &n, err);
+        status = source->ops->pull(source, &(struct cw_pull){.epoch = s->epoch->epoch.epoch, .from = p->begin, .n = n, .least = least, .keep = p->begin,
+                                   .cancelled = pull_stopped, .cancel_arg = s, .away = r->options.away}, &p->arena, raw, &n, err);
     if (status >= 0) {
         pthread_mutex_lock(&r->mutex); /* others look how much of it is carved, planned or not */
         p->cut = n < p->n;

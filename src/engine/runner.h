@@ -29,6 +29,7 @@ struct cw_runner_options {
     bool adaptive;            /* what each marker would give is measured, and somebody decides (cw_runner_set_marker); what is slower to read than to compute is computed */
     void (*notify)(void *arg);/* called whenever cw_runner_poll may have something new, from any thread and under the runner's mutex; NULL: nobody polls */
     void *notify_arg;
+    const struct cw_pull_away *away; /* borrowed; of a stream that runs in another process */
 };
 
 struct cw_runner;

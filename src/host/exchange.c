@@ -8,7 +8,7 @@
 #define ALIGN 64
 #define TABLE_ROW 8 /* of a ragged column: offset, ndim, dims */
 
-enum request_word { REQUEST_ROWS, REQUEST_COLUMNS, REQUEST_KEYS, REQUEST_CHECK, REQUEST_FROM, REQUEST_LEAST, REQUEST_MULTIPLE, REQUEST_PROGRESS = 15 };
+enum request_word { REQUEST_ROWS, REQUEST_COLUMNS, REQUEST_KEYS, REQUEST_CHECK, REQUEST_FROM, REQUEST_LEAST, REQUEST_KEEP, REQUEST_PROGRESS = 15 };
 enum answer_word { ANSWER_ROWS, ANSWER_STATUS, ANSWER_COUNTS, ANSWER_ERRORS, ANSWER_ERRORS_SIZE, ANSWER_COLUMNS };
 enum column_word { COLUMN_KIND, COLUMN_DATA, COLUMN_TABLE, COLUMN_ITEM };
 enum column_kind { KIND_DENSE, KIND_RAGGED, KIND_BYTES, KIND_WHOLE };
@@ -159,7 +159,7 @@ void cw_exchange_pull_write(const struct cw_exchange_pull *q, uint8_t *to)
     head[REQUEST_ROWS] = q->n;
     head[REQUEST_FROM] = q->from;
     head[REQUEST_LEAST] = q->least;
-    head[REQUEST_MULTIPLE] = q->multiple;
+    head[REQUEST_KEEP] = q->keep;
 }
 
 /* ---- answers ---- */

@@ -35,9 +35,9 @@ struct cw_exchange_whole {
 size_t cw_exchange_whole_size(const struct cw_exchange_whole *columns, unsigned n_columns, size_t n);
 void cw_exchange_whole_write(const struct cw_exchange_whole *columns, unsigned n_columns, size_t n, const uint64_t keys[2], bool check, uint8_t *to);
 
-/* A request for up to n elements of an iterable, from the given one on. Where it keeps us waiting, `least` or more will do, in multiples of `multiple`. */
+/* A request for up to n elements of an iterable, from the given one on. Where it keeps us waiting, `least` or more will do. Those from `keep` on may be asked for again. */
 struct cw_exchange_pull {
-    uint64_t from, n, least, multiple;
+    uint64_t from, n, least, keep;
 };
 size_t cw_exchange_pull_size(void);
 void cw_exchange_pull_write(const struct cw_exchange_pull *q, uint8_t *to);

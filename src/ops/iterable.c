@@ -11,11 +11,11 @@
 struct iterable {
     struct cw_keyed_source base;
     const struct cw_op *op;
-    pthread_mutex_t mutex;
-    /* guarded by mutex: */
-    struct cw_host *host;   /* where it is under way */
-    struct cw_error broken; /* what it raised, */
-    uint64_t broken_at;     /* after so many elements */
+    /* Who serves others has one for the epochs with even numbers and one for the others: while the first ranges of an epoch run, the last ones of the one before do. */
+    struct run {
+        pthread_mutex_t mutex;
+        struct cw_host *host; /* where it is under way; guarded by the mutex */
+    } runs[2];
 };
 
 struct element { /* what a row's raw bytes are */
@@ -28,8 +28,10 @@ static int iterable_bind(struct cw_bind *b, struct cw_op *op, struct cw_error *e
 static void iterable_free(struct cw_source *base)
 {
     struct iterable *s = (struct iterable *)base;
-    cw_host_discard(s->host); /* with what the iterable holds open */
-    pthread_mutex_destroy(&s->mutex);
+    for (unsigned i = 0; i < CW_COUNT_OF(s->runs); i++) {
+        cw_host_discard(s->runs[i].host); /* with what the iterable holds open */
+        pthread_mutex_destroy(&s->runs[i].mutex);
+    }
     free(s);
 }
 
@@ -40,20 +42,23 @@ static const char *copy_text(struct cw_arena *arena, const char *text, struct cw
     return copy ? memcpy(copy, text, size) : NULL;
 }
 
-struct call { /* for n elements from `first` on */
+struct call {
     struct cw_function_call base;
-    struct iterable *s;
-    uint64_t first;
-    size_t n, least, multiple;
+    const struct iterable *s;
+    const struct cw_pull *q;
+    /* What a pull makes of the answer: */
     struct cw_arena *arena;
     struct cw_tensor *raw;
     size_t *ret_n;
+    /* And what who serves one does: */
+    uint8_t **ret_bytes;
+    size_t *ret_size;
 };
 
 static void write_request(const struct cw_function_call *base, uint8_t *to)
 {
-    const struct call *c = (const struct call *)base;
-    cw_exchange_pull_write(&(struct cw_exchange_pull){.from = c->first, .n = c->n, .least = c->least, .multiple = c->multiple}, to);
+    const struct cw_pull *q = ((const struct call *)base)->q;
+    cw_exchange_pull_write(&(struct cw_exchange_pull){.from = q->from, .n = q->n, .least = q->least, .keep = q->keep}, to);
 }
 
 /* Where elements of an answer are copied to: taken at once, so that who has no memory for it learns how much it is. */
@@ -94,10 +99,10 @@ static int room_for(const struct iterable *s, const struct cw_exchange_answer *a
 static int take_answer(struct cw_function_call *base, const uint8_t *data, size_t size, struct cw_error *err)
 {
     const struct call *c = (const struct call *)base;
-    struct iterable *s = c->s;
+    const struct iterable *s = c->s;
     struct cw_arena *arena = c->arena;
     struct cw_tensor *raw = c->raw;
-    size_t n_wanted = c->n;
+    size_t n_wanted = c->q->n;
     const struct cw_function *f = s->op->state;
     unsigned n_out = s->op->n_out;
     struct cw_exchange_answer a;
@@ -140,43 +145,60 @@ static int take_answer(struct cw_function_call *base, const uint8_t *data, size_
         const char *text = json_string_value(json_array_get(entry, 1));
         if (text && row >= 0 && (size_t)row < a.n && r >= 0)
             r = (((struct element *)raw[row].data)->error = copy_text(arena, text, err)) ? 0 : err->status;
-        else if (text && r >= 0) { /* the iterable itself raised: there is nothing after it */
-            (void)cw_error_set(&s->broken, CW_E_DATA, "iterable: %s: %s", f->name, text);
-            s->broken_at = c->first + a.n;
-        }
+        else if (text && r >= 0 && a.n == 0) /* the iterable itself raised: there is nothing after it */
+            r = cw_error_set(err, CW_E_DATA, "iterable: %s: %s", f->name, text);
     }
     json_decref(errors);
-    if (r >= 0 && a.n == 0 && s->broken.status) {
-        *err = s->broken;
-        r = err->status;
+    return r;
+}
+
+static int keep_answer(struct cw_function_call *base, const uint8_t *data, size_t size, struct cw_error *err)
+{
+    const struct call *c = (const struct call *)base;
+    if (!(*c->ret_bytes = aligned_alloc(64, CW_ALIGN_UP(CW_MAX(size, 1), 64))))
+        return cw_error_nomem(err, size, "elements of a stream");
+    memcpy(*c->ret_bytes, data, size);
+    *c->ret_size = size;
+    return 0;
+}
+
+/* Where the host dies the iterable is started anew, and skipped to where it was; where memory is short, it is asked again, from where it is. */
+static int call_host(struct iterable *s, struct run *run, struct call *c, struct cw_error *err)
+{
+    const struct cw_function *f = s->op->state;
+    struct cw_host_tries tries = {0};
+    char why[500];
+    c->s = s;
+    c->base.host = f->host;
+    c->base.size = cw_exchange_pull_size();
+    c->base.write = write_request;
+    c->base.host.cancelled = c->q->cancelled;
+    c->base.host.cancel_arg = c->q->cancel_arg;
+    CW_GUARD(&run->mutex);
+    int r = cw_function_insist(&c->base, &run->host, &tries, why, err);
+    return r == 1 ? cw_error_set(err, CW_E_DATA, "iterable: %s: %s", f->name, why) : r;
+}
+
+static int iterable_pull(struct cw_source *base, const struct cw_pull *q, struct cw_arena *arena, struct cw_tensor *raw, size_t *ret_n, struct cw_error *err)
+{
+    struct iterable *s = (struct iterable *)base;
+    struct call c = {.base.take = take_answer, .s = s, .q = q, .arena = arena, .raw = raw, .ret_n = ret_n};
+    uint8_t *bytes;
+    size_t size;
+    if (!q->away)
+        return call_host(s, &s->runs[0], &c, err);
+    int r = q->away->pull(q->away->arg, q, &bytes, &size, err);
+    if (r >= 0) {
+        r = take_answer(&c.base, bytes, size, err);
+        free(bytes);
     }
     return r;
 }
 
-static int iterable_pull(struct cw_source *base, uint64_t row, size_t n, size_t least, size_t multiple, int (*cancelled)(void *), void *cancel_arg,
-                         struct cw_arena *arena, struct cw_tensor *raw, size_t *ret_n, struct cw_error *err)
+static int iterable_serve(struct cw_source *base, const struct cw_pull *q, uint8_t **ret, size_t *ret_size, struct cw_error *err)
 {
     struct iterable *s = (struct iterable *)base;
-    const struct cw_function *f = s->op->state;
-    struct call c = {.base = {.host = f->host, .size = cw_exchange_pull_size(), .write = write_request, .take = take_answer},
-                     .s = s, .first = row, .n = n, .least = least, .multiple = multiple, .arena = arena, .raw = raw, .ret_n = ret_n};
-    struct cw_host_tries tries = {0};
-    char why[500];
-    int r;
-    c.base.host.cancelled = cancelled;
-    c.base.host.cancel_arg = cancel_arg;
-    pthread_mutex_lock(&s->mutex);
-    if (s->broken.status && row >= s->broken_at) {
-        *err = s->broken;
-        r = err->status;
-    } else {
-        /* Where the host dies the iterable is started anew, and skipped to where it was; where memory is short, it is asked again, from where it is. */
-        r = cw_function_insist(&c.base, &s->host, &tries, why, err);
-        if (r == 1)
-            r = cw_error_set(err, CW_E_DATA, "iterable: %s: %s", f->name, why);
-    }
-    pthread_mutex_unlock(&s->mutex);
-    return r;
+    return call_host(s, &s->runs[q->epoch % 2], &(struct call){.base.take = keep_answer, .q = q, .ret_bytes = ret, .ret_size = ret_size}, err);
 }
 
 static int iterable_produce(const struct cw_source *base CW_UNUSED, const struct cw_op *op, struct cw_block *b, struct cw_error *err)
@@ -205,7 +227,8 @@ static int iterable_produce(const struct cw_source *base CW_UNUSED, const struct
     return r;
 }
 
-static const struct cw_source_ops iterable_ops = {.free = iterable_free, .ids = cw_keyed_source_ids, .pull = iterable_pull, .produce = iterable_produce};
+static const struct cw_source_ops iterable_ops = {.free = iterable_free, .ids = cw_keyed_source_ids, .pull = iterable_pull, .serve = iterable_serve,
+                                                 .produce = iterable_produce};
 
 static int iterable_open(const struct cw_op *op, const struct cw_source_env *env CW_UNUSED, struct cw_source **ret, struct cw_error *err)
 {
@@ -214,7 +237,8 @@ static int iterable_open(const struct cw_op *op, const struct cw_source_env *env
     if (!s)
         return cw_error_nomem(err, sizeof(*s), "a source");
     *s = (struct iterable){.op = op, .base.file_key = cw_hash64(identity, strlen(identity))};
-    pthread_mutex_init(&s->mutex, NULL);
+    for (unsigned i = 0; i < CW_COUNT_OF(s->runs); i++)
+        pthread_mutex_init(&s->runs[i].mutex, NULL);
     s->base.base = (struct cw_source){.ops = &iterable_ops, .n_records = CW_ENDLESS, .n_chunks = 1, .chunk_records = CW_ENDLESS, .snapshot = s->base.file_key};
     *ret = &s->base.base;
     return 0;
@@ -226,7 +250,7 @@ const struct cw_op_desc cw_op_iterable = {
     .name = "iterable",
     .summary = "elements that a Python iterable gives, one after the other",
     .doc = "The function is called without arguments and returns an iterable of dicts, or is a generator of them; it must give the same elements each "
-           "time. It runs in one host process. The count is not known before its end, so one worker runs the epoch; `shuffle(window=n)` permutes "
+           "time. It runs in one host process. The count is not known before its end. Of a service one worker runs it, keeps what may be asked for again, and gives others what they go on with; `shuffle(window=n)` permutes "
            "each n elements among themselves, and going on from a state runs through what was before. For data that can be entered anywhere, use a "
            "source with an index, or `sequence`.",
     .kind = CW_OP_SOURCE,

@@ -31,6 +31,21 @@ int cw_extent_read(const struct cw_extent *e, void *data, bool nowait, struct cw
 #define CW_EXTENT_MOST ((size_t)4 << 20)
 int cw_extent_read_in(const struct cw_extent *e, void *scratch, bool nowait, struct cw_error *err) _must_check_;
 
+/* A request to a stream for the elements from .. from + n - 1. Going back behind `keep` starts it anew. */
+struct cw_pull {
+    uint64_t epoch, from;
+    size_t n, least;                  /* least: so many of them or more will do, where they are slow to come */
+    uint64_t keep;                    /* elements from here on may be asked for again */
+    int (*cancelled)(void *arg);
+    void *cancel_arg;
+    const struct cw_pull_away *away;  /* NULL: the stream runs here */
+};
+/* Where a stream runs in another process: gives what `serve` gives there. */
+struct cw_pull_away {
+    int (*pull)(void *arg, const struct cw_pull *q, uint8_t **ret, size_t *ret_size, struct cw_error *err);
+    void *arg;
+};
+
 struct cw_source_ops {
     void (*free)(struct cw_source *s);
     /* What comes of its elements may be kept in a cache, under what the source was when it was opened: called before any is asked for. From here on produce gives what
@@ -43,10 +58,10 @@ struct cw_source_ops {
     /* Formats that can't be entered at a record (gzip): fetches the bytes of n rows (any order) into the arena. raw[i] for rows[i]. */
     int (*load)(const struct cw_source *s, const uint64_t *rows, size_t n, struct cw_arena *arena, struct cw_tensor *raw,
                 struct cw_error *err);
-    /* Streams: the elements `row` and up to n - 1 following ones; none: there are no more. Where they are slow to come, `least` (at least 1) of them or more, in
-     * multiples of `multiple`. Called in the order of rows, mostly: going back starts it anew. May take long; stops soon when cancelled. */
-    int (*pull)(struct cw_source *s, uint64_t row, size_t n, size_t least, size_t multiple, int (*cancelled)(void *), void *cancel_arg, struct cw_arena *arena, struct cw_tensor *raw,
-                size_t *ret_n, struct cw_error *err);
+    /* Streams: *ret_n elements; none: there are no more. May take long; stops soon when cancelled. */
+    int (*pull)(struct cw_source *s, const struct cw_pull *q, struct cw_arena *arena, struct cw_tensor *raw, size_t *ret_n, struct cw_error *err);
+    /* The bytes that a pull elsewhere makes these elements of: the caller's, at a multiple of 64. */
+    int (*serve)(struct cw_source *s, const struct cw_pull *q, uint8_t **ret, size_t *ret_size, struct cw_error *err);
     /* Makes the output columns that are live from block->raw or block->rows. */
     int (*produce)(const struct cw_source *s, const struct cw_op *op, struct cw_block *b, struct cw_error *err);
     /* The file that holds a row. *ret_partial: the file key covers a part of its content only. NULL: there are no files. */

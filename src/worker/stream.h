@@ -47,6 +47,7 @@ struct cw_command {
 enum cw_answer_kind {
     CW_SAY_OPENED, CW_SAY_NOT_OPENED, /* the first one; after NOT_OPENED comes EXITED */
     CW_SAY_BATCH, CW_SAY_PART, CW_SAY_KEYS, CW_SAY_END, CW_SAY_RANGE_FAILED, CW_SAY_NOT_HERE, /* to a request */
+    CW_SAY_PULLED, /* to Pull */
     CW_SAY_COMPLETED,
     CW_SAY_FAILED, /* the stream: its leases are gone */
     CW_SAY_EXITED, /* the last one: the thread ends */
@@ -69,6 +70,7 @@ struct cw_answer {
     struct cw_quarantined *quarantined;
     struct cw_remnant *rows;          /* PART */
     uint8_t *keys;                    /* KEYS: `bytes` of them, and in `why` what ended the range */
+    uint8_t *pulled;                  /* PULLED: `bytes` of them; NULL: `why` */
     bool over;                        /* KEYS: there are no more */
     bool last;                        /* COMPLETED: as message Completed */
     uint64_t compute_ns;
@@ -130,6 +132,7 @@ struct cw_stream {
     struct cw_lease *leases;   /* in the order of (epoch, begin) */
     unsigned n_parts;          /* that requests hold, */
     size_t part_bytes;         /* and the bytes of the last one */
+    struct cw_origin *origin;          /* of a source that one worker runs; else NULL. From OPENED on the loop's thread may use it, too */
     uint64_t completed_ns;             /* when a range was completed last */
     const struct cw_request *short_of; /* memory is short for this one: no other begins a part, or a range again */
     bool failed;               /* the runner is of no use any more */

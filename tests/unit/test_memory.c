@@ -54,14 +54,12 @@ static void ticks_ids(const struct cw_source *s, const uint64_t *rows, size_t n,
     }
 }
 
-static int ticks_pull(struct cw_source *base, uint64_t row, size_t n, size_t least, size_t multiple, int (*cancelled)(void *), void *arg, struct cw_arena *arena,
-                      struct cw_tensor *raw, size_t *ret_n, struct cw_error *err)
+static int ticks_pull(struct cw_source *base, const struct cw_pull *q, struct cw_arena *arena, struct cw_tensor *raw, size_t *ret_n, struct cw_error *err)
 {
-    (void)least;
-    (void)multiple;
     const struct ticks *s = (const struct ticks *)base;
-    size_t there = (int64_t)row < s->n ? CW_MIN(n, (size_t)(s->n - (int64_t)row)) : 0, bytes = s->width * sizeof(int64_t);
-    if (cancelled(arg))
+    uint64_t row = q->from;
+    size_t there = (int64_t)row < s->n ? CW_MIN(q->n, (size_t)(s->n - (int64_t)row)) : 0, bytes = s->width * sizeof(int64_t);
+    if (q->cancelled(q->cancel_arg))
         return cw_error_set(err, CW_E_INTERRUPTED, "interrupted");
     if (s->fails_at >= 0 && (int64_t)(row + there) > s->fails_at)
         there = (int64_t)row < s->fails_at ? (size_t)(s->fails_at - (int64_t)row) : 0;
