@@ -147,6 +147,7 @@ struct seat {
     struct computed_seen *computed; /* NULL: it said nothing yet */
     struct caching *caching; /* NULL: there is nothing to decide */
     bool named;              /* in Holdings, since its worker's connection changed */
+    bool new_origin;         /* the stream has another one, which the worker is to learn of */
     bool beside;             /* it was asked for while its worker had others */
     bool announced;          /* the clients of the stream know where the worker is */
     uint64_t order;          /* among seats with equal room; differs from stream to stream */
@@ -211,6 +212,7 @@ struct stream {
     struct cw_link jobs, seats;
     size_t n_seats, n_ready;
     uint64_t n_joined;         /* crew members that there ever were */
+    struct seat *origin;       /* who runs its source, where one worker does; NULL: nobody yet */
     struct seat **heap;        /* those that may get leases, most room first */
     size_t n_heap, heap_capacity;
     size_t n_shunned;
@@ -530,6 +532,7 @@ void cw_dp_client_ended(struct cw_dispatcher *d, struct rank *r, const struct cw
 uint64_t cw_dp_tell_stream(struct cw_dispatcher *d, struct stream *s);
 void cw_dp_tell_all(struct cw_dispatcher *d, struct rank *r);
 void cw_dp_tell_gone(struct cw_dispatcher *d, struct worker *w);
+Cachew__WorkerAddress cw_dp_worker_address(const struct worker *w); /* borrows from w */
 void cw_dp_tell_seat(struct cw_dispatcher *d, struct seat *t);
 void cw_dp_held_why(const struct cw_dispatcher *d, const struct job *j, char *buf, size_t size); /* what keeps it, for people; "": nothing is known to */
 void cw_dp_tell_held(struct cw_dispatcher *d, struct job *j); /* what keeps its ranks, where that changed */

@@ -307,12 +307,25 @@ static bool wants_leases(const struct cw_dispatcher *d, const struct stream *s)
     return false;
 }
 
+/* A source that one worker runs gets another one, and all learn of it. */
+static void choose_origin(struct cw_dispatcher *d, struct stream *s)
+{
+    s->origin = s->heap[0];
+    CW_LIST_EACH_OF(t, struct seat, by_stream, &s->seats)
+        if (t->state == SEAT_READY) {
+            t->new_origin = true;
+            cw_dp_seat_dirty(d, t);
+        }
+}
+
 void cw_dp_lease_fill(struct cw_dispatcher *d, struct stream *s)
 {
     struct range *x;
     struct span gap;
     if (!wants_leases(d, s))
         return;
+    if (s->data->plan->origin && !s->origin && s->n_heap > 0)
+        choose_origin(d, s);
     while (range_free(s, &x, &gap) || (x = take_back(d, s))) {
         if (s->n_heap == 0 && s->n_shunned > 0 && !cw_dp_crew_comes(d, s))
             cw_dp_seat_unshun(d, s, true); /* better than nobody */

@@ -117,6 +117,8 @@ static void seat_state(struct cw_dispatcher *d, struct seat *t, enum seat_state 
     w->n_streams += (uint32_t)is_taken(state) - (uint32_t)is_taken(t->state);
     w->asked_bytes += (state == SEAT_ASKED) * t->stream->pipeline->size - (t->state == SEAT_ASKED) * t->stream->pipeline->size;
     enum seat_state was = t->state;
+    if (t->stream->origin == t && state != SEAT_READY)
+        t->stream->origin = NULL;
     bool answered = w->turned_away && was == SEAT_ASKED && state != SEAT_ASKED;
     t->state = state;
     w->turned_away &= !answered;
@@ -521,6 +523,14 @@ static void leases_send(struct cw_dispatcher *d, struct seat *t)
         uint64_t base = ranges[i].begin + (s->base > x->begin ? s->base - x->begin : 0); /* the earliest batch begins before, or there */
         from[i] = counted ? CW_MAX(ranges[i].begin, base - base % align) : ranges[i].begin;
     }
+    Cachew__WorkerAddress origin;
+    Cachew__Place passed = {CW_MESSAGE(place)};
+    if (s->origin) {
+        origin = cw_dp_worker_address(s->origin->worker);
+        cw_dp_stream_place(s, s->base, &passed.epoch, &passed.position);
+        l.origin = &origin;
+        l.passed = &passed;
+    }
     Cachew__Envelope m = {CW_MESSAGE(envelope), .of_case = CACHEW__ENVELOPE__OF_LEASES, .leases = &l};
     cw_dp_send(d, t->worker->peer, &m);
 }
@@ -530,9 +540,10 @@ static void seat_flush(struct cw_dispatcher *d, struct seat *t)
     if (t->n_revoke > 0 && t->worker->ready)
         revoke_send(d, t);
     t->n_revoke = 0;
-    if (t->n_out > 0 && t->worker->ready)
+    if ((t->n_out > 0 || t->new_origin) && t->worker->ready)
         leases_send(d, t);
     t->n_out = 0;
+    t->new_origin = false;
 }
 
 void cw_dp_seat_flush(struct cw_dispatcher *d)

@@ -34,6 +34,12 @@ static void send_ranks(struct cw_dispatcher *d, struct stream *s, uint64_t from,
     cw_dp_send_all(d, peers, n, m);
 }
 
+Cachew__WorkerAddress cw_dp_worker_address(const struct worker *w)
+{
+    return (Cachew__WorkerAddress){CW_MESSAGE(worker_address), .worker = w->id, .host = w->host, .unix_path = w->unix_path, .addresses = w->addresses,
+                                   .n_addresses = w->n_addresses};
+}
+
 /* To one client, or all of a stream. */
 static void tell_workers(struct cw_dispatcher *d, struct stream *s, struct cw_peer *client, struct worker *const *workers, size_t n, bool gone)
 {
@@ -41,9 +47,8 @@ static void tell_workers(struct cw_dispatcher *d, struct stream *s, struct cw_pe
     Cachew__Workers list = {CW_MESSAGE(workers), .workers = pointers, .n_workers = n};
     for (size_t i = 0; i < n; i++) {
         Cachew__WorkerAddress *a = pointers[i] = &addresses[i];
-        *a = (Cachew__WorkerAddress){CW_MESSAGE(worker_address), .worker = workers[i]->id,
-            .host = workers[i]->host, .unix_path = workers[i]->unix_path, .addresses = workers[i]->addresses,
-            .n_addresses = workers[i]->n_addresses, .gone = gone};
+        *a = cw_dp_worker_address(workers[i]);
+        a->gone = gone;
     }
     Cachew__Envelope m = {CW_MESSAGE(envelope), .of_case = CACHEW__ENVELOPE__OF_WORKERS, .workers = &list};
     if (client)

@@ -126,14 +126,19 @@ static size_t least_of(struct cw_runner *r, const struct piece *p)
     return p->next ? p->n : CW_MAX(p->carved, 1);
 }
 
+struct pulling {
+    struct cw_runner *runner;
+    struct cw_range *range;
+};
+
 /* Whether a pull is to end: also for an earlier range, which came later. */
 static int pull_stopped(void *arg)
 {
-    struct cw_range *s = arg;
-    if (cw_range_stopped(arg))
+    const struct pulling *p = arg;
+    if (cw_range_stopped(p->range))
         return true;
-    CW_GUARD(&s->runner->mutex);
-    for (const struct cw_range *x = s->runner->ranges; x && x != s; x = x->next)
+    CW_GUARD(&p->runner->mutex);
+    for (const struct cw_range *x = p->runner->ranges; x && x != p->range; x = x->next)
         if (!x->over && !x->closed && x->position < x->end)
             return true;
     return false;
@@ -151,7 +156,7 @@ static int pull_piece(struct cw_runner *r, struct cw_range *s, struct piece *p, 
     int status = p->raw && raw && order ? 0 : cw_error_nomem(err, n * sizeof(*raw), "elements of a stream");
     if (status >= 0)
         status = source->ops->pull(source, &(struct cw_pull){.epoch = s->epoch->epoch.epoch, .from = p->begin, .n = n, .least = least, .keep = p->begin,
-                                   .cancelled = pull_stopped, .cancel_arg = s, .away = r->options.away}, &p->arena, raw, &n, err);
+                                   .cancelled = pull_stopped, .cancel_arg = &(struct pulling){r, s}, .away = r->options.away}, &p->arena, raw, &n, err);
     if (status >= 0) {
         pthread_mutex_lock(&r->mutex); /* others look how much of it is carved, planned or not */
         p->cut = n < p->n;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/hash.h"
+#include "base/thread.h"
 #include "ops/function.h"
 #include "ops/keyed_source.h"
 #include "pipeline/sequence.h"

@@ -8,6 +8,7 @@
 #include "net/conn_impl.h"
 #include "net/limits.h"
 #include "net/wire.h"
+#include "worker/origin.h"
 #include "worker/lent.h"
 
 #include "base/crash.h"
@@ -207,6 +208,20 @@ static int send_keys(struct client *c, struct worker_stream *s, struct cw_answer
     return send_counted(c, s, a, m, NULL, 0, err);
 }
 
+static int send_pulled(struct client *c, struct cw_answer *a, Cachew__Envelope *m, struct cw_error *err)
+{
+    Cachew__Failure why;
+    Cachew__Pulled pulled = {CW_MESSAGE(pulled)};
+    const struct iovec piece = {a->pulled, a->bytes};
+    m->of_case = CACHEW__ENVELOPE__OF_PULLED;
+    m->pulled = &pulled;
+    if (a->pulled)
+        return cw_conn_send(c->conn, m, &piece, 1, free, CW_STEAL(a->pulled), NULL, 0, err);
+    cw_failure_init(&why, a->why ? a->why : &(struct cw_error){.status = CW_E_MEMORY, .message = "out of memory"});
+    pulled.why = &why;
+    return cw_conn_send(c->conn, m, NULL, 0, NULL, NULL, NULL, 0, err);
+}
+
 static int send_end(struct client *c, const struct cw_answer *a, Cachew__Envelope *m, struct cw_error *err)
 {
     Cachew__Report report = {CW_MESSAGE(report), .epoch = a->epoch, .begin = a->begin, .end = a->end,
@@ -266,6 +281,9 @@ void cw_clients_answer(struct worker_stream *s, struct cw_answer *a)
     case CW_SAY_KEYS:
         r = send_keys(c, s, a, &m, &err);
         break;
+    case CW_SAY_PULLED:
+        r = send_pulled(c, a, &m, &err);
+        break;
     case CW_SAY_END:
         r = send_end(c, a, &m, &err);
         break;
@@ -306,6 +324,16 @@ static int on_get(struct client *c, uint64_t id, const Cachew__Get *m, struct cw
     return 0;
 }
 
+static int on_pull(struct client *c, uint64_t id, const Cachew__Pull *m, struct cw_error *err)
+{
+    struct worker_stream *s = cw_streams_find(c->w, m->stream);
+    if (!s || s->state != STREAM_READY)
+        return send_not_here(c, id, m->epoch, m->from, err);
+    if (!s->stream->origin)
+        return cw_error_set(err, CW_E_SERVICE, "a Pull of a stream whose source every worker enters anywhere");
+    return cw_origin_serve(s->stream->origin, &c->peer, id, m, err);
+}
+
 static int client_message(void *user, struct cw_conn *conn CW_UNUSED, const Cachew__Envelope *m, void *payload CW_UNUSED, size_t size CW_UNUSED, const int *fds,
                           size_t n_fds, struct cw_error *err)
 {
@@ -316,6 +344,8 @@ static int client_message(void *user, struct cw_conn *conn CW_UNUSED, const Cach
     switch (m->of_case) {
     case CACHEW__ENVELOPE__OF_GET:
         return on_get(c, m->id, m->get, err);
+    case CACHEW__ENVELOPE__OF_PULL:
+        return on_pull(c, m->id, m->pull, err);
     case CACHEW__ENVELOPE__OF_RETURN_SLABS:
         for (size_t i = 0; i < m->return_slabs->n_slabs && r >= 0; i++)
             r = cw_lent_return(c, m->return_slabs->slabs[i], err);

@@ -57,7 +57,7 @@ void *cw_facts_prepared(const struct worker_stream *s, Cachew__Prepared *m, Cach
         .snapshot = s->plan.snapshot,
         .window = q->by_chunk || q->stream_salt ? q->window : 0,
         .align = s->stream->kind == RANGES_COUNTED ? q->compiled->batch_size : 1,
-        .sequential = s->stream->kind == RANGES_SEQUENTIAL, .n_keys = s->stream->n_keys, .origin = q->stream};
+        .sequential = s->stream->kind == RANGES_SEQUENTIAL, .n_keys = s->stream->n_keys, .origin = q->stream != NULL};
     *m = (Cachew__Prepared){CW_MESSAGE(prepared),
         .stream = {.data = s->stream->name, .len = sizeof(s->stream->name)}, .plan = plan,
         .capacity = cw_streams_capacity(s), .most_positions = atomic_load(&s->stream->most_positions)};

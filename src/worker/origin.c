@@ -116,7 +116,7 @@ static void say(struct cw_origin *o, const struct cw_error *why)
 {
     if (strncmp(o->said, why->message, sizeof(o->said) - 1) != 0)
         cw_worker_log(o->w, "worker %llu, which runs the source of a stream, can't be reached: %s", (unsigned long long)o->worker, why->message);
-    snprintf(o->said, sizeof(o->said), "%s", why->message);
+    snprintf(o->said, sizeof(o->said), "%.199s", why->message);
 }
 
 static void connect_to(struct cw_origin *o)
@@ -149,7 +149,7 @@ static void pump(void *arg)
     pthread_mutex_lock(&o->mutex);
     if (o->asked && !o->sent && (here || o->open)) {
         struct cw_pull q = *o->asked;
-        q.keep = q.epoch == o->passed_epoch ? CW_MIN(o->passed, q.from) : 0;
+        q.keep = q.epoch > o->passed_epoch ? 0 : q.epoch == o->passed_epoch ? CW_MIN(o->passed, q.from) : q.from;
         Cachew__Pull m = {CW_MESSAGE(pull), .stream = {.data = o->stream->name, .len = sizeof(o->stream->name)}, .epoch = q.epoch, .from = q.from,
                           .n = q.n, .least = q.least, .keep = q.keep};
         Cachew__Envelope e = {CW_MESSAGE(envelope), .id = o->id, .of_case = CACHEW__ENVELOPE__OF_PULL, .pull = &m};
@@ -245,6 +245,12 @@ void cw_origin_is(struct cw_origin *o, struct cw_worker *w, const Cachew__Worker
         leave(o);
     o->w = w;
     o->worker = a->worker;
+    struct cw_error err = {0};
+    if (!o->retry && cw_timer_new(o->loop, pump, o, &o->retry, &err) < 0) {
+        cw_worker_log(w, "%s: a stream waits", err.message);
+        o->w = NULL;
+        return;
+    }
     snprintf(o->address, sizeof(o->address), "%s%s", local ? "unix:" : "", local ? a->unix_path : a->n_addresses ? a->addresses[0] : "");
     pump(o);
 }

@@ -8,6 +8,7 @@
 #include "client/caching.h"
 #include "ops/table.h"
 #include "worker/admit.h"
+#include "worker/origin.h"
 
 void cw_request_free(struct cw_request *r)
 {
@@ -28,6 +29,7 @@ void cw_answer_free(struct cw_answer *a)
         cw_remnant_deinit(a->rows);
     free(a->rows);
     free(a->keys);
+    free(a->pulled);
     free(a->elements);
     free(a->why);
     free(a);
@@ -229,6 +231,10 @@ static int open_stream(struct cw_stream *s, struct cw_error *err)
                                   .notify = on_notify, .notify_arg = s, .cache = s->options->cache, .marker = CW_MARKER_AUTO,
                                   .adaptive = s->options->cache && cw_caching_open_to(l->compiled)};
     struct cw_runner *runner;
+    r = l->sequence->stream ? cw_origin_new(s, &s->origin, err) : 0;
+    if (r < 0)
+        return r;
+    o.away = s->origin ? cw_origin_away(s->origin) : NULL;
     r = cw_runner_new(l->sequence, &o, &runner, err);
     if (r < 0)
         return r;
@@ -343,6 +349,7 @@ static void *stream_main(void *arg)
     s->runner = NULL;
     pthread_mutex_unlock(&s->mutex);
     cw_runner_free(runner);
+    cw_origin_stop(s->origin);
     cw_local_deinit(&s->local);
     if (last) {
         last->kind = CW_SAY_EXITED;
@@ -363,6 +370,7 @@ static void stream_deinit(struct cw_stream *s)
     pthread_cond_destroy(&s->wake);
     cw_work_deinit(&s->work);
     cw_work_deinit(&s->seen);
+    cw_origin_free(s->origin);
     free(s->text);
     free(s->base_dir);
     free(s);

@@ -4,6 +4,7 @@
 
 #include "host/host.h"
 #include "pipeline/mixing.h"
+#include "worker/origin.h"
 #include "worker/worker_impl.h"
 
 /* Ranges that are leased at a time, from CAPACITY_MIN to CAPACITY_MAX: so many that, at piece_size positions
@@ -102,6 +103,7 @@ void cw_streams_end(struct cw_worker *w, struct worker_stream *s)
         return;
     s->state = STREAM_ENDING;
     forget_leases(s);
+    cw_origin_close(s->stream->origin);
     cw_stream_do(s->stream, CW_STEAL(s->end));
     cw_worker_changed(w);
 }
@@ -310,6 +312,8 @@ int cw_streams_lease(struct cw_worker *w, const Cachew__Leases *m, struct cw_err
     }
     if (s->state != STREAM_READY)
         return 0; /* it failed just now, and the dispatcher learns of it */
+    if (s->stream->origin && m->origin)
+        cw_origin_is(s->stream->origin, w, m->origin, m->passed);
     for (size_t i = 0; i < m->n_ranges && r == 0; i++)
         r = lease(s, m->ranges[i], i < m->n_from ? m->from[i] : 0, i < m->n_whole && m->whole[i], err);
     cw_worker_changed(w);
