@@ -149,7 +149,8 @@ static void pump(void *arg)
     pthread_mutex_lock(&o->mutex);
     if (o->asked && !o->sent && (here || o->open)) {
         struct cw_pull q = *o->asked;
-        q.keep = q.epoch > o->passed_epoch ? 0 : q.epoch == o->passed_epoch ? CW_MIN(o->passed, q.from) : q.from;
+        uint64_t window = o->stream->local.sequence->window, passed = o->passed / window * window; /* of a shuffled one, all is read */
+        q.keep = q.epoch > o->passed_epoch ? 0 : q.epoch == o->passed_epoch ? CW_MIN(passed, q.from) : q.from;
         Cachew__Pull m = {CW_MESSAGE(pull), .stream = {.data = o->stream->name, .len = sizeof(o->stream->name)}, .epoch = q.epoch, .from = q.from,
                           .n = q.n, .least = q.least, .keep = q.keep};
         Cachew__Envelope e = {CW_MESSAGE(envelope), .id = o->id, .of_case = CACHEW__ENVELOPE__OF_PULL, .pull = &m};

@@ -1,5 +1,7 @@
 """Streams without a known end, from services: what follows the source is shared out in ranges, and gives what this process would."""
 
+import os
+import signal
 from concurrent.futures import ThreadPoolExecutor
 
 import cachew
@@ -96,3 +98,42 @@ def test_any_order_gives_each_element_once(divided):
     ds = pipelines()["filter"]
     got = [int(v) for batch in ds.distribute(divided.address, order="any") for v in batch["value"]]
     assert sorted(got) == [v for v in range(700) if v % 3]
+
+
+# ---- where it runs ----
+
+class Counted:
+    """Numbers, each of which is written down when it is given."""
+
+    def __init__(self, path, n):
+        self.path, self.n = path, n
+
+    def __iter__(self):
+        for i in range(self.n):
+            with open(self.path, "a") as file:
+                file.write(f"{os.getpid()} {i}\n")
+            yield {"value": i}
+
+
+@pytest.mark.parametrize("window", [0, 100])
+def test_the_source_runs_once(divided, tmp_path, window):
+    """One process runs through it in each epoch, whoever computes what follows."""
+    ds = Dataset.iterable(Counted(tmp_path / "given", 600), outputs={"value": "int64"})
+    ds = (ds.shuffle(window=window) if window else ds).delay(us=500).filter("value % 3 != 0").batch(8)
+    it = ds.distribute(divided.address, seed=2, epochs=2)
+    got = all_of(it)
+    given = [int(line.split()[1]) for line in (tmp_path / "given").read_text().splitlines()]
+    assert sorted(given) == sorted([*range(600)] * 2)
+    assert got == all_of(ds.iterator(seed=2, epochs=2))
+
+
+@pytest.mark.parametrize("killed", [0, 1])
+def test_a_worker_is_killed(own_service, tmp_path, killed):
+    """Also the one that runs the source: another one runs it anew."""
+    ds = Dataset.iterable(numbers).map(doubled).delay(us=2000).shuffle(window=64).batch(8)
+    want = all_of(ds.iterator(seed=1))
+    it = ds.distribute(own_service.address, seed=1, timeout_s=HANG_S)
+    got = all_of(next(it) for _ in range(10))
+    os.kill(own_service.ready["workers"][killed]["pid"], signal.SIGKILL)
+    got += all_of(it)
+    assert got == want
