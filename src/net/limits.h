@@ -14,7 +14,7 @@
 #define CW_BESIDE_BATCHES_BYTES (64 * CW_MIB)
 
 /* Positions of an epoch whose end is not known, which a stream's end or a full `take` ends: a year of 30 million a second. */
-#define CW_EPOCH_POSITIONS (UINT64_C(1) << 50)
+#define CW_EPOCH_POSITIONS ((size_t)1 << 50)
 
 /* Initialisers of struct cw_conn_limits. */
 #define CW_LIMITS_DISPATCHER {.message = CW_CONTROL_BYTES, .payload = 0, .queued = 64 * CW_MIB}     /* dispatcher */
