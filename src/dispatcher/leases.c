@@ -241,11 +241,8 @@ static struct range *range_cut(struct stream *s, struct span gap)
 
 /* ---- giving ---- */
 
-/* Whether it is leased no more, or needs nobody: nothing is left of it, as its report says, which is written down. */
-static bool is_over(const struct stream *s, const struct range *x)
-{
-    return (x->flags & RANGE_LOST) || (cw_dp_stream_placed(s) && (x->flags & RANGE_DURABLE) && x->n_elements == 0);
-}
+/* Whether it is not leased: it was lost, or lies behind the end of its epoch (epoch_close). */
+static bool is_over(const struct range *x) { return (x->flags & RANGE_LOST) || ((x->flags & RANGE_DURABLE) && x->reporter == 0); }
 
 /* Finds the first wanted position that no worker has. *ret: its range; NULL: it is in none, and *gap has the positions
  * up to the next range. False: there is no such position, or no room in the table. */
@@ -255,7 +252,7 @@ static bool range_free(struct stream *s, struct range **ret, struct span *gap)
     s->free_from = CW_MAX(s->free_from, s->base);
     for (size_t i = cw_dp_range_index(s, s->free_from);; i++) {
         x = cw_dp_range_at(s, i);
-        if (!x || x->begin > s->free_from || (!x->holder[0] && !is_over(s, x)))
+        if (!x || x->begin > s->free_from || (!x->holder[0] && !is_over(x)))
             break;
         s->free_from = x->end;
     }
