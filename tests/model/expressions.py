@@ -238,7 +238,7 @@ class Expression:
         def shifted(value: np.ndarray, by: np.ndarray, beyond: np.ndarray) -> np.ndarray:
             if op == "<<":
                 return np.where(beyond, 0, np.left_shift(value, by))
-            return np.where(beyond, np.where(value < 0, -1, 0), np.right_shift(value, by))
+            return np.where(beyond, np.where(value < 0, -1, 0).astype(value.dtype), np.right_shift(value, by))  # uint64 with int64 would be float64
 
         return self.apply(shifted, x.dtype, x.data, count, far)
 

@@ -183,10 +183,13 @@ def scalar(text: str, **components) -> Value:
         ("max(v)", "int32", 5),
         ("length(v)", "int64", 3),
         ("int64(f) + 0", "int64", 2),
+        ("u >> uint8(0)", "uint64", 2**63 + 1),
+        ("u >> a", "uint64", 0),
+        ("b >> uint8(200)", "int64", -1),
     ],
 )
 def test_expressions(text, dtype, expected):
-    result = scalar(text, a=("uint8", 255), b=("int64", -7), f=("float32", 1.5), v=("int32", [1, 5, -2]))
+    result = scalar(text, a=("uint8", 255), b=("int64", -7), u=("uint64", 2**63 + 1), f=("float32", 1.5), v=("int32", [1, 5, -2]))
     assert (result.dtype, result.data.item()) == (dtype, expected)
 
 
