@@ -6,8 +6,11 @@ import difflib
 import functools
 import inspect
 import re
+import sys
 from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
+
+from cachew._errors import PipelineError
 
 C = TypeVar("C", bound=type)
 F = TypeVar("F", bound=Callable[..., Any])
@@ -20,6 +23,31 @@ def did_you_mean(name: str, known: Iterable[str], list_all: bool = True) -> str:
     if near:
         return f"; did you mean {near[0]}?"
     return f" (it has {', '.join(known)})" if known and list_all else ""
+
+
+class BeingImported(Exception):
+    """A module is imported by a host process, which looks for a function, and calls a function to learn of its outputs: its host would import the module, too."""
+
+
+def refuse_in_import() -> None:
+    """Raises BeingImported where it holds."""
+    if getattr(sys.modules.get("_host_function"), "loading", False):
+        raise BeingImported
+
+
+class Unbuilt:
+    """In place of a dataset that such a module makes: nobody needs it there, and whoever uses it learns why it is none."""
+
+    def __getattr__(self, name: str) -> Callable[..., Unbuilt]:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return lambda *args, **kwargs: self
+
+    def _refuse(self) -> NoReturn:
+        raise PipelineError("the dataset was made by a module while a host process imported it, before the outputs of its functions can be known: declare them, "
+                            "outputs={name: (dtype, shape)}, or make the dataset where it is used")
+
+    __iter__ = __next__ = __len__ = __enter__ = _refuse
 
 
 def _keywords(function: Callable[..., Any]) -> list[str] | None:
@@ -48,7 +76,10 @@ def checked(function: F) -> F:
         for name in kwargs:
             if name not in known:
                 raise TypeError(f"{function.__name__}() has no argument {name}{did_you_mean(name, names)}")
-        return function(*args, **kwargs)
+        try:
+            return function(*args, **kwargs)
+        except BeingImported:
+            return Unbuilt()
 
     return call  # type: ignore[return-value]
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from cachew._batch import Bytes
-from cachew._calls import checked_methods
+from cachew._calls import checked_methods, refuse_in_import
 from cachew._errors import PipelineError
 from cachew._options import byte_count
 from cachew._values import is_text, plain
@@ -157,6 +157,7 @@ class _Call:
 
     def outputs(self, given: Outputs | None, infer: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         if given is None:
+            refuse_in_import()
             return infer()
         if not isinstance(given, Mapping):
             raise TypeError(f"{self.op}() takes outputs as a dict of dtypes or (dtype, shape), not a {type(given).__name__}")

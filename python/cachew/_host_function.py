@@ -48,6 +48,9 @@ def same(a, b):
     return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
 
 
+loading = False  # modules are imported to find a function: cachew._calls looks
+
+
 class Slow:
     """Answers for an iterable that keeps the engine waiting, with what it gave so far: from a thread, while its `next` goes on."""
 
@@ -98,11 +101,16 @@ class Function:
         for place in reversed(spec["path"] or []):
             if place not in sys.path:
                 sys.path.insert(0, place)
-        if spec["modules"]:
-            from cachew._places import adopt  # only functions of the user's modules need it
+        global loading
+        loading = True
+        try:
+            if spec["modules"]:
+                from cachew._places import adopt  # only functions of the user's modules need it
 
-            adopt(spec["modules"])
-        self.function = pickle.loads(base64.b64decode(spec["payload"]))
+                adopt(spec["modules"])
+            self.function = pickle.loads(base64.b64decode(spec["payload"]))
+        finally:
+            loading = False
         self.kind, self.rng = spec["kind"], spec["rng"]
         self.inputs = [Component(c) for c in spec["inputs"]]
         self.outputs = [Component(c) for c in spec["outputs"]]

@@ -311,3 +311,31 @@ except cachew.PipelineError as error:
 else:
     raise AssertionError("no error")
 """)
+
+
+MAKES_DATASETS = """
+from cachew import Dataset
+
+def numbers():
+    for i in range(10):
+        yield {"value": i}
+
+def doubled(element):
+    return {"value": element["value"] * 2}
+
+ds = Dataset.iterable(numbers).map(doubled).batch(5)
+mapped = Dataset.range(4).map(doubled).filter("value > 0").batch(2)
+"""
+
+
+def test_a_module_that_makes_datasets_when_it_is_imported(tmp_path, script):
+    """Each host that imported it for a function needed another host to know the function's outputs, without end."""
+    (tmp_path / "its_datasets.py").write_text(MAKES_DATASETS)
+    ran = script("import its_datasets as m\nprint([b['value'].tolist() for b in m.ds], [b['value'].tolist() for b in m.mapped])", cwd=tmp_path)
+    assert ran.stdout == "[[0, 2, 4, 6, 8], [10, 12, 14, 16, 18]] [[2, 4], [6]]\n", ran.stderr
+
+
+def test_such_a_dataset_says_in_a_host_why_it_is_none(tmp_path, script):
+    (tmp_path / "its_datasets.py").write_text(MAKES_DATASETS + "\ndef used(element):\n    return {'value': len(list(mapped))}\n")
+    ran = script("import its_datasets as m\nfrom cachew import Dataset\nlist(Dataset.range(2).map(m.used, version=\"1\"))", cwd=tmp_path)
+    assert "before the outputs of its functions can be known" in ran.stderr
