@@ -304,10 +304,12 @@ static bool wants_leases(const struct cw_dispatcher *d, const struct stream *s)
     return false;
 }
 
-/* A source that one worker runs gets another one, and all learn of it. */
+/* A source that one worker runs gets another one, and all learn of it: the oldest worker, as another dispatcher would say, and who lets workers go. */
 static void choose_origin(struct cw_dispatcher *d, struct stream *s)
 {
-    s->origin = s->heap[0];
+    CW_LIST_EACH_OF(t, struct seat, by_stream, &s->seats)
+        if (t->heap_at > 0 && (!s->origin || t->worker->id < s->origin->worker->id))
+            s->origin = t;
     CW_LIST_EACH_OF(t, struct seat, by_stream, &s->seats)
         if (t->state == SEAT_READY) {
             t->new_origin = true;
