@@ -49,6 +49,11 @@ class Unbuilt:
 
     __iter__ = __next__ = __len__ = __enter__ = _refuse
 
+    def __add__(self, other: Any) -> Unbuilt:
+        return self
+
+    __radd__ = __add__
+
 
 def _keywords(function: Callable[..., Any]) -> list[str] | None:
     """What it takes by name; None: anything."""

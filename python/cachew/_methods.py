@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from cachew import _core
-from cachew._calls import checked
+from cachew._calls import Unbuilt, checked
 from cachew._functions import Functions
 from cachew._memory import InMemory
 from cachew._operators import TABLE, Operator
@@ -36,7 +36,9 @@ def method_of(op: Operator) -> Any:
     if op.begins:
 
         def method(cls: Any, /, *args: Any, **kwargs: Any) -> Any:
-            return cls._begin(op, op.arguments(args, kwargs))
+            arguments = op.arguments(args, kwargs)
+            unbuilt = [a for value in arguments.values() if isinstance(value, (list, tuple)) for a in value if isinstance(a, Unbuilt)]
+            return unbuilt[0] if unbuilt else cls._begin(op, arguments)
     else:
 
         def method(self: Any, /, *args: Any, **kwargs: Any) -> Any:

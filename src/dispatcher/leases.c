@@ -367,7 +367,7 @@ void cw_dp_lease_late(struct cw_dispatcher *d, struct stream *s)
     if (!wants_leases(d, s) || s->at_most_once)
         return;
     struct range *x;
-    for (size_t i = 0; (x = cw_dp_range_at(s, i)) && (x->flags & RANGE_COMPLETE); i++)
+    for (size_t i = 0; (x = cw_dp_range_at(s, i)) && ((x->flags & RANGE_COMPLETE) || is_over(x)); i++)
         ;
     if (!x || !x->holder[0] || x->holder[1])
         return;

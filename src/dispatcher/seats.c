@@ -364,6 +364,9 @@ int cw_dp_seat_prepared(struct cw_dispatcher *d, struct seat *t, const Cachew__P
     t->failed = false;
     cw_dp_seat_usable(d, t);
     cw_dp_stream_dirty(d, s);
+    t->new_origin = s->origin; /* it may have gone while the worker was away */
+    if (t->new_origin)
+        cw_dp_seat_dirty(d, t);
     return 0;
 }
 

@@ -47,6 +47,7 @@ struct call {
     struct cw_function_call base;
     const struct iterable *s;
     const struct cw_pull *q;
+    struct cw_host_tries tries;
     /* What a pull makes of the answer: */
     struct cw_arena *arena;
     struct cw_tensor *raw;
@@ -58,8 +59,10 @@ struct call {
 
 static void write_request(const struct cw_function_call *base, uint8_t *to)
 {
-    const struct cw_pull *q = ((const struct call *)base)->q;
-    cw_exchange_pull_write(&(struct cw_exchange_pull){.from = q->from, .n = q->n, .least = q->least, .keep = q->keep}, to);
+    const struct call *c = (const struct call *)base;
+    const struct cw_pull *q = c->q;
+    uint64_t keep = cw_host_tried(&c->tries) ? q->from : q->keep; /* it may have died of what it kept */
+    cw_exchange_pull_write(&(struct cw_exchange_pull){.from = q->from, .n = q->n, .least = q->least, .keep = keep}, to);
 }
 
 /* Where elements of an answer are copied to: taken at once, so that who has no memory for it learns how much it is. */
@@ -167,7 +170,6 @@ static int keep_answer(struct cw_function_call *base, const uint8_t *data, size_
 static int call_host(struct iterable *s, struct run *run, struct call *c, struct cw_error *err)
 {
     const struct cw_function *f = s->op->state;
-    struct cw_host_tries tries = {0};
     char why[500];
     c->s = s;
     c->base.host = f->host;
@@ -176,7 +178,7 @@ static int call_host(struct iterable *s, struct run *run, struct call *c, struct
     c->base.host.cancelled = c->q->cancelled;
     c->base.host.cancel_arg = c->q->cancel_arg;
     CW_GUARD(&run->mutex);
-    int r = cw_function_insist(&c->base, &run->host, &tries, why, err);
+    int r = cw_function_insist(&c->base, &run->host, &c->tries, why, err);
     return r == 1 ? cw_error_set(err, CW_E_DATA, "iterable: %s: %s", f->name, why) : r;
 }
 

@@ -331,6 +331,8 @@ static int on_pull(struct client *c, uint64_t id, const Cachew__Pull *m, struct 
         return send_not_here(c, id, m->epoch, m->from, err);
     if (!s->stream->origin)
         return cw_error_set(err, CW_E_SERVICE, "a Pull of a stream whose source every worker enters anywhere");
+    if (cw_conn_queued(c->conn) > CW_BESIDE_BATCHES_BYTES)
+        return cw_error_set(err, CW_E_SERVICE, "it does not read what it is sent: %zu bytes are queued", cw_conn_queued(c->conn));
     return cw_origin_serve(s->stream->origin, &c->peer, id, m, err);
 }
 

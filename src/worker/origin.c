@@ -1,6 +1,8 @@
 /* The origin of a stream: asking it, on the loop's thread for a thread of the runner that waits; and being it, on a thread of its own. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "worker/origin.h"
 
@@ -11,13 +13,11 @@
 
 #define LOOK_NS UINT64_C(10000000)   /* whether a pull was cancelled */
 #define RETRY_NS UINT64_C(200000000) /* an origin that can't be reached, or does not know the stream yet */
-#define REQUESTS 4096                /* that wait to be served */
 
-/* What somebody asked for, whose answer is the peer's, or this worker's own. */
+/* What somebody asks for: the peer of the answer, or where there is none this worker. Of each at most one. */
 struct request {
     struct request *next;
-    struct cw_peer *peer; /* NULL: this worker */
-    uint64_t id;
+    struct cw_answer *answer;
     struct cw_pull q;
 };
 
@@ -39,13 +39,14 @@ struct cw_origin {
     struct cw_error why;
     uint64_t passed_epoch, passed; /* nobody needs what is before */
     struct request *requests;    /* to be served, by (epoch, from) */
-    size_t n_requests;
     bool stopping;
 
     /* the loop's thread only: */
     struct cw_worker *w; /* NULL: the dispatcher has named nobody yet */
     uint64_t worker;     /* the origin's id */
-    char address[520], said[200];
+    char **addresses;    /* its; the first one may be on this host */
+    size_t n_addresses, attempt;
+    char said[200];
     struct cw_conn *conn;
     bool open, closed;
     struct cw_timer *retry;
@@ -86,17 +87,32 @@ static int origin_pull(void *arg, const struct cw_pull *q, uint8_t **ret, size_t
     return *ret ? 0 : cw_error_copy(err, &o->why);
 }
 
-/* Adds a request to be served. */
+static void request_free(struct request *x)
+{
+    if (x)
+        cw_answer_free(x->answer);
+    free(x);
+}
+
+/* Adds a request to be served, in the place of an older one of the same peer, which does not wait for it any more. */
 static int request_add(struct cw_origin *o, struct cw_peer *peer, uint64_t id, const struct cw_pull *q, struct cw_error *err)
 {
-    struct request *x = malloc(sizeof(*x)), **at = &o->requests;
-    if (!x)
+    struct request *x = calloc(1, sizeof(*x)), **at = &o->requests;
+    if (!x || !(x->answer = malloc(sizeof(*x->answer)))) {
+        free(x);
         return cw_error_nomem(err, sizeof(*x), "a request");
-    while (*at && ((*at)->q.epoch < q->epoch || ((*at)->q.epoch == q->epoch && (*at)->q.from <= q->from)))
+    }
+    *x->answer = (struct cw_answer){.kind = CW_SAY_PULLED, .peer = peer ? cw_peer_ref(peer) : NULL, .re = id};
+    x->q = *q;
+    while (*at)
+        if ((*at)->answer->peer == peer)
+            request_free(CW_POP(*at));
+        else
+            at = &(*at)->next;
+    for (at = &o->requests; *at && ((*at)->q.epoch < q->epoch || ((*at)->q.epoch == q->epoch && (*at)->q.from <= q->from));)
         at = &(*at)->next;
-    *x = (struct request){.next = *at, .peer = peer ? cw_peer_ref(peer) : NULL, .id = id, .q = *q};
+    x->next = *at;
     *at = x;
-    o->n_requests++;
     pthread_cond_broadcast(&o->changed);
     return 0;
 }
@@ -125,11 +141,13 @@ static void connect_to(struct cw_origin *o)
     struct cw_error err = {0};
     Cachew__Hello hello;
     cw_hello_init(&hello, CACHEW__ROLE__ROLE_CLIENT, w->options.name, w->incarnation, w->host);
-    bool local = strncmp(o->address, "unix:", 5) == 0;
+    const char *address = o->n_addresses ? o->addresses[o->attempt % o->n_addresses] : "";
+    bool local = strncmp(address, "unix:", 5) == 0;
     struct cw_conn_options c = {.hello = &hello, .limits = CW_LIMITS_CLIENT, .timeout_ns = local ? CW_CONN_LOCAL_TIMEOUT_NS : w->options.timeout_ns,
                                 .token = w->options.token, .pack = true, .tls = local ? NULL : w->options.dispatcher_tls};
-    if (cw_conn_connect(o->loop, o->address, &c, &conn_ops, o, &o->conn, &err) < 0) {
+    if (cw_conn_connect(o->loop, address, &c, &conn_ops, o, &o->conn, &err) < 0) {
         o->conn = NULL;
+        o->attempt++;
         say(o, &err);
         cw_timer_start(o->retry, RETRY_NS, 0);
     }
@@ -150,7 +168,7 @@ static void pump(void *arg)
     if (o->asked && !o->sent && (here || o->open)) {
         struct cw_pull q = *o->asked;
         uint64_t window = o->stream->local.sequence->window, passed = o->passed / window * window; /* of a shuffled one, all is read */
-        q.keep = q.epoch > o->passed_epoch ? 0 : q.epoch == o->passed_epoch ? CW_MIN(passed, q.from) : q.from;
+        q.keep = o->stream->kind == RANGES_SEQUENTIAL ? q.from : q.epoch > o->passed_epoch ? 0 : q.epoch == o->passed_epoch ? CW_MIN(passed, q.from) : q.from;
         Cachew__Pull m = {CW_MESSAGE(pull), .stream = {.data = o->stream->name, .len = sizeof(o->stream->name)}, .epoch = q.epoch, .from = q.from,
                           .n = q.n, .least = q.least, .keep = q.keep};
         Cachew__Envelope e = {CW_MESSAGE(envelope), .id = o->id, .of_case = CACHEW__ENVELOPE__OF_PULL, .pull = &m};
@@ -190,17 +208,20 @@ static int on_payload(void *user CW_UNUSED, struct cw_conn *c CW_UNUSED, const C
 
 static void on_abandoned(void *user CW_UNUSED, struct cw_conn *c CW_UNUSED, void *payload) { free(payload); }
 
-static int on_message(void *user, struct cw_conn *c CW_UNUSED, const Cachew__Envelope *m, void *payload, size_t size, const int *fds CW_UNUSED, size_t n_fds CW_UNUSED,
-                      struct cw_error *err)
+static int on_message(void *user, struct cw_conn *c CW_UNUSED, const Cachew__Envelope *m, void *payload, size_t size, const int *fds, size_t n_fds, struct cw_error *err)
 {
     struct cw_origin *o = user;
     struct cw_error why = {0};
+    for (size_t i = 0; i < n_fds; i++)
+        close(fds[i]);
     switch (m->of_case) {
     case CACHEW__ENVELOPE__OF_PULLED:
         if (!payload && !m->pulled->why)
             return cw_error_set(err, CW_E_SERVICE, "elements of a stream came without bytes");
-        if (!payload)
-            cw_failure_error(m->pulled->why, &why);
+        if (!payload && cw_failure_error(m->pulled->why, &why) != CW_E_DATA) { /* its own trouble, with which it fails, so that another one is named */
+            unsent(o);
+            break;
+        }
         came(o, m->re, payload, size, &why);
         return 0;
     case CACHEW__ENVELOPE__OF_NOT_HERE:
@@ -218,6 +239,7 @@ static void on_closed(void *user, struct cw_conn *c CW_UNUSED, const struct cw_e
     struct cw_origin *o = user;
     o->conn = NULL;
     o->open = false;
+    o->attempt++;
     if (why->status)
         say(o, why);
     unsent(o);
@@ -225,8 +247,10 @@ static void on_closed(void *user, struct cw_conn *c CW_UNUSED, const struct cw_e
 
 static void on_closed_after(void *user CW_UNUSED, struct cw_conn *c CW_UNUSED, const struct cw_error *why CW_UNUSED) {}
 static int on_message_after(void *user CW_UNUSED, struct cw_conn *c CW_UNUSED, const Cachew__Envelope *m CW_UNUSED, void *payload, size_t size CW_UNUSED,
-                            const int *fds CW_UNUSED, size_t n_fds CW_UNUSED, struct cw_error *err CW_UNUSED)
+                            const int *fds, size_t n_fds, struct cw_error *err CW_UNUSED)
 {
+    for (size_t i = 0; i < n_fds; i++)
+        close(fds[i]);
     free(payload);
     return 0;
 }
@@ -234,25 +258,45 @@ static int on_message_after(void *user CW_UNUSED, struct cw_conn *c CW_UNUSED, c
 static const struct cw_conn_ops conn_ops = {.open = on_open, .payload = on_payload, .abandoned = on_abandoned, .message = on_message, .closed = on_closed};
 static const struct cw_conn_ops closed_ops = {.payload = on_payload, .abandoned = on_abandoned, .message = on_message_after, .closed = on_closed_after};
 
+static void addresses_free(struct cw_origin *o)
+{
+    for (size_t i = 0; i < o->n_addresses; i++)
+        free(o->addresses[i]);
+    free(CW_STEAL(o->addresses));
+    o->n_addresses = 0;
+}
+
+static int addresses_copy(struct cw_origin *o, const Cachew__WorkerAddress *a, struct cw_error *err)
+{
+    bool local = *a->unix_path && strcmp(a->host, o->w->host) == 0;
+    size_t n = a->n_addresses + local;
+    addresses_free(o);
+    if (!(o->addresses = calloc(n + 1, sizeof(*o->addresses))))
+        return cw_error_nomem(err, n * sizeof(*o->addresses), "the addresses of a worker");
+    for (; o->n_addresses < n; o->n_addresses++)
+        if (asprintf(&o->addresses[o->n_addresses], "%s%s", local && o->n_addresses == 0 ? "unix:" : "",
+                     local && o->n_addresses == 0 ? a->unix_path : a->addresses[o->n_addresses - local]) < 0)
+            return cw_error_nomem(err, 0, "the addresses of a worker");
+    return 0;
+}
+
 void cw_origin_is(struct cw_origin *o, struct cw_worker *w, const Cachew__WorkerAddress *a, const Cachew__Place *passed)
 {
-    bool local = *a->unix_path && strcmp(a->host, w->host) == 0;
+    struct cw_error err = {0};
+    bool same = o->w && o->worker == a->worker;
     pthread_mutex_lock(&o->mutex);
     o->passed_epoch = passed ? passed->epoch : 0;
     o->passed = passed ? passed->position : 0;
-    o->sent &= o->w && o->worker == a->worker;
+    o->sent &= same;
     pthread_mutex_unlock(&o->mutex);
-    if (!o->w || o->worker != a->worker)
+    if (!same)
         leave(o);
     o->w = w;
     o->worker = a->worker;
-    struct cw_error err = {0};
-    if (!o->retry && cw_timer_new(o->loop, pump, o, &o->retry, &err) < 0) {
+    if (addresses_copy(o, a, &err) < 0 || (!o->retry && cw_timer_new(o->loop, pump, o, &o->retry, &err) < 0)) {
         cw_worker_log(w, "%s: a stream waits", err.message);
         o->w = NULL;
-        return;
     }
-    snprintf(o->address, sizeof(o->address), "%s%s", local ? "unix:" : "", local ? a->unix_path : a->n_addresses ? a->addresses[0] : "");
     pump(o);
 }
 
@@ -267,47 +311,40 @@ int cw_origin_serve(struct cw_origin *o, struct cw_peer *peer, uint64_t id, cons
     if (!id || m->n == 0 || m->n > most || m->least > m->n || m->from >= CW_EPOCH_POSITIONS)
         return cw_error_set(err, CW_E_SERVICE, "a Pull without id, or of %llu elements (expected at most %llu), at least %llu, from %llu on", (unsigned long long)m->n,
                             (unsigned long long)most, (unsigned long long)m->least, (unsigned long long)m->from);
-    if (o->n_requests >= REQUESTS)
-        return cw_error_set(err, CW_E_SERVICE, "more than %d requests for elements of a stream wait", REQUESTS);
     return request_add(o, peer, id, &(struct cw_pull){.epoch = m->epoch, .from = m->from, .n = m->n, .least = m->least, .keep = m->keep}, err);
 }
 
-static void answer(struct cw_origin *o, struct request *x, uint8_t *bytes, size_t size, const struct cw_error *why)
+static void serve(struct cw_origin *o, struct request *x, bool stopping)
 {
-    struct cw_answer *a = x->peer ? malloc(sizeof(*a)) : NULL;
-    if (!x->peer) {
-        came(o, x->id, bytes, size, why);
-    } else if (a) {
-        *a = (struct cw_answer){.kind = CW_SAY_PULLED, .peer = x->peer, .re = x->id, .pulled = bytes, .bytes = size, .why = bytes ? NULL : cw_stream_why(why)};
+    struct cw_source *source = o->stream->local.sequence->stream;
+    struct cw_answer *a = CW_STEAL(x->answer);
+    struct cw_error err = {0};
+    x->q.cancelled = is_stopping;
+    x->q.cancel_arg = o;
+    int r = stopping ? cw_error_set(&err, CW_E_INTERRUPTED, "the stream ends here") : source->ops->serve(source, &x->q, &a->pulled, &a->bytes, &err);
+    if (a->peer) {
+        a->why = r < 0 ? cw_stream_why(&err) : NULL;
         cw_stream_say(o->stream, a);
-    } else { /* it asks again, when it hears nothing */
-        free(bytes);
-        cw_peer_unref(x->peer);
+    } else {
+        came(o, a->re, CW_STEAL(a->pulled), a->bytes, &err);
+        cw_answer_free(a);
     }
-    free(x);
+    request_free(x);
 }
 
 static void *serve_main(void *arg)
 {
     struct cw_origin *o = arg;
-    struct cw_source *source = o->stream->local.sequence->stream;
     for (;;) {
-        uint8_t *bytes = NULL;
-        size_t size = 0;
-        struct cw_error err = {0};
         pthread_mutex_lock(&o->mutex);
         while (!o->requests && !o->stopping)
             pthread_cond_wait(&o->changed, &o->mutex);
-        struct request *x = o->stopping ? NULL : CW_POP(o->requests);
-        o->n_requests -= x != NULL;
+        struct request *x = o->requests ? CW_POP(o->requests) : NULL;
+        bool stopping = o->stopping;
         pthread_mutex_unlock(&o->mutex);
         if (!x)
             return NULL;
-        x->q.cancelled = is_stopping;
-        x->q.cancel_arg = o;
-        if (source->ops->serve(source, &x->q, &bytes, &size, &err) < 0)
-            bytes = NULL;
-        answer(o, x, bytes, size, &err);
+        serve(o, x, stopping);
     }
 }
 
@@ -360,12 +397,9 @@ void cw_origin_free(struct cw_origin *o)
         return;
     cw_origin_close(o);
     cw_loop_unpost(o->loop, &o->post);
-    while (o->requests) {
-        struct request *x = CW_POP(o->requests);
-        if (x->peer)
-            cw_peer_unref(x->peer);
-        free(x);
-    }
+    while (o->requests) /* that came after the end */
+        request_free(CW_POP(o->requests));
+    addresses_free(o);
     pthread_mutex_destroy(&o->mutex);
     pthread_cond_destroy(&o->changed);
     free(o);

@@ -101,9 +101,10 @@ void cw_streams_end(struct cw_worker *w, struct worker_stream *s)
 {
     if (s->state == STREAM_ENDING)
         return;
+    if (s->state != STREAM_OPENING) /* else its thread may be about to set it */
+        cw_origin_close(s->stream->origin);
     s->state = STREAM_ENDING;
     forget_leases(s);
-    cw_origin_close(s->stream->origin);
     cw_stream_do(s->stream, CW_STEAL(s->end));
     cw_worker_changed(w);
 }

@@ -339,3 +339,9 @@ def test_such_a_dataset_says_in_a_host_why_it_is_none(tmp_path, script):
     (tmp_path / "its_datasets.py").write_text(MAKES_DATASETS + "\ndef used(element):\n    return {'value': len(list(mapped))}\n")
     ran = script("import its_datasets as m\nfrom cachew import Dataset\nlist(Dataset.range(2).map(m.used, version=\"1\"))", cwd=tmp_path)
     assert "before the outputs of its functions can be known" in ran.stderr
+
+
+def test_such_a_dataset_may_be_put_together_with_others(tmp_path, script):
+    (tmp_path / "its_datasets.py").write_text(MAKES_DATASETS + "\nboth = Dataset.concat([Dataset.range(4).map(doubled), Dataset.range(2)]).batch(3)\n")
+    ran = script("import its_datasets as m\nprint([b['value'].tolist() for b in m.both])", cwd=tmp_path)
+    assert ran.stdout == "[[0, 2, 4], [6, 0, 1]]\n", ran.stderr
