@@ -56,6 +56,7 @@ def pipelines():
 NAMES = ["plain", "elements", "drop", "window", "filter", "buckets", "window_buckets", "map", "flat_map", "take", "take_more", "skip", "nothing_left", "skipped"]
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("ranges", ["service", "divided"])
 def test_batches_are_those_of_this_process(request, name, ranges):
@@ -137,3 +138,21 @@ def test_a_worker_is_killed(own_service, tmp_path, killed):
     os.kill(own_service.ready["workers"][killed]["pid"], signal.SIGKILL)
     got += all_of(it)
     assert got == want
+
+
+def large(n=600):
+    for i in range(n):
+        yield {"value": i, "data": bytes([i % 256]) * 1_000_000}
+
+
+@pytest.mark.large
+@pytest.mark.parametrize("skip", [False, True])
+def test_a_host_that_may_not_keep_all_goes_on(divided, skip):
+    """It died again and again of the elements that it kept, until the job did. Behind a skip, which one worker runs, it need not keep any."""
+    ds = Dataset.iterable(large, host_memory="400M")
+    ds = (ds.skip(10) if skip else ds).batch(4)
+    got = []
+    for batch in ds.distribute(divided.address, timeout_s=HANG_S):
+        got += batch["value"].tolist()
+        assert all(len(d) == 1_000_000 and d[0] == v % 256 for d, v in zip(batch["data"], batch["value"]))
+    assert got == list(range(10 if skip else 0, 600))
