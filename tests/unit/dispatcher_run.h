@@ -41,6 +41,7 @@ struct run_peer {
     uint64_t last_id;
     /* worker */
     uint64_t worker, snapshot, most;
+    uint64_t origin;            /* of a stream, as it was told last; 0: nobody */
     uint32_t capacity, max_streams;
     const char *file;           /* of the data; its key is the snapshot */
     const char *name, *pool;    /* NULL: "fake", none */
@@ -71,7 +72,8 @@ struct run {
     uint64_t most, missing;     /* positions of a range, at most; of the last unit of an epoch, so many are not there */
     uint64_t unit, align;       /* positions of a unit; positions of a batch of a counted pipeline */
     uint32_t n_keys, depth;     /* depth: ranges of a worker at a time, by which its capacity is bounded */
-    bool sequential;
+    bool sequential, origin;    /* as the plan has them */
+    bool last;                  /* what is completed is the end of its epoch */
     struct run_row *rows;       /* durable, by key */
     size_t n_rows;
     const struct cw_store_batch *batch;
@@ -369,6 +371,7 @@ static Cachew__Plan run_plan(const struct run_peer *p)
     plan.n_positions = u->n_units >= RUN_ENDLESS ? RUN_ENDLESS : u->unit * u->n_units - u->missing;
     plan.n_keys = u->n_keys;
     plan.sequential = u->sequential;
+    plan.origin = u->origin;
     plan.snapshot = p->snapshot;
     return plan;
 }
@@ -499,6 +502,7 @@ static void run_worker_handle(struct run_peer *p, const Cachew__Envelope *m)
     case CACHEW__ENVELOPE__OF_LEASES: {
         struct run_stream *s = run_stream_of(p, m->leases->stream);
         assert_int_equal(m->leases->n_ranges, m->leases->n_from);
+        p->origin = m->leases->origin ? m->leases->origin->worker : 0;
         for (size_t i = 0; i < m->leases->n_ranges; i++) {
             const Cachew__Range *a = m->leases->ranges[i];
             uint64_t unit = run_unit_at(p->run, a->epoch, a->begin);
@@ -736,7 +740,7 @@ CW_UNUSED static uint64_t run_completed_of(struct run_peer *p, const struct run_
     report.n_batches = p->run->sequential ? gives : 0;
     report.elements = &gives;
     report.n_elements = p->run->n_keys > 0 && !p->run->sequential;
-    RUN_SAY(p, Completed, COMPLETED, true, RUN_BASE(completed), .stream = {16, (uint8_t *)s->id}, .report = &report, .compute_ns = 1);
+    RUN_SAY(p, Completed, COMPLETED, true, RUN_BASE(completed), .stream = {16, (uint8_t *)s->id}, .report = &report, .compute_ns = 1, .last = p->run->last);
     return p->last_id;
 }
 

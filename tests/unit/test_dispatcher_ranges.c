@@ -521,6 +521,25 @@ static void test_values_are_named(void **state)
     run_free(u);
 }
 
+/* Whoever finds the end of an epoch says so: nothing behind is leased, and clients learn that the rest has no elements. */
+static void test_an_epoch_ends_where_a_worker_says(void **state)
+{
+    (void)state;
+    struct run *u = run_new(20);
+    struct run_peer *w = run_worker(u, 3), *c = run_client(u, "job", 0, 1, 0);
+    uint64_t held = run_held(w), at = next_of(&w->streams[0]);
+    assert_true(held > 0 && held < 20 && at == 0);
+    u->last = true;
+    while ((at = next_of(&w->streams[0])) < RUN_UNITS) {
+        run_completed(w, &w->streams[0], at, at == 0 ? 5 : 0);
+        run_settle(u);
+    }
+    assert_int_equal(run_held(w), held);
+    assert_int_equal(c->reports[0], 5);
+    assert_int_equal(c->next_report, 20);
+    run_free(u);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -535,6 +554,7 @@ int main(void)
         cmocka_unit_test(test_unbegun_ranges_are_taken_back),
         cmocka_unit_test(test_a_range_that_its_worker_ends_early),
         cmocka_unit_test(test_overlapping_holdings_are_revoked),
+        cmocka_unit_test(test_an_epoch_ends_where_a_worker_says),
         cmocka_unit_test(test_holdings_across_a_position_are_revoked),
         cmocka_unit_test(test_restart_in_the_middle_of_a_range),
         cmocka_unit_test(test_at_most_once_inside_a_range),

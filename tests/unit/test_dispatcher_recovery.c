@@ -424,9 +424,32 @@ static void test_second_connection(void **state)
     run_free(u);
 }
 
+/* One worker runs the source. When it is gone another one does, and everybody learns of it: also who was away meanwhile and gets no range. */
+static void test_workers_learn_of_an_origin(void **state)
+{
+    (void)state;
+    struct run *u = run_new(1); /* one range, so that most workers have none */
+    u->origin = true;
+    struct run_peer *w[] = {run_worker(u, 3), run_worker(u, 3), run_worker(u, 3)}, *c = run_client(u, "job", 0, 1, 0);
+    assert_true(c->attached);
+    struct run_peer *first = run_find_worker(u, w[0]->origin), *away = first == w[0] ? w[1] : w[0], *next = first == w[2] ? w[1] : w[2];
+    for (size_t i = 0; i < 3; i++)
+        assert_int_equal(w[i]->origin, first->worker);
+    run_lose(away);
+    run_lose(first);
+    run_pass(u, 100);
+    assert_int_equal(next->origin, next->worker);
+    run_reconnect(away);
+    assert_int_equal(away->origin, next->worker);
+    run_reconnect(first); /* it does not take it back */
+    assert_int_equal(first->origin, next->worker);
+    run_free(u);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_workers_learn_of_an_origin),
         cmocka_unit_test(test_holdings_of_a_stream_that_is_being_prepared),
         cmocka_unit_test(test_lease_that_crosses_holdings),
         cmocka_unit_test(test_unsent_lease_is_lost),
