@@ -145,7 +145,7 @@ def large(n=600):
         yield {"value": i, "data": bytes([i % 256]) * 1_000_000}
 
 
-@pytest.mark.large
+@pytest.mark.skipif("asan" in os.environ.get("LD_PRELOAD", ""), reason="a sanitizer keeps what was freed")
 @pytest.mark.parametrize("skip", [False, True])
 def test_a_host_that_may_not_keep_all_goes_on(divided, skip):
     """It died again and again of the elements that it kept, until the job did. Behind a skip, which one worker runs, it need not keep any."""
