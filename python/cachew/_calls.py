@@ -26,7 +26,7 @@ def did_you_mean(name: str, known: Iterable[str], list_all: bool = True) -> str:
 
 
 class BeingImported(Exception):
-    """A module is imported by a host process, which looks for a function, and calls a function to learn of its outputs: its host would import the module, too."""
+    """A dataset needs its function run to know the outputs, while a host process imports the module: the next host would import it again, without end."""
 
 
 def refuse_in_import() -> None:
@@ -36,7 +36,7 @@ def refuse_in_import() -> None:
 
 
 class Unbuilt:
-    """In place of a dataset that such a module makes: nobody needs it there, and whoever uses it learns why it is none."""
+    """What a module gets instead of a dataset while a host process imports it. The host needs only the module's functions; using this raises PipelineError."""
 
     def __getattr__(self, name: str) -> Callable[..., Unbuilt]:
         if name.startswith("_"):

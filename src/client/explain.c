@@ -126,8 +126,6 @@ static json_t *sequential_reason(const struct cw_compiled *c)
             from = i;
     }
     const struct cw_node *limit = find_node(chain, at), *cause = from == UINT32_MAX ? NULL : find_node(chain, from);
-    if (!limit)
-        return json_string("an operator keeps its state over the epoch");
     return json_sprintf("%s (operator %u) counts what arrives one after the other, because %s%s leaves open how much that is", limit->desc->name, at,
                         cause ? cause->desc->name : "an operator", " before it");
 }

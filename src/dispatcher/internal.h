@@ -212,7 +212,7 @@ struct stream {
     struct cw_link jobs, seats;
     size_t n_seats, n_ready;
     uint64_t n_joined;         /* crew members that there ever were */
-    struct seat *origin;       /* who runs its source, where one worker does; NULL: nobody yet */
+    struct seat *origin;       /* the worker that reads its iterable, of a plan with `origin`; NULL: not chosen yet */
     struct seat **heap;        /* those that may get leases, most room first */
     size_t n_heap, heap_capacity;
     size_t n_shunned;

@@ -304,7 +304,7 @@ static bool wants_leases(const struct cw_dispatcher *d, const struct stream *s)
     return false;
 }
 
-/* A source that one worker runs gets another one, and all learn of it: the oldest worker, as another dispatcher would say, and who lets workers go. */
+/* Chooses the worker that reads the iterable, and tells all. The oldest one: a restarted dispatcher chooses the same, and it is the last to be released. */
 static void choose_origin(struct cw_dispatcher *d, struct stream *s)
 {
     CW_LIST_EACH_OF(t, struct seat, by_stream, &s->seats)

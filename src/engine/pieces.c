@@ -119,7 +119,7 @@ int cw_piece_load(struct cw_runner *r, struct piece *p, struct cw_error *err)
     return status;
 }
 
-/* How many elements of a stream are enough for now, if more are slow to come. Not fewer than the piece had, once there are others behind it, nor than are skipped. */
+/* The fewest elements that a pull for a piece may return when the stream is slow: as many as are skipped and at least one, or, where the next piece exists, all. */
 static size_t least_of(struct cw_runner *r, const struct piece *p)
 {
     CW_GUARD(&r->mutex);
@@ -131,7 +131,7 @@ struct pulling {
     struct cw_range *range;
 };
 
-/* Whether a pull is to end: also for an earlier range, which came later. */
+/* Whether a pull is to be broken off: its range was closed, or an earlier range was opened that has positions to plan. */
 static int pull_stopped(void *arg)
 {
     const struct pulling *p = arg;

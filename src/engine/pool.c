@@ -348,7 +348,7 @@ static void plan_piece(struct cw_runner *r, struct thread *t, struct cw_range *s
             s->end = s->position;
         r->plan_short = false;
     } else if (s->closed || status == CW_E_INTERRUPTED) {
-        r->plan_short = false; /* nobody asks for it any more, or not now */
+        r->plan_short = false; /* the range was closed, or an earlier one is planned first */
     } else if (status == CW_E_DATA && r->sequence->stream && (s->over || (s->failed = malloc(sizeof(*s->failed))))) {
         if (!s->over) /* else a full `take` ended the epoch before it */
             *s->failed = err;

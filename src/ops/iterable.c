@@ -253,7 +253,7 @@ const struct cw_op_desc cw_op_iterable = {
     .name = "iterable",
     .summary = "elements that a Python iterable gives, one after the other",
     .doc = "The function is called without arguments and returns an iterable of dicts, or is a generator of them; it must give the same elements each "
-           "time. It runs in one host process. The count is not known before its end. Of a service one worker runs it, keeps what may be asked for again, and gives others what they go on with; `shuffle(window=n)` permutes "
+           "time. It runs in one host process. The count is not known before its end. In a service one worker reads it and sends the elements to the others; `shuffle(window=n)` permutes "
            "each n elements among themselves, and going on from a state runs through what was before. For data that can be entered anywhere, use a "
            "source with an index, or `sequence`.",
     .kind = CW_OP_SOURCE,

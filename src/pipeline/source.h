@@ -34,7 +34,7 @@ int cw_extent_read_in(const struct cw_extent *e, void *scratch, bool nowait, str
 /* A request to a stream for the elements from .. from + n - 1. Going back behind `keep` starts it anew. */
 struct cw_pull {
     uint64_t epoch, from;
-    size_t n, least;                  /* least: so many of them or more will do, where they are slow to come */
+    size_t n, least;                  /* least: fewer than n are returned, but not fewer than this, when the source is slow */
     uint64_t keep;                    /* elements from here on may be asked for again */
     int (*cancelled)(void *arg);
     void *cancel_arg;

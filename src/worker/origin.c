@@ -1,4 +1,7 @@
-/* The origin of a stream: asking it, on the loop's thread for a thread of the runner that waits; and being it, on a thread of its own. */
+/*
+ * Both sides of a stream's origin. A compute thread that pulls elements waits, while the loop's thread sends its request to the origin and takes the answer.
+ * On the origin itself a thread of its own reads the source for these requests.
+ */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +17,7 @@
 #define LOOK_NS UINT64_C(10000000)   /* whether a pull was cancelled */
 #define RETRY_NS UINT64_C(200000000) /* an origin that can't be reached, or does not know the stream yet */
 
-/* What somebody asks for: the peer of the answer, or where there is none this worker. Of each at most one. */
+/* A request for elements, from another worker (answer->peer) or from this one (answer->peer is NULL). Each worker has at most one. */
 struct request {
     struct request *next;
     struct cw_answer *answer;
@@ -37,14 +40,14 @@ struct cw_origin {
     uint8_t *bytes;              /* what came; NULL: `why` */
     size_t size;
     struct cw_error why;
-    uint64_t passed_epoch, passed; /* nobody needs what is before */
+    uint64_t passed_epoch, passed; /* clients need no elements before this position of this epoch */
     struct request *requests;    /* to be served, by (epoch, from) */
     bool stopping;
 
     /* the loop's thread only: */
-    struct cw_worker *w; /* NULL: the dispatcher has named nobody yet */
-    uint64_t worker;     /* the origin's id */
-    char **addresses;    /* its; the first one may be on this host */
+    struct cw_worker *w; /* this worker; NULL: the dispatcher has not named the origin yet */
+    uint64_t worker;     /* id of the worker that is the origin */
+    char **addresses;    /* of the origin; the first may be a Unix socket */
     size_t n_addresses, attempt;
     char said[200];
     struct cw_conn *conn;
@@ -54,7 +57,7 @@ struct cw_origin {
 
 /* ---- asking ---- */
 
-/* What was pulled, if it still waits, is here; else it is freed. */
+/* An answer came: the waiting pull takes the bytes. If it was broken off meanwhile, they are freed. */
 static void came(struct cw_origin *o, uint64_t id, uint8_t *bytes, size_t size, const struct cw_error *why)
 {
     CW_GUARD(&o->mutex);
@@ -153,7 +156,7 @@ static void connect_to(struct cw_origin *o)
     }
 }
 
-/* Sends what waits to be sent. */
+/* Sends the request of the pull under way, unless it was sent; connects first where there is no connection. */
 static void pump(void *arg)
 {
     struct cw_origin *o = arg;
@@ -182,7 +185,7 @@ static void pump(void *arg)
     }
 }
 
-/* It is sent again, a little later. */
+/* The origin did not answer the request, or can't: it is sent again after RETRY_NS. */
 static void unsent(struct cw_origin *o)
 {
     pthread_mutex_lock(&o->mutex);

@@ -41,7 +41,7 @@ struct run_peer {
     uint64_t last_id;
     /* worker */
     uint64_t worker, snapshot, most;
-    uint64_t origin;            /* of a stream, as it was told last; 0: nobody */
+    uint64_t origin;            /* id of the worker that is the origin, from the last Leases; 0: none was named */
     uint32_t capacity, max_streams;
     const char *file;           /* of the data; its key is the snapshot */
     const char *name, *pool;    /* NULL: "fake", none */
