@@ -49,6 +49,8 @@ static int join_part(struct cw_runner *r, struct part *p, struct cw_error *err)
 {
     const struct key_rows *k = &p->s->by_key[p->key];
     uint64_t first = p->from / cw_key_size(r->compiled, p->key);
+    if (r->alone) /* a block that lacks memory may take the rows' memory back while they are copied (pool.c) */
+        return 2;
     for (uint64_t i = 0; i < 2 && first + i < k->n; i++)
         p->batches[i] = k->batches[first + i];
     r->n_running++;

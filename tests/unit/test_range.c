@@ -1,6 +1,7 @@
 /*
  * Ranges as a worker runs them. Those that are ended early (cw_runner_shorten), whenever that is, give what a range of these positions gives.
- * Rows by key are there as soon as they are computed, where memory is so small that the engine waits for them to be taken.
+ * Rows by key are there as soon as they are computed, where memory is so small that the engine waits for them to be taken, and the bytes are
+ * those that ample memory gives.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,6 +13,7 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
+#include "base/hash.h"
 #include "client/local.h"
 #include "data/batch.h"
 #include "sample.h"
@@ -116,22 +118,55 @@ static void test_a_range_that_is_ended_early(void **state)
 #define WIDE_ROWS 26
 #define WIDE_BATCH 6
 
+static void open_wide(struct cw_local *local, unsigned rows, const char *chain)
+{
+    struct cw_error err = {0};
+    char text[1000];
+    *local = (struct cw_local){0};
+    snprintf(text, sizeof(text), "{\"cachew\": 1, \"pipeline\": [{\"op\": \"synthetic\", \"count\": %u, \"shape\": [250000], \"dtype\": \"float32\"}, %s]}", rows, chain);
+    if (cw_local_parse(local, text, strlen(text), temp_dir, &err) < 0 || cw_local_open(local, temp_dir, 1, &err) < 0)
+        fail_msg("%s", err.message);
+}
+
+static struct cw_runner *wide_runner(const struct cw_local *local, unsigned threads, size_t mib)
+{
+    const struct cw_runner_options o = {.threads = threads, .memory = mib << 20};
+    struct cw_error err = {0};
+    struct cw_runner *r;
+    if (cw_runner_new(local->sequence, &o, &r, &err) < 0)
+        fail_msg("%s", err.message);
+    return r;
+}
+
+static struct cw_range *wide_range(struct cw_runner *r, uint64_t begin, uint64_t end)
+{
+    const struct cw_range_options o = {.seed = 3, .from.position = begin, .end = end, .rows = true};
+    struct cw_error err = {0};
+    struct cw_range *s;
+    assert_int_equal(cw_runner_open(r, &o, &s, &err), 0);
+    return s;
+}
+
+/* Whether these rows are there now; the caller drops *ret. */
+static bool rows_now(struct cw_runner *r, struct cw_range *s, uint64_t from, uint64_t n, struct cw_assembly **ret)
+{
+    struct cw_error err = {0};
+    int status = cw_runner_part(r, s, 0, from, n, ret, &err);
+    if (status != 0 && status != 2)
+        fail_msg("%s", err.message);
+    return status == 0;
+}
+
 /* Takes the rows from `from` on, a full batch at a time, as a client does whose batches begin in an earlier range. */
 static void take_wide_rows(struct cw_runner *r, uint64_t from)
 {
-    struct cw_error err = {0};
-    struct cw_range *s;
+    struct cw_range *s = wide_range(r, 0, WIDE_ROWS);
     struct cw_assembly *a;
-    const struct cw_range_options o = {.seed = 3, .end = WIDE_ROWS, .rows = true};
-    assert_int_equal(cw_runner_open(r, &o, &s, &err), 0);
     for (; from + WIDE_BATCH <= WIDE_ROWS; from += WIDE_BATCH) {
-        int status;
         cw_runner_drop_rows(r, s, 0, from);
-        for (uint64_t start = cw_now_ns(); (status = cw_runner_part(r, s, 0, from, WIDE_BATCH, &a, &err)) == 2; usleep(100))
+        for (uint64_t start = cw_now_ns(); !rows_now(r, s, from, WIDE_BATCH, &a); usleep(100))
             if (cw_now_ns() - start > HANG_NS)
                 fail_msg("rows from %d on were not there after 60 s", (int)from);
-        if (status != 0)
-            fail_msg("%s", err.message);
         cw_runner_drop(r, a);
     }
     cw_runner_close(r, s);
@@ -142,17 +177,10 @@ static void take_wide_rows(struct cw_runner *r, uint64_t from)
 static void test_rows_in_little_memory(void **state)
 {
     (void)state;
-    static const char text[] = "{\"cachew\": 1, \"pipeline\": [{\"op\": \"synthetic\", \"count\": 26, \"shape\": [1000000], \"dtype\": \"uint8\"}, "
-                               "{\"op\": \"filter\", \"where\": \"length(data) > 0\"}, {\"op\": \"batch\", \"size\": 6}]}";
-    struct cw_local local = {0};
-    struct cw_runner *r;
-    struct cw_error err = {0};
-    if (cw_local_parse(&local, text, strlen(text), temp_dir, &err) < 0 || cw_local_open(&local, temp_dir, 1, &err) < 0)
-        fail_msg("%s", err.message);
+    struct cw_local local;
+    open_wide(&local, WIDE_ROWS, "{\"op\": \"filter\", \"where\": \"length(data) > 0\"}, {\"op\": \"batch\", \"size\": 6}");
     for (size_t mib = 19; mib <= 28; mib += 3) { /* from what two batches with rows take, and the one that they are copied to */
-        const struct cw_runner_options o = {.threads = 2, .memory = mib << 20};
-        if (cw_runner_new(local.sequence, &o, &r, &err) < 0)
-            fail_msg("%s", err.message);
+        struct cw_runner *r = wide_runner(&local, 2, mib);
         for (uint64_t from = 0; from < WIDE_BATCH; from++)
             take_wide_rows(r, from);
         cw_runner_free(r);
@@ -160,11 +188,120 @@ static void test_rows_in_little_memory(void **state)
     cw_local_deinit(&local);
 }
 
+#define MANY_ROWS 60
+#define MOST_KEYS 4
+#define MOST_RANGES 4
+
+static const char *const row_chains[] = {
+    "{\"op\": \"filter\", \"where\": \"length(data) > 0\"}, {\"op\": \"batch\", \"size\": 12}",
+    "{\"op\": \"filter\", \"where\": \"int64(min(data) * 1e9) % 3 != 0\"}, {\"op\": \"batch\", \"size\": 5}",
+    "{\"op\": \"bucket_by_length\", \"length\": \"int64(min(data) * 1e9) % 4\", \"boundaries\": [1, 2, 3], \"sizes\": [2, 3, 6, 4]}",
+};
+
+struct rows_of_keys {
+    uint64_t n[MOST_KEYS], hash[MOST_KEYS][MANY_ROWS];
+};
+
+struct taking {
+    struct cw_range *range; /* NULL: all was taken */
+    struct rows_of_keys rows;
+};
+
+/* Takes up to n rows of a key, if they are there; of the first range, as soon as there is memory for them. Returns whether any came. */
+static bool take_rows(struct cw_runner *r, struct taking *t, bool first, unsigned key, uint64_t n)
+{
+    uint64_t elements[MOST_KEYS], *from = &t->rows.n[key];
+    struct cw_error err = {0};
+    struct cw_assembly *a;
+    int status = cw_runner_summary(r, t->range, elements, &err);
+    if (status == 0)
+        n = CW_MIN(n, elements[key] - *from);
+    if (status >= 0 && n > 0)
+        for (uint64_t start = cw_now_ns(); (status = cw_runner_part(r, t->range, key, *from, n, &a, &err)) == 2; usleep(100))
+            if (!first || !cw_runner_part_there(r, t->range, key, *from, n) || cw_now_ns() - start > HANG_NS)
+                break;
+    if (status < 0)
+        fail_msg("%s", err.message);
+    if (status != 0 || n == 0)
+        return false;
+    for (uint64_t i = 0; i < n; i++) {
+        struct cw_tensor row;
+        cw_assembly_row(a, 0, i, &row);
+        t->rows.hash[key][(*from)++] = cw_hash64(row.data, row.size);
+    }
+    cw_runner_drop(r, a);
+    cw_runner_drop_rows(r, t->range, key, *from);
+    return true;
+}
+
+static bool all_taken(struct cw_runner *r, const struct taking *t, unsigned n_keys)
+{
+    uint64_t elements[MOST_KEYS];
+    struct cw_error err = {0};
+    return cw_runner_summary(r, t->range, elements, &err) == 0 && memcmp(elements, t->rows.n, n_keys * sizeof(elements[0])) == 0;
+}
+
+/* Cuts all positions into ranges and takes their rows in parts, both at random: from whichever range has rows, now and then after a while. */
+static void take_at_random(struct cw_runner *r, const struct cw_compiled *c, unsigned n_ranges, struct rows_of_keys *ret)
+{
+    static struct taking takings[MOST_RANGES];
+    const unsigned n_keys = CW_MAX(c->n_buckets, 1u);
+    unsigned left = n_ranges;
+    memset(takings, 0, sizeof(takings));
+    for (uint64_t i = 0, begin = 0, end; i < n_ranges; begin = end, i++) {
+        end = i + 1 == n_ranges ? MANY_ROWS : begin + 1 + draw(MANY_ROWS - begin - (n_ranges - i) + 1);
+        takings[i].range = wide_range(r, begin, end);
+    }
+    for (uint64_t since = cw_now_ns(); left > 0;) {
+        struct taking *t = &takings[draw(n_ranges)], *first = takings;
+        unsigned key = (unsigned)draw(n_keys);
+        usleep((unsigned)(draw(2) * draw(1500)));
+        while (!first->range)
+            first++;
+        if (t->range && take_rows(r, t, t == first, key, 1 + draw(c->n_buckets ? c->bucket_sizes[key] : c->batch_size)))
+            since = cw_now_ns();
+        if (t->range && all_taken(r, t, n_keys)) {
+            cw_runner_close(r, CW_STEAL(t->range));
+            left--;
+        }
+        if (cw_now_ns() - since > HANG_NS)
+            fail_msg("no rows of %u ranges came for 60 s", left);
+    }
+    memset(ret, 0, sizeof(*ret));
+    for (unsigned i = 0; i < n_ranges; i++)
+        for (unsigned k = 0; k < n_keys; k++) {
+            memcpy(ret->hash[k] + ret->n[k], takings[i].rows.hash[k], takings[i].rows.n[k] * sizeof(uint64_t));
+            ret->n[k] += takings[i].rows.n[k];
+        }
+}
+
+/* Gave other bytes, or crashed: a block of an earlier range that lacked memory took that of rows which the consumer was copying. */
+static void test_rows_at_random_in_little_memory(void **state)
+{
+    (void)state;
+    static struct rows_of_keys wanted, got;
+    for (size_t k = 0; k < CW_COUNT_OF(row_chains); k++) {
+        struct cw_local local;
+        open_wide(&local, MANY_ROWS, row_chains[k]);
+        struct cw_runner *r = wide_runner(&local, 1, 256);
+        take_at_random(r, local.compiled, 1, &wanted);
+        cw_runner_free(r);
+        for (unsigned i = 0; i < sample_size(60); i++) {
+            r = wide_runner(&local, 1 + (unsigned)draw(8), 37 + draw(8));
+            take_at_random(r, local.compiled, 1 + (unsigned)draw(MOST_RANGES), &got);
+            cw_runner_free(r);
+            assert_memory_equal(&got, &wanted, sizeof(wanted));
+        }
+        cw_local_deinit(&local);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_range_that_is_ended_early),
         cmocka_unit_test(test_rows_in_little_memory),
+        cmocka_unit_test(test_rows_at_random_in_little_memory),
     };
     return cmocka_run_group_tests(tests, temp_make, temp_remove);
 }
