@@ -151,9 +151,10 @@ def test_the_memory_that_is_named_is_enough(bench, tmp_path, name, workers, worl
         ended = [r.process.wait() for r in ranks]
         if not any(ended):
             break
-        assert set(ended) == {2}
-        named = [int(n) for n in re.findall(r"expected at least (\d+)", ranks[0].process.said())]
-        assert named and max(named) > memory, ranks[0].process.said()
+        assert set(ended) <= {0, 2}, "a rank may have all of its batches before memory is short"
+        said = "".join(r.process.said() for r in ranks)
+        named = [int(n) for n in re.findall(r"expected at least (\d+)", said)]
+        assert named and max(named) > memory, said
         memory = max(named)
         for worker in started:
             worker.terminate()
