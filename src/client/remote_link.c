@@ -2,7 +2,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/thread.h"
 #include "client/remote_impl.h"
@@ -312,8 +311,6 @@ static int link_message(void *user, struct cw_conn *c CW_UNUSED, const Cachew__E
     }
     if (slab)
         cw_slab_put(slab);
-    for (size_t i = 0; i < n_fds; i++)
-        close(fds[i]);
     return status;
 }
 

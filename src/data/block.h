@@ -73,6 +73,12 @@ struct cw_block {
     void *cancel_arg;
 };
 
+/* For each row i of a block that is CW_ROW_OK, while go. */
+#define CW_ROWS_OK(i, block, go)                                 \
+    for (size_t i = 0; (go) && i < (block)->n; i++)              \
+        if ((block)->status[i] != CW_ROW_OK) {                   \
+        } else
+
 /* Memory in the block's arena, 64-byte aligned, not zeroed. NULL with err filled (CW_E_MEMORY or CW_E_BUDGET). */
 void *cw_block_alloc(struct cw_block *b, size_t bytes, struct cw_error *err);
 

@@ -124,11 +124,9 @@ static void io_log(void *user, bool warning, const char *text)
 /* ---- what connections say ---- */
 
 static int on_message(void *user, struct cw_conn *c CW_UNUSED, const Cachew__Envelope *m, void *payload CW_UNUSED,
-                      size_t size CW_UNUSED, const int *fds, size_t n_fds, struct cw_error *err)
+                      size_t size CW_UNUSED, const int *fds CW_UNUSED, size_t n_fds CW_UNUSED, struct cw_error *err)
 {
     struct server_peer *p = user;
-    for (size_t i = 0; i < n_fds; i++) /* nobody sends a dispatcher descriptors */
-        close(fds[i]);
     turn_later(p->server);
     if (m->of_case == CACHEW__ENVELOPE__OF_ATTACH)
         cw_crash_point("dispatcher-attach");

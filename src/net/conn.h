@@ -34,7 +34,7 @@ struct cw_conn_ops {
      * What it gave is handed back with `message`, or with `abandoned` when the connection ends before it is all there. m is gone when this returns. */
     int (*payload)(void *user, struct cw_conn *c, const Cachew__Envelope *m, size_t size, void **ret, struct cw_error *err);
     void (*abandoned)(void *user, struct cw_conn *c, void *payload);
-    /* A message, whole and checked. m is gone when this returns. fds are the callee's. < 0: the peer is cut off, with err as the reason, said to it. */
+    /* A message, whole and checked. m is gone when this returns. fds are closed when this returns. < 0: the peer is cut off, with err as the reason, said to it. */
     int (*message)(void *user, struct cw_conn *c, const Cachew__Envelope *m, void *payload, size_t size, const int *fds, size_t n_fds,
                    struct cw_error *err);
     /* The last call: the connection is over, because of `why`; status 0: the peer closed it, or cw_conn_close. CW_E_DEADLINE: nothing was heard. If the

@@ -102,8 +102,8 @@ static int handle(struct cw_conn *c, const Cachew__Envelope *m, void *payload, s
     if (r == 1 && c->listener) /* it is of use: nobody takes its place any more */
         cw_listener_forget(c);
     if (r == 1)
-        return c->ops->message(c->user, c, m, payload, size, fds->fd, fds->n, err);
-    if (r >= 0 && fds->n)
+        r = c->ops->message(c->user, c, m, payload, size, fds->fd, fds->n, err);
+    else if (r >= 0 && fds->n)
         r = cw_error_set(err, CW_E_SERVICE, "descriptors with a message that has none");
     close_fds(fds);
     return r;

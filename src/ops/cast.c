@@ -36,9 +36,7 @@ static int cast_run(const struct cw_op *op, struct cw_block *block, struct cw_er
         cw_convert(in->type.dtype, out->type.dtype, to->data, from->data, block->n * (from->stride / size));
         return 0;
     }
-    for (size_t i = 0; i < block->n; i++) {
-        if (block->status[i] != CW_ROW_OK)
-            continue;
+    CW_ROWS_OK(i, block, true) {
         struct cw_tensor t = cw_in(op, block, 0, i);
         void *d = cw_block_row_out(block, out->value, &out->type, i, t.dims, t.ndim, err);
         if (!d)

@@ -20,8 +20,8 @@ static int delay_run(const struct cw_op *op, struct cw_block *block, struct cw_e
     if (!slow)
         return err && err->status < 0 ? err->status : CW_E_MEMORY;
     int r = cw_expr_eval_into(op->state, op->in, op->desc->name, block, slow, err);
-    for (size_t i = 0; i < block->n && r == 0; i++)
-        if (block->status[i] == CW_ROW_OK && slow[i]) {
+    CW_ROWS_OK(i, block, r == 0)
+        if (slow[i]) {
             r = cw_cost_sleeps() ? cw_fault_wait(block, ns, err) : 0;
             cw_cost_wait(ns);
         }

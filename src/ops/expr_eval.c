@@ -300,9 +300,7 @@ static int run_fixed(struct run *x, uint8_t *out)
 static int run_varying(struct run *x, uint8_t *out, bool ragged, unsigned value)
 {
     size_t since = 0;
-    for (size_t row = 0; row < x->b->n; row++) {
-        if (x->b->status[row] != CW_ROW_OK)
-            continue;
+    CW_ROWS_OK(row, x->b, true) {
         int r = 0;
         x->row = row;
         if (!cw_run_plan_shapes(x, row)) {

@@ -40,8 +40,8 @@ static int fail_run(const struct cw_op *op, struct cw_block *block, struct cw_er
     if (!hit)
         return err && err->status < 0 ? err->status : CW_E_MEMORY;
     int r = cw_expr_eval_into(s->where, op->in, op->desc->name, block, hit, err);
-    for (size_t i = 0; i < block->n && r == 0; i++) {
-        if (block->status[i] != CW_ROW_OK || !hit[i])
+    CW_ROWS_OK(i, block, r == 0) {
+        if (!hit[i])
             continue;
         if (s->kind == KIND_ERROR)
             cw_block_fail(block, i, op->desc->name, "failed as asked for: %.200s", cw_attr_string(op, "where"));

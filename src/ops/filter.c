@@ -20,8 +20,8 @@ static int filter_run(const struct cw_op *op, struct cw_block *block, struct cw_
     if (r < 0)
         return r;
     size_t dropped = 0;
-    for (size_t i = 0; i < block->n; i++)
-        if (block->status[i] == CW_ROW_OK && !keep[i]) {
+    CW_ROWS_OK(i, block, true)
+        if (!keep[i]) {
             block->status[i] = CW_ROW_DROPPED;
             dropped++;
         }

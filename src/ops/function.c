@@ -322,9 +322,8 @@ int cw_function_run(const struct cw_op *op, struct cw_block *block, struct cw_fu
     size_t n = 0;
     if (!rows)
         return err ? err->status : CW_E_MEMORY;
-    for (size_t i = 0; i < block->n; i++)
-        if (block->status[i] == CW_ROW_OK)
-            rows[n++] = (uint32_t)i;
+    CW_ROWS_OK(i, block, true)
+        rows[n++] = (uint32_t)i;
     x.keys = cw_block_alloc(block, (2 * n + 1) * sizeof(*x.keys), err);
     x.check = cw_block_alloc(block, n + 1, err);
     if (!x.keys || !x.check)

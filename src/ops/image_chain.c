@@ -284,9 +284,7 @@ static int chain_run(const struct chain *c, const struct cw_op *op, struct cw_bl
     if (!out->live)
         return 0;
     int r = cw_block_column(b, out->value, &out->type, err);
-    for (size_t row = 0; r >= 0 && row < b->n; row++) {
-        if (b->status[row] != CW_ROW_OK)
-            continue;
+    CW_ROWS_OK(row, b, r >= 0) {
         struct cw_error e;
         e.status = 0;
         e.message[0] = 0;

@@ -154,11 +154,11 @@ static int jsonl_produce(const struct cw_source *s, const struct cw_op *op, stru
     if (!op->live)
         return 0;
     int r = cw_feature_columns(specs, op, b, err);
-    for (size_t row = 0; r == 0 && row < b->n; row++) {
+    CW_ROWS_OK(row, b, r == 0) {
         struct row x = {.source = s, .op = op, .b = b, .row = row};
         const uint8_t *line;
         size_t size;
-        if (b->status[row] != CW_ROW_OK || !cw_line_of(s, op, b, row, &line, &size) || !find_features(&x, specs, line, size, found))
+        if (!cw_line_of(s, op, b, row, &line, &size) || !find_features(&x, specs, line, size, found))
             continue;
         for (unsigned i = 0; r == 0 && i < specs->n && b->status[row] == CW_ROW_OK; i++)
             if (op->out[specs->items[i].port].live)

@@ -119,8 +119,8 @@ static int parse_example_run(const struct cw_op *op, struct cw_block *b, struct 
     struct cw_feature found[CW_OP_MAX_PORTS];
     int64_t counts[CW_OP_MAX_PORTS];
     int r = cw_feature_columns(p, op, b, err);
-    for (size_t row = 0; r == 0 && row < b->n; row++) {
-        if (b->status[row] != CW_ROW_OK || !find_features(p, op, b, row, found))
+    CW_ROWS_OK(row, b, r == 0) {
+        if (!find_features(p, op, b, row, found))
             continue;
         bool good = true;
         for (unsigned i = 0; good && i < p->n; i++)

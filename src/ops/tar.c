@@ -194,10 +194,8 @@ static int tar_produce(const struct cw_source *s CW_UNUSED, const struct cw_op *
     if (!op->live)
         return 0;
     int r = cw_feature_columns(specs, op, b, err);
-    for (size_t row = 0; r == 0 && row < b->n; row++) {
+    CW_ROWS_OK(row, b, r == 0) {
         struct row x = {.op = op, .b = b, .row = row};
-        if (b->status[row] != CW_ROW_OK)
-            continue;
         int failed = find_files(&x, specs, found, err);
         if (failed < 0)
             return failed;

@@ -7,10 +7,10 @@ static int text_produce(const struct cw_source *s, const struct cw_op *op, struc
     if (!port->live)
         return 0;
     int r = cw_block_ragged(b, port->value, err);
-    for (size_t i = 0; r == 0 && i < b->n; i++) {
+    CW_ROWS_OK(i, b, r == 0) {
         const uint8_t *line;
         size_t size;
-        if (b->status[i] == CW_ROW_OK && cw_line_of(s, op, b, i, &line, &size))
+        if (cw_line_of(s, op, b, i, &line, &size))
             b->columns[port->value].rows[i] = (struct cw_tensor){.data = (void *)line, .size = size};
     }
     return r;

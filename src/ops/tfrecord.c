@@ -32,21 +32,20 @@ static int tfrecord_produce(const struct cw_source *s, const struct cw_op *op, s
         return 0;
     int r = 0;
     bool verify = cw_attr_bool(op, "verify");
-    for (size_t i = 0; verify && i < b->n && r >= 0; i++)
-        if (b->status[i] == CW_ROW_OK && cw_tfrecord_check(b->raw[i].data, b->raw[i].size, why))
+    CW_ROWS_OK(i, b, verify && r >= 0)
+        if (cw_tfrecord_check(b->raw[i].data, b->raw[i].size, why))
             cw_block_fail(b, i, op->desc->name, "%s", why);
-        else if (b->status[i] == CW_ROW_OK)
+        else
             r = check_indexed(t, b->rows[i], &b->raw[i], err);
     if (r >= 0)
         r = cw_block_ragged(b, port->value, err);
     if (r < 0)
         return r;
     struct cw_tensor *rows = b->columns[port->value].rows;
-    for (size_t i = 0; i < b->n; i++)
-        if (b->status[i] == CW_ROW_OK) {
-            rows[i].data = (uint8_t *)b->raw[i].data + CW_TFRECORD_HEADER;
-            rows[i].size = b->raw[i].size - CW_TFRECORD_FRAME;
-        }
+    CW_ROWS_OK(i, b, true) {
+        rows[i].data = (uint8_t *)b->raw[i].data + CW_TFRECORD_HEADER;
+        rows[i].size = b->raw[i].size - CW_TFRECORD_FRAME;
+    }
     return 0;
 }
 

@@ -39,9 +39,7 @@ static int transpose_image_run(const struct cw_op *op, struct cw_block *b, struc
     if (!out->live)
         return 0;
     int r = cw_block_column(b, out->value, &out->type, err);
-    for (size_t row = 0; r >= 0 && row < b->n; row++) {
-        if (b->status[row] != CW_ROW_OK)
-            continue;
+    CW_ROWS_OK(row, b, r >= 0) {
         struct cw_tensor in = cw_in(op, b, 0, row);
         int64_t dims[3] = {in.dims[1], in.dims[2], in.dims[0]};
         void *dst = cw_block_row_out(b, out->value, &out->type, row, dims, 3, err);

@@ -3,7 +3,6 @@
  */
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "net/conn_impl.h"
 #include "net/limits.h"
@@ -336,13 +335,11 @@ static int on_pull(struct client *c, uint64_t id, const Cachew__Pull *m, struct 
     return cw_origin_serve(s->stream->origin, &c->peer, id, m, err);
 }
 
-static int client_message(void *user, struct cw_conn *conn CW_UNUSED, const Cachew__Envelope *m, void *payload CW_UNUSED, size_t size CW_UNUSED, const int *fds,
-                          size_t n_fds, struct cw_error *err)
+static int client_message(void *user, struct cw_conn *conn CW_UNUSED, const Cachew__Envelope *m, void *payload CW_UNUSED, size_t size CW_UNUSED, const int *fds CW_UNUSED,
+                          size_t n_fds CW_UNUSED, struct cw_error *err)
 {
     struct client *c = user;
     int r = 0;
-    for (size_t i = 0; i < n_fds; i++)
-        close(fds[i]);
     switch (m->of_case) {
     case CACHEW__ENVELOPE__OF_GET:
         return on_get(c, m->id, m->get, err);

@@ -156,13 +156,11 @@ static int on_prepare(struct cw_worker *w, uint64_t id, const Cachew__Prepare *p
     return 0;
 }
 
-static int on_message(void *user, struct cw_conn *c CW_UNUSED, const Cachew__Envelope *m, void *payload CW_UNUSED, size_t size CW_UNUSED, const int *fds, size_t n_fds,
+static int on_message(void *user, struct cw_conn *c CW_UNUSED, const Cachew__Envelope *m, void *payload CW_UNUSED, size_t size CW_UNUSED, const int *fds CW_UNUSED, size_t n_fds CW_UNUSED,
                       struct cw_error *err)
 {
     struct cw_worker *w = user;
     struct worker_stream *s;
-    for (size_t i = 0; i < n_fds; i++)
-        close(fds[i]);
     switch (m->of_case) {
     case CACHEW__ENVELOPE__OF_REGISTERED:
         on_registered(w, m->registered->worker);

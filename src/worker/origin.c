@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "worker/origin.h"
 
@@ -211,12 +210,11 @@ static int on_payload(void *user CW_UNUSED, struct cw_conn *c CW_UNUSED, const C
 
 static void on_abandoned(void *user CW_UNUSED, struct cw_conn *c CW_UNUSED, void *payload) { free(payload); }
 
-static int on_message(void *user, struct cw_conn *c CW_UNUSED, const Cachew__Envelope *m, void *payload, size_t size, const int *fds, size_t n_fds, struct cw_error *err)
+static int on_message(void *user, struct cw_conn *c CW_UNUSED, const Cachew__Envelope *m, void *payload, size_t size, const int *fds CW_UNUSED, size_t n_fds CW_UNUSED,
+                      struct cw_error *err)
 {
     struct cw_origin *o = user;
     struct cw_error why = {0};
-    for (size_t i = 0; i < n_fds; i++)
-        close(fds[i]);
     switch (m->of_case) {
     case CACHEW__ENVELOPE__OF_PULLED:
         if (!payload && !m->pulled->why)
@@ -250,10 +248,8 @@ static void on_closed(void *user, struct cw_conn *c CW_UNUSED, const struct cw_e
 
 static void on_closed_after(void *user CW_UNUSED, struct cw_conn *c CW_UNUSED, const struct cw_error *why CW_UNUSED) {}
 static int on_message_after(void *user CW_UNUSED, struct cw_conn *c CW_UNUSED, const Cachew__Envelope *m CW_UNUSED, void *payload, size_t size CW_UNUSED,
-                            const int *fds, size_t n_fds, struct cw_error *err CW_UNUSED)
+                            const int *fds CW_UNUSED, size_t n_fds CW_UNUSED, struct cw_error *err CW_UNUSED)
 {
-    for (size_t i = 0; i < n_fds; i++)
-        close(fds[i]);
     free(payload);
     return 0;
 }

@@ -38,7 +38,7 @@ struct side {
     uint32_t version;                /* of its Welcome */
     void *payload;                   /* of the last message: freed by the next */
     size_t size;
-    int fds[CW_FRAME_FDS];
+    int fds[CW_FRAME_FDS]; /* open within on_message */
     size_t n_fds;
     struct cw_error failure;         /* of a Failure */
     char text[100];                  /* of a Query */
@@ -109,9 +109,6 @@ static void side_forget(struct side *s)
 {
     free(s->payload);
     s->payload = NULL;
-    for (size_t i = 0; i < s->n_fds; i++)
-        close(s->fds[i]);
-    s->n_fds = 0;
 }
 
 static int side_message(void *user, struct cw_conn *c, const Cachew__Envelope *m, void *payload, size_t size, const int *fds, size_t n_fds, struct cw_error *err)

@@ -169,8 +169,6 @@ static int fake_message(void *user, struct cw_conn *c CW_UNUSED, const Cachew__E
         *f->tail = g;
         f->tail = &g->next;
     }
-    for (size_t i = 0; i < n_fds; i++)
-        close(fds[i]);
     free(payload);
     cw_loop_stop(loop);
     return 0;
