@@ -22,3 +22,6 @@ static inline pthread_mutex_t *cw_guard_begin(pthread_mutex_t *m)
     return m;
 }
 static inline void cw_guard_end(pthread_mutex_t **m) { pthread_mutex_unlock(*m); }
+/* The same for the statement that follows, which `break` and `continue` leave. */
+#define CW_WITH(mutex) \
+    for (pthread_mutex_t *cw_with_ _cleanup_(cw_guard_end) = cw_guard_begin(mutex), *cw_once_ = cw_with_; cw_once_; cw_once_ = NULL)

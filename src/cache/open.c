@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/fd.h"
+#include "base/thread.h"
 #include "cache/internal.h"
 #include "storage/file.h"
 #include "storage/throttle.h"
@@ -90,12 +91,12 @@ int cw_cache_set_enter(struct cw_cache_set *s)
     if (fstatat(s->dir_fd, CW_CACHE_META, &st, AT_SYMLINK_NOFOLLOW) < 0)
         (void)!cw_cache_put_text(s->dir_fd, CW_CACHE_META, s->meta); /* for people only */
     char *profile = cw_cache_read_text(s->dir_fd, CW_CACHE_PROFILE, CW_CACHE_PROFILE_BYTES);
-    pthread_mutex_lock(&c->mutex);
-    if (s->profiled) /* there is a newer one by now */
-        free(profile);
-    else
-        s->profile = profile;
-    pthread_mutex_unlock(&c->mutex);
+    CW_WITH(&c->mutex) {
+        if (s->profiled) /* there is a newer one by now */
+            free(profile);
+        else
+            s->profile = profile;
+    }
     s->dir = dir;
     cw_cache_set_scan(s, true);
     return 0;

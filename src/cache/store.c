@@ -119,12 +119,12 @@ int cw_cache_open(const struct cw_cache_options *o, struct cw_cache **ret, struc
     if (r < 0)
         atomic_fetch_sub(&c->holders, 1);
     if (r >= 0) {
-        pthread_mutex_lock(&c->mutex);
-        wait_opened(c, &c->tried);
-        r = c->failed.status;
-        if (r < 0 && err)
-            *err = c->failed;
-        pthread_mutex_unlock(&c->mutex);
+        CW_WITH(&c->mutex) {
+            wait_opened(c, &c->tried);
+            r = c->failed.status;
+            if (r < 0 && err)
+                *err = c->failed;
+        }
     }
     if (r < 0) {
         cw_error_file(err, o->dir);

@@ -72,10 +72,11 @@ static void seal_old(struct cw_cache *c, struct cw_cache_set *s, uint64_t now)
 
 static void put_profile(struct cw_cache_set *s)
 {
-    pthread_mutex_lock(&s->cache->mutex);
-    _cleanup_free_ char *text = s->profiled ? strdup(s->profile) : NULL;
-    s->profiled = false;
-    pthread_mutex_unlock(&s->cache->mutex);
+    _cleanup_free_ char *text = NULL;
+    CW_WITH(&s->cache->mutex) {
+        text = s->profiled ? strdup(s->profile) : NULL;
+        s->profiled = false;
+    }
     if (text)
         (void)!cw_cache_put_text(s->dir_fd, CW_CACHE_PROFILE, text); /* a full disk: those that come later measure themselves */
 }

@@ -171,10 +171,10 @@ static uint64_t read_round(struct cw_reading_probe *p, unsigned n, bool chunks, 
                           .mutex = PTHREAD_MUTEX_INITIALIZER, .began = PTHREAD_COND_INITIALIZER};
     while (n_threads < n && cw_thread_start(&threads[n_threads], round_main, &round, &err) >= 0)
         n_threads++;
-    pthread_mutex_lock(&round.mutex);
-    round.go = true;
-    pthread_cond_broadcast(&round.began);
-    pthread_mutex_unlock(&round.mutex);
+    CW_WITH(&round.mutex) {
+        round.go = true;
+        pthread_cond_broadcast(&round.began);
+    }
     for (unsigned i = 0; i < n_threads; i++)
         pthread_join(threads[i], NULL);
     p->next += n;

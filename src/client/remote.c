@@ -31,9 +31,8 @@ static int remote_open(struct cw_producer *base, const struct cw_cursor *from, s
 static void remote_close(struct cw_producer *base, struct cw_batches *b)
 {
     struct remote *r = remote_of(base);
-    pthread_mutex_lock(&r->mutex);
-    cw_course_free((struct course *)b);
-    pthread_mutex_unlock(&r->mutex);
+    CW_WITH(&r->mutex)
+        cw_course_free((struct course *)b);
     cw_remote_wake(r);
 }
 
@@ -70,11 +69,11 @@ static void remote_interrupt(struct cw_producer *base, bool on)
 static void remote_leave(struct cw_producer *base)
 {
     struct remote *r = remote_of(base);
-    pthread_mutex_lock(&r->mutex);
-    r->left = true;
-    for (struct course *c = r->courses; c; c = c->next)
-        cw_course_drop_slots(c);
-    pthread_mutex_unlock(&r->mutex);
+    CW_WITH(&r->mutex) {
+        r->left = true;
+        for (struct course *c = r->courses; c; c = c->next)
+            cw_course_drop_slots(c);
+    }
     cw_remote_wake(r);
 }
 
@@ -145,15 +144,15 @@ static struct cw_producer *remote_free(struct cw_producer *base)
 {
     struct view *v = view_of(base);
     struct remote *r = v->remote;
-    pthread_mutex_lock(&r->mutex);
-    r->left |= v->main; /* nothing more is planned */
-    for (struct course *c = r->courses; c;) {
-        struct course *next = c->next;
-        if (c->view == v)
-            cw_course_free(c);
-        c = next;
+    CW_WITH(&r->mutex) {
+        r->left |= v->main; /* nothing more is planned */
+        for (struct course *c = r->courses; c;) {
+            struct course *next = c->next;
+            if (c->view == v)
+                cw_course_free(c);
+            c = next;
+        }
     }
-    pthread_mutex_unlock(&r->mutex);
     if (v->main)
         cw_remote_deinit(r);
     else

@@ -125,9 +125,8 @@ int cw_remote_finish(struct cw_producer *base, struct cw_assembly *assembly, boo
 /* But for its batch. */
 static void free_assembly(struct remote *r, struct remote_assembly *a)
 {
-    pthread_mutex_lock(&r->mutex);
-    cw_pieces_free(r, &a->pieces);
-    pthread_mutex_unlock(&r->mutex);
+    CW_WITH(&r->mutex)
+        cw_pieces_free(r, &a->pieces);
     cw_whole_free(&a->whole);
     cw_quarantined_free(a->a.quarantined);
     free(a->a.after);
@@ -169,9 +168,8 @@ static void call_on(struct remote *r, struct cw_assembly *a, uint64_t epoch)
     if (a->error || a->n_applied == r->compiled->n_batch_ops || (a->call && !cw_batch_call_over(a)))
         return;
     if (a->call) {
-        pthread_mutex_lock(&r->mutex);
-        cw_batch_call_count(a, r->ops);
-        pthread_mutex_unlock(&r->mutex);
+        CW_WITH(&r->mutex)
+            cw_batch_call_count(a, r->ops);
         status = call_end(r, a, &err);
     }
     if (status == 0 && a->n_applied < r->compiled->n_batch_ops)

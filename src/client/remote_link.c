@@ -154,17 +154,17 @@ static int on_remnant(struct link *l, uint64_t request, const Cachew__Remnant *m
     if (status < 0)
         return status;
     cw_crash_point("client-remnant");
-    pthread_mutex_lock(&r->mutex);
-    struct piece *p = piece_of_rows(r, m, remnant.n);
-    if (p) {
-        p->rows = remnant;
-        remnant = (struct cw_remnant){0};
-        piece_came(r, p);
-        cw_remote_wake(r); /* the cursor may move on */
-    } else {
-        piece_differs(l, request, m->epoch, m->begin, m->first);
+    CW_WITH(&r->mutex) {
+        struct piece *p = piece_of_rows(r, m, remnant.n);
+        if (p) {
+            p->rows = remnant;
+            remnant = (struct cw_remnant){0};
+            piece_came(r, p);
+            cw_remote_wake(r); /* the cursor may move on */
+        } else {
+            piece_differs(l, request, m->epoch, m->begin, m->first);
+        }
     }
-    pthread_mutex_unlock(&r->mutex);
     cw_remnant_deinit(&remnant);
     return 0;
 }

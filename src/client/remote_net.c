@@ -332,29 +332,29 @@ static void run(void *user)
     struct remote *r = user;
     struct remote_batch *done = NULL;
     uint64_t now = cw_now_ns();
-    pthread_mutex_lock(&r->mutex);
-    give_back(r, &done);
-    bool leaving = r->left || r->closing;
-    if (leaving)
-        say_goodbye(r);
-    if (!r->dispatcher && (!leaving || (!r->parted && now < r->goodbye_ns))) {
-        if (now >= r->dispatcher_retry_ns)
-            dispatcher_connect(r);
-        else
-            cw_remote_wake_at(r, r->dispatcher_retry_ns); /* whatever rang before */
+    CW_WITH(&r->mutex) {
+        give_back(r, &done);
+        bool leaving = r->left || r->closing;
+        if (leaving)
+            say_goodbye(r);
+        if (!r->dispatcher && (!leaving || (!r->parted && now < r->goodbye_ns))) {
+            if (now >= r->dispatcher_retry_ns)
+                dispatcher_connect(r);
+            else
+                cw_remote_wake_at(r, r->dispatcher_retry_ns); /* whatever rang before */
+        }
+        if (r->dispatcher_open && r->answered && !leaving)
+            tell_cursor(r, now);
+        if (r->closing) {
+            cw_remote_over(r);
+        } else if (!r->left) {
+            cw_remote_pump(r);
+            cw_remote_wake_at(r, now + progress_ns(r));
+        }
+        for (struct remote_batch *b = done; b; b = b->next)
+            cw_mapping_remove(b);
+        cw_remote_retired(r);
     }
-    if (r->dispatcher_open && r->answered && !leaving)
-        tell_cursor(r, now);
-    if (r->closing) {
-        cw_remote_over(r);
-    } else if (!r->left) {
-        cw_remote_pump(r);
-        cw_remote_wake_at(r, now + progress_ns(r));
-    }
-    for (struct remote_batch *b = done; b; b = b->next)
-        cw_mapping_remove(b);
-    cw_remote_retired(r);
-    pthread_mutex_unlock(&r->mutex);
     while (done) {
         struct remote_batch *b = done;
         done = b->next;
@@ -366,9 +366,8 @@ static void run(void *user)
 static void on_timer(void *user)
 {
     struct remote *r = user;
-    pthread_mutex_lock(&r->mutex);
-    r->timer_ns = 0;
-    pthread_mutex_unlock(&r->mutex);
+    CW_WITH(&r->mutex)
+        r->timer_ns = 0;
     run(r);
 }
 

@@ -112,10 +112,10 @@ struct cw_store *cw_store_close(struct cw_store *s)
     if (!s)
         return NULL;
     if (s->file) {
-        pthread_mutex_lock(&s->mutex);
-        s->stop = true;
-        pthread_cond_signal(&s->wake);
-        pthread_mutex_unlock(&s->mutex);
+        CW_WITH(&s->mutex) {
+            s->stop = true;
+            pthread_cond_signal(&s->wake);
+        }
         pthread_join(s->thread, NULL);
         cw_store_file_close(s->file);
     }

@@ -234,9 +234,8 @@ static void look_elsewhere(struct cw_runner *r, const struct cw_range *s, const 
         for (uint64_t i = 0; i < p->n; i += step, looked++)
             found += look_at(&l, p, i, 1, NULL);
         cw_cache_set_unref(l.set);
-        pthread_mutex_lock(&r->mutex);
-        cw_choice_looked(&r->choices[k], s->epoch->epoch.epoch, looked, found);
-        pthread_mutex_unlock(&r->mutex);
+        CW_WITH(&r->mutex)
+            cw_choice_looked(&r->choices[k], s->epoch->epoch.epoch, looked, found);
     }
 }
 

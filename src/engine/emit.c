@@ -4,6 +4,7 @@
 #include "engine/internal.h"
 
 #include "base/cost_clock.h"
+#include "base/thread.h"
 
 /* Elements that wait for later batches may fill this much of the budget. The rest is for the first batch: a
  * block of it can then run alone, and the batch can be finished. Waiting elements can't be made to give way,
@@ -120,10 +121,10 @@ static int stage_bytes(struct cw_runner *r, struct segment *s, size_t bytes, uin
         if (status < 0)
             return status;
         s->staged_bytes = bytes;
-        pthread_mutex_lock(&r->mutex);
-        chunk->next = a->chunks;
-        a->chunks = chunk;
-        pthread_mutex_unlock(&r->mutex);
+        CW_WITH(&r->mutex) {
+            chunk->next = a->chunks;
+            a->chunks = chunk;
+        }
     }
     *ret = s->staged;
     return 0;

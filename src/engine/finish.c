@@ -87,16 +87,16 @@ static int apply(struct cw_runner *r, struct cw_assembly *a, uint64_t seed, uint
 static int finish(struct cw_runner *r, struct cw_assembly *a, uint64_t seed, uint64_t epoch, struct slab_request *q, struct cw_error *err)
 {
     int status = 0;
-    pthread_mutex_lock(&r->mutex);
-    if (a->error)
-        status = cw_error_copy(err, a->error);
-    if (status >= 0 && !a->batch)
-        status = cw_with_memory_for(r, cw_try_finish, a, q->range, q->deadline_ns, err);
-    if (status >= 0 && !a->handed) {
-        a->handed = true;
-        r->n_handed++;
+    CW_WITH(&r->mutex) {
+        if (a->error)
+            status = cw_error_copy(err, a->error);
+        if (status >= 0 && !a->batch)
+            status = cw_with_memory_for(r, cw_try_finish, a, q->range, q->deadline_ns, err);
+        if (status >= 0 && !a->handed) {
+            a->handed = true;
+            r->n_handed++;
+        }
     }
-    pthread_mutex_unlock(&r->mutex);
     return status != 0 ? status : apply(r, a, seed, epoch, q, err);
 }
 

@@ -204,9 +204,8 @@ int cw_piece_plan(struct cw_runner *r, struct thread *t, struct cw_range *s, str
     if (status < 0)
         return status;
     p->charged = bytes;
-    pthread_mutex_lock(&r->mutex);
-    p->plan = CW_STEAL(r->spare_plan); /* all pieces are of one size: saves the kernel from zeroing pages for each */
-    pthread_mutex_unlock(&r->mutex);
+    CW_WITH(&r->mutex)
+        p->plan = CW_STEAL(r->spare_plan); /* all pieces are of one size: saves the kernel from zeroing pages for each */
     s->epoch->epoch.stopped = cw_stopped;
     s->epoch->epoch.stop_arg = r;
     status = cw_piece_refs(r->sequence, &s->epoch->epoch, p, err);

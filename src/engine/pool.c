@@ -444,11 +444,11 @@ int cw_pool_start(struct cw_runner *r, struct cw_error *err)
 
 void cw_pool_stop(struct cw_runner *r)
 {
-    pthread_mutex_lock(&r->mutex);
-    r->stop = true;
-    atomic_store(&r->cancelled, true);
-    cw_work(r);
-    pthread_mutex_unlock(&r->mutex);
+    CW_WITH(&r->mutex) {
+        r->stop = true;
+        atomic_store(&r->cancelled, true);
+        cw_work(r);
+    }
     for (unsigned i = 0; i < r->n_threads; i++)
         pthread_join(r->threads[i].id, NULL);
     r->n_threads = 0;

@@ -384,9 +384,8 @@ bool cw_read_in_piece(struct cw_runner *r, struct piece *p, struct read_in *in)
 
 void cw_read_in_stop(struct cw_runner *r)
 {
-    pthread_mutex_lock(&r->mutex);
-    pthread_cond_broadcast(&r->read_in_work);
-    pthread_mutex_unlock(&r->mutex);
+    CW_WITH(&r->mutex)
+        pthread_cond_broadcast(&r->read_in_work);
     for (unsigned i = 0; i < r->n_read_in_threads; i++)
         pthread_join(r->read_in_threads[i], NULL);
     r->n_read_in_threads = 0;

@@ -171,9 +171,8 @@ static void read_some(struct cw_runner *r, struct thread *own, struct block *b)
     while (status == 0) {
         status = cw_block_read_next(own, b, false, &err);
         if (block_waiting(b) < READ_DEPTH && !atomic_exchange(&b->reads_low, true)) {
-            pthread_mutex_lock(&r->mutex);
-            cw_work(r); /* there is room for the reads of another block */
-            pthread_mutex_unlock(&r->mutex);
+            CW_WITH(&r->mutex)
+                cw_work(r); /* there is room for the reads of another block */
         }
     }
     own->read_ns += cw_cost_now_ns() - start_ns;
@@ -233,11 +232,11 @@ static void *read_main(void *arg)
 
 void cw_reads_stop(struct cw_runner *r)
 {
-    pthread_mutex_lock(&r->mutex);
-    for (struct block *b = r->reading; b; b = b->next)
-        atomic_store(&b->next_read, b->n_reads);
-    pthread_cond_broadcast(&r->reads);
-    pthread_mutex_unlock(&r->mutex);
+    CW_WITH(&r->mutex) {
+        for (struct block *b = r->reading; b; b = b->next)
+            atomic_store(&b->next_read, b->n_reads);
+        pthread_cond_broadcast(&r->reads);
+    }
     for (unsigned i = 0; i < r->n_readers; i++)
         pthread_join(r->readers[i], NULL);
     r->n_readers = 0;

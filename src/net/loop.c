@@ -72,11 +72,11 @@ static void on_prepare(uv_prepare_t *h)
 
 static void run_posts(struct cw_loop *l)
 {
-    pthread_mutex_lock(&l->mutex);
-    l->running = l->posts;
-    l->posts = NULL;
-    l->posts_end = &l->posts;
-    pthread_mutex_unlock(&l->mutex);
+    CW_WITH(&l->mutex) {
+        l->running = l->posts;
+        l->posts = NULL;
+        l->posts_end = &l->posts;
+    }
     while (l->running) {
         struct cw_post *p = l->running;
         void (*fn)(void *arg) = p->fn;
@@ -191,9 +191,8 @@ struct cw_loop *cw_loop_free(struct cw_loop *l)
         uv_run(&l->uv, UV_RUN_DEFAULT);
         run_deferred(l);
         run_posts(l);
-        pthread_mutex_lock(&l->mutex);
-        more = l->posts || l->deferred || uv_loop_alive(&l->uv);
-        pthread_mutex_unlock(&l->mutex);
+        CW_WITH(&l->mutex)
+            more = l->posts || l->deferred || uv_loop_alive(&l->uv);
     }
     if (l->wake.data)
         close_handle(&l->wake);

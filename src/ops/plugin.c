@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/text.h"
+#include "base/thread.h"
 #include "ops/table.h"
 
 #define ENTRY "cachew_plugin"
@@ -139,9 +140,8 @@ int cw_plugin_load(const char *path, struct cw_error *err)
     bool new = false;
     const struct cachew_plugin *plugin = dlsym(handle, ENTRY);
     if (plugin) {
-        pthread_mutex_lock(&loading);
-        r = add_object(handle, plugin, real, &new, err);
-        pthread_mutex_unlock(&loading);
+        CW_WITH(&loading)
+            r = add_object(handle, plugin, real, &new, err);
     } else {
         r = refuse(path, err, "a plug-in, which defines `const struct cachew_plugin " ENTRY "` (docs/plugins.md)", "has no symbol " ENTRY);
     }

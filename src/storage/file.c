@@ -16,6 +16,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "base/thread.h"
 #include "storage/mapped.h"
 
 /* Enough for the files that reads in flight touch at one time; far under the usual soft limit of 1,024. */
@@ -51,16 +52,16 @@ struct cw_file *cw_file_free(struct cw_file *f)
     if (!f)
         return NULL;
     int fd = -1;
-    pthread_mutex_lock(&table.mutex);
-    if (atomic_load(&f->pins) != CLOSED) {
-        fd = f->fd;
-        for (unsigned i = 0; i < MAX_OPEN; i++)
-            if (table.open[i] == f) {
-                table.open[i] = NULL;
-                table.n--;
-            }
+    CW_WITH(&table.mutex) {
+        if (atomic_load(&f->pins) != CLOSED) {
+            fd = f->fd;
+            for (unsigned i = 0; i < MAX_OPEN; i++)
+                if (table.open[i] == f) {
+                    table.open[i] = NULL;
+                    table.n--;
+                }
+        }
     }
-    pthread_mutex_unlock(&table.mutex);
     if (fd >= 0)
         close(fd);
     cw_mapped_free(atomic_load(&f->mapped));
@@ -199,27 +200,27 @@ int cw_file_acquire(struct cw_file *f, bool nowait, int *ret_fd, bool *ret_own, 
     int r = file_open(f, nowait, &fd, err);
     if (r != 0)
         return r;
-    pthread_mutex_lock(&table.mutex);
-    if (pin(f)) { /* another thread was quicker */
-        stale = fd;
-        fd = f->fd;
-    } else {
-        if (table.n >= table_limit())
-            stale = table_evict();
-        if (table.n < table_limit()) {
-            unsigned i = 0;
-            while (table.open[i])
-                i++;
-            table.open[i] = f;
-            table.n++;
-            f->fd = fd;
-            atomic_store_explicit(&f->recent, 1, memory_order_relaxed);
-            atomic_store(&f->pins, 1);
+    CW_WITH(&table.mutex) {
+        if (pin(f)) { /* another thread was quicker */
+            stale = fd;
+            fd = f->fd;
         } else {
-            *ret_own = true;
+            if (table.n >= table_limit())
+                stale = table_evict();
+            if (table.n < table_limit()) {
+                unsigned i = 0;
+                while (table.open[i])
+                    i++;
+                table.open[i] = f;
+                table.n++;
+                f->fd = fd;
+                atomic_store_explicit(&f->recent, 1, memory_order_relaxed);
+                atomic_store(&f->pins, 1);
+            } else {
+                *ret_own = true;
+            }
         }
     }
-    pthread_mutex_unlock(&table.mutex);
     if (stale >= 0)
         close(stale);
     *ret_fd = fd;

@@ -166,18 +166,18 @@ static void pump(void *arg)
     bool here = o->worker == o->w->id;
     if (!here && !o->conn)
         connect_to(o);
-    pthread_mutex_lock(&o->mutex);
-    if (o->asked && !o->sent && (here || o->open)) {
-        struct cw_pull q = *o->asked;
-        uint64_t window = o->stream->local.sequence->window, passed = o->passed / window * window; /* of a shuffled one, all is read */
-        q.keep = o->stream->kind == RANGES_SEQUENTIAL ? q.from : q.epoch > o->passed_epoch ? 0 : q.epoch == o->passed_epoch ? CW_MIN(passed, q.from) : q.from;
-        Cachew__Pull m = {CW_MESSAGE(pull), .stream = {.data = o->stream->name, .len = sizeof(o->stream->name)}, .epoch = q.epoch, .from = q.from,
-                          .n = q.n, .least = q.least, .keep = q.keep};
-        Cachew__Envelope e = {CW_MESSAGE(envelope), .id = o->id, .of_case = CACHEW__ENVELOPE__OF_PULL, .pull = &m};
-        r = here ? request_add(o, NULL, o->id, &q, &err) : cw_conn_send(o->conn, &e, NULL, 0, NULL, NULL, NULL, 0, &err);
-        o->sent = r >= 0;
+    CW_WITH(&o->mutex) {
+        if (o->asked && !o->sent && (here || o->open)) {
+            struct cw_pull q = *o->asked;
+            uint64_t window = o->stream->local.sequence->window, passed = o->passed / window * window; /* of a shuffled one, all is read */
+            q.keep = o->stream->kind == RANGES_SEQUENTIAL ? q.from : q.epoch > o->passed_epoch ? 0 : q.epoch == o->passed_epoch ? CW_MIN(passed, q.from) : q.from;
+            Cachew__Pull m = {CW_MESSAGE(pull), .stream = {.data = o->stream->name, .len = sizeof(o->stream->name)}, .epoch = q.epoch, .from = q.from,
+                              .n = q.n, .least = q.least, .keep = q.keep};
+            Cachew__Envelope e = {CW_MESSAGE(envelope), .id = o->id, .of_case = CACHEW__ENVELOPE__OF_PULL, .pull = &m};
+            r = here ? request_add(o, NULL, o->id, &q, &err) : cw_conn_send(o->conn, &e, NULL, 0, NULL, NULL, NULL, 0, &err);
+            o->sent = r >= 0;
+        }
     }
-    pthread_mutex_unlock(&o->mutex);
     if (r < 0) {
         say(o, &err);
         cw_timer_start(o->retry, RETRY_NS, 0);
@@ -187,9 +187,8 @@ static void pump(void *arg)
 /* The origin did not answer the request, or can't: it is sent again after RETRY_NS. */
 static void unsent(struct cw_origin *o)
 {
-    pthread_mutex_lock(&o->mutex);
-    o->sent = false;
-    pthread_mutex_unlock(&o->mutex);
+    CW_WITH(&o->mutex)
+        o->sent = false;
     cw_timer_start(o->retry, RETRY_NS, 0);
 }
 
@@ -283,11 +282,11 @@ void cw_origin_is(struct cw_origin *o, struct cw_worker *w, const Cachew__Worker
 {
     struct cw_error err = {0};
     bool same = o->w && o->worker == a->worker;
-    pthread_mutex_lock(&o->mutex);
-    o->passed_epoch = passed ? passed->epoch : 0;
-    o->passed = passed ? passed->position : 0;
-    o->sent &= same;
-    pthread_mutex_unlock(&o->mutex);
+    CW_WITH(&o->mutex) {
+        o->passed_epoch = passed ? passed->epoch : 0;
+        o->passed = passed ? passed->position : 0;
+        o->sent &= same;
+    }
     if (!same)
         leave(o);
     o->w = w;
@@ -374,10 +373,10 @@ void cw_origin_stop(struct cw_origin *o)
 {
     if (!o)
         return;
-    pthread_mutex_lock(&o->mutex);
-    o->stopping = true;
-    pthread_cond_broadcast(&o->changed);
-    pthread_mutex_unlock(&o->mutex);
+    CW_WITH(&o->mutex) {
+        o->stopping = true;
+        pthread_cond_broadcast(&o->changed);
+    }
     pthread_join(o->thread, NULL);
 }
 

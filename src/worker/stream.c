@@ -153,11 +153,11 @@ void cw_stream_work(struct cw_stream *s, struct cw_work *sum)
 void cw_stream_say(struct cw_stream *s, struct cw_answer *a)
 {
     a->next = NULL;
-    pthread_mutex_lock(&s->mutex);
-    s->n_out += a->batch != NULL;
-    *s->answers_tail = a;
-    s->answers_tail = &a->next;
-    pthread_mutex_unlock(&s->mutex);
+    CW_WITH(&s->mutex) {
+        s->n_out += a->batch != NULL;
+        *s->answers_tail = a;
+        s->answers_tail = &a->next;
+    }
     cw_loop_post(s->loop, &s->post);
 }
 
@@ -343,11 +343,11 @@ static void *stream_main(void *arg)
     struct cw_work work = {0};
     if (runner)
         add_work(s->local.compiled, runner, &work);
-    pthread_mutex_lock(&s->mutex);
-    s->work = work;
-    s->over = true;
-    s->runner = NULL;
-    pthread_mutex_unlock(&s->mutex);
+    CW_WITH(&s->mutex) {
+        s->work = work;
+        s->over = true;
+        s->runner = NULL;
+    }
     cw_runner_free(runner);
     cw_origin_stop(s->origin);
     cw_local_deinit(&s->local);
