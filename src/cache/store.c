@@ -380,9 +380,7 @@ void cw_cache_commit(const struct cw_cache_slot *slot)
     memcpy(&e, slot->entry, sizeof(e));
     e.hash = cw_sum(slot->entry + sizeof(e.hash), sizeof(e) - sizeof(e.hash) + e.length);
     memcpy(slot->entry, &e, sizeof(e));
-    pthread_mutex_lock(&c->mutex);
-    bool wake = --slot->chunk->pending == 0 && slot->set->current != slot->chunk;
-    pthread_mutex_unlock(&c->mutex);
+    bool wake = CW_LOCKED(&c->mutex, --slot->chunk->pending == 0 && slot->set->current != slot->chunk);
     if (wake)
         pthread_cond_signal(&c->work);
 }

@@ -18,9 +18,7 @@ static struct remote *remote_of(struct cw_producer *p) { return view_of(p)->remo
 static int remote_open(struct cw_producer *base, const struct cw_cursor *from, struct cw_batches **ret, struct cw_error *err)
 {
     struct remote *r = remote_of(base);
-    pthread_mutex_lock(&r->mutex);
-    struct course *c = cw_course_new(view_of(base), from);
-    pthread_mutex_unlock(&r->mutex);
+    struct course *c = CW_LOCKED(&r->mutex, cw_course_new(view_of(base), from));
     if (!c)
         return cw_error_nomem(err, sizeof(*c), "the batches of an epoch");
     cw_remote_wake(r);

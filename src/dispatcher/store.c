@@ -58,9 +58,7 @@ static void on_post(void *arg)
         store_free(s);
         return;
     }
-    pthread_mutex_lock(&s->mutex);
-    struct cw_error why = s->result;
-    pthread_mutex_unlock(&s->mutex);
+    struct cw_error why = CW_LOCKED(&s->mutex, s->result);
     s->done(s->arg, why.status < 0 ? &why : NULL);
 }
 

@@ -112,9 +112,7 @@ static int stage_bytes(struct cw_runner *r, struct segment *s, size_t bytes, uin
     struct cw_assembly *a = s->assembly;
     if (bytes > s->staged_bytes) {
         struct cw_staged_chunk *chunk;
-        pthread_mutex_lock(&r->mutex);
-        bool alone = (r->alone || r->frugal) && !(r->ranges && r->ranges->rows && cw_rows_may_be_taken(r, r->ranges));
-        pthread_mutex_unlock(&r->mutex);
+        bool alone = CW_LOCKED(&r->mutex, (r->alone || r->frugal) && !(r->ranges && r->ranges->rows && cw_rows_may_be_taken(r, r->ranges)));
         if (!alone && atomic_load(&r->budget.used) + bytes > STAGED_SHARE(r->budget.limit))
             return cw_error_set(err, CW_E_BUDGET, "%zu bytes more of elements that wait for their batch leave too little for the first of them", bytes);
         int status = cw_staged_chunk_new(&r->budget, bytes, &chunk, &s->staged, err);

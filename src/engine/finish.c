@@ -26,9 +26,7 @@ static int slab_waiting(size_t size, struct cw_slab **ret, void *arg, struct cw_
     struct slab_request *q = arg;
     struct cw_runner *r = q->r;
     q->size = size;
-    pthread_mutex_lock(&r->mutex);
-    int status = cw_with_memory_for(r, try_slab, q, q->range, q->deadline_ns, err);
-    pthread_mutex_unlock(&r->mutex);
+    int status = CW_LOCKED(&r->mutex, cw_with_memory_for(r, try_slab, q, q->range, q->deadline_ns, err));
     q->later = status == 2;
     if (q->later)
         return cw_error_set(err, CW_E_BUDGET, "there is no memory for a batch now");

@@ -33,9 +33,7 @@ int cw_padding_open(struct cw_iterator *it, uint64_t epoch, unsigned rank, uint6
 
 void cw_padding_close(struct cw_iterator *it)
 {
-    pthread_mutex_lock(&it->mutex);
-    struct cw_iterator *again = CW_STEAL(it->again);
-    pthread_mutex_unlock(&it->mutex);
+    struct cw_iterator *again = CW_LOCKED(&it->mutex, CW_STEAL(it->again));
     cw_iterator_free(again);
 }
 

@@ -120,9 +120,7 @@ static int table_evict(void)
 
 static bool table_make_room(void)
 {
-    pthread_mutex_lock(&table.mutex);
-    int fd = table_evict();
-    pthread_mutex_unlock(&table.mutex);
+    int fd = CW_LOCKED(&table.mutex, table_evict());
     if (fd >= 0)
         close(fd);
     return fd >= 0;
