@@ -520,15 +520,17 @@ static void placer_again(struct course *c)
     if (cw_entry_init(r->compiled, &here.entry, &err) < 0)
         return; /* the next call tries again */
     cw_placer_entry(&c->placer, &here.entry);
+    struct slot *slots = NULL;
     for (size_t i = 0; i < CW_COUNT_OF(from) && is_recut(c); i++)
         if (is_start(c, from[i]) && (c->view->main || i == 0 || i == 3)) {
             cw_pieces_free(r, &c->keys);
             cw_pieces_free(r, &c->early);
-            cw_course_drop_slots(c);
+            slots = slots ? slots : CW_STEAL(c->slots);
             if (course_place(c, from[i], &err) >= 0)
                 c->recut_at = UINT64_MAX;
         }
     cw_entry_deinit(&here.entry);
+    slots_free(r, slots); /* last: it gives the mutex up */
 }
 
 /* Drops the keys of ranges from a position on. */

@@ -224,6 +224,8 @@ int cw_runner_open(struct cw_runner *r, const struct cw_range_options *o, struct
         s->next = *at;
         *at = s;
         *ret = s;
+        if (s == r->ranges) /* what the consumer lacked was for the first one, which gets memory in another way from now on */
+            cw_consumer_served(r);
         cw_work(r);
     } else {
         cw_range_free(r, s);

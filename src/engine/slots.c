@@ -270,7 +270,7 @@ void cw_block_settle(struct cw_runner *r, struct block *b)
             cw_fault_error(r, b, f, &error);
             cw_assembly_poison(g->assembly, &error, b->seq << 32 | f->row);
         } else if (!raised) {
-            quarantine(r, b, f, g ? &g->assembly->quarantined : s->tail ? &s->tail->quarantined : &s->quarantined);
+            quarantine(r, b, f, g ? &g->assembly->quarantined : s->tail && !s->tail->finishing ? &s->tail->quarantined : &s->quarantined);
         }
     }
     for (unsigned i = 0; i < b->n_segments; i++)
