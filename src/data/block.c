@@ -18,7 +18,7 @@ static void add_fault(struct cw_block *b, size_t row, const char *op, bool note,
     b->faults = f;
 }
 
-void cw_block_fail(struct cw_block *b, size_t row, const char *op, const char *fmt, ...)
+bool cw_block_fail(struct cw_block *b, size_t row, const char *op, const char *fmt, ...)
 {
     va_list ap;
     b->status[row] = CW_ROW_FAILED;
@@ -26,6 +26,7 @@ void cw_block_fail(struct cw_block *b, size_t row, const char *op, const char *f
     va_start(ap, fmt);
     add_fault(b, row, op, false, fmt, ap);
     va_end(ap);
+    return false;
 }
 
 void cw_block_note(struct cw_block *b, size_t row, const char *op, const char *fmt, ...)

@@ -3,7 +3,6 @@
  * strings without escapes are views into the line.
  */
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -19,17 +18,9 @@ struct row { /* what is being read */
     size_t row;
 };
 
-/* Marks the row as failed, naming its line. */
-static void fail(const struct row *x, const char *fmt, ...) _printf_(2, 3);
-static void fail(const struct row *x, const char *fmt, ...)
-{
-    char why[320];
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(why, sizeof(why), fmt, ap);
-    va_end(ap);
-    cw_block_fail(x->b, x->row, x->op->desc->name, "line %" PRIu64 ": %s", cw_line_number(x->source, x->b->rows[x->row]), why);
-}
+/* Marks the row as failed, naming its line; false. */
+#define fail(x, fmt, ...) \
+    cw_block_fail((x)->b, (x)->row, (x)->op->desc->name, "line %" PRIu64 ": " fmt, cw_line_number((x)->source, (x)->b->rows[(x)->row]), __VA_ARGS__)
 
 static int key_size(const struct cw_feature_spec *f) { return (int)CW_MIN(f->key_size, (size_t)80); }
 
@@ -62,11 +53,9 @@ static bool put_scalar(const struct row *x, const struct cw_feature_spec *f, con
         *(uint8_t *)out = v->kind == CW_JSON_TRUE;
         return true;
     }
-    if (f->dtype == CW_BOOL || v->kind != CW_JSON_NUMBER) {
-        fail(x, "\"%.*s\" holds %s, expected %s", key_size(f), f->key, cw_json_kind_name(v->kind),
+    if (f->dtype == CW_BOOL || v->kind != CW_JSON_NUMBER)
+        return fail(x, "\"%.*s\" holds %s, expected %s", key_size(f), f->key, cw_json_kind_name(v->kind),
              f->dtype == CW_BOOL ? "true or false" : dtype);
-        return false;
-    }
     enum cw_number n = cw_number_parse(v->text, v->size, f->dtype, out);
     if (n != CW_NUMBER_OK)
         fail(x, "\"%.*s\" holds %.*s, which %s for %s", key_size(f), f->key, (int)CW_MIN(v->size, (size_t)40), v->text, cw_number_why(n), dtype);
@@ -82,21 +71,17 @@ static bool put_values(const struct row *x, const struct cw_feature_spec *f, con
         *out += cw_dtype_size(f->dtype);
         return good;
     }
-    if (v->kind != CW_JSON_ARRAY) {
-        fail(x, "\"%.*s\" holds %s where an array is expected", key_size(f), f->key, cw_json_kind_name(v->kind));
-        return false;
-    }
+    if (v->kind != CW_JSON_ARRAY)
+        return fail(x, "\"%.*s\" holds %s where an array is expected", key_size(f), f->key, cw_json_kind_name(v->kind));
     struct cw_json_items items = cw_json_items(v);
     struct cw_json_value item;
     int64_t n = 0;
     for (; (dims[0] < 0 || n <= dims[0]) && cw_json_item(&items, &item); n++)
         if ((dims[0] < 0 || n < dims[0]) && !put_values(x, f, &item, dims + 1, ndim - 1, out))
             return false;
-    if (dims[0] >= 0 && n != dims[0]) {
-        fail(x, "\"%.*s\" has an array of %s%" PRId64 " values where %" PRId64 " are expected", key_size(f), f->key, n > dims[0] ? "more than " : "",
+    if (dims[0] >= 0 && n != dims[0])
+        return fail(x, "\"%.*s\" has an array of %s%" PRId64 " values where %" PRId64 " are expected", key_size(f), f->key, n > dims[0] ? "more than " : "",
              n > dims[0] ? dims[0] : n, dims[0]);
-        return false;
-    }
     return true;
 }
 
@@ -113,10 +98,8 @@ static int64_t count_items(const struct cw_json_value *v)
 static int put_string(const struct row *x, const struct cw_feature_spec *f, const struct cw_json_value *v, const struct cw_port *port,
                       struct cw_error *err)
 {
-    if (v->kind != CW_JSON_STRING) {
-        fail(x, "\"%.*s\" holds %s, expected a string", key_size(f), f->key, cw_json_kind_name(v->kind));
-        return 0;
-    }
+    if (v->kind != CW_JSON_STRING)
+        return fail(x, "\"%.*s\" holds %s, expected a string", key_size(f), f->key, cw_json_kind_name(v->kind));
     if (!v->escaped) {
         cw_feature_bytes_row(port, x->b, x->row, v->text, v->size);
         return 0;
@@ -131,12 +114,10 @@ static int put_string(const struct row *x, const struct cw_feature_spec *f, cons
 static int put_feature(const struct row *x, const struct cw_feature_spec *f, const struct cw_json_value *v, struct cw_error *err)
 {
     const struct cw_port *port = &x->op->out[f->port];
-    if (v->kind == CW_JSON_NULL) {
-        if (f->has_default || f->variable)
-            return cw_feature_default(f, port, x->b, x->row, err);
-        fail(x, "\"%.*s\" (%s) is %s and has no default", key_size(f), f->key, cw_dtype_name(f->dtype), v->text ? "null" : "missing");
-        return 0;
-    }
+    if (v->kind == CW_JSON_NULL)
+        return f->has_default || f->variable ? cw_feature_default(f, port, x->b, x->row, err)
+                                             : fail(x, "\"%.*s\" (%s) is %s and has no default", key_size(f), f->key, cw_dtype_name(f->dtype),
+                                                    v->text ? "null" : "missing");
     if (f->dtype == CW_BYTES)
         return put_string(x, f, v, port, err);
     int64_t n = f->variable && v->kind == CW_JSON_ARRAY ? count_items(v) : 0;

@@ -60,36 +60,30 @@ static bool find_features(const struct cw_feature_specs *p, const struct cw_op *
     return r == 0;
 }
 
-/* Number of values of a feature, TAKE_DEFAULT, or FAILED. */
-enum { TAKE_DEFAULT = -1, FAILED = -2 };
-static int64_t check_feature(const struct cw_feature_spec *want, const struct cw_feature *f, const struct cw_op *op, struct cw_block *b, size_t row)
+/* Number of values of a feature, or TAKE_DEFAULT; false: the record failed. */
+enum { TAKE_DEFAULT = -1 };
+static bool check_feature(const struct cw_feature_spec *want, const struct cw_feature *f, const struct cw_op *op, struct cw_block *b, size_t row, int64_t *ret)
 {
     const char *name = op->desc->name, *kind = cw_feature_kind_name(kind_of(want->dtype));
     int key_size = (int)CW_MIN(want->key_size, (size_t)80);
-    int64_t n = f->kind == CW_FEATURE_NONE ? 0 : cw_feature_count(f);
-    if (n < 0) {
-        cw_block_fail(b, row, name, "malformed Example: the values of the feature \"%.*s\"", key_size, want->key);
-        return FAILED;
-    }
+    int64_t n = *ret = f->kind == CW_FEATURE_NONE ? 0 : cw_feature_count(f);
+    if (n < 0)
+        return cw_block_fail(b, row, name, "malformed Example: the values of the feature \"%.*s\"", key_size, want->key);
     /* Missing, or empty where an empty list is not a value. */
     if (f->kind == CW_FEATURE_NONE || (n == 0 && !want->variable)) {
-        if (want->has_default)
-            return TAKE_DEFAULT;
-        if (want->variable)
-            return 0;
-        cw_block_fail(b, row, name, "the feature \"%.*s\" (%s) is %s and has no default", key_size, want->key, kind,
-                      f->entry ? "empty" : "missing");
-        return FAILED;
+        if (want->has_default || want->variable) {
+            *ret = want->has_default ? TAKE_DEFAULT : 0;
+            return true;
+        }
+        return cw_block_fail(b, row, name, "the feature \"%.*s\" (%s) is %s and has no default", key_size, want->key, kind,
+                             f->entry ? "empty" : "missing");
     }
-    if (f->kind != kind_of(want->dtype)) {
-        cw_block_fail(b, row, name, "the feature \"%.*s\" holds %s, expected %s", key_size, want->key, cw_feature_kind_name(f->kind), kind);
-        return FAILED;
-    }
+    if (f->kind != kind_of(want->dtype))
+        return cw_block_fail(b, row, name, "the feature \"%.*s\" holds %s, expected %s", key_size, want->key, cw_feature_kind_name(f->kind), kind);
     if (want->variable ? n % want->n_values == 0 : n == want->n_values)
-        return n;
-    cw_block_fail(b, row, name, "the feature \"%.*s\" holds %" PRId64 " values of %s, expected %s%" PRId64, key_size, want->key, n, kind,
-                  want->variable ? "a multiple of " : "", want->n_values);
-    return FAILED;
+        return true;
+    return cw_block_fail(b, row, name, "the feature \"%.*s\" holds %" PRId64 " values of %s, expected %s%" PRId64, key_size, want->key, n, kind,
+                         want->variable ? "a multiple of " : "", want->n_values);
 }
 
 static int extract(const struct cw_feature_spec *want, const struct cw_feature *f, int64_t n, const struct cw_port *port, struct cw_block *b,
@@ -125,7 +119,7 @@ static int parse_example_run(const struct cw_op *op, struct cw_block *b, struct 
         bool good = true;
         for (unsigned i = 0; good && i < p->n; i++)
             if (op->out[p->items[i].port].live)
-                good = (counts[i] = check_feature(&p->items[i], &found[i], op, b, row)) != FAILED;
+                good = check_feature(&p->items[i], &found[i], op, b, row, &counts[i]);
         for (unsigned i = 0; good && r == 0 && i < p->n; i++) {
             const struct cw_port *port = &op->out[p->items[i].port];
             if (port->live)

@@ -5,7 +5,6 @@
 #include "formats/tar.h"
 
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
@@ -33,18 +32,9 @@ struct row { /* what is being read */
     size_t key_size;
 };
 
-/* Marks the row as failed, naming its sample. */
-static int fail(const struct row *x, const char *fmt, ...) _printf_(2, 3);
-static int fail(const struct row *x, const char *fmt, ...)
-{
-    char why[320];
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(why, sizeof(why), fmt, ap);
-    va_end(ap);
-    cw_block_fail(x->b, x->row, x->op->desc->name, "sample \"%.*s\": %s", (int)CW_MIN(x->key_size, (size_t)60), x->key ? x->key : "", why);
-    return 0;
-}
+/* Marks the row as failed, naming its sample; false. */
+#define fail(x, fmt, ...)                                                                                                              \
+    cw_block_fail((x)->b, (x)->row, (x)->op->desc->name, "sample \"%.*s\": " fmt, (int)CW_MIN((x)->key_size, (size_t)60), (x)->key ? (x)->key : "", __VA_ARGS__)
 
 static int spec_size(const struct cw_feature_spec *f) { return (int)CW_MIN(f->key_size, (size_t)60); }
 static bool is_key(const struct cw_feature_spec *f) { return f->key_size == strlen(KEY) && memcmp(f->key, KEY, f->key_size) == 0; }
@@ -103,8 +93,7 @@ static int find_files(struct row *x, const struct cw_feature_specs *specs, struc
     }
     if (r == 0 && x->key)
         return 0;
-    fail(x, "%s", r < 0 ? why : "it has no files: the file changed");
-    return 1;
+    return !fail(x, "%s", r < 0 ? why : "it has no files: the file changed");
 }
 
 /* ---- values ---- */
