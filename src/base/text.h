@@ -1,10 +1,21 @@
 /* Text for people: nearest names, growing strings. */
 #pragma once
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "base/macro.h"
+
+/* Prints the arguments behind fmt, the last one of the function that has a name, into an array. */
+#define CW_FORMAT(array, fmt)                              \
+    do {                                                   \
+        va_list args_;                                     \
+        va_start(args_, fmt);                              \
+        (void)vsnprintf(array, sizeof(array), fmt, args_); \
+        va_end(args_);                                     \
+    } while (0)
 
 /* Edit distance (insert, delete, replace, swap of neighbours); names longer than 63 bytes are cut. */
 unsigned cw_edit_distance(const char *a, const char *b);

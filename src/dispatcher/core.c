@@ -2,7 +2,6 @@
 #include "dispatcher/core.h"
 
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -60,12 +59,9 @@ void cw_dp_close(struct cw_dispatcher *d, struct cw_peer *p, const struct cw_err
 void cw_dp_log(struct cw_dispatcher *d, bool warning, const char *fmt, ...)
 {
     char text[1500];
-    va_list args;
     if (!d->io.log)
         return;
-    va_start(args, fmt);
-    vsnprintf(text, sizeof(text), fmt, args);
-    va_end(args);
+    CW_FORMAT(text, fmt);
     d->io.log(d->io.user, warning, cw_text_clean(text, sizeof(text)));
 }
 

@@ -4,7 +4,6 @@
  */
 #include "dispatcher/dispatcher.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
@@ -13,6 +12,7 @@
 #include "base/crash.h"
 #include "base/clock.h"
 #include "base/list.h"
+#include "base/text.h"
 #include "dispatcher/core.h"
 #include "dispatcher/pages.h"
 #include "net/conn.h"
@@ -49,12 +49,9 @@ static void turn_later(struct cw_dispatcher_server *s) { cw_loop_post(s->loop, &
 static void _printf_(3, 4) server_log(struct cw_dispatcher_server *s, bool warning, const char *format, ...)
 {
     char text[1300];
-    va_list args;
     if (!s->log)
         return;
-    va_start(args, format);
-    vsnprintf(text, sizeof(text), format, args);
-    va_end(args);
+    CW_FORMAT(text, format);
     s->log(s->log_arg, warning, text);
 }
 

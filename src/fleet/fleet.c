@@ -1,7 +1,6 @@
 #include "fleet/fleet.h"
 
 #include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +9,7 @@
 #include "base/clock.h"
 #include "base/list.h"
 #include "base/patience.h"
+#include "base/text.h"
 #include "net/conn.h"
 #include "net/limits.h"
 
@@ -65,10 +65,7 @@ static void fleet_log(struct cw_fleet *f, bool warning, const char *format, ...)
 static void fleet_log(struct cw_fleet *f, bool warning, const char *format, ...)
 {
     char text[600];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(text, sizeof(text), format, args);
-    va_end(args);
+    CW_FORMAT(text, format);
     if (f->o.log)
         f->o.log(f->o.log_arg, warning, text);
 }

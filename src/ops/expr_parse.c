@@ -1,7 +1,6 @@
 /* Text to syntax tree: Python's grammar for what the language has, by precedence climbing. Owns the nodes until cw_tree_deinit. */
 #include <ctype.h>
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -53,10 +52,7 @@ struct parser {
 int cw_tree_error(const struct cw_tree *t, size_t at, struct cw_error *err, const char *fmt, ...)
 {
     char reason[400], before[44], after[44];
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(reason, sizeof(reason), fmt, ap);
-    va_end(ap);
+    CW_FORMAT(reason, fmt);
     size_t size = strnlen(t->text, CW_EXPR_MAX_TEXT), from = at > 30 ? at - 30 : 0;
     snprintf(before, sizeof(before), "%s%.*s", from ? "..." : "", (int)(at - from), t->text + from);
     snprintf(after, sizeof(after), "%.30s%s", t->text + at, size - at > 30 ? "..." : "");

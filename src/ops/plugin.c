@@ -7,7 +7,6 @@
 #include <fcntl.h>
 #include <link.h>
 #include <pthread.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -32,10 +31,7 @@ static int refuse(const char *path, struct cw_error *err, const char *expected, 
 static int refuse(const char *path, struct cw_error *err, const char *expected, const char *fmt, ...)
 {
     char what[300];
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(what, sizeof(what), fmt, ap);
-    va_end(ap);
+    CW_FORMAT(what, fmt);
     cw_plugin_clean(what);
     cw_error_file(err, path);
     return cw_error_value(err, CW_E_OPTION, "plugin", path, expected, "plug-in %.200s %s: expected %s", path,

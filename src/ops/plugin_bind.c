@@ -1,5 +1,4 @@
 /* Binding an operator of a plug-in: what its `bind` may ask for and declare. The first error is kept, so that `bind` need not look at results. */
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -25,10 +24,7 @@ static int misuse(struct binding *x, const char *fmt, ...)
     if (x->status < 0)
         return x->status;
     char text[256];
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(text, sizeof(text), fmt, ap);
-    va_end(ap);
+    CW_FORMAT(text, fmt);
     cw_plugin_clean(text);
     return x->status = cw_error_set(x->err, CW_E_PIPELINE, "%s (plug-in %.100s): %s", x->op->desc->name, x->op->desc->plugin, text);
 }

@@ -1,6 +1,5 @@
 /* Attributes: from JSON to what the operator's table says, and back out for the operator's functions. */
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -68,10 +67,7 @@ static int attr_error(const char *op, const char *attribute, const json_t *value
 int cw_attr_error(const struct cw_op *op, const char *attribute, struct cw_error *err, const char *expected_fmt, ...)
 {
     char expected[256];
-    va_list ap;
-    va_start(ap, expected_fmt);
-    vsnprintf(expected, sizeof(expected), expected_fmt, ap);
-    va_end(ap);
+    CW_FORMAT(expected, expected_fmt);
     return attr_error(op->desc->name, attribute, json_object_get(op->attrs, attribute), expected, err);
 }
 

@@ -3,7 +3,6 @@
 #include "worker/worker_impl.h"
 
 #include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
@@ -13,6 +12,7 @@
 #include "base/clock.h"
 #include "base/machine.h"
 #include "base/patience.h"
+#include "base/text.h"
 #include "base/thread.h"
 #include "worker/pages.h"
 #include "worker/socket_dir.h"
@@ -24,12 +24,9 @@
 void cw_worker_log(struct cw_worker *w, const char *format, ...)
 {
     char message[1000];
-    va_list args;
     if (!w->options.log)
         return;
-    va_start(args, format);
-    vsnprintf(message, sizeof(message), format, args);
-    va_end(args);
+    CW_FORMAT(message, format);
     w->options.log(w->options.log_arg, message);
 }
 
