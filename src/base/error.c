@@ -1,6 +1,5 @@
 #include "base/error.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -15,20 +14,18 @@ static void fill_once(char *dst, size_t size, const char *text)
     }
 }
 
-static void set_message(struct cw_error *err, int status, const char *fmt, va_list ap)
+/* The message was printed. */
+static void set(struct cw_error *err, int status)
 {
     err->status = status;
-    vsnprintf(err->message, sizeof(err->message), fmt, ap);
     cw_text_clean(err->message, sizeof(err->message));
 }
 
 int cw_error_set(struct cw_error *err, int status, const char *fmt, ...)
 {
     if (err) {
-        va_list ap;
-        va_start(ap, fmt);
-        set_message(err, status, fmt, ap);
-        va_end(ap);
+        CW_FORMAT(err->message, fmt);
+        set(err, status);
     }
     return status;
 }
@@ -38,10 +35,8 @@ int cw_error_value(struct cw_error *err, int status, const char *attribute, cons
 {
     cw_error_attribute(err, attribute, value, expected);
     if (err) {
-        va_list ap;
-        va_start(ap, fmt);
-        set_message(err, status, fmt, ap);
-        va_end(ap);
+        CW_FORMAT(err->message, fmt);
+        set(err, status);
     }
     return status;
 }
@@ -49,16 +44,11 @@ int cw_error_value(struct cw_error *err, int status, const char *attribute, cons
 int cw_error_errno(struct cw_error *err, int status, int errnum, const char *fmt, ...)
 {
     if (err) {
-        va_list ap;
-        va_start(ap, fmt);
-        err->status = status;
-        int n = vsnprintf(err->message, sizeof(err->message), fmt, ap);
-        va_end(ap);
-        if (n >= 0 && (size_t)n < sizeof(err->message)) {
-            char text[128];
-            snprintf(err->message + n, sizeof(err->message) - (size_t)n, ": %s", strerror_r(errnum, text, sizeof(text)));
-        }
-        cw_text_clean(err->message, sizeof(err->message));
+        char text[128];
+        CW_FORMAT(err->message, fmt);
+        size_t n = strlen(err->message);
+        snprintf(err->message + n, sizeof(err->message) - n, ": %s", strerror_r(errnum, text, sizeof(text)));
+        set(err, status);
     }
     return status;
 }

@@ -1,5 +1,6 @@
 /* Small words used everywhere. */
 #pragma once
+#include <stdint.h>
 #include <stdlib.h>
 
 #define _printf_(a, b) __attribute__((format(printf, a, b)))
@@ -31,6 +32,21 @@
         __typeof__(list) v_ = *p_;      \
         *p_ = v_->next;                 \
         v_;                             \
+    })
+
+/* The first i from `from` on for which a condition is true; `upto` if there is none before it. From one for which it is true on
+ * it must stay true. */
+#define CW_FIRST(i, from, upto, is)                      \
+    __extension__({                                      \
+        uint64_t low_ = (from), high_ = (upto);          \
+        while (low_ < high_) {                           \
+            uint64_t i = low_ + (high_ - low_) / 2;      \
+            if (is)                                      \
+                high_ = i;                               \
+            else                                         \
+                low_ = i + 1;                            \
+        }                                                \
+        low_;                                            \
     })
 
 static inline void cw_freep(void *p)

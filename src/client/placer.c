@@ -82,15 +82,7 @@ static uint64_t before(const struct cw_placer *w, size_t i, unsigned key) { retu
  * past. One past the last range where the element's range is still to come. */
 static size_t range_of(const struct cw_placer *w, unsigned key, uint64_t element)
 {
-    size_t low = 0, high = w->at;
-    while (low < high) {
-        size_t middle = high - (high - low) / 2;
-        if (before(w, middle, key) <= element)
-            low = middle;
-        else
-            high = middle - 1;
-    }
-    return low;
+    return CW_FIRST(i, 1, w->at + 1, before(w, i, key) > element) - 1;
 }
 
 /* Drops planned batches with elements that stand at or behind limit[key]; returns how many batches are

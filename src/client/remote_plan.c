@@ -18,16 +18,8 @@
 /* The index of the first range that ends behind a place. */
 static size_t range_at(const struct remote *r, struct place at)
 {
-    size_t low = 0, high = r->n_ranges;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        const struct known_range *x = &r->ranges[middle];
-        if (x->epoch < at.epoch || (x->epoch == at.epoch && x->end <= at.position))
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
+    const struct known_range *x = r->ranges;
+    return CW_FIRST(i, 0, r->n_ranges, x[i].epoch > at.epoch || (x[i].epoch == at.epoch && x[i].end > at.position));
 }
 
 struct known_range *cw_remote_range(const struct remote *r, uint64_t epoch, uint64_t position)

@@ -104,15 +104,7 @@ static uint64_t offset_at(const struct cw_array_piece *p, uint64_t i)
 
 static size_t piece_of(const struct cw_arrays *a, uint64_t i)
 {
-    size_t low = 0, high = a->n_pieces - 1;
-    while (low < high) {
-        size_t middle = low + (high - low + 1) / 2;
-        if (a->first[middle] <= i)
-            low = middle;
-        else
-            high = middle - 1;
-    }
-    return low;
+    return CW_FIRST(k, 1, a->n_pieces, a->first[k] > i) - 1;
 }
 
 struct cw_tensor cw_arrays_get(const struct cw_arrays *a, const struct cw_array_column *c, uint64_t i)

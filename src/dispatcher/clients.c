@@ -10,15 +10,7 @@
 /* Where the rank is, or would be, among the ranks of its job. */
 static size_t rank_index(const struct job *j, uint32_t number)
 {
-    size_t low = 0, high = j->n_ranks;
-    while (low < high) {
-        size_t middle = (low + high) / 2;
-        if (j->ranks[middle]->number < number)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
+    return CW_FIRST(i, 0, j->n_ranks, j->ranks[i]->number >= number);
 }
 
 int cw_dp_rank_get(struct cw_dispatcher *d, struct job *j, uint32_t number, struct rank **ret, struct cw_error *err)

@@ -14,15 +14,7 @@ struct range *cw_dp_range_at(const struct stream *s, size_t i)
 
 size_t cw_dp_range_index(const struct stream *s, uint64_t pos)
 {
-    size_t low = 0, high = s->n_ranges;
-    while (low < high) {
-        size_t middle = (low + high) / 2;
-        if (s->ranges[s->first + middle].end <= pos)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
+    return CW_FIRST(i, 0, s->n_ranges, s->ranges[s->first + i].end > pos);
 }
 
 struct range *cw_dp_range(const struct stream *s, uint64_t pos)

@@ -8,17 +8,8 @@
 /* Faults name rows: those of a record become its first row's. */
 static void move_faults(struct block *b, const struct cw_expansion *e)
 {
-    for (struct fault *f = b->faults; f; f = f->next) {
-        size_t low = 0, high = e->n; /* the first row whose origin is f->row */
-        while (low < high) {
-            size_t middle = low + (high - low) / 2;
-            if (e->origin[middle] < f->row)
-                low = middle + 1;
-            else
-                high = middle;
-        }
-        f->row = low;
-    }
+    for (struct fault *f = b->faults; f; f = f->next)
+        f->row = CW_FIRST(i, 0, e->n, e->origin[i] >= f->row);
 }
 
 int cw_block_expand(struct cw_runner *r, struct block *b, struct cw_error *err)

@@ -223,25 +223,11 @@ static struct segment *segment_of(const struct block *b, size_t row)
 {
     if (!b->idx)
         return &b->segments[0]; /* counted: all rows are in one batch */
-    size_t at = 0, end = b->n_live; /* idx ascends */
-    while (at < end) {
-        size_t middle = at + (end - at) / 2;
-        if (b->idx[middle] < row)
-            at = middle + 1;
-        else
-            end = middle;
-    }
+    size_t at = CW_FIRST(i, 0, b->n_live, b->idx[i] >= row); /* idx ascends */
     if (at == b->n_live || b->idx[at] != row)
         return NULL;
-    unsigned low = 0, high = b->n_segments; /* the first one that ends behind it */
-    while (low < high) {
-        unsigned middle = low + (high - low) / 2;
-        if (b->segments[middle].first + b->segments[middle].n <= at)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low < b->n_segments && b->segments[low].first <= at ? &b->segments[low] : NULL;
+    size_t k = CW_FIRST(i, 0, b->n_segments, b->segments[i].first + b->segments[i].n > at);
+    return k < b->n_segments && b->segments[k].first <= at ? &b->segments[k] : NULL;
 }
 
 static void quarantine(struct cw_runner *r, const struct block *b, const struct fault *f, struct cw_quarantined **list)

@@ -76,15 +76,7 @@ static int bucket_bind(struct cw_bind *b, struct cw_op *op, struct cw_error *err
 /* The number of boundaries that are at most `length`. */
 static int32_t bucket_of(const struct bucket_state *s, int64_t length)
 {
-    size_t low = 0, high = s->n;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (s->boundaries[middle] <= length)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return (int32_t)low;
+    return (int32_t)CW_FIRST(i, 0, s->n, s->boundaries[i] > length);
 }
 
 static int bucket_run(const struct cw_op *op, struct cw_block *b, struct cw_error *err)

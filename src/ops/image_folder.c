@@ -23,15 +23,7 @@ static void image_folder_free(struct cw_source *s)
 
 static int64_t class_of(const struct image_folder *f, uint64_t row)
 {
-    size_t low = 0, high = f->n_classes - 1; /* the first class that ends after row */
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (f->class_ends[middle] > row)
-            high = middle;
-        else
-            low = middle + 1;
-    }
-    return (int64_t)low;
+    return (int64_t)CW_FIRST(i, 0, f->n_classes - 1, f->class_ends[i] > row);
 }
 
 static int image_folder_produce(const struct cw_source *s, const struct cw_op *op, struct cw_block *b, struct cw_error *err)

@@ -23,15 +23,7 @@ static void streams_free(struct cw_source *s)
 /* The file that holds a row: the last that starts at or before it (files without records start where the next one does). */
 static size_t file_of(const struct cw_record_streams *f, uint64_t row)
 {
-    size_t low = 0, high = f->index.n - 1;
-    while (low < high) {
-        size_t middle = low + (high - low + 1) / 2;
-        if (f->first[middle] <= row)
-            low = middle;
-        else
-            high = middle - 1;
-    }
-    return low;
+    return CW_FIRST(i, 1, f->index.n, f->first[i] > row) - 1;
 }
 
 static bool holds(const struct cw_record_streams *f, size_t file, uint64_t row) { return f->first[file] <= row && row < f->first[file + 1]; }

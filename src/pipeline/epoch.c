@@ -72,15 +72,7 @@ static int chunk_refs(struct cw_epoch *e, const struct cw_seq *s, const struct c
             out[i] = (struct cw_ref){.row = o->at[begin + i], .leaf = child->leaf, .pass = (uint32_t)pass};
         return 0;
     }
-    uint64_t low = 0, high = s->n_chunks; /* first chunk that ends after begin */
-    while (o->ends && low < high) {
-        uint64_t mid = low + (high - low) / 2;
-        if (o->ends[mid] > begin)
-            high = mid;
-        else
-            low = mid + 1;
-    }
-    uint64_t k = o->ends ? low : begin;
+    uint64_t k = o->ends ? CW_FIRST(i, 0, s->n_chunks, o->ends[i] > begin) : begin;
     struct cw_ref *first = out;
     uint64_t all = n;
     while (n > 0) {

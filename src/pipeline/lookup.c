@@ -46,14 +46,7 @@ static void group(const struct lookup *l, const struct cw_seq *s, uint32_t *inde
 /* The chunk in [low, high) that holds a position of the permuted chunks: the first that ends after it. */
 static uint64_t chunk_at(const struct cw_order *o, uint64_t low, uint64_t high, uint64_t position)
 {
-    while (low < high) {
-        uint64_t mid = low + (high - low) / 2;
-        if (o->ends[mid] > position)
-            high = mid;
-        else
-            low = mid + 1;
-    }
-    return low;
+    return CW_FIRST(i, low, high, o->ends[i] > position);
 }
 
 /* Positions of one window of a shuffle become those of its input. */

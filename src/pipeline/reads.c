@@ -44,17 +44,7 @@ int cw_source_chunk_extent(const struct cw_source *s, uint64_t k, struct cw_exte
 
 uint64_t cw_source_chunk_of(const struct cw_source *s, uint64_t row)
 {
-    uint64_t low = 0, high = s->n_chunks - 1;
-    if (s->chunk_records)
-        return row / s->chunk_records;
-    while (low < high) {
-        uint64_t middle = low + (high - low) / 2;
-        if (row < s->chunk_ends[middle])
-            high = middle;
-        else
-            low = middle + 1;
-    }
-    return low;
+    return s->chunk_records ? row / s->chunk_records : CW_FIRST(i, 0, s->n_chunks - 1, row < s->chunk_ends[i]);
 }
 
 /* Whether a shuffle below s permutes single records; `by_record` false: chunks of them. */

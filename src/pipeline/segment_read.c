@@ -17,15 +17,8 @@ static int changed(const struct cw_file *file, struct cw_error *err)
 
 static const struct cw_restart *restart_before(const struct cw_segment *s, uint64_t target)
 {
-    uint64_t low = 0, high = s->n_restarts; /* restarts below low are at or before target, those from high on after it */
-    while (low < high) {
-        uint64_t middle = low + (high - low) / 2;
-        if (s->restarts[middle].out <= target)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low ? &s->restarts[low - 1] : NULL;
+    uint64_t behind = CW_FIRST(i, 0, s->n_restarts, s->restarts[i].out > target);
+    return behind ? &s->restarts[behind - 1] : NULL;
 }
 
 /* Brings *z to the target: from where it is, or from a restart point where that is nearer. */

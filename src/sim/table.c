@@ -120,18 +120,12 @@ double cw_sim_table_s(const struct cw_sim_axis *axis, const double *speed)
 {
     const struct cw_sim_point *p = axis->points;
     double workers = speed[axis->pool];
-    size_t low = 0, high = axis->n - 1;
-    if (workers >= p[high].workers)
-        return point_s(&p[high], speed);
+    size_t last = axis->n - 1;
+    if (workers >= p[last].workers)
+        return point_s(&p[last], speed);
     if (workers < p[0].workers)
         return alike_s(&p[0], workers, speed);
-    while (high - low > 1) {
-        size_t mid = (low + high) / 2;
-        if (p[mid].workers <= workers)
-            low = mid;
-        else
-            high = mid;
-    }
+    size_t high = CW_FIRST(i, 1, last, p[i].workers > workers), low = high - 1;
     double below_s = point_s(&p[low], speed);
     if (below_s >= CW_SIM_NEVER_S)
         return alike_s(&p[high], workers, speed);

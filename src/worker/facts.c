@@ -19,14 +19,7 @@ static uint64_t next_file(const struct cw_source *s, uint64_t at)
         step *= 2;
     }
     uint64_t out = step <= s->n_records - 1 - in ? in + step : s->n_records;
-    while (out - in > 1) {
-        uint64_t middle = in + (out - in) / 2;
-        if (s->ops->path(s, middle) == path)
-            in = middle;
-        else
-            out = middle;
-    }
-    return out;
+    return CW_FIRST(i, in + 1, out, s->ops->path(s, i) != path);
 }
 
 static void list_files(struct files *f, const struct cw_source *s)
