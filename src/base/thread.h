@@ -22,8 +22,10 @@ static inline pthread_mutex_t *cw_guard_begin(pthread_mutex_t *m)
     return m;
 }
 static inline void cw_guard_end(pthread_mutex_t **m) { pthread_mutex_unlock(*m); }
+
 /* What an expression gives under a mutex. */
 #define CW_LOCKED(mutex, value) __extension__({ CW_GUARD(mutex); (value); })
+
 /* Runs the statement that follows under a mutex. `break` and `continue` leave that statement. */
 #define CW_WITH(mutex) \
     for (pthread_mutex_t *cw_with_ _cleanup_(cw_guard_end) = cw_guard_begin(mutex), *cw_once_ = cw_with_; cw_once_; cw_once_ = NULL)

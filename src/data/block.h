@@ -82,7 +82,7 @@ struct cw_block {
 /* Memory in the block's arena, 64-byte aligned, not zeroed. NULL with err filled (CW_E_MEMORY or CW_E_BUDGET). */
 void *cw_block_alloc(struct cw_block *b, size_t bytes, struct cw_error *err);
 
-/* Marks a row as failed, with the reason. The row's columns need no longer be written. Returns false, which its callers mean by it. */
+/* Marks a row as failed, with the reason. The row's columns need no longer be written. Returns false, for callers that return whether a row is good. */
 bool cw_block_fail(struct cw_block *b, size_t row, const char *op, const char *fmt, ...) _printf_(4, 5);
 
 /* Something about a row that did not fail: it is listed with the records that did. */

@@ -224,7 +224,7 @@ int cw_runner_open(struct cw_runner *r, const struct cw_range_options *o, struct
         s->next = *at;
         *at = s;
         *ret = s;
-        if (s == r->ranges) /* what the consumer lacked was for the first one, which gets memory in another way from now on */
+        if (s == r->ranges) /* the one that the consumer lacked memory for is not the first any more: it asks as for a later one */
             cw_consumer_served(r);
         cw_work(r);
     } else {
