@@ -47,7 +47,6 @@ struct cw_assembly {
     bool closed;                 /* no more rows will be given out */
     bool finishing;              /* a thread is at it */
     bool part;                   /* other ranges have the batch's other rows: it is not finished, its rows are read */
-    bool handed;                 /* to the consumer */
     struct cw_error *error;      /* instead of a batch: the first by error_at */
     uint64_t error_at;
     struct cw_quarantined *quarantined;

@@ -180,7 +180,6 @@ static int take_head(struct cw_runner *r, struct cw_range *s, uint64_t deadline_
             a->next = NULL;
             cw_quarantined_move(&s->quarantined, &a->quarantined); /* of records that died before they had a batch */
             pass_batch(r, s, a);
-            a->handed = true;
             r->n_handed++;
             if (r->n_assemblies >= r->max_assemblies) { /* now the first range may take another (carve.c) */
                 cw_wake_parked(r);
@@ -301,9 +300,9 @@ void cw_runner_drop(struct cw_runner *r, struct cw_assembly *a)
 {
     cw_batch_call_drop(a); /* its thread takes the mutex at its end */
     CW_GUARD(&r->mutex);
-    r->n_handed -= a->handed;
     cw_assembly_free(a);
     r->n_assemblies--;
+    r->n_handed--;
     cw_released(r);
 }
 

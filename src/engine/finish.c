@@ -90,10 +90,6 @@ static int finish(struct cw_runner *r, struct cw_assembly *a, uint64_t seed, uin
             status = cw_error_copy(err, a->error);
         if (status >= 0 && !a->batch)
             status = cw_with_memory_for(r, cw_try_finish, a, q->range, q->deadline_ns, err);
-        if (status >= 0 && !a->handed) {
-            a->handed = true;
-            r->n_handed++;
-        }
     }
     return status != 0 ? status : apply(r, a, seed, epoch, q, err);
 }

@@ -109,11 +109,8 @@ struct limit_passage {
     uint64_t *counts; /* n_refs + 1; NULL: the block's rows do not pass the limit */
 };
 
-enum block_state { BLOCK_READY, BLOCK_RUNNING, BLOCK_READING, BLOCK_PARKED, BLOCK_STARVED };
-
 struct block {
     struct block *next;
-    enum block_state state;
     struct cw_block b;
     struct cw_arena arena;
     struct cw_range *range;

@@ -45,7 +45,7 @@ static void take_reasons(struct cw_runner *r, struct part *p)
             cw_quarantined_move(&k->batches[i]->quarantined, &p->joined->quarantined);
 }
 
-static int join_part(struct cw_runner *r, struct part *p, struct cw_error *err)
+static int join_part(struct cw_runner *r, struct part *p, struct cw_assembly **ret, struct cw_error *err)
 {
     const struct key_rows *k = &p->s->by_key[p->key];
     uint64_t first = p->from / cw_key_size(r->compiled, p->key);
@@ -63,11 +63,16 @@ static int join_part(struct cw_runner *r, struct part *p, struct cw_error *err)
         status = cw_with_memory_of(r, try_part, p, p->s, CW_AT_ONCE, err);
     else
         cw_consumer_served(r); /* it may have lacked memory when it tried before */
+    if (status == 0 && p->joined->error) {
+        status = cw_error_copy(err, p->joined->error);
+        p->joined = cw_assembly_free(p->joined);
+    }
     if (status == 0) {
         take_reasons(r, p);
         r->n_assemblies++;
-        p->joined->closed = p->joined->handed = true;
         r->n_handed++;
+        p->joined->closed = true;
+        *ret = p->joined;
     }
     return status;
 }
@@ -110,29 +115,23 @@ bool cw_runner_part_there(struct cw_runner *r, const struct cw_range *s, unsigne
 
 int cw_runner_part(struct cw_runner *r, struct cw_range *s, unsigned key, uint64_t from, uint64_t n, struct cw_assembly **ret, struct cw_error *err)
 {
-    struct part p = {.s = s, .key = key, .from = from, .n = n};
     uint64_t size = cw_key_size(r->compiled, key);
     CW_GUARD(&r->mutex);
     int status = rows_there(r, s, key, from, n, err);
-    if (status == 0 && n == size && from % size == 0 && !s->by_key[key].batches[from / size]->finishing) {
-        /* given away as it is */
-        p.joined = CW_STEAL(s->by_key[key].batches[from / size]);
+    if (status != 0)
+        return status;
+    struct cw_assembly **batch = &s->by_key[key].batches[from / size];
+    if (n == size && from % size == 0 && !(*batch)->finishing) {
+        if ((*batch)->error) /* it stays, for who asks again */
+            return cw_error_copy(err, (*batch)->error);
+        *ret = CW_STEAL(*batch); /* given away as it is */
         s->n_held--;
-        p.joined->handed = true;
         r->n_handed++;
-    } else if (status == 0) {
-        status = join_part(r, &p, err);
+    } else {
+        status = join_part(r, &(struct part){.s = s, .key = key, .from = from, .n = n}, ret, err);
     }
-    if (status == 0 && p.joined->error) {
-        status = cw_error_copy(err, p.joined->error);
-        r->n_handed--;
-        r->n_assemblies--;
-        cw_assembly_free(p.joined);
-    }
-    if (status == 0) {
-        cw_quarantined_move(&s->quarantined, &p.joined->quarantined);
-        *ret = p.joined;
-    }
+    if (status == 0)
+        cw_quarantined_move(&s->quarantined, &(*ret)->quarantined);
     return status;
 }
 

@@ -33,7 +33,6 @@ static void insert_ordered(struct block **list, struct block *b)
 
 void cw_ready(struct cw_runner *r, struct block *b)
 {
-    b->state = BLOCK_READY;
     insert_ordered(&r->ready, b);
     r->settled = false;
     pthread_cond_signal(&r->work);
@@ -49,7 +48,6 @@ void cw_leave(struct cw_runner *r, unsigned *count)
 
 static void park(struct block *b)
 {
-    b->state = BLOCK_PARKED;
     b->spent_ns += cw_cost_now_ns() - b->started_ns;
     b->waited = true;
     insert_ordered(&b->range->parked, b);
@@ -58,7 +56,6 @@ static void park(struct block *b)
 void cw_starve(struct cw_runner *r, struct block *b)
 {
     cw_block_reset(r, b);
-    b->state = BLOCK_STARVED;
     insert_ordered(&r->starved, b);
 }
 
@@ -162,7 +159,6 @@ static void advance(struct cw_runner *r, struct thread *t, struct block *b)
     struct cw_range *s = b->range;
     struct cw_error err = {0};
     int status = 0;
-    b->state = BLOCK_RUNNING;
     b->started_ns = cw_cost_now_ns();
     r->settled = false;
     r->n_running++;

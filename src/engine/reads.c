@@ -82,7 +82,6 @@ void cw_reading_end(struct cw_runner *r, unsigned *count)
 
 void cw_reads_add(struct cw_runner *r, struct block *b)
 {
-    b->state = BLOCK_READING;
     cw_reading_begin(r, &r->n_reading);
     enqueue(r, b, false);
     if (r->fatal.status)

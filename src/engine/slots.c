@@ -219,15 +219,18 @@ int cw_block_pass(struct cw_runner *r, struct block *b, struct cw_error *err)
     return status;
 }
 
-static struct segment *segment_of(const struct block *b, size_t row)
+/* NULL: the row has no slot. *ret_told: as it has one in an earlier batch, or comes behind an error that ends the range. */
+static struct segment *segment_of(const struct block *b, size_t row, bool *ret_told)
 {
+    *ret_told = false;
     if (!b->idx)
         return &b->segments[0]; /* counted: all rows are in one batch */
     size_t at = CW_FIRST(i, 0, b->n_live, b->idx[i] >= row); /* idx ascends */
     if (at == b->n_live || b->idx[at] != row)
         return NULL;
     size_t k = CW_FIRST(i, 0, b->n_segments, b->segments[i].first + b->segments[i].n > at);
-    return k < b->n_segments && b->segments[k].first <= at ? &b->segments[k] : NULL;
+    *ret_told = k == b->n_segments || b->segments[k].first > at;
+    return *ret_told ? NULL : &b->segments[k];
 }
 
 static void quarantine(struct cw_runner *r, const struct block *b, const struct fault *f, struct cw_quarantined **list)
@@ -249,13 +252,14 @@ void cw_block_settle(struct cw_runner *r, struct block *b)
 {
     struct cw_range *s = b->range;
     for (const struct fault *f = b->faults; f; f = f->next) {
-        struct segment *g = segment_of(b, f->row);
+        bool told;
+        struct segment *g = segment_of(b, f->row, &told);
         bool raised = r->compiled->pipeline->on_error != CW_ON_ERROR_SKIP && !f->replaced && !f->note;
         if (raised && g) {
             struct cw_error error;
             cw_fault_error(r, b, f, &error);
             cw_assembly_poison(g->assembly, &error, b->seq << 32 | f->row);
-        } else if (!raised) {
+        } else if (!raised && !told) {
             quarantine(r, b, f, g ? &g->assembly->quarantined : s->tail && !s->tail->finishing ? &s->tail->quarantined : &s->quarantined);
         }
     }

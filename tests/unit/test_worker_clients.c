@@ -13,6 +13,7 @@
 #include "worker_stream.h"
 #include "sample.h"
 
+#define FAILING "{\"op\": \"range\", \"stop\": 3000}, {\"op\": \"filter\", \"where\": \"value % 3 != 1\"}, {\"op\": \"fail\", \"where\": \"value == 60\"}, {\"op\": \"batch\", \"size\": 32}"
 #define LARGE_SOURCE "{\"op\": \"synthetic\", \"count\": 8192, \"shape\": [64, 1024], \"dtype\": \"uint8\"}, "
 #define LARGE_FILTERED LARGE_SOURCE "{\"op\": \"filter\", \"where\": \"length(data) > 0\"}, {\"op\": \"batch\", \"size\": 2}"
 #define LARGE_BUCKETS LARGE_SOURCE "{\"op\": \"bucket_by_length\", \"length\": \"length(data)\", \"boundaries\": [32], \"sizes\": [2, 2]}"
@@ -421,6 +422,20 @@ static void asked_for_what_is_not_there(void **state)
     end_all();
 }
 
+/* A batch with a record that fails can be asked for again and again, whole and in parts: the range stays as it is. */
+static void failed_asked_again(void **state)
+{
+    (void)state;
+    start_with(FAILING, 1000, SHARED, (size_t)64 << 20);
+    lease(0, 0, 0, 1, 0);
+    for (int times = 0; times < 3; times++) {
+        expect_refusal(say_want(&clients[0], 0, 0, 0, CACHEW__WHAT__WHAT_ROWS, 0, 32, 32), "value == 60");
+        expect_refusal(say_want(&clients[0], 0, 0, 0, CACHEW__WHAT__WHAT_PART, 0, 40, 2), "value == 60");
+        expect_kind(&clients[0], say_want(&clients[0], 0, 0, 0, CACHEW__WHAT__WHAT_PART, 0, 41, 2), CACHEW__ENVELOPE__OF_REMNANT);
+    }
+    end_all();
+}
+
 /* An operator that hangs where it is told to, and says that it does. */
 static _Atomic bool told_to_hang, hangs;
 
@@ -787,7 +802,7 @@ int main(void)
         world_test(rows_from_any_element), world_test(counted_ranks_apart),
         world_test(counted_ranks_apart_without_room), world_test(filtered_ranks_apart), world_test(sequential_ranks_apart), world_test(range_of_batches), world_test(counted_later_first),
         world_test(bytes_later_first), world_test(filtered_later_first), world_test(range_beyond_the_memory), world_test(keys_come_though_no_client_takes_the_rows), world_test(two_ends_at_once), world_test(nothing_here), world_test(asked_for_before_opening_fails),
-        world_test(revoked_inside), world_test(revoked_in_the_middle), world_test(asked_for_what_is_not_there), world_test(revoked_while_it_hangs), world_test(left_while_lent),
+        world_test(revoked_inside), world_test(revoked_in_the_middle), world_test(asked_for_what_is_not_there), world_test(failed_asked_again), world_test(revoked_while_it_hangs), world_test(left_while_lent),
         world_test(kept_over_the_end_of_a_connection), world_test(kept_of_another), world_test(returned_twice), world_test(returned_invented),
         world_test(returned_for_another), world_test(forgotten_while_lent), world_test(kept_beyond_the_memory),
         world_test(kept_a_whole_epoch), world_test(parts_for_clients_that_do_not_read), world_test(nonsense),
