@@ -12,12 +12,32 @@
 struct iterable {
     struct cw_keyed_source base;
     const struct cw_op *op;
-    /* Who serves others has one for the epochs with even numbers and one for the others: while the first ranges of an epoch run, the last ones of the one before do. */
+    pthread_mutex_t mutex; /* of what chooses a run */
+    /* Two epochs run at a time: the first ranges of one with the last ones of the one before, or with its padding. Others would make one run start again and again. */
     struct run {
+        uint64_t epoch;       /* of the last pull */
+        bool over;            /* its end was seen, or it never began */
         pthread_mutex_t mutex;
-        struct cw_host *host; /* where it is under way; guarded by the mutex */
+        struct cw_host *host; /* where it is under way; guarded by the run's mutex */
     } runs[2];
 };
+
+static struct run *run_of(struct iterable *s, uint64_t epoch)
+{
+    struct run *a = &s->runs[0], *b = &s->runs[1], *x = a;
+    CW_GUARD(&s->mutex);
+    if (b->epoch == epoch || (a->epoch != epoch && !a->over && (b->over || b->epoch < a->epoch)))
+        x = b;
+    x->over &= x->epoch == epoch;
+    x->epoch = epoch;
+    return x;
+}
+
+static void run_is_over(struct iterable *s, struct run *x, uint64_t epoch)
+{
+    CW_GUARD(&s->mutex);
+    x->over = x->over || x->epoch == epoch;
+}
 
 struct element { /* what a row's raw bytes are */
     const char *error; /* NULL: none */
@@ -33,6 +53,7 @@ static void iterable_free(struct cw_source *base)
         cw_host_discard(s->runs[i].host); /* with what the iterable holds open */
         pthread_mutex_destroy(&s->runs[i].mutex);
     }
+    pthread_mutex_destroy(&s->mutex);
     free(s);
 }
 
@@ -167,9 +188,10 @@ static int keep_answer(struct cw_function_call *base, const uint8_t *data, size_
 }
 
 /* Where the host dies the iterable is started anew, and skipped to where it was; where memory is short, it is asked again, from where it is. */
-static int call_host(struct iterable *s, struct run *run, struct call *c, struct cw_error *err)
+static int call_host(struct iterable *s, struct call *c, struct cw_error *err)
 {
     const struct cw_function *f = s->op->state;
+    struct run *run = run_of(s, c->q->epoch);
     char why[500];
     c->s = s;
     c->base.host = f->host;
@@ -177,8 +199,9 @@ static int call_host(struct iterable *s, struct run *run, struct call *c, struct
     c->base.write = write_request;
     c->base.host.cancelled = c->q->cancelled;
     c->base.host.cancel_arg = c->q->cancel_arg;
-    CW_GUARD(&run->mutex);
-    int r = cw_function_insist(&c->base, &run->host, &c->tries, why, err);
+    int r = CW_LOCKED(&run->mutex, cw_function_insist(&c->base, &run->host, &c->tries, why, err));
+    if (r == 0 && c->ret_n && *c->ret_n < c->q->least)
+        run_is_over(s, run, c->q->epoch);
     return r == 1 ? cw_error_set(err, CW_E_DATA, "iterable: %s: %s", f->name, why) : r;
 }
 
@@ -189,7 +212,7 @@ static int iterable_pull(struct cw_source *base, const struct cw_pull *q, struct
     uint8_t *bytes;
     size_t size;
     if (!q->away)
-        return call_host(s, &s->runs[0], &c, err);
+        return call_host(s, &c, err);
     int r = q->away->pull(q->away->arg, q, &bytes, &size, err);
     if (r >= 0) {
         r = take_answer(&c.base, bytes, size, err);
@@ -201,7 +224,7 @@ static int iterable_pull(struct cw_source *base, const struct cw_pull *q, struct
 static int iterable_serve(struct cw_source *base, const struct cw_pull *q, uint8_t **ret, size_t *ret_size, struct cw_error *err)
 {
     struct iterable *s = (struct iterable *)base;
-    return call_host(s, &s->runs[q->epoch % 2], &(struct call){.base.take = keep_answer, .q = q, .ret_bytes = ret, .ret_size = ret_size}, err);
+    return call_host(s, &(struct call){.base.take = keep_answer, .q = q, .ret_bytes = ret, .ret_size = ret_size}, err);
 }
 
 static int iterable_produce(const struct cw_source *base CW_UNUSED, const struct cw_op *op, struct cw_block *b, struct cw_error *err)
@@ -240,8 +263,12 @@ static int iterable_open(const struct cw_op *op, const struct cw_source_env *env
     if (!s)
         return cw_error_nomem(err, sizeof(*s), "a source");
     *s = (struct iterable){.op = op, .base.file_key = cw_hash64(identity, strlen(identity))};
-    for (unsigned i = 0; i < CW_COUNT_OF(s->runs); i++)
+    pthread_mutex_init(&s->mutex, NULL);
+    for (unsigned i = 0; i < CW_COUNT_OF(s->runs); i++) {
+        s->runs[i].epoch = UINT64_MAX;
+        s->runs[i].over = true;
         pthread_mutex_init(&s->runs[i].mutex, NULL);
+    }
     s->base.base = (struct cw_source){.ops = &iterable_ops, .n_records = CW_ENDLESS, .n_chunks = 1, .chunk_records = CW_ENDLESS, .snapshot = s->base.file_key};
     *ret = &s->base.base;
     return 0;

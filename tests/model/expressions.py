@@ -179,8 +179,9 @@ class Expression:
         arrays = [to_numpy(o).astype(np.float32) if dtype == "float16" else to_numpy(o) for o in operands]
         return self.apply(function, dtype, *arrays)
 
-    def fail_where(self, wrong: np.ndarray, why: str) -> None:
-        if self.checked and np.any(wrong):
+    def fail_where(self, wrong: np.ndarray, why: str, *beside: np.ndarray) -> None:
+        """Where an operand beside it is empty nothing is computed, so nothing fails."""
+        if self.checked and np.any(wrong) and all(a.size for a in beside):
             raise RecordError(why)
 
     def unary(self, op: str, a: Operand) -> Operand:
@@ -211,7 +212,7 @@ class Expression:
                 raise PlanError(f"expression: {op} of {x.dtype}")
             return self.compute(BITS[op], x, y) if op in BITS else self.shift(op, x, y)
         if op in ("//", "%") and x.dtype in INTEGERS:
-            self.fail_where(y.data == 0, "integer division by zero")
+            self.fail_where(y.data == 0, "integer division by zero", x.data)
         if op == "**" and not square:
             return self.power(x, y)
         return self.compute(ARITHMETIC["*" if op == "**" else op], x, x if square else y)
@@ -245,7 +246,7 @@ class Expression:
     def power(self, x: Value, y: Value) -> Value:
         if x.dtype in FLOATS:
             return self.doubles(mathfn.power, x, y)
-        self.fail_where(y.data < 0, "an integer to a negative power")
+        self.fail_where(y.data < 0, "an integer to a negative power", x.data)
         return self.compute(np.power, x, y)
 
     def doubles(self, function, *operands: Value) -> Value:

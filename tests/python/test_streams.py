@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import cachew
@@ -126,6 +127,25 @@ def test_the_source_runs_once(divided, tmp_path, window):
     given = [int(line.split()[1]) for line in (tmp_path / "given").read_text().splitlines()]
     assert sorted(given) == sorted([*range(600)] * 2)
     assert got == all_of(ds.iterator(seed=2, epochs=2))
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_padding_runs_the_source_once_more(tmp_path, threads):
+    """One batch for two ranks: while the second one gets the first one's as padding, the source runs for the next epoch already."""
+    starts = tmp_path / "starts"
+
+    def slow():
+        with starts.open("a") as f:
+            f.write("*")
+        for i in range(2000):
+            if i % 40 == 0:
+                time.sleep(0.002)
+            yield {"value": i}
+
+    ds = Dataset.iterable(slow, outputs={"value": "int64"}).filter("value % 997 == 5").batch(8)
+    batches = list(ds.iterator(rank=1, world_size=2, epochs=4, threads=threads))
+    assert [(b.epoch, b["value"].tolist(), b.is_padding) for b in batches] == [(e, [5, 1002, 1999], True) for e in range(4)]
+    assert len(starts.read_text()) <= 4 * 2
 
 
 @pytest.mark.parametrize("killed", [0, 1])
