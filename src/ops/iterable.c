@@ -18,7 +18,10 @@ struct iterable {
         uint64_t epoch;       /* of the last pull */
         bool over;            /* its end was seen, or it never began */
         pthread_mutex_t mutex;
-        struct cw_host *host; /* where it is under way; guarded by the run's mutex */
+        /* Guarded by the run's mutex: */
+        struct cw_host *host; /* where it is under way */
+        struct cw_error why;  /* it was given up: pulls of this epoch from here on end at once */
+        uint64_t why_epoch, why_from;
     } runs[2];
 };
 
@@ -199,10 +202,19 @@ static int call_host(struct iterable *s, struct call *c, struct cw_error *err)
     c->base.write = write_request;
     c->base.host.cancelled = c->q->cancelled;
     c->base.host.cancel_arg = c->q->cancel_arg;
-    int r = CW_LOCKED(&run->mutex, cw_function_insist(&c->base, &run->host, &c->tries, why, err));
+    CW_GUARD(&run->mutex);
+    if (run->why.status && run->why_epoch == c->q->epoch && run->why_from <= c->q->from)
+        return cw_error_copy(err, &run->why);
+    int r = cw_function_insist(&c->base, &run->host, &c->tries, why, err);
     if (r == 0 && c->ret_n && *c->ret_n < c->q->least)
         run_is_over(s, run, c->q->epoch);
-    return r == 1 ? cw_error_set(err, CW_E_DATA, "iterable: %s: %s", f->name, why) : r;
+    if (r == 1) {
+        cw_error_set(&run->why, CW_E_DATA, "iterable: %s: %s", f->name, why);
+        run->why_epoch = c->q->epoch;
+        run->why_from = c->q->from;
+        return cw_error_copy(err, &run->why);
+    }
+    return r;
 }
 
 static int iterable_pull(struct cw_source *base, const struct cw_pull *q, struct cw_arena *arena, struct cw_tensor *raw, size_t *ret_n, struct cw_error *err)

@@ -89,6 +89,13 @@ def divided():
     assert up.end() == 0
 
 
+@pytest.fixture(scope="module")
+def one_worker():
+    up = Up("--workers", "1")
+    yield up
+    assert up.end() == 0
+
+
 @pytest.fixture
 def own_service():
     """One that may be broken."""

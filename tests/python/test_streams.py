@@ -2,6 +2,7 @@
 
 import os
 import signal
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -158,6 +159,22 @@ def test_a_worker_is_killed(own_service, tmp_path, killed):
     os.kill(own_service.ready["workers"][killed]["pid"], signal.SIGKILL)
     got += all_of(it)
     assert got == want
+
+
+def test_an_iterable_that_hangs_is_given_up_once(one_worker, tmp_path):
+    """Each range that was pulled from it had two attempts of its own, one after the other."""
+    starts = tmp_path / "starts"
+
+    def hangs():
+        with starts.open("a") as f:
+            f.write("*")
+        yield from numbers(100)
+        threading.Event().wait()
+
+    ds = Dataset.iterable(hangs, outputs={"value": "int64", "text": "bytes"}, timeout_s=1).batch(8)
+    with pytest.raises(cachew.DataError, match=r"hangs: its host process took longer than timeout_s, 1 s \(2 attempts\)"):
+        list(ds.distribute(one_worker.address, timeout_s=HANG_S))
+    assert starts.read_text() == "**"
 
 
 def large(n=600):
