@@ -23,8 +23,10 @@ struct said {
 };
 
 /* A worker's ranges, each by its position. */
+struct leased { uint64_t begin, number; };
+
 struct hand {
-    uint64_t *leased;          /* a ring of those that are not begun */
+    struct leased *leased;     /* a ring of those that are not begun */
     size_t first, n_leased;
     struct said *said;         /* by id */
     unsigned n_said;
@@ -50,23 +52,23 @@ struct load {
 
 /* ---- workers ---- */
 
-static int send_completed(struct load *l, struct swarm_worker *w, uint64_t position, struct cw_error *err)
+static int send_completed(struct load *l, struct swarm_worker *w, struct leased leased, struct cw_error *err)
 {
     Cachew__Completed m = CACHEW__COMPLETED__INIT;
     Cachew__Report report = CACHEW__REPORT__INIT;
     Cachew__Envelope e = CACHEW__ENVELOPE__INIT;
     struct hand *h = &l->hands[w->index];
-    report.begin = position;
-    report.end = position + 1;
+    report.begin = leased.begin;
+    report.end = leased.begin + 1;
     report.elements = l->elements;
     report.n_elements = l->swarm.o->n_keys;
     m.stream = (ProtobufCBinaryData){.data = l->stream, .len = sizeof(l->stream)};
     m.report = &report;
-    m.compute_ns = 1000000;
+    m.lease = leased.number;
     e.id = ++w->last_id;
     e.of_case = CACHEW__ENVELOPE__OF_COMPLETED;
     e.completed = &m;
-    h->said[e.id & (l->room - 1)] = (struct said){.id = e.id, .position = position, .ns = cw_now_ns()};
+    h->said[e.id & (l->room - 1)] = (struct said){.id = e.id, .position = leased.begin, .ns = cw_now_ns()};
     h->n_said++;
     return cw_conn_send(w->conn, &e, NULL, 0, NULL, NULL, NULL, 0, err);
 }
@@ -77,9 +79,8 @@ static int complete(struct load *l, struct swarm_worker *w, unsigned n, struct c
     struct hand *h = &l->hands[w->index];
     int r = 0;
     for (; n > 0 && r >= 0 && h->n_leased > 0 && h->n_said < l->swarm.o->in_flight; n--) {
-        uint64_t position = h->leased[h->first++ & (l->room - 1)];
         h->n_leased--;
-        r = send_completed(l, w, position, err);
+        r = send_completed(l, w, h->leased[h->first++ & (l->room - 1)], err);
     }
     return r;
 }
@@ -96,7 +97,7 @@ static int on_leases(struct load *l, struct swarm_worker *w, const Cachew__Lease
         return cw_error_set(err, CW_E_SERVICE, "%zu ranges were leased to a worker that has %zu and asked for %u", m->n_ranges, h->n_leased,
                             l->swarm.o->in_flight * LEASED);
     for (size_t i = 0; i < m->n_ranges; i++)
-        h->leased[(h->first + h->n_leased++) & (l->room - 1)] = m->ranges[i]->begin;
+        h->leased[(h->first + h->n_leased++) & (l->room - 1)] = (struct leased){m->ranges[i]->begin, m->ranges[i]->lease};
     return complete_more(l, w, err);
 }
 
@@ -108,9 +109,9 @@ static void on_revoke(struct load *l, const struct swarm_worker *w, const Cachew
         size_t n = h->n_leased;
         h->n_leased = 0;
         for (size_t k = 0; k < n; k++) {
-            uint64_t position = h->leased[(h->first + k) & (l->room - 1)];
-            if (position < m->positions[i]->begin || position >= m->positions[i]->end)
-                h->leased[(h->first + h->n_leased++) & (l->room - 1)] = position;
+            struct leased leased = h->leased[(h->first + k) & (l->room - 1)];
+            if (leased.begin < m->positions[i]->begin || leased.begin >= m->positions[i]->end)
+                h->leased[(h->first + h->n_leased++) & (l->room - 1)] = leased;
         }
     }
 }

@@ -19,7 +19,7 @@
 #define COMPUTE_S 0.004   /* a position; read at the first marker, half of that, at the second next to nothing */
 #define MARKER_BYTES 150000
 
-struct hand { uint64_t leased[CAPACITY + 2]; size_t n; }; /* where ranges begin */
+struct hand { struct { uint64_t begin, number; } leased[CAPACITY + 2]; size_t n; };
 
 struct scaling {
     struct swarm swarm;
@@ -39,7 +39,7 @@ static void drop(struct hand *h, uint64_t begin, uint64_t end)
 {
     size_t n = 0;
     for (size_t i = 0; i < h->n; i++)
-        if (h->leased[i] < begin || h->leased[i] >= end)
+        if (h->leased[i].begin < begin || h->leased[i].begin >= end)
             h->leased[n++] = h->leased[i];
     h->n = n;
 }
@@ -52,8 +52,10 @@ static int on_message(void *user, struct swarm_worker *w, const Cachew__Envelope
         return swarm_prepared(w, m->id, m->prepare, RANGE_SIZE, CAPACITY, x->stream, err);
     if (m->of_case == CACHEW__ENVELOPE__OF_CACHING)
         x->marker = m->caching->marker;
-    for (size_t i = 0; m->of_case == CACHEW__ENVELOPE__OF_LEASES && i < m->leases->n_ranges && h->n < CW_COUNT_OF(h->leased); i++)
-        h->leased[h->n++] = m->leases->ranges[i]->begin;
+    for (size_t i = 0; m->of_case == CACHEW__ENVELOPE__OF_LEASES && i < m->leases->n_ranges && h->n < CW_COUNT_OF(h->leased); i++) {
+        h->leased[h->n].begin = m->leases->ranges[i]->begin;
+        h->leased[h->n++].number = m->leases->ranges[i]->lease;
+    }
     for (size_t i = 0; m->of_case == CACHEW__ENVELOPE__OF_REVOKE && i < m->revoke->n_positions; i++)
         drop(h, m->revoke->positions[i]->begin, m->revoke->positions[i]->end);
     return 0;
@@ -69,18 +71,19 @@ static int complete(struct scaling *x, struct swarm_worker *w, struct cw_error *
         Cachew__Completed m = CACHEW__COMPLETED__INIT;
         Cachew__Report report = CACHEW__REPORT__INIT;
         Cachew__Envelope e = CACHEW__ENVELOPE__INIT;
-        if (h->leased[i] >= x->cursor + AHEAD * RANGE_SIZE)
+        if (h->leased[i].begin >= x->cursor + AHEAD * RANGE_SIZE)
             continue;
-        report.begin = h->leased[i];
+        report.begin = h->leased[i].begin;
         report.end = report.begin + RANGE_SIZE;
         report.elements = &elements;
         report.n_elements = 1;
         m.stream = (ProtobufCBinaryData){.data = x->stream, .len = sizeof(x->stream)};
         m.report = &report;
+        m.lease = h->leased[i].number;
         e.id = ++w->last_id;
         e.of_case = CACHEW__ENVELOPE__OF_COMPLETED;
         e.completed = &m;
-        h->leased[i] = SAID; /* taken off below */
+        h->leased[i].begin = SAID; /* taken off below */
         r = send(w->conn, &e, err);
     }
     drop(h, SAID, UINT64_MAX);

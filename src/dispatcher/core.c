@@ -260,6 +260,7 @@ int cw_dispatcher_new(const struct cw_dispatcher_options *o, const struct cw_dis
 void cw_dispatcher_start(struct cw_dispatcher *d, uint64_t now_ns)
 {
     d->now_ns = d->start_ns = d->looked_ns = now_ns;
+    d->last_lease = now_ns;
     d->started = true;
     cw_dp_pipelines_loaded(d);
     cw_dp_journal_loaded(d);

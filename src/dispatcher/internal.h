@@ -173,6 +173,7 @@ struct range {
     uint64_t begin, end;
     uint64_t number;        /* no other range of the stream ever had it */
     struct seat *holder[2]; /* [0] is what clients are told; [1] the one before, if it was late */
+    uint64_t lease[2];      /* the number of each one's lease */
     uint64_t leased_ns;
     uint64_t before;        /* positions that the holder had to compute before it, when it was leased */
     uint64_t n_batches;     /* of a sequential stream */
@@ -326,6 +327,7 @@ struct cw_dispatcher {
     struct cw_map workers_by_id, workers_by_incarnation, streams_by_id, jobs_by_name, pipelines;
     size_t n_peers, n_workers, n_awaited, n_streams, n_jobs, n_over, n_ranks, n_seats, pipeline_bytes, waiting_bytes;
     uint64_t worker_ids, stream_numbers;
+    uint64_t last_lease;       /* number: larger than those of an earlier dispatcher, which workers may still name */
     struct entries pending, flight;
     bool in_flight;
     bool room;                 /* a worker may have a stream more than a moment ago */
@@ -485,8 +487,8 @@ void cw_dp_range_announce(struct cw_dispatcher *d, struct stream *s, struct rang
 /* leases.c */
 void cw_dp_lease_fill(struct cw_dispatcher *d, struct stream *s);
 /* A holder ended a range early, at `end`: the rest is free. Another holder would compute all of it, and loses it. */
-void cw_dp_lease_shorten(struct cw_dispatcher *d, const struct worker *w, struct range *x, uint64_t end);
-void cw_dp_lease_hold(struct cw_dispatcher *d, struct seat *t, struct span span); /* as Holdings says */
+void cw_dp_lease_shorten(struct cw_dispatcher *d, struct range *x, int i, uint64_t end); /* holder i has ended it there */
+void cw_dp_lease_hold(struct cw_dispatcher *d, struct seat *t, struct span span, uint64_t lease); /* as Holdings says */
 /* It does not hold it any more. DROP_SILENTLY: and it knows, or there is nobody to tell. */
 enum drop { DROP_REVOKED, DROP_SILENTLY };
 void cw_dp_lease_drop(struct cw_dispatcher *d, struct seat *t, struct range *x, enum drop how);

@@ -43,7 +43,9 @@ static int lease_give(struct cw_dispatcher *d, struct seat *t, struct range *x)
     struct stream *s = t->stream;
     bool second = x->holder[0] != NULL;
     x->holder[1] = x->holder[0];
+    x->lease[1] = x->lease[0];
     x->holder[0] = t;
+    x->lease[0] = ++d->last_lease;
     if (s->at_most_once) { /* clients are told its place, and the worker gets it, when the lease is written down */
         x->flags |= RANGE_UNSENT;
         if (cw_dp_journal_range(d, s, x, ACTION_LEASE, NULL) < 0) {
@@ -86,6 +88,7 @@ void cw_dp_lease_drop(struct cw_dispatcher *d, struct seat *t, struct range *x, 
     if (x->holder[0] == t) {
         x->flags &= (uint8_t)~RANGE_COMPLETE;
         x->holder[0] = x->holder[1];
+        x->lease[0] = x->lease[1];
         cw_dp_range_announce(d, s, x);
     }
     x->holder[1] = NULL;
@@ -163,10 +166,12 @@ static void range_shorten(struct cw_dispatcher *d, struct stream *s, struct rang
 {
     x->end = end;
     s->free_from = CW_MIN(s->free_from, end);
+    if (s->at_most_once && cw_dp_journal_range(d, s, x, ACTION_LEASE, NULL) < 0) /* else the rest would be written down as given twice */
+        cw_dp_log(d, true, "out of memory: the journal does not have that a range ends at position %" PRIu64, end);
     cw_dp_range_announce(d, s, x);
 }
 
-void cw_dp_lease_hold(struct cw_dispatcher *d, struct seat *t, struct span span)
+void cw_dp_lease_hold(struct cw_dispatcher *d, struct seat *t, struct span span, uint64_t lease)
 {
     struct stream *s = t->stream;
     bool ok = s->marked || (s->based && span.begin >= s->base) || cw_dp_range_rebase(d, s, span.begin) == 0;
@@ -181,6 +186,7 @@ void cw_dp_lease_hold(struct cw_dispatcher *d, struct seat *t, struct span span)
         return;
     }
     x->holder[0] = t;
+    x->lease[0] = lease;
     x->leased_ns = d->now_ns;
     x->before = t->to_compute;
     x->flags |= x->flags & RANGE_REPORTED ? RANGE_HELD | RANGE_COMPLETE : RANGE_HELD;
@@ -447,8 +453,11 @@ static void holder_complete(struct cw_dispatcher *d, struct seat *t, struct rang
     bool measured = !(x->flags & RANGE_HELD) && (!x->holder[1] || x->holder[1] == t); /* when another one got it is not known */
     t->completed_ns = d->now_ns;
     if (x->holder[1] == t) { /* the late one was faster after all */
+        uint64_t lease = x->lease[1];
         x->holder[1] = x->holder[0];
+        x->lease[1] = x->lease[0];
         x->holder[0] = t;
+        x->lease[0] = lease;
         cw_dp_range_announce(d, s, x);
     }
     x->flags |= RANGE_COMPLETE;
@@ -462,16 +471,15 @@ static void holder_complete(struct cw_dispatcher *d, struct seat *t, struct rang
     cw_dp_stream_dirty(d, s);
 }
 
-void cw_dp_lease_shorten(struct cw_dispatcher *d, const struct worker *w, struct range *x, uint64_t end)
+void cw_dp_lease_shorten(struct cw_dispatcher *d, struct range *x, int i, uint64_t end)
 {
-    struct seat *t = x->holder[0] && x->holder[0]->worker == w ? x->holder[0] : x->holder[1];
-    if (!t || t->worker != w || end >= x->end || (x->flags & (RANGE_REPORTED | RANGE_LOST)))
+    struct seat *t = x->holder[i];
+    if (end >= x->end || (x->flags & (RANGE_REPORTED | RANGE_LOST)))
         return;
-    for (int i = 1; i >= 0; i--)
-        if (x->holder[i] && x->holder[i] != t) {
-            cw_dp_lease_drop(d, x->holder[i], x, DROP_REVOKED);
-            x->flags |= RANGE_HELD; /* which of them had it how long is not known */
-        }
+    if (x->holder[!i]) {
+        cw_dp_lease_drop(d, x->holder[!i], x, DROP_REVOKED);
+        x->flags |= RANGE_HELD; /* which of them had it how long is not known */
+    }
     t->to_compute -= x->end - end;
     range_shorten(d, t->stream, x, end);
 }
@@ -492,19 +500,6 @@ static int first_report(struct cw_dispatcher *d, struct stream *s, struct range 
     return 0;
 }
 
-/* Drops the lease of a worker that ended a range early whose elements were reported before. The range can't be
- * shortened any more: it is leased again as a whole. */
-static void lease_again(struct cw_dispatcher *d, const struct worker *w, struct range *x)
-{
-    for (int i = 1; i >= 0; i--) {
-        struct seat *t = x->holder[i];
-        if (!t || t->worker != w || t->stream->at_most_once || (i == 0 && (x->flags & RANGE_COMPLETE) && x->reporter == w->id))
-            continue;
-        cw_dp_lease_drop(d, t, x, DROP_REVOKED);
-        cw_dp_stream_dirty(d, t->stream);
-    }
-}
-
 /* The epoch of x has no elements behind x: what is not cut of it so far becomes a range without elements. It is not written down: another dispatcher
  * leases something of it, and learns the same again. */
 static void epoch_close(struct cw_dispatcher *d, struct stream *s, const struct range *x)
@@ -517,10 +512,13 @@ static void epoch_close(struct cw_dispatcher *d, struct stream *s, const struct 
     cw_dp_stream_reports(d, s);
 }
 
-/* Whether a worker had worked on it longer than it has had the range: it had another one that began there. */
-static bool is_of_earlier_lease(const struct cw_dispatcher *d, const struct range *x, const Cachew__Completed *c)
+/* Which holder's lease it is. -1: none's, any more; another range with the same begin may have been leased to the same worker since. */
+static int holder_of(const struct range *x, const struct worker *w, uint64_t lease)
 {
-    return !(x->flags & RANGE_HELD) && c->compute_ns > d->now_ns - x->leased_ns + DP_S / 10;
+    for (int i = 0; x && i < 2; i++)
+        if (x->holder[i] && x->holder[i]->worker == w && x->lease[i] == lease)
+            return i;
+    return -1;
 }
 
 int cw_dp_lease_completed(struct cw_dispatcher *d, struct worker *w, uint64_t re, const Cachew__Completed *c, struct cw_error *err)
@@ -543,10 +541,13 @@ int cw_dp_lease_completed(struct cw_dispatcher *d, struct worker *w, uint64_t re
     if (!s->marked && (!s->based || span.begin < s->base) && cw_dp_range_rebase(d, s, span.begin) < 0)
         return cw_error_nomem(err, 0, "a table of ranges");
     struct range *x = cw_dp_range(s, span.begin);
-    if (x && x->begin == span.begin && !is_of_earlier_lease(d, x, c))
-        cw_dp_lease_shorten(d, w, x, span.end);
-    if (x && x->begin == span.begin && x->end > span.end)
-        lease_again(d, w, x);
+    int i = holder_of(x, w, c->lease);
+    if (i >= 0)
+        cw_dp_lease_shorten(d, x, i, span.end);
+    if (i >= 0 && x->end > span.end && !s->at_most_once) { /* its elements were reported before: it can't be shortened any more, and is leased again as a whole */
+        cw_dp_lease_drop(d, x->holder[i], x, DROP_REVOKED);
+        cw_dp_stream_dirty(d, s);
+    }
     x = span.begin < s->total ? range_exact(s, span) : NULL;
     if (!x || (x->flags & RANGE_LOST)) { /* no job wants it, or its positions were cut otherwise since */
         cw_dp_done(d, w->peer, re);
@@ -565,11 +566,8 @@ int cw_dp_lease_completed(struct cw_dispatcher *d, struct worker *w, uint64_t re
     }
     if (c->last)
         x->flags |= RANGE_HELD; /* how long so many positions take can't be told from it */
-    for (int i = 0; i < 2; i++)
-        if (x->holder[i] && x->holder[i]->worker == w) {
-            holder_complete(d, x->holder[i], x);
-            break;
-        }
+    if ((i = holder_of(x, w, c->lease)) >= 0)
+        holder_complete(d, x->holder[i], x);
     bool durable = x->flags & RANGE_DURABLE;
     if (c->last && cw_dp_stream_placed(s))
         epoch_close(d, s, x);

@@ -235,15 +235,15 @@ static void forget(struct cw_dispatcher *d, struct worker *w, ProtobufCBinaryDat
     cw_dp_send(d, w->peer, &m);
 }
 
-/* Where the range ends that a worker says it holds at the begin of x; 0: it holds none there. */
-static uint64_t named_end(const struct stream *s, const Cachew__Holding *h, const struct range *x)
+/* The range that a worker says it holds at the begin of x. NULL: it holds none there. */
+static const Cachew__Range *named(const struct stream *s, const Cachew__Holding *h, const struct range *x)
 {
     uint64_t epoch, begin;
     cw_dp_stream_place(s, x->begin, &epoch, &begin);
     for (size_t i = 0; i < h->n_ranges; i++)
         if (h->ranges[i]->epoch == epoch && h->ranges[i]->begin == begin && h->ranges[i]->end > begin)
-            return x->begin + (h->ranges[i]->end - begin);
-    return 0;
+            return h->ranges[i];
+    return NULL;
 }
 
 /* Of what it had on an earlier connection, it does not have these any more, or never heard of them. */
@@ -251,9 +251,15 @@ static void drop_unnamed(struct cw_dispatcher *d, struct seat *t, const Cachew__
 {
     struct range *x;
     for (size_t i = 0; t->n_held > 0 && (x = cw_dp_range_at(t->stream, i)); i++) {
-        uint64_t end = x->holder[0] == t || x->holder[1] == t ? named_end(t->stream, h, x) : x->end;
-        if (end > x->begin)
-            cw_dp_lease_shorten(d, t->worker, x, end);
+        int held = x->holder[0] == t ? 0 : 1;
+        if (x->holder[held] != t)
+            continue;
+        const Cachew__Range *m = named(t->stream, h, x);
+        uint64_t end = m ? x->begin + (m->end - m->begin) : 0;
+        if (m) {
+            x->lease[held] = m->lease; /* it may be one of an earlier connection, and the one that was given on this one before it spoke the same again */
+            cw_dp_lease_shorten(d, x, held, end);
+        }
         if (end != x->end)
             cw_dp_lease_drop(d, t, x, DROP_REVOKED); /* one that was given on this connection, before it spoke, is on its way */
     }
@@ -284,7 +290,7 @@ static int worker_holding(struct cw_dispatcher *d, struct worker *w, const Cache
         if (r < 0)
             break;
         if (!cw_list_empty(&s->jobs))
-            cw_dp_lease_hold(d, t, span);
+            cw_dp_lease_hold(d, t, span, h->ranges[i]->lease);
         else
             cw_dp_seat_revoke(d, t, span.begin, span.end);
     }

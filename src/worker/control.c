@@ -112,7 +112,7 @@ static void say_holding(struct cw_worker *w, const struct worker_stream *s)
         facts = cw_facts_prepared(s, &prepared, &plan);
         for (const struct lease *l = s->leases; l; l = l->next) {
             Cachew__Range *p = ranges[holding.n_ranges] = &memory[holding.n_ranges];
-            *p = (Cachew__Range){CW_MESSAGE(range), .epoch = l->epoch, .begin = l->begin, .end = l->end};
+            *p = (Cachew__Range){CW_MESSAGE(range), .epoch = l->epoch, .begin = l->begin, .end = l->end, .lease = l->number};
             holding.n_ranges++;
         }
         cw_control_say(w, &m);

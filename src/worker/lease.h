@@ -34,6 +34,7 @@ struct cw_lease {
     uint64_t leased_ns;
     struct cw_range *range;     /* NULL: not in the runner, because all of it was taken, or it gave way */
     bool whole;                 /* it must not be ended early */
+    uint64_t number;            /* as Range.lease */
     bool set_aside;             /* it gave way */
     bool computed;              /* and the dispatcher was told */
     struct cw_error *failed;    /* it ends in an error: instead of batch failed_at, or behind all elements */

@@ -12,7 +12,7 @@ static void say_report(struct cw_worker *w, struct report *r)
 {
     Cachew__Report report = {CW_MESSAGE(report), .epoch = r->epoch, .begin = r->begin, .end = r->end,
         .n_batches = r->n_batches, .elements = r->elements, .n_elements = r->n_elements};
-    Cachew__Completed completed = {CW_MESSAGE(completed), .report = &report, .compute_ns = r->compute_ns, .last = r->last,
+    Cachew__Completed completed = {CW_MESSAGE(completed), .report = &report, .lease = r->lease, .last = r->last,
         .stream = {.data = r->stream, .len = sizeof(r->stream)}};
     Cachew__Envelope m = {CW_MESSAGE(envelope), .of_case = CACHEW__ENVELOPE__OF_COMPLETED,
         .completed = &completed};
@@ -44,11 +44,11 @@ void cw_reports_completed(struct cw_worker *w, struct worker_stream *s, struct c
         cw_streams_end(w, s);
         return;
     }
-    *r = (struct report){.epoch = a->epoch, .begin = a->begin, .end = a->end, .n_batches = a->n_batches, .compute_ns = a->compute_ns,
+    *r = (struct report){.epoch = a->epoch, .begin = a->begin, .end = a->end, .n_batches = a->n_batches, .lease = a->lease,
                          .elements = CW_STEAL(a->elements), .n_elements = a->n_elements, .last = a->last};
     memcpy(r->stream, s->stream->name, sizeof(r->stream));
     struct lease *l = cw_streams_find_lease(s, a->epoch, a->begin);
-    if (l)
+    if (l && l->number == a->lease)
         l->end = a->end; /* it may have been shortened */
     append(w, r);
     say_report(w, r);
@@ -59,7 +59,7 @@ static void settle(struct cw_worker *w, struct report *r)
 {
     struct worker_stream *s = cw_streams_find(w, (ProtobufCBinaryData){.data = r->stream, .len = sizeof(r->stream)});
     struct lease *l = s ? cw_streams_find_lease(s, r->epoch, r->begin) : NULL;
-    if (l && !l->report)
+    if (l && l->number == r->lease && !l->report)
         l->report = r;
     else
         cw_report_free(r);

@@ -280,7 +280,7 @@ bool cw_lease_completed(struct cw_stream *s, struct cw_lease *l)
     }
     l->computed = true;
     uint64_t now = s->completed_ns = cw_now_ns();
-    a->compute_ns = now - l->leased_ns;
+    a->lease = l->number;
     a->last = l->range && cw_runner_stream_over(s->runner, l->range);
     cw_trace_span(s->options->trace, "range", &(struct cw_traced){s->name, l->epoch, l->begin, CW_TRACE_RANGE, 0}, l->leased_ns, now);
     cw_stream_say(s, a);

@@ -264,7 +264,7 @@ static void handle(struct cw_stream *s, struct cw_command *c)
     switch (c->kind) {
     case CW_DO_LEASE:
         if (!s->failed)
-            cw_leases_add(s, c->epoch, c->begin, c->end, c->from, c->whole);
+            cw_leases_add(s, c);
         break;
     case CW_DO_REVOKE:
         cw_leases_revoke(s, c->epoch, c->begin, c->end);

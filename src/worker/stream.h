@@ -38,6 +38,7 @@ struct cw_command {
     enum cw_command_kind kind;
     uint64_t epoch, begin, end; /* LEASE; REVOKE: all ranges that lie within */
     uint64_t from;              /* LEASE: the first position that is wanted */
+    uint64_t lease;             /* LEASE: its number */
     bool whole;                 /* LEASE: it must not be ended early */
     size_t memory;
     struct cw_request *request; /* GET */
@@ -73,7 +74,7 @@ struct cw_answer {
     uint8_t *pulled;                  /* PULLED: `bytes` of them; NULL: `why` */
     bool over;                        /* KEYS: there are no more */
     bool last;                        /* COMPLETED: as message Completed */
-    uint64_t compute_ns;
+    uint64_t lease;                   /* COMPLETED: the number */
     uint64_t asked_ns;                /* BATCH, PART: as the request */
     struct cw_error *why;
 };
@@ -176,7 +177,7 @@ struct cw_error *cw_stream_why(const struct cw_error *why);
 void cw_stream_fail(struct cw_stream *s, const struct cw_error *why);
 
 /* from: the first position that is wanted; only a counted range may begin there. */
-void cw_leases_add(struct cw_stream *s, uint64_t epoch, uint64_t begin, uint64_t end, uint64_t from, bool whole);
+void cw_leases_add(struct cw_stream *s, const struct cw_command *c);
 /* All that lie within. */
 void cw_leases_revoke(struct cw_stream *s, uint64_t epoch, uint64_t begin, uint64_t end);
 /* Everything goes; who asked is told that it is not here. */

@@ -279,7 +279,7 @@ static int range_check(struct worker_stream *s, const Cachew__Range *m, struct c
 static int lease(struct worker_stream *s, const Cachew__Range *m, uint64_t from, bool whole, struct cw_error *err)
 {
     struct lease **at = find_lease(s, m->epoch, m->begin);
-    if (*at && (*at)->epoch == m->epoch && (*at)->begin == m->begin && (*at)->end == m->end)
+    if (*at && (*at)->epoch == m->epoch && (*at)->begin == m->begin && ((*at)->end == m->end || (*at)->number == m->lease))
         return 0; /* said again */
     int r = range_check(s, m, err);
     if (r < 0)
@@ -293,10 +293,11 @@ static int lease(struct worker_stream *s, const Cachew__Range *m, uint64_t from,
         free(c);
         return cw_error_nomem(err, sizeof(*l), "a lease");
     }
-    *l = (struct lease){.next = *at, .epoch = m->epoch, .begin = m->begin, .end = m->end};
+    *l = (struct lease){.next = *at, .epoch = m->epoch, .begin = m->begin, .end = m->end, .number = m->lease};
     *at = l;
     s->n_leases++;
-    *c = (struct cw_command){.kind = CW_DO_LEASE, .epoch = m->epoch, .begin = m->begin, .end = m->end, .from = CW_MIN(CW_MAX(from, m->begin), m->end), .whole = whole};
+    *c = (struct cw_command){.kind = CW_DO_LEASE, .epoch = m->epoch, .begin = m->begin, .end = m->end, .from = CW_MIN(CW_MAX(from, m->begin), m->end),
+                              .whole = whole, .lease = m->lease};
     cw_stream_do(s->stream, c);
     return 0;
 }

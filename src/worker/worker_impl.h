@@ -31,6 +31,7 @@ struct worker_stream {
 struct lease {
     struct lease *next;
     uint64_t epoch, begin, end;
+    uint64_t number;       /* as Range.lease */
     struct report *report; /* what it gave, which the dispatcher has acknowledged; NULL: it has not, or the range is not finished */
 };
 
@@ -38,7 +39,7 @@ struct lease {
 struct report {
     struct report *next;
     uint8_t stream[16];
-    uint64_t epoch, begin, end, n_batches, compute_ns;
+    uint64_t epoch, begin, end, n_batches, lease;
     uint64_t *elements;
     size_t n_elements;
     bool last;                /* as message Completed */

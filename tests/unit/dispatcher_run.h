@@ -27,6 +27,7 @@ struct run_stream { /* what a worker has, or a client knows, of a stream */
     uint8_t held[RUN_UNITS];  /* 1: a range begins with this unit; 2: it goes on */
     bool done[RUN_UNITS];     /* it said so, of a range that it has */
     uint64_t from[RUN_UNITS]; /* as leased: positions of the range that nobody needs */
+    uint64_t lease[RUN_UNITS]; /* its number */
 };
 
 struct run_peer {
@@ -476,6 +477,7 @@ static void run_holdings(struct run_peer *p)
                 holdings[n].n_ranges++;
                 cachew__range__init(a);
                 run_range(p->run, unit, run_units(&p->streams[i], unit), &a->epoch, &a->begin, &a->end);
+                a->lease = p->streams[i].lease[unit];
             }
         all.n_holdings++;
     }
@@ -509,6 +511,7 @@ static void run_worker_handle(struct run_peer *p, const Cachew__Envelope *m)
             assert_true(a->begin < a->end && a->begin % p->run->unit == 0 && m->leases->from[i] >= a->begin && m->leases->from[i] < a->end);
             run_hold(s, unit, run_unit_end(p->run, a->epoch, a->end) - unit);
             s->from[unit] = m->leases->from[i] - a->begin;
+            s->lease[unit] = a->lease;
         }
         break;
     }
@@ -740,7 +743,7 @@ CW_UNUSED static uint64_t run_completed_of(struct run_peer *p, const struct run_
     report.n_batches = p->run->sequential ? gives : 0;
     report.elements = &gives;
     report.n_elements = p->run->n_keys > 0 && !p->run->sequential;
-    RUN_SAY(p, Completed, COMPLETED, true, RUN_BASE(completed), .stream = {16, (uint8_t *)s->id}, .report = &report, .compute_ns = 1, .last = p->run->last);
+    RUN_SAY(p, Completed, COMPLETED, true, RUN_BASE(completed), .stream = {16, (uint8_t *)s->id}, .report = &report, .lease = s->lease[unit], .last = p->run->last);
     return p->last_id;
 }
 

@@ -312,6 +312,33 @@ static void test_unbegun_ranges_are_taken_back(void **state)
     }
 }
 
+/* A worker was leased a range again while it said how it had ended another one that began there: it does not hold what it said, and what it says of the range
+ * that it holds counts. Else clients would ask it for batches that it has not, for ever: nothing would be late. */
+static void test_what_is_said_of_an_earlier_lease(void **state)
+{
+    (void)state;
+    struct run *u = run_any_size(1000, 1, 1);
+    struct run_peer *w = run_worker(u, 16), *c = run_client(u, "job", 0, 1, 0);
+    struct run_stream *s = &w->streams[0];
+    uint64_t units = run_units(s, 0), lease = s->lease[0];
+    assert_int_equal(units, FIRST);
+    s->lease[0] = lease - 1;
+    uint64_t id = run_completed_of(w, s, 0, 5, 5);
+    run_pass(u, 100);
+    assert_true(run_answered(w, id));
+    assert_int_equal(c->n_reports[0], 0);
+    assert_int_equal(s->held[5], 2); /* none that begins there was leased */
+    s->lease[0] = lease;
+    for (uint64_t unit = 3; unit < units; unit++) /* it knows by itself */
+        s->held[unit] = 0;
+    id = run_completed_of(w, s, 0, 3, 3);
+    run_pass(u, 100);
+    assert_true(run_answered(w, id));
+    assert_int_equal(c->report_end[0], 3);
+    assert_int_equal(s->held[3], 1);
+    run_free(u);
+}
+
 /* A worker ends a range early. The other positions are leased to a worker, also after the dispatcher restarts. Where a second
  * worker had a lease of the whole range, it loses that. */
 static void test_a_range_that_its_worker_ends_early(void **state)
@@ -552,7 +579,7 @@ int main(void)
         cmocka_unit_test(test_late_while_nothing_is_known),
         cmocka_unit_test(test_late_behind_another_range),
         cmocka_unit_test(test_unbegun_ranges_are_taken_back),
-        cmocka_unit_test(test_a_range_that_its_worker_ends_early),
+        cmocka_unit_test(test_what_is_said_of_an_earlier_lease), cmocka_unit_test(test_a_range_that_its_worker_ends_early),
         cmocka_unit_test(test_overlapping_holdings_are_revoked),
         cmocka_unit_test(test_an_epoch_ends_where_a_worker_says),
         cmocka_unit_test(test_holdings_across_a_position_are_revoked),

@@ -469,8 +469,10 @@ static void test_late_by_the_rate(void **state)
     struct run_peer *a = run_worker(u, 1), *b = run_worker(u, 1), *c = run_client(u, "job", 0, 1, 0);
     for (uint64_t pos = 0; pos < 10; pos += 2) { /* each takes 0.9 s */
         run_pass(u, 900);
-        for (uint64_t i = pos; i < pos + 2; i++)
-            run_completed(a->streams[0].held[i] ? a : b, &a->streams[0], i, 1);
+        for (uint64_t i = pos; i < pos + 2; i++) {
+            struct run_peer *holder = a->streams[0].held[i] ? a : b;
+            run_completed(holder, &holder->streams[0], i, 1);
+        }
         run_progress(c, pos + 2, 0);
         run_settle(u);
     }

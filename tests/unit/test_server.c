@@ -176,7 +176,9 @@ static void test_serves(void **state)
     prepared.capacity = 1;
     say(&w, CACHEW__ENVELOPE__OF_PREPARED, &prepared, 0, asked->id);
     assert_int_equal(await(&c, CACHEW__ENVELOPE__OF_ATTACHED, 1)->attached->plan->n_positions, 30);
-    assert_int_equal(await(&w, CACHEW__ENVELOPE__OF_LEASES, 1)->leases->n_ranges, 1);
+    const Cachew__Leases *leases = await(&w, CACHEW__ENVELOPE__OF_LEASES, 1)->leases;
+    assert_int_equal(leases->n_ranges, 1);
+    uint64_t lease = leases->ranges[0]->lease;
     assert_string_equal(await(&c, CACHEW__ENVELOPE__OF_WORKERS, 1)->workers->workers[0]->addresses[0], "127.0.0.1:9");
     assert_int_equal(await(&c, CACHEW__ENVELOPE__OF_PLACEMENTS, 1)->placements->placements[0]->worker, id);
     Cachew__Report report = CACHEW__REPORT__INIT;
@@ -185,6 +187,7 @@ static void test_serves(void **state)
     report.n_batches = 17;
     completed.stream = prepared.stream;
     completed.report = &report;
+    completed.lease = lease;
     say(&w, CACHEW__ENVELOPE__OF_COMPLETED, &completed, 2, 0);
     assert_int_equal(await(&w, CACHEW__ENVELOPE__OF_DONE, 1)->re, 2);
     assert_int_equal(await(&c, CACHEW__ENVELOPE__OF_REPORTS, 1)->reports->reports[0]->n_batches, 17);

@@ -394,7 +394,9 @@ static void say_lease_of(unsigned stream, const Cachew__Range *range, uint64_t f
 {
     Cachew__Envelope e = CACHEW__ENVELOPE__INIT;
     Cachew__Leases m = CACHEW__LEASES__INIT;
-    Cachew__Range *list = (Cachew__Range *)(uintptr_t)range;
+    static uint64_t number;
+    Cachew__Range numbered = *range, *list = &numbered;
+    numbered.lease = ++number;
     m.stream = stream_name(stream);
     m.ranges = &list;
     m.from = &from;
