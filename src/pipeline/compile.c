@@ -272,6 +272,11 @@ static int compile(struct cw_compile *x)
         return r;
     c->counted = flow.counted && c->batcher != CW_BATCHER_BUCKET;
     c->sequential |= flow.limited && c->batcher == CW_BATCHER_BUCKET;
+    if (c->take != UINT64_MAX && !c->sequential && c->batcher == CW_BATCHER_BATCH && c->drop_remainder) { /* of what is dropped nothing is looked at */
+        c->take -= c->take % c->batch_size;
+        for (unsigned k = 0; k < c->n_limits; k++)
+            c->limits[k].count = CW_MIN(c->limits[k].count, c->take);
+    }
     c->programs = calloc(x->n_paths, sizeof(*c->programs));
     if (!c->programs)
         return cw_error_nomem(x->err, 0, "programs");

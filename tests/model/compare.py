@@ -31,7 +31,7 @@ import digest as hashes
 from deadlines import HANG_S, run_computing
 
 from model.dtypes import PlanError, RecordError, RunError
-from model.fixed import PIPELINES, SHUFFLED, positions
+from model.fixed import OWN, PIPELINES, positions
 from model.generate import Case, Coverage, flat, generate, operator_table
 from model.package import Taken
 from model.package import run as run_package
@@ -254,8 +254,8 @@ def check(case: Case, binary: str, package: bool, service: str | None = None) ->
 def fixed(name: str, directory: Path) -> Case:
     """A fixed pipeline as a case."""
     directory.mkdir(parents=True, exist_ok=True)
-    seed = [*PIPELINES, *SHUFFLED].index(name)
-    case = Case(seed, directory, (PIPELINES | SHUFFLED)[name], threads=[1, 2, 3, 8][seed % 4], dump=name in SHUFFLED)
+    seed = [*PIPELINES, *OWN].index(name)
+    case = Case(seed, directory, (PIPELINES | OWN)[name], threads=[1, 2, 3, 8][seed % 4], dump=name in OWN)
     case.path().write_text(json.dumps(case.pipeline, indent=1) + "\n")
     return case
 
@@ -281,7 +281,7 @@ def one(arguments: tuple) -> tuple[Case | None, int, list[str]]:
 def fixed_names(arguments: argparse.Namespace) -> list[str]:
     """The fixed pipelines that the model can run in a moment."""
     small = [name for name, pipeline in PIPELINES.items() if positions(pipeline["pipeline"]) <= MODEL_POSITIONS]
-    return [] if arguments.package else [*small, *SHUFFLED]
+    return [] if arguments.package else [*small, *OWN]
 
 
 @contextlib.contextmanager

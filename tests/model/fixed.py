@@ -125,11 +125,13 @@ def by_chunk() -> dict:
 
 
 ONE = [assign(n="1"), {"op": "select", "components": ["n"]}]
-SHUFFLED_CHAINS: dict[str, list[dict]] = {
+OWN_CHAINS: dict[str, list[dict]] = {
     "windows": [*large(1_500), *ONE, by_chunk(), batch(7)],
     "windows-of-one-batch": [*large(700), *ONE, by_chunk(), batch(300)],
     "windows-of-buckets": [*large(1_500), *ONE, by_chunk(), buckets("n", [1], [3, 100])],
     "windows-in-passes": [*large(600), *ONE, by_chunk(), repeat(2), batch(10)],
+    # the take would come upon an element that fails, for a batch that is dropped
+    "dropped-before-it-fails": [numbers(8), fail("value == 4"), keep("value >= 0"), take(5), batch(3, drop_remainder=True)],
 }
 
 
@@ -138,7 +140,7 @@ def on_error(chain: list[dict]) -> dict:
 
 
 PIPELINES = {name: {"cachew": 1, "pipeline": chain, **on_error(chain)} for name, chain in CHAINS.items()}
-SHUFFLED = {name: {"cachew": 1, "pipeline": chain} for name, chain in SHUFFLED_CHAINS.items()}  # for the model alone
+OWN = {name: {"cachew": 1, "pipeline": chain} for name, chain in OWN_CHAINS.items()}  # only the model has our shuffles, and our rules of what fails
 
 
 def positions(chain: list[dict]) -> int:

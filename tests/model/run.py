@@ -84,9 +84,18 @@ class Run:
     def finished(self, counts: dict) -> bool:
         """Whether nothing more can come: every source lies before a take that has all it wants and is not repeated."""
 
+        batcher = self.plan.batcher
+        size = batcher.attrs["size"] if batcher and batcher.name == "batch" and batcher.attrs.get("drop_remainder") else 1
+
+        def enough(route: list[Node], n: Node) -> int:
+            """Of the elements of a remainder that is dropped none is looked at, where nothing but takes and maps stand between."""
+            limited = [m.counting for m in route].index(True)
+            plain = all(m.name not in ("filter", "filter_function", "flat_map", "skip", "repeat") for m in route[limited:])
+            return n.attrs["count"] - (n.attrs["count"] % size if plain and n in self.plan.chain else 0)
+
         def full(route: list[Node]) -> bool:
             return any(
-                n.counting and n.name == "take" and counts.get((n, ()), 0) >= n.attrs["count"]
+                n.counting and n.name == "take" and counts.get((n, ()), 0) >= enough(route, n)
                 for i, n in enumerate(route)
                 if all(later.name != "repeat" for later in route[i:])
             )
