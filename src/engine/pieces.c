@@ -154,9 +154,14 @@ static int pull_piece(struct cw_runner *r, struct cw_range *s, struct piece *p, 
     _cleanup_free_ struct cw_tensor *raw = malloc(n * sizeof(*raw));
     _cleanup_free_ uint32_t *order = malloc(n * sizeof(*order));
     int status = p->raw && raw && order ? 0 : cw_error_nomem(err, n * sizeof(*raw), "elements of a stream");
-    if (status >= 0)
-        status = source->ops->pull(source, &(struct cw_pull){.epoch = s->epoch->epoch.epoch, .from = p->begin, .n = n, .least = least, .keep = p->begin,
+    unsigned frugal = atomic_load(&r->frugal);
+    for (size_t most = frugal ? CW_MAX(CW_MIN(n, frugal), least) : n; status >= 0; most = CW_MAX(most / 2, least)) { /* fewer where memory is short of so many */
+        status = source->ops->pull(source, &(struct cw_pull){.epoch = s->epoch->epoch.epoch, .from = p->begin, .n = most, .least = least, .keep = p->begin,
                                    .cancelled = pull_stopped, .cancel_arg = &(struct pulling){r, s}, .away = r->options.away}, &p->arena, raw, &n, err);
+        if (status != CW_E_BUDGET || most == least)
+            break;
+        status = 0;
+    }
     if (status >= 0) {
         pthread_mutex_lock(&r->mutex); /* others look how much of it is carved, planned or not */
         p->cut = n < p->n;

@@ -1,5 +1,6 @@
 """Streams without a known end, from services: what follows the source is shared out in ranges, and gives what this process would."""
 
+import itertools
 import os
 import signal
 import threading
@@ -7,6 +8,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import cachew
+import numpy as np
 import pytest
 from cachew import Dataset
 from deadlines import HANG_S
@@ -180,6 +182,20 @@ def test_an_iterable_that_hangs_is_given_up_once(one_worker, tmp_path):
 def large(n=600):
     for i in range(n):
         yield {"value": i, "data": bytes([i % 256]) * 1_000_000}
+
+
+@pytest.mark.parametrize("memory", ["36M", "40M"])
+@pytest.mark.parametrize("threads", [1, 3])
+def test_memory_that_was_enough_stays_enough(memory, threads):
+    """As many elements as a range has positions were read at a time, unless the source was slow: 32 MB, which left too little for a batch."""
+
+    def half_megabytes():
+        for i in itertools.count():
+            yield {"value": i, "data": np.full(500_000, i % 256, np.uint8)}
+
+    ds = Dataset.iterable(half_megabytes, outputs={"value": "int64", "data": ("uint8", (500_000,))}).filter("value % 3 != 0").batch(4).take(60)
+    got = [v for b in ds.iterator(memory=memory, threads=threads, timeout_s=HANG_S) for v in b["value"].tolist()]
+    assert got == [i for i in range(360) if i % 3][:240]
 
 
 @pytest.mark.skipif("asan" in os.environ.get("LD_PRELOAD", ""), reason="a sanitizer keeps what was freed")
