@@ -48,6 +48,7 @@ def same(a, b):
     return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
 
 
+PULL_BYTES = 4 << 20  # of elements of an iterable that one answer takes together
 loading = False  # modules are imported to find a function: cachew._calls looks
 
 
@@ -118,6 +119,7 @@ class Function:
         self.declared = tuple(c.name for c in self.outputs)
         # Of an iterable: elements that were taken and not passed by a later call, the first one's place, and what it raised.
         self.iterator, self.kept_elements, self.first, self.failed = None, [], 0, None
+        self.sized = [(k, c.bytes) for k, c in enumerate(self.outputs) if c.scalar_types is None]
         self.slow = Slow()
 
     def apply(self, element, key):
@@ -183,9 +185,25 @@ class Function:
         def there():
             return min(n, max(0, self.first + len(self.kept_elements) - start))
 
-        with self.slow.call(there, least, lambda count: self.answer_pull(answer, start, n, count, None)):
-            self.advance(keep, start + n, progress)
-        return None if self.slow.answered else self.answer_pull(answer, start, n, there(), self.failed)
+        with self.slow.call(there, least, lambda count: self.answer_pull(answer, start, n, self.fitting(start, count, least), None)):
+            self.advance(keep, start, n, least, progress)
+        if self.slow.answered:
+            return None
+        count = self.fitting(start, there(), least)
+        return self.answer_pull(answer, start, n, count, self.failed if count == there() else None)
+
+    def bytes_of(self, element):
+        """Of what is not just a number in an element of an iterable, as it is kept; or why it is none."""
+        return 0 if isinstance(element, str) else sum(len(element[k]) if is_bytes else element[k].nbytes for k, is_bytes in self.sized)
+
+    def fitting(self, start, count, least):
+        """How many of so many kept elements from `start` on one answer holds: more than `least` as long as they are small."""
+        size = 0
+        for i, element in enumerate(self.kept_elements[start - self.first :][:count] if count else []):
+            if i >= least and size >= PULL_BYTES:
+                return i
+            size += self.bytes_of(element)
+        return count
 
     def answer_pull(self, answer, start, n, count, failed):
         rows = Rows(self, answer)
@@ -199,16 +217,18 @@ class Function:
                 rows.add_kept(i, element)
         return rows.finish(status, said, [1] * n)
 
-    def advance(self, keep, end, progress):
-        """Takes elements, from `keep` on as they are kept, or why one is none, until there are those before `end`, or the iterable is over, raises, or was slow."""
+    def advance(self, keep, start, n, least, progress):
+        """Takes elements, from `keep` on as they are kept, or why one is none, until there are n from `start` on, or `least` and many bytes, or the iterable is
+        over, raises, or was slow."""
         elements, position, slow = self.kept_elements, self.first + len(self.kept_elements), self.slow
+        size = sum(map(self.bytes_of, elements[max(0, start - self.first) :]))
         try:
             if self.iterator is None and self.failed is None:
                 try:
                     self.iterator = iter(self.function())
                 except StopIteration as error:
                     raise RuntimeError("the function raised StopIteration") from error
-            while position < end and self.failed is None and not slow.answered:
+            while position < start + n and self.failed is None and not slow.answered and (size < PULL_BYTES or position < start + least):
                 if is_copy:  # made by the iterable, or by its last step
                     os._exit(0)
                 progress[PROGRESS] = position + 1
@@ -223,6 +243,8 @@ class Function:
                     elements.append(self.kept(value))
                 except BaseException as error:
                     elements.append(text_of(error))
+                if self.sized and position > start:
+                    size += self.bytes_of(elements[-1])
         except BaseException as error:
             self.iterator, self.failed = None, printable(f"{text_of(error)}, after {position} elements")
         if is_copy:
