@@ -52,8 +52,10 @@ static int parse_bytes(const struct cli_option *o, const char *value, struct cw_
         if (*end == 'B')
             end++;
     }
-    if (errno || !is_decimal(value) || *end || !(v > 0) || v * factor >= 0x1p62)
+    if (!is_decimal(value) || *end || !(v > 0))
         return bad_value(o, value, "bytes, as 256M, 1.5G or 4194304", err);
+    if (errno || v * factor >= 0x1p62)
+        return bad_value(o, value, "less than 4194304T", err);
     *(uint64_t *)o->to = (uint64_t)(v * factor);
     return 0;
 }

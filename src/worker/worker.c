@@ -151,13 +151,12 @@ static int copy_options(struct cw_worker *w, const struct cw_worker_options *o, 
     struct cw_worker_options *c = &w->options;
     char host[128] = "", name[160];
     bool failed = false;
-    if (!o->dispatcher || o->memory < MEMORY_MIN) {
+    if (!o->dispatcher)
+        return cw_error_set(err, CW_E_OPTION, "a worker needs the address of a dispatcher");
+    if (o->memory < MEMORY_MIN) {
         char value[32];
         snprintf(value, sizeof(value), "%zu", o->memory);
-        return cw_error_value(err, CW_E_OPTION, "memory", value, "at least 16 MiB",
-                              "a worker needs the address of a dispatcher, and at least 16 MiB of memory: "
-                              "%zu bytes were given",
-                              o->memory);
+        return cw_error_value(err, CW_E_OPTION, "memory", value, "at least 16 MiB", "--memory %zu: expected at least %zu bytes, 16 MiB", o->memory, MEMORY_MIN);
     }
     (void)gethostname(host, sizeof(host) - 1);
     snprintf(name, sizeof(name), "%s:%ld", host, (long)getpid());
