@@ -197,7 +197,7 @@ static void grace_over(struct cw_dispatcher *d)
     CW_LIST_EACH_OF(s, struct stream, link, &d->streams) {
         struct range *x;
         for (size_t i = 0; s->restored && s->at_most_once && (x = cw_dp_range_at(s, i)); i++)
-            if ((x->flags & RANGE_GIVEN) && !x->holder[0]) {
+            if ((x->flags & RANGE_GIVEN) && !x->holder[0].seat) {
                 cw_dp_range_lose(d, s, x);
                 cw_dp_range_announce(d, s, x);
             }

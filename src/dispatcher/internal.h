@@ -172,8 +172,10 @@ enum range_flag {
 struct range {
     uint64_t begin, end;
     uint64_t number;        /* no other range of the stream ever had it */
-    struct seat *holder[2]; /* [0] is what clients are told; [1] the one before, if it was late */
-    uint64_t lease[2];      /* the number of each one's lease */
+    struct holder {
+        struct seat *seat;
+        uint64_t lease; /* its number */
+    } holder[2];        /* [0] is what clients are told; [1] the one before, if it was late */
     uint64_t leased_ns;
     uint64_t before;        /* positions that the holder had to compute before it, when it was leased */
     uint64_t n_batches;     /* of a sequential stream */

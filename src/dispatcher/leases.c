@@ -41,16 +41,14 @@ static void lease_count(struct cw_dispatcher *d, struct seat *t, struct range *x
 static int lease_give(struct cw_dispatcher *d, struct seat *t, struct range *x)
 {
     struct stream *s = t->stream;
-    bool second = x->holder[0] != NULL;
+    bool second = x->holder[0].seat != NULL;
     x->holder[1] = x->holder[0];
-    x->lease[1] = x->lease[0];
-    x->holder[0] = t;
-    x->lease[0] = ++d->last_lease;
+    x->holder[0] = (struct holder){t, ++d->last_lease};
     if (s->at_most_once) { /* clients are told its place, and the worker gets it, when the lease is written down */
         x->flags |= RANGE_UNSENT;
         if (cw_dp_journal_range(d, s, x, ACTION_LEASE, NULL) < 0) {
             x->flags &= (uint8_t)~RANGE_UNSENT;
-            x->holder[0] = NULL;
+            x->holder[0].seat = NULL;
             return -1;
         }
     } else {
@@ -71,30 +69,29 @@ void cw_dp_lease_written(struct cw_dispatcher *d, struct stream *s, struct range
     if (!(x->flags & RANGE_UNSENT))
         return;
     x->flags &= (uint8_t)~RANGE_UNSENT;
-    if (x->holder[0])
-        lease_send(d, x->holder[0], x);
+    if (x->holder[0].seat)
+        lease_send(d, x->holder[0].seat, x);
     cw_dp_range_announce(d, s, x); /* also that it is lost, if its holder went meanwhile */
 }
 
 void cw_dp_lease_drop(struct cw_dispatcher *d, struct seat *t, struct range *x, enum drop how)
 {
     struct stream *s = t->stream;
-    if (x->holder[0] != t && x->holder[1] != t)
+    if (x->holder[0].seat != t && x->holder[1].seat != t)
         return;
-    if (x->holder[0] == t && (x->flags & RANGE_COMPLETE))
+    if (x->holder[0].seat == t && (x->flags & RANGE_COMPLETE))
         t->n_complete--;
     else
         t->to_compute -= x->end - x->begin;
-    if (x->holder[0] == t) {
+    if (x->holder[0].seat == t) {
         x->flags &= (uint8_t)~RANGE_COMPLETE;
         x->holder[0] = x->holder[1];
-        x->lease[0] = x->lease[1];
         cw_dp_range_announce(d, s, x);
     }
-    x->holder[1] = NULL;
+    x->holder[1].seat = NULL;
     t->n_held--;
     t->worker->n_held--;
-    if (!x->holder[0]) {
+    if (!x->holder[0].seat) {
         d->n_moved++;
         if (s->at_most_once)
             cw_dp_range_lose(d, s, x);
@@ -118,7 +115,7 @@ void cw_dp_lease_drop_from(struct cw_dispatcher *d, struct seat *t, uint64_t fro
 
 static bool unfinished(const struct range *x, const struct seat *t)
 {
-    return x->holder[0] == t && !(x->flags & RANGE_COMPLETE);
+    return x->holder[0].seat == t && !(x->flags & RANGE_COMPLETE);
 }
 
 void cw_dp_lease_drop_unbegun(struct cw_dispatcher *d, struct seat *t)
@@ -128,7 +125,7 @@ void cw_dp_lease_drop_unbegun(struct cw_dispatcher *d, struct seat *t)
     for (size_t i = 0; t->n_held > 0 && (x = cw_dp_range_at(t->stream, i)); i++) {
         if (begun < DP_DEPTH)
             begun += unfinished(x, t);
-        else if (unfinished(x, t) || x->holder[1] == t)
+        else if (unfinished(x, t) || x->holder[1].seat == t)
             cw_dp_lease_drop(d, t, x, DROP_REVOKED);
     }
 }
@@ -176,17 +173,16 @@ void cw_dp_lease_hold(struct cw_dispatcher *d, struct seat *t, struct span span,
     struct stream *s = t->stream;
     bool ok = s->marked || (s->based && span.begin >= s->base) || cw_dp_range_rebase(d, s, span.begin) == 0;
     struct range *x = ok ? cw_dp_range(s, span.begin) : NULL;
-    if (x && x->begin == span.begin && span.end < x->end && !x->holder[0] && !(x->flags & (RANGE_REPORTED | RANGE_LOST)))
+    if (x && x->begin == span.begin && span.end < x->end && !x->holder[0].seat && !(x->flags & (RANGE_REPORTED | RANGE_LOST)))
         range_shorten(d, s, x, span.end); /* the worker has ended it early */
     x = ok ? range_exact(s, span) : NULL;
-    if (x && (x->holder[0] == t || x->holder[1] == t))
+    if (x && (x->holder[0].seat == t || x->holder[1].seat == t))
         return;
-    if (!x || x->holder[0] || (x->flags & RANGE_LOST) || t->n_held >= t->capacity + 1) {
+    if (!x || x->holder[0].seat || (x->flags & RANGE_LOST) || t->n_held >= t->capacity + 1) {
         cw_dp_seat_revoke(d, t, span.begin, span.end);
         return;
     }
-    x->holder[0] = t;
-    x->lease[0] = lease;
+    x->holder[0] = (struct holder){t, lease};
     x->leased_ns = d->now_ns;
     x->before = t->to_compute;
     x->flags |= x->flags & RANGE_REPORTED ? RANGE_HELD | RANGE_COMPLETE : RANGE_HELD;
@@ -258,7 +254,7 @@ static bool range_free(struct stream *s, struct range **ret, struct span *gap)
     s->free_from = CW_MAX(s->free_from, s->base);
     for (size_t i = cw_dp_range_index(s, s->free_from);; i++) {
         x = cw_dp_range_at(s, i);
-        if (!x || x->begin > s->free_from || (!x->holder[0] && !is_over(x)))
+        if (!x || x->begin > s->free_from || (!x->holder[0].seat && !is_over(x)))
             break;
         s->free_from = x->end;
     }
@@ -272,8 +268,8 @@ static struct seat *make_room(struct cw_dispatcher *d, struct stream *s, uint64_
 {
     struct range *x;
     for (size_t at = s->n_ranges; !s->at_most_once && at-- > 0 && (x = cw_dp_range_at(s, at))->begin > pos;)
-        for (int i = 0; i < 2 && x->holder[i]; i++) {
-            struct seat *t = x->holder[i];
+        for (int i = 0; i < 2 && x->holder[i].seat; i++) {
+            struct seat *t = x->holder[i].seat;
             if (t->heap_at == 0 || (t->n_held < t->capacity && i == 0 && (x->flags & RANGE_COMPLETE)))
                 continue; /* what is complete takes no room but that of a worker that has all it may have */
             cw_dp_lease_drop(d, t, x, DROP_REVOKED);
@@ -291,8 +287,8 @@ static struct range *take_back(struct cw_dispatcher *d, struct stream *s)
         return NULL;
     for (size_t at = s->n_ranges; at-- > 0;) {
         struct range *x = cw_dp_range_at(s, at);
-        struct seat *t = x->holder[0];
-        if (t && !x->holder[1] && unfinished(x, t) && t->n_held - t->n_complete > 1) {
+        struct seat *t = x->holder[0].seat;
+        if (t && !x->holder[1].seat && unfinished(x, t) && t->n_held - t->n_complete > 1) {
             cw_dp_lease_drop(d, t, x, DROP_REVOKED);
             return x;
         }
@@ -375,11 +371,11 @@ void cw_dp_lease_late(struct cw_dispatcher *d, struct stream *s)
     struct range *x;
     for (size_t i = 0; (x = cw_dp_range_at(s, i)) && ((x->flags & RANGE_COMPLETE) || is_over(x)); i++)
         ;
-    if (!x || !x->holder[0] || x->holder[1])
+    if (!x || !x->holder[0].seat || x->holder[1].seat)
         return;
     if ((double)(d->now_ns - x->leased_ns) < range_late_after_ns(s, x))
         return;
-    struct seat *slow = x->holder[0], *t = idle_seat(s, slow);
+    struct seat *slow = x->holder[0].seat, *t = idle_seat(s, slow);
     if (!t || (!(s->rate > 0) && t->n_held > t->n_complete)) /* while no rate is known, a worker that computes is not known to be faster */
         return;
     uint64_t epoch, position;
@@ -390,7 +386,7 @@ void cw_dp_lease_late(struct cw_dispatcher *d, struct stream *s)
               position, position + (x->end - x->begin), epoch, slow->worker->id, (d->now_ns - x->leased_ns) / 1000000,
               t->worker->id);
     for (size_t i = 0; (x = cw_dp_range_at(s, i)) && t; i++) {
-        if (x->holder[0] != slow || x->holder[1] || (x->flags & RANGE_COMPLETE))
+        if (x->holder[0].seat != slow || x->holder[1].seat || (x->flags & RANGE_COMPLETE))
             continue;
         d->n_late++;
         if (lease_give(d, t, x) < 0)
@@ -450,22 +446,20 @@ static void holder_complete(struct cw_dispatcher *d, struct seat *t, struct rang
     if (x->flags & RANGE_COMPLETE)
         return;
     uint64_t took_ns = d->now_ns - CW_MAX(x->leased_ns, t->completed_ns); /* before that, it computed another one */
-    bool measured = !(x->flags & RANGE_HELD) && (!x->holder[1] || x->holder[1] == t); /* when another one got it is not known */
+    bool measured = !(x->flags & RANGE_HELD) && (!x->holder[1].seat || x->holder[1].seat == t); /* when another one got it is not known */
     t->completed_ns = d->now_ns;
-    if (x->holder[1] == t) { /* the late one was faster after all */
-        uint64_t lease = x->lease[1];
+    if (x->holder[1].seat == t) { /* the late one was faster after all */
+        const struct holder late = x->holder[1];
         x->holder[1] = x->holder[0];
-        x->lease[1] = x->lease[0];
-        x->holder[0] = t;
-        x->lease[0] = lease;
+        x->holder[0] = late;
         cw_dp_range_announce(d, s, x);
     }
     x->flags |= RANGE_COMPLETE;
     t->n_complete++;
     t->to_compute -= x->end - x->begin;
     cw_dp_seat_usable(d, t);
-    if (x->holder[1])
-        cw_dp_lease_drop(d, x->holder[1], x, DROP_REVOKED);
+    if (x->holder[1].seat)
+        cw_dp_lease_drop(d, x->holder[1].seat, x, DROP_REVOKED);
     if (measured)
         stream_measure(d, s, x->end - x->begin, took_ns);
     cw_dp_stream_dirty(d, s);
@@ -473,11 +467,11 @@ static void holder_complete(struct cw_dispatcher *d, struct seat *t, struct rang
 
 void cw_dp_lease_shorten(struct cw_dispatcher *d, struct range *x, int i, uint64_t end)
 {
-    struct seat *t = x->holder[i];
+    struct seat *t = x->holder[i].seat;
     if (end >= x->end || (x->flags & (RANGE_REPORTED | RANGE_LOST)))
         return;
-    if (x->holder[!i]) {
-        cw_dp_lease_drop(d, x->holder[!i], x, DROP_REVOKED);
+    if (x->holder[!i].seat) {
+        cw_dp_lease_drop(d, x->holder[!i].seat, x, DROP_REVOKED);
         x->flags |= RANGE_HELD; /* which of them had it how long is not known */
     }
     t->to_compute -= x->end - end;
@@ -516,7 +510,7 @@ static void epoch_close(struct cw_dispatcher *d, struct stream *s, const struct 
 static int holder_of(const struct range *x, const struct worker *w, uint64_t lease)
 {
     for (int i = 0; x && i < 2; i++)
-        if (x->holder[i] && x->holder[i]->worker == w && x->lease[i] == lease)
+        if (x->holder[i].seat && x->holder[i].seat->worker == w && x->holder[i].lease == lease)
             return i;
     return -1;
 }
@@ -545,7 +539,7 @@ int cw_dp_lease_completed(struct cw_dispatcher *d, struct worker *w, uint64_t re
     if (i >= 0)
         cw_dp_lease_shorten(d, x, i, span.end);
     if (i >= 0 && x->end > span.end && !s->at_most_once) { /* its elements were reported before: it can't be shortened any more, and is leased again as a whole */
-        cw_dp_lease_drop(d, x->holder[i], x, DROP_REVOKED);
+        cw_dp_lease_drop(d, x->holder[i].seat, x, DROP_REVOKED);
         cw_dp_stream_dirty(d, s);
     }
     x = span.begin < s->total ? range_exact(s, span) : NULL;
@@ -567,7 +561,7 @@ int cw_dp_lease_completed(struct cw_dispatcher *d, struct worker *w, uint64_t re
     if (c->last)
         x->flags |= RANGE_HELD; /* how long so many positions take can't be told from it */
     if ((i = holder_of(x, w, c->lease)) >= 0)
-        holder_complete(d, x->holder[i], x);
+        holder_complete(d, x->holder[i].seat, x);
     bool durable = x->flags & RANGE_DURABLE;
     if (c->last && cw_dp_stream_placed(s))
         epoch_close(d, s, x);

@@ -197,7 +197,7 @@ static uint64_t behind_unfinished(const struct stream *s)
 {
     for (size_t i = s->n_ranges; i-- > 0;) {
         const struct range *x = cw_dp_range_at(s, i);
-        if (x->holder[0] && !(x->flags & RANGE_COMPLETE))
+        if (x->holder[0].seat && !(x->flags & RANGE_COMPLETE))
             return x->end;
     }
     return s->base;

@@ -523,7 +523,7 @@ static void leases_send(struct cw_dispatcher *d, struct seat *t)
         pointers[i] = &ranges[i];
         whole[i] = (x->flags & RANGE_REPORTED) != 0;
         range_message(s, (struct span){x->begin, x->end}, pointers[i]);
-        ranges[i].lease = x->lease[x->holder[0] != t];
+        ranges[i].lease = x->holder[x->holder[0].seat != t].lease;
         uint64_t base = ranges[i].begin + (s->base > x->begin ? s->base - x->begin : 0); /* the earliest batch begins before, or there */
         from[i] = counted ? CW_MAX(ranges[i].begin, base - base % align) : ranges[i].begin;
     }

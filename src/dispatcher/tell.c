@@ -81,7 +81,7 @@ struct placements {
 static void placements_add(struct placements *p, const struct stream *s, const struct range *x)
 {
     Cachew__Placement *a = p->pointers[p->n] = &p->of[p->n];
-    *a = (Cachew__Placement){CW_MESSAGE(placement), .worker = x->holder[0] ? x->holder[0]->worker->id : 0,
+    *a = (Cachew__Placement){CW_MESSAGE(placement), .worker = x->holder[0].seat ? x->holder[0].seat->worker->id : 0,
         .lost = (x->flags & RANGE_LOST) != 0};
     cw_dp_stream_place(s, x->begin, &a->epoch, &a->begin);
     a->end = a->begin + (x->end - x->begin);
@@ -342,7 +342,7 @@ void cw_dp_tell_all(struct cw_dispatcher *d, struct rank *r)
     tell_passed(d, r, &p);
     struct range *x;
     for (size_t i = cw_dp_range_index(s, r->pos); (x = cw_dp_range_at(s, i)); i++) {
-        if ((x->holder[0] && !(x->flags & RANGE_UNSENT)) || (x->flags & RANGE_LOST))
+        if ((x->holder[0].seat && !(x->flags & RANGE_UNSENT)) || (x->flags & RANGE_LOST))
             placements_add(&p, s, x);
         if (p.n == PER_MESSAGE) {
             placements_flush(d, r->job, &r, 1, &p);

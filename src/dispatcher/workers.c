@@ -251,13 +251,13 @@ static void drop_unnamed(struct cw_dispatcher *d, struct seat *t, const Cachew__
 {
     struct range *x;
     for (size_t i = 0; t->n_held > 0 && (x = cw_dp_range_at(t->stream, i)); i++) {
-        int held = x->holder[0] == t ? 0 : 1;
-        if (x->holder[held] != t)
+        int held = x->holder[0].seat == t ? 0 : 1;
+        if (x->holder[held].seat != t)
             continue;
         const Cachew__Range *m = named(t->stream, h, x);
         uint64_t end = m ? x->begin + (m->end - m->begin) : 0;
         if (m) {
-            x->lease[held] = m->lease; /* it may be one of an earlier connection, and the one that was given on this one before it spoke the same again */
+            x->holder[held].lease = m->lease; /* it may be one of an earlier connection, and the one that was given on this one before it spoke the same again */
             cw_dp_lease_shorten(d, x, held, end);
         }
         if (end != x->end)

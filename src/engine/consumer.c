@@ -108,16 +108,10 @@ static int with_memory(struct cw_runner *r, int (*attempt)(struct cw_runner *r, 
     return status;
 }
 
-int cw_with_memory_for(struct cw_runner *r, int (*attempt)(struct cw_runner *r, void *arg, struct cw_error *err), void *arg,
-                       const struct cw_range *s, uint64_t deadline_ns, struct cw_error *err)
+int cw_with_memory(struct cw_runner *r, int (*attempt)(struct cw_runner *r, void *arg, struct cw_error *err), void *arg, const struct cw_range *s, bool of_first,
+                   uint64_t deadline_ns, struct cw_error *err)
 {
-    return !s || s == r->ranges ? with_memory(r, attempt, arg, false, deadline_ns, err) : with_memory_behind(r, attempt, arg, s, err);
-}
-
-int cw_with_memory_of(struct cw_runner *r, int (*attempt)(struct cw_runner *r, void *arg, struct cw_error *err), void *arg,
-                      const struct cw_range *s, uint64_t deadline_ns, struct cw_error *err)
-{
-    return s == r->ranges ? with_memory(r, attempt, arg, true, deadline_ns, err) : with_memory_behind(r, attempt, arg, s, err);
+    return !s || s == r->ranges ? with_memory(r, attempt, arg, of_first, deadline_ns, err) : with_memory_behind(r, attempt, arg, s, err);
 }
 
 int cw_try_finish(struct cw_runner *r, void *batch, struct cw_error *err) { return cw_assembly_finish(batch, &r->slabs, err); }
@@ -170,7 +164,7 @@ static int take_head(struct cw_runner *r, struct cw_range *s, uint64_t deadline_
             if (a->error)
                 return cw_error_copy(err, a->error);
             if (!a->batch && !a->part) {
-                status = cw_with_memory_of(r, cw_try_finish, a, s, deadline_ns, err);
+                status = cw_with_memory(r, cw_try_finish, a, s, true, deadline_ns, err);
                 if (status != 0)
                     return status;
             }

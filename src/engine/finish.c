@@ -26,7 +26,7 @@ static int slab_waiting(size_t size, struct cw_slab **ret, void *arg, struct cw_
     struct slab_request *q = arg;
     struct cw_runner *r = q->r;
     q->size = size;
-    int status = CW_LOCKED(&r->mutex, cw_with_memory_for(r, try_slab, q, q->range, q->deadline_ns, err));
+    int status = CW_LOCKED(&r->mutex, cw_with_memory(r, try_slab, q, q->range, false, q->deadline_ns, err));
     q->later = status == 2;
     if (q->later)
         return cw_error_set(err, CW_E_BUDGET, "there is no memory for a batch now");
@@ -89,7 +89,7 @@ static int finish(struct cw_runner *r, struct cw_assembly *a, uint64_t seed, uin
         if (a->error)
             status = cw_error_copy(err, a->error);
         if (status >= 0 && !a->batch)
-            status = cw_with_memory_for(r, cw_try_finish, a, q->range, q->deadline_ns, err);
+            status = cw_with_memory(r, cw_try_finish, a, q->range, false, q->deadline_ns, err);
     }
     return status != 0 ? status : apply(r, a, seed, epoch, q, err);
 }

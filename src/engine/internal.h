@@ -459,17 +459,14 @@ void cw_released(struct cw_runner *r);
 int cw_wait_change(struct cw_runner *r, uint64_t deadline_ns, const char *what, struct cw_error *err) _must_check_;
 /* The consumer has the memory that it lacked, if it did: threads begin something new again. Mutex held. */
 void cw_consumer_served(struct cw_runner *r);
-/* Runs `attempt`, which needs memory for something that range s holds. Later ranges give memory up for it. If
- * that is not enough and s is the first range, s starts over, and what needed the memory is gone with it: 2,
- * as where there is no memory now. The caller tries again later. Mutex held, but released while waiting. */
-int cw_with_memory_of(struct cw_runner *r, int (*attempt)(struct cw_runner *r, void *arg, struct cw_error *err), void *arg, const struct cw_range *s,
-                      uint64_t deadline_ns, struct cw_error *err) _must_check_;
+/* Runs `attempt`, which needs memory for something of range s (NULL: the runner has no such range). Later ranges give
+ * memory up for it, and if that is not enough and s is the first range, s starts over: 2, as where there is no memory
+ * now; the caller tries again later. of_first: what needs the memory is the range's, and gone when that starts over;
+ * else it is a batch that the consumer has. Mutex held, but released while waiting. */
+int cw_with_memory(struct cw_runner *r, int (*attempt)(struct cw_runner *r, void *arg, struct cw_error *err), void *arg, const struct cw_range *s, bool of_first,
+                   uint64_t deadline_ns, struct cw_error *err) _must_check_;
 /* Frees rows that are there and were dropped, maybe before they came. Mutex held. */
 void cw_range_forget_rows(struct cw_runner *r, struct cw_range *s);
-/* The same for a batch of range s that the consumer has (s NULL: the runner has no such range). The batch
- * stays when the first range starts over to make room. 2: no memory now; the caller tries again later. */
-int cw_with_memory_for(struct cw_runner *r, int (*attempt)(struct cw_runner *r, void *arg, struct cw_error *err), void *arg, const struct cw_range *s,
-                       uint64_t deadline_ns, struct cw_error *err) _must_check_;
 int cw_try_finish(struct cw_runner *r, void *batch, struct cw_error *err) _must_check_; /* cw_assembly_finish, as an attempt */
 /* There may be something to do for the threads. Mutex held. */
 static inline void cw_work(struct cw_runner *r)

@@ -60,7 +60,7 @@ static int join_part(struct cw_runner *r, struct part *p, struct cw_assembly **r
     cw_leave(r, &r->n_running);
     cw_work(r); /* threads may wait until nothing runs */
     if (status == CW_E_BUDGET)
-        status = cw_with_memory_of(r, try_part, p, p->s, CW_AT_ONCE, err);
+        status = cw_with_memory(r, try_part, p, p->s, true, CW_AT_ONCE, err);
     else
         cw_consumer_served(r); /* it may have lacked memory when it tried before */
     if (status == 0 && p->joined->error) {

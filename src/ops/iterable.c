@@ -36,12 +36,6 @@ static struct run *run_of(struct iterable *s, uint64_t epoch)
     return x;
 }
 
-static void run_is_over(struct iterable *s, struct run *x, uint64_t epoch)
-{
-    CW_GUARD(&s->mutex);
-    x->over = x->over || x->epoch == epoch;
-}
-
 struct element { /* what a row's raw bytes are */
     const char *error; /* NULL: none */
     struct cw_tensor values[];
@@ -207,7 +201,8 @@ static int call_host(struct iterable *s, struct call *c, struct cw_error *err)
         return cw_error_copy(err, &run->why);
     int r = cw_function_insist(&c->base, &run->host, &c->tries, why, err);
     if (r == 0 && c->ret_n && *c->ret_n < c->q->least)
-        run_is_over(s, run, c->q->epoch);
+        CW_WITH(&s->mutex)
+            run->over |= run->epoch == c->q->epoch;
     if (r == 1) {
         cw_error_set(&run->why, CW_E_DATA, "iterable: %s: %s", f->name, why);
         run->why_epoch = c->q->epoch;

@@ -35,7 +35,6 @@ struct cw_lease {
     struct cw_range *range;     /* NULL: not in the runner, because all of it was taken, or it gave way */
     bool whole;                 /* it must not be ended early */
     uint64_t number;            /* as Range.lease */
-    bool set_aside;             /* it gave way */
     bool computed;              /* and the dispatcher was told */
     struct cw_error *failed;    /* it ends in an error: instead of batch failed_at, or behind all elements */
     struct cw_request *requests;

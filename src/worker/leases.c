@@ -84,7 +84,6 @@ void cw_lease_open(struct cw_stream *s, struct cw_lease *l, uint64_t first_batch
     };
     struct cw_error err = {0};
     cw_lease_close(s, l);
-    l->set_aside = false;
     l->next_batch = counted ? CW_MIN(first_batch, l->n_batches) : 0;
     if (counted && l->next_batch == l->n_batches)
         return; /* nothing of it is wanted */
@@ -228,8 +227,6 @@ void cw_leases_forget_peer(struct cw_stream *s, const struct cw_peer *p)
 void cw_leases_set_aside(struct cw_stream *s)
 {
     for (struct cw_lease *l = s->leases; l; l = l->next)
-        if (l->range) {
+        if (l->range)
             cw_lease_close(s, l);
-            l->set_aside = true;
-        }
 }

@@ -339,6 +339,12 @@ static bool serve_batches(struct cw_stream *s, struct cw_lease *l)
     return any;
 }
 
+/* It was closed though something of it is to be computed. */
+static bool gave_way(const struct cw_stream *s, const struct cw_lease *l)
+{
+    return !l->range && !l->computed && !l->failed && (s->kind != RANGES_COUNTED || l->next_batch < l->n_batches);
+}
+
 /* Frees memory when the runner can compute nothing more for the first range with a request. Clients get the keys so
  * far. Then later requests give their parts back. Then the last range before the request's gives way: no request is
  * for such a range. Then ranges behind it give way, likewise the last one first. Then rows of the request's range go
@@ -349,7 +355,7 @@ static bool make_room(struct cw_stream *s)
     struct cw_lease *gives = NULL, *l = s->leases, *aside = NULL;
     for (; l && !first_request(l); l = l->next) {
         gives = l->range ? l : gives;
-        aside = l->set_aside && !l->computed && !l->failed ? l : aside;
+        aside = gave_way(s, l) ? l : aside;
     }
     if (!l) {
         if (aside)
@@ -369,10 +375,8 @@ static bool make_room(struct cw_stream *s)
         gives = later->range ? later : gives;
     if (!gives && (!s->short_of || s->short_of == first))
         return cw_lease_give_up_rows(s, l);
-    if (gives) {
+    if (gives)
         cw_lease_close(s, gives);
-        gives->set_aside = true;
-    }
     if (!before)
         s->short_of = first;
     return true;
