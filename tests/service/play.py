@@ -47,6 +47,12 @@ def drops_otherwise(plan):
     return plan["guarantee"] == "at-most-once" and any(op["op"] == "filter" for op in chain) and any(op.get("drop_remainder") for op in chain)
 
 
+def take_of_what_is_left(plan):
+    """The count of a take that others than locally fill, behind what was lost; None: there is none. The run that it is compared with has no take."""
+    counts = [op["count"] for op in plan["pipeline"]["pipeline"] if op["op"] == "take"]
+    return counts[0] if counts and plan["guarantee"] == "at-most-once" else None
+
+
 class Player:
     def __init__(self, plan, command, directory, keep=None):
         self.plan, self.command, self.directory, self.keep = plan, command, Path(directory), keep
@@ -75,6 +81,8 @@ class Player:
         chain = without_delay(self.plan["pipeline"]["pipeline"])
         if drops_otherwise(self.plan):
             chain = [{**op, "drop_remainder": False} if "drop_remainder" in op else op for op in chain]
+        if take_of_what_is_left(self.plan) is not None:
+            chain = [op for op in chain if op["op"] != "take"]
         plain.write_text(json.dumps({**self.plan["pipeline"], "pipeline": chain}))
         return local_run(self.command, plain, self.directory / "local", ["--seed", self.plan["run_seed"], "--epochs", self.plan["epochs"],
                                                                           "--index-dir", self.directory / "index"])[0]
@@ -415,6 +423,13 @@ class Player:
 
     # ---- what was acknowledged ----
 
+    def check_take(self):
+        most = take_of_what_is_left(self.plan)
+        records = collections.defaultdict(set)
+        for line in (line for r in self.ranks for part in r.parts() for line in part.lines):
+            records[line.epoch].update(line.records)
+        return [f"{len(found)} elements of epoch {epoch} came: a take gives {most}" for epoch, found in records.items() if most is not None and len(found) > most]
+
     def check_registered(self):
         """Where there is a journal, a worker's number is its own for ever: no other has it, and it has no other."""
         problems, owners = [], {}
@@ -490,7 +505,7 @@ class Player:
         while not self.over() or any(r.down for r in self.ranks):
             self.step(deadline, total)
         self.seconds = time.monotonic() - self.began
-        problems = oracle.check(self.job(), local) + self.check_registered()
+        problems = oracle.check(self.job(), local) + self.check_registered() + self.check_take()
         return problems + self.end()
 
     def end(self):
