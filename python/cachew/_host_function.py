@@ -196,10 +196,13 @@ class Function:
         """Of what is not just a number in an element of an iterable, as it is kept; or why it is none."""
         return 0 if isinstance(element, str) else sum(len(element[k]) if is_bytes else element[k].nbytes for k, is_bytes in self.sized)
 
+    def given(self, start, count):
+        return self.kept_elements[start - self.first :][:count] if count else []
+
     def fitting(self, start, count, least):
         """How many of so many kept elements from `start` on one answer holds: more than `least` as long as they are small."""
         size = 0
-        for i, element in enumerate(self.kept_elements[start - self.first :][:count] if count else []):
+        for i, element in enumerate(self.given(start, count) if self.sized else []):
             if i >= least and size >= PULL_BYTES:
                 return i
             size += self.bytes_of(element)
@@ -208,7 +211,7 @@ class Function:
     def answer_pull(self, answer, start, n, count, failed):
         rows = Rows(self, answer)
         status, said = bytearray(n), [] if failed is None else [[n, failed]]
-        for i, element in enumerate(self.kept_elements[start - self.first :][:count] if count else []):
+        for i, element in enumerate(self.given(start, count)):
             if isinstance(element, str):  # why it is none
                 status[i] = FAILED
                 said.append([i, element])
@@ -221,7 +224,7 @@ class Function:
         """Takes elements, from `keep` on as they are kept, or why one is none, until there are n from `start` on, or `least` and many bytes, or the iterable is
         over, raises, or was slow."""
         elements, position, slow = self.kept_elements, self.first + len(self.kept_elements), self.slow
-        size = sum(map(self.bytes_of, elements[max(0, start - self.first) :]))
+        size = sum(map(self.bytes_of, elements[max(0, start - self.first) :])) if self.sized else 0
         try:
             if self.iterator is None and self.failed is None:
                 try:

@@ -182,13 +182,6 @@ static void deinit(struct worker_run *x)
     cli_texts_deinit(&x->plugins);
 }
 
-/* The allocator learns from large blocks to keep up to 64 MB in each of its many arenas, which would come on top of --memory. */
-static void keep_little(void)
-{
-    mallopt(M_MMAP_THRESHOLD, 1 << 20);
-    mallopt(M_TRIM_THRESHOLD, 1 << 20);
-}
-
 int cli_worker_check(int argc, char **argv, struct cw_error *err)
 {
     struct worker_run x;
@@ -209,7 +202,7 @@ int cli_worker(int argc, char **argv)
     sigset_t signals;
     cli_raise_limits();
     cli_block_signals(&signals);
-    keep_little();
+    mallopt(M_MMAP_THRESHOLD, 1 << 20); /* else it learns from large blocks to keep up to 64 MB in each of its many arenas, on top of --memory */
     if (r == 0)
         r = serve(&x, &signals, &err);
     cw_host_shutdown();

@@ -329,7 +329,7 @@ struct cw_dispatcher {
     struct cw_map workers_by_id, workers_by_incarnation, streams_by_id, jobs_by_name, pipelines;
     size_t n_peers, n_workers, n_awaited, n_streams, n_jobs, n_over, n_ranks, n_seats, pipeline_bytes, waiting_bytes;
     uint64_t worker_ids, stream_numbers;
-    uint64_t last_lease;       /* number: larger than those of an earlier dispatcher, which workers may still name */
+    uint64_t last_lease;       /* number; begins with the time, so that it differs from those of an earlier dispatcher, which workers may still name */
     struct entries pending, flight;
     bool in_flight;
     bool room;                 /* a worker may have a stream more than a moment ago */

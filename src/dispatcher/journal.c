@@ -238,7 +238,7 @@ int cw_dp_journal_range(struct cw_dispatcher *d, struct stream *s, const struct 
     Cachew__Journal__Range m = {CW_MESSAGE(journal__range), .end = x->end,
         .reported = (x->flags & RANGE_REPORTED) != 0, .n_batches = x->n_batches, .elements = x->elements,
         .n_elements = x->n_elements, .reporter = x->reporter,
-        .given = s->at_most_once && x->holder[0].seat != NULL};
+        .given = s->at_most_once && (x->holder[0].seat || (x->flags & RANGE_GIVEN))};
     return entry_put(d, &k, &m.base, &action, err);
 }
 

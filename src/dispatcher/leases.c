@@ -509,7 +509,7 @@ static void epoch_close(struct cw_dispatcher *d, struct stream *s, const struct 
 /* Which holder's lease it is. -1: none's, any more; another range with the same begin may have been leased to the same worker since. */
 static int holder_of(const struct range *x, const struct worker *w, uint64_t lease)
 {
-    for (int i = 0; x && i < 2; i++)
+    for (int i = 0; i < 2; i++)
         if (x->holder[i].seat && x->holder[i].seat->worker == w && x->holder[i].lease == lease)
             return i;
     return -1;
@@ -535,7 +535,7 @@ int cw_dp_lease_completed(struct cw_dispatcher *d, struct worker *w, uint64_t re
     if (!s->marked && (!s->based || span.begin < s->base) && cw_dp_range_rebase(d, s, span.begin) < 0)
         return cw_error_nomem(err, 0, "a table of ranges");
     struct range *x = cw_dp_range(s, span.begin);
-    int i = holder_of(x, w, c->lease);
+    int i = x && x->begin == span.begin ? holder_of(x, w, c->lease) : -1;
     if (i >= 0)
         cw_dp_lease_shorten(d, x, i, span.end);
     if (i >= 0 && x->end > span.end && !s->at_most_once) { /* its elements were reported before: it can't be shortened any more, and is leased again as a whole */

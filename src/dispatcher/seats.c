@@ -60,7 +60,8 @@ static void heap_remove(struct stream *s, struct seat *t)
 void cw_dp_seat_usable(struct cw_dispatcher *d, struct seat *t)
 {
     struct stream *s = t->stream;
-    bool usable = t->state == SEAT_READY && t->granted && t->worker->ready && !t->worker->draining && t->shunned_until == 0;
+    bool usable = t->state == SEAT_READY && t->granted && t->worker->ready && !t->worker->draining && t->shunned_until == 0 &&
+                  (!t->worker->kept || t->named); /* what it holds is not known before, and would be leased again */
     if (!usable) {
         if (t->heap_at > 0)
             heap_remove(s, t);

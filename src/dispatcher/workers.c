@@ -257,11 +257,11 @@ static void drop_unnamed(struct cw_dispatcher *d, struct seat *t, const Cachew__
         const Cachew__Range *m = named(t->stream, h, x);
         uint64_t end = m ? x->begin + (m->end - m->begin) : 0;
         if (m) {
-            x->holder[held].lease = m->lease; /* it may be one of an earlier connection, and the one that was given on this one before it spoke the same again */
+            x->holder[held].lease = m->lease; /* not the last one, where Revoke and Leases did not reach it */
             cw_dp_lease_shorten(d, x, held, end);
         }
         if (end != x->end)
-            cw_dp_lease_drop(d, t, x, DROP_REVOKED); /* one that was given on this connection, before it spoke, is on its way */
+            cw_dp_lease_drop(d, t, x, DROP_REVOKED);
     }
 }
 
@@ -280,8 +280,8 @@ static int worker_holding(struct cw_dispatcher *d, struct worker *w, const Cache
     struct seat *t = cw_dp_seat_find(w, s);
     if (!t && !(t = cw_dp_seat_new(d, w, s)))
         return cw_error_nomem(err, sizeof(*t), "a worker's part in a stream");
-    int r = cw_dp_seat_prepared(d, t, p, err);
     t->named = true;
+    int r = cw_dp_seat_prepared(d, t, p, err);
     if (w->kept)
         drop_unnamed(d, t, h);
     for (size_t i = 0; r == 0 && t->state == SEAT_READY && i < h->n_ranges; i++) {

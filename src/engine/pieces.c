@@ -155,10 +155,10 @@ static int pull_piece(struct cw_runner *r, struct cw_range *s, struct piece *p, 
     _cleanup_free_ uint32_t *order = malloc(n * sizeof(*order));
     int status = p->raw && raw && order ? 0 : cw_error_nomem(err, n * sizeof(*raw), "elements of a stream");
     unsigned frugal = atomic_load(&r->frugal);
-    for (size_t most = frugal ? CW_MAX(CW_MIN(n, frugal), least) : n; status >= 0; most = CW_MAX(most / 2, least)) { /* fewer where memory is short of so many */
+    for (size_t most = frugal ? CW_MAX(CW_MIN(n, frugal), least) : n; status >= 0; most = CW_MAX(most / 2, least)) { /* fewer where memory is short */
         status = source->ops->pull(source, &(struct cw_pull){.epoch = s->epoch->epoch.epoch, .from = p->begin, .n = most, .least = least, .keep = p->begin,
                                    .cancelled = pull_stopped, .cancel_arg = &(struct pulling){r, s}, .away = r->options.away}, &p->arena, raw, &n, err);
-        if (status != CW_E_BUDGET || most == least)
+        if (status != CW_E_BUDGET || most == least || !frugal)
             break;
         status = 0;
     }

@@ -13,10 +13,10 @@ struct iterable {
     struct cw_keyed_source base;
     const struct cw_op *op;
     pthread_mutex_t mutex; /* of what chooses a run */
-    /* Two epochs run at a time: the first ranges of one with the last ones of the one before, or with its padding. Others would make one run start again and again. */
+    /* Two epochs run at a time: of who serves others the first ranges of one with the last ones of the one before, else one with the padding of the one before. One run
+     * for both would start again and again. */
     struct run {
-        uint64_t epoch;       /* of the last pull */
-        bool over;            /* its end was seen, or it never began */
+        uint64_t n_epochs; /* the epoch of the last pull, and those before it; 0: it never began */
         pthread_mutex_t mutex;
         /* Guarded by the run's mutex: */
         struct cw_host *host; /* where it is under way */
@@ -25,14 +25,13 @@ struct iterable {
     } runs[2];
 };
 
-static struct run *run_of(struct iterable *s, uint64_t epoch)
+/* Where nobody is served, an epoch ends the one before it, which a full `take` may have left in the middle: no two iterables are there at a time, but for padding. */
+static struct run *run_of(struct iterable *s, uint64_t epoch, bool served)
 {
-    struct run *a = &s->runs[0], *b = &s->runs[1], *x = a;
     CW_GUARD(&s->mutex);
-    if (b->epoch == epoch || (a->epoch != epoch && !a->over && (b->over || b->epoch < a->epoch)))
-        x = b;
-    x->over &= x->epoch == epoch;
-    x->epoch = epoch;
+    struct run *last = &s->runs[s->runs[1].n_epochs > s->runs[0].n_epochs], *other = last == s->runs ? last + 1 : s->runs;
+    struct run *x = epoch + 1 == last->n_epochs || (epoch + 1 > last->n_epochs && !served) ? last : other;
+    x->n_epochs = epoch + 1;
     return x;
 }
 
@@ -185,10 +184,10 @@ static int keep_answer(struct cw_function_call *base, const uint8_t *data, size_
 }
 
 /* Where the host dies the iterable is started anew, and skipped to where it was; where memory is short, it is asked again, from where it is. */
-static int call_host(struct iterable *s, struct call *c, struct cw_error *err)
+static int call_host(struct iterable *s, struct call *c, bool served, struct cw_error *err)
 {
     const struct cw_function *f = s->op->state;
-    struct run *run = run_of(s, c->q->epoch);
+    struct run *run = run_of(s, c->q->epoch, served);
     char why[500];
     c->s = s;
     c->base.host = f->host;
@@ -200,9 +199,6 @@ static int call_host(struct iterable *s, struct call *c, struct cw_error *err)
     if (run->why.status && run->why_epoch == c->q->epoch && run->why_from <= c->q->from)
         return cw_error_copy(err, &run->why);
     int r = cw_function_insist(&c->base, &run->host, &c->tries, why, err);
-    if (r == 0 && c->ret_n && *c->ret_n < c->q->least)
-        CW_WITH(&s->mutex)
-            run->over |= run->epoch == c->q->epoch;
     if (r == 1) {
         cw_error_set(&run->why, CW_E_DATA, "iterable: %s: %s", f->name, why);
         run->why_epoch = c->q->epoch;
@@ -219,7 +215,7 @@ static int iterable_pull(struct cw_source *base, const struct cw_pull *q, struct
     uint8_t *bytes;
     size_t size;
     if (!q->away)
-        return call_host(s, &c, err);
+        return call_host(s, &c, false, err);
     int r = q->away->pull(q->away->arg, q, &bytes, &size, err);
     if (r >= 0) {
         r = take_answer(&c.base, bytes, size, err);
@@ -231,7 +227,7 @@ static int iterable_pull(struct cw_source *base, const struct cw_pull *q, struct
 static int iterable_serve(struct cw_source *base, const struct cw_pull *q, uint8_t **ret, size_t *ret_size, struct cw_error *err)
 {
     struct iterable *s = (struct iterable *)base;
-    return call_host(s, &(struct call){.base.take = keep_answer, .q = q, .ret_bytes = ret, .ret_size = ret_size}, err);
+    return call_host(s, &(struct call){.base.take = keep_answer, .q = q, .ret_bytes = ret, .ret_size = ret_size}, true, err);
 }
 
 static int iterable_produce(const struct cw_source *base CW_UNUSED, const struct cw_op *op, struct cw_block *b, struct cw_error *err)
@@ -271,11 +267,8 @@ static int iterable_open(const struct cw_op *op, const struct cw_source_env *env
         return cw_error_nomem(err, sizeof(*s), "a source");
     *s = (struct iterable){.op = op, .base.file_key = cw_hash64(identity, strlen(identity))};
     pthread_mutex_init(&s->mutex, NULL);
-    for (unsigned i = 0; i < CW_COUNT_OF(s->runs); i++) {
-        s->runs[i].epoch = UINT64_MAX;
-        s->runs[i].over = true;
+    for (unsigned i = 0; i < CW_COUNT_OF(s->runs); i++)
         pthread_mutex_init(&s->runs[i].mutex, NULL);
-    }
     s->base.base = (struct cw_source){.ops = &iterable_ops, .n_records = CW_ENDLESS, .n_chunks = 1, .chunk_records = CW_ENDLESS, .snapshot = s->base.file_key};
     *ret = &s->base.base;
     return 0;

@@ -205,6 +205,7 @@ static int compile_chain(struct cw_compile *x, const struct cw_chain *chain, boo
             if (node->desc->kind != CW_OP_MAP) {
                 flow->counted = false;
                 c->sequential |= flow->limited;
+                x->last_takes = c->n_limits;
             }
             c->n_markers += node->desc->marker;
             break;
@@ -215,8 +216,11 @@ static int compile_chain(struct cw_compile *x, const struct cw_chain *chain, boo
             else if ((named(node, "take") || named(node, "skip")) && !flow->counted) {
                 r = add_limit(x, node, first, top);
                 flow->limited = true;
+                if (!top || named(node, "skip"))
+                    x->last_takes = c->n_limits;
             } else if (named(node, "repeat")) {
                 c->sequential |= flow->limited;
+                x->last_takes = c->n_limits;
                 for (unsigned k = 0; k < c->n_limits; k++) /* those before it start anew in each pass */
                     c->limits[k].ends_epoch = false;
                 for (unsigned k = first; k < x->n_paths; k++) {
@@ -251,6 +255,16 @@ static int make_salts(struct cw_compiled *c, const struct cw_chain *chain, struc
     return 0;
 }
 
+/* Of the elements of a remainder that is dropped none is looked at: the takes from number `first` on let through as many as whole batches need. */
+static void whole_batches(struct cw_compiled *c, unsigned first)
+{
+    uint64_t n = UINT64_MAX;
+    for (unsigned k = first; k < c->n_limits; k++) {
+        n = CW_MIN(n, c->limits[k].count);
+        c->take = c->limits[k].count = n - n % c->batch_size;
+    }
+}
+
 static int compile(struct cw_compile *x)
 {
     struct cw_compiled *c = x->c;
@@ -272,11 +286,8 @@ static int compile(struct cw_compile *x)
         return r;
     c->counted = flow.counted && c->batcher != CW_BATCHER_BUCKET;
     c->sequential |= flow.limited && c->batcher == CW_BATCHER_BUCKET;
-    if (c->take != UINT64_MAX && !c->sequential && c->batcher == CW_BATCHER_BATCH && c->drop_remainder) { /* of what is dropped nothing is looked at */
-        c->take -= c->take % c->batch_size;
-        for (unsigned k = 0; k < c->n_limits; k++)
-            c->limits[k].count = CW_MIN(c->limits[k].count, c->take);
-    }
+    if (c->batcher == CW_BATCHER_BATCH && c->drop_remainder)
+        whole_batches(c, x->last_takes);
     c->programs = calloc(x->n_paths, sizeof(*c->programs));
     if (!c->programs)
         return cw_error_nomem(x->err, 0, "programs");

@@ -20,6 +20,7 @@ struct cw_compile {
     struct cw_compile_path *paths;
     unsigned n_paths;
     size_t capacity;
+    unsigned last_takes; /* limits from this number on are takes that nothing but maps follow so far */
     struct cw_error *err;
 };
 

@@ -153,9 +153,8 @@ void cw_lease_shorten(struct cw_stream *s)
 
 void cw_leases_add(struct cw_stream *s, const struct cw_command *c)
 {
-    uint64_t epoch = c->epoch, begin = c->begin, end = c->end;
-    struct cw_lease **at = lease_find(s, epoch, begin), *l = *at;
-    if (l && l->epoch == epoch && l->begin == begin)
+    struct cw_lease **at = lease_find(s, c->epoch, c->begin), *l = *at;
+    if (l && l->epoch == c->epoch && l->begin == c->begin)
         return; /* said again */
     l = malloc(sizeof(*l));
     uint64_t *elements = calloc((size_t)3 * s->n_keys + 1, sizeof(*elements));
@@ -166,11 +165,11 @@ void cw_leases_add(struct cw_stream *s, const struct cw_command *c)
         return;
     }
     bool counted = s->kind == RANGES_COUNTED;
-    *l = (struct cw_lease){.next = *at, .epoch = epoch, .begin = begin, .end = end, .number = c->lease, .leased_ns = cw_now_ns(), .whole = c->whole, .lowest = UINT64_MAX,
-                           .n_batches = counted ? batches_of(s, begin, end) : 0,
+    *l = (struct cw_lease){.next = *at, .epoch = c->epoch, .begin = c->begin, .end = c->end, .number = c->lease, .leased_ns = cw_now_ns(), .whole = c->whole, .lowest = UINT64_MAX,
+                           .n_batches = counted ? batches_of(s, c->begin, c->end) : 0,
                            .elements = elements, .sent_upto = elements + s->n_keys, .dropped = elements + 2 * (size_t)s->n_keys};
     *at = l;
-    cw_lease_open(s, l, counted ? c->from / s->local.compiled->batch_size - begin / s->local.compiled->batch_size : 0);
+    cw_lease_open(s, l, counted ? c->from / s->local.compiled->batch_size - c->begin / s->local.compiled->batch_size : 0);
 }
 
 void cw_leases_revoke(struct cw_stream *s, uint64_t epoch, uint64_t begin, uint64_t end)

@@ -132,6 +132,8 @@ OWN_CHAINS: dict[str, list[dict]] = {
     "windows-in-passes": [*large(600), *ONE, by_chunk(), repeat(2), batch(10)],
     # the take would come upon an element that fails, for a batch that is dropped
     "dropped-before-it-fails": [numbers(8), fail("value == 4"), keep("value >= 0"), take(5), batch(3, drop_remainder=True)],
+    "dropped-behind-a-skip": [numbers(20), fail("value == 7"), keep("value >= 0"), skip(0), take(8), batch(3, drop_remainder=True)],
+    "dropped-behind-a-take-in-concat": [concat([numbers(20), fail("value == 7"), keep("value >= 0"), take(9)], [numbers(3)]), take(8), batch(3, drop_remainder=True)],
 }
 
 

@@ -89,8 +89,7 @@ class Run:
 
         def enough(route: list[Node], n: Node) -> int:
             """Of the elements of a remainder that is dropped none is looked at, where nothing but takes and maps stand between."""
-            limited = [m.counting for m in route].index(True)
-            plain = all(m.name not in ("filter", "filter_function", "flat_map", "skip", "repeat") for m in route[limited:])
+            plain = all(m.name not in ("filter", "filter_function", "flat_map", "skip", "repeat") for m in route[route.index(n) :])
             return n.attrs["count"] - (n.attrs["count"] % size if plain and n in self.plan.chain else 0)
 
         def full(route: list[Node]) -> bool:

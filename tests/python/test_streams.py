@@ -179,6 +179,22 @@ def test_an_iterable_that_hangs_is_given_up_once(one_worker, tmp_path):
     assert starts.read_text() == "**"
 
 
+@pytest.mark.parametrize("of_batches", [False, True])
+def test_an_epoch_that_a_take_ends_has_ended_its_iterable(tmp_path, of_batches):
+    """Which was left standing while the next one began, with what it held open."""
+
+    def exclusive():
+        with (tmp_path / "lock").open("x"):
+            try:
+                yield from ({"value": i} for i in itertools.count())
+            finally:
+                (tmp_path / "lock").unlink()
+
+    ds = Dataset.iterable(exclusive, outputs={"value": "int64"})
+    ds = ds.batch(10).take(10) if of_batches else ds.take(100).batch(10)
+    assert [len(b["value"]) for b in ds.iterator(epochs=3, threads=2)] == [10] * 30
+
+
 def large(n=600):
     for i in range(n):
         yield {"value": i, "data": bytes([i % 256]) * 1_000_000}
