@@ -25,6 +25,7 @@ const struct cw_crash_point *cw_crash_points(size_t *ret_n);
  * and some that change no result, so that the oracle must not notice them:
  *
  *   cut      dispatcher: many ranges of exact order end anywhere, batches of counted pipelines or not
+ *   not-here worker: of each fourth lease it says that it has it not
  *   marker   engine: which marker is used, if any, changes from block to block
  *   packed   connections: payloads that may be compressed are, where they become smaller, however fast the link is
  *   no_page_cache engine: there is no memory for the page cache

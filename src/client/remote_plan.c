@@ -12,6 +12,7 @@
  * way. The worker is asked again after this time, twice this time, four times this time ... */
 #define ASK_AGAIN_NS UINT64_C(1000000)
 #define ASK_AGAIN_MOST 6 /* doublings */
+#define NOT_HERE_TOLD 80 /* times, in some 5 s: worker and dispatcher differ */
 
 /* ---- ranges ---- */
 
@@ -341,6 +342,14 @@ void cw_remote_unask(struct remote *r, const struct link *l)
         }
 }
 
+static void tell_not_here(struct remote *r, uint64_t worker, const struct known_range *x)
+{
+    Cachew__Range range = {CW_MESSAGE(range), .epoch = x->epoch, .begin = x->begin, .end = x->end};
+    Cachew__Unreachable m = {CW_MESSAGE(unreachable), .worker = worker, .reason = (char *)"", .not_here = &range};
+    if (r->dispatcher_open)
+        cw_remote_tell(r, &(Cachew__Envelope){CW_MESSAGE(envelope), .of_case = CACHEW__ENVELOPE__OF_UNREACHABLE, .unreachable = &m});
+}
+
 void cw_remote_not_here(struct remote *r, const struct link *l, uint64_t request, uint64_t epoch, uint64_t begin)
 {
     uint64_t now = cw_now_ns();
@@ -354,8 +363,11 @@ void cw_remote_not_here(struct remote *r, const struct link *l, uint64_t request
         }
     if (!any)
         return;
-    if (x && x->not_before_ns <= now)
+    if (x && x->not_before_ns <= now) {
         x->not_before_ns = now + (ASK_AGAIN_NS << CW_MIN(x->n_not_here++, ASK_AGAIN_MOST));
+        if (x->n_not_here % NOT_HERE_TOLD == 0)
+            tell_not_here(r, l->worker, x);
+    }
     cw_remote_wake_at(r, x ? x->not_before_ns : now + ASK_AGAIN_NS);
 }
 

@@ -376,12 +376,31 @@ static int client_detach(struct cw_dispatcher *d, struct cw_peer *p, uint64_t id
     return id != 0 ? cw_dp_journal_then(d, &then, err) : 0;
 }
 
+/* A worker does not have what it was leased, or other positions of it: nothing else would tell, as it says nothing of it. */
+static void range_not_there(struct cw_dispatcher *d, struct seat *t, const Cachew__Range *m)
+{
+    struct span span;
+    struct cw_error err = {0};
+    bool known = cw_dp_stream_span(t->stream, m->epoch, m->begin, m->end, &span, &err) == 0;
+    struct range *x = known ? cw_dp_range(t->stream, span.begin) : NULL;
+    if (!x)
+        return;
+    cw_dp_range_announce(d, t->stream, x);
+    if (x->begin != span.begin || x->end != span.end || x->holder[0].seat != t || d->now_ns - x->leased_ns < DP_S)
+        return; /* it is another one's by now, or was leased again: others are told the same */
+    cw_dp_log(d, true, "worker %" PRIu64 " has not the positions %" PRIu64 " to %" PRIu64 " of epoch %" PRIu64 " that it was leased: they are leased again",
+              t->worker->id, m->begin, m->end, m->epoch);
+    cw_dp_lease_drop(d, t, x, DROP_REVOKED);
+}
+
 static void client_unreachable(struct cw_dispatcher *d, struct rank *r, const Cachew__Unreachable *m)
 {
     struct worker *w = cw_dp_worker_find(d, m->worker);
     struct stream *s = r->job->stream;
     struct seat *t = w && s ? cw_dp_seat_find(w, s) : NULL;
-    if (!t || !r->greeted || s->at_most_once || (s->n_heap <= (size_t)(t->heap_at > 0) && !cw_dp_crews_spare(d, s)))
+    if (t && m->not_here && !s->at_most_once)
+        range_not_there(d, t, m->not_here);
+    if (!t || m->not_here || !r->greeted || s->at_most_once || (s->n_heap <= (size_t)(t->heap_at > 0) && !cw_dp_crews_spare(d, s)))
         return; /* nobody else could do better */
     if (t->shunned_until == 0)
         cw_dp_log(d, true, "rank %" PRIu32 " of job \"%s\" does not get through to worker %" PRIu64 ": %.200s", r->number, r->job->name, m->worker, m->reason);

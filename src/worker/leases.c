@@ -2,6 +2,7 @@
 #include "worker/lease.h"
 
 #include "base/clock.h"
+#include "base/crash.h"
 
 static struct cw_lease **lease_find(struct cw_stream *s, uint64_t epoch, uint64_t begin)
 {
@@ -201,7 +202,7 @@ void cw_leases_request(struct cw_stream *s, struct cw_request *r)
 {
     struct cw_lease *l = *lease_find(s, r->epoch, r->begin);
     struct cw_error why = {0};
-    if (!l || l->epoch != r->epoch || l->begin != r->begin) {
+    if (!l || l->epoch != r->epoch || l->begin != r->begin || (cw_mutated("not-here") && l->number % 4 == 0)) {
         cw_stream_reply(s, r, CW_SAY_NOT_HERE, NULL);
     } else if (request_check(s, r, &why) < 0) {
         cw_stream_reply(s, r, CW_SAY_RANGE_FAILED, &why);

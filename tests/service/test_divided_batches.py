@@ -53,6 +53,20 @@ def test_one_worker_alone_has_whole_batches(daemons, tmp_path):
     assert link["transport"] == "shm" and link["batches"] == 2
 
 
+@pytest.mark.parametrize("workers", [1, 3])
+@pytest.mark.parametrize("chain", [MANY, [*MANY[:-1], {"op": "filter", "where": "value % 3 != 0"}, MANY[-1]]])
+def test_ranges_that_their_workers_say_are_not_there(bench, workers, chain):
+    """Test builds answer so for each fourth lease, though it is there, computed and reported: nothing is late, and clients asked for ever."""
+    bench.cluster.start_dispatcher()
+    for _ in range(workers):
+        bench.cluster.start_worker(env={"CACHEW_MUTATE": "not-here"})
+    ranks = bench.ranks(chain, 2)
+    for r in ranks:
+        r.finish()
+    bench.judge(chain, (2, None, ranks))
+    assert "they are leased again" in bench.cluster.dispatcher.said()
+
+
 @pytest.mark.parametrize("env", [None, CUT])
 def test_a_worker_is_killed(bench, env):
     bench.cluster.start(4, env=env)

@@ -339,6 +339,37 @@ static void test_what_is_said_of_an_earlier_lease(void **state)
     run_free(u);
 }
 
+/* Clients are told again and again that the range is not there, which its worker even completed, so that it is never late: it is leased again, to whom there is. */
+static void test_a_range_that_its_worker_has_not(void **state)
+{
+    (void)state;
+    struct run *u = run_any_size(1000, 1, 1);
+    struct run_peer *w = run_worker(u, 16), *c = run_client(u, "job", 0, 1, 0);
+    struct run_stream *s = &w->streams[0];
+    uint64_t lease = s->lease[0];
+    Cachew__Range range = CACHEW__RANGE__INIT;
+    run_range(u, 0, run_units(s, 0), &range.epoch, &range.begin, &range.end);
+    run_completed(w, s, 0, 7);
+    for (int again = 0; again < 2; again++) {
+        RUN_SAY(c, Unreachable, UNREACHABLE, false, RUN_BASE(unreachable), .worker = w->worker, .reason = (char *)"", .not_here = &range);
+        run_settle(u);
+        assert_int_equal(s->lease[0] != lease, again); /* the first time it was leased just now */
+        assert_int_equal(s->held[0], 1);
+        run_pass(u, 1500);
+    }
+    run_completed(w, s, 0, 7);
+    run_settle(u);
+    assert_int_equal(c->n_reports[0], 1);
+    range.end--; /* the client's are other bounds: it is told those that there are */
+    c->placed[0] = 0;
+    lease = s->lease[0];
+    RUN_SAY(c, Unreachable, UNREACHABLE, false, RUN_BASE(unreachable), .worker = w->worker, .reason = (char *)"", .not_here = &range);
+    run_settle(u);
+    assert_int_equal(s->lease[0], lease);
+    assert_int_equal(c->placed[0], w->worker + 1);
+    run_free(u);
+}
+
 /* A worker ends a range early. The other positions are leased to a worker, also after the dispatcher restarts. Where a second
  * worker had a lease of the whole range, it loses that. */
 static void test_a_range_that_its_worker_ends_early(void **state)
@@ -579,7 +610,7 @@ int main(void)
         cmocka_unit_test(test_late_while_nothing_is_known),
         cmocka_unit_test(test_late_behind_another_range),
         cmocka_unit_test(test_unbegun_ranges_are_taken_back),
-        cmocka_unit_test(test_what_is_said_of_an_earlier_lease), cmocka_unit_test(test_a_range_that_its_worker_ends_early),
+        cmocka_unit_test(test_what_is_said_of_an_earlier_lease), cmocka_unit_test(test_a_range_that_its_worker_has_not), cmocka_unit_test(test_a_range_that_its_worker_ends_early),
         cmocka_unit_test(test_overlapping_holdings_are_revoked),
         cmocka_unit_test(test_an_epoch_ends_where_a_worker_says),
         cmocka_unit_test(test_holdings_across_a_position_are_revoked),
