@@ -13,11 +13,7 @@ struct cw_cache_unpacker {
 
 struct cw_cache_unpacker *cw_cache_unpacker_get(struct cw_cache *c, struct cw_error *err)
 {
-    pthread_mutex_lock(&c->mutex);
-    struct cw_cache_unpacker *u = c->unpackers;
-    if (u)
-        c->unpackers = u->next;
-    pthread_mutex_unlock(&c->mutex);
+    struct cw_cache_unpacker *u = CW_LOCKED(&c->mutex, c->unpackers ? CW_POP(c->unpackers) : NULL);
     if (u)
         return u;
     if (!(u = calloc(1, sizeof(*u))) || !(u->context = ZSTD_createDCtx())) {

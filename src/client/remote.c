@@ -46,12 +46,10 @@ static void remote_passed(struct cw_producer *base, const struct cw_cursor *from
     struct remote *r = remote_of(base);
     if (!view_of(base)->main)
         return;
-    pthread_mutex_lock(&r->mutex);
+    CW_GUARD(&r->mutex);
     cw_cursor_set(r->compiled, &r->from, from);
     r->finished = from->epoch >= r->options.epochs;
-    bool moved = cw_remote_moved(r);
-    pthread_mutex_unlock(&r->mutex);
-    if (moved)
+    if (cw_remote_moved(r))
         cw_remote_wake(r);
 }
 

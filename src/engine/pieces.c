@@ -163,10 +163,10 @@ static int pull_piece(struct cw_runner *r, struct cw_range *s, struct piece *p, 
         status = 0;
     }
     if (status >= 0) {
-        pthread_mutex_lock(&r->mutex); /* others look how much of it is carved, planned or not */
-        p->cut = n < p->n;
-        p->n = CW_MIN(p->n, n);
-        pthread_mutex_unlock(&r->mutex);
+        CW_WITH(&r->mutex) { /* others look how much of it is carved, planned or not */
+            p->cut = n < p->n;
+            p->n = CW_MIN(p->n, n);
+        }
         cw_epoch_stream_order(&s->epoch->epoch, p->begin / r->sequence->window, order, n);
         for (size_t i = 0; i < p->n; i++) {
             p->refs[i].row = p->begin + order[i];

@@ -197,10 +197,10 @@ void cw_host_discard(struct cw_host *h) { cw_host_free(h); }
 
 void cw_host_shutdown(void)
 {
-    pthread_mutex_lock(&mutex);
-    forget_after_fork();
-    struct cw_host *list = idle;
-    idle = NULL;
-    pthread_mutex_unlock(&mutex);
+    struct cw_host *list = NULL;
+    CW_WITH(&mutex) {
+        forget_after_fork();
+        list = CW_STEAL(idle);
+    }
     free_list(list);
 }

@@ -18,7 +18,7 @@ static int refuse(struct cw_compile *x, const struct cw_node *node, const char *
 
 static bool named(const struct cw_node *node, const char *name) { return strcmp(node->desc->name, name) == 0; }
 
-static int add_limit(struct cw_compile *x, const struct cw_node *node, unsigned first, bool top)
+static void add_limit(struct cw_compile *x, const struct cw_node *node, unsigned first, bool top)
 {
     struct cw_compiled *c = x->c;
     unsigned k = c->n_limits++;
@@ -41,7 +41,6 @@ static int add_limit(struct cw_compile *x, const struct cw_node *node, unsigned 
             if (__builtin_mul_overflow(p->limit_passes[k], (uint64_t)CW_MAX(p->program.repeat_counts[j], 0), &p->limit_passes[k]))
                 p->limit_passes[k] = UINT64_MAX; /* refused when the sequence is made */
     }
-    return 0;
 }
 
 static int compile_batcher(struct cw_compile *x, const struct cw_node *node, unsigned first, bool top)
@@ -214,7 +213,7 @@ static int compile_chain(struct cw_compile *x, const struct cw_chain *chain, boo
             if (named(node, "shuffle") && flow->limited)
                 r = refuse(x, node, "stands after a take or skip whose input has no known count: write shuffle before it");
             else if ((named(node, "take") || named(node, "skip")) && !flow->counted) {
-                r = add_limit(x, node, first, top);
+                add_limit(x, node, first, top);
                 flow->limited = true;
                 if (!top || named(node, "skip"))
                     x->last_takes = c->n_limits;

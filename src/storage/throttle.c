@@ -67,9 +67,7 @@ static void throttle(enum cw_throttle of, int which, size_t bytes)
     cw_cost_wait((uint64_t)((busy_s > 0 ? busy_s : least_s) * 1e9));
     if (!cw_cost_sleeps())
         return;
-    pthread_mutex_lock(&mutex);
-    uint64_t now = cw_now_ns(), until = free_ns[of][which] = CW_MAX(free_ns[of][which], now) + (uint64_t)(busy_s * 1e9);
-    pthread_mutex_unlock(&mutex);
+    uint64_t now = cw_now_ns(), until = CW_LOCKED(&mutex, free_ns[of][which] = CW_MAX(free_ns[of][which], now) + (uint64_t)(busy_s * 1e9));
     wait_until(CW_MAX(until, now + (uint64_t)(least_s * 1e9)));
 }
 

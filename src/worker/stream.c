@@ -82,10 +82,11 @@ int32_t cw_stream_marker(int64_t number) { return number == CW_MARKER_NONE ? -1 
 
 void cw_stream_set_marker(struct cw_stream *s, int32_t marker)
 {
-    pthread_mutex_lock(&s->mutex);
-    s->marker = marker;
-    struct cw_runner *r = s->end_said ? NULL : s->runner;
-    pthread_mutex_unlock(&s->mutex);
+    struct cw_runner *r = NULL;
+    CW_WITH(&s->mutex) {
+        s->marker = marker;
+        r = s->end_said ? NULL : s->runner;
+    }
     if (r && marker)
         cw_runner_set_marker(r, marker < 0 ? CW_MARKER_NONE : marker - 1);
 }
@@ -241,10 +242,11 @@ static int open_stream(struct cw_stream *s, struct cw_error *err)
     s->n_keys = cw_n_keys(l->compiled);
     s->kind = l->compiled->sequential ? RANGES_SEQUENTIAL : s->n_keys ? RANGES_PLACED : RANGES_COUNTED;
     look_at_most(s, runner);
-    pthread_mutex_lock(&s->mutex);
-    s->runner = runner;
-    int32_t marker = s->marker;
-    pthread_mutex_unlock(&s->mutex);
+    int32_t marker = 0;
+    CW_WITH(&s->mutex) {
+        s->runner = runner;
+        marker = s->marker;
+    }
     if (marker) /* what was said since is said again at the next heartbeat, if this is not it */
         cw_runner_set_marker(runner, marker < 0 ? CW_MARKER_NONE : marker - 1);
     return 0;
