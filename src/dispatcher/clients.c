@@ -376,7 +376,8 @@ static int client_detach(struct cw_dispatcher *d, struct cw_peer *p, uint64_t id
     return id != 0 ? cw_dp_journal_then(d, &then, err) : 0;
 }
 
-/* A worker does not have what it was leased, or other positions of it: nothing else would tell, as it says nothing of it. */
+/* A client says that a worker keeps answering NotHere for a range that the table says it holds. The lease is dropped and given again. Nothing else
+ * finds this: a range that is marked complete is never late. */
 static void range_not_there(struct cw_dispatcher *d, struct seat *t, const Cachew__Range *m)
 {
     struct span span;

@@ -122,7 +122,7 @@ int cw_runner_part(struct cw_runner *r, struct cw_range *s, unsigned key, uint64
         return status;
     struct cw_assembly **batch = &s->by_key[key].batches[from / size];
     if (n == size && from % size == 0 && !(*batch)->finishing) {
-        if ((*batch)->error) /* it stays, for who asks again */
+        if ((*batch)->error) /* the batch stays in the range: a second request gets the same error */
             return cw_error_copy(err, (*batch)->error);
         *ret = CW_STEAL(*batch); /* given away as it is */
         s->n_held--;

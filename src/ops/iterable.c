@@ -25,7 +25,8 @@ struct iterable {
     } runs[2];
 };
 
-/* Where nobody is served, an epoch ends the one before it, which a full `take` may have left in the middle: no two iterables are there at a time, but for padding. */
+/* Chooses the run for a pull of an epoch. Without a service a later epoch takes over the run of the last one, even if a full `take` stopped that in the middle:
+ * so two iterables exist at a time only while padding goes back to an earlier epoch. */
 static struct run *run_of(struct iterable *s, uint64_t epoch, bool served)
 {
     CW_GUARD(&s->mutex);

@@ -339,7 +339,7 @@ static bool serve_batches(struct cw_stream *s, struct cw_lease *l)
     return any;
 }
 
-/* It was closed though something of it is to be computed. */
+/* Whether the lease's range was closed to free memory before all of it was computed. */
 static bool gave_way(const struct cw_stream *s, const struct cw_lease *l)
 {
     return !l->range && !l->computed && !l->failed && (s->kind != RANGES_COUNTED || l->next_batch < l->n_batches);

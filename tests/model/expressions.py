@@ -180,7 +180,7 @@ class Expression:
         return self.apply(function, dtype, *arrays)
 
     def fail_where(self, wrong: np.ndarray, why: str, *beside: np.ndarray) -> None:
-        """Where an operand beside it is empty nothing is computed, so nothing fails."""
+        """The record fails where `wrong` holds, unless another operand is an empty array: then there is no value to compute."""
         if self.checked and np.any(wrong) and all(a.size for a in beside):
             raise RecordError(why)
 

@@ -339,7 +339,8 @@ static void test_what_is_said_of_an_earlier_lease(void **state)
     run_free(u);
 }
 
-/* Clients are told again and again that the range is not there, which its worker even completed, so that it is never late: it is leased again, to whom there is. */
+/* A worker answers NotHere for a range that it completed. A complete range is never late, so the client's Unreachable has to get it leased again; here to the
+ * same worker, the only one. */
 static void test_a_range_that_its_worker_has_not(void **state)
 {
     (void)state;
