@@ -12,7 +12,7 @@
  * way. The worker is asked again after this time, twice this time, four times this time ... */
 #define ASK_AGAIN_NS UINT64_C(1000000)
 #define ASK_AGAIN_MOST 6 /* doublings */
-#define NOT_HERE_TOLD 80 /* times, in some 5 s: worker and dispatcher differ */
+#define NOT_HERE_TOLD 80 /* answers NotHere in a row, some 5 s, after which the dispatcher is told */
 
 /* ---- ranges ---- */
 

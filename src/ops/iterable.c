@@ -12,15 +12,15 @@
 struct iterable {
     struct cw_keyed_source base;
     const struct cw_op *op;
-    pthread_mutex_t mutex; /* of what chooses a run */
-    /* Two epochs run at a time: of who serves others the first ranges of one with the last ones of the one before, else one with the padding of the one before. One run
-     * for both would start again and again. */
+    pthread_mutex_t mutex; /* guards runs[].n_epochs */
+    /* Two epochs may be read at a time, each needs an iterable of its own: with a service the last ranges of an epoch and the first ones of the next, without one
+     * the padding of an epoch and the next epoch. Reading both from one iterable would start it again at each change. */
     struct run {
         uint64_t n_epochs; /* the epoch of the last pull, and those before it; 0: it never began */
         pthread_mutex_t mutex;
         /* Guarded by the run's mutex: */
         struct cw_host *host; /* where it is under way */
-        struct cw_error why;  /* it was given up: pulls of this epoch from here on end at once */
+        struct cw_error why;  /* status other than 0: its host was given up; pulls of why_epoch from element why_from on get this error at once */
         uint64_t why_epoch, why_from;
     } runs[2];
 };

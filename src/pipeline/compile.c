@@ -254,7 +254,7 @@ static int make_salts(struct cw_compiled *c, const struct cw_chain *chain, struc
     return 0;
 }
 
-/* Of the elements of a remainder that is dropped none is looked at: the takes from number `first` on let through as many as whole batches need. */
+/* With drop_remainder the takes in front of `batch` (limits from number `first` on) need to let through only what whole batches need: their counts are rounded down. */
 static void whole_batches(struct cw_compiled *c, unsigned first)
 {
     uint64_t n = UINT64_MAX;
