@@ -1,11 +1,14 @@
 /*
- * The consumer of the hand-over benchmarks, over the C interface: takes batches as fast as they come, and looks at a word in each page of them if it is told to.
+ * The consumer of the hand-over benchmarks, over the C interface: takes batches as fast as they come, and
+ * looks at a word in each page of them if it is told to.
  *
- * usage: hand_over SERVICE PIPELINE [--plugin PATH] [--transport T] [--credits N] [--batches N] [--skip N] [--touch] [--hold S]
- *        hand_over --memset BYTES [--threads N] [--seconds S]
+ * usage: hand_over SERVICE PIPELINE [--plugin PATH] [--transport T] [--credits N] [--batches N] [--skip N]
+ * [--touch] [--hold S] hand_over --memset BYTES [--threads N] [--seconds S]
  *
- * SERVICE "local": this process computes them itself. The time goes from batch number --skip (100) to the last, which is held for S seconds. With --memset, what
- * the memory of this machine allows: threads that rewrite buffers of that size, as the operator `memory` (memory_op.c) does with `rewrite`. Prints a line of JSON.
+ * SERVICE "local": this process computes them itself. The time goes from batch number --skip (100) to the
+ * last, which is held for S seconds. With --memset, what the memory of this machine allows: threads that
+ * rewrite buffers of that size, as the operator `memory` (memory_op.c) does with `rewrite`. Prints a line of
+ * JSON.
  */
 #include <cachew/cachew.h>
 #include <pthread.h>
@@ -17,7 +20,8 @@
 #include <sys/resource.h>
 #include <time.h>
 
-enum { PAGE = 4096, BUFFERS = 4, MAX_THREADS = 256 }; /* as many buffers as batches that are under way at least */
+/* as many buffers as batches that are under way at least */
+enum { PAGE = 4096, BUFFERS = 4, MAX_THREADS = 256 };
 
 struct options {
     const char *service, *pipeline, *plugin, *transport;
@@ -37,7 +41,8 @@ static double cpu(void)
 {
     struct rusage u;
     getrusage(RUSAGE_SELF, &u);
-    return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) + (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) * 1e-6;
+    return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) +
+           (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) * 1e-6;
 }
 
 __attribute__((noreturn)) static void die(const char *what, const char *why)
@@ -66,7 +71,8 @@ static void touch(const struct cachew_component *c)
 /* The job goes on, and nobody asks for anything. Says so. */
 static void hold(double seconds)
 {
-    struct timespec t = {.tv_sec = (time_t)seconds, .tv_nsec = (long)((seconds - (double)(time_t)seconds) * 1e9)};
+    struct timespec t = {.tv_sec = (time_t)seconds,
+                         .tv_nsec = (long)((seconds - (double)(time_t)seconds) * 1e9)};
     puts("{\"holding\": true}");
     fflush(stdout);
     nanosleep(&t, NULL);
@@ -111,8 +117,10 @@ static void take(const struct options *o)
         die(o->pipeline, "it has too few batches to measure");
     double took = now() - began;
     uint64_t counted = n - 1 - o->skip;
-    printf("{\"batches_per_s\": %.1f, \"bytes_per_s\": %.6g, \"batch_bytes\": %llu, \"first_batch_s\": %.6f, \"seconds\": %.4f, \"cpu_us_per_batch\": %.3f}\n",
-           (double)counted / took, (double)counted * (double)bytes / took, (unsigned long long)bytes, first, took, (cpu() - began_cpu) / (double)counted * 1e6);
+    printf("{\"batches_per_s\": %.1f, \"bytes_per_s\": %.6g, \"batch_bytes\": %llu, \"first_batch_s\": %.6f, "
+           "\"seconds\": %.4f, \"cpu_us_per_batch\": %.3f}\n",
+           (double)counted / took, (double)counted * (double)bytes / took, (unsigned long long)bytes, first,
+           took, (cpu() - began_cpu) / (double)counted * 1e6);
     cachew_iterator_free(it);
     cachew_pipeline_free(p);
 }
@@ -159,7 +167,8 @@ static void measure_memory(void)
 
 static int usage(void)
 {
-    fprintf(stderr, "usage: hand_over SERVICE PIPELINE [--plugin PATH] [--transport T] [--credits N] [--batches N] [--skip N] [--touch] [--hold S]\n"
+    fprintf(stderr, "usage: hand_over SERVICE PIPELINE [--plugin PATH] [--transport T] [--credits N] "
+                    "[--batches N] [--skip N] [--touch] [--hold S]\n"
                     "       hand_over --memset BYTES [--threads N] [--seconds S]\n");
     return 2;
 }

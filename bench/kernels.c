@@ -26,13 +26,16 @@ static struct cw_arena arena;
 static uint8_t *source, *target;
 static const float mean[3] = {123.675F, 116.28F, 103.53F}, std[3] = {58.395F, 57.12F, 57.375F};
 
-struct planes { int64_t h, w; };
+struct planes {
+    int64_t h, w;
+};
 
 static void put_planes(void *arg, int64_t y, const void *row)
 {
     const struct planes *p = arg;
     float *d = (float *)(void *)target + y * p->w;
-    cw_pixel_isa()->normalize_planar3((float *[]){d, d + p->h * p->w, d + 2 * p->h * p->w}, row, (size_t)p->w, mean, std);
+    cw_pixel_isa()->normalize_planar3((float *[]){d, d + p->h * p->w, d + 2 * p->h * p->w}, row, (size_t)p->w,
+                                      mean, std);
 }
 
 static void put_flipped(void *arg, int64_t y, const void *row)
@@ -41,7 +44,8 @@ static void put_flipped(void *arg, int64_t y, const void *row)
     memcpy(target + (p->h - 1 - y) * p->w * 3, row, (size_t)p->w * 3);
 }
 
-static void time_resize(const char *name, const struct cw_resize_spec *spec, const struct cw_pixel_isa *isa, int kind)
+static void time_resize(const char *name, const struct cw_resize_spec *spec, const struct cw_pixel_isa *isa,
+                        int kind)
 {
     struct planes size = {spec->out_h, spec->out_w};
     double best = 1e9;
@@ -100,11 +104,18 @@ int main(int argc, char **argv)
         return 1;
     for (size_t i = 0; i < 32 << 20; i++)
         source[i] = (uint8_t)(i * 2654435761u >> 13);
-    const struct cw_pixel_isa *isas[] = {&cw_pixel_isa_c, cw_pixel_isa_find("avx2"), cw_pixel_isa_find("avx512"), cw_pixel_isa_find("neon")};
+    const struct cw_pixel_isa *isas[] = {&cw_pixel_isa_c, cw_pixel_isa_find("avx2"),
+                                         cw_pixel_isa_find("avx512"), cw_pixel_isa_find("neon")};
     for (size_t k = 0; k < CW_COUNT_OF(isas); k++) {
         if (!isas[k])
             continue;
-        struct cw_resize_spec s = {.in_h = 300, .in_w = 300, .out_h = 224, .out_w = 224, .channels = 3, .dtype = CW_UINT8, .interp = CW_BILINEAR};
+        struct cw_resize_spec s = {.in_h = 300,
+                                   .in_w = 300,
+                                   .out_h = 224,
+                                   .out_w = 224,
+                                   .channels = 3,
+                                   .dtype = CW_UINT8,
+                                   .interp = CW_BILINEAR};
         time_resize("300x300 -> 224x224 plain bilinear", &s, isas[k], 0);
         time_resize("300x300 -> 224x224 plain bilinear, upside down", &s, isas[k], 2);
         if (isas[k] == cw_pixel_isa())

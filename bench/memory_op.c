@@ -1,6 +1,7 @@
 /*
- * A plug-in for the hand-over benchmarks: `memory` gives arrays of bytes, which it rewrites with one memset each, or leaves as they are (then what is in them is
- * whatever was there, against the rules of plug-ins: a batch costs nothing but its way).
+ * A plug-in for the hand-over benchmarks: `memory` gives arrays of bytes, which it rewrites with one memset
+ * each, or leaves as they are (then what is in them is whatever was there, against the rules of plug-ins: a
+ * batch costs nothing but its way).
  */
 #include <cachew/plugin.h>
 #include <stdlib.h>
@@ -20,7 +21,8 @@ static int memory_bind(struct cachew_bind *b, void **state)
     m->bytes = cachew_attr_int(b, "bytes");
     m->rewrite = cachew_attr_bool(b, "rewrite");
     cachew_bind_read(b, "value", NULL); /* of `range` */
-    return cachew_bind_write(b, "value", &(struct cachew_type){.dtype = CACHEW_UINT8, .ndim = 1, .dims = {m->bytes}});
+    return cachew_bind_write(b, "value",
+                             &(struct cachew_type){.dtype = CACHEW_UINT8, .ndim = 1, .dims = {m->bytes}});
 }
 
 static int memory_run(const void *state, struct cachew_row *row)
@@ -42,8 +44,15 @@ static const struct cachew_attr attrs[] = {
     {0},
 };
 static const struct cachew_operator memory_op = {
-    .name = "memory", .summary = "arrays of bytes in the place of `value`", .kind = CACHEW_MAP, .attrs = attrs, .bind = memory_bind, .run = memory_run, .free_state = free,
+    .name = "memory",
+    .summary = "arrays of bytes in the place of `value`",
+    .kind = CACHEW_MAP,
+    .attrs = attrs,
+    .bind = memory_bind,
+    .run = memory_run,
+    .free_state = free,
 };
 static const struct cachew_operator *const operators[] = {&memory_op, NULL};
 
-CACHEW_API const struct cachew_plugin cachew_plugin = {.abi = CACHEW_PLUGIN_ABI, .version = "1", .operators = operators};
+CACHEW_API const struct cachew_plugin cachew_plugin = {
+    .abi = CACHEW_PLUGIN_ABI, .version = "1", .operators = operators};

@@ -3,7 +3,8 @@
  *
  * usage: net ADDRESS PAYLOAD_BYTES [SECONDS]     ("unix:/tmp/x" or "127.0.0.1:0"; PAYLOAD_BYTES may be 0)
  *
- * The child connects and sends as long as it may; the parent receives into one buffer. Checksums are on, as always. Prints a line of JSON.
+ * The child connects and sends as long as it may; the parent receives into one buffer. Checksums are on, as
+ * always. Prints a line of JSON.
  */
 #include <inttypes.h>
 #include <signal.h>
@@ -72,14 +73,16 @@ static void sender_closed(void *user, struct cw_conn *c, const struct cw_error *
 
 /* ---- who receives ---- */
 
-static int give_buffer(void *user, struct cw_conn *c, const Cachew__Envelope *m, size_t size, void **ret, struct cw_error *err)
+static int give_buffer(void *user, struct cw_conn *c, const Cachew__Envelope *m, size_t size, void **ret,
+                       struct cw_error *err)
 {
     (void)user, (void)c, (void)m, (void)err, (void)size;
     *ret = buffer;
     return 0;
 }
 
-static int count(void *user, struct cw_conn *c, const Cachew__Envelope *m, void *payload, size_t size, const int *fds, size_t n_fds, struct cw_error *err)
+static int count(void *user, struct cw_conn *c, const Cachew__Envelope *m, void *payload, size_t size,
+                 const int *fds, size_t n_fds, struct cw_error *err)
 {
     (void)user, (void)c, (void)m, (void)payload, (void)size, (void)fds, (void)n_fds, (void)err;
     if (!n_received++) {
@@ -89,8 +92,10 @@ static int count(void *user, struct cw_conn *c, const Cachew__Envelope *m, void 
     return 0;
 }
 
-static const struct cw_conn_ops sender_ops = {.open = sender_open, .message = count, .closed = sender_closed, .drained = send_more};
-static const struct cw_conn_ops receiver_ops = {.payload = give_buffer, .message = count, .closed = sender_closed};
+static const struct cw_conn_ops sender_ops = {
+    .open = sender_open, .message = count, .closed = sender_closed, .drained = send_more};
+static const struct cw_conn_ops receiver_ops = {
+    .payload = give_buffer, .message = count, .closed = sender_closed};
 
 static void send_until_told(const char *address, const struct cw_conn_options *o)
 {
@@ -107,7 +112,9 @@ int main(int argc, char **argv)
     struct cw_error err = {0};
     struct cw_listener *l;
     Cachew__Hello hello = CACHEW__HELLO__INIT;
-    const struct cw_conn_options o = {.hello = &hello, .limits = {.message = 1 << 20, .payload = (size_t)1 << 32, .queued = (size_t)1 << 33}};
+    const struct cw_conn_options o = {
+        .hello = &hello,
+        .limits = {.message = 1 << 20, .payload = (size_t)1 << 32, .queued = (size_t)1 << 33}};
     if (argc < 3) {
         fprintf(stderr, "usage: net ADDRESS PAYLOAD_BYTES [SECONDS]\n");
         return 2;
@@ -116,14 +123,16 @@ int main(int argc, char **argv)
     seconds = argc > 3 ? strtod(argv[3], NULL) : seconds;
     buffer = malloc(payload_size + 1);
     memset(buffer, 7, payload_size + 1);
-    if (cw_loop_new(&loop, &err) < 0 || cw_timer_new(loop, stop, NULL, &timer, &err) < 0 || cw_listener_new(loop, argv[1], &o, &receiver_ops, NULL, &l, &err) < 0)
+    if (cw_loop_new(&loop, &err) < 0 || cw_timer_new(loop, stop, NULL, &timer, &err) < 0 ||
+        cw_listener_new(loop, argv[1], &o, &receiver_ops, NULL, &l, &err) < 0)
         die(argv[1], &err);
     pid_t child = fork(); /* before the loop has run: it makes one of its own */
     if (child == 0)
         send_until_told(cw_listener_address(l), &o);
     cw_loop_run(loop);
     double took = (double)(cw_now_ns() - began_ns) / 1e9;
-    printf("{\"address\": \"%s\", \"payload_bytes\": %zu, \"messages_per_s\": %.0f, \"bytes_per_s\": %.4g}\n", argv[1], payload_size, (double)n_received / took,
+    printf("{\"address\": \"%s\", \"payload_bytes\": %zu, \"messages_per_s\": %.0f, \"bytes_per_s\": %.4g}\n",
+           argv[1], payload_size, (double)n_received / took,
            (double)n_received * (double)payload_size / took);
     cw_listener_free(l);
     fflush(stdout);

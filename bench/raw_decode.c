@@ -1,10 +1,11 @@
 /*
- * What libjpeg-turbo by itself allows in the image benchmarks: decoding only the rows and columns that a random resized
- * crop needs, from memory, with nothing before or after it: no resize, no batch, no order.
+ * What libjpeg-turbo by itself allows in the image benchmarks: decoding only the rows and columns that a
+ * random resized crop needs, from memory, with nothing before or after it: no resize, no batch, no order.
  *
  * usage: raw_decode [--threads N] [--epochs N] SHARD.tfrecord...
  *
- * Prints one JSON line. The time does not include reading the shards. A JPEG that does not decode ends the program.
+ * Prints one JSON line. The time does not include reading the shards. A JPEG that does not decode ends the
+ * program.
  */
 #include <errno.h>
 #include <math.h>
@@ -20,13 +21,17 @@
 
 enum { MAX_THREADS = 256 };
 
-struct image { const uint8_t *data; unsigned long size; };
+struct image {
+    const uint8_t *data;
+    unsigned long size;
+};
 
 static struct image *images; /* immutable once the threads run */
 static size_t n_images;
-static size_t n_jobs;        /* images times epochs */
+static size_t n_jobs; /* images times epochs */
 static atomic_size_t next_job;
-static atomic_uint_fast64_t sum_of_pixels; /* of the first pixel of each row: keeps the decoding from being dropped */
+/* of the first pixel of each row: keeps the decoding from being dropped */
+static atomic_uint_fast64_t sum_of_pixels;
 
 __attribute__((noreturn)) static void die(const char *what, const char *which)
 {
@@ -47,8 +52,9 @@ static uint64_t get_varint(const uint8_t **p, const uint8_t *end)
 }
 
 /*
- * The longest bytes in a tf.train.Example, which is its picture. Every field on the way there is length-delimited; the
- * field below a Feature is its list, and bytes lists have number 1 at depth 4 (Example, Features, entry, Feature).
+ * The longest bytes in a tf.train.Example, which is its picture. Every field on the way there is
+ * length-delimited; the field below a Feature is its list, and bytes lists have number 1 at depth 4 (Example,
+ * Features, entry, Feature).
  */
 static void find_picture(const uint8_t *p, const uint8_t *end, int depth, struct image *best)
 {
@@ -104,7 +110,9 @@ static double draw(uint64_t *state)
     return (double)((z ^ z >> 31) >> 11) * 0x1p-53;
 }
 
-struct box { unsigned x, y, width, height; };
+struct box {
+    unsigned x, y, width, height;
+};
 
 /* Area 0.08 to 1 of the image, ratio 3/4 to 4/3; after ten tries that don't fit, the whole image. */
 static struct box draw_box(unsigned width, unsigned height, uint64_t *state)
@@ -114,7 +122,8 @@ static struct box draw_box(unsigned width, unsigned height, uint64_t *state)
         const double ratio = exp(log(0.75) + (log(4. / 3) - log(0.75)) * draw(state));
         const unsigned w = (unsigned)lround(sqrt(area * ratio)), h = (unsigned)lround(sqrt(area / ratio));
         if (w && h && w <= width && h <= height)
-            return (struct box){(unsigned)(draw(state) * (width - w + 1)), (unsigned)(draw(state) * (height - h + 1)), w, h};
+            return (struct box){(unsigned)(draw(state) * (width - w + 1)),
+                                (unsigned)(draw(state) * (height - h + 1)), w, h};
     }
     return (struct box){0, 0, width, height};
 }
@@ -191,7 +200,8 @@ int main(int argc, char **argv)
     for (long i = 0; i < n_threads; i++)
         pthread_join(threads[i], NULL);
     const double seconds = now() - start;
-    printf("{\"peer\": \"raw_decode\", \"images\": %zu, \"seconds\": %.4f, \"images_per_s\": %.1f, \"sum\": %llu}\n", n_jobs,
-           seconds, (double)n_jobs / seconds, (unsigned long long)atomic_load(&sum_of_pixels));
+    printf("{\"peer\": \"raw_decode\", \"images\": %zu, \"seconds\": %.4f, \"images_per_s\": %.1f, \"sum\": "
+           "%llu}\n",
+           n_jobs, seconds, (double)n_jobs / seconds, (unsigned long long)atomic_load(&sum_of_pixels));
     return 0;
 }

@@ -1,7 +1,8 @@
 /*
- * What the kernel by itself allows in the benchmark of kept elements: files that are in memory, read in pieces as large as an element, by some threads, each round a
- * buffer as large as a batch. Nothing is looked at. ORDER is "shuffled", one piece here and one there, as a job that shuffles reads them; or "stored", each file from
- * its beginning to its end.
+ * What the kernel by itself allows in the benchmark of kept elements: files that are in memory, read in
+ * pieces as large as an element, by some threads, each round a buffer as large as a batch. Nothing is looked
+ * at. ORDER is "shuffled", one piece here and one there, as a job that shuffles reads them; or "stored", each
+ * file from its beginning to its end.
  *
  * usage: raw_read THREADS PASSES PIECE_BYTES BATCH ORDER FILE...
  *
@@ -21,7 +22,11 @@
 
 enum { MAX_THREADS = 256 };
 
-struct run { int fd; off_t at; long n; }; /* pieces, one behind the other, that a thread reads */
+struct run {
+    int fd;
+    off_t at;
+    long n;
+}; /* pieces, one behind the other, that a thread reads */
 
 static size_t piece, batch; /* immutable once the threads run, like the next ones */
 static struct run *runs;
@@ -118,6 +123,7 @@ int main(int argc, char **argv)
     for (long i = 0; i < n_threads; i++)
         pthread_join(threads[i], NULL);
     const double seconds = now_s() - begin;
-    printf("{\"bytes\": %llu, \"seconds\": %.4f, \"bytes_per_s\": %.0f}\n", (unsigned long long)n_bytes, seconds, (double)n_bytes / seconds);
+    printf("{\"bytes\": %llu, \"seconds\": %.4f, \"bytes_per_s\": %.0f}\n", (unsigned long long)n_bytes,
+           seconds, (double)n_bytes / seconds);
     return 0;
 }

@@ -1,10 +1,13 @@
 /*
- * A training job with a known demand, over the C interface: takes a batch, is busy for a step, takes the next.
+ * A training job with a known demand, over the C interface: takes a batch, is busy for a step, takes the
+ * next.
  *
  * usage: trainer SERVICE PIPELINE JOB STEP_S:SECONDS...
  *
- * Steps of so many seconds, for so long; then of another length. Prints lines of JSON: that steps of another length begin; and once a second, and at the end, where it is,
- * how many batches it took since the last line, and how long it waited for them. The first batch does not count: it has to wait for a worker that opens the data.
+ * Steps of so many seconds, for so long; then of another length. Prints lines of JSON: that steps of another
+ * length begin; and once a second, and at the end, where it is, how many batches it took since the last line,
+ * and how long it waited for them. The first batch does not count: it has to wait for a worker that opens the
+ * data.
  */
 #include <cachew/cachew.h>
 #include <stdint.h>
@@ -40,11 +43,15 @@ static void sleep_until(double at)
     nanosleep(&t, NULL);
 }
 
-struct line { double began, waited; uint64_t n; };
+struct line {
+    double began, waited;
+    uint64_t n;
+};
 
 static void print(struct line *l, double since, double step)
 {
-    printf("{\"t\": %.3f, \"step_s\": %g, \"seconds\": %.3f, \"batches\": %llu, \"waited_s\": %.4f}\n", now() - since, step, now() - l->began, (unsigned long long)l->n, l->waited);
+    printf("{\"t\": %.3f, \"step_s\": %g, \"seconds\": %.3f, \"batches\": %llu, \"waited_s\": %.4f}\n",
+           now() - since, step, now() - l->began, (unsigned long long)l->n, l->waited);
     fflush(stdout);
     *l = (struct line){.began = now()};
 }

@@ -1,6 +1,7 @@
 /*
- * A cache directory that others wrote to. The first byte chooses: a segment as it is; one whose table has the checksums that fit; whose entries have them too; or what an
- * earlier run is said to have measured. Whatever is found lies in the file, and what is delivered is what the file has there.
+ * A cache directory that others wrote to. The first byte chooses: a segment as it is; one whose table has the
+ * checksums that fit; whose entries have them too; or what an earlier run is said to have measured. Whatever
+ * is found lies in the file, and what is delivered is what the file has there.
  */
 #include <fcntl.h>
 #include <math.h>
@@ -15,7 +16,9 @@
 #include "data/budget.h"
 #include "engine/internal.h"
 
-#define KEY "0000000000000002" "0000000000000001"
+#define KEY \
+    "0000000000000002" \
+    "0000000000000001"
 #define BUDGET ((size_t)1 << 20)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -41,7 +44,8 @@ static void clean(void)
 static void prepare(void)
 {
     struct cw_error err = {0};
-    strcpy(dir, access("/dev/shm", W_OK) == 0 ? "/dev/shm/cachew-fuzz-XXXXXX" : "/tmp/cachew-fuzz-XXXXXX"); /* in memory, where that can be */
+    /* in memory, where that can be */
+    strcpy(dir, access("/dev/shm", W_OK) == 0 ? "/dev/shm/cachew-fuzz-XXXXXX" : "/tmp/cachew-fuzz-XXXXXX");
     if (!mkdtemp(dir))
         abort();
     const struct cw_cache_options o = {.dir = dir, .quota = 1 << 20};
@@ -56,7 +60,8 @@ static void prepare(void)
 /* Makes an entry that a row points to fit, as far as it lies before `end`. */
 static void mend_entry(uint8_t *file, uint64_t end, const struct cw_cache_row *row)
 {
-    struct cw_cache_entry e = {.magic = CW_CACHE_ENTRY_MAGIC, .key = row->key, .length = row->length, .stored = row->stored};
+    struct cw_cache_entry e = {
+        .magic = CW_CACHE_ENTRY_MAGIC, .key = row->key, .length = row->length, .stored = row->stored};
     if (row->offset > end || cw_cache_entry_bytes(row->stored) > end - row->offset)
         return;
     memcpy(file + row->offset, &e, sizeof(e));
@@ -91,7 +96,8 @@ static void mend(uint8_t *file, size_t size, bool entries)
 }
 
 /* Reads an entry that is said to be there. */
-static void read_entry(struct cw_cache_set *s, struct cw_arena *arena, struct cw_cache_get g, const uint8_t *file, size_t size)
+static void read_entry(struct cw_cache_set *s, struct cw_arena *arena, struct cw_cache_get g,
+                       const uint8_t *file, size_t size)
 {
     struct cw_error err = {0};
     if (g.place.length > BUDGET) /* nobody has room for it */
@@ -99,7 +105,9 @@ static void read_entry(struct cw_cache_set *s, struct cw_arena *arena, struct cw
     if (g.place.offset > size || cw_cache_entry_bytes(g.place.stored) > size - g.place.offset)
         abort();
     uint8_t *to = malloc(g.place.length + 1);
-    struct iovec v[2] = {{.iov_base = to, .iov_len = g.place.length / 2}, {.iov_base = to + g.place.length / 2, .iov_len = g.place.length - g.place.length / 2}};
+    struct iovec v[2] = {
+        {.iov_base = to, .iov_len = g.place.length / 2},
+        {.iov_base = to + g.place.length / 2, .iov_len = g.place.length - g.place.length / 2}};
     g.v = v;
     g.n_v = 2;
     if (cw_cache_read(s, &g, 1, arena, CW_CACHE_FOREVER, &err) == 0 && g.place.stored == g.place.length &&
@@ -156,7 +164,8 @@ static void use_profile(const uint8_t *data, size_t size)
     cw_choice_recall(&none, &c, text);
     const struct pace *paces[] = {&none.computed, &c.computed, &c.hit};
     for (size_t i = 0; i < CW_COUNT_OF(paces); i++)
-        if (!isfinite(paces[i]->rows) || !isfinite(paces[i]->ns) || !isfinite(paces[i]->cold_ns) || paces[i]->ns < 0 || paces[i]->cold_ns < 0)
+        if (!isfinite(paces[i]->rows) || !isfinite(paces[i]->ns) || !isfinite(paces[i]->cold_ns) ||
+            paces[i]->ns < 0 || paces[i]->cold_ns < 0)
             abort();
     free(text);
 }

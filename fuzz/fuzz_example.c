@@ -13,7 +13,9 @@ static void take_values(const struct cw_feature *f, const uint8_t *data, size_t 
         return;
     if ((uint64_t)n > size)
         abort(); /* a value takes at least a byte */
-    size_t item = f->kind == CW_FEATURE_BYTES ? sizeof(struct cw_bytes_view) : f->kind == CW_FEATURE_FLOAT ? 4 : 8;
+    size_t item = f->kind == CW_FEATURE_BYTES   ? sizeof(struct cw_bytes_view)
+                  : f->kind == CW_FEATURE_FLOAT ? 4
+                                                : 8;
     void *out = malloc((size_t)n * item);
     memset(out, 0xa5, (size_t)n * item);
     if (f->kind == CW_FEATURE_FLOAT) {

@@ -1,4 +1,5 @@
-/* libFuzzer: arbitrary text as an expression over a fixed schema; what compiles is evaluated over a small block. */
+/* libFuzzer: arbitrary text as an expression over a fixed schema; what compiles is evaluated over a small
+ * block. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,14 +11,29 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 #define N_ROWS 5
 
-static const struct { const char *name; struct cw_type type; } schema[] = {
-    {"b", {.dtype = CW_BOOL}}, {"i", {.dtype = CW_INT8}}, {"u", {.dtype = CW_UINT8}}, {"x", {.dtype = CW_INT64}}, {"w", {.dtype = CW_UINT64}},
-    {"h", {.dtype = CW_FLOAT16}}, {"g", {.dtype = CW_BFLOAT16}}, {"f", {.dtype = CW_FLOAT32}}, {"d", {.dtype = CW_FLOAT64}},
-    {"a", {.dtype = CW_INT32, .ndim = 1, .dims = {3}}}, {"m", {.dtype = CW_FLOAT32, .ndim = 2, .dims = {2, 3}}},
-    {"c", {.dtype = CW_UINT8, .ndim = 2, .dims = {2, 1}}}, {"v", {.dtype = CW_INT16, .ndim = 1, .dims = {CW_VARIES}}},
-    {"r", {.dtype = CW_FLOAT64, .ndim = -1}}, {"s", {.dtype = CW_BYTES}}, {"image/encoded", {.dtype = CW_BYTES}},
+static const struct {
+    const char *name;
+    struct cw_type type;
+} schema[] = {
+    {"b", {.dtype = CW_BOOL}},
+    {"i", {.dtype = CW_INT8}},
+    {"u", {.dtype = CW_UINT8}},
+    {"x", {.dtype = CW_INT64}},
+    {"w", {.dtype = CW_UINT64}},
+    {"h", {.dtype = CW_FLOAT16}},
+    {"g", {.dtype = CW_BFLOAT16}},
+    {"f", {.dtype = CW_FLOAT32}},
+    {"d", {.dtype = CW_FLOAT64}},
+    {"a", {.dtype = CW_INT32, .ndim = 1, .dims = {3}}},
+    {"m", {.dtype = CW_FLOAT32, .ndim = 2, .dims = {2, 3}}},
+    {"c", {.dtype = CW_UINT8, .ndim = 2, .dims = {2, 1}}},
+    {"v", {.dtype = CW_INT16, .ndim = 1, .dims = {CW_VARIES}}},
+    {"r", {.dtype = CW_FLOAT64, .ndim = -1}},
+    {"s", {.dtype = CW_BYTES}},
+    {"image/encoded", {.dtype = CW_BYTES}},
     {"big", {.dtype = CW_INT32, .ndim = 1, .dims = {1500}}},
 };
+
 #define N_COLUMNS (sizeof(schema) / sizeof(schema[0]))
 
 static int lookup(void *arg, const char *name, struct cw_type *ret_type, struct cw_error *err)
@@ -85,7 +101,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         int r = cw_expr_eval(e, ports, "fuzz", &b, N_COLUMNS, &err);
         for (size_t i = 0; i < N_ROWS && r == 0; i++) {
             struct cw_tensor t = cw_block_row(&b, N_COLUMNS, i);
-            if (status[i] == CW_ROW_OK && cw_expr_type(e)->dtype != CW_BYTES) { /* what was promised is there */
+            if (status[i] == CW_ROW_OK && cw_expr_type(e)->dtype != CW_BYTES) {
+                /* what was promised is there */
                 size_t n = cw_dtype_size(cw_expr_type(e)->dtype);
                 for (int k = 0; k < t.ndim; k++)
                     n *= (size_t)t.dims[k];

@@ -1,6 +1,7 @@
 /*
- * Arbitrary bytes as what a peer sends: frames one after the other, each with an Envelope, under limits. Whatever is accepted is within its bytes, took no
- * more memory than is allowed, and can be written and read again. Blocks of packed payloads become what was announced, or nothing.
+ * Arbitrary bytes as what a peer sends: frames one after the other, each with an Envelope, under limits.
+ * Whatever is accepted is within its bytes, took no more memory than is allowed, and can be written and read
+ * again. Blocks of packed payloads become what was announced, or nothing.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -24,7 +25,8 @@ static void again(const Cachew__Envelope *e, size_t limit)
     if (cachew__envelope__pack(e, bytes) != size)
         abort();
     /* Unknown fields may be written in more bytes than they came in, so the limit need not allow it again. */
-    if (cw_envelope_read(&memory, limit * 4, bytes, size, &second, NULL) >= 0 && (second->of_case != e->of_case || second->id != e->id || second->re != e->re))
+    if (cw_envelope_read(&memory, limit * 4, bytes, size, &second, NULL) >= 0 &&
+        (second->of_case != e->of_case || second->id != e->id || second->re != e->re))
         abort();
     cw_envelope_deinit(&memory);
     free(bytes);
@@ -67,6 +69,7 @@ static void unpack(const uint8_t *data, size_t size, size_t payload)
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct cw_envelope_memory memory = {0};
@@ -76,7 +79,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         struct cw_frame f;
         const Cachew__Envelope *e;
         uint8_t header[CW_FRAME_HEADER];
-        if (cw_frame_begins(data, size, NULL) < 0 || cw_frame_read(data, MESSAGE_LIMIT, PAYLOAD_LIMIT, &f, NULL) < 0)
+        if (cw_frame_begins(data, size, NULL) < 0 ||
+            cw_frame_read(data, MESSAGE_LIMIT, PAYLOAD_LIMIT, &f, NULL) < 0)
             break;
         cw_frame_write(&f, header);
         if (memcmp(header, data, sizeof(header)) != 0)

@@ -1,6 +1,7 @@
 /*
- * Arbitrary bytes as the answer of a host process, which runs somebody's code and may have had anything written over its memory. The first bytes
- * choose the counts and the type that the engine expects; whatever is accepted must lie within the answer.
+ * Arbitrary bytes as the answer of a host process, which runs somebody's code and may have had anything
+ * written over its memory. The first bytes choose the counts and the type that the engine expects; whatever
+ * is accepted must lie within the answer.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -28,6 +29,7 @@ static struct cw_type choose(uint8_t byte)
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct cw_exchange_answer a;

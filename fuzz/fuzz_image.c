@@ -1,6 +1,7 @@
 /*
- * Decoding arbitrary bytes. Besides not crashing: what decodes as a whole decodes in part, at once or row by row, to the same pixels, and a part
- * that is needed and damaged is damaged in the whole. The first 8 bytes choose options and the part; the rest is the file.
+ * Decoding arbitrary bytes. Besides not crashing: what decodes as a whole decodes in part, at once or row by
+ * row, to the same pixels, and a part that is needed and damaged is damaged in the whole. The first 8 bytes
+ * choose options and the part; the rest is the file.
  */
 #include <stdint.h>
 #include <stdlib.h>
@@ -11,7 +12,10 @@
 static struct cw_budget budget;
 static struct cw_arena arena;
 
-struct rows { uint8_t *out; size_t row; };
+struct rows {
+    uint8_t *out;
+    size_t row;
+};
 
 static void take_row(void *arg, int64_t y, const uint8_t *pixels)
 {
@@ -19,7 +23,8 @@ static void take_row(void *arg, int64_t y, const uint8_t *pixels)
     memcpy(r->out + (size_t)y * r->row, pixels, r->row);
 }
 
-static int decode(const struct cw_image_options *o, const uint8_t *data, size_t size, const struct cw_rect *part, bool by_rows, uint8_t **ret)
+static int decode(const struct cw_image_options *o, const uint8_t *data, size_t size,
+                  const struct cw_rect *part, bool by_rows, uint8_t **ret)
 {
     struct cw_image im;
     struct cw_error err;
@@ -48,7 +53,8 @@ static int decode(const struct cw_image_options *o, const uint8_t *data, size_t 
     return 0;
 }
 
-static int size_of(const struct cw_image_options *o, const uint8_t *data, size_t size, int64_t *h, int64_t *w, size_t *px)
+static int size_of(const struct cw_image_options *o, const uint8_t *data, size_t size, int64_t *h, int64_t *w,
+                   size_t *px)
 {
     struct cw_image im;
     int r = cw_image_open(&im, data, size, o, NULL);
@@ -62,6 +68,7 @@ static int size_of(const struct cw_image_options *o, const uint8_t *data, size_t
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     if (size < 8)
@@ -72,7 +79,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     static const int channels[] = {0, 1, 3, 4};
     const uint8_t *b = data;
-    struct cw_image_options o = {.channels = channels[b[0] & 3], .wide = b[0] >> 2 & 1, .orientation = b[0] >> 3 & 1, .max_pixels = 1 << 14};
+    struct cw_image_options o = {.channels = channels[b[0] & 3],
+                                 .wide = b[0] >> 2 & 1,
+                                 .orientation = b[0] >> 3 & 1,
+                                 .max_pixels = 1 << 14};
     int64_t h, w;
     size_t px;
     data += 8;
@@ -83,11 +93,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     part.h = 1 + b[3] * (h - part.y - 1) / 255;
     part.w = 1 + b[4] * (w - part.x - 1) / 255;
     uint8_t *whole, *cut;
-    int r = decode(&o, data, size, NULL, false, &whole), p = decode(&o, data, size, &part, b[0] >> 4 & 1, &cut);
+    int r = decode(&o, data, size, NULL, false, &whole),
+        p = decode(&o, data, size, &part, b[0] >> 4 & 1, &cut);
     if (r >= 0 && p < 0)
         abort();
     for (int64_t y = 0; r >= 0 && y < part.h; y++)
-        if (memcmp(cut + (size_t)(y * part.w) * px, whole + (size_t)((part.y + y) * w + part.x) * px, (size_t)part.w * px) != 0)
+        if (memcmp(cut + (size_t)(y * part.w) * px, whole + (size_t)((part.y + y) * w + part.x) * px,
+                   (size_t)part.w * px) != 0)
             abort();
     free(whole);
     free(cut);

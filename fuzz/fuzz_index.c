@@ -1,6 +1,6 @@
 /*
- * Index files. The first byte chooses the kind and whether the checksum is made to fit; the rest is what follows the header. Whatever is
- * accepted must lie within its bytes and be consistent.
+ * Index files. The first byte chooses the kind and whether the checksum is made to fit; the rest is what
+ * follows the header. Whatever is accepted must lie within its bytes and be consistent.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -17,14 +17,16 @@ static void use_segment(const struct cw_segment *s)
     uint64_t end = 0, sum = strlen(s->relative_path);
     for (uint64_t i = 0; i < s->n_records; i++) {
         struct cw_span span = cw_segment_span(s, i);
-        if (span.offset < end || span.size < s->lengths[i] || span.size > s->stream_size || span.offset > s->stream_size - span.size)
+        if (span.offset < end || span.size < s->lengths[i] || span.size > s->stream_size ||
+            span.offset > s->stream_size - span.size)
             abort();
         if (s->format != CW_FORMAT_TAR && span.offset != end) /* they fill the stream */
             abort();
         end = span.offset + span.size;
         sum += s->crcs ? s->crcs[i] : s->content;
     }
-    if ((s->format != CW_FORMAT_TAR && end != s->stream_size) || (s->n_chunks ? s->chunk_ends[s->n_chunks - 1] : 0) != s->n_records)
+    if ((s->format != CW_FORMAT_TAR && end != s->stream_size) ||
+        (s->n_chunks ? s->chunk_ends[s->n_chunks - 1] : 0) != s->n_records)
         abort();
     for (uint64_t i = 0; i < s->n_restarts; i++)
         for (uint32_t k = 0; k < s->restarts[i].window_size; k++)
@@ -36,7 +38,8 @@ static void use_files(const struct cw_file_index *x)
 {
     uint64_t sum = 0;
     for (size_t i = 0; i < x->n; i++)
-        sum += strlen(cw_file_index_path(x, i)) + strlen(cw_file_index_relative(x, i)) + x->keys[i] + x->sizes[i] + (uint64_t)x->mtimes_ns[i];
+        sum += strlen(cw_file_index_path(x, i)) + strlen(cw_file_index_relative(x, i)) + x->keys[i] +
+               x->sizes[i] + (uint64_t)x->mtimes_ns[i];
     sink = sum;
 }
 
@@ -44,7 +47,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     if (size == 0)
         return 0;
-    static const enum cw_index_kind kinds[] = {CW_INDEX_TFRECORD, CW_INDEX_FILES, CW_INDEX_LINES, CW_INDEX_TAR};
+
+    static const enum cw_index_kind kinds[] = {CW_INDEX_TFRECORD, CW_INDEX_FILES, CW_INDEX_LINES,
+                                               CW_INDEX_TAR};
     enum cw_index_kind kind = kinds[data[0] & 3];
     size_t total = sizeof(struct cw_index_header) + size - 1;
     uint8_t *base = malloc(total); /* its end is watched */
@@ -55,7 +60,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         base[(data[0] >> 3) % total] ^= 1;
     struct cw_segment s;
     struct cw_file_index x;
-    bool segment = cw_segment_attach(base, total, &s) == 0, files = cw_file_index_attach(base, total, &x) == 0;
+    bool segment = cw_segment_attach(base, total, &s) == 0,
+         files = cw_file_index_attach(base, total, &x) == 0;
     if (segment)
         use_segment(&s);
     if (files)

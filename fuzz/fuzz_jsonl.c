@@ -1,6 +1,7 @@
 /*
- * Text files and JSON lines. The first byte chooses the compression; what follows is indexed as text, and every line read back through the
- * index is taken as JSON: walked, and all strings, arrays and numbers in it taken out. jansson must agree on what is an object.
+ * Text files and JSON lines. The first byte chooses the compression; what follows is indexed as text, and
+ * every line read back through the index is taken as JSON: walked, and all strings, arrays and numbers in it
+ * taken out. jansson must agree on what is an object.
  */
 #include <fcntl.h>
 #include <jansson.h>
@@ -32,7 +33,8 @@ static void use_value(const struct cw_json_value *v)
     } else if (v->kind == CW_JSON_NUMBER) {
         uint64_t out;
         for (enum cw_dtype dtype = 0; dtype < CW_BYTES; dtype++)
-            if (cw_number_parse(v->text, v->size, dtype, &out) == CW_NUMBER_SYNTAX && v->size <= CW_NUMBER_MAX)
+            if (cw_number_parse(v->text, v->size, dtype, &out) == CW_NUMBER_SYNTAX &&
+                v->size <= CW_NUMBER_MAX)
                 abort(); /* JSON's numbers are ours */
         sink += out;
     } else if (v->kind == CW_JSON_ARRAY) {
@@ -57,14 +59,17 @@ static bool use_object(const char *text, size_t size)
     return r == 0;
 }
 
-/* Both readers must say the same, but for numbers out of range, NaN and Infinity, depth, and the byte 0, which jansson passes over in places. */
+/* Both readers must say the same, but for numbers out of range, NaN and Infinity, depth, and the byte 0,
+ * which jansson passes over in places. */
 static void compare(const char *text, size_t size)
 {
     json_error_t e;
     json_t *theirs = json_loadb(text, size, JSON_ALLOW_NUL, &e);
     bool ours = use_object(text, size);
-    bool special = memmem(text, size, "NaN", 3) || memmem(text, size, "Infinity", 8) || memmem(text, size, "[[[[", 4) || memchr(text, 0, size);
-    if (!special && json_is_object(theirs) != ours && !(!theirs && json_error_code(&e) == json_error_numeric_overflow)) {
+    bool special = memmem(text, size, "NaN", 3) || memmem(text, size, "Infinity", 8) ||
+                   memmem(text, size, "[[[[", 4) || memchr(text, 0, size);
+    if (!special && json_is_object(theirs) != ours &&
+        !(!theirs && json_error_code(&e) == json_error_numeric_overflow)) {
         fprintf(stderr, "ours %d, jansson: %s: %.*s\n", ours, theirs ? "good" : e.text, (int)size, text);
         abort();
     }
@@ -107,7 +112,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (cw_stat(path, &st, NULL) < 0)
         abort();
     struct cw_segment_input in = {
-        .format = CW_FORMAT_LINES, .path = path, .relative_path = "fuzz", .file = st, .codec = (enum cw_codec)(data[0] % 4),
+        .format = CW_FORMAT_LINES,
+        .path = path,
+        .relative_path = "fuzz",
+        .file = st,
+        .codec = (enum cw_codec)(data[0] % 4),
     };
     if (cw_segment_build(&in, &s, &err) == 0) {
         if (cw_segment_attach(s.base, s.size, &again) < 0 || cw_file_new(path, &st, &file, NULL) < 0)

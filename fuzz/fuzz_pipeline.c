@@ -1,4 +1,5 @@
-/* Arbitrary bytes as a pipeline: parsed and compiled with all operators, no data touched. What is refused says why. */
+/* Arbitrary bytes as a pipeline: parsed and compiled with all operators, no data touched. What is refused
+ * says why. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,6 +8,7 @@
 #include "pipeline/program.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct cw_error err = {0};

@@ -1,6 +1,7 @@
 /*
- * Arbitrary bytes as a state file. The first byte chooses the pipeline, and whether what names the pipeline and its data is made to fit. What is
- * accepted gives the same state back, of at most 1 KB, and goes on from there without a crash.
+ * Arbitrary bytes as a state file. The first byte chooses the pipeline, and whether what names the pipeline
+ * and its data is made to fit. What is accepted gives the same state back, of at most 1 KB, and goes on from
+ * there without a crash.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -11,9 +12,12 @@
 #include "client/local.h"
 
 static const char *const texts[] = {
-    "{\"cachew\": 1, \"pipeline\": [{\"op\": \"range\", \"stop\": 100}, {\"op\": \"shuffle\"}, {\"op\": \"batch\", \"size\": 4}]}",
-    "{\"cachew\": 1, \"pipeline\": [{\"op\": \"range\", \"stop\": 100}, {\"op\": \"filter\", \"where\": \"value % 3 != 0\"}, {\"op\": \"batch\", \"size\": 4}]}",
-    "{\"cachew\": 1, \"pipeline\": [{\"op\": \"range\", \"stop\": 100}, {\"op\": \"bucket_by_length\", \"length\": \"value\", \"boundaries\": [30, 60], \"sizes\": [3, 4, 5]}]}",
+    "{\"cachew\": 1, \"pipeline\": [{\"op\": \"range\", \"stop\": 100}, {\"op\": \"shuffle\"}, {\"op\": "
+    "\"batch\", \"size\": 4}]}",
+    "{\"cachew\": 1, \"pipeline\": [{\"op\": \"range\", \"stop\": 100}, {\"op\": \"filter\", \"where\": "
+    "\"value % 3 != 0\"}, {\"op\": \"batch\", \"size\": 4}]}",
+    "{\"cachew\": 1, \"pipeline\": [{\"op\": \"range\", \"stop\": 100}, {\"op\": \"bucket_by_length\", "
+    "\"length\": \"value\", \"boundaries\": [30, 60], \"sizes\": [3, 4, 5]}]}",
 };
 #define N_TEXTS (sizeof(texts) / sizeof(texts[0]))
 static struct cw_local pipelines[N_TEXTS];
@@ -22,11 +26,13 @@ static void open_pipelines(void)
 {
     struct cw_error err;
     for (size_t i = 0; i < N_TEXTS; i++)
-        if (cw_local_parse(&pipelines[i], texts[i], strlen(texts[i]), "/", &err) < 0 || cw_local_open(&pipelines[i], "/nonexistent", 1, &err) < 0)
+        if (cw_local_parse(&pipelines[i], texts[i], strlen(texts[i]), "/", &err) < 0 ||
+            cw_local_open(&pipelines[i], "/nonexistent", 1, &err) < 0)
             abort();
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     if (!pipelines[0].pipeline)
@@ -45,7 +51,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         json_object_set_new(state, "snapshot", json_string(snapshot));
         json_object_set_new(state, "seed", json_integer(0));
     }
-    struct cw_iterator_options o = {.epochs = 2, .world_size = 1, .runner = {.threads = 1, .memory = (size_t)16 << 20, .optimize = true}};
+    struct cw_iterator_options o = {
+        .epochs = 2, .world_size = 1, .runner = {.threads = 1, .memory = (size_t)16 << 20, .optimize = true}};
     struct cw_iterator *it = NULL;
     struct cw_error err = {0};
     int r = cw_iterator_new(l->sequence, &o, state, &it, &err);

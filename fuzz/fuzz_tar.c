@@ -1,6 +1,7 @@
 /*
- * Tar archives. The first byte chooses the compression, and whether the checksums of what look like headers are made to fit; what follows is
- * indexed, and each sample read back through the index and taken apart: what a walk lists must be readable. Contents are taken as .npy too.
+ * Tar archives. The first byte chooses the compression, and whether the checksums of what look like headers
+ * are made to fit; what follows is indexed, and each sample read back through the index and taken apart: what
+ * a walk lists must be readable. Contents are taken as .npy too.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -42,9 +43,11 @@ static void use_sample(const uint8_t *data, size_t size)
     int r, n = 0;
     cw_tar_files_init(&files, data, size);
     for (; (r = cw_tar_next(&files, &file, why)) > 0; n++) {
-        if (file.data < data || file.data + file.size > data + size || file.name.key_size == 0 || file.name.extension_size == 0 || file.name.key[0] == '/')
+        if (file.data < data || file.data + file.size > data + size || file.name.key_size == 0 ||
+            file.name.extension_size == 0 || file.name.key[0] == '/')
             abort();
-        sink += (uint64_t)file.name.key[file.name.key_size - 1] + (uint64_t)file.name.extension[file.name.extension_size - 1];
+        sink += (uint64_t)file.name.key[file.name.key_size - 1] +
+                (uint64_t)file.name.extension[file.name.extension_size - 1];
         use_npy(file.data, file.size);
     }
     if (r < 0 || n == 0)
@@ -99,7 +102,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (cw_stat(path, &st, NULL) < 0)
         abort();
     struct cw_segment_input in = {
-        .format = CW_FORMAT_TAR, .path = path, .relative_path = "fuzz", .file = st, .codec = (enum cw_codec)(data[0] % 4),
+        .format = CW_FORMAT_TAR,
+        .path = path,
+        .relative_path = "fuzz",
+        .file = st,
+        .codec = (enum cw_codec)(data[0] % 4),
     };
     if (cw_segment_build(&in, &s, &err) == 0) {
         if (cw_segment_attach(s.base, s.size, &again) < 0 || cw_file_new(path, &st, &file, NULL) < 0)

@@ -1,4 +1,5 @@
-/* TFRecord files, plain and compressed: indexed, then every record read back through the index. The first byte chooses the compression. */
+/* TFRecord files, plain and compressed: indexed, then every record read back through the index. The first
+ * byte chooses the compression. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
@@ -9,7 +10,8 @@
 #include "pipeline/segment.h"
 #include "storage/file.h"
 
-#define MAX_TOTAL ((uint64_t)16 << 20) /* of decompressed records read back; a small input may inflate a thousandfold */
+#define MAX_TOTAL \
+    ((uint64_t)16 << 20) /* of decompressed records read back; a small input may inflate a thousandfold */
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -50,7 +52,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (cw_stat(path, &st, NULL) < 0)
         abort();
     struct cw_segment_input in = {
-        .path = path, .relative_path = "fuzz", .file = st, .codec = (enum cw_codec)(data[0] % 4),
+        .path = path,
+        .relative_path = "fuzz",
+        .file = st,
+        .codec = (enum cw_codec)(data[0] % 4),
     };
     if (cw_segment_build(&in, &s, &err) == 0) {
         if (cw_segment_attach(s.base, s.size, &again) < 0 || cw_file_new(path, &st, &file, NULL) < 0)

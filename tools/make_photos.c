@@ -1,10 +1,11 @@
 /*
  * make_photos: cuts an ImageNet-like data set out of real photographs, for the demo and the benchmarks.
  *
- * Walks the source directories in byte order, decodes each JPEG and PNG, cuts crops at random places and scales, and
- * writes them as JPEGs (4:2:0, quality 90-96) in TFRecord shards of tf.train.Example, in class directories, or both.
- * A draw depends on the seed, the number of the photograph and the number of the try only, so that the result is the
- * same for any number of threads. Output is made beside its final place (DIR.partial) and renamed when it is complete.
+ * Walks the source directories in byte order, decodes each JPEG and PNG, cuts crops at random places and
+ * scales, and writes them as JPEGs (4:2:0, quality 90-96) in TFRecord shards of tf.train.Example, in class
+ * directories, or both. A draw depends on the seed, the number of the photograph and the number of the try
+ * only, so that the result is the same for any number of threads. Output is made beside its final place
+ * (DIR.partial) and renamed when it is complete.
  */
 #include <ctype.h>
 #include <errno.h>
@@ -37,56 +38,77 @@
 
 enum {
     MAX_COUNT = 10000000,
-    MAX_SHARDS = 10000,           /* five digits in the file names, and one descriptor open at a time */
+    MAX_SHARDS = 10000, /* five digits in the file names, and one descriptor open at a time */
     MAX_SOURCES = 64,
     MAX_THREADS = 256,
-    MAX_PIXELS = 1 << 28,         /* of a photograph: 768 MiB decoded */
-    MAX_SCALE_PERCENT = 300,      /* a crop is one to three times as wide as what is made of it */
-    MIN_VARIANCE = 300,           /* of green; blue sky has less than 100, a blurred background 200 */
-    MIN_DETAIL_PERCENT = 320,     /* mean difference of neighbours in hundredths: drawings and blur have less */
+    MAX_PIXELS = 1 << 28,     /* of a photograph: 768 MiB decoded */
+    MAX_SCALE_PERCENT = 300,  /* a crop is one to three times as wide as what is made of it */
+    MIN_VARIANCE = 300,       /* of green; blue sky has less than 100, a blurred background 200 */
+    MIN_DETAIL_PERCENT = 320, /* mean difference of neighbours in hundredths: drawings and blur have less */
 };
 
 /* Sizes in about ImageNet's proportions: most are 500x375. */
-static const struct { int width, height, percent; } sizes[] = {
-    {500, 375, 54}, {500, 333, 14}, {375, 500, 12}, {333, 500, 5}, {500, 500, 4}, {400, 400, 4}, {400, 300, 4}, {640, 480, 3},
+static const struct {
+    int width, height, percent;
+} sizes[] = {
+    {500, 375, 54}, {500, 333, 14}, {375, 500, 12}, {333, 500, 5},
+    {500, 500, 4},  {400, 400, 4},  {400, 300, 4},  {640, 480, 3},
 };
 
-struct pixels { int width, height; uint8_t *rgb; };
+struct pixels {
+    int width, height;
+    uint8_t *rgb;
+};
 
-struct cut { uint64_t offset; uint32_t size; int width, height, source, ordinal; };
+struct cut {
+    uint64_t offset;
+    uint32_t size;
+    int width, height, source, ordinal;
+};
 
 struct photo {
     char *path;
     bool png;
-    bool spent;                   /* undecodable, or too flat or small to give what was asked of it */
-    int asked;                    /* cuts wanted in this round */
+    bool spent; /* undecodable, or too flat or small to give what was asked of it */
+    int asked;  /* cuts wanted in this round */
     int n_cuts;
     uint64_t next_try;
     struct cut *cuts;
 };
 
-struct output { const char *final; char *partial; int fd; };
+struct output {
+    const char *final;
+    char *partial;
+    int fd;
+};
 
 struct maker {
     uint64_t count, shards, seed, threads;
     const char *dirs[MAX_SOURCES + 1];
     int n_dirs;
-    struct photo *photos;         /* a photograph is touched by the one thread that took it */
+    struct photo *photos; /* a photograph is touched by the one thread that took it */
     int n_photos;
     atomic_int next_photo;
-    int spill;                    /* encoded cuts, until their order is known: memory does not grow with the count */
+    int spill; /* encoded cuts, until their order is known: memory does not grow with the count */
     atomic_uint_fast64_t spill_size;
     struct output records, folder;
     bool progress;
-    atomic_uint_fast64_t n_made;  /* cuts so far, of `count` */
+    atomic_uint_fast64_t n_made; /* cuts so far, of `count` */
 };
 
-static atomic_int stop_signal;    /* set by the signal handler */
-static atomic_bool failed;        /* a thread printed an error */
+static atomic_int stop_signal; /* set by the signal handler */
+static atomic_bool failed;     /* a thread printed an error */
 static uint32_t crc_table[256];
 
-static void on_signal(int number) { atomic_store(&stop_signal, number); }
-static bool stopping(void) { return atomic_load(&stop_signal) || atomic_load(&failed); }
+static void on_signal(int number)
+{
+    atomic_store(&stop_signal, number);
+}
+
+static bool stopping(void)
+{
+    return atomic_load(&stop_signal) || atomic_load(&failed);
+}
 
 __attribute__((format(printf, 1, 2))) static int complain(const char *format, ...)
 {
@@ -111,11 +133,18 @@ static uint64_t draw(uint64_t *state)
     return z ^ z >> 31;
 }
 
-static int draw_below(uint64_t *state, int limit) { return (int)((draw(state) >> 32) * (uint64_t)limit >> 32); }
+static int draw_below(uint64_t *state, int limit)
+{
+    return (int)((draw(state) >> 32) * (uint64_t)limit >> 32);
+}
 
 /* ---- pictures ---- */
 
-struct jpeg_trap { struct jpeg_error_mgr base; jmp_buf jump; char text[JMSG_LENGTH_MAX]; };
+struct jpeg_trap {
+    struct jpeg_error_mgr base;
+    jmp_buf jump;
+    char text[JMSG_LENGTH_MAX];
+};
 
 static void trap_exit(j_common_ptr cinfo)
 {
@@ -124,7 +153,10 @@ static void trap_exit(j_common_ptr cinfo)
     longjmp(trap->jump, 1);
 }
 
-static void trap_quiet(j_common_ptr cinfo) { (void)cinfo; }
+static void trap_quiet(j_common_ptr cinfo)
+{
+    (void)cinfo;
+}
 
 static struct jpeg_error_mgr *trap_init(struct jpeg_trap *trap)
 {
@@ -135,7 +167,10 @@ static struct jpeg_error_mgr *trap_init(struct jpeg_trap *trap)
     return &trap->base;
 }
 
-static bool too_large(uint64_t width, uint64_t height) { return width * height > MAX_PIXELS; }
+static bool too_large(uint64_t width, uint64_t height)
+{
+    return width * height > MAX_PIXELS;
+}
 
 /* The two decoders fill out->rgb (the caller frees it, after a failure too) or return why not. */
 static const char *decode_jpeg(FILE *f, struct pixels *out, struct jpeg_trap *trap)
@@ -194,11 +229,12 @@ static const char *decode_png(FILE *f, struct pixels *out)
 }
 
 /*
- * Every row of out whose number divides by every: means over exactly the area that a pixel covers, in 1/256 of a pixel.
- * Integers, so that it is the same on every machine; a pixel's sum stays below (3 * 256)^2 * 255 < 2^32.
+ * Every row of out whose number divides by every: means over exactly the area that a pixel covers, in 1/256
+ * of a pixel. Integers, so that it is the same on every machine; a pixel's sum stays below (3 * 256)^2 * 255
+ * < 2^32.
  */
-static void shrink(const struct pixels *in, int x0, int y0, int width, int height, const struct pixels *out, int every,
-                   uint32_t *sums)
+static void shrink(const struct pixels *in, int x0, int y0, int width, int height, const struct pixels *out,
+                   int every, uint32_t *sums)
 {
     const uint32_t step_x = ((uint32_t)width << 8) / (uint32_t)out->width;
     const uint32_t step_y = ((uint32_t)height << 8) / (uint32_t)out->height;
@@ -206,7 +242,8 @@ static void shrink(const struct pixels *in, int x0, int y0, int width, int heigh
         const uint32_t top = (uint32_t)y * step_y, bottom = top + step_y;
         memset(sums, 0, (size_t)width * 3 * sizeof *sums);
         for (uint32_t r = top >> 8; r << 8 < bottom; r++) {
-            const uint16_t weight = (uint16_t)(MIN((r + 1) << 8, bottom) - MAX(r << 8, top)); /* at most 256: a product fits 16 bits */
+            /* at most 256: a product fits 16 bits */
+            const uint16_t weight = (uint16_t)(MIN((r + 1) << 8, bottom) - MAX(r << 8, top));
             const uint8_t *row = in->rgb + ((size_t)(y0 + (int)r) * (size_t)in->width + (size_t)x0) * 3;
             for (int i = 0; i < width * 3; i++)
                 sums[i] += (uint16_t)(weight * row[i]);
@@ -318,10 +355,12 @@ static int cut_one(struct maker *m, int number, const struct pixels *in)
         for (size_t done = 0; done < size && r > 0;) {
             const ssize_t n = pwrite(m->spill, jpeg + done, size - done, (off_t)(offset + done));
             if (n < 0 && errno != EINTR)
-                r = complain("can't write a temporary file in %s: %s", (m->records.final ? &m->records : &m->folder)->partial, strerror(errno));
+                r = complain("can't write a temporary file in %s: %s",
+                             (m->records.final ? &m->records : &m->folder)->partial, strerror(errno));
             done += n > 0 ? (size_t)n : 0;
         }
-        photo->cuts[photo->n_cuts] = (struct cut){offset, (uint32_t)size, out.width, out.height, number, photo->n_cuts};
+        photo->cuts[photo->n_cuts] = (struct cut){offset,     (uint32_t)size, out.width,
+                                                  out.height, number,         photo->n_cuts};
         photo->n_cuts += r > 0;
         if (r > 0)
             report_progress(m);
@@ -445,8 +484,15 @@ static uint8_t *put_varint(uint8_t *p, uint64_t v)
     return p;
 }
 
-static size_t varint_size(uint64_t v) { return v > 127 ? 1 + varint_size(v >> 7) : 1; }
-static size_t field_size(size_t payload) { return 1 + varint_size(payload) + payload; }
+static size_t varint_size(uint64_t v)
+{
+    return v > 127 ? 1 + varint_size(v >> 7) : 1;
+}
+
+static size_t field_size(size_t payload)
+{
+    return 1 + varint_size(payload) + payload;
+}
 
 /* Tag and length of a length-delimited protobuf field; the payload follows. */
 static uint8_t *put_field(uint8_t *p, int number, size_t payload)
@@ -456,7 +502,10 @@ static uint8_t *put_field(uint8_t *p, int number, size_t payload)
 }
 
 /* One entry of Features.feature: kind 1 holds a bytes list, kind 3 a list of int64. */
-static size_t entry_size(const char *key, size_t list) { return field_size(strlen(key)) + field_size(field_size(list)); }
+static size_t entry_size(const char *key, size_t list)
+{
+    return field_size(strlen(key)) + field_size(field_size(list));
+}
 
 static uint8_t *put_entry(uint8_t *p, const char *key, int kind, size_t payload)
 {
@@ -466,14 +515,23 @@ static uint8_t *put_entry(uint8_t *p, const char *key, int kind, size_t payload)
     return put_field(put_field(p, kind, field_size(payload)), 1, payload);
 }
 
-static uint8_t *put_int(uint8_t *p, const char *key, uint64_t v) { return put_varint(put_entry(p, key, 3, varint_size(v)), v); }
+static uint8_t *put_int(uint8_t *p, const char *key, uint64_t v)
+{
+    return put_varint(put_entry(p, key, 3, varint_size(v)), v);
+}
 
 /* A whole TFRecord record in to, which has room for the picture and 256 bytes more; returns its size. */
 static size_t make_record(const struct cut *c, const uint8_t *jpeg, uint8_t *to)
 {
-    const struct { const char *key; uint64_t value; } ints[] = {
-        {"height", (uint64_t)c->height}, {"label", (uint64_t)c->source}, {"width", (uint64_t)c->width},
+    const struct {
+        const char *key;
+        uint64_t value;
+    } ints[] = {
+        {"height", (uint64_t)c->height},
+        {"label", (uint64_t)c->source},
+        {"width", (uint64_t)c->width},
     };
+
     size_t features = field_size(entry_size("image", field_size(c->size)));
     for (size_t i = 0; i < 3; i++)
         features += field_size(entry_size(ints[i].key, field_size(varint_size(ints[i].value))));
@@ -518,13 +576,15 @@ static int compare_cuts(const void *a, const void *b)
 }
 
 /* Every shard holds cuts of every photograph: they are dealt out in turn. */
-static int write_shard(const struct maker *m, const struct cut *cuts, uint64_t shard, uint8_t *buffer, size_t room)
+static int write_shard(const struct maker *m, const struct cut *cuts, uint64_t shard, uint8_t *buffer,
+                       size_t room)
 {
     char path[PATH_MAX] = "";
     FILE *f = NULL;
     int r = 0;
     if (m->records.final) {
-        snprintf(path, sizeof path, "%s/photos-%05" PRIu64 "-of-%05" PRIu64 ".tfrecord", m->records.partial, shard, m->shards);
+        snprintf(path, sizeof path, "%s/photos-%05" PRIu64 "-of-%05" PRIu64 ".tfrecord", m->records.partial,
+                 shard, m->shards);
         if (!(f = fopen(path, "wbe")))
             return finish_file(f, path, -1);
     }
@@ -532,7 +592,8 @@ static int write_shard(const struct maker *m, const struct cut *cuts, uint64_t s
         if (stopping())
             r = -1;
         else if (pread(m->spill, buffer, cuts[i].size, (off_t)cuts[i].offset) != (ssize_t)cuts[i].size)
-            r = complain("can't read a temporary file in %s back: %s", (m->records.final ? &m->records : &m->folder)->partial, strerror(errno));
+            r = complain("can't read a temporary file in %s back: %s",
+                         (m->records.final ? &m->records : &m->folder)->partial, strerror(errno));
         if (!r && m->folder.final)
             r = write_folder_file(m, &cuts[i], i, buffer);
         if (!r && f)
@@ -566,6 +627,7 @@ static int write_all(const struct maker *m)
 /* ---- output directories ---- */
 
 static char *format_text(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
 static char *format_text(const char *format, ...)
 {
     char *text = NULL;
@@ -600,13 +662,14 @@ static char *stamp_text(const struct maker *m, const struct output *o)
         char *more = format_text("%s%s\"", sources, i ? ", " : ""), *at = NULL;
         free(sources);
         for (const char *c = m->dirs[i]; *c; c++, free(more), more = at)
-            at = *c == '"' || *c == '\\' || iscntrl((unsigned char)*c) ? format_text("%s\\u%04x", more, (unsigned char)*c)
-                                                                       : format_text("%s%c", more, *c);
+            at = *c == '"' || *c == '\\' || iscntrl((unsigned char)*c)
+                     ? format_text("%s\\u%04x", more, (unsigned char)*c)
+                     : format_text("%s%c", more, *c);
         sources = format_text("%s\"", more);
         free(more);
     }
-    char *text = format_text("{\"make_photos\": 1, \"layout\": \"%s\", \"count\": %" PRIu64 ", \"shards\": %" PRIu64
-                             ", \"seed\": %" PRIu64 ", \"sources\": [%s]}\n",
+    char *text = format_text("{\"make_photos\": 1, \"layout\": \"%s\", \"count\": %" PRIu64
+                             ", \"shards\": %" PRIu64 ", \"seed\": %" PRIu64 ", \"sources\": [%s]}\n",
                              o == &m->records ? "tfrecord" : "folder", m->count, m->shards, m->seed, sources);
     free(sources);
     return text;
@@ -624,7 +687,8 @@ static int output_look(const struct maker *m, const struct output *o)
     }
     int r = f && !strcmp(found, wanted);
     if (f && !r) {
-        complain("%s holds a set made with other arguments; remove it or name another directory\n  there: %s  asked: %.*s",
+        complain("%s holds a set made with other arguments; remove it or name another directory\n  there: %s "
+                 " asked: %.*s",
                  o->final, found, (int)strlen(wanted) - 1, wanted);
         r = -1;
     }
@@ -632,7 +696,8 @@ static int output_look(const struct maker *m, const struct output *o)
     if (!f && !lstat(o->final, &st) && !S_ISDIR(st.st_mode))
         r = complain("%s is no directory", o->final);
     else if (!f && rmdir(o->final) && errno != ENOENT)
-        r = complain("%s: %s", o->final, errno == ENOTEMPTY ? "holds other files; name another directory" : strerror(errno));
+        r = complain("%s: %s", o->final,
+                     errno == ENOTEMPTY ? "holds other files; name another directory" : strerror(errno));
     free(path);
     free(wanted);
     return r;
@@ -666,7 +731,9 @@ static int output_open(struct output *o)
             return complain("can't make %s: %s", o->partial, strerror(errno));
     }
     o->fd = open(o->partial, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    return o->fd < 0 || flock(o->fd, LOCK_EX | LOCK_NB) ? complain("can't lock %s: %s", o->partial, strerror(errno)) : 0;
+    return o->fd < 0 || flock(o->fd, LOCK_EX | LOCK_NB)
+               ? complain("can't lock %s: %s", o->partial, strerror(errno))
+               : 0;
 }
 
 static int output_publish(const struct maker *m, const struct output *o)
@@ -685,7 +752,10 @@ static int output_publish(const struct maker *m, const struct output *o)
 
 /* ---- sources ---- */
 
-static int by_name(const FTSENT **a, const FTSENT **b) { return strcmp((*a)->fts_name, (*b)->fts_name); }
+static int by_name(const FTSENT **a, const FTSENT **b)
+{
+    return strcmp((*a)->fts_name, (*b)->fts_name);
+}
 
 /* 1 for PNG, 0 for JPEG, -1 for another format; by the first bytes, not by name. */
 static int sniff(const char *path)
@@ -695,7 +765,9 @@ static int sniff(const char *path)
     const size_t n = f ? fread(head, 1, sizeof head, f) : 0;
     if (f)
         fclose(f);
-    return n == 8 && !memcmp(head, "\x89PNG\r\n\x1a\n", 8) ? 1 : n == 8 && !memcmp(head, "\xff\xd8\xff", 3) ? 0 : -1;
+    return n == 8 && !memcmp(head, "\x89PNG\r\n\x1a\n", 8) ? 1
+           : n == 8 && !memcmp(head, "\xff\xd8\xff", 3)    ? 0
+                                                           : -1;
 }
 
 static int find_photos(struct maker *m)
@@ -708,7 +780,8 @@ static int find_photos(struct maker *m)
         for (FTSENT *e; (e = fts_read(fts));) {
             if (e->fts_info == FTS_NS || e->fts_info == FTS_DNR)
                 complain("can't read %s: %s", e->fts_path, strerror(e->fts_errno));
-            const int png = e->fts_info == FTS_F ? sniff(e->fts_accpath) : -1; /* links would give a photograph twice */
+            /* links would give a photograph twice */
+            const int png = e->fts_info == FTS_F ? sniff(e->fts_accpath) : -1;
             if (png < 0)
                 continue;
             struct photo *grown = realloc(m->photos, (size_t)(m->n_photos + 1) * sizeof *grown);
@@ -735,7 +808,8 @@ static int find_photos(struct maker *m)
 /* ---- command line ---- */
 
 static const char usage[] =
-    "usage: make_photos --out DIR [--folder DIR] [--count 3000] [--shards 8] [--seed 0] [--source DIR]... [--threads N]\n"
+    "usage: make_photos --out DIR [--folder DIR] [--count 3000] [--shards 8] [--seed 0] [--source DIR]... "
+    "[--threads N]\n"
     "                   [--progress]\n"
     "\n"
     "Cuts an ImageNet-like data set out of real photographs (JPEG, PNG).\n"
@@ -745,11 +819,13 @@ static const char usage[] =
     "  --count N     pictures in all (1 to 10000000)\n"
     "  --shards N    TFRecord files (1 to 10000)\n"
     "  --seed N      another seed, other pictures; the same one, the same bytes\n"
-    "  --source DIR  where photographs are looked for, and below it; may be given again (" DEFAULT_SOURCE ")\n"
+    "  --source DIR  where photographs are looked for, and below it; may be given again (" DEFAULT_SOURCE
+    ")\n"
     "  --threads N   (the CPUs this process may use)\n"
     "  --progress    print how many pictures are made, a hundred times in all\n"
     "A directory that already holds a set made with the same arguments is left as it is.\n"
-    "Exit: 0 done; 1 no photographs, or not writable; 2 an option is wrong; 130, 143 interrupted, nothing half-made.\n";
+    "Exit: 0 done; 1 no photographs, or not writable; 2 an option is wrong; 130, 143 interrupted, nothing "
+    "half-made.\n";
 
 static uint64_t parse_number(const char *option, const char *text, uint64_t low, uint64_t high)
 {
@@ -765,18 +841,33 @@ static uint64_t parse_number(const char *option, const char *text, uint64_t low,
 static void parse_options(struct maker *m, int argc, char **argv)
 {
     static const struct option options[] = {
-        {"out", 1, 0, 'o'}, {"folder", 1, 0, 'f'}, {"count", 1, 0, 'c'}, {"shards", 1, 0, 's'}, {"seed", 1, 0, 'r'},
-        {"source", 1, 0, 'd'}, {"threads", 1, 0, 't'}, {"progress", 0, 0, 'p'}, {"help", 0, 0, 'h'}, {0, 0, 0, 0},
+        {"out", 1, 0, 'o'},  {"folder", 1, 0, 'f'}, {"count", 1, 0, 'c'},   {"shards", 1, 0, 's'},
+        {"seed", 1, 0, 'r'}, {"source", 1, 0, 'd'}, {"threads", 1, 0, 't'}, {"progress", 0, 0, 'p'},
+        {"help", 0, 0, 'h'}, {0, 0, 0, 0},
     };
     for (int c; (c = getopt_long(argc, argv, "", options, NULL)) >= 0;)
         switch (c) {
-        case 'o': m->records.final = optarg; break;
-        case 'f': m->folder.final = optarg; break;
-        case 'c': m->count = parse_number("count", optarg, 1, MAX_COUNT); break;
-        case 's': m->shards = parse_number("shards", optarg, 1, MAX_SHARDS); break;
-        case 'r': m->seed = parse_number("seed", optarg, 0, UINT64_MAX); break;
-        case 't': m->threads = parse_number("threads", optarg, 1, MAX_THREADS); break;
-        case 'p': m->progress = true; break;
+        case 'o':
+            m->records.final = optarg;
+            break;
+        case 'f':
+            m->folder.final = optarg;
+            break;
+        case 'c':
+            m->count = parse_number("count", optarg, 1, MAX_COUNT);
+            break;
+        case 's':
+            m->shards = parse_number("shards", optarg, 1, MAX_SHARDS);
+            break;
+        case 'r':
+            m->seed = parse_number("seed", optarg, 0, UINT64_MAX);
+            break;
+        case 't':
+            m->threads = parse_number("threads", optarg, 1, MAX_THREADS);
+            break;
+        case 'p':
+            m->progress = true;
+            break;
         case 'd':
             if (m->n_dirs == MAX_SOURCES) {
                 complain("--source: at most %d", MAX_SOURCES);
@@ -784,8 +875,12 @@ static void parse_options(struct maker *m, int argc, char **argv)
             }
             m->dirs[m->n_dirs++] = optarg;
             break;
-        case 'h': fputs(usage, stdout); exit(0);
-        default: fputs("try make_photos --help\n", stderr); exit(2);
+        case 'h':
+            fputs(usage, stdout);
+            exit(0);
+        default:
+            fputs("try make_photos --help\n", stderr);
+            exit(2);
         }
     if (optind < argc || (!m->records.final && !m->folder.final)) {
         complain(optind < argc ? "unknown argument %s" : "--out DIR is missing", argv[optind]);
@@ -868,8 +963,8 @@ int main(int argc, char **argv)
     }
     clock_gettime(CLOCK_MONOTONIC, &end);
     if (!r && !stopping())
-        printf("%" PRIu64 " pictures of %d photographs, %" PRIu64 " bytes each on average, in %.1f s\n", m.count, m.n_photos,
-               (uint64_t)atomic_load(&m.spill_size) / m.count,
+        printf("%" PRIu64 " pictures of %d photographs, %" PRIu64 " bytes each on average, in %.1f s\n",
+               m.count, m.n_photos, (uint64_t)atomic_load(&m.spill_size) / m.count,
                (double)(end.tv_sec - start.tv_sec) + (double)(end.tv_nsec - start.tv_nsec) / 1e9);
     for (int i = 0; i < m.n_photos; i++) {
         free(m.photos[i].path);

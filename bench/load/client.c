@@ -1,6 +1,7 @@
 /*
- * A client of simulated workers: a rank of a job over an endless stream, which takes no batches. Once it is attached it drops unread what the dispatcher says: a
- * thousand of them, each of which would unpack all that is told to a host of its own, must not take more time than the dispatcher that is measured.
+ * A client of simulated workers: a rank of a job over an endless stream, which takes no batches. Once it is
+ * attached it drops unread what the dispatcher says: a thousand of them, each of which would unpack all that
+ * is told to a host of its own, must not take more time than the dispatcher that is measured.
  */
 #include <errno.h>
 #include <netdb.h>
@@ -16,7 +17,11 @@
 #include "net/address.h"
 #include "net/frame.h"
 
-static int broken(struct cw_error *err) { return cw_error_set(err, CW_E_SERVICE, "a client's connection to the dispatcher broke: %s", strerror(errno)); }
+static int broken(struct cw_error *err)
+{
+    return cw_error_set(err, CW_E_SERVICE, "a client's connection to the dispatcher broke: %s",
+                        strerror(errno));
+}
 
 static int send_frame(const struct swarm_client *c, const Cachew__Envelope *e, struct cw_error *err)
 {
@@ -63,7 +68,8 @@ static int send_attach(const struct swarm_client *c, struct cw_error *err)
     m.rank = c->rank;
     m.world_size = c->swarm->o->n_ranks;
     m.epochs = 1;
-    m.fingerprint = (ProtobufCBinaryData){.data = c->swarm->fingerprint, .len = sizeof(c->swarm->fingerprint)};
+    m.fingerprint = (ProtobufCBinaryData){.data = c->swarm->fingerprint,
+                                          .len = sizeof(c->swarm->fingerprint)};
     m.pipeline = (char *)(uintptr_t)"{}";
     m.base_dir = (char *)(uintptr_t)"/";
     e.id = 2;

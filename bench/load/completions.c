@@ -1,7 +1,9 @@
 /*
- * Completions: each worker says of every range that it is leased that it is computed, in a request of its own, and waits for the acknowledgement with no more
- * than a few of them under way. A range has one position. Clients pass the ranges, so that they come to an end as in a real job: leased, completed, written
- * down, acknowledged, reported, passed, revoked, deleted. Workers complete as many as are acknowledged, or at a pace.
+ * Completions: each worker says of every range that it is leased that it is computed, in a request of its
+ * own, and waits for the acknowledgement with no more than a few of them under way. A range has one position.
+ * Clients pass the ranges, so that they come to an end as in a real job: leased, completed, written down,
+ * acknowledged, reported, passed, revoked, deleted. Workers complete as many as are acknowledged, or at a
+ * pace.
  */
 #include "load.h"
 
@@ -12,10 +14,12 @@
 #include "base/clock.h"
 
 #define RUN_IN_NS UINT64_C(1000000000) /* until it is as it stays: leases deep enough, memory there */
-#define WINDOW ((uint64_t)1 << 20)     /* as far as acknowledgements are remembered behind the first that is missing */
-#define TICK_NS UINT64_C(2000000)      /* of workers and clients that keep a pace */
-#define PROGRESS_S 0.2                 /* from one report of such a client to its next */
-#define LEASED 4                       /* ranges that a worker has, for each that is under way: others wait to be begun, or to be passed */
+#define WINDOW \
+    ((uint64_t)1 << 20) /* as far as acknowledgements are remembered behind the first that is missing */
+#define TICK_NS UINT64_C(2000000) /* of workers and clients that keep a pace */
+#define PROGRESS_S 0.2            /* from one report of such a client to its next */
+#define LEASED \
+    4 /* ranges that a worker has, for each that is under way: others wait to be begun, or to be passed */
 
 /* A completion that was said. */
 struct said {
@@ -23,28 +27,31 @@ struct said {
 };
 
 /* A worker's ranges, each by its position. */
-struct leased { uint64_t begin, number; };
+struct leased {
+    uint64_t begin, number;
+};
 
 struct hand {
-    struct leased *leased;     /* a ring of those that are not begun */
+    struct leased *leased; /* a ring of those that are not begun */
     size_t first, n_leased;
-    struct said *said;         /* by id */
+    struct said *said; /* by id */
     unsigned n_said;
 };
 
 struct load {
     struct swarm swarm;
-    struct hand *hands;        /* by worker */
-    size_t room;               /* of the rings, a power of two */
+    struct hand *hands;           /* by worker */
+    size_t room;                  /* of the rings, a power of two */
     struct swarm_client *clients; /* by rank */
     unsigned n_attached;
     uint8_t stream[16];
-    uint64_t elements[256];    /* of a range, by key */
+    uint64_t elements[256]; /* of a range, by key */
     bool measuring;
-    uint8_t *acknowledged;     /* of WINDOW ranges, a byte each */
-    uint64_t from, told;       /* the client's cursor; as the dispatcher knows it */
+    uint8_t *acknowledged; /* of WINDOW ranges, a byte each */
+    uint64_t from, told;   /* the client's cursor; as the dispatcher knows it */
     struct cw_timer *timer, *pace;
-    uint64_t paced_ns, n_due, n_reports; /* since when there is a pace; completions that were due since; reports of clients */
+    /* since when there is a pace; completions that were due since; reports of clients */
+    uint64_t paced_ns, n_due, n_reports;
     struct cw_post turn;
     uint64_t began_ns, ended_ns;
     struct load_histogram times;
@@ -94,10 +101,12 @@ static int on_leases(struct load *l, struct swarm_worker *w, const Cachew__Lease
 {
     struct hand *h = &l->hands[w->index];
     if (h->n_leased + m->n_ranges > l->room)
-        return cw_error_set(err, CW_E_SERVICE, "%zu ranges were leased to a worker that has %zu and asked for %u", m->n_ranges, h->n_leased,
-                            l->swarm.o->in_flight * LEASED);
+        return cw_error_set(err, CW_E_SERVICE,
+                            "%zu ranges were leased to a worker that has %zu and asked for %u", m->n_ranges,
+                            h->n_leased, l->swarm.o->in_flight * LEASED);
     for (size_t i = 0; i < m->n_ranges; i++)
-        h->leased[(h->first + h->n_leased++) & (l->room - 1)] = (struct leased){m->ranges[i]->begin, m->ranges[i]->lease};
+        h->leased[(h->first + h->n_leased++) & (l->room - 1)] = (struct leased){m->ranges[i]->begin,
+                                                                                m->ranges[i]->lease};
     return complete_more(l, w, err);
 }
 
@@ -121,7 +130,8 @@ static int on_done(struct load *l, struct swarm_worker *w, uint64_t re, struct c
     struct hand *h = &l->hands[w->index];
     const struct said *s = &h->said[re & (l->room - 1)];
     if (s->id != re || h->n_said == 0)
-        return cw_error_set(err, CW_E_SERVICE, "request %llu was acknowledged, which was not made", (unsigned long long)re);
+        return cw_error_set(err, CW_E_SERVICE, "request %llu was acknowledged, which was not made",
+                            (unsigned long long)re);
     h->n_said--;
     if (l->measuring)
         load_count(&l->times, cw_now_ns() - s->ns);
@@ -153,7 +163,10 @@ static int on_message(void *user, struct swarm_worker *w, const Cachew__Envelope
 
 /* ---- the client ---- */
 
-static int report(struct load *l, unsigned rank, struct cw_error *err) { return swarm_progress(&l->clients[rank], l->from, NULL, err); }
+static int report(struct load *l, unsigned rank, struct cw_error *err)
+{
+    return swarm_progress(&l->clients[rank], l->from, NULL, err);
+}
 
 /* Once for all acknowledgements that came together. */
 static void on_turn(void *user)
@@ -163,7 +176,8 @@ static void on_turn(void *user)
     int r = 0;
     while (l->acknowledged[l->from % WINDOW])
         l->acknowledged[l->from++ % WINDOW] = 0;
-    if (l->from == l->told || l->n_attached < l->swarm.o->n_ranks || l->swarm.closing || l->swarm.o->ranges_per_s > 0)
+    if (l->from == l->told || l->n_attached < l->swarm.o->n_ranks || l->swarm.closing ||
+        l->swarm.o->ranges_per_s > 0)
         return;
     l->told = l->from;
     for (unsigned i = 0; r >= 0 && i < l->swarm.o->n_ranks; i++)
@@ -185,7 +199,8 @@ static void on_pace(void *user)
     for (; r >= 0 && l->n_due < due; l->n_due++)
         r = complete(l, &l->swarm.workers[l->n_due % o->n_workers], 1, &err);
     for (; r >= 0 && l->n_reports < reports; l->n_reports++)
-        r = report(l, (unsigned)(l->n_reports % o->n_ranks), &err); /* by those that are attached: they are alive */
+        /* by those that are attached: they are alive */
+        r = report(l, (unsigned)(l->n_reports % o->n_ranks), &err);
     if (r < 0)
         swarm_fail(&l->swarm, &err);
 }
@@ -240,7 +255,8 @@ static int hands_new(struct load *l, struct cw_error *err)
     l->clients = calloc(l->swarm.o->n_ranks, sizeof(*l->clients));
     bool ok = l->acknowledged && l->hands && l->clients;
     for (unsigned i = 0; ok && i < l->swarm.o->n_ranks; i++)
-        l->clients[i] = (struct swarm_client){.swarm = &l->swarm, .job = "load", .rank = i, .begin = on_attached};
+        l->clients[i] = (struct swarm_client){
+            .swarm = &l->swarm, .job = "load", .rank = i, .begin = on_attached};
     for (size_t i = 0; ok && i < n; i++) {
         l->hands[i].leased = malloc(l->room * sizeof(*l->hands[i].leased));
         l->hands[i].said = calloc(l->room, sizeof(*l->hands[i].said));

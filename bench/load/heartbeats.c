@@ -11,7 +11,7 @@ struct pulse {
     struct swarm swarm;
     struct cw_conn *observer;
     struct cw_timer *timer;
-    bool observed;                 /* the observer may ask */
+    bool observed; /* the observer may ask */
     uint64_t began_ns, sent, asked_ns, question, answered;
     struct load_histogram times;
 };
@@ -27,7 +27,8 @@ static void say_heartbeats(struct pulse *p, uint64_t now)
     m.cpu_ns = now;
     m.memory_bytes = (uint64_t)1 << 30;
     for (; p->sent < due; p->sent++)
-        if (cw_conn_send(p->swarm.workers[p->sent % p->swarm.o->n_workers].conn, &e, NULL, 0, NULL, NULL, NULL, 0, &err) < 0) {
+        if (cw_conn_send(p->swarm.workers[p->sent % p->swarm.o->n_workers].conn, &e, NULL, 0, NULL, NULL,
+                         NULL, 0, &err) < 0) {
             swarm_fail(&p->swarm, &err);
             return;
         }
@@ -60,17 +61,23 @@ static void on_tick(void *user)
         ask(p, now);
 }
 
-static int on_message(void *user CW_UNUSED, struct swarm_worker *w CW_UNUSED, const Cachew__Envelope *m CW_UNUSED, struct cw_error *err CW_UNUSED) { return 0; }
+static int on_message(void *user CW_UNUSED, struct swarm_worker *w CW_UNUSED,
+                      const Cachew__Envelope *m CW_UNUSED, struct cw_error *err CW_UNUSED)
+{
+    return 0;
+}
 
-static int observer_open(void *user, struct cw_conn *c CW_UNUSED, const Cachew__Envelope *peer CW_UNUSED, struct cw_error *err CW_UNUSED)
+static int observer_open(void *user, struct cw_conn *c CW_UNUSED, const Cachew__Envelope *peer CW_UNUSED,
+                         struct cw_error *err CW_UNUSED)
 {
     struct pulse *p = user;
     p->observed = true;
     return 0;
 }
 
-static int observer_message(void *user, struct cw_conn *c CW_UNUSED, const Cachew__Envelope *m, void *payload CW_UNUSED, size_t size CW_UNUSED,
-                            const int *fds CW_UNUSED, size_t n_fds CW_UNUSED, struct cw_error *err CW_UNUSED)
+static int observer_message(void *user, struct cw_conn *c CW_UNUSED, const Cachew__Envelope *m,
+                            void *payload CW_UNUSED, size_t size CW_UNUSED, const int *fds CW_UNUSED,
+                            size_t n_fds CW_UNUSED, struct cw_error *err CW_UNUSED)
 {
     struct pulse *p = user;
     if (m->re == p->question && p->answered != p->question) {
@@ -87,7 +94,8 @@ static void observer_closed(void *user, struct cw_conn *c CW_UNUSED, const struc
     swarm_closed(&p->swarm, why);
 }
 
-static const struct cw_conn_ops observer_ops = {.open = observer_open, .message = observer_message, .closed = observer_closed};
+static const struct cw_conn_ops observer_ops = {
+    .open = observer_open, .message = observer_message, .closed = observer_closed};
 
 static void on_ready(void *user)
 {
@@ -99,7 +107,8 @@ static void on_ready(void *user)
         swarm_fail(&p->swarm, &err);
 }
 
-int load_heartbeats(const struct load_options *o, uint64_t *ret_sent, struct load_times *ret, struct cw_error *err)
+int load_heartbeats(const struct load_options *o, uint64_t *ret_sent, struct load_times *ret,
+                    struct cw_error *err)
 {
     struct pulse *p = calloc(1, sizeof(*p));
     if (!p)

@@ -1,5 +1,6 @@
 /*
- * Measures what a dispatcher takes, with simulated workers. bench/dispatcher.py starts a dispatcher for it; bench/overhead.py too.
+ * Measures what a dispatcher takes, with simulated workers. bench/dispatcher.py starts a dispatcher for it;
+ * bench/overhead.py too.
  *
  * usage: dispatcher_load completions|heartbeats|scaling HOST:PORT [options]
  *
@@ -18,7 +19,8 @@ const char cli_version[] = CACHEW_VERSION;
 
 static int load_run(int argc, char **argv);
 const struct cli_verb cli_verbs[] = {
-    {"dispatcher_load", "completions|heartbeats|scaling HOST:PORT ", 2, 2, "measures what a dispatcher takes from simulated workers", NULL, load_run},
+    {"dispatcher_load", "completions|heartbeats|scaling HOST:PORT ", 2, 2,
+     "measures what a dispatcher takes from simulated workers", NULL, load_run},
     {0},
 };
 
@@ -32,7 +34,10 @@ static int check_descriptors(uint64_t n_workers, struct cw_error *err)
     (void)setrlimit(RLIMIT_NOFILE, &limit); /* where it fails, connecting says so */
     return limit.rlim_max >= n_workers + 64
                ? 0
-               : cw_error_set(err, CW_E_OPTION, "%" PRIu64 " connections need as many descriptors, and this process may have %" PRIu64 " (ulimit -n)",
+               : cw_error_set(err, CW_E_OPTION,
+                              "%" PRIu64
+                              " connections need as many descriptors, and this process may have %" PRIu64
+                              " (ulimit -n)",
                               n_workers + 64, (uint64_t)limit.rlim_max);
 }
 
@@ -45,11 +50,13 @@ static int measure(const char *what, const struct load_options *o, json_t **ret,
         return cw_error_set(err, CW_E_OPTION, "--seconds %g: expected more than 0", o->seconds);
     if (strcmp(what, "completions") == 0) {
         r = load_completions(o, &t, err);
-        *ret = json_pack("{s:I, s:f, s:f, s:f, s:f, s:f}", "completions", (json_int_t)t.n, "seconds", t.seconds, "completions_per_s", (double)t.n / t.seconds,
-                         "p50_s", t.p50_s, "p99_s", t.p99_s, "max_s", t.most_s);
+        *ret = json_pack("{s:I, s:f, s:f, s:f, s:f, s:f}", "completions", (json_int_t)t.n, "seconds",
+                         t.seconds, "completions_per_s", (double)t.n / t.seconds, "p50_s", t.p50_s, "p99_s",
+                         t.p99_s, "max_s", t.most_s);
     } else if (strcmp(what, "heartbeats") == 0) {
         r = load_heartbeats(o, &sent, &t, err);
-        *ret = json_pack("{s:f, s:f, s:f, s:f}", "heartbeats_per_s", (double)sent / t.seconds, "question_p50_s", t.p50_s, "question_p99_s", t.p99_s, "seconds", t.seconds);
+        *ret = json_pack("{s:f, s:f, s:f, s:f}", "heartbeats_per_s", (double)sent / t.seconds,
+                         "question_p50_s", t.p50_s, "question_p99_s", t.p99_s, "seconds", t.seconds);
     } else if (strcmp(what, "scaling") == 0) {
         r = load_scaling(o, &sent, &t.seconds, err);
         *ret = json_pack("{s:f, s:f}", "heartbeats_per_s", (double)sent / t.seconds, "seconds", t.seconds);
@@ -70,10 +77,14 @@ static int load_run(int argc, char **argv)
     int n_args;
     const struct cli_option options[] = {
         {"workers", CLI_COUNT, &n_workers, "N", "simulated workers (default 128)", 1, 10000, NULL, NULL},
-        {"in-flight", CLI_COUNT, &in_flight, "N", "completions of each that wait for their acknowledgement (default 8)", 1, 256, NULL, NULL},
-        {"ranks", CLI_COUNT, &n_ranks, "N", "of the job whose ranges are completed (default 1)", 1, 65536, NULL, NULL},
-        {"keys", CLI_COUNT, &n_keys, "N", "that its elements have; 0: batches follow from positions (default 1)", 0, 256, NULL, NULL},
-        {"ranges-per-s", CLI_SECONDS, &ranges_per_s, "N", "that each worker completes (default 0: as many as are acknowledged)", 0, 0, NULL, NULL},
+        {"in-flight", CLI_COUNT, &in_flight, "N",
+         "completions of each that wait for their acknowledgement (default 8)", 1, 256, NULL, NULL},
+        {"ranks", CLI_COUNT, &n_ranks, "N", "of the job whose ranges are completed (default 1)", 1, 65536,
+         NULL, NULL},
+        {"keys", CLI_COUNT, &n_keys, "N",
+         "that its elements have; 0: batches follow from positions (default 1)", 0, 256, NULL, NULL},
+        {"ranges-per-s", CLI_SECONDS, &ranges_per_s, "N",
+         "that each worker completes (default 0: as many as are acknowledged)", 0, 0, NULL, NULL},
         {"seconds", CLI_SECONDS, &seconds, "S", "that are measured (default 5)", 0, 0, NULL, NULL},
         CLI_TOKEN_OPTION(&token_file),
         {0},
@@ -86,12 +97,23 @@ static int load_run(int argc, char **argv)
     if (r >= 0)
         r = check_descriptors(n_workers + n_ranks, &err);
     if (r >= 0)
-        r = measure(argv[1], &(struct load_options){.address = argv[2], .token = token, .n_workers = n_workers, .in_flight = (unsigned)in_flight,
-                                                       .n_ranks = (unsigned)n_ranks, .n_keys = (unsigned)n_keys, .ranges_per_s = ranges_per_s, .seconds = seconds}, &result, &err);
+        r = measure(argv[1],
+                    &(struct load_options){.address = argv[2],
+                                           .token = token,
+                                           .n_workers = n_workers,
+                                           .in_flight = (unsigned)in_flight,
+                                           .n_ranks = (unsigned)n_ranks,
+                                           .n_keys = (unsigned)n_keys,
+                                           .ranges_per_s = ranges_per_s,
+                                           .seconds = seconds},
+                    &result, &err);
     if (r >= 0)
         return cli_print(result);
     json_decref(result);
     return cli_fail(&err, false, NULL);
 }
 
-int main(int argc, char **argv) { return load_run(argc, argv); }
+int main(int argc, char **argv)
+{
+    return load_run(argc, argv);
+}

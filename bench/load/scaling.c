@@ -1,6 +1,7 @@
 /*
- * What deciding costs a dispatcher: that many workers serve one job and say each second what they have computed, by operator, and what their caches have and would give; a
- * client says how fast it goes. Little is completed: what that costs completions.c measures.
+ * What deciding costs a dispatcher: that many workers serve one job and say each second what they have
+ * computed, by operator, and what their caches have and would give; a client says how fast it goes. Little is
+ * completed: what that costs completions.c measures.
  */
 #include <stdlib.h>
 
@@ -9,17 +10,24 @@
 
 #define TICK_NS UINT64_C(2000000)
 #define PROGRESS_NS UINT64_C(250000000)
-#define RANGES_PER_S 20   /* that the client passes */
-#define AHEAD 40          /* ranges, as far as they are computed */
+#define RANGES_PER_S 20 /* that the client passes */
+#define AHEAD 40        /* ranges, as far as they are computed */
 #define CAPACITY 4
-#define RANGE_SIZE 16     /* positions, a batch each */
+#define RANGE_SIZE 16         /* positions, a batch each */
 #define SAID (UINT64_MAX - 1) /* in place of a range that is completed */
 #define OPERATORS 6
-#define MARKERS 2         /* places where elements may be cached */
-#define COMPUTE_S 0.004   /* a position; read at the first marker, half of that, at the second next to nothing */
+#define MARKERS 2 /* places where elements may be cached */
+#define COMPUTE_S \
+    0.004 /* a position; read at the first marker, half of that, at the second next to nothing */
 #define MARKER_BYTES 150000
 
-struct hand { struct { uint64_t begin, number; } leased[CAPACITY + 2]; size_t n; };
+struct hand {
+    struct {
+        uint64_t begin, number;
+    } leased[CAPACITY + 2];
+
+    size_t n;
+};
 
 struct scaling {
     struct swarm swarm;
@@ -27,11 +35,14 @@ struct scaling {
     struct swarm_client client;
     struct cw_timer *timer;
     uint8_t stream[16];
-    int32_t marker;           /* that workers use, as in Prepare: what they were told last */
+    int32_t marker; /* that workers use, as in Prepare: what they were told last */
     uint64_t began_ns, beats, progress_ns, cursor;
 };
 
-static int send(struct cw_conn *c, const Cachew__Envelope *e, struct cw_error *err) { return c ? cw_conn_send(c, e, NULL, 0, NULL, NULL, NULL, 0, err) : 0; }
+static int send(struct cw_conn *c, const Cachew__Envelope *e, struct cw_error *err)
+{
+    return c ? cw_conn_send(c, e, NULL, 0, NULL, NULL, NULL, 0, err) : 0;
+}
 
 /* ---- workers ---- */
 
@@ -52,7 +63,9 @@ static int on_message(void *user, struct swarm_worker *w, const Cachew__Envelope
         return swarm_prepared(w, m->id, m->prepare, RANGE_SIZE, CAPACITY, x->stream, err);
     if (m->of_case == CACHEW__ENVELOPE__OF_CACHING)
         x->marker = m->caching->marker;
-    for (size_t i = 0; m->of_case == CACHEW__ENVELOPE__OF_LEASES && i < m->leases->n_ranges && h->n < CW_COUNT_OF(h->leased); i++) {
+    for (size_t i = 0; m->of_case == CACHEW__ENVELOPE__OF_LEASES && i < m->leases->n_ranges &&
+                       h->n < CW_COUNT_OF(h->leased);
+         i++) {
         h->leased[h->n].begin = m->leases->ranges[i]->begin;
         h->leased[h->n++].number = m->leases->ranges[i]->lease;
     }
@@ -91,7 +104,8 @@ static int complete(struct scaling *x, struct swarm_worker *w, struct cw_error *
 }
 
 /* What it would take to use each marker, and none. */
-static void put_markers(const struct scaling *x, Cachew__MarkerWork work[MARKERS + 1], Cachew__MarkerWork *list[MARKERS + 1], Cachew__StreamWork *to)
+static void put_markers(const struct scaling *x, Cachew__MarkerWork work[MARKERS + 1],
+                        Cachew__MarkerWork *list[MARKERS + 1], Cachew__StreamWork *to)
 {
     static const char *const names[] = {"", "autocache (operator 2)", "autocache (operator 4)"};
     for (int i = 0; i <= MARKERS; i++) {
@@ -111,7 +125,8 @@ static void put_markers(const struct scaling *x, Cachew__MarkerWork work[MARKERS
 
 static int beat(struct scaling *x, struct swarm_worker *w, uint64_t now, struct cw_error *err)
 {
-    static const char *const names[OPERATORS] = {"tfrecord", "parse_example", "decode_image", "resize", "random_flip", "batch"};
+    static const char *const names[OPERATORS] = {"tfrecord", "parse_example", "decode_image",
+                                                 "resize",   "random_flip",   "batch"};
     Cachew__Heartbeat m = CACHEW__HEARTBEAT__INIT;
     Cachew__StreamWork work = CACHEW__STREAM_WORK__INIT, *works = &work;
     Cachew__OperatorWork operators[OPERATORS], *list[OPERATORS];
@@ -121,7 +136,10 @@ static int beat(struct scaling *x, struct swarm_worker *w, uint64_t now, struct 
     for (size_t i = 0; i < OPERATORS; i++) {
         list[i] = &operators[i];
         cachew__operator_work__init(list[i]);
-        operators[i] = (Cachew__OperatorWork){.base = operators[i].base, .name = (char *)(uintptr_t)names[i], .ns = age / OPERATORS, .elements = age / 1000000};
+        operators[i] = (Cachew__OperatorWork){.base = operators[i].base,
+                                              .name = (char *)(uintptr_t)names[i],
+                                              .ns = age / OPERATORS,
+                                              .elements = age / 1000000};
     }
     work.stream = (ProtobufCBinaryData){.data = x->stream, .len = sizeof(x->stream)};
     work.compute_ns = age;
@@ -175,7 +193,8 @@ static void on_tick(void *user)
 {
     struct scaling *x = user;
     struct cw_error err = {0};
-    uint64_t now = cw_now_ns(), due = (uint64_t)((double)(now - x->began_ns) * 1e-9 * (double)x->swarm.o->n_workers);
+    uint64_t now = cw_now_ns(),
+             due = (uint64_t)((double)(now - x->began_ns) * 1e-9 * (double)x->swarm.o->n_workers);
     int r = 0;
     if ((double)(now - x->began_ns) * 1e-9 >= x->swarm.o->seconds) {
         cw_loop_stop(x->swarm.loop);

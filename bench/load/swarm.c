@@ -50,14 +50,16 @@ void swarm_closed(struct swarm *s, const struct cw_error *why)
     struct cw_error err = {0};
     s->n_open--;
     if (!s->closing) {
-        cw_error_set(&err, CW_E_SERVICE, "the dispatcher at %s ended a connection: %.400s", s->o->address, why->status ? why->message : "it gave no reason");
+        cw_error_set(&err, CW_E_SERVICE, "the dispatcher at %s ended a connection: %.400s", s->o->address,
+                     why->status ? why->message : "it gave no reason");
         swarm_fail(s, &err);
     } else if (s->n_open == 0) {
         cw_loop_stop(s->loop);
     }
 }
 
-int swarm_connect(struct swarm *s, Cachew__Role role, const struct cw_conn_ops *ops, void *user, struct cw_conn **ret, struct cw_error *err)
+int swarm_connect(struct swarm *s, Cachew__Role role, const struct cw_conn_ops *ops, void *user,
+                  struct cw_conn **ret, struct cw_error *err)
 {
     Cachew__Hello hello;
     uint8_t incarnation[16];
@@ -86,7 +88,8 @@ static int connect_more(struct swarm *s, struct cw_error *err)
     return r;
 }
 
-static int worker_open(void *user, struct cw_conn *c, const Cachew__Envelope *peer CW_UNUSED, struct cw_error *err)
+static int worker_open(void *user, struct cw_conn *c, const Cachew__Envelope *peer CW_UNUSED,
+                       struct cw_error *err)
 {
     struct swarm_worker *w = user;
     Cachew__Register m = CACHEW__REGISTER__INIT;
@@ -117,8 +120,9 @@ static int worker_registered(struct swarm_worker *w, struct cw_error *err)
     return r;
 }
 
-static int worker_message(void *user, struct cw_conn *c CW_UNUSED, const Cachew__Envelope *m, void *payload CW_UNUSED, size_t size CW_UNUSED,
-                          const int *fds CW_UNUSED, size_t n_fds CW_UNUSED, struct cw_error *err)
+static int worker_message(void *user, struct cw_conn *c CW_UNUSED, const Cachew__Envelope *m,
+                          void *payload CW_UNUSED, size_t size CW_UNUSED, const int *fds CW_UNUSED,
+                          size_t n_fds CW_UNUSED, struct cw_error *err)
 {
     struct swarm_worker *w = user;
     if (m->of_case == CACHEW__ENVELOPE__OF_REGISTERED)
@@ -133,18 +137,20 @@ static void worker_closed(void *user, struct cw_conn *c CW_UNUSED, const struct 
     swarm_closed(w->swarm, why);
 }
 
-static const struct cw_conn_ops worker_ops = {.open = worker_open, .message = worker_message, .closed = worker_closed};
+static const struct cw_conn_ops worker_ops = {
+    .open = worker_open, .message = worker_message, .closed = worker_closed};
 
 int swarm_start(struct swarm *s, struct cw_error *err)
 {
     if (getrandom(s->fingerprint, sizeof(s->fingerprint), 0) != sizeof(s->fingerprint))
         return cw_error_set(err, CW_E_IO, "the system has no random bytes");
     s->workers = calloc(s->o->n_workers, sizeof(*s->workers));
-    return s->workers ? connect_more(s, err) : cw_error_nomem(err, s->o->n_workers * sizeof(*s->workers), "workers");
+    return s->workers ? connect_more(s, err)
+                      : cw_error_nomem(err, s->o->n_workers * sizeof(*s->workers), "workers");
 }
 
-int swarm_prepared(struct swarm_worker *w, uint64_t re, const Cachew__Prepare *p, uint64_t range_size, uint32_t capacity, uint8_t ret_stream[16],
-                       struct cw_error *err)
+int swarm_prepared(struct swarm_worker *w, uint64_t re, const Cachew__Prepare *p, uint64_t range_size,
+                   uint32_t capacity, uint8_t ret_stream[16], struct cw_error *err)
 {
     Cachew__Prepared m = CACHEW__PREPARED__INIT;
     Cachew__Plan plan = CACHEW__PLAN__INIT;
@@ -160,7 +166,8 @@ int swarm_prepared(struct swarm_worker *w, uint64_t re, const Cachew__Prepare *p
     e.of_case = CACHEW__ENVELOPE__OF_PREPARED;
     e.prepared = &m;
     if (p->stream.len != 16)
-        return cw_error_set(err, CW_E_SERVICE, "Prepare names a stream by %zu bytes, expected 16", p->stream.len);
+        return cw_error_set(err, CW_E_SERVICE, "Prepare names a stream by %zu bytes, expected 16",
+                            p->stream.len);
     memcpy(ret_stream, p->stream.data, 16);
     return cw_conn_send(w->conn, &e, NULL, 0, NULL, NULL, NULL, 0, err);
 }

@@ -1,5 +1,6 @@
 /*
- * A plug-in with two operators: solarize turns bright pixels into their negatives, random_solarize does that to some images.
+ * A plug-in with two operators: solarize turns bright pixels into their negatives, random_solarize does that
+ * to some images.
  *
  *     make
  *     cachew ops solarize --plugin ./solarize.so
@@ -25,7 +26,8 @@ static int solarize_bind(struct cachew_bind *b, void **state)
     s->threshold = (unsigned)cachew_attr_int(b, "threshold");
     cachew_bind_read(b, component, &type); /* input 0 */
     if (type.dtype != CACHEW_UINT8)
-        return cachew_bind_fail(b, "component", "a uint8 component, but \"%s\" is %s", component, cachew_dtype_text(type.dtype));
+        return cachew_bind_fail(b, "component", "a uint8 component, but \"%s\" is %s", component,
+                                cachew_dtype_text(type.dtype));
     return cachew_bind_write(b, component, &type); /* output 0 */
 }
 
@@ -65,13 +67,24 @@ static int random_solarize_run(const void *state, struct cachew_row *row)
 }
 
 #define COMPONENT {.name = "component", .kind = CACHEW_ATTR_COMPONENT, .doc = "the uint8 component"}
-#define THRESHOLD {.name = "threshold", .kind = CACHEW_ATTR_INT, .def = "128", .min = 0, .max = 256, .doc = "values from here on are inverted"}
+#define THRESHOLD \
+    {.name = "threshold", \
+     .kind = CACHEW_ATTR_INT, \
+     .def = "128", \
+     .min = 0, \
+     .max = 256, \
+     .doc = "values from here on are inverted"}
 
 static const struct cachew_attr solarize_attrs[] = {COMPONENT, THRESHOLD, {0}};
 static const struct cachew_attr random_solarize_attrs[] = {
     COMPONENT,
     THRESHOLD,
-    {.name = "probability", .kind = CACHEW_ATTR_FLOAT, .def = "0.5", .min = 0, .max = 1, .doc = "that an image is solarized"},
+    {.name = "probability",
+     .kind = CACHEW_ATTR_FLOAT,
+     .def = "0.5",
+     .min = 0,
+     .max = 1,
+     .doc = "that an image is solarized"},
     {0},
 };
 
@@ -100,4 +113,5 @@ static const struct cachew_operator random_solarize = {
 
 static const struct cachew_operator *const operators[] = {&solarize, &random_solarize, NULL};
 
-CACHEW_API const struct cachew_plugin cachew_plugin = {.abi = CACHEW_PLUGIN_ABI, .version = "1", .operators = operators};
+CACHEW_API const struct cachew_plugin cachew_plugin = {
+    .abi = CACHEW_PLUGIN_ABI, .version = "1", .operators = operators};

@@ -22,8 +22,7 @@ static void release(void *arg)
 static void capsule_free(PyObject *capsule)
 {
     struct cachew_arrays *a = PyCapsule_GetPointer(capsule, "cachew_arrays");
-    Py_BEGIN_ALLOW_THREADS
-    cachew_arrays_free(a);
+    Py_BEGIN_ALLOW_THREADS cachew_arrays_free(a);
     Py_END_ALLOW_THREADS
 }
 
@@ -38,17 +37,21 @@ static PyObject *registered(struct cachew_arrays *a)
     return Py_BuildValue("(sKN)", cachew_arrays_id(a), (unsigned long long)cachew_arrays_count(a), capsule);
 }
 
-/* One component from (name, dtype, dims of an element, data, offsets or None). The buffers are held in h from then on. */
-static bool read_component(PyObject *item, unsigned long long n_elements, struct cachew_array *ret, int64_t dims[CACHEW_MAX_NDIM], struct held *h)
+/* One component from (name, dtype, dims of an element, data, offsets or None). The buffers are held in h from
+ * then on. */
+static bool read_component(PyObject *item, unsigned long long n_elements, struct cachew_array *ret,
+                           int64_t dims[CACHEW_MAX_NDIM], struct held *h)
 {
     const char *dtype;
     PyObject *shape, *data, *offsets;
     if (!PyArg_ParseTuple(item, "ssO!OO:arrays", &ret->name, &dtype, &PyTuple_Type, &shape, &data, &offsets))
         return false;
-    for (ret->dtype = CACHEW_BOOL; cachew_dtype_name(ret->dtype) && strcmp(cachew_dtype_name(ret->dtype), dtype) != 0; ret->dtype++)
+    for (ret->dtype = CACHEW_BOOL;
+         cachew_dtype_name(ret->dtype) && strcmp(cachew_dtype_name(ret->dtype), dtype) != 0; ret->dtype++)
         ;
     if (!cachew_dtype_name(ret->dtype) || PyTuple_Size(shape) > CACHEW_MAX_NDIM) {
-        PyErr_Format(PyExc_ValueError, "component %s: no dtype %s, or more than %d dimensions", ret->name, dtype, CACHEW_MAX_NDIM);
+        PyErr_Format(PyExc_ValueError, "component %s: no dtype %s, or more than %d dimensions", ret->name,
+                     dtype, CACHEW_MAX_NDIM);
         return false;
     }
     ret->ndim = (int)PyTuple_Size(shape);
@@ -58,7 +61,8 @@ static bool read_component(PyObject *item, unsigned long long n_elements, struct
     ret->dims = dims;
     if (PyObject_GetBuffer(data, &h->buffers[h->n], PyBUF_SIMPLE) < 0)
         return false;
-    unsigned long long has = (unsigned long long)h->buffers[h->n].len, needs = n_elements * cachew_dtype_size(ret->dtype);
+    unsigned long long has = (unsigned long long)h->buffers[h->n].len,
+                       needs = n_elements * cachew_dtype_size(ret->dtype);
     ret->data = h->buffers[h->n++].buf;
     for (int i = 0; i < ret->ndim; i++)
         needs *= (unsigned long long)dims[i];
@@ -72,7 +76,10 @@ static bool read_component(PyObject *item, unsigned long long n_elements, struct
         needs = whole ? ret->offsets[n_elements] : has + 1;
     }
     if ((ret->dtype == CACHEW_BYTES) != (offsets != Py_None) || has < needs) {
-        PyErr_Format(PyExc_ValueError, "component %s: its data or offsets are shorter than %llu elements take, or offsets go down", ret->name, n_elements);
+        PyErr_Format(
+            PyExc_ValueError,
+            "component %s: its data or offsets are shorter than %llu elements take, or offsets go down",
+            ret->name, n_elements);
         return false;
     }
     return true;
@@ -87,7 +94,7 @@ PyObject *core_arrays(PyObject *module, PyObject *args)
     size_t n = (size_t)PyList_Size(list);
     struct held *h = PyMem_RawCalloc(1, sizeof(*h) + 2 * n * sizeof(h->buffers[0]));
     struct cachew_array *arrays = PyMem_RawCalloc(n + 1, sizeof(*arrays));
-    int64_t(*dims)[CACHEW_MAX_NDIM] = PyMem_RawCalloc(n + 1, sizeof(*dims));
+    int64_t (*dims)[CACHEW_MAX_NDIM] = PyMem_RawCalloc(n + 1, sizeof(*dims));
     struct cachew_arrays *a = NULL;
     struct cachew_error *err = NULL;
     bool good = h && arrays && dims;
@@ -97,11 +104,9 @@ PyObject *core_arrays(PyObject *module, PyObject *args)
     for (size_t i = 0; good && i < n; i++)
         good = read_component(PyList_GetItem(list, (Py_ssize_t)i), n_elements, &arrays[i], dims[i], h);
     if (good) {
-        Py_BEGIN_ALLOW_THREADS
-        r = cachew_arrays_new(arrays, n, n_elements, release, h, &a, &err); /* reads everything once */
-        Py_END_ALLOW_THREADS
-        if (r < 0)
-            core_raise(PyModule_GetState(module), err);
+        Py_BEGIN_ALLOW_THREADS r = cachew_arrays_new(arrays, n, n_elements, release, h, &a,
+                                                     &err); /* reads everything once */
+        Py_END_ALLOW_THREADS if (r < 0) core_raise(PyModule_GetState(module), err);
     }
     PyMem_RawFree(arrays);
     PyMem_RawFree(dims);
@@ -121,7 +126,6 @@ PyObject *core_arrow(PyObject *module, PyObject *capsule)
     if (!stream)
         return NULL;
     Py_BEGIN_ALLOW_THREADS /* a stream that is made by Python takes the lock itself */
-    r = cachew_arrays_from_arrow(stream, &a, &err);
-    Py_END_ALLOW_THREADS
-    return r < 0 ? core_raise(PyModule_GetState(module), err) : registered(a);
+        r = cachew_arrays_from_arrow(stream, &a, &err);
+    Py_END_ALLOW_THREADS return r < 0 ? core_raise(PyModule_GetState(module), err) : registered(a);
 }

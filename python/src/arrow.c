@@ -1,9 +1,10 @@
 /*
- * Batches in the Arrow C data interface: a struct array with a child per component, over the batch's memory. Copied are only bits (Arrow packs
- * bool) and the offsets of byte strings. Arrow has no bfloat16: its bits go out as uint16.
+ * Batches in the Arrow C data interface: a struct array with a child per component, over the batch's memory.
+ * Copied are only bits (Arrow packs bool) and the offsets of byte strings. Arrow has no bfloat16: its bits go
+ * out as uint16.
  *
- * Every array and child keeps the slab by a reference of its own, because consumers may move children out of their parent and release them
- * on any thread.
+ * Every array and child keeps the slab by a reference of its own, because consumers may move children out of
+ * their parent and release them on any thread.
  */
 #include "core.h"
 
@@ -46,7 +47,11 @@ static struct owner *array_init(struct ArrowArray *a, PyObject *slab, int64_t n,
     if (!o)
         return NULL;
     o->slab = Py_NewRef(slab);
-    *a = (struct ArrowArray){.length = n, .n_buffers = n_buffers, .buffers = o->buffers, .release = release_array, .private_data = o};
+    *a = (struct ArrowArray){.length = n,
+                             .n_buffers = n_buffers,
+                             .buffers = o->buffers,
+                             .release = release_array,
+                             .private_data = o};
     return o;
 }
 
@@ -111,14 +116,16 @@ static int children_init(struct owner *o, struct ArrowArray *a, int64_t n)
 }
 
 /* A component: its values, in lists of fixed size where elements have a shape. */
-static int component_init(struct ArrowArray *a, PyObject *slab, const struct cachew_component *c, int first, int64_t n)
+static int component_init(struct ArrowArray *a, PyObject *slab, const struct cachew_component *c, int first,
+                          int64_t n)
 {
     if (c->ndim <= first)
         return values_init(a, slab, c, n);
     struct owner *o = array_init(a, slab, n, 1);
     if (!o)
         return -1;
-    if (children_init(o, a, 1) < 0 || values_init(o->children[0], slab, c, n * product(c->dims + first, c->ndim - first)) < 0) {
+    if (children_init(o, a, 1) < 0 ||
+        values_init(o->children[0], slab, c, n * product(c->dims + first, c->ndim - first)) < 0) {
         a->release(a);
         return -1;
     }
@@ -163,12 +170,14 @@ static void release_schema(struct ArrowSchema *s)
     s->release = NULL;
 }
 
-static struct schema_owner *schema_init(struct ArrowSchema *s, const char *name, const char *format, int64_t n_children)
+static struct schema_owner *schema_init(struct ArrowSchema *s, const char *name, const char *format,
+                                        int64_t n_children)
 {
     struct schema_owner *o = calloc(1, sizeof(*o));
     if (!o)
         return NULL;
-    *s = (struct ArrowSchema){.format = o->format, .n_children = n_children, .release = release_schema, .private_data = o};
+    *s = (struct ArrowSchema){
+        .format = o->format, .n_children = n_children, .release = release_schema, .private_data = o};
     snprintf(o->format, sizeof(o->format), "%s", format);
     o->name = strdup(name);
     s->name = o->name;
@@ -186,9 +195,10 @@ static struct schema_owner *schema_init(struct ArrowSchema *s, const char *name,
 static const char *format_of(enum cachew_dtype dtype)
 {
     static const char *const formats[] = {
-        [CACHEW_BOOL] = "b",    [CACHEW_UINT8] = "C",   [CACHEW_UINT16] = "S",   [CACHEW_UINT32] = "I",  [CACHEW_UINT64] = "L",
-        [CACHEW_INT8] = "c",    [CACHEW_INT16] = "s",   [CACHEW_INT32] = "i",    [CACHEW_INT64] = "l",   [CACHEW_FLOAT16] = "e",
-        [CACHEW_BFLOAT16] = "S", [CACHEW_FLOAT32] = "f", [CACHEW_FLOAT64] = "g", [CACHEW_BYTES] = "Z",
+        [CACHEW_BOOL] = "b",    [CACHEW_UINT8] = "C",   [CACHEW_UINT16] = "S",   [CACHEW_UINT32] = "I",
+        [CACHEW_UINT64] = "L",  [CACHEW_INT8] = "c",    [CACHEW_INT16] = "s",    [CACHEW_INT32] = "i",
+        [CACHEW_INT64] = "l",   [CACHEW_FLOAT16] = "e", [CACHEW_BFLOAT16] = "S", [CACHEW_FLOAT32] = "f",
+        [CACHEW_FLOAT64] = "g", [CACHEW_BYTES] = "Z",
     };
     return formats[dtype];
 }
@@ -204,13 +214,15 @@ static char *put(char *at, const char *text, size_t n)
 /* Elements of two and more dimensions are Arrow's canonical tensors: the list's type carries their shape. */
 static char *tensor_metadata(const int64_t *dims, int ndim)
 {
-    static const char name_key[] = "ARROW:extension:name", name[] = "arrow.fixed_shape_tensor", shape_key[] = "ARROW:extension:metadata";
+    static const char name_key[] = "ARROW:extension:name", name[] = "arrow.fixed_shape_tensor",
+                      shape_key[] = "ARROW:extension:metadata";
     char shape[32 + 24 * CACHEW_MAX_NDIM];
     int at = snprintf(shape, sizeof(shape), "{\"shape\":[");
     for (int i = 0; i < ndim; i++)
         at += snprintf(shape + at, sizeof(shape) - (size_t)at, "%s%lld", i ? "," : "", (long long)dims[i]);
     at += snprintf(shape + at, sizeof(shape) - (size_t)at, "]}");
-    char *metadata = malloc(sizeof(int32_t) * 5 + sizeof(name_key) + sizeof(name) + sizeof(shape_key) + (size_t)at);
+    char *metadata = malloc(sizeof(int32_t) * 5 + sizeof(name_key) + sizeof(name) + sizeof(shape_key) +
+                            (size_t)at);
     if (!metadata)
         return NULL;
     int32_t pairs = 2;

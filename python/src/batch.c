@@ -1,8 +1,10 @@
 /*
- * Slab: a batch in Python's hands, given back when the last reference to it goes. Buffer: the bytes of one of its components, for everything
- * that takes the buffer protocol; it holds a reference to the slab, so that an array over it keeps the batch.
+ * Slab: a batch in Python's hands, given back when the last reference to it goes. Buffer: the bytes of one of
+ * its components, for everything that takes the buffer protocol; it holds a reference to the slab, so that an
+ * array over it keeps the batch.
  *
- * In a forked child the engine's threads and locks are not there: a batch of the parent may be read, and is never given back.
+ * In a forked child the engine's threads and locks are not there: a batch of the parent may be read, and is
+ * never given back.
  */
 #include "core.h"
 
@@ -21,7 +23,10 @@ struct buffer {
     Py_ssize_t size;
 };
 
-static struct cachew_batch *get(PyObject *self) { return ((struct slab *)self)->b; }
+static struct cachew_batch *get(PyObject *self)
+{
+    return ((struct slab *)self)->b;
+}
 
 PyObject *core_slab_new(const struct core_state *st, struct cachew_batch *b)
 {
@@ -43,7 +48,7 @@ static void slab_dealloc(PyObject *self)
     freefunc free_object = PyType_GetSlot(type, Py_tp_free);
     if (s->b && s->owner == getpid()) {
         Py_BEGIN_ALLOW_THREADS /* the last batch of an iterator that is gone ends the engine's threads */
-        cachew_batch_release(s->b);
+            cachew_batch_release(s->b);
         Py_END_ALLOW_THREADS
     }
     free_object(self);
@@ -74,7 +79,9 @@ static PyObject *component(PyObject *self, const struct cachew_component *c)
     PyObject *data = shape ? buffer_over(self, c->data, c->size) : NULL;
     PyObject *lengths = NULL;
     if (data)
-        lengths = c->lengths ? buffer_over(self, c->lengths, cachew_batch_records(get(self)) * sizeof(c->lengths[0])) : Py_NewRef(Py_None);
+        lengths = c->lengths
+                      ? buffer_over(self, c->lengths, cachew_batch_records(get(self)) * sizeof(c->lengths[0]))
+                      : Py_NewRef(Py_None);
     if (!lengths) {
         Py_XDECREF(shape);
         Py_XDECREF(data);
@@ -98,7 +105,8 @@ static PyObject *slab_components(PyObject *self, PyObject *unused)
 static PyObject *slab_place(PyObject *self, PyObject *unused)
 {
     const struct cachew_batch *b = get(self);
-    return Py_BuildValue("(KKII)", (unsigned long long)cachew_batch_epoch(b), (unsigned long long)cachew_batch_g(b), cachew_batch_flags(b),
+    return Py_BuildValue("(KKII)", (unsigned long long)cachew_batch_epoch(b),
+                         (unsigned long long)cachew_batch_g(b), cachew_batch_flags(b),
                          cachew_batch_records(b));
 }
 
@@ -139,19 +147,15 @@ static PyObject *hash_as_int(struct cachew_hash h)
 static PyObject *slab_hash(PyObject *self, PyObject *unused)
 {
     struct cachew_hash h;
-    Py_BEGIN_ALLOW_THREADS
-    h = cachew_batch_hash(get(self));
-    Py_END_ALLOW_THREADS
-    return hash_as_int(h);
+    Py_BEGIN_ALLOW_THREADS h = cachew_batch_hash(get(self));
+    Py_END_ALLOW_THREADS return hash_as_int(h);
 }
 
 static PyObject *slab_set_hash(PyObject *self, PyObject *unused)
 {
     struct cachew_hash h;
-    Py_BEGIN_ALLOW_THREADS
-    h = cachew_batch_set_hash(get(self));
-    Py_END_ALLOW_THREADS
-    return hash_as_int(h);
+    Py_BEGIN_ALLOW_THREADS h = cachew_batch_set_hash(get(self));
+    Py_END_ALLOW_THREADS return hash_as_int(h);
 }
 
 static PyObject *slab_arrow(PyObject *self, PyObject *batched)
@@ -178,8 +182,9 @@ static PyType_Slot slab_slots[] = {
     {0},
 };
 
-PyType_Spec core_slab_spec = {"cachew._core.Slab", sizeof(struct slab), 0,
-                              Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE | Py_TPFLAGS_DISALLOW_INSTANTIATION, slab_slots};
+PyType_Spec core_slab_spec = {
+    "cachew._core.Slab", sizeof(struct slab), 0,
+    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE | Py_TPFLAGS_DISALLOW_INSTANTIATION, slab_slots};
 
 /* ---- buffers ---- */
 
@@ -206,5 +211,6 @@ static PyType_Slot buffer_slots[] = {
     {0},
 };
 
-PyType_Spec core_buffer_spec = {"cachew._core.Buffer", sizeof(struct buffer), 0,
-                                Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE | Py_TPFLAGS_DISALLOW_INSTANTIATION, buffer_slots};
+PyType_Spec core_buffer_spec = {
+    "cachew._core.Buffer", sizeof(struct buffer), 0,
+    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE | Py_TPFLAGS_DISALLOW_INSTANTIATION, buffer_slots};

@@ -45,10 +45,14 @@ static void *raise_made(PyObject *error)
 
 void *core_raise(const struct core_state *st, struct cachew_error *e)
 {
-    const struct { const char *name, *value; } facts[] = {
-        {"operator", cachew_error_operator(e)}, {"attribute", cachew_error_attribute(e)}, {"value", cachew_error_value(e)},
-        {"expected", cachew_error_expected(e)}, {"file", cachew_error_file(e)},           {"record", cachew_error_record(e)},
+    const struct {
+        const char *name, *value;
+    } facts[] = {
+        {"operator", cachew_error_operator(e)}, {"attribute", cachew_error_attribute(e)},
+        {"value", cachew_error_value(e)},       {"expected", cachew_error_expected(e)},
+        {"file", cachew_error_file(e)},         {"record", cachew_error_record(e)},
     };
+
     PyObject *error = make(st, cachew_error_kind(e), cachew_error_message(e));
     for (size_t i = 0; i < sizeof(facts) / sizeof(facts[0]) && error; i++)
         if (set_fact(error, facts[i].name, facts[i].value) < 0)
@@ -69,7 +73,8 @@ void *core_raise_kind(const struct core_state *st, const char *kind, const char 
 
 PyObject *core_text(char *text)
 {
-    PyObject *s = text ? PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "backslashreplace") : PyErr_NoMemory();
+    PyObject *s = text ? PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "backslashreplace")
+                       : PyErr_NoMemory();
     cachew_free(text);
     return s;
 }

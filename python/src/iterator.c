@@ -1,10 +1,13 @@
 /*
- * Iterator: a running pipeline. Waits are cut into slices, so that signals are seen soon; the interpreter's lock is not held meanwhile.
+ * Iterator: a running pipeline. Waits are cut into slices, so that signals are seen soon; the interpreter's
+ * lock is not held meanwhile.
  *
- * One thread at a time may be inside (`busy`, guarded by the interpreter's lock); close() from another thread ends its wait. While a handler of a
- * signal runs nobody is: it may ask for the state, or close. In a forked child nothing of the engine is touched: its threads are not there.
+ * One thread at a time may be inside (`busy`, guarded by the interpreter's lock); close() from another thread
+ * ends its wait. While a handler of a signal runs nobody is: it may ask for the state, or close. In a forked
+ * child nothing of the engine is touched: its threads are not there.
  *
- * A batch is offered until it is accepted: what a handler raises meanwhile, in here or in Python, loses nothing. The next call gives it again.
+ * A batch is offered until it is accepted: what a handler raises meanwhile, in here or in Python, loses
+ * nothing. The next call gives it again.
  */
 #include "core.h"
 
@@ -50,7 +53,8 @@ PyObject *core_iterator_open(PyObject *module, PyObject *args)
     PyObject *pipeline, *options;
     struct core_paths paths;
     volatile int interrupt = 0;
-    if (!PyArg_ParseTuple(args, "O!O!:open", st->pipeline, &pipeline, &PyTuple_Type, &options) || !core_options(options, &x.options, &paths))
+    if (!PyArg_ParseTuple(args, "O!O!:open", st->pipeline, &pipeline, &PyTuple_Type, &options) ||
+        !core_options(options, &x.options, &paths))
         return NULL;
     allocfunc alloc = PyType_GetSlot(st->iterator, Py_tp_alloc);
     struct iterator *self = (struct iterator *)alloc(st->iterator, 0);
@@ -80,10 +84,14 @@ static bool enter(struct iterator *self)
 {
     const struct core_state *st = core_state_of((PyObject *)self);
     if (self->owner != getpid())
-        core_raise_kind(st, "usage", "this iterator belongs to process %d; in a forked child (process %d) make a new one from the dataset",
+        core_raise_kind(st, "usage",
+                        "this iterator belongs to process %d; in a forked child (process %d) make a new one "
+                        "from the dataset",
                         (int)self->owner, (int)getpid());
     else if (self->busy)
-        core_raise_kind(st, "usage", "this iterator is in use by another thread; make one per thread, or hand the batches on");
+        core_raise_kind(
+            st, "usage",
+            "this iterator is in use by another thread; make one per thread, or hand the batches on");
     else if (!self->it)
         core_raise_kind(st, "usage", "this iterator is closed");
     else
@@ -96,8 +104,7 @@ static void end(struct iterator *self)
     struct cachew_iterator *it = self->it;
     self->it = NULL;
     Py_CLEAR(self->offered);
-    Py_BEGIN_ALLOW_THREADS
-    cachew_iterator_free(it);
+    Py_BEGIN_ALLOW_THREADS cachew_iterator_free(it);
     Py_END_ALLOW_THREADS
 }
 
@@ -115,8 +122,10 @@ static bool is_paused(const struct cachew_error *e)
     return attribute && value && strcmp(attribute, "job") == 0 && strcmp(value, "paused") == 0;
 }
 
-/* The last slice of a wait ended with e, which is freed. Whether there is to be another one; else an exception is set. */
-static bool goes_on(const struct iterator *self, int status, struct cachew_error *e, double timeout_s, bool late)
+/* The last slice of a wait ended with e, which is freed. Whether there is to be another one; else an
+ * exception is set. */
+static bool goes_on(const struct iterator *self, int status, struct cachew_error *e, double timeout_s,
+                    bool late)
 {
     const struct core_state *st = core_state_of((PyObject *)(uintptr_t)self);
     if (status != CACHEW_E_DEADLINE && status != CACHEW_E_INTERRUPTED) {
@@ -128,7 +137,8 @@ static bool goes_on(const struct iterator *self, int status, struct cachew_error
     else if (late)
         core_raise_kind(st, "deadline", "no batch came within %g s: %s", timeout_s, cachew_error_message(e));
     cachew_error_free(e);
-    return status == CACHEW_E_DEADLINE && !late && Py_MakePendingCalls() >= 0; /* signals, and what came of one within a note */
+    /* signals, and what came of one within a note */
+    return status == CACHEW_E_DEADLINE && !late && Py_MakePendingCalls() >= 0;
 }
 
 /* What is offered, a new reference, waiting for it in slices: NULL with an exception set. */
@@ -138,13 +148,12 @@ static PyObject *wait_for_batch(struct iterator *self, double timeout_s)
     while (enter(self)) {
         struct cachew_error *e;
         struct cachew_batch *b;
-        double start = now_s(), left = deadline < 0 ? SLICE_S : deadline - start, slice = left < SLICE_S ? left : SLICE_S;
+        double start = now_s(), left = deadline < 0 ? SLICE_S : deadline - start,
+               slice = left < SLICE_S ? left : SLICE_S;
         int r = 0;
         if (!self->offered) {
-            Py_BEGIN_ALLOW_THREADS
-            r = cachew_iterator_offer(self->it, slice > 0 ? slice : 0, &b, &e);
-            Py_END_ALLOW_THREADS
-            if (r == 0)
+            Py_BEGIN_ALLOW_THREADS r = cachew_iterator_offer(self->it, slice > 0 ? slice : 0, &b, &e);
+            Py_END_ALLOW_THREADS if (r == 0)
                 self->offered = core_slab_new(core_state_of((PyObject *)self), b);
         }
         PyObject *given = r == 0 ? Py_XNewRef(self->offered) : r > 0 ? Py_NewRef(Py_None) : NULL;
@@ -165,15 +174,17 @@ static PyObject *iterator_next(PyObject *o, PyObject *args)
     return PyArg_ParseTuple(args, "|d", &timeout_s) ? wait_for_batch((struct iterator *)o, timeout_s) : NULL;
 }
 
-/* An attribute that is set, not a method: after a call Python looks for signals, and the batch may be lost. One that is closed needs to know no more. */
+/* An attribute that is set, not a method: after a call Python looks for signals, and the batch may be lost.
+ * One that is closed needs to know no more. */
 static int iterator_accept(PyObject *o, PyObject *slab, void *unused)
 {
     struct iterator *self = (struct iterator *)o;
     if (!self->it)
         return 0;
     if (self->busy || !slab || slab != self->offered) {
-        core_raise_kind(core_state_of(o), "usage", "this batch was given to another thread, which asked this iterator at the same time; make one per thread, or hand the "
-                        "batches on");
+        core_raise_kind(core_state_of(o), "usage",
+                        "this batch was given to another thread, which asked this iterator at the same time; "
+                        "make one per thread, or hand the batches on");
         return -1;
     }
     cachew_iterator_accept(self->it);
@@ -210,7 +221,8 @@ static PyObject *iterator_quarantine(PyObject *o, PyObject *unused)
     char *text = cachew_iterator_quarantine(self->it, &skipped, &replaced);
     leave(self);
     PyObject *list = core_text(text);
-    return list ? Py_BuildValue("(KKN)", (unsigned long long)skipped, (unsigned long long)replaced, list) : NULL;
+    return list ? Py_BuildValue("(KKN)", (unsigned long long)skipped, (unsigned long long)replaced, list)
+                : NULL;
 }
 
 static PyObject *iterator_held(PyObject *o, PyObject *unused)
@@ -251,12 +263,14 @@ static void iterator_dealloc(PyObject *o)
 }
 
 static PyGetSetDef attributes[] = {
-    {"accepted", NULL, iterator_accept, "set to the slab that next() gave: the position moves behind it", NULL},
+    {"accepted", NULL, iterator_accept, "set to the slab that next() gave: the position moves behind it",
+     NULL},
     {0},
 };
 
 static PyMethodDef methods[] = {
-    {"next", iterator_next, METH_VARARGS, "next(timeout_s=-1) -> Slab, the same until it is accepted; None at the end"},
+    {"next", iterator_next, METH_VARARGS,
+     "next(timeout_s=-1) -> Slab, the same until it is accepted; None at the end"},
     {"state", iterator_state, METH_NOARGS, "the position after the last batch that was accepted, as JSON"},
     {"profile", iterator_profile, METH_NOARGS, "where the time goes, as JSON"},
     {"quarantine", iterator_quarantine, METH_NOARGS, "(skipped, replaced, JSON list of records)"},
@@ -273,5 +287,6 @@ static PyType_Slot slots[] = {
     {0},
 };
 
-PyType_Spec core_iterator_spec = {"cachew._core.Iterator", sizeof(struct iterator), 0,
-                                  Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE | Py_TPFLAGS_DISALLOW_INSTANTIATION, slots};
+PyType_Spec core_iterator_spec = {
+    "cachew._core.Iterator", sizeof(struct iterator), 0,
+    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE | Py_TPFLAGS_DISALLOW_INSTANTIATION, slots};

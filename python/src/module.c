@@ -24,7 +24,8 @@ static PyObject *set_python(PyObject *module, PyObject *args)
     struct cachew_error *err = NULL;
     if (!PyArg_ParseTuple(args, "ss", &python, &program))
         return NULL;
-    return cachew_set_python(python, program, &err) < 0 ? core_raise(PyModule_GetState(module), err) : Py_NewRef(Py_None);
+    return cachew_set_python(python, program, &err) < 0 ? core_raise(PyModule_GetState(module), err)
+                                                        : Py_NewRef(Py_None);
 }
 
 static PyObject *load_plugin(PyObject *module, PyObject *path)
@@ -44,7 +45,8 @@ static PyMethodDef functions[] = {
     {"load", core_pipeline_load, METH_O, "load(path) -> Pipeline: reads and checks a pipeline file"},
     {"open", core_iterator_open, METH_VARARGS, "open(pipeline, options) -> Iterator"},
     {"load_plugin", load_plugin, METH_O, "load_plugin(path): operators of a shared object"},
-    {"operators_json", operators_json, METH_NOARGS, "the operators and their attributes, as `cachew ops --json`"},
+    {"operators_json", operators_json, METH_NOARGS,
+     "the operators and their attributes, as `cachew ops --json`"},
     {"set_python", set_python, METH_VARARGS, "set_python(python, program): what runs Python functions"},
     {"version", version, METH_NOARGS, "the library's version"},
     {0},
@@ -62,7 +64,8 @@ static int execute(PyObject *module)
     PyObject *errors = PyImport_ImportModule("cachew._errors");
     st->errors = errors ? PyObject_GetAttrString(errors, "BY_KIND") : NULL;
     Py_XDECREF(errors);
-    if (!st->errors || add_type(module, &core_pipeline_spec, &st->pipeline) < 0 || add_type(module, &core_iterator_spec, &st->iterator) < 0 ||
+    if (!st->errors || add_type(module, &core_pipeline_spec, &st->pipeline) < 0 ||
+        add_type(module, &core_iterator_spec, &st->iterator) < 0 ||
         add_type(module, &core_slab_spec, &st->slab) < 0)
         return -1;
     return add_type(module, &core_buffer_spec, &st->buffer);
@@ -110,6 +113,7 @@ static struct PyModuleDef definition = {
 };
 
 PyMODINIT_FUNC PyInit__core(void);
+
 PyMODINIT_FUNC PyInit__core(void)
 {
     return PyModuleDef_Init(&definition);

@@ -1,7 +1,10 @@
 /* Pipeline: a checked pipeline. Immutable. */
 #include "core.h"
 
-static struct cachew_pipeline *get(PyObject *self) { return ((struct core_pipeline *)self)->p; }
+static struct cachew_pipeline *get(PyObject *self)
+{
+    return ((struct core_pipeline *)self)->p;
+}
 
 static PyObject *wrap(PyTypeObject *type, struct cachew_pipeline *p)
 {
@@ -80,12 +83,15 @@ static PyObject *pipeline_schema(PyObject *self, PyObject *unused)
     PyObject *list = PyList_New(0);
     for (size_t i = 0; i < cachew_schema_count(s) && list; i++) {
         PyObject *shape = dims(s, i);
-        PyObject *item = shape ? Py_BuildValue("(ssN)", cachew_schema_name(s, i), cachew_dtype_name(cachew_schema_dtype(s, i)), shape) : NULL;
+        PyObject *item = shape ? Py_BuildValue("(ssN)", cachew_schema_name(s, i),
+                                               cachew_dtype_name(cachew_schema_dtype(s, i)), shape)
+                               : NULL;
         if (!item || PyList_Append(list, item) < 0)
             Py_CLEAR(list);
         Py_XDECREF(item);
     }
-    PyObject *result = list ? Py_BuildValue("(NK)", list, (unsigned long long)cachew_schema_batch_size(s)) : NULL;
+    PyObject *result = list ? Py_BuildValue("(NK)", list, (unsigned long long)cachew_schema_batch_size(s))
+                            : NULL;
     cachew_schema_free(s);
     return result;
 }
@@ -178,7 +184,8 @@ static PyObject *pipeline_explain(PyObject *self, PyObject *args)
     PyObject *options;
     struct core_paths paths;
     volatile int interrupt = 0;
-    if (!PyArg_ParseTuple(args, "O!dp:explain", &PyTuple_Type, &options, &x.seconds, &x.json) || !core_options(options, &x.options, &paths))
+    if (!PyArg_ParseTuple(args, "O!dp:explain", &PyTuple_Type, &options, &x.seconds, &x.json) ||
+        !core_options(options, &x.options, &paths))
         return NULL;
     x.options.interrupt = &interrupt;
     bool good = core_call_interruptibly(explain, &x, &interrupt);
@@ -193,9 +200,12 @@ static PyObject *pipeline_explain(PyObject *self, PyObject *args)
 }
 
 static PyMethodDef methods[] = {
-    {"explain", pipeline_explain, METH_VARARGS, "explain(options, seconds, json) -> what `cachew explain` prints"},
-    {"batches", pipeline_batches, METH_O, "batches(options) -> of an epoch, for each rank; -1: endless; None: not known beforehand"},
-    {"state", pipeline_state, METH_O, "state(options) -> that of an iterator before its first batch; nothing is computed"},
+    {"explain", pipeline_explain, METH_VARARGS,
+     "explain(options, seconds, json) -> what `cachew explain` prints"},
+    {"batches", pipeline_batches, METH_O,
+     "batches(options) -> of an epoch, for each rank; -1: endless; None: not known beforehand"},
+    {"state", pipeline_state, METH_O,
+     "state(options) -> that of an iterator before its first batch; nothing is computed"},
     {"json", pipeline_json, METH_NOARGS, "the pipeline as JSON, with what is not a default"},
     {"schema", pipeline_schema, METH_NOARGS, "([(name, dtype, shape), ...], batch size or 0), of elements"},
     {0},
@@ -209,4 +219,5 @@ static PyType_Slot slots[] = {
     {0},
 };
 
-PyType_Spec core_pipeline_spec = {"cachew._core.Pipeline", sizeof(struct core_pipeline), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE, slots};
+PyType_Spec core_pipeline_spec = {"cachew._core.Pipeline", sizeof(struct core_pipeline), 0,
+                                  Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE, slots};

@@ -3,7 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-int cw_array_room(void *array, size_t *capacity, size_t needed, size_t size, const char *what, struct cw_error *err)
+int cw_array_room(void *array, size_t *capacity, size_t needed, size_t size, const char *what,
+                  struct cw_error *err)
 {
     void *items;
     if (needed <= *capacity)

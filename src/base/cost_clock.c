@@ -9,11 +9,18 @@
 
 #define OPERATOR_NS UINT64_C(10000) /* cost of an element in an operator whose cost is not stated */
 #define OPERATORS_MAX 16            /* stated costs in a model */
-#define NO_LIMIT_NS UINT64_C(1000000000000000) /* 12 days: longer than any test runs; the sum with a time does not overflow */
+#define NO_LIMIT_NS \
+    UINT64_C(1000000000000000) /* 12 days: longer than any test runs; the sum with a time does not overflow \
+                                */
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static bool modelled, sleeps = true;
-static struct { char name[32]; uint64_t ns; } operators[OPERATORS_MAX]; /* the stated costs of an element */
+
+static struct {
+    char name[32];
+    uint64_t ns;
+} operators[OPERATORS_MAX]; /* the stated costs of an element */
+
 static size_t n_operators;
 static _Thread_local uint64_t wall_ns, cpu_ns;
 
@@ -32,7 +39,8 @@ static bool is_word(const char *at, const char *word)
 static bool read_operator(const char *at)
 {
     double us;
-    if (n_operators == OPERATORS_MAX || sscanf(at, "%31[^=,]=%lf", operators[n_operators].name, &us) != 2 || !(us >= 0))
+    if (n_operators == OPERATORS_MAX || sscanf(at, "%31[^=,]=%lf", operators[n_operators].name, &us) != 2 ||
+        !(us >= 0))
         return false;
     operators[n_operators++].ns = (uint64_t)(us * 1000);
     return true;
@@ -58,7 +66,10 @@ static void read_model(const char *text)
     }
 }
 
-static void read_environment(void) { read_model(getenv("CACHEW_CLOCK")); }
+static void read_environment(void)
+{
+    read_model(getenv("CACHEW_CLOCK"));
+}
 
 void cw_cost_model(const char *text)
 {
@@ -72,13 +83,35 @@ bool cw_cost_modelled(void)
     return modelled;
 }
 
-bool cw_cost_sleeps(void) { return !cw_cost_modelled() || sleeps; }
-uint64_t cw_cost_now_ns(void) { return cw_cost_modelled() ? wall_ns : cw_now_ns(); }
-uint64_t cw_cost_cpu_ns(void) { return cw_cost_modelled() ? cpu_ns : cw_thread_cpu_ns(); }
-uint64_t cw_cost_delay_ns(void) { return cw_cost_modelled() ? 0 : cw_thread_delay_ns(); }
-uint64_t cw_cost_patience_ns(uint64_t ns) { return cw_cost_modelled() ? NO_LIMIT_NS : ns; }
+bool cw_cost_sleeps(void)
+{
+    return !cw_cost_modelled() || sleeps;
+}
 
-void cw_cost_wait(uint64_t ns) { wall_ns += ns; }
+uint64_t cw_cost_now_ns(void)
+{
+    return cw_cost_modelled() ? wall_ns : cw_now_ns();
+}
+
+uint64_t cw_cost_cpu_ns(void)
+{
+    return cw_cost_modelled() ? cpu_ns : cw_thread_cpu_ns();
+}
+
+uint64_t cw_cost_delay_ns(void)
+{
+    return cw_cost_modelled() ? 0 : cw_thread_delay_ns();
+}
+
+uint64_t cw_cost_patience_ns(uint64_t ns)
+{
+    return cw_cost_modelled() ? NO_LIMIT_NS : ns;
+}
+
+void cw_cost_wait(uint64_t ns)
+{
+    wall_ns += ns;
+}
 
 void cw_cost_compute(uint64_t ns)
 {

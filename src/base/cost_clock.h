@@ -12,9 +12,9 @@
  *   a cache entry read       10 us of CPU time, as for an operator named `cache`
  *   synthetic, cost_us       cost_us more of CPU time, which is not used up
  *   delay, us                us without a CPU; the thread does not sleep
- *   a byte read              by the speed in CACHEW_STORE or CACHEW_FILES (storage/throttle.h), without waiting; 1 ns of
- *                            CPU time where that is unlimited
- *   a byte written           by the speed in these files, without waiting; nothing where that is unlimited
+ *   a byte read              by the speed in CACHEW_STORE or CACHEW_FILES (storage/throttle.h), without
+ * waiting; 1 ns of CPU time where that is unlimited a byte written           by the speed in these files,
+ * without waiting; nothing where that is unlimited
  *
  * Nothing else takes time. A run takes the longest of: its threads' work divided by their number, its CPU
  * time divided by the number of CPUs, its storage's time (cw_runner_now_ns). Caches wait for their storage
@@ -36,7 +36,8 @@
 /* Replaces CACHEW_CLOCK by text (NULL: unset), for unit tests. No other thread may measure meanwhile. */
 void cw_cost_model(const char *text);
 bool cw_cost_modelled(void);
-bool cw_cost_sleeps(void);       /* whether `delay` and slow storage really wait: without a model, or with `sleep` */
+/* whether `delay` and slow storage really wait: without a model, or with `sleep` */
+bool cw_cost_sleeps(void);
 uint64_t cw_cost_now_ns(void);   /* the calling thread's clock */
 uint64_t cw_cost_cpu_ns(void);   /* CPU time of the calling thread */
 uint64_t cw_cost_delay_ns(void); /* time for which the calling thread was ready to run and had no CPU */
@@ -47,14 +48,53 @@ void cw_cost_wait(uint64_t ns);
 void cw_cost_compute(uint64_t ns);
 void cw_cost_operator(const char *name, size_t rows);
 #else
-static inline void cw_cost_model(const char *text) { (void)text; }
-static inline bool cw_cost_modelled(void) { return false; }
-static inline bool cw_cost_sleeps(void) { return true; }
-static inline uint64_t cw_cost_now_ns(void) { return cw_now_ns(); }
-static inline uint64_t cw_cost_cpu_ns(void) { return cw_thread_cpu_ns(); }
-static inline uint64_t cw_cost_delay_ns(void) { return cw_thread_delay_ns(); }
-static inline uint64_t cw_cost_patience_ns(uint64_t ns) { return ns; }
-static inline void cw_cost_wait(uint64_t ns) { (void)ns; }
-static inline void cw_cost_compute(uint64_t ns) { (void)ns; }
-static inline void cw_cost_operator(const char *name, size_t rows) { (void)name, (void)rows; }
+static inline void cw_cost_model(const char *text)
+{
+    (void)text;
+}
+
+static inline bool cw_cost_modelled(void)
+{
+    return false;
+}
+
+static inline bool cw_cost_sleeps(void)
+{
+    return true;
+}
+
+static inline uint64_t cw_cost_now_ns(void)
+{
+    return cw_now_ns();
+}
+
+static inline uint64_t cw_cost_cpu_ns(void)
+{
+    return cw_thread_cpu_ns();
+}
+
+static inline uint64_t cw_cost_delay_ns(void)
+{
+    return cw_thread_delay_ns();
+}
+
+static inline uint64_t cw_cost_patience_ns(uint64_t ns)
+{
+    return ns;
+}
+
+static inline void cw_cost_wait(uint64_t ns)
+{
+    (void)ns;
+}
+
+static inline void cw_cost_compute(uint64_t ns)
+{
+    (void)ns;
+}
+
+static inline void cw_cost_operator(const char *name, size_t rows)
+{
+    (void)name, (void)rows;
+}
 #endif

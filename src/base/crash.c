@@ -23,26 +23,27 @@ const struct cw_crash_point *cw_crash_points(size_t *ret_n)
 #include "base/macro.h"
 
 static const struct cw_crash_point points[] = {
-    {"client-attach", "client", "attach"},        /* it has said who it is */
-    {"client-batch", "client", "mid-batch"},      /* a batch is there, and nobody has it yet */
-    {"client-taken", "client", "mid-batch"},      /* a batch goes to the user */
-    {"client-remnant", "client", "remnant"},      /* a part of a batch is there */
-    {"client-progress", "client", "completion"},  /* it has said what it does not need any more */
-    {"worker-prepared", "worker", "attach"},      /* it has seen the data, and said so */
-    {"worker-lease", "worker", "lease"},          /* it has a lease, and nobody works on it yet */
-    {"worker-batch", "worker", "mid-batch"},      /* a batch is about to be sent */
-    {"worker-remnant", "worker", "remnant"},      /* a part of a batch is about to be sent */
-    {"worker-completed", "worker", "completion"}, /* a range is finished, and it is about to say so */
-    {"dispatcher-attach", "dispatcher", "attach"},       /* a client has said who it is, and has no answer yet */
-    {"dispatcher-lease", "dispatcher", "lease"},         /* a lease is about to be sent */
-    {"dispatcher-completed", "dispatcher", "completion"},/* a range is finished, and nothing is written yet */
-    {"dispatcher-commit", "dispatcher", "commit"},       /* a transaction is about to become durable */
-    {"cache-write", "run", "cache"},     /* entries are about to be written */
-    {"cache-publish", "run", "cache"},   /* a segment is about to get its table */
-    {"cache-rename", "run", "cache"},    /* a segment is complete, and has no name yet */
-    {"cache-published", "run", "cache"}, /* others can find it */
-    {"cache-evict", "run", "cache"},     /* a segment is about to be removed */
-    {"dispatcher-committed", "dispatcher", "commit"},    /* it is durable, and nobody was told */
+    {"client-attach", "client", "attach"},         /* it has said who it is */
+    {"client-batch", "client", "mid-batch"},       /* a batch is there, and nobody has it yet */
+    {"client-taken", "client", "mid-batch"},       /* a batch goes to the user */
+    {"client-remnant", "client", "remnant"},       /* a part of a batch is there */
+    {"client-progress", "client", "completion"},   /* it has said what it does not need any more */
+    {"worker-prepared", "worker", "attach"},       /* it has seen the data, and said so */
+    {"worker-lease", "worker", "lease"},           /* it has a lease, and nobody works on it yet */
+    {"worker-batch", "worker", "mid-batch"},       /* a batch is about to be sent */
+    {"worker-remnant", "worker", "remnant"},       /* a part of a batch is about to be sent */
+    {"worker-completed", "worker", "completion"},  /* a range is finished, and it is about to say so */
+    {"dispatcher-attach", "dispatcher", "attach"}, /* a client has said who it is, and has no answer yet */
+    {"dispatcher-lease", "dispatcher", "lease"},   /* a lease is about to be sent */
+    /* a range is finished, and nothing is written yet */
+    {"dispatcher-completed", "dispatcher", "completion"},
+    {"dispatcher-commit", "dispatcher", "commit"},    /* a transaction is about to become durable */
+    {"cache-write", "run", "cache"},                  /* entries are about to be written */
+    {"cache-publish", "run", "cache"},                /* a segment is about to get its table */
+    {"cache-rename", "run", "cache"},                 /* a segment is complete, and has no name yet */
+    {"cache-published", "run", "cache"},              /* others can find it */
+    {"cache-evict", "run", "cache"},                  /* a segment is about to be removed */
+    {"dispatcher-committed", "dispatcher", "commit"}, /* it is durable, and nobody was told */
 };
 
 const struct cw_crash_point *cw_crash_points(size_t *ret_n)
@@ -59,6 +60,7 @@ static struct {
     bool stop;
     atomic_long passed;
 } wanted[MAX_WANTED];
+
 static size_t n_wanted;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
@@ -67,7 +69,8 @@ static const char *mutation; /* immutable once it is read */
 static void read_environment(void)
 {
     mutation = getenv("CACHEW_MUTATE");
-    for (const char *at = getenv("CACHEW_CRASH"), *colon; at && (colon = strchr(at, ':')) && n_wanted < MAX_WANTED; n_wanted++) {
+    for (const char *at = getenv("CACHEW_CRASH"), *colon;
+         at && (colon = strchr(at, ':')) && n_wanted < MAX_WANTED; n_wanted++) {
         char *end;
         if ((size_t)(colon - at) >= sizeof(wanted->name))
             return;

@@ -30,8 +30,8 @@ int cw_error_set(struct cw_error *err, int status, const char *fmt, ...)
     return status;
 }
 
-int cw_error_value(struct cw_error *err, int status, const char *attribute, const char *value, const char *expected,
-                   const char *fmt, ...)
+int cw_error_value(struct cw_error *err, int status, const char *attribute, const char *value,
+                   const char *expected, const char *fmt, ...)
 {
     cw_error_attribute(err, attribute, value, expected);
     if (err) {
@@ -95,7 +95,11 @@ void cw_error_record(struct cw_error *err, const char *record)
 }
 
 /* One row per status: the name that --json prints as "kind", and the exit code. */
-static const struct { int status; const char *name; int exit_code; } statuses[] = {
+static const struct {
+    int status;
+    const char *name;
+    int exit_code;
+} statuses[] = {
     {CW_OK, "ok", 0},
     {CW_E_RECORD, "record", 1},
     {CW_E_DATA, "data", 1},

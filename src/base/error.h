@@ -6,39 +6,40 @@
 
 #include "base/macro.h"
 
-/* Functions return 0 or one of these, negative; positive results are a condition that the one function documents. */
+/* Functions return 0 or one of these, negative; positive results are a condition that the one function
+ * documents. */
 enum cw_status {
     CW_OK = 0,
-    CW_E_RECORD = -1,      /* a record's bytes can't be computed: on_error decides */
-    CW_E_DATA = -2,        /* damaged or changed data that is not one record's (index, framing) */
-    CW_E_IO = -3,          /* the system refused: open, read, write */
-    CW_E_MEMORY = -4,      /* malloc, mmap or memfd_create failed */
-    CW_E_BUDGET = -5,      /* the memory budget does not allow it (now, or at all) */
-    CW_E_PIPELINE = -6,    /* the pipeline as written is wrong */
-    CW_E_OPTION = -7,      /* an option or argument is wrong */
-    CW_E_STATE = -8,       /* a state file does not fit */
-    CW_E_SERVICE = -9,     /* the service can't be reached or refused */
-    CW_E_DEADLINE = -10,   /* a wait took longer than allowed */
-    CW_E_INTERRUPTED = -11,/* cancelled */
-    CW_E_BUG = -12,        /* an invariant does not hold */
+    CW_E_RECORD = -1,       /* a record's bytes can't be computed: on_error decides */
+    CW_E_DATA = -2,         /* damaged or changed data that is not one record's (index, framing) */
+    CW_E_IO = -3,           /* the system refused: open, read, write */
+    CW_E_MEMORY = -4,       /* malloc, mmap or memfd_create failed */
+    CW_E_BUDGET = -5,       /* the memory budget does not allow it (now, or at all) */
+    CW_E_PIPELINE = -6,     /* the pipeline as written is wrong */
+    CW_E_OPTION = -7,       /* an option or argument is wrong */
+    CW_E_STATE = -8,        /* a state file does not fit */
+    CW_E_SERVICE = -9,      /* the service can't be reached or refused */
+    CW_E_DEADLINE = -10,    /* a wait took longer than allowed */
+    CW_E_INTERRUPTED = -11, /* cancelled */
+    CW_E_BUG = -12,         /* an invariant does not hold */
 };
 
 struct cw_error {
-    int status;             /* enum cw_status; 0: nothing filled in */
-    char message[600];      /* as cw_text_show writes it */
-    char op[64];            /* operator name */
+    int status;        /* enum cw_status; 0: nothing filled in */
+    char message[600]; /* as cw_text_show writes it */
+    char op[64];       /* operator name */
     char attribute[64];
     char value[128];
     char expected[256];
     char file[512];
-    char record[64];        /* printed record id */
+    char record[64]; /* printed record id */
 };
 
 /* Fills err (may be NULL) and returns status, so that "return cw_error_set(...)" reads well. */
 int cw_error_set(struct cw_error *err, int status, const char *fmt, ...) _printf_(3, 4);
 /* The same for a value that is not what was expected: with the facts of cw_error_attribute. */
-int cw_error_value(struct cw_error *err, int status, const char *attribute, const char *value, const char *expected,
-                   const char *fmt, ...) _printf_(6, 7);
+int cw_error_value(struct cw_error *err, int status, const char *attribute, const char *value,
+                   const char *expected, const char *fmt, ...) _printf_(6, 7);
 /* As cw_error_set, with strerror(errnum) appended. */
 int cw_error_errno(struct cw_error *err, int status, int errnum, const char *fmt, ...) _printf_(4, 5);
 /* bytes: 0 where they are not known. */
@@ -50,7 +51,8 @@ void cw_error_op(struct cw_error *err, const char *op);
 void cw_error_attribute(struct cw_error *err, const char *attribute, const char *value, const char *expected);
 void cw_error_file(struct cw_error *err, const char *file);
 void cw_error_record(struct cw_error *err, const char *record);
-/* "record", "data", "io", "memory", "budget", "pipeline", "option", "state", "service", "deadline", "interrupted", "internal". */
+/* "record", "data", "io", "memory", "budget", "pipeline", "option", "state", "service", "deadline",
+ * "interrupted", "internal". */
 const char *cw_status_name(int status);
 /* Exit code of the command line for a status: 0, 1, 2, 3, 4 or 130. */
 int cw_status_exit(int status);

@@ -11,14 +11,15 @@ static inline void cw_closep(int *fd)
     if (*fd >= 0)
         close(*fd);
 }
+
 #define _cleanup_close_ _cleanup_(cw_closep)
 
 /* Hands a descriptor out of a _cleanup_close_ variable. */
-#define CW_STEAL_FD(fd)              \
-    __extension__({                  \
-        int v_ = (fd);               \
-        (fd) = -1;                   \
-        v_;                          \
+#define CW_STEAL_FD(fd) \
+    __extension__({ \
+        int v_ = (fd); \
+        (fd) = -1; \
+        v_; \
     })
 
 static inline void cw_closedirp(DIR **d)

@@ -5,20 +5,35 @@
 #define XXH_STATIC_LINKING_ONLY /* XXH3_state_t on the stack */
 #include <xxhash.h>
 
-struct cw_hash128 { uint64_t lo, hi; };
+struct cw_hash128 {
+    uint64_t lo, hi;
+};
 
-static inline uint64_t cw_hash64(const void *data, size_t size) { return XXH3_64bits(data, size); }
+static inline uint64_t cw_hash64(const void *data, size_t size)
+{
+    return XXH3_64bits(data, size);
+}
+
 /* Of several: each goes on from the hash of those before it, the first from 0. */
-static inline uint64_t cw_hash64_next(uint64_t before, const void *data, size_t size) { return XXH3_64bits_withSeed(data, size, before); }
+static inline uint64_t cw_hash64_next(uint64_t before, const void *data, size_t size)
+{
+    return XXH3_64bits_withSeed(data, size, before);
+}
 
 /* Small keys made of a few fields: append, then finish. Longer input goes through struct cw_hasher. */
 struct cw_key {
     size_t size;
     uint8_t bytes[256];
 };
+
 void cw_key_u64(struct cw_key *k, uint64_t v);
-void cw_key_text(struct cw_key *k, const char *text); /* without length; text longer than what is left is cut */
-static inline uint64_t cw_key_hash(const struct cw_key *k) { return XXH3_64bits(k->bytes, k->size); }
+/* without length; text longer than what is left is cut */
+void cw_key_text(struct cw_key *k, const char *text);
+
+static inline uint64_t cw_key_hash(const struct cw_key *k)
+{
+    return XXH3_64bits(k->bytes, k->size);
+}
 
 /* 128-bit sums modulo 2^128. */
 static inline struct cw_hash128 cw_hash128_add(struct cw_hash128 a, struct cw_hash128 b)
@@ -27,5 +42,6 @@ static inline struct cw_hash128 cw_hash128_add(struct cw_hash128 a, struct cw_ha
     r.hi += r.lo < a.lo;
     return r;
 }
+
 /* 32 hex digits and a NUL. */
 void cw_hash128_print(struct cw_hash128 h, char out[33]);

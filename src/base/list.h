@@ -1,24 +1,41 @@
-/* Doubly linked lists whose links lie in what is listed. A list is a ring through its head; a link of zeros is in no list. */
+/* Doubly linked lists whose links lie in what is listed. A list is a ring through its head; a link of zeros
+ * is in no list. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
 
-struct cw_link { struct cw_link *prev, *next; };
+struct cw_link {
+    struct cw_link *prev, *next;
+};
 
 #define CW_CONTAINER(ptr, type, member) ((type *)(void *)((char *)(ptr) - offsetof(type, member)))
 /* Over all of a list; the one at hand may be taken out. */
 #define CW_LIST_EACH(at, head) \
-    for (struct cw_link *at = (head)->next, *at##_next = at->next; at != (head); at = at##_next, at##_next = at->next)
+    for (struct cw_link *at = (head)->next, *at##_next = at->next; at != (head); \
+         at = at##_next, at##_next = at->next)
 
 /* The same with what is listed: CW_LIST_EACH_OF(w, struct worker, link, &d->workers). */
-#define CW_LIST_EACH_OF(var, type, member, head)                                                                    \
-    for (type *var = CW_CONTAINER((head)->next, type, member),                                                      \
-              *var##_next = CW_CONTAINER(var->member.next, type, member);                                           \
-         &var->member != (head); var = var##_next, var##_next = CW_CONTAINER(var->member.next, type, member))
+#define CW_LIST_EACH_OF(var, type, member, head) \
+    for (type *var = CW_CONTAINER((head)->next, type, member), \
+              *var##_next = CW_CONTAINER(var->member.next, type, member); \
+         &var->member != (head); \
+         var = var##_next, var##_next = CW_CONTAINER(var->member.next, type, member))
 
-static inline void cw_list_init(struct cw_link *head) { head->prev = head->next = head; }
-static inline bool cw_list_empty(const struct cw_link *head) { return head->next == head; }
-static inline bool cw_link_in(const struct cw_link *l) { return l->next != NULL; }
+static inline void cw_list_init(struct cw_link *head)
+{
+    head->prev = head->next = head;
+}
+
+static inline bool cw_list_empty(const struct cw_link *head)
+{
+    return head->next == head;
+}
+
+static inline bool cw_link_in(const struct cw_link *l)
+{
+    return l->next != NULL;
+}
+
 static inline void cw_list_add(struct cw_link *head, struct cw_link *l)
 {
     l->prev = head->prev;
@@ -26,6 +43,7 @@ static inline void cw_list_add(struct cw_link *head, struct cw_link *l)
     head->prev->next = l;
     head->prev = l;
 }
+
 static inline void cw_link_out(struct cw_link *l)
 {
     if (!l->next)

@@ -35,7 +35,8 @@ static int cgroup_path(const char *controller, char *buf, size_t size)
         names++;
         path[strcspn(path, "\n")] = '\0';
         bool match = *controller == '\0' ? *names == '\0' : false;
-        for (char *save = NULL, *name = strtok_r(names, ",", &save); name && !match; name = strtok_r(NULL, ",", &save))
+        for (char *save = NULL, *name = strtok_r(names, ",", &save); name && !match;
+             name = strtok_r(NULL, ",", &save))
             match = strcmp(name, controller) == 0;
         if (match) {
             snprintf(buf, size, "%s", path);
@@ -47,8 +48,10 @@ static int cgroup_path(const char *controller, char *buf, size_t size)
     return found;
 }
 
-/* A value of a cgroup file, looked for from the process's own group up to the root: limits of ancestors hold too; the smallest counts. */
-static uint64_t cgroup_least(const char *mount, const char *controller, const char *file, uint64_t (*parse)(const char *dir, const char *file))
+/* A value of a cgroup file, looked for from the process's own group up to the root: limits of ancestors hold
+ * too; the smallest counts. */
+static uint64_t cgroup_least(const char *mount, const char *controller, const char *file,
+                             uint64_t (*parse)(const char *dir, const char *file))
 {
     char path[4096], dir[8300];
     uint64_t least = UINT64_MAX;
@@ -80,7 +83,8 @@ static uint64_t parse_cpu_max(const char *dir, const char *file)
     char path[8500], line[128];
     uint64_t quota, period;
     snprintf(path, sizeof(path), "%s/%s", dir, file);
-    if (read_line(path, line, sizeof(line)) < 0 || sscanf(line, "%" SCNu64 " %" SCNu64, &quota, &period) != 2 || !period)
+    if (read_line(path, line, sizeof(line)) < 0 ||
+        sscanf(line, "%" SCNu64 " %" SCNu64, &quota, &period) != 2 || !period)
         return UINT64_MAX;
     return quota * 1000 / period;
 }
@@ -104,7 +108,8 @@ unsigned cw_cpu_budget(void)
     if (sched_getaffinity(0, sizeof(set), &set) == 0)
         n = (unsigned)CPU_COUNT(&set);
     uint64_t thousandths = cgroup_least("/sys/fs/cgroup", "", "cpu.max", parse_cpu_max);
-    thousandths = CW_MIN(thousandths, cgroup_least("/sys/fs/cgroup/cpu", "cpu", "cpu.cfs_quota_us", parse_cfs));
+    thousandths = CW_MIN(thousandths,
+                         cgroup_least("/sys/fs/cgroup/cpu", "cpu", "cpu.cfs_quota_us", parse_cfs));
     if (thousandths < (uint64_t)n * 1000)
         n = (unsigned)((thousandths + 999) / 1000);
     return CW_MAX(n, 1);
@@ -114,7 +119,8 @@ uint64_t cw_memory_total(void)
 {
     uint64_t total = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
     total = CW_MIN(total, cgroup_least("/sys/fs/cgroup", "", "memory.max", parse_number));
-    return CW_MIN(total, cgroup_least("/sys/fs/cgroup/memory", "memory", "memory.limit_in_bytes", parse_number));
+    return CW_MIN(total,
+                  cgroup_least("/sys/fs/cgroup/memory", "memory", "memory.limit_in_bytes", parse_number));
 }
 
 /* A number behind a name in a file with lines "NAME NUMBER"; 0: it is not there. */
@@ -135,12 +141,14 @@ static uint64_t number_of(const char *path, const char *name)
 static uint64_t parse_room(const char *dir, const char *file)
 {
     bool v2 = strcmp(file, "memory.max") == 0;
-    uint64_t limit = parse_number(dir, file), used = parse_number(dir, v2 ? "memory.current" : "memory.usage_in_bytes");
+    uint64_t limit = parse_number(dir, file),
+             used = parse_number(dir, v2 ? "memory.current" : "memory.usage_in_bytes");
     char path[8500];
     if (limit == UINT64_MAX || used == UINT64_MAX)
         return UINT64_MAX;
     snprintf(path, sizeof(path), "%s/memory.stat", dir);
-    return limit - CW_MIN(used, limit) + number_of(path, v2 ? "active_file " : "total_active_file ") + number_of(path, v2 ? "inactive_file " : "total_inactive_file ");
+    return limit - CW_MIN(used, limit) + number_of(path, v2 ? "active_file " : "total_active_file ") +
+           number_of(path, v2 ? "inactive_file " : "total_inactive_file ");
 }
 
 uint64_t cw_memory_available(void)
@@ -170,7 +178,8 @@ uint64_t cw_run_delay_ns(void)
     DIR *d = opendir("/proc/self/task");
     for (struct dirent *e; d && (e = readdir(d));) {
         snprintf(path, sizeof(path), "/proc/self/task/%s/schedstat", e->d_name);
-        if (e->d_name[0] != '.' && read_line(path, line, sizeof(line)) == 0 && sscanf(line, "%*u %" SCNu64, &delay_ns) == 1)
+        if (e->d_name[0] != '.' && read_line(path, line, sizeof(line)) == 0 &&
+            sscanf(line, "%*u %" SCNu64, &delay_ns) == 1)
             sum += delay_ns;
     }
     if (d)
@@ -182,7 +191,10 @@ uint64_t cw_thread_delay_ns(void)
 {
     char line[128];
     uint64_t delay_ns;
-    return read_line("/proc/thread-self/schedstat", line, sizeof(line)) == 0 && sscanf(line, "%*u %" SCNu64, &delay_ns) == 1 ? delay_ns : 0;
+    return read_line("/proc/thread-self/schedstat", line, sizeof(line)) == 0 &&
+                   sscanf(line, "%*u %" SCNu64, &delay_ns) == 1
+               ? delay_ns
+               : 0;
 }
 
 double cw_process_age(void)
@@ -193,7 +205,9 @@ double cw_process_age(void)
     if (read_line("/proc/self/stat", line, sizeof(line)) < 0)
         return 0;
     char *p = strrchr(line, ')'); /* the name may hold anything */
-    if (!p || sscanf(p + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu", &start) != 1)
+    if (!p ||
+        sscanf(p + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu",
+               &start) != 1)
         return 0;
     clock_gettime(CLOCK_BOOTTIME, &now);
     return (double)now.tv_sec + (double)now.tv_nsec * 1e-9 - (double)start / (double)sysconf(_SC_CLK_TCK);

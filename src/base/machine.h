@@ -11,7 +11,8 @@ uint64_t cw_memory_total(void);
 uint64_t cw_memory_available(void);
 /* VmHWM of this process in bytes (not ru_maxrss, which exec inherits); 0 when unknown. */
 uint64_t cw_peak_rss(void);
-/* Time in which threads of this process could have run and had no CPU, all of those that there are added up; 0 where the system does not tell. */
+/* Time in which threads of this process could have run and had no CPU, all of those that there are added up;
+ * 0 where the system does not tell. */
 uint64_t cw_run_delay_ns(void);
 /* The same of the calling thread. */
 uint64_t cw_thread_delay_ns(void);

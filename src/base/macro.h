@@ -17,36 +17,37 @@
 #define CW_ALIGN_UP(x, a) (((x) + ((a) - 1)) / (a) * (a))
 
 /* Hands ownership out of a _cleanup_ variable. */
-#define CW_STEAL(p)                  \
-    __extension__({                  \
-        __typeof__(p) *p_ = &(p);    \
-        __typeof__(p) v_ = *p_;      \
-        *p_ = NULL;                  \
-        v_;                          \
+#define CW_STEAL(p) \
+    __extension__({ \
+        __typeof__(p) *p_ = &(p); \
+        __typeof__(p) v_ = *p_; \
+        *p_ = NULL; \
+        v_; \
     })
 
-/* Takes the first one out of a list, not empty, whose members are linked by `next`. Also: CW_POP(*at), one in the middle. */
-#define CW_POP(list)                    \
-    __extension__({                     \
+/* Takes the first one out of a list, not empty, whose members are linked by `next`. Also: CW_POP(*at), one in
+ * the middle. */
+#define CW_POP(list) \
+    __extension__({ \
         __typeof__(list) *p_ = &(list); \
-        __typeof__(list) v_ = *p_;      \
-        *p_ = v_->next;                 \
-        v_;                             \
+        __typeof__(list) v_ = *p_; \
+        *p_ = v_->next; \
+        v_; \
     })
 
-/* The first i from `from` on for which a condition is true; `upto` if there is none before it. From one for which it is true on
- * it must stay true. */
-#define CW_FIRST(i, from, upto, is)                      \
-    __extension__({                                      \
-        uint64_t low_ = (from), high_ = (upto);          \
-        while (low_ < high_) {                           \
-            uint64_t i = low_ + (high_ - low_) / 2;      \
-            if (is)                                      \
-                high_ = i;                               \
-            else                                         \
-                low_ = i + 1;                            \
-        }                                                \
-        low_;                                            \
+/* The first i from `from` on for which a condition is true; `upto` if there is none before it. From one for
+ * which it is true on it must stay true. */
+#define CW_FIRST(i, from, upto, is) \
+    __extension__({ \
+        uint64_t low_ = (from), high_ = (upto); \
+        while (low_ < high_) { \
+            uint64_t i = low_ + (high_ - low_) / 2; \
+            if (is) \
+                high_ = i; \
+            else \
+                low_ = i + 1; \
+        } \
+        low_; \
     })
 
 static inline void cw_freep(void *p)
@@ -55,4 +56,5 @@ static inline void cw_freep(void *p)
     free(*pp);
     *pp = NULL;
 }
+
 #define _cleanup_free_ _cleanup_(cw_freep)

@@ -10,6 +10,7 @@ struct cw_map_node {
     struct cw_map_node *next;
     uint64_t hash;
 };
+
 struct cw_map {
     struct cw_map_node **slots;
     size_t n, n_slots; /* a power of 2, or 0 */
@@ -22,7 +23,8 @@ static inline void cw_map_deinit(struct cw_map *m)
 }
 
 /* The first with this hash, or behind `from` the next one; NULL: no more. */
-static inline struct cw_map_node *cw_map_find(const struct cw_map *m, uint64_t hash, const struct cw_map_node *from)
+static inline struct cw_map_node *cw_map_find(const struct cw_map *m, uint64_t hash,
+                                              const struct cw_map_node *from)
 {
     struct cw_map_node *at = from ? from->next : m->n_slots > 0 ? m->slots[hash & (m->n_slots - 1)] : NULL;
     while (at && at->hash != hash)

@@ -4,7 +4,8 @@
 #include <stdint.h>
 #include <string.h>
 
-/* ln 2 in three parts: the first two have 40 significant bits each, so that their products with exponents (11 bits) are exact. */
+/* ln 2 in three parts: the first two have 40 significant bits each, so that their products with exponents (11
+ * bits) are exact. */
 #define LN2_HI 0x1.62e42fefa2000p-1
 #define LN2_MID 0x1.9ef35793c6000p-41
 #define LN2_LO 0x1.673007e5ed5e8p-81
@@ -28,11 +29,21 @@ static double from_bits(uint64_t u)
     return x;
 }
 
-static double power_of_two(int64_t k) { return from_bits((uint64_t)(k + 1023) << 52); } /* -1022 <= k <= 1023 */
-static double magnitude(double x) { return from_bits(bits_of(x) & ~(UINT64_C(1) << 63)); }
+/* -1022 <= k <= 1023 */
+static double power_of_two(int64_t k)
+{
+    return from_bits((uint64_t)(k + 1023) << 52);
+}
+
+static double magnitude(double x)
+{
+    return from_bits(bits_of(x) & ~(UINT64_C(1) << 63));
+}
 
 /* A value as the unevaluated sum of two doubles. */
-struct pair { double hi, lo; };
+struct pair {
+    double hi, lo;
+};
 
 static struct pair fast_two_sum(double a, double b) /* |a| >= |b| or a = 0 */
 {
@@ -66,8 +77,17 @@ static double exp_core(double h, double l)
 {
     /* (exp(r) - 1 - r) / r^2 on |r| <= ln(2)/2: interpolation at Chebyshev points, error below 2^-61 */
     static const double p[11] = {
-        0x1p-1, 0x1.5555555555557p-3, 0x1.5555555555556p-5, 0x1.11111111100dfp-7, 0x1.6c16c16c162d6p-10, 0x1.a01a01abe63b3p-13,
-        0x1.a01a01a6d7883p-16, 0x1.71de02372bdd3p-19, 0x1.27e4db679bec4p-22, 0x1.af4ddddcf06d6p-26, 0x1.1f72fca58cc92p-29,
+        0x1p-1,
+        0x1.5555555555557p-3,
+        0x1.5555555555556p-5,
+        0x1.11111111100dfp-7,
+        0x1.6c16c16c162d6p-10,
+        0x1.a01a01abe63b3p-13,
+        0x1.a01a01a6d7883p-16,
+        0x1.71de02372bdd3p-19,
+        0x1.27e4db679bec4p-22,
+        0x1.af4ddddcf06d6p-26,
+        0x1.1f72fca58cc92p-29,
     };
     double k = (h * INV_LN2 + 0x1.8p52) - 0x1.8p52; /* to nearest, ties to even */
     struct pair r = two_sum(h - k * LN2_HI, -(k * LN2_MID));
@@ -118,7 +138,8 @@ static int64_t split(double x, double *ret_m)
 
 double cw_log(double x)
 {
-    /* (2 atanh(s) - 2 s) / s^3 as polynomial in s^2, s^2 <= 0.0295: interpolation at Chebyshev points, error below 2^-57 of the result */
+    /* (2 atanh(s) - 2 s) / s^3 as polynomial in s^2, s^2 <= 0.0295: interpolation at Chebyshev points, error
+     * below 2^-57 of the result */
     static const double p[7] = {
         0x1.5555555555558p-1, 0x1.99999999952e1p-2, 0x1.2492492df1681p-2, 0x1.c71c62e558272p-3,
         0x1.7462b4b689086p-3, 0x1.39fe5eebedfa5p-3, 0x1.2b585ce66ecd3p-3,

@@ -1,7 +1,8 @@
 /*
- * exp, log and pow that give the same bits on every machine: only + - * / in double precision and integer operations on
- * the bits, no fused multiply-add (the build says -ffp-contract=off), no tables, nothing from libm. Within 1 ulp of the exact result.
- * Special cases are those of C's Annex F; no flags, no errno. docs/expressions.md gives the algorithms step by step.
+ * exp, log and pow that give the same bits on every machine: only + - * / in double precision and integer
+ * operations on the bits, no fused multiply-add (the build says -ffp-contract=off), no tables, nothing from
+ * libm. Within 1 ulp of the exact result. Special cases are those of C's Annex F; no flags, no errno.
+ * docs/expressions.md gives the algorithms step by step.
  */
 #pragma once
 

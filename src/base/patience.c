@@ -11,7 +11,8 @@
 #define RANGE "CACHEW_RANGE_S"
 #define SILENCE_S 3.0 /* docs/protocol.md, "Handshake" */
 #define START_S 15.0  /* a dispatcher that is started together with the training is ready by then */
-#define RANGE_S 1.0   /* ranges take half a second where elements cost what they did before (dispatcher/cut.c) */
+#define RANGE_S \
+    1.0 /* ranges take half a second where elements cost what they did before (dispatcher/cut.c) */
 #define LEAST_S 0.001
 #define MOST_S 1e6
 
@@ -32,9 +33,20 @@ static uint64_t seconds_of(const char *variable, double otherwise)
     return (uint64_t)(s * 1e9);
 }
 
-uint64_t cw_patience_silence_ns(void) { return seconds_of(SILENCE, SILENCE_S); }
-uint64_t cw_patience_start_ns(void) { return seconds_of(START, START_S); }
-uint64_t cw_patience_range_ns(void) { return seconds_of(RANGE, RANGE_S); }
+uint64_t cw_patience_silence_ns(void)
+{
+    return seconds_of(SILENCE, SILENCE_S);
+}
+
+uint64_t cw_patience_start_ns(void)
+{
+    return seconds_of(START, START_S);
+}
+
+uint64_t cw_patience_range_ns(void)
+{
+    return seconds_of(RANGE, RANGE_S);
+}
 
 int cw_patience_check(struct cw_error *err)
 {

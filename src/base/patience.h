@@ -1,7 +1,7 @@
 /*
  * How long this process waits for others. Environment variables lengthen that where healthy processes stand
- * still for seconds (an overloaded machine, a debugger), and shorten it in tests. Results never depend on them.
- * Any thread.
+ * still for seconds (an overloaded machine, a debugger), and shorten it in tests. Results never depend on
+ * them. Any thread.
  */
 #pragma once
 #include <stdint.h>
@@ -13,8 +13,8 @@
 uint64_t cw_patience_silence_ns(void);
 /* CACHEW_START_S, default 15 s: the limit for a daemon that is starting, or has not been reached yet. */
 uint64_t cw_patience_start_ns(void);
-/* CACHEW_RANGE_S, default 1 s: a worker that has computed a range for this long ends it early, so that others get
- * the rest. */
+/* CACHEW_RANGE_S, default 1 s: a worker that has computed a range for this long ends it early, so that others
+ * get the rest. */
 uint64_t cw_patience_range_ns(void);
 /* Says which of them is set to something that is no such time. */
 int cw_patience_check(struct cw_error *err);

@@ -2,18 +2,21 @@
 
 #include "base/philox.h"
 
-/* The loops over lanes are written for compilers that turn them into vector instructions; gcc does that at -O3 only. */
+/* The loops over lanes are written for compilers that turn them into vector instructions; gcc does that at
+ * -O3 only. */
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC optimize("O3")
 #endif
 
-/* Positions that go through the network together: enough for the multiplications of one to hide behind those of others. */
+/* Positions that go through the network together: enough for the multiplications of one to hide behind those
+ * of others. */
 #define LANES 16
 
 void cw_permutation_init(struct cw_permutation *ret, uint64_t key, uint64_t n)
 {
     uint64_t root = 1;
-    for (uint64_t step = UINT64_C(1) << 31; step; step >>= 1) /* the largest root with root * root < n, plus 1: ceil(sqrt(n)) */
+    /* the largest root with root * root < n, plus 1: ceil(sqrt(n)) */
+    for (uint64_t step = UINT64_C(1) << 31; step; step >>= 1)
         if ((root + step) * (root + step) < n)
             root += step;
     root += root * root < n;
@@ -22,7 +25,8 @@ void cw_permutation_init(struct cw_permutation *ret, uint64_t key, uint64_t n)
         cw_philox(key, (const uint32_t[4]){block, 0, 0, 2}, &ret->keys[4 * block]);
 }
 
-/* The round function: 32 bits keyed by two words. The multipliers and shifts are those of "lowbias32" (C. Wellons, "Prospecting for hash functions", 2018). */
+/* The round function: 32 bits keyed by two words. The multipliers and shifts are those of "lowbias32" (C.
+ * Wellons, "Prospecting for hash functions", 2018). */
 static inline uint32_t round_hash(uint32_t v, uint32_t key0, uint32_t key1)
 {
     v ^= key0;
@@ -41,7 +45,8 @@ static inline uint32_t add_scaled(uint32_t a, uint32_t hash, uint32_t n)
     return sum >= n ? sum - n : sum;
 }
 
-static inline __attribute__((always_inline)) void rounds(const struct cw_permutation *p, uint32_t *row, uint32_t *column)
+static inline __attribute__((always_inline)) void rounds(const struct cw_permutation *p, uint32_t *row,
+                                                         uint32_t *column)
 {
     uint32_t rows = (uint32_t)p->rows, columns = (uint32_t)p->columns;
     for (int k = 0; k < CW_PERMUTATION_ROUNDS; k += 2) {
@@ -54,13 +59,15 @@ static inline __attribute__((always_inline)) void rounds(const struct cw_permuta
 }
 
 #ifdef __x86_64__
-__attribute__((target("avx2"))) static void rounds_avx2(const struct cw_permutation *p, uint32_t *row, uint32_t *column)
+__attribute__((target("avx2"))) static void rounds_avx2(const struct cw_permutation *p, uint32_t *row,
+                                                        uint32_t *column)
 {
     rounds(p, row, column);
 }
 #endif
 
-/* Takes LANES positions, given as rows and columns, through the network. The same integers whatever the instruction set. */
+/* Takes LANES positions, given as rows and columns, through the network. The same integers whatever the
+ * instruction set. */
 static void network(const struct cw_permutation *p, uint32_t *row, uint32_t *column)
 {
 #ifdef __x86_64__
@@ -78,9 +85,11 @@ static void permute(const struct cw_permutation *p, uint32_t *row, uint32_t *col
     network(p, row, column);
     for (int l = 0; l < LANES; l++)
         ret[l] = row[l] * p->columns + column[l];
-    for (int l = 0; l < LANES; l++) { /* cycle walking: fewer than one position in rows leaves the n positions */
+    for (int l = 0; l < LANES; l++) {
+        /* cycle walking: fewer than one position in rows leaves the n positions */
         while (ret[l] >= p->n) {
-            uint32_t again_row[LANES] = {(uint32_t)(ret[l] / p->columns)}, again_column[LANES] = {(uint32_t)(ret[l] % p->columns)};
+            uint32_t again_row[LANES] = {(uint32_t)(ret[l] / p->columns)},
+                     again_column[LANES] = {(uint32_t)(ret[l] % p->columns)};
             network(p, again_row, again_column);
             ret[l] = again_row[0] * p->columns + again_column[0];
         }
@@ -91,7 +100,8 @@ void cw_permutation_run(const struct cw_permutation *p, uint64_t begin, size_t c
 {
     uint64_t row = begin / p->columns, column = begin % p->columns, out[LANES];
     for (size_t i = 0; i < count; i += LANES) {
-        /* Lanes beyond count compute position 0: one beyond n might walk a cycle that never comes back below n. */
+        /* Lanes beyond count compute position 0: one beyond n might walk a cycle that never comes back below
+         * n. */
         uint32_t rows[LANES] = {0}, columns[LANES] = {0};
         for (size_t l = 0; l < LANES && i + l < count; l++) {
             rows[l] = (uint32_t)row;

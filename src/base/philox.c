@@ -27,6 +27,7 @@ void cw_philox(uint64_t key, const uint32_t counter[4], uint32_t out[4])
 
 /* Eight counters that follow one another, word by word in arrays, so that compilers use vector registers. */
 #define LANES 8
+
 static void philox_run(uint64_t key, uint32_t first, uint32_t out[4 * LANES])
 {
     uint32_t c0[LANES], c1[LANES], c2[LANES], c3[LANES];

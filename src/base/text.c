@@ -52,10 +52,16 @@ enum { CHARACTER_BAD = 0, CHARACTER_CUT = -1 };
  * text, or what is UTF-8 of it, ends within it. */
 static int character(const char *text, size_t size, uint32_t *ret)
 {
-    static const struct { unsigned char from, to, low, high; int more; } leads[] = { /* first byte, range of the second, bytes after the first */
-        {0x00, 0x7f, 0, 0, 0},       {0xc2, 0xdf, 0x80, 0xbf, 1}, {0xe0, 0xe0, 0xa0, 0xbf, 2}, {0xe1, 0xec, 0x80, 0xbf, 2}, {0xed, 0xed, 0x80, 0x9f, 2},
-        {0xee, 0xef, 0x80, 0xbf, 2}, {0xf0, 0xf0, 0x90, 0xbf, 3}, {0xf1, 0xf3, 0x80, 0xbf, 3}, {0xf4, 0xf4, 0x80, 0x8f, 3},
+    static const struct {
+        unsigned char from, to, low, high;
+        int more;
+    } leads[] = {
+        /* first byte, range of the second, bytes after the first */
+        {0x00, 0x7f, 0, 0, 0},       {0xc2, 0xdf, 0x80, 0xbf, 1}, {0xe0, 0xe0, 0xa0, 0xbf, 2},
+        {0xe1, 0xec, 0x80, 0xbf, 2}, {0xed, 0xed, 0x80, 0x9f, 2}, {0xee, 0xef, 0x80, 0xbf, 2},
+        {0xf0, 0xf0, 0x90, 0xbf, 3}, {0xf1, 0xf3, 0x80, 0xbf, 3}, {0xf4, 0xf4, 0x80, 0x8f, 3},
     };
+
     const unsigned char *s = (const unsigned char *)text;
     size_t k = 0;
     while (k < CW_COUNT_OF(leads) && (s[0] < leads[k].from || s[0] > leads[k].to))
@@ -86,9 +92,14 @@ bool cw_text_utf8(const char *text, size_t size)
  * tags. */
 static bool is_hidden(uint32_t c)
 {
-    static const struct { uint32_t from, to; } hidden[] = {
-        {0, 0x1f}, {0x7f, 0x9f}, {0xad, 0xad}, {0x61c, 0x61c}, {0x180e, 0x180e}, {0x200b, 0x200f}, {0x2028, 0x202e}, {0x2060, 0x206f}, {0xfeff, 0xfeff}, {0xfff9, 0xfffb}, {0xe0000, 0xe007f},
+    static const struct {
+        uint32_t from, to;
+    } hidden[] = {
+        {0, 0x1f},        {0x7f, 0x9f},     {0xad, 0xad},       {0x61c, 0x61c},
+        {0x180e, 0x180e}, {0x200b, 0x200f}, {0x2028, 0x202e},   {0x2060, 0x206f},
+        {0xfeff, 0xfeff}, {0xfff9, 0xfffb}, {0xe0000, 0xe007f},
     };
+
     for (size_t i = 0; i < CW_COUNT_OF(hidden); i++)
         if (c >= hidden[i].from && c <= hidden[i].to)
             return true;
@@ -98,7 +109,8 @@ static bool is_hidden(uint32_t c)
 static size_t show_escape(char to[16], uint32_t c)
 {
     const char *letter = c == '\n' ? "n" : c == '\t' ? "t" : c == '\r' ? "r" : NULL;
-    return (size_t)(letter ? snprintf(to, 16, "\\%s", letter) : snprintf(to, 16, c > 0xffff ? "\\U%08x" : "\\u%04x", c));
+    return (size_t)(letter ? snprintf(to, 16, "\\%s", letter)
+                           : snprintf(to, 16, c > 0xffff ? "\\U%08x" : "\\u%04x", c));
 }
 
 void cw_text_show(char *to, size_t size, const char *text)
@@ -153,7 +165,10 @@ size_t cw_text_whole(const char *text, size_t most)
     return n;
 }
 
-char *cw_text_dup(const char *text, size_t most) { return strndup(text, cw_text_whole(text, most)); }
+char *cw_text_dup(const char *text, size_t most)
+{
+    return strndup(text, cw_text_whole(text, most));
+}
 
 void cw_text_add(struct cw_text *t, const char *fmt, ...)
 {

@@ -9,17 +9,18 @@
 #include "base/macro.h"
 
 /* Prints the arguments behind fmt, the last one of the function that has a name, into an array. */
-#define CW_FORMAT(array, fmt)                              \
-    do {                                                   \
-        va_list args_;                                     \
-        va_start(args_, fmt);                              \
+#define CW_FORMAT(array, fmt) \
+    do { \
+        va_list args_; \
+        va_start(args_, fmt); \
         (void)vsnprintf(array, sizeof(array), fmt, args_); \
-        va_end(args_);                                     \
+        va_end(args_); \
     } while (0)
 
 /* Edit distance (insert, delete, replace, swap of neighbours); names longer than 63 bytes are cut. */
 unsigned cw_edit_distance(const char *a, const char *b);
-/* The candidate nearest to name if it is near enough to be meant (a third of its length, at least 1), else NULL. */
+/* The candidate nearest to name if it is near enough to be meant (a third of its length, at least 1), else
+ * NULL. */
 const char *cw_nearest(const char *name, const char *const *candidates, size_t n);
 
 /*
@@ -38,7 +39,8 @@ size_t cw_text_whole(const char *text, size_t most);
 /* A copy of at most so many bytes, cut between characters. NULL: out of memory. */
 char *cw_text_dup(const char *text, size_t most);
 
-/* Whether these bytes are UTF-8: no overlong forms, surrogates, or code points past U+10FFFF; JSON takes no others. */
+/* Whether these bytes are UTF-8: no overlong forms, surrogates, or code points past U+10FFFF; JSON takes no
+ * others. */
 bool cw_text_utf8(const char *text, size_t size);
 
 /* A string that grows; failed allocations are remembered in `failed` and leave the text as it is. */
@@ -47,6 +49,7 @@ struct cw_text {
     size_t size, capacity;
     int failed;
 };
+
 void cw_text_add(struct cw_text *t, const char *fmt, ...) _printf_(2, 3);
 void cw_text_deinit(struct cw_text *t);
 

@@ -27,6 +27,7 @@ void cw_cond_init(pthread_cond_t *c)
 
 int cw_cond_wait(pthread_cond_t *c, pthread_mutex_t *m, uint64_t deadline_ns)
 {
-    const struct timespec until = {.tv_sec = (time_t)(deadline_ns / 1000000000u), .tv_nsec = (long)(deadline_ns % 1000000000u)};
+    const struct timespec until = {.tv_sec = (time_t)(deadline_ns / 1000000000u),
+                                   .tv_nsec = (long)(deadline_ns % 1000000000u)};
     return deadline_ns ? pthread_cond_timedwait(c, m, &until) : pthread_cond_wait(c, m);
 }

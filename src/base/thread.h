@@ -16,16 +16,26 @@ int cw_cond_wait(pthread_cond_t *c, pthread_mutex_t *m, uint64_t deadline_ns);
 
 /* Locks a mutex until the block ends. */
 #define CW_GUARD(mutex) _cleanup_(cw_guard_end) CW_UNUSED pthread_mutex_t *cw_guard_ = cw_guard_begin(mutex)
+
 static inline pthread_mutex_t *cw_guard_begin(pthread_mutex_t *m)
 {
     pthread_mutex_lock(m);
     return m;
 }
-static inline void cw_guard_end(pthread_mutex_t **m) { pthread_mutex_unlock(*m); }
+
+static inline void cw_guard_end(pthread_mutex_t **m)
+{
+    pthread_mutex_unlock(*m);
+}
 
 /* What an expression gives under a mutex. */
-#define CW_LOCKED(mutex, value) __extension__({ CW_GUARD(mutex); (value); })
+#define CW_LOCKED(mutex, value) \
+    __extension__({ \
+        CW_GUARD(mutex); \
+        (value); \
+    })
 
 /* Runs the statement that follows under a mutex. `break` and `continue` leave that statement. */
 #define CW_WITH(mutex) \
-    for (pthread_mutex_t *cw_with_ _cleanup_(cw_guard_end) = cw_guard_begin(mutex), *cw_once_ = cw_with_; cw_once_; cw_once_ = NULL)
+    for (pthread_mutex_t * cw_with_ _cleanup_(cw_guard_end) = cw_guard_begin(mutex), *cw_once_ = cw_with_; \
+         cw_once_; cw_once_ = NULL)

@@ -13,20 +13,21 @@
 
 #define BUFFER ((size_t)64 << 10)
 #define FLUSH_NS UINT64_C(1000000000) /* who is killed loses so much, or a buffer */
-#define LINE 512 /* more than any */
+#define LINE 512                      /* more than any */
 
 struct cw_trace {
     /* immutable */
     int fd, pid;
-    uint64_t offset_ns;     /* from cw_now_ns to the time of day, by which files of several processes fit together */
+    /* from cw_now_ns to the time of day, by which files of several processes fit together */
+    uint64_t offset_ns;
     uint64_t limit;
     pthread_mutex_t mutex;
     /* guarded by mutex: */
     uint64_t written, n_dropped;
-    int errnum;             /* why no more can be written */
+    int errnum; /* why no more can be written */
     uint64_t flushed_ns;
     size_t size;
-    char buffer[BUFFER];    /* whole lines */
+    char buffer[BUFFER]; /* whole lines */
 };
 
 /* mutex held */
@@ -59,7 +60,8 @@ static void add_line(struct cw_trace *t, const char *line, size_t size, uint64_t
     t->size += size;
 }
 
-int cw_trace_open(const char *path, const char *process, uint64_t limit, struct cw_trace **ret, struct cw_error *err)
+int cw_trace_open(const char *path, const char *process, uint64_t limit, struct cw_trace **ret,
+                  struct cw_error *err)
 {
     struct timespec now;
     struct cw_trace *t = calloc(1, sizeof(*t));
@@ -77,14 +79,17 @@ int cw_trace_open(const char *path, const char *process, uint64_t limit, struct 
     clock_gettime(CLOCK_REALTIME, &now);
     t->offset_ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec - cw_now_ns();
     pthread_mutex_init(&t->mutex, NULL);
-    t->size = (size_t)snprintf(t->buffer, LINE, "[\n{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":%d,\"tid\":1,\"ts\":0,\"args\":{\"name\":\"%.200s %d\"}},\n", t->pid, process,
-                               t->pid);
+    t->size = (size_t)snprintf(t->buffer, LINE,
+                               "[\n{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":%d,\"tid\":1,\"ts\":0,"
+                               "\"args\":{\"name\":\"%.200s %d\"}},\n",
+                               t->pid, process, t->pid);
     flush(t); /* it is a trace from now on */
     *ret = t;
     return 0;
 }
 
-static int print_event(const struct cw_trace *t, char phase, const char *name, const struct cw_traced *what, uint64_t ns, char line[LINE])
+static int print_event(const struct cw_trace *t, char phase, const char *name, const struct cw_traced *what,
+                       uint64_t ns, char line[LINE])
 {
     uint64_t at = ns + t->offset_ns;
     const uint8_t *s = what->stream;
@@ -92,11 +97,15 @@ static int print_event(const struct cw_trace *t, char phase, const char *name, c
     bool range = what->batch == CW_TRACE_RANGE;
     if (!range)
         snprintf(batch, sizeof(batch), what->key ? "/%" PRIu64 ".%u" : "/%" PRIu64, what->batch, what->key);
-    return snprintf(line, LINE, "{\"ph\":\"%c\",\"cat\":\"%s\",\"name\":\"%s\",\"id\":\"%02x%02x%02x%02x:%" PRIu64 "/%" PRIu64 "%s\",\"pid\":%d,\"tid\":1,\"ts\":%" PRIu64 ".%03u},\n",
-                    phase, range ? "range" : "batch", name, s[0], s[1], s[2], s[3], what->epoch, what->begin, batch, t->pid, at / 1000, (unsigned)(at % 1000));
+    return snprintf(line, LINE,
+                    "{\"ph\":\"%c\",\"cat\":\"%s\",\"name\":\"%s\",\"id\":\"%02x%02x%02x%02x:%" PRIu64
+                    "/%" PRIu64 "%s\",\"pid\":%d,\"tid\":1,\"ts\":%" PRIu64 ".%03u},\n",
+                    phase, range ? "range" : "batch", name, s[0], s[1], s[2], s[3], what->epoch, what->begin,
+                    batch, t->pid, at / 1000, (unsigned)(at % 1000));
 }
 
-void cw_trace_span(struct cw_trace *t, const char *name, const struct cw_traced *what, uint64_t from_ns, uint64_t to_ns)
+void cw_trace_span(struct cw_trace *t, const char *name, const struct cw_traced *what, uint64_t from_ns,
+                   uint64_t to_ns)
 {
     char lines[2 * LINE]; /* begin and end, both or none */
     if (!t)
@@ -112,8 +121,10 @@ int cw_trace_close(struct cw_trace *t, struct cw_error *err)
     char line[LINE];
     if (!t)
         return 0;
-    int n = snprintf(line, sizeof(line), "{\"ph\":\"M\",\"name\":\"process_labels\",\"pid\":%d,\"tid\":1,\"ts\":0,\"args\":{\"labels\":\"%" PRIu64 " spans left out\"}}\n]\n", t->pid,
-                     t->n_dropped);
+    int n = snprintf(line, sizeof(line),
+                     "{\"ph\":\"M\",\"name\":\"process_labels\",\"pid\":%d,\"tid\":1,\"ts\":0,\"args\":{"
+                     "\"labels\":\"%" PRIu64 " spans left out\"}}\n]\n",
+                     t->pid, t->n_dropped);
     t->limit = UINT64_MAX; /* the end always has room */
     add_line(t, line, (size_t)n, 0);
     flush(t);

@@ -1,6 +1,7 @@
 /*
- * What happened to ranges and batches, and when, as a file in Chrome's trace format (chrome://tracing, ui.perfetto.dev): docs/metrics.md, "Traces". Any thread.
- * Lines are written whole, so that a file whose process was killed can be read; what does not fit any more is counted.
+ * What happened to ranges and batches, and when, as a file in Chrome's trace format (chrome://tracing,
+ * ui.perfetto.dev): docs/metrics.md, "Traces". Any thread. Lines are written whole, so that a file whose
+ * process was killed can be read; what does not fit any more is counted.
  */
 #pragma once
 #include "base/error.h"
@@ -9,16 +10,22 @@
 
 struct cw_trace;
 
-/* Begins the file anew. process: its name in the pictures. limit: bytes of the file. CW_E_OPTION: it can't be written. */
-int cw_trace_open(const char *path, const char *process, uint64_t limit, struct cw_trace **ret, struct cw_error *err) _must_check_;
-/* What is traced: a range of a stream, or (batch not CW_TRACE_RANGE) what was asked of it: a batch counted from its begin, or elements of a key from this one on. */
+/* Begins the file anew. process: its name in the pictures. limit: bytes of the file. CW_E_OPTION: it can't be
+ * written. */
+int cw_trace_open(const char *path, const char *process, uint64_t limit, struct cw_trace **ret,
+                  struct cw_error *err) _must_check_;
+/* What is traced: a range of a stream, or (batch not CW_TRACE_RANGE) what was asked of it: a batch counted
+ * from its begin, or elements of a key from this one on. */
 #define CW_TRACE_RANGE UINT64_MAX
+
 struct cw_traced {
     const uint8_t *stream; /* 16 bytes */
     uint64_t epoch, begin, batch;
     unsigned key;
 };
+
 /* name: a constant without characters that JSON escapes. Times are those of cw_now_ns. t NULL: nothing. */
-void cw_trace_span(struct cw_trace *t, const char *name, const struct cw_traced *what, uint64_t from_ns, uint64_t to_ns);
+void cw_trace_span(struct cw_trace *t, const char *name, const struct cw_traced *what, uint64_t from_ns,
+                   uint64_t to_ns);
 /* Ends the file. CW_E_IO: not all could be written; t is gone all the same. */
 int cw_trace_close(struct cw_trace *t, struct cw_error *err) _must_check_;

@@ -6,7 +6,10 @@
 
 #include "base/clock.h"
 
-static bool same(const char *a, const char *b) { return a == b || (a && b && strcmp(a, b) == 0); }
+static bool same(const char *a, const char *b)
+{
+    return a == b || (a && b && strcmp(a, b) == 0);
+}
 
 void cw_tuned_put(struct cw_tuned_log *log, const struct cw_tuned *t)
 {

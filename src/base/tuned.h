@@ -1,6 +1,7 @@
 /*
- * What a part sets by itself while it runs, told as decisions of policies are: what was seen, what else there was, what was chosen, and why. Numbers by name; all names
- * are constants. Of each kind the last one is kept, for some change with every breath of the machine; no lock, that is who keeps them's.
+ * What a part sets by itself while it runs, told as decisions of policies are: what was seen, what else there
+ * was, what was chosen, and why. Numbers by name; all names are constants. Of each kind the last one is kept,
+ * for some change with every breath of the machine; no lock, that is who keeps them's.
  */
 #pragma once
 #include <stdint.h>
@@ -14,14 +15,15 @@ struct cw_number {
 };
 
 struct cw_tuned {
-    uint64_t at_ns;             /* by cw_now_ns */
-    const char *what;           /* "block_rows" */
-    const char *of;             /* of what, where there are several; NULL: there is one */
+    uint64_t at_ns;   /* by cw_now_ns */
+    const char *what; /* "block_rows" */
+    const char *of;   /* of what, where there are several; NULL: there is one */
     struct cw_number seen[CW_TUNED_NUMBERS];
-    struct cw_number others[CW_TUNED_NUMBERS]; /* what it would be by each consideration, the one that decided included */
+    /* what it would be by each consideration, the one that decided included */
+    struct cw_number others[CW_TUNED_NUMBERS];
     double chosen;
     const char *why;
-    uint64_t n;                 /* so many times it was chosen anew, this one included; 0: once */
+    uint64_t n; /* so many times it was chosen anew, this one included; 0: once */
 };
 
 struct cw_tuned_log {

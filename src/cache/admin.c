@@ -32,8 +32,10 @@ static int open_root(const char *dir, struct cw_error *err)
     if (fd >= 0 && fstatat(fd, CW_CACHE_LOCK, &st, AT_SYMLINK_NOFOLLOW) == 0)
         return CW_STEAL_FD(fd);
     cw_error_file(err, dir);
-    return e && e != ENOENT && e != ENOTDIR ? cw_error_errno(err, CW_E_IO, e, "%s: can't be opened", dir)
-                                            : cw_error_set(err, CW_E_OPTION, "%s is no cache: expected a directory that --cache-dir named", dir);
+    return e && e != ENOENT && e != ENOTDIR
+               ? cw_error_errno(err, CW_E_IO, e, "%s: can't be opened", dir)
+               : cw_error_set(err, CW_E_OPTION, "%s is no cache: expected a directory that --cache-dir named",
+                              dir);
 }
 
 /* The names in a directory, sorted. */
@@ -86,7 +88,8 @@ static int look(struct cw_cache_listed *s, int set, struct cw_error *err)
     return r;
 }
 
-static int list_set(const char *dir, int root, const char *key, struct cw_cache_list *ret, struct cw_error *err)
+static int list_set(const char *dir, int root, const char *key, struct cw_cache_list *ret,
+                    struct cw_error *err)
 {
     struct cw_cache_listed *s = &ret->sets[ret->n];
     _cleanup_close_ int set = cw_cache_open_dir(root, key);
@@ -148,12 +151,14 @@ static int64_t bad_entries(int fd, const struct cw_cache_row *rows, size_t n)
         }
         memcpy(&e, data, sizeof(e));
         struct iovec v = {.iov_base = data + sizeof(e), .iov_len = rows[i].stored};
-        bad += e.length != rows[i].length || e.stored != rows[i].stored || !cw_cache_entry_sound(&e, &rows[i].key, &v, 1);
+        bad += e.length != rows[i].length || e.stored != rows[i].stored ||
+               !cw_cache_entry_sound(&e, &rows[i].key, &v, 1);
     }
     return bad;
 }
 
-static int verify_segment(const char *dir, int set, const char *name, struct cw_hash128 key, bool repair, struct cw_cache_verified *ret, struct cw_error *err)
+static int verify_segment(const char *dir, int set, const char *name, struct cw_hash128 key, bool repair,
+                          struct cw_cache_verified *ret, struct cw_error *err)
 {
     _cleanup_free_ struct cw_cache_row *rows = NULL;
     struct cw_cache_trailer t;
@@ -187,10 +192,13 @@ static int verify_segment(const char *dir, int set, const char *name, struct cw_
 static int open_set(const struct cw_cache_listed *s, int *ret, struct cw_error *err)
 {
     *ret = cw_cache_open_dir(AT_FDCWD, s->path);
-    return *ret >= 0 || *ret == -ENOENT ? 0 : cw_error_set(err, CW_E_IO, "%s: can't be opened: %s", s->path, cw_cache_why(-*ret));
+    return *ret >= 0 || *ret == -ENOENT
+               ? 0
+               : cw_error_set(err, CW_E_IO, "%s: can't be opened: %s", s->path, cw_cache_why(-*ret));
 }
 
-int cw_cache_verify(const struct cw_cache_listed *s, bool repair, struct cw_cache_verified *ret, struct cw_error *err)
+int cw_cache_verify(const struct cw_cache_listed *s, bool repair, struct cw_cache_verified *ret,
+                    struct cw_error *err)
 {
     _cleanup_(cw_paths_deinit) struct cw_paths names = {0};
     struct cw_hash128 key = {0};
@@ -208,14 +216,18 @@ int cw_cache_verify(const struct cw_cache_listed *s, bool repair, struct cw_cach
 
 /* ---- what changes the directory ---- */
 
-/* Only what is ours, by its name; whatever that is, for a link goes itself and not what it leads to. A directory that holds something else stays, and says so. */
+/* Only what is ours, by its name; whatever that is, for a link goes itself and not what it leads to. A
+ * directory that holds something else stays, and says so. */
 static int empty(int set, const char *key, struct cw_error *err)
 {
     _cleanup_(cw_paths_deinit) struct cw_paths names = {0};
     int r = names_of(set, &names, err);
     for (size_t i = 0; r == 0 && i < names.n; i++)
         if (cw_cache_name(names.paths[i]) == CW_CACHE_NAME_FOREIGN)
-            r = cw_error_set(err, CW_E_IO, "%s/%s: expected segments and what belongs to them; nothing of this set was removed", key, names.paths[i]);
+            r = cw_error_set(
+                err, CW_E_IO,
+                "%s/%s: expected segments and what belongs to them; nothing of this set was removed", key,
+                names.paths[i]);
     for (size_t i = 0; r == 0 && i < names.n; i++)
         if (unlinkat(set, names.paths[i], 0) < 0 && errno != ENOENT)
             r = cw_error_errno(err, CW_E_IO, errno, "%s/%s: can't be removed", key, names.paths[i]);
@@ -226,7 +238,9 @@ int cw_cache_set_remove(int at, const char *key, struct cw_error *err)
 {
     _cleanup_close_ int set = cw_cache_open_dir(at, key), fd = -1;
     if (set < 0)
-        return set == -ENOENT ? 0 : cw_error_set(err, CW_E_IO, "%s: can't be opened: %s", key, cw_cache_why(-set));
+        return set == -ENOENT
+                   ? 0
+                   : cw_error_set(err, CW_E_IO, "%s: can't be opened: %s", key, cw_cache_why(-set));
     int r = cw_cache_try_lock(set, CW_CACHE_USED, &fd);
     if (r <= 0) /* nobody uses it, whatever stands in the place of that file */
         r = empty(set, key, err);
@@ -242,7 +256,9 @@ int cw_cache_remove(const char *dir, const struct cw_cache_listed *s, struct cw_
         return root;
     _cleanup_close_ int lock = cw_cache_open_file(root, CW_CACHE_LOCK, O_RDWR);
     int r = lock < 0 ? lock : flock(lock, LOCK_EX) < 0 ? -errno : 0;
-    return r < 0 ? cw_error_set(err, CW_E_IO, "%s/" CW_CACHE_LOCK ": can't be locked: %s", dir, cw_cache_why(-r)) : cw_cache_set_remove(root, s->key, err);
+    return r < 0 ? cw_error_set(err, CW_E_IO, "%s/" CW_CACHE_LOCK ": can't be locked: %s", dir,
+                                cw_cache_why(-r))
+                 : cw_cache_set_remove(root, s->key, err);
 }
 
 int cw_cache_pin(const struct cw_cache_listed *s, bool on, struct cw_error *err)
@@ -253,6 +269,7 @@ int cw_cache_pin(const struct cw_cache_listed *s, bool on, struct cw_error *err)
         return r;
     _cleanup_close_ int fd = on ? cw_cache_open_file(set, CW_CACHE_PIN, O_WRONLY | O_CREAT) : -1;
     if (on ? fd < 0 : unlinkat(set, CW_CACHE_PIN, 0) < 0 && errno != ENOENT)
-        r = cw_error_set(err, CW_E_IO, "%s/" CW_CACHE_PIN ": can't be %s: %s", s->path, on ? "made" : "removed", cw_cache_why(on ? -fd : errno));
+        r = cw_error_set(err, CW_E_IO, "%s/" CW_CACHE_PIN ": can't be %s: %s", s->path,
+                         on ? "made" : "removed", cw_cache_why(on ? -fd : errno));
     return r;
 }

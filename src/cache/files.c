@@ -1,6 +1,7 @@
 /*
- * What lies below a cache's directory, which others may write to: it is opened from the directory's descriptor and by a name of ours, links are not followed, and nothing is
- * waited for at what is no regular file.
+ * What lies below a cache's directory, which others may write to: it is opened from the directory's
+ * descriptor and by a name of ours, links are not followed, and nothing is waited for at what is no regular
+ * file.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -14,7 +15,10 @@
 #include "base/fd.h"
 #include "cache/internal.h"
 
-static bool begins_with(const char *text, const char *start) { return strncmp(text, start, strlen(start)) == 0; }
+static bool begins_with(const char *text, const char *start)
+{
+    return strncmp(text, start, strlen(start)) == 0;
+}
 
 static bool ends_with(const char *text, const char *end)
 {
@@ -22,7 +26,10 @@ static bool ends_with(const char *text, const char *end)
     return n > m && strcmp(text + n - m, end) == 0;
 }
 
-bool cw_cache_is_set(const char *name) { return strlen(name) == 32 && strspn(name, "0123456789abcdef") == 32; }
+bool cw_cache_is_set(const char *name)
+{
+    return strlen(name) == 32 && strspn(name, "0123456789abcdef") == 32;
+}
 
 enum cw_cache_name cw_cache_name(const char *name)
 {
@@ -39,7 +46,12 @@ enum cw_cache_name cw_cache_name(const char *name)
     return CW_CACHE_NAME_FOREIGN;
 }
 
-const char *cw_cache_why(int e) { return e == CW_CACHE_NO_FILE ? "it is no regular file" : e == CW_CACHE_NO_DIR ? "it is no directory" : strerror(e); }
+const char *cw_cache_why(int e)
+{
+    return e == CW_CACHE_NO_FILE  ? "it is no regular file"
+           : e == CW_CACHE_NO_DIR ? "it is no directory"
+                                  : strerror(e);
+}
 
 int cw_cache_open_dir(int at, const char *name)
 {
@@ -80,7 +92,8 @@ int cw_cache_put_text(int at, const char *name, const char *text)
 {
     static atomic_uint counter; /* two threads of a process may write the same file */
     char temporary[96];
-    snprintf(temporary, sizeof(temporary), "%.40s" CW_CACHE_PUT "%ld-%u", name, (long)getpid(), atomic_fetch_add(&counter, 1));
+    snprintf(temporary, sizeof(temporary), "%.40s" CW_CACHE_PUT "%ld-%u", name, (long)getpid(),
+             atomic_fetch_add(&counter, 1));
     int fd = cw_cache_open_file(at, temporary, O_WRONLY | O_CREAT | O_EXCL);
     if (fd < 0)
         return fd;

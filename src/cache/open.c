@@ -20,7 +20,8 @@ int cw_cache_dir_open(struct cw_cache *c, struct cw_error *err)
     errno = 0;
     if (cw_make_dirs(c->dir, err) < 0)
         return errno ? -errno : -ENOMEM;
-    if ((c->dir_fd = open(c->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC)) < 0) { /* the user's name for it: links are followed */
+    if ((c->dir_fd = open(c->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC)) < 0) {
+        /* the user's name for it: links are followed */
         int e = errno;
         cw_error_errno(err, CW_E_IO, e, "%s: can't be opened", c->dir);
         return -e;
@@ -31,8 +32,9 @@ int cw_cache_dir_open(struct cw_cache *c, struct cw_error *err)
 }
 
 /*
- * Locks the file that says the set is in use. Who removes a set holds it alone meanwhile: then 1, and both are to be made anew. Where nothing can be written, others may
- * take the set for unused: what they remove of it is gone, and computed.
+ * Locks the file that says the set is in use. Who removes a set holds it alone meanwhile: then 1, and both
+ * are to be made anew. Where nothing can be written, others may take the set for unused: what they remove of
+ * it is gone, and computed.
  */
 static int use(struct cw_cache_set *s, const char *name)
 {
@@ -47,7 +49,8 @@ static int use(struct cw_cache_set *s, const char *name)
     _cleanup_free_ char *path = NULL;
     if (asprintf(&path, "%s/" CW_CACHE_USED, name) < 0)
         path = NULL;
-    if (!path || fstatat(s->cache->dir_fd, path, &there, AT_SYMLINK_NOFOLLOW) < 0 || ours.st_ino != there.st_ino)
+    if (!path || fstatat(s->cache->dir_fd, path, &there, AT_SYMLINK_NOFOLLOW) < 0 ||
+        ours.st_ino != there.st_ino)
         return path ? 1 : -ENOMEM;
     (void)futimens(fd, NULL);
     s->used_fd = CW_STEAL_FD(fd);
@@ -91,7 +94,7 @@ int cw_cache_set_enter(struct cw_cache_set *s)
     if (fstatat(s->dir_fd, CW_CACHE_META, &st, AT_SYMLINK_NOFOLLOW) < 0)
         (void)!cw_cache_put_text(s->dir_fd, CW_CACHE_META, s->meta); /* for people only */
     char *profile = cw_cache_read_text(s->dir_fd, CW_CACHE_PROFILE, CW_CACHE_PROFILE_BYTES);
-    CW_WITH(&c->mutex) {
+    CW_WITH (&c->mutex) {
         if (s->profiled) /* there is a newer one by now */
             free(profile);
         else

@@ -1,7 +1,8 @@
 /*
- * Compressing what is written, entry by entry, where that pays (docs/adr/0018). It pays where storage gives, and takes, the bytes that are saved more slowly than CPUs pack and
- * unpack them: seconds of the store, which are what the run waits for, beside seconds of CPU, of which there are as many at a time as CPUs. A sample now and then tells what it gives
- * and costs. The store's thread.
+ * Compressing what is written, entry by entry, where that pays (docs/adr/0018). It pays where storage gives,
+ * and takes, the bytes that are saved more slowly than CPUs pack and unpack them: seconds of the store, which
+ * are what the run waits for, beside seconds of CPU, of which there are as many at a time as CPUs. A sample
+ * now and then tells what it gives and costs. The store's thread.
  */
 #include <string.h>
 #include <zstd.h>
@@ -19,17 +20,20 @@
 /* Between two samples: a segment; while they say the same, twice as much each time, up to this. */
 #define SAMPLE_EVERY ((uint64_t)16 << 20)
 #define SAMPLE_RARELY (16 * SAMPLE_EVERY)
-/* A little is not worth what is not measured: another copy, caches of the processor, entries that are read one by one. */
+/* A little is not worth what is not measured: another copy, caches of the processor, entries that are read
+ * one by one. */
 #define WORTH 1.5
 
 struct cw_cache_packer {
     ZSTD_CCtx *context;
-    struct cw_cache_chunk out;  /* what a chunk became; as large as the largest one */
-    uint8_t *back;              /* a sample, unpacked again */
+    struct cw_cache_chunk out; /* what a chunk became; as large as the largest one */
+    uint8_t *back;             /* a sample, unpacked again */
     size_t back_capacity;
 };
 
-struct sample { double raw, packed, pack_ns, unpack_ns; };
+struct sample {
+    double raw, packed, pack_ns, unpack_ns;
+};
 
 struct cw_cache_packer *cw_cache_packer_free(struct cw_cache_packer *p)
 {
@@ -51,7 +55,8 @@ static struct cw_cache_packer *packer(struct cw_cache *c)
     c->packer = p;
     if (!p->context && (p->context = ZSTD_createCCtx())) {
         (void)ZSTD_CCtx_setParameter(p->context, ZSTD_c_compressionLevel, LEVEL);
-        (void)ZSTD_CCtx_setParameter(p->context, ZSTD_c_checksumFlag, 1); /* what is unpacked is what was put */
+        /* what is unpacked is what was put */
+        (void)ZSTD_CCtx_setParameter(p->context, ZSTD_c_checksumFlag, 1);
     }
     return p->context ? p : NULL;
 }
@@ -105,19 +110,24 @@ static bool take_sample(struct cw_cache *c, const struct cw_cache_chunk *k, stru
     return ok && s->raw > 0;
 }
 
-static double ns_per_byte(double bytes, double ns) { return bytes > 0 ? ns / bytes : 0; }
+static double ns_per_byte(double bytes, double ns)
+{
+    return bytes > 0 ? ns / bytes : 0;
+}
 
 /* Of plain bytes that are read: as quick as storage is, or memory, where that has them already. */
 static double read_ns(const struct cw_cache *c)
 {
-    double probed = ns_per_byte(c->last_probe.bytes, c->last_probe.ns), seen = ns_per_byte((double)atomic_load(&c->bytes_read), (double)atomic_load(&c->read_ns));
+    double probed = ns_per_byte(c->last_probe.bytes, c->last_probe.ns),
+           seen = ns_per_byte((double)atomic_load(&c->bytes_read), (double)atomic_load(&c->read_ns));
     return seen > 0 ? CW_MIN(probed, seen) : probed;
 }
 
 /* It is to pay for who reads it ever again, and for who reads it once. */
 static bool pays(const struct cw_cache *c, const struct sample *s)
 {
-    double saved = 1 - s->packed / s->raw, cpus = cw_cpu_budget(), read = read_ns(c), write = ns_per_byte(c->written.bytes, c->written.ns);
+    double saved = 1 - s->packed / s->raw, cpus = cw_cpu_budget(), read = read_ns(c),
+           write = ns_per_byte(c->written.bytes, c->written.ns);
     double unpack = WORTH * s->unpack_ns / s->raw / cpus, both = unpack + WORTH * s->pack_ns / s->raw / cpus;
     return saved * read > unpack && saved * (read + write) > both;
 }
@@ -150,7 +160,8 @@ static bool pack_chunk(struct cw_cache_packer *p, const struct cw_cache_chunk *k
     return true;
 }
 
-/* A disk that is disturbed for a moment seems slow: it has to pay by two probes in a row. Where the first one said so, this is for the next. */
+/* A disk that is disturbed for a moment seems slow: it has to pay by two probes in a row. Where the first one
+ * said so, this is for the next. */
 static void decide(struct cw_cache *c, struct cw_cache_packing *p, const struct cw_cache_chunk *k)
 {
     struct sample sample;
@@ -165,7 +176,8 @@ struct cw_cache_chunk *cw_cache_pack(struct cw_cache_set *s, struct cw_cache_chu
 {
     struct cw_cache *c = s->cache;
     struct cw_cache_packing *p = &s->packing;
-    if (!c->plain && c->last_probe.ns > 0 && (p->unsure_ns ? p->unsure_ns != c->probed_ns : p->left < k->used))
+    if (!c->plain && c->last_probe.ns > 0 &&
+        (p->unsure_ns ? p->unsure_ns != c->probed_ns : p->left < k->used))
         decide(c, p, k);
     p->left -= CW_MIN(p->left, k->used);
     return p->on && pack_chunk(c->packer, k) ? &c->packer->out : k;

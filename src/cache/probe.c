@@ -1,4 +1,5 @@
-/* How fast the store gives back what was written: a little of what was just published is read again, past the page cache where that can be. The store's thread only. */
+/* How fast the store gives back what was written: a little of what was just published is read again, past the
+ * page cache where that can be. The store's thread only. */
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -6,8 +7,10 @@
 #include "cache/internal.h"
 #include "storage/throttle.h"
 
-#define PROBE_BYTES ((size_t)256 << 10) /* enough that it is speed that counts, little enough for a store that has none */
-/* The quickest of some counts, for this thread may have waited for a CPU; of a store that is slow all the same, the first. */
+#define PROBE_BYTES \
+    ((size_t)256 << 10) /* enough that it is speed that counts, little enough for a store that has none */
+/* The quickest of some counts, for this thread may have waited for a CPU; of a store that is slow all the
+ * same, the first. */
 #define PROBES 4
 #define SLOW_NS UINT64_C(100000000)
 #define PROBE_NS UINT64_C(1000000000) /* at most one in this time */
@@ -51,7 +54,9 @@ void cw_cache_probe(struct cw_cache_set *s, const char *name)
     if (start - c->probed_ns < PROBE_NS && !s->packing.unsure_ns)
         return;
     _cleanup_free_ void *to = aligned_alloc(CW_CACHE_BLOCK, PROBE_BYTES);
-    for (int i = 0; to && i < PROBES && cw_now_ns() - start < SLOW_NS && (n = probe(s->dir_fd, name, to, (off_t)(PROBE_BYTES * (size_t)i), &ns)) > 0; i++)
+    for (int i = 0; to && i < PROBES && cw_now_ns() - start < SLOW_NS &&
+                    (n = probe(s->dir_fd, name, to, (off_t)(PROBE_BYTES * (size_t)i), &ns)) > 0;
+         i++)
         if (!best || (double)n / (double)ns > (double)best / (double)best_ns) {
             best = n;
             best_ns = ns;
@@ -61,7 +66,8 @@ void cw_cache_probe(struct cw_cache_set *s, const char *name)
     c->probed_ns = cw_now_ns();
     c->last_probe = (struct cw_cache_speed){.bytes = (double)best, .ns = (double)best_ns};
     cw_cache_speed_add(&c->probed, best, best_ns);
-    double unpacked = (double)CW_MAX(atomic_load(&c->bytes_written), 1) / (double)CW_MAX(atomic_load(&c->bytes_stored), 1);
+    double unpacked = (double)CW_MAX(atomic_load(&c->bytes_written), 1) /
+                      (double)CW_MAX(atomic_load(&c->bytes_stored), 1);
     atomic_store(&c->probe_bytes, (uint64_t)(c->probed.bytes * unpacked));
     atomic_store(&c->probe_ns, (uint64_t)c->probed.ns);
 }

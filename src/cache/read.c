@@ -15,10 +15,12 @@
 #define RUN_BYTES ((uint64_t)1 << 20)
 /* From here on it pays to copy from a mapped file: what is copied has a checksum. */
 #define MAPPED_BYTES ((size_t)32 << 10)
-/* Looked at together before they are copied. What goes away meanwhile is waited for, so these are a fraction of a millisecond. */
+/* Looked at together before they are copied. What goes away meanwhile is waited for, so these are a fraction
+ * of a millisecond. */
 #define LOOK_BYTES ((uint64_t)4 << 20)
 
-int cw_cache_segment_read(struct cw_cache_segment *g, uint64_t offset, struct iovec *v, int n_v, size_t bytes, enum cw_cache_way way)
+int cw_cache_segment_read(struct cw_cache_segment *g, uint64_t offset, struct iovec *v, int n_v, size_t bytes,
+                          enum cw_cache_way way)
 {
     int r = 2;
     bool nowait = way != CW_CACHE_WAIT;
@@ -31,7 +33,8 @@ int cw_cache_segment_read(struct cw_cache_segment *g, uint64_t offset, struct io
         r = n >= 0 && (size_t)n == bytes ? 0 : nowait ? 1 : 2;
     } else if (g->file) {
         struct cw_error err = {0};
-        bool copied = way == CW_CACHE_COPY && bytes >= MAPPED_BYTES && cw_file_copy(g->file, offset, v, n_v, bytes);
+        bool copied = way == CW_CACHE_COPY && bytes >= MAPPED_BYTES &&
+                      cw_file_copy(g->file, offset, v, n_v, bytes);
         r = copied ? 0 : cw_file_readv(g->file, offset, v, n_v, nowait, &err);
         r = r < 0 ? 2 : r;
     }
@@ -45,15 +48,25 @@ struct reading {
     struct cw_arena *arena;
     uint64_t deadline_ns;
     struct cw_cache_unpacker *unpacker; /* once it is needed */
-    struct { struct cw_cache_segment *segment; uint64_t end; bool resident; } looked; /* what was looked at last, from where is read next on */
+
+    /* what was looked at last, from where is read next on */
+    struct {
+        struct cw_cache_segment *segment;
+        uint64_t end;
+        bool resident;
+    } looked;
     struct cw_error *err;
 };
 
-static int read_bytes(struct reading *x, struct cw_cache_segment *g, uint64_t offset, struct iovec *v, int n_v, size_t bytes)
+static int read_bytes(struct reading *x, struct cw_cache_segment *g, uint64_t offset, struct iovec *v,
+                      int n_v, size_t bytes)
 {
     if (x->deadline_ns != CW_CACHE_AT_ONCE && x->deadline_ns != CW_CACHE_FOREVER)
         return cw_cache_read_until(x->set, g, offset, v, bytes, x->deadline_ns);
-    return cw_cache_segment_read(g, offset, v, n_v, bytes, x->deadline_ns == CW_CACHE_FOREVER ? CW_CACHE_WAIT : x->looked.resident ? CW_CACHE_COPY : CW_CACHE_NOWAIT);
+    return cw_cache_segment_read(g, offset, v, n_v, bytes,
+                                 x->deadline_ns == CW_CACHE_FOREVER ? CW_CACHE_WAIT
+                                 : x->looked.resident               ? CW_CACHE_COPY
+                                                                    : CW_CACHE_NOWAIT);
 }
 
 static int lost(struct cw_cache_set *s, const struct cw_cache_get *get, bool damaged)
@@ -63,9 +76,15 @@ static int lost(struct cw_cache_set *s, const struct cw_cache_get *get, bool dam
     return 2;
 }
 
-static bool packed(const struct cw_cache_get *get) { return get->place.stored < get->place.length; }
+static bool packed(const struct cw_cache_get *get)
+{
+    return get->place.stored < get->place.length;
+}
 
-static bool fits(const struct cw_cache_entry *e, const struct cw_cache_get *get) { return e->length == get->place.length && e->stored == get->place.stored; }
+static bool fits(const struct cw_cache_entry *e, const struct cw_cache_get *get)
+{
+    return e->length == get->place.length && e->stored == get->place.stored;
+}
 
 static void scatter(const struct cw_cache_get *get, const uint8_t *from)
 {
@@ -83,7 +102,8 @@ static int unpack(struct reading *x, const struct cw_cache_get *get, const uint8
     uint8_t *to = get->n_v == 1 ? get->v[0].iov_base : cw_arena_alloc(x->arena, length, x->err);
     if (!to || (!x->unpacker && !(x->unpacker = cw_cache_unpacker_get(x->set->cache, x->err))))
         return x->err->status;
-    int r = cw_cache_unpack(x->unpacker, from, get->place.stored, to, length) == 0 ? 0 : lost(x->set, get, true);
+    int r = cw_cache_unpack(x->unpacker, from, get->place.stored, to, length) == 0 ? 0
+                                                                                   : lost(x->set, get, true);
     if (r == 0 && get->n_v != 1)
         scatter(get, to);
     cw_arena_release(x->arena, mark);
@@ -123,30 +143,38 @@ static int read_plain(struct reading *x, const struct cw_cache_get *get)
 
 static int by_place(const void *a, const void *b)
 {
-    const struct cw_cache_place *x = &((const struct cw_cache_get *)a)->place, *y = &((const struct cw_cache_get *)b)->place;
+    const struct cw_cache_place *x = &((const struct cw_cache_get *)a)->place,
+                                *y = &((const struct cw_cache_get *)b)->place;
     if (x->segment != y->segment)
         return (uintptr_t)x->segment < (uintptr_t)y->segment ? -1 : 1;
     return x->offset < y->offset ? -1 : x->offset > y->offset;
 }
 
-static uint64_t end_of(const struct cw_cache_get *g) { return g->place.offset + cw_cache_entry_bytes(g->place.stored); }
+static uint64_t end_of(const struct cw_cache_get *g)
+{
+    return g->place.offset + cw_cache_entry_bytes(g->place.stored);
+}
 
 static bool near(const struct cw_cache_get *g, const struct cw_cache_get *next)
 {
     return next->place.segment == g->place.segment && next->place.offset <= end_of(g) + GAP_BYTES;
 }
 
-/* Whether gets[0 .. n) are in memory: asked once for all that lies together with them, of so many in all, and is copied without taking time in between. */
+/* Whether gets[0 .. n) are in memory: asked once for all that lies together with them, of so many in all, and
+ * is copied without taking time in between. */
 static void look(struct reading *x, const struct cw_cache_get *gets, size_t n, size_t n_all)
 {
     struct cw_cache_segment *g = gets[0].place.segment;
     uint64_t from = gets[0].place.offset, end = end_of(&gets[n - 1]);
     if (x->deadline_ns != CW_CACHE_AT_ONCE || (g == x->looked.segment && end <= x->looked.end))
         return;
-    for (size_t i = n; i < n_all && near(&gets[i - 1], &gets[i]) && !packed(&gets[i]) && end_of(&gets[i]) - from <= LOOK_BYTES; i++)
+    for (size_t i = n; i < n_all && near(&gets[i - 1], &gets[i]) && !packed(&gets[i]) &&
+                       end_of(&gets[i]) - from <= LOOK_BYTES;
+         i++)
         end = end_of(&gets[i]);
     pthread_rwlock_rdlock(&g->lock);
-    bool resident = end - from >= MAPPED_BYTES && g->fd < 0 && g->file && cw_file_resident(g->file, from, end - from);
+    bool resident = end - from >= MAPPED_BYTES && g->fd < 0 && g->file &&
+                    cw_file_resident(g->file, from, end - from);
     pthread_rwlock_unlock(&g->lock);
     x->looked.segment = g;
     x->looked.end = end;
@@ -171,7 +199,8 @@ static int read_run(struct reading *x, const struct cw_cache_get *gets, size_t n
     return r;
 }
 
-int cw_cache_read(struct cw_cache_set *s, struct cw_cache_get *gets, size_t n, struct cw_arena *arena, uint64_t patience_ns, struct cw_error *err)
+int cw_cache_read(struct cw_cache_set *s, struct cw_cache_get *gets, size_t n, struct cw_arena *arena,
+                  uint64_t patience_ns, struct cw_error *err)
 {
     uint64_t start = cw_cost_now_ns(), bytes = 0, deadline_ns = patience_ns;
     if (patience_ns != CW_CACHE_AT_ONCE && patience_ns != CW_CACHE_FOREVER)
@@ -182,8 +211,8 @@ int cw_cache_read(struct cw_cache_set *s, struct cw_cache_get *gets, size_t n, s
         qsort(gets, n, sizeof(*gets), by_place);
     for (size_t i = 0, next; i < n && r == 0; i = next) {
         next = i + 1;
-        while (gets[i].place.stored <= SMALL_BYTES && next < n && gets[next].place.stored <= SMALL_BYTES && near(&gets[next - 1], &gets[next]) &&
-               end_of(&gets[next]) - gets[i].place.offset <= RUN_BYTES)
+        while (gets[i].place.stored <= SMALL_BYTES && next < n && gets[next].place.stored <= SMALL_BYTES &&
+               near(&gets[next - 1], &gets[next]) && end_of(&gets[next]) - gets[i].place.offset <= RUN_BYTES)
             next++;
         look(&x, gets + i, next - i, n - i);
         r = next == i + 1 && !packed(&gets[i]) ? read_plain(&x, &gets[i]) : read_run(&x, gets + i, next - i);

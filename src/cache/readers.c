@@ -1,7 +1,8 @@
 /*
- * Reads that may take long: threads do them, so that who wants the bytes need not wait for storage that does not answer. A thread reads into memory of its own; who asked
- * takes the bytes from there, or goes away, and then nobody's memory is written to when they come after all. While such a read has not come back nobody else
- * is sent after it.
+ * Reads that may take long: threads do them, so that who wants the bytes need not wait for storage that does
+ * not answer. A thread reads into memory of its own; who asked takes the bytes from there, or goes away, and
+ * then nobody's memory is written to when they come after all. While such a read has not come back nobody
+ * else is sent after it.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -18,11 +19,11 @@
 #define READERS_MAX 64
 
 struct cw_cache_reader {
-    struct cw_cache_reader *next;     /* of those that have nothing to do */
+    struct cw_cache_reader *next; /* of those that have nothing to do */
     struct cw_cache *cache;
     pthread_cond_t work, came;
-    bool asked, here;                 /* guarded by the readers' mutex, like all from here on: to be read; it was */
-    bool left;                        /* who asked went away, and left a reference of the set: */
+    bool asked, here; /* guarded by the readers' mutex, like all from here on: to be read; it was */
+    bool left;        /* who asked went away, and left a reference of the set: */
     struct cw_cache_set *set;
     struct cw_cache_segment *segment;
     uint64_t offset;
@@ -95,7 +96,8 @@ static struct cw_cache_reader *reader_new(struct cw_cache *c)
     struct cw_cache_reader *t = malloc(sizeof(*t));
     if (!t)
         return NULL;
-    memset(t, 0, offsetof(struct cw_cache_reader, data)); /* the rest is had from the kernel once it is read into */
+    /* the rest is had from the kernel once it is read into */
+    memset(t, 0, offsetof(struct cw_cache_reader, data));
     t->cache = c;
     pthread_cond_init(&t->work, NULL);
     pthread_condattr_t monotonic;
@@ -135,7 +137,9 @@ static void leave(struct cw_cache_set *s, struct cw_cache_reader *t, uint64_t wa
     t->set = cw_cache_set_ref(s);
     atomic_fetch_add(&c->readers.stuck, 1);
     if (!c->readers.warned)
-        fprintf(stderr, "cachew: cache %s: a read did not come back in %.1f s; computing instead until it does\n", c->dir, (double)waited_ns * 1e-9);
+        fprintf(stderr,
+                "cachew: cache %s: a read did not come back in %.1f s; computing instead until it does\n",
+                c->dir, (double)waited_ns * 1e-9);
     c->readers.warned = true;
 }
 
@@ -156,11 +160,13 @@ static void put(const struct iovec *v, size_t from, const uint8_t *data, size_t 
 }
 
 /* A piece, into t's memory. 0, 2 (can't be read), or 3: not in time. Mutex held. */
-static int read_piece(struct cw_cache_set *s, struct cw_cache_reader *t, struct cw_cache_segment *g, uint64_t offset, size_t bytes, uint64_t deadline_ns)
+static int read_piece(struct cw_cache_set *s, struct cw_cache_reader *t, struct cw_cache_segment *g,
+                      uint64_t offset, size_t bytes, uint64_t deadline_ns)
 {
     struct cw_cache *c = s->cache;
     uint64_t start = cw_now_ns();
-    const struct timespec until = {.tv_sec = (time_t)(deadline_ns / 1000000000u), .tv_nsec = (long)(deadline_ns % 1000000000u)};
+    const struct timespec until = {.tv_sec = (time_t)(deadline_ns / 1000000000u),
+                                   .tv_nsec = (long)(deadline_ns % 1000000000u)};
     t->segment = g;
     t->offset = offset;
     t->bytes = bytes;
@@ -174,7 +180,8 @@ static int read_piece(struct cw_cache_set *s, struct cw_cache_reader *t, struct 
     return 3;
 }
 
-int cw_cache_read_until(struct cw_cache_set *s, struct cw_cache_segment *g, uint64_t offset, const struct iovec *v, size_t bytes, uint64_t deadline_ns)
+int cw_cache_read_until(struct cw_cache_set *s, struct cw_cache_segment *g, uint64_t offset,
+                        const struct iovec *v, size_t bytes, uint64_t deadline_ns)
 {
     struct cw_cache *c = s->cache;
     int r = 0;

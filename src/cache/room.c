@@ -37,6 +37,7 @@ struct found { /* a file of a set */
     uint64_t bytes;
     double value; /* microseconds of computing saved per MiB, by how likely it is */
 };
+
 struct look {
     struct found *files; /* segments that may give way */
     size_t n, capacity;
@@ -50,7 +51,8 @@ static bool orphaned(int set, const char *name)
     return cw_cache_try_lock(set, name, &fd) == 0;
 }
 
-/* Removes a file that only a run which uses the set would need: those that want to use it wait meanwhile. False: somebody does. */
+/* Removes a file that only a run which uses the set would need: those that want to use it wait meanwhile.
+ * False: somebody does. */
 static bool unlink_unused(int set, const char *name)
 {
     _cleanup_close_ int fd = -1;
@@ -60,7 +62,10 @@ static bool unlink_unused(int set, const char *name)
     return r == 0;
 }
 
-static int stat_at(int set, const char *name, struct stat *ret) { return fstatat(set, name, ret, AT_SYMLINK_NOFOLLOW); }
+static int stat_at(int set, const char *name, struct stat *ret)
+{
+    return fstatat(set, name, ret, AT_SYMLINK_NOFOLLOW);
+}
 
 /* How likely a set is to be read again, beside one in use. Negative: it is pinned. */
 static double likely(int set)
@@ -83,7 +88,8 @@ static void add(struct look *l, const char *set, const char *name, uint64_t byte
         return;
     _cleanup_free_ char *set_copy = strdup(set), *name_copy = strdup(name);
     if (set_copy && name_copy)
-        l->files[l->n++] = (struct found){.set = CW_STEAL(set_copy), .name = CW_STEAL(name_copy), .bytes = bytes, .value = value};
+        l->files[l->n++] = (struct found){
+            .set = CW_STEAL(set_copy), .name = CW_STEAL(name_copy), .bytes = bytes, .value = value};
 }
 
 /* A file of a set: whether it stays. */
@@ -96,7 +102,8 @@ static bool look_at_file(int set, const char *name, struct stat *ret)
         return unlinkat(set, name, 0) < 0;
     if (kind != CW_CACHE_NAME_PUT)
         return true;
-    return difftime(time(NULL), ret->st_mtime) > META_S ? unlinkat(set, name, 0) < 0 : !unlink_unused(set, name);
+    return difftime(time(NULL), ret->st_mtime) > META_S ? unlinkat(set, name, 0) < 0
+                                                        : !unlink_unused(set, name);
 }
 
 static void look_at_set(struct look *l, int root, const char *key)
@@ -121,7 +128,8 @@ static bool is_forsaken(int root, const char *key)
     struct stat st;
     bool any = false;
     _cleanup_close_ int set = cw_cache_open_dir(root, key);
-    bool old = set >= 0 && stat_at(set, CW_CACHE_USED, &st) == 0 && difftime(time(NULL), st.st_mtime) >= EMPTY_S;
+    bool old = set >= 0 && stat_at(set, CW_CACHE_USED, &st) == 0 &&
+               difftime(time(NULL), st.st_mtime) >= EMPTY_S;
     _cleanup_(cw_closedirp) DIR *d = old ? cw_cache_open_names(set) : NULL;
     for (struct dirent *e; d && !any && (e = readdir(d));)
         any = cw_cache_name(e->d_name) == CW_CACHE_NAME_SEGMENT || strcmp(e->d_name, CW_CACHE_PIN) == 0;
@@ -135,7 +143,8 @@ static void look(int root, struct look *l, bool sweep)
     *l = (struct look){0};
     for (struct dirent *e; d && (e = readdir(d));) {
         struct cw_error ignored = {0}; /* then it stays, and counts */
-        if (cw_cache_is_set(e->d_name) && (!sweep || !is_forsaken(root, e->d_name) || cw_cache_set_remove(root, e->d_name, &ignored) != 0))
+        if (cw_cache_is_set(e->d_name) &&
+            (!sweep || !is_forsaken(root, e->d_name) || cw_cache_set_remove(root, e->d_name, &ignored) != 0))
             look_at_set(l, root, e->d_name);
     }
 }
@@ -166,7 +175,10 @@ int cw_cache_lock(struct cw_cache *c)
     return r;
 }
 
-void cw_cache_unlock(const struct cw_cache *c) { (void)flock(c->lock_fd, LOCK_UN); }
+void cw_cache_unlock(const struct cw_cache *c)
+{
+    (void)flock(c->lock_fd, LOCK_UN);
+}
 
 uint64_t cw_cache_sweep(struct cw_cache *c)
 {
@@ -194,11 +206,13 @@ static void evict(struct cw_cache *c, const struct found *f)
         atomic_fetch_add(&c->evicted, 1);
 }
 
-/* Half of what is free besides what was there at first. What is written here changes nothing of that; what others free or fill does. */
+/* Half of what is free besides what was there at first. What is written here changes nothing of that; what
+ * others free or fill does. */
 static uint64_t quota_of_disk(const struct cw_cache *c, uint64_t used)
 {
     struct statvfs v;
-    return fstatvfs(c->dir_fd, &v) < 0 ? UINT64_MAX : (c->first_used + used + (uint64_t)v.f_bavail * v.f_frsize) / 2;
+    return fstatvfs(c->dir_fd, &v) < 0 ? UINT64_MAX
+                                       : (c->first_used + used + (uint64_t)v.f_bavail * v.f_frsize) / 2;
 }
 
 void cw_cache_bound(struct cw_cache *c, uint64_t used)
@@ -218,7 +232,8 @@ static int make_room(struct cw_cache *c, uint64_t bytes, uint64_t value)
     cw_cache_bound(c, l.used);
     if (l.n > 1)
         qsort(l.files, l.n, sizeof(*l.files), by_value);
-    for (left = l.used; left + bytes > atomic_load(&c->quota) && n < l.n && l.files[n].value < CLEARLY * (double)value; n++)
+    for (left = l.used;
+         left + bytes > atomic_load(&c->quota) && n < l.n && l.files[n].value < CLEARLY * (double)value; n++)
         left -= l.files[n].bytes;
     int r = left + bytes > atomic_load(&c->quota);
     for (uint64_t i = 0; i < n && r == 0; i++)
@@ -236,7 +251,8 @@ static int create(int set, uint64_t size, char **ret_name, int *ret_fd)
     snprintf(name, sizeof(name), CW_CACHE_TEMPORARY "%016" PRIx64, id);
     _cleanup_close_ int fd = cw_cache_open_file(set, name, O_RDWR | O_CREAT | O_EXCL);
     int e = fd < 0 ? -fd : 0;
-    /* The lock says that somebody writes; the directory's lock is held, so nobody takes it for an orphan before. Its size is what it may grow to. */
+    /* The lock says that somebody writes; the directory's lock is held, so nobody takes it for an orphan
+     * before. Its size is what it may grow to. */
     if (fd >= 0 && (flock(fd, LOCK_EX | LOCK_NB) < 0 || ftruncate(fd, (off_t)size) < 0))
         e = errno;
     if (!e && !(*ret_name = strdup(name)))

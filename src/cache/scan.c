@@ -13,20 +13,26 @@
 #include "cache/internal.h"
 #include "storage/file.h"
 
-/* A directory's modification time is no finer than this on some file systems: what changed so shortly before a scan may have been missed. */
+/* A directory's modification time is no finer than this on some file systems: what changed so shortly before
+ * a scan may have been missed. */
 #define MTIME_GRAIN_NS ((int64_t)2000000000)
 
-static int64_t ns_of(const struct timespec *t) { return (int64_t)t->tv_sec * 1000000000 + t->tv_nsec; }
+static int64_t ns_of(const struct timespec *t)
+{
+    return (int64_t)t->tv_sec * 1000000000 + t->tv_nsec;
+}
 
 void cw_cache_segment_named(struct cw_cache_set *s, struct cw_cache_segment *g)
 {
-    (void)cw_map_add(&s->names, &g->node, cw_hash64(g->name, strlen(g->name))); /* without memory: it is taken for another's, whose entries are known */
+    /* without memory: it is taken for another's, whose entries are known */
+    (void)cw_map_add(&s->names, &g->node, cw_hash64(g->name, strlen(g->name)));
 }
 
 static struct cw_cache_segment *segment_named(const struct cw_cache_set *s, const char *name)
 {
     uint64_t hash = cw_hash64(name, strlen(name));
-    for (struct cw_map_node *at = cw_map_find(&s->names, hash, NULL); at; at = cw_map_find(&s->names, hash, at)) {
+    for (struct cw_map_node *at = cw_map_find(&s->names, hash, NULL); at;
+         at = cw_map_find(&s->names, hash, at)) {
         struct cw_cache_segment *g = CW_CONTAINER(at, struct cw_cache_segment, node);
         if (strcmp(g->name, name) == 0)
             return g;
@@ -51,8 +57,9 @@ static void load_segment(struct cw_cache_set *s, const char *name)
     if (fd < 0)
         cw_cache_trouble(s->cache, NULL, name, CW_CACHE_NO_FILE);
     struct cw_cache_segment *g = cw_cache_segment_new();
-    bool ok = g && (g->name = strdup(name)) && (r != 0 || (asprintf(&path, "%s/%s", s->dir, name) >= 0 &&
-                                                           cw_cache_file_new(path, &st, &g->file, &err) == 0));
+    bool ok = g && (g->name = strdup(name)) &&
+              (r != 0 || (asprintf(&path, "%s/%s", s->dir, name) >= 0 &&
+                          cw_cache_file_new(path, &st, &g->file, &err) == 0));
     if (!ok || r < 0) {
         cw_cache_segment_free(g);
         return;
@@ -65,11 +72,13 @@ static void load_segment(struct cw_cache_set *s, const char *name)
     if (cw_cache_set_add_segment(s, g, &number, &err) == 0) {
         cw_cache_segment_named(s, g);
         if (r == 0)
-            (void)cw_cache_set_insert(s, number, rows, n, &err); /* no memory for the index: they are computed */
+            /* no memory for the index: they are computed */
+            (void)cw_cache_set_insert(s, number, rows, n, &err);
     }
 }
 
-/* What is gone must not keep its space because we have it open. Who reads it right now holds its lock: then it is let go of the next time. */
+/* What is gone must not keep its space because we have it open. Who reads it right now holds its lock: then
+ * it is let go of the next time. */
 static void let_go(struct cw_cache_segment *g)
 {
     if (!atomic_load(&g->dead) || !g->file || pthread_rwlock_trywrlock(&g->lock) != 0)

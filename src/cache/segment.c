@@ -12,7 +12,8 @@
 /* More would be no table of ours: a segment's entries are at least this large. */
 #define MAX_ROWS(size) ((size) / sizeof(struct cw_cache_entry))
 
-bool cw_cache_entry_sound(const struct cw_cache_entry *e, const struct cw_cache_key *key, const struct iovec *v, int n_v)
+bool cw_cache_entry_sound(const struct cw_cache_entry *e, const struct cw_cache_key *key,
+                          const struct iovec *v, int n_v)
 {
     if (e->magic != CW_CACHE_ENTRY_MAGIC || memcmp(&e->key, key, sizeof(*key)) != 0)
         return false;
@@ -26,8 +27,11 @@ bool cw_cache_entry_sound(const struct cw_cache_entry *e, const struct cw_cache_
 
 int cw_cache_file_new(const char *path, const struct stat *st, struct cw_file **ret, struct cw_error *err)
 {
-    /* A segment is removed while others read it, which moves its change time; entries have their checksums. */
-    const struct cw_stat was = {.size = (uint64_t)st->st_size, .mtime_ns = (int64_t)st->st_mtim.tv_sec * 1000000000 + st->st_mtim.tv_nsec, .ctime_ns = CW_ANY_TIME};
+    /* A segment is removed while others read it, which moves its change time; entries have their checksums.
+     */
+    const struct cw_stat was = {.size = (uint64_t)st->st_size,
+                                .mtime_ns = (int64_t)st->st_mtim.tv_sec * 1000000000 + st->st_mtim.tv_nsec,
+                                .ctime_ns = CW_ANY_TIME};
     return cw_file_new(path, &was, ret, err);
 }
 
@@ -56,7 +60,8 @@ int cw_cache_write_at(int fd, uint64_t offset, const void *data, size_t size)
 }
 
 /* Every number is checked before it is used. */
-int cw_cache_table_read(int fd, struct cw_hash128 set, struct cw_cache_row **ret, size_t *ret_n, struct cw_cache_trailer *t)
+int cw_cache_table_read(int fd, struct cw_hash128 set, struct cw_cache_row **ret, size_t *ret_n,
+                        struct cw_cache_trailer *t)
 {
     struct cw_cache_header h;
     struct stat st;
@@ -71,9 +76,10 @@ int cw_cache_table_read(int fd, struct cw_hash128 set, struct cw_cache_row **ret
         r = cw_cache_read_at(fd, size - sizeof(*t), t, sizeof(*t));
     if (r != 0)
         return r;
-    if (h.magic != CW_CACHE_MAGIC || h.version != CW_CACHE_VERSION || h.set.lo != set.lo || h.set.hi != set.hi || t->magic != CW_CACHE_TRAILER_MAGIC ||
-        t->hash != cw_hash64(t, offsetof(struct cw_cache_trailer, hash)) || t->n > MAX_ROWS(size) || t->table_offset < sizeof(h) ||
-        t->table_offset != size - sizeof(*t) - t->n * sizeof(**ret))
+    if (h.magic != CW_CACHE_MAGIC || h.version != CW_CACHE_VERSION || h.set.lo != set.lo ||
+        h.set.hi != set.hi || t->magic != CW_CACHE_TRAILER_MAGIC ||
+        t->hash != cw_hash64(t, offsetof(struct cw_cache_trailer, hash)) || t->n > MAX_ROWS(size) ||
+        t->table_offset < sizeof(h) || t->table_offset != size - sizeof(*t) - t->n * sizeof(**ret))
         return 1;
     struct cw_cache_row *rows = malloc(t->n * sizeof(*rows) + 1);
     if (!rows)
@@ -81,7 +87,9 @@ int cw_cache_table_read(int fd, struct cw_hash128 set, struct cw_cache_row **ret
     r = cw_cache_read_at(fd, t->table_offset, rows, t->n * sizeof(*rows));
     if (r == 0 && cw_hash64(rows, t->n * sizeof(*rows)) != t->table_hash)
         r = 1;
-    uint64_t end = sizeof(h); /* one behind the other: those that are read together are as long as from the first to the end of the last */
+    /* one behind the other: those that are read together are as long as from the first to the end of the last
+     */
+    uint64_t end = sizeof(h);
     for (size_t i = 0; i < t->n && r == 0; i++) {
         if (rows[i].offset < end || rows[i].offset > t->table_offset || rows[i].stored > rows[i].length ||
             cw_cache_entry_bytes(rows[i].stored) > t->table_offset - rows[i].offset)
@@ -97,9 +105,14 @@ int cw_cache_table_read(int fd, struct cw_hash128 set, struct cw_cache_row **ret
     return 0;
 }
 
-int64_t cw_cache_table_write(int fd, uint64_t offset, const struct cw_cache_row *rows, size_t n, uint64_t cost_us)
+int64_t cw_cache_table_write(int fd, uint64_t offset, const struct cw_cache_row *rows, size_t n,
+                             uint64_t cost_us)
 {
-    struct cw_cache_trailer t = {.n = n, .table_offset = offset, .cost_us = cost_us, .table_hash = cw_hash64(rows, n * sizeof(*rows)), .magic = CW_CACHE_TRAILER_MAGIC};
+    struct cw_cache_trailer t = {.n = n,
+                                 .table_offset = offset,
+                                 .cost_us = cost_us,
+                                 .table_hash = cw_hash64(rows, n * sizeof(*rows)),
+                                 .magic = CW_CACHE_TRAILER_MAGIC};
     t.hash = cw_hash64(&t, offsetof(struct cw_cache_trailer, hash));
     uint64_t end = offset + n * sizeof(*rows) + sizeof(t);
     int r = cw_cache_write_at(fd, offset, rows, n * sizeof(*rows));

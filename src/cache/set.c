@@ -31,7 +31,8 @@ void cw_cache_segment_free(struct cw_cache_segment *g)
     free(g);
 }
 
-int cw_cache_set_add_segment(struct cw_cache_set *s, struct cw_cache_segment *g, uint32_t *ret, struct cw_error *err)
+int cw_cache_set_add_segment(struct cw_cache_set *s, struct cw_cache_segment *g, uint32_t *ret,
+                             struct cw_error *err)
 {
     pthread_rwlock_wrlock(&s->lock);
     int r = CW_ARRAY_ROOM(s->segments, s->capacity, s->n_segments + (size_t)1, "segments", err);
@@ -49,7 +50,8 @@ int cw_cache_set_add_segment(struct cw_cache_set *s, struct cw_cache_segment *g,
 
 static bool alive(const struct cw_cache_set *s, const struct cw_cache_index_slot *i)
 {
-    return i->segment && !atomic_load_explicit(&s->segments[i->segment - 1]->dead, memory_order_relaxed) && i->offset;
+    return i->segment && !atomic_load_explicit(&s->segments[i->segment - 1]->dead, memory_order_relaxed) &&
+           i->offset;
 }
 
 /* The slot of a hash, or the free one where it would be. */
@@ -83,7 +85,8 @@ static int grow(struct cw_cache_set *s, size_t n)
     return 0;
 }
 
-int cw_cache_set_insert(struct cw_cache_set *s, uint32_t segment, const struct cw_cache_row *rows, size_t n, struct cw_error *err)
+int cw_cache_set_insert(struct cw_cache_set *s, uint32_t segment, const struct cw_cache_row *rows, size_t n,
+                        struct cw_error *err)
 {
     pthread_rwlock_wrlock(&s->lock);
     if (grow(s, n) < 0) {
@@ -96,14 +99,19 @@ int cw_cache_set_insert(struct cw_cache_set *s, uint32_t segment, const struct c
         if (alive(s, slot))
             continue; /* somebody else computed it too */
         s->n_used += !slot->segment;
-        *slot = (struct cw_cache_index_slot){.hash = hash, .segment = segment + 1, .length = rows[i].length, .stored = rows[i].stored, .offset = rows[i].offset,
+        *slot = (struct cw_cache_index_slot){.hash = hash,
+                                             .segment = segment + 1,
+                                             .length = rows[i].length,
+                                             .stored = rows[i].stored,
+                                             .offset = rows[i].offset,
                                              .dropped = rows[i].flags & CW_CACHE_DROPPED};
     }
     pthread_rwlock_unlock(&s->lock);
     return 0;
 }
 
-size_t cw_cache_find(struct cw_cache_set *s, const struct cw_cache_key *keys, size_t n, struct cw_cache_place *ret)
+size_t cw_cache_find(struct cw_cache_set *s, const struct cw_cache_key *keys, size_t n,
+                     struct cw_cache_place *ret)
 {
     size_t found = 0;
     pthread_rwlock_rdlock(&s->lock);
@@ -111,10 +119,15 @@ size_t cw_cache_find(struct cw_cache_set *s, const struct cw_cache_key *keys, si
         ret[i].segment = NULL;
         if (!s->n_slots)
             continue;
-        const struct cw_cache_index_slot *slot = slot_of(s->slots, s->n_slots, cw_hash64(&keys[i], sizeof(keys[i])));
+        const struct cw_cache_index_slot *slot = slot_of(s->slots, s->n_slots,
+                                                         cw_hash64(&keys[i], sizeof(keys[i])));
         if (!alive(s, slot))
             continue;
-        ret[i] = (struct cw_cache_place){.segment = s->segments[slot->segment - 1], .offset = slot->offset, .length = slot->length, .stored = slot->stored, .dropped = slot->dropped};
+        ret[i] = (struct cw_cache_place){.segment = s->segments[slot->segment - 1],
+                                         .offset = slot->offset,
+                                         .length = slot->length,
+                                         .stored = slot->stored,
+                                         .dropped = slot->dropped};
         found++;
     }
     pthread_rwlock_unlock(&s->lock);
@@ -125,7 +138,8 @@ void cw_cache_set_forget(struct cw_cache_set *s, const struct cw_cache_get *get)
 {
     pthread_rwlock_wrlock(&s->lock);
     struct cw_cache_index_slot *slot = slot_of(s->slots, s->n_slots, cw_hash64(&get->key, sizeof(get->key)));
-    if (slot->segment && s->segments[slot->segment - 1] == get->place.segment && slot->offset == get->place.offset)
+    if (slot->segment && s->segments[slot->segment - 1] == get->place.segment &&
+        slot->offset == get->place.offset)
         slot->offset = 0; /* the slot stays, for others are found through it */
     pthread_rwlock_unlock(&s->lock);
 }
@@ -152,7 +166,8 @@ void cw_cache_set_free(struct cw_cache_set *s)
     free(s);
 }
 
-struct cw_cache_set *cw_cache_set_new(struct cw_cache *c, struct cw_hash128 key, const char *meta, struct cw_error *err)
+struct cw_cache_set *cw_cache_set_new(struct cw_cache *c, struct cw_hash128 key, const char *meta,
+                                      struct cw_error *err)
 {
     struct cw_cache_set *s = calloc(1, sizeof(*s));
     if (!s || !(s->meta = strdup(meta))) {

@@ -14,14 +14,17 @@
 
 #define SEGMENT_BYTES ((size_t)16 << 20)
 #define QUEUE_BYTES ((size_t)32 << 20)
-/* Written at a time: a large page, which storage takes in one go. In small ones a write costs the kernel several times the CPU, and that is most of what keeping costs. */
+/* Written at a time: a large page, which storage takes in one go. In small ones a write costs the kernel
+ * several times the CPU, and that is most of what keeping costs. */
 #define CHUNK_BYTES ((size_t)2 << 20)
-/* What is to be written at the end may take some seconds (writer.c), and the last of it as long again; where storage is known not to answer, hardly any. */
+/* What is to be written at the end may take some seconds (writer.c), and the last of it as long again; where
+ * storage is known not to answer, hardly any. */
 #define END_NS UINT64_C(20000000000)
 #define STUCK_NS UINT64_C(1000000000)
 /* A step of what is to be flushed: 2 MiB on a store of 100 KB/s. */
 #define FLUSH_NS UINT64_C(20000000000)
-/* Directories are opened within milliseconds, large ones on the other side of a network within a second. What takes longer is not waited for: it can be computed meanwhile. */
+/* Directories are opened within milliseconds, large ones on the other side of a network within a second. What
+ * takes longer is not waited for: it can be computed meanwhile. */
 #define OPEN_NS UINT64_C(2000000000)
 /* After trouble storage is left alone for so long, doubled each time. */
 #define BACKOFF_NS UINT64_C(1000000000)
@@ -38,15 +41,22 @@ void cw_cache_doing(struct cw_cache *c, const char *what)
 /* Waits for word of the store's thread. False: it is later than deadline_ns. Mutex held. */
 static bool wait_until(struct cw_cache *c, uint64_t deadline_ns)
 {
-    const struct timespec at = {.tv_sec = (time_t)(deadline_ns / 1000000000u), .tv_nsec = (long)(deadline_ns % 1000000000u)};
+    const struct timespec at = {.tv_sec = (time_t)(deadline_ns / 1000000000u),
+                                .tv_nsec = (long)(deadline_ns % 1000000000u)};
     return pthread_cond_timedwait(&c->told, &c->mutex, &at) != ETIMEDOUT;
 }
 
 /* What it is at has taken so long already. Mutex held. */
-static bool stuck(const struct cw_cache *c) { return c->doing.what && cw_now_ns() - c->doing.since_ns > cw_cost_patience_ns(OPEN_NS); }
+static bool stuck(const struct cw_cache *c)
+{
+    return c->doing.what && cw_now_ns() - c->doing.since_ns > cw_cost_patience_ns(OPEN_NS);
+}
 
 /* Mutex held. */
-static const char *at_what(const struct cw_cache *c) { return c->doing.what ? c->doing.what : atomic_load(&c->readers.stuck) ? "a read" : "waiting for a CPU"; }
+static const char *at_what(const struct cw_cache *c)
+{
+    return c->doing.what ? c->doing.what : atomic_load(&c->readers.stuck) ? "a read" : "waiting for a CPU";
+}
 
 /* Waits until something was opened, or could not be; not where the thread does not get there. Mutex held. */
 static void wait_opened(struct cw_cache *c, const bool *tried)
@@ -55,7 +65,8 @@ static void wait_opened(struct cw_cache *c, const bool *tried)
     while (!*tried && !stuck(c) && wait_until(c, deadline_ns))
         ;
     if (!*tried && !c->said_slow) {
-        fprintf(stderr, "cachew: cache %s: %s takes longer than %.0f s; going on without it until then\n", c->dir, at_what(c), (double)OPEN_NS * 1e-9);
+        fprintf(stderr, "cachew: cache %s: %s takes longer than %.0f s; going on without it until then\n",
+                c->dir, at_what(c), (double)OPEN_NS * 1e-9);
         c->said_slow = true;
     }
 }
@@ -69,8 +80,8 @@ void cw_cache_trouble(struct cw_cache *c, struct cw_cache_backoff *b, const char
     CW_GUARD(&c->mutex);
     bool *said = what ? &c->said_file : &c->said_disk;
     if (e && !*said)
-        fprintf(stderr, "cachew: cache %s%s%s: %s; going on without %s\n", c->dir, what ? "/" : "", what ? what : "", cw_cache_why(e),
-                what ? "it" : "writing to it for a while");
+        fprintf(stderr, "cachew: cache %s%s%s: %s; going on without %s\n", c->dir, what ? "/" : "",
+                what ? what : "", cw_cache_why(e), what ? "it" : "writing to it for a while");
     *said |= e != 0;
 }
 
@@ -119,7 +130,7 @@ int cw_cache_open(const struct cw_cache_options *o, struct cw_cache **ret, struc
     if (r < 0)
         atomic_fetch_sub(&c->holders, 1);
     if (r >= 0) {
-        CW_WITH(&c->mutex) {
+        CW_WITH (&c->mutex) {
             wait_opened(c, &c->tried);
             r = c->failed.status;
             if (r < 0 && err)
@@ -135,7 +146,10 @@ int cw_cache_open(const struct cw_cache_options *o, struct cw_cache **ret, struc
     return 0;
 }
 
-uint64_t cw_cache_quota(const struct cw_cache *c) { return atomic_load(&c->quota); }
+uint64_t cw_cache_quota(const struct cw_cache *c)
+{
+    return atomic_load(&c->quota);
+}
 
 struct cw_cache *cw_cache_close(struct cw_cache *c)
 {
@@ -155,7 +169,8 @@ static void end_thread(struct cw_cache *c)
         ;
     bool ended = c->ended;
     if (!ended)
-        fprintf(stderr, "cachew: cache %s: %s does not end; what was not written yet is lost\n", c->dir, at_what(c));
+        fprintf(stderr, "cachew: cache %s: %s does not end; what was not written yet is lost\n", c->dir,
+                at_what(c));
     pthread_mutex_unlock(&c->mutex);
     (void)(ended ? pthread_join(c->thread, NULL) : pthread_detach(c->thread));
 }
@@ -196,12 +211,12 @@ void cw_cache_release(struct cw_cache *c)
     free(c);
 }
 
-int cw_cache_set_open(struct cw_cache *c, struct cw_hash128 key, const char *meta, struct cw_cache_set **ret, struct cw_error *err)
+int cw_cache_set_open(struct cw_cache *c, struct cw_hash128 key, const char *meta, struct cw_cache_set **ret,
+                      struct cw_error *err)
 {
     pthread_mutex_lock(&c->mutex);
     struct cw_cache_set *s = NULL;
-    CW_LIST_EACH(at, &c->sets)
-    {
+    CW_LIST_EACH (at, &c->sets) {
         struct cw_cache_set *have = CW_CONTAINER(at, struct cw_cache_set, link);
         if (have->key.lo == key.lo && have->key.hi == key.hi)
             s = have;
@@ -258,7 +273,8 @@ void cw_cache_set_put_profile(struct cw_cache_set *s, const char *text)
 
 /* ---- putting ---- */
 
-/* A full chunk goes to the store's thread. Whether that is to be woken: once the mutex, which is held here, is not. */
+/* A full chunk goes to the store's thread. Whether that is to be woken: once the mutex, which is held here,
+ * is not. */
 static bool seal(struct cw_cache_set *s)
 {
     struct cw_cache *c = s->cache;
@@ -294,7 +310,9 @@ static struct cw_cache_chunk *chunk_new(struct cw_cache_set *s, size_t bytes, bo
 {
     struct cw_cache *c = s->cache;
     *ret_full = false;
-    size_t capacity = CW_ALIGN_UP(CW_MAX(bytes, CW_MIN(CHUNK_BYTES, CW_MIN(atomic_load(&c->segment_bytes) / 2, c->queue_bytes))), CW_CACHE_BLOCK);
+    size_t capacity = CW_ALIGN_UP(
+        CW_MAX(bytes, CW_MIN(CHUNK_BYTES, CW_MIN(atomic_load(&c->segment_bytes) / 2, c->queue_bytes))),
+        CW_CACHE_BLOCK);
     struct cw_cache_chunk *k = NULL;
     while (c->spare && !k) {
         k = c->spare;
@@ -320,15 +338,17 @@ static struct cw_cache_chunk *chunk_new(struct cw_cache_set *s, size_t bytes, bo
     return k;
 }
 
-/* When the wait for the store's thread is too long: its step, or the wait if `began` is later, takes FLUSH_NS. Mutex held. */
+/* When the wait for the store's thread is too long: its step, or the wait if `began` is later, takes
+ * FLUSH_NS. Mutex held. */
 static uint64_t deadline_of(const struct cw_cache *c, uint64_t began)
 {
     uint64_t since = c->doing.what ? CW_MAX(c->doing.since_ns, began) : cw_now_ns();
     return since + cw_cost_patience_ns(FLUSH_NS);
 }
 
-/* Returns the set's chunk with room for so many bytes; NULL: the queue is full, or there is no memory. A cache that waits gives up only on storage that does not answer:
- * once the store's thread has been at one step for FLUSH_NS, no call waits until that step ends. Mutex held, but while it waits. */
+/* Returns the set's chunk with room for so many bytes; NULL: the queue is full, or there is no memory. A
+ * cache that waits gives up only on storage that does not answer: once the store's thread has been at one
+ * step for FLUSH_NS, no call waits until that step ends. Mutex held, but while it waits. */
 static struct cw_cache_chunk *chunk_with_room(struct cw_cache_set *s, size_t bytes)
 {
     struct cw_cache *c = s->cache;
@@ -345,7 +365,8 @@ static struct cw_cache_chunk *chunk_with_room(struct cw_cache_set *s, size_t byt
     }
 }
 
-void *cw_cache_reserve(struct cw_cache_set *s, const struct cw_cache_key *key, size_t length, bool dropped, uint64_t cost_ns, struct cw_cache_slot *ret)
+void *cw_cache_reserve(struct cw_cache_set *s, const struct cw_cache_key *key, size_t length, bool dropped,
+                       uint64_t cost_ns, struct cw_cache_slot *ret)
 {
     struct cw_cache *c = s->cache;
     size_t bytes = cw_cache_entry_bytes(length);
@@ -365,7 +386,11 @@ void *cw_cache_reserve(struct cw_cache_set *s, const struct cw_cache_key *key, s
         atomic_fetch_add_explicit(&c->skipped, 1, memory_order_relaxed);
         return NULL;
     }
-    const struct cw_cache_entry e = {.magic = CW_CACHE_ENTRY_MAGIC, .flags = dropped ? CW_CACHE_DROPPED : 0, .key = *key, .length = (uint32_t)length, .stored = (uint32_t)length,
+    const struct cw_cache_entry e = {.magic = CW_CACHE_ENTRY_MAGIC,
+                                     .flags = dropped ? CW_CACHE_DROPPED : 0,
+                                     .key = *key,
+                                     .length = (uint32_t)length,
+                                     .stored = (uint32_t)length,
                                      .cost_us = (uint32_t)CW_MIN(cost_ns / 1000, (uint64_t)UINT32_MAX)};
     memcpy(at, &e, sizeof(e));
     memset(at + sizeof(e) + length, 0, bytes - sizeof(e) - length);
@@ -385,7 +410,10 @@ void cw_cache_commit(const struct cw_cache_slot *slot)
         pthread_cond_signal(&c->work);
 }
 
-void cw_cache_missed(struct cw_cache_set *s, size_t n) { atomic_fetch_add_explicit(&s->cache->misses, n, memory_order_relaxed); }
+void cw_cache_missed(struct cw_cache_set *s, size_t n)
+{
+    atomic_fetch_add_explicit(&s->cache->misses, n, memory_order_relaxed);
+}
 
 int cw_cache_flush(struct cw_cache *c, struct cw_error *err)
 {
@@ -396,7 +424,8 @@ int cw_cache_flush(struct cw_cache *c, struct cw_error *err)
     for (uint64_t began = cw_now_ns(); c->flush && r == 0;) {
         uint64_t deadline_ns = deadline_of(c, began);
         if (cw_now_ns() >= deadline_ns)
-            r = cw_error_set(err, CW_E_DEADLINE, "cache %s: %s takes longer than %.0f s", c->dir, at_what(c), (double)FLUSH_NS * 1e-9);
+            r = cw_error_set(err, CW_E_DEADLINE, "cache %s: %s takes longer than %.0f s", c->dir, at_what(c),
+                             (double)FLUSH_NS * 1e-9);
         else
             (void)wait_until(c, deadline_ns);
     }
@@ -406,8 +435,10 @@ int cw_cache_flush(struct cw_cache *c, struct cw_error *err)
 void cw_cache_facts(const struct cw_cache *c, struct cw_cache_facts *ret)
 {
 #define FACT(name) .name = atomic_load_explicit(&c->name, memory_order_relaxed)
-    *ret = (struct cw_cache_facts){FACT(hits), FACT(misses), FACT(bad), FACT(gone), FACT(late), FACT(kept), FACT(skipped), FACT(refused), FACT(bytes_read), FACT(read_ns),
-                                   FACT(bytes_written), FACT(bytes_stored), FACT(write_ns), FACT(published), FACT(evicted), FACT(probe_bytes),
-                                   FACT(probe_ns), FACT(used)};
+    *ret = (struct cw_cache_facts){FACT(hits),       FACT(misses),    FACT(bad),           FACT(gone),
+                                   FACT(late),       FACT(kept),      FACT(skipped),       FACT(refused),
+                                   FACT(bytes_read), FACT(read_ns),   FACT(bytes_written), FACT(bytes_stored),
+                                   FACT(write_ns),   FACT(published), FACT(evicted),       FACT(probe_bytes),
+                                   FACT(probe_ns),   FACT(used)};
 #undef FACT
 }

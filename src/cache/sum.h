@@ -1,4 +1,5 @@
-/* XXH3 of much data: by the widest instructions that the processor has, where the library offers to choose. The result is the same. */
+/* XXH3 of much data: by the widest instructions that the processor has, where the library offers to choose.
+ * The result is the same. */
 #pragma once
 #include "base/hash.h"
 
@@ -7,8 +8,12 @@
 #include <immintrin.h>
 #include <xxh_x86dispatch.h>
 
-/* The library (0.8.1) leaves the upper halves of vector registers in use, and SSE code that comes after it takes up to twice as long: that which plans a resize did. */
-__attribute__((target("avx"))) static inline void cw_sum_zero_upper(void) { _mm256_zeroupper(); }
+/* The library (0.8.1) leaves the upper halves of vector registers in use, and SSE code that comes after it
+ * takes up to twice as long: that which plans a resize did. */
+__attribute__((target("avx"))) static inline void cw_sum_zero_upper(void)
+{
+    _mm256_zeroupper();
+}
 
 static inline void cw_sum_end(void)
 {
@@ -29,6 +34,13 @@ static inline void cw_sum_update(XXH3_state_t *state, const void *data, size_t s
     cw_sum_end();
 }
 #else
-static inline uint64_t cw_sum(const void *data, size_t size) { return XXH3_64bits(data, size); }
-static inline void cw_sum_update(XXH3_state_t *state, const void *data, size_t size) { (void)XXH3_64bits_update(state, data, size); }
+static inline uint64_t cw_sum(const void *data, size_t size)
+{
+    return XXH3_64bits(data, size);
+}
+
+static inline void cw_sum_update(XXH3_state_t *state, const void *data, size_t size)
+{
+    (void)XXH3_64bits_update(state, data, size);
+}
 #endif

@@ -13,7 +13,8 @@
 #define SCAN_NS (500 * MS)
 /* What was put is written after so long, even if it is little. */
 #define WRITE_NS (200 * MS)
-/* A segment is published after a second, and as the set gets older less often: so that little waits for long, and long runs leave no thousands of files. */
+/* A segment is published after a second, and as the set gets older less often: so that little waits for long,
+ * and long runs leave no thousands of files. */
 #define PUBLISH_NS (1000 * MS)
 #define PUBLISH_SHARE 16
 /* What is still to be written when the run ends may take so long. */
@@ -63,7 +64,8 @@ static void chunk_done(struct cw_cache *c, struct cw_cache_chunk *k)
 static void seal_old(struct cw_cache *c, struct cw_cache_set *s, uint64_t now)
 {
     struct cw_cache_chunk *k = s->current;
-    if (!k || (!c->flush && !c->stop && s->refs > 2 && now - k->since_ns < WRITE_NS)) /* ours and the chunk's: nobody puts any more */
+    /* ours and the chunk's: nobody puts any more */
+    if (!k || (!c->flush && !c->stop && s->refs > 2 && now - k->since_ns < WRITE_NS))
         return;
     s->current = NULL;
     *c->queue_tail = k;
@@ -73,12 +75,13 @@ static void seal_old(struct cw_cache *c, struct cw_cache_set *s, uint64_t now)
 static void put_profile(struct cw_cache_set *s)
 {
     _cleanup_free_ char *text = NULL;
-    CW_WITH(&s->cache->mutex) {
+    CW_WITH (&s->cache->mutex) {
         text = s->profiled ? strdup(s->profile) : NULL;
         s->profiled = false;
     }
     if (text)
-        (void)!cw_cache_put_text(s->dir_fd, CW_CACHE_PROFILE, text); /* a full disk: those that come later measure themselves */
+        /* a full disk: those that come later measure themselves */
+        (void)!cw_cache_put_text(s->dir_fd, CW_CACHE_PROFILE, text);
 }
 
 /* What is to be done for a set now and then. Mutex not held. */
@@ -88,7 +91,9 @@ static void look_after(struct cw_cache_set *s, uint64_t now, bool flush, bool la
     if (!s->dir)
         return;
     cw_cache_doing(c, "publishing a segment");
-    if (s->w.segment && (flush || last || now - s->w.since_ns > CW_MAX(PUBLISH_NS, (s->w.since_ns - s->opened_ns) / PUBLISH_SHARE)))
+    if (s->w.segment &&
+        (flush || last ||
+         now - s->w.since_ns > CW_MAX(PUBLISH_NS, (s->w.since_ns - s->opened_ns) / PUBLISH_SHARE)))
         cw_cache_publish(s);
     if (s->used_fd >= 0 && (last || now - s->touched_ns > TOUCH_NS)) {
         (void)futimens(s->used_fd, NULL);
@@ -137,7 +142,8 @@ static void open_all(struct cw_cache *c, uint64_t now)
     pthread_mutex_unlock(&c->mutex);
     open_dir(c);
     pthread_mutex_lock(&c->mutex);
-    for (struct cw_link *at = c->sets.next; at != &c->sets; at = at->next) { /* only this thread takes any out */
+    for (struct cw_link *at = c->sets.next; at != &c->sets; at = at->next) {
+        /* only this thread takes any out */
         struct cw_cache_set *s = CW_CONTAINER(at, struct cw_cache_set, link);
         pthread_mutex_unlock(&c->mutex);
         open_set(s, now);
@@ -152,13 +158,14 @@ static void open_all(struct cw_cache *c, uint64_t now)
 /* One came while the mutex was not held. */
 static bool any_new(const struct cw_cache *c)
 {
-    CW_LIST_EACH(at, &c->sets)
+    CW_LIST_EACH (at, &c->sets)
         if (!CW_CONTAINER(at, struct cw_cache_set, link)->tried)
             return true;
     return false;
 }
 
-/* Sets one after the other; those that nobody has any more are closed. Called and left with the mutex held. */
+/* Sets one after the other; those that nobody has any more are closed. Called and left with the mutex held.
+ */
 static void tend(struct cw_cache *c, uint64_t now, bool all, bool flush)
 {
     struct cw_link *at = c->sets.next;
@@ -189,7 +196,7 @@ void *cw_cache_main(void *arg)
             closing = now;
         open_all(c, now);
         bool flush = c->flush; /* what is asked for from here on waits for another round */
-        CW_LIST_EACH(at, &c->sets)
+        CW_LIST_EACH (at, &c->sets)
             seal_old(c, CW_CONTAINER(at, struct cw_cache_set, link), now);
         struct cw_cache_chunk *k = next_chunk(c);
         if (k) {

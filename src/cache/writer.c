@@ -109,7 +109,8 @@ void cw_cache_publish(struct cw_cache_set *s)
     int64_t end = w->n ? cw_cache_table_write(w->segment->fd, w->size, w->rows, w->n, w->cost_us) : -ENODATA;
     (void)!getrandom(&id, sizeof(id), 0);
     /* the name says what it is worth: microseconds per MiB */
-    if (asprintf(&name, "%016" PRIx64 "-%" PRIu64 CW_CACHE_SUFFIX, id, w->cost_us * ((uint64_t)1 << 20) / CW_MAX(w->filled, 1)) < 0)
+    if (asprintf(&name, "%016" PRIx64 "-%" PRIu64 CW_CACHE_SUFFIX, id,
+                 w->cost_us * ((uint64_t)1 << 20) / CW_MAX(w->filled, 1)) < 0)
         name = NULL;
     if (name && asprintf(&path, "%s/%s", s->dir, name) < 0)
         path = NULL;
@@ -165,7 +166,8 @@ static int write_chunk(struct cw_cache_set *s, struct cw_cache_chunk *k, size_t 
 {
     struct writing *w = &s->w;
     struct cw_error err = {0};
-    uint64_t value = cost_us * ((uint64_t)1 << 20) / k->used, table = (w->n + n) * sizeof(*w->rows) + sizeof(struct cw_cache_trailer);
+    uint64_t value = cost_us * ((uint64_t)1 << 20) / k->used,
+             table = (w->n + n) * sizeof(*w->rows) + sizeof(struct cw_cache_trailer);
     size_t bytes = CW_ALIGN_UP(k->used, CW_CACHE_BLOCK);
     int r = 0;
     if (w->segment && w->size + bytes + table > w->reserved)
@@ -185,13 +187,15 @@ static int write_chunk(struct cw_cache_set *s, struct cw_cache_chunk *k, size_t 
     for (size_t at = 0; at < k->used;) {
         struct cw_cache_entry e;
         memcpy(&e, k->data + at, sizeof(e));
-        w->rows[w->n++] = (struct cw_cache_row){.key = e.key, .offset = w->size + at, .length = e.length, .stored = e.stored, .flags = e.flags};
+        w->rows[w->n++] = (struct cw_cache_row){
+            .key = e.key, .offset = w->size + at, .length = e.length, .stored = e.stored, .flags = e.flags};
         at += cw_cache_entry_bytes(e.stored);
     }
     w->size += bytes;
     w->filled += k->used;
     w->cost_us += cost_us;
-    (void)cw_cache_set_insert(s, w->number, w->rows + first, n, &err); /* no memory for the index: found by the next who opens the set */
+    /* no memory for the index: found by the next who opens the set */
+    (void)cw_cache_set_insert(s, w->number, w->rows + first, n, &err);
     return 0;
 }
 

@@ -5,7 +5,8 @@
 
 #include "base/text.h"
 
-int cli_asked_parse(struct cli_asked *a, const char *verb, const struct cli_option *options, int argc, char **argv, struct cw_error *err)
+int cli_asked_parse(struct cli_asked *a, const char *verb, const struct cli_option *options, int argc,
+                    char **argv, struct cw_error *err)
 {
     a->json = cli_wants_json(argc, argv);
     a->wait = 5;
@@ -15,7 +16,8 @@ int cli_asked_parse(struct cli_asked *a, const char *verb, const struct cli_opti
                            "--service is missing: expected HOST:PORT of a dispatcher");
     if (r == 0)
         r = cli_token(a->token_file, &a->token, err);
-    a->o = (struct cw_observer_options){.service = a->service, .token = a->token, .timeout_ns = (uint64_t)(a->wait * 1e9)};
+    a->o = (struct cw_observer_options){
+        .service = a->service, .token = a->token, .timeout_ns = (uint64_t)(a->wait * 1e9)};
     return r == 0 ? cli_tls_connecting(&a->tls, &a->o.tls, err) : r;
 }
 
@@ -71,4 +73,7 @@ const char *cli_row_padded(const json_t *row, const char *key, size_t width, cha
     return row_column(row, key, width, false, buffer);
 }
 
-int64_t cli_row_number(const json_t *row, const char *key) { return (int64_t)json_integer_value(json_object_get(row, key)); }
+int64_t cli_row_number(const json_t *row, const char *key)
+{
+    return (int64_t)json_integer_value(json_object_get(row, key));
+}

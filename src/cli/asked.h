@@ -11,20 +11,22 @@ struct cli_asked {
     struct cli_tls tls;
     double wait;
     bool json;
-    int n_args;       /* words that are no options: argv[1] ... */
+    int n_args; /* words that are no options: argv[1] ... */
     char *token;
     struct cw_observer_options o;
 };
 
 #define CLI_ASKED_OPTIONS(a) \
     {"service", CLI_TEXT, &(a)->service, "HOST:PORT", "the dispatcher", 0, 0, NULL, NULL}, \
-    CLI_TOKEN_OPTION(&(a)->token_file), \
-    CLI_TLS_OPTIONS(&(a)->tls), \
-    {"wait", CLI_SECONDS, &(a)->wait, "S", "deadline for an answer (default 5)", 0, 0, NULL, NULL}, \
-    {"json", CLI_FLAG, &(a)->json, NULL, "print JSON", 0, 0, NULL, NULL}
+        CLI_TOKEN_OPTION(&(a)->token_file), CLI_TLS_OPTIONS(&(a)->tls), \
+        {"wait", CLI_SECONDS, &(a)->wait, "S", "deadline for an answer (default 5)", 0, 0, NULL, NULL}, \
+    { \
+        "json", CLI_FLAG, &(a)->json, NULL, "print JSON", 0, 0, NULL, NULL \
+    }
 
 /* cli_parse, then everything in a->o. 1: help was printed. */
-int cli_asked_parse(struct cli_asked *a, const char *verb, const struct cli_option *options, int argc, char **argv, struct cw_error *err) _must_check_;
+int cli_asked_parse(struct cli_asked *a, const char *verb, const struct cli_option *options, int argc,
+                    char **argv, struct cw_error *err) _must_check_;
 /* *ret is new; an object or an array, as what is asked for is. */
 int cli_ask(const struct cli_asked *a, const char *what, json_t **ret, struct cw_error *err) _must_check_;
 void cli_asked_deinit(struct cli_asked *a);

@@ -57,7 +57,8 @@ static int run_step(struct bench *x, unsigned threads, struct step *ret, struct 
     };
     for (uint64_t i = 0; i < x->best_of; i++) {
         struct cw_measurement m;
-        x->common.local.iterator = cw_iterator_free(x->common.local.iterator); /* its slabs are not this run's */
+        /* its slabs are not this run's */
+        x->common.local.iterator = cw_iterator_free(x->common.local.iterator);
         reset_peak_rss();
         int r = cw_measure(&x->common.local, &o, &m, err);
         cw_measurement_deinit(&m); /* the figures stay */
@@ -78,8 +79,9 @@ static int run_step(struct bench *x, unsigned threads, struct step *ret, struct 
 static json_t *step_json(const struct step *s, double one)
 {
     json_t *o = cw_measurement_json(&s->best);
-    json_object_update_new(o, json_pack("{s:f, s:I, s:s}", "speedup", one > 0 ? cw_measurement_rate(&s->best) / one : 0.0, "peak_rss_bytes", (json_int_t)s->peak_rss,
-                                        "bottleneck", s->bottleneck));
+    json_object_update_new(o, json_pack("{s:f, s:I, s:s}", "speedup",
+                                        one > 0 ? cw_measurement_rate(&s->best) / one : 0.0, "peak_rss_bytes",
+                                        (json_int_t)s->peak_rss, "bottleneck", s->bottleneck));
     return o;
 }
 
@@ -91,7 +93,8 @@ static int run_all(struct bench *x, json_t **ret, struct cw_error *err)
     unsigned best_threads = 0;
     int r = 0;
     if (!x->common.json)
-        printf("%7s %14s %12s %10s %9s %12s %10s  %s\n", "threads", "elements/s", "batches/s", "MB/s", "speed-up", "first batch", "peak MB", "bottleneck");
+        printf("%7s %14s %12s %10s %9s %12s %10s  %s\n", "threads", "elements/s", "batches/s", "MB/s",
+               "speed-up", "first batch", "peak MB", "bottleneck");
     for (unsigned i = 0; i < n && r >= 0; i++) {
         struct step s = {0};
         r = run_step(x, steps[i], &s, err);
@@ -105,13 +108,17 @@ static int run_all(struct bench *x, json_t **ret, struct cw_error *err)
         }
         json_array_append_new(list, step_json(&s, one));
         if (!x->common.json) {
-            printf("%7u %14.0f %12.1f %10.1f %8.2fx %10.3f s %10.1f  %s\n", steps[i], cw_measurement_rate(m), (double)m->batches / m->seconds,
-                   (double)m->bytes * 1e-6 / m->seconds, one > 0 ? cw_measurement_rate(m) / one : 0.0, m->first_batch_s, (double)s.peak_rss * 1e-6, s.bottleneck);
+            printf("%7u %14.0f %12.1f %10.1f %8.2fx %10.3f s %10.1f  %s\n", steps[i], cw_measurement_rate(m),
+                   (double)m->batches / m->seconds, (double)m->bytes * 1e-6 / m->seconds,
+                   one > 0 ? cw_measurement_rate(m) / one : 0.0, m->first_batch_s, (double)s.peak_rss * 1e-6,
+                   s.bottleneck);
             fflush(stdout);
         }
     }
-    *ret = json_pack("{s:o, s:f, s:I, s:I, s:f, s:i, s:o}", "pipeline", cw_report_text(x->common.file), "seconds_per_run", x->seconds, "best_of", (json_int_t)x->best_of, "seed",
-                     (json_int_t)x->common.seed, "elements_per_s", best, "threads", (int)best_threads, "runs", list);
+    *ret = json_pack("{s:o, s:f, s:I, s:I, s:f, s:i, s:o}", "pipeline", cw_report_text(x->common.file),
+                     "seconds_per_run", x->seconds, "best_of", (json_int_t)x->best_of, "seed",
+                     (json_int_t)x->common.seed, "elements_per_s", best, "threads", (int)best_threads, "runs",
+                     list);
     return r;
 }
 
@@ -123,7 +130,8 @@ int cli_bench(int argc, char **argv)
     json_t *result = NULL;
     const struct cli_option options[] = {
         {"seconds", CLI_SECONDS, &x.seconds, "S", "of each run (default 3)", 0, 0, NULL, NULL},
-        {"best-of", CLI_COUNT, &x.best_of, "N", "runs for each number of threads, of which the best counts (default 2)", 1, 1000, NULL, NULL},
+        {"best-of", CLI_COUNT, &x.best_of, "N",
+         "runs for each number of threads, of which the best counts (default 2)", 1, 1000, NULL, NULL},
         CLI_COMMON_OPTIONS(&x.common, "go up to N threads"),
         {0},
     };

@@ -19,9 +19,12 @@ struct cache {
 
 static json_t *to_json(const struct cw_cache_listed *s)
 {
-    json_t *o = json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:b, s:b, s:I}", "set", s->key, "path", s->path, "bytes", (json_int_t)s->bytes, "segments",
-                          (json_int_t)s->segments, "entries", (json_int_t)s->entries, "content_bytes", (json_int_t)s->content, "stored_bytes", (json_int_t)s->stored, "unfinished", (json_int_t)s->unfinished, "compute_s",
-                          (double)s->cost_us * 1e-6, "in_use", s->used, "pinned", s->pinned, "last_used", (json_int_t)s->used_at_s);
+    json_t *o = json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:b, s:b, s:I}", "set", s->key,
+                          "path", s->path, "bytes", (json_int_t)s->bytes, "segments", (json_int_t)s->segments,
+                          "entries", (json_int_t)s->entries, "content_bytes", (json_int_t)s->content,
+                          "stored_bytes", (json_int_t)s->stored, "unfinished", (json_int_t)s->unfinished,
+                          "compute_s", (double)s->cost_us * 1e-6, "in_use", s->used, "pinned", s->pinned,
+                          "last_used", (json_int_t)s->used_at_s);
     json_auto_t *meta = s->meta ? json_loads(s->meta, 0, NULL) : NULL;
     if (o && meta)
         json_object_set(o, "meta", meta);
@@ -29,7 +32,10 @@ static json_t *to_json(const struct cw_cache_listed *s)
 }
 
 /* Of what entries are, and what is stored of them. */
-static double ratio(uint64_t content, uint64_t stored) { return stored ? (double)content / (double)stored : 1; }
+static double ratio(uint64_t content, uint64_t stored)
+{
+    return stored ? (double)content / (double)stored : 1;
+}
 
 /* "tfrecord, parse_example, decode_image" */
 static void print_operators(const struct cw_cache_listed *s)
@@ -63,7 +69,8 @@ static int list(const struct cache *x, const struct cw_cache_list *l)
         char when[32] = "";
         if (at)
             strftime(when, sizeof(when), "%Y-%m-%d %H:%M", localtime_r(&at, &local));
-        printf("%s %10.1f %9" PRIu64 " %6.2f  %-16s %s%s\n", s->key, (double)s->bytes / (1 << 20), s->entries, ratio(s->content, s->stored), when, s->used ? "in use " : "", s->pinned ? "pinned" : "");
+        printf("%s %10.1f %9" PRIu64 " %6.2f  %-16s %s%s\n", s->key, (double)s->bytes / (1 << 20), s->entries,
+               ratio(s->content, s->stored), when, s->used ? "in use " : "", s->pinned ? "pinned" : "");
         print_operators(s);
     }
     return 0;
@@ -83,10 +90,15 @@ static int stat_all(const struct cache *x, const struct cw_cache_list *l)
         pinned += l->sets[i].pinned;
     }
     if (x->common.json)
-        return cli_print(json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f}", "sets", (json_int_t)l->n, "bytes", (json_int_t)bytes, "segments", (json_int_t)segments,
-                                   "entries", (json_int_t)entries, "content_bytes", (json_int_t)content, "stored_bytes", (json_int_t)stored, "in_use", (json_int_t)used, "pinned", (json_int_t)pinned, "compute_s", (double)cost_us * 1e-6));
-    printf("%zu sets (%" PRIu64 " in use, %" PRIu64 " pinned), %.1f MiB in %" PRIu64 " segments, %" PRIu64 " entries (compressed %.2f times) that took %.1f s to compute\n", l->n, used, pinned,
-           (double)bytes / (1 << 20), segments, entries, ratio(content, stored), (double)cost_us * 1e-6);
+        return cli_print(json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f}", "sets", (json_int_t)l->n,
+                                   "bytes", (json_int_t)bytes, "segments", (json_int_t)segments, "entries",
+                                   (json_int_t)entries, "content_bytes", (json_int_t)content, "stored_bytes",
+                                   (json_int_t)stored, "in_use", (json_int_t)used, "pinned",
+                                   (json_int_t)pinned, "compute_s", (double)cost_us * 1e-6));
+    printf("%zu sets (%" PRIu64 " in use, %" PRIu64 " pinned), %.1f MiB in %" PRIu64 " segments, %" PRIu64
+           " entries (compressed %.2f times) that took %.1f s to compute\n",
+           l->n, used, pinned, (double)bytes / (1 << 20), segments, entries, ratio(content, stored),
+           (double)cost_us * 1e-6);
     return 0;
 }
 
@@ -100,16 +112,20 @@ static int verify(const struct cache *x, const struct cw_cache_list *l, int *ret
     }
     *ret_code = v.bad_segments && !x->repair ? 1 : 0;
     if (x->common.json)
-        return cli_print(json_pack("{s:I, s:I, s:I, s:I, s:I, s:b}", "segments", (json_int_t)v.segments, "entries", (json_int_t)v.entries, "bytes",
-                                   (json_int_t)v.bytes, "bad_segments", (json_int_t)v.bad_segments, "bad_entries", (json_int_t)v.bad_entries, "repaired",
-                                   x->repair));
-    printf("%" PRIu64 " segments with %" PRIu64 " entries are sound; %" PRIu64 " are damaged (%" PRIu64 " entries known to be)%s\n", v.segments, v.entries, v.bad_segments,
-           v.bad_entries, x->repair && v.bad_segments ? ", and were removed" : "");
+        return cli_print(json_pack("{s:I, s:I, s:I, s:I, s:I, s:b}", "segments", (json_int_t)v.segments,
+                                   "entries", (json_int_t)v.entries, "bytes", (json_int_t)v.bytes,
+                                   "bad_segments", (json_int_t)v.bad_segments, "bad_entries",
+                                   (json_int_t)v.bad_entries, "repaired", x->repair));
+    printf("%" PRIu64 " segments with %" PRIu64 " entries are sound; %" PRIu64 " are damaged (%" PRIu64
+           " entries known to be)%s\n",
+           v.segments, v.entries, v.bad_segments, v.bad_entries,
+           x->repair && v.bad_segments ? ", and were removed" : "");
     return 0;
 }
 
 /* all: whoever means all of them does not mean those that were told to stay. */
-static int remove_sets(const struct cache *x, const char *dir, const struct cw_cache_list *l, bool all, struct cw_error *err)
+static int remove_sets(const struct cache *x, const char *dir, const struct cw_cache_list *l, bool all,
+                       struct cw_error *err)
 {
     uint64_t removed = 0, bytes = 0, used = 0, pinned = 0;
     for (size_t i = 0; i < l->n; i++) {
@@ -125,8 +141,11 @@ static int remove_sets(const struct cache *x, const char *dir, const struct cw_c
         bytes += r == 0 ? l->sets[i].bytes : 0;
     }
     if (x->common.json)
-        return cli_print(json_pack("{s:I, s:I, s:I, s:I}", "removed", (json_int_t)removed, "bytes", (json_int_t)bytes, "in_use", (json_int_t)used, "pinned", (json_int_t)pinned));
-    printf("removed %" PRIu64 " %s, %.1f MiB", removed, removed == 1 ? "set" : "sets", (double)bytes / (1 << 20));
+        return cli_print(json_pack("{s:I, s:I, s:I, s:I}", "removed", (json_int_t)removed, "bytes",
+                                   (json_int_t)bytes, "in_use", (json_int_t)used, "pinned",
+                                   (json_int_t)pinned));
+    printf("removed %" PRIu64 " %s, %.1f MiB", removed, removed == 1 ? "set" : "sets",
+           (double)bytes / (1 << 20));
     if (used)
         printf("; %" PRIu64 " in use %s", used, used == 1 ? "stays" : "stay");
     if (pinned)
@@ -151,7 +170,8 @@ static uint64_t n_written(const struct cw_cache *c)
     return f.kept + f.refused;
 }
 
-/* Takes the batches of one epoch. A batch that waits for room in the cache's queue may take longer than --wait: that is no failure while entries are being written. */
+/* Takes the batches of one epoch. A batch that waits for room in the cache's queue may take longer than
+ * --wait: that is no failure while entries are being written. */
 static int warm_epoch(struct cache *x, struct cw_iterator_options *o, struct cw_error *err)
 {
     struct cw_local *l = &x->common.local;
@@ -175,7 +195,9 @@ static int warm(struct cache *x, struct cw_error *err)
     struct cw_iterator_options o = {
         .epochs = 1,
         .world_size = 1,
-        .runner = {.threads = (unsigned)x->common.threads, .memory = x->common.memory, .optimize = !x->common.no_optimize},
+        .runner = {.threads = (unsigned)x->common.threads,
+                   .memory = x->common.memory,
+                   .optimize = !x->common.no_optimize},
     };
     struct cw_cache_facts facts = {0};
     if (!x->caching.dir)
@@ -184,7 +206,8 @@ static int warm(struct cache *x, struct cw_error *err)
     int r = cli_common_load(&x->common, err);
     o.seed = x->common.seed;
     if (r >= 0 && !l->compiled->n_markers)
-        r = cw_error_set(err, CW_E_OPTION, "%s has neither autocache nor cache: there is nothing to keep", x->common.file);
+        r = cw_error_set(err, CW_E_OPTION, "%s has neither autocache nor cache: there is nothing to keep",
+                         x->common.file);
     x->caching.waits = true;
     if (r >= 0)
         r = cw_caching_open(l, &x->caching, &o.runner, err);
@@ -206,16 +229,20 @@ static int warm(struct cache *x, struct cw_error *err)
     l->cache = cw_cache_close_facts(l->cache, &facts);
     uint64_t no_room = facts.refused + facts.skipped;
     if (x->common.json)
-        return cli_print(json_pack("{s:I, s:I, s:I, s:I, s:I}", "kept", (json_int_t)facts.kept, "there", (json_int_t)facts.hits, "refused", (json_int_t)no_room, "evicted",
+        return cli_print(json_pack("{s:I, s:I, s:I, s:I, s:I}", "kept", (json_int_t)facts.kept, "there",
+                                   (json_int_t)facts.hits, "refused", (json_int_t)no_room, "evicted",
                                    (json_int_t)facts.evicted, "bytes", (json_int_t)facts.bytes_written));
-    printf("%" PRIu64 " entries kept, %.1f MiB; %" PRIu64 " were there; for %" PRIu64 " there was no room", facts.kept, (double)facts.bytes_written / (1 << 20), facts.hits, no_room);
+    printf("%" PRIu64 " entries kept, %.1f MiB; %" PRIu64 " were there; for %" PRIu64 " there was no room",
+           facts.kept, (double)facts.bytes_written / (1 << 20), facts.hits, no_room);
     if (facts.evicted)
-        printf("; %" PRIu64 " segments, which may hold some of these, were removed to make room", facts.evicted);
+        printf("; %" PRIu64 " segments, which may hold some of these, were removed to make room",
+               facts.evicted);
     printf("\n");
     return 0;
 }
 
-static int dispatch(struct cache *x, const char *verb, const char *what, const char *key, int *ret_code, struct cw_error *err)
+static int dispatch(struct cache *x, const char *verb, const char *what, const char *key, int *ret_code,
+                    struct cw_error *err)
 {
     static const char *const verbs[] = {"ls", "stat", "rm", "verify", "warm", "pin", "unpin", NULL};
     struct cw_cache_list l = {0};
@@ -223,22 +250,27 @@ static int dispatch(struct cache *x, const char *verb, const char *what, const c
     while (verbs[v] && strcmp(verbs[v], verb) != 0)
         v++;
     if (!verbs[v])
-        return cw_error_value(err, CW_E_OPTION, "verb", verb, "ls, stat, rm, verify, warm, pin or unpin",
-                              "cachew cache %.60s: expected ls, stat, rm, verify, pin or unpin with DIR, "
-                              "or warm PIPELINE",
-                              verb);
+        return cw_error_value(
+            err, CW_E_OPTION, "verb", verb, "ls, stat, rm, verify, warm, pin or unpin",
+            "cachew cache %.60s: expected ls, stat, rm, verify, pin or unpin with DIR, or warm PIPELINE",
+            verb);
     if (v == 4) {
         x->common.file = what;
         return warm(x, err);
     }
     bool narrow = v == 2 || v >= 5;
     if (narrow && (!key || !*key) && !x->all)
-        return cw_error_set(err, CW_E_OPTION, "cachew cache %s %s: expected the first characters of a set, as `cachew cache ls` shows it, or --all", verb, what);
+        return cw_error_set(err, CW_E_OPTION,
+                            "cachew cache %s %s: expected the first characters of a set, as `cachew cache "
+                            "ls` shows it, or --all",
+                            verb, what);
     int r = cw_cache_list(what, key, &l, err);
     if (r >= 0 && key && !l.n)
         r = cw_error_set(err, CW_E_OPTION, "%s has no set that begins with \"%.40s\"", what, key);
     if (r >= 0 && narrow && key && l.n > 1)
-        r = cw_error_set(err, CW_E_OPTION, "%zu sets of %s begin with \"%.40s\": expected enough of one's name, or --all", l.n, what, key);
+        r = cw_error_set(err, CW_E_OPTION,
+                         "%zu sets of %s begin with \"%.40s\": expected enough of one's name, or --all", l.n,
+                         what, key);
     if (r >= 0)
         r = v == 0   ? list(x, &l)
             : v == 1 ? stat_all(x, &l)
@@ -260,8 +292,11 @@ int cli_cache(int argc, char **argv)
         {"all", CLI_FLAG, &x.all, NULL, "rm, pin, unpin: all sets; rm: but pinned ones", 0, 0, NULL, NULL},
         {"repair", CLI_FLAG, &x.repair, NULL, "verify: remove what is damaged", 0, 0, NULL, NULL},
         {"cache-dir", CLI_TEXT, &x.caching.dir, "DIR", "warm: where to keep elements", 0, 0, NULL, NULL},
-        {"cache", CLI_TEXT, &x.caching.where, "WHERE", "warm: auto (default), or the number of a marker, from 0", 0, 0, NULL, NULL},
-        {"cache-bytes", CLI_BYTES, &x.caching.quota, "BYTES", "warm: what may lie in the directory (default: what is there, and half of what is free)", 1, 0, NULL, NULL},
+        {"cache", CLI_TEXT, &x.caching.where, "WHERE",
+         "warm: auto (default), or the number of a marker, from 0", 0, 0, NULL, NULL},
+        {"cache-bytes", CLI_BYTES, &x.caching.quota, "BYTES",
+         "warm: what may lie in the directory (default: what is there, and half of what is free)", 1, 0, NULL,
+         NULL},
         CLI_COMMON_OPTIONS(&x.common, "warm: compute threads"),
         {0},
     };

@@ -32,7 +32,8 @@ static bool extend(X509 *c, X509 *by, int nid, const char *value)
 static bool set_serial(X509 *c)
 {
     BIGNUM *n = BN_new();
-    bool ok = n && BN_rand(n, 127, BN_RAND_TOP_ANY, BN_RAND_BOTTOM_ANY) == 1 && BN_to_ASN1_INTEGER(n, X509_get_serialNumber(c));
+    bool ok = n && BN_rand(n, 127, BN_RAND_TOP_ANY, BN_RAND_BOTTOM_ANY) == 1 &&
+              BN_to_ASN1_INTEGER(n, X509_get_serialNumber(c));
     BN_free(n);
     return ok;
 }
@@ -40,10 +41,13 @@ static bool set_serial(X509 *c)
 static bool fill(X509 *c, EVP_PKEY *key, const char *name, X509 *by, unsigned days)
 {
     X509_NAME *subject = X509_get_subject_name(c);
-    return X509_set_version(c, X509_VERSION_3) == 1 && set_serial(c) && X509_gmtime_adj(X509_getm_notBefore(c), -HOUR) &&
+    return X509_set_version(c, X509_VERSION_3) == 1 && set_serial(c) &&
+           X509_gmtime_adj(X509_getm_notBefore(c), -HOUR) &&
            X509_time_adj_ex(X509_getm_notAfter(c), (int)days, 0, NULL) && X509_set_pubkey(c, key) == 1 &&
-           X509_NAME_add_entry_by_txt(subject, "O", MBSTRING_UTF8, (const unsigned char *)"cachew", -1, -1, 0) == 1 &&
-           X509_NAME_add_entry_by_txt(subject, "CN", MBSTRING_UTF8, (const unsigned char *)name, -1, -1, 0) == 1 &&
+           X509_NAME_add_entry_by_txt(subject, "O", MBSTRING_UTF8, (const unsigned char *)"cachew", -1, -1,
+                                      0) == 1 &&
+           X509_NAME_add_entry_by_txt(subject, "CN", MBSTRING_UTF8, (const unsigned char *)name, -1, -1, 0) ==
+               1 &&
            X509_set_issuer_name(c, X509_get_subject_name(by)) == 1;
 }
 
@@ -51,19 +55,24 @@ static bool fill(X509 *c, EVP_PKEY *key, const char *name, X509 *by, unsigned da
 static bool restrict_to(X509 *c, enum cli_certified kind, const char *hosts, X509 *by)
 {
     bool authority = kind == CLI_AUTHORITY;
-    return extend(c, by, NID_basic_constraints, authority ? "critical,CA:TRUE,pathlen:0" : "critical,CA:FALSE") &&
-           extend(c, by, NID_key_usage, authority ? "critical,keyCertSign,cRLSign" : "critical,digitalSignature") &&
-           extend(c, by, NID_subject_key_identifier, "hash") && (authority || extend(c, by, NID_authority_key_identifier, "keyid:always")) &&
-           (authority || extend(c, by, NID_ext_key_usage, kind == CLI_SERVER ? "serverAuth,clientAuth" : "clientAuth")) &&
+    return extend(c, by, NID_basic_constraints,
+                  authority ? "critical,CA:TRUE,pathlen:0" : "critical,CA:FALSE") &&
+           extend(c, by, NID_key_usage,
+                  authority ? "critical,keyCertSign,cRLSign" : "critical,digitalSignature") &&
+           extend(c, by, NID_subject_key_identifier, "hash") &&
+           (authority || extend(c, by, NID_authority_key_identifier, "keyid:always")) &&
+           (authority ||
+            extend(c, by, NID_ext_key_usage, kind == CLI_SERVER ? "serverAuth,clientAuth" : "clientAuth")) &&
            (!hosts || extend(c, by, NID_subject_alt_name, hosts));
 }
 
-int cli_certify(enum cli_certified kind, const char *name, const char *hosts, const struct cli_identity *by, unsigned days, struct cli_identity *ret,
-                struct cw_error *err)
+int cli_certify(enum cli_certified kind, const char *name, const char *hosts, const struct cli_identity *by,
+                unsigned days, struct cli_identity *ret, struct cw_error *err)
 {
     struct cli_identity i = {.key = EVP_EC_gen("P-256"), .certificate = X509_new()};
     X509 *issuer = by ? by->certificate : i.certificate;
-    if (!i.key || !i.certificate || !fill(i.certificate, i.key, name, issuer, days) || !restrict_to(i.certificate, kind, hosts, issuer) ||
+    if (!i.key || !i.certificate || !fill(i.certificate, i.key, name, issuer, days) ||
+        !restrict_to(i.certificate, kind, hosts, issuer) ||
         X509_sign(i.certificate, by ? by->key : i.key, EVP_sha256()) <= 0) {
         cli_identity_deinit(&i);
         return cw_error_set(err, CW_E_BUG, "OpenSSL can't make the certificate of %s", name);
@@ -76,7 +85,8 @@ int cli_identity_pem(const struct cli_identity *i, bool key, char **ret, struct 
 {
     BIO *b = BIO_new(BIO_s_mem());
     char *data = NULL;
-    bool ok = b && (key ? PEM_write_bio_PrivateKey(b, i->key, NULL, NULL, 0, NULL, NULL) : PEM_write_bio_X509(b, i->certificate)) == 1;
+    bool ok = b && (key ? PEM_write_bio_PrivateKey(b, i->key, NULL, NULL, 0, NULL, NULL)
+                        : PEM_write_bio_X509(b, i->certificate)) == 1;
     long size = ok ? BIO_get_mem_data(b, &data) : 0;
     char *text = ok ? malloc((size_t)size + 1) : NULL;
     if (text) { /* there is no zero behind data */

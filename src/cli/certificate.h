@@ -11,9 +11,11 @@ struct cli_identity {
 };
 
 enum cli_certified { CLI_AUTHORITY, CLI_SERVER, CLI_CLIENT };
-/* hosts: of a server, "DNS:NAME,IP:ADDRESS" ...; by: who signs, NULL: itself. Valid from an hour ago (clocks differ) for so many days. */
-int cli_certify(enum cli_certified kind, const char *name, const char *hosts, const struct cli_identity *by, unsigned days, struct cli_identity *ret,
-                struct cw_error *err) _must_check_;
+
+/* hosts: of a server, "DNS:NAME,IP:ADDRESS" ...; by: who signs, NULL: itself. Valid from an hour ago (clocks
+ * differ) for so many days. */
+int cli_certify(enum cli_certified kind, const char *name, const char *hosts, const struct cli_identity *by,
+                unsigned days, struct cli_identity *ret, struct cw_error *err) _must_check_;
 /* PEM of the key, or of the certificate; *ret is new. */
 int cli_identity_pem(const struct cli_identity *i, bool key, char **ret, struct cw_error *err) _must_check_;
 void cli_identity_deinit(struct cli_identity *i);

@@ -17,10 +17,12 @@
 
 /* A daemon that is not ready so long after it would itself say what it waits for is slow: that is said. */
 #define SLOW_NS UINT64_C(5000000000)
-/* A daemon that is not ready after this (longer if CACHEW_START_S asks for it) hangs, however slow the machine is: it is killed. */
+/* A daemon that is not ready after this (longer if CACHEW_START_S asks for it) hangs, however slow the
+ * machine is: it is killed. */
 #define HANGS_NS UINT64_C(600000000000)
 
-/* How often is looked whether the user wants to end instead: signals that this process waits for are blocked. */
+/* How often is looked whether the user wants to end instead: signals that this process waits for are blocked.
+ */
 #define LOOK_MS 100
 
 static bool told_to_end(void)
@@ -74,17 +76,20 @@ static int read_ready(int out, const struct cli_child_options *o, json_t **ret, 
     const char *what = o->argv[1];
     char line[4096];
     size_t n = 0;
-    uint64_t slow_ns = cw_patience_start_ns() + SLOW_NS, hangs_ns = CW_MAX(slow_ns, HANGS_NS), began = cw_now_ns();
+    uint64_t slow_ns = cw_patience_start_ns() + SLOW_NS, hangs_ns = CW_MAX(slow_ns, HANGS_NS),
+             began = cw_now_ns();
     bool said = false;
     while (n + 1 < sizeof(line) && !memchr(line, '\n', n)) {
         uint64_t waited_ns = cw_now_ns() - began;
         struct pollfd p = {.fd = out, .events = POLLIN};
         if (waited_ns >= hangs_ns)
-            return cw_error_set(err, CW_E_DEADLINE, "cachew %s did not say that it is ready within %g s", what, (double)hangs_ns / 1e9);
+            return cw_error_set(err, CW_E_DEADLINE, "cachew %s did not say that it is ready within %g s",
+                                what, (double)hangs_ns / 1e9);
         if (waited_ns >= slow_ns && !said) {
             said = true;
             if (o->slow)
-                cli_log(o->slow, true, "cachew %s did not say within %g s that it is ready; waiting for it", what, (double)slow_ns / 1e9);
+                cli_log(o->slow, true, "cachew %s did not say within %g s that it is ready; waiting for it",
+                        what, (double)slow_ns / 1e9);
         }
         if (told_to_end())
             return cw_error_set(err, CW_E_INTERRUPTED, "cachew %s was starting, and is not waited for", what);
@@ -92,12 +97,16 @@ static int read_ready(int out, const struct cli_child_options *o, json_t **ret, 
             return cw_error_errno(err, CW_E_IO, errno, "can't wait for cachew %s", what);
         ssize_t got = p.revents ? read(out, line + n, sizeof(line) - 1 - n) : -1;
         if (got == 0)
-            return cw_error_set(err, CW_E_SERVICE, "cachew %s ended before it was ready; what it said stands above", what);
+            return cw_error_set(err, CW_E_SERVICE,
+                                "cachew %s ended before it was ready; what it said stands above", what);
         n += got > 0 ? (size_t)got : 0;
     }
     json_auto_t *object = json_loadb(line, n, JSON_DISABLE_EOF_CHECK, NULL);
     *ret = json_incref(json_object_get(object, "ready"));
-    return *ret ? 0 : cw_error_set(err, CW_E_SERVICE, "cachew %s said \"%.*s\" where it should say that it is ready", what, (int)CW_MIN(n, 80), line);
+    return *ret ? 0
+                : cw_error_set(err, CW_E_SERVICE,
+                               "cachew %s said \"%.*s\" where it should say that it is ready", what,
+                               (int)CW_MIN(n, 80), line);
 }
 
 int cli_child_start(const struct cli_child_options *o, pid_t *ret, json_t **ret_ready, struct cw_error *err)

@@ -13,7 +13,8 @@ void cli_common_init(struct cli_common *c)
     *c = (struct cli_common){.threads = cw_cpu_budget(), .memory = cw_memory_total() / 2, .wait = 60};
 }
 
-int cli_common_parse(struct cli_common *c, const char *verb, const struct cli_option *options, int argc, char **argv, struct cw_error *err)
+int cli_common_parse(struct cli_common *c, const char *verb, const struct cli_option *options, int argc,
+                     char **argv, struct cw_error *err)
 {
     int n_args;
     c->json = cli_wants_json(argc, argv);
@@ -45,7 +46,10 @@ int cli_common_load(struct cli_common *c, struct cw_error *err)
     return r;
 }
 
-int cli_common_open(struct cli_common *c, struct cw_error *err) { return cw_local_open(&c->local, c->index_dir, (unsigned)c->threads, err); }
+int cli_common_open(struct cli_common *c, struct cw_error *err)
+{
+    return cw_local_open(&c->local, c->index_dir, (unsigned)c->threads, err);
+}
 
 void cli_common_deinit(struct cli_common *c)
 {

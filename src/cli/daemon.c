@@ -34,15 +34,18 @@ const char *const cli_log_formats[] = {"text", "json", NULL};
 static void print_line(const struct cli_log *log, const char *time, const char *level, const char *message)
 {
     json_auto_t *o = log->format && strcmp(log->format, "json") == 0
-                    ? json_pack("{s:s, s:s, s:s, s:i, s:o}", "time", time, "level", level, "role", log->role, "pid", (int)getpid(), "message", cw_report_text(message))
-                    : NULL;
+                         ? json_pack("{s:s, s:s, s:s, s:i, s:o}", "time", time, "level", level, "role",
+                                     log->role, "pid", (int)getpid(), "message", cw_report_text(message))
+                         : NULL;
     if (o && log->name)
         json_object_set_new(o, "name", cw_report_text(log->name));
     _cleanup_free_ char *text = o ? json_dumps(o, JSON_COMPACT) : NULL;
     if (text)
         fprintf(stderr, "%s\n", text);
     else
-        fprintf(stderr, "%s cachew %s%s%s: %s%s%s\n", time, log->role, log->name ? " " : "", log->name ? log->name : "", strcmp(level, "info") == 0 ? "" : level, strcmp(level, "info") == 0 ? "" : ": ", message);
+        fprintf(stderr, "%s cachew %s%s%s: %s%s%s\n", time, log->role, log->name ? " " : "",
+                log->name ? log->name : "", strcmp(level, "info") == 0 ? "" : level,
+                strcmp(level, "info") == 0 ? "" : ": ", message);
 }
 
 static void log_line(const struct cli_log *log, const char *level, const char *message)
@@ -117,14 +120,23 @@ int cli_check_listen(const char *address, bool tls, bool token, bool insecure, s
     if (insecure || (tls && token))
         return 0;
     int r = leaves_machine("listen", address, err);
-    const char *missing = !tls && !token ? "--tls-cert, --tls-key and --token-file are" : !tls ? "--tls-cert and --tls-key are" : "--token-file is";
-    return r <= 0 ? r : cw_error_set(err, CW_E_OPTION, "--listen %s is no loopback address, and %s missing: whoever reaches it could read the data and run "
-                                     "pipelines; expected a loopback address, TLS and a token (cachew keys init makes them), or --insecure", address, missing);
+    const char *missing = !tls && !token ? "--tls-cert, --tls-key and --token-file are"
+                          : !tls         ? "--tls-cert and --tls-key are"
+                                         : "--token-file is";
+    return r <= 0 ? r
+                  : cw_error_set(err, CW_E_OPTION,
+                                 "--listen %s is no loopback address, and %s missing: whoever reaches it "
+                                 "could read the data and run pipelines; expected a loopback address, TLS "
+                                 "and a token (cachew keys init makes them), or --insecure",
+                                 address, missing);
 }
 
 int cli_check_http(const char *address, bool insecure, struct cw_error *err)
 {
     int r = insecure ? 0 : leaves_machine("http", address, err);
-    return r <= 0 ? r : cw_error_set(err, CW_E_OPTION, "--http %s is no loopback address: the pages are not encrypted, and nobody is asked for a token; expected a "
-                                     "loopback address, or --insecure", address);
+    return r <= 0 ? r
+                  : cw_error_set(err, CW_E_OPTION,
+                                 "--http %s is no loopback address: the pages are not encrypted, and nobody "
+                                 "is asked for a token; expected a loopback address, or --insecure",
+                                 address);
 }

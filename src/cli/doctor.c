@@ -25,7 +25,8 @@
 #include "client/local.h"
 #include "ops/kernels/isa.h"
 
-/* Below this a few hundred shards and the daemon's sockets no longer fit; what the engine keeps open is bounded by it. */
+/* Below this a few hundred shards and the daemon's sockets no longer fit; what the engine keeps open is
+ * bounded by it. */
 #define ENOUGH_FILES 1024
 /* A batch of images and what it takes to decode it. */
 #define ENOUGH_MEMORY ((uint64_t)512 << 20)
@@ -51,7 +52,9 @@ static void check_cpu(struct check *c)
     c->verdict = OK;
     cw_text_add(&c->found, "%u of %ld CPUs may be used (affinity and cgroup)", budget, online);
     if ((long)budget < online)
-        cw_text_add(&c->todo, "the cgroup or the affinity mask leaves out CPUs; raise its limit if they are meant for this");
+        cw_text_add(
+            &c->todo,
+            "the cgroup or the affinity mask leaves out CPUs; raise its limit if they are meant for this");
 }
 
 static void check_features(struct check *c)
@@ -59,10 +62,16 @@ static void check_features(struct check *c)
     c->verdict = OK;
 #if defined(__x86_64__) || defined(__i386__)
     __builtin_cpu_init();
-    const struct { const char *name; int there; } features[] = {
-        {"sse4.2", __builtin_cpu_supports("sse4.2")}, {"avx", __builtin_cpu_supports("avx")},           {"avx2", __builtin_cpu_supports("avx2")},
-        {"fma", __builtin_cpu_supports("fma")},       {"avx512f", __builtin_cpu_supports("avx512f")}, {"avx512bw", __builtin_cpu_supports("avx512bw")},
+
+    const struct {
+        const char *name;
+        int there;
+    } features[] = {
+        {"sse4.2", __builtin_cpu_supports("sse4.2")},   {"avx", __builtin_cpu_supports("avx")},
+        {"avx2", __builtin_cpu_supports("avx2")},       {"fma", __builtin_cpu_supports("fma")},
+        {"avx512f", __builtin_cpu_supports("avx512f")}, {"avx512bw", __builtin_cpu_supports("avx512bw")},
     };
+
     for (size_t i = 0; i < CW_COUNT_OF(features); i++)
         if (features[i].there)
             cw_text_add(&c->found, "%s%s", c->found.size ? " " : "", features[i].name);
@@ -82,7 +91,9 @@ static void check_kernels(struct check *c)
         cw_text_add(&c->found, " (CACHEW_SIMD=%.40s)", want);
     if (isa == &cw_pixel_isa_c) {
         c->verdict = WARNING;
-        cw_text_add(&c->todo, want ? "unset CACHEW_SIMD: image operators run in portable C" : "image operators run in portable C, which is slower; results are the same");
+        cw_text_add(&c->todo,
+                    want ? "unset CACHEW_SIMD: image operators run in portable C"
+                         : "image operators run in portable C, which is slower; results are the same");
     }
 }
 
@@ -90,17 +101,20 @@ static void check_memory(struct check *c)
 {
     uint64_t total = cw_memory_total();
     c->verdict = total < ENOUGH_MEMORY ? WARNING : OK;
-    cw_text_add(&c->found, "%.1f GB of the cgroup or the machine; the default budget is half of that", (double)total * 1e-9);
+    cw_text_add(&c->found, "%.1f GB of the cgroup or the machine; the default budget is half of that",
+                (double)total * 1e-9);
     if (c->verdict != OK)
         cw_text_add(&c->todo, "give the cgroup more memory, or run with small batches and --memory");
 }
 
 static void check_memfd(struct check *c)
 {
-    int fd = memfd_create("cachew-doctor", MFD_CLOEXEC | MFD_ALLOW_SEALING), seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+    int fd = memfd_create("cachew-doctor", MFD_CLOEXEC | MFD_ALLOW_SEALING),
+        seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
     if (fd < 0 || ftruncate(fd, 1 << 16) < 0) {
         found(c, WARNING, strerror(errno));
-        cw_text_add(&c->todo, "workers can only lend memfds: without, batches are copied to clients. Allow memfd_create (a seccomp profile may forbid it; Linux 3.17 or later)");
+        cw_text_add(&c->todo, "workers can only lend memfds: without, batches are copied to clients. Allow "
+                              "memfd_create (a seccomp profile may forbid it; Linux 3.17 or later)");
     } else if (fcntl(fd, F_ADD_SEALS, seals) < 0 || ftruncate(fd, 1 << 17) == 0) {
         found(c, WARNING, "made, but can't be sealed");
         cw_text_add(&c->todo, "allow fcntl F_ADD_SEALS (a sandbox may forbid it)");
@@ -126,7 +140,8 @@ static void check_files(struct check *c)
         return;
     }
     c->verdict = l.rlim_cur < ENOUGH_FILES ? WARNING : OK;
-    cw_text_add(&c->found, "%llu open files, at most %llu", (unsigned long long)l.rlim_cur, (unsigned long long)l.rlim_max);
+    cw_text_add(&c->found, "%llu open files, at most %llu", (unsigned long long)l.rlim_cur,
+                (unsigned long long)l.rlim_max);
     if (c->verdict != OK)
         cw_text_add(&c->todo, "raise it: ulimit -n %d", ENOUGH_FILES);
 }
@@ -162,7 +177,8 @@ static void check_index_dir(struct check *c)
     _cleanup_free_ char *dir = cw_index_dir(), *parent = dir ? strdup(dir) : NULL;
     if (!dir || !parent) {
         found(c, WARNING, "there is none");
-        cw_text_add(&c->todo, "set CACHEW_INDEX_DIR or HOME; without it data sets are indexed anew in each run");
+        cw_text_add(&c->todo,
+                    "set CACHEW_INDEX_DIR or HOME; without it data sets are indexed anew in each run");
         return;
     }
     existing_parent(parent);
@@ -171,14 +187,16 @@ static void check_index_dir(struct check *c)
     if (fd < 0) {
         c->verdict = WARNING;
         cw_text_add(&c->found, "%s: %s", parent, strerror(errno));
-        cw_text_add(&c->todo, "set CACHEW_INDEX_DIR to a directory that can be written to; without it data sets are indexed anew in each run");
+        cw_text_add(&c->todo, "set CACHEW_INDEX_DIR to a directory that can be written to; without it data "
+                              "sets are indexed anew in each run");
         return;
     }
     close(fd);
     char *slash = strrchr(dir, '/');
     c->verdict = OK;
     cw_text_add(&c->found, there ? "%s can be written to" : "%s is not there yet, but can be made", dir);
-    if (!there && slash && (size_t)(slash - dir) > strlen(parent)) { /* a run makes one directory, not those above it */
+    if (!there && slash && (size_t)(slash - dir) > strlen(parent)) {
+        /* a run makes one directory, not those above it */
         c->verdict = WARNING;
         cw_text_add(&c->todo, "mkdir -p %.*s", (int)(slash - dir), dir);
     }
@@ -201,7 +219,8 @@ static void check_nowait(struct check *c)
     } else {
         c->verdict = WARNING;
         cw_text_add(&c->found, "%s: %s", at, strerror(errno));
-        cw_text_add(&c->todo, "reads from this file system all go through the read threads, which costs a little; ext4, xfs and btrfs can do it");
+        cw_text_add(&c->todo, "reads from this file system all go through the read threads, which costs a "
+                              "little; ext4, xfs and btrfs can do it");
     }
     if (fd >= 0)
         close(fd);
@@ -212,15 +231,17 @@ static void check_system(struct check *c)
     struct utsname u;
     bool known = uname(&u) == 0;
     c->verdict = known ? OK : WARNING;
-    cw_text_add(&c->found, "%s %s %s", known ? u.sysname : "?", known ? u.release : "", known ? u.machine : "");
+    cw_text_add(&c->found, "%s %s %s", known ? u.sysname : "?", known ? u.release : "",
+                known ? u.machine : "");
 }
 
 static void check_libraries(struct check *c)
 {
     int webp = WebPGetDecoderVersion();
     unsigned xxh = XXH_versionNumber();
-    cw_text_add(&c->found, "cachew %s; jansson %s, xxhash %u.%u.%u, zlib %s, libspng %s, libwebp %d.%d.%d", cli_version, jansson_version_str(), xxh / 10000,
-                xxh / 100 % 100, xxh % 100, zlibVersion(), spng_version_string(), webp >> 16, webp >> 8 & 255, webp & 255);
+    cw_text_add(&c->found, "cachew %s; jansson %s, xxhash %u.%u.%u, zlib %s, libspng %s, libwebp %d.%d.%d",
+                cli_version, jansson_version_str(), xxh / 10000, xxh / 100 % 100, xxh % 100, zlibVersion(),
+                spng_version_string(), webp >> 16, webp >> 8 & 255, webp & 255);
 #ifdef LIBJPEG_TURBO_VERSION
 #define TEXT_OF(x) #x
 #define TEXT(x) TEXT_OF(x)
@@ -232,10 +253,20 @@ static void check_libraries(struct check *c)
 #endif
 }
 
-static const struct { const char *name; void (*check)(struct check *); } checks[] = {
-    {"system", check_system},   {"cpus", check_cpu},       {"cpu features", check_features}, {"kernels", check_kernels},
-    {"memory", check_memory},   {"memfd", check_memfd},    {"open files", check_files},      {"index directory", check_index_dir},
-    {"reads without waiting", check_nowait},               {"libraries", check_libraries},
+static const struct {
+    const char *name;
+    void (*check)(struct check *);
+} checks[] = {
+    {"system", check_system},
+    {"cpus", check_cpu},
+    {"cpu features", check_features},
+    {"kernels", check_kernels},
+    {"memory", check_memory},
+    {"memfd", check_memfd},
+    {"open files", check_files},
+    {"index directory", check_index_dir},
+    {"reads without waiting", check_nowait},
+    {"libraries", check_libraries},
 };
 
 static int list_crash_points(bool json)
@@ -244,7 +275,8 @@ static int list_crash_points(bool json)
     const struct cw_crash_point *p = cw_crash_points(&n);
     json_t *list = json_array();
     for (size_t i = 0; i < n; i++) {
-        json_array_append_new(list, json_pack("{s:s, s:s, s:s}", "name", p[i].name, "role", p[i].role, "phase", p[i].phase));
+        json_array_append_new(
+            list, json_pack("{s:s, s:s, s:s}", "name", p[i].name, "role", p[i].role, "phase", p[i].phase));
         if (!json)
             printf("%-24s %-12s %s\n", p[i].name, p[i].role, p[i].phase);
     }
@@ -263,7 +295,9 @@ int cli_doctor(int argc, char **argv)
     bool json = false, points = false;
     int n_args, failed = 0, warnings = 0;
     const struct cli_option options[] = {
-        {"crash-points", CLI_FLAG, &points, NULL, "list the points at which a test build can be made to crash (CACHEW_CRASH=NAME:N)", 0, 0, NULL, NULL},
+        {"crash-points", CLI_FLAG, &points, NULL,
+         "list the points at which a test build can be made to crash (CACHEW_CRASH=NAME:N)", 0, 0, NULL,
+         NULL},
         {"json", CLI_FLAG, &json, NULL, "print one JSON object", 0, 0, NULL, NULL},
         {0},
     };
@@ -280,7 +314,8 @@ int cli_doctor(int argc, char **argv)
         failed += c.verdict == FAILED;
         warnings += c.verdict == WARNING;
         const char *what = c.found.data ? c.found.data : "", *todo = c.todo.data;
-        json_t *o = json_pack("{s:s, s:s, s:s}", "check", c.name, "verdict", verdicts[c.verdict], "found", what);
+        json_t *o = json_pack("{s:s, s:s, s:s}", "check", c.name, "verdict", verdicts[c.verdict], "found",
+                              what);
         if (todo)
             json_object_set_new(o, "todo", json_string(todo));
         json_array_append_new(list, o);
@@ -294,7 +329,8 @@ int cli_doctor(int argc, char **argv)
     }
     int code = 0;
     if (json)
-        code = cli_print(json_pack("{s:s, s:b, s:i, s:i, s:o}", "version", cli_version, "ok", failed == 0, "failed", failed, "warnings", warnings, "checks", list));
+        code = cli_print(json_pack("{s:s, s:b, s:i, s:i, s:o}", "version", cli_version, "ok", failed == 0,
+                                   "failed", failed, "warnings", warnings, "checks", list));
     else
         json_decref(list);
     return failed ? 1 : code;

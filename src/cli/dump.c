@@ -27,10 +27,12 @@ struct __attribute__((packed)) about { /* an entry, in both of its headers */
     uint32_t date, crc, stored, size;
     uint16_t name, extra;
 };
+
 struct __attribute__((packed)) local_header {
     uint32_t magic;
     struct about about;
 };
+
 struct __attribute__((packed)) central_header {
     uint32_t magic;
     uint16_t made_by;
@@ -38,13 +40,17 @@ struct __attribute__((packed)) central_header {
     uint16_t comment, disk, internal;
     uint32_t external, offset;
 };
+
 struct __attribute__((packed)) end_header {
     uint32_t magic;
     uint16_t disk, first_disk, here, all;
     uint32_t size, start;
     uint16_t comment;
 };
-_Static_assert(sizeof(struct local_header) == 30 && sizeof(struct central_header) == 46 && sizeof(struct end_header) == 22, "the format's");
+
+_Static_assert(sizeof(struct local_header) == 30 && sizeof(struct central_header) == 46 &&
+                   sizeof(struct end_header) == 22,
+               "the format's");
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the headers are written as they lie in memory");
 
 static struct about about(const struct entry *e)
@@ -61,13 +67,16 @@ static struct about about(const struct entry *e)
 }
 
 /* One array: header of format 1.0, then the data. */
-static void add(struct zip *z, const char *name, const char *descr, const int64_t *dims, int ndim, const void *data, size_t size)
+static void add(struct zip *z, const char *name, const char *descr, const int64_t *dims, int ndim,
+                const void *data, size_t size)
 {
     char header[1024];
     size_t at = 10;
-    at += (size_t)snprintf(header + at, sizeof(header) - at, "{'descr': '%s', 'fortran_order': False, 'shape': (", descr);
+    at += (size_t)snprintf(header + at, sizeof(header) - at,
+                           "{'descr': '%s', 'fortran_order': False, 'shape': (", descr);
     for (int i = 0; i < ndim; i++)
-        at += (size_t)snprintf(header + at, sizeof(header) - at, "%" PRId64 ",%s", dims[i], i + 1 < ndim ? " " : "");
+        at += (size_t)snprintf(header + at, sizeof(header) - at, "%" PRId64 ",%s", dims[i],
+                               i + 1 < ndim ? " " : "");
     at += (size_t)snprintf(header + at, sizeof(header) - at, "), }");
     size_t total = CW_ALIGN_UP(at + 1, 64);
     memset(header + at, ' ', total - at);
@@ -76,7 +85,8 @@ static void add(struct zip *z, const char *name, const char *descr, const int64_
     header[8] = (char)((total - 10) & 255);
     header[9] = (char)((total - 10) >> 8);
     long offset = ftell(z->f);
-    if (total + size >= UINT32_MAX || offset < 0 || (uint64_t)offset + total + size >= UINT32_MAX || z->n == MAX_ENTRIES) {
+    if (total + size >= UINT32_MAX || offset < 0 || (uint64_t)offset + total + size >= UINT32_MAX ||
+        z->n == MAX_ENTRIES) {
         z->too_large = true;
         return;
     }
@@ -86,7 +96,8 @@ static void add(struct zip *z, const char *name, const char *descr, const int64_
     e->crc = size ? (uint32_t)crc32(crc, data, (uInt)size) : crc;
     e->size = (uint32_t)(total + size);
     e->offset = (uint32_t)offset;
-    fwrite(&(struct local_header){.magic = 0x04034b50, .about = about(e)}, sizeof(struct local_header), 1, z->f);
+    fwrite(&(struct local_header){.magic = 0x04034b50, .about = about(e)}, sizeof(struct local_header), 1,
+           z->f);
     fputs(e->name, z->f);
     fwrite(header, 1, total, z->f);
     if (size)
@@ -98,24 +109,32 @@ static void finish(struct zip *z)
     long start = ftell(z->f);
     for (unsigned i = 0; i < z->n; i++) {
         const struct entry *e = &z->entries[i];
-        const struct central_header h = {.magic = 0x02014b50, .made_by = 20, .about = about(e), .offset = e->offset};
+        const struct central_header h = {
+            .magic = 0x02014b50, .made_by = 20, .about = about(e), .offset = e->offset};
         fwrite(&h, sizeof(h), 1, z->f);
         fputs(e->name, z->f);
     }
-    const struct end_header h = {.magic = 0x06054b50, .here = (uint16_t)z->n, .all = (uint16_t)z->n, .size = (uint32_t)(ftell(z->f) - start), .start = (uint32_t)start};
+    const struct end_header h = {.magic = 0x06054b50,
+                                 .here = (uint16_t)z->n,
+                                 .all = (uint16_t)z->n,
+                                 .size = (uint32_t)(ftell(z->f) - start),
+                                 .start = (uint32_t)start};
     fwrite(&h, sizeof(h), 1, z->f);
 }
 
 static const char *descr(enum cw_dtype dtype)
 {
     static const char *const names[CW_N_DTYPES] = {
-        [CW_BOOL] = "|b1",  [CW_UINT8] = "|u1",   [CW_UINT16] = "<u2",   [CW_UINT32] = "<u4",  [CW_UINT64] = "<u8",  [CW_INT8] = "|i1",  [CW_INT16] = "<i2",
-        [CW_INT32] = "<i4", [CW_INT64] = "<i8",   [CW_FLOAT16] = "<f2",  [CW_BFLOAT16] = "|V2", [CW_FLOAT32] = "<f4", [CW_FLOAT64] = "<f8", [CW_BYTES] = "|u1",
+        [CW_BOOL] = "|b1",    [CW_UINT8] = "|u1",   [CW_UINT16] = "<u2",   [CW_UINT32] = "<u4",
+        [CW_UINT64] = "<u8",  [CW_INT8] = "|i1",    [CW_INT16] = "<i2",    [CW_INT32] = "<i4",
+        [CW_INT64] = "<i8",   [CW_FLOAT16] = "<f2", [CW_BFLOAT16] = "|V2", [CW_FLOAT32] = "<f4",
+        [CW_FLOAT64] = "<f8", [CW_BYTES] = "|u1",
     };
     return names[dtype];
 }
 
-static int add_provenance(struct zip *z, const struct cw_compiled *c, const struct cw_batch *b, struct cw_error *err)
+static int add_provenance(struct zip *z, const struct cw_compiled *c, const struct cw_batch *b,
+                          struct cw_error *err)
 {
     char id[128], text[16];
     size_t width = 1;
@@ -140,7 +159,8 @@ static int add_provenance(struct zip *z, const struct cw_compiled *c, const stru
     return 0;
 }
 
-int cw_dump_batch(const char *dir, const struct cw_compiled *c, const struct cw_batch *b, struct cw_error *err)
+int cw_dump_batch(const char *dir, const struct cw_compiled *c, const struct cw_batch *b,
+                  struct cw_error *err)
 {
     char path[4200], epoch[32] = "", name[300];
     struct zip z = {0};

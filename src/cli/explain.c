@@ -1,4 +1,5 @@
-/* cachew explain: what the compiler made of a pipeline, and, after running it for some seconds, where the time goes, what would help, and whether it does. */
+/* cachew explain: what the compiler made of a pipeline, and, after running it for some seconds, where the
+ * time goes, what would help, and whether it does. */
 #include <stdio.h>
 #include <unistd.h>
 
@@ -16,7 +17,8 @@ static void print(void (*describe)(const json_t *, struct cw_text *), const json
     cw_text_deinit(&t);
 }
 
-/* The watcher's thread. What was made to try caches is removed first; a second signal does not wait for that. */
+/* The watcher's thread. What was made to try caches is removed first; a second signal does not wait for that.
+ */
 static void on_signal(void *interrupt, int number, bool again)
 {
     if (again)
@@ -24,7 +26,8 @@ static void on_signal(void *interrupt, int number, bool again)
     *(volatile int *)interrupt = 1;
 }
 
-static int explain(struct cli_common *c, struct cw_explain_options *o, double check_seconds, json_t *facts, struct cw_error *err)
+static int explain(struct cli_common *c, struct cw_explain_options *o, double check_seconds, json_t *facts,
+                   struct cw_error *err)
 {
     int r = cli_common_load(c, err);
     if (r >= 0)
@@ -56,11 +59,20 @@ int cli_explain(int argc, char **argv)
     const char *cache_dir = NULL;
     struct cw_error err = {0};
     const struct cli_option options[] = {
-        {"run", CLI_SECONDS, &seconds, "S", "run it for S seconds to see where the time goes (default 3; 0: don't)", 0, 0, NULL, NULL},
-        {"check", CLI_FLAG, &check, NULL, "try the remedies that can be tried here, and set what comes beside what was predicted", 0, 0, NULL, NULL},
-        {"seconds", CLI_SECONDS, &check_seconds, "S", "of each trial of --check (default 3)", 0, 0, NULL, NULL},
-        {"limit-rate", CLI_NUMBER, &rate, "N", "take at most N elements per second, as a training would (default 0: as many as come)", 0, 0, NULL, NULL},
-        {"cache-dir", CLI_TEXT, &cache_dir, "DIR", "where a cache would be: how fast it is there is measured, in a directory of its own (default: $TMPDIR)", 0, 0, NULL, NULL},
+        {"run", CLI_SECONDS, &seconds, "S",
+         "run it for S seconds to see where the time goes (default 3; 0: don't)", 0, 0, NULL, NULL},
+        {"check", CLI_FLAG, &check, NULL,
+         "try the remedies that can be tried here, and set what comes beside what was predicted", 0, 0, NULL,
+         NULL},
+        {"seconds", CLI_SECONDS, &check_seconds, "S", "of each trial of --check (default 3)", 0, 0, NULL,
+         NULL},
+        {"limit-rate", CLI_NUMBER, &rate, "N",
+         "take at most N elements per second, as a training would (default 0: as many as come)", 0, 0, NULL,
+         NULL},
+        {"cache-dir", CLI_TEXT, &cache_dir, "DIR",
+         "where a cache would be: how fast it is there is measured, in a directory of its own (default: "
+         "$TMPDIR)",
+         0, 0, NULL, NULL},
         CLI_COMMON_OPTIONS(&c, "compute threads"),
         {0},
     };

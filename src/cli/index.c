@@ -20,14 +20,17 @@ static int add_pattern(struct cw_source_files *f, const char *pattern, struct cw
 /* The format that a source reads. */
 static enum cw_record_format format_of(const char *source)
 {
-    return strcmp(source, "tfrecord") == 0 ? CW_FORMAT_TFRECORD : strcmp(source, "tar") == 0 ? CW_FORMAT_TAR : CW_FORMAT_LINES;
+    return strcmp(source, "tfrecord") == 0 ? CW_FORMAT_TFRECORD
+           : strcmp(source, "tar") == 0    ? CW_FORMAT_TAR
+                                           : CW_FORMAT_LINES;
 }
 
 static json_t *report_json(const struct cw_index_report *p)
 {
     uint64_t made = p->n_files - p->n_reused;
-    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f}", "files", (json_int_t)p->n_files, "reused", (json_int_t)p->n_reused, "indexed",
-                     (json_int_t)made, "records", (json_int_t)p->n_records, "data_bytes", (json_int_t)p->data_bytes, "file_bytes",
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f}", "files", (json_int_t)p->n_files, "reused",
+                     (json_int_t)p->n_reused, "indexed", (json_int_t)made, "records",
+                     (json_int_t)p->n_records, "data_bytes", (json_int_t)p->data_bytes, "file_bytes",
                      (json_int_t)p->file_bytes, "seconds", p->seconds, "mb_per_s",
                      made && p->seconds > 0 ? (double)p->file_bytes * 1e-6 / p->seconds : 0.0);
 }
@@ -35,15 +38,19 @@ static json_t *report_json(const struct cw_index_report *p)
 static void print_report(const struct cw_index_report *p, const char *index_dir)
 {
     size_t made = p->n_files - p->n_reused;
-    printf("%zu files, %" PRIu64 " records, %.1f MB in %.3f s", p->n_files, p->n_records, (double)p->file_bytes * 1e-6, p->seconds);
+    printf("%zu files, %" PRIu64 " records, %.1f MB in %.3f s", p->n_files, p->n_records,
+           (double)p->file_bytes * 1e-6, p->seconds);
     if (made && p->seconds > 0)
         printf(" (%.0f MB/s)", (double)p->file_bytes * 1e-6 / p->seconds);
-    printf("; %zu indexed, %zu reused; indexes are %s%s\n", made, p->n_reused, index_dir ? "in " : "", index_dir ? index_dir : "beside the files");
+    printf("; %zu indexed, %zu reused; indexes are %s%s\n", made, p->n_reused, index_dir ? "in " : "",
+           index_dir ? index_dir : "beside the files");
 }
 
 int cli_index(int argc, char **argv)
 {
-    static const char *const codecs[] = {"auto", "none", "gzip", "zlib", NULL}, *const formats[] = {"tfrecord", "text", "jsonl", "tar", NULL};
+    static const char *const codecs[] = {"auto", "none", "gzip", "zlib", NULL}, *const formats[] = {
+                                                                                    "tfrecord", "text",
+                                                                                    "jsonl", "tar", NULL};
     struct cw_error err = {0};
     struct cw_source_files files = {0};
     struct cw_index index = {0};
@@ -52,12 +59,17 @@ int cli_index(int argc, char **argv)
     bool sidecar = false, rebuild = false, json = false;
     int n_args = 0, code = 0;
     const struct cli_option options[] = {
-        {"sidecar", CLI_FLAG, &sidecar, NULL, "keep each index beside its file (FILE.cwx) instead of in the index directory", 0, 0, NULL, NULL},
-        {"index-dir", CLI_TEXT, &index_dir, "DIR", "where indexes are kept (default ~/.cache/cachew/index)", 0, 0, NULL, NULL},
-        {"format", CLI_TEXT, &format, "F", "the source that reads the files: tfrecord (default), text, jsonl, tar", 0, 0, formats, NULL},
-        {"compression", CLI_TEXT, &compression, "C", "of the files: auto (default), none, gzip, zlib; as in the pipeline", 0, 0, codecs, NULL},
+        {"sidecar", CLI_FLAG, &sidecar, NULL,
+         "keep each index beside its file (FILE.cwx) instead of in the index directory", 0, 0, NULL, NULL},
+        {"index-dir", CLI_TEXT, &index_dir, "DIR", "where indexes are kept (default ~/.cache/cachew/index)",
+         0, 0, NULL, NULL},
+        {"format", CLI_TEXT, &format, "F",
+         "the source that reads the files: tfrecord (default), text, jsonl, tar", 0, 0, formats, NULL},
+        {"compression", CLI_TEXT, &compression, "C",
+         "of the files: auto (default), none, gzip, zlib; as in the pipeline", 0, 0, codecs, NULL},
         {"rebuild", CLI_FLAG, &rebuild, NULL, "make all indexes anew", 0, 0, NULL, NULL},
-        {"threads", CLI_COUNT, &threads, "N", "files read at a time (default: the CPUs this process may use)", 1, 64, NULL, NULL},
+        {"threads", CLI_COUNT, &threads, "N", "files read at a time (default: the CPUs this process may use)",
+         1, 64, NULL, NULL},
         {"json", CLI_FLAG, &json, NULL, "print one JSON object", 0, 0, NULL, NULL},
         {0},
     };
@@ -77,7 +89,9 @@ int cli_index(int argc, char **argv)
         .threads = (int)threads,
     };
     if (r >= 0 && !sidecar && !o.index_dir)
-        r = cw_error_set(&err, CW_E_OPTION, "there is nowhere to keep indexes: expected --index-dir, --sidecar, CACHEW_INDEX_DIR or HOME");
+        r = cw_error_set(
+            &err, CW_E_OPTION,
+            "there is nowhere to keep indexes: expected --index-dir, --sidecar, CACHEW_INDEX_DIR or HOME");
     if (r >= 0)
         r = cw_index_open(files.paths, files.prefixes, files.n, &o, &index, &err);
     if (r < 0) {

@@ -1,4 +1,5 @@
-/* cachew keys init: an authority, a certificate for daemons, one for clients, and a token: what a small cluster needs to leave loopback. */
+/* cachew keys init: an authority, a certificate for daemons, one for clients, and a token: what a small
+ * cluster needs to leave loopback. */
 #include <arpa/inet.h>
 #include <ctype.h>
 #include <errno.h>
@@ -18,6 +19,7 @@
 #define TOKEN_BYTES 32
 
 enum { CA, CA_KEY, SERVER, SERVER_KEY, CLIENT, CLIENT_KEY, TOKEN, N_FILES };
+
 static const struct {
     const char *name;
     mode_t mode;
@@ -36,13 +38,14 @@ struct keys {
     struct cli_texts hosts;
     uint64_t days;
     bool json;
-    struct cw_text names;    /* as a certificate has them: DNS:NAME,IP:ADDRESS */
+    struct cw_text names; /* as a certificate has them: DNS:NAME,IP:ADDRESS */
     char *contents[N_FILES];
 };
 
 /* ---- making ---- */
 
-/* Letters, digits, dots and hyphens, perhaps "*." before them (RFC 1123); nothing else goes into a certificate. */
+/* Letters, digits, dots and hyphens, perhaps "*." before them (RFC 1123); nothing else goes into a
+ * certificate. */
 static bool is_name(const char *host)
 {
     const char *at = strncmp(host, "*.", 2) == 0 ? host + 2 : host;
@@ -102,11 +105,12 @@ static int write_file(int dir, const char *dir_name, size_t i, const char *text,
 {
     int fd = openat(dir, files[i].name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, files[i].mode);
     if (fd < 0 && errno == EEXIST)
-        return cw_error_value(err, CW_E_OPTION, "directory", dir_name, "one without keys",
-                              "%s/%s is there already, and keys are never replaced: expected a directory "
-                              "without keys",
-                              dir_name, files[i].name);
-    bool written = fd >= 0 && fchmod(fd, files[i].mode) == 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text) && fsync(fd) == 0;
+        return cw_error_value(
+            err, CW_E_OPTION, "directory", dir_name, "one without keys",
+            "%s/%s is there already, and keys are never replaced: expected a directory without keys",
+            dir_name, files[i].name);
+    bool written = fd >= 0 && fchmod(fd, files[i].mode) == 0 &&
+                   write(fd, text, strlen(text)) == (ssize_t)strlen(text) && fsync(fd) == 0;
     int e = errno;
     if (fd >= 0 && close(fd) < 0 && written) {
         written = false;
@@ -141,7 +145,8 @@ static int print_json(const char *dir, const char *until, const struct keys *k)
     json_t *o = json_object();
     for (size_t i = 0; i < N_FILES; i++)
         json_object_set_new(o, files[i].name, json_sprintf("%s/%s", dir, files[i].name));
-    return cli_print(json_pack("{s:s, s:s, s:s, s:o}", "directory", dir, "hosts", k->names.data, "until", until, "files", o));
+    return cli_print(json_pack("{s:s, s:s, s:s, s:o}", "directory", dir, "hosts", k->names.data, "until",
+                               until, "files", o));
 }
 
 static void print_text(const char *dir, const char *until, const struct keys *k)
@@ -150,11 +155,17 @@ static void print_text(const char *dir, const char *until, const struct keys *k)
     printf("keys for %s, until %s:\n", k->names.data, until);
     for (size_t i = 0; i < N_FILES; i++)
         printf("  %-16s %s\n", files[i].name, files[i].what);
-    printf("\ncachew dispatcher --listen %s:5050 --tls-cert %s/server.pem --tls-key %s/server-key.pem --token-file %s/token\n", host, dir, dir, dir);
-    printf("cachew worker --dispatcher %s:5050 --listen %s:0 --tls-ca %s/ca.pem --tls-cert %s/server.pem --tls-key %s/server-key.pem --token-file %s/token\n", host,
-           host, dir, dir, dir, dir);
-    printf("cachew run PIPELINE.json --service %s:5050 --job NAME --tls-ca %s/ca.pem --token-file %s/token\n", host, dir, dir);
-    printf("\nWith --tls-mutual, clients need --tls-cert %s/client.pem --tls-key %s/client-key.pem too. A worker's --listen names its own host, one of those above.\n", dir, dir);
+    printf("\ncachew dispatcher --listen %s:5050 --tls-cert %s/server.pem --tls-key %s/server-key.pem "
+           "--token-file %s/token\n",
+           host, dir, dir, dir);
+    printf("cachew worker --dispatcher %s:5050 --listen %s:0 --tls-ca %s/ca.pem --tls-cert %s/server.pem "
+           "--tls-key %s/server-key.pem --token-file %s/token\n",
+           host, host, dir, dir, dir, dir);
+    printf("cachew run PIPELINE.json --service %s:5050 --job NAME --tls-ca %s/ca.pem --token-file %s/token\n",
+           host, dir, dir);
+    printf("\nWith --tls-mutual, clients need --tls-cert %s/client.pem --tls-key %s/client-key.pem too. A "
+           "worker's --listen names its own host, one of those above.\n",
+           dir, dir);
 }
 
 static int keys_init(struct keys *k, const char *name, struct cw_error *err)
@@ -189,8 +200,11 @@ int cli_keys(int argc, char **argv)
     int n_args;
     k.json = cli_wants_json(argc, argv);
     const struct cli_option options[] = {
-        {"host", CLI_TEXTS, &k.hosts, "NAME", "a host where daemons are, by name or address; several times (localhost is always one)", 0, 0, NULL, NULL},
-        {"days", CLI_COUNT, &k.days, "N", "how long the certificates are good for (default 365)", 1, 36500, NULL, NULL},
+        {"host", CLI_TEXTS, &k.hosts, "NAME",
+         "a host where daemons are, by name or address; several times (localhost is always one)", 0, 0, NULL,
+         NULL},
+        {"days", CLI_COUNT, &k.days, "N", "how long the certificates are good for (default 365)", 1, 36500,
+         NULL, NULL},
         {"json", CLI_FLAG, &k.json, NULL, "print one JSON object", 0, 0, NULL, NULL},
         {0},
     };

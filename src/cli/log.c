@@ -47,7 +47,8 @@ static void take_back(int fd, size_t n)
 {
     struct stat st;
     off_t end = lseek(fd, 0, SEEK_CUR);
-    if (n && end >= (off_t)n && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size == end && ftruncate(fd, end - (off_t)n) < 0)
+    if (n && end >= (off_t)n && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size == end &&
+        ftruncate(fd, end - (off_t)n) < 0)
         fprintf(stderr, "cachew: --log: the last line is not complete: %s\n", strerror(errno));
 }
 
@@ -68,14 +69,16 @@ static int write_line(int fd, const char *line, size_t size, struct cw_error *er
     return 0;
 }
 
-int cw_log_batch(struct cw_log *l, const struct cw_compiled *c, const struct cw_batch *b, unsigned rank, struct cw_hash128 hash, struct cw_error *err)
+int cw_log_batch(struct cw_log *l, const struct cw_compiled *c, const struct cw_batch *b, unsigned rank,
+                 struct cw_hash128 hash, struct cw_error *err)
 {
     struct cw_text t = {0};
     struct timeval now;
     char text[128];
     int r = 0;
     gettimeofday(&now, NULL);
-    cw_text_add(&t, "{\"epoch\":%" PRIu64 ",\"g\":%" PRIu64 ",\"rank\":%u,\"n\":%u,\"flags\":[", b->epoch, b->g, rank, b->n);
+    cw_text_add(&t, "{\"epoch\":%" PRIu64 ",\"g\":%" PRIu64 ",\"rank\":%u,\"n\":%u,\"flags\":[", b->epoch,
+                b->g, rank, b->n);
     for (uint32_t i = 0; i < b->n; i++)
         cw_text_add(&t, "%s%u", i ? "," : "", b->ids[i].flags);
     cw_text_add(&t, "],\"records\":[");
@@ -103,7 +106,8 @@ int cw_quarantine_open(const char *path, bool append, FILE **ret, struct cw_erro
     return cw_error_errno(err, CW_E_OPTION, e, "--quarantine: can't open %s", path);
 }
 
-int cw_quarantine_write(FILE *f, const char *path, const struct cw_compiled *c, const struct cw_quarantined *list, struct cw_error *err)
+int cw_quarantine_write(FILE *f, const char *path, const struct cw_compiled *c,
+                        const struct cw_quarantined *list, struct cw_error *err)
 {
     bool failed = false;
     for (const struct cw_quarantined *q = list; q; q = q->next) {

@@ -18,8 +18,8 @@ static void describe(const struct cw_op_desc *d)
         printf("\nIts draws depend on seed, epoch and element (docs/randomness.md).\n");
     printf("\nattributes:%s\n", d->attrs && d->attrs->name ? "" : " none");
     for (const struct cw_attr_def *a = d->attrs; a && a->name; a++)
-        printf("  %-14s %s\n  %-14s %s; %s%s\n", a->name, a->doc ? a->doc : "", "", cw_attr_allowed(a, allowed), a->def ? "default " : "required",
-               a->def ? a->def : "");
+        printf("  %-14s %s\n  %-14s %s; %s%s\n", a->name, a->doc ? a->doc : "", "",
+               cw_attr_allowed(a, allowed), a->def ? "default " : "required", a->def ? a->def : "");
 }
 
 int cli_ops(int argc, char **argv)
@@ -49,11 +49,10 @@ int cli_ops(int argc, char **argv)
         const struct cw_op_table one = {.ops = &d, .n = 1};
         if (!d) {
             const char *near = cw_nearest(argv[1], names, n);
-            (void)cw_error_value(&err, CW_E_OPTION, "NAME", argv[1],
-                                 near ? near : "an operator that `cachew ops` lists",
-                                 "there is no operator \"%.60s\"%s%s%s", argv[1],
-                                 near ? "; did you mean \"" : "", near ? near : "",
-                                 near ? "\"?" : " (`cachew ops` lists them)");
+            (void)cw_error_value(
+                &err, CW_E_OPTION, "NAME", argv[1], near ? near : "an operator that `cachew ops` lists",
+                "there is no operator \"%.60s\"%s%s%s", argv[1], near ? "; did you mean \"" : "",
+                near ? near : "", near ? "\"?" : " (`cachew ops` lists them)");
             return cli_fail(&err, json, NULL);
         }
         if (json)

@@ -28,14 +28,18 @@ bool cli_wants_json(int argc, char **argv)
     return false;
 }
 
-static int bad_value(const struct cli_option *o, const char *value, const char *expected, struct cw_error *err)
+static int bad_value(const struct cli_option *o, const char *value, const char *expected,
+                     struct cw_error *err)
 {
     return cw_error_value(err, CW_E_OPTION, o->name, value, expected, "--%s %.100s: expected %s", o->name,
                           value, expected);
 }
 
 /* strtod and strtoull pass over blanks and take signs, "inf" and hexadecimal: */
-static bool is_decimal(const char *value) { return isdigit((unsigned char)value[0]) && !strpbrk(value, "xX"); }
+static bool is_decimal(const char *value)
+{
+    return isdigit((unsigned char)value[0]) && !strpbrk(value, "xX");
+}
 
 static int parse_bytes(const struct cli_option *o, const char *value, struct cw_error *err)
 {
@@ -154,7 +158,8 @@ static void print_help(const struct cli_verb *verb, const struct cli_option *opt
     printf("  %-24s %s\n", "--help", "this text");
 }
 
-static int unknown_option(const struct cli_verb *verb, const struct cli_option *options, const char *name, struct cw_error *err)
+static int unknown_option(const struct cli_verb *verb, const struct cli_option *options, const char *name,
+                          struct cw_error *err)
 {
     const char *names[64];
     size_t n = 0;
@@ -166,7 +171,8 @@ static int unknown_option(const struct cli_verb *verb, const struct cli_option *
                           near ? "; did you mean --" : "", near ? near : "", near ? "?" : "", verb->name);
 }
 
-int cli_parse(const struct cli_verb *verb, const struct cli_option *options, int argc, char **argv, int *n_args, struct cw_error *err)
+int cli_parse(const struct cli_verb *verb, const struct cli_option *options, int argc, char **argv,
+              int *n_args, struct cw_error *err)
 {
     int n = 0;
     bool only_args = false;
@@ -211,7 +217,8 @@ int cli_parse(const struct cli_verb *verb, const struct cli_option *options, int
             return r;
     }
     if ((unsigned)n < verb->min_args || (unsigned)n > verb->max_args)
-        return cw_error_set(err, CW_E_OPTION, "%s: usage: cachew %s %s[options]", (unsigned)n < verb->min_args ? "an argument is missing" : "too many arguments",
+        return cw_error_set(err, CW_E_OPTION, "%s: usage: cachew %s %s[options]",
+                            (unsigned)n < verb->min_args ? "an argument is missing" : "too many arguments",
                             verb->name, verb->arguments);
     *n_args = n;
     return 0;
@@ -238,9 +245,14 @@ int cli_fail(const struct cw_error *err, bool json, json_t *counts)
     fputc('\n', stderr);
     if (!json)
         return cw_status_exit(err->status);
-    json_t *e = json_pack("{s:s, s:o}", "kind", cw_status_name(err->status), "message", cw_report_text(err->message));
-    const struct { const char *key, *value; } facts[] = {{"operator", err->op},       {"attribute", err->attribute}, {"value", err->value},
-                                                         {"expected", err->expected}, {"file", err->file},           {"record", err->record}};
+    json_t *e = json_pack("{s:s, s:o}", "kind", cw_status_name(err->status), "message",
+                          cw_report_text(err->message));
+
+    const struct {
+        const char *key, *value;
+    } facts[] = {{"operator", err->op},       {"attribute", err->attribute}, {"value", err->value},
+                 {"expected", err->expected}, {"file", err->file},           {"record", err->record}};
+
     for (size_t i = 0; i < CW_COUNT_OF(facts); i++)
         if (facts[i].value[0])
             json_object_set_new(e, facts[i].key, cw_report_text(facts[i].value));

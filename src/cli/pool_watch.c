@@ -8,11 +8,14 @@
 
 #define ANSWER_NS UINT64_C(1000000000) /* nobody else is looked after meanwhile */
 
-int cli_pool_watch_init(struct cli_pool_watch *w, const char *service, const char *pool, const char *token_file, const struct cli_tls *tls, struct cw_error *err)
+int cli_pool_watch_init(struct cli_pool_watch *w, const char *service, const char *pool,
+                        const char *token_file, const struct cli_tls *tls, struct cw_error *err)
 {
-    *w = (struct cli_pool_watch){.pool = pool, .asked = {.service = service, .token_file = token_file, .tls = *tls}};
+    *w = (struct cli_pool_watch){.pool = pool,
+                                 .asked = {.service = service, .token_file = token_file, .tls = *tls}};
     int r = cli_token(token_file, &w->asked.token, err);
-    w->asked.o = (struct cw_observer_options){.service = service, .token = w->asked.token, .timeout_ns = ANSWER_NS};
+    w->asked.o = (struct cw_observer_options){
+        .service = service, .token = w->asked.token, .timeout_ns = ANSWER_NS};
     cli_pool_watch_again(w);
     return r < 0 ? r : cli_tls_connecting(tls, &w->asked.o.tls, err);
 }
@@ -27,7 +30,8 @@ static bool is_there(const json_t *pools, const char *name)
 {
     size_t i;
     const json_t *p;
-    json_array_foreach(pools, i, p) {
+    json_array_foreach(pools, i, p)
+    {
         const char *own = json_string_value(json_object_get(p, "name"));
         if (own && strcmp(own, name) == 0)
             return true;
@@ -55,4 +59,7 @@ bool cli_pool_watch_missing(struct cli_pool_watch *w)
     return w->missed > cli_pool_watch_missing_s() * UINT64_C(1000000000) / CLI_POOL_LOOK_NS;
 }
 
-void cli_pool_watch_deinit(struct cli_pool_watch *w) { cli_asked_deinit(&w->asked); }
+void cli_pool_watch_deinit(struct cli_pool_watch *w)
+{
+    cli_asked_deinit(&w->asked);
+}

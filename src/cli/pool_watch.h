@@ -8,8 +8,10 @@ struct cli_pool_watch {
     uint64_t next_ns;
     unsigned missed; /* looks in a row at which the dispatcher answered, and had no such pool */
 };
+
 /* service, token_file and those of tls stay the caller's. */
-int cli_pool_watch_init(struct cli_pool_watch *w, const char *service, const char *pool, const char *token_file, const struct cli_tls *tls, struct cw_error *err) _must_check_;
+int cli_pool_watch_init(struct cli_pool_watch *w, const char *service, const char *pool,
+                        const char *token_file, const struct cli_tls *tls, struct cw_error *err) _must_check_;
 #define CLI_POOL_LOOK_NS UINT64_C(5000000000)
 #define CLI_POOL_MISSING_S 15
 /* CLI_POOL_MISSING_S; as long as a daemon may take to start (base/patience.h), if that is longer. */

@@ -1,5 +1,6 @@
 /*
- * cachew provision: keeps as many workers as the dispatcher wants. One thread, with a loop: the fleet (fleet/fleet.h), which starts them here, as child processes.
+ * cachew provision: keeps as many workers as the dispatcher wants. One thread, with a loop: the fleet
+ * (fleet/fleet.h), which starts them here, as child processes.
  */
 #include <signal.h>
 #include <stdio.h>
@@ -31,7 +32,8 @@ struct provision {
     bool ending;
 };
 
-/* Workers end by themselves within their own --drain-timeout, whose default is ours: only those that do not are killed. */
+/* Workers end by themselves within their own --drain-timeout, whose default is ours: only those that do not
+ * are killed. */
 #define DRAIN_MORE_S 5
 
 static const char *const kinds[] = {"local", NULL};
@@ -41,10 +43,21 @@ static void on_log(void *arg, bool warning, const char *text)
     const struct provision *x = arg;
     cli_log(&x->log, warning, "%s", text);
 }
-static void on_empty(void *loop) { cw_loop_stop(loop); }
 
-static void end(struct provision *x, bool now) { cw_fleet_end(x->fleet, now, on_empty, x->o.loop); }
-static void on_deadline(void *arg) { end(arg, true); }
+static void on_empty(void *loop)
+{
+    cw_loop_stop(loop);
+}
+
+static void end(struct provision *x, bool now)
+{
+    cw_fleet_end(x->fleet, now, on_empty, x->o.loop);
+}
+
+static void on_deadline(void *arg)
+{
+    end(arg, true);
+}
 
 static void end_in_order(struct provision *x)
 {
@@ -66,13 +79,15 @@ static void on_refused(void *arg, const struct cw_error *why)
 static void on_signal(void *arg, int signal)
 {
     struct provision *x = arg;
-    cli_log(&x->log, false, "%s: %s", signal == SIGINT ? "SIGINT" : "SIGTERM", x->ending ? "workers are killed" : "workers finish what they have");
+    cli_log(&x->log, false, "%s: %s", signal == SIGINT ? "SIGINT" : "SIGTERM",
+            x->ending ? "workers are killed" : "workers finish what they have");
     end_in_order(x);
 }
 
 static int print_ready(const struct provision *x)
 {
-    int code = cli_print(json_pack("{s:{s:s, s:i, s:s}}", "ready", "role", "provisioner", "pid", (int)getpid(), "id", x->o.pool));
+    int code = cli_print(json_pack("{s:{s:s, s:i, s:s}}", "ready", "role", "provisioner", "pid",
+                                   (int)getpid(), "id", x->o.pool));
     fflush(stdout);
     return code;
 }
@@ -88,7 +103,8 @@ static int run(struct provision *x, struct cw_error *err)
         print_ready(x);
         cw_loop_run(x->o.loop);
         if (x->refused.status < 0)
-            r = cw_error_set(err, x->refused.status, "the dispatcher at %s refuses: %.600s", x->o.dispatcher, x->refused.message);
+            r = cw_error_set(err, x->refused.status, "the dispatcher at %s refuses: %.600s", x->o.dispatcher,
+                             x->refused.message);
     } else
         x->o.provisioner->ops->free(x->o.provisioner);
     x->fleet = cw_fleet_free(x->fleet);
@@ -119,8 +135,9 @@ static int serve(struct provision *x, char **words, size_t n_words, struct cw_er
     size_t n = 0;
     if (!argv)
         return cw_error_nomem(err, 0, "a command line");
-    const char *given[][2] = {{"--dispatcher", x->o.dispatcher}, {"--token-file", x->token_file}, {"--tls-ca", x->tls_files.ca}, {"--tls-cert", x->tls_files.cert},
-                              {"--tls-key", x->tls_files.key}, {"--log-format", x->log.format}};
+    const char *given[][2] = {{"--dispatcher", x->o.dispatcher}, {"--token-file", x->token_file},
+                              {"--tls-ca", x->tls_files.ca},     {"--tls-cert", x->tls_files.cert},
+                              {"--tls-key", x->tls_files.key},   {"--log-format", x->log.format}};
     argv[n++] = "cachew";
     argv[n++] = "worker";
     for (size_t i = 0; i < CW_COUNT_OF(given); i++)
@@ -136,7 +153,8 @@ static int serve(struct provision *x, char **words, size_t n_words, struct cw_er
     r = cw_loop_new(&x->o.loop, err);
     if (r < 0)
         return r;
-    struct cw_local_options local = {.loop = x->o.loop, .argv = argv, .n = n, .pool = x->o.pool, .cpu_share = x->o.cpu_share};
+    struct cw_local_options local = {
+        .loop = x->o.loop, .argv = argv, .n = n, .pool = x->o.pool, .cpu_share = x->o.cpu_share};
     r = cw_local_new(&local, &x->o.provisioner, err);
     if (r >= 0)
         r = run(x, err);
@@ -146,19 +164,33 @@ static int serve(struct provision *x, char **words, size_t n_words, struct cw_er
 
 int cli_provision(int argc, char **argv)
 {
-    struct provision x = {.o = {.pool = "local", .price_per_h = CLI_PRICE_WORKER, .log = on_log, .log_arg = &x, .refused = on_refused}, .minimum = 1, .maximum = 1, .kind = "local", .drain = 20,
+    struct provision x = {.o = {.pool = "local",
+                                .price_per_h = CLI_PRICE_WORKER,
+                                .log = on_log,
+                                .log_arg = &x,
+                                .refused = on_refused},
+                          .minimum = 1,
+                          .maximum = 1,
+                          .kind = "local",
+                          .drain = 20,
                           .log = {.role = "provisioner"}};
     struct cw_error err = {0};
     int n_args = 0;
     const struct cli_option options[] = {
         {"dispatcher", CLI_TEXT, &x.o.dispatcher, "HOST:PORT", "whose workers they are", 0, 0, NULL, NULL},
-        {"provisioner", CLI_TEXT, &x.kind, "KIND", "local (default): child processes on this machine", 0, 0, kinds, NULL},
-        {"pool", CLI_TEXT, &x.o.pool, "NAME", "what these workers are called together (default local)", 0, 0, NULL, NULL},
+        {"provisioner", CLI_TEXT, &x.kind, "KIND", "local (default): child processes on this machine", 0, 0,
+         kinds, NULL},
+        {"pool", CLI_TEXT, &x.o.pool, "NAME", "what these workers are called together (default local)", 0, 0,
+         NULL, NULL},
         {"min-workers", CLI_COUNT, &x.minimum, "N", "there in any case (default 1)", 0, 10000, NULL, NULL},
         {"max-workers", CLI_COUNT, &x.maximum, "N", "never more (default 1)", 1, 10000, NULL, NULL},
-        {"worker-cpus", CLI_NUMBER, &x.o.cpu_share, "N", "CPUs that each may use, by a control group (default: not limited)", 0, 0, NULL, NULL},
-        {"price-worker", CLI_NUMBER, &x.o.price_per_h, "P", "of each, per hour (default 0.427; 0: the dispatcher's)", 0, 0, NULL, NULL, 0, CW_WORKER_PRICE_MOST},
-        {"drain-timeout", CLI_SECONDS, &x.drain, "S", "at SIGTERM, for finishing what is under way (default 20; a second signal ends it at once)", 0, 0, NULL, NULL},
+        {"worker-cpus", CLI_NUMBER, &x.o.cpu_share, "N",
+         "CPUs that each may use, by a control group (default: not limited)", 0, 0, NULL, NULL},
+        {"price-worker", CLI_NUMBER, &x.o.price_per_h, "P",
+         "of each, per hour (default 0.427; 0: the dispatcher's)", 0, 0, NULL, NULL, 0, CW_WORKER_PRICE_MOST},
+        {"drain-timeout", CLI_SECONDS, &x.drain, "S",
+         "at SIGTERM, for finishing what is under way (default 20; a second signal ends it at once)", 0, 0,
+         NULL, NULL},
         CLI_TOKEN_OPTION(&x.token_file),
         CLI_TLS_OPTIONS(&x.tls_files),
         CLI_LOG_OPTION(&x.log),
@@ -176,7 +208,9 @@ int cli_provision(int argc, char **argv)
     if (r >= 0)
         r = cw_pool_name_check(x.o.pool, &err);
     if (r >= 0 && x.minimum > x.maximum)
-        r = cw_error_set(&err, CW_E_OPTION, "--min-workers %llu is more than --max-workers %llu: expected at most as many", (unsigned long long)x.minimum, (unsigned long long)x.maximum);
+        r = cw_error_set(&err, CW_E_OPTION,
+                         "--min-workers %llu is more than --max-workers %llu: expected at most as many",
+                         (unsigned long long)x.minimum, (unsigned long long)x.maximum);
     if (r >= 0)
         r = cli_token(x.token_file, &x.token, &err);
     if (r >= 0)

@@ -31,7 +31,8 @@
 struct run {
     /* options */
     struct cli_common common;
-    const char *state, *log, *dump, *save, *quarantine, *guarantee, *order, *sharding, *service, *job, *transport, *token_file, *trace;
+    const char *state, *log, *dump, *save, *quarantine, *guarantee, *order, *sharding, *service, *job,
+        *transport, *token_file, *trace;
     char own_job[512];
     struct cli_tls tls;
     struct cw_caching caching;
@@ -48,7 +49,9 @@ struct run {
     bool state_written; /* at the end */
     bool reading_said;
     struct cli_watch watch;
-    _Atomic(struct cw_iterator *) iterator; /* NULL before the first batch is asked for: then there is nothing to keep, and a signal ends the process */
+    /* NULL before the first batch is asked for: then there is nothing to keep, and a signal ends the process
+     */
+    _Atomic(struct cw_iterator *) iterator;
 };
 
 /* The watcher's thread. */
@@ -69,7 +72,8 @@ static double cpu_seconds(void)
     for (int i = 0; i < 2; i++) {
         struct rusage u;
         if (getrusage(i ? RUSAGE_CHILDREN : RUSAGE_SELF, &u) == 0)
-            s += (double)u.ru_utime.tv_sec + (double)u.ru_stime.tv_sec + 1e-6 * (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec);
+            s += (double)u.ru_utime.tv_sec + (double)u.ru_stime.tv_sec +
+                 1e-6 * (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec);
     }
     return s;
 }
@@ -82,10 +86,13 @@ static json_t *counts(const struct run *x)
     uint64_t skipped = 0, replaced = 0;
     if (x->common.local.iterator)
         cw_iterator_quarantined(x->common.local.iterator, &skipped, &replaced);
-    json_t *o = json_pack("{s:I, s:I, s:I, s:f, s:f, s:I, s:f, s:I, s:I, s:I, s:I}", "batches", (json_int_t)x->n_batches, "elements",
-                          (json_int_t)x->n_elements, "bytes", (json_int_t)x->n_bytes, "seconds", seconds, "elements_per_s",
-                          seconds > 0 ? (double)x->n_elements / seconds : 0.0, "seed", (json_int_t)x->common.seed, "cpu_s", cpu_seconds(), "peak_rss_bytes",
-                          (json_int_t)cw_peak_rss(), "skipped", (json_int_t)skipped, "replaced", (json_int_t)replaced, "threads", (json_int_t)x->common.threads);
+    json_t *o = json_pack("{s:I, s:I, s:I, s:f, s:f, s:I, s:f, s:I, s:I, s:I, s:I}", "batches",
+                          (json_int_t)x->n_batches, "elements", (json_int_t)x->n_elements, "bytes",
+                          (json_int_t)x->n_bytes, "seconds", seconds, "elements_per_s",
+                          seconds > 0 ? (double)x->n_elements / seconds : 0.0, "seed",
+                          (json_int_t)x->common.seed, "cpu_s", cpu_seconds(), "peak_rss_bytes",
+                          (json_int_t)cw_peak_rss(), "skipped", (json_int_t)skipped, "replaced",
+                          (json_int_t)replaced, "threads", (json_int_t)x->common.threads);
     if (o && x->n_batches)
         json_object_set_new(o, "first_batch_s", json_real(x->first_batch_s));
     if (o && x->digest) {
@@ -106,12 +113,14 @@ static json_t *counts(const struct run *x)
     }
     if (o && x->common.local.remote) {
         json_object_set_new(o, "links", cw_remote_links(x->common.local.remote));
-        json_object_set_new(o, "lost_ranges", json_integer((json_int_t)cw_remote_lost(x->common.local.remote)));
+        json_object_set_new(o, "lost_ranges",
+                            json_integer((json_int_t)cw_remote_lost(x->common.local.remote)));
     }
     return o;
 }
 
-/* Of a run that came to its end. What failed or was ended may wait for storage for long, when it is closed: that is told first. */
+/* Of a run that came to its end. What failed or was ended may wait for storage for long, when it is closed:
+ * that is told first. */
 static json_t *last_counts(struct run *x)
 {
     json_t *o = counts(x);
@@ -186,8 +195,8 @@ static void progress(struct run *x, bool end)
         return;
     json_auto_t *profile = cw_report_profile(&x->common.local);
     double rate = last_ns ? (double)(x->n_elements - last_elements) / ((double)(now - last_ns) * 1e-9) : 0;
-    fprintf(stderr, "\r\033[K%" PRIu64 " batches, %" PRIu64 " elements, %.0f elements/s, bottleneck: %s%s", x->n_batches, x->n_elements, rate,
-            bottleneck(profile), end ? "\n" : "");
+    fprintf(stderr, "\r\033[K%" PRIu64 " batches, %" PRIu64 " elements, %.0f elements/s, bottleneck: %s%s",
+            x->n_batches, x->n_elements, rate, bottleneck(profile), end ? "\n" : "");
     last_ns = now;
     last_elements = x->n_elements;
 }
@@ -196,18 +205,21 @@ static void progress(struct run *x, bool end)
 static void announce(struct run *x)
 {
     char *why;
-    for (; x->common.local.autocache && (why = cw_autocache_why(x->common.local.autocache, x->n_announced)); x->n_announced++) {
+    for (; x->common.local.autocache && (why = cw_autocache_why(x->common.local.autocache, x->n_announced));
+         x->n_announced++) {
         fprintf(stderr, "cachew: cache: %s\n", why);
         free(why);
     }
 }
 
-/* Says, before the first batch, what another shuffle would gain, as soon as it is known how quick elements are computed. */
+/* Says, before the first batch, what another shuffle would gain, as soon as it is known how quick elements
+ * are computed. */
 static void say_reading(struct run *x)
 {
     struct cw_runner *runner = cw_iterator_runner(x->common.local.iterator);
     double row_s = cw_runner_row_s(runner);
-    char *says = row_s > 0 ? cw_reading_says(x->common.local.reading, cw_runner_threads(runner) / row_s) : NULL;
+    char *says = row_s > 0 ? cw_reading_says(x->common.local.reading, cw_runner_threads(runner) / row_s)
+                           : NULL;
     if (!says)
         return;
     fprintf(stderr, "cachew: %s\n", says);
@@ -217,13 +229,15 @@ static void say_reading(struct run *x)
 
 static int next_batch(struct run *x, struct cw_batch **ret, struct cw_error *err)
 {
-    uint64_t wait_ns = (uint64_t)(x->common.wait * 1e9), end_ns = wait_ns ? cw_now_ns() + wait_ns : UINT64_MAX, now;
+    uint64_t wait_ns = (uint64_t)(x->common.wait * 1e9),
+             end_ns = wait_ns ? cw_now_ns() + wait_ns : UINT64_MAX, now;
     if (!x->common.local.reading || x->n_batches > 0)
         return cw_local_next(&x->common.local, wait_ns, ret, err);
     do {
         *err = (struct cw_error){0};
         now = cw_now_ns();
-        int r = cw_local_next(&x->common.local, CW_MAX(CW_MIN(SAY_NS, end_ns - CW_MIN(end_ns, now)), 1), ret, err);
+        int r = cw_local_next(&x->common.local, CW_MAX(CW_MIN(SAY_NS, end_ns - CW_MIN(end_ns, now)), 1), ret,
+                              err);
         if (!x->reading_said)
             say_reading(x);
         if (r != CW_E_DEADLINE)
@@ -279,9 +293,15 @@ static int open_outputs(struct run *x, bool resumed, struct cw_error *err)
     return r;
 }
 
-static void on_note(void *unused CW_UNUSED, const char *text) { fprintf(stderr, "cachew: %s\n", text); }
+static void on_note(void *unused CW_UNUSED, const char *text)
+{
+    fprintf(stderr, "cachew: %s\n", text);
+}
 
-static void on_mixing(void *unused, const struct cw_mixing *m) { on_note(unused, m->says); }
+static void on_mixing(void *unused, const struct cw_mixing *m)
+{
+    on_note(unused, m->says);
+}
 
 static int open_local(struct run *x, const json_t *state, struct cw_error *err)
 {
@@ -291,7 +311,9 @@ static int open_local(struct run *x, const json_t *state, struct cw_error *err)
         .rank = (unsigned)x->rank,
         .world_size = (unsigned)x->world_size,
         .any_order = x->order && strcmp(x->order, "any") == 0,
-        .runner = {.threads = (unsigned)x->common.threads, .memory = x->common.memory, .optimize = !x->common.no_optimize},
+        .runner = {.threads = (unsigned)x->common.threads,
+                   .memory = x->common.memory,
+                   .optimize = !x->common.no_optimize},
     };
     int r = cw_caching_open(&x->common.local, &x->caching, &o.runner, err);
     if (r >= 0)
@@ -303,7 +325,8 @@ static int open_local(struct run *x, const json_t *state, struct cw_error *err)
     return r < 0 ? r : cw_local_iterate(&x->common.local, &o, state, err);
 }
 
-/* The tf.data service's names: "dynamic" is how ranks share an epoch anyway; "off" makes each rank a job of its own, with all of it. */
+/* The tf.data service's names: "dynamic" is how ranks share an epoch anyway; "off" makes each rank a job of
+ * its own, with all of it. */
 static int apply_sharding(struct run *x, struct cw_error *err)
 {
     static const char *const fixed[] = {"static", "file", "data", "file_or_data", "hint"};
@@ -316,7 +339,8 @@ static int apply_sharding(struct run *x, struct cw_error *err)
         return cw_error_value(err, CW_E_OPTION, "sharding", x->sharding, "dynamic or off",
                               "--sharding %.40s: %sexpected dynamic or off", x->sharding,
                               is_fixed ? "which worker computes has no influence on what is delivered, so "
-                              "that there is nothing to be static; " : "");
+                                         "that there is nothing to be static; "
+                                       : "");
     if (x->job && x->world_size > 1) {
         snprintf(x->own_job, sizeof(x->own_job), "%s/%" PRIu64, x->job, x->rank);
         x->job = x->own_job;
@@ -336,7 +360,9 @@ static int open_service(struct run *x, const json_t *state, struct cw_error *err
     if (r < 0)
         return r;
     if (!x->job && x->world_size > 1)
-        return cw_error_set(err, CW_E_OPTION, "--world-size %" PRIu64 " needs --job NAME: it is what the ranks have in common", x->world_size);
+        return cw_error_set(err, CW_E_OPTION,
+                            "--world-size %" PRIu64 " needs --job NAME: it is what the ranks have in common",
+                            x->world_size);
     snprintf(anonymous, sizeof(anonymous), "anonymous-%d-%" PRIx64, (int)getpid(), cw_now_ns());
     struct cw_remote_options o = {
         .service = x->service,
@@ -378,17 +404,22 @@ static int execute(struct run *x, struct cw_error *err)
     if (!x->epochs_given && p->default_epochs >= 0)
         x->epochs = (uint64_t)p->default_epochs;
     if (x->rank >= x->world_size)
-        r = cw_error_set(err, CW_E_OPTION, "--rank %" PRIu64 ": expected less than --world-size %" PRIu64, x->rank, x->world_size);
+        r = cw_error_set(err, CW_E_OPTION, "--rank %" PRIu64 ": expected less than --world-size %" PRIu64,
+                         x->rank, x->world_size);
     if (r >= 0)
         r = open_outputs(x, state != NULL, err);
     if (r >= 0 && x->sharding && !x->service)
         r = cw_error_set(err, CW_E_OPTION, "--sharding %s needs --service", x->sharding);
     if (r >= 0 && x->trace && !x->service)
-        r = cw_error_set(err, CW_E_OPTION, "--trace %s needs --service: without one, explain says where the time goes", x->trace);
+        r = cw_error_set(err, CW_E_OPTION,
+                         "--trace %s needs --service: without one, explain says where the time goes",
+                         x->trace);
     if (r >= 0 && x->trace)
         r = cw_trace_open(x->trace, "cachew run", CW_TRACE_BYTES, &x->tracing, err);
     if (r >= 0 && x->service && x->caching.dir)
-        r = cw_error_set(err, CW_E_OPTION, "--cache-dir %s with --service: workers have caches, clients have none", x->caching.dir);
+        r = cw_error_set(err, CW_E_OPTION,
+                         "--cache-dir %s with --service: workers have caches, clients have none",
+                         x->caching.dir);
     if (r >= 0 && x->service)
         r = open_service(x, state, err);
     if (r >= 0 && !x->service)
@@ -397,7 +428,8 @@ static int execute(struct run *x, struct cw_error *err)
     if (r >= 0) {
         atomic_store(&x->iterator, x->common.local.iterator);
         r = loop(x, err);
-        if (x->state && (r >= 0 || r == CW_E_INTERRUPTED || r == CW_E_SERVICE || r == CW_E_DEADLINE)) { /* it may go on later */
+        if (x->state && (r >= 0 || r == CW_E_INTERRUPTED || r == CW_E_SERVICE || r == CW_E_DEADLINE)) {
+            /* it may go on later */
             struct cw_error own = {0};
             int s = write_state(x, &own);
             x->state_written = s >= 0;
@@ -415,9 +447,12 @@ static int write_quarantine(struct run *x, struct cw_error *err)
     uint64_t skipped, replaced;
     const struct cw_quarantined *q = cw_iterator_quarantined(x->common.local.iterator, &skipped, &replaced);
     if (skipped + replaced)
-        fprintf(stderr, "cachew: %" PRIu64 " records skipped, %" PRIu64 " replaced%s%s%s\n", skipped, replaced, x->quarantine ? "; listed in " : "",
+        fprintf(stderr, "cachew: %" PRIu64 " records skipped, %" PRIu64 " replaced%s%s%s\n", skipped,
+                replaced, x->quarantine ? "; listed in " : "",
                 x->quarantine ? x->quarantine : " (--quarantine FILE lists them with reasons)", "");
-    return x->quarantine_file ? cw_quarantine_write(CW_STEAL(x->quarantine_file), x->quarantine, x->common.local.compiled, q, err) : 0;
+    return x->quarantine_file ? cw_quarantine_write(CW_STEAL(x->quarantine_file), x->quarantine,
+                                                    x->common.local.compiled, q, err)
+                              : 0;
 }
 
 /* Where batches might have come quicker. */
@@ -425,10 +460,13 @@ static void explain_links(const struct run *x)
 {
     json_t *links = x->common.local.remote ? cw_remote_links(x->common.local.remote) : NULL, *link;
     size_t i;
-    json_array_foreach(links, i, link) {
+    json_array_foreach(links, i, link)
+    {
         const char *note = json_string_value(json_object_get(link, "note"));
         if (note)
-            fprintf(stderr, "cachew: batches of worker %" JSON_INTEGER_FORMAT " are copied, its memory can't be shared: %s\n",
+            fprintf(stderr,
+                    "cachew: batches of worker %" JSON_INTEGER_FORMAT
+                    " are copied, its memory can't be shared: %s\n",
                     json_integer_value(json_object_get(link, "worker")), note);
     }
     json_decref(links);
@@ -440,51 +478,75 @@ static void explain_lost(const struct run *x)
     const struct cw_producer *remote = x->common.local.remote;
     uint64_t n = remote ? cw_remote_lost(remote) : 0;
     if (n)
-        fprintf(stderr, "cachew: %" PRIu64 " range%s lost with workers, and left out (--guarantee at-most-once)\n", n, n == 1 ? " was" : "s were");
+        fprintf(stderr,
+                "cachew: %" PRIu64 " range%s lost with workers, and left out (--guarantee at-most-once)\n", n,
+                n == 1 ? " was" : "s were");
 }
 
 static void report(const struct run *x)
 {
     json_auto_t *c = counts(x);
     double seconds = json_number_value(json_object_get(c, "seconds"));
-    printf("%" PRIu64 " batches, %" PRIu64 " elements in %.3f s: %.0f elements/s, bottleneck: %s\n", x->n_batches, x->n_elements, seconds,
-           seconds > 0 ? (double)x->n_elements / seconds : 0.0, bottleneck(c));
+    printf("%" PRIu64 " batches, %" PRIu64 " elements in %.3f s: %.0f elements/s, bottleneck: %s\n",
+           x->n_batches, x->n_elements, seconds, seconds > 0 ? (double)x->n_elements / seconds : 0.0,
+           bottleneck(c));
     if (x->digest)
-        printf("digest %s\nset_digest %s\n", json_string_value(json_object_get(c, "digest")), json_string_value(json_object_get(c, "set_digest")));
+        printf("digest %s\nset_digest %s\n", json_string_value(json_object_get(c, "digest")),
+               json_string_value(json_object_get(c, "set_digest")));
 }
 
 int cli_run(int argc, char **argv)
 {
-    static const char *const guarantees[] = {"exactly-once", "at-most-once", NULL}, *const orders[] = {"exact", "any", NULL};
+    static const char *const guarantees[] = {"exactly-once", "at-most-once", NULL}, *const orders[] = {
+                                                                                        "exact", "any", NULL};
     struct run x = {.epochs = 1, .world_size = 1};
     struct cw_error err = {0};
     int code = 0;
     const struct cli_option options[] = {
-        {"epochs", CLI_COUNT, &x.epochs, "N", "epochs (default: the pipeline's, else 1)", 0, INT64_MAX, NULL, &x.epochs_given},
+        {"epochs", CLI_COUNT, &x.epochs, "N", "epochs (default: the pipeline's, else 1)", 0, INT64_MAX, NULL,
+         &x.epochs_given},
         {"batches", CLI_COUNT, &x.batches, "N", "stop after N batches", 0, 0, NULL, &x.batches_given},
-        {"rank", CLI_COUNT, &x.rank, "R", "batches g with g mod world-size = R (default 0)", 0, 1 << 20, NULL, NULL},
+        {"rank", CLI_COUNT, &x.rank, "R", "batches g with g mod world-size = R (default 0)", 0, 1 << 20, NULL,
+         NULL},
         {"world-size", CLI_COUNT, &x.world_size, "W", "ranks (default 1)", 1, 1 << 20, NULL, NULL},
-        {"guarantee", CLI_TEXT, &x.guarantee, "G", "exactly-once (default) or at-most-once", 0, 0, guarantees, NULL},
-        {"order", CLI_TEXT, &x.order, "O", "exact (default), or any: batches are handed out as they are ready", 0, 0, orders, NULL},
-        {"sharding", CLI_TEXT, &x.sharding, "S", "of a service's job: dynamic (default), or off: each rank gets all", 0, 0, NULL, NULL},
-        {"service", CLI_TEXT, &x.service, "HOST:PORT", "take the batches from the service whose dispatcher is there", 0, 0, NULL, NULL},
-        {"job", CLI_TEXT, &x.job, "NAME", "of the job in the service, the same for all its ranks", 0, 0, NULL, NULL},
-        {"credits", CLI_COUNT, &x.credits, "N", "batches to ask workers for ahead (default: 2 to 64, by their size)", 1, CW_MAX_CREDITS, NULL, NULL},
-        {"transport", CLI_TEXT, &x.transport, "T", "from workers: auto (default), shm, unix or tcp", 0, 0, cli_transports, NULL},
+        {"guarantee", CLI_TEXT, &x.guarantee, "G", "exactly-once (default) or at-most-once", 0, 0, guarantees,
+         NULL},
+        {"order", CLI_TEXT, &x.order, "O",
+         "exact (default), or any: batches are handed out as they are ready", 0, 0, orders, NULL},
+        {"sharding", CLI_TEXT, &x.sharding, "S",
+         "of a service's job: dynamic (default), or off: each rank gets all", 0, 0, NULL, NULL},
+        {"service", CLI_TEXT, &x.service, "HOST:PORT",
+         "take the batches from the service whose dispatcher is there", 0, 0, NULL, NULL},
+        {"job", CLI_TEXT, &x.job, "NAME", "of the job in the service, the same for all its ranks", 0, 0, NULL,
+         NULL},
+        {"credits", CLI_COUNT, &x.credits, "N",
+         "batches to ask workers for ahead (default: 2 to 64, by their size)", 1, CW_MAX_CREDITS, NULL, NULL},
+        {"transport", CLI_TEXT, &x.transport, "T", "from workers: auto (default), shm, unix or tcp", 0, 0,
+         cli_transports, NULL},
         CLI_TOKEN_OPTION(&x.token_file),
         CLI_TLS_OPTIONS(&x.tls),
-        {"trace", CLI_TEXT, &x.trace, "FILE", "write when batches of a service were asked for, received and handed out (Chrome's trace format)", 0, 0, NULL, NULL},
-        {"cache-dir", CLI_TEXT, &x.caching.dir, "DIR", "keep elements there where the pipeline has autocache or cache", 0, 0, NULL, NULL},
-        {"cache", CLI_TEXT, &x.caching.where, "WHERE", "auto (default: cache, else the autocache that pays, or none), off, or the number of a marker, from 0", 0, 0,
-         NULL, NULL},
-        {"cache-bytes", CLI_BYTES, &x.caching.quota, "BYTES", "what may lie in the directory (default: what is there, and half of what is free)", 1, 0, NULL, NULL},
-        {"state", CLI_TEXT, &x.state, "FILE", "go on where FILE says, if it is there; replace it at the end", 0, 0, NULL, NULL},
+        {"trace", CLI_TEXT, &x.trace, "FILE",
+         "write when batches of a service were asked for, received and handed out (Chrome's trace format)", 0,
+         0, NULL, NULL},
+        {"cache-dir", CLI_TEXT, &x.caching.dir, "DIR",
+         "keep elements there where the pipeline has autocache or cache", 0, 0, NULL, NULL},
+        {"cache", CLI_TEXT, &x.caching.where, "WHERE",
+         "auto (default: cache, else the autocache that pays, or none), off, or the number of a marker, from "
+         "0",
+         0, 0, NULL, NULL},
+        {"cache-bytes", CLI_BYTES, &x.caching.quota, "BYTES",
+         "what may lie in the directory (default: what is there, and half of what is free)", 1, 0, NULL,
+         NULL},
+        {"state", CLI_TEXT, &x.state, "FILE", "go on where FILE says, if it is there; replace it at the end",
+         0, 0, NULL, NULL},
         {"state-every", CLI_COUNT, &x.state_every, "K", "replace it every K batches too", 0, 0, NULL, NULL},
         {"digest", CLI_FLAG, &x.digest, NULL, "hash everything delivered", 0, 0, NULL, NULL},
         {"log", CLI_TEXT, &x.log, "FILE", "append a JSON line per batch", 0, 0, NULL, NULL},
         {"dump", CLI_TEXT, &x.dump, "DIR", "write each batch as an .npz file", 0, 0, NULL, NULL},
-        {"save", CLI_TEXT, &x.save, "DIR", "write the images of the first batches as contact sheets (PNG)", 0, 0, NULL, NULL},
-        {"quarantine", CLI_TEXT, &x.quarantine, "FILE", "list skipped and replaced records with reasons (JSON lines)", 0, 0, NULL, NULL},
+        {"save", CLI_TEXT, &x.save, "DIR", "write the images of the first batches as contact sheets (PNG)", 0,
+         0, NULL, NULL},
+        {"quarantine", CLI_TEXT, &x.quarantine, "FILE",
+         "list skipped and replaced records with reasons (JSON lines)", 0, 0, NULL, NULL},
         CLI_COMMON_OPTIONS(&x.common, "compute threads"),
         {0},
     };
@@ -516,7 +578,8 @@ int cli_run(int argc, char **argv)
     if (x.quarantine_file)
         fclose(x.quarantine_file);
     if (ended_by)
-        fprintf(stderr, "cachew: ended by %s%s\n", cli_signal_name(ended_by), x.state_written ? "; the state is written" : "");
+        fprintf(stderr, "cachew: ended by %s%s\n", cli_signal_name(ended_by),
+                x.state_written ? "; the state is written" : "");
     if (r < 0) {
         json_t *c = counts(&x);
         code = cli_fail(&err, x.common.json, c);

@@ -22,7 +22,8 @@ int cli_policy_unknown(const char *said, const char *more, struct cw_error *err)
         cw_text_add(&all, ", %s", names[n++] = more);
     const char *near = cw_nearest(said, names, n), *expected = all.data ? all.data : "";
     cw_error_attribute(err, "policy", said, expected);
-    int r = cw_error_set(err, CW_E_OPTION, "--policy %.100s: expected one of %s%s%s%s", said, expected, near ? "; did you mean " : "", near ? near : "", near ? "?" : "");
+    int r = cw_error_set(err, CW_E_OPTION, "--policy %.100s: expected one of %s%s%s%s", said, expected,
+                         near ? "; did you mean " : "", near ? near : "", near ? "?" : "");
     cw_text_deinit(&all);
     return r;
 }
@@ -42,5 +43,7 @@ int cli_scaling_find(struct cli_scaling *x, const char *needed, struct cw_error 
         r = cli_needs("price-client", x->client_priced, needed, err);
     if (r == 0 && !x->policy)
         r = cli_needs("price-worker", x->worker_priced, needed, err);
-    return r < 0 ? r : !x->policy || cw_policy_find(x->policy, &x->found) ? 0 : cli_policy_unknown(x->policy, NULL, err);
+    return r < 0                                                ? r
+           : !x->policy || cw_policy_find(x->policy, &x->found) ? 0
+                                                                : cli_policy_unknown(x->policy, NULL, err);
 }

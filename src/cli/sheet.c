@@ -7,8 +7,8 @@
 #include "cli/output.h"
 #include "formats/image_write.h"
 
-#define SHEETS 1        /* batches saved */
-#define SHEET_MAX 8192  /* pixels, each side */
+#define SHEETS 1       /* batches saved */
+#define SHEET_MAX 8192 /* pixels, each side */
 
 /* The first component that looks like images: [n, h, w, c] or [n, c, h, w]. */
 static const struct cw_batch_component *find_images(const struct cw_batch *b, bool *ret_chw)
@@ -52,15 +52,20 @@ int cw_save_batch(const char *dir, const struct cw_batch *b, uint64_t nth, struc
         return 0;
     const struct cw_batch_component *c = find_images(b, &chw);
     if (!c)
-        return cw_error_set(err, CW_E_OPTION, "--save: no component of this pipeline is an image: expected one of shape [h, w, c] or [c, h, w] with 1, 3 or 4 channels");
+        return cw_error_set(err, CW_E_OPTION,
+                            "--save: no component of this pipeline is an image: expected one of shape [h, w, "
+                            "c] or [c, h, w] with 1, 3 or 4 channels");
     const int64_t *d = c->dims + b->leading;
-    size_t h = (size_t)(chw ? d[1] : d[0]), w = (size_t)(chw ? d[2] : d[1]), channels = (size_t)(chw ? d[0] : d[2]), image = h * w * channels;
+    size_t h = (size_t)(chw ? d[1] : d[0]), w = (size_t)(chw ? d[2] : d[1]),
+           channels = (size_t)(chw ? d[0] : d[2]), image = h * w * channels;
     size_t n = b->n, columns = CW_MAX((size_t)ceil(sqrt((double)n)), 1);
     while (columns > 1 && columns * w > SHEET_MAX)
         columns--;
     size_t rows = (n + columns - 1) / columns;
     if (h == 0 || w == 0 || w > SHEET_MAX || h > SHEET_MAX)
-        return cw_error_set(err, CW_E_OPTION, "--save: %s has images of %zu x %zu: expected sides from 1 to %d", c->name, h, w, SHEET_MAX);
+        return cw_error_set(err, CW_E_OPTION,
+                            "--save: %s has images of %zu x %zu: expected sides from 1 to %d", c->name, h, w,
+                            SHEET_MAX);
     rows = CW_MIN(rows, SHEET_MAX / h);
     n = CW_MIN(n, rows * columns);
     double low = 0, high = 255;
@@ -79,7 +84,8 @@ int cw_save_batch(const char *dir, const struct cw_batch *b, uint64_t nth, struc
         for (size_t y = 0; y < h; y++)
             for (size_t x = 0; x < w; x++)
                 for (size_t k = 0; k < channels; k++) {
-                    double v = value_at(c, i * image + (chw ? (k * h + y) * w + x : (y * w + x) * channels + k));
+                    double v = value_at(c,
+                                        i * image + (chw ? (k * h + y) * w + x : (y * w + x) * channels + k));
                     sheet[(((i / columns) * h + y) * columns * w + (i % columns) * w + x) * channels + k] =
                         (uint8_t)CW_MIN(CW_MAX((v - low) * 255 / CW_MAX(high - low, 1e-9), 0), 255);
                 }

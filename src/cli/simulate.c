@@ -20,7 +20,9 @@ struct simulate {
 
 static int find_policy(struct simulate *s, struct cw_error *err)
 {
-    return strcmp(s->policy, "oracle") == 0 || cw_policy_find(s->policy, &s->chosen) ? 0 : cli_policy_unknown(s->policy, "oracle", err);
+    return strcmp(s->policy, "oracle") == 0 || cw_policy_find(s->policy, &s->chosen)
+               ? 0
+               : cli_policy_unknown(s->policy, "oracle", err);
 }
 
 static int load(const char *path, struct cw_workload *w, struct cw_error *err)
@@ -42,7 +44,8 @@ static int play(const char *path, struct simulate *s, struct cw_error *err)
     int r = s->plot ? cw_put_check(s->plot, err) : 0;
     for (size_t i = 0; r == 0 && i < s->w.n_jobs; i++)
         r = cw_sim_oracle(&s->w, (int)i, &s->plans[i], &s->oracles[i], err);
-    struct cw_sim_options o = {.policy = oracle ? NULL : &s->chosen, .plans = oracle ? s->plans : NULL, .alone = -1};
+    struct cw_sim_options o = {
+        .policy = oracle ? NULL : &s->chosen, .plans = oracle ? s->plans : NULL, .alone = -1};
     if (r == 0)
         r = cw_sim_run(&s->w, &o, s->outcomes, err);
     if (r == CW_E_PIPELINE) /* too long to play */
@@ -55,15 +58,21 @@ static void print_text(const struct simulate *s, const json_t *result)
     size_t i;
     const json_t *d, *regret = json_object_get(result, "regret");
     printf("%-18s %12s %12s\n", "", s->policy, "oracle");
-    printf("%-18s %12.6g %12.6g  %+.1f %%\n", "time, s", json_number_value(json_object_get(result, "time_s")), json_number_value(json_object_get(result, "oracle_time_s")),
+    printf("%-18s %12.6g %12.6g  %+.1f %%\n", "time, s", json_number_value(json_object_get(result, "time_s")),
+           json_number_value(json_object_get(result, "oracle_time_s")),
            100 * json_number_value(json_object_get(regret, "time")));
-    printf("%-18s %12.6g %12.6g  %+.1f %%\n", "cost", json_number_value(json_object_get(result, "cost")), json_number_value(json_object_get(result, "oracle_cost")),
+    printf("%-18s %12.6g %12.6g  %+.1f %%\n", "cost", json_number_value(json_object_get(result, "cost")),
+           json_number_value(json_object_get(result, "oracle_cost")),
            100 * json_number_value(json_object_get(regret, "cost")));
-    printf("%-18s %11.1f %%\n%-18s %12.6g\n\ndecisions:\n", "waiting", 100 * json_number_value(json_object_get(result, "waiting")), "settled at, s",
+    printf("%-18s %11.1f %%\n%-18s %12.6g\n\ndecisions:\n", "waiting",
+           100 * json_number_value(json_object_get(result, "waiting")), "settled at, s",
            json_number_value(json_object_get(result, "settled_at_s")));
-    json_array_foreach(json_object_get(result, "decisions"), i, d) {
-        const char *job = json_string_value(json_object_get(d, "job")), *what = json_string_value(json_object_get(json_object_get(d, "record"), "what"));
-        printf("  %10.4g s  %s%s%s: %s\n", json_number_value(json_object_get(d, "t")), job ? job : "", job ? ": " : "", what, json_string_value(json_object_get(d, "why")));
+    json_array_foreach(json_object_get(result, "decisions"), i, d)
+    {
+        const char *job = json_string_value(json_object_get(d, "job")),
+                   *what = json_string_value(json_object_get(json_object_get(d, "record"), "what"));
+        printf("  %10.4g s  %s%s%s: %s\n", json_number_value(json_object_get(d, "t")), job ? job : "",
+               job ? ": " : "", what, json_string_value(json_object_get(d, "why")));
     }
 }
 
@@ -76,8 +85,10 @@ int cli_simulate(int argc, char **argv)
         return cli_fail(&err, false, NULL);
     s->policy = "auto";
     const struct cli_option options[] = {
-        {"policy", CLI_TEXT, &s->policy, "P", "auto (default), cachew-atc22, cachew-atc22-code, hpa, fixed:N, oracle", 0, 0, NULL, NULL},
-        {"plot", CLI_TEXT, &s->plot, "FILE", "write a picture (SVG): workers and waiting over time", 0, 0, NULL, NULL},
+        {"policy", CLI_TEXT, &s->policy, "P",
+         "auto (default), cachew-atc22, cachew-atc22-code, hpa, fixed:N, oracle", 0, 0, NULL, NULL},
+        {"plot", CLI_TEXT, &s->plot, "FILE", "write a picture (SVG): workers and waiting over time", 0, 0,
+         NULL, NULL},
         {"json", CLI_FLAG, &s->json, NULL, "print one JSON object", 0, 0, NULL, NULL},
         {0},
     };

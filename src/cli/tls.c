@@ -1,6 +1,9 @@
 #include "cli/tls.h"
 
-bool cli_tls_given(const struct cli_tls *t) { return t->cert || t->key || t->ca || t->mutual; }
+bool cli_tls_given(const struct cli_tls *t)
+{
+    return t->cert || t->key || t->ca || t->mutual;
+}
 
 static int missing(const char *option, const char *what, const char *with, struct cw_error *err)
 {
@@ -23,7 +26,8 @@ int cli_tls_connecting(const struct cli_tls *t, struct cw_tls **ret, struct cw_e
     int r = check_pair(t, err);
     if (r < 0 || !cli_tls_given(t))
         return r;
-    return cw_tls_new(&(struct cw_tls_files){.certificate = t->cert, .key = t->key, .authority = t->ca}, false, ret, err);
+    return cw_tls_new(&(struct cw_tls_files){.certificate = t->cert, .key = t->key, .authority = t->ca},
+                      false, ret, err);
 }
 
 int cli_tls_listening(const struct cli_tls *t, struct cw_tls **ret, struct cw_error *err)
@@ -35,6 +39,9 @@ int cli_tls_listening(const struct cli_tls *t, struct cw_tls **ret, struct cw_er
     if (!t->cert)
         return missing("tls-cert", "a certificate for those that connect", "TLS is asked for", err);
     if (t->mutual && !t->ca)
-        return missing("tls-ca", "the authority of the certificates that are let in", "--tls-mutual was given", err);
-    return cw_tls_new(&(struct cw_tls_files){.certificate = t->cert, .key = t->key, .authority = t->mutual ? t->ca : NULL}, true, ret, err);
+        return missing("tls-ca", "the authority of the certificates that are let in",
+                       "--tls-mutual was given", err);
+    return cw_tls_new(
+        &(struct cw_tls_files){.certificate = t->cert, .key = t->key, .authority = t->mutual ? t->ca : NULL},
+        true, ret, err);
 }

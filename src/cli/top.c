@@ -1,5 +1,6 @@
-/* cachew top: jobs and workers of a service, again and again. Rates are differences between two answers of the dispatcher; what ranks waited it says itself, for it
- * knows which time their sums are of: each told its own up to a second ago. */
+/* cachew top: jobs and workers of a service, again and again. Rates are differences between two answers of
+ * the dispatcher; what ranks waited it says itself, for it knows which time their sums are of: each told its
+ * own up to a second ago. */
 #include <errno.h>
 #include <inttypes.h>
 #include <poll.h>
@@ -19,7 +20,7 @@
 /* ---- what the service says ---- */
 
 struct sample {
-    uint64_t at_ns;          /* 0: none */
+    uint64_t at_ns; /* 0: none */
     json_t *status, *jobs, *workers;
 };
 
@@ -51,9 +52,8 @@ static const json_t *row_before(const json_t *rows, const json_t *row, const cha
 {
     size_t i;
     const json_t *other;
-    json_array_foreach(rows, i, other)
-        if (json_equal(json_object_get(other, key), json_object_get(row, key)))
-            return other;
+    json_array_foreach(
+        rows, i, other) if (json_equal(json_object_get(other, key), json_object_get(row, key))) return other;
     return NULL;
 }
 
@@ -71,15 +71,17 @@ static const char *rate(double now, const double *before, double seconds, const 
     return ret;
 }
 
-static double real(const json_t *row, const char *key) { return json_number_value(json_object_get(row, key)); }
+static double real(const json_t *row, const char *key)
+{
+    return json_number_value(json_object_get(row, key));
+}
 
 static double sum_ranks(const json_t *job, const char *key)
 {
     size_t i;
     const json_t *rank;
     double sum = 0;
-    json_array_foreach(json_object_get(job, "ranks"), i, rank)
-        sum += real(rank, key);
+    json_array_foreach(json_object_get(job, "ranks"), i, rank) sum += real(rank, key);
     return sum;
 }
 
@@ -110,10 +112,12 @@ static void add_status(struct cw_text *t, const char *service, const struct samp
     char journal[CLI_TEXT_SIZE];
     const json_t *o = s->status;
     int64_t up = (int64_t)real(o, "uptime_s");
-    cw_text_add(t, "%s  up %" PRIi64 ":%02d:%02d  workers %" PRIi64 "  jobs %" PRIi64 "  streams %" PRIi64 "  ranges %" PRIi64 " (late %" PRIi64 ", moved %" PRIi64
-                ")  journal %s\n\n", service, up / 3600, (int)(up / 60 % 60), (int)(up % 60), cli_row_number(o, "workers"), cli_row_number(o, "jobs"),
-                cli_row_number(o, "streams"), cli_row_number(o, "completed"), cli_row_number(o, "late"), cli_row_number(o, "moved"),
-                cli_row_text(o, "journal", journal));
+    cw_text_add(t,
+                "%s  up %" PRIi64 ":%02d:%02d  workers %" PRIi64 "  jobs %" PRIi64 "  streams %" PRIi64
+                "  ranges %" PRIi64 " (late %" PRIi64 ", moved %" PRIi64 ")  journal %s\n\n",
+                service, up / 3600, (int)(up / 60 % 60), (int)(up % 60), cli_row_number(o, "workers"),
+                cli_row_number(o, "jobs"), cli_row_number(o, "streams"), cli_row_number(o, "completed"),
+                cli_row_number(o, "late"), cli_row_number(o, "moved"), cli_row_text(o, "journal", journal));
 }
 
 static void add_job(struct cw_text *t, const json_t *job, const json_t *before, double seconds)
@@ -122,9 +126,11 @@ static void add_job(struct cw_text *t, const json_t *job, const json_t *before, 
     cell batches, wait, ranks;
     double n_before = sum_ranks(before, "batches");
     snprintf(ranks, sizeof(ranks), "%u/%" PRIi64, attached(job), cli_row_number(job, "world_size"));
-    cw_text_add(t, "%s %-10.10s %6" PRIi64 " %7s %12.0f %10s %6s\n", cli_row_column(job, "name", 24, name), cli_row_text(job, "state", state),
-                cli_row_number(job, "epoch"), ranks, sum_ranks(job, "batches"),
-                rate(sum_ranks(job, "batches"), before ? &n_before : NULL, seconds, "%.1f", batches), waited(job, wait));
+    cw_text_add(t, "%s %-10.10s %6" PRIi64 " %7s %12.0f %10s %6s\n", cli_row_column(job, "name", 24, name),
+                cli_row_text(job, "state", state), cli_row_number(job, "epoch"), ranks,
+                sum_ranks(job, "batches"),
+                rate(sum_ranks(job, "batches"), before ? &n_before : NULL, seconds, "%.1f", batches),
+                waited(job, wait));
 }
 
 /* Those that run first: the others need not fit on a screen. */
@@ -132,30 +138,40 @@ static void add_jobs(struct cw_text *t, const struct sample *s, const struct sam
 {
     size_t i;
     const json_t *job;
-    cw_text_add(t, "%-24s %-10s %6s %7s %12s %10s %6s\n", "JOB", "STATE", "EPOCH", "RANKS", "BATCHES", "BATCHES/S", "WAIT%");
+    cw_text_add(t, "%-24s %-10s %6s %7s %12s %10s %6s\n", "JOB", "STATE", "EPOCH", "RANKS", "BATCHES",
+                "BATCHES/S", "WAIT%");
     for (int over = 0; over <= 1; over++)
-        json_array_foreach(s->jobs, i, job) {
+        json_array_foreach(s->jobs, i, job)
+        {
             const char *state = json_string_value(json_object_get(job, "state"));
-            bool is_over = state && strcmp(state, "waiting") != 0 && strcmp(state, "running") != 0 && strcmp(state, "unattended") != 0 && strcmp(state, "paused") != 0;
+            bool is_over = state && strcmp(state, "waiting") != 0 && strcmp(state, "running") != 0 &&
+                           strcmp(state, "unattended") != 0 && strcmp(state, "paused") != 0;
             if (is_over == (over == 1))
                 add_job(t, job, row_before(before->jobs, job, "name"), seconds);
         }
     cw_text_add(t, "\n");
 }
 
-static void add_workers(struct cw_text *t, const struct sample *s, const struct sample *before, double seconds)
+static void add_workers(struct cw_text *t, const struct sample *s, const struct sample *before,
+                        double seconds)
 {
     size_t i;
     const json_t *w;
-    cw_text_add(t, "%6s %-28s %-10s %7s %6s %6s %10s %10s %10s\n", "WORKER", "ADDRESS", "STATE", "LEASES", "CPUS", "USED", "MEMORY MB", "BATCHES/S", "MB/S");
-    json_array_foreach(s->workers, i, w) {
+    cw_text_add(t, "%6s %-28s %-10s %7s %6s %6s %10s %10s %10s\n", "WORKER", "ADDRESS", "STATE", "LEASES",
+                "CPUS", "USED", "MEMORY MB", "BATCHES/S", "MB/S");
+    json_array_foreach(s->workers, i, w)
+    {
         char address[CLI_TEXT_SIZE], state[CLI_TEXT_SIZE];
         cell cpu, batches, bytes;
         const json_t *b = row_before(before->workers, w, "id");
-        double cpu_before = real(b, "cpu_s"), batches_before = real(b, "batches"), bytes_before = real(b, "bytes") / 1e6;
-        cw_text_add(t, "%6" PRIi64 " %s %-10.10s %7" PRIi64 " %6" PRIi64 " %6s %10.1f %10s %10s\n", cli_row_number(w, "id"), cli_row_column(w, "address", 28, address),
-                    cli_row_text(w, "state", state), cli_row_number(w, "leases"), cli_row_number(w, "cpu_budget"),
-                    rate(real(w, "cpu_s"), b ? &cpu_before : NULL, seconds, "%.2f", cpu), real(w, "memory_in_use") / 1e6,
+        double cpu_before = real(b, "cpu_s"), batches_before = real(b, "batches"),
+               bytes_before = real(b, "bytes") / 1e6;
+        cw_text_add(t, "%6" PRIi64 " %s %-10.10s %7" PRIi64 " %6" PRIi64 " %6s %10.1f %10s %10s\n",
+                    cli_row_number(w, "id"), cli_row_column(w, "address", 28, address),
+                    cli_row_text(w, "state", state), cli_row_number(w, "leases"),
+                    cli_row_number(w, "cpu_budget"),
+                    rate(real(w, "cpu_s"), b ? &cpu_before : NULL, seconds, "%.2f", cpu),
+                    real(w, "memory_in_use") / 1e6,
                     rate(real(w, "batches"), b ? &batches_before : NULL, seconds, "%.1f", batches),
                     rate(real(w, "bytes") / 1e6, b ? &bytes_before : NULL, seconds, "%.1f", bytes));
     }
@@ -208,7 +224,8 @@ static void print_screen(const char *text)
     printf("\033[H");
     for (unsigned row = 1; row < size.ws_row && *text; row++) {
         size_t line = strcspn(text, "\n"), shown = CW_MIN(line, (size_t)size.ws_col);
-        while (shown < line && shown > 0 && ((unsigned char)text[shown] & 0xc0) == 0x80) /* not within a character */
+        /* not within a character */
+        while (shown < line && shown > 0 && ((unsigned char)text[shown] & 0xc0) == 0x80)
             shown--;
         printf("%.*s\033[K\n", (int)shown, text);
         text += line + (text[line] == '\n');
@@ -246,7 +263,8 @@ static void print_json(const struct sample *s)
     cli_print(json_pack("{s:O, s:O, s:O}", "status", s->status, "jobs", s->jobs, "workers", s->workers));
 }
 
-static int print_tables(const struct top *t, const struct sample *s, const struct sample *before, struct cw_error *err)
+static int print_tables(const struct top *t, const struct sample *s, const struct sample *before,
+                        struct cw_error *err)
 {
     _cleanup_(cw_text_deinit) struct cw_text text = {0};
     double seconds = before->at_ns ? (double)(s->at_ns - before->at_ns) / 1e9 : 0;
@@ -281,7 +299,8 @@ static int show_again(const struct top *t, struct cw_error *err)
         wait_next(t->interval); /* for rates */
     if (r >= 0 && !t->once)
         terminal_begin();
-    for (bool more = r >= 0; more && r >= 0 && !ferror(stdout); more = !t->once && wait_next(CW_MAX(t->interval, MIN_INTERVAL_S))) {
+    for (bool more = r >= 0; more && r >= 0 && !ferror(stdout);
+         more = !t->once && wait_next(CW_MAX(t->interval, MIN_INTERVAL_S))) {
         struct cw_error gone = {0};
         if (sample_take(&t->asked, &now, &gone) < 0) {
             if (t->once) {
@@ -312,7 +331,8 @@ int cli_top(int argc, char **argv)
     struct cw_error err = {0};
     const struct cli_option options[] = {
         {"interval", CLI_SECONDS, &t.interval, "S", "between tables (default 2)", 0, 0, NULL, NULL},
-        {"once", CLI_FLAG, &t.once, NULL, "print one, with the rates of one interval, and end", 0, 0, NULL, NULL},
+        {"once", CLI_FLAG, &t.once, NULL, "print one, with the rates of one interval, and end", 0, 0, NULL,
+         NULL},
         CLI_ASKED_OPTIONS(&t.asked),
         {0},
     };

@@ -6,7 +6,8 @@
 #include "base/macro.h"
 #include "cli/options.h"
 
-/* Events stand on lines of their own (base/trace.h); one whose writer was killed may be cut off, and is left out. */
+/* Events stand on lines of their own (base/trace.h); one whose writer was killed may be cut off, and is left
+ * out. */
 static int copy_events(const char *path, bool *first, struct cw_error *err)
 {
     FILE *f = fopen(path, "re");

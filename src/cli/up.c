@@ -1,6 +1,7 @@
 /*
- * cachew up: a service on this machine. Starts a dispatcher and workers as processes of their own, starts again what dies, and drains them at the end. One
- * thread, and one that waits for the end of stdin where that is asked for; signals are waited for.
+ * cachew up: a service on this machine. Starts a dispatcher and workers as processes of their own, starts
+ * again what dies, and drains them at the end. One thread, and one that waits for the end of stdin where that
+ * is asked for; signals are waited for.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -33,9 +34,9 @@
 #define SAY_NS UINT64_C(1000000000)
 
 struct daemon {
-    pid_t pid;               /* 0: not running */
+    pid_t pid; /* 0: not running */
     uint64_t started_ns;
-    json_t *ready;           /* what it said: address, id ... */
+    json_t *ready; /* what it said: address, id ... */
 };
 
 struct up {
@@ -44,16 +45,17 @@ struct up {
     uint64_t cache_bytes;
     uint64_t n_workers, threads, memory;
     double drain, worker_cpus;
-    uint64_t minimum;         /* with a policy: n_workers are the maximum, and a provisioner has them */
+    uint64_t minimum; /* with a policy: n_workers are the maximum, and a provisioner has them */
     struct cli_scaling scaling;
     bool autoscale, no_python, no_restart, end_with_stdin;
     struct cli_texts data_roots, plugins;
     struct cli_tls tls;
     struct cli_log log;
     /* while it runs */
-    size_t n_started;         /* of workers: daemons that are ours. With a policy the first one, a provisioner, has them */
+    /* of workers: daemons that are ours. With a policy the first one, a provisioner, has them */
+    size_t n_started;
     struct daemon dispatcher, workers[MAX_WORKERS];
-    struct cli_pool_watch watch; /* of the provisioner */
+    struct cli_pool_watch watch;  /* of the provisioner */
     char *address, *http_address; /* the dispatcher's */
 };
 
@@ -85,9 +87,8 @@ static void __attribute__((sentinel)) add(struct command *c, ...)
 /* What all of them are given. */
 static void add_common(struct command *c, const struct up *u)
 {
-    add(c,
-        "--token-file", u->token_file, "--tls-cert", u->tls.cert, "--tls-key", u->tls.key,
-        "--tls-ca", u->tls.ca, "--log-format", u->log.format, NULL);
+    add(c, "--token-file", u->token_file, "--tls-cert", u->tls.cert, "--tls-key", u->tls.key, "--tls-ca",
+        u->tls.ca, "--log-format", u->log.format, NULL);
     if (u->tls.mutual)
         c->argv[c->n++] = "--tls-mutual";
 }
@@ -95,7 +96,8 @@ static void add_common(struct command *c, const struct up *u)
 static int start(const struct up *u, struct daemon *d, const struct command *c, struct cw_error *err)
 {
     json_t *ready;
-    int r = cli_child_start(&(struct cli_child_options){.argv = c->argv, .slow = &u->log}, &d->pid, &ready, err);
+    int r = cli_child_start(&(struct cli_child_options){.argv = c->argv, .slow = &u->log}, &d->pid, &ready,
+                            err);
     if (r < 0)
         return r;
     d->started_ns = cw_now_ns();
@@ -107,15 +109,13 @@ static int start(const struct up *u, struct daemon *d, const struct command *c, 
 static int start_dispatcher(struct up *u, struct cw_error *err)
 {
     struct command c = {.argv = {"cachew", "dispatcher"}, .n = 2};
-    add(&c,
-        "--listen", u->address ? u->address : u->listen,
-        "--http", u->http_address ? u->http_address : u->http, "--state-dir", u->state_dir, NULL);
+    add(&c, "--listen", u->address ? u->address : u->listen, "--http",
+        u->http_address ? u->http_address : u->http, "--state-dir", u->state_dir, NULL);
     char client[32], worker[32];
     snprintf(client, sizeof(client), "%g", u->scaling.price_client);
     snprintf(worker, sizeof(worker), "%g", u->scaling.price_worker);
     if (u->scaling.policy) {
-        add(&c,
-            "--policy", u->scaling.policy, "--objective", u->scaling.objective, "--price-client", client,
+        add(&c, "--policy", u->scaling.policy, "--objective", u->scaling.objective, "--price-client", client,
             "--price-worker", worker, NULL);
     }
     add_common(&c, u);
@@ -130,17 +130,23 @@ static int start_dispatcher(struct up *u, struct cw_error *err)
 }
 
 /* What workers are given besides: of each there is an n_workers-th part of what all of them may use. */
-struct parts { char threads[32], memory[32], cache[32]; };
+struct parts {
+    char threads[32], memory[32], cache[32];
+};
+
 static void add_worker(struct command *c, const struct up *u, struct parts *p)
 {
-    uint64_t share = u->threads || !(u->worker_cpus > 0) ? (u->threads ? u->threads : cw_cpu_budget()) / u->n_workers : (uint64_t)(u->worker_cpus + 0.5);
+    uint64_t share = u->threads || !(u->worker_cpus > 0)
+                         ? (u->threads ? u->threads : cw_cpu_budget()) / u->n_workers
+                         : (uint64_t)(u->worker_cpus + 0.5);
     snprintf(p->threads, sizeof(p->threads), "%" PRIu64, CW_MAX(share, 1));
-    snprintf(p->memory, sizeof(p->memory), "%" PRIu64, (u->memory ? u->memory : cw_memory_total() / 2) / u->n_workers);
-    add(c,
-        "--threads", p->threads, "--memory", p->memory, "--http", u->http ? "127.0.0.1:0" : NULL,
+    snprintf(p->memory, sizeof(p->memory), "%" PRIu64,
+             (u->memory ? u->memory : cw_memory_total() / 2) / u->n_workers);
+    add(c, "--threads", p->threads, "--memory", p->memory, "--http", u->http ? "127.0.0.1:0" : NULL,
         "--index-dir", u->index_dir, "--cache-dir", u->cache_dir, NULL);
     snprintf(p->cache, sizeof(p->cache), "%" PRIu64, u->cache_bytes);
-    add(c, "--cache-bytes", u->cache_bytes ? p->cache : NULL, NULL); /* of all together, for they share the directory */
+    /* of all together, for they share the directory */
+    add(c, "--cache-bytes", u->cache_bytes ? p->cache : NULL, NULL);
     for (size_t k = 0; k < u->data_roots.n; k++)
         add(c, "--data-root", u->data_roots.items[k], NULL);
     for (size_t k = 0; k < u->plugins.n; k++)
@@ -159,11 +165,10 @@ static int start_provisioner(struct up *u, struct cw_error *err)
     snprintf(cpus, sizeof(cpus), "%g", u->worker_cpus);
     snprintf(price, sizeof(price), "%g", u->scaling.price_worker);
     snprintf(drain, sizeof(drain), "%g", u->drain);
-    add(&c,
-        "--dispatcher", u->address, "--pool", POOL, "--min-workers", minimum, "--max-workers", maximum,
-        "--worker-cpus", cpus, "--price-worker", price, "--drain-timeout", drain,
-        "--token-file", u->token_file, "--tls-cert", u->tls.cert, "--tls-key", u->tls.key,
-        "--tls-ca", u->tls.ca, "--log-format", u->log.format, NULL);
+    add(&c, "--dispatcher", u->address, "--pool", POOL, "--min-workers", minimum, "--max-workers", maximum,
+        "--worker-cpus", cpus, "--price-worker", price, "--drain-timeout", drain, "--token-file",
+        u->token_file, "--tls-cert", u->tls.cert, "--tls-key", u->tls.key, "--tls-ca", u->tls.ca,
+        "--log-format", u->log.format, NULL);
     c.argv[c.n++] = "--";
     if (u->tls.mutual)
         c.argv[c.n++] = "--tls-mutual";
@@ -193,15 +198,18 @@ static int print_ready(const struct up *u)
     json_t *ready = json_copy(u->dispatcher.ready), *workers = json_array();
     for (size_t i = 0; i < u->n_started; i++) {
         const json_t *w = u->workers[i].ready;
-        json_array_append_new(workers, json_pack("{s:O*, s:O*, s:O*, s:O*}", "id", json_object_get(w, "id"), "pid", json_object_get(w, "pid"), "address",
-                                                 json_object_get(w, "address"), "http", json_object_get(w, "http")));
+        json_array_append_new(workers,
+                              json_pack("{s:O*, s:O*, s:O*, s:O*}", "id", json_object_get(w, "id"), "pid",
+                                        json_object_get(w, "pid"), "address", json_object_get(w, "address"),
+                                        "http", json_object_get(w, "http")));
     }
     json_object_set_new(ready, "workers", workers);
     json_object_set_new(ready, "up", json_integer(getpid()));
     int code = cli_print(json_pack("{s:o}", "ready", ready));
     fflush(stdout);
     if (u->log.format && strcmp(u->log.format, "json") == 0) { /* not for people */
-        cli_log(&u->log, false, "%s%" PRIu64 " workers serve at %s", u->scaling.policy ? "up to " : "", u->n_workers, u->address);
+        cli_log(&u->log, false, "%s%" PRIu64 " workers serve at %s", u->scaling.policy ? "up to " : "",
+                u->n_workers, u->address);
         return code;
     }
     const char *ca = u->tls.ca ? u->tls.ca : "";
@@ -210,7 +218,8 @@ static int print_ready(const struct up *u)
             "    cachew run PIPELINE.json --service %s --job NAME%s%s\n"
             "    dataset.distribute(\"%s\", job=\"NAME\")\n"
             "and Ctrl-C ends the service.\n",
-            u->scaling.policy ? "up to " : "", u->n_workers, u->address, u->address, *ca ? " --tls-ca " : "", ca, u->address);
+            u->scaling.policy ? "up to " : "", u->n_workers, u->address, u->address, *ca ? " --tls-ca " : "",
+            ca, u->address);
     if (u->http_address)
         fprintf(stderr, "http://%s/ shows what it does.\n", u->http_address);
     return code;
@@ -220,7 +229,8 @@ static void describe_end(const struct up *u, const char *what, pid_t pid, int st
 {
     const char *then = u->no_restart ? "" : "; it is started again";
     if (WIFSIGNALED(status))
-        cli_log(&u->log, true, "%s (pid %d) was ended by signal %d (%s)%s", what, (int)pid, WTERMSIG(status), strsignal(WTERMSIG(status)), then);
+        cli_log(&u->log, true, "%s (pid %d) was ended by signal %d (%s)%s", what, (int)pid, WTERMSIG(status),
+                strsignal(WTERMSIG(status)), then);
     else
         cli_log(&u->log, true, "%s (pid %d) ended with %d%s", what, (int)pid, WEXITSTATUS(status), then);
 }
@@ -269,7 +279,8 @@ static uint64_t mend(struct up *u)
     return next;
 }
 
-/* Kills a provisioner that hangs, as it does with workers. Returns after how long to look again, in ms; 0: nobody is watched. */
+/* Kills a provisioner that hangs, as it does with workers. Returns after how long to look again, in ms; 0:
+ * nobody is watched. */
 static uint64_t watch_provisioner(struct up *u)
 {
     pid_t pid = u->workers[0].pid;
@@ -303,7 +314,8 @@ static void signal_all(const struct up *u, bool dispatcher, int signal)
             kill(u->workers[i].pid, signal);
 }
 
-/* Workers first: while they finish what they have, the dispatcher tells clients. What does not end in time is killed; so is everything at a second signal. */
+/* Workers first: while they finish what they have, the dispatcher tells clients. What does not end in time is
+ * killed; so is everything at a second signal. */
 static void drain(struct up *u, const sigset_t *signals)
 {
     bool hurry = false;
@@ -321,13 +333,15 @@ static void drain(struct up *u, const sigset_t *signals)
             } else if (!said && cw_now_ns() - begin >= SAY_NS) {
                 said = true;
                 cli_log(&u->log, false, "waiting until %s; a second Ctrl-C ends them at once",
-                        dispatcher ? "the dispatcher has ended" : "workers have finished what clients still fetch");
+                        dispatcher ? "the dispatcher has ended"
+                                   : "workers have finished what clients still fetch");
             }
         }
     }
 }
 
-/* A thread: when nobody has the other end of stdin any more, be it by kill -9, this process is told to end. */
+/* A thread: when nobody has the other end of stdin any more, be it by kill -9, this process is told to end.
+ */
 static void *watch_stdin(void *unused CW_UNUSED)
 {
     char ignored[256];
@@ -357,7 +371,8 @@ static int serve(struct up *u, const sigset_t *signals, struct cw_error *err)
         print_ready(u);
     uint64_t again_ms = 0;
     while (r >= 0 && !ended_by) {
-        struct timespec wait = {.tv_sec = again_ms ? (time_t)(again_ms / 1000) : 3600, .tv_nsec = (long)(again_ms % 1000) * 1000000};
+        struct timespec wait = {.tv_sec = again_ms ? (time_t)(again_ms / 1000) : 3600,
+                                .tv_nsec = (long)(again_ms % 1000) * 1000000};
         int s = sigtimedwait(signals, NULL, &wait);
         if (s == SIGINT || s == SIGTERM) {
             ended_by = s;
@@ -388,39 +403,70 @@ static int check_scaling(struct up *u, bool minimum_given, bool cpus_given, stru
     if (r < 0 || !u->autoscale)
         return r;
     if (u->minimum > u->n_workers)
-        return cw_error_set(err, CW_E_OPTION, "--min-workers %" PRIu64 " is more than --workers %" PRIu64 ": expected at most as many", u->minimum, u->n_workers);
+        return cw_error_set(err, CW_E_OPTION,
+                            "--min-workers %" PRIu64 " is more than --workers %" PRIu64
+                            ": expected at most as many",
+                            u->minimum, u->n_workers);
     if (strchr(u->scaling.policy, ':') && u->scaling.found.parameter > (double)u->n_workers)
-        return cw_error_set(err, CW_E_OPTION, "--policy %s is more than --workers %" PRIu64 ": expected at most as many", u->scaling.policy, u->n_workers);
+        return cw_error_set(err, CW_E_OPTION,
+                            "--policy %s is more than --workers %" PRIu64 ": expected at most as many",
+                            u->scaling.policy, u->n_workers);
     return 0;
 }
 
 int cli_up(int argc, char **argv)
 {
-    struct up u = {.listen = "127.0.0.1:5050", .n_workers = 1, .drain = 30, .minimum = 1, .log = {.role = "up"},
+    struct up u = {.listen = "127.0.0.1:5050",
+                   .n_workers = 1,
+                   .drain = 30,
+                   .minimum = 1,
+                   .log = {.role = "up"},
                    .scaling = {.price_client = CLI_PRICE_CLIENT, .price_worker = CLI_PRICE_WORKER}};
     struct cw_error err = {0};
     int n_args;
     bool workers_given = false, minimum_given = false, cpus_given = false;
     const struct cli_option options[] = {
-        {"workers", CLI_COUNT, &u.n_workers, "N", "workers (default 1, with all CPUs)", 1, MAX_WORKERS, NULL, &workers_given},
-        {"autoscale", CLI_FLAG, &u.autoscale, NULL, "as many workers as jobs need, from --min-workers to --workers (default then: one for each CPU)", 0, 0, NULL, NULL},
-        {"min-workers", CLI_COUNT, &u.minimum, "N", "with --autoscale: there in any case (default 1)", 0, MAX_WORKERS, NULL, &minimum_given},
-        {"policy", CLI_TEXT, &u.scaling.policy, "P", "with --autoscale: auto (default), cachew-atc22, cachew-atc22-code, hpa, fixed:N", 0, 0, NULL, NULL},
+        {"workers", CLI_COUNT, &u.n_workers, "N", "workers (default 1, with all CPUs)", 1, MAX_WORKERS, NULL,
+         &workers_given},
+        {"autoscale", CLI_FLAG, &u.autoscale, NULL,
+         "as many workers as jobs need, from --min-workers to --workers (default then: one for each CPU)", 0,
+         0, NULL, NULL},
+        {"min-workers", CLI_COUNT, &u.minimum, "N", "with --autoscale: there in any case (default 1)", 0,
+         MAX_WORKERS, NULL, &minimum_given},
+        {"policy", CLI_TEXT, &u.scaling.policy, "P",
+         "with --autoscale: auto (default), cachew-atc22, cachew-atc22-code, hpa, fixed:N", 0, 0, NULL, NULL},
         CLI_SCALING_OPTIONS(&u.scaling),
-        {"worker-cpus", CLI_NUMBER, &u.worker_cpus, "N", "with --autoscale: CPUs that each may use, by a control group (default: not limited)", 0, 0, NULL, &cpus_given},
-        {"listen", CLI_TEXT, &u.listen, "HOST:PORT", "where the dispatcher listens (default 127.0.0.1:5050; port 0: any)", 0, 0, NULL, NULL},
-        {"http", CLI_TEXT, &u.http, "HOST:PORT", "where it answers over HTTP (the dashboard, /metrics, /healthz, /readyz, /api/v1); workers do, too", 0, 0, NULL, NULL},
-        {"state-dir", CLI_TEXT, &u.state_dir, "DIR", "where its journal is (default: none, it remembers nothing)", 0, 0, NULL, NULL},
-        {"threads", CLI_COUNT, &u.threads, "N", "compute threads of all workers together (default: the CPUs this process may use)", 1, 1024, NULL, NULL},
-        {"memory", CLI_BYTES, &u.memory, "BYTES", "memory of all workers together (default: half of what there is)", 0, 0, NULL, NULL},
-        {"data-root", CLI_TEXTS, &u.data_roots, "DIR", "pipelines may read below it only; several times (default: everywhere)", 0, 0, NULL, NULL},
-        {"no-python", CLI_FLAG, &u.no_python, NULL, "refuse pipelines with Python functions", 0, 0, NULL, NULL},
-        {"end-with-stdin", CLI_FLAG, &u.end_with_stdin, NULL, "drain and end when stdin ends: with the process that started this one", 0, 0, NULL, NULL},
+        {"worker-cpus", CLI_NUMBER, &u.worker_cpus, "N",
+         "with --autoscale: CPUs that each may use, by a control group (default: not limited)", 0, 0, NULL,
+         &cpus_given},
+        {"listen", CLI_TEXT, &u.listen, "HOST:PORT",
+         "where the dispatcher listens (default 127.0.0.1:5050; port 0: any)", 0, 0, NULL, NULL},
+        {"http", CLI_TEXT, &u.http, "HOST:PORT",
+         "where it answers over HTTP (the dashboard, /metrics, /healthz, /readyz, /api/v1); workers do, too",
+         0, 0, NULL, NULL},
+        {"state-dir", CLI_TEXT, &u.state_dir, "DIR",
+         "where its journal is (default: none, it remembers nothing)", 0, 0, NULL, NULL},
+        {"threads", CLI_COUNT, &u.threads, "N",
+         "compute threads of all workers together (default: the CPUs this process may use)", 1, 1024, NULL,
+         NULL},
+        {"memory", CLI_BYTES, &u.memory, "BYTES",
+         "memory of all workers together (default: half of what there is)", 0, 0, NULL, NULL},
+        {"data-root", CLI_TEXTS, &u.data_roots, "DIR",
+         "pipelines may read below it only; several times (default: everywhere)", 0, 0, NULL, NULL},
+        {"no-python", CLI_FLAG, &u.no_python, NULL, "refuse pipelines with Python functions", 0, 0, NULL,
+         NULL},
+        {"end-with-stdin", CLI_FLAG, &u.end_with_stdin, NULL,
+         "drain and end when stdin ends: with the process that started this one", 0, 0, NULL, NULL},
         {"no-restart", CLI_FLAG, &u.no_restart, NULL, "leave what dies dead", 0, 0, NULL, NULL},
-        {"drain-timeout", CLI_SECONDS, &u.drain, "S", "at the end, for finishing what is under way (default 30)", 0, 0, NULL, NULL},
-        {"index-dir", CLI_TEXT, &u.index_dir, "DIR", "where indexes are kept (default ~/.cache/cachew/index)", 0, 0, NULL, NULL},
-        {"cache-dir", CLI_TEXT, &u.cache_dir, "DIR", "keep elements there where pipelines have autocache or cache", 0, 0, NULL, NULL},
-        {"cache-bytes", CLI_BYTES, &u.cache_bytes, "BYTES", "what may lie in the directory (default: what is there, and half of what is free)", 1, 0, NULL, NULL},
+        {"drain-timeout", CLI_SECONDS, &u.drain, "S",
+         "at the end, for finishing what is under way (default 30)", 0, 0, NULL, NULL},
+        {"index-dir", CLI_TEXT, &u.index_dir, "DIR", "where indexes are kept (default ~/.cache/cachew/index)",
+         0, 0, NULL, NULL},
+        {"cache-dir", CLI_TEXT, &u.cache_dir, "DIR",
+         "keep elements there where pipelines have autocache or cache", 0, 0, NULL, NULL},
+        {"cache-bytes", CLI_BYTES, &u.cache_bytes, "BYTES",
+         "what may lie in the directory (default: what is there, and half of what is free)", 1, 0, NULL,
+         NULL},
         CLI_TOKEN_OPTION(&u.token_file),
         CLI_TLS_LISTEN_OPTIONS(&u.tls),
         CLI_LOG_OPTION(&u.log),
@@ -431,7 +477,9 @@ int cli_up(int argc, char **argv)
     if (r == 1)
         return 0;
     if (r >= 0 && u.data_roots.n + u.plugins.n > MAX_GIVEN_ON)
-        r = cw_error_set(&err, CW_E_OPTION, "%zu times --data-root and --plugin: expected at most %d of both together", u.data_roots.n + u.plugins.n, MAX_GIVEN_ON);
+        r = cw_error_set(&err, CW_E_OPTION,
+                         "%zu times --data-root and --plugin: expected at most %d of both together",
+                         u.data_roots.n + u.plugins.n, MAX_GIVEN_ON);
     if (r >= 0 && u.autoscale && !workers_given)
         u.n_workers = CW_MIN(cw_cpu_budget(), (unsigned)MAX_WORKERS);
     if (r >= 0)

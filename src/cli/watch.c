@@ -1,7 +1,10 @@
 /* Signals that end a command: a thread that waits for them. */
 #include "cli/watch.h"
 
-const char *cli_signal_name(int number) { return number == SIGINT ? "SIGINT" : "SIGTERM"; }
+const char *cli_signal_name(int number)
+{
+    return number == SIGINT ? "SIGINT" : "SIGTERM";
+}
 
 static void *watch(void *arg)
 {

@@ -16,7 +16,8 @@ struct cli_watch {
     bool started;
 };
 
-/* From here on SIGINT and SIGTERM are the watcher's, in this thread and those it starts. w: zeros, or after _stop; outlives the watcher. */
+/* From here on SIGINT and SIGTERM are the watcher's, in this thread and those it starts. w: zeros, or after
+ * _stop; outlives the watcher. */
 void cli_watch_start(struct cli_watch *w, void (*on_signal)(void *arg, int number, bool again), void *arg);
 void cli_watch_stop(struct cli_watch *w);
 const char *cli_signal_name(int number);

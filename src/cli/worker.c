@@ -31,13 +31,17 @@ struct worker_run {
     char *token;
 };
 
-#define MAX_STREAMS 64 /* each has threads of its own, and a part of the memory */
+#define MAX_STREAMS 64              /* each has threads of its own, and a part of the memory */
 #define LOOK_NS UINT64_C(100000000) /* for a second signal while draining */
 
-static void on_log(void *log, const char *text) { cli_log(log, false, "%s", text); }
+static void on_log(void *log, const char *text)
+{
+    cli_log(log, false, "%s", text);
+}
 
 /* The dispatcher's name for it is known once it answered; without a dispatcher there is nothing to serve. */
-static int wait_registered(struct cw_worker *w, const struct worker_run *x, const sigset_t *signals, int *ret_signal, struct cw_error *err)
+static int wait_registered(struct cw_worker *w, const struct worker_run *x, const sigset_t *signals,
+                           int *ret_signal, struct cw_error *err)
 {
     struct cw_worker_status s = {0};
     uint64_t ready_ns = cw_patience_start_ns(), until = cw_now_ns() + ready_ns;
@@ -48,9 +52,11 @@ static int wait_registered(struct cw_worker *w, const struct worker_run *x, cons
         if (s.registered)
             return 0;
         if (s.refused)
-            return cw_error_set(err, CW_E_SERVICE, "the dispatcher at %s refuses: %s", x->o.dispatcher, s.why);
+            return cw_error_set(err, CW_E_SERVICE, "the dispatcher at %s refuses: %s", x->o.dispatcher,
+                                s.why);
         if (cw_now_ns() >= until)
-            return cw_error_set(err, CW_E_SERVICE, "the dispatcher at %s did not answer within %g s%s%s", x->o.dispatcher, (double)ready_ns / 1e9, *s.why ? ": " : "", s.why);
+            return cw_error_set(err, CW_E_SERVICE, "the dispatcher at %s did not answer within %g s%s%s",
+                                x->o.dispatcher, (double)ready_ns / 1e9, *s.why ? ": " : "", s.why);
         int got = sigtimedwait(signals, NULL, &wait);
         if (got == SIGINT || got == SIGTERM) {
             *ret_signal = got;
@@ -63,8 +69,10 @@ static int print_ready(struct cw_worker *w, const struct worker_run *x)
 {
     struct cw_worker_status s;
     cw_worker_status(w, &s);
-    int code = cli_print(json_pack("{s:{s:s, s:i, s:s*, s:s*, s:s*, s:I}}", "ready", "role", "worker", "pid", (int)getpid(), "address", cw_worker_address(w), "unix",
-                                   cw_worker_unix_path(w), "http", cw_worker_http(w), "id", (json_int_t)s.id));
+    int code = cli_print(json_pack("{s:{s:s, s:i, s:s*, s:s*, s:s*, s:I}}", "ready", "role", "worker", "pid",
+                                   (int)getpid(), "address", cw_worker_address(w), "unix",
+                                   cw_worker_unix_path(w), "http", cw_worker_http(w), "id",
+                                   (json_int_t)s.id));
     fflush(stdout);
     return code;
 }
@@ -109,26 +117,50 @@ static int parse(struct worker_run *x, int argc, char **argv, struct cw_error *e
     int n_args;
     const struct cli_option options[] = {
         {"dispatcher", CLI_TEXT, &x->o.dispatcher, "HOST:PORT", "whose worker it is", 0, 0, NULL, NULL},
-        {"listen", CLI_TEXT, &x->o.listen, "HOST:PORT", "where clients come over TCP (default 127.0.0.1:0; port 0: any)", 0, 0, NULL, NULL},
-        {"advertise", CLI_TEXTS, &x->advertise, "HOST:PORT", "under which clients get there, if it is not where it listens; several times", 0, 0, NULL, NULL},
-        {"unix-socket", CLI_TEXT, &x->o.unix_path, "PATH", "where clients of this machine come (default: in a directory of its own)", 0, 0, NULL, NULL},
-        {"http", CLI_TEXT, &x->o.http, "HOST:PORT", "where it answers over HTTP (/metrics, /healthz, /readyz, /api/v1/status, /api/v1/tuning); port 0: any", 0, 0, NULL, NULL},
+        {"listen", CLI_TEXT, &x->o.listen, "HOST:PORT",
+         "where clients come over TCP (default 127.0.0.1:0; port 0: any)", 0, 0, NULL, NULL},
+        {"advertise", CLI_TEXTS, &x->advertise, "HOST:PORT",
+         "under which clients get there, if it is not where it listens; several times", 0, 0, NULL, NULL},
+        {"unix-socket", CLI_TEXT, &x->o.unix_path, "PATH",
+         "where clients of this machine come (default: in a directory of its own)", 0, 0, NULL, NULL},
+        {"http", CLI_TEXT, &x->o.http, "HOST:PORT",
+         "where it answers over HTTP (/metrics, /healthz, /readyz, /api/v1/status, /api/v1/tuning); port 0: "
+         "any",
+         0, 0, NULL, NULL},
         {"name", CLI_TEXT, &x->o.name, "NAME", "for people", 0, 0, NULL, NULL},
-        {"pool", CLI_TEXT, &x->o.pool, "NAME", "of the provisioner that starts it, and may end it (default: none)", 0, 0, NULL, NULL},
-        {"threads", CLI_COUNT, &x->threads, "N", "compute threads of each stream (default: the CPUs this process may use)", 1, 1024, NULL, NULL},
-        {"memory", CLI_BYTES, &x->memory, "BYTES", "memory for batches and what they are made from (default: half of what there is)", 0, 0, NULL, NULL},
-        {"max-streams", CLI_COUNT, &x->max_streams, "N", "pipelines that it has at a time, of all jobs (default 64); more wait for their turn", 1, 10000, NULL, NULL},
-        {"data-root", CLI_TEXTS, &x->data_roots, "DIR", "pipelines may read below it only; several times (default: everywhere)", 0, 0, NULL, NULL},
-        {"allow-python", CLI_FLAG, &x->o.allow_python, NULL, "run the Python functions of pipelines: their authors' code, with this process's rights", 0, 0, NULL, NULL},
-        {"index-dir", CLI_TEXT, &x->o.index_dir, "DIR", "where indexes are kept (default ~/.cache/cachew/index)", 0, 0, NULL, NULL},
-        {"cache-dir", CLI_TEXT, &x->o.cache_dir, "DIR", "keep elements there where pipelines have autocache or cache; workers may share it", 0, 0, NULL, NULL},
-        {"cache-bytes", CLI_BYTES, &x->o.cache_bytes, "BYTES", "what may lie in the directory (default: what is there, and half of what is free)", 1, 0, NULL, NULL},
-        {"drain-timeout", CLI_SECONDS, &x->drain, "S", "at SIGTERM, for finishing what is under way (default 20; a second signal ends it at once)", 0, 0, NULL, NULL},
-        {"insecure", CLI_FLAG, &x->insecure, NULL, "listen at addresses that are not loopback, without TLS and token", 0, 0, NULL, NULL},
+        {"pool", CLI_TEXT, &x->o.pool, "NAME",
+         "of the provisioner that starts it, and may end it (default: none)", 0, 0, NULL, NULL},
+        {"threads", CLI_COUNT, &x->threads, "N",
+         "compute threads of each stream (default: the CPUs this process may use)", 1, 1024, NULL, NULL},
+        {"memory", CLI_BYTES, &x->memory, "BYTES",
+         "memory for batches and what they are made from (default: half of what there is)", 0, 0, NULL, NULL},
+        {"max-streams", CLI_COUNT, &x->max_streams, "N",
+         "pipelines that it has at a time, of all jobs (default 64); more wait for their turn", 1, 10000,
+         NULL, NULL},
+        {"data-root", CLI_TEXTS, &x->data_roots, "DIR",
+         "pipelines may read below it only; several times (default: everywhere)", 0, 0, NULL, NULL},
+        {"allow-python", CLI_FLAG, &x->o.allow_python, NULL,
+         "run the Python functions of pipelines: their authors' code, with this process's rights", 0, 0, NULL,
+         NULL},
+        {"index-dir", CLI_TEXT, &x->o.index_dir, "DIR",
+         "where indexes are kept (default ~/.cache/cachew/index)", 0, 0, NULL, NULL},
+        {"cache-dir", CLI_TEXT, &x->o.cache_dir, "DIR",
+         "keep elements there where pipelines have autocache or cache; workers may share it", 0, 0, NULL,
+         NULL},
+        {"cache-bytes", CLI_BYTES, &x->o.cache_bytes, "BYTES",
+         "what may lie in the directory (default: what is there, and half of what is free)", 1, 0, NULL,
+         NULL},
+        {"drain-timeout", CLI_SECONDS, &x->drain, "S",
+         "at SIGTERM, for finishing what is under way (default 20; a second signal ends it at once)", 0, 0,
+         NULL, NULL},
+        {"insecure", CLI_FLAG, &x->insecure, NULL,
+         "listen at addresses that are not loopback, without TLS and token", 0, 0, NULL, NULL},
         CLI_TOKEN_OPTION(&x->token_file),
         CLI_TLS_LISTEN_OPTIONS(&x->tls_files),
         CLI_LOG_OPTION(&x->log),
-        {"trace", CLI_TEXT, &x->trace, "FILE", "write when ranges were leased and computed, batches asked for and sent (Chrome's trace format)", 0, 0, NULL, NULL},
+        {"trace", CLI_TEXT, &x->trace, "FILE",
+         "write when ranges were leased and computed, batches asked for and sent (Chrome's trace format)", 0,
+         0, NULL, NULL},
         CLI_PLUGIN_OPTION(&x->plugins),
         {0},
     };
@@ -139,8 +171,12 @@ static int parse(struct worker_run *x, int argc, char **argv, struct cw_error *e
 static int prepare(struct worker_run *x, int argc, char **argv, struct cw_error *err)
 {
     struct cw_address address;
-    *x = (struct worker_run){.o = {.listen = "127.0.0.1:0", .log = on_log, .log_arg = &x->log}, .log = {.role = "worker"}, .threads = cw_cpu_budget(), .memory = cw_memory_total() / 2,
-                             .max_streams = MAX_STREAMS, .drain = 20};
+    *x = (struct worker_run){.o = {.listen = "127.0.0.1:0", .log = on_log, .log_arg = &x->log},
+                             .log = {.role = "worker"},
+                             .threads = cw_cpu_budget(),
+                             .memory = cw_memory_total() / 2,
+                             .max_streams = MAX_STREAMS,
+                             .drain = 20};
     int r = parse(x, argc, argv, err);
     x->log.name = x->o.name;
     if (r != 0)
@@ -202,7 +238,8 @@ int cli_worker(int argc, char **argv)
     sigset_t signals;
     cli_raise_limits();
     cli_block_signals(&signals);
-    mallopt(M_MMAP_THRESHOLD, 1 << 20); /* else it learns from large blocks to keep up to 64 MB in each of its many arenas, on top of --memory */
+    /* else it learns from large blocks to keep up to 64 MB in each of its many arenas, on top of --memory */
+    mallopt(M_MMAP_THRESHOLD, 1 << 20);
     if (r == 0)
         r = serve(&x, &signals, &err);
     cw_host_shutdown();

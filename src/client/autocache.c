@@ -17,14 +17,22 @@
 #define SOONER 4 /* after this part of the time that has passed */
 /* Decisions that are kept: the last ones. */
 #define DECISIONS 32
-/* A step so many times as long as those before, and longer than a second, is an evaluation or a checkpoint: once. */
+/* A step so many times as long as those before, and longer than a second, is an evaluation or a checkpoint:
+ * once. */
 #define PAUSE_STEPS 10
 #define PAUSE_S 1.0
 /* Endless epochs have so many batches; a pipeline has no more epochs that matter. */
 #define ENDLESS 1e12
 
-struct sums { double n, step_s, step_sq, wait_s, wait_sq; };
-struct modelled { uint64_t ns; struct cw_effort effort; }; /* as now_ns had them last, where costs are modelled */
+struct sums {
+    double n, step_s, step_sq, wait_s, wait_sq;
+};
+
+/* as now_ns had them last, where costs are modelled */
+struct modelled {
+    uint64_t ns;
+    struct cw_effort effort;
+};
 
 struct cw_autocache {
     /* immutable */
@@ -34,18 +42,20 @@ struct cw_autocache {
     uint64_t began_ns;
     /* the consumer's */
     struct cw_policy_memory memory;
-    struct sums sums;           /* since the last report */
+    struct sums sums; /* since the last report */
     bool asking, paused;
     uint64_t asked_ns, got_ns;
     uint64_t next_ns, reported_ns;
-    double batches, epoch, done; /* taken; epoch at hand, and batches of all epochs that are behind, from the first one of the pipeline on */
+    /* taken; epoch at hand, and batches of all epochs that are behind, from the first one of the pipeline on
+     */
+    double batches, epoch, done;
     double known_steps, known_step_s;
-    struct cw_effort effort;    /* at the last report */
+    struct cw_effort effort; /* at the last report */
     struct modelled modelled;
     struct cw_write_rate written;
 
     pthread_mutex_t mutex;
-    json_t *decisions;          /* guarded by mutex, like the next: those that are not kept any more */
+    json_t *decisions; /* guarded by mutex, like the next: those that are not kept any more */
     unsigned n_forgotten;
 };
 
@@ -62,7 +72,8 @@ struct told {
 
 /* ---- facts ---- */
 
-/* Positions of the sequence that a batch of this rank stands for: those of the other ranks are computed too. */
+/* Positions of the sequence that a batch of this rank stands for: those of the other ranks are computed too.
+ */
 static double positions_per_batch(const struct cw_autocache *a, const struct cw_effort *e)
 {
     const struct cw_compiled *c = a->local->compiled;
@@ -72,8 +83,9 @@ static double positions_per_batch(const struct cw_autocache *a, const struct cw_
 }
 
 /*
- * Returns the time by the clock of the consumer's waits, and sets *ret (may be NULL) to what was done so far. Where costs
- * are modelled (base/cost_clock.h) both are of the batches that were taken: their part of what was computed, which is more.
+ * Returns the time by the clock of the consumer's waits, and sets *ret (may be NULL) to what was done so far.
+ * Where costs are modelled (base/cost_clock.h) both are of the batches that were taken: their part of what
+ * was computed, which is more.
  */
 static uint64_t now_ns(struct cw_autocache *a, struct cw_effort *ret)
 {
@@ -87,7 +99,8 @@ static uint64_t now_ns(struct cw_autocache *a, struct cw_effort *ret)
             *ret = e;
         return now;
     }
-    double taken = a->batches * positions_per_batch(a, &e), part = CW_MIN(taken / (double)CW_MAX(e.positions, 1), 1);
+    double taken = a->batches * positions_per_batch(a, &e),
+           part = CW_MIN(taken / (double)CW_MAX(e.positions, 1), 1);
     m->ns = CW_MAX(m->ns, (uint64_t)((double)now * part));
     m->effort.positions = CW_MAX(m->effort.positions, (uint64_t)((double)e.positions * part));
     m->effort.busy_ns = CW_MAX(m->effort.busy_ns, (uint64_t)((double)e.busy_ns * part));
@@ -107,8 +120,10 @@ static void tell_epochs(const struct cw_autocache *a, double per_batch, struct c
     f->batches_done = a->epoch * f->batches_per_epoch + CW_MIN(a->done, f->batches_per_epoch);
 }
 
-/* The cache's reading speed: as it was for what is in use, or for another marker; else as the store found it. 0: as quick as memory. */
-static double read_speed(const struct cw_choice *choices, unsigned n, int64_t in_use, const struct cw_cache_facts *store)
+/* The cache's reading speed: as it was for what is in use, or for another marker; else as the store found it.
+ * 0: as quick as memory. */
+static double read_speed(const struct cw_choice *choices, unsigned n, int64_t in_use,
+                         const struct cw_cache_facts *store)
 {
     const struct cw_choice *known = NULL;
     for (unsigned k = 1; k < n; k++)
@@ -125,7 +140,8 @@ static void tell_store(struct cw_autocache *a, const struct cw_cache_facts *stor
     f->cache_bytes = (double)cw_cache_quota(a->local->cache);
 }
 
-static void tell_markers(const struct cw_autocache *a, double per_batch, const struct cw_cache_facts *store, struct told *t)
+static void tell_markers(const struct cw_autocache *a, double per_batch, const struct cw_cache_facts *store,
+                         struct told *t)
 {
     struct cw_choice choices[CW_CHOICES_MAX];
     struct cw_facts *f = &t->facts;
@@ -145,8 +161,11 @@ static void tell_markers(const struct cw_autocache *a, double per_batch, const s
         t->numbers[i] = c->marker;
         t->stored |= c->stored;
         bool known = compute_s > 0 && (c->was_read || c->read_s > 0);
-        t->markers[i] = (struct cw_marker_facts){.name = t->names[i], .prefix_s = known ? per_batch * (compute_s - c->read_s) : 0, .bytes = per_batch * c->bytes,
-                                                 .cached = c->cached, .written = c->written};
+        t->markers[i] = (struct cw_marker_facts){.name = t->names[i],
+                                                 .prefix_s = known ? per_batch * (compute_s - c->read_s) : 0,
+                                                 .bytes = per_batch * c->bytes,
+                                                 .cached = c->cached,
+                                                 .written = c->written};
     }
     t->compute_s = per_batch * compute_s;
     f->storage.read_bytes_per_s = read_speed(choices, n, in_use, store);
@@ -157,8 +176,10 @@ static void tell_pool(struct cw_autocache *a, double per_batch, uint64_t now, st
 {
     struct cw_effort before = a->effort;
     (void)now_ns(a, &a->effort);
-    double n = (double)(a->effort.positions - before.positions) / per_batch, wall_s = (double)(now - a->reported_ns) * 1e-9;
-    double busy_s = (double)(a->effort.busy_ns - before.busy_ns) * 1e-9 / cw_runner_threads(a->runner), cold_s = (double)(a->effort.cold_ns - before.cold_ns) * 1e-9;
+    double n = (double)(a->effort.positions - before.positions) / per_batch,
+           wall_s = (double)(now - a->reported_ns) * 1e-9;
+    double busy_s = (double)(a->effort.busy_ns - before.busy_ns) * 1e-9 / cw_runner_threads(a->runner),
+           cold_s = (double)(a->effort.cold_ns - before.cold_ns) * 1e-9;
     *p = (struct cw_pool_facts){.name = "here", .place = CW_PLACE_TRAINING, .running = 1, .maximum = 1};
     if (n > 0)
         p->compute = (struct cw_mean){n, CW_MAX(busy_s, cold_s) / n, 0};
@@ -172,7 +193,8 @@ static void tell(struct cw_autocache *a, uint64_t now, struct told *t)
     struct cw_cache_facts store;
     *t = (struct told){.facts = {.n_clients = 1, .n_pools = 1, .fixed = true}};
     t->facts.clients = &t->client;
-    t->client = (struct cw_client_facts){.step = cw_mean_of(s->n, s->step_s, s->step_sq), .wait = cw_mean_of(s->n, s->wait_s, s->wait_sq)};
+    t->client = (struct cw_client_facts){.step = cw_mean_of(s->n, s->step_s, s->step_sq),
+                                         .wait = cw_mean_of(s->n, s->wait_s, s->wait_sq)};
     cw_runner_effort(a->runner, &e);
     double per_batch = positions_per_batch(a, &e);
     tell_pool(a, per_batch, now, &t->facts.pools[0]);
@@ -186,7 +208,8 @@ static void tell(struct cw_autocache *a, uint64_t now, struct told *t)
 
 static void record(struct cw_autocache *a, const struct cw_decision *d, const struct cw_facts *f)
 {
-    json_t *o = json_pack("{s:f, s:o}", "t", (double)(now_ns(a, NULL) - a->began_ns) * 1e-9, "record", cw_decision_json(d, f));
+    json_t *o = json_pack("{s:f, s:o}", "t", (double)(now_ns(a, NULL) - a->began_ns) * 1e-9, "record",
+                          cw_decision_json(d, f));
     CW_GUARD(&a->mutex);
     if (o && json_array_size(a->decisions) == DECISIONS) {
         json_array_remove(a->decisions, 0);
@@ -241,13 +264,21 @@ static void recall(struct cw_autocache *a)
     cw_supply_init(&o.supply, &t.facts, NULL, 1);
     cw_curve_fit(&point, 1, 0, &o.curve);
     struct cw_alternative best = cw_outlook_best(&o, 0), stay = cw_outlook_rest(&o, here, t.facts.marker);
-    struct cw_decision d = {.workers = {1}, .marker = best.marker, .concluded = true, .alternatives = {best, stay}, .n_alternatives = best.marker == stay.marker ? 1 : 2};
+    struct cw_decision d = {.workers = {1},
+                            .marker = best.marker,
+                            .concluded = true,
+                            .alternatives = {best, stay},
+                            .n_alternatives = best.marker == stay.marker ? 1 : 2};
     d.seen = (struct cw_seen){.compute_s = t.compute_s, .error = 1, .workers = 1, .marker = t.facts.marker};
     if (best.marker >= 0)
-        snprintf(d.why, sizeof(d.why), "as an earlier run measured: %.4g s a batch that is computed, %.4g s one that is read at %.60s", t.compute_s,
-                 t.compute_s - t.markers[best.marker].prefix_s, t.names[best.marker]);
+        snprintf(
+            d.why, sizeof(d.why),
+            "as an earlier run measured: %.4g s a batch that is computed, %.4g s one that is read at %.60s",
+            t.compute_s, t.compute_s - t.markers[best.marker].prefix_s, t.names[best.marker]);
     else
-        snprintf(d.why, sizeof(d.why), "as an earlier run measured: %.4g s a batch that is computed, and none is read any quicker", t.compute_s);
+        snprintf(d.why, sizeof(d.why),
+                 "as an earlier run measured: %.4g s a batch that is computed, and none is read any quicker",
+                 t.compute_s);
     carry_out(a, &d, &t);
 }
 
@@ -255,7 +286,8 @@ static void recall(struct cw_autocache *a)
 
 static bool is_pause(struct cw_autocache *a, double step_s)
 {
-    a->paused = !a->paused && a->known_steps >= PAUSE_STEPS && step_s > PAUSE_S && step_s > PAUSE_STEPS * a->known_step_s / a->known_steps;
+    a->paused = !a->paused && a->known_steps >= PAUSE_STEPS && step_s > PAUSE_S &&
+                step_s > PAUSE_STEPS * a->known_step_s / a->known_steps;
     return a->paused;
 }
 
@@ -300,8 +332,12 @@ struct cw_autocache *cw_autocache_new(const struct cw_local *l, const struct cw_
     struct cw_autocache *a = calloc(1, sizeof(*a));
     if (!a)
         return NULL;
-    *a = (struct cw_autocache){.local = l, .runner = cw_iterator_runner(l->iterator), .epochs = (double)CW_MIN(o->epochs, (uint64_t)ENDLESS),
-                               .first_epoch = (double)o->first_epoch, .world_size = o->world_size, .decisions = json_array()};
+    *a = (struct cw_autocache){.local = l,
+                               .runner = cw_iterator_runner(l->iterator),
+                               .epochs = (double)CW_MIN(o->epochs, (uint64_t)ENDLESS),
+                               .first_epoch = (double)o->first_epoch,
+                               .world_size = o->world_size,
+                               .decisions = json_array()};
     a->began_ns = cw_runner_now_ns(a->runner);
     a->reported_ns = a->began_ns;
     a->next_ns = a->began_ns + FIRST_NS;
@@ -324,9 +360,12 @@ char *cw_autocache_why(struct cw_autocache *a, unsigned i)
 {
     char *why = NULL;
     CW_GUARD(&a->mutex);
-    const json_t *record = i < a->n_forgotten ? NULL : json_object_get(json_array_get(a->decisions, i - a->n_forgotten), "record");
+    const json_t *record = i < a->n_forgotten
+                               ? NULL
+                               : json_object_get(json_array_get(a->decisions, i - a->n_forgotten), "record");
     const char *marker = json_string_value(json_object_get(json_object_get(record, "chosen"), "cache"));
-    if (record && asprintf(&why, "%s: %s", marker ? marker : "none", json_string_value(json_object_get(record, "why"))) < 0)
+    if (record && asprintf(&why, "%s: %s", marker ? marker : "none",
+                           json_string_value(json_object_get(record, "why"))) < 0)
         why = NULL;
     return why;
 }
@@ -340,9 +379,11 @@ void cw_autocache_report(struct cw_autocache *a, json_t *to)
     json_object_set_new(to, "marker", in_use >= 0 ? json_integer((json_int_t)in_use) : json_null());
     for (unsigned k = 0; k < n; k++) {
         const struct cw_choice *c = &choices[k];
-        json_array_append_new(list, json_pack("{s:o, s:f, s:f, s:f, s:b, s:f, s:f}", "marker", c->marker >= 0 ? json_integer((json_int_t)c->marker) : json_null(),
-                                              "compute_s", c->compute_s, "read_s", c->read_s, "store_s", c->store_s, "was_read", c->was_read, "bytes", c->bytes,
-                                              "cached", c->cached));
+        json_array_append_new(list,
+                              json_pack("{s:o, s:f, s:f, s:f, s:b, s:f, s:f}", "marker",
+                                        c->marker >= 0 ? json_integer((json_int_t)c->marker) : json_null(),
+                                        "compute_s", c->compute_s, "read_s", c->read_s, "store_s", c->store_s,
+                                        "was_read", c->was_read, "bytes", c->bytes, "cached", c->cached));
     }
     json_object_set_new(to, "choices", list);
     CW_GUARD(&a->mutex);

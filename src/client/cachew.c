@@ -1,6 +1,6 @@
 /*
- * The iterator of the C interface: the engine's, whose batches are the caller's. The engine lives as long as the iterator or any batch,
- * because batches lie in its slabs.
+ * The iterator of the C interface: the engine's, whose batches are the caller's. The engine lives as long as
+ * the iterator or any batch, because batches lie in its slabs.
  */
 #include "client/cachew_impl.h"
 
@@ -35,7 +35,8 @@ int cachew_set_python(const char *python, const char *program, struct cachew_err
     return r < 0 ? cw_api_fail(r, &e, err) : 0;
 }
 
-static int check_option(const char *name, int64_t value, bool good, const char *expected, struct cw_error *err)
+static int check_option(const char *name, int64_t value, bool good, const char *expected,
+                        struct cw_error *err)
 {
     char text[32];
     if (good)
@@ -48,7 +49,8 @@ static int check_option(const char *name, int64_t value, bool good, const char *
 int cw_api_read_options(const struct cachew_options *given, struct cachew_options *o, struct cw_error *err)
 {
     if (given) {
-        int r = check_option("size", (int64_t)given->size, given->size >= offsetof(struct cachew_options, index_dir) && given->size <= 4096,
+        int r = check_option("size", (int64_t)given->size,
+                             given->size >= offsetof(struct cachew_options, index_dir) && given->size <= 4096,
                              "sizeof(struct cachew_options), as CACHEW_OPTIONS_INIT sets it", err);
         if (r < 0)
             return r;
@@ -79,7 +81,8 @@ static int check_first_epoch(int64_t first, uint64_t epochs, struct cw_error *er
     return check_option("first_epoch", first, false, expected, err);
 }
 
-int cw_api_open(const struct cachew_pipeline *p, const struct cachew_options *o, struct cw_local *l, unsigned *ret_threads, struct cw_error *err)
+int cw_api_open(const struct cachew_pipeline *p, const struct cachew_options *o, struct cw_local *l,
+                unsigned *ret_threads, struct cw_error *err)
 {
     *ret_threads = o->threads ? o->threads : cw_cpu_budget();
     if (!o->threads)
@@ -111,7 +114,8 @@ static int open_tls(const struct cachew_options *o, struct cw_tls **ret, struct 
     const struct cw_tls_files files = {.certificate = o->tls_cert, .key = o->tls_key, .authority = o->tls_ca};
     *ret = NULL;
     if (!o->tls_cert != !o->tls_key) {
-        const char *missing = o->tls_cert ? "tls_key" : "tls_cert", *there = o->tls_cert ? "tls_cert" : "tls_key";
+        const char *missing = o->tls_cert ? "tls_key" : "tls_cert",
+                   *there = o->tls_cert ? "tls_cert" : "tls_key";
         return cw_error_value(err, CW_E_OPTION, missing, "NULL", "a PEM file",
                               "option %s is missing: a certificate and its key go together, and %s was given",
                               missing, there);
@@ -120,7 +124,8 @@ static int open_tls(const struct cachew_options *o, struct cw_tls **ret, struct 
 }
 
 /* One of two words; *ret is whether it is the second. */
-static int parse_choice(const char *option, const char *given, const char *first, const char *second, bool *ret, struct cw_error *err)
+static int parse_choice(const char *option, const char *given, const char *first, const char *second,
+                        bool *ret, struct cw_error *err)
 {
     char expected[64];
     *ret = given && strcmp(given, second) == 0;
@@ -131,7 +136,8 @@ static int parse_choice(const char *option, const char *given, const char *first
                           option, given, expected);
 }
 
-static int parse_delivery(const struct cachew_options *o, struct cw_iterator_options *io, struct cw_error *err)
+static int parse_delivery(const struct cachew_options *o, struct cw_iterator_options *io,
+                          struct cw_error *err)
 {
     int r = parse_choice("order", o->order, "exact", "any", &io->any_order, err);
     if (r >= 0)
@@ -142,8 +148,8 @@ static int parse_delivery(const struct cachew_options *o, struct cw_iterator_opt
 }
 
 /* An iterator over what the service computes. */
-static int open_service(const struct cachew_options *o, const struct cw_iterator_options *io, const json_t *state,
-                        struct cw_local *l, struct cw_error *err)
+static int open_service(const struct cachew_options *o, const struct cw_iterator_options *io,
+                        const json_t *state, struct cw_local *l, struct cw_error *err)
 {
     char anonymous[64];
     const char *own = getenv("CACHEW_TOKEN");
@@ -158,8 +164,12 @@ static int open_service(const struct cachew_options *o, const struct cw_iterator
         .first_epoch = io->first_epoch,
         .any_order = io->any_order,
         .at_most_once = io->at_most_once,
-        .token = o->token ? o->token : own && *own ? own : NULL,
-        .timeout_ns = o->open_timeout_s < 0 ? 0 : o->open_timeout_s > 0 ? (uint64_t)(CW_MIN(o->open_timeout_s, 1e9) * 1e9) : UINT64_C(60000000000),
+        .token = o->token      ? o->token
+                 : own && *own ? own
+                               : NULL,
+        .timeout_ns = o->open_timeout_s < 0   ? 0
+                      : o->open_timeout_s > 0 ? (uint64_t)(CW_MIN(o->open_timeout_s, 1e9) * 1e9)
+                                              : UINT64_C(60000000000),
         .absent_ns = o->open_timeout_s == 0 ? cw_patience_start_ns() : 0,
         .note = o->note,
         .note_arg = o->note_arg,
@@ -167,10 +177,10 @@ static int open_service(const struct cachew_options *o, const struct cw_iterator
         .credits = o->credits,
     };
     if (!o->job && o->world_size > 1)
-        return cw_error_value(err, CW_E_OPTION, "job", "NULL", "a name",
-                              "option job is missing: with a world_size of %u it is what the ranks have in "
-                              "common",
-                              o->world_size);
+        return cw_error_value(
+            err, CW_E_OPTION, "job", "NULL", "a name",
+            "option job is missing: with a world_size of %u it is what the ranks have in common",
+            o->world_size);
     int r = cw_patience_check(err);
     if (r >= 0)
         r = parse_transport(o->transport, &remote.transport, err);
@@ -183,15 +193,21 @@ static int open_service(const struct cachew_options *o, const struct cw_iterator
 }
 
 /* What is asked of an iterator over a pipeline that was read. */
-static int iterator_options(const struct cachew_options *o, const struct cw_pipeline *written, unsigned threads, struct cw_iterator_options *ret, struct cw_error *err)
+static int iterator_options(const struct cachew_options *o, const struct cw_pipeline *written,
+                            unsigned threads, struct cw_iterator_options *ret, struct cw_error *err)
 {
     *ret = (struct cw_iterator_options){
         .seed = (uint64_t)(o->seed >= 0 ? o->seed : CW_MAX(written->default_seed, 0)),
-        .epochs = (uint64_t)(o->epochs >= 0 ? o->epochs : written->default_epochs >= 0 ? written->default_epochs : 1),
+        .epochs = (uint64_t)(o->epochs >= 0                 ? o->epochs
+                             : written->default_epochs >= 0 ? written->default_epochs
+                                                            : 1),
         .rank = o->rank,
         .world_size = o->world_size,
         .first_epoch = (uint64_t)o->first_epoch,
-        .runner = {.threads = threads, .memory = o->memory ? o->memory : cw_memory_total() / 2, .batches_are_users = true, .optimize = o->optimize != 0},
+        .runner = {.threads = threads,
+                   .memory = o->memory ? o->memory : cw_memory_total() / 2,
+                   .batches_are_users = true,
+                   .optimize = o->optimize != 0},
     };
     int r = parse_delivery(o, ret, err);
     return r < 0 || o->state ? r : check_first_epoch(o->first_epoch, ret->epochs, err);
@@ -203,7 +219,8 @@ static void on_mixing(void *options, const struct cw_mixing *m)
     o->note(o->note_arg, m->says);
 }
 
-static int open_engine(const struct cachew_pipeline *p, const struct cachew_options *o, struct cw_local *l, struct cw_error *err)
+static int open_engine(const struct cachew_pipeline *p, const struct cachew_options *o, struct cw_local *l,
+                       struct cw_error *err)
 {
     unsigned threads = 0;
     json_t *state = NULL;
@@ -211,10 +228,10 @@ static int open_engine(const struct cachew_pipeline *p, const struct cachew_opti
     if (r >= 0)
         r = o->service ? cw_api_compile(p, l, err) : cw_api_open(p, o, l, &threads, err);
     if (r >= 0 && o->service && o->cache_dir)
-        r = cw_error_value(err, CW_E_OPTION, "cache_dir", o->cache_dir, "none with a service",
-                           "option cache_dir is \"%.200s\": workers have caches, clients of a service have "
-                           "none",
-                           o->cache_dir);
+        r = cw_error_value(
+            err, CW_E_OPTION, "cache_dir", o->cache_dir, "none with a service",
+            "option cache_dir is \"%.200s\": workers have caches, clients of a service have none",
+            o->cache_dir);
     if (r >= 0) {
         struct cw_iterator_options options;
         r = iterator_options(o, l->pipeline, threads, &options, err);
@@ -223,23 +240,27 @@ static int open_engine(const struct cachew_pipeline *p, const struct cachew_opti
             r = cw_caching_open(l, &caching, &options.runner, err);
         if (r >= 0 && l->cache && o->note)
             cw_caching_warn(l->compiled, o->note, o->note_arg);
-        if (r >= 0 && !o->service && o->note && !state && o->first_epoch == 0) /* what goes on has been told */
+        /* what goes on has been told */
+        if (r >= 0 && !o->service && o->note && !state && o->first_epoch == 0)
             cw_mixing_each(l->sequence, on_mixing, (void *)(uintptr_t)o);
         if (r >= 0)
-            r = o->service ? open_service(o, &options, state, l, err) : cw_local_iterate(l, &options, state, err);
+            r = o->service ? open_service(o, &options, state, l, err)
+                           : cw_local_iterate(l, &options, state, err);
     }
     json_decref(state);
     l->interrupt = NULL; /* the caller's, for this call only */
     return r;
 }
 
-int cachew_iterator_open(const struct cachew_pipeline *p, const struct cachew_options *options, struct cachew_iterator **ret, struct cachew_error **err)
+int cachew_iterator_open(const struct cachew_pipeline *p, const struct cachew_options *options,
+                         struct cachew_iterator **ret, struct cachew_error **err)
 {
     struct cw_error e = {0};
     struct cachew_options o = CACHEW_OPTIONS_INIT;
     struct cachew_iterator *it = calloc(1, sizeof(*it));
     struct cw_api_engine *engine = calloc(1, sizeof(*engine));
-    int r = it && engine ? cw_api_read_options(options, &o, &e) : cw_error_nomem(&e, sizeof(*it), "an iterator");
+    int r = it && engine ? cw_api_read_options(options, &o, &e)
+                         : cw_error_nomem(&e, sizeof(*it), "an iterator");
     if (r >= 0)
         r = open_engine(p, &o, &engine->local, &e);
     if (r < 0) {
@@ -262,7 +283,8 @@ static uint64_t timeout_ns(double seconds)
     return CW_MAX((uint64_t)(seconds * 1e9), 1);
 }
 
-int cachew_iterator_offer(struct cachew_iterator *it, double timeout_s, struct cachew_batch **ret, struct cachew_error **err)
+int cachew_iterator_offer(struct cachew_iterator *it, double timeout_s, struct cachew_batch **ret,
+                          struct cachew_error **err)
 {
     struct cw_error e = {0};
     struct cw_batch *b;
@@ -283,9 +305,13 @@ int cachew_iterator_offer(struct cachew_iterator *it, double timeout_s, struct c
     return cw_api_fail(r, &e, err);
 }
 
-void cachew_iterator_accept(struct cachew_iterator *it) { cw_iterator_accept(it->engine->local.iterator); }
+void cachew_iterator_accept(struct cachew_iterator *it)
+{
+    cw_iterator_accept(it->engine->local.iterator);
+}
 
-int cachew_iterator_next(struct cachew_iterator *it, double timeout_s, struct cachew_batch **ret, struct cachew_error **err)
+int cachew_iterator_next(struct cachew_iterator *it, double timeout_s, struct cachew_batch **ret,
+                         struct cachew_error **err)
 {
     int r = cachew_iterator_offer(it, timeout_s, ret, err);
     if (r == 0)
@@ -301,7 +327,8 @@ static char *dump(json_t *value)
 }
 
 /* Opens an iterator that has a position and computes no batches. */
-static int open_position(const struct cachew_pipeline *p, const struct cachew_options *o, struct cw_local *l, struct cw_error *err)
+static int open_position(const struct cachew_pipeline *p, const struct cachew_options *o, struct cw_local *l,
+                         struct cw_error *err)
 {
     unsigned threads;
     struct cw_producer *producer;
@@ -324,7 +351,8 @@ static int open_position(const struct cachew_pipeline *p, const struct cachew_op
     return r;
 }
 
-int cachew_pipeline_state(const struct cachew_pipeline *p, const struct cachew_options *options, char **ret, struct cachew_error **err)
+int cachew_pipeline_state(const struct cachew_pipeline *p, const struct cachew_options *options, char **ret,
+                          struct cachew_error **err)
 {
     struct cw_error e = {0};
     struct cw_local l = {0};
@@ -338,11 +366,23 @@ int cachew_pipeline_state(const struct cachew_pipeline *p, const struct cachew_o
     return r < 0 ? cw_api_fail(r, &e, err) : 0;
 }
 
-char *cachew_iterator_state(const struct cachew_iterator *it) { return dump(cw_iterator_state(it->engine->local.iterator)); }
-void cachew_iterator_interrupt(struct cachew_iterator *it, int on) { cw_iterator_interrupt(it->engine->local.iterator, on != 0); }
-char *cachew_iterator_profile(const struct cachew_iterator *it) { return dump(cw_api_profile(&it->engine->local, cachew_iterator_held(it))); }
+char *cachew_iterator_state(const struct cachew_iterator *it)
+{
+    return dump(cw_iterator_state(it->engine->local.iterator));
+}
 
-char *cachew_iterator_quarantine(const struct cachew_iterator *it, uint64_t *ret_skipped, uint64_t *ret_replaced)
+void cachew_iterator_interrupt(struct cachew_iterator *it, int on)
+{
+    cw_iterator_interrupt(it->engine->local.iterator, on != 0);
+}
+
+char *cachew_iterator_profile(const struct cachew_iterator *it)
+{
+    return dump(cw_api_profile(&it->engine->local, cachew_iterator_held(it)));
+}
+
+char *cachew_iterator_quarantine(const struct cachew_iterator *it, uint64_t *ret_skipped,
+                                 uint64_t *ret_replaced)
 {
     uint64_t skipped, replaced;
     char *text = dump(cw_api_quarantine(&it->engine->local, &skipped, &replaced));
@@ -353,7 +393,10 @@ char *cachew_iterator_quarantine(const struct cachew_iterator *it, uint64_t *ret
     return text;
 }
 
-size_t cachew_iterator_held(const struct cachew_iterator *it) { return atomic_load(&it->engine->held); }
+size_t cachew_iterator_held(const struct cachew_iterator *it)
+{
+    return atomic_load(&it->engine->held);
+}
 
 void cachew_iterator_free(struct cachew_iterator *it)
 {

@@ -1,31 +1,43 @@
-/* Data sets in memory, for the C interface: struct cachew_arrays is the library's own, with the caller's reference. */
+/* Data sets in memory, for the C interface: struct cachew_arrays is the library's own, with the caller's
+ * reference. */
 #include <string.h>
 
 #include "client/cachew_impl.h"
 #include "data/arrays.h"
 
-static struct cw_arrays *inner(struct cachew_arrays *a) { return (struct cw_arrays *)a; }
-static const struct cw_arrays *inner_const(const struct cachew_arrays *a) { return (const struct cw_arrays *)a; }
+static struct cw_arrays *inner(struct cachew_arrays *a)
+{
+    return (struct cw_arrays *)a;
+}
+
+static const struct cw_arrays *inner_const(const struct cachew_arrays *a)
+{
+    return (const struct cw_arrays *)a;
+}
 
 static int add_array(struct cw_arrays *a, size_t i, const struct cachew_array *from, struct cw_error *err)
 {
     struct cw_type type = {.dtype = (enum cw_dtype)from->dtype, .ndim = from->ndim};
     if (from->ndim < 0 || from->ndim > CW_MAX_NDIM || (from->ndim && !from->dims))
-        return cw_error_set(err, CW_E_OPTION, "the array \"%.60s\": ndim is %d: expected 0 to %d, and dims", from->name ? from->name : "",
-                            from->ndim, CW_MAX_NDIM);
+        return cw_error_set(err, CW_E_OPTION, "the array \"%.60s\": ndim is %d: expected 0 to %d, and dims",
+                            from->name ? from->name : "", from->ndim, CW_MAX_NDIM);
     for (int k = 0; k < from->ndim; k++)
         type.dims[k] = CW_MAX(from->dims[k], 0); /* none varies */
     int r = cw_arrays_column(a, i, from->name, &type, err);
     if (r < 0)
         return r;
     if ((type.dtype == CW_BYTES) != (from->offsets != NULL))
-        return cw_error_set(err, CW_E_OPTION, "the array \"%.60s\": expected offsets where it is bytes, and none where it is not", from->name);
-    a->columns[i].pieces[0] = (struct cw_array_piece){.data = from->data, .offsets = from->offsets, .offset_size = 8};
+        return cw_error_set(
+            err, CW_E_OPTION,
+            "the array \"%.60s\": expected offsets where it is bytes, and none where it is not", from->name);
+    a->columns[i].pieces[0] = (struct cw_array_piece){
+        .data = from->data, .offsets = from->offsets, .offset_size = 8};
     return 0;
 }
 
-int cachew_arrays_new(const struct cachew_array *arrays, size_t n_arrays, uint64_t n_elements, void (*release)(void *arg), void *arg,
-                      struct cachew_arrays **ret, struct cachew_error **err)
+int cachew_arrays_new(const struct cachew_array *arrays, size_t n_arrays, uint64_t n_elements,
+                      void (*release)(void *arg), void *arg, struct cachew_arrays **ret,
+                      struct cachew_error **err)
 {
     struct cw_error e = {0};
     struct cw_arrays *a = cw_arrays_new(n_arrays, 1);
@@ -46,7 +58,8 @@ int cachew_arrays_new(const struct cachew_array *arrays, size_t n_arrays, uint64
     return 0;
 }
 
-int cachew_arrays_from_arrow(struct ArrowArrayStream *stream, struct cachew_arrays **ret, struct cachew_error **err)
+int cachew_arrays_from_arrow(struct ArrowArrayStream *stream, struct cachew_arrays **ret,
+                             struct cachew_error **err)
 {
     struct cw_error e = {0};
     struct cw_arrays *a;
@@ -57,6 +70,17 @@ int cachew_arrays_from_arrow(struct ArrowArrayStream *stream, struct cachew_arra
     return 0;
 }
 
-const char *cachew_arrays_id(const struct cachew_arrays *a) { return inner_const(a)->id; }
-uint64_t cachew_arrays_count(const struct cachew_arrays *a) { return inner_const(a)->n_elements; }
-void cachew_arrays_free(struct cachew_arrays *a) { cw_arrays_unref(inner(a)); }
+const char *cachew_arrays_id(const struct cachew_arrays *a)
+{
+    return inner_const(a)->id;
+}
+
+uint64_t cachew_arrays_count(const struct cachew_arrays *a)
+{
+    return inner_const(a)->n_elements;
+}
+
+void cachew_arrays_free(struct cachew_arrays *a)
+{
+    cw_arrays_unref(inner(a));
+}

@@ -15,7 +15,8 @@ static int count_batches(const struct cw_local *l, uint64_t *ret)
     return 0;
 }
 
-int cachew_pipeline_batches(const struct cachew_pipeline *p, const struct cachew_options *options, uint64_t *ret, struct cachew_error **err)
+int cachew_pipeline_batches(const struct cachew_pipeline *p, const struct cachew_options *options,
+                            uint64_t *ret, struct cachew_error **err)
 {
     struct cw_error e = {0};
     struct cw_local l = {0};
@@ -51,8 +52,8 @@ static char *explanation(const json_t *facts, bool json, struct cw_error *err)
     return text;
 }
 
-int cachew_pipeline_explain(const struct cachew_pipeline *p, const struct cachew_options *options, double seconds, int json, char **ret,
-                            struct cachew_error **err)
+int cachew_pipeline_explain(const struct cachew_pipeline *p, const struct cachew_options *options,
+                            double seconds, int json, char **ret, struct cachew_error **err)
 {
     struct cw_error e = {0};
     struct cw_local l = {0};

@@ -49,13 +49,15 @@ int cw_api_compile(const struct cachew_pipeline *p, struct cw_local *l, struct c
     return cw_local_compile(l, p->root, p->base_dir, err);
 }
 
-static int parse(const char *text, size_t size, const char *base_dir, struct cachew_pipeline **ret, struct cw_error *err)
+static int parse(const char *text, size_t size, const char *base_dir, struct cachew_pipeline **ret,
+                 struct cw_error *err)
 {
     json_error_t je;
     struct cw_local l = {0};
     json_auto_t *root = json_loadb(text, size, JSON_REJECT_DUPLICATES, &je);
     if (!root)
-        return cw_error_set(err, CW_E_PIPELINE, "not valid JSON: line %d, column %d: %s", je.line, je.column, je.text);
+        return cw_error_set(err, CW_E_PIPELINE, "not valid JSON: line %d, column %d: %s", je.line, je.column,
+                            je.text);
     struct cachew_pipeline *p = pipeline_new(base_dir, root);
     if (!p)
         return cw_error_nomem(err, sizeof(*p), "a pipeline");
@@ -74,7 +76,8 @@ int cachew_pipeline_load(const char *file, struct cachew_pipeline **ret, struct 
     struct cw_error e = {0};
     size_t size;
     _cleanup_free_ char *text = NULL, *copy = strdup(file);
-    int r = copy ? cw_read_file(file, CW_MAX_PIPELINE_BYTES, &text, &size, &e) : cw_error_nomem(&e, 0, "a path");
+    int r = copy ? cw_read_file(file, CW_MAX_PIPELINE_BYTES, &text, &size, &e)
+                 : cw_error_nomem(&e, 0, "a path");
     if (r >= 0)
         r = parse(text, size, dirname(copy), ret, &e);
     if (r >= 0)
@@ -83,7 +86,8 @@ int cachew_pipeline_load(const char *file, struct cachew_pipeline **ret, struct 
     return cw_api_fail(r, &e, err);
 }
 
-int cachew_pipeline_parse(const char *json, const char *base_dir, struct cachew_pipeline **ret, struct cachew_error **err)
+int cachew_pipeline_parse(const char *json, const char *base_dir, struct cachew_pipeline **ret,
+                          struct cachew_error **err)
 {
     struct cw_error e = {0};
     int r = parse(json, strlen(json), base_dir, ret, &e);
@@ -102,7 +106,8 @@ static int check_structure(const struct cachew_pipeline *p, struct cw_error *err
 }
 
 /* The object of an operator from its parts. inputs: may be NULL, taken over. */
-static int make_node(const char *op, const char *attributes, json_t *inputs, json_t **ret, struct cw_error *err)
+static int make_node(const char *op, const char *attributes, json_t *inputs, json_t **ret,
+                     struct cw_error *err)
 {
     json_error_t je;
     json_t *node = attributes ? json_loads(attributes, JSON_REJECT_DUPLICATES, &je) : json_object();
@@ -110,11 +115,15 @@ static int make_node(const char *op, const char *attributes, json_t *inputs, jso
     if (!json_is_object(node)) {
         cw_error_op(err, op);
         r = !attributes ? cw_error_nomem(err, 0, "attributes")
-            : node      ? cw_error_set(err, CW_E_PIPELINE, "%s: attributes are \"%.100s\": expected a JSON object", op, attributes)
-                        : cw_error_set(err, CW_E_PIPELINE, "%s: attributes are not valid JSON: line %d, column %d: %s", op, je.line, je.column, je.text);
+            : node ? cw_error_set(err, CW_E_PIPELINE, "%s: attributes are \"%.100s\": expected a JSON object",
+                                  op, attributes)
+                   : cw_error_set(err, CW_E_PIPELINE,
+                                  "%s: attributes are not valid JSON: line %d, column %d: %s", op, je.line,
+                                  je.column, je.text);
     } else if (json_object_get(node, "op") || json_object_get(node, "inputs")) {
         cw_error_op(err, op);
-        r = cw_error_set(err, CW_E_PIPELINE, "%s: attributes hold \"op\" or \"inputs\": expected attributes only", op);
+        r = cw_error_set(err, CW_E_PIPELINE,
+                         "%s: attributes hold \"op\" or \"inputs\": expected attributes only", op);
     } else if (json_object_set_new(node, "op", json_string(op)) < 0) {
         r = cw_error_set(err, CW_E_PIPELINE, "the name of an operator is not valid UTF-8");
     } else if (inputs && json_object_set(node, "inputs", inputs) < 0) {
@@ -129,7 +138,8 @@ static int make_node(const char *op, const char *attributes, json_t *inputs, jso
     return 0;
 }
 
-static int add(struct cachew_pipeline *p, const char *op, const char *attributes, json_t *inputs, struct cachew_error **err)
+static int add(struct cachew_pipeline *p, const char *op, const char *attributes, json_t *inputs,
+               struct cachew_error **err)
 {
     struct cw_error e = {0};
     json_t *node, *chain = json_object_get(p->root, "pipeline");
@@ -141,12 +151,14 @@ static int add(struct cachew_pipeline *p, const char *op, const char *attributes
     return r < 0 ? cw_api_fail(r, &e, err) : 0;
 }
 
-int cachew_pipeline_add(struct cachew_pipeline *p, const char *op, const char *attributes, struct cachew_error **err)
+int cachew_pipeline_add(struct cachew_pipeline *p, const char *op, const char *attributes,
+                        struct cachew_error **err)
 {
     return add(p, op, attributes, NULL, err);
 }
 
-int cachew_pipeline_add_inputs(struct cachew_pipeline *p, const char *op, const char *attributes, const struct cachew_pipeline *const *inputs, size_t n,
+int cachew_pipeline_add_inputs(struct cachew_pipeline *p, const char *op, const char *attributes,
+                               const struct cachew_pipeline *const *inputs, size_t n,
                                struct cachew_error **err)
 {
     json_t *list = json_array();
@@ -168,7 +180,9 @@ int cachew_pipeline_set_on_error(struct cachew_pipeline *p, const char *on_error
     int r = 1;
     for (size_t i = 0; i < CW_COUNT_OF(choices); i++)
         if (strcmp(on_error, choices[i]) == 0)
-            r = json_object_set_new(p->root, "on_error", json_string(on_error)) < 0 ? cw_error_nomem(&e, 0, "on_error") : 0;
+            r = json_object_set_new(p->root, "on_error", json_string(on_error)) < 0
+                    ? cw_error_nomem(&e, 0, "on_error")
+                    : 0;
     if (r == 1)
         r = cw_error_value(&e, CW_E_PIPELINE, "on_error", on_error, "one of raise, skip, replace",
                            "on_error is \"%.60s\": expected one of raise, skip, replace", on_error);
@@ -184,7 +198,10 @@ int cachew_pipeline_check(const struct cachew_pipeline *p, struct cachew_error *
     return r < 0 ? cw_api_fail(r, &e, err) : 0;
 }
 
-char *cachew_pipeline_json(const struct cachew_pipeline *p) { return json_dumps(p->root, JSON_INDENT(1)); }
+char *cachew_pipeline_json(const struct cachew_pipeline *p)
+{
+    return json_dumps(p->root, JSON_INDENT(1));
+}
 
 char *cachew_operators_json(void)
 {
@@ -201,7 +218,8 @@ int cachew_load_plugin(const char *path, struct cachew_error **err)
 
 /* ---- schema ---- */
 
-int cachew_pipeline_schema(const struct cachew_pipeline *p, struct cachew_schema **ret, struct cachew_error **err)
+int cachew_pipeline_schema(const struct cachew_pipeline *p, struct cachew_schema **ret,
+                           struct cachew_error **err)
 {
     struct cw_error e = {0};
     struct cw_local l = {0};
@@ -239,13 +257,26 @@ void cachew_schema_free(struct cachew_schema *s)
     free(s);
 }
 
-size_t cachew_schema_count(const struct cachew_schema *s) { return s->n; }
-const char *cachew_schema_name(const struct cachew_schema *s, size_t i) { return i < s->n ? s->components[i].name : NULL; }
+size_t cachew_schema_count(const struct cachew_schema *s)
+{
+    return s->n;
+}
+
+const char *cachew_schema_name(const struct cachew_schema *s, size_t i)
+{
+    return i < s->n ? s->components[i].name : NULL;
+}
+
 enum cachew_dtype cachew_schema_dtype(const struct cachew_schema *s, size_t i)
 {
     return (enum cachew_dtype)(i < s->n ? (int)s->components[i].type.dtype : NO_DTYPE);
 }
-int cachew_schema_ndim(const struct cachew_schema *s, size_t i) { return i < s->n ? s->components[i].type.ndim : CACHEW_VARIES; }
+
+int cachew_schema_ndim(const struct cachew_schema *s, size_t i)
+{
+    return i < s->n ? s->components[i].type.ndim : CACHEW_VARIES;
+}
+
 int64_t cachew_schema_dim(const struct cachew_schema *s, size_t i, int k)
 {
     if (i >= s->n)
@@ -253,4 +284,8 @@ int64_t cachew_schema_dim(const struct cachew_schema *s, size_t i, int k)
     const struct cw_type *t = &s->components[i].type;
     return k >= 0 && k < t->ndim ? t->dims[k] : CACHEW_VARIES;
 }
-uint64_t cachew_schema_batch_size(const struct cachew_schema *s) { return s->batch_size; }
+
+uint64_t cachew_schema_batch_size(const struct cachew_schema *s)
+{
+    return s->batch_size;
+}

@@ -20,7 +20,8 @@ static int marker_number(const struct cw_compiled *c, const char *where, int64_t
         return 0;
     }
     if (c->n_markers)
-        snprintf(expected, sizeof(expected), "auto, off, or the number of a marker: 0 to %u", c->n_markers - 1);
+        snprintf(expected, sizeof(expected), "auto, off, or the number of a marker: 0 to %u",
+                 c->n_markers - 1);
     else
         snprintf(expected, sizeof(expected), "auto or off: the pipeline has no marker");
     return cw_error_value(err, CW_E_OPTION, "cache", where, expected, "--cache %.40s: expected %s", where,
@@ -50,9 +51,13 @@ bool cw_caching_open_to(const struct cw_compiled *c)
     return any;
 }
 
-void cw_caching_name(const struct cw_op *marker, char ret[CW_MARKER_NAME]) { snprintf(ret, CW_MARKER_NAME, "%.40s (operator %u)", marker->desc->name, marker->position); }
+void cw_caching_name(const struct cw_op *marker, char ret[CW_MARKER_NAME])
+{
+    snprintf(ret, CW_MARKER_NAME, "%.40s (operator %u)", marker->desc->name, marker->position);
+}
 
-int cw_caching_open(struct cw_local *l, const struct cw_caching *c, struct cw_runner_options *o, struct cw_error *err)
+int cw_caching_open(struct cw_local *l, const struct cw_caching *c, struct cw_runner_options *o,
+                    struct cw_error *err)
 {
     const char *where = c->where ? c->where : "auto";
     bool off = strcmp(where, "off") == 0;
@@ -63,9 +68,9 @@ int cw_caching_open(struct cw_local *l, const struct cw_caching *c, struct cw_ru
     if (!c->dir) {
         if (!c->where && !c->quota)
             return 0;
-        return cw_error_value(err, CW_E_OPTION, "cache-dir", "", "a directory",
-                              "--cache and --cache-bytes say how a cache is used: expected --cache-dir DIR "
-                              "with them");
+        return cw_error_value(
+            err, CW_E_OPTION, "cache-dir", "", "a directory",
+            "--cache and --cache-bytes say how a cache is used: expected --cache-dir DIR with them");
     }
     const struct cw_cache_options options = {.dir = c->dir, .quota = c->quota, .waits = c->waits};
     r = cw_cache_open(&options, &l->cache, err);
@@ -83,7 +88,8 @@ json_t *cw_caching_markers(const struct cw_compiled *c)
     for (unsigned k = 0; k < c->n_programs; k++)
         for (unsigned i = 0; i < c->programs[k].n_markers; i++) {
             const struct cw_marker *m = &c->programs[k].markers[i];
-            bool known = false; /* behind concat there are several programs with it: one that can't use it says why */
+            /* behind concat there are several programs with it: one that can't use it says why */
+            bool known = false;
             for (size_t j = 0; j < json_array_size(list); j++) {
                 json_t *o = json_array_get(list, j);
                 if (json_integer_value(json_object_get(o, "number")) != m->number)
@@ -94,7 +100,8 @@ json_t *cw_caching_markers(const struct cw_compiled *c)
             }
             if (known)
                 continue;
-            json_t *o = json_pack("{s:i, s:s, s:i, s:b}", "number", (int)m->number, "op", m->op->desc->name, "position", (int)m->op->position, "draws", m->draws);
+            json_t *o = json_pack("{s:i, s:s, s:i, s:b}", "number", (int)m->number, "op", m->op->desc->name,
+                                  "position", (int)m->op->position, "draws", m->draws);
             if (o && m->inert)
                 json_object_set_new(o, "inert", json_string(m->inert));
             json_array_append_new(list, o);
@@ -111,8 +118,9 @@ void cw_caching_warn(const struct cw_compiled *c, void (*note)(void *arg, const 
     json_array_foreach(list, i, m)
     {
         const char *inert = json_string_value(json_object_get(m, "inert"));
-        snprintf(text, sizeof(text), "%.40s (operator %d) is not used: %.160s", json_string_value(json_object_get(m, "op")), (int)json_integer_value(json_object_get(m, "position")),
-                 inert ? inert : "");
+        snprintf(text, sizeof(text), "%.40s (operator %d) is not used: %.160s",
+                 json_string_value(json_object_get(m, "op")),
+                 (int)json_integer_value(json_object_get(m, "position")), inert ? inert : "");
         if (inert)
             note(arg, text);
     }
@@ -120,10 +128,14 @@ void cw_caching_warn(const struct cw_compiled *c, void (*note)(void *arg, const 
 
 static json_t *counted(const struct cw_cache_facts *f)
 {
-    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:I, s:I, s:f, s:I, s:I}", "hits", (json_int_t)f->hits, "misses", (json_int_t)f->misses, "bad",
-                     (json_int_t)f->bad, "gone", (json_int_t)f->gone, "late", (json_int_t)f->late, "kept", (json_int_t)f->kept, "skipped", (json_int_t)f->skipped, "refused", (json_int_t)f->refused,
-                     "bytes_read", (json_int_t)f->bytes_read, "read_s", (double)f->read_ns * 1e-9, "bytes_written", (json_int_t)f->bytes_written, "bytes_stored", (json_int_t)f->bytes_stored,
-                     "write_s", (double)f->write_ns * 1e-9, "published", (json_int_t)f->published, "evicted", (json_int_t)f->evicted);
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:I, s:I, s:f, s:I, s:I}", "hits",
+                     (json_int_t)f->hits, "misses", (json_int_t)f->misses, "bad", (json_int_t)f->bad, "gone",
+                     (json_int_t)f->gone, "late", (json_int_t)f->late, "kept", (json_int_t)f->kept, "skipped",
+                     (json_int_t)f->skipped, "refused", (json_int_t)f->refused, "bytes_read",
+                     (json_int_t)f->bytes_read, "read_s", (double)f->read_ns * 1e-9, "bytes_written",
+                     (json_int_t)f->bytes_written, "bytes_stored", (json_int_t)f->bytes_stored, "write_s",
+                     (double)f->write_ns * 1e-9, "published", (json_int_t)f->published, "evicted",
+                     (json_int_t)f->evicted);
 }
 
 json_t *cw_caching_report(const struct cw_local *l)

@@ -9,7 +9,8 @@
 
 /* ---- the pipeline as compiled ---- */
 
-/* {component: type} after the first n operators of a chain. They are compiled as a pipeline of their own; NULL where that is none. */
+/* {component: type} after the first n operators of a chain. They are compiled as a pipeline of their own;
+ * NULL where that is none. */
 static json_t *schema_after(const struct cw_pipeline *p, const struct cw_chain *chain, size_t n)
 {
     struct cw_pipeline part = *p; /* borrows everything; the count of references keeps it from being freed */
@@ -53,12 +54,15 @@ static void describe_types(json_t *node, const json_t *before, const json_t *aft
 
 static json_t *describe_chain(const struct cw_compiled *c, const struct cw_chain *chain, const unsigned *into)
 {
-    static const char *const kinds[] = {[CW_OP_SOURCE] = "source", [CW_OP_MAP] = "map", [CW_OP_FILTER] = "filter", [CW_OP_FLAT_MAP] = "flat_map", [CW_OP_INDEX] = "index",
-                                        [CW_OP_BATCHER] = "batcher", [CW_OP_BATCH_MAP] = "batch_map"};
+    static const char *const kinds[] = {[CW_OP_SOURCE] = "source",      [CW_OP_MAP] = "map",
+                                        [CW_OP_FILTER] = "filter",      [CW_OP_FLAT_MAP] = "flat_map",
+                                        [CW_OP_INDEX] = "index",        [CW_OP_BATCHER] = "batcher",
+                                        [CW_OP_BATCH_MAP] = "batch_map"};
     json_t *list = json_array(), *before = NULL;
     for (size_t i = 0; i < chain->n; i++) {
         const struct cw_node *node = &chain->nodes[i];
-        json_t *o = json_pack("{s:s, s:i, s:s}", "op", node->desc->name, "position", (int)node->position, "kind", kinds[node->desc->kind]);
+        json_t *o = json_pack("{s:s, s:i, s:s}", "op", node->desc->name, "position", (int)node->position,
+                              "kind", kinds[node->desc->kind]);
         json_t *after = schema_after(c->pipeline, chain, i + 1);
         if (node->n_inputs) {
             json_t *inputs = json_array();
@@ -113,7 +117,8 @@ static const struct cw_node *find_node(const struct cw_chain *chain, unsigned po
     return NULL;
 }
 
-/* Why an epoch is run by one worker: the first take or skip that has to count, and the operator that makes it. */
+/* Why an epoch is run by one worker: the first take or skip that has to count, and the operator that makes
+ * it. */
 static json_t *sequential_reason(const struct cw_compiled *c)
 {
     const struct cw_chain *chain = &c->pipeline->chain;
@@ -122,12 +127,15 @@ static json_t *sequential_reason(const struct cw_compiled *c)
         at++;
     for (unsigned i = 0; i < at && from == UINT32_MAX; i++) {
         const struct cw_node *node = find_node(chain, i);
-        if (node->desc->kind == CW_OP_FILTER || node->desc->kind == CW_OP_FLAT_MAP || strcmp(node->desc->name, "bucket_by_length") == 0)
+        if (node->desc->kind == CW_OP_FILTER || node->desc->kind == CW_OP_FLAT_MAP ||
+            strcmp(node->desc->name, "bucket_by_length") == 0)
             from = i;
     }
-    const struct cw_node *limit = find_node(chain, at), *cause = from == UINT32_MAX ? NULL : find_node(chain, from);
-    return json_sprintf("%s (operator %u) counts what arrives one after the other, because %s%s leaves open how much that is", limit->desc->name, at,
-                        cause ? cause->desc->name : "an operator", " before it");
+    const struct cw_node *limit = find_node(chain, at),
+                         *cause = from == UINT32_MAX ? NULL : find_node(chain, from);
+    return json_sprintf(
+        "%s (operator %u) counts what arrives one after the other, because %s%s leaves open how much that is",
+        limit->desc->name, at, cause ? cause->desc->name : "an operator", " before it");
 }
 
 static json_t *fused_groups(const unsigned *into, unsigned n)
@@ -148,18 +156,23 @@ static json_t *fused_groups(const unsigned *into, unsigned n)
 static void describe_mixing(void *list, const struct cw_mixing *m)
 {
     json_t *o = json_pack("{s:i, s:s, s:I, s:f, s:I, s:f, s:f, s:s}", "position", (int)m->position, "because",
-                          m->compressed ? "compressed" : "by", "chunks", (json_int_t)m->chunks, "chunk_records", m->chunk_records,
-                          "batch", (json_int_t)m->batch, "chunks_per_batch", m->chunks_per_batch, "chunks_by_record", m->chunks_by_record,
+                          m->compressed ? "compressed" : "by", "chunks", (json_int_t)m->chunks,
+                          "chunk_records", m->chunk_records, "batch", (json_int_t)m->batch,
+                          "chunks_per_batch", m->chunks_per_batch, "chunks_by_record", m->chunks_by_record,
                           "says", m->says);
     if (o && m->compressed)
         json_object_set_new(o, "file", json_string(m->compressed));
     json_array_append_new(list, o);
 }
 
-static json_t *count_or_null(uint64_t n) { return n >= CW_ENDLESS ? json_null() : json_integer((json_int_t)n); }
+static json_t *count_or_null(uint64_t n)
+{
+    return n >= CW_ENDLESS ? json_null() : json_integer((json_int_t)n);
+}
 
 /* What a batch takes: exact for components of fixed size; those that vary are counted when they are there. */
-static int describe_batch(const struct cw_local *l, const struct cw_explain_options *o, json_t *facts, struct cw_error *err)
+static int describe_batch(const struct cw_local *l, const struct cw_explain_options *o, json_t *facts,
+                          struct cw_error *err)
 {
     const struct cw_compiled *c = l->compiled;
     struct cw_budget budget;
@@ -171,9 +184,11 @@ static int describe_batch(const struct cw_local *l, const struct cw_explain_opti
         if (layout.offset[k] == SIZE_MAX)
             json_array_append_new(varying, json_string(c->outputs[k].name));
     if (r >= 0) {
-        json_t *batch = json_pack("{s:I, s:b, s:I, s:I, s:O, s:I}", "size", (json_int_t)c->batch_size, "drop_remainder", c->drop_remainder, "bytes",
-                              (json_int_t)layout.slab_bytes, "slab_bytes", (json_int_t)(layout.slab_bytes ? cw_slab_charge(layout.slab_bytes) : 0),
-                              "varying", varying, "memory_budget_bytes", (json_int_t)o->memory);
+        json_t *batch = json_pack("{s:I, s:b, s:I, s:I, s:O, s:I}", "size", (json_int_t)c->batch_size,
+                                  "drop_remainder", c->drop_remainder, "bytes", (json_int_t)layout.slab_bytes,
+                                  "slab_bytes",
+                                  (json_int_t)(layout.slab_bytes ? cw_slab_charge(layout.slab_bytes) : 0),
+                                  "varying", varying, "memory_budget_bytes", (json_int_t)o->memory);
         json_object_set_new(facts, "batch", batch);
         cw_layout_deinit(&layout);
     }
@@ -190,7 +205,8 @@ static json_t *describe_reading(const struct cw_reading *k)
     return o;
 }
 
-int cw_explain_pipeline(const struct cw_local *l, const struct cw_explain_options *o, json_t *facts, struct cw_error *err)
+int cw_explain_pipeline(const struct cw_local *l, const struct cw_explain_options *o, json_t *facts,
+                        struct cw_error *err)
 {
     const struct cw_compiled *c = l->compiled;
     const struct cw_sequence *s = l->sequence;
@@ -207,20 +223,23 @@ int cw_explain_pipeline(const struct cw_local *l, const struct cw_explain_option
     json_t *sources = json_array(), *outputs = json_object();
     for (unsigned i = 0; i < c->n_programs; i++) {
         const struct cw_source *source = s->sources[i];
-        json_array_append_new(sources, json_pack("{s:s, s:i, s:o, s:I, s:I, s:b}", "op", c->programs[i].ops[0]->desc->name, "position",
-                                                 (int)c->programs[i].ops[0]->position, "records", count_or_null(source->n_records), "bytes",
-                                                 (json_int_t)source->source_bytes, "chunks", (json_int_t)source->n_chunks, "random_access",
-                                                 (int)source->random_access));
+        json_array_append_new(
+            sources,
+            json_pack("{s:s, s:i, s:o, s:I, s:I, s:b}", "op", c->programs[i].ops[0]->desc->name, "position",
+                      (int)c->programs[i].ops[0]->position, "records", count_or_null(source->n_records),
+                      "bytes", (json_int_t)source->source_bytes, "chunks", (json_int_t)source->n_chunks,
+                      "random_access", (int)source->random_access));
     }
     unsigned n_delivered;
     const struct cw_component *delivered = cw_delivered(c, &n_delivered);
     for (unsigned i = 0; i < n_delivered; i++)
         json_object_set_new(outputs, delivered[i].name, json_string(cw_type_print(&delivered[i].type, text)));
-    json_object_update_new(facts, json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:b, s:b, s:o}", "pipeline", o->name, "fingerprint",
-                                               fingerprint, "on_error", on_error[c->pipeline->on_error], "operators",
-                                               describe_chain(c, &c->pipeline->chain, into), "outputs", outputs, "fused", fused_groups(into, n),
-                                               "sources", sources, "counted", (int)c->counted, "sequential", (int)c->sequential, "elements",
-                                               count_or_null(s->n_positions)));
+    json_object_update_new(
+        facts, json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:b, s:b, s:o}", "pipeline", o->name,
+                         "fingerprint", fingerprint, "on_error", on_error[c->pipeline->on_error], "operators",
+                         describe_chain(c, &c->pipeline->chain, into), "outputs", outputs, "fused",
+                         fused_groups(into, n), "sources", sources, "counted", (int)c->counted, "sequential",
+                         (int)c->sequential, "elements", count_or_null(s->n_positions)));
     json_t *mixing = json_array();
     cw_mixing_each(s, describe_mixing, mixing);
     json_object_set_new(facts, "by_chunk", mixing);

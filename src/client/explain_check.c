@@ -1,4 +1,5 @@
-/* Tries remedies: the changed pipeline, or the other option, for some seconds; what was predicted beside what came. */
+/* Tries remedies: the changed pipeline, or the other option, for some seconds; what was predicted beside what
+ * came. */
 #include "client/explain.h"
 
 #include <string.h>
@@ -18,14 +19,17 @@ struct trial {
     struct cw_local local;
     struct cw_measure_options mo;
     json_t *root;
-    bool cached;          /* it has a cache: */
-    size_t at;            /* place of the marker in the list of operators */
+    bool cached; /* it has a cache: */
+    size_t at;   /* place of the marker in the list of operators */
     char *dir;
-    uint64_t enough;      /* elements, for an epoch without end */
-    double hits;          /* that part of the elements came from there */
+    uint64_t enough; /* elements, for an epoch without end */
+    double hits;     /* that part of the elements came from there */
 };
 
-static double number(const json_t *o, const char *key) { return json_number_value(json_object_get(o, key)); }
+static double number(const json_t *o, const char *key)
+{
+    return json_number_value(json_object_get(o, key));
+}
 
 /* ---- what is tried ---- */
 
@@ -36,9 +40,9 @@ static uint64_t positions_in(const json_t *facts, const struct cw_local *l, doub
     double rows = 0;
     size_t i;
     json_t *o;
-    json_array_foreach(json_object_get(costs, "stages"), i, o)
-        for (unsigned k = 0; k < l->compiled->n_programs; k++)
-            rows += (unsigned)number(o, "position") == l->compiled->programs[k].ops[0]->position ? number(o, "rows") : 0;
+    json_array_foreach(json_object_get(costs, "stages"), i, o) for (unsigned k = 0;
+                                                                    k < l->compiled->n_programs; k++) rows +=
+        (unsigned)number(o, "position") == l->compiled->programs[k].ops[0]->position ? number(o, "rows") : 0;
     uint64_t size = l->compiled->batch_size, n = (uint64_t)(number(costs, "elements_per_s") * rows * seconds);
     return CW_MAX(n / size, LEAST_BATCHES) * size;
 }
@@ -53,14 +57,17 @@ static int change_root(struct trial *t, const json_t *change, struct cw_error *e
     return 0;
 }
 
-/* A cache holds what is measured only once it is full: so of no more elements than can be computed in the time of a measurement. */
+/* A cache holds what is measured only once it is full: so of no more elements than can be computed in the
+ * time of a measurement. */
 static int shorten(struct trial *t, const json_t *facts, const struct cw_local *l, struct cw_error *err)
 {
     uint64_t n = positions_in(facts, l, t->mo.seconds);
-    t->enough = l->sequence->n_positions >= CW_ENDLESS ? 2 * n : UINT64_MAX; /* twice: as far as a shuffle reaches */
+    /* twice: as far as a shuffle reaches */
+    t->enough = l->sequence->n_positions >= CW_ENDLESS ? 2 * n : UINT64_MAX;
     if (n >= l->sequence->n_positions)
         return 0;
-    json_auto_t *take = json_pack("{s:{s:s, s:I}, s:i}", "insert", "op", "take", "count", (json_int_t)n, "at", 1);
+    json_auto_t *take = json_pack("{s:{s:s, s:I}, s:i}", "insert", "op", "take", "count", (json_int_t)n, "at",
+                                  1);
     int r = change_root(t, take, err);
     t->at++;
     return r;
@@ -79,7 +86,8 @@ static size_t place_of(const struct cw_local *l, const struct cw_pipeline *p, in
 }
 
 /* The pipeline and the options with a change (NULL: as they are). */
-static int change(struct trial *t, const json_t *facts, const struct cw_local *l, const json_t *change, struct cw_error *err)
+static int change(struct trial *t, const json_t *facts, const struct cw_local *l, const json_t *change,
+                  struct cw_error *err)
 {
     const char *option = json_string_value(json_object_get(change, "option"));
     json_int_t value = json_integer_value(json_object_get(change, "value"));
@@ -126,7 +134,11 @@ static int pass(struct trial *t, struct cw_error *err)
         .seed = t->mo.seed,
         .epochs = 1,
         .world_size = 1,
-        .runner = {.threads = t->mo.threads, .memory = t->mo.memory, .optimize = t->mo.optimize, .cache = l->cache, .marker = t->mo.marker},
+        .runner = {.threads = t->mo.threads,
+                   .memory = t->mo.memory,
+                   .optimize = t->mo.optimize,
+                   .cache = l->cache,
+                   .marker = t->mo.marker},
     };
     int r = cw_iterator_new(l->sequence, &io, NULL, &l->iterator, err);
     struct cw_batch *b;
@@ -139,7 +151,8 @@ static int pass(struct trial *t, struct cw_error *err)
     return r < 0 ? r : cw_cache_flush(l->cache, err);
 }
 
-/* Segments are written past the page cache: what is measured is how it is from the third epoch on, so they are read once before. */
+/* Segments are written past the page cache: what is measured is how it is from the third epoch on, so they
+ * are read once before. */
 static int fill(struct trial *t, struct cw_error *err)
 {
     struct cw_cache_facts before = {0}, now = {0};
@@ -154,7 +167,8 @@ static int fill(struct trial *t, struct cw_error *err)
     return r < 0 ? r : pass(t, err);
 }
 
-static int run(struct trial *t, const struct cw_local *l, const struct cw_explain_options *o, struct cw_measurement *m, struct cw_error *err)
+static int run(struct trial *t, const struct cw_local *l, const struct cw_explain_options *o,
+               struct cw_measurement *m, struct cw_error *err)
 {
     struct cw_cache_facts before = {0}, now = {0};
     int r = cw_local_compile(&t->local, t->root, l->pipeline->base_dir, err);
@@ -185,41 +199,46 @@ static json_t *told(const json_t *facts, const json_t *remedy, double seconds)
 {
     double rate = number(json_object_get(facts, "run"), "elements_per_s");
     if (!remedy)
-        return json_pack("{s:s, s:s, s:f, s:f}", "kind", "unchanged", "what", "once more as it is", "seconds", seconds, "predicted", rate);
-    return json_pack("{s:O, s:O, s:f, s:f, s:f}", "kind", json_object_get(remedy, "kind"), "what", json_object_get(remedy, "what"), "seconds", seconds, "predicted",
+        return json_pack("{s:s, s:s, s:f, s:f}", "kind", "unchanged", "what", "once more as it is", "seconds",
+                         seconds, "predicted", rate);
+    return json_pack("{s:O, s:O, s:f, s:f, s:f}", "kind", json_object_get(remedy, "kind"), "what",
+                     json_object_get(remedy, "what"), "seconds", seconds, "predicted",
                      number(remedy, "elements_per_s"), "predicted_gain", number(remedy, "gain"));
 }
 
-/* What remedies gain over the pipeline as it is, before and after them: what a machine gives changes meanwhile, where others use it. */
+/* What remedies gain over the pipeline as it is, before and after them: what a machine gives changes
+ * meanwhile, where others use it. */
 static void put_gains(json_t *list)
 {
     double sum = 0, n = 0;
     size_t i;
     json_t *o;
-    json_array_foreach(list, i, o)
-        if (!json_object_get(o, "predicted_gain") && json_object_get(o, "measured")) {
-            sum += number(o, "measured");
-            n++;
-        }
-    json_array_foreach(list, i, o)
-        if (json_object_get(o, "predicted_gain") && json_object_get(o, "measured") && sum > 0)
-            json_object_set_new(o, "gain", json_real(number(o, "measured") * n / sum - 1));
+    json_array_foreach(list, i,
+                       o) if (!json_object_get(o, "predicted_gain") && json_object_get(o, "measured"))
+    {
+        sum += number(o, "measured");
+        n++;
+    }
+    json_array_foreach(list, i, o) if (json_object_get(o, "predicted_gain") &&
+                                       json_object_get(o, "measured") && sum > 0)
+        json_object_set_new(o, "gain", json_real(number(o, "measured") * n / sum - 1));
 }
 
 /* One remedy (NULL: none, once more as it is). What can't be run is told, and ends nothing but this trial. */
-static int try(const struct cw_local *l, const struct cw_explain_options *o, const json_t *facts, const json_t *remedy, json_t *list, struct cw_error *err)
+static int try(const struct cw_local *l, const struct cw_explain_options *o, const json_t *facts,
+               const json_t *remedy, json_t *list, struct cw_error *err)
 {
     struct trial t = {.mo = {
-        .seed = o->seed,
-        .threads = o->threads,
-        .memory = o->memory,
-        .optimize = o->optimize,
-        .seconds = o->seconds * 0.75,
-        .settle = o->seconds * 0.25,
-        .rate = o->rate,
-        .wait = o->wait,
-        .interrupt = o->interrupt,
-    }};
+                          .seed = o->seed,
+                          .threads = o->threads,
+                          .memory = o->memory,
+                          .optimize = o->optimize,
+                          .seconds = o->seconds * 0.75,
+                          .settle = o->seconds * 0.25,
+                          .rate = o->rate,
+                          .wait = o->wait,
+                          .interrupt = o->interrupt,
+                      }};
     struct cw_measurement m = {0};
     struct cw_error own = {0};
     json_t *trial = told(facts, remedy, o->seconds);
@@ -229,7 +248,8 @@ static int try(const struct cw_local *l, const struct cw_explain_options *o, con
         r = run(&t, l, o, &m, &own);
     if (r >= 0) {
         double measured = cw_measurement_rate(&m);
-        json_object_update_new(trial, json_pack("{s:f, s:f}", "measured", measured, "error", predicted > 0 ? measured / predicted - 1 : 0.0));
+        json_object_update_new(trial, json_pack("{s:f, s:f}", "measured", measured, "error",
+                                                predicted > 0 ? measured / predicted - 1 : 0.0));
         if (t.cached)
             json_object_set_new(trial, "hits", json_real(t.hits));
     } else {
@@ -248,7 +268,8 @@ static int try(const struct cw_local *l, const struct cw_explain_options *o, con
     return r;
 }
 
-int cw_explain_check(const struct cw_local *l, const struct cw_explain_options *o, json_t *facts, struct cw_error *err)
+int cw_explain_check(const struct cw_local *l, const struct cw_explain_options *o, json_t *facts,
+                     struct cw_error *err)
 {
     json_t *list = json_array(), *remedy;
     size_t i;

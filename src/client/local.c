@@ -17,7 +17,8 @@ static int too_large(FILE *f, const char *path, size_t limit, struct cw_error *e
     struct stat st;
     cw_error_file(err, path);
     if (fstat(fileno(f), &st) == 0 && S_ISREG(st.st_mode))
-        return cw_error_set(err, CW_E_OPTION, "%s has %lld bytes: expected at most %zu", path, (long long)st.st_size, limit);
+        return cw_error_set(err, CW_E_OPTION, "%s has %lld bytes: expected at most %zu", path,
+                            (long long)st.st_size, limit);
     return cw_error_set(err, CW_E_OPTION, "%s does not end: expected at most %zu bytes", path, limit);
 }
 
@@ -116,13 +117,14 @@ int cw_local_compile(struct cw_local *l, const json_t *root, const char *base_di
     return r < 0 ? r : cw_compile(l->pipeline, &l->compiled, err);
 }
 
-static int parse(struct cw_local *l, const char *text, size_t size, const char *base_dir, const char *const *settings, size_t n_settings,
-                 struct cw_error *err)
+static int parse(struct cw_local *l, const char *text, size_t size, const char *base_dir,
+                 const char *const *settings, size_t n_settings, struct cw_error *err)
 {
     json_error_t je;
     json_auto_t *root = json_loadb(text, size, JSON_REJECT_DUPLICATES, &je);
     if (!root)
-        return cw_error_set(err, CW_E_PIPELINE, "not valid JSON: line %d, column %d: %s", je.line, je.column, je.text);
+        return cw_error_set(err, CW_E_PIPELINE, "not valid JSON: line %d, column %d: %s", je.line, je.column,
+                            je.text);
     int r = 0;
     for (size_t i = 0; i < n_settings && r >= 0; i++)
         r = apply_setting(root, settings[i], err);
@@ -131,7 +133,8 @@ static int parse(struct cw_local *l, const char *text, size_t size, const char *
     return r;
 }
 
-int cw_local_load(struct cw_local *l, const char *file, const char *const *settings, size_t n_settings, struct cw_error *err)
+int cw_local_load(struct cw_local *l, const char *file, const char *const *settings, size_t n_settings,
+                  struct cw_error *err)
 {
     size_t size;
     _cleanup_free_ char *text = NULL, *copy = strdup(file);
@@ -146,7 +149,8 @@ int cw_local_load(struct cw_local *l, const char *file, const char *const *setti
     return r;
 }
 
-int cw_local_parse(struct cw_local *l, const char *text, size_t size, const char *base_dir, struct cw_error *err)
+int cw_local_parse(struct cw_local *l, const char *text, size_t size, const char *base_dir,
+                   struct cw_error *err)
 {
     return parse(l, text, size, base_dir, NULL, 0, err);
 }
@@ -188,7 +192,10 @@ int cw_local_open(struct cw_local *l, const char *index_dir, unsigned threads, s
 static void expected_init(struct cw_expected *e, const json_t *state, const struct cw_iterator_options *o)
 {
     const char *handed = json_string_value(json_object_get(state, "handed_out"));
-    *e = (struct cw_expected){.epoch = o->first_epoch, .g = o->rank, .came = handed ? strtoull(handed, NULL, 16) : 0, .options = *o};
+    *e = (struct cw_expected){.epoch = o->first_epoch,
+                              .g = o->rank,
+                              .came = handed ? strtoull(handed, NULL, 16) : 0,
+                              .options = *o};
     if (state) {
         e->epoch = (uint64_t)json_integer_value(json_object_get(state, "epoch"));
         e->g += (uint64_t)json_integer_value(json_object_get(state, "g"));
@@ -204,12 +211,17 @@ static int expected_check(struct cw_expected *e, const struct cw_batch *b, struc
         e->came = 0;
     }
     /* In order any, batches that are lost are found missing when one comes that is too far behind them. */
-    for (; e->came & 1 || (e->options.at_most_once && b->g > e->g && (b->g - e->g) / ranks >= CW_ROUNDS_AHEAD); e->came >>= 1)
+    for (;
+         e->came & 1 || (e->options.at_most_once && b->g > e->g && (b->g - e->g) / ranks >= CW_ROUNDS_AHEAD);
+         e->came >>= 1)
         e->g += ranks;
     uint64_t ahead = b->g < e->g ? UINT64_MAX : (b->g - e->g) / ranks;
-    bool good = b->epoch == e->epoch && ahead < (e->options.any_order ? CW_ROUNDS_AHEAD : 1) && (b->g - e->g) % ranks == 0 && !(e->came >> ahead & 1);
+    bool good = b->epoch == e->epoch && ahead < (e->options.any_order ? CW_ROUNDS_AHEAD : 1) &&
+                (b->g - e->g) % ranks == 0 && !(e->came >> ahead & 1);
     if (!good)
-        return cw_error_set(err, CW_E_BUG, "delivery out of order: batch g=%" PRIu64 " of epoch %" PRIu64 " came, expected g=%" PRIu64 " of epoch %" PRIu64,
+        return cw_error_set(err, CW_E_BUG,
+                            "delivery out of order: batch g=%" PRIu64 " of epoch %" PRIu64
+                            " came, expected g=%" PRIu64 " of epoch %" PRIu64,
                             b->g, b->epoch, e->g, e->epoch);
     e->came |= UINT64_C(1) << ahead;
     return 0;
@@ -223,7 +235,8 @@ static int hold_sources(const struct cw_local *l, struct cw_error *err)
         const struct cw_program *g = &l->compiled->programs[i];
         struct cw_source *s = l->sequence->sources[g->leaf];
         if (cw_marker_choose(g, CW_MARKER_AUTO) && s->ops->hold)
-            r = s->ops->hold(s, g->ops[0], l->interrupt ? interrupted : NULL, (void *)(uintptr_t)l->interrupt, err);
+            r = s->ops->hold(s, g->ops[0], l->interrupt ? interrupted : NULL, (void *)(uintptr_t)l->interrupt,
+                             err);
     }
     return r;
 }
@@ -234,7 +247,8 @@ void cw_local_probe_reading(struct cw_local *l, uint64_t memory)
         l->reading = cw_reading_wait(l->reading_probe);
 }
 
-int cw_local_iterate(struct cw_local *l, const struct cw_iterator_options *o, const json_t *state, struct cw_error *err)
+int cw_local_iterate(struct cw_local *l, const struct cw_iterator_options *o, const json_t *state,
+                     struct cw_error *err)
 {
     struct cw_iterator_options own = *o;
     own.runner.read_in = o->world_size == 1; /* else other ranks' processes read most of the records */
@@ -251,7 +265,8 @@ int cw_local_iterate(struct cw_local *l, const struct cw_iterator_options *o, co
     return r;
 }
 
-int cw_local_over(struct cw_local *l, struct cw_producer *producer, const struct cw_iterator_options *o, const json_t *state, struct cw_error *err)
+int cw_local_over(struct cw_local *l, struct cw_producer *producer, const struct cw_iterator_options *o,
+                  const json_t *state, struct cw_error *err)
 {
     int r = cw_iterator_over(producer, o, state, &l->iterator, err);
     if (r >= 0)

@@ -9,10 +9,12 @@
 
 /* How late an interruption may be noticed. */
 #define SLICE_NS UINT64_C(50000000)
-/* Where costs are modelled, this many are taken at least: enough that those that were under way before do not count. */
+/* Where costs are modelled, this many are taken at least: enough that those that were under way before do not
+ * count. */
 #define MODELLED_BATCHES 32
 
-int cw_measure_next(struct cw_local *l, const struct cw_measure_options *o, struct cw_batch **ret, struct cw_error *err)
+int cw_measure_next(struct cw_local *l, const struct cw_measure_options *o, struct cw_batch **ret,
+                    struct cw_error *err)
 {
     uint64_t wait_ns = (uint64_t)(o->wait * 1e9), end = wait_ns ? cw_now_ns() + wait_ns : UINT64_MAX;
     if (!o->interrupt)
@@ -50,12 +52,14 @@ static double process_cpu_s(void)
 {
     struct rusage u;
     getrusage(RUSAGE_SELF, &u);
-    return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) + (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) * 1e-6;
+    return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) +
+           (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) * 1e-6;
 }
 
 static int profile_init(const struct cw_local *l, struct cw_profile *p, struct cw_error *err)
 {
-    *p = (struct cw_profile){.ops = calloc(l->pipeline->n_ops + 1, sizeof(*p->ops)), .values = calloc(cw_n_values(l->compiled) + 1, sizeof(*p->values)),
+    *p = (struct cw_profile){.ops = calloc(l->pipeline->n_ops + 1, sizeof(*p->ops)),
+                             .values = calloc(cw_n_values(l->compiled) + 1, sizeof(*p->values)),
                              .n_ops = l->pipeline->n_ops};
     return p->ops && p->values ? 0 : cw_error_nomem(err, 0, "a profile");
 }
@@ -67,7 +71,8 @@ static void profile_deinit(struct cw_profile *p)
     *p = (struct cw_profile){0};
 }
 
-/* What was counted after `before`. What was sampled stays: it gives means, which are the better the more there are. */
+/* What was counted after `before`. What was sampled stays: it gives means, which are the better the more
+ * there are. */
 static void subtract(struct cw_profile *p, const struct cw_profile *before)
 {
     for (unsigned i = 0; i < p->n_ops; i++) {
@@ -95,25 +100,33 @@ static void subtract(struct cw_profile *p, const struct cw_profile *before)
 }
 
 /* Where costs are modelled, how long what was done so far takes, or until when the consumer paused. */
-static uint64_t now_ns(const struct cw_local *l, uint64_t paused_until_ns) { return CW_MAX(cw_runner_now_ns(cw_iterator_runner(l->iterator)), paused_until_ns); }
+static uint64_t now_ns(const struct cw_local *l, uint64_t paused_until_ns)
+{
+    return CW_MAX(cw_runner_now_ns(cw_iterator_runner(l->iterator)), paused_until_ns);
+}
 
-/* Waits until it is time for the next batch, after one of n elements: *until_ns. So long that it would outlast what is measured is an error: such a rate can't be seen there. */
-static int keep_rate(const struct cw_measure_options *o, uint64_t start, const struct cw_measurement *m, unsigned n, uint64_t *until_ns, struct cw_error *err)
+/* Waits until it is time for the next batch, after one of n elements: *until_ns. So long that it would
+ * outlast what is measured is an error: such a rate can't be seen there. */
+static int keep_rate(const struct cw_measure_options *o, uint64_t start, const struct cw_measurement *m,
+                     unsigned n, uint64_t *until_ns, struct cw_error *err)
 {
     char value[32], expected[96];
     *until_ns = start + (uint64_t)((double)m->elements / o->rate * 1e9);
     if (n <= o->rate * o->seconds)
         return cw_cost_modelled() ? 0 : pause_until(*until_ns, o->interrupt, err);
     snprintf(value, sizeof(value), "%g", o->rate);
-    snprintf(expected, sizeof(expected), "at least %g, for a batch of %u in the %g s that are measured", n / o->seconds, n, o->seconds);
+    snprintf(expected, sizeof(expected), "at least %g, for a batch of %u in the %g s that are measured",
+             n / o->seconds, n, o->seconds);
     return cw_error_value(err, CW_E_OPTION, "limit-rate", value, expected,
                           "a rate of %s elements per second: expected %s", value, expected);
 }
 
 /* Takes batches until the first one after `seconds`, and counts. */
-static int take(struct cw_local *l, const struct cw_measure_options *o, double seconds, struct cw_measurement *m, struct cw_error *err)
+static int take(struct cw_local *l, const struct cw_measure_options *o, double seconds,
+                struct cw_measurement *m, struct cw_error *err)
 {
-    uint64_t start = now_ns(l, 0), last = start, end = start + (uint64_t)(seconds * 1e9), paused_until = 0, half_elements = 0;
+    uint64_t start = now_ns(l, 0), last = start, end = start + (uint64_t)(seconds * 1e9), paused_until = 0,
+             half_elements = 0;
     double half_s = 0;
     int r = 0;
     m->batches = m->elements = m->bytes = 0;
@@ -145,20 +158,24 @@ static int take(struct cw_local *l, const struct cw_measure_options *o, double s
     if (r == 1)
         return cw_error_set(err, CW_E_DATA, "the pipeline gives no batches: there is nothing to measure");
     if (half_s > 0 && m->seconds > half_s && m->elements) {
-        double first = (double)half_elements / half_s, second = (double)(m->elements - half_elements) / (m->seconds - half_s);
+        double first = (double)half_elements / half_s,
+               second = (double)(m->elements - half_elements) / (m->seconds - half_s);
         m->noise = fabs(first - second) / (first + second);
     }
     return r;
 }
 
 /*
- * Where costs are modelled (base/cost_clock.h), the rest follows from them: a run is as long as what was computed in it takes, or as the consumer made it, who takes no time of
- * its own; a thread that has nothing to do is idle; and CPUs do what the model says. What is in the batches counts, taken or not: it is what was computed.
+ * Where costs are modelled (base/cost_clock.h), the rest follows from them: a run is as long as what was
+ * computed in it takes, or as the consumer made it, who takes no time of its own; a thread that has nothing
+ * to do is idle; and CPUs do what the model says. What is in the batches counts, taken or not: it is what was
+ * computed.
  */
 static void model(const struct cw_measure_options *o, double runner_s, struct cw_measurement *m)
 {
     struct cw_profile *p = &m->profile;
-    uint64_t busy_ns = p->plan_ns + p->read_ns - p->cold_ns + p->emit_ns + p->fetch_ns, cpu_ns = p->read_ns - p->cold_ns + p->fetch_ns;
+    uint64_t busy_ns = p->plan_ns + p->read_ns - p->cold_ns + p->emit_ns + p->fetch_ns,
+             cpu_ns = p->read_ns - p->cold_ns + p->fetch_ns;
     bool paused = o->rate > 0 && (double)m->elements > o->rate * runner_s;
     if (!paused)
         m->elements = p->emit_rows;
@@ -183,14 +200,17 @@ static void summarise(struct cw_measurement *m)
         m->busy_s += (double)p->ops[i].ns * 1e-9;
     m->busy_s += (double)(p->plan_ns + p->read_ns + p->emit_ns) * 1e-9;
     m->idle_share = p->run_ns ? CW_MIN((double)p->idle_ns / (double)p->run_ns, 1.0) : 0;
-    double accounted = m->idle_share + (p->run_ns ? (m->busy_s * 1e9 - (double)p->cold_ns) / (double)p->run_ns : 1); /* cold reads run on threads of their own */
+    /* cold reads run on threads of their own */
+    double accounted = m->idle_share +
+                       (p->run_ns ? (m->busy_s * 1e9 - (double)p->cold_ns) / (double)p->run_ns : 1);
     m->other_share = CW_MAX(1 - accounted, 0.0);
     m->wait_share = p->run_ns ? CW_MIN((double)p->wait_ns * p->threads / (double)p->run_ns, 1.0) : 0;
     m->read_bytes = p->read_bytes;
     m->memory_peak = p->memory_peak;
 }
 
-static int measure(struct cw_local *l, const struct cw_measure_options *o, struct cw_measurement *m, struct cw_profile *before, struct cw_error *err)
+static int measure(struct cw_local *l, const struct cw_measure_options *o, struct cw_measurement *m,
+                   struct cw_profile *before, struct cw_error *err)
 {
     double cpu_s = process_cpu_s();
     uint64_t delay_ns = cw_run_delay_ns(), start;
@@ -217,13 +237,20 @@ static int measure(struct cw_local *l, const struct cw_measure_options *o, struc
     return 0;
 }
 
-int cw_measure(struct cw_local *l, const struct cw_measure_options *o, struct cw_measurement *ret, struct cw_error *err)
+int cw_measure(struct cw_local *l, const struct cw_measure_options *o, struct cw_measurement *ret,
+               struct cw_error *err)
 {
     struct cw_iterator_options io = {
         .seed = o->seed,
         .epochs = INT64_MAX,
         .world_size = 1,
-        .runner = {.threads = o->threads, .memory = o->memory, .optimize = o->optimize, .detail = o->detail, .read_in = true, .cache = l->cache, .marker = o->marker},
+        .runner = {.threads = o->threads,
+                   .memory = o->memory,
+                   .optimize = o->optimize,
+                   .detail = o->detail,
+                   .read_in = true,
+                   .cache = l->cache,
+                   .marker = o->marker},
     };
     struct cw_profile before = {0};
     *ret = (struct cw_measurement){.threads = o->threads, .memory_limit = o->memory, .taken = o->rate};
@@ -240,14 +267,20 @@ int cw_measure(struct cw_local *l, const struct cw_measure_options *o, struct cw
     return r;
 }
 
-void cw_measurement_deinit(struct cw_measurement *m) { profile_deinit(&m->profile); }
+void cw_measurement_deinit(struct cw_measurement *m)
+{
+    profile_deinit(&m->profile);
+}
 
 json_t *cw_measurement_json(const struct cw_measurement *m)
 {
     double s = m->seconds > 0 ? m->seconds : 1e-9;
-    return json_pack("{s:i, s:f, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:I, s:I}", "threads", (int)m->threads, "seconds", m->seconds, "batches",
-                     (json_int_t)m->batches, "elements", (json_int_t)m->elements, "bytes", (json_int_t)m->bytes, "elements_per_s",
-                     (double)m->elements / s, "batches_per_s", (double)m->batches / s, "bytes_per_s", (double)m->bytes / s, "first_batch_s",
-                     m->first_batch_s, "busy_s", m->busy_s, "idle_share", m->idle_share, "other_share", m->other_share, "wait_share", m->wait_share, "read_bytes",
-                     (json_int_t)m->read_bytes, "memory_peak_bytes", (json_int_t)m->memory_peak);
+    return json_pack("{s:i, s:f, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:I, s:I}", "threads",
+                     (int)m->threads, "seconds", m->seconds, "batches", (json_int_t)m->batches, "elements",
+                     (json_int_t)m->elements, "bytes", (json_int_t)m->bytes, "elements_per_s",
+                     (double)m->elements / s, "batches_per_s", (double)m->batches / s, "bytes_per_s",
+                     (double)m->bytes / s, "first_batch_s", m->first_batch_s, "busy_s", m->busy_s,
+                     "idle_share", m->idle_share, "other_share", m->other_share, "wait_share", m->wait_share,
+                     "read_bytes", (json_int_t)m->read_bytes, "memory_peak_bytes",
+                     (json_int_t)m->memory_peak);
 }

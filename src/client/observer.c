@@ -18,14 +18,16 @@ struct question {
     struct cw_error err;
 };
 
-static int on_open(void *user, struct cw_conn *c, const Cachew__Envelope *peer CW_UNUSED, struct cw_error *err)
+static int on_open(void *user, struct cw_conn *c, const Cachew__Envelope *peer CW_UNUSED,
+                   struct cw_error *err)
 {
     struct question *q = user;
     return cw_conn_send(c, q->request, NULL, 0, NULL, NULL, NULL, 0, err);
 }
 
-static int on_message(void *user, struct cw_conn *c, const Cachew__Envelope *m, void *payload CW_UNUSED, size_t size CW_UNUSED, const int *fds CW_UNUSED,
-                      size_t n_fds CW_UNUSED, struct cw_error *err)
+static int on_message(void *user, struct cw_conn *c, const Cachew__Envelope *m, void *payload CW_UNUSED,
+                      size_t size CW_UNUSED, const int *fds CW_UNUSED, size_t n_fds CW_UNUSED,
+                      struct cw_error *err)
 {
     struct question *q = user;
     if (m->re != q->request->id)
@@ -44,7 +46,8 @@ static void on_closed(void *user, struct cw_conn *c CW_UNUSED, const struct cw_e
     struct question *q = user;
     q->over = true;
     if (!q->answered)
-        q->status = cw_error_set(&q->err, CW_E_SERVICE, "the dispatcher at %s can't be reached: %.400s", q->options->service,
+        q->status = cw_error_set(&q->err, CW_E_SERVICE, "the dispatcher at %s can't be reached: %.400s",
+                                 q->options->service,
                                  why->status ? why->message : "it closed the connection");
     cw_loop_stop(q->loop);
 }
@@ -54,8 +57,8 @@ static void on_late(void *user)
     struct question *q = user;
     if (!q->answered) {
         q->answered = true;
-        q->status = cw_error_set(&q->err, CW_E_DEADLINE, "the dispatcher at %s did not answer within %.1f s", q->options->service,
-                                 (double)q->options->timeout_ns / 1e9);
+        q->status = cw_error_set(&q->err, CW_E_DEADLINE, "the dispatcher at %s did not answer within %.1f s",
+                                 q->options->service, (double)q->options->timeout_ns / 1e9);
     }
     cw_loop_stop(q->loop);
 }
@@ -72,9 +75,11 @@ static int ask(struct question *q, struct cw_error *err)
     memcpy(incarnation, &now, sizeof(now));
     cw_host_identity(host);
     cw_hello_init(&hello, CACHEW__ROLE__ROLE_OBSERVER, "", incarnation, host);
-    struct cw_conn_options o = {
-        .hello = &hello, .limits = CW_LIMITS_OBSERVER, .timeout_ns = q->options->timeout_ns, .token = q->options->token,
-        .tls = q->options->tls};
+    struct cw_conn_options o = {.hello = &hello,
+                                .limits = CW_LIMITS_OBSERVER,
+                                .timeout_ns = q->options->timeout_ns,
+                                .token = q->options->token,
+                                .tls = q->options->tls};
     int r = cw_loop_new(&q->loop, err);
     if (r < 0)
         return r;
@@ -129,10 +134,11 @@ int cw_steer(const struct cw_observer_options *o, const char *verb, const char *
     return steer(o, &m, err);
 }
 
-int cw_share_job(const struct cw_observer_options *o, const char *name, const struct cw_claim_options *claim, struct cw_error *err)
+int cw_share_job(const struct cw_observer_options *o, const char *name, const struct cw_claim_options *claim,
+                 struct cw_error *err)
 {
     Cachew__Steer m = {CW_MESSAGE(steer), .verb = (char *)(uintptr_t)"share-job",
-        .name = (char *)(uintptr_t)name};
+                       .name = (char *)(uintptr_t)name};
     if (claim->has_weight) {
         m.has_weight_case = CACHEW__STEER__HAS_WEIGHT_WEIGHT;
         m.weight = claim->weight;
@@ -148,10 +154,12 @@ int cw_share_job(const struct cw_observer_options *o, const char *name, const st
     return steer(o, &m, err);
 }
 
-int cw_aim_job(const struct cw_observer_options *o, const char *name, const char *objective, const double *client_price_per_h, struct cw_error *err)
+int cw_aim_job(const struct cw_observer_options *o, const char *name, const char *objective,
+               const double *client_price_per_h, struct cw_error *err)
 {
     Cachew__Steer m = {CW_MESSAGE(steer), .verb = (char *)(uintptr_t)"aim-job",
-        .name = (char *)(uintptr_t)name, .objective = (char *)(uintptr_t)(objective ? objective : "")};
+                       .name = (char *)(uintptr_t)name,
+                       .objective = (char *)(uintptr_t)(objective ? objective : "")};
     if (client_price_per_h) {
         m.has_price_case = CACHEW__STEER__HAS_PRICE_CLIENT_PRICE_PER_H;
         m.client_price_per_h = *client_price_per_h;

@@ -6,9 +6,16 @@
 
 #include "base/array.h"
 
-int cw_placer_init(struct cw_placer *w, unsigned n_keys, const uint64_t *sizes, bool drop_remainder, const struct cw_entry *from, uint64_t end, struct cw_error *err)
+int cw_placer_init(struct cw_placer *w, unsigned n_keys, const uint64_t *sizes, bool drop_remainder,
+                   const struct cw_entry *from, uint64_t end, struct cw_error *err)
 {
-    *w = (struct cw_placer){.n_keys = n_keys, .sizes = sizes, .drop_remainder = drop_remainder, .begin = from->position, .end = end, .take = UINT64_MAX, .last = &w->batches};
+    *w = (struct cw_placer){.n_keys = n_keys,
+                            .sizes = sizes,
+                            .drop_remainder = drop_remainder,
+                            .begin = from->position,
+                            .end = end,
+                            .take = UINT64_MAX,
+                            .last = &w->batches};
     if (!(w->taken = calloc(4 * (size_t)n_keys, sizeof(*w->taken))))
         return cw_error_nomem(err, 0, "the batches of an epoch");
     w->planned = w->taken + n_keys;
@@ -58,7 +65,10 @@ void cw_placer_deinit(struct cw_placer *w)
     *w = (struct cw_placer){0};
 }
 
-uint64_t cw_placer_position(const struct cw_placer *w) { return w->n_ranges ? w->ranges[w->n_ranges - 1].end : w->begin; }
+uint64_t cw_placer_position(const struct cw_placer *w)
+{
+    return w->n_ranges ? w->ranges[w->n_ranges - 1].end : w->begin;
+}
 
 int cw_placer_add(struct cw_placer *w, uint64_t end, struct cw_error *err)
 {
@@ -68,7 +78,8 @@ int cw_placer_add(struct cw_placer *w, uint64_t end, struct cw_error *err)
     if (!before)
         return cw_error_nomem(err, w->n_keys * sizeof(*before), "a range");
     memcpy(before, w->seen, w->n_keys * sizeof(*before));
-    w->ranges[w->n_ranges] = (struct placer_range){.begin = cw_placer_position(w), .end = end, .before = before};
+    w->ranges[w->n_ranges] = (struct placer_range){
+        .begin = cw_placer_position(w), .end = end, .before = before};
     w->n_ranges++;
     return 0;
 }
@@ -76,7 +87,10 @@ int cw_placer_add(struct cw_placer *w, uint64_t end, struct cw_error *err)
 /* ---- the plan ---- */
 
 /* Elements of a key before range i, which the plan has come to, or past. */
-static uint64_t before(const struct cw_placer *w, size_t i, unsigned key) { return i < w->n_ranges ? w->ranges[i].before[key] : w->seen[key]; }
+static uint64_t before(const struct cw_placer *w, size_t i, unsigned key)
+{
+    return i < w->n_ranges ? w->ranges[i].before[key] : w->seen[key];
+}
 
 /* The index of the range with element number `element` of a key, among ranges that the plan has come to, or
  * past. One past the last range where the element's range is still to come. */
@@ -119,16 +133,19 @@ size_t cw_placer_known(struct cw_placer *w, struct placer_range *range, uint64_t
     range->failed = failed;
     range->elements = elements;
     uint64_t end = range->before[0] + elements;
-    return w->n_keys == 1 && range == &w->ranges[w->at] && end < w->planned[0] ? drop_behind(w, &end) : w->n_batches;
+    return w->n_keys == 1 && range == &w->ranges[w->at] && end < w->planned[0] ? drop_behind(w, &end)
+                                                                               : w->n_batches;
 }
 
 uint64_t cw_placer_planned(const struct cw_placer *w, const struct placer_range *range)
 {
-    return range == &w->ranges[w->at] && w->planned[0] > range->before[0] ? w->planned[0] - range->before[0] : 0;
+    return range == &w->ranges[w->at] && w->planned[0] > range->before[0] ? w->planned[0] - range->before[0]
+                                                                          : 0;
 }
 
 /* Makes a batch of the next n elements of a key that are in no batch yet. */
-static int add_batch(struct cw_placer *w, unsigned key, uint64_t n, const struct cw_placer_batch **ret, struct cw_error *err)
+static int add_batch(struct cw_placer *w, unsigned key, uint64_t n, const struct cw_placer_batch **ret,
+                     struct cw_error *err)
 {
     uint64_t from = w->planned[key], upto = from + n;
     size_t first = range_of(w, key, from), last = first;
@@ -141,7 +158,8 @@ static int add_batch(struct cw_placer *w, unsigned key, uint64_t n, const struct
     for (size_t i = first; i <= last; i++) {
         uint64_t end = i == last ? upto : before(w, i + 1, key);
         if (end > from)
-            b->parts[b->n_parts++] = (struct cw_placer_part){.begin = w->ranges[i].begin, .from = from - before(w, i, key), .n = end - from};
+            b->parts[b->n_parts++] = (struct cw_placer_part){
+                .begin = w->ranges[i].begin, .from = from - before(w, i, key), .n = end - from};
         from = end;
     }
     w->planned[key] = upto;
@@ -159,10 +177,14 @@ static uint64_t next_size(const struct cw_placer *w)
     return w->drop_remainder && n < w->sizes[0] ? 0 : n;
 }
 
-static bool taken_all(const struct cw_placer *w) { return w->n_keys == 1 && next_size(w) == 0; }
+static bool taken_all(const struct cw_placer *w)
+{
+    return w->n_keys == 1 && next_size(w) == 0;
+}
 
 /* Plans with the elements of a range from the plan's place on. 0: they completed a batch; 1: they did not. */
-static int plan_range(struct cw_placer *w, struct placer_range *range, const struct cw_placer_batch **ret, struct cw_error *err)
+static int plan_range(struct cw_placer *w, struct placer_range *range, const struct cw_placer_batch **ret,
+                      struct cw_error *err)
 {
     if (range->foreign && !range->known)
         return 1;
@@ -214,7 +236,10 @@ int cw_placer_plan(struct cw_placer *w, const struct cw_placer_batch **ret, stru
 }
 
 /* The first element of a key that waits for a batch and was not asked for. */
-static uint64_t first_waiting(const struct cw_placer *w, unsigned key) { return CW_MAX(w->asked[key], w->planned[key]); }
+static uint64_t first_waiting(const struct cw_placer *w, unsigned key)
+{
+    return CW_MAX(w->asked[key], w->planned[key]);
+}
 
 bool cw_placer_ask(struct cw_placer *w, unsigned key, struct cw_placer_part *ret)
 {
@@ -223,7 +248,8 @@ bool cw_placer_ask(struct cw_placer *w, unsigned key, struct cw_placer_part *ret
         return false;
     size_t i = range_of(w, key, from);
     w->asked[key] = before(w, i + 1, key);
-    *ret = (struct cw_placer_part){.begin = w->ranges[i].begin, .from = from - before(w, i, key), .n = w->asked[key] - from};
+    *ret = (struct cw_placer_part){
+        .begin = w->ranges[i].begin, .from = from - before(w, i, key), .n = w->asked[key] - from};
     return true;
 }
 
@@ -245,7 +271,8 @@ bool cw_placer_over(const struct cw_placer *w)
 
 bool cw_placer_certain(const struct cw_placer *w)
 {
-    return w->n_keys > 1 || w->at == w->n_ranges || w->ranges[w->at].known || w->taken[0] + w->batches->n <= w->ranges[w->at].before[0];
+    return w->n_keys > 1 || w->at == w->n_ranges || w->ranges[w->at].known ||
+           w->taken[0] + w->batches->n <= w->ranges[w->at].before[0];
 }
 
 /* ---- what was taken ---- */

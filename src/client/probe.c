@@ -11,7 +11,8 @@
 #include "base/text.h"
 #include "cache/cache.h"
 
-/* Two sizes of entries, between which the time of an entry is a straight line: about a number and a label, and a small image. */
+/* Two sizes of entries, between which the time of an entry is a straight line: about a number and a label,
+ * and a small image. */
 #define SMALL_BYTES ((size_t)256)
 #define LARGE_BYTES ((size_t)128 << 10)
 /* So many of them take some milliseconds to read. */
@@ -35,7 +36,8 @@ int cw_scratch_dir(const char *dir, char **ret, struct cw_error *err)
         return cw_error_nomem(err, 0, "a path");
     }
     if (!mkdtemp(t.data)) {
-        int r = cw_error_errno(err, CW_E_OPTION, errno, "can't make a directory for a cache (--cache-dir): %s", t.data);
+        int r = cw_error_errno(err, CW_E_OPTION, errno,
+                               "can't make a directory for a cache (--cache-dir): %s", t.data);
         cw_text_deinit(&t);
         return r;
     }
@@ -43,13 +45,17 @@ int cw_scratch_dir(const char *dir, char **ret, struct cw_error *err)
     return 0;
 }
 
-static int remove_one(const char *path, const struct stat *s CW_UNUSED, int type CW_UNUSED, struct FTW *f CW_UNUSED)
+static int remove_one(const char *path, const struct stat *s CW_UNUSED, int type CW_UNUSED,
+                      struct FTW *f CW_UNUSED)
 {
     (void)remove(path); /* what is left is left: the directory is below one for temporary files */
     return 0;
 }
 
-void cw_scratch_remove(const char *path) { nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS); }
+void cw_scratch_remove(const char *path)
+{
+    nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+}
 
 /* ---- reading ---- */
 
@@ -59,7 +65,10 @@ struct probe {
     size_t n, bytes; /* entries, and the size of each */
 };
 
-static int go_on(const struct probe *p, struct cw_error *err) { return p->interrupt && *p->interrupt ? cw_error_set(err, CW_E_INTERRUPTED, "interrupted") : 0; }
+static int go_on(const struct probe *p, struct cw_error *err)
+{
+    return p->interrupt && *p->interrupt ? cw_error_set(err, CW_E_INTERRUPTED, "interrupted") : 0;
+}
 
 static int fill(const struct probe *p, struct cw_cache_set *set, struct cw_error *err)
 {
@@ -79,8 +88,10 @@ static int fill(const struct probe *p, struct cw_cache_set *set, struct cw_error
     return 0;
 }
 
-/* Seconds for an entry by a clock: all of it for a disk; of a thread's CPU for memory, since what others do on the CPUs is not the store's doing. */
-static int read_all(const struct probe *p, struct cw_cache_set *set, size_t stride, uint64_t (*clock_ns)(void), uint8_t *to, double *ret, struct cw_error *err)
+/* Seconds for an entry by a clock: all of it for a disk; of a thread's CPU for memory, since what others do
+ * on the CPUs is not the store's doing. */
+static int read_all(const struct probe *p, struct cw_cache_set *set, size_t stride,
+                    uint64_t (*clock_ns)(void), uint8_t *to, double *ret, struct cw_error *err)
 {
     struct cw_budget budget;
     struct cw_arena arena;
@@ -113,10 +124,13 @@ static int read_all(const struct probe *p, struct cw_cache_set *set, size_t stri
     return r == 2 ? cw_error_set(err, CW_E_IO, "a cache does not keep there what it is given") : r;
 }
 
-/* A cache of its own: read in steps of `first`, from the disk as far as it was written there, and then of `second`, from memory. */
-static int probe_size(const struct probe *p, size_t first, size_t second, double *ret_first, double *ret_second, struct cw_error *err)
+/* A cache of its own: read in steps of `first`, from the disk as far as it was written there, and then of
+ * `second`, from memory. */
+static int probe_size(const struct probe *p, size_t first, size_t second, double *ret_first,
+                      double *ret_second, struct cw_error *err)
 {
-    const struct cw_cache_options o = {.dir = p->dir, .plain = true}; /* what is put there is all of one byte */
+    /* what is put there is all of one byte */
+    const struct cw_cache_options o = {.dir = p->dir, .plain = true};
     struct cw_cache *c;
     struct cw_cache_set *set = NULL;
     _cleanup_free_ uint8_t *to = malloc(AT_ONCE * p->bytes);
@@ -145,9 +159,13 @@ static void line(double small, double large, double *ret_entry, double *ret_byte
     *ret_entry = CW_MAX(small - *ret_byte * (double)SMALL_BYTES, 0);
 }
 
-int cw_probe_cache(const char *dir, bool scattered, const volatile int *interrupt, struct cw_cache_speed *ret, struct cw_error *err)
+int cw_probe_cache(const char *dir, bool scattered, const volatile int *interrupt, struct cw_cache_speed *ret,
+                   struct cw_error *err)
 {
-    static const struct { size_t n, bytes; } sizes[] = {{N_SMALL, SMALL_BYTES}, {N_LARGE, LARGE_BYTES}};
+    static const struct {
+        size_t n, bytes;
+    } sizes[] = {{N_SMALL, SMALL_BYTES}, {N_LARGE, LARGE_BYTES}};
+
     size_t step = scattered ? STRIDE : 1;
     _cleanup_free_ char *path = NULL;
     double cold[2], warm[2], other;
@@ -155,9 +173,11 @@ int cw_probe_cache(const char *dir, bool scattered, const volatile int *interrup
     if (r < 0)
         return r;
     for (size_t i = 0; i < 2 && r >= 0; i++) {
-        const struct probe p = {.dir = path, .interrupt = interrupt, .n = sizes[i].n, .bytes = sizes[i].bytes};
+        const struct probe p = {
+            .dir = path, .interrupt = interrupt, .n = sizes[i].n, .bytes = sizes[i].bytes};
         r = probe_size(&p, step, step, &cold[i], &warm[i], err);
-        /* An epoch is scattered over some seconds; the system has read ahead by then, in large pages, which are quicker than those of single entries. */
+        /* An epoch is scattered over some seconds; the system has read ahead by then, in large pages, which
+         * are quicker than those of single entries. */
         if (r >= 0 && scattered)
             r = probe_size(&p, 1, step, &other, &warm[i], err);
     }

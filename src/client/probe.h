@@ -1,4 +1,5 @@
-/* How fast a cache would be in a directory: measured with the store that a cache is (cache/cache.h), in a directory of its own below it. */
+/* How fast a cache would be in a directory: measured with the store that a cache is (cache/cache.h), in a
+ * directory of its own below it. */
 #pragma once
 #include <stdbool.h>
 
@@ -6,12 +7,15 @@
 
 struct cw_cache_speed {
     /* One thread: seconds for an entry, and for each byte of it. */
-    double entry_s, byte_s;           /* from the page cache */
-    double cold_entry_s, cold_byte_s; /* right after they were written, past the page cache where the file system lets us */
+    double entry_s, byte_s; /* from the page cache */
+    /* right after they were written, past the page cache where the file system lets us */
+    double cold_entry_s, cold_byte_s;
 };
-/* Writes up to 40 MB and reads them, scattered or in the order in which they were written. dir NULL: $TMPDIR, else /tmp. interrupt: set by another thread, it ends
- * with CW_E_INTERRUPTED; may be NULL. */
-int cw_probe_cache(const char *dir, bool scattered, const volatile int *interrupt, struct cw_cache_speed *ret, struct cw_error *err) _must_check_;
+
+/* Writes up to 40 MB and reads them, scattered or in the order in which they were written. dir NULL: $TMPDIR,
+ * else /tmp. interrupt: set by another thread, it ends with CW_E_INTERRUPTED; may be NULL. */
+int cw_probe_cache(const char *dir, bool scattered, const volatile int *interrupt, struct cw_cache_speed *ret,
+                   struct cw_error *err) _must_check_;
 
 /* A new directory below dir (NULL: as above), and its removal with all that is in it. Caller frees *ret. */
 int cw_scratch_dir(const char *dir, char **ret, struct cw_error *err) _must_check_;

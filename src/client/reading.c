@@ -45,7 +45,7 @@ struct cw_reading_probe {
     pthread_t thread;
     pthread_mutex_t mutex;
     pthread_cond_t changed;
-    bool over, failed;    /* guarded by mutex; failed: a read failed, which the run will find */
+    bool over, failed; /* guarded by mutex; failed: a read failed, which the run will find */
 };
 
 /* ---- what to read ---- */
@@ -81,7 +81,8 @@ static void look(struct cw_reading_probe *p, uint64_t n_records)
         struct cw_extent first = one->extent;
         first.length = CW_MIN(first.length, LOOK_BYTES);
         n++;
-        p->n_samples += cw_extent_read(&first, scratch, true, &err) == 1 && cw_file_tells_residency(first.file);
+        p->n_samples += cw_extent_read(&first, scratch, true, &err) == 1 &&
+                        cw_file_tells_residency(first.file);
     }
     p->found.absent = n ? (double)p->n_samples / n : 0;
 }
@@ -89,12 +90,12 @@ static void look(struct cw_reading_probe *p, uint64_t n_records)
 /* ---- reading ---- */
 
 struct round {
-    bool chunks;              /* of the samples' chunks, not of the samples */
+    bool chunks; /* of the samples' chunks, not of the samples */
     pthread_mutex_t mutex;
     pthread_cond_t began;
-    bool go;                  /* guarded by mutex, like the next two */
-    bool failed, kept;        /* kept: the page cache has what was read of all chunks */
-    uint64_t start_ns;        /* of the first read */
+    bool go;                                     /* guarded by mutex, like the next two */
+    bool failed, kept;                           /* kept: the page cache has what was read of all chunks */
+    uint64_t start_ns;                           /* of the first read */
     uint64_t ns[MOST_READS], end_ns[MOST_READS]; /* how long each read took, and its end */
     unsigned n_ended;
     const struct sample *next;
@@ -167,11 +168,14 @@ static uint64_t read_round(struct cw_reading_probe *p, unsigned n, bool chunks, 
     pthread_t threads[MOST_READS];
     struct cw_error err = {0};
     unsigned n_threads = 0;
-    struct round round = {.chunks = chunks, .kept = true, .next = &p->samples[p->next],
-                          .mutex = PTHREAD_MUTEX_INITIALIZER, .began = PTHREAD_COND_INITIALIZER};
+    struct round round = {.chunks = chunks,
+                          .kept = true,
+                          .next = &p->samples[p->next],
+                          .mutex = PTHREAD_MUTEX_INITIALIZER,
+                          .began = PTHREAD_COND_INITIALIZER};
     while (n_threads < n && cw_thread_start(&threads[n_threads], round_main, &round, &err) >= 0)
         n_threads++;
-    CW_WITH(&round.mutex) {
+    CW_WITH (&round.mutex) {
         round.go = true;
         pthread_cond_broadcast(&round.began);
     }
@@ -202,7 +206,8 @@ static double read_chunks(struct cw_reading_probe *p)
     return kept ? s * fmax(p->chunk_bytes / (double)PART_BYTES, 1) : 0;
 }
 
-/* Returns the seconds that storage takes for one record, with as many parallel reads as raise the rate; 0: a read failed. */
+/* Returns the seconds that storage takes for one record, with as many parallel reads as raise the rate; 0: a
+ * read failed. */
 static double read_records(struct cw_reading_probe *p)
 {
     uint64_t spent_ns = 0, before_ns = 0, median_ns = 0, median_before_ns;
@@ -261,9 +266,12 @@ struct cw_reading_probe *cw_reading_probe_new(const struct cw_sequence *s, uint6
     struct cw_reading_probe *p = malloc(sizeof(*p));
     if (!p)
         return NULL;
-    *p = (struct cw_reading_probe){.sequence = s, .chunk_records = (double)n_records / (double)n_chunks,
-                                    .chunk_bytes = (double)cw_sequence_file_bytes(s) / (double)n_chunks, .failed = true,
-                                    .found.record_bytes = (double)cw_sequence_file_bytes(s) / (double)n_records};
+    *p = (struct cw_reading_probe){.sequence = s,
+                                   .chunk_records = (double)n_records / (double)n_chunks,
+                                   .chunk_bytes = (double)cw_sequence_file_bytes(s) / (double)n_chunks,
+                                   .failed = true,
+                                   .found.record_bytes = (double)cw_sequence_file_bytes(s) /
+                                                         (double)n_records};
     look(p, n_records);
     pthread_mutex_init(&p->mutex, NULL);
     cw_cond_init(&p->changed);
@@ -327,6 +335,7 @@ char *cw_reading_says(const struct cw_reading *k, double computed_per_s)
 
 json_t *cw_reading_json(const struct cw_reading *k)
 {
-    return json_pack("{s:f, s:f, s:f, s:f, s:f, s:b}", "absent", k->absent, "record_bytes", k->record_bytes, "read_s", k->read_s, "records_per_s", k->records_per_s,
-                     "chunked_records_per_s", k->chunked_per_s, "fits_in_memory", (int)k->fits);
+    return json_pack("{s:f, s:f, s:f, s:f, s:f, s:b}", "absent", k->absent, "record_bytes", k->record_bytes,
+                     "read_s", k->read_s, "records_per_s", k->records_per_s, "chunked_records_per_s",
+                     k->chunked_per_s, "fits_in_memory", (int)k->fits);
 }

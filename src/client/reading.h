@@ -7,13 +7,13 @@
 
 #include "pipeline/sequence.h"
 
-struct cw_reading { /* of records of a sequence; rates are of all of them, those in memory included */
-    double absent;         /* part of the records that is not in memory */
-    double record_bytes;   /* on average */
-    double read_s;         /* seconds of a single read while no other read is in flight */
-    double records_per_s;  /* one by one in random order, as many reads at a time as the engine does */
-    double chunked_per_s;  /* chunk by chunk */
-    bool fits;             /* all files fit in memory, and are read in (docs/engine.md) */
+struct cw_reading {       /* of records of a sequence; rates are of all of them, those in memory included */
+    double absent;        /* part of the records that is not in memory */
+    double record_bytes;  /* on average */
+    double read_s;        /* seconds of a single read while no other read is in flight */
+    double records_per_s; /* one by one in random order, as many reads at a time as the engine does */
+    double chunked_per_s; /* chunk by chunk */
+    bool fits;            /* all files fit in memory, and are read in (docs/engine.md) */
 };
 
 struct cw_reading_probe;

@@ -16,7 +16,8 @@ struct finding {
     size_t n;
 };
 
-/* Takes r in, if it gains enough; its change is taken over. The range is widened by what the run itself varied. */
+/* Takes r in, if it gains enough; its change is taken over. The range is widened by what the run itself
+ * varied. */
 static void offer(struct finding *f, struct cw_remedy r)
 {
     double noise = 1 + f->c->noise;
@@ -28,7 +29,10 @@ static void offer(struct finding *f, struct cw_remedy r)
         json_decref(r.change);
 }
 
-static json_t *option(const char *name, json_int_t value) { return json_pack("{s:s, s:I}", "option", name, "value", value); }
+static json_t *option(const char *name, json_int_t value)
+{
+    return json_pack("{s:s, s:I}", "option", name, "value", value);
+}
 
 /* ---- threads, CPUs, memory, storage ---- */
 
@@ -47,7 +51,8 @@ static unsigned threads_wanted(const struct cw_costs *c)
     for (int i = 0; i < CW_N_RESOURCES; i++)
         if (i != CW_RESOURCE_THREADS)
             least = fmin(least, limits[i]);
-    double wanted = ceil(least * cw_costs_occupied(c) * 0.99); /* what rounding and noise leave is no thread */
+    /* what rounding and noise leave is no thread */
+    double wanted = ceil(least * cw_costs_occupied(c) * 0.99);
     return (unsigned)fmax(fmin(wanted, most), 1);
 }
 
@@ -56,17 +61,24 @@ static void find_threads(struct finding *f)
     struct cw_costs then = *f->c;
     then.threads = CW_MAX(threads_wanted(f->c), f->c->threads);
     if (then.threads > f->c->threads) {
-        struct cw_remedy r = {.kind = "threads", .here = true, .rate = cw_costs_predict(f->c, &then), .low = with_serial(f->c, then),
+        struct cw_remedy r = {.kind = "threads",
+                              .here = true,
+                              .rate = cw_costs_predict(f->c, &then),
+                              .low = with_serial(f->c, then),
                               .change = option("threads", then.threads)};
         snprintf(r.what, sizeof(r.what), "%u threads instead of %u", then.threads, f->c->threads);
         offer(f, r);
     }
     then.threads *= 2;
     then.cpus *= 2;
-    struct cw_remedy more = {.kind = "cores", .rate = cw_costs_predict(f->c, &then), .low = with_serial(f->c, then), .change = option("threads", then.threads)};
+    struct cw_remedy more = {.kind = "cores",
+                             .rate = cw_costs_predict(f->c, &then),
+                             .low = with_serial(f->c, then),
+                             .change = option("threads", then.threads)};
     double limits[CW_N_RESOURCES];
     (void)cw_costs_limits(f->c, limits);
-    bool no_cpu_left = limits[CW_RESOURCE_CPUS] * then.threads < 2 * 1.05 * f->c->threads * limits[CW_RESOURCE_THREADS];
+    bool no_cpu_left = limits[CW_RESOURCE_CPUS] * then.threads <
+                       2 * 1.05 * f->c->threads * limits[CW_RESOURCE_THREADS];
     snprintf(more.what, sizeof(more.what), "twice the CPUs, and %u threads", then.threads);
     if (no_cpu_left)
         offer(f, more);
@@ -79,9 +91,13 @@ static void find_memory(struct finding *f)
     struct cw_costs then = *f->c;
     size_t memory = f->c->memory * 2;
     then.idle_s[CW_IDLE_MEMORY] = 0;
-    struct cw_remedy r = {.kind = "memory", .here = memory < f->o->memory_total, .rate = cw_costs_predict(f->c, &then), .low = f->c->rate,
+    struct cw_remedy r = {.kind = "memory",
+                          .here = memory < f->o->memory_total,
+                          .rate = cw_costs_predict(f->c, &then),
+                          .low = f->c->rate,
                           .change = option("memory", (json_int_t)memory)};
-    snprintf(r.what, sizeof(r.what), "a memory budget of %.0f MB instead of %.0f", (double)memory * 1e-6, (double)f->c->memory * 1e-6);
+    snprintf(r.what, sizeof(r.what), "a memory budget of %.0f MB instead of %.0f", (double)memory * 1e-6,
+             (double)f->c->memory * 1e-6);
     offer(f, r);
 }
 
@@ -93,7 +109,8 @@ static void find_storage(struct finding *f)
     struct cw_remedy r = {.kind = "storage", .rate = rate, .low = rate, .high = rate};
     then.cold_bytes = 0;
     r.high = cw_costs_predict(f->c, &then);
-    snprintf(r.what, sizeof(r.what), "storage of %.0f MB/s instead of %.0f for what is not in memory", f->c->storage_bytes_per_s * 2e-6, f->c->storage_bytes_per_s * 1e-6);
+    snprintf(r.what, sizeof(r.what), "storage of %.0f MB/s instead of %.0f for what is not in memory",
+             f->c->storage_bytes_per_s * 2e-6, f->c->storage_bytes_per_s * 1e-6);
     offer(f, r);
 }
 
@@ -103,9 +120,15 @@ static void find_consumer(struct finding *f)
     struct cw_costs then = *f->c;
     then.consumer_s = then.taken = 0;
     double rate = cw_costs_predict(f->c, &then);
-    struct cw_remedy r = {.kind = "consumer", .here = f->c->taken > 0, .rate = rate, .low = rate, .high = rate, .change = option("limit-rate", 0)};
+    struct cw_remedy r = {.kind = "consumer",
+                          .here = f->c->taken > 0,
+                          .rate = rate,
+                          .low = rate,
+                          .high = rate,
+                          .change = option("limit-rate", 0)};
     if (f->c->taken > 0)
-        snprintf(r.what, sizeof(r.what), "batches taken as they come, instead of %.0f elements/s", f->c->taken);
+        snprintf(r.what, sizeof(r.what), "batches taken as they come, instead of %.0f elements/s",
+                 f->c->taken);
     else
         snprintf(r.what, sizeof(r.what), "batches taken as they come");
     offer(f, r);
@@ -131,14 +154,20 @@ static bool still_fused(const struct cw_costs *c, unsigned op, unsigned last)
     return any;
 }
 
-/* Operators before the place cost nothing, those behind it what they do. Where a fused run is cut what is left of it is taken to gain as much from being fused as the
- * whole did, or nothing (`alone`). False: that is not known. */
+/* Operators before the place cost nothing, those behind it what they do. Where a fused run is cut what is
+ * left of it is taken to gain as much from being fused as the whole did, or nothing (`alone`). False: that is
+ * not known. */
 static bool skip_before(struct cw_costs *then, unsigned last, bool alone)
 {
     for (unsigned i = 0; i < then->n_ops; i++) {
         struct cw_op_cost *o = &then->ops[i];
         bool cut = o->fused_into <= last && i > last && (alone || !still_fused(then, i, last));
-        double busy = i <= last ? 0 : cut ? o->alone_s : o->busy_s, cpu = i <= last ? 0 : cut ? o->alone_cpu_s : o->cpu_s;
+        double busy = i <= last ? 0
+                      : cut     ? o->alone_s
+                                : o->busy_s,
+               cpu = i <= last ? 0
+                     : cut     ? o->alone_cpu_s
+                               : o->cpu_s;
         if (busy < 0)
             return false;
         then->cpu_s += (o->function ? busy : cpu) - (o->function ? o->busy_s : o->cpu_s);
@@ -158,7 +187,8 @@ static double work(const struct cw_costs *c)
     return s;
 }
 
-/* CPU time of an element that is neither an operator's nor other work on elements or batches: that of scheduling, wherever it was counted. */
+/* CPU time of an element that is neither an operator's nor other work on elements or batches: that of
+ * scheduling, wherever it was counted. */
 static double scheduling_cpu(const struct cw_costs *c)
 {
     double s = c->cpu_s - c->read_s - c->emit_s - c->plan_s - c->consumer_s;
@@ -167,7 +197,8 @@ static double scheduling_cpu(const struct cw_costs *c)
     return fmax(s, 0);
 }
 
-/* Scheduling is by blocks, and these are made so that each takes about the same time: elements that are cheaper share it with more others. */
+/* Scheduling is by blocks, and these are made so that each takes about the same time: elements that are
+ * cheaper share it with more others. */
 static void share_scheduling(const struct cw_costs *now, struct cw_costs *then)
 {
     double part = work(now) > 0 ? fmin(work(then) / work(now), 1) : 1;
@@ -177,7 +208,8 @@ static void share_scheduling(const struct cw_costs *now, struct cw_costs *then)
 }
 
 /* The rate with everything at the place read from the cache, in read_s each. */
-static double cached_rate(const struct cw_costs *c, const struct cw_costs *behind, double read_s, bool same_blocks)
+static double cached_rate(const struct cw_costs *c, const struct cw_costs *behind, double read_s,
+                          bool same_blocks)
 {
     struct cw_costs then = *behind;
     then.read_s = read_s;
@@ -203,9 +235,11 @@ static int find_cache(struct finding *f, const struct cw_place *p, struct cw_err
     for (unsigned i = 0; i < f->c->n_ops; i++)
         source_rows += f->c->ops[i].source ? f->c->ops[i].rows : 0;
     struct cw_remedy m = {.kind = "cache", .here = true};
-    m.bytes = isfinite(f->o->elements) && source_rows > 0 ? f->o->elements * rows / source_rows * p->bytes : 0;
+    m.bytes = isfinite(f->o->elements) && source_rows > 0 ? f->o->elements * rows / source_rows * p->bytes
+                                                          : 0;
     if (skip_before(&behind, p->last, false) && skip_before(&slower, p->last, true)) {
-        double warm_s = rows * (s->entry_s + p->bytes * s->byte_s), cold_s = rows * (s->cold_entry_s + p->bytes * s->cold_byte_s);
+        double warm_s = rows * (s->entry_s + p->bytes * s->byte_s),
+               cold_s = rows * (s->cold_entry_s + p->bytes * s->cold_byte_s);
         m.here = m.bytes > 0 && m.bytes < f->o->page_cache;
         m.rate = cached_rate(f->c, &behind, m.here ? warm_s : cold_s, false);
         m.low = cached_rate(f->c, &slower, fmax(warm_s, cold_s), true);
@@ -213,10 +247,13 @@ static int find_cache(struct finding *f, const struct cw_place *p, struct cw_err
     }
     if (p->marker >= 0) {
         m.change = option("cache", p->marker);
-        snprintf(m.what, sizeof(m.what), "a cache at the marker behind %s (operator %u): %.*f MB for all elements", f->c->ops[p->last].op, p->last, m.bytes < 1e7, m.bytes * 1e-6);
+        snprintf(m.what, sizeof(m.what),
+                 "a cache at the marker behind %s (operator %u): %.*f MB for all elements",
+                 f->c->ops[p->last].op, p->last, m.bytes < 1e7, m.bytes * 1e-6);
     } else {
         m.change = json_pack("{s:{s:s}, s:i}", "insert", "op", "autocache", "at", (int)p->at);
-        snprintf(m.what, sizeof(m.what), "autocache behind %s (operator %u): %.*f MB for all elements", f->c->ops[p->last].op, p->last, m.bytes < 1e7, m.bytes * 1e-6);
+        snprintf(m.what, sizeof(m.what), "autocache behind %s (operator %u): %.*f MB for all elements",
+                 f->c->ops[p->last].op, p->last, m.bytes < 1e7, m.bytes * 1e-6);
     }
     offer(f, m);
     cw_costs_deinit(&behind);
@@ -224,7 +261,10 @@ static int find_cache(struct finding *f, const struct cw_place *p, struct cw_err
     return 0;
 }
 
-static bool inserts(const struct cw_remedy *r) { return json_object_get(r->change, "insert") != NULL; }
+static bool inserts(const struct cw_remedy *r)
+{
+    return json_object_get(r->change, "insert") != NULL;
+}
 
 /* The smallest first; of equals a marker that is there, then the one that gains more. */
 static int by_bytes(const void *a, const void *b)
@@ -237,7 +277,8 @@ static int by_bytes(const void *a, const void *b)
     return x->rate > y->rate ? -1 : x->rate < y->rate ? 1 : 0;
 }
 
-/* A larger cache is worth a sentence only if it gains more than those that are smaller. From list[from] on they are caches. */
+/* A larger cache is worth a sentence only if it gains more than those that are smaller. From list[from] on
+ * they are caches. */
 static void keep_best_caches(struct finding *f, size_t from)
 {
     size_t n = from;
@@ -272,12 +313,16 @@ static int find_order(struct finding *f, const struct cw_move *m, struct cw_erro
         o->cpu_s *= m->factor;
     }
     share_scheduling(f->c, &then);
-    struct cw_remedy order = {.kind = "order", .here = true, .rate = cw_costs_predict(f->c, &then),
+    struct cw_remedy order = {.kind = "order",
+                              .here = true,
+                              .rate = cw_costs_predict(f->c, &then),
                               .change = json_pack("{s:i, s:i}", "move", (int)m->from, "to", (int)m->to)};
     order.low = f->c->rate;
     order.high = order.rate;
-    snprintf(order.what, sizeof(order.what), "%s (operator %u) in front of %s (operator %u): %.3g %% of the work remain there, with the same result", moved->op,
-             moved->position, then.ops[m->first].op, m->first, m->factor * 100);
+    snprintf(order.what, sizeof(order.what),
+             "%s (operator %u) in front of %s (operator %u): %.3g %% of the work remain there, with the same "
+             "result",
+             moved->op, moved->position, then.ops[m->first].op, m->first, m->factor * 100);
     offer(f, order);
     cw_costs_deinit(&then);
     return 0;
@@ -291,8 +336,9 @@ static int by_rate(const void *a, const void *b)
     return x->rate < y->rate ? 1 : x->rate > y->rate ? -1 : 0;
 }
 
-int cw_remedies_find(const struct cw_costs *c, const struct cw_place *places, size_t n_places, const struct cw_move *moves, size_t n_moves,
-                     const struct cw_remedy_options *o, struct cw_remedy **ret, size_t *ret_n, struct cw_error *err)
+int cw_remedies_find(const struct cw_costs *c, const struct cw_place *places, size_t n_places,
+                     const struct cw_move *moves, size_t n_moves, const struct cw_remedy_options *o,
+                     struct cw_remedy **ret, size_t *ret_n, struct cw_error *err)
 {
     struct finding f = {.c = c, .o = o, .list = calloc(n_places + n_moves + 5, sizeof(*f.list))};
     int r = f.list ? 0 : cw_error_nomem(err, 0, "remedies");
@@ -331,8 +377,9 @@ json_t *cw_remedies_json(const struct cw_costs *c, const struct cw_remedy *r, si
 {
     json_t *list = json_array();
     for (size_t i = 0; i < n; i++) {
-        json_t *o = json_pack("{s:s, s:s, s:b, s:f, s:f, s:f, s:f}", "kind", r[i].kind, "what", r[i].what, "here", r[i].here, "elements_per_s", r[i].rate, "gain",
-                              r[i].rate / c->rate - 1, "low", r[i].low, "high", r[i].high);
+        json_t *o = json_pack("{s:s, s:s, s:b, s:f, s:f, s:f, s:f}", "kind", r[i].kind, "what", r[i].what,
+                              "here", r[i].here, "elements_per_s", r[i].rate, "gain", r[i].rate / c->rate - 1,
+                              "low", r[i].low, "high", r[i].high);
         if (o && r[i].change)
             json_object_set(o, "change", r[i].change);
         if (o && r[i].bytes > 0)

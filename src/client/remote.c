@@ -10,12 +10,20 @@
 #include "base/clock.h"
 #include "base/thread.h"
 
-static struct view *view_of(struct cw_producer *p) { return (struct view *)p; }
-static struct remote *remote_of(struct cw_producer *p) { return view_of(p)->remote; }
+static struct view *view_of(struct cw_producer *p)
+{
+    return (struct view *)p;
+}
+
+static struct remote *remote_of(struct cw_producer *p)
+{
+    return view_of(p)->remote;
+}
 
 /* ---- batches ---- */
 
-static int remote_open(struct cw_producer *base, const struct cw_cursor *from, struct cw_batches **ret, struct cw_error *err)
+static int remote_open(struct cw_producer *base, const struct cw_cursor *from, struct cw_batches **ret,
+                       struct cw_error *err)
 {
     struct remote *r = remote_of(base);
     struct course *c = CW_LOCKED(&r->mutex, cw_course_new(view_of(base), from));
@@ -29,17 +37,21 @@ static int remote_open(struct cw_producer *base, const struct cw_cursor *from, s
 static void remote_close(struct cw_producer *base, struct cw_batches *b)
 {
     struct remote *r = remote_of(base);
-    CW_WITH(&r->mutex)
+    CW_WITH (&r->mutex)
         cw_course_free((struct course *)b);
     cw_remote_wake(r);
 }
 
-static int remote_next(struct cw_producer *base CW_UNUSED, struct cw_batches *b, uint64_t ahead, uint64_t deadline_ns, struct cw_assembly **ret, struct cw_error *err)
+static int remote_next(struct cw_producer *base CW_UNUSED, struct cw_batches *b, uint64_t ahead,
+                       uint64_t deadline_ns, struct cw_assembly **ret, struct cw_error *err)
 {
     return cw_course_next((struct course *)b, ahead, deadline_ns, ret, err);
 }
 
-static void remote_release(struct cw_producer *base CW_UNUSED, struct cw_batch *b) { cw_remote_batch_release((struct remote_batch *)b); }
+static void remote_release(struct cw_producer *base CW_UNUSED, struct cw_batch *b)
+{
+    cw_remote_batch_release((struct remote_batch *)b);
+}
 
 static void remote_passed(struct cw_producer *base, const struct cw_cursor *from)
 {
@@ -65,7 +77,7 @@ static void remote_interrupt(struct cw_producer *base, bool on)
 static void remote_leave(struct cw_producer *base)
 {
     struct remote *r = remote_of(base);
-    CW_WITH(&r->mutex) {
+    CW_WITH (&r->mutex) {
         r->left = true;
         for (struct course *c = r->courses; c; c = c->next)
             cw_course_drop_slots(c);
@@ -80,7 +92,10 @@ static void remote_profile(struct cw_producer *base, struct cw_profile *ret)
     unsigned n = base->compiled->pipeline->n_ops;
     CW_GUARD(&r->mutex);
     memcpy(ops, r->ops, n * sizeof(*ops));
-    *ret = (struct cw_profile){.ops = ops, .n_ops = n, .wait_ns = r->wait_ns, .run_ns = cw_now_ns() - r->started_ns}; /* no threads here compute */
+    *ret = (struct cw_profile){.ops = ops,
+                               .n_ops = n,
+                               .wait_ns = r->wait_ns,
+                               .run_ns = cw_now_ns() - r->started_ns}; /* no threads here compute */
 }
 
 uint64_t cw_remote_lost(const struct cw_producer *p)
@@ -104,7 +119,8 @@ static void remote_tuned(struct cw_producer *base, struct cw_tuned_log *ret)
 }
 
 static struct cw_producer *remote_free(struct cw_producer *base);
-static int remote_again(struct cw_producer *base, unsigned rank, uint64_t world_size, struct cw_producer **ret, struct cw_error *err);
+static int remote_again(struct cw_producer *base, unsigned rank, uint64_t world_size,
+                        struct cw_producer **ret, struct cw_error *err);
 
 const struct cw_producer_ops cw_remote_ops = {
     .free = remote_free,
@@ -126,7 +142,8 @@ const struct cw_producer_ops cw_remote_ops = {
 
 /* ---- views: the iterator's, and those that repeat a batch ---- */
 
-static int remote_again(struct cw_producer *base, unsigned rank, uint64_t world_size, struct cw_producer **ret, struct cw_error *err)
+static int remote_again(struct cw_producer *base, unsigned rank, uint64_t world_size,
+                        struct cw_producer **ret, struct cw_error *err)
 {
     struct view *v = malloc(sizeof(*v));
     if (!v)
@@ -140,7 +157,7 @@ static struct cw_producer *remote_free(struct cw_producer *base)
 {
     struct view *v = view_of(base);
     struct remote *r = v->remote;
-    CW_WITH(&r->mutex) {
+    CW_WITH (&r->mutex) {
         r->left |= v->main; /* nothing more is planned */
         for (struct course *c = r->courses; c;) {
             struct course *next = c->next;

@@ -13,8 +13,15 @@
 /* The client asks for the keys of so many ranges beyond the one that the plan is in. */
 #define KEYS_AHEAD 16
 
-static struct remote *remote_of(const struct course *c) { return c->view->remote; }
-static bool is_recut(const struct course *c) { return c->recut_at != UINT64_MAX; }
+static struct remote *remote_of(const struct course *c)
+{
+    return c->view->remote;
+}
+
+static bool is_recut(const struct course *c)
+{
+    return c->recut_at != UINT64_MAX;
+}
 
 /* ---- whose batches are whose ---- */
 
@@ -34,7 +41,10 @@ static bool is_own(const struct course *c, uint64_t g)
 }
 
 /* How many batches further the placer's next one is. */
-static uint64_t stride(const struct course *c) { return remote_of(c)->own_ranges ? c->view->world_size : 1; }
+static uint64_t stride(const struct course *c)
+{
+    return remote_of(c)->own_ranges ? c->view->world_size : 1;
+}
 
 /* The first batch of the placer from g on. */
 static uint64_t placer_from(const struct course *c, uint64_t g)
@@ -48,12 +58,14 @@ static uint64_t placer_from(const struct course *c, uint64_t g)
 static bool owns_range(const struct course *c, uint64_t begin)
 {
     const uint64_t place[] = {c->epoch, begin};
-    return !remote_of(c)->own_ranges || cw_hash64(place, sizeof(place)) % c->view->world_size == c->view->rank;
+    return !remote_of(c)->own_ranges ||
+           cw_hash64(place, sizeof(place)) % c->view->world_size == c->view->rank;
 }
 
 /* ---- beginning and end ---- */
 
-int cw_cursor_init(const struct cw_compiled *c, struct cw_cursor *to, const struct cw_cursor *from, struct cw_error *err)
+int cw_cursor_init(const struct cw_compiled *c, struct cw_cursor *to, const struct cw_cursor *from,
+                   struct cw_error *err)
 {
     int r = cw_entry_init(c, &to->entry, err);
     if (r >= 0)
@@ -68,7 +80,8 @@ static int course_place(struct course *c, const struct cw_cursor *from, struct c
     cw_placer_deinit(&c->placer);
     c->planned = from->g;
     c->placer_g = placer_from(c, from->g);
-    int r = cw_placer_init(&c->placer, remote_of(c)->n_keys, p->n_buckets ? p->bucket_sizes : single, p->drop_remainder, &from->entry, c->end, err);
+    int r = cw_placer_init(&c->placer, remote_of(c)->n_keys, p->n_buckets ? p->bucket_sizes : single,
+                           p->drop_remainder, &from->entry, c->end, err);
     if (r >= 0 && p->n_limits)
         cw_placer_limit(&c->placer, &from->entry, p->n_limits, p->take);
     return r;
@@ -80,10 +93,17 @@ struct course *cw_course_new(struct view *v, const struct cw_cursor *from)
     struct course *c = malloc(sizeof(*c)), **at = &r->courses;
     if (!c)
         return NULL;
-    *c = (struct course){.view = v, .epoch = from->epoch, .end = CW_MIN(v->base.plan.n_positions, CW_EPOCH_POSITIONS), .g = from->g,
-                         .handed = from->handed, .planned = from->g, .wanted = UINT64_MAX, .places = r->n_keys > 0,
+    *c = (struct course){.view = v,
+                         .epoch = from->epoch,
+                         .end = CW_MIN(v->base.plan.n_positions, CW_EPOCH_POSITIONS),
+                         .g = from->g,
+                         .handed = from->handed,
+                         .planned = from->g,
+                         .wanted = UINT64_MAX,
+                         .places = r->n_keys > 0,
                          .recut_at = UINT64_MAX};
-    if (cw_cursor_init(r->compiled, &c->from, from, NULL) < 0 || (c->places && course_place(c, &c->from, NULL) < 0)) {
+    if (cw_cursor_init(r->compiled, &c->from, from, NULL) < 0 ||
+        (c->places && course_place(c, &c->from, NULL) < 0)) {
         cw_entry_deinit(&c->from.entry);
         free(c);
         return NULL;
@@ -117,7 +137,10 @@ static void slots_free(struct remote *r, struct slot *slots)
     }
 }
 
-void cw_course_drop_slots(struct course *c) { slots_free(remote_of(c), CW_STEAL(c->slots)); }
+void cw_course_drop_slots(struct course *c)
+{
+    slots_free(remote_of(c), CW_STEAL(c->slots));
+}
 
 struct course *cw_course_free(struct course *c)
 {
@@ -140,7 +163,8 @@ struct course *cw_course_free(struct course *c)
 /* The bit of c->handed for batch g of this rank; 0: it is too far ahead to be taken before its turn. */
 static uint64_t handed_bit(const struct course *c, uint64_t g)
 {
-    uint64_t from = rounds_from(c), ranks = c->view->world_size, round = (g - from) / ranks, now = c->g > from ? (c->g - from) / ranks : 0;
+    uint64_t from = rounds_from(c), ranks = c->view->world_size, round = (g - from) / ranks,
+             now = c->g > from ? (c->g - from) / ranks : 0;
     return round - now < CW_ROUNDS_AHEAD ? UINT64_C(1) << round % CW_ROUNDS_AHEAD : 0;
 }
 
@@ -151,10 +175,11 @@ static bool is_wanted(const struct course *c, uint64_t g)
 }
 
 /* What to ask for to get a part of a batch. */
-static struct piece part_piece(const struct course *c, Cachew__What what, unsigned key, const struct cw_placer_part *part)
+static struct piece part_piece(const struct course *c, Cachew__What what, unsigned key,
+                               const struct cw_placer_part *part)
 {
-    return (struct piece){.epoch = c->epoch, .what = what, .key = key, .begin = part->begin, .first = part->from,
-                          .n = part->n};
+    return (struct piece){
+        .epoch = c->epoch, .what = what, .key = key, .begin = part->begin, .first = part->from, .n = part->n};
 }
 
 /* The piece of a batch with these rows: one that was asked for early, or a new one. */
@@ -198,16 +223,20 @@ static int slot_make(struct course *c, uint64_t g, const struct cw_placer_batch 
         r->n_outstanding++;
     }
     s = *at;
-    if (cw_slot_here(s)) /* planned again: what is here is the batch, and may be in use by the consumer's thread */
+    /* planned again: what is here is the batch, and may be in use by the consumer's thread */
+    if (cw_slot_here(s))
         return 0;
     cw_pieces_free(r, &s->pieces); /* pieces of an earlier plan */
     bool counted = !b && !r->compiled->sequential;
     uint64_t size = r->compiled->batch_size, begin = counted ? g * size : 0;
     struct piece **piece = &s->pieces;
-    const struct cw_placer_part batch = {.begin = begin, .from = g, .n = counted ? CW_MIN(size, c->end - begin) : 0};
+    const struct cw_placer_part batch = {
+        .begin = begin, .from = g, .n = counted ? CW_MIN(size, c->end - begin) : 0};
     const struct cw_placer_part *parts = b ? b->parts : &batch;
     size_t n = b ? b->n_parts : 1;
-    Cachew__What kind = !b ? CACHEW__WHAT__WHAT_BATCHES : n == 1 ? CACHEW__WHAT__WHAT_ROWS : CACHEW__WHAT__WHAT_PART;
+    Cachew__What kind = !b       ? CACHEW__WHAT__WHAT_BATCHES
+                        : n == 1 ? CACHEW__WHAT__WHAT_ROWS
+                                 : CACHEW__WHAT__WHAT_PART;
     s->key = b ? b->key : 0;
     for (size_t i = 0; i < n; i++, piece = &(*piece)->more) {
         const struct piece what = part_piece(c, kind, s->key, &parts[i]);
@@ -227,7 +256,8 @@ void cw_course_recut(struct course *c, uint64_t position)
         if (!p || !p->part || cw_slot_here(s) || (g + 1) * remote_of(c)->compiled->batch_size <= position)
             continue;
         cw_pieces_free(remote_of(c), &s->pieces);
-        (void)slot_make(c, s->g, NULL, NULL); /* where there is no memory, the batch gets its piece when its turn comes */
+        /* where there is no memory, the batch gets its piece when its turn comes */
+        (void)slot_make(c, s->g, NULL, NULL);
     }
 }
 
@@ -248,7 +278,9 @@ static void unplan(struct course *c, uint64_t g, uint64_t begin)
         if (cw_slot_here(s) && !s->pieces->failed) {
             if (!x || !x->ended_early) { /* else it is the same batch, wherever ranges end */
                 struct cw_error why = {0};
-                (void)cw_error_set(&why, CW_E_DATA, "positions from %llu on of epoch %llu gave fewer elements when they were run again: an operator of the pipeline is not deterministic",
+                (void)cw_error_set(&why, CW_E_DATA,
+                                   "positions from %llu on of epoch %llu gave fewer elements when they were "
+                                   "run again: an operator of the pipeline is not deterministic",
                                    (unsigned long long)begin, (unsigned long long)c->epoch);
                 cw_remote_fail(r, &why);
             }
@@ -341,7 +373,11 @@ static int range_known(struct course *c, struct placer_range *range, struct cw_e
         return keys_known(c, range, lost, err);
     if (!same || (!lost && !x->reported))
         return 0;
-    size_t left = cw_placer_known(&c->placer, range, range->foreign ? 0 : x->reported ? x->elements : cw_placer_planned(&c->placer, range), false);
+    size_t left = cw_placer_known(&c->placer, range,
+                                  range->foreign ? 0
+                                  : x->reported  ? x->elements
+                                                 : cw_placer_planned(&c->placer, range),
+                                  false);
     uint64_t g = c->placer_g + left * stride(c);
     if (g < c->planned)
         unplan(c, g, range->begin);
@@ -393,8 +429,8 @@ static void drop_keys(struct course *c)
         cw_piece_drop(remote_of(c), &c->keys);
 }
 
-/* The plan has come to the last key that is known of a range which is not over: now its worker may know that the rows of
- * all batches before are asked for, and gets asked for more keys. */
+/* The plan has come to the last key that is known of a range which is not over: now its worker may know that
+ * the rows of all batches before are asked for, and gets asked for more keys. */
 static void ask_keys(struct course *c)
 {
     const struct cw_placer *w = &c->placer;
@@ -409,7 +445,8 @@ static int plan_placed(struct course *c, const struct cw_placer_batch **ret, str
     struct cw_placer *w = &c->placer;
     if (is_recut(c))
         return 2;
-    if (c->planned != placer_from(c, c->planned)) /* another rank's; there is no end of them before this rank's last */
+    /* another rank's; there is no end of them before this rank's last */
+    if (c->planned != placer_from(c, c->planned))
         return cw_placer_over(w);
     int r = cw_placer_plan(w, ret, err);
     drop_keys(c);
@@ -431,13 +468,17 @@ static int plan_next(struct course *c, const struct cw_placer_batch **ret, struc
 
 /* Whether this rank may need elements that wait for a batch: with one key, it is known which rank's batch
  * comes next. */
-static bool waiting_counts(const struct course *c) { return c->placer.n_keys > 1 || remote_of(c)->own_ranges || is_wanted(c, c->planned); }
+static bool waiting_counts(const struct course *c)
+{
+    return c->placer.n_keys > 1 || remote_of(c)->own_ranges || is_wanted(c, c->planned);
+}
 
 /* Asks for elements that wait for a batch, if the plan waits for a range that no worker has. Workers may lack
  * memory for the range as long as they keep these elements. */
 static int ask_early(struct course *c, struct cw_error *err)
 {
-    const struct known_range *x = cw_remote_range(remote_of(c), c->epoch, cw_placer_needed(&c->placer, false));
+    const struct known_range *x = cw_remote_range(remote_of(c), c->epoch,
+                                                  cw_placer_needed(&c->placer, false));
     struct cw_placer_part part;
     if (is_recut(c) || (x && x->worker) || !waiting_counts(c))
         return 0;
@@ -512,7 +553,8 @@ static bool is_start(const struct course *c, const struct cw_cursor *from)
 static void placer_again(struct course *c)
 {
     struct remote *r = remote_of(c);
-    struct cw_cursor here = {.epoch = c->epoch, .g = CW_MIN(c->placer_g, c->g)}, now = r->from, attached = r->attached_from;
+    struct cw_cursor here = {.epoch = c->epoch, .g = CW_MIN(c->placer_g, c->g)}, now = r->from,
+                     attached = r->attached_from;
     struct cw_error err = {0};
     const struct cw_cursor *from[] = {&here, &now, &attached, &c->from};
     now.g += now.g ? r->compiled->batch_from : 0; /* courses count the batches that a skip leaves out */
@@ -613,11 +655,14 @@ static const struct cw_error *slot_failed(const struct slot *s)
     return p ? p->failed : NULL;
 }
 
-/* Whether a batch need not be waited for: all of it is here, and operators on batches were applied, or failed. */
+/* Whether a batch need not be waited for: all of it is here, and operators on batches were applied, or
+ * failed. */
 static bool slot_ready(const struct course *c, const struct slot *s)
 {
     bool joined = remote_of(c)->compiled->n_batch_ops && cw_slot_here(s) && !s->pieces->batch;
-    return cw_slot_here(s) && (!joined || slot_failed(s) || (s->whole && (s->whole->error || s->whole->n_applied == remote_of(c)->compiled->n_batch_ops)));
+    return cw_slot_here(s) &&
+           (!joined || slot_failed(s) ||
+            (s->whole && (s->whole->error || s->whole->n_applied == remote_of(c)->compiled->n_batch_ops)));
 }
 
 /* Whether something of a batch is lost. The range of what is lost is counted. */
@@ -690,7 +735,8 @@ static int take_early(struct course *c, struct remote_assembly *a, struct cw_err
 static int find_place(const struct course *c, struct cw_error *err)
 {
     uint64_t n;
-    if (c->places ? c->g != c->placer_g || cw_placer_certain(&c->placer) : !remote_of(c)->compiled->sequential || n_sequential(c, &n))
+    if (c->places ? c->g != c->placer_g || cw_placer_certain(&c->placer)
+                  : !remote_of(c)->compiled->sequential || n_sequential(c, &n))
         return 0;
     for (const struct slot *s = c->slots; s; s = s->next)
         if (s->g >= c->g && cw_slot_here(s)) /* so batch c->g exists, unless its range ended in an error */
@@ -708,7 +754,8 @@ static int take_next(struct course *c, uint64_t ahead, struct remote_assembly *a
         r = find_place(c, err);
         if (r == 2 && !s) /* nothing behind it is wanted that would show whether it exists */
             r = slot_make(c, c->g, c->placer.batches, err) < 0 ? err->status : 2;
-    } else if (!s || s->g != c->g || !s->pieces) { /* the batch was not known to be wanted, or a slot lacked memory */
+    } else if (!s || s->g != c->g || !s->pieces) {
+        /* the batch was not known to be wanted, or a slot lacked memory */
         r = slot_make(c, c->g, c->placer.batches, err);
     }
     if (ahead == 0 && r == 0) {
@@ -728,11 +775,16 @@ static struct place waits_at(const struct course *c)
     const struct piece *p = c->slots && c->slots->g == c->g ? c->slots->pieces : NULL;
     while (p && p->state == HERE)
         p = p->more;
-    return (struct place){.epoch = c->epoch, .position = p ? p->begin : c->places && c->placer.at < c->placer.n_ranges ? c->placer.ranges[c->placer.at].begin
-                                                                  : c->places ? cw_placer_position(&c->placer) : cw_course_position(c)};
+    return (struct place){.epoch = c->epoch,
+                          .position = p ? p->begin
+                                      : c->places && c->placer.at < c->placer.n_ranges
+                                          ? c->placer.ranges[c->placer.at].begin
+                                      : c->places ? cw_placer_position(&c->placer)
+                                                  : cw_course_position(c)};
 }
 
-int cw_course_next(struct course *c, uint64_t ahead, uint64_t deadline_ns, struct cw_assembly **ret, struct cw_error *err)
+int cw_course_next(struct course *c, uint64_t ahead, uint64_t deadline_ns, struct cw_assembly **ret,
+                   struct cw_error *err)
 {
     struct remote *r = remote_of(c);
     struct remote_assembly *a = cw_remote_assembly_new();
@@ -745,7 +797,8 @@ int cw_course_next(struct course *c, uint64_t ahead, uint64_t deadline_ns, struc
             c->wanted = c->g + ahead;
         status = cw_course_plan(c, c->g + ahead + 1, err);
         bool any = r->any && c->view->main, planned = c->planned > c->g;
-        bool turn = !any || ahead || !c->slots || c->slots->g != c->g || !cw_slot_here(c->slots) || slot_ready(c, c->slots);
+        bool turn = !any || ahead || !c->slots || c->slots->g != c->g || !cw_slot_here(c->slots) ||
+                    slot_ready(c, c->slots);
         if (planned)
             status = turn ? take_next(c, ahead, a, err) : 2;
         if (status == 2 && any)

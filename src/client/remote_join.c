@@ -1,7 +1,7 @@
 /*
- * Batches as the iterator has them. A batch whose pieces lie in several ranges is joined here. Operators on batches are applied to joined batches of this rank before their
- * turn comes, while earlier ones are waited for or used: each call has a thread of its own. The consumer's
- * thread.
+ * Batches as the iterator has them. A batch whose pieces lie in several ranges is joined here. Operators on
+ * batches are applied to joined batches of this rank before their turn comes, while earlier ones are waited
+ * for or used: each call has a thread of its own. The consumer's thread.
  */
 #include <stdlib.h>
 
@@ -11,7 +11,8 @@
 #include "base/thread.h"
 #include "engine/batch_ops.h"
 
-/* Calls of operators under way before their turn: as many as there are CPUs to make them, but no more than batches may be asked for, and than these. */
+/* Calls of operators under way before their turn: as many as there are CPUs to make them, but no more than
+ * batches may be asked for, and than these. */
 #define AHEAD_MOST 16
 
 struct remote_assembly *cw_remote_assembly_new(void)
@@ -21,10 +22,14 @@ struct remote_assembly *cw_remote_assembly_new(void)
 
 /* ---- batches that are put together ---- */
 
-static int get_slab(size_t size, struct cw_slab **ret, void *arg, struct cw_error *err) { return cw_slab_get(arg, size, ret, err); }
+static int get_slab(size_t size, struct cw_slab **ret, void *arg, struct cw_error *err)
+{
+    return cw_slab_get(arg, size, ret, err);
+}
 
 /* A batch of pieces that are here. */
-static int put_together(struct remote *r, unsigned key, struct piece *pieces, struct cw_assembly **ret, struct cw_error *err)
+static int put_together(struct remote *r, unsigned key, struct piece *pieces, struct cw_assembly **ret,
+                        struct cw_error *err)
 {
     struct cw_assembly *whole;
     int status = cw_assembly_new(&r->layout, &r->slabs, cw_key_size(r->compiled, key), key, &whole, err);
@@ -51,13 +56,17 @@ static void call_ended(void *arg)
     pthread_cond_broadcast(&r->changed);
 }
 
-/* The next operator: a call on a thread of its own (engine/batch_ops.h); and what it gave, once it is over. */
+/* The next operator: a call on a thread of its own (engine/batch_ops.h); and what it gave, once it is over.
+ */
 static int call_begin(struct remote *r, struct cw_assembly *whole, uint64_t epoch, struct cw_error *err)
 {
     return cw_batch_call_begin(r->compiled, whole, r->options.seed, epoch, call_ended, r, err);
 }
 
-static int call_end(struct remote *r, struct cw_assembly *whole, struct cw_error *err) { return cw_batch_call_end(r->compiled, whole, get_slab, &r->slabs, err); }
+static int call_end(struct remote *r, struct cw_assembly *whole, struct cw_error *err)
+{
+    return cw_batch_call_end(r->compiled, whole, get_slab, &r->slabs, err);
+}
 
 static int wait_call(struct remote *r, struct cw_assembly *a, uint64_t deadline_ns, struct cw_error *err)
 {
@@ -72,8 +81,10 @@ static int wait_call(struct remote *r, struct cw_assembly *a, uint64_t deadline_
     return status;
 }
 
-/* Operators on batches are applied here, one call after the other. A wait that ends leaves the call where it is. */
-static int apply(struct remote *r, struct cw_assembly *a, uint64_t epoch, uint64_t deadline_ns, struct cw_error *err)
+/* Operators on batches are applied here, one call after the other. A wait that ends leaves the call where it
+ * is. */
+static int apply(struct remote *r, struct cw_assembly *a, uint64_t epoch, uint64_t deadline_ns,
+                 struct cw_error *err)
 {
     int status = 0;
     if (a->error) /* made before its turn */
@@ -110,7 +121,8 @@ static int take_whole(struct remote *r, struct remote_assembly *a, struct cw_err
     return 0;
 }
 
-int cw_remote_finish(struct cw_producer *base, struct cw_assembly *assembly, bool wanted, uint64_t epoch, uint64_t deadline_ns, struct cw_error *err)
+int cw_remote_finish(struct cw_producer *base, struct cw_assembly *assembly, bool wanted, uint64_t epoch,
+                     uint64_t deadline_ns, struct cw_error *err)
 {
     struct remote *r = ((struct view *)base)->remote;
     struct remote_assembly *a = (struct remote_assembly *)assembly;
@@ -125,7 +137,7 @@ int cw_remote_finish(struct cw_producer *base, struct cw_assembly *assembly, boo
 /* But for its batch. */
 static void free_assembly(struct remote *r, struct remote_assembly *a)
 {
-    CW_WITH(&r->mutex)
+    CW_WITH (&r->mutex)
         cw_pieces_free(r, &a->pieces);
     cw_whole_free(&a->whole);
     cw_quarantined_free(a->a.quarantined);
@@ -160,7 +172,8 @@ void cw_remote_drop(struct cw_producer *base, struct cw_assembly *assembly)
 
 /* ---- before their turn ---- */
 
-/* The first call, and each that follows one that is over. What one fails with is met when the batch's turn comes. Mutex not held. */
+/* The first call, and each that follows one that is over. What one fails with is met when the batch's turn
+ * comes. Mutex not held. */
 static void call_on(struct remote *r, struct cw_assembly *a, uint64_t epoch)
 {
     struct cw_error err = {0};
@@ -168,7 +181,7 @@ static void call_on(struct remote *r, struct cw_assembly *a, uint64_t epoch)
     if (a->error || a->n_applied == r->compiled->n_batch_ops || (a->call && !cw_batch_call_over(a)))
         return;
     if (a->call) {
-        CW_WITH(&r->mutex)
+        CW_WITH (&r->mutex)
             cw_batch_call_count(a, r->ops);
         status = call_end(r, a, &err);
     }
@@ -191,13 +204,15 @@ void cw_remote_meanwhile(struct remote *r)
 {
     size_t n = 0, most = CW_MIN(CW_MIN(cw_remote_window(r), (size_t)r->n_cpus + 1), (size_t)AHEAD_MOST);
     for (const struct course *c = r->compiled->n_batch_ops ? r->courses : NULL; c; c = c->next)
-        for (struct slot *s = c->slots; s && n < most; s = s->next) { /* one that is here stays, and is this thread's to take */
+        for (struct slot *s = c->slots; s && n < most; s = s->next) {
+            /* one that is here stays, and is this thread's to take */
             struct cw_error err = {0};
             if (!is_to_join(s))
                 continue;
             n++;
             pthread_mutex_unlock(&r->mutex);
-            if (s->whole || put_together(r, s->key, s->pieces, &s->whole, &err) == 0) /* else it fails again when its turn comes */
+            /* else it fails again when its turn comes */
+            if (s->whole || put_together(r, s->key, s->pieces, &s->whole, &err) == 0)
                 call_on(r, s->whole, c->epoch);
             pthread_mutex_lock(&r->mutex);
         }

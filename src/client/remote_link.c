@@ -13,7 +13,8 @@
 
 #define RETRY_FIRST_NS UINT64_C(20000000)
 #define RETRY_MAX_NS UINT64_C(1000000000)
-/* A worker that can't be reached for so long is the dispatcher's business, and so often: it may be another one by then, or know of other workers. */
+/* A worker that can't be reached for so long is the dispatcher's business, and so often: it may be another
+ * one by then, or know of other workers. */
 #define REPORT_AFTER_NS UINT64_C(500000000)
 #define REPORT_AGAIN_NS UINT64_C(2000000000)
 
@@ -42,8 +43,10 @@ static struct piece *piece_of_batch(struct remote *r, const Cachew__Batch *m)
     bool rows = r->n_keys > 0; /* of a key, or a batch that counts from the range's begin */
     uint64_t first = rows ? m->index : m->begin / r->compiled->batch_size + m->index;
     struct piece *p = cw_mutated("g") ? NULL : r->pieces;
-    while (p && (p->state == HERE || p->what != (rows ? CACHEW__WHAT__WHAT_ROWS : CACHEW__WHAT__WHAT_BATCHES) || p->epoch != m->epoch || p->first != first ||
-                 (rows ? p->begin != m->begin || p->key != m->key : p->part)))
+    while (p &&
+           (p->state == HERE || p->what != (rows ? CACHEW__WHAT__WHAT_ROWS : CACHEW__WHAT__WHAT_BATCHES) ||
+            p->epoch != m->epoch || p->first != first ||
+            (rows ? p->begin != m->begin || p->key != m->key : p->part)))
         p = p->next;
     return p ? p : cw_mutated("g") || cw_mutated("dedup") ? any_piece(r) : NULL;
 }
@@ -69,20 +72,22 @@ static void count_traffic(struct link *l, size_t lent)
     l->n_batches++;
 }
 
-/* Batch, or part, number `index` of a range of a counted pipeline came, and is for no piece: where this request asked for it,
- * the worker had another range there than the client knows of, and is asked again. Mutex held. */
+/* Batch, or part, number `index` of a range of a counted pipeline came, and is for no piece: where this
+ * request asked for it, the worker had another range there than the client knows of, and is asked again.
+ * Mutex held. */
 static void piece_differs(struct link *l, uint64_t request, uint64_t epoch, uint64_t begin, uint64_t index)
 {
     struct remote *r = l->remote;
     for (struct piece *p = r->pieces; p; p = p->next)
-        if (p->state != HERE && p->of == l && p->request == request && p->what == CACHEW__WHAT__WHAT_BATCHES &&
-            p->first == begin / r->compiled->batch_size + index) {
+        if (p->state != HERE && p->of == l && p->request == request &&
+            p->what == CACHEW__WHAT__WHAT_BATCHES && p->first == begin / r->compiled->batch_size + index) {
             cw_remote_not_here(r, l, request, epoch, begin);
             return;
         }
 }
 
-static int on_batch(struct link *l, uint64_t request, const Cachew__Batch *m, struct cw_slab *payload, size_t size, struct cw_error *err)
+static int on_batch(struct link *l, uint64_t request, const Cachew__Batch *m, struct cw_slab *payload,
+                    size_t size, struct cw_error *err)
 {
     struct remote *r = l->remote;
     struct cw_memory memory[2] = {{.data = payload ? payload->data : NULL, .size = payload ? size : 0}};
@@ -93,8 +98,10 @@ static int on_batch(struct link *l, uint64_t request, const Cachew__Batch *m, st
         b->mapping = l->mapping;
     for (size_t i = 0; status >= 0 && i < m->n_slabs; i++) {
         const struct region *region = cw_mapping_region(l->mapping, m->slabs[i]->region);
-        if (i >= CW_COUNT_OF(memory) || !region || m->slabs[i]->offset > region->size || m->slabs[i]->size > region->size - m->slabs[i]->offset) {
-            status = cw_error_set(err, CW_E_SERVICE, "worker %llu: a batch names memory that was not lent", (unsigned long long)l->worker);
+        if (i >= CW_COUNT_OF(memory) || !region || m->slabs[i]->offset > region->size ||
+            m->slabs[i]->size > region->size - m->slabs[i]->offset) {
+            status = cw_error_set(err, CW_E_SERVICE, "worker %llu: a batch names memory that was not lent",
+                                  (unsigned long long)l->worker);
             break;
         }
         memory[i] = (struct cw_memory){.data = region->data + m->slabs[i]->offset, .size = m->slabs[i]->size};
@@ -138,13 +145,15 @@ static struct piece *piece_of_rows(const struct remote *r, const Cachew__Remnant
     uint64_t size = r->compiled->batch_size, g = m->begin / size + m->first;
     struct piece *p = r->pieces;
     while (p && (p->state == HERE || p->epoch != m->epoch || p->n != n ||
-                 (r->n_keys ? p->what != CACHEW__WHAT__WHAT_PART || p->begin != m->begin || p->key != m->key || p->first != m->first
+                 (r->n_keys ? p->what != CACHEW__WHAT__WHAT_PART || p->begin != m->begin ||
+                                  p->key != m->key || p->first != m->first
                             : !p->part || p->first != g || p->begin != CW_MAX(m->begin, g * size))))
         p = p->next;
     return p;
 }
 
-static int on_remnant(struct link *l, uint64_t request, const Cachew__Remnant *m, struct cw_slab *payload, size_t size, struct cw_error *err)
+static int on_remnant(struct link *l, uint64_t request, const Cachew__Remnant *m, struct cw_slab *payload,
+                      size_t size, struct cw_error *err)
 {
     struct remote *r = l->remote;
     struct cw_remnant remnant = {0};
@@ -154,7 +163,7 @@ static int on_remnant(struct link *l, uint64_t request, const Cachew__Remnant *m
     if (status < 0)
         return status;
     cw_crash_point("client-remnant");
-    CW_WITH(&r->mutex) {
+    CW_WITH (&r->mutex) {
         struct piece *p = piece_of_rows(r, m, remnant.n);
         if (p) {
             p->rows = remnant;
@@ -186,7 +195,8 @@ static int set_failed(struct piece *p, const Cachew__Failure *why, struct cw_err
     return 0;
 }
 
-/* The keys of a range's elements: of this request, since the range may have been another one when it was asked for earlier. Mutex held. */
+/* The keys of a range's elements: of this request, since the range may have been another one when it was
+ * asked for earlier. Mutex held. */
 static int on_keys(struct link *l, uint64_t request, const Cachew__Keys *m, struct cw_error *err)
 {
     struct remote *r = l->remote;
@@ -195,15 +205,17 @@ static int on_keys(struct link *l, uint64_t request, const Cachew__Keys *m, stru
     if (!p || p->what != CACHEW__WHAT__WHAT_KEYS)
         return 0;
     const struct known_range *x = cw_remote_range(r, p->epoch, p->begin);
-    /* Of a range that its worker ends early, the dispatcher tells when it is over, unless it ends in an error: then these are all. Keys of its begin hold for any end. */
+    /* Of a range that its worker ends early, the dispatcher tells when it is over, unless it ends in an
+     * error: then these are all. Keys of its begin hold for any end. */
     bool early = x && m->end < x->end && (m->why || !m->over);
     if (!x || x->begin != p->begin || (x->end != m->end && !early)) { /* the worker had another range there */
         cw_remote_not_here(r, l, request, p->epoch, p->begin);
         return 0;
     }
     if (m->first != p->first)
-        return cw_error_set(err, CW_E_SERVICE, "worker %llu: keys from element %llu on came: expected those from %llu on",
-                            (unsigned long long)l->worker, (unsigned long long)m->first, (unsigned long long)p->first);
+        return cw_error_set(
+            err, CW_E_SERVICE, "worker %llu: keys from element %llu on came: expected those from %llu on",
+            (unsigned long long)l->worker, (unsigned long long)m->first, (unsigned long long)p->first);
     free(p->keys); /* of a message that was wrong */
     if (!(p->keys = malloc(n * sizeof(*p->keys) + 1)))
         return cw_error_nomem(err, n * sizeof(*p->keys), "the keys of a range");
@@ -211,7 +223,9 @@ static int on_keys(struct link *l, uint64_t request, const Cachew__Keys *m, stru
         const uint8_t *key = m->keys.data + p->n_keys * wide;
         p->keys[p->n_keys] = (uint16_t)(key[0] | (wide > 1 ? key[1] << 8 : 0));
         if (p->keys[p->n_keys] >= r->n_keys)
-            return cw_error_set(err, CW_E_SERVICE, "worker %llu: an element has key %u: expected less than %u", (unsigned long long)l->worker, p->keys[p->n_keys], r->n_keys);
+            return cw_error_set(err, CW_E_SERVICE,
+                                "worker %llu: an element has key %u: expected less than %u",
+                                (unsigned long long)l->worker, p->keys[p->n_keys], r->n_keys);
     }
     if (m->why && set_failed(p, m->why, err) < 0)
         return err->status;
@@ -237,7 +251,8 @@ static int on_failed(struct link *l, uint64_t request, const Cachew__RangeFailed
     struct remote *r = l->remote;
     struct piece *p = asked_for(l, request);
     uint64_t first = m->begin / r->compiled->batch_size + m->index;
-    while (p && p->what == CACHEW__WHAT__WHAT_BATCHES && (p->state == HERE || p->of != l || p->request != request || p->first != first))
+    while (p && p->what == CACHEW__WHAT__WHAT_BATCHES &&
+           (p->state == HERE || p->of != l || p->request != request || p->first != first))
         p = p->next;
     if (p && set_failed(p, m->why, err) < 0)
         return err->status;
@@ -247,7 +262,8 @@ static int on_failed(struct link *l, uint64_t request, const Cachew__RangeFailed
 }
 
 /* A message that has no payload. */
-static int on_word(struct link *l, const Cachew__Envelope *m, const int *fds, size_t n_fds, struct cw_error *err)
+static int on_word(struct link *l, const Cachew__Envelope *m, const int *fds, size_t n_fds,
+                   struct cw_error *err)
 {
     struct remote *r = l->remote;
     int status = 0;
@@ -271,12 +287,14 @@ static int on_word(struct link *l, const Cachew__Envelope *m, const int *fds, si
     }
 }
 
-static int link_payload(void *user, struct cw_conn *c CW_UNUSED, const Cachew__Envelope *m, size_t size, void **ret, struct cw_error *err)
+static int link_payload(void *user, struct cw_conn *c CW_UNUSED, const Cachew__Envelope *m, size_t size,
+                        void **ret, struct cw_error *err)
 {
     struct link *l = user;
     struct cw_slab *slab;
     if (m->of_case != CACHEW__ENVELOPE__OF_BATCH && m->of_case != CACHEW__ENVELOPE__OF_REMNANT)
-        return cw_error_set(err, CW_E_SERVICE, "a payload of %zu bytes came with a message that has none", size);
+        return cw_error_set(err, CW_E_SERVICE, "a payload of %zu bytes came with a message that has none",
+                            size);
     int status = cw_slab_get(&l->remote->slabs, size, &slab, err);
     if (status < 0)
         return status;
@@ -291,7 +309,8 @@ static void link_abandoned(void *user, struct cw_conn *c CW_UNUSED, void *payloa
     cw_slab_put(CW_STEAL(l->incoming));
 }
 
-static int link_message(void *user, struct cw_conn *c CW_UNUSED, const Cachew__Envelope *m, void *payload CW_UNUSED, size_t size, const int *fds, size_t n_fds,
+static int link_message(void *user, struct cw_conn *c CW_UNUSED, const Cachew__Envelope *m,
+                        void *payload CW_UNUSED, size_t size, const int *fds, size_t n_fds,
                         struct cw_error *err)
 {
     struct link *l = user;
@@ -316,8 +335,10 @@ static int link_message(void *user, struct cw_conn *c CW_UNUSED, const Cachew__E
 
 /* ---- coming and going ---- */
 
-/* What the worker lent over an earlier connection, if it is the same process still; else nothing. Mutex held. */
-static int take_up_mapping(struct link *l, struct cw_conn *c, const Cachew__Welcome *peer, struct cw_error *err)
+/* What the worker lent over an earlier connection, if it is the same process still; else nothing. Mutex held.
+ */
+static int take_up_mapping(struct link *l, struct cw_conn *c, const Cachew__Welcome *peer,
+                           struct cw_error *err)
 {
     uint8_t worker[16] = {0};
     if (peer->incarnation.len == sizeof(worker))
@@ -367,9 +388,11 @@ static void down(struct link *l, const struct cw_error *why)
     cw_remote_unask(r, l);
     l->retry_ns = now + CW_MIN(wait, RETRY_MAX_NS);
     cw_remote_wake_at(r, l->retry_ns);
-    if (r->dispatcher_open && !l->gone && now - l->reported_ns >= REPORT_AGAIN_NS && now - l->down_since_ns >= REPORT_AFTER_NS) {
+    if (r->dispatcher_open && !l->gone && now - l->reported_ns >= REPORT_AGAIN_NS &&
+        now - l->down_since_ns >= REPORT_AFTER_NS) {
         Cachew__Unreachable m = {CW_MESSAGE(unreachable), .worker = l->worker, .reason = l->why.message};
-        Cachew__Envelope e = {CW_MESSAGE(envelope), .of_case = CACHEW__ENVELOPE__OF_UNREACHABLE, .unreachable = &m};
+        Cachew__Envelope e = {CW_MESSAGE(envelope), .of_case = CACHEW__ENVELOPE__OF_UNREACHABLE,
+                              .unreachable = &m};
         cw_remote_tell(r, &e);
         l->reported_ns = now;
     }
@@ -395,7 +418,8 @@ static const struct cw_conn_ops link_ops = {
     .closed = link_closed,
 };
 
-/* The address to try: a Unix socket where the worker is on this host, else one address after the other. NULL: there is none of the transport that was asked for. */
+/* The address to try: a Unix socket where the worker is on this host, else one address after the other. NULL:
+ * there is none of the transport that was asked for. */
 static const char *address_of(const struct link *l, char *buf, size_t size)
 {
     const struct remote *r = l->remote;
@@ -428,11 +452,16 @@ void cw_link_connect(struct link *l)
     const char *address = address_of(l, buf, sizeof(buf));
     if (l->copies.status)
         hello.n_capabilities = 0;
-    struct cw_conn_options o = {.hello = &hello, .limits = CW_LIMITS_CLIENT,
-                                .timeout_ns = address && strncmp(address, "unix:", 5) == 0 ? CW_CONN_LOCAL_TIMEOUT_NS : 0, .token = r->token,
-                                .pack = true, .tls = r->options.tls};
+    struct cw_conn_options o = {
+        .hello = &hello,
+        .limits = CW_LIMITS_CLIENT,
+        .timeout_ns = address && strncmp(address, "unix:", 5) == 0 ? CW_CONN_LOCAL_TIMEOUT_NS : 0,
+        .token = r->token,
+        .pack = true,
+        .tls = r->options.tls};
     int status = address ? cw_conn_connect(r->loop, address, &o, &link_ops, l, &l->conn, &err)
-                         : cw_error_set(&err, CW_E_SERVICE, "it has no address for transport %s", cw_transport_name(r->options.transport));
+                         : cw_error_set(&err, CW_E_SERVICE, "it has no address for transport %s",
+                                        cw_transport_name(r->options.transport));
     if (status >= 0)
         r->n_conns++;
     else
@@ -469,14 +498,16 @@ struct link *cw_link_free(struct link *l)
 
 static bool same_place(const struct link *l, const Cachew__WorkerAddress *m)
 {
-    bool same = l->unix_path && strcmp(l->unix_path, m->unix_path) == 0 && strcmp(l->host, m->host) == 0 && l->n_addresses == m->n_addresses;
+    bool same = l->unix_path && strcmp(l->unix_path, m->unix_path) == 0 && strcmp(l->host, m->host) == 0 &&
+                l->n_addresses == m->n_addresses;
     for (size_t i = 0; same && i < m->n_addresses; i++)
         same = strcmp(l->addresses[i], m->addresses[i]) == 0;
     return same;
 }
 
-/* Nothing more is asked of it. Memory that it lent would be another batch's as soon as the connection ends, if the worker lives on: it ends when all is back. Until then
- * it may answer what it was asked; others are asked for that when the dispatcher says who has it. */
+/* Nothing more is asked of it. Memory that it lent would be another batch's as soon as the connection ends,
+ * if the worker lives on: it ends when all is back. Until then it may answer what it was asked; others are
+ * asked for that when the dispatcher says who has it. */
 static void retire(struct link *l)
 {
     l->gone = true;
@@ -512,8 +543,11 @@ int cw_remote_worker(struct remote *r, const Cachew__WorkerAddress *m, struct cw
     }
     if (!(l = malloc(sizeof(*l))))
         return cw_error_nomem(err, sizeof(*l), "a worker");
-    *l = (struct link){.next = r->links, .remote = r, .worker = m->worker,
-                       .unix_path = strdup(m->unix_path), .host = strdup(m->host),
+    *l = (struct link){.next = r->links,
+                       .remote = r,
+                       .worker = m->worker,
+                       .unix_path = strdup(m->unix_path),
+                       .host = strdup(m->host),
                        .addresses = calloc(CW_MAX(m->n_addresses, 1), sizeof(*l->addresses))};
     r->links = l;
     for (size_t i = 0; l->addresses && i < m->n_addresses; i++)
@@ -530,8 +564,9 @@ json_t *cw_remote_links(const struct cw_producer *p)
     for (const struct link *l = r->links; l && list; l = l->next) {
         if (!l->n_batches)
             continue;
-        json_t *o = json_pack("{s:I, s:s, s:I, s:I, s:I}", "worker", (json_int_t)l->worker, "transport", cw_transport_name(l->how), "batches", (json_int_t)l->n_batches,
-                              "bytes", (json_int_t)l->bytes, "wire_bytes", (json_int_t)l->wire_bytes);
+        json_t *o = json_pack("{s:I, s:s, s:I, s:I, s:I}", "worker", (json_int_t)l->worker, "transport",
+                              cw_transport_name(l->how), "batches", (json_int_t)l->n_batches, "bytes",
+                              (json_int_t)l->bytes, "wire_bytes", (json_int_t)l->wire_bytes);
         if (o && l->copies.status)
             json_object_set_new(o, "note", json_string(l->copies.message));
         json_array_append_new(list, o);

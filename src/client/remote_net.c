@@ -21,8 +21,15 @@
 /* What is said at the end has this part of the time after which a silent peer is gone to get through: 1 s. */
 #define GOODBYE_PART 3
 
-static const char *const transports[] = {[CW_TRANSPORT_AUTO] = "auto", [CW_TRANSPORT_SHM] = "shm", [CW_TRANSPORT_UNIX] = "unix", [CW_TRANSPORT_TCP] = "tcp"};
-const char *cw_transport_name(enum cw_transport t) { return transports[t]; }
+static const char *const transports[] = {[CW_TRANSPORT_AUTO] = "auto",
+                                         [CW_TRANSPORT_SHM] = "shm",
+                                         [CW_TRANSPORT_UNIX] = "unix",
+                                         [CW_TRANSPORT_TCP] = "tcp"};
+
+const char *cw_transport_name(enum cw_transport t)
+{
+    return transports[t];
+}
 
 void cw_remote_wake_at(struct remote *r, uint64_t when_ns)
 {
@@ -94,17 +101,23 @@ static void send_progress(struct remote *r, uint64_t now)
     if (!r->waiting)
         r->lagging[0] = '\0';
     Cachew__Place from = {CW_MESSAGE(place), .epoch = r->told.epoch, .position = r->told.position};
-    Cachew__Pace pace = {CW_MESSAGE(pace), .n = p->n, .late = p->late, .ready = p->ready, .step_s = p->step_s,
-                         .step_sq = p->step_sq, .wait_s = p->wait_s, .wait_sq = p->wait_sq};
-    Cachew__Progress m = {CW_MESSAGE(progress), .from = &from, .n_batches = r->n_batches, .wait_ns = r->wait_ns,
-                          .g = r->from.g, .n_lost = r->n_lost, .waiting = r->waiting, .pace = &pace};
+    Cachew__Pace pace = {CW_MESSAGE(pace),    .n = p->n,
+                         .late = p->late,     .ready = p->ready,
+                         .step_s = p->step_s, .step_sq = p->step_sq,
+                         .wait_s = p->wait_s, .wait_sq = p->wait_sq};
+    Cachew__Progress m = {CW_MESSAGE(progress),  .from = &from,  .n_batches = r->n_batches,
+                          .wait_ns = r->wait_ns, .g = r->from.g, .n_lost = r->n_lost,
+                          .waiting = r->waiting, .pace = &pace};
     Cachew__Envelope e = {CW_MESSAGE(envelope), .of_case = CACHEW__ENVELOPE__OF_PROGRESS, .progress = &m};
     cw_remote_tell(r, &e);
     r->told_ns = now;
     cw_crash_point("client-progress");
 }
 
-static uint64_t progress_ns(const struct remote *r) { return r->n_batches != r->told_batches ? PROGRESS_NS : STILL_NS; }
+static uint64_t progress_ns(const struct remote *r)
+{
+    return r->n_batches != r->told_batches ? PROGRESS_NS : STILL_NS;
+}
 
 /* Says where the cursor is, if that is due. */
 static void tell_cursor(struct remote *r, uint64_t now)
@@ -128,9 +141,13 @@ static void part(struct remote *r)
         cw_conn_close(r->dispatcher, NULL);
 }
 
-static uint64_t goodbye_ns(void) { return cw_patience_silence_ns() / GOODBYE_PART; }
+static uint64_t goodbye_ns(void)
+{
+    return cw_patience_silence_ns() / GOODBYE_PART;
+}
 
-/* That this rank is finished is said until it was heard: else its job would wait for it. Of who leaves otherwise the end of the connection tells. */
+/* That this rank is finished is said until it was heard: else its job would wait for it. Of who leaves
+ * otherwise the end of the connection tells. */
 static void say_goodbye(struct remote *r)
 {
     r->goodbye_ns = r->goodbye_ns ? r->goodbye_ns : cw_now_ns() + goodbye_ns();
@@ -140,9 +157,10 @@ static void say_goodbye(struct remote *r)
         if (r->answered && !cw_before(cw_remote_cursor(r), r->told))
             send_progress(r, cw_now_ns()); /* the last numbers */
         r->detach_id = ++r->next_id;
-        Cachew__Detach m = {CW_MESSAGE(detach), .finished = r->finished, .job = r->job, .rank = r->options.rank};
-        Cachew__Envelope e = {CW_MESSAGE(envelope), .id = r->detach_id, .of_case = CACHEW__ENVELOPE__OF_DETACH,
-                              .detach = &m};
+        Cachew__Detach m = {CW_MESSAGE(detach), .finished = r->finished, .job = r->job,
+                            .rank = r->options.rank};
+        Cachew__Envelope e = {CW_MESSAGE(envelope), .id = r->detach_id,
+                              .of_case = CACHEW__ENVELOPE__OF_DETACH, .detach = &m};
         cw_remote_tell(r, &e);
     }
     if (!r->finished || !r->attached)
@@ -157,7 +175,9 @@ static int on_attached(struct remote *r, const Cachew__Attached *m, struct cw_er
         return cw_error_set(err, CW_E_SERVICE, "the dispatcher answered with a plan that can't be");
     if (r->attached && (p->snapshot != plan->snapshot || p->n_positions != plan->n_positions)) {
         struct cw_error why = {0};
-        (void)cw_error_set(&why, CW_E_DATA, "job %s: the data changed: files were added, removed or changed since it began", r->job);
+        (void)cw_error_set(&why, CW_E_DATA,
+                           "job %s: the data changed: files were added, removed or changed since it began",
+                           r->job);
         cw_remote_fail(r, &why);
         return 0;
     }
@@ -208,8 +228,10 @@ static int on_dispatcher(struct remote *r, const Cachew__Envelope *m, struct cw_
         break;
     case CACHEW__ENVELOPE__OF_LAGGING:
         if (m->lagging->at)
-            snprintf(r->lagging, sizeof(r->lagging), "; rank %u of %u is behind, at position %llu of epoch %llu%s", m->lagging->rank, r->options.world_size,
-                     (unsigned long long)m->lagging->at->position, (unsigned long long)m->lagging->at->epoch, m->lagging->attached ? "" : ", and not attached");
+            snprintf(
+                r->lagging, sizeof(r->lagging), "; rank %u of %u is behind, at position %llu of epoch %llu%s",
+                m->lagging->rank, r->options.world_size, (unsigned long long)m->lagging->at->position,
+                (unsigned long long)m->lagging->at->epoch, m->lagging->attached ? "" : ", and not attached");
         break;
     case CACHEW__ENVELOPE__OF_HELD:
         cw_remote_hold(r, m->held);
@@ -237,7 +259,8 @@ static int dispatcher_open(void *user, struct cw_conn *c, const Cachew__Envelope
 {
     struct remote *r = user;
     if (peer->welcome->role != CACHEW__ROLE__ROLE_DISPATCHER)
-        return cw_error_set(err, CW_E_SERVICE, "there is no dispatcher at %s, but something else", r->service);
+        return cw_error_set(err, CW_E_SERVICE, "there is no dispatcher at %s, but something else",
+                            r->service);
     CW_GUARD(&r->mutex);
     r->dispatcher = c;
     r->dispatcher_open = r->reached = true;
@@ -250,8 +273,9 @@ static int dispatcher_open(void *user, struct cw_conn *c, const Cachew__Envelope
     return 0;
 }
 
-static int dispatcher_message(void *user, struct cw_conn *c CW_UNUSED, const Cachew__Envelope *m, void *payload CW_UNUSED, size_t size CW_UNUSED,
-                              const int *fds CW_UNUSED, size_t n_fds CW_UNUSED, struct cw_error *err)
+static int dispatcher_message(void *user, struct cw_conn *c CW_UNUSED, const Cachew__Envelope *m,
+                              void *payload CW_UNUSED, size_t size CW_UNUSED, const int *fds CW_UNUSED,
+                              size_t n_fds CW_UNUSED, struct cw_error *err)
 {
     struct remote *r = user;
     CW_GUARD(&r->mutex);
@@ -270,9 +294,11 @@ static void service_is_down(struct remote *r, const struct cw_error *why)
     r->dispatcher_retry_ns = cw_now_ns() + RETRY_NS;
     struct cw_error e = {0};
     if (!r->attached && cw_failure_is_final(&r->service_down)) /* it would say the same again */
-        (void)cw_error_set(&e, CW_E_SERVICE, "the dispatcher at %s refuses: %.400s", r->service, r->service_down.message);
+        (void)cw_error_set(&e, CW_E_SERVICE, "the dispatcher at %s refuses: %.400s", r->service,
+                           r->service_down.message);
     else if (!r->reached && r->options.absent_ns && cw_now_ns() - r->started_ns > r->options.absent_ns)
-        (void)cw_error_set(&e, CW_E_SERVICE, "the dispatcher at %s can't be reached: %.400s", r->service, r->service_down.message);
+        (void)cw_error_set(&e, CW_E_SERVICE, "the dispatcher at %s can't be reached: %.400s", r->service,
+                           r->service_down.message);
     if (e.status)
         cw_remote_fail(r, &e);
     cw_remote_wake_at(r, r->dispatcher_retry_ns);
@@ -287,12 +313,14 @@ static void dispatcher_closed(void *user, struct cw_conn *c CW_UNUSED, const str
     cw_remote_over(r);
 }
 
-static const struct cw_conn_ops dispatcher_ops = {.open = dispatcher_open, .message = dispatcher_message, .closed = dispatcher_closed};
+static const struct cw_conn_ops dispatcher_ops = {
+    .open = dispatcher_open, .message = dispatcher_message, .closed = dispatcher_closed};
 
 static void dispatcher_connect(struct remote *r)
 {
     struct cw_error err = {0};
-    struct cw_conn_options o = {.hello = r->hello, .limits = CW_LIMITS_CLIENT_CONTROL, .token = r->token, .tls = r->options.tls};
+    struct cw_conn_options o = {
+        .hello = r->hello, .limits = CW_LIMITS_CLIENT_CONTROL, .token = r->token, .tls = r->options.tls};
     if (cw_conn_connect(r->loop, r->service, &o, &dispatcher_ops, r, &r->dispatcher, &err) < 0)
         service_is_down(r, &err);
     else
@@ -301,7 +329,8 @@ static void dispatcher_connect(struct remote *r)
 
 /* ---- what is to be done ---- */
 
-/* What was lent goes back to the connection that it came by; where that is gone, so is what was lent. Mutex held. */
+/* What was lent goes back to the connection that it came by; where that is gone, so is what was lent. Mutex
+ * held. */
 static void give_back(struct remote *r, struct remote_batch **ret_done)
 {
     while (r->returned) {
@@ -309,7 +338,8 @@ static void give_back(struct remote *r, struct remote_batch **ret_done)
         struct remote_batch *b, **at = &r->returned;
         struct mapping *mapping = r->returned->mapping;
         Cachew__Return m = {CW_MESSAGE(return), .slabs = slabs};
-        Cachew__Envelope e = {CW_MESSAGE(envelope), .of_case = CACHEW__ENVELOPE__OF_RETURN_SLABS, .return_slabs = &m};
+        Cachew__Envelope e = {CW_MESSAGE(envelope), .of_case = CACHEW__ENVELOPE__OF_RETURN_SLABS,
+                              .return_slabs = &m};
         while (*at && m.n_slabs + CW_COUNT_OF(b->lent) <= CW_COUNT_OF(slabs)) {
             b = *at;
             if (b->mapping != mapping) {
@@ -332,7 +362,7 @@ static void run(void *user)
     struct remote *r = user;
     struct remote_batch *done = NULL;
     uint64_t now = cw_now_ns();
-    CW_WITH(&r->mutex) {
+    CW_WITH (&r->mutex) {
         give_back(r, &done);
         bool leaving = r->left || r->closing;
         if (leaving)
@@ -366,7 +396,7 @@ static void run(void *user)
 static void on_timer(void *user)
 {
     struct remote *r = user;
-    CW_WITH(&r->mutex)
+    CW_WITH (&r->mutex)
         r->timer_ns = 0;
     run(r);
 }
@@ -423,7 +453,8 @@ static void goodbye(void *user)
     run(r); /* gives back what is to be given back */
     CW_GUARD(&r->mutex);
     r->closing = true;
-    r->goodbye_ns = cw_now_ns() + goodbye_ns(); /* whatever was said before: connections are to close within it */
+    /* whatever was said before: connections are to close within it */
+    r->goodbye_ns = cw_now_ns() + goodbye_ns();
     say_goodbye(r);
     for (struct link *l = r->links; l; l = l->next)
         cw_link_close(l);
@@ -443,4 +474,3 @@ void cw_remote_stop(struct remote *r)
     if (r->dispatcher)
         cw_conn_die(r->dispatcher, NULL);
 }
-

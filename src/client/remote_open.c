@@ -49,17 +49,20 @@ void cw_remote_deinit(struct remote *r)
     free(r);
 }
 
-static int remote_init(struct remote *r, const struct cw_compiled *c, const struct cw_remote_options *o, const struct cw_iterator_options *io, const json_t *state,
-                       struct cw_error *err)
+static int remote_init(struct remote *r, const struct cw_compiled *c, const struct cw_remote_options *o,
+                       const struct cw_iterator_options *io, const json_t *state, struct cw_error *err)
 {
     pthread_mutex_init(&r->mutex, NULL);
     cw_cond_init(&r->changed);
-    r->view = (struct view){
-        .base = {.ops = &cw_remote_ops, .compiled = c, .seed = o->seed}, .remote = r, .rank = o->rank, .world_size = o->world_size, .main = true};
+    r->view = (struct view){.base = {.ops = &cw_remote_ops, .compiled = c, .seed = o->seed},
+                            .remote = r,
+                            .rank = o->rank,
+                            .world_size = o->world_size,
+                            .main = true};
     r->compiled = c;
     r->n_keys = c->sequential ? 0 : cw_n_keys(c);
-    /* An epoch that is one range comes from its front to its end. Where batches follow from what ranges leave, a range that is lost changes those behind it: none of them may be handed
-     * out before. */
+    /* An epoch that is one range comes from its front to its end. Where batches follow from what ranges
+     * leave, a range that is lost changes those behind it: none of them may be handed out before. */
     r->own_ranges = io->own_ranges;
     r->any = o->any_order && !c->sequential && !(o->at_most_once && r->n_keys);
     r->n_cpus = cw_cpu_budget();
@@ -77,7 +80,8 @@ static int remote_init(struct remote *r, const struct cw_compiled *c, const stru
     r->token = o->token ? strdup(o->token) : NULL;
     r->pipeline = strdup(o->pipeline);
     r->ops = calloc(c->pipeline->n_ops, sizeof(*r->ops));
-    if (status >= 0 && (!r->service || !r->job || !r->base_dir || !r->pipeline || !r->ops || (o->token && !r->token)))
+    if (status >= 0 &&
+        (!r->service || !r->job || !r->base_dir || !r->pipeline || !r->ops || (o->token && !r->token)))
         status = cw_error_nomem(err, 0, "a job");
     if (status >= 0)
         status = cw_layout_init(&r->layout, c, &r->budget, err);
@@ -89,19 +93,25 @@ static int remote_init(struct remote *r, const struct cw_compiled *c, const stru
         status = cw_state_begin(c, o->seed, io, state, &r->from, err);
         r->view.rounds_epoch = r->from.epoch;
         r->view.rounds_from = r->from.g;
-        r->snapshot = strtoull(json_string_value(json_object_get(state, "snapshot")) ? json_string_value(json_object_get(state, "snapshot")) : "", NULL, 16);
+        r->snapshot = strtoull(json_string_value(json_object_get(state, "snapshot"))
+                                   ? json_string_value(json_object_get(state, "snapshot"))
+                                   : "",
+                               NULL, 16);
     }
     return status < 0 ? status : cw_loop_new(&r->loop, err);
 }
 
-/* Two clients of one rank throw each other out: the first one is told so by its error, and the second, who may know nothing of the first, by this. */
+/* Two clients of one rank throw each other out: the first one is told so by its error, and the second, who
+ * may know nothing of the first, by this. */
 static void note_taken_over(const struct remote *r)
 {
     char text[800];
     if (!*r->took_over || !r->options.note)
         return;
-    snprintf(text, sizeof(text), "rank %llu of job %s was held by %s: it is this one's now; if both are to run, one needs a job of another name", (unsigned long long)r->options.rank, r->job,
-             r->took_over);
+    snprintf(text, sizeof(text),
+             "rank %llu of job %s was held by %s: it is this one's now; if both are to run, one needs a job "
+             "of another name",
+             (unsigned long long)r->options.rank, r->job, r->took_over);
     r->options.note(r->options.note_arg, text);
 }
 
@@ -119,43 +129,60 @@ static int wait_attached(struct remote *r, const struct cw_remote_options *o, st
             status = cw_error_set(err, CW_E_INTERRUPTED, "interrupted");
         else if (status == CW_E_DEADLINE && !last)
             status = 0;
-        else if (status == CW_E_DEADLINE && cw_remote_is_paused(err)) { /* over a pause no deadline passes, here neither */
+        else if (status == CW_E_DEADLINE && cw_remote_is_paused(err)) {
+            /* over a pause no deadline passes, here neither */
             deadline_ns = cw_now_ns() + o->timeout_ns;
             status = 0;
         }
     }
     if (status == CW_E_DEADLINE && r->service_down.status)
-        status = cw_error_set(err, CW_E_SERVICE, "the dispatcher at %s can't be reached: %.400s", r->service, r->service_down.message);
+        status = cw_error_set(err, CW_E_SERVICE, "the dispatcher at %s can't be reached: %.400s", r->service,
+                              r->service_down.message);
     else if (status == CW_E_DEADLINE)
-        status = cw_error_set(err, CW_E_DEADLINE, "job %s: the service at %s did not open the data before the deadline%s%s", r->job, r->service,
-                              *r->held ? ": " : ": are there workers (`cachew workers`)?", r->held);
+        status = cw_error_set(
+            err, CW_E_DEADLINE, "job %s: the service at %s did not open the data before the deadline%s%s",
+            r->job, r->service, *r->held ? ": " : ": are there workers (`cachew workers`)?", r->held);
     else if (status >= 0)
         cw_remote_waited(r);
     return status;
 }
 
-/* Ranks can't agree on batches behind a range that is lost where these depend on what it had left. So each has ranges of its own, as
- * it has batches elsewhere. */
-static bool owns_ranges(const struct cw_compiled *c, const struct cw_remote_options *o) { return o->at_most_once && o->world_size > 1 && !c->counted && !c->sequential; }
-
-static struct cw_iterator_options iterator_options(const struct cw_compiled *c, const struct cw_remote_options *o)
+/* Ranks can't agree on batches behind a range that is lost where these depend on what it had left. So each
+ * has ranges of its own, as it has batches elsewhere. */
+static bool owns_ranges(const struct cw_compiled *c, const struct cw_remote_options *o)
 {
-    return (struct cw_iterator_options){.epochs = o->epochs, .rank = o->rank, .world_size = o->world_size, .first_epoch = o->first_epoch, .any_order = o->any_order,
-                                        .at_most_once = o->at_most_once, .own_ranges = owns_ranges(c, o)};
+    return o->at_most_once && o->world_size > 1 && !c->counted && !c->sequential;
 }
 
-int cw_producer_remote(const struct cw_compiled *compiled, const struct cw_remote_options *o, const json_t *state, struct cw_producer **ret,
-                     struct cw_error *err)
+static struct cw_iterator_options iterator_options(const struct cw_compiled *c,
+                                                   const struct cw_remote_options *o)
+{
+    return (struct cw_iterator_options){.epochs = o->epochs,
+                                        .rank = o->rank,
+                                        .world_size = o->world_size,
+                                        .first_epoch = o->first_epoch,
+                                        .any_order = o->any_order,
+                                        .at_most_once = o->at_most_once,
+                                        .own_ranges = owns_ranges(c, o)};
+}
+
+int cw_producer_remote(const struct cw_compiled *compiled, const struct cw_remote_options *o,
+                       const json_t *state, struct cw_producer **ret, struct cw_error *err)
 {
     struct cw_iterator_options io = iterator_options(compiled, o);
-    if (o->at_most_once && !o->any_order) { /* what is lost would shift the numbers of all batches that come after it */
+    if (o->at_most_once && !o->any_order) {
+        /* what is lost would shift the numbers of all batches that come after it */
         return cw_error_value(err, CW_E_OPTION, "order", "exact", "any",
-                              "guarantee \"at-most-once\" with order \"exact\": batches that are lost leave gaps in the order; expected order \"any\"");
+                              "guarantee \"at-most-once\" with order \"exact\": batches that are lost leave "
+                              "gaps in the order; expected order \"any\"");
     }
     if (io.own_ranges && compiled->n_limits) {
-        return cw_error_value(err, CW_E_OPTION, "guarantee", "at-most-once", "exactly-once, or a world size of 1",
-                              "guarantee \"at-most-once\" with %u ranks: each rank has ranges of its own, so that no rank knows when a `take` behind a filter is full; "
-                              "expected guarantee \"exactly-once\", or a world size of 1", o->world_size);
+        return cw_error_value(err, CW_E_OPTION, "guarantee", "at-most-once",
+                              "exactly-once, or a world size of 1",
+                              "guarantee \"at-most-once\" with %u ranks: each rank has ranges of its own, so "
+                              "that no rank knows when a `take` behind a filter is full; expected guarantee "
+                              "\"exactly-once\", or a world size of 1",
+                              o->world_size);
     }
     struct remote *r = calloc(1, sizeof(*r));
     if (!r)
@@ -180,9 +207,12 @@ static int check_service(const char *service, struct cw_error *err)
     struct cw_address a;
     if (cw_address_parse(service, &a, NULL) >= 0)
         return 0;
-    return cw_error_value(err, CW_E_OPTION, "service", service, "HOST:PORT of a dispatcher",
-                          "option service is \"%.200s\": expected HOST:PORT (or [IPV6]:PORT, or unix:PATH) of a dispatcher, as `cachew up` prints it%s", service,
-                        strcmp(service, "local") == 0 ? "; \"local\" is for the Python package, which starts one" : "");
+    return cw_error_value(
+        err, CW_E_OPTION, "service", service, "HOST:PORT of a dispatcher",
+        "option service is \"%.200s\": expected HOST:PORT (or [IPV6]:PORT, or unix:PATH) of a dispatcher, as "
+        "`cachew up` prints it%s",
+        service,
+        strcmp(service, "local") == 0 ? "; \"local\" is for the Python package, which starts one" : "");
 }
 
 /* What a worker could never run: data in this process's memory. */
@@ -193,23 +223,31 @@ static int check_sources(const struct cw_compiled *c, struct cw_error *err)
         if (!source->desc->here_only)
             continue;
         cw_error_op(err, source->desc->name);
-        return cw_error_set(err, CW_E_PIPELINE, "%s: its data are in the memory of this process, where the workers of a service can't read them: expected a source of files, "
-                            "or a run without a service", source->desc->name);
+        return cw_error_set(err, CW_E_PIPELINE,
+                            "%s: its data are in the memory of this process, where the workers of a service "
+                            "can't read them: expected a source of files, or a run without a service",
+                            source->desc->name);
     }
     return 0;
 }
 
-int cw_local_remote(struct cw_local *l, const struct cw_remote_options *given, const json_t *state, struct cw_error *err)
+int cw_local_remote(struct cw_local *l, const struct cw_remote_options *given, const json_t *state,
+                    struct cw_error *err)
 {
     struct cw_remote_options o = *given;
     struct cw_producer *producer;
-    _cleanup_free_ char *pipeline = json_dumps(l->root, JSON_COMPACT), *base_dir = realpath(l->pipeline->base_dir, NULL);
+    _cleanup_free_ char *pipeline = json_dumps(l->root, JSON_COMPACT),
+                        *base_dir = realpath(l->pipeline->base_dir, NULL);
     if (!pipeline || !base_dir)
-        return pipeline ? cw_error_errno(err, CW_E_OPTION, errno, "can't find the directory %s of the pipeline", l->pipeline->base_dir)
+        return pipeline ? cw_error_errno(err, CW_E_OPTION, errno,
+                                         "can't find the directory %s of the pipeline", l->pipeline->base_dir)
                         : cw_error_nomem(err, 0, "a pipeline");
     if (strlen(pipeline) > CW_PIPELINE_BYTES)
-        return cw_error_set(err, CW_E_PIPELINE, "the pipeline has %zu bytes with its Python functions: a service takes at most %zu; what is large and does not change, "
-                            "a function loads from a file (once, where it is first called)", strlen(pipeline), CW_PIPELINE_BYTES);
+        return cw_error_set(
+            err, CW_E_PIPELINE,
+            "the pipeline has %zu bytes with its Python functions: a service takes at most %zu; what is "
+            "large and does not change, a function loads from a file (once, where it is first called)",
+            strlen(pipeline), CW_PIPELINE_BYTES);
     o.pipeline = pipeline;
     o.base_dir = base_dir;
     struct cw_iterator_options io = iterator_options(l->compiled, &o);

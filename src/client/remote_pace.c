@@ -1,4 +1,5 @@
-/* How fast the consumer goes, as policies want to know it: its own time from batch to batch, and what it waited. The consumer's thread. */
+/* How fast the consumer goes, as policies want to know it: its own time from batch to batch, and what it
+ * waited. The consumer's thread. */
 #include "base/clock.h"
 #include "base/thread.h"
 #include "client/remote_impl.h"
@@ -18,10 +19,12 @@ static uint64_t n_ready(const struct remote *r)
     return n;
 }
 
-/* An evaluation or a checkpoint between two batches is no step. But if the next one takes as long, steps have become long. */
+/* An evaluation or a checkpoint between two batches is no step. But if the next one takes as long, steps have
+ * become long. */
 static bool is_pause(struct pace *p, double step)
 {
-    p->paused = !p->paused && p->n >= PAUSE_KNOWN && step > PAUSE_S && step > PAUSE_STEPS * p->step_s / (double)p->n;
+    p->paused = !p->paused && p->n >= PAUSE_KNOWN && step > PAUSE_S &&
+                step > PAUSE_STEPS * p->step_s / (double)p->n;
     return p->paused;
 }
 
@@ -32,7 +35,8 @@ void cw_remote_note_pace(struct remote *r)
     struct pace *p = &r->pace;
     CW_GUARD(&r->mutex);
     if (p->last_ns) {
-        double wait = (double)(r->wait_ns - p->last_wait_ns) / 1e9, step = CW_MAX((double)(now - p->last_ns) / 1e9 - wait, 0);
+        double wait = (double)(r->wait_ns - p->last_wait_ns) / 1e9,
+               step = CW_MAX((double)(now - p->last_ns) / 1e9 - wait, 0);
         if (!is_pause(p, step)) {
             p->n++;
             p->late += wait > 0;

@@ -20,13 +20,15 @@
 static size_t range_at(const struct remote *r, struct place at)
 {
     const struct known_range *x = r->ranges;
-    return CW_FIRST(i, 0, r->n_ranges, x[i].epoch > at.epoch || (x[i].epoch == at.epoch && x[i].end > at.position));
+    return CW_FIRST(i, 0, r->n_ranges,
+                    x[i].epoch > at.epoch || (x[i].epoch == at.epoch && x[i].end > at.position));
 }
 
 struct known_range *cw_remote_range(const struct remote *r, uint64_t epoch, uint64_t position)
 {
     size_t i = range_at(r, (struct place){epoch, position});
-    return i < r->n_ranges && r->ranges[i].epoch == epoch && r->ranges[i].begin <= position ? &r->ranges[i] : NULL;
+    return i < r->n_ranges && r->ranges[i].epoch == epoch && r->ranges[i].begin <= position ? &r->ranges[i]
+                                                                                            : NULL;
 }
 
 static void remove_ranges(struct remote *r, size_t from, size_t n)
@@ -36,8 +38,9 @@ static void remove_ranges(struct remote *r, size_t from, size_t n)
     r->n_ranges -= n;
 }
 
-/* Ranges were cut again, of which the client had ranges with other bounds if `known`. Marks the courses whose plan has
- * another range at these positions: batches behind its begin may change. Of a counted pipeline only their parts do. */
+/* Ranges were cut again, of which the client had ranges with other bounds if `known`. Marks the courses whose
+ * plan has another range at these positions: batches behind its begin may change. Of a counted pipeline only
+ * their parts do. */
 static void recut(struct remote *r, uint64_t epoch, uint64_t begin, uint64_t end, bool known)
 {
     for (struct course *c = r->courses; c; c = c->next) {
@@ -69,7 +72,9 @@ static bool shorten(struct remote *r, struct known_range *x, uint64_t end)
 static struct known_range *range_set(struct remote *r, uint64_t epoch, uint64_t begin, uint64_t end)
 {
     size_t i = range_at(r, (struct place){epoch, begin}), n = 0;
-    struct known_range *x = i < r->n_ranges && r->ranges[i].epoch == epoch && r->ranges[i].begin == begin ? &r->ranges[i] : NULL;
+    struct known_range *x = i < r->n_ranges && r->ranges[i].epoch == epoch && r->ranges[i].begin == begin
+                                ? &r->ranges[i]
+                                : NULL;
     if (x && !x->reported && end < x->end && shorten(r, x, end))
         return x;
     if (x && x->end == end)
@@ -78,7 +83,8 @@ static struct known_range *range_set(struct remote *r, uint64_t epoch, uint64_t 
         n++;
     recut(r, epoch, n ? CW_MIN(begin, r->ranges[i].begin) : begin, end, n > 0);
     remove_ranges(r, i, n);
-    if (r->n_ranges == MAX_KNOWN || CW_ARRAY_ROOM(r->ranges, r->ranges_capacity, r->n_ranges + 1, "ranges", NULL) < 0)
+    if (r->n_ranges == MAX_KNOWN ||
+        CW_ARRAY_ROOM(r->ranges, r->ranges_capacity, r->n_ranges + 1, "ranges", NULL) < 0)
         return NULL;
     memmove(&r->ranges[i + 1], &r->ranges[i], (r->n_ranges++ - i) * sizeof(*r->ranges));
     r->ranges[i] = (struct known_range){.epoch = epoch, .begin = begin, .end = end};
@@ -87,8 +93,11 @@ static struct known_range *range_set(struct remote *r, uint64_t epoch, uint64_t 
 
 static int check_range(uint64_t epoch, uint64_t begin, uint64_t end, struct cw_error *err)
 {
-    return begin < end ? 0 : cw_error_set(err, CW_E_SERVICE, "a range of epoch %llu from %llu to %llu came: expected one with positions", (unsigned long long)epoch,
-                                          (unsigned long long)begin, (unsigned long long)end);
+    return begin < end
+               ? 0
+               : cw_error_set(err, CW_E_SERVICE,
+                              "a range of epoch %llu from %llu to %llu came: expected one with positions",
+                              (unsigned long long)epoch, (unsigned long long)begin, (unsigned long long)end);
 }
 
 int cw_remote_place(struct remote *r, const Cachew__Placement *m, struct cw_error *err)
@@ -119,7 +128,8 @@ int cw_remote_report(struct remote *r, const Cachew__Report *m, bool by_worker, 
     const struct known_range *at = cw_remote_range(r, m->epoch, m->begin);
     if (status < 0)
         return status;
-    if (by_worker ? !at || at->begin != m->begin || at->end != m->end : !cw_before(r->told, (struct place){m->epoch, m->end}))
+    if (by_worker ? !at || at->begin != m->begin || at->end != m->end
+                  : !cw_before(r->told, (struct place){m->epoch, m->end}))
         return 0;
     struct known_range *x = range_set(r, m->epoch, m->begin, m->end);
     uint64_t elements = 0;
@@ -127,10 +137,14 @@ int cw_remote_report(struct remote *r, const Cachew__Report *m, bool by_worker, 
         elements += m->elements[k];
     if (!x)
         return cw_error_nomem(err, sizeof(*x), "what a range gave");
-    if (x->reported && (x->n_batches != m->n_batches || x->elements != elements)) { /* another connection would bring the same report */
+    if (x->reported && (x->n_batches != m->n_batches || x->elements != elements)) {
+        /* another connection would bring the same report */
         struct cw_error why = {0};
-        (void)cw_error_set(&why, CW_E_DATA, "positions %llu to %llu of epoch %llu gave other elements when they were run again: an operator of the pipeline is not deterministic",
-                           (unsigned long long)m->begin, (unsigned long long)m->end - 1, (unsigned long long)m->epoch);
+        (void)cw_error_set(&why, CW_E_DATA,
+                           "positions %llu to %llu of epoch %llu gave other elements when they were run "
+                           "again: an operator of the pipeline is not deterministic",
+                           (unsigned long long)m->begin, (unsigned long long)m->end - 1,
+                           (unsigned long long)m->epoch);
         cw_remote_fail(r, &why);
         return 0;
     }
@@ -141,7 +155,10 @@ int cw_remote_report(struct remote *r, const Cachew__Report *m, bool by_worker, 
     return 0;
 }
 
-void cw_remote_forget(struct remote *r) { remove_ranges(r, 0, range_at(r, r->told)); }
+void cw_remote_forget(struct remote *r)
+{
+    remove_ranges(r, 0, range_at(r, r->told));
+}
 
 /* ---- pieces ---- */
 
@@ -204,19 +221,28 @@ void cw_pieces_free(struct remote *r, struct piece **pieces)
 
 /* ---- requests ---- */
 
-static size_t window_bytes(const struct remote *r) { return r->lent ? WINDOW_LENT_BYTES : WINDOW_BYTES; }
-static size_t window_least(const struct remote *r) { return r->lent ? WINDOW_LENT_MIN : WINDOW_MIN; }
+static size_t window_bytes(const struct remote *r)
+{
+    return r->lent ? WINDOW_LENT_BYTES : WINDOW_BYTES;
+}
+
+static size_t window_least(const struct remote *r)
+{
+    return r->lent ? WINDOW_LENT_MIN : WINDOW_MIN;
+}
 
 size_t cw_remote_window(const struct remote *r)
 {
     if (r->options.credits)
         return r->options.credits;
-    return r->batch_bytes ? CW_MIN(CW_MAX(window_bytes(r) / r->batch_bytes, window_least(r)), WINDOW_MAX) : WINDOW_FIRST;
+    return r->batch_bytes ? CW_MIN(CW_MAX(window_bytes(r) / r->batch_bytes, window_least(r)), WINDOW_MAX)
+                          : WINDOW_FIRST;
 }
 
 void cw_remote_window_tell(struct remote *r)
 {
-    size_t now = cw_remote_window(r), by_bytes = r->batch_bytes ? window_bytes(r) / r->batch_bytes : WINDOW_MAX;
+    size_t now = cw_remote_window(r),
+           by_bytes = r->batch_bytes ? window_bytes(r) / r->batch_bytes : WINDOW_MAX;
     if (r->options.credits || now == r->window_told)
         return;
     r->window_told = now;
@@ -225,19 +251,25 @@ void cw_remote_window_tell(struct remote *r)
         .seen = {{"batch_bytes", (double)r->batch_bytes}, {"lent", r->lent}},
         .others = {{"bytes", (double)by_bytes}, {"least", (double)window_least(r)}, {"most", WINDOW_MAX}},
         .chosen = (double)now,
-        .why = now == by_bytes ? "so many batches fill the memory for what was asked for" : now == WINDOW_MAX ? "more would not keep a worker busier"
-               : "batches are large, and a worker needs the next request before a batch is taken",
+        .why = now == by_bytes ? "so many batches fill the memory for what was asked for"
+               : now == WINDOW_MAX
+                   ? "more would not keep a worker busier"
+                   : "batches are large, and a worker needs the next request before a batch is taken",
     };
     cw_tuned_add(&r->tuned, &t);
 }
 
-static bool has_room(const struct remote *r) { return r->n_outstanding < cw_remote_window(r) && r->n_pieces < MAX_PIECES; }
+static bool has_room(const struct remote *r)
+{
+    return r->n_outstanding < cw_remote_window(r) && r->n_pieces < MAX_PIECES;
+}
 
 /* Whether more batches of a course may be planned now. */
 static bool may_plan(const struct course *c)
 {
     const struct remote *r = c->view->remote;
-    uint64_t limit = c->view->main ? c->g + cw_remote_window(r) * c->view->world_size : c->wanted + 1; /* none is wanted yet: 0 */
+    /* none is wanted yet: 0 */
+    uint64_t limit = c->view->main ? c->g + cw_remote_window(r) * c->view->world_size : c->wanted + 1;
     return has_room(r) && c->planned < limit;
 }
 
@@ -259,13 +291,19 @@ static struct link *usable(struct remote *r, uint64_t worker)
 
 uint64_t cw_piece_asked(const struct remote *r, const struct piece *p)
 {
-    return p->what == CACHEW__WHAT__WHAT_BATCHES ? p->first - p->asked_begin / r->compiled->batch_size : p->first;
+    return p->what == CACHEW__WHAT__WHAT_BATCHES ? p->first - p->asked_begin / r->compiled->batch_size
+                                                 : p->first;
 }
 
 /* Cuts a piece of a batch in two where a range ends. False: no memory. */
 static bool piece_cut(struct remote *r, struct piece *p, uint64_t end)
 {
-    const struct piece what = {.epoch = p->epoch, .what = p->what, .begin = end, .n = p->begin + p->n - end, .first = p->first, .part = true};
+    const struct piece what = {.epoch = p->epoch,
+                               .what = p->what,
+                               .begin = end,
+                               .n = p->begin + p->n - end,
+                               .first = p->first,
+                               .part = true};
     struct piece *rest = cw_piece_new(r, &what);
     if (!rest)
         return false;
@@ -283,10 +321,16 @@ static bool piece_cut(struct remote *r, struct piece *p, uint64_t end)
 static bool ask(struct remote *r, struct link *l, const struct known_range *x, struct piece *p, uint64_t now)
 {
     p->asked_begin = x->begin;
-    Cachew__Get m = {CW_MESSAGE(get), .stream = {.data = r->stream, .len = sizeof(r->stream)},
-                     .epoch = p->epoch, .begin = x->begin, .what = p->what, .key = p->key,
-                     .first = cw_piece_asked(r, p), .count = p->what == CACHEW__WHAT__WHAT_BATCHES ? 0 : p->n};
-    Cachew__Envelope e = {CW_MESSAGE(envelope), .id = ++r->next_id, .of_case = CACHEW__ENVELOPE__OF_GET, .get = &m};
+    Cachew__Get m = {CW_MESSAGE(get),
+                     .stream = {.data = r->stream, .len = sizeof(r->stream)},
+                     .epoch = p->epoch,
+                     .begin = x->begin,
+                     .what = p->what,
+                     .key = p->key,
+                     .first = cw_piece_asked(r, p),
+                     .count = p->what == CACHEW__WHAT__WHAT_BATCHES ? 0 : p->n};
+    Cachew__Envelope e = {CW_MESSAGE(envelope), .id = ++r->next_id, .of_case = CACHEW__ENVELOPE__OF_GET,
+                          .get = &m};
     for (;; p = p->next) {
         const struct piece *more = p->next;
         p->state = ASKED;
@@ -297,7 +341,8 @@ static bool ask(struct remote *r, struct link *l, const struct known_range *x, s
         if (p->what != CACHEW__WHAT__WHAT_BATCHES)
             break;
         m.count++;
-        if (!more || more->state != ASK || more->what != p->what || more->epoch != p->epoch || more->first != p->first + 1 || more->begin >= x->end || more->begin + more->n > x->end ||
+        if (!more || more->state != ASK || more->what != p->what || more->epoch != p->epoch ||
+            more->first != p->first + 1 || more->begin >= x->end || more->begin + more->n > x->end ||
             (more->of == l && more->asked_begin == x->begin))
             break;
     }
@@ -314,7 +359,8 @@ void cw_remote_pump(struct remote *r)
     if (r->dispatcher_open && r->answered && cw_remote_moved(r)) /* workers may wait for the cursor */
         cw_remote_wake(r);
     for (struct piece *p = r->pieces; p; p = p->next) {
-        const struct known_range *x = p->state == ASK && !p->lost ? cw_remote_range(r, p->epoch, p->begin) : NULL;
+        const struct known_range *x = p->state == ASK && !p->lost ? cw_remote_range(r, p->epoch, p->begin)
+                                                                  : NULL;
         if (!x || (p->what != CACHEW__WHAT__WHAT_BATCHES && x->begin != p->begin))
             continue;
         if (x->not_before_ns > now) {
@@ -322,7 +368,8 @@ void cw_remote_pump(struct remote *r)
             continue;
         }
         struct link *l = usable(r, x->worker);
-        if (!l || (p->what == CACHEW__WHAT__WHAT_BATCHES && p->begin + p->n > x->end && !piece_cut(r, p, x->end)))
+        if (!l ||
+            (p->what == CACHEW__WHAT__WHAT_BATCHES && p->begin + p->n > x->end && !piece_cut(r, p, x->end)))
             continue;
         /* The range was another worker's for a while, and this one still has the request: a second one would
          * be computed, too. */
@@ -345,12 +392,16 @@ void cw_remote_unask(struct remote *r, const struct link *l)
 static void tell_not_here(struct remote *r, uint64_t worker, const struct known_range *x)
 {
     Cachew__Range range = {CW_MESSAGE(range), .epoch = x->epoch, .begin = x->begin, .end = x->end};
-    Cachew__Unreachable m = {CW_MESSAGE(unreachable), .worker = worker, .reason = (char *)"", .not_here = &range};
+    Cachew__Unreachable m = {CW_MESSAGE(unreachable), .worker = worker, .reason = (char *)"",
+                             .not_here = &range};
     if (r->dispatcher_open)
-        cw_remote_tell(r, &(Cachew__Envelope){CW_MESSAGE(envelope), .of_case = CACHEW__ENVELOPE__OF_UNREACHABLE, .unreachable = &m});
+        cw_remote_tell(r,
+                       &(Cachew__Envelope){CW_MESSAGE(envelope), .of_case = CACHEW__ENVELOPE__OF_UNREACHABLE,
+                                           .unreachable = &m});
 }
 
-void cw_remote_not_here(struct remote *r, const struct link *l, uint64_t request, uint64_t epoch, uint64_t begin)
+void cw_remote_not_here(struct remote *r, const struct link *l, uint64_t request, uint64_t epoch,
+                        uint64_t begin)
 {
     uint64_t now = cw_now_ns();
     struct known_range *x = cw_remote_range(r, epoch, begin);

@@ -1,4 +1,5 @@
-/* Waiting for the service: until when, what for, and who is told that it takes long. The consumer's thread, but for cw_remote_hold. */
+/* Waiting for the service: until when, what for, and who is told that it takes long. The consumer's thread,
+ * but for cw_remote_hold. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -9,11 +10,13 @@
 #include "base/thread.h"
 #include "client/remote_impl.h"
 
-/* Somebody is told what is waited for after so long, and then after twice as long each time; a worker that computes is no reason to worry for longer. */
+/* Somebody is told what is waited for after so long, and then after twice as long each time; a worker that
+ * computes is no reason to worry for longer. */
 #define NOTE_FIRST_NS UINT64_C(5000000000)
 #define NOTE_MAX_NS UINT64_C(600000000000)
 #define NOTE_COMPUTES_NS UINT64_C(30000000000)
-/* A job that goes on again has so long for what it did not compute while it was paused, whatever the deadline was. */
+/* A job that goes on again has so long for what it did not compute while it was paused, whatever the deadline
+ * was. */
 #define RESUMED_NS UINT64_C(5000000000)
 
 static uint64_t worker_at(const struct remote *r, const struct place *at)
@@ -22,15 +25,16 @@ static uint64_t worker_at(const struct remote *r, const struct place *at)
     return x ? x->worker : 0;
 }
 
-/* Writes what keeps the range at a place (NULL: the job) from answering, for people; of a range that a worker has, also
- * what keeps the job. Returns whether the worker just takes long. Mutex held. */
+/* Writes what keeps the range at a place (NULL: the job) from answering, for people; of a range that a worker
+ * has, also what keeps the job. Returns whether the worker just takes long. Mutex held. */
 static bool describe(const struct remote *r, const struct place *at, char *buf, size_t size)
 {
     uint64_t worker = worker_at(r, at);
     const struct link *l = worker ? cw_remote_link((struct remote *)(uintptr_t)r, worker) : NULL;
     bool held = r->paused || (*r->held && !worker);
     if (r->service_down.status)
-        snprintf(buf, size, "the dispatcher at %s is not there (%.200s)", r->service, r->service_down.message);
+        snprintf(buf, size, "the dispatcher at %s is not there (%.200s)", r->service,
+                 r->service_down.message);
     else if (held)
         snprintf(buf, size, "%s", r->held);
     else if (!at)
@@ -40,7 +44,8 @@ static bool describe(const struct remote *r, const struct place *at, char *buf, 
     else if (!l)
         snprintf(buf, size, "worker %" PRIu64 " has it, whose address is not known", worker);
     else if (l->why.status)
-        snprintf(buf, size, "worker %" PRIu64 " has it, which can't be reached (%.200s)", worker, l->why.message);
+        snprintf(buf, size, "worker %" PRIu64 " has it, which can't be reached (%.200s)", worker,
+                 l->why.message);
     else
         snprintf(buf, size, "worker %" PRIu64 " computes it", worker);
     if (*r->held && !r->service_down.status && !held)
@@ -68,7 +73,8 @@ static void note(struct remote *r, const struct place *at, const char *what)
     }
     r->note_ns = CW_MIN(2 * waited_ns, waited_ns + NOTE_MAX_NS);
     what_of(at, what, of, sizeof(of));
-    snprintf(text, sizeof(text), "job %s waits for %s since %.0f s: %s", r->job, of, (double)waited_ns / 1e9, why);
+    snprintf(text, sizeof(text), "job %s waits for %s since %.0f s: %s", r->job, of, (double)waited_ns / 1e9,
+             why);
     pthread_mutex_unlock(&r->mutex);
     r->options.note(r->options.note_arg, text);
     pthread_mutex_lock(&r->mutex);
@@ -99,7 +105,8 @@ void cw_remote_unhold(struct remote *r)
 
 bool cw_remote_is_paused(const struct cw_error *err)
 {
-    return err->status == CW_E_DEADLINE && strcmp(err->attribute, "job") == 0 && strcmp(err->value, "paused") == 0;
+    return err->status == CW_E_DEADLINE && strcmp(err->attribute, "job") == 0 &&
+           strcmp(err->value, "paused") == 0;
 }
 
 static int missed(const struct remote *r, const struct place *at, const char *what, struct cw_error *err)
@@ -132,7 +139,8 @@ static int sleep_until(struct remote *r, uint64_t deadline_ns)
     return deadline_ns && now >= deadline_ns ? e : 0;
 }
 
-int cw_remote_wait(struct remote *r, uint64_t deadline_ns, const struct place *at, const char *what, struct cw_error *err)
+int cw_remote_wait(struct remote *r, uint64_t deadline_ns, const struct place *at, const char *what,
+                   struct cw_error *err)
 {
     int e = 0;
     if (r->failed.status)

@@ -66,7 +66,8 @@ static void divide(const struct cw_profile *p, const unsigned *into, struct shar
     }
 }
 
-/* The operator whose calls on joined batches take most of the time of who waits for them; NULL: they don't. */
+/* The operator whose calls on joined batches take most of the time of who waits for them; NULL: they don't.
+ */
 static const char *called(const struct cw_profile *p, const struct share *shares)
 {
     for (unsigned i = 0; i < p->n_ops; i++)
@@ -86,7 +87,8 @@ static const char *bottleneck(const struct cw_profile *p, const struct share *sh
         return (double)p->wait_ns < 0.5 * (double)p->run_ns ? "the consumer" : "the service";
     name = "unknown";
     if (p->run_ns && (double)p->idle_ns > 0.5 * (double)p->run_ns)
-        return (double)p->wait_ns < 0.5 * (double)p->run_ns / CW_MAX(p->threads, 1u) ? "the consumer" : "reading";
+        return (double)p->wait_ns < 0.5 * (double)p->run_ns / CW_MAX(p->threads, 1u) ? "the consumer"
+                                                                                     : "reading";
     for (unsigned i = 0; i < p->n_ops; i++)
         if (shares[i].seconds > most) {
             most = shares[i].seconds;
@@ -97,7 +99,14 @@ static const char *bottleneck(const struct cw_profile *p, const struct share *sh
 
 static json_t *to_json(const struct cw_profile *p, const struct share *shares)
 {
-    const struct { const char *name; uint64_t ns; } rest[] = {{"reading", p->read_ns}, {"planning", p->plan_ns}, {"copying into batches", p->emit_ns}, {"reading the cache", p->fetch_ns}};
+    const struct {
+        const char *name;
+        uint64_t ns;
+    } rest[] = {{"reading", p->read_ns},
+                {"planning", p->plan_ns},
+                {"copying into batches", p->emit_ns},
+                {"reading the cache", p->fetch_ns}};
+
     const size_t n_rest = CW_COUNT_OF(rest) - (p->fetch_ns == 0);
     json_t *list = json_array();
     double busy = 0;
@@ -106,18 +115,22 @@ static json_t *to_json(const struct cw_profile *p, const struct share *shares)
     for (size_t i = 0; i < n_rest; i++)
         busy += (double)rest[i].ns * 1e-9;
     for (unsigned i = 0; i < p->n_ops; i++) {
-        json_t *o = json_pack("{s:s, s:i, s:f, s:f, s:I}", "op", shares[i].op, "position", (int)i, "seconds", shares[i].seconds, "share",
-                              busy > 0 ? shares[i].seconds / busy : 0.0, "elements", (json_int_t)shares[i].rows);
+        json_t *o = json_pack("{s:s, s:i, s:f, s:f, s:I}", "op", shares[i].op, "position", (int)i, "seconds",
+                              shares[i].seconds, "share", busy > 0 ? shares[i].seconds / busy : 0.0,
+                              "elements", (json_int_t)shares[i].rows);
         if (o && shares[i].fused_into != i)
             json_object_set_new(o, "fused_into", json_integer(shares[i].fused_into));
         json_array_append_new(list, o);
     }
     for (size_t i = 0; i < n_rest; i++)
-        json_array_append_new(list, json_pack("{s:s, s:f, s:f}", "part", rest[i].name, "seconds", (double)rest[i].ns * 1e-9, "share",
+        json_array_append_new(list, json_pack("{s:s, s:f, s:f}", "part", rest[i].name, "seconds",
+                                              (double)rest[i].ns * 1e-9, "share",
                                               busy > 0 ? (double)rest[i].ns * 1e-9 / busy : 0.0));
-    return json_pack("{s:f, s:i, s:f, s:f, s:f, s:I, s:I, s:s, s:o}", "seconds", (double)p->run_ns / CW_MAX(p->threads, 1u) * 1e-9, "threads", (int)p->threads,
-                     "busy_s", busy, "idle_s", (double)p->idle_ns * 1e-9, "wait_s", (double)p->wait_ns * 1e-9, "read_bytes",
-                     (json_int_t)p->read_bytes, "memory_peak_bytes", (json_int_t)p->memory_peak, "bottleneck", bottleneck(p, shares), "operators", list);
+    return json_pack("{s:f, s:i, s:f, s:f, s:f, s:I, s:I, s:s, s:o}", "seconds",
+                     (double)p->run_ns / CW_MAX(p->threads, 1u) * 1e-9, "threads", (int)p->threads, "busy_s",
+                     busy, "idle_s", (double)p->idle_ns * 1e-9, "wait_s", (double)p->wait_ns * 1e-9,
+                     "read_bytes", (json_int_t)p->read_bytes, "memory_peak_bytes", (json_int_t)p->memory_peak,
+                     "bottleneck", bottleneck(p, shares), "operators", list);
 }
 
 json_t *cw_report_profile_of(const struct cw_local *l, const struct cw_profile *p)
@@ -147,8 +160,11 @@ json_t *cw_report_quarantined(const struct cw_compiled *c, const struct cw_quara
 {
     char id[128], by[128];
     cw_record_print(&c->programs[q->id.leaf], &q->id, id);
-    json_t *o = json_pack("{s:s, s:s, s:s, s:o}", "record", id, "operator", q->op, "action", q->note ? "differs" : q->replaced ? "replaced" : "skipped", "reason",
-                          cw_report_text(q->message));
+    json_t *o = json_pack("{s:s, s:s, s:s, s:o}", "record", id, "operator", q->op, "action",
+                          q->note       ? "differs"
+                          : q->replaced ? "replaced"
+                                        : "skipped",
+                          "reason", cw_report_text(q->message));
     if (o && q->file)
         json_object_set_new(o, "file", cw_report_text(q->file));
     if (o && q->replaced) {

@@ -10,14 +10,16 @@
 
 json_t *cw_change_apply(const json_t *root, const json_t *change)
 {
-    json_t *copy = json_deep_copy(root), *list = json_object_get(copy, "pipeline"), *op = json_object_get(change, "insert"), *from = json_object_get(change, "move");
+    json_t *copy = json_deep_copy(root), *list = json_object_get(copy, "pipeline"),
+           *op = json_object_get(change, "insert"), *from = json_object_get(change, "move");
     int failed = 0;
     if (op)
         failed = json_array_insert(list, (size_t)json_integer_value(json_object_get(change, "at")), op);
     if (from) {
         json_t *moved = json_incref(json_array_get(list, (size_t)json_integer_value(from)));
         failed = json_array_remove(list, (size_t)json_integer_value(from)) < 0 ||
-                 json_array_insert_new(list, (size_t)json_integer_value(json_object_get(change, "to")), moved) < 0;
+                 json_array_insert_new(list, (size_t)json_integer_value(json_object_get(change, "to")),
+                                       moved) < 0;
     }
     if (failed) {
         json_decref(copy);
@@ -44,8 +46,10 @@ static int compile(const struct cw_local *l, json_t *change, struct cw_local *re
 
 /* ---- markers ---- */
 
-/* Of a marker in c, which has the values of the pipeline that ran: a marker makes none. Over the sources by the elements that they gave. 1: it can't be used. */
-static int marker_bytes(const struct cw_compiled *c, const struct cw_profile *p, unsigned position, double *ret, int *ret_number)
+/* Of a marker in c, which has the values of the pipeline that ran: a marker makes none. Over the sources by
+ * the elements that they gave. 1: it can't be used. */
+static int marker_bytes(const struct cw_compiled *c, const struct cw_profile *p, unsigned position,
+                        double *ret, int *ret_number)
 {
     double sum = 0, weight = 0;
     for (unsigned k = 0; k < c->n_programs; k++) {
@@ -68,14 +72,16 @@ static int marker_bytes(const struct cw_compiled *c, const struct cw_profile *p,
     return isfinite(*ret) ? 0 : 1;
 }
 
-int cw_places_find(const struct cw_local *l, const struct cw_profile *p, struct cw_place **ret, size_t *ret_n, struct cw_error *err)
+int cw_places_find(const struct cw_local *l, const struct cw_profile *p, struct cw_place **ret, size_t *ret_n,
+                   struct cw_error *err)
 {
     const struct cw_chain *chain = &l->pipeline->chain;
     struct cw_place *places = calloc(chain->n + 1, sizeof(*places));
     size_t n = 0;
     int r = places ? 0 : cw_error_nomem(err, 0, "places for a cache");
     for (size_t at = 1; at <= chain->n && r >= 0 && chain->nodes[at - 1].desc->kind != CW_OP_BATCHER; at++) {
-        const struct cw_node *before = &chain->nodes[at - 1], *here = at < chain->n ? &chain->nodes[at] : NULL;
+        const struct cw_node *before = &chain->nodes[at - 1],
+                             *here = at < chain->n ? &chain->nodes[at] : NULL;
         struct cw_place place = {.at = at, .marker = -1, .last = before->position};
         struct cw_local changed = {0};
         int number;
@@ -84,10 +90,13 @@ int cw_places_find(const struct cw_local *l, const struct cw_profile *p, struct 
                 places[n++] = place;
             continue;
         }
-        if (before->desc->marker || before->desc->kind == CW_OP_INDEX) /* the same elements as one place earlier */
+        /* the same elements as one place earlier */
+        if (before->desc->marker || before->desc->kind == CW_OP_INDEX)
             continue;
-        r = compile(l, json_pack("{s:{s:s}, s:i}", "insert", "op", "autocache", "at", (int)at), &changed, err);
-        if (r == 0 && marker_bytes(changed.compiled, p, changed.pipeline->chain.nodes[at].position, &place.bytes, &number) == 0)
+        r = compile(l, json_pack("{s:{s:s}, s:i}", "insert", "op", "autocache", "at", (int)at), &changed,
+                    err);
+        if (r == 0 && marker_bytes(changed.compiled, p, changed.pipeline->chain.nodes[at].position,
+                                   &place.bytes, &number) == 0)
             places[n++] = place;
         cw_local_deinit(&changed);
     }
@@ -122,13 +131,16 @@ static bool needs(const struct cw_op *op, const struct cw_op *of)
 
 static bool draws(const struct cw_op *op)
 {
-    return op->desc->random || (op->desc->function && json_is_true(json_object_get(cw_attr_json(op, "function"), "rng")));
+    return op->desc->random ||
+           (op->desc->function && json_is_true(json_object_get(cw_attr_json(op, "function"), "rng")));
 }
 
-/* Whether `op` gives the same where it stands directly before `other` instead of directly behind it. Draws have keys by name: those of other names stay. */
+/* Whether `op` gives the same where it stands directly before `other` instead of directly behind it. Draws
+ * have keys by name: those of other names stay. */
 static bool passes(const struct cw_op *op, const struct cw_op *other)
 {
-    bool computes = other->desc->kind == CW_OP_MAP && other->desc->run && !other->desc->marker; /* what renames or drops changes what names mean */
+    /* what renames or drops changes what names mean */
+    bool computes = other->desc->kind == CW_OP_MAP && other->desc->run && !other->desc->marker;
     if (op->desc->kind == CW_OP_FILTER)
         return computes && !draws(op) && !needs(op, other);
     bool crops = op->desc->image && op->desc->image->crops && !op->desc->image->resizes;
@@ -137,7 +149,8 @@ static bool passes(const struct cw_op *op, const struct cw_op *other)
 }
 
 /* That part of what comes in goes out: elements of a filter, bytes of a crop. */
-static double kept(const struct cw_compiled *c, const struct cw_costs *costs, const struct cw_profile *p, const struct cw_op *op, unsigned leaf)
+static double kept(const struct cw_compiled *c, const struct cw_costs *costs, const struct cw_profile *p,
+                   const struct cw_op *op, unsigned leaf)
 {
     if (op->desc->kind == CW_OP_FILTER) {
         for (unsigned i = op->position + 1; i < costs->n_ops; i++)
@@ -145,18 +158,21 @@ static double kept(const struct cw_compiled *c, const struct cw_costs *costs, co
                 return costs->ops[i].rows / costs->ops[op->position].rows;
         return 1 / costs->ops[op->position].rows; /* the batch is next */
     }
-    return cw_costs_value_bytes(c, p, leaf, op->out[0].value, &op->out[0].type) / cw_costs_value_bytes(c, p, leaf, op->in[0].value, &op->in[0].type);
+    return cw_costs_value_bytes(c, p, leaf, op->out[0].value, &op->out[0].type) /
+           cw_costs_value_bytes(c, p, leaf, op->in[0].value, &op->in[0].type);
 }
 
 /* How far the operator at place `from` can go towards the front. */
-static size_t earliest(const struct cw_local *l, const struct cw_program *g, const struct cw_costs *costs, size_t from)
+static size_t earliest(const struct cw_local *l, const struct cw_program *g, const struct cw_costs *costs,
+                       size_t from)
 {
     const struct cw_node *nodes = l->pipeline->chain.nodes;
     const struct cw_op *op = find_op(g, nodes[from].position);
     size_t to = from;
     while (op && op->live && to > 1 && nodes[to - 1].n_inputs == 0) {
         const struct cw_op *other = find_op(g, nodes[to - 1].position);
-        bool same_run = other && costs->ops[other->position].fused_into == costs->ops[op->position].fused_into;
+        bool same_run = other &&
+                        costs->ops[other->position].fused_into == costs->ops[op->position].fused_into;
         if (!other || same_run || !passes(op, other))
             break;
         to--;
@@ -164,7 +180,8 @@ static size_t earliest(const struct cw_local *l, const struct cw_program *g, con
     return to;
 }
 
-int cw_moves_find(const struct cw_local *l, const struct cw_costs *c, const struct cw_profile *p, struct cw_move **ret, size_t *ret_n, struct cw_error *err)
+int cw_moves_find(const struct cw_local *l, const struct cw_costs *c, const struct cw_profile *p,
+                  struct cw_move **ret, size_t *ret_n, struct cw_error *err)
 {
     const struct cw_chain *chain = &l->pipeline->chain;
     const struct cw_program *g = &l->compiled->programs[0];
@@ -172,15 +189,22 @@ int cw_moves_find(const struct cw_local *l, const struct cw_costs *c, const stru
     size_t n = 0;
     int r = moves ? 0 : cw_error_nomem(err, 0, "orders of operators");
     *ret_n = 0;
-    /* Behind concat each source has values of its own; and what fails is no longer the same where it is not raised. */
-    for (size_t from = 2; from < chain->n && r >= 0 && l->compiled->n_programs == 1 && l->pipeline->on_error == CW_ON_ERROR_RAISE; from++) {
+    /* Behind concat each source has values of its own; and what fails is no longer the same where it is not
+     * raised. */
+    for (size_t from = 2; from < chain->n && r >= 0 && l->compiled->n_programs == 1 &&
+                          l->pipeline->on_error == CW_ON_ERROR_RAISE;
+         from++) {
         size_t to = earliest(l, g, c, from);
         struct cw_local changed = {0};
         if (to == from)
             continue;
         const struct cw_op *op = find_op(g, chain->nodes[from].position);
-        struct cw_move move = {.from = from, .to = to, .first = chain->nodes[to].position, .last = chain->nodes[from - 1].position,
-                               .factor = c->ops[op->position].rows > 0 ? kept(l->compiled, c, p, op, 0) : NAN};
+        struct cw_move move = {.from = from,
+                               .to = to,
+                               .first = chain->nodes[to].position,
+                               .last = chain->nodes[from - 1].position,
+                               .factor = c->ops[op->position].rows > 0 ? kept(l->compiled, c, p, op, 0)
+                                                                       : NAN};
         r = compile(l, json_pack("{s:i, s:i}", "move", (int)from, "to", (int)to), &changed, err);
         if (r == 0 && move.factor < 1) /* NAN is not */
             moves[n++] = move;

@@ -1,4 +1,5 @@
-/* What was set by itself (base/tuned.h), as JSON and for people: records of the form that decisions of policies have. */
+/* What was set by itself (base/tuned.h), as JSON and for people: records of the form that decisions of
+ * policies have. */
 #pragma once
 #include "base/text.h"
 #include "client/local.h"
@@ -7,8 +8,9 @@
 void cw_tuning_threads(struct cw_local *l, unsigned threads);
 void cw_tuning_memory(struct cw_local *l, size_t memory);
 
-/* [{"t": seconds since the first, "what", "of"?, "times", "record": {"seen", "alternatives", "chosen", "why"}}]: the last of each kind, of all that runs for l, which has its iterator.
- * New reference; NULL: out of memory. Any thread. */
+/* [{"t": seconds since the first, "what", "of"?, "times", "record": {"seen", "alternatives", "chosen",
+ * "why"}}]: the last of each kind, of all that runs for l, which has its iterator. New reference; NULL: out
+ * of memory. Any thread. */
 json_t *cw_tuning_json(const struct cw_local *l);
 /* The same of a log; its times are since began_ns. */
 json_t *cw_tuned_log_json(const struct cw_tuned_log *log, uint64_t began_ns);

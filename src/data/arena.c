@@ -5,7 +5,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* Chunks grow from 64 KiB (a few cheap columns) by doubling to 1 MiB (a decoded photograph); larger requests get a chunk of their own. */
+/* Chunks grow from 64 KiB (a few cheap columns) by doubling to 1 MiB (a decoded photograph); larger requests
+ * get a chunk of their own. */
 #define CHUNK_MIN ((size_t)64 << 10)
 #define CHUNK_MAX ((size_t)1 << 20)
 
@@ -19,7 +20,10 @@ struct cw_arena_chunk {
     uint8_t *data;
 };
 
-void cw_arena_init(struct cw_arena *a, struct cw_budget *budget) { *a = (struct cw_arena){.budget = budget}; }
+void cw_arena_init(struct cw_arena *a, struct cw_budget *budget)
+{
+    *a = (struct cw_arena){.budget = budget};
+}
 
 static void chunk_free(struct cw_arena *a, struct cw_arena_chunk *c)
 {
@@ -31,7 +35,8 @@ static void chunk_free(struct cw_arena *a, struct cw_arena_chunk *c)
 /* Address space of size bytes, or where the system does not give as much, of `least`. NULL: not even that. */
 static void *map(size_t *size, size_t least)
 {
-    void *data = mmap(NULL, *size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | (*size > least ? MAP_NORESERVE : 0), -1, 0);
+    void *data = mmap(NULL, *size, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | (*size > least ? MAP_NORESERVE : 0), -1, 0);
     if (data == MAP_FAILED && *size > least)
         data = mmap(NULL, *size = least, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     return data == MAP_FAILED ? NULL : data;
@@ -39,9 +44,11 @@ static void *map(size_t *size, size_t least)
 
 static struct cw_arena_chunk *chunk_new(struct cw_arena *a, size_t bytes, struct cw_error *err)
 {
-    size_t size = a->current ? CW_MIN(a->current->size * 2, CHUNK_MAX) : CHUNK_MIN, least = CW_ALIGN_UP(bytes, 4096);
+    size_t size = a->current ? CW_MIN(a->current->size * 2, CHUNK_MAX) : CHUNK_MIN,
+           least = CW_ALIGN_UP(bytes, 4096);
     size = a->exact ? least : CW_MAX(CW_ALIGN_UP(size, 4096), least);
-    if (cw_budget_take(a->budget, size, "scratch memory", size > least ? NULL : err) < 0) { /* no room to grow into: what is needed */
+    if (cw_budget_take(a->budget, size, "scratch memory", size > least ? NULL : err) < 0) {
+        /* no room to grow into: what is needed */
         if (size == least || cw_budget_take(a->budget, least, "scratch memory", err) < 0)
             return NULL;
         size = least;
@@ -110,7 +117,10 @@ void cw_arena_unreserve(struct cw_arena *a, size_t bytes)
     cw_budget_give(a->budget, bytes);
 }
 
-struct cw_arena_mark cw_arena_mark(const struct cw_arena *a) { return (struct cw_arena_mark){a->current, a->used}; }
+struct cw_arena_mark cw_arena_mark(const struct cw_arena *a)
+{
+    return (struct cw_arena_mark){a->current, a->used};
+}
 
 void cw_arena_release(struct cw_arena *a, struct cw_arena_mark m)
 {
@@ -138,4 +148,7 @@ void cw_arena_reset(struct cw_arena *a, size_t keep_bytes)
         cw_arena_unreserve(a, a->reserved);
 }
 
-void cw_arena_deinit(struct cw_arena *a) { cw_arena_reset(a, 0); }
+void cw_arena_deinit(struct cw_arena *a)
+{
+    cw_arena_reset(a, 0);
+}

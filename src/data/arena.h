@@ -6,13 +6,16 @@
 #include "data/budget.h"
 
 struct cw_arena_chunk;
+
 struct cw_arena {
     struct cw_budget *budget;
     struct cw_arena_chunk *first, *current;
-    size_t used;      /* in current */
-    size_t reserved;  /* bytes charged by cw_arena_reserve */
-    bool exact;       /* it takes what is asked of it, rounded up to a page: no less would do, and no more if there is more */
+    size_t used;     /* in current */
+    size_t reserved; /* bytes charged by cw_arena_reserve */
+    /* it takes what is asked of it, rounded up to a page: no less would do, and no more if there is more */
+    bool exact;
 };
+
 void cw_arena_init(struct cw_arena *a, struct cw_budget *budget);
 void cw_arena_deinit(struct cw_arena *a);
 /* 64-byte aligned. NULL: err says whether the system (CW_E_MEMORY) or the budget (CW_E_BUDGET) refused. */
@@ -20,8 +23,12 @@ void *cw_arena_alloc(struct cw_arena *a, size_t bytes, struct cw_error *err);
 /* Charges memory that a library allocates by itself; given back by cw_arena_unreserve or cw_arena_reset. */
 int cw_arena_reserve(struct cw_arena *a, size_t bytes, const char *what, struct cw_error *err) _must_check_;
 void cw_arena_unreserve(struct cw_arena *a, size_t bytes);
+
 /* Marks and releases: everything allocated after the mark is free again (scratch of one row). */
-struct cw_arena_mark { struct cw_arena_chunk *chunk; size_t used; };
+struct cw_arena_mark {
+    struct cw_arena_chunk *chunk;
+    size_t used;
+};
 struct cw_arena_mark cw_arena_mark(const struct cw_arena *a);
 void cw_arena_release(struct cw_arena *a, struct cw_arena_mark m);
 /* Forgets all allocations, keeps up to keep_bytes of chunks for reuse (still charged). */

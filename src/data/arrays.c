@@ -65,7 +65,8 @@ static int bad(struct cw_error *err, const char *name, const char *expected)
     return cw_error_set(err, CW_E_OPTION, "the array \"%.60s\": expected %s", name, expected);
 }
 
-int cw_arrays_column(struct cw_arrays *a, size_t i, const char *name, const struct cw_type *type, struct cw_error *err)
+int cw_arrays_column(struct cw_arrays *a, size_t i, const char *name, const struct cw_type *type,
+                     struct cw_error *err)
 {
     struct cw_array_column *c = &a->columns[i];
     struct cw_type item = *type;
@@ -133,7 +134,8 @@ struct cw_tensor cw_arrays_get(const struct cw_arrays *a, const struct cw_array_
 /* ---- ids ---- */
 
 /* Offsets must ascend, and what they count must fit in memory. The bytes of all elements, into *bytes. */
-static int check_piece(const struct cw_array_column *c, const struct cw_array_piece *p, uint64_t n, uint64_t *bytes, struct cw_error *err)
+static int check_piece(const struct cw_array_column *c, const struct cw_array_piece *p, uint64_t n,
+                       uint64_t *bytes, struct cw_error *err)
 {
     uint64_t size = 0;
     if (p->views) {
@@ -149,7 +151,8 @@ static int check_piece(const struct cw_array_column *c, const struct cw_array_pi
                 return bad(err, c->name, "offsets that ascend");
             last = next;
         }
-        if (__builtin_mul_overflow(last - offset_at(p, 0), (uint64_t)c->item, &size) || last > INT64_MAX / c->item)
+        if (__builtin_mul_overflow(last - offset_at(p, 0), (uint64_t)c->item, &size) ||
+            last > INT64_MAX / c->item)
             return bad(err, c->name, "less than 2^63 bytes");
         if (!p->data && size)
             return bad(err, c->name, "data, but there is a null pointer");
@@ -175,10 +178,13 @@ int cw_arrays_look(struct cw_arrays_look *look, size_t bytes, struct cw_error *e
         return 0;
     }
     look->bytes = LOOK_BYTES;
-    return look->cancelled && look->cancelled(look->cancel_arg) ? cw_error_set(err, CW_E_INTERRUPTED, "interrupted") : 0;
+    return look->cancelled && look->cancelled(look->cancel_arg)
+               ? cw_error_set(err, CW_E_INTERRUPTED, "interrupted")
+               : 0;
 }
 
-static int hash_items(XXH3_state_t *x, const uint8_t *data, uint64_t size, struct cw_arrays_look *look, struct cw_error *err)
+static int hash_items(XXH3_state_t *x, const uint8_t *data, uint64_t size, struct cw_arrays_look *look,
+                      struct cw_error *err)
 {
     int r = 0;
     for (uint64_t at = 0; r == 0 && at < size; at += LOOK_BYTES) {
@@ -191,7 +197,8 @@ static int hash_items(XXH3_state_t *x, const uint8_t *data, uint64_t size, struc
 }
 
 /* Sizes come first: they say where elements begin. */
-static int hash_rows(XXH3_state_t *x, const struct cw_arrays *a, const struct cw_array_column *c, size_t piece, struct cw_arrays_look *look, struct cw_error *err)
+static int hash_rows(XXH3_state_t *x, const struct cw_arrays *a, const struct cw_array_column *c,
+                     size_t piece, struct cw_arrays_look *look, struct cw_error *err)
 {
     int r = 0;
     for (uint64_t i = a->first[piece]; r == 0 && i < a->first[piece + 1]; i++) {
@@ -204,7 +211,8 @@ static int hash_rows(XXH3_state_t *x, const struct cw_arrays *a, const struct cw
 }
 
 /* Into the hash: what the column's elements are, however they are cut into pieces. */
-static int hash_column(XXH3_state_t *x, const struct cw_arrays *a, const struct cw_array_column *c, struct cw_arrays_look *look, struct cw_error *err)
+static int hash_column(XXH3_state_t *x, const struct cw_arrays *a, const struct cw_array_column *c,
+                       struct cw_arrays_look *look, struct cw_error *err)
 {
     struct cw_key k = {0};
     XXH3_128bits_update(x, c->name, strlen(c->name) + 1);
@@ -217,7 +225,8 @@ static int hash_column(XXH3_state_t *x, const struct cw_arrays *a, const struct 
     for (size_t at = 0; r == 0 && at < a->n_pieces; at++) {
         const struct cw_array_piece *p = &c->pieces[at];
         bool sizes = c->type.dtype == CW_BYTES || p->offsets;
-        r = sizes ? hash_rows(x, a, c, at, look, err) : hash_items(x, p->data, (a->first[at + 1] - a->first[at]) * c->item, look, err);
+        r = sizes ? hash_rows(x, a, c, at, look, err)
+                  : hash_items(x, p->data, (a->first[at + 1] - a->first[at]) * c->item, look, err);
     }
     return r;
 }
@@ -229,8 +238,8 @@ static void hash_begin(XXH3_state_t *x, const struct cw_arrays *a)
 }
 
 /* Of all columns up to this one; those before it are in x already. */
-static int hash_next(XXH3_state_t *x, const struct cw_arrays *a, const struct cw_array_column *c, struct cw_arrays_look *look, struct cw_hash128 *ret,
-                     struct cw_error *err)
+static int hash_next(XXH3_state_t *x, const struct cw_arrays *a, const struct cw_array_column *c,
+                     struct cw_arrays_look *look, struct cw_hash128 *ret, struct cw_error *err)
 {
     int r = hash_column(x, a, c, look, err);
     XXH128_hash_t d = XXH3_128bits_digest(x);
@@ -260,7 +269,8 @@ int cw_arrays_check(const struct cw_arrays *a, struct cw_arrays_look *look, stru
         r = hash_next(&x, a, &a->columns[i], look, &now, err);
         if (r == 0 && (now.lo != a->columns[i].hash.lo || now.hi != a->columns[i].hash.hi))
             r = cw_error_set(err, CW_E_DATA,
-                             "the array \"%.60s\" was written to after the data set was made: a cache would keep it for what it was; make the data set anew",
+                             "the array \"%.60s\" was written to after the data set was made: a cache would "
+                             "keep it for what it was; make the data set anew",
                              a->columns[i].name);
     }
     return r;
@@ -277,7 +287,8 @@ int cw_arrays_register(struct cw_arrays *a, struct cw_error *err)
     a->total_bytes = 0;
     for (size_t i = 0; r == 0 && i < a->n_columns; i++)
         for (size_t k = 0; r == 0 && k < a->n_pieces; k++)
-            r = check_piece(&a->columns[i], &a->columns[i].pieces[k], a->first[k + 1] - a->first[k], &a->total_bytes, err);
+            r = check_piece(&a->columns[i], &a->columns[i].pieces[k], a->first[k + 1] - a->first[k],
+                            &a->total_bytes, err);
     if (r < 0)
         return r;
     if ((r = compute_id(a, err)) < 0)

@@ -1,6 +1,7 @@
 /*
- * The Arrow C data and stream interfaces: structures whose layout is fixed for good by the Arrow specification ("C data interface", "C stream
- * interface"). The guards are those that the specification asks for, so that other headers may define the same.
+ * The Arrow C data and stream interfaces: structures whose layout is fixed for good by the Arrow
+ * specification ("C data interface", "C stream interface"). The guards are those that the specification asks
+ * for, so that other headers may define the same.
  */
 #pragma once
 #include <stdint.h>
@@ -10,6 +11,7 @@
 #define ARROW_FLAG_DICTIONARY_ORDERED 1
 #define ARROW_FLAG_NULLABLE 2
 #define ARROW_FLAG_MAP_KEYS_SORTED 4
+
 struct ArrowSchema {
     const char *format, *name, *metadata;
     int64_t flags, n_children;
@@ -17,6 +19,7 @@ struct ArrowSchema {
     void (*release)(struct ArrowSchema *); /* NULL: released already */
     void *private_data;
 };
+
 struct ArrowArray {
     int64_t length, null_count, offset, n_buffers, n_children; /* null_count -1: not counted */
     const void **buffers;
@@ -27,9 +30,11 @@ struct ArrowArray {
 #endif
 #ifndef ARROW_C_STREAM_INTERFACE
 #define ARROW_C_STREAM_INTERFACE
+
 struct ArrowArrayStream {
-    int (*get_schema)(struct ArrowArrayStream *, struct ArrowSchema *out);                /* 0 or an errno value */
-    int (*get_next)(struct ArrowArrayStream *, struct ArrowArray *out); /* the same; the end: out->release is NULL */
+    int (*get_schema)(struct ArrowArrayStream *, struct ArrowSchema *out); /* 0 or an errno value */
+    /* the same; the end: out->release is NULL */
+    int (*get_next)(struct ArrowArrayStream *, struct ArrowArray *out);
     const char *(*get_last_error)(struct ArrowArrayStream *);
     void (*release)(struct ArrowArrayStream *); /* NULL: released already */
     void *private_data;

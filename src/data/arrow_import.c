@@ -1,6 +1,7 @@
 /*
- * Arrow streams as data sets in memory. Buffers are used where they are; only what has another layout here is expanded: bits of bools, numbers behind
- * a dictionary. The Arrow arrays live as long as the data set. Sizes of buffers are not part of the interface: who makes the stream vouches for them.
+ * Arrow streams as data sets in memory. Buffers are used where they are; only what has another layout here is
+ * expanded: bits of bools, numbers behind a dictionary. The Arrow arrays live as long as the data set. Sizes
+ * of buffers are not part of the interface: who makes the stream vouches for them.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -24,41 +25,62 @@ struct range {
 
 /* ---- buffers ---- */
 
-static const void *buffer(const struct ArrowArray *a, int64_t i) { return i < a->n_buffers ? a->buffers[i] : NULL; }
-static bool bit(const uint8_t *bits, uint64_t i) { return bits[i / 8] >> i % 8 & 1; }
+static const void *buffer(const struct ArrowArray *a, int64_t i)
+{
+    return i < a->n_buffers ? a->buffers[i] : NULL;
+}
+
+static bool bit(const uint8_t *bits, uint64_t i)
+{
+    return bits[i / 8] >> i % 8 & 1;
+}
 
 static int malformed(const struct cw_arrow_column *c, struct cw_error *err)
 {
-    return cw_arrow_bad(err, c->schema->name, "is malformed: its Arrow array does not have the buffers, children or length of its type (\"%.40s\")",
-                        c->schema->format);
+    return cw_arrow_bad(
+        err, c->schema->name,
+        "is malformed: its Arrow array does not have the buffers, children or length of its type (\"%.40s\")",
+        c->schema->format);
 }
 
-/* No element of the range may be null. per_row: so many of them make a row, 0: it differs; row: of the first. */
-static int check_nulls(const struct cw_arrow_column *c, const struct range *x, uint64_t row, uint64_t per_row, struct cw_error *err)
+/* No element of the range may be null. per_row: so many of them make a row, 0: it differs; row: of the first.
+ */
+static int check_nulls(const struct cw_arrow_column *c, const struct range *x, uint64_t row, uint64_t per_row,
+                       struct cw_error *err)
 {
     const uint8_t *valid = x->array->null_count ? buffer(x->array, 0) : NULL;
     for (uint64_t i = 0; valid && i < x->n; i++)
         if (!bit(valid, x->start + i))
-            return per_row ? cw_arrow_bad(err, c->schema->name, "has a null in row %" PRIu64 ": fill nulls or leave these rows out, components have none",
+            return per_row ? cw_arrow_bad(err, c->schema->name,
+                                          "has a null in row %" PRIu64
+                                          ": fill nulls or leave these rows out, components have none",
                                           row + i / per_row)
-                           : cw_arrow_bad(err, c->schema->name, "has a null in a list, in row %" PRIu64 " or after it: components have none", row);
+                           : cw_arrow_bad(err, c->schema->name,
+                                          "has a null in a list, in row %" PRIu64
+                                          " or after it: components have none",
+                                          row);
     return 0;
 }
 
 /* Elements [start, start + n) of a child, as its parent counts them. */
-static int child_range(const struct cw_arrow_column *c, const struct ArrowArray *child, uint64_t start, uint64_t n, struct range *ret,
-                       struct cw_error *err)
+static int child_range(const struct cw_arrow_column *c, const struct ArrowArray *child, uint64_t start,
+                       uint64_t n, struct range *ret, struct cw_error *err)
 {
-    if (!child || child->length < 0 || child->offset < 0 || start > (uint64_t)child->length || n > (uint64_t)child->length - start)
+    if (!child || child->length < 0 || child->offset < 0 || start > (uint64_t)child->length ||
+        n > (uint64_t)child->length - start)
         return malformed(c, err);
     *ret = (struct range){.array = child, .start = start + (uint64_t)child->offset, .n = n};
     return 0;
 }
 
-static int nomem(size_t bytes, struct cw_error *err) { return cw_error_nomem(err, bytes, "arrays from Arrow"); }
+static int nomem(size_t bytes, struct cw_error *err)
+{
+    return cw_error_nomem(err, bytes, "arrays from Arrow");
+}
 
 /* Numbers of a range as bytes: in place, or bools expanded. */
-static int number_data(struct cw_arrays *a, const struct cw_arrow_column *c, const struct range *x, const uint8_t **ret, struct cw_error *err)
+static int number_data(struct cw_arrays *a, const struct cw_arrow_column *c, const struct range *x,
+                       const uint8_t **ret, struct cw_error *err)
 {
     const uint8_t *data = buffer(x->array, 1);
     *ret = data;
@@ -80,8 +102,8 @@ static int number_data(struct cw_arrays *a, const struct cw_arrow_column *c, con
 }
 
 /* Nested fixed-size lists, down to their numbers. row and per_row as for check_nulls. */
-static int fixed_data(struct cw_arrays *a, const struct cw_arrow_column *c, struct range x, uint64_t row, uint64_t per_row, const uint8_t **ret,
-                      struct cw_error *err)
+static int fixed_data(struct cw_arrays *a, const struct cw_arrow_column *c, struct range x, uint64_t row,
+                      uint64_t per_row, const uint8_t **ret, struct cw_error *err)
 {
     int first = c->type.ndim && c->type.dims[0] == CW_VARIES;
     for (int d = first; d < c->type.ndim; d++) {
@@ -89,7 +111,8 @@ static int fixed_data(struct cw_arrays *a, const struct cw_arrow_column *c, stru
         int r = check_nulls(c, &x, row, per_row, err);
         if (r < 0)
             return r;
-        if (x.array->n_children != 1 || __builtin_mul_overflow(x.start, times, &start) || __builtin_mul_overflow(x.n, times, &n))
+        if (x.array->n_children != 1 || __builtin_mul_overflow(x.start, times, &start) ||
+            __builtin_mul_overflow(x.n, times, &n))
             return malformed(c, err);
         r = child_range(c, x.array->children[0], start, n, &x, err);
         if (r < 0)
@@ -107,8 +130,8 @@ static uint64_t offset_at(const void *offsets, unsigned size, uint64_t i)
 
 /* ---- columns of one batch ---- */
 
-static int import_list(struct cw_arrays *a, const struct cw_arrow_column *c, const struct range *x, uint64_t row, struct cw_array_piece *p,
-                       struct cw_error *err)
+static int import_list(struct cw_arrays *a, const struct cw_arrow_column *c, const struct range *x,
+                       uint64_t row, struct cw_array_piece *p, struct cw_error *err)
 {
     unsigned size = c->schema->format[1] == 'L' ? 8 : 4;
     const uint8_t *offsets = buffer(x->array, 1);
@@ -126,8 +149,8 @@ static int import_list(struct cw_arrays *a, const struct cw_arrow_column *c, con
 }
 
 /* One string or binary value each, as views. */
-static int view_strings(struct cw_arrays *a, const struct cw_arrow_column *c, const char *format, const struct range *x,
-                        const struct cw_array_view **ret, struct cw_error *err)
+static int view_strings(struct cw_arrays *a, const struct cw_arrow_column *c, const char *format,
+                        const struct range *x, const struct cw_array_view **ret, struct cw_error *err)
 {
     struct cw_array_view *views = cw_arrays_own(a, x->n * sizeof(*views));
     if (!views)
@@ -137,19 +160,24 @@ static int view_strings(struct cw_arrays *a, const struct cw_arrow_column *c, co
     if (x->n && !first)
         return malformed(c, err);
     for (uint64_t i = 0; i < x->n; i++) {
-        if (format[0] == 'v') { /* 16 bytes: size, then the text if it is up to 12 bytes, else 4 of them, its buffer, and where in it */
+        if (format[0] == 'v') {
+            /* 16 bytes: size, then the text if it is up to 12 bytes, else 4 of them, its buffer, and where in
+             * it */
             const uint8_t *view = first + 16 * (x->start + i);
             int32_t size, number, at;
             memcpy(&size, view, 4);
             memcpy(&number, view + 8, 4);
             memcpy(&at, view + 12, 4);
-            const uint8_t *inside = size > 12 && number >= 0 ? buffer(x->array, 2 + (int64_t)number) : view + 4;
-            if (size < 0 || (size > 12 && (number < 0 || at < 0 || 3 + (int64_t)number >= x->array->n_buffers || !inside)))
+            const uint8_t *inside = size > 12 && number >= 0 ? buffer(x->array, 2 + (int64_t)number)
+                                                             : view + 4;
+            if (size < 0 || (size > 12 &&
+                             (number < 0 || at < 0 || 3 + (int64_t)number >= x->array->n_buffers || !inside)))
                 return malformed(c, err);
             views[i] = (struct cw_array_view){.data = size > 12 ? inside + at : inside, .size = (size_t)size};
         } else {
             unsigned width = format[0] == 'U' || format[0] == 'Z' ? 8 : 4;
-            uint64_t begin = offset_at(first, width, x->start + i), end = offset_at(first, width, x->start + i + 1);
+            uint64_t begin = offset_at(first, width, x->start + i),
+                     end = offset_at(first, width, x->start + i + 1);
             if (end < begin || end > INT64_MAX || (end > begin && !data))
                 return malformed(c, err);
             views[i] = (struct cw_array_view){.data = data ? data + begin : NULL, .size = end - begin};
@@ -158,7 +186,8 @@ static int view_strings(struct cw_arrays *a, const struct cw_arrow_column *c, co
     return 0;
 }
 
-static int import_binary(struct cw_arrays *a, const struct cw_arrow_column *c, const struct range *x, struct cw_array_piece *p, struct cw_error *err)
+static int import_binary(struct cw_arrays *a, const struct cw_arrow_column *c, const struct range *x,
+                         struct cw_array_piece *p, struct cw_error *err)
 {
     const char *format = c->schema->format;
     if (format[0] == 'v')
@@ -182,8 +211,8 @@ static uint64_t index_at(const void *indices, enum cw_dtype dtype, uint64_t i)
     return negative ? UINT64_MAX : (uint64_t)v;
 }
 
-static int import_dictionary(struct cw_arrays *a, const struct cw_arrow_column *c, const struct range *x, struct cw_array_piece *p,
-                             struct cw_error *err)
+static int import_dictionary(struct cw_arrays *a, const struct cw_arrow_column *c, const struct range *x,
+                             struct cw_array_piece *p, struct cw_error *err)
 {
     const uint8_t *indices = buffer(x->array, 1), *numbers = NULL;
     const struct ArrowArray *dictionary = x->array->dictionary;
@@ -197,8 +226,9 @@ static int import_dictionary(struct cw_arrays *a, const struct cw_arrow_column *
             if (!bit(buffer(dictionary, 0), values.start + i))
                 r = cw_arrow_bad(err, c->schema->name, "has a null in its dictionary: components have none");
     if (r == 0)
-        r = c->type.dtype == CW_BYTES ? view_strings(a, c, c->schema->dictionary->format, &values, &strings, err)
-                                      : number_data(a, c, &values, &numbers, err);
+        r = c->type.dtype == CW_BYTES
+                ? view_strings(a, c, c->schema->dictionary->format, &values, &strings, err)
+                : number_data(a, c, &values, &numbers, err);
     size_t item = strings ? sizeof(*strings) : cw_dtype_size(c->type.dtype);
     uint8_t *out = r == 0 ? cw_arrays_own(a, x->n * item) : NULL;
     if (!out)
@@ -216,8 +246,8 @@ static int import_dictionary(struct cw_arrays *a, const struct cw_arrow_column *
     return 0;
 }
 
-static int import_piece(struct cw_arrays *a, const struct cw_arrow_column *c, const struct range *x, uint64_t row, struct cw_array_piece *p,
-                        struct cw_error *err)
+static int import_piece(struct cw_arrays *a, const struct cw_arrow_column *c, const struct range *x,
+                        uint64_t row, struct cw_array_piece *p, struct cw_error *err)
 {
     int r = check_nulls(c, x, row, 1, err);
     if (r < 0)
@@ -251,10 +281,12 @@ static void import_free(void *arg)
 static int stream_failed(struct ArrowArrayStream *s, int code, struct cw_error *err)
 {
     const char *why = s->get_last_error ? s->get_last_error(s) : NULL;
-    return cw_error_set(err, code == ENOMEM ? CW_E_MEMORY : CW_E_DATA, "the Arrow stream failed: %s", why && *why ? why : strerror(code));
+    return cw_error_set(err, code == ENOMEM ? CW_E_MEMORY : CW_E_DATA, "the Arrow stream failed: %s",
+                        why && *why ? why : strerror(code));
 }
 
-static int read_batches(struct ArrowArrayStream *s, struct import *m, int64_t n_children, struct cw_error *err)
+static int read_batches(struct ArrowArrayStream *s, struct import *m, int64_t n_children,
+                        struct cw_error *err)
 {
     for (;;) {
         if (CW_ARRAY_ROOM(m->batches, m->capacity, m->n + 1, "arrays from Arrow", err) < 0)
@@ -268,7 +300,9 @@ static int read_batches(struct ArrowArrayStream *s, struct import *m, int64_t n_
             return 0;
         m->n++;
         if (b->length < 0 || b->offset < 0 || b->n_children != n_children)
-            return cw_error_set(err, CW_E_DATA, "the Arrow stream is malformed: a batch does not have the columns of its schema");
+            return cw_error_set(
+                err, CW_E_DATA,
+                "the Arrow stream is malformed: a batch does not have the columns of its schema");
         if (b->length == 0) { /* nobody needs it */
             b->release(b);
             m->n--;
@@ -276,10 +310,12 @@ static int read_batches(struct ArrowArrayStream *s, struct import *m, int64_t n_
     }
 }
 
-static int import_column(struct cw_arrays *a, const struct import *m, size_t i, struct ArrowSchema *schema, struct cw_error *err)
+static int import_column(struct cw_arrays *a, const struct import *m, size_t i, struct ArrowSchema *schema,
+                         struct cw_error *err)
 {
     struct cw_arrow_column c;
-    int r = schema ? cw_arrow_column(schema, &c, err) : cw_error_set(err, CW_E_DATA, "the Arrow stream is malformed: a column has no schema");
+    int r = schema ? cw_arrow_column(schema, &c, err)
+                   : cw_error_set(err, CW_E_DATA, "the Arrow stream is malformed: a column has no schema");
     if (r == 0)
         r = cw_arrays_column(a, i, schema->name, &c.type, err);
     if (r == 0 && c.width)
@@ -296,7 +332,8 @@ static int import_column(struct cw_arrays *a, const struct import *m, size_t i, 
     return r;
 }
 
-static int import_all(struct ArrowArrayStream *s, struct ArrowSchema *schema, struct import *m, struct cw_arrays **a, struct cw_error *err)
+static int import_all(struct ArrowArrayStream *s, struct ArrowSchema *schema, struct import *m,
+                      struct cw_arrays **a, struct cw_error *err)
 {
     if (!schema->format || strcmp(schema->format, "+s") != 0)
         return cw_error_set(err, CW_E_DATA, "the Arrow stream gives %s, expected structs (record batches)",

@@ -19,10 +19,15 @@ int cw_arrow_bad(struct cw_error *err, const char *column, const char *fmt, ...)
 
 static bool number_format(const char *format, enum cw_dtype *ret)
 {
-    static const struct { char letter; enum cw_dtype dtype; } formats[] = {
-        {'b', CW_BOOL}, {'c', CW_INT8},  {'C', CW_UINT8},  {'s', CW_INT16},   {'S', CW_UINT16},  {'i', CW_INT32},
-        {'I', CW_UINT32}, {'l', CW_INT64}, {'L', CW_UINT64}, {'e', CW_FLOAT16}, {'f', CW_FLOAT32}, {'g', CW_FLOAT64},
+    static const struct {
+        char letter;
+        enum cw_dtype dtype;
+    } formats[] = {
+        {'b', CW_BOOL},   {'c', CW_INT8},    {'C', CW_UINT8},   {'s', CW_INT16},
+        {'S', CW_UINT16}, {'i', CW_INT32},   {'I', CW_UINT32},  {'l', CW_INT64},
+        {'L', CW_UINT64}, {'e', CW_FLOAT16}, {'f', CW_FLOAT32}, {'g', CW_FLOAT64},
     };
+
     for (size_t i = 0; i < CW_COUNT_OF(formats); i++)
         if (format[0] == formats[i].letter && format[1] == 0) {
             *ret = formats[i].dtype;
@@ -33,12 +38,32 @@ static bool number_format(const char *format, enum cw_dtype *ret)
 
 const char *cw_arrow_format_name(const char *format)
 {
-    static const struct { const char *prefix, *name; } names[] = {
-        {"n", "null"}, {"td", "a date"}, {"tt", "a time"}, {"ts", "a timestamp"}, {"tD", "a duration"}, {"ti", "an interval"}, {"d:", "a decimal"},
-        {"+s", "a struct"}, {"+m", "a map"}, {"+u", "a union"}, {"+r", "run-end encoded"}, {"+v", "a list view"},
-        {"+l", "a list of other than numbers"}, {"+L", "a list of other than numbers"}, {"+w", "a fixed-size list of other than numbers"},
-        {"u", "strings"}, {"U", "strings"}, {"vu", "strings"}, {"z", "binary"}, {"Z", "binary"}, {"vz", "binary"},
+    static const struct {
+        const char *prefix, *name;
+    } names[] = {
+        {"n", "null"},
+        {"td", "a date"},
+        {"tt", "a time"},
+        {"ts", "a timestamp"},
+        {"tD", "a duration"},
+        {"ti", "an interval"},
+        {"d:", "a decimal"},
+        {"+s", "a struct"},
+        {"+m", "a map"},
+        {"+u", "a union"},
+        {"+r", "run-end encoded"},
+        {"+v", "a list view"},
+        {"+l", "a list of other than numbers"},
+        {"+L", "a list of other than numbers"},
+        {"+w", "a fixed-size list of other than numbers"},
+        {"u", "strings"},
+        {"U", "strings"},
+        {"vu", "strings"},
+        {"z", "binary"},
+        {"Z", "binary"},
+        {"vz", "binary"},
     };
+
     for (size_t i = 0; i < CW_COUNT_OF(names); i++)
         if (strncmp(format, names[i].prefix, strlen(names[i].prefix)) == 0)
             return names[i].name;
@@ -47,8 +72,10 @@ const char *cw_arrow_format_name(const char *format)
 
 static int unsupported(const struct ArrowSchema *top, const struct ArrowSchema *what, struct cw_error *err)
 {
-    return cw_arrow_bad(err, top->name, "is or holds %s (Arrow format \"%.40s\"), which can't be taken: select other columns, or cast it",
-                        cw_arrow_format_name(what->format), what->format);
+    return cw_arrow_bad(
+        err, top->name,
+        "is or holds %s (Arrow format \"%.40s\"), which can't be taken: select other columns, or cast it",
+        cw_arrow_format_name(what->format), what->format);
 }
 
 static bool is_binary(const char *format)
@@ -58,13 +85,16 @@ static bool is_binary(const char *format)
 }
 
 /* Appends the dimensions of nested fixed-size lists of numbers to a type. */
-static int read_numbers(const struct ArrowSchema *top, const struct ArrowSchema *s, struct cw_type *type, struct cw_error *err)
+static int read_numbers(const struct ArrowSchema *top, const struct ArrowSchema *s, struct cw_type *type,
+                        struct cw_error *err)
 {
     for (; strncmp(s->format, "+w:", 3) == 0 && s->n_children == 1; s = s->children[0]) {
         char *end;
         long long n = strtoll(s->format + 3, &end, 10);
         if (*end || n < 1 || type->ndim == CW_MAX_NDIM)
-            return cw_arrow_bad(err, top->name, "has elements of a shape that can't be taken (at most 6 dimensions, each at least 1)");
+            return cw_arrow_bad(
+                err, top->name,
+                "has elements of a shape that can't be taken (at most 6 dimensions, each at least 1)");
         type->dims[type->ndim++] = n;
     }
     return !s->dictionary && number_format(s->format, &type->dtype) ? 0 : unsupported(top, s, err);
@@ -80,7 +110,9 @@ int cw_arrow_column(struct ArrowSchema *s, struct cw_arrow_column *c, struct cw_
         values = s->dictionary;
         if (is_binary(values->format))
             return 0;
-        return number_format(values->format, &c->type.dtype) && !values->dictionary ? 0 : unsupported(s, values, err);
+        return number_format(values->format, &c->type.dtype) && !values->dictionary
+                   ? 0
+                   : unsupported(s, values, err);
     }
     if (is_binary(s->format))
         return 0;

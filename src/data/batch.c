@@ -59,7 +59,11 @@ int cw_batch_copy(const struct cw_batch *b, struct cw_batch **ret, struct cw_err
     return 0;
 }
 
-static void add_u64(XXH3_state_t *x, uint64_t v) { XXH3_128bits_update(x, &v, sizeof(v)); } /* little-endian hosts */
+/* little-endian hosts */
+static void add_u64(XXH3_state_t *x, uint64_t v)
+{
+    XXH3_128bits_update(x, &v, sizeof(v));
+}
 
 static void add_text(XXH3_state_t *x, const char *text)
 {
@@ -69,8 +73,8 @@ static void add_text(XXH3_state_t *x, const char *text)
 }
 
 /* Dims from `first` on; data of `size` bytes. */
-static void add_component(XXH3_state_t *x, const struct cw_batch_component *c, int first, const uint64_t *lengths, size_t n_lengths,
-                          const void *data, size_t size)
+static void add_component(XXH3_state_t *x, const struct cw_batch_component *c, int first,
+                          const uint64_t *lengths, size_t n_lengths, const void *data, size_t size)
 {
     add_text(x, c->name);
     add_text(x, cw_dtype_name(c->dtype));
@@ -99,7 +103,8 @@ struct cw_hash128 cw_batch_hash(const struct cw_batch *b)
     add_u64(&x, b->n);
     for (unsigned i = 0; i < b->n_components; i++) {
         const struct cw_batch_component *c = &b->components[i];
-        add_component(&x, c, 0, c->lengths, c->lengths ? (c->ndim ? (size_t)c->dims[0] : 1) : 0, c->data, c->size);
+        add_component(&x, c, 0, c->lengths, c->lengths ? (c->ndim ? (size_t)c->dims[0] : 1) : 0, c->data,
+                      c->size);
     }
     return finish(&x);
 }
@@ -116,7 +121,8 @@ struct cw_hash128 cw_batch_set_hash(const struct cw_batch *b)
         for (unsigned i = 0; i < b->n_components; i++) {
             const struct cw_batch_component *c = &b->components[i];
             size_t size = c->lengths ? c->lengths[r] : c->size / b->n;
-            add_component(&x, c, b->leading, c->lengths ? &c->lengths[r] : NULL, 1, (const uint8_t *)c->data + at[i], size);
+            add_component(&x, c, b->leading, c->lengths ? &c->lengths[r] : NULL, 1,
+                          (const uint8_t *)c->data + at[i], size);
             at[i] += size;
         }
         sum = cw_hash128_add(sum, finish(&x));

@@ -6,7 +6,10 @@
 
 #include "base/philox.h"
 
-void *cw_block_alloc(struct cw_block *b, size_t bytes, struct cw_error *err) { return cw_arena_alloc(b->arena, bytes, err); }
+void *cw_block_alloc(struct cw_block *b, size_t bytes, struct cw_error *err)
+{
+    return cw_arena_alloc(b->arena, bytes, err);
+}
 
 static void add_fault(struct cw_block *b, size_t row, const char *op, bool note, const char *fmt, va_list ap)
 {
@@ -83,8 +86,8 @@ struct cw_tensor cw_block_row(const struct cw_block *b, unsigned v, size_t r)
     return t;
 }
 
-void *cw_block_row_out(struct cw_block *b, unsigned v, const struct cw_type *type, size_t r, const int64_t *dims, int ndim,
-                       struct cw_error *err)
+void *cw_block_row_out(struct cw_block *b, unsigned v, const struct cw_type *type, size_t r,
+                       const int64_t *dims, int ndim, struct cw_error *err)
 {
     struct cw_column *c = &b->columns[v];
     if (c->dense)

@@ -8,20 +8,25 @@ void cw_budget_init(struct cw_budget *b, size_t limit)
 static void note_peak(struct cw_budget *b, size_t used)
 {
     size_t peak = atomic_load_explicit(&b->peak, memory_order_relaxed);
-    while (used > peak && !atomic_compare_exchange_weak_explicit(&b->peak, &peak, used, memory_order_relaxed, memory_order_relaxed))
+    while (used > peak && !atomic_compare_exchange_weak_explicit(&b->peak, &peak, used, memory_order_relaxed,
+                                                                 memory_order_relaxed))
         ;
 }
 
 int cw_budget_take(struct cw_budget *b, size_t bytes, const char *what, struct cw_error *err)
 {
-    size_t used = atomic_load_explicit(&b->used, memory_order_relaxed), limit = atomic_load_explicit(&b->limit, memory_order_relaxed);
+    size_t used = atomic_load_explicit(&b->used, memory_order_relaxed),
+           limit = atomic_load_explicit(&b->limit, memory_order_relaxed);
     do {
         if (bytes > limit || used > limit - bytes) {
-            atomic_store_explicit(&b->wanted, bytes > SIZE_MAX - used ? SIZE_MAX : used + bytes, memory_order_relaxed);
-            return cw_error_set(err, CW_E_BUDGET, "%s needs %zu bytes, but of the memory budget of %zu bytes %zu are in use", what, bytes,
-                                limit, used);
+            atomic_store_explicit(&b->wanted, bytes > SIZE_MAX - used ? SIZE_MAX : used + bytes,
+                                  memory_order_relaxed);
+            return cw_error_set(err, CW_E_BUDGET,
+                                "%s needs %zu bytes, but of the memory budget of %zu bytes %zu are in use",
+                                what, bytes, limit, used);
         }
-    } while (!atomic_compare_exchange_weak_explicit(&b->used, &used, used + bytes, memory_order_relaxed, memory_order_relaxed));
+    } while (!atomic_compare_exchange_weak_explicit(&b->used, &used, used + bytes, memory_order_relaxed,
+                                                    memory_order_relaxed));
     note_peak(b, used + bytes);
     return 0;
 }

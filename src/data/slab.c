@@ -10,7 +10,8 @@
 #include "base/thread.h"
 
 #define PAGE ((size_t)4096)
-/* Address space of one memfd; its pages are there only once written. Larger slabs get a memfd of their own. */
+/* Address space of one memfd; its pages are there only once written. Larger slabs get a memfd of their own.
+ */
 #define REGION_SIZE ((size_t)1 << 30)
 /* ... where the address space or the size of files is limited. */
 #define REGION_SIZE_SMALL ((size_t)16 << 20)
@@ -22,7 +23,8 @@ struct cw_slab_region {
     int fd;
 };
 
-/* Sizes are rounded up to 8 steps per power of two, so that slabs of similar size serve each other: at most 12.5 % are lost. */
+/* Sizes are rounded up to 8 steps per power of two, so that slabs of similar size serve each other: at
+ * most 12.5 % are lost. */
 static unsigned size_class(size_t size, size_t *ret_size)
 {
     size_t pages = CW_MAX((size + PAGE - 1) / PAGE, 1);
@@ -30,7 +32,7 @@ static unsigned size_class(size_t size, size_t *ret_size)
         *ret_size = pages * PAGE;
         return (unsigned)pages;
     }
-    unsigned bits = 63u - (unsigned)__builtin_clzl(pages); /* 2^bits <= pages */
+    unsigned bits = 63u - (unsigned)__builtin_clzl(pages);                    /* 2^bits <= pages */
     size_t step = (size_t)1 << (bits - 3), steps = (pages + step - 1) / step; /* 8 .. 16 */
     *ret_size = steps * step * PAGE;
     return 8 * (bits - 2) + (unsigned)(steps - 8);
@@ -94,7 +96,8 @@ static int make_memfd(size_t size)
     int fd = memfd_create("cachew-slabs", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (fd < 0)
         return -errno;
-    if (ftruncate(fd, (off_t)size) == 0 && fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0)
+    if (ftruncate(fd, (off_t)size) == 0 &&
+        fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0)
         return fd;
     int e = errno;
     close(fd);
@@ -125,7 +128,8 @@ static int map_region(struct cw_slab_region *region, size_t size, bool memfd)
     region->fd = memfd ? make_memfd(size) : -1;
     if (memfd && region->fd < 0)
         return region->fd;
-    region->data = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_NORESERVE | (memfd ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS), region->fd, 0);
+    region->data = mmap(NULL, size, PROT_READ | PROT_WRITE,
+                        MAP_NORESERVE | (memfd ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS), region->fd, 0);
     if (region->data != MAP_FAILED)
         return 0;
     int e = errno;
@@ -140,7 +144,8 @@ static void punch(const struct cw_slab *s)
     (void)madvise(s->data, s->size, s->fd >= 0 ? MADV_REMOVE : MADV_DONTNEED);
 }
 
-/* In a shared pool a memfd where there can be one, and as large as it may be; else other memory, and why. mutex held */
+/* In a shared pool a memfd where there can be one, and as large as it may be; else other memory, and why.
+ * mutex held */
 static int region_new(struct cw_slab_pool *p, size_t size, struct cw_error *err)
 {
     const size_t sizes[] = {CW_MAX(size, REGION_SIZE), CW_MAX(size, REGION_SIZE_SMALL)};
@@ -155,8 +160,10 @@ static int region_new(struct cw_slab_pool *p, size_t size, struct cw_error *err)
     }
     if (r < 0) {
         free(region);
-        return cw_error_errno(err, CW_E_MEMORY, -r, "can't map %zu bytes of memory for batches, nor a region of %zu bytes with room for more (ulimit -v limits it)", size,
-                              sizes[1]);
+        return cw_error_errno(err, CW_E_MEMORY, -r,
+                              "can't map %zu bytes of memory for batches, nor a region of %zu bytes with "
+                              "room for more (ulimit -v limits it)",
+                              size, sizes[1]);
     }
     if (first && !p->why_private.status)
         cw_error_errno(&p->why_private, CW_E_MEMORY, first, "%s", why_no_memfd(first));
@@ -168,7 +175,8 @@ static int region_new(struct cw_slab_pool *p, size_t size, struct cw_error *err)
 }
 
 /* mutex held */
-static int slab_new(struct cw_slab_pool *p, size_t size, unsigned class, struct cw_slab **ret, struct cw_error *err)
+static int slab_new(struct cw_slab_pool *p, size_t size, unsigned class, struct cw_slab **ret,
+                    struct cw_error *err)
 {
     if (!p->regions || p->regions->size - p->regions->used < size) {
         int r = region_new(p, size, err);
@@ -179,7 +187,13 @@ static int slab_new(struct cw_slab_pool *p, size_t size, unsigned class, struct 
     if (!s)
         return cw_error_nomem(err, sizeof(*s), "a slab");
     struct cw_slab_region *region = p->regions;
-    *s = (struct cw_slab){.pool = p, .data = region->data + region->used, .size = size, .fd = region->fd, .offset = region->used, .size_class = class, .made = p->made};
+    *s = (struct cw_slab){.pool = p,
+                          .data = region->data + region->used,
+                          .size = size,
+                          .fd = region->fd,
+                          .offset = region->used,
+                          .size_class = class,
+                          .made = p->made};
     p->made = s;
     region->used += size;
     *ret = s;
@@ -224,7 +238,9 @@ void cw_slab_put(struct cw_slab *s)
     CW_GUARD(&p->mutex);
     if (!s->charged && !s->retired && cw_budget_take(p->budget, s->size, "a batch", NULL) == 0)
         s->charged = 1;
-    struct cw_slab **list = s->retired ? &p->retired : s->charged ? &p->backed[s->size_class] : &p->punched[s->size_class];
+    struct cw_slab **list = s->retired   ? &p->retired
+                            : s->charged ? &p->backed[s->size_class]
+                                         : &p->punched[s->size_class];
     if (!s->charged && !s->retired)
         punch(s);
     s->users = false;

@@ -1,6 +1,8 @@
 /*
- * What becomes of private slabs when the process forks: the child gets those that users have, copied when written to, so that nothing that happens here later is seen
- * there. Of the rest, which may be most of the memory, it gets nothing. The thread that forks runs this; it holds no lock of the engine but, perhaps, a runner's.
+ * What becomes of private slabs when the process forks: the child gets those that users have, copied when
+ * written to, so that nothing that happens here later is seen there. Of the rest, which may be most of the
+ * memory, it gets nothing. The thread that forks runs this; it holds no lock of the engine but, perhaps, a
+ * runner's.
  */
 #include "data/slab.h"
 
@@ -9,7 +11,7 @@
 #include "base/thread.h"
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* taken before that of a pool */
-static struct cw_slab_pool *pools; /* guarded by mutex */
+static struct cw_slab_pool *pools;                        /* guarded by mutex */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static void each_users(int advice)
@@ -17,7 +19,8 @@ static void each_users(int advice)
     for (struct cw_slab_pool *p = pools; p; p = p->next)
         for (struct cw_slab *s = p->made; s; s = s->made)
             if (s->users)
-                (void)madvise(s->data, s->size, advice); /* refused for more than 65,530 pieces of address space (vm.max_map_count) */
+                /* refused for more than 65,530 pieces of address space (vm.max_map_count) */
+                (void)madvise(s->data, s->size, advice);
 }
 
 static void unlock_all(void)
@@ -48,7 +51,10 @@ static void in_child(void)
     pools = NULL;
 }
 
-static void install(void) { (void)pthread_atfork(before, in_parent, in_child); /* fails without memory: then a child has no batches */ }
+static void install(void)
+{
+    (void)pthread_atfork(before, in_parent, in_child); /* fails without memory: then a child has no batches */
+}
 
 void cw_slab_fork_add(struct cw_slab_pool *p)
 {

@@ -4,24 +4,24 @@
 #include <stdio.h>
 #include <string.h>
 
-static const struct { const char *name; uint8_t size; bool is_float, is_signed; } dtypes[CW_N_DTYPES] = {
-    [CW_BOOL] = {"bool", 1, false, false},
-    [CW_UINT8] = {"uint8", 1, false, false},
-    [CW_UINT16] = {"uint16", 2, false, false},
-    [CW_UINT32] = {"uint32", 4, false, false},
-    [CW_UINT64] = {"uint64", 8, false, false},
-    [CW_INT8] = {"int8", 1, false, true},
-    [CW_INT16] = {"int16", 2, false, true},
-    [CW_INT32] = {"int32", 4, false, true},
-    [CW_INT64] = {"int64", 8, false, true},
-    [CW_FLOAT16] = {"float16", 2, true, false},
-    [CW_BFLOAT16] = {"bfloat16", 2, true, false},
-    [CW_FLOAT32] = {"float32", 4, true, false},
-    [CW_FLOAT64] = {"float64", 8, true, false},
-    [CW_BYTES] = {"bytes", 0, false, false},
+static const struct {
+    const char *name;
+    uint8_t size;
+    bool is_float, is_signed;
+} dtypes[CW_N_DTYPES] = {
+    [CW_BOOL] = {"bool", 1, false, false},        [CW_UINT8] = {"uint8", 1, false, false},
+    [CW_UINT16] = {"uint16", 2, false, false},    [CW_UINT32] = {"uint32", 4, false, false},
+    [CW_UINT64] = {"uint64", 8, false, false},    [CW_INT8] = {"int8", 1, false, true},
+    [CW_INT16] = {"int16", 2, false, true},       [CW_INT32] = {"int32", 4, false, true},
+    [CW_INT64] = {"int64", 8, false, true},       [CW_FLOAT16] = {"float16", 2, true, false},
+    [CW_BFLOAT16] = {"bfloat16", 2, true, false}, [CW_FLOAT32] = {"float32", 4, true, false},
+    [CW_FLOAT64] = {"float64", 8, true, false},   [CW_BYTES] = {"bytes", 0, false, false},
 };
 
-const char *cw_dtype_name(enum cw_dtype dtype) { return dtypes[dtype].name; }
+const char *cw_dtype_name(enum cw_dtype dtype)
+{
+    return dtypes[dtype].name;
+}
 
 int cw_dtype_parse(const char *name, enum cw_dtype *ret)
 {
@@ -33,10 +33,25 @@ int cw_dtype_parse(const char *name, enum cw_dtype *ret)
     return -1;
 }
 
-size_t cw_dtype_size(enum cw_dtype dtype) { return dtypes[dtype].size; }
-bool cw_dtype_is_float(enum cw_dtype dtype) { return dtypes[dtype].is_float; }
-bool cw_dtype_is_signed(enum cw_dtype dtype) { return dtypes[dtype].is_signed; }
-bool cw_dtype_is_integer(enum cw_dtype dtype) { return dtype >= CW_UINT8 && dtype <= CW_INT64; }
+size_t cw_dtype_size(enum cw_dtype dtype)
+{
+    return dtypes[dtype].size;
+}
+
+bool cw_dtype_is_float(enum cw_dtype dtype)
+{
+    return dtypes[dtype].is_float;
+}
+
+bool cw_dtype_is_signed(enum cw_dtype dtype)
+{
+    return dtypes[dtype].is_signed;
+}
+
+bool cw_dtype_is_integer(enum cw_dtype dtype)
+{
+    return dtype >= CW_UINT8 && dtype <= CW_INT64;
+}
 
 static uint32_t float_bits(float f)
 {
@@ -64,7 +79,8 @@ float cw_half_to_float(uint16_t h)
     return bits_float(sign | (e + 112) << 23 | m << 13);
 }
 
-/* Rounds |d| to a multiple of 2^(exponent - mantissa bits), to nearest even; the power of two scaling is exact. */
+/* Rounds |d| to a multiple of 2^(exponent - mantissa bits), to nearest even; the power of two scaling is
+ * exact. */
 static double round_mantissa(double a, int mantissa_bits, int min_exponent)
 {
     int e;
@@ -93,9 +109,15 @@ uint16_t cw_double_to_half(double d)
     return sign | (uint16_t)((e + 14) << 10) | (uint16_t)((uint32_t)(m * 2048.0) & 0x3ffu);
 }
 
-uint16_t cw_float_to_half(float f) { return cw_double_to_half((double)f); }
+uint16_t cw_float_to_half(float f)
+{
+    return cw_double_to_half((double)f);
+}
 
-float cw_bfloat_to_float(uint16_t b) { return bits_float((uint32_t)b << 16); }
+float cw_bfloat_to_float(uint16_t b)
+{
+    return bits_float((uint32_t)b << 16);
+}
 
 uint16_t cw_float_to_bfloat(float f)
 {
@@ -148,4 +170,7 @@ const char *cw_type_print(const struct cw_type *t, char buf[160])
     return buf;
 }
 
-struct cw_type cw_type_scalar(enum cw_dtype dtype) { return (struct cw_type){.dtype = dtype, .ndim = 0}; }
+struct cw_type cw_type_scalar(enum cw_dtype dtype)
+{
+    return (struct cw_type){.dtype = dtype, .ndim = 0};
+}

@@ -1,4 +1,5 @@
-/* Types of components: dtype and shape, known at compile time; shapes may have dimensions that vary per element. */
+/* Types of components: dtype and shape, known at compile time; shapes may have dimensions that vary per
+ * element. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -7,11 +8,23 @@
 #include "base/error.h"
 
 enum cw_dtype {
-    CW_BOOL, CW_UINT8, CW_UINT16, CW_UINT32, CW_UINT64, CW_INT8, CW_INT16, CW_INT32, CW_INT64,
-    CW_FLOAT16, CW_BFLOAT16, CW_FLOAT32, CW_FLOAT64,
+    CW_BOOL,
+    CW_UINT8,
+    CW_UINT16,
+    CW_UINT32,
+    CW_UINT64,
+    CW_INT8,
+    CW_INT16,
+    CW_INT32,
+    CW_INT64,
+    CW_FLOAT16,
+    CW_BFLOAT16,
+    CW_FLOAT32,
+    CW_FLOAT64,
     CW_BYTES, /* variable-length byte string; always a scalar (ndim 0) of an element */
     CW_N_DTYPES,
 };
+
 /* "bool", "uint8", ..., "bfloat16", "float32", "float64", "bytes". */
 const char *cw_dtype_name(enum cw_dtype dtype);
 /* 0 or -1 when the name is unknown. */
@@ -32,7 +45,7 @@ uint16_t cw_double_to_bfloat(double d); /* one rounding */
 
 #define CW_MAX_NDIM 6
 #define CW_MAX_COMPONENTS 128 /* of an element */
-#define CW_VARIES (-1) /* a dimension that varies per element */
+#define CW_VARIES (-1)        /* a dimension that varies per element */
 
 struct cw_type {
     enum cw_dtype dtype;

@@ -1,6 +1,7 @@
 /*
- * Which marker of a stream is used: what its workers measured goes to the policy (scale.c), and what that says goes to the workers. A worker's heartbeat tells what it
- * uses: while that is something else it is told again, so that nothing is lost with a connection.
+ * Which marker of a stream is used: what its workers measured goes to the policy (scale.c), and what that
+ * says goes to the workers. A worker's heartbeat tells what it uses: while that is something else it is told
+ * again, so that nothing is lost with a connection.
  */
 #include <math.h>
 #include <stdio.h>
@@ -11,8 +12,7 @@
 
 static void say(struct cw_dispatcher *d, const struct seat *t)
 {
-    Cachew__Caching c = {CW_MESSAGE(caching), .stream = {16, t->stream->id},
-        .marker = t->stream->marker};
+    Cachew__Caching c = {CW_MESSAGE(caching), .stream = {16, t->stream->id}, .marker = t->stream->marker};
     Cachew__Envelope m = {CW_MESSAGE(envelope), .of_case = CACHEW__ENVELOPE__OF_CACHING, .caching = &c};
     cw_dp_send(d, t->worker->peer, &m);
 }
@@ -20,7 +20,10 @@ static void say(struct cw_dispatcher *d, const struct seat *t)
 /* ---- what workers say ---- */
 
 /* A peer may say anything. */
-static double sane(double x) { return isfinite(x) && x > 0 ? x : 0; }
+static double sane(double x)
+{
+    return isfinite(x) && x > 0 ? x : 0;
+}
 
 void cw_dp_caching_store(struct worker *w, const Cachew__Heartbeat *m)
 {
@@ -49,8 +52,15 @@ static void take_name(const Cachew__MarkerWork *m, char *ret, size_t size)
 
 static void take_marker(const Cachew__MarkerWork *m, struct marker_work *ret)
 {
-    *ret = (struct marker_work){.marker = m->marker, .compute_s = sane(m->compute_s), .read_s = sane(m->read_s), .store_s = sane(m->store_s), .was_read = m->was_read, .unread = m->unread,
-                                .bytes = sane(m->bytes), .cached = fmin(sane(m->cached), 1), .written = fmin(sane(m->written), 1)};
+    *ret = (struct marker_work){.marker = m->marker,
+                                .compute_s = sane(m->compute_s),
+                                .read_s = sane(m->read_s),
+                                .store_s = sane(m->store_s),
+                                .was_read = m->was_read,
+                                .unread = m->unread,
+                                .bytes = sane(m->bytes),
+                                .cached = fmin(sane(m->cached), 1),
+                                .written = fmin(sane(m->written), 1)};
     take_name(m, ret->name, sizeof(ret->name));
 }
 
@@ -77,7 +87,10 @@ void cw_dp_caching_heard(struct cw_dispatcher *d, struct seat *t, const Cachew__
 
 /* ---- what the policy is told ---- */
 
-static const struct caching *caching_of(const struct seat *t) { return t->granted && t->state == SEAT_READY && t->caching && t->caching->n ? t->caching : NULL; }
+static const struct caching *caching_of(const struct seat *t)
+{
+    return t->granted && t->state == SEAT_READY && t->caching && t->caching->n ? t->caching : NULL;
+}
 
 static const struct marker_work *find(const struct caching *c, int32_t marker)
 {
@@ -90,20 +103,24 @@ static const struct marker_work *find(const struct caching *c, int32_t marker)
 /* Numbers of facts are places in the list of the first worker that says something. */
 static const struct caching *first_of(const struct stream *s)
 {
-    CW_LIST_EACH_OF(t, struct seat, by_stream, &s->seats)
+    CW_LIST_EACH_OF (t, struct seat, by_stream, &s->seats)
         if (caching_of(t))
             return caching_of(t);
     return NULL;
 }
 
-static int32_t number_of(const struct caching *c, int marker) { return marker < 0 ? -1 : c->markers[marker].marker; }
+static int32_t number_of(const struct caching *c, int marker)
+{
+    return marker < 0 ? -1 : c->markers[marker].marker;
+}
 
 /* What all workers together know of a marker. */
 struct known {
     double workers, saved_s, bytes, cached, written; /* sums; saved_s: by reading, where that is known: */
-    double known, speed, read;                       /* workers; bytes of storage per second; workers that read from storage */
-    double unread;                                   /* workers that use it, and compute all the same */
-    double computing, compute_s, reading, read_s, store_s; /* workers that know it, and sums of what a position takes them */
+    double known, speed, read; /* workers; bytes of storage per second; workers that read from storage */
+    double unread;             /* workers that use it, and compute all the same */
+    /* workers that know it, and sums of what a position takes them */
+    double computing, compute_s, reading, read_s, store_s;
     bool was_read;
 };
 
@@ -138,7 +155,7 @@ static void add(struct known *k, const struct caching *c, const struct marker_wo
 static struct known know(const struct stream *s, int32_t marker)
 {
     struct known k = {0};
-    CW_LIST_EACH(at, &s->seats) {
+    CW_LIST_EACH (at, &s->seats) {
         const struct caching *c = caching_of(CW_CONTAINER(at, struct seat, by_stream));
         const struct marker_work *m = c ? find(c, marker) : NULL;
         if (m)
@@ -147,21 +164,24 @@ static struct known know(const struct stream *s, int32_t marker)
     return k;
 }
 
-/* The cache's speeds, of all workers together. What was read tells more than what a store found when it tried. */
+/* The cache's speeds, of all workers together. What was read tells more than what a store found when it
+ * tried. */
 static void storage_facts(const struct stream *s, const struct known *of, struct cw_storage_facts *f)
 {
-    CW_LIST_EACH_OF(t, const struct seat, by_stream, &s->seats) {
+    CW_LIST_EACH_OF (t, const struct seat, by_stream, &s->seats) {
         if (!caching_of(t))
             continue;
         f->read_bytes_per_s += t->worker->cache.read_bytes_per_s;
         f->write_bytes_per_s += t->worker->cache.write_bytes_per_s;
-        f->cache_bytes = CW_MAX(f->cache_bytes, t->worker->cache.bound); /* one directory, as far as is known */
+        /* one directory, as far as is known */
+        f->cache_bytes = CW_MAX(f->cache_bytes, t->worker->cache.bound);
     }
     if (of && of->was_read)
         f->read_bytes_per_s = of->read > 0 ? of->speed / of->read * of->workers : 0;
 }
 
-void cw_dp_caching_facts(const struct stream *s, double per_batch, struct cw_facts *f, struct cw_marker_facts *markers)
+void cw_dp_caching_facts(const struct stream *s, double per_batch, struct cw_facts *f,
+                         struct cw_marker_facts *markers)
 {
     const struct caching *first = first_of(s);
     struct known in_use = {0};
@@ -175,8 +195,11 @@ void cw_dp_caching_facts(const struct stream *s, double per_batch, struct cw_fac
             f->marker = (int)i;
         if (used || !in_use.was_read)
             in_use = k;
-        markers[i] = (struct cw_marker_facts){.name = first->markers[i].name, .prefix_s = k.known > 0 ? per_batch * k.saved_s / k.known : 0,
-                                              .bytes = per_batch * k.bytes / k.workers, .cached = k.cached / k.workers, .written = fmin(k.written, 1)};
+        markers[i] = (struct cw_marker_facts){.name = first->markers[i].name,
+                                              .prefix_s = k.known > 0 ? per_batch * k.saved_s / k.known : 0,
+                                              .bytes = per_batch * k.bytes / k.workers,
+                                              .cached = k.cached / k.workers,
+                                              .written = fmin(k.written, 1)};
     }
     f->n_markers = first ? (int)first->n : 0;
     storage_facts(s, first ? &in_use : NULL, &f->storage);
@@ -184,7 +207,10 @@ void cw_dp_caching_facts(const struct stream *s, double per_batch, struct cw_fac
 
 /* ---- what it said ---- */
 
-bool cw_dp_caching_open(const struct stream *s) { return first_of(s) != NULL; }
+bool cw_dp_caching_open(const struct stream *s)
+{
+    return first_of(s) != NULL;
+}
 
 bool cw_dp_caching_is(const struct stream *s, int marker)
 {
@@ -207,20 +233,25 @@ void cw_dp_caching_choose(struct cw_dispatcher *d, struct stream *s, int marker)
     if (!c || marker >= (int)c->n)
         return;
     s->marker = number_of(c, marker);
-    CW_LIST_EACH_OF(t, struct seat, by_stream, &s->seats)
+    CW_LIST_EACH_OF (t, struct seat, by_stream, &s->seats)
         if (t->state == SEAT_READY && t->caching && t->worker->peer)
             say(d, t);
 }
 
 /* ---- for people ---- */
 
-static json_t *mean_json(double sum, double n) { return n > 0 ? json_real(sum / n) : json_null(); }
+static json_t *mean_json(double sum, double n)
+{
+    return n > 0 ? json_real(sum / n) : json_null();
+}
 
 static json_t *marker_json(const struct stream *s, const struct marker_work *m, bool in_use)
 {
     struct known k = know(s, m->marker);
-    return json_pack("{s:s, s:b, s:b, s:f, s:f, s:o, s:o, s:o}", "name", m->name, "in_use", in_use, "unread", in_use && k.unread >= k.workers / 2, "cached", k.cached / k.workers, "bytes",
-                     k.bytes / k.workers, "compute_s", mean_json(k.compute_s, k.computing), "read_s", mean_json(k.read_s, k.reading), "store_s", mean_json(k.store_s, k.reading));
+    return json_pack("{s:s, s:b, s:b, s:f, s:f, s:o, s:o, s:o}", "name", m->name, "in_use", in_use, "unread",
+                     in_use && k.unread >= k.workers / 2, "cached", k.cached / k.workers, "bytes",
+                     k.bytes / k.workers, "compute_s", mean_json(k.compute_s, k.computing), "read_s",
+                     mean_json(k.read_s, k.reading), "store_s", mean_json(k.store_s, k.reading));
 }
 
 json_t *cw_dp_caching_json(const struct stream *s)
@@ -231,7 +262,8 @@ json_t *cw_dp_caching_json(const struct stream *s)
     int32_t in_use = s->marker ? s->marker : first->marker;
     json_t *list = json_array();
     for (size_t i = 0; i < first->n; i++)
-        if (json_array_append_new(list, marker_json(s, &first->markers[i], first->markers[i].marker == in_use)) < 0) {
+        if (json_array_append_new(
+                list, marker_json(s, &first->markers[i], first->markers[i].marker == in_use)) < 0) {
             json_decref(list);
             return NULL;
         }

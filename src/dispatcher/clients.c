@@ -13,7 +13,8 @@ static size_t rank_index(const struct job *j, uint32_t number)
     return CW_FIRST(i, 0, j->n_ranks, j->ranks[i]->number >= number);
 }
 
-int cw_dp_rank_get(struct cw_dispatcher *d, struct job *j, uint32_t number, struct rank **ret, struct cw_error *err)
+int cw_dp_rank_get(struct cw_dispatcher *d, struct job *j, uint32_t number, struct rank **ret,
+                   struct cw_error *err)
 {
     size_t i = rank_index(j, number);
     if (i < j->n_ranks && j->ranks[i]->number == number) {
@@ -82,16 +83,21 @@ void cw_dp_client_ended(struct cw_dispatcher *d, struct rank *r, const struct cw
 /* ---- attaching ---- */
 
 /* Whether who comes from a place, with a snapshot, fits the plan, which is known now: its position. */
-static int place_fits(const struct job *j, const Cachew__Place *from, uint64_t snapshot, uint64_t *ret, struct cw_error *err)
+static int place_fits(const struct job *j, const Cachew__Place *from, uint64_t snapshot, uint64_t *ret,
+                      struct cw_error *err)
 {
     const struct stream *s = j->stream;
     int result = cw_dp_stream_position(s, from, ret, err);
     if (result < 0)
         return result;
     if (*ret > cw_dp_job_total(s, j->epochs))
-        return cw_error_set(err, CW_E_OPTION, "epoch %" PRIu64 " is behind the last of %" PRIu64, from->epoch, j->epochs);
+        return cw_error_set(err, CW_E_OPTION, "epoch %" PRIu64 " is behind the last of %" PRIu64, from->epoch,
+                            j->epochs);
     if (snapshot != 0 && snapshot != s->data->plan->snapshot)
-        return cw_error_set(err, CW_E_STATE, "the state was saved with other data: its snapshot is %016" PRIx64 ", expected %016" PRIx64, snapshot, s->data->plan->snapshot);
+        return cw_error_set(err, CW_E_STATE,
+                            "the state was saved with other data: its snapshot is %016" PRIx64
+                            ", expected %016" PRIx64,
+                            snapshot, s->data->plan->snapshot);
     return 0;
 }
 
@@ -118,10 +124,10 @@ void cw_dp_client_begin(struct cw_dispatcher *d, struct rank *r)
 void cw_dp_client_greet(struct cw_dispatcher *d, struct rank *r)
 {
     struct stream *s = r->job->stream;
-    Cachew__Attached a = {CW_MESSAGE(attached), .stream = {16, s->id},
-        .plan = s->data->plan, .took_over = r->took_over};
+    Cachew__Attached a = {CW_MESSAGE(attached), .stream = {16, s->id}, .plan = s->data->plan,
+                          .took_over = r->took_over};
     Cachew__Envelope m = {CW_MESSAGE(envelope), .re = r->attach_id, .of_case = CACHEW__ENVELOPE__OF_ATTACHED,
-        .attached = &a};
+                          .attached = &a};
     cw_dp_send(d, r->client, &m);
     r->attach_id = 0;
     r->took_over[0] = '\0';
@@ -133,10 +139,13 @@ static void take_over(struct cw_dispatcher *d, struct rank *r, struct cw_peer *p
 {
     struct cw_error why = {0};
     if (r->client && r->client != p) {
-        if (memcmp(r->incarnation, p->incarnation, sizeof(r->incarnation)) != 0) /* else its own, by another connection */
-            snprintf(r->took_over, sizeof(r->took_over), "a client on %.100s, last heard of %.0f s ago", r->client->host && *r->client->host ? r->client->host : "a host that is not known",
+        /* else its own, by another connection */
+        if (memcmp(r->incarnation, p->incarnation, sizeof(r->incarnation)) != 0)
+            snprintf(r->took_over, sizeof(r->took_over), "a client on %.100s, last heard of %.0f s ago",
+                     r->client->host && *r->client->host ? r->client->host : "a host that is not known",
                      (double)(d->now_ns - r->heard_ns) / 1e9);
-        cw_error_set(&why, CW_E_SERVICE, "rank %" PRIu32 " of job \"%s\" was taken over by another client", r->number, r->job->name);
+        cw_error_set(&why, CW_E_SERVICE, "rank %" PRIu32 " of job \"%s\" was taken over by another client",
+                     r->number, r->job->name);
         cw_dp_client_ended(d, r, &why);
     }
     if (!r->client)
@@ -147,14 +156,16 @@ static void take_over(struct cw_dispatcher *d, struct rank *r, struct cw_peer *p
 }
 
 /* As cw_dp_job_get. */
-static int client_attach(struct cw_dispatcher *d, struct cw_peer *p, uint64_t id, const Cachew__Attach *a, uint64_t since_ns, struct cw_error *err)
+static int client_attach(struct cw_dispatcher *d, struct cw_peer *p, uint64_t id, const Cachew__Attach *a,
+                         uint64_t since_ns, struct cw_error *err)
 {
     struct job *j = NULL;
     struct rank *r = NULL;
     Cachew__Place from = CACHEW__PLACE__INIT;
     uint64_t pos;
     if (p->rank && (strcmp(p->rank->job->name, a->job) != 0 || p->rank->number != a->rank))
-        return cw_error_set(err, CW_E_SERVICE, "this connection is that of rank %" PRIu32 " of job \"%s\"", p->rank->number, p->rank->job->name);
+        return cw_error_set(err, CW_E_SERVICE, "this connection is that of rank %" PRIu32 " of job \"%s\"",
+                            p->rank->number, p->rank->job->name);
     int result = cw_dp_job_get(d, a, since_ns, &j, err);
     if (result != 0)
         return result;
@@ -229,8 +240,8 @@ static int wait_later(struct cw_dispatcher *d, struct cw_peer *p, uint64_t id, c
     return 0;
 }
 
-/* Who comes with other options than a job has is refused while the job has ranks. But they may all be gone, and their connections not have noticed: who was not heard
- * of since is waited for. */
+/* Who comes with other options than a job has is refused while the job has ranks. But they may all be gone,
+ * and their connections not have noticed: who was not heard of since is waited for. */
 static void attach(struct cw_dispatcher *d, struct cw_peer *p, uint64_t id, const Cachew__Attach *a)
 {
     struct cw_error refused = {0};
@@ -244,12 +255,14 @@ void cw_dp_client_tick(struct cw_dispatcher *d)
 {
     if (d->waiting_bytes == 0)
         return;
-    CW_LIST_EACH_OF(p, struct cw_peer, link, &d->peers) {
+    CW_LIST_EACH_OF (p, struct cw_peer, link, &d->peers) {
         struct cw_error refused = {0};
-        p->waited_ns += CW_MIN(d->now_ns - p->waited_at_ns, DP_S); /* what came while the dispatcher stood still is not read yet */
+        /* what came while the dispatcher stood still is not read yet */
+        p->waited_ns += CW_MIN(d->now_ns - p->waited_at_ns, DP_S);
         p->waited_at_ns = d->now_ns;
         bool last = p->waiting && p->waited_ns >= DP_SILENT;
-        int r = p->waiting ? client_attach(d, p, p->waiting_id, p->waiting, p->waiting_since_ns, &refused) : 1;
+        int r = p->waiting ? client_attach(d, p, p->waiting_id, p->waiting, p->waiting_since_ns, &refused)
+                           : 1;
         if (r < 0 || (r > 0 && last))
             cw_dp_fail(d, p, p->waiting_id, &refused);
         if (r <= 0 || last)
@@ -293,9 +306,16 @@ static void note_pace(struct cw_dispatcher *d, struct rank *r, const Cachew__Pac
 {
     const struct pace *p = &r->pace;
     const struct pace before = *p;
-    struct pace now = {.n = (double)m->n, .step_s = m->step_s, .step_sq = m->step_sq, .wait_s = m->wait_s, .wait_sq = m->wait_sq, .late = (double)m->late, .ready = (double)m->ready};
-    if (now.n >= p->n && now.step_s >= p->step_s && now.step_sq >= p->step_sq && now.wait_s >= p->wait_s && now.wait_sq >= p->wait_sq && now.late >= p->late && now.ready >= p->ready &&
-        now.step_s < 1e18 && now.wait_s < 1e18 && now.step_sq < 1e18 && now.wait_sq < 1e18)
+    struct pace now = {.n = (double)m->n,
+                       .step_s = m->step_s,
+                       .step_sq = m->step_sq,
+                       .wait_s = m->wait_s,
+                       .wait_sq = m->wait_sq,
+                       .late = (double)m->late,
+                       .ready = (double)m->ready};
+    if (now.n >= p->n && now.step_s >= p->step_s && now.step_sq >= p->step_sq && now.wait_s >= p->wait_s &&
+        now.wait_sq >= p->wait_sq && now.late >= p->late && now.ready >= p->ready && now.step_s < 1e18 &&
+        now.wait_s < 1e18 && now.step_sq < 1e18 && now.wait_sq < 1e18)
         r->pace = now;
     if (!r->paces) {
         r->paced = r->looked = r->pace;
@@ -308,7 +328,8 @@ static void note_pace(struct cw_dispatcher *d, struct rank *r, const Cachew__Pac
     r->paces = true;
 }
 
-static int client_progress(struct cw_dispatcher *d, struct rank *r, const Cachew__Progress *m, struct cw_error *err)
+static int client_progress(struct cw_dispatcher *d, struct rank *r, const Cachew__Progress *m,
+                           struct cw_error *err)
 {
     struct job *j = r->job;
     uint64_t pos;
@@ -320,12 +341,15 @@ static int client_progress(struct cw_dispatcher *d, struct rank *r, const Cachew
         return result;
     if (pos < r->pos || pos > cw_dp_job_total(j->stream, j->epochs))
         return cw_error_set(err, CW_E_SERVICE,
-                            "Progress to position %" PRIu64 " of epoch %" PRIu64 ": it went back, or behind the last epoch",
+                            "Progress to position %" PRIu64 " of epoch %" PRIu64
+                            ": it went back, or behind the last epoch",
                             m->from->position, m->from->epoch);
     if (pos != r->pos && r->pos == j->mark && j->n_at_mark > 0 && --j->n_at_mark == 0)
         cw_dp_stream_dirty(d, j->stream);
     r->pos = pos;
-    if (pos > r->next_report) { /* past a range that is not done: one that is another rank's, or a worker told it of. Those behind it may have been done before. */
+    if (pos > r->next_report) {
+        /* past a range that is not done: one that is another rank's, or a worker told it of. Those behind it
+         * may have been done before. */
         r->next_report = pos;
         cw_dp_stream_reports(d, j->stream);
     }
@@ -340,7 +364,8 @@ static int client_progress(struct cw_dispatcher *d, struct rank *r, const Cachew
     return 0;
 }
 
-/* Whose Detach came without its connection: of a rank that no other client has. NULL: it was heard before, or nobody wants to know. */
+/* Whose Detach came without its connection: of a rank that no other client has. NULL: it was heard before, or
+ * nobody wants to know. */
 static struct rank *rank_of_detach(struct cw_dispatcher *d, const struct cw_peer *p, const Cachew__Detach *m)
 {
     struct job *j = cw_dp_job_find(d, m->job);
@@ -354,7 +379,8 @@ static struct rank *rank_of_detach(struct cw_dispatcher *d, const struct cw_peer
     return j->n_ranks > n || memcmp(r->incarnation, p->incarnation, sizeof(r->incarnation)) == 0 ? r : NULL;
 }
 
-static int client_detach(struct cw_dispatcher *d, struct cw_peer *p, uint64_t id, const Cachew__Detach *m, struct cw_error *err)
+static int client_detach(struct cw_dispatcher *d, struct cw_peer *p, uint64_t id, const Cachew__Detach *m,
+                         struct cw_error *err)
 {
     struct rank *r = p->rank ? p->rank : m->finished ? rank_of_detach(d, p, m) : NULL;
     struct action then = {.kind = ACTION_DONE, .peer = p, .re = id};
@@ -371,13 +397,14 @@ static int client_detach(struct cw_dispatcher *d, struct cw_peer *p, uint64_t id
         if (finished && j->n_finished == j->world_size)
             cw_dp_job_over(d, j, JOB_DONE, NULL);
         else if (finished)
-            cw_dp_journal_tried(d, cw_dp_journal_job(d, j, NULL, NULL)); /* else the others would wait for it after a restart */
+            /* else the others would wait for it after a restart */
+            cw_dp_journal_tried(d, cw_dp_journal_job(d, j, NULL, NULL));
     }
     return id != 0 ? cw_dp_journal_then(d, &then, err) : 0;
 }
 
-/* A client says that a worker keeps answering NotHere for a range that the table says it holds. The lease is dropped and given again. Nothing else
- * finds this: a range that is marked complete is never late. */
+/* A client says that a worker keeps answering NotHere for a range that the table says it holds. The lease is
+ * dropped and given again. Nothing else finds this: a range that is marked complete is never late. */
 static void range_not_there(struct cw_dispatcher *d, struct seat *t, const Cachew__Range *m)
 {
     struct span span;
@@ -387,9 +414,12 @@ static void range_not_there(struct cw_dispatcher *d, struct seat *t, const Cache
     if (!x)
         return;
     cw_dp_range_announce(d, t->stream, x);
-    if (x->begin != span.begin || x->end != span.end || x->holder[0].seat != t || d->now_ns - x->leased_ns < DP_S)
+    if (x->begin != span.begin || x->end != span.end || x->holder[0].seat != t ||
+        d->now_ns - x->leased_ns < DP_S)
         return; /* it is another one's by now, or was leased again: others are told the same */
-    cw_dp_log(d, true, "worker %" PRIu64 " has not the positions %" PRIu64 " to %" PRIu64 " of epoch %" PRIu64 " that it was leased: they are leased again",
+    cw_dp_log(d, true,
+              "worker %" PRIu64 " has not the positions %" PRIu64 " to %" PRIu64 " of epoch %" PRIu64
+              " that it was leased: they are leased again",
               t->worker->id, m->begin, m->end, m->epoch);
     cw_dp_lease_drop(d, t, x, DROP_REVOKED);
 }
@@ -401,16 +431,20 @@ static void client_unreachable(struct cw_dispatcher *d, struct rank *r, const Ca
     struct seat *t = w && s ? cw_dp_seat_find(w, s) : NULL;
     if (t && m->not_here && !s->at_most_once)
         range_not_there(d, t, m->not_here);
-    if (!t || m->not_here || !r->greeted || s->at_most_once || (s->n_heap <= (size_t)(t->heap_at > 0) && !cw_dp_crews_spare(d, s)))
+    if (!t || m->not_here || !r->greeted || s->at_most_once ||
+        (s->n_heap <= (size_t)(t->heap_at > 0) && !cw_dp_crews_spare(d, s)))
         return; /* nobody else could do better */
     if (t->shunned_until == 0)
-        cw_dp_log(d, true, "rank %" PRIu32 " of job \"%s\" does not get through to worker %" PRIu64 ": %.200s", r->number, r->job->name, m->worker, m->reason);
+        cw_dp_log(d, true,
+                  "rank %" PRIu32 " of job \"%s\" does not get through to worker %" PRIu64 ": %.200s",
+                  r->number, r->job->name, m->worker, m->reason);
     cw_dp_seat_shun(d, t);
     cw_dp_lease_drop_from(d, t, r->pos, DROP_REVOKED);
     cw_dp_stream_dirty(d, s);
 }
 
-int cw_dp_client_message(struct cw_dispatcher *d, struct cw_peer *p, const Cachew__Envelope *m, struct cw_error *err)
+int cw_dp_client_message(struct cw_dispatcher *d, struct cw_peer *p, const Cachew__Envelope *m,
+                         struct cw_error *err)
 {
     switch (m->of_case) {
     case CACHEW__ENVELOPE__OF_ATTACH:
@@ -419,7 +453,8 @@ int cw_dp_client_message(struct cw_dispatcher *d, struct cw_peer *p, const Cache
         attach(d, p, m->id, m->attach);
         return 0;
     case CACHEW__ENVELOPE__OF_PROGRESS:
-        return p->rank ? client_progress(d, p->rank, m->progress, err) : 0; /* none: its end is on the way to it */
+        /* none: its end is on the way to it */
+        return p->rank ? client_progress(d, p->rank, m->progress, err) : 0;
     case CACHEW__ENVELOPE__OF_DETACH:
         return client_detach(d, p, m->id, m->detach, err);
     case CACHEW__ENVELOPE__OF_UNREACHABLE:
@@ -427,6 +462,8 @@ int cw_dp_client_message(struct cw_dispatcher *d, struct cw_peer *p, const Cache
             client_unreachable(d, p->rank, m->unreachable);
         return 0;
     default:
-        return cw_error_set(err, CW_E_SERVICE, "a client does not say this (field %d of Envelope) to a dispatcher", (int)m->of_case);
+        return cw_error_set(err, CW_E_SERVICE,
+                            "a client does not say this (field %d of Envelope) to a dispatcher",
+                            (int)m->of_case);
     }
 }

@@ -33,7 +33,8 @@ static double more(uint64_t now, uint64_t *before)
     return more;
 }
 
-void cw_computed_add(struct computed *sum, struct computed_seen *seen, const Cachew__StreamWork *m, bool counts)
+void cw_computed_add(struct computed *sum, struct computed_seen *seen, const Cachew__StreamWork *m,
+                     bool counts)
 {
     double weight = counts ? 1 : 0;
     for (size_t i = 0; i < m->n_operators; i++) {
@@ -42,7 +43,8 @@ void cw_computed_add(struct computed *sum, struct computed_seen *seen, const Cac
             continue;
         double compute_s = weight * more(m->operators[i]->ns, &seen->operators[at].ns) / 1e9;
         sum->operators[at].compute_s += compute_s;
-        sum->operators[at].elements += weight * more(m->operators[i]->elements, &seen->operators[at].elements);
+        sum->operators[at].elements += weight *
+                                       more(m->operators[i]->elements, &seen->operators[at].elements);
         sum->compute_s += compute_s;
     }
     sum->read_s += weight * more(m->read_ns, &seen->read_ns) / 1e9;
@@ -64,11 +66,12 @@ json_t *cw_computed_json(const struct computed *sum)
     json_t *operators = json_array();
     for (size_t i = 0; i < sum->n; i++) {
         const struct computed_operator *o = &sum->operators[i];
-        if (json_array_append_new(operators, json_pack("{s:s, s:f, s:f}", "name", o->name, "compute_s", o->compute_s, "elements", o->elements)) < 0) {
+        if (json_array_append_new(operators, json_pack("{s:s, s:f, s:f}", "name", o->name, "compute_s",
+                                                       o->compute_s, "elements", o->elements)) < 0) {
             json_decref(operators);
             return NULL;
         }
     }
-    return json_pack("{s:o, s:f, s:f, s:f, s:f}", "operators", operators, "read_s", sum->read_s, "read_bytes", sum->read_bytes, "positions", sum->positions, "cached_positions",
-                     sum->cached_positions);
+    return json_pack("{s:o, s:f, s:f, s:f, s:f}", "operators", operators, "read_s", sum->read_s, "read_bytes",
+                     sum->read_bytes, "positions", sum->positions, "cached_positions", sum->cached_positions);
 }

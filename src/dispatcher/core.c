@@ -14,7 +14,8 @@
 
 /* ---- saying ---- */
 
-void cw_dp_send_all(struct cw_dispatcher *d, struct cw_peer *const *peers, size_t n, const Cachew__Envelope *m)
+void cw_dp_send_all(struct cw_dispatcher *d, struct cw_peer *const *peers, size_t n,
+                    const Cachew__Envelope *m)
 {
     void *users[CW_DISPATCHER_SENDS];
     size_t n_users = 0;
@@ -28,7 +29,10 @@ void cw_dp_send_all(struct cw_dispatcher *d, struct cw_peer *const *peers, size_
     }
 }
 
-void cw_dp_send(struct cw_dispatcher *d, struct cw_peer *p, const Cachew__Envelope *m) { cw_dp_send_all(d, &p, 1, m); }
+void cw_dp_send(struct cw_dispatcher *d, struct cw_peer *p, const Cachew__Envelope *m)
+{
+    cw_dp_send_all(d, &p, 1, m);
+}
 
 void cw_dp_done(struct cw_dispatcher *d, struct cw_peer *p, uint64_t re)
 {
@@ -36,7 +40,7 @@ void cw_dp_done(struct cw_dispatcher *d, struct cw_peer *p, uint64_t re)
         return;
     Cachew__Done done = {CW_MESSAGE(done)};
     Cachew__Envelope m = {CW_MESSAGE(envelope), .re = re, .of_case = CACHEW__ENVELOPE__OF_DONE,
-        .done = &done};
+                          .done = &done};
     cw_dp_send(d, p, &m);
 }
 
@@ -89,17 +93,21 @@ struct cw_peer *cw_dp_peer_unref(struct cw_peer *p)
     return NULL;
 }
 
-int cw_dispatcher_connected(struct cw_dispatcher *d, void *user, const Cachew__Hello *hello, struct cw_peer **ret, struct cw_error *err)
+int cw_dispatcher_connected(struct cw_dispatcher *d, void *user, const Cachew__Hello *hello,
+                            struct cw_peer **ret, struct cw_error *err)
 {
-    if (hello->role != CACHEW__ROLE__ROLE_CLIENT && hello->role != CACHEW__ROLE__ROLE_WORKER && hello->role != CACHEW__ROLE__ROLE_OBSERVER &&
-        hello->role != CACHEW__ROLE__ROLE_PROVISIONER)
+    if (hello->role != CACHEW__ROLE__ROLE_CLIENT && hello->role != CACHEW__ROLE__ROLE_WORKER &&
+        hello->role != CACHEW__ROLE__ROLE_OBSERVER && hello->role != CACHEW__ROLE__ROLE_PROVISIONER)
         return cw_error_set(err, CW_E_SERVICE, "role %d does not connect to a dispatcher", (int)hello->role);
     if (d->n_peers >= DP_PEERS)
         return cw_error_set(err, CW_E_SERVICE, "there are %d connections already", DP_PEERS);
     struct cw_peer *p = malloc(sizeof(*p));
     if (!p)
         return cw_error_nomem(err, sizeof(*p), "a connection");
-    *p = (struct cw_peer){.user = user, .role = hello->role, .refs = 1, .name = cw_text_dup(hello->name, DP_NAME),
+    *p = (struct cw_peer){.user = user,
+                          .role = hello->role,
+                          .refs = 1,
+                          .name = cw_text_dup(hello->name, DP_NAME),
                           .host = cw_text_dup(hello->host, DP_ADDRESS)};
     if (!p->name || !p->host) {
         cw_dp_peer_unref(p);
@@ -124,7 +132,10 @@ void cw_dispatcher_lost(struct cw_dispatcher *d, struct cw_peer *p, uint64_t now
     if (p->rank)
         cw_dp_client_lost(d, p->rank);
     if (p->pool) {
-        cw_dp_log(d, false, "pool \"%s\" is away, with %u workers: nobody of it is started or ended until its provisioner is back", p->pool->name, p->pool->units);
+        cw_dp_log(d, false,
+                  "pool \"%s\" is away, with %u workers: nobody of it is started or ended until its "
+                  "provisioner is back",
+                  p->pool->name, p->pool->units);
         cw_dp_pool_lost(d, p->pool);
     }
     cw_dp_client_forget_waiting(d, p);
@@ -133,7 +144,8 @@ void cw_dispatcher_lost(struct cw_dispatcher *d, struct cw_peer *p, uint64_t now
     cw_dp_peer_unref(p);
 }
 
-int cw_dispatcher_message(struct cw_dispatcher *d, struct cw_peer *p, const Cachew__Envelope *m, uint64_t now_ns, struct cw_error *err)
+int cw_dispatcher_message(struct cw_dispatcher *d, struct cw_peer *p, const Cachew__Envelope *m,
+                          uint64_t now_ns, struct cw_error *err)
 {
     d->now_ns = CW_MAX(d->now_ns, now_ns);
     if (p->closing)
@@ -159,12 +171,12 @@ uint64_t cw_dispatcher_turn(struct cw_dispatcher *d, uint64_t now_ns)
     if (d->crews_due)
         cw_dp_crews(d);
     cw_dp_seat_room(d);
-    CW_LIST_EACH_OF(s, struct stream, dirty, &d->dirty_streams) {
+    CW_LIST_EACH_OF (s, struct stream, dirty, &d->dirty_streams) {
         cw_dp_stream_mark(d, s);
         cw_dp_lease_fill(d, s);
     }
     cw_dp_seat_flush(d);
-    CW_LIST_EACH_OF(s, struct stream, dirty, &d->dirty_streams) {
+    CW_LIST_EACH_OF (s, struct stream, dirty, &d->dirty_streams) {
         uint64_t wait_ns = cw_dp_tell_stream(d, s);
         if (wait_ns == 0)
             cw_link_out(&s->dirty);
@@ -182,19 +194,21 @@ static void say_gone(struct cw_dispatcher *d)
 {
     char ids[NAMED_GONE * 22 + 8] = "";
     size_t n = 0, size = 0;
-    CW_LIST_EACH_OF(w, const struct worker, link, &d->workers)
+    CW_LIST_EACH_OF (w, const struct worker, link, &d->workers)
         if (w->awaited && !w->peer && n++ < NAMED_GONE)
             size += (size_t)snprintf(ids + size, sizeof(ids) - size, "%s%" PRIu64, n > 1 ? ", " : "", w->id);
     if (n > 0)
-        cw_dp_log(d, true, "of the workers that were there before the restart, %zu did not come back within %d s (%s%s): what they had goes to others", n, (int)(DP_GRACE / DP_S), ids,
-                  n > NAMED_GONE ? " ..." : "");
+        cw_dp_log(d, true,
+                  "of the workers that were there before the restart, %zu did not come back within %d s "
+                  "(%s%s): what they had goes to others",
+                  n, (int)(DP_GRACE / DP_S), ids, n > NAMED_GONE ? " ..." : "");
 }
 
 static void grace_over(struct cw_dispatcher *d)
 {
     d->grace_until_ns = 0;
     say_gone(d);
-    CW_LIST_EACH_OF(s, struct stream, link, &d->streams) {
+    CW_LIST_EACH_OF (s, struct stream, link, &d->streams) {
         struct range *x;
         for (size_t i = 0; s->restored && s->at_most_once && (x = cw_dp_range_at(s, i)); i++)
             if ((x->flags & RANGE_GIVEN) && !x->holder[0].seat) {
@@ -222,29 +236,38 @@ uint64_t cw_dispatcher_tick(struct cw_dispatcher *d, uint64_t now_ns)
     cw_dp_stream_tick(d);
     cw_dp_scale_tick(d);
     cw_dp_history_tick(d);
-    CW_LIST_EACH_OF(s, const struct stream, link, &d->streams)
+    CW_LIST_EACH_OF (s, const struct stream, link, &d->streams)
         busy |= !s->parked && !cw_list_empty(&s->jobs);
     return busy ? TICK_BUSY : TICK_IDLE;
 }
 
 int cw_dispatcher_ready(const struct cw_dispatcher *d, struct cw_error *err)
 {
-    return d->retry_ns == 0 ? 0 : cw_error_set(err, CW_E_IO, "the journal can't be written: %.500s", d->journal_error.message);
+    return d->retry_ns == 0
+               ? 0
+               : cw_error_set(err, CW_E_IO, "the journal can't be written: %.500s", d->journal_error.message);
 }
 
 /* ---- life ---- */
 
-int cw_dispatcher_new(const struct cw_dispatcher_options *o, const struct cw_dispatcher_io *io, struct cw_dispatcher **ret, struct cw_error *err)
+int cw_dispatcher_new(const struct cw_dispatcher_options *o, const struct cw_dispatcher_io *io,
+                      struct cw_dispatcher **ret, struct cw_error *err)
 {
     struct cw_dispatcher *d = calloc(1, sizeof(*d));
     if (!d)
         return cw_error_nomem(err, sizeof(*d), "the dispatcher");
-    *d = (struct cw_dispatcher){.io = *io, .pid = o->pid, .share_streams = o->share_streams,
-        .depth = o->depth ? o->depth : DP_DEPTH, .scales = o->policy != NULL, .objective = o->objective,
-        .client_price_per_h = o->client_price_per_h, .worker_price_per_h = o->worker_price_per_h};
+    *d = (struct cw_dispatcher){.io = *io,
+                                .pid = o->pid,
+                                .share_streams = o->share_streams,
+                                .depth = o->depth ? o->depth : DP_DEPTH,
+                                .scales = o->policy != NULL,
+                                .objective = o->objective,
+                                .client_price_per_h = o->client_price_per_h,
+                                .worker_price_per_h = o->worker_price_per_h};
     if (d->scales)
         d->policy = *o->policy;
-    struct cw_link *lists[] = {&d->peers, &d->workers, &d->streams, &d->jobs, &d->dirty_streams, &d->dirty_seats, &d->pools};
+    struct cw_link *lists[] = {&d->peers,         &d->workers,     &d->streams, &d->jobs,
+                               &d->dirty_streams, &d->dirty_seats, &d->pools};
     for (size_t i = 0; i < CW_COUNT_OF(lists); i++)
         cw_list_init(lists[i]);
     d->name = strdup(o->name ? o->name : "dispatcher");
@@ -264,11 +287,11 @@ void cw_dispatcher_start(struct cw_dispatcher *d, uint64_t now_ns)
     d->started = true;
     cw_dp_pipelines_loaded(d);
     cw_dp_journal_loaded(d);
-    CW_LIST_EACH_OF(s, struct stream, link, &d->streams)
+    CW_LIST_EACH_OF (s, struct stream, link, &d->streams)
         s->idle_ns = now_ns;
-    CW_LIST_EACH_OF(j, struct job, link, &d->jobs)
+    CW_LIST_EACH_OF (j, struct job, link, &d->jobs)
         j->since_ns = j->resumed_ns = now_ns;
-    CW_LIST_EACH_OF(w, struct worker, link, &d->workers)
+    CW_LIST_EACH_OF (w, struct worker, link, &d->workers)
         w->since_ns = now_ns;
     d->grace_until_ns = cw_list_empty(&d->streams) ? 0 : now_ns + DP_GRACE;
 }
@@ -280,9 +303,9 @@ struct cw_dispatcher *cw_dispatcher_free(struct cw_dispatcher *d)
     cw_dp_journal_deinit(d);
     d->io.log = NULL;
     d->scales = false; /* nothing is given anew */
-    CW_LIST_EACH_OF(p, struct pool, link, &d->pools)
+    CW_LIST_EACH_OF (p, struct pool, link, &d->pools)
         cw_dp_pool_lost(d, p);
-    CW_LIST_EACH_OF(p, struct cw_peer, link, &d->peers) {
+    CW_LIST_EACH_OF (p, struct cw_peer, link, &d->peers) {
         p->gone = true;
         if (p->worker)
             p->worker->peer = NULL;
@@ -291,11 +314,11 @@ struct cw_dispatcher *cw_dispatcher_free(struct cw_dispatcher *d)
         cw_dp_client_forget_waiting(d, p);
         cw_dp_peer_unref(p);
     }
-    CW_LIST_EACH_OF(j, struct job, link, &d->jobs)
+    CW_LIST_EACH_OF (j, struct job, link, &d->jobs)
         cw_dp_job_free(d, j);
-    CW_LIST_EACH_OF(w, struct worker, link, &d->workers)
+    CW_LIST_EACH_OF (w, struct worker, link, &d->workers)
         cw_dp_worker_free(d, w);
-    CW_LIST_EACH_OF(s, struct stream, link, &d->streams)
+    CW_LIST_EACH_OF (s, struct stream, link, &d->streams)
         cw_dp_stream_free(d, s);
     if (!d->started)
         cw_dp_pipelines_loaded(d);

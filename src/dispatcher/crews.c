@@ -1,22 +1,33 @@
 /*
- * Crews: with a policy, a stream is computed by as many workers as its job got of the pool, and a worker serves one stream where there are enough of them. Who is in a
- * crew stays there as long as possible: another worker has to open the data first.
+ * Crews: with a policy, a stream is computed by as many workers as its job got of the pool, and a worker
+ * serves one stream where there are enough of them. Who is in a crew stays there as long as possible: another
+ * worker has to open the data first.
  */
 #include <string.h>
 
 #include "base/hash.h"
 #include "dispatcher/internal.h"
 
-void cw_dp_crews_later(struct cw_dispatcher *d) { d->crews_due = d->scales; }
+void cw_dp_crews_later(struct cw_dispatcher *d)
+{
+    d->crews_due = d->scales;
+}
 
-static bool able(const struct worker *w) { return w->ready && !w->draining; }
+static bool able(const struct worker *w)
+{
+    return w->ready && !w->draining;
+}
+
 /* Of a crew, and of use to it. */
-static bool serves(const struct seat *t) { return t->granted && able(t->worker) && t->state != SEAT_UNFIT && t->shunned_until == 0; }
+static bool serves(const struct seat *t)
+{
+    return t->granted && able(t->worker) && t->state != SEAT_UNFIT && t->shunned_until == 0;
+}
 
 int cw_dp_crew_running(const struct stream *s)
 {
     int n = 0;
-    CW_LIST_EACH_OF(t, const struct seat, by_stream, &s->seats)
+    CW_LIST_EACH_OF (t, const struct seat, by_stream, &s->seats)
         n += serves(t) && t->state == SEAT_READY;
     return n;
 }
@@ -24,14 +35,14 @@ int cw_dp_crew_running(const struct stream *s)
 void cw_dp_crew_running_of(const struct stream *s, int *ret)
 {
     memset(ret, 0, DP_SLOTS * sizeof(*ret));
-    CW_LIST_EACH_OF(t, const struct seat, by_stream, &s->seats)
+    CW_LIST_EACH_OF (t, const struct seat, by_stream, &s->seats)
         ret[t->worker->slot] += serves(t) && t->state == SEAT_READY;
 }
 
 bool cw_dp_crew_comes(const struct cw_dispatcher *d, const struct stream *s)
 {
     bool comes = false;
-    CW_LIST_EACH_OF(t, const struct seat, by_stream, &s->seats)
+    CW_LIST_EACH_OF (t, const struct seat, by_stream, &s->seats)
         comes |= serves(t) && t->state != SEAT_READY;
     return d->scales && comes;
 }
@@ -41,13 +52,16 @@ bool cw_dp_crew_comes(const struct cw_dispatcher *d, const struct stream *s)
 static size_t n_active(const struct cw_dispatcher *d)
 {
     size_t n = 0;
-    CW_LIST_EACH_OF(j, struct job, link, &d->jobs)
+    CW_LIST_EACH_OF (j, struct job, link, &d->jobs)
         n += cw_dp_scale_active(j);
     return n;
 }
 
 /* A job that needs workers: how many of each slot, what it has been given so far, and the sum of that. */
-struct party { struct job *job; int want[DP_SLOTS], share[DP_SLOTS], sum; };
+struct party {
+    struct job *job;
+    int want[DP_SLOTS], share[DP_SLOTS], sum;
+};
 
 /* Whether anything changed that shares follow from: a hash of it all. */
 static void note_claims(struct cw_dispatcher *d, const struct party *parties, size_t n, const int *most)
@@ -55,7 +69,12 @@ static void note_claims(struct cw_dispatcher *d, const struct party *parties, si
     uint64_t hash = cw_hash64(most, DP_SLOTS * sizeof(*most));
     for (size_t i = 0; i < n; i++) {
         const struct scaling *x = &parties[i].job->scaling;
-        const struct { double weight; int want, priority, quota, none; } what = {x->claim.weight, x->claim.want, x->claim.priority, x->claim.quota, 0};
+
+        const struct {
+            double weight;
+            int want, priority, quota, none;
+        } what = {x->claim.weight, x->claim.want, x->claim.priority, x->claim.quota, 0};
+
         hash = hash * 31 + cw_hash64(&what, sizeof(what));
         hash = hash * 31 + cw_hash64(x->want, sizeof(x->want));
     }
@@ -71,7 +90,8 @@ static int sum_of(const int *workers)
     return n;
 }
 
-/* As its policy said, as far as there are so many; the rest, and where it has not said so yet, of the first slots that have some. */
+/* As its policy said, as far as there are so many; the rest, and where it has not said so yet, of the first
+ * slots that have some. */
 static void take_wants(struct party *p, const int *most)
 {
     const struct scaling *x = &p->job->scaling;
@@ -85,7 +105,8 @@ static void take_wants(struct party *p, const int *most)
     }
 }
 
-/* Of a slot, what a job wants; then, of any, what others have taken of that. A quota counts over all of them. */
+/* Of a slot, what a job wants; then, of any, what others have taken of that. A quota counts over all of them.
+ */
 static int want_of(const struct party *p, const struct job *whole, int slot, int left, bool of_any)
 {
     const struct scaling *x = &p->job->scaling;
@@ -93,7 +114,8 @@ static int want_of(const struct party *p, const struct job *whole, int slot, int
     return CW_MAX(x->claim.quota > 0 ? CW_MIN(want, x->claim.quota - p->sum) : want, 0);
 }
 
-static void divide_slot(struct party *parties, size_t n, struct cw_claim *claims, const struct job *whole, int slot, int *left, bool of_any)
+static void divide_slot(struct party *parties, size_t n, struct cw_claim *claims, const struct job *whole,
+                        int slot, int *left, bool of_any)
 {
     for (size_t i = 0; i < n; i++) {
         claims[i] = parties[i].job->scaling.claim;
@@ -109,7 +131,8 @@ static void divide_slot(struct party *parties, size_t n, struct cw_claim *claims
 }
 
 /* What each job that needs workers gets of them. `whole` gets what it could get if it wanted all. */
-static void divide(const struct cw_dispatcher *d, struct party *parties, size_t n, struct cw_claim *claims, const struct job *whole)
+static void divide(const struct cw_dispatcher *d, struct party *parties, size_t n, struct cw_claim *claims,
+                   const struct job *whole)
 {
     int left[DP_SLOTS];
     cw_dp_pools_most(d, left);
@@ -136,7 +159,7 @@ static void share(struct cw_dispatcher *d, struct job *whole)
     _cleanup_free_ struct party *parties = calloc(n + 1, sizeof(*parties));
     if (!claims || !parties)
         return; /* shares stay as they are */
-    CW_LIST_EACH_OF(j, struct job, link, &d->jobs)
+    CW_LIST_EACH_OF (j, struct job, link, &d->jobs)
         if (cw_dp_scale_active(j))
             parties[i++].job = j;
     divide(d, parties, n, claims, whole);
@@ -156,7 +179,8 @@ static void share(struct cw_dispatcher *d, struct job *whole)
 const int *cw_dp_crews_most(struct cw_dispatcher *d, struct job *j)
 {
     struct scaling *x = &j->scaling;
-    if (x->most_serial == 0 || x->most_serial != d->claims_serial) { /* each job asks each second, and mostly nothing changed */
+    if (x->most_serial == 0 || x->most_serial != d->claims_serial) {
+        /* each job asks each second, and mostly nothing changed */
         share(d, j);
         x->most_serial = d->claims_serial;
     }
@@ -195,25 +219,26 @@ static bool goes_before(const struct seat *a, const struct seat *b)
 static void count_serving(const struct stream *s, int *ret)
 {
     memset(ret, 0, DP_SLOTS * sizeof(*ret));
-    CW_LIST_EACH_OF(t, const struct seat, by_stream, &s->seats)
+    CW_LIST_EACH_OF (t, const struct seat, by_stream, &s->seats)
         ret[t->worker->slot] += serves(t);
 }
 
 /*
- * Who is still opening the data takes nobody's place: one more may be there meanwhile. So those that are too many of a slot stay until those of another one are there.
- * Returns how many serve then, of each slot.
+ * Who is still opening the data takes nobody's place: one more may be there meanwhile. So those that are too
+ * many of a slot stay until those of another one are there. Returns how many serve then, of each slot.
  */
 static void shrink(struct cw_dispatcher *d, struct stream *s, const int *target, int *n)
 {
-    CW_LIST_EACH_OF(t, struct seat, by_stream, &s->seats)
+    CW_LIST_EACH_OF (t, struct seat, by_stream, &s->seats)
         if (t->granted && !able(t->worker)) /* who drains hands back what it has by itself */
             leave(d, t);
     count_serving(s, n);
     int all = sum_of(target);
     for (int ready = cw_dp_crew_running(s); all > 0 ? ready > all : sum_of(n) > 0;) {
         struct seat *first = NULL;
-        CW_LIST_EACH_OF(t, struct seat, by_stream, &s->seats)
-            if (serves(t) && n[t->worker->slot] > target[t->worker->slot] && (!first || goes_before(t, first)))
+        CW_LIST_EACH_OF (t, struct seat, by_stream, &s->seats)
+            if (serves(t) && n[t->worker->slot] > target[t->worker->slot] &&
+                (!first || goes_before(t, first)))
                 first = t;
         ready -= first->state == SEAT_READY;
         n[first->worker->slot]--;
@@ -221,19 +246,23 @@ static void shrink(struct cw_dispatcher *d, struct stream *s, const int *target,
     }
 }
 
-/* Of a slot, or of any (-1). Who serves nobody comes first; then who still has something of the stream, and who was there before others. */
+/* Of a slot, or of any (-1). Who serves nobody comes first; then who still has something of the stream, and
+ * who was there before others. */
 static struct worker *next_worker(struct cw_dispatcher *d, const struct stream *s, int slot, bool shared)
 {
     struct worker *best = NULL;
     const struct seat *best_seat = NULL;
-    CW_LIST_EACH_OF(t, struct seat, by_stream, &s->seats)
+    CW_LIST_EACH_OF (t, struct seat, by_stream, &s->seats)
         t->worker->here = t;
-    CW_LIST_EACH_OF(w, struct worker, link, &d->workers) {
+    CW_LIST_EACH_OF (w, struct worker, link, &d->workers) {
         const struct seat *t = w->here;
         w->here = NULL;
-        if (!able(w) || (slot >= 0 && w->slot != slot) || (t && (t->granted || t->state == SEAT_UNFIT || t->shunned_until != 0)) || (w->n_crews > 0 && !shared))
+        if (!able(w) || (slot >= 0 && w->slot != slot) ||
+            (t && (t->granted || t->state == SEAT_UNFIT || t->shunned_until != 0)) ||
+            (w->n_crews > 0 && !shared))
             continue;
-        if (!best || w->n_crews < best->n_crews || (w->n_crews == best->n_crews && (t != NULL) > (best_seat != NULL))) {
+        if (!best || w->n_crews < best->n_crews ||
+            (w->n_crews == best->n_crews && (t != NULL) > (best_seat != NULL))) {
             best = w;
             best_seat = t;
         }
@@ -241,7 +270,10 @@ static struct worker *next_worker(struct cw_dispatcher *d, const struct stream *
     return best;
 }
 
-bool cw_dp_crews_spare(struct cw_dispatcher *d, const struct stream *s) { return d->scales && next_worker(d, s, -1, true); }
+bool cw_dp_crews_spare(struct cw_dispatcher *d, const struct stream *s)
+{
+    return d->scales && next_worker(d, s, -1, true);
+}
 
 static bool join(struct cw_dispatcher *d, struct stream *s, struct worker *w)
 {
@@ -257,9 +289,13 @@ static bool join(struct cw_dispatcher *d, struct stream *s, struct worker *w)
     return true;
 }
 
-static bool shares(const struct seat *t) { return serves(t) && t->worker->n_crews > 1; }
+static bool shares(const struct seat *t)
+{
+    return serves(t) && t->worker->n_crews > 1;
+}
 
-/* Up to the target; better a part of one than none, and one of another slot than none. Who only has a part of one gets one of its own once somebody is free. */
+/* Up to the target; better a part of one than none, and one of another slot than none. Who only has a part of
+ * one gets one of its own once somebody is free. */
 static void grow(struct cw_dispatcher *d, struct stream *s, int *n, const int *target)
 {
     bool any = false;
@@ -271,7 +307,7 @@ static void grow(struct cw_dispatcher *d, struct stream *s, int *n, const int *t
         count_serving(s, n);
     }
     bool complete = memcmp(n, target, DP_SLOTS * sizeof(*n)) == 0;
-    CW_LIST_EACH_OF(t, const struct seat, by_stream, &s->seats)
+    CW_LIST_EACH_OF (t, const struct seat, by_stream, &s->seats)
         if (complete && shares(t) && join(d, s, next_worker(d, s, t->worker->slot, false)))
             any = true, complete = false; /* the one that is shared leaves when this one is ready */
     if (any)
@@ -282,7 +318,7 @@ static void grow(struct cw_dispatcher *d, struct stream *s, int *n, const int *t
 static void target_of(const struct stream *s, int *ret)
 {
     memset(ret, 0, DP_SLOTS * sizeof(*ret));
-    CW_LIST_EACH_OF(j, const struct job, by_stream, &s->jobs)
+    CW_LIST_EACH_OF (j, const struct job, by_stream, &s->jobs)
         for (int slot = 0; cw_dp_scale_active(j) && slot < DP_SLOTS; slot++)
             ret[slot] = CW_MAX(ret[slot], j->scaling.share[slot]);
 }
@@ -293,13 +329,13 @@ void cw_dp_crews(struct cw_dispatcher *d)
     d->crews_due = false;
     cw_dp_pools_place(d);
     share(d, NULL);
-    CW_LIST_EACH_OF(s, struct stream, link, &d->streams) { /* who has too many lets go first */
+    CW_LIST_EACH_OF (s, struct stream, link, &d->streams) { /* who has too many lets go first */
         target_of(s, target);
         shrink(d, s, target, n);
         for (int slot = 0; slot < DP_SLOTS; slot++)
             needed[slot] += target[slot];
     }
-    CW_LIST_EACH_OF(s, struct stream, link, &d->streams) {
+    CW_LIST_EACH_OF (s, struct stream, link, &d->streams) {
         target_of(s, target);
         shrink(d, s, target, n);
         grow(d, s, n, target);
@@ -310,8 +346,8 @@ void cw_dp_crews(struct cw_dispatcher *d)
 
 void cw_dp_crews_tick(struct cw_dispatcher *d)
 {
-    CW_LIST_EACH_OF(s, struct stream, link, &d->streams)
-        CW_LIST_EACH_OF(t, struct seat, by_stream, &s->seats)
+    CW_LIST_EACH_OF (s, struct stream, link, &d->streams)
+        CW_LIST_EACH_OF (t, struct seat, by_stream, &s->seats)
             if (!t->granted && t->n_held == 0 && t->state != SEAT_UNFIT && t->state != SEAT_ASKED)
                 cw_dp_seat_forget(d, t); /* the worker's memory is for those that it serves */
 }

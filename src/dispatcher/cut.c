@@ -2,7 +2,7 @@
 
 #include "base/macro.h"
 
-#define RANGE_S 0.5       /* lease and report cost little against it, and a lost worker costs at most two of it */
+#define RANGE_S 0.5 /* lease and report cost little against it, and a lost worker costs at most two of it */
 #define PER_WORKER_S 1e-4 /* all workers together ask for at most 10,000 ranges a second */
 #define LEAST_S 0.02      /* shorter ranges leave workers waiting for leases */
 #define DIVIDED_S 1.0     /* the parts of a batch are copied once more, by the client */
@@ -10,7 +10,10 @@
 #define MOST_POSITIONS ((uint64_t)1 << 62)
 
 /* A number of positions, cut off at the largest one. */
-static uint64_t cut_positions(double n) { return n < (double)MOST_POSITIONS ? (uint64_t)n : MOST_POSITIONS; }
+static uint64_t cut_positions(double n)
+{
+    return n < (double)MOST_POSITIONS ? (uint64_t)n : MOST_POSITIONS;
+}
 
 /* So many positions from the range's begin on, or up to where a window ends, if there are windows. */
 static uint64_t cut_window(const struct cw_cut *c, uint64_t n)

@@ -9,10 +9,12 @@
 
 /* ---- taking points ---- */
 
-/* What a rank did since it was looked at last: what it waited, and how fast it could go, or went when it last got anything. */
+/* What a rank did since it was looked at last: what it waited, and how fast it could go, or went when it last
+ * got anything. */
 static void look_at_rank(struct rank *r)
 {
-    double n = r->pace.n - r->looked.n, wait_s = r->pace.wait_s - r->looked.wait_s, step_s = r->pace.step_s - r->looked.step_s;
+    double n = r->pace.n - r->looked.n, wait_s = r->pace.wait_s - r->looked.wait_s,
+           step_s = r->pace.step_s - r->looked.step_s;
     if (!r->paces) {
         r->waited = r->greeted ? NAN : 1; /* its first word is on the way; or its data is being opened */
     } else if (n > 0) {
@@ -81,7 +83,9 @@ static void take_point(struct cw_dispatcher *d, struct job *j, double seconds)
     p->at_ns = d->now_ns;
     look_at_computed(j, first, seconds, p);
     look_at_ranks(j, seconds, p);
-    p->workers = !j->stream ? 0 : d->scales ? (float)cw_dp_crew_running(j->stream) : (float)j->stream->n_ready;
+    p->workers = !j->stream  ? 0
+                 : d->scales ? (float)cw_dp_crew_running(j->stream)
+                             : (float)j->stream->n_ready;
     p->wanted = d->scales ? (float)j->scaling.claim.want : NAN;
 }
 
@@ -99,7 +103,7 @@ void cw_dp_history_tick(struct cw_dispatcher *d)
     double seconds = (double)(d->now_ns - d->looked_ns) / 1e9;
     d->looked_ns = d->now_ns;
     d->waited_most = 0;
-    CW_LIST_EACH_OF(j, struct job, link, &d->jobs) {
+    CW_LIST_EACH_OF (j, struct job, link, &d->jobs) {
         if (j->state >= JOB_DONE)
             continue;
         take_point(d, j, seconds);
@@ -129,22 +133,29 @@ static void mark(struct cw_dispatcher *d, struct job *j, int kind, uint64_t whic
 
 void cw_dp_history_worker_gone(struct cw_dispatcher *d, const struct worker *w)
 {
-    CW_LIST_EACH_OF(t, const struct seat, by_worker, &w->seats) {
+    CW_LIST_EACH_OF (t, const struct seat, by_worker, &w->seats) {
         if (t->state != SEAT_READY || !t->granted)
             continue;
-        CW_LIST_EACH_OF(j, struct job, by_stream, &t->stream->jobs)
+        CW_LIST_EACH_OF (j, struct job, by_stream, &t->stream->jobs)
             mark(d, j, MARK_WORKER_GONE, w->id);
     }
 }
 
-void cw_dp_history_rank_gone(struct cw_dispatcher *d, const struct rank *r) { mark(d, r->job, MARK_RANK_GONE, r->number); }
+void cw_dp_history_rank_gone(struct cw_dispatcher *d, const struct rank *r)
+{
+    mark(d, r->job, MARK_RANK_GONE, r->number);
+}
 
 /* ---- telling ---- */
 
-static const struct { const char *name; size_t at; } columns[] = {
-    {"rate", offsetof(struct point, rate)},     {"demand", offsetof(struct point, demand)}, {"waited", offsetof(struct point, waited)}, {"waited_most", offsetof(struct point, waited_most)},
-    {"workers", offsetof(struct point, workers)}, {"wanted", offsetof(struct point, wanted)}, {"cpus", offsetof(struct point, cpus)},
-    {"cached", offsetof(struct point, cached)},
+static const struct {
+    const char *name;
+    size_t at;
+} columns[] = {
+    {"rate", offsetof(struct point, rate)},       {"demand", offsetof(struct point, demand)},
+    {"waited", offsetof(struct point, waited)},   {"waited_most", offsetof(struct point, waited_most)},
+    {"workers", offsetof(struct point, workers)}, {"wanted", offsetof(struct point, wanted)},
+    {"cpus", offsetof(struct point, cpus)},       {"cached", offsetof(struct point, cached)},
 };
 
 static json_t *value_of(const struct point *p, size_t column)
@@ -153,7 +164,10 @@ static json_t *value_of(const struct point *p, size_t column)
     return isnan(value) ? json_null() : json_real(value);
 }
 
-static double since_start(const struct cw_dispatcher *d, uint64_t at_ns) { return (double)(at_ns - d->start_ns) / 1e9; }
+static double since_start(const struct cw_dispatcher *d, uint64_t at_ns)
+{
+    return (double)(at_ns - d->start_ns) / 1e9;
+}
 
 json_t *cw_dp_history_now(const struct job *j)
 {
@@ -192,12 +206,17 @@ static json_t *times_json(const struct cw_dispatcher *d, const struct history *h
 
 static json_t *marks_json(const struct cw_dispatcher *d, const struct history *h)
 {
-    static const struct { const char *kind, *which; } words[] = {[MARK_WORKER_GONE] = {"worker-gone", "worker"}, [MARK_RANK_GONE] = {"rank-gone", "rank"}};
+    static const struct {
+        const char *kind, *which;
+    } words[] = {[MARK_WORKER_GONE] = {"worker-gone", "worker"}, [MARK_RANK_GONE] = {"rank-gone", "rank"}};
+
     json_t *list = json_array();
     size_t first = h->n_marks - CW_MIN(h->n_marks, (size_t)DP_MARKS);
     for (size_t i = first; list && i < h->n_marks; i++) {
         const struct mark *m = &h->marks[i % DP_MARKS];
-        if (json_array_append_new(list, json_pack("{s:f, s:s, s:I}", "t", since_start(d, m->at_ns), "kind", words[m->kind].kind, words[m->kind].which, (json_int_t)m->which)) < 0) {
+        if (json_array_append_new(list, json_pack("{s:f, s:s, s:I}", "t", since_start(d, m->at_ns), "kind",
+                                                  words[m->kind].kind, words[m->kind].which,
+                                                  (json_int_t)m->which)) < 0) {
             json_decref(list);
             return NULL;
         }
@@ -209,7 +228,8 @@ json_t *cw_dp_history_json(const struct cw_dispatcher *d, const struct job *j)
 {
     static const struct history none;
     const struct history *h = j->history ? j->history : &none;
-    json_t *o = json_pack("{s:f, s:f, s:o, s:o}", "uptime_s", since_start(d, d->now_ns), "interval_s", (double)DP_POINT_NS / 1e9, "t", times_json(d, h), "events", marks_json(d, h));
+    json_t *o = json_pack("{s:f, s:f, s:o, s:o}", "uptime_s", since_start(d, d->now_ns), "interval_s",
+                          (double)DP_POINT_NS / 1e9, "t", times_json(d, h), "events", marks_json(d, h));
     for (size_t i = 0; o && i < CW_COUNT_OF(columns); i++)
         if (json_object_set_new(o, columns[i].name, column_json(h, i)) < 0) {
             json_decref(o);

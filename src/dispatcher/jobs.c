@@ -9,7 +9,8 @@
 
 struct job *cw_dp_job_find(struct cw_dispatcher *d, const char *name)
 {
-    for (struct cw_map_node *at = NULL; (at = cw_map_find(&d->jobs_by_name, cw_hash64(name, strlen(name)), at));)
+    for (struct cw_map_node *at = NULL;
+         (at = cw_map_find(&d->jobs_by_name, cw_hash64(name, strlen(name)), at));)
         if (strcmp(CW_CONTAINER(at, struct job, node)->name, name) == 0)
             return CW_CONTAINER(at, struct job, node);
     return NULL;
@@ -71,13 +72,15 @@ void cw_dp_job_free(struct cw_dispatcher *d, struct job *j)
 
 /* ---- joining ---- */
 
-static int refuse(struct cw_error *err, const char *job, const char *attribute, const char *value, const char *expected)
+static int refuse(struct cw_error *err, const char *job, const char *attribute, const char *value,
+                  const char *expected)
 {
-    return cw_error_value(err, CW_E_SERVICE, attribute, value, expected, "job \"%s\": %s is %s, but the job runs with %s", job,
-                          attribute, value, expected);
+    return cw_error_value(err, CW_E_SERVICE, attribute, value, expected,
+                          "job \"%s\": %s is %s, but the job runs with %s", job, attribute, value, expected);
 }
 
-static int differs(struct cw_error *err, const char *job, const char *attribute, uint64_t value, uint64_t expected)
+static int differs(struct cw_error *err, const char *job, const char *attribute, uint64_t value,
+                   uint64_t expected)
 {
     char a[32], b[32];
     snprintf(a, sizeof(a), "%" PRIu64, value);
@@ -95,14 +98,15 @@ static const char *guarantee_name(Cachew__Guarantee guarantee)
     return guarantee == CACHEW__GUARANTEE__GUARANTEE_AT_MOST_ONCE ? "at-most-once" : "exactly-once";
 }
 
-/* Each rank takes every world_size-th batch, from where rounds begin: a rank that counts from elsewhere would take another's. In a later epoch than the
- * one that was begun in the middle, all count from 0. */
+/* Each rank takes every world_size-th batch, from where rounds begin: a rank that counts from elsewhere would
+ * take another's. In a later epoch than the one that was begun in the middle, all count from 0. */
 static int round_differs(const struct job *j, const Cachew__Attach *a, struct cw_error *err)
 {
     char x[64], y[64];
     if (!j->round_known || !a->round)
         return 0;
-    const Cachew__Place *first = a->round->epoch < j->round.epoch ? a->round : &j->round, *second = first == a->round ? &j->round : a->round;
+    const Cachew__Place *first = a->round->epoch < j->round.epoch ? a->round : &j->round,
+                        *second = first == a->round ? &j->round : a->round;
     if (second->batch % j->world_size == (first->epoch == second->epoch ? first->batch % j->world_size : 0))
         return 0;
     snprintf(x, sizeof(x), "%" PRIu64 " of epoch %" PRIu64, a->round->batch, a->round->epoch);
@@ -115,7 +119,8 @@ static int job_differs(const struct job *j, const Cachew__Attach *a, struct cw_e
 {
     char x[33], y[33];
     if (memcmp(j->fingerprint, a->fingerprint.data, 16) != 0)
-        return refuse(err, j->name, "pipeline", cw_dp_hex(a->fingerprint.data, x), cw_dp_hex(j->fingerprint, y));
+        return refuse(err, j->name, "pipeline", cw_dp_hex(a->fingerprint.data, x),
+                      cw_dp_hex(j->fingerprint, y));
     int r = differs(err, j->name, "seed", a->seed, j->seed);
     if (r == 0)
         r = differs(err, j->name, "epochs", a->epochs, j->epochs);
@@ -134,19 +139,30 @@ static int attach_check(const Cachew__Attach *a, struct cw_error *err)
     char value[32];
     snprintf(value, sizeof(value), "%" PRIu32, a->world_size);
     if (size == 0 || size > DP_NAME || !cw_text_utf8(a->job, size))
-        return cw_error_set(err, CW_E_OPTION, "a job's name has 1 to %d bytes of UTF-8, not %zu", DP_NAME, size);
+        return cw_error_set(err, CW_E_OPTION, "a job's name has 1 to %d bytes of UTF-8, not %zu", DP_NAME,
+                            size);
     if (a->world_size == 0 || a->world_size > DP_RANKS)
-        return cw_error_value(err, CW_E_OPTION, "world_size", value, "1 to 1048576", "world_size is %s: expected 1 to %" PRIu32,
-                              value, DP_RANKS);
+        return cw_error_value(err, CW_E_OPTION, "world_size", value, "1 to 1048576",
+                              "world_size is %s: expected 1 to %" PRIu32, value, DP_RANKS);
     if (a->rank >= a->world_size)
-        return cw_error_set(err, CW_E_OPTION, "rank is %" PRIu32 ": expected less than the world size %" PRIu32, a->rank, a->world_size);
-    if (a->fingerprint.len != 16 || a->epochs == 0 || strlen(a->base_dir) > DP_PATH || strlen(a->pipeline) > CW_PIPELINE_BYTES)
-        return cw_error_set(err, CW_E_SERVICE, "Attach needs a fingerprint of 16 bytes, epochs, and a pipeline of at most %zu bytes", CW_PIPELINE_BYTES);
-    if ((unsigned)a->order > CACHEW__ORDER__ORDER_ANY || (unsigned)a->guarantee > CACHEW__GUARANTEE__GUARANTEE_AT_MOST_ONCE)
-        return cw_error_set(err, CW_E_SERVICE, "order %d with guarantee %d: this dispatcher does not know them", (int)a->order, (int)a->guarantee);
+        return cw_error_set(err, CW_E_OPTION,
+                            "rank is %" PRIu32 ": expected less than the world size %" PRIu32, a->rank,
+                            a->world_size);
+    if (a->fingerprint.len != 16 || a->epochs == 0 || strlen(a->base_dir) > DP_PATH ||
+        strlen(a->pipeline) > CW_PIPELINE_BYTES)
+        return cw_error_set(
+            err, CW_E_SERVICE,
+            "Attach needs a fingerprint of 16 bytes, epochs, and a pipeline of at most %zu bytes",
+            CW_PIPELINE_BYTES);
+    if ((unsigned)a->order > CACHEW__ORDER__ORDER_ANY ||
+        (unsigned)a->guarantee > CACHEW__GUARANTEE__GUARANTEE_AT_MOST_ONCE)
+        return cw_error_set(err, CW_E_SERVICE,
+                            "order %d with guarantee %d: this dispatcher does not know them", (int)a->order,
+                            (int)a->guarantee);
     if (a->guarantee == CACHEW__GUARANTEE__GUARANTEE_AT_MOST_ONCE && a->order != CACHEW__ORDER__ORDER_ANY)
         return cw_error_value(err, CW_E_OPTION, "order", "exact", "any",
-                              "guarantee \"at-most-once\" with order \"exact\": a range that is lost leaves a gap; expected order \"any\"");
+                              "guarantee \"at-most-once\" with order \"exact\": a range that is lost leaves "
+                              "a gap; expected order \"any\"");
     return 0;
 }
 
@@ -156,11 +172,12 @@ static bool job_room(struct cw_dispatcher *d)
     struct job *oldest = NULL;
     if (d->n_jobs - d->n_over < DP_JOBS)
         return true;
-    CW_LIST_EACH_OF(j, struct job, link, &d->jobs)
+    CW_LIST_EACH_OF (j, struct job, link, &d->jobs)
         if (j->state < JOB_DONE && j->n_attached == 0 && (!oldest || j->since_ns < oldest->since_ns))
             oldest = j;
     if (oldest) {
-        cw_dp_log(d, true, "job \"%s\" is collected: it has no client, and there are %d jobs", oldest->name, DP_JOBS);
+        cw_dp_log(d, true, "job \"%s\" is collected: it has no client, and there are %d jobs", oldest->name,
+                  DP_JOBS);
         cw_dp_job_free(d, oldest);
     }
     return oldest;
@@ -216,7 +233,8 @@ static bool goes_on(const Cachew__Attach *a)
            (round && (round->epoch | round->batch));
 }
 
-int cw_dp_job_get(struct cw_dispatcher *d, const Cachew__Attach *a, uint64_t since_ns, struct job **ret, struct cw_error *err)
+int cw_dp_job_get(struct cw_dispatcher *d, const Cachew__Attach *a, uint64_t since_ns, struct job **ret,
+                  struct cw_error *err)
 {
     int r = attach_check(a, err);
     if (r < 0)
@@ -237,8 +255,9 @@ int cw_dp_job_get(struct cw_dispatcher *d, const Cachew__Attach *a, uint64_t sin
         }
     }
     if (a->guarantee == CACHEW__GUARANTEE__GUARANTEE_AT_MOST_ONCE && (j ? j->lost : d->damaged) && goes_on(a))
-        return cw_error_set(err, CW_E_SERVICE, "job \"%s\" can't go on with at-most-once: %s; start it again", a->job,
-                            j && j->why ? j->why : "the dispatcher's journal was damaged, and does not know the job");
+        return cw_error_set(
+            err, CW_E_SERVICE, "job \"%s\" can't go on with at-most-once: %s; start it again", a->job,
+            j && j->why ? j->why : "the dispatcher's journal was damaged, and does not know the job");
     if (j) /* over, or left by all: it begins anew */
         cw_dp_job_free(d, j);
     struct stream *s = NULL;
@@ -270,10 +289,12 @@ int cw_dp_job_restore(struct cw_dispatcher *d, const Cachew__Journal__Job *row, 
     struct stream *s = row->stream.len == 16 ? cw_dp_stream_find(d, row->stream.data) : NULL;
     bool over = row->state >= JOB_DONE;
     if (row->fingerprint.len != 16 || row->world_size == 0 || row->state > JOB_FAILED)
-        return cw_error_set(err, CW_E_STATE, "it has no fingerprint of 16 bytes, no ranks, or state %" PRIu32, row->state);
+        return cw_error_set(err, CW_E_STATE, "it has no fingerprint of 16 bytes, no ranks, or state %" PRIu32,
+                            row->state);
     for (size_t i = 0; i < row->n_finished; i++)
         if (row->finished[i] >= row->world_size)
-            return cw_error_set(err, CW_E_STATE, "it has a rank %" PRIu32 " of %" PRIu32, row->finished[i], row->world_size);
+            return cw_error_set(err, CW_E_STATE, "it has a rank %" PRIu32 " of %" PRIu32, row->finished[i],
+                                row->world_size);
     int r = job_new(d, row->name, &j, err);
     if (r < 0)
         return r;
@@ -309,9 +330,9 @@ int cw_dp_job_restore(struct cw_dispatcher *d, const Cachew__Journal__Job *row, 
 /* A damaged entry may sort behind those of jobs: so this is decided when all of them were read. */
 void cw_dp_jobs_loaded(struct cw_dispatcher *d)
 {
-    static const char why[] = "the dispatcher's journal was damaged: what was computed of the job, or given out, "
-                              "is not known any more";
-    CW_LIST_EACH_OF(j, struct job, link, &d->jobs) {
+    static const char why[] = "the dispatcher's journal was damaged: what was computed of the job, or given "
+                              "out, is not known any more";
+    CW_LIST_EACH_OF (j, struct job, link, &d->jobs) {
         const struct stream *s = j->stream;
         if (j->state >= JOB_DONE || (s && !s->damaged && !(s->at_most_once && d->ranges_lost)))
             continue;
@@ -376,7 +397,7 @@ void cw_dp_job_refused(struct cw_dispatcher *d, struct job *j, const Cachew__Fai
             continue;
         Cachew__Failure failure = *why;
         Cachew__Envelope m = {CW_MESSAGE(envelope), .re = r->attach_id,
-            .of_case = CACHEW__ENVELOPE__OF_FAILURE, .failure = &failure};
+                              .of_case = CACHEW__ENVELOPE__OF_FAILURE, .failure = &failure};
         cw_dp_send(d, r->client, &m);
     }
     cw_dp_job_free(d, j);
@@ -385,7 +406,7 @@ void cw_dp_job_refused(struct cw_dispatcher *d, struct job *j, const Cachew__Fai
 static void remove_oldest_over(struct cw_dispatcher *d)
 {
     struct job *oldest = NULL;
-    CW_LIST_EACH_OF(j, struct job, link, &d->jobs)
+    CW_LIST_EACH_OF (j, struct job, link, &d->jobs)
         if (j->state >= JOB_DONE && (!oldest || j->since_ns < oldest->since_ns))
             oldest = j;
     if (oldest)
@@ -407,10 +428,13 @@ void cw_dp_job_over(struct cw_dispatcher *d, struct job *j, enum job_state state
     j->state = state;
     uint64_t n_lost = cw_dp_job_lost(j);
     if (n_lost > 0)
-        cw_dp_log(d, true, "job \"%s\" is %s%s%s; %" PRIu64 " ranges were lost with workers, and left out (at-most-once)", j->name, cw_dp_job_state(j), why ? ": " : "",
-                  why ? why->message : "", n_lost);
+        cw_dp_log(d, true,
+                  "job \"%s\" is %s%s%s; %" PRIu64
+                  " ranges were lost with workers, and left out (at-most-once)",
+                  j->name, cw_dp_job_state(j), why ? ": " : "", why ? why->message : "", n_lost);
     else
-        cw_dp_log(d, false, "job \"%s\" is %s%s%s", j->name, cw_dp_job_state(j), why ? ": " : "", why ? why->message : "");
+        cw_dp_log(d, false, "job \"%s\" is %s%s%s", j->name, cw_dp_job_state(j), why ? ": " : "",
+                  why ? why->message : "");
     j->since_ns = d->now_ns;
     if (why && !j->why)
         j->why = strdup(why->message);
@@ -419,7 +443,8 @@ void cw_dp_job_over(struct cw_dispatcher *d, struct job *j, enum job_state state
         if (j->ranks[i]->client && why)
             cw_dp_client_ended(d, j->ranks[i], why);
     if (j->durable || j->writing > 0)
-        cw_dp_journal_tried(d, cw_dp_journal_job(d, j, NULL, NULL)); /* else it is found running after a restart, and collected */
+        /* else it is found running after a restart, and collected */
+        cw_dp_journal_tried(d, cw_dp_journal_job(d, j, NULL, NULL));
     leave_stream(d, j);
 }
 
@@ -462,9 +487,10 @@ void cw_dp_job_tick(struct cw_dispatcher *d)
         d->damaged = false;
         cw_dp_journal_tried(d, cw_dp_journal_counters(d, NULL));
     }
-    CW_LIST_EACH_OF(j, struct job, link, &d->jobs) {
+    CW_LIST_EACH_OF (j, struct job, link, &d->jobs) {
         uint64_t age = d->now_ns - j->since_ns;
-        if (j->state < JOB_DONE && j->resumed_ns != 0 && !j->missing_over && j->began && d->now_ns - j->resumed_ns >= DP_MISSING) {
+        if (j->state < JOB_DONE && j->resumed_ns != 0 && !j->missing_over && j->began &&
+            d->now_ns - j->resumed_ns >= DP_MISSING) {
             j->missing_over = true;
             j->n_at_mark = 0;
             cw_dp_stream_dirty(d, j->stream);

@@ -1,6 +1,7 @@
 /*
- * What is written down, under which keys, and what follows once it is durable. Entries gather while a batch is being made durable, and are the next
- * one: so there is one batch under way at a time, and what was refused by a full disk is tried again in its place.
+ * What is written down, under which keys, and what follows once it is durable. Entries gather while a batch
+ * is being made durable, and are the next one: so there is one batch under way at a time, and what was
+ * refused by a full disk is tried again in its place.
  *
  * Keys: a letter, in the order in which rows must be read, then what it is about.
  *   a                            Counters
@@ -24,7 +25,8 @@
 #include "dispatcher/internal.h"
 
 #define SUM_SIZE 8 /* bytes of the checksum behind each value */
-#define NUMBERS_SKIPPED 1000000 /* numbers of workers and streams that are not given, where the last ones given are not known */
+#define NUMBERS_SKIPPED \
+    1000000 /* numbers of workers and streams that are not given, where the last ones given are not known */
 
 struct key {
     uint8_t bytes[1 + DP_NAME + 8];
@@ -59,8 +61,9 @@ static int action_room(struct cw_dispatcher *d, struct cw_error *err)
 {
     struct entries *e = &d->pending;
     if (e->n >= DP_PENDING || e->batch.size >= DP_PENDING_BYTES)
-        return cw_error_set(err, CW_E_SERVICE, "%zu entries wait for the dispatcher's journal, and no more are taken: %.500s", e->n,
-                            d->retry_ns != 0 ? d->journal_error.message : "its disk is slow");
+        return cw_error_set(err, CW_E_SERVICE,
+                            "%zu entries wait for the dispatcher's journal, and no more are taken: %.500s",
+                            e->n, d->retry_ns != 0 ? d->journal_error.message : "its disk is slow");
     return CW_ARRAY_ROOM(e->actions, e->capacity, e->n + 1, "entries of the journal", err);
 }
 
@@ -82,7 +85,8 @@ static void action_unref(struct action *a)
     cw_dp_job_unref(a->job);
 }
 
-static int entry_put(struct cw_dispatcher *d, const struct key *k, const ProtobufCMessage *m, const struct action *then, struct cw_error *err)
+static int entry_put(struct cw_dispatcher *d, const struct key *k, const ProtobufCMessage *m,
+                     const struct action *then, struct cw_error *err)
 {
     uint8_t small[512];
     _cleanup_free_ uint8_t *large = NULL;
@@ -96,7 +100,12 @@ static int entry_put(struct cw_dispatcher *d, const struct key *k, const Protobu
     int r = action_room(d, err);
     if (r == 0)
         r = cw_store_batch_add(&d->pending.batch,
-                               &(struct cw_store_op){.kind = CW_STORE_PUT, .key = k->bytes, .key_size = k->size, .value = packed, .value_size = size + SUM_SIZE}, err);
+                               &(struct cw_store_op){.kind = CW_STORE_PUT,
+                                                     .key = k->bytes,
+                                                     .key_size = k->size,
+                                                     .value = packed,
+                                                     .value_size = size + SUM_SIZE},
+                               err);
     if (r == 0 && then)
         action_add(&d->pending, then);
     return r;
@@ -104,7 +113,9 @@ static int entry_put(struct cw_dispatcher *d, const struct key *k, const Protobu
 
 static int entry_delete(struct cw_dispatcher *d, const struct key *k, struct cw_error *err)
 {
-    return cw_store_batch_add(&d->pending.batch, &(struct cw_store_op){.kind = CW_STORE_DELETE, .key = k->bytes, .key_size = k->size}, err);
+    return cw_store_batch_add(
+        &d->pending.batch,
+        &(struct cw_store_op){.kind = CW_STORE_DELETE, .key = k->bytes, .key_size = k->size}, err);
 }
 
 int cw_dp_journal_then(struct cw_dispatcher *d, const struct action *then, struct cw_error *err)
@@ -125,15 +136,16 @@ int cw_dp_journal_counters(struct cw_dispatcher *d, struct cw_error *err)
 {
     struct key k = key_make('a', NULL, 0);
     Cachew__Journal__Counters m = {CW_MESSAGE(journal__counters), .workers = d->worker_ids,
-        .streams = d->stream_numbers, .damaged = d->damaged};
+                                   .streams = d->stream_numbers, .damaged = d->damaged};
     return entry_put(d, &k, &m.base, NULL, err);
 }
 
-int cw_dp_journal_worker(struct cw_dispatcher *d, const struct worker *w, const struct action *then, struct cw_error *err)
+int cw_dp_journal_worker(struct cw_dispatcher *d, const struct worker *w, const struct action *then,
+                         struct cw_error *err)
 {
     struct key k = key_make('g', w->incarnation, 16);
     Cachew__Journal__Worker m = {CW_MESSAGE(journal__worker), .id = w->id,
-        .incarnation = {16, (uint8_t *)w->incarnation}};
+                                 .incarnation = {16, (uint8_t *)w->incarnation}};
     return entry_put(d, &k, &m.base, then, err);
 }
 
@@ -155,9 +167,13 @@ int cw_dp_journal_stream(struct cw_dispatcher *d, struct stream *s, struct cw_er
     }
     if (r == 0) {
         struct key k = key_make('c', s->id, 16);
-        Cachew__Journal__Stream m = {CW_MESSAGE(journal__stream), .number = s->number,
-            .fingerprint = {16, s->pipeline->fingerprint}, .seed = s->seed, .base_dir = s->base_dir,
-            .data = s->data, .at_most_once = s->at_most_once};
+        Cachew__Journal__Stream m = {CW_MESSAGE(journal__stream),
+                                     .number = s->number,
+                                     .fingerprint = {16, s->pipeline->fingerprint},
+                                     .seed = s->seed,
+                                     .base_dir = s->base_dir,
+                                     .data = s->data,
+                                     .at_most_once = s->at_most_once};
         s->pipeline->journalled = true;
         r = entry_put(d, &k, &m.base, NULL, err);
     }
@@ -165,10 +181,16 @@ int cw_dp_journal_stream(struct cw_dispatcher *d, struct stream *s, struct cw_er
     return r;
 }
 
-static int delete_range(struct cw_dispatcher *d, const struct key *from, const struct key *to, struct cw_error *err)
+static int delete_range(struct cw_dispatcher *d, const struct key *from, const struct key *to,
+                        struct cw_error *err)
 {
-    return cw_store_batch_add(&d->pending.batch, &(struct cw_store_op){.kind = CW_STORE_DELETE_RANGE, .key = from->bytes, .key_size = from->size,
-                                                                      .value = to->bytes, .value_size = to->size}, err);
+    return cw_store_batch_add(&d->pending.batch,
+                              &(struct cw_store_op){.kind = CW_STORE_DELETE_RANGE,
+                                                    .key = from->bytes,
+                                                    .key_size = from->size,
+                                                    .value = to->bytes,
+                                                    .value_size = to->size},
+                              err);
 }
 
 int cw_dp_journal_purge(struct cw_dispatcher *d, struct stream *s, uint64_t upto, struct cw_error *err)
@@ -203,20 +225,35 @@ int cw_dp_journal_pipeline_gone(struct cw_dispatcher *d, const struct pipeline *
     return entry_delete(d, &k, err);
 }
 
-int cw_dp_journal_job(struct cw_dispatcher *d, const struct job *j, const struct action *then, struct cw_error *err)
+int cw_dp_journal_job(struct cw_dispatcher *d, const struct job *j, const struct action *then,
+                      struct cw_error *err)
 {
     struct key k = key_make('f', j->name, strlen(j->name));
     _cleanup_free_ char *memory = cw_dp_scale_memory(d, j);
-    Cachew__Journal__Job m = {CW_MESSAGE(journal__job), .name = j->name,
-        .stream = {16, (uint8_t *)j->stream_id}, .epochs = j->epochs,
-        .world_size = j->world_size, .order = j->order, .guarantee = j->guarantee, .state = j->state,
-        .why = j->why ? j->why : "", .fingerprint = {16, (uint8_t *)j->fingerprint},
-        .seed = j->seed, .paused = j->paused, .lost = j->lost, .weight = j->scaling.claim.weight,
-        .priority = j->scaling.claim.priority, .quota = (uint32_t)j->scaling.claim.quota,
-        .workers = (uint32_t)j->scaling.claim.want, .policy = memory ? (char *)(uintptr_t)d->policy.name : "",
-        .memory = memory, .objective = (uint32_t)j->scaling.objective,
-        .client_price_per_h = j->scaling.client_price_per_h};
-    _cleanup_free_ uint32_t *finished = j->n_finished > 0 && j->n_finished <= DP_FINISHED ? malloc(j->n_finished * sizeof(*finished)) : NULL;
+    Cachew__Journal__Job m = {CW_MESSAGE(journal__job),
+                              .name = j->name,
+                              .stream = {16, (uint8_t *)j->stream_id},
+                              .epochs = j->epochs,
+                              .world_size = j->world_size,
+                              .order = j->order,
+                              .guarantee = j->guarantee,
+                              .state = j->state,
+                              .why = j->why ? j->why : "",
+                              .fingerprint = {16, (uint8_t *)j->fingerprint},
+                              .seed = j->seed,
+                              .paused = j->paused,
+                              .lost = j->lost,
+                              .weight = j->scaling.claim.weight,
+                              .priority = j->scaling.claim.priority,
+                              .quota = (uint32_t)j->scaling.claim.quota,
+                              .workers = (uint32_t)j->scaling.claim.want,
+                              .policy = memory ? (char *)(uintptr_t)d->policy.name : "",
+                              .memory = memory,
+                              .objective = (uint32_t)j->scaling.objective,
+                              .client_price_per_h = j->scaling.client_price_per_h};
+    _cleanup_free_ uint32_t *finished = j->n_finished > 0 && j->n_finished <= DP_FINISHED
+                                            ? malloc(j->n_finished * sizeof(*finished))
+                                            : NULL;
     for (size_t i = 0; finished && i < j->n_ranks; i++)
         if (j->ranks[i]->finished)
             finished[m.n_finished++] = j->ranks[i]->number;
@@ -230,15 +267,19 @@ int cw_dp_journal_job_gone(struct cw_dispatcher *d, const struct job *j, struct 
     return entry_delete(d, &k, err);
 }
 
-int cw_dp_journal_range(struct cw_dispatcher *d, struct stream *s, const struct range *x, enum action_kind then,
-                        struct cw_error *err)
+int cw_dp_journal_range(struct cw_dispatcher *d, struct stream *s, const struct range *x,
+                        enum action_kind then, struct cw_error *err)
 {
     struct key k = key_range(s, x->begin);
     struct action action = {.kind = then, .stream = s, .range = {x->begin, x->number}};
-    Cachew__Journal__Range m = {CW_MESSAGE(journal__range), .end = x->end,
-        .reported = (x->flags & RANGE_REPORTED) != 0, .n_batches = x->n_batches, .elements = x->elements,
-        .n_elements = x->n_elements, .reporter = x->reporter,
-        .given = s->at_most_once && (x->holder[0].seat || (x->flags & RANGE_GIVEN))};
+    Cachew__Journal__Range m = {CW_MESSAGE(journal__range),
+                                .end = x->end,
+                                .reported = (x->flags & RANGE_REPORTED) != 0,
+                                .n_batches = x->n_batches,
+                                .elements = x->elements,
+                                .n_elements = x->n_elements,
+                                .reporter = x->reporter,
+                                .given = s->at_most_once && (x->holder[0].seat || (x->flags & RANGE_GIVEN))};
     return entry_put(d, &k, &m.base, &action, err);
 }
 
@@ -306,7 +347,8 @@ void cw_dispatcher_committed(struct cw_dispatcher *d, const struct cw_error *why
     if (why) {
         d->n_commit_failures++;
         if (d->retry_ns == 0)
-            cw_dp_log(d, true, "the journal can't be written: %s; nothing is acknowledged until it can", why->message);
+            cw_dp_log(d, true, "the journal can't be written: %s; nothing is acknowledged until it can",
+                      why->message);
         d->journal_error = *why;
         d->retry_ns = d->now_ns + DP_S;
         return;
@@ -344,20 +386,22 @@ void cw_dp_journal_deinit(struct cw_dispatcher *d)
 
 /* ---- after a restart ---- */
 
-static int load_range(struct cw_dispatcher *d, struct stream *s, uint64_t begin, const Cachew__Journal__Range *row,
-                      struct cw_error *err)
+static int load_range(struct cw_dispatcher *d, struct stream *s, uint64_t begin,
+                      const Cachew__Journal__Range *row, struct cw_error *err)
 {
     struct span span;
     uint64_t epoch, position;
     cw_dp_stream_place(s, begin, &epoch, &position);
     if (cw_dp_stream_span(s, epoch, position, position + (row->end - begin), &span, err) < 0)
-        return cw_error_set(err, CW_E_STATE, "the plan of its stream has no positions %" PRIu64 " to %" PRIu64, begin,
+        return cw_error_set(err, CW_E_STATE,
+                            "the plan of its stream has no positions %" PRIu64 " to %" PRIu64, begin,
                             row->end);
     if (!s->based && cw_dp_range_rebase(d, s, begin) < 0)
         return cw_error_nomem(err, 0, "a table of ranges");
     if (begin < cw_dp_range_end(s) || s->n_ranges >= DP_RANGES) { /* its positions were cut otherwise since */
         if (row->given)
-            return cw_error_set(err, CW_E_STATE, "it overlaps another one, or there are more than %zu", DP_RANGES);
+            return cw_error_set(err, CW_E_STATE, "it overlaps another one, or there are more than %zu",
+                                DP_RANGES);
         return 0; /* what it gave is found out again */
     }
     struct range *x = cw_dp_range_add(s, span);
@@ -372,7 +416,8 @@ static int load_range(struct cw_dispatcher *d, struct stream *s, uint64_t begin,
     return 0;
 }
 
-static int load_row(struct cw_dispatcher *d, const struct key *k, const ProtobufCMessage *m, struct cw_error *err)
+static int load_row(struct cw_dispatcher *d, const struct key *k, const ProtobufCMessage *m,
+                    struct cw_error *err)
 {
     const uint8_t *id = k->bytes + 1;
     struct stream *s;
@@ -400,7 +445,8 @@ static int load_row(struct cw_dispatcher *d, const struct key *k, const Protobuf
     case 'e':
         s = cw_dp_stream_find(d, id);
         memcpy(&order, id + 16, 8);
-        return s ? load_range(d, s, be64toh(order), (const Cachew__Journal__Range *)m, err) : entry_delete(d, k, err);
+        return s ? load_range(d, s, be64toh(order), (const Cachew__Journal__Range *)m, err)
+                 : entry_delete(d, k, err);
     case 'f':
         return cw_dp_job_restore(d, (const Cachew__Journal__Job *)m, err);
     default:
@@ -409,19 +455,27 @@ static int load_row(struct cw_dispatcher *d, const struct key *k, const Protobuf
 }
 
 /* What an entry is about, by its letter, and what it costs that it is left out. */
-struct kind { const ProtobufCMessageDescriptor *type; size_t min, max; const char *name, *cost; };
+struct kind {
+    const ProtobufCMessageDescriptor *type;
+    size_t min, max;
+    const char *name, *cost;
+};
 static const struct kind kinds[] = {
-    {&cachew__journal__counters__descriptor, 1, 1, "counters", "new workers and streams get numbers that are a million higher"},
-    {&cachew__journal__pipeline__descriptor, 17, 17, "pipeline", "jobs that run it begin anew, or end if they are at-most-once"},
-    {&cachew__journal__stream__descriptor, 17, 17, "stream", "its jobs begin anew, or end if they are at-most-once"},
+    {&cachew__journal__counters__descriptor, 1, 1, "counters",
+     "new workers and streams get numbers that are a million higher"},
+    {&cachew__journal__pipeline__descriptor, 17, 17, "pipeline",
+     "jobs that run it begin anew, or end if they are at-most-once"},
+    {&cachew__journal__stream__descriptor, 17, 17, "stream",
+     "its jobs begin anew, or end if they are at-most-once"},
     {&cachew__journal__floor__descriptor, 17, 17, "first position of stream", "jobs with at-most-once end"},
     {&cachew__journal__range__descriptor, 25, 25, "range", "the range is computed again"},
-    {&cachew__journal__job__descriptor, 2, 1 + DP_NAME, "job", "the job begins anew, or ends if it is at-most-once"},
+    {&cachew__journal__job__descriptor, 2, 1 + DP_NAME, "job",
+     "the job begins anew, or ends if it is at-most-once"},
     {&cachew__journal__worker__descriptor, 17, 17, "worker", "the worker gets another number"},
 };
 
-/* The subject of an entry as text: a job by its name, all else by its bytes without the letter; an entry of an
- * unknown kind (NULL) by all bytes of its key. */
+/* The subject of an entry as text: a job by its name, all else by its bytes without the letter; an entry of
+ * an unknown kind (NULL) by all bytes of its key. */
 static void key_text(const void *key, size_t size, const struct kind *kind, char *buf, size_t buf_size)
 {
     const uint8_t *bytes = key;
@@ -440,7 +494,8 @@ static void key_text(const void *key, size_t size, const struct kind *kind, char
  * any stream, of none of them is. The key may be what is damaged: a job whose name is not UTF-8 is none.
  * CW_E_DATA: err names the entry and what it costs; the dispatcher can serve all else.
  */
-static int load_damaged(struct cw_dispatcher *d, const void *key, size_t key_size, const struct kind *kind, const char *why, struct cw_error *err)
+static int load_damaged(struct cw_dispatcher *d, const void *key, size_t key_size, const struct kind *kind,
+                        const char *why, struct cw_error *err)
 {
     char text[2 * DP_NAME + 20] = "";
     const uint8_t *letter = key;
@@ -449,7 +504,9 @@ static int load_damaged(struct cw_dispatcher *d, const void *key, size_t key_siz
     bool of_ranges = !kind || *letter == 'd' || *letter == 'e';
     struct stream *s = kind && key_size > 16 ? cw_dp_stream_find(d, letter + 1) : NULL;
     if (key_size <= CW_STORE_KEY_MAX) {
-        int r = cw_store_batch_add(&d->pending.batch, &(struct cw_store_op){.kind = CW_STORE_DELETE, .key = key, .key_size = key_size}, err);
+        int r = cw_store_batch_add(
+            &d->pending.batch,
+            &(struct cw_store_op){.kind = CW_STORE_DELETE, .key = key, .key_size = key_size}, err);
         if (r < 0)
             return r;
     }
@@ -460,23 +517,33 @@ static int load_damaged(struct cw_dispatcher *d, const void *key, size_t key_siz
     else
         d->ranges_lost |= of_ranges;
     key_text(key, key_size, kind, text, sizeof(text));
-    return cw_error_set(err, CW_E_DATA, "the entry of %s%s%.600s is left out (%.300s): %s", kind ? kind->name : "unknown kind", *text ? " " : "", text, why,
+    return cw_error_set(err, CW_E_DATA, "the entry of %s%s%.600s is left out (%.300s): %s",
+                        kind ? kind->name : "unknown kind", *text ? " " : "", text, why,
                         (s ? s->damaged : of_ranges) ? "jobs with at-most-once end" : kind->cost);
 }
 
-int cw_dispatcher_load(struct cw_dispatcher *d, const void *key, size_t key_size, const void *value, size_t value_size, struct cw_error *err)
+int cw_dispatcher_load(struct cw_dispatcher *d, const void *key, size_t key_size, const void *value,
+                       size_t value_size, struct cw_error *err)
 {
     const uint8_t *letter = key;
     size_t i = key_size > 0 ? (size_t)(*letter - 'a') : SIZE_MAX, size = value_size - SUM_SIZE;
-    const struct kind *kind = i < CW_COUNT_OF(kinds) && key_size >= kinds[i].min && key_size <= kinds[i].max ? &kinds[i] : NULL;
+    const struct kind *kind = i < CW_COUNT_OF(kinds) && key_size >= kinds[i].min && key_size <= kinds[i].max
+                                  ? &kinds[i]
+                                  : NULL;
     uint64_t sum = value_size >= SUM_SIZE ? entry_sum(key, key_size, value, size) : 0;
     if (value_size < SUM_SIZE || memcmp(&sum, (const uint8_t *)value + size, SUM_SIZE) != 0)
         return load_damaged(d, key, key_size, kind, "its checksum does not fit", err);
     if (!kind)
-        return cw_error_set(err, CW_E_STATE, "the journal has an entry of a kind that this version does not know (%zu bytes of key)", key_size);
+        return cw_error_set(
+            err, CW_E_STATE,
+            "the journal has an entry of a kind that this version does not know (%zu bytes of key)",
+            key_size);
     ProtobufCMessage *m = protobuf_c_message_unpack(kind->type, NULL, size, value);
     if (!m)
-        return cw_error_set(err, CW_E_STATE, "the journal has an entry of kind '%c' that can't be read, or there is no memory for it (%zu bytes)", *letter, size);
+        return cw_error_set(err, CW_E_STATE,
+                            "the journal has an entry of kind '%c' that can't be read, or there is no memory "
+                            "for it (%zu bytes)",
+                            *letter, size);
     struct key k = key_make((char)*letter, letter + 1, key_size - 1);
     struct cw_error why = {0};
     int r = load_row(d, &k, m, &why);

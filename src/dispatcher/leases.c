@@ -7,8 +7,8 @@
 #include "dispatcher/cut.h"
 #include "dispatcher/internal.h"
 
-/* Positions of a range in a placed plan while no rate is known: few, since elements may take 0.1 s each; after five
- * completions ranges can have a thousand times as many. */
+/* Positions of a range in a placed plan while no rate is known: few, since elements may take 0.1 s each;
+ * after five completions ranges can have a thousand times as many. */
 #define FIRST_POSITIONS 64
 /* The same in a counted plan, where a batch has more. */
 #define FIRST_OF_BATCH 16
@@ -44,7 +44,8 @@ static int lease_give(struct cw_dispatcher *d, struct seat *t, struct range *x)
     bool second = x->holder[0].seat != NULL;
     x->holder[1] = x->holder[0];
     x->holder[0] = (struct holder){t, ++d->last_lease};
-    if (s->at_most_once) { /* clients are told its place, and the worker gets it, when the lease is written down */
+    if (s->at_most_once) {
+        /* clients are told its place, and the worker gets it, when the lease is written down */
         x->flags |= RANGE_UNSENT;
         if (cw_dp_journal_range(d, s, x, ACTION_LEASE, NULL) < 0) {
             x->flags &= (uint8_t)~RANGE_UNSENT;
@@ -132,13 +133,13 @@ void cw_dp_lease_drop_unbegun(struct cw_dispatcher *d, struct seat *t)
 
 /* ---- cutting ---- */
 
-/* Returns where a range must end that begins at span.begin: at span.end, or at the position of a rank that has just
- * begun, which needs a range that begins there. */
+/* Returns where a range must end that begins at span.begin: at span.end, or at the position of a rank that
+ * has just begun, which needs a range that begins there. */
 static uint64_t range_bound(const struct stream *s, struct span span)
 {
     if (s->begun_to <= span.begin || !cw_dp_stream_placed(s))
         return span.end;
-    CW_LIST_EACH_OF(j, const struct job, by_stream, &s->jobs) {
+    CW_LIST_EACH_OF (j, const struct job, by_stream, &s->jobs) {
         for (size_t i = 0; i < j->n_ranks; i++) {
             const struct rank *r = j->ranks[i];
             if (r->client && r->began && r->pos == r->began_at && r->pos > span.begin && r->pos < span.end)
@@ -148,8 +149,8 @@ static uint64_t range_bound(const struct stream *s, struct span span)
     return span.end;
 }
 
-/* Returns the range of exactly these positions, added if they are free. NULL: another range has some of them, a rank
- * begins inside, or there is no memory. */
+/* Returns the range of exactly these positions, added if they are free. NULL: another range has some of them,
+ * a rank begins inside, or there is no memory. */
 static struct range *range_exact(struct stream *s, struct span span)
 {
     struct range *x = cw_dp_range(s, span.begin);
@@ -163,8 +164,10 @@ static void range_shorten(struct cw_dispatcher *d, struct stream *s, struct rang
 {
     x->end = end;
     s->free_from = CW_MIN(s->free_from, end);
-    if (s->at_most_once && cw_dp_journal_range(d, s, x, ACTION_LEASE, NULL) < 0) /* else the rest would be written down as given twice */
-        cw_dp_log(d, true, "out of memory: the journal does not have that a range ends at position %" PRIu64, end);
+    /* else the rest would be written down as given twice */
+    if (s->at_most_once && cw_dp_journal_range(d, s, x, ACTION_LEASE, NULL) < 0)
+        cw_dp_log(d, true, "out of memory: the journal does not have that a range ends at position %" PRIu64,
+                  end);
     cw_dp_range_announce(d, s, x);
 }
 
@@ -173,7 +176,8 @@ void cw_dp_lease_hold(struct cw_dispatcher *d, struct seat *t, struct span span,
     struct stream *s = t->stream;
     bool ok = s->marked || (s->based && span.begin >= s->base) || cw_dp_range_rebase(d, s, span.begin) == 0;
     struct range *x = ok ? cw_dp_range(s, span.begin) : NULL;
-    if (x && x->begin == span.begin && span.end < x->end && !x->holder[0].seat && !(x->flags & (RANGE_REPORTED | RANGE_LOST)))
+    if (x && x->begin == span.begin && span.end < x->end && !x->holder[0].seat &&
+        !(x->flags & (RANGE_REPORTED | RANGE_LOST)))
         range_shorten(d, s, x, span.end); /* the worker has ended it early */
     x = ok ? range_exact(s, span) : NULL;
     if (x && (x->holder[0].seat == t || x->holder[1].seat == t))
@@ -195,14 +199,14 @@ static uint64_t stream_most_positions(struct stream *s)
     if (s->most_positions != 0)
         return s->most_positions;
     s->most_positions = UINT64_MAX;
-    CW_LIST_EACH_OF(t, const struct seat, by_stream, &s->seats)
+    CW_LIST_EACH_OF (t, const struct seat, by_stream, &s->seats)
         if (t->state == SEAT_READY)
             s->most_positions = CW_MIN(s->most_positions, t->most_positions);
     return s->most_positions;
 }
 
-/* Whether threads are busy with so many positions for more than a second, as far as workers said what they computed. The
- * rate alone may be low because clients take little. */
+/* Whether threads are busy with so many positions for more than a second, as far as workers said what they
+ * computed. The rate alone may be low because clients take little. */
 static bool is_dear(const struct stream *s, uint64_t positions)
 {
     const struct computed *c = &s->computed;
@@ -220,7 +224,8 @@ static struct range *range_cut(struct stream *s, struct span gap)
         gap.begin -= position % align;
         position -= position % align;
     } else if (cw_mutated("cut") && random % 2) {
-        uint64_t least = (align + CW_CUT_PARTS - 1) / CW_CUT_PARTS, most = 3 * CW_MAX(align, (uint64_t)FIRST_OF_BATCH);
+        uint64_t least = (align + CW_CUT_PARTS - 1) / CW_CUT_PARTS,
+                 most = 3 * CW_MAX(align, (uint64_t)FIRST_OF_BATCH);
         size = CW_MIN(CW_MAX(random / 2 % most, least), stream_most_positions(s));
     } else {
         size = cw_cut_size(&(struct cw_cut){
@@ -231,7 +236,8 @@ static struct range *range_cut(struct stream *s, struct span gap)
             .window = s->data->plan->window,
             .align = align,
             .divides = !placed && s->n_seats > 1 && is_dear(s, align),
-            .first = placed ? CW_MAX(align, (uint64_t)FIRST_POSITIONS) : CW_MIN(align, (uint64_t)FIRST_OF_BATCH),
+            .first = placed ? CW_MAX(align, (uint64_t)FIRST_POSITIONS)
+                            : CW_MIN(align, (uint64_t)FIRST_OF_BATCH),
             .most = stream_most_positions(s),
             .left = s->total - gap.begin,
         });
@@ -244,10 +250,13 @@ static struct range *range_cut(struct stream *s, struct span gap)
 /* ---- giving ---- */
 
 /* Whether it is not leased: it was lost, or lies behind the end of its epoch (epoch_close). */
-static bool is_over(const struct range *x) { return (x->flags & RANGE_LOST) || ((x->flags & RANGE_DURABLE) && x->reporter == 0); }
+static bool is_over(const struct range *x)
+{
+    return (x->flags & RANGE_LOST) || ((x->flags & RANGE_DURABLE) && x->reporter == 0);
+}
 
-/* Finds the first wanted position that no worker has. *ret: its range; NULL: it is in none, and *gap has the positions
- * up to the next range. False: there is no such position, or no room in the table. */
+/* Finds the first wanted position that no worker has. *ret: its range; NULL: it is in none, and *gap has the
+ * positions up to the next range. False: there is no such position, or no room in the table. */
 static bool range_free(struct stream *s, struct range **ret, struct span *gap)
 {
     struct range *x;
@@ -263,7 +272,8 @@ static bool range_free(struct stream *s, struct range **ret, struct span *gap)
     return s->free_from < s->total && (*ret || s->n_ranges < DP_RANGES);
 }
 
-/* Everybody is full, while a range that is wanted has nobody: the last of those behind it makes room. Earlier ones are always worth more, so this ends. */
+/* Everybody is full, while a range that is wanted has nobody: the last of those behind it makes room. Earlier
+ * ones are always worth more, so this ends. */
 static struct seat *make_room(struct cw_dispatcher *d, struct stream *s, uint64_t pos)
 {
     struct range *x;
@@ -278,8 +288,8 @@ static struct seat *make_room(struct cw_dispatcher *d, struct stream *s, uint64_
     return NULL;
 }
 
-/* Everything is leased, and a worker has nothing to compute: takes the last range from a worker that computes another
- * one before it. Returns that range. NULL: there is none. */
+/* Everything is leased, and a worker has nothing to compute: takes the last range from a worker that computes
+ * another one before it. Returns that range. NULL: there is none. */
 static struct range *take_back(struct cw_dispatcher *d, struct stream *s)
 {
     const struct seat *idle = s->n_heap > 0 ? s->heap[0] : NULL;
@@ -300,19 +310,20 @@ static bool wants_leases(const struct cw_dispatcher *d, const struct stream *s)
 {
     if (!s->data || !s->based || !s->marked || s->dead || cw_dp_grace(d, s))
         return false;
-    CW_LIST_EACH_OF(j, struct job, by_stream, &s->jobs)
+    CW_LIST_EACH_OF (j, struct job, by_stream, &s->jobs)
         if (!j->paused)
             return true;
     return false;
 }
 
-/* Chooses the worker that reads the iterable, and tells all. The oldest one: a restarted dispatcher chooses the same, and it is the last to be released. */
+/* Chooses the worker that reads the iterable, and tells all. The oldest one: a restarted dispatcher chooses
+ * the same, and it is the last to be released. */
 static void choose_origin(struct cw_dispatcher *d, struct stream *s)
 {
-    CW_LIST_EACH_OF(t, struct seat, by_stream, &s->seats)
+    CW_LIST_EACH_OF (t, struct seat, by_stream, &s->seats)
         if (t->heap_at > 0 && (!s->origin || t->worker->id < s->origin->worker->id))
             s->origin = t;
-    CW_LIST_EACH_OF(t, struct seat, by_stream, &s->seats)
+    CW_LIST_EACH_OF (t, struct seat, by_stream, &s->seats)
         if (t->state == SEAT_READY) {
             t->new_origin = true;
             cw_dp_seat_dirty(d, t);
@@ -333,8 +344,10 @@ void cw_dp_lease_fill(struct cw_dispatcher *d, struct stream *s)
         if (s->n_heap == 0)
             return;
         struct seat *t = s->heap[0];
-        /* What is complete costs nothing but the worker's memory, which it watches itself: several ranks may have to have their batches before the first range ends. */
-        if ((t->n_held >= t->capacity || t->n_held - t->n_complete >= s->depth) && !(t = make_room(d, s, gap.begin)))
+        /* What is complete costs nothing but the worker's memory, which it watches itself: several ranks may
+         * have to have their batches before the first range ends. */
+        if ((t->n_held >= t->capacity || t->n_held - t->n_complete >= s->depth) &&
+            !(t = make_room(d, s, gap.begin)))
             return;
         if (!x && !(x = range_cut(s, gap)))
             return;
@@ -351,14 +364,17 @@ static double range_late_after_ns(const struct stream *s, const struct range *x)
     if (!(s->rate > 0))
         return DP_LATE;
     double expected_ns = (double)(x->end - x->begin) / s->rate * 1e9;
-    return (double)x->before / s->rate * 1e9 + CW_MAX(expected_ns + DP_LATE_MORE, DP_LATE_TIMES * expected_ns);
+    return (double)x->before / s->rate * 1e9 +
+           CW_MAX(expected_ns + DP_LATE_MORE, DP_LATE_TIMES * expected_ns);
 }
 
-/* With room, or, everything it has being finished, with nothing to do: for the range that all wait for it may have one more. */
+/* With room, or, everything it has being finished, with nothing to do: for the range that all wait for it may
+ * have one more. */
 static struct seat *idle_seat(const struct stream *s, const struct seat *but)
 {
     for (size_t i = 0; i < s->n_heap; i++)
-        if (s->heap[i] != but && (s->heap[i]->n_held < s->heap[i]->capacity || s->heap[i]->n_held == s->heap[i]->n_complete))
+        if (s->heap[i] != but &&
+            (s->heap[i]->n_held < s->heap[i]->capacity || s->heap[i]->n_held == s->heap[i]->n_complete))
             if (s->heap[i]->n_held <= s->heap[i]->capacity)
                 return s->heap[i];
     return NULL;
@@ -376,15 +392,16 @@ void cw_dp_lease_late(struct cw_dispatcher *d, struct stream *s)
     if ((double)(d->now_ns - x->leased_ns) < range_late_after_ns(s, x))
         return;
     struct seat *slow = x->holder[0].seat, *t = idle_seat(s, slow);
-    if (!t || (!(s->rate > 0) && t->n_held > t->n_complete)) /* while no rate is known, a worker that computes is not known to be faster */
+    /* while no rate is known, a worker that computes is not known to be faster */
+    if (!t || (!(s->rate > 0) && t->n_held > t->n_complete))
         return;
     uint64_t epoch, position;
     cw_dp_stream_place(s, x->begin, &epoch, &position);
     cw_dp_log(d, false,
-              "positions %" PRIu64 " to %" PRIu64 " of epoch %" PRIu64 " are late at worker %" PRIu64 " (%" PRIu64
-              " ms): worker %" PRIu64 " runs them too, and others what else it has not finished",
-              position, position + (x->end - x->begin), epoch, slow->worker->id, (d->now_ns - x->leased_ns) / 1000000,
-              t->worker->id);
+              "positions %" PRIu64 " to %" PRIu64 " of epoch %" PRIu64 " are late at worker %" PRIu64
+              " (%" PRIu64 " ms): worker %" PRIu64 " runs them too, and others what else it has not finished",
+              position, position + (x->end - x->begin), epoch, slow->worker->id,
+              (d->now_ns - x->leased_ns) / 1000000, t->worker->id);
     for (size_t i = 0; (x = cw_dp_range_at(s, i)) && t; i++) {
         if (x->holder[0].seat != slow || x->holder[1].seat || (x->flags & RANGE_COMPLETE))
             continue;
@@ -406,25 +423,26 @@ uint64_t cw_dp_elements_sum(const uint64_t *elements, size_t n)
 }
 
 /* Two runs of one range gave different things: nothing that the stream delivers can be trusted. */
-static void contradiction(struct cw_dispatcher *d, struct stream *s, const struct range *x, const struct worker *w,
-                          const Cachew__Report *r)
+static void contradiction(struct cw_dispatcher *d, struct stream *s, const struct range *x,
+                          const struct worker *w, const Cachew__Report *r)
 {
     struct cw_error err = {0};
     cw_error_set(&err, CW_E_DATA,
-                 "positions %" PRIu64 " to %" PRIu64 " of epoch %" PRIu64 " gave %" PRIu64 " batches and %" PRIu64
-                 " elements of %" PRIu32 " keys on worker %" PRIu64 ", but %" PRIu64 " batches and %" PRIu64
-                 " elements of %zu keys on worker %" PRIu64
+                 "positions %" PRIu64 " to %" PRIu64 " of epoch %" PRIu64 " gave %" PRIu64
+                 " batches and %" PRIu64 " elements of %" PRIu32 " keys on worker %" PRIu64 ", but %" PRIu64
+                 " batches and %" PRIu64 " elements of %zu keys on worker %" PRIu64
                  ": a function in the pipeline, or the data, is not the same every time",
                  r->begin, r->end, r->epoch, x->n_batches, cw_dp_elements_sum(x->elements, x->n_elements),
-                 x->n_elements, x->reporter, r->n_batches, cw_dp_elements_sum(r->elements, r->n_elements), r->n_elements,
-                 w->id);
+                 x->n_elements, x->reporter, r->n_batches, cw_dp_elements_sum(r->elements, r->n_elements),
+                 r->n_elements, w->id);
     cw_dp_log(d, true, "%s", err.message);
-    CW_LIST_EACH_OF(j, struct job, by_stream, &s->jobs)
+    CW_LIST_EACH_OF (j, struct job, by_stream, &s->jobs)
         cw_dp_job_over(d, j, JOB_FAILED, &err);
 }
 
-/* A worker took so long for so many positions. What the last completions say: the rate, and how many ranges workers have at
- * a time. Short ranges are leased several at a time, long ones hardly ahead, so that all workers have the same to do. */
+/* A worker took so long for so many positions. What the last completions say: the rate, and how many ranges
+ * workers have at a time. Short ranges are leased several at a time, long ones hardly ahead, so that all
+ * workers have the same to do. */
 static void stream_measure(const struct cw_dispatcher *d, struct stream *s, uint64_t positions, uint64_t ns)
 {
     double n = 0, all = 0, seconds = 1e-9;
@@ -445,8 +463,10 @@ static void holder_complete(struct cw_dispatcher *d, struct seat *t, struct rang
     struct stream *s = t->stream;
     if (x->flags & RANGE_COMPLETE)
         return;
-    uint64_t took_ns = d->now_ns - CW_MAX(x->leased_ns, t->completed_ns); /* before that, it computed another one */
-    bool measured = !(x->flags & RANGE_HELD) && (!x->holder[1].seat || x->holder[1].seat == t); /* when another one got it is not known */
+    /* before that, it computed another one */
+    uint64_t took_ns = d->now_ns - CW_MAX(x->leased_ns, t->completed_ns);
+    /* when another one got it is not known */
+    bool measured = !(x->flags & RANGE_HELD) && (!x->holder[1].seat || x->holder[1].seat == t);
     t->completed_ns = d->now_ns;
     if (x->holder[1].seat == t) { /* the late one was faster after all */
         const struct holder late = x->holder[1];
@@ -494,8 +514,8 @@ static int first_report(struct cw_dispatcher *d, struct stream *s, struct range 
     return 0;
 }
 
-/* The epoch of x has no elements behind x: what is not cut of it so far becomes a range without elements. It is not written down: another dispatcher
- * leases something of it, and learns the same again. */
+/* The epoch of x has no elements behind x: what is not cut of it so far becomes a range without elements. It
+ * is not written down: another dispatcher leases something of it, and learns the same again. */
 static void epoch_close(struct cw_dispatcher *d, struct stream *s, const struct range *x)
 {
     uint64_t n = cw_dp_stream_epoch(s), end = (x->begin / n + 1) * n;
@@ -506,7 +526,8 @@ static void epoch_close(struct cw_dispatcher *d, struct stream *s, const struct 
     cw_dp_stream_reports(d, s);
 }
 
-/* Which holder's lease it is. -1: none's, any more; another range with the same begin may have been leased to the same worker since. */
+/* Which holder's lease it is. -1: none's, any more; another range with the same begin may have been leased to
+ * the same worker since. */
 static int holder_of(const struct range *x, const struct worker *w, uint64_t lease)
 {
     for (int i = 0; i < 2; i++)
@@ -515,13 +536,15 @@ static int holder_of(const struct range *x, const struct worker *w, uint64_t lea
     return -1;
 }
 
-int cw_dp_lease_completed(struct cw_dispatcher *d, struct worker *w, uint64_t re, const Cachew__Completed *c, struct cw_error *err)
+int cw_dp_lease_completed(struct cw_dispatcher *d, struct worker *w, uint64_t re, const Cachew__Completed *c,
+                          struct cw_error *err)
 {
     struct action done = {.kind = ACTION_DONE, .peer = w->peer, .re = re};
     const Cachew__Report *r = c->report;
     if (c->stream.len != 16 || !r || r->n_elements > DP_KEYS)
         return cw_error_set(err, CW_E_SERVICE,
-                            "Completed of a stream of %zu bytes (expected 16), with %s report of %zu keys (expected at most %d)",
+                            "Completed of a stream of %zu bytes (expected 16), with %s report of %zu keys "
+                            "(expected at most %d)",
                             c->stream.len, r ? "a" : "no", r ? r->n_elements : 0, DP_KEYS);
     struct stream *s = cw_dp_stream_find(d, c->stream.data);
     struct span span;
@@ -538,7 +561,9 @@ int cw_dp_lease_completed(struct cw_dispatcher *d, struct worker *w, uint64_t re
     int i = x && x->begin == span.begin ? holder_of(x, w, c->lease) : -1;
     if (i >= 0)
         cw_dp_lease_shorten(d, x, i, span.end);
-    if (i >= 0 && x->end > span.end && !s->at_most_once) { /* its elements were reported before: it can't be shortened any more, and is leased again as a whole */
+    if (i >= 0 && x->end > span.end && !s->at_most_once) {
+        /* its elements were reported before: it can't be shortened any more, and is leased again as a whole
+         */
         cw_dp_lease_drop(d, x->holder[i].seat, x, DROP_REVOKED);
         cw_dp_stream_dirty(d, s);
     }

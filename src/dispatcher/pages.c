@@ -30,7 +30,8 @@ static const struct cw_web_file *find_file(const char *path)
     return NULL;
 }
 
-void cw_dispatcher_page(void *user, const char *path, const char *query CW_UNUSED, struct cw_http_reply *reply)
+void cw_dispatcher_page(void *user, const char *path, const char *query CW_UNUSED,
+                        struct cw_http_reply *reply)
 {
     static const char prefix[] = "/api/v1/";
     struct cw_dispatcher *d = user;
@@ -52,7 +53,8 @@ void cw_dispatcher_page(void *user, const char *path, const char *query CW_UNUSE
         api(d, path + strlen(prefix), reply);
     } else {
         reply->status = 404;
-        cw_text_add(&reply->body, "expected / (the dashboard), /metrics, /healthz, /readyz, /api/v1/status, /api/v1/jobs, /api/v1/jobs/NAME/decisions, /api/v1/jobs/NAME/history, "
-                    "/api/v1/workers, /api/v1/streams, /api/v1/pools or /api/v1/targets\n");
+        cw_text_add(&reply->body, "expected / (the dashboard), /metrics, /healthz, /readyz, /api/v1/status, "
+                                  "/api/v1/jobs, /api/v1/jobs/NAME/decisions, /api/v1/jobs/NAME/history, "
+                                  "/api/v1/workers, /api/v1/streams, /api/v1/pools or /api/v1/targets\n");
     }
 }

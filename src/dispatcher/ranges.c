@@ -1,6 +1,6 @@
 /*
- * The table of a stream's ranges: an array in the order of positions. Ranges that all cursors have passed are taken
- * off at the front; new ranges are mostly added at the end.
+ * The table of a stream's ranges: an array in the order of positions. Ranges that all cursors have passed are
+ * taken off at the front; new ranges are mostly added at the end.
  */
 #include <string.h>
 
@@ -82,7 +82,8 @@ static void ranges_pass(struct cw_dispatcher *d, struct stream *s, size_t n)
     uint64_t begin = x->begin, end = x[n - 1].end;
     for (size_t i = 0; i < n; i++, x++) {
         for (int k = 0; k < 2 && x->holder[k].seat; k++)
-            cw_dp_seat_revoke(d, x->holder[k].seat, begin, end); /* one span for all of them: repeated ones are merged */
+            /* one span for all of them: repeated ones are merged */
+            cw_dp_seat_revoke(d, x->holder[k].seat, begin, end);
         range_clear(d, x);
     }
     s->first += n;
@@ -124,7 +125,7 @@ void cw_dp_range_begin_at(struct cw_dispatcher *d, struct stream *s, uint64_t po
     while (x->holder[0].seat)
         cw_dp_lease_drop(d, x->holder[0].seat, x, DROP_REVOKED);
     struct span behind = {pos, x->end};
-    CW_LIST_EACH_OF(j, struct job, by_stream, &s->jobs)
+    CW_LIST_EACH_OF (j, struct job, by_stream, &s->jobs)
         for (size_t i = 0; i < j->n_ranks; i++)
             if (j->ranks[i]->next_report > x->begin)
                 j->ranks[i]->next_report = CW_MAX(x->begin, j->ranks[i]->pos);

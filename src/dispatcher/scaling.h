@@ -1,6 +1,7 @@
 /*
- * How many workers a job has, who they are, and where they come from: what scale.c, crews.c and pools.c have in common, and what others call. Without a policy
- * (d->scales) all workers serve all jobs, and only where they cache is decided.
+ * How many workers a job has, who they are, and where they come from: what scale.c, crews.c and pools.c have
+ * in common, and what others call. Without a policy (d->scales) all workers serve all jobs, and only where
+ * they cache is decided.
  */
 #pragma once
 #include <jansson.h>
@@ -19,98 +20,128 @@ struct stream;
 struct job;
 struct seat;
 
-#define DP_SLOTS CW_POLICY_POOLS       /* kinds of workers: slot 0 has those that belong to no pool, ... */
-#define DP_POOLS (DP_SLOTS - 1)        /* ... and a pool has one of the others as long as it is there */
-#define DP_DECISIONS 32                /* of a job that are kept */
+#define DP_SLOTS CW_POLICY_POOLS /* kinds of workers: slot 0 has those that belong to no pool, ... */
+#define DP_POOLS (DP_SLOTS - 1)  /* ... and a pool has one of the others as long as it is there */
+#define DP_DECISIONS 32          /* of a job that are kept */
 #define DP_POLICY_BYTES ((size_t)64 << 10) /* of what a policy remembers, in the journal */
-#define DP_REPORT UINT64_C(1000000000)  /* policies are asked so often: as workers say what they have computed */
+#define DP_REPORT \
+    UINT64_C(1000000000) /* policies are asked so often: as workers say what they have computed */
 
 #define DP_MARKERS CW_POLICY_MARKERS
 
-/* What a worker measured of the markers of a stream, as its last heartbeat says: numbers as in Prepare, times and bytes per position. */
+/* What a worker measured of the markers of a stream, as its last heartbeat says: numbers as in Prepare, times
+ * and bytes per position. */
 struct marker_work {
     int32_t marker;
     char name[64];
     double compute_s, read_s, store_s, bytes, cached, written;
     bool was_read, unread;
 };
+
 struct caching {
-    int32_t marker;  /* in use */
-    double none_s;   /* a position where none is; 0: not known */
+    int32_t marker; /* in use */
+    double none_s;  /* a position where none is; 0: not known */
     struct marker_work markers[DP_MARKERS];
     size_t n;
 };
 
 /* What a worker has computed of a stream, as its heartbeats say: sums. */
-struct work { double compute_s, positions, batches, read_bytes; uint64_t at_ns; };
+struct work {
+    double compute_s, positions, batches, read_bytes;
+    uint64_t at_ns;
+};
 
 /* How fast a client goes: sums, as message Pace. */
-struct pace { double n, step_s, step_sq, wait_s, wait_sq, late, ready; };
+struct pace {
+    double n, step_s, step_sq, wait_s, wait_sq, late, ready;
+};
 
 /* A decision of a policy, for people. */
-struct decision { double t; uint64_t at_ns; json_t *record; };
+struct decision {
+    double t;
+    uint64_t at_ns;
+    json_t *record;
+};
 
 /*
- * How many workers a job has, and why (scale.c). After a change of the crew, what a client sees is that of the old one until the ranges are passed that were under way, and
- * then what was computed ahead meanwhile: measuring begins when both are over.
+ * How many workers a job has, and why (scale.c). After a change of the crew, what a client sees is that of
+ * the old one until the ranges are passed that were under way, and then what was computed ahead meanwhile:
+ * measuring begins when both are over.
  */
 struct scaling {
     struct cw_policy_memory memory;
-    struct cw_claim claim;             /* want: what the policy asks for, at least 1; share: how many the stream's crew is to have. Of all slots together */
-    int want[DP_SLOTS];                /* of each; what is missing in the sum, or can't be had there, is taken where there is some left */
+    /* want: what the policy asks for, at least 1; share: how many the stream's crew is to have. Of all slots
+     * together */
+    struct cw_claim claim;
+    /* of each; what is missing in the sum, or can't be had there, is taken where there is some left */
+    int want[DP_SLOTS];
     int share[DP_SLOTS];
-    int most[DP_SLOTS];                /* that it could have, whatever it wants, ... */
-    uint64_t most_serial;              /* ... by claims as they were then; 0: not known yet */
-    int cap[DP_SLOTS];                 /* so many were there after waiting for more (-1: all came), ... */
-    uint64_t cap_serial;               /* ... at this state of the supply; 0: there is none */
-    int objective;                     /* 1 + enum cw_objective; 0: the dispatcher's */
-    double client_price_per_h;         /* 0: the dispatcher's */
-    uint64_t began_ns, next_ns;        /* when it was asked first, and will be */
-    enum { SCALE_MEASURES, SCALE_STARTS, SCALE_PASSES, SCALE_DRAWS_OFF } phase; /* starts: workers are missing; passes, draws off: as above */
+    int most[DP_SLOTS];         /* that it could have, whatever it wants, ... */
+    uint64_t most_serial;       /* ... by claims as they were then; 0: not known yet */
+    int cap[DP_SLOTS];          /* so many were there after waiting for more (-1: all came), ... */
+    uint64_t cap_serial;        /* ... at this state of the supply; 0: there is none */
+    int objective;              /* 1 + enum cw_objective; 0: the dispatcher's */
+    double client_price_per_h;  /* 0: the dispatcher's */
+    uint64_t began_ns, next_ns; /* when it was asked first, and will be */
+
+    /* starts: workers are missing; passes, draws off: as above */
+    enum { SCALE_MEASURES, SCALE_STARTS, SCALE_PASSES, SCALE_DRAWS_OFF } phase;
+
     uint64_t phase_ns, until_pos, until_ns;
-    uint64_t n_joined;                 /* of its stream, when the crew was complete */
+    uint64_t n_joined; /* of its stream, when the crew was complete */
     struct decision decisions[DP_DECISIONS];
-    size_t n_decisions;                /* all that were made; the last ones are kept */
+    size_t n_decisions; /* all that were made; the last ones are kept */
 };
 
 /* Workers that a provisioner can make exist. */
 struct pool {
-    struct cw_link link;       /* the cheapest first */
+    struct cw_link link; /* the cheapest first */
     struct cw_peer *peer;
     char *name, *why, *prefix;
-    int slot;                  /* from 1 */
+    int slot; /* from 1 */
     uint32_t minimum, maximum, units;
-    uint32_t n_left;           /* workers of a provisioner before this one that are connected still: they count */
+    uint32_t n_left; /* workers of a provisioner before this one that are connected still: they count */
     double price_per_h, cpu_share;
-    double start_delay_s;      /* as measured; 0: not yet */
+    double start_delay_s; /* as measured; 0: not yet */
     uint32_t wanted;
-    bool due;                  /* it is to be told what is wanted */
-    bool changed;              /* others of its workers are connected: it is told, once a second at most */
-    uint64_t said_ns;          /* when it was told last */
-    uint64_t asked_ns;         /* for more */
-    uint32_t n_asked;          /* of these, not there yet */
+    bool due;          /* it is to be told what is wanted */
+    bool changed;      /* others of its workers are connected: it is told, once a second at most */
+    uint64_t said_ns;  /* when it was told last */
+    uint64_t asked_ns; /* for more */
+    uint32_t n_asked;  /* of these, not there yet */
 };
 
 /* crews.c: which workers serve which stream, if there is a policy */
 void cw_dp_crews(struct cw_dispatcher *d);       /* makes crews as large as jobs' shares */
 void cw_dp_crews_later(struct cw_dispatcher *d); /* in the next turn: something changed that they depend on */
-void cw_dp_crews_tick(struct cw_dispatcher *d);  /* seats that are not of the crew any more, and have nothing, go */
-int cw_dp_crew_running(const struct stream *s);  /* of its crew, those that compute */
+/* seats that are not of the crew any more, and have nothing, go */
+void cw_dp_crews_tick(struct cw_dispatcher *d);
+int cw_dp_crew_running(const struct stream *s);               /* of its crew, those that compute */
 void cw_dp_crew_running_of(const struct stream *s, int *ret); /* of each slot */
-bool cw_dp_crew_comes(const struct cw_dispatcher *d, const struct stream *s); /* somebody of its crew opens the data */
-bool cw_dp_crews_spare(struct cw_dispatcher *d, const struct stream *s); /* another worker could take the place of one */
-const int *cw_dp_crews_most(struct cw_dispatcher *d, struct job *j); /* so many workers of each slot it could have, whatever it wants */
+/* somebody of its crew opens the data */
+bool cw_dp_crew_comes(const struct cw_dispatcher *d, const struct stream *s);
+/* another worker could take the place of one */
+bool cw_dp_crews_spare(struct cw_dispatcher *d, const struct stream *s);
+/* so many workers of each slot it could have, whatever it wants */
+const int *cw_dp_crews_most(struct cw_dispatcher *d, struct job *j);
 
 /* caching.c: where streams are cached */
-void cw_dp_caching_store(struct worker *w, const Cachew__Heartbeat *m); /* what the worker says of its cache as a whole */
+/* what the worker says of its cache as a whole */
+void cw_dp_caching_store(struct worker *w, const Cachew__Heartbeat *m);
 void cw_dp_caching_heard(struct cw_dispatcher *d, struct seat *t, const Cachew__StreamWork *x);
 bool cw_dp_caching_open(const struct stream *s); /* there is something to decide about */
-json_t *cw_dp_caching_json(const struct stream *s); /* for people: its markers, what they hold and take; null: nothing is to be decided. New, or NULL: no memory */
-/* Fills in markers (DP_MARKERS of them), which f points to then, and storage. What they point to is good until something is heard. */
-void cw_dp_caching_facts(const struct stream *s, double per_batch, struct cw_facts *f, struct cw_marker_facts *markers);
+/* for people: its markers, what they hold and take; null: nothing is to be decided. New, or NULL: no memory
+ */
+json_t *cw_dp_caching_json(const struct stream *s);
+/* Fills in markers (DP_MARKERS of them), which f points to then, and storage. What they point to is good
+ * until something is heard. */
+void cw_dp_caching_facts(const struct stream *s, double per_batch, struct cw_facts *f,
+                         struct cw_marker_facts *markers);
 bool cw_dp_caching_is(const struct stream *s, int marker); /* that is what workers do, or were told */
-int cw_dp_caching_in_use(const struct stream *s); /* of these facts: what they do, or were told, also where they find computing quicker; -1: none */
-void cw_dp_caching_choose(struct cw_dispatcher *d, struct stream *s, int marker); /* of these facts; -1: none */
+/* of these facts: what they do, or were told, also where they find computing quicker; -1: none */
+int cw_dp_caching_in_use(const struct stream *s);
+/* of these facts; -1: none */
+void cw_dp_caching_choose(struct cw_dispatcher *d, struct stream *s, int marker);
 
 /* scale.c: what policies decide */
 void cw_dp_scale_begin(struct cw_dispatcher *d, struct job *j);
@@ -119,19 +150,22 @@ void cw_dp_scale_end(struct job *j);
 char *cw_dp_scale_memory(const struct cw_dispatcher *d, const struct job *j);
 void cw_dp_scale_restore(struct cw_dispatcher *d, struct job *j, const Cachew__Journal__Job *row);
 bool cw_dp_scale_active(const struct job *j); /* it needs workers */
-enum cw_objective cw_dp_scale_objective(const struct cw_dispatcher *d, const struct job *j); /* the job's own, or the dispatcher's */
+/* the job's own, or the dispatcher's */
+enum cw_objective cw_dp_scale_objective(const struct cw_dispatcher *d, const struct job *j);
 double cw_dp_scale_client_price(const struct cw_dispatcher *d, const struct job *j);
 void cw_dp_scale_tick(struct cw_dispatcher *d);
 json_t *cw_dp_scale_decisions(const struct cw_dispatcher *d, const struct job *j); /* new, or NULL */
 
 /* pools.c: provisioners */
-int cw_dp_pool_message(struct cw_dispatcher *d, struct cw_peer *p, const Cachew__Envelope *m, struct cw_error *err) _must_check_;
+int cw_dp_pool_message(struct cw_dispatcher *d, struct cw_peer *p, const Cachew__Envelope *m,
+                       struct cw_error *err) _must_check_;
 void cw_dp_pool_lost(struct cw_dispatcher *d, struct pool *p);
 void cw_dp_pool_started(struct cw_dispatcher *d, const struct worker *w); /* it is there */
 void cw_dp_pool_missed(struct cw_dispatcher *d, const struct worker *w);  /* its connection ended */
-void cw_dp_pool_released(struct cw_dispatcher *d, const struct worker *w); /* it was told to drain: its provisioner may end it */
+/* it was told to drain: its provisioner may end it */
+void cw_dp_pool_released(struct cw_dispatcher *d, const struct worker *w);
 const struct pool *cw_dp_pool_at(const struct cw_dispatcher *d, int slot); /* NULL: there is none */
-void cw_dp_pools_place(struct cw_dispatcher *d);               /* tells workers their slot */
+void cw_dp_pools_place(struct cw_dispatcher *d);                           /* tells workers their slot */
 void cw_dp_pools_most(const struct cw_dispatcher *d, int *ret); /* workers of each slot that there could be */
 void cw_dp_pools_want(struct cw_dispatcher *d, const int *needed); /* so many of each slot are needed */
 json_t *cw_dp_pools_json(const struct cw_dispatcher *d);

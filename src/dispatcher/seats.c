@@ -1,6 +1,7 @@
 /*
- * What a worker has to do with a stream: asked to prepare it, ready or unfit, among those that get leases, with messages to be sent. A seat that may get
- * leases is in its stream's heap, whose root has the fewest ranges to compute, and room for one more if any seat has.
+ * What a worker has to do with a stream: asked to prepare it, ready or unfit, among those that get leases,
+ * with messages to be sent. A seat that may get leases is in its stream's heap, whose root has the fewest
+ * ranges to compute, and room for one more if any seat has.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -60,8 +61,10 @@ static void heap_remove(struct stream *s, struct seat *t)
 void cw_dp_seat_usable(struct cw_dispatcher *d, struct seat *t)
 {
     struct stream *s = t->stream;
-    bool usable = t->state == SEAT_READY && t->granted && t->worker->ready && !t->worker->draining && t->shunned_until == 0 &&
-                  (!t->worker->kept || t->named); /* what it holds is not known before, and would be leased again */
+    bool usable = t->state == SEAT_READY && t->granted && t->worker->ready && !t->worker->draining &&
+                  t->shunned_until == 0 &&
+                  /* what it holds is not known before, and would be leased again */
+                  (!t->worker->kept || t->named);
     if (!usable) {
         if (t->heap_at > 0)
             heap_remove(s, t);
@@ -77,7 +80,7 @@ void cw_dp_seat_usable(struct cw_dispatcher *d, struct seat *t)
 
 struct seat *cw_dp_seat_find(struct worker *w, const struct stream *s)
 {
-    CW_LIST_EACH_OF(t, struct seat, by_worker, &w->seats)
+    CW_LIST_EACH_OF (t, struct seat, by_worker, &w->seats)
         if (t->stream == s)
             return t;
     return NULL;
@@ -102,12 +105,21 @@ struct seat *cw_dp_seat_new(struct cw_dispatcher *d, struct worker *w, struct st
 }
 
 /* Whether the worker has threads and memory for it. */
-static bool is_taken(enum seat_state state) { return state == SEAT_ASKED || state == SEAT_READY; }
+static bool is_taken(enum seat_state state)
+{
+    return state == SEAT_ASKED || state == SEAT_READY;
+}
 
-static bool is_full(const struct worker *w) { return w->short_of_memory || (w->max_streams > 0 && w->n_streams >= w->max_streams); }
+static bool is_full(const struct worker *w)
+{
+    return w->short_of_memory || (w->max_streams > 0 && w->n_streams >= w->max_streams);
+}
 
 /* Large ones one after the other: what is on its way to a worker is bounded. */
-static bool is_much(const struct worker *w, const struct stream *s) { return w->asked_bytes > 0 && w->asked_bytes + s->pipeline->size > CW_PIPELINE_BYTES; }
+static bool is_much(const struct worker *w, const struct stream *s)
+{
+    return w->asked_bytes > 0 && w->asked_bytes + s->pipeline->size > CW_PIPELINE_BYTES;
+}
 
 static void seat_state(struct cw_dispatcher *d, struct seat *t, enum seat_state state)
 {
@@ -116,7 +128,8 @@ static void seat_state(struct cw_dispatcher *d, struct seat *t, enum seat_state 
     t->stream->n_ready += (state == SEAT_READY) - (t->state == SEAT_READY);
     t->stream->most_positions = 0; /* to be found again */
     w->n_streams += (uint32_t)is_taken(state) - (uint32_t)is_taken(t->state);
-    w->asked_bytes += (state == SEAT_ASKED) * t->stream->pipeline->size - (t->state == SEAT_ASKED) * t->stream->pipeline->size;
+    w->asked_bytes += (state == SEAT_ASKED) * t->stream->pipeline->size -
+                      (t->state == SEAT_ASKED) * t->stream->pipeline->size;
     enum seat_state was = t->state;
     if (t->stream->origin == t && state != SEAT_READY)
         t->stream->origin = NULL;
@@ -173,9 +186,13 @@ struct seat *cw_dp_seat_free(struct cw_dispatcher *d, struct seat *t)
 static void seat_prepare(struct cw_dispatcher *d, struct seat *t)
 {
     struct stream *s = t->stream;
-    Cachew__Prepare p = {CW_MESSAGE(prepare), .stream = {16, s->id},
-        .fingerprint = {16, s->pipeline->fingerprint}, .pipeline = s->pipeline->json,
-        .base_dir = s->base_dir, .seed = s->seed, .marker = s->marker};
+    Cachew__Prepare p = {CW_MESSAGE(prepare),
+                         .stream = {16, s->id},
+                         .fingerprint = {16, s->pipeline->fingerprint},
+                         .pipeline = s->pipeline->json,
+                         .base_dir = s->base_dir,
+                         .seed = s->seed,
+                         .marker = s->marker};
     Cachew__Envelope m = {CW_MESSAGE(envelope), .of_case = CACHEW__ENVELOPE__OF_PREPARE, .prepare = &p};
     m.id = t->request = ++t->worker->last_request;
     seat_state(d, t, SEAT_ASKED);
@@ -183,7 +200,8 @@ static void seat_prepare(struct cw_dispatcher *d, struct seat *t)
     cw_dp_send(d, t->worker->peer, &m);
 }
 
-/* Until the data is known, one worker is asked at a time; then all are: those of the crew, if there is a policy. */
+/* Until the data is known, one worker is asked at a time; then all are: those of the crew, if there is a
+ * policy. */
 void cw_dp_seat_ask(struct cw_dispatcher *d, struct stream *s)
 {
     bool waiting = false;
@@ -191,9 +209,9 @@ void cw_dp_seat_ask(struct cw_dispatcher *d, struct stream *s)
     s->wants = false;
     if (s->dead || s->parked || cw_list_empty(&s->jobs))
         return;
-    CW_LIST_EACH_OF(t, struct seat, by_stream, &s->seats)
+    CW_LIST_EACH_OF (t, struct seat, by_stream, &s->seats)
         t->worker->here = t;
-    CW_LIST_EACH_OF(w, struct worker, link, &d->workers) {
+    CW_LIST_EACH_OF (w, struct worker, link, &d->workers) {
         struct seat *t = w->here;
         w->here = NULL;
         if (!w->ready || w->draining || (d->scales && !(t && t->granted)))
@@ -222,7 +240,7 @@ void cw_dp_seat_ask(struct cw_dispatcher *d, struct stream *s)
 void cw_dp_seat_ask_all(struct cw_dispatcher *d, bool waiting)
 {
     for (int others = 0; others < 2; others++)
-        CW_LIST_EACH_OF(s, struct stream, link, &d->streams)
+        CW_LIST_EACH_OF (s, struct stream, link, &d->streams)
             if ((s->wants || !waiting) && (s->n_ready > 0) == others)
                 cw_dp_seat_ask(d, s);
 }
@@ -240,17 +258,18 @@ void cw_dp_seat_reasons(const struct cw_dispatcher *d, const struct stream *s, c
 {
     size_t n = 0, n_left_out = 0, size = 0, room = sizeof(ret->message) - sizeof("; and 1000000 more");
     cw_failure_error(why, ret);
-    CW_LIST_EACH_OF(t, struct seat, by_stream, &s->seats)
+    CW_LIST_EACH_OF (t, struct seat, by_stream, &s->seats)
         n += t->state == SEAT_UNFIT;
     size_t longest = CW_MAX(480 / CW_MAX(n, (size_t)1), (size_t)100); /* bytes of a reason */
-    CW_LIST_EACH_OF(w, struct worker, link, &d->workers) {
+    CW_LIST_EACH_OF (w, struct worker, link, &d->workers) {
         const struct seat *t = cw_dp_seat_find(w, s);
         char text[640], shown[CW_TEXT_SHOWN];
         if (!t || t->state != SEAT_UNFIT)
             continue;
         const char *reason = t->why ? t->why : "no reason was given";
-        snprintf(text, sizeof(text), "%s worker %" PRIu64 " (%.*s): %.*s", size ? ";" : "no worker can run it:", w->id,
-                 (int)cw_text_whole(w->name, 60), w->name, (int)cw_text_whole(reason, longest), reason);
+        snprintf(text, sizeof(text), "%s worker %" PRIu64 " (%.*s): %.*s",
+                 size ? ";" : "no worker can run it:", w->id, (int)cw_text_whole(w->name, 60), w->name,
+                 (int)cw_text_whole(reason, longest), reason);
         cw_text_show(shown, size ? sizeof(shown) : room, text); /* the first one is cut to fit */
         size_t k = strlen(shown);
         if (size + k >= room) {
@@ -266,13 +285,14 @@ void cw_dp_seat_reasons(const struct cw_dispatcher *d, const struct stream *s, c
 
 /*
  * Ends the jobs of a stream, with the reason of each worker, once all workers have failed at it or can't
- * serve it. A worker that drains counts while it holds ranges of the stream. The stream may be gone after that.
+ * serve it. A worker that drains counts while it holds ranges of the stream. The stream may be gone after
+ * that.
  */
 static void stream_give_up(struct cw_dispatcher *d, struct stream *s, const Cachew__Failure *why)
 {
     struct cw_error err = {0};
     bool failed = false;
-    CW_LIST_EACH_OF(w, struct worker, link, &d->workers) {
+    CW_LIST_EACH_OF (w, struct worker, link, &d->workers) {
         const struct seat *t = cw_dp_seat_find(w, s);
         if (w->ready && (w->draining ? t && t->n_held > 0 : !t || t->state != SEAT_UNFIT))
             return;
@@ -281,7 +301,7 @@ static void stream_give_up(struct cw_dispatcher *d, struct stream *s, const Cach
     if (!failed)
         return;
     cw_dp_seat_reasons(d, s, why, &err);
-    CW_LIST_EACH_OF(j, struct job, by_stream, &s->jobs)
+    CW_LIST_EACH_OF (j, struct job, by_stream, &s->jobs)
         cw_dp_job_over(d, j, JOB_FAILED, &err);
 }
 
@@ -293,7 +313,8 @@ static void seat_unfit(struct cw_dispatcher *d, struct seat *t, const char *why)
     cw_dp_crews_later(d); /* somebody else takes its place */
     free(t->why);
     t->why = cw_text_dup(why, 1000);
-    cw_dp_log(d, true, "worker %" PRIu64 " (%s) can't serve stream %s: %s", t->worker->id, t->worker->name, cw_dp_hex(t->stream->id, hex), why);
+    cw_dp_log(d, true, "worker %" PRIu64 " (%s) can't serve stream %s: %s", t->worker->id, t->worker->name,
+              cw_dp_hex(t->stream->id, hex), why);
 }
 
 static void unfit_difference(const Cachew__Prepared *a, const Cachew__Prepared *b, char *ret, size_t size)
@@ -311,29 +332,34 @@ static void unfit_difference(const Cachew__Prepared *a, const Cachew__Prepared *
     }
     if (a->plan->snapshot == b->plan->snapshot && a->plan->n_positions == b->plan->n_positions) {
         snprintf(ret, size,
-                 "it compiles the pipeline otherwise: align %" PRIu64 ", %" PRIu32 " keys, sequential %d; expected %" PRIu64
-                 ", %" PRIu32 ", %d",
+                 "it compiles the pipeline otherwise: align %" PRIu64 ", %" PRIu32
+                 " keys, sequential %d; expected %" PRIu64 ", %" PRIu32 ", %d",
                  b->plan->align, b->plan->n_keys, b->plan->sequential, a->plan->align, a->plan->n_keys,
                  a->plan->sequential);
         return;
     }
-    snprintf(ret, size, "it sees other data: the snapshot is %016" PRIx64 " with %" PRIu64 " positions, expected %016" PRIx64 " with %" PRIu64, b->plan->snapshot,
-             b->plan->n_positions, a->plan->snapshot, a->plan->n_positions);
+    snprintf(ret, size,
+             "it sees other data: the snapshot is %016" PRIx64 " with %" PRIu64
+             " positions, expected %016" PRIx64 " with %" PRIu64,
+             b->plan->snapshot, b->plan->n_positions, a->plan->snapshot, a->plan->n_positions);
 }
 
-int cw_dp_seat_prepared(struct cw_dispatcher *d, struct seat *t, const Cachew__Prepared *p, struct cw_error *err)
+int cw_dp_seat_prepared(struct cw_dispatcher *d, struct seat *t, const Cachew__Prepared *p,
+                        struct cw_error *err)
 {
     struct stream *s = t->stream;
     if (!p->plan || p->n_files > DP_FILES || p->capacity == 0)
-        return cw_error_set(err, CW_E_SERVICE, "Prepared without a plan or a capacity, or with more than %d files", DP_FILES);
+        return cw_error_set(err, CW_E_SERVICE,
+                            "Prepared without a plan or a capacity, or with more than %d files", DP_FILES);
     if (p->plan->n_positions > DP_ENDLESS || p->plan->align == 0)
         return cw_error_set(err, CW_E_SERVICE,
-                            "Prepared with a plan of %" PRIu64 " positions (expected at most 2^62), align %" PRIu64
-                            " (expected at least 1)",
+                            "Prepared with a plan of %" PRIu64
+                            " positions (expected at most 2^62), align %" PRIu64 " (expected at least 1)",
                             p->plan->n_positions, p->plan->align);
     if (p->most_positions != 0 && p->most_positions < p->plan->align)
         return cw_error_set(err, CW_E_SERVICE,
-                            "Prepared with ranges of at most %" PRIu64 " positions, but their bounds are multiples of %" PRIu64,
+                            "Prepared with ranges of at most %" PRIu64
+                            " positions, but their bounds are multiples of %" PRIu64,
                             p->most_positions, p->plan->align);
     if (!s->data) {
         int r = cw_dp_stream_ready(d, s, p, err);
@@ -341,8 +367,8 @@ int cw_dp_seat_prepared(struct cw_dispatcher *d, struct seat *t, const Cachew__P
             return r;
     }
     const Cachew__Plan *a = s->data->plan, *b = p->plan;
-    if (a->snapshot != b->snapshot || a->n_positions != b->n_positions || a->align != b->align || a->n_keys != b->n_keys ||
-        a->sequential != b->sequential) {
+    if (a->snapshot != b->snapshot || a->n_positions != b->n_positions || a->align != b->align ||
+        a->n_keys != b->n_keys || a->sequential != b->sequential) {
         char why[1000];
         unfit_difference(s->data, p, why, sizeof(why));
         if (t->n_held > 0)
@@ -353,7 +379,8 @@ int cw_dp_seat_prepared(struct cw_dispatcher *d, struct seat *t, const Cachew__P
         return 0;
     }
     uint32_t capacity = CW_MIN(p->capacity, (uint32_t)DP_CAPACITY);
-    uint32_t room = CW_MAX(capacity, t->most); /* what it was given when it could have more may still be on its way through the journal */
+    /* what it was given when it could have more may still be on its way through the journal */
+    uint32_t room = CW_MAX(capacity, t->most);
     uint64_t *out = realloc(t->out, (room + 2) * sizeof(*out));
     if (!out)
         return cw_error_nomem(err, (room + 2) * sizeof(*out), "leases of a worker");
@@ -371,7 +398,8 @@ int cw_dp_seat_prepared(struct cw_dispatcher *d, struct seat *t, const Cachew__P
     return 0;
 }
 
-/* Whether a share of the worker's memory did not suffice for the stream: it may fit when others end, or alone. */
+/* Whether a share of the worker's memory did not suffice for the stream: it may fit when others end, or
+ * alone. */
 static bool is_crowded(const struct seat *t, const Cachew__Failure *why)
 {
     return (t->beside || t->worker->n_streams > 1) && strcmp(why->kind, cw_status_name(CW_E_BUDGET)) == 0;
@@ -385,10 +413,11 @@ static void seat_crowded(struct cw_dispatcher *d, struct seat *t)
     t->stream->wants = true;
 }
 
-int cw_dp_seat_answer(struct cw_dispatcher *d, struct worker *w, uint64_t re, const Cachew__Envelope *m, struct cw_error *err)
+int cw_dp_seat_answer(struct cw_dispatcher *d, struct worker *w, uint64_t re, const Cachew__Envelope *m,
+                      struct cw_error *err)
 {
     struct seat *t = NULL;
-    CW_LIST_EACH_OF(x, struct seat, by_worker, &w->seats)
+    CW_LIST_EACH_OF (x, struct seat, by_worker, &w->seats)
         if (x->state == SEAT_ASKED && x->request == re)
             t = x;
     if (!t || t->stream->dead) /* of a stream that is forgotten */
@@ -409,17 +438,19 @@ int cw_dp_seat_answer(struct cw_dispatcher *d, struct worker *w, uint64_t re, co
     return 0;
 }
 
-int cw_dp_seat_failed(struct cw_dispatcher *d, struct worker *w, const Cachew__StreamFailed *m, struct cw_error *err)
+int cw_dp_seat_failed(struct cw_dispatcher *d, struct worker *w, const Cachew__StreamFailed *m,
+                      struct cw_error *err)
 {
     char hex[33];
     if (m->stream.len != 16 || !m->why)
-        return cw_error_set(err, CW_E_SERVICE, "StreamFailed without a stream of 16 bytes, or without a reason");
+        return cw_error_set(err, CW_E_SERVICE,
+                            "StreamFailed without a stream of 16 bytes, or without a reason");
     struct stream *s = cw_dp_stream_find(d, m->stream.data);
     struct seat *t = s ? cw_dp_seat_find(w, s) : NULL;
     if (!t || s->dead || t->state != SEAT_READY) /* forgotten, or asked for anew */
         return 0;
-    cw_dp_log(d, true, "worker %" PRIu64 " (%s) can't go on with stream %s: its %zu ranges go to others: %s", w->id, w->name, cw_dp_hex(s->id, hex), (size_t)t->n_held,
-              m->why->message);
+    cw_dp_log(d, true, "worker %" PRIu64 " (%s) can't go on with stream %s: its %zu ranges go to others: %s",
+              w->id, w->name, cw_dp_hex(s->id, hex), (size_t)t->n_held, m->why->message);
     cw_dp_lease_drop_from(d, t, 0, DROP_SILENTLY);
     cw_dp_stream_dirty(d, s);
     /* A worker that does not have the stream has not failed: it is prepared anew. It gets leases if no other
@@ -456,7 +487,7 @@ void cw_dp_seat_shun(struct cw_dispatcher *d, struct seat *t)
 void cw_dp_seat_unshun(struct cw_dispatcher *d, struct stream *s, bool all)
 {
     bool ask = false;
-    CW_LIST_EACH_OF(t, struct seat, by_stream, &s->seats) {
+    CW_LIST_EACH_OF (t, struct seat, by_stream, &s->seats) {
         if (t->shunned_until == 0 || (t->shunned_until > d->now_ns && (!all || t->state == SEAT_UNFIT)))
             continue;
         t->shunned_until = 0;
@@ -493,8 +524,7 @@ static void revoke_send(struct cw_dispatcher *d, struct seat *t)
 {
     struct stream *s = t->stream;
     Cachew__Range ranges[2 * SEAT_SPANS], *pointers[2 * SEAT_SPANS];
-    Cachew__Revoke r = {CW_MESSAGE(revoke), .stream = {16, s->id},
-        .positions = pointers};
+    Cachew__Revoke r = {CW_MESSAGE(revoke), .stream = {16, s->id}, .positions = pointers};
     Cachew__Envelope m = {CW_MESSAGE(envelope), .of_case = CACHEW__ENVELOPE__OF_REVOKE, .revoke = &r};
     for (size_t i = 0; i < t->n_revoke; i++)
         for (struct span left = t->revoke[i]; left.begin < left.end;) { /* one for each epoch */
@@ -516,8 +546,8 @@ static void leases_send(struct cw_dispatcher *d, struct seat *t)
     uint64_t from[DP_CAPACITY + 2], align = s->data->plan->align;
     protobuf_c_boolean whole[DP_CAPACITY + 2];
     bool counted = cw_dp_stream_counted(s);
-    Cachew__Leases l = {CW_MESSAGE(leases), .stream = {16, s->id}, .ranges = pointers,
-        .from = from, .whole = whole};
+    Cachew__Leases l = {CW_MESSAGE(leases), .stream = {16, s->id}, .ranges = pointers, .from = from,
+                        .whole = whole};
     l.n_ranges = l.n_from = l.n_whole = t->n_out;
     for (size_t i = 0; i < t->n_out; i++) {
         const struct range *x = cw_dp_range(s, t->out[i]); /* what is dropped is taken out of them */
@@ -525,7 +555,8 @@ static void leases_send(struct cw_dispatcher *d, struct seat *t)
         whole[i] = (x->flags & RANGE_REPORTED) != 0;
         range_message(s, (struct span){x->begin, x->end}, pointers[i]);
         ranges[i].lease = x->holder[x->holder[0].seat != t].lease;
-        uint64_t base = ranges[i].begin + (s->base > x->begin ? s->base - x->begin : 0); /* the earliest batch begins before, or there */
+        /* the earliest batch begins before, or there */
+        uint64_t base = ranges[i].begin + (s->base > x->begin ? s->base - x->begin : 0);
         from[i] = counted ? CW_MAX(ranges[i].begin, base - base % align) : ranges[i].begin;
     }
     Cachew__WorkerAddress origin;
@@ -553,7 +584,7 @@ static void seat_flush(struct cw_dispatcher *d, struct seat *t)
 
 void cw_dp_seat_flush(struct cw_dispatcher *d)
 {
-    CW_LIST_EACH_OF(t, struct seat, dirty, &d->dirty_seats) {
+    CW_LIST_EACH_OF (t, struct seat, dirty, &d->dirty_seats) {
         cw_link_out(&t->dirty);
         seat_flush(d, t);
     }

@@ -1,6 +1,7 @@
 /*
- * The I/O around the dispatcher's core. What the core says goes to connections and to the store; what they say goes to the core. After one or several
- * inputs the core has its turn, once, posted to the loop: so everything that was received in one iteration is answered together.
+ * The I/O around the dispatcher's core. What the core says goes to connections and to the store; what they
+ * say goes to the core. After one or several inputs the core has its turn, once, posted to the loop: so
+ * everything that was received in one iteration is answered together.
  */
 #include "dispatcher/dispatcher.h"
 
@@ -31,7 +32,7 @@ struct cw_dispatcher_server {
     struct cw_post turn;
     struct cw_link peers;
     bool closed, soon; /* soon: the timer is set for a turn */
-    size_t n_damaged; /* entries of the journal that were left out */
+    size_t n_damaged;  /* entries of the journal that were left out */
     struct cw_refusals refusals;
     void (*log)(void *arg, bool warning, const char *text);
     void *log_arg;
@@ -44,7 +45,10 @@ struct server_peer {
     struct cw_peer *peer;
 };
 
-static void turn_later(struct cw_dispatcher_server *s) { cw_loop_post(s->loop, &s->turn); }
+static void turn_later(struct cw_dispatcher_server *s)
+{
+    cw_loop_post(s->loop, &s->turn);
+}
 
 static void _printf_(3, 4) server_log(struct cw_dispatcher_server *s, bool warning, const char *format, ...)
 {
@@ -120,8 +124,9 @@ static void io_log(void *user, bool warning, const char *text)
 
 /* ---- what connections say ---- */
 
-static int on_message(void *user, struct cw_conn *c CW_UNUSED, const Cachew__Envelope *m, void *payload CW_UNUSED,
-                      size_t size CW_UNUSED, const int *fds CW_UNUSED, size_t n_fds CW_UNUSED, struct cw_error *err)
+static int on_message(void *user, struct cw_conn *c CW_UNUSED, const Cachew__Envelope *m,
+                      void *payload CW_UNUSED, size_t size CW_UNUSED, const int *fds CW_UNUSED,
+                      size_t n_fds CW_UNUSED, struct cw_error *err)
 {
     struct server_peer *p = user;
     turn_later(p->server);
@@ -140,7 +145,8 @@ static void on_closed(void *user, struct cw_conn *c, const struct cw_error *why)
     if (p->peer)
         cw_dispatcher_lost(p->server->core, p->peer, cw_now_ns());
     cw_link_out(&p->link);
-    if (!p->server->closed || cw_list_empty(&p->server->peers)) /* the last one lets a closed server be freed */
+    /* the last one lets a closed server be freed */
+    if (!p->server->closed || cw_list_empty(&p->server->peers))
         turn_later(p->server);
     free(p);
 }
@@ -175,11 +181,13 @@ static void on_refused(void *user, const char *peer, const struct cw_error *why)
     server_log(s, false, "%s was not let in: %s", peer, why->message);
 }
 
-static const struct cw_conn_ops listen_ops = {.open = on_open, .refused = on_refused}; /* what it lets in has peer_ops */
+/* what it lets in has peer_ops */
+static const struct cw_conn_ops listen_ops = {.open = on_open, .refused = on_refused};
 
 /* ---- life ---- */
 
-static int on_row(void *user, const void *key, size_t key_size, const void *value, size_t value_size, struct cw_error *err)
+static int on_row(void *user, const void *key, size_t key_size, const void *value, size_t value_size,
+                  struct cw_error *err)
 {
     struct cw_dispatcher_server *s = user;
     int r = cw_dispatcher_load(s->core, key, key_size, value, value_size, err);
@@ -195,12 +203,16 @@ static int server_load(struct cw_dispatcher_server *s, struct cw_error *err)
     int r = cw_store_read(s->store, on_row, s, err);
     if (r < 0 || s->n_damaged == 0)
         return r;
-    server_log(s, true, "%s: %zu damaged entries were left out. A job that begins anew goes on where its clients are, as soon as they come back; start a job with "
-               "at-most-once that ended again. Or stop the dispatcher and restore the file from a copy", cw_store_path(s->store), s->n_damaged);
+    server_log(s, true,
+               "%s: %zu damaged entries were left out. A job that begins anew goes on where its clients are, "
+               "as soon as they come back; start a job with at-most-once that ended again. Or stop the "
+               "dispatcher and restore the file from a copy",
+               cw_store_path(s->store), s->n_damaged);
     return 0;
 }
 
-static int server_listen(struct cw_dispatcher_server *s, const struct cw_dispatcher_server_options *o, struct cw_error *err)
+static int server_listen(struct cw_dispatcher_server *s, const struct cw_dispatcher_server_options *o,
+                         struct cw_error *err)
 {
     uint8_t incarnation[16];
     Cachew__Hello hello;
@@ -209,8 +221,11 @@ static int server_listen(struct cw_dispatcher_server *s, const struct cw_dispatc
         return cw_error_set(err, CW_E_IO, "the system has no random bytes");
     cw_host_identity(host);
     cw_hello_init(&hello, CACHEW__ROLE__ROLE_DISPATCHER, o->name ? o->name : "dispatcher", incarnation, host);
-    struct cw_conn_options options = {.hello = &hello, .limits = CW_LIMITS_DISPATCHER, .timeout_ns = o->timeout_ns,
-                                      .token = o->token, .tls = o->tls};
+    struct cw_conn_options options = {.hello = &hello,
+                                      .limits = CW_LIMITS_DISPATCHER,
+                                      .timeout_ns = o->timeout_ns,
+                                      .token = o->token,
+                                      .tls = o->tls};
     s->listeners = calloc(o->n_listen + 1, sizeof(struct cw_listener *));
     if (!s->listeners)
         return cw_error_nomem(err, o->n_listen * sizeof(struct cw_listener *), "listeners");
@@ -222,12 +237,18 @@ static int server_listen(struct cw_dispatcher_server *s, const struct cw_dispatc
     return 0;
 }
 
-static int server_start(struct cw_dispatcher_server *s, const struct cw_dispatcher_server_options *o, struct cw_error *err)
+static int server_start(struct cw_dispatcher_server *s, const struct cw_dispatcher_server_options *o,
+                        struct cw_error *err)
 {
-    struct cw_dispatcher_options core = {.name = o->name, .pid = (uint32_t)getpid(), .share_streams = o->share_streams,
-                                         .policy = o->policy, .objective = o->objective, .client_price_per_h = o->client_price_per_h,
+    struct cw_dispatcher_options core = {.name = o->name,
+                                         .pid = (uint32_t)getpid(),
+                                         .share_streams = o->share_streams,
+                                         .policy = o->policy,
+                                         .objective = o->objective,
+                                         .client_price_per_h = o->client_price_per_h,
                                          .worker_price_per_h = o->worker_price_per_h};
-    struct cw_dispatcher_io io = {.user = s, .send = io_send, .close = io_close, .commit = io_commit, .log = io_log};
+    struct cw_dispatcher_io io = {
+        .user = s, .send = io_send, .close = io_close, .commit = io_commit, .log = io_log};
     int r = cw_dispatcher_new(&core, &io, &s->core, err);
     if (r == 0)
         r = cw_store_open(o->state_dir, s->loop, &s->store, err);
@@ -246,13 +267,14 @@ static int server_start(struct cw_dispatcher_server *s, const struct cw_dispatch
     return 0;
 }
 
-int cw_dispatcher_server_start(const struct cw_dispatcher_server_options *o, struct cw_dispatcher_server **ret, struct cw_error *err)
+int cw_dispatcher_server_start(const struct cw_dispatcher_server_options *o,
+                               struct cw_dispatcher_server **ret, struct cw_error *err)
 {
     struct cw_dispatcher_server *s = calloc(1, sizeof(*s));
     if (!s)
         return cw_error_nomem(err, sizeof(*s), "the dispatcher");
-    *s = (struct cw_dispatcher_server){.loop = o->loop, .log = o->log, .log_arg = o->log_arg,
-        .turn.fn = on_turn};
+    *s = (struct cw_dispatcher_server){
+        .loop = o->loop, .log = o->log, .log_arg = o->log_arg, .turn.fn = on_turn};
     s->turn.arg = s;
     cw_list_init(&s->peers);
     int r = server_start(s, o, err);
@@ -269,7 +291,10 @@ const char *cw_dispatcher_server_address(const struct cw_dispatcher_server *s, s
     return i < s->n_listeners ? cw_listener_address(s->listeners[i]) : NULL;
 }
 
-const char *cw_dispatcher_server_http(const struct cw_dispatcher_server *s) { return s->http ? cw_http_address(s->http) : NULL; }
+const char *cw_dispatcher_server_http(const struct cw_dispatcher_server *s)
+{
+    return s->http ? cw_http_address(s->http) : NULL;
+}
 
 struct cw_dispatcher_server *cw_dispatcher_server_free(struct cw_dispatcher_server *s)
 {
@@ -284,7 +309,8 @@ struct cw_dispatcher_server *cw_dispatcher_server_free(struct cw_dispatcher_serv
         cw_dispatcher_turn(s->core, cw_now_ns()); /* the last that is to be written and sent */
     s->store = cw_store_close(s->store);          /* waits until it is written */
     s->core = cw_dispatcher_free(s->core);
-    CW_LIST_EACH_OF(p, struct server_peer, link, &s->peers) { /* each is freed by its `closed`, from the loop */
+    CW_LIST_EACH_OF (p, struct server_peer, link, &s->peers) {
+        /* each is freed by its `closed`, from the loop */
         p->peer = NULL;
         cw_conn_close(p->conn, NULL);
     }

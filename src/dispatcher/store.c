@@ -12,8 +12,8 @@ struct cw_store {
     pthread_t thread;
     pthread_mutex_t mutex;
     pthread_cond_t wake;
-    struct cw_post post;        /* it is done, or closed */
-    bool closed;                /* loop thread only: freed by the post that is under way */
+    struct cw_post post; /* it is done, or closed */
+    bool closed;         /* loop thread only: freed by the post that is under way */
     void (*done)(void *arg, const struct cw_error *why); /* loop thread only */
     void *arg;
     /* guarded by mutex */
@@ -84,15 +84,21 @@ int cw_store_open(const char *dir, struct cw_loop *l, struct cw_store **ret, str
     return 0;
 }
 
-int cw_store_read(struct cw_store *s, int (*row)(void *user, const void *key, size_t key_size, const void *value, size_t value_size, struct cw_error *err),
+int cw_store_read(struct cw_store *s,
+                  int (*row)(void *user, const void *key, size_t key_size, const void *value,
+                             size_t value_size, struct cw_error *err),
                   void *user, struct cw_error *err)
 {
     return s->file ? cw_store_file_read(s->file, row, user, err) : 0;
 }
 
-const char *cw_store_path(const struct cw_store *s) { return s->file ? cw_store_file_path(s->file) : ""; }
+const char *cw_store_path(const struct cw_store *s)
+{
+    return s->file ? cw_store_file_path(s->file) : "";
+}
 
-void cw_store_commit(struct cw_store *s, const struct cw_store_batch *b, void (*done)(void *arg, const struct cw_error *why), void *arg)
+void cw_store_commit(struct cw_store *s, const struct cw_store_batch *b,
+                     void (*done)(void *arg, const struct cw_error *why), void *arg)
 {
     s->done = done;
     s->arg = arg;
@@ -110,7 +116,7 @@ struct cw_store *cw_store_close(struct cw_store *s)
     if (!s)
         return NULL;
     if (s->file) {
-        CW_WITH(&s->mutex) {
+        CW_WITH (&s->mutex) {
             s->stop = true;
             pthread_cond_signal(&s->wake);
         }

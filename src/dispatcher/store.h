@@ -1,7 +1,8 @@
 /*
- * What the dispatcher writes down so that it is there after kill -9: values under keys that are ordered by their bytes. A batch becomes durable as a
- * whole, and there is one under way at a time: what comes while it is being synced gathers with its owner (journal.c), and is the next. A thread of the
- * store's own writes. The database is the business of store_sqlite.c alone.
+ * What the dispatcher writes down so that it is there after kill -9: values under keys that are ordered by
+ * their bytes. A batch becomes durable as a whole, and there is one under way at a time: what comes while it
+ * is being synced gathers with its owner (journal.c), and is the next. A thread of the store's own writes.
+ * The database is the business of store_sqlite.c alone.
  */
 #pragma once
 #include <stdbool.h>
@@ -15,6 +16,7 @@
 /* ---- batches ---- */
 
 enum cw_store_kind { CW_STORE_PUT, CW_STORE_DELETE, CW_STORE_DELETE_RANGE };
+
 struct cw_store_op {
     enum cw_store_kind kind;
     const uint8_t *key, *value; /* DELETE_RANGE: from key up to, without, value */
@@ -26,8 +28,10 @@ struct cw_store_batch {
     uint8_t *data;
     size_t size, capacity, n;
 };
+
 /* CW_E_MEMORY, and the batch is as it was. */
-int cw_store_batch_add(struct cw_store_batch *b, const struct cw_store_op *op, struct cw_error *err) _must_check_;
+int cw_store_batch_add(struct cw_store_batch *b, const struct cw_store_op *op,
+                       struct cw_error *err) _must_check_;
 /* The operation at *at (0: the first), and *at goes on. False: there are no more. */
 bool cw_store_batch_next(const struct cw_store_batch *b, size_t *at, struct cw_store_op *ret);
 /* Empty again; its memory stays. */
@@ -39,28 +43,38 @@ void cw_store_batch_deinit(struct cw_store_batch *b);
 struct cw_loop;
 struct cw_store;
 
-/* dir: where it lies, made if it is not there (those above it are not). NULL: nothing is written, and everything is as durable as the process.
- * CW_E_SERVICE: another process has it. CW_E_DATA: what is there is not ours, or damaged. */
-int cw_store_open(const char *dir, struct cw_loop *l, struct cw_store **ret, struct cw_error *err) _must_check_;
-/* Everything that is there, in the order of keys; before the first commit. row < 0: ends it with that result. */
-int cw_store_read(struct cw_store *s, int (*row)(void *user, const void *key, size_t key_size, const void *value, size_t value_size, struct cw_error *err),
+/* dir: where it lies, made if it is not there (those above it are not). NULL: nothing is written, and
+ * everything is as durable as the process. CW_E_SERVICE: another process has it. CW_E_DATA: what is there is
+ * not ours, or damaged. */
+int cw_store_open(const char *dir, struct cw_loop *l, struct cw_store **ret,
+                  struct cw_error *err) _must_check_;
+/* Everything that is there, in the order of keys; before the first commit. row < 0: ends it with that result.
+ */
+int cw_store_read(struct cw_store *s,
+                  int (*row)(void *user, const void *key, size_t key_size, const void *value,
+                             size_t value_size, struct cw_error *err),
                   void *user, struct cw_error *err) _must_check_;
 
 /* The file, for people; "": nothing is written. */
 const char *cw_store_path(const struct cw_store *s);
 
-/* Makes a batch durable, all of it or nothing. Then done(arg, why), on the loop's thread: why is NULL, or says why it did not happen. From the loop's
- * thread, and not again before done was called; until then the batch stays as it is. */
-void cw_store_commit(struct cw_store *s, const struct cw_store_batch *b, void (*done)(void *arg, const struct cw_error *why), void *arg);
+/* Makes a batch durable, all of it or nothing. Then done(arg, why), on the loop's thread: why is NULL, or
+ * says why it did not happen. From the loop's thread, and not again before done was called; until then the
+ * batch stays as it is. */
+void cw_store_commit(struct cw_store *s, const struct cw_store_batch *b,
+                     void (*done)(void *arg, const struct cw_error *why), void *arg);
 /* What was committed is still written; done is not called any more. */
 struct cw_store *cw_store_close(struct cw_store *s);
 
 /* store_sqlite.c: one file, used by one thread at a time. */
 struct cw_store_file;
 int cw_store_file_open(const char *dir, struct cw_store_file **ret, struct cw_error *err) _must_check_;
-int cw_store_file_read(struct cw_store_file *f, int (*row)(void *user, const void *key, size_t key_size, const void *value, size_t value_size, struct cw_error *err),
+int cw_store_file_read(struct cw_store_file *f,
+                       int (*row)(void *user, const void *key, size_t key_size, const void *value,
+                                  size_t value_size, struct cw_error *err),
                        void *user, struct cw_error *err) _must_check_;
 const char *cw_store_file_path(const struct cw_store_file *f);
 /* All of it in one transaction, durable when this returns; or nothing of it. */
-int cw_store_file_apply(struct cw_store_file *f, const struct cw_store_batch *b, struct cw_error *err) _must_check_;
+int cw_store_file_apply(struct cw_store_file *f, const struct cw_store_batch *b,
+                        struct cw_error *err) _must_check_;
 struct cw_store_file *cw_store_file_close(struct cw_store_file *f);

@@ -12,9 +12,12 @@ struct head {
 
 int cw_store_batch_add(struct cw_store_batch *b, const struct cw_store_op *op, struct cw_error *err)
 {
-    struct head h = {.kind = (uint32_t)op->kind, .key_size = (uint32_t)op->key_size, .value_size = op->value_size};
-    if (op->key_size > CW_STORE_KEY_MAX || (op->kind == CW_STORE_DELETE_RANGE && op->value_size > CW_STORE_KEY_MAX))
-        return cw_error_set(err, CW_E_BUG, "a key of %zu bytes: the store takes up to %d", CW_MAX(op->key_size, op->value_size), CW_STORE_KEY_MAX);
+    struct head h = {
+        .kind = (uint32_t)op->kind, .key_size = (uint32_t)op->key_size, .value_size = op->value_size};
+    if (op->key_size > CW_STORE_KEY_MAX ||
+        (op->kind == CW_STORE_DELETE_RANGE && op->value_size > CW_STORE_KEY_MAX))
+        return cw_error_set(err, CW_E_BUG, "a key of %zu bytes: the store takes up to %d",
+                            CW_MAX(op->key_size, op->value_size), CW_STORE_KEY_MAX);
     size_t size = b->size + sizeof(h) + op->key_size + op->value_size;
     if (CW_ARRAY_ROOM(b->data, b->capacity, size, "a batch for the journal", err) < 0)
         return CW_E_MEMORY;
@@ -36,7 +39,11 @@ bool cw_store_batch_next(const struct cw_store_batch *b, size_t *at, struct cw_s
         return false;
     memcpy(&h, b->data + *at, sizeof(h));
     const uint8_t *key = b->data + *at + sizeof(h);
-    *ret = (struct cw_store_op){.kind = (enum cw_store_kind)h.kind, .key = key, .key_size = h.key_size, .value = key + h.key_size, .value_size = h.value_size};
+    *ret = (struct cw_store_op){.kind = (enum cw_store_kind)h.kind,
+                                .key = key,
+                                .key_size = h.key_size,
+                                .value = key + h.key_size,
+                                .value_size = h.value_size};
     *at += sizeof(h) + h.key_size + h.value_size;
     return true;
 }

@@ -9,7 +9,8 @@
 
 /* ---- pipelines ---- */
 
-int cw_dp_pipeline_get(struct cw_dispatcher *d, const uint8_t fingerprint[16], const char *json, struct pipeline **ret, struct cw_error *err)
+int cw_dp_pipeline_get(struct cw_dispatcher *d, const uint8_t fingerprint[16], const char *json,
+                       struct pipeline **ret, struct cw_error *err)
 {
     uint64_t hash = cw_hash64(fingerprint, 16);
     size_t size = strlen(json);
@@ -22,7 +23,9 @@ int cw_dp_pipeline_get(struct cw_dispatcher *d, const uint8_t fingerprint[16], c
         }
     }
     if (size > CW_PIPELINE_BYTES || d->pipeline_bytes + size > DP_PIPELINES)
-        return cw_error_set(err, CW_E_SERVICE, "a pipeline of %zu bytes: at most %zu each and %zu together are kept", size, CW_PIPELINE_BYTES, DP_PIPELINES);
+        return cw_error_set(err, CW_E_SERVICE,
+                            "a pipeline of %zu bytes: at most %zu each and %zu together are kept", size,
+                            CW_PIPELINE_BYTES, DP_PIPELINES);
     struct pipeline *p = malloc(sizeof(*p));
     char *copy = strdup(json);
     if (p)
@@ -55,7 +58,8 @@ void cw_dp_pipelines_loaded(struct cw_dispatcher *d)
     for (size_t i = 0; i < d->pipelines.n_slots; i++)
         for (struct cw_map_node *at = d->pipelines.slots[i], *next; at; at = next) {
             next = at->next;
-            pipeline_unref(d, CW_CONTAINER(at, struct pipeline, node)); /* the reference that loading it took */
+            /* the reference that loading it took */
+            pipeline_unref(d, CW_CONTAINER(at, struct pipeline, node));
         }
 }
 
@@ -86,7 +90,7 @@ static bool stream_room(struct cw_dispatcher *d)
 {
     if (d->n_streams < DP_STREAMS)
         return true;
-    CW_LIST_EACH_OF(s, struct stream, link, &d->streams) {
+    CW_LIST_EACH_OF (s, struct stream, link, &d->streams) {
         if (cw_list_empty(&s->jobs)) {
             cw_dp_stream_forget(d, s);
             break;
@@ -95,15 +99,17 @@ static bool stream_room(struct cw_dispatcher *d)
     return d->n_streams < DP_STREAMS;
 }
 
-static int stream_new(struct cw_dispatcher *d, const uint8_t id[16], const uint8_t fingerprint[16], const char *json,
-                      uint64_t seed, const char *base_dir, struct stream **ret, struct cw_error *err)
+static int stream_new(struct cw_dispatcher *d, const uint8_t id[16], const uint8_t fingerprint[16],
+                      const char *json, uint64_t seed, const char *base_dir, struct stream **ret,
+                      struct cw_error *err)
 {
     if (!stream_room(d))
         return cw_error_set(err, CW_E_SERVICE, "there are %d streams already", DP_STREAMS);
     struct stream *s = malloc(sizeof(*s));
     if (!s)
         return cw_error_nomem(err, sizeof(*s), "a stream");
-    *s = (struct stream){.refs = 1, .depth = d->depth, .seed = seed, .idle_ns = d->now_ns, .base_dir = strdup(base_dir)};
+    *s = (struct stream){
+        .refs = 1, .depth = d->depth, .seed = seed, .idle_ns = d->now_ns, .base_dir = strdup(base_dir)};
     memcpy(s->id, id, 16);
     cw_list_init(&s->jobs);
     cw_list_init(&s->seats);
@@ -135,21 +141,25 @@ static bool is_inside(const struct stream *s, const Cachew__Place *from)
 
 static bool stream_fits(const struct cw_dispatcher *d, const struct stream *s, const Cachew__Attach *a)
 {
-    return s->seed == a->seed && !is_inside(s, a->from) && memcmp(s->pipeline->fingerprint, a->fingerprint.data, 16) == 0 && strcmp(s->base_dir, a->base_dir) == 0 && !s->at_most_once &&
-           !cw_list_empty(&s->jobs) && d->share_streams && (a->snapshot == 0 || !s->data || s->data->plan->snapshot == a->snapshot);
+    return s->seed == a->seed && !is_inside(s, a->from) &&
+           memcmp(s->pipeline->fingerprint, a->fingerprint.data, 16) == 0 &&
+           strcmp(s->base_dir, a->base_dir) == 0 && !s->at_most_once && !cw_list_empty(&s->jobs) &&
+           d->share_streams && (a->snapshot == 0 || !s->data || s->data->plan->snapshot == a->snapshot);
 }
 
-int cw_dp_stream_get(struct cw_dispatcher *d, const Cachew__Attach *a, struct stream **ret, struct cw_error *err)
+int cw_dp_stream_get(struct cw_dispatcher *d, const Cachew__Attach *a, struct stream **ret,
+                     struct cw_error *err)
 {
     bool at_most_once = a->guarantee == CACHEW__GUARANTEE__GUARANTEE_AT_MOST_ONCE;
-    CW_LIST_EACH_OF(s, struct stream, link, &d->streams) {
+    CW_LIST_EACH_OF (s, struct stream, link, &d->streams) {
         if (!at_most_once && stream_fits(d, s, a)) {
             *ret = s;
             return 0;
         }
     }
-    /* Its number is written down with it, and ids of streams that were forgotten are not given again. Where there is no journal they may be, and workers may have
-     * one of that id: so it stands for all that they compute from. */
+    /* Its number is written down with it, and ids of streams that were forgotten are not given again. Where
+     * there is no journal they may be, and workers may have one of that id: so it stands for all that they
+     * compute from. */
     struct cw_key key = {0};
     uint8_t id[16];
     cw_key_u64(&key, d->stream_numbers + 1);
@@ -179,7 +189,8 @@ static int data_copy(const Cachew__Prepared *p, Cachew__Prepared **ret, struct c
     return 0;
 }
 
-int cw_dp_stream_restore(struct cw_dispatcher *d, const uint8_t id[16], const Cachew__Journal__Stream *row, struct cw_error *err)
+int cw_dp_stream_restore(struct cw_dispatcher *d, const uint8_t id[16], const Cachew__Journal__Stream *row,
+                         struct cw_error *err)
 {
     struct stream *s;
     if (row->fingerprint.len != 16 || !row->data || !row->data->plan)
@@ -200,15 +211,20 @@ int cw_dp_stream_restore(struct cw_dispatcher *d, const uint8_t id[16], const Ca
 
 /* ---- positions ---- */
 
-uint64_t cw_dp_stream_epoch(const struct stream *s) { return CW_MIN(s->data->plan->n_positions, CW_EPOCH_POSITIONS); }
+uint64_t cw_dp_stream_epoch(const struct stream *s)
+{
+    return CW_MIN(s->data->plan->n_positions, CW_EPOCH_POSITIONS);
+}
 
-int cw_dp_stream_position(const struct stream *s, const Cachew__Place *at, uint64_t *ret, struct cw_error *err)
+int cw_dp_stream_position(const struct stream *s, const Cachew__Place *at, uint64_t *ret,
+                          struct cw_error *err)
 {
     uint64_t n = cw_dp_stream_epoch(s), pos;
     if (at->position > n || __builtin_mul_overflow(at->epoch, n, &pos) ||
         __builtin_add_overflow(pos, at->position, &pos) || pos > DP_ENDLESS)
         return cw_error_set(err, CW_E_OPTION,
-                            "position %" PRIu64 " of epoch %" PRIu64 " is not in the plan of %" PRIu64 " positions an epoch",
+                            "position %" PRIu64 " of epoch %" PRIu64 " is not in the plan of %" PRIu64
+                            " positions an epoch",
                             at->position, at->epoch, s->data->plan->n_positions);
     *ret = pos;
     return 0;
@@ -223,7 +239,8 @@ int cw_dp_stream_span(const struct stream *s, uint64_t epoch, uint64_t begin, ui
         return cw_error_set(err, CW_E_SERVICE,
                             "a range of positions %" PRIu64 " to %" PRIu64 ": expected %s %" PRIu64
                             " in a plan of %" PRIu64 " positions an epoch",
-                            begin, end, s->data->plan->sequential ? "successive multiples of" : "at least", align, n);
+                            begin, end, s->data->plan->sequential ? "successive multiples of" : "at least",
+                            align, n);
     int r = cw_dp_stream_position(s, &at, &ret->begin, err);
     ret->end = ret->begin + (end - begin);
     return r;
@@ -236,8 +253,15 @@ void cw_dp_stream_place(const struct stream *s, uint64_t pos, uint64_t *epoch, u
     *position = n > 0 ? pos % n : pos;
 }
 
-bool cw_dp_stream_counted(const struct stream *s) { return !s->data->plan->sequential && s->data->plan->n_keys == 0; }
-bool cw_dp_stream_placed(const struct stream *s) { return !s->data->plan->sequential && s->data->plan->n_keys > 0; }
+bool cw_dp_stream_counted(const struct stream *s)
+{
+    return !s->data->plan->sequential && s->data->plan->n_keys == 0;
+}
+
+bool cw_dp_stream_placed(const struct stream *s)
+{
+    return !s->data->plan->sequential && s->data->plan->n_keys > 0;
+}
 
 uint64_t cw_dp_stream_align(const struct stream *s)
 {
@@ -248,7 +272,7 @@ uint64_t cw_dp_stream_align(const struct stream *s)
 void cw_dp_stream_total(struct stream *s)
 {
     s->total = 0;
-    CW_LIST_EACH_OF(j, struct job, by_stream, &s->jobs)
+    CW_LIST_EACH_OF (j, struct job, by_stream, &s->jobs)
         s->total = CW_MAX(s->total, cw_dp_job_total(s, j->epochs));
 }
 
@@ -274,12 +298,13 @@ void cw_dp_stream_reports(struct cw_dispatcher *d, struct stream *s)
     cw_dp_stream_dirty(d, s);
 }
 
-int cw_dp_stream_ready(struct cw_dispatcher *d, struct stream *s, const Cachew__Prepared *p, struct cw_error *err)
+int cw_dp_stream_ready(struct cw_dispatcher *d, struct stream *s, const Cachew__Prepared *p,
+                       struct cw_error *err)
 {
     int r = data_copy(p, &s->data, err);
     if (r < 0)
         return r;
-    CW_LIST_EACH_OF(j, struct job, by_stream, &s->jobs)
+    CW_LIST_EACH_OF (j, struct job, by_stream, &s->jobs)
         cw_dp_job_ready(d, j);
     cw_dp_seat_ask(d, s); /* all others too */
     return 0;
@@ -292,7 +317,7 @@ void cw_dp_stream_unfit(struct cw_dispatcher *d, struct stream *s, const Cachew_
     if (d->scales)
         cw_dp_crews(d); /* another one, if there is one */
     cw_dp_seat_ask(d, s);
-    CW_LIST_EACH_OF(t, struct seat, by_stream, &s->seats)
+    CW_LIST_EACH_OF (t, struct seat, by_stream, &s->seats)
         if (t->state != SEAT_UNFIT && !t->worker->draining)
             return; /* it may still be one that can */
     struct cw_error err = {0};
@@ -300,7 +325,7 @@ void cw_dp_stream_unfit(struct cw_dispatcher *d, struct stream *s, const Cachew_
     cw_dp_seat_reasons(d, s, why, &err);
     if (err.status == CW_E_BUDGET || err.status == CW_E_MEMORY) /* faults of workers, not of the pipeline */
         all.message = err.message;
-    CW_LIST_EACH_OF(j, struct job, by_stream, &s->jobs)
+    CW_LIST_EACH_OF (j, struct job, by_stream, &s->jobs)
         cw_dp_job_refused(d, j, &all);
 }
 
@@ -311,19 +336,21 @@ void cw_dp_stream_idle(struct cw_dispatcher *d, struct stream *s)
     s->total = s->begun_to = 0;
     s->idle_ns = d->now_ns;
     if (s->journalled)
-        cw_dp_journal_tried(d, cw_dp_journal_purge(d, s, UINT64_MAX, NULL)); /* else they are found, and not wanted, after a restart */
+        /* else they are found, and not wanted, after a restart */
+        cw_dp_journal_tried(d, cw_dp_journal_purge(d, s, UINT64_MAX, NULL));
 }
 
 void cw_dp_stream_forget(struct cw_dispatcher *d, struct stream *s)
 {
-    if (!s->journalled || cw_dp_journal_stream_gone(d, s, NULL) == 0) /* else there is no memory, and a next tick */
+    /* else there is no memory, and a next tick */
+    if (!s->journalled || cw_dp_journal_stream_gone(d, s, NULL) == 0)
         cw_dp_stream_free(d, s);
 }
 
 void cw_dp_stream_free(struct cw_dispatcher *d, struct stream *s)
 {
     s->dead = true;
-    CW_LIST_EACH_OF(t, struct seat, by_stream, &s->seats)
+    CW_LIST_EACH_OF (t, struct seat, by_stream, &s->seats)
         cw_dp_seat_forget(d, t);
     cw_dp_range_clear(d, s);
     cw_map_remove(&d->streams_by_id, &s->node);
@@ -341,7 +368,7 @@ void cw_dp_stream_free(struct cw_dispatcher *d, struct stream *s)
 
 bool cw_dp_stream_attended(const struct stream *s)
 {
-    CW_LIST_EACH_OF(j, struct job, by_stream, &s->jobs)
+    CW_LIST_EACH_OF (j, struct job, by_stream, &s->jobs)
         if (j->n_attached > 0)
             return true;
     return false;
@@ -352,7 +379,7 @@ void cw_dp_stream_mark(struct cw_dispatcher *d, struct stream *s)
 {
     uint64_t mark = UINT64_MAX;
     bool attached = cw_dp_stream_attended(s);
-    CW_LIST_EACH_OF(j, struct job, by_stream, &s->jobs)
+    CW_LIST_EACH_OF (j, struct job, by_stream, &s->jobs)
         if (j->n_attached > 0 || !attached) /* a job without clients holds up nobody else */
             mark = CW_MIN(mark, cw_dp_job_mark(j));
     if (mark == UINT64_MAX)
@@ -366,26 +393,30 @@ void cw_dp_stream_mark(struct cw_dispatcher *d, struct stream *s)
         cw_dp_journal_tried(d, cw_dp_journal_purge(d, s, cw_dp_range_begin(s), NULL));
 }
 
-/* Whether workers have it ready for nobody, and since when. With at-most-once, what they have of a job would be lost: that is for others who need the room. */
-static bool is_left(const struct cw_dispatcher *d, const struct stream *s, bool needed, uint64_t *ret_since_ns)
+/* Whether workers have it ready for nobody, and since when. With at-most-once, what they have of a job would
+ * be lost: that is for others who need the room. */
+static bool is_left(const struct cw_dispatcher *d, const struct stream *s, bool needed,
+                    uint64_t *ret_since_ns)
 {
     *ret_since_ns = s->idle_ns;
-    CW_LIST_EACH_OF(j, const struct job, by_stream, &s->jobs) {
-        if (j->n_attached > 0 || (s->at_most_once && !needed) || (!j->left && d->now_ns - j->since_ns < DP_BACK))
+    CW_LIST_EACH_OF (j, const struct job, by_stream, &s->jobs) {
+        if (j->n_attached > 0 || (s->at_most_once && !needed) ||
+            (!j->left && d->now_ns - j->since_ns < DP_BACK))
             return false;
         *ret_since_ns = CW_MAX(*ret_since_ns, j->since_ns);
     }
     return !s->parked;
 }
 
-/* Workers have nothing of it any more. Its jobs, if there are any, can go on when a client of theirs comes back. */
+/* Workers have nothing of it any more. Its jobs, if there are any, can go on when a client of theirs comes
+ * back. */
 static void give_up(struct cw_dispatcher *d, struct stream *s)
 {
     if (cw_list_empty(&s->jobs)) {
         cw_dp_stream_forget(d, s);
         return;
     }
-    CW_LIST_EACH_OF(t, struct seat, by_stream, &s->seats)
+    CW_LIST_EACH_OF (t, struct seat, by_stream, &s->seats)
         cw_dp_seat_forget(d, t);
     s->parked = true;
     cw_dp_crews_later(d);
@@ -394,13 +425,14 @@ static void give_up(struct cw_dispatcher *d, struct stream *s)
 /* A job has nobody, because workers have as many streams as they may. */
 static bool somebody_waits(const struct cw_dispatcher *d)
 {
-    CW_LIST_EACH_OF(s, const struct stream, link, &d->streams)
+    CW_LIST_EACH_OF (s, const struct stream, link, &d->streams)
         if (s->wants && s->n_heap == 0 && cw_dp_stream_attended(s))
             return true;
     return false;
 }
 
-/* Without a client: of those that somebody may soon want, the youngest are kept ready, but for others that wait. True: there may be more to give up. */
+/* Without a client: of those that somebody may soon want, the youngest are kept ready, but for others that
+ * wait. True: there may be more to give up. */
 static bool give_up_left(struct cw_dispatcher *d)
 {
     bool needed = somebody_waits(d);
@@ -408,10 +440,11 @@ static bool give_up_left(struct cw_dispatcher *d)
     size_t n = 0;
     uint64_t since_ns, oldest_ns = UINT64_MAX;
     struct stream *oldest = NULL;
-    CW_LIST_EACH_OF(s, struct stream, link, &d->streams) {
+    CW_LIST_EACH_OF (s, struct stream, link, &d->streams) {
         if (!is_left(d, s, needed, &since_ns))
             continue;
-        if (!s->data || s->at_most_once || cw_list_empty(&s->jobs) || d->now_ns - since_ns >= warm_ns) { /* no other job has what was seen of the data */
+        if (!s->data || s->at_most_once || cw_list_empty(&s->jobs) || d->now_ns - since_ns >= warm_ns) {
+            /* no other job has what was seen of the data */
             give_up(d, s);
             continue;
         }
@@ -434,7 +467,7 @@ void cw_dp_stream_tick(struct cw_dispatcher *d)
     while (give_up_left(d))
         ;
     cw_dp_seat_room(d);
-    CW_LIST_EACH_OF(s, struct stream, link, &d->streams) {
+    CW_LIST_EACH_OF (s, struct stream, link, &d->streams) {
         if (cw_list_empty(&s->jobs) || s->parked)
             continue;
         cw_dp_stream_dirty(d, s); /* what there was no memory for in its last turn */

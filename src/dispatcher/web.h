@@ -1,4 +1,5 @@
-/* The files of the dashboard, src/dispatcher/web/: they are in the program (tools/embed.py), and need no other at run time. */
+/* The files of the dashboard, src/dispatcher/web/: they are in the program (tools/embed.py), and need no
+ * other at run time. */
 #pragma once
 #include <stddef.h>
 

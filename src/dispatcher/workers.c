@@ -7,7 +7,7 @@
 #include "dispatcher/internal.h"
 
 #define MOST_BATCHES 1e18 /* that a worker computed; with so many, products are numbers still */
-#define RATED_S 0.5 /* rates are over at least this: workers say once a second what they did */
+#define RATED_S 0.5       /* rates are over at least this: workers say once a second what they did */
 
 struct worker *cw_dp_worker_find(struct cw_dispatcher *d, uint64_t id)
 {
@@ -19,13 +19,15 @@ struct worker *cw_dp_worker_find(struct cw_dispatcher *d, uint64_t id)
 
 static struct worker *find_incarnation(struct cw_dispatcher *d, const uint8_t incarnation[16])
 {
-    for (struct cw_map_node *at = NULL; (at = cw_map_find(&d->workers_by_incarnation, cw_hash64(incarnation, 16), at));)
+    for (struct cw_map_node *at = NULL;
+         (at = cw_map_find(&d->workers_by_incarnation, cw_hash64(incarnation, 16), at));)
         if (memcmp(CW_CONTAINER(at, struct worker, by_incarnation)->incarnation, incarnation, 16) == 0)
             return CW_CONTAINER(at, struct worker, by_incarnation);
     return NULL;
 }
 
-static int worker_new(struct cw_dispatcher *d, uint64_t id, const uint8_t incarnation[16], struct worker **ret, struct cw_error *err)
+static int worker_new(struct cw_dispatcher *d, uint64_t id, const uint8_t incarnation[16],
+                      struct worker **ret, struct cw_error *err)
 {
     struct worker *w = malloc(sizeof(*w));
     if (!w)
@@ -65,7 +67,7 @@ static void address_clear(struct worker *w)
 
 struct worker *cw_dp_worker_free(struct cw_dispatcher *d, struct worker *w)
 {
-    CW_LIST_EACH_OF(t, struct seat, by_worker, &w->seats)
+    CW_LIST_EACH_OF (t, struct seat, by_worker, &w->seats)
         cw_dp_seat_free(d, t);
     cw_map_remove(&d->workers_by_id, &w->by_id);
     cw_map_remove(&d->workers_by_incarnation, &w->by_incarnation);
@@ -82,8 +84,10 @@ struct worker *cw_dp_worker_free(struct cw_dispatcher *d, struct worker *w)
 int cw_dp_worker_restore(struct cw_dispatcher *d, const Cachew__Journal__Worker *row, struct cw_error *err)
 {
     struct worker *w;
-    if (row->incarnation.len != 16 || row->id == 0 || cw_dp_worker_find(d, row->id) || find_incarnation(d, row->incarnation.data))
-        return cw_error_set(err, CW_E_STATE, "worker %" PRIu64 " has no identity of 16 bytes, or is there twice", row->id);
+    if (row->incarnation.len != 16 || row->id == 0 || cw_dp_worker_find(d, row->id) ||
+        find_incarnation(d, row->incarnation.data))
+        return cw_error_set(err, CW_E_STATE,
+                            "worker %" PRIu64 " has no identity of 16 bytes, or is there twice", row->id);
     int r = worker_new(d, row->id, row->incarnation.data, &w, err);
     if (r < 0)
         return r;
@@ -95,9 +99,14 @@ int cw_dp_worker_restore(struct cw_dispatcher *d, const Cachew__Journal__Worker 
 
 /* ---- registering ---- */
 
-static int worker_describe(struct worker *w, const struct cw_peer *p, const Cachew__Register *r, struct cw_error *err)
+static int worker_describe(struct worker *w, const struct cw_peer *p, const Cachew__Register *r,
+                           struct cw_error *err)
 {
-    struct worker x = {.name = strdup(p->name), .host = strdup(p->host), .unix_path = strdup(r->unix_path), .http = strdup(r->http), .pool = strdup(r->pool),
+    struct worker x = {.name = strdup(p->name),
+                       .host = strdup(p->host),
+                       .unix_path = strdup(r->unix_path),
+                       .http = strdup(r->http),
+                       .pool = strdup(r->pool),
                        .addresses = calloc(r->n_addresses + 1, sizeof(char *))};
     bool ok = x.name && x.host && x.unix_path && x.http && x.pool && x.addresses;
     for (; ok && x.n_addresses < r->n_addresses; x.n_addresses += ok) {
@@ -125,12 +134,16 @@ static int worker_describe(struct worker *w, const struct cw_peer *p, const Cach
 
 static int register_check(const struct cw_peer *p, const Cachew__Register *r, struct cw_error *err)
 {
-    bool sound = r->n_addresses <= DP_ADDRESSES && strlen(r->unix_path) <= DP_PATH && strlen(r->http) <= DP_ADDRESS && strlen(r->pool) <= DP_NAME && (r->n_addresses > 0 || *r->unix_path);
+    bool sound = r->n_addresses <= DP_ADDRESSES && strlen(r->unix_path) <= DP_PATH &&
+                 strlen(r->http) <= DP_ADDRESS && strlen(r->pool) <= DP_NAME &&
+                 (r->n_addresses > 0 || *r->unix_path);
     for (size_t i = 0; sound && i < r->n_addresses; i++)
         sound = strlen(r->addresses[i]) <= DP_ADDRESS;
     static const uint8_t none[16];
     if (!sound)
-        return cw_error_set(err, CW_E_SERVICE, "a worker needs an address, and has at most %d, of at most %d bytes", DP_ADDRESSES, DP_ADDRESS);
+        return cw_error_set(err, CW_E_SERVICE,
+                            "a worker needs an address, and has at most %d, of at most %d bytes",
+                            DP_ADDRESSES, DP_ADDRESS);
     if (memcmp(p->incarnation, none, 16) == 0)
         return cw_error_set(err, CW_E_SERVICE, "a worker's Hello must have an incarnation of 16 bytes");
     return 0;
@@ -141,7 +154,7 @@ static void worker_keep(struct cw_dispatcher *d, struct worker *w)
 {
     w->kept = true;
     w->ready = false;
-    CW_LIST_EACH_OF(t, struct seat, by_worker, &w->seats) {
+    CW_LIST_EACH_OF (t, struct seat, by_worker, &w->seats) {
         t->n_out = t->n_revoke = 0;
         t->named = false;
         cw_dp_seat_usable(d, t);
@@ -156,7 +169,7 @@ static int worker_room(struct cw_dispatcher *d, struct cw_error *err)
     struct worker *oldest = NULL;
     if (d->n_workers < DP_WORKERS)
         return 0;
-    CW_LIST_EACH_OF(w, struct worker, link, &d->workers)
+    CW_LIST_EACH_OF (w, struct worker, link, &d->workers)
         if (!w->peer && (!oldest || w->since_ns < oldest->since_ns))
             oldest = w;
     if (!oldest)
@@ -167,7 +180,8 @@ static int worker_room(struct cw_dispatcher *d, struct cw_error *err)
     return r;
 }
 
-static int worker_register(struct cw_dispatcher *d, struct cw_peer *p, uint64_t id, const Cachew__Register *r, struct cw_error *err)
+static int worker_register(struct cw_dispatcher *d, struct cw_peer *p, uint64_t id, const Cachew__Register *r,
+                           struct cw_error *err)
 {
     int result = register_check(p, r, err);
     if (result < 0)
@@ -214,14 +228,15 @@ void cw_dp_worker_registered(struct cw_dispatcher *d, struct cw_peer *p, uint64_
         return;
     Cachew__Registered r = {CW_MESSAGE(registered), .worker = p->worker->id};
     Cachew__Envelope m = {CW_MESSAGE(envelope), .re = re, .of_case = CACHEW__ENVELOPE__OF_REGISTERED,
-        .registered = &r};
+                          .registered = &r};
     cw_dp_send(d, p, &m);
-    cw_dp_log(d, false, "worker %" PRIu64 " (%s) is there: process %" PRIu32 " at %s", p->worker->id, p->worker->name, p->worker->pid,
+    cw_dp_log(d, false, "worker %" PRIu64 " (%s) is there: process %" PRIu32 " at %s", p->worker->id,
+              p->worker->name, p->worker->pid,
               p->worker->n_addresses > 0 ? p->worker->addresses[0] : p->worker->unix_path);
     p->worker->ready = true;
     cw_dp_pool_started(d, p->worker);
     cw_dp_crews_later(d);
-    CW_LIST_EACH_OF(t, struct seat, by_worker, &p->worker->seats) /* those that a lost connection left */
+    CW_LIST_EACH_OF (t, struct seat, by_worker, &p->worker->seats) /* those that a lost connection left */
         cw_dp_seat_usable(d, t);
     cw_dp_seat_ask_all(d, false);
 }
@@ -265,13 +280,15 @@ static void drop_unnamed(struct cw_dispatcher *d, struct seat *t, const Cachew__
     }
 }
 
-static int worker_holding(struct cw_dispatcher *d, struct worker *w, const Cachew__Holding *h, struct cw_error *err)
+static int worker_holding(struct cw_dispatcher *d, struct worker *w, const Cachew__Holding *h,
+                          struct cw_error *err)
 {
     const Cachew__Prepared *p = h->prepared;
     if (!p || p->stream.len != 16 || h->n_ranges > DP_HELD)
-        return cw_error_set(err, CW_E_SERVICE,
-                            "Holdings of a stream of %zu bytes (expected 16) with %zu ranges (expected at most %d)",
-                            p ? p->stream.len : 0, h->n_ranges, DP_HELD);
+        return cw_error_set(
+            err, CW_E_SERVICE,
+            "Holdings of a stream of %zu bytes (expected 16) with %zu ranges (expected at most %d)",
+            p ? p->stream.len : 0, h->n_ranges, DP_HELD);
     struct stream *s = cw_dp_stream_find(d, p->stream.data);
     if (!s || s->parked) {
         forget(d, w, p->stream);
@@ -297,7 +314,8 @@ static int worker_holding(struct cw_dispatcher *d, struct worker *w, const Cache
     return r;
 }
 
-static int worker_holdings(struct cw_dispatcher *d, struct worker *w, const Cachew__Holdings *m, struct cw_error *err)
+static int worker_holdings(struct cw_dispatcher *d, struct worker *w, const Cachew__Holdings *m,
+                           struct cw_error *err)
 {
     int r = 0;
     for (size_t i = 0; r == 0 && i < m->n_holdings; i++)
@@ -310,7 +328,7 @@ static void holdings_over(struct cw_dispatcher *d, struct worker *w)
 {
     if (!w->ready || (!w->awaited && !w->kept))
         return;
-    CW_LIST_EACH_OF(t, struct seat, by_worker, &w->seats) {
+    CW_LIST_EACH_OF (t, struct seat, by_worker, &w->seats) {
         struct stream *s = t->stream;
         if (w->kept && t->state == SEAT_READY && !t->named) { /* it does not know the stream any more */
             cw_dp_seat_free(d, t);
@@ -326,7 +344,8 @@ static void holdings_over(struct cw_dispatcher *d, struct worker *w)
 void cw_dp_worker_lost(struct cw_dispatcher *d, struct worker *w)
 {
     if (w->n_held > 0)
-        cw_dp_log(d, true, "worker %" PRIu64 " (%s) is gone: its %zu ranges go to others", w->id, w->name, w->n_held);
+        cw_dp_log(d, true, "worker %" PRIu64 " (%s) is gone: its %zu ranges go to others", w->id, w->name,
+                  w->n_held);
     d->n_workers_lost += !w->draining;
     if (!w->draining)
         cw_dp_history_worker_gone(d, w);
@@ -339,7 +358,7 @@ void cw_dp_worker_lost(struct cw_dispatcher *d, struct worker *w)
     w->cpus = w->batches_per_s = w->bytes_per_s = 0;
     w->since_ns = d->now_ns;
     cw_dp_crews_later(d);
-    CW_LIST_EACH_OF(t, struct seat, by_worker, &w->seats) {
+    CW_LIST_EACH_OF (t, struct seat, by_worker, &w->seats) {
         struct stream *s = t->stream;
         bool asked = t->state == SEAT_ASKED;
         cw_dp_seat_free(d, t);
@@ -367,10 +386,10 @@ void cw_dp_worker_drain(struct cw_dispatcher *d, struct worker *w, bool tell)
     w->draining = true;
     w->since_ns = d->now_ns;
     cw_dp_crews_later(d);
-    CW_LIST_EACH_OF(t, struct seat, by_worker, &w->seats) {
+    CW_LIST_EACH_OF (t, struct seat, by_worker, &w->seats) {
         cw_dp_seat_usable(d, t);
-        /* What is not begun is moved at once, if somebody can have it: begun anew elsewhere, a range that is being read would be waited for. Where there is no client,
-         * nothing is read. */
+        /* What is not begun is moved at once, if somebody can have it: begun anew elsewhere, a range that is
+         * being read would be waited for. Where there is no client, nothing is read. */
         bool fetched = cw_dp_stream_attended(t->stream);
         if (!t->stream->at_most_once && !fetched)
             cw_dp_lease_drop_from(d, t, 0, DROP_REVOKED);
@@ -383,14 +402,15 @@ void cw_dp_worker_drain(struct cw_dispatcher *d, struct worker *w, bool tell)
 
 void cw_dp_worker_tick(struct cw_dispatcher *d)
 {
-    CW_LIST_EACH_OF(w, struct worker, link, &d->workers) {
+    CW_LIST_EACH_OF (w, struct worker, link, &d->workers) {
         uint64_t age = d->now_ns - w->since_ns;
         if (!w->peer && age >= DP_GONE) {
             if (cw_dp_journal_worker_gone(d, w, NULL) == 0)
                 cw_dp_worker_free(d, w);
         } else if (w->peer && w->draining && age >= DP_DRAIN) {
-            CW_LIST_EACH_OF(t, struct seat, by_worker, &w->seats)
-                if (t->n_held > 0 && !t->stream->at_most_once) /* which would be lost: it says itself when it goes */
+            CW_LIST_EACH_OF (t, struct seat, by_worker, &w->seats)
+                /* which would be lost: it says itself when it goes */
+                if (t->n_held > 0 && !t->stream->at_most_once)
                     cw_dp_lease_drop_from(d, t, 0, DROP_REVOKED);
         }
     }
@@ -398,7 +418,10 @@ void cw_dp_worker_tick(struct cw_dispatcher *d)
 
 /* ---- messages ---- */
 
-static double per_second(uint64_t now, uint64_t before, double seconds) { return now > before ? (double)(now - before) / seconds : 0; }
+static double per_second(uint64_t now, uint64_t before, double seconds)
+{
+    return now > before ? (double)(now - before) / seconds : 0;
+}
 
 /* Heartbeats that were held up come close together: of two such ones the second is not looked at. */
 static void note_rates(const struct cw_dispatcher *d, struct worker *w, const Cachew__Heartbeat *m)
@@ -411,24 +434,32 @@ static void note_rates(const struct cw_dispatcher *d, struct worker *w, const Ca
         w->batches_per_s = per_second(m->n_batches, w->rated.n_batches, seconds);
         w->bytes_per_s = per_second(m->n_bytes, w->rated.n_bytes, seconds);
         w->cache_hits_per_s = per_second(m->cache_hits, w->rated.cache_hits, seconds);
-        double misses_per_s = per_second(m->cache_misses, w->rated.cache_misses, seconds), looked_per_s = w->cache_hits_per_s + misses_per_s;
+        double misses_per_s = per_second(m->cache_misses, w->rated.cache_misses, seconds),
+               looked_per_s = w->cache_hits_per_s + misses_per_s;
         w->cache_part = looked_per_s > 0 ? w->cache_hits_per_s / looked_per_s : NAN;
     }
     w->rated = (struct rated){d->now_ns, m->cpu_ns, m->n_batches, m->n_bytes, m->cache_hits, m->cache_misses};
 }
 
-/* What it has of a stream that was somebody else's to count, before this dispatcher or this connection was there, is not counted again. */
+/* What it has of a stream that was somebody else's to count, before this dispatcher or this connection was
+ * there, is not counted again. */
 static void note_work(struct cw_dispatcher *d, struct seat *t, const Cachew__StreamWork *m)
 {
     bool known = t->computed || !t->named;
-    double batches = m->batches > 0 && m->batches < MOST_BATCHES ? m->batches : 0; /* a peer may say anything */
-    t->work = (struct work){.compute_s = (double)m->compute_ns / 1e9, .positions = (double)m->positions, .batches = batches, .read_bytes = (double)m->read_bytes, .at_ns = d->now_ns};
+    /* a peer may say anything */
+    double batches = m->batches > 0 && m->batches < MOST_BATCHES ? m->batches : 0;
+    t->work = (struct work){.compute_s = (double)m->compute_ns / 1e9,
+                            .positions = (double)m->positions,
+                            .batches = batches,
+                            .read_bytes = (double)m->read_bytes,
+                            .at_ns = d->now_ns};
     if (!t->computed && !(t->computed = calloc(1, sizeof(*t->computed))))
         return;
     cw_computed_add(&t->stream->computed, t->computed, m, known);
 }
 
-static int worker_heartbeat(struct cw_dispatcher *d, struct worker *w, const Cachew__Heartbeat *m, struct cw_error *err)
+static int worker_heartbeat(struct cw_dispatcher *d, struct worker *w, const Cachew__Heartbeat *m,
+                            struct cw_error *err)
 {
     note_rates(d, w, m);
     w->cpu_ns = m->cpu_ns;
@@ -439,7 +470,8 @@ static int worker_heartbeat(struct cw_dispatcher *d, struct worker *w, const Cac
     for (size_t i = 0; i < m->n_streams; i++) {
         const Cachew__StreamWork *x = m->streams[i];
         if (x->stream.len != 16)
-            return cw_error_set(err, CW_E_SERVICE, "Heartbeat with a stream of %zu bytes: expected 16", x->stream.len);
+            return cw_error_set(err, CW_E_SERVICE, "Heartbeat with a stream of %zu bytes: expected 16",
+                                x->stream.len);
         struct stream *s = cw_dp_stream_find(d, x->stream.data);
         struct seat *t = s ? cw_dp_seat_find(w, s) : NULL;
         if (!t)
@@ -450,7 +482,8 @@ static int worker_heartbeat(struct cw_dispatcher *d, struct worker *w, const Cac
     return 0;
 }
 
-int cw_dp_worker_message(struct cw_dispatcher *d, struct cw_peer *p, const Cachew__Envelope *m, struct cw_error *err)
+int cw_dp_worker_message(struct cw_dispatcher *d, struct cw_peer *p, const Cachew__Envelope *m,
+                         struct cw_error *err)
 {
     struct worker *w = p->worker;
     if (m->of_case == CACHEW__ENVELOPE__OF_REGISTER)
@@ -475,6 +508,8 @@ int cw_dp_worker_message(struct cw_dispatcher *d, struct cw_peer *p, const Cache
         cw_dp_worker_drain(d, w, false);
         return 0;
     default:
-        return cw_error_set(err, CW_E_SERVICE, "a worker does not say this (field %d of Envelope) to a dispatcher", (int)m->of_case);
+        return cw_error_set(err, CW_E_SERVICE,
+                            "a worker does not say this (field %d of Envelope) to a dispatcher",
+                            (int)m->of_case);
     }
 }

@@ -7,7 +7,10 @@
 #include "base/crash.h"
 #include "base/thread.h"
 
-bool cw_counted(void) { return !cw_mutated("uncounted"); }
+bool cw_counted(void)
+{
+    return !cw_mutated("uncounted");
+}
 
 unsigned cw_value_index(const struct cw_compiled *c, unsigned leaf, unsigned value)
 {
@@ -16,17 +19,22 @@ unsigned cw_value_index(const struct cw_compiled *c, unsigned leaf, unsigned val
     return value;
 }
 
-unsigned cw_n_values(const struct cw_compiled *c) { return cw_value_index(c, c->n_programs, 0); }
+unsigned cw_n_values(const struct cw_compiled *c)
+{
+    return cw_value_index(c, c->n_programs, 0);
+}
 
 int cw_account_new(struct cw_runner *r, struct cw_error *err)
 {
     struct cw_profile *p = &r->profile;
     p->n_ops = r->compiled->pipeline->n_ops;
     p->n_values = r->options.detail ? cw_n_values(r->compiled) : 0;
-    bool good = (p->ops = calloc(p->n_ops, sizeof(*p->ops))) && (!r->options.detail || (p->values = calloc(p->n_values + 1, sizeof(*p->values))));
+    bool good = (p->ops = calloc(p->n_ops, sizeof(*p->ops))) &&
+                (!r->options.detail || (p->values = calloc(p->n_values + 1, sizeof(*p->values))));
     for (unsigned i = 0; i < r->options.threads && good; i++) {
         struct thread *t = &r->threads[i];
-        good = (t->ops = calloc(p->n_ops, sizeof(*t->ops))) && (!r->options.detail || (t->values = calloc(p->n_values + 1, sizeof(*t->values))));
+        good = (t->ops = calloc(p->n_ops, sizeof(*t->ops))) &&
+               (!r->options.detail || (t->values = calloc(p->n_values + 1, sizeof(*t->values))));
     }
     return good ? 0 : cw_error_nomem(err, 0, "the engine");
 }
@@ -44,7 +52,8 @@ void cw_runner_profile(struct cw_runner *r, struct cw_profile *ret)
     ret->values = values;
     uint64_t now = cw_now_ns();
     ret->run_ns = (now - r->started_ns) * r->options.threads;
-    ret->cold_wall_ns += r->n_reading || r->n_reading_in ? now - r->reading_since_ns : 0; /* where storage is the limit that never ends */
+    /* where storage is the limit that never ends */
+    ret->cold_wall_ns += r->n_reading || r->n_reading_in ? now - r->reading_since_ns : 0;
     ret->memory_peak = atomic_load(&r->budget.peak);
     ret->threads = r->options.threads;
     ret->positions = r->n_positions_done;
@@ -138,10 +147,12 @@ struct turn cw_turn_begin(const struct thread *t, const struct cw_block *c)
 }
 
 /* What the values take that an operator made. */
-static void count_values(struct thread *t, const struct block *b, const struct cw_op *op, const struct cw_block *c)
+static void count_values(struct thread *t, const struct block *b, const struct cw_op *op,
+                         const struct cw_block *c)
 {
     for (unsigned p = 0; p < op->n_out; p++) {
-        struct cw_value_profile *v = &t->values[cw_value_index(t->r->compiled, b->program->leaf, op->out[p].value)];
+        struct cw_value_profile *v =
+            &t->values[cw_value_index(t->r->compiled, b->program->leaf, op->out[p].value)];
         for (size_t i = 0; i < c->n && op->out[p].live; i++)
             if (c->status[i] == CW_ROW_OK) {
                 v->bytes += cw_block_row(c, op->out[p].value, i).size;
@@ -150,13 +161,15 @@ static void count_values(struct thread *t, const struct block *b, const struct c
     }
 }
 
-void cw_turn_end(struct thread *t, const struct block *b, const struct cw_op *op, const struct cw_block *c, const struct turn *turn)
+void cw_turn_end(struct thread *t, const struct block *b, const struct cw_op *op, const struct cw_block *c,
+                 const struct turn *turn)
 {
     struct cw_op_profile *p = &t->ops[op->index];
     if (!cw_counted())
         return;
     cw_cost_operator(op->desc->name, c->n);
-    uint64_t ns = cw_cost_now_ns() - turn->start_ns, cpu_ns = t->r->options.detail ? cw_cost_cpu_ns() - turn->cpu_ns : 0;
+    uint64_t ns = cw_cost_now_ns() - turn->start_ns,
+             cpu_ns = t->r->options.detail ? cw_cost_cpu_ns() - turn->cpu_ns : 0;
     p->ns += ns;
     p->cpu_ns += cpu_ns;
     p->calls++;

@@ -7,14 +7,19 @@
 #include "ops/bucket.h"
 
 #define COMPONENT_ALIGN 64 /* every component at a multiple of a cache line */
-/* Staged chunks of so many bytes come straight from the system. malloc would keep them when they are freed, uncounted, for
- * each thread; smaller ones it uses again. */
+/* Staged chunks of so many bytes come straight from the system. malloc would keep them when they are freed,
+ * uncounted, for each thread; smaller ones it uses again. */
 #define CHUNK_MAPPED ((size_t)256 << 10)
 #define CHUNK_HEAD CW_ALIGN_UP(sizeof(struct cw_staged_chunk), (size_t)64)
 
-int cw_layout_init(struct cw_layout *l, const struct cw_compiled *c, struct cw_budget *budget, struct cw_error *err)
+int cw_layout_init(struct cw_layout *l, const struct cw_compiled *c, struct cw_budget *budget,
+                   struct cw_error *err)
 {
-    *l = (struct cw_layout){.compiled = c, .budget = budget, .capacity = c->batch_size, .n = c->n_outputs, .leading = c->batcher != CW_BATCHER_NONE};
+    *l = (struct cw_layout){.compiled = c,
+                            .budget = budget,
+                            .capacity = c->batch_size,
+                            .n = c->n_outputs,
+                            .leading = c->batcher != CW_BATCHER_NONE};
     l->offset = calloc(l->n, sizeof(*l->offset));
     l->row_bytes = calloc(l->n, sizeof(*l->row_bytes));
     if (!l->offset || !l->row_bytes) {
@@ -33,8 +38,9 @@ int cw_layout_init(struct cw_layout *l, const struct cw_compiled *c, struct cw_b
         if (__builtin_mul_overflow(l->row_bytes[k], l->capacity, &total) || total > (size_t)1 << 45) {
             char text[160];
             cw_layout_deinit(l);
-            return cw_error_set(err, CW_E_PIPELINE, "a batch of %llu times %s (\"%s\") is too large for any memory", (unsigned long long)c->batch_size,
-                                cw_type_print(t, text), c->outputs[k].name);
+            return cw_error_set(
+                err, CW_E_PIPELINE, "a batch of %llu times %s (\"%s\") is too large for any memory",
+                (unsigned long long)c->batch_size, cw_type_print(t, text), c->outputs[k].name);
         }
         l->offset[k] = l->slab_bytes;
         l->slab_bytes += CW_ALIGN_UP(total, COMPONENT_ALIGN);
@@ -58,8 +64,8 @@ size_t cw_assembly_bytes(const struct cw_layout *l, uint64_t capacity)
     return capacity * (sizeof(*a->ids) + sizeof(*a->present) + l->n_staged * sizeof(*a->staged)) + entries;
 }
 
-int cw_assembly_new(const struct cw_layout *l, struct cw_slab_pool *pool, uint64_t capacity, unsigned bucket, struct cw_assembly **ret,
-                    struct cw_error *err)
+int cw_assembly_new(const struct cw_layout *l, struct cw_slab_pool *pool, uint64_t capacity, unsigned bucket,
+                    struct cw_assembly **ret, struct cw_error *err)
 {
     struct cw_assembly *a = malloc(sizeof(*a));
     size_t bytes = cw_assembly_bytes(l, capacity);
@@ -70,9 +76,14 @@ int cw_assembly_new(const struct cw_layout *l, struct cw_slab_pool *pool, uint64
         free(a);
         return r;
     }
-    *a = (struct cw_assembly){.charged = bytes, .layout = l, .capacity = capacity, .bucket = bucket,
-                              .ids = malloc(capacity * sizeof(*a->ids)), .present = malloc(capacity),
-                              .staged = l->n_staged ? malloc(capacity * l->n_staged * sizeof(*a->staged)) : NULL};
+    *a = (struct cw_assembly){.charged = bytes,
+                              .layout = l,
+                              .capacity = capacity,
+                              .bucket = bucket,
+                              .ids = malloc(capacity * sizeof(*a->ids)),
+                              .present = malloc(capacity),
+                              .staged = l->n_staged ? malloc(capacity * l->n_staged * sizeof(*a->staged))
+                                                    : NULL};
     if (!a->ids || !a->present || (l->n_staged && !a->staged))
         r = cw_error_nomem(err, bytes, "a batch");
     if (r >= 0 && l->slab_bytes)
@@ -86,7 +97,9 @@ int cw_assembly_new(const struct cw_layout *l, struct cw_slab_pool *pool, uint64
 }
 
 /* Stands for the error of a batch when there is no memory to keep it. Never written. */
-static struct cw_error no_memory = {.status = CW_E_MEMORY, .message = "out of memory: the system gave none for the reason why a record failed"};
+static struct cw_error no_memory = {
+    .status = CW_E_MEMORY,
+    .message = "out of memory: the system gave none for the reason why a record failed"};
 
 struct cw_quarantined *cw_quarantined_free(struct cw_quarantined *list)
 {
@@ -153,15 +166,21 @@ void cw_assembly_poison(struct cw_assembly *a, const struct cw_error *error, uin
         *a->error = *error;
 }
 
-size_t cw_staged_bytes(const struct cw_tensor *value) { return CW_ALIGN_UP(value->size, 16); }
-
-int cw_staged_chunk_new(struct cw_budget *budget, size_t bytes, struct cw_staged_chunk **ret, uint8_t **ret_data, struct cw_error *err)
+size_t cw_staged_bytes(const struct cw_tensor *value)
 {
-    int r = cw_budget_take(budget, bytes, "elements that wait for their batch", err); /* without the head: how many there are is a matter of chance */
+    return CW_ALIGN_UP(value->size, 16);
+}
+
+int cw_staged_chunk_new(struct cw_budget *budget, size_t bytes, struct cw_staged_chunk **ret,
+                        uint8_t **ret_data, struct cw_error *err)
+{
+    /* without the head: how many there are is a matter of chance */
+    int r = cw_budget_take(budget, bytes, "elements that wait for their batch", err);
     if (r < 0)
         return r;
     bool mapped = bytes >= CHUNK_MAPPED;
-    struct cw_staged_chunk *c = mapped ? mmap(NULL, CHUNK_HEAD + bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
+    struct cw_staged_chunk *c = mapped ? mmap(NULL, CHUNK_HEAD + bytes, PROT_READ | PROT_WRITE,
+                                              MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
                                        : malloc(CHUNK_HEAD + bytes);
     if (!c || (mapped && c == MAP_FAILED)) {
         cw_budget_give(budget, bytes);
@@ -189,11 +208,14 @@ void cw_assembly_row(const struct cw_assembly *a, unsigned k, uint64_t slot, str
         *ret = *staged_row(a, k, slot);
         return;
     }
-    *ret = (struct cw_tensor){.data = a->slab->data + l->offset[k] + slot * l->row_bytes[k], .size = l->row_bytes[k], .ndim = t->ndim};
+    *ret = (struct cw_tensor){.data = a->slab->data + l->offset[k] + slot * l->row_bytes[k],
+                              .size = l->row_bytes[k],
+                              .ndim = t->ndim};
     memcpy(ret->dims, t->dims, (size_t)t->ndim * sizeof(t->dims[0]));
 }
 
-void cw_assembly_put(struct cw_assembly *a, unsigned k, uint64_t slot, const struct cw_tensor *value, uint8_t **at)
+void cw_assembly_put(struct cw_assembly *a, unsigned k, uint64_t slot, const struct cw_tensor *value,
+                     uint8_t **at)
 {
     const struct cw_layout *l = a->layout;
     if (l->offset[k] != SIZE_MAX) {
@@ -211,7 +233,8 @@ void cw_assembly_put(struct cw_assembly *a, unsigned k, uint64_t slot, const str
     }
 }
 
-int cw_assembly_join(struct cw_assembly *dst, const struct cw_assembly *src, uint64_t from, uint64_t n, struct cw_error *err)
+int cw_assembly_join(struct cw_assembly *dst, const struct cw_assembly *src, uint64_t from, uint64_t n,
+                     struct cw_error *err)
 {
     const struct cw_layout *l = dst->layout;
     size_t bytes = 0;
@@ -233,7 +256,8 @@ int cw_assembly_join(struct cw_assembly *dst, const struct cw_assembly *src, uin
         dst->n_done++;
         dst->ids[slot] = src->ids[i];
         dst->present[slot] = src->present[i];
-        if (src->error && !src->present[i] && !dst->error) /* it is raised by the batch that the failed element would be in */
+        /* it is raised by the batch that the failed element would be in */
+        if (src->error && !src->present[i] && !dst->error)
             cw_assembly_poison(dst, src->error, 0);
         for (unsigned k = 0; k < l->n && src->present[i]; k++) {
             struct cw_tensor value;
@@ -258,7 +282,8 @@ static uint64_t compact(struct cw_assembly *a)
                 if (l->offset[k] == SIZE_MAX)
                     *staged_row(a, k, n) = *staged_row(a, k, i);
                 else
-                    memcpy(a->slab->data + l->offset[k] + n * l->row_bytes[k], a->slab->data + l->offset[k] + i * l->row_bytes[k], l->row_bytes[k]);
+                    memcpy(a->slab->data + l->offset[k] + n * l->row_bytes[k],
+                           a->slab->data + l->offset[k] + i * l->row_bytes[k], l->row_bytes[k]);
         }
         n++;
     }
@@ -274,7 +299,8 @@ static void print_dims(const struct cw_tensor *t, char buf[96])
 }
 
 /* Common dims of a staged component: all equal, or with buckets the largest. */
-static int common_dims(const struct cw_assembly *a, unsigned k, uint64_t n, struct cw_batch_component *c, struct cw_error *err)
+static int common_dims(const struct cw_assembly *a, unsigned k, uint64_t n, struct cw_batch_component *c,
+                       struct cw_error *err)
 {
     const struct cw_compiled *g = a->layout->compiled;
     const struct cw_type *type = &g->outputs[k].type;
@@ -293,7 +319,8 @@ static int common_dims(const struct cw_assembly *a, unsigned k, uint64_t n, stru
     memcpy(c->dims + lead, first->dims, (size_t)first->ndim * sizeof(c->dims[0]));
     for (uint64_t i = 1; i < n; i++) {
         const struct cw_tensor *t = staged_row(a, k, i);
-        bool same = t->ndim == first->ndim && memcmp(t->dims, first->dims, (size_t)t->ndim * sizeof(t->dims[0])) == 0;
+        bool same = t->ndim == first->ndim &&
+                    memcmp(t->dims, first->dims, (size_t)t->ndim * sizeof(t->dims[0])) == 0;
         if (!same && (g->batcher != CW_BATCHER_BUCKET || t->ndim != first->ndim)) {
             char left[96], right[96];
             bool bucket = g->batcher == CW_BATCHER_BUCKET;
@@ -314,7 +341,8 @@ static int common_dims(const struct cw_assembly *a, unsigned k, uint64_t n, stru
 }
 
 /* One row, padded to the dims of the batch (`dims`, ndim of them). */
-static void copy_padded(uint8_t *to, const uint8_t *from, const int64_t *dims, const int64_t *have, int ndim, size_t item, const uint8_t *pad)
+static void copy_padded(uint8_t *to, const uint8_t *from, const int64_t *dims, const int64_t *have, int ndim,
+                        size_t item, const uint8_t *pad)
 {
     size_t inner = item, have_inner = item;
     if (ndim == 0) {
@@ -326,12 +354,14 @@ static void copy_padded(uint8_t *to, const uint8_t *from, const int64_t *dims, c
         have_inner *= (size_t)have[i];
     }
     for (int64_t i = 0; i < have[0]; i++)
-        copy_padded(to + (size_t)i * inner, from + (size_t)i * have_inner, dims + 1, have + 1, ndim - 1, item, pad);
+        copy_padded(to + (size_t)i * inner, from + (size_t)i * have_inner, dims + 1, have + 1, ndim - 1, item,
+                    pad);
     for (uint8_t *p = to + (size_t)have[0] * inner; p < to + (size_t)dims[0] * inner; p += item)
         memcpy(p, pad, item);
 }
 
-static void fill_staged(const struct cw_assembly *a, unsigned k, uint64_t n, struct cw_batch_component *c, uint64_t *lengths)
+static void fill_staged(const struct cw_assembly *a, unsigned k, uint64_t n, struct cw_batch_component *c,
+                        uint64_t *lengths)
 {
     const struct cw_compiled *g = a->layout->compiled;
     int lead = a->layout->leading;

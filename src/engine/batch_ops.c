@@ -11,9 +11,10 @@
 
 #define COMPONENT_ALIGN 64 /* as in assembly.c */
 
-/* The key of a batch's draws: the operator's of this epoch, and a hash of what is in it; its number may not be known where it is computed. */
-static int batch_key(const struct cw_compiled *c, const struct cw_op *op, const struct cw_batch *b, uint64_t seed, uint64_t epoch, uint64_t ret[2],
-                     struct cw_error *err)
+/* The key of a batch's draws: the operator's of this epoch, and a hash of what is in it; its number may not
+ * be known where it is computed. */
+static int batch_key(const struct cw_compiled *c, const struct cw_op *op, const struct cw_batch *b,
+                     uint64_t seed, uint64_t epoch, uint64_t ret[2], struct cw_error *err)
 {
     _cleanup_free_ uint64_t *eids = malloc((b->n + 1) * sizeof(*eids));
     if (!eids)
@@ -37,7 +38,8 @@ static size_t result_bytes(const struct cw_batch_op *o, const struct cw_batch_re
 }
 
 /* A batch in `slab` from what the operator gave, with the records of `from`, which it replaces. */
-static int make_batch(const struct cw_batch_op *o, const struct cw_batch_result *result, struct cw_batch *from, struct cw_slab *slab, struct cw_batch **ret,
+static int make_batch(const struct cw_batch_op *o, const struct cw_batch_result *result,
+                      struct cw_batch *from, struct cw_slab *slab, struct cw_batch **ret,
                       struct cw_error *err)
 {
     struct cw_batch *b = calloc(1, sizeof(*b));
@@ -45,8 +47,15 @@ static int make_batch(const struct cw_batch_op *o, const struct cw_batch_result 
         free(b);
         return cw_error_nomem(err, sizeof(*b), "a batch");
     }
-    *b = (struct cw_batch){.epoch = from->epoch, .g = from->g, .index = from->index, .n = from->n, .flags = from->flags,
-                           .leading = from->leading, .n_components = o->n_outputs, .components = b->components, .ids = CW_STEAL(from->ids),
+    *b = (struct cw_batch){.epoch = from->epoch,
+                           .g = from->g,
+                           .index = from->index,
+                           .n = from->n,
+                           .flags = from->flags,
+                           .leading = from->leading,
+                           .n_components = o->n_outputs,
+                           .components = b->components,
+                           .ids = CW_STEAL(from->ids),
                            .slabs = {slab}};
     uint8_t *at = slab->data;
     for (unsigned i = 0; i < o->n_outputs; i++) {
@@ -55,13 +64,17 @@ static int make_batch(const struct cw_batch_op *o, const struct cw_batch_result 
         while (o->op->out[k].value != o->outputs[i].value)
             k++;
         const struct cw_tensor *t = &result->columns[k];
-        *c = (struct cw_batch_component){.name = o->outputs[i].name, .dtype = o->outputs[i].type.dtype, .ndim = 1 + t->ndim,
-                                         .dims[0] = b->n, .size = t->size};
+        *c = (struct cw_batch_component){.name = o->outputs[i].name,
+                                         .dtype = o->outputs[i].type.dtype,
+                                         .ndim = 1 + t->ndim,
+                                         .dims[0] = b->n,
+                                         .size = t->size};
         memcpy(c->dims + 1, t->dims, (size_t)t->ndim * sizeof(t->dims[0]));
         if (c->dtype == CW_BYTES) {
             uint64_t *lengths = (uint64_t *)(void *)at;
             uint64_t before = 0;
-            for (uint32_t j = 0; j < b->n; j++) { /* checked before, but in memory that the host can still write to */
+            for (uint32_t j = 0; j < b->n; j++) {
+                /* checked before, but in memory that the host can still write to */
                 uint64_t end = __atomic_load_n(&result->offsets[k][j + 1], __ATOMIC_RELAXED);
                 end = CW_MIN(CW_MAX(end, before), t->size);
                 lengths[j] = end - before;
@@ -84,13 +97,16 @@ static void add_note(struct cw_assembly *a, const char *note)
     struct cw_quarantined *q = *note && a->batch->n ? calloc(1, sizeof(*q)) : NULL;
     if (!q)
         return;
-    *q = (struct cw_quarantined){.next = a->quarantined, .id = a->batch->ids[0], .op = "map_batches", .note = true};
+    *q = (struct cw_quarantined){
+        .next = a->quarantined, .id = a->batch->ids[0], .op = "map_batches", .note = true};
     snprintf(q->message, sizeof(q->message), "%s", note);
     a->quarantined = q;
 }
 
 /* What an operator gave takes the place of a->batch. */
-static int put_result(const struct cw_batch_op *o, struct cw_assembly *a, const struct cw_batch_result *result, cw_slab_getter get, void *get_arg, struct cw_error *err)
+static int put_result(const struct cw_batch_op *o, struct cw_assembly *a,
+                      const struct cw_batch_result *result, cw_slab_getter get, void *get_arg,
+                      struct cw_error *err)
 {
     struct cw_slab *slab = NULL;
     struct cw_batch *b = NULL;
@@ -116,8 +132,9 @@ static void count(struct cw_op_profile *p, const struct cw_batch *b)
     p->live_rows += b->n;
 }
 
-static int apply_next(const struct cw_compiled *c, struct cw_assembly *a, uint64_t seed, uint64_t epoch, int (*stopped)(void *arg), void *stop_arg,
-                      cw_slab_getter get, void *get_arg, struct cw_error *err)
+static int apply_next(const struct cw_compiled *c, struct cw_assembly *a, uint64_t seed, uint64_t epoch,
+                      int (*stopped)(void *arg), void *stop_arg, cw_slab_getter get, void *get_arg,
+                      struct cw_error *err)
 {
     const struct cw_batch_op *o = &c->batch_ops[a->n_applied];
     struct cw_batch_result result;
@@ -132,8 +149,9 @@ static int apply_next(const struct cw_compiled *c, struct cw_assembly *a, uint64
     return status;
 }
 
-int cw_batch_apply(const struct cw_compiled *c, struct cw_assembly *a, uint64_t seed, uint64_t epoch, struct cw_op_profile *ops, int (*stopped)(void *arg),
-                   void *stop_arg, cw_slab_getter get, void *get_arg, struct cw_error *err)
+int cw_batch_apply(const struct cw_compiled *c, struct cw_assembly *a, uint64_t seed, uint64_t epoch,
+                   struct cw_op_profile *ops, int (*stopped)(void *arg), void *stop_arg, cw_slab_getter get,
+                   void *get_arg, struct cw_error *err)
 {
     int status = 0;
     while (status >= 0 && a->n_applied < c->n_batch_ops) {
@@ -178,20 +196,22 @@ static void *call_main(void *arg)
     struct cw_batch_call *call = arg;
     uint64_t start_ns = cw_cost_now_ns();
     cw_cost_operator(call->op->desc->name, call->in->n);
-    call->status = call->op->desc->batch(call->op, call->in, call->key, call_stopped, call, &call->result, &call->err);
+    call->status = call->op->desc->batch(call->op, call->in, call->key, call_stopped, call, &call->result,
+                                         &call->err);
     call->took_ns = cw_cost_now_ns() - start_ns;
     atomic_store(&call->over, true);
     call->ended(call->arg);
     return NULL;
 }
 
-int cw_batch_call_begin(const struct cw_compiled *c, struct cw_assembly *a, uint64_t seed, uint64_t epoch, void (*ended)(void *arg), void *arg,
-                        struct cw_error *err)
+int cw_batch_call_begin(const struct cw_compiled *c, struct cw_assembly *a, uint64_t seed, uint64_t epoch,
+                        void (*ended)(void *arg), void *arg, struct cw_error *err)
 {
     struct cw_batch_call *call = calloc(1, sizeof(*call));
     if (!call)
         return cw_error_nomem(err, sizeof(*call), "a call");
-    *call = (struct cw_batch_call){.op = c->batch_ops[a->n_applied].op, .in = a->batch, .ended = ended, .arg = arg};
+    *call = (struct cw_batch_call){
+        .op = c->batch_ops[a->n_applied].op, .in = a->batch, .ended = ended, .arg = arg};
     int status = batch_key(c, call->op, a->batch, seed, epoch, call->key, err);
     if (status >= 0)
         status = cw_thread_start(&call->thread, call_main, call, err);
@@ -203,7 +223,10 @@ int cw_batch_call_begin(const struct cw_compiled *c, struct cw_assembly *a, uint
     return 0;
 }
 
-bool cw_batch_call_over(const struct cw_assembly *a) { return atomic_load(&a->call->over); }
+bool cw_batch_call_over(const struct cw_assembly *a)
+{
+    return atomic_load(&a->call->over);
+}
 
 void cw_batch_call_count(struct cw_assembly *a, struct cw_op_profile *ops)
 {
@@ -229,7 +252,8 @@ static void call_free(struct cw_batch_call *call)
     free(call);
 }
 
-int cw_batch_call_end(const struct cw_compiled *c, struct cw_assembly *a, cw_slab_getter get, void *get_arg, struct cw_error *err)
+int cw_batch_call_end(const struct cw_compiled *c, struct cw_assembly *a, cw_slab_getter get, void *get_arg,
+                      struct cw_error *err)
 {
     struct cw_batch_call *call = a->call;
     call_join(call);

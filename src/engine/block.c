@@ -29,7 +29,10 @@ void cw_block_reset(struct cw_runner *r, struct block *b)
     free_faults(b);
 }
 
-size_t cw_scratch_keep(struct cw_runner *r) { return atomic_load(&r->budget.used) < r->budget.limit / 4 * 3 ? (size_t)16 << 20 : 0; }
+size_t cw_scratch_keep(struct cw_runner *r)
+{
+    return atomic_load(&r->budget.used) < r->budget.limit / 4 * 3 ? (size_t)16 << 20 : 0;
+}
 
 /* Frees all that a block has but its arena. */
 static void block_clear(const struct cw_runner *r, struct block *b)

@@ -1,6 +1,6 @@
 /*
- * What the cache has of a marker: its sets, and which positions they know. Pieces are looked up when they are planned, and blocks are cut where what the cache has begins
- * and ends. No lock is held here.
+ * What the cache has of a marker: its sets, and which positions they know. Pieces are looked up when they are
+ * planned, and blocks are cut where what the cache has begins and ends. No lock is held here.
  */
 #include <stdio.h>
 #include <string.h>
@@ -15,7 +15,10 @@
 /* Of a piece, where it is enough to know about how many are there. */
 #define SAMPLES 64
 
-const struct cw_op *cw_cached_marker(const struct cached *c) { return c ? c->m->op : NULL; }
+const struct cw_op *cw_cached_marker(const struct cached *c)
+{
+    return c ? c->m->op : NULL;
+}
 
 /* ---- sets ---- */
 
@@ -30,13 +33,16 @@ static char *describe(const struct cw_program *g, const struct cw_marker *m)
         json_array_append_new(operators, o);
     }
     for (unsigned k = 0; k < m->n; k++)
-        json_object_set_new(components, m->components[k].name, json_string(cw_type_print(&m->components[k].type, type)));
-    json_auto_t *meta = json_pack("{s:o, s:o, s:I}", "operators", operators, "components", components, "created", (json_int_t)time(NULL));
+        json_object_set_new(components, m->components[k].name,
+                            json_string(cw_type_print(&m->components[k].type, type)));
+    json_auto_t *meta = json_pack("{s:o, s:o, s:I}", "operators", operators, "components", components,
+                                  "created", (json_int_t)time(NULL));
     return meta ? json_dumps(meta, JSON_INDENT(2)) : NULL;
 }
 
 /* The key of the set: with the draws before the marker, which may be others in each epoch. */
-static struct cw_hash128 key_of(const struct cw_runner *r, const struct cached *c, unsigned leaf, const struct cw_epoch *e)
+static struct cw_hash128 key_of(const struct cw_runner *r, const struct cached *c, unsigned leaf,
+                                const struct cw_epoch *e)
 {
     const struct cw_program *g = &r->compiled->programs[leaf];
     XXH3_state_t state;
@@ -49,7 +55,8 @@ static struct cw_hash128 key_of(const struct cw_runner *r, const struct cached *
     return (struct cw_hash128){.lo = h.low64, .hi = h.high64};
 }
 
-struct cw_cache_set *cw_cached_set(const struct cw_runner *r, unsigned leaf, struct cached *c, const struct cw_epoch *e, struct cw_error *err)
+struct cw_cache_set *cw_cached_set(const struct cw_runner *r, unsigned leaf, struct cached *c,
+                                   const struct cw_epoch *e, struct cw_error *err)
 {
     struct cw_hash128 key = c->m->draws ? key_of(r, c, leaf, e) : c->identity;
     struct cw_cache_set *set = NULL;
@@ -77,7 +84,8 @@ struct cached *cw_cached_free(struct cached *c)
     return NULL;
 }
 
-int cw_cached_new(struct cw_runner *r, unsigned leaf, const struct cw_marker *m, struct cached **ret, struct cw_error *err)
+int cw_cached_new(struct cw_runner *r, unsigned leaf, const struct cw_marker *m, struct cached **ret,
+                  struct cw_error *err)
 {
     const struct cw_program *g = &r->compiled->programs[leaf];
     struct cached *c = calloc(1, sizeof(*c));
@@ -139,7 +147,8 @@ static uint64_t content_of(const struct cw_source *source, uint64_t row, uint64_
     return cw_key_hash(&k);
 }
 
-void cw_cached_keys(const struct cw_runner *r, unsigned leaf, const struct cached *c, const struct cw_ref *refs, size_t n, uint64_t *rows, struct cw_record_id *ids,
+void cw_cached_keys(const struct cw_runner *r, unsigned leaf, const struct cached *c,
+                    const struct cw_ref *refs, size_t n, uint64_t *rows, struct cw_record_id *ids,
                     struct cw_cache_key *ret)
 {
     const struct cw_source *source = r->sequence->sources[leaf];
@@ -150,12 +159,15 @@ void cw_cached_keys(const struct cw_runner *r, unsigned leaf, const struct cache
     for (size_t i = 0; i < n; i++) {
         ids[i].pass = refs[i].pass;
         ids[i].element = 0;
-        ret[i] = (struct cw_cache_key){.file_key = content_of(source, rows[i], ids[i].file_key), .row = ids[i].row,
-                                       .variant = draws ? cw_element_id(&r->compiled->programs[leaf], &ids[i]) : 0};
+        ret[i] = (struct cw_cache_key){.file_key = content_of(source, rows[i], ids[i].file_key),
+                                       .row = ids[i].row,
+                                       .variant = draws ? cw_element_id(&r->compiled->programs[leaf], &ids[i])
+                                                        : 0};
     }
 }
 
-size_t cw_cached_find(const struct cw_runner *r, unsigned leaf, struct cw_cache_set *set, const struct cw_epoch *e, const uint64_t *rows, const struct cw_cache_key *keys,
+size_t cw_cached_find(const struct cw_runner *r, unsigned leaf, struct cw_cache_set *set,
+                      const struct cw_epoch *e, const uint64_t *rows, const struct cw_cache_key *keys,
                       size_t n, struct cw_cache_place *ret)
 {
     const struct cw_source *source = r->sequence->sources[leaf];
@@ -171,8 +183,10 @@ size_t cw_cached_find(const struct cw_runner *r, unsigned leaf, struct cw_cache_
     return found;
 }
 
-/* Which of n positions of one source, at most LOOK_UP, are there under a choice; found may be NULL. Returns how many. */
-static size_t look_up(const struct cw_runner *r, const struct cached *c, struct cw_cache_set *set, const struct cw_epoch *e, const struct cw_ref *refs, size_t n, uint8_t *found)
+/* Which of n positions of one source, at most LOOK_UP, are there under a choice; found may be NULL. Returns
+ * how many. */
+static size_t look_up(const struct cw_runner *r, const struct cached *c, struct cw_cache_set *set,
+                      const struct cw_epoch *e, const struct cw_ref *refs, size_t n, uint8_t *found)
 {
     uint64_t rows[LOOK_UP];
     struct cw_record_id ids[LOOK_UP];
@@ -234,7 +248,7 @@ static void look_elsewhere(struct cw_runner *r, const struct cw_range *s, const 
         for (uint64_t i = 0; i < p->n; i += step, looked++)
             found += look_at(&l, p, i, 1, NULL);
         cw_cache_set_unref(l.set);
-        CW_WITH(&r->mutex)
+        CW_WITH (&r->mutex)
             cw_choice_looked(&r->choices[k], s->epoch->epoch.epoch, looked, found);
     }
 }
@@ -255,4 +269,3 @@ void cw_piece_look_up(struct cw_runner *r, const struct cw_range *s, struct piec
     }
     cw_cache_set_unref(l.set);
 }
-

@@ -1,8 +1,9 @@
 /*
- * Rows that stand at a marker, from the cache and to it. A block is had from the cache as a whole or computed as a whole, so that no operator ever sees rows that are
- * not to be computed.
+ * Rows that stand at a marker, from the cache and to it. A block is had from the cache as a whole or computed
+ * as a whole, so that no operator ever sees rows that are not to be computed.
  *
- * The content of an entry: components of fixed type one after the other, then those of varying shape, each behind a struct varying. No lock is held here.
+ * The content of an entry: components of fixed type one after the other, then those of varying shape, each
+ * behind a struct varying. No lock is held here.
  */
 #include <string.h>
 
@@ -16,12 +17,15 @@ struct varying {
     uint64_t size;
     int64_t ndim, dims[CW_MAX_NDIM];
 };
+
 #define VARYING_BYTES CW_ALIGN_UP(sizeof(struct varying), VALUE_ALIGN)
 
 /* ---- from the cache ---- */
 
-/* Where a component of fixed type of a block's rows goes: its place in the batch, if it has one and that is known, else memory of the block's. */
-static uint8_t *dense_place(const struct cw_runner *r, struct block *b, const struct cw_component *m, struct cw_error *err)
+/* Where a component of fixed type of a block's rows goes: its place in the batch, if it has one and that is
+ * known, else memory of the block's. */
+static uint8_t *dense_place(const struct cw_runner *r, struct block *b, const struct cw_component *m,
+                            struct cw_error *err)
 {
     const struct cw_program *g = b->program;
     for (unsigned k = 0; r->compiled->counted && r->layout.slab_bytes && k < g->n_outputs; k++)
@@ -31,7 +35,8 @@ static uint8_t *dense_place(const struct cw_runner *r, struct block *b, const st
 }
 
 /* Columns to be filled in, and where each entry's content goes. */
-static int prepare(const struct cw_runner *r, struct block *b, struct cw_cache_get *gets, uint8_t **tails, struct cw_error *err)
+static int prepare(const struct cw_runner *r, struct block *b, struct cw_cache_get *gets, uint8_t **tails,
+                   struct cw_error *err)
 {
     const struct cached *c = b->way->cached;
     size_t n = b->b.n, parts = c->m->n - c->n_varying + 1;
@@ -47,7 +52,8 @@ static int prepare(const struct cw_runner *r, struct block *b, struct cw_cache_g
             uint8_t *data = dense_place(r, b, m, err);
             if (!data)
                 return err->status;
-            b->hits[k] = (struct cw_column){.dense = true, .data = data, .stride = cw_type_bytes(&m->type), .type = &m->type};
+            b->hits[k] = (struct cw_column){
+                .dense = true, .data = data, .stride = cw_type_bytes(&m->type), .type = &m->type};
         } else {
             if (!(b->hits[k].rows = cw_arena_alloc(&b->arena, n * sizeof(*b->hits[k].rows), err)))
                 return err->status;
@@ -60,13 +66,16 @@ static int prepare(const struct cw_runner *r, struct block *b, struct cw_cache_g
         get->v = v + i * parts;
         get->n_v = 0;
         tails[i] = NULL;
-        if (get->place.dropped ? get->place.length != 0 : c->n_varying ? get->place.length < c->fixed_bytes : get->place.length != c->fixed_bytes)
+        if (get->place.dropped ? get->place.length != 0
+            : c->n_varying     ? get->place.length < c->fixed_bytes
+                               : get->place.length != c->fixed_bytes)
             return 1; /* not what we write */
         if (get->place.dropped)
             continue;
         for (unsigned k = 0; k < c->m->n; k++)
             if (c->fixed[k])
-                get->v[get->n_v++] = (struct iovec){.iov_base = b->hits[k].data + i * b->hits[k].stride, .iov_len = b->hits[k].stride};
+                get->v[get->n_v++] = (struct iovec){.iov_base = b->hits[k].data + i * b->hits[k].stride,
+                                                    .iov_len = b->hits[k].stride};
         if (!c->n_varying)
             continue;
         size_t tail = get->place.length - c->fixed_bytes;
@@ -112,7 +121,8 @@ static int fetch(const struct cw_runner *r, struct block *b, struct cw_cache_get
     int status = prepare(r, b, gets, tails, err);
     if (status != 0)
         return status == 1 ? 2 : status;
-    size_t *lengths = cw_arena_alloc(&b->arena, n * sizeof(*lengths), err); /* reading changes the order of gets */
+    /* reading changes the order of gets */
+    size_t *lengths = cw_arena_alloc(&b->arena, n * sizeof(*lengths), err);
     if (!lengths)
         return err->status;
     for (size_t i = 0; i < n; i++)
@@ -208,7 +218,8 @@ static size_t content_bytes(const struct cached *c, const struct cw_block *from,
     size_t bytes = c->fixed_bytes;
     for (unsigned k = 0; k < c->m->n; k++)
         if (!c->fixed[k])
-            bytes += VARYING_BYTES + CW_ALIGN_UP(cw_block_row(from, c->m->components[k].value, row).size, VALUE_ALIGN);
+            bytes += VARYING_BYTES +
+                     CW_ALIGN_UP(cw_block_row(from, c->m->components[k].value, row).size, VALUE_ALIGN);
     return bytes;
 }
 

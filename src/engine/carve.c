@@ -27,14 +27,19 @@ static bool may_take(const struct cw_runner *r, const struct cw_range *s)
     return own < r->max_assemblies;
 }
 
-int cw_assembly_take(struct cw_runner *r, struct cw_range *s, unsigned bucket, struct cw_assembly **ret, struct cw_error *err)
+int cw_assembly_take(struct cw_runner *r, struct cw_range *s, unsigned bucket, struct cw_assembly **ret,
+                     struct cw_error *err)
 {
     if (!may_take(r, s))
         return 1;
-    int status = cw_assembly_new(&r->layout, &r->slabs, r->compiled->n_buckets ? r->compiled->bucket_sizes[bucket] : 1, bucket, ret, err);
+    int status = cw_assembly_new(&r->layout, &r->slabs,
+                                 r->compiled->n_buckets ? r->compiled->bucket_sizes[bucket] : 1, bucket, ret,
+                                 err);
     if (status == CW_E_BUDGET) {
         cw_trim(r);
-        status = cw_assembly_new(&r->layout, &r->slabs, r->compiled->n_buckets ? r->compiled->bucket_sizes[bucket] : 1, bucket, ret, err);
+        status = cw_assembly_new(&r->layout, &r->slabs,
+                                 r->compiled->n_buckets ? r->compiled->bucket_sizes[bucket] : 1, bucket, ret,
+                                 err);
     }
     if (status >= 0)
         r->n_assemblies++;
@@ -50,7 +55,8 @@ void cw_out_of_memory(struct cw_runner *r, const char *what)
 
 /* The number of rows from position `at` of a piece that make block b. The rows are of one source, of one pass
  * where limits count passes, and take about the time that a block should take. */
-static uint64_t block_rows(const struct cw_runner *r, const struct block *b, const struct piece *p, uint64_t at)
+static uint64_t block_rows(const struct cw_runner *r, const struct block *b, const struct piece *p,
+                           uint64_t at)
 {
     const struct cw_ref *first = &p->refs[at];
     const uint8_t *kept = b->choice == p->choice || b->uncached ? p->kept : NULL;
@@ -63,14 +69,16 @@ static uint64_t block_rows(const struct cw_runner *r, const struct block *b, con
     if (r->compiled->n_programs == 1 && !r->compiled->n_limits)
         return most;
     n = 1;
-    while (n < most && first[n].leaf == first->leaf && (!r->compiled->n_limits || first[n].pass == first->pass))
+    while (n < most && first[n].leaf == first->leaf &&
+           (!r->compiled->n_limits || first[n].pass == first->pass))
         n++;
     return n;
 }
 
 /* The next batch of a counted pipeline. 1: no batch can be had now. Mutex held; the block that is carved is
  * counted in r->n_blocks. */
-static int counted_batch(struct cw_runner *r, struct cw_range *s, struct cw_assembly **ret, struct cw_error *err)
+static int counted_batch(struct cw_runner *r, struct cw_range *s, struct cw_assembly **ret,
+                         struct cw_error *err)
 {
     int status = cw_assembly_take(r, s, 0, ret, err);
     if (status != CW_E_BUDGET)
@@ -88,9 +96,11 @@ static int counted_batch(struct cw_runner *r, struct cw_range *s, struct cw_asse
 
 /* Gives a block of a counted pipeline its slots, which follow from its position. Where a range begins or ends
  * inside a batch, its rows of that batch are a batch of their own, a part. 1: no batch can be had now. */
-static int counted_slots(struct cw_runner *r, struct cw_range *s, struct piece *p, uint64_t *n, struct block *b)
+static int counted_slots(struct cw_runner *r, struct cw_range *s, struct piece *p, uint64_t *n,
+                         struct block *b)
 {
-    uint64_t size = r->compiled->batch_size, at = p->begin + p->carved, end = CW_MIN(at - at % size + size, p->begin + p->n);
+    uint64_t size = r->compiled->batch_size, at = p->begin + p->carved,
+             end = CW_MIN(at - at % size + size, p->begin + p->n);
     bool first = at % size == 0 || at == s->entry.position;
     b->segments = calloc(1, sizeof(*b->segments));
     if (!b->segments) {
@@ -123,7 +133,8 @@ struct block *cw_carve(struct cw_runner *r)
     /* All blocks in flight may be later ranges', and wait for batches that only progress of the first range
      * sets free. So the first range may have one block beyond the limit. */
     bool full = cw_blocks_full(r), first_has_none = r->ranges && r->ranges->n_blocks == 0;
-    if ((full && !first_has_none) || r->starved || r->consumer_short || r->fatal.status || (r->frugal && cw_frugal_waits(r)))
+    if ((full && !first_has_none) || r->starved || r->consumer_short || r->fatal.status ||
+        (r->frugal && cw_frugal_waits(r)))
         return NULL;
     for (struct cw_range *s = r->ranges; s; s = s->next) {
         struct piece *p = s->first;

@@ -1,4 +1,5 @@
-/* What earlier runs measured of choices, and what this one leaves to later ones: beside the sets, as JSON. Sets whose key changes with the epoch have none. */
+/* What earlier runs measured of choices, and what this one leaves to later ones: beside the sets, as JSON.
+ * Sets whose key changes with the epoch have none. */
 #include <math.h>
 
 #include "engine/internal.h"
@@ -27,7 +28,8 @@ static void read_pace(const json_t *profile, const char *key, struct pace *ret)
     if (!read_numbers(profile, key, v, CW_COUNT_OF(v)) || !(v[0] > 0))
         return;
     double rows = fmax(STORED_NS / (v[0] + v[1]), CW_CHOICE_KNOWN_ROWS);
-    *ret = (struct pace){.rows = rows, .ns = rows * v[0], .cold_ns = rows * v[1], .prefix_ns = rows * fmin(v[2], v[0])};
+    *ret = (struct pace){
+        .rows = rows, .ns = rows * v[0], .cold_ns = rows * v[1], .prefix_ns = rows * fmin(v[2], v[0])};
 }
 
 static char *profile_of(struct cw_runner *r, const struct choice *c)

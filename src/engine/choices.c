@@ -1,7 +1,8 @@
 /*
- * What can be done about markers: the choice that a block is carved under, and what each choice takes. With options.adaptive a small part of the time goes to choices
- * that are not in use (probes), so that it is known what they would give when conditions change; and what takes longer to read than to compute is computed, as is what
- * storage is too far behind to read.
+ * What can be done about markers: the choice that a block is carved under, and what each choice takes. With
+ * options.adaptive a small part of the time goes to choices that are not in use (probes), so that it is known
+ * what they would give when conditions change; and what takes longer to read than to compute is computed, as
+ * is what storage is too far behind to read.
  */
 #include <math.h>
 
@@ -12,12 +13,14 @@
 #include "base/thread.h"
 #include "cache/cache.h"
 
-/* What is known is what was measured in about so long, of threads and storage; of sizes, of so many positions. */
+/* What is known is what was measured in about so long, of threads and storage; of sizes, of so many
+ * positions. */
 #define WINDOW_NS 2e9
 #define WINDOW_ROWS 8192.0
 /* Probes may take so small a part of the time, but for each choice's first one. */
 #define PROBE_PART 64.0
-/* In a row, so that storage meets the load that it would have; of a store whose speed is known, no more than that part of the time so far, but one for each read thread. */
+/* In a row, so that storage meets the load that it would have; of a store whose speed is known, no more than
+ * that part of the time so far, but one for each read thread. */
 #define PROBE_BLOCKS STORE_DEPTH
 /* Reading that takes so many times as long as computing does not pay. */
 #define SLOWER 1.25
@@ -27,7 +30,8 @@
 /* Positions of an epoch that tell how much of it is cached; and how many of the last ones do. */
 #define KNOWN_LOOKS 256.0
 #define WINDOW_LOOKS 2048.0
-/* Storage that takes so many times as long as computing, but no less than a busy disk may and no more than is felt, has a hitch or is gone: the block is computed. */
+/* Storage that takes so many times as long as computing, but no less than a busy disk may and no more than is
+ * felt, has a hitch or is gone: the block is computed. */
 #define PATIENCE 32
 #define PATIENCE_LEAST_NS UINT64_C(100000000)
 #define PATIENCE_MOST_NS UINT64_C(1000000000)
@@ -70,7 +74,8 @@ static int ways_new(struct cw_runner *r, struct choice *c, struct cw_error *err)
         if (m)
             status = cw_cached_new(r, i, m, &way->cached, err);
         if (status >= 0)
-            status = cw_optimize(g, compiled->n_limits, compiled->pipeline->n_ops, r->options.optimize, cw_cached_marker(way->cached), &way->optimized, err);
+            status = cw_optimize(g, compiled->n_limits, compiled->pipeline->n_ops, r->options.optimize,
+                                 cw_cached_marker(way->cached), &way->optimized, err);
     }
     return status;
 }
@@ -115,7 +120,9 @@ int cw_choices_new(struct cw_runner *r, struct cw_error *err)
     int status = add(r, CW_MARKER_NONE, err);
     if (cache && !r->options.adaptive && any_usable(c, r->options.marker) && status >= 0)
         status = add(r, r->options.marker, err);
-    for (unsigned k = 0; cache && r->options.adaptive && k < c->n_markers && r->n_choices < CW_CHOICES_MAX && status >= 0; k++)
+    for (unsigned k = 0;
+         cache && r->options.adaptive && k < c->n_markers && r->n_choices < CW_CHOICES_MAX && status >= 0;
+         k++)
         if (any_usable(c, k))
             status = add(r, k, err);
     if (status < 0)
@@ -147,21 +154,31 @@ void cw_choices_free(struct cw_runner *r)
 /* ---- choosing ---- */
 
 /* What a position takes, with all threads at it. */
-static double row_ns(const struct cw_runner *r, const struct pace *p) { return fmax(p->ns / r->options.threads, p->cold_ns) / p->rows; }
+static double row_ns(const struct cw_runner *r, const struct pace *p)
+{
+    return fmax(p->ns / r->options.threads, p->cold_ns) / p->rows;
+}
 
 /* Whether reading under a choice takes longer than computing. */
 static bool is_slow(const struct cw_runner *r, const struct choice *c)
 {
-    const struct pace *computed = r->choices[0].computed.rows >= CW_CHOICE_KNOWN_ROWS ? &r->choices[0].computed : &c->computed;
+    const struct pace *computed = r->choices[0].computed.rows >= CW_CHOICE_KNOWN_ROWS
+                                      ? &r->choices[0].computed
+                                      : &c->computed;
     if (c->hit.rows < MUCH_SLOWER_ROWS || computed->rows < CW_CHOICE_KNOWN_ROWS)
         return false;
-    return row_ns(r, &c->hit) > (c->hit.rows >= CW_CHOICE_KNOWN_ROWS ? SLOWER : MUCH_SLOWER) * row_ns(r, computed);
+    return row_ns(r, &c->hit) >
+           (c->hit.rows >= CW_CHOICE_KNOWN_ROWS ? SLOWER : MUCH_SLOWER) * row_ns(r, computed);
 }
 
 /* Nothing is known yet of a choice, or of reading there. */
-static bool is_new(const struct choice *c) { return !c->probed || (!c->probed_reading && !(c->hit.rows > 0) && c->found >= CW_CHOICE_KNOWN_ROWS); }
+static bool is_new(const struct choice *c)
+{
+    return !c->probed || (!c->probed_reading && !(c->hit.rows > 0) && c->found >= CW_CHOICE_KNOWN_ROWS);
+}
 
-/* The next choice that a probe would tell something about; the one in use only where it is not read any more. */
+/* The next choice that a probe would tell something about; the one in use only where it is not read any more.
+ */
 static bool next_probe(const struct cw_runner *r, unsigned in_use, bool fresh, unsigned *ret)
 {
     for (unsigned i = 1; i <= r->n_choices; i++) {
@@ -176,8 +193,10 @@ static bool next_probe(const struct cw_runner *r, unsigned in_use, bool fresh, u
 
 static unsigned probe_blocks(const struct cw_runner *r, const struct choice *c)
 {
-    double ns = c->hit.rows > 0 ? (c->hit.ns + c->hit.cold_ns) / c->hit.rows : 0; /* blocks of what is slow have one row */
-    return ns > 0 ? (unsigned)fmin(fmax(r->spent_ns / PROBE_PART / ns, STORE_THREADS), PROBE_BLOCKS) : PROBE_BLOCKS;
+    /* blocks of what is slow have one row */
+    double ns = c->hit.rows > 0 ? (c->hit.ns + c->hit.cold_ns) / c->hit.rows : 0;
+    return ns > 0 ? (unsigned)fmin(fmax(r->spent_ns / PROBE_PART / ns, STORE_THREADS), PROBE_BLOCKS)
+                  : PROBE_BLOCKS;
 }
 
 static void begin_probe(struct cw_runner *r, unsigned in_use)
@@ -185,7 +204,8 @@ static void begin_probe(struct cw_runner *r, unsigned in_use)
     unsigned k;
     if (r->n_probes > 0) /* what the last one tells is not known yet */
         return;
-    if (!next_probe(r, in_use, true, &k) && (r->probe_ns * PROBE_PART > r->spent_ns || !next_probe(r, in_use, false, &k)))
+    if (!next_probe(r, in_use, true, &k) &&
+        (r->probe_ns * PROBE_PART > r->spent_ns || !next_probe(r, in_use, false, &k)))
         return;
     r->choices[k].probed = true;
     r->choices[k].probed_reading = r->choices[k].found >= CW_CHOICE_KNOWN_ROWS;
@@ -199,10 +219,12 @@ uint64_t cw_block_patience(const struct cw_runner *r, const struct block *b)
     uint64_t row_ns = r->rows[2 * b->program->leaf].ns;
     if (cw_cost_modelled()) /* what a read takes is stated */
         return CW_CACHE_FOREVER;
-    return row_ns ? CW_MIN(CW_MAX(PATIENCE * row_ns * b->n_refs, PATIENCE_LEAST_NS), PATIENCE_MOST_NS) : PATIENCE_MOST_NS;
+    return row_ns ? CW_MIN(CW_MAX(PATIENCE * row_ns * b->n_refs, PATIENCE_LEAST_NS), PATIENCE_MOST_NS)
+                  : PATIENCE_MOST_NS;
 }
 
-/* Storage has as much to read as it can be at; while little is known of it, as many as there are read threads. More would only wait, and threads have nothing to do. */
+/* Storage has as much to read as it can be at; while little is known of it, as many as there are read
+ * threads. More would only wait, and threads have nothing to do. */
 static bool is_behind(const struct cw_runner *r, const struct choice *c)
 {
     return r->n_fetching >= (c->hit.rows >= CW_CHOICE_KNOWN_ROWS ? STORE_DEPTH : STORE_THREADS);
@@ -225,9 +247,11 @@ void cw_block_choose(struct cw_runner *r, struct block *b, const struct piece *p
         r->n_probes++;
         b->probe = true;
         b->choice = r->probing;
-    } else if (r->options.adaptive && p->choice && (is_slow(r, &r->choices[p->choice]) || is_behind(r, &r->choices[p->choice]))) {
+    } else if (r->options.adaptive && p->choice &&
+               (is_slow(r, &r->choices[p->choice]) || is_behind(r, &r->choices[p->choice]))) {
         b->unread = true;
-        b->uncached = p->kept && p->kept[p->carved]; /* so it is not to be kept again either: as if there were no marker */
+        /* so it is not to be kept again either: as if there were no marker */
+        b->uncached = p->kept && p->kept[p->carved];
         b->choice = b->uncached ? 0 : p->choice;
     }
     b->way = cw_way(r, b->choice, p->refs[p->carved].leaf);
@@ -253,16 +277,19 @@ static void pace_add(struct pace *p, const struct block *b, uint64_t spent_ns, u
         pace_scale(p, 0.5);
 }
 
-/* What was read, or computed; or, where it was waited for in vain, took at least so long to read, and was then computed. */
+/* What was read, or computed; or, where it was waited for in vain, took at least so long to read, and was
+ * then computed. */
 static void pace_measured(struct choice *c, const struct block *b)
 {
-    uint64_t late_ns = CW_MIN(b->late_ns, b->cold_ns); /* of storage, as far as it was this block that it was for */
+    /* of storage, as far as it was this block that it was for */
+    uint64_t late_ns = CW_MIN(b->late_ns, b->cold_ns);
     if (late_ns)
         pace_add(&c->hit, b, 0, late_ns);
     pace_add(b->hit ? &c->hit : &c->computed, b, b->spent_ns, b->cold_ns - late_ns);
 }
 
-/* What was known before a probe gives way to what it finds: all of it, or so much that it is still known that reading does not pay. */
+/* What was known before a probe gives way to what it finds: all of it, or so much that it is still known that
+ * reading does not pay. */
 static void pace_forget(struct pace *p, bool in_use)
 {
     double keep = in_use ? CW_CHOICE_KNOWN_ROWS : 0;
@@ -326,7 +353,8 @@ uint64_t cw_store_enter(struct cw_runner *r)
 
 uint64_t cw_store_leave(struct cw_runner *r, uint64_t began_ns)
 {
-    uint64_t now = cw_cost_now_ns(), ns = now - (cw_cost_modelled() ? began_ns : r->at_store_ns); /* in the model each thread has a clock of its own */
+    /* in the model each thread has a clock of its own */
+    uint64_t now = cw_cost_now_ns(), ns = now - (cw_cost_modelled() ? began_ns : r->at_store_ns);
     r->at_store_ns = now;
     r->n_at_store--;
     r->cold_ns += ns;
@@ -350,7 +378,10 @@ static const struct cw_op *op_of(const struct cw_runner *r, const struct choice 
     return NULL;
 }
 
-static double per_row(double sum, double rows) { return rows > 0 ? sum / rows : 0; }
+static double per_row(double sum, double rows)
+{
+    return rows > 0 ? sum / rows : 0;
+}
 
 /* Reading was measured, or it is what computing leaves out, and a copy. */
 static void put_reading(const struct cw_runner *r, const struct choice *c, struct cw_choice *ret)
@@ -405,4 +436,7 @@ bool cw_runner_set_marker(struct cw_runner *r, int64_t marker)
     return false;
 }
 
-int64_t cw_runner_marker(const struct cw_runner *r) { return r->choices[atomic_load(&r->choice)].number; }
+int64_t cw_runner_marker(const struct cw_runner *r)
+{
+    return r->choices[atomic_load(&r->choice)].number;
+}

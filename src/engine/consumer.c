@@ -1,6 +1,6 @@
 /*
- * What the consumer takes from the runner and gives back: batches, rows by key (parts.c), and the memory to finish (finish.c) them. Run by the
- * consumer's thread, but for cw_runner_release and _interrupt.
+ * What the consumer takes from the runner and gives back: batches, rows by key (parts.c), and the memory to
+ * finish (finish.c) them. Run by the consumer's thread, but for cw_runner_release and _interrupt.
  */
 #include <errno.h>
 
@@ -30,15 +30,18 @@ int cw_wait_change(struct cw_runner *r, uint64_t deadline_ns, const char *what, 
     if (r->interrupted)
         return cw_error_set(err, CW_E_INTERRUPTED, "interrupted");
     if (e == ETIMEDOUT)
-        return cw_error_set(err, CW_E_DEADLINE, "%s did not come before the deadline: %u blocks are being computed, %u wait for bytes", what, r->n_running,
-                            r->n_reading);
+        return cw_error_set(
+            err, CW_E_DEADLINE,
+            "%s did not come before the deadline: %u blocks are being computed, %u wait for bytes", what,
+            r->n_running, r->n_reading);
     return 0;
 }
 
 /* Runs `attempt`, which needs memory for a range that is not the first: ranges before it keep their memory,
  * and go on. 2: no memory now; the caller tries again when something was released, or nothing runs. Mutex
  * held. */
-static int with_memory_behind(struct cw_runner *r, int (*attempt)(struct cw_runner *r, void *arg, struct cw_error *err), void *arg,
+static int with_memory_behind(struct cw_runner *r,
+                              int (*attempt)(struct cw_runner *r, void *arg, struct cw_error *err), void *arg,
                               const struct cw_range *s, struct cw_error *err)
 {
     int status = attempt(r, arg, err);
@@ -60,9 +63,12 @@ static int with_memory_behind(struct cw_runner *r, int (*attempt)(struct cw_runn
 
 /* Nothing runs, and the consumer lacks memory: ranges give theirs up, the last one first. Mutex held, but it
  * may be released meanwhile. */
-static int with_all_memory(struct cw_runner *r, int (*attempt)(struct cw_runner *r, void *arg, struct cw_error *err), void *arg, bool of_first, struct cw_error *err)
+static int with_all_memory(struct cw_runner *r,
+                           int (*attempt)(struct cw_runner *r, void *arg, struct cw_error *err), void *arg,
+                           bool of_first, struct cw_error *err)
 {
-    const struct cw_place at = r->ranges ? cw_place_of(r->ranges, r->ranges->entry.position) : (struct cw_place){0};
+    const struct cw_place at = r->ranges ? cw_place_of(r->ranges, r->ranges->entry.position)
+                                         : (struct cw_place){0};
     int status;
     cw_evict(r);
     while ((status = attempt(r, arg, err)) == CW_E_BUDGET && cw_reclaim(r, r->ranges))
@@ -85,8 +91,9 @@ void cw_consumer_served(struct cw_runner *r)
 /* Something that needs memory, in the consumer: while it lacks, nothing new is begun, and when nothing runs
  * any more everything else gives way. of_first: the first range holds what needs the memory, and loses it
  * when it starts over. 2: the range did so, or with CW_AT_ONCE there is no memory now. Mutex held. */
-static int with_memory(struct cw_runner *r, int (*attempt)(struct cw_runner *r, void *arg, struct cw_error *err), void *arg, bool of_first, uint64_t deadline_ns,
-                       struct cw_error *err)
+static int with_memory(struct cw_runner *r,
+                       int (*attempt)(struct cw_runner *r, void *arg, struct cw_error *err), void *arg,
+                       bool of_first, uint64_t deadline_ns, struct cw_error *err)
 {
     int status;
     while ((status = attempt(r, arg, err)) == CW_E_BUDGET) {
@@ -108,19 +115,26 @@ static int with_memory(struct cw_runner *r, int (*attempt)(struct cw_runner *r, 
     return status;
 }
 
-int cw_with_memory(struct cw_runner *r, int (*attempt)(struct cw_runner *r, void *arg, struct cw_error *err), void *arg, const struct cw_range *s, bool of_first,
-                   uint64_t deadline_ns, struct cw_error *err)
+int cw_with_memory(struct cw_runner *r, int (*attempt)(struct cw_runner *r, void *arg, struct cw_error *err),
+                   void *arg, const struct cw_range *s, bool of_first, uint64_t deadline_ns,
+                   struct cw_error *err)
 {
-    return !s || s == r->ranges ? with_memory(r, attempt, arg, of_first, deadline_ns, err) : with_memory_behind(r, attempt, arg, s, err);
+    return !s || s == r->ranges ? with_memory(r, attempt, arg, of_first, deadline_ns, err)
+                                : with_memory_behind(r, attempt, arg, s, err);
 }
 
-int cw_try_finish(struct cw_runner *r, void *batch, struct cw_error *err) { return cw_assembly_finish(batch, &r->slabs, err); }
+int cw_try_finish(struct cw_runner *r, void *batch, struct cw_error *err)
+{
+    return cw_assembly_finish(batch, &r->slabs, err);
+}
 
-/* Everything is computed, and the range ends with its epoch: what is left over under its keys, ascending, are batches, or nobody's. Mutex held. */
+/* Everything is computed, and the range ends with its epoch: what is left over under its keys, ascending, are
+ * batches, or nobody's. Mutex held. */
 static int flush(struct cw_runner *r, struct cw_range *s, struct cw_error *err)
 {
     const struct cw_compiled *c = r->compiled;
-    bool wanted = !c->drop_remainder && s->limit == r->sequence->n_positions, listed = c->batcher != CW_BATCHER_BUCKET;
+    bool wanted = !c->drop_remainder && s->limit == r->sequence->n_positions,
+         listed = c->batcher != CW_BATCHER_BUCKET;
     for (unsigned k = 0; k < cw_n_keys(c); k++) {
         struct cw_assembly *a = s->open[k];
         if (!a)
@@ -151,11 +165,13 @@ static void pass_batch(struct cw_runner *r, struct cw_range *s, const struct cw_
     if (a->after)
         cw_entry_set(r->compiled, &s->entry, a->after);
     else if (r->compiled->counted)
-        s->entry.position = CW_MIN((s->entry.position / r->compiled->batch_size + 1) * r->compiled->batch_size, s->limit);
+        s->entry.position = CW_MIN(
+            (s->entry.position / r->compiled->batch_size + 1) * r->compiled->batch_size, s->limit);
 }
 
 /* The batch at the head of a range, if it is ready. 1: there are no more; 2: not yet. Mutex held. */
-static int take_head(struct cw_runner *r, struct cw_range *s, uint64_t deadline_ns, struct cw_assembly **ret, struct cw_error *err)
+static int take_head(struct cw_runner *r, struct cw_range *s, uint64_t deadline_ns, struct cw_assembly **ret,
+                     struct cw_error *err)
 {
     int status;
     for (;;) {
@@ -172,7 +188,8 @@ static int take_head(struct cw_runner *r, struct cw_range *s, uint64_t deadline_
             if (!s->head)
                 s->tail = NULL;
             a->next = NULL;
-            cw_quarantined_move(&s->quarantined, &a->quarantined); /* of records that died before they had a batch */
+            /* of records that died before they had a batch */
+            cw_quarantined_move(&s->quarantined, &a->quarantined);
             pass_batch(r, s, a);
             r->n_handed++;
             if (r->n_assemblies >= r->max_assemblies) { /* now the first range may take another (carve.c) */
@@ -195,12 +212,14 @@ static int take_head(struct cw_runner *r, struct cw_range *s, uint64_t deadline_
     }
 }
 
-int cw_runner_next(struct cw_runner *r, struct cw_range *s, uint64_t deadline_ns, struct cw_assembly **ret, struct cw_error *err)
+int cw_runner_next(struct cw_runner *r, struct cw_range *s, uint64_t deadline_ns, struct cw_assembly **ret,
+                   struct cw_error *err)
 {
     CW_GUARD(&r->mutex);
     int status = take_head(r, s, deadline_ns, ret, err);
     r->awaited = status == 2;
-    if (status == 2 && cw_nothing_runs(r)) { /* threads have waited for what the consumer has: it won't be released now */
+    if (status == 2 && cw_nothing_runs(r)) {
+        /* threads have waited for what the consumer has: it won't be released now */
         r->starving = r->plan_short = false;
         cw_work(r);
     }
@@ -237,7 +256,8 @@ bool cw_runner_stuck(struct cw_runner *r)
     bool more = false;
     for (const struct cw_range *s = r->ranges; s && !more; s = s->next)
         more = !cw_range_computed(s);
-    return (r->poll_short || (more && r->settled && !r->n_running && !r->n_reading && !r->n_reading_in)) && !r->n_calls && !r->fatal.status;
+    return (r->poll_short || (more && r->settled && !r->n_running && !r->n_reading && !r->n_reading_in)) &&
+           !r->n_calls && !r->fatal.status;
 }
 
 void cw_runner_relent(struct cw_runner *r)

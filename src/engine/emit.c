@@ -12,7 +12,8 @@
 #define STAGED_SHARE(memory) ((memory) / 4 * 3)
 
 /* Rows of a column by index, as a column of its own. */
-static int gather(struct cw_arena *arena, const struct cw_column *from, const uint32_t *idx, size_t n, struct cw_column *to, struct cw_error *err)
+static int gather(struct cw_arena *arena, const struct cw_column *from, const uint32_t *idx, size_t n,
+                  struct cw_column *to, struct cw_error *err)
 {
     *to = *from;
     if (from->dense) {
@@ -36,7 +37,8 @@ static int gather(struct cw_arena *arena, const struct cw_column *from, const ui
 }
 
 /* The rows of a segment as a block, for the operators after the slots are known. */
-static int segment_block(struct cw_runner *r, struct block *b, const struct segment *s, struct cw_block *ret, struct cw_error *err)
+static int segment_block(struct cw_runner *r, struct block *b, const struct segment *s, struct cw_block *ret,
+                         struct cw_error *err)
 {
     const uint32_t *idx = b->idx + s->first;
     *ret = b->b;
@@ -67,7 +69,8 @@ static int segment_block(struct cw_runner *r, struct block *b, const struct segm
 }
 
 /* Whether rows of a segment failed or were replaced. */
-static bool idx_needs_care(const struct cw_block *c, const struct segment *s, const uint32_t *idx, bool gathered)
+static bool idx_needs_care(const struct cw_block *c, const struct segment *s, const uint32_t *idx,
+                           bool gathered)
 {
     uint8_t all = 0;
     for (size_t i = 0; i < s->n; i++)
@@ -76,7 +79,8 @@ static bool idx_needs_care(const struct cw_block *c, const struct segment *s, co
 }
 
 /* Record ids of a segment's rows, into the batch. */
-static int put_ids(struct cw_runner *r, struct block *b, const struct segment *s, const uint32_t *idx, struct cw_error *err)
+static int put_ids(struct cw_runner *r, struct block *b, const struct segment *s, const uint32_t *idx,
+                   struct cw_error *err)
 {
     const struct cw_source *source = r->sequence->sources[b->program->leaf];
     const struct cw_ref *refs = b->piece->refs + b->at;
@@ -105,21 +109,26 @@ static int put_ids(struct cw_runner *r, struct block *b, const struct segment *s
     return 0;
 }
 
-/* Memory for the staged values of a segment. A second attempt (memory was short in a later segment) gets that of the first if it is enough: a
- * function of the user's may give other values now. */
-static int stage_bytes(struct cw_runner *r, struct segment *s, size_t bytes, uint8_t **ret, struct cw_error *err)
+/* Memory for the staged values of a segment. A second attempt (memory was short in a later segment) gets that
+ * of the first if it is enough: a function of the user's may give other values now. */
+static int stage_bytes(struct cw_runner *r, struct segment *s, size_t bytes, uint8_t **ret,
+                       struct cw_error *err)
 {
     struct cw_assembly *a = s->assembly;
     if (bytes > s->staged_bytes) {
         struct cw_staged_chunk *chunk;
-        bool alone = CW_LOCKED(&r->mutex, (r->alone || r->frugal) && !(r->ranges && r->ranges->rows && cw_rows_may_be_taken(r, r->ranges)));
+        bool alone = CW_LOCKED(&r->mutex, (r->alone || r->frugal) && !(r->ranges && r->ranges->rows &&
+                                                                       cw_rows_may_be_taken(r, r->ranges)));
         if (!alone && atomic_load(&r->budget.used) + bytes > STAGED_SHARE(r->budget.limit))
-            return cw_error_set(err, CW_E_BUDGET, "%zu bytes more of elements that wait for their batch leave too little for the first of them", bytes);
+            return cw_error_set(
+                err, CW_E_BUDGET,
+                "%zu bytes more of elements that wait for their batch leave too little for the first of them",
+                bytes);
         int status = cw_staged_chunk_new(&r->budget, bytes, &chunk, &s->staged, err);
         if (status < 0)
             return status;
         s->staged_bytes = bytes;
-        CW_WITH(&r->mutex) {
+        CW_WITH (&r->mutex) {
             chunk->next = a->chunks;
             a->chunks = chunk;
         }
@@ -128,8 +137,8 @@ static int stage_bytes(struct cw_runner *r, struct segment *s, size_t bytes, uin
     return 0;
 }
 
-/* Rows of a segment. Row i of it is row idx[i] of the block (idx NULL: i), and that of c too unless c was gathered for the segment: then it is row i
- * of c. */
+/* Rows of a segment. Row i of it is row idx[i] of the block (idx NULL: i), and that of c too unless c was
+ * gathered for the segment: then it is row i of c. */
 struct rows {
     const struct block *b;
     const struct cw_block *c;
@@ -138,8 +147,15 @@ struct rows {
     bool gathered;
 };
 
-static size_t row_of_block(const struct rows *rows, size_t i) { return rows->idx ? rows->idx[i] : i; }
-static size_t row_of_columns(const struct rows *rows, size_t i) { return rows->gathered ? i : row_of_block(rows, i); }
+static size_t row_of_block(const struct rows *rows, size_t i)
+{
+    return rows->idx ? rows->idx[i] : i;
+}
+
+static size_t row_of_columns(const struct rows *rows, size_t i)
+{
+    return rows->gathered ? i : row_of_block(rows, i);
+}
 
 /* Output k of row i: the row's own, or that of the record it was replaced by. */
 static struct cw_tensor row_value(const struct rows *rows, unsigned k, size_t i)
@@ -192,8 +208,8 @@ static void put_dense(const struct rows *rows, const struct cw_column *column, u
 }
 
 /* Writes the rows of a segment into their slots. */
-static int put_rows(struct cw_runner *r, struct thread *t, struct block *b, const struct cw_block *c, struct segment *s, const uint32_t *idx, bool gathered,
-                    struct cw_error *err)
+static int put_rows(struct cw_runner *r, struct thread *t, struct block *b, const struct cw_block *c,
+                    struct segment *s, const uint32_t *idx, bool gathered, struct cw_error *err)
 {
     const struct cw_layout *l = &r->layout;
     const struct rows rows = {.b = b, .c = c, .s = s, .idx = idx, .gathered = gathered};
@@ -212,7 +228,8 @@ static int put_rows(struct cw_runner *r, struct thread *t, struct block *b, cons
     for (unsigned k = 0; k < l->n; k++) {
         const struct cw_column *column = &c->columns[b->program->outputs[k].value];
         if (l->offset[k] != SIZE_MAX && column->dense && plain_rows) {
-            put_dense(&rows, column, a->slab->data + l->offset[k] + s->slot0 * l->row_bytes[k], l->row_bytes[k]);
+            put_dense(&rows, column, a->slab->data + l->offset[k] + s->slot0 * l->row_bytes[k],
+                      l->row_bytes[k]);
             continue;
         }
         for (size_t i = 0; i < s->n; i++)
@@ -233,7 +250,8 @@ int cw_block_emit(struct cw_runner *r, struct thread *t, struct block *b, struct
     cw_block_stage_range(b, r->n_points, &from, &to);
     if (b->kept)
         cw_block_keep_dropped(r, b);
-    bool direct = b->n_segments == 1 && b->segments[0].n == b->b.n; /* every row lives and goes to one batch */
+    /* every row lives and goes to one batch */
+    bool direct = b->n_segments == 1 && b->segments[0].n == b->b.n;
     if (direct) {
         if (!b->b.slots)
             status = cw_block_set_slots(r, b, &b->b, &b->segments[0], err);

@@ -14,7 +14,8 @@ int cw_entry_init(const struct cw_compiled *c, struct cw_entry *e, struct cw_err
 {
     unsigned n_keys = cw_n_keys(c);
     *e = (struct cw_entry){0};
-    if ((n_keys && !(e->skip = calloc(n_keys, sizeof(*e->skip)))) || (c->n_limits && !(e->limits = calloc(c->n_limits, sizeof(*e->limits))))) {
+    if ((n_keys && !(e->skip = calloc(n_keys, sizeof(*e->skip)))) ||
+        (c->n_limits && !(e->limits = calloc(c->n_limits, sizeof(*e->limits))))) {
         cw_entry_deinit(e);
         return cw_error_nomem(err, 0, "a position");
     }

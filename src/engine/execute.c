@@ -19,7 +19,8 @@ int cw_stopped(void *arg)
 int cw_range_stopped(void *arg)
 {
     struct cw_range *s = arg;
-    return atomic_load_explicit(&s->cancelled, memory_order_relaxed) || atomic_load_explicit(&s->runner->cancelled, memory_order_relaxed);
+    return atomic_load_explicit(&s->cancelled, memory_order_relaxed) ||
+           atomic_load_explicit(&s->runner->cancelled, memory_order_relaxed);
 }
 
 /* ---- bytes ---- */
@@ -80,7 +81,8 @@ int cw_block_read_next(struct thread *t, struct block *b, bool nowait, struct cw
     return status;
 }
 
-static int read_block(struct cw_runner *r, struct thread *t, struct block *b, bool nowait, struct cw_error *err)
+static int read_block(struct cw_runner *r, struct thread *t, struct block *b, bool nowait,
+                      struct cw_error *err)
 {
     const struct cw_source *source = r->sequence->sources[b->program->leaf];
     uint64_t start = cw_cost_now_ns();
@@ -181,7 +183,8 @@ static int block_prepare(struct cw_runner *r, struct block *b, struct cw_error *
 }
 
 /* In a block whose slots are known, operators write outputs of fixed type straight into the batch. */
-int cw_block_set_slots(struct cw_runner *r, struct block *b, struct cw_block *c, const struct segment *s, struct cw_error *err)
+int cw_block_set_slots(struct cw_runner *r, struct block *b, struct cw_block *c, const struct segment *s,
+                       struct cw_error *err)
 {
     const struct cw_program *g = b->program;
     if (!r->layout.slab_bytes)
@@ -197,7 +200,8 @@ int cw_block_set_slots(struct cw_runner *r, struct block *b, struct cw_block *c,
     return 0;
 }
 
-static int run_op(struct thread *t, const struct block *b, const struct cw_op *op, struct cw_block *c, struct cw_error *err)
+static int run_op(struct thread *t, const struct block *b, const struct cw_op *op, struct cw_block *c,
+                  struct cw_error *err)
 {
     struct turn turn = cw_turn_begin(t, c);
     int status = op->desc->run(op, c, err);
@@ -207,10 +211,12 @@ static int run_op(struct thread *t, const struct block *b, const struct cw_op *o
     return status;
 }
 
-static int replace_row(struct cw_runner *r, struct thread *t, struct block *b, struct cw_block *c, size_t row, size_t own, struct cw_error *err);
+static int replace_row(struct cw_runner *r, struct thread *t, struct block *b, struct cw_block *c, size_t row,
+                       size_t own, struct cw_error *err);
 
 /* What a row's failure means is decided where it happens. Row i of c is row map[i] of b (map NULL: i). */
-static int settle_faults(struct cw_runner *r, struct thread *t, struct block *b, struct cw_block *c, const uint32_t *map, struct cw_error *err)
+static int settle_faults(struct cw_runner *r, struct thread *t, struct block *b, struct cw_block *c,
+                         const uint32_t *map, struct cw_error *err)
 {
     enum cw_on_error on_error = r->compiled->pipeline->on_error;
     while (c->faults) {
@@ -219,7 +225,8 @@ static int settle_faults(struct cw_runner *r, struct thread *t, struct block *b,
         if (!f)
             return cw_error_nomem(err, sizeof(*f), "an error");
         c->faults = from->next;
-        *f = (struct fault){.next = b->faults, .row = map ? map[from->row] : from->row, .op = from->op, .note = from->note};
+        *f = (struct fault){
+            .next = b->faults, .row = map ? map[from->row] : from->row, .op = from->op, .note = from->note};
         snprintf(f->message, sizeof(f->message), "%s", from->message);
         b->faults = f;
         if (on_error == CW_ON_ERROR_REPLACE && !f->note) {
@@ -235,8 +242,8 @@ static int settle_faults(struct cw_runner *r, struct thread *t, struct block *b,
 }
 
 /* Runs ops[from .. to) on c, rows of block b. */
-int cw_block_run_ops(struct cw_runner *r, struct thread *t, struct block *b, struct cw_block *c, const uint32_t *map, unsigned from, unsigned to,
-                   struct cw_error *err)
+int cw_block_run_ops(struct cw_runner *r, struct thread *t, struct block *b, struct cw_block *c,
+                     const uint32_t *map, unsigned from, unsigned to, struct cw_error *err)
 {
     struct cw_op *const *ops = b->plain ? b->program->ops : b->way->optimized->ops;
     const struct cw_op *marker = cw_cached_marker(b->way->cached);
@@ -258,9 +265,11 @@ int cw_block_run_ops(struct cw_runner *r, struct thread *t, struct block *b, str
             status = cw_block_expand(r, b, err);
         if (status < 0)
             return status;
-        /* A filter, or bucket_by_length, can't decide about elements that failed: they are gone. Where errors are raised they stay, to be found. */
-        if ((op->desc->kind == CW_OP_FILTER || op->desc->kind == CW_OP_FLAT_MAP || op->desc->kind == CW_OP_BATCHER) && !c->all_ok &&
-            r->compiled->pipeline->on_error == CW_ON_ERROR_SKIP)
+        /* A filter, or bucket_by_length, can't decide about elements that failed: they are gone. Where errors
+         * are raised they stay, to be found. */
+        if ((op->desc->kind == CW_OP_FILTER || op->desc->kind == CW_OP_FLAT_MAP ||
+             op->desc->kind == CW_OP_BATCHER) &&
+            !c->all_ok && r->compiled->pipeline->on_error == CW_ON_ERROR_SKIP)
             for (size_t k = 0; k < c->n; k++)
                 if (c->status[k] == CW_ROW_FAILED)
                     c->status[k] = CW_ROW_DROPPED;
@@ -326,8 +335,10 @@ static int check_shape(struct cw_runner *r, struct block *b, struct cw_error *er
     uint64_t before = b->shapes[b->point];
     b->shapes[b->point] = b->shape;
     if (before && before != b->shape)
-        return cw_error_set(err, CW_E_DATA, "flat_map: a function gave other elements for the same records when memory was short and it was called again: expected "
-                            "the same ones; make it deterministic, or give more memory");
+        return cw_error_set(
+            err, CW_E_DATA,
+            "flat_map: a function gave other elements for the same records when memory was short and it was "
+            "called again: expected the same ones; make it deterministic, or give more memory");
     return 0;
 }
 
@@ -353,7 +364,8 @@ static int read_single(struct cw_runner *r, struct thread *t, struct block *one,
     if (!source->ops->load)
         return cw_block_read(r, t, one, false, err);
     struct cw_tensor *raw = cw_arena_alloc(&one->arena, sizeof(*raw), err);
-    int status = raw ? source->ops->load(source, &one->piece->refs[one->at].row, 1, &one->arena, raw, err) : err->status;
+    int status = raw ? source->ops->load(source, &one->piece->refs[one->at].row, 1, &one->arena, raw, err)
+                     : err->status;
     if (status < 0 && status != CW_E_BUDGET)
         cw_error_op(err, one->program->ops[0]->desc->name);
     one->b.raw = raw;
@@ -361,19 +373,30 @@ static int read_single(struct cw_runner *r, struct thread *t, struct block *one,
     return status;
 }
 
-/* Runs the record of plan[at] through all operators. 0: ret is filled (memory of the block's arena); 1: it failed or was dropped. */
-static int run_single(struct cw_runner *r, struct thread *t, struct block *b, uint64_t at, struct replaced *ret, struct cw_error *err)
+/* Runs the record of plan[at] through all operators. 0: ret is filled (memory of the block's arena); 1: it
+ * failed or was dropped. */
+static int run_single(struct cw_runner *r, struct thread *t, struct block *b, uint64_t at,
+                      struct replaced *ret, struct cw_error *err)
 {
     struct piece plan = {.begin = b->piece->plan_begin, .refs = b->piece->plan};
     const struct cw_program *g = &r->compiled->programs[plan.refs[at].leaf];
     const struct way *way = cw_way(r, 0, g->leaf);
-    struct block one = {.range = b->range, .piece = &plan, .program = g, .way = way, .at = at, .b.n = 1, .arena = b->arena, .plain = false, .uncached = true};
+    struct block one = {.range = b->range,
+                        .piece = &plan,
+                        .program = g,
+                        .way = way,
+                        .at = at,
+                        .b.n = 1,
+                        .arena = b->arena,
+                        .plain = false,
+                        .uncached = true};
     const struct cw_source *source = r->sequence->sources[g->leaf];
     const struct cw_optimized *o = way->optimized;
     int status = read_single(r, t, &one, err);
     if (status >= 0)
         status = block_prepare(r, &one, err);
-    if (status >= 0 && (status = source->ops->produce(source, g->ops[0], &one.b, err)) < 0 && status != CW_E_BUDGET)
+    if (status >= 0 && (status = source->ops->produce(source, g->ops[0], &one.b, err)) < 0 &&
+        status != CW_E_BUDGET)
         cw_error_op(err, g->ops[0]->desc->name);
     for (unsigned i = 1; i < o->n_ops && status >= 0 && one.b.status[0] == CW_ROW_OK; i++)
         if (o->ops[i]->desc->run && o->ops[i]->live)
@@ -399,7 +422,8 @@ static int run_single(struct cw_runner *r, struct thread *t, struct block *b, ui
 }
 
 /* Another record for row `row` of c, which is row `own` of b. 0: replaced; 1: no good one found. */
-static int replace_row(struct cw_runner *r, struct thread *t, struct block *b, struct cw_block *c, size_t row, size_t own, struct cw_error *err)
+static int replace_row(struct cw_runner *r, struct thread *t, struct block *b, struct cw_block *c, size_t row,
+                       size_t own, struct cw_error *err)
 {
     if (!b->replaced) {
         b->replaced = cw_arena_alloc(&b->arena, b->b.n * sizeof(*b->replaced), err);
@@ -408,13 +432,15 @@ static int replace_row(struct cw_runner *r, struct thread *t, struct block *b, s
         memset(b->replaced, 0, b->b.n * sizeof(*b->replaced));
     }
     const struct piece *p = b->piece;
-    uint64_t position = p->begin + b->at + own, window = position / CW_REPLACE_POSITIONS * CW_REPLACE_POSITIONS;
+    uint64_t position = p->begin + b->at + own,
+             window = position / CW_REPLACE_POSITIONS * CW_REPLACE_POSITIONS;
     uint64_t n = CW_MIN(CW_REPLACE_POSITIONS, r->sequence->n_positions - window);
     for (uint32_t k = 0; k < REPLACE_ATTEMPTS; k++) {
         uint32_t words[4];
         cw_block_draw(c, r->compiled->n_keys - 1, row, k, words);
         struct cw_arena_mark mark = cw_arena_mark(&b->arena);
-        int status = run_single(r, t, b, window - p->plan_begin + cw_integer(words[0], n), &b->replaced[own], err);
+        int status = run_single(r, t, b, window - p->plan_begin + cw_integer(words[0], n), &b->replaced[own],
+                                err);
         if (status <= 0)
             return status;
         cw_arena_release(&b->arena, mark);
@@ -422,7 +448,8 @@ static int replace_row(struct cw_runner *r, struct thread *t, struct block *b, s
     return 1;
 }
 
-void cw_fault_error(const struct cw_runner *r, const struct block *b, const struct fault *f, struct cw_error *ret)
+void cw_fault_error(const struct cw_runner *r, const struct block *b, const struct fault *f,
+                    struct cw_error *ret)
 {
     const struct cw_source *source = r->sequence->sources[b->program->leaf];
     struct cw_record_id record;

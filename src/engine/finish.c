@@ -1,6 +1,7 @@
 /*
- * What is left to do of a batch that the consumer has: its final form, where it was joined or a thread had no memory for it, and operators on batches, whose calls
- * may take minutes: each is made by a thread of its own (batch_ops.h), so that the consumer can go away when it must. The consumer's thread.
+ * What is left to do of a batch that the consumer has: its final form, where it was joined or a thread had no
+ * memory for it, and operators on batches, whose calls may take minutes: each is made by a thread of its own
+ * (batch_ops.h), so that the consumer can go away when it must. The consumer's thread.
  */
 #include "base/thread.h"
 #include "engine/batch_ops.h"
@@ -45,7 +46,8 @@ static void call_ended(void *arg)
     cw_done(r);
 }
 
-static int begin_call(struct cw_runner *r, struct cw_assembly *a, uint64_t seed, uint64_t epoch, struct cw_error *err)
+static int begin_call(struct cw_runner *r, struct cw_assembly *a, uint64_t seed, uint64_t epoch,
+                      struct cw_error *err)
 {
     r->n_calls++;
     int status = cw_batch_call_begin(r->compiled, a, seed, epoch, call_ended, r, err);
@@ -60,13 +62,16 @@ static int wait_call(struct cw_runner *r, struct cw_assembly *a, uint64_t deadli
     int status = 0;
     CW_GUARD(&r->mutex);
     while (status == 0 && !cw_batch_call_over(a))
-        status = deadline_ns == CW_AT_ONCE ? 2 : cw_wait_change(r, deadline_ns, "what map_batches makes of the next batch", err);
+        status = deadline_ns == CW_AT_ONCE
+                     ? 2
+                     : cw_wait_change(r, deadline_ns, "what map_batches makes of the next batch", err);
     if (status == 0)
         cw_batch_call_count(a, r->profile.ops);
     return status;
 }
 
-static int apply(struct cw_runner *r, struct cw_assembly *a, uint64_t seed, uint64_t epoch, struct slab_request *q, struct cw_error *err)
+static int apply(struct cw_runner *r, struct cw_assembly *a, uint64_t seed, uint64_t epoch,
+                 struct slab_request *q, struct cw_error *err)
 {
     int status = 0;
     while (status == 0 && a->n_applied < r->compiled->n_batch_ops) {
@@ -82,10 +87,11 @@ static int apply(struct cw_runner *r, struct cw_assembly *a, uint64_t seed, uint
 
 /* ---- all of it ---- */
 
-static int finish(struct cw_runner *r, struct cw_assembly *a, uint64_t seed, uint64_t epoch, struct slab_request *q, struct cw_error *err)
+static int finish(struct cw_runner *r, struct cw_assembly *a, uint64_t seed, uint64_t epoch,
+                  struct slab_request *q, struct cw_error *err)
 {
     int status = 0;
-    CW_WITH(&r->mutex) {
+    CW_WITH (&r->mutex) {
         if (a->error)
             status = cw_error_copy(err, a->error);
         if (status >= 0 && !a->batch)
@@ -94,13 +100,15 @@ static int finish(struct cw_runner *r, struct cw_assembly *a, uint64_t seed, uin
     return status != 0 ? status : apply(r, a, seed, epoch, q, err);
 }
 
-int cw_runner_finish(struct cw_runner *r, struct cw_assembly *a, uint64_t seed, uint64_t epoch, uint64_t deadline_ns, struct cw_error *err)
+int cw_runner_finish(struct cw_runner *r, struct cw_assembly *a, uint64_t seed, uint64_t epoch,
+                     uint64_t deadline_ns, struct cw_error *err)
 {
     struct slab_request q = {.r = r, .deadline_ns = deadline_ns};
     return finish(r, a, seed, epoch, &q, err);
 }
 
-int cw_runner_try_finish(struct cw_runner *r, struct cw_assembly *a, const struct cw_range *s, struct cw_error *err)
+int cw_runner_try_finish(struct cw_runner *r, struct cw_assembly *a, const struct cw_range *s,
+                         struct cw_error *err)
 {
     const struct cw_epoch *e = &s->epoch->epoch;
     struct slab_request q = {.r = r, .deadline_ns = CW_AT_ONCE, .range = s};

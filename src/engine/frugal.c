@@ -51,7 +51,8 @@ static void tell(struct cw_runner *r)
         .seen = {{"memory_bytes", (double)r->budget.limit}, {"pieces", r->frugal_left}},
         .others = {{"as_usual", usual}, {"memory", rows}},
         .chosen = rows,
-        .why = r->frugal ? "memory does not suffice for more: one range alone, block by block" : "the pieces are over for which memory did not suffice",
+        .why = r->frugal ? "memory does not suffice for more: one range alone, block by block"
+                         : "the pieces are over for which memory did not suffice",
     };
     cw_tuned_add(&r->tuned, &t);
 }
@@ -62,7 +63,8 @@ bool cw_frugal_begin(struct cw_runner *r)
         return false;
     if (!r->frugal)
         r->frugal_left = r->frugal_term = CW_MIN(CW_MAX(2 * r->frugal_term, 1), TERM_MOST);
-    r->frugal = r->frugal ? CW_MAX(r->frugal / ROWS_SHARE, 1) : (unsigned)CW_MIN(rows_as_usual(r), ROWS_FIRST);
+    r->frugal = r->frugal ? CW_MAX(r->frugal / ROWS_SHARE, 1)
+                          : (unsigned)CW_MIN(rows_as_usual(r), ROWS_FIRST);
     tell(r);
     cw_evict(r);
     while (cw_reclaim(r, r->ranges))
@@ -85,6 +87,7 @@ void cw_frugal_passed(struct cw_runner *r)
 bool cw_frugal_waits(const struct cw_runner *r)
 {
     const struct cw_range *s = r->ranges;
-    return r->n_blocks > 0 || (r->n_handed > 0 && !r->awaited) || (s && s->rows && cw_rows_may_be_taken(r, s)) ||
+    return r->n_blocks > 0 || (r->n_handed > 0 && !r->awaited) ||
+           (s && s->rows && cw_rows_may_be_taken(r, s)) ||
            (s && s->head && s->head->closed && s->head->n_done == s->head->n_assigned);
 }

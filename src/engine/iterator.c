@@ -14,7 +14,8 @@
 
 static int open_epochs(struct cw_iterator *it, struct cw_error *err)
 {
-    while (it->n_open < OPEN_EPOCHS && it->at.epoch + it->n_open < it->options.epochs && it->plan.n_positions) {
+    while (it->n_open < OPEN_EPOCHS && it->at.epoch + it->n_open < it->options.epochs &&
+           it->plan.n_positions) {
         struct cw_cursor from = {.epoch = it->at.epoch + it->n_open};
         if (it->n_open == 0) {
             from = it->at;
@@ -44,7 +45,8 @@ void cw_cursor_set(const struct cw_compiled *c, struct cw_cursor *to, const stru
     cw_entry_set(c, &to->entry, &from->entry);
 }
 
-/* Makes the present place of the iterator its state, and tells the producer, which may forget all before it. */
+/* Makes the present place of the iterator its state, and tells the producer, which may forget all before it.
+ */
 static void set_state(struct cw_iterator *it)
 {
     cw_cursor_set(it->compiled, &it->round, &it->at);
@@ -52,7 +54,8 @@ static void set_state(struct cw_iterator *it)
         it->producer->ops->passed(it->producer, &it->round);
 }
 
-int cw_iterator_over(struct cw_producer *producer, const struct cw_iterator_options *o, const json_t *state, struct cw_iterator **ret, struct cw_error *err)
+int cw_iterator_over(struct cw_producer *producer, const struct cw_iterator_options *o, const json_t *state,
+                     struct cw_iterator **ret, struct cw_error *err)
 {
     const struct cw_compiled *c = producer->compiled;
     struct cw_iterator *it = malloc(sizeof(*it));
@@ -60,8 +63,12 @@ int cw_iterator_over(struct cw_producer *producer, const struct cw_iterator_opti
         producer->ops->free(producer);
         return cw_error_nomem(err, sizeof(*it), "an iterator");
     }
-    *it = (struct cw_iterator){.producer = producer, .compiled = c, .plan = producer->plan, .options = *o,
-                               .at.epoch = o->first_epoch, .quarantined_tail = &it->quarantined};
+    *it = (struct cw_iterator){.producer = producer,
+                               .compiled = c,
+                               .plan = producer->plan,
+                               .options = *o,
+                               .at.epoch = o->first_epoch,
+                               .quarantined_tail = &it->quarantined};
     pthread_mutex_init(&it->mutex, NULL);
     int r = cw_entry_init(c, &it->at.entry, err);
     if (r >= 0)
@@ -81,15 +88,18 @@ int cw_iterator_over(struct cw_producer *producer, const struct cw_iterator_opti
     return 0;
 }
 
-int cw_iterator_new(const struct cw_sequence *s, const struct cw_iterator_options *o, const json_t *state, struct cw_iterator **ret,
-                    struct cw_error *err)
+int cw_iterator_new(const struct cw_sequence *s, const struct cw_iterator_options *o, const json_t *state,
+                    struct cw_iterator **ret, struct cw_error *err)
 {
     struct cw_producer *producer;
     int r = cw_producer_local(s, o->seed, &o->runner, &producer, err);
     return r < 0 ? r : cw_iterator_over(producer, o, state, ret, err);
 }
 
-struct cw_runner *cw_iterator_runner(struct cw_iterator *it) { return cw_producer_runner(it->producer); }
+struct cw_runner *cw_iterator_runner(struct cw_iterator *it)
+{
+    return cw_producer_runner(it->producer);
+}
 
 struct cw_iterator *cw_iterator_free(struct cw_iterator *it)
 {
@@ -113,8 +123,8 @@ struct cw_iterator *cw_iterator_free(struct cw_iterator *it)
 
 /* ---- the batches of an epoch, in order ---- */
 
-/* Returns how many batches come before the next one to be handed out: batches of other ranks, batches that were handed
- * out early, and batches that a `skip` leaves out. */
+/* Returns how many batches come before the next one to be handed out: batches of other ranks, batches that
+ * were handed out early, and batches that a `skip` leaves out. */
 static uint64_t ahead(const struct cw_iterator *it)
 {
     uint64_t skipped = it->seen < it->compiled->batch_from ? it->compiled->batch_from - it->seen : 0;
@@ -147,7 +157,8 @@ static void pass_batch(struct cw_iterator *it, const struct cw_assembly *a)
     if (a->after)
         cw_entry_set(it->compiled, &it->at.entry, a->after);
     else if (it->compiled->counted)
-        it->at.entry.position = CW_MIN(it->at.entry.position + it->compiled->batch_size, it->plan.n_positions);
+        it->at.entry.position = CW_MIN(it->at.entry.position + it->compiled->batch_size,
+                                       it->plan.n_positions);
 }
 
 static void note_quarantined(struct cw_iterator *it, struct cw_assembly *a)
@@ -167,9 +178,10 @@ static void note_quarantined(struct cw_iterator *it, struct cw_assembly *a)
     }
 }
 
-/* Makes a batch from what was pulled, whether it is handed out or another rank's, or left out by a `skip`: what is wrong in one ends the run, wherever its
- * elements came from. */
-static int finish(struct cw_iterator *it, struct cw_assembly *a, bool mine, uint64_t deadline_ns, struct cw_error *err)
+/* Makes a batch from what was pulled, whether it is handed out or another rank's, or left out by a `skip`:
+ * what is wrong in one ends the run, wherever its elements came from. */
+static int finish(struct cw_iterator *it, struct cw_assembly *a, bool mine, uint64_t deadline_ns,
+                  struct cw_error *err)
 {
     if (a->error)
         return cw_error_copy(err, a->error);
@@ -179,8 +191,10 @@ static int finish(struct cw_iterator *it, struct cw_assembly *a, bool mine, uint
     return r;
 }
 
-/* A repetition of batch j of an epoch, as batch g. A wait that ends leaves it where it is: the next call goes on. */
-static int padding(struct cw_iterator *it, uint64_t epoch, uint64_t g, uint64_t j, uint64_t deadline_ns, struct cw_error *err)
+/* A repetition of batch j of an epoch, as batch g. A wait that ends leaves it where it is: the next call goes
+ * on. */
+static int padding(struct cw_iterator *it, uint64_t epoch, uint64_t g, uint64_t j, uint64_t deadline_ns,
+                   struct cw_error *err)
 {
     int r = cw_padding_open(it, epoch, (unsigned)j, j + 1, err); /* j is less than the world size */
     if (r >= 0)
@@ -208,7 +222,8 @@ static int end_epoch(struct cw_iterator *it, uint64_t deadline_ns, struct cw_err
         r = padding(it, it->at.epoch, total + j, j % total, deadline_ns, err);
     if (r >= 0)
         r = epoch_over(it, err);
-    if (r >= 0 && total == 0 && it->options.epochs >= INT64_MAX) /* nor will the next one have a batch: without end would be for ever */
+    /* nor will the next one have a batch: without end would be for ever */
+    if (r >= 0 && total == 0 && it->options.epochs >= INT64_MAX)
         it->at.epoch = it->options.epochs;
     return r;
 }
@@ -256,7 +271,8 @@ static int offer_until(struct cw_iterator *it, uint64_t deadline_ns, struct cw_e
     return 1;
 }
 
-int cw_iterator_offer_until(struct cw_iterator *it, uint64_t deadline_ns, struct cw_batch **ret, struct cw_error *err)
+int cw_iterator_offer_until(struct cw_iterator *it, uint64_t deadline_ns, struct cw_batch **ret,
+                            struct cw_error *err)
 {
     it->offered_bit = 0;
     int r = offer_until(it, deadline_ns, err);
@@ -266,7 +282,8 @@ int cw_iterator_offer_until(struct cw_iterator *it, uint64_t deadline_ns, struct
     return r;
 }
 
-int cw_iterator_offer(struct cw_iterator *it, uint64_t timeout_ns, struct cw_batch **ret, struct cw_error *err)
+int cw_iterator_offer(struct cw_iterator *it, uint64_t timeout_ns, struct cw_batch **ret,
+                      struct cw_error *err)
 {
     return cw_iterator_offer_until(it, timeout_ns ? cw_now_ns() + timeout_ns : 0, ret, err);
 }
@@ -298,7 +315,8 @@ void cw_iterator_release(struct cw_iterator *it, struct cw_batch *b)
         it->producer->ops->release(it->producer, b);
 }
 
-const struct cw_quarantined *cw_iterator_quarantined(const struct cw_iterator *it, uint64_t *ret_skipped, uint64_t *ret_replaced)
+const struct cw_quarantined *cw_iterator_quarantined(const struct cw_iterator *it, uint64_t *ret_skipped,
+                                                     uint64_t *ret_replaced)
 {
     *ret_skipped = it->n_skipped;
     *ret_replaced = it->n_replaced;
@@ -322,10 +340,17 @@ void cw_iterator_leave(struct cw_iterator *it)
         it->producer->ops->leave(it->producer);
 }
 
-void cw_iterator_profile(struct cw_iterator *it, struct cw_profile *ret) { it->producer->ops->profile(it->producer, ret); }
+void cw_iterator_profile(struct cw_iterator *it, struct cw_profile *ret)
+{
+    it->producer->ops->profile(it->producer, ret);
+}
+
 void cw_iterator_tuned(const struct cw_iterator *it, struct cw_tuned_log *ret)
 {
     it->producer->ops->tuned(it->producer, ret);
 }
 
-void cw_iterator_fused(const struct cw_iterator *it, unsigned *ret) { it->producer->ops->fused(it->producer, ret); }
+void cw_iterator_fused(const struct cw_iterator *it, unsigned *ret)
+{
+    it->producer->ops->fused(it->producer, ret);
+}

@@ -1,10 +1,10 @@
 /*
- * How much memory a pipeline needs. The error of a budget that is too small names this number. The number must be
- * enough for the next run, with any number of threads and in any order of events. So the number is not what was in
- * use when the budget refused memory. It is what the runner takes at its most frugal (frugal.c): the plan of one
- * piece, the batch that is filled, the batch that the consumer holds, and what one element takes while it is computed.
- * Some elements are computed once more to measure the last part, in memory beyond the budget, as the run is over.
- * A later element may take more than these.
+ * How much memory a pipeline needs. The error of a budget that is too small names this number. The number
+ * must be enough for the next run, with any number of threads and in any order of events. So the number is
+ * not what was in use when the budget refused memory. It is what the runner takes at its most frugal
+ * (frugal.c): the plan of one piece, the batch that is filled, the batch that the consumer holds, and what
+ * one element takes while it is computed. Some elements are computed once more to measure the last part, in
+ * memory beyond the budget, as the run is over. A later element may take more than these.
  */
 #include <stdio.h>
 #include <string.h>
@@ -14,7 +14,8 @@
 #include "base/cost_clock.h"
 #include "base/machine.h"
 
-/* Elements that are tried, and for how long: where they differ, the largest of a batch says more than the first. */
+/* Elements that are tried, and for how long: where they differ, the largest of a batch says more than the
+ * first. */
 #define SAMPLES_MOST 64
 #define SAMPLES_NS UINT64_C(300000000)
 /* What they may take of the machine's memory, lest an error make others fail. */
@@ -23,11 +24,11 @@
 #define ROOM(bytes) ((bytes) + (bytes) / 2 + ((size_t)64 << 10))
 #define ROOM_STAGED(bytes) ((bytes) + (bytes) / 4)
 
-struct sample { /* the most that an element took */
-    size_t scratch;  /* on its way */
-    size_t staged;   /* that a row of it waits with for its batch */
-    size_t rows;     /* that flat_map made of it; 1 without */
-    size_t raw;      /* bytes of a piece that is loaded as a whole */
+struct sample {     /* the most that an element took */
+    size_t scratch; /* on its way */
+    size_t staged;  /* that a row of it waits with for its batch */
+    size_t rows;    /* that flat_map made of it; 1 without */
+    size_t raw;     /* bytes of a piece that is loaded as a whole */
 };
 
 /* ---- trying ---- */
@@ -76,7 +77,13 @@ static int try_element(struct trial *t, uint64_t at, struct sample *s, struct cw
     struct block *b = calloc(1, sizeof(*b));
     if (!b)
         return cw_error_nomem(err, sizeof(*b), "a block");
-    *b = (struct block){.range = &t->range, .piece = &t->piece, .program = &t->r->compiled->programs[leaf], .way = cw_way(t->r, 0, leaf), .at = at, .n_refs = 1, .b.n = 1};
+    *b = (struct block){.range = &t->range,
+                        .piece = &t->piece,
+                        .program = &t->r->compiled->programs[leaf],
+                        .way = cw_way(t->r, 0, leaf),
+                        .at = at,
+                        .n_refs = 1,
+                        .b.n = 1};
     cw_arena_init(&b->arena, &t->budget);
     b->arena.exact = true;
     size_t before = atomic_load(&t->budget.used);
@@ -100,7 +107,8 @@ static int plan(struct trial *t, struct sample *s, struct cw_error *err)
     if (status >= 0 && r->sequence->needs_load) {
         size_t before = atomic_load(&t->budget.used);
         status = cw_piece_load(r, p, err);
-        s->raw = (status == CW_E_BUDGET ? atomic_load(&t->budget.wanted) : atomic_load(&t->budget.used)) - before;
+        s->raw = (status == CW_E_BUDGET ? atomic_load(&t->budget.wanted) : atomic_load(&t->budget.used)) -
+                 before;
     }
     return status;
 }
@@ -108,19 +116,22 @@ static int plan(struct trial *t, struct sample *s, struct cw_error *err)
 static void try_elements(struct trial *t, struct sample *s)
 {
     struct cw_error err = {0};
-    uint64_t n = CW_MIN(CW_MIN(t->piece.n, t->r->compiled->batch_size), SAMPLES_MOST), until_ns = cw_cost_now_ns() + SAMPLES_NS;
+    uint64_t n = CW_MIN(CW_MIN(t->piece.n, t->r->compiled->batch_size), SAMPLES_MOST),
+             until_ns = cw_cost_now_ns() + SAMPLES_NS;
     int status = plan(t, s, &err);
     for (uint64_t i = 0; i < n && status >= 0 && (i == 0 || cw_cost_now_ns() < until_ns); i++)
         status = try_element(t, i, s, &err);
 }
 
-/* Elements of a stream can't be tried: to have one again it would be begun again. Of those of fixed size it is known what a piece of them takes. */
+/* Elements of a stream can't be tried: to have one again it would be begun again. Of those of fixed size it
+ * is known what a piece of them takes. */
 static size_t stream_bytes(const struct cw_sequence *q)
 {
     const struct cw_op *op = q->compiled->programs[0].ops[0];
     size_t element = sizeof(struct cw_tensor) * (op->n_out + 1) + 128; /* with what else is noted of it */
     for (unsigned k = 0; k < op->n_out; k++)
-        element += cw_type_fixed(&op->out[k].type) ? CW_ALIGN_UP(cw_type_bytes(&op->out[k].type), (size_t)64) : 0;
+        element += cw_type_fixed(&op->out[k].type) ? CW_ALIGN_UP(cw_type_bytes(&op->out[k].type), (size_t)64)
+                                                   : 0;
     return element * q->piece_size;
 }
 
@@ -135,8 +146,11 @@ static void sample(struct cw_runner *r, const struct cw_place *at, struct sample
     if (!t)
         return;
     uint64_t most = q->needs_load ? q->piece_size : CW_MIN(r->compiled->batch_size, SAMPLES_MOST);
-    *t = (struct trial){.r = r, .thread = {.r = r, .ops = calloc(r->compiled->pipeline->n_ops, sizeof(*t->thread.ops))},
-                        .range = {.runner = r, .epoch = &t->epoch}, .piece = {.begin = at->position, .n = CW_MIN(most, q->n_positions - at->position), .planned = true}};
+    *t = (struct trial){
+        .r = r,
+        .thread = {.r = r, .ops = calloc(r->compiled->pipeline->n_ops, sizeof(*t->thread.ops))},
+        .range = {.runner = r, .epoch = &t->epoch},
+        .piece = {.begin = at->position, .n = CW_MIN(most, q->n_positions - at->position), .planned = true}};
     cw_budget_init(&t->budget, (size_t)SAMPLE_SHARE(cw_memory_total()));
     cw_arena_init(&t->piece.arena, &t->budget);
     t->piece.arena.exact = true;
@@ -152,11 +166,13 @@ static void sample(struct cw_runner *r, const struct cw_place *at, struct sample
 
 /* ---- adding up ---- */
 
-/* A batch of n elements, and (ret_final) the form it is handed out in, which it takes beside that where values vary in size. */
+/* A batch of n elements, and (ret_final) the form it is handed out in, which it takes beside that where
+ * values vary in size. */
 static size_t batch_bytes(const struct cw_runner *r, uint64_t n, size_t staged, size_t *ret_final)
 {
     const struct cw_layout *l = &r->layout;
-    size_t lengths = CW_ALIGN_UP(n * sizeof(uint64_t), (size_t)64) + 128; /* of strings; and where components begin */
+    /* of strings; and where components begin */
+    size_t lengths = CW_ALIGN_UP(n * sizeof(uint64_t), (size_t)64) + 128;
     *ret_final = CW_MAX(*ret_final, l->n_staged ? cw_slab_charge(n * staged + l->n_staged * lengths) : 0);
     return (l->slab_bytes ? cw_slab_charge(l->slab_bytes) : 0) + cw_assembly_bytes(l, n) + n * staged;
 }
@@ -170,10 +186,13 @@ static size_t add_up(const struct cw_runner *r, const struct sample *s)
         batches += batch;
         largest = CW_MAX(largest, batch);
     }
-    batches *= 2; /* one of each kind is filled; and a rank holds its own until those of the other ranks are made */
-    batches += (s->rows - 1) / CW_MAX(c->batch_size, 1) * largest; /* all of what one element became is computed at once */
+    /* one of each kind is filled; and a rank holds its own until those of the other ranks are made */
+    batches *= 2;
+    /* all of what one element became is computed at once */
+    batches += (s->rows - 1) / CW_MAX(c->batch_size, 1) * largest;
     size_t copies = s->rows > 1 ? 2 : 1; /* of columns, where rows are in several batches */
-    return cw_plan_bytes(r->sequence, r->sequence->piece_size) + cw_orders_bytes(r->sequence) + ROOM_STAGED(s->raw) + batches + CW_MAX(ROOM(copies * s->scratch), final);
+    return cw_plan_bytes(r->sequence, r->sequence->piece_size) + cw_orders_bytes(r->sequence) +
+           ROOM_STAGED(s->raw) + batches + CW_MAX(ROOM(copies * s->scratch), final);
 }
 
 size_t cw_memory_needed(struct cw_runner *r, const struct cw_place *at, size_t least)
@@ -199,7 +218,8 @@ static size_t whole_memory(const struct cw_runner *r, size_t needed)
 int cw_too_small(const struct cw_runner *r, size_t needed, const char *what, struct cw_error *err)
 {
     char value[32], expected[64];
-    size_t smallest = whole_memory(r, needed), whole = r->options.memory_whole, given = whole ? whole : r->given;
+    size_t smallest = whole_memory(r, needed), whole = r->options.memory_whole,
+           given = whole ? whole : r->given;
     snprintf(value, sizeof(value), "%zu", given);
     snprintf(expected, sizeof(expected), "at least %zu bytes", smallest);
     if (err)
@@ -217,7 +237,8 @@ int cw_lack_of_memory(struct cw_runner *r, const struct cw_place *at, const char
     r->n_running++;
     pthread_mutex_unlock(&r->mutex);
     size_t needed = cw_memory_needed(r, at, wanted);
-    if (r->compiled->n_batch_ops && wanted > used) /* it may be what a function gave, beside what there would be otherwise */
+    /* it may be what a function gave, beside what there would be otherwise */
+    if (r->compiled->n_batch_ops && wanted > used)
         needed += wanted - used;
     pthread_mutex_lock(&r->mutex);
     r->n_running--;

@@ -7,7 +7,8 @@
 #include "base/crash.h"
 #include "base/thread.h"
 
-int cw_padding_open(struct cw_iterator *it, uint64_t epoch, unsigned rank, uint64_t world_size, struct cw_error *err)
+int cw_padding_open(struct cw_iterator *it, uint64_t epoch, unsigned rank, uint64_t world_size,
+                    struct cw_error *err)
 {
     struct cw_iterator_options o = it->options;
     struct cw_iterator *again;
@@ -37,7 +38,8 @@ void cw_padding_close(struct cw_iterator *it)
     cw_iterator_free(again);
 }
 
-int cw_padding_next(struct cw_iterator *it, uint64_t epoch, uint64_t g, uint64_t deadline_ns, struct cw_batch **ret, struct cw_error *err)
+int cw_padding_next(struct cw_iterator *it, uint64_t epoch, uint64_t g, uint64_t deadline_ns,
+                    struct cw_batch **ret, struct cw_error *err)
 {
     struct cw_batch *b, *copy = NULL;
     int r = cw_iterator_offer_until(it->again, deadline_ns, &b, err);

@@ -49,7 +49,8 @@ static int join_part(struct cw_runner *r, struct part *p, struct cw_assembly **r
 {
     const struct key_rows *k = &p->s->by_key[p->key];
     uint64_t first = p->from / cw_key_size(r->compiled, p->key);
-    if (r->alone) /* a block that lacks memory may take the rows' memory back while they are copied (pool.c) */
+    /* a block that lacks memory may take the rows' memory back while they are copied (pool.c) */
+    if (r->alone)
         return 2;
     for (uint64_t i = 0; i < 2 && first + i < k->n; i++)
         p->batches[i] = k->batches[first + i];
@@ -85,7 +86,8 @@ static bool copyable(const struct cw_range *s, const struct cw_assembly *a)
 
 /* Whether all of these rows are computed. 0: they are; 2: not yet; 1: the range has fewer; < 0: the range
  * ends in an error before them. Mutex held. */
-static int rows_there(const struct cw_runner *r, const struct cw_range *s, unsigned key, uint64_t from, uint64_t n, struct cw_error *err)
+static int rows_there(const struct cw_runner *r, const struct cw_range *s, unsigned key, uint64_t from,
+                      uint64_t n, struct cw_error *err)
 {
     const struct key_rows *k = &s->by_key[key];
     uint64_t size = cw_key_size(r->compiled, key), end = from + n;
@@ -95,7 +97,8 @@ static int rows_there(const struct cw_runner *r, const struct cw_range *s, unsig
         for (uint64_t i = from / size; i * size < end; i++) {
             const struct cw_assembly *a = i < k->n ? k->batches[i] : NULL;
             if (!a)
-                return cw_error_set(err, CW_E_BUG, "rows from %llu on of key %u were given away", (unsigned long long)from, key);
+                return cw_error_set(err, CW_E_BUG, "rows from %llu on of key %u were given away",
+                                    (unsigned long long)from, key);
             if (!copyable(s, a))
                 return 2;
         }
@@ -106,14 +109,16 @@ static int rows_there(const struct cw_runner *r, const struct cw_range *s, unsig
     return s->failed ? cw_error_copy(err, s->failed) : 1;
 }
 
-bool cw_runner_part_there(struct cw_runner *r, const struct cw_range *s, unsigned key, uint64_t from, uint64_t n)
+bool cw_runner_part_there(struct cw_runner *r, const struct cw_range *s, unsigned key, uint64_t from,
+                          uint64_t n)
 {
     struct cw_error err = {0};
     CW_GUARD(&r->mutex);
     return rows_there(r, s, key, from, n, &err) == 0;
 }
 
-int cw_runner_part(struct cw_runner *r, struct cw_range *s, unsigned key, uint64_t from, uint64_t n, struct cw_assembly **ret, struct cw_error *err)
+int cw_runner_part(struct cw_runner *r, struct cw_range *s, unsigned key, uint64_t from, uint64_t n,
+                   struct cw_assembly **ret, struct cw_error *err)
 {
     uint64_t size = cw_key_size(r->compiled, key);
     CW_GUARD(&r->mutex);
@@ -159,7 +164,8 @@ bool cw_rows_may_be_taken(const struct cw_runner *r, const struct cw_range *s)
 static void forget_rows(struct cw_runner *r, struct cw_range *s, unsigned key)
 {
     struct key_rows *k = &s->by_key[key];
-    for (uint64_t size = cw_key_size(r->compiled, key); k->first < k->n && (k->first + 1) * size <= k->dropped; k->first++) {
+    for (uint64_t size = cw_key_size(r->compiled, key);
+         k->first < k->n && (k->first + 1) * size <= k->dropped; k->first++) {
         struct cw_assembly *a = k->batches[k->first];
         if (!a)
             continue;
@@ -203,7 +209,8 @@ bool cw_runner_stream_over(struct cw_runner *r, struct cw_range *s)
     return s->end < s->limit;
 }
 
-int cw_runner_keys(struct cw_runner *r, struct cw_range *s, uint16_t **ret, size_t *ret_n, struct cw_error *err)
+int cw_runner_keys(struct cw_runner *r, struct cw_range *s, uint16_t **ret, size_t *ret_n,
+                   struct cw_error *err)
 {
     CW_GUARD(&r->mutex);
     bool one = r->compiled->n_buckets <= 1;

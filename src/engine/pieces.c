@@ -13,7 +13,8 @@ static struct piece *piece_new(struct cw_runner *r, struct cw_range *s)
     }
     uint64_t size = r->sequence->piece_size;
     p->begin = s->position;
-    if (r->sequence->stream_salt && s->position == s->entry.position) /* what a stream gives is permuted by whole windows */
+    /* what a stream gives is permuted by whole windows */
+    if (r->sequence->stream_salt && s->position == s->entry.position)
         p->begin = s->position / size * size;
     p->n = CW_MIN(size - p->begin % size, s->end - p->begin);
     p->carved = s->position - p->begin;
@@ -30,7 +31,8 @@ static struct piece *piece_new(struct cw_runner *r, struct cw_range *s)
 
 bool cw_piece_halve(struct cw_runner *r, struct cw_range *s, struct piece *p)
 {
-    uint64_t size = r->compiled->batch_size, middle = (p->begin + p->n / 2) / size * size; /* no batch lies in two pieces */
+    /* no batch lies in two pieces */
+    uint64_t size = r->compiled->batch_size, middle = (p->begin + p->n / 2) / size * size;
     struct piece *rest = middle > p->begin && !r->sequence->stream ? calloc(1, sizeof(*rest)) : NULL;
     if (!rest)
         return false;
@@ -80,7 +82,8 @@ struct piece *cw_piece_to_plan(struct cw_runner *r, struct cw_range **ret_range)
             if (p->carved == p->n) /* used up, or nothing of it is wanted */
                 continue;
             if (!p->planned && !p->read_in) {
-                if (r->plan_short && (ahead > 0 || r->n_blocks > 0 || r->n_running > 0 || r->n_reading_in > 0 || cw_may_be_released(r)))
+                if (r->plan_short && (ahead > 0 || r->n_blocks > 0 || r->n_running > 0 ||
+                                      r->n_reading_in > 0 || cw_may_be_released(r)))
                     return NULL;
                 *ret_range = s;
                 return p;
@@ -119,7 +122,8 @@ int cw_piece_load(struct cw_runner *r, struct piece *p, struct cw_error *err)
     return status;
 }
 
-/* The fewest elements that a pull for a piece may return when the stream is slow: as many as are skipped and at least one, or, where the next piece exists, all. */
+/* The fewest elements that a pull for a piece may return when the stream is slow: as many as are skipped and
+ * at least one, or, where the next piece exists, all. */
 static size_t least_of(struct cw_runner *r, const struct piece *p)
 {
     CW_GUARD(&r->mutex);
@@ -131,7 +135,8 @@ struct pulling {
     struct cw_range *range;
 };
 
-/* Whether a pull is to be broken off: its range was closed, or an earlier range was opened that has positions to plan. */
+/* Whether a pull is to be broken off: its range was closed, or an earlier range was opened that has positions
+ * to plan. */
 static int pull_stopped(void *arg)
 {
     const struct pulling *p = arg;
@@ -144,26 +149,38 @@ static int pull_stopped(void *arg)
     return false;
 }
 
-/* The next elements of a stream, in the order of the piece: of a shuffle, all of the window that the piece lies in are read. */
+/* The next elements of a stream, in the order of the piece: of a shuffle, all of the window that the piece
+ * lies in are read. */
 static int pull_piece(struct cw_runner *r, struct cw_range *s, struct piece *p, struct cw_error *err)
 {
     struct cw_source *source = r->sequence->stream;
     bool shuffled = r->sequence->stream_salt;
-    size_t n = shuffled ? r->sequence->window - p->begin % r->sequence->window : p->n, least = shuffled ? n : least_of(r, p);
+    size_t n = shuffled ? r->sequence->window - p->begin % r->sequence->window : p->n,
+           least = shuffled ? n : least_of(r, p);
     p->raw = calloc(p->n, sizeof(*p->raw));
     _cleanup_free_ struct cw_tensor *raw = malloc(n * sizeof(*raw));
     _cleanup_free_ uint32_t *order = malloc(n * sizeof(*order));
     int status = p->raw && raw && order ? 0 : cw_error_nomem(err, n * sizeof(*raw), "elements of a stream");
     unsigned frugal = atomic_load(&r->frugal);
-    for (size_t most = frugal ? CW_MAX(CW_MIN(n, frugal), least) : n; status >= 0; most = CW_MAX(most / 2, least)) { /* fewer where memory is short */
-        status = source->ops->pull(source, &(struct cw_pull){.epoch = s->epoch->epoch.epoch, .from = p->begin, .n = most, .least = least, .keep = p->begin,
-                                   .cancelled = pull_stopped, .cancel_arg = &(struct pulling){r, s}, .away = r->options.away}, &p->arena, raw, &n, err);
+    for (size_t most = frugal ? CW_MAX(CW_MIN(n, frugal), least) : n; status >= 0;
+         most = CW_MAX(most / 2, least)) {
+        /* fewer where memory is short */
+        status = source->ops->pull(source,
+                                   &(struct cw_pull){.epoch = s->epoch->epoch.epoch,
+                                                     .from = p->begin,
+                                                     .n = most,
+                                                     .least = least,
+                                                     .keep = p->begin,
+                                                     .cancelled = pull_stopped,
+                                                     .cancel_arg = &(struct pulling){r, s},
+                                                     .away = r->options.away},
+                                   &p->arena, raw, &n, err);
         if (status != CW_E_BUDGET || most == least || !frugal)
             break;
         status = 0;
     }
     if (status >= 0) {
-        CW_WITH(&r->mutex) { /* others look how much of it is carved, planned or not */
+        CW_WITH (&r->mutex) { /* others look how much of it is carved, planned or not */
             p->cut = n < p->n;
             p->n = CW_MIN(p->n, n);
         }
@@ -176,7 +193,10 @@ static int pull_piece(struct cw_runner *r, struct cw_range *s, struct piece *p, 
     return status;
 }
 
-static bool replaces(const struct cw_sequence *s) { return s->compiled->pipeline->on_error == CW_ON_ERROR_REPLACE; }
+static bool replaces(const struct cw_sequence *s)
+{
+    return s->compiled->pipeline->on_error == CW_ON_ERROR_REPLACE;
+}
 
 /* Positions that the plan of n of them has at most. */
 static uint64_t planned_most(const struct cw_sequence *s, uint64_t n)
@@ -187,7 +207,8 @@ static uint64_t planned_most(const struct cw_sequence *s, uint64_t n)
 size_t cw_plan_bytes(const struct cw_sequence *s, uint64_t n)
 {
     const struct piece *p = NULL;
-    return planned_most(s, n) * sizeof(*p->plan) + (s->needs_load ? CW_MIN(n, s->n_positions) * sizeof(*p->raw) : 0);
+    return planned_most(s, n) * sizeof(*p->plan) +
+           (s->needs_load ? CW_MIN(n, s->n_positions) * sizeof(*p->raw) : 0);
 }
 
 int cw_piece_refs(const struct cw_sequence *s, struct cw_epoch *e, struct piece *p, struct cw_error *err)
@@ -201,7 +222,8 @@ int cw_piece_refs(const struct cw_sequence *s, struct cw_epoch *e, struct piece 
     return cw_epoch_refs(e, p->plan_begin, end - p->plan_begin, p->plan, err);
 }
 
-int cw_piece_plan(struct cw_runner *r, struct thread *t, struct cw_range *s, struct piece *p, struct cw_error *err)
+int cw_piece_plan(struct cw_runner *r, struct thread *t, struct cw_range *s, struct piece *p,
+                  struct cw_error *err)
 {
     uint64_t start = cw_cost_now_ns();
     size_t bytes = cw_plan_bytes(r->sequence, p->n);
@@ -209,8 +231,9 @@ int cw_piece_plan(struct cw_runner *r, struct thread *t, struct cw_range *s, str
     if (status < 0)
         return status;
     p->charged = bytes;
-    CW_WITH(&r->mutex)
-        p->plan = CW_STEAL(r->spare_plan); /* all pieces are of one size: saves the kernel from zeroing pages for each */
+    CW_WITH (&r->mutex)
+        /* all pieces are of one size: saves the kernel from zeroing pages for each */
+        p->plan = CW_STEAL(r->spare_plan);
     s->epoch->epoch.stopped = cw_stopped;
     s->epoch->epoch.stop_arg = r;
     status = cw_piece_refs(r->sequence, &s->epoch->epoch, p, err);

@@ -3,10 +3,14 @@
 
 #include "engine/internal.h"
 
-static size_t position_in_block(const struct block *b, size_t at) { return b->origin ? b->origin[b->idx[at]] : b->idx[at]; }
+static size_t position_in_block(const struct block *b, size_t at)
+{
+    return b->origin ? b->origin[b->idx[at]] : b->idx[at];
+}
 
 /* Live rows of the record of idx[at] that stand before it are not counted; those before its record are. */
-static void counts_before_record(const struct cw_runner *r, const struct block *b, size_t at, uint64_t *counts)
+static void counts_before_record(const struct cw_runner *r, const struct block *b, size_t at,
+                                 uint64_t *counts)
 {
     memcpy(counts, b->range->arrived, cw_n_keys(r->compiled) * sizeof(*counts));
     for (size_t i = at; b->origin && i-- > 0 && position_in_block(b, i) == position_in_block(b, at);)
@@ -63,7 +67,8 @@ struct cw_entry *cw_block_after(const struct cw_runner *r, const struct block *b
         return NULL;
     if (waits) {
         cw_entry_set(r->compiled, e, waits);
-    } else if (b->origin && at + 1 < b->n_live && position_in_block(b, at + 1) == position) { /* the record has more */
+    } else if (b->origin && at + 1 < b->n_live && position_in_block(b, at + 1) == position) {
+        /* the record has more */
         e->position = b->piece->begin + b->at + position;
         counts_before_record(r, b, at + 1, e->skip);
         set_limits(r, b, position, e);

@@ -8,8 +8,9 @@
 #include "base/thread.h"
 #include "cache/cache.h"
 
-/* One run in 256 is unfused: it tells how the time of fused operators divides. A photograph takes half as long again that way, so more of them would
- * be felt. The first one comes early, for the sake of short epochs. */
+/* One run in 256 is unfused: it tells how the time of fused operators divides. A photograph takes half as
+ * long again that way, so more of them would be felt. The first one comes early, for the sake of short
+ * epochs. */
 #define SAMPLE_EVERY 256
 #define SAMPLE_FIRST 31
 /* Who wants to know more pays for it. */
@@ -110,10 +111,14 @@ void cw_evict(struct cw_runner *r)
 
 /* ---- one block ---- */
 
-static int slab_now(size_t size, struct cw_slab **ret, void *slabs, struct cw_error *err) { return cw_slab_get(slabs, size, ret, err); }
+static int slab_now(size_t size, struct cw_slab **ret, void *slabs, struct cw_error *err)
+{
+    return cw_slab_get(slabs, size, ret, err);
+}
 
 /* Mutex not held. */
-static int finish_batch(struct cw_runner *r, struct thread *t, struct cw_range *s, struct cw_assembly *a, struct cw_error *err)
+static int finish_batch(struct cw_runner *r, struct thread *t, struct cw_range *s, struct cw_assembly *a,
+                        struct cw_error *err)
 {
     const struct cw_epoch *e = &s->epoch->epoch;
     uint64_t start = cw_cost_now_ns();
@@ -121,17 +126,21 @@ static int finish_batch(struct cw_runner *r, struct thread *t, struct cw_range *
     t->emit_ns += cw_cost_now_ns() - start;
     if (status < 0)
         return status;
-    return cw_batch_apply(r->compiled, a, e->seed, e->epoch, t->ops, cw_range_stopped, s, slab_now, &r->slabs, err);
+    return cw_batch_apply(r->compiled, a, e->seed, e->epoch, t->ops, cw_range_stopped, s, slab_now, &r->slabs,
+                          err);
 }
 
-/* Batches that this block completed are finished by its thread: bytes of varying size need memory and work, so without the mutex. */
+/* Batches that this block completed are finished by its thread: bytes of varying size need memory and work,
+ * so without the mutex. */
 static void finish_batches(struct cw_runner *r, struct thread *t, struct block *b)
 {
     bool any = false;
-    for (unsigned i = 0; i < b->n_segments; i++) { /* claim them all first: what is not claimed may be gone once the mutex was released */
+    for (unsigned i = 0; i < b->n_segments; i++) {
+        /* claim them all first: what is not claimed may be gone once the mutex was released */
         struct cw_assembly *a = b->segments[i].assembly;
         any |= a->closed && a->n_done == a->n_assigned;
-        b->segments[i].completed = a->closed && a->n_done == a->n_assigned && !a->error && !a->finishing && !a->batch && !a->part && !b->range->rows;
+        b->segments[i].completed = a->closed && a->n_done == a->n_assigned && !a->error && !a->finishing &&
+                                   !a->batch && !a->part && !b->range->rows;
         if (b->segments[i].completed)
             a->finishing = true;
     }
@@ -190,7 +199,8 @@ static void advance(struct cw_runner *r, struct thread *t, struct block *b)
         if (status < 0)
             break;
         if (b->point == r->n_points) {
-            cw_rows_timed(r, b->program->leaf, b->hit, (cw_cost_now_ns() - b->started_ns + (b->hit ? b->cold_ns : 0)) / b->n_refs);
+            cw_rows_timed(r, b->program->leaf, b->hit,
+                          (cw_cost_now_ns() - b->started_ns + (b->hit ? b->cold_ns : 0)) / b->n_refs);
             b->spent_ns += cw_cost_now_ns() - b->started_ns;
             cw_block_measured(r, b);
             cw_block_settle(r, b);
@@ -248,17 +258,19 @@ static void run_block(struct cw_runner *r, struct thread *t, struct block *b)
 
 static void run_carved(struct cw_runner *r, struct thread *t, struct block *b)
 {
-    b->plain = !r->frugal && (r->options.detail ? t->n_run++ % SAMPLE_DETAIL == SAMPLE_DETAIL_FIRST : t->n_run++ % SAMPLE_EVERY == SAMPLE_FIRST && cw_counted());
+    b->plain = !r->frugal && (r->options.detail ? t->n_run++ % SAMPLE_DETAIL == SAMPLE_DETAIL_FIRST
+                                                : t->n_run++ % SAMPLE_EVERY == SAMPLE_FIRST && cw_counted());
     run_block(r, t, b);
 }
 
-/* A block of one element that is alone with its batch does not fit: that ends the run. False: something was released meanwhile. Mutex held, but released
- * meanwhile. */
+/* A block of one element that is alone with its batch does not fit: that ends the run. False: something was
+ * released meanwhile. Mutex held, but released meanwhile. */
 static bool block_lacks(struct cw_runner *r, const struct block *b)
 {
     struct cw_error err = {0};
     const struct cw_place at = cw_place_of(b->range, b->piece->begin + b->at);
-    int status = cw_lack_of_memory(r, &at, "an element does not fit beside the batch that it belongs to", &err);
+    int status = cw_lack_of_memory(r, &at, "an element does not fit beside the batch that it belongs to",
+                                   &err);
     if (status < 0 && !r->fatal.status)
         r->fatal = err;
     return status < 0;
@@ -305,7 +317,8 @@ static void run_starved(struct cw_runner *r, struct thread *t)
     cw_done(r);
 }
 
-/* Nothing else is under way, and there is no memory for the plan of a piece. Mutex held, but released meanwhile. */
+/* Nothing else is under way, and there is no memory for the plan of a piece. Mutex held, but released
+ * meanwhile. */
 static void plan_lacks(struct cw_runner *r, struct cw_range *s, struct piece *p)
 {
     const struct cw_place at = cw_place_of(s, p->begin);
@@ -345,13 +358,15 @@ static void plan_piece(struct cw_runner *r, struct thread *t, struct cw_range *s
         r->plan_short = false;
     } else if (s->closed || status == CW_E_INTERRUPTED) {
         r->plan_short = false; /* the range was closed, or an earlier one is planned first */
-    } else if (status == CW_E_DATA && r->sequence->stream && (s->over || (s->failed = malloc(sizeof(*s->failed))))) {
+    } else if (status == CW_E_DATA && r->sequence->stream &&
+               (s->over || (s->failed = malloc(sizeof(*s->failed))))) {
         if (!s->over) /* else a full `take` ended the epoch before it */
             *s->failed = err;
         p->planned = true;
         p->n = p->carved = 0;
         s->end = s->position = p->begin;
-    } else if (status == CW_E_BUDGET && (r->n_blocks || r->n_running || r->n_reading_in || !r->plan_short || cw_reclaim(r, s) || cw_may_be_released(r))) {
+    } else if (status == CW_E_BUDGET && (r->n_blocks || r->n_running || r->n_reading_in || !r->plan_short ||
+                                         cw_reclaim(r, s) || cw_may_be_released(r))) {
         r->plan_short = true; /* tried again when something is released, or when nothing else is under way */
         cw_trim(r);
     } else if (!r->fatal.status && status == CW_E_BUDGET) {
@@ -363,8 +378,8 @@ static void plan_piece(struct cw_runner *r, struct thread *t, struct cw_range *s
     cw_done(r);
 }
 
-/* Nothing is under way, and the consumer waits for a batch: the wait would not end. Mutex held, by a thread that found
- * nothing to do. */
+/* Nothing is under way, and the consumer waits for a batch: the wait would not end. Mutex held, by a thread
+ * that found nothing to do. */
 static bool stalled(const struct cw_runner *r)
 {
     return r->awaited && r->ranges && !r->fatal.status && !r->consumer_short && cw_nothing_runs(r) &&
@@ -375,9 +390,10 @@ static bool stalled(const struct cw_runner *r)
 static void end_stall(struct cw_runner *r)
 {
     if (!cw_frugal_begin(r))
-        (void)cw_error_set(&r->fatal, CW_E_BUG,
-                           "nothing is being computed, and no batch is ready: %u blocks are under way, %u batches of %u",
-                           r->n_blocks, r->n_assemblies, r->max_assemblies);
+        (void)cw_error_set(
+            &r->fatal, CW_E_BUG,
+            "nothing is being computed, and no batch is ready: %u blocks are under way, %u batches of %u",
+            r->n_blocks, r->n_assemblies, r->max_assemblies);
     cw_done(r);
 }
 
@@ -394,7 +410,8 @@ static void *compute_main(void *arg)
             cw_idle(r);
             continue;
         }
-        if (!r->fatal.status && r->n_reading && cw_reads_waiting(r) < READ_DEPTH / 2 && (b = cw_carve(r))) { /* lest storage run dry while much is ready */
+        if (!r->fatal.status && r->n_reading && cw_reads_waiting(r) < READ_DEPTH / 2 && (b = cw_carve(r))) {
+            /* lest storage run dry while much is ready */
             run_carved(r, t, b);
             continue;
         }
@@ -402,7 +419,8 @@ static void *compute_main(void *arg)
             run_block(r, t, CW_POP(r->ready));
             continue;
         }
-        if (!r->fatal.status && r->starved && !r->consumer_short && r->n_running == 0 && r->n_reading == 0 && !r->starving) {
+        if (!r->fatal.status && r->starved && !r->consumer_short && r->n_running == 0 && r->n_reading == 0 &&
+            !r->starving) {
             run_starved(r, t);
             continue;
         }
@@ -440,7 +458,7 @@ int cw_pool_start(struct cw_runner *r, struct cw_error *err)
 
 void cw_pool_stop(struct cw_runner *r)
 {
-    CW_WITH(&r->mutex) {
+    CW_WITH (&r->mutex) {
         r->stop = true;
         atomic_store(&r->cancelled, true);
         cw_work(r);

@@ -126,14 +126,15 @@ void cw_range_restart(struct cw_runner *r, struct cw_range *s)
     cw_range_begin(r, s);
 }
 
-/* The position behind all that was carved, at the end of a batch where batches follow from positions; the range's begin
- * if nothing was carved. */
+/* The position behind all that was carved, at the end of a batch where batches follow from positions; the
+ * range's begin if nothing was carved. */
 static uint64_t range_progress(const struct cw_runner *r, const struct cw_range *s)
 {
     const struct piece *p = s->first;
     while (p && p->carved == p->n)
         p = p->next;
-    uint64_t at = p ? p->begin + p->carved : s->position, size = r->compiled->counted ? r->compiled->batch_size : 1;
+    uint64_t at = p ? p->begin + p->carved : s->position,
+             size = r->compiled->counted ? r->compiled->batch_size : 1;
     return at > s->begin ? CW_MIN(CW_ALIGN_UP(at, size), s->end) : s->begin;
 }
 

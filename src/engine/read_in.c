@@ -30,19 +30,19 @@
 
 struct cursor { /* over the chunks of all sources */
     unsigned leaf;
-    uint64_t chunk, n;       /* next one of the source; n: of chunks before it, of all sources */
-    const uint8_t *only;     /* by n: 1 for those that are wanted; NULL: all are */
-    struct cw_extent rest;   /* of neighbouring chunks; what was not given out */
+    uint64_t chunk, n;     /* next one of the source; n: of chunks before it, of all sources */
+    const uint8_t *only;   /* by n: 1 for those that are wanted; NULL: all are */
+    struct cw_extent rest; /* of neighbouring chunks; what was not given out */
 };
 
 struct read_in { /* of a piece */
     struct read_in *next;
-    struct piece *piece;  /* NULL: the piece was dropped. Guarded by the runner's mutex, like the next two */
-    unsigned n_threads;   /* at it */
-    bool over;            /* nothing of it is left that was not begun */
-    uint8_t *chunks;      /* a byte for each chunk of all sources, in order; 1: to be read */
+    struct piece *piece; /* NULL: the piece was dropped. Guarded by the runner's mutex, like the next two */
+    unsigned n_threads;  /* at it */
+    bool over;           /* nothing of it is left that was not begun */
+    uint8_t *chunks;     /* a byte for each chunk of all sources, in order; 1: to be read */
     uint64_t n_chunks;
-    pthread_mutex_t mutex;/* of the cursor alone: the index may have to be read for it */
+    pthread_mutex_t mutex; /* of the cursor alone: the index may have to be read for it */
     struct cursor cursor;
 };
 
@@ -214,11 +214,11 @@ static void read_piece(struct cw_runner *r, struct read_in *in, uint8_t *scratch
 
 /* ---- all files ---- */
 
-struct progress { /* of reading all files in */
+struct progress {                  /* of reading all files in */
     uint64_t bytes, read, read_ns; /* there are; read; in so long */
     uint64_t room;                 /* memory that is free */
     bool fits;
-    double records, single_s;      /* still to be read one by one; seconds of each, before this began */
+    double records, single_s; /* still to be read one by one; seconds of each, before this began */
 };
 
 /* Mutex held. */
@@ -254,15 +254,17 @@ static void tell(struct cw_runner *r, const struct progress *p, bool worth)
     double speed = p->read_ns ? (double)p->read / (double)p->read_ns * 1e9 : 0, bytes = (double)p->bytes;
     const struct cw_tuned t = {
         .what = "read_in_bytes",
-        .seen = {{"memory_free_bytes", (double)p->room}, {"records", p->records}, {"record_s", p->single_s},
+        .seen = {{"memory_free_bytes", (double)p->room},
+                 {"records", p->records},
+                 {"record_s", p->single_s},
                  {"bytes_per_s", speed}},
         .others = {{"memory", p->fits ? bytes : 0}, {"time", worth ? bytes : 0}},
         .chosen = p->fits && worth ? bytes : (double)p->read,
         .why = !p->fits ? "the files would not stay in memory"
-               : !worth ? "reading the files as a whole would not take less than half of the time that single reads of the "
-                          "remaining records take"
-                        : "the files fit in memory, and reading them as a whole takes less than half of the time that single "
-                          "reads take",
+               : !worth ? "reading the files as a whole would not take less than half of the time that "
+                          "single reads of the remaining records take"
+                        : "the files fit in memory, and reading them as a whole takes less than half of the "
+                          "time that single reads take",
     };
     cw_tuned_add(&r->tuned, &t);
 }
@@ -384,7 +386,7 @@ bool cw_read_in_piece(struct cw_runner *r, struct piece *p, struct read_in *in)
 
 void cw_read_in_stop(struct cw_runner *r)
 {
-    CW_WITH(&r->mutex)
+    CW_WITH (&r->mutex)
         pthread_cond_broadcast(&r->read_in_work);
     for (unsigned i = 0; i < r->n_read_in_threads; i++)
         pthread_join(r->read_in_threads[i], NULL);

@@ -153,7 +153,8 @@ static void fetch(struct cw_runner *r, struct thread *own, struct block *b)
     if (status == 1 && !b->range->closed) {
         enqueue(r, b, true);
     } else {
-        r->reading_bytes += b->read_bytes; /* which done() takes off: the reads were planned here, and need no thread */
+        /* which done() takes off: the reads were planned here, and need no thread */
+        r->reading_bytes += b->read_bytes;
         done(r, b, status, &err);
     }
 }
@@ -170,7 +171,7 @@ static void read_some(struct cw_runner *r, struct thread *own, struct block *b)
     while (status == 0) {
         status = cw_block_read_next(own, b, false, &err);
         if (block_waiting(b) < READ_DEPTH && !atomic_exchange(&b->reads_low, true)) {
-            CW_WITH(&r->mutex)
+            CW_WITH (&r->mutex)
                 cw_work(r); /* there is room for the reads of another block */
         }
     }
@@ -231,7 +232,7 @@ static void *read_main(void *arg)
 
 void cw_reads_stop(struct cw_runner *r)
 {
-    CW_WITH(&r->mutex) {
+    CW_WITH (&r->mutex) {
         for (struct block *b = r->reading; b; b = b->next)
             atomic_store(&b->next_read, b->n_reads);
         pthread_cond_broadcast(&r->reads);

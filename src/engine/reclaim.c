@@ -8,7 +8,8 @@ bool cw_may_be_released(const struct cw_runner *r)
     const struct cw_assembly *a = first ? first->head : NULL;
     if (first && first->rows && cw_rows_may_be_taken(r, first))
         return true;
-    return (r->n_handed > 0 && !r->awaited) || (a && a->closed && a->n_done == a->n_assigned) || (first && first->over && first->n_blocks == 0);
+    return (r->n_handed > 0 && !r->awaited) || (a && a->closed && a->n_done == a->n_assigned) ||
+           (first && first->over && first->n_blocks == 0);
 }
 
 bool cw_holds_anything(const struct cw_runner *r, const struct cw_range *s)
@@ -28,7 +29,10 @@ static struct cw_range *reclaimable(const struct cw_runner *r, const struct cw_r
     return last;
 }
 
-bool cw_can_reclaim(const struct cw_runner *r, const struct cw_range *s) { return reclaimable(r, s) != NULL; }
+bool cw_can_reclaim(const struct cw_runner *r, const struct cw_range *s)
+{
+    return reclaimable(r, s) != NULL;
+}
 
 void cw_give_up(struct cw_runner *r, struct cw_range *s)
 {

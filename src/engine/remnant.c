@@ -2,12 +2,12 @@
 
 #include <string.h>
 
-
 /* Before each row, and before each of its components. */
 struct row_head {
     uint32_t present; /* 0: the record was skipped, nothing follows */
     uint32_t zero;
 };
+
 struct value_head {
     uint32_t ndim;
     uint32_t zero;
@@ -24,7 +24,10 @@ void cw_remnant_deinit(struct cw_remnant *m)
     *m = (struct cw_remnant){0};
 }
 
-static size_t value_bytes(const struct cw_tensor *t) { return 16 + (size_t)t->ndim * 8 + CW_ALIGN_UP(t->size, 8); }
+static size_t value_bytes(const struct cw_tensor *t)
+{
+    return 16 + (size_t)t->ndim * 8 + CW_ALIGN_UP(t->size, 8);
+}
 
 static uint8_t *put_u32(uint8_t *at, uint32_t a, uint32_t b)
 {
@@ -47,7 +50,8 @@ static uint8_t *put_value(uint8_t *at, const struct cw_tensor *t)
     return at + CW_ALIGN_UP(size, 8);
 }
 
-int cw_remnant_read(const struct cw_assembly *a, uint64_t from, uint64_t n, struct cw_remnant *ret, struct cw_error *err)
+int cw_remnant_read(const struct cw_assembly *a, uint64_t from, uint64_t n, struct cw_remnant *ret,
+                    struct cw_error *err)
 {
     const struct cw_layout *l = a->layout;
     struct cw_remnant m = {.n = n};
@@ -84,7 +88,8 @@ int cw_remnant_read(const struct cw_assembly *a, uint64_t from, uint64_t n, stru
 }
 
 /* The value at *at of a component of type t; data point into m. False: it is none. */
-static bool get_value(const struct cw_remnant *m, size_t *at, const struct cw_type *type, struct cw_tensor *ret)
+static bool get_value(const struct cw_remnant *m, size_t *at, const struct cw_type *type,
+                      struct cw_tensor *ret)
 {
     struct value_head head;
     uint64_t size, expected = type->dtype == CW_BYTES ? 1 : cw_dtype_size(type->dtype);
@@ -92,7 +97,8 @@ static bool get_value(const struct cw_remnant *m, size_t *at, const struct cw_ty
         return false;
     memcpy(&head, m->data + *at, 8);
     *at += 8;
-    if (head.ndim > CW_MAX_NDIM || (type->ndim >= 0 && head.ndim != (uint32_t)type->ndim) || m->size - *at < head.ndim * 8 + 8)
+    if (head.ndim > CW_MAX_NDIM || (type->ndim >= 0 && head.ndim != (uint32_t)type->ndim) ||
+        m->size - *at < head.ndim * 8 + 8)
         return false;
     *ret = (struct cw_tensor){.ndim = (int)head.ndim};
     memcpy(ret->dims, m->data + *at, head.ndim * 8);
@@ -100,10 +106,12 @@ static bool get_value(const struct cw_remnant *m, size_t *at, const struct cw_ty
     memcpy(&size, m->data + *at, 8);
     *at += 8;
     for (unsigned d = 0; d < head.ndim; d++)
-        if (ret->dims[d] < 0 || (type->ndim >= 0 && type->dims[d] != CW_VARIES && type->dims[d] != ret->dims[d]) ||
+        if (ret->dims[d] < 0 ||
+            (type->ndim >= 0 && type->dims[d] != CW_VARIES && type->dims[d] != ret->dims[d]) ||
             __builtin_mul_overflow(expected, (uint64_t)ret->dims[d], &expected))
             return false;
-    if ((type->dtype != CW_BYTES && size != expected) || size > m->size - *at || CW_ALIGN_UP(size, 8) > m->size - *at)
+    if ((type->dtype != CW_BYTES && size != expected) || size > m->size - *at ||
+        CW_ALIGN_UP(size, 8) > m->size - *at)
         return false;
     ret->size = size;
     ret->data = m->data + *at;
@@ -112,7 +120,8 @@ static bool get_value(const struct cw_remnant *m, size_t *at, const struct cw_ty
 }
 
 /* Walks over all rows: with `put`, into dst; else it checks, and counts what has to be staged. */
-static bool walk(struct cw_assembly *dst, const struct cw_remnant *m, bool put, size_t *staged, uint8_t *chunk)
+static bool walk(struct cw_assembly *dst, const struct cw_remnant *m, bool put, size_t *staged,
+                 uint8_t *chunk)
 {
     const struct cw_layout *l = dst->layout;
     size_t at = 0;
@@ -145,10 +154,12 @@ int cw_remnant_join(struct cw_assembly *dst, const struct cw_remnant *m, struct 
     size_t staged = 0;
     uint8_t *chunk = NULL;
     if (m->n > dst->capacity - dst->n_assigned)
-        return cw_error_set(err, CW_E_DATA, "a remnant of %llu elements came where %llu have room", (unsigned long long)m->n,
-                            (unsigned long long)(dst->capacity - dst->n_assigned));
+        return cw_error_set(err, CW_E_DATA, "a remnant of %llu elements came where %llu have room",
+                            (unsigned long long)m->n, (unsigned long long)(dst->capacity - dst->n_assigned));
     if (!walk(dst, m, false, &staged, NULL))
-        return cw_error_set(err, CW_E_DATA, "a remnant of %llu elements and %zu bytes is not what this pipeline makes", (unsigned long long)m->n, m->size);
+        return cw_error_set(err, CW_E_DATA,
+                            "a remnant of %llu elements and %zu bytes is not what this pipeline makes",
+                            (unsigned long long)m->n, m->size);
     if (staged) {
         struct cw_staged_chunk *c;
         int r = cw_staged_chunk_new(dst->layout->budget, staged, &c, &chunk, err);

@@ -1,6 +1,6 @@
 /*
- * Rows of a range as bytes, on their way to the process that joins them (docs/protocol.md, "Rows"): not yet padded, each
- * with its own shape, and with the places of records that were skipped.
+ * Rows of a range as bytes, on their way to the process that joins them (docs/protocol.md, "Rows"): not yet
+ * padded, each with its own shape, and with the places of records that were skipped.
  */
 #pragma once
 #include "engine/assembly.h"
@@ -10,11 +10,15 @@ struct cw_remnant {
     size_t size;
     struct cw_record_id *ids; /* n; those of skipped records too */
     uint64_t n;
-    size_t *offsets;          /* n + 1: where each begins in data, and the end; NULL where they came from elsewhere */
+    size_t *offsets; /* n + 1: where each begins in data, and the end; NULL where they came from elsewhere */
     struct cw_quarantined *quarantined;
 };
+
 void cw_remnant_deinit(struct cw_remnant *m);
-/* Elements from .. from + n - 1 of a; outside any budget. An element among them that failed, and is not skipped, is an error: its own. */
-int cw_remnant_read(const struct cw_assembly *a, uint64_t from, uint64_t n, struct cw_remnant *ret, struct cw_error *err) _must_check_;
-/* Appends all of m to dst, of the same pipeline. CW_E_BUDGET: nothing was appended. CW_E_DATA: m is not what the pipeline makes, or does not fit in dst. */
+/* Elements from .. from + n - 1 of a; outside any budget. An element among them that failed, and is not
+ * skipped, is an error: its own. */
+int cw_remnant_read(const struct cw_assembly *a, uint64_t from, uint64_t n, struct cw_remnant *ret,
+                    struct cw_error *err) _must_check_;
+/* Appends all of m to dst, of the same pipeline. CW_E_BUDGET: nothing was appended. CW_E_DATA: m is not what
+ * the pipeline makes, or does not fit in dst. */
 int cw_remnant_join(struct cw_assembly *dst, const struct cw_remnant *m, struct cw_error *err) _must_check_;

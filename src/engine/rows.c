@@ -1,12 +1,14 @@
-/* How many rows a block has: as many as take about half a millisecond, while their columns stay in a core's cache; and how many blocks there are. Mutex held, but for
- * cw_rows_new. */
+/* How many rows a block has: as many as take about half a millisecond, while their columns stay in a core's
+ * cache; and how many blocks there are. Mutex held, but for cw_rows_new. */
 #include "engine/internal.h"
 
 #include "base/thread.h"
 
-/* A block should take about this long: long against the cost of scheduling it (microseconds), short against a batch. */
+/* A block should take about this long: long against the cost of scheduling it (microseconds), short against a
+ * batch. */
 #define BLOCK_NS UINT64_C(500000)
-/* Where functions are called it has to be long against waking a host process and its answer (tenths of a millisecond on some machines). */
+/* Where functions are called it has to be long against waking a host process and its answer (tenths of a
+ * millisecond on some machines). */
 #define CALL_NS UINT64_C(8000000)
 /* A block's columns should stay in a core's cache; what goes to a host process and back leaves it anyway. */
 #define BLOCK_BYTES ((uint64_t)256 << 10)
@@ -25,7 +27,9 @@
 static uint64_t row_bytes(const struct cw_sequence *s, unsigned leaf)
 {
     const struct cw_program *g = &s->compiled->programs[leaf];
-    uint64_t bytes = s->sources[leaf]->n_records ? s->sources[leaf]->source_bytes / s->sources[leaf]->n_records : 0;
+    uint64_t bytes = s->sources[leaf]->n_records
+                         ? s->sources[leaf]->source_bytes / s->sources[leaf]->n_records
+                         : 0;
     for (unsigned k = 0; k < g->n_ops; k++)
         for (unsigned o = 0; o < g->ops[k]->n_out; o++)
             if (cw_type_fixed(&g->ops[k]->out[o].type))
@@ -49,14 +53,18 @@ int cw_rows_new(struct cw_runner *r, struct cw_error *err)
         return cw_error_nomem(err, 0, "the engine");
     for (unsigned i = 0; i < n; i++) {
         bool calls = calls_functions(&r->compiled->programs[i]);
-        uint64_t most = CW_MIN(CW_MAX((calls ? CALL_BYTES : BLOCK_BYTES) / CW_MAX(row_bytes(r->sequence, i), 1), 1), MOST_ROWS);
+        uint64_t most = CW_MIN(
+            CW_MAX((calls ? CALL_BYTES : BLOCK_BYTES) / CW_MAX(row_bytes(r->sequence, i), 1), 1), MOST_ROWS);
         r->rows[2 * i] = (struct row_pace){.aim_ns = calls ? CALL_NS : BLOCK_NS, .most = most};
         r->rows[2 * i + 1] = (struct row_pace){.aim_ns = BLOCK_NS, .most = CW_MAX(most, FEW_HITS)};
     }
     return 0;
 }
 
-static uint64_t by_time(const struct row_pace *p) { return p->ns ? CW_MAX(p->aim_ns / p->ns, 1) : 1; }
+static uint64_t by_time(const struct row_pace *p)
+{
+    return p->ns ? CW_MAX(p->aim_ns / p->ns, 1) : 1;
+}
 
 uint64_t cw_rows_most(const struct cw_runner *r, unsigned leaf, bool hit)
 {
@@ -77,7 +85,11 @@ static void tell(struct cw_runner *r, unsigned leaf, bool hit)
         .seen = {{"row_s", (double)rows->ns * 1e-9}, {"row_bytes", (double)row_bytes(r->sequence, leaf)}},
         .others = {{"time", (double)time}, {"core_cache", (double)rows->most}},
         .chosen = (double)now,
-        .why = time > rows->most ? "the columns of more would not stay in a core's cache" : rows->aim_ns == CALL_NS ? "so many take some milliseconds: long against waking a host process, short against a batch" : "so many take about half a millisecond: long against scheduling, short against a batch",
+        .why =
+            time > rows->most ? "the columns of more would not stay in a core's cache"
+            : rows->aim_ns == CALL_NS
+                ? "so many take some milliseconds: long against waking a host process, short against a batch"
+                : "so many take about half a millisecond: long against scheduling, short against a batch",
     };
     cw_tuned_add(&r->tuned, &t);
 }
@@ -89,14 +101,18 @@ void cw_rows_timed(struct cw_runner *r, unsigned leaf, bool hit, uint64_t ns)
     tell(r, leaf, hit);
 }
 
-static unsigned blocks_computing(const struct cw_runner *r) { return r->options.threads * BLOCKS_PER_THREAD; }
+static unsigned blocks_computing(const struct cw_runner *r)
+{
+    return r->options.threads * BLOCKS_PER_THREAD;
+}
 
 /* Bytes being read are bounded: storage's queue stays full, and no more memory waits for compute threads. */
 bool cw_blocks_full(const struct cw_runner *r)
 {
     if (r->n_blocks < blocks_computing(r))
         return false;
-    return !r->n_reading || r->n_blocks >= blocks_computing(r) + READ_DEPTH || cw_reads_waiting(r) >= READ_DEPTH || r->reading_bytes >= READ_SHARE(r->budget.limit);
+    return !r->n_reading || r->n_blocks >= blocks_computing(r) + READ_DEPTH ||
+           cw_reads_waiting(r) >= READ_DEPTH || r->reading_bytes >= READ_SHARE(r->budget.limit);
 }
 
 void cw_blocks_tell(struct cw_runner *r)
@@ -107,7 +123,8 @@ void cw_blocks_tell(struct cw_runner *r)
         .seen = {{"threads", r->options.threads}, {"reads_wait", r->cold}},
         .others = {{"computing", computing}, {"computing_and_reading", computing + READ_DEPTH}},
         .chosen = computing + (r->cold ? READ_DEPTH : 0),
-        .why = r->cold ? "files are not in memory, and storage reads quickest with many reads in flight" : "some wait for their turn while each thread has one",
+        .why = r->cold ? "files are not in memory, and storage reads quickest with many reads in flight"
+                       : "some wait for their turn while each thread has one",
     };
     cw_tuned_add(&r->tuned, &t);
 }

@@ -20,9 +20,11 @@
 static void set_assemblies(struct cw_runner *r, size_t memory)
 {
     size_t slab = r->layout.slab_bytes ? cw_slab_charge(r->layout.slab_bytes) : 0;
-    size_t batch = slab + cw_assembly_bytes(&r->layout, r->compiled->batch_size), plan = cw_plan_bytes(r->sequence, r->sequence->piece_size);
+    size_t batch = slab + cw_assembly_bytes(&r->layout, r->compiled->batch_size),
+           plan = cw_plan_bytes(r->sequence, r->sequence->piece_size);
     size_t by_memory = SLAB_SHARE(memory - plan) / batch;
-    size_t by_output = slab ? SLAB_AHEAD / slab : 4096, by_threads = r->options.threads * 2 + 2, wanted = CW_MAX(by_output, by_threads);
+    size_t by_output = slab ? SLAB_AHEAD / slab : 4096, by_threads = r->options.threads * 2 + 2,
+           wanted = CW_MAX(by_output, by_threads);
     unsigned before = r->max_assemblies;
     r->few_assemblies = by_memory < wanted;
     wanted = CW_MIN(wanted, by_memory);
@@ -31,11 +33,17 @@ static void set_assemblies(struct cw_runner *r, size_t memory)
         r->max_assemblies += 2 * r->compiled->n_buckets * (unsigned)CW_MIN(r->options.threads + 2, 16u);
     const struct cw_tuned t = {
         .what = "batches_under_way",
-        .seen = {{"batch_bytes", (double)batch}, {"memory_bytes", (double)memory}, {"threads", r->options.threads},
+        .seen = {{"batch_bytes", (double)batch},
+                 {"memory_bytes", (double)memory},
+                 {"threads", r->options.threads},
                  {r->compiled->batcher == CW_BATCHER_BUCKET ? "buckets" : NULL, r->compiled->n_buckets}},
-        .others = {{"threads", (double)by_threads}, {"output", (double)by_output}, {"memory", (double)by_memory}},
+        .others = {{"threads", (double)by_threads},
+                   {"output", (double)by_output},
+                   {"memory", (double)by_memory}},
         .chosen = r->max_assemblies,
-        .why = r->few_assemblies ? "batches may take so much of the memory budget" : by_output > by_threads ? "so much output may lie ready" : "two for each thread, and two",
+        .why = r->few_assemblies        ? "batches may take so much of the memory budget"
+               : by_output > by_threads ? "so much output may lie ready"
+                                        : "two for each thread, and two",
     };
     if (r->max_assemblies != before)
         cw_tuned_add(&r->tuned, &t);
@@ -44,13 +52,16 @@ static void set_assemblies(struct cw_runner *r, size_t memory)
 static int check_budget(struct cw_runner *r, struct cw_error *err)
 {
     size_t slab = r->layout.slab_bytes ? cw_slab_charge(r->layout.slab_bytes) : 0, memory = r->budget.limit;
-    size_t batch = slab + cw_assembly_bytes(&r->layout, r->compiled->batch_size), plan = cw_plan_bytes(r->sequence, r->sequence->piece_size);
-    /* one to fill; where the count is unknown one more to put one together in; the records they are made of; and scratch for a block */
+    size_t batch = slab + cw_assembly_bytes(&r->layout, r->compiled->batch_size),
+           plan = cw_plan_bytes(r->sequence, r->sequence->piece_size);
+    /* one to fill; where the count is unknown one more to put one together in; the records they are made of;
+     * and scratch for a block */
     size_t least = batch * (r->compiled->counted ? 1 : 2) + plan + ((size_t)1 << 20);
     r->least = least;
     if (memory < least) {
         char what[160];
-        snprintf(what, sizeof(what), "a batch of %llu takes %zu bytes, the plan of a range %zu", (unsigned long long)r->compiled->batch_size, batch, plan);
+        snprintf(what, sizeof(what), "a batch of %llu takes %zu bytes, the plan of a range %zu",
+                 (unsigned long long)r->compiled->batch_size, batch, plan);
         return cw_too_small(r, cw_memory_needed(r, &(struct cw_place){0}, least), what, err);
     }
     set_assemblies(r, memory);
@@ -70,10 +81,18 @@ size_t cw_runner_set_memory(struct cw_runner *r, size_t given)
     return memory;
 }
 
-size_t cw_runner_memory_used(struct cw_runner *r) { return atomic_load(&r->budget.used); }
-unsigned cw_runner_threads(const struct cw_runner *r) { return r->options.threads; }
+size_t cw_runner_memory_used(struct cw_runner *r)
+{
+    return atomic_load(&r->budget.used);
+}
 
-int cw_runner_new(const struct cw_sequence *s, const struct cw_runner_options *o, struct cw_runner **ret, struct cw_error *err)
+unsigned cw_runner_threads(const struct cw_runner *r)
+{
+    return r->options.threads;
+}
+
+int cw_runner_new(const struct cw_sequence *s, const struct cw_runner_options *o, struct cw_runner **ret,
+                  struct cw_error *err)
 {
     const struct cw_compiled *c = s->compiled;
     struct cw_runner *r = calloc(1, sizeof(*r));
@@ -159,7 +178,8 @@ struct cw_runner *cw_runner_free(struct cw_runner *r)
     return NULL;
 }
 
-static int epoch_get(struct cw_runner *r, uint64_t seed, uint64_t epoch, struct epoch_ref **ret, struct cw_error *err)
+static int epoch_get(struct cw_runner *r, uint64_t seed, uint64_t epoch, struct epoch_ref **ret,
+                     struct cw_error *err)
 {
     for (struct cw_range *s = r->ranges; s; s = s->next)
         if (s->epoch->epoch.epoch == epoch && s->epoch->epoch.seed == seed) {
@@ -185,7 +205,8 @@ static int epoch_get(struct cw_runner *r, uint64_t seed, uint64_t epoch, struct 
     return 0;
 }
 
-static int range_alloc(const struct cw_runner *r, struct cw_range *s, const struct cw_entry *from, struct cw_error *err)
+static int range_alloc(const struct cw_runner *r, struct cw_range *s, const struct cw_entry *from,
+                       struct cw_error *err)
 {
     unsigned n_keys = cw_n_keys(r->compiled);
     s->passed = calloc(r->n_points, sizeof(*s->passed));
@@ -202,7 +223,8 @@ static int range_alloc(const struct cw_runner *r, struct cw_range *s, const stru
     return status;
 }
 
-int cw_runner_open(struct cw_runner *r, const struct cw_range_options *o, struct cw_range **ret, struct cw_error *err)
+int cw_runner_open(struct cw_runner *r, const struct cw_range_options *o, struct cw_range **ret,
+                   struct cw_error *err)
 {
     struct cw_range *s = calloc(1, sizeof(*s));
     if (!s)
@@ -224,7 +246,9 @@ int cw_runner_open(struct cw_runner *r, const struct cw_range_options *o, struct
         s->next = *at;
         *at = s;
         *ret = s;
-        if (s == r->ranges) /* the one that the consumer lacked memory for is not the first any more: it asks as for a later one */
+        /* the one that the consumer lacked memory for is not the first any more: it asks as for a later one
+         */
+        if (s == r->ranges)
             cw_consumer_served(r);
         cw_work(r);
     } else {
@@ -254,7 +278,8 @@ void cw_runner_close(struct cw_runner *r, struct cw_range *s)
     s->closed = true;
     cw_reads_drop(r, s);
     uint64_t until_ns = cw_now_ns() + CLOSE_NS;
-    const struct timespec until = {.tv_sec = (time_t)(until_ns / 1000000000u), .tv_nsec = (long)(until_ns % 1000000000u)};
+    const struct timespec until = {.tv_sec = (time_t)(until_ns / 1000000000u),
+                                   .tv_nsec = (long)(until_ns % 1000000000u)};
     for (;;) { /* blocks that run or read see `closed` and end */
         drop_waiting(r, &r->ready, s);
         drop_waiting(r, &r->starved, s);
@@ -273,7 +298,7 @@ void cw_runner_close(struct cw_runner *r, struct cw_range *s)
         }
     cw_range_free(r, s);
     r->consumer_short = false; /* what lacked memory may be gone with the range; else this is set again */
-    cw_released(r); /* and another range is the first now */
+    cw_released(r);            /* and another range is the first now */
 }
 
 void cw_runner_tuned(struct cw_runner *r, struct cw_tuned_log *ret)

@@ -1,4 +1,5 @@
-/* Points that blocks pass in order: limits count elements, slots are given out. And what becomes of rows that failed. Mutex held throughout. */
+/* Points that blocks pass in order: limits count elements, slots are given out. And what becomes of rows that
+ * failed. Mutex held throughout. */
 #include <stdio.h>
 #include <string.h>
 
@@ -7,10 +8,14 @@
 #include "base/array.h"
 
 /* Errors are raised where the failed element stood. */
-static bool raises(const struct cw_runner *r, uint8_t status) { return status == CW_ROW_FAILED && r->compiled->pipeline->on_error != CW_ON_ERROR_SKIP; }
+static bool raises(const struct cw_runner *r, uint8_t status)
+{
+    return status == CW_ROW_FAILED && r->compiled->pipeline->on_error != CW_ON_ERROR_SKIP;
+}
 
 /* Room to note what a limit counts before each position of a block. */
-static int new_passage(struct cw_runner *r, struct block *b, unsigned k, const struct cw_limit_count *now, struct cw_error *err)
+static int new_passage(struct cw_runner *r, struct block *b, unsigned k, const struct cw_limit_count *now,
+                       struct cw_error *err)
 {
     unsigned n = r->compiled->n_limits;
     if (!b->limit_passages && !(b->limit_passages = calloc(n, sizeof(*b->limit_passages))))
@@ -45,7 +50,8 @@ static int pass_limit(struct cw_runner *r, struct block *b, unsigned k, struct c
             continue;
         bool within = state->count < limit->count;
         if (raises(r, b->b.status[i]) && !(limit->take && !within))
-            continue; /* ends the run where it stands, skipped or not; behind a full `take` nobody gets to it */
+            /* ends the run where it stands, skipped or not; behind a full `take` nobody gets to it */
+            continue;
         if (within)
             state->count++;
         if (within == limit->take)
@@ -57,7 +63,7 @@ static int pass_limit(struct cw_runner *r, struct block *b, unsigned k, struct c
     for (; noted <= b->n_refs; noted++)
         counts[noted] = state->count;
     if (limit->ends_epoch && state->count >= limit->count) {
-        s->over = true; /* nothing after this can live */
+        s->over = true;            /* nothing after this can live */
         free(CW_STEAL(s->failed)); /* a stream that was read ahead: nobody gets to where it failed */
     }
     return 0;
@@ -74,7 +80,8 @@ int32_t cw_block_key(const struct cw_runner *r, const struct block *b, size_t ro
     return bucket;
 }
 
-/* The error of a row takes the place of the batch that it would have been in, or stands behind all rows; nothing comes after. */
+/* The error of a row takes the place of the batch that it would have been in, or stands behind all rows;
+ * nothing comes after. */
 static int poison(struct cw_runner *r, struct block *b, size_t row, struct cw_error *err)
 {
     struct cw_range *s = b->range;
@@ -105,7 +112,8 @@ static int poison(struct cw_runner *r, struct block *b, size_t row, struct cw_er
 }
 
 /* The batch that live row idx[b->n_given] goes to. 1: none to be had now. */
-static int filling(struct cw_runner *r, struct block *b, unsigned key, struct cw_assembly **ret, struct cw_error *err)
+static int filling(struct cw_runner *r, struct block *b, unsigned key, struct cw_assembly **ret,
+                   struct cw_error *err)
 {
     struct cw_range *s = b->range;
     struct cw_assembly *a = s->open[key];
@@ -131,7 +139,8 @@ static int filling(struct cw_runner *r, struct block *b, unsigned key, struct cw
 }
 
 /* The batch is full: idx[at] was the last one. */
-static int close_batch(struct cw_runner *r, struct block *b, struct cw_assembly *a, size_t at, struct cw_error *err)
+static int close_batch(struct cw_runner *r, struct block *b, struct cw_assembly *a, size_t at,
+                       struct cw_error *err)
 {
     struct cw_range *s = b->range;
     a->closed = true;
@@ -155,7 +164,8 @@ static int note_keys(struct cw_range *s, unsigned key, size_t n, struct cw_error
 }
 
 /* Gives the next n rows that live slots in a. */
-static int add_segment(struct cw_runner *r, struct block *b, struct cw_assembly *a, size_t n, struct cw_error *err)
+static int add_segment(struct cw_runner *r, struct block *b, struct cw_assembly *a, size_t n,
+                       struct cw_error *err)
 {
     struct segment *last = b->n_segments ? &b->segments[b->n_segments - 1] : NULL;
     struct cw_range *s = b->range;
@@ -166,7 +176,8 @@ static int add_segment(struct cw_runner *r, struct block *b, struct cw_assembly 
     } else {
         if (CW_ARRAY_ROOM(b->segments, b->segment_capacity, b->n_segments + (size_t)1, "slots", err) < 0)
             return CW_E_MEMORY;
-        b->segments[b->n_segments++] = (struct segment){.assembly = a, .slot0 = a->n_assigned, .first = b->n_given, .n = n};
+        b->segments[b->n_segments++] = (struct segment){
+            .assembly = a, .slot0 = a->n_assigned, .first = b->n_given, .n = n};
     }
     a->n_assigned += n;
     s->arrived[a->bucket] += n;
@@ -178,7 +189,8 @@ static int add_segment(struct cw_runner *r, struct block *b, struct cw_assembly 
 static int pass_slots(struct cw_runner *r, struct block *b, struct cw_error *err)
 {
     struct cw_range *s = b->range;
-    bool one_by_one = r->compiled->batcher == CW_BATCHER_BUCKET || (b->has_failed && r->compiled->pipeline->on_error != CW_ON_ERROR_SKIP);
+    bool one_by_one = r->compiled->batcher == CW_BATCHER_BUCKET ||
+                      (b->has_failed && r->compiled->pipeline->on_error != CW_ON_ERROR_SKIP);
     while (b->n_given < b->n_live && !s->poisoned) {
         size_t row = b->idx[b->n_given], rest = one_by_one ? 1 : b->n_live - b->n_given;
         struct cw_assembly *a;
@@ -206,7 +218,8 @@ static int pass_slots(struct cw_runner *r, struct block *b, struct cw_error *err
 int cw_block_pass(struct cw_runner *r, struct block *b, struct cw_error *err)
 {
     if (b->n_passed > b->point) { /* a second attempt: what was decided stays */
-        for (size_t i = 0; b->point < r->compiled->n_limits && b->dropped && b->dropped[b->point] && i < b->b.n; i++)
+        for (size_t i = 0;
+             b->point < r->compiled->n_limits && b->dropped && b->dropped[b->point] && i < b->b.n; i++)
             if (b->dropped[b->point][i]) {
                 b->b.status[i] = CW_ROW_DROPPED;
                 b->b.all_ok = false;
@@ -219,12 +232,13 @@ int cw_block_pass(struct cw_runner *r, struct block *b, struct cw_error *err)
     return status;
 }
 
-/* NULL: the row has no slot. *ret_told: as it has one in an earlier batch, or comes behind an error that ends the range. */
+/* NULL: the row has no slot. *ret_told: as it has one in an earlier batch, or comes behind an error that ends
+ * the range. */
 static struct segment *segment_of(const struct block *b, size_t row, bool *ret_told)
 {
     *ret_told = false;
     if (!b->idx)
-        return &b->segments[0]; /* counted: all rows are in one batch */
+        return &b->segments[0];                              /* counted: all rows are in one batch */
     size_t at = CW_FIRST(i, 0, b->n_live, b->idx[i] >= row); /* idx ascends */
     if (at == b->n_live || b->idx[at] != row)
         return NULL;
@@ -233,14 +247,19 @@ static struct segment *segment_of(const struct block *b, size_t row, bool *ret_t
     return *ret_told ? NULL : &b->segments[k];
 }
 
-static void quarantine(struct cw_runner *r, const struct block *b, const struct fault *f, struct cw_quarantined **list)
+static void quarantine(struct cw_runner *r, const struct block *b, const struct fault *f,
+                       struct cw_quarantined **list)
 {
     const struct cw_source *source = r->sequence->sources[b->program->leaf];
     const char *path = source->ops->path ? source->ops->path(source, cw_block_ref(b, f->row)->row) : NULL;
     struct cw_quarantined *q = calloc(1, sizeof(*q));
     if (!q)
         return; /* the count is short by one; there is no memory to say so */
-    *q = (struct cw_quarantined){.next = *list, .op = f->op, .file = path ? strdup(path) : NULL, .note = f->note, .replaced = f->replaced};
+    *q = (struct cw_quarantined){.next = *list,
+                                 .op = f->op,
+                                 .file = path ? strdup(path) : NULL,
+                                 .note = f->note,
+                                 .replaced = f->replaced};
     cw_row_id(r, b, f->row, &q->id);
     if (f->replaced)
         q->by = b->replaced[f->row].id;
@@ -260,7 +279,10 @@ void cw_block_settle(struct cw_runner *r, struct block *b)
             cw_fault_error(r, b, f, &error);
             cw_assembly_poison(g->assembly, &error, b->seq << 32 | f->row);
         } else if (!raised && !told) {
-            quarantine(r, b, f, g ? &g->assembly->quarantined : s->tail && !s->tail->finishing ? &s->tail->quarantined : &s->quarantined);
+            quarantine(r, b, f,
+                       g                                ? &g->assembly->quarantined
+                       : s->tail && !s->tail->finishing ? &s->tail->quarantined
+                                                        : &s->quarantined);
         }
     }
     for (unsigned i = 0; i < b->n_segments; i++)

@@ -14,7 +14,8 @@
 
 #include "base/macro.h"
 
-/* A group that has used its part of a period stands still until the next: short periods, so that a throttled worker still answers. */
+/* A group that has used its part of a period stands still until the next: short periods, so that a throttled
+ * worker still answers. */
 #define PERIOD_US 50000
 #define LEAST_US 1000 /* what the kernel takes */
 #define WHY_BYTES 600
@@ -42,7 +43,8 @@ static bool find_mount(int version, char mount[PATH_MAX])
     FILE *f = fopen("/proc/self/mounts", "re");
     while (f && !found && fgets(line, sizeof(line), f))
         if (sscanf(line, "%*s %4095s %63s %4095s", path, type, options) == 3)
-            found = version == 1 ? strcmp(type, "cgroup") == 0 && has_word(options, "cpu") : strcmp(type, "cgroup2") == 0;
+            found = version == 1 ? strcmp(type, "cgroup") == 0 && has_word(options, "cpu")
+                                 : strcmp(type, "cgroup2") == 0;
     if (f)
         fclose(f);
     if (found)
@@ -112,8 +114,9 @@ static bool find_parent(int version, char parent[2 * PATH_MAX])
     return true;
 }
 
-/* In version 2, a group that has processes itself (this one, for a start) may give CPU time to groups of threads only; whole processes may be in such a group, too. Only at the very top, and where nobody is in the parent, a group is
- * what it should be from the start. */
+/* In version 2, a group that has processes itself (this one, for a start) may give CPU time to groups of
+ * threads only; whole processes may be in such a group, too. Only at the very top, and where nobody is in the
+ * parent, a group is what it should be from the start. */
 int cw_cgroup_admit(const char *path)
 {
     char name[PATH_MAX + 64], type[64] = "";
@@ -123,7 +126,9 @@ int cw_cgroup_admit(const char *path)
         return -1;
     (void)!fgets(type, sizeof(type), f);
     fclose(f);
-    return strncmp(type, "domain invalid", strlen("domain invalid")) == 0 ? write_file(path, "cgroup.type", "threaded") : 0;
+    return strncmp(type, "domain invalid", strlen("domain invalid")) == 0
+               ? write_file(path, "cgroup.type", "threaded")
+               : 0;
 }
 
 static int failed(const char *what, const char *path, char why[WHY_BYTES])
@@ -141,7 +146,9 @@ static int make(struct cw_cgroup *c, int version, const char *name, double cpus,
         return -1;
     }
     if (version == 2 && write_file(parent, "cgroup.subtree_control", "+cpu") < 0)
-        return failed(errno == ENOENT || errno == EINVAL ? "has no cpu controller in" : errno == EBUSY ? "has other processes and groups of its own beside them in" : "can't give CPU time to groups in",
+        return failed(errno == ENOENT || errno == EINVAL ? "has no cpu controller in"
+                      : errno == EBUSY ? "has other processes and groups of its own beside them in"
+                                       : "can't give CPU time to groups in",
                       parent, why);
     if (snprintf(c->path, sizeof(c->path), "%s/%s", parent, name) >= PATH_MAX) {
         errno = ENAMETOOLONG;
@@ -150,7 +157,8 @@ static int make(struct cw_cgroup *c, int version, const char *name, double cpus,
     if (mkdir(c->path, 0755) < 0)
         return failed("can't make", c->path, why);
     snprintf(procs, sizeof(procs), "%s/cgroup.procs", c->path);
-    if ((version == 1 || cw_cgroup_admit(c->path) == 0) && limit(c, version, cpus) == 0 && (c->entry = open(procs, O_WRONLY | O_CLOEXEC)) >= 0)
+    if ((version == 1 || cw_cgroup_admit(c->path) == 0) && limit(c, version, cpus) == 0 &&
+        (c->entry = open(procs, O_WRONLY | O_CLOEXEC)) >= 0)
         return 0;
     failed("can't limit", c->path, why);
     (void)rmdir(c->path);
@@ -165,8 +173,10 @@ int cw_cgroup_new(const char *name, double cpus, struct cw_cgroup **ret, struct 
         return cw_error_nomem(err, sizeof(*c), "a control group");
     if (make(c, 1, name, cpus, first) < 0 && make(c, 2, name, cpus, second) < 0) {
         free(c);
-        return cw_error_set(err, CW_E_OPTION, "CPU time can't be limited here, by a control group %s: version 1 %.400s; version 2 %.400s; expected to be root, or a delegated group", name, first,
-                            second);
+        return cw_error_set(err, CW_E_OPTION,
+                            "CPU time can't be limited here, by a control group %s: version 1 %.400s; "
+                            "version 2 %.400s; expected to be root, or a delegated group",
+                            name, first, second);
     }
     *ret = c;
     return 0;
@@ -180,7 +190,9 @@ static void sweep(const char *parent, const char *prefix)
     size_t size = strlen(prefix);
     while (folder && (e = readdir(folder))) {
         char *end = NULL;
-        long pid = strncmp(e->d_name, prefix, size) == 0 && e->d_name[size] == '-' ? strtol(e->d_name + size + 1, &end, 10) : 0;
+        long pid = strncmp(e->d_name, prefix, size) == 0 && e->d_name[size] == '-'
+                       ? strtol(e->d_name + size + 1, &end, 10)
+                       : 0;
         if (pid > 0 && *end == '-' && (pid == getpid() || (kill((pid_t)pid, 0) < 0 && errno == ESRCH)))
             (void)unlinkat(dirfd(folder), e->d_name, AT_REMOVEDIR);
     }
@@ -196,14 +208,18 @@ void cw_cgroup_sweep(const char *prefix)
             sweep(parent, prefix);
 }
 
-int cw_cgroup_entry(const struct cw_cgroup *c) { return c->entry; }
+int cw_cgroup_entry(const struct cw_cgroup *c)
+{
+    return c->entry;
+}
 
 struct cw_cgroup *cw_cgroup_free(struct cw_cgroup *c)
 {
     if (!c)
         return NULL;
     close(c->entry);
-    (void)rmdir(c->path); /* processes that it started itself may be there still: it stays until it is swept */
+    /* processes that it started itself may be there still: it stays until it is swept */
+    (void)rmdir(c->path);
     free(c);
     return NULL;
 }

@@ -20,12 +20,18 @@
 #define AGE_NS UINT64_C(1000000000)
 #define FIRST_RETRY_NS UINT64_C(200000000)
 #define LAST_RETRY_NS UINT64_C(30000000000)
-#define HOPELESS 3                            /* so many failures in a row: there are no more than those that are there */
-#define MISSING_NS UINT64_C(15000000000)      /* a worker that lost its dispatcher tries again each second: who does not come back within this hangs ... */
-#define STARTING_NS UINT64_C(120000000000)    /* ... and so does who never came. One that is not let in ends by itself before that */
-#define TAKEN_NS UINT64_C(10000000000)        /* a pool whose provisioner died is free once its connection is noticed to be dead: 3 s */
-#define AWAY_NS UINT64_C(60000000000)         /* how often is said that the dispatcher can't be reached */
-#define LOOK_NS UINT64_C(1000000000)          /* how often is looked who is late, while somebody is */
+#define HOPELESS 3 /* so many failures in a row: there are no more than those that are there */
+#define MISSING_NS \
+    UINT64_C(15000000000) /* a worker that lost its dispatcher tries again each second: who does not come \
+                             back within this hangs ... */
+#define STARTING_NS \
+    UINT64_C(120000000000) /* ... and so does who never came. One that is not let in ends by itself before \
+                              that */
+#define TAKEN_NS \
+    UINT64_C(10000000000) /* a pool whose provisioner died is free once its connection is noticed to be \
+                             dead: 3 s */
+#define AWAY_NS UINT64_C(60000000000) /* how often is said that the dispatcher can't be reached */
+#define LOOK_NS UINT64_C(1000000000)  /* how often is looked who is late, while somebody is */
 
 struct unit {
     struct cw_link link;
@@ -33,27 +39,29 @@ struct unit {
     char name[112];
     void *handle;
     uint64_t started_ns;
-    uint64_t missing_ns;          /* since when the dispatcher has no connection with it; 0: it has, or that is not known */
-    uint64_t kill_ns;             /* ending: when it is killed; 0: it was */
-    bool ending, came;            /* came: the dispatcher has had a connection with it */
+    /* since when the dispatcher has no connection with it; 0: it has, or that is not known */
+    uint64_t missing_ns;
+    uint64_t kill_ns;  /* ending: when it is killed; 0: it was */
+    bool ending, came; /* came: the dispatcher has had a connection with it */
 };
 
 struct cw_fleet {
     struct cw_fleet_options o;
     struct cw_conn *conn;
     uint8_t incarnation[16];
-    char prefix[80];              /* of the names of units: what comes after it is a number */
+    char prefix[80]; /* of the names of units: what comes after it is a number */
     bool open, ending;
-    bool told;                    /* who is present: not every dispatcher says so */
-    uint64_t open_ns;             /* since when */
-    uint64_t away_ns;             /* when it was said last that it can't be reached; 0: not since it was there */
-    uint64_t taken_ns;            /* since when it is refused, as another one has the pool; 0: it is not */
+    bool told;         /* who is present: not every dispatcher says so */
+    uint64_t open_ns;  /* since when */
+    uint64_t away_ns;  /* when it was said last that it can't be reached; 0: not since it was there */
+    uint64_t taken_ns; /* since when it is refused, as another one has the pool; 0: it is not */
     struct cw_timer *reconnect, *retry;
-    struct cw_post post;          /* to look what is to be done */
+    struct cw_post post; /* to look what is to be done */
     struct cw_link units;
-    uint32_t wanted, hoped;       /* hoped: wanted while they failed: the dispatcher wants no more than it was told there can be */
+    /* hoped: wanted while they failed: the dispatcher wants no more than it was told there can be */
+    uint32_t wanted, hoped;
     uint64_t n_started, next_start_ns, failed_ns, backoff_ns;
-    unsigned failures;            /* in a row */
+    unsigned failures; /* in a row */
     char why[300];
     uint32_t said_units, said_maximum; /* to the dispatcher */
     bool said;
@@ -62,6 +70,7 @@ struct cw_fleet {
 };
 
 static void fleet_log(struct cw_fleet *f, bool warning, const char *format, ...) _printf_(3, 4);
+
 static void fleet_log(struct cw_fleet *f, bool warning, const char *format, ...)
 {
     char text[600];
@@ -73,7 +82,7 @@ static void fleet_log(struct cw_fleet *f, bool warning, const char *format, ...)
 static uint32_t n_all(const struct cw_fleet *f)
 {
     uint32_t n = 0;
-    CW_LIST_EACH(at, &f->units)
+    CW_LIST_EACH (at, &f->units)
         n++;
     return n;
 }
@@ -82,7 +91,7 @@ static uint32_t n_all(const struct cw_fleet *f)
 static uint32_t n_units(const struct cw_fleet *f)
 {
     uint32_t n = 0;
-    CW_LIST_EACH_OF(u, struct unit, link, &f->units)
+    CW_LIST_EACH_OF (u, struct unit, link, &f->units)
         n += !u->ending;
     return n;
 }
@@ -92,13 +101,19 @@ static uint32_t n_units(const struct cw_fleet *f)
 static void say(struct cw_fleet *f)
 {
     struct cw_error err = {0};
-    uint32_t units = n_units(f), maximum = f->failures >= HOPELESS ? CW_MIN(units, f->o.maximum) : f->o.maximum;
+    uint32_t units = n_units(f),
+             maximum = f->failures >= HOPELESS ? CW_MIN(units, f->o.maximum) : f->o.maximum;
     if (!f->open || f->ending || (f->said && units == f->said_units && maximum == f->said_maximum))
         return;
-    Cachew__Pool m = {CW_MESSAGE(pool), .name = (char *)(uintptr_t)f->o.pool,
-        .minimum = CW_MIN(f->o.minimum, maximum), .maximum = maximum, .price_per_h = f->o.price_per_h,
-        .cpu_share = f->o.cpu_share, .units = units, .prefix = f->prefix,
-        .why = f->failures ? f->why : (char *)(uintptr_t)""};
+    Cachew__Pool m = {CW_MESSAGE(pool),
+                      .name = (char *)(uintptr_t)f->o.pool,
+                      .minimum = CW_MIN(f->o.minimum, maximum),
+                      .maximum = maximum,
+                      .price_per_h = f->o.price_per_h,
+                      .cpu_share = f->o.cpu_share,
+                      .units = units,
+                      .prefix = f->prefix,
+                      .why = f->failures ? f->why : (char *)(uintptr_t)""};
     Cachew__Envelope e = {CW_MESSAGE(envelope), .of_case = CACHEW__ENVELOPE__OF_POOL, .pool = &m};
     f->said = true;
     f->said_units = units;
@@ -119,10 +134,11 @@ static void failed(struct cw_fleet *f, const char *why)
     f->failed_ns = cw_now_ns();
     f->next_start_ns = f->failed_ns + CW_MIN(wait, LAST_RETRY_NS);
     if (f->failures == HOPELESS)
-        fleet_log(f, true,
-                  "%d workers in a row ended before they served, and said why above: the dispatcher is told that "
-                  "there are no more, and they are tried at longer and longer intervals, until one serves",
-                  HOPELESS);
+        fleet_log(
+            f, true,
+            "%d workers in a row ended before they served, and said why above: the dispatcher is told that "
+            "there are no more, and they are tried at longer and longer intervals, until one serves",
+            HOPELESS);
 }
 
 static void on_ended(void *arg, const char *why)
@@ -160,7 +176,7 @@ static int start_one(struct cw_fleet *f, struct cw_error *err)
  * Where the dispatcher does not say that, its age decides alone. */
 static void forgive(struct cw_fleet *f, uint64_t now)
 {
-    CW_LIST_EACH_OF(u, const struct unit, link, &f->units) {
+    CW_LIST_EACH_OF (u, const struct unit, link, &f->units) {
         bool served = u->started_ns + AGE_NS <= now && (u->came || !f->told);
         if (f->failures && served && u->started_ns > f->failed_ns)
             f->failures = f->hoped = 0;
@@ -187,17 +203,21 @@ static bool hangs(const struct cw_fleet *f, const struct unit *u, uint64_t now)
     return f->told && u->missing_ns && now >= CW_MAX(u->missing_ns, f->open_ns) + may_miss_ns(u);
 }
 
-/* Kills who hangs, and who does not end. Returns whether to look again soon: somebody is missing, or ending. */
+/* Kills who hangs, and who does not end. Returns whether to look again soon: somebody is missing, or ending.
+ */
 static bool end_late(struct cw_fleet *f, uint64_t now)
 {
     bool late = false;
-    CW_LIST_EACH_OF(u, struct unit, link, &f->units) {
+    CW_LIST_EACH_OF (u, struct unit, link, &f->units) {
         bool hung = !u->ending && hangs(f, u, now), slow = u->ending && u->kill_ns && now >= u->kill_ns;
         if (hung)
-            fleet_log(f, true, "worker %s: the dispatcher has heard nothing of it for %llu s; it is killed, and another one takes its place", u->name,
-                      (unsigned long long)(may_miss_ns(u) / 1000000000));
+            fleet_log(f, true,
+                      "worker %s: the dispatcher has heard nothing of it for %llu s; it is killed, and "
+                      "another one takes its place",
+                      u->name, (unsigned long long)(may_miss_ns(u) / 1000000000));
         if (slow)
-            fleet_log(f, true, "worker %s was to end %llu s ago; it is killed", u->name, (unsigned long long)(f->o.drain_ns / 1000000000));
+            fleet_log(f, true, "worker %s was to end %llu s ago; it is killed", u->name,
+                      (unsigned long long)(f->o.drain_ns / 1000000000));
         if (hung || slow)
             end_unit(f, u, true);
         late |= u->ending ? u->kill_ns != 0 : u->missing_ns != 0;
@@ -235,7 +255,7 @@ static void look(void *arg)
 
 static struct unit *find_unit(struct cw_fleet *f, const char *name)
 {
-    CW_LIST_EACH_OF(u, struct unit, link, &f->units)
+    CW_LIST_EACH_OF (u, struct unit, link, &f->units)
         if (strcmp(u->name, name) == 0)
             return u;
     return NULL;
@@ -253,7 +273,7 @@ static void on_present(struct cw_fleet *f, const Cachew__Present *m)
             u->missing_ns = UINT64_MAX; /* marked */
         }
     }
-    CW_LIST_EACH_OF(u, struct unit, link, &f->units)
+    CW_LIST_EACH_OF (u, struct unit, link, &f->units)
         u->missing_ns = u->missing_ns == UINT64_MAX ? 0 : u->missing_ns ? u->missing_ns : now;
 }
 
@@ -272,8 +292,9 @@ static void on_want(struct cw_fleet *f, const Cachew__Want *m)
     cw_loop_post(f->o.loop, &f->post);
 }
 
-static int on_message(void *user, struct cw_conn *c CW_UNUSED, const Cachew__Envelope *m, void *payload CW_UNUSED, size_t size CW_UNUSED, const int *fds CW_UNUSED, size_t n_fds CW_UNUSED,
-                      struct cw_error *err)
+static int on_message(void *user, struct cw_conn *c CW_UNUSED, const Cachew__Envelope *m,
+                      void *payload CW_UNUSED, size_t size CW_UNUSED, const int *fds CW_UNUSED,
+                      size_t n_fds CW_UNUSED, struct cw_error *err)
 {
     struct cw_fleet *f = user;
     if (m->of_case == CACHEW__ENVELOPE__OF_WANT && !f->ending)
@@ -327,7 +348,8 @@ static void on_closed(void *user, struct cw_conn *c CW_UNUSED, const struct cw_e
 {
     struct cw_fleet *f = user;
     if (f->open && !f->ending)
-        fleet_log(f, false, "the dispatcher's connection ended: %s", why->status ? why->message : "it closed it");
+        fleet_log(f, false, "the dispatcher's connection ended: %s",
+                  why->status ? why->message : "it closed it");
     if (!f->open && !f->ending)
         say_away(f, why->status ? why->message : "it closed the connection");
     f->conn = NULL;
@@ -354,7 +376,8 @@ static void connect_now(void *arg)
         return;
     cw_host_identity(host);
     cw_hello_init(&hello, CACHEW__ROLE__ROLE_PROVISIONER, f->o.pool, f->incarnation, host);
-    struct cw_conn_options o = {.hello = &hello, .limits = CW_LIMITS_PROVISIONER, .token = f->o.token, .tls = f->o.tls};
+    struct cw_conn_options o = {
+        .hello = &hello, .limits = CW_LIMITS_PROVISIONER, .token = f->o.token, .tls = f->o.tls};
     if (cw_conn_connect(f->o.loop, f->o.dispatcher, &o, &conn_ops, f, &f->conn, &err) < 0) {
         say_away(f, err.message);
         connect_later(f);
@@ -373,7 +396,8 @@ int cw_fleet_new(const struct cw_fleet_options *o, struct cw_fleet **ret, struct
         free(f);
         return cw_error_errno(err, CW_E_IO, errno, "no random bytes");
     }
-    snprintf(f->prefix, sizeof(f->prefix), "%.64s-%02x%02x%02x%02x-", o->pool, f->incarnation[0], f->incarnation[1], f->incarnation[2], f->incarnation[3]);
+    snprintf(f->prefix, sizeof(f->prefix), "%.64s-%02x%02x%02x%02x-", o->pool, f->incarnation[0],
+             f->incarnation[1], f->incarnation[2], f->incarnation[3]);
     f->backoff_ns = RECONNECT_FIRST_NS;
     f->post = (struct cw_post){.fn = look, .arg = f};
     cw_list_init(&f->units);
@@ -397,7 +421,7 @@ void cw_fleet_end(struct cw_fleet *f, bool now, void (*empty)(void *arg), void *
     f->ending = true;
     f->empty = empty;
     f->empty_arg = arg;
-    CW_LIST_EACH_OF(u, struct unit, link, &f->units) {
+    CW_LIST_EACH_OF (u, struct unit, link, &f->units) {
         if (!u->ending || now)
             f->o.provisioner->ops->end(f->o.provisioner, u->handle, now);
         u->ending = true;

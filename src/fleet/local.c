@@ -1,4 +1,5 @@
-/* Workers as child processes of this one, each in a control group of its own where their CPU is limited. Loop thread only. */
+/* Workers as child processes of this one, each in a control group of its own where their CPU is limited. Loop
+ * thread only. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -21,7 +22,7 @@
 struct local {
     struct cw_provisioner base; /* first */
     struct cw_loop *loop;
-    const char **argv;          /* with room for name, pool and the end */
+    const char **argv; /* with room for name, pool and the end */
     size_t n;
     char *pool;
     double cpu_share;
@@ -41,7 +42,8 @@ static void become(const struct process *x, const char *const *argv, pid_t paren
 {
     cw_child_begin(parent);
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-    if (null < 0 || dup2(null, 0) < 0 || dup2(null, 1) < 0) /* the line that says that it serves is for who waits for it */
+    /* the line that says that it serves is for who waits for it */
+    if (null < 0 || dup2(null, 0) < 0 || dup2(null, 1) < 0)
         _exit(1);
     if (x->cgroup && write(cw_cgroup_entry(x->cgroup), "0", 1) != 1)
         _exit(1);
@@ -69,7 +71,8 @@ static void on_exit_of(void *arg, int events CW_UNUSED)
     if (waitpid(x->pid, &status, WNOHANG) != x->pid)
         return;
     if (WIFSIGNALED(status))
-        snprintf(why, sizeof(why), "process %d was ended by signal %d (%s)", (int)x->pid, WTERMSIG(status), strsignal(WTERMSIG(status)));
+        snprintf(why, sizeof(why), "process %d was ended by signal %d (%s)", (int)x->pid, WTERMSIG(status),
+                 strsignal(WTERMSIG(status)));
     else
         snprintf(why, sizeof(why), "process %d ended with %d", (int)x->pid, WEXITSTATUS(status));
     process_free(x);
@@ -94,7 +97,8 @@ static int spawn(struct process *x, const char *name, struct cw_error *err)
     return x->pidfd < 0 ? cw_error_errno(err, CW_E_IO, errno, "can't watch a worker") : 0;
 }
 
-static int local_start(struct cw_provisioner *p, const char *name, void *unit, void **ret, struct cw_error *err)
+static int local_start(struct cw_provisioner *p, const char *name, void *unit, void **ret,
+                       struct cw_error *err)
 {
     struct local *l = (struct local *)p;
     struct process *x = calloc(1, sizeof(*x));
@@ -131,13 +135,15 @@ static void local_free(struct cw_provisioner *p)
 {
     struct local *l = (struct local *)p;
     if (l->cpu_share > 0)
-        cw_cgroup_sweep(GROUP); /* who was killed left some, and so did processes of workers that ended after those */
+        /* who was killed left some, and so did processes of workers that ended after those */
+        cw_cgroup_sweep(GROUP);
     free(l->argv);
     free(l->pool);
     free(l);
 }
 
-static const struct cw_provisioner_ops local_ops = {.name = "local", .start = local_start, .end = local_end, .free = local_free};
+static const struct cw_provisioner_ops local_ops = {
+    .name = "local", .start = local_start, .end = local_end, .free = local_free};
 
 int cw_local_new(const struct cw_local_options *o, struct cw_provisioner **ret, struct cw_error *err)
 {
@@ -153,8 +159,12 @@ int cw_local_new(const struct cw_local_options *o, struct cw_provisioner **ret, 
     struct local *l = malloc(sizeof(*l));
     if (!l)
         return cw_error_nomem(err, sizeof(*l), "a provisioner");
-    *l = (struct local){.base.ops = &local_ops, .n = o->n, .loop = o->loop, .cpu_share = o->cpu_share,
-                        .argv = calloc(o->n + 5, sizeof(*l->argv)), .pool = strdup(o->pool)};
+    *l = (struct local){.base.ops = &local_ops,
+                        .n = o->n,
+                        .loop = o->loop,
+                        .cpu_share = o->cpu_share,
+                        .argv = calloc(o->n + 5, sizeof(*l->argv)),
+                        .pool = strdup(o->pool)};
     if (!l->argv || !l->pool) {
         local_free(&l->base);
         return cw_error_nomem(err, sizeof(*l), "a provisioner");

@@ -1,7 +1,8 @@
 /*
- * CRC-32C three ways: SSE4.2 and ARMv8 instructions, and tables of eight slices. The instructions have a latency of three cycles and a
- * throughput of one, so long input is cut into three streams whose CRCs are computed side by side. Joining them takes the
- * operator "append LANE zero bytes", which is linear in the CRC's bits: a table for each of its four bytes.
+ * CRC-32C three ways: SSE4.2 and ARMv8 instructions, and tables of eight slices. The instructions have a
+ * latency of three cycles and a throughput of one, so long input is cut into three streams whose CRCs are
+ * computed side by side. Joining them takes the operator "append LANE zero bytes", which is linear in the
+ * CRC's bits: a table for each of its four bytes.
  */
 #include "formats/crc32c.h"
 
@@ -17,7 +18,8 @@
 #endif
 
 #define POLYNOMIAL 0x82F63B78u
-/* Bytes per stream: long ones for records of some 10 kB and up, short ones to leave little for the single-stream end. */
+/* Bytes per stream: long ones for records of some 10 kB and up, short ones to leave little for the
+ * single-stream end. */
 #define LANE_LONG 4096
 #define LANE_SHORT 256
 
@@ -56,7 +58,8 @@ static uint32_t extend_portable(uint32_t state, const uint8_t *p, size_t n)
 #if defined(__x86_64__) || defined(__aarch64__)
 static inline uint32_t shift(const uint32_t table[4][256], uint32_t state)
 {
-    return table[0][state & 0xff] ^ table[1][(state >> 8) & 0xff] ^ table[2][(state >> 16) & 0xff] ^ table[3][state >> 24];
+    return table[0][state & 0xff] ^ table[1][(state >> 8) & 0xff] ^ table[2][(state >> 16) & 0xff] ^
+           table[3][state >> 24];
 }
 
 #if defined(__x86_64__)
@@ -73,7 +76,8 @@ static inline uint32_t shift(const uint32_t table[4][256], uint32_t state)
 #define STEP8(state, v) __builtin_aarch64_crc32cb((state), (v))
 #endif
 
-TARGET static inline uint32_t three_lanes(uint32_t state, const uint8_t *p, size_t lane, const uint32_t zeros[4][256])
+TARGET static inline uint32_t three_lanes(uint32_t state, const uint8_t *p, size_t lane,
+                                          const uint32_t zeros[4][256])
 {
     uint32_t a = state, b = 0, c = 0;
     for (size_t i = 0; i < lane; i += 8) {
@@ -145,7 +149,10 @@ uint32_t cw_crc32c_extend(uint32_t start, const void *data, size_t size)
     return ~crc.extend(~start, data, size);
 }
 
-uint32_t cw_crc32c(const void *data, size_t size) { return cw_crc32c_extend(0, data, size); }
+uint32_t cw_crc32c(const void *data, size_t size)
+{
+    return cw_crc32c_extend(0, data, size);
+}
 
 uint32_t cw_crc32c_portable(uint32_t start, const void *data, size_t size)
 {

@@ -17,7 +17,8 @@ struct field {
     const uint8_t *data, *end; /* content (LENGTH), or the bytes of the value */
 };
 
-/* After the varint at p, or NULL when it is cut off or longer than 10 bytes. Bits past 64 are dropped, as protobuf does. */
+/* After the varint at p, or NULL when it is cut off or longer than 10 bytes. Bits past 64 are dropped, as
+ * protobuf does. */
 static inline const uint8_t *read_varint(const uint8_t *p, const uint8_t *end, uint64_t *ret)
 {
     if (CW_LIKELY(p < end && *p < 0x80)) {
@@ -82,7 +83,8 @@ static const uint8_t *read_field(const uint8_t *p, const uint8_t *end, struct fi
 }
 
 /* Adds the lists of one Feature message; NULL with *why, else something. */
-static const uint8_t *read_feature(const uint8_t *p, const uint8_t *end, struct cw_feature *f, const char **why)
+static const uint8_t *read_feature(const uint8_t *p, const uint8_t *end, struct cw_feature *f,
+                                   const char **why)
 {
     struct field field;
     while (p < end) {
@@ -104,7 +106,8 @@ static const uint8_t *read_feature(const uint8_t *p, const uint8_t *end, struct 
     return p;
 }
 
-static int read_entry(const uint8_t *p, const uint8_t *end, struct cw_feature *f, const uint8_t **ret_at, const char **why)
+static int read_entry(const uint8_t *p, const uint8_t *end, struct cw_feature *f, const uint8_t **ret_at,
+                      const char **why)
 {
     struct field field;
     *f = (struct cw_feature){.key = "", .entry = p, .entry_end = end};
@@ -116,7 +119,8 @@ static int read_entry(const uint8_t *p, const uint8_t *end, struct cw_feature *f
         if (field.wire == LENGTH && field.number == 1) {
             f->key = (const char *)field.data;
             f->key_size = (size_t)(field.end - field.data);
-        } else if (field.wire == LENGTH && field.number == 2 && !read_feature(field.data, field.end, f, why)) {
+        } else if (field.wire == LENGTH && field.number == 2 &&
+                   !read_feature(field.data, field.end, f, why)) {
             return -1;
         }
     }
@@ -130,7 +134,10 @@ void cw_example_walk_init(struct cw_example_walk *w, const void *data, size_t si
     *w = (struct cw_example_walk){.start = p, .at = p, .end = p + size, .features = p, .features_end = p};
 }
 
-static int malformed(struct cw_example_walk *w, const uint8_t *at) { return w->where = (size_t)(at - w->start), -1; }
+static int malformed(struct cw_example_walk *w, const uint8_t *at)
+{
+    return w->where = (size_t)(at - w->start), -1;
+}
 
 int cw_example_next(struct cw_example_walk *w, struct cw_feature *ret)
 {
@@ -163,7 +170,8 @@ int cw_example_next(struct cw_example_walk *w, struct cw_feature *ret)
 
 /* ---- values ---- */
 
-/* The lists of a feature, one after another. Entry and features were read once before, so nothing in them can be malformed. */
+/* The lists of a feature, one after another. Entry and features were read once before, so nothing in them can
+ * be malformed. */
 struct lists {
     const struct cw_feature *f;
     const uint8_t *entry, *feature, *feature_end;
@@ -209,7 +217,8 @@ static bool next_list(struct lists *l, const uint8_t **ret, const uint8_t **ret_
     }
 }
 
-/* The value fields of a feature, one after another. As lists, but where a value is malformed it ends too, with `bad`. */
+/* The value fields of a feature, one after another. As lists, but where a value is malformed it ends too,
+ * with `bad`. */
 struct values {
     struct lists lists;
     const uint8_t *at, *end;

@@ -9,16 +9,18 @@ static const struct cw_image_codec *const codecs[] = {&cw_image_jpeg, &cw_image_
 int cw_image_check_size(const struct cw_image *im, struct cw_error *err)
 {
     if (im->file_height < 1 || im->file_width < 1)
-        return cw_error_set(err, CW_E_RECORD, "%s image of %lld x %lld pixels", im->format, (long long)im->file_width,
-                            (long long)im->file_height);
+        return cw_error_set(err, CW_E_RECORD, "%s image of %lld x %lld pixels", im->format,
+                            (long long)im->file_width, (long long)im->file_height);
     /* Both are below 2^31 in every format, so the product can't overflow. */
     if ((uint64_t)im->file_height * (uint64_t)im->file_width > im->options.max_pixels)
-        return cw_error_set(err, CW_E_RECORD, "%s image of %lld x %lld pixels: max_pixels is %llu", im->format,
-                            (long long)im->file_width, (long long)im->file_height, (unsigned long long)im->options.max_pixels);
+        return cw_error_set(err, CW_E_RECORD, "%s image of %lld x %lld pixels: max_pixels is %llu",
+                            im->format, (long long)im->file_width, (long long)im->file_height,
+                            (unsigned long long)im->options.max_pixels);
     return 0;
 }
 
-int cw_image_open(struct cw_image *im, const void *data, size_t size, const struct cw_image_options *options, struct cw_error *err)
+int cw_image_open(struct cw_image *im, const void *data, size_t size, const struct cw_image_options *options,
+                  struct cw_error *err)
 {
     memset(im, 0, offsetof(struct cw_image, state));
     im->data = data;
@@ -42,8 +44,9 @@ int cw_image_open(struct cw_image *im, const void *data, size_t size, const stru
     if (!size)
         return cw_error_set(err, CW_E_RECORD, "no data where an image is expected");
     const uint8_t *b = data;
-    return cw_error_set(err, CW_E_RECORD, "%zu bytes that are no JPEG, PNG or WebP image (they begin %02x %02x %02x %02x)", size, b[0],
-                        size > 1 ? b[1] : 0, size > 2 ? b[2] : 0, size > 3 ? b[3] : 0);
+    return cw_error_set(err, CW_E_RECORD,
+                        "%zu bytes that are no JPEG, PNG or WebP image (they begin %02x %02x %02x %02x)",
+                        size, b[0], size > 1 ? b[1] : 0, size > 2 ? b[2] : 0, size > 3 ? b[3] : 0);
 }
 
 void cw_image_close(struct cw_image *im)
@@ -53,7 +56,8 @@ void cw_image_close(struct cw_image *im)
     im->codec = NULL;
 }
 
-struct cw_rect cw_orient_rect(int orientation, int64_t file_height, int64_t file_width, const struct cw_rect *r)
+struct cw_rect cw_orient_rect(int orientation, int64_t file_height, int64_t file_width,
+                              const struct cw_rect *r)
 {
     struct cw_rect f = *r;
     if (orientation >= 5) /* the delivered rows are the file's columns */
@@ -65,8 +69,8 @@ struct cw_rect cw_orient_rect(int orientation, int64_t file_height, int64_t file
     return f;
 }
 
-void cw_orient_copy(int orientation, void *dst, size_t dst_stride, int64_t h, int64_t w, const void *src, size_t src_stride,
-                    size_t pixel_bytes)
+void cw_orient_copy(int orientation, void *dst, size_t dst_stride, int64_t h, int64_t w, const void *src,
+                    size_t src_stride, size_t pixel_bytes)
 {
     bool turned = orientation >= 5;
     int64_t fh = turned ? w : h, fw = turned ? h : w;
@@ -99,12 +103,14 @@ void cw_orient_copy(int orientation, void *dst, size_t dst_stride, int64_t h, in
     }
 }
 
-int cw_image_decode(struct cw_image *im, const struct cw_rect *want, const struct cw_rect *needed, void *dst, size_t stride,
-                    struct cw_arena *arena, struct cw_error *err)
+int cw_image_decode(struct cw_image *im, const struct cw_rect *want, const struct cw_rect *needed, void *dst,
+                    size_t stride, struct cw_arena *arena, struct cw_error *err)
 {
     struct cw_rect all = {.h = im->height, .w = im->width};
-    struct cw_rect file_want = cw_orient_rect(im->orientation, im->file_height, im->file_width, want ? want : &all);
-    struct cw_rect file_needed = cw_orient_rect(im->orientation, im->file_height, im->file_width, needed ? needed : &all);
+    struct cw_rect file_want = cw_orient_rect(im->orientation, im->file_height, im->file_width,
+                                              want ? want : &all);
+    struct cw_rect file_needed = cw_orient_rect(im->orientation, im->file_height, im->file_width,
+                                                needed ? needed : &all);
     if (im->orientation == 1)
         return im->codec->decode(im, &file_want, &file_needed, dst, stride, arena, err);
 
@@ -115,13 +121,14 @@ int cw_image_decode(struct cw_image *im, const struct cw_rect *want, const struc
         return err ? err->status : CW_E_MEMORY;
     int r = im->codec->decode(im, &file_want, &file_needed, upright, row, arena, err);
     if (r >= 0)
-        cw_orient_copy(im->orientation, dst, stride, want ? want->h : all.h, want ? want->w : all.w, upright, row, px);
+        cw_orient_copy(im->orientation, dst, stride, want ? want->h : all.h, want ? want->w : all.w, upright,
+                       row, px);
     cw_arena_release(arena, mark);
     return r;
 }
 
-int cw_image_decode_rows(struct cw_image *im, const struct cw_rect *want, const struct cw_rect *needed, const struct cw_image_rows *rows,
-                         struct cw_arena *arena, struct cw_error *err)
+int cw_image_decode_rows(struct cw_image *im, const struct cw_rect *want, const struct cw_rect *needed,
+                         const struct cw_image_rows *rows, struct cw_arena *arena, struct cw_error *err)
 {
     if (im->orientation == 1 && im->codec->decode_rows)
         return im->codec->decode_rows(im, want, needed, rows, arena, err);

@@ -14,7 +14,10 @@ static inline uint32_t cmyk_mix(uint32_t ink, uint32_t nk)
     return (uint32_t)(uint8_t)(nk - ((t + (t >> 8)) >> 8));
 }
 
-static inline uint32_t grey(uint32_t r, uint32_t g, uint32_t b) { return (19595 * r + 38470 * g + 7471 * b + 32768) >> 16; }
+static inline uint32_t grey(uint32_t r, uint32_t g, uint32_t b)
+{
+    return (19595 * r + 38470 * g + 7471 * b + 32768) >> 16;
+}
 
 /* One pixel of `from` channels to `to` channels. opaque: 255 or 65535. */
 static inline void convert_pixel(const uint32_t *s, int from, bool cmyk, uint32_t *d, int to, uint32_t opaque)

@@ -1,4 +1,5 @@
-/* The orientation tag of a JPEG file's EXIF data: a TIFF reader of our own, bounded by the segment it reads. Any thread; no state. */
+/* The orientation tag of a JPEG file's EXIF data: a TIFF reader of our own, bounded by the segment it reads.
+ * Any thread; no state. */
 #include <string.h>
 
 #include "formats/image.h"
@@ -17,10 +18,12 @@ static uint32_t tiff_u16(const struct tiff *t, size_t at)
 
 static uint32_t tiff_u32(const struct tiff *t, size_t at)
 {
-    return t->little ? tiff_u16(t, at) | tiff_u16(t, at + 2) << 16 : tiff_u16(t, at + 2) | tiff_u16(t, at) << 16;
+    return t->little ? tiff_u16(t, at) | tiff_u16(t, at + 2) << 16
+                     : tiff_u16(t, at + 2) | tiff_u16(t, at) << 16;
 }
 
-/* Tag 0x0112 of the first image file directory (TIFF 6.0 section 2: 12 bytes an entry: tag, type, count, value). */
+/* Tag 0x0112 of the first image file directory (TIFF 6.0 section 2: 12 bytes an entry: tag, type, count,
+ * value). */
 static int tiff_orientation(const struct tiff *t)
 {
     if (t->size < 8 || tiff_u16(t, 2) != 42)
@@ -34,7 +37,8 @@ static int tiff_orientation(const struct tiff *t)
         if (tiff_u16(t, at) != 0x0112)
             continue;
         uint32_t type = tiff_u16(t, at + 2), count = tiff_u32(t, at + 4);
-        uint32_t value = type == 3 ? tiff_u16(t, at + 8) : type == 4 ? tiff_u32(t, at + 8) : 0; /* SHORT or LONG */
+        /* SHORT or LONG */
+        uint32_t value = type == 3 ? tiff_u16(t, at + 8) : type == 4 ? tiff_u32(t, at + 8) : 0;
         return count == 1 && value >= 1 && value <= 8 ? (int)value : 1;
     }
     return 1;

@@ -1,9 +1,10 @@
 /*
- * JPEG through libjpeg-turbo's libjpeg interface: all of an image or only the rows and columns asked for, bit-identical to
- * decoding everything and cropping (tests/test_pixels.py tries all subsamplings). Owns the decompressor between open and close.
+ * JPEG through libjpeg-turbo's libjpeg interface: all of an image or only the rows and columns asked for,
+ * bit-identical to decoding everything and cropping (tests/test_pixels.py tries all subsamplings). Owns the
+ * decompressor between open and close.
  *
- * libjpeg reports errors by longjmp: functions named *_guarded call setjmp; nothing with a cleanup attribute lives in their frames, and what they
- * change lies in struct jpeg_reader.
+ * libjpeg reports errors by longjmp: functions named *_guarded call setjmp; nothing with a cleanup attribute
+ * lives in their frames, and what they change lies in struct jpeg_reader.
  */
 #include <setjmp.h>
 #include <stdio.h>
@@ -15,10 +16,12 @@
 #include "formats/image_codec.h"
 #include "formats/image_jpeg_entropy.h"
 
-#define MAX_SCANS 500       /* a progressive photograph has about 10; each one costs a pass over the image */
-#define MARGIN 2            /* columns left and right of a region that fancy upsampling looks at */
-#define STRIP_ROWS 8        /* rows in the strip buffer */
-#define STRIP_OFFSET 8      /* rows of the strip begin at odd multiples of 8: those on a multiple of 16 or 32 libjpeg-turbo writes around the cache */
+#define MAX_SCANS 500 /* a progressive photograph has about 10; each one costs a pass over the image */
+#define MARGIN 2      /* columns left and right of a region that fancy upsampling looks at */
+#define STRIP_ROWS 8  /* rows in the strip buffer */
+#define STRIP_OFFSET \
+    8 /* rows of the strip begin at odd multiples of 8: those on a multiple of 16 or 32 libjpeg-turbo writes \
+         around the cache */
 #define FIXED_BYTES (96u << 10) /* what a decompressor allocates whatever the size, rounded up */
 
 struct jpeg_reader {
@@ -26,14 +29,19 @@ struct jpeg_reader {
     struct jpeg_error_mgr errors;
     struct jpeg_progress_mgr progress;
     jmp_buf jump;
-    bool reading;           /* jpeg_start_decompress was called: warnings count */
-    int64_t last_needed;    /* iMCU row; -1: none */
-    int status;             /* of the failure */
+    bool reading;        /* jpeg_start_decompress was called: warnings count */
+    int64_t last_needed; /* iMCU row; -1: none */
+    int status;          /* of the failure */
     char text[JMSG_LENGTH_MAX + 64];
 };
-_Static_assert(sizeof(struct jpeg_reader) <= sizeof(((struct cw_image *)0)->state), "struct cw_image.state is too small");
 
-static struct jpeg_reader *reader_of(struct cw_image *im) { return (struct jpeg_reader *)(void *)im->state; }
+_Static_assert(sizeof(struct jpeg_reader) <= sizeof(((struct cw_image *)0)->state),
+               "struct cw_image.state is too small");
+
+static struct jpeg_reader *reader_of(struct cw_image *im)
+{
+    return (struct jpeg_reader *)(void *)im->state;
+}
 
 static _Noreturn void jpeg_fail(j_common_ptr c)
 {
@@ -51,11 +59,14 @@ static void jpeg_message(j_common_ptr c, int level)
     j->status = CW_E_RECORD;
     char text[JMSG_LENGTH_MAX];
     c->err->format_message(c, text);
-    snprintf(j->text, sizeof(j->text), "%s (MCU row %u of %u)", text, j->d.input_iMCU_row + 1, j->d.total_iMCU_rows);
+    snprintf(j->text, sizeof(j->text), "%s (MCU row %u of %u)", text, j->d.input_iMCU_row + 1,
+             j->d.total_iMCU_rows);
     longjmp(j->jump, 1);
 }
 
-static void jpeg_silent(j_common_ptr c CW_UNUSED) {}
+static void jpeg_silent(j_common_ptr c CW_UNUSED)
+{
+}
 
 static void jpeg_progress(j_common_ptr c)
 {
@@ -67,7 +78,10 @@ static void jpeg_progress(j_common_ptr c)
     }
 }
 
-static bool jpeg_matches(const uint8_t *data, size_t size) { return size >= 3 && data[0] == 0xFF && data[1] == 0xD8 && data[2] == 0xFF; }
+static bool jpeg_matches(const uint8_t *data, size_t size)
+{
+    return size >= 3 && data[0] == 0xFF && data[1] == 0xD8 && data[2] == 0xFF;
+}
 
 static int header_guarded(struct jpeg_reader *j, const uint8_t *data, size_t size)
 {
@@ -80,9 +94,13 @@ static int header_guarded(struct jpeg_reader *j, const uint8_t *data, size_t siz
     return 0;
 }
 
-static void jpeg_close(struct cw_image *im) { jpeg_destroy_decompress(&reader_of(im)->d); }
+static void jpeg_close(struct cw_image *im)
+{
+    jpeg_destroy_decompress(&reader_of(im)->d);
+}
 
-/* An end-of-image marker anywhere after the first SOS: whole files have it at their end, so the search starts there. */
+/* An end-of-image marker anywhere after the first SOS: whole files have it at their end, so the search starts
+ * there. */
 static bool has_eoi(const struct jpeg_decompress_struct *d)
 {
     const uint8_t *first = d->src->next_input_byte, *p = first + d->src->bytes_in_buffer;
@@ -131,8 +149,9 @@ static int jpeg_open(struct cw_image *im, struct cw_error *err)
     return r;
 }
 
-/* Bytes that libjpeg allocates from jpeg_start_decompress on: coefficients of every block where there are several scans, and rows of
- * samples for upsampling (up to 5 groups of iMCU rows of every component and a colour-converted strip). */
+/* Bytes that libjpeg allocates from jpeg_start_decompress on: coefficients of every block where there are
+ * several scans, and rows of samples for upsampling (up to 5 groups of iMCU rows of every component and a
+ * colour-converted strip). */
 static size_t decode_bytes(struct jpeg_decompress_struct *d)
 {
     size_t bytes = FIXED_BYTES;
@@ -149,7 +168,8 @@ static size_t decode_bytes(struct jpeg_decompress_struct *d)
     return bytes;
 }
 
-/* Samplings for which skipping rows and columns was tried exhaustively: every component either full or, chroma, 1 x 1. */
+/* Samplings for which skipping rows and columns was tried exhaustively: every component either full or,
+ * chroma, 1 x 1. */
 static bool region_is_exact(const struct jpeg_decompress_struct *d)
 {
     int h = d->max_h_samp_factor, v = d->max_v_samp_factor;
@@ -184,7 +204,8 @@ static void set_output(const struct cw_image *im, struct jpeg_decompress_struct 
         d->out_color_space = JCS_EXT_RGB;
         from = 3;
     }
-    *ret = (struct cw_convert){.from = from, .to = to, .to_wide = im->options.wide, .cmyk = im->cmyk && im->options.channels != 0};
+    *ret = (struct cw_convert){
+        .from = from, .to = to, .to_wide = im->options.wide, .cmyk = im->cmyk && im->options.channels != 0};
 }
 
 struct jpeg_job {
@@ -193,12 +214,12 @@ struct jpeg_job {
     const struct cw_image_rows *rows; /* where rows go, or NULL: to dst */
     uint8_t *dst;
     size_t stride;
-    uint8_t *converted;      /* a row for `rows` where a conversion is needed, else NULL */
-    uint8_t *strip;          /* STRIP_ROWS rows of strip_stride bytes */
+    uint8_t *converted; /* a row for `rows` where a conversion is needed, else NULL */
+    uint8_t *strip;     /* STRIP_ROWS rows of strip_stride bytes */
     size_t strip_stride;
-    void *entropy;           /* state of our Huffman decoder; NULL: libjpeg's own decodes */
-    JDIMENSION left;         /* column of the image in the strip's first pixel */
-    bool copy, direct;       /* rows need no conversion; they go straight into dst */
+    void *entropy;     /* state of our Huffman decoder; NULL: libjpeg's own decodes */
+    JDIMENSION left;   /* column of the image in the strip's first pixel */
+    bool copy, direct; /* rows need no conversion; they go straight into dst */
 };
 
 /* Adobe writes CMYK inverted (and Pillow, as everybody, takes all files to be Adobe's). */
@@ -208,7 +229,8 @@ static void invert(uint8_t *p, size_t n)
         p[i] = (uint8_t)(255 - p[i]);
 }
 
-static void deliver(const struct jpeg_job *job, const struct jpeg_decompress_struct *d, int64_t row, uint8_t *pixels)
+static void deliver(const struct jpeg_job *job, const struct jpeg_decompress_struct *d, int64_t row,
+                    uint8_t *pixels)
 {
     size_t px = (size_t)d->output_components;
     uint8_t *from = pixels + ((size_t)job->want.x - job->left) * px;
@@ -234,7 +256,8 @@ static void read_rows(struct jpeg_job *job, struct jpeg_decompress_struct *d)
         int64_t y = d->output_scanline;
         JDIMENSION n = (JDIMENSION)CW_MIN(end - y, STRIP_ROWS);
         for (JDIMENSION i = 0; i < n; i++)
-            rows[i] = job->direct ? job->dst + (size_t)(y - job->want.y + i) * job->stride : job->strip + i * job->strip_stride;
+            rows[i] = job->direct ? job->dst + (size_t)(y - job->want.y + i) * job->stride
+                                  : job->strip + i * job->strip_stride;
         JDIMENSION got = jpeg_read_scanlines(d, rows, n);
         for (JDIMENSION i = 0; i < got; i++)
             deliver(job, d, y + i, rows[i]);
@@ -258,7 +281,8 @@ static int decode_guarded(struct jpeg_reader *j, struct jpeg_job *job)
     if (job->entropy)
         cw_jpeg_entropy_install(d, job->entropy, left, width);
     job->left = left;
-    job->direct = job->copy && !job->rows && left == (JDIMENSION)job->want.x && width == (JDIMENSION)job->want.w;
+    job->direct = job->copy && !job->rows && left == (JDIMENSION)job->want.x &&
+                  width == (JDIMENSION)job->want.w;
     JSAMPROW row = job->strip;
     if (exact && job->want.y > 0)
         jpeg_skip_scanlines(d, (JDIMENSION)job->want.y);
@@ -272,7 +296,8 @@ static int decode_guarded(struct jpeg_reader *j, struct jpeg_job *job)
 }
 
 /* The job but for the strip, which is made here. */
-static int run_job(struct cw_image *im, struct jpeg_job *job, const struct cw_rect *needed, struct cw_arena *arena, struct cw_error *err)
+static int run_job(struct cw_image *im, struct jpeg_job *job, const struct cw_rect *needed,
+                   struct cw_arena *arena, struct cw_error *err)
 {
     struct jpeg_reader *j = reader_of(im);
     set_output(im, &j->d, &job->convert);
@@ -308,19 +333,23 @@ static int run_job(struct cw_image *im, struct jpeg_job *job, const struct cw_re
     return r;
 }
 
-static int jpeg_decode(struct cw_image *im, const struct cw_rect *want, const struct cw_rect *needed, uint8_t *dst, size_t stride,
-                       struct cw_arena *arena, struct cw_error *err)
+static int jpeg_decode(struct cw_image *im, const struct cw_rect *want, const struct cw_rect *needed,
+                       uint8_t *dst, size_t stride, struct cw_arena *arena, struct cw_error *err)
 {
     struct jpeg_job job = {.want = *want, .dst = dst, .stride = stride};
     return run_job(im, &job, needed, arena, err);
 }
 
-static int jpeg_decode_rows(struct cw_image *im, const struct cw_rect *want, const struct cw_rect *needed, const struct cw_image_rows *rows,
-                            struct cw_arena *arena, struct cw_error *err)
+static int jpeg_decode_rows(struct cw_image *im, const struct cw_rect *want, const struct cw_rect *needed,
+                            const struct cw_image_rows *rows, struct cw_arena *arena, struct cw_error *err)
 {
     struct jpeg_job job = {.want = *want, .rows = rows};
     return run_job(im, &job, needed, arena, err);
 }
 
-const struct cw_image_codec cw_image_jpeg = {.name = "JPEG", .matches = jpeg_matches, .open = jpeg_open, .decode = jpeg_decode,
-                                             .decode_rows = jpeg_decode_rows, .close = jpeg_close};
+const struct cw_image_codec cw_image_jpeg = {.name = "JPEG",
+                                             .matches = jpeg_matches,
+                                             .open = jpeg_open,
+                                             .decode = jpeg_decode,
+                                             .decode_rows = jpeg_decode_rows,
+                                             .close = jpeg_close};

@@ -1,10 +1,13 @@
 /*
- * The Huffman decoder of baseline JPEG. libjpeg calls its entropy decoder through a pointer, MCU by MCU; here is another one that fills the same blocks.
- * What makes it quicker: one table look-up gives code length, run and size of a coefficient together, so that little depends on it before the next
- * look-up; 64 bits of data at hand, refilled eight bytes at a time from a chunk that is freed of stuffed zeros beforehand; and outside the columns that are wanted, coefficients are only
- * counted. Runs on the thread that decodes; owns nothing (its state lies in the caller's arena).
+ * The Huffman decoder of baseline JPEG. libjpeg calls its entropy decoder through a pointer, MCU by MCU; here
+ * is another one that fills the same blocks. What makes it quicker: one table look-up gives code length, run
+ * and size of a coefficient together, so that little depends on it before the next look-up; 64 bits of data
+ * at hand, refilled eight bytes at a time from a chunk that is freed of stuffed zeros beforehand; and outside
+ * the columns that are wanted, coefficients are only counted. Runs on the thread that decodes; owns nothing
+ * (its state lies in the caller's arena).
  *
- * Of libjpeg's insides (jpegint.h) only the pointer decode_mcu is touched, which has been in its place in every release.
+ * Of libjpeg's insides (jpegint.h) only the pointer decode_mcu is touched, which has been in its place in
+ * every release.
  */
 #include "formats/image_jpeg_entropy.h"
 
@@ -15,49 +18,58 @@
 #include <jerror.h>
 #include <jpegint.h>
 
-#define LOOK 10                 /* bits looked up at once, 4 KiB a table: one code in 200 of a photograph is longer */
-#define CHUNK 4096              /* bytes: small beside the caches, large against the cost of looking for 0xFF */
-#define ENTRY(total, code, size, run) ((uint32_t)(total) | (uint32_t)(code) << 8 | (uint32_t)(size) << 16 | (uint32_t)(run) << 24)
+#define LOOK 10    /* bits looked up at once, 4 KiB a table: one code in 200 of a photograph is longer */
+#define CHUNK 4096 /* bytes: small beside the caches, large against the cost of looking for 0xFF */
+#define ENTRY(total, code, size, run) \
+    ((uint32_t)(total) | (uint32_t)(code) << 8 | (uint32_t)(size) << 16 | (uint32_t)(run) << 24)
 #define INLINE inline __attribute__((always_inline))
 
 struct table {
-    uint32_t look[1 << LOOK];   /* ENTRY: bits in all, bits of the code, bits of the value, coefficients to go forward; 0: a longer code, or none */
-    int32_t last[18];           /* by length, the last code; -1: none; [17]: more than any */
-    int32_t offset[18];         /* by length: index of a code in values, less the code */
+    /* ENTRY: bits in all, bits of the code, bits of the value, coefficients to go forward; 0: a longer code,
+     * or none */
+    uint32_t look[1 << LOOK];
+    int32_t last[18];   /* by length, the last code; -1: none; [17]: more than any */
+    int32_t offset[18]; /* by length: index of a code in values, less the code */
     const uint8_t *values;
 };
 
 struct bits {
-    uint64_t bits;              /* the next ones, from the highest bit on */
-    unsigned count;             /* of them: at most 63. Lower ones are 0 or what really follows */
-    const uint8_t *p, *limit;   /* what follows, in the chunk */
+    uint64_t bits;            /* the next ones, from the highest bit on */
+    unsigned count;           /* of them: at most 63. Lower ones are 0 or what really follows */
+    const uint8_t *p, *limit; /* what follows, in the chunk */
 };
 
-struct block_kind { struct table *dc, *ac; int component; };
+struct block_kind {
+    struct table *dc, *ac;
+    int component;
+};
 
 struct entropy {
     struct bits bits;
-    bool over;                  /* the data came to their end: what is left stays zero */
+    bool over;                      /* the data came to their end: what is left stays zero */
     JDIMENSION column, first, last; /* MCU columns: the next one, and those that are wanted */
     int32_t dc[MAX_COMPS_IN_SCAN];
     struct block_kind kinds[D_MAX_BLOCKS_IN_MCU];
-    const uint8_t *file, *end;  /* what is not in the chunk yet */
-    size_t zeros;               /* bytes that were made up behind the end of the data */
+    const uint8_t *file, *end; /* what is not in the chunk yet */
+    size_t zeros;              /* bytes that were made up behind the end of the data */
     bool made[2][NUM_HUFF_TBLS];
-    uint8_t chunk[CHUNK];       /* compressed data as they were before 0xFF became 0xFF 0 */
+    uint8_t chunk[CHUNK];                  /* compressed data as they were before 0xFF became 0xFF 0 */
     struct table tables[2][NUM_HUFF_TBLS]; /* last: those that are not used are not touched */
 };
 
-/* Where the coefficients belong, in the order of the file. A run that leads out of the block ends at its last one, as in libjpeg. */
+/* Where the coefficients belong, in the order of the file. A run that leads out of the block ends at its last
+ * one, as in libjpeg. */
 static const uint8_t natural[64 + 16] = {
-    0,  1,  8,  16, 9,  2,  3,  10, 17, 24, 32, 25, 18, 11, 4,  5,  12, 19, 26, 33, 40, 48, 41, 34, 27, 20, 13, 6,  7,  14, 21, 28,
-    35, 42, 49, 56, 57, 50, 43, 36, 29, 22, 15, 23, 30, 37, 44, 51, 58, 59, 52, 45, 38, 31, 39, 46, 53, 60, 61, 54, 47, 55, 62, 63,
-    63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63,
+    0,  1,  8,  16, 9,  2,  3,  10, 17, 24, 32, 25, 18, 11, 4,  5,  12, 19, 26, 33,
+    40, 48, 41, 34, 27, 20, 13, 6,  7,  14, 21, 28, 35, 42, 49, 56, 57, 50, 43, 36,
+    29, 22, 15, 23, 30, 37, 44, 51, 58, 59, 52, 45, 38, 31, 39, 46, 53, 60, 61, 54,
+    47, 55, 62, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63,
 };
 
 /* ---- bits ---- */
 
-/* Fills the chunk behind what is left of it. A marker ends the data: zeros follow. By value, so that the caller's bits can stay in registers. */
+/* Fills the chunk behind what is left of it. A marker ends the data: zeros follow. By value, so that the
+ * caller's bits can stay in registers. */
 static __attribute__((noinline)) struct bits next_chunk(struct entropy *e, struct bits b)
 {
     size_t n = (size_t)(b.limit - b.p);
@@ -110,7 +122,8 @@ static uint32_t entry_of(unsigned length, unsigned symbol, bool dc)
     return ENTRY(length + size, length, size, run + 1);
 }
 
-/* jpeg_start_decompress has checked the table: no code is longer than its length, and DC sizes are at most 15. */
+/* jpeg_start_decompress has checked the table: no code is longer than its length, and DC sizes are at
+ * most 15. */
 static void make_table(struct table *t, const JHUFF_TBL *from, bool dc)
 {
     unsigned code = 0, n = 0;
@@ -120,7 +133,8 @@ static void make_table(struct table *t, const JHUFF_TBL *from, bool dc)
         for (unsigned i = 0; i < from->bits[length]; i++, n++, code++) {
             if (length > LOOK)
                 continue;
-            uint32_t entry = entry_of(length, from->huffval[n], dc), *to = t->look + (code << (LOOK - length));
+            uint32_t entry = entry_of(length, from->huffval[n], dc),
+                     *to = t->look + (code << (LOOK - length));
             for (unsigned k = 0; k < 1u << (LOOK - length); k++)
                 to[k] = entry;
         }
@@ -130,8 +144,10 @@ static void make_table(struct table *t, const JHUFF_TBL *from, bool dc)
     t->values = from->huffval;
 }
 
-/* The entry of a code that the table has no room for. One that does not exist counts as 0, as in libjpeg, which tells it only near the end. */
-static __attribute__((noinline)) uint32_t long_code(uint64_t bits, const struct table *t, bool dc, struct jpeg_decompress_struct *d)
+/* The entry of a code that the table has no room for. One that does not exist counts as 0, as in libjpeg,
+ * which tells it only near the end. */
+static __attribute__((noinline)) uint32_t long_code(uint64_t bits, const struct table *t, bool dc,
+                                                    struct jpeg_decompress_struct *d)
 {
     unsigned length = LOOK + 1;
     while ((int32_t)(bits >> (64 - length)) > t->last[length])
@@ -162,8 +178,8 @@ static INLINE struct bits skip(struct bits b, uint32_t entry)
 /* ---- blocks ---- */
 
 /* A block's coefficients, or with `keep` false only past them. */
-static INLINE struct bits decode_block(struct bits b, struct entropy *e, const struct block_kind *kind, JCOEF *block, const bool keep,
-                                       struct jpeg_decompress_struct *d)
+static INLINE struct bits decode_block(struct bits b, struct entropy *e, const struct block_kind *kind,
+                                       JCOEF *block, const bool keep, struct jpeg_decompress_struct *d)
 {
     b = refill(e, b);
     uint32_t entry = kind->dc->look[b.bits >> (64 - LOOK)];
@@ -183,7 +199,8 @@ static INLINE struct bits decode_block(struct bits b, struct entropy *e, const s
 #if !defined(__clang__) || __clang_major__ >= 14 /* clang 11 does not know it */
 #pragma GCC unroll 2
 #endif
-        for (int i = 0; i < 2; i++) { /* one refill is good for two coefficients, unless the code of one is long */
+        for (int i = 0; i < 2; i++) {
+            /* one refill is good for two coefficients, unless the code of one is long */
             entry = ac->look[b.bits >> (64 - LOOK)];
             if (CW_UNLIKELY(!entry)) {
                 b = refill(e, b);
@@ -218,7 +235,8 @@ static boolean decode_mcu(j_decompress_ptr d, JBLOCKROW *blocks)
         for (int i = 0; i < d->blocks_in_MCU; i++)
             b = decode_block(b, e, &e->kinds[i], NULL, false, d);
     e->bits = b;
-    if (CW_UNLIKELY(e->zeros) && b.count + 8 * (size_t)(b.limit - b.p) < 8 * e->zeros) { /* some of them were used */
+    if (CW_UNLIKELY(e->zeros) && b.count + 8 * (size_t)(b.limit - b.p) < 8 * e->zeros) {
+        /* some of them were used */
         e->over = true;
         WARNMS(d, JWRN_HIT_MARKER);
     }
@@ -229,11 +247,16 @@ static boolean decode_mcu(j_decompress_ptr d, JBLOCKROW *blocks)
 
 bool cw_jpeg_entropy_fits(const struct jpeg_decompress_struct *d)
 {
-    bool sequential = !d->progressive_mode && d->Ss == 0 && d->Se == DCTSIZE2 - 1; /* else also lossless, which later releases know */
-    return sequential && d->data_precision == 8 && !d->arith_code && d->restart_interval == 0 && d->comps_in_scan == d->num_components;
+    /* else also lossless, which later releases know */
+    bool sequential = !d->progressive_mode && d->Ss == 0 && d->Se == DCTSIZE2 - 1;
+    return sequential && d->data_precision == 8 && !d->arith_code && d->restart_interval == 0 &&
+           d->comps_in_scan == d->num_components;
 }
 
-size_t cw_jpeg_entropy_bytes(void) { return sizeof(struct entropy); }
+size_t cw_jpeg_entropy_bytes(void)
+{
+    return sizeof(struct entropy);
+}
 
 static struct table *table_for(struct entropy *e, const struct jpeg_decompress_struct *d, bool dc, int number)
 {
@@ -257,7 +280,8 @@ void cw_jpeg_entropy_install(struct jpeg_decompress_struct *d, void *state, JDIM
     for (int i = 0; i < d->blocks_in_MCU; i++) {
         int component = d->MCU_membership[i];
         const jpeg_component_info *c = d->cur_comp_info[component];
-        e->kinds[i] = (struct block_kind){table_for(e, d, true, c->dc_tbl_no), table_for(e, d, false, c->ac_tbl_no), component};
+        e->kinds[i] = (struct block_kind){table_for(e, d, true, c->dc_tbl_no),
+                                          table_for(e, d, false, c->ac_tbl_no), component};
     }
     d->client_data = e;
     d->entropy->decode_mcu = decode_mcu;

@@ -16,18 +16,18 @@
 struct spng_ctx {
     png_structp png;
     png_infop info;
-    bool begun;            /* reading the headers was tried; `error` is the result */
+    bool begun; /* reading the headers was tried; `error` is the result */
     jmp_buf jump;
-    int error;             /* set before a jump; 0: libpng itself found the error */
-    bool no_memory;        /* an allocation failed */
+    int error;      /* set before a jump; 0: libpng itself found the error */
+    bool no_memory; /* an allocation failed */
     bool encoder;
-    const uint8_t *data;   /* the source, unless it is a file */
+    const uint8_t *data; /* the source, unless it is a file */
     size_t size, at;
     FILE *file;
     struct spng_ihdr ihdr;
     size_t chunk_bytes;
     int pass, passes;
-    uint32_t row;          /* the next row of the pass */
+    uint32_t row; /* the next row of the pass */
 };
 
 static png_voidp libpng_malloc(png_structp png, png_alloc_size_t size)
@@ -86,7 +86,10 @@ static void libpng_write(png_structp png, png_bytep from, size_t size)
     png_error(png, "write");
 }
 
-static void libpng_flush(png_structp png) { (void)png; }
+static void libpng_flush(png_structp png)
+{
+    (void)png;
+}
 
 spng_ctx *spng_ctx_new(int flags)
 {
@@ -129,7 +132,8 @@ int spng_set_chunk_limits(spng_ctx *ctx, size_t chunk_size, size_t cache_size)
 int spng_set_crc_action(spng_ctx *ctx, int critical, int ancillary)
 {
     (void)ctx;
-    return critical == SPNG_CRC_ERROR && ancillary == SPNG_CRC_DISCARD ? 0 : SPNG_EDATA; /* what libpng does by itself */
+    /* what libpng does by itself */
+    return critical == SPNG_CRC_ERROR && ancillary == SPNG_CRC_DISCARD ? 0 : SPNG_EDATA;
 }
 
 /* Reads everything before the pixels, once. */
@@ -140,7 +144,8 @@ static int libpng_headers(struct spng_ctx *ctx)
     ctx->begun = true;
     if (setjmp(ctx->jump))
         return ctx->error;
-    ctx->png = png_create_read_struct_2(PNG_LIBPNG_VER_STRING, ctx, libpng_fail, libpng_warn, ctx, libpng_malloc, libpng_free);
+    ctx->png = png_create_read_struct_2(PNG_LIBPNG_VER_STRING, ctx, libpng_fail, libpng_warn, ctx,
+                                        libpng_malloc, libpng_free);
     if (ctx->png)
         ctx->info = png_create_info_struct(ctx->png);
     if (!ctx->info)
@@ -242,7 +247,8 @@ int spng_decode_image(spng_ctx *ctx, void *out, size_t len, int fmt, int flags)
     if (flags & SPNG_DECODE_PROGRESSIVE)
         return e;
     while (!e)
-        e = spng_decode_row(ctx, (uint8_t *)out + (size_t)ctx->row * ctx->ihdr.width * 3, (size_t)ctx->ihdr.width * 3);
+        e = spng_decode_row(ctx, (uint8_t *)out + (size_t)ctx->row * ctx->ihdr.width * 3,
+                            (size_t)ctx->ihdr.width * 3);
     return e == SPNG_EOI ? 0 : e;
 }
 
@@ -282,15 +288,17 @@ int spng_encode_image(spng_ctx *ctx, const void *img, size_t len, int fmt, int f
     size_t stride = len / ctx->ihdr.height;
     if (setjmp(ctx->jump))
         return ctx->error;
-    ctx->png = png_create_write_struct_2(PNG_LIBPNG_VER_STRING, ctx, libpng_fail, libpng_warn, ctx, libpng_malloc, libpng_free);
+    ctx->png = png_create_write_struct_2(PNG_LIBPNG_VER_STRING, ctx, libpng_fail, libpng_warn, ctx,
+                                         libpng_malloc, libpng_free);
     if (ctx->png)
         ctx->info = png_create_info_struct(ctx->png);
     if (!ctx->info)
         return SPNG_EMEM;
     png_set_write_fn(ctx->png, ctx, libpng_write, libpng_flush);
     png_set_user_limits(ctx->png, PNG_UINT_31_MAX, PNG_UINT_31_MAX);
-    png_set_IHDR(ctx->png, ctx->info, ctx->ihdr.width, ctx->ihdr.height, ctx->ihdr.bit_depth, ctx->ihdr.color_type, PNG_INTERLACE_NONE,
-                 PNG_COMPRESSION_TYPE_DEFAULT, PNG_FILTER_TYPE_DEFAULT);
+    png_set_IHDR(ctx->png, ctx->info, ctx->ihdr.width, ctx->ihdr.height, ctx->ihdr.bit_depth,
+                 ctx->ihdr.color_type, PNG_INTERLACE_NONE, PNG_COMPRESSION_TYPE_DEFAULT,
+                 PNG_FILTER_TYPE_DEFAULT);
     png_write_info(ctx->png, ctx->info);
     for (uint32_t y = 0; y < ctx->ihdr.height; y++)
         png_write_row(ctx->png, rows + y * stride);
@@ -301,14 +309,24 @@ int spng_encode_image(spng_ctx *ctx, const void *img, size_t len, int fmt, int f
 const char *spng_strerror(int err)
 {
     switch (err) {
-    case 0: return "success";
-    case SPNG_IO_ERROR: return "input or output failed";
-    case SPNG_IO_EOF: return "end of file";
-    case SPNG_EMEM: return "out of memory";
-    case SPNG_ECHUNKAVAIL: return "the image has no such chunk";
-    case SPNG_EUSER_HEIGHT: return "the image is too large";
-    default: return "libpng reports invalid data";
+    case 0:
+        return "success";
+    case SPNG_IO_ERROR:
+        return "input or output failed";
+    case SPNG_IO_EOF:
+        return "end of file";
+    case SPNG_EMEM:
+        return "out of memory";
+    case SPNG_ECHUNKAVAIL:
+        return "the image has no such chunk";
+    case SPNG_EUSER_HEIGHT:
+        return "the image is too large";
+    default:
+        return "libpng reports invalid data";
     }
 }
 
-const char *spng_version_string(void) { return "(libpng " PNG_LIBPNG_VER_STRING ")"; }
+const char *spng_version_string(void)
+{
+    return "(libpng " PNG_LIBPNG_VER_STRING ")";
+}

@@ -1,6 +1,6 @@
 /*
- * PNG through libspng, row by row: every row is decompressed (its checksum counts), only those asked for are unpacked. Interlaced
- * images need all of the raw image. Owns the libspng context between open and close.
+ * PNG through libspng, row by row: every row is decompressed (its checksum counts), only those asked for are
+ * unpacked. Interlaced images need all of the raw image. Owns the libspng context between open and close.
  */
 #include <errno.h>
 #include <string.h>
@@ -21,13 +21,22 @@ struct png_reader {
     bool has_key;            /* tRNS of a grey or RGB image */
     uint16_t key[3];         /* at the file's depth */
 };
-_Static_assert(sizeof(struct png_reader) <= sizeof(((struct cw_image *)0)->state), "struct cw_image.state is too small");
 
-static struct png_reader *reader_of(struct cw_image *im) { return (struct png_reader *)(void *)im->state; }
+_Static_assert(sizeof(struct png_reader) <= sizeof(((struct cw_image *)0)->state),
+               "struct cw_image.state is too small");
 
-static bool png_matches(const uint8_t *data, size_t size) { return size >= 8 && memcmp(data, "\x89PNG\r\n\x1a\n", 8) == 0; }
+static struct png_reader *reader_of(struct cw_image *im)
+{
+    return (struct png_reader *)(void *)im->state;
+}
 
-/* libspng does not tell a damaged stream from zlib having had no memory, but a failing malloc leaves ENOMEM: errno is 0 when a call begins. */
+static bool png_matches(const uint8_t *data, size_t size)
+{
+    return size >= 8 && memcmp(data, "\x89PNG\r\n\x1a\n", 8) == 0;
+}
+
+/* libspng does not tell a damaged stream from zlib having had no memory, but a failing malloc leaves ENOMEM:
+ * errno is 0 when a call begins. */
 static int png_error(int e, struct cw_error *err)
 {
     if (e == SPNG_EMEM || e == SPNG_EZLIB_INIT || errno == ENOMEM)
@@ -35,7 +44,10 @@ static int png_error(int e, struct cw_error *err)
     return cw_error_set(err, CW_E_RECORD, "damaged PNG: %s", spng_strerror(e));
 }
 
-static void png_close(struct cw_image *im) { spng_ctx_free(reader_of(im)->ctx); }
+static void png_close(struct cw_image *im)
+{
+    spng_ctx_free(reader_of(im)->ctx);
+}
 
 /* Palette and transparency; says how many channels the file has. */
 static int png_colours(struct cw_image *im, struct png_reader *p, struct cw_error *err)
@@ -119,10 +131,14 @@ static int png_open(struct cw_image *im, struct cw_error *err)
 static unsigned png_samples(const struct spng_ihdr *h)
 {
     switch (h->color_type) {
-    case SPNG_COLOR_TYPE_TRUECOLOR: return 3;
-    case SPNG_COLOR_TYPE_GRAYSCALE_ALPHA: return 2;
-    case SPNG_COLOR_TYPE_TRUECOLOR_ALPHA: return 4;
-    default: return 1;
+    case SPNG_COLOR_TYPE_TRUECOLOR:
+        return 3;
+    case SPNG_COLOR_TYPE_GRAYSCALE_ALPHA:
+        return 2;
+    case SPNG_COLOR_TYPE_TRUECOLOR_ALPHA:
+        return 4;
+    default:
+        return 1;
     }
 }
 
@@ -132,8 +148,10 @@ static inline unsigned packed_value(const uint8_t *raw, size_t i, unsigned bits)
     return (unsigned)raw[at >> 3] >> (8 - bits - (at & 7)) & ((1u << bits) - 1);
 }
 
-/* n pixels from column x on of a row as in the file, to as many of `channels` whole bytes (or uint16). With a transparent colour the result is RGBA. */
-static void png_unpack(const struct png_reader *p, const uint8_t *raw, size_t x, size_t n, void *out, int channels)
+/* n pixels from column x on of a row as in the file, to as many of `channels` whole bytes (or uint16). With a
+ * transparent colour the result is RGBA. */
+static void png_unpack(const struct png_reader *p, const uint8_t *raw, size_t x, size_t n, void *out,
+                       int channels)
 {
     unsigned bits = p->ihdr.bit_depth, samples = png_samples(&p->ihdr);
     uint8_t *o8 = out;
@@ -162,7 +180,8 @@ static void png_unpack(const struct png_reader *p, const uint8_t *raw, size_t x,
             continue;
         }
         bool clear = v[0] == p->key[0] && (samples == 1 || (v[1] == p->key[1] && v[2] == p->key[2]));
-        unsigned rgba[4] = {v[0] * scale, v[samples == 3] * scale, v[samples == 3 ? 2 : 0] * scale, clear ? 0 : opaque};
+        unsigned rgba[4] = {v[0] * scale, v[samples == 3] * scale, v[samples == 3 ? 2 : 0] * scale,
+                            clear ? 0 : opaque};
         for (int k = 0; k < 4; k++) {
             if (bits == 16)
                 o16[4 * i + (size_t)k] = (uint16_t)rgba[k];
@@ -216,12 +235,14 @@ static int png_rows(const struct png_job *job, struct png_reader *p, struct cw_e
     return 0;
 }
 
-static int png_decode(struct cw_image *im, const struct cw_rect *want, const struct cw_rect *needed CW_UNUSED, uint8_t *dst, size_t stride,
-                      struct cw_arena *arena, struct cw_error *err)
+static int png_decode(struct cw_image *im, const struct cw_rect *want, const struct cw_rect *needed CW_UNUSED,
+                      uint8_t *dst, size_t stride, struct cw_arena *arena, struct cw_error *err)
 {
     struct png_reader *p = reader_of(im);
     struct png_job job = {.want = want, .dst = dst, .stride = stride};
-    job.convert = (struct cw_convert){.from = p->has_key ? 4 : im->file_channels, .to = im->channels, .from_wide = im->file_wide,
+    job.convert = (struct cw_convert){.from = p->has_key ? 4 : im->file_channels,
+                                      .to = im->channels,
+                                      .from_wide = im->file_wide,
                                       .to_wide = im->options.wide};
     job.raw_stride = ((size_t)im->file_width * png_samples(&p->ihdr) * p->ihdr.bit_depth + 7) / 8;
     size_t raw_bytes = job.raw_stride * (p->ihdr.interlace_method ? (size_t)im->file_height : 1);

@@ -8,12 +8,13 @@
 
 static int png_encode(FILE *f, size_t h, size_t w, int channels, const void *data)
 {
-    static const uint8_t types[] = {0, SPNG_COLOR_TYPE_GRAYSCALE, SPNG_COLOR_TYPE_GRAYSCALE_ALPHA, SPNG_COLOR_TYPE_TRUECOLOR,
-                                    SPNG_COLOR_TYPE_TRUECOLOR_ALPHA};
+    static const uint8_t types[] = {0, SPNG_COLOR_TYPE_GRAYSCALE, SPNG_COLOR_TYPE_GRAYSCALE_ALPHA,
+                                    SPNG_COLOR_TYPE_TRUECOLOR, SPNG_COLOR_TYPE_TRUECOLOR_ALPHA};
     spng_ctx *ctx = spng_ctx_new(SPNG_CTX_ENCODER);
     if (!ctx)
         return SPNG_EMEM;
-    struct spng_ihdr ihdr = {.width = (uint32_t)w, .height = (uint32_t)h, .bit_depth = 8, .color_type = types[channels]};
+    struct spng_ihdr ihdr = {
+        .width = (uint32_t)w, .height = (uint32_t)h, .bit_depth = 8, .color_type = types[channels]};
     int e = spng_set_png_file(ctx, f);
     if (!e)
         e = spng_set_ihdr(ctx, &ihdr);
@@ -26,7 +27,8 @@ static int png_encode(FILE *f, size_t h, size_t w, int channels, const void *dat
 int cw_png_write(const char *path, size_t h, size_t w, int channels, const void *data, struct cw_error *err)
 {
     if (channels < 1 || channels > 4 || h < 1 || w < 1 || h > INT32_MAX || w > INT32_MAX)
-        return cw_error_set(err, CW_E_BUG, "%s: an image of %zu x %zu x %d can't be written as PNG", path, h, w, channels);
+        return cw_error_set(err, CW_E_BUG, "%s: an image of %zu x %zu x %d can't be written as PNG", path, h,
+                            w, channels);
     FILE *f = fopen(path, "wbe");
     if (!f)
         return cw_error_errno(err, CW_E_IO, errno, "%s", path);

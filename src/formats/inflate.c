@@ -13,7 +13,7 @@ struct cw_inflate {
     z_stream z;
     struct cw_file *file; /* borrowed */
     enum cw_codec codec;
-    bool raw;      /* entered at a restart point: zlib does not see header and trailer */
+    bool raw; /* entered at a restart point: zlib does not see header and trailer */
     bool ended;
     uint64_t next; /* offset in the file of what comes after the input buffer's content */
     uint64_t out;  /* position in the stream */
@@ -30,7 +30,10 @@ int cw_codec_parse(const char *name)
     return -1;
 }
 
-const char *cw_codec_name(enum cw_codec codec) { return codec_names[codec]; }
+const char *cw_codec_name(enum cw_codec codec)
+{
+    return codec_names[codec];
+}
 
 enum cw_codec cw_codec_detect(const uint8_t *head, size_t size)
 {
@@ -41,7 +44,10 @@ enum cw_codec cw_codec_detect(const uint8_t *head, size_t size)
     return CW_CODEC_PLAIN;
 }
 
-static int window_bits(enum cw_codec codec) { return codec == CW_CODEC_GZIP ? 15 + 16 : 15; }
+static int window_bits(enum cw_codec codec)
+{
+    return codec == CW_CODEC_GZIP ? 15 + 16 : 15;
+}
 
 static int zlib_error(const struct cw_inflate *z, int code, struct cw_error *err)
 {
@@ -49,13 +55,17 @@ static int zlib_error(const struct cw_inflate *z, int code, struct cw_error *err
         return cw_error_nomem(err, CW_INFLATE_WINDOW, "decompression");
     const char *path = cw_file_path(z->file);
     cw_error_file(err, path);
-    return cw_error_set(err, CW_E_DATA, "%s: damaged %s data near byte %" PRIu64 " of the file (byte %" PRIu64 " decompressed): %s", path,
-                        codec_names[z->codec], z->next - z->z.avail_in, z->out,
-                        code == Z_NEED_DICT ? "it needs a preset dictionary" : z->z.msg ? z->z.msg : "no valid deflate data");
+    return cw_error_set(err, CW_E_DATA,
+                        "%s: damaged %s data near byte %" PRIu64 " of the file (byte %" PRIu64
+                        " decompressed): %s",
+                        path, codec_names[z->codec], z->next - z->z.avail_in, z->out,
+                        code == Z_NEED_DICT ? "it needs a preset dictionary"
+                        : z->z.msg          ? z->z.msg
+                                            : "no valid deflate data");
 }
 
-int cw_inflate_open(struct cw_file *file, enum cw_codec codec, const struct cw_restart *from, const uint8_t *window,
-                    struct cw_inflate **ret, struct cw_error *err)
+int cw_inflate_open(struct cw_file *file, enum cw_codec codec, const struct cw_restart *from,
+                    const uint8_t *window, struct cw_inflate **ret, struct cw_error *err)
 {
     struct cw_inflate *z = malloc(sizeof(*z));
     if (!z)
@@ -101,8 +111,15 @@ struct cw_inflate *cw_inflate_free(struct cw_inflate *z)
     return NULL;
 }
 
-uint64_t cw_inflate_position(const struct cw_inflate *z) { return z->out; }
-bool cw_inflate_ended(const struct cw_inflate *z) { return z->ended; }
+uint64_t cw_inflate_position(const struct cw_inflate *z)
+{
+    return z->out;
+}
+
+bool cw_inflate_ended(const struct cw_inflate *z)
+{
+    return z->ended;
+}
 
 /* Fills the empty input buffer. 1: the file is at its end. */
 static int fill(struct cw_inflate *z, struct cw_error *err)
@@ -124,7 +141,9 @@ static int truncated(const struct cw_inflate *z, struct cw_error *err)
 {
     const char *path = cw_file_path(z->file);
     cw_error_file(err, path);
-    return cw_error_set(err, CW_E_DATA, "%s: the file ends (byte %" PRIu64 ") inside its %s data (byte %" PRIu64 " decompressed): truncated",
+    return cw_error_set(err, CW_E_DATA,
+                        "%s: the file ends (byte %" PRIu64 ") inside its %s data (byte %" PRIu64
+                        " decompressed): truncated",
                         path, z->next, codec_names[z->codec], z->out);
 }
 
@@ -152,15 +171,16 @@ static int next_member(struct cw_inflate *z, struct cw_error *err)
     const char *path = cw_file_path(z->file);
     if (padding) {
         cw_error_file(err, path);
-        return cw_error_set(err, CW_E_DATA, "%s: other data after the %s data, at byte %" PRIu64, path, codec_names[z->codec],
-                            z->next - z->z.avail_in);
+        return cw_error_set(err, CW_E_DATA, "%s: other data after the %s data, at byte %" PRIu64, path,
+                            codec_names[z->codec], z->next - z->z.avail_in);
     }
     z->raw = false;
     int code = inflateReset2(&z->z, window_bits(z->codec));
     return code == Z_OK ? 0 : zlib_error(z, code, err);
 }
 
-int cw_inflate_read(struct cw_inflate *z, void *buffer, size_t size, bool at_blocks, size_t *ret_n, struct cw_error *err)
+int cw_inflate_read(struct cw_inflate *z, void *buffer, size_t size, bool at_blocks, size_t *ret_n,
+                    struct cw_error *err)
 {
     uint8_t *at = buffer;
     size_t left = size;

@@ -8,12 +8,15 @@
 
 const char *cw_json_kind_name(enum cw_json_kind kind)
 {
-    static const char *const names[] = {"null", "false", "true", "a number", "a string", "an array", "an object"};
+    static const char *const names[] = {"null",     "false",    "true",     "a number",
+                                        "a string", "an array", "an object"};
     return names[kind];
 }
 
 /* What is wrong, and where. Set once, by who finds it. */
-struct fault { const char *why, *at; };
+struct fault {
+    const char *why, *at;
+};
 
 static const char *wrong(struct fault *f, const char *at, const char *why)
 {
@@ -34,14 +37,18 @@ static const char *skip_space(const char *p, const char *end)
 static size_t utf8_length(const char *s, const char *end)
 {
     const uint8_t *p = (const uint8_t *)s;
-    size_t left = (size_t)(end - s), n = p[0] >= 0xc2 && p[0] < 0xe0 ? 2 : (p[0] & 0xf0) == 0xe0 ? 3 : p[0] >= 0xf0 && p[0] < 0xf5 ? 4 : 0;
+    size_t left = (size_t)(end - s), n = p[0] >= 0xc2 && p[0] < 0xe0   ? 2
+                                         : (p[0] & 0xf0) == 0xe0       ? 3
+                                         : p[0] >= 0xf0 && p[0] < 0xf5 ? 4
+                                                                       : 0;
     if (n == 0 || n > left)
         return 0;
     for (size_t i = 1; i < n; i++)
         if ((p[i] & 0xc0) != 0x80)
             return 0;
     bool overlong = (p[0] == 0xe0 && p[1] < 0xa0) || (p[0] == 0xf0 && p[1] < 0x90);
-    bool beyond = (p[0] == 0xed && p[1] >= 0xa0) || (p[0] == 0xf4 && p[1] >= 0x90); /* surrogates, past U+10FFFF */
+    /* surrogates, past U+10FFFF */
+    bool beyond = (p[0] == 0xed && p[1] >= 0xa0) || (p[0] == 0xf4 && p[1] >= 0x90);
     return overlong || beyond ? 0 : n;
 }
 
@@ -53,7 +60,10 @@ static int hex4(const char *p, const char *end)
         return -1;
     for (int i = 0; i < 4; i++) {
         char c = p[i];
-        int d = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+        int d = c >= '0' && c <= '9'   ? c - '0'
+                : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                       : -1;
         if (d < 0)
             return -1;
         v = v * 16 + d;
@@ -70,7 +80,8 @@ static int32_t unicode_escape(const char **p, const char *end)
     *p += 4;
     if (high < 0xd800 || high >= 0xe000)
         return high;
-    if (end - *p < 6 || (*p)[0] != '\\' || (*p)[1] != 'u' || (low = hex4(*p + 2, end)) < 0xdc00 || low >= 0xe000)
+    if (end - *p < 6 || (*p)[0] != '\\' || (*p)[1] != 'u' || (low = hex4(*p + 2, end)) < 0xdc00 ||
+        low >= 0xe000)
         return -1;
     *p += 6;
     return 0x10000 + ((high - 0xd800) << 10) + (low - 0xdc00);
@@ -210,9 +221,16 @@ static const char *scan_number(const char *p, const char *end, struct fault *f)
 /* A value that is neither array nor object. */
 static const char *scan_scalar(const char *p, const char *end, struct cw_json_value *v, struct fault *f)
 {
-    static const struct { const char *word; enum cw_json_kind kind; } words[] = {
-        {"null", CW_JSON_NULL}, {"true", CW_JSON_TRUE}, {"false", CW_JSON_FALSE}, {"NaN", CW_JSON_NUMBER},
+    static const struct {
+        const char *word;
+        enum cw_json_kind kind;
+    } words[] = {
+        {"null", CW_JSON_NULL},
+        {"true", CW_JSON_TRUE},
+        {"false", CW_JSON_FALSE},
+        {"NaN", CW_JSON_NUMBER},
     };
+
     if (*p == '"')
         return scan_string(p + 1, end, v, f);
     *v = (struct cw_json_value){.kind = CW_JSON_NUMBER, .text = p};
@@ -261,7 +279,8 @@ static const char *scan_value(const char *p, const char *end, struct cw_json_val
         } else {
             if (depth == CW_JSON_DEPTH)
                 return wrong(f, p, "arrays or objects nested too deeply");
-            objects[depth / 64] = (objects[depth / 64] & ~(UINT64_C(1) << depth % 64)) | (uint64_t)object << depth % 64;
+            objects[depth / 64] = (objects[depth / 64] & ~(UINT64_C(1) << depth % 64)) | (uint64_t)object
+                                                                                             << depth % 64;
             depth++;
             p = skip_space(p + 1, end);
         }
@@ -303,7 +322,9 @@ int cw_json_open(struct cw_json_walk *w, const void *text, size_t size)
     *w = (struct cw_json_walk){.start = text, .at = text, .end = (const char *)text + size};
     w->at = skip_space(w->at, w->end);
     if (w->at == w->end || *w->at != '{')
-        return failed(w, &(struct fault){.why = w->at == w->end ? "expected an object, but there is nothing" : "expected an object", .at = w->at});
+        return failed(w, &(struct fault){.why = w->at == w->end ? "expected an object, but there is nothing"
+                                                                : "expected an object",
+                                         .at = w->at});
     w->at++;
     return 0;
 }
@@ -338,7 +359,8 @@ bool cw_json_item(struct cw_json_items *items, struct cw_json_value *ret)
     items->at = skip_space(items->at, items->end);
     if (items->at == items->end)
         return false;
-    items->at = skip_space(scan_value(items->at, items->end, ret, &f), items->end); /* it was found good before */
+    /* it was found good before */
+    items->at = skip_space(scan_value(items->at, items->end, ret, &f), items->end);
     items->at += items->at < items->end; /* the comma */
     return true;
 }

@@ -31,7 +31,10 @@ static int end_of_stream(struct cw_walk *base, uint64_t size, struct cw_error *e
     return base->start < size ? cw_record_list_add(&base->list, base->start, size - base->start, 0, err) : 0;
 }
 
-static void deinit(struct cw_walk *base) { XXH3_freeState(((struct cw_line_walk *)base)->hash); }
+static void deinit(struct cw_walk *base)
+{
+    XXH3_freeState(((struct cw_line_walk *)base)->hash);
+}
 
 int cw_line_walk_init(struct cw_line_walk *w, const char *path, uint64_t stream_size, struct cw_error *err)
 {

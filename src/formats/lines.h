@@ -1,6 +1,7 @@
 /*
- * Text files: a record per line. A line ends with "\n" or "\r\n", which are not part of it; the last one may end with the file. Empty lines
- * are records; an empty file holds none. In the list, offsets and lengths are those of the text without the line's end.
+ * Text files: a record per line. A line ends with "\n" or "\r\n", which are not part of it; the last one may
+ * end with the file. Empty lines are records; an empty file holds none. In the list, offsets and lengths are
+ * those of the text without the line's end.
  */
 #pragma once
 #include "base/hash.h"
@@ -9,9 +10,11 @@
 struct cw_line_walk {
     struct cw_walk base; /* content: XXH3_64 of the stream */
     XXH3_state_t *hash;
-    uint8_t last;        /* the byte before base.wanted */
+    uint8_t last; /* the byte before base.wanted */
 };
-int cw_line_walk_init(struct cw_line_walk *w, const char *path, uint64_t stream_size, struct cw_error *err) _must_check_;
+
+int cw_line_walk_init(struct cw_line_walk *w, const char *path, uint64_t stream_size,
+                      struct cw_error *err) _must_check_;
 
 /* Length of a line without its end. */
 static inline size_t cw_line_trim(const uint8_t *line, size_t size)

@@ -1,10 +1,13 @@
-/* The header of .npy: a dictionary in Python's notation, of which numpy.save writes just one form. Pure functions. */
+/* The header of .npy: a dictionary in Python's notation, of which numpy.save writes just one form. Pure
+ * functions. */
 #include "formats/npy.h"
 
 #include <stdio.h>
 #include <string.h>
 
-struct text { const char *at, *end; };
+struct text {
+    const char *at, *end;
+};
 
 static bool wrong(char why[CW_NPY_WHY], const char *what)
 {
@@ -33,7 +36,8 @@ static bool take_string(struct text *t, char *out, size_t room)
 {
     skip_space(t);
     char quote = t->at < t->end ? *t->at : 0;
-    const char *end = quote == '\'' || quote == '"' ? memchr(t->at + 1, quote, (size_t)(t->end - t->at - 1)) : NULL;
+    const char *end = quote == '\'' || quote == '"' ? memchr(t->at + 1, quote, (size_t)(t->end - t->at - 1))
+                                                    : NULL;
     size_t n = end ? (size_t)(end - t->at - 1) : 0;
     if (!end || n >= room)
         return false;
@@ -66,17 +70,23 @@ static bool take_shape(struct text *t, struct cw_npy *npy)
 
 static bool read_descr(const char *descr, struct cw_npy *npy, char why[CW_NPY_WHY])
 {
-    static const struct { const char *descr; enum cw_dtype dtype; } names[] = {
-        {"b1", CW_BOOL}, {"u1", CW_UINT8}, {"u2", CW_UINT16}, {"u4", CW_UINT32}, {"u8", CW_UINT64}, {"i1", CW_INT8}, {"i2", CW_INT16}, {"i4", CW_INT32},
-        {"i8", CW_INT64}, {"f2", CW_FLOAT16}, {"f4", CW_FLOAT32}, {"f8", CW_FLOAT64}, {"V2", CW_BFLOAT16},
+    static const struct {
+        const char *descr;
+        enum cw_dtype dtype;
+    } names[] = {
+        {"b1", CW_BOOL},    {"u1", CW_UINT8},   {"u2", CW_UINT16},   {"u4", CW_UINT32}, {"u8", CW_UINT64},
+        {"i1", CW_INT8},    {"i2", CW_INT16},   {"i4", CW_INT32},    {"i8", CW_INT64},  {"f2", CW_FLOAT16},
+        {"f4", CW_FLOAT32}, {"f8", CW_FLOAT64}, {"V2", CW_BFLOAT16},
     };
+
     if (descr[0] == '<' || descr[0] == '|' || (descr[0] == '>' && descr[1] && descr[2] == '1'))
         for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
             if (strcmp(descr + 1, names[i].descr) == 0) {
                 npy->dtype = names[i].dtype;
                 return true;
             }
-    snprintf(why, CW_NPY_WHY, "a NumPy file of dtype \"%.20s\": expected little-endian numbers or bool", descr);
+    snprintf(why, CW_NPY_WHY, "a NumPy file of dtype \"%.20s\": expected little-endian numbers or bool",
+             descr);
     return false;
 }
 
@@ -97,7 +107,8 @@ static bool read_header(struct text t, struct cw_npy *npy, char why[CW_NPY_WHY])
         else
             good = false;
         if (!good)
-            return wrong(why, "a NumPy file whose header is malformed, or of a structured dtype, or of more than 6 dimensions");
+            return wrong(why, "a NumPy file whose header is malformed, or of a structured dtype, or of more "
+                              "than 6 dimensions");
         if (!take(&t, ","))
             skip_space(&t);
     }
@@ -116,11 +127,13 @@ bool cw_npy_parse(const void *bytes, size_t size, struct cw_npy *ret, char why[C
     size_t at = p[6] == 1 ? 10 : 12;
     if (size < at)
         return wrong(why, "a NumPy file that is cut off");
-    size_t header = p[6] == 1 ? (size_t)(p[8] | p[9] << 8) : (size_t)p[8] | (size_t)p[9] << 8 | (size_t)p[10] << 16 | (size_t)p[11] << 24;
+    size_t header = p[6] == 1 ? (size_t)(p[8] | p[9] << 8)
+                              : (size_t)p[8] | (size_t)p[9] << 8 | (size_t)p[10] << 16 | (size_t)p[11] << 24;
     if (header > size - at)
         return wrong(why, "a NumPy file that is cut off");
     *ret = (struct cw_npy){.data = p + at + header, .size = size - at - header};
-    if (!read_header((struct text){.at = (const char *)p + at, .end = (const char *)p + at + header}, ret, why))
+    if (!read_header((struct text){.at = (const char *)p + at, .end = (const char *)p + at + header}, ret,
+                     why))
         return false;
     struct cw_type type = {.dtype = ret->dtype, .ndim = ret->ndim};
     memcpy(type.dims, ret->dims, sizeof(type.dims));

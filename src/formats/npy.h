@@ -15,5 +15,6 @@ struct cw_npy {
     const uint8_t *data; /* C order, little-endian; not aligned */
     size_t size;
 };
+
 /* False: why says what can't be taken. */
 bool cw_npy_parse(const void *bytes, size_t size, struct cw_npy *ret, char why[CW_NPY_WHY]) _must_check_;

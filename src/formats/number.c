@@ -10,7 +10,8 @@
 
 const char *cw_number_why(enum cw_number n)
 {
-    static const char *const texts[] = {"is a number", "is no number", "is out of range", "is not an integer"};
+    static const char *const texts[] = {"is a number", "is no number", "is out of range",
+                                        "is not an integer"};
     return texts[n];
 }
 
@@ -63,9 +64,14 @@ enum cw_number cw_number_from_double(double v, enum cw_dtype dtype, void *out)
 }
 
 static locale_t c_locale;
-static void make_locale(void) { c_locale = newlocale(LC_ALL_MASK, "C", (locale_t)0); }
 
-/* By the C library, whatever the program's decimal point. glibc's "C" locale is static: making it can't fail. */
+static void make_locale(void)
+{
+    c_locale = newlocale(LC_ALL_MASK, "C", (locale_t)0);
+}
+
+/* By the C library, whatever the program's decimal point. glibc's "C" locale is static: making it can't fail.
+ */
 static enum cw_number parse_slowly(const char *text, size_t size, double *ret)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -81,7 +87,7 @@ static enum cw_number parse_slowly(const char *text, size_t size, double *ret)
     return isinf(*ret) ? CW_NUMBER_RANGE : CW_NUMBER_OK;
 }
 
-struct decimal { /* digits times 10^exponent */
+struct decimal {            /* digits times 10^exponent */
     bool negative, integer; /* integer: written without point and exponent */
     bool exact;             /* all digits are in `digits` */
     uint64_t digits;
@@ -125,9 +131,16 @@ static bool split(const char *p, const char *end, struct decimal *d)
 
 static bool parse_word(const char *text, size_t size, double *ret)
 {
-    static const struct { const char *text; double value; } words[] = {
-        {"NaN", NAN}, {"nan", NAN}, {"Infinity", INFINITY}, {"inf", INFINITY},
+    static const struct {
+        const char *text;
+        double value;
+    } words[] = {
+        {"NaN", NAN},
+        {"nan", NAN},
+        {"Infinity", INFINITY},
+        {"inf", INFINITY},
     };
+
     bool negative = size && *text == '-', sign = size && (*text == '-' || *text == '+');
     for (size_t i = 0; i < CW_COUNT_OF(words); i++)
         if (size - sign == strlen(words[i].text) && memcmp(text + sign, words[i].text, size - sign) == 0) {
@@ -150,7 +163,8 @@ enum cw_number cw_number_parse(const char *text, size_t size, enum cw_dtype dtyp
     if (d.integer && !cw_dtype_is_float(dtype))
         return d.exact ? store_integer(d.negative, d.digits, dtype, out) : CW_NUMBER_RANGE;
     if (d.exact && d.digits <= (UINT64_C(1) << 53) && d.exponent >= -22 && d.exponent <= 22) {
-        v = d.exponent < 0 ? (double)d.digits / powers[-d.exponent] : (double)d.digits * powers[d.exponent]; /* one rounding: exact */
+        /* one rounding: exact */
+        v = d.exponent < 0 ? (double)d.digits / powers[-d.exponent] : (double)d.digits * powers[d.exponent];
         v = d.negative ? -v : v;
     } else {
         enum cw_number r = parse_slowly(text, size, &v);

@@ -10,7 +10,16 @@
 
 /* ustar's fields: offset and length */
 enum {
-    NAME = 0, NAME_SIZE = 100, SIZE = 124, SIZE_SIZE = 12, CHECKSUM = 148, CHECKSUM_SIZE = 8, TYPE = 156, MAGIC = 257, PREFIX = 345, PREFIX_SIZE = 155,
+    NAME = 0,
+    NAME_SIZE = 100,
+    SIZE = 124,
+    SIZE_SIZE = 12,
+    CHECKSUM = 148,
+    CHECKSUM_SIZE = 8,
+    TYPE = 156,
+    MAGIC = 257,
+    PREFIX = 345,
+    PREFIX_SIZE = 155,
 };
 
 __attribute__((format(printf, 2, 3))) static bool wrong(char why[CW_TAR_WHY], const char *fmt, ...)
@@ -59,29 +68,54 @@ static bool checksum_fits(const uint8_t block[CW_TAR_BLOCK], char why[CW_TAR_WHY
     }
     if (octal(block + CHECKSUM, CHECKSUM_SIZE, &stored) && (stored == sum || (int64_t)stored == as_chars))
         return true;
-    return wrong(why, "the checksum of its header does not match (%u computed): damaged, or no tar archive", sum);
+    return wrong(why, "the checksum of its header does not match (%u computed): damaged, or no tar archive",
+                 sum);
 }
 
 static bool read_kind(uint8_t type, struct cw_tar_header *h, char why[CW_TAR_WHY])
 {
-    static const struct { char type; const char *name; } refused[] = {
-        {'S', "a sparse file"}, {'3', "a device"}, {'4', "a device"}, {'6', "a named pipe"}, {'M', "the rest of a file of another volume"},
-        {'V', "a volume's label"}, {'D', "a directory dump"}, {'N', "a list of long names"}, {'X', "an extended header of Solaris"},
+    static const struct {
+        char type;
+        const char *name;
+    } refused[] = {
+        {'S', "a sparse file"},
+        {'3', "a device"},
+        {'4', "a device"},
+        {'6', "a named pipe"},
+        {'M', "the rest of a file of another volume"},
+        {'V', "a volume's label"},
+        {'D', "a directory dump"},
+        {'N', "a list of long names"},
+        {'X', "an extended header of Solaris"},
     };
+
     switch (type) {
-    case '0': case 0: case '7': /* 7: a file that was to lie in one piece */
-        h->kind = h->name_size && h->name[h->name_size - 1] == '/' ? CW_TAR_PASSED : CW_TAR_FILE; /* v7's directories */
+    case '0':
+    case 0:
+    case '7': /* 7: a file that was to lie in one piece */
+        /* v7's directories */
+        h->kind = h->name_size && h->name[h->name_size - 1] == '/' ? CW_TAR_PASSED : CW_TAR_FILE;
         return true;
-    case '1': case '2': case '5':
+    case '1':
+    case '2':
+    case '5':
         h->kind = CW_TAR_PASSED;
         if (type != '5' && h->size)
             return wrong(why, "it is a link with %" PRIu64 " bytes of data, which can't be", h->size);
         h->size = 0; /* of a directory: room that it may take */
         return true;
-    case 'L': h->kind = CW_TAR_LONG_NAME; return true;
-    case 'K': h->kind = CW_TAR_LONG_LINK; return true;
-    case 'x': h->kind = CW_TAR_PAX; return true;
-    case 'g': h->kind = CW_TAR_PAX_ALL; return true;
+    case 'L':
+        h->kind = CW_TAR_LONG_NAME;
+        return true;
+    case 'K':
+        h->kind = CW_TAR_LONG_LINK;
+        return true;
+    case 'x':
+        h->kind = CW_TAR_PAX;
+        return true;
+    case 'g':
+        h->kind = CW_TAR_PAX_ALL;
+        return true;
     }
     for (size_t i = 0; i < CW_COUNT_OF(refused); i++)
         if ((uint8_t)refused[i].type == type)
@@ -97,7 +131,8 @@ bool cw_tar_parse(const uint8_t block[CW_TAR_BLOCK], struct cw_tar_header *ret, 
         return true;
     if (!checksum_fits(block, why))
         return false;
-    bool ustar = memcmp(block + MAGIC, "ustar", 6) == 0; /* GNU's magic goes on with a space, and it has no prefix */
+    /* GNU's magic goes on with a space, and it has no prefix */
+    bool ustar = memcmp(block + MAGIC, "ustar", 6) == 0;
     size_t prefix = ustar ? strnlen((const char *)block + PREFIX, PREFIX_SIZE) : 0;
     size_t name = strnlen((const char *)block + NAME, NAME_SIZE);
     memcpy(ret->name, block + PREFIX, prefix);
@@ -123,10 +158,11 @@ static bool decimal(const char *text, size_t size, uint64_t *ret)
     return size > 0 && *ret <= MAX_SIZE;
 }
 
-static bool pax_value(struct cw_tar_extended *x, enum cw_tar_kind kind, const char *key, size_t key_size, const char *value, size_t size,
-                      char why[CW_TAR_WHY])
+static bool pax_value(struct cw_tar_extended *x, enum cw_tar_kind kind, const char *key, size_t key_size,
+                      const char *value, size_t size, char why[CW_TAR_WHY])
 {
-    bool path = key_size == 4 && memcmp(key, "path", 4) == 0, length = key_size == 4 && memcmp(key, "size", 4) == 0;
+    bool path = key_size == 4 && memcmp(key, "path", 4) == 0,
+         length = key_size == 4 && memcmp(key, "size", 4) == 0;
     if (key_size >= 11 && memcmp(key, "GNU.sparse.", 11) == 0)
         return wrong(why, "it is a sparse file: expected regular files, directories and links");
     if ((path || length) && kind == CW_TAR_PAX_ALL)
@@ -144,12 +180,14 @@ static bool pax_value(struct cw_tar_extended *x, enum cw_tar_kind kind, const ch
 }
 
 /* Records "LENGTH KEY=VALUE\n", LENGTH counting all of it. */
-static bool read_pax(struct cw_tar_extended *x, enum cw_tar_kind kind, const char *p, size_t left, char why[CW_TAR_WHY])
+static bool read_pax(struct cw_tar_extended *x, enum cw_tar_kind kind, const char *p, size_t left,
+                     char why[CW_TAR_WHY])
 {
     while (left > 0) {
         const char *space = memchr(p, ' ', CW_MIN(left, (size_t)21));
         uint64_t length = 0;
-        if (!space || !decimal(p, (size_t)(space - p), &length) || length > left || length < (uint64_t)(space - p) + 3 || p[length - 1] != '\n')
+        if (!space || !decimal(p, (size_t)(space - p), &length) || length > left ||
+            length < (uint64_t)(space - p) + 3 || p[length - 1] != '\n')
             return wrong(why, "its pax header is malformed");
         const char *key = space + 1, *end = p + length - 1, *equals = memchr(key, '=', (size_t)(end - key));
         if (!equals)
@@ -162,7 +200,8 @@ static bool read_pax(struct cw_tar_extended *x, enum cw_tar_kind kind, const cha
     return true;
 }
 
-bool cw_tar_extend(struct cw_tar_extended *x, enum cw_tar_kind kind, const uint8_t *data, size_t size, char why[CW_TAR_WHY])
+bool cw_tar_extend(struct cw_tar_extended *x, enum cw_tar_kind kind, const uint8_t *data, size_t size,
+                   char why[CW_TAR_WHY])
 {
     if (kind == CW_TAR_PAX || kind == CW_TAR_PAX_ALL)
         return read_pax(x, kind, (const char *)data, size, why);
@@ -193,12 +232,14 @@ bool cw_tar_check_name(const char *name, size_t size, char why[CW_TAR_WHY])
     if (memchr(name, 0, size))
         return wrong(why, "its name \"%s\" has a byte 0 in it", printable(name, size, buf));
     if (name[0] == '/')
-        return wrong(why, "its name \"%s\" is absolute: expected one below the archive's directory", printable(name, size, buf));
+        return wrong(why, "its name \"%s\" is absolute: expected one below the archive's directory",
+                     printable(name, size, buf));
     for (const char *p = name, *end = name + size; p < end;) {
         const char *slash = memchr(p, '/', (size_t)(end - p));
         size_t n = (size_t)((slash ? slash : end) - p);
         if (n == 2 && memcmp(p, "..", 2) == 0)
-            return wrong(why, "its name \"%s\" leads out of the archive's directory", printable(name, size, buf));
+            return wrong(why, "its name \"%s\" leads out of the archive's directory",
+                         printable(name, size, buf));
         p += n + 1;
     }
     return true;
@@ -210,7 +251,10 @@ bool cw_tar_split(const char *name, size_t size, struct cw_tar_name *ret)
     const char *dot = memchr(base, '.', (size_t)(end - base));
     if (!dot || dot == base || dot + 1 == end)
         return false;
-    *ret = (struct cw_tar_name){.key = name, .key_size = (size_t)(dot - name), .extension = dot + 1, .extension_size = (size_t)(end - dot - 1)};
+    *ret = (struct cw_tar_name){.key = name,
+                                .key_size = (size_t)(dot - name),
+                                .extension = dot + 1,
+                                .extension_size = (size_t)(end - dot - 1)};
     return true;
 }
 
@@ -224,7 +268,8 @@ int cw_tar_next(struct cw_tar_files *f, struct cw_tar_file *ret, char why[CW_TAR
         if (f->size - f->at < CW_TAR_BLOCK || !cw_tar_parse(f->data + f->at, h, why))
             return f->size - f->at < CW_TAR_BLOCK ? (wrong(why, "the data end inside a header"), -1) : -1;
         const uint8_t *data = f->data + f->at + CW_TAR_BLOCK;
-        uint64_t left = f->size - f->at - CW_TAR_BLOCK, size = h->kind == CW_TAR_FILE && x.has_size ? x.size : h->size;
+        uint64_t left = f->size - f->at - CW_TAR_BLOCK,
+                 size = h->kind == CW_TAR_FILE && x.has_size ? x.size : h->size;
         if (size > left || CW_ALIGN_UP(size, CW_TAR_BLOCK) > left || h->kind == CW_TAR_ZERO)
             return wrong(why, "its members are not those that were indexed: the file changed"), -1;
         f->at += CW_TAR_BLOCK + (size_t)CW_ALIGN_UP(size, CW_TAR_BLOCK);

@@ -5,23 +5,32 @@
 
 #include "formats/tar.h"
 
-/* From this size on a file's data are not read, but for their first block: copying 32 KiB takes longer than a read of a cached page. */
+/* From this size on a file's data are not read, but for their first block: copying 32 KiB takes longer than a
+ * read of a cached page. */
 #define SPARSE_SIZE ((uint64_t)32 << 10)
 
 /* Which of the walk's buffers takes the data of an extended header. */
-static int buffer_of(enum cw_tar_kind kind) { return kind == CW_TAR_LONG_NAME ? 0 : kind == CW_TAR_PAX ? 1 : 2; }
+static int buffer_of(enum cw_tar_kind kind)
+{
+    return kind == CW_TAR_LONG_NAME ? 0 : kind == CW_TAR_PAX ? 1 : 2;
+}
 
-static uint64_t padded(uint64_t size) { return CW_ALIGN_UP(size, (uint64_t)CW_TAR_BLOCK); }
+static uint64_t padded(uint64_t size)
+{
+    return CW_ALIGN_UP(size, (uint64_t)CW_TAR_BLOCK);
+}
 
 static int damaged(const struct cw_tar_walk *w, struct cw_error *err, const char *why)
 {
     cw_error_file(err, w->base.path);
-    return cw_error_set(err, CW_E_DATA, "%s: the member at byte %" PRIu64 ": %s", w->base.path, w->member, why);
+    return cw_error_set(err, CW_E_DATA, "%s: the member at byte %" PRIu64 ": %s", w->base.path, w->member,
+                        why);
 }
 
 static int close_sample(struct cw_tar_walk *w, struct cw_error *err)
 {
-    int r = w->key_size ? cw_record_list_add(&w->base.list, w->base.start, w->end - w->base.start, 0, err) : 0;
+    int r = w->key_size ? cw_record_list_add(&w->base.list, w->base.start, w->end - w->base.start, 0, err)
+                        : 0;
     w->key_size = 0;
     return r;
 }
@@ -74,7 +83,8 @@ static int begin_extended(struct cw_tar_walk *w, struct cw_error *err)
     int which = buffer_of(w->header.kind);
     if (w->size > CW_TAR_EXTENDED) {
         char why[100];
-        snprintf(why, sizeof(why), "an extended header has %" PRIu64 " bytes, more than %zu", w->size, CW_TAR_EXTENDED);
+        snprintf(why, sizeof(why), "an extended header has %" PRIu64 " bytes, more than %zu", w->size,
+                 CW_TAR_EXTENDED);
         return damaged(w, err, why);
     }
     if (which < 2 && w->seen[which])
@@ -119,8 +129,10 @@ static int take_header(struct cw_tar_walk *w, struct cw_error *err)
     w->size = w->header.kind == CW_TAR_FILE && w->extended.has_size ? w->extended.size : w->header.size;
     uint64_t left = CW_MIN(w->base.stream_size, (uint64_t)INT64_MAX) - w->base.wanted;
     if (w->size > left || padded(w->size) > left) {
-        snprintf(why, sizeof(why), "%" PRIu64 " bytes of data run past the end of the file (%" PRIu64 " bytes): truncated, or a wrong size", w->size,
-                 CW_MIN(w->base.stream_size, (uint64_t)INT64_MAX));
+        snprintf(why, sizeof(why),
+                 "%" PRIu64 " bytes of data run past the end of the file (%" PRIu64
+                 " bytes): truncated, or a wrong size",
+                 w->size, CW_MIN(w->base.stream_size, (uint64_t)INT64_MAX));
         return damaged(w, err, why);
     }
     w->next = w->base.wanted + padded(w->size);
@@ -142,7 +154,8 @@ static int take_end(struct cw_tar_walk *w, const uint8_t *p, size_t n, struct cw
     for (size_t i = 0; i < n; i++)
         if (p[i]) {
             w->member = w->base.wanted + i;
-            return damaged(w, err, "there are data after the end of the archive (several archives in one file?)");
+            return damaged(w, err,
+                           "there are data after the end of the archive (several archives in one file?)");
         }
     w->base.wanted += n;
     return 0;
@@ -192,9 +205,11 @@ static int end_of_stream(struct cw_walk *base, uint64_t size, struct cw_error *e
     if (w->state == CW_TAR_AT_END)
         return 0;
     char why[160];
-    snprintf(why, sizeof(why), base->wanted == size && w->have == 0 && w->state == CW_TAR_AT_HEADER && w->member == size
-                                   ? "it is missing: the archive has no end after %" PRIu64 " bytes: truncated"
-                                   : "the data end inside it, at byte %" PRIu64 ": truncated", size);
+    snprintf(why, sizeof(why),
+             base->wanted == size && w->have == 0 && w->state == CW_TAR_AT_HEADER && w->member == size
+                 ? "it is missing: the archive has no end after %" PRIu64 " bytes: truncated"
+                 : "the data end inside it, at byte %" PRIu64 ": truncated",
+             size);
     return damaged(w, err, why);
 }
 
@@ -216,7 +231,8 @@ static void deinit(struct cw_walk *base)
 
 int cw_tar_walk_init(struct cw_tar_walk *w, const char *path, uint64_t stream_size, struct cw_error *err)
 {
-    static const struct cw_walk_ops ops = {.feed = feed, .end = end_of_stream, .stride = stride, .deinit = deinit};
+    static const struct cw_walk_ops ops = {
+        .feed = feed, .end = end_of_stream, .stride = stride, .deinit = deinit};
     *w = (struct cw_tar_walk){.base = {.ops = &ops, .path = path, .stream_size = stream_size}};
     w->hash = XXH3_createState();
     if (!w->hash)

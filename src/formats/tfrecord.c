@@ -7,20 +7,30 @@
 
 #include "formats/crc32c.h"
 
-/* From this length on it is cheaper to read 16 bytes per record than everything: copying 32 KiB takes longer than a read of a cached page. */
+/* From this length on it is cheaper to read 16 bytes per record than everything: copying 32 KiB takes longer
+ * than a read of a cached page. */
 #define SPARSE_LENGTH ((uint64_t)32 << 10)
 
-static uint32_t load32(const uint8_t *p) { return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24; }
-static uint64_t load64(const uint8_t *p) { return load32(p) | (uint64_t)load32(p + 4) << 32; }
+static uint32_t load32(const uint8_t *p)
+{
+    return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
+}
 
-/* Facts of a damaged record: its number in the file stands for its id, which is not known before the file is. */
+static uint64_t load64(const uint8_t *p)
+{
+    return load32(p) | (uint64_t)load32(p + 4) << 32;
+}
+
+/* Facts of a damaged record: its number in the file stands for its id, which is not known before the file is.
+ */
 static int damaged(const struct cw_tfrecord_walk *w, struct cw_error *err, const char *what)
 {
     char number[24];
     snprintf(number, sizeof(number), "%zu", w->base.list.n);
     cw_error_file(err, w->base.path);
     cw_error_record(err, number);
-    return cw_error_set(err, CW_E_DATA, "%s: record %zu at byte %" PRIu64 "%s", w->base.path, w->base.list.n, w->base.start, what);
+    return cw_error_set(err, CW_E_DATA, "%s: record %zu at byte %" PRIu64 "%s", w->base.path, w->base.list.n,
+                        w->base.start, what);
 }
 
 static int header(struct cw_tfrecord_walk *w, struct cw_error *err)
@@ -29,18 +39,22 @@ static int header(struct cw_tfrecord_walk *w, struct cw_error *err)
     uint64_t length = load64(w->stash);
     uint32_t stored = load32(w->stash + 8), computed = cw_crc32c_mask(cw_crc32c(w->stash, 8));
     if (stored != computed) {
-        snprintf(what, sizeof(what), ": the checksum of its length does not match (stored %08x, computed %08x): damaged, or no TFRecord file",
+        snprintf(what, sizeof(what),
+                 ": the checksum of its length does not match (stored %08x, computed %08x): damaged, or no "
+                 "TFRecord file",
                  stored, computed);
         return damaged(w, err, what);
     }
-    if (length > (uint64_t)INT64_MAX - CW_TFRECORD_FRAME || w->base.start > (uint64_t)INT64_MAX - CW_TFRECORD_FRAME - length) {
+    if (length > (uint64_t)INT64_MAX - CW_TFRECORD_FRAME ||
+        w->base.start > (uint64_t)INT64_MAX - CW_TFRECORD_FRAME - length) {
         snprintf(what, sizeof(what), ": a length of %" PRIu64 " bytes is impossible", length);
         return damaged(w, err, what);
     }
     uint64_t end = w->base.start + CW_TFRECORD_FRAME + length;
     if (end > w->base.stream_size) {
-        snprintf(what, sizeof(what), ": %" PRIu64 " bytes of data run past the end of the file (%" PRIu64 " bytes): truncated?", length,
-                 w->base.stream_size);
+        snprintf(what, sizeof(what),
+                 ": %" PRIu64 " bytes of data run past the end of the file (%" PRIu64 " bytes): truncated?",
+                 length, w->base.stream_size);
         return damaged(w, err, what);
     }
     w->length = length;
@@ -116,13 +130,15 @@ uint32_t cw_tfrecord_length_crc(uint64_t length)
 const char *cw_tfrecord_check(const uint8_t *record, size_t size, char buf[160])
 {
     if (size < CW_TFRECORD_FRAME || load64(record) != size - CW_TFRECORD_FRAME) {
-        snprintf(buf, 160, "its length is %" PRIu64 ", the index says %zu: the file changed", size >= 8 ? load64(record) : 0,
-                 size >= CW_TFRECORD_FRAME ? size - CW_TFRECORD_FRAME : 0);
+        snprintf(buf, 160, "its length is %" PRIu64 ", the index says %zu: the file changed",
+                 size >= 8 ? load64(record) : 0, size >= CW_TFRECORD_FRAME ? size - CW_TFRECORD_FRAME : 0);
         return buf;
     }
-    uint32_t stored = load32(record + size - 4), computed = cw_crc32c_mask(cw_crc32c(record + CW_TFRECORD_HEADER, size - CW_TFRECORD_FRAME));
+    uint32_t stored = load32(record + size - 4),
+             computed = cw_crc32c_mask(cw_crc32c(record + CW_TFRECORD_HEADER, size - CW_TFRECORD_FRAME));
     if (stored != computed) {
-        snprintf(buf, 160, "the checksum of its data does not match (stored %08x, computed %08x)", stored, computed);
+        snprintf(buf, 160, "the checksum of its data does not match (stored %08x, computed %08x)", stored,
+                 computed);
         return buf;
     }
     return NULL;

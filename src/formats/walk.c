@@ -4,7 +4,8 @@
 #include "base/array.h"
 #include "storage/file.h"
 
-/* Small records are read through a buffer of this size: large enough that a system call is nothing beside copying it. */
+/* Small records are read through a buffer of this size: large enough that a system call is nothing beside
+ * copying it. */
 #define BUFFER_BYTES ((size_t)256 << 10)
 
 const char *cw_record_format_name(enum cw_record_format format)
@@ -21,7 +22,8 @@ void cw_record_list_deinit(struct cw_record_list *l)
     *l = (struct cw_record_list){0};
 }
 
-int cw_record_list_add(struct cw_record_list *l, uint64_t offset, uint64_t length, uint32_t crc, struct cw_error *err)
+int cw_record_list_add(struct cw_record_list *l, uint64_t offset, uint64_t length, uint32_t crc,
+                       struct cw_error *err)
 {
     static const char what[] = "the record offsets of a file";
     if (l->n == l->room[2] && (CW_ARRAY_ROOM(l->offsets, l->room[0], l->n + 1, what, err) < 0 ||
@@ -41,7 +43,8 @@ void cw_walk_deinit(struct cw_walk *w)
     cw_record_list_deinit(&w->list);
 }
 
-int cw_walk_scan(struct cw_walk *w, struct cw_file *file, int (*cancelled)(void *), void *cancel_arg, struct cw_error *err)
+int cw_walk_scan(struct cw_walk *w, struct cw_file *file, int (*cancelled)(void *), void *cancel_arg,
+                 struct cw_error *err)
 {
     uint64_t size = cw_file_size(file);
     _cleanup_free_ uint8_t *buffer = malloc(BUFFER_BYTES);
@@ -50,7 +53,8 @@ int cw_walk_scan(struct cw_walk *w, struct cw_file *file, int (*cancelled)(void 
     for (uint64_t reads = 0; w->wanted < size; reads++) {
         size_t stride = w->ops->stride ? w->ops->stride(w) : 0;
         uint64_t at = w->wanted;
-        size_t n = (size_t)CW_MIN(size - at, (uint64_t)(stride ? CW_MIN(stride, BUFFER_BYTES) : BUFFER_BYTES));
+        size_t n = (size_t)CW_MIN(size - at,
+                                  (uint64_t)(stride ? CW_MIN(stride, BUFFER_BYTES) : BUFFER_BYTES));
         int r = cw_file_read(file, at, buffer, n, false, err);
         if (r == 0)
             r = cw_walk_feed(w, at, buffer, n, err);

@@ -2,15 +2,35 @@
 
 #include <string.h>
 
-/* Words of eight bytes. A message begins with HEAD of them, then COLUMN for each column; everything else lies where they say, at multiples of ALIGN. */
+/* Words of eight bytes. A message begins with HEAD of them, then COLUMN for each column; everything else lies
+ * where they say, at multiples of ALIGN. */
 #define HEAD 16
 #define COLUMN 4
 #define ALIGN 64
 #define TABLE_ROW 8 /* of a ragged column: offset, ndim, dims */
 
-enum request_word { REQUEST_ROWS, REQUEST_COLUMNS, REQUEST_KEYS, REQUEST_CHECK, REQUEST_FROM, REQUEST_LEAST, REQUEST_KEEP, REQUEST_PROGRESS = 15 };
-enum answer_word { ANSWER_ROWS, ANSWER_STATUS, ANSWER_COUNTS, ANSWER_ERRORS, ANSWER_ERRORS_SIZE, ANSWER_COLUMNS };
+enum request_word {
+    REQUEST_ROWS,
+    REQUEST_COLUMNS,
+    REQUEST_KEYS,
+    REQUEST_CHECK,
+    REQUEST_FROM,
+    REQUEST_LEAST,
+    REQUEST_KEEP,
+    REQUEST_PROGRESS = 15
+};
+
+enum answer_word {
+    ANSWER_ROWS,
+    ANSWER_STATUS,
+    ANSWER_COUNTS,
+    ANSWER_ERRORS,
+    ANSWER_ERRORS_SIZE,
+    ANSWER_COLUMNS
+};
+
 enum column_word { COLUMN_KIND, COLUMN_DATA, COLUMN_TABLE, COLUMN_ITEM };
+
 enum column_kind { KIND_DENSE, KIND_RAGGED, KIND_BYTES, KIND_WHOLE };
 
 _Static_assert(CW_MAX_NDIM + 2 <= TABLE_ROW, "the dims of a row fit in its entry");
@@ -37,7 +57,8 @@ static size_t put_column(const struct cw_exchange_request *q, unsigned k, size_t
     enum column_kind kind = kind_of(c->type);
     size_t item = kind == KIND_DENSE ? cw_type_bytes(c->type) : 0, table = 0, data;
     if (kind != KIND_DENSE)
-        table = place(&at, kind == KIND_BYTES ? (q->n + 1) * sizeof(uint64_t) : q->n * TABLE_ROW * sizeof(uint64_t));
+        table = place(&at, kind == KIND_BYTES ? (q->n + 1) * sizeof(uint64_t)
+                                              : q->n * TABLE_ROW * sizeof(uint64_t));
     data = place(&at, kind == KIND_DENSE ? q->n * item : 0);
     uint64_t *entries = to ? (uint64_t *)(void *)(to + table) : NULL;
     for (size_t i = 0; i < q->n; i++) {
@@ -47,7 +68,9 @@ static size_t put_column(const struct cw_exchange_request *q, unsigned k, size_t
             continue;
         }
         struct cw_tensor t = cw_block_row(q->block, c->value, q->rows[i]);
-        size_t here = kind == KIND_DENSE ? data + i * item : kind == KIND_BYTES ? at : CW_ALIGN_UP(at, (size_t)ALIGN);
+        size_t here = kind == KIND_DENSE   ? data + i * item
+                      : kind == KIND_BYTES ? at
+                                           : CW_ALIGN_UP(at, (size_t)ALIGN);
         if (kind != KIND_DENSE)
             at = here + t.size;
         if (!to)
@@ -99,12 +122,21 @@ static size_t put_request(const struct cw_exchange_request *q, uint8_t *to)
     return at;
 }
 
-size_t cw_exchange_size(const struct cw_exchange_request *q) { return put_request(q, NULL); }
-void cw_exchange_write(const struct cw_exchange_request *q, uint8_t *to) { (void)put_request(q, to); }
-
-static size_t put_whole(const struct cw_exchange_whole *columns, unsigned n_columns, size_t n, const uint64_t keys[2], bool check, uint8_t *to)
+size_t cw_exchange_size(const struct cw_exchange_request *q)
 {
-    size_t at = (HEAD + (size_t)n_columns * COLUMN) * sizeof(uint64_t), key_at = place(&at, 2 * sizeof(uint64_t)), check_at = place(&at, 1);
+    return put_request(q, NULL);
+}
+
+void cw_exchange_write(const struct cw_exchange_request *q, uint8_t *to)
+{
+    (void)put_request(q, to);
+}
+
+static size_t put_whole(const struct cw_exchange_whole *columns, unsigned n_columns, size_t n,
+                        const uint64_t keys[2], bool check, uint8_t *to)
+{
+    size_t at = (HEAD + (size_t)n_columns * COLUMN) * sizeof(uint64_t),
+           key_at = place(&at, 2 * sizeof(uint64_t)), check_at = place(&at, 1);
     if (to) {
         uint64_t *head = (uint64_t *)(void *)to;
         memset(head, 0, HEAD * sizeof(*head));
@@ -117,10 +149,12 @@ static size_t put_whole(const struct cw_exchange_whole *columns, unsigned n_colu
     }
     for (unsigned k = 0; k < n_columns; k++) {
         const struct cw_exchange_whole *c = &columns[k];
-        size_t entries = c->dtype == CW_BYTES ? n + 1 : TABLE_ROW, table = place(&at, entries * sizeof(uint64_t)), data = place(&at, c->size);
+        size_t entries = c->dtype == CW_BYTES ? n + 1 : TABLE_ROW,
+               table = place(&at, entries * sizeof(uint64_t)), data = place(&at, c->size);
         if (!to)
             continue;
-        uint64_t *words = (uint64_t *)(void *)to + HEAD + (size_t)k * COLUMN, *entry = (uint64_t *)(void *)(to + table);
+        uint64_t *words = (uint64_t *)(void *)to + HEAD + (size_t)k * COLUMN,
+                 *entry = (uint64_t *)(void *)(to + table);
         words[COLUMN_KIND] = c->dtype == CW_BYTES ? KIND_BYTES : KIND_WHOLE;
         words[COLUMN_DATA] = data;
         words[COLUMN_TABLE] = table;
@@ -145,12 +179,16 @@ size_t cw_exchange_whole_size(const struct cw_exchange_whole *columns, unsigned 
     return put_whole(columns, n_columns, n, NULL, false, NULL);
 }
 
-void cw_exchange_whole_write(const struct cw_exchange_whole *columns, unsigned n_columns, size_t n, const uint64_t keys[2], bool check, uint8_t *to)
+void cw_exchange_whole_write(const struct cw_exchange_whole *columns, unsigned n_columns, size_t n,
+                             const uint64_t keys[2], bool check, uint8_t *to)
 {
     (void)put_whole(columns, n_columns, n, keys, check, to);
 }
 
-size_t cw_exchange_pull_size(void) { return HEAD * sizeof(uint64_t); }
+size_t cw_exchange_pull_size(void)
+{
+    return HEAD * sizeof(uint64_t);
+}
 
 void cw_exchange_pull_write(const struct cw_exchange_pull *q, uint8_t *to)
 {
@@ -168,10 +206,12 @@ void cw_exchange_pull_write(const struct cw_exchange_pull *q, uint8_t *to)
 static bool within(size_t size, uint64_t offset, uint64_t n, uint64_t item)
 {
     uint64_t bytes, end;
-    return offset % 8 == 0 && !__builtin_mul_overflow(n, item, &bytes) && !__builtin_add_overflow(offset, bytes, &end) && end <= size;
+    return offset % 8 == 0 && !__builtin_mul_overflow(n, item, &bytes) &&
+           !__builtin_add_overflow(offset, bytes, &end) && end <= size;
 }
 
-bool cw_exchange_read(const uint8_t *data, size_t size, size_t n_requested, unsigned n_columns, bool counted, struct cw_exchange_answer *ret, const char **why)
+bool cw_exchange_read(const uint8_t *data, size_t size, size_t n_requested, unsigned n_columns, bool counted,
+                      struct cw_exchange_answer *ret, const char **why)
 {
     uint64_t head[HEAD];
     *why = "it is cut short";
@@ -182,14 +222,19 @@ bool cw_exchange_read(const uint8_t *data, size_t size, size_t n_requested, unsi
     if (head[ANSWER_COLUMNS] != n_columns)
         return false;
     *why = "a part of it lies outside";
-    if (!within(size, head[ANSWER_STATUS], n_requested, 1) || !within(size, head[ANSWER_ERRORS], head[ANSWER_ERRORS_SIZE], 1) ||
+    if (!within(size, head[ANSWER_STATUS], n_requested, 1) ||
+        !within(size, head[ANSWER_ERRORS], head[ANSWER_ERRORS_SIZE], 1) ||
         (counted && !within(size, head[ANSWER_COUNTS], n_requested, sizeof(uint32_t))))
         return false;
     *ret = (struct cw_exchange_answer){
-        .data = data, .size = size, .n = head[ANSWER_ROWS], .n_columns = n_columns,
+        .data = data,
+        .size = size,
+        .n = head[ANSWER_ROWS],
+        .n_columns = n_columns,
         .status = data + head[ANSWER_STATUS],
         .counts = counted ? (const uint32_t *)(const void *)(data + head[ANSWER_COUNTS]) : NULL,
-        .errors = (const char *)data + head[ANSWER_ERRORS], .errors_size = head[ANSWER_ERRORS_SIZE],
+        .errors = (const char *)data + head[ANSWER_ERRORS],
+        .errors_size = head[ANSWER_ERRORS_SIZE],
         .columns = (const uint64_t *)(const void *)data + HEAD,
     };
     *why = "it has another count of rows than was asked for";
@@ -208,7 +253,8 @@ static bool dims_bytes(enum cw_dtype dtype, const uint64_t *dims, int ndim, size
     return true;
 }
 
-bool cw_exchange_row(const struct cw_exchange_answer *a, unsigned k, const struct cw_type *type, size_t row, struct cw_tensor *ret)
+bool cw_exchange_row(const struct cw_exchange_answer *a, unsigned k, const struct cw_type *type, size_t row,
+                     struct cw_tensor *ret)
 {
     uint64_t words[COLUMN], entry[TABLE_ROW];
     memcpy(words, a->columns + (size_t)k * COLUMN, sizeof(words));
@@ -239,7 +285,8 @@ bool cw_exchange_row(const struct cw_exchange_answer *a, unsigned k, const struc
     if (!within(a->size, words[COLUMN_TABLE], a->n, sizeof(entry)))
         return false;
     memcpy(entry, a->data + words[COLUMN_TABLE] + row * sizeof(entry), sizeof(entry));
-    if (entry[1] > CW_MAX_NDIM || (type->ndim >= 0 && entry[1] != (uint64_t)type->ndim) || !dims_bytes(type->dtype, entry + 2, (int)entry[1], &ret->size) ||
+    if (entry[1] > CW_MAX_NDIM || (type->ndim >= 0 && entry[1] != (uint64_t)type->ndim) ||
+        !dims_bytes(type->dtype, entry + 2, (int)entry[1], &ret->size) ||
         !within(a->size, entry[0], ret->size, 1))
         return false;
     ret->ndim = (int)entry[1];
@@ -252,14 +299,16 @@ bool cw_exchange_row(const struct cw_exchange_answer *a, unsigned k, const struc
     return true;
 }
 
-bool cw_exchange_column_whole(const struct cw_exchange_answer *a, unsigned k, const struct cw_type *type, struct cw_tensor *ret, const uint64_t **ret_offsets)
+bool cw_exchange_column_whole(const struct cw_exchange_answer *a, unsigned k, const struct cw_type *type,
+                              struct cw_tensor *ret, const uint64_t **ret_offsets)
 {
     enum cw_dtype dtype = type->dtype;
     uint64_t words[COLUMN], entry[TABLE_ROW];
     memcpy(words, a->columns + (size_t)k * COLUMN, sizeof(words));
     *ret = (struct cw_tensor){0};
     if (dtype == CW_BYTES) {
-        if (words[COLUMN_KIND] != KIND_BYTES || !within(a->size, words[COLUMN_TABLE], a->n + 1, sizeof(uint64_t)) || words[COLUMN_DATA] > a->size)
+        if (words[COLUMN_KIND] != KIND_BYTES ||
+            !within(a->size, words[COLUMN_TABLE], a->n + 1, sizeof(uint64_t)) || words[COLUMN_DATA] > a->size)
             return false;
         *ret_offsets = (const uint64_t *)(const void *)(a->data + words[COLUMN_TABLE]);
         uint64_t before = 0;
@@ -276,7 +325,8 @@ bool cw_exchange_column_whole(const struct cw_exchange_answer *a, unsigned k, co
     if (words[COLUMN_KIND] != KIND_WHOLE || !within(a->size, words[COLUMN_TABLE], 1, sizeof(entry)))
         return false;
     memcpy(entry, a->data + words[COLUMN_TABLE], sizeof(entry));
-    if (entry[0] > CW_MAX_NDIM + 1 || !dims_bytes(dtype, entry + 1, (int)CW_MIN(entry[0], (uint64_t)CW_MAX_NDIM), &ret->size))
+    if (entry[0] > CW_MAX_NDIM + 1 ||
+        !dims_bytes(dtype, entry + 1, (int)CW_MIN(entry[0], (uint64_t)CW_MAX_NDIM), &ret->size))
         return false;
     for (uint64_t d = CW_MAX_NDIM; d < entry[0]; d++) /* a batch has a dimension more than an element */
         if (entry[1 + d] > INT64_MAX || __builtin_mul_overflow(ret->size, (size_t)entry[1 + d], &ret->size))

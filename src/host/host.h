@@ -1,9 +1,11 @@
 /*
- * Host processes: Python interpreters beside this one that run the user's functions. A host is told once what a function is (its spec, JSON)
- * and is then called with rows in shared memory; docs/hosts.md describes both. Hosts are kept for the next call, of any pipeline of this
- * process that has the functions that they ran; how many there are is how many calls run at a time, which is the number of compute threads.
+ * Host processes: Python interpreters beside this one that run the user's functions. A host is told once what
+ * a function is (its spec, JSON) and is then called with rows in shared memory; docs/hosts.md describes both.
+ * Hosts are kept for the next call, of any pipeline of this process that has the functions that they ran; how
+ * many there are is how many calls run at a time, which is the number of compute threads.
  *
- * Threads: a host belongs to who acquired it, one thread at a time, until cw_host_release; everything else here is thread-safe.
+ * Threads: a host belongs to who acquired it, one thread at a time, until cw_host_release; everything else
+ * here is thread-safe.
  */
 #pragma once
 #include <stdbool.h>
@@ -16,42 +18,54 @@ struct cw_host;
 
 /* What is to run. Immutable once used. */
 struct cw_host_function {
-    uint64_t id;              /* a hash of the spec: hosts know functions by it */
-    uint64_t identity;        /* a hash of what the function is known by, */
-    const uint64_t *pipeline; /* and of those of its pipeline, n_pipeline: where others have run it does not run, so that it finds nothing that they left */
+    uint64_t id;       /* a hash of the spec: hosts know functions by it */
+    uint64_t identity; /* a hash of what the function is known by, */
+    /* and of those of its pipeline, n_pipeline: where others have run it does not run, so that it finds
+     * nothing that they left */
+    const uint64_t *pipeline;
     unsigned n_pipeline;
-    const char *name;         /* for messages */
-    const char *spec;         /* docs/hosts.md; compact JSON */
-    uint64_t timeout_ns;      /* for one record */
-    uint64_t memory;          /* resident bytes that a host may have; 0: half of the machine's memory, divided by its CPUs */
+    const char *name;    /* for messages */
+    const char *spec;    /* docs/hosts.md; compact JSON */
+    uint64_t timeout_ns; /* for one record */
+    /* resident bytes that a host may have; 0: half of the machine's memory, divided by its CPUs */
+    uint64_t memory;
     int (*cancelled)(void *); /* may be NULL; asked every few milliseconds while a call runs */
     void *cancel_arg;
 };
 
 /* How a call ended that got no answer. */
 struct cw_host_death {
-    bool hung;                /* ended by us: it took longer than allowed */
-    bool killed;              /* by SIGKILL, and not by us: somebody else wanted the memory, or the process gone */
-    uint64_t progress;        /* the row that it was at; UINT64_MAX: none yet */
-    char reason[400];         /* "was killed by signal 11 (Segmentation fault); it last said: ..." */
+    bool hung;         /* ended by us: it took longer than allowed */
+    bool killed;       /* by SIGKILL, and not by us: somebody else wanted the memory, or the process gone */
+    uint64_t progress; /* the row that it was at; UINT64_MAX: none yet */
+    char reason[400];  /* "was killed by signal 11 (Segmentation fault); it last said: ..." */
 };
 
 /* How often something was tried that hosts died of. */
 struct cw_host_tries {
     unsigned hung, killed, died;
 };
+
 /* Counts a death; whether to give up. What comes from outside does not come each time, but may come often. */
 bool cw_host_give_up(struct cw_host_tries *t, const struct cw_host_death *death);
-static inline unsigned cw_host_tried(const struct cw_host_tries *t) { return t->hung + t->killed + t->died; }
 
-/* A host that knows the function: an idle one that ran functions of its pipeline only, or a new process. CW_E_PIPELINE: the function can't be loaded in a new one; CW_E_IO: there is no such host. */
-int cw_host_acquire(const struct cw_host_function *f, struct cw_host **ret, struct cw_error *err) _must_check_;
-/* Memory for a request of size bytes, valid until the next cw_host_input of this host; aligned to a page, contents undefined. */
+static inline unsigned cw_host_tried(const struct cw_host_tries *t)
+{
+    return t->hung + t->killed + t->died;
+}
+
+/* A host that knows the function: an idle one that ran functions of its pipeline only, or a new process.
+ * CW_E_PIPELINE: the function can't be loaded in a new one; CW_E_IO: there is no such host. */
+int cw_host_acquire(const struct cw_host_function *f, struct cw_host **ret,
+                    struct cw_error *err) _must_check_;
+/* Memory for a request of size bytes, valid until the next cw_host_input of this host; aligned to a page,
+ * contents undefined. */
 int cw_host_input(struct cw_host *h, size_t size, uint8_t **ret, struct cw_error *err) _must_check_;
-/* Sends the request, waits for the answer: in memory that the host wrote and may not be trusted to be well-formed; valid until the next call.
- * 1: the host is dead, *death says why. CW_E_INTERRUPTED: cancelled; the host is dead too. After either: cw_host_release. */
-int cw_host_call(struct cw_host *h, const struct cw_host_function *f, size_t size, const uint8_t **ret, size_t *ret_size, struct cw_host_death *death,
-                 struct cw_error *err) _must_check_;
+/* Sends the request, waits for the answer: in memory that the host wrote and may not be trusted to be
+ * well-formed; valid until the next call. 1: the host is dead, *death says why. CW_E_INTERRUPTED: cancelled;
+ * the host is dead too. After either: cw_host_release. */
+int cw_host_call(struct cw_host *h, const struct cw_host_function *f, size_t size, const uint8_t **ret,
+                 size_t *ret_size, struct cw_host_death *death, struct cw_error *err) _must_check_;
 /* Whether it can be called again. */
 bool cw_host_alive(const struct cw_host *h);
 /* Idle again, or gone if it is dead. Accepts NULL. */
@@ -59,8 +73,8 @@ void cw_host_release(struct cw_host *h);
 /* Ends it: what it holds can't be used by others. Accepts NULL. */
 void cw_host_discard(struct cw_host *h);
 
-/* The interpreter that hosts run, and the file of the host's program. Else: $CACHEW_PYTHON, or python3 beside this program, or python3 in $PATH, with
- * the module cachew._host. For hosts that start from now on. */
+/* The interpreter that hosts run, and the file of the host's program. Else: $CACHEW_PYTHON, or python3 beside
+ * this program, or python3 in $PATH, with the module cachew._host. For hosts that start from now on. */
 int cw_host_set_python(const char *python, const char *program, struct cw_error *err) _must_check_;
 /* Ends all idle hosts; others end when they are released. */
 void cw_host_shutdown(void);

@@ -25,7 +25,10 @@ bool cw_host_give_up(struct cw_host_tries *t, const struct cw_host_death *death)
     return t->hung >= ATTEMPTS_HUNG || t->killed >= ATTEMPTS_KILLED || t->died >= ATTEMPTS;
 }
 
-bool cw_host_alive(const struct cw_host *h) { return !h->dead; }
+bool cw_host_alive(const struct cw_host *h)
+{
+    return !h->dead;
+}
 
 int cw_host_set_python(const char *new_python, const char *new_program, struct cw_error *err)
 {
@@ -63,7 +66,8 @@ static char *find_python(void)
 static int start(struct cw_host **ret, struct cw_error *err)
 {
     pthread_mutex_lock(&mutex);
-    _cleanup_free_ char *path = python ? strdup(python) : find_python(), *file = program ? strdup(program) : NULL;
+    _cleanup_free_ char *path = python ? strdup(python) : find_python(),
+                        *file = program ? strdup(program) : NULL;
     bool complete = path && !file == !program;
     pthread_mutex_unlock(&mutex);
     return complete ? cw_host_start(path, file, ret, err) : cw_error_nomem(err, 0, "a path");
@@ -120,7 +124,8 @@ static void free_list(struct cw_host *list)
     }
 }
 
-/* Ends the hosts of other pipelines that have been idle for longest: as many are kept as run at a time, for pipelines that take turns. */
+/* Ends the hosts of other pipelines that have been idle for longest: as many are kept as run at a time, for
+ * pipelines that take turns. */
 static void trim(const struct cw_host_function *f)
 {
     struct cw_host *old = NULL;
@@ -174,7 +179,8 @@ int cw_host_acquire(const struct cw_host_function *f, struct cw_host **ret, stru
         if (r < 0)
             return r;
         if (fresh && cw_host_give_up(&tries, &death)) /* else it died while idle, or of age */
-            return cw_error_set(err, CW_E_IO, "the host process that loads the function %s %s", f->name, death.reason);
+            return cw_error_set(err, CW_E_IO, "the host process that loads the function %s %s", f->name,
+                                death.reason);
     }
 }
 
@@ -193,12 +199,15 @@ void cw_host_release(struct cw_host *h)
     idle = h;
 }
 
-void cw_host_discard(struct cw_host *h) { cw_host_free(h); }
+void cw_host_discard(struct cw_host *h)
+{
+    cw_host_free(h);
+}
 
 void cw_host_shutdown(void)
 {
     struct cw_host *list = NULL;
-    CW_WITH(&mutex) {
+    CW_WITH (&mutex) {
         forget_after_fork();
         list = CW_STEAL(idle);
     }

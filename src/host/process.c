@@ -17,28 +17,34 @@
 #include "base/machine.h"
 #include "host/closefrom.h"
 
-#define FIRST_FD 16            /* of ours while a host starts: apart from the numbers that it gets */
+#define FIRST_FD 16 /* of ours while a host starts: apart from the numbers that it gets */
 #define HOST_SOCKET 3
 #define HOST_IN 4
 #define HOST_OUT 5
 #define HOST_LIFE 6
 #define SLICE_MS 50            /* how often a waiting thread looks for cancellation, memory and progress */
-#define END_MS 500              /* between the end of a host's socket and its own */
-#define PROCESS_EXITING 0x4     /* PF_EXITING of the kernel, in the flags that /proc shows */
+#define END_MS 500             /* between the end of a host's socket and its own */
+#define PROCESS_EXITING 0x4    /* PF_EXITING of the kernel, in the flags that /proc shows */
 #define CALLS_BETWEEN_LOOKS 64 /* at the memory of a host that answers quickly */
-#define PROGRESS_WORD 15       /* of a request: the row that is being computed, plus 1; the highest bit: for the second time */
-#define LOAD_NS (UINT64_C(300) * 1000000000) /* for a host to start and load a function, with all that it imports */
+#define PROGRESS_WORD \
+    15 /* of a request: the row that is being computed, plus 1; the highest bit: for the second time */
+#define LOAD_NS \
+    (UINT64_C(300) * 1000000000) /* for a host to start and load a function, with all that it imports */
 #define MAX_REPLY ((size_t)64 << 10)
 #define OUTPUT_AT_ONCE ((size_t)64 << 10) /* of what it prints: then the host is looked after again */
 #define LAST_WORDS ((size_t)1 << 20)
 
 /* Frames on the socket, both ways: docs/hosts.md */
 enum frame_kind { FRAME_READY = 1, FRAME_DEFINE, FRAME_CALL, FRAME_DONE, FRAME_ERROR };
+
 struct frame {
     uint32_t kind, version;
     uint64_t id, size;
-    uint64_t call; /* the answer has that of the question: what comes late, or from a forked copy of the host, is found out */
+    /* the answer has that of the question: what comes late, or from a forked copy of the host, is found out
+     */
+    uint64_t call;
 };
+
 #define VERSION 1
 
 extern char **environ;
@@ -61,14 +67,20 @@ static void close_fd(int fd)
 }
 
 /*
- * What a host gets beside our environment. Libraries that would start threads of their own don't, because hosts run side by side already. Memory that a
- * function frees stays with the host for the next record (up to 64 MiB; blocks above 32 MiB go back at once), instead of being zeroed by the kernel
- * again each time; these are the values that glibc comes to by itself at most.
+ * What a host gets beside our environment. Libraries that would start threads of their own don't, because
+ * hosts run side by side already. Memory that a function frees stays with the host for the next record (up to
+ * 64 MiB; blocks above 32 MiB go back at once), instead of being zeroed by the kernel again each time; these
+ * are the values that glibc comes to by itself at most.
  */
 static char **environment(void)
 {
-    static char *const own[] = {"PYTHONUNBUFFERED=1", "OMP_NUM_THREADS=1", "OPENBLAS_NUM_THREADS=1", "MKL_NUM_THREADS=1", "NUMEXPR_NUM_THREADS=1",
-                                "MALLOC_TRIM_THRESHOLD_=67108864", "MALLOC_MMAP_THRESHOLD_=33554432"};
+    static char *const own[] = {"PYTHONUNBUFFERED=1",
+                                "OMP_NUM_THREADS=1",
+                                "OPENBLAS_NUM_THREADS=1",
+                                "MKL_NUM_THREADS=1",
+                                "NUMEXPR_NUM_THREADS=1",
+                                "MALLOC_TRIM_THRESHOLD_=67108864",
+                                "MALLOC_MMAP_THRESHOLD_=33554432"};
     size_t n = 0;
     while (environ[n])
         n++;
@@ -87,10 +99,12 @@ static char **environment(void)
     return all;
 }
 
-static int spawn(const char *python, const char *program, struct cw_host *h, const int theirs[5], struct cw_error *err)
+static int spawn(const char *python, const char *program, struct cw_host *h, const int theirs[5],
+                 struct cw_error *err)
 {
     /* -P: the program's folder, a package, is not where its imports are looked for. */
-    char *const argv[] = {(char *)python, program ? "-P" : "-m", program ? (char *)program : "cachew._host", NULL};
+    char *const argv[] = {(char *)python, program ? "-P" : "-m", program ? (char *)program : "cachew._host",
+                          NULL};
     char **env = environment();
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attr;
@@ -120,7 +134,8 @@ static int spawn(const char *python, const char *program, struct cw_host *h, con
         return cw_error_errno(err, CW_E_IO, e, "can't start a host process for Python functions: %s", python);
     }
     h->pidfd = (int)syscall(SYS_pidfd_open, h->pid, 0);
-    return h->pidfd < 0 ? cw_error_errno(err, CW_E_IO, errno, "can't watch the host process %d", (int)h->pid) : 0;
+    return h->pidfd < 0 ? cw_error_errno(err, CW_E_IO, errno, "can't watch the host process %d", (int)h->pid)
+                        : 0;
 }
 
 static int shared_memory(const char *name)
@@ -138,7 +153,8 @@ int cw_host_start(const char *python, const char *program, struct cw_host **ret,
     if (!h)
         return cw_error_nomem(err, sizeof(*h), "a host process");
     *h = (struct cw_host){.pidfd = -1, .share = cw_memory_total() / 2 / cw_cpu_budget()};
-    bool made = socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) == 0 && pipe2(output, O_CLOEXEC) == 0 && pipe2(life, O_CLOEXEC) == 0;
+    bool made = socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) == 0 &&
+                pipe2(output, O_CLOEXEC) == 0 && pipe2(life, O_CLOEXEC) == 0;
     int e = errno;
     h->socket = above(pair[0]);
     h->output = above(output[0]);
@@ -146,8 +162,11 @@ int cw_host_start(const char *python, const char *program, struct cw_host **ret,
     h->in_fd = shared_memory("cachew-host-in");
     h->out_fd = shared_memory("cachew-host-out");
     int theirs[] = {above(pair[1]), h->in_fd, h->out_fd, above(life[0]), above(output[1])};
-    made = made && h->socket >= 0 && h->output >= 0 && h->life >= 0 && h->in_fd >= 0 && h->out_fd >= 0 && theirs[0] >= 0 && theirs[3] >= 0 && theirs[4] >= 0;
-    int r = made ? spawn(python, program, h, theirs, err) : cw_error_errno(err, CW_E_IO, e, "can't make what a host process needs (descriptors, shared memory)");
+    made = made && h->socket >= 0 && h->output >= 0 && h->life >= 0 && h->in_fd >= 0 && h->out_fd >= 0 &&
+           theirs[0] >= 0 && theirs[3] >= 0 && theirs[4] >= 0;
+    int r = made ? spawn(python, program, h, theirs, err)
+                 : cw_error_errno(err, CW_E_IO, e,
+                                  "can't make what a host process needs (descriptors, shared memory)");
     close_fd(theirs[0]);
     close_fd(theirs[3]);
     close_fd(theirs[4]);
@@ -166,7 +185,8 @@ int cw_host_start(const char *python, const char *program, struct cw_host **ret,
 static void print_line(struct cw_host *h)
 {
     char text[sizeof(h->line) + 160];
-    int n = snprintf(text, sizeof(text), "[host %d, %s] %.*s\n", (int)h->pid, h->running ? h->running : "starting", (int)h->n_line, h->line);
+    int n = snprintf(text, sizeof(text), "[host %d, %s] %.*s\n", (int)h->pid,
+                     h->running ? h->running : "starting", (int)h->n_line, h->line);
     n = CW_MIN(n, (int)sizeof(text) - 1);
     if (write(STDERR_FILENO, text, (size_t)n) < 0) {
         /* nobody reads it */
@@ -221,7 +241,8 @@ static bool reap(struct cw_host *h, char reason[400])
     if (r < 0)
         at = snprintf(reason, 400, "ended");
     else if (WIFSIGNALED(status))
-        at = snprintf(reason, 400, "was killed by signal %d (%s)", WTERMSIG(status), strsignal(WTERMSIG(status)));
+        at = snprintf(reason, 400, "was killed by signal %d (%s)", WTERMSIG(status),
+                      strsignal(WTERMSIG(status)));
     else
         at = snprintf(reason, 400, "exited with status %d", WEXITSTATUS(status));
     if (h->n_said) {
@@ -269,11 +290,15 @@ uint64_t cw_host_resident(const struct cw_host *h)
     return pages * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
-static uint64_t memory_limit(const struct cw_host *h, const struct cw_host_function *f) { return f->memory ? f->memory : h->share; }
+static uint64_t memory_limit(const struct cw_host *h, const struct cw_host_function *f)
+{
+    return f->memory ? f->memory : h->share;
+}
 
 static uint64_t progress(const struct cw_host *h)
 {
-    return h->in ? __atomic_load_n((const uint64_t *)(const void *)h->in + PROGRESS_WORD, __ATOMIC_RELAXED) : 0;
+    return h->in ? __atomic_load_n((const uint64_t *)(const void *)h->in + PROGRESS_WORD, __ATOMIC_RELAXED)
+                 : 0;
 }
 
 /* Fills in why there is no answer. reason: what we did to it; NULL: it ended by itself. */
@@ -283,13 +308,14 @@ static int died(struct cw_host *h, const char *reason, bool hung, struct cw_host
     uint64_t at = progress(h);
     kill_host(h);
     bool killed = reap(h, end);
-    *death = (struct cw_host_death){.hung = hung, .killed = killed && !reason, .progress = at ? (at & INT64_MAX) - 1 : UINT64_MAX};
+    *death = (struct cw_host_death){
+        .hung = hung, .killed = killed && !reason, .progress = at ? (at & INT64_MAX) - 1 : UINT64_MAX};
     snprintf(death->reason, sizeof(death->reason), "%s", reason ? reason : end);
     return 1;
 }
 
-/* Returns whether the kernel is ending the host's process: its descriptors are closed by then, but its pidfd does not
- * say so yet. */
+/* Returns whether the kernel is ending the host's process: its descriptors are closed by then, but its pidfd
+ * does not say so yet. */
 static bool is_ending(const struct cw_host *h)
 {
     char path[64];
@@ -305,8 +331,8 @@ static bool is_ending(const struct cw_host *h)
     return flags & PROCESS_EXITING;
 }
 
-/* The host closed its end of the socket: because it ends, or, alive, for reasons of its own. On a busy machine it may
- * take long to end. */
+/* The host closed its end of the socket: because it ends, or, alive, for reasons of its own. On a busy
+ * machine it may take long to end. */
 static int hung_up(struct cw_host *h, struct cw_host_death *death)
 {
     struct pollfd fd = {.fd = h->pidfd, .events = POLLIN};
@@ -319,11 +345,13 @@ static int hung_up(struct cw_host *h, struct cw_host_death *death)
 
 /* What has gone on since somebody began to wait for a host. */
 struct watch {
-    uint64_t since, looked, at; /* since when there was no progress; last look at the host; its progress then */
+    /* since when there was no progress; last look at the host; its progress then */
+    uint64_t since, looked, at;
 };
 
 /* Looks after a host that is waited for. 1: it was ended; CW_E_INTERRUPTED: cancelled. */
-static int look_after(struct cw_host *h, const struct cw_host_function *f, struct watch *w, struct cw_host_death *death, struct cw_error *err)
+static int look_after(struct cw_host *h, const struct cw_host_function *f, struct watch *w,
+                      struct cw_host_death *death, struct cw_error *err)
 {
     uint64_t now = cw_now_ns();
     char reason[400];
@@ -344,16 +372,20 @@ static int look_after(struct cw_host *h, const struct cw_host_function *f, struc
         return died(h, reason, true, death);
     }
     if (resident > limit) {
-        snprintf(reason, sizeof(reason), "used %llu bytes of memory, more than host_memory, %llu", (unsigned long long)resident, (unsigned long long)limit);
+        snprintf(reason, sizeof(reason), "used %llu bytes of memory, more than host_memory, %llu",
+                 (unsigned long long)resident, (unsigned long long)limit);
         return died(h, reason, false, death);
     }
     return 0;
 }
 
 /* Waits until the socket can be read or written (events). 0: it can; 1: the host died, or was made to. */
-static int await(struct cw_host *h, const struct cw_host_function *f, short events, struct watch *w, struct cw_host_death *death, struct cw_error *err)
+static int await(struct cw_host *h, const struct cw_host_function *f, short events, struct watch *w,
+                 struct cw_host_death *death, struct cw_error *err)
 {
-    struct pollfd fds[] = {{.fd = h->socket, .events = events}, {.fd = h->output, .events = POLLIN}, {.fd = h->pidfd, .events = POLLIN}};
+    struct pollfd fds[] = {{.fd = h->socket, .events = events},
+                           {.fd = h->output, .events = POLLIN},
+                           {.fd = h->pidfd, .events = POLLIN}};
     for (;;) {
         if (poll(fds, CW_COUNT_OF(fds), SLICE_MS) < 0 && errno != EINTR)
             return cw_error_errno(err, CW_E_IO, errno, "waiting for a host process");
@@ -380,7 +412,8 @@ static struct watch watch_begin(const struct cw_host *h)
 }
 
 /* 0: sent; 1: it died meanwhile. */
-static int send_all(struct cw_host *h, const struct cw_host_function *f, const void *data, size_t size, struct cw_host_death *death, struct cw_error *err)
+static int send_all(struct cw_host *h, const struct cw_host_function *f, const void *data, size_t size,
+                    struct cw_host_death *death, struct cw_error *err)
 {
     const uint8_t *at = data;
     struct watch w = watch_begin(h);
@@ -401,8 +434,8 @@ static int send_all(struct cw_host *h, const struct cw_host_function *f, const v
 }
 
 /* 0: all there; 1: it died meanwhile. */
-static int receive_all(struct cw_host *h, const struct cw_host_function *f, struct watch *w, void *data, size_t size, struct cw_host_death *death,
-                       struct cw_error *err)
+static int receive_all(struct cw_host *h, const struct cw_host_function *f, struct watch *w, void *data,
+                       size_t size, struct cw_host_death *death, struct cw_error *err)
 {
     uint8_t *at = data;
     while (size) {
@@ -421,17 +454,19 @@ static int receive_all(struct cw_host *h, const struct cw_host_function *f, stru
 }
 
 /* The answer to a call; *ret_text is new where one came with it. */
-static int receive(struct cw_host *h, const struct cw_host_function *f, uint64_t call, struct frame *ret, char **ret_text, struct cw_host_death *death,
-                   struct cw_error *err)
+static int receive(struct cw_host *h, const struct cw_host_function *f, uint64_t call, struct frame *ret,
+                   char **ret_text, struct cw_host_death *death, struct cw_error *err)
 {
     struct watch w = watch_begin(h);
     int r = receive_all(h, f, &w, ret, sizeof(*ret), death, err);
     if (r != 0)
         return r;
-    if (ret->version != VERSION || ret->kind < FRAME_READY || ret->kind > FRAME_ERROR || (ret->kind == FRAME_ERROR && ret->size > MAX_REPLY))
+    if (ret->version != VERSION || ret->kind < FRAME_READY || ret->kind > FRAME_ERROR ||
+        (ret->kind == FRAME_ERROR && ret->size > MAX_REPLY))
         return died(h, "wrote something else than an answer to the descriptor of its host", false, death);
     if (ret->kind != FRAME_READY && ret->call != call)
-        return died(h, "answered another call than it was asked: did the function fork, and both go on?", false, death);
+        return died(h, "answered another call than it was asked: did the function fork, and both go on?",
+                    false, death);
     *ret_text = NULL;
     if (ret->kind != FRAME_ERROR)
         return 0;
@@ -454,11 +489,13 @@ int cw_host_find(const struct cw_host *h, uint64_t id)
     return -1;
 }
 
-int cw_host_define(struct cw_host *h, const struct cw_host_function *f, struct cw_host_death *death, struct cw_error *err)
+int cw_host_define(struct cw_host *h, const struct cw_host_function *f, struct cw_host_death *death,
+                   struct cw_error *err)
 {
     _cleanup_free_ char *text = NULL;
     struct cw_host_function loading = *f;
-    struct frame frame = {.kind = FRAME_DEFINE, .version = VERSION, .id = f->id, .size = strlen(f->spec), .call = ++h->n_calls};
+    struct frame frame = {
+        .kind = FRAME_DEFINE, .version = VERSION, .id = f->id, .size = strlen(f->spec), .call = ++h->n_calls};
     loading.timeout_ns = LOAD_NS;
     h->running = f->name;
     if (cw_host_find(h, f->id) >= 0)
@@ -478,7 +515,9 @@ int cw_host_define(struct cw_host *h, const struct cw_host_function *f, struct c
     h->refused[h->n_functions] = text != NULL;
     h->identities[h->n_functions] = f->identity;
     h->functions[h->n_functions++] = f->id;
-    return text ? cw_error_set(err, CW_E_PIPELINE, "the function %s can't be loaded in a host process: %s", f->name, text) : 0;
+    return text ? cw_error_set(err, CW_E_PIPELINE, "the function %s can't be loaded in a host process: %s",
+                               f->name, text)
+                : 0;
 }
 
 int cw_host_input(struct cw_host *h, size_t size, uint8_t **ret, struct cw_error *err)
@@ -486,7 +525,8 @@ int cw_host_input(struct cw_host *h, size_t size, uint8_t **ret, struct cw_error
     if (size > h->in_size) {
         size_t grown = CW_ALIGN_UP(CW_MAX(size, h->in_size * 2), (size_t)1 << 16);
         if (ftruncate(h->in_fd, (off_t)grown) < 0)
-            return cw_error_errno(err, CW_E_MEMORY, errno, "shared memory of %zu bytes for a host process", grown);
+            return cw_error_errno(err, CW_E_MEMORY, errno, "shared memory of %zu bytes for a host process",
+                                  grown);
         if (h->in)
             munmap(h->in, h->in_size);
         h->in = mmap(NULL, grown, PROT_READ | PROT_WRITE, MAP_SHARED, h->in_fd, 0);
@@ -518,11 +558,12 @@ static int map_output(struct cw_host *h, size_t size, struct cw_host_death *deat
     return cw_error_nomem(err, (size_t)end, "the answer of a host process");
 }
 
-int cw_host_call(struct cw_host *h, const struct cw_host_function *f, size_t size, const uint8_t **ret, size_t *ret_size, struct cw_host_death *death,
-                 struct cw_error *err)
+int cw_host_call(struct cw_host *h, const struct cw_host_function *f, size_t size, const uint8_t **ret,
+                 size_t *ret_size, struct cw_host_death *death, struct cw_error *err)
 {
     _cleanup_free_ char *text = NULL;
-    struct frame frame = {.kind = FRAME_CALL, .version = VERSION, .id = f->id, .size = size, .call = ++h->n_calls};
+    struct frame frame = {
+        .kind = FRAME_CALL, .version = VERSION, .id = f->id, .size = size, .call = ++h->n_calls};
     ((uint64_t *)(void *)h->in)[PROGRESS_WORD] = 0;
     int r = send_all(h, f, &frame, sizeof(frame), death, err);
     if (r == 0)

@@ -9,7 +9,8 @@
 
 static int refuse(const char *text, const char *expected, struct cw_error *err)
 {
-    return cw_error_value(err, CW_E_OPTION, "address", text, expected, "the address \"%.200s\": expected %s", text, expected);
+    return cw_error_value(err, CW_E_OPTION, "address", text, expected, "the address \"%.200s\": expected %s",
+                          text, expected);
 }
 
 static int parse_port(const char *text, const char *port, struct cw_address *ret, struct cw_error *err)
@@ -53,17 +54,19 @@ int cw_address_parse(const char *text, struct cw_address *ret, struct cw_error *
 
 int cw_address_unresolved(const struct cw_address *a, const char *why, struct cw_error *err)
 {
-    return cw_error_value(err, CW_E_SERVICE, "host", a->host, "a name or an address", "the host \"%s\" can't be resolved: %s",
-                          a->host, why);
+    return cw_error_value(err, CW_E_SERVICE, "host", a->host, "a name or an address",
+                          "the host \"%s\" can't be resolved: %s", a->host, why);
 }
 
 static int resolve(const struct cw_address *a, int flags, struct addrinfo **ret)
 {
-    struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV | flags};
+    struct addrinfo hints = {
+        .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV | flags};
     return getaddrinfo(a->host, a->port, &hints, ret);
 }
 
-int cw_address_resolve(const struct cw_address *a, bool listening, struct addrinfo **ret, struct cw_error *err)
+int cw_address_resolve(const struct cw_address *a, bool listening, struct addrinfo **ret,
+                       struct cw_error *err)
 {
     int r = resolve(a, listening ? AI_PASSIVE : 0, ret);
     if (r == EAI_MEMORY)

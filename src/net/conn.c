@@ -1,4 +1,5 @@
-/* The life of a connection: its beginning, signs of life, closing; connect.c: how it comes to be. conn_impl.h has the picture. */
+/* The life of a connection: its beginning, signs of life, closing; connect.c: how it comes to be. conn_impl.h
+ * has the picture. */
 #include "net/conn.h"
 
 #include <errno.h>
@@ -40,10 +41,14 @@ void cw_conn_drop(struct cw_conn *c)
     free(c);
 }
 
-/* A peer that is patiently waited for while there is something to say is waited for no longer than this when all is said. */
+/* A peer that is patiently waited for while there is something to say is waited for no longer than this when
+ * all is said. */
 #define CLOSING_MS 3000
 
-static uint64_t closing_ms(const struct cw_conn *c) { return CW_MIN(c->setup->timeout_ms, (uint64_t)CLOSING_MS); }
+static uint64_t closing_ms(const struct cw_conn *c)
+{
+    return CW_MIN(c->setup->timeout_ms, (uint64_t)CLOSING_MS);
+}
 
 static void set_why(struct cw_conn *c, const struct cw_error *err)
 {
@@ -89,8 +94,8 @@ static void begin_closing(struct cw_conn *c, const struct cw_error *said)
     cw_loop_defer(c->loop, &c->defer);
 }
 
-/* Called at the deadline of a closing connection. Returns whether it goes on: where this process stood still; and, until the connection's timeout, where
- * the peer still takes what is sent. */
+/* Called at the deadline of a closing connection. Returns whether it goes on: where this process stood still;
+ * and, until the connection's timeout, where the peer still takes what is sent. */
 static bool closing_goes_on(struct cw_conn *c)
 {
     uint64_t now = cw_loop_now_ms(c->loop);
@@ -132,7 +137,7 @@ static void say_ping(struct cw_conn *c, uint64_t now)
 {
     Cachew__Ping ping = CACHEW__PING__INIT;
     Cachew__Envelope e = {CW_MESSAGE(envelope), .id = CW_CONN_OWN_ID | ++c->last_id,
-        .of_case = CACHEW__ENVELOPE__OF_PING, .ping = &ping};
+                          .of_case = CACHEW__ENVELOPE__OF_PING, .ping = &ping};
     c->pinged_ms = now;
     struct cw_error err = {0};
     if (cw_conn_queue(c, &e, NULL, 0, NULL, NULL, NULL, 0, &err) < 0)
@@ -142,22 +147,26 @@ static void say_ping(struct cw_conn *c, uint64_t now)
 static void expire(struct cw_conn *c)
 {
     struct cw_error err = {0};
-    const char *what = c->state == CONN_OPEN ? "nothing was heard" : c->state == CONN_SHAKING ? "there was no handshake" : "there was no connection";
+    const char *what = c->state == CONN_OPEN      ? "nothing was heard"
+                       : c->state == CONN_SHAKING ? "there was no handshake"
+                                                  : "there was no connection";
     cw_error_set(&err, CW_E_DEADLINE, "%s for %g s", what, (double)c->setup->timeout_ms / 1000);
     cw_conn_die(c, c->state == CONN_CLOSING ? NULL : &err);
 }
 
-/* A ping goes when nothing was heard, or nothing said, for a third of the timeout: who sends something large hears nothing else of a peer that only
- * listens, and its own ping would wait behind what it sends. */
+/* A ping goes when nothing was heard, or nothing said, for a third of the timeout: who sends something large
+ * hears nothing else of a peer that only listens, and its own ping would wait behind what it sends. */
 static void keep_alive(struct cw_conn *c)
 {
     uint64_t timeout = c->setup->timeout_ms, third = CW_MAX(timeout / 3, 1);
-    if (cw_loop_now_ms(c->loop) - c->heard_ms >= timeout) /* what came while this process had no time is there to be read */
+    /* what came while this process had no time is there to be read */
+    if (cw_loop_now_ms(c->loop) - c->heard_ms >= timeout)
         cw_conn_receive(c);
     if (c->state != CONN_OPEN)
         return;
     uint64_t now = cw_loop_now_ms(c->loop);
-    if (now >= c->due_ms + third) /* this process stood still, and perhaps the whole machine: who should have asked the peer? */
+    /* this process stood still, and perhaps the whole machine: who should have asked the peer? */
+    if (now >= c->due_ms + third)
         c->heard_ms = now;
     if (now - c->heard_ms >= timeout) {
         expire(c);
@@ -233,7 +242,8 @@ ssize_t cw_conn_write(struct cw_conn *c, struct iovec *pieces, size_t n, const i
     return c->tls ? cw_tls_send(c->tls, pieces, n) : cw_socket_send(c->fd, pieces, n, fds, n_fds);
 }
 
-/* Who speaks our protocol, but without the TLS that is expected here, would not understand the alert, and come again for ever. */
+/* Who speaks our protocol, but without the TLS that is expected here, would not understand the alert, and
+ * come again for ever. */
 static void look_for_tls(struct cw_conn *c)
 {
     uint8_t first;
@@ -249,7 +259,8 @@ ssize_t cw_conn_read(struct cw_conn *c, struct iovec *pieces, size_t n, int *fds
 {
     if (c->tls && c->accepted && !c->looked)
         look_for_tls(c);
-    return c->tls && !c->broken ? cw_tls_receive(c->tls, pieces, n) : cw_socket_receive(c->fd, pieces, n, fds, n_fds);
+    return c->tls && !c->broken ? cw_tls_receive(c->tls, pieces, n)
+                                : cw_socket_receive(c->fd, pieces, n, fds, n_fds);
 }
 
 void cw_conn_broke(struct cw_conn *c, int errnum)
@@ -300,7 +311,8 @@ int cw_conn_establish(struct cw_conn *c, int fd, struct cw_error *err)
 
 /* ---- its beginning ---- */
 
-int cw_conn_new(struct cw_loop *l, struct cw_conn_setup *setup, const struct cw_conn_ops *ops, void *user, struct cw_conn **ret, struct cw_error *err)
+int cw_conn_new(struct cw_loop *l, struct cw_conn_setup *setup, const struct cw_conn_ops *ops, void *user,
+                struct cw_conn **ret, struct cw_error *err)
 {
     struct cw_timer *timer;
     struct cw_conn *c = malloc(sizeof(*c));
@@ -311,8 +323,13 @@ int cw_conn_new(struct cw_loop *l, struct cw_conn_setup *setup, const struct cw_
         free(c);
         return r;
     }
-    *c = (struct cw_conn){.loop = l, .setup = cw_conn_setup_ref(setup), .ops = ops, .user = user, .fd = -1,
-                          .timer = timer, .out = {.tail = &c->out.head, .done_tail = &c->out.done},
+    *c = (struct cw_conn){.loop = l,
+                          .setup = cw_conn_setup_ref(setup),
+                          .ops = ops,
+                          .user = user,
+                          .fd = -1,
+                          .timer = timer,
+                          .out = {.tail = &c->out.head, .done_tail = &c->out.done},
                           .defer = {.fn = on_deferred, .arg = c}};
     uv_update_time(cw_loop_uv(l)); /* perhaps the loop did not run for long */
     c->since_ms = cw_loop_now_ms(l);
@@ -324,11 +341,30 @@ int cw_conn_new(struct cw_loop *l, struct cw_conn_setup *setup, const struct cw_
 
 /* ---- what is asked of it ---- */
 
-bool cw_conn_is_local(const struct cw_conn *c) { return c->local; }
-void cw_conn_traffic(const struct cw_conn *c, struct cw_conn_traffic *ret) { *ret = c->traffic; }
-const struct cw_tuned *cw_conn_tuned(const struct cw_conn *c) { return &c->out.policy.told; }
-int cw_conn_peer_process(const struct cw_conn *c) { return cw_socket_peer_process(c->fd); }
-const char *cw_conn_peer(const struct cw_conn *c) { return c->peer; }
+bool cw_conn_is_local(const struct cw_conn *c)
+{
+    return c->local;
+}
+
+void cw_conn_traffic(const struct cw_conn *c, struct cw_conn_traffic *ret)
+{
+    *ret = c->traffic;
+}
+
+const struct cw_tuned *cw_conn_tuned(const struct cw_conn *c)
+{
+    return &c->out.policy.told;
+}
+
+int cw_conn_peer_process(const struct cw_conn *c)
+{
+    return cw_socket_peer_process(c->fd);
+}
+
+const char *cw_conn_peer(const struct cw_conn *c)
+{
+    return c->peer;
+}
 
 bool cw_conn_has(const struct cw_conn *c, const char *capability)
 {

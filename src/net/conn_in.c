@@ -1,6 +1,7 @@
 /*
- * Receiving. One call reads the rest of the part at hand to where it belongs (a payload into its owner's memory) and whatever follows into the loop's
- * scratch memory, from which many small frames are taken one after the other.
+ * Receiving. One call reads the rest of the part at hand to where it belongs (a payload into its owner's
+ * memory) and whatever follows into the loop's scratch memory, from which many small frames are taken one
+ * after the other.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -10,11 +11,14 @@
 #include "net/conn_impl.h"
 #include "net/limits.h"
 
-#define READ_BYTES ((size_t)256 << 10)     /* of a payload with one call: what is hashed right after must still be in the cache */
-#define TURN_BYTES ((size_t)2 << 20)       /* before others have their turn */
-#define MESSAGE_FIRST ((size_t)64 << 10)   /* memory for a message before more of it has come */
-#define PACKED_BYTES ((size_t)16 << 10)    /* of what follows a block, with one call: it may become a thousand times as many */
-#define DISCARD_BYTES ((size_t)64 << 20)   /* from a peer that goes on talking after it was cut off */
+#define READ_BYTES \
+    ((size_t)256 \
+     << 10) /* of a payload with one call: what is hashed right after must still be in the cache */
+#define TURN_BYTES ((size_t)2 << 20)     /* before others have their turn */
+#define MESSAGE_FIRST ((size_t)64 << 10) /* memory for a message before more of it has come */
+#define PACKED_BYTES \
+    ((size_t)16 << 10) /* of what follows a block, with one call: it may become a thousand times as many */
+#define DISCARD_BYTES ((size_t)64 << 20) /* from a peer that goes on talking after it was cut off */
 
 static void close_fds(struct cw_conn_fds *fds)
 {
@@ -36,7 +40,8 @@ static void own_sent(void *arg)
 static int answer(struct cw_conn *c, const Cachew__Envelope *e, struct cw_error *err)
 {
     if (c->out.n_own == MAX_OWN)
-        return cw_error_set(err, CW_E_SERVICE, "it does not take what it is sent: %d answers are queued", MAX_OWN);
+        return cw_error_set(err, CW_E_SERVICE, "it does not take what it is sent: %d answers are queued",
+                            MAX_OWN);
     int r = cw_conn_queue(c, e, NULL, 0, own_sent, c, NULL, 0, err);
     c->out.n_own += r >= 0;
     return r;
@@ -49,7 +54,8 @@ static int answer_unknown(struct cw_conn *c, const Cachew__Envelope *m, struct c
     struct cw_error unknown = {0};
     if (!m->id)
         return 0;
-    cw_error_set(&unknown, CW_E_SERVICE, "a request of a kind that is not known here, in %s", "cachew " CACHEW_VERSION);
+    cw_error_set(&unknown, CW_E_SERVICE, "a request of a kind that is not known here, in %s",
+                 "cachew " CACHEW_VERSION);
     cw_failure_envelope(&e, &f, m->id, &unknown);
     return answer(c, &e, err);
 }
@@ -58,7 +64,7 @@ static int answer_ping(struct cw_conn *c, const Cachew__Envelope *m, struct cw_e
 {
     Cachew__Done done = CACHEW__DONE__INIT;
     Cachew__Envelope e = {CW_MESSAGE(envelope), .re = m->id, .of_case = CACHEW__ENVELOPE__OF_DONE,
-        .done = &done};
+                          .done = &done};
     return answer(c, &e, err);
 }
 
@@ -89,10 +95,12 @@ static int handle_own(struct cw_conn *c, const Cachew__Envelope *m, struct cw_er
 
 static bool is_own(const Cachew__Envelope *m)
 {
-    return m->of_case == CACHEW__ENVELOPE__OF__NOT_SET || (m->of_case >= CACHEW__ENVELOPE__OF_HELLO && m->of_case <= CACHEW__ENVELOPE__OF_DONE);
+    return m->of_case == CACHEW__ENVELOPE__OF__NOT_SET ||
+           (m->of_case >= CACHEW__ENVELOPE__OF_HELLO && m->of_case <= CACHEW__ENVELOPE__OF_DONE);
 }
 
-static int handle(struct cw_conn *c, const Cachew__Envelope *m, void *payload, size_t size, struct cw_conn_fds *fds, struct cw_error *err)
+static int handle(struct cw_conn *c, const Cachew__Envelope *m, void *payload, size_t size,
+                  struct cw_conn_fds *fds, struct cw_error *err)
 {
     int r = 1;
     if (c->state == CONN_SHAKING)
@@ -128,12 +136,14 @@ static int claim_fds(struct cw_conn_in *in, struct cw_error *err)
 
 static size_t message_limit(const struct cw_conn *c)
 {
-    return c->state == CONN_OPEN ? c->setup->limits.message : CW_MIN(c->setup->limits.message, CW_HANDSHAKE_BYTES);
+    return c->state == CONN_OPEN ? c->setup->limits.message
+                                 : CW_MIN(c->setup->limits.message, CW_HANDSHAKE_BYTES);
 }
 
 static int header_done(struct cw_conn *c, const uint8_t *header, struct cw_error *err)
 {
-    int r = cw_frame_read(header, message_limit(c), c->state == CONN_OPEN ? c->setup->limits.payload : 0, &c->in.frame, err);
+    int r = cw_frame_read(header, message_limit(c), c->state == CONN_OPEN ? c->setup->limits.payload : 0,
+                          &c->in.frame, err);
     if (r >= 0 && c->in.frame.packed && !c->packs)
         r = cw_error_set(err, CW_E_SERVICE, "a compressed payload, which was not agreed on");
     c->in.part = IN_MESSAGE;
@@ -160,7 +170,8 @@ static int want_payload(struct cw_conn *c, struct cw_error *err)
 {
     struct cw_conn_in *in = &c->in;
     if (!c->ops->payload || is_own(in->envelope))
-        return cw_error_set(err, CW_E_SERVICE, "a payload of %" PRIu64 " bytes that nobody expects", in->frame.payload);
+        return cw_error_set(err, CW_E_SERVICE, "a payload of %" PRIu64 " bytes that nobody expects",
+                            in->frame.payload);
     if (!in->hash && !(in->hash = XXH3_createState()))
         return cw_error_nomem(err, sizeof(*in->hash), "the hash of a payload");
     XXH3_64bits_reset(in->hash);
@@ -172,9 +183,11 @@ static int want_payload(struct cw_conn *c, struct cw_error *err)
 static int message_done(struct cw_conn *c, const uint8_t *message, struct cw_error *err)
 {
     struct cw_conn_in *in = &c->in;
-    int r = cw_frame_check(in->frame.message_hash, cw_hash64(message, in->frame.message), "message", in->frame.message, err);
+    int r = cw_frame_check(in->frame.message_hash, cw_hash64(message, in->frame.message), "message",
+                           in->frame.message, err);
     if (r >= 0)
-        r = cw_envelope_read(&in->memory, cw_envelope_limit(message_limit(c)), message, in->frame.message, &in->envelope, err);
+        r = cw_envelope_read(&in->memory, cw_envelope_limit(message_limit(c)), message, in->frame.message,
+                             &in->envelope, err);
     if (r < 0)
         return r;
     return in->frame.payload ? want_payload(c, err) : frame_done(c, err);
@@ -185,7 +198,8 @@ static int payload_done(struct cw_conn *c, struct cw_error *err)
     c->traffic.in += c->in.frame.payload;
     if (!c->in.frame.packed)
         c->traffic.in_wire += c->in.frame.payload;
-    int r = cw_frame_check(c->in.frame.payload_hash, XXH3_64bits_digest(c->in.hash), "payload", c->in.frame.payload, err);
+    int r = cw_frame_check(c->in.frame.payload_hash, XXH3_64bits_digest(c->in.hash), "payload",
+                           c->in.frame.payload, err);
     return r < 0 ? r : frame_done(c, err);
 }
 
@@ -249,7 +263,8 @@ static int part_room(struct cw_conn_in *in, struct iovec *ret, struct cw_error *
         return 0;
     }
     if (in->part == IN_PAYLOAD) {
-        *ret = (struct iovec){.iov_base = (uint8_t *)in->payload + in->have, .iov_len = CW_MIN(rest, READ_BYTES)};
+        *ret = (struct iovec){.iov_base = (uint8_t *)in->payload + in->have,
+                              .iov_len = CW_MIN(rest, READ_BYTES)};
         return 0;
     }
     if (in->have == in->message_capacity) { /* it grows with what came, not with what was announced */
@@ -317,7 +332,8 @@ static int take_fds(struct cw_conn_in *in, struct cw_conn_fds *fds, size_t bytes
     return 0;
 }
 
-/* One call's worth: bytes, 0 at the end, -errno; *asked: what there was room for. A fault of the peer's is in err. */
+/* One call's worth: bytes, 0 at the end, -errno; *asked: what there was room for. A fault of the peer's is in
+ * err. */
 static ssize_t receive_some(struct cw_conn *c, size_t *asked, struct cw_error *err)
 {
     struct cw_conn_in *in = &c->in;
@@ -357,7 +373,8 @@ static void ended(struct cw_conn *c)
 {
     struct cw_error err = {0};
     if (c->state == CONN_SHAKING)
-        cw_error_set(&err, CW_E_SERVICE, "it closed the connection before the handshake was done%s", c->accepted || c->local || c->tls ? "" : ": does it expect TLS?");
+        cw_error_set(&err, CW_E_SERVICE, "it closed the connection before the handshake was done%s",
+                     c->accepted || c->local || c->tls ? "" : ": does it expect TLS?");
     else if (c->in.part != IN_HEADER || c->in.have)
         cw_error_set(&err, CW_E_SERVICE, "it closed the connection in the middle of a message");
     cw_conn_die(c, err.status ? &err : NULL);
@@ -384,7 +401,8 @@ static void discard(struct cw_conn *c)
 void cw_conn_receive(struct cw_conn *c)
 {
     size_t asked = 1, got = 1;
-    for (size_t total = 0; cw_conn_listens(c) && got == asked && total < TURN_BYTES; total += got + c->in.expanded) {
+    for (size_t total = 0; cw_conn_listens(c) && got == asked && total < TURN_BYTES;
+         total += got + c->in.expanded) {
         struct cw_error err = {0};
         c->in.expanded = 0;
         ssize_t r = receive_some(c, &asked, &err);

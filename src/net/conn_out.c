@@ -1,4 +1,5 @@
-/* Sending: frames are queued, and go together, gathered from where they lie, once before the loop waits again. */
+/* Sending: frames are queued, and go together, gathered from where they lie, once before the loop waits
+ * again. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -9,10 +10,12 @@
 #include "base/clock.h"
 #include "net/conn_impl.h"
 
-#define MAX_PIECES 1024          /* of a payload */
+#define MAX_PIECES 1024                /* of a payload */
 #define GATHER_BYTES ((size_t)1 << 20) /* with one call: a socket seldom takes more at a time */
 #define PUSH_BYTES ((size_t)4 << 20)   /* before others have their turn */
-#define EAGER_BYTES ((size_t)256 << 10) /* when so much is queued, it does not wait for what may follow: the peer can begin with it */
+#define EAGER_BYTES \
+    ((size_t)256 \
+     << 10) /* when so much is queued, it does not wait for what may follow: the peer can begin with it */
 
 /* ---- frames ---- */
 
@@ -37,10 +40,12 @@ static int duplicate_fds(struct cw_out_frame *f, const int *fds, size_t n, struc
     return 0;
 }
 
-static int frame_new(const Cachew__Envelope *m, const struct iovec *payload, size_t n, struct cw_out_frame **ret, struct cw_error *err)
+static int frame_new(const Cachew__Envelope *m, const struct iovec *payload, size_t n,
+                     struct cw_out_frame **ret, struct cw_error *err)
 {
     struct cw_frame h = {.message = (uint32_t)cachew__envelope__get_packed_size(m)};
-    size_t head = CW_FRAME_HEADER + (size_t)h.message, room = sizeof(struct cw_out_frame) + (n + 1) * sizeof(struct iovec) + head;
+    size_t head = CW_FRAME_HEADER + (size_t)h.message,
+           room = sizeof(struct cw_out_frame) + (n + 1) * sizeof(struct iovec) + head;
     struct cw_out_frame *f = malloc(room);
     if (!f)
         return cw_error_nomem(err, room, "a message");
@@ -81,11 +86,15 @@ static int check(struct cw_conn *c, size_t n, size_t n_fds, struct cw_error *err
     if (n > MAX_PIECES)
         return cw_error_set(err, CW_E_BUG, "a payload of %zu pieces, expected at most %d", n, MAX_PIECES);
     if (n_fds > CW_FRAME_FDS || (n_fds && !c->local))
-        return cw_error_set(err, CW_E_BUG, "%zu descriptors with a message, expected at most %d", n_fds, c->local ? CW_FRAME_FDS : 0);
+        return cw_error_set(err, CW_E_BUG, "%zu descriptors with a message, expected at most %d", n_fds,
+                            c->local ? CW_FRAME_FDS : 0);
     return 0;
 }
 
-size_t cw_conn_queued(const struct cw_conn *c) { return c->out.queued + c->out.n_frames * sizeof(struct cw_out_frame); }
+size_t cw_conn_queued(const struct cw_conn *c)
+{
+    return c->out.queued + c->out.n_frames * sizeof(struct cw_out_frame);
+}
 
 /* What is queued may only look too much because nothing was sent yet. */
 static int check_queue(struct cw_conn *c, size_t size, struct cw_error *err)
@@ -97,9 +106,12 @@ static int check_queue(struct cw_conn *c, size_t size, struct cw_error *err)
     if (!c->opening)
         cw_conn_push(c);
     if (c->state == CONN_DEAD || cw_conn_queued(c) + size <= limit)
-        return c->state == CONN_DEAD ? cw_error_set(err, CW_E_SERVICE, "%s: the connection is over", c->peer) : 0;
+        return c->state == CONN_DEAD ? cw_error_set(err, CW_E_SERVICE, "%s: the connection is over", c->peer)
+                                     : 0;
     struct cw_error why = {0};
-    cw_error_set(&why, CW_E_SERVICE, "it does not take what it is sent: %zu bytes are queued and %zu more would be, expected at most %zu in all",
+    cw_error_set(&why, CW_E_SERVICE,
+                 "it does not take what it is sent: %zu bytes are queued and %zu more would be, expected at "
+                 "most %zu in all",
                  cw_conn_queued(c), size, limit);
     cw_conn_die(c, &why);
     return cw_error_set(err, CW_E_SERVICE, "%s: %s", c->peer, why.message);
@@ -107,7 +119,8 @@ static int check_queue(struct cw_conn *c, size_t size, struct cw_error *err)
 
 static void enqueue(struct cw_conn *c, struct cw_out_frame *f)
 {
-    f->begun = !c->packs || f->size - f->pieces[0].iov_len < CW_PACK_MIN; /* else it is looked at when its turn has come */
+    /* else it is looked at when its turn has come */
+    f->begun = !c->packs || f->size - f->pieces[0].iov_len < CW_PACK_MIN;
     *c->out.tail = f;
     c->out.tail = &f->next;
     c->out.queued += f->size;
@@ -118,8 +131,8 @@ static void enqueue(struct cw_conn *c, struct cw_out_frame *f)
         cw_loop_defer(c->loop, &c->defer);
 }
 
-int cw_conn_queue(struct cw_conn *c, const Cachew__Envelope *m, const struct iovec *payload, size_t n, void (*release)(void *arg), void *arg, const int *fds,
-                  size_t n_fds, struct cw_error *err)
+int cw_conn_queue(struct cw_conn *c, const Cachew__Envelope *m, const struct iovec *payload, size_t n,
+                  void (*release)(void *arg), void *arg, const int *fds, size_t n_fds, struct cw_error *err)
 {
     struct cw_out_frame *f = NULL;
     int r = check(c, n, n_fds, err);
@@ -143,14 +156,15 @@ int cw_conn_queue(struct cw_conn *c, const Cachew__Envelope *m, const struct iov
 
 /* ---- sending ---- */
 
-/* Pieces from the place reached; descriptors go with the first byte of their frame, and nothing of another frame with them: so the receiver knows whose
- * they are. */
+/* Pieces from the place reached; descriptors go with the first byte of their frame, and nothing of another
+ * frame with them: so the receiver knows whose they are. */
 static size_t gather(const struct cw_conn_out *o, struct iovec *pieces, size_t *bytes)
 {
     size_t n = 0, offset = o->offset;
     unsigned piece = o->piece;
     *bytes = 0;
-    for (const struct cw_out_frame *f = o->head; f && (f == o->head || (!f->n_fds && f->begun)); f = f->next, piece = 0) {
+    for (const struct cw_out_frame *f = o->head; f && (f == o->head || (!f->n_fds && f->begun));
+         f = f->next, piece = 0) {
         for (; piece < f->n_pieces && n < IOV_MAX; piece++, offset = 0) {
             pieces[n].iov_base = (char *)f->pieces[piece].iov_base + offset;
             pieces[n].iov_len = f->pieces[piece].iov_len - offset;
@@ -297,11 +311,12 @@ void cw_conn_out_clear(struct cw_conn *c)
 
 /* ---- the owner's ---- */
 
-int cw_conn_send(struct cw_conn *c, const Cachew__Envelope *m, const struct iovec *payload, size_t n, void (*release)(void *arg), void *arg, const int *fds,
-                 size_t n_fds, struct cw_error *err)
+int cw_conn_send(struct cw_conn *c, const Cachew__Envelope *m, const struct iovec *payload, size_t n,
+                 void (*release)(void *arg), void *arg, const int *fds, size_t n_fds, struct cw_error *err)
 {
-    int r = c->state == CONN_OPEN ? cw_conn_queue(c, m, payload, n, release, arg, fds, n_fds, err)
-                                  : cw_error_set(err, CW_E_SERVICE, "%s: the connection is not open", c->peer);
+    int r = c->state == CONN_OPEN
+                ? cw_conn_queue(c, m, payload, n, release, arg, fds, n_fds, err)
+                : cw_error_set(err, CW_E_SERVICE, "%s: the connection is not open", c->peer);
     if (r < 0 && release)
         release(arg);
     return r;

@@ -45,7 +45,8 @@ static void next_block(struct cw_conn_out *o)
     while (n < CW_PACK_BLOCK && o->piece < f->n_pieces) {
         size_t part = CW_MIN(f->pieces[o->piece].iov_len - o->offset, CW_PACK_BLOCK - n);
         if (!whole)
-            memcpy(cw_packer_room(o->packer) + n, (const uint8_t *)f->pieces[o->piece].iov_base + o->offset, part);
+            memcpy(cw_packer_room(o->packer) + n, (const uint8_t *)f->pieces[o->piece].iov_base + o->offset,
+                   part);
         n += part;
         o->offset += part;
         if (o->offset == f->pieces[o->piece].iov_len) {
@@ -64,7 +65,8 @@ size_t cw_conn_pack_gather(struct cw_conn_out *o, struct iovec pieces[2])
     if (!o->block_left)
         next_block(o);
     if (o->head_sent < first->iov_len)
-        pieces[n++] = (struct iovec){.iov_base = (uint8_t *)first->iov_base + o->head_sent, .iov_len = first->iov_len - o->head_sent};
+        pieces[n++] = (struct iovec){.iov_base = (uint8_t *)first->iov_base + o->head_sent,
+                                     .iov_len = first->iov_len - o->head_sent};
     pieces[n++] = (struct iovec){.iov_base = (void *)(uintptr_t)o->block, .iov_len = o->block_left};
     return n;
 }
@@ -89,7 +91,10 @@ bool cw_conn_pack_sent(struct cw_conn *c, size_t n)
 
 /* ---- receiving ---- */
 
-static size_t raw_size(const struct cw_conn_in *in) { return (size_t)CW_MIN(in->frame.payload - in->unpacked, (uint64_t)CW_PACK_BLOCK); }
+static size_t raw_size(const struct cw_conn_in *in)
+{
+    return (size_t)CW_MIN(in->frame.payload - in->unpacked, (uint64_t)CW_PACK_BLOCK);
+}
 
 int cw_conn_unpack_head(struct cw_conn *c, const uint8_t *at, struct cw_error *err)
 {

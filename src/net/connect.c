@@ -7,7 +7,8 @@
 #include "net/socket.h"
 
 #define ADDRESS_MS UINT64_C(250) /* for one of several addresses of a host, at least */
-#define RETRY_NS UINT64_C(10000000) /* a Unix socket's listener that has a full queue is asked again so soon */
+#define RETRY_NS \
+    UINT64_C(10000000) /* a Unix socket's listener that has a full queue is asked again so soon */
 
 struct resolving {
     uv_getaddrinfo_t request;
@@ -46,7 +47,8 @@ static void on_resolved(uv_getaddrinfo_t *request, int status, struct addrinfo *
 
 static int resolve(struct cw_conn *c, struct cw_error *err)
 {
-    const struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV};
+    const struct addrinfo hints = {
+        .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV};
     c->state = CONN_CONNECTING;
     if (c->address.local)
         return 0;
@@ -59,10 +61,12 @@ static int resolve(struct cw_conn *c, struct cw_error *err)
         return cw_error_nomem(err, sizeof(*request), "resolving a host");
     request->c = c;
     request->request.data = request;
-    r = uv_getaddrinfo(cw_loop_uv(c->loop), &request->request, on_resolved, c->address.host, c->address.port, &hints);
+    r = uv_getaddrinfo(cw_loop_uv(c->loop), &request->request, on_resolved, c->address.host, c->address.port,
+                       &hints);
     if (r < 0) {
         free(request);
-        return r == UV_ENOMEM ? cw_error_nomem(err, 0, "resolving a host") : cw_address_unresolved(&c->address, uv_strerror(r), err);
+        return r == UV_ENOMEM ? cw_error_nomem(err, 0, "resolving a host")
+                              : cw_address_unresolved(&c->address, uv_strerror(r), err);
     }
     c->resolving = request;
     c->state = CONN_RESOLVING;
@@ -106,10 +110,12 @@ void cw_conn_try_addresses(struct cw_conn *c)
         not_connected(c, -fd);
         return;
     }
-    uint64_t now = cw_loop_now_ms(c->loop), left_ms = c->deadline_ms > now ? c->deadline_ms - now : 0, addresses = 1;
+    uint64_t now = cw_loop_now_ms(c->loop), left_ms = c->deadline_ms > now ? c->deadline_ms - now : 0,
+             addresses = 1;
     for (const struct addrinfo *a = c->next_address; a; a = a->ai_next)
         addresses++;
-    cw_timer_start(c->timer, CW_MIN(left_ms, CW_MAX(left_ms / addresses, ADDRESS_MS)) * 1000000, 0); /* one that is silent leaves time for the others */
+    /* one that is silent leaves time for the others */
+    cw_timer_start(c->timer, CW_MIN(left_ms, CW_MAX(left_ms / addresses, ADDRESS_MS)) * 1000000, 0);
     c->fd = fd;
     if (cw_conn_watch_new(c, fd, &err) < 0)
         cw_conn_die(c, &err);
@@ -148,8 +154,8 @@ void cw_conn_connected(struct cw_conn *c)
         not_connected(c, -r);
 }
 
-int cw_conn_connect(struct cw_loop *l, const char *address, const struct cw_conn_options *o, const struct cw_conn_ops *ops, void *user, struct cw_conn **ret,
-                    struct cw_error *err)
+int cw_conn_connect(struct cw_loop *l, const char *address, const struct cw_conn_options *o,
+                    const struct cw_conn_ops *ops, void *user, struct cw_conn **ret, struct cw_error *err)
 {
     struct cw_conn_setup *setup;
     struct cw_conn *c = NULL;

@@ -1,4 +1,5 @@
-/* protobuf-c with an allocator that hands out pieces of a few blocks up to a limit: quick, bounded, and freed at once. */
+/* protobuf-c with an allocator that hands out pieces of a few blocks up to a limit: quick, bounded, and freed
+ * at once. */
 #include "net/envelope.h"
 
 #include <stdalign.h>
@@ -37,9 +38,12 @@ static void *take(void *arg, size_t size)
     return p;
 }
 
-static void give_back(void *arg CW_UNUSED, void *p CW_UNUSED) { }
+static void give_back(void *arg CW_UNUSED, void *p CW_UNUSED)
+{
+}
 
-int cw_envelope_read(struct cw_envelope_memory *memory, size_t limit, const uint8_t *data, size_t size, const Cachew__Envelope **ret, struct cw_error *err)
+int cw_envelope_read(struct cw_envelope_memory *memory, size_t limit, const uint8_t *data, size_t size,
+                     const Cachew__Envelope **ret, struct cw_error *err)
 {
     ProtobufCAllocator allocator = {.alloc = take, .free = give_back, .allocator_data = memory};
     memory->limit = limit;
@@ -51,7 +55,8 @@ int cw_envelope_read(struct cw_envelope_memory *memory, size_t limit, const uint
     if (memory->exhausted)
         return cw_error_nomem(err, size, "a message");
     if (memory->refused)
-        return cw_error_set(err, CW_E_SERVICE, "a message of %zu bytes would take more than %zu bytes in memory", size, limit);
+        return cw_error_set(err, CW_E_SERVICE,
+                            "a message of %zu bytes would take more than %zu bytes in memory", size, limit);
     return cw_error_set(err, CW_E_SERVICE, "a message of %zu bytes is not an Envelope", size);
 }
 

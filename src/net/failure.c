@@ -19,7 +19,8 @@ void cw_failure_init(Cachew__Failure *ret, const struct cw_error *err)
                              .record = (char *)(uintptr_t)err->record};
 }
 
-void cw_failure_envelope(Cachew__Envelope *ret, Cachew__Failure *failure, uint64_t re, const struct cw_error *err)
+void cw_failure_envelope(Cachew__Envelope *ret, Cachew__Failure *failure, uint64_t re,
+                         const struct cw_error *err)
 {
     cw_failure_init(failure, err);
     *ret = (Cachew__Envelope){CW_MESSAGE(envelope), .re = re, .of_case = CACHEW__ENVELOPE__OF_FAILURE,
@@ -28,7 +29,8 @@ void cw_failure_envelope(Cachew__Envelope *ret, Cachew__Failure *failure, uint64
 
 bool cw_failure_is_final(const struct cw_error *err)
 {
-    return strcmp(err->attribute, "token") == 0 || strcmp(err->attribute, "version") == 0 || strcmp(err->attribute, "tls") == 0;
+    return strcmp(err->attribute, "token") == 0 || strcmp(err->attribute, "version") == 0 ||
+           strcmp(err->attribute, "tls") == 0;
 }
 
 #define REFUSALS 10

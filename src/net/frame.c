@@ -23,7 +23,8 @@ static uint64_t get64(const uint8_t *at)
     return le64toh(v);
 }
 
-/* Of the sizes, which are believed before what they are of has come: one that was changed on its way would be waited for as long as anything comes. */
+/* Of the sizes, which are believed before what they are of has come: one that was changed on its way would be
+ * waited for as long as anything comes. */
 static uint64_t sizes_check(uint32_t message, uint64_t payload)
 {
     uint8_t sizes[12];
@@ -43,7 +44,10 @@ void cw_frame_write(const struct cw_frame *f, uint8_t header[CW_FRAME_HEADER])
     put64(header + 24, f->payload_hash);
 }
 
-void cw_frame_set_packed(uint8_t header[CW_FRAME_HEADER]) { memcpy(header, packed_magic, sizeof(packed_magic)); }
+void cw_frame_set_packed(uint8_t header[CW_FRAME_HEADER])
+{
+    memcpy(header, packed_magic, sizeof(packed_magic));
+}
 
 int cw_frame_begins(const uint8_t *header, size_t have, struct cw_error *err)
 {
@@ -53,27 +57,39 @@ int cw_frame_begins(const uint8_t *header, size_t have, struct cw_error *err)
         return 0;
     for (size_t i = 0; i < have; i++)
         (void)snprintf(text + 3 * i, sizeof(text) - 3 * i, " %02x", header[i]);
-    bool tls = have >= 2 && (header[0] == 0x15 || header[0] == 0x16) && header[1] == 3; /* an alert, or the greeting of who connects */
-    return cw_error_set(err, CW_E_SERVICE, "this is %s: a frame begins with%s, expected 43 57 46 31 or 43 57 46 32", tls ? "TLS, and not expected here" : "not Cachew's protocol", text);
+    /* an alert, or the greeting of who connects */
+    bool tls = have >= 2 && (header[0] == 0x15 || header[0] == 0x16) && header[1] == 3;
+    return cw_error_set(err, CW_E_SERVICE,
+                        "this is %s: a frame begins with%s, expected 43 57 46 31 or 43 57 46 32",
+                        tls ? "TLS, and not expected here" : "not Cachew's protocol", text);
 }
 
-int cw_frame_read(const uint8_t header[CW_FRAME_HEADER], size_t message_limit, size_t payload_limit, struct cw_frame *ret, struct cw_error *err)
+int cw_frame_read(const uint8_t header[CW_FRAME_HEADER], size_t message_limit, size_t payload_limit,
+                  struct cw_frame *ret, struct cw_error *err)
 {
     uint32_t size;
     if (cw_frame_begins(header, sizeof(magic), err) < 0)
         return CW_E_SERVICE;
     memcpy(&size, header + 4, sizeof(size));
     uint64_t payload = get64(header + 8) & (CW_FRAME_PAYLOAD_MAX - 1);
-    *ret = (struct cw_frame){.message = le32toh(size), .payload = payload, .message_hash = get64(header + 16), .payload_hash = get64(header + 24)};
+    *ret = (struct cw_frame){.message = le32toh(size),
+                             .payload = payload,
+                             .message_hash = get64(header + 16),
+                             .payload_hash = get64(header + 24)};
     ret->packed = header[3] == packed_magic[3];
     if (get64(header + 8) >> 48 != sizes_check(ret->message, payload))
-        return cw_error_set(err, CW_E_SERVICE, "the sizes in a frame's header (%" PRIu32 " bytes, and %" PRIu64 ") were changed on their way", ret->message, payload);
+        return cw_error_set(err, CW_E_SERVICE,
+                            "the sizes in a frame's header (%" PRIu32 " bytes, and %" PRIu64
+                            ") were changed on their way",
+                            ret->message, payload);
     if (ret->packed && ret->payload == 0)
         return cw_error_set(err, CW_E_SERVICE, "a compressed payload without a payload");
     if (ret->message > message_limit)
-        return cw_error_set(err, CW_E_SERVICE, "a message of %" PRIu32 " bytes, expected at most %zu", ret->message, message_limit);
+        return cw_error_set(err, CW_E_SERVICE, "a message of %" PRIu32 " bytes, expected at most %zu",
+                            ret->message, message_limit);
     if (ret->payload > payload_limit)
-        return cw_error_set(err, CW_E_SERVICE, "a payload of %" PRIu64 " bytes, expected at most %zu", ret->payload, payload_limit);
+        return cw_error_set(err, CW_E_SERVICE, "a payload of %" PRIu64 " bytes, expected at most %zu",
+                            ret->payload, payload_limit);
     if (ret->payload == 0 && ret->payload_hash != 0)
         return cw_error_set(err, CW_E_SERVICE, "the hash of a payload without a payload");
     return 0;
@@ -83,8 +99,10 @@ int cw_frame_check(uint64_t expected, uint64_t hash, const char *what, size_t si
 {
     if (expected == hash)
         return 0;
-    return cw_error_set(err, CW_E_SERVICE, "a %s of %zu bytes was changed on its way: its hash is %016" PRIx64 ", expected %016" PRIx64, what, size, hash,
-                        expected);
+    return cw_error_set(err, CW_E_SERVICE,
+                        "a %s of %zu bytes was changed on its way: its hash is %016" PRIx64
+                        ", expected %016" PRIx64,
+                        what, size, hash, expected);
 }
 
 uint64_t cw_frame_hash(const struct iovec *pieces, size_t n)

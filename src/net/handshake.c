@@ -1,4 +1,5 @@
-/* The first two messages of a connection: Hello, and Welcome or Failure. Versions, capabilities, the token. */
+/* The first two messages of a connection: Hello, and Welcome or Failure. Versions, capabilities, the token.
+ */
 #include <string.h>
 
 #include "base/patience.h"
@@ -8,12 +9,16 @@
 
 /* ---- what we say of ourselves ---- */
 
-void cw_hello_init(Cachew__Hello *ret, Cachew__Role role, const char *name, const uint8_t incarnation[16], const char *host)
+void cw_hello_init(Cachew__Hello *ret, Cachew__Role role, const char *name, const uint8_t incarnation[16],
+                   const char *host)
 {
     /* protobuf-c wants char *, and reads. */
-    *ret = (Cachew__Hello){CW_MESSAGE(hello), .role = role, .name = (char *)(uintptr_t)name,
-        .software = (char *)(uintptr_t)"cachew " CACHEW_VERSION, .host = (char *)(uintptr_t)host,
-        .incarnation = {.data = (uint8_t *)(uintptr_t)incarnation, .len = 16}};
+    *ret = (Cachew__Hello){CW_MESSAGE(hello),
+                           .role = role,
+                           .name = (char *)(uintptr_t)name,
+                           .software = (char *)(uintptr_t)"cachew " CACHEW_VERSION,
+                           .host = (char *)(uintptr_t)host,
+                           .incarnation = {.data = (uint8_t *)(uintptr_t)incarnation, .len = 16}};
 }
 
 static Cachew__Hello *hello_copy(const Cachew__Hello *hello, const char *token, bool pack)
@@ -37,16 +42,21 @@ static Cachew__Hello *hello_copy(const Cachew__Hello *hello, const char *token, 
     return cachew__hello__unpack(NULL, size, bytes);
 }
 
-int cw_conn_setup_new(const struct cw_conn_options *o, bool connecting, struct cw_conn_setup **ret, struct cw_error *err)
+int cw_conn_setup_new(const struct cw_conn_options *o, bool connecting, struct cw_conn_setup **ret,
+                      struct cw_error *err)
 {
     if (o->hello->n_capabilities > MAX_CAPABILITIES)
-        return cw_error_set(err, CW_E_BUG, "%zu capabilities, expected at most %d", o->hello->n_capabilities, MAX_CAPABILITIES);
+        return cw_error_set(err, CW_E_BUG, "%zu capabilities, expected at most %d", o->hello->n_capabilities,
+                            MAX_CAPABILITIES);
     struct cw_conn_setup *s = calloc(1, sizeof(*s));
     if (!s)
         return cw_error_nomem(err, sizeof(*s), "a connection");
-    *s = (struct cw_conn_setup){.refs = 1, .limits = o->limits,
+    *s = (struct cw_conn_setup){
+        .refs = 1,
+        .limits = o->limits,
         .timeout_ms = CW_MAX((o->timeout_ns ? o->timeout_ns : cw_patience_silence_ns()) / 1000000, 1),
-        .tls = o->tls ? cw_tls_ref(o->tls) : NULL, .pack = o->pack,
+        .tls = o->tls ? cw_tls_ref(o->tls) : NULL,
+        .pack = o->pack,
         .hello = hello_copy(o->hello, connecting ? o->token : NULL, o->pack)};
     if (o->token && !connecting)
         s->token = strdup(o->token);
@@ -90,7 +100,7 @@ struct cw_conn_setup *cw_conn_setup_unref(struct cw_conn_setup *s)
 int cw_conn_say_hello(struct cw_conn *c, struct cw_error *err)
 {
     Cachew__Envelope e = {CW_MESSAGE(envelope), .id = CW_CONN_OWN_ID | ++c->last_id,
-        .of_case = CACHEW__ENVELOPE__OF_HELLO, .hello = c->setup->hello};
+                          .of_case = CACHEW__ENVELOPE__OF_HELLO, .hello = c->setup->hello};
     return cw_conn_queue(c, &e, NULL, 0, NULL, NULL, NULL, 0, err);
 }
 
@@ -118,15 +128,18 @@ static bool same_token(const char *given, const char *token)
 
 static int check_hello(struct cw_conn *c, const Cachew__Hello *h, struct cw_error *err)
 {
-    if (h->version_min > CW_PROTOCOL_MAX || h->version_max < CW_PROTOCOL_MIN || h->version_min > h->version_max) {
+    if (h->version_min > CW_PROTOCOL_MAX || h->version_max < CW_PROTOCOL_MIN ||
+        h->version_min > h->version_max) {
         cw_error_attribute(err, "version", "", ""); /* who is told gives up */
-        return cw_error_set(err, CW_E_SERVICE, "versions %u to %u of the protocol, expected one of %d to %d (this is %s)", h->version_min, h->version_max,
-                            CW_PROTOCOL_MIN, CW_PROTOCOL_MAX, "cachew " CACHEW_VERSION);
+        return cw_error_set(
+            err, CW_E_SERVICE, "versions %u to %u of the protocol, expected one of %d to %d (this is %s)",
+            h->version_min, h->version_max, CW_PROTOCOL_MIN, CW_PROTOCOL_MAX, "cachew " CACHEW_VERSION);
     }
     if (c->setup->token && !same_token(h->token, c->setup->token))
-        return cw_error_value(err, CW_E_SERVICE, "token", "", "",
-                              h->token[0] ? "the token is not the one that is expected here" : "a token is "
-                              "expected here (--token-file, $CACHEW_TOKEN, token= in Python)");
+        return cw_error_value(
+            err, CW_E_SERVICE, "token", "", "",
+            h->token[0] ? "the token is not the one that is expected here"
+                        : "a token is expected here (--token-file, $CACHEW_TOKEN, token= in Python)");
     return 0;
 }
 
@@ -134,18 +147,24 @@ static int say_welcome(struct cw_conn *c, const Cachew__Envelope *m, struct cw_e
 {
     const Cachew__Hello *ours = c->setup->hello;
     char *both[64];
-    Cachew__Welcome w = {CW_MESSAGE(welcome), .version = CW_MIN(m->hello->version_max, CW_PROTOCOL_MAX),
-        .capabilities = both, .role = ours->role, .name = ours->name, .software = ours->software,
-        .incarnation = ours->incarnation, .host = ours->host};
+    Cachew__Welcome w = {CW_MESSAGE(welcome),
+                         .version = CW_MIN(m->hello->version_max, CW_PROTOCOL_MAX),
+                         .capabilities = both,
+                         .role = ours->role,
+                         .name = ours->name,
+                         .software = ours->software,
+                         .incarnation = ours->incarnation,
+                         .host = ours->host};
     for (size_t i = 0; i < ours->n_capabilities; i++)
         if (c->common >> i & 1)
             both[w.n_capabilities++] = ours->capabilities[i];
     Cachew__Envelope e = {CW_MESSAGE(envelope), .re = m->id, .of_case = CACHEW__ENVELOPE__OF_WELCOME,
-        .welcome = &w};
+                          .welcome = &w};
     return cw_conn_queue(c, &e, NULL, 0, NULL, NULL, NULL, 0, err);
 }
 
-/* The owner has a look at the peer. What it sends follows a Welcome, so that is queued before; nothing goes until the owner has said yes. */
+/* The owner has a look at the peer. What it sends follows a Welcome, so that is queued before; nothing goes
+ * until the owner has said yes. */
 static int ask_owner(struct cw_conn *c, const Cachew__Envelope *m, struct cw_error *err)
 {
     uint64_t now = cw_loop_now_ms(c->loop);
@@ -172,7 +191,8 @@ static int ask_owner(struct cw_conn *c, const Cachew__Envelope *m, struct cw_err
 static int shake_listening(struct cw_conn *c, const Cachew__Envelope *m, struct cw_error *err)
 {
     if (m->of_case != CACHEW__ENVELOPE__OF_HELLO)
-        return cw_error_set(err, CW_E_SERVICE, "the first message is of kind %d, expected Hello", (int)m->of_case);
+        return cw_error_set(err, CW_E_SERVICE, "the first message is of kind %d, expected Hello",
+                            (int)m->of_case);
     c->hello_id = m->id;
     if (c->plain)
         return cw_error_value(err, CW_E_SERVICE, "tls", "", "",
@@ -194,9 +214,11 @@ static int shake_connecting(struct cw_conn *c, const Cachew__Envelope *m, struct
         return 0;
     }
     if (m->of_case != CACHEW__ENVELOPE__OF_WELCOME)
-        return cw_error_set(err, CW_E_SERVICE, "the first message is of kind %d, expected Welcome", (int)m->of_case);
+        return cw_error_set(err, CW_E_SERVICE, "the first message is of kind %d, expected Welcome",
+                            (int)m->of_case);
     if (m->welcome->version < CW_PROTOCOL_MIN || m->welcome->version > CW_PROTOCOL_MAX)
-        return cw_error_set(err, CW_E_SERVICE, "version %u of the protocol, expected one of %d to %d", m->welcome->version, CW_PROTOCOL_MIN, CW_PROTOCOL_MAX);
+        return cw_error_set(err, CW_E_SERVICE, "version %u of the protocol, expected one of %d to %d",
+                            m->welcome->version, CW_PROTOCOL_MIN, CW_PROTOCOL_MAX);
     c->common = common_capabilities(c->setup->hello, m->welcome->capabilities, m->welcome->n_capabilities);
     return ask_owner(c, m, err);
 }

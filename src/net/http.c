@@ -1,4 +1,5 @@
-/* libmicrohttpd without threads: its epoll descriptor is watched by our loop; who may stay connected for how long is ours to say. */
+/* libmicrohttpd without threads: its epoll descriptor is watched by our loop; who may stay connected for how
+ * long is ours to say. */
 #include "net/http.h"
 
 #include <arpa/inet.h>
@@ -16,12 +17,22 @@
 #include "net/address.h"
 #include "net/socket.h"
 
-#define PLACES 128                            /* connections: a browser has six, Prometheus one; each costs a descriptor, and up to REQUEST_BYTES */
+#define PLACES \
+    128 /* connections: a browser has six, Prometheus one; each costs a descriptor, and up to REQUEST_BYTES \
+         */
 #define REQUEST_BYTES ((size_t)16 << 10)
-#define MOST_NS CW_MAX(UINT64_C(10000000000), cw_patience_silence_ns()) /* for a request and its answer: Prometheus, too, gives up after 10 s */
-#define LEAST_NS UINT64_C(100000000)          /* who has a place keeps it so long in any crowd: what asks at once has asked by then, from far away, too */
-/* A page may use what comes from where it came from, and nothing else: no scripts or styles within it, no frames around it. */
-#define PAGE_POLICY "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+#define MOST_NS \
+    CW_MAX( \
+        UINT64_C(10000000000), \
+        cw_patience_silence_ns()) /* for a request and its answer: Prometheus, too, gives up after 10 s */
+#define LEAST_NS \
+    UINT64_C(100000000) /* who has a place keeps it so long in any crowd: what asks at once has asked by \
+                           then, from far away, too */
+/* A page may use what comes from where it came from, and nothing else: no scripts or styles within it, no
+ * frames around it. */
+#define PAGE_POLICY \
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri " \
+    "'none'; form-action 'none'; frame-ancestors 'none'"
 
 struct cw_http {
     cw_http_handler handler;
@@ -29,10 +40,10 @@ struct cw_http {
     struct MHD_Daemon *daemon;
     struct cw_watch *watch;
     struct cw_timer *timer;
-    struct cw_link guests;     /* the oldest first */
+    struct cw_link guests; /* the oldest first */
     unsigned n_guests;
     char address[320];
-    bool loopback;             /* it listens for this machine alone */
+    bool loopback; /* it listens for this machine alone */
 };
 
 /* ---- who may stay ---- */
@@ -52,7 +63,8 @@ static void forget(struct guest *g)
     cw_link_out(&g->link);
 }
 
-static void on_connection(void *arg, struct MHD_Connection *c, void **guest, enum MHD_ConnectionNotificationCode what)
+static void on_connection(void *arg, struct MHD_Connection *c, void **guest,
+                          enum MHD_ConnectionNotificationCode what)
 {
     struct cw_http *h = arg;
     if (what == MHD_CONNECTION_NOTIFY_CLOSED) {
@@ -73,8 +85,9 @@ static void on_connection(void *arg, struct MHD_Connection *c, void **guest, enu
 }
 
 /*
- * Ends those that are late and, with all places taken, the oldest. Returns after how long the next one is due; 0: nobody is there. The end of the socket is an event for libmicrohttpd, which
- * runs then, and closes it.
+ * Ends those that are late and, with all places taken, the oldest. Returns after how long the next one is
+ * due; 0: nobody is there. The end of the socket is an event for libmicrohttpd, which runs then, and closes
+ * it.
  */
 static uint64_t send_off(struct cw_http *h)
 {
@@ -92,7 +105,10 @@ static uint64_t send_off(struct cw_http *h)
 
 /* ---- running ---- */
 
-static unsigned n_connections(struct cw_http *h) { return MHD_get_daemon_info(h->daemon, MHD_DAEMON_INFO_CURRENT_CONNECTIONS)->num_connections; }
+static unsigned n_connections(struct cw_http *h)
+{
+    return MHD_get_daemon_info(h->daemon, MHD_DAEMON_INFO_CURRENT_CONNECTIONS)->num_connections;
+}
 
 static void run(struct cw_http *h)
 {
@@ -109,17 +125,25 @@ static void run(struct cw_http *h)
         cw_timer_stop(h->timer);
 }
 
-static void on_event(void *arg, int events CW_UNUSED) { run(arg); }
-static void on_timer(void *arg) { run(arg); }
+static void on_event(void *arg, int events CW_UNUSED)
+{
+    run(arg);
+}
+
+static void on_timer(void *arg)
+{
+    run(arg);
+}
 
 /* ---- answering ---- */
 
 struct request {
-    bool cut;     /* its path has a zero byte: what would be looked up is only what stands before */
+    bool cut; /* its path has a zero byte: what would be looked up is only what stands before */
     char query[];
 };
 
-/* libmicrohttpd takes percent signs and the query apart; this sees them before. What it returns is *request of the rest. */
+/* libmicrohttpd takes percent signs and the query apart; this sees them before. What it returns is *request
+ * of the rest. */
 static void *keep_query(void *arg CW_UNUSED, const char *uri, struct MHD_Connection *c CW_UNUSED)
 {
     size_t path = strcspn(uri, "?");
@@ -155,7 +179,8 @@ static enum MHD_Result send_reply(struct MHD_Connection *c, struct cw_http_reply
         cw_text_deinit(&reply->body);
         reply->status = MHD_HTTP_SERVICE_UNAVAILABLE;
     }
-    struct MHD_Response *r = MHD_create_response_from_buffer(reply->body.size, reply->body.data, MHD_RESPMEM_MUST_COPY);
+    struct MHD_Response *r = MHD_create_response_from_buffer(reply->body.size, reply->body.data,
+                                                             MHD_RESPMEM_MUST_COPY);
     cw_text_deinit(&reply->body);
     if (!r)
         return MHD_NO; /* the connection ends */
@@ -175,14 +200,22 @@ static bool is_number(const char *host)
     return inet_pton(AF_INET, host, &a) == 1 || inet_pton(AF_INET6, host, &a) == 1;
 }
 
-static bool is_local_name(const char *host) { return strcasecmp(host, "localhost") == 0; }
+static bool is_local_name(const char *host)
+{
+    return strcasecmp(host, "localhost") == 0;
+}
 
 /* Whether it means this machine, for itself. */
-static bool is_loopback(const char *host) { return is_local_name(host) || strcmp(host, "::1") == 0 || (strncmp(host, "127.", 4) == 0 && is_number(host)); }
+static bool is_loopback(const char *host)
+{
+    return is_local_name(host) || strcmp(host, "::1") == 0 ||
+           (strncmp(host, "127.", 4) == 0 && is_number(host));
+}
 
 /*
- * What is for this machine alone is not for pages of others: their name may be made to mean 127.0.0.1 for the browser that shows them, but it stands in Host still. A
- * number can't be made to mean anything else, so that those of tunnels do.
+ * What is for this machine alone is not for pages of others: their name may be made to mean 127.0.0.1 for the
+ * browser that shows them, but it stands in Host still. A number can't be made to mean anything else, so that
+ * those of tunnels do.
  */
 static bool may_ask(const struct cw_http *h, const char *host)
 {
@@ -196,18 +229,20 @@ static bool may_ask(const struct cw_http *h, const char *host)
         return false;
     const char *port = host[size - 1] == ']' ? NULL : strrchr(host, ':');
     snprintf(with_port, sizeof(with_port), "%s%s", host, port ? "" : ":80");
-    return cw_address_parse(with_port, &given, &err) == 0 && !given.local && (is_local_name(given.host) || is_number(given.host));
+    return cw_address_parse(with_port, &given, &err) == 0 && !given.local &&
+           (is_local_name(given.host) || is_number(given.host));
 }
 
 static enum MHD_Result answer(void *arg, struct MHD_Connection *c, const char *path, const char *method,
-                              const char *version CW_UNUSED, const char *data CW_UNUSED, size_t *data_size, void **request)
+                              const char *version CW_UNUSED, const char *data CW_UNUSED, size_t *data_size,
+                              void **request)
 {
     struct cw_http *h = arg;
     struct cw_http_reply reply = {.status = MHD_HTTP_OK, .type = "text/plain; charset=utf-8"};
     const struct request *r = *request;
     *data_size = 0;
     if (!r)
-        return MHD_NO; /* no memory for the query */
+        return MHD_NO;    /* no memory for the query */
     if (path[0] != '/') { /* such as "*" */
         reply.status = MHD_HTTP_BAD_REQUEST;
     } else if (r->cut) {
@@ -215,7 +250,8 @@ static enum MHD_Result answer(void *arg, struct MHD_Connection *c, const char *p
         cw_text_add(&reply.body, "the path has %%00, which no name has\n");
     } else if (!may_ask(h, MHD_lookup_connection_value(c, MHD_HEADER_KIND, MHD_HTTP_HEADER_HOST))) {
         reply.status = MHD_HTTP_FORBIDDEN;
-        cw_text_add(&reply.body, "this is for its own machine alone: expected localhost, or an address, as the host\n");
+        cw_text_add(&reply.body,
+                    "this is for its own machine alone: expected localhost, or an address, as the host\n");
     } else if (strcmp(method, MHD_HTTP_METHOD_GET) == 0 || strcmp(method, MHD_HTTP_METHOD_HEAD) == 0) {
         h->handler(h->user, path, r->query, &reply);
     } else {
@@ -229,9 +265,11 @@ static enum MHD_Result answer(void *arg, struct MHD_Connection *c, const char *p
 
 static int start(struct cw_http *h, struct cw_loop *l, int fd, struct cw_error *err)
 {
-    h->daemon = MHD_start_daemon(MHD_USE_EPOLL, 0, NULL, NULL, answer, h, MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT, (unsigned)PLACES,
-                                 MHD_OPTION_CONNECTION_MEMORY_LIMIT, REQUEST_BYTES, MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_URI_LOG_CALLBACK, keep_query, NULL,
-                                 MHD_OPTION_NOTIFY_CONNECTION, on_connection, h, MHD_OPTION_NOTIFY_COMPLETED, forget_query, NULL, MHD_OPTION_END);
+    h->daemon = MHD_start_daemon(
+        MHD_USE_EPOLL, 0, NULL, NULL, answer, h, MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT,
+        (unsigned)PLACES, MHD_OPTION_CONNECTION_MEMORY_LIMIT, REQUEST_BYTES, MHD_OPTION_STRICT_FOR_CLIENT, 1,
+        MHD_OPTION_URI_LOG_CALLBACK, keep_query, NULL, MHD_OPTION_NOTIFY_CONNECTION, on_connection, h,
+        MHD_OPTION_NOTIFY_COMPLETED, forget_query, NULL, MHD_OPTION_END);
     if (!h->daemon) {
         close(fd);
         return cw_error_set(err, CW_E_IO, "no HTTP server at %s", h->address);
@@ -247,14 +285,16 @@ static int start(struct cw_http *h, struct cw_loop *l, int fd, struct cw_error *
     return r;
 }
 
-int cw_http_new(struct cw_loop *l, const char *address, cw_http_handler handler, void *user, struct cw_http **ret, struct cw_error *err)
+int cw_http_new(struct cw_loop *l, const char *address, cw_http_handler handler, void *user,
+                struct cw_http **ret, struct cw_error *err)
 {
     struct cw_address a;
     unsigned port;
     int fd;
     int r = cw_address_parse(address, &a, err);
     if (r >= 0 && a.local)
-        return cw_error_value(err, CW_E_OPTION, "address", address, "HOST:PORT", "HTTP at \"%.200s\": expected HOST:PORT", address);
+        return cw_error_value(err, CW_E_OPTION, "address", address, "HOST:PORT",
+                              "HTTP at \"%.200s\": expected HOST:PORT", address);
     if (r >= 0)
         r = cw_socket_listen(&a, &fd, &port, err);
     if (r < 0)
@@ -276,7 +316,10 @@ int cw_http_new(struct cw_loop *l, const char *address, cw_http_handler handler,
     return 0;
 }
 
-const char *cw_http_address(const struct cw_http *h) { return h->address; }
+const char *cw_http_address(const struct cw_http *h)
+{
+    return h->address;
+}
 
 struct cw_http *cw_http_free(struct cw_http *h)
 {

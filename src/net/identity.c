@@ -28,7 +28,8 @@ void cw_host_identity(char ret[80])
         snprintf(ret, 80, "%s-%" PRIu64, boot, (uint64_t)st.st_ino);
         return;
     }
-    /* Without /proc nobody is known to be here: an identity that nobody else has, and this process only once. */
+    /* Without /proc nobody is known to be here: an identity that nobody else has, and this process only once.
+     */
     uint64_t random[2] = {0};
     if (getrandom(random, sizeof(random), 0) != sizeof(random))
         random[0] = (uint64_t)getpid();

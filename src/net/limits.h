@@ -1,6 +1,6 @@
 /*
- * How large what a peer says may be, and how much may wait to be sent to it, by who is connected to whom. docs/protocol.md, "Limits", has the same as a
- * table, which tools/make_limits.py makes from this file.
+ * How large what a peer says may be, and how much may wait to be sent to it, by who is connected to whom.
+ * docs/protocol.md, "Limits", has the same as a table, which tools/make_limits.py makes from this file.
  */
 #pragma once
 
@@ -10,17 +10,26 @@
 #define CW_CONTROL_BYTES (CW_PIPELINE_BYTES + CW_MIB)
 /* A message before the handshake is done. */
 #define CW_HANDSHAKE_BYTES (CW_MIB / 16)
-/* What a worker has queued for a client beside the batches that it asked for: answers to a bounded number of requests, unless somebody asks and never reads. */
+/* What a worker has queued for a client beside the batches that it asked for: answers to a bounded number of
+ * requests, unless somebody asks and never reads. */
 #define CW_BESIDE_BATCHES_BYTES (64 * CW_MIB)
 
-/* Positions of an epoch whose end is not known, which a stream's end or a full `take` ends: a year of 30 million a second. */
+/* Positions of an epoch whose end is not known, which a stream's end or a full `take` ends: a year of 30
+ * million a second. */
 #define CW_EPOCH_POSITIONS ((size_t)1 << 50)
 
 /* Initialisers of struct cw_conn_limits. */
-#define CW_LIMITS_DISPATCHER {.message = CW_CONTROL_BYTES, .payload = 0, .queued = 64 * CW_MIB}     /* dispatcher */
-#define CW_LIMITS_WORKER_CONTROL {.message = CW_CONTROL_BYTES, .payload = 0, .queued = 0}           /* worker, from its dispatcher */
-#define CW_LIMITS_WORKER {.message = CW_MIB, .payload = 0, .queued = 0}                             /* worker, from a client */
-#define CW_LIMITS_CLIENT_CONTROL {.message = CW_CONTROL_BYTES, .payload = 0, .queued = 64 * CW_MIB} /* client, from its dispatcher */
-#define CW_LIMITS_CLIENT {.message = 128 * CW_MIB, .payload = 4096 * CW_MIB, .queued = 4 * CW_MIB}  /* client, from a worker */
-#define CW_LIMITS_PROVISIONER {.message = 4 * CW_MIB, .payload = 0, .queued = CW_MIB}               /* provisioner, from the dispatcher */
-#define CW_LIMITS_OBSERVER {.message = 64 * CW_MIB, .payload = 0, .queued = CW_MIB}                 /* observer (`cachew jobs`), from the dispatcher */
+#define CW_LIMITS_DISPATCHER \
+    {.message = CW_CONTROL_BYTES, .payload = 0, .queued = 64 * CW_MIB} /* dispatcher */
+#define CW_LIMITS_WORKER_CONTROL \
+    {.message = CW_CONTROL_BYTES, .payload = 0, .queued = 0}            /* worker, from its dispatcher */
+#define CW_LIMITS_WORKER {.message = CW_MIB, .payload = 0, .queued = 0} /* worker, from a client */
+#define CW_LIMITS_CLIENT_CONTROL \
+    {.message = CW_CONTROL_BYTES, .payload = 0, .queued = 64 * CW_MIB} /* client, from its dispatcher */
+#define CW_LIMITS_CLIENT \
+    {.message = 128 * CW_MIB, .payload = 4096 * CW_MIB, .queued = 4 * CW_MIB} /* client, from a worker */
+#define CW_LIMITS_PROVISIONER \
+    {.message = 4 * CW_MIB, .payload = 0, .queued = CW_MIB} /* provisioner, from the dispatcher */
+#define CW_LIMITS_OBSERVER \
+    {.message = 64 * CW_MIB, .payload = 0, .queued = CW_MIB} \
+    /* observer (`cachew jobs`), from the dispatcher */

@@ -1,6 +1,6 @@
 /*
- * Listening sockets. Connections that have not shaken hands yet, or asked for nothing since, are counted here: whoever opens thousands of them and says nothing
- * takes the places of his own, not of others.
+ * Listening sockets. Connections that have not shaken hands yet, or asked for nothing since, are counted
+ * here: whoever opens thousands of them and says nothing takes the places of his own, not of others.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -12,10 +12,12 @@
 #include "net/conn_impl.h"
 #include "net/socket.h"
 
-#define MAX_WAITING 1024               /* and no more than a quarter of the descriptors; all together have three: files and memory need some too */
-#define MIN_WAITED_MS 250              /* nobody who is merely far away is sent off */
-#define ACCEPT_TURN 64                 /* before others have their turn */
-#define PAUSE_NS UINT64_C(50000000)    /* without descriptors or places: others may end meanwhile */
+#define MAX_WAITING \
+    1024 /* and no more than a quarter of the descriptors; all together have three: files and memory need \
+            some too */
+#define MIN_WAITED_MS 250           /* nobody who is merely far away is sent off */
+#define ACCEPT_TURN 64              /* before others have their turn */
+#define PAUSE_NS UINT64_C(50000000) /* without descriptors or places: others may end meanwhile */
 
 struct cw_listener {
     struct cw_loop *loop;
@@ -63,20 +65,23 @@ static bool make_room(struct cw_listener *l)
 {
     struct cw_error err = {0};
     struct rlimit limit;
-    rlim_t quarter = getrlimit(RLIMIT_NOFILE, &limit) == 0 ? CW_MAX(limit.rlim_cur / 4, (rlim_t)1) : MAX_WAITING;
+    rlim_t quarter = getrlimit(RLIMIT_NOFILE, &limit) == 0 ? CW_MAX(limit.rlim_cur / 4, (rlim_t)1)
+                                                           : MAX_WAITING;
     bool full = l->setup->refs > 3 * quarter; /* each connection has one */
     if (!full && l->n_waiting < CW_MIN(quarter, (rlim_t)MAX_WAITING))
         return true;
     struct cw_conn *c = CW_CONTAINER(l->waiting.next, struct cw_conn, waiting);
     if (cw_list_empty(&l->waiting) || cw_loop_now_ms(l->loop) - c->since_ms < MIN_WAITED_MS)
         return false;
-    cw_error_set(&err, CW_E_SERVICE, "%u connections have asked for nothing: the oldest makes room", l->n_waiting);
+    cw_error_set(&err, CW_E_SERVICE, "%u connections have asked for nothing: the oldest makes room",
+                 l->n_waiting);
     cw_listener_forget(c);
     cw_conn_die(c, &err);
     return true;
 }
 
-static void name_peer(struct cw_conn *c, const struct cw_listener *l, int fd, const struct sockaddr_storage *peer, socklen_t size)
+static void name_peer(struct cw_conn *c, const struct cw_listener *l, int fd,
+                      const struct sockaddr_storage *peer, socklen_t size)
 {
     struct ucred who;
     socklen_t who_size = sizeof(who);
@@ -88,7 +93,8 @@ static void name_peer(struct cw_conn *c, const struct cw_listener *l, int fd, co
         snprintf(c->peer, sizeof(c->peer), "%s", l->address);
 }
 
-static int admit(struct cw_listener *l, int fd, const struct sockaddr_storage *peer, socklen_t size, struct cw_error *err)
+static int admit(struct cw_listener *l, int fd, const struct sockaddr_storage *peer, socklen_t size,
+                 struct cw_error *err)
 {
     struct cw_conn *c = NULL;
     int r = cw_conn_new(l->loop, l->setup, l->ops, l->user, &c, err);
@@ -145,8 +151,8 @@ static int listen_on(struct cw_listener *l, struct cw_error *err)
     return r;
 }
 
-int cw_listener_new(struct cw_loop *loop, const char *address, const struct cw_conn_options *o, const struct cw_conn_ops *ops, void *user,
-                    struct cw_listener **ret, struct cw_error *err)
+int cw_listener_new(struct cw_loop *loop, const char *address, const struct cw_conn_options *o,
+                    const struct cw_conn_ops *ops, void *user, struct cw_listener **ret, struct cw_error *err)
 {
     struct cw_listener *l = calloc(1, sizeof(*l));
     if (!l)
@@ -166,7 +172,10 @@ int cw_listener_new(struct cw_loop *loop, const char *address, const struct cw_c
     return 0;
 }
 
-const char *cw_listener_address(const struct cw_listener *l) { return l->address; }
+const char *cw_listener_address(const struct cw_listener *l)
+{
+    return l->address;
+}
 
 /* Of those that go with their listener nobody is told. */
 static const struct cw_conn_ops nobody;

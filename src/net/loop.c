@@ -1,6 +1,6 @@
 /*
- * The event loop: libuv's, with what Cachew needs of it under the project's names. One thread runs it and owns everything on it; other threads
- * reach it by a list under a mutex and one uv_async.
+ * The event loop: libuv's, with what Cachew needs of it under the project's names. One thread runs it and
+ * owns everything on it; other threads reach it by a list under a mutex and one uv_async.
  */
 #include "net/loop.h"
 
@@ -44,7 +44,9 @@ void cw_loop_defer(struct cw_loop *l, struct cw_defer *d)
 /* What was deferred until now; not what that defers again, lest nothing is received meanwhile. */
 static void run_deferred(struct cw_loop *l)
 {
-    struct cw_defer *last = CW_UNLIKELY(!l->deferred) ? NULL : (struct cw_defer *)((char *)l->deferred_end - offsetof(struct cw_defer, next));
+    struct cw_defer *last = CW_UNLIKELY(!l->deferred) ? NULL
+                                                      : (struct cw_defer *)((char *)l->deferred_end -
+                                                                            offsetof(struct cw_defer, next));
     for (bool more = last != NULL; more;) {
         struct cw_defer *d = l->deferred;
         more = d != last;
@@ -56,7 +58,10 @@ static void run_deferred(struct cw_loop *l)
     }
 }
 
-static void on_idle(uv_idle_t *h) { (void)h; }
+static void on_idle(uv_idle_t *h)
+{
+    (void)h;
+}
 
 static void on_prepare(uv_prepare_t *h)
 {
@@ -72,7 +77,7 @@ static void on_prepare(uv_prepare_t *h)
 
 static void run_posts(struct cw_loop *l)
 {
-    CW_WITH(&l->mutex) {
+    CW_WITH (&l->mutex) {
         l->running = l->posts;
         l->posts = NULL;
         l->posts_end = &l->posts;
@@ -100,7 +105,8 @@ void cw_loop_post(struct cw_loop *l, struct cw_post *post)
     if (atomic_exchange(&post->posted, 1))
         return;
     post->next = NULL;
-    /* Within the mutex also the waking: once it is released the loop's thread may call fn, which may end the loop. */
+    /* Within the mutex also the waking: once it is released the loop's thread may call fn, which may end the
+     * loop. */
     CW_GUARD(&l->mutex);
     *l->posts_end = post;
     l->posts_end = &post->next;
@@ -143,7 +149,8 @@ int cw_loop_new(struct cw_loop **ret, struct cw_error *err)
     if (r < 0) {
         free(l->scratch);
         free(l);
-        return cw_error_set(err, r == UV_ENOMEM ? CW_E_MEMORY : CW_E_IO, "an event loop can't be made: %s", uv_strerror(r));
+        return cw_error_set(err, r == UV_ENOMEM ? CW_E_MEMORY : CW_E_IO, "an event loop can't be made: %s",
+                            uv_strerror(r));
     }
     l->deferred_end = &l->deferred;
     l->posts_end = &l->posts;
@@ -191,7 +198,7 @@ struct cw_loop *cw_loop_free(struct cw_loop *l)
         uv_run(&l->uv, UV_RUN_DEFAULT);
         run_deferred(l);
         run_posts(l);
-        CW_WITH(&l->mutex)
+        CW_WITH (&l->mutex)
             more = l->posts || l->deferred || uv_loop_alive(&l->uv);
     }
     if (l->wake.data)
@@ -206,9 +213,20 @@ struct cw_loop *cw_loop_free(struct cw_loop *l)
     return NULL;
 }
 
-uv_loop_t *cw_loop_uv(struct cw_loop *l) { return &l->uv; }
-uint8_t *cw_loop_scratch(struct cw_loop *l) { return l->scratch; }
-uint64_t cw_loop_now_ms(struct cw_loop *l) { return uv_now(&l->uv); }
+uv_loop_t *cw_loop_uv(struct cw_loop *l)
+{
+    return &l->uv;
+}
+
+uint8_t *cw_loop_scratch(struct cw_loop *l)
+{
+    return l->scratch;
+}
+
+uint64_t cw_loop_now_ms(struct cw_loop *l)
+{
+    return uv_now(&l->uv);
+}
 
 /* ---- signals ---- */
 

@@ -1,9 +1,13 @@
-/* Timers and watched descriptors of a loop. What is freed goes when libuv is done with it, in the loop's next round. */
+/* Timers and watched descriptors of a loop. What is freed goes when libuv is done with it, in the loop's next
+ * round. */
 #include <stdlib.h>
 
 #include "net/loop_impl.h"
 
-static void free_closed(uv_handle_t *h) { free(h->data); }
+static void free_closed(uv_handle_t *h)
+{
+    free(h->data);
+}
 
 /* ---- timers ---- */
 
@@ -19,7 +23,8 @@ static void on_timer(uv_timer_t *h)
     t->fn(t->arg);
 }
 
-int cw_timer_new(struct cw_loop *l, void (*fn)(void *arg), void *arg, struct cw_timer **ret, struct cw_error *err)
+int cw_timer_new(struct cw_loop *l, void (*fn)(void *arg), void *arg, struct cw_timer **ret,
+                 struct cw_error *err)
 {
     struct cw_timer *t = calloc(1, sizeof(*t));
     if (!t)
@@ -33,7 +38,10 @@ int cw_timer_new(struct cw_loop *l, void (*fn)(void *arg), void *arg, struct cw_
 }
 
 /* libuv counts milliseconds: never too early. */
-static uint64_t to_ms(uint64_t ns) { return ns / 1000000 + (ns % 1000000 != 0); }
+static uint64_t to_ms(uint64_t ns)
+{
+    return ns / 1000000 + (ns % 1000000 != 0);
+}
 
 void cw_timer_start(struct cw_timer *t, uint64_t first_ns, uint64_t repeat_ns)
 {
@@ -41,7 +49,10 @@ void cw_timer_start(struct cw_timer *t, uint64_t first_ns, uint64_t repeat_ns)
     uv_timer_start(&t->uv, on_timer, to_ms(first_ns), to_ms(repeat_ns));
 }
 
-void cw_timer_stop(struct cw_timer *t) { uv_timer_stop(&t->uv); }
+void cw_timer_stop(struct cw_timer *t)
+{
+    uv_timer_stop(&t->uv);
+}
 
 struct cw_timer *cw_timer_free(struct cw_timer *t)
 {
@@ -62,13 +73,15 @@ struct cw_watch {
 static void on_poll(uv_poll_t *h, int status, int events)
 {
     struct cw_watch *w = h->data;
-    /* libuv gives up a descriptor that is in trouble: who watches it finds out what the trouble is by using it. */
+    /* libuv gives up a descriptor that is in trouble: who watches it finds out what the trouble is by using
+     * it. */
     if (status < 0)
         w->events = 0;
     w->fn(w->arg, status < 0 ? 3 : (events & UV_READABLE ? 1 : 0) | (events & UV_WRITABLE ? 2 : 0));
 }
 
-int cw_watch_new(struct cw_loop *l, int fd, void (*fn)(void *arg, int events), void *arg, struct cw_watch **ret, struct cw_error *err)
+int cw_watch_new(struct cw_loop *l, int fd, void (*fn)(void *arg, int events), void *arg,
+                 struct cw_watch **ret, struct cw_error *err)
 {
     struct cw_watch *w = calloc(1, sizeof(*w));
     if (!w)

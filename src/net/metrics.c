@@ -20,10 +20,12 @@ static void add_escaped(struct cw_text *t, const char *text, bool quotes)
             cw_text_add(t, "%c", utf8 || (unsigned char)*text < 0x80 ? *text : '?');
 }
 
-void cw_metrics_family(struct cw_metrics *m, enum cw_metric type, const char *name, const char *unit, const char *help)
+void cw_metrics_family(struct cw_metrics *m, enum cw_metric type, const char *name, const char *unit,
+                       const char *help)
 {
     const bool counter = type == CW_METRIC_COUNTER;
-    snprintf(m->name, sizeof(m->name), "cachew_%s%s%s%s", name, unit ? "_" : "", unit ? unit : "", counter ? "_total" : "");
+    snprintf(m->name, sizeof(m->name), "cachew_%s%s%s%s", name, unit ? "_" : "", unit ? unit : "",
+             counter ? "_total" : "");
     cw_text_add(m->text, "# HELP %s ", m->name);
     add_escaped(m->text, help, false);
     cw_text_add(m->text, "\n# TYPE %s %s\n", m->name, counter ? "counter" : "gauge");

@@ -20,14 +20,18 @@
 #define X509_VERSION_3 2L
 #define ERR_SYSTEM_ERROR(code) (ERR_GET_LIB(code) == ERR_LIB_SYS)
 
-static inline int SSL_CTX_load_verify_file(SSL_CTX *c, const char *file) { return SSL_CTX_load_verify_locations(c, file, NULL); }
+static inline int SSL_CTX_load_verify_file(SSL_CTX *c, const char *file)
+{
+    return SSL_CTX_load_verify_locations(c, file, NULL);
+}
 
 /* Returns a new key of the curve; NULL on failure. */
 static inline EVP_PKEY *EVP_EC_gen(const char *curve)
 {
     EVP_PKEY_CTX *c = EVP_PKEY_CTX_new_id(EVP_PKEY_EC, NULL);
     EVP_PKEY *key = NULL;
-    if (c && EVP_PKEY_keygen_init(c) == 1 && EVP_PKEY_CTX_set_ec_paramgen_curve_nid(c, EC_curve_nist2nid(curve)) == 1 &&
+    if (c && EVP_PKEY_keygen_init(c) == 1 &&
+        EVP_PKEY_CTX_set_ec_paramgen_curve_nid(c, EC_curve_nist2nid(curve)) == 1 &&
         EVP_PKEY_CTX_set_ec_param_enc(c, OPENSSL_EC_NAMED_CURVE) == 1)
         EVP_PKEY_keygen(c, &key);
     EVP_PKEY_CTX_free(c);

@@ -34,7 +34,10 @@ struct cw_packer *cw_packer_free(struct cw_packer *p)
     return NULL;
 }
 
-uint8_t *cw_packer_room(struct cw_packer *p) { return p->raw; }
+uint8_t *cw_packer_room(struct cw_packer *p)
+{
+    return p->raw;
+}
 
 size_t cw_packer_block(struct cw_packer *p, const uint8_t *raw, size_t n, const uint8_t **ret)
 {
@@ -78,9 +81,13 @@ struct cw_unpacker *cw_unpacker_free(struct cw_unpacker *u)
     return NULL;
 }
 
-uint8_t *cw_unpacker_room(struct cw_unpacker *u) { return u->block; }
+uint8_t *cw_unpacker_room(struct cw_unpacker *u)
+{
+    return u->block;
+}
 
-int cw_unpack_head(const uint8_t head[CW_PACK_HEAD], size_t n, size_t *ret, bool *stored, struct cw_error *err)
+int cw_unpack_head(const uint8_t head[CW_PACK_HEAD], size_t n, size_t *ret, bool *stored,
+                   struct cw_error *err)
 {
     uint32_t size;
     memcpy(&size, head, sizeof(size));
@@ -89,16 +96,19 @@ int cw_unpack_head(const uint8_t head[CW_PACK_HEAD], size_t n, size_t *ret, bool
     *ret = size & ~CW_PACK_STORED;
     if (*stored ? *ret == n : *ret > 0 && *ret < n)
         return 0;
-    return cw_error_set(err, CW_E_SERVICE, "a%s block of %zu bytes for %zu of a payload, expected %s", *stored ? "" : " compressed", *ret, n,
-                        *stored ? "as many" : "fewer");
+    return cw_error_set(err, CW_E_SERVICE, "a%s block of %zu bytes for %zu of a payload, expected %s",
+                        *stored ? "" : " compressed", *ret, n, *stored ? "as many" : "fewer");
 }
 
-int cw_unpack(struct cw_unpacker *u, const uint8_t *from, size_t size, uint8_t *to, size_t n, struct cw_error *err)
+int cw_unpack(struct cw_unpacker *u, const uint8_t *from, size_t size, uint8_t *to, size_t n,
+              struct cw_error *err)
 {
     size_t got = ZSTD_decompressDCtx(u->context, to, n, from, size);
     if (!ZSTD_isError(got) && got == n)
         return 0;
     if (ZSTD_isError(got))
-        return cw_error_set(err, CW_E_SERVICE, "a compressed block of %zu bytes can't be read: %s", size, ZSTD_getErrorName(got));
-    return cw_error_set(err, CW_E_SERVICE, "a compressed block of %zu bytes has %zu of a payload, expected %zu", size, got, n);
+        return cw_error_set(err, CW_E_SERVICE, "a compressed block of %zu bytes can't be read: %s", size,
+                            ZSTD_getErrorName(got));
+    return cw_error_set(err, CW_E_SERVICE,
+                        "a compressed block of %zu bytes has %zu of a payload, expected %zu", size, got, n);
 }

@@ -3,17 +3,25 @@
 
 #include "base/crash.h"
 
-#define WINDOW_BYTES ((uint64_t)4 << 20)     /* of payloads, and */
-#define WINDOW_NS UINT64_C(50000000)         /* of time with something to be sent: enough to tell a link from a pause of the peer's */
-#define BOTTLENECK 0.5                       /* of that time the socket took nothing */
-#define WORTH 1.15                           /* so much faster, or it is not worth the trouble of two CPUs */
+#define WINDOW_BYTES ((uint64_t)4 << 20) /* of payloads, and */
+#define WINDOW_NS \
+    UINT64_C( \
+        50000000) /* of time with something to be sent: enough to tell a link from a pause of the peer's */
+#define BOTTLENECK 0.5 /* of that time the socket took nothing */
+#define WORTH 1.15     /* so much faster, or it is not worth the trouble of two CPUs */
 #define PATIENCE_FIRST_NS UINT64_C(1000000000)
 #define PATIENCE_MOST_NS UINT64_C(60000000000)
-#define LOOK_AGAIN_NS UINT64_C(10000000000)  /* at the link's own speed: one window in so long */
+#define LOOK_AGAIN_NS UINT64_C(10000000000) /* at the link's own speed: one window in so long */
 
-static double per_second(uint64_t bytes, uint64_t ns) { return ns ? (double)bytes * 1e9 / (double)ns : 0; }
+static double per_second(uint64_t bytes, uint64_t ns)
+{
+    return ns ? (double)bytes * 1e9 / (double)ns : 0;
+}
 
-static void begin_window(struct cw_pack_policy *p) { p->busy_ns = p->blocked_ns = p->raw = 0; }
+static void begin_window(struct cw_pack_policy *p)
+{
+    p->busy_ns = p->blocked_ns = p->raw = 0;
+}
 
 /* packed: bytes of payloads a second that get through compressed, or would. */
 static void tell(struct cw_pack_policy *p, uint64_t now_ns, bool on, double packed, const char *why)
@@ -47,7 +55,10 @@ void cw_pack_state(struct cw_pack_policy *p, uint64_t now_ns, bool busy, bool bl
     p->at_ns = now_ns;
 }
 
-void cw_pack_sent(struct cw_pack_policy *p, size_t raw) { p->raw += raw; }
+void cw_pack_sent(struct cw_pack_policy *p, size_t raw)
+{
+    p->raw += raw;
+}
 
 bool cw_pack_begin(struct cw_pack_policy *p, uint64_t now_ns)
 {
@@ -80,15 +91,19 @@ void cw_pack_sampled(struct cw_pack_policy *p, uint64_t now_ns, size_t raw, size
         p->on = packed < raw;
         return;
     }
-    double compressing = (double)took_ns / (double)raw, sending = (double)packed / (double)raw * 1e9 / p->plain, now = 1e9 / p->plain; /* ns of a byte */
+    /* ns of a byte */
+    double compressing = (double)took_ns / (double)raw,
+           sending = (double)packed / (double)raw * 1e9 / p->plain, now = 1e9 / p->plain;
     double packed_ns = CW_MAX(compressing, sending);
     if (packed_ns * WORTH > now) {
-        tell(p, now_ns, false, 1e9 / packed_ns, "the link is the bottleneck, but a sample would get through no sooner compressed");
+        tell(p, now_ns, false, 1e9 / packed_ns,
+             "the link is the bottleneck, but a sample would get through no sooner compressed");
         give_up(p, now_ns);
         return;
     }
     p->on = true;
     if (!(p->told.chosen > 0)) /* else it was off for a window */
-        tell(p, now_ns, true, 1e9 / packed_ns, "the link is the bottleneck, and payloads get through sooner compressed");
+        tell(p, now_ns, true, 1e9 / packed_ns,
+             "the link is the bottleneck, and payloads get through sooner compressed");
     p->look_again_ns = now_ns + LOOK_AGAIN_NS;
 }

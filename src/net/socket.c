@@ -13,7 +13,8 @@
 
 #include "net/frame.h"
 
-/* As many as the system allows (net.core.somaxconn, 4,096 by default): workers and clients all come back at once after a restart. */
+/* As many as the system allows (net.core.somaxconn, 4,096 by default): workers and clients all come back at
+ * once after a restart. */
 #define BACKLOG 4096
 
 static int fail(int fd)
@@ -26,7 +27,8 @@ static int fail(int fd)
 void cw_socket_no_delay(int fd)
 {
     const int on = 1;
-    (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on)); /* of a Unix socket: refused, and not needed */
+    /* of a Unix socket: refused, and not needed */
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
 }
 
 int cw_socket_connect(const struct sockaddr *a, socklen_t size)
@@ -79,7 +81,9 @@ int cw_socket_peer_process(int fd)
     if (getsockopt(fd, SOL_SOCKET, SO_PEERPIDFD, &process, &size) == 0)
         return process;
     size = sizeof(who);
-    return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &size) == 0 && who.pid > 0 ? (int)syscall(SYS_pidfd_open, who.pid, 0) : -1;
+    return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &size) == 0 && who.pid > 0
+               ? (int)syscall(SYS_pidfd_open, who.pid, 0)
+               : -1;
 }
 
 /* ---- listening ---- */
@@ -127,7 +131,8 @@ static int listen_tcp(const struct addrinfo *a)
     int fd = socket(a->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return -errno;
-    (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)); /* a restart takes its port again at once */
+    /* a restart takes its port again at once */
+    (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
     if (bind(fd, a->ai_addr, a->ai_addrlen) < 0 || listen(fd, BACKLOG) < 0)
         return fail(fd);
     return fd;
@@ -138,7 +143,8 @@ static unsigned port_of(int fd)
     struct sockaddr_storage name = {0};
     socklen_t size = sizeof(name);
     (void)getsockname(fd, (struct sockaddr *)&name, &size);
-    return ntohs(name.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&name)->sin6_port : ((struct sockaddr_in *)&name)->sin_port);
+    return ntohs(name.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&name)->sin6_port
+                                            : ((struct sockaddr_in *)&name)->sin_port);
 }
 
 int cw_socket_listen(const struct cw_address *a, int *ret_fd, unsigned *port, struct cw_error *err)
@@ -196,7 +202,8 @@ static size_t take_fds(struct msghdr *m, int *fds)
     size_t n = 0;
     for (struct cmsghdr *c = CMSG_FIRSTHDR(m); c; c = CMSG_NXTHDR(m, c))
         if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS) {
-            size_t more = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int); /* in all no more than `control` has room for */
+            /* in all no more than `control` has room for */
+            size_t more = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
             memcpy(fds + n, CMSG_DATA(c), more * sizeof(int));
             n += more;
         }
@@ -206,7 +213,10 @@ static size_t take_fds(struct msghdr *m, int *fds)
 ssize_t cw_socket_receive(int fd, struct iovec *pieces, size_t n, int *fds, size_t *n_fds)
 {
     union control control;
-    struct msghdr m = {.msg_iov = pieces, .msg_iovlen = n, .msg_control = fds ? control.bytes : NULL, .msg_controllen = fds ? sizeof(control.bytes) : 0};
+    struct msghdr m = {.msg_iov = pieces,
+                       .msg_iovlen = n,
+                       .msg_control = fds ? control.bytes : NULL,
+                       .msg_controllen = fds ? sizeof(control.bytes) : 0};
     ssize_t r;
     do
         r = recvmsg(fd, &m, MSG_CMSG_CLOEXEC);

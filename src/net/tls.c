@@ -15,7 +15,8 @@
 #include "base/thread.h"
 #include "net/openssl.h"
 
-#define RECORD ((size_t)16 << 10) /* of TLS: small pieces are put together to so much, large ones are cut into it */
+#define RECORD \
+    ((size_t)16 << 10) /* of TLS: small pieces are put together to so much, large ones are cut into it */
 
 #define N_FILES 3
 #define LOOK_NS UINT64_C(1000000000) /* files are not looked at more often */
@@ -44,14 +45,17 @@ struct cw_tls_stream {
     SSL *ssl;
     int fd;
     bool send_wants_readable, receive_wants_writable;
-    bool failed;              /* for good */
+    bool failed; /* for good */
     struct cw_error why;
     char host[256];
 };
 
 /* ---- our socket as a BIO ---- */
 
-static bool try_again(void) { return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR; }
+static bool try_again(void)
+{
+    return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR;
+}
 
 static int bio_write(BIO *b, const char *data, int size)
 {
@@ -133,7 +137,8 @@ static int load(SSL_CTX *c, const struct cw_tls_files *f, bool listening, struct
 
 static int make_context(const struct cw_tls *t, SSL_CTX **ret, struct cw_error *err)
 {
-    const struct cw_tls_files files = {.certificate = t->files[0], .key = t->files[1], .authority = t->files[2]};
+    const struct cw_tls_files files = {
+        .certificate = t->files[0], .key = t->files[1], .authority = t->files[2]};
     SSL_CTX *c = SSL_CTX_new(t->listening ? TLS_server_method() : TLS_client_method());
     if (!c || SSL_CTX_set_min_proto_version(c, TLS1_3_VERSION) != 1) {
         SSL_CTX_free(c);
@@ -141,10 +146,12 @@ static int make_context(const struct cw_tls *t, SSL_CTX **ret, struct cw_error *
     }
     /* A peer that ends without a word is noticed by frames that are not whole. */
     SSL_CTX_set_options(c, SSL_OP_IGNORE_UNEXPECTED_EOF | SSL_OP_NO_RENEGOTIATION);
-    SSL_CTX_set_mode(c, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER | SSL_MODE_RELEASE_BUFFERS);
+    SSL_CTX_set_mode(c, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER |
+                            SSL_MODE_RELEASE_BUFFERS);
     SSL_CTX_set_session_cache_mode(c, SSL_SESS_CACHE_OFF);
     SSL_CTX_set_num_tickets(c, 0);
-    int mode = !t->listening || files.authority ? SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT : SSL_VERIFY_NONE;
+    int mode = !t->listening || files.authority ? SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT
+                                                : SSL_VERIFY_NONE;
     SSL_CTX_set_verify(c, mode, NULL);
     ERR_clear_error();
     int r = load(c, &files, t->listening, err);
@@ -171,7 +178,8 @@ static void take_stamps(const struct cw_tls *t, struct stamp stamps[N_FILES])
         }
 }
 
-/* What connections that begin now use; the caller's. Files that do not fit together, as while they are being replaced, are left until they do. */
+/* What connections that begin now use; the caller's. Files that do not fit together, as while they are being
+ * replaced, are left until they do. */
 static SSL_CTX *context_now(struct cw_tls *t)
 {
     struct stamp stamps[N_FILES];
@@ -267,13 +275,17 @@ static int make_stream(struct cw_tls_stream *s, const char *host, struct cw_erro
     }
     SSL_set_connect_state(s->ssl);
     snprintf(s->host, sizeof(s->host), "%s", host);
-    return expect_host(s->ssl, host) ? 0 : cw_error_set(err, CW_E_OPTION, "\"%s\" can't be the name in a certificate", host);
+    return expect_host(s->ssl, host)
+               ? 0
+               : cw_error_set(err, CW_E_OPTION, "\"%s\" can't be the name in a certificate", host);
 }
 
-int cw_tls_stream_new(struct cw_tls *t, int fd, const char *host, struct cw_tls_stream **ret, struct cw_error *err)
+int cw_tls_stream_new(struct cw_tls *t, int fd, const char *host, struct cw_tls_stream **ret,
+                      struct cw_error *err)
 {
     if (t->listening != !host)
-        return cw_error_set(err, CW_E_BUG, "TLS that was made for %s", t->listening ? "listening" : "connecting");
+        return cw_error_set(err, CW_E_BUG, "TLS that was made for %s",
+                            t->listening ? "listening" : "connecting");
     struct cw_tls_stream *s = calloc(1, sizeof(*s));
     if (!s)
         return cw_error_nomem(err, sizeof(*s), "a TLS connection");
@@ -307,7 +319,8 @@ static void explain(struct cw_tls_stream *s)
     if (verified == X509_V_ERR_HOSTNAME_MISMATCH || verified == X509_V_ERR_IP_ADDRESS_MISMATCH)
         cw_error_set(&s->why, CW_E_SERVICE, "TLS: its certificate is not for \"%s\"", s->host);
     else if (verified != X509_V_OK)
-        cw_error_set(&s->why, CW_E_SERVICE, "TLS: its certificate is not accepted: %s", X509_verify_cert_error_string(verified));
+        cw_error_set(&s->why, CW_E_SERVICE, "TLS: its certificate is not accepted: %s",
+                     X509_verify_cert_error_string(verified));
     else if (ERR_GET_REASON(code) == SSL_R_WRONG_VERSION_NUMBER || ERR_GET_REASON(code) == SSL_R_HTTP_REQUEST)
         cw_error_set(&s->why, CW_E_SERVICE, "TLS: %s: does the other side speak TLS?", reason());
     else
@@ -362,7 +375,9 @@ ssize_t cw_tls_send(struct cw_tls_stream *s, const struct iovec *pieces, size_t 
     while (n) {
         const void *data = (const uint8_t *)pieces->iov_base + offset;
         size_t size = CW_MIN(pieces->iov_len - offset, RECORD);
-        if (size < RECORD && n > 1) { /* what is tried again after -EAGAIN begins with the same bytes, and is not shorter: OpenSSL wants that */
+        if (size < RECORD && n > 1) {
+            /* what is tried again after -EAGAIN begins with the same bytes, and is not shorter: OpenSSL wants
+             * that */
             size = put_together(pieces, n, offset, buffer);
             data = buffer;
         }
@@ -390,7 +405,8 @@ ssize_t cw_tls_receive(struct cw_tls_stream *s, const struct iovec *pieces, size
         for (size_t have = 0; have < pieces->iov_len;) {
             ERR_clear_error();
             errno = 0;
-            int r = SSL_read(s->ssl, (uint8_t *)pieces->iov_base + have, (int)CW_MIN(pieces->iov_len - have, (size_t)1 << 30));
+            int r = SSL_read(s->ssl, (uint8_t *)pieces->iov_base + have,
+                             (int)CW_MIN(pieces->iov_len - have, (size_t)1 << 30));
             if (r <= 0) {
                 ssize_t e = outcome(s, r, SSL_ERROR_WANT_READ, &s->receive_wants_writable);
                 return total ? (ssize_t)total : e;
@@ -401,9 +417,20 @@ ssize_t cw_tls_receive(struct cw_tls_stream *s, const struct iovec *pieces, size
     return (ssize_t)total;
 }
 
-bool cw_tls_send_wants_readable(const struct cw_tls_stream *s) { return s->send_wants_readable; }
-bool cw_tls_receive_wants_writable(const struct cw_tls_stream *s) { return s->receive_wants_writable; }
-bool cw_tls_pending(const struct cw_tls_stream *s) { return s->failed || SSL_has_pending(s->ssl) || SSL_get_shutdown(s->ssl) & SSL_RECEIVED_SHUTDOWN; }
+bool cw_tls_send_wants_readable(const struct cw_tls_stream *s)
+{
+    return s->send_wants_readable;
+}
+
+bool cw_tls_receive_wants_writable(const struct cw_tls_stream *s)
+{
+    return s->receive_wants_writable;
+}
+
+bool cw_tls_pending(const struct cw_tls_stream *s)
+{
+    return s->failed || SSL_has_pending(s->ssl) || SSL_get_shutdown(s->ssl) & SSL_RECEIVED_SHUTDOWN;
+}
 
 void cw_tls_end(struct cw_tls_stream *s)
 {

@@ -1,6 +1,6 @@
 /*
- * TLS 1.3 for connections over TCP (Unix sockets stay as they are: the file's rights protect them). struct cw_tls is made once from files and shared by
- * connections; conn.c uses the rest, one stream per connection.
+ * TLS 1.3 for connections over TCP (Unix sockets stay as they are: the file's rights protect them). struct
+ * cw_tls is made once from files and shared by connections; conn.c uses the rest, one stream per connection.
  */
 #pragma once
 #include <sys/uio.h>
@@ -12,11 +12,15 @@ struct cw_tls; /* counted; any thread */
 struct cw_tls_files {
     const char *certificate; /* PEM: ours, then those between it and the authority; listening: required */
     const char *key;         /* PEM: of certificate */
-    const char *authority;   /* PEM: whose certificates the peer's must come from. Listening, NULL: peers need none. Connecting, NULL: the system's */
+    /* PEM: whose certificates the peer's must come from. Listening, NULL: peers need none. Connecting, NULL:
+     * the system's */
+    const char *authority;
 };
-/* CW_E_OPTION: a file can't be used; the error says which and why. Later they are looked at again, at most once a second, when a connection begins: new ones are
- * used from then on, if they can be. */
-int cw_tls_new(const struct cw_tls_files *files, bool listening, struct cw_tls **ret, struct cw_error *err) _must_check_;
+
+/* CW_E_OPTION: a file can't be used; the error says which and why. Later they are looked at again, at most
+ * once a second, when a connection begins: new ones are used from then on, if they can be. */
+int cw_tls_new(const struct cw_tls_files *files, bool listening, struct cw_tls **ret,
+               struct cw_error *err) _must_check_;
 struct cw_tls *cw_tls_ref(struct cw_tls *t);
 struct cw_tls *cw_tls_unref(struct cw_tls *t);
 
@@ -24,7 +28,8 @@ struct cw_tls *cw_tls_unref(struct cw_tls *t);
 
 struct cw_tls_stream;
 /* host: connecting: the name or address that the peer's certificate must have; NULL: listening. */
-int cw_tls_stream_new(struct cw_tls *t, int fd, const char *host, struct cw_tls_stream **ret, struct cw_error *err) _must_check_;
+int cw_tls_stream_new(struct cw_tls *t, int fd, const char *host, struct cw_tls_stream **ret,
+                      struct cw_error *err) _must_check_;
 struct cw_tls_stream *cw_tls_stream_free(struct cw_tls_stream *s);
 /* As cw_socket_send and cw_socket_receive; both do the handshake on the way. -EPROTO: cw_tls_why says why. */
 ssize_t cw_tls_send(struct cw_tls_stream *s, const struct iovec *pieces, size_t n);

@@ -21,8 +21,10 @@ static void arrays_free(struct cw_source *s)
     free(x);
 }
 
-/* The whole is looked at behind its elements: so their sums are of what the id says, whenever somebody writes. */
-static int arrays_hold(struct cw_source *s, const struct cw_op *op, int (*cancelled)(void *), void *cancel_arg, struct cw_error *err)
+/* The whole is looked at behind its elements: so their sums are of what the id says, whenever somebody
+ * writes. */
+static int arrays_hold(struct cw_source *s, const struct cw_op *op, int (*cancelled)(void *),
+                       void *cancel_arg, struct cw_error *err)
 {
     struct arrays *x = (struct arrays *)s;
     const struct cw_arrays *a = x->arrays;
@@ -45,9 +47,11 @@ static int arrays_hold(struct cw_source *s, const struct cw_op *op, int (*cancel
     return r;
 }
 
-/* Elements of one size are copied to where the column wants them; of others views are given, but where they lie so that their values can't be
- * read as such, or where they are held (sums, of each row over the columns before this one, go on with it): nobody writes to a copy. */
-static int produce_column(const struct cw_arrays *a, const struct cw_array_column *c, uint64_t *sums, const struct cw_port *port, struct cw_block *b, struct cw_error *err)
+/* Elements of one size are copied to where the column wants them; of others views are given, but where they
+ * lie so that their values can't be read as such, or where they are held (sums, of each row over the columns
+ * before this one, go on with it): nobody writes to a copy. */
+static int produce_column(const struct cw_arrays *a, const struct cw_array_column *c, uint64_t *sums,
+                          const struct cw_port *port, struct cw_block *b, struct cw_error *err)
 {
     bool fixed = cw_type_fixed(&port->type);
     int r = cw_block_column(b, port->value, &port->type, err);
@@ -58,7 +62,8 @@ static int produce_column(const struct cw_arrays *a, const struct cw_array_colum
     for (size_t i = 0; i < b->n; i++) {
         struct cw_tensor t = cw_arrays_get(a, c, b->rows[i]);
         if (fixed || sums || (uintptr_t)t.data % value != 0) {
-            void *copy = fixed ? column->data + i * column->stride : cw_block_alloc(b, CW_MAX(t.size, (size_t)1), err);
+            void *copy = fixed ? column->data + i * column->stride
+                               : cw_block_alloc(b, CW_MAX(t.size, (size_t)1), err);
             if (!copy)
                 return err ? err->status : CW_E_MEMORY;
             if (t.size)
@@ -78,10 +83,14 @@ static int changed(const struct cw_arrays *a, const struct cw_block *b, struct c
 {
     struct cw_arrays_look look = {.cancelled = b->cancelled, .cancel_arg = b->cancel_arg};
     int r = cw_arrays_check(a, &look, err);
-    return r < 0 ? r : cw_error_set(err, CW_E_DATA, "an array was written to while it was read: a cache would keep it for what it was");
+    return r < 0 ? r
+                 : cw_error_set(
+                       err, CW_E_DATA,
+                       "an array was written to while it was read: a cache would keep it for what it was");
 }
 
-static int arrays_produce(const struct cw_source *s, const struct cw_op *op, struct cw_block *b, struct cw_error *err)
+static int arrays_produce(const struct cw_source *s, const struct cw_op *op, struct cw_block *b,
+                          struct cw_error *err)
 {
     const struct arrays *x = (const struct arrays *)s;
     uint64_t *sums = x->sums ? cw_block_alloc(b, CW_MAX(b->n, (size_t)1) * sizeof(*sums), err) : NULL;
@@ -92,16 +101,19 @@ static int arrays_produce(const struct cw_source *s, const struct cw_op *op, str
         sums[i] = 0;
     for (unsigned i = 0; r == 0 && i < op->n_out; i++)
         if (op->out[i].live)
-            r = produce_column(x->arrays, &x->arrays->columns[i], x->held[i] ? sums : NULL, &op->out[i], b, err);
+            r = produce_column(x->arrays, &x->arrays->columns[i], x->held[i] ? sums : NULL, &op->out[i], b,
+                               err);
     for (size_t i = 0; r == 0 && sums && i < b->n; i++)
         if (sums[i] != x->sums[b->rows[i]])
             r = changed(x->arrays, b, err);
     return r;
 }
 
-static const struct cw_source_ops arrays_ops = {.free = arrays_free, .hold = arrays_hold, .ids = cw_keyed_source_ids, .produce = arrays_produce};
+static const struct cw_source_ops arrays_ops = {
+    .free = arrays_free, .hold = arrays_hold, .ids = cw_keyed_source_ids, .produce = arrays_produce};
 
-static int arrays_open(const struct cw_op *op, const struct cw_source_env *env CW_UNUSED, struct cw_source **ret, struct cw_error *err)
+static int arrays_open(const struct cw_op *op, const struct cw_source_env *env CW_UNUSED,
+                       struct cw_source **ret, struct cw_error *err)
 {
     struct arrays *s = calloc(1, sizeof(*s));
     if (!s)
@@ -115,9 +127,12 @@ static int arrays_open(const struct cw_op *op, const struct cw_source_env *env C
 
 static int arrays_bind(struct cw_bind *b, struct cw_op *op, struct cw_error *err)
 {
-    struct cw_arrays *a = op->state = cw_arrays_find(cw_attr_string(op, "data")); /* the caller frees it, in case of error too */
+    /* the caller frees it, in case of error too */
+    struct cw_arrays *a = op->state = cw_arrays_find(cw_attr_string(op, "data"));
     if (!a)
-        return cw_attr_error(op, "data", err, "the id of arrays that this process has (data in memory can't be read from a file)");
+        return cw_attr_error(
+            op, "data", err,
+            "the id of arrays that this process has (data in memory can't be read from a file)");
     if (a->n_columns > CW_OP_MAX_PORTS)
         return cw_attr_error(op, "data", err, "at most %d arrays, not %zu", CW_OP_MAX_PORTS, a->n_columns);
     int r = 0;
@@ -126,7 +141,10 @@ static int arrays_bind(struct cw_bind *b, struct cw_op *op, struct cw_error *err
     return r < 0 ? r : 0;
 }
 
-static void arrays_free_state(void *state) { cw_arrays_unref(state); }
+static void arrays_free_state(void *state)
+{
+    cw_arrays_unref(state);
+}
 
 static const struct cw_attr_def attrs[] = {
     {.name = "data", .kind = CW_ATTR_STRING, .doc = "the id of the arrays (cachew_arrays_id)"},
@@ -136,9 +154,10 @@ static const struct cw_attr_def attrs[] = {
 const struct cw_op_desc cw_op_arrays = {
     .name = "arrays",
     .summary = "a data set in the memory of the program",
-    .doc = "Gives a component per array, under its name. The arrays are made by the program (cachew_arrays_new, cachew_arrays_from_arrow) and are used "
-           "where they are, without a copy. Their id is a hash of their content: the same data have the same id in every process, but it has to be made "
-           "there before a pipeline can name it.",
+    .doc = "Gives a component per array, under its name. The arrays are made by the program "
+           "(cachew_arrays_new, cachew_arrays_from_arrow) and are used where they are, without a copy. Their "
+           "id is a hash of their content: the same data have the same id in every process, but it has to be "
+           "made there before a pipeline can name it.",
     .kind = CW_OP_SOURCE,
     .here_only = true,
     .attrs = attrs,

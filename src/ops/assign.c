@@ -31,7 +31,9 @@ static int assign_bind(struct cw_bind *b, struct cw_op *op, struct cw_error *err
     json_object_foreach(set, name, value)
     {
         if (!json_is_string(value) || !*name)
-            return cw_attr_error(op, "set", err, "an object {name: expression}, \"%.40s\" being a name and its expression a string", name);
+            return cw_attr_error(
+                op, "set", err,
+                "an object {name: expression}, \"%.40s\" being a name and its expression a string", name);
         char attribute[64];
         snprintf(attribute, sizeof(attribute), "set.%.50s", name);
         int r = cw_expr_bind(b, op, attribute, json_string_value(value), CW_EXPR_VALUE, &s->exprs[s->n], err);
@@ -53,7 +55,9 @@ static int assign_run(const struct cw_op *op, struct cw_block *block, struct cw_
 {
     const struct assign *s = op->state;
     for (size_t i = 0; i < s->n; i++) {
-        int r = op->out[i].live ? cw_expr_eval(s->exprs[i], op->in, op->desc->name, block, op->out[i].value, err) : 0;
+        int r = op->out[i].live
+                    ? cw_expr_eval(s->exprs[i], op->in, op->desc->name, block, op->out[i].value, err)
+                    : 0;
         if (r < 0)
             return r;
     }
@@ -61,15 +65,17 @@ static int assign_run(const struct cw_op *op, struct cw_block *block, struct cw_
 }
 
 static const struct cw_attr_def attrs[] = {
-    {.name = "set", .kind = CW_ATTR_OBJECT, .doc = "{name: expression}; a component of that name is replaced"},
+    {.name = "set",
+     .kind = CW_ATTR_OBJECT,
+     .doc = "{name: expression}; a component of that name is replaced"},
     {0},
 };
 
 const struct cw_op_desc cw_op_assign = {
     .name = "assign",
     .summary = "components computed by expressions",
-    .doc = "Each expression sees the components as they arrive, not what others in the same object assign. dtype and shape follow from the "
-           "expression (docs/expressions.md).",
+    .doc = "Each expression sees the components as they arrive, not what others in the same object assign. "
+           "dtype and shape follow from the expression (docs/expressions.md).",
     .kind = CW_OP_MAP,
     .attrs = attrs,
     .bind = assign_bind,

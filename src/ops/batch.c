@@ -2,7 +2,10 @@
 
 static const struct cw_attr_def attrs[] = {
     {.name = "size", .kind = CW_ATTR_INT, .min = 1, .max = 1 << 20, .doc = "elements of a batch"},
-    {.name = "drop_remainder", .kind = CW_ATTR_BOOL, .def = "false", .doc = "whether a short last batch is left out"},
+    {.name = "drop_remainder",
+     .kind = CW_ATTR_BOOL,
+     .def = "false",
+     .doc = "whether a short last batch is left out"},
     {0},
 };
 

@@ -1,4 +1,5 @@
-/* Batches of elements of similar length. What the engine needs of it at run time is one number per element, its bucket. */
+/* Batches of elements of similar length. What the engine needs of it at run time is one number per element,
+ * its bucket. */
 #include "ops/bucket.h"
 
 #include <math.h>
@@ -8,8 +9,8 @@
 #include "ops/expr.h"
 #include "pipeline/op.h"
 
-/* The entries of a batch (places.c) take 16 bytes for each bucket: 16 KiB with this many. A worker sends a key
- * in at most 2 bytes. */
+/* The entries of a batch (places.c) take 16 bytes for each bucket: 16 KiB with this many. A worker sends a
+ * key in at most 2 bytes. */
 #define BUCKETS_MAX 1024
 
 struct bucket_state {
@@ -25,7 +26,8 @@ static void bucket_free(void *state)
     free(s);
 }
 
-/* Whether a dtype holds a pad: integers exactly, floating types when it is finite. Everything is something as a bool. */
+/* Whether a dtype holds a pad: integers exactly, floating types when it is finite. Everything is something as
+ * a bool. */
 static bool pad_fits(const json_t *pad, const char *component, enum cw_dtype dtype)
 {
     uint8_t bits[8] = {0};
@@ -63,10 +65,15 @@ static int bucket_bind(struct cw_bind *b, struct cw_op *op, struct cw_error *err
         struct cw_type type;
         while (i < cw_bind_count(b) && strcmp(cw_bind_name(b, i, &type), name) != 0)
             i++;
-        if (i == cw_bind_count(b) || type.dtype == CW_BYTES || !(json_is_number(value) || json_is_boolean(value)))
-            return cw_attr_error(op, "pad", err, "{component: number}; \"%.60s\" is no component with numbers, or its value is no number", name);
+        if (i == cw_bind_count(b) || type.dtype == CW_BYTES ||
+            !(json_is_number(value) || json_is_boolean(value)))
+            return cw_attr_error(
+                op, "pad", err,
+                "{component: number}; \"%.60s\" is no component with numbers, or its value is no number",
+                name);
         if (!pad_fits(cw_attr_json(op, "pad"), name, type.dtype))
-            return cw_attr_error(op, "pad", err, "values that the components can hold; \"%.60s\" is %s", name, cw_dtype_name(type.dtype));
+            return cw_attr_error(op, "pad", err, "values that the components can hold; \"%.60s\" is %s", name,
+                                 cw_dtype_name(type.dtype));
     }
     struct cw_type bucket = cw_type_scalar(CW_INT32);
     r = cw_bind_write(b, NULL, &bucket, err);
@@ -112,19 +119,33 @@ void cw_bucket_pad(const json_t *pad, const char *component, enum cw_dtype dtype
 }
 
 static const struct cw_attr_def attrs[] = {
-    {.name = "length", .kind = CW_ATTR_EXPR, .doc = "an element's length: an expression that gives an integer"},
-    {.name = "boundaries", .kind = CW_ATTR_INTS, .len_min = 1, .len_max = BUCKETS_MAX - 1,
+    {.name = "length",
+     .kind = CW_ATTR_EXPR,
+     .doc = "an element's length: an expression that gives an integer"},
+    {.name = "boundaries",
+     .kind = CW_ATTR_INTS,
+     .len_min = 1,
+     .len_max = BUCKETS_MAX - 1,
      .doc = "bucket k holds lengths from boundaries[k-1] to below boundaries[k]"},
-    {.name = "sizes", .kind = CW_ATTR_INTS, .len_min = 2, .len_max = BUCKETS_MAX, .min = 1, .max = 1 << 20,
+    {.name = "sizes",
+     .kind = CW_ATTR_INTS,
+     .len_min = 2,
+     .len_max = BUCKETS_MAX,
+     .min = 1,
+     .max = 1 << 20,
      .doc = "elements of a batch, by bucket"},
-    {.name = "pad", .kind = CW_ATTR_OBJECT, .def = "{}", .doc = "{component: value} to pad with; 0 where it names none"},
+    {.name = "pad",
+     .kind = CW_ATTR_OBJECT,
+     .def = "{}",
+     .doc = "{component: value} to pad with; 0 where it names none"},
     {0},
 };
 
 const struct cw_op_desc cw_op_bucket_by_length = {
     .name = "bucket_by_length",
     .summary = "batches elements of similar length, padded to the longest",
-    .doc = "Components whose shape varies are padded at the end of each dimension to the largest of the batch; bytes are not padded.",
+    .doc = "Components whose shape varies are padded at the end of each dimension to the largest of the "
+           "batch; bytes are not padded.",
     .kind = CW_OP_BATCHER,
     .attrs = attrs,
     .bind = bucket_bind,

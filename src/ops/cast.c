@@ -28,15 +28,18 @@ static int cast_run(const struct cw_op *op, struct cw_block *block, struct cw_er
     const struct cw_column *from = &block->columns[in->value];
     size_t size = cw_dtype_size(in->type.dtype);
     bool fixed = cw_type_fixed(&out->type);
-    int r = fixed ? cw_block_dense(block, out->value, &out->type, err) : cw_block_ragged(block, out->value, err);
+    int r = fixed ? cw_block_dense(block, out->value, &out->type, err)
+                  : cw_block_ragged(block, out->value, err);
     if (r < 0)
         return r;
     const struct cw_column *to = &block->columns[out->value];
-    if (fixed && from->dense && from->stride == cw_type_bytes(&in->type)) { /* one run; rows that are not ok do no harm */
+    if (fixed && from->dense && from->stride == cw_type_bytes(&in->type)) {
+        /* one run; rows that are not ok do no harm */
         cw_convert(in->type.dtype, out->type.dtype, to->data, from->data, block->n * (from->stride / size));
         return 0;
     }
-    CW_ROWS_OK(i, block, true) {
+    CW_ROWS_OK(i, block, true)
+    {
         struct cw_tensor t = cw_in(op, block, 0, i);
         void *d = cw_block_row_out(block, out->value, &out->type, i, t.dims, t.ndim, err);
         if (!d)
@@ -55,7 +58,8 @@ static const struct cw_attr_def attrs[] = {
 const struct cw_op_desc cw_op_cast = {
     .name = "cast",
     .summary = "a component in another dtype",
-    .doc = "Floating point to integer rounds half to even and saturates, NaN is 0; integer to integer wraps around; to bool is x != 0.",
+    .doc = "Floating point to integer rounds half to even and saturates, NaN is 0; integer to integer wraps "
+           "around; to bool is x != 0.",
     .kind = CW_OP_MAP,
     .attrs = attrs,
     .bind = cast_bind,

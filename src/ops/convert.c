@@ -1,4 +1,5 @@
-/* Loops between all pairs of dtypes; stateless, any thread. Written for the compiler's vectoriser: no calls and no branches inside. */
+/* Loops between all pairs of dtypes; stateless, any thread. Written for the compiler's vectoriser: no calls
+ * and no branches inside. */
 #include "ops/convert.h"
 
 #include <string.h>
@@ -14,13 +15,13 @@ static inline double round_even(double x)
     return __builtin_copysign(a < 0x1p52 ? r : a, x);
 }
 
-#define SATURATE(T, LOW, HIGH)                                 \
-    static inline T to_##T(double x)                           \
-    {                                                          \
-        double r = x == x ? round_even(x) : 0.0;               \
-        r = r < LOW ? LOW : r;                                 \
-        r = r > HIGH ? HIGH : r;                               \
-        return (T)r;                                           \
+#define SATURATE(T, LOW, HIGH) \
+    static inline T to_##T(double x) \
+    { \
+        double r = x == x ? round_even(x) : 0.0; \
+        r = r < LOW ? LOW : r; \
+        r = r > HIGH ? HIGH : r; \
+        return (T)r; \
     }
 SATURATE(int8_t, -128.0, 127.0)
 SATURATE(int16_t, -32768.0, 32767.0)
@@ -66,15 +67,18 @@ static inline float half_to_float(uint16_t h)
 static inline uint16_t float_to_half(float f)
 {
     uint32_t u = float_bits(f), sign = (u >> 16) & 0x8000u, a = u & 0x7fffffffu;
-    uint32_t normal = (a - 0x38000000u + 0xfffu + ((a >> 13) & 1u)) >> 13; /* carries into the exponent, up to infinity */
-    uint32_t small = float_bits(bits_float(a) + 0.5f) - 0x3f000000u;       /* 0.5 has the ulp of a half's subnormals */
+    /* carries into the exponent, up to infinity */
+    uint32_t normal = (a - 0x38000000u + 0xfffu + ((a >> 13) & 1u)) >> 13;
+    /* 0.5 has the ulp of a half's subnormals */
+    uint32_t small = float_bits(bits_float(a) + 0.5f) - 0x3f000000u;
     uint32_t r = a < 0x38800000u ? small : normal;
     r = a >= 0x47800000u ? 0x7c00u : r;
     r = a > 0x7f800000u ? 0x7e00u : r;
     return (uint16_t)(sign | r);
 }
 
-/* Rounds a double to a float such that rounding that to fewer than 23 bits gives what rounding the double would ("round to odd"). */
+/* Rounds a double to a float such that rounding that to fewer than 23 bits gives what rounding the double
+ * would ("round to odd"). */
 static inline float double_to_odd(double d)
 {
     float f = (float)d;
@@ -87,7 +91,10 @@ static inline float double_to_odd(double d)
     return bits_float(u);
 }
 
-static inline uint16_t double_to_half(double d) { return float_to_half(double_to_odd(d)); }
+static inline uint16_t double_to_half(double d)
+{
+    return float_to_half(double_to_odd(d));
+}
 
 static inline uint16_t float_to_bfloat(float f)
 {
@@ -96,30 +103,35 @@ static inline uint16_t float_to_bfloat(float f)
     return (uint16_t)(f != f ? nan : rounded);
 }
 
-/* Near the largest float, round to odd keeps a double on its side of the bound at which bfloat16 becomes infinite. */
-static inline uint16_t double_to_bfloat(double d) { return float_to_bfloat(double_to_odd(d)); }
+/* Near the largest float, round to odd keeps a double on its side of the bound at which bfloat16 becomes
+ * infinite. */
+static inline uint16_t double_to_bfloat(double d)
+{
+    return float_to_bfloat(double_to_odd(d));
+}
 
 /* ---- loops ---- */
 
-#define LOOP(NAME, S, T, EXPR)                                                             \
-    static void NAME(void *restrict dst, const void *restrict src, size_t n)               \
-    {                                                                                      \
-        T *restrict d = dst;                                                               \
-        const S *restrict s = src;                                                         \
-        for (size_t i = 0; i < n; i++) {                                                   \
-            S x = s[i];                                                                    \
-            d[i] = (T)(EXPR);                                                              \
-        }                                                                                  \
+#define LOOP(NAME, S, T, EXPR) \
+    static void NAME(void *restrict dst, const void *restrict src, size_t n) \
+    { \
+        T *restrict d = dst; \
+        const S *restrict s = src; \
+        for (size_t i = 0; i < n; i++) { \
+            S x = s[i]; \
+            d[i] = (T)(EXPR); \
+        } \
     }
 
-/* Source types with the C type T; wrapping is what C's conversion to unsigned and gcc's and clang's to signed types do. */
-#define FROM_INTEGER(S)                 \
-    LOOP(S##_bool, S, uint8_t, x != 0)  \
-    LOOP(S##_1, S, uint8_t, x)          \
-    LOOP(S##_2, S, uint16_t, x)         \
-    LOOP(S##_4, S, uint32_t, x)         \
-    LOOP(S##_8, S, uint64_t, x)         \
-    LOOP(S##_float, S, float, x)        \
+/* Source types with the C type T; wrapping is what C's conversion to unsigned and gcc's and clang's to signed
+ * types do. */
+#define FROM_INTEGER(S) \
+    LOOP(S##_bool, S, uint8_t, x != 0) \
+    LOOP(S##_1, S, uint8_t, x) \
+    LOOP(S##_2, S, uint16_t, x) \
+    LOOP(S##_4, S, uint32_t, x) \
+    LOOP(S##_8, S, uint64_t, x) \
+    LOOP(S##_float, S, float, x) \
     LOOP(S##_double, S, double, x)
 FROM_INTEGER(int8_t)
 FROM_INTEGER(int16_t)
@@ -130,17 +142,17 @@ FROM_INTEGER(uint16_t)
 FROM_INTEGER(uint32_t)
 FROM_INTEGER(uint64_t)
 
-#define FROM_FLOAT(S)                                      \
-    LOOP(S##_bool, S, uint8_t, x != 0)                     \
-    LOOP(S##_uint8_t, S, uint8_t, to_uint8_t((double)x))   \
-    LOOP(S##_uint16_t, S, uint16_t, to_uint16_t((double)x))\
-    LOOP(S##_uint32_t, S, uint32_t, to_uint32_t((double)x))\
-    LOOP(S##_uint64_t, S, uint64_t, to_uint64_t((double)x))\
-    LOOP(S##_int8_t, S, int8_t, to_int8_t((double)x))      \
-    LOOP(S##_int16_t, S, int16_t, to_int16_t((double)x))   \
-    LOOP(S##_int32_t, S, int32_t, to_int32_t((double)x))   \
-    LOOP(S##_int64_t, S, int64_t, to_int64_t((double)x))   \
-    LOOP(S##_float, S, float, x)                           \
+#define FROM_FLOAT(S) \
+    LOOP(S##_bool, S, uint8_t, x != 0) \
+    LOOP(S##_uint8_t, S, uint8_t, to_uint8_t((double)x)) \
+    LOOP(S##_uint16_t, S, uint16_t, to_uint16_t((double)x)) \
+    LOOP(S##_uint32_t, S, uint32_t, to_uint32_t((double)x)) \
+    LOOP(S##_uint64_t, S, uint64_t, to_uint64_t((double)x)) \
+    LOOP(S##_int8_t, S, int8_t, to_int8_t((double)x)) \
+    LOOP(S##_int16_t, S, int16_t, to_int16_t((double)x)) \
+    LOOP(S##_int32_t, S, int32_t, to_int32_t((double)x)) \
+    LOOP(S##_int64_t, S, int64_t, to_int64_t((double)x)) \
+    LOOP(S##_float, S, float, x) \
     LOOP(S##_double, S, double, x)
 FROM_FLOAT(float)
 FROM_FLOAT(double)
@@ -152,16 +164,17 @@ LOOP(bfloat_float, uint16_t, float, bits_float((uint32_t)x << 16))
 LOOP(float_bfloat, float, uint16_t, float_to_bfloat(x))
 LOOP(double_bfloat, double, uint16_t, double_to_bfloat(x))
 
-#define INTEGER_ROW(S)                                                                                                      \
-    {                                                                                                                       \
-        [CW_BOOL] = S##_bool, [CW_UINT8] = S##_1, [CW_INT8] = S##_1, [CW_UINT16] = S##_2, [CW_INT16] = S##_2,               \
-        [CW_UINT32] = S##_4, [CW_INT32] = S##_4, [CW_UINT64] = S##_8, [CW_INT64] = S##_8, [CW_FLOAT32] = S##_float,         \
-        [CW_FLOAT64] = S##_double,                                                                                          \
+#define INTEGER_ROW(S) \
+    { \
+        [CW_BOOL] = S##_bool, [CW_UINT8] = S##_1,       [CW_INT8] = S##_1,         [CW_UINT16] = S##_2, \
+        [CW_INT16] = S##_2,   [CW_UINT32] = S##_4,      [CW_INT32] = S##_4,        [CW_UINT64] = S##_8, \
+        [CW_INT64] = S##_8,   [CW_FLOAT32] = S##_float, [CW_FLOAT64] = S##_double, \
     }
-#define FLOAT_ROW(S)                                                                                                        \
-    [CW_BOOL] = S##_bool, [CW_UINT8] = S##_uint8_t, [CW_INT8] = S##_int8_t, [CW_UINT16] = S##_uint16_t,                     \
-    [CW_INT16] = S##_int16_t, [CW_UINT32] = S##_uint32_t, [CW_INT32] = S##_int32_t, [CW_UINT64] = S##_uint64_t,             \
-    [CW_INT64] = S##_int64_t, [CW_FLOAT32] = S##_float, [CW_FLOAT64] = S##_double
+#define FLOAT_ROW(S) \
+    [CW_BOOL] = S##_bool, [CW_UINT8] = S##_uint8_t, [CW_INT8] = S##_int8_t, [CW_UINT16] = S##_uint16_t, \
+    [CW_INT16] = S##_int16_t, [CW_UINT32] = S##_uint32_t, [CW_INT32] = S##_int32_t, \
+    [CW_UINT64] = S##_uint64_t, [CW_INT64] = S##_int64_t, [CW_FLOAT32] = S##_float, \
+    [CW_FLOAT64] = S##_double
 
 static const convert_fn direct[CW_N_DTYPES][CW_N_DTYPES] = {
     [CW_BOOL] = INTEGER_ROW(uint8_t),

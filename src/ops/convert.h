@@ -4,7 +4,8 @@
  *   float to integer   round half to even, saturate, NaN is 0
  *   integer to integer wrap around (two's complement)
  *   anything to bool   x != 0 (NaN is true)
- *   to float           nearest, ties to even, one rounding; 64- and 32-bit integers to a half precision pass through float32
+ *   to float           nearest, ties to even, one rounding; 64- and 32-bit integers to a half precision pass
+ * through float32
  */
 #pragma once
 #include <stddef.h>

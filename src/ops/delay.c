@@ -3,7 +3,10 @@
 #include "ops/fault_wait.h"
 #include "pipeline/op.h"
 
-static void delay_free(void *state) { cw_expr_free(state); }
+static void delay_free(void *state)
+{
+    cw_expr_free(state);
+}
 
 static int delay_bind(struct cw_bind *b, struct cw_op *op, struct cw_error *err)
 {
@@ -21,16 +24,23 @@ static int delay_run(const struct cw_op *op, struct cw_block *block, struct cw_e
         return err && err->status < 0 ? err->status : CW_E_MEMORY;
     int r = cw_expr_eval_into(op->state, op->in, op->desc->name, block, slow, err);
     CW_ROWS_OK(i, block, r == 0)
-        if (slow[i]) {
-            r = cw_cost_sleeps() ? cw_fault_wait(block, ns, err) : 0;
-            cw_cost_wait(ns);
-        }
+    if (slow[i]) {
+        r = cw_cost_sleeps() ? cw_fault_wait(block, ns, err) : 0;
+        cw_cost_wait(ns);
+    }
     return r;
 }
 
 static const struct cw_attr_def attrs[] = {
-    {.name = "us", .kind = CW_ATTR_FLOAT, .min = 0, .max = 1e12, .doc = "microseconds slept for each element"},
-    {.name = "where", .kind = CW_ATTR_EXPR, .def = "\"true\"", .doc = "condition: a scalar expression; only elements for which it holds wait"},
+    {.name = "us",
+     .kind = CW_ATTR_FLOAT,
+     .min = 0,
+     .max = 1e12,
+     .doc = "microseconds slept for each element"},
+    {.name = "where",
+     .kind = CW_ATTR_EXPR,
+     .def = "\"true\"",
+     .doc = "condition: a scalar expression; only elements for which it holds wait"},
     {0},
 };
 

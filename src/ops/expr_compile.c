@@ -1,4 +1,5 @@
-/* Syntax tree to program: types by NumPy's rules, constants folded, divisions by literals made cheap. Runs once, before any record. */
+/* Syntax tree to program: types by NumPy's rules, constants folded, divisions by literals made cheap. Runs
+ * once, before any record. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,24 +25,34 @@ static int reduce(struct compiler *c, const struct cw_node *node, struct operand
     c->e->crosses = true;
     c->e->can_fail |= !cw_type_fixed(&from) || cw_type_bytes(&from) == 0;
     struct cw_type type = cw_type_scalar(computing);
-    r = cw_lower_emit(c, node, (struct cw_instr){.kind = CW_I_REDUCE, .op = node->op, .dtype = computing, .a = o.reg}, &type, ret);
+    r = cw_lower_emit(c, node,
+                      (struct cw_instr){.kind = CW_I_REDUCE, .op = node->op, .dtype = computing, .a = o.reg},
+                      &type, ret);
     return r < 0 ? r : cw_lower_convert(c, ret, t);
 }
 
-static int where(struct compiler *c, const struct cw_node *node, struct operand cond, struct operand a, struct operand b, struct operand *ret)
+static int where(struct compiler *c, const struct cw_node *node, struct operand cond, struct operand a,
+                 struct operand b, struct operand *ret)
 {
     int r;
-    if ((r = cw_lower_truth(c, &cond)) < 0 || (r = cw_lower_no_bytes(c, &a)) < 0 || (r = cw_lower_no_bytes(c, &b)) < 0)
+    if ((r = cw_lower_truth(c, &cond)) < 0 || (r = cw_lower_no_bytes(c, &a)) < 0 ||
+        (r = cw_lower_no_bytes(c, &b)) < 0)
         return r;
     struct cw_type type = {.dtype = cw_lower_common_dtype(c, &a, &b)};
-    if ((r = cw_lower_both_values(c, &a, &b, type.dtype)) < 0 || (r = cw_lower_result_shape(c, node, a.reg, b.reg, &type)) < 0)
+    if ((r = cw_lower_both_values(c, &a, &b, type.dtype)) < 0 ||
+        (r = cw_lower_result_shape(c, node, a.reg, b.reg, &type)) < 0)
         return r;
     struct cw_reg branches = {.type = type}; /* the branches' shape, as if it were a register's */
     unsigned joint;
-    if ((r = cw_lower_reg_new(c, &branches, &joint)) < 0 || (r = cw_lower_result_shape(c, node, cond.reg, joint, &type)) < 0)
+    if ((r = cw_lower_reg_new(c, &branches, &joint)) < 0 ||
+        (r = cw_lower_result_shape(c, node, cond.reg, joint, &type)) < 0)
         return r;
     c->e->n_regs--;
-    return cw_lower_emit(c, node, (struct cw_instr){.kind = CW_I_WHERE, .op = CW_X_WHERE, .dtype = type.dtype, .a = cond.reg, .b = a.reg, .c = b.reg}, &type, ret);
+    return cw_lower_emit(
+        c, node,
+        (struct cw_instr){
+            .kind = CW_I_WHERE, .op = CW_X_WHERE, .dtype = type.dtype, .a = cond.reg, .b = a.reg, .c = b.reg},
+        &type, ret);
 }
 
 static int lower(struct compiler *c, const struct cw_node *node, struct operand *ret);
@@ -59,7 +70,12 @@ static int length(struct compiler *c, const struct cw_node *node, struct operand
             return r;
         if (n->type.dtype == CW_BYTES || n->type.ndim < 0 || (n->type.ndim > 0 && n->type.dims[0] < 0)) {
             c->e->can_fail |= n->type.dtype != CW_BYTES && n->type.ndim < 0;
-            return cw_lower_emit(c, node, (struct cw_instr){.kind = CW_I_COLUMN_LENGTH, .op = CW_X_LENGTH, .dtype = n->type.dtype, .a = (unsigned)n->port}, &scalar, ret);
+            return cw_lower_emit(c, node,
+                                 (struct cw_instr){.kind = CW_I_COLUMN_LENGTH,
+                                                   .op = CW_X_LENGTH,
+                                                   .dtype = n->type.dtype,
+                                                   .a = (unsigned)n->port},
+                                 &scalar, ret);
         }
     }
     if ((r = lower(c, argument, &o)) < 0 || (r = cw_lower_any_value(c, &o)) < 0)
@@ -75,7 +91,8 @@ static int length(struct compiler *c, const struct cw_node *node, struct operand
     }
     c->e->crosses = true;
     c->e->can_fail |= type->ndim < 0;
-    return cw_lower_emit(c, node, (struct cw_instr){.kind = CW_I_LENGTH, .op = CW_X_LENGTH, .a = o.reg}, &scalar, ret);
+    return cw_lower_emit(c, node, (struct cw_instr){.kind = CW_I_LENGTH, .op = CW_X_LENGTH, .a = o.reg},
+                         &scalar, ret);
 }
 
 static int call(struct compiler *c, const struct cw_node *node, struct operand *ret)
@@ -96,7 +113,8 @@ static int call(struct compiler *c, const struct cw_node *node, struct operand *
         return 0;
     }
     if (node->op == CW_X_WHERE) {
-        if ((r = lower(c, node->first->sibling, &b)) < 0 || (r = lower(c, node->first->sibling->sibling, &third)) < 0)
+        if ((r = lower(c, node->first->sibling, &b)) < 0 ||
+            (r = lower(c, node->first->sibling->sibling, &third)) < 0)
             return r;
         return where(c, node, a, b, third, ret);
     }
@@ -133,7 +151,8 @@ static int cast(struct compiler *c, const struct cw_node *node, struct operand *
         return r;
     if (ret->kind != O_REG && node->dtype == CW_BOOL)
         return cw_lower_truth(c, ret);
-    if (ret->kind == O_FLOAT && !cw_dtype_is_float(node->dtype) && (r = cw_lower_value(c, ret, CW_FLOAT64)) < 0)
+    if (ret->kind == O_FLOAT && !cw_dtype_is_float(node->dtype) &&
+        (r = cw_lower_value(c, ret, CW_FLOAT64)) < 0)
         return r;
     r = cw_lower_value(c, ret, node->dtype);
     ret->node = node;
@@ -181,7 +200,10 @@ static int component(struct compiler *c, const struct cw_node *node, struct oper
         return 0;
     ret->kind = O_REG;
     if (!n->loaded) {
-        struct cw_reg reg = {.kind = CW_REG_LOAD, .level = n->type.ndim == 0 ? CW_LEVEL_ROW : CW_LEVEL_ELEMENT, .type = n->type, .port = (unsigned)n->port};
+        struct cw_reg reg = {.kind = CW_REG_LOAD,
+                             .level = n->type.ndim == 0 ? CW_LEVEL_ROW : CW_LEVEL_ELEMENT,
+                             .type = n->type,
+                             .port = (unsigned)n->port};
         if ((r = cw_lower_reg_new(c, &reg, &n->reg)) < 0)
             return r;
         n->loaded = true;
@@ -241,7 +263,9 @@ static int lower(struct compiler *c, const struct cw_node *node, struct operand 
     case CW_NODE_BINARY:
         if ((r = lower(c, node->first, &a)) < 0 || (r = lower(c, node->first->sibling, &b)) < 0)
             return r;
-        return node->op == CW_X_AND || node->op == CW_X_OR ? cw_lower_logical(c, node, node->op, a, b, ret) : cw_lower_arithmetic(c, node, node->op, a, b, ret);
+        return node->op == CW_X_AND || node->op == CW_X_OR
+                   ? cw_lower_logical(c, node, node->op, a, b, ret)
+                   : cw_lower_arithmetic(c, node, node->op, a, b, ret);
     case CW_NODE_COMPARE:
         return comparison(c, node, ret);
     case CW_NODE_CALL:
@@ -267,10 +291,14 @@ static int finish(struct compiler *c, enum cw_expr_use use, struct operand o)
         return r;
     struct cw_type type = reg_of(c, o.reg)->type;
     if (use != CW_EXPR_VALUE && type.ndim != 0)
-        return CW_LOWER_FAIL(c, e->tree.root, "the result is %s: expected a scalar", cw_type_print(&type, text));
+        return CW_LOWER_FAIL(c, e->tree.root, "the result is %s: expected a scalar",
+                             cw_type_print(&type, text));
     if (use == CW_EXPR_INTEGER && cw_dtype_is_float(type.dtype))
-        return CW_LOWER_FAIL(c, e->tree.root, "the result is %s: expected an integer", cw_type_print(&type, text));
-    r = use == CW_EXPR_CONDITION ? cw_lower_truth(c, &o) : use == CW_EXPR_INTEGER ? cw_lower_value(c, &o, CW_INT64) : 0;
+        return CW_LOWER_FAIL(c, e->tree.root, "the result is %s: expected an integer",
+                             cw_type_print(&type, text));
+    r = use == CW_EXPR_CONDITION ? cw_lower_truth(c, &o)
+        : use == CW_EXPR_INTEGER ? cw_lower_value(c, &o, CW_INT64)
+                                 : 0;
     if (r < 0)
         return r;
     e->result = o.reg;
@@ -281,7 +309,8 @@ static int finish(struct compiler *c, enum cw_expr_use use, struct operand o)
     return 0;
 }
 
-int cw_expr_compile(const char *text, enum cw_expr_use use, cw_expr_lookup lookup, void *arg, struct cw_expr **ret, struct cw_error *err)
+int cw_expr_compile(const char *text, enum cw_expr_use use, cw_expr_lookup lookup, void *arg,
+                    struct cw_expr **ret, struct cw_error *err)
 {
     struct cw_expr *e = calloc(1, sizeof(*e));
     if (!e)
@@ -311,10 +340,13 @@ int cw_expr_compile(const char *text, enum cw_expr_use use, cw_expr_lookup looku
     return r;
 }
 
-static int lookup_bound(void *arg, const char *name, struct cw_type *ret_type, struct cw_error *err) { return cw_bind_read(arg, name, ret_type, err); }
+static int lookup_bound(void *arg, const char *name, struct cw_type *ret_type, struct cw_error *err)
+{
+    return cw_bind_read(arg, name, ret_type, err);
+}
 
-int cw_expr_bind(struct cw_bind *b, const struct cw_op *op, const char *attribute, const char *text, enum cw_expr_use use, struct cw_expr **ret,
-                 struct cw_error *err)
+int cw_expr_bind(struct cw_bind *b, const struct cw_op *op, const char *attribute, const char *text,
+                 enum cw_expr_use use, struct cw_expr **ret, struct cw_error *err)
 {
     struct cw_error why = {0};
     int r = cw_expr_compile(text, use, lookup_bound, b, ret, &why);
@@ -337,5 +369,12 @@ struct cw_expr *cw_expr_free(struct cw_expr *e)
     return NULL;
 }
 
-const struct cw_type *cw_expr_type(const struct cw_expr *e) { return &e->type; }
-bool cw_expr_can_fail(const struct cw_expr *e) { return e->can_fail; }
+const struct cw_type *cw_expr_type(const struct cw_expr *e)
+{
+    return &e->type;
+}
+
+bool cw_expr_can_fail(const struct cw_expr *e)
+{
+    return e->can_fail;
+}

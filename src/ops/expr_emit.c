@@ -18,7 +18,8 @@ int cw_lower_reg_new(struct compiler *c, const struct cw_reg *reg, unsigned *ret
     return 0;
 }
 
-int cw_lower_reg_constant(struct compiler *c, enum cw_dtype dtype, const void *value, size_t size, struct operand *ret)
+int cw_lower_reg_constant(struct compiler *c, enum cw_dtype dtype, const void *value, size_t size,
+                          struct operand *ret)
 {
     struct cw_reg reg = {.kind = CW_REG_CONSTANT, .level = CW_LEVEL_CONSTANT, .type = cw_type_scalar(dtype)};
     memcpy(reg.constant, value, size);
@@ -57,7 +58,8 @@ static int slot_new(struct compiler *c, enum cw_level level, unsigned *ret)
     return r;
 }
 
-static enum cw_level level_of(const struct compiler *c, const struct cw_instr *in, const struct cw_type *type, unsigned n_operands)
+static enum cw_level level_of(const struct compiler *c, const struct cw_instr *in, const struct cw_type *type,
+                              unsigned n_operands)
 {
     if (type->ndim != 0)
         return CW_LEVEL_ELEMENT;
@@ -74,15 +76,20 @@ static enum cw_level level_of(const struct compiler *c, const struct cw_instr *i
 static unsigned operands_of(const struct cw_instr *in)
 {
     switch (in->kind) {
-    case CW_I_BINARY: return 2;
-    case CW_I_WHERE: return 3;
+    case CW_I_BINARY:
+        return 2;
+    case CW_I_WHERE:
+        return 3;
     case CW_I_COLUMN_LENGTH:
-    case CW_I_BYTES_EQUAL: return 0;
-    default: return 1;
+    case CW_I_BYTES_EQUAL:
+        return 0;
+    default:
+        return 1;
     }
 }
 
-/* An instruction all of whose operands are constants is carried out here and now. 1: that can't be done, each record is to fail of it. */
+/* An instruction all of whose operands are constants is carried out here and now. 1: that can't be done, each
+ * record is to fail of it. */
 static int fold(struct compiler *c, const struct cw_instr *in, enum cw_dtype dtype, struct operand *ret)
 {
     uint64_t value[4] = {0};
@@ -96,7 +103,8 @@ static int fold(struct compiler *c, const struct cw_instr *in, enum cw_dtype dty
     return cw_lower_reg_constant(c, dtype, value, sizeof(value), ret);
 }
 
-int cw_lower_emit(struct compiler *c, const struct cw_node *node, struct cw_instr in, const struct cw_type *type, struct operand *ret)
+int cw_lower_emit(struct compiler *c, const struct cw_node *node, struct cw_instr in,
+                  const struct cw_type *type, struct operand *ret)
 {
     unsigned n = operands_of(&in);
     struct operand result = {.kind = O_REG, .node = node};
@@ -116,7 +124,8 @@ int cw_lower_emit(struct compiler *c, const struct cw_node *node, struct cw_inst
     struct cw_reg reg = {.kind = CW_REG_TEMP, .level = in.level, .type = *type, .refs = 1};
     if ((r = slot_new(c, in.level, &reg.slot)) < 0 || (r = cw_lower_reg_new(c, &reg, &in.dst)) < 0)
         return r;
-    if ((r = CW_ARRAY_ROOM(c->e->instrs, c->instrs_capacity, c->e->n_instrs + (size_t)1, "an expression", c->err)) < 0)
+    if ((r = CW_ARRAY_ROOM(c->e->instrs, c->instrs_capacity, c->e->n_instrs + (size_t)1, "an expression",
+                           c->err)) < 0)
         return r;
     c->e->instrs[c->e->n_instrs++] = in;
     if (n > 0)
@@ -139,13 +148,15 @@ int cw_lower_convert(struct compiler *c, struct operand *o, enum cw_dtype to)
         return 0;
     struct cw_type type = reg->type;
     type.dtype = to;
-    return cw_lower_emit(c, o->node, (struct cw_instr){.kind = CW_I_CONVERT, .dtype = reg->type.dtype, .a = o->reg}, &type, o);
+    return cw_lower_emit(
+        c, o->node, (struct cw_instr){.kind = CW_I_CONVERT, .dtype = reg->type.dtype, .a = o->reg}, &type, o);
 }
 
 int cw_lower_no_bytes(struct compiler *c, const struct operand *o)
 {
     if (o->kind == O_BYTES)
-        return CW_LOWER_FAIL(c, o->node, "component \"%.60s\" is bytes: expected in length(), == or != only", o->node->text);
+        return CW_LOWER_FAIL(c, o->node, "component \"%.60s\" is bytes: expected in length(), == or != only",
+                             o->node->text);
     if (o->kind == O_STRING)
         return CW_LOWER_FAIL(c, o->node, "a string: expected beside == or != only");
     return 0;
@@ -155,7 +166,8 @@ enum cw_dtype cw_lower_literal_dtype(const struct operand *o)
 {
     if (o->kind == O_FLOAT)
         return CW_FLOAT64;
-    return cw_integer_fits(o->integer, CW_INT64) || !cw_integer_fits(o->integer, CW_UINT64) ? CW_INT64 : CW_UINT64;
+    return cw_integer_fits(o->integer, CW_INT64) || !cw_integer_fits(o->integer, CW_UINT64) ? CW_INT64
+                                                                                            : CW_UINT64;
 }
 
 static void print_i128(cw_i128 v, char out[48])
@@ -187,7 +199,9 @@ int cw_lower_value(struct compiler *c, struct operand *o, enum cw_dtype dtype)
             print_i128(((cw_i128)1 << bits) - 1, high);
             if (cw_dtype_is_signed(dtype))
                 print_i128(-((cw_i128)1 << bits), low);
-            return CW_LOWER_FAIL(c, o->node, "%s is out of range for %s: expected %s to %s, or a cast of the other operand", text, cw_dtype_name(dtype), low, high);
+            return CW_LOWER_FAIL(
+                c, o->node, "%s is out of range for %s: expected %s to %s, or a cast of the other operand",
+                text, cw_dtype_name(dtype), low, high);
         }
         uint64_t v = (uint64_t)o->integer;
         struct operand wide = *o;
@@ -208,9 +222,13 @@ int cw_lower_any_value(struct compiler *c, struct operand *o)
     return r < 0 || o->kind == O_REG ? r : cw_lower_value(c, o, cw_lower_literal_dtype(o));
 }
 
-static bool any_fits(const struct operand *o) { return cw_integer_fits(o->integer, CW_INT64) || cw_integer_fits(o->integer, CW_UINT64); }
+static bool any_fits(const struct operand *o)
+{
+    return cw_integer_fits(o->integer, CW_INT64) || cw_integer_fits(o->integer, CW_UINT64);
+}
 
-enum cw_dtype cw_lower_common_dtype(const struct compiler *c, const struct operand *a, const struct operand *b)
+enum cw_dtype cw_lower_common_dtype(const struct compiler *c, const struct operand *a,
+                                    const struct operand *b)
 {
     if (a->kind == O_REG && b->kind == O_REG)
         return cw_promote(dtype_of(c, a), dtype_of(c, b));
@@ -251,16 +269,19 @@ static const char *shape_text(const struct cw_type *t, char buf[160])
     return cw_type_print(&plain, buf) + strlen(cw_dtype_name(CW_BOOL));
 }
 
-int cw_lower_result_shape(struct compiler *c, const struct cw_node *node, unsigned a, unsigned b, struct cw_type *ret)
+int cw_lower_result_shape(struct compiler *c, const struct cw_node *node, unsigned a, unsigned b,
+                          struct cw_type *ret)
 {
     const struct cw_type *x = &reg_of(c, a)->type, *y = &reg_of(c, b)->type;
     struct cw_type type = *ret;
     if (!cw_broadcast(x, y, &type)) {
         char left[160], right[160];
-        return CW_LOWER_FAIL(c, node, "shapes don't match: %s and %s", shape_text(x, left), shape_text(y, right));
+        return CW_LOWER_FAIL(c, node, "shapes don't match: %s and %s", shape_text(x, left),
+                             shape_text(y, right));
     }
     /* Where a dimension is not known, the shapes may turn out not to match. */
-    if (x->ndim != 0 && y->ndim != 0 && (x->ndim < 0 || y->ndim < 0 || !cw_type_fixed(x) || !cw_type_fixed(y)))
+    if (x->ndim != 0 && y->ndim != 0 &&
+        (x->ndim < 0 || y->ndim < 0 || !cw_type_fixed(x) || !cw_type_fixed(y)))
         c->e->can_fail = true;
     if (cw_type_fixed(&type) && cw_type_bytes(&type) > SIZE_MAX / 16)
         return CW_LOWER_FAIL(c, node, "the result is too large");
@@ -268,20 +289,28 @@ int cw_lower_result_shape(struct compiler *c, const struct cw_node *node, unsign
     return 0;
 }
 
-int cw_lower_binary(struct compiler *c, const struct cw_node *node, enum cw_xop op, unsigned kernel_dtype, enum cw_dtype result,
-                  const struct operand *a, const struct operand *b, struct operand *ret)
+int cw_lower_binary(struct compiler *c, const struct cw_node *node, enum cw_xop op, unsigned kernel_dtype,
+                    enum cw_dtype result, const struct operand *a, const struct operand *b,
+                    struct operand *ret)
 {
     struct cw_type type = {.dtype = result};
     cw_kernel kernel = cw_kernel_arithmetic(op, kernel_dtype);
     if (!kernel)
         kernel = cw_kernel_math(op, kernel_dtype);
     if (!kernel)
-        return CW_LOWER_FAIL(c, node, "%s is not defined for %s", cw_xop_name(op), cw_dtype_name((enum cw_dtype)kernel_dtype));
+        return CW_LOWER_FAIL(c, node, "%s is not defined for %s", cw_xop_name(op),
+                             cw_dtype_name((enum cw_dtype)kernel_dtype));
     int r = cw_lower_result_shape(c, node, a->reg, b->reg, &type);
     if (r < 0)
         return r;
-    return cw_lower_emit(c, node, (struct cw_instr){.kind = CW_I_BINARY, .op = op, .dtype = (enum cw_dtype)kernel_dtype, .kernel = kernel, .a = a->reg, .b = b->reg},
-                &type, ret);
+    return cw_lower_emit(c, node,
+                         (struct cw_instr){.kind = CW_I_BINARY,
+                                           .op = op,
+                                           .dtype = (enum cw_dtype)kernel_dtype,
+                                           .kernel = kernel,
+                                           .a = a->reg,
+                                           .b = b->reg},
+                         &type, ret);
 }
 
 enum cw_dtype cw_lower_computing_dtype(enum cw_xop op, enum cw_dtype t)
@@ -291,7 +320,8 @@ enum cw_dtype cw_lower_computing_dtype(enum cw_xop op, enum cw_dtype t)
     return op == CW_X_EXP || op == CW_X_LOG || op == CW_X_POW ? CW_FLOAT64 : CW_FLOAT32;
 }
 
-int cw_lower_unary(struct compiler *c, const struct cw_node *node, enum cw_xop op, enum cw_dtype t, struct operand *o, struct operand *ret)
+int cw_lower_unary(struct compiler *c, const struct cw_node *node, enum cw_xop op, enum cw_dtype t,
+                   struct operand *o, struct operand *ret)
 {
     enum cw_dtype computing = cw_lower_computing_dtype(op, t);
     int r = cw_lower_value(c, o, t);
@@ -303,6 +333,9 @@ int cw_lower_unary(struct compiler *c, const struct cw_node *node, enum cw_xop o
     if (!kernel)
         return CW_LOWER_FAIL(c, node, "%s is not defined for %s", cw_xop_name(op), cw_dtype_name(t));
     struct cw_type type = reg_of(c, o->reg)->type;
-    r = cw_lower_emit(c, node, (struct cw_instr){.kind = CW_I_UNARY, .op = op, .dtype = computing, .kernel = kernel, .a = o->reg}, &type, ret);
+    r = cw_lower_emit(
+        c, node,
+        (struct cw_instr){.kind = CW_I_UNARY, .op = op, .dtype = computing, .kernel = kernel, .a = o->reg},
+        &type, ret);
     return r < 0 ? r : cw_lower_convert(c, ret, t);
 }

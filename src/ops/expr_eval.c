@@ -1,8 +1,9 @@
 /*
- * Programs over blocks. Rows go through the whole program a piece at a time, so that registers stay in the nearest cache:
- * scalars 1,024 rows at once; small arrays as many rows as have 1,024 elements; larger arrays row by row, 1,024 elements at once where no
- * instruction looks across elements. Shapes that vary are planned anew for each row. All scratch is in the block's arena and given
- * back at the end; nothing is kept between blocks.
+ * Programs over blocks. Rows go through the whole program a piece at a time, so that registers stay in the
+ * nearest cache: scalars 1,024 rows at once; small arrays as many rows as have 1,024 elements; larger arrays
+ * row by row, 1,024 elements at once where no instruction looks across elements. Shapes that vary are planned
+ * anew for each row. All scratch is in the block's arena and given back at the end; nothing is kept between
+ * blocks.
  */
 #include "ops/convert.h"
 #include "ops/expr_run.h"
@@ -10,7 +11,8 @@
 /* ---- instructions ---- */
 
 /* Copies an array of one shape into a larger one, repeating where a dimension is 1. */
-static void spread_one(uint8_t *d, const struct cw_type *to, const uint8_t *s, const struct cw_type *from, size_t size)
+static void spread_one(uint8_t *d, const struct cw_type *to, const uint8_t *s, const struct cw_type *from,
+                       size_t size)
 {
     size_t strides[CW_MAX_NDIM] = {0}, step = size, n;
     int64_t at[CW_MAX_NDIM] = {0};
@@ -41,7 +43,11 @@ static void spread_one(uint8_t *d, const struct cw_type *to, const uint8_t *s, c
     }
 }
 
-struct feed { const uint8_t *p; size_t size; enum cw_level level; }; /* an operand of the piece */
+struct feed {
+    const uint8_t *p;
+    size_t size;
+    enum cw_level level;
+}; /* an operand of the piece */
 
 static struct feed feed(struct run *x, unsigned index, int k, size_t rows)
 {
@@ -84,8 +90,8 @@ static void blame(struct run *x, const struct cw_instr *in, const struct feed *b
 }
 
 /* One call: n results, operands that are runs have step 1. */
-static unsigned apply(const struct cw_instr *in, uint8_t *d, size_t d_size, const uint8_t *a, int a_step, const uint8_t *b, int b_step,
-                      const uint8_t *c, int c_step, size_t n)
+static unsigned apply(const struct cw_instr *in, uint8_t *d, size_t d_size, const uint8_t *a, int a_step,
+                      const uint8_t *b, int b_step, const uint8_t *c, int c_step, size_t n)
 {
     switch (in->kind) {
     case CW_I_UNARY:
@@ -116,16 +122,19 @@ static void execute(struct run *x, unsigned index, size_t rows, size_t n)
         cw_convert(in->dtype, reg_of(x, in->dst)->type.dtype, d, a.p, elements ? rows * n : rows);
         return;
     }
-    bool mixed = elements && rows > 1 && (a.level == CW_LEVEL_ROW || b.level == CW_LEVEL_ROW || c.level == CW_LEVEL_ROW);
+    bool mixed = elements && rows > 1 &&
+                 (a.level == CW_LEVEL_ROW || b.level == CW_LEVEL_ROW || c.level == CW_LEVEL_ROW);
     unsigned bad = 0;
     if (!mixed) {
         enum cw_level run = in->level; /* operands of this level are runs, lower ones single values */
-        bad = apply(in, d, d_size, a.p, a.level == run, b.p, b.level == run, c.p, c.level == run, elements ? rows * n : rows);
+        bad = apply(in, d, d_size, a.p, a.level == run, b.p, b.level == run, c.p, c.level == run,
+                    elements ? rows * n : rows);
     } else {
 #define STEP(f) ((f).level == CW_LEVEL_ELEMENT ? n * (f).size : (f).level == CW_LEVEL_ROW ? (f).size : 0)
         for (size_t r = 0; r < rows; r++)
-            bad |= apply(in, d + r * n * d_size, d_size, a.p + r * STEP(a), a.level == CW_LEVEL_ELEMENT, b.p + r * STEP(b),
-                         b.level == CW_LEVEL_ELEMENT, c.p + r * STEP(c), c.level == CW_LEVEL_ELEMENT, n);
+            bad |= apply(in, d + r * n * d_size, d_size, a.p + r * STEP(a), a.level == CW_LEVEL_ELEMENT,
+                         b.p + r * STEP(b), b.level == CW_LEVEL_ELEMENT, c.p + r * STEP(c),
+                         c.level == CW_LEVEL_ELEMENT, n);
 #undef STEP
     }
     if (CW_UNLIKELY(bad))
@@ -181,10 +190,18 @@ static void step(struct run *x, unsigned index, size_t rows, size_t n)
     const struct cw_instr *in = &x->e->instrs[index];
     switch (in->kind) {
     case CW_I_REDUCE:
-    case CW_I_LENGTH: across(x, in, rows); break;
-    case CW_I_COLUMN_LENGTH: column_length(x, in, rows); break;
-    case CW_I_BYTES_EQUAL: bytes_equal(x, in, rows); break;
-    default: execute(x, index, rows, n ? n : x->values[in->dst].n); break;
+    case CW_I_LENGTH:
+        across(x, in, rows);
+        break;
+    case CW_I_COLUMN_LENGTH:
+        column_length(x, in, rows);
+        break;
+    case CW_I_BYTES_EQUAL:
+        bytes_equal(x, in, rows);
+        break;
+    default:
+        execute(x, index, rows, n ? n : x->values[in->dst].n);
+        break;
     }
 }
 
@@ -249,8 +266,10 @@ static int compute(struct run *x, size_t rows, uint8_t *out)
 static void report(struct run *x, size_t row)
 {
     static const char *const reasons[] = {
-        [FAULT_DIVISION] = "integer division by zero", [FAULT_MODULO] = "integer modulo by zero",
-        [FAULT_POWER] = "negative integer power of an integer", [FAULT_EMPTY] = "minimum or maximum of an empty array",
+        [FAULT_DIVISION] = "integer division by zero",
+        [FAULT_MODULO] = "integer modulo by zero",
+        [FAULT_POWER] = "negative integer power of an integer",
+        [FAULT_EMPTY] = "minimum or maximum of an empty array",
         [FAULT_LENGTH] = "length of a scalar",
     };
     if (x->b->status[row] != CW_ROW_OK || x->faults[row] == FAULT_NONE)
@@ -260,8 +279,9 @@ static void report(struct run *x, size_t row)
         char left[160], right[160];
         size_t skip = strlen(cw_dtype_name(CW_BOOL)); /* only the shapes are of interest */
         x->left.dtype = x->right.dtype = CW_BOOL;
-        cw_block_fail(x->b, row, x->op, "shapes don't match: %.80s and %.80s in %.150s%s", cw_type_print(&x->left, left) + skip,
-                      cw_type_print(&x->right, right) + skip, x->e->text, strlen(x->e->text) > 150 ? "..." : "");
+        cw_block_fail(x->b, row, x->op, "shapes don't match: %.80s and %.80s in %.150s%s",
+                      cw_type_print(&x->left, left) + skip, cw_type_print(&x->right, right) + skip,
+                      x->e->text, strlen(x->e->text) > 150 ? "..." : "");
     } else {
         cw_block_fail(x->b, row, x->op, "%s in %.200s%s", reasons[x->faults[row]], x->e->text, dots);
     }
@@ -282,7 +302,8 @@ static int run_fixed(struct run *x, uint8_t *out)
 {
     struct cw_arena_mark mark = cw_arena_mark(x->b->arena);
     size_t bytes = cw_type_bytes(&x->e->type), since = 0;
-    int r = cw_run_plan_shapes(x, 0) ? cw_run_plan_memory(x) : cw_error_set(x->err, CW_E_BUG, "shapes of an expression do not match");
+    int r = cw_run_plan_shapes(x, 0) ? cw_run_plan_memory(x)
+                                     : cw_error_set(x->err, CW_E_BUG, "shapes of an expression do not match");
     for (x->row = 0; x->row < x->b->n && r == 0; x->row += x->rows_at_once) {
         size_t rows = CW_MIN(x->rows_at_once, x->b->n - x->row);
         r = compute(x, rows, out + x->row * bytes);
@@ -296,11 +317,13 @@ static int run_fixed(struct run *x, uint8_t *out)
     return r;
 }
 
-/* Shapes vary: a plan for each row. out: where fixed results go; else they go into ragged column `value`, or nowhere. */
+/* Shapes vary: a plan for each row. out: where fixed results go; else they go into ragged column `value`, or
+ * nowhere. */
 static int run_varying(struct run *x, uint8_t *out, bool ragged, unsigned value)
 {
     size_t since = 0;
-    CW_ROWS_OK(row, x->b, true) {
+    CW_ROWS_OK(row, x->b, true)
+    {
         int r = 0;
         x->row = row;
         if (!cw_run_plan_shapes(x, row)) {
@@ -311,7 +334,8 @@ static int run_varying(struct run *x, uint8_t *out, bool ragged, unsigned value)
         const struct value *result = &x->values[x->e->result];
         uint8_t *to = NULL;
         if (ragged) {
-            to = cw_block_row_out(x->b, value, &x->e->type, row, result->shape.dims, result->shape.ndim, x->err);
+            to = cw_block_row_out(x->b, value, &x->e->type, row, result->shape.dims, result->shape.ndim,
+                                  x->err);
             if (!to)
                 return x->err && x->err->status < 0 ? x->err->status : CW_E_MEMORY;
         } else if (out) {
@@ -338,8 +362,8 @@ static int run_varying(struct run *x, uint8_t *out, bool ragged, unsigned value)
     return 0;
 }
 
-static int run(const struct cw_expr *e, const struct cw_port *in, const char *op, struct cw_block *b, uint8_t *out, bool ragged, unsigned value,
-               struct cw_error *err)
+static int run(const struct cw_expr *e, const struct cw_port *in, const char *op, struct cw_block *b,
+               uint8_t *out, bool ragged, unsigned value, struct cw_error *err)
 {
     struct run x = {.e = e, .in = in, .op = op, .b = b, .err = err};
     int r = 0;
@@ -355,7 +379,8 @@ static int run(const struct cw_expr *e, const struct cw_port *in, const char *op
     memset(x.faults, 0, b->n);
     memset(x.values, 0, e->n_regs * sizeof(*x.values));
     if (e->varies)
-        return run_varying(&x, out, ragged, value); /* its rows that fail are recorded in the arena as it goes: nothing is given back */
+        /* its rows that fail are recorded in the arena as it goes: nothing is given back */
+        return run_varying(&x, out, ragged, value);
     r = run_fixed(&x, out);
     if (can_release)
         cw_arena_release(b->arena, mark);
@@ -365,7 +390,8 @@ static int run(const struct cw_expr *e, const struct cw_port *in, const char *op
     return r;
 }
 
-int cw_expr_eval(const struct cw_expr *e, const struct cw_port *in, const char *op, struct cw_block *b, unsigned value, struct cw_error *err)
+int cw_expr_eval(const struct cw_expr *e, const struct cw_port *in, const char *op, struct cw_block *b,
+                 unsigned value, struct cw_error *err)
 {
     bool dense = cw_type_fixed(&e->type);
     int r = dense ? cw_block_dense(b, value, &e->type, err) : cw_block_ragged(b, value, err);
@@ -379,7 +405,8 @@ int cw_expr_eval(const struct cw_expr *e, const struct cw_port *in, const char *
     return run(e, in, op, b, dense ? b->columns[value].data : NULL, !dense, value, err);
 }
 
-int cw_expr_eval_into(const struct cw_expr *e, const struct cw_port *in, const char *op, struct cw_block *b, void *out, struct cw_error *err)
+int cw_expr_eval_into(const struct cw_expr *e, const struct cw_port *in, const char *op, struct cw_block *b,
+                      void *out, struct cw_error *err)
 {
     if (e->is_bytes)
         return 0;

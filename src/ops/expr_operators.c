@@ -1,4 +1,5 @@
-/* What each operator makes of its operands: NumPy's dtypes, Python's arithmetic for literals among themselves. */
+/* What each operator makes of its operands: NumPy's dtypes, Python's arithmetic for literals among
+ * themselves. */
 #include <string.h>
 
 #include "ops/convert.h"
@@ -6,15 +7,22 @@
 
 /* ---- literals among themselves: Python's arithmetic ---- */
 
-static int literal_integer(struct compiler *c, const struct cw_node *node, enum cw_xop op, cw_i128 a, cw_i128 b, struct operand *ret)
+static int literal_integer(struct compiler *c, const struct cw_node *node, enum cw_xop op, cw_i128 a,
+                           cw_i128 b, struct operand *ret)
 {
     const cw_i128 limit = (cw_i128)1 << 120;
     cw_i128 v = 0;
     bool over = false;
     switch (op) {
-    case CW_X_ADD: v = a + b; break;
-    case CW_X_SUB: v = a - b; break;
-    case CW_X_MUL: over = __builtin_mul_overflow(a, b, &v); break;
+    case CW_X_ADD:
+        v = a + b;
+        break;
+    case CW_X_SUB:
+        v = a - b;
+        break;
+    case CW_X_MUL:
+        over = __builtin_mul_overflow(a, b, &v);
+        break;
     case CW_X_FLOORDIV:
     case CW_X_MOD:
         if (b == 0)
@@ -33,9 +41,15 @@ static int literal_integer(struct compiler *c, const struct cw_node *node, enum 
                 over |= __builtin_mul_overflow(a, a, &a);
         }
         break;
-    case CW_X_BITAND: v = a & b; break;
-    case CW_X_BITOR: v = a | b; break;
-    case CW_X_BITXOR: v = a ^ b; break;
+    case CW_X_BITAND:
+        v = a & b;
+        break;
+    case CW_X_BITOR:
+        v = a | b;
+        break;
+    case CW_X_BITXOR:
+        v = a ^ b;
+        break;
     case CW_X_SHL:
     case CW_X_SHR:
         if (b < 0)
@@ -54,10 +68,13 @@ static int literal_integer(struct compiler *c, const struct cw_node *node, enum 
     return 0;
 }
 
-static double literal_real(const struct operand *o) { return o->kind == O_INT ? (double)o->integer : o->real; }
+static double literal_real(const struct operand *o)
+{
+    return o->kind == O_INT ? (double)o->integer : o->real;
+}
 
-static int literal_binary(struct compiler *c, const struct cw_node *node, enum cw_xop op, const struct operand *a, const struct operand *b,
-                          struct operand *ret)
+static int literal_binary(struct compiler *c, const struct cw_node *node, enum cw_xop op,
+                          const struct operand *a, const struct operand *b, struct operand *ret)
 {
     bool integers = a->kind == O_INT && b->kind == O_INT;
     if (integers && op != CW_X_DIV && !(op == CW_X_POW && b->integer < 0))
@@ -86,20 +103,27 @@ static bool literal_compare(enum cw_xop op, const struct operand *a, const struc
         greater = literal_real(a) > literal_real(b);
     }
     switch (op) {
-    case CW_X_LT: return less;
-    case CW_X_LE: return !greater;
-    case CW_X_GT: return greater;
-    case CW_X_GE: return !less;
-    case CW_X_EQ: return !less && !greater;
-    default: return less || greater;
+    case CW_X_LT:
+        return less;
+    case CW_X_LE:
+        return !greater;
+    case CW_X_GT:
+        return greater;
+    case CW_X_GE:
+        return !less;
+    case CW_X_EQ:
+        return !less && !greater;
+    default:
+        return less || greater;
     }
 }
 
 /* ---- operators ---- */
 
-/* x // d and x % d by a constant d: masks and shifts for powers of two, a multiplication for others. Returns 1 when it did. */
-static int divide_by_constant(struct compiler *c, const struct cw_node *node, enum cw_xop op, enum cw_dtype t, const struct operand *a,
-                              const struct operand *b, struct operand *ret)
+/* x // d and x % d by a constant d: masks and shifts for powers of two, a multiplication for others. Returns
+ * 1 when it did. */
+static int divide_by_constant(struct compiler *c, const struct cw_node *node, enum cw_xop op, enum cw_dtype t,
+                              const struct operand *a, const struct operand *b, struct operand *ret)
 {
     if (reg_of(c, b->reg)->kind != CW_REG_CONSTANT)
         return 0;
@@ -137,7 +161,8 @@ static bool harmless(const struct compiler *c, enum cw_xop op, enum cw_dtype t, 
     return op == CW_X_POW ? v >= 0 : v != 0;
 }
 
-int cw_lower_arithmetic(struct compiler *c, const struct cw_node *node, enum cw_xop op, struct operand a, struct operand b, struct operand *ret)
+int cw_lower_arithmetic(struct compiler *c, const struct cw_node *node, enum cw_xop op, struct operand a,
+                        struct operand b, struct operand *ret)
 {
     int r;
     if ((r = cw_lower_no_bytes(c, &a)) < 0 || (r = cw_lower_no_bytes(c, &b)) < 0)
@@ -146,19 +171,24 @@ int cw_lower_arithmetic(struct compiler *c, const struct cw_node *node, enum cw_
         return literal_binary(c, node, op, &a, &b, ret);
     enum cw_dtype t = cw_lower_common_dtype(c, &a, &b);
     bool boolean = t == CW_BOOL, real = cw_dtype_is_float(t);
-    bool square = op == CW_X_POW && ((b.kind == O_INT && b.integer == 2) || (b.kind == O_FLOAT && b.real == 2.0));
+    bool square = op == CW_X_POW &&
+                  ((b.kind == O_INT && b.integer == 2) || (b.kind == O_FLOAT && b.real == 2.0));
     if (boolean && op == CW_X_SUB)
         return CW_LOWER_FAIL(c, node, "- is not defined for bool: use ^ or !=");
     if (boolean && (op == CW_X_ADD || op == CW_X_MUL))
         op = op == CW_X_ADD ? CW_X_BITOR : CW_X_BITAND;
-    else if (boolean && (op == CW_X_FLOORDIV || op == CW_X_MOD || op == CW_X_POW || op == CW_X_SHL || op == CW_X_SHR))
+    else if (boolean &&
+             (op == CW_X_FLOORDIV || op == CW_X_MOD || op == CW_X_POW || op == CW_X_SHL || op == CW_X_SHR))
         t = CW_INT8;
     else if (op == CW_X_DIV && !real)
         t = CW_FLOAT64;
     else if (real && op >= CW_X_BITAND && op <= CW_X_SHR)
-        return CW_LOWER_FAIL(c, node, "%s is not defined for %s: expected integers", cw_xop_name(op), cw_dtype_name(t));
+        return CW_LOWER_FAIL(c, node, "%s is not defined for %s: expected integers", cw_xop_name(op),
+                             cw_dtype_name(t));
     if (op == CW_X_POW && !real && b.kind == O_INT && b.integer < 0)
-        return CW_LOWER_FAIL(c, node, "a negative integer power of an integer: make one of them floating, as in %s ** %lld.0", "x", (long long)b.integer);
+        return CW_LOWER_FAIL(
+            c, node, "a negative integer power of an integer: make one of them floating, as in %s ** %lld.0",
+            "x", (long long)b.integer);
     if (square) {
         if ((r = cw_lower_value(c, &a, t)) < 0)
             return r;
@@ -170,7 +200,8 @@ int cw_lower_arithmetic(struct compiler *c, const struct cw_node *node, enum cw_
     }
     if (op == CW_X_FLOORDIV || op == CW_X_MOD || op == CW_X_POW) {
         c->e->can_fail |= !harmless(c, op, t, &b);
-        if (!cw_dtype_is_float(t) && op != CW_X_POW && (r = divide_by_constant(c, node, op, t, &a, &b, ret)) != 0)
+        if (!cw_dtype_is_float(t) && op != CW_X_POW &&
+            (r = divide_by_constant(c, node, op, t, &a, &b, ret)) != 0)
             return CW_MIN(r, 0);
     }
     enum cw_dtype computing = cw_lower_computing_dtype(op, t);
@@ -191,10 +222,15 @@ int cw_lower_arithmetic(struct compiler *c, const struct cw_node *node, enum cw_
 
 static enum cw_xop mirrored(enum cw_xop op)
 {
-    return op == CW_X_LT ? CW_X_GT : op == CW_X_LE ? CW_X_GE : op == CW_X_GT ? CW_X_LT : op == CW_X_GE ? CW_X_LE : op;
+    return op == CW_X_LT   ? CW_X_GT
+           : op == CW_X_LE ? CW_X_GE
+           : op == CW_X_GT ? CW_X_LT
+           : op == CW_X_GE ? CW_X_LE
+                           : op;
 }
 
-static int compare_bytes(struct compiler *c, const struct cw_node *node, enum cw_xop op, struct operand a, struct operand b, struct operand *ret)
+static int compare_bytes(struct compiler *c, const struct cw_node *node, enum cw_xop op, struct operand a,
+                         struct operand b, struct operand *ret)
 {
     if (a.kind == O_STRING && b.kind == O_BYTES) {
         struct operand t = a;
@@ -214,23 +250,29 @@ static int compare_bytes(struct compiler *c, const struct cw_node *node, enum cw
     return cw_lower_emit(c, node, in, &type, ret);
 }
 
-int cw_lower_compare(struct compiler *c, const struct cw_node *node, enum cw_xop op, struct operand a, struct operand b, struct operand *ret)
+int cw_lower_compare(struct compiler *c, const struct cw_node *node, enum cw_xop op, struct operand a,
+                     struct operand b, struct operand *ret)
 {
     if (a.kind >= O_BYTES || b.kind >= O_BYTES)
         return compare_bytes(c, node, op, a, b, ret);
     if (a.kind != O_REG && b.kind != O_REG)
         return cw_lower_bool_constant(c, literal_compare(op, &a, &b), ret);
-    struct operand *literal = a.kind == O_INT ? &a : b.kind == O_INT ? &b : NULL, *other = literal == &a ? &b : &a;
+    struct operand *literal = a.kind == O_INT   ? &a
+                              : b.kind == O_INT ? &b
+                                                : NULL,
+                   *other = literal == &a ? &b : &a;
     int r;
     if (literal) {
         enum cw_dtype t = cw_lower_common_dtype(c, &a, &b);
         if (!cw_dtype_is_float(t) && !cw_integer_fits(literal->integer, t)) {
-            /* Out of the dtype's range: the same for all values. x == x is true everywhere, in the shape of x. */
+            /* Out of the dtype's range: the same for all values. x == x is true everywhere, in the shape of
+             * x. */
             bool above = literal->integer > 0;
             struct operand big = {.kind = O_INT, .integer = above ? 1 : -1}, zero = {.kind = O_INT};
             bool always = literal == &b ? literal_compare(op, &zero, &big) : literal_compare(op, &big, &zero);
             reg_of(c, other->reg)->refs++;
-            return cw_lower_binary(c, node, always ? CW_X_EQ : CW_X_NE, dtype_of(c, other), CW_BOOL, other, other, ret);
+            return cw_lower_binary(c, node, always ? CW_X_EQ : CW_X_NE, dtype_of(c, other), CW_BOOL, other,
+                                   other, ret);
         }
     } else if (a.kind == O_REG && b.kind == O_REG) {
         enum cw_dtype ta = dtype_of(c, &a), tb = dtype_of(c, &b);
@@ -256,7 +298,8 @@ int cw_lower_compare(struct compiler *c, const struct cw_node *node, enum cw_xop
     return cw_lower_binary(c, node, op, computing, CW_BOOL, &a, &b, ret);
 }
 
-int cw_lower_logical(struct compiler *c, const struct cw_node *node, enum cw_xop op, struct operand a, struct operand b, struct operand *ret)
+int cw_lower_logical(struct compiler *c, const struct cw_node *node, enum cw_xop op, struct operand a,
+                     struct operand b, struct operand *ret)
 {
     int r;
     if ((r = cw_lower_truth(c, &a)) < 0 || (r = cw_lower_truth(c, &b)) < 0)
@@ -274,8 +317,13 @@ int cw_lower_prefix(struct compiler *c, const struct cw_node *node, struct opera
         if ((r = cw_lower_truth(c, &o)) < 0)
             return r;
         type = reg_of(c, o.reg)->type;
-        return cw_lower_emit(c, node, (struct cw_instr){.kind = CW_I_UNARY, .op = CW_X_NOT, .dtype = CW_BOOL, .kernel = cw_kernel_math(CW_X_NOT, CW_BOOL), .a = o.reg},
-                    &type, ret);
+        return cw_lower_emit(c, node,
+                             (struct cw_instr){.kind = CW_I_UNARY,
+                                               .op = CW_X_NOT,
+                                               .dtype = CW_BOOL,
+                                               .kernel = cw_kernel_math(CW_X_NOT, CW_BOOL),
+                                               .a = o.reg},
+                             &type, ret);
     }
     if (o.kind != O_REG) {
         if (node->op == CW_X_INVERT && o.kind == O_FLOAT)

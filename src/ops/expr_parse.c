@@ -1,4 +1,5 @@
-/* Text to syntax tree: Python's grammar for what the language has, by precedence climbing. Owns the nodes until cw_tree_deinit. */
+/* Text to syntax tree: Python's grammar for what the language has, by precedence climbing. Owns the nodes
+ * until cw_tree_deinit. */
 #include <ctype.h>
 #include <math.h>
 #include <stdio.h>
@@ -8,29 +9,61 @@
 #include "base/text.h"
 #include "ops/expr_impl.h"
 
-#define MAX_HEIGHT 1000 /* of the tree: bounds the recursion of whoever walks it; a sum of a thousand terms is one */
+#define MAX_HEIGHT \
+    1000 /* of the tree: bounds the recursion of whoever walks it; a sum of a thousand terms is one */
 
 static const char *const xop_names[CW_N_XOPS] = {
-    [CW_X_ADD] = "+", [CW_X_SUB] = "-", [CW_X_MUL] = "*", [CW_X_DIV] = "/", [CW_X_FLOORDIV] = "//", [CW_X_MOD] = "%", [CW_X_POW] = "**",
-    [CW_X_BITAND] = "&", [CW_X_BITOR] = "|", [CW_X_BITXOR] = "^", [CW_X_SHL] = "<<", [CW_X_SHR] = ">>", [CW_X_LT] = "<", [CW_X_LE] = "<=",
-    [CW_X_GT] = ">", [CW_X_GE] = ">=", [CW_X_EQ] = "==", [CW_X_NE] = "!=", [CW_X_MIN] = "min", [CW_X_MAX] = "max", [CW_X_AND] = "and",
-    [CW_X_OR] = "or", [CW_X_NEG] = "-", [CW_X_POS] = "+", [CW_X_INVERT] = "~", [CW_X_NOT] = "not", [CW_X_ABS] = "abs",
-    [CW_X_ROUND] = "round", [CW_X_FLOOR] = "floor", [CW_X_CEIL] = "ceil", [CW_X_SQRT] = "sqrt", [CW_X_EXP] = "exp", [CW_X_LOG] = "log",
-    [CW_X_WHERE] = "where", [CW_X_LENGTH] = "length",
+    [CW_X_ADD] = "+",       [CW_X_SUB] = "-",       [CW_X_MUL] = "*",         [CW_X_DIV] = "/",
+    [CW_X_FLOORDIV] = "//", [CW_X_MOD] = "%",       [CW_X_POW] = "**",        [CW_X_BITAND] = "&",
+    [CW_X_BITOR] = "|",     [CW_X_BITXOR] = "^",    [CW_X_SHL] = "<<",        [CW_X_SHR] = ">>",
+    [CW_X_LT] = "<",        [CW_X_LE] = "<=",       [CW_X_GT] = ">",          [CW_X_GE] = ">=",
+    [CW_X_EQ] = "==",       [CW_X_NE] = "!=",       [CW_X_MIN] = "min",       [CW_X_MAX] = "max",
+    [CW_X_AND] = "and",     [CW_X_OR] = "or",       [CW_X_NEG] = "-",         [CW_X_POS] = "+",
+    [CW_X_INVERT] = "~",    [CW_X_NOT] = "not",     [CW_X_ABS] = "abs",       [CW_X_ROUND] = "round",
+    [CW_X_FLOOR] = "floor", [CW_X_CEIL] = "ceil",   [CW_X_SQRT] = "sqrt",     [CW_X_EXP] = "exp",
+    [CW_X_LOG] = "log",     [CW_X_WHERE] = "where", [CW_X_LENGTH] = "length",
 };
 
-const char *cw_xop_name(enum cw_xop op) { return xop_names[op] ? xop_names[op] : "?"; }
+const char *cw_xop_name(enum cw_xop op)
+{
+    return xop_names[op] ? xop_names[op] : "?";
+}
 
-static const struct function { enum cw_xop op; unsigned min, max; } functions[] = {
-    {CW_X_ABS, 1, 1}, {CW_X_CEIL, 1, 1}, {CW_X_EXP, 1, 1}, {CW_X_FLOOR, 1, 1}, {CW_X_LENGTH, 1, 1}, {CW_X_LOG, 1, 1},
-    {CW_X_MAX, 1, 1000}, {CW_X_MIN, 1, 1000}, {CW_X_ROUND, 1, 1}, {CW_X_SQRT, 1, 1}, {CW_X_WHERE, 3, 3},
+static const struct function {
+    enum cw_xop op;
+    unsigned min, max;
+} functions[] = {
+    {CW_X_ABS, 1, 1},    {CW_X_CEIL, 1, 1}, {CW_X_EXP, 1, 1},    {CW_X_FLOOR, 1, 1},
+    {CW_X_LENGTH, 1, 1}, {CW_X_LOG, 1, 1},  {CW_X_MAX, 1, 1000}, {CW_X_MIN, 1, 1000},
+    {CW_X_ROUND, 1, 1},  {CW_X_SQRT, 1, 1}, {CW_X_WHERE, 3, 3},
 };
 
 /* Binary operators by precedence, loosest first; power is apart. */
-enum { LEVEL_OR = 1, LEVEL_AND, LEVEL_NOT, LEVEL_COMPARE, LEVEL_BITOR, LEVEL_BITXOR, LEVEL_BITAND, LEVEL_SHIFT, LEVEL_SUM, LEVEL_PRODUCT,
-       LEVEL_SIGN, LEVEL_POWER };
+enum {
+    LEVEL_OR = 1,
+    LEVEL_AND,
+    LEVEL_NOT,
+    LEVEL_COMPARE,
+    LEVEL_BITOR,
+    LEVEL_BITXOR,
+    LEVEL_BITAND,
+    LEVEL_SHIFT,
+    LEVEL_SUM,
+    LEVEL_PRODUCT,
+    LEVEL_SIGN,
+    LEVEL_POWER
+};
 
-enum token_kind { TOKEN_END, TOKEN_INT, TOKEN_FLOAT, TOKEN_STRING, TOKEN_NAME, TOKEN_QUOTED_NAME, TOKEN_OP, TOKEN_PUNCTUATION };
+enum token_kind {
+    TOKEN_END,
+    TOKEN_INT,
+    TOKEN_FLOAT,
+    TOKEN_STRING,
+    TOKEN_NAME,
+    TOKEN_QUOTED_NAME,
+    TOKEN_OP,
+    TOKEN_PUNCTUATION
+};
 
 struct token {
     enum token_kind kind;
@@ -67,8 +100,15 @@ int cw_tree_error(const struct cw_tree *t, size_t at, struct cw_error *err, cons
 
 /* ---- tokens ---- */
 
-static bool name_start(char c) { return isalpha((unsigned char)c) || c == '_' || (unsigned char)c >= 0x80; }
-static bool name_part(char c) { return name_start(c) || isdigit((unsigned char)c); }
+static bool name_start(char c)
+{
+    return isalpha((unsigned char)c) || c == '_' || (unsigned char)c >= 0x80;
+}
+
+static bool name_part(char c)
+{
+    return name_start(c) || isdigit((unsigned char)c);
+}
 
 static int digit_value(char c)
 {
@@ -82,7 +122,8 @@ static int digit_value(char c)
 static size_t scan_digits(const char *s, int base)
 {
     size_t n = 0;
-    while (digit_value(s[n]) < base || (s[n] == '_' && n > 0 && s[n - 1] != '_' && digit_value(s[n + 1]) < base))
+    while (digit_value(s[n]) < base ||
+           (s[n] == '_' && n > 0 && s[n - 1] != '_' && digit_value(s[n + 1]) < base))
         n++;
     return n;
 }
@@ -104,7 +145,11 @@ static int lex_integer(struct parser *p, struct token *t, const char *s, size_t 
 static int lex_number(struct parser *p, struct token *t)
 {
     const char *s = p->text + t->at;
-    int r = 0, base = s[0] != '0' ? 10 : (s[1] | 0x20) == 'x' ? 16 : (s[1] | 0x20) == 'o' ? 8 : (s[1] | 0x20) == 'b' ? 2 : 10;
+    int r = 0, base = s[0] != '0'            ? 10
+                      : (s[1] | 0x20) == 'x' ? 16
+                      : (s[1] | 0x20) == 'o' ? 8
+                      : (s[1] | 0x20) == 'b' ? 2
+                                             : 10;
     if (base != 10) {
         size_t skip = s[2] == '_' ? 3 : 2, n = scan_digits(s + skip, base);
         t->length = skip + n;
@@ -154,16 +199,21 @@ static int lex_number(struct parser *p, struct token *t)
 }
 
 /* Operators, longest first. */
-static const struct { const char *text; enum cw_xop op; } operators[] = {
-    {"**", CW_X_POW}, {"//", CW_X_FLOORDIV}, {"<<", CW_X_SHL}, {">>", CW_X_SHR}, {"<=", CW_X_LE}, {">=", CW_X_GE}, {"==", CW_X_EQ},
-    {"!=", CW_X_NE}, {"+", CW_X_ADD}, {"-", CW_X_SUB}, {"*", CW_X_MUL}, {"/", CW_X_DIV}, {"%", CW_X_MOD}, {"&", CW_X_BITAND},
-    {"|", CW_X_BITOR}, {"^", CW_X_BITXOR}, {"~", CW_X_INVERT}, {"<", CW_X_LT}, {">", CW_X_GT},
+static const struct {
+    const char *text;
+    enum cw_xop op;
+} operators[] = {
+    {"**", CW_X_POW},   {"//", CW_X_FLOORDIV}, {"<<", CW_X_SHL}, {">>", CW_X_SHR},   {"<=", CW_X_LE},
+    {">=", CW_X_GE},    {"==", CW_X_EQ},       {"!=", CW_X_NE},  {"+", CW_X_ADD},    {"-", CW_X_SUB},
+    {"*", CW_X_MUL},    {"/", CW_X_DIV},       {"%", CW_X_MOD},  {"&", CW_X_BITAND}, {"|", CW_X_BITOR},
+    {"^", CW_X_BITXOR}, {"~", CW_X_INVERT},    {"<", CW_X_LT},   {">", CW_X_GT},
 };
 
 static bool token_is(const struct parser *p, const char *word)
 {
     const struct token *t = &p->token;
-    return t->kind == TOKEN_NAME && strlen(word) == t->length && memcmp(p->text + t->at, word, t->length) == 0;
+    return t->kind == TOKEN_NAME && strlen(word) == t->length &&
+           memcmp(p->text + t->at, word, t->length) == 0;
 }
 
 /* Reads the next token. */
@@ -216,23 +266,31 @@ static int advance(struct parser *p)
         t->punctuation = *s;
         return 0;
     }
-    const char *hint = *s == '=' ? "; equality is written ==" : *s == '!' ? "; negation is written not" : *s == '[' ? "; there is no indexing" : "";
+    const char *hint = *s == '='   ? "; equality is written =="
+                       : *s == '!' ? "; negation is written not"
+                       : *s == '[' ? "; there is no indexing"
+                                   : "";
     return FAIL(p, at, "unexpected character '%c'%s", isprint((unsigned char)*s) ? *s : '?', hint);
 }
 
-static bool is_punctuation(const struct parser *p, char c) { return p->token.kind == TOKEN_PUNCTUATION && p->token.punctuation == c; }
+static bool is_punctuation(const struct parser *p, char c)
+{
+    return p->token.kind == TOKEN_PUNCTUATION && p->token.punctuation == c;
+}
 
 static int unexpected(struct parser *p, const char *expected)
 {
     const struct token *t = &p->token;
     if (t->kind == TOKEN_END)
         return FAIL(p, t->at, "expected %s, but the expression ends", expected);
-    return FAIL(p, t->at, "expected %s, found \"%.*s\"", expected, (int)CW_MIN(t->length, 40u), p->text + t->at);
+    return FAIL(p, t->at, "expected %s, found \"%.*s\"", expected, (int)CW_MIN(t->length, 40u),
+                p->text + t->at);
 }
 
 /* ---- nodes ---- */
 
-static struct cw_node *node_new(struct parser *p, enum cw_node_kind kind, size_t at, const char *text, size_t length)
+static struct cw_node *node_new(struct parser *p, enum cw_node_kind kind, size_t at, const char *text,
+                                size_t length)
 {
     struct cw_node *n = calloc(1, sizeof(*n) + length + 1);
     if (!n) {
@@ -260,7 +318,9 @@ static int node_add(struct parser *p, struct cw_node *n, struct cw_node *last, s
     n->n_operands++;
     n->height = CW_MAX(n->height, operand->height + 1);
     if (n->height > MAX_HEIGHT)
-        return FAIL(p, n->at, "the expression is too deep: expected at most %d operations in a row; use parentheses", MAX_HEIGHT);
+        return FAIL(p, n->at,
+                    "the expression is too deep: expected at most %d operations in a row; use parentheses",
+                    MAX_HEIGHT);
     return 0;
 }
 
@@ -284,10 +344,13 @@ static int parse_call(struct parser *p, const struct token *name, struct cw_node
         for (int i = 0; i < CW_BYTES; i++)
             names[n++] = cw_dtype_name((enum cw_dtype)i);
         const char *near = cw_nearest(word, names, n);
-        return FAIL(p, name->at, "there is no function \"%s\"%s%s%s; expected abs, ceil, exp, floor, length, log, max, min, round, sqrt, where or a dtype",
+        return FAIL(p, name->at,
+                    "there is no function \"%s\"%s%s%s; expected abs, ceil, exp, floor, length, log, max, "
+                    "min, round, sqrt, where or a dtype",
                     word, near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
     }
-    struct cw_node *n = node_new(p, cast ? CW_NODE_CAST : CW_NODE_CALL, name->at, word, strlen(word)), *last = NULL, *argument;
+    struct cw_node *n = node_new(p, cast ? CW_NODE_CAST : CW_NODE_CALL, name->at, word, strlen(word)),
+                   *last = NULL, *argument;
     if (!n)
         return CW_E_MEMORY;
     n->dtype = dtype;
@@ -307,8 +370,8 @@ static int parse_call(struct parser *p, const struct token *name, struct cw_node
     if (r < 0)
         return r;
     if (n->n_operands < min || n->n_operands > max)
-        return FAIL(p, name->at, "%s has %u argument%s: expected %u%s", word, n->n_operands, n->n_operands == 1 ? "" : "s", min,
-                    max > min ? " or more" : "");
+        return FAIL(p, name->at, "%s has %u argument%s: expected %u%s", word, n->n_operands,
+                    n->n_operands == 1 ? "" : "s", min, max > min ? " or more" : "");
     *ret = n;
     return advance(p);
 }
@@ -367,8 +430,14 @@ static int parse_atom(struct parser *p, struct cw_node **ret)
 /* Signs, not, and what binds tighter: power, whose right side may have a sign. */
 static int parse_unary(struct parser *p, int level, struct cw_node **ret)
 {
-    static const struct { enum cw_xop token, op; int level; } prefixes[] = {
-        {CW_X_SUB, CW_X_NEG, LEVEL_SIGN}, {CW_X_ADD, CW_X_POS, LEVEL_SIGN}, {CW_X_INVERT, CW_X_INVERT, LEVEL_SIGN}, {CW_X_NOT, CW_X_NOT, LEVEL_NOT},
+    static const struct {
+        enum cw_xop token, op;
+        int level;
+    } prefixes[] = {
+        {CW_X_SUB, CW_X_NEG, LEVEL_SIGN},
+        {CW_X_ADD, CW_X_POS, LEVEL_SIGN},
+        {CW_X_INVERT, CW_X_INVERT, LEVEL_SIGN},
+        {CW_X_NOT, CW_X_NOT, LEVEL_NOT},
     };
     struct token t = p->token;
     struct cw_node *n, *operand;
@@ -406,11 +475,13 @@ static int parse_unary(struct parser *p, int level, struct cw_node **ret)
 static int binary_level(const struct token *t)
 {
     static const uint8_t levels[CW_N_XOPS] = {
-        [CW_X_OR] = LEVEL_OR, [CW_X_AND] = LEVEL_AND, [CW_X_LT] = LEVEL_COMPARE, [CW_X_LE] = LEVEL_COMPARE, [CW_X_GT] = LEVEL_COMPARE,
-        [CW_X_GE] = LEVEL_COMPARE, [CW_X_EQ] = LEVEL_COMPARE, [CW_X_NE] = LEVEL_COMPARE, [CW_X_BITOR] = LEVEL_BITOR,
-        [CW_X_BITXOR] = LEVEL_BITXOR, [CW_X_BITAND] = LEVEL_BITAND, [CW_X_SHL] = LEVEL_SHIFT, [CW_X_SHR] = LEVEL_SHIFT,
-        [CW_X_ADD] = LEVEL_SUM, [CW_X_SUB] = LEVEL_SUM, [CW_X_MUL] = LEVEL_PRODUCT, [CW_X_DIV] = LEVEL_PRODUCT,
-        [CW_X_FLOORDIV] = LEVEL_PRODUCT, [CW_X_MOD] = LEVEL_PRODUCT,
+        [CW_X_OR] = LEVEL_OR,         [CW_X_AND] = LEVEL_AND,       [CW_X_LT] = LEVEL_COMPARE,
+        [CW_X_LE] = LEVEL_COMPARE,    [CW_X_GT] = LEVEL_COMPARE,    [CW_X_GE] = LEVEL_COMPARE,
+        [CW_X_EQ] = LEVEL_COMPARE,    [CW_X_NE] = LEVEL_COMPARE,    [CW_X_BITOR] = LEVEL_BITOR,
+        [CW_X_BITXOR] = LEVEL_BITXOR, [CW_X_BITAND] = LEVEL_BITAND, [CW_X_SHL] = LEVEL_SHIFT,
+        [CW_X_SHR] = LEVEL_SHIFT,     [CW_X_ADD] = LEVEL_SUM,       [CW_X_SUB] = LEVEL_SUM,
+        [CW_X_MUL] = LEVEL_PRODUCT,   [CW_X_DIV] = LEVEL_PRODUCT,   [CW_X_FLOORDIV] = LEVEL_PRODUCT,
+        [CW_X_MOD] = LEVEL_PRODUCT,
     };
     return t->kind == TOKEN_OP ? levels[t->op] : 0;
 }
@@ -430,7 +501,8 @@ static int parse_binary(struct parser *p, int level, struct cw_node **ret)
                 return r;
             while (binary_level(&p->token) == LEVEL_COMPARE) {
                 enum cw_xop op = p->token.op;
-                if ((r = advance(p)) < 0 || (r = parse(p, LEVEL_BITOR, &right)) < 0 || (r = node_add(p, n, last, right)) < 0)
+                if ((r = advance(p)) < 0 || (r = parse(p, LEVEL_BITOR, &right)) < 0 ||
+                    (r = node_add(p, n, last, right)) < 0)
                     return r;
                 right->before = op;
                 last = right;
@@ -453,7 +525,8 @@ static int parse_binary(struct parser *p, int level, struct cw_node **ret)
 static int parse(struct parser *p, int level, struct cw_node **ret)
 {
     if (p->depth == CW_EXPR_MAX_NESTING)
-        return FAIL(p, p->token.at, "the expression is nested too deeply: expected at most %d levels", CW_EXPR_MAX_NESTING);
+        return FAIL(p, p->token.at, "the expression is nested too deeply: expected at most %d levels",
+                    CW_EXPR_MAX_NESTING);
     p->depth++;
     int r = parse_binary(p, level, ret);
     p->depth--;
@@ -464,13 +537,15 @@ int cw_tree_parse(const char *text, struct cw_tree *ret, struct cw_error *err)
 {
     *ret = (struct cw_tree){.text = text};
     if (strnlen(text, CW_EXPR_MAX_TEXT + 1) > CW_EXPR_MAX_TEXT)
-        return cw_error_set(err, CW_E_PIPELINE, "the expression is too long: expected at most %zu bytes", CW_EXPR_MAX_TEXT);
+        return cw_error_set(err, CW_E_PIPELINE, "the expression is too long: expected at most %zu bytes",
+                            CW_EXPR_MAX_TEXT);
     struct parser p = {.tree = ret, .text = text, .err = err};
     int r = advance(&p);
     if (r == 0)
         r = parse(&p, LEVEL_OR, &ret->root);
     if (r == 0 && p.token.kind != TOKEN_END)
-        r = token_is(&p, "if") ? FAIL(&p, p.token.at, "there is no \"if\": use where(condition, a, b)") : unexpected(&p, "an operator or the end");
+        r = token_is(&p, "if") ? FAIL(&p, p.token.at, "there is no \"if\": use where(condition, a, b)")
+                               : unexpected(&p, "an operator or the end");
     if (r < 0)
         cw_tree_deinit(ret);
     return r;

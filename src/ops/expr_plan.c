@@ -1,4 +1,5 @@
-/* Before a program runs: the shapes of its registers, memory for them, and the components it reads. Scratch in the block's arena. */
+/* Before a program runs: the shapes of its registers, memory for them, and the components it reads. Scratch
+ * in the block's arena. */
 #include "ops/expr_run.h"
 
 void *cw_run_take(struct run *x, size_t bytes, int *r)
@@ -19,7 +20,8 @@ bool cw_run_count(const struct cw_type *t, size_t *ret)
 
 static bool same_shape(const struct cw_type *a, const struct cw_type *b)
 {
-    return a->ndim == b->ndim && memcmp(a->dims, b->dims, (size_t)CW_MAX(a->ndim, 0) * sizeof(a->dims[0])) == 0;
+    return a->ndim == b->ndim &&
+           memcmp(a->dims, b->dims, (size_t)CW_MAX(a->ndim, 0) * sizeof(a->dims[0])) == 0;
 }
 
 static bool combine(struct run *x, struct cw_type *shape, unsigned operand)
@@ -70,7 +72,8 @@ bool cw_run_plan_shapes(struct run *x, size_t row)
 
 static bool is_spread(const struct run *x, const struct cw_instr *in, unsigned operand)
 {
-    return in->level == CW_LEVEL_ELEMENT && reg_of(x, operand)->level == CW_LEVEL_ELEMENT && !same_shape(&x->values[operand].shape, &x->values[in->dst].shape);
+    return in->level == CW_LEVEL_ELEMENT && reg_of(x, operand)->level == CW_LEVEL_ELEMENT &&
+           !same_shape(&x->values[operand].shape, &x->values[in->dst].shape);
 }
 
 int cw_run_plan_memory(struct run *x)
@@ -81,7 +84,8 @@ int cw_run_plan_memory(struct run *x)
     for (unsigned i = 0; i < e->n_instrs && !crosses; i++) {
         const struct cw_instr *in = &e->instrs[i];
         if (in->level == CW_LEVEL_ELEMENT)
-            crosses = x->values[in->dst].n != x->max_n || is_spread(x, in, in->a) || is_spread(x, in, in->b) || is_spread(x, in, in->c);
+            crosses = x->values[in->dst].n != x->max_n || is_spread(x, in, in->a) ||
+                      is_spread(x, in, in->b) || is_spread(x, in, in->c);
     }
     x->rows_at_once = e->varies ? 1 : x->max_n >= PIECE ? 1 : PIECE / CW_MAX(x->max_n, 1u);
     x->rows_at_once = CW_MIN(x->rows_at_once, CW_MAX(x->b->n, 1u));
@@ -108,7 +112,10 @@ int cw_run_plan_memory(struct run *x)
         if (in->level != CW_LEVEL_ELEMENT)
             continue;
         for (int k = 0; k < 3; k++)
-            x->spread[i][k] = is_spread(x, in, operands[k]) ? cw_run_take(x, x->rows_at_once * x->values[in->dst].n * size_of(x, operands[k]), &r) : NULL;
+            x->spread[i][k] =
+                is_spread(x, in, operands[k])
+                    ? cw_run_take(x, x->rows_at_once * x->values[in->dst].n * size_of(x, operands[k]), &r)
+                    : NULL;
     }
     for (unsigned i = 0; i < e->n_regs; i++)
         if (e->regs[i].kind == CW_REG_TEMP && i != e->result)

@@ -1,13 +1,23 @@
-/* NumPy's rules for the types of results: promotion of dtypes, fitting of literals, broadcasting of shapes. Pure functions. */
+/* NumPy's rules for the types of results: promotion of dtypes, fitting of literals, broadcasting of shapes.
+ * Pure functions. */
 #include "ops/expr_impl.h"
 
 /* Bits that an integer dtype has for its magnitude; bool counts as an unsigned type of none. */
-static int width(enum cw_dtype t) { return t == CW_BOOL ? 0 : (int)cw_dtype_size(t) * 8; }
+static int width(enum cw_dtype t)
+{
+    return t == CW_BOOL ? 0 : (int)cw_dtype_size(t) * 8;
+}
 
-static enum cw_dtype signed_of(int bits) { return bits <= 8 ? CW_INT8 : bits <= 16 ? CW_INT16 : bits <= 32 ? CW_INT32 : CW_INT64; }
+static enum cw_dtype signed_of(int bits)
+{
+    return bits <= 8 ? CW_INT8 : bits <= 16 ? CW_INT16 : bits <= 32 ? CW_INT32 : CW_INT64;
+}
 
 /* The float16, float32 or float64 that NumPy takes for an integer beside a float16. */
-static enum cw_dtype float_holding(enum cw_dtype t) { return width(t) <= 8 ? CW_FLOAT16 : width(t) <= 16 ? CW_FLOAT32 : CW_FLOAT64; }
+static enum cw_dtype float_holding(enum cw_dtype t)
+{
+    return width(t) <= 8 ? CW_FLOAT16 : width(t) <= 16 ? CW_FLOAT32 : CW_FLOAT64;
+}
 
 enum cw_dtype cw_promote(enum cw_dtype a, enum cw_dtype b)
 {
@@ -37,7 +47,10 @@ enum cw_dtype cw_promote(enum cw_dtype a, enum cw_dtype b)
     return wu == 64 ? CW_FLOAT64 : signed_of(wu * 2);
 }
 
-enum cw_dtype cw_float_for(enum cw_dtype t) { return cw_dtype_is_float(t) ? t : float_holding(t); }
+enum cw_dtype cw_float_for(enum cw_dtype t)
+{
+    return cw_dtype_is_float(t) ? t : float_holding(t);
+}
 
 bool cw_integer_fits(cw_i128 v, enum cw_dtype t)
 {

@@ -7,7 +7,9 @@
 #include "pipeline/op.h"
 
 enum kind { KIND_ERROR, KIND_CRASH, KIND_HANG };
-static const char *const kinds[] = {[KIND_ERROR] = "error", [KIND_CRASH] = "crash", [KIND_HANG] = "hang", NULL};
+
+static const char *const kinds[] = {
+    [KIND_ERROR] = "error", [KIND_CRASH] = "crash", [KIND_HANG] = "hang", NULL};
 
 struct fail {
     struct cw_expr *where;
@@ -40,11 +42,13 @@ static int fail_run(const struct cw_op *op, struct cw_block *block, struct cw_er
     if (!hit)
         return err && err->status < 0 ? err->status : CW_E_MEMORY;
     int r = cw_expr_eval_into(s->where, op->in, op->desc->name, block, hit, err);
-    CW_ROWS_OK(i, block, r == 0) {
+    CW_ROWS_OK(i, block, r == 0)
+    {
         if (!hit[i])
             continue;
         if (s->kind == KIND_ERROR)
-            cw_block_fail(block, i, op->desc->name, "failed as asked for: %.200s", cw_attr_string(op, "where"));
+            cw_block_fail(block, i, op->desc->name, "failed as asked for: %.200s",
+                          cw_attr_string(op, "where"));
         else if (s->kind == KIND_CRASH)
             kill(getpid(), SIGKILL);
         else
@@ -54,9 +58,16 @@ static int fail_run(const struct cw_op *op, struct cw_block *block, struct cw_er
 }
 
 static const struct cw_attr_def attrs[] = {
-    {.name = "where", .kind = CW_ATTR_EXPR, .def = "\"true\"", .doc = "condition: a scalar expression; elements for which it holds fail"},
-    {.name = "kind", .kind = CW_ATTR_STRING, .def = "\"error\"", .choices = kinds,
-     .doc = "error: the record fails; crash: the process is killed (SIGKILL); hang: waits until the run is cancelled"},
+    {.name = "where",
+     .kind = CW_ATTR_EXPR,
+     .def = "\"true\"",
+     .doc = "condition: a scalar expression; elements for which it holds fail"},
+    {.name = "kind",
+     .kind = CW_ATTR_STRING,
+     .def = "\"error\"",
+     .choices = kinds,
+     .doc = "error: the record fails; crash: the process is killed (SIGKILL); hang: waits until the run is "
+            "cancelled"},
     {0},
 };
 

@@ -1,4 +1,5 @@
-/* Features as they are asked for: the attribute read and checked, defaults converted. Immutable after bind. */
+/* Features as they are asked for: the attribute read and checked, defaults converted. Immutable after bind.
+ */
 #include "ops/feature_spec.h"
 
 #include <stdio.h>
@@ -26,19 +27,23 @@ void cw_feature_specs_free(void *state)
 
 static int bad(const struct reading *x, struct cw_error *err, const char *expected)
 {
-    return cw_attr_error(x->op, x->words->attr, err, "for the %s \"%.60s\" %s", x->words->noun, x->name, expected);
+    return cw_attr_error(x->op, x->words->attr, err, "for the %s \"%.60s\" %s", x->words->noun, x->name,
+                         expected);
 }
 
 static int read_dtype(const struct reading *x, const json_t *v, struct cw_error *err)
 {
     enum cw_dtype dtype;
-    if (json_is_string(v) && cw_dtype_parse(json_string_value(v), &dtype) == 0 && (x->words->dtypes >> dtype & 1)) {
+    if (json_is_string(v) && cw_dtype_parse(json_string_value(v), &dtype) == 0 &&
+        (x->words->dtypes >> dtype & 1)) {
         x->f->dtype = dtype;
         return 0;
     }
-    return bad(x, err, x->words->dtypes == CW_FEATURE_ALL
-                           ? "a dtype (\"bytes\", \"int64\", \"float32\", \"bool\", ...), or an object with dtype and more"
-                           : "a dtype \"bytes\", \"int64\" or \"float32\", or an object with dtype and more");
+    return bad(
+        x, err,
+        x->words->dtypes == CW_FEATURE_ALL
+            ? "a dtype (\"bytes\", \"int64\", \"float32\", \"bool\", ...), or an object with dtype and more"
+            : "a dtype \"bytes\", \"int64\" or \"float32\", or an object with dtype and more");
 }
 
 static int read_shape(const struct reading *x, const json_t *v, struct cw_error *err)
@@ -68,7 +73,8 @@ static bool put_number(const json_t *v, enum cw_dtype dtype, void *out)
     return json_is_real(v) && cw_number_from_double(json_real_value(v), dtype, out) == CW_NUMBER_OK;
 }
 
-/* Appends the numbers of a list, of lists in it too, to a default with room for `room`; false: not numbers of the dtype, or too many. */
+/* Appends the numbers of a list, of lists in it too, to a default with room for `room`; false: not numbers of
+ * the dtype, or too many. */
 static bool put_numbers(struct cw_feature_spec *f, int64_t room, const json_t *v, int depth)
 {
     bool good = true;
@@ -165,12 +171,14 @@ static int read_feature(const struct reading *x, const json_t *v, struct cw_erro
     return r == 0 && def ? read_default(x, def, err) : r;
 }
 
-int cw_feature_specs_bind(const struct cw_feature_words *words, struct cw_bind *b, struct cw_op *op, struct cw_error *err)
+int cw_feature_specs_bind(const struct cw_feature_words *words, struct cw_bind *b, struct cw_op *op,
+                          struct cw_error *err)
 {
     const json_t *features = cw_attr_json(op, words->attr), *value;
     const char *name;
     struct cw_type type;
-    struct cw_feature_specs *specs = op->state = calloc(1, sizeof(*specs)); /* the caller frees it, in case of error too */
+    /* the caller frees it, in case of error too */
+    struct cw_feature_specs *specs = op->state = calloc(1, sizeof(*specs));
     if (!specs)
         return cw_error_nomem(err, sizeof(*specs), op->desc->name);
     if (json_object_size(features) == 0 || json_object_size(features) > CW_OP_MAX_PORTS)
@@ -192,7 +200,8 @@ int cw_feature_specs_bind(const struct cw_feature_words *words, struct cw_bind *
 
 /* ---- rows ---- */
 
-int cw_feature_columns(const struct cw_feature_specs *specs, const struct cw_op *op, struct cw_block *b, struct cw_error *err)
+int cw_feature_columns(const struct cw_feature_specs *specs, const struct cw_op *op, struct cw_block *b,
+                       struct cw_error *err)
 {
     int r = 0;
     for (unsigned i = 0; r == 0 && i < specs->n; i++) {
@@ -203,7 +212,8 @@ int cw_feature_columns(const struct cw_feature_specs *specs, const struct cw_op 
     return r;
 }
 
-void *cw_feature_row(const struct cw_feature_spec *f, const struct cw_port *port, struct cw_block *b, size_t row, int64_t n, struct cw_error *err)
+void *cw_feature_row(const struct cw_feature_spec *f, const struct cw_port *port, struct cw_block *b,
+                     size_t row, int64_t n, struct cw_error *err)
 {
     int64_t dims[CW_MAX_NDIM];
     memcpy(dims, port->type.dims, sizeof(dims));
@@ -212,7 +222,8 @@ void *cw_feature_row(const struct cw_feature_spec *f, const struct cw_port *port
     return cw_block_row_out(b, port->value, &port->type, row, dims, port->type.ndim, err);
 }
 
-int cw_feature_default(const struct cw_feature_spec *f, const struct cw_port *port, struct cw_block *b, size_t row, struct cw_error *err)
+int cw_feature_default(const struct cw_feature_spec *f, const struct cw_port *port, struct cw_block *b,
+                       size_t row, struct cw_error *err)
 {
     if (f->dtype == CW_BYTES) {
         cw_feature_bytes_row(port, b, row, f->text, f->text_size);

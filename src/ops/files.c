@@ -10,7 +10,8 @@ static void files_free(struct cw_source *s)
     free(s);
 }
 
-static int files_produce(const struct cw_source *s, const struct cw_op *op, struct cw_block *b, struct cw_error *err)
+static int files_produce(const struct cw_source *s, const struct cw_op *op, struct cw_block *b,
+                         struct cw_error *err)
 {
     int r = cw_record_files_produce_data(b, &op->out[0], err);
     return r < 0 ? r : cw_record_files_produce_paths((const struct cw_record_files *)s, b, &op->out[1], err);
@@ -36,7 +37,8 @@ static char *identity(const struct cw_op *op, const struct cw_source_env *env)
     return ret;
 }
 
-static int files_open(const struct cw_op *op, const struct cw_source_env *env, struct cw_source **ret, struct cw_error *err)
+static int files_open(const struct cw_op *op, const struct cw_source_env *env, struct cw_source **ret,
+                      struct cw_error *err)
 {
     struct cw_record_files *f = calloc(1, sizeof(*f));
     if (!f)
@@ -59,15 +61,21 @@ static int files_open(const struct cw_op *op, const struct cw_source_env *env, s
 static const struct cw_output_def outputs[] = {{"data", CW_BYTES}, {"path", CW_BYTES}, {0}};
 
 static const struct cw_attr_def attrs[] = {
-    {.name = "files", .kind = CW_ATTR_STRINGS, .len_min = 1, .scalar_too = true, .path = true, .doc = "patterns (glob) or names of the files"},
+    {.name = "files",
+     .kind = CW_ATTR_STRINGS,
+     .len_min = 1,
+     .scalar_too = true,
+     .path = true,
+     .doc = "patterns (glob) or names of the files"},
     {0},
 };
 
 const struct cw_op_desc cw_op_files = {
     .name = "files",
     .summary = "whole files",
-    .doc = "Gives `data`, the bytes of each file, and `path`, its path without the pattern's directory (that before the first wildcard). Files are "
-           "taken pattern by pattern, those of a pattern sorted by bytes.",
+    .doc =
+        "Gives `data`, the bytes of each file, and `path`, its path without the pattern's directory (that "
+        "before the first wildcard). Files are taken pattern by pattern, those of a pattern sorted by bytes.",
     .kind = CW_OP_SOURCE,
     .attrs = attrs,
     .outputs = outputs,

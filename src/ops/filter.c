@@ -1,7 +1,10 @@
 #include "ops/expr.h"
 #include "pipeline/op.h"
 
-static void filter_free(void *state) { cw_expr_free(state); }
+static void filter_free(void *state)
+{
+    cw_expr_free(state);
+}
 
 static int filter_bind(struct cw_bind *b, struct cw_op *op, struct cw_error *err)
 {
@@ -21,17 +24,19 @@ static int filter_run(const struct cw_op *op, struct cw_block *block, struct cw_
         return r;
     size_t dropped = 0;
     CW_ROWS_OK(i, block, true)
-        if (!keep[i]) {
-            block->status[i] = CW_ROW_DROPPED;
-            dropped++;
-        }
+    if (!keep[i]) {
+        block->status[i] = CW_ROW_DROPPED;
+        dropped++;
+    }
     if (dropped)
         block->all_ok = false;
     return 0;
 }
 
 static const struct cw_attr_def attrs[] = {
-    {.name = "where", .kind = CW_ATTR_EXPR, .doc = "condition: a scalar expression; elements for which it is false (0) are dropped"},
+    {.name = "where",
+     .kind = CW_ATTR_EXPR,
+     .doc = "condition: a scalar expression; elements for which it is false (0) are dropped"},
     {0},
 };
 

@@ -1,15 +1,19 @@
 /* filter_function: a Python function says which elements stay. */
 #include "ops/function.h"
 
-static int filter_function_bind(struct cw_bind *b, struct cw_op *op, struct cw_error *err) { return cw_function_bind(b, op, CW_FUNCTION_FILTER, err); }
+static int filter_function_bind(struct cw_bind *b, struct cw_op *op, struct cw_error *err)
+{
+    return cw_function_bind(b, op, CW_FUNCTION_FILTER, err);
+}
 
 struct filter_sink {
     struct cw_function_sink base;
     struct cw_block *block;
 };
 
-static int filter_row(struct cw_function_sink *base, const struct cw_exchange_answer *a CW_UNUSED, size_t row, size_t first CW_UNUSED,
-                      uint32_t elements CW_UNUSED, bool kept, struct cw_error *err CW_UNUSED)
+static int filter_row(struct cw_function_sink *base, const struct cw_exchange_answer *a CW_UNUSED, size_t row,
+                      size_t first CW_UNUSED, uint32_t elements CW_UNUSED, bool kept,
+                      struct cw_error *err CW_UNUSED)
 {
     struct cw_block *b = ((struct filter_sink *)base)->block;
     if (!kept) {

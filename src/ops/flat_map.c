@@ -3,7 +3,10 @@
 
 #include "ops/function.h"
 
-static int flat_map_bind(struct cw_bind *b, struct cw_op *op, struct cw_error *err) { return cw_function_bind(b, op, CW_FUNCTION_FLAT_MAP, err); }
+static int flat_map_bind(struct cw_bind *b, struct cw_op *op, struct cw_error *err)
+{
+    return cw_function_bind(b, op, CW_FUNCTION_FLAT_MAP, err);
+}
 
 struct given { /* by one row */
     uint32_t n;
@@ -17,8 +20,8 @@ struct flat_sink {
     struct given *given; /* by row */
 };
 
-static int flat_row(struct cw_function_sink *base, const struct cw_exchange_answer *a, size_t row, size_t first, uint32_t elements, bool kept CW_UNUSED,
-                    struct cw_error *err)
+static int flat_row(struct cw_function_sink *base, const struct cw_exchange_answer *a, size_t row,
+                    size_t first, uint32_t elements, bool kept CW_UNUSED, struct cw_error *err)
 {
     struct flat_sink *s = (struct flat_sink *)base;
     struct given *g = &s->given[row];
@@ -32,7 +35,9 @@ static int flat_row(struct cw_function_sink *base, const struct cw_exchange_answ
             if (!s->op->out[k].live)
                 continue;
             if (!cw_exchange_row(a, k, &s->op->out[k].type, first + i, t))
-                return cw_error_set(err, CW_E_BUG, "flat_map: the host process sent a malformed answer: a component's type or place");
+                return cw_error_set(
+                    err, CW_E_BUG,
+                    "flat_map: the host process sent a malformed answer: a component's type or place");
             void *copy = cw_block_alloc(s->block, t->size, err);
             if (!copy)
                 return err ? err->status : CW_E_MEMORY;
@@ -44,12 +49,14 @@ static int flat_row(struct cw_function_sink *base, const struct cw_exchange_answ
 }
 
 /* Output k of all elements as a column of the expansion. */
-static int put_column(const struct cw_op *op, unsigned k, const struct flat_sink *s, size_t n_rows, struct cw_expansion *e, struct cw_error *err)
+static int put_column(const struct cw_op *op, unsigned k, const struct flat_sink *s, size_t n_rows,
+                      struct cw_expansion *e, struct cw_error *err)
 {
     const struct cw_port *port = &op->out[k];
     struct cw_block to = {.n = e->n, .arena = s->block->arena, .columns = e->columns};
     bool fixed = cw_type_fixed(&port->type);
-    int r = fixed ? cw_block_dense(&to, port->value, &port->type, err) : cw_block_ragged(&to, port->value, err);
+    int r = fixed ? cw_block_dense(&to, port->value, &port->type, err)
+                  : cw_block_ragged(&to, port->value, err);
     struct cw_column *c = &e->columns[port->value];
     size_t at = 0;
     for (size_t row = 0; row < n_rows && r >= 0; row++) {
@@ -104,8 +111,9 @@ static const struct cw_attr_def attrs[] = {CW_FUNCTION_ATTRS, CW_FUNCTION_OUTPUT
 const struct cw_op_desc cw_op_flat_map = {
     .name = "flat_map",
     .summary = "each element becomes any number of others, which a Python function returns",
-    .doc = "The function gets the element as map's does and returns a list of dicts, or is a generator of them. The elements of a record follow one "
-           "another; the count of elements is not known behind it. Not with on_error \"replace\".",
+    .doc = "The function gets the element as map's does and returns a list of dicts, or is a generator of "
+           "them. The elements of a record follow one another; the count of elements is not known behind it. "
+           "Not with on_error \"replace\".",
     .kind = CW_OP_FLAT_MAP,
     .function = true,
     .attrs = attrs,

@@ -1,37 +1,67 @@
-/* What operators that run Python functions share: the attributes, the function as bound, and running it on rows in host processes. */
+/* What operators that run Python functions share: the attributes, the function as bound, and running it on
+ * rows in host processes. */
 #pragma once
 #include "host/exchange.h"
 #include "host/host.h"
 #include "pipeline/op.h"
 
-enum cw_function_kind { CW_FUNCTION_MAP, CW_FUNCTION_FILTER, CW_FUNCTION_FLAT_MAP, CW_FUNCTION_MAP_BATCHES, CW_FUNCTION_ITERATE };
+enum cw_function_kind {
+    CW_FUNCTION_MAP,
+    CW_FUNCTION_FILTER,
+    CW_FUNCTION_FLAT_MAP,
+    CW_FUNCTION_MAP_BATCHES,
+    CW_FUNCTION_ITERATE
+};
 
-/* One record (map_batches: batch) in so many is computed twice, to find functions that are not deterministic. */
+/* One record (map_batches: batch) in so many is computed twice, to find functions that are not deterministic.
+ */
 #define CW_FUNCTION_CHECK_ONE_IN 1000
 
 struct cw_function {
-    struct cw_host_function host;    /* without cancellation: that is the block's */
+    struct cw_host_function host; /* without cancellation: that is the block's */
     enum cw_function_kind kind;
-    struct cw_exchange_column *in;   /* in byte order of their names; owned by the op, like the rest */
+    struct cw_exchange_column *in; /* in byte order of their names; owned by the op, like the rest */
     unsigned n_in;
-    const char *name;                /* of the function, for messages */
+    const char *name; /* of the function, for messages */
     bool rng, deterministic;
 };
 
 /* Attributes that all of them have; to be followed by their own and a {0}. */
-#define CW_FUNCTION_ATTRS                                                                                                                            \
-    {.name = "function", .kind = CW_ATTR_FUNCTION, .doc = "what to call: {name, identity, payload, modules, path, rng}, as the Python package writes it"},      \
-    {.name = "timeout_s", .kind = CW_ATTR_FLOAT, .def = "300", .min = 0.001, .max = 1e6, .effort = true,                                              \
-     .doc = "time that one call may take, in seconds; then its host process is ended and the call made again"},                                       \
-    {.name = "host_memory", .kind = CW_ATTR_INT, .def = "0", .min = 0, .max = 0x1p62, .effort = true,                                                  \
-     .doc = "bytes of resident memory that a host process may have; 0: half of the machine's, divided by its CPUs"},                                  \
-    {.name = "deterministic", .kind = CW_ATTR_BOOL, .def = "true",                                                                                     \
-     .doc = "false: the function gives another result each time, on purpose; nothing after it is cached, and it is not called twice to compare"}
-#define CW_FUNCTION_OUTPUTS                                                                                                                           \
-    {.name = "outputs", .kind = CW_ATTR_OBJECT, .doc = "{name: {dtype, shape}}: the components it returns; a dimension that varies is null, a shape that does is null"}
+#define CW_FUNCTION_ATTRS \
+    {.name = "function", \
+     .kind = CW_ATTR_FUNCTION, \
+     .doc = "what to call: {name, identity, payload, modules, path, rng}, as the Python package writes it"}, \
+        {.name = "timeout_s", \
+         .kind = CW_ATTR_FLOAT, \
+         .def = "300", \
+         .min = 0.001, \
+         .max = 1e6, \
+         .effort = true, \
+         .doc = "time that one call may take, in seconds; then its host process is ended and the call made " \
+                "again"}, \
+        {.name = "host_memory", \
+         .kind = CW_ATTR_INT, \
+         .def = "0", \
+         .min = 0, \
+         .max = 0x1p62, \
+         .effort = true, \
+         .doc = "bytes of resident memory that a host process may have; 0: half of the machine's, divided " \
+                "by its CPUs"}, \
+        {.name = "deterministic", \
+         .kind = CW_ATTR_BOOL, \
+         .def = "true", \
+         .doc = "false: the function gives another result each time, on purpose; nothing after it is " \
+                "cached, and it is not called twice to compare"}
+#define CW_FUNCTION_OUTPUTS \
+    {.name = "outputs", \
+     .kind = CW_ATTR_OBJECT, \
+     .doc = "{name: {dtype, shape}}: the components it returns; a dimension that varies is null, a shape " \
+            "that does is null"}
 
-/* Reads all components that there are and the attributes; outputs, where the operator has them, replace all components (filters keep them). */
-int cw_function_bind(struct cw_bind *b, struct cw_op *op, enum cw_function_kind kind, struct cw_error *err) _must_check_;
+/* Reads all components that there are and the attributes; outputs, where the operator has them, replace all
+ * components (filters keep them). */
+int cw_function_bind(struct cw_bind *b, struct cw_op *op, enum cw_function_kind kind,
+                     struct cw_error *err) _must_check_;
 void cw_function_free(void *state);
 /* The types of attribute `outputs`, by port of op->out. */
 int cw_function_outputs(struct cw_bind *b, struct cw_op *op, struct cw_error *err) _must_check_;
@@ -41,22 +71,34 @@ struct cw_function_call {
     struct cw_host_function host; /* with cancellation */
     size_t size;                  /* of the request */
     void (*write)(const struct cw_function_call *c, uint8_t *to);
-    int (*take)(struct cw_function_call *c, const uint8_t *answer, size_t size, struct cw_error *err); /* what the host wrote: checked, then used */
+    /* what the host wrote: checked, then used */
+    int (*take)(struct cw_function_call *c, const uint8_t *answer, size_t size, struct cw_error *err);
 };
-/* Makes the call in *host, or where that is NULL in one that it gets and sets *host to. 1: the host died, *death says why, and *host is NULL. Else *host is
- * the caller's (after an error NULL, or one that lives): what was taken may lie in its memory until it is called again or released. */
-int cw_function_call(struct cw_function_call *c, struct cw_host **host, struct cw_host_death *death, struct cw_error *err) _must_check_;
-/* The same until it is answered, in a fresh host each time. 1: hosts died too often, tries counting those before;
- * *ret_why is "its host process ... (n attempts)". CW_E_MEMORY: they were killed from outside too often. */
-int cw_function_insist(struct cw_function_call *c, struct cw_host **host, struct cw_host_tries *tries, char ret_why[500], struct cw_error *err) _must_check_;
+
+/* Makes the call in *host, or where that is NULL in one that it gets and sets *host to. 1: the host died,
+ * *death says why, and *host is NULL. Else *host is the caller's (after an error NULL, or one that lives):
+ * what was taken may lie in its memory until it is called again or released. */
+int cw_function_call(struct cw_function_call *c, struct cw_host **host, struct cw_host_death *death,
+                     struct cw_error *err) _must_check_;
+/* The same until it is answered, in a fresh host each time. 1: hosts died too often, tries counting those
+ * before; *ret_why is "its host process ... (n attempts)". CW_E_MEMORY: they were killed from outside too
+ * often. */
+int cw_function_insist(struct cw_function_call *c, struct cw_host **host, struct cw_host_tries *tries,
+                       char ret_why[500], struct cw_error *err) _must_check_;
 
 /* The list [[row, message], ...] that came with an answer; new reference, NULL where it is empty. */
-int cw_function_errors(const struct cw_function *f, const struct cw_exchange_answer *a, json_t **ret, struct cw_error *err) _must_check_;
+int cw_function_errors(const struct cw_function *f, const struct cw_exchange_answer *a, json_t **ret,
+                       struct cw_error *err) _must_check_;
 
-/* What a row gave. Called for each row that was computed, in any order; values point into shared memory. Elements: how many (1 but for flat_map),
- * the first of them is row `first` of the answer. < 0 ends the run. */
+/* What a row gave. Called for each row that was computed, in any order; values point into shared memory.
+ * Elements: how many (1 but for flat_map), the first of them is row `first` of the answer. < 0 ends the run.
+ */
 struct cw_function_sink {
-    int (*row)(struct cw_function_sink *s, const struct cw_exchange_answer *a, size_t row, size_t first, uint32_t elements, bool kept, struct cw_error *err);
+    int (*row)(struct cw_function_sink *s, const struct cw_exchange_answer *a, size_t row, size_t first,
+               uint32_t elements, bool kept, struct cw_error *err);
 };
-/* Runs the function on all rows of the block that are CW_ROW_OK. Rows that it fails on, or that end their host each time, are failed. */
-int cw_function_run(const struct cw_op *op, struct cw_block *block, struct cw_function_sink *sink, struct cw_error *err) _must_check_;
+
+/* Runs the function on all rows of the block that are CW_ROW_OK. Rows that it fails on, or that end their
+ * host each time, are failed. */
+int cw_function_run(const struct cw_op *op, struct cw_block *block, struct cw_function_sink *sink,
+                    struct cw_error *err) _must_check_;

@@ -4,9 +4,11 @@
 
 #include "ops/image_role.h"
 
-const char *const cw_interp_names[] = {"nearest", "bilinear", "bicubic", NULL}; /* in the order of enum cw_interp */
+/* in the order of enum cw_interp */
+const char *const cw_interp_names[] = {"nearest", "bilinear", "bicubic", NULL};
 
-int cw_image_bind_read(struct cw_bind *b, struct cw_op *op, bool two_d, struct cw_type *ret, struct cw_error *err)
+int cw_image_bind_read(struct cw_bind *b, struct cw_op *op, bool two_d, struct cw_type *ret,
+                       struct cw_error *err)
 {
     const char *name = cw_attr_string(op, "component");
     int port = cw_bind_read(b, name, ret, err);
@@ -17,7 +19,8 @@ int cw_image_bind_read(struct cw_bind *b, struct cw_op *op, bool two_d, struct c
     char type[160];
     cw_type_print(ret, type);
     return cw_attr_error(op, "component", err, "an image [height, width, channels]%s, but \"%s\" is %s%s",
-                         two_d ? " or [height, width]" : "", name, type, ret->dtype == CW_BYTES ? " (decode_image makes images)" : "");
+                         two_d ? " or [height, width]" : "", name, type,
+                         ret->dtype == CW_BYTES ? " (decode_image makes images)" : "");
 }
 
 int cw_image_bind_write(struct cw_bind *b, struct cw_op *op, const struct cw_type *type, struct cw_error *err)
@@ -45,7 +48,8 @@ int cw_image_size_check(const struct cw_image_size *s, int64_t h, int64_t w, str
 {
     if (s->h <= h && s->w <= w)
         return 0;
-    return cw_error_set(err, CW_E_RECORD, "a crop of %lld x %lld from an image of %lld x %lld (height x width)",
+    return cw_error_set(err, CW_E_RECORD,
+                        "a crop of %lld x %lld from an image of %lld x %lld (height x width)",
                         (long long)s->h, (long long)s->w, (long long)h, (long long)w);
 }
 
@@ -63,7 +67,8 @@ static int check_resizable(const struct cw_op *op, enum cw_dtype dtype, struct c
 {
     if (dtype == CW_UINT8 || dtype == CW_UINT16 || dtype == CW_FLOAT32 || dtype == CW_FLOAT64)
         return 0;
-    return cw_attr_error(op, "component", err, "an image of uint8, uint16, float32 or float64 to resize, but \"%s\" is %s",
+    return cw_attr_error(op, "component", err,
+                         "an image of uint8, uint16, float32 or float64 to resize, but \"%s\" is %s",
                          cw_attr_string(op, "component"), cw_dtype_name(dtype));
 }
 

@@ -5,7 +5,7 @@
 
 #include "ops/image_finish.h"
 
-struct chain { /* immutable */
+struct chain {                  /* immutable */
     const struct cw_op *decode; /* or NULL */
     const struct cw_op *flip;   /* or NULL */
     bool planar;
@@ -63,7 +63,10 @@ static void chain_begin(struct chain *c, const struct cw_op *first)
     *c = (struct chain){.in = first->in[0], .dtype = first->in[0].type.dtype};
 }
 
-static bool is_image(const struct cw_type *t) { return t->dtype != CW_BYTES && (t->ndim == 3 || t->ndim == 2); }
+static bool is_image(const struct cw_type *t)
+{
+    return t->dtype != CW_BYTES && (t->ndim == 3 || t->ndim == 2);
+}
 
 size_t cw_image_chain_match(const struct cw_op *const *ops, size_t n)
 {
@@ -82,18 +85,18 @@ size_t cw_image_chain_match(const struct cw_op *const *ops, size_t n)
 
 /* ---- one record ---- */
 
-struct plan { /* of one image: what is cut from it, and what becomes of that */
-    int64_t h, w;          /* of the whole image */
+struct plan {     /* of one image: what is cut from it, and what becomes of that */
+    int64_t h, w; /* of the whole image */
     int channels, ndim;
-    struct cw_rect rect;   /* cut from it */
-    struct cw_rect crop;   /* what the first region operator cuts: what must be undamaged after decode */
+    struct cw_rect rect;        /* cut from it */
+    struct cw_rect crop;        /* what the first region operator cuts: what must be undamaged after decode */
     struct cw_resize_spec spec; /* from rect to the result */
     bool resized, flip_x, flip_y;
 };
 
 /* Follows the region operators; the one that can't be computed goes into *ret_failed. */
-static int plan_regions(const struct chain *c, const struct cw_block *b, size_t row, struct plan *p, const struct cw_op **ret_failed,
-                        struct cw_error *err)
+static int plan_regions(const struct chain *c, const struct cw_block *b, size_t row, struct plan *p,
+                        const struct cw_op **ret_failed, struct cw_error *err)
 {
     struct cw_resize_spec *s = &p->spec;
     p->rect = (struct cw_rect){.h = p->h, .w = p->w};
@@ -115,7 +118,8 @@ static int plan_regions(const struct chain *c, const struct cw_block *b, size_t 
             s->cut_w = g.rect.w;
             continue;
         }
-        p->rect = (struct cw_rect){.y = p->rect.y + g.rect.y, .x = p->rect.x + g.rect.x, .h = g.rect.h, .w = g.rect.w};
+        p->rect = (struct cw_rect){
+            .y = p->rect.y + g.rect.y, .x = p->rect.x + g.rect.x, .h = g.rect.h, .w = g.rect.w};
         if (g.resize) {
             p->resized = true;
             s->out_h = s->cut_h = g.out_h;
@@ -139,7 +143,8 @@ static int plan_regions(const struct chain *c, const struct cw_block *b, size_t 
 }
 
 /* The part of the image that must be undamaged: what the crop that follows decode_image as written cuts. */
-static void plan_needed(const struct chain *c, const struct cw_block *b, size_t row, const struct plan *p, struct cw_rect *ret)
+static void plan_needed(const struct chain *c, const struct cw_block *b, size_t row, const struct plan *p,
+                        struct cw_rect *ret)
 {
     const struct cw_op *crop = ((const struct cw_decode_image *)c->decode->state)->crop;
     *ret = (struct cw_rect){.h = p->h, .w = p->w};
@@ -159,8 +164,8 @@ struct record { /* on its way */
     struct cw_block *b;
     size_t row;
     struct plan plan;
-    struct cw_image image;    /* open where the chain decodes */
-    const uint8_t *src;       /* else the input's pixels */
+    struct cw_image image; /* open where the chain decodes */
+    const uint8_t *src;    /* else the input's pixels */
     uint8_t *dst;
     const struct cw_op *failed;
 };
@@ -170,11 +175,15 @@ static int record_output(struct record *r, struct cw_error *err)
 {
     const struct cw_resize_spec *s = &r->plan.spec;
     int64_t hwc[3] = {s->cut_h, s->cut_w, r->plan.channels}, chw[3] = {r->plan.channels, s->cut_h, s->cut_w};
-    r->dst = cw_block_row_out(r->b, r->c->out.value, &r->c->out.type, r->row, r->c->planar ? chw : hwc, r->plan.ndim, err);
+    r->dst = cw_block_row_out(r->b, r->c->out.value, &r->c->out.type, r->row, r->c->planar ? chw : hwc,
+                              r->plan.ndim, err);
     return r->dst ? 0 : err ? err->status : CW_E_MEMORY;
 }
 
-struct resize_feed { struct cw_resize resize; const struct cw_row_sink *sink; };
+struct resize_feed {
+    struct cw_resize resize;
+    const struct cw_row_sink *sink;
+};
 
 static void feed_row(void *arg, int64_t y, const uint8_t *pixels)
 {
@@ -189,7 +198,10 @@ static int record_resize(struct record *r, const struct cw_row_sink *sink, struc
     int e = cw_resize_plan(resize, &r->plan.spec, r->b->arena, err);
     if (e < 0)
         return e;
-    struct cw_rect want = {.y = r->plan.rect.y + resize->y.first, .x = r->plan.rect.x + resize->x.first, .h = resize->y.used, .w = resize->x.used};
+    struct cw_rect want = {.y = r->plan.rect.y + resize->y.first,
+                           .x = r->plan.rect.x + resize->x.first,
+                           .h = resize->y.used,
+                           .w = resize->x.used};
     if (r->c->decode) {
         struct cw_rect needed;
         struct cw_image_rows rows = {.put = feed_row, .arg = &feed, .slack = resize->pad};
@@ -197,7 +209,8 @@ static int record_resize(struct record *r, const struct cw_row_sink *sink, struc
         r->failed = r->c->decode;
         return cw_image_decode_rows(&r->image, &want, &needed, &rows, r->b->arena, err);
     }
-    size_t stride = (size_t)r->plan.w * resize->pixel, first = (size_t)want.y * stride + (size_t)want.x * resize->pixel;
+    size_t stride = (size_t)r->plan.w * resize->pixel,
+           first = (size_t)want.y * stride + (size_t)want.x * resize->pixel;
     size_t end = (size_t)(want.y + want.h - 1) * stride + (size_t)(want.x + want.w) * resize->pixel;
     cw_resize_run(resize, r->src + first, stride, (size_t)r->plan.h * stride - end, sink);
     return 0;
@@ -217,10 +230,19 @@ static int record_decode(struct record *r, struct cw_error *err)
 static int record_pixels(struct record *r, struct cw_error *err)
 {
     const struct cw_resize_spec *s = &r->plan.spec;
-    struct cw_image_finish finish = {.pixel = r->c->pixel, .n_pixel = r->c->n_pixel, .planar = r->c->planar, .flip_y = r->plan.flip_y,
-                                     .channels = r->plan.channels, .h = s->cut_h, .w = s->cut_w, .from = r->c->dtype,
-                                     .to = r->c->out.type.dtype, .dst = r->dst, .err = err};
-    if (r->c->decode && !r->plan.resized && !r->plan.flip_x && !r->plan.flip_y && cw_image_finish_is_copy(&finish))
+    struct cw_image_finish finish = {.pixel = r->c->pixel,
+                                     .n_pixel = r->c->n_pixel,
+                                     .planar = r->c->planar,
+                                     .flip_y = r->plan.flip_y,
+                                     .channels = r->plan.channels,
+                                     .h = s->cut_h,
+                                     .w = s->cut_w,
+                                     .from = r->c->dtype,
+                                     .to = r->c->out.type.dtype,
+                                     .dst = r->dst,
+                                     .err = err};
+    if (r->c->decode && !r->plan.resized && !r->plan.flip_x && !r->plan.flip_y &&
+        cw_image_finish_is_copy(&finish))
         return record_decode(r, err);
     struct cw_row_sink sink;
     int e = cw_image_finish_init(&finish, &sink, r->b->arena, err);
@@ -243,18 +265,21 @@ static int record_open(struct record *r, const struct cw_op *op, struct cw_error
         int e = cw_image_open(&r->image, in.data, in.size, &d->options, err);
         if (e < 0)
             return e;
-        *p = (struct plan){.h = r->image.height, .w = r->image.width, .channels = r->image.channels, .ndim = 3};
+        *p = (struct plan){
+            .h = r->image.height, .w = r->image.width, .channels = r->image.channels, .ndim = 3};
         return 0;
     }
-    *p = (struct plan){.h = in.dims[0], .w = in.dims[1], .channels = in.ndim == 3 ? (int)in.dims[2] : 1, .ndim = in.ndim};
+    *p = (struct plan){
+        .h = in.dims[0], .w = in.dims[1], .channels = in.ndim == 3 ? (int)in.dims[2] : 1, .ndim = in.ndim};
     r->src = in.data;
     r->failed = op;
-    return p->h < 1 || p->w < 1 || p->channels < 1 ? cw_error_set(err, CW_E_RECORD, "an image without pixels") : 0;
+    return p->h < 1 || p->w < 1 || p->channels < 1 ? cw_error_set(err, CW_E_RECORD, "an image without pixels")
+                                                   : 0;
 }
 
 /* 0, CW_E_RECORD with the operator in *ret_failed, or what ends the run. */
-static int chain_record(const struct chain *c, const struct cw_op *op, struct cw_block *b, size_t row, const struct cw_op **ret_failed,
-                        struct cw_error *err)
+static int chain_record(const struct chain *c, const struct cw_op *op, struct cw_block *b, size_t row,
+                        const struct cw_op **ret_failed, struct cw_error *err)
 {
     struct record r;
     r.c = c;
@@ -284,7 +309,8 @@ static int chain_run(const struct chain *c, const struct cw_op *op, struct cw_bl
     if (!out->live)
         return 0;
     int r = cw_block_column(b, out->value, &out->type, err);
-    CW_ROWS_OK(row, b, r >= 0) {
+    CW_ROWS_OK(row, b, r >= 0)
+    {
         struct cw_error e;
         e.status = 0;
         e.message[0] = 0;
@@ -310,7 +336,10 @@ int cw_image_run(const struct cw_op *op, struct cw_block *b, struct cw_error *er
     return chain_run(&c, op, b, err);
 }
 
-static int fused_run(const struct cw_op *op, struct cw_block *b, struct cw_error *err) { return chain_run(op->state, op, b, err); }
+static int fused_run(const struct cw_op *op, struct cw_block *b, struct cw_error *err)
+{
+    return chain_run(op->state, op, b, err);
+}
 
 static const struct cw_attr_def no_attrs[] = {{0}};
 
@@ -333,8 +362,13 @@ int cw_image_chain_new(const struct cw_op *const *ops, unsigned n, struct cw_op 
     chain_begin(c, ops[0]);
     for (unsigned i = 0; i < n; i++)
         (void)chain_add(c, ops[i]); /* they match */
-    *ret = (struct cw_op){.desc = &fused, .occurrence = ops[0]->occurrence, .position = ops[0]->position, .index = ops[0]->index,
-                          .n_in = 1, .n_out = 1, .state = c};
+    *ret = (struct cw_op){.desc = &fused,
+                          .occurrence = ops[0]->occurrence,
+                          .position = ops[0]->position,
+                          .index = ops[0]->index,
+                          .n_in = 1,
+                          .n_out = 1,
+                          .state = c};
     ret->in[0] = ops[0]->in[0];
     ret->out[0] = ops[n - 1]->out[0];
     return 0;

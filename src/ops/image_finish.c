@@ -5,7 +5,8 @@
 #include "ops/convert.h"
 #include "ops/kernels/isa.h"
 
-static int cast_pixels(const struct cw_op *op, void *dst, const void *src, size_t n, int channels, struct cw_error *err CW_UNUSED)
+static int cast_pixels(const struct cw_op *op, void *dst, const void *src, size_t n, int channels,
+                       struct cw_error *err CW_UNUSED)
 {
     cw_convert(op->in[0].type.dtype, op->out[0].type.dtype, dst, src, n * (size_t)channels);
     return 0;
@@ -86,12 +87,17 @@ static void put_normalized_planes(void *arg, int64_t y, const void *row)
     const struct cw_normalize *s = f->pixel[0]->state;
     float *dst = (float *)(void *)place(f, y, (size_t)f->w * sizeof(float));
     size_t plane = (size_t)f->h * (size_t)f->w;
-    cw_pixel_isa()->normalize_planar3((float *[]){dst, dst + plane, dst + 2 * plane}, row, (size_t)f->w, s->mean, s->std);
+    cw_pixel_isa()->normalize_planar3((float *[]){dst, dst + plane, dst + 2 * plane}, row, (size_t)f->w,
+                                      s->mean, s->std);
 }
 
-bool cw_image_finish_is_copy(const struct cw_image_finish *f) { return !f->n_pixel && (!f->planar || f->channels == 1); }
+bool cw_image_finish_is_copy(const struct cw_image_finish *f)
+{
+    return !f->n_pixel && (!f->planar || f->channels == 1);
+}
 
-int cw_image_finish_init(struct cw_image_finish *f, struct cw_row_sink *ret_sink, struct cw_arena *arena, struct cw_error *err)
+int cw_image_finish_init(struct cw_image_finish *f, struct cw_row_sink *ret_sink, struct cw_arena *arena,
+                         struct cw_error *err)
 {
     size_t values = (size_t)f->w * (size_t)f->channels;
     *ret_sink = (struct cw_row_sink){.put = put_row, .arg = f};
@@ -102,7 +108,8 @@ int cw_image_finish_init(struct cw_image_finish *f, struct cw_row_sink *ret_sink
         return 0;
     }
     if (f->planar && f->n_pixel == 1 && f->channels == 3 && f->from == CW_UINT8 && f->to == CW_FLOAT32 &&
-        f->pixel[0]->desc->image == &cw_image_role_normalize && ((const struct cw_normalize *)f->pixel[0]->state)->channels == 3) {
+        f->pixel[0]->desc->image == &cw_image_role_normalize &&
+        ((const struct cw_normalize *)f->pixel[0]->state)->channels == 3) {
         ret_sink->put = put_normalized_planes;
         return 0;
     }

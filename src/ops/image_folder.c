@@ -26,7 +26,8 @@ static int64_t class_of(const struct image_folder *f, uint64_t row)
     return (int64_t)CW_FIRST(i, 0, f->n_classes - 1, f->class_ends[i] > row);
 }
 
-static int image_folder_produce(const struct cw_source *s, const struct cw_op *op, struct cw_block *b, struct cw_error *err)
+static int image_folder_produce(const struct cw_source *s, const struct cw_op *op, struct cw_block *b,
+                                struct cw_error *err)
 {
     const struct image_folder *f = (const struct image_folder *)s;
     const struct cw_port *label = &op->out[1];
@@ -66,7 +67,8 @@ static char *join(const char *dir, const char *name)
 }
 
 /* Adds a class's images. 1: this entry of root is no directory. */
-static int add_class(const char *root, const char *name, size_t prefix, const struct cw_source_env *env, struct cw_source_files *files, struct cw_error *err)
+static int add_class(const char *root, const char *name, size_t prefix, const struct cw_source_env *env,
+                     struct cw_source_files *files, struct cw_error *err)
 {
     struct cw_stat st;
     _cleanup_(cw_paths_deinit) struct cw_paths entries = {0};
@@ -99,7 +101,8 @@ static int bad_root(const char *root, const char *what, struct cw_error *err)
                           "image_folder: %s %s", root, what);
 }
 
-static int scan(struct image_folder *f, const char *root, const struct cw_source_env *env, struct cw_source_files *files, struct cw_error *err)
+static int scan(struct image_folder *f, const char *root, const struct cw_source_env *env,
+                struct cw_source_files *files, struct cw_error *err)
 {
     struct cw_stat st;
     _cleanup_(cw_paths_deinit) struct cw_paths entries = {0};
@@ -107,7 +110,8 @@ static int scan(struct image_folder *f, const char *root, const struct cw_source
     int r = cw_path_check(root, env->data_roots, env->n_data_roots, err);
     if (r < 0)
         return r;
-    r = cw_stat(root, &st, NULL) < 0 || !st.is_dir ? bad_root(root, "is no directory", err) : cw_list(root, &entries, err);
+    r = cw_stat(root, &st, NULL) < 0 || !st.is_dir ? bad_root(root, "is no directory", err)
+                                                   : cw_list(root, &entries, err);
     if (r < 0)
         return r;
     f->class_ends = malloc((entries.n + 1) * sizeof(*f->class_ends));
@@ -132,14 +136,17 @@ static int scan(struct image_folder *f, const char *root, const struct cw_source
     return 0;
 }
 
-static int image_folder_open(const struct cw_op *op, const struct cw_source_env *env, struct cw_source **ret, struct cw_error *err)
+static int image_folder_open(const struct cw_op *op, const struct cw_source_env *env, struct cw_source **ret,
+                             struct cw_error *err)
 {
     struct image_folder *f = calloc(1, sizeof(*f));
     if (!f)
         return cw_error_nomem(err, sizeof(*f), "a source");
     f->common.base.ops = &image_folder_ops;
     const char *given = cw_attr_string(op, "root");
-    _cleanup_free_ char *root = given[0] == '/' || !env->base_dir || !*env->base_dir ? strdup(given) : join(env->base_dir, given);
+    _cleanup_free_ char *root = given[0] == '/' || !env->base_dir || !*env->base_dir
+                                    ? strdup(given)
+                                    : join(env->base_dir, given);
     _cleanup_free_ char *sidecar = NULL;
     _cleanup_(cw_source_files_deinit) struct cw_source_files files = {0};
     int r = root ? 0 : cw_error_nomem(err, 0, "a source");
@@ -162,18 +169,23 @@ static int image_folder_open(const struct cw_op *op, const struct cw_source_env 
     return 0;
 }
 
-static const struct cw_output_def outputs[] = {{"image", CW_BYTES}, {"label", CW_INT64}, {"path", CW_BYTES}, {0}};
+static const struct cw_output_def outputs[] = {
+    {"image", CW_BYTES}, {"label", CW_INT64}, {"path", CW_BYTES}, {0}};
 
 static const struct cw_attr_def attrs[] = {
-    {.name = "root", .kind = CW_ATTR_STRING, .path = true, .doc = "the directory that holds a directory per class"},
+    {.name = "root",
+     .kind = CW_ATTR_STRING,
+     .path = true,
+     .doc = "the directory that holds a directory per class"},
     {0},
 };
 
 const struct cw_op_desc cw_op_image_folder = {
     .name = "image_folder",
     .summary = "image files in one directory per class",
-    .doc = "Gives `image` (the file's bytes), `label` (int64, number of the class among the directories sorted by bytes) and `path` (below root). Of a "
-           "class's files those are taken that lie directly in its directory and end in jpg, jpeg, png or webp, in any case.",
+    .doc = "Gives `image` (the file's bytes), `label` (int64, number of the class among the directories "
+           "sorted by bytes) and `path` (below root). Of a class's files those are taken that lie directly "
+           "in its directory and end in jpg, jpeg, png or webp, in any case.",
     .kind = CW_OP_SOURCE,
     .attrs = attrs,
     .outputs = outputs,

@@ -1,4 +1,5 @@
-/* iterable: a source whose elements a Python iterable gives, one after the other, in a host process of its own. */
+/* iterable: a source whose elements a Python iterable gives, one after the other, in a host process of its
+ * own. */
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -13,35 +14,44 @@ struct iterable {
     struct cw_keyed_source base;
     const struct cw_op *op;
     pthread_mutex_t mutex; /* guards runs[].n_epochs */
-    /* Two epochs may be read at a time, each needs an iterable of its own: with a service the last ranges of an epoch and the first ones of the next, without one
-     * the padding of an epoch and the next epoch. Reading both from one iterable would start it again at each change. */
+
+    /* Two epochs may be read at a time, each needs an iterable of its own: with a service the last ranges of
+     * an epoch and the first ones of the next, without one the padding of an epoch and the next epoch.
+     * Reading both from one iterable would start it again at each change. */
     struct run {
         uint64_t n_epochs; /* the epoch of the last pull, and those before it; 0: it never began */
         pthread_mutex_t mutex;
         /* Guarded by the run's mutex: */
         struct cw_host *host; /* where it is under way */
-        struct cw_error why;  /* status other than 0: its host was given up; pulls of why_epoch from element why_from on get this error at once */
+        /* status other than 0: its host was given up; pulls of why_epoch from element why_from on get this
+         * error at once */
+        struct cw_error why;
         uint64_t why_epoch, why_from;
     } runs[2];
 };
 
-/* Chooses the run for a pull of an epoch. Without a service a later epoch takes over the run of the last one, even if a full `take` stopped that in the middle:
- * so two iterables exist at a time only while padding goes back to an earlier epoch. */
+/* Chooses the run for a pull of an epoch. Without a service a later epoch takes over the run of the last one,
+ * even if a full `take` stopped that in the middle: so two iterables exist at a time only while padding goes
+ * back to an earlier epoch. */
 static struct run *run_of(struct iterable *s, uint64_t epoch, bool served)
 {
     CW_GUARD(&s->mutex);
-    struct run *last = &s->runs[s->runs[1].n_epochs > s->runs[0].n_epochs], *other = last == s->runs ? last + 1 : s->runs;
+    struct run *last = &s->runs[s->runs[1].n_epochs > s->runs[0].n_epochs],
+               *other = last == s->runs ? last + 1 : s->runs;
     struct run *x = epoch + 1 == last->n_epochs || (epoch + 1 > last->n_epochs && !served) ? last : other;
     x->n_epochs = epoch + 1;
     return x;
 }
 
-struct element { /* what a row's raw bytes are */
+struct element {       /* what a row's raw bytes are */
     const char *error; /* NULL: none */
     struct cw_tensor values[];
 };
 
-static int iterable_bind(struct cw_bind *b, struct cw_op *op, struct cw_error *err) { return cw_function_bind(b, op, CW_FUNCTION_ITERATE, err); }
+static int iterable_bind(struct cw_bind *b, struct cw_op *op, struct cw_error *err)
+{
+    return cw_function_bind(b, op, CW_FUNCTION_ITERATE, err);
+}
 
 static void iterable_free(struct cw_source *base)
 {
@@ -80,10 +90,12 @@ static void write_request(const struct cw_function_call *base, uint8_t *to)
     const struct call *c = (const struct call *)base;
     const struct cw_pull *q = c->q;
     uint64_t keep = cw_host_tried(&c->tries) ? q->from : q->keep; /* it may have died of what it kept */
-    cw_exchange_pull_write(&(struct cw_exchange_pull){.from = q->from, .n = q->n, .least = q->least, .keep = keep}, to);
+    cw_exchange_pull_write(
+        &(struct cw_exchange_pull){.from = q->from, .n = q->n, .least = q->least, .keep = keep}, to);
 }
 
-/* Where elements of an answer are copied to: taken at once, so that who has no memory for it learns how much it is. */
+/* Where elements of an answer are copied to: taken at once, so that who has no memory for it learns how much
+ * it is. */
 struct room {
     uint8_t *at;
     size_t left;
@@ -101,9 +113,13 @@ static void *room_take(struct room *r, size_t bytes)
     return at;
 }
 
-static size_t element_bytes(const struct iterable *s) { return sizeof(struct element) + s->op->n_out * sizeof(struct cw_tensor); }
+static size_t element_bytes(const struct iterable *s)
+{
+    return sizeof(struct element) + s->op->n_out * sizeof(struct cw_tensor);
+}
 
-static int room_for(const struct iterable *s, const struct cw_exchange_answer *a, struct cw_arena *arena, struct room *ret, struct cw_error *err)
+static int room_for(const struct iterable *s, const struct cw_exchange_answer *a, struct cw_arena *arena,
+                    struct room *ret, struct cw_error *err)
 {
     size_t element = element_bytes(s), bytes = 0;
     struct cw_tensor t;
@@ -117,7 +133,8 @@ static int room_for(const struct iterable *s, const struct cw_exchange_answer *a
     return ret->at ? 0 : err->status;
 }
 
-/* Copies what the host wrote into the arena. Elements before something that the iterable raised are given out first. */
+/* Copies what the host wrote into the arena. Elements before something that the iterable raised are given out
+ * first. */
 static int take_answer(struct cw_function_call *base, const uint8_t *data, size_t size, struct cw_error *err)
 {
     const struct call *c = (const struct call *)base;
@@ -130,7 +147,8 @@ static int take_answer(struct cw_function_call *base, const uint8_t *data, size_
     struct cw_exchange_answer a;
     const char *why;
     if (!cw_exchange_read(data, size, n_wanted, n_out, true, &a, &why) || a.n > n_wanted)
-        return cw_error_set(err, CW_E_BUG, "iterable: %s: the host process sent a malformed answer: %s", f->name, why);
+        return cw_error_set(err, CW_E_BUG, "iterable: %s: the host process sent a malformed answer: %s",
+                            f->name, why);
     struct room room;
     int r = room_for(s, &a, arena, &room, err);
     if (r < 0)
@@ -138,7 +156,9 @@ static int take_answer(struct cw_function_call *base, const uint8_t *data, size_
     for (size_t i = 0; i < a.n; i++) {
         struct element *e = room_take(&room, element_bytes(s));
         if (!e)
-            return cw_error_set(err, CW_E_BUG, "iterable: %s: the host process changed its answer while it was read", f->name);
+            return cw_error_set(err, CW_E_BUG,
+                                "iterable: %s: the host process changed its answer while it was read",
+                                f->name);
         memset(e, 0, element_bytes(s));
         if (a.status[i] == CW_EXCHANGE_FAILED)
             e->error = "failed";
@@ -147,10 +167,15 @@ static int take_answer(struct cw_function_call *base, const uint8_t *data, size_
                 continue;
             struct cw_tensor *t = &e->values[k];
             if (!cw_exchange_row(&a, k, &s->op->out[k].type, i, t))
-                return cw_error_set(err, CW_E_BUG, "iterable: %s: the host process sent a malformed answer: a component's type or place", f->name);
+                return cw_error_set(
+                    err, CW_E_BUG,
+                    "iterable: %s: the host process sent a malformed answer: a component's type or place",
+                    f->name);
             void *copy = room_take(&room, t->size);
             if (!copy)
-                return cw_error_set(err, CW_E_BUG, "iterable: %s: the host process changed its answer while it was read", f->name);
+                return cw_error_set(err, CW_E_BUG,
+                                    "iterable: %s: the host process changed its answer while it was read",
+                                    f->name);
             if (t->size)
                 memcpy(copy, t->data, t->size);
             t->data = copy;
@@ -184,7 +209,8 @@ static int keep_answer(struct cw_function_call *base, const uint8_t *data, size_
     return 0;
 }
 
-/* Where the host dies the iterable is started anew, and skipped to where it was; where memory is short, it is asked again, from where it is. */
+/* Where the host dies the iterable is started anew, and skipped to where it was; where memory is short, it is
+ * asked again, from where it is. */
 static int call_host(struct iterable *s, struct call *c, bool served, struct cw_error *err)
 {
     const struct cw_function *f = s->op->state;
@@ -209,7 +235,8 @@ static int call_host(struct iterable *s, struct call *c, bool served, struct cw_
     return r;
 }
 
-static int iterable_pull(struct cw_source *base, const struct cw_pull *q, struct cw_arena *arena, struct cw_tensor *raw, size_t *ret_n, struct cw_error *err)
+static int iterable_pull(struct cw_source *base, const struct cw_pull *q, struct cw_arena *arena,
+                         struct cw_tensor *raw, size_t *ret_n, struct cw_error *err)
 {
     struct iterable *s = (struct iterable *)base;
     struct call c = {.base.take = take_answer, .s = s, .q = q, .arena = arena, .raw = raw, .ret_n = ret_n};
@@ -225,13 +252,17 @@ static int iterable_pull(struct cw_source *base, const struct cw_pull *q, struct
     return r;
 }
 
-static int iterable_serve(struct cw_source *base, const struct cw_pull *q, uint8_t **ret, size_t *ret_size, struct cw_error *err)
+static int iterable_serve(struct cw_source *base, const struct cw_pull *q, uint8_t **ret, size_t *ret_size,
+                          struct cw_error *err)
 {
     struct iterable *s = (struct iterable *)base;
-    return call_host(s, &(struct call){.base.take = keep_answer, .q = q, .ret_bytes = ret, .ret_size = ret_size}, true, err);
+    return call_host(s,
+                     &(struct call){.base.take = keep_answer, .q = q, .ret_bytes = ret, .ret_size = ret_size},
+                     true, err);
 }
 
-static int iterable_produce(const struct cw_source *base CW_UNUSED, const struct cw_op *op, struct cw_block *b, struct cw_error *err)
+static int iterable_produce(const struct cw_source *base CW_UNUSED, const struct cw_op *op,
+                            struct cw_block *b, struct cw_error *err)
 {
     const struct cw_function *f = op->state;
     int r = 0;
@@ -257,10 +288,14 @@ static int iterable_produce(const struct cw_source *base CW_UNUSED, const struct
     return r;
 }
 
-static const struct cw_source_ops iterable_ops = {.free = iterable_free, .ids = cw_keyed_source_ids, .pull = iterable_pull, .serve = iterable_serve,
-                                                 .produce = iterable_produce};
+static const struct cw_source_ops iterable_ops = {.free = iterable_free,
+                                                  .ids = cw_keyed_source_ids,
+                                                  .pull = iterable_pull,
+                                                  .serve = iterable_serve,
+                                                  .produce = iterable_produce};
 
-static int iterable_open(const struct cw_op *op, const struct cw_source_env *env CW_UNUSED, struct cw_source **ret, struct cw_error *err)
+static int iterable_open(const struct cw_op *op, const struct cw_source_env *env CW_UNUSED,
+                         struct cw_source **ret, struct cw_error *err)
 {
     const char *identity = json_string_value(json_object_get(cw_attr_json(op, "function"), "identity"));
     struct iterable *s = calloc(1, sizeof(*s));
@@ -270,7 +305,11 @@ static int iterable_open(const struct cw_op *op, const struct cw_source_env *env
     pthread_mutex_init(&s->mutex, NULL);
     for (unsigned i = 0; i < CW_COUNT_OF(s->runs); i++)
         pthread_mutex_init(&s->runs[i].mutex, NULL);
-    s->base.base = (struct cw_source){.ops = &iterable_ops, .n_records = CW_ENDLESS, .n_chunks = 1, .chunk_records = CW_ENDLESS, .snapshot = s->base.file_key};
+    s->base.base = (struct cw_source){.ops = &iterable_ops,
+                                      .n_records = CW_ENDLESS,
+                                      .n_chunks = 1,
+                                      .chunk_records = CW_ENDLESS,
+                                      .snapshot = s->base.file_key};
     *ret = &s->base.base;
     return 0;
 }
@@ -280,10 +319,12 @@ static const struct cw_attr_def attrs[] = {CW_FUNCTION_ATTRS, CW_FUNCTION_OUTPUT
 const struct cw_op_desc cw_op_iterable = {
     .name = "iterable",
     .summary = "elements that a Python iterable gives, one after the other",
-    .doc = "The function is called without arguments and returns an iterable of dicts, or is a generator of them; it must give the same elements each "
-           "time. It runs in one host process. The count is not known before its end. In a service one worker reads it and sends the elements to the others; `shuffle(window=n)` permutes "
-           "each n elements among themselves, and going on from a state runs through what was before. For data that can be entered anywhere, use a "
-           "source with an index, or `sequence`.",
+    .doc = "The function is called without arguments and returns an iterable of dicts, or is a generator of "
+           "them; it must give the same elements each time. It runs in one host process. The count is not "
+           "known before its end. In a service one worker reads it and sends the elements to the others; "
+           "`shuffle(window=n)` permutes each n elements among themselves, and going on from a state runs "
+           "through what was before. For data that can be entered anywhere, use a source with an index, or "
+           "`sequence`.",
     .kind = CW_OP_SOURCE,
     .function = true,
     .stream = true,

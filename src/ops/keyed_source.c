@@ -2,7 +2,8 @@
 
 #include "base/hash.h"
 
-void cw_keyed_source_init(struct cw_keyed_source *s, const struct cw_source_ops *ops, uint64_t file_key, uint64_t n_records, uint64_t source_bytes)
+void cw_keyed_source_init(struct cw_keyed_source *s, const struct cw_source_ops *ops, uint64_t file_key,
+                          uint64_t n_records, uint64_t source_bytes)
 {
     struct cw_key snapshot = {0};
     cw_key_u64(&snapshot, file_key);
@@ -27,4 +28,7 @@ void cw_keyed_source_ids(const struct cw_source *s, const uint64_t *rows, size_t
     }
 }
 
-void cw_keyed_source_free(struct cw_source *s) { free(s); }
+void cw_keyed_source_free(struct cw_source *s)
+{
+    free(s);
+}

@@ -1,4 +1,5 @@
-/* What range, synthetic, arrays and iterable share: a source without files, whose records are known by one key and their row. */
+/* What range, synthetic, arrays and iterable share: a source without files, whose records are known by one
+ * key and their row. */
 #pragma once
 #include "pipeline/source.h"
 
@@ -10,7 +11,8 @@ struct cw_keyed_source {
 };
 
 /* Fills in a source of n_records that can be read at any record. */
-void cw_keyed_source_init(struct cw_keyed_source *s, const struct cw_source_ops *ops, uint64_t file_key, uint64_t n_records, uint64_t source_bytes);
+void cw_keyed_source_init(struct cw_keyed_source *s, const struct cw_source_ops *ops, uint64_t file_key,
+                          uint64_t n_records, uint64_t source_bytes);
 /* cw_source_ops: ids; and free, of a source that owns nothing. */
 void cw_keyed_source_ids(const struct cw_source *s, const uint64_t *rows, size_t n, struct cw_record_id *out);
 void cw_keyed_source_free(struct cw_source *s);

@@ -3,7 +3,10 @@
 
 #include "ops/function.h"
 
-static int map_bind(struct cw_bind *b, struct cw_op *op, struct cw_error *err) { return cw_function_bind(b, op, CW_FUNCTION_MAP, err); }
+static int map_bind(struct cw_bind *b, struct cw_op *op, struct cw_error *err)
+{
+    return cw_function_bind(b, op, CW_FUNCTION_MAP, err);
+}
 
 struct map_sink {
     struct cw_function_sink base;
@@ -11,8 +14,8 @@ struct map_sink {
     struct cw_block *block;
 };
 
-static int map_row(struct cw_function_sink *base, const struct cw_exchange_answer *a, size_t row, size_t first, uint32_t elements CW_UNUSED,
-                   bool kept CW_UNUSED, struct cw_error *err)
+static int map_row(struct cw_function_sink *base, const struct cw_exchange_answer *a, size_t row,
+                   size_t first, uint32_t elements CW_UNUSED, bool kept CW_UNUSED, struct cw_error *err)
 {
     struct map_sink *s = (struct map_sink *)base;
     struct cw_block *b = s->block;
@@ -22,7 +25,8 @@ static int map_row(struct cw_function_sink *base, const struct cw_exchange_answe
         if (!port->live)
             continue;
         if (!cw_exchange_row(a, k, &port->type, first, &t))
-            return cw_error_set(err, CW_E_BUG, "map: the host process sent a malformed answer: a component's type or place");
+            return cw_error_set(err, CW_E_BUG,
+                                "map: the host process sent a malformed answer: a component's type or place");
         struct cw_column *c = &b->columns[port->value];
         if (!c->dense) {
             struct cw_tensor *to = &c->rows[row];
@@ -54,9 +58,10 @@ static const struct cw_attr_def attrs[] = {CW_FUNCTION_ATTRS, CW_FUNCTION_OUTPUT
 const struct cw_op_desc cw_op_map = {
     .name = "map",
     .summary = "each element becomes what a Python function makes of it",
-    .doc = "The function gets the element as a dict of NumPy arrays and scalars (bytes as bytes) and returns one; what it does not return is dropped. It "
-           "runs in processes of its own, as many as there are compute threads. What makes it raise, and what ends its process or takes longer than "
-           "`timeout_s` each time, fails the record.",
+    .doc = "The function gets the element as a dict of NumPy arrays and scalars (bytes as bytes) and returns "
+           "one; what it does not return is dropped. It runs in processes of its own, as many as there are "
+           "compute threads. What makes it raise, and what ends its process or takes longer than `timeout_s` "
+           "each time, fails the record.",
     .kind = CW_OP_MAP,
     .function = true,
     .attrs = attrs,

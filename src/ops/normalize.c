@@ -12,12 +12,14 @@ static void normalize_floats(const struct cw_normalize *s, float *v, size_t n_pi
             *v = (*v - s->mean[c]) / s->std[c];
 }
 
-static int normalize_pixels(const struct cw_op *op, void *dst, const void *src, size_t n, int channels, struct cw_error *err)
+static int normalize_pixels(const struct cw_op *op, void *dst, const void *src, size_t n, int channels,
+                            struct cw_error *err)
 {
     const struct cw_normalize *s = op->state;
     enum cw_dtype from = op->in[0].type.dtype, to = op->out[0].type.dtype;
     if (channels != s->channels)
-        return cw_error_set(err, CW_E_RECORD, "an image of %d channels where mean and std have %d values", channels, s->channels);
+        return cw_error_set(err, CW_E_RECORD, "an image of %d channels where mean and std have %d values",
+                            channels, s->channels);
     if (from == CW_UINT8 && to == CW_FLOAT32 && (channels == 1 || channels == 3)) {
         cw_pixel_isa()->normalize_packed(dst, src, n, channels, s->mean, s->std);
         return 0;
@@ -74,7 +76,8 @@ static int normalize_bind(struct cw_bind *b, struct cw_op *op, struct cw_error *
     size_t channels = cw_attr_len(op, "mean");
     int64_t have = type.ndim == 3 ? type.dims[2] : 1;
     if (have != CW_VARIES && have != (int64_t)channels)
-        return cw_attr_error(op, "mean", err, "%lld values, one for each channel of \"%s\"", (long long)have, cw_attr_string(op, "component"));
+        return cw_attr_error(op, "mean", err, "%lld values, one for each channel of \"%s\"", (long long)have,
+                             cw_attr_string(op, "component"));
     if (cw_attr_len(op, "std") != channels)
         return cw_attr_error(op, "std", err, "%zu values, as many as mean", channels);
     enum cw_dtype dtype = cw_attr_dtype(op, "dtype");
@@ -89,18 +92,34 @@ static int normalize_bind(struct cw_bind *b, struct cw_op *op, struct cw_error *
 
 static const struct cw_attr_def attrs[] = {
     CW_IMAGE_ATTR_COMPONENT,
-    {.name = "mean", .kind = CW_ATTR_FLOATS, .min = -1e30, .max = 1e30, .len_min = 1, .len_max = 64, .scalar_too = true,
+    {.name = "mean",
+     .kind = CW_ATTR_FLOATS,
+     .min = -1e30,
+     .max = 1e30,
+     .len_min = 1,
+     .len_max = 64,
+     .scalar_too = true,
      .doc = "what is subtracted, per channel, in units of the input"},
-    {.name = "std", .kind = CW_ATTR_FLOATS, .min = -1e30, .max = 1e30, .len_min = 1, .len_max = 64, .scalar_too = true,
+    {.name = "std",
+     .kind = CW_ATTR_FLOATS,
+     .min = -1e30,
+     .max = 1e30,
+     .len_min = 1,
+     .len_max = 64,
+     .scalar_too = true,
      .doc = "what the difference is divided by, per channel"},
-    {.name = "dtype", .kind = CW_ATTR_DTYPE, .def = "\"float32\"", .doc = "float16, bfloat16, float32 or float64"},
+    {.name = "dtype",
+     .kind = CW_ATTR_DTYPE,
+     .def = "\"float32\"",
+     .doc = "float16, bfloat16, float32 or float64"},
     {0},
 };
 
 const struct cw_op_desc cw_op_normalize = {
     .name = "normalize",
     .summary = "(x - mean) / std, per channel",
-    .doc = "Computed in float32 whatever the input. The channels are the last axis, so it stands before transpose_image; a two-dimensional image has one.",
+    .doc = "Computed in float32 whatever the input. The channels are the last axis, so it stands before "
+           "transpose_image; a two-dimensional image has one.",
     .kind = CW_OP_MAP,
     .attrs = attrs,
     .bind = normalize_bind,

@@ -1,4 +1,5 @@
-/* Binding an operator of a plug-in: what its `bind` may ask for and declare. The first error is kept, so that `bind` need not look at results. */
+/* Binding an operator of a plug-in: what its `bind` may ask for and declare. The first error is kept, so that
+ * `bind` need not look at results. */
 #include <stdio.h>
 #include <string.h>
 
@@ -15,10 +16,14 @@ struct binding {
     struct cw_error *err;
 };
 
-static struct binding *of(struct cachew_bind *b) { return (struct binding *)(void *)b; }
+static struct binding *of(struct cachew_bind *b)
+{
+    return (struct binding *)(void *)b;
+}
 
 /* A mistake of the plug-in. */
 static int misuse(struct binding *x, const char *fmt, ...) _printf_(2, 3);
+
 static int misuse(struct binding *x, const char *fmt, ...)
 {
     if (x->status < 0)
@@ -26,25 +31,29 @@ static int misuse(struct binding *x, const char *fmt, ...)
     char text[256];
     CW_FORMAT(text, fmt);
     cw_plugin_clean(text);
-    return x->status = cw_error_set(x->err, CW_E_PIPELINE, "%s (plug-in %.100s): %s", x->op->desc->name, x->op->desc->plugin, text);
+    return x->status = cw_error_set(x->err, CW_E_PIPELINE, "%s (plug-in %.100s): %s", x->op->desc->name,
+                                    x->op->desc->plugin, text);
 }
 
 /* ---- attributes ---- */
 
 /* Value i of an attribute, which must have the kind, or the other one; NULL: noted as an error. */
-static const json_t *value_of(struct binding *x, const char *name, enum cw_attr_kind kind, enum cw_attr_kind or_kind, size_t i)
+static const json_t *value_of(struct binding *x, const char *name, enum cw_attr_kind kind,
+                              enum cw_attr_kind or_kind, size_t i)
 {
     const struct cw_attr_def *a = x->op->desc->attrs;
     while (a->name && (!name || strcmp(a->name, name) != 0))
         a++;
     if (!a->name || (a->kind != kind && a->kind != or_kind)) {
-        misuse(x, "bind asks for an attribute \"%.60s\" of kind %s: the table has %s%s", name ? name : "NULL", cw_attr_kind_name(kind),
-               a->name ? "one of kind " : "none of that name", a->name ? cw_attr_kind_name(a->kind) : "");
+        misuse(x, "bind asks for an attribute \"%.60s\" of kind %s: the table has %s%s", name ? name : "NULL",
+               cw_attr_kind_name(kind), a->name ? "one of kind " : "none of that name",
+               a->name ? cw_attr_kind_name(a->kind) : "");
         return NULL;
     }
     const json_t *v = cw_attr_json(x->op, name);
     if (i >= cw_attr_len(x->op, name)) {
-        misuse(x, "bind asks for value %zu of the attribute \"%s\", which has %zu", i, name, cw_attr_len(x->op, name));
+        misuse(x, "bind asks for value %zu of the attribute \"%s\", which has %zu", i, name,
+               cw_attr_len(x->op, name));
         return NULL;
     }
     return json_is_array(v) ? json_array_get(v, i) : v;
@@ -59,7 +68,10 @@ static int64_t bind_integer(struct cachew_bind *b, const char *name, enum cachew
     const json_t *v = value_of(of(b), name, own, own, i);
     if (v && own == CW_ATTR_DTYPE)
         (void)cw_dtype_parse(json_string_value(v), &dtype);
-    return !v ? 0 : own == CW_ATTR_BOOL ? json_is_true(v) : own == CW_ATTR_DTYPE ? (int64_t)dtype : json_integer_value(v);
+    return !v                     ? 0
+           : own == CW_ATTR_BOOL  ? json_is_true(v)
+           : own == CW_ATTR_DTYPE ? (int64_t)dtype
+                                  : json_integer_value(v);
 }
 
 static double bind_number(struct cachew_bind *b, const char *name, enum cachew_attr_kind kind, size_t i)
@@ -72,7 +84,8 @@ static double bind_number(struct cachew_bind *b, const char *name, enum cachew_a
 static const char *bind_string(struct cachew_bind *b, const char *name, enum cachew_attr_kind kind, size_t i)
 {
     bool list = kind == CACHEW_ATTR_STRINGS;
-    const json_t *v = value_of(of(b), name, list ? CW_ATTR_STRINGS : CW_ATTR_STRING, list ? CW_ATTR_STRINGS : CW_ATTR_COMPONENT, i);
+    const json_t *v = value_of(of(b), name, list ? CW_ATTR_STRINGS : CW_ATTR_STRING,
+                               list ? CW_ATTR_STRINGS : CW_ATTR_COMPONENT, i);
     return v ? json_string_value(v) : "";
 }
 
@@ -82,7 +95,8 @@ static size_t bind_length(struct cachew_bind *b, const char *name)
     for (const struct cw_attr_def *a = x->op->desc->attrs; name && a->name; a++)
         if (strcmp(a->name, name) == 0)
             return cw_attr_len(x->op, name);
-    misuse(of(b), "bind asks for the length of an attribute \"%.60s\", which the table does not have", name ? name : "NULL");
+    misuse(of(b), "bind asks for the length of an attribute \"%.60s\", which the table does not have",
+           name ? name : "NULL");
     return 0;
 }
 
@@ -118,7 +132,9 @@ static int bind_read(struct cachew_bind *b, const char *component, struct cachew
     if (!component)
         return misuse(x, "bind reads the component NULL: expected a name");
     if (x->op->n_out)
-        return misuse(x, "bind reads \"%.60s\" after it has written: expected all reads before the first write", component);
+        return misuse(x,
+                      "bind reads \"%.60s\" after it has written: expected all reads before the first write",
+                      component);
     if (x->bound->n_in == CW_OP_MAX_PORTS)
         return misuse(x, "bind reads more than %d components", CW_OP_MAX_PORTS);
     int port = cw_bind_read(x->b, component, &type, x->err);
@@ -136,19 +152,25 @@ static int bind_write(struct cachew_bind *b, const char *component, const struct
     if (x->status < 0)
         return x->status;
     if (!component || !component[0] || strlen(component) > 255)
-        return misuse(x, "bind writes the component \"%.60s\": expected a name of 1 to 255 bytes", component ? component : "NULL");
+        return misuse(x, "bind writes the component \"%.60s\": expected a name of 1 to 255 bytes",
+                      component ? component : "NULL");
     if (!cw_text_utf8(component, strlen(component)))
         return misuse(x, "bind writes the component \"%.60s\": expected a name in UTF-8", component);
     if (x->op->desc->kind == CW_OP_FILTER)
         return misuse(x, "bind writes \"%.60s\": a filter has no outputs", component);
-    if (!type || (unsigned)type->dtype > CACHEW_BYTES || type->ndim < CACHEW_VARIES || type->ndim > CACHEW_MAX_NDIM || (type->dtype == CACHEW_BYTES && type->ndim != 0))
-        return misuse(x, "bind writes \"%.60s\" with dtype %d and %d dimensions: expected a dtype, and at most %d dimensions, none for bytes", component,
-                      type ? (int)type->dtype : -1, type ? type->ndim : -1, CACHEW_MAX_NDIM);
+    if (!type || (unsigned)type->dtype > CACHEW_BYTES || type->ndim < CACHEW_VARIES ||
+        type->ndim > CACHEW_MAX_NDIM || (type->dtype == CACHEW_BYTES && type->ndim != 0))
+        return misuse(x,
+                      "bind writes \"%.60s\" with dtype %d and %d dimensions: expected a dtype, and at most "
+                      "%d dimensions, none for bytes",
+                      component, type ? (int)type->dtype : -1, type ? type->ndim : -1, CACHEW_MAX_NDIM);
     struct cw_type own = {.dtype = (enum cw_dtype)type->dtype, .ndim = type->ndim};
     for (int i = 0; i < own.ndim; i++) {
         own.dims[i] = type->dims[i];
         if (own.dims[i] < CACHEW_VARIES)
-            return misuse(x, "bind writes \"%.60s\" with dimension %d of %lld: expected at least 0, or CACHEW_VARIES", component, i, (long long)own.dims[i]);
+            return misuse(
+                x, "bind writes \"%.60s\" with dimension %d of %lld: expected at least 0, or CACHEW_VARIES",
+                component, i, (long long)own.dims[i]);
     }
     if (cw_type_fixed(&own) && cw_type_bytes(&own) > (size_t)1 << 45)
         return misuse(x, "bind writes \"%.60s\" with a type that is too large for any memory", component);
@@ -172,8 +194,14 @@ static int bind_fail(struct cachew_bind *b, const char *attribute, const char *t
 /* ---- the whole ---- */
 
 static const struct cachew_bind_calls calls = {
-    .integer = bind_integer, .number = bind_number, .string = bind_string, .length = bind_length,
-    .type = bind_type, .read = bind_read, .write = bind_write, .fail_bind = bind_fail,
+    .integer = bind_integer,
+    .number = bind_number,
+    .string = bind_string,
+    .length = bind_length,
+    .type = bind_type,
+    .read = bind_read,
+    .write = bind_write,
+    .fail_bind = bind_fail,
 };
 
 void cw_plugin_free_state(void *state)

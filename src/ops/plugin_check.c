@@ -57,7 +57,8 @@ static int wrong_number(const struct check *c, const char *field, double value, 
 static bool is_name(const char *s)
 {
     size_t n = s ? strlen(s) : 0;
-    return n > 0 && n <= CW_PLUGIN_MAX_NAME && s[0] >= 'a' && s[0] <= 'z' && s[strspn(s, "abcdefghijklmnopqrstuvwxyz0123456789_")] == '\0';
+    return n > 0 && n <= CW_PLUGIN_MAX_NAME && s[0] >= 'a' && s[0] <= 'z' &&
+           s[strspn(s, "abcdefghijklmnopqrstuvwxyz0123456789_")] == '\0';
 }
 
 static bool is_text(const char *s, size_t most, bool line)
@@ -67,11 +68,17 @@ static bool is_text(const char *s, size_t most, bool line)
 
 bool cw_plugin_attr_kind(enum cachew_attr_kind kind, enum cw_attr_kind *ret)
 {
-    static const struct { enum cachew_attr_kind from; enum cw_attr_kind to; } kinds[] = {
-        {CACHEW_ATTR_INT, CW_ATTR_INT},     {CACHEW_ATTR_FLOAT, CW_ATTR_FLOAT},         {CACHEW_ATTR_BOOL, CW_ATTR_BOOL},
-        {CACHEW_ATTR_STRING, CW_ATTR_STRING}, {CACHEW_ATTR_DTYPE, CW_ATTR_DTYPE},       {CACHEW_ATTR_COMPONENT, CW_ATTR_COMPONENT},
-        {CACHEW_ATTR_INTS, CW_ATTR_INTS},   {CACHEW_ATTR_FLOATS, CW_ATTR_FLOATS},       {CACHEW_ATTR_STRINGS, CW_ATTR_STRINGS},
+    static const struct {
+        enum cachew_attr_kind from;
+        enum cw_attr_kind to;
+    } kinds[] = {
+        {CACHEW_ATTR_INT, CW_ATTR_INT},         {CACHEW_ATTR_FLOAT, CW_ATTR_FLOAT},
+        {CACHEW_ATTR_BOOL, CW_ATTR_BOOL},       {CACHEW_ATTR_STRING, CW_ATTR_STRING},
+        {CACHEW_ATTR_DTYPE, CW_ATTR_DTYPE},     {CACHEW_ATTR_COMPONENT, CW_ATTR_COMPONENT},
+        {CACHEW_ATTR_INTS, CW_ATTR_INTS},       {CACHEW_ATTR_FLOATS, CW_ATTR_FLOATS},
+        {CACHEW_ATTR_STRINGS, CW_ATTR_STRINGS},
     };
+
     for (size_t i = 0; i < CW_COUNT_OF(kinds); i++)
         if (kinds[i].from == kind) {
             *ret = kinds[i].to;
@@ -82,17 +89,22 @@ bool cw_plugin_attr_kind(enum cachew_attr_kind kind, enum cw_attr_kind *ret)
 
 static int check_bounds(const struct check *c, const struct cachew_attr *a)
 {
-    bool list = a->kind == CACHEW_ATTR_INTS || a->kind == CACHEW_ATTR_FLOATS || a->kind == CACHEW_ATTR_STRINGS;
-    bool number = a->kind == CACHEW_ATTR_INT || a->kind == CACHEW_ATTR_INTS || a->kind == CACHEW_ATTR_FLOAT || a->kind == CACHEW_ATTR_FLOATS;
-    bool text = a->kind == CACHEW_ATTR_STRING || a->kind == CACHEW_ATTR_STRINGS || a->kind == CACHEW_ATTR_DTYPE;
+    bool list = a->kind == CACHEW_ATTR_INTS || a->kind == CACHEW_ATTR_FLOATS ||
+                a->kind == CACHEW_ATTR_STRINGS;
+    bool number = a->kind == CACHEW_ATTR_INT || a->kind == CACHEW_ATTR_INTS || a->kind == CACHEW_ATTR_FLOAT ||
+                  a->kind == CACHEW_ATTR_FLOATS;
+    bool text = a->kind == CACHEW_ATTR_STRING || a->kind == CACHEW_ATTR_STRINGS ||
+                a->kind == CACHEW_ATTR_DTYPE;
     if (!isfinite(a->min) || (!number && a->min != 0))
         return wrong_number(c, "min", a->min, number ? "a finite number" : "0, because it is not a number");
     if (!isfinite(a->max) || a->max < a->min || (!number && a->max != 0))
-        return wrong_number(c, "max", a->max, number ? "a finite number, at least min" : "0, because it is not a number");
+        return wrong_number(c, "max", a->max,
+                            number ? "a finite number, at least min" : "0, because it is not a number");
     if (a->len_min < 0 || (!list && a->len_min != 0))
         return wrong_number(c, "len_min", a->len_min, list ? "at least 0" : "0, because it is not a list");
     if (a->len_max < 0 || (a->len_max && a->len_max < a->len_min) || (!list && a->len_max != 0))
-        return wrong_number(c, "len_max", a->len_max, list ? "0, or at least len_min" : "0, because it is not a list");
+        return wrong_number(c, "len_max", a->len_max,
+                            list ? "0, or at least len_min" : "0, because it is not a list");
     if (a->scalar_too && !list)
         return wrong_number(c, "scalar_too", a->scalar_too, "0, because it is not a list");
     if (a->choices && !text)
@@ -110,7 +122,8 @@ static int check_default(const struct check *c, const struct cw_op_desc *desc, c
         return 0;
     json_error_t je;
     json_auto_t *value = json_loads(a->def, JSON_DECODE_ANY, &je);
-    if (!value && (!je.text[0] || json_error_code(&je) == json_error_out_of_memory)) /* what is wrong with a text is always told */
+    /* what is wrong with a text is always told */
+    if (!value && (!je.text[0] || json_error_code(&je) == json_error_out_of_memory))
         return cw_error_nomem(c->err, 0, "a plug-in");
     if (!value)
         return wrong(c, "def", a->def, "JSON (a string in it has quotation marks of its own)");
@@ -118,14 +131,22 @@ static int check_default(const struct check *c, const struct cw_op_desc *desc, c
     return r < 0 ? wrong(c, "def", a->def, why.expected[0] ? why.expected : why.message) : 0;
 }
 
-static int check_attr(const struct check *base, const struct cw_op_desc *desc, const struct cachew_attr *from, struct cw_attr_def *to)
+static int check_attr(const struct check *base, const struct cw_op_desc *desc, const struct cachew_attr *from,
+                      struct cw_attr_def *to)
 {
     struct check in = *base, *c = &in;
     if (!is_name(from->name) || strcmp(from->name, "op") == 0 || strcmp(from->name, "inputs") == 0)
         return wrong(c, "the name of an attribute", from->name, EXPECT_NAME "; not op, not inputs");
     c->attr = from->name;
-    *to = (struct cw_attr_def){.name = from->name, .def = from->def, .min = from->min, .max = from->max, .len_min = from->len_min,
-                               .len_max = from->len_max, .choices = from->choices, .scalar_too = from->scalar_too != 0, .doc = from->doc};
+    *to = (struct cw_attr_def){.name = from->name,
+                               .def = from->def,
+                               .min = from->min,
+                               .max = from->max,
+                               .len_min = from->len_min,
+                               .len_max = from->len_max,
+                               .choices = from->choices,
+                               .scalar_too = from->scalar_too != 0,
+                               .doc = from->doc};
     if (!cw_plugin_attr_kind(from->kind, &to->kind))
         return wrong_number(c, "kind", from->kind, "one of CACHEW_ATTR_*");
     if (!is_text(from->doc, MAX_LINE, true))
@@ -137,7 +158,8 @@ static int check_attr(const struct check *base, const struct cw_op_desc *desc, c
     return r < 0 ? r : check_default(c, desc, to);
 }
 
-static int check_op(struct check *c, const struct cachew_operator *from, const char *identity, struct cw_plugin_op *to)
+static int check_op(struct check *c, const struct cachew_operator *from, const char *identity,
+                    struct cw_plugin_op *to)
 {
     struct cw_op_desc *d = &to->desc;
     c->op = NULL;
@@ -161,8 +183,15 @@ static int check_op(struct check *c, const struct cachew_operator *from, const c
     if (!attrs)
         return cw_error_nomem(c->err, (n + 1) * sizeof(*attrs), "a plug-in");
     to->from = from;
-    *d = (struct cw_op_desc){.name = from->name, .summary = from->summary, .doc = from->doc, .kind = from->kind == CACHEW_MAP ? CW_OP_MAP : CW_OP_FILTER,
-                             .random = from->random != 0, .attrs = attrs, .bind = cw_plugin_bind, .run = cw_plugin_run, .free_state = cw_plugin_free_state,
+    *d = (struct cw_op_desc){.name = from->name,
+                             .summary = from->summary,
+                             .doc = from->doc,
+                             .kind = from->kind == CACHEW_MAP ? CW_OP_MAP : CW_OP_FILTER,
+                             .random = from->random != 0,
+                             .attrs = attrs,
+                             .bind = cw_plugin_bind,
+                             .run = cw_plugin_run,
+                             .free_state = cw_plugin_free_state,
                              .plugin = identity};
     int r = 0;
     for (size_t i = 0; i < n && r >= 0; i++)
@@ -170,7 +199,8 @@ static int check_op(struct check *c, const struct cachew_operator *from, const c
     return r;
 }
 
-int cw_plugin_check(const struct cachew_plugin *plugin, const char *path, const char *identity, struct cw_plugin_ops *ret, struct cw_error *err)
+int cw_plugin_check(const struct cachew_plugin *plugin, const char *path, const char *identity,
+                    struct cw_plugin_ops *ret, struct cw_error *err)
 {
     struct check c = {.path = path, .err = err};
     struct cw_plugin_ops o = {0};

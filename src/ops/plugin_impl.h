@@ -5,7 +5,9 @@
 #include "ops/plugin.h"
 #include "pipeline/op.h"
 
-#define CW_PLUGIN_MAX_NAME 48 /* of operators, attributes and versions: fits the fields of struct cw_error */
+#define CW_PLUGIN_MAX_NAME \
+    48 /* of operators, attributes and versions: fits the fields of struct cw_error \
+        */
 
 /* An operator of a plug-in as the rest of the library sees it. Lives as long as the process. */
 struct cw_plugin_op {
@@ -16,17 +18,20 @@ struct cw_plugin_op {
 /* cw_op.state: what its bind left. Immutable afterwards. */
 struct cw_plugin_bound {
     const struct cachew_operator *from;
-    void *state;                  /* the plug-in's */
+    void *state; /* the plug-in's */
     unsigned n_in;
     unsigned in[CW_OP_MAX_PORTS]; /* input of the plug-in -> port: two inputs may be one value */
 };
 
-/* plugin_check.c: the operators of a plug-in, checked. identity is kept. The caller frees the list with cw_plugin_ops_free. */
+/* plugin_check.c: the operators of a plug-in, checked. identity is kept. The caller frees the list with
+ * cw_plugin_ops_free. */
 struct cw_plugin_ops {
     size_t n;
     struct cw_plugin_op *ops;
 };
-int cw_plugin_check(const struct cachew_plugin *plugin, const char *path, const char *identity, struct cw_plugin_ops *ret, struct cw_error *err) _must_check_;
+
+int cw_plugin_check(const struct cachew_plugin *plugin, const char *path, const char *identity,
+                    struct cw_plugin_ops *ret, struct cw_error *err) _must_check_;
 void cw_plugin_ops_deinit(struct cw_plugin_ops *o);
 /* The library's kind; false: there is none of that number. */
 bool cw_plugin_attr_kind(enum cachew_attr_kind kind, enum cw_attr_kind *ret);

@@ -1,5 +1,5 @@
-/* Running an operator of a plug-in, element by element. What it does against its declaration fails the element, as its own errors do; only want of
- * memory ends more than that. */
+/* Running an operator of a plug-in, element by element. What it does against its declaration fails the
+ * element, as its own errors do; only want of memory ends more than that. */
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,16 +12,20 @@ struct running {
     const struct cw_plugin_bound *bound;
     struct cw_block *block;
     size_t row;
-    uint64_t written;       /* outputs, of this element */
-    int status;             /* < 0: no memory, err says how much */
+    uint64_t written; /* outputs, of this element */
+    int status;       /* < 0: no memory, err says how much */
     void *scratch;
     size_t scratch_size;
     struct cw_error *err;
     struct cachew_tensor in[CW_OP_MAX_PORTS];
 };
+
 _Static_assert(CW_OP_MAX_PORTS <= 64, "a bit of `written` for each output");
 
-static struct running *of(struct cachew_row *row) { return (struct running *)(void *)row; }
+static struct running *of(struct cachew_row *row)
+{
+    return (struct running *)(void *)row;
+}
 
 #define fail_element(x, ...) cw_block_fail((x)->block, (x)->row, (x)->op->desc->name, __VA_ARGS__)
 
@@ -100,7 +104,8 @@ static void *row_bytes(struct cachew_row *row, unsigned output, size_t size)
         return NULL;
     if (port->type.dtype != CW_BYTES) {
         char declared[160];
-        fail_element(x, "the plug-in writes output %u as bytes: bind declared %s", output, cw_type_print(&port->type, declared));
+        fail_element(x, "the plug-in writes output %u as bytes: bind declared %s", output,
+                     cw_type_print(&port->type, declared));
         return NULL;
     }
     x->written |= UINT64_C(1) << output;
@@ -148,7 +153,12 @@ static int row_fail(struct cachew_row *row, const char *text)
 }
 
 static const struct cachew_row_calls calls = {
-    .output = row_output, .bytes = row_bytes, .wanted = row_wanted, .scratch = row_scratch, .draw = row_draw, .fail_row = row_fail,
+    .output = row_output,
+    .bytes = row_bytes,
+    .wanted = row_wanted,
+    .scratch = row_scratch,
+    .draw = row_draw,
+    .fail_row = row_fail,
 };
 
 /* ---- blocks ---- */
@@ -159,7 +169,8 @@ static int make_columns(const struct cw_op *op, struct cw_block *block, struct c
     int r = 0;
     for (unsigned i = 0; i < op->n_out && r >= 0; i++) {
         const struct cw_port *out = &op->out[i];
-        r = cw_type_fixed(&out->type) && out->live ? cw_block_dense(block, out->value, &out->type, err) : cw_block_ragged(block, out->value, err);
+        r = cw_type_fixed(&out->type) && out->live ? cw_block_dense(block, out->value, &out->type, err)
+                                                   : cw_block_ragged(block, out->value, err);
     }
     return r;
 }
@@ -200,8 +211,9 @@ static int settle(struct running *x, int result)
         *status = CW_ROW_DROPPED;
         x->block->all_ok = false;
     } else if (result != CACHEW_OK) {
-        fail_element(x, "the plug-in's run returned %d: expected CACHEW_OK%s, or the result of cachew_row_fail", result,
-                 x->op->desc->kind == CW_OP_FILTER ? ", CACHEW_DROP" : "");
+        fail_element(x,
+                     "the plug-in's run returned %d: expected CACHEW_OK%s, or the result of cachew_row_fail",
+                     result, x->op->desc->kind == CW_OP_FILTER ? ", CACHEW_DROP" : "");
     }
     for (unsigned i = 0; i < x->op->n_out && *status == CW_ROW_OK; i++)
         if (x->op->out[i].live && !(x->written >> i & 1))

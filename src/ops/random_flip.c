@@ -4,9 +4,12 @@
 #include "base/philox.h"
 #include "ops/image_role.h"
 
-struct random_flip { double horizontal, vertical; };
+struct random_flip {
+    double horizontal, vertical;
+};
 
-static void random_flip_flips(const struct cw_op *op, const struct cw_block *b, size_t row, bool *ret_horizontal, bool *ret_vertical)
+static void random_flip_flips(const struct cw_op *op, const struct cw_block *b, size_t row,
+                              bool *ret_horizontal, bool *ret_vertical)
 {
     const struct random_flip *f = op->state;
     uint32_t word[4];
@@ -34,15 +37,26 @@ static int random_flip_bind(struct cw_bind *b, struct cw_op *op, struct cw_error
 
 static const struct cw_attr_def attrs[] = {
     CW_IMAGE_ATTR_COMPONENT,
-    {.name = "horizontal", .kind = CW_ATTR_FLOAT, .def = "0.5", .min = 0, .max = 1, .doc = "probability of left-right"},
-    {.name = "vertical", .kind = CW_ATTR_FLOAT, .def = "0", .min = 0, .max = 1, .doc = "probability of upside down"},
+    {.name = "horizontal",
+     .kind = CW_ATTR_FLOAT,
+     .def = "0.5",
+     .min = 0,
+     .max = 1,
+     .doc = "probability of left-right"},
+    {.name = "vertical",
+     .kind = CW_ATTR_FLOAT,
+     .def = "0",
+     .min = 0,
+     .max = 1,
+     .doc = "probability of upside down"},
     {0},
 };
 
 const struct cw_op_desc cw_op_random_flip = {
     .name = "random_flip",
     .summary = "images left-right or upside down, at random",
-    .doc = "Both flips are drawn independently for each element. Images are [height, width, channels] or [height, width].",
+    .doc = "Both flips are drawn independently for each element. Images are [height, width, channels] or "
+           "[height, width].",
     .kind = CW_OP_MAP,
     .random = true,
     .attrs = attrs,

@@ -30,7 +30,8 @@ static int range_bind(struct cw_bind *b CW_UNUSED, struct cw_op *op, struct cw_e
     return 0;
 }
 
-static int range_produce(const struct cw_source *s, const struct cw_op *op, struct cw_block *b, struct cw_error *err)
+static int range_produce(const struct cw_source *s, const struct cw_op *op, struct cw_block *b,
+                         struct cw_error *err)
 {
     const struct range *g = (const struct range *)s;
     const struct cw_port *port = &op->out[0];
@@ -46,9 +47,11 @@ static int range_produce(const struct cw_source *s, const struct cw_op *op, stru
     return 0;
 }
 
-static const struct cw_source_ops range_ops = {.free = cw_keyed_source_free, .ids = cw_keyed_source_ids, .produce = range_produce};
+static const struct cw_source_ops range_ops = {
+    .free = cw_keyed_source_free, .ids = cw_keyed_source_ids, .produce = range_produce};
 
-static int range_open(const struct cw_op *op, const struct cw_source_env *env CW_UNUSED, struct cw_source **ret, struct cw_error *err)
+static int range_open(const struct cw_op *op, const struct cw_source_env *env CW_UNUSED,
+                      struct cw_source **ret, struct cw_error *err)
 {
     int64_t start = cw_attr_int(op, "start"), stop = cw_attr_int(op, "stop"), step = cw_attr_int(op, "step");
     struct range *g = calloc(1, sizeof(*g));

@@ -14,10 +14,12 @@ void cw_record_files_deinit(struct cw_record_files *f)
     cw_file_index_deinit(&f->index);
 }
 
-int cw_record_files_init(struct cw_record_files *f, const struct cw_source_files *files, const char *kind, const char *identity,
-                         const char *sidecar, const struct cw_source_env *env, struct cw_error *err)
+int cw_record_files_init(struct cw_record_files *f, const struct cw_source_files *files, const char *kind,
+                         const char *identity, const char *sidecar, const struct cw_source_env *env,
+                         struct cw_error *err)
 {
-    _cleanup_free_ char *index_path = env->index_dir ? cw_index_path(env->index_dir, kind, identity, "") : NULL;
+    _cleanup_free_ char *index_path = env->index_dir ? cw_index_path(env->index_dir, kind, identity, "")
+                                                     : NULL;
     struct cw_file_index_options options = {
         .index_path = index_path,
         .index_dir = env->index_dir,
@@ -72,7 +74,8 @@ void cw_record_files_ids(const struct cw_source *s, const uint64_t *rows, size_t
     }
 }
 
-int cw_record_files_locate(const struct cw_source *s, uint64_t row, struct cw_extent *ret, struct cw_error *err CW_UNUSED)
+int cw_record_files_locate(const struct cw_source *s, uint64_t row, struct cw_extent *ret,
+                           struct cw_error *err CW_UNUSED)
 {
     const struct cw_record_files *f = (const struct cw_record_files *)s;
     *ret = (struct cw_extent){.file = f->files[row], .length = f->index.sizes[row]};
@@ -101,7 +104,8 @@ int cw_record_files_produce_data(struct cw_block *b, const struct cw_port *port,
     return r;
 }
 
-int cw_record_files_produce_paths(const struct cw_record_files *f, struct cw_block *b, const struct cw_port *port, struct cw_error *err)
+int cw_record_files_produce_paths(const struct cw_record_files *f, struct cw_block *b,
+                                  const struct cw_port *port, struct cw_error *err)
 {
     if (!port->live)
         return 0;

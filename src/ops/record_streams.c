@@ -20,15 +20,22 @@ static void streams_free(struct cw_source *s)
     free(f);
 }
 
-/* The file that holds a row: the last that starts at or before it (files without records start where the next one does). */
+/* The file that holds a row: the last that starts at or before it (files without records start where the next
+ * one does). */
 static size_t file_of(const struct cw_record_streams *f, uint64_t row)
 {
     return CW_FIRST(i, 1, f->index.n, f->first[i] > row) - 1;
 }
 
-static bool holds(const struct cw_record_streams *f, size_t file, uint64_t row) { return f->first[file] <= row && row < f->first[file + 1]; }
+static bool holds(const struct cw_record_streams *f, size_t file, uint64_t row)
+{
+    return f->first[file] <= row && row < f->first[file + 1];
+}
 
-static bool too_long(const struct cw_record_streams *f, uint64_t length) { return f->options.max_length && length > f->options.max_length; }
+static bool too_long(const struct cw_record_streams *f, uint64_t length)
+{
+    return f->options.max_length && length > f->options.max_length;
+}
 
 static void streams_ids(const struct cw_source *s, const uint64_t *rows, size_t n, struct cw_record_id *out)
 {
@@ -55,14 +62,16 @@ static struct cw_file *streams_file(const struct cw_source *s, uint64_t row, boo
     return f->files[file_of(f, row)];
 }
 
-static int streams_locate(const struct cw_source *s, uint64_t row, struct cw_extent *ret, struct cw_error *err CW_UNUSED)
+static int streams_locate(const struct cw_source *s, uint64_t row, struct cw_extent *ret,
+                          struct cw_error *err CW_UNUSED)
 {
     const struct cw_record_streams *f = (const struct cw_record_streams *)s;
     size_t file = file_of(f, row);
     const struct cw_segment *g = &f->index.segments[file];
     uint64_t i = row - f->first[file];
     struct cw_span span = cw_segment_span(g, i);
-    *ret = (struct cw_extent){.file = f->files[file], .offset = span.offset, .length = too_long(f, g->lengths[i]) ? 0 : span.size};
+    *ret = (struct cw_extent){
+        .file = f->files[file], .offset = span.offset, .length = too_long(f, g->lengths[i]) ? 0 : span.size};
     return 0;
 }
 
@@ -78,8 +87,9 @@ static int by_row(const void *a, const void *b)
 }
 
 /* Loads the different rows among wanted[0..n) (ascending, of one file). */
-static int load_file(const struct cw_record_streams *f, size_t file, const struct wanted *wanted, size_t n, uint64_t *records, uint8_t **into,
-                     struct cw_arena *arena, struct cw_tensor *raw, struct cw_error *err)
+static int load_file(const struct cw_record_streams *f, size_t file, const struct wanted *wanted, size_t n,
+                     uint64_t *records, uint8_t **into, struct cw_arena *arena, struct cw_tensor *raw,
+                     struct cw_error *err)
 {
     const struct cw_segment *g = &f->index.segments[file];
     size_t m = 0;
@@ -100,8 +110,8 @@ static int load_file(const struct cw_record_streams *f, size_t file, const struc
     return cw_segment_read(g, f->files[file], records, m, into, err);
 }
 
-static int streams_load(const struct cw_source *s, const uint64_t *rows, size_t n, struct cw_arena *arena, struct cw_tensor *raw,
-                         struct cw_error *err)
+static int streams_load(const struct cw_source *s, const uint64_t *rows, size_t n, struct cw_arena *arena,
+                        struct cw_tensor *raw, struct cw_error *err)
 {
     const struct cw_record_streams *f = (const struct cw_record_streams *)s;
     struct cw_error local = {0};
@@ -182,8 +192,9 @@ static int sum_up(struct cw_record_streams *f, char *const *paths, struct cw_err
     return r;
 }
 
-int cw_record_streams_open(const struct cw_op *op, const struct cw_source_env *env, const struct cw_record_streams_options *options,
-                           struct cw_source **ret, struct cw_error *err)
+int cw_record_streams_open(const struct cw_op *op, const struct cw_source_env *env,
+                           const struct cw_record_streams_options *options, struct cw_source **ret,
+                           struct cw_error *err)
 {
     _cleanup_(cw_source_files_deinit) struct cw_source_files files = {0};
     struct cw_index_options index = {
@@ -198,7 +209,11 @@ int cw_record_streams_open(const struct cw_op *op, const struct cw_source_env *e
     if (!f)
         return cw_error_nomem(err, sizeof(*f), "a source");
     f->options = *options;
-    f->ops = (struct cw_source_ops){.free = streams_free, .ids = streams_ids, .produce = options->produce, .file = streams_file, .path = streams_path};
+    f->ops = (struct cw_source_ops){.free = streams_free,
+                                    .ids = streams_ids,
+                                    .produce = options->produce,
+                                    .file = streams_file,
+                                    .path = streams_path};
     int r = cw_source_files(op, "files", env, &files, err);
     if (r == 0)
         r = cw_index_open(files.paths, files.prefixes, files.n, &index, &f->index, err);

@@ -3,7 +3,8 @@
 
 #include "pipeline/op.h"
 
-/* All names change at once, so that {"a": "b", "b": "a"} swaps: first to names that no one else can have, then to the new ones. */
+/* All names change at once, so that {"a": "b", "b": "a"} swaps: first to names that no one else can have,
+ * then to the new ones. */
 static int rename_bind(struct cw_bind *b, struct cw_op *op, struct cw_error *err)
 {
     const char *old_name;
@@ -26,7 +27,9 @@ static int rename_bind(struct cw_bind *b, struct cw_op *op, struct cw_error *err
     {
         for (size_t k = 0; k < cw_bind_count(b); k++)
             if (strcmp(cw_bind_name(b, k, NULL), json_string_value(v)) == 0)
-                return cw_attr_error(op, "names", err, "new names that no other component has; there are two \"%s\"", json_string_value(v));
+                return cw_attr_error(op, "names", err,
+                                     "new names that no other component has; there are two \"%s\"",
+                                     json_string_value(v));
         snprintf(between, sizeof(between), "\x01%u", i++);
         r = cw_bind_rename(b, between, json_string_value(v), err);
         if (r < 0)

@@ -24,7 +24,11 @@ static int select_bind(struct cw_bind *b, struct cw_op *op, struct cw_error *err
 }
 
 static const struct cw_attr_def attrs[] = {
-    {.name = "components", .kind = CW_ATTR_STRINGS, .scalar_too = true, .len_min = 1, .doc = "names of the components to keep"},
+    {.name = "components",
+     .kind = CW_ATTR_STRINGS,
+     .scalar_too = true,
+     .len_min = 1,
+     .doc = "names of the components to keep"},
     {0},
 };
 

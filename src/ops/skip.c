@@ -8,7 +8,8 @@ static const struct cw_attr_def attrs[] = {
 const struct cw_op_desc cw_op_skip = {
     .name = "skip",
     .summary = "all but the first elements",
-    .doc = "Leaves out the first `count` elements (after a batcher: batches). Where it counts elements that a filter or `flat_map` left, one worker of a service runs the epoch.",
+    .doc = "Leaves out the first `count` elements (after a batcher: batches). Where it counts elements that "
+           "a filter or `flat_map` left, one worker of a service runs the epoch.",
     .kind = CW_OP_INDEX,
     .attrs = attrs,
 };

@@ -14,10 +14,12 @@ void cw_source_files_deinit(struct cw_source_files *f)
     *f = (struct cw_source_files){0};
 }
 
-int cw_source_files_add(struct cw_source_files *f, char *path, size_t prefix, const struct cw_source_env *env, struct cw_error *err)
+int cw_source_files_add(struct cw_source_files *f, char *path, size_t prefix, const struct cw_source_env *env,
+                        struct cw_error *err)
 {
     static const char what[] = "the names of files";
-    int r = path ? cw_path_check(path, env->data_roots, env->n_data_roots, err) : cw_error_nomem(err, 0, what);
+    int r = path ? cw_path_check(path, env->data_roots, env->n_data_roots, err)
+                 : cw_error_nomem(err, 0, what);
     if (r >= 0)
         r = CW_ARRAY_ROOM(f->paths, f->paths_room, f->n + 1, what, err);
     if (r >= 0)
@@ -37,12 +39,15 @@ static bool is_index(const char *path)
     return n > 4 && strcmp(path + n - 4, ".cwx") == 0;
 }
 
-int cw_source_files_match(struct cw_source_files *f, const char *pattern, bool index_named, const struct cw_source_env *env, struct cw_error *err)
+int cw_source_files_match(struct cw_source_files *f, const char *pattern, bool index_named,
+                          const struct cw_source_env *env, struct cw_error *err)
 {
     _cleanup_(cw_paths_deinit) struct cw_paths found = {0};
     size_t prefix, before = f->n;
     _cleanup_free_ char *dir = cw_glob_dir(env->base_dir, pattern);
-    int r = dir ? cw_path_check(dir, env->data_roots, env->n_data_roots, err) : cw_error_nomem(err, 0, "a pattern"); /* nor looked into */
+    /* nor looked into */
+    int r = dir ? cw_path_check(dir, env->data_roots, env->n_data_roots, err)
+                : cw_error_nomem(err, 0, "a pattern");
     if (r == 0)
         r = cw_glob(env->base_dir, pattern, &found, &prefix, err);
     bool all = index_named && !strpbrk(pattern, "*?[");
@@ -56,8 +61,8 @@ int cw_source_files_match(struct cw_source_files *f, const char *pattern, bool i
     return r;
 }
 
-int cw_source_files(const struct cw_op *op, const char *attr, const struct cw_source_env *env, struct cw_source_files *ret,
-                    struct cw_error *err)
+int cw_source_files(const struct cw_op *op, const char *attr, const struct cw_source_env *env,
+                    struct cw_source_files *ret, struct cw_error *err)
 {
     struct cw_source_files f = {0};
     int r = 0;

@@ -1,4 +1,5 @@
-/* synthetic: elements made of random words, at a chosen cost of CPU time. For tests, benchmarks and models of workloads. */
+/* synthetic: elements made of random words, at a chosen cost of CPU time. For tests, benchmarks and models of
+ * workloads. */
 #include <string.h>
 
 #include "base/cost_clock.h"
@@ -8,9 +9,11 @@
 #include "ops/keyed_source.h"
 
 #define MAX_COUNT ((double)((uint64_t)1 << 40))
-#define MAX_ELEMENT_BYTES ((size_t)1 << 31) /* 2^40 elements of it still add up in 64 bits many times over... */
+#define MAX_ELEMENT_BYTES \
+    ((size_t)1 << 31) /* 2^40 elements of it still add up in 64 bits many times over... */
 #define MAX_SOURCE_BYTES ((uint64_t)1 << 60) /* ...but sources' sums must too */
-#define STREAM 2 /* last counter word of docs/semantics.md section 1: apart from draws (0) and permutations (1) */
+#define STREAM \
+    2 /* last counter word of docs/semantics.md section 1: apart from draws (0) and permutations (1) */
 
 struct synthetic {
     struct cw_keyed_source base;
@@ -43,11 +46,13 @@ static int synthetic_bind(struct cw_bind *b, struct cw_op *op, struct cw_error *
     return r < 0 ? r : 0;
 }
 
-/* n values of four words. An integer has the low bits of its word, one of 64 bits two words, the low one first. */
+/* n values of four words. An integer has the low bits of its word, one of 64 bits two words, the low one
+ * first. */
 static void put_values(enum cw_dtype dtype, uint8_t *out, uint32_t words[4], size_t n)
 {
     if (cw_dtype_is_float(dtype)) {
-        const double uniform[4] = {cw_uniform(words[0]), cw_uniform(words[1]), cw_uniform(words[2]), cw_uniform(words[3])};
+        const double uniform[4] = {cw_uniform(words[0]), cw_uniform(words[1]), cw_uniform(words[2]),
+                                   cw_uniform(words[3])};
         cw_convert(CW_FLOAT64, dtype, out, uniform, n);
         return;
     }
@@ -81,7 +86,8 @@ static int burn(const struct synthetic *s, const struct cw_block *b, struct cw_e
     return 0;
 }
 
-static int synthetic_produce(const struct cw_source *source, const struct cw_op *op, struct cw_block *b, struct cw_error *err)
+static int synthetic_produce(const struct cw_source *source, const struct cw_op *op, struct cw_block *b,
+                             struct cw_error *err)
 {
     const struct synthetic *s = (const struct synthetic *)source;
     const struct cw_port *port = &op->out[0];
@@ -90,16 +96,19 @@ static int synthetic_produce(const struct cw_source *source, const struct cw_op 
         memset(b->columns[port->value].data, 0, b->n * b->columns[port->value].stride);
     for (size_t i = 0; r == 0 && i < b->n && (s->cost_ns || (port->live && s->random)); i++) {
         if (port->live && s->random)
-            fill_element(s, port->type.dtype, b->rows[i], b->columns[port->value].data + i * b->columns[port->value].stride);
+            fill_element(s, port->type.dtype, b->rows[i],
+                         b->columns[port->value].data + i * b->columns[port->value].stride);
         if (s->cost_ns)
             r = burn(s, b, err);
     }
     return r;
 }
 
-static const struct cw_source_ops synthetic_ops = {.free = cw_keyed_source_free, .ids = cw_keyed_source_ids, .produce = synthetic_produce};
+static const struct cw_source_ops synthetic_ops = {
+    .free = cw_keyed_source_free, .ids = cw_keyed_source_ids, .produce = synthetic_produce};
 
-static int synthetic_open(const struct cw_op *op, const struct cw_source_env *env CW_UNUSED, struct cw_source **ret, struct cw_error *err)
+static int synthetic_open(const struct cw_op *op, const struct cw_source_env *env CW_UNUSED,
+                          struct cw_source **ret, struct cw_error *err)
 {
     struct cw_type type;
     int r = synthetic_type(op, &type, err);
@@ -109,10 +118,9 @@ static int synthetic_open(const struct cw_op *op, const struct cw_source_env *en
     if (!s)
         return cw_error_nomem(err, sizeof(*s), "a source");
     uint64_t n = (uint64_t)cw_attr_int(op, "count");
-    *s = (struct synthetic){
-        .cost_ns = (uint64_t)(cw_attr_float(op, "cost_us") * 1e3),
-        .n_values = cw_type_bytes(&type) / cw_dtype_size(type.dtype),
-        .random = strcmp(cw_attr_string(op, "fill"), "random") == 0};
+    *s = (struct synthetic){.cost_ns = (uint64_t)(cw_attr_float(op, "cost_us") * 1e3),
+                            .n_values = cw_type_bytes(&type) / cw_dtype_size(type.dtype),
+                            .random = strcmp(cw_attr_string(op, "fill"), "random") == 0};
     cw_keyed_source_init(&s->base, &synthetic_ops, cw_hash64("synthetic", 9), n, n * cw_type_bytes(&type));
     *ret = &s->base.base;
     return 0;
@@ -122,17 +130,33 @@ static const char *const fills[] = {"random", "none", NULL};
 
 static const struct cw_attr_def attrs[] = {
     {.name = "count", .kind = CW_ATTR_INT, .min = 0, .max = MAX_COUNT, .doc = "number of elements"},
-    {.name = "shape", .kind = CW_ATTR_INTS, .def = "[]", .min = 1, .max = 0x1p31, .len_max = CW_MAX_NDIM, .doc = "of an element"},
+    {.name = "shape",
+     .kind = CW_ATTR_INTS,
+     .def = "[]",
+     .min = 1,
+     .max = 0x1p31,
+     .len_max = CW_MAX_NDIM,
+     .doc = "of an element"},
     {.name = "dtype", .kind = CW_ATTR_DTYPE, .def = "\"float32\"", .doc = "of an element"},
-    {.name = "cost_us", .kind = CW_ATTR_FLOAT, .def = "0", .min = 0, .max = 1e9, .doc = "CPU time used up per element, in microseconds"},
-    {.name = "fill", .kind = CW_ATTR_STRING, .def = "\"random\"", .choices = fills, .doc = "random: the same words in every run; none: zeros"},
+    {.name = "cost_us",
+     .kind = CW_ATTR_FLOAT,
+     .def = "0",
+     .min = 0,
+     .max = 1e9,
+     .doc = "CPU time used up per element, in microseconds"},
+    {.name = "fill",
+     .kind = CW_ATTR_STRING,
+     .def = "\"random\"",
+     .choices = fills,
+     .doc = "random: the same words in every run; none: zeros"},
     {0},
 };
 
 const struct cw_op_desc cw_op_synthetic = {
     .name = "synthetic",
     .summary = "made-up elements, at a chosen cost",
-    .doc = "Gives `data`. Random integers have all values of their dtype, random floats lie in [0, 1); they depend on the element's number alone.",
+    .doc = "Gives `data`. Random integers have all values of their dtype, random floats lie in [0, 1); they "
+           "depend on the element's number alone.",
     .kind = CW_OP_SOURCE,
     .attrs = attrs,
     .bind = synthetic_bind,

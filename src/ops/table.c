@@ -27,16 +27,18 @@ static const struct tables built_in = {.table = {.ops = ops, .n = sizeof(ops) / 
 static _Atomic(const struct tables *) current = &built_in;
 static pthread_mutex_t adding = PTHREAD_MUTEX_INITIALIZER; /* one at a time; readers don't take it */
 
-const struct cw_op_table *cw_ops(void) { return &atomic_load_explicit(&current, memory_order_acquire)->table; }
+const struct cw_op_table *cw_ops(void)
+{
+    return &atomic_load_explicit(&current, memory_order_acquire)->table;
+}
 
 static int clash(const struct cw_op_desc *have, struct cw_error *err)
 {
     cw_error_op(err, have->name);
-    return cw_error_value(err, CW_E_OPTION, "name", have->name, "a name that no other operator has",
-                          "there is an operator \"%s\" already, %s%s: expected a name that no other "
-                          "operator has",
-                          have->name, have->plugin ? "of plug-in " : "built in",
-                          have->plugin ? have->plugin : "");
+    return cw_error_value(
+        err, CW_E_OPTION, "name", have->name, "a name that no other operator has",
+        "there is an operator \"%s\" already, %s%s: expected a name that no other operator has", have->name,
+        have->plugin ? "of plug-in " : "built in", have->plugin ? have->plugin : "");
 }
 
 /* Puts an operator at its place by name. */

@@ -8,8 +8,9 @@ static const struct cw_attr_def attrs[] = {
 const struct cw_op_desc cw_op_take = {
     .name = "take",
     .summary = "the first elements",
-    .doc = "Keeps the first `count` elements (after a batcher: batches). Where it counts elements that a filter or `flat_map` left, all workers of a service run the epoch until it is full, if nothing but "
-           "maps and `batch` stand behind it; else one worker does.",
+    .doc = "Keeps the first `count` elements (after a batcher: batches). Where it counts elements that a "
+           "filter or `flat_map` left, all workers of a service run the epoch until it is full, if nothing "
+           "but maps and `batch` stand behind it; else one worker does.",
     .kind = CW_OP_INDEX,
     .attrs = attrs,
 };

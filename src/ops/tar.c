@@ -1,6 +1,6 @@
 /*
- * tar: samples of tar shards, as WebDataset keeps them, to components. A record's bytes (block->raw) are its files with their headers; of these
- * the ones that somebody needs are looked at, and bytes are views.
+ * tar: samples of tar shards, as WebDataset keeps them, to components. A record's bytes (block->raw) are its
+ * files with their headers; of these the ones that somebody needs are looked at, and bytes are views.
  */
 #include "formats/tar.h"
 
@@ -16,12 +16,12 @@
 
 #define KEY "__key__" /* in place of an extension: the sample's key */
 
-struct found { /* the file of a component */
+struct found {           /* the file of a component */
     const uint8_t *data; /* NULL: none */
     size_t size;
-    unsigned alternative;   /* which of the extensions it has */
+    unsigned alternative; /* which of the extensions it has */
     bool npy;
-    bool twice;             /* there are two of them */
+    bool twice; /* there are two of them */
 };
 
 struct row { /* what is being read */
@@ -33,11 +33,19 @@ struct row { /* what is being read */
 };
 
 /* Marks the row as failed, naming its sample; false. */
-#define fail(x, fmt, ...)                                                                                                              \
-    cw_block_fail((x)->b, (x)->row, (x)->op->desc->name, "sample \"%.*s\": " fmt, (int)CW_MIN((x)->key_size, (size_t)60), (x)->key ? (x)->key : "", __VA_ARGS__)
+#define fail(x, fmt, ...) \
+    cw_block_fail((x)->b, (x)->row, (x)->op->desc->name, "sample \"%.*s\": " fmt, \
+                  (int)CW_MIN((x)->key_size, (size_t)60), (x)->key ? (x)->key : "", __VA_ARGS__)
 
-static int spec_size(const struct cw_feature_spec *f) { return (int)CW_MIN(f->key_size, (size_t)60); }
-static bool is_key(const struct cw_feature_spec *f) { return f->key_size == strlen(KEY) && memcmp(f->key, KEY, f->key_size) == 0; }
+static int spec_size(const struct cw_feature_spec *f)
+{
+    return (int)CW_MIN(f->key_size, (size_t)60);
+}
+
+static bool is_key(const struct cw_feature_spec *f)
+{
+    return f->key_size == strlen(KEY) && memcmp(f->key, KEY, f->key_size) == 0;
+}
 
 /* Number of the alternative of "jpg;jpeg;png" that an extension is, whatever its case; -1: none. */
 static int alternative_of(const struct cw_feature_spec *f, const struct cw_tar_name *name)
@@ -56,11 +64,14 @@ static int alternative_of(const struct cw_feature_spec *f, const struct cw_tar_n
 static bool is_npy(const struct cw_tar_name *name)
 {
     const char *end = name->extension + name->extension_size;
-    return name->extension_size >= 3 && strncasecmp(end - 3, "npy", 3) == 0 && (name->extension_size == 3 || end[-4] == '.');
+    return name->extension_size >= 3 && strncasecmp(end - 3, "npy", 3) == 0 &&
+           (name->extension_size == 3 || end[-4] == '.');
 }
 
-/* A file of the sample: it is that of each component that asks for its extension, the first alternative before the others. */
-static void take_file(const struct cw_op *op, const struct cw_feature_specs *specs, const struct cw_tar_file *file, struct found *found)
+/* A file of the sample: it is that of each component that asks for its extension, the first alternative
+ * before the others. */
+static void take_file(const struct cw_op *op, const struct cw_feature_specs *specs,
+                      const struct cw_tar_file *file, struct found *found)
 {
     for (unsigned i = 0; i < specs->n; i++) {
         const struct cw_feature_spec *f = &specs->items[i];
@@ -68,12 +79,17 @@ static void take_file(const struct cw_op *op, const struct cw_feature_specs *spe
         if (which < 0 || (found[i].data && found[i].alternative < (unsigned)which))
             continue;
         bool twice = found[i].data && found[i].alternative == (unsigned)which;
-        found[i] = (struct found){.data = file->data, .size = file->size, .alternative = (unsigned)which, .npy = is_npy(&file->name), .twice = twice};
+        found[i] = (struct found){.data = file->data,
+                                  .size = file->size,
+                                  .alternative = (unsigned)which,
+                                  .npy = is_npy(&file->name),
+                                  .twice = twice};
     }
 }
 
 /* All files of the sample, and its key. 1: the row failed. */
-static int find_files(struct row *x, const struct cw_feature_specs *specs, struct found *found, struct cw_error *err)
+static int find_files(struct row *x, const struct cw_feature_specs *specs, struct found *found,
+                      struct cw_error *err)
 {
     struct cw_tar_files files;
     struct cw_tar_file file;
@@ -98,7 +114,8 @@ static int find_files(struct row *x, const struct cw_feature_specs *specs, struc
 
 /* ---- values ---- */
 
-static int put_npy(const struct row *x, const struct cw_feature_spec *f, const struct found *found, const struct cw_port *port, struct cw_error *err)
+static int put_npy(const struct row *x, const struct cw_feature_spec *f, const struct found *found,
+                   const struct cw_port *port, struct cw_error *err)
 {
     struct cw_npy npy;
     char why[CW_NPY_WHY], is[160], wanted[160];
@@ -110,7 +127,8 @@ static int put_npy(const struct row *x, const struct cw_feature_spec *f, const s
     for (int d = 0; fits && d < npy.ndim; d++)
         fits = port->type.dims[d] == CW_VARIES || port->type.dims[d] == npy.dims[d];
     if (!fits)
-        return fail(x, "\"%.*s\" is %s, expected %s", spec_size(f), f->key, cw_type_print(&type, is), cw_type_print(&port->type, wanted));
+        return fail(x, "\"%.*s\" is %s, expected %s", spec_size(f), f->key, cw_type_print(&type, is),
+                    cw_type_print(&port->type, wanted));
     void *out = cw_feature_row(f, port, x->b, x->row, (int64_t)(npy.size / cw_dtype_size(npy.dtype)), err);
     if (!out)
         return err ? err->status : CW_E_MEMORY;
@@ -119,7 +137,10 @@ static int put_npy(const struct row *x, const struct cw_feature_spec *f, const s
     return 0;
 }
 
-static bool is_space(uint8_t c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; }
+static bool is_space(uint8_t c)
+{
+    return c == ' ' || c == '\t' || c == '\r' || c == '\n';
+}
 
 /* The next word of a text, from *at on. */
 static bool next_word(const struct found *text, size_t *at, const char **ret, size_t *ret_size)
@@ -135,7 +156,8 @@ static bool next_word(const struct found *text, size_t *at, const char **ret, si
 }
 
 /* Numbers in text, between spaces. */
-static int put_text(const struct row *x, const struct cw_feature_spec *f, const struct found *text, const struct cw_port *port, struct cw_error *err)
+static int put_text(const struct row *x, const struct cw_feature_spec *f, const struct found *text,
+                    const struct cw_port *port, struct cw_error *err)
 {
     const char *word;
     size_t size, at = 0, item = cw_dtype_size(f->dtype);
@@ -143,21 +165,22 @@ static int put_text(const struct row *x, const struct cw_feature_spec *f, const 
     while (next_word(text, &at, &word, &size))
         n++;
     if (f->variable ? n % f->n_values != 0 : n != f->n_values)
-        return fail(x, "\"%.*s\" holds %" PRId64 " numbers, expected %s%" PRId64, spec_size(f), f->key, n, f->variable ? "a multiple of " : "",
-                    f->n_values);
+        return fail(x, "\"%.*s\" holds %" PRId64 " numbers, expected %s%" PRId64, spec_size(f), f->key, n,
+                    f->variable ? "a multiple of " : "", f->n_values);
     uint8_t *out = cw_feature_row(f, port, x->b, x->row, n, err);
     if (!out)
         return err ? err->status : CW_E_MEMORY;
     for (at = 0; next_word(text, &at, &word, &size); out += item) {
         enum cw_number r = cw_number_parse(word, size, f->dtype, out);
         if (r != CW_NUMBER_OK)
-            return fail(x, "\"%.*s\" holds \"%.*s\", which %s for %s", spec_size(f), f->key, (int)CW_MIN(size, (size_t)40), word, cw_number_why(r),
-                        cw_dtype_name(f->dtype));
+            return fail(x, "\"%.*s\" holds \"%.*s\", which %s for %s", spec_size(f), f->key,
+                        (int)CW_MIN(size, (size_t)40), word, cw_number_why(r), cw_dtype_name(f->dtype));
     }
     return 0;
 }
 
-static int put_component(const struct row *x, const struct cw_feature_spec *f, const struct found *found, struct cw_error *err)
+static int put_component(const struct row *x, const struct cw_feature_spec *f, const struct found *found,
+                         struct cw_error *err)
 {
     const struct cw_port *port = &x->op->out[f->port];
     if (is_key(f)) {
@@ -165,8 +188,9 @@ static int put_component(const struct row *x, const struct cw_feature_spec *f, c
         return 0;
     }
     if (!found->data)
-        return f->has_default || f->variable ? cw_feature_default(f, port, x->b, x->row, err)
-                                             : fail(x, "it has no file \"%.*s\", and there is no default", spec_size(f), f->key);
+        return f->has_default || f->variable
+                   ? cw_feature_default(f, port, x->b, x->row, err)
+                   : fail(x, "it has no file \"%.*s\", and there is no default", spec_size(f), f->key);
     if (found->twice)
         return fail(x, "it has two files \"%.*s\"", spec_size(f), f->key);
     if (f->dtype == CW_BYTES) {
@@ -176,14 +200,16 @@ static int put_component(const struct row *x, const struct cw_feature_spec *f, c
     return found->npy ? put_npy(x, f, found, port, err) : put_text(x, f, found, port, err);
 }
 
-static int tar_produce(const struct cw_source *s CW_UNUSED, const struct cw_op *op, struct cw_block *b, struct cw_error *err)
+static int tar_produce(const struct cw_source *s CW_UNUSED, const struct cw_op *op, struct cw_block *b,
+                       struct cw_error *err)
 {
     const struct cw_feature_specs *specs = op->state;
     struct found found[CW_OP_MAX_PORTS];
     if (!op->live)
         return 0;
     int r = cw_feature_columns(specs, op, b, err);
-    CW_ROWS_OK(row, b, r == 0) {
+    CW_ROWS_OK(row, b, r == 0)
+    {
         struct row x = {.op = op, .b = b, .row = row};
         int failed = find_files(&x, specs, found, err);
         if (failed < 0)
@@ -195,40 +221,50 @@ static int tar_produce(const struct cw_source *s CW_UNUSED, const struct cw_op *
     return r;
 }
 
-static int tar_open(const struct cw_op *op, const struct cw_source_env *env, struct cw_source **ret, struct cw_error *err)
+static int tar_open(const struct cw_op *op, const struct cw_source_env *env, struct cw_source **ret,
+                    struct cw_error *err)
 {
-    static const struct cw_record_streams_options options = {.format = CW_FORMAT_TAR, .produce = tar_produce,
+    static const struct cw_record_streams_options options = {
+        .format = CW_FORMAT_TAR,
+        .produce = tar_produce,
         .partial_keys = true}; /* of a member's data only the first block is in the key */
     return cw_record_streams_open(op, env, &options, ret, err);
 }
 
 static int tar_bind(struct cw_bind *b, struct cw_op *op, struct cw_error *err)
 {
-    static const struct cw_feature_words words = {.attr = "components", .noun = "component", .dtypes = CW_FEATURE_ALL};
+    static const struct cw_feature_words words = {
+        .attr = "components", .noun = "component", .dtypes = CW_FEATURE_ALL};
     int r = cw_feature_specs_bind(&words, b, op, err);
     const struct cw_feature_specs *specs = op->state;
     for (unsigned i = 0; r == 0 && i < specs->n; i++)
         if (is_key(&specs->items[i]) && specs->items[i].dtype != CW_BYTES)
-            r = cw_attr_error(op, "components", err, "\"bytes\" as dtype of \"" KEY "\", the key of a sample");
+            r = cw_attr_error(op, "components", err,
+                              "\"bytes\" as dtype of \"" KEY "\", the key of a sample");
     return r;
 }
 
 static const struct cw_attr_def attrs[] = {
     CW_RECORD_STREAM_ATTRS,
-    {.name = "components", .kind = CW_ATTR_OBJECT,
-     .doc = "{extension: \"bytes\"|\"int64\"|...}, or {name: {key, dtype, shape, variable, default}}; key: extensions, \"jpg;jpeg;png\""},
+    {.name = "components",
+     .kind = CW_ATTR_OBJECT,
+     .doc = "{extension: \"bytes\"|\"int64\"|...}, or {name: {key, dtype, shape, variable, default}}; key: "
+            "extensions, \"jpg;jpeg;png\""},
     {0},
 };
 
 const struct cw_op_desc cw_op_tar = {
     .name = "tar",
     .summary = "samples of tar shards (WebDataset)",
-    .doc = "Consecutive files of an archive with the same key, their path up to the first dot of the base name, are one record; what follows that dot is "
-           "the extension. A component is the file with the extension `key` (default: its name), or the first of several, \"jpg;jpeg;png\", in upper or lower "
-           "case: its content as `bytes`; of another dtype the numbers in it, as text between spaces, or as NumPy wrote them where the extension ends "
-           "with npy (dtype and shape must be the same). Shapes, `variable` and `default` (where there is no such file) are as parse_example's. The "
-           "key \"__key__\" gives the sample's key. Directories, links and files without an extension are passed over. Headers may be v7, ustar, GNU or pax; "
-           "damaged archives, sparse files, devices, and names that lead out of the archive's directory are errors.",
+    .doc = "Consecutive files of an archive with the same key, their path up to the first dot of the base "
+           "name, are one record; what follows that dot is the extension. A component is the file with the "
+           "extension `key` (default: its name), or the first of several, \"jpg;jpeg;png\", in upper or "
+           "lower case: its content as `bytes`; of another dtype the numbers in it, as text between spaces, "
+           "or as NumPy wrote them where the extension ends with npy (dtype and shape must be the same). "
+           "Shapes, `variable` and `default` (where there is no such file) are as parse_example's. The key "
+           "\"__key__\" gives the sample's key. Directories, links and files without an extension are passed "
+           "over. Headers may be v7, ustar, GNU or pax; damaged archives, sparse files, devices, and names "
+           "that lead out of the archive's directory are errors.",
     .kind = CW_OP_SOURCE,
     .attrs = attrs,
     .bind = tar_bind,

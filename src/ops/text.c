@@ -1,13 +1,15 @@
 /* text: lines of files. */
 #include "ops/line_source.h"
 
-static int text_produce(const struct cw_source *s, const struct cw_op *op, struct cw_block *b, struct cw_error *err)
+static int text_produce(const struct cw_source *s, const struct cw_op *op, struct cw_block *b,
+                        struct cw_error *err)
 {
     const struct cw_port *port = &op->out[0];
     if (!port->live)
         return 0;
     int r = cw_block_ragged(b, port->value, err);
-    CW_ROWS_OK(i, b, r == 0) {
+    CW_ROWS_OK(i, b, r == 0)
+    {
         const uint8_t *line;
         size_t size;
         if (cw_line_of(s, op, b, i, &line, &size))
@@ -16,7 +18,8 @@ static int text_produce(const struct cw_source *s, const struct cw_op *op, struc
     return r;
 }
 
-static int text_open(const struct cw_op *op, const struct cw_source_env *env, struct cw_source **ret, struct cw_error *err)
+static int text_open(const struct cw_op *op, const struct cw_source_env *env, struct cw_source **ret,
+                     struct cw_error *err)
 {
     return cw_lines_open(op, env, text_produce, ret, err);
 }
@@ -28,9 +31,10 @@ static const struct cw_attr_def attrs[] = {CW_LINE_ATTRS, {0}};
 const struct cw_op_desc cw_op_text = {
     .name = "text",
     .summary = "lines of text files",
-    .doc = "Gives `text`, the bytes of each line without its end (\"\\n\" or \"\\r\\n\"). The last line may end with the file; empty lines are records. "
-           "Files are taken pattern by pattern, those of a pattern sorted by bytes; index files (*.cwx) that a wildcard matches are left out. "
-           "`compression` auto knows gzip; zlib has to be named, because a text may begin like it.",
+    .doc = "Gives `text`, the bytes of each line without its end (\"\\n\" or \"\\r\\n\"). The last line may "
+           "end with the file; empty lines are records. Files are taken pattern by pattern, those of a "
+           "pattern sorted by bytes; index files (*.cwx) that a wildcard matches are left out. `compression` "
+           "auto knows gzip; zlib has to be named, because a text may begin like it.",
     .kind = CW_OP_SOURCE,
     .attrs = attrs,
     .outputs = outputs,

@@ -4,7 +4,10 @@
 
 #include "ops/image_role.h"
 
-static bool to_chw(const struct cw_op *op) { return op->state != NULL; }
+static bool to_chw(const struct cw_op *op)
+{
+    return op->state != NULL;
+}
 
 static const struct cw_image_role role = {.step = CW_IMAGE_LAYOUT, .fuses = to_chw};
 
@@ -39,7 +42,8 @@ static int transpose_image_run(const struct cw_op *op, struct cw_block *b, struc
     if (!out->live)
         return 0;
     int r = cw_block_column(b, out->value, &out->type, err);
-    CW_ROWS_OK(row, b, r >= 0) {
+    CW_ROWS_OK(row, b, r >= 0)
+    {
         struct cw_tensor in = cw_in(op, b, 0, row);
         int64_t dims[3] = {in.dims[1], in.dims[2], in.dims[0]};
         void *dst = cw_block_row_out(b, out->value, &out->type, row, dims, 3, err);
@@ -54,7 +58,11 @@ static const char *const layouts[] = {"chw", "hwc", NULL};
 
 static const struct cw_attr_def attrs[] = {
     CW_IMAGE_ATTR_COMPONENT,
-    {.name = "layout", .kind = CW_ATTR_STRING, .def = "\"chw\"", .choices = layouts, .doc = "\"chw\": channels first; \"hwc\": back again"},
+    {.name = "layout",
+     .kind = CW_ATTR_STRING,
+     .def = "\"chw\"",
+     .choices = layouts,
+     .doc = "\"chw\": channels first; \"hwc\": back again"},
     {0},
 };
 

@@ -31,18 +31,20 @@ static bool used_elsewhere(const struct cw_program *g, unsigned value, unsigned 
     return false;
 }
 
-/* The length of a run of operators from ops[at] on, before `end`, whose intermediate values nobody else sees; image operators of other
- * components may not stand between. 0 or 1: nothing to fuse. */
+/* The length of a run of operators from ops[at] on, before `end`, whose intermediate values nobody else sees;
+ * image operators of other components may not stand between. 0 or 1: nothing to fuse. */
 static unsigned fusable(const struct cw_program *g, unsigned at, unsigned end)
 {
     unsigned n = 1;
-    while (at + n < end && g->ops[at + n - 1]->desc->image && g->ops[at + n]->desc->image && g->ops[at + n]->in[0].value == g->ops[at + n - 1]->out[0].value &&
+    while (at + n < end && g->ops[at + n - 1]->desc->image && g->ops[at + n]->desc->image &&
+           g->ops[at + n]->in[0].value == g->ops[at + n - 1]->out[0].value &&
            !used_elsewhere(g, g->ops[at + n - 1]->out[0].value, at + n))
         n++;
     return n < 2 ? n : (unsigned)cw_image_chain_match((const struct cw_op *const *)&g->ops[at], n);
 }
 
-static int fuse(struct cw_optimized *o, const struct cw_program *g, unsigned at, unsigned n, struct cw_error *err)
+static int fuse(struct cw_optimized *o, const struct cw_program *g, unsigned at, unsigned n,
+                struct cw_error *err)
 {
     struct cw_op *op = calloc(1, sizeof(*op));
     if (!op)
@@ -61,7 +63,8 @@ static int fuse(struct cw_optimized *o, const struct cw_program *g, unsigned at,
 }
 
 /* The operators without the markers that are not in use: they do nothing, and nothing ends there. */
-static void leave_out_markers(const struct cw_program *from, unsigned n_limits, const struct cw_op *marker, struct cw_program *to)
+static void leave_out_markers(const struct cw_program *from, unsigned n_limits, const struct cw_op *marker,
+                              struct cw_program *to)
 {
     to->n_ops = 0;
     for (unsigned k = 0, i = 0; k < n_limits + 3; k++) {
@@ -72,7 +75,8 @@ static void leave_out_markers(const struct cw_program *from, unsigned n_limits, 
     }
 }
 
-static int optimize(const struct cw_program *g, unsigned n_limits, unsigned n_positions, bool enable, struct cw_optimized **ret, struct cw_error *err)
+static int optimize(const struct cw_program *g, unsigned n_limits, unsigned n_positions, bool enable,
+                    struct cw_optimized **ret, struct cw_error *err)
 {
     struct cw_optimized *o = calloc(1, sizeof(*o));
     if (!o)
@@ -109,8 +113,8 @@ static int optimize(const struct cw_program *g, unsigned n_limits, unsigned n_po
     return 0;
 }
 
-int cw_optimize(const struct cw_program *g, unsigned n_limits, unsigned n_positions, bool enable, const struct cw_op *marker, struct cw_optimized **ret,
-                struct cw_error *err)
+int cw_optimize(const struct cw_program *g, unsigned n_limits, unsigned n_positions, bool enable,
+                const struct cw_op *marker, struct cw_optimized **ret, struct cw_error *err)
 {
     struct cw_program copy = *g;
     _cleanup_free_ struct cw_op **ops = calloc(g->n_ops + 1, sizeof(*ops));

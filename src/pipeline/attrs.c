@@ -7,14 +7,31 @@
 #include "pipeline/pipeline.h"
 
 static const char *const kind_names[] = {
-    [CW_ATTR_INT] = "int", [CW_ATTR_FLOAT] = "float", [CW_ATTR_BOOL] = "bool", [CW_ATTR_STRING] = "string", [CW_ATTR_DTYPE] = "dtype",
-    [CW_ATTR_EXPR] = "expr", [CW_ATTR_COMPONENT] = "component", [CW_ATTR_INTS] = "ints", [CW_ATTR_FLOATS] = "floats",
-    [CW_ATTR_STRINGS] = "strings", [CW_ATTR_OBJECT] = "object", [CW_ATTR_CHAINS] = "chains", [CW_ATTR_FUNCTION] = "function",
+    [CW_ATTR_INT] = "int",
+    [CW_ATTR_FLOAT] = "float",
+    [CW_ATTR_BOOL] = "bool",
+    [CW_ATTR_STRING] = "string",
+    [CW_ATTR_DTYPE] = "dtype",
+    [CW_ATTR_EXPR] = "expr",
+    [CW_ATTR_COMPONENT] = "component",
+    [CW_ATTR_INTS] = "ints",
+    [CW_ATTR_FLOATS] = "floats",
+    [CW_ATTR_STRINGS] = "strings",
+    [CW_ATTR_OBJECT] = "object",
+    [CW_ATTR_CHAINS] = "chains",
+    [CW_ATTR_FUNCTION] = "function",
 };
 
-const char *cw_attr_kind_name(enum cw_attr_kind kind) { return kind_names[kind]; }
+const char *cw_attr_kind_name(enum cw_attr_kind kind)
+{
+    return kind_names[kind];
+}
 
-static bool is_list(enum cw_attr_kind kind) { return kind == CW_ATTR_INTS || kind == CW_ATTR_FLOATS || kind == CW_ATTR_STRINGS; }
+static bool is_list(enum cw_attr_kind kind)
+{
+    return kind == CW_ATTR_INTS || kind == CW_ATTR_FLOATS || kind == CW_ATTR_STRINGS;
+}
+
 static bool is_number(enum cw_attr_kind kind)
 {
     return kind == CW_ATTR_INT || kind == CW_ATTR_INTS || kind == CW_ATTR_FLOAT || kind == CW_ATTR_FLOATS;
@@ -23,11 +40,20 @@ static bool is_number(enum cw_attr_kind kind)
 const char *cw_attr_allowed(const struct cw_attr_def *a, char buf[256])
 {
     static const char *const nouns[] = {
-        [CW_ATTR_INT] = "an integer", [CW_ATTR_FLOAT] = "a number", [CW_ATTR_BOOL] = "true or false", [CW_ATTR_STRING] = "a string",
-        [CW_ATTR_DTYPE] = "a dtype", [CW_ATTR_EXPR] = "an expression (a string)", [CW_ATTR_COMPONENT] = "the name of a component",
-        [CW_ATTR_INTS] = "a list of integers", [CW_ATTR_FLOATS] = "a list of numbers", [CW_ATTR_STRINGS] = "a list of strings",
-        [CW_ATTR_OBJECT] = "an object", [CW_ATTR_CHAINS] = "a list of chains",
-        [CW_ATTR_FUNCTION] = "a function: an object of name, identity and payload (strings), and possibly modules, path and rng",
+        [CW_ATTR_INT] = "an integer",
+        [CW_ATTR_FLOAT] = "a number",
+        [CW_ATTR_BOOL] = "true or false",
+        [CW_ATTR_STRING] = "a string",
+        [CW_ATTR_DTYPE] = "a dtype",
+        [CW_ATTR_EXPR] = "an expression (a string)",
+        [CW_ATTR_COMPONENT] = "the name of a component",
+        [CW_ATTR_INTS] = "a list of integers",
+        [CW_ATTR_FLOATS] = "a list of numbers",
+        [CW_ATTR_STRINGS] = "a list of strings",
+        [CW_ATTR_OBJECT] = "an object",
+        [CW_ATTR_CHAINS] = "a list of chains",
+        [CW_ATTR_FUNCTION] = "a function: an object of name, identity and payload (strings), and possibly "
+                             "modules, path and rng",
     };
     size_t at = (size_t)snprintf(buf, 256, "%s", nouns[a->kind]);
     if (a->scalar_too)
@@ -47,14 +73,17 @@ const char *cw_attr_allowed(const struct cw_attr_def *a, char buf[256])
     for (int i = 0; a->choices && a->choices[i] && at < 240; i++)
         at += (size_t)snprintf(buf + at, 256 - at, "%s\"%s\"", i ? ", " : ": one of ", a->choices[i]);
     if (a->kind == CW_ATTR_DTYPE && !a->choices)
-        snprintf(buf + at, 256 - at, " (bool, uint8 .. uint64, int8 .. int64, float16, bfloat16, float32, float64)");
+        snprintf(buf + at, 256 - at,
+                 " (bool, uint8 .. uint64, int8 .. int64, float16, bfloat16, float32, float64)");
     return buf;
 }
 
 /* "OP: ATTRIBUTE is VALUE: expected EXPECTED" */
-static int attr_error(const char *op, const char *attribute, const json_t *value, const char *expected, struct cw_error *err)
+static int attr_error(const char *op, const char *attribute, const json_t *value, const char *expected,
+                      struct cw_error *err)
 {
-    _cleanup_free_ char *text = value ? json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY | JSON_SORT_KEYS) : NULL;
+    _cleanup_free_ char *text = value ? json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY | JSON_SORT_KEYS)
+                                      : NULL;
     char shown[100];
     snprintf(shown, sizeof(shown), "%s", text ? text : "missing");
     if (text && strlen(text) >= sizeof(shown))
@@ -64,7 +93,8 @@ static int attr_error(const char *op, const char *attribute, const json_t *value
                           attribute, shown, expected);
 }
 
-int cw_attr_error(const struct cw_op *op, const char *attribute, struct cw_error *err, const char *expected_fmt, ...)
+int cw_attr_error(const struct cw_op *op, const char *attribute, struct cw_error *err,
+                  const char *expected_fmt, ...)
 {
     char expected[256];
     CW_FORMAT(expected, expected_fmt);
@@ -79,8 +109,9 @@ static bool function_ok(const json_t *v)
     bool ok = json_is_object(v);
     for (size_t i = 0; ok && i < CW_COUNT_OF(strings); i++)
         ok = json_string_length(json_object_get(v, strings[i])) > 0;
-    json_object_foreach((json_t *)v, key, field)
-        ok &= strcmp(key, "path") == 0 ? json_is_array(field) : strcmp(key, "rng") == 0 ? json_is_boolean(field) : json_is_string(field);
+    json_object_foreach((json_t *)v, key, field) ok &= strcmp(key, "path") == 0  ? json_is_array(field)
+                                                       : strcmp(key, "rng") == 0 ? json_is_boolean(field)
+                                                                                 : json_is_string(field);
     return ok;
 }
 
@@ -117,7 +148,8 @@ static bool value_ok(const struct cw_attr_def *a, enum cw_attr_kind kind, const 
     case CW_ATTR_FUNCTION:
         return function_ok(v);
     }
-    if (is_number(kind) && (a->min != 0 || a->max != 0) && (json_number_value(v) < a->min || json_number_value(v) > a->max))
+    if (is_number(kind) && (a->min != 0 || a->max != 0) &&
+        (json_number_value(v) < a->min || json_number_value(v) > a->max))
         return false;
     if (a->choices) {
         for (int i = 0; a->choices[i]; i++)
@@ -128,7 +160,8 @@ static bool value_ok(const struct cw_attr_def *a, enum cw_attr_kind kind, const 
     return true;
 }
 
-int cw_attr_check(const struct cw_op_desc *desc, const struct cw_attr_def *a, const json_t *v, struct cw_error *err)
+int cw_attr_check(const struct cw_op_desc *desc, const struct cw_attr_def *a, const json_t *v,
+                  struct cw_error *err)
 {
     char allowed[256], expected[200];
     const char *const *choices = a->choices;
@@ -137,7 +170,8 @@ int cw_attr_check(const struct cw_op_desc *desc, const struct cw_attr_def *a, co
             return 0;
     } else if (json_is_array(v)) {
         size_t n = json_array_size(v), i = 0;
-        bool ok = (!a->len_min && !a->len_max) || (n >= (size_t)a->len_min && (!a->len_max || n <= (size_t)a->len_max));
+        bool ok = (!a->len_min && !a->len_max) ||
+                  (n >= (size_t)a->len_min && (!a->len_max || n <= (size_t)a->len_max));
         for (; ok && i < n; i++)
             ok = value_ok(a, a->kind, json_array_get(v, i));
         if (ok)
@@ -168,7 +202,8 @@ static const struct cw_attr_def *find_attr(const struct cw_op_desc *desc, const 
     return NULL;
 }
 
-static int unknown_attr(const struct cw_op_desc *desc, const char *key, const json_t *value, struct cw_error *err)
+static int unknown_attr(const struct cw_op_desc *desc, const char *key, const json_t *value,
+                        struct cw_error *err)
 {
     const char *names[64];
     size_t n = 0;
@@ -180,10 +215,11 @@ static int unknown_attr(const struct cw_op_desc *desc, const char *key, const js
     const char *near = cw_nearest(key, names, n);
     _cleanup_free_ char *shown = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY);
     cw_error_op(err, desc->name);
-    return cw_error_value(err, CW_E_PIPELINE, key, shown ? shown : "", list.data ? list.data : "no attributes",
-                   "%s: there is no attribute \"%.60s\"%s%s%s; it has: %s%s%s", desc->name, key,
-                   near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "",
-                   list.data ? list.data : "none", desc->hint ? "; " : "", desc->hint ? desc->hint : "");
+    return cw_error_value(
+        err, CW_E_PIPELINE, key, shown ? shown : "", list.data ? list.data : "no attributes",
+        "%s: there is no attribute \"%.60s\"%s%s%s; it has: %s%s%s", desc->name, key,
+        near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "", list.data ? list.data : "none",
+        desc->hint ? "; " : "", desc->hint ? desc->hint : "");
 }
 
 int cw_attrs_check(const struct cw_op_desc *desc, const json_t *object, json_t **ret, struct cw_error *err)
@@ -235,11 +271,30 @@ json_t *cw_attrs_identity(const struct cw_op_desc *desc, const json_t *attrs)
     return identity;
 }
 
-const json_t *cw_attr_json(const struct cw_op *op, const char *name) { return json_object_get(op->attrs, name); }
-int64_t cw_attr_int(const struct cw_op *op, const char *name) { return json_integer_value(cw_attr_json(op, name)); }
-double cw_attr_float(const struct cw_op *op, const char *name) { return json_number_value(cw_attr_json(op, name)); }
-bool cw_attr_bool(const struct cw_op *op, const char *name) { return json_is_true(cw_attr_json(op, name)); }
-const char *cw_attr_string(const struct cw_op *op, const char *name) { return json_string_value(cw_attr_json(op, name)); }
+const json_t *cw_attr_json(const struct cw_op *op, const char *name)
+{
+    return json_object_get(op->attrs, name);
+}
+
+int64_t cw_attr_int(const struct cw_op *op, const char *name)
+{
+    return json_integer_value(cw_attr_json(op, name));
+}
+
+double cw_attr_float(const struct cw_op *op, const char *name)
+{
+    return json_number_value(cw_attr_json(op, name));
+}
+
+bool cw_attr_bool(const struct cw_op *op, const char *name)
+{
+    return json_is_true(cw_attr_json(op, name));
+}
+
+const char *cw_attr_string(const struct cw_op *op, const char *name)
+{
+    return json_string_value(cw_attr_json(op, name));
+}
 
 enum cw_dtype cw_attr_dtype(const struct cw_op *op, const char *name)
 {
@@ -259,22 +314,36 @@ size_t cw_attr_len(const struct cw_op *op, const char *name)
     const json_t *v = cw_attr_json(op, name);
     return json_is_array(v) ? json_array_size(v) : v ? 1 : 0;
 }
-double cw_attr_float_at(const struct cw_op *op, const char *name, size_t i) { return json_number_value(list_at(op, name, i)); }
-int64_t cw_attr_int_at(const struct cw_op *op, const char *name, size_t i) { return json_integer_value(list_at(op, name, i)); }
-const char *cw_attr_string_at(const struct cw_op *op, const char *name, size_t i) { return json_string_value(list_at(op, name, i)); }
+
+double cw_attr_float_at(const struct cw_op *op, const char *name, size_t i)
+{
+    return json_number_value(list_at(op, name, i));
+}
+
+int64_t cw_attr_int_at(const struct cw_op *op, const char *name, size_t i)
+{
+    return json_integer_value(list_at(op, name, i));
+}
+
+const char *cw_attr_string_at(const struct cw_op *op, const char *name, size_t i)
+{
+    return json_string_value(list_at(op, name, i));
+}
 
 json_t *cw_op_table_json(const struct cw_op_table *table)
 {
-    static const char *const op_kinds[] = {[CW_OP_SOURCE] = "source", [CW_OP_MAP] = "map", [CW_OP_FILTER] = "filter", [CW_OP_FLAT_MAP] = "flat_map", [CW_OP_INDEX] = "index",
-                                           [CW_OP_BATCHER] = "batcher", [CW_OP_BATCH_MAP] = "batch_map"};
+    static const char *const op_kinds[] = {[CW_OP_SOURCE] = "source",      [CW_OP_MAP] = "map",
+                                           [CW_OP_FILTER] = "filter",      [CW_OP_FLAT_MAP] = "flat_map",
+                                           [CW_OP_INDEX] = "index",        [CW_OP_BATCHER] = "batcher",
+                                           [CW_OP_BATCH_MAP] = "batch_map"};
     json_t *ops = json_array();
     for (size_t i = 0; i < table->n; i++) {
         const struct cw_op_desc *d = table->ops[i];
         json_t *attributes = json_array();
         for (const struct cw_attr_def *a = d->attrs; a && a->name; a++) {
             char allowed[256];
-            json_t *o = json_pack("{s:s, s:s, s:s, s:s}", "name", a->name, "kind", kind_names[a->kind], "doc", a->doc ? a->doc : "", "allowed",
-                                  cw_attr_allowed(a, allowed));
+            json_t *o = json_pack("{s:s, s:s, s:s, s:s}", "name", a->name, "kind", kind_names[a->kind], "doc",
+                                  a->doc ? a->doc : "", "allowed", cw_attr_allowed(a, allowed));
             if (a->def)
                 json_object_set_new(o, "default", json_loads(a->def, JSON_DECODE_ANY, NULL));
             if (a->min != 0 || a->max != 0) {
@@ -297,8 +366,9 @@ json_t *cw_op_table_json(const struct cw_op_table *table)
             }
             json_array_append_new(attributes, o);
         }
-        json_t *op = json_pack("{s:s, s:s, s:s, s:s, s:b, s:o}", "name", d->name, "kind", op_kinds[d->kind], "summary", d->summary, "doc",
-                               d->doc ? d->doc : "", "random", d->random, "attributes", attributes);
+        json_t *op = json_pack("{s:s, s:s, s:s, s:s, s:b, s:o}", "name", d->name, "kind", op_kinds[d->kind],
+                               "summary", d->summary, "doc", d->doc ? d->doc : "", "random", d->random,
+                               "attributes", attributes);
         if (d->hint)
             json_object_set_new(op, "hint", json_string(d->hint));
         if (d->plugin)

@@ -29,9 +29,7 @@ static bool holds(const json_t *value, const char *name)
     json_t *item;
     if (json_is_string(value))
         return strcmp(json_string_value(value), name) == 0;
-    json_array_foreach((json_t *)value, i, item)
-        if (holds(item, name))
-            return true;
+    json_array_foreach((json_t *)value, i, item) if (holds(item, name)) return true;
     return json_object_get(value, name) != NULL;
 }
 
@@ -39,7 +37,8 @@ static bool holds(const json_t *value, const char *name)
 static const char *attribute_with(const struct cw_op *op, const char *name)
 {
     for (const struct cw_attr_def *a = op->desc->attrs; a && a->name; a++)
-        if ((a->kind == CW_ATTR_COMPONENT || a->kind == CW_ATTR_STRINGS || a->kind == CW_ATTR_OBJECT) && holds(cw_attr_json(op, a->name), name))
+        if ((a->kind == CW_ATTR_COMPONENT || a->kind == CW_ATTR_STRINGS || a->kind == CW_ATTR_OBJECT) &&
+            holds(cw_attr_json(op, a->name), name))
             return a->name;
     return "component";
 }
@@ -63,7 +62,8 @@ static int unknown_component(const struct cw_bind *b, const char *name, struct c
     return CW_E_PIPELINE;
 }
 
-int cw_bind_put(struct cw_bind *b, const char *name, unsigned value, const struct cw_type *type, struct cw_error *err)
+int cw_bind_put(struct cw_bind *b, const char *name, unsigned value, const struct cw_type *type,
+                struct cw_error *err)
 {
     struct cw_component *c = find(b, name);
     if (c) {
@@ -72,7 +72,9 @@ int cw_bind_put(struct cw_bind *b, const char *name, unsigned value, const struc
         return 0;
     }
     if (b->n == CW_MAX_COMPONENTS)
-        return cw_error_set(err, CW_E_PIPELINE, "component \"%.80s\" is one too many: expected at most %d components", name, CW_MAX_COMPONENTS);
+        return cw_error_set(err, CW_E_PIPELINE,
+                            "component \"%.80s\" is one too many: expected at most %d components", name,
+                            CW_MAX_COMPONENTS);
     if (CW_ARRAY_ROOM(b->components, b->capacity, b->n + (size_t)1, "components", err) < 0)
         return CW_E_MEMORY;
     char *copy = strdup(name);
@@ -90,7 +92,8 @@ int cw_bind_put(struct cw_bind *b, const char *name, unsigned value, const struc
 static int too_many(const struct cw_bind *b, struct cw_error *err)
 {
     cw_error_op(err, b->op->desc->name);
-    return cw_error_set(err, CW_E_PIPELINE, "%s uses more than %d components", b->op->desc->name, CW_OP_MAX_PORTS);
+    return cw_error_set(err, CW_E_PIPELINE, "%s uses more than %d components", b->op->desc->name,
+                        CW_OP_MAX_PORTS);
 }
 
 int cw_bind_read(struct cw_bind *b, const char *component, struct cw_type *ret_type, struct cw_error *err)
@@ -160,9 +163,15 @@ int cw_bind_rename(struct cw_bind *b, const char *old_name, const char *new_name
     return cw_bind_put(b, new_name, copy.value, &copy.type, err);
 }
 
-const struct cw_pipeline *cw_bind_pipeline(const struct cw_bind *b) { return b->pipeline; }
+const struct cw_pipeline *cw_bind_pipeline(const struct cw_bind *b)
+{
+    return b->pipeline;
+}
 
-size_t cw_bind_count(const struct cw_bind *b) { return b->n; }
+size_t cw_bind_count(const struct cw_bind *b)
+{
+    return b->n;
+}
 
 const char *cw_bind_name(const struct cw_bind *b, size_t i, struct cw_type *ret_type)
 {
@@ -171,4 +180,7 @@ const char *cw_bind_name(const struct cw_bind *b, size_t i, struct cw_type *ret_
     return b->components[i].name;
 }
 
-const struct cw_op *cw_bind_next(const struct cw_bind *b) { return b->next; }
+const struct cw_op *cw_bind_next(const struct cw_bind *b)
+{
+    return b->next;
+}

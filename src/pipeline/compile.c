@@ -1,4 +1,5 @@
-/* From a pipeline's chain to programs: what each kind of operator may stand behind, and what it makes of the chain. */
+/* From a pipeline's chain to programs: what each kind of operator may stand behind, and what it makes of the
+ * chain. */
 #include <stdio.h>
 #include <string.h>
 
@@ -7,7 +8,7 @@
 /* What is known of the elements at a place of a chain. */
 struct flow {
     bool counted;
-    bool limited;   /* a limit stands before */
+    bool limited; /* a limit stands before */
 };
 
 static int refuse(struct cw_compile *x, const struct cw_node *node, const char *why)
@@ -16,7 +17,10 @@ static int refuse(struct cw_compile *x, const struct cw_node *node, const char *
     return cw_error_set(x->err, CW_E_PIPELINE, "%s: %s", node->desc->name, why);
 }
 
-static bool named(const struct cw_node *node, const char *name) { return strcmp(node->desc->name, name) == 0; }
+static bool named(const struct cw_node *node, const char *name)
+{
+    return strcmp(node->desc->name, name) == 0;
+}
 
 static void add_limit(struct cw_compile *x, const struct cw_node *node, unsigned first, bool top)
 {
@@ -38,7 +42,8 @@ static void add_limit(struct cw_compile *x, const struct cw_node *node, unsigned
         p->limit_at[k] = p->program.n_ops;
         p->limit_passes[k] = 1;
         for (unsigned j = 0; j < p->program.n_repeats; j++)
-            if (__builtin_mul_overflow(p->limit_passes[k], (uint64_t)CW_MAX(p->program.repeat_counts[j], 0), &p->limit_passes[k]))
+            if (__builtin_mul_overflow(p->limit_passes[k], (uint64_t)CW_MAX(p->program.repeat_counts[j], 0),
+                                       &p->limit_passes[k]))
                 p->limit_passes[k] = UINT64_MAX; /* refused when the sequence is made */
     }
 }
@@ -93,9 +98,14 @@ static int compile_after_batch(struct cw_compile *x, const struct cw_node *node,
     if (c->n_batch_ops && node->desc->kind == CW_OP_MAP)
         return refuse(x, node, "stands after map_batches: write it before");
     if (node->desc->function && node->desc->kind != CW_OP_BATCH_MAP)
-        return refuse(x, node, "stands after a batcher: write it before, or use map_batches, whose function gets whole batches");
-    if (node->desc->kind == CW_OP_INDEX && !take && !skip && !(named(node, "repeat") && c->batcher == CW_BATCHER_BATCH && flow->counted))
-        return refuse(x, node, "stands after a batcher: write it before (to repeat the data set, --epochs does it too)");
+        return refuse(
+            x, node,
+            "stands after a batcher: write it before, or use map_batches, whose function gets whole batches");
+    if (node->desc->kind == CW_OP_INDEX && !take && !skip &&
+        !(named(node, "repeat") && c->batcher == CW_BATCHER_BATCH && flow->counted))
+        return refuse(
+            x, node,
+            "stands after a batcher: write it before (to repeat the data set, --epochs does it too)");
     if (c->batcher == CW_BATCHER_BUCKET && node->desc->kind == CW_OP_MAP && !node->desc->after_bucket)
         return refuse(x, node, "stands after bucket_by_length: write it before");
     if ((take || skip) && (!flow->counted || c->batcher == CW_BATCHER_BUCKET)) {
@@ -121,7 +131,9 @@ static int compile_batch_op(struct cw_compile *x, const struct cw_node *node)
 {
     struct cw_compiled *c = x->c;
     if (c->batcher == CW_BATCHER_NONE)
-        return refuse(x, node, "stands before a batcher: its function gets whole batches; write batch before it, or use map");
+        return refuse(
+            x, node,
+            "stands before a batcher: its function gets whole batches; write batch before it, or use map");
     struct cw_batch_op *grown = realloc(c->batch_ops, (c->n_batch_ops + 1) * sizeof(*grown)), *o;
     if (!grown)
         return cw_error_nomem(x->err, sizeof(*grown), "operators");
@@ -157,7 +169,9 @@ static int compile_chain(struct cw_compile *x, const struct cw_chain *chain, boo
         if (i == 0) {
             r = node->n_inputs == 0 ? cw_path_add(x, node) : 0;
             if (node->desc->stream && c->pipeline->on_error == CW_ON_ERROR_REPLACE)
-                return refuse(x, node, "can't be used with on_error \"replace\": no other records are known that could replace one; use \"skip\"");
+                return refuse(x, node,
+                              "can't be used with on_error \"replace\": no other records are known that "
+                              "could replace one; use \"skip\"");
             flow->counted &= !node->desc->stream; /* batches wait for its end like those behind a filter */
             for (size_t k = 0; k < node->n_inputs && r >= 0; k++) {
                 struct flow in;
@@ -187,7 +201,9 @@ static int compile_chain(struct cw_compile *x, const struct cw_chain *chain, boo
             break;
         case CW_OP_FLAT_MAP:
             if (c->pipeline->on_error == CW_ON_ERROR_REPLACE)
-                return refuse(x, node, "can't be used with on_error \"replace\": a record that gives several elements can't stand in for one; use \"skip\"");
+                return refuse(x, node,
+                              "can't be used with on_error \"replace\": a record that gives several elements "
+                              "can't stand in for one; use \"skip\"");
             __attribute__((fallthrough));
         case CW_OP_FILTER:
         case CW_OP_MAP:
@@ -195,7 +211,9 @@ static int compile_chain(struct cw_compile *x, const struct cw_chain *chain, boo
             for (unsigned k = first; k < x->n_paths && r >= 0; k++) {
                 r = cw_path_bind(x, &x->paths[k], node, next, NULL);
                 if (r >= 0 && node->desc->marker)
-                    r = cw_marker_add(c, &x->paths[k].program, x->paths[k].program.ops[x->paths[k].program.n_ops - 1], flow->limited, x->err);
+                    r = cw_marker_add(c, &x->paths[k].program,
+                                      x->paths[k].program.ops[x->paths[k].program.n_ops - 1], flow->limited,
+                                      x->err);
                 if (r >= 0 && node->desc->marker)
                     r = marker_components(x, &x->paths[k]);
                 if (node->desc->kind != CW_OP_MAP)
@@ -211,7 +229,9 @@ static int compile_chain(struct cw_compile *x, const struct cw_chain *chain, boo
         case CW_OP_INDEX:
             r = 0;
             if (named(node, "shuffle") && flow->limited)
-                r = refuse(x, node, "stands after a take or skip whose input has no known count: write shuffle before it");
+                r = refuse(
+                    x, node,
+                    "stands after a take or skip whose input has no known count: write shuffle before it");
             else if ((named(node, "take") || named(node, "skip")) && !flow->counted) {
                 add_limit(x, node, first, top);
                 flow->limited = true;
@@ -224,7 +244,8 @@ static int compile_chain(struct cw_compile *x, const struct cw_chain *chain, boo
                     c->limits[k].ends_epoch = false;
                 for (unsigned k = first; k < x->n_paths; k++) {
                     struct cw_program *g = &x->paths[k].program;
-                    g->repeat_counts[g->n_repeats++] = json_integer_value(json_object_get(node->attrs, "count"));
+                    g->repeat_counts[g->n_repeats++] = json_integer_value(
+                        json_object_get(node->attrs, "count"));
                 }
             }
             break;
@@ -254,7 +275,8 @@ static int make_salts(struct cw_compiled *c, const struct cw_chain *chain, struc
     return 0;
 }
 
-/* With drop_remainder the takes in front of `batch` (limits from number `first` on) need to let through only what whole batches need: their counts are rounded down. */
+/* With drop_remainder the takes in front of `batch` (limits from number `first` on) need to let through only
+ * what whole batches need: their counts are rounded down. */
 static void whole_batches(struct cw_compiled *c, unsigned first)
 {
     uint64_t n = UINT64_MAX;
@@ -300,7 +322,8 @@ static int compile(struct cw_compile *x)
     }
     r = cw_copy_outputs(&x->paths[0].bind, &c->outputs, &c->n_outputs, x->err);
     if (r >= 0 && c->n_outputs == 0)
-        return cw_error_set(x->err, CW_E_PIPELINE, "no component is left at the end of the pipeline: expected at least one");
+        return cw_error_set(x->err, CW_E_PIPELINE,
+                            "no component is left at the end of the pipeline: expected at least one");
     return r;
 }
 

@@ -1,4 +1,5 @@
-/* While a pipeline is compiled: compile.c goes through the chain, compile_path.c builds the program of each path from a source to the batch. */
+/* While a pipeline is compiled: compile.c goes through the chain, compile_path.c builds the program of each
+ * path from a source to the batch. */
 #pragma once
 #include "pipeline/bind.h"
 #include "pipeline/program.h"
@@ -27,13 +28,19 @@ struct cw_compile {
 /* A program that begins with this source. */
 int cw_path_add(struct cw_compile *x, const struct cw_node *node) _must_check_;
 /* Binds a node to what the path has; `next` stands behind it, or is NULL. The operator is the caller's. */
-int cw_path_bind_op(struct cw_compile *x, struct cw_compile_path *p, const struct cw_node *node, const struct cw_node *next, struct cw_op **ret) _must_check_;
-/* The same, and adds it to the program, whose it is; ret may be NULL. Operators without run are only bound: they rename or drop, or are indexes. */
-int cw_path_bind(struct cw_compile *x, struct cw_compile_path *p, const struct cw_node *node, const struct cw_node *next, struct cw_op **ret) _must_check_;
-/* After concat all inputs (the paths from `first` on) have the same components, with types that hold the elements of each. */
+int cw_path_bind_op(struct cw_compile *x, struct cw_compile_path *p, const struct cw_node *node,
+                    const struct cw_node *next, struct cw_op **ret) _must_check_;
+/* The same, and adds it to the program, whose it is; ret may be NULL. Operators without run are only bound:
+ * they rename or drop, or are indexes. */
+int cw_path_bind(struct cw_compile *x, struct cw_compile_path *p, const struct cw_node *node,
+                 const struct cw_node *next, struct cw_op **ret) _must_check_;
+/* After concat all inputs (the paths from `first` on) have the same components, with types that hold the
+ * elements of each. */
 int cw_paths_merge(struct cw_compile *x, const struct cw_node *node, unsigned first) _must_check_;
 /* Cuts a finished path into stages; the caller moves its program into the compiled pipeline. */
 int cw_path_finish(struct cw_compile *x, struct cw_compile_path *p) _must_check_;
 void cw_path_deinit(struct cw_compile_path *p);
-/* Components as they are bound, with names of their own; *ret_n of them are to be freed also after an error. */
-int cw_copy_outputs(const struct cw_bind *b, struct cw_component **ret, unsigned *ret_n, struct cw_error *err) _must_check_;
+/* Components as they are bound, with names of their own; *ret_n of them are to be freed also after an error.
+ */
+int cw_copy_outputs(const struct cw_bind *b, struct cw_component **ret, unsigned *ret_n,
+                    struct cw_error *err) _must_check_;

@@ -31,7 +31,8 @@ static int program_add(struct cw_compile *x, struct cw_compile_path *p, struct c
     return 0;
 }
 
-int cw_path_bind_op(struct cw_compile *x, struct cw_compile_path *p, const struct cw_node *node, const struct cw_node *next, struct cw_op **ret)
+int cw_path_bind_op(struct cw_compile *x, struct cw_compile_path *p, const struct cw_node *node,
+                    const struct cw_node *next, struct cw_op **ret)
 {
     struct cw_op *op = cw_op_new(node, x->err), *ahead = NULL;
     if (!op)
@@ -58,7 +59,8 @@ int cw_path_bind_op(struct cw_compile *x, struct cw_compile_path *p, const struc
     return 0;
 }
 
-int cw_path_bind(struct cw_compile *x, struct cw_compile_path *p, const struct cw_node *node, const struct cw_node *next, struct cw_op **ret)
+int cw_path_bind(struct cw_compile *x, struct cw_compile_path *p, const struct cw_node *node,
+                 const struct cw_node *next, struct cw_op **ret)
 {
     struct cw_op *op;
     int r = cw_path_bind_op(x, p, node, next, &op);
@@ -106,17 +108,26 @@ int cw_paths_merge(struct cw_compile *x, const struct cw_node *node, unsigned fi
     for (unsigned i = first + 1; i < x->n_paths; i++) {
         struct cw_bind *b = &x->paths[i].bind;
         for (unsigned k = 0; k < CW_MAX(b->n, b0->n); k++) {
-            struct cw_component *u = k < b0->n ? &b0->components[k] : NULL, *v = k < b->n ? &b->components[k] : NULL;
+            struct cw_component *u = k < b0->n ? &b0->components[k] : NULL,
+                                *v = k < b->n ? &b->components[k] : NULL;
             char left[160], right[160];
             if (!u || !v || strcmp(u->name, v->name) != 0) {
-                const char *odd = !u ? v->name : !v ? u->name : strcmp(u->name, v->name) < 0 ? u->name : v->name;
+                const char *odd = !u                             ? v->name
+                                  : !v                           ? u->name
+                                  : strcmp(u->name, v->name) < 0 ? u->name
+                                                                 : v->name;
                 cw_error_op(x->err, node->desc->name);
-                return cw_error_set(x->err, CW_E_PIPELINE, "concat: component \"%s\" is not in all inputs: expected the same components in each", odd);
+                return cw_error_set(
+                    x->err, CW_E_PIPELINE,
+                    "concat: component \"%s\" is not in all inputs: expected the same components in each",
+                    odd);
             }
             if (merge_types(&u->type, &v->type) < 0) {
                 cw_error_op(x->err, node->desc->name);
-                return cw_error_set(x->err, CW_E_PIPELINE, "concat: component \"%s\" is %s in one input and %s in another: expected one dtype", u->name,
-                                    cw_type_print(&u->type, left), cw_type_print(&v->type, right));
+                return cw_error_set(
+                    x->err, CW_E_PIPELINE,
+                    "concat: component \"%s\" is %s in one input and %s in another: expected one dtype",
+                    u->name, cw_type_print(&u->type, left), cw_type_print(&v->type, right));
             }
         }
     }
@@ -140,7 +151,8 @@ static void mark_live(struct cw_program *g)
         need(g, g->outputs[k].value);
     for (unsigned i = g->n_ops; i-- > 0;) {
         struct cw_op *op = g->ops[i];
-        op->live = op->n_out == 0 || op->desc->kind == CW_OP_FILTER || op->desc->kind == CW_OP_FLAT_MAP || op->desc->kind == CW_OP_BATCHER;
+        op->live = op->n_out == 0 || op->desc->kind == CW_OP_FILTER || op->desc->kind == CW_OP_FLAT_MAP ||
+                   op->desc->kind == CW_OP_BATCHER;
         for (unsigned o = 0; o < op->n_out; o++)
             op->live |= op->out[o].live;
         for (unsigned p = 0; p < op->n_in && op->live; p++)
@@ -165,7 +177,8 @@ int cw_path_finish(struct cw_compile *x, struct cw_compile_path *p)
             at = CW_MAX(p->limit_at[k], at);
         g->stage[k + 1] = at;
     }
-    /* The slot in the batch is given out after the last operator that can drop; with buckets after all operators. */
+    /* The slot in the batch is given out after the last operator that can drop; with buckets after all
+     * operators. */
     unsigned slot = c->batcher == CW_BATCHER_BUCKET ? g->n_ops : CW_MAX(p->last_filter, at);
     g->stage[0] = 1;
     g->stage[c->n_limits + 1] = slot;

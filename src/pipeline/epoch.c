@@ -15,7 +15,8 @@ uint64_t cw_epoch_key(uint64_t seed, uint64_t epoch, const char *salt)
     return cw_key_hash(&key);
 }
 
-/* Of the operator at a position, or of `replace`, the last. Before a marker with `freeze` draws are those of its own seed and epoch. */
+/* Of the operator at a position, or of `replace`, the last. Before a marker with `freeze` draws are those of
+ * its own seed and epoch. */
 static uint64_t draw_key(const struct cw_compiled *c, uint64_t seed, uint64_t epoch, unsigned i)
 {
     const struct cw_freeze *f = &c->freeze[i];
@@ -24,7 +25,8 @@ static uint64_t draw_key(const struct cw_compiled *c, uint64_t seed, uint64_t ep
     return cw_epoch_key(f->seed < 0 ? seed : (uint64_t)f->seed, f->reuse ? epoch / f->reuse : 0, c->salts[i]);
 }
 
-int cw_epoch_init(struct cw_epoch *e, const struct cw_sequence *s, uint64_t seed, uint64_t epoch, struct cw_budget *budget, struct cw_error *err)
+int cw_epoch_init(struct cw_epoch *e, const struct cw_sequence *s, uint64_t seed, uint64_t epoch,
+                  struct cw_budget *budget, struct cw_error *err)
 {
     const struct cw_compiled *c = s->compiled;
     *e = (struct cw_epoch){.sequence = s, .seed = seed, .epoch = epoch, .budget = budget};
@@ -52,19 +54,24 @@ void cw_epoch_stream_order(const struct cw_epoch *e, uint64_t window, uint32_t *
     for (size_t i = 0; i < n; i++)
         order[i] = (uint32_t)i;
     if (salt)
-        cw_permute(cw_shuffle_key(e, salt, e->sequence->stream_reshuffle, 0, 1, window), order, n, sizeof(*order));
+        cw_permute(cw_shuffle_key(e, salt, e->sequence->stream_reshuffle, 0, 1, window), order, n,
+                   sizeof(*order));
 }
 
 int cw_too_many_passes(uint64_t pass, struct cw_error *err)
 {
-    return cw_error_set(err, CW_E_PIPELINE, "repeat: pass %" PRIu64 " (those of repeats before it multiplied in): expected fewer than 2^32", pass);
+    return cw_error_set(err, CW_E_PIPELINE,
+                        "repeat: pass %" PRIu64
+                        " (those of repeats before it multiplied in): expected fewer than 2^32",
+                        pass);
 }
 
-static int refs(struct cw_epoch *e, const struct cw_seq *s, uint64_t begin, uint64_t n, uint64_t pass, struct cw_ref *out, struct cw_error *err);
+static int refs(struct cw_epoch *e, const struct cw_seq *s, uint64_t begin, uint64_t n, uint64_t pass,
+                struct cw_ref *out, struct cw_error *err);
 
 /* Positions [begin, begin + n) of the permuted chunks, before windows are permuted. */
-static int chunk_refs(struct cw_epoch *e, const struct cw_seq *s, const struct cw_order *o, uint64_t begin, uint64_t n, uint64_t pass,
-                      struct cw_ref *out, struct cw_error *err)
+static int chunk_refs(struct cw_epoch *e, const struct cw_seq *s, const struct cw_order *o, uint64_t begin,
+                      uint64_t n, uint64_t pass, struct cw_ref *out, struct cw_error *err)
 {
     const struct cw_seq *child = s->children[0];
     if (s->shuffle == SHUFFLE_TABLE && child->kind == SEQ_SOURCE) {
@@ -95,8 +102,9 @@ static int chunk_refs(struct cw_epoch *e, const struct cw_seq *s, const struct c
 }
 
 /* Positions [begin, begin + n) of window w, which starts at `from` and has `length`. */
-static int window_refs(struct cw_epoch *e, const struct cw_seq *s, const struct cw_order *o, uint64_t w, uint64_t from, uint64_t length, uint64_t begin,
-                       uint64_t n, uint64_t pass, struct cw_ref *out, struct cw_error *err)
+static int window_refs(struct cw_epoch *e, const struct cw_seq *s, const struct cw_order *o, uint64_t w,
+                       uint64_t from, uint64_t length, uint64_t begin, uint64_t n, uint64_t pass,
+                       struct cw_ref *out, struct cw_error *err)
 {
     bool whole = begin == from && n == length;
     struct cw_ref *window = out;
@@ -123,7 +131,8 @@ static int window_refs(struct cw_epoch *e, const struct cw_seq *s, const struct 
 }
 
 /* Positions [begin, begin + n) of a shuffle whose positions are computed one by one. */
-static int network_refs(struct cw_epoch *e, const struct cw_seq *s, uint64_t begin, uint64_t n, uint64_t pass, struct cw_ref *out, struct cw_error *err)
+static int network_refs(struct cw_epoch *e, const struct cw_seq *s, uint64_t begin, uint64_t n, uint64_t pass,
+                        struct cw_ref *out, struct cw_error *err)
 {
     const struct cw_seq *child = s->children[0];
     struct cw_permutation p;
@@ -133,13 +142,15 @@ static int network_refs(struct cw_epoch *e, const struct cw_seq *s, uint64_t beg
         uint64_t m = CW_MIN(n - i, CW_COUNT_OF(at));
         cw_permutation_run(&p, begin + i, m, at);
         for (uint64_t k = 0; k < m; k++)
-            out[i + k] = child->kind == SEQ_SOURCE ? (struct cw_ref){.row = at[k], .leaf = child->leaf, .pass = (uint32_t)pass} : cw_ref_at(at[k], pass);
+            out[i + k] = child->kind == SEQ_SOURCE
+                             ? (struct cw_ref){.row = at[k], .leaf = child->leaf, .pass = (uint32_t)pass}
+                             : cw_ref_at(at[k], pass);
     }
     return child->kind == SEQ_SOURCE ? 0 : cw_seq_lookup(e, child, out, n, err);
 }
 
-static int shuffle_refs(struct cw_epoch *e, const struct cw_seq *s, uint64_t begin, uint64_t n, uint64_t pass, struct cw_ref *out,
-                        struct cw_error *err)
+static int shuffle_refs(struct cw_epoch *e, const struct cw_seq *s, uint64_t begin, uint64_t n, uint64_t pass,
+                        struct cw_ref *out, struct cw_error *err)
 {
     struct cw_order *o = NULL;
     if (s->shuffle == SHUFFLE_NETWORK)
@@ -153,7 +164,8 @@ static int shuffle_refs(struct cw_epoch *e, const struct cw_seq *s, uint64_t beg
         n = 0;
     }
     while (n > 0 && r >= 0) {
-        uint64_t w = begin / size, from = w * size, length = CW_MIN(size, s->n - from), m = CW_MIN(from + length - begin, n);
+        uint64_t w = begin / size, from = w * size, length = CW_MIN(size, s->n - from),
+                 m = CW_MIN(from + length - begin, n);
         r = window_refs(e, s, o, w, from, length, begin, m, pass, out, err);
         out += m;
         begin += m;
@@ -163,7 +175,8 @@ static int shuffle_refs(struct cw_epoch *e, const struct cw_seq *s, uint64_t beg
     return r;
 }
 
-static int refs(struct cw_epoch *e, const struct cw_seq *s, uint64_t begin, uint64_t n, uint64_t pass, struct cw_ref *out, struct cw_error *err)
+static int refs(struct cw_epoch *e, const struct cw_seq *s, uint64_t begin, uint64_t n, uint64_t pass,
+                struct cw_ref *out, struct cw_error *err)
 {
     int r = 0;
     switch (s->kind) {
@@ -190,7 +203,8 @@ static int refs(struct cw_epoch *e, const struct cw_seq *s, uint64_t begin, uint
     case SEQ_REPEAT: {
         uint64_t size = s->children[0]->n;
         while (n > 0 && r >= 0) {
-            uint64_t m = CW_MIN(size - begin % size, n), o = begin / size, combined = s->count >= CW_ENDLESS ? o : o + s->count * pass;
+            uint64_t m = CW_MIN(size - begin % size, n), o = begin / size,
+                     combined = s->count >= CW_ENDLESS ? o : o + s->count * pass;
             r = combined >> 32 ? cw_too_many_passes(combined, err) : 0;
             if (r >= 0)
                 r = refs(e, s->children[0], begin % size, m, combined, out, err);

@@ -13,6 +13,7 @@
 struct body {
     uint64_t n, names_size;
 };
+
 #define HEAD (sizeof(struct cw_index_header) + sizeof(struct body))
 #define ROW_BYTES 48
 
@@ -47,7 +48,8 @@ int cw_file_index_attach(const uint8_t *base, size_t size, struct cw_file_index 
         if (x.name_at[i] != at || at >= b.names_size)
             return -1;
         size_t length = strnlen(x.names + at, b.names_size - at);
-        if (length == b.names_size - at || x.prefixes[i] > length || (i + 1 == x.n && at + length + 1 != b.names_size) ||
+        if (length == b.names_size - at || x.prefixes[i] > length ||
+            (i + 1 == x.n && at + length + 1 != b.names_size) ||
             __builtin_add_overflow(x.total_bytes, x.sizes[i], &x.total_bytes))
             return -1;
         at += length + 1;
@@ -104,7 +106,8 @@ static void known_deinit(struct known *k)
     cw_file_index_deinit(&k->index);
 }
 
-static bool known_key(const struct known *k, const char *path, size_t prefix, const struct cw_stat *st, uint64_t *ret)
+static bool known_key(const struct known *k, const char *path, size_t prefix, const struct cw_stat *st,
+                      uint64_t *ret)
 {
     if (!k->slots)
         return false;
@@ -122,10 +125,12 @@ static bool known_key(const struct known *k, const char *path, size_t prefix, co
 /* ---- reading ---- */
 
 /* Hashes (relative path, 0, size, content's ends); buffer has room for all that is read. */
-static int file_key(struct cw_file *file, const char *relative, uint8_t *buffer, uint64_t *ret, struct cw_error *err)
+static int file_key(struct cw_file *file, const char *relative, uint8_t *buffer, uint64_t *ret,
+                    struct cw_error *err)
 {
     uint64_t all = cw_file_size(file);
-    size_t n = (size_t)CW_MIN(all, (uint64_t)(2 * CW_KEY_EDGE_BYTES)), first = n < 2 * CW_KEY_EDGE_BYTES ? n : CW_KEY_EDGE_BYTES;
+    size_t n = (size_t)CW_MIN(all, (uint64_t)(2 * CW_KEY_EDGE_BYTES)),
+           first = n < 2 * CW_KEY_EDGE_BYTES ? n : CW_KEY_EDGE_BYTES;
     int r = cw_file_read(file, 0, buffer, first, false, err);
     if (r == 0 && n > first)
         r = cw_file_read(file, all - CW_KEY_EDGE_BYTES, buffer + first, n - first, false, err);
@@ -148,7 +153,8 @@ int cw_file_index_same(const void *index, size_t i, struct cw_file *file, bool *
     const struct cw_file_index *was = index;
     uint64_t key = 0;
     _cleanup_free_ uint8_t *buffer = malloc(2 * CW_KEY_EDGE_BYTES);
-    int r = buffer ? file_key(file, cw_file_index_relative(was, i), buffer, &key, err) : cw_error_nomem(err, 2 * CW_KEY_EDGE_BYTES, "a read buffer");
+    int r = buffer ? file_key(file, cw_file_index_relative(was, i), buffer, &key, err)
+                   : cw_error_nomem(err, 2 * CW_KEY_EDGE_BYTES, "a read buffer");
     *ret = r == 0 && key == was->keys[i];
     return r;
 }
@@ -199,7 +205,8 @@ static void *hash_files(void *arg)
             return NULL;
         for (size_t i = begin; i < end; i++) {
             struct cw_error error = {0};
-            int r = buffer ? hash_one(h, i, buffer, &error) : cw_error_nomem(&error, 2 * CW_KEY_EDGE_BYTES, "a read buffer");
+            int r = buffer ? hash_one(h, i, buffer, &error)
+                           : cw_error_nomem(&error, 2 * CW_KEY_EDGE_BYTES, "a read buffer");
             if (r == 0)
                 continue;
             cw_file_threads_fail(&h->threads, i, r, &error);
@@ -208,8 +215,9 @@ static void *hash_files(void *arg)
     }
 }
 
-int cw_file_index_open(char *const *paths, const size_t *prefixes, size_t n, const struct cw_file_index_options *options,
-                       struct cw_file_index *ret, struct cw_error *err)
+int cw_file_index_open(char *const *paths, const size_t *prefixes, size_t n,
+                       const struct cw_file_index_options *options, struct cw_file_index *ret,
+                       struct cw_error *err)
 {
     struct body body = {.n = n};
     for (size_t i = 0; i < n; i++)
@@ -242,7 +250,8 @@ int cw_file_index_open(char *const *paths, const size_t *prefixes, size_t n, con
         .ctimes = (int64_t *)(columns + 2 * n),
         .keys = columns + 3 * n,
     };
-    cw_file_threads_run(&h.threads, CW_MIN(n / BATCH + 1, (size_t)CW_MAX(options->threads, 1)), hash_files, &h);
+    cw_file_threads_run(&h.threads, CW_MIN(n / BATCH + 1, (size_t)CW_MAX(options->threads, 1)), hash_files,
+                        &h);
     size_t reused = atomic_load(&h.reused);
     bool same = reused == n && known.index.n == n;
     known_deinit(&known);

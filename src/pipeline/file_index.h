@@ -1,9 +1,11 @@
 /*
- * The index of a data set with one file per record: name, size, times and key of each file, in one index file for the whole
- * list. Files whose size and times are as they were keep their keys; only the others are read (their first and last 64 KiB). Immutable.
+ * The index of a data set with one file per record: name, size, times and key of each file, in one index file
+ * for the whole list. Files whose size and times are as they were keep their keys; only the others are read
+ * (their first and last 64 KiB). Immutable.
  *
- * On disk: struct cw_index_header, u64 n, u64 bytes of names; columns sizes u64[n], mtimes i64[n], ctimes i64[n], keys u64[n], name_at u64[n] (where in the
- * names its path starts), prefixes u64[n]; the names, each ending with a NUL.
+ * On disk: struct cw_index_header, u64 n, u64 bytes of names; columns sizes u64[n], mtimes i64[n], ctimes
+ * i64[n], keys u64[n], name_at u64[n] (where in the names its path starts), prefixes u64[n]; the names, each
+ * ending with a NUL.
  */
 #pragma once
 #include <stdbool.h>
@@ -18,41 +20,53 @@ struct cw_file_index {
     size_t n, n_reused;
     const uint64_t *sizes;
     const int64_t *mtimes_ns, *ctimes_ns;
-    const uint64_t *keys;     /* docs/semantics.md section 1 */
+    const uint64_t *keys; /* docs/semantics.md section 1 */
     const uint64_t *name_at, *prefixes;
-    const char *names;        /* path of file i: names + name_at[i]; its relative path starts prefixes[i] bytes later */
-    uint64_t total_bytes;     /* sum of sizes */
-    const uint8_t *base;      /* everything above points into these bytes, from malloc */
+    /* path of file i: names + name_at[i]; its relative path starts prefixes[i] bytes later */
+    const char *names;
+    uint64_t total_bytes; /* sum of sizes */
+    const uint8_t *base;  /* everything above points into these bytes, from malloc */
     size_t size;
 };
-static inline const char *cw_file_index_path(const struct cw_file_index *x, size_t i) { return x->names + x->name_at[i]; }
+
+static inline const char *cw_file_index_path(const struct cw_file_index *x, size_t i)
+{
+    return x->names + x->name_at[i];
+}
+
 static inline const char *cw_file_index_relative(const struct cw_file_index *x, size_t i)
 {
     return x->names + x->name_at[i] + x->prefixes[i];
 }
+
 /* File i as it was when it was indexed. */
 static inline struct cw_stat cw_file_index_stat(const struct cw_file_index *x, size_t i)
 {
     return (struct cw_stat){.size = x->sizes[i], .mtime_ns = x->mtimes_ns[i], .ctime_ns = x->ctimes_ns[i]};
 }
+
 void cw_file_index_deinit(struct cw_file_index *x);
 
-#define CW_KEY_EDGE_BYTES ((size_t)64 << 10) /* docs/semantics.md section 1: so much of either end goes into the key */
+#define CW_KEY_EDGE_BYTES \
+    ((size_t)64 << 10) /* docs/semantics.md section 1: so much of either end goes into the key */
 
 struct cw_file_index_options {
-    const char *index_path; /* index file to look at and to renew; NULL: none */
-    const char *index_dir;  /* made if absent; NULL where index_path is */
-    const char *sidecar;    /* looked at first; NULL: none */
-    int threads;            /* >= 1 */
+    const char *index_path;   /* index file to look at and to renew; NULL: none */
+    const char *index_dir;    /* made if absent; NULL where index_path is */
+    const char *sidecar;      /* looked at first; NULL: none */
+    int threads;              /* >= 1 */
     int (*cancelled)(void *); /* may be NULL; called by all threads */
     void *cancel_arg;
 };
+
 /* prefixes[i]: bytes of paths[i] to be left out for the relative path. */
-int cw_file_index_open(char *const *paths, const size_t *prefixes, size_t n, const struct cw_file_index_options *options,
-                       struct cw_file_index *ret, struct cw_error *err) _must_check_;
+int cw_file_index_open(char *const *paths, const size_t *prefixes, size_t n,
+                       const struct cw_file_index_options *options, struct cw_file_index *ret,
+                       struct cw_error *err) _must_check_;
 
 /* Makes the key of file i again and compares it (cw_file_same): index is a struct cw_file_index. */
-int cw_file_index_same(const void *index, size_t i, struct cw_file *file, bool *ret, struct cw_error *err) _must_check_;
+int cw_file_index_same(const void *index, size_t i, struct cw_file *file, bool *ret,
+                       struct cw_error *err) _must_check_;
 
 /* Looks at bytes (8-byte aligned, borrowed) as such an index: 0, or -1 when they are none or damaged. */
 int cw_file_index_attach(const uint8_t *base, size_t size, struct cw_file_index *ret) _must_check_;

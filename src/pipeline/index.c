@@ -1,4 +1,5 @@
-/* Finding, making and keeping the index segments of a list of files. The threads live only inside cw_index_open. */
+/* Finding, making and keeping the index segments of a list of files. The threads live only inside
+ * cw_index_open. */
 #include "pipeline/index.h"
 
 #include <fcntl.h>
@@ -53,15 +54,16 @@ void cw_index_save(const char *index_dir, const char *path, const uint8_t *data,
         return; /* made anew next time */
 }
 
-static bool load(const char *index_path, const struct cw_stat *st, const struct cw_index_options *o, struct cw_segment *ret)
+static bool load(const char *index_path, const struct cw_stat *st, const struct cw_index_options *o,
+                 struct cw_segment *ret)
 {
     const uint8_t *base;
     size_t size;
     if (!cw_index_map(index_path, &base, &size))
         return false;
     struct cw_segment s;
-    if (cw_segment_attach(base, size, &s) < 0 || !cw_stat_same(&s.file, st) ||
-        s.format != o->format || (o->codec != CW_CODEC_AUTO && o->codec != s.codec)) {
+    if (cw_segment_attach(base, size, &s) < 0 || !cw_stat_same(&s.file, st) || s.format != o->format ||
+        (o->codec != CW_CODEC_AUTO && o->codec != s.codec)) {
         munmap((void *)base, size);
         return false;
     }
@@ -71,8 +73,8 @@ static bool load(const char *index_path, const struct cw_stat *st, const struct 
 }
 
 /* One file: from its index files, or by reading it. *ret_reused says which. */
-static int open_segment(const char *path, size_t prefix, const struct cw_index_options *o, struct cw_segment *ret, bool *ret_reused,
-                        struct cw_error *err)
+static int open_segment(const char *path, size_t prefix, const struct cw_index_options *o,
+                        struct cw_segment *ret, bool *ret_reused, struct cw_error *err)
 {
     static const char *const kinds[] = {"tfrecord", "lines", "tar"};
     struct cw_stat st;
@@ -82,15 +84,18 @@ static int open_segment(const char *path, size_t prefix, const struct cw_index_o
         return r;
     if (st.is_dir) {
         cw_error_file(err, path);
-        return cw_error_set(err, CW_E_DATA, "%s is a directory, not a %s file", path, cw_record_format_name(o->format));
+        return cw_error_set(err, CW_E_DATA, "%s is a directory, not a %s file", path,
+                            cw_record_format_name(o->format));
     }
     _cleanup_free_ char *sidecar = NULL;
-    _cleanup_free_ char *cached = o->index_dir ? cw_index_path(o->index_dir, kinds[o->format], path, cw_codec_name(o->codec)) : NULL;
+    _cleanup_free_ char *cached =
+        o->index_dir ? cw_index_path(o->index_dir, kinds[o->format], path, cw_codec_name(o->codec)) : NULL;
     if (asprintf(&sidecar, "%s.cwx", path) < 0) {
         sidecar = NULL;
         return cw_error_nomem(err, strlen(path), "a file name");
     }
-    *ret_reused = !o->rebuild && (load(sidecar, &st, o, ret) || (!o->write_sidecar && cached && load(cached, &st, o, ret)));
+    *ret_reused = !o->rebuild &&
+                  (load(sidecar, &st, o, ret) || (!o->write_sidecar && cached && load(cached, &st, o, ret)));
     if (*ret_reused) {
         if (strcmp(ret->relative_path, relative) != 0) /* indexed under another pattern */
             ret->file_key = cw_segment_file_key(ret, relative);
@@ -167,8 +172,8 @@ static void *open_files(void *arg)
     }
 }
 
-int cw_index_open(char *const *paths, const size_t *prefixes, size_t n, const struct cw_index_options *options, struct cw_index *ret,
-                  struct cw_error *err)
+int cw_index_open(char *const *paths, const size_t *prefixes, size_t n,
+                  const struct cw_index_options *options, struct cw_index *ret, struct cw_error *err)
 {
     uint64_t start_ns = cw_now_ns();
     struct opening o = {.paths = paths, .prefixes = prefixes, .options = options, .threads.n = n};

@@ -1,6 +1,7 @@
 /*
- * Positions in any order to records, many at a time: what a shuffle whose input is shuffled itself asks for. All of them go down the tree together,
- * so that a window of a shuffle on the way serves every position that lies in it.
+ * Positions in any order to records, many at a time: what a shuffle whose input is shuffled itself asks for.
+ * All of them go down the tree together, so that a window of a shuffle on the way serves every position that
+ * lies in it.
  */
 #include <string.h>
 
@@ -8,9 +9,9 @@
 
 struct lookup {
     struct cw_epoch *epoch;
-    struct cw_ref *refs;   /* position (row) and pass of each, then its record */
-    uint32_t *sorted;      /* as many as refs */
-    uint32_t *counts;      /* mask + 1 */
+    struct cw_ref *refs; /* position (row) and pass of each, then its record */
+    uint32_t *sorted;    /* as many as refs */
+    uint32_t *counts;    /* mask + 1 */
     uint64_t mask;
     struct cw_error *err;
 };
@@ -22,8 +23,8 @@ static uint64_t place(const struct cw_seq *s, uint64_t size, const struct cw_ref
     return cw_ref_pass(r) * windows + (s->shuffle == SHUFFLE_CHUNKS ? r->row / size : 0);
 }
 
-/* Sorts the indices so that positions of one window are neighbours. With more windows than counts some share one: their positions mix, which
- * takes more time and changes nothing. */
+/* Sorts the indices so that positions of one window are neighbours. With more windows than counts some share
+ * one: their positions mix, which takes more time and changes nothing. */
 static void group(const struct lookup *l, const struct cw_seq *s, uint32_t *index, uint64_t n)
 {
     uint64_t size = l->epoch->sequence->window, mask = l->mask;
@@ -50,7 +51,8 @@ static uint64_t chunk_at(const struct cw_order *o, uint64_t low, uint64_t high, 
 }
 
 /* Positions of one window of a shuffle become those of its input. */
-static int pass_window(struct lookup *l, const struct cw_seq *s, const struct cw_order *chunks, uint64_t window, const uint32_t *index, uint64_t n)
+static int pass_window(struct lookup *l, const struct cw_seq *s, const struct cw_order *chunks,
+                       uint64_t window, const uint32_t *index, uint64_t n)
 {
     uint64_t size = l->epoch->sequence->window, from = window * size, last = CW_MIN(from + size, s->n) - 1;
     uint64_t low = chunk_at(chunks, 0, s->n_chunks, from), high = chunk_at(chunks, low, s->n_chunks, last);
@@ -68,7 +70,8 @@ static int pass_window(struct lookup *l, const struct cw_seq *s, const struct cw
 }
 
 /* Positions of a shuffle of kind SHUFFLE_NETWORK in one pass become those of its input. */
-static void pass_network(struct lookup *l, const struct cw_seq *s, uint64_t pass, const uint32_t *index, uint64_t n)
+static void pass_network(struct lookup *l, const struct cw_seq *s, uint64_t pass, const uint32_t *index,
+                         uint64_t n)
 {
     struct cw_permutation p;
     uint64_t at[256];
@@ -83,8 +86,10 @@ static void pass_network(struct lookup *l, const struct cw_seq *s, uint64_t pass
     }
 }
 
-/* Positions of one pass of a shuffle with an order, those of a window standing together, become those of its input. */
-static int pass_chunks(struct lookup *l, const struct cw_seq *s, uint64_t pass, const uint32_t *index, uint64_t n)
+/* Positions of one pass of a shuffle with an order, those of a window standing together, become those of its
+ * input. */
+static int pass_chunks(struct lookup *l, const struct cw_seq *s, uint64_t pass, const uint32_t *index,
+                       uint64_t n)
 {
     uint64_t size = l->epoch->sequence->window;
     struct cw_order *chunks;
@@ -171,7 +176,8 @@ static int look_up(struct lookup *l, const struct cw_seq *s, uint32_t *index, ui
     return 0;
 }
 
-int cw_seq_lookup(struct cw_epoch *e, const struct cw_seq *s, struct cw_ref *refs, uint64_t n, struct cw_error *err)
+int cw_seq_lookup(struct cw_epoch *e, const struct cw_seq *s, struct cw_ref *refs, uint64_t n,
+                  struct cw_error *err)
 {
     uint64_t mask = 0;
     while (mask * 2 + 1 < n)
@@ -182,7 +188,8 @@ int cw_seq_lookup(struct cw_epoch *e, const struct cw_seq *s, struct cw_ref *ref
         return r;
     _cleanup_free_ uint32_t *index = malloc(bytes);
     if (index) {
-        struct lookup l = {.epoch = e, .refs = refs, .sorted = index + n, .counts = index + 2 * n, .mask = mask, .err = err};
+        struct lookup l = {
+            .epoch = e, .refs = refs, .sorted = index + n, .counts = index + 2 * n, .mask = mask, .err = err};
         for (uint64_t i = 0; i < n; i++)
             index[i] = (uint32_t)i;
         r = look_up(&l, s, index, n);

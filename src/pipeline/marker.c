@@ -6,43 +6,49 @@
 #include "base/text.h"
 #include "pipeline/program.h"
 
-/* Raise it when an operator gives other values than before for the same records, between two releases: what was kept is computed anew then. */
+/* Raise it when an operator gives other values than before for the same records, between two releases: what
+ * was kept is computed anew then. */
 #define RESULTS_VERSION 1
 
 /* Functions draw only where they ask for a generator. */
 static bool draws(const struct cw_op *op)
 {
-    return op->desc->random || (op->desc->function && json_is_true(json_object_get(cw_attr_json(op, "function"), "rng")));
+    return op->desc->random ||
+           (op->desc->function && json_is_true(json_object_get(cw_attr_json(op, "function"), "rng")));
 }
 
 static const char *why_inert(const struct cw_compiled *c, const struct cw_program *g, bool *ret_draws)
 {
     *ret_draws = false;
     if (g->ops[0]->desc->stream)
-        return "its source gives elements that can't be told from others: what they are is known only when they come";
+        return "its source gives elements that can't be told from others: what they are is known only when "
+               "they come";
     for (unsigned i = 1; i + 1 < g->n_ops; i++) {
         if (g->ops[i]->desc->kind == CW_OP_FLAT_MAP)
             return "it stands behind flat_map, whose elements are not kept; write it before";
         *ret_draws |= draws(g->ops[i]);
         if (draws(g->ops[i]) && !c->freeze[g->ops[i]->position].on)
-            return "it stands behind an operator that draws anew in each epoch; write it before, or set freeze";
+            return "it stands behind an operator that draws anew in each epoch; write it before, or set "
+                   "freeze";
     }
     return NULL;
 }
 
-int cw_marker_add(struct cw_compiled *c, struct cw_program *g, const struct cw_op *op, bool limited, struct cw_error *err)
+int cw_marker_add(struct cw_compiled *c, struct cw_program *g, const struct cw_op *op, bool limited,
+                  struct cw_error *err)
 {
     struct cw_marker *grown = realloc(g->markers, (g->n_markers + 1) * sizeof(*grown)), *m;
     if (!grown)
         return cw_error_nomem(err, sizeof(*grown), "a marker");
     g->markers = grown;
     m = &g->markers[g->n_markers++];
-    *m = (struct cw_marker){.op = op, .number = c->n_markers, .counts = limited, .forced = strcmp(op->desc->name, "cache") == 0};
+    *m = (struct cw_marker){
+        .op = op, .number = c->n_markers, .counts = limited, .forced = strcmp(op->desc->name, "cache") == 0};
     if (cw_attr_bool(op, "freeze"))
         for (unsigned i = 0; i < g->n_ops; i++)
             if (!c->freeze[g->ops[i]->position].on)
-                c->freeze[g->ops[i]->position] =
-                    (struct cw_freeze){.on = true, .seed = cw_attr_int(op, "seed"), .reuse = (uint64_t)cw_attr_int(op, "reuse")};
+                c->freeze[g->ops[i]->position] = (struct cw_freeze){
+                    .on = true, .seed = cw_attr_int(op, "seed"), .reuse = (uint64_t)cw_attr_int(op, "reuse")};
     m->inert = why_inert(c, g, &m->draws);
     return 0;
 }
@@ -59,7 +65,8 @@ static void keep_needed(const struct cw_program *g, struct cw_marker *m, unsigne
     m->n = n;
 }
 
-/* What decides the values: operators with their attributes, but for those that only say where the files are, for a record has an id. */
+/* What decides the values: operators with their attributes, but for those that only say where the files are,
+ * for a record has an id. */
 static void add_op(struct cw_text *t, const struct cw_op *op)
 {
     json_auto_t *identity = cw_attrs_identity(op->desc, op->attrs);
@@ -68,7 +75,8 @@ static void add_op(struct cw_text *t, const struct cw_op *op)
             json_object_del(identity, a->name);
     _cleanup_free_ char *attrs = identity ? json_dumps(identity, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
     t->failed |= !attrs;
-    cw_text_add(t, "%s %s %s\n", op->desc->name, op->desc->plugin ? op->desc->plugin : "", attrs ? attrs : "");
+    cw_text_add(t, "%s %s %s\n", op->desc->name, op->desc->plugin ? op->desc->plugin : "",
+                attrs ? attrs : "");
 }
 
 int cw_markers_finish(struct cw_program *g, struct cw_error *err)
@@ -112,7 +120,8 @@ const struct cw_marker *cw_marker_choose(const struct cw_program *g, int64_t num
     const struct cw_marker *best = NULL;
     for (unsigned k = 0; k < g->n_markers; k++) {
         const struct cw_marker *m = &g->markers[k];
-        if (!m->inert && (number == CW_MARKER_AUTO ? !best || m->forced >= best->forced : m->number == number))
+        if (!m->inert &&
+            (number == CW_MARKER_AUTO ? !best || m->forced >= best->forced : m->number == number))
             best = m;
     }
     return best;

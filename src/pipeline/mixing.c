@@ -37,8 +37,8 @@ static void say(struct cw_mixing *m, bool batched)
     snprintf(batch, sizeof(batch), "%s%" PRIu64 " %s", batched ? "a batch of " : "", m->batch,
              batched ? "comes" : "elements in a row come");
     snprintf(m->says, sizeof(m->says),
-             "shuffle (operator %u) is by chunk, %s: %s from about %.0f of %" PRIu64 " chunks "
-             "of %.0f records, by record from %.0f; %s",
+             "shuffle (operator %u) is by chunk, %s: %s from about %.0f of %" PRIu64
+             " chunks of %.0f records, by record from %.0f; %s",
              m->position, why, batch, m->chunks_per_batch, m->chunks, m->chunk_records, m->chunks_by_record,
              name ? "write the files uncompressed, or in random order"
                   : "this is good enough where neighbours have nothing in common");

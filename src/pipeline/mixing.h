@@ -15,6 +15,7 @@ struct cw_mixing {
     double chunks_by_record; /* the same after a permutation of all positions */
     char says[640];          /* a sentence for people, without a stop */
 };
+
 typedef void (*cw_mixing_found)(void *arg, const struct cw_mixing *m);
 /* Calls found for each shuffle by chunk whose output is less than a permutation of all positions: it has
  * several windows, and there is no shuffle by record before or behind it. Of several in a row

@@ -1,8 +1,10 @@
 /*
- * What an operator is: one descriptor, from which come the checks, `cachew ops`, the reference page and the fuzzer's grammar.
+ * What an operator is: one descriptor, from which come the checks, `cachew ops`, the reference page and the
+ * fuzzer's grammar.
  *
- * Life of an operator: its attributes are checked against `attrs`; `bind` sees the types of the components that arrive, says what it
- * reads and writes, and makes its state (immutable from then on, shared by all threads); `run` computes one block.
+ * Life of an operator: its attributes are checked against `attrs`; `bind` sees the types of the components
+ * that arrive, says what it reads and writes, and makes its state (immutable from then on, shared by all
+ * threads); `run` computes one block.
  */
 #pragma once
 #include <jansson.h>
@@ -15,12 +17,22 @@
 #include "data/type.h"
 
 enum cw_attr_kind {
-    CW_ATTR_INT, CW_ATTR_FLOAT, CW_ATTR_BOOL, CW_ATTR_STRING, CW_ATTR_DTYPE, CW_ATTR_EXPR,
-    CW_ATTR_COMPONENT,   /* name of one component */
-    CW_ATTR_INTS, CW_ATTR_FLOATS, CW_ATTR_STRINGS, /* JSON lists; min/max bound each value, len_min/len_max the length */
-    CW_ATTR_OBJECT,      /* JSON object, checked by the operator's bind */
-    CW_ATTR_CHAINS,      /* concat's inputs */
-    CW_ATTR_FUNCTION,    /* a Python function: {name, identity, payload, modules, path, rng}; payload, modules and path are not part of a pipeline's fingerprint */
+    CW_ATTR_INT,
+    CW_ATTR_FLOAT,
+    CW_ATTR_BOOL,
+    CW_ATTR_STRING,
+    CW_ATTR_DTYPE,
+    CW_ATTR_EXPR,
+    CW_ATTR_COMPONENT, /* name of one component */
+    /* JSON lists; min/max bound each value, len_min/len_max the length */
+    CW_ATTR_INTS,
+    CW_ATTR_FLOATS,
+    CW_ATTR_STRINGS,
+    CW_ATTR_OBJECT, /* JSON object, checked by the operator's bind */
+    CW_ATTR_CHAINS, /* concat's inputs */
+    /* a Python function: {name, identity, payload, modules, path, rng}; payload, modules and path are not
+       part of a pipeline's fingerprint */
+    CW_ATTR_FUNCTION,
 };
 
 #define CW_OP_MAX_PORTS 64
@@ -28,14 +40,14 @@ enum cw_attr_kind {
 struct cw_attr_def {
     const char *name;
     enum cw_attr_kind kind;
-    const char *def;          /* default as JSON text; NULL: required */
-    double min, max;          /* numbers; both 0: no bound */
-    int len_min, len_max;     /* lists; both 0: any length */
+    const char *def;            /* default as JSON text; NULL: required */
+    double min, max;            /* numbers; both 0: no bound */
+    int len_min, len_max;       /* lists; both 0: any length */
     const char *const *choices; /* strings: NULL-terminated, or NULL */
-    bool scalar_too;          /* lists: a single value stands for a list of one */
-    bool effort;              /* says how hard to try, not what results: not part of a pipeline's fingerprint */
-    bool path;                /* names files: relative to the pipeline's base directory */
-    const char *doc;          /* one line, with units */
+    bool scalar_too;            /* lists: a single value stands for a list of one */
+    bool effort;     /* says how hard to try, not what results: not part of a pipeline's fingerprint */
+    bool path;       /* names files: relative to the pipeline's base directory */
+    const char *doc; /* one line, with units */
 };
 
 struct cw_output_def { /* a component of one value */
@@ -43,7 +55,15 @@ struct cw_output_def { /* a component of one value */
     enum cw_dtype dtype;
 };
 
-enum cw_op_kind { CW_OP_SOURCE, CW_OP_MAP, CW_OP_FILTER, CW_OP_FLAT_MAP, CW_OP_INDEX, CW_OP_BATCHER, CW_OP_BATCH_MAP };
+enum cw_op_kind {
+    CW_OP_SOURCE,
+    CW_OP_MAP,
+    CW_OP_FILTER,
+    CW_OP_FLAT_MAP,
+    CW_OP_INDEX,
+    CW_OP_BATCHER,
+    CW_OP_BATCH_MAP
+};
 
 struct cw_op;
 struct cw_bind;
@@ -51,58 +71,68 @@ struct cw_source;
 struct cw_source_env;
 struct cw_image_role; /* ops/image_role.h: what makes an image operator fusable */
 
-struct cw_batch_result { /* what an operator on batches gave: as many rows as came */
-    struct cw_tensor columns[CW_OP_MAX_PORTS];       /* by port: size is of all rows, dims those of one */
-    const uint64_t *offsets[CW_OP_MAX_PORTS];        /* by port: of strings (n + 1); NULL for numbers */
-    void *owner;                                     /* of what they point into, until batch_release */
-    char note[400];                                  /* something that somebody should know; empty: nothing */
+struct cw_batch_result {                       /* what an operator on batches gave: as many rows as came */
+    struct cw_tensor columns[CW_OP_MAX_PORTS]; /* by port: size is of all rows, dims those of one */
+    const uint64_t *offsets[CW_OP_MAX_PORTS];  /* by port: of strings (n + 1); NULL for numbers */
+    void *owner;                               /* of what they point into, until batch_release */
+    char note[400];                            /* something that somebody should know; empty: nothing */
 };
 
 struct cw_op_desc {
     const char *name;
-    const char *summary;      /* one line */
-    const char *doc;          /* a paragraph, may be NULL */
-    const char *hint;         /* ends errors about its attributes: for users of libraries that call it differently; NULL: none */
+    const char *summary; /* one line */
+    const char *doc;     /* a paragraph, may be NULL */
+    /* ends errors about its attributes: for users of libraries that call it differently; NULL: none */
+    const char *hint;
     enum cw_op_kind kind;
-    bool random;              /* draws: its results depend on (seed, epoch, element) */
-    bool after_bucket;        /* may stand after bucket_by_length */
-    bool stream;              /* source: its records come one after the other, and their count is not known before the last: it is pulled from */
-    bool here_only;           /* source: its data are in the memory of this process and nowhere else */
-    bool marker;              /* autocache, cache: does nothing; the engine may keep what passes it */
-    bool function;            /* runs a Python function: needs element ids, and stands before the batcher */
-    bool (*ends_process)(const json_t *attrs); /* with these attributes it may end the process that runs it; NULL: never */
-    const char *plugin;       /* "NAME VERSION" of the plug-in it comes from, part of fingerprints; NULL: built in */
+    bool random;       /* draws: its results depend on (seed, epoch, element) */
+    bool after_bucket; /* may stand after bucket_by_length */
+    /* source: its records come one after the other, and their count is not known before the last: it is
+     * pulled from */
+    bool stream;
+    bool here_only; /* source: its data are in the memory of this process and nowhere else */
+    bool marker;    /* autocache, cache: does nothing; the engine may keep what passes it */
+    bool function;  /* runs a Python function: needs element ids, and stands before the batcher */
+    /* with these attributes it may end the process that runs it; NULL: never */
+    bool (*ends_process)(const json_t *attrs);
+    /* "NAME VERSION" of the plug-in it comes from, part of fingerprints; NULL: built in */
+    const char *plugin;
     const struct cw_attr_def *attrs; /* ends with a NULL name */
-    const struct cw_output_def *outputs; /* components that it always gives, declared before bind is called; ends with a NULL name. NULL: none */
-    /* Checks what the table can't, declares reads and writes, sets op->state. Index operators and batchers may leave it NULL. */
+    /* components that it always gives, declared before bind is called; ends with a NULL name. NULL: none */
+    const struct cw_output_def *outputs;
+    /* Checks what the table can't, declares reads and writes, sets op->state. Index operators and batchers
+     * may leave it NULL. */
     int (*bind)(struct cw_bind *b, struct cw_op *op, struct cw_error *err);
-    /* Map, filter: computes a block. A row that can't be computed: cw_block_fail; a result < 0 ends the whole run. Rows whose status is not
-     * CW_ROW_OK are to be left alone (computing them is allowed where it is cheaper and can't fail). NULL: nothing to do at run time. */
+    /* Map, filter: computes a block. A row that can't be computed: cw_block_fail; a result < 0 ends the whole
+     * run. Rows whose status is not CW_ROW_OK are to be left alone (computing them is allowed where it is
+     * cheaper and can't fail). NULL: nothing to do at run time. */
     int (*run)(const struct cw_op *op, struct cw_block *block, struct cw_error *err);
     /* Operators on batches: makes components of all outputs. key: for draws of this batch. */
-    int (*batch)(const struct cw_op *op, const struct cw_batch *in, const uint64_t key[2], int (*cancelled)(void *), void *cancel_arg,
-                 struct cw_batch_result *ret, struct cw_error *err);
+    int (*batch)(const struct cw_op *op, const struct cw_batch *in, const uint64_t key[2],
+                 int (*cancelled)(void *), void *cancel_arg, struct cw_batch_result *ret,
+                 struct cw_error *err);
     void (*batch_release)(struct cw_batch_result *result);
     void (*free_state)(void *state);
     /* Source: opens the data set (index included). */
-    int (*open)(const struct cw_op *op, const struct cw_source_env *env, struct cw_source **ret, struct cw_error *err);
+    int (*open)(const struct cw_op *op, const struct cw_source_env *env, struct cw_source **ret,
+                struct cw_error *err);
     const struct cw_image_role *image; /* NULL: not an image operator that fuses */
 };
 
 struct cw_port {
-    unsigned value;       /* value number: index of its column */
+    unsigned value; /* value number: index of its column */
     struct cw_type type;
-    bool live;            /* outputs: somebody needs it; what is not live is not computed and can't make a record fail */
+    bool live; /* outputs: somebody needs it; what is not live is not computed and can't make a record fail */
 };
 
 /* An operator in a pipeline, bound. Immutable after compile. */
 struct cw_op {
     const struct cw_op_desc *desc;
-    const json_t *attrs;     /* complete: defaults filled in; owned by the node */
-    unsigned occurrence;     /* of this name in the pipeline as written */
-    unsigned position;       /* in the pipeline as written, depth first */
-    unsigned index;          /* into block->keys and the profile */
-    bool live;               /* it runs: one of its outputs is live, or it filters or acts */
+    const json_t *attrs; /* complete: defaults filled in; owned by the node */
+    unsigned occurrence; /* of this name in the pipeline as written */
+    unsigned position;   /* in the pipeline as written, depth first */
+    unsigned index;      /* into block->keys and the profile */
+    bool live;           /* it runs: one of its outputs is live, or it filters or acts */
     unsigned n_in, n_out;
     struct cw_port in[CW_OP_MAX_PORTS], out[CW_OP_MAX_PORTS];
     void *state;
@@ -110,14 +140,17 @@ struct cw_op {
 
 /* ---- for bind ---- */
 
-/* The component's type; declares that the operator reads it. Port number >= 0, or a negative status: unknown component (the error lists the
- * ones there are, and the nearest). */
+/* The component's type; declares that the operator reads it. Port number >= 0, or a negative status: unknown
+ * component (the error lists the ones there are, and the nearest). */
 int cw_bind_read(struct cw_bind *b, const char *component, struct cw_type *ret_type, struct cw_error *err);
-/* Declares an output under a name (replaces a component of that name; NULL: a value without a name). Port number >= 0 or a negative status. */
+/* Declares an output under a name (replaces a component of that name; NULL: a value without a name). Port
+ * number >= 0 or a negative status. */
 int cw_bind_write(struct cw_bind *b, const char *component, const struct cw_type *type, struct cw_error *err);
 /* Declares the outputs of a table, port 0 and the following ones; NULL: none. */
-int cw_bind_outputs(struct cw_bind *b, const struct cw_output_def *outputs, struct cw_error *err) _must_check_;
-/* Components under other names, or no longer there, without computing: select, drop and rename are made of these. */
+int cw_bind_outputs(struct cw_bind *b, const struct cw_output_def *outputs,
+                    struct cw_error *err) _must_check_;
+/* Components under other names, or no longer there, without computing: select, drop and rename are made of
+ * these. */
 int cw_bind_remove(struct cw_bind *b, const char *component, struct cw_error *err);
 int cw_bind_rename(struct cw_bind *b, const char *old_name, const char *new_name, struct cw_error *err);
 /* Components present, in byte order of their names. */
@@ -125,8 +158,8 @@ size_t cw_bind_count(const struct cw_bind *b);
 const char *cw_bind_name(const struct cw_bind *b, size_t i, struct cw_type *ret_type);
 /* The pipeline: it lives as long as the operator. */
 const struct cw_pipeline *cw_bind_pipeline(const struct cw_bind *b);
-/* Rows needed by a crop that directly follows as written (decode_image): the bound op after this one in the chain, or NULL. It is bound
- * later: only desc and attrs may be used. */
+/* Rows needed by a crop that directly follows as written (decode_image): the bound op after this one in the
+ * chain, or NULL. It is bound later: only desc and attrs may be used. */
 const struct cw_op *cw_bind_next(const struct cw_bind *b);
 
 /* ---- attributes of a checked operator: the value is there and has the declared kind ---- */
@@ -141,11 +174,14 @@ size_t cw_attr_len(const struct cw_op *op, const char *name);
 double cw_attr_float_at(const struct cw_op *op, const char *name, size_t i);
 int64_t cw_attr_int_at(const struct cw_op *op, const char *name, size_t i);
 const char *cw_attr_string_at(const struct cw_op *op, const char *name, size_t i);
-/* CW_E_PIPELINE with operator, attribute, its value and what is expected: "OP: ATTRIBUTE is VALUE: expected ..." */
-int cw_attr_error(const struct cw_op *op, const char *attribute, struct cw_error *err, const char *expected_fmt, ...) _printf_(4, 5);
+/* CW_E_PIPELINE with operator, attribute, its value and what is expected: "OP: ATTRIBUTE is VALUE: expected
+ * ..." */
+int cw_attr_error(const struct cw_op *op, const char *attribute, struct cw_error *err,
+                  const char *expected_fmt, ...) _printf_(4, 5);
 
 /* ---- for run ---- */
-static inline struct cw_tensor cw_in(const struct cw_op *op, const struct cw_block *b, unsigned port, size_t row)
+static inline struct cw_tensor cw_in(const struct cw_op *op, const struct cw_block *b, unsigned port,
+                                     size_t row)
 {
     return cw_block_row(b, op->in[port].value, row);
 }

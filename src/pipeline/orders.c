@@ -9,7 +9,8 @@
 #define FULL(limit) ((limit) / 4 * 3)
 #define FIRST_SLOTS 256
 
-uint64_t cw_shuffle_key(const struct cw_epoch *e, const char *salt, bool reshuffle, uint64_t pass, uint64_t level, uint64_t window)
+uint64_t cw_shuffle_key(const struct cw_epoch *e, const char *salt, bool reshuffle, uint64_t pass,
+                        uint64_t level, uint64_t window)
 {
     struct cw_key key = {0};
     cw_key_u64(&key, e->seed);
@@ -21,7 +22,8 @@ uint64_t cw_shuffle_key(const struct cw_epoch *e, const char *salt, bool reshuff
     return cw_key_hash(&key);
 }
 
-void cw_shuffle_network(const struct cw_epoch *e, const struct cw_seq *node, uint64_t pass, struct cw_permutation *ret)
+void cw_shuffle_network(const struct cw_epoch *e, const struct cw_seq *node, uint64_t pass,
+                        struct cw_permutation *ret)
 {
     cw_permutation_init(ret, cw_shuffle_key(e, node->salt, node->reshuffle, pass, 0, 0), node->n);
 }
@@ -63,13 +65,15 @@ void cw_orders_free(struct cw_epoch *e)
 
 /* ---- the table ---- */
 
-static struct cw_order **slot_of(const struct cw_orders *all, const struct cw_seq *node, uint64_t pass, uint64_t window)
+static struct cw_order **slot_of(const struct cw_orders *all, const struct cw_seq *node, uint64_t pass,
+                                 uint64_t window)
 {
     uint64_t words[] = {node->id, pass, window};
     return &all->slots[cw_hash64(words, sizeof(words)) & (all->n_slots - 1)];
 }
 
-static struct cw_order *find(const struct cw_orders *all, const struct cw_seq *node, uint64_t pass, uint64_t window)
+static struct cw_order *find(const struct cw_orders *all, const struct cw_seq *node, uint64_t pass,
+                             uint64_t window)
 {
     struct cw_order *o = all->n_slots ? *slot_of(all, node, pass, window) : NULL;
     while (o && (o->node != node || o->pass != pass || o->window != window))
@@ -111,7 +115,10 @@ static void sweep(struct cw_epoch *e, uint64_t before)
         }
 }
 
-void cw_epoch_trim(struct cw_epoch *e) { sweep(e, UINT64_MAX); }
+void cw_epoch_trim(struct cw_epoch *e)
+{
+    sweep(e, UINT64_MAX);
+}
 
 void cw_epoch_forget(struct cw_epoch *e)
 {
@@ -119,16 +126,19 @@ void cw_epoch_forget(struct cw_epoch *e)
     cw_epoch_trim(e);
 }
 
-/* Of a node and those below it: what all of their orders take that are kept whatever happens, and their windows. */
+/* Of a node and those below it: what all of their orders take that are kept whatever happens, and their
+ * windows. */
 static void orders_bytes(const struct cw_sequence *q, const struct cw_seq *s, size_t *chunks, size_t *window)
 {
     for (size_t i = 0; i < s->n_children; i++)
         orders_bytes(q, s->children[i], chunks, window);
     if (s->kind != SEQ_SHUFFLE || s->shuffle == SHUFFLE_NETWORK)
         return;
-    *chunks += sizeof(struct cw_order) + s->n_chunks * (sizeof(uint32_t) + (s->shuffle == SHUFFLE_CHUNKS ? sizeof(uint64_t) : 0));
+    *chunks += sizeof(struct cw_order) +
+               s->n_chunks * (sizeof(uint32_t) + (s->shuffle == SHUFFLE_CHUNKS ? sizeof(uint64_t) : 0));
     if (s->shuffle == SHUFFLE_CHUNKS)
-        *window += sizeof(struct cw_order) + CW_MIN(q->window, s->n) * (sizeof(uint32_t) + sizeof(struct cw_ref));
+        *window += sizeof(struct cw_order) +
+                   CW_MIN(q->window, s->n) * (sizeof(uint32_t) + sizeof(struct cw_ref));
 }
 
 size_t cw_orders_bytes(const struct cw_sequence *s)
@@ -160,13 +170,14 @@ static bool grow(struct cw_orders *all)
     return true;
 }
 
-/* Whether one more may be kept. Those that neither this call nor the one before used make room; what is in use does not, as it would be made
- * again at once. */
+/* Whether one more may be kept. Those that neither this call nor the one before used make room; what is in
+ * use does not, as it would be made again at once. */
 static bool may_keep(struct cw_epoch *e, size_t bytes)
 {
     struct cw_orders *all = e->orders;
     for (int i = 0; i < 2; i++) {
-        if (all->bytes + bytes <= e->budget->limit / KEPT_SHARE && atomic_load(&e->budget->used) + bytes <= FULL(e->budget->limit))
+        if (all->bytes + bytes <= e->budget->limit / KEPT_SHARE &&
+            atomic_load(&e->budget->used) + bytes <= FULL(e->budget->limit))
             return true;
         if (all->swept == all->call)
             return false;
@@ -186,7 +197,8 @@ static int take(struct cw_epoch *e, size_t bytes, const char *what, struct cw_er
     return cw_budget_take(e->budget, bytes, what, err);
 }
 
-static int make(struct cw_epoch *e, const struct cw_seq *s, uint64_t pass, uint64_t window, struct cw_order **ret, struct cw_error *err)
+static int make(struct cw_epoch *e, const struct cw_seq *s, uint64_t pass, uint64_t window,
+                struct cw_order **ret, struct cw_error *err)
 {
     bool chunks = window == CW_ORDER_CHUNKS, ends = chunks && s->shuffle == SHUFFLE_CHUNKS;
     uint64_t size = e->sequence->window, n = chunks ? s->n_chunks : CW_MIN(size, s->n - window * size);
@@ -200,7 +212,8 @@ static int make(struct cw_epoch *e, const struct cw_seq *s, uint64_t pass, uint6
         cw_budget_give(e->budget, bytes);
         return cw_error_nomem(err, bytes, what);
     }
-    *o = (struct cw_order){.node = s, .pass = pass, .window = window, .charged = bytes, .at = malloc((n + 1) * sizeof(*o->at))};
+    *o = (struct cw_order){
+        .node = s, .pass = pass, .window = window, .charged = bytes, .at = malloc((n + 1) * sizeof(*o->at))};
     if (ends)
         o->ends = malloc((n + 1) * sizeof(*o->ends));
     if (!o->at || (ends && !o->ends)) {
@@ -209,14 +222,16 @@ static int make(struct cw_epoch *e, const struct cw_seq *s, uint64_t pass, uint6
     }
     for (uint64_t k = 0; k < n; k++)
         o->at[k] = (uint32_t)k;
-    cw_permute(cw_shuffle_key(e, s->salt, s->reshuffle, pass, !chunks, chunks ? 0 : window), o->at, n, sizeof(*o->at));
+    cw_permute(cw_shuffle_key(e, s->salt, s->reshuffle, pass, !chunks, chunks ? 0 : window), o->at, n,
+               sizeof(*o->at));
     for (uint64_t k = 0, end = 0; ends && k < n; k++)
         o->ends[k] = end += cw_chunk_end(s, o->at[k]) - cw_chunk_begin(s, o->at[k]);
     *ret = o;
     return 0;
 }
 
-int cw_order_get(struct cw_epoch *e, const struct cw_seq *s, uint64_t pass, uint64_t window, struct cw_order **ret, struct cw_error *err)
+int cw_order_get(struct cw_epoch *e, const struct cw_seq *s, uint64_t pass, uint64_t window,
+                 struct cw_order **ret, struct cw_error *err)
 {
     struct cw_orders *all = e->orders;
     struct cw_order *o = find(all, s, pass, window), **latest = &all->latest[s->id];

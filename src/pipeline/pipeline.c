@@ -71,11 +71,13 @@ static int parse_node(struct parse *p, const json_t *object, int depth, struct c
 {
     if (!json_is_object(object)) {
         _cleanup_free_ char *shown = json_dumps(object, JSON_COMPACT | JSON_ENCODE_ANY);
-        return cw_error_set(p->err, CW_E_PIPELINE, "operator %u is %.80s: expected an object with \"op\"", p->position, shown ? shown : "?");
+        return cw_error_set(p->err, CW_E_PIPELINE, "operator %u is %.80s: expected an object with \"op\"",
+                            p->position, shown ? shown : "?");
     }
     const json_t *name = json_object_get(object, "op");
     if (!json_is_string(name))
-        return cw_error_set(p->err, CW_E_PIPELINE, "operator %u has no \"op\": expected the name of an operator", p->position);
+        return cw_error_set(p->err, CW_E_PIPELINE,
+                            "operator %u has no \"op\": expected the name of an operator", p->position);
     node->desc = cw_op_find(p->table, json_string_value(name));
     if (!node->desc)
         return unknown_op(p, json_string_value(name));
@@ -88,7 +90,8 @@ static int parse_node(struct parse *p, const json_t *object, int depth, struct c
     if (inputs) {
         size_t n = json_array_size(inputs);
         if (n == 0)
-            return cw_error_set(p->err, CW_E_PIPELINE, "%s: inputs is empty: expected at least one chain", node->desc->name);
+            return cw_error_set(p->err, CW_E_PIPELINE, "%s: inputs is empty: expected at least one chain",
+                                node->desc->name);
         node->inputs = calloc(n, sizeof(*node->inputs));
         if (!node->inputs)
             return cw_error_nomem(p->err, n * sizeof(*node->inputs), "inputs");
@@ -111,9 +114,11 @@ static int parse_node(struct parse *p, const json_t *object, int depth, struct c
 static int parse_chain(struct parse *p, const json_t *list, int depth, struct cw_chain *ret)
 {
     if (depth > MAX_NESTING)
-        return cw_error_set(p->err, CW_E_PIPELINE, "the pipeline is nested deeper than %d chains", MAX_NESTING);
+        return cw_error_set(p->err, CW_E_PIPELINE, "the pipeline is nested deeper than %d chains",
+                            MAX_NESTING);
     if (!json_is_array(list) || json_array_size(list) == 0)
-        return cw_error_set(p->err, CW_E_PIPELINE, "a chain is %s: expected a list of operators that begins with a source",
+        return cw_error_set(p->err, CW_E_PIPELINE,
+                            "a chain is %s: expected a list of operators that begins with a source",
                             json_is_array(list) ? "empty" : "not a list");
     size_t n = json_array_size(list);
     ret->nodes = calloc(n, sizeof(*ret->nodes));
@@ -128,9 +133,11 @@ static int parse_chain(struct parse *p, const json_t *list, int depth, struct cw
         bool starts = node->desc->kind == CW_OP_SOURCE || node->n_inputs > 0;
         if (starts != (i == 0)) {
             cw_error_op(p->err, node->desc->name);
-            return cw_error_set(p->err, CW_E_PIPELINE, i == 0 ? "%s stands first in a chain: expected a source or concat"
-                                                             : "%s stands at place %zu of a chain: sources and concat can only stand first",
-                                node->desc->name, i);
+            return cw_error_set(
+                p->err, CW_E_PIPELINE,
+                i == 0 ? "%s stands first in a chain: expected a source or concat"
+                       : "%s stands at place %zu of a chain: sources and concat can only stand first",
+                node->desc->name, i);
         }
     }
     return 0;
@@ -147,7 +154,8 @@ static struct cw_hash128 chain_fingerprint(const struct cw_chain *chain, struct 
         json_decref(identity);
         if (!attrs)
             *r = cw_error_nomem(err, 0, "a fingerprint");
-        cw_text_add(&t, "%016llx%016llx %s %s", (unsigned long long)fp.high64, (unsigned long long)fp.low64, node->desc->name, attrs ? attrs : "");
+        cw_text_add(&t, "%016llx%016llx %s %s", (unsigned long long)fp.high64, (unsigned long long)fp.low64,
+                    node->desc->name, attrs ? attrs : "");
         if (node->desc->plugin)
             cw_text_add(&t, " plug-in %s", node->desc->plugin);
         for (size_t k = 0; k < node->n_inputs; k++) {
@@ -168,12 +176,17 @@ static int parse_defaults(const json_t *v, struct cw_pipeline *p, struct cw_erro
     const char *key;
     json_t *value;
     if (!json_is_object(v))
-        return cw_error_set(err, CW_E_PIPELINE, "defaults is not an object: expected {\"seed\": .., \"epochs\": ..}");
+        return cw_error_set(err, CW_E_PIPELINE,
+                            "defaults is not an object: expected {\"seed\": .., \"epochs\": ..}");
     json_object_foreach((json_t *)v, key, value)
     {
-        int64_t *to = strcmp(key, "seed") == 0 ? &p->default_seed : strcmp(key, "epochs") == 0 ? &p->default_epochs : NULL;
+        int64_t *to = strcmp(key, "seed") == 0     ? &p->default_seed
+                      : strcmp(key, "epochs") == 0 ? &p->default_epochs
+                                                   : NULL;
         if (!to || !json_is_integer(value) || json_integer_value(value) < 0)
-            return cw_error_set(err, CW_E_PIPELINE, "defaults: \"%.60s\": expected \"seed\" or \"epochs\" with an integer of at least 0", key);
+            return cw_error_set(
+                err, CW_E_PIPELINE,
+                "defaults: \"%.60s\": expected \"seed\" or \"epochs\" with an integer of at least 0", key);
         *to = json_integer_value(value);
     }
     return 0;
@@ -188,20 +201,22 @@ static int parse_on_error(const json_t *v, struct cw_pipeline *p, struct cw_erro
             return 0;
         }
     _cleanup_free_ char *shown = json_dumps(v, JSON_COMPACT | JSON_ENCODE_ANY);
-    return cw_error_value(err, CW_E_PIPELINE, "on_error", shown ? shown : "",
-                          "\"raise\", \"skip\" or \"replace\"",
-                          "on_error is %.60s: expected \"raise\", \"skip\" or \"replace\"",
-                          shown ? shown : "?");
+    return cw_error_value(
+        err, CW_E_PIPELINE, "on_error", shown ? shown : "", "\"raise\", \"skip\" or \"replace\"",
+        "on_error is %.60s: expected \"raise\", \"skip\" or \"replace\"", shown ? shown : "?");
 }
 
-static int parse_root(const struct cw_op_table *table, const json_t *root, struct cw_pipeline *p, struct cw_error *err)
+static int parse_root(const struct cw_op_table *table, const json_t *root, struct cw_pipeline *p,
+                      struct cw_error *err)
 {
     static const char *const keys[] = {"cachew", "pipeline", "on_error", "defaults"};
     const char *key;
     json_t *value;
     int r;
     if (!json_is_object(root))
-        return cw_error_set(err, CW_E_PIPELINE, "the pipeline file is not a JSON object: expected {\"cachew\": 1, \"pipeline\": [...]}");
+        return cw_error_set(
+            err, CW_E_PIPELINE,
+            "the pipeline file is not a JSON object: expected {\"cachew\": 1, \"pipeline\": [...]}");
     json_object_foreach((json_t *)root, key, value)
     {
         bool known = false;
@@ -209,8 +224,10 @@ static int parse_root(const struct cw_op_table *table, const json_t *root, struc
             known |= strcmp(key, keys[i]) == 0;
         if (!known) {
             const char *near = cw_nearest(key, keys, CW_COUNT_OF(keys));
-            return cw_error_set(err, CW_E_PIPELINE, "unknown key \"%.60s\"%s%s%s: expected \"cachew\", \"pipeline\", \"on_error\", \"defaults\"", key,
-                                near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
+            return cw_error_set(
+                err, CW_E_PIPELINE,
+                "unknown key \"%.60s\"%s%s%s: expected \"cachew\", \"pipeline\", \"on_error\", \"defaults\"",
+                key, near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
         }
     }
     const json_t *version = json_object_get(root, "cachew"), *v;
@@ -238,8 +255,8 @@ static int parse_root(const struct cw_op_table *table, const json_t *root, struc
     return r;
 }
 
-int cw_pipeline_from_json(const struct cw_op_table *table, const json_t *root, const char *base_dir, struct cw_pipeline **ret,
-                          struct cw_error *err)
+int cw_pipeline_from_json(const struct cw_op_table *table, const json_t *root, const char *base_dir,
+                          struct cw_pipeline **ret, struct cw_error *err)
 {
     struct cw_pipeline *p = calloc(1, sizeof(*p));
     if (!p)
@@ -256,13 +273,14 @@ int cw_pipeline_from_json(const struct cw_op_table *table, const json_t *root, c
     return 0;
 }
 
-int cw_pipeline_parse(const struct cw_op_table *table, const char *text, size_t size, const char *base_dir, struct cw_pipeline **ret,
-                      struct cw_error *err)
+int cw_pipeline_parse(const struct cw_op_table *table, const char *text, size_t size, const char *base_dir,
+                      struct cw_pipeline **ret, struct cw_error *err)
 {
     json_error_t je;
     json_auto_t *root = json_loadb(text, size, JSON_REJECT_DUPLICATES, &je);
     if (!root)
-        return cw_error_set(err, CW_E_PIPELINE, "the pipeline is not valid JSON: line %d, column %d: %s", je.line, je.column, je.text);
+        return cw_error_set(err, CW_E_PIPELINE, "the pipeline is not valid JSON: line %d, column %d: %s",
+                            je.line, je.column, je.text);
     return cw_pipeline_from_json(table, root, base_dir, ret, err);
 }
 
@@ -277,7 +295,7 @@ struct cw_pipeline *cw_pipeline_unref(struct cw_pipeline *p)
     if (p && __atomic_sub_fetch(&p->refs, 1, __ATOMIC_ACQ_REL) == 0) {
         chain_deinit(&p->chain);
         free(p->functions);
-    free(p->base_dir);
+        free(p->base_dir);
         free(p);
     }
     return NULL;

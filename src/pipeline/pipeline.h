@@ -1,6 +1,6 @@
 /*
- * A pipeline as written: a chain of operators, checked against their attribute tables. Immutable, reference counted.
- * It knows names, attributes and structure, not types (bind.h) nor data (sequence.h).
+ * A pipeline as written: a chain of operators, checked against their attribute tables. Immutable, reference
+ * counted. It knows names, attributes and structure, not types (bind.h) nor data (sequence.h).
  */
 #pragma once
 #include <jansson.h>
@@ -18,14 +18,16 @@ struct cw_op_table {
 const struct cw_op_desc *cw_op_find(const struct cw_op_table *table, const char *name);
 
 struct cw_chain;
+
 struct cw_node {
     const struct cw_op_desc *desc;
-    json_t *attrs;          /* complete: defaults filled in, without "op" and "inputs" */
-    unsigned occurrence;    /* operators of this name before this one, depth first */
-    unsigned position;      /* operators before this one, depth first */
-    struct cw_chain *inputs;/* concat */
+    json_t *attrs;           /* complete: defaults filled in, without "op" and "inputs" */
+    unsigned occurrence;     /* operators of this name before this one, depth first */
+    unsigned position;       /* operators before this one, depth first */
+    struct cw_chain *inputs; /* concat */
     size_t n_inputs;
 };
+
 struct cw_chain {
     struct cw_node *nodes;
     size_t n;
@@ -39,29 +41,36 @@ struct cw_pipeline {
     unsigned n_ops;
     enum cw_on_error on_error;
     int64_t default_seed, default_epochs; /* -1: not given */
-    struct cw_hash128 fingerprint;        /* Merkle hash of the canonical bytes of operators and their inputs, and on_error */
-    uint64_t *functions;                  /* which Python functions it has: hashes of their identities */
+    /* Merkle hash of the canonical bytes of operators and their inputs, and on_error */
+    struct cw_hash128 fingerprint;
+    uint64_t *functions; /* which Python functions it has: hashes of their identities */
     unsigned n_functions;
-    char *base_dir;                       /* relative paths are relative to it */
+    char *base_dir; /* relative paths are relative to it */
 };
 
-/* Parses {"cachew": 1, "pipeline": [...], ...}. Errors are CW_E_PIPELINE and name operator, attribute, value and what is allowed. */
-int cw_pipeline_parse(const struct cw_op_table *table, const char *text, size_t size, const char *base_dir, struct cw_pipeline **ret,
-                      struct cw_error *err) _must_check_;
+/* Parses {"cachew": 1, "pipeline": [...], ...}. Errors are CW_E_PIPELINE and name operator, attribute, value
+ * and what is allowed. */
+int cw_pipeline_parse(const struct cw_op_table *table, const char *text, size_t size, const char *base_dir,
+                      struct cw_pipeline **ret, struct cw_error *err) _must_check_;
 /* The same from a JSON value, which is not kept. */
-int cw_pipeline_from_json(const struct cw_op_table *table, const json_t *root, const char *base_dir, struct cw_pipeline **ret,
-                          struct cw_error *err) _must_check_;
+int cw_pipeline_from_json(const struct cw_op_table *table, const json_t *root, const char *base_dir,
+                          struct cw_pipeline **ret, struct cw_error *err) _must_check_;
 struct cw_pipeline *cw_pipeline_ref(struct cw_pipeline *p);
 struct cw_pipeline *cw_pipeline_unref(struct cw_pipeline *p);
 
-/* Complete and checked attributes of an operator from a JSON object (new reference in ret); unknown keys are errors. attrs.c */
-int cw_attrs_check(const struct cw_op_desc *desc, const json_t *object, json_t **ret, struct cw_error *err) _must_check_;
-/* The attributes that decide what results: those that a fingerprint is made of. New reference; NULL: no memory. */
+/* Complete and checked attributes of an operator from a JSON object (new reference in ret); unknown keys are
+ * errors. attrs.c */
+int cw_attrs_check(const struct cw_op_desc *desc, const json_t *object, json_t **ret,
+                   struct cw_error *err) _must_check_;
+/* The attributes that decide what results: those that a fingerprint is made of. New reference; NULL: no
+ * memory. */
 json_t *cw_attrs_identity(const struct cw_op_desc *desc, const json_t *attrs);
 /* Whether an attribute may have this value; the error says what it allows. */
-int cw_attr_check(const struct cw_op_desc *desc, const struct cw_attr_def *a, const json_t *value, struct cw_error *err) _must_check_;
+int cw_attr_check(const struct cw_op_desc *desc, const struct cw_attr_def *a, const json_t *value,
+                  struct cw_error *err) _must_check_;
 /* What an attribute allows, for people: "an integer, at least 1". */
 const char *cw_attr_allowed(const struct cw_attr_def *a, char buf[256]);
 const char *cw_attr_kind_name(enum cw_attr_kind kind);
-/* {"ops": [{name, kind, summary, doc, random, plugin?, attributes: [...]}]}: what `cachew ops --json` prints. New reference, NULL: out of memory. */
+/* {"ops": [{name, kind, summary, doc, random, plugin?, attributes: [...]}]}: what `cachew ops --json` prints.
+ * New reference, NULL: out of memory. */
 json_t *cw_op_table_json(const struct cw_op_table *table);

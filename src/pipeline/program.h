@@ -1,63 +1,71 @@
 /*
- * A pipeline with its types: for each source ("leaf") the list of bound operators its elements pass on their way to the
- * batcher, and what the batcher gets. Made without touching data. Immutable afterwards.
+ * A pipeline with its types: for each source ("leaf") the list of bound operators its elements pass on their
+ * way to the batcher, and what the batcher gets. Made without touching data. Immutable afterwards.
  */
 #pragma once
 #include "pipeline/pipeline.h"
 
 struct cw_component {
     char *name;
-    unsigned value;   /* number of its column in this program */
+    unsigned value; /* number of its column in this program */
     struct cw_type type;
 };
 
 /* `take` or `skip` where the count is unknown: counts the elements that arrive, in order. */
 struct cw_limit {
-    bool take;              /* else skip */
-    bool ends_epoch;        /* a take that nothing but operators without index stand after: once it is full the epoch is over */
+    bool take; /* else skip */
+    /* a take that nothing but operators without index stand after: once it is full the epoch is over */
+    bool ends_epoch;
     uint64_t count;
 };
 
-/* A place where elements may be kept and need not be computed again: an operator whose descriptor says `marker`. */
+/* A place where elements may be kept and need not be computed again: an operator whose descriptor says
+ * `marker`. */
 struct cw_marker {
     const struct cw_op *op;
-    unsigned number;        /* of those in the pipeline as written, from 0 */
+    unsigned number;                 /* of those in the pipeline as written, from 0 */
     struct cw_component *components; /* what is needed behind it, in byte order of names */
     unsigned n;
-    struct cw_hash128 identity; /* of how they are computed from a record: the operators that run before it, and the components. Not the source's files nor its order */
-    bool forced;            /* `cache` */
-    bool draws;             /* an operator before it is random; all of them are frozen */
-    bool counts;            /* a limit stands before it: that an element does not get here need not be its own doing */
-    const char *inert;      /* why it can't be used (static text); NULL: it can */
+    /* of how they are computed from a record: the operators that run before it, and the components. Not the
+     * source's files nor its order */
+    struct cw_hash128 identity;
+    bool forced; /* `cache` */
+    bool draws;  /* an operator before it is random; all of them are frozen */
+    bool counts; /* a limit stands before it: that an element does not get here need not be its own doing */
+    const char *inert; /* why it can't be used (static text); NULL: it can */
 };
 
 /* Draws of an operator before a marker with `freeze`. */
 struct cw_freeze {
     bool on;
-    int64_t seed;           /* -1: that of the run */
-    uint64_t reuse;         /* epochs that have the same draws; 0: all */
+    int64_t seed;   /* -1: that of the run */
+    uint64_t reuse; /* epochs that have the same draws; 0: all */
 };
 
 struct cw_program {
     unsigned leaf;
-    struct cw_op **ops;     /* ops[0] is the source */
+    struct cw_op **ops; /* ops[0] is the source */
     unsigned n_ops;
     unsigned n_values;
-    /* The operators of stage k are ops[stage[k]] .. ops[stage[k+1]-1]. Stages end where elements have to wait for those before
-     * them: at limits, and where the slot in the batch is given out (the last point). n_points + 2 entries. */
+    /* The operators of stage k are ops[stage[k]] .. ops[stage[k+1]-1]. Stages end where elements have to wait
+     * for those before them: at limits, and where the slot in the batch is given out (the last point).
+     * n_points + 2 entries. */
     unsigned *stage;
-    bool *has_limit;        /* by limit: whether these elements pass it */
-    uint64_t *limit_passes; /* by limit: combined passes of the repeats before it; a pass number divided by it is that of those after; 0: endless */
+    bool *has_limit; /* by limit: whether these elements pass it */
+    /* by limit: combined passes of the repeats before it; a pass number divided by it is that of those after;
+     * 0: endless */
+    uint64_t *limit_passes;
     struct cw_component *outputs; /* in byte order of names; the same names in all programs */
     unsigned n_outputs;
-    unsigned bucket_value;  /* bucket_by_length: int32 scalar, the bucket */
+    unsigned bucket_value;     /* bucket_by_length: int32 scalar, the bucket */
     struct cw_marker *markers; /* in the order of ops */
     unsigned n_markers;
     int64_t *repeat_counts; /* of the repeats passed, innermost first; -1: endless */
     unsigned n_repeats;
 };
 
-/* An operator on whole batches, and the components that they have after it, in byte order of names (values are those of its ports). */
+/* An operator on whole batches, and the components that they have after it, in byte order of names (values
+ * are those of its ports). */
 struct cw_batch_op {
     struct cw_op *op;
     struct cw_component *outputs;
@@ -76,22 +84,24 @@ struct cw_compiled {
     unsigned n_batch_ops;
     unsigned n_limits;
     struct cw_limit *limits;
-    bool *is_limit;          /* by position: this take or skip is a limit, not part of the sequence */
-    bool counted;            /* the slots of elements are known beforehand: nothing is filtered, nor bucketed */
-    bool sequential;         /* what becomes of an element depends on all before it: a service runs an epoch on one worker */
-    uint64_t take;           /* not sequential: the epoch ends behind so many elements; UINT64_MAX: it does not */
+    bool *is_limit; /* by position: this take or skip is a limit, not part of the sequence */
+    bool counted;   /* the slots of elements are known beforehand: nothing is filtered, nor bucketed */
+    /* what becomes of an element depends on all before it: a service runs an epoch on one worker */
+    bool sequential;
+    uint64_t take; /* not sequential: the epoch ends behind so many elements; UINT64_MAX: it does not */
     enum cw_batcher batcher;
-    uint64_t batch_size;     /* 1 without batcher; largest size of bucket_by_length */
+    uint64_t batch_size; /* 1 without batcher; largest size of bucket_by_length */
     bool drop_remainder;
     unsigned n_buckets;
     uint64_t *bucket_sizes;
     const json_t *bucket_pad;
-    /* take and skip after a batcher with unknown count: batches [batch_from, batch_to) of the epoch are delivered */
+    /* take and skip after a batcher with unknown count: batches [batch_from, batch_to) of the epoch are
+     * delivered */
     uint64_t batch_from, batch_to;
-    unsigned n_markers;      /* in the pipeline as written */
-    struct cw_freeze *freeze;/* by position */
-    unsigned n_keys;         /* Philox keys: one per operator as written, and one for `replace` (the last) */
-    char **salts;            /* n_keys */
+    unsigned n_markers;       /* in the pipeline as written */
+    struct cw_freeze *freeze; /* by position */
+    unsigned n_keys;          /* Philox keys: one per operator as written, and one for `replace` (the last) */
+    char **salts;             /* n_keys */
 };
 
 /* Binds every operator. Errors are CW_E_PIPELINE. */
@@ -102,12 +112,15 @@ struct cw_compiled *cw_compiled_free(struct cw_compiled *c);
 void cw_program_deinit(struct cw_program *g);
 /* Whether an operator behind ops[at] that runs, or the output, reads the value. */
 bool cw_program_needs(const struct cw_program *g, unsigned at, unsigned value);
-/* marker.c, for the compiler: elements of a program pass a marker; its draws before are frozen where it says so. */
-int cw_marker_add(struct cw_compiled *c, struct cw_program *g, const struct cw_op *op, bool limited, struct cw_error *err) _must_check_;
+/* marker.c, for the compiler: elements of a program pass a marker; its draws before are frozen where it says
+ * so. */
+int cw_marker_add(struct cw_compiled *c, struct cw_program *g, const struct cw_op *op, bool limited,
+                  struct cw_error *err) _must_check_;
 /* Once it is known what is live: components and identity of a program's markers. */
 int cw_markers_finish(struct cw_program *g, struct cw_error *err) _must_check_;
 void cw_markers_deinit(struct cw_program *g);
-/* The marker that is used of a program: `number`, or CW_MARKER_AUTO: a forced one, else the last that can be; NULL: none. */
+/* The marker that is used of a program: `number`, or CW_MARKER_AUTO: a forced one, else the last that can be;
+ * NULL: none. */
 #define CW_MARKER_AUTO (-1)
 #define CW_MARKER_NONE (-2)
 const struct cw_marker *cw_marker_choose(const struct cw_program *g, int64_t number);

@@ -44,7 +44,8 @@ int cw_source_chunk_extent(const struct cw_source *s, uint64_t k, struct cw_exte
 
 uint64_t cw_source_chunk_of(const struct cw_source *s, uint64_t row)
 {
-    return s->chunk_records ? row / s->chunk_records : CW_FIRST(i, 0, s->n_chunks - 1, row < s->chunk_ends[i]);
+    return s->chunk_records ? row / s->chunk_records
+                            : CW_FIRST(i, 0, s->n_chunks - 1, row < s->chunk_ends[i]);
 }
 
 /* Whether a shuffle below s permutes single records; `by_record` false: chunks of them. */
@@ -64,7 +65,11 @@ static bool locates(const struct cw_sequence *s)
     return any;
 }
 
-bool cw_sequence_reads_randomly(const struct cw_sequence *s) { return locates(s) && shuffles(s->root, true); }
+bool cw_sequence_reads_randomly(const struct cw_sequence *s)
+{
+    return locates(s) && shuffles(s->root, true);
+}
+
 bool cw_sequence_reads_by_chunk(const struct cw_sequence *s)
 {
     return locates(s) && !shuffles(s->root, true) && shuffles(s->root, false);

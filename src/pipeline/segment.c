@@ -13,6 +13,7 @@
 enum cw_index_kind cw_index_kind_of(enum cw_record_format format)
 {
     static const enum cw_index_kind kinds[] = {CW_INDEX_TFRECORD, CW_INDEX_LINES, CW_INDEX_TAR};
+
     return kinds[format];
 }
 
@@ -59,7 +60,8 @@ struct cw_span cw_segment_span(const struct cw_segment *s, uint64_t i)
     struct cw_span span = {.offset = s->offsets[i], .size = s->lengths[i]};
     if (s->format == CW_FORMAT_TFRECORD)
         span.size += CW_TFRECORD_FRAME;
-    else if (s->format == CW_FORMAT_LINES) /* up to the next line: neighbours are read in one go, and the end need not be stored */
+    else if (s->format == CW_FORMAT_LINES) /* up to the next line: neighbours are read in one go, and the end
+                                              need not be stored */
         span.size = (i + 1 < s->n_records ? s->offsets[i + 1] : s->stream_size) - span.offset;
     return span;
 }
@@ -90,7 +92,8 @@ static const uint8_t *take(const uint8_t **at, const uint8_t *end, uint64_t coun
 {
     const uint8_t *p = *at;
     uint64_t bytes;
-    if (__builtin_mul_overflow(count, (uint64_t)item, &bytes) || bytes > UINT64_MAX - 8 || CW_ALIGN_UP(bytes, 8) > (uint64_t)(end - p))
+    if (__builtin_mul_overflow(count, (uint64_t)item, &bytes) || bytes > UINT64_MAX - 8 ||
+        CW_ALIGN_UP(bytes, 8) > (uint64_t)(end - p))
         return NULL;
     *at = p + CW_ALIGN_UP(bytes, 8);
     return p;
@@ -100,9 +103,12 @@ static const uint8_t *take(const uint8_t **at, const uint8_t *end, uint64_t coun
 static bool gap_fits(enum cw_record_format format, uint64_t gap, bool last)
 {
     switch (format) {
-    case CW_FORMAT_TFRECORD: return gap == CW_TFRECORD_FRAME;
-    case CW_FORMAT_LINES: return gap == 1 || gap == 2 || (last && gap == 0);
-    default: return true; /* directories, the end of the archive */
+    case CW_FORMAT_TFRECORD:
+        return gap == CW_TFRECORD_FRAME;
+    case CW_FORMAT_LINES:
+        return gap == 1 || gap == 2 || (last && gap == 0);
+    default:
+        return true; /* directories, the end of the archive */
     }
 }
 
@@ -140,8 +146,9 @@ static bool restarts_fit(const struct cw_segment *s, uint64_t windows, uint64_t 
     for (uint64_t i = 0; i < s->n_restarts; i++) {
         const struct cw_restart *r = &s->restarts[i];
         if (r->out > s->stream_size || r->in > s->file.size || r->bits > 7 || (r->bits && r->in == 0) ||
-            (i && r->out <= s->restarts[i - 1].out) || r->window_size > CW_INFLATE_WINDOW || r->window < windows ||
-            r->window > windows + windows_size || r->window_size > windows + windows_size - r->window)
+            (i && r->out <= s->restarts[i - 1].out) || r->window_size > CW_INFLATE_WINDOW ||
+            r->window < windows || r->window > windows + windows_size ||
+            r->window_size > windows + windows_size - r->window)
             return false;
     }
     return true;
@@ -163,7 +170,8 @@ int cw_segment_attach(const uint8_t *base, size_t size, struct cw_segment *ret)
     if (size < sizeof(struct cw_index_header) + sizeof(b) || !find_format(base, size, &s.format))
         return -1;
     memcpy(&b, base + sizeof(struct cw_index_header), sizeof(b));
-    if (b.codec < CW_CODEC_PLAIN || b.codec > CW_CODEC_ZLIB || b.path_size == 0 || b.stream_size > INT64_MAX || b.file_size > INT64_MAX ||
+    if (b.codec < CW_CODEC_PLAIN || b.codec > CW_CODEC_ZLIB || b.path_size == 0 ||
+        b.stream_size > INT64_MAX || b.file_size > INT64_MAX ||
         (b.codec == CW_CODEC_PLAIN && (b.stream_size != b.file_size || b.n_restarts != 0)))
         return -1;
     const uint8_t *at = base + sizeof(struct cw_index_header) + sizeof(b), *end = base + size;
@@ -181,10 +189,13 @@ int cw_segment_attach(const uint8_t *base, size_t size, struct cw_segment *ret)
     };
     bool crcs = s.format == CW_FORMAT_TFRECORD;
     const uint8_t *windows, *path, *sums;
-    if (!(s.offsets = (const void *)take(&at, end, b.n_records, 8)) || !(s.lengths = (const void *)take(&at, end, b.n_records, 8)) ||
-        !(sums = take(&at, end, crcs ? b.n_records : 1, crcs ? 4 : 8)) || !(s.chunk_ends = (const void *)take(&at, end, b.n_chunks, 8)) ||
+    if (!(s.offsets = (const void *)take(&at, end, b.n_records, 8)) ||
+        !(s.lengths = (const void *)take(&at, end, b.n_records, 8)) ||
+        !(sums = take(&at, end, crcs ? b.n_records : 1, crcs ? 4 : 8)) ||
+        !(s.chunk_ends = (const void *)take(&at, end, b.n_chunks, 8)) ||
         !(s.restarts = (const void *)take(&at, end, b.n_restarts, sizeof(struct cw_restart))) ||
-        !(windows = take(&at, end, b.windows_size, 1)) || !(path = take(&at, end, b.path_size, 1)) || at != end)
+        !(windows = take(&at, end, b.windows_size, 1)) || !(path = take(&at, end, b.path_size, 1)) ||
+        at != end)
         return -1;
     s.relative_path = (const char *)path;
     if (crcs)

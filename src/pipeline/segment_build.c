@@ -1,6 +1,6 @@
 /*
- * Making a file's index segment: one pass over its stream, plain or decompressed, in which the format's walk finds the records and places to
- * restart from are kept. Owns nothing beyond the call; any thread.
+ * Making a file's index segment: one pass over its stream, plain or decompressed, in which the format's walk
+ * finds the records and places to restart from are kept. Owns nothing beyond the call; any thread.
  */
 #include <string.h>
 
@@ -11,11 +11,12 @@
 #include "pipeline/segment.h"
 #include "storage/file.h"
 
-/* Restart points are at least this far apart: where chunks are small (tiny records) their windows would outgrow the data. */
+/* Restart points are at least this far apart: where chunks are small (tiny records) their windows would
+ * outgrow the data. */
 #define RESTART_SPACING ((uint64_t)512 << 10)
 #define BUFFER_BYTES ((size_t)256 << 10)
 
-struct restarts { /* growing */
+struct restarts {              /* growing */
     struct cw_restart *points; /* window counts from windows */
     uint8_t *windows;
     size_t n, capacity, windows_size, windows_capacity;
@@ -37,17 +38,20 @@ struct building {
     struct restarts restarts;
     size_t n_seen;                       /* records that the open chunk was told of */
     uint64_t chunk_bytes, chunk_records; /* of the open chunk */
-    /* The last place before the record that is being read, and the last one of all: a record is known only when it has been read, and may
-     * turn out to open a chunk, but a place inside it is of use only for those after it. */
+    /* The last place before the record that is being read, and the last one of all: a record is known only
+     * when it has been read, and may turn out to open a chunk, but a place inside it is of use only for those
+     * after it. */
     struct place *before, *latest;
     struct place places[2];
     uint8_t buffer[BUFFER_BYTES];
 };
 
-static int restart_append(struct restarts *l, const struct cw_restart *r, const uint8_t *window, struct cw_error *err)
+static int restart_append(struct restarts *l, const struct cw_restart *r, const uint8_t *window,
+                          struct cw_error *err)
 {
     if (CW_ARRAY_ROOM(l->points, l->capacity, l->n + 1, "restart points", err) < 0 ||
-        CW_ARRAY_ROOM(l->windows, l->windows_capacity, l->windows_size + CW_INFLATE_WINDOW, "restart points", err) < 0)
+        CW_ARRAY_ROOM(l->windows, l->windows_capacity, l->windows_size + CW_INFLATE_WINDOW, "restart points",
+                      err) < 0)
         return CW_E_MEMORY;
     memcpy(l->windows + l->windows_size, window, r->window_size);
     l->points[l->n] = *r;
@@ -64,8 +68,8 @@ static void promote_place(struct building *b)
     old->there = false;
 }
 
-/* A record of the stream: where it opens a chunk, the last place between blocks before it becomes a restart point, unless the one before
- * is near enough. */
+/* A record of the stream: where it opens a chunk, the last place between blocks before it becomes a restart
+ * point, unless the one before is near enough. */
 static int see_record(struct building *b, uint64_t offset, uint64_t length, struct cw_error *err)
 {
     uint64_t last = b->restarts.n ? b->restarts.points[b->restarts.n - 1].out : 0;
@@ -117,8 +121,8 @@ static int inflate_piece(struct building *b, struct cw_inflate *z, struct cw_err
     return 0;
 }
 
-static int inflate_file(struct building *b, const struct cw_segment_input *in, struct cw_file *file, enum cw_codec codec,
-                        struct cw_error *err)
+static int inflate_file(struct building *b, const struct cw_segment_input *in, struct cw_file *file,
+                        enum cw_codec codec, struct cw_error *err)
 {
     struct cw_inflate *z;
     int r = cw_inflate_open(file, codec, NULL, NULL, &z, err);
@@ -136,9 +140,11 @@ static int inflate_file(struct building *b, const struct cw_segment_input *in, s
     return r < 0 ? r : see_records(b, err);
 }
 
-/* The codec asked for, or what the file's first bytes are. A plain TFRecord file may begin like a gzip one (its length's low bytes): a header
- * whose CRC is right settles it. No text and no tar of ours begins like gzip; like zlib ("x" and another letter) a text may well begin. */
-static int choose_codec(const struct cw_segment_input *in, struct cw_file *file, enum cw_codec *ret, struct cw_error *err)
+/* The codec asked for, or what the file's first bytes are. A plain TFRecord file may begin like a gzip one
+ * (its length's low bytes): a header whose CRC is right settles it. No text and no tar of ours begins like
+ * gzip; like zlib ("x" and another letter) a text may well begin. */
+static int choose_codec(const struct cw_segment_input *in, struct cw_file *file, enum cw_codec *ret,
+                        struct cw_error *err)
 {
     uint8_t head[CW_TFRECORD_HEADER];
     size_t n = (size_t)CW_MIN(in->file.size, (uint64_t)sizeof(head));
@@ -163,8 +169,8 @@ static uint8_t *put(uint8_t *at, const void *data, size_t bytes)
 }
 
 /* All that was found as the bytes of a segment. */
-static int assemble(struct building *b, const struct cw_segment_input *in, enum cw_codec codec, struct cw_segment *ret,
-                    struct cw_error *err)
+static int assemble(struct building *b, const struct cw_segment_input *in, enum cw_codec codec,
+                    struct cw_segment *ret, struct cw_error *err)
 {
     const struct cw_record_list *l = &b->walk.base.list;
     struct cw_segment_body body = {
@@ -178,13 +184,10 @@ static int assemble(struct building *b, const struct cw_segment_input *in, enum 
         .windows_size = b->restarts.windows_size,
         .path_size = strlen(in->relative_path) + 1,
     };
-    struct cw_segment found = { /* what the key is made of */
-        .format = in->format,
-        .file = in->file,
-        .n_records = l->n,
-        .lengths = l->lengths,
-        .crcs = l->crcs,
-        .content = b->walk.base.content,
+    struct cw_segment found = {
+        /* what the key is made of */
+        .format = in->format,  .file = in->file, .n_records = l->n,
+        .lengths = l->lengths, .crcs = l->crcs,  .content = b->walk.base.content,
     };
     body.file_key = cw_segment_file_key(&found, in->relative_path);
     bool crcs = in->format == CW_FORMAT_TFRECORD;
@@ -193,7 +196,8 @@ static int assemble(struct building *b, const struct cw_segment_input *in, enum 
     for (uint64_t first = 0; first < l->n; first = cw_chunk_end(l->lengths, first, l->n))
         body.n_chunks++;
     size_t head = sizeof(struct cw_index_header) + sizeof(body);
-    size_t columns = l->n * 16 + CW_ALIGN_UP(sums_size, 8) + body.n_chunks * 8 + body.n_restarts * sizeof(struct cw_restart);
+    size_t columns = l->n * 16 + CW_ALIGN_UP(sums_size, 8) + body.n_chunks * 8 +
+                     body.n_restarts * sizeof(struct cw_restart);
     size_t size = head + columns + CW_ALIGN_UP(body.windows_size, 8) + CW_ALIGN_UP(body.path_size, 8);
     uint8_t *base = malloc(size);
     if (!base)
@@ -222,9 +226,13 @@ static int assemble(struct building *b, const struct cw_segment_input *in, enum 
 static int start_walk(struct building *b, const struct cw_segment_input *in, struct cw_error *err)
 {
     switch (in->format) {
-    case CW_FORMAT_TAR: return cw_tar_walk_init(&b->walk.tar, in->path, UINT64_MAX, err);
-    case CW_FORMAT_LINES: return cw_line_walk_init(&b->walk.lines, in->path, UINT64_MAX, err);
-    default: cw_tfrecord_walk_init(&b->walk.tfrecord, in->path, UINT64_MAX); return 0;
+    case CW_FORMAT_TAR:
+        return cw_tar_walk_init(&b->walk.tar, in->path, UINT64_MAX, err);
+    case CW_FORMAT_LINES:
+        return cw_line_walk_init(&b->walk.lines, in->path, UINT64_MAX, err);
+    default:
+        cw_tfrecord_walk_init(&b->walk.tfrecord, in->path, UINT64_MAX);
+        return 0;
     }
 }
 

@@ -1,6 +1,7 @@
 /*
- * Reading records of an indexed file. Compressed files are entered at the last restart point before a record and read on from there; several
- * records in ascending order share one pass over what lies between them. Owns nothing beyond the call; any thread.
+ * Reading records of an indexed file. Compressed files are entered at the last restart point before a record
+ * and read on from there; several records in ascending order share one pass over what lies between them. Owns
+ * nothing beyond the call; any thread.
  */
 #include <inttypes.h>
 
@@ -12,7 +13,8 @@
 static int changed(const struct cw_file *file, struct cw_error *err)
 {
     cw_error_file(err, cw_file_path(file));
-    return cw_error_set(err, CW_E_DATA, "%s: changed since it was indexed: its data end too early", cw_file_path(file));
+    return cw_error_set(err, CW_E_DATA, "%s: changed since it was indexed: its data end too early",
+                        cw_file_path(file));
 }
 
 static const struct cw_restart *restart_before(const struct cw_segment *s, uint64_t target)
@@ -22,8 +24,8 @@ static const struct cw_restart *restart_before(const struct cw_segment *s, uint6
 }
 
 /* Brings *z to the target: from where it is, or from a restart point where that is nearer. */
-static int seek(const struct cw_segment *s, struct cw_file *file, uint64_t target, struct cw_inflate **z, uint8_t *skip,
-                struct cw_error *err)
+static int seek(const struct cw_segment *s, struct cw_file *file, uint64_t target, struct cw_inflate **z,
+                uint8_t *skip, struct cw_error *err)
 {
     const struct cw_restart *from = restart_before(s, target);
     uint64_t at = *z ? cw_inflate_position(*z) : 0;
@@ -49,8 +51,8 @@ static int read_plain(struct cw_file *file, struct cw_span span, uint8_t *into, 
     return cw_file_read(file, span.offset, into, span.size, false, err);
 }
 
-int cw_segment_read(const struct cw_segment *s, struct cw_file *file, const uint64_t *records, size_t n, uint8_t *const *into,
-                    struct cw_error *err)
+int cw_segment_read(const struct cw_segment *s, struct cw_file *file, const uint64_t *records, size_t n,
+                    uint8_t *const *into, struct cw_error *err)
 {
     int r = 0;
     if (s->codec == CW_CODEC_PLAIN) {

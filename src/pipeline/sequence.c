@@ -8,9 +8,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#define STREAM_POSITIONS UINT64_C(64) /* elements that are pulled at a time where nothing is shuffled */
+#define STREAM_POSITIONS UINT64_C(64)       /* elements that are pulled at a time where nothing is shuffled */
 #define LIMIT_POSITIONS (UINT64_C(1) << 20) /* of a window, and of a piece; */
-#define LIMIT_SOURCE_BYTES (UINT64_C(64) << 20) /* likewise */
+#define LIMIT_SOURCE_BYTES (UINT64_C(64) << 20)  /* likewise */
 #define PIECE_OUTPUT_BYTES (UINT64_C(128) << 20) /* of a piece alone */
 
 static struct cw_seq *seq_free(struct cw_seq *s)
@@ -42,7 +42,8 @@ static struct cw_seq *seq_new(enum seq_kind kind, size_t n_children)
 
 /* ---- chunks: what a shuffle permutes ---- */
 
-/* Chunks of unequal size, 8 bytes each: a shuffle after a repeat of many passes over a few records would take all memory. */
+/* Chunks of unequal size, 8 bytes each: a shuffle after a repeat of many passes over a few records would take
+ * all memory. */
 #define MAX_CHUNKS (UINT64_C(1) << 26)
 /* Positions of a chunk where the input is permuted by record: as many as a source's chunk has at most. */
 #define SHUFFLED_CHUNK UINT64_C(1024)
@@ -85,12 +86,20 @@ static void chunks_of(const struct cw_seq *s, uint64_t from, uint64_t to, struct
     case SEQ_SOURCE:
     case SEQ_SHUFFLE: {
         bool single = s->kind == SEQ_SHUFFLE && s->shuffle != SHUFFLE_CHUNKS;
-        uint64_t uniform = s->kind == SEQ_SOURCE ? s->source->chunk_records : single ? SHUFFLED_CHUNK : s->uniform;
-        uint64_t n = s->kind == SEQ_SOURCE ? s->source->n_chunks : single ? (s->n + uniform - 1) / uniform : s->n_chunks;
+        uint64_t uniform = s->kind == SEQ_SOURCE ? s->source->chunk_records
+                           : single              ? SHUFFLED_CHUNK
+                                                 : s->uniform;
+        uint64_t n = s->kind == SEQ_SOURCE ? s->source->n_chunks
+                     : single              ? (s->n + uniform - 1) / uniform
+                                           : s->n_chunks;
         const uint64_t *ends = s->kind == SEQ_SOURCE ? s->source->chunk_ends : s->ends;
-        /* A shuffled child is cut as its chunks lie before permuting: sizes only matter, the order is permuted anyway. */
+        /* A shuffled child is cut as its chunks lie before permuting: sizes only matter, the order is
+         * permuted anyway. */
         for (uint64_t k = uniform ? from / uniform : 0; k < n && !out->failed; k++) {
-            uint64_t begin = uniform ? k * uniform : k ? ends[k - 1] : 0, end = uniform ? CW_MIN(begin + uniform, s->n) : ends[k];
+            uint64_t begin = uniform ? k * uniform
+                             : k     ? ends[k - 1]
+                                     : 0,
+                     end = uniform ? CW_MIN(begin + uniform, s->n) : ends[k];
             if (begin >= to)
                 break;
             if (end > from)
@@ -133,7 +142,8 @@ static void survey(const struct cw_seq *s, bool *all_random, bool *all_single)
         survey(s->children[i], all_random, all_single);
 }
 
-/* By record where each record can be read by itself, unless chunks are asked for and have more than one record. */
+/* By record where each record can be read by itself, unless chunks are asked for and have more than one
+ * record. */
 static int shuffle_choose(struct cw_seq *s, bool by_chunk, struct cw_error *err)
 {
     const struct cw_seq *child = s->children[0];
@@ -158,12 +168,16 @@ static int shuffle_choose(struct cw_seq *s, bool by_chunk, struct cw_error *err)
         s->ends = c.ends;
         s->n_chunks = c.n;
         if (c.too_many)
-            return cw_error_set(err, CW_E_PIPELINE, "shuffle: what stands before it has more than %" PRIu64 " chunks: expected fewer elements, or by \"record\"", MAX_CHUNKS);
+            return cw_error_set(err, CW_E_PIPELINE,
+                                "shuffle: what stands before it has more than %" PRIu64
+                                " chunks: expected fewer elements, or by \"record\"",
+                                MAX_CHUNKS);
         if (c.failed)
             return cw_error_nomem(err, 0, "the chunks of a shuffle");
     }
     if (s->n_chunks >> 32)
-        return cw_error_set(err, CW_E_PIPELINE, "shuffle: %" PRIu64 " chunks are more than 2^32", s->n_chunks);
+        return cw_error_set(err, CW_E_PIPELINE, "shuffle: %" PRIu64 " chunks are more than 2^32",
+                            s->n_chunks);
     return 0;
 }
 
@@ -198,16 +212,19 @@ static int build_shuffle(struct build *b, const struct cw_node *node, struct cw_
     char shown[24];
     snprintf(shown, sizeof(shown), "%" PRIu64, window);
     if (!window == !!b->sequence->stream) {
-        const char *expected = window ? "0, as the number of elements is known and all of them are permuted"
-                                      : "how many elements are permuted among themselves, as the stream's end is not known";
+        const char *expected =
+            window ? "0, as the number of elements is known and all of them are permuted"
+                   : "how many elements are permuted among themselves, as the stream's end is not known";
         cw_error_attribute(b->err, "window", shown, expected);
         return cw_error_set(b->err, CW_E_PIPELINE, "shuffle: window is %s: expected %s", shown, expected);
     }
     if (b->sequence->stream) {
         if (by_chunk)
-            return cw_error_set(b->err, CW_E_PIPELINE, "shuffle: by is \"chunk\": expected \"record\", as a stream has no chunks");
+            return cw_error_set(b->err, CW_E_PIPELINE,
+                                "shuffle: by is \"chunk\": expected \"record\", as a stream has no chunks");
         if (b->sequence->stream_salt)
-            return cw_error_set(b->err, CW_E_PIPELINE, "shuffle: the stream is shuffled already: expected one shuffle");
+            return cw_error_set(b->err, CW_E_PIPELINE,
+                                "shuffle: the stream is shuffled already: expected one shuffle");
         b->sequence->stream_reshuffle = reshuffle;
         b->sequence->window = window;
         b->sequence->stream_salt = strdup(b->sequence->compiled->salts[node->position]);
@@ -215,7 +232,9 @@ static int build_shuffle(struct build *b, const struct cw_node *node, struct cw_
     }
     while ((*at)->n >= CW_ENDLESS) { /* stands before the endless repeat */
         if ((*at)->kind == SEQ_CONCAT)
-            return cw_error_set(b->err, CW_E_PIPELINE, "shuffle: an input of concat before it is endless: expected repeat after concat");
+            return cw_error_set(
+                b->err, CW_E_PIPELINE,
+                "shuffle: an input of concat before it is endless: expected repeat after concat");
         at = &(*at)->children[0];
     }
     int r = wrap(b, at, SEQ_SHUFFLE, &s);
@@ -245,16 +264,19 @@ static int build_index(struct build *b, const struct cw_node *node, bool batched
     if (strcmp(name, "shuffle") == 0)
         return build_shuffle(b, node, at);
     if (b->sequence->stream)
-        return cw_error_set(b->err, CW_E_PIPELINE, "%s: its input is a stream, whose end is not known: expected %s", name,
-                            strcmp(name, "repeat") == 0 ? "several epochs instead" : "a source with an index");
+        return cw_error_set(
+            b->err, CW_E_PIPELINE, "%s: its input is a stream, whose end is not known: expected %s", name,
+            strcmp(name, "repeat") == 0 ? "several epochs instead" : "a source with an index");
     if (strcmp(name, "repeat") == 0) {
         uint64_t n = (*at)->n;
         if (batched && n % c->batch_size != 0 && n < CW_ENDLESS) {
             if (!c->drop_remainder) {
                 cw_error_op(b->err, "repeat");
                 return cw_error_set(b->err, CW_E_PIPELINE,
-                                    "repeat: stands after batch, but %" PRIu64 " elements leave a short batch of size %" PRIu64
-                                    ": write repeat before batch, set drop_remainder, or use --epochs", n, c->batch_size);
+                                    "repeat: stands after batch, but %" PRIu64
+                                    " elements leave a short batch of size %" PRIu64
+                                    ": write repeat before batch, set drop_remainder, or use --epochs",
+                                    n, c->batch_size);
             }
             if ((r = wrap(b, at, SEQ_CUT, &s)) < 0)
                 return r;
@@ -267,10 +289,13 @@ static int build_index(struct build *b, const struct cw_node *node, bool batched
             s->n = 0;
         else if (count < 0 || n >= CW_ENDLESS)
             s->n = CW_ENDLESS;
-        else if (__builtin_mul_overflow(n, s->count, &s->n) || s->n >= CW_ENDLESS || __builtin_mul_overflow(s->passes, s->count, &s->passes) ||
-                 s->passes >> 32)
-            return cw_error_set(b->err, CW_E_PIPELINE, "repeat: %" PRIu64 " elements times %" PRIi64 " are too many: expected fewer than 2^32 passes, "
-                                "those of repeats before it multiplied in, or -1", n, count);
+        else if (__builtin_mul_overflow(n, s->count, &s->n) || s->n >= CW_ENDLESS ||
+                 __builtin_mul_overflow(s->passes, s->count, &s->passes) || s->passes >> 32)
+            return cw_error_set(b->err, CW_E_PIPELINE,
+                                "repeat: %" PRIu64 " elements times %" PRIi64
+                                " are too many: expected fewer than 2^32 passes, those of repeats before it "
+                                "multiplied in, or -1",
+                                n, count);
         return 0;
     }
     uint64_t n;
@@ -301,9 +326,14 @@ static int build_chain(struct build *b, const struct cw_chain *chain, struct cw_
             if (r < 0)
                 return r;
             if (b->sequence->stream)
-                return cw_error_set(b->err, CW_E_PIPELINE, "concat: input %zu is a stream, whose end is not known: expected a source with an index", i);
+                return cw_error_set(
+                    b->err, CW_E_PIPELINE,
+                    "concat: input %zu is a stream, whose end is not known: expected a source with an index",
+                    i);
             if (s->n >= CW_ENDLESS)
-                return cw_error_set(b->err, CW_E_PIPELINE, "concat: input %zu is endless: nothing after it would ever be reached", i - 1);
+                return cw_error_set(b->err, CW_E_PIPELINE,
+                                    "concat: input %zu is endless: nothing after it would ever be reached",
+                                    i - 1);
             s->n = CW_MIN(s->n + s->children[i]->n, CW_ENDLESS);
             s->passes = CW_MAX(s->passes, s->children[i]->passes);
             s->shuffled |= s->children[i]->shuffled;
@@ -327,7 +357,8 @@ static int build_chain(struct build *b, const struct cw_chain *chain, struct cw_
     }
     for (size_t i = 1; i < chain->n; i++) {
         batched |= chain->nodes[i].desc->kind == CW_OP_BATCHER;
-        if (chain->nodes[i].desc->kind == CW_OP_INDEX && (r = build_index(b, &chain->nodes[i], batched, ret)) < 0) {
+        if (chain->nodes[i].desc->kind == CW_OP_INDEX &&
+            (r = build_index(b, &chain->nodes[i], batched, ret)) < 0) {
             cw_error_op(b->err, chain->nodes[i].desc->name);
             return r;
         }
@@ -371,7 +402,8 @@ static void set_sizes(struct cw_sequence *s)
         s->piece_size = CW_MIN(s->window, CW_MAX((s->n_positions + batch - 1) / batch * batch, batch));
 }
 
-int cw_sequence_open(struct cw_compiled *c, const struct cw_source_env *env, struct cw_sequence **ret, struct cw_error *err)
+int cw_sequence_open(struct cw_compiled *c, const struct cw_source_env *env, struct cw_sequence **ret,
+                     struct cw_error *err)
 {
     struct cw_sequence *s = calloc(1, sizeof(*s));
     if (!s)

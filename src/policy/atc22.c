@@ -1,15 +1,19 @@
 /*
- * cachew-atc22 and cachew-atc22-code: the rules that the Cachew paper (ATC'22) published, with the paper's thresholds and with those of its code.
+ * cachew-atc22 and cachew-atc22-code: the rules that the Cachew paper (ATC'22) published, with the paper's
+ * thresholds and with those of its code.
  *
- * Scaling: one worker to begin with. A report spans 100 batches; the first 200 of a job and 150 after each change are not measured. One worker is added as
- * long as that makes a batch's time fall by more than a threshold, else the last one is taken back and the rule rests. Every so many reports it looks again:
- * a longer client-side queue starts a search downwards, a longer batch time one upwards.
+ * Scaling: one worker to begin with. A report spans 100 batches; the first 200 of a job and 150 after each
+ * change are not measured. One worker is added as long as that makes a batch's time fall by more than a
+ * threshold, else the last one is taken back and the rule rests. Every so many reports it looks again: a
+ * longer client-side queue starts a search downwards, a longer batch time one upwards.
  *
- * Caching: after 300 batches on one worker, the total time of computing is compared with that of each marker, reading from a table that was measured once.
- * What is chosen is written during the next whole epoch (a batch waits until it is written) and read from the one after that. Each change of mode starts
- * scaling over from one worker.
+ * Caching: after 300 batches on one worker, the total time of computing is compared with that of each marker,
+ * reading from a table that was measured once. What is chosen is written during the next whole epoch (a batch
+ * waits until it is written) and read from the one after that. Each change of mode starts scaling over from
+ * one worker.
  *
- * Where this differs from the published system: an epoch is not extended when a search has not ended with it, and one job's memory goes over from epoch to epoch.
+ * Where this differs from the published system: an epoch is not extended when a search has not ended with it,
+ * and one job's memory goes over from epoch to epoch.
  */
 #include <math.h>
 #include <stdio.h>
@@ -24,8 +28,8 @@
 #define OUTLIER 1.2 /* a change by more than this is not believed */
 
 struct rule {
-    double up, down;           /* least gain of a worker more; largest loss by a worker less */
-    int recheck;               /* reports */
+    double up, down; /* least gain of a worker more; largest loss by a worker less */
+    int recheck;     /* reports */
     double queue_ratio, time_ratio;
 };
 static const struct rule rules[] = {
@@ -34,6 +38,7 @@ static const struct rule rules[] = {
 };
 
 enum mode { PROFILE, COMPUTE, PUT, GET };
+
 enum state { FIRST, UP, DOWN, STABLE };
 
 struct atc22 {
@@ -44,11 +49,13 @@ struct atc22 {
     double counter, profile_time, profile_batches;
 };
 
-/* The published table of GlusterFS reads: row bytes, milliseconds per row; linear between and beyond. Below 0.1 MB that is negative, as it was. */
+/* The published table of GlusterFS reads: row bytes, milliseconds per row; linear between and beyond. Below
+ * 0.1 MB that is negative, as it was. */
 static double read_s(double bytes)
 {
-    static const double table[][2] = {{0.1, 0.00376}, {1, 0.2549}, {5, 5.627}, {10, 11.94}, {15, 13.68}, {20, 22.25}, {25, 26.34}, {30, 30.5},
-                                      {50, 75.1}, {75, 112.8}, {100, 155.01}, {200, 306.62}, {400, 624.66}};
+    static const double table[][2] = {{0.1, 0.00376}, {1, 0.2549},   {5, 5.627},   {10, 11.94}, {15, 13.68},
+                                      {20, 22.25},    {25, 26.34},   {30, 30.5},   {50, 75.1},  {75, 112.8},
+                                      {100, 155.01},  {200, 306.62}, {400, 624.66}};
     double mb = bytes / 1e6;
     size_t i = 1;
     while (i + 1 < CW_COUNT_OF(table) && mb > table[i][0])
@@ -102,7 +109,8 @@ static bool look_again(const struct rule *rule, struct atc22 *m, double s, doubl
 }
 
 /* A full report: s per batch. */
-static bool report(const struct rule *rule, struct atc22 *m, double s, double queue, int maximum, struct cw_decision *d)
+static bool report(const struct rule *rule, struct atc22 *m, double s, double queue, int maximum,
+                   struct cw_decision *d)
 {
     double gain = m->state == UP || m->state == DOWN ? 1 - s / m->before_s : 0;
     if (m->state == STABLE)
@@ -119,8 +127,10 @@ static bool report(const struct rule *rule, struct atc22 *m, double s, double qu
             settle(m, m->workers, s, queue);
         return true;
     }
-    snprintf(d->why, sizeof(d->why), "%.0f instead of %.0f workers: %.1f %% %s time a batch", m->workers, m->before_workers, 100 * fabs(gain), gain < 0 ? "more" : "less");
-    bool go_on = m->state == UP ? gain > rule->up && m->workers < maximum : gain > -rule->down && m->workers > 1;
+    snprintf(d->why, sizeof(d->why), "%.0f instead of %.0f workers: %.1f %% %s time a batch", m->workers,
+             m->before_workers, 100 * fabs(gain), gain < 0 ? "more" : "less");
+    bool go_on = m->state == UP ? gain > rule->up && m->workers < maximum
+                                : gain > -rule->down && m->workers > 1;
     bool keep = m->state == UP && gain > rule->up;
     if (!go_on) {
         settle(m, keep ? m->workers : m->before_workers, keep ? s : m->before_s, queue);
@@ -131,7 +141,8 @@ static bool report(const struct rule *rule, struct atc22 *m, double s, double qu
     return true;
 }
 
-/* argmin of the time of an epoch: computing all, or for a marker reading there and computing the rest. Ties go to the earlier marker, then to computing. */
+/* argmin of the time of an epoch: computing all, or for a marker reading there and computing the rest. Ties
+ * go to the earlier marker, then to computing. */
 static void choose_marker(struct atc22 *m, const struct cw_facts *f, double compute_s, struct cw_decision *d)
 {
     double best = compute_s * (1 + 1e-9);
@@ -143,7 +154,8 @@ static void choose_marker(struct atc22 *m, const struct cw_facts *f, double comp
             m->marker = i;
         }
     }
-    snprintf(d->why, sizeof(d->why), "computing: %.4g s a batch; with %s: %.4g s", compute_s, m->marker >= 0 ? f->markers[(int)m->marker].name : "no cache", best);
+    snprintf(d->why, sizeof(d->why), "computing: %.4g s a batch; with %s: %.4g s", compute_s,
+             m->marker >= 0 ? f->markers[(int)m->marker].name : "no cache", best);
 }
 
 static void turn_epoch(struct atc22 *m, const struct cw_facts *f)
@@ -190,7 +202,8 @@ static bool measure(const struct rule *rule, struct atc22 *m, const struct cw_fa
     return report(rule, m, s, queue, all.maximum, d);
 }
 
-static void atc22_decide(const struct cw_policy *policy, struct cw_policy_memory *memory, const struct cw_facts *f, double now_s, struct cw_decision *d)
+static void atc22_decide(const struct cw_policy *policy, struct cw_policy_memory *memory,
+                         const struct cw_facts *f, double now_s, struct cw_decision *d)
 {
     struct atc22 *m = (struct atc22 *)memory->values;
     if (m->workers < 1) {
@@ -211,10 +224,23 @@ static void atc22_decide(const struct cw_policy *policy, struct cw_policy_memory
 }
 
 static const struct cw_field fields[] = {
-    CW_FIELD(struct atc22, workers), CW_FIELD(struct atc22, mode), CW_FIELD(struct atc22, state), CW_FIELD(struct atc22, marker), CW_FIELD(struct atc22, epoch),
-    CW_FIELD(struct atc22, drop), CW_FIELD(struct atc22, batches), CW_FIELD(struct atc22, time), CW_FIELD(struct atc22, queue), CW_FIELD(struct atc22, before_s),
-    CW_FIELD(struct atc22, before_workers), CW_FIELD(struct atc22, settled_s), CW_FIELD(struct atc22, settled_queue), CW_FIELD(struct atc22, counter),
-    CW_FIELD(struct atc22, profile_time), CW_FIELD(struct atc22, profile_batches), {0},
+    CW_FIELD(struct atc22, workers),
+    CW_FIELD(struct atc22, mode),
+    CW_FIELD(struct atc22, state),
+    CW_FIELD(struct atc22, marker),
+    CW_FIELD(struct atc22, epoch),
+    CW_FIELD(struct atc22, drop),
+    CW_FIELD(struct atc22, batches),
+    CW_FIELD(struct atc22, time),
+    CW_FIELD(struct atc22, queue),
+    CW_FIELD(struct atc22, before_s),
+    CW_FIELD(struct atc22, before_workers),
+    CW_FIELD(struct atc22, settled_s),
+    CW_FIELD(struct atc22, settled_queue),
+    CW_FIELD(struct atc22, counter),
+    CW_FIELD(struct atc22, profile_time),
+    CW_FIELD(struct atc22, profile_batches),
+    {0},
 };
 
 const struct cw_policy cw_policy_atc22 = {

@@ -1,4 +1,5 @@
-/* What auto knows of pools: what their workers are worth beside one another, how many of each were decided on. Plans are made of their sum, capacity. */
+/* What auto knows of pools: what their workers are worth beside one another, how many of each were decided
+ * on. Plans are made of their sum, capacity. */
 #include <math.h>
 #include <string.h>
 
@@ -8,13 +9,18 @@
 
 #define SPEED_BATCHES 200 /* of a pool that tell what its workers are worth: old ones fade */
 
-static double id_of(const struct cw_pool_facts *p) { return 1 + (double)(cw_hash64(p->name, strlen(p->name)) >> 12); } /* to the last bit a double */
+/* to the last bit a double */
+static double id_of(const struct cw_pool_facts *p)
+{
+    return 1 + (double)(cw_hash64(p->name, strlen(p->name)) >> 12);
+}
 
 /* What nobody measured yet: as its share of a CPU has it, beside a pool that is known. */
 static double thought_speed(const struct cw_auto *m, const struct cw_facts *f, int pool)
 {
     for (int i = 0; i < f->n_pools; i++)
-        if (m->pools[i].id > 0 && m->pools[i].speed > 0 && f->pools[i].cpu_share > 0 && f->pools[pool].cpu_share > 0)
+        if (m->pools[i].id > 0 && m->pools[i].speed > 0 && f->pools[i].cpu_share > 0 &&
+            f->pools[pool].cpu_share > 0)
             return m->pools[i].speed * f->pools[pool].cpu_share / f->pools[i].cpu_share;
     return 1;
 }
@@ -107,7 +113,8 @@ double cw_auto_price(const struct cw_auto *m, const struct cw_facts *f, bool dec
 {
     double sum = 0;
     for (int i = 0; i < f->n_pools; i++)
-        sum += (decided ? m->pools[i].target : f->pools[i].running + f->pools[i].starting) * f->pools[i].price_per_h;
+        sum += (decided ? m->pools[i].target : f->pools[i].running + f->pools[i].starting) *
+               f->pools[i].price_per_h;
     return sum;
 }
 

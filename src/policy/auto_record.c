@@ -8,23 +8,31 @@
 
 #define LEAST_DOUBT 0.01 /* less can't be seen in what is told */
 #define SAME 0.0005      /* of a time: four digits don't tell these apart */
-#define AHEAD 0.02       /* batches that were computed ahead come quicker than workers compute: by so much it is noticed */
+#define AHEAD \
+    0.02 /* batches that were computed ahead come quicker than workers compute: by so much it is noticed */
 
-/* What a batch takes: as it was measured with these workers, if the limit is that of now; else as it is thought to be. Fewer workers than those with which the client waits, that
- * are not thought to give more than they do, let it wait, too. */
-static double expected_s(const struct cw_auto *m, const struct cw_facts *f, const struct cw_outlook *o, double capacity, int marker, bool now)
+/* What a batch takes: as it was measured with these workers, if the limit is that of now; else as it is
+ * thought to be. Fewer workers than those with which the client waits, that are not thought to give more than
+ * they do, let it wait, too. */
+static double expected_s(const struct cw_auto *m, const struct cw_facts *f, const struct cw_outlook *o,
+                         double capacity, int marker, bool now)
 {
-    double cached = marker >= 0 && marker == (int)m->marker ? m->cached : 0, s = cw_outlook_batch_s(o, capacity, marker, cached), running = cw_auto_running(m, f);
+    double cached = marker >= 0 && marker == (int)m->marker ? m->cached : 0,
+           s = cw_outlook_batch_s(o, capacity, marker, cached), running = cw_auto_running(m, f);
     bool measured = m->interval.n > 0 && marker == (int)m->marker && running > 0;
     if (measured && now)
         return m->interval.mean;
-    return measured && capacity <= running && s >= cw_outlook_batch_s(o, running, marker, cached) ? CW_MAX(s, m->interval.mean) : s;
+    return measured && capacity <= running && s >= cw_outlook_batch_s(o, running, marker, cached)
+               ? CW_MAX(s, m->interval.mean)
+               : s;
 }
 
 /* `now`: of these workers, which are those that run; else of a plan. */
-static enum cw_bottleneck limit_of(const struct cw_auto *m, const struct cw_facts *f, const struct cw_outlook *o, double capacity, int marker, bool now)
+static enum cw_bottleneck limit_of(const struct cw_auto *m, const struct cw_facts *f,
+                                   const struct cw_outlook *o, double capacity, int marker, bool now)
 {
-    double cached = marker >= 0 && marker == (int)m->marker ? m->cached : 0, s = expected_s(m, f, o, capacity, marker, now);
+    double cached = marker >= 0 && marker == (int)m->marker ? m->cached : 0,
+           s = expected_s(m, f, o, capacity, marker, now);
     if (s <= o->step_s * (1 + 2 * CW_AUTO_WAITING))
         return CW_BOTTLENECK_CLIENT;
     if (capacity >= cw_supply_most(&o->supply) && !f->fixed)
@@ -32,7 +40,8 @@ static enum cw_bottleneck limit_of(const struct cw_auto *m, const struct cw_fact
     double bigger = cw_outlook_batch_s(o, 2 * capacity, marker, cached);
     if (bigger < 0.9 * s || bigger <= o->step_s * (1 + 2 * CW_AUTO_WAITING))
         return CW_BOTTLENECK_WORKERS;
-    if (marker >= 0 && f->storage.read_bytes_per_s > 0 && cached * f->markers[marker].bytes / f->storage.read_bytes_per_s >= 0.99 * s)
+    if (marker >= 0 && f->storage.read_bytes_per_s > 0 &&
+        cached * f->markers[marker].bytes / f->storage.read_bytes_per_s >= 0.99 * s)
         return CW_BOTTLENECK_CACHE;
     return m->floor_s > 0 || m->source_bytes_per_s > 0 ? CW_BOTTLENECK_STORAGE : CW_BOTTLENECK_SCALING;
 }
@@ -40,9 +49,13 @@ static enum cw_bottleneck limit_of(const struct cw_auto *m, const struct cw_fact
 static const char *limit_text(enum cw_bottleneck limit)
 {
     static const char *const texts[] = {
-        [CW_BOTTLENECK_UNKNOWN] = "", [CW_BOTTLENECK_WORKERS] = "computing is the limit then", [CW_BOTTLENECK_CLIENT] = "the client itself is the limit then",
-        [CW_BOTTLENECK_STORAGE] = "reading the source is the limit then", [CW_BOTTLENECK_CACHE] = "reading the cache is the limit then",
-        [CW_BOTTLENECK_SCALING] = "more workers hardly help", [CW_BOTTLENECK_MAXIMUM] = "there are no more workers",
+        [CW_BOTTLENECK_UNKNOWN] = "",
+        [CW_BOTTLENECK_WORKERS] = "computing is the limit then",
+        [CW_BOTTLENECK_CLIENT] = "the client itself is the limit then",
+        [CW_BOTTLENECK_STORAGE] = "reading the source is the limit then",
+        [CW_BOTTLENECK_CACHE] = "reading the cache is the limit then",
+        [CW_BOTTLENECK_SCALING] = "more workers hardly help",
+        [CW_BOTTLENECK_MAXIMUM] = "there are no more workers",
     };
     return texts[limit];
 }
@@ -50,13 +63,15 @@ static const char *limit_text(enum cw_bottleneck limit)
 static void add_alternative(struct cw_decision *d, const struct cw_alternative *a)
 {
     for (int i = 0; i < d->n_alternatives; i++)
-        if (memcmp(d->alternatives[i].pools, a->pools, sizeof(a->pools)) == 0 && d->alternatives[i].marker == a->marker)
+        if (memcmp(d->alternatives[i].pools, a->pools, sizeof(a->pools)) == 0 &&
+            d->alternatives[i].marker == a->marker)
             return;
     if (d->n_alternatives < CW_POLICY_ALTERNATIVES)
         d->alternatives[d->n_alternatives++] = *a;
 }
 
-static void add_like(struct cw_decision *d, const struct cw_outlook *o, const struct cw_alternative *chosen, double capacity)
+static void add_like(struct cw_decision *d, const struct cw_outlook *o, const struct cw_alternative *chosen,
+                     double capacity)
 {
     struct cw_alternative a = cw_outlook_like(o, chosen, capacity, chosen->marker);
     add_alternative(d, &a);
@@ -81,22 +96,28 @@ static void put_workers(char *to, size_t size, const struct cw_outlook *o, const
     const struct cw_facts *f = o->facts;
     size_t n = put_count(to, size, f, a);
     if (f->n_pools > 1)
-        snprintf(to + n, size - n, "; %.20s first: %s)", f->pools[o->supply.order[a->order][0]].name, a->order ? "it is there soonest" : "what it computes costs least");
+        snprintf(to + n, size - n, "; %.20s first: %s)", f->pools[o->supply.order[a->order][0]].name,
+                 a->order ? "it is there soonest" : "what it computes costs least");
 }
 
 /* "cached after decode", "cached nowhere". */
 static void put_place(char to[80], const struct cw_facts *f, int marker)
 {
-    snprintf(to, 80, "cached %s%.60s", marker >= 0 ? "after " : "nowhere", marker >= 0 ? f->markers[marker].name : "");
+    snprintf(to, 80, "cached %s%.60s", marker >= 0 ? "after " : "nowhere",
+             marker >= 0 ? f->markers[marker].name : "");
 }
 
-/* Why not twice as many, though they would be faster: by the rest of the job, or, where that does not tell, by the time for which the workers stay. */
+/* Why not twice as many, though they would be faster: by the rest of the job, or, where that does not tell,
+ * by the time for which the workers stay. */
 static void put_more(char *to, size_t size, const struct cw_outlook *o, const struct cw_alternative *chosen)
 {
     struct cw_alternative more = cw_outlook_like(o, chosen, 2 * chosen->capacity, chosen->marker);
     bool better = more.time_s <= chosen->time_s && more.cost <= chosen->cost;
-    double less = 1 - (better ? more.held_s / CW_MAX(chosen->held_s, 1e-9) : more.time_s / CW_MAX(chosen->time_s, 1e-9));
-    double dearer = (better ? more.held_cost / CW_MAX(chosen->held_cost, 1e-12) : more.cost / CW_MAX(chosen->cost, 1e-12)) - 1;
+    double less = 1 - (better ? more.held_s / CW_MAX(chosen->held_s, 1e-9)
+                              : more.time_s / CW_MAX(chosen->time_s, 1e-9));
+    double dearer = (better ? more.held_cost / CW_MAX(chosen->held_cost, 1e-12)
+                            : more.cost / CW_MAX(chosen->cost, 1e-12)) -
+                    1;
     size_t n = put_count(to, size, o->facts, &more);
     n += (size_t)snprintf(to + n, size - n, "%s would ", o->facts->n_pools > 1 ? ")" : "");
     if (n >= size)
@@ -106,11 +127,13 @@ static void put_more(char *to, size_t size, const struct cw_outlook *o, const st
     else if (dearer <= 0)
         snprintf(to + n, size - n, "hardly gain anything");
     else
-        snprintf(to + n, size - n, "take %.2g %% less time and cost %.2g %% more%s", 100 * less, 100 * dearer, better ? " as long as they stay" : "");
+        snprintf(to + n, size - n, "take %.2g %% less time and cost %.2g %% more%s", 100 * less, 100 * dearer,
+                 better ? " as long as they stay" : "");
 }
 
 /* Another marker is to gain a little, so one that gains less is left alone. */
-static void put_other_place(char *to, size_t size, const struct cw_outlook *o, const struct cw_alternative *chosen)
+static void put_other_place(char *to, size_t size, const struct cw_outlook *o,
+                            const struct cw_alternative *chosen)
 {
     char cache[80];
     size_t n = strlen(to);
@@ -124,15 +147,18 @@ static void put_other_place(char *to, size_t size, const struct cw_outlook *o, c
     }
 }
 
-/* What follows a decision's numbers: the limit, or why no more workers; and what seems better, but is not done. */
-static void put_limit(char *to, size_t size, const struct cw_auto *m, const struct cw_outlook *o, const struct cw_alternative *chosen, const struct cw_auto_reason *reason)
+/* What follows a decision's numbers: the limit, or why no more workers; and what seems better, but is not
+ * done. */
+static void put_limit(char *to, size_t size, const struct cw_auto *m, const struct cw_outlook *o,
+                      const struct cw_alternative *chosen, const struct cw_auto_reason *reason)
 {
     const struct cw_facts *f = o->facts;
     const struct cw_alternative *better = reason->better;
     enum cw_bottleneck limit = limit_of(m, f, o, chosen->capacity, chosen->marker, false);
     char cache[80] = "";
     size_t n = 0;
-    bool other = better && (memcmp(better->pools, chosen->pools, sizeof(better->pools)) != 0 || better->marker != chosen->marker);
+    bool other = better && (memcmp(better->pools, chosen->pools, sizeof(better->pools)) != 0 ||
+                            better->marker != chosen->marker);
     bool more = other && better->capacity > chosen->capacity;
     if (limit == CW_BOTTLENECK_WORKERS && !more)
         put_more(to, size, o, chosen);
@@ -149,10 +175,12 @@ static void put_limit(char *to, size_t size, const struct cw_auto *m, const stru
     n += put_count(to + n, size - n, f, better);
     if (better->marker != chosen->marker)
         put_place(cache, f, better->marker);
-    snprintf(to + n, size - n, "%s%s%s would seem better, but %s", f->n_pools > 1 ? ")" : "", *cache ? ", " : "", cache, reason->but);
+    snprintf(to + n, size - n, "%s%s%s would seem better, but %s", f->n_pools > 1 ? ")" : "",
+             *cache ? ", " : "", cache, reason->but);
 }
 
-static void put_why(char *to, size_t size, const struct cw_auto *m, const struct cw_outlook *o, const struct cw_alternative *chosen, const struct cw_auto_reason *reason,
+static void put_why(char *to, size_t size, const struct cw_auto *m, const struct cw_outlook *o,
+                    const struct cw_alternative *chosen, const struct cw_auto_reason *reason,
                     const struct cw_seen *seen)
 {
     char measured[160] = "", workers[200], limit[240], place[80] = "";
@@ -162,15 +190,18 @@ static void put_why(char *to, size_t size, const struct cw_auto *m, const struct
     put_workers(workers, sizeof(workers), o, chosen);
     put_limit(limit, sizeof(limit), m, o, chosen, reason);
     if (m->interval.n > 0)
-        n = (size_t)snprintf(measured, sizeof(measured), ": %.4g s a batch with %d (step %.4g s)", m->interval.mean, seen->workers, m->step.mean);
+        n = (size_t)snprintf(measured, sizeof(measured), ": %.4g s a batch with %d (step %.4g s)",
+                             m->interval.mean, seen->workers, m->step.mean);
     double computed_s = cw_outlook_batch_s(&sure, cw_auto_running(m, o->facts), (int)m->marker, m->cached);
     if (m->interval.n > 0 && computed_s > (1 + AHEAD) * m->interval.mean)
-        n += (size_t)snprintf(measured + n, sizeof(measured) - n, ", though by what they compute it is %.4g s", computed_s);
+        n += (size_t)snprintf(measured + n, sizeof(measured) - n,
+                              ", though by what they compute it is %.4g s", computed_s);
     if (seen->doubt >= LEAST_DOUBT)
         snprintf(measured + n, sizeof(measured) - n, ", which may be %.0f %% more", 100 * seen->doubt);
     if (chosen->marker >= 0)
         put_place(place, o->facts, chosen->marker);
-    snprintf(to, size, "%s%s; %s%s%s%s %s %.4g s: %s", reason->why, measured, workers, *place ? ", " : "", place, *place ? "," : "", chosen->workers == 1 ? "gives" : "give", chosen->batch_s, limit);
+    snprintf(to, size, "%s%s; %s%s%s%s %s %.4g s: %s", reason->why, measured, workers, *place ? ", " : "",
+             place, *place ? "," : "", chosen->workers == 1 ? "gives" : "give", chosen->batch_s, limit);
 }
 
 /* Per batch, over the rest of the job. */
@@ -180,8 +211,10 @@ static double rest_s(const struct cw_facts *f, const struct cw_alternative *a)
     return batches > 0 ? a->time_s / batches : a->batch_s;
 }
 
-/* The same where only the cache is a question: what was compared is the rest of the job, as nothing of a cache that fills can be seen at once. */
-static void put_cache_why(char *to, size_t size, const struct cw_auto *m, const struct cw_outlook *o, const struct cw_alternative *chosen, const int *running,
+/* The same where only the cache is a question: what was compared is the rest of the job, as nothing of a
+ * cache that fills can be seen at once. */
+static void put_cache_why(char *to, size_t size, const struct cw_auto *m, const struct cw_outlook *o,
+                          const struct cw_alternative *chosen, const int *running,
                           const struct cw_auto_reason *reason)
 {
     const struct cw_facts *f = o->facts;
@@ -193,17 +226,23 @@ static void put_cache_why(char *to, size_t size, const struct cw_auto *m, const 
             other = a;
     }
     if (m->interval.n > 0)
-        snprintf(measured, sizeof(measured), ": %.4g s a batch (step %.4g s)", m->interval.mean, m->step.mean);
+        snprintf(measured, sizeof(measured), ": %.4g s a batch (step %.4g s)", m->interval.mean,
+                 m->step.mean);
     if (other.time_s >= 0) {
         put_place(place, f, other.marker);
         bool same = fabs(other.time_s - chosen->time_s) <= SAME * chosen->time_s;
-        snprintf(otherwise, sizeof(otherwise), ", %s %.4g s%s", place, rest_s(f, &other), same ? ", too" : other.time_s < chosen->time_s ? ", which is too little a gain" : "");
+        snprintf(otherwise, sizeof(otherwise), ", %s %.4g s%s", place, rest_s(f, &other),
+                 same                            ? ", too"
+                 : other.time_s < chosen->time_s ? ", which is too little a gain"
+                                                 : "");
     }
     put_place(place, f, chosen->marker);
-    snprintf(to, size, "%s%s; %s the rest of the job takes %.4g s a batch%s", reason->why, measured, place, rest_s(f, chosen), otherwise);
+    snprintf(to, size, "%s%s; %s the rest of the job takes %.4g s a batch%s", reason->why, measured, place,
+             rest_s(f, chosen), otherwise);
 }
 
-static void add_markers(struct cw_decision *d, const struct cw_outlook *o, const struct cw_alternative *chosen, const int *workers)
+static void add_markers(struct cw_decision *d, const struct cw_outlook *o,
+                        const struct cw_alternative *chosen, const int *workers)
 {
     for (int i = -1; i < o->facts->n_markers && i < 2; i++) {
         struct cw_alternative other = cw_outlook_rest(o, workers, i);
@@ -212,7 +251,8 @@ static void add_markers(struct cw_decision *d, const struct cw_outlook *o, const
     }
 }
 
-void cw_auto_record(const struct cw_auto *m, const struct cw_outlook *o, const struct cw_alternative *chosen, const struct cw_auto_reason *reason, struct cw_decision *d)
+void cw_auto_record(const struct cw_auto *m, const struct cw_outlook *o, const struct cw_alternative *chosen,
+                    const struct cw_auto_reason *reason, struct cw_decision *d)
 {
     const struct cw_facts *f = o->facts;
     int running[CW_POLICY_POOLS] = {0}, n_running = 0;
@@ -222,10 +262,19 @@ void cw_auto_record(const struct cw_auto *m, const struct cw_outlook *o, const s
         cw_supply_fill(&o->supply, 0, 1, running);
     d->concluded = true;
     d->promises = chosen->batch_s <= (1 + 2 * CW_AUTO_WAITING) * o->step_s;
-    d->seen = (struct cw_seen){.step_s = m->step.mean, .wait_s = CW_MAX(m->interval.mean - m->step.mean, 0), .interval_s = m->interval.mean, .compute_s = m->compute.mean,
-                               .busy = m->busy, .error = cw_auto_error(m), .doubt = o->doubt, .workers = n_running, .marker = (int)m->marker, .cached = m->cached,
+    d->seen = (struct cw_seen){.step_s = m->step.mean,
+                               .wait_s = CW_MAX(m->interval.mean - m->step.mean, 0),
+                               .interval_s = m->interval.mean,
+                               .compute_s = m->compute.mean,
+                               .busy = m->busy,
+                               .error = cw_auto_error(m),
+                               .doubt = o->doubt,
+                               .workers = n_running,
+                               .marker = (int)m->marker,
+                               .cached = m->cached,
                                .limit = limit_of(m, f, o, cw_auto_running(m, f), (int)m->marker, true)};
-    struct cw_alternative now = cw_outlook_rest(o, running, f->marker), as_is = cw_outlook_rest(o, running, chosen->marker);
+    struct cw_alternative now = cw_outlook_rest(o, running, f->marker),
+                          as_is = cw_outlook_rest(o, running, chosen->marker);
     add_alternative(d, f->fixed ? &as_is : chosen);
     add_alternative(d, &now);
     add_markers(d, o, chosen, f->fixed ? running : chosen->pools);

@@ -1,20 +1,25 @@
-/* What auto measures with the workers that it decided on, and whether that says that conditions are others by now: of client, input, cache. */
+/* What auto measures with the workers that it decided on, and whether that says that conditions are others by
+ * now: of client, input, cache. */
 #include "policy/auto.h"
 
 #include <math.h>
 
 #include "base/macro.h"
 
-#define CHANGED 0.05        /* of step or interval, beyond SURE_CHANGE standard errors: conditions are others now */
-#define SURE_CHANGE 5.0     /* it is asked at each report, thousands of times */
-#define CHANGED_BATCHES 8   /* that say so: a single one may take several times as long, and tails are long */
-#define KNOWN_BATCHES 30    /* before so many nothing can change: it is not known what it was */
-#define STORE_CHANGED 0.2   /* of the cache's speed */
-#define GREW_LEAST 0.001    /* of the epoch */
-#define STILL_GROWS 0.25    /* of what it grew by, since the last report */
+#define CHANGED \
+    0.05 /* of step or interval, beyond SURE_CHANGE standard errors: conditions are others now \
+          */
+#define SURE_CHANGE 5.0   /* it is asked at each report, thousands of times */
+#define CHANGED_BATCHES 8 /* that say so: a single one may take several times as long, and tails are long */
+#define KNOWN_BATCHES 30  /* before so many nothing can change: it is not known what it was */
+#define STORE_CHANGED 0.2 /* of the cache's speed */
+#define GREW_LEAST 0.001  /* of the epoch */
+#define STILL_GROWS 0.25  /* of what it grew by, since the last report */
 
-#define BROKEN_WAIT 0.05    /* of the step, where none was expected: the plan is not what it was thought to be */
-#define BROKEN_IN_A_ROW 8   /* reports that show it */
+#define BROKEN_WAIT \
+    0.05                  /* of the step, where none was expected: the plan is not what it was thought to be \
+                           */
+#define BROKEN_IN_A_ROW 8 /* reports that show it */
 
 static void forget_recent(struct cw_auto *m)
 {
@@ -66,11 +71,14 @@ void cw_auto_note_cache(struct cw_auto *m, const struct cw_facts *f)
     m->saved_s = saved_s(f);
 }
 
-/* `scatter`: of a batch, as far as that is known besides: a few batches don't know theirs, and may happen to be alike. */
+/* `scatter`: of a batch, as far as that is known besides: a few batches don't know theirs, and may happen to
+ * be alike. */
 static bool differs(const struct cw_mean *recent, const struct cw_mean *before, double scatter)
 {
     double known = CW_MAX(cw_mean_error(before), scatter / sqrt(CW_MAX(before->n, 1)));
-    return recent->n >= CHANGED_BATCHES && before->n >= KNOWN_BATCHES && fabs(recent->mean / before->mean - 1) > CHANGED + SURE_CHANGE * known * sqrt(1 + before->n / recent->n);
+    return recent->n >= CHANGED_BATCHES && before->n >= KNOWN_BATCHES &&
+           fabs(recent->mean / before->mean - 1) >
+               CHANGED + SURE_CHANGE * known * sqrt(1 + before->n / recent->n);
 }
 
 /* All that was measured with these workers. */
@@ -115,22 +123,29 @@ static void take_in(struct cw_auto *m, const struct cw_facts *f, const struct cw
     cw_mean_merge(&m->recent_step, &now->step);
 }
 
-static bool store_changed(double now, double before) { return now > 0 && (!(before > 0) || fabs(now / before - 1) > STORE_CHANGED); }
+static bool store_changed(double now, double before)
+{
+    return now > 0 && (!(before > 0) || fabs(now / before - 1) > STORE_CHANGED);
+}
 
-/* The cache's storage took a part of what computing takes, and is as quick as memory now: no speed is told of that. */
+/* The cache's storage took a part of what computing takes, and is as quick as memory now: no speed is told of
+ * that. */
 static bool store_is_no_limit_now(const struct cw_auto *m, const struct cw_facts *f, double full)
 {
     double bytes = 0;
     for (int i = 0; i < f->n_markers; i++)
         bytes = CW_MAX(bytes, f->markers[i].bytes);
-    return !(f->storage.read_bytes_per_s > 0) && m->read_bytes_per_s > 0 && bytes / m->read_bytes_per_s > STORE_CHANGED * full;
+    return !(f->storage.read_bytes_per_s > 0) && m->read_bytes_per_s > 0 &&
+           bytes / m->read_bytes_per_s > STORE_CHANGED * full;
 }
 
-/* What is known of the cache's storage, or of what markers save, is something else by now: that is to be looked at; what was measured of all else still holds. */
+/* What is known of the cache's storage, or of what markers save, is something else by now: that is to be
+ * looked at; what was measured of all else still holds. */
 static void watch_cache(struct cw_auto *m, const struct cw_facts *f)
 {
     double full = cw_auto_all_s(m, f);
-    bool store = store_changed(f->storage.read_bytes_per_s, m->read_bytes_per_s) || store_changed(f->storage.write_bytes_per_s, m->write_bytes_per_s) ||
+    bool store = store_changed(f->storage.read_bytes_per_s, m->read_bytes_per_s) ||
+                 store_changed(f->storage.write_bytes_per_s, m->write_bytes_per_s) ||
                  store_is_no_limit_now(m, f, full);
     if (f->n_markers == 0 || !(store || fabs(saved_s(f) - m->saved_s) > STORE_CHANGED * full))
         return;
@@ -142,10 +157,13 @@ static void watch_cache(struct cw_auto *m, const struct cw_facts *f)
 bool cw_auto_changed(struct cw_auto *m, const struct cw_facts *f, const struct cw_demand *now, double now_s)
 {
     take_in(m, f, now);
-    bool step = differs(&m->recent_step, &m->step, 0) && fabs(m->recent_step.mean - m->step.mean) > CHANGED * cw_auto_fastest(m), interval = differs(&m->recent_interval, &m->interval, cw_auto_scatter(m));
+    bool step = differs(&m->recent_step, &m->step, 0) &&
+                fabs(m->recent_step.mean - m->step.mean) > CHANGED * cw_auto_fastest(m),
+         interval = differs(&m->recent_interval, &m->interval, cw_auto_scatter(m));
     watch_cache(m, f);
     if (!step && !interval) {
-        if (m->interval.n < KNOWN_BATCHES || m->recent_interval.n > m->interval.n || cw_mean_error(&m->recent_interval) * SURE_CHANGE < CHANGED)
+        if (m->interval.n < KNOWN_BATCHES || m->recent_interval.n > m->interval.n ||
+            cw_mean_error(&m->recent_interval) * SURE_CHANGE < CHANGED)
             absorb_recent(m);
         return false;
     }
@@ -158,7 +176,10 @@ bool cw_auto_changed(struct cw_auto *m, const struct cw_facts *f, const struct c
     return true;
 }
 
-static bool shows_waiting(const struct cw_mean *interval, const struct cw_mean *step) { return interval->mean > (1 + BROKEN_WAIT) * step->mean; }
+static bool shows_waiting(const struct cw_mean *interval, const struct cw_mean *step)
+{
+    return interval->mean > (1 + BROKEN_WAIT) * step->mean;
+}
 
 static void see(struct cw_auto_seen *s, const struct cw_demand *now, const struct cw_auto_work *work)
 {
@@ -181,7 +202,9 @@ bool cw_auto_broken(struct cw_auto *m, const struct cw_facts *f, const struct cw
     } else {
         cw_auto_forget_waiting(m);
     }
-    bool full = m->watched >= CW_AUTO_REPORTS, waits = m->waited >= BROKEN_IN_A_ROW || (full && shows_waiting(&m->watched_together.interval, &m->watched_together.step));
+    bool full = m->watched >= CW_AUTO_REPORTS,
+         waits = m->waited >= BROKEN_IN_A_ROW ||
+                 (full && shows_waiting(&m->watched_together.interval, &m->watched_together.step));
     bool broken = waits && m->promises;
     if (full && !broken)
         watch_anew(m);
@@ -193,7 +216,9 @@ void cw_auto_believe_waiting(struct cw_auto *m, double decisions, double now_s)
     struct cw_auto_seen seen = m->watched_together, all = seen_in_all(m);
     if (m->waited >= BROKEN_IN_A_ROW)
         seen = m->waited_together;
-    else if (shows_waiting(&all.interval, &all.step)) /* batches come in lumps: only all of them together tell how long one takes */
+    else if (shows_waiting(
+                 &all.interval,
+                 &all.step)) /* batches come in lumps: only all of them together tell how long one takes */
         seen = all;
     cw_auto_begin_anew(m, decisions);
     cw_auto_measure_anew(m, now_s);
@@ -205,7 +230,8 @@ void cw_auto_believe_waiting(struct cw_auto *m, double decisions, double now_s)
 
 bool cw_auto_cache_grows(struct cw_auto *m, const struct cw_facts *f)
 {
-    double cached = f->marker >= 0 ? f->markers[f->marker].cached : 0, more = fabs(cached - m->cached), now = fabs(cached - m->cached_seen);
+    double cached = f->marker >= 0 ? f->markers[f->marker].cached : 0, more = fabs(cached - m->cached),
+           now = fabs(cached - m->cached_seen);
     m->cached_seen = cached;
     return f->marker == (int)m->marker && more > CW_AUTO_GREW && now > STILL_GROWS * more;
 }
@@ -218,11 +244,13 @@ bool cw_auto_cache_grew(struct cw_auto *m, const struct cw_facts *f, double now_
     if (!grew)
         return false;
     double full = cw_auto_all_s(m, f);
-    if (f->objective == CW_OBJECTIVE_TIME) /* what is left is a difference: workers that go for too small a one take a start delay to come back */
+    /* what is left is a difference: workers that go for too small a one take a start delay to come back */
+    if (f->objective == CW_OBJECTIVE_TIME)
         full *= 1 + cw_auto_supply_error(m);
     m->cached = cached;
     m->resting = 0;
     cw_auto_measure_anew(m, now_s);
-    m->compute = (struct cw_mean){0, CW_MAX(full - cached * cw_auto_prefix_s(f, f->marker), 0), 0}; /* thought, not measured: weighs nothing */
+    /* thought, not measured: weighs nothing */
+    m->compute = (struct cw_mean){0, CW_MAX(full - cached * cw_auto_prefix_s(f, f->marker), 0), 0};
     return m->n_points > 0;
 }

@@ -5,16 +5,25 @@
 #include "base/macro.h"
 #include "base/math.h"
 
-#define ROUGH 0.015 /* real curves are not smooth: shapes that miss points by so much are as good as others */
-#define SURE 2.0     /* errors that a point is off: then it is the shapes that miss it */
-#define RISE 0.02          /* more than that, and than noise, is a valley */
+#define ROUGH \
+    0.015         /* real curves are not smooth: shapes that miss points by so much are as good as others \
+                   */
+#define SURE 2.0  /* errors that a point is off: then it is the shapes that miss it */
+#define RISE 0.02 /* more than that, and than noise, is a valley */
 #define VALLEY_BEFORE 0.15
 #define CHORD_BEFORE 0.05  /* seldom: where counts are far apart in a table */
 #define TAIL_BEFORE 0.001  /* it goes through any three points: only if the others miss them by far */
 #define VALLEY_MISFIT 25.0 /* squared errors that the points besides the three may be off */
 
-static double power(double x, double p) { return p == 1 ? x : p == 2 ? x * x : cw_pow(x, p); }
-static double root(double x, double p) { return p == 1 ? x : p == 2 ? sqrt(x) : cw_pow(x, 1 / p); }
+static double power(double x, double p)
+{
+    return p == 1 ? x : p == 2 ? x * x : cw_pow(x, p);
+}
+
+static double root(double x, double p)
+{
+    return p == 1 ? x : p == 2 ? sqrt(x) : cw_pow(x, 1 / p);
+}
 
 static double shape_s(const struct cw_shape *c, double n)
 {
@@ -23,7 +32,10 @@ static double shape_s(const struct cw_shape *c, double n)
     return root(c->a / power(n, c->p) + c->b, c->p) + c->g * n;
 }
 
-static double variance(const struct cw_point *p) { return p->error * p->error + ROUGH * ROUGH; }
+static double variance(const struct cw_point *p)
+{
+    return p->error * p->error + ROUGH * ROUGH;
+}
 
 /* In logarithms: a hundredth of what was seen is further off than its double, however badly that is known. */
 static double misfit(const struct cw_shape *c, const struct cw_point *points, size_t n)
@@ -42,7 +54,8 @@ static struct cw_shape fit_power(const struct cw_point *points, size_t n, double
     double w = 0, x = 0, y = 0, xx = 0, xy = 0;
     struct cw_shape c = {.p = p};
     for (size_t i = 0; i < n; i++) {
-        double xi = 1 / power(points[i].workers, p), yi = power(points[i].s, p), wi = 1 / (yi * yi * variance(&points[i]));
+        double xi = 1 / power(points[i].workers, p), yi = power(points[i].s, p),
+               wi = 1 / (yi * yi * variance(&points[i]));
         w += wi;
         x += wi * xi;
         y += wi * yi;
@@ -67,7 +80,8 @@ static struct cw_shape fit_power(const struct cw_point *points, size_t n, double
 /* a/n + g n through two points. False: no such curve with a, g > 0. */
 static bool fit_pure_valley(const struct cw_point *p, struct cw_shape *c)
 {
-    double x = p[0].workers, y = p[1].workers, g = (p[1].s * y - p[0].s * x) / (y * y - x * x), a = p[0].s * x - g * x * x;
+    double x = p[0].workers, y = p[1].workers, g = (p[1].s * y - p[0].s * x) / (y * y - x * x),
+           a = p[0].s * x - g * x * x;
     *c = (struct cw_shape){.a = a, .p = 1, .g = g};
     return a > 0 && g > 0;
 }
@@ -78,7 +92,8 @@ static void fit_three(const struct cw_point *p, struct cw_shape *c)
     double x[3];
     for (int i = 0; i < 3; i++)
         x[i] = p[i].workers;
-    double d1 = (p[1].s - p[0].s) / (x[1] - x[0]), d2 = (p[2].s - p[1].s) / (x[2] - x[1]); /* of n: 1; of 1/n: -1/(x0 x1) */
+    /* of n: 1; of 1/n: -1/(x0 x1) */
+    double d1 = (p[1].s - p[0].s) / (x[1] - x[0]), d2 = (p[2].s - p[1].s) / (x[2] - x[1]);
     double a = (d2 - d1) / (1 / (x[0] * x[1]) - 1 / (x[1] * x[2])), g = d1 + a / (x[0] * x[1]);
     *c = (struct cw_shape){.a = a, .b = p[0].s - a / x[0] - g * x[0], .p = 1, .g = g};
 }
@@ -90,7 +105,8 @@ static bool fit_valley(const struct cw_point *p, struct cw_shape *c)
     return c->a > 0 && c->g > 0 && c->b + 2 * sqrt(c->a * c->g) > 0;
 }
 
-/* The same where more workers still gain more than any part that can't be divided would leave: a straight line behind the first ones. */
+/* The same where more workers still gain more than any part that can't be divided would leave: a straight
+ * line behind the first ones. */
 static bool fit_tail(const struct cw_point *points, size_t n, struct cw_shape *c)
 {
     fit_three(points + n - 3, c);
@@ -98,7 +114,8 @@ static bool fit_tail(const struct cw_point *points, size_t n, struct cw_shape *c
     return c->a > 0 && c->g < 0;
 }
 
-/* b - g n: what lies far apart in a table is joined by a straight line, on which the last workers gain the most. False: no such line with b, g > 0. */
+/* b - g n: what lies far apart in a table is joined by a straight line, on which the last workers gain the
+ * most. False: no such line with b, g > 0. */
 static bool fit_chord(const struct cw_point *points, size_t n, struct cw_shape *c)
 {
     double w = 0, x = 0, y = 0, xx = 0, xy = 0;
@@ -128,7 +145,9 @@ static size_t fastest(const struct cw_point *points, size_t n)
 static bool try_valley(const struct cw_point *points, size_t n, struct cw_shape *c)
 {
     size_t low = fastest(points, n);
-    if (n < 3 || low + 1 >= n || points[low + 1].s < points[low].s * (1 + RISE + 2 * sqrt(variance(&points[low]) + variance(&points[low + 1]))))
+    if (n < 3 || low + 1 >= n ||
+        points[low + 1].s <
+            points[low].s * (1 + RISE + 2 * sqrt(variance(&points[low]) + variance(&points[low + 1]))))
         return false;
     return fit_valley(points + (low > 0 ? low - 1 : 0), c) && misfit(c, points, n) < VALLEY_MISFIT;
 }
@@ -150,7 +169,8 @@ static bool try_linear(const struct cw_point *points, size_t n, struct cw_shape 
 
 static void fit_shapes(const struct cw_point *points, size_t n, struct cw_curve *c)
 {
-    static const double powers[] = {1, 1.4, 2, 3, 5, 10}, before[] = {0.4, 0.1, 0.1, 0.1, 0.15, 0.15}; /* what is thought of them before anything was seen */
+    /* what is thought of them before anything was seen */
+    static const double powers[] = {1, 1.4, 2, 3, 5, 10}, before[] = {0.4, 0.1, 0.1, 0.1, 0.15, 0.15};
     for (size_t i = 0; i < CW_COUNT_OF(powers); i++) {
         struct cw_shape at = fit_power(points, n, powers[i]);
         at.weight = before[i] * cw_exp(-0.5 * misfit(&at, points, n));
@@ -165,7 +185,8 @@ static void fit_shapes(const struct cw_point *points, size_t n, struct cw_curve 
         chord.weight = CHORD_BEFORE * cw_exp(-0.5 * misfit(&chord, points, n));
         c->shapes[c->n_shapes++] = chord;
     }
-    struct cw_point three[] = {points[0], points[CW_MIN(CW_MAX(fastest(points, n), 1), n - 2)], points[n - 1]};
+    struct cw_point three[] = {points[0], points[CW_MIN(CW_MAX(fastest(points, n), 1), n - 2)],
+                               points[n - 1]};
     if (n == 2 ? fit_pure_valley(points, &valley) : fit_valley(three, &valley)) {
         valley.weight = VALLEY_BEFORE * cw_exp(-0.5 * misfit(&valley, points, n));
         c->shapes[c->n_shapes++] = valley;
@@ -192,8 +213,11 @@ void cw_curve_fit(const struct cw_point *points, size_t n, double p, struct cw_c
     ret->n = n;
     ret->reach = n == 2 ? points[1].workers : 1e300;
     for (size_t i = 0; i < n; i++) { /* c has no points yet: the shapes alone */
-        double off = points[i].s / cw_curve_s(&c, points[i].workers), error = points[i].error, by = fabs(cw_log(off));
-        double rough = by > SURE * error ? CW_MAX(by * by - SURE * SURE * error * error, ROUGH * ROUGH) : ROUGH * ROUGH, trust = rough / (rough + error * error);
+        double off = points[i].s / cw_curve_s(&c, points[i].workers), error = points[i].error,
+               by = fabs(cw_log(off));
+        double rough = by > SURE * error ? CW_MAX(by * by - SURE * SURE * error * error, ROUGH * ROUGH)
+                                         : ROUGH * ROUGH,
+               trust = rough / (rough + error * error);
         ret->points[i] = (struct cw_point){points[i].workers, 1 + (off - 1) * trust, points[i].error};
     }
 }
@@ -208,7 +232,8 @@ static double left(const struct cw_curve *c, double workers)
         return p[c->n - 1].s;
     for (size_t i = 0; i + 1 < c->n; i++)
         if (workers >= p[i].workers && workers < p[i + 1].workers)
-            return p[i].s + (p[i + 1].s - p[i].s) * cw_log(workers / p[i].workers) / cw_log(p[i + 1].workers / p[i].workers);
+            return p[i].s + (p[i + 1].s - p[i].s) * cw_log(workers / p[i].workers) /
+                                cw_log(p[i + 1].workers / p[i].workers);
     return p[0].s;
 }
 

@@ -4,9 +4,12 @@
 #include "base/macro.h"
 #include "policy/policies.h"
 
-struct fixed { double decided; };
+struct fixed {
+    double decided;
+};
 
-static void fixed_decide(const struct cw_policy *policy, struct cw_policy_memory *memory, const struct cw_facts *facts, double now_s, struct cw_decision *d)
+static void fixed_decide(const struct cw_policy *policy, struct cw_policy_memory *memory,
+                         const struct cw_facts *facts, double now_s, struct cw_decision *d)
 {
     struct fixed *m = (struct fixed *)memory->values;
     d->marker = -1;

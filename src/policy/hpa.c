@@ -1,8 +1,10 @@
 /*
- * hpa: Kubernetes' HorizontalPodAutoscaler (autoscaling/v2, its defaults) on CPU utilisation with a target of 80 %, as the Cachew paper set it beside its own.
+ * hpa: Kubernetes' HorizontalPodAutoscaler (autoscaling/v2, its defaults) on CPU utilisation with a target of
+ * 80 %, as the Cachew paper set it beside its own.
  *
- * Every 15 s: desired = ceil(current x utilisation / target), unless that ratio is within 0.1 of 1. Workers that start count as idle when scaling up. Upwards at
- * most 4 workers or 100 % more per 15 s; downwards the highest recommendation of the last 300 s counts. It knows nothing of clients or caches.
+ * Every 15 s: desired = ceil(current x utilisation / target), unless that ratio is within 0.1 of 1. Workers
+ * that start count as idle when scaling up. Upwards at most 4 workers or 100 % more per 15 s; downwards the
+ * highest recommendation of the last 300 s counts. It knows nothing of clients or caches.
  */
 #include <math.h>
 #include <stdio.h>
@@ -47,7 +49,8 @@ static void sync(struct hpa *m, const struct cw_pool_facts *pool)
     m->workers = CW_MIN(want, pool->maximum);
 }
 
-static void hpa_decide(const struct cw_policy *policy, struct cw_policy_memory *memory, const struct cw_facts *facts, double now_s, struct cw_decision *d)
+static void hpa_decide(const struct cw_policy *policy, struct cw_policy_memory *memory,
+                       const struct cw_facts *facts, double now_s, struct cw_decision *d)
 {
     struct hpa *m = (struct hpa *)memory->values;
     const struct cw_pool_facts all = cw_pools_together(facts), *pool = &all;
@@ -63,7 +66,8 @@ static void hpa_decide(const struct cw_policy *policy, struct cw_policy_memory *
     double before = m->workers;
     if (now_s >= m->next_s && m->span_s > 0) {
         sync(m, pool);
-        snprintf(d->why, sizeof(d->why), "utilisation %.0f %% of %d workers, target %.0f %%", 100 * m->busy_s / m->span_s, pool->running, 100 * TARGET);
+        snprintf(d->why, sizeof(d->why), "utilisation %.0f %% of %d workers, target %.0f %%",
+                 100 * m->busy_s / m->span_s, pool->running, 100 * TARGET);
         d->concluded = m->workers != before || m->n == 1;
         m->next_s = now_s + SYNC_S;
         m->busy_s = m->span_s = 0;
@@ -72,8 +76,10 @@ static void hpa_decide(const struct cw_policy *policy, struct cw_policy_memory *
 }
 
 static const struct cw_field fields[] = {
-    CW_FIELD(struct hpa, next_s), CW_FIELD(struct hpa, workers),     CW_FIELD(struct hpa, seen_s), CW_FIELD(struct hpa, busy_s),
-    CW_FIELD(struct hpa, span_s), CW_FIELD(struct hpa, recommended), CW_FIELD(struct hpa, n), {0},
+    CW_FIELD(struct hpa, next_s), CW_FIELD(struct hpa, workers),
+    CW_FIELD(struct hpa, seen_s), CW_FIELD(struct hpa, busy_s),
+    CW_FIELD(struct hpa, span_s), CW_FIELD(struct hpa, recommended),
+    CW_FIELD(struct hpa, n),      {0},
 };
 
 const struct cw_policy cw_policy_hpa = {

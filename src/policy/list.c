@@ -11,12 +11,7 @@
 #define POOL_NAME_BYTES 64 /* names of its workers begin with it, and stand in one line of a log */
 
 const struct cw_policy *const cw_policies[] = {
-    &cw_policy_auto,
-    &cw_policy_atc22,
-    &cw_policy_atc22_code,
-    &cw_policy_hpa,
-    &cw_policy_fixed,
-    NULL,
+    &cw_policy_auto, &cw_policy_atc22, &cw_policy_atc22_code, &cw_policy_hpa, &cw_policy_fixed, NULL,
 };
 
 bool cw_policy_find(const char *name, struct cw_policy *ret)
@@ -131,6 +126,10 @@ int cw_pool_name_check(const char *name, struct cw_error *err)
     if (size > 0 && size <= POOL_NAME_BYTES && cw_text_utf8(name, size) && !is_static)
         return 0;
     cw_error_attribute(err, "pool", name, "a name of its own");
-    return is_static ? cw_error_set(err, CW_E_OPTION, "pool \"%s\" has the workers that no provisioner started: expected another name", name)
-                     : cw_error_set(err, CW_E_OPTION, "a pool's name has 1 to %d bytes of UTF-8, not %zu", POOL_NAME_BYTES, size);
+    return is_static
+               ? cw_error_set(
+                     err, CW_E_OPTION,
+                     "pool \"%s\" has the workers that no provisioner started: expected another name", name)
+               : cw_error_set(err, CW_E_OPTION, "a pool's name has 1 to %d bytes of UTF-8, not %zu",
+                              POOL_NAME_BYTES, size);
 }

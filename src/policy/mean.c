@@ -2,7 +2,8 @@
 
 #include <math.h>
 
-/* What is thought of the scatter before anything was seen: so many batches, with this relative deviation. Input pipelines are mostly steadier. */
+/* What is thought of the scatter before anything was seen: so many batches, with this relative deviation.
+ * Input pipelines are mostly steadier. */
 #define PRIOR_BATCHES 2.0
 
 struct cw_mean cw_mean_of(double n, double sum, double squares)
@@ -32,7 +33,10 @@ void cw_mean_fade(struct cw_mean *s, double n)
     s->n = n;
 }
 
-double cw_mean_error(const struct cw_mean *s) { return cw_mean_error_thought(s, CW_MEAN_DEVIATION); }
+double cw_mean_error(const struct cw_mean *s)
+{
+    return cw_mean_error_thought(s, CW_MEAN_DEVIATION);
+}
 
 double cw_mean_error_thought(const struct cw_mean *s, double deviation)
 {

@@ -1,6 +1,6 @@
 /*
- * Mean and scatter of a measurement per batch, and how well the mean is known. Batches may come in fractions: who is asked while a batch is under way says
- * how far it is.
+ * Mean and scatter of a measurement per batch, and how well the mean is known. Batches may come in fractions:
+ * who is asked while a batch is under way says how far it is.
  */
 #pragma once
 
@@ -19,8 +19,9 @@ void cw_mean_merge(struct cw_mean *into, const struct cw_mean *more);
 /* Forgets the oldest, so that no more than n batches are remembered: mean and variance stay. */
 void cw_mean_fade(struct cw_mean *s, double n);
 /*
- * The standard error of the mean, as a part of the mean. Few batches say little about their own scatter, so two batches with 20 % are thought beside
- * them (an inverse gamma prior): a first pair that happens to agree is not believed to the last digit. 1 where nothing is known.
+ * The standard error of the mean, as a part of the mean. Few batches say little about their own scatter, so
+ * two batches with 20 % are thought beside them (an inverse gamma prior): a first pair that happens to agree
+ * is not believed to the last digit. 1 where nothing is known.
  */
 double cw_mean_error(const struct cw_mean *s);
 /* The same with another deviation thought of. */

@@ -6,12 +6,16 @@
 
 #define COST_TOLERANCE 0.005
 #define MARKER_TOLERANCE 0.02 /* a cache that gains less is not worth the trouble */
-#define WEIGHT 3              /* of the objective against the other measure, where one is given up for the other */
-#define TAIL_EPOCHS 8         /* of a cache that fills slowly, one by one; the rest as the last one */
-#define FULL 0.02             /* of an epoch less is as good as full */
-#define HELD_DELAYS 4         /* workers that were asked for are kept for so many start delays, however short the epochs are */
+#define WEIGHT 3      /* of the objective against the other measure, where one is given up for the other */
+#define TAIL_EPOCHS 8 /* of a cache that fills slowly, one by one; the rest as the last one */
+#define FULL 0.02     /* of an epoch less is as good as full */
+#define HELD_DELAYS \
+    4 /* workers that were asked for are kept for so many start delays, however short the epochs are */
 
-static double least(double a, double b) { return a < b ? a : b; }
+static double least(double a, double b)
+{
+    return a < b ? a : b;
+}
 
 double cw_outlook_left(const struct cw_outlook *o, int marker, double cached)
 {
@@ -25,8 +29,10 @@ double cw_outlook_batch_s(const struct cw_outlook *o, double capacity, int marke
 {
     const struct cw_storage_facts *st = &o->facts->storage;
     const struct cw_marker_facts *m = marker >= 0 ? &o->facts->markers[marker] : NULL;
-    double s = CW_MAX(o->step_s, (1 + o->doubt) * cw_outlook_left(o, marker, cached) * cw_curve_s(&o->curve, capacity));
-    double source = (m ? 1 - cached : 1) * st->source_bytes, ceiling = st->source_bytes_per_s > 0 ? st->source_bytes_per_s : o->source_bytes_per_s;
+    double s = CW_MAX(o->step_s,
+                      (1 + o->doubt) * cw_outlook_left(o, marker, cached) * cw_curve_s(&o->curve, capacity));
+    double source = (m ? 1 - cached : 1) * st->source_bytes,
+           ceiling = st->source_bytes_per_s > 0 ? st->source_bytes_per_s : o->source_bytes_per_s;
     if (ceiling > 0)
         s = CW_MAX(s, source / ceiling);
     if (m && st->read_bytes_per_s > 0)
@@ -34,11 +40,19 @@ double cw_outlook_batch_s(const struct cw_outlook *o, double capacity, int marke
     return CW_MAX(s, o->floor_s);
 }
 
-struct steady { double batch_s, batch_cost; };
+struct steady {
+    double batch_s, batch_cost;
+};
 
-static double price_s(const struct cw_outlook *o, const int *workers) { return (o->facts->client_price_per_h + cw_supply_price(&o->supply, workers)) / 3600; }
+static double price_s(const struct cw_outlook *o, const int *workers)
+{
+    return (o->facts->client_price_per_h + cw_supply_price(&o->supply, workers)) / 3600;
+}
 
-double cw_outlook_price_s(const struct cw_outlook *o, const struct cw_alternative *a) { return price_s(o, a->pools); }
+double cw_outlook_price_s(const struct cw_outlook *o, const struct cw_alternative *a)
+{
+    return price_s(o, a->pools);
+}
 
 /* The best workers for a long time of the same: when they start makes no difference. */
 static struct steady best_steady(const struct cw_outlook *o, int marker, double cached)
@@ -51,7 +65,8 @@ static struct steady best_steady(const struct cw_outlook *o, int marker, double 
         best = least(best, time ? s : s * price_s(o, n.workers));
     }
     for (struct cw_rung n = {0}; cw_supply_next(&o->supply, 1, &n);) {
-        double s = cw_outlook_batch_s(o, cw_supply_capacity(&o->supply, n.workers), marker, cached), cost = s * price_s(o, n.workers);
+        double s = cw_outlook_batch_s(o, cw_supply_capacity(&o->supply, n.workers), marker, cached),
+               cost = s * price_s(o, n.workers);
         if ((time ? s : cost) > best * (1 + (time ? CW_OUTLOOK_TIME_TOLERANCE : COST_TOLERANCE)))
             continue;
         if (!(ret.batch_s > 0) || (time ? cost < ret.batch_cost : s < ret.batch_s))
@@ -61,7 +76,8 @@ static struct steady best_steady(const struct cw_outlook *o, int marker, double 
 }
 
 /* The part of what is computed that the cache takes in time. */
-static double write_part(const struct cw_outlook *o, const struct cw_marker_facts *m, double cached, double batch_s)
+static double write_part(const struct cw_outlook *o, const struct cw_marker_facts *m, double cached,
+                         double batch_s)
 {
     double bytes = (1 - cached) * m->bytes, speed = o->facts->storage.write_bytes_per_s;
     return speed > 0 && bytes > speed * batch_s ? speed * batch_s / bytes : 1;
@@ -74,12 +90,14 @@ static double room(const struct cw_outlook *o, const struct cw_marker_facts *m)
 }
 
 /*
- * What follows the epochs for which workers are held (the one at hand, and some more where those are short): epochs with the best number of workers in each. Time and
- * cost by the part that is cached when they begin, in steps of a 16th.
+ * What follows the epochs for which workers are held (the one at hand, and some more where those are short):
+ * epochs with the best number of workers in each. Time and cost by the part that is cached when they begin,
+ * in steps of a 16th.
  */
 #define STEPS 16
+
 struct tail {
-    double held;     /* epochs after the one at hand for which workers stay */
+    double held; /* epochs after the one at hand for which workers stay */
     bool known[STEPS + 1];
     double time_s[STEPS + 1], cost[STEPS + 1];
 };
@@ -87,11 +105,14 @@ struct tail {
 static void compute_tail(const struct cw_outlook *o, int marker, int step, struct tail *t)
 {
     const struct cw_marker_facts *m = &o->facts->markers[marker];
-    double batches = o->facts->batches_per_epoch, cached = (double)step / STEPS, epochs = o->facts->epochs - o->facts->epoch - 1 - t->held;
+    double batches = o->facts->batches_per_epoch, cached = (double)step / STEPS,
+           epochs = o->facts->epochs - o->facts->epoch - 1 - t->held;
     for (int i = 0; epochs > 0 && i < TAIL_EPOCHS; i++) {
         struct steady s = best_steady(o, marker, cached);
-        double more = least(cached + (1 - cached) * write_part(o, m, cached, s.batch_s), CW_MAX(room(o, m), cached));
-        double n = more - cached < 1e-3 || i == TAIL_EPOCHS - 1 ? epochs : 1, kept = 1e-9 * more * m->bytes * batches * o->facts->storage.price_per_gb_h / 3600;
+        double more = least(cached + (1 - cached) * write_part(o, m, cached, s.batch_s),
+                            CW_MAX(room(o, m), cached));
+        double n = more - cached < 1e-3 || i == TAIL_EPOCHS - 1 ? epochs : 1,
+               kept = 1e-9 * more * m->bytes * batches * o->facts->storage.price_per_gb_h / 3600;
         t->time_s[step] += n * batches * s.batch_s;
         t->cost[step] += n * batches * (s.batch_cost + kept * s.batch_s);
         epochs -= n;
@@ -100,7 +121,8 @@ static void compute_tail(const struct cw_outlook *o, int marker, int step, struc
     t->known[step] = true;
 }
 
-static void add_tail(const struct cw_outlook *o, int marker, double cached, struct tail *t, struct cw_alternative *a)
+static void add_tail(const struct cw_outlook *o, int marker, double cached, struct tail *t,
+                     struct cw_alternative *a)
 {
     int step = (int)least(cached * STEPS, STEPS - 1);
     double part = cached * STEPS - step;
@@ -143,14 +165,16 @@ static double held_epochs(const struct cw_outlook *o, int marker)
 }
 
 /* So many batches, with the part `cached` of them cached. */
-static void spend(const struct cw_outlook *o, struct cw_alternative *a, const struct cw_marker_facts *m, double batches, double batch_s, double kept)
+static void spend(const struct cw_outlook *o, struct cw_alternative *a, const struct cw_marker_facts *m,
+                  double batches, double batch_s, double kept)
 {
     double seconds = batches * batch_s, gb = m ? 1e-9 * kept * m->bytes * o->facts->batches_per_epoch : 0;
     a->time_s += seconds;
     a->cost += seconds * (price_s(o, a->pools) + gb * o->facts->storage.price_per_gb_h / 3600);
 }
 
-/* What there is until all workers have started that are decided on: the pools whose delay is over come first, and those that are to go stay until then. */
+/* What there is until all workers have started that are decided on: the pools whose delay is over come first,
+ * and those that are to go stay until then. */
 struct starting {
     int n;
     double left_s[CW_POLICY_POOLS], capacity[CW_POLICY_POOLS];
@@ -159,7 +183,9 @@ struct starting {
 static double delay_of(const struct cw_outlook *o, const int *workers, int pool)
 {
     const struct cw_pool_facts *p = &o->facts->pools[pool];
-    return workers[pool] <= p->running ? 0 : workers[pool] <= o->asked[pool] ? o->asked_delay_s[pool] : p->start_delay_s;
+    return workers[pool] <= p->running       ? 0
+           : workers[pool] <= o->asked[pool] ? o->asked_delay_s[pool]
+                                             : p->start_delay_s;
 }
 
 static struct starting starting_of(const struct cw_outlook *o, const int *workers)
@@ -184,10 +210,12 @@ static struct starting starting_of(const struct cw_outlook *o, const int *worker
 }
 
 /* The same with the workers that are decided on; until they have started it goes on with those that run. */
-static void pass(const struct cw_outlook *o, struct cw_alternative *a, const struct cw_marker_facts *m, double batches, double cached, double kept, struct starting *until)
+static void pass(const struct cw_outlook *o, struct cw_alternative *a, const struct cw_marker_facts *m,
+                 double batches, double cached, double kept, struct starting *until)
 {
     for (int i = 0; i < until->n; i++) {
-        double now_s = cw_outlook_batch_s(o, until->capacity[i], a->marker, cached), before = least(until->left_s[i] / now_s, batches);
+        double now_s = cw_outlook_batch_s(o, until->capacity[i], a->marker, cached),
+               before = least(until->left_s[i] / now_s, batches);
         until->left_s[i] -= before * now_s;
         spend(o, a, m, before, now_s, kept);
         batches -= before;
@@ -195,8 +223,10 @@ static void pass(const struct cw_outlook *o, struct cw_alternative *a, const str
     spend(o, a, m, batches, cw_outlook_batch_s(o, a->capacity, a->marker, cached), kept);
 }
 
-/* Epochs with the workers that are decided on now, while a cache fills; returns what is cached behind them. */
-static double hold(const struct cw_outlook *o, struct cw_alternative *a, const struct cw_marker_facts *m, double cached, double epochs, struct starting *until)
+/* Epochs with the workers that are decided on now, while a cache fills; returns what is cached behind them.
+ */
+static double hold(const struct cw_outlook *o, struct cw_alternative *a, const struct cw_marker_facts *m,
+                   double cached, double epochs, struct starting *until)
 {
     double most = CW_MAX(room(o, m), cached);
     for (int i = 0; epochs > 0 && i < TAIL_EPOCHS; i++) {
@@ -211,21 +241,25 @@ static double hold(const struct cw_outlook *o, struct cw_alternative *a, const s
 }
 
 /* Until workers are decided on anew, and what follows. */
-static struct cw_alternative rest(const struct cw_outlook *o, const int *workers, int marker, struct tail *tail)
+static struct cw_alternative rest(const struct cw_outlook *o, const int *workers, int marker,
+                                  struct tail *tail)
 {
     const struct cw_facts *f = o->facts;
     const struct cw_marker_facts *m = marker >= 0 ? &f->markers[marker] : NULL;
-    double all = f->epochs * f->batches_per_epoch - f->batches_done, here = CW_MAX(least(all, (f->epoch + 1) * f->batches_per_epoch - f->batches_done), 0);
+    double all = f->epochs * f->batches_per_epoch - f->batches_done,
+           here = CW_MAX(least(all, (f->epoch + 1) * f->batches_per_epoch - f->batches_done), 0);
     double cached = m ? m->cached : 0, left = m && !is_full(o, m) ? here : all;
     struct starting until = starting_of(o, workers);
     struct cw_alternative a = {.capacity = cw_supply_capacity(&o->supply, workers), .marker = marker};
     for (int i = 0; i < f->n_pools; i++)
         a.workers += a.pools[i] = workers[i];
     a.batch_s = cw_outlook_batch_s(o, a.capacity, marker, cached);
-    double written = m ? m->written + left / f->batches_per_epoch * (1 - cached) * write_part(o, m, cached, a.batch_s) : 0;
+    double written =
+        m ? m->written + left / f->batches_per_epoch * (1 - cached) * write_part(o, m, cached, a.batch_s) : 0;
     pass(o, &a, m, left, cached, cached + written, &until);
     if (m && !is_full(o, m))
-        cached = hold(o, &a, m, least(least(cached + written, CW_MAX(room(o, m), cached)), 1), tail->held, &until);
+        cached = hold(o, &a, m, least(least(cached + written, CW_MAX(room(o, m), cached)), 1), tail->held,
+                      &until);
     a.held_s = a.time_s;
     a.held_cost = a.cost;
     if (m && !is_full(o, m))
@@ -245,7 +279,8 @@ struct cw_alternative cw_outlook_keep(const struct cw_outlook *o, const int *wor
     return rest(o, workers, marker, &tail);
 }
 
-struct cw_alternative cw_outlook_like(const struct cw_outlook *o, const struct cw_alternative *like, double capacity, int marker)
+struct cw_alternative cw_outlook_like(const struct cw_outlook *o, const struct cw_alternative *like,
+                                      double capacity, int marker)
 {
     int workers[CW_POLICY_POOLS];
     cw_supply_fill(&o->supply, like->order, capacity, workers);
@@ -254,26 +289,38 @@ struct cw_alternative cw_outlook_like(const struct cw_outlook *o, const struct c
     return a;
 }
 
-static double part(double a, double b, double past) { return past + b > 0 ? (b - a) / (past + b) : 0; }
+static double part(double a, double b, double past)
+{
+    return past + b > 0 ? (b - a) / (past + b) : 0;
+}
 
-double cw_outlook_gain(const struct cw_outlook *o, const struct cw_alternative *a, const struct cw_alternative *b, bool only)
+double cw_outlook_gain(const struct cw_outlook *o, const struct cw_alternative *a,
+                       const struct cw_alternative *b, bool only)
 {
     bool by_time = o->facts->objective == CW_OBJECTIVE_TIME;
     double time = part(a->time_s, b->time_s, o->past_time_s), cost = part(a->cost, b->cost, o->past_cost);
-    double first = by_time ? time : cost, second = by_time ? cost : time, tolerance = by_time ? CW_OUTLOOK_TIME_TOLERANCE : COST_TOLERANCE;
+    double first = by_time ? time : cost, second = by_time ? cost : time,
+           tolerance = by_time ? CW_OUTLOOK_TIME_TOLERANCE : COST_TOLERANCE;
     if (only || first > tolerance || first < -tolerance)
         return first;
     return CW_MAX(first, first < 0 ? second + WEIGHT * first : second);
 }
 
-static double objective_of(const struct cw_outlook *o, const struct cw_alternative *a) { return o->facts->objective == CW_OBJECTIVE_TIME ? a->time_s : a->cost; }
+static double objective_of(const struct cw_outlook *o, const struct cw_alternative *a)
+{
+    return o->facts->objective == CW_OBJECTIVE_TIME ? a->time_s : a->cost;
+}
 
-/* As good as the best one: in all, and as long as the workers stay, though that may be next to nothing of it all. */
-static bool as_good(const struct cw_outlook *o, const struct cw_alternative *a, const struct cw_alternative *best)
+/* As good as the best one: in all, and as long as the workers stay, though that may be next to nothing of it
+ * all. */
+static bool as_good(const struct cw_outlook *o, const struct cw_alternative *a,
+                    const struct cw_alternative *best)
 {
     if (o->facts->objective == CW_OBJECTIVE_TIME)
-        return a->time_s <= best->time_s * (1 + CW_OUTLOOK_TIME_TOLERANCE) && a->held_s <= best->held_s * (1 + CW_OUTLOOK_TIME_TOLERANCE);
-    return a->cost <= best->cost * (1 + COST_TOLERANCE) && a->held_cost <= best->held_cost * (1 + COST_TOLERANCE);
+        return a->time_s <= best->time_s * (1 + CW_OUTLOOK_TIME_TOLERANCE) &&
+               a->held_s <= best->held_s * (1 + CW_OUTLOOK_TIME_TOLERANCE);
+    return a->cost <= best->cost * (1 + COST_TOLERANCE) &&
+           a->held_cost <= best->held_cost * (1 + COST_TOLERANCE);
 }
 
 /* The best workers with a marker. */

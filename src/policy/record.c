@@ -5,13 +5,18 @@
 const char *cw_bottleneck_name(enum cw_bottleneck limit)
 {
     static const char *const names[] = {
-        [CW_BOTTLENECK_UNKNOWN] = "unknown", [CW_BOTTLENECK_WORKERS] = "workers", [CW_BOTTLENECK_CLIENT] = "client",   [CW_BOTTLENECK_STORAGE] = "storage",
-        [CW_BOTTLENECK_CACHE] = "cache",     [CW_BOTTLENECK_SCALING] = "scaling", [CW_BOTTLENECK_MAXIMUM] = "maximum",
+        [CW_BOTTLENECK_UNKNOWN] = "unknown", [CW_BOTTLENECK_WORKERS] = "workers",
+        [CW_BOTTLENECK_CLIENT] = "client",   [CW_BOTTLENECK_STORAGE] = "storage",
+        [CW_BOTTLENECK_CACHE] = "cache",     [CW_BOTTLENECK_SCALING] = "scaling",
+        [CW_BOTTLENECK_MAXIMUM] = "maximum",
     };
     return names[limit];
 }
 
-static const char *marker_name(const struct cw_facts *facts, int marker) { return marker >= 0 && marker < facts->n_markers ? facts->markers[marker].name : NULL; }
+static const char *marker_name(const struct cw_facts *facts, int marker)
+{
+    return marker >= 0 && marker < facts->n_markers ? facts->markers[marker].name : NULL;
+}
 
 static json_t *marker_json(const struct cw_facts *facts, int marker)
 {
@@ -19,9 +24,15 @@ static json_t *marker_json(const struct cw_facts *facts, int marker)
     return name ? json_string(name) : json_null();
 }
 
-static int workers_before(const struct cw_facts *facts, int pool) { return facts->pools[pool].running + facts->pools[pool].starting; }
+static int workers_before(const struct cw_facts *facts, int pool)
+{
+    return facts->pools[pool].running + facts->pools[pool].starting;
+}
 
-static void put_place(struct cw_text *t, const char *name) { cw_text_add(t, "%s%s", name ? "after " : "nowhere", name ? name : ""); }
+static void put_place(struct cw_text *t, const char *name)
+{
+    cw_text_add(t, "%s%s", name ? "after " : "nowhere", name ? name : "");
+}
 
 /* In words: all who tell of a decision say the same. */
 static json_t *what_json(const struct cw_decision *d, const struct cw_facts *facts)
@@ -63,8 +74,9 @@ static json_t *pools_json(const struct cw_facts *facts, const int *workers)
 
 static json_t *alternative_json(const struct cw_facts *facts, const struct cw_alternative *a)
 {
-    json_t *o = json_pack("{s:i, s:o, s:f, s:f, s:f, s:f, s:f}", "workers", a->workers, "cache", marker_json(facts, a->marker), "batch_s", a->batch_s, "time_s", a->time_s,
-                          "cost", a->cost, "held_s", a->held_s, "held_cost", a->held_cost);
+    json_t *o = json_pack("{s:i, s:o, s:f, s:f, s:f, s:f, s:f}", "workers", a->workers, "cache",
+                          marker_json(facts, a->marker), "batch_s", a->batch_s, "time_s", a->time_s, "cost",
+                          a->cost, "held_s", a->held_s, "held_cost", a->held_cost);
     if (facts->n_pools > 1)
         json_object_set_new(o, "pools", pools_json(facts, a->pools));
     return o;
@@ -81,8 +93,13 @@ json_t *cw_decision_json(const struct cw_decision *d, const struct cw_facts *fac
     for (int i = 0; i < facts->n_pools; i++)
         before[i] = workers_before(facts, i);
     const struct cw_seen *s = &d->seen;
-    return json_pack("{s:o, s:{s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:i, s:o, s:f, s:s}, s:o, s:{s:o, s:o}, s:{s:o, s:o}, s:s}", "what", what_json(d, facts), "seen", "step_s", s->step_s,
-                     "wait_s", s->wait_s, "interval_s", s->interval_s, "compute_s", s->compute_s, "busy", s->busy, "error", s->error, "doubt", s->doubt, "workers", s->workers, "cache",
-                     marker_json(facts, s->marker), "cached", s->cached, "limit", cw_bottleneck_name(s->limit), "alternatives", alternatives, "before", "workers", pools_json(facts, before),
-                     "cache", marker_json(facts, facts->marker), "chosen", "workers", pools_json(facts, d->workers), "cache", marker_json(facts, d->marker), "why", why);
+    return json_pack(
+        "{s:o, s:{s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:i, s:o, s:f, s:s}, s:o, s:{s:o, s:o}, s:{s:o, s:o}, "
+        "s:s}",
+        "what", what_json(d, facts), "seen", "step_s", s->step_s, "wait_s", s->wait_s, "interval_s",
+        s->interval_s, "compute_s", s->compute_s, "busy", s->busy, "error", s->error, "doubt", s->doubt,
+        "workers", s->workers, "cache", marker_json(facts, s->marker), "cached", s->cached, "limit",
+        cw_bottleneck_name(s->limit), "alternatives", alternatives, "before", "workers",
+        pools_json(facts, before), "cache", marker_json(facts, facts->marker), "chosen", "workers",
+        pools_json(facts, d->workers), "cache", marker_json(facts, d->marker), "why", why);
 }

@@ -10,7 +10,9 @@
 
 enum { ONE_WORKER = 1, ALL_WORKERS, CACHED_NOWHERE, CACHED_AT_THE_FIRST };
 
-struct script { double step; }; /* the decision made last; 0: none */
+struct script {
+    double step;
+}; /* the decision made last; 0: none */
 
 /* Adds an alternative for each pool that can run n workers: n workers of that pool alone, with made-up
  * figures. */
@@ -20,14 +22,20 @@ static void add_alternatives(const struct cw_facts *f, int n, int marker, struct
         if (f->pools[i].maximum < n)
             continue;
         struct cw_alternative *a = &d->alternatives[d->n_alternatives++];
-        *a = (struct cw_alternative){.workers = n, .capacity = n, .marker = marker, .batch_s = 0.5 / n,
-                                     .time_s = 500.0 / n, .cost = 2, .held_s = 500.0 / n, .held_cost = 2};
+        *a = (struct cw_alternative){.workers = n,
+                                     .capacity = n,
+                                     .marker = marker,
+                                     .batch_s = 0.5 / n,
+                                     .time_s = 500.0 / n,
+                                     .cost = 2,
+                                     .held_s = 500.0 / n,
+                                     .held_cost = 2};
         a->pools[i] = n;
     }
 }
 
-static void script_decide(const struct cw_policy *policy, struct cw_policy_memory *memory, const struct cw_facts *f,
-                          double now_s, struct cw_decision *d)
+static void script_decide(const struct cw_policy *policy, struct cw_policy_memory *memory,
+                          const struct cw_facts *f, double now_s, struct cw_decision *d)
 {
     static const char *const why[] = {
         [ONE_WORKER] = "the script begins with one worker",
@@ -43,8 +51,15 @@ static void script_decide(const struct cw_policy *policy, struct cw_policy_memor
     int step = (int)m->step, n = step == ONE_WORKER ? 1 : cw_pools_together(f).maximum;
     d->marker = f->n_markers > 0 && step != CACHED_NOWHERE ? 0 : -1;
     cw_pools_fill(f, n, d);
-    d->seen = (struct cw_seen){.step_s = 0.4, .wait_s = 0.1, .interval_s = 0.5, .compute_s = 0.5, .busy = 1,
-                               .error = 0.05, .workers = n, .marker = d->marker, .limit = CW_BOTTLENECK_WORKERS};
+    d->seen = (struct cw_seen){.step_s = 0.4,
+                               .wait_s = 0.1,
+                               .interval_s = 0.5,
+                               .compute_s = 0.5,
+                               .busy = 1,
+                               .error = 0.05,
+                               .workers = n,
+                               .marker = d->marker,
+                               .limit = CW_BOTTLENECK_WORKERS};
     add_alternatives(f, n, d->marker, d);
     snprintf(d->why, sizeof(d->why), "%s", why[step]);
 }

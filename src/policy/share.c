@@ -5,13 +5,20 @@
 
 #include "base/macro.h"
 
-#define HALVINGS 80  /* of the water level: to the last bit */
+#define HALVINGS 80 /* of the water level: to the last bit */
 #define EQUAL 1e-12
 
-static int limit_of(const struct cw_claim *c) { return c->quota > 0 && c->quota < c->want ? c->quota : c->want; }
+static int limit_of(const struct cw_claim *c)
+{
+    return c->quota > 0 && c->quota < c->want ? c->quota : c->want;
+}
 
-/* What a job has when the water stands at so many workers for a weight of 1: never less than it had, never more than it may. */
-static int at_level(const struct cw_claim *c, double level) { return (int)CW_MAX(CW_MIN(floor(level * c->weight), limit_of(c)), c->share); }
+/* What a job has when the water stands at so many workers for a weight of 1: never less than it had, never
+ * more than it may. */
+static int at_level(const struct cw_claim *c, double level)
+{
+    return (int)CW_MAX(CW_MIN(floor(level * c->weight), limit_of(c)), c->share);
+}
 
 static double needed(const struct cw_claim *claims, int n, int priority, double level)
 {
@@ -22,7 +29,8 @@ static double needed(const struct cw_claim *claims, int n, int priority, double 
     return sum;
 }
 
-/* One more for those of whom (share + 1) / weight is least, the first ones first. Returns how many are left. */
+/* One more for those of whom (share + 1) / weight is least, the first ones first. Returns how many are left.
+ */
 static int give_rest(struct cw_claim *claims, int n, int priority, int rest)
 {
     double least = INFINITY;
@@ -30,7 +38,8 @@ static int give_rest(struct cw_claim *claims, int n, int priority, int rest)
         if (claims[i].priority == priority && claims[i].share < limit_of(&claims[i]))
             least = CW_MIN(least, (claims[i].share + 1) / claims[i].weight);
     for (int i = 0; i < n && rest > 0 && least < INFINITY; i++)
-        if (claims[i].priority == priority && claims[i].share < limit_of(&claims[i]) && (claims[i].share + 1) / claims[i].weight <= least * (1 + EQUAL)) {
+        if (claims[i].priority == priority && claims[i].share < limit_of(&claims[i]) &&
+            (claims[i].share + 1) / claims[i].weight <= least * (1 + EQUAL)) {
             claims[i].share++;
             rest--;
         }

@@ -5,7 +5,7 @@
 
 #include "base/macro.h"
 
-#define FINE 16 /* workers of a pool from which on a part of one makes no difference */
+#define FINE 16      /* workers of a pool from which on a part of one makes no difference */
 #define UNPRICED 0.1 /* of the least price, beside pools that have one */
 
 static void sort(int *order, int n, const double *first, const double *second)
@@ -59,12 +59,19 @@ double cw_supply_price(const struct cw_supply *s, const int *workers)
     return sum;
 }
 
-double cw_supply_most(const struct cw_supply *s) { return cw_supply_capacity(s, s->maximum); }
+double cw_supply_most(const struct cw_supply *s)
+{
+    return cw_supply_capacity(s, s->maximum);
+}
 
 /* Every count that makes a difference: all small ones, then in steps of a 64th. */
-static int next_count(int n) { return n < 64 ? n + 1 : n + n / 64; }
+static int next_count(int n)
+{
+    return n < 64 ? n + 1 : n + n / 64;
+}
 
-/* Where workers of the pool that is filled are large, smaller ones may be enough in the place of the next one. */
+/* Where workers of the pool that is filled are large, smaller ones may be enough in the place of the next
+ * one. */
 static bool next_instead(const struct cw_supply *s, struct cw_rung *r)
 {
     int filled = s->order[r->order][r->place];
@@ -119,7 +126,8 @@ static void at_least_one(const struct cw_supply *s, int order, int *ret)
 static void add(const struct cw_supply *s, int order, double capacity, int *workers)
 {
     for (int i = 0; i < s->n; i++) {
-        int pool = s->order[order][i], more = (int)CW_MAX(CW_MIN(floor(capacity / s->speed[pool]), s->maximum[pool] - workers[pool]), 0);
+        int pool = s->order[order][i],
+            more = (int)CW_MAX(CW_MIN(floor(capacity / s->speed[pool]), s->maximum[pool] - workers[pool]), 0);
         workers[pool] += more;
         capacity -= more * s->speed[pool];
     }
@@ -132,7 +140,10 @@ void cw_supply_fill(const struct cw_supply *s, int order, double capacity, int *
     add(s, order, capacity, ret);
 }
 
-void cw_supply_add(const struct cw_supply *s, double capacity, int *workers) { add(s, 0, capacity, workers); }
+void cw_supply_add(const struct cw_supply *s, double capacity, int *workers)
+{
+    add(s, 0, capacity, workers);
+}
 
 void cw_supply_count(const struct cw_supply *s, int n, int *ret)
 {

@@ -1,6 +1,7 @@
 /*
- * Workers of several pools as one capacity. A worker counts as its speed, in workers of the pool that was there first; what a pool adds costs its price and comes after
- * its start delay. Plans go over *rungs*: pools are filled one after the other, and each count of workers on the way is a rung.
+ * Workers of several pools as one capacity. A worker counts as its speed, in workers of the pool that was
+ * there first; what a pool adds costs its price and comes after its start delay. Plans go over *rungs*: pools
+ * are filled one after the other, and each count of workers on the way is a rung.
  */
 #pragma once
 #include <stdbool.h>
@@ -13,7 +14,8 @@ struct cw_supply {
     int n;
     double speed[CW_POLICY_POOLS], price_per_h[CW_POLICY_POOLS]; /* of a worker */
     int maximum[CW_POLICY_POOLS];
-    /* In which order pools are filled. First: the cheapest for what it computes. Then, if that differs: the one that is there soonest. */
+    /* In which order pools are filled. First: the cheapest for what it computes. Then, if that differs: the
+     * one that is there soonest. */
     int order[CW_SUPPLY_ORDERS][CW_POLICY_POOLS];
     int n_orders;
 };
@@ -30,7 +32,8 @@ void cw_supply_init(struct cw_supply *s, const struct cw_facts *f, const double 
 double cw_supply_capacity(const struct cw_supply *s, const int *workers);
 double cw_supply_price(const struct cw_supply *s, const int *workers);
 double cw_supply_most(const struct cw_supply *s);
-/* The next rung: of an order, with every count that makes a difference, then of the next one up to `orders`. False: that was the last one. */
+/* The next rung: of an order, with every count that makes a difference, then of the next one up to `orders`.
+ * False: that was the last one. */
 bool cw_supply_next(const struct cw_supply *s, int orders, struct cw_rung *r);
 /* As much as fits into this capacity, at least a worker. */
 void cw_supply_fill(const struct cw_supply *s, int order, double capacity, int *ret);

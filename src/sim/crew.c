@@ -6,10 +6,13 @@
 #include "base/macro.h"
 #include "sim/internal.h"
 
-/* Of all workers together: the next failure. Memoryless, so it may be drawn anew whenever their number changes. */
+/* Of all workers together: the next failure. Memoryless, so it may be drawn anew whenever their number
+ * changes. */
 static void draw_failure(struct cw_sim_crew *crew, const struct cw_workload *w, double now)
 {
-    crew->fails_at = w->mtbf_s > 0 && !crew->reliable && crew->running > 0 ? now + cw_draw_exponential(&crew->draw, w->mtbf_s / crew->running) : CW_SIM_NEVER;
+    crew->fails_at = w->mtbf_s > 0 && !crew->reliable && crew->running > 0
+                         ? now + cw_draw_exponential(&crew->draw, w->mtbf_s / crew->running)
+                         : CW_SIM_NEVER;
 }
 
 static void come(struct cw_sim_crew *crew, const struct cw_workload *w, int n)
@@ -58,7 +61,10 @@ int cw_sim_crew_set(struct cw_sim_crew *crew, const struct cw_workload *w, doubl
     return r;
 }
 
-double cw_sim_crew_next(const struct cw_sim_crew *crew) { return crew->n_starts > 0 ? CW_MIN(crew->fails_at, crew->starts[0].at) : crew->fails_at; }
+double cw_sim_crew_next(const struct cw_sim_crew *crew)
+{
+    return crew->n_starts > 0 ? CW_MIN(crew->fails_at, crew->starts[0].at) : crew->fails_at;
+}
 
 int cw_sim_crew_step(struct cw_sim_crew *crew, const struct cw_workload *w, double now)
 {

@@ -31,7 +31,10 @@ double cw_draw_uniform(struct cw_draw *d)
     return u[0];
 }
 
-double cw_draw_exponential(struct cw_draw *d, double mean) { return -mean * cw_log(cw_draw_uniform(d)); }
+double cw_draw_exponential(struct cw_draw *d, double mean)
+{
+    return -mean * cw_log(cw_draw_uniform(d));
+}
 
 /* Marsaglia's polar method: needs no sine. */
 static double normal(struct cw_draw *d)

@@ -21,17 +21,22 @@ static const char *shortest(double value, char ret[NUMBER_BYTES])
     return ret;
 }
 
-int cw_sim_expected(const char *where, const char *name, const json_t *value, const char *expected, struct cw_error *err)
+int cw_sim_expected(const char *where, const char *name, const json_t *value, const char *expected,
+                    struct cw_error *err)
 {
     char path[256], number[NUMBER_BYTES];
-    _cleanup_free_ char *text = value ? json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY | JSON_REAL_PRECISION(15)) : NULL;
-    const char *shown = json_is_real(value) ? shortest(json_real_value(value), number) : text ? text : "missing";
+    _cleanup_free_ char *text =
+        value ? json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY | JSON_REAL_PRECISION(15)) : NULL;
+    const char *shown = json_is_real(value) ? shortest(json_real_value(value), number)
+                        : text              ? text
+                                            : "missing";
     snprintf(path, sizeof(path), "%s%s", where, name);
     return cw_error_value(err, CW_E_PIPELINE, path, shown, expected, "%s is %.80s: expected %s", path, shown,
                           expected);
 }
 
-static int unknown_key(const char *where, const char *key, const json_t *value, const struct cw_sim_field *fields, struct cw_error *err)
+static int unknown_key(const char *where, const char *key, const json_t *value,
+                       const struct cw_sim_field *fields, struct cw_error *err)
 {
     const char *names[32];
     char expected[256];
@@ -44,7 +49,8 @@ static int unknown_key(const char *where, const char *key, const json_t *value, 
     else {
         used = (size_t)snprintf(expected, sizeof(expected), "one of");
         for (size_t i = 0; i < n && used < sizeof(expected); i++)
-            used += (size_t)snprintf(expected + used, sizeof(expected) - used, "%s %s", i ? "," : "", names[i]);
+            used += (size_t)snprintf(expected + used, sizeof(expected) - used, "%s %s", i ? "," : "",
+                                     names[i]);
     }
     char path[256];
     snprintf(path, sizeof(path), "%s%.100s", where, key);
@@ -56,19 +62,23 @@ static int number(const char *where, const struct cw_sim_field *f, const json_t 
 {
     char expected[128], low[NUMBER_BYTES], high[NUMBER_BYTES];
     bool more = f->kind == CW_SIM_MORE && f->least >= CW_SIM_LEAST;
-    double v = json_number_value(value), least = f->kind == CW_SIM_MORE ? CW_MAX(f->least, CW_SIM_LEAST) : f->least;
-    if (json_is_number(value) && (more ? v > least : v >= least) && v <= f->most && (f->kind != CW_SIM_WHOLE || v == floor(v))) {
+    double v = json_number_value(value),
+           least = f->kind == CW_SIM_MORE ? CW_MAX(f->least, CW_SIM_LEAST) : f->least;
+    if (json_is_number(value) && (more ? v > least : v >= least) && v <= f->most &&
+        (f->kind != CW_SIM_WHOLE || v == floor(v))) {
         *f->to = v;
         return 0;
     }
     if (least == f->most && !more)
         return cw_sim_expected(where, f->name, value, shortest(least, low), err);
-    snprintf(expected, sizeof(expected), "%s %s %s and at most %s", f->kind == CW_SIM_WHOLE ? "a whole number of" : "a number of", more ? "more than" : "at least",
+    snprintf(expected, sizeof(expected), "%s %s %s and at most %s",
+             f->kind == CW_SIM_WHOLE ? "a whole number of" : "a number of", more ? "more than" : "at least",
              shortest(least, low), shortest(f->most, high));
     return cw_sim_expected(where, f->name, value, expected, err);
 }
 
-int cw_sim_fields(const json_t *object, const char *where, const struct cw_sim_field *fields, struct cw_error *err)
+int cw_sim_fields(const json_t *object, const char *where, const struct cw_sim_field *fields,
+                  struct cw_error *err)
 {
     const char *key;
     json_t *value;

@@ -6,21 +6,25 @@
 
 #define CW_SIM_NEVER 1e300
 
-struct cw_sim_start { double at; int n; };
+struct cw_sim_start {
+    double at;
+    int n;
+};
 
 struct cw_sim_crew { /* a job's workers of a pool */
     double start_delay_s;
-    int running, slow;  /* slow: stragglers among them */
+    int running, slow; /* slow: stragglers among them */
     int starting;
     struct cw_sim_start *starts; /* in order of time */
     size_t n_starts, room;
     double fails_at;
-    bool reliable;      /* failures are in the mean speed already */
+    bool reliable; /* failures are in the mean speed already */
     struct cw_draw draw;
 };
 
 /* Brings running + starting to `target`: starts some, or lets go of some, those that start first. */
-int cw_sim_crew_set(struct cw_sim_crew *crew, const struct cw_workload *w, double now, int target) _must_check_;
+int cw_sim_crew_set(struct cw_sim_crew *crew, const struct cw_workload *w, double now,
+                    int target) _must_check_;
 /* When the next worker comes or fails. */
 double cw_sim_crew_next(const struct cw_sim_crew *crew);
 /* Lets come and fail who is due. 1: somebody was. */
@@ -35,19 +39,22 @@ struct cw_sim_played {
     struct cw_sim_crew crews[CW_POLICY_POOLS];
     struct cw_draw draw;
     bool expected, active, over, failed;
-    bool decided;             /* the first record was made */
+    bool decided;              /* the first record was made */
     int want[CW_POLICY_POOLS]; /* workers: the policy's wish */
     int marker;
     bool write_waits;
-    double now, done;         /* batches of all epochs */
+    double now, done; /* batches of all epochs */
     double epoch;
     size_t phase;
-    double cached[CW_POLICY_MARKERS], written[CW_POLICY_MARKERS]; /* parts of an epoch: readable now; added in this one */
-    double factor, step_factor, left; /* of the batch under way, where batches are drawn one by one; left: of it */
+    /* parts of an epoch: readable now; added in this one */
+    double cached[CW_POLICY_MARKERS], written[CW_POLICY_MARKERS];
+    /* of the batch under way, where batches are drawn one by one; left: of it */
+    double factor, step_factor, left;
     /* since the last report */
     struct cw_mean step, interval, compute[CW_POLICY_POOLS];
     double busy_s, since, late, queue;
-    /* When lumpy waits were last reported (s), and how long the client has waited since then without reporting it. */
+    /* When lumpy waits were last reported (s), and how long the client has waited since then without
+     * reporting it. */
     double lump_at, lump_wait_s;
     double next_report, report_s, changed_s;
     struct cw_sim_outcome *out;
@@ -56,5 +63,6 @@ struct cw_sim_played {
 
 int cw_sim_running(const struct cw_sim_played *p); /* workers of all pools */
 
-/* Goes on to `until`, or to the end of the job, as long as there are steps. True: only to the beginning of a phase, of a job that has a plan for it. */
+/* Goes on to `until`, or to the end of the job, as long as there are steps. True: only to the beginning of a
+ * phase, of a job that has a plan for it. */
 bool cw_sim_job_advance(struct cw_sim_played *p, double until);

@@ -4,9 +4,11 @@
 #include "base/macro.h"
 #include "sim/internal.h"
 
-#define READ_AHEAD 16      /* batches that lie ready where the client is slower: what policies see as its queue */
-#define SINGLY 8           /* fewer batches in a report than that are drawn one by one, else together */
-#define ROUNDING 1e-9      /* batches */
+#define READ_AHEAD \
+    16                /* batches that lie ready where the client is slower: what policies see as its queue \
+                       */
+#define SINGLY 8      /* fewer batches in a report than that are drawn one by one, else together */
+#define ROUNDING 1e-9 /* batches */
 
 struct piece { /* a stretch of time in which nothing changes */
     double batches, interval_s, step_s, compute_s;
@@ -32,7 +34,8 @@ static struct cw_sim_conditions conditions(const struct cw_sim_played *p)
     for (size_t i = 0; i < p->w->n_pools; i++)
         workers[i] = workers_of(p, i);
     double cached = p->marker >= 0 ? p->cached[p->marker] : 0;
-    return cw_sim_conditions(p->w, p->job, &p->costs, &p->job->phases[p->phase], workers, p->marker, cached, p->write_waits);
+    return cw_sim_conditions(p->w, p->job, &p->costs, &p->job->phases[p->phase], workers, p->marker, cached,
+                             p->write_waits);
 }
 
 int cw_sim_running(const struct cw_sim_played *p)
@@ -53,7 +56,8 @@ static double boundary(const struct cw_sim_played *p)
     return at;
 }
 
-static void measure(struct cw_sim_played *p, const struct cw_sim_conditions *c, const struct piece *piece, double seconds)
+static void measure(struct cw_sim_played *p, const struct cw_sim_conditions *c, const struct piece *piece,
+                    double seconds)
 {
     double n = piece->batches, within = n > 1 ? n - 1 : 0, noise = p->job->noise * p->job->noise;
     struct cw_mean interval = {n, piece->interval_s, within * noise * piece->interval_s * piece->interval_s};
@@ -81,7 +85,8 @@ static void pay(struct cw_sim_played *p, double seconds)
         p->out->worker_s[i] += seconds * workers;
         price_per_h += workers * p->w->pools[i].price_per_h;
     }
-    p->out->cost += seconds / 3600 * (p->job->client_price_per_h + price_per_h + gigabytes * p->job->store_price_per_gb_h);
+    p->out->cost += seconds / 3600 *
+                    (p->job->client_price_per_h + price_per_h + gigabytes * p->job->store_price_per_gb_h);
 }
 
 /* What was computed up to the marker goes to the cache, as far as it can be written and there is room. */
@@ -91,7 +96,9 @@ static void write_cache(struct cw_sim_played *p, const struct cw_sim_conditions 
     double room = 1 - p->cached[m], all = p->job->batches_per_epoch * p->costs.bytes[m];
     if (p->job->store_bytes > 0 && all > 0)
         room = CW_MIN(room, p->job->store_bytes / all - p->cached[m]);
-    p->written[m] = CW_MIN(p->written[m] + batches * (1 - p->cached[m]) * c->written / p->job->batches_per_epoch, CW_MAX(room, 0));
+    p->written[m] = CW_MIN(p->written[m] +
+                               batches * (1 - p->cached[m]) * c->written / p->job->batches_per_epoch,
+                           CW_MAX(room, 0));
 }
 
 static void cross(struct cw_sim_played *p)
@@ -109,7 +116,8 @@ static void cross(struct cw_sim_played *p)
     p->over = p->epoch >= job->epochs;
 }
 
-/* Draws how fast it goes: batch by batch where a report has few, else for all until `seconds` are over at once. */
+/* Draws how fast it goes: batch by batch where a report has few, else for all until `seconds` are over at
+ * once. */
 static struct piece draw(struct cw_sim_played *p, const struct cw_sim_conditions *c, double seconds)
 {
     double noise = p->expected ? 0 : p->job->noise, factor = 1, step = 1, n = seconds / c->interval_s;
@@ -123,12 +131,14 @@ static struct piece draw(struct cw_sim_played *p, const struct cw_sim_conditions
         factor = p->factor;
         step = p->step_factor;
     } else if (noise > 0) {
-        factor = 1 / cw_draw_mean(&p->draw, noise, n); /* of the rate: so that the mean rate is what it is without noise */
+        /* of the rate: so that the mean rate is what it is without noise */
+        factor = 1 / cw_draw_mean(&p->draw, noise, n);
         step = cw_draw_mean(&p->draw, noise, n);
         p->left = 0;
     }
     struct piece piece = {.interval_s = c->interval_s * factor};
-    piece.step_s = c->supplied ? c->step_s * step : piece.interval_s; /* a late batch is made up for later: the means count */
+    /* a late batch is made up for later: the means count */
+    piece.step_s = c->supplied ? c->step_s * step : piece.interval_s;
     piece.compute_s = c->compute_s * (c->supplied ? factor : step);
     piece.batches = seconds / piece.interval_s;
     if (noise > 0 && singly)

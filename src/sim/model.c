@@ -11,7 +11,8 @@ double cw_sim_speed(const struct cw_workload *w, size_t pool)
     return p->worker_cpus / first->worker_cpus * (first->slowdown / p->slowdown);
 }
 
-/* A stage keeps a part of its elements, so for a batch at the end more than a batch passes what is before it. */
+/* A stage keeps a part of its elements, so for a batch at the end more than a batch passes what is before it.
+ */
 struct cw_sim_costs cw_sim_costs(const struct cw_sim_job *job)
 {
     struct cw_sim_costs c = {0};
@@ -33,10 +34,14 @@ struct cw_sim_costs cw_sim_costs(const struct cw_sim_job *job)
     return c;
 }
 
-static double transfer_s(double bytes, double bytes_per_s) { return bytes_per_s > 0 ? bytes / bytes_per_s : 0; }
+static double transfer_s(double bytes, double bytes_per_s)
+{
+    return bytes_per_s > 0 ? bytes / bytes_per_s : 0;
+}
 
 /* All pools together, in workers of the first one; and by pool, for the table. */
-static struct cw_sim_workers together(const struct cw_workload *w, const struct cw_sim_workers *workers, double *ret_speeds)
+static struct cw_sim_workers together(const struct cw_workload *w, const struct cw_sim_workers *workers,
+                                      double *ret_speeds)
 {
     struct cw_sim_workers all = {0};
     for (size_t i = 0; i < w->n_pools; i++) {
@@ -48,7 +53,8 @@ static struct cw_sim_workers together(const struct cw_workload *w, const struct 
 }
 
 /* Batches go to workers as fast as they take them. */
-static void divide(const struct cw_workload *w, const struct cw_sim_workers *workers, const struct cw_sim_workers *all, struct cw_sim_conditions *c)
+static void divide(const struct cw_workload *w, const struct cw_sim_workers *workers,
+                   const struct cw_sim_workers *all, struct cw_sim_conditions *c)
 {
     for (size_t i = 0; i < w->n_pools; i++) {
         double speed = workers[i].speed * cw_sim_speed(w, i);
@@ -59,12 +65,17 @@ static void divide(const struct cw_workload *w, const struct cw_sim_workers *wor
     }
 }
 
-struct cw_sim_conditions cw_sim_conditions(const struct cw_workload *w, const struct cw_sim_job *job, const struct cw_sim_costs *costs, const struct cw_sim_change *phase,
-                                           const struct cw_sim_workers *workers, int marker, double cached, bool write_waits)
+struct cw_sim_conditions cw_sim_conditions(const struct cw_workload *w, const struct cw_sim_job *job,
+                                           const struct cw_sim_costs *costs,
+                                           const struct cw_sim_change *phase,
+                                           const struct cw_sim_workers *workers, int marker, double cached,
+                                           bool write_waits)
 {
     struct cw_sim_conditions c = {.step_s = phase->client_step_s};
-    double supply, cpu_s, speeds[CW_POLICY_POOLS]; /* cpu_s: of a worker of the first pool, of the usual speed */
-    double to_write = marker >= 0 ? (1 - cached) * costs->bytes[marker] : 0, slow = phase->worker_slowdown * w->pools[0].slowdown, cpus = w->pools[0].worker_cpus;
+    /* cpu_s: of a worker of the first pool, of the usual speed */
+    double supply, cpu_s, speeds[CW_POLICY_POOLS];
+    double to_write = marker >= 0 ? (1 - cached) * costs->bytes[marker] : 0,
+           slow = phase->worker_slowdown * w->pools[0].slowdown, cpus = w->pools[0].worker_cpus;
     const struct cw_sim_workers all = together(w, workers, speeds);
     if (!(all.speed > 0)) {
         c.interval_s = CW_SIM_NEVER_S;
@@ -78,7 +89,8 @@ struct cw_sim_conditions cw_sim_conditions(const struct cw_workload *w, const st
         cpu_s = costs->cpu_s * slow / cpus;
         if (marker >= 0)
             cpu_s -= cached * costs->prefix_s[marker] * slow / cpus;
-        supply = CW_MAX(cpu_s / all.speed, transfer_s((marker >= 0 ? 1 - cached : 1) * costs->source_bytes, phase->source_bytes_per_s));
+        supply = CW_MAX(cpu_s / all.speed, transfer_s((marker >= 0 ? 1 - cached : 1) * costs->source_bytes,
+                                                      phase->source_bytes_per_s));
         if (marker >= 0)
             supply = CW_MAX(supply, transfer_s(cached * costs->bytes[marker], phase->read_bytes_per_s));
         if (write_waits)

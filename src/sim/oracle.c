@@ -1,6 +1,7 @@
 /*
- * The oracle: tries plans of a job in the simulator itself, without noise. It knows the file, and pays for starting workers like everybody. Of one pool it tries all
- * counts; of several all vectors where there are few, else those of a grid, and from the best of them on their neighbours, in ever smaller steps.
+ * The oracle: tries plans of a job in the simulator itself, without noise. It knows the file, and pays for
+ * starting workers like everybody. Of one pool it tries all counts; of several all vectors where there are
+ * few, else those of a grid, and from the best of them on their neighbours, in ever smaller steps.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -10,10 +11,11 @@
 
 /* Plans that are as good as the best one but for this much count as equal: then the other measure decides. */
 #define EQUAL 1e-4
-#define ALL_COUNTS 2000 /* up to so many workers each count is tried, beyond in steps of a thousandth */
+#define ALL_COUNTS 2000  /* up to so many workers each count is tried, beyond in steps of a thousandth */
 #define ALL_VECTORS 4000 /* of several pools; of more a grid with at most so many */
-#define ROUNDS 8        /* with steps of a size: what is better by the other measure, among equals, may go on in a circle */
-#define SWEEPS 3        /* over the phases: each is chosen with the others as they are */
+#define ROUNDS \
+    8 /* with steps of a size: what is better by the other measure, among equals, may go on in a circle */
+#define SWEEPS 3 /* over the phases: each is chosen with the others as they are */
 
 struct search {
     const struct cw_workload *w;
@@ -24,10 +26,12 @@ struct search {
     uint64_t steps;
 };
 
-static bool better(enum cw_objective objective, const struct cw_sim_outcome *a, const struct cw_sim_outcome *b)
+static bool better(enum cw_objective objective, const struct cw_sim_outcome *a,
+                   const struct cw_sim_outcome *b)
 {
     double ta = a->ended_s - a->began_s, tb = b->ended_s - b->began_s;
-    double first = objective == CW_OBJECTIVE_TIME ? ta : a->cost, other = objective == CW_OBJECTIVE_TIME ? tb : b->cost;
+    double first = objective == CW_OBJECTIVE_TIME ? ta : a->cost,
+           other = objective == CW_OBJECTIVE_TIME ? tb : b->cost;
     if (first < other * (1 - EQUAL) || first > other * (1 + EQUAL))
         return first < other;
     return objective == CW_OBJECTIVE_TIME ? a->cost < b->cost * (1 - EQUAL) : ta < tb * (1 - EQUAL);
@@ -46,7 +50,10 @@ static int try_plan(struct search *s, bool *ret, struct cw_error *err)
     return r;
 }
 
-static int next_count(int n) { return n < ALL_COUNTS ? n + 1 : n + n / 1000; }
+static int next_count(int n)
+{
+    return n < ALL_COUNTS ? n + 1 : n + n / 1000;
+}
 
 static int most_of(const struct search *s, size_t pool)
 {
@@ -55,7 +62,8 @@ static int most_of(const struct search *s, size_t pool)
     return job->quota > 0 ? CW_MIN(most, (int)job->quota) : most;
 }
 
-/* What is tried goes for the phases from `first` to `last`, which get the same; `best` is the best that was found. */
+/* What is tried goes for the phases from `first` to `last`, which get the same; `best` is the best that was
+ * found. */
 struct range {
     struct search *s;
     size_t first, last;
@@ -80,7 +88,10 @@ static int try_vector(struct range *r, const struct cw_sim_vector *v, bool *ret,
 }
 
 /* Counts of a pool from 0 on: all of them, or those that are about `ratio` apart; and all that there are. */
-static int next_of_grid(int n, double ratio, int most) { return n == most ? most + 1 : CW_MIN(CW_MAX(n + 1, (int)(n * ratio)), most); }
+static int next_of_grid(int n, double ratio, int most)
+{
+    return n == most ? most + 1 : CW_MIN(CW_MAX(n + 1, (int)(n * ratio)), most);
+}
 
 static double n_vectors(const struct search *s, double ratio)
 {
@@ -109,7 +120,8 @@ static int try_grid(struct range *r, double ratio, size_t pool, struct cw_sim_ve
 }
 
 /* All neighbours of a vector: `step` less, the same, or `step` more of each pool. */
-static int try_neighbours(struct range *r, struct cw_sim_vector at, const int *step, size_t pool, bool *any, struct cw_error *err)
+static int try_neighbours(struct range *r, struct cw_sim_vector at, const int *step, size_t pool, bool *any,
+                          struct cw_error *err)
 {
     bool found;
     if (pool == r->s->w->n_pools) {
@@ -201,12 +213,16 @@ static int search_all(struct search *s, struct cw_error *err)
     return r;
 }
 
-int cw_sim_oracle(const struct cw_workload *w, int job, struct cw_sim_plan *ret, struct cw_sim_outcome *outcome, struct cw_error *err)
+int cw_sim_oracle(const struct cw_workload *w, int job, struct cw_sim_plan *ret,
+                  struct cw_sim_outcome *outcome, struct cw_error *err)
 {
-    *ret = (struct cw_sim_plan){.marker = -1, .phases = calloc(w->jobs[job].n_phases, sizeof(struct cw_sim_vector))};
+    *ret = (struct cw_sim_plan){.marker = -1,
+                                .phases = calloc(w->jobs[job].n_phases, sizeof(struct cw_sim_vector))};
     if (!ret->phases)
         return cw_error_nomem(err, 0, "a plan");
-    struct search s = {.w = w, .job = job, .plan = ret, .steps = CW_SIM_MAX_STEPS - CW_SIM_MAX_STEPS / w->n_jobs}; /* each job has its part */
+    /* each job has its part */
+    struct search s = {
+        .w = w, .job = job, .plan = ret, .steps = CW_SIM_MAX_STEPS - CW_SIM_MAX_STEPS / w->n_jobs};
     ret->phases[0].workers[0] = 1;
     int r = search_all(&s, err);
     if (r < 0) {

@@ -7,16 +7,25 @@
 #define WIDTH 900.0
 #define LEFT 60.0
 #define TOP 50.0
-#define HIGH 150.0  /* of a panel */
+#define HIGH 150.0 /* of a panel */
 #define GAP 40.0
 #define STRIP (2 * HIGH + 2 * GAP)
 #define POINTS 1500 /* drawn at most, of each line */
 #define INNER (WIDTH - LEFT - 20)
 
-struct frame { double x0, x1, top, most; };
+struct frame {
+    double x0, x1, top, most;
+};
 
-static double x_of(const struct frame *f, double t) { return LEFT + INNER * (f->x1 > f->x0 ? (t - f->x0) / (f->x1 - f->x0) : 0); }
-static double y_of(const struct frame *f, double v) { return f->top + HIGH * (1 - v / f->most); }
+static double x_of(const struct frame *f, double t)
+{
+    return LEFT + INNER * (f->x1 > f->x0 ? (t - f->x0) / (f->x1 - f->x0) : 0);
+}
+
+static double y_of(const struct frame *f, double v)
+{
+    return f->top + HIGH * (1 - v / f->most);
+}
 
 /* Other people's names stand in an XML file. */
 static void add_text(struct cw_text *t, const char *text)
@@ -30,18 +39,26 @@ static void add_text(struct cw_text *t, const char *text)
 
 static void axes(struct cw_text *t, const struct frame *f, const char *what, bool percent)
 {
-    cw_text_add(t, "<rect x='%.1f' y='%.1f' width='%.1f' height='%.1f' class='frame'/><text x='%.1f' y='%.1f'>%s</text>\n", LEFT, f->top, INNER, HIGH, LEFT, f->top - 6, what);
+    cw_text_add(t,
+                "<rect x='%.1f' y='%.1f' width='%.1f' height='%.1f' class='frame'/><text x='%.1f' "
+                "y='%.1f'>%s</text>\n",
+                LEFT, f->top, INNER, HIGH, LEFT, f->top - 6, what);
     for (int i = 0; i <= 4; i++) {
         double v = f->most * i / 4, y = y_of(f, v);
-        cw_text_add(t, "<line x1='%.1f' y1='%.1f' x2='%.1f' y2='%.1f' class='grid'/><text x='%.1f' y='%.1f' class='right'>%.4g%s</text>\n", LEFT, y, LEFT + INNER, y, LEFT - 6, y + 4,
-                    percent ? 100 * v : v, percent ? " %" : "");
+        cw_text_add(t,
+                    "<line x1='%.1f' y1='%.1f' x2='%.1f' y2='%.1f' class='grid'/><text x='%.1f' y='%.1f' "
+                    "class='right'>%.4g%s</text>\n",
+                    LEFT, y, LEFT + INNER, y, LEFT - 6, y + 4, percent ? 100 * v : v, percent ? " %" : "");
         double at = f->x0 + (f->x1 - f->x0) * i / 4;
-        cw_text_add(t, "<text x='%.1f' y='%.1f' class='middle'>%.4g s</text>\n", x_of(f, at), f->top + HIGH + 14, at);
+        cw_text_add(t, "<text x='%.1f' y='%.1f' class='middle'>%.4g s</text>\n", x_of(f, at),
+                    f->top + HIGH + 14, at);
     }
 }
 
-/* A sample tells of the time since the one before: a stair. Where there are too many, each point is the mean of its neighbours. */
-static void stair(struct cw_text *t, const struct frame *f, const struct cw_sim_outcome *o, const char *style, double (*value)(const struct cw_sim_sample *s))
+/* A sample tells of the time since the one before: a stair. Where there are too many, each point is the mean
+ * of its neighbours. */
+static void stair(struct cw_text *t, const struct frame *f, const struct cw_sim_outcome *o, const char *style,
+                  double (*value)(const struct cw_sim_sample *s))
 {
     size_t stride = o->n_samples / POINTS + 1;
     double from = o->began_s;
@@ -58,26 +75,43 @@ static void stair(struct cw_text *t, const struct frame *f, const struct cw_sim_
     cw_text_add(t, "'/>\n");
 }
 
-static double running(const struct cw_sim_sample *s) { return s->running; }
-static double wanted(const struct cw_sim_sample *s) { return s->target; }
-static double waiting(const struct cw_sim_sample *s) { return CW_MAX(s->waiting, 0); }
+static double running(const struct cw_sim_sample *s)
+{
+    return s->running;
+}
 
-static void decisions(struct cw_text *t, const struct frame *f, const struct cw_sim_job *job, const struct cw_sim_outcome *o)
+static double wanted(const struct cw_sim_sample *s)
+{
+    return s->target;
+}
+
+static double waiting(const struct cw_sim_sample *s)
+{
+    return CW_MAX(s->waiting, 0);
+}
+
+static void decisions(struct cw_text *t, const struct frame *f, const struct cw_sim_job *job,
+                      const struct cw_sim_outcome *o)
 {
     for (size_t i = 0; i < o->n_decisions; i++) {
         const struct cw_sim_decision *d = &o->decisions[i];
         double x = x_of(f, d->t);
-        cw_text_add(t, "<g><title>%.4g s: %d workers, cache %s: ", d->t, d->workers, d->marker >= 0 ? "after " : "none");
+        cw_text_add(t, "<g><title>%.4g s: %d workers, cache %s: ", d->t, d->workers,
+                    d->marker >= 0 ? "after " : "none");
         if (d->marker >= 0)
             add_text(t, job->stages[job->markers[d->marker]].name);
         cw_text_add(t, ". ");
         add_text(t, json_string_value(json_object_get(d->record, "why")));
-        cw_text_add(t, "</title><line x1='%.1f' y1='%.1f' x2='%.1f' y2='%.1f' class='decision'/><text x='%.1f' y='%.1f' class='mark'>%d%s</text></g>\n", x, f->top, x,
-                    f->top + HIGH, x + 3, f->top + 12 + 12 * (double)(i % 3), d->workers, d->marker >= 0 ? " +cache" : "");
+        cw_text_add(t,
+                    "</title><line x1='%.1f' y1='%.1f' x2='%.1f' y2='%.1f' class='decision'/><text x='%.1f' "
+                    "y='%.1f' class='mark'>%d%s</text></g>\n",
+                    x, f->top, x, f->top + HIGH, x + 3, f->top + 12 + 12 * (double)(i % 3), d->workers,
+                    d->marker >= 0 ? " +cache" : "");
     }
 }
 
-static void strip(struct cw_text *t, const struct cw_sim_job *job, const struct cw_sim_outcome *o, double top, double end)
+static void strip(struct cw_text *t, const struct cw_sim_job *job, const struct cw_sim_outcome *o, double top,
+                  double end)
 {
     struct frame f = {0, end, top, 1};
     for (size_t i = 0; i < o->n_samples; i++)
@@ -92,25 +126,31 @@ static void strip(struct cw_text *t, const struct cw_sim_job *job, const struct 
 }
 
 static const char style[] =
-    "<style>text{font:11px sans-serif;fill:#333}.title{font-size:14px}.right{text-anchor:end}.middle{text-anchor:middle}.frame{fill:none;stroke:#888}"
-    ".grid{stroke:#ddd}.running{fill:none;stroke:#1f5fa8;stroke-width:1.5}.wanted{fill:none;stroke:#999;stroke-dasharray:4 3}.waiting{fill:none;stroke:#b03a2e}"
-    ".decision{stroke:#2e7d32}.mark{fill:#2e7d32}</style>";
+    "<style>text{font:11px "
+    "sans-serif;fill:#333}.title{font-size:14px}.right{text-anchor:end}.middle{text-anchor:middle}.frame{"
+    "fill:none;stroke:#888}.grid{stroke:#ddd}.running{fill:none;stroke:#1f5fa8;stroke-width:1.5}.wanted{fill:"
+    "none;stroke:#999;stroke-dasharray:4 "
+    "3}.waiting{fill:none;stroke:#b03a2e}.decision{stroke:#2e7d32}.mark{fill:#2e7d32}</style>";
 
-int cw_sim_plot(const char *path, const struct cw_workload *w, const char *policy, const struct cw_sim_outcome *outcomes, struct cw_error *err)
+int cw_sim_plot(const char *path, const struct cw_workload *w, const char *policy,
+                const struct cw_sim_outcome *outcomes, struct cw_error *err)
 {
     struct cw_text t = {0};
     double end = 0, height = TOP + STRIP * (double)w->n_jobs;
     for (size_t i = 0; i < w->n_jobs; i++)
         end = CW_MAX(end, outcomes[i].ended_s);
-    cw_text_add(&t, "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 %.0f %.0f' width='%.0f' height='%.0f'>%s<rect width='100%%' height='100%%' fill='white'/>\n", WIDTH, height,
-                WIDTH, height, style);
+    cw_text_add(&t,
+                "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 %.0f %.0f' width='%.0f' "
+                "height='%.0f'>%s<rect width='100%%' height='100%%' fill='white'/>\n",
+                WIDTH, height, WIDTH, height, style);
     for (size_t i = 0; i < w->n_jobs; i++) {
         double top = TOP + STRIP * (double)i;
         cw_text_add(&t, "<text x='%.1f' y='%.1f' class='title'>", LEFT, top - 26);
         add_text(&t, w->jobs[i].name);
         cw_text_add(&t, ": ");
         add_text(&t, policy);
-        cw_text_add(&t, ", %.5g s, cost %.5g</text>\n", outcomes[i].ended_s - outcomes[i].began_s, outcomes[i].cost);
+        cw_text_add(&t, ", %.5g s, cost %.5g</text>\n", outcomes[i].ended_s - outcomes[i].began_s,
+                    outcomes[i].cost);
         strip(&t, &w->jobs[i], &outcomes[i], top, end);
     }
     cw_text_add(&t, "</svg>\n");

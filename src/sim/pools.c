@@ -1,4 +1,5 @@
-/* "pools" of a workload: several kinds of workers, each with a price, a start delay and a speed of its own. */
+/* "pools" of a workload: several kinds of workers, each with a price, a start delay and a speed of its own.
+ */
 #include <stdio.h>
 #include <string.h>
 
@@ -8,7 +9,8 @@
 
 static int parse_place(const json_t *value, const char *where, enum cw_place *ret, struct cw_error *err)
 {
-    static const char *const names[] = {[CW_PLACE_REMOTE] = "remote", [CW_PLACE_TRAINING] = "training", [CW_PLACE_DISPATCHER] = "dispatcher"};
+    static const char *const names[] = {
+        [CW_PLACE_REMOTE] = "remote", [CW_PLACE_TRAINING] = "training", [CW_PLACE_DISPATCHER] = "dispatcher"};
     const char *said = json_string_value(value);
     if (!value)
         return 0;
@@ -40,10 +42,12 @@ static int parse_pool(const json_t *object, size_t i, struct cw_workload *w, str
         return r;
     p->name = json_string_value(json_object_get(object, "name"));
     if (!p->name || !*p->name)
-        return cw_sim_expected(where, "name", json_object_get(object, "name"), "a string that is not empty", err);
+        return cw_sim_expected(where, "name", json_object_get(object, "name"), "a string that is not empty",
+                               err);
     for (size_t k = 0; k < i; k++)
         if (strcmp(w->pools[k].name, p->name) == 0)
-            return cw_sim_expected(where, "name", json_object_get(object, "name"), "a name that no other pool has", err);
+            return cw_sim_expected(where, "name", json_object_get(object, "name"),
+                                   "a name that no other pool has", err);
     return parse_place(json_object_get(object, "place"), where, &p->place, err);
 }
 

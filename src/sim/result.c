@@ -2,14 +2,19 @@
 #include "base/macro.h"
 #include "sim/sim.h"
 
-static json_t *marker_json(const struct cw_sim_job *job, int marker) { return marker >= 0 ? json_string(job->stages[job->markers[marker]].name) : json_null(); }
+static json_t *marker_json(const struct cw_sim_job *job, int marker)
+{
+    return marker >= 0 ? json_string(job->stages[job->markers[marker]].name) : json_null();
+}
 
 /* {"t", "workers", "cache", "why"} and the record that the policy made. */
-static void decisions_json(const struct cw_sim_job *job, const struct cw_sim_outcome *o, bool named, json_t *to)
+static void decisions_json(const struct cw_sim_job *job, const struct cw_sim_outcome *o, bool named,
+                           json_t *to)
 {
     for (size_t i = 0; i < o->n_decisions; i++) {
         const struct cw_sim_decision *d = &o->decisions[i];
-        json_t *one = json_pack("{s:f, s:i, s:o, s:O, s:O}", "t", d->t, "workers", d->workers, "cache", marker_json(job, d->marker), "why", json_object_get(d->record, "why"),
+        json_t *one = json_pack("{s:f, s:i, s:o, s:O, s:O}", "t", d->t, "workers", d->workers, "cache",
+                                marker_json(job, d->marker), "why", json_object_get(d->record, "why"),
                                 "record", d->record);
         if (named)
             json_object_set_new(one, "job", json_string(job->name));
@@ -17,12 +22,16 @@ static void decisions_json(const struct cw_sim_job *job, const struct cw_sim_out
     }
 }
 
-static double settled(const struct cw_sim_outcome *o) { return o->n_decisions > 0 ? o->decisions[o->n_decisions - 1].t : 0; }
+static double settled(const struct cw_sim_outcome *o)
+{
+    return o->n_decisions > 0 ? o->decisions[o->n_decisions - 1].t : 0;
+}
 
 static json_t *regret_json(double time_s, double cost, const struct cw_sim_outcome *oracle)
 {
     double best = oracle->ended_s - oracle->began_s;
-    return json_pack("{s:f, s:f}", "time", best > 0 ? time_s / best - 1 : 0, "cost", oracle->cost > 0 ? cost / oracle->cost - 1 : 0);
+    return json_pack("{s:f, s:f}", "time", best > 0 ? time_s / best - 1 : 0, "cost",
+                     oracle->cost > 0 ? cost / oracle->cost - 1 : 0);
 }
 
 static double worker_s(const struct cw_sim_outcome *o)
@@ -34,33 +43,41 @@ static double worker_s(const struct cw_sim_outcome *o)
 }
 
 /* What each pool's workers took. */
-static void put_pools(json_t *result, const struct cw_workload *w, const struct cw_sim_outcome *outcomes, size_t n)
+static void put_pools(json_t *result, const struct cw_workload *w, const struct cw_sim_outcome *outcomes,
+                      size_t n)
 {
     json_t *pools = json_object();
     for (size_t k = 0; k < w->n_pools; k++) {
         double hours = 0;
         for (size_t i = 0; i < n; i++)
             hours += outcomes[i].worker_s[k] / 3600;
-        json_object_set_new(pools, w->pools[k].name, json_pack("{s:f, s:f}", "worker_hours", hours, "cost", hours * w->pools[k].price_per_h));
+        json_object_set_new(
+            pools, w->pools[k].name,
+            json_pack("{s:f, s:f}", "worker_hours", hours, "cost", hours * w->pools[k].price_per_h));
     }
     json_object_set_new(result, "pools", pools);
 }
 
-static json_t *job_json(const struct cw_workload *w, const struct cw_sim_job *job, const struct cw_sim_outcome *o, const struct cw_sim_outcome *oracle)
+static json_t *job_json(const struct cw_workload *w, const struct cw_sim_job *job,
+                        const struct cw_sim_outcome *o, const struct cw_sim_outcome *oracle)
 {
     json_t *decisions = json_array();
     double time_s = o->ended_s - o->began_s;
     decisions_json(job, o, false, decisions);
-    json_t *result = json_pack("{s:s, s:f, s:f, s:f, s:f, s:f, s:o, s:f, s:o, s:f, s:f}", "name", job->name, "arrived_s", o->began_s, "time_s", time_s, "cost", o->cost, "oracle_time_s",
-                     oracle->ended_s - oracle->began_s, "oracle_cost", oracle->cost, "regret", regret_json(time_s, o->cost, oracle), "settled_at_s", settled(o), "decisions", decisions,
-                     "waiting", time_s > 0 ? o->waited_s / time_s : 0, "worker_hours", worker_s(o) / 3600);
+    json_t *result = json_pack(
+        "{s:s, s:f, s:f, s:f, s:f, s:f, s:o, s:f, s:o, s:f, s:f}", "name", job->name, "arrived_s", o->began_s,
+        "time_s", time_s, "cost", o->cost, "oracle_time_s", oracle->ended_s - oracle->began_s, "oracle_cost",
+        oracle->cost, "regret", regret_json(time_s, o->cost, oracle), "settled_at_s", settled(o), "decisions",
+        decisions, "waiting", time_s > 0 ? o->waited_s / time_s : 0, "worker_hours", worker_s(o) / 3600);
     put_pools(result, w, o, 1);
     return result;
 }
 
-json_t *cw_sim_result(const struct cw_workload *w, const char *policy, const struct cw_sim_outcome *outcomes, const struct cw_sim_outcome *oracles)
+json_t *cw_sim_result(const struct cw_workload *w, const char *policy, const struct cw_sim_outcome *outcomes,
+                      const struct cw_sim_outcome *oracles)
 {
-    double ended = 0, began = outcomes[0].began_s, cost = 0, oracle_time = 0, oracle_cost = 0, settled_at = 0, waited = 0, lasted = 0, all_s = 0;
+    double ended = 0, began = outcomes[0].began_s, cost = 0, oracle_time = 0, oracle_cost = 0, settled_at = 0,
+           waited = 0, lasted = 0, all_s = 0;
     json_t *decisions = json_array(), *jobs = json_array();
     for (size_t i = 0; i < w->n_jobs; i++) {
         const struct cw_sim_outcome *o = &outcomes[i];
@@ -78,9 +95,11 @@ json_t *cw_sim_result(const struct cw_workload *w, const char *policy, const str
     }
     oracle_time -= began;
     struct cw_sim_outcome together = {.ended_s = oracle_time, .cost = oracle_cost};
-    json_t *result = json_pack("{s:s, s:f, s:f, s:f, s:f, s:o, s:f, s:o, s:f, s:f}", "policy", policy, "time_s", ended - began, "cost", cost, "oracle_time_s", oracle_time, "oracle_cost",
-                               oracle_cost, "regret", regret_json(ended - began, cost, &together), "settled_at_s", settled_at, "decisions", decisions, "waiting",
-                               lasted > 0 ? waited / lasted : 0, "worker_hours", all_s / 3600);
+    json_t *result = json_pack(
+        "{s:s, s:f, s:f, s:f, s:f, s:o, s:f, s:o, s:f, s:f}", "policy", policy, "time_s", ended - began,
+        "cost", cost, "oracle_time_s", oracle_time, "oracle_cost", oracle_cost, "regret",
+        regret_json(ended - began, cost, &together), "settled_at_s", settled_at, "decisions", decisions,
+        "waiting", lasted > 0 ? waited / lasted : 0, "worker_hours", all_s / 3600);
     put_pools(result, w, outcomes, w->n_jobs);
     if (w->several)
         json_object_set_new(result, "jobs", jobs);

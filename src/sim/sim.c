@@ -12,14 +12,14 @@
 #include "policy/share.h"
 #include "sim/internal.h"
 
-/* Reports come often after a change, as daemons send them then, and once a second later. Long after a change they span a thousandth of the time since:
- * a week that nothing happens in is not worth a million of them. */
+/* Reports come often after a change, as daemons send them then, and once a second later. Long after a change
+ * they span a thousandth of the time since: a week that nothing happens in is not worth a million of them. */
 #define FIRST_REPORT_S 0.125
 #define REPORT_S 1.0
 #define REPORT_PART 1e-3
 #define ASK_STEPS 10  /* asking a policy takes as long as 2 to 20 steps */
 #define STAGES_STEP 8 /* summing up so many stages as long as one */
-#define END_S 1e200 /* when all is over, for those that are not asked on the way */
+#define END_S 1e200   /* when all is over, for those that are not asked on the way */
 
 struct sim {
     const struct cw_workload *w;
@@ -30,7 +30,10 @@ struct sim {
 };
 
 /* Whether what workers did since the last lump is reported now. */
-static bool lump_is_due(const struct cw_sim_played *p) { return p->now - p->lump_at >= p->job->lump_s; }
+static bool lump_is_due(const struct cw_sim_played *p)
+{
+    return p->now - p->lump_at >= p->job->lump_s;
+}
 
 /* The batches of a lump come together, so that the client waits for the first one of the next lump for as
  * long as it waits for all of them. */
@@ -45,23 +48,41 @@ static void wait_in_lumps(struct cw_sim_played *p, struct cw_client_facts *clien
     p->lump_wait_s -= wait_s;
 }
 
-static void facts(const struct cw_sim_played *p, struct cw_client_facts *client, struct cw_marker_facts *markers, struct cw_facts *f)
+static void facts(const struct cw_sim_played *p, struct cw_client_facts *client,
+                  struct cw_marker_facts *markers, struct cw_facts *f)
 {
     const struct cw_sim_job *job = p->job;
     const struct cw_sim_change *phase = &job->phases[p->phase];
     double spent = p->now - p->since;
-    *client = (struct cw_client_facts){.step = p->step, .wait = p->interval, .late = p->late, .queue = spent > 0 ? p->queue / spent : 0};
+    *client = (struct cw_client_facts){
+        .step = p->step, .wait = p->interval, .late = p->late, .queue = spent > 0 ? p->queue / spent : 0};
     client->wait.mean = p->interval.mean - p->step.mean;
     client->wait.m2 = CW_MAX(p->interval.m2 - p->step.m2, 0);
     *f = (struct cw_facts){
-        .clients = client, .n_clients = 1, .n_pools = (int)p->w->n_pools, .markers = markers, .n_markers = (int)job->n_markers, .marker = p->marker, .epoch = p->epoch, .epochs = job->epochs,
-        .batches_per_epoch = job->batches_per_epoch, .batches_done = p->done, .objective = job->objective, .client_price_per_h = job->client_price_per_h,
+        .clients = client,
+        .n_clients = 1,
+        .n_pools = (int)p->w->n_pools,
+        .markers = markers,
+        .n_markers = (int)job->n_markers,
+        .marker = p->marker,
+        .epoch = p->epoch,
+        .epochs = job->epochs,
+        .batches_per_epoch = job->batches_per_epoch,
+        .batches_done = p->done,
+        .objective = job->objective,
+        .client_price_per_h = job->client_price_per_h,
     };
     for (size_t i = 0; i < p->w->n_pools; i++) {
         const struct cw_sim_pool *pool = &p->w->pools[i];
         f->pools[i] = (struct cw_pool_facts){
-            .name = pool->name, .place = pool->place, .running = p->crews[i].running, .starting = p->crews[i].starting, .maximum = (int)pool->max_workers,
-            .price_per_h = pool->price_per_h, .start_delay_s = pool->start_delay_s, .cpu_share = pool->worker_cpus,
+            .name = pool->name,
+            .place = pool->place,
+            .running = p->crews[i].running,
+            .starting = p->crews[i].starting,
+            .maximum = (int)pool->max_workers,
+            .price_per_h = pool->price_per_h,
+            .start_delay_s = pool->start_delay_s,
+            .cpu_share = pool->worker_cpus,
         };
         if (lump_is_due(p)) {
             f->pools[i].compute = p->compute[i];
@@ -69,15 +90,24 @@ static void facts(const struct cw_sim_played *p, struct cw_client_facts *client,
         }
     }
     for (size_t i = 0; i < job->n_markers; i++)
-        markers[i] = (struct cw_marker_facts){.name = job->stages[job->markers[i]].name, .prefix_s = p->costs.prefix_s[i] * (phase->worker_slowdown * p->w->pools[0].slowdown) / p->w->pools[0].worker_cpus,
-                                              .bytes = p->costs.bytes[i], .cached = p->cached[i], .written = p->written[i]};
-    f->storage = (struct cw_storage_facts){.source_bytes = job->n_stages ? p->costs.source_bytes : 0, .read_bytes_per_s = phase->read_bytes_per_s,
-                                           .write_bytes_per_s = phase->write_bytes_per_s, .cache_bytes = job->store_bytes, .price_per_gb_h = job->store_price_per_gb_h};
+        markers[i] = (struct cw_marker_facts){.name = job->stages[job->markers[i]].name,
+                                              .prefix_s = p->costs.prefix_s[i] *
+                                                          (phase->worker_slowdown * p->w->pools[0].slowdown) /
+                                                          p->w->pools[0].worker_cpus,
+                                              .bytes = p->costs.bytes[i],
+                                              .cached = p->cached[i],
+                                              .written = p->written[i]};
+    f->storage = (struct cw_storage_facts){.source_bytes = job->n_stages ? p->costs.source_bytes : 0,
+                                           .read_bytes_per_s = phase->read_bytes_per_s,
+                                           .write_bytes_per_s = phase->write_bytes_per_s,
+                                           .cache_bytes = job->store_bytes,
+                                           .price_per_gb_h = job->store_price_per_gb_h};
 }
 
 /*
- * What each job wants of the pools, and gets, into shares[job]. `whole`: this job as if it wanted everything, for what it could get; NULL: as it is. A quota is of all
- * pools together: what a job has of the first ones counts.
+ * What each job wants of the pools, and gets, into shares[job]. `whole`: this job as if it wanted everything,
+ * for what it could get; NULL: as it is. A quota is of all pools together: what a job has of the first ones
+ * counts.
  */
 static void share_of(const struct sim *s, const struct cw_sim_played *whole, struct cw_sim_vector *shares)
 {
@@ -92,7 +122,8 @@ static void share_of(const struct sim *s, const struct cw_sim_played *whole, str
                 want = most;
             else if (quota > 0)
                 want = CW_MIN(want, quota - had[i]);
-            claims[i] = (struct cw_claim){.want = want, .weight = p->job->weight, .priority = (int)p->job->priority, .quota = quota};
+            claims[i] = (struct cw_claim){
+                .want = want, .weight = p->job->weight, .priority = (int)p->job->priority, .quota = quota};
         }
         cw_share(claims, (int)s->n, most);
         for (size_t i = 0; i < s->n; i++)
@@ -119,7 +150,8 @@ static void begin_window(struct cw_sim_played *p)
     p->lump_at = p->now;
 }
 
-/* Workers that are to come to the other pools; as long as there are any, who is to go stays, so that the job is not left without. */
+/* Workers that are to come to the other pools; as long as there are any, who is to go stays, so that the job
+ * is not left without. */
 static bool others_start(const struct cw_sim_played *p, size_t pool)
 {
     bool any = false;
@@ -162,7 +194,10 @@ static int regrant(struct sim *s, double now)
     return 0;
 }
 
-static bool changes(const struct cw_sim_played *p, const struct cw_decision *d) { return memcmp(d->workers, p->want, sizeof(p->want)) != 0 || d->marker != p->marker; }
+static bool changes(const struct cw_sim_played *p, const struct cw_decision *d)
+{
+    return memcmp(d->workers, p->want, sizeof(p->want)) != 0 || d->marker != p->marker;
+}
 
 static int sum(const int *workers)
 {
@@ -183,7 +218,8 @@ static int record(struct cw_sim_played *p, const struct cw_decision *d, const st
     json_t *json = cw_decision_json(d, f);
     if (!json)
         return CW_E_MEMORY;
-    out->decisions[out->n_decisions++] = (struct cw_sim_decision){.t = p->now, .workers = sum(d->workers), .marker = d->marker, .record = json};
+    out->decisions[out->n_decisions++] = (struct cw_sim_decision){
+        .t = p->now, .workers = sum(d->workers), .marker = d->marker, .record = json};
     return 0;
 }
 
@@ -205,14 +241,16 @@ static int sample(struct cw_sim_played *p)
         return 0;
     if (CW_ARRAY_ROOM(out->samples, out->samples_room, out->n_samples + 1, "samples", NULL) < 0)
         return CW_E_MEMORY;
-    out->samples[out->n_samples++] = (struct cw_sim_sample){p->now, cw_sim_running(p), sum(p->want), 1 - p->step.mean / p->interval.mean};
+    out->samples[out->n_samples++] = (struct cw_sim_sample){p->now, cw_sim_running(p), sum(p->want),
+                                                            1 - p->step.mean / p->interval.mean};
     return 0;
 }
 
 /* The plan of this phase, as a decision. */
 static void follow_plan(const struct cw_sim_played *p, struct cw_decision *d)
 {
-    *d = (struct cw_decision){.marker = p->plan->marker, .concluded = true, .why = "the best plan, found by trying all"};
+    *d = (struct cw_decision){
+        .marker = p->plan->marker, .concluded = true, .why = "the best plan, found by trying all"};
     memcpy(d->workers, p->plan->phases[p->phase].workers, sizeof(d->workers));
 }
 
@@ -325,9 +363,13 @@ static int at_event(struct sim *s, struct cw_sim_played *p, double at)
     return r >= 0 && !p->expected && p->next_report <= at ? report(s, p) : CW_MIN(r, 0);
 }
 
-struct cause { const char *field; double value, times; };
+struct cause {
+    const char *field;
+    double value, times;
+};
 
-/* The field that multiplies the steps most. The oracle, who has plans, plays alike epochs at once, and each of many plans; a run sees each failure. */
+/* The field that multiplies the steps most. The oracle, who has plans, plays alike epochs at once, and each
+ * of many plans; a run sees each failure. */
 static int too_long(const struct sim *s, double at, struct cw_error *err)
 {
     const struct cw_workload *w = s->w;
@@ -372,7 +414,8 @@ static int play(struct sim *s, struct cw_error *err)
     return 0;
 }
 
-int cw_sim_run(const struct cw_workload *w, const struct cw_sim_options *o, struct cw_sim_outcome *outcomes, struct cw_error *err)
+int cw_sim_run(const struct cw_workload *w, const struct cw_sim_options *o, struct cw_sim_outcome *outcomes,
+               struct cw_error *err)
 {
     struct sim s = {.w = w, .o = o, .n = o->alone >= 0 ? 1 : w->n_jobs};
     s.steps = o->steps ? o->steps : &s.own_steps;
@@ -382,8 +425,14 @@ int cw_sim_run(const struct cw_workload *w, const struct cw_sim_options *o, stru
     for (size_t i = 0; i < s.n; i++) {
         struct cw_sim_played *p = &s.jobs[i];
         const struct cw_sim_job *job = &w->jobs[o->alone >= 0 ? (size_t)o->alone : i];
-        *p = (struct cw_sim_played){.w = w, .job = job, .plan = o->plans ? &o->plans[i] : NULL, .costs = cw_sim_costs(job),
-                                    .steps = s.steps, .expected = o->expected, .marker = -1, .out = &outcomes[i],
+        *p = (struct cw_sim_played){.w = w,
+                                    .job = job,
+                                    .plan = o->plans ? &o->plans[i] : NULL,
+                                    .costs = cw_sim_costs(job),
+                                    .steps = s.steps,
+                                    .expected = o->expected,
+                                    .marker = -1,
+                                    .out = &outcomes[i],
                                     .draw = cw_draw_new(w->seed + i, "batches")};
         *s.steps += job->n_stages / STAGES_STEP;
         for (size_t k = 0; k < w->n_pools; k++) {

@@ -1,6 +1,7 @@
 /*
- * The simulator: policies against modelled jobs. Event-driven: between a report, a worker that comes or goes, the end of an epoch and a change nothing
- * changes, so time goes on in one step, however many batches that are. docs/simulator.md tells what is modelled.
+ * The simulator: policies against modelled jobs. Event-driven: between a report, a worker that comes or goes,
+ * the end of an epoch and a change nothing changes, so time goes on in one step, however many batches that
+ * are. docs/simulator.md tells what is modelled.
  */
 #pragma once
 #include "sim/workload.h"
@@ -10,7 +11,10 @@ struct cw_sim_decision {
     int workers, marker;
     json_t *record; /* cw_decision_json */
 };
-struct cw_sim_sample { double t, running, target, waiting; };
+
+struct cw_sim_sample {
+    double t, running, target, waiting;
+};
 
 struct cw_sim_outcome { /* of one job */
     double began_s, ended_s, cost, waited_s;
@@ -22,7 +26,10 @@ struct cw_sim_outcome { /* of one job */
 };
 
 /* What is done without being asked for: workers of each pool per phase of the job, and a marker. */
-struct cw_sim_vector { int workers[CW_POLICY_POOLS]; };
+struct cw_sim_vector {
+    int workers[CW_POLICY_POOLS];
+};
+
 struct cw_sim_plan {
     int marker;
     struct cw_sim_vector *phases;
@@ -31,21 +38,28 @@ struct cw_sim_plan {
 struct cw_sim_options {
     const struct cw_policy *policy;  /* decides; NULL: the plans count */
     const struct cw_sim_plan *plans; /* per job */
-    bool expected;                   /* no draws: means instead of noise, stragglers and failures; and no samples */
-    int alone;                       /* only this job, at time 0; -1: all */
-    uint64_t *steps;                 /* counted on, and bounded; NULL: the run's own */
+    bool expected;   /* no draws: means instead of noise, stragglers and failures; and no samples */
+    int alone;       /* only this job, at time 0; -1: all */
+    uint64_t *steps; /* counted on, and bounded; NULL: the run's own */
 };
 
-/* Steps of a run, and of the search for all oracles: stretches of time in which nothing changes, at some 50 to 150 ns each. A week of 1,000 workers that each fail once a day takes
- * 7 million, those that are generated for tests 0.2 at most. */
+/* Steps of a run, and of the search for all oracles: stretches of time in which nothing changes, at some 50
+ * to 150 ns each. A week of 1,000 workers that each fail once a day takes 7 million, those that are generated
+ * for tests 0.2 at most. */
 #define CW_SIM_MAX_STEPS UINT64_C(100000000)
-/* Plays a workload; outcomes has n_jobs entries. CW_E_PIPELINE, naming a field, if it takes more steps than that. */
-int cw_sim_run(const struct cw_workload *w, const struct cw_sim_options *o, struct cw_sim_outcome *outcomes, struct cw_error *err) _must_check_;
+/* Plays a workload; outcomes has n_jobs entries. CW_E_PIPELINE, naming a field, if it takes more steps than
+ * that. */
+int cw_sim_run(const struct cw_workload *w, const struct cw_sim_options *o, struct cw_sim_outcome *outcomes,
+               struct cw_error *err) _must_check_;
 void cw_sim_outcome_deinit(struct cw_sim_outcome *o);
 
-/* The best plan of a job that has the pools for itself, by trying: counts of workers of each pool, markers, and phases after one another. */
-int cw_sim_oracle(const struct cw_workload *w, int job, struct cw_sim_plan *ret, struct cw_sim_outcome *outcome, struct cw_error *err) _must_check_;
+/* The best plan of a job that has the pools for itself, by trying: counts of workers of each pool, markers,
+ * and phases after one another. */
+int cw_sim_oracle(const struct cw_workload *w, int job, struct cw_sim_plan *ret,
+                  struct cw_sim_outcome *outcome, struct cw_error *err) _must_check_;
 
 /* The result as JSON, and as a picture (SVG) in a file. */
-json_t *cw_sim_result(const struct cw_workload *w, const char *policy, const struct cw_sim_outcome *outcomes, const struct cw_sim_outcome *oracles);
-int cw_sim_plot(const char *path, const struct cw_workload *w, const char *policy, const struct cw_sim_outcome *outcomes, struct cw_error *err) _must_check_;
+json_t *cw_sim_result(const struct cw_workload *w, const char *policy, const struct cw_sim_outcome *outcomes,
+                      const struct cw_sim_outcome *oracles);
+int cw_sim_plot(const char *path, const struct cw_workload *w, const char *policy,
+                const struct cw_sim_outcome *outcomes, struct cw_error *err) _must_check_;

@@ -22,10 +22,13 @@ static int by_workers(const void *a, const void *b)
     return (x->workers > y->workers) - (x->workers < y->workers);
 }
 
-static int parse_named(const struct reader *r, const json_t *table, const char *where, unsigned taken, struct cw_sim_axis **ret);
+static int parse_named(const struct reader *r, const json_t *table, const char *where, unsigned taken,
+                       struct cw_sim_axis **ret);
 
-/* One point: seconds, or the axis of the next pool. `taken`: the pools of the axes around it, bit by bit; `last`: these are all. */
-static int parse_point(const struct reader *r, const char *key, const json_t *value, const char *where, unsigned taken, struct cw_sim_point *point)
+/* One point: seconds, or the axis of the next pool. `taken`: the pools of the axes around it, bit by bit;
+ * `last`: these are all. */
+static int parse_point(const struct reader *r, const char *key, const json_t *value, const char *where,
+                       unsigned taken, struct cw_sim_point *point)
 {
     char *end, dotted[256];
     bool last = taken == (1u << r->w->n_pools) - 1;
@@ -33,26 +36,35 @@ static int parse_point(const struct reader *r, const char *key, const json_t *va
     errno = 0;
     long workers = strtol(key, &end, 10), least = r->w->n_pools > 1 ? 0 : 1;
     if (errno || key[0] < '0' || key[0] > '9' || *end || workers < least || workers > CW_SIM_MOST_WORKERS)
-        return cw_sim_expected(dotted, key, value, least ? "a count of workers from 1 to 100000 as key" : "a count of workers from 0 to 100000 as key", r->err);
+        return cw_sim_expected(dotted, key, value,
+                               least ? "a count of workers from 1 to 100000 as key"
+                                     : "a count of workers from 0 to 100000 as key",
+                               r->err);
     point->workers = (double)workers;
     if (!last) {
         char path[256];
         snprintf(path, sizeof(path), "%.180s%.40s", dotted, key);
         return parse_named(r, value, path, taken, &point->next);
     }
-    if (!json_is_number(value) || !(json_number_value(value) >= CW_SIM_LEAST) || json_number_value(value) > CW_SIM_MOST)
-        return cw_sim_expected(dotted, key, value, "a number of at least 1e-15 and at most 1e15, in seconds", r->err);
+    if (!json_is_number(value) || !(json_number_value(value) >= CW_SIM_LEAST) ||
+        json_number_value(value) > CW_SIM_MOST)
+        return cw_sim_expected(dotted, key, value, "a number of at least 1e-15 and at most 1e15, in seconds",
+                               r->err);
     point->s = json_number_value(value) / r->divide;
     return 0;
 }
 
-static int parse_axis(const struct reader *r, const json_t *axis, const char *where, size_t pool, unsigned taken, struct cw_sim_axis **ret)
+static int parse_axis(const struct reader *r, const json_t *axis, const char *where, size_t pool,
+                      unsigned taken, struct cw_sim_axis **ret)
 {
     const char *key;
     json_t *value;
     size_t n = json_object_size(axis);
     if (!json_is_object(axis) || n == 0 || n > MOST_POINTS)
-        return cw_sim_expected("", where, axis, "an object of 1 to 10000 counts of workers and their seconds, as {\"1\": 120, \"2\": 63}", r->err);
+        return cw_sim_expected(
+            "", where, axis,
+            "an object of 1 to 10000 counts of workers and their seconds, as {\"1\": 120, \"2\": 63}",
+            r->err);
     *ret = calloc(1, sizeof(**ret) + n * sizeof((*ret)->points[0]));
     if (!*ret)
         return cw_error_nomem(r->err, n, "a table");
@@ -71,13 +83,20 @@ static int parse_axis(const struct reader *r, const json_t *axis, const char *wh
 }
 
 /* {"remote": {...}}: the axis of a pool that none of those around it has. */
-static int parse_named(const struct reader *r, const json_t *table, const char *where, unsigned taken, struct cw_sim_axis **ret)
+static int parse_named(const struct reader *r, const json_t *table, const char *where, unsigned taken,
+                       struct cw_sim_axis **ret)
 {
     char path[256], expected[200];
     size_t pool = 0;
-    const char *name = json_is_object(table) && json_object_size(table) == 1 ? json_object_iter_key(json_object_iter((json_t *)table)) : NULL;
-    snprintf(expected, sizeof(expected), r->w->n_pools > 1 ? "an object with the axis of one more of the pools, as {\"%.60s\": {\"0\": ..., \"1\": ...}}" : "an object with one pool, as {\"%.60s\": {\"1\": 120, \"2\": 63}}",
-             r->w->pools[taken ? r->w->n_pools - 1 : 0].name);
+    const char *name = json_is_object(table) && json_object_size(table) == 1
+                           ? json_object_iter_key(json_object_iter((json_t *)table))
+                           : NULL;
+    snprintf(
+        expected, sizeof(expected),
+        r->w->n_pools > 1
+            ? "an object with the axis of one more of the pools, as {\"%.60s\": {\"0\": ..., \"1\": ...}}"
+            : "an object with one pool, as {\"%.60s\": {\"1\": 120, \"2\": 63}}",
+        r->w->pools[taken ? r->w->n_pools - 1 : 0].name);
     while (name && pool < r->w->n_pools && (taken & 1u << pool || strcmp(r->w->pools[pool].name, name) != 0))
         pool++;
     if (!name || pool == r->w->n_pools)
@@ -86,7 +105,8 @@ static int parse_named(const struct reader *r, const json_t *table, const char *
     return parse_axis(r, json_object_get(table, name), path, pool, taken, ret);
 }
 
-int cw_sim_table_parse(const json_t *object, const char *where, struct cw_workload *w, struct cw_sim_job *job, struct cw_error *err)
+int cw_sim_table_parse(const json_t *object, const char *where, struct cw_workload *w, struct cw_sim_job *job,
+                       struct cw_error *err)
 {
     char path[128];
     const json_t *table = json_object_get(object, "table"), *unit = json_object_get(object, "table_unit");
@@ -102,12 +122,17 @@ int cw_sim_table_parse(const json_t *object, const char *where, struct cw_worklo
         double alone[CW_POLICY_POOLS] = {0};
         alone[i] = 1;
         if (cw_sim_table_s(job->table, alone) >= CW_SIM_NEVER_S)
-            return cw_sim_expected("", path, table, "what workers of each pool do without the others, too: points of 0 for these", err);
+            return cw_sim_expected(
+                "", path, table,
+                "what workers of each pool do without the others, too: points of 0 for these", err);
     }
     return e;
 }
 
-static double point_s(const struct cw_sim_point *p, const double *speed) { return p->next ? cw_sim_table_s(p->next, speed) : p->s; }
+static double point_s(const struct cw_sim_point *p, const double *speed)
+{
+    return p->next ? cw_sim_table_s(p->next, speed) : p->s;
+}
 
 /* As if workers were alike: half of them take twice as long. */
 static double alike_s(const struct cw_sim_point *p, double workers, const double *speed)
@@ -115,7 +140,8 @@ static double alike_s(const struct cw_sim_point *p, double workers, const double
     return workers > 0 ? point_s(p, speed) * p->workers / workers : CW_SIM_NEVER_S;
 }
 
-/* Linear between points, constant beyond the last; before the first, or where there is nobody at all at the one before, as if workers were alike. */
+/* Linear between points, constant beyond the last; before the first, or where there is nobody at all at the
+ * one before, as if workers were alike. */
 double cw_sim_table_s(const struct cw_sim_axis *axis, const double *speed)
 {
     const struct cw_sim_point *p = axis->points;
@@ -129,7 +155,8 @@ double cw_sim_table_s(const struct cw_sim_axis *axis, const double *speed)
     double below_s = point_s(&p[low], speed);
     if (below_s >= CW_SIM_NEVER_S)
         return alike_s(&p[high], workers, speed);
-    return below_s + (point_s(&p[high], speed) - below_s) * (workers - p[low].workers) / (p[high].workers - p[low].workers);
+    return below_s + (point_s(&p[high], speed) - below_s) * (workers - p[low].workers) /
+                         (p[high].workers - p[low].workers);
 }
 
 void cw_sim_table_free(struct cw_sim_axis *axis)

@@ -6,7 +6,8 @@
 
 #include "sim/fields.h"
 
-/* Where a file says nothing. Prices: those of the paper, a TPU v2-8 and an n2-standard-8 in 2023. A batch of the source: 256 photographs of 128 KiB. */
+/* Where a file says nothing. Prices: those of the paper, a TPU v2-8 and an n2-standard-8 in 2023. A batch of
+ * the source: 256 photographs of 128 KiB. */
 #define CLIENT_PRICE 4.96
 #define WORKER_PRICE 0.427319
 #define BATCH_BYTES (256 * 131072.0)
@@ -22,7 +23,8 @@ static void *items_new(size_t n, size_t size, struct cw_error *err, int *r)
     return items;
 }
 
-static int parse_stage(const json_t *value, const char *where, size_t i, struct cw_sim_stage *stage, struct cw_error *err)
+static int parse_stage(const json_t *value, const char *where, size_t i, struct cw_sim_stage *stage,
+                       struct cw_error *err)
 {
     char path[128];
     snprintf(path, sizeof(path), "%smodel.stages[%zu].", where, i);
@@ -41,8 +43,10 @@ static int parse_stage(const json_t *value, const char *where, size_t i, struct 
     return stage->name ? 0 : cw_sim_expected(path, "name", json_object_get(value, "name"), "a string", err);
 }
 
-/* Each number may be in its bounds and their product out of all. `i`: the stage at which that shows; `field` of it is named. */
-static int too_much(const json_t *stages, const char *where, size_t i, const char *field, const char *expected, struct cw_error *err)
+/* Each number may be in its bounds and their product out of all. `i`: the stage at which that shows; `field`
+ * of it is named. */
+static int too_much(const json_t *stages, const char *where, size_t i, const char *field,
+                    const char *expected, struct cw_error *err)
 {
     char path[128];
     snprintf(path, sizeof(path), "%smodel.stages[%zu].", where, i);
@@ -50,25 +54,33 @@ static int too_much(const json_t *stages, const char *where, size_t i, const cha
 }
 
 /* What a batch passes, takes and weighs, all stages together. */
-static int check_stages(const json_t *stages, const char *where, const struct cw_sim_job *job, struct cw_error *err)
+static int check_stages(const json_t *stages, const char *where, const struct cw_sim_job *job,
+                        struct cw_error *err)
 {
     double kept = 1, cpu_s = 0, size = job->source_batch_bytes;
     for (size_t i = job->n_stages; i-- > 0;)
         if ((kept *= job->stages[i].keep) < LEAST_KEPT)
-            return too_much(stages, where, i, "keep", "so much that from there on at least 1e-09 of the elements are kept", err);
+            return too_much(stages, where, i, "keep",
+                            "so much that from there on at least 1e-09 of the elements are kept", err);
     for (size_t i = 0; i < job->n_stages; i++) {
         const struct cw_sim_stage *stage = &job->stages[i];
         if ((cpu_s += stage->cpu_s / kept) > MOST)
-            return too_much(stages, where, i, "cpu_s", "so little that a batch takes at most 1e15 s up to there, what filters leave out included", err);
+            return too_much(
+                stages, where, i, "cpu_s",
+                "so little that a batch takes at most 1e15 s up to there, what filters leave out included",
+                err);
         kept /= stage->keep;
         if ((size *= stage->size_factor) > MOST)
-            return too_much(stages, where, i, "size_factor", "so little that as many elements as are in a batch have at most 1e15 bytes there", err);
+            return too_much(stages, where, i, "size_factor",
+                            "so little that as many elements as are in a batch have at most 1e15 bytes there",
+                            err);
     }
     return 0;
 }
 
 /* What belongs to another form of a job, or elsewhere, would say nothing here. */
-static int none_of(const json_t *object, const char *where, const char *const *names, const char *expected, struct cw_error *err)
+static int none_of(const json_t *object, const char *where, const char *const *names, const char *expected,
+                   struct cw_error *err)
 {
     for (; *names; names++)
         if (json_object_get(object, *names))
@@ -77,22 +89,26 @@ static int none_of(const json_t *object, const char *where, const char *const *n
 }
 
 /* The error for a marker that is not one stage. */
-static int not_a_stage(const char *path, const json_t *value, const struct cw_sim_job *job, struct cw_error *err)
+static int not_a_stage(const char *path, const json_t *value, const struct cw_sim_job *job,
+                       struct cw_error *err)
 {
     char names[160], expected[256];
     for (size_t i = 0, used = 0; i < job->n_stages; i++) {
         const char *comma = i ? ", " : "", *name = job->stages[i].name;
         bool fits = used + strlen(name) + sizeof(", \"\", ...") <= sizeof(names);
-        used += (size_t)snprintf(names + used, sizeof(names) - used, fits ? "%s\"%s\"" : "%s...", comma, name);
+        used += (size_t)snprintf(names + used, sizeof(names) - used, fits ? "%s\"%s\"" : "%s...", comma,
+                                 name);
         if (!fits)
             break;
     }
-    snprintf(expected, sizeof(expected), "the name of one stage, of %s, or its number from 0 to %zu", names, job->n_stages - 1);
+    snprintf(expected, sizeof(expected), "the name of one stage, of %s, or its number from 0 to %zu", names,
+             job->n_stages - 1);
     return cw_sim_expected("", path, value, expected, err);
 }
 
 /* Which stage: by its number, or by its name, which only one may have then. */
-static int parse_marker(const json_t *value, const char *path, const struct cw_sim_job *job, size_t *ret, struct cw_error *err)
+static int parse_marker(const json_t *value, const char *path, const struct cw_sim_job *job, size_t *ret,
+                        struct cw_error *err)
 {
     const char *name = json_string_value(value);
     double number = json_number_value(value);
@@ -107,7 +123,8 @@ static int parse_marker(const json_t *value, const char *path, const struct cw_s
             found++;
         }
     if (found > 1)
-        return cw_sim_expected("", path, value, "the number of the stage, from 0: several have this name", err);
+        return cw_sim_expected("", path, value, "the number of the stage, from 0: several have this name",
+                               err);
     return found == 1 ? 0 : not_a_stage(path, value, job, err);
 }
 
@@ -116,7 +133,8 @@ static int parse_markers(const json_t *list, const char *where, struct cw_sim_jo
     size_t i;
     const json_t *value;
     if (list && (!json_is_array(list) || json_array_size(list) > CW_POLICY_MARKERS))
-        return cw_sim_expected(where, "model.cache_markers", list, "a list of at most 16 names of stages", err);
+        return cw_sim_expected(where, "model.cache_markers", list, "a list of at most 16 names of stages",
+                               err);
     json_array_foreach(list, i, value)
     {
         char path[128];
@@ -135,7 +153,8 @@ static int parse_markers(const json_t *list, const char *where, struct cw_sim_jo
 static int parse_model(const json_t *object, const char *where, struct cw_sim_job *job, struct cw_error *err)
 {
     char path[128], store[128];
-    const json_t *model = json_object_get(object, "model"), *stages = json_object_get(model, "stages"), *value;
+    const json_t *model = json_object_get(object, "model"), *stages = json_object_get(model, "stages"),
+                 *value;
     size_t i;
     int r = 0;
     snprintf(path, sizeof(path), "%smodel.", where);
@@ -164,15 +183,16 @@ static int parse_model(const json_t *object, const char *where, struct cw_sim_jo
     if (!json_is_array(stages) || json_array_size(stages) == 0 || json_array_size(stages) > 1000)
         return cw_sim_expected(path, "stages", stages, "a list of 1 to 1000 stages", err);
     job->stages = items_new(json_array_size(stages), sizeof(*job->stages), err, &r);
-    json_array_foreach(stages, i, value)
-        if (r == 0 && (r = parse_stage(value, where, i, &job->stages[i], err)) == 0)
-            job->n_stages++;
+    json_array_foreach(stages, i,
+                       value) if (r == 0 && (r = parse_stage(value, where, i, &job->stages[i], err)) == 0)
+        job->n_stages++;
     if (r == 0)
         r = check_stages(stages, where, job, err);
     return r < 0 ? r : parse_markers(json_object_get(model, "cache_markers"), where, job, err);
 }
 
-static const char *const of_model[] = {"source_bytes_per_s", "read_bytes_per_s", "write_bytes_per_s", NULL}; /* in a change */
+/* in a change */
+static const char *const of_model[] = {"source_bytes_per_s", "read_bytes_per_s", "write_bytes_per_s", NULL};
 
 /* A change keeps what it does not name. */
 static int parse_changes(const json_t *list, const char *where, struct cw_sim_job *job, struct cw_error *err)
@@ -209,7 +229,8 @@ static int parse_changes(const json_t *list, const char *where, struct cw_sim_jo
     return 0;
 }
 
-static int parse_objective(const json_t *object, const char *where, struct cw_sim_job *job, struct cw_error *err)
+static int parse_objective(const json_t *object, const char *where, struct cw_sim_job *job,
+                           struct cw_error *err)
 {
     const json_t *v = json_object_get(object, "objective");
     const char *said = json_string_value(v);
@@ -220,18 +241,31 @@ static int parse_objective(const json_t *object, const char *where, struct cw_si
 }
 
 /* What belongs to a job: it stands in the file itself, or in each of its "jobs". */
-static const char *const of_job[] = {"epochs", "batches_per_epoch", "client_step_s", "objective", "noise", "lump_s", "table", "table_unit", "worker_cpu_s", "model", "changes", NULL};
+static const char *const of_job[] = {
+    "epochs", "batches_per_epoch", "client_step_s", "objective", "noise",   "lump_s",
+    "table",  "table_unit",        "worker_cpu_s",  "model",     "changes", NULL};
 #define JOB_FIELDS(job) \
-    {"epochs", &(job)->epochs, 1, 1e6, CW_SIM_WHOLE, false}, {"batches_per_epoch", &(job)->batches_per_epoch, 0.01, 1e12, CW_SIM_ANY, true}, \
-        {"client_step_s", &(job)->phases[0].client_step_s, 0, MOST, CW_SIM_ANY, false}, {"objective", NULL, 0, 0, CW_SIM_ANY, false}, \
-        {"noise", &(job)->noise, 0, 10, CW_SIM_ANY, false}, {"lump_s", &(job)->lump_s, 0, 1e6, CW_SIM_ANY, false}, {"table", NULL, 0, 0, CW_SIM_ANY, false}, {"table_unit", NULL, 0, 0, CW_SIM_ANY, false}, \
-        {"worker_cpu_s", &(job)->worker_cpu_s, 0, MOST, CW_SIM_ANY, false}, {"model", NULL, 0, 0, CW_SIM_ANY, false}, {"changes", NULL, 0, 0, CW_SIM_ANY, false}
+    {"epochs", &(job)->epochs, 1, 1e6, CW_SIM_WHOLE, false}, \
+        {"batches_per_epoch", &(job)->batches_per_epoch, 0.01, 1e12, CW_SIM_ANY, true}, \
+        {"client_step_s", &(job)->phases[0].client_step_s, 0, MOST, CW_SIM_ANY, false}, \
+        {"objective", NULL, 0, 0, CW_SIM_ANY, false}, {"noise", &(job)->noise, 0, 10, CW_SIM_ANY, false}, \
+        {"lump_s", &(job)->lump_s, 0, 1e6, CW_SIM_ANY, false}, {"table", NULL, 0, 0, CW_SIM_ANY, false}, \
+        {"table_unit", NULL, 0, 0, CW_SIM_ANY, false}, \
+        {"worker_cpu_s", &(job)->worker_cpu_s, 0, MOST, CW_SIM_ANY, false}, \
+        {"model", NULL, 0, 0, CW_SIM_ANY, false}, \
+    { \
+        "changes", NULL, 0, 0, CW_SIM_ANY, false \
+    }
 
 static int job_init(const json_t *object, struct cw_sim_job *job, struct cw_error *err)
 {
     int r = 0;
     const json_t *changes = json_object_get(object, "changes");
-    *job = (struct cw_sim_job){.name = "job", .epochs = 1, .weight = 1, .client_price_per_h = CLIENT_PRICE, .source_batch_bytes = BATCH_BYTES};
+    *job = (struct cw_sim_job){.name = "job",
+                               .epochs = 1,
+                               .weight = 1,
+                               .client_price_per_h = CLIENT_PRICE,
+                               .source_batch_bytes = BATCH_BYTES};
     job->phases = items_new(1 + json_array_size(changes), sizeof(*job->phases), err, &r);
     if (r < 0)
         return r;
@@ -243,14 +277,16 @@ static int job_init(const json_t *object, struct cw_sim_job *job, struct cw_erro
 static const char *const of_table[] = {"table_unit", "worker_cpu_s", NULL};
 
 /* What a job's object holds besides numbers. */
-static int parse_job(const json_t *object, const char *where, struct cw_workload *w, struct cw_sim_job *job, struct cw_error *err)
+static int parse_job(const json_t *object, const char *where, struct cw_workload *w, struct cw_sim_job *job,
+                     struct cw_error *err)
 {
     bool table = json_object_get(object, "table"), model = json_object_get(object, "model");
     int r = parse_objective(object, where, job, err);
     if (r < 0)
         return r;
     if (table == model)
-        return cw_sim_expected(where, "table", json_object_get(object, "table"), table ? "no table beside a model" : "a table, or a model", err);
+        return cw_sim_expected(where, "table", json_object_get(object, "table"),
+                               table ? "no table beside a model" : "a table, or a model", err);
     if (model)
         r = none_of(object, where, of_table, "it beside a table, not beside a model", err);
     if (r == 0)
@@ -269,11 +305,17 @@ static int parse_named_job(const json_t *object, size_t i, struct cw_workload *w
     snprintf(where, sizeof(where), "jobs[%zu].", i);
     snprintf(price, sizeof(price), "jobs[%zu].price_per_h.", i);
     const struct cw_sim_field fields[] = {
-        {"name", NULL, 0, 0, CW_SIM_ANY, false}, {"arrive_s", &job->arrive_s, 0, MOST, CW_SIM_ANY, false}, {"weight", &job->weight, 0, 1e6, CW_SIM_MORE, false},
-        {"priority", &job->priority, -1e6, 1e6, CW_SIM_WHOLE, false}, {"quota", &job->quota, 1, CW_SIM_MOST_WORKERS, CW_SIM_WHOLE, false},
-        {"price_per_h", NULL, 0, 0, CW_SIM_ANY, false}, JOB_FIELDS(job), {0},
+        {"name", NULL, 0, 0, CW_SIM_ANY, false},
+        {"arrive_s", &job->arrive_s, 0, MOST, CW_SIM_ANY, false},
+        {"weight", &job->weight, 0, 1e6, CW_SIM_MORE, false},
+        {"priority", &job->priority, -1e6, 1e6, CW_SIM_WHOLE, false},
+        {"quota", &job->quota, 1, CW_SIM_MOST_WORKERS, CW_SIM_WHOLE, false},
+        {"price_per_h", NULL, 0, 0, CW_SIM_ANY, false},
+        JOB_FIELDS(job),
+        {0},
     };
-    const struct cw_sim_field of_price[] = {{"client", &job->client_price_per_h, 0, MOST, CW_SIM_ANY, false}, {0}};
+    const struct cw_sim_field of_price[] = {{"client", &job->client_price_per_h, 0, MOST, CW_SIM_ANY, false},
+                                            {0}};
     r = cw_sim_fields(object, where, fields, err);
     if (r == 0 && json_object_get(object, "price_per_h"))
         r = cw_sim_fields(json_object_get(object, "price_per_h"), price, of_price, err);
@@ -284,7 +326,8 @@ static int parse_named_job(const json_t *object, size_t i, struct cw_workload *w
         return cw_sim_expected(where, "name", json_object_get(object, "name"), "a string", err);
     for (size_t k = 0; k < i; k++)
         if (strcmp(w->jobs[k].name, job->name) == 0)
-            return cw_sim_expected(where, "name", json_object_get(object, "name"), "a name that no other job has", err);
+            return cw_sim_expected(where, "name", json_object_get(object, "name"),
+                                   "a name that no other job has", err);
     return parse_job(object, where, w, job, err);
 }
 
@@ -295,9 +338,7 @@ static int parse_jobs(const json_t *list, const json_t *root, struct cw_workload
     if (!json_is_array(list) || json_array_size(list) == 0 || json_array_size(list) > CW_SIM_MAX_JOBS)
         return cw_sim_expected("", "jobs", list, "a list of 1 to 64 jobs", err);
     int r = none_of(root, "", of_job, "it inside each of \"jobs\"", err);
-    json_array_foreach(list, i, value)
-        if (r == 0)
-            r = parse_named_job(value, i, w, err);
+    json_array_foreach(list, i, value) if (r == 0) r = parse_named_job(value, i, w, err);
     return r;
 }
 
@@ -317,17 +358,29 @@ static int parse_root(const json_t *root, struct cw_workload *w, struct cw_error
     if (jobs)
         job = &unused;
     const struct cw_sim_field fields[] = {
-        {"workload", &version, 1, 1, CW_SIM_WHOLE, true}, {"seed", &seed, 0, 9007199254740992.0, CW_SIM_WHOLE, false}, {"jobs", NULL, 0, 0, CW_SIM_ANY, false},
-        {"price_per_h", NULL, 0, 0, CW_SIM_ANY, false}, {"pools", NULL, 0, 0, CW_SIM_ANY, false}, {"max_workers", &pool->max_workers, 1, CW_SIM_MOST_WORKERS, CW_SIM_WHOLE, false},
-        {"start_delay_s", &pool->start_delay_s, 0, 1e6, CW_SIM_ANY, false}, {"worker_cpus", &pool->worker_cpus, 0, 1e6, CW_SIM_MORE, false},
-        {"stragglers", NULL, 0, 0, CW_SIM_ANY, false}, {"failures", NULL, 0, 0, CW_SIM_ANY, false}, JOB_FIELDS(job), {0},
+        {"workload", &version, 1, 1, CW_SIM_WHOLE, true},
+        {"seed", &seed, 0, 9007199254740992.0, CW_SIM_WHOLE, false},
+        {"jobs", NULL, 0, 0, CW_SIM_ANY, false},
+        {"price_per_h", NULL, 0, 0, CW_SIM_ANY, false},
+        {"pools", NULL, 0, 0, CW_SIM_ANY, false},
+        {"max_workers", &pool->max_workers, 1, CW_SIM_MOST_WORKERS, CW_SIM_WHOLE, false},
+        {"start_delay_s", &pool->start_delay_s, 0, 1e6, CW_SIM_ANY, false},
+        {"worker_cpus", &pool->worker_cpus, 0, 1e6, CW_SIM_MORE, false},
+        {"stragglers", NULL, 0, 0, CW_SIM_ANY, false},
+        {"failures", NULL, 0, 0, CW_SIM_ANY, false},
+        JOB_FIELDS(job),
+        {0},
     };
     struct cw_sim_field mine[CW_COUNT_OF(fields)];
     memcpy(mine, fields, sizeof(fields));
     for (size_t i = 0; jobs && mine[i].name; i++)
         mine[i].required = strcmp(mine[i].name, "workload") == 0;
-    const struct cw_sim_field of_price[] = {{"client", &client, 0, MOST, CW_SIM_ANY, false}, {"worker", &pool->price_per_h, 0, MOST, CW_SIM_ANY, false}, {0}};
-    const struct cw_sim_field of_stragglers[] = {{"part", &w->stragglers, 0, 1, CW_SIM_ANY, true}, {"slowdown", &w->slowdown, 1, 1e6, CW_SIM_ANY, true}, {0}};
+    const struct cw_sim_field of_price[] = {{"client", &client, 0, MOST, CW_SIM_ANY, false},
+                                            {"worker", &pool->price_per_h, 0, MOST, CW_SIM_ANY, false},
+                                            {0}};
+    const struct cw_sim_field of_stragglers[] = {{"part", &w->stragglers, 0, 1, CW_SIM_ANY, true},
+                                                 {"slowdown", &w->slowdown, 1, 1e6, CW_SIM_ANY, true},
+                                                 {0}};
     const struct cw_sim_field of_failures[] = {{"mtbf_s", &w->mtbf_s, 0, MOST, CW_SIM_MORE, true}, {0}};
     r = cw_sim_fields(root, "", mine, err);
     if (r == 0 && json_object_get(root, "price_per_h"))
@@ -353,13 +406,16 @@ int cw_workload_parse(const char *text, size_t size, struct cw_workload *ret, st
     json_error_t je;
     int r = 0;
     *ret = (struct cw_workload){.slowdown = 1, .n_pools = 1};
-    ret->pools[0] = (struct cw_sim_pool){.name = "remote", .price_per_h = WORKER_PRICE, .worker_cpus = 1, .slowdown = 1};
+    ret->pools[0] = (struct cw_sim_pool){
+        .name = "remote", .price_per_h = WORKER_PRICE, .worker_cpus = 1, .slowdown = 1};
     ret->text = json_loadb(text, size, JSON_REJECT_DUPLICATES, &je);
     bool overflow = !ret->text && json_error_code(&je) == json_error_numeric_overflow;
     if (overflow) /* an integer that no 64 bits hold: its field refuses it, by name */
         ret->text = json_loadb(text, size, JSON_REJECT_DUPLICATES | JSON_DECODE_INT_AS_REAL, &je);
     if (!ret->text)
-        return cw_error_set(err, CW_E_PIPELINE, "the workload %s: line %d, column %d: %s", overflow ? "has a number out of range" : "is not valid JSON", je.line, je.column, je.text);
+        return cw_error_set(err, CW_E_PIPELINE, "the workload %s: line %d, column %d: %s",
+                            overflow ? "has a number out of range" : "is not valid JSON", je.line, je.column,
+                            je.text);
     ret->jobs = items_new(CW_SIM_MAX_JOBS, sizeof(*ret->jobs), err, &r);
     if (r == 0)
         r = parse_root(ret->text, ret, err);
@@ -371,7 +427,8 @@ int cw_workload_parse(const char *text, size_t size, struct cw_workload *ret, st
         while (ret->n_jobs == 1 && axis && axis->pool != i)
             axis = axis->points[axis->n - 1].next;
         if (p->max_workers == 0)
-            p->max_workers = ret->n_jobs == 1 && axis ? CW_MAX(axis->points[axis->n - 1].workers, 1) : MAX_WORKERS;
+            p->max_workers = ret->n_jobs == 1 && axis ? CW_MAX(axis->points[axis->n - 1].workers, 1)
+                                                      : MAX_WORKERS;
     }
     return 0;
 }

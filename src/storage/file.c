@@ -1,7 +1,7 @@
 /*
- * Files read in ranges, POSIX. A cw_file owns at most one descriptor, opened at the first read. All open descriptors stand in one
- * table of the process; when it is full, the one not used for longest (by the clock algorithm) is closed. Any thread may read; a read
- * of an open file takes no lock.
+ * Files read in ranges, POSIX. A cw_file owns at most one descriptor, opened at the first read. All open
+ * descriptors stand in one table of the process; when it is full, the one not used for longest (by the clock
+ * algorithm) is closed. Any thread may read; a read of an open file takes no lock.
  */
 #include "storage/internal.h"
 
@@ -44,15 +44,22 @@ int cw_file_new(const char *path, const struct cw_stat *was, struct cw_file **re
     return 0;
 }
 
-const char *cw_file_path(const struct cw_file *f) { return f->path; }
-uint64_t cw_file_size(const struct cw_file *f) { return f->was.size; }
+const char *cw_file_path(const struct cw_file *f)
+{
+    return f->path;
+}
+
+uint64_t cw_file_size(const struct cw_file *f)
+{
+    return f->was.size;
+}
 
 struct cw_file *cw_file_free(struct cw_file *f)
 {
     if (!f)
         return NULL;
     int fd = -1;
-    CW_WITH(&table.mutex) {
+    CW_WITH (&table.mutex) {
         if (atomic_load(&f->pins) != CLOSED) {
             fd = f->fd;
             for (unsigned i = 0; i < MAX_OPEN; i++)
@@ -69,10 +76,18 @@ struct cw_file *cw_file_free(struct cw_file *f)
     return NULL;
 }
 
-static void before_fork(void) { pthread_mutex_lock(&table.mutex); }
-static void in_parent(void) { pthread_mutex_unlock(&table.mutex); }
+static void before_fork(void)
+{
+    pthread_mutex_lock(&table.mutex);
+}
 
-/* A child would hold the space of files that are removed for as long as it lives. What it reads itself is opened again. */
+static void in_parent(void)
+{
+    pthread_mutex_unlock(&table.mutex);
+}
+
+/* A child would hold the space of files that are removed for as long as it lives. What it reads itself is
+ * opened again. */
 static void in_child(void)
 {
     for (unsigned i = 0; i < MAX_OPEN; i++) {
@@ -92,7 +107,8 @@ static unsigned table_limit(void)
 {
     if (!table.limit) {
         struct rlimit r;
-        (void)pthread_atfork(before_fork, in_parent, in_child); /* fails without memory: then a child has what it had */
+        /* fails without memory: then a child has what it had */
+        (void)pthread_atfork(before_fork, in_parent, in_child);
         table.limit = MAX_OPEN;
         if (getrlimit(RLIMIT_NOFILE, &r) == 0 && r.rlim_cur != RLIM_INFINITY)
             table.limit = (unsigned)CW_MIN((rlim_t)MAX_OPEN, CW_MAX(r.rlim_cur / 4, (rlim_t)4));
@@ -100,7 +116,8 @@ static unsigned table_limit(void)
     return table.limit;
 }
 
-/* Takes one open file that no read uses out of the table; its descriptor, or -1 when all are in use. Under table.mutex. */
+/* Takes one open file that no read uses out of the table; its descriptor, or -1 when all are in use. Under
+ * table.mutex. */
 static int table_evict(void)
 {
     for (unsigned step = 0; step < 2 * MAX_OPEN; step++) {
@@ -126,7 +143,8 @@ static bool table_make_room(void)
     return fd >= 0;
 }
 
-/* With nowait only what the kernel's name cache answers at once; EAGAIN else. Not blocking: what took the place of a file may be a pipe. */
+/* With nowait only what the kernel's name cache answers at once; EAGAIN else. Not blocking: what took the
+ * place of a file may be a pipe. */
 static int open_path(const char *path, bool nowait)
 {
     if (nowait) {
@@ -198,7 +216,7 @@ int cw_file_acquire(struct cw_file *f, bool nowait, int *ret_fd, bool *ret_own, 
     int r = file_open(f, nowait, &fd, err);
     if (r != 0)
         return r;
-    CW_WITH(&table.mutex) {
+    CW_WITH (&table.mutex) {
         if (pin(f)) { /* another thread was quicker */
             stale = fd;
             fd = f->fd;
@@ -226,7 +244,8 @@ int cw_file_acquire(struct cw_file *f, bool nowait, int *ret_fd, bool *ret_own, 
 }
 
 /* 1: the bytes are not all in memory, or the file system can't tell. */
-static int read_nowait(struct cw_file *f, int fd, uint64_t offset, const struct iovec *v, int n_v, size_t length)
+static int read_nowait(struct cw_file *f, int fd, uint64_t offset, const struct iovec *v, int n_v,
+                       size_t length)
 {
     ssize_t n;
     do {
@@ -237,7 +256,8 @@ static int read_nowait(struct cw_file *f, int fd, uint64_t offset, const struct 
     return n >= 0 && (size_t)n == length ? 0 : 1;
 }
 
-/* What is left of v behind its first `done` bytes, at least one: where the first of them is, and how many lie there. */
+/* What is left of v behind its first `done` bytes, at least one: where the first of them is, and how many lie
+ * there. */
 static struct iovec rest_of(const struct iovec *v, size_t done)
 {
     for (; done >= v->iov_len; v++)
@@ -245,23 +265,28 @@ static struct iovec rest_of(const struct iovec *v, size_t done)
     return (struct iovec){.iov_base = (uint8_t *)v->iov_base + done, .iov_len = v->iov_len - done};
 }
 
-static int read_wait(struct cw_file *f, int fd, uint64_t offset, const struct iovec *v, int n_v, size_t length, struct cw_error *err)
+static int read_wait(struct cw_file *f, int fd, uint64_t offset, const struct iovec *v, int n_v,
+                     size_t length, struct cw_error *err)
 {
     if (length > ADVISE_BYTES)
         (void)posix_fadvise(fd, (off_t)offset, (off_t)length, POSIX_FADV_WILLNEED);
     for (size_t done = 0; done < length;) {
         struct iovec rest = done ? rest_of(v, done) : (struct iovec){0};
-        ssize_t n = done ? pread(fd, rest.iov_base, rest.iov_len, (off_t)(offset + done)) : preadv(fd, v, n_v, (off_t)offset);
+        ssize_t n = done ? pread(fd, rest.iov_base, rest.iov_len, (off_t)(offset + done))
+                         : preadv(fd, v, n_v, (off_t)offset);
         if (n > 0) {
             done += (size_t)n;
         } else if (n == 0) {
             cw_error_file(err, f->path);
-            return cw_error_set(err, CW_E_DATA, "%s: changed since it was indexed: it ends at byte %" PRIu64 ", its size was %" PRIu64,
+            return cw_error_set(err, CW_E_DATA,
+                                "%s: changed since it was indexed: it ends at byte %" PRIu64
+                                ", its size was %" PRIu64,
                                 f->path, offset + done, f->was.size);
         } else if (errno != EINTR) {
             int e = errno;
             cw_error_file(err, f->path);
-            return cw_error_errno(err, CW_E_IO, e, "%s: reading %zu bytes at %" PRIu64, f->path, length, offset);
+            return cw_error_errno(err, CW_E_IO, e, "%s: reading %zu bytes at %" PRIu64, f->path, length,
+                                  offset);
         }
     }
     return 0;
@@ -275,21 +300,24 @@ void cw_file_release(struct cw_file *f, int fd, bool own)
         atomic_fetch_sub(&f->pins, 1);
 }
 
-int cw_file_read(struct cw_file *f, uint64_t offset, void *buffer, size_t length, bool nowait, struct cw_error *err)
+int cw_file_read(struct cw_file *f, uint64_t offset, void *buffer, size_t length, bool nowait,
+                 struct cw_error *err)
 {
     const struct iovec v = {.iov_base = buffer, .iov_len = length};
     return cw_file_readv(f, offset, &v, 1, nowait, err);
 }
 
-int cw_file_readv(struct cw_file *f, uint64_t offset, const struct iovec *v, int n_v, bool nowait, struct cw_error *err)
+int cw_file_readv(struct cw_file *f, uint64_t offset, const struct iovec *v, int n_v, bool nowait,
+                  struct cw_error *err)
 {
     size_t length = 0;
     for (int i = 0; i < n_v; i++)
         length += v[i].iov_len;
     if (offset > f->was.size || length > f->was.size - offset) {
         cw_error_file(err, f->path);
-        return cw_error_set(err, CW_E_DATA, "%s: %zu bytes at %" PRIu64 " are past its end (%" PRIu64 " bytes)", f->path, length, offset,
-                            f->was.size);
+        return cw_error_set(err, CW_E_DATA,
+                            "%s: %zu bytes at %" PRIu64 " are past its end (%" PRIu64 " bytes)", f->path,
+                            length, offset, f->was.size);
     }
     if (nowait && atomic_load_explicit(&f->no_nowait, memory_order_relaxed))
         return 1;
@@ -303,7 +331,10 @@ int cw_file_readv(struct cw_file *f, uint64_t offset, const struct iovec *v, int
     return r;
 }
 
-bool cw_file_tells_residency(const struct cw_file *f) { return !atomic_load_explicit(&f->no_nowait, memory_order_relaxed); }
+bool cw_file_tells_residency(const struct cw_file *f)
+{
+    return !atomic_load_explicit(&f->no_nowait, memory_order_relaxed);
+}
 
 /* Of a file that is open. Several threads may try at a time: one of them wins. */
 static struct cw_mapped *map(struct cw_file *f)

@@ -1,4 +1,5 @@
-/* Whether a file still is what was indexed: by its size and times, and where its change time alone is another, by its content. */
+/* Whether a file still is what was indexed: by its size and times, and where its change time alone is
+ * another, by its content. */
 #include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
@@ -36,15 +37,22 @@ bool cw_file_unchanged(struct cw_file *f, uint64_t turn, bool strictly)
     return true;
 }
 
-static int64_t ns_of(const struct timespec *t) { return (int64_t)t->tv_sec * 1000000000 + t->tv_nsec; }
-
-static int other_time(const struct cw_file *f, const char *what, int64_t was_ns, const struct timespec *is, struct cw_error *err)
+static int64_t ns_of(const struct timespec *t)
 {
-    return cw_error_set(err, CW_E_DATA, "%s: changed since it was indexed: its %s was %" PRId64 ".%09d and is %" PRId64 ".%09d", f->path, what,
-                        was_ns / 1000000000, (int)(was_ns % 1000000000), (int64_t)is->tv_sec, (int)is->tv_nsec);
+    return (int64_t)t->tv_sec * 1000000000 + t->tv_nsec;
 }
 
-/* A file with another change time. One thread at a time: who waits for it wants the same file to be read, mostly. */
+static int other_time(const struct cw_file *f, const char *what, int64_t was_ns, const struct timespec *is,
+                      struct cw_error *err)
+{
+    return cw_error_set(
+        err, CW_E_DATA,
+        "%s: changed since it was indexed: its %s was %" PRId64 ".%09d and is %" PRId64 ".%09d", f->path,
+        what, was_ns / 1000000000, (int)(was_ns % 1000000000), (int64_t)is->tv_sec, (int)is->tv_nsec);
+}
+
+/* A file with another change time. One thread at a time: who waits for it wants the same file to be read,
+ * mostly. */
 static int compare(struct cw_file *f, int fd, struct cw_error *err)
 {
     static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -66,8 +74,12 @@ static int compare(struct cw_file *f, int fd, struct cw_error *err)
         atomic_store(&f->ctime_ns, ns_of(&s.st_ctim));
     pthread_mutex_unlock(&mutex);
     cw_file_free(again);
-    if (r == CW_E_DATA || (r == 0 && !same)) /* in what way it is damaged does not matter: it was not when it was indexed */
-        return cw_error_set(err, CW_E_DATA, "%s: changed since it was indexed: its content is another, though its size and modification time are not", f->path);
+    /* in what way it is damaged does not matter: it was not when it was indexed */
+    if (r == CW_E_DATA || (r == 0 && !same))
+        return cw_error_set(err, CW_E_DATA,
+                            "%s: changed since it was indexed: its content is another, though its size and "
+                            "modification time are not",
+                            f->path);
     if (r < 0 && err)
         *err = why;
     return r;
@@ -82,13 +94,17 @@ int cw_file_check_fd(struct cw_file *f, int fd, bool nowait, struct cw_error *er
     else if (!S_ISREG(s.st_mode))
         r = cw_error_set(err, CW_E_DATA, "%s: changed since it was indexed: is no longer a file", f->path);
     else if ((uint64_t)s.st_size != f->was.size)
-        r = cw_error_set(err, CW_E_DATA, "%s: changed since it was indexed: its size was %" PRIu64 " and is %" PRIu64, f->path, f->was.size,
-                         (uint64_t)s.st_size);
+        r = cw_error_set(err, CW_E_DATA,
+                         "%s: changed since it was indexed: its size was %" PRIu64 " and is %" PRIu64,
+                         f->path, f->was.size, (uint64_t)s.st_size);
     else if (ns_of(&s.st_mtim) != f->was.mtime_ns)
         r = other_time(f, "modification time", f->was.mtime_ns, &s.st_mtim, err);
-    else if (f->was.ctime_ns != CW_ANY_TIME && ns_of(&s.st_ctim) != atomic_load_explicit(&f->ctime_ns, memory_order_relaxed))
-        r = !f->same ? other_time(f, "change time (ctime: of content, name or permissions)", f->was.ctime_ns, &s.st_ctim, err)
-            : nowait ? 1 : compare(f, fd, err);
+    else if (f->was.ctime_ns != CW_ANY_TIME &&
+             ns_of(&s.st_ctim) != atomic_load_explicit(&f->ctime_ns, memory_order_relaxed))
+        r = !f->same ? other_time(f, "change time (ctime: of content, name or permissions)", f->was.ctime_ns,
+                                  &s.st_ctim, err)
+            : nowait ? 1
+                     : compare(f, fd, err);
     if (r < 0)
         cw_error_file(err, f->path);
     return r;

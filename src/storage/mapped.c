@@ -1,6 +1,7 @@
 /*
- * A page of a mapped file that can't be had is a SIGBUS, which would end the process. Here it ends with zeros instead, and the file is not read so any more.
- * The handler finds files in a table without locks; what is not in it goes to the handler that was there before.
+ * A page of a mapped file that can't be had is a SIGBUS, which would end the process. Here it ends with zeros
+ * instead, and the file is not read so any more. The handler finds files in a table without locks; what is
+ * not in it goes to the handler that was there before.
  */
 #include "storage/mapped.h"
 
@@ -16,14 +17,14 @@
 
 #include "base/macro.h"
 
-#define MAX_FILES 4096      /* mapped at a time; others are read */
-#define MAX_PAGES 4096      /* looked at together: on the stack, a byte of each */
+#define MAX_FILES 4096 /* mapped at a time; others are read */
+#define MAX_PAGES 4096 /* looked at together: on the stack, a byte of each */
 #define CLAIMED ((uintptr_t)1)
 
-struct cw_mapped { /* an entry of the table */
-    atomic_uintptr_t from;  /* 0: free; CLAIMED: not valid */
+struct cw_mapped {         /* an entry of the table */
+    atomic_uintptr_t from; /* 0: free; CLAIMED: not valid */
     atomic_size_t size;
-    atomic_bool failed;     /* zeros are in it */
+    atomic_bool failed; /* zeros are in it */
 };
 
 static struct cw_mapped table[MAX_FILES];
@@ -32,18 +33,21 @@ static size_t page_bytes;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 /*
- * One of the files? Then there are zeros in its place from now on: of all of it, so that there are no more mappings than before, whose number has a limit.
- * Async-signal-safe.
+ * One of the files? Then there are zeros in its place from now on: of all of it, so that there are no more
+ * mappings than before, whose number has a limit. Async-signal-safe.
  */
 static bool put_zeros(uintptr_t at)
 {
     for (size_t i = 0; i < MAX_FILES; i++) {
         uintptr_t from = atomic_load(&table[i].from);
         size_t size = atomic_load(&table[i].size);
-        if (from <= CLAIMED || at < from || at - from >= size || atomic_load(&table[i].from) != from) /* if not, the size may be another file's */
+        /* if not, the size may be another file's */
+        if (from <= CLAIMED || at < from || at - from >= size || atomic_load(&table[i].from) != from)
             continue;
         atomic_store(&table[i].failed, true);
-        return mmap((void *)from, size, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != MAP_FAILED; /* NOLINT(performance-no-int-to-ptr): it is one */
+        /* NOLINT(performance-no-int-to-ptr): it is one */
+        return mmap((void *)from, size, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) !=
+               MAP_FAILED;
     }
     return false;
 }
@@ -75,7 +79,8 @@ static void on_bus_error(int signal, siginfo_t *info, void *context)
     errno = e;
 }
 
-/* What was mapped is not there, and other things may come to lie in its place. Entries stay taken: who had them may free them still, and that is to free nothing. */
+/* What was mapped is not there, and other things may come to lie in its place. Entries stay taken: who had
+ * them may free them still, and that is to free nothing. */
 static void in_child(void)
 {
     for (size_t i = 0; i < MAX_FILES; i++)
@@ -87,9 +92,12 @@ static void install(void)
 {
     page_bytes = (size_t)sysconf(_SC_PAGESIZE);
     (void)sigaction(SIGBUS, NULL, &before);
-    struct sigaction a = {.sa_sigaction = on_bus_error, .sa_mask = before.sa_mask, .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART | (before.sa_flags & SA_NODEFER)};
+    struct sigaction a = {.sa_sigaction = on_bus_error,
+                          .sa_mask = before.sa_mask,
+                          .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART | (before.sa_flags & SA_NODEFER)};
     (void)sigaction(SIGBUS, &a, NULL);
-    (void)pthread_atfork(NULL, NULL, in_child); /* fails without memory: then a child's table stays as it is */
+    /* fails without memory: then a child's table stays as it is */
+    (void)pthread_atfork(NULL, NULL, in_child);
 }
 
 /* The program, or another library, may have put another one in its place since. */
@@ -103,13 +111,15 @@ static struct cw_mapped *claim(void)
 {
     for (size_t i = 0; i < MAX_FILES; i++) {
         uintptr_t free_one = 0;
-        if (atomic_load(&table[i].from) == 0 && atomic_compare_exchange_strong(&table[i].from, &free_one, CLAIMED))
+        if (atomic_load(&table[i].from) == 0 &&
+            atomic_compare_exchange_strong(&table[i].from, &free_one, CLAIMED))
             return &table[i];
     }
     return NULL;
 }
 
-/* Else memory for batches would find no room beside the files: of a cache as large as the limit nothing would be left. */
+/* Else memory for batches would find no room beside the files: of a cache as large as the limit nothing would
+ * be left. */
 static bool address_space_is_free(void)
 {
     struct rlimit r;
@@ -121,14 +131,16 @@ struct cw_mapped *cw_mapped_new(int fd, uint64_t size)
     struct stat st;
     pthread_once(&once, install);
     /* Of files of others mincore(2) says that all of them is in memory. */
-    if (size == 0 || fstat(fd, &st) < 0 || st.st_uid != geteuid() || (uint64_t)st.st_size != size || !address_space_is_free())
+    if (size == 0 || fstat(fd, &st) < 0 || st.st_uid != geteuid() || (uint64_t)st.st_size != size ||
+        !address_space_is_free())
         return NULL;
     struct cw_mapped *m = claim();
     if (!m)
         return NULL;
     void *at = mmap(NULL, size, PROT_READ, MAP_SHARED, fd, 0);
     if (at != MAP_FAILED)
-        (void)madvise(at, size, MADV_DONTFORK); /* a child would hold the space of files that are removed, for as long as it lives */
+        /* a child would hold the space of files that are removed, for as long as it lives */
+        (void)madvise(at, size, MADV_DONTFORK);
     atomic_store(&m->size, size);
     atomic_store(&m->failed, false);
     atomic_store(&m->from, at == MAP_FAILED ? 0 : (uintptr_t)at);
@@ -139,7 +151,7 @@ struct cw_mapped *cw_mapped_free(struct cw_mapped *m)
 {
     uintptr_t from = m ? atomic_load(&m->from) : 0;
     if (from > CLAIMED) {
-        atomic_store(&m->from, CLAIMED); /* from here on others may be mapped there */
+        atomic_store(&m->from, CLAIMED);                   /* from here on others may be mapped there */
         (void)munmap((void *)from, atomic_load(&m->size)); /* NOLINT(performance-no-int-to-ptr): it is one */
         atomic_store(&m->from, 0);
     }
@@ -163,7 +175,8 @@ static uintptr_t at(struct cw_mapped *m, uint64_t offset, size_t length)
 {
     size_t size = atomic_load_explicit(&m->size, memory_order_relaxed);
     uintptr_t from = atomic_load_explicit(&m->from, memory_order_relaxed);
-    bool sound = from > CLAIMED && !atomic_load_explicit(&m->failed, memory_order_relaxed) && offset <= size && length <= size - offset;
+    bool sound = from > CLAIMED && !atomic_load_explicit(&m->failed, memory_order_relaxed) &&
+                 offset <= size && length <= size - offset;
     return sound ? from + offset : 0;
 }
 
@@ -175,7 +188,8 @@ bool cw_mapped_resident(struct cw_mapped *m, uint64_t offset, size_t length)
 
 bool cw_mapped_copy(struct cw_mapped *m, uint64_t offset, const struct iovec *v, int n_v, size_t length)
 {
-    const uint8_t *from = (const uint8_t *)at(m, offset, length); /* NOLINT(performance-no-int-to-ptr): it is one */
+    /* NOLINT(performance-no-int-to-ptr): it is one */
+    const uint8_t *from = (const uint8_t *)at(m, offset, length);
     for (int i = 0; i < n_v && from; from += v[i++].iov_len)
         if (v[i].iov_len)
             memcpy(v[i].iov_base, from, v[i].iov_len);

@@ -14,7 +14,8 @@
 
 #include "base/array.h"
 
-/* Linux stamps changes with the time of its last tick, which are 10 ms apart at most (CONFIG_HZ=100): so much, and as much for a tick that is late. */
+/* Linux stamps changes with the time of its last tick, which are 10 ms apart at most (CONFIG_HZ=100): so
+ * much, and as much for a tick that is late. */
 #define SETTLED_NS 20000000
 
 int cw_stat(const char *path, struct cw_stat *ret, struct cw_error *err)
@@ -59,7 +60,10 @@ void cw_paths_deinit(struct cw_paths *p)
     *p = (struct cw_paths){0};
 }
 
-static int by_bytes(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
+static int by_bytes(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
 
 static int paths_append(struct cw_paths *p, const char *path)
 {
@@ -86,7 +90,8 @@ static bool has_wildcard(const char *pattern, size_t length)
 static size_t literal_prefix(const char *pattern)
 {
     size_t prefix = 0;
-    for (size_t n; pattern[prefix + (n = strcspn(pattern + prefix, "/"))] && !has_wildcard(pattern + prefix, n);)
+    for (size_t n;
+         pattern[prefix + (n = strcspn(pattern + prefix, "/"))] && !has_wildcard(pattern + prefix, n);)
         prefix += n + 1;
     return prefix;
 }
@@ -108,7 +113,8 @@ static char *join(const char *dir, const char *name, size_t n, bool unquote)
     return path;
 }
 
-/* 0: *ret tells what is there; 1: nothing is. A link that leads nowhere is something, and an error: what it stood for would be missed. */
+/* 0: *ret tells what is there; 1: nothing is. A link that leads nowhere is something, and an error: what it
+ * stood for would be missed. */
 static int look(const char *path, struct stat *ret, struct cw_error *err)
 {
     if (stat(path, ret) == 0)
@@ -123,12 +129,17 @@ static int look(const char *path, struct stat *ret, struct cw_error *err)
 
 static const char *kind_of(mode_t mode)
 {
-    return S_ISDIR(mode) ? "a directory" : S_ISFIFO(mode) ? "a pipe" : S_ISSOCK(mode) ? "a socket" : "a device";
+    return S_ISDIR(mode)    ? "a directory"
+           : S_ISFIFO(mode) ? "a pipe"
+           : S_ISSOCK(mode) ? "a socket"
+                            : "a device";
 }
 
-static int expand(const char *dir, const char *pattern, bool wild, struct cw_paths *found, struct cw_error *err);
+static int expand(const char *dir, const char *pattern, bool wild, struct cw_paths *found,
+                  struct cw_error *err);
 
-/* The end of a pattern (wild: one with wildcards). A directory that a wildcard matches is left out; what else is no file can't be meant. */
+/* The end of a pattern (wild: one with wildcards). A directory that a wildcard matches is left out; what else
+ * is no file can't be meant. */
 static int add_file(const char *path, bool wild, struct cw_paths *found, struct cw_error *err)
 {
     struct stat s;
@@ -144,8 +155,10 @@ static int add_file(const char *path, bool wild, struct cw_paths *found, struct 
     return paths_append(found, path) < 0 ? cw_error_nomem(err, strlen(path), "the names of files") : 0;
 }
 
-/* Entries of a directory (base, with a slash at its end, or empty) that match a component, and what the rest of the pattern finds in them. */
-static int expand_matches(const char *base, const char *mask, const char *rest, struct cw_paths *found, struct cw_error *err)
+/* Entries of a directory (base, with a slash at its end, or empty) that match a component, and what the rest
+ * of the pattern finds in them. */
+static int expand_matches(const char *base, const char *mask, const char *rest, struct cw_paths *found,
+                          struct cw_error *err)
 {
     struct stat s;
     const char *listed = *base ? base : ".";
@@ -170,9 +183,10 @@ static int expand_matches(const char *base, const char *mask, const char *rest, 
     return r;
 }
 
-/* Files below dir (ends with a slash, or empty) that match; rest of the pattern starts with slashes or a component. Own code, because
- * glob(3) frees twice when memory runs out. */
-static int expand(const char *dir, const char *pattern, bool wild, struct cw_paths *found, struct cw_error *err)
+/* Files below dir (ends with a slash, or empty) that match; rest of the pattern starts with slashes or a
+ * component. Own code, because glob(3) frees twice when memory runs out. */
+static int expand(const char *dir, const char *pattern, bool wild, struct cw_paths *found,
+                  struct cw_error *err)
 {
     size_t slashes = strspn(pattern, "/"), n = strcspn(pattern + slashes, "/");
     const char *component = pattern + slashes, *rest = component + n;
@@ -188,10 +202,12 @@ static int expand(const char *dir, const char *pattern, bool wild, struct cw_pat
     return *rest ? expand(next, rest, wild, found, err) : add_file(next, wild, found, err);
 }
 
-int cw_glob(const char *base_dir, const char *pattern, struct cw_paths *ret, size_t *ret_prefix, struct cw_error *err)
+int cw_glob(const char *base_dir, const char *pattern, struct cw_paths *ret, size_t *ret_prefix,
+            struct cw_error *err)
 {
     bool below = base_dir && *base_dir && pattern[0] != '/';
-    _cleanup_free_ char *base = join(below ? base_dir : "", "/", below && base_dir[strlen(base_dir) - 1] != '/', false);
+    _cleanup_free_ char *base = join(below ? base_dir : "", "/",
+                                     below && base_dir[strlen(base_dir) - 1] != '/', false);
     size_t prefix = literal_prefix(pattern);
     _cleanup_free_ char *plain = join("", pattern, prefix, true);
     if (!base || !plain)
@@ -215,7 +231,8 @@ int cw_glob(const char *base_dir, const char *pattern, struct cw_paths *ret, siz
 char *cw_glob_dir(const char *base_dir, const char *pattern)
 {
     bool below = base_dir && *base_dir && pattern[0] != '/';
-    _cleanup_free_ char *base = join(below ? base_dir : "", "/", below && base_dir[strlen(base_dir) - 1] != '/', false);
+    _cleanup_free_ char *base = join(below ? base_dir : "", "/",
+                                     below && base_dir[strlen(base_dir) - 1] != '/', false);
     char *dir = base ? join(base, pattern, literal_prefix(pattern), true) : NULL;
     if (dir && !*dir) {
         free(dir);
@@ -377,7 +394,9 @@ int cw_make_dirs(const char *path, struct cw_error *err)
         e = stat(path, &st) < 0 ? errno : S_ISDIR(st.st_mode) ? 0 : ENOTDIR;
     if (e == 0)
         return 0;
-    int r = e == ENOTDIR ? cw_error_set(err, CW_E_IO, "%s: expected a directory that is there or can be made", path) : cw_error_errno(err, CW_E_IO, e, "can't make directory %s", path);
+    int r = e == ENOTDIR
+                ? cw_error_set(err, CW_E_IO, "%s: expected a directory that is there or can be made", path)
+                : cw_error_errno(err, CW_E_IO, e, "can't make directory %s", path);
     errno = e;
     return r;
 }

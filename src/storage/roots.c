@@ -1,4 +1,5 @@
-/* Which files may be read: those below certain directories, whatever links and dots a path goes through. Any thread. */
+/* Which files may be read: those below certain directories, whatever links and dots a path goes through. Any
+ * thread. */
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
@@ -45,5 +46,7 @@ int cw_path_check(const char *path, const char *const *roots, size_t n_roots, st
     for (size_t i = 0, at = 0; i < n_roots && at < sizeof(list); i++)
         at += (size_t)snprintf(list + at, sizeof(list) - at, "%s%s", i ? ", " : "", roots[i]);
     cw_error_file(err, path);
-    return cw_error_set(err, CW_E_PIPELINE, "%s lies outside the directories that may be read here: expected a file below %s", path, list);
+    return cw_error_set(err, CW_E_PIPELINE,
+                        "%s lies outside the directories that may be read here: expected a file below %s",
+                        path, list);
 }

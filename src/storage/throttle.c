@@ -14,10 +14,10 @@
 #include "base/thread.h"
 
 #define HANG_NS UINT64_C(10000000) /* between two looks at the file */
-#define MEMORY_NS UINT64_C(1)       /* a byte that is read of what is not slow, where costs are modelled */
+#define MEMORY_NS UINT64_C(1)      /* a byte that is read of what is not slow, where costs are modelled */
 #define PAGE_BYTES UINT64_C(4096)
 
-struct speed { /* as the file says it */
+struct speed {                                         /* as the file says it */
     double bytes_per_s[2], reads_per_s, read_s, keeps; /* bytes: reading, writing */
 };
 
@@ -29,17 +29,21 @@ struct kept { /* what was read of a file */
 };
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-static uint64_t free_ns[CW_N_THROTTLES][2]; /* guarded by mutex: when what was asked for so far is done; reading, writing */
-static struct kept *all_kept;               /* guarded by mutex */
+/* guarded by mutex: when what was asked for so far is done; reading, writing */
+static uint64_t free_ns[CW_N_THROTTLES][2];
+static struct kept *all_kept; /* guarded by mutex */
 static atomic_uint n_waiting;
 
 static struct speed speed_of(enum cw_throttle of)
 {
-    static const char *const names[] = {[CW_THROTTLE_STORE] = "CACHEW_STORE", [CW_THROTTLE_STORE_DIR] = "CACHEW_STORE_DIR", [CW_THROTTLE_FILES] = "CACHEW_FILES"};
+    static const char *const names[] = {[CW_THROTTLE_STORE] = "CACHEW_STORE",
+                                        [CW_THROTTLE_STORE_DIR] = "CACHEW_STORE_DIR",
+                                        [CW_THROTTLE_FILES] = "CACHEW_FILES"};
     const char *path = getenv(names[of]);
     FILE *f = path ? fopen(path, "re") : NULL;
     struct speed s = {0};
-    if (f && fscanf(f, "%lf %lf %lf %lf %lf", &s.bytes_per_s[0], &s.bytes_per_s[1], &s.reads_per_s, &s.read_s, &s.keeps) < 2)
+    if (f && fscanf(f, "%lf %lf %lf %lf %lf", &s.bytes_per_s[0], &s.bytes_per_s[1], &s.reads_per_s, &s.read_s,
+                    &s.keeps) < 2)
         s = (struct speed){0};
     if (f)
         fclose(f);
@@ -58,7 +62,8 @@ static void throttle(enum cw_throttle of, int which, size_t bytes)
     struct speed s;
     while ((s = speed_of(of)).bytes_per_s[which] < 0)
         wait_until(cw_now_ns() + HANG_NS);
-    double busy_s = s.bytes_per_s[which] > 0 ? (double)bytes / s.bytes_per_s[which] : 0, least_s = which == 0 ? s.read_s : 0;
+    double busy_s = s.bytes_per_s[which] > 0 ? (double)bytes / s.bytes_per_s[which] : 0,
+           least_s = which == 0 ? s.read_s : 0;
     busy_s += which == 0 && s.reads_per_s > 0 ? 1 / s.reads_per_s : 0;
     if (!(busy_s > 0) && !(least_s > 0)) {
         cw_cost_compute(which == 0 ? bytes * MEMORY_NS : 0);
@@ -67,11 +72,16 @@ static void throttle(enum cw_throttle of, int which, size_t bytes)
     cw_cost_wait((uint64_t)((busy_s > 0 ? busy_s : least_s) * 1e9));
     if (!cw_cost_sleeps())
         return;
-    uint64_t now = cw_now_ns(), until = CW_LOCKED(&mutex, free_ns[of][which] = CW_MAX(free_ns[of][which], now) + (uint64_t)(busy_s * 1e9));
+    uint64_t now = cw_now_ns(),
+             until = CW_LOCKED(&mutex, free_ns[of][which] = CW_MAX(free_ns[of][which], now) +
+                                                            (uint64_t)(busy_s * 1e9));
     wait_until(CW_MAX(until, now + (uint64_t)(least_s * 1e9)));
 }
 
-static bool is_slow(const struct speed *s, int which) { return s->bytes_per_s[which] != 0 || (which == 0 && (s->reads_per_s > 0 || s->read_s > 0)); }
+static bool is_slow(const struct speed *s, int which)
+{
+    return s->bytes_per_s[which] != 0 || (which == 0 && (s->reads_per_s > 0 || s->read_s > 0));
+}
 
 bool cw_throttled(enum cw_throttle of)
 {
@@ -79,8 +89,15 @@ bool cw_throttled(enum cw_throttle of)
     return is_slow(&s, 0);
 }
 
-void cw_throttle_read(enum cw_throttle of, size_t bytes) { throttle(of, 0, bytes); }
-void cw_throttle_write(enum cw_throttle of, size_t bytes) { throttle(of, 1, bytes); }
+void cw_throttle_read(enum cw_throttle of, size_t bytes)
+{
+    throttle(of, 0, bytes);
+}
+
+void cw_throttle_write(enum cw_throttle of, size_t bytes)
+{
+    throttle(of, 1, bytes);
+}
 
 /* ---- what was read of files ---- */
 
@@ -150,6 +167,9 @@ bool cw_throttle_range(const char *path, uint64_t offset, size_t length, bool no
     return true;
 }
 
-unsigned cw_throttle_waiting(void) { return atomic_load(&n_waiting); }
+unsigned cw_throttle_waiting(void)
+{
+    return atomic_load(&n_waiting);
+}
 
 #endif

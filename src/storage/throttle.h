@@ -1,16 +1,18 @@
 /*
- * Slow storage for test builds (-Dcrash_points=true). An environment variable names a file that says how slow: CACHEW_STORE for cache entries, CACHEW_STORE_DIR for opening
- * and listing them, CACHEW_FILES for the records of sources. Other builds contain nothing of it. The file holds two to five numbers and is read again at each access:
+ * Slow storage for test builds (-Dcrash_points=true). An environment variable names a file that says how
+ * slow: CACHEW_STORE for cache entries, CACHEW_STORE_DIR for opening and listing them, CACHEW_FILES for the
+ * records of sources. Other builds contain nothing of it. The file holds two to five numbers and is read
+ * again at each access:
  *
- *   1  bytes per second that can be read, by all readers together; 0: no limit; negative: none, until the file says otherwise
- *   2  bytes per second that can be written, likewise
- *   3  reads per second, of all readers together; 0: no limit
- *   4  seconds that a read takes at least; reads of several threads overlap
- *   5  1: what was read once is in memory (a page cache; CACHEW_FILES only); 0: nothing ever is
+ *   1  bytes per second that can be read, by all readers together; 0: no limit; negative: none, until the
+ * file says otherwise 2  bytes per second that can be written, likewise 3  reads per second, of all readers
+ * together; 0: no limit 4  seconds that a read takes at least; reads of several threads overlap 5  1: what
+ * was read once is in memory (a page cache; CACHEW_FILES only); 0: nothing ever is
  *
- * A read occupies the storage for 1/reads per second + length/bytes per second; the storage serves one read after the other. With CACHEW_CLOCK=modelled
- * (base/cost_clock.h) a read costs that much on the model's clock, or the seconds of number 4 where neither is limited, and only a negative speed is waited for.
- * So decisions follow from the numbers in the file alone.
+ * A read occupies the storage for 1/reads per second + length/bytes per second; the storage serves one read
+ * after the other. With CACHEW_CLOCK=modelled (base/cost_clock.h) a read costs that much on the model's
+ * clock, or the seconds of number 4 where neither is limited, and only a negative speed is waited for. So
+ * decisions follow from the numbers in the file alone.
  */
 #pragma once
 #include <stdbool.h>
@@ -25,7 +27,8 @@ void cw_throttle_read(enum cw_throttle of, size_t bytes); /* waits */
 void cw_throttle_write(enum cw_throttle of, size_t bytes);
 /* Of CACHEW_FILES. Whether reading these bytes of a file would wait. */
 bool cw_throttle_absent(const char *path, uint64_t offset, size_t length);
-/* Waits as such a read does; the bytes may be in memory from then on. nowait: returns false where it would wait. */
+/* Waits as such a read does; the bytes may be in memory from then on. nowait: returns false where it would
+ * wait. */
 bool cw_throttle_range(const char *path, uint64_t offset, size_t length, bool nowait);
 /* Reads that wait in cw_throttle_range now. */
 unsigned cw_throttle_waiting(void);
@@ -35,17 +38,31 @@ static inline bool cw_throttled(enum cw_throttle of)
     (void)of;
     return false;
 }
-static inline void cw_throttle_read(enum cw_throttle of, size_t bytes) { (void)of, (void)bytes; }
-static inline void cw_throttle_write(enum cw_throttle of, size_t bytes) { (void)of, (void)bytes; }
+
+static inline void cw_throttle_read(enum cw_throttle of, size_t bytes)
+{
+    (void)of, (void)bytes;
+}
+
+static inline void cw_throttle_write(enum cw_throttle of, size_t bytes)
+{
+    (void)of, (void)bytes;
+}
+
 static inline bool cw_throttle_absent(const char *path, uint64_t offset, size_t length)
 {
     (void)path, (void)offset, (void)length;
     return false;
 }
+
 static inline bool cw_throttle_range(const char *path, uint64_t offset, size_t length, bool nowait)
 {
     (void)path, (void)offset, (void)length, (void)nowait;
     return true;
 }
-static inline unsigned cw_throttle_waiting(void) { return 0; }
+
+static inline unsigned cw_throttle_waiting(void)
+{
+    return 0;
+}
 #endif

@@ -9,7 +9,10 @@ static bool runs_python(const struct cw_op_desc *desc)
 }
 
 /* What only who trusts the pipeline's author runs. */
-static bool needs_trust(const struct cw_node *node) { return runs_python(node->desc) || (node->desc->ends_process && node->desc->ends_process(node->attrs)); }
+static bool needs_trust(const struct cw_node *node)
+{
+    return runs_python(node->desc) || (node->desc->ends_process && node->desc->ends_process(node->attrs));
+}
 
 static const struct cw_node *find_trusted(const struct cw_chain *chain)
 {
@@ -30,6 +33,9 @@ int cw_worker_admit(const struct cw_pipeline *p, bool allow_python, struct cw_er
     if (!node)
         return 0;
     cw_error_op(err, node->desc->name);
-    return cw_error_set(err, CW_E_PIPELINE, "%s %s, which a worker of the service does not: it was started without --allow-python (cachew up: with --no-python)", node->desc->name,
+    return cw_error_set(err, CW_E_PIPELINE,
+                        "%s %s, which a worker of the service does not: it was started without "
+                        "--allow-python (cachew up: with --no-python)",
+                        node->desc->name,
                         runs_python(node->desc) ? "runs a Python function" : "may end the process");
 }

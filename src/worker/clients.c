@@ -1,5 +1,6 @@
 /*
- * Clients: what they ask for goes to streams, and what streams answer goes to them, by descriptor on one host and gathered over TCP. The loop's thread only.
+ * Clients: what they ask for goes to streams, and what streams answer goes to them, by descriptor on one host
+ * and gathered over TCP. The loop's thread only.
  */
 #include <stdio.h>
 #include <string.h>
@@ -40,8 +41,12 @@ static struct sent *sent_new(struct client *c, struct worker_stream *s, struct c
     struct sent *x = malloc(sizeof(*x));
     if (!x)
         return NULL;
-    *x = (struct sent){.client = c, .stream = s, .batch = CW_STEAL(a->batch), .rows = CW_STEAL(a->rows),
-                       .bytes = a->bytes, .handed_out = a->handed_out};
+    *x = (struct sent){.client = c,
+                       .stream = s,
+                       .batch = CW_STEAL(a->batch),
+                       .rows = CW_STEAL(a->rows),
+                       .bytes = a->bytes,
+                       .handed_out = a->handed_out};
     cw_peer_ref(&c->peer);
     c->w->n_out++;
     return x;
@@ -54,7 +59,8 @@ static void drop_answer(struct worker_stream *s, struct cw_answer *a)
         cw_stream_release(s->stream, CW_STEAL(a->batch));
     if (a->handed_out)
         cw_budget_give(&s->w->handed_out, a->bytes);
-    if ((a->kind == CW_SAY_BATCH || a->kind == CW_SAY_PART || a->kind == CW_SAY_KEYS) && cw_peer_give(a->peer, a->bytes))
+    if ((a->kind == CW_SAY_BATCH || a->kind == CW_SAY_PART || a->kind == CW_SAY_KEYS) &&
+        cw_peer_give(a->peer, a->bytes))
         cw_streams_wake(s->w);
 }
 
@@ -72,20 +78,22 @@ static void give_up(struct client *c, const struct cw_error *why)
 }
 
 /* Sends a message. */
-int cw_client_send(struct client *c, const Cachew__Envelope *m, const struct iovec *pieces, size_t n, struct sent *x, const int *fds, size_t n_fds,
-                   struct cw_error *err)
+int cw_client_send(struct client *c, const Cachew__Envelope *m, const struct iovec *pieces, size_t n,
+                   struct sent *x, const int *fds, size_t n_fds, struct cw_error *err)
 {
     if (cw_conn_queued(c->conn) > atomic_load(&c->peer.out) + CW_BESIDE_BATCHES_BYTES) {
         if (x)
             cw_sent_free(x);
-        return cw_error_set(err, CW_E_SERVICE, "it does not read what it is sent: %zu bytes are queued", cw_conn_queued(c->conn));
+        return cw_error_set(err, CW_E_SERVICE, "it does not read what it is sent: %zu bytes are queued",
+                            cw_conn_queued(c->conn));
     }
     return cw_conn_send(c->conn, m, pieces, n, x ? cw_sent_free : NULL, x, fds, n_fds, err);
 }
 
 /* ---- answers ---- */
 
-static int batch_write(const struct cw_batch *b, const struct cw_answer *a, bool in_slabs, struct cw_wire_batch *wire, struct cw_error *err)
+static int batch_write(const struct cw_batch *b, const struct cw_answer *a, bool in_slabs,
+                       struct cw_wire_batch *wire, struct cw_error *err)
 {
     int r = cw_wire_batch_write(b, a->quarantined, in_slabs, wire, err);
     if (r < 0)
@@ -96,14 +104,17 @@ static int batch_write(const struct cw_batch *b, const struct cw_answer *a, bool
 }
 
 /* By descriptor: it comes back by its slabs. 1: it can't be lent, and x is still the caller's. */
-static int send_lent(struct client *c, struct worker_stream *s, struct sent *x, const struct cw_answer *a, Cachew__Envelope *m, struct cw_error *err)
+static int send_lent(struct client *c, struct worker_stream *s, struct sent *x, const struct cw_answer *a,
+                     Cachew__Envelope *m, struct cw_error *err)
 {
     Cachew__Slab slabs[2], *list[2] = {&slabs[0], &slabs[1]};
     struct cw_wire_batch wire;
     int n = cw_lend(c, s, x, slabs, err);
     if (n == CW_E_IO) {
         if (!c->w->said_copies)
-            cw_worker_log(c->w, "batches can't be lent to clients of this machine, they are sent as copies: %s", err->message);
+            cw_worker_log(c->w,
+                          "batches can't be lent to clients of this machine, they are sent as copies: %s",
+                          err->message);
         c->w->said_copies = true;
         atomic_store(&c->peer.shared, false);
         return 1;
@@ -133,7 +144,8 @@ static void count_quarantined(struct cw_worker *w, const struct cw_quarantined *
     }
 }
 
-static int send_batch(struct client *c, struct worker_stream *s, struct cw_answer *a, Cachew__Envelope *m, struct cw_error *err)
+static int send_batch(struct client *c, struct worker_stream *s, struct cw_answer *a, Cachew__Envelope *m,
+                      struct cw_error *err)
 {
     struct cw_wire_batch wire;
     struct sent *x = sent_new(c, s, a);
@@ -159,7 +171,8 @@ static int send_batch(struct client *c, struct worker_stream *s, struct cw_answe
 }
 
 /* Sends a message whose bytes count as on their way to the client until it is sent. */
-static int send_counted(struct client *c, struct worker_stream *s, struct cw_answer *a, const Cachew__Envelope *m, const struct iovec *pieces, size_t n, struct cw_error *err)
+static int send_counted(struct client *c, struct worker_stream *s, struct cw_answer *a,
+                        const Cachew__Envelope *m, const struct iovec *pieces, size_t n, struct cw_error *err)
 {
     struct sent *x = sent_new(c, s, a);
     if (!x) {
@@ -170,7 +183,8 @@ static int send_counted(struct client *c, struct worker_stream *s, struct cw_ans
 }
 
 /* Rows that the client joins. */
-static int send_rows(struct client *c, struct worker_stream *s, struct cw_answer *a, Cachew__Envelope *m, struct cw_error *err)
+static int send_rows(struct client *c, struct worker_stream *s, struct cw_answer *a, Cachew__Envelope *m,
+                     struct cw_error *err)
 {
     struct iovec piece = {.iov_base = a->rows->data, .iov_len = a->rows->size};
     struct cw_wire_remnant wire;
@@ -193,11 +207,17 @@ static int send_rows(struct client *c, struct worker_stream *s, struct cw_answer
     return r;
 }
 
-static int send_keys(struct client *c, struct worker_stream *s, struct cw_answer *a, Cachew__Envelope *m, struct cw_error *err)
+static int send_keys(struct client *c, struct worker_stream *s, struct cw_answer *a, Cachew__Envelope *m,
+                     struct cw_error *err)
 {
     Cachew__Failure why;
-    Cachew__Keys keys = {CW_MESSAGE(keys), .epoch = a->epoch, .begin = a->begin, .end = a->end,
-        .first = a->at, .over = a->over, .keys = {.data = a->keys, .len = a->bytes}};
+    Cachew__Keys keys = {CW_MESSAGE(keys),
+                         .epoch = a->epoch,
+                         .begin = a->begin,
+                         .end = a->end,
+                         .first = a->at,
+                         .over = a->over,
+                         .keys = {.data = a->keys, .len = a->bytes}};
     if (a->why) {
         cw_failure_init(&why, a->why);
         keys.why = &why;
@@ -216,14 +236,16 @@ static int send_pulled(struct client *c, struct cw_answer *a, Cachew__Envelope *
     m->pulled = &pulled;
     if (a->pulled)
         return cw_conn_send(c->conn, m, &piece, 1, free, CW_STEAL(a->pulled), NULL, 0, err);
-    cw_failure_init(&why, a->why ? a->why : &(struct cw_error){.status = CW_E_MEMORY, .message = "out of memory"});
+    cw_failure_init(&why,
+                    a->why ? a->why : &(struct cw_error){.status = CW_E_MEMORY, .message = "out of memory"});
     pulled.why = &why;
     return cw_conn_send(c->conn, m, NULL, 0, NULL, NULL, NULL, 0, err);
 }
 
 static int send_end(struct client *c, const struct cw_answer *a, Cachew__Envelope *m, struct cw_error *err)
 {
-    Cachew__Report report = {CW_MESSAGE(report), .epoch = a->epoch, .begin = a->begin, .end = a->end,
+    Cachew__Report report = {
+        CW_MESSAGE(report),        .epoch = a->epoch,       .begin = a->begin,          .end = a->end,
         .n_batches = a->n_batches, .elements = a->elements, .n_elements = a->n_elements};
     Cachew__RangeEnd end = {CW_MESSAGE(range_end), .report = &report};
     m->of_case = CACHEW__ENVELOPE__OF_RANGE_END;
@@ -233,11 +255,12 @@ static int send_end(struct client *c, const struct cw_answer *a, Cachew__Envelop
 
 static int send_failed(struct client *c, const struct cw_answer *a, Cachew__Envelope *m, struct cw_error *err)
 {
-    static const struct cw_error unknown = {.status = CW_E_MEMORY, .message = "out of memory: the reason why a range failed is not known"};
+    static const struct cw_error unknown = {
+        .status = CW_E_MEMORY, .message = "out of memory: the reason why a range failed is not known"};
     Cachew__Failure why;
     cw_failure_init(&why, a->why ? a->why : &unknown);
     Cachew__RangeFailed failed = {CW_MESSAGE(range_failed), .epoch = a->epoch, .begin = a->begin,
-        .index = a->at, .what = a->what, .why = &why};
+                                  .index = a->at,           .what = a->what,   .why = &why};
     m->of_case = CACHEW__ENVELOPE__OF_RANGE_FAILED;
     m->range_failed = &failed;
     return cw_client_send(c, m, NULL, 0, NULL, NULL, 0, err);
@@ -247,13 +270,15 @@ static int send_not_here(struct client *c, uint64_t re, uint64_t epoch, uint64_t
 {
     Cachew__NotHere not_here = {CW_MESSAGE(not_here), .epoch = epoch, .begin = begin};
     Cachew__Envelope m = {CW_MESSAGE(envelope), .re = re, .of_case = CACHEW__ENVELOPE__OF_NOT_HERE,
-        .not_here = &not_here};
+                          .not_here = &not_here};
     return cw_client_send(c, &m, NULL, 0, NULL, NULL, 0, err);
 }
 
 static void trace_answer(const struct client *c, const struct worker_stream *s, const struct cw_answer *a)
 {
-    cw_trace_span(c->w->options.trace, "answer", &(struct cw_traced){s->stream->name, a->epoch, a->begin, a->at, a->key}, a->asked_ns, cw_now_ns());
+    cw_trace_span(c->w->options.trace, "answer",
+                  &(struct cw_traced){s->stream->name, a->epoch, a->begin, a->at, a->key}, a->asked_ns,
+                  cw_now_ns());
 }
 
 void cw_clients_answer(struct worker_stream *s, struct cw_answer *a)
@@ -302,10 +327,13 @@ static int on_get(struct client *c, uint64_t id, const Cachew__Get *m, struct cw
 {
     struct worker_stream *s = cw_streams_find(c->w, m->stream);
     if (atomic_load(&c->peer.n_requests) >= CW_PEER_REQUESTS)
-        return cw_error_set(err, CW_E_SERVICE, "more than %u requests were made before the first was answered", CW_PEER_REQUESTS);
+        return cw_error_set(err, CW_E_SERVICE,
+                            "more than %u requests were made before the first was answered",
+                            CW_PEER_REQUESTS);
     if (!id || (!m->count && m->what != CACHEW__WHAT__WHAT_KEYS) || m->count > UINT64_MAX - m->first)
-        return cw_error_set(err, CW_E_SERVICE, "a Get without id, or for %llu batches or elements from %llu on", (unsigned long long)m->count,
-                            (unsigned long long)m->first);
+        return cw_error_set(err, CW_E_SERVICE,
+                            "a Get without id, or for %llu batches or elements from %llu on",
+                            (unsigned long long)m->count, (unsigned long long)m->first);
     if (!s)
         return send_not_here(c, id, m->epoch, m->begin, err);
     struct cw_command *command = malloc(sizeof(*command));
@@ -316,8 +344,15 @@ static int on_get(struct client *c, uint64_t id, const Cachew__Get *m, struct cw
         return cw_error_nomem(err, sizeof(*r), "a request");
     }
     atomic_fetch_add(&c->peer.n_requests, 1);
-    *r = (struct cw_request){.peer = cw_peer_ref(&c->peer), .id = id, .epoch = m->epoch, .begin = m->begin, .what = m->what, .key = m->key,
-                             .at = m->first, .end = m->first + m->count, .asked_ns = c->w->options.trace ? cw_now_ns() : 0};
+    *r = (struct cw_request){.peer = cw_peer_ref(&c->peer),
+                             .id = id,
+                             .epoch = m->epoch,
+                             .begin = m->begin,
+                             .what = m->what,
+                             .key = m->key,
+                             .at = m->first,
+                             .end = m->first + m->count,
+                             .asked_ns = c->w->options.trace ? cw_now_ns() : 0};
     *command = (struct cw_command){.kind = CW_DO_GET, .request = r};
     cw_stream_do(s->stream, command);
     return 0;
@@ -329,13 +364,16 @@ static int on_pull(struct client *c, uint64_t id, const Cachew__Pull *m, struct 
     if (!s || s->state != STREAM_READY)
         return send_not_here(c, id, m->epoch, m->from, err);
     if (!s->stream->origin)
-        return cw_error_set(err, CW_E_SERVICE, "a Pull of a stream whose source every worker enters anywhere");
+        return cw_error_set(err, CW_E_SERVICE,
+                            "a Pull of a stream whose source every worker enters anywhere");
     if (cw_conn_queued(c->conn) > CW_BESIDE_BATCHES_BYTES)
-        return cw_error_set(err, CW_E_SERVICE, "it does not read what it is sent: %zu bytes are queued", cw_conn_queued(c->conn));
+        return cw_error_set(err, CW_E_SERVICE, "it does not read what it is sent: %zu bytes are queued",
+                            cw_conn_queued(c->conn));
     return cw_origin_serve(s->stream->origin, &c->peer, id, m, err);
 }
 
-static int client_message(void *user, struct cw_conn *conn CW_UNUSED, const Cachew__Envelope *m, void *payload CW_UNUSED, size_t size CW_UNUSED, const int *fds CW_UNUSED,
+static int client_message(void *user, struct cw_conn *conn CW_UNUSED, const Cachew__Envelope *m,
+                          void *payload CW_UNUSED, size_t size CW_UNUSED, const int *fds CW_UNUSED,
                           size_t n_fds CW_UNUSED, struct cw_error *err)
 {
     struct client *c = user;
@@ -354,7 +392,8 @@ static int client_message(void *user, struct cw_conn *conn CW_UNUSED, const Cach
     case CACHEW__ENVELOPE__OF_FAILURE:
         return 0;
     default:
-        return cw_error_set(err, CW_E_SERVICE, "a client does not say this (field %d of Envelope) to a worker", (int)m->of_case);
+        return cw_error_set(err, CW_E_SERVICE,
+                            "a client does not say this (field %d of Envelope) to a worker", (int)m->of_case);
     }
 }
 
@@ -417,7 +456,8 @@ static void refused(void *user, const char *peer, const struct cw_error *why)
     cw_worker_log(w, "%s was refused: %s", peer, why->message);
 }
 
-static const struct cw_conn_ops listen_ops = {.open = client_open, .refused = refused}; /* what it lets in has client_ops */
+/* what it lets in has client_ops */
+static const struct cw_conn_ops listen_ops = {.open = client_open, .refused = refused};
 
 int cw_clients_listen(struct cw_worker *w, struct cw_error *err)
 {
@@ -426,9 +466,14 @@ int cw_clients_listen(struct cw_worker *w, struct cw_error *err)
     cw_hello_init(&hello, CACHEW__ROLE__ROLE_WORKER, w->options.name, w->incarnation, w->host);
     hello.capabilities = capabilities;
     hello.n_capabilities = 1;
-    struct cw_conn_options o = {.hello = &hello, .limits = CW_LIMITS_WORKER, .timeout_ns = w->options.timeout_ns, .token = w->options.token,
-                                .pack = true, .tls = w->options.tls};
-    int r = w->options.listen ? cw_listener_new(w->loop, w->options.listen, &o, &listen_ops, w, &w->tcp, err) : 0;
+    struct cw_conn_options o = {.hello = &hello,
+                                .limits = CW_LIMITS_WORKER,
+                                .timeout_ns = w->options.timeout_ns,
+                                .token = w->options.token,
+                                .pack = true,
+                                .tls = w->options.tls};
+    int r = w->options.listen ? cw_listener_new(w->loop, w->options.listen, &o, &listen_ops, w, &w->tcp, err)
+                              : 0;
     if (r < 0)
         return r;
     char address[320];

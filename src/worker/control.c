@@ -1,6 +1,7 @@
 /*
- * The dispatcher, as a worker sees it: the connection, which is made again for ever, and what is said over it. What the worker
- * has is said anew on the next one. What its ranges gave: reports.c; what a stream is made from: facts.c. The loop's thread only.
+ * The dispatcher, as a worker sees it: the connection, which is made again for ever, and what is said over
+ * it. What the worker has is said anew on the next one. What its ranges gave: reports.c; what a stream is
+ * made from: facts.c. The loop's thread only.
  */
 #include <stdio.h>
 #include <string.h>
@@ -38,7 +39,7 @@ void cw_control_prepared(struct cw_worker *w, struct worker_stream *s)
         return; /* nobody asks on this connection: Holdings say it */
     _cleanup_free_ CW_UNUSED void *facts = cw_facts_prepared(s, &prepared, &plan);
     Cachew__Envelope m = {CW_MESSAGE(envelope), .re = s->prepare_id, .of_case = CACHEW__ENVELOPE__OF_PREPARED,
-        .prepared = &prepared};
+                          .prepared = &prepared};
     cw_crash_point("worker-prepared");
     s->prepare_id = 0;
     cw_control_say(w, &m);
@@ -67,7 +68,7 @@ void cw_control_stream_failed(struct cw_worker *w, ProtobufCBinaryData stream, c
     cw_failure_init(&failure, why);
     Cachew__StreamFailed failed = {CW_MESSAGE(stream_failed), .stream = stream, .why = &failure};
     Cachew__Envelope m = {CW_MESSAGE(envelope), .of_case = CACHEW__ENVELOPE__OF_STREAM_FAILED,
-        .stream_failed = &failed};
+                          .stream_failed = &failed};
     cw_control_say(w, &m);
 }
 
@@ -76,14 +77,18 @@ void cw_control_stream_failed(struct cw_worker *w, ProtobufCBinaryData stream, c
 static void say_register(struct cw_worker *w)
 {
     char *own = w->tcp ? (char *)(uintptr_t)cw_listener_address(w->tcp) : NULL;
-    Cachew__Register reg = {CW_MESSAGE(register), .unix_path = w->unix_path,
-        .addresses = w->options.n_advertise ? (char **)(uintptr_t)w->options.advertise : &own,
-        .n_addresses = w->options.n_advertise ? w->options.n_advertise : own != NULL,
-        .pid = (uint32_t)getpid(), .cpu_budget = w->options.threads, .memory = w->options.memory,
-        .http = (char *)(uintptr_t)(w->http ? cw_http_address(w->http) : ""),
-        .allow_python = w->options.allow_python,
-        .pool = (char *)(uintptr_t)(w->options.pool ? w->options.pool : ""),
-        .max_streams = w->options.max_streams};
+    Cachew__Register reg = {CW_MESSAGE(register),
+                            .unix_path = w->unix_path,
+                            .addresses = w->options.n_advertise ? (char **)(uintptr_t)w->options.advertise
+                                                                : &own,
+                            .n_addresses = w->options.n_advertise ? w->options.n_advertise : own != NULL,
+                            .pid = (uint32_t)getpid(),
+                            .cpu_budget = w->options.threads,
+                            .memory = w->options.memory,
+                            .http = (char *)(uintptr_t)(w->http ? cw_http_address(w->http) : ""),
+                            .allow_python = w->options.allow_python,
+                            .pool = (char *)(uintptr_t)(w->options.pool ? w->options.pool : ""),
+                            .max_streams = w->options.max_streams};
     Cachew__Envelope m = {CW_MESSAGE(envelope), .of_case = CACHEW__ENVELOPE__OF_REGISTER, .register_ = &reg};
     m.id = w->register_id = next_number(&w->next_id);
     cw_control_say(w, &m);
@@ -93,7 +98,7 @@ static void say_draining(struct cw_worker *w)
 {
     Cachew__Draining draining = CACHEW__DRAINING__INIT;
     Cachew__Envelope m = {CW_MESSAGE(envelope), .of_case = CACHEW__ENVELOPE__OF_DRAINING,
-        .draining = &draining};
+                          .draining = &draining};
     cw_control_say(w, &m);
 }
 
@@ -104,15 +109,18 @@ static void say_holding(struct cw_worker *w, const struct worker_stream *s)
     _cleanup_free_ Cachew__Range **ranges = malloc((s->n_leases + 1) * sizeof(*ranges));
     Cachew__Prepared prepared;
     Cachew__Plan plan;
-    Cachew__Holding holding = {CW_MESSAGE(holding), .prepared = &prepared, .ranges = ranges}, *list = &holding;
+    Cachew__Holding holding = {CW_MESSAGE(holding), .prepared = &prepared, .ranges = ranges},
+                    *list = &holding;
     Cachew__Holdings holdings = {CW_MESSAGE(holdings), .holdings = &list, .n_holdings = 1};
-    Cachew__Envelope m = {CW_MESSAGE(envelope), .of_case = CACHEW__ENVELOPE__OF_HOLDINGS, .holdings = &holdings};
+    Cachew__Envelope m = {CW_MESSAGE(envelope), .of_case = CACHEW__ENVELOPE__OF_HOLDINGS,
+                          .holdings = &holdings};
     _cleanup_free_ void *facts = NULL;
     if (memory && ranges) { /* else they are leased to others */
         facts = cw_facts_prepared(s, &prepared, &plan);
         for (const struct lease *l = s->leases; l; l = l->next) {
             Cachew__Range *p = ranges[holding.n_ranges] = &memory[holding.n_ranges];
-            *p = (Cachew__Range){CW_MESSAGE(range), .epoch = l->epoch, .begin = l->begin, .end = l->end, .lease = l->number};
+            *p = (Cachew__Range){CW_MESSAGE(range), .epoch = l->epoch, .begin = l->begin, .end = l->end,
+                                 .lease = l->number};
             holding.n_ranges++;
         }
         cw_control_say(w, &m);
@@ -131,7 +139,8 @@ static void on_registered(struct cw_worker *w, uint64_t id)
     for (struct worker_stream *s = w->streams; s; s = s->next)
         if (s->state == STREAM_READY)
             say_holding(w, s);
-        else if (s->state == STREAM_FAILED) /* the dispatcher gave it up with the last connection, and sends no Forget */
+        else if (s->state ==
+                 STREAM_FAILED) /* the dispatcher gave it up with the last connection, and sends no Forget */
             cw_streams_end(w, s);
     cw_reports_say(w);
     if (w->draining)
@@ -143,7 +152,8 @@ uint64_t cw_control_cpu_ns(void)
 {
     struct rusage usage = {0};
     getrusage(RUSAGE_SELF, &usage);
-    return (uint64_t)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * 1000000000u + (uint64_t)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * 1000u;
+    return (uint64_t)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * 1000000000u +
+           (uint64_t)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * 1000u;
 }
 
 /* ---- messages ---- */
@@ -156,8 +166,9 @@ static int on_prepare(struct cw_worker *w, uint64_t id, const Cachew__Prepare *p
     return 0;
 }
 
-static int on_message(void *user, struct cw_conn *c CW_UNUSED, const Cachew__Envelope *m, void *payload CW_UNUSED, size_t size CW_UNUSED, const int *fds CW_UNUSED, size_t n_fds CW_UNUSED,
-                      struct cw_error *err)
+static int on_message(void *user, struct cw_conn *c CW_UNUSED, const Cachew__Envelope *m,
+                      void *payload CW_UNUSED, size_t size CW_UNUSED, const int *fds CW_UNUSED,
+                      size_t n_fds CW_UNUSED, struct cw_error *err)
 {
     struct cw_worker *w = user;
     struct worker_stream *s;
@@ -231,7 +242,8 @@ static void on_closed(void *user, struct cw_conn *c CW_UNUSED, const struct cw_e
         cw_text_show(w->why, sizeof(w->why), why->status ? why->message : "it closed the connection");
         w->refused = cw_failure_is_final(why);
         if (w->backoff_ns == BACKOFF_FIRST_NS || why->status != CW_E_SERVICE)
-            cw_worker_log(w, "the dispatcher's connection ended: %s", why->status ? why->message : "it closed it");
+            cw_worker_log(w, "the dispatcher's connection ended: %s",
+                          why->status ? why->message : "it closed it");
         connect_later(w);
     }
     cw_worker_changed(w);
@@ -253,7 +265,10 @@ void cw_control_connect(struct cw_worker *w)
     Cachew__Hello hello;
     cw_hello_init(&hello, CACHEW__ROLE__ROLE_WORKER, w->options.name, w->incarnation, w->host);
     bool local = strncmp(w->options.dispatcher, "unix:", 5) == 0;
-    struct cw_conn_options o = {.hello = &hello, .limits = CW_LIMITS_WORKER_CONTROL, .timeout_ns = w->options.timeout_ns, .token = w->options.token,
+    struct cw_conn_options o = {.hello = &hello,
+                                .limits = CW_LIMITS_WORKER_CONTROL,
+                                .timeout_ns = w->options.timeout_ns,
+                                .token = w->options.token,
                                 .tls = local ? NULL : w->options.dispatcher_tls};
     if (cw_conn_connect(w->loop, w->options.dispatcher, &o, &ops, w, &w->dispatcher, &err) < 0) {
         w->dispatcher = NULL;

@@ -1,4 +1,5 @@
-/* What the dispatcher is told of a stream that is ready: its plan, and the files that it is made from, with what is in them. */
+/* What the dispatcher is told of a stream that is ready: its plan, and the files that it is made from, with
+ * what is in them. */
 #include "worker/worker_impl.h"
 
 #define MAX_FILES 4096 /* that a Prepared names */
@@ -37,7 +38,7 @@ static void list_files(struct files *f, const struct cw_source *s)
         s->ops->ids(s, &row, 1, &id);
         Cachew__FileFact *fact = f->list[f->n] = &f->facts[f->n];
         *fact = (Cachew__FileFact){CW_MESSAGE(file_fact), .path = (char *)(uintptr_t)path,
-            .key = id.file_key};
+                                   .key = id.file_key};
         f->n++;
     }
 }
@@ -46,14 +47,18 @@ void *cw_facts_prepared(const struct worker_stream *s, Cachew__Prepared *m, Cach
 {
     const struct cw_sequence *q = s->stream->local.sequence;
     struct files *files = malloc(sizeof(*files));
-    *plan = (Cachew__Plan){CW_MESSAGE(plan), .n_positions = s->plan.n_positions,
-        .snapshot = s->plan.snapshot,
-        .window = q->by_chunk || q->stream_salt ? q->window : 0,
-        .align = s->stream->kind == RANGES_COUNTED ? q->compiled->batch_size : 1,
-        .sequential = s->stream->kind == RANGES_SEQUENTIAL, .n_keys = s->stream->n_keys, .origin = q->stream != NULL};
+    *plan = (Cachew__Plan){CW_MESSAGE(plan),
+                           .n_positions = s->plan.n_positions,
+                           .snapshot = s->plan.snapshot,
+                           .window = q->by_chunk || q->stream_salt ? q->window : 0,
+                           .align = s->stream->kind == RANGES_COUNTED ? q->compiled->batch_size : 1,
+                           .sequential = s->stream->kind == RANGES_SEQUENTIAL,
+                           .n_keys = s->stream->n_keys,
+                           .origin = q->stream != NULL};
     *m = (Cachew__Prepared){CW_MESSAGE(prepared),
-        .stream = {.data = s->stream->name, .len = sizeof(s->stream->name)}, .plan = plan,
-        .capacity = cw_streams_capacity(s), .most_positions = atomic_load(&s->stream->most_positions)};
+                            .stream = {.data = s->stream->name, .len = sizeof(s->stream->name)}, .plan = plan,
+                            .capacity = cw_streams_capacity(s),
+                            .most_positions = atomic_load(&s->stream->most_positions)};
     if (!files)
         return NULL;
     files->n = 0;

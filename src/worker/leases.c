@@ -87,9 +87,10 @@ void cw_lease_open(struct cw_stream *s, struct cw_lease *l, uint64_t first_batch
     cw_lease_close(s, l);
     l->next_batch = counted ? CW_MIN(first_batch, l->n_batches) : 0;
     if (counted && l->next_batch == l->n_batches)
-        return; /* nothing of it is wanted */
+        return;        /* nothing of it is wanted */
     if (l->next_batch) /* the first one may be a part */
-        o.from.position = (l->begin / s->local.compiled->batch_size + l->next_batch) * s->local.compiled->batch_size;
+        o.from.position = (l->begin / s->local.compiled->batch_size + l->next_batch) *
+                          s->local.compiled->batch_size;
     if (cw_runner_open(s->runner, &o, &l->range, &err) < 0)
         cw_stream_fail(s, &err);
     else if (o.rows)
@@ -140,7 +141,8 @@ void cw_lease_shorten(struct cw_stream *s)
     struct cw_lease *l = s->leases;
     while (l && (l->computed || l->failed || !l->range))
         l = l->next;
-    if (!l || l->whole || s->kind == RANGES_SEQUENTIAL || cw_now_ns() - CW_MAX(l->leased_ns, s->completed_ns) < s->options->range_ns)
+    if (!l || l->whole || s->kind == RANGES_SEQUENTIAL ||
+        cw_now_ns() - CW_MAX(l->leased_ns, s->completed_ns) < s->options->range_ns)
         return;
     if (cw_runner_stuck(s->runner))
         return; /* it waits for clients to take something: that is no work that others could do */
@@ -166,11 +168,22 @@ void cw_leases_add(struct cw_stream *s, const struct cw_command *c)
         return;
     }
     bool counted = s->kind == RANGES_COUNTED;
-    *l = (struct cw_lease){.next = *at, .epoch = c->epoch, .begin = c->begin, .end = c->end, .number = c->lease, .leased_ns = cw_now_ns(), .whole = c->whole, .lowest = UINT64_MAX,
+    *l = (struct cw_lease){.next = *at,
+                           .epoch = c->epoch,
+                           .begin = c->begin,
+                           .end = c->end,
+                           .number = c->lease,
+                           .leased_ns = cw_now_ns(),
+                           .whole = c->whole,
+                           .lowest = UINT64_MAX,
                            .n_batches = counted ? batches_of(s, c->begin, c->end) : 0,
-                           .elements = elements, .sent_upto = elements + s->n_keys, .dropped = elements + 2 * (size_t)s->n_keys};
+                           .elements = elements,
+                           .sent_upto = elements + s->n_keys,
+                           .dropped = elements + 2 * (size_t)s->n_keys};
     *at = l;
-    cw_lease_open(s, l, counted ? c->from / s->local.compiled->batch_size - c->begin / s->local.compiled->batch_size : 0);
+    cw_lease_open(s, l,
+                  counted ? c->from / s->local.compiled->batch_size - c->begin / s->local.compiled->batch_size
+                          : 0);
 }
 
 void cw_leases_revoke(struct cw_stream *s, uint64_t epoch, uint64_t begin, uint64_t end)
@@ -187,14 +200,19 @@ void cw_leases_revoke(struct cw_stream *s, uint64_t epoch, uint64_t begin, uint6
 static int request_check(const struct cw_stream *s, const struct cw_request *r, struct cw_error *err)
 {
     bool rows = r->what == CACHEW__WHAT__WHAT_ROWS || r->what == CACHEW__WHAT__WHAT_PART;
-    if (s->kind != RANGES_PLACED ? r->what != CACHEW__WHAT__WHAT_BATCHES : !rows && r->what != CACHEW__WHAT__WHAT_KEYS)
-        return cw_error_set(err, CW_E_SERVICE, "a Get of kind %d came for a range of a pipeline whose %s", (int)r->what,
-                            s->kind == RANGES_PLACED ? "rows are asked for by key" : "batches are asked for by number");
+    if (s->kind != RANGES_PLACED ? r->what != CACHEW__WHAT__WHAT_BATCHES
+                                 : !rows && r->what != CACHEW__WHAT__WHAT_KEYS)
+        return cw_error_set(
+            err, CW_E_SERVICE, "a Get of kind %d came for a range of a pipeline whose %s", (int)r->what,
+            s->kind == RANGES_PLACED ? "rows are asked for by key" : "batches are asked for by number");
     if (rows && r->key >= s->n_keys)
-        return cw_error_set(err, CW_E_SERVICE, "elements of key %u were asked for, expected less than %u", r->key, s->n_keys);
+        return cw_error_set(err, CW_E_SERVICE, "elements of key %u were asked for, expected less than %u",
+                            r->key, s->n_keys);
     if (rows && r->end - r->at > cw_key_size(s->local.compiled, r->key))
-        return cw_error_set(err, CW_E_SERVICE, "%llu elements of key %u were asked for, expected at most a full batch: %llu",
-                            (unsigned long long)(r->end - r->at), r->key, (unsigned long long)cw_key_size(s->local.compiled, r->key));
+        return cw_error_set(err, CW_E_SERVICE,
+                            "%llu elements of key %u were asked for, expected at most a full batch: %llu",
+                            (unsigned long long)(r->end - r->at), r->key,
+                            (unsigned long long)cw_key_size(s->local.compiled, r->key));
     return 0;
 }
 
@@ -202,7 +220,8 @@ void cw_leases_request(struct cw_stream *s, struct cw_request *r)
 {
     struct cw_lease *l = *lease_find(s, r->epoch, r->begin);
     struct cw_error why = {0};
-    if (!l || l->epoch != r->epoch || l->begin != r->begin || (cw_mutated("not-here") && l->number % 4 == 0)) {
+    if (!l || l->epoch != r->epoch || l->begin != r->begin ||
+        (cw_mutated("not-here") && l->number % 4 == 0)) {
         cw_stream_reply(s, r, CW_SAY_NOT_HERE, NULL);
     } else if (request_check(s, r, &why) < 0) {
         cw_stream_reply(s, r, CW_SAY_RANGE_FAILED, &why);

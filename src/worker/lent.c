@@ -29,7 +29,8 @@ static void append_lent(struct client *c, struct sent *x)
 
 void cw_lent_open(struct client *c, const Cachew__Hello *hello)
 {
-    bool shared = cw_conn_is_local(c->conn) && strcmp(hello->host, c->w->host) == 0 && cw_conn_has(c->conn, shared_capability);
+    bool shared = cw_conn_is_local(c->conn) && strcmp(hello->host, c->w->host) == 0 &&
+                  cw_conn_has(c->conn, shared_capability);
     atomic_store(&c->peer.shared, shared);
     c->process = cw_conn_is_local(c->conn) ? cw_conn_peer_process(c->conn) : -1;
     if (hello->incarnation.len == sizeof(c->incarnation))
@@ -37,7 +38,8 @@ void cw_lent_open(struct client *c, const Cachew__Hello *hello)
 }
 
 /* Names a piece of shared memory to a client, the first time. */
-static int region_for(struct client *c, const struct worker_stream *s, const struct cw_slab *slab, uint64_t *ret, struct cw_error *err)
+static int region_for(struct client *c, const struct worker_stream *s, const struct cw_slab *slab,
+                      uint64_t *ret, struct cw_error *err)
 {
     if (cw_slab_is_private(slab, err))
         return err->status = CW_E_IO;
@@ -72,7 +74,8 @@ bool cw_lent_room(const struct client *c, const struct sent *x)
            c->loan_bytes + x->bytes <= cw_budget_left(&c->w->handed_out);
 }
 
-int cw_lend(struct client *c, const struct worker_stream *s, struct sent *x, Cachew__Slab slabs[2], struct cw_error *err)
+int cw_lend(struct client *c, const struct worker_stream *s, struct sent *x, Cachew__Slab slabs[2],
+            struct cw_error *err)
 {
     const struct cw_batch *b = x->batch;
     size_t n = 0;
@@ -108,7 +111,7 @@ static void loan_settle(struct client *c, struct sent *x)
 
 int cw_lent_return(struct client *c, uint64_t slab, struct cw_error *err)
 {
-    CW_LIST_EACH_OF(x, struct sent, link, &c->lent)
+    CW_LIST_EACH_OF (x, struct sent, link, &c->lent)
         for (size_t i = 0; slab && i < CW_COUNT_OF(x->slabs); i++)
             if (x->slabs[i] == slab) {
                 x->slabs[i] = 0;
@@ -117,7 +120,8 @@ int cw_lent_return(struct client *c, uint64_t slab, struct cw_error *err)
             }
     if (c->keeps) /* of an earlier connection, perhaps, of which nothing is known here */
         return 0;
-    return cw_error_set(err, CW_E_SERVICE, "slab %llu was returned, which was not lent, or came back before", (unsigned long long)slab);
+    return cw_error_set(err, CW_E_SERVICE, "slab %llu was returned, which was not lent, or came back before",
+                        (unsigned long long)slab);
 }
 
 /* ---- connections that end ---- */
@@ -125,7 +129,7 @@ int cw_lent_return(struct client *c, uint64_t slab, struct cw_error *err)
 /* Nothing of it is left. retire: somebody may still have what it was lent. */
 static void client_free(struct client *c, bool retire)
 {
-    CW_LIST_EACH_OF(x, struct sent, link, &c->lent) {
+    CW_LIST_EACH_OF (x, struct sent, link, &c->lent) {
         unlink_lent(c, x);
         for (size_t i = 0; retire && i < CW_COUNT_OF(x->batch->slabs); i++)
             if (x->batch->slabs[i])
@@ -167,7 +171,8 @@ void cw_lent_closed(struct client *c)
 {
     struct cw_worker *w = c->w;
     bool gone = cw_list_empty(&c->lent) || (c->process >= 0 && !process_lives(c));
-    if (!gone && !w->stopping && c->process >= 0 && cw_watch_new(w->loop, c->process, on_process_end, c, &c->process_watch, NULL) >= 0) {
+    if (!gone && !w->stopping && c->process >= 0 &&
+        cw_watch_new(w->loop, c->process, on_process_end, c, &c->process_watch, NULL) >= 0) {
         cw_watch_set(c->process_watch, 1);
         c->next = w->departed;
         w->departed = c;
@@ -193,7 +198,7 @@ static int compare(const void *a, const void *b)
 /* What a client does not have any more, of all that it was lent. */
 static void free_others(struct client *c, const uint64_t *slabs, size_t n)
 {
-    CW_LIST_EACH_OF(x, struct sent, link, &c->lent) {
+    CW_LIST_EACH_OF (x, struct sent, link, &c->lent) {
         for (size_t i = 0; i < CW_COUNT_OF(x->slabs); i++)
             if (x->slabs[i] && !(n && bsearch(&x->slabs[i], slabs, n, sizeof(*slabs), compare)))
                 x->slabs[i] = 0;
@@ -203,7 +208,7 @@ static void free_others(struct client *c, const uint64_t *slabs, size_t n)
 
 static void take_over(struct client *c, struct client *from)
 {
-    CW_LIST_EACH_OF(x, struct sent, link, &from->lent) {
+    CW_LIST_EACH_OF (x, struct sent, link, &from->lent) {
         unlink_lent(from, x);
         cw_peer_ref(&c->peer);
         cw_peer_unref(&from->peer);
@@ -235,7 +240,8 @@ static bool had_region(const struct client *c, const struct client *other, const
 int cw_lent_keep(struct client *c, const Cachew__Keep *m, struct cw_error *err)
 {
     if (m->n_regions > MAX_REGIONS)
-        return cw_error_set(err, CW_E_SERVICE, "%zu regions are to be kept, expected at most %d", m->n_regions, MAX_REGIONS);
+        return cw_error_set(err, CW_E_SERVICE, "%zu regions are to be kept, expected at most %d",
+                            m->n_regions, MAX_REGIONS);
     _cleanup_free_ uint64_t *slabs = malloc(CW_MAX(m->n_slabs, 1) * sizeof(*slabs));
     if (!slabs)
         return cw_error_nomem(err, m->n_slabs * sizeof(*slabs), "slabs that are kept");

@@ -16,7 +16,10 @@ bool cw_peer_room(struct cw_peer *p)
     return room(p); /* it may have been given between the two */
 }
 
-void cw_peer_take(struct cw_peer *p, size_t bytes) { atomic_fetch_add(&p->out, bytes); }
+void cw_peer_take(struct cw_peer *p, size_t bytes)
+{
+    atomic_fetch_add(&p->out, bytes);
+}
 
 bool cw_peer_give(struct cw_peer *p, size_t bytes)
 {

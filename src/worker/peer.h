@@ -1,5 +1,6 @@
 /*
- * A client that is connected to this worker, as its streams see it: how much is on its way to it. Referenced by its connection (peers.c) and by its requests.
+ * A client that is connected to this worker, as its streams see it: how much is on its way to it. Referenced
+ * by its connection (peers.c) and by its requests.
  *
  * The worker's budget `handed_out` has the memory of a batch from the answer until the batch was sent or, if
  * it is a shm_loan, until it comes back. A client may always have one batch on its way, and more only while
@@ -22,10 +23,10 @@
 struct cw_peer {
     atomic_uint refs;
     struct cw_budget *handed_out; /* the worker's, immutable */
-    atomic_size_t out;       /* bytes that were answered with, and are neither sent nor lent */
-    atomic_uint n_requests;  /* not yet answered */
-    atomic_bool blocked;     /* a stream waits until there is room */
-    atomic_bool shared;      /* batches by descriptor; from false it never becomes true */
+    atomic_size_t out;            /* bytes that were answered with, and are neither sent nor lent */
+    atomic_uint n_requests;       /* not yet answered */
+    atomic_bool blocked;          /* a stream waits until there is room */
+    atomic_bool shared;           /* batches by descriptor; from false it never becomes true */
 };
 
 /* Whether more may be sent. If not, its streams are woken once there is room. Any thread. */

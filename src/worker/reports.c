@@ -1,6 +1,6 @@
 /*
- * What ranges gave, to the dispatcher: said until it is acknowledged, and again to the next one, of all ranges that are still leased: it may
- * have no journal. The loop's thread only.
+ * What ranges gave, to the dispatcher: said until it is acknowledged, and again to the next one, of all
+ * ranges that are still leased: it may have no journal. The loop's thread only.
  */
 #include <string.h>
 
@@ -10,12 +10,13 @@
 
 static void say_report(struct cw_worker *w, struct report *r)
 {
-    Cachew__Report report = {CW_MESSAGE(report), .epoch = r->epoch, .begin = r->begin, .end = r->end,
+    Cachew__Report report = {
+        CW_MESSAGE(report),        .epoch = r->epoch,       .begin = r->begin,          .end = r->end,
         .n_batches = r->n_batches, .elements = r->elements, .n_elements = r->n_elements};
-    Cachew__Completed completed = {CW_MESSAGE(completed), .report = &report, .lease = r->lease, .last = r->last,
-        .stream = {.data = r->stream, .len = sizeof(r->stream)}};
+    Cachew__Completed completed = {CW_MESSAGE(completed), .report = &report, .lease = r->lease,
+                                   .last = r->last, .stream = {.data = r->stream, .len = sizeof(r->stream)}};
     Cachew__Envelope m = {CW_MESSAGE(envelope), .of_case = CACHEW__ENVELOPE__OF_COMPLETED,
-        .completed = &completed};
+                          .completed = &completed};
     m.id = r->id = next_number(&w->next_id);
     cw_crash_point("worker-completed");
     cw_control_say(w, &m);
@@ -44,8 +45,14 @@ void cw_reports_completed(struct cw_worker *w, struct worker_stream *s, struct c
         cw_streams_end(w, s);
         return;
     }
-    *r = (struct report){.epoch = a->epoch, .begin = a->begin, .end = a->end, .n_batches = a->n_batches, .lease = a->lease,
-                         .elements = CW_STEAL(a->elements), .n_elements = a->n_elements, .last = a->last};
+    *r = (struct report){.epoch = a->epoch,
+                         .begin = a->begin,
+                         .end = a->end,
+                         .n_batches = a->n_batches,
+                         .lease = a->lease,
+                         .elements = CW_STEAL(a->elements),
+                         .n_elements = a->n_elements,
+                         .last = a->last};
     memcpy(r->stream, s->stream->name, sizeof(r->stream));
     struct lease *l = cw_streams_find_lease(s, a->epoch, a->begin);
     if (l && l->number == a->lease)
@@ -57,7 +64,8 @@ void cw_reports_completed(struct cw_worker *w, struct worker_stream *s, struct c
 /* Acknowledged: it is kept with its lease, if that is still there. */
 static void settle(struct cw_worker *w, struct report *r)
 {
-    struct worker_stream *s = cw_streams_find(w, (ProtobufCBinaryData){.data = r->stream, .len = sizeof(r->stream)});
+    struct worker_stream *s = cw_streams_find(
+        w, (ProtobufCBinaryData){.data = r->stream, .len = sizeof(r->stream)});
     struct lease *l = s ? cw_streams_find_lease(s, r->epoch, r->begin) : NULL;
     if (l && l->number == r->lease && !l->report)
         l->report = r;

@@ -73,7 +73,8 @@ static bool rows_gone(const struct cw_lease *l, const struct cw_request *r)
     return gone;
 }
 
-/* Rows of a key before `upto` are dropped, but for those that are asked for. Returns whether any were there. */
+/* Rows of a key before `upto` are dropped, but for those that are asked for. Returns whether any were there.
+ */
 static bool rows_give_up(struct cw_stream *s, struct cw_lease *l, uint32_t key, uint64_t upto)
 {
     for (const struct cw_request *r = l->requests; r; r = r->next)
@@ -138,9 +139,13 @@ static bool rows_all_dropped(const struct cw_stream *s, const struct cw_lease *l
 /* ---- keys, and the end of a range ---- */
 
 /* Bytes of a key in message Keys. */
-static size_t key_width(const struct cw_stream *s) { return s->n_keys > 256 ? 2 : 1; }
+static size_t key_width(const struct cw_stream *s)
+{
+    return s->n_keys > 256 ? 2 : 1;
+}
 
-/* Reads the keys of a range's elements so far, as message Keys has them. A range that began again may have fewer than before. */
+/* Reads the keys of a range's elements so far, as message Keys has them. A range that began again may have
+ * fewer than before. */
 static int keys_read(struct cw_stream *s, struct cw_lease *l, struct cw_error *err)
 {
     size_t n;
@@ -164,7 +169,9 @@ static int keys_read(struct cw_stream *s, struct cw_lease *l, struct cw_error *e
 static bool rows_note_over(struct cw_stream *s, struct cw_lease *l)
 {
     struct cw_error why = {0}, err = {0};
-    int status = !l->range || l->computed || l->failed ? 2 : cw_runner_summary(s->runner, l->range, l->elements, &why);
+    int status = !l->range || l->computed || l->failed
+                     ? 2
+                     : cw_runner_summary(s->runner, l->range, l->elements, &why);
     if (status == 2)
         return false;
     if (status < 0 && !cw_lease_lasting(s, status)) {
@@ -188,7 +195,8 @@ static bool rows_note_over(struct cw_stream *s, struct cw_lease *l)
 /* Sends the keys of l from number r->at on. False: the stream failed. */
 static bool keys_answer(struct cw_stream *s, struct cw_lease *l, struct cw_request *r)
 {
-    size_t width = key_width(s), all = s->n_keys > 1 ? l->n_keys : l->elements[0], n = (all - CW_MIN(r->at, all)) * width;
+    size_t width = key_width(s), all = s->n_keys > 1 ? l->n_keys : l->elements[0],
+           n = (all - CW_MIN(r->at, all)) * width;
     struct cw_answer *a = malloc(sizeof(*a));
     uint8_t *keys = calloc(n + 1, 1);
     if (!a || !keys) {
@@ -199,8 +207,16 @@ static bool keys_answer(struct cw_stream *s, struct cw_lease *l, struct cw_reque
     }
     if (l->keys && n > 0)
         memcpy(keys, l->keys + r->at * width, n);
-    *a = (struct cw_answer){.kind = CW_SAY_KEYS, .peer = cw_peer_ref(r->peer), .re = r->id, .epoch = l->epoch, .begin = l->begin, .end = l->end,
-                            .at = r->at, .keys = keys, .bytes = n, .over = l->computed || l->failed,
+    *a = (struct cw_answer){.kind = CW_SAY_KEYS,
+                            .peer = cw_peer_ref(r->peer),
+                            .re = r->id,
+                            .epoch = l->epoch,
+                            .begin = l->begin,
+                            .end = l->end,
+                            .at = r->at,
+                            .keys = keys,
+                            .bytes = n,
+                            .over = l->computed || l->failed,
                             .why = l->failed ? cw_stream_why(l->failed) : NULL};
     cw_peer_take(r->peer, a->bytes);
     cw_stream_say(s, a);
@@ -252,10 +268,12 @@ bool cw_lease_give_up_rows(struct cw_stream *s, struct cw_lease *l)
 /* ---- rows ---- */
 
 /* Sends the rows of a part as they are: the client joins them. */
-static int part_send(struct cw_stream *s, struct cw_lease *l, struct cw_request *r, struct cw_assembly *part, struct cw_error *err)
+static int part_send(struct cw_stream *s, struct cw_lease *l, struct cw_request *r, struct cw_assembly *part,
+                     struct cw_error *err)
 {
     struct cw_remnant *rows = calloc(1, sizeof(*rows));
-    int status = rows ? cw_remnant_read(part, 0, r->end - r->at, rows, err) : cw_error_nomem(err, sizeof(*rows), "rows of a range");
+    int status = rows ? cw_remnant_read(part, 0, r->end - r->at, rows, err)
+                      : cw_error_nomem(err, sizeof(*rows), "rows of a range");
     if (status >= 0)
         cw_quarantined_move(&part->quarantined, &rows->quarantined);
     cw_runner_drop(s->runner, part);
@@ -345,8 +363,10 @@ static bool request_answer(struct cw_stream *s, struct cw_lease *l, struct cw_re
 struct cw_request *cw_lease_rows_there(struct cw_stream *s, const struct cw_lease *l)
 {
     for (struct cw_request *r = l->range ? l->requests : NULL; r; r = r->next)
-        if ((r->what == CACHEW__WHAT__WHAT_ROWS || r->what == CACHEW__WHAT__WHAT_PART) && cw_peer_room(r->peer) &&
-            (r->part || (!rows_gone(l, r) && cw_runner_part_there(s->runner, l->range, r->key, r->at, r->end - r->at))))
+        if ((r->what == CACHEW__WHAT__WHAT_ROWS || r->what == CACHEW__WHAT__WHAT_PART) &&
+            cw_peer_room(r->peer) &&
+            (r->part ||
+             (!rows_gone(l, r) && cw_runner_part_there(s->runner, l->range, r->key, r->at, r->end - r->at))))
             return r;
     return NULL;
 }

@@ -31,7 +31,8 @@ static bool was_sent(const struct cw_lease *l, uint64_t batch)
 static void note_sent(struct cw_lease *l, uint64_t batch)
 {
     size_t before = l->sent_room;
-    if (batch >= SENT_MAX || CW_ARRAY_ROOM(l->sent, l->sent_room, batch / 8 + 1, "batches that were sent", NULL) < 0)
+    if (batch >= SENT_MAX ||
+        CW_ARRAY_ROOM(l->sent, l->sent_room, batch / 8 + 1, "batches that were sent", NULL) < 0)
         return; /* the batch may be kept once too often */
     if (l->sent_room > before)
         memset(l->sent + before, 0, l->sent_room - before);
@@ -96,7 +97,8 @@ static void keep(struct cw_stream *s, struct cw_lease *l, struct kept *k)
 bool cw_lease_lasting(const struct cw_stream *s, int status)
 {
     struct cw_error fatal;
-    return (status == CW_E_RECORD || status == CW_E_DATA || status == CW_E_PIPELINE) && cw_runner_fatal(s->runner, &fatal) == 0;
+    return (status == CW_E_RECORD || status == CW_E_DATA || status == CW_E_PIPELINE) &&
+           cw_runner_fatal(s->runner, &fatal) == 0;
 }
 
 /* Notes the error that a range, or the runner, ends in. Errors of records and of the pipeline are the same on
@@ -126,8 +128,17 @@ bool cw_lease_answer_batch(struct cw_stream *s, struct cw_lease *l, struct cw_re
     }
     b->epoch = l->epoch;
     b->index = r->at;
-    *a = (struct cw_answer){.kind = CW_SAY_BATCH, .peer = cw_peer_ref(r->peer), .re = r->id, .epoch = l->epoch, .begin = l->begin, .at = r->at, .key = r->key,
-                            .batch = b, .quarantined = quarantined, .bytes = batch_bytes(b), .asked_ns = r->asked_ns};
+    *a = (struct cw_answer){.kind = CW_SAY_BATCH,
+                            .peer = cw_peer_ref(r->peer),
+                            .re = r->id,
+                            .epoch = l->epoch,
+                            .begin = l->begin,
+                            .at = r->at,
+                            .key = r->key,
+                            .batch = b,
+                            .quarantined = quarantined,
+                            .bytes = batch_bytes(b),
+                            .asked_ns = r->asked_ns};
     a->handed_out = cw_budget_take(r->peer->handed_out, a->bytes, "a batch", NULL) == 0;
     if (a->handed_out && !b->disowned)
         cw_runner_disown(s->runner, b);
@@ -140,7 +151,8 @@ bool cw_lease_answer_batch(struct cw_stream *s, struct cw_lease *l, struct cw_re
     return true;
 }
 
-bool cw_lease_answer_rows(struct cw_stream *s, struct cw_lease *l, struct cw_request *r, struct cw_remnant *rows)
+bool cw_lease_answer_rows(struct cw_stream *s, struct cw_lease *l, struct cw_request *r,
+                          struct cw_remnant *rows)
 {
     struct cw_answer *a = malloc(sizeof(*a));
     if (!a) {
@@ -149,8 +161,17 @@ bool cw_lease_answer_rows(struct cw_stream *s, struct cw_lease *l, struct cw_req
         cw_lease_out_of_memory(s);
         return false;
     }
-    *a = (struct cw_answer){.kind = CW_SAY_PART, .peer = cw_peer_ref(r->peer), .re = r->id, .epoch = l->epoch, .begin = l->begin, .key = r->key,
-                            .at = r->at, .rows = rows, .bytes = rows->size, .handed_out = true, .asked_ns = r->asked_ns};
+    *a = (struct cw_answer){.kind = CW_SAY_PART,
+                            .peer = cw_peer_ref(r->peer),
+                            .re = r->id,
+                            .epoch = l->epoch,
+                            .begin = l->begin,
+                            .key = r->key,
+                            .at = r->at,
+                            .rows = rows,
+                            .bytes = rows->size,
+                            .handed_out = true,
+                            .asked_ns = r->asked_ns};
     cw_budget_force(r->peer->handed_out, a->bytes); /* at most one part of each client finds no room there */
     cw_peer_take(r->peer, a->bytes);
     cw_stream_say(s, a);
@@ -182,7 +203,8 @@ static int kept_fill(struct cw_stream *s, struct kept *k, struct cw_assembly *a,
         return 0;
     }
     k->rows = calloc(1, sizeof(*k->rows));
-    int r = k->rows ? cw_remnant_read(a, 0, a->n_assigned, k->rows, err) : cw_error_nomem(err, sizeof(*k->rows), "rows of a range");
+    int r = k->rows ? cw_remnant_read(a, 0, a->n_assigned, k->rows, err)
+                    : cw_error_nomem(err, sizeof(*k->rows), "rows of a range");
     if (r >= 0)
         cw_quarantined_move(&a->quarantined, &k->rows->quarantined);
     cw_runner_drop(s->runner, a);
@@ -240,7 +262,8 @@ static int advance(struct cw_stream *s, struct cw_lease *l)
 }
 
 /* The report of a range, for the dispatcher or a client. NULL: out of memory. */
-static struct cw_answer *lease_report(const struct cw_stream *s, const struct cw_lease *l, enum cw_answer_kind kind)
+static struct cw_answer *lease_report(const struct cw_stream *s, const struct cw_lease *l,
+                                      enum cw_answer_kind kind)
 {
     struct cw_answer *a = malloc(sizeof(*a));
     uint64_t *elements = calloc((size_t)s->n_keys + 1, sizeof(*elements));
@@ -249,7 +272,11 @@ static struct cw_answer *lease_report(const struct cw_stream *s, const struct cw
         free(elements);
         return NULL;
     }
-    *a = (struct cw_answer){.kind = kind, .epoch = l->epoch, .begin = l->begin, .end = l->end, .elements = elements,
+    *a = (struct cw_answer){.kind = kind,
+                            .epoch = l->epoch,
+                            .begin = l->begin,
+                            .end = l->end,
+                            .elements = elements,
                             .n_batches = s->kind == RANGES_SEQUENTIAL ? l->n_batches : 0};
     for (unsigned k = 0; s->kind == RANGES_PLACED && k < s->n_keys; k++)
         if ((elements[k] = l->elements[k]))
@@ -282,7 +309,8 @@ bool cw_lease_completed(struct cw_stream *s, struct cw_lease *l)
     uint64_t now = s->completed_ns = cw_now_ns();
     a->lease = l->number;
     a->last = l->range && cw_runner_stream_over(s->runner, l->range);
-    cw_trace_span(s->options->trace, "range", &(struct cw_traced){s->name, l->epoch, l->begin, CW_TRACE_RANGE, 0}, l->leased_ns, now);
+    cw_trace_span(s->options->trace, "range",
+                  &(struct cw_traced){s->name, l->epoch, l->begin, CW_TRACE_RANGE, 0}, l->leased_ns, now);
     cw_stream_say(s, a);
     return true;
 }
@@ -295,7 +323,8 @@ static bool note_computed(struct cw_stream *s, struct cw_lease *l)
     uint64_t n = 0;
     if (l->computed || l->failed)
         return false;
-    if (!(counted && l->next_batch >= l->n_batches) && !(l->range && cw_runner_computed(s->runner, l->range, &n)))
+    if (!(counted && l->next_batch >= l->n_batches) &&
+        !(l->range && cw_runner_computed(s->runner, l->range, &n)))
         return false;
     l->n_batches = counted ? l->n_batches : n;
     return cw_lease_completed(s, l);
@@ -342,14 +371,16 @@ static bool serve_batches(struct cw_stream *s, struct cw_lease *l)
 /* Whether the lease's range was closed to free memory before all of it was computed. */
 static bool gave_way(const struct cw_stream *s, const struct cw_lease *l)
 {
-    return !l->range && !l->computed && !l->failed && (s->kind != RANGES_COUNTED || l->next_batch < l->n_batches);
+    return !l->range && !l->computed && !l->failed &&
+           (s->kind != RANGES_COUNTED || l->next_batch < l->n_batches);
 }
 
-/* Frees memory when the runner can compute nothing more for the first range with a request. Clients get the keys so
- * far. Then later requests give their parts back. Then the last range before the request's gives way: no request is
- * for such a range. Then ranges behind it give way, likewise the last one first. Then rows of the request's range go
- * that no request is for. Where there is no request, no range gives way, and one that gave way goes on. Of the
- * range's requests the first whose rows are computed gets the memory: when they are sent, there is more. */
+/* Frees memory when the runner can compute nothing more for the first range with a request. Clients get the
+ * keys so far. Then later requests give their parts back. Then the last range before the request's gives way:
+ * no request is for such a range. Then ranges behind it give way, likewise the last one first. Then rows of
+ * the request's range go that no request is for. Where there is no request, no range gives way, and one that
+ * gave way goes on. Of the range's requests the first whose rows are computed gets the memory: when they are
+ * sent, there is more. */
 static bool make_room(struct cw_stream *s)
 {
     struct cw_lease *gives = NULL, *l = s->leases, *aside = NULL;
@@ -391,7 +422,8 @@ bool cw_leases_serve(struct cw_stream *s)
     cw_lease_shorten(s);
     for (struct cw_lease *l = s->leases, *next; l && !s->failed; l = next) {
         next = l->next;
-        any |= s->kind == RANGES_PLACED ? cw_lease_serve_rows(s, l) : serve_batches(s, l); /* if the stream fails here, all leases are gone */
+        /* if the stream fails here, all leases are gone */
+        any |= s->kind == RANGES_PLACED ? cw_lease_serve_rows(s, l) : serve_batches(s, l);
     }
     if (!s->failed && cw_runner_fatal(s->runner, &fatal) < 0)
         cw_stream_fail(s, &fatal);

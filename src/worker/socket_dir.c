@@ -92,7 +92,8 @@ int cw_socket_dir_new(char **ret_path, int *ret_lock, struct cw_error *err)
         r = make_below(places[i], ret_path, ret_lock);
     }
     if (r < 0)
-        return cw_error_errno(err, CW_E_IO, -r, "can't make a directory for the worker's socket below %s or /tmp", places[0]);
+        return cw_error_errno(err, CW_E_IO, -r,
+                              "can't make a directory for the worker's socket below %s or /tmp", places[0]);
     return 0;
 }
 

@@ -1,4 +1,5 @@
-/* The thread of a stream: opens the pipeline, takes commands, and is the consumer of the runner. Range by range: serve.c, rows.c. */
+/* The thread of a stream: opens the pipeline, takes commands, and is the consumer of the runner. Range by
+ * range: serve.c, rows.c. */
 #include "worker/stream.h"
 
 #include <stdio.h>
@@ -78,12 +79,15 @@ static void look_at_work(struct cw_stream *s)
     add_work(s->local.compiled, r, &s->seen);
 }
 
-int32_t cw_stream_marker(int64_t number) { return number == CW_MARKER_NONE ? -1 : number < 0 ? 0 : (int32_t)number + 1; }
+int32_t cw_stream_marker(int64_t number)
+{
+    return number == CW_MARKER_NONE ? -1 : number < 0 ? 0 : (int32_t)number + 1;
+}
 
 void cw_stream_set_marker(struct cw_stream *s, int32_t marker)
 {
     struct cw_runner *r = NULL;
-    CW_WITH(&s->mutex) {
+    CW_WITH (&s->mutex) {
         s->marker = marker;
         r = s->end_said ? NULL : s->runner;
     }
@@ -154,7 +158,7 @@ void cw_stream_work(struct cw_stream *s, struct cw_work *sum)
 void cw_stream_say(struct cw_stream *s, struct cw_answer *a)
 {
     a->next = NULL;
-    CW_WITH(&s->mutex) {
+    CW_WITH (&s->mutex) {
         s->n_out += a->batch != NULL;
         *s->answers_tail = a;
         s->answers_tail = &a->next;
@@ -176,12 +180,19 @@ struct cw_error *cw_stream_why(const struct cw_error *why)
     return e;
 }
 
-void cw_stream_reply(struct cw_stream *s, struct cw_request *r, enum cw_answer_kind kind, const struct cw_error *why)
+void cw_stream_reply(struct cw_stream *s, struct cw_request *r, enum cw_answer_kind kind,
+                     const struct cw_error *why)
 {
     struct cw_answer *a = malloc(sizeof(*a));
     if (a) { /* else it is asked for again, from somebody else, when the connection or the lease ends */
-        *a = (struct cw_answer){.kind = kind, .peer = cw_peer_ref(r->peer), .re = r->id, .epoch = r->epoch, .begin = r->begin, .at = r->at,
-                                .what = r->what, .why = why ? cw_stream_why(why) : NULL};
+        *a = (struct cw_answer){.kind = kind,
+                                .peer = cw_peer_ref(r->peer),
+                                .re = r->id,
+                                .epoch = r->epoch,
+                                .begin = r->begin,
+                                .at = r->at,
+                                .what = r->what,
+                                .why = why ? cw_stream_why(why) : NULL};
         cw_stream_say(s, a);
     }
     cw_request_free(r);
@@ -195,14 +206,21 @@ void cw_stream_fail(struct cw_stream *s, const struct cw_error *why)
     struct cw_answer *a = malloc(sizeof(*a));
     cw_leases_clear(s);
     if (!a)
-        return; /* without memory for as much, the dispatcher takes the leases back when it sees no progress */
+        /* without memory for as much, the dispatcher takes the leases back when it sees no progress */
+        return;
     *a = (struct cw_answer){.kind = CW_SAY_FAILED, .why = cw_stream_why(why)};
     cw_stream_say(s, a);
 }
 
-static void on_notify(void *arg) { cw_stream_wake(arg); }
+static void on_notify(void *arg)
+{
+    cw_stream_wake(arg);
+}
 
-static size_t runners_memory(const struct cw_stream *s) { return s->memory - s->memory / CW_KEPT_PART; }
+static size_t runners_memory(const struct cw_stream *s)
+{
+    return s->memory - s->memory / CW_KEPT_PART;
+}
 
 /* What the dispatcher is told from now on. */
 static void look_at_most(struct cw_stream *s, struct cw_runner *r)
@@ -217,8 +235,11 @@ static int open_stream(struct cw_stream *s, struct cw_error *err)
     l->data_roots = s->options->data_roots;
     l->n_data_roots = s->options->n_data_roots;
     int r = cw_pipeline_parse(cw_ops(), s->text, s->text_size, s->base_dir, &l->pipeline, err);
-    if (r >= 0 && memcmp(s->fingerprint, &l->pipeline->fingerprint, sizeof(s->fingerprint)) != 0) /* others name what they share by it */
-        r = cw_error_set(err, CW_E_PIPELINE, "the pipeline is not the one of its fingerprint: who sent it, or who named it, is wrong, or of another version");
+    /* others name what they share by it */
+    if (r >= 0 && memcmp(s->fingerprint, &l->pipeline->fingerprint, sizeof(s->fingerprint)) != 0)
+        r = cw_error_set(err, CW_E_PIPELINE,
+                         "the pipeline is not the one of its fingerprint: who sent it, or who named it, is "
+                         "wrong, or of another version");
     if (r >= 0) /* before it is compiled, which may run functions */
         r = cw_worker_admit(l->pipeline, s->options->allow_python, err);
     if (r >= 0)
@@ -227,9 +248,16 @@ static int open_stream(struct cw_stream *s, struct cw_error *err)
         r = cw_local_open(l, s->options->index_dir, s->options->threads, err);
     if (r < 0)
         return r;
-    struct cw_runner_options o = {.threads = s->options->threads, .memory = runners_memory(s), .memory_name = "--memory",
-                                  .memory_whole = s->options->memory, .lends = true, .optimize = true,
-                                  .notify = on_notify, .notify_arg = s, .cache = s->options->cache, .marker = CW_MARKER_AUTO,
+    struct cw_runner_options o = {.threads = s->options->threads,
+                                  .memory = runners_memory(s),
+                                  .memory_name = "--memory",
+                                  .memory_whole = s->options->memory,
+                                  .lends = true,
+                                  .optimize = true,
+                                  .notify = on_notify,
+                                  .notify_arg = s,
+                                  .cache = s->options->cache,
+                                  .marker = CW_MARKER_AUTO,
                                   .adaptive = s->options->cache && cw_caching_open_to(l->compiled)};
     struct cw_runner *runner;
     r = l->sequence->stream ? cw_origin_new(s, &s->origin, err) : 0;
@@ -243,7 +271,7 @@ static int open_stream(struct cw_stream *s, struct cw_error *err)
     s->kind = l->compiled->sequential ? RANGES_SEQUENTIAL : s->n_keys ? RANGES_PLACED : RANGES_COUNTED;
     look_at_most(s, runner);
     int32_t marker = 0;
-    CW_WITH(&s->mutex) {
+    CW_WITH (&s->mutex) {
         s->runner = runner;
         marker = s->marker;
     }
@@ -255,7 +283,8 @@ static int open_stream(struct cw_stream *s, struct cw_error *err)
 static void set_memory(struct cw_stream *s, size_t memory)
 {
     s->memory = memory;
-    if (cw_runner_memory_used(s->runner) > runners_memory(s)) /* one range may have more than all can have now */
+    /* one range may have more than all can have now */
+    if (cw_runner_memory_used(s->runner) > runners_memory(s))
         cw_leases_set_aside(s);
     cw_runner_set_memory(s->runner, runners_memory(s));
     look_at_most(s, s->runner);
@@ -331,11 +360,13 @@ static void *stream_main(void *arg)
     struct cw_answer *first = calloc(1, sizeof(*first)), *last = calloc(1, sizeof(*last));
     int r = first && last ? open_stream(s, &err) : cw_error_nomem(&err, 0, "a stream");
     if (first) {
-        *first = (struct cw_answer){.kind = r < 0 ? CW_SAY_NOT_OPENED : CW_SAY_OPENED, .why = r < 0 ? cw_stream_why(&err) : NULL};
+        *first = (struct cw_answer){.kind = r < 0 ? CW_SAY_NOT_OPENED : CW_SAY_OPENED,
+                                    .why = r < 0 ? cw_stream_why(&err) : NULL};
         cw_stream_say(s, first);
     }
     s->failed = r < 0;
-    if (first) /* a stream that was not opened turns requests away until the loop's thread, which got `first`, ends it */
+    /* a stream that was not opened turns requests away until the loop's thread, which got `first`, ends it */
+    if (first)
         serve(s);
     if (r >= 0) {
         cw_leases_clear(s);
@@ -345,7 +376,7 @@ static void *stream_main(void *arg)
     struct cw_work work = {0};
     if (runner)
         add_work(s->local.compiled, runner, &work);
-    CW_WITH(&s->mutex) {
+    CW_WITH (&s->mutex) {
         s->work = work;
         s->over = true;
         s->runner = NULL;
@@ -378,14 +409,21 @@ static void stream_deinit(struct cw_stream *s)
     free(s);
 }
 
-int cw_stream_new(const struct cw_stream_options *o, struct cw_loop *l, const uint8_t name[16], const uint8_t fingerprint[16], const char *text, size_t text_size, const char *base_dir,
-                  uint64_t seed, size_t memory, void (*on_answers)(void *arg), void *arg, struct cw_stream **ret, struct cw_error *err)
+int cw_stream_new(const struct cw_stream_options *o, struct cw_loop *l, const uint8_t name[16],
+                  const uint8_t fingerprint[16], const char *text, size_t text_size, const char *base_dir,
+                  uint64_t seed, size_t memory, void (*on_answers)(void *arg), void *arg,
+                  struct cw_stream **ret, struct cw_error *err)
 {
     struct cw_stream *s = malloc(sizeof(*s));
     if (!s)
         return cw_error_nomem(err, sizeof(*s), "a stream");
-    *s = (struct cw_stream){.options = o, .loop = l, .seed = seed, .memory = memory, .text_size = text_size,
-                            .commands_tail = &s->commands, .answers_tail = &s->answers,
+    *s = (struct cw_stream){.options = o,
+                            .loop = l,
+                            .seed = seed,
+                            .memory = memory,
+                            .text_size = text_size,
+                            .commands_tail = &s->commands,
+                            .answers_tail = &s->answers,
                             .post = {.fn = on_answers, .arg = arg}};
     memcpy(s->name, name, sizeof(s->name));
     memcpy(s->fingerprint, fingerprint, sizeof(s->fingerprint));
@@ -412,7 +450,8 @@ struct cw_stream *cw_stream_free(struct cw_stream *s)
     if (!s)
         return NULL;
     pthread_join(s->thread, NULL);
-    cw_loop_unpost(s->loop, &s->post); /* the last answer may have been taken with an earlier one, before it was posted */
+    /* the last answer may have been taken with an earlier one, before it was posted */
+    cw_loop_unpost(s->loop, &s->post);
     stream_deinit(s);
     return NULL;
 }

@@ -1,7 +1,7 @@
 /*
- * A stream on a worker: a pipeline with a seed, whose ranges are run as they are leased. It has a thread of its own, which opens the data
- * and then is the consumer of the stream's runner (stream.c, serve.c, rows.c). The loop's thread hands it commands, and takes its answers
- * when it is called by its post.
+ * A stream on a worker: a pipeline with a seed, whose ranges are run as they are leased. It has a thread of
+ * its own, which opens the data and then is the consumer of the stream's runner (stream.c, serve.c, rows.c).
+ * The loop's thread hands it commands, and takes its answers when it is called by its post.
  */
 #pragma once
 #include <pthread.h>
@@ -14,14 +14,16 @@
 #include "worker/peer.h"
 #include "worker/work.h"
 
-/* Of a stream's memory one part in so many is for batches that were taken for one rank while another asked for those behind them. */
+/* Of a stream's memory one part in so many is for batches that were taken for one rank while another asked
+ * for those behind them. */
 #define CW_KEPT_PART 8
 
-/* A Get of a client: batches at .. end - 1 of a range, its elements at .. end - 1 of a key, or its keys from `at` on. */
+/* A Get of a client: batches at .. end - 1 of a range, its elements at .. end - 1 of a key, or its keys from
+ * `at` on. */
 struct cw_request {
     struct cw_request *next;
     struct cw_peer *peer;
-    uint64_t id; /* of the message */
+    uint64_t id;       /* of the message */
     uint64_t asked_ns; /* where there is a trace */
     uint64_t epoch, begin;
     Cachew__What what;
@@ -29,6 +31,7 @@ struct cw_request {
     uint64_t at, end;
     struct cw_assembly *part; /* ROWS: the elements, waiting for memory or for map_batches */
 };
+
 void cw_request_free(struct cw_request *r);
 
 enum cw_command_kind { CW_DO_LEASE, CW_DO_REVOKE, CW_DO_GET, CW_DO_FORGET_PEER, CW_DO_MEMORY, CW_DO_END };
@@ -46,8 +49,15 @@ struct cw_command {
 };
 
 enum cw_answer_kind {
-    CW_SAY_OPENED, CW_SAY_NOT_OPENED, /* the first one; after NOT_OPENED comes EXITED */
-    CW_SAY_BATCH, CW_SAY_PART, CW_SAY_KEYS, CW_SAY_END, CW_SAY_RANGE_FAILED, CW_SAY_NOT_HERE, /* to a request */
+    CW_SAY_OPENED,
+    CW_SAY_NOT_OPENED, /* the first one; after NOT_OPENED comes EXITED */
+    /* to a request */
+    CW_SAY_BATCH,
+    CW_SAY_PART,
+    CW_SAY_KEYS,
+    CW_SAY_END,
+    CW_SAY_RANGE_FAILED,
+    CW_SAY_NOT_HERE,
     CW_SAY_PULLED, /* to Pull */
     CW_SAY_COMPLETED,
     CW_SAY_FAILED, /* the stream: its leases are gone */
@@ -59,23 +69,24 @@ struct cw_answer {
     enum cw_answer_kind kind;
     struct cw_peer *peer;
     uint64_t re, epoch, begin, end;
-    uint64_t at;                      /* BATCH: its number, or its first element; PART, KEYS: the first element; RANGE_FAILED: as the request */
-    Cachew__What what;                /* RANGE_FAILED */
-    uint32_t key;                     /* BATCH, PART */
-    uint64_t n_batches;               /* END, COMPLETED: of a sequential range */
-    uint64_t *elements;               /* END, COMPLETED: of a placed range, by key */
+    /* BATCH: its number, or its first element; PART, KEYS: the first element; RANGE_FAILED: as the request */
+    uint64_t at;
+    Cachew__What what;  /* RANGE_FAILED */
+    uint32_t key;       /* BATCH, PART */
+    uint64_t n_batches; /* END, COMPLETED: of a sequential range */
+    uint64_t *elements; /* END, COMPLETED: of a placed range, by key */
     size_t n_elements;
-    size_t bytes;                     /* taken from the peer's room */
-    bool handed_out;                  /* BATCH, PART: the peer's budget of that name has them; else the runner's */
+    size_t bytes;    /* taken from the peer's room */
+    bool handed_out; /* BATCH, PART: the peer's budget of that name has them; else the runner's */
     struct cw_batch *batch;
     struct cw_quarantined *quarantined;
-    struct cw_remnant *rows;          /* PART */
-    uint8_t *keys;                    /* KEYS: `bytes` of them, and in `why` what ended the range */
-    uint8_t *pulled;                  /* PULLED: `bytes` of them; NULL: `why` */
-    bool over;                        /* KEYS: there are no more */
-    bool last;                        /* COMPLETED: as message Completed */
-    uint64_t lease;                   /* COMPLETED: the number */
-    uint64_t asked_ns;                /* BATCH, PART: as the request */
+    struct cw_remnant *rows; /* PART */
+    uint8_t *keys;           /* KEYS: `bytes` of them, and in `why` what ended the range */
+    uint8_t *pulled;         /* PULLED: `bytes` of them; NULL: `why` */
+    bool over;               /* KEYS: there are no more */
+    bool last;               /* COMPLETED: as message Completed */
+    uint64_t lease;          /* COMPLETED: the number */
+    uint64_t asked_ns;       /* BATCH, PART: as the request */
     struct cw_error *why;
 };
 
@@ -111,44 +122,54 @@ struct cw_stream {
     struct cw_command *commands, **commands_tail;
     struct cw_answer *answers, **answers_tail;
     bool woken;
-    size_t n_out;             /* batches that the loop's thread has, and will release */
-    int32_t marker;           /* as in Prepare */
-    struct cw_runner *runner; /* from OPENED to EXITED; the loop's thread may release and ask for memory in use */
-    bool over;                /* the runner is freed, and this is what it had computed: */
+    size_t n_out;   /* batches that the loop's thread has, and will release */
+    int32_t marker; /* as in Prepare */
+    /* from OPENED to EXITED; the loop's thread may release and ask for memory in use */
+    struct cw_runner *runner;
+    bool over; /* the runner is freed, and this is what it had computed: */
     struct cw_work work;
 
     /* the loop's thread only: */
-    bool end_said;            /* from now on the runner may go at any time */
-    struct cw_work seen;      /* of the runner, when it was looked at last */
+    bool end_said;       /* from now on the runner may go at any time */
+    struct cw_work seen; /* of the runner, when it was looked at last */
 
-    struct cw_post post;      /* posted when there are answers */
+    struct cw_post post;             /* posted when there are answers */
     _Atomic uint64_t most_positions; /* as in Prepared; set by the stream's thread */
 
     /* the stream's thread only: */
     struct cw_local local;
-    enum { RANGES_COUNTED, RANGES_SEQUENTIAL, RANGES_PLACED } kind; /* batches follow from positions; an epoch is one range; rows by key */
+
+    /* batches follow from positions; an epoch is one range; rows by key */
+    enum { RANGES_COUNTED, RANGES_SEQUENTIAL, RANGES_PLACED } kind;
+
     unsigned n_keys;
-    size_t memory;             /* of the stream; the runner has all but one part in CW_KEPT_PART, which is for: */
-    size_t kept_bytes;         /* of batches taken from the runner before a client requested them */
-    struct cw_lease *leases;   /* in the order of (epoch, begin) */
-    unsigned n_parts;          /* that requests hold, */
-    size_t part_bytes;         /* and the bytes of the last one */
-    struct cw_origin *origin;          /* of a source that one worker runs; else NULL. From OPENED on the loop's thread may use it, too */
-    uint64_t completed_ns;             /* when a range was completed last */
-    const struct cw_request *short_of; /* memory is short for this one: no other begins a part, or a range again */
-    bool failed;               /* the runner is of no use any more */
+    size_t memory;     /* of the stream; the runner has all but one part in CW_KEPT_PART, which is for: */
+    size_t kept_bytes; /* of batches taken from the runner before a client requested them */
+    struct cw_lease *leases; /* in the order of (epoch, begin) */
+    unsigned n_parts;        /* that requests hold, */
+    size_t part_bytes;       /* and the bytes of the last one */
+    /* of a source that one worker runs; else NULL. From OPENED on the loop's thread may use it, too */
+    struct cw_origin *origin;
+    uint64_t completed_ns; /* when a range was completed last */
+    /* memory is short for this one: no other begins a part, or a range again */
+    const struct cw_request *short_of;
+    bool failed; /* the runner is of no use any more */
     bool ending;
 };
 
-/* Starts its thread, which opens it; text must be the pipeline that has this fingerprint. memory: bytes that it may use. on_answers(arg) is called on the loop's thread. */
-int cw_stream_new(const struct cw_stream_options *o, struct cw_loop *l, const uint8_t name[16], const uint8_t fingerprint[16], const char *text, size_t text_size, const char *base_dir,
-                  uint64_t seed, size_t memory, void (*on_answers)(void *arg), void *arg, struct cw_stream **ret, struct cw_error *err) _must_check_;
+/* Starts its thread, which opens it; text must be the pipeline that has this fingerprint. memory: bytes that
+ * it may use. on_answers(arg) is called on the loop's thread. */
+int cw_stream_new(const struct cw_stream_options *o, struct cw_loop *l, const uint8_t name[16],
+                  const uint8_t fingerprint[16], const char *text, size_t text_size, const char *base_dir,
+                  uint64_t seed, size_t memory, void (*on_answers)(void *arg), void *arg,
+                  struct cw_stream **ret, struct cw_error *err) _must_check_;
 /* After EXITED. */
 struct cw_stream *cw_stream_free(struct cw_stream *s);
 /* From the loop's thread. Takes c over; after END nothing but END is done. */
 void cw_stream_do(struct cw_stream *s, struct cw_command *c);
 void cw_stream_wake(struct cw_stream *s);
-/* What the stream said since the last call, in order; the caller frees each with cw_answer_free, after it took batch and rows out of it. */
+/* What the stream said since the last call, in order; the caller frees each with cw_answer_free, after it
+ * took batch and rows out of it. */
 struct cw_answer *cw_stream_answers(struct cw_stream *s);
 void cw_answer_free(struct cw_answer *a);
 /* A batch that an answer brought is done with. */
@@ -170,7 +191,8 @@ void cw_stream_work(struct cw_stream *s, struct cw_work *sum);
 /* Queues an answer, which it takes over; NULL (out of memory) fails the stream. */
 void cw_stream_say(struct cw_stream *s, struct cw_answer *a);
 /* The same to a request that is done with, which it frees. */
-void cw_stream_reply(struct cw_stream *s, struct cw_request *r, enum cw_answer_kind kind, const struct cw_error *why);
+void cw_stream_reply(struct cw_stream *s, struct cw_request *r, enum cw_answer_kind kind,
+                     const struct cw_error *why);
 /* A copy of an error for an answer, with what to change here. NULL: out of memory. */
 struct cw_error *cw_stream_why(const struct cw_error *why);
 /* The worker can't go on with the stream, for a reason of its own: others run its ranges. */

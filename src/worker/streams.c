@@ -1,4 +1,5 @@
-/* Streams of a worker: from Prepare to Forget, their leases, and where their answers go. The loop's thread only. */
+/* Streams of a worker: from Prepare to Forget, their leases, and where their answers go. The loop's thread
+ * only. */
 #include <malloc.h>
 #include <string.h>
 
@@ -8,12 +9,13 @@
 #include "worker/worker_impl.h"
 
 /* Ranges that are leased at a time, from CAPACITY_MIN to CAPACITY_MAX: so many that, at piece_size positions
- * each, requests and completions cost little. Of a counted pipeline, CAPACITY_MAX: one worker can have all ranges
- * of a batch, which are at most half as many (dispatcher/cut.c). */
+ * each, requests and completions cost little. Of a counted pipeline, CAPACITY_MAX: one worker can have all
+ * ranges of a batch, which are at most half as many (dispatcher/cut.c). */
 #define CAPACITY_ELEMENTS 8192
 #define CAPACITY_MIN 2
 #define CAPACITY_MAX 64
-/* More leases than any dispatcher gives by that measure: what is not revoked stays until clients are behind it. */
+/* More leases than any dispatcher gives by that measure: what is not revoked stays until clients are behind
+ * it. */
 #define MAX_LEASES 65536
 
 struct worker_stream *cw_streams_find(struct cw_worker *w, ProtobufCBinaryData name)
@@ -28,7 +30,9 @@ uint32_t cw_streams_capacity(const struct worker_stream *s)
 {
     if (s->stream->kind == RANGES_COUNTED)
         return CAPACITY_MAX;
-    return (uint32_t)CW_MIN(CW_MAX(CAPACITY_ELEMENTS / CW_MAX(s->stream->local.sequence->piece_size, 1), (uint64_t)CAPACITY_MIN), (uint64_t)CAPACITY_MAX);
+    return (uint32_t)CW_MIN(
+        CW_MAX(CAPACITY_ELEMENTS / CW_MAX(s->stream->local.sequence->piece_size, 1), (uint64_t)CAPACITY_MIN),
+        (uint64_t)CAPACITY_MAX);
 }
 
 void cw_streams_do(struct worker_stream *s, struct cw_command *c)
@@ -62,7 +66,8 @@ static size_t n_using(const struct cw_worker *w)
     return n;
 }
 
-/* Tells a stream how much memory it has, as it was divided last. Without memory for a message, it learns it the next time. */
+/* Tells a stream how much memory it has, as it was divided last. Without memory for a message, it learns it
+ * the next time. */
 static void send_share(struct worker_stream *s)
 {
     struct cw_command *c = malloc(sizeof(*c));
@@ -131,7 +136,10 @@ static void exited(struct worker_stream *s)
     cw_worker_maybe_over(w);
 }
 
-static void log_mixing(void *worker, const struct cw_mixing *m) { cw_worker_log(worker, "%s", m->says); }
+static void log_mixing(void *worker, const struct cw_mixing *m)
+{
+    cw_worker_log(worker, "%s", m->says);
+}
 
 static void opened(struct worker_stream *s)
 {
@@ -150,10 +158,12 @@ static void stream_failed(struct worker_stream *s, const struct cw_error *why)
         return;
     s->state = STREAM_FAILED;
     forget_leases(s);
-    cw_control_stream_failed(s->w, (ProtobufCBinaryData){.data = s->stream->name, .len = sizeof(s->stream->name)}, why);
+    cw_control_stream_failed(
+        s->w, (ProtobufCBinaryData){.data = s->stream->name, .len = sizeof(s->stream->name)}, why);
 }
 
-/* The dispatcher is to be told of a range that it did not take away meanwhile; else it would not listen anyway. */
+/* The dispatcher is to be told of a range that it did not take away meanwhile; else it would not listen
+ * anyway. */
 static void take_answer(struct worker_stream *s, struct cw_answer *a)
 {
     static const struct cw_error unknown = {.status = CW_E_MEMORY, .message = "out of memory"};
@@ -201,9 +211,11 @@ int cw_streams_prepare(struct cw_worker *w, uint64_t id, const Cachew__Prepare *
 {
     struct worker_stream *s = cw_streams_find(w, m->stream);
     if (m->stream.len != sizeof(s->stream->name))
-        return cw_error_set(err, CW_E_SERVICE, "Prepare names a stream of %zu bytes: expected %zu", m->stream.len, sizeof(s->stream->name));
+        return cw_error_set(err, CW_E_SERVICE, "Prepare names a stream of %zu bytes: expected %zu",
+                            m->stream.len, sizeof(s->stream->name));
     if (m->fingerprint.len != sizeof(s->stream->fingerprint))
-        return cw_error_set(err, CW_E_SERVICE, "Prepare has a fingerprint of %zu bytes: expected %zu", m->fingerprint.len, sizeof(s->stream->fingerprint));
+        return cw_error_set(err, CW_E_SERVICE, "Prepare has a fingerprint of %zu bytes: expected %zu",
+                            m->fingerprint.len, sizeof(s->stream->fingerprint));
     if (s && s->state == STREAM_FAILED) { /* anew */
         cw_streams_end(w, s);
         s = NULL;
@@ -222,10 +234,12 @@ int cw_streams_prepare(struct cw_worker *w, uint64_t id, const Cachew__Prepare *
         return cw_error_nomem(err, sizeof(*n), "a stream");
     }
     *end = (struct cw_command){.kind = CW_DO_END};
-    *n = (struct worker_stream){.next = w->streams, .w = w, .prepare_id = id, .serial = next_number(&w->next_serial), .end = end};
-    size_t memory = share(w, n_using(w) + 1); /* as it is now: what is forgotten in the same breath makes room */
-    int r = cw_stream_new(&w->stream_options, w->loop, m->stream.data, m->fingerprint.data, m->pipeline, strlen(m->pipeline), m->base_dir, m->seed, memory, on_answers, n,
-                          &n->stream, err);
+    *n = (struct worker_stream){
+        .next = w->streams, .w = w, .prepare_id = id, .serial = next_number(&w->next_serial), .end = end};
+    /* as it is now: what is forgotten in the same breath makes room */
+    size_t memory = share(w, n_using(w) + 1);
+    int r = cw_stream_new(&w->stream_options, w->loop, m->stream.data, m->fingerprint.data, m->pipeline,
+                          strlen(m->pipeline), m->base_dir, m->seed, memory, on_answers, n, &n->stream, err);
     if (r < 0) {
         free(end);
         free(n);
@@ -266,20 +280,25 @@ static int range_check(struct worker_stream *s, const Cachew__Range *m, struct c
     const char *expected = NULL;
     if (m->begin >= m->end || m->end > n)
         expected = "positions of the epoch";
-    else if (whole && (m->begin || (m->end != n && n < CW_ENDLESS))) /* an endless epoch has an end for the dispatcher */
+    else if (whole && (m->begin ||
+                       (m->end != n && n < CW_ENDLESS))) /* an endless epoch has an end for the dispatcher */
         expected = "the whole epoch, which is one range";
     for (const struct lease *l = s->leases; l && !expected; l = l->next)
         if (l->epoch == m->epoch && l->begin < m->end && m->begin < l->end)
             expected = "no position that is leased already";
-    return expected ? cw_error_set(err, CW_E_SERVICE, "positions %llu to %llu of %llu were leased, expected %s", (unsigned long long)m->begin,
-                                   (unsigned long long)m->end, (unsigned long long)n, expected)
-                    : 0;
+    return expected
+               ? cw_error_set(err, CW_E_SERVICE, "positions %llu to %llu of %llu were leased, expected %s",
+                              (unsigned long long)m->begin, (unsigned long long)m->end, (unsigned long long)n,
+                              expected)
+               : 0;
 }
 
-static int lease(struct worker_stream *s, const Cachew__Range *m, uint64_t from, bool whole, struct cw_error *err)
+static int lease(struct worker_stream *s, const Cachew__Range *m, uint64_t from, bool whole,
+                 struct cw_error *err)
 {
     struct lease **at = find_lease(s, m->epoch, m->begin);
-    if (*at && (*at)->epoch == m->epoch && (*at)->begin == m->begin && ((*at)->end == m->end || (*at)->number == m->lease))
+    if (*at && (*at)->epoch == m->epoch && (*at)->begin == m->begin &&
+        ((*at)->end == m->end || (*at)->number == m->lease))
         return 0; /* said again */
     int r = range_check(s, m, err);
     if (r < 0)
@@ -296,8 +315,13 @@ static int lease(struct worker_stream *s, const Cachew__Range *m, uint64_t from,
     *l = (struct lease){.next = *at, .epoch = m->epoch, .begin = m->begin, .end = m->end, .number = m->lease};
     *at = l;
     s->n_leases++;
-    *c = (struct cw_command){.kind = CW_DO_LEASE, .epoch = m->epoch, .begin = m->begin, .end = m->end, .from = CW_MIN(CW_MAX(from, m->begin), m->end),
-                              .whole = whole, .lease = m->lease};
+    *c = (struct cw_command){.kind = CW_DO_LEASE,
+                             .epoch = m->epoch,
+                             .begin = m->begin,
+                             .end = m->end,
+                             .from = CW_MIN(CW_MAX(from, m->begin), m->end),
+                             .whole = whole,
+                             .lease = m->lease};
     cw_stream_do(s->stream, c);
     return 0;
 }
@@ -332,11 +356,13 @@ int cw_streams_revoke(struct cw_worker *w, const Cachew__Revoke *m, struct cw_er
         struct cw_command *c = calloc(1, sizeof(*c));
         if (!c)
             return cw_error_nomem(err, sizeof(*c), "a message");
-        for (struct lease **at = find_lease(s, range->epoch, range->begin); *at && (*at)->epoch == range->epoch && (*at)->end <= range->end;) {
+        for (struct lease **at = find_lease(s, range->epoch, range->begin);
+             *at && (*at)->epoch == range->epoch && (*at)->end <= range->end;) {
             s->n_leases--;
             lease_free(CW_POP(*at));
         }
-        *c = (struct cw_command){.kind = CW_DO_REVOKE, .epoch = range->epoch, .begin = range->begin, .end = range->end};
+        *c = (struct cw_command){
+            .kind = CW_DO_REVOKE, .epoch = range->epoch, .begin = range->begin, .end = range->end};
         cw_stream_do(s->stream, c);
     }
     cw_worker_changed(w);

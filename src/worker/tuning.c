@@ -1,4 +1,5 @@
-/* What is set by itself on a worker: by the runners of its streams, and by its connections to clients. For the log, and for who asks. The loop's thread. */
+/* What is set by itself on a worker: by the runners of its streams, and by its connections to clients. For
+ * the log, and for who asks. The loop's thread. */
 #include "client/tuning.h"
 
 #include <stdio.h>
@@ -44,7 +45,8 @@ json_t *cw_tuning_status(const struct cw_worker *w)
         struct cw_tuned_log log = {0};
         cw_stream_tuned(s->stream, &log);
         hex(s->stream->name, name);
-        json_array_append_new(streams, json_pack("{s:s, s:o}", "stream", name, "tuning", cw_tuned_log_json(&log, w->started_ns)));
+        json_array_append_new(streams, json_pack("{s:s, s:o}", "stream", name, "tuning",
+                                                 cw_tuned_log_json(&log, w->started_ns)));
     }
     for (const struct client *c = w->clients; c; c = c->next) {
         struct cw_tuned_log log = {0};
@@ -53,7 +55,8 @@ json_t *cw_tuning_status(const struct cw_worker *w)
         if (cw_conn_tuned(c->conn)->what)
             cw_tuned_put(&log, cw_conn_tuned(c->conn));
         hex(c->incarnation, name);
-        json_array_append_new(clients, json_pack("{s:s, s:o}", "client", name, "tuning", cw_tuned_log_json(&log, w->started_ns)));
+        json_array_append_new(clients, json_pack("{s:s, s:o}", "client", name, "tuning",
+                                                 cw_tuned_log_json(&log, w->started_ns)));
     }
     return json_pack("{s:o, s:o}", "streams", streams, "clients", clients);
 }

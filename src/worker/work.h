@@ -1,4 +1,5 @@
-/* What a worker's streams have computed, summed by operator: of those that run and those that are over, so that it never becomes less. */
+/* What a worker's streams have computed, summed by operator: of those that run and those that are over, so
+ * that it never becomes less. */
 #pragma once
 #include "engine/profile.h"
 #include "pipeline/program.h"
@@ -8,13 +9,17 @@ struct cw_work {
         const char *name; /* the operator's; as long-lived as its descriptor */
         uint64_t ns, rows;
     } *ops;
+
     size_t n;
     uint64_t compute_ns; /* of threads: operators, planning, putting batches together, reading the cache */
     uint64_t positions;  /* of the sequence, computed or read from the cache */
     uint64_t cached_positions; /* of these, read from the cache */
-    double batches;      /* that these positions give; where that does not follow from the pipeline, as many as elements were put into batches for */
+    /* that these positions give; where that does not follow from the pipeline, as many as elements were put
+     * into batches for */
+    double batches;
     uint64_t read_ns, read_bytes;
 };
+
 /* Adds what a runner of this pipeline has counted. Without memory, operators that are new are left out. */
 void cw_work_add(struct cw_work *w, const struct cw_compiled *c, const struct cw_profile *profile);
 void cw_work_add_all(struct cw_work *w, const struct cw_work *other);

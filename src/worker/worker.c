@@ -30,7 +30,10 @@ void cw_worker_log(struct cw_worker *w, const char *format, ...)
     w->options.log(w->options.log_arg, message);
 }
 
-void cw_worker_changed(struct cw_worker *w) { cw_loop_post(w->loop, &w->changed_post); }
+void cw_worker_changed(struct cw_worker *w)
+{
+    cw_loop_post(w->loop, &w->changed_post);
+}
 
 static void on_changed(void *arg)
 {
@@ -41,8 +44,13 @@ static void on_changed(void *arg)
 
 void cw_worker_look(struct cw_worker *w)
 {
-    struct cw_worker_status s = {.registered = w->registered, .draining = w->draining, .id = w->id, .n_out = w->n_out, .n_batches = w->n_batches,
-                                 .n_bytes = w->n_bytes, .memory_used = atomic_load(&w->handed_out.used)};
+    struct cw_worker_status s = {.registered = w->registered,
+                                 .draining = w->draining,
+                                 .id = w->id,
+                                 .n_out = w->n_out,
+                                 .n_batches = w->n_batches,
+                                 .n_bytes = w->n_bytes,
+                                 .memory_used = atomic_load(&w->handed_out.used)};
     s.refused = w->refused;
     snprintf(s.why, sizeof(s.why), "%s", w->why);
     for (const struct worker_stream *t = w->streams; t; t = t->next) {
@@ -73,9 +81,15 @@ void cw_worker_maybe_over(struct cw_worker *w)
 
 /* ---- what others ask for ---- */
 
-static void on_drain(void *arg) { cw_control_drain(arg); }
+static void on_drain(void *arg)
+{
+    cw_control_drain(arg);
+}
 
-void cw_worker_drain(struct cw_worker *w) { cw_loop_post(w->loop, &w->drain_post); }
+void cw_worker_drain(struct cw_worker *w)
+{
+    cw_loop_post(w->loop, &w->drain_post);
+}
 
 /* Nothing is left to be done, or nobody is there to do it for. */
 static bool is_drained(const struct cw_worker_status *s)
@@ -93,7 +107,8 @@ int cw_worker_wait_drained(struct cw_worker *w, uint64_t timeout_ns, struct cw_e
         e = cw_cond_wait(&w->changed, &w->mutex, deadline_ns);
     if (is_drained(s))
         return 0;
-    return cw_error_set(err, CW_E_DEADLINE, "the worker still has %zu ranges, and %zu completions that are not acknowledged",
+    return cw_error_set(err, CW_E_DEADLINE,
+                        "the worker still has %zu ranges, and %zu completions that are not acknowledged",
                         s->n_leases, s->n_reports);
 }
 
@@ -117,9 +132,20 @@ static void on_stop(void *arg)
     cw_worker_maybe_over(w);
 }
 
-const char *cw_worker_address(const struct cw_worker *w) { return w->tcp ? cw_listener_address(w->tcp) : NULL; }
-const char *cw_worker_http(const struct cw_worker *w) { return w->http ? cw_http_address(w->http) : NULL; }
-const char *cw_worker_unix_path(const struct cw_worker *w) { return w->unix_path; }
+const char *cw_worker_address(const struct cw_worker *w)
+{
+    return w->tcp ? cw_listener_address(w->tcp) : NULL;
+}
+
+const char *cw_worker_http(const struct cw_worker *w)
+{
+    return w->http ? cw_http_address(w->http) : NULL;
+}
+
+const char *cw_worker_unix_path(const struct cw_worker *w)
+{
+    return w->unix_path;
+}
 
 /* ---- start and end ---- */
 
@@ -156,7 +182,8 @@ static int copy_options(struct cw_worker *w, const struct cw_worker_options *o, 
     if (o->memory < MEMORY_MIN) {
         char value[32];
         snprintf(value, sizeof(value), "%zu", o->memory);
-        return cw_error_value(err, CW_E_OPTION, "memory", value, "at least 16 MiB", "--memory %zu: expected at least %zu bytes, 16 MiB", o->memory, MEMORY_MIN);
+        return cw_error_value(err, CW_E_OPTION, "memory", value, "at least 16 MiB",
+                              "--memory %zu: expected at least %zu bytes, 16 MiB", o->memory, MEMORY_MIN);
     }
     (void)gethostname(host, sizeof(host) - 1);
     snprintf(name, sizeof(name), "%s:%ld", host, (long)getpid());
@@ -174,16 +201,21 @@ static int copy_options(struct cw_worker *w, const struct cw_worker_options *o, 
     c->advertise = copy_list(o->advertise, o->n_advertise, &failed);
     c->data_roots = copy_list(o->data_roots, o->n_data_roots, &failed);
     cw_budget_init(&w->handed_out, c->memory / CW_HANDED_OUT_PART);
-    w->stream_options = (struct cw_stream_options){.threads = c->threads, .memory = c->memory,
-                                                   .index_dir = c->index_dir, .data_roots = c->data_roots, .n_data_roots = c->n_data_roots,
-                                                   .allow_python = c->allow_python, .trace = c->trace,
+    w->stream_options = (struct cw_stream_options){.threads = c->threads,
+                                                   .memory = c->memory,
+                                                   .index_dir = c->index_dir,
+                                                   .data_roots = c->data_roots,
+                                                   .n_data_roots = c->n_data_roots,
+                                                   .allow_python = c->allow_python,
+                                                   .trace = c->trace,
                                                    .range_ns = cw_patience_range_ns()};
     return failed ? cw_error_nomem(err, 0, "a worker") : 0;
 }
 
 static void free_options(struct cw_worker_options *c)
 {
-    const char *all[] = {c->dispatcher, c->listen, c->unix_path, c->name, c->pool, c->http, c->index_dir, c->cache_dir, c->token};
+    const char *all[] = {c->dispatcher, c->listen,    c->unix_path, c->name, c->pool,
+                         c->http,       c->index_dir, c->cache_dir, c->token};
     for (size_t i = 0; i < CW_COUNT_OF(all); i++)
         free((void *)(uintptr_t)all[i]);
     free_list(c->advertise, c->n_advertise);

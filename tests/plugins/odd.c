@@ -1,28 +1,50 @@
-/* A plug-in for tests: odd_bind and odd_run do what `how` says, mostly against the rules; the others make use of everything that is allowed. */
+/* A plug-in for tests: odd_bind and odd_run do what `how` says, mostly against the rules; the others make use
+ * of everything that is allowed. */
 #include <cachew/plugin.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-static const char *const binds[] = {"unknown attribute", "another kind", "past the end", "no component", "read late", "no reason", "no memory", "negative size",
-                                    "no dtype", "much rank", "bytes of rank 1", "no name", "huge", "own words", "own state", "many", NULL};
+static const char *const binds[] = {"unknown attribute",
+                                    "another kind",
+                                    "past the end",
+                                    "no component",
+                                    "read late",
+                                    "no reason",
+                                    "no memory",
+                                    "negative size",
+                                    "no dtype",
+                                    "much rank",
+                                    "bytes of rank 1",
+                                    "no name",
+                                    "huge",
+                                    "own words",
+                                    "own state",
+                                    "many",
+                                    NULL};
 
-static int is(const char *a, const char *b) { return strcmp(a, b) == 0; }
+static int is(const char *a, const char *b)
+{
+    return strcmp(a, b) == 0;
+}
 
 static int odd_bind(struct cachew_bind *b, void **state)
 {
     const char *how = cachew_attr_string(b, "how");
     struct cachew_type type = {.dtype = CACHEW_INT64};
     if (is(how, "unknown attribute"))
-        return is(cachew_attr_string(b, "nothing"), "") ? 0 : -1; /* the error counts though it is not passed on */
+        /* the error counts though it is not passed on */
+        return is(cachew_attr_string(b, "nothing"), "") ? 0 : -1;
     if (is(how, "another kind"))
         return (int)cachew_attr_float(b, "how");
     if (is(how, "past the end"))
         return (int)cachew_attr_int_at(b, "list", 2);
     if (is(how, "no component")) {
         cachew_bind_read(b, "valeu", &type);
-        return type.dtype == CACHEW_BOOL && type.ndim == 0 ? cachew_bind_fail(b, NULL, "the first error counts") : CACHEW_OK;
+        return type.dtype == CACHEW_BOOL && type.ndim == 0
+                   ? cachew_bind_fail(b, NULL, "the first error counts")
+                   : CACHEW_OK;
     }
     if (is(how, "no reason"))
         return -77;
@@ -58,15 +80,18 @@ static int nothing_run(const void *state, struct cachew_row *row)
     return CACHEW_OK;
 }
 
-static const char *const runs[] = {"good", "fail", "other shape", "other rank", "negative", "no shape", "not declared", "as bytes", "as an array", "not written",
-                                   "draw", "drop", "result", "too much", "no memory", "hang", NULL};
+static const char *const runs[] = {
+    "good",         "fail",     "other shape", "other rank",  "negative", "no shape",
+    "not declared", "as bytes", "as an array", "not written", "draw",     "drop",
+    "result",       "too much", "no memory",   "hang",        NULL};
 
 struct odd {
     const char *how;
     int64_t every;
 };
 
-/* Writes "out", int64[2] of (value, -value), and "text", as many x as value mod 10; in each `every`th element it does what `how` says. */
+/* Writes "out", int64[2] of (value, -value), and "text", as many x as value mod 10; in each `every`th element
+ * it does what `how` says. */
 static int odd_run_bind(struct cachew_bind *b, void **state)
 {
     struct odd *s = malloc(sizeof(*s));
@@ -112,7 +137,8 @@ static int odd_run(const void *state, struct cachew_row *row)
     if (is(s->how, "negative"))
         return cachew_row_output(row, 0, dims + 1, 1) ? CACHEW_OK : CACHEW_E_MEMORY;
     if (is(s->how, "no shape"))
-        return cachew_row_output(row, 0, NULL, 2) ? CACHEW_OK : CACHEW_E_MEMORY; /* allowed: the type has one */
+        /* allowed: the type has one */
+        return cachew_row_output(row, 0, NULL, 2) ? CACHEW_OK : CACHEW_E_MEMORY;
     if (is(s->how, "not declared"))
         return cachew_row_output(row, 2, dims, 1) ? CACHEW_OK : CACHEW_E_MEMORY;
     if (is(s->how, "as bytes"))
@@ -153,10 +179,13 @@ static int kinds_bind(struct cachew_bind *b, void **state)
         s->numbers[2] = s->numbers[2] * 10 + cachew_attr_int_at(b, "ints", i);
     for (size_t i = 0; i < cachew_attr_length(b, "floats"); i++)
         s->floats[1] += cachew_attr_float_at(b, "floats", i);
-    snprintf(s->text, sizeof(s->text), "%s %s", cachew_attr_string(b, "string"), cachew_attr_string(b, "component"));
+    snprintf(s->text, sizeof(s->text), "%s %s", cachew_attr_string(b, "string"),
+             cachew_attr_string(b, "component"));
     for (size_t i = 0; i < cachew_attr_length(b, "strings"); i++)
-        snprintf(s->text + strlen(s->text), sizeof(s->text) - strlen(s->text), " %s", cachew_attr_string_at(b, "strings", i));
-    if (cachew_bind_type(b, "nothing", &type) || !cachew_bind_type(b, "value", &type) || type.dtype != CACHEW_INT64)
+        snprintf(s->text + strlen(s->text), sizeof(s->text) - strlen(s->text), " %s",
+                 cachew_attr_string_at(b, "strings", i));
+    if (cachew_bind_type(b, "nothing", &type) || !cachew_bind_type(b, "value", &type) ||
+        type.dtype != CACHEW_INT64)
         return cachew_bind_fail(b, NULL, "cachew_bind_type is wrong");
     cachew_bind_write(b, "numbers", &(struct cachew_type){.dtype = CACHEW_INT64, .ndim = 1, .dims = {3}});
     cachew_bind_write(b, "floats", &(struct cachew_type){.dtype = CACHEW_FLOAT64, .ndim = 1, .dims = {2}});
@@ -210,7 +239,8 @@ static int varies_bind(struct cachew_bind *b, void **state)
 {
     (void)state;
     cachew_bind_read(b, "value", NULL);
-    cachew_bind_write(b, "list", &(struct cachew_type){.dtype = CACHEW_INT32, .ndim = 1, .dims = {CACHEW_VARIES}});
+    cachew_bind_write(b, "list",
+                      &(struct cachew_type){.dtype = CACHEW_INT32, .ndim = 1, .dims = {CACHEW_VARIES}});
     cachew_bind_write(b, "any", &(struct cachew_type){.dtype = CACHEW_INT32, .ndim = CACHEW_VARIES});
     cachew_bind_write(b, "unused", &(struct cachew_type){.dtype = CACHEW_INT32});
     return cachew_bind_write(b, "wanted", &(struct cachew_type){.dtype = CACHEW_INT32});
@@ -219,8 +249,8 @@ static int varies_bind(struct cachew_bind *b, void **state)
 static int varies_run(const void *state, struct cachew_row *row)
 {
     int64_t n = *(const int64_t *)row->in[0].data % 3, ones[] = {1, 1, 1};
-    int32_t *list = cachew_row_output(row, 0, &n, 1), *any = cachew_row_output(row, 1, ones, (int)n), *unused = cachew_row_output(row, 2, NULL, 0),
-            *wanted = cachew_row_output(row, 3, NULL, 0);
+    int32_t *list = cachew_row_output(row, 0, &n, 1), *any = cachew_row_output(row, 1, ones, (int)n),
+            *unused = cachew_row_output(row, 2, NULL, 0), *wanted = cachew_row_output(row, 3, NULL, 0);
     (void)state;
     if (!list || !any || !unused || !wanted)
         return CACHEW_E_MEMORY;
@@ -239,10 +269,16 @@ static const struct cachew_attr bind_attrs[] = {
 };
 static const struct cachew_attr run_attrs[] = {
     {.name = "how", .kind = CACHEW_ATTR_STRING, .choices = runs, .def = "\"good\"", .doc = "what to do"},
-    {.name = "every", .kind = CACHEW_ATTR_INT, .def = "10", .min = 1, .max = CACHEW_NO_MAX, .doc = "in each of so many elements, the last"},
+    {.name = "every",
+     .kind = CACHEW_ATTR_INT,
+     .def = "10",
+     .min = 1,
+     .max = CACHEW_NO_MAX,
+     .doc = "in each of so many elements, the last"},
     {0},
 };
-static const struct cachew_attr every_attrs[] = {{.name = "n", .kind = CACHEW_ATTR_INT, .min = 1, .max = CACHEW_NO_MAX, .doc = "of what"}, {0}};
+static const struct cachew_attr every_attrs[] = {
+    {.name = "n", .kind = CACHEW_ATTR_INT, .min = 1, .max = CACHEW_NO_MAX, .doc = "of what"}, {0}};
 static const struct cachew_attr kinds_attrs[] = {
     {.name = "int", .kind = CACHEW_ATTR_INT, .doc = "one"},
     {.name = "float", .kind = CACHEW_ATTR_FLOAT, .min = -1, .max = 1, .doc = "one"},
@@ -258,13 +294,20 @@ static const struct cachew_attr kinds_attrs[] = {
 
 #define OPERATOR(n, k, a, b, r, f) \
     {.name = n, .summary = "for tests", .kind = k, .attrs = a, .bind = b, .run = r, .free_state = f}
-static const struct cachew_operator odd_bind_op = OPERATOR("odd_bind", CACHEW_MAP, bind_attrs, odd_bind, nothing_run, free);
-static const struct cachew_operator odd_run_op = OPERATOR("odd_run", CACHEW_MAP, run_attrs, odd_run_bind, odd_run, free);
-static const struct cachew_operator kinds_op = OPERATOR("kinds", CACHEW_MAP, kinds_attrs, kinds_bind, kinds_run, free);
-static const struct cachew_operator every_op = OPERATOR("every", CACHEW_FILTER, every_attrs, every_bind, every_run, free);
-static const struct cachew_operator filter_writes_op = OPERATOR("filter_writes", CACHEW_FILTER, NULL, filter_writes_bind, nothing_run, NULL);
-static const struct cachew_operator varies_op = OPERATOR("varies", CACHEW_MAP, NULL, varies_bind, varies_run, NULL);
-static const struct cachew_operator *const operators[] = {&odd_bind_op, &odd_run_op, &kinds_op, &every_op, &filter_writes_op, &varies_op, NULL};
+static const struct cachew_operator odd_bind_op = OPERATOR("odd_bind", CACHEW_MAP, bind_attrs, odd_bind,
+                                                           nothing_run, free);
+static const struct cachew_operator odd_run_op = OPERATOR("odd_run", CACHEW_MAP, run_attrs, odd_run_bind,
+                                                          odd_run, free);
+static const struct cachew_operator kinds_op = OPERATOR("kinds", CACHEW_MAP, kinds_attrs, kinds_bind,
+                                                        kinds_run, free);
+static const struct cachew_operator every_op = OPERATOR("every", CACHEW_FILTER, every_attrs, every_bind,
+                                                        every_run, free);
+static const struct cachew_operator filter_writes_op = OPERATOR("filter_writes", CACHEW_FILTER, NULL,
+                                                                filter_writes_bind, nothing_run, NULL);
+static const struct cachew_operator varies_op = OPERATOR("varies", CACHEW_MAP, NULL, varies_bind, varies_run,
+                                                         NULL);
+static const struct cachew_operator *const operators[] = {
+    &odd_bind_op, &odd_run_op, &kinds_op, &every_op, &filter_writes_op, &varies_op, NULL};
 
 #ifndef ABI
 #define ABI CACHEW_PLUGIN_ABI
@@ -272,4 +315,5 @@ static const struct cachew_operator *const operators[] = {&odd_bind_op, &odd_run
 #ifndef VERSION
 #define VERSION "1"
 #endif
-CACHEW_API const struct cachew_plugin cachew_plugin = {.abi = ABI, .version = VERSION, .operators = operators};
+CACHEW_API const struct cachew_plugin cachew_plugin = {
+    .abi = ABI, .version = VERSION, .operators = operators};

@@ -52,12 +52,26 @@ uint64_t alloc_fail_disarm(void)
     return calls;
 }
 
-bool alloc_fail_happened(void) { return happened; }
-const char *alloc_fail_what(void) { return what; }
+bool alloc_fail_happened(void)
+{
+    return happened;
+}
+
+const char *alloc_fail_what(void)
+{
+    return what;
+}
 #ifdef REAL_IS_ASAN
-int64_t alloc_fail_live(void) { return 0; } /* its strdup and the like do not come by here; it finds leaks itself */
+/* its strdup and the like do not come by here; it finds leaks itself */
+int64_t alloc_fail_live(void)
+{
+    return 0;
+}
 #else
-int64_t alloc_fail_live(void) { return live; }
+int64_t alloc_fail_live(void)
+{
+    return live;
+}
 #endif
 
 static _Thread_local bool exempt;
@@ -91,10 +105,25 @@ static void *counted(void *p)
     return p;
 }
 
-void *malloc(size_t size) { return fails("malloc") ? NULL : counted(REAL(malloc)(size)); }
-void *calloc(size_t n, size_t size) { return fails("calloc") ? NULL : counted(REAL(calloc)(n, size)); }
-void *memalign(size_t alignment, size_t size) { return fails("memalign") ? NULL : counted(REAL(memalign)(alignment, size)); }
-void *aligned_alloc(size_t alignment, size_t size) { return fails("aligned_alloc") ? NULL : counted(REAL(memalign)(alignment, size)); }
+void *malloc(size_t size)
+{
+    return fails("malloc") ? NULL : counted(REAL(malloc)(size));
+}
+
+void *calloc(size_t n, size_t size)
+{
+    return fails("calloc") ? NULL : counted(REAL(calloc)(n, size));
+}
+
+void *memalign(size_t alignment, size_t size)
+{
+    return fails("memalign") ? NULL : counted(REAL(memalign)(alignment, size));
+}
+
+void *aligned_alloc(size_t alignment, size_t size)
+{
+    return fails("aligned_alloc") ? NULL : counted(REAL(memalign)(alignment, size));
+}
 
 int posix_memalign(void **ret, size_t alignment, size_t size)
 {
@@ -124,7 +153,8 @@ void *mmap(void *address, size_t length, int protection, int flags, int fd, off_
 {
     if (fails("mmap"))
         return MAP_FAILED;
-    void *p = (void *)syscall(SYS_mmap, address, length, protection, flags, fd, offset); /* NOLINT: the kernel returns an address */
+    /* NOLINT: the kernel returns an address */
+    void *p = (void *)syscall(SYS_mmap, address, length, protection, flags, fd, offset);
     live += p != MAP_FAILED;
     return p;
 }
@@ -135,4 +165,7 @@ int munmap(void *p, size_t length)
     return (int)syscall(SYS_munmap, p, length);
 }
 
-int memfd_create(const char *name, unsigned flags) { return fails("memfd_create") ? -1 : (int)syscall(SYS_memfd_create, name, flags); }
+int memfd_create(const char *name, unsigned flags)
+{
+    return fails("memfd_create") ? -1 : (int)syscall(SYS_memfd_create, name, flags);
+}

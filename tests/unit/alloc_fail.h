@@ -1,6 +1,7 @@
 /*
- * Allocation that fails on demand: this program's malloc, calloc, realloc, posix_memalign, aligned_alloc, memalign, mmap and memfd_create,
- * which all libraries it links call too. Armed with n, the n-th call from then on fails, whichever thread makes it; later ones succeed.
+ * Allocation that fails on demand: this program's malloc, calloc, realloc, posix_memalign, aligned_alloc,
+ * memalign, mmap and memfd_create, which all libraries it links call too. Armed with n, the n-th call from
+ * then on fails, whichever thread makes it; later ones succeed.
  */
 #pragma once
 #include <stdbool.h>

@@ -6,9 +6,9 @@
 #include <string.h>
 
 #define COUNT_OF(a) (sizeof(a) / sizeof((a)[0]))
-#define assert_contains(text, part)                             \
-    do {                                                        \
-        if (!strstr((text), (part)))                            \
+#define assert_contains(text, part) \
+    do { \
+        if (!strstr((text), (part))) \
             fail_msg("\"%s\" does not contain \"%s\"", (text), (part)); \
     } while (0)
 
@@ -20,7 +20,8 @@ static inline struct cachew_iterator *open_id(const char *id, const char *more)
     struct cachew_pipeline *p;
     struct cachew_iterator *it = NULL;
     struct cachew_error *err = NULL;
-    snprintf(text, sizeof(text), "{\"cachew\": 1, \"pipeline\": [{\"op\": \"arrays\", \"data\": \"%s\"}%s]}", id, more);
+    snprintf(text, sizeof(text), "{\"cachew\": 1, \"pipeline\": [{\"op\": \"arrays\", \"data\": \"%s\"}%s]}",
+             id, more);
     int r = cachew_pipeline_parse(text, NULL, &p, &err);
     if (r == 0)
         r = cachew_iterator_open(p, NULL, &it, &err);
@@ -48,7 +49,8 @@ static inline struct cachew_batch *all_of(const struct cachew_arrays *a)
     return b;
 }
 
-static inline void expect_values(const struct cachew_batch *b, const char *name, const void *data, size_t size)
+static inline void expect_values(const struct cachew_batch *b, const char *name, const void *data,
+                                 size_t size)
 {
     const struct cachew_component *c = cachew_batch_find(b, name);
     assert_non_null(c);
@@ -56,7 +58,8 @@ static inline void expect_values(const struct cachew_batch *b, const char *name,
     assert_memory_equal(c->data, data, size);
 }
 
-static inline void expect_strings(const struct cachew_batch *b, const char *name, const char *const *strings, size_t n)
+static inline void expect_strings(const struct cachew_batch *b, const char *name, const char *const *strings,
+                                  size_t n)
 {
     const struct cachew_component *c = cachew_batch_find(b, name);
     assert_non_null(c);

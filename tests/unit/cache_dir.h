@@ -1,4 +1,5 @@
-/* A cache in a directory of its own, and what is put there and read again: what comes back is compared byte by byte. Include after cmocka.h. */
+/* A cache in a directory of its own, and what is put there and read again: what comes back is compared byte
+ * by byte. Include after cmocka.h. */
 #pragma once
 #include <stdio.h>
 #include <stdlib.h>
@@ -57,7 +58,10 @@ static inline struct cw_cache_set *open_other(struct cw_cache *c, struct cw_hash
     return s;
 }
 
-static inline struct cw_cache_set *open_set(struct cw_cache *c) { return open_other(c, KEY); }
+static inline struct cw_cache_set *open_set(struct cw_cache *c)
+{
+    return open_other(c, KEY);
+}
 
 static inline void flush(struct cw_cache *c)
 {
@@ -96,7 +100,8 @@ static inline int get_within(struct cw_cache_set *s, uint64_t row, size_t bytes,
         return -1;
     assert_int_equal(g.place.length, bytes);
     uint8_t *data = malloc(bytes + 1);
-    struct iovec v[2] = {{.iov_base = data, .iov_len = bytes / 3}, {.iov_base = data + bytes / 3, .iov_len = bytes - bytes / 3}};
+    struct iovec v[2] = {{.iov_base = data, .iov_len = bytes / 3},
+                         {.iov_base = data + bytes / 3, .iov_len = bytes - bytes / 3}};
     g.v = v;
     g.n_v = 2;
     cw_budget_init(&budget, 1 << 20);
@@ -109,4 +114,7 @@ static inline int get_within(struct cw_cache_set *s, uint64_t row, size_t bytes,
     return r;
 }
 
-static inline int get(struct cw_cache_set *s, uint64_t row, size_t bytes) { return get_within(s, row, bytes, CW_CACHE_FOREVER); }
+static inline int get(struct cw_cache_set *s, uint64_t row, size_t bytes)
+{
+    return get_within(s, row, bytes, CW_CACHE_FOREVER);
+}

@@ -98,6 +98,7 @@ static char temp_dir[64];
 
 /* Path of a name in it; good until temp_remove. */
 static char *temp_paths[1024];
+
 static inline const char *temp_path(const char *name)
 {
     size_t i = 0, skip = strlen(temp_dir) + 1;
@@ -114,7 +115,8 @@ static inline const char *temp_file(const char *name, const void *data, size_t s
     const char *path = temp_path(name);
     FILE *f = fopen(path, "wb");
     assert_non_null(f);
-    assert_true(!size || fwrite(data, 1, size, f) == size); /* no data: may be NULL, which fwrite must not get */
+    /* no data: may be NULL, which fwrite must not get */
+    assert_true(!size || fwrite(data, 1, size, f) == size);
     fclose(f);
     return path;
 }
@@ -145,8 +147,8 @@ static inline struct cw_file *open_file(const char *path)
     return f;
 }
 
-#define assert_contains(text, part)                             \
-    do {                                                        \
-        if (!strstr((text), (part)))                            \
+#define assert_contains(text, part) \
+    do { \
+        if (!strstr((text), (part))) \
             fail_msg("\"%s\" does not contain \"%s\"", (text), (part)); \
     } while (0)

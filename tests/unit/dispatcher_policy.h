@@ -25,7 +25,8 @@ CW_UNUSED static int serving(struct run *u, const uint8_t stream[16])
     int n = 0;
     for (struct run_peer *p = u->peers; p < u->peers + RUN_PEERS; p++)
         for (size_t i = 0; p->used && p->role == CACHEW__ROLE__ROLE_WORKER && i < RUN_STREAMS; i++)
-            for (uint64_t pos = 0; p->streams[i].used && memcmp(p->streams[i].id, stream, 16) == 0 && pos < RUN_UNITS; pos++)
+            for (uint64_t pos = 0;
+                 p->streams[i].used && memcmp(p->streams[i].id, stream, 16) == 0 && pos < RUN_UNITS; pos++)
                 if (p->streams[i].held[pos]) {
                     n++;
                     break;
@@ -51,7 +52,8 @@ CW_UNUSED static int scaling(struct run *u, const char *job, const char *what)
     json_t *jobs = ask(u, "jobs"), *j;
     size_t i;
     int n = -1;
-    json_array_foreach(jobs, i, j) {
+    json_array_foreach(jobs, i, j)
+    {
         if (strcmp(json_string_value(json_object_get(j, "name")), job) == 0)
             n = (int)json_integer_value(json_object_get(json_object_get(j, "scaling"), what));
     }

@@ -1,8 +1,10 @@
 /*
- * The dispatcher's core among fake peers, a fake journal and a fake clock. Workers answer Prepare, keep what they were leased, and complete what the
- * test says; clients remember what they were told. Nothing happens by itself: run_settle lets messages and commits go through.
+ * The dispatcher's core among fake peers, a fake journal and a fake clock. Workers answer Prepare, keep what
+ * they were leased, and complete what the test says; clients remember what they were told. Nothing happens by
+ * itself: run_settle lets messages and commits go through.
  *
- * Positions are counted in units of RUN_UNIT positions (or run.unit), through the epochs: where nothing else is said, each range has just one unit.
+ * Positions are counted in units of RUN_UNIT positions (or run.unit), through the epochs: where nothing else
+ * is said, each range has just one unit.
  */
 #pragma once
 #include <inttypes.h>
@@ -19,14 +21,17 @@
 #define RUN_PEERS 64
 #define RUN_STREAMS 20
 
-struct run_row { uint8_t key[300], *value; size_t key_size, value_size; };
+struct run_row {
+    uint8_t key[300], *value;
+    size_t key_size, value_size;
+};
 
 struct run_stream { /* what a worker has, or a client knows, of a stream */
     uint8_t id[16];
     bool used;
-    uint8_t held[RUN_UNITS];  /* 1: a range begins with this unit; 2: it goes on */
-    bool done[RUN_UNITS];     /* it said so, of a range that it has */
-    uint64_t from[RUN_UNITS]; /* as leased: positions of the range that nobody needs */
+    uint8_t held[RUN_UNITS];   /* 1: a range begins with this unit; 2: it goes on */
+    bool done[RUN_UNITS];      /* it said so, of a range that it has */
+    uint64_t from[RUN_UNITS];  /* as leased: positions of the range that nobody needs */
     uint64_t lease[RUN_UNITS]; /* its number */
 };
 
@@ -42,7 +47,7 @@ struct run_peer {
     uint64_t last_id;
     /* worker */
     uint64_t worker, snapshot, most;
-    uint64_t origin;            /* id of the worker that is the origin, from the last Leases; 0: none was named */
+    uint64_t origin; /* id of the worker that is the origin, from the last Leases; 0: none was named */
     uint32_t capacity, max_streams;
     const char *file;           /* of the data; its key is the snapshot */
     const char *name, *pool;    /* NULL: "fake", none */
@@ -51,7 +56,7 @@ struct run_peer {
     bool silent, forgot, drain; /* silent: does not answer Prepare */
     bool budget;                /* what fails is its memory */
     unsigned n_prepares;
-    uint64_t prepare_id;        /* of the last Prepare, and its stream */
+    uint64_t prepare_id; /* of the last Prepare, and its stream */
     uint8_t prepare_stream[16];
     struct run_stream streams[RUN_STREAMS];
     /* client */
@@ -69,17 +74,18 @@ struct run_peer {
 
 struct run {
     struct cw_dispatcher *d;
-    uint64_t now_ns, n_units;   /* n_units: of an epoch; RUN_ENDLESS */
-    uint64_t most, missing;     /* positions of a range, at most; of the last unit of an epoch, so many are not there */
-    uint64_t unit, align;       /* positions of a unit; positions of a batch of a counted pipeline */
-    uint32_t n_keys, depth;     /* depth: ranges of a worker at a time, by which its capacity is bounded */
-    bool sequential, origin;    /* as the plan has them */
-    bool last;                  /* what is completed is the end of its epoch */
-    struct run_row *rows;       /* durable, by key */
+    uint64_t now_ns, n_units; /* n_units: of an epoch; RUN_ENDLESS */
+    /* positions of a range, at most; of the last unit of an epoch, so many are not there */
+    uint64_t most, missing;
+    uint64_t unit, align;    /* positions of a unit; positions of a batch of a counted pipeline */
+    uint32_t n_keys, depth;  /* depth: ranges of a worker at a time, by which its capacity is bounded */
+    bool sequential, origin; /* as the plan has them */
+    bool last;               /* what is completed is the end of its epoch */
+    struct run_row *rows;    /* durable, by key */
     size_t n_rows;
     const struct cw_store_batch *batch;
-    bool hold;                  /* commits wait for run_commit */
-    bool full;                  /* they fail */
+    bool hold; /* commits wait for run_commit */
+    bool full; /* they fail */
     size_t n_commits;
     struct run_peer peers[RUN_PEERS];
     char log[8192];
@@ -89,15 +95,29 @@ struct run {
 /* Who decides how many workers a job gets, in runs that are started from now on; NULL: nobody. */
 CW_UNUSED static const struct cw_policy *run_policy;
 
-/* Around every call of the dispatcher (true), and around what it calls (false): for tests that let its allocations fail. */
+/* Around every call of the dispatcher (true), and around what it calls (false): for tests that let its
+ * allocations fail. */
 static void (*run_inside)(bool in);
+
 static void run_in(bool in)
 {
     if (run_inside)
         run_inside(in);
 }
-#define RUN_CALL(call) __extension__({ run_in(true); __typeof__(call) result_ = (call); run_in(false); result_; })
-#define RUN_CALL_VOID(call) do { run_in(true); (call); run_in(false); } while (0)
+
+#define RUN_CALL(call) \
+    __extension__({ \
+        run_in(true); \
+        __typeof__(call) result_ = (call); \
+        run_in(false); \
+        result_; \
+    })
+#define RUN_CALL_VOID(call) \
+    do { \
+        run_in(true); \
+        (call); \
+        run_in(false); \
+    } while (0)
 
 /* ---- journal ---- */
 
@@ -212,14 +232,21 @@ static void run_commit(struct run *u)
 static void run_start_shared(struct run *u, bool share)
 {
     struct cw_error err = {0};
-    struct cw_dispatcher_options o = {.name = "test", .share_streams = share, .depth = u->depth, .policy = run_policy, .client_price_per_h = 5, .worker_price_per_h = 0.4};
-    struct cw_dispatcher_io io = {.user = u, .send = run_send, .close = run_closed, .commit = run_begin_commit, .log = run_log};
+    struct cw_dispatcher_options o = {.name = "test",
+                                      .share_streams = share,
+                                      .depth = u->depth,
+                                      .policy = run_policy,
+                                      .client_price_per_h = 5,
+                                      .worker_price_per_h = 0.4};
+    struct cw_dispatcher_io io = {
+        .user = u, .send = run_send, .close = run_closed, .commit = run_begin_commit, .log = run_log};
     int r;
     do { /* again only where memory was refused */
         u->d = cw_dispatcher_free(u->d);
         r = RUN_CALL(cw_dispatcher_new(&o, &io, &u->d, &err));
         for (size_t i = 0; r == 0 && i < u->n_rows; i++) {
-            r = RUN_CALL(cw_dispatcher_load(u->d, u->rows[i].key, u->rows[i].key_size, u->rows[i].value, u->rows[i].value_size, &err));
+            r = RUN_CALL(cw_dispatcher_load(u->d, u->rows[i].key, u->rows[i].key_size, u->rows[i].value,
+                                            u->rows[i].value_size, &err));
             if (r == CW_E_DATA) { /* the entry is left out, as the server does */
                 run_log(u, true, err.message);
                 r = 0;
@@ -231,7 +258,10 @@ static void run_start_shared(struct run *u, bool share)
     RUN_CALL_VOID(cw_dispatcher_start(u->d, u->now_ns));
 }
 
-static void run_start(struct run *u) { run_start_shared(u, false); }
+static void run_start(struct run *u)
+{
+    run_start_shared(u, false);
+}
 
 static void run_peer_clear(struct run_peer *p)
 {
@@ -290,7 +320,8 @@ static struct run_peer *run_connect_as(struct run *u, struct run_peer *p, Cachew
     p->closed = p->registered = false;
     p->role = role;
     int r;
-    while ((r = RUN_CALL(cw_dispatcher_connected(u->d, p, &hello, &p->peer, &err))) == CW_E_MEMORY && run_inside)
+    while ((r = RUN_CALL(cw_dispatcher_connected(u->d, p, &hello, &p->peer, &err))) == CW_E_MEMORY &&
+           run_inside)
         ; /* it comes again */
     assert_int_equal(r, 0);
     return p;
@@ -326,7 +357,8 @@ static int run_say(struct run_peer *p, Cachew__Envelope *m)
     size_t size = cachew__envelope__get_packed_size(m);
     uint8_t *packed = malloc(size + 1);
     cachew__envelope__pack(m, packed);
-    Cachew__Envelope *copy = cachew__envelope__unpack(NULL, size, packed); /* so that who keeps what is in a message is found */
+    /* so that who keeps what is in a message is found */
+    Cachew__Envelope *copy = cachew__envelope__unpack(NULL, size, packed);
     free(packed);
     int r = RUN_CALL(cw_dispatcher_message(p->run->d, p->peer, copy, p->run->now_ns, &err));
     cachew__envelope__free_unpacked(copy, NULL);
@@ -337,14 +369,14 @@ static int run_say(struct run_peer *p, Cachew__Envelope *m)
     return r;
 }
 
-#define RUN_SAY(p, kind, field, request, ...)                                     \
-    __extension__({                                                               \
-        Cachew__##kind what_ = {__VA_ARGS__};                                     \
-        Cachew__Envelope say_ = CACHEW__ENVELOPE__INIT;                           \
-        say_.of_case = CACHEW__ENVELOPE__OF_##field;                              \
-        say_.id = (request) ? ++(p)->last_id : 0;                                 \
-        say_.hello = (void *)&what_; /* any member of the union */                \
-        run_say((p), &say_);                                                      \
+#define RUN_SAY(p, kind, field, request, ...) \
+    __extension__({ \
+        Cachew__##kind what_ = {__VA_ARGS__}; \
+        Cachew__Envelope say_ = CACHEW__ENVELOPE__INIT; \
+        say_.of_case = CACHEW__ENVELOPE__OF_##field; \
+        say_.id = (request) ? ++(p)->last_id : 0; \
+        say_.hello = (void *)&what_; /* any member of the union */ \
+        run_say((p), &say_); \
     })
 #define RUN_BASE(name) .base = PROTOBUF_C_MESSAGE_INIT(&cachew__##name##__descriptor)
 
@@ -412,7 +444,10 @@ static uint64_t run_unit_at(const struct run *u, uint64_t epoch, uint64_t positi
 }
 
 /* The first unit behind a range. */
-static uint64_t run_unit_end(const struct run *u, uint64_t epoch, uint64_t end) { return run_unit_at(u, epoch, end + u->unit - 1); }
+static uint64_t run_unit_end(const struct run *u, uint64_t epoch, uint64_t end)
+{
+    return run_unit_at(u, epoch, end + u->unit - 1);
+}
 
 static void run_place(const struct run *u, uint64_t unit, uint64_t *epoch, uint64_t *position)
 {
@@ -430,7 +465,8 @@ static uint64_t run_units(const struct run_stream *s, uint64_t unit)
     return n;
 }
 
-static void run_range(const struct run *u, uint64_t unit, uint64_t n, uint64_t *epoch, uint64_t *begin, uint64_t *end)
+static void run_range(const struct run *u, uint64_t unit, uint64_t n, uint64_t *epoch, uint64_t *begin,
+                      uint64_t *end)
 {
     run_place(u, unit, epoch, begin);
     *end = *begin + u->unit * n;
@@ -508,7 +544,8 @@ static void run_worker_handle(struct run_peer *p, const Cachew__Envelope *m)
         for (size_t i = 0; i < m->leases->n_ranges; i++) {
             const Cachew__Range *a = m->leases->ranges[i];
             uint64_t unit = run_unit_at(p->run, a->epoch, a->begin);
-            assert_true(a->begin < a->end && a->begin % p->run->unit == 0 && m->leases->from[i] >= a->begin && m->leases->from[i] < a->end);
+            assert_true(a->begin < a->end && a->begin % p->run->unit == 0 && m->leases->from[i] >= a->begin &&
+                        m->leases->from[i] < a->end);
             run_hold(s, unit, run_unit_end(p->run, a->epoch, a->end) - unit);
             s->from[unit] = m->leases->from[i] - a->begin;
             s->lease[unit] = a->lease;
@@ -540,7 +577,9 @@ static void run_worker_handle(struct run_peer *p, const Cachew__Envelope *m)
 
 static void run_client_handle(struct run_peer *p, const Cachew__Envelope *m)
 {
-    const Cachew__Failure *f = m->of_case == CACHEW__ENVELOPE__OF_FAILURE ? m->failure : m->of_case == CACHEW__ENVELOPE__OF_ENDED ? m->ended->why : NULL;
+    const Cachew__Failure *f = m->of_case == CACHEW__ENVELOPE__OF_FAILURE ? m->failure
+                               : m->of_case == CACHEW__ENVELOPE__OF_ENDED ? m->ended->why
+                                                                          : NULL;
     if (f) {
         p->ended |= m->of_case == CACHEW__ENVELOPE__OF_ENDED;
         snprintf(p->failure, sizeof(p->failure), "%s: %s", f->kind, f->message);
@@ -549,7 +588,8 @@ static void run_client_handle(struct run_peer *p, const Cachew__Envelope *m)
         snprintf(p->expected, sizeof(p->expected), "%s", f->expected);
     }
     if (m->of_case == CACHEW__ENVELOPE__OF_LAGGING)
-        snprintf(p->lagging, sizeof(p->lagging), "%" PRIu32 " at %" PRIu64 ", %s", m->lagging->rank, run_unit_at(p->run, m->lagging->at->epoch, m->lagging->at->position),
+        snprintf(p->lagging, sizeof(p->lagging), "%" PRIu32 " at %" PRIu64 ", %s", m->lagging->rank,
+                 run_unit_at(p->run, m->lagging->at->epoch, m->lagging->at->position),
                  m->lagging->attached ? "attached" : "gone");
     if (m->of_case == CACHEW__ENVELOPE__OF_HELD) {
         snprintf(p->held_by, sizeof(p->held_by), "%s", m->held->why);
@@ -560,10 +600,12 @@ static void run_client_handle(struct run_peer *p, const Cachew__Envelope *m)
         memcpy(p->streams[0].id, m->attached->stream.data, 16);
         p->next_report = p->first_report = p->cursor;
     }
-    for (size_t i = 0; m->of_case == CACHEW__ENVELOPE__OF_PLACEMENTS && i < m->placements->n_placements; i++) {
+    for (size_t i = 0; m->of_case == CACHEW__ENVELOPE__OF_PLACEMENTS && i < m->placements->n_placements;
+         i++) {
         const Cachew__Placement *a = m->placements->placements[i];
         assert_true(p->attached && a->begin < a->end);
-        for (uint64_t unit = run_unit_at(p->run, a->epoch, a->begin); unit < run_unit_end(p->run, a->epoch, a->end); unit++) {
+        for (uint64_t unit = run_unit_at(p->run, a->epoch, a->begin);
+             unit < run_unit_end(p->run, a->epoch, a->end); unit++) {
             assert_true(unit < RUN_UNITS);
             p->placed[unit] = a->worker + 1;
             p->lost[unit] |= a->lost;
@@ -571,11 +613,14 @@ static void run_client_handle(struct run_peer *p, const Cachew__Envelope *m)
     }
     for (size_t i = 0; m->of_case == CACHEW__ENVELOPE__OF_REPORTS && i < m->reports->n_reports; i++) {
         const Cachew__Report *a = m->reports->reports[i];
-        uint64_t unit = run_unit_at(p->run, a->epoch, a->begin), end = run_unit_end(p->run, a->epoch, a->end), value = a->n_elements > 0 ? a->elements[0] : a->n_batches;
+        uint64_t unit = run_unit_at(p->run, a->epoch, a->begin), end = run_unit_end(p->run, a->epoch, a->end),
+                 value = a->n_elements > 0 ? a->elements[0] : a->n_batches;
         assert_true(p->attached && unit < end && end <= RUN_UNITS);
-        while (p->next_report < unit && (p->lost[p->next_report] || p->next_report < p->cursor)) /* lost ones, and those not needed, may be left out */
+        /* lost ones, and those not needed, may be left out */
+        while (p->next_report < unit && (p->lost[p->next_report] || p->next_report < p->cursor))
             p->next_report++;
-        assert_true(unit <= p->next_report); /* less: the range was cut anew, or the rank is inside the first one */
+        /* less: the range was cut anew, or the rank is inside the first one */
+        assert_true(unit <= p->next_report);
         assert_true(p->n_reports[unit] == 0 || p->report_end[unit] != end || p->reports[unit] == value);
         p->reports[unit] = value;
         p->report_end[unit] = end;
@@ -637,8 +682,9 @@ static void run_pass(struct run *u, uint64_t ms)
 static void run_register(struct run_peer *p)
 {
     char *addresses[] = {(char *)"127.0.0.1:1"};
-    RUN_SAY(p, Register, REGISTER, true, RUN_BASE(register), .unix_path = (char *)"", .http = (char *)"", .addresses = addresses, .n_addresses = 1, .pid = 7,
-            .cpu_budget = 2, .max_streams = p->max_streams, .pool = (char *)(p->pool ? p->pool : ""));
+    RUN_SAY(p, Register, REGISTER, true, RUN_BASE(register), .unix_path = (char *)"", .http = (char *)"",
+            .addresses = addresses, .n_addresses = 1, .pid = 7, .cpu_budget = 2,
+            .max_streams = p->max_streams, .pool = (char *)(p->pool ? p->pool : ""));
 }
 
 static struct run_peer *run_worker_data(struct run *u, uint32_t capacity, uint64_t snapshot)
@@ -665,7 +711,11 @@ struct run_attach {
     const char *text; /* of the pipeline; NULL: [] */
     Cachew__Order order;
     Cachew__Guarantee guarantee;
-    struct { uint64_t epoch, g; } round;
+
+    struct {
+        uint64_t epoch, g;
+    } round;
+
     bool again;
 };
 
@@ -683,12 +733,18 @@ static void run_attach_in(struct run_peer *p, const struct run_attach *a, uint64
     memset(p->placed, 0, sizeof(p->placed));
     memset(p->n_reports, 0, sizeof(p->n_reports));
     memset(p->lost, 0, sizeof(p->lost));
-    RUN_SAY(p, Attach, ATTACH, true, RUN_BASE(attach), .job = (char *)a->job, .rank = a->rank, .world_size = a->world_size ? a->world_size : 1, .seed = a->seed,
-            .epochs = a->epochs ? a->epochs : 1, .order = a->order, .guarantee = a->guarantee, .fingerprint = {16, fingerprint}, .pipeline = (char *)(a->text ? a->text : "[]"),
-            .base_dir = (char *)base_dir, .from = &place, .snapshot = a->snapshot, .again = a->again, .round = &round);
+    RUN_SAY(p, Attach, ATTACH, true, RUN_BASE(attach), .job = (char *)a->job, .rank = a->rank,
+            .world_size = a->world_size ? a->world_size : 1, .seed = a->seed,
+            .epochs = a->epochs ? a->epochs : 1, .order = a->order, .guarantee = a->guarantee,
+            .fingerprint = {16, fingerprint}, .pipeline = (char *)(a->text ? a->text : "[]"),
+            .base_dir = (char *)base_dir, .from = &place, .snapshot = a->snapshot, .again = a->again,
+            .round = &round);
 }
 
-static void run_attach_as(struct run_peer *p, const struct run_attach *a, uint64_t from) { run_attach_in(p, a, from, "/"); }
+static void run_attach_as(struct run_peer *p, const struct run_attach *a, uint64_t from)
+{
+    run_attach_in(p, a, from, "/");
+}
 
 CW_UNUSED static struct run_peer *run_client_with(struct run *u, const struct run_attach *a, uint64_t from)
 {
@@ -698,7 +754,8 @@ CW_UNUSED static struct run_peer *run_client_with(struct run *u, const struct ru
     return p;
 }
 
-CW_UNUSED static struct run_peer *run_client(struct run *u, const char *job, uint32_t rank, uint32_t world_size, uint64_t from)
+CW_UNUSED static struct run_peer *run_client(struct run *u, const char *job, uint32_t rank,
+                                             uint32_t world_size, uint64_t from)
 {
     return run_client_with(u, &(struct run_attach){.job = job, .rank = rank, .world_size = world_size}, from);
 }
@@ -709,7 +766,8 @@ CW_UNUSED static int run_progress(struct run_peer *p, uint64_t to, uint64_t offs
     run_place(p->run, to, &place.epoch, &place.position);
     place.position += offset;
     p->cursor = to;
-    return RUN_SAY(p, Progress, PROGRESS, false, RUN_BASE(progress), .from = &place, .g = to, .digest_lo = to);
+    return RUN_SAY(p, Progress, PROGRESS, false, RUN_BASE(progress), .from = &place, .g = to,
+                   .digest_lo = to);
 }
 
 /* The same, from who waits meanwhile. */
@@ -724,7 +782,8 @@ CW_UNUSED static int run_waiting(struct run_peer *p, uint64_t to)
 /* That a rank is finished, on a connection that attached to nothing. */
 CW_UNUSED static int run_detach_as(struct run_peer *p, const char *job, uint32_t rank)
 {
-    return RUN_SAY(p, Detach, DETACH, true, RUN_BASE(detach), .finished = true, .job = (char *)job, .rank = rank);
+    return RUN_SAY(p, Detach, DETACH, true, RUN_BASE(detach), .finished = true, .job = (char *)job,
+                   .rank = rank);
 }
 
 CW_UNUSED static int run_detach(struct run_peer *p, bool finished)
@@ -733,7 +792,8 @@ CW_UNUSED static int run_detach(struct run_peer *p, bool finished)
 }
 
 /* Of n units from this one on. Returns the id of the request. */
-CW_UNUSED static uint64_t run_completed_of(struct run_peer *p, const struct run_stream *s, uint64_t unit, uint64_t n, uint64_t gives)
+CW_UNUSED static uint64_t run_completed_of(struct run_peer *p, const struct run_stream *s, uint64_t unit,
+                                           uint64_t n, uint64_t gives)
 {
     Cachew__Report report = CACHEW__REPORT__INIT;
     for (size_t i = 0; i < RUN_STREAMS; i++)
@@ -743,12 +803,14 @@ CW_UNUSED static uint64_t run_completed_of(struct run_peer *p, const struct run_
     report.n_batches = p->run->sequential ? gives : 0;
     report.elements = &gives;
     report.n_elements = p->run->n_keys > 0 && !p->run->sequential;
-    RUN_SAY(p, Completed, COMPLETED, true, RUN_BASE(completed), .stream = {16, (uint8_t *)s->id}, .report = &report, .lease = s->lease[unit], .last = p->run->last);
+    RUN_SAY(p, Completed, COMPLETED, true, RUN_BASE(completed), .stream = {16, (uint8_t *)s->id},
+            .report = &report, .lease = s->lease[unit], .last = p->run->last);
     return p->last_id;
 }
 
 /* Of the range that it has there, or of one unit: what it gives, in elements or batches. */
-CW_UNUSED static uint64_t run_completed(struct run_peer *p, const struct run_stream *s, uint64_t unit, uint64_t gives)
+CW_UNUSED static uint64_t run_completed(struct run_peer *p, const struct run_stream *s, uint64_t unit,
+                                        uint64_t gives)
 {
     return run_completed_of(p, s, unit, run_units(s, unit), gives);
 }

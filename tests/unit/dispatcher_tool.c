@@ -1,4 +1,5 @@
-/* A dispatcher for tests. usage: dispatcher_tool ADDRESS [STATE-DIR]   Prints its address, and ends on SIGTERM. */
+/* A dispatcher for tests. usage: dispatcher_tool ADDRESS [STATE-DIR]   Prints its address, and ends on
+ * SIGTERM. */
 #include <stdio.h>
 
 #include "dispatcher/dispatcher.h"
@@ -25,8 +26,13 @@ int main(int argc, char **argv)
         return 2;
     const char *listen[] = {argv[1]};
     if (cw_loop_new(&l, &err) < 0 || cw_loop_signals(l, on_signal, l, &err) < 0 ||
-        cw_dispatcher_server_start(&(struct cw_dispatcher_server_options){.loop = l, .listen = listen, .n_listen = 1, .state_dir = argc > 2 ? argv[2] : NULL, .log = on_log},
-                                   &s, &err) < 0) {
+        cw_dispatcher_server_start(
+            &(struct cw_dispatcher_server_options){.loop = l,
+                                                   .listen = listen,
+                                                   .n_listen = 1,
+                                                   .state_dir = argc > 2 ? argv[2] : NULL,
+                                                   .log = on_log},
+            &s, &err) < 0) {
         fprintf(stderr, "dispatcher_tool: %s\n", err.message);
         cw_loop_free(l);
         return 1;

@@ -1,11 +1,15 @@
 /*
- * Evaluates expressions for the differential test against NumPy (tests/expr_numpy.py). One request per line of stdin:
+ * Evaluates expressions for the differential test against NumPy (tests/expr_numpy.py). One request per line
+ * of stdin:
  *
  *   {"expr": TEXT, "use": "value"|"condition"|"integer", "n": ROWS, "ok": HEX (one byte per row, 0: not ok),
- *    "columns": {NAME: {"dtype", "dims" (-1 varies; null: unknown rank), "rows": HEX, "ragged": bool, "shapes": [[...], ...]}}}
+ *    "columns": {NAME: {"dtype", "dims" (-1 varies; null: unknown rank), "rows": HEX, "ragged": bool,
+ * "shapes": [[...], ...]}}}
  *
- * rows holds the rows' values one after another (little-endian). For bytes components "lengths" gives each row's. One answer per line:
- * {"dtype", "dims", "rows": [HEX or null], "shapes": [[...]], "failed": {ROW: MESSAGE}, "can_fail": bool} or {"error": MESSAGE}.
+ * rows holds the rows' values one after another (little-endian). For bytes components "lengths" gives each
+ * row's. One answer per line:
+ * {"dtype", "dims", "rows": [HEX or null], "shapes": [[...]], "failed": {ROW: MESSAGE}, "can_fail": bool} or
+ * {"error": MESSAGE}.
  */
 #include <jansson.h>
 #include <stdio.h>
@@ -17,8 +21,15 @@
 
 #define MAX_COLUMNS 16
 
-struct column { const char *name; struct cw_type type; };
-struct schema { struct column columns[MAX_COLUMNS]; int n; };
+struct column {
+    const char *name;
+    struct cw_type type;
+};
+
+struct schema {
+    struct column columns[MAX_COLUMNS];
+    int n;
+};
 
 static int lookup(void *arg, const char *name, struct cw_type *ret_type, struct cw_error *err)
 {
@@ -93,7 +104,8 @@ static json_t *answer(json_t *request, struct cw_budget *budget)
         ports[k] = (struct cw_port){.value = (unsigned)k, .type = c->type, .live = true};
         size_t size = from_hex(json_string_value(json_object_get(column, "rows")), &data[k]);
         if (!json_is_true(json_object_get(column, "ragged"))) {
-            columns[k] = (struct cw_column){.dense = true, .data = data[k], .stride = n ? size / n : 0, .type = &c->type};
+            columns[k] = (struct cw_column){
+                .dense = true, .data = data[k], .stride = n ? size / n : 0, .type = &c->type};
             continue;
         }
         rows[k] = calloc(n + 1, sizeof(*rows[k]));
@@ -124,13 +136,16 @@ static json_t *answer(json_t *request, struct cw_budget *budget)
                     rows[k][i] = (struct cw_tensor){0};
         }
     }
-    enum cw_expr_use use = use_name && strcmp(use_name, "condition") == 0 ? CW_EXPR_CONDITION : use_name && strcmp(use_name, "integer") == 0 ? CW_EXPR_INTEGER : CW_EXPR_VALUE;
+    enum cw_expr_use use = use_name && strcmp(use_name, "condition") == 0 ? CW_EXPR_CONDITION
+                           : use_name && strcmp(use_name, "integer") == 0 ? CW_EXPR_INTEGER
+                                                                          : CW_EXPR_VALUE;
     struct cw_arena arena;
     cw_arena_init(&arena, budget);
     struct cw_block block = {.n = n, .status = status, .all_ok = !ok, .columns = columns, .arena = &arena};
     struct cw_error err = {0};
     struct cw_expr *e = NULL;
-    if (cw_expr_compile(json_string_value(json_object_get(request, "expr")), use, lookup, &schema, &e, &err) < 0 ||
+    if (cw_expr_compile(json_string_value(json_object_get(request, "expr")), use, lookup, &schema, &e, &err) <
+            0 ||
         cw_expr_eval(e, ports, "tool", &block, MAX_COLUMNS, &err) < 0) {
         json_object_set_new(result, "error", json_string(err.message));
         json_object_set_new(result, "kind", json_string(cw_status_name(err.status)));

@@ -1,8 +1,9 @@
 /*
  * A client that lives long and has one job after the other, for tests. usage: jobs_tool SERVICE TRANSPORT
  *
- * Each line of stdin is a job, "NAME SEED BATCHES PIPELINE": the pipeline file is run under this name, and the job left after so many batches (0: at its end).
- * Answers with a line: how many batches there were and the sum of their hashes, or "error" and why. Ends with stdin.
+ * Each line of stdin is a job, "NAME SEED BATCHES PIPELINE": the pipeline file is run under this name, and
+ * the job left after so many batches (0: at its end). Answers with a line: how many batches there were and
+ * the sum of their hashes, or "error" and why. Ends with stdin.
  */
 #include <cachew/cachew.h>
 #include <inttypes.h>
@@ -18,7 +19,8 @@ struct job {
     uint64_t batches;
 };
 
-static int take(struct cachew_iterator *it, const struct job *j, uint64_t *ret_n, struct cachew_hash *ret_digest, struct cachew_error **err)
+static int take(struct cachew_iterator *it, const struct job *j, uint64_t *ret_n,
+                struct cachew_hash *ret_digest, struct cachew_error **err)
 {
     struct cachew_batch *b;
     int r = 0;
@@ -72,7 +74,8 @@ int main(int argc, char **argv)
     }
     setvbuf(stdout, NULL, _IOLBF, 0);
     while (fgets(line, sizeof(line), stdin)) {
-        if (sscanf(line, "%255s %" SCNd64 " %" SCNu64 " %1023[^\n]", j.name, &j.seed, &j.batches, j.pipeline) != 4)
+        if (sscanf(line, "%255s %" SCNd64 " %" SCNu64 " %1023[^\n]", j.name, &j.seed, &j.batches,
+                   j.pipeline) != 4)
             printf("error expected NAME SEED BATCHES PIPELINE: %s", line);
         else
             run(argv[1], argv[2], &j);

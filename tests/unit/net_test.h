@@ -31,23 +31,31 @@ static bool hung;
 struct side {
     struct cw_conn *c;
     unsigned opened, messages, closed, drained, released, abandoned;
-    struct cw_error why;             /* of closed */
-    Cachew__Envelope__OfCase kind;   /* of the last message */
+    struct cw_error why;           /* of closed */
+    Cachew__Envelope__OfCase kind; /* of the last message */
     uint64_t id, re;
-    Cachew__Role role;               /* of the peer */
-    uint32_t version;                /* of its Welcome */
-    void *payload;                   /* of the last message: freed by the next */
+    Cachew__Role role; /* of the peer */
+    uint32_t version;  /* of its Welcome */
+    void *payload;     /* of the last message: freed by the next */
     size_t size;
     int fds[CW_FRAME_FDS]; /* open within on_message */
     size_t n_fds;
-    struct cw_error failure;         /* of a Failure */
-    char text[100];                  /* of a Query */
+    struct cw_error failure; /* of a Failure */
+    char text[100];          /* of a Query */
     /* what it is to do */
     bool echo, refuse_open, refuse_message, refuse_payload;
-    int (*on_message)(struct side *s, const Cachew__Envelope *m, size_t size, struct cw_error *err); /* instead */
-    unsigned close_in;               /* CLOSE_IN_... */
+    /* instead */
+    int (*on_message)(struct side *s, const Cachew__Envelope *m, size_t size, struct cw_error *err);
+    unsigned close_in; /* CLOSE_IN_... */
 };
-enum { CLOSE_IN_OPEN = 1, CLOSE_IN_PAYLOAD = 2, CLOSE_IN_MESSAGE = 4, CLOSE_IN_DRAINED = 8, CLOSE_IN_RELEASE = 16 };
+
+enum {
+    CLOSE_IN_OPEN = 1,
+    CLOSE_IN_PAYLOAD = 2,
+    CLOSE_IN_MESSAGE = 4,
+    CLOSE_IN_DRAINED = 8,
+    CLOSE_IN_RELEASE = 16
+};
 static struct side ours, theirs; /* who connected; what the listener accepted last */
 static unsigned refusals;
 static struct cw_error refusal;
@@ -70,13 +78,15 @@ static int side_open(void *user, struct cw_conn *c, const Cachew__Envelope *peer
     s->c = c;
     s->opened++;
     s->role = peer->of_case == CACHEW__ENVELOPE__OF_HELLO ? peer->hello->role : peer->welcome->role;
-    s->version = peer->of_case == CACHEW__ENVELOPE__OF_HELLO ? peer->hello->version_max : peer->welcome->version;
+    s->version = peer->of_case == CACHEW__ENVELOPE__OF_HELLO ? peer->hello->version_max
+                                                             : peer->welcome->version;
     side_close(s, CLOSE_IN_OPEN);
     happened();
     return s->refuse_open ? cw_error_set(err, CW_E_SERVICE, "not today") : 0;
 }
 
-static int side_payload(void *user, struct cw_conn *c, const Cachew__Envelope *m, size_t size, void **ret, struct cw_error *err)
+static int side_payload(void *user, struct cw_conn *c, const Cachew__Envelope *m, size_t size, void **ret,
+                        struct cw_error *err)
 {
     struct side *s = user;
     (void)m;
@@ -111,7 +121,8 @@ static void side_forget(struct side *s)
     s->payload = NULL;
 }
 
-static int side_message(void *user, struct cw_conn *c, const Cachew__Envelope *m, void *payload, size_t size, const int *fds, size_t n_fds, struct cw_error *err)
+static int side_message(void *user, struct cw_conn *c, const Cachew__Envelope *m, void *payload, size_t size,
+                        const int *fds, size_t n_fds, struct cw_error *err)
 {
     struct side *s = user;
     side_forget(s);
@@ -166,8 +177,13 @@ static void side_refused(void *user, const char *peer, const struct cw_error *wh
     happened();
 }
 
-static const struct cw_conn_ops side_ops = {.open = side_open, .payload = side_payload, .abandoned = side_abandoned, .message = side_message,
-                                            .closed = side_closed, .drained = side_drained, .refused = side_refused};
+static const struct cw_conn_ops side_ops = {.open = side_open,
+                                            .payload = side_payload,
+                                            .abandoned = side_abandoned,
+                                            .message = side_message,
+                                            .closed = side_closed,
+                                            .drained = side_drained,
+                                            .refused = side_refused};
 
 static void give_up(void *arg)
 {
@@ -188,18 +204,51 @@ static void run_until(bool (*condition)(void))
     }
     awaited = NULL;
     if (hung)
-        fail_msg("hung: ours %u opened %u closed (%s), %u released, theirs %u opened %u closed (%s), %u messages", ours.opened, ours.closed, ours.why.message, ours.released, theirs.opened, theirs.closed,
-                 theirs.why.message, theirs.messages);
+        fail_msg(
+            "hung: ours %u opened %u closed (%s), %u released, theirs %u opened %u closed (%s), %u messages",
+            ours.opened, ours.closed, ours.why.message, ours.released, theirs.opened, theirs.closed,
+            theirs.why.message, theirs.messages);
 }
 
-static CW_UNUSED bool both_open(void) { return ours.opened && theirs.opened; }
-static CW_UNUSED bool both_closed(void) { return ours.closed && theirs.closed; }
-static CW_UNUSED bool ours_closed(void) { return ours.closed; }
-static CW_UNUSED bool theirs_closed(void) { return theirs.closed; }
-static CW_UNUSED bool ours_open(void) { return ours.opened; }
-static CW_UNUSED bool theirs_has_message(void) { return theirs.messages; }
-static CW_UNUSED bool ours_has_message(void) { return ours.messages; }
-static CW_UNUSED bool somebody_refused(void) { return refusals; }
+static CW_UNUSED bool both_open(void)
+{
+    return ours.opened && theirs.opened;
+}
+
+static CW_UNUSED bool both_closed(void)
+{
+    return ours.closed && theirs.closed;
+}
+
+static CW_UNUSED bool ours_closed(void)
+{
+    return ours.closed;
+}
+
+static CW_UNUSED bool theirs_closed(void)
+{
+    return theirs.closed;
+}
+
+static CW_UNUSED bool ours_open(void)
+{
+    return ours.opened;
+}
+
+static CW_UNUSED bool theirs_has_message(void)
+{
+    return theirs.messages;
+}
+
+static CW_UNUSED bool ours_has_message(void)
+{
+    return ours.messages;
+}
+
+static CW_UNUSED bool somebody_refused(void)
+{
+    return refusals;
+}
 
 static Cachew__Hello hello = CACHEW__HELLO__INIT;
 
@@ -208,8 +257,10 @@ static struct cw_conn_options options(void)
     static char name[] = "a test";
     hello.role = CACHEW__ROLE__ROLE_CLIENT;
     hello.name = name;
-    return (struct cw_conn_options){.hello = &hello, .limits = {.message = (size_t)4 << 20, .payload = (size_t)1 << 30, .queued = (size_t)1 << 30},
-                                    .timeout_ns = WAIT_NS}; /* tests of silence have one of their own */
+    return (struct cw_conn_options){
+        .hello = &hello,
+        .limits = {.message = (size_t)4 << 20, .payload = (size_t)1 << 30, .queued = (size_t)1 << 30},
+        .timeout_ns = WAIT_NS}; /* tests of silence have one of their own */
 }
 
 static char directory[64], unix_address[100];
@@ -257,6 +308,7 @@ static CW_UNUSED struct cw_listener *listen_at(const char *address, const struct
         fail_msg("%s", err.message);
     return listening = l;
 }
+
 #define cw_listener_free(l) (listening = cw_listener_free(l))
 
 static void connect_to(const char *address, const struct cw_conn_options *o, struct side *s)
@@ -319,7 +371,8 @@ static CW_UNUSED void raw_send(int fd, const void *data, size_t size)
 }
 
 /* A frame with its header, in memory that is freed by the caller; *size: of all. */
-static CW_UNUSED uint8_t *raw_frame(const Cachew__Envelope *e, const void *payload, size_t payload_size, size_t *size)
+static CW_UNUSED uint8_t *raw_frame(const Cachew__Envelope *e, const void *payload, size_t payload_size,
+                                    size_t *size)
 {
     size_t n = cachew__envelope__get_packed_size(e);
     uint8_t *bytes = malloc(CW_FRAME_HEADER + n + payload_size);
@@ -327,13 +380,17 @@ static CW_UNUSED uint8_t *raw_frame(const Cachew__Envelope *e, const void *paylo
     cachew__envelope__pack(e, bytes + CW_FRAME_HEADER);
     if (payload_size)
         memcpy(bytes + CW_FRAME_HEADER + n, payload, payload_size);
-    struct cw_frame f = {.message = (uint32_t)n, .payload = payload_size, .message_hash = cw_hash64(bytes + CW_FRAME_HEADER, n), .payload_hash = cw_frame_hash(&rest, 1)};
+    struct cw_frame f = {.message = (uint32_t)n,
+                         .payload = payload_size,
+                         .message_hash = cw_hash64(bytes + CW_FRAME_HEADER, n),
+                         .payload_hash = cw_frame_hash(&rest, 1)};
     cw_frame_write(&f, bytes);
     *size = CW_FRAME_HEADER + n + payload_size;
     return bytes;
 }
 
-static CW_UNUSED void raw_envelope(int fd, const Cachew__Envelope *e, const void *payload, size_t payload_size)
+static CW_UNUSED void raw_envelope(int fd, const Cachew__Envelope *e, const void *payload,
+                                   size_t payload_size)
 {
     size_t size;
     uint8_t *bytes = raw_frame(e, payload, payload_size, &size);

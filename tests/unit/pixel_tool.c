@@ -3,9 +3,10 @@
  *
  *   pixel_tool [--unfused] [--rounds N] OPS OUT FILE...
  *
- * OPS is a JSON list of operators on the component "image", which starts as the file's bytes; FILE may be @LIST, a file of names. For each file OUT gets a line
- * "ok DTYPE DIM ..." and the values, or "fail OPERATOR: reason". The draws of file i have element id i. With --rounds all is done N times
- * and the time per image is printed.
+ * OPS is a JSON list of operators on the component "image", which starts as the file's bytes; FILE may be
+ * @LIST, a file of names. For each file OUT gets a line "ok DTYPE DIM ..." and the values, or "fail OPERATOR:
+ * reason". The draws of file i have element id i. With --rounds all is done N times and the time per image is
+ * printed.
  */
 #include <stdio.h>
 #include <string.h>
@@ -17,10 +18,12 @@
 
 #define MAX_OPS 16
 
-extern const struct cw_op_desc cw_op_decode_image, cw_op_random_resized_crop, cw_op_center_crop, cw_op_random_crop, cw_op_resize,
-    cw_op_random_flip, cw_op_normalize, cw_op_transpose_image, cw_op_cast;
-static const struct cw_op_desc *const table[] = {&cw_op_decode_image, &cw_op_random_resized_crop, &cw_op_center_crop, &cw_op_random_crop,
-                                                 &cw_op_resize, &cw_op_random_flip, &cw_op_normalize, &cw_op_transpose_image, &cw_op_cast};
+extern const struct cw_op_desc cw_op_decode_image, cw_op_random_resized_crop, cw_op_center_crop,
+    cw_op_random_crop, cw_op_resize, cw_op_random_flip, cw_op_normalize, cw_op_transpose_image, cw_op_cast;
+static const struct cw_op_desc *const table[] = {
+    &cw_op_decode_image, &cw_op_random_resized_crop, &cw_op_center_crop, &cw_op_random_crop,
+    &cw_op_resize,       &cw_op_random_flip,         &cw_op_normalize,   &cw_op_transpose_image,
+    &cw_op_cast};
 
 static struct cw_op ops[MAX_OPS], fused_ops[MAX_OPS];
 static const struct cw_op *run_ops[MAX_OPS];
@@ -135,7 +138,13 @@ static void run_file(const uint8_t *data, size_t size, uint64_t eid, struct cw_a
     uint8_t status = CW_ROW_OK;
     struct cw_tensor in = {.data = (void *)data, .size = size};
     struct cw_column columns[MAX_OPS + 1] = {{.rows = &in}};
-    struct cw_block b = {.n = 1, .status = &status, .all_ok = true, .columns = columns, .eids = &eid, .keys = keys, .arena = arena};
+    struct cw_block b = {.n = 1,
+                         .status = &status,
+                         .all_ok = true,
+                         .columns = columns,
+                         .eids = &eid,
+                         .keys = keys,
+                         .arena = arena};
     for (unsigned i = 0; i < n_run && status == CW_ROW_OK; i++)
         if (run_ops[i]->desc->run(run_ops[i], &b, &err) < 0)
             die(&err, run_ops[i]->desc->name);

@@ -20,9 +20,10 @@ struct world {
     struct cw_policy policy;
     struct cw_policy_memory memory;
     struct cw_decision last;
-    double idle;   /* the part of a worker's time that it waits */
+    double idle; /* the part of a worker's time that it waits */
     bool fixed;
-    double uneven; /* variance of waits, relative to the square of the interval: batches come a range at a time */
+    /* variance of waits, relative to the square of the interval: batches come a range at a time */
+    double uneven;
 };
 
 static inline struct world world_new(const char *policy)
@@ -46,27 +47,55 @@ static inline double supply(const struct world *w)
     if (w->curve)
         return w->curve[CW_MIN(w->running, w->n_curve) - 1];
     double cached = w->marker >= 0 ? w->markers[w->marker].cached * w->markers[w->marker].prefix_s : 0;
-    double read = w->marker >= 0 && w->storage.read_bytes_per_s > 0 ? w->markers[w->marker].cached * w->markers[w->marker].bytes / w->storage.read_bytes_per_s : 0;
+    double read = w->marker >= 0 && w->storage.read_bytes_per_s > 0
+                      ? w->markers[w->marker].cached * w->markers[w->marker].bytes /
+                            w->storage.read_bytes_per_s
+                      : 0;
     return CW_MAX(CW_MAX((w->work_s - cached) / w->running, read), w->floor_s);
 }
 
-static inline struct cw_mean exactly(double n, double mean) { return (struct cw_mean){n, mean, 0}; }
+static inline struct cw_mean exactly(double n, double mean)
+{
+    return (struct cw_mean){n, mean, 0};
+}
 
 /* Seconds go by, then the policy is asked, once. */
 static inline void pass(struct world *w, double seconds)
 {
     double s = supply(w), interval = CW_MAX(s, w->step_s), n = seconds / interval;
-    struct cw_client_facts client = {.step = exactly(n, w->step_s), .wait = exactly(n, interval - w->step_s), .queue = s < w->step_s ? 16 : 0};
+    struct cw_client_facts client = {.step = exactly(n, w->step_s),
+                                     .wait = exactly(n, interval - w->step_s),
+                                     .queue = s < w->step_s ? 16 : 0};
     client.wait.m2 = n * w->uneven * interval * interval;
-    double compute = w->curve ? s * w->running : w->work_s - (w->marker >= 0 ? w->markers[w->marker].cached * w->markers[w->marker].prefix_s : 0);
-    struct cw_facts f = {.clients = &client, .n_clients = 1, .n_pools = 1, .markers = w->markers, .n_markers = w->n_markers, .marker = w->marker, .storage = w->storage,
-                         .epochs = w->epochs, .batches_per_epoch = w->batches, .positions_per_batch = w->positions, .objective = w->objective, .client_price_per_h = 5};
+    double compute = w->curve
+                         ? s * w->running
+                         : w->work_s - (w->marker >= 0
+                                            ? w->markers[w->marker].cached * w->markers[w->marker].prefix_s
+                                            : 0);
+    struct cw_facts f = {.clients = &client,
+                         .n_clients = 1,
+                         .n_pools = 1,
+                         .markers = w->markers,
+                         .n_markers = w->n_markers,
+                         .marker = w->marker,
+                         .storage = w->storage,
+                         .epochs = w->epochs,
+                         .batches_per_epoch = w->batches,
+                         .positions_per_batch = w->positions,
+                         .objective = w->objective,
+                         .client_price_per_h = 5};
     w->now_s += seconds;
     w->done += n;
     f.batches_done = w->done;
     f.epoch = floor(w->done / w->batches);
-    f.pools[0] = (struct cw_pool_facts){.name = "remote", .running = w->running, .starting = w->wanted - w->running, .maximum = w->maximum, .price_per_h = 0.4,
-                                        .start_delay_s = w->delay_s, .compute = exactly(n, compute), .busy = (1 - w->idle) * compute / w->running / interval};
+    f.pools[0] = (struct cw_pool_facts){.name = "remote",
+                                        .running = w->running,
+                                        .starting = w->wanted - w->running,
+                                        .maximum = w->maximum,
+                                        .price_per_h = 0.4,
+                                        .start_delay_s = w->delay_s,
+                                        .compute = exactly(n, compute),
+                                        .busy = (1 - w->idle) * compute / w->running / interval};
     f.fixed = w->fixed;
     w->last = (struct cw_decision){0};
     w->policy.decide(&w->policy, &w->memory, &f, w->now_s, &w->last);
@@ -93,5 +122,6 @@ static inline void with_marker(struct world *w, double read_bytes_per_s)
     w->n_markers = 1;
     w->objective = CW_OBJECTIVE_COST;
     w->markers[0] = (struct cw_marker_facts){.name = "decode", .prefix_s = 0.9, .bytes = 1e7};
-    w->storage = (struct cw_storage_facts){.read_bytes_per_s = read_bytes_per_s, .write_bytes_per_s = read_bytes_per_s};
+    w->storage = (struct cw_storage_facts){.read_bytes_per_s = read_bytes_per_s,
+                                           .write_bytes_per_s = read_bytes_per_s};
 }

@@ -18,7 +18,8 @@ static inline size_t sample_size(size_t n)
     return is_sample() ? (n + SAMPLE_PART - 1) / SAMPLE_PART : n;
 }
 
-/* At the start of a test that takes long and tries what others try, with other numbers: the sample leaves it out. */
+/* At the start of a test that takes long and tries what others try, with other numbers: the sample leaves it
+ * out. */
 #define LEAVE_OUT_OF_SAMPLE() \
     do { \
         if (is_sample()) \

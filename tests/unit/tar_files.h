@@ -22,7 +22,10 @@ static inline size_t tar_header(struct bytes *b, const char *name, size_t size, 
     snprintf((char *)b->data + at + 124, 12, "%011o", (unsigned)size);
     snprintf((char *)b->data + at + 136, 12, "%011o", 0);
     b->data[at + 156] = (uint8_t)type;
-    memcpy(b->data + at + 257, "ustar\0" "00", 8);
+    memcpy(b->data + at + 257,
+           "ustar\0"
+           "00",
+           8);
     tar_seal(b, at);
     return at;
 }
@@ -36,7 +39,10 @@ static inline size_t tar_member(struct bytes *b, const char *name, const void *d
     return at;
 }
 
-static inline void tar_file(struct bytes *b, const char *name, const char *text) { tar_member(b, name, text, strlen(text), '0'); }
+static inline void tar_file(struct bytes *b, const char *name, const char *text)
+{
+    tar_member(b, name, text, strlen(text), '0');
+}
 
 static inline void tar_end(struct bytes *b)
 {

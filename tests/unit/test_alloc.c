@@ -1,7 +1,9 @@
 /*
- * Every allocation that a whole run makes, from the JSON value of a pipeline to its last batch, fails in turn: those of libjpeg, libspng, libwebp
- * and zlib too. What comes of it is an error, or (where the engine can do without) exactly the batches that come otherwise. Nothing is left behind.
- * Reading JSON text is left out: jansson 2.14 drops characters, and then writes past its buffer, when memory for a long word is refused.
+ * Every allocation that a whole run makes, from the JSON value of a pipeline to its last batch, fails in
+ * turn: those of libjpeg, libspng, libwebp and zlib too. What comes of it is an error, or (where the engine
+ * can do without) exactly the batches that come otherwise. Nothing is left behind. Reading JSON text is left
+ * out: jansson 2.14 drops characters, and then writes past its buffer, when memory for a long word is
+ * refused.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -69,7 +71,8 @@ static void make_images(void)
     size_t size = WebPEncodeRGB(&pixels[0][0][0], 48, 40, 48 * 3, 80, &webp);
     temp_file("images/b/4.webp", webp, size);
     WebPFree(webp);
-    if (getenv("CACHEW_TEST_LOSSLESS_WEBP")) { /* left out: libwebp 1.2.4 crashes by itself when memory for its Huffman tables is refused */
+    if (getenv("CACHEW_TEST_LOSSLESS_WEBP")) {
+        /* left out: libwebp 1.2.4 crashes by itself when memory for its Huffman tables is refused */
         /* No lossless WebP: libwebp 1.2.4 itself crashes when an allocation fails in its lossless decoder. */
     }
 }
@@ -77,8 +80,38 @@ static void make_images(void)
 /* Example: {"id": [int64], "name": [bytes]} */
 static void add_example(struct bytes *b, uint8_t id)
 {
-    const uint8_t example[] = {0x0a, 0x1e, 0x0a, 0x0b, 0x0a, 0x02, 'i', 'd', 0x12, 0x05, 0x1a, 0x03, 0x0a, 0x01, id,
-                               0x0a, 0x0f, 0x0a, 0x04, 'n', 'a', 'm', 'e', 0x12, 0x07, 0x0a, 0x05, 0x0a, 0x03, 'a', (uint8_t)('a' + id % 26), 'c'};
+    const uint8_t example[] = {0x0a,
+                               0x1e,
+                               0x0a,
+                               0x0b,
+                               0x0a,
+                               0x02,
+                               'i',
+                               'd',
+                               0x12,
+                               0x05,
+                               0x1a,
+                               0x03,
+                               0x0a,
+                               0x01,
+                               id,
+                               0x0a,
+                               0x0f,
+                               0x0a,
+                               0x04,
+                               'n',
+                               'a',
+                               'm',
+                               'e',
+                               0x12,
+                               0x07,
+                               0x0a,
+                               0x05,
+                               0x0a,
+                               0x03,
+                               'a',
+                               (uint8_t)('a' + id % 26),
+                               'c'};
     bytes_add_record(b, example, sizeof(example));
 }
 
@@ -99,7 +132,8 @@ static int setup(void **state)
     struct bytes lines = {0}, packed_lines = {0};
     for (unsigned i = 0; i < 60; i++) {
         char line[100];
-        int n = snprintf(line, sizeof(line), "{\"id\": %u, \"name\": \"a\\u00e4%u\", \"tokens\": [1, 2.5]}\n", i, i);
+        int n = snprintf(line, sizeof(line), "{\"id\": %u, \"name\": \"a\\u00e4%u\", \"tokens\": [1, 2.5]}\n",
+                         i, i);
         bytes_add(&lines, line, (size_t)n);
     }
     temp_file("lines.jsonl", lines.data, lines.size);
@@ -149,15 +183,17 @@ static void remove_index(void)
     rmdir(temp_path("index"));
 }
 
-static int whole_run(const json_t *root, unsigned threads, unsigned world, bool any, bool resume, struct outcome *out, struct cw_error *err)
+static int whole_run(const json_t *root, unsigned threads, unsigned world, bool any, bool resume,
+                     struct outcome *out, struct cw_error *err)
 {
     struct cw_local l = {0};
-    struct cw_iterator_options o = {.seed = 5,
-                                    .epochs = 1,
-                                    .world_size = world,
-                                    .rank = any ? world - 1 : 0, /* that one is padded */
-                                    .any_order = any,
-                                    .runner = {.threads = threads, .memory = (size_t)64 << 20, .optimize = true}};
+    struct cw_iterator_options o = {
+        .seed = 5,
+        .epochs = 1,
+        .world_size = world,
+        .rank = any ? world - 1 : 0, /* that one is padded */
+        .any_order = any,
+        .runner = {.threads = threads, .memory = (size_t)64 << 20, .optimize = true}};
     struct cw_batch *b;
     *out = (struct outcome){0};
     int r = cw_pipeline_from_json(cw_ops(), root, temp_dir, &l.pipeline, err);
@@ -176,7 +212,8 @@ static int whole_run(const json_t *root, unsigned threads, unsigned world, bool 
         if (resume && out->batches == 2) { /* goes on with an iterator made from the state */
             json_t *state = cw_iterator_state(l.iterator);
             l.iterator = cw_iterator_free(l.iterator);
-            r = state ? cw_iterator_new(l.sequence, &o, state, &l.iterator, err) : cw_error_nomem(err, 0, "the state");
+            r = state ? cw_iterator_new(l.sequence, &o, state, &l.iterator, err)
+                      : cw_error_nomem(err, 0, "the state");
             json_decref(state);
         }
     }
@@ -199,10 +236,12 @@ struct run_case {
 };
 
 static unsigned problems;
-static struct sigaction fatal[2]; /* as they were before cmocka: a crash is to end the program where it happened */
+/* as they were before cmocka: a crash is to end the program where it happened */
+static struct sigaction fatal[2];
 static const int fatal_signals[] = {SIGSEGV, SIGABRT};
 
 static void problem(uint64_t n, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
 static void problem(uint64_t n, const char *format, ...)
 {
     char message[1200];
@@ -254,21 +293,27 @@ static void fail_every_allocation(const struct run_case *c)
             more = false; /* enough of that */
         if (r < 0 && (!err.message[0] || err.status != r))
             problem(n, "result %d, but the error says %d, \"%s\"", r, err.status, err.message);
-        if (r < 0 && r != c->expected && r != CW_E_MEMORY && !(r == CW_E_IO && strstr(err.message, "Cannot allocate memory")))
+        if (r < 0 && r != c->expected && r != CW_E_MEMORY &&
+            !(r == CW_E_IO && strstr(err.message, "Cannot allocate memory")))
             problem(n, "%s: %s", cw_status_name(r), err.message);
-        if (r >= 0 && (have.batches != want.batches || have.rows != want.rows || have.digest.lo != want.digest.lo || have.digest.hi != want.digest.hi))
-            problem(n, "success, but %" PRIu64 " batches of %" PRIu64 " rows, expected %" PRIu64 " of %" PRIu64, have.batches, have.rows, want.batches, want.rows);
+        if (r >= 0 && (have.batches != want.batches || have.rows != want.rows ||
+                       have.digest.lo != want.digest.lo || have.digest.hi != want.digest.hi))
+            problem(n,
+                    "success, but %" PRIu64 " batches of %" PRIu64 " rows, expected %" PRIu64 " of %" PRIu64,
+                    have.batches, have.rows, want.batches, want.rows);
         if (r >= 0 && c->expected < 0)
             problem(n, "success where even a run without trouble fails");
         if (alloc_fail_live() > live)
-            problem(n, "%" PRIi64 " blocks or mappings are left behind (result %d: %s)", alloc_fail_live() - live, r, err.message);
+            problem(n, "%" PRIi64 " blocks or mappings are left behind (result %d: %s)",
+                    alloc_fail_live() - live, r, err.message);
         if (next_descriptor() != fd) {
             problem(n, "a descriptor is left open (result %d: %s)", r, err.message);
             fd = next_descriptor();
         }
     }
     json_decref(root);
-    print_message("%" PRIu64 " allocations failed in turn, %" PRIu64 " runs ended with an error\n", n - 2, errors);
+    print_message("%" PRIu64 " allocations failed in turn, %" PRIu64 " runs ended with an error\n", n - 2,
+                  errors);
     if (problems)
         fail_msg("%u problems: %s", problems, c->text);
 }
@@ -282,7 +327,8 @@ static int half_bind(struct cachew_bind *b, void **state)
     if (!*state)
         return CACHEW_E_MEMORY;
     cachew_bind_read(b, "value", &type);
-    type = (struct cachew_type){.dtype = CACHEW_INT64, .ndim = 1, .dims = {CACHEW_VARIES}}; /* though it is always 3 */
+    /* though it is always 3 */
+    type = (struct cachew_type){.dtype = CACHEW_INT64, .ndim = 1, .dims = {CACHEW_VARIES}};
     return cachew_bind_write(b, "half", &type);
 }
 
@@ -298,9 +344,15 @@ static int half_run(const void *state, struct cachew_row *row)
     return *(const int64_t *)row->in[0].data % 4 == 3 ? cachew_row_fail(row, "three") : CACHEW_OK;
 }
 
-static const struct cachew_attr half_attrs[] = {{.name = "list", .kind = CACHEW_ATTR_INTS, .def = "[1, 2]", .doc = "a list"}, {0}};
-static const struct cachew_operator half = {
-    .name = "unit_half", .summary = "for tests", .kind = CACHEW_MAP, .attrs = half_attrs, .bind = half_bind, .run = half_run, .free_state = free};
+static const struct cachew_attr half_attrs[] = {
+    {.name = "list", .kind = CACHEW_ATTR_INTS, .def = "[1, 2]", .doc = "a list"}, {0}};
+static const struct cachew_operator half = {.name = "unit_half",
+                                            .summary = "for tests",
+                                            .kind = CACHEW_MAP,
+                                            .attrs = half_attrs,
+                                            .bind = half_bind,
+                                            .run = half_run,
+                                            .free_state = free};
 
 /* Before the runs that use it. A name for each attempt, because some allocations may fail without harm. */
 static void test_plugin_is_added(void **state)
@@ -317,7 +369,8 @@ static void test_plugin_is_added(void **state)
         attempts[n] = half;
         attempts[n].name = names[n];
         const struct cachew_operator *const operators[] = {&attempts[n], NULL};
-        const struct cachew_plugin plugin = {.abi = CACHEW_PLUGIN_ABI, .version = "1", .operators = operators};
+        const struct cachew_plugin plugin = {
+            .abi = CACHEW_PLUGIN_ABI, .version = "1", .operators = operators};
         alloc_fail_arm(n);
         int r = cw_plugin_add(&plugin, "/plugins/half.so", &err);
         alloc_fail_disarm();
@@ -329,7 +382,11 @@ static void test_plugin_is_added(void **state)
     }
     assert_true(errors > 5);
     const struct cachew_operator *const operators[] = {&half, NULL};
-    assert_int_equal(cw_plugin_add(&(struct cachew_plugin){.abi = CACHEW_PLUGIN_ABI, .version = "1", .operators = operators}, "half.so", NULL), 0);
+    assert_int_equal(
+        cw_plugin_add(
+            &(struct cachew_plugin){.abi = CACHEW_PLUGIN_ABI, .version = "1", .operators = operators},
+            "half.so", NULL),
+        0);
 }
 
 /* ---- an operator on batches ---- */
@@ -344,8 +401,8 @@ static int echo_bind(struct cw_bind *b, struct cw_op *op, struct cw_error *err)
     return r < 0 ? r : 0;
 }
 
-static int echo_batch(const struct cw_op *op, const struct cw_batch *in, const uint64_t key[2], int (*cancelled)(void *), void *arg, struct cw_batch_result *ret,
-                      struct cw_error *err)
+static int echo_batch(const struct cw_op *op, const struct cw_batch *in, const uint64_t key[2],
+                      int (*cancelled)(void *), void *arg, struct cw_batch_result *ret, struct cw_error *err)
 {
     (void)op;
     (void)key;
@@ -355,11 +412,19 @@ static int echo_batch(const struct cw_op *op, const struct cw_batch *in, const u
     return cancelled(arg) ? CW_E_INTERRUPTED : 0;
 }
 
-static void echo_release(struct cw_batch_result *result) { (void)result; }
+static void echo_release(struct cw_batch_result *result)
+{
+    (void)result;
+}
 
 static const struct cw_attr_def no_attrs[] = {{0}};
-static const struct cw_op_desc echo = {
-    .name = "unit_echo", .summary = "for tests", .kind = CW_OP_BATCH_MAP, .attrs = no_attrs, .bind = echo_bind, .batch = echo_batch, .batch_release = echo_release};
+static const struct cw_op_desc echo = {.name = "unit_echo",
+                                       .summary = "for tests",
+                                       .kind = CW_OP_BATCH_MAP,
+                                       .attrs = no_attrs,
+                                       .bind = echo_bind,
+                                       .batch = echo_batch,
+                                       .batch_release = echo_release};
 
 /* Before the runs that use it. */
 static void test_echo_is_added(void **state)
@@ -374,11 +439,19 @@ static void test_echo_is_added(void **state)
 #define REPLACING(chain) "{\"cachew\": 1, \"on_error\": \"replace\", \"pipeline\": [" chain "]}"
 #define RANGE "{\"op\": \"range\", \"stop\": 60}, "
 #define SHUFFLED ", {\"op\": \"shuffle\"}, {\"op\": \"batch\", \"size\": 8}"
-#define EXAMPLES(file) "{\"op\": \"tfrecord\", \"files\": \"" file "\"}, {\"op\": \"parse_example\", \"features\": {\"id\": \"int64\", \"name\": \"bytes\"}}"
-#define JSONL(file) "{\"op\": \"jsonl\", \"files\": \"" file "\", \"features\": {\"id\": \"uint8\", \"name\": \"bytes\", \"tokens\": {\"dtype\": \"float32\", \"shape\": [2], " \
+#define EXAMPLES(file) \
+    "{\"op\": \"tfrecord\", \"files\": \"" file \
+    "\"}, {\"op\": \"parse_example\", \"features\": {\"id\": \"int64\", \"name\": \"bytes\"}}"
+#define JSONL(file) \
+    "{\"op\": \"jsonl\", \"files\": \"" file "\", \"features\": {\"id\": \"uint8\", \"name\": \"bytes\", " \
+    "\"tokens\": {\"dtype\": \"float32\", \"shape\": [2], " \
     "\"default\": [1, 2]}}}"
-#define TAR(file) "{\"op\": \"tar\", \"files\": \"" file "\", \"components\": {\"cls\": \"uint8\", \"__key__\": \"bytes\"}}"
-#define IMAGES "{\"op\": \"image_folder\", \"root\": \"images\"}, {\"op\": \"decode_image\", \"component\": \"image\"}, "
+#define TAR(file) \
+    "{\"op\": \"tar\", \"files\": \"" file "\", \"components\": {\"cls\": \"uint8\", \"__key__\": " \
+    "\"bytes\"}}"
+#define IMAGES \
+    "{\"op\": \"image_folder\", \"root\": \"images\"}, {\"op\": \"decode_image\", \"component\": " \
+    "\"image\"}, "
 
 #define CASE(name, ...) \
     static void test_##name(void **state) \
@@ -389,18 +462,30 @@ static void test_echo_is_added(void **state)
 
 CASE(counted, .text = PIPELINE(RANGE "{\"op\": \"assign\", \"set\": {\"x\": \"sqrt(value) + 1\"}}" SHUFFLED))
 CASE(filtered, .text = PIPELINE(RANGE "{\"op\": \"filter\", \"where\": \"value % 3 != 0\"}" SHUFFLED))
-CASE(batch_operators, .text = PIPELINE(RANGE "{\"op\": \"filter\", \"where\": \"value % 3 != 0\"}" SHUFFLED ", {\"op\": \"unit_echo\"}, {\"op\": \"unit_echo\"}"))
-CASE(two_threads, .threads = 2, .text = PIPELINE(RANGE "{\"op\": \"filter\", \"where\": \"value % 3 != 0\"}" SHUFFLED))
-CASE(limited, .text = PIPELINE(RANGE "{\"op\": \"filter\", \"where\": \"value % 3 != 0\"}, {\"op\": \"skip\", \"count\": 3}, {\"op\": \"take\", \"count\": 20}, {\"op\": \"batch\", \"size\": 8}"))
+CASE(batch_operators, .text = PIPELINE(RANGE "{\"op\": \"filter\", \"where\": \"value % 3 != 0\"}" SHUFFLED
+                                             ", {\"op\": \"unit_echo\"}, {\"op\": \"unit_echo\"}"))
+CASE(two_threads, .threads = 2,
+     .text = PIPELINE(RANGE "{\"op\": \"filter\", \"where\": \"value % 3 != 0\"}" SHUFFLED))
+CASE(limited,
+     .text = PIPELINE(RANGE
+                      "{\"op\": \"filter\", \"where\": \"value % 3 != 0\"}, {\"op\": \"skip\", \"count\": "
+                      "3}, {\"op\": \"take\", \"count\": 20}, {\"op\": \"batch\", \"size\": 8}"))
 CASE(plugin, .text = SKIPPING(RANGE "{\"op\": \"unit_half\"}" SHUFFLED))
-CASE(resumed, .resume = true, .text = PIPELINE(RANGE "{\"op\": \"filter\", \"where\": \"value % 3 != 0\"}" SHUFFLED))
+CASE(resumed, .resume = true,
+     .text = PIPELINE(RANGE "{\"op\": \"filter\", \"where\": \"value % 3 != 0\"}" SHUFFLED))
 CASE(ranks, .world = 3, .text = PIPELINE(RANGE "{\"op\": \"take\", \"count\": 33}" SHUFFLED))
 CASE(any_ranks, .world = 3, .any = true, .text = PIPELINE(RANGE "{\"op\": \"take\", \"count\": 33}" SHUFFLED))
-CASE(any_resumed, .world = 2, .any = true, .resume = true, .text = PIPELINE("{\"op\": \"range\", \"stop\": 450}, {\"op\": \"bucket_by_length\", \"length\": \"value % 20\", "
-                                                                            "\"boundaries\": [10], \"sizes\": [7, 8]}"))
-CASE(concat, .text = PIPELINE("{\"op\": \"concat\", \"inputs\": [[{\"op\": \"range\", \"stop\": 20}, {\"op\": \"repeat\", \"count\": 2}], [{\"op\": \"range\", \"stop\": 9}]]}" SHUFFLED))
-CASE(synthetic, .text = PIPELINE("{\"op\": \"synthetic\", \"count\": 40, \"shape\": [8, 8, 3], \"dtype\": \"uint8\"}, {\"op\": \"random_flip\", \"component\": \"data\"},"
-                                 "{\"op\": \"cast\", \"component\": \"data\", \"dtype\": \"float16\"}, {\"op\": \"count\"}, {\"op\": \"delay\", \"us\": 1}" SHUFFLED))
+CASE(any_resumed, .world = 2, .any = true, .resume = true,
+     .text = PIPELINE(
+         "{\"op\": \"range\", \"stop\": 450}, {\"op\": \"bucket_by_length\", \"length\": \"value % 20\", "
+         "\"boundaries\": [10], \"sizes\": [7, 8]}"))
+CASE(concat,
+     .text = PIPELINE("{\"op\": \"concat\", \"inputs\": [[{\"op\": \"range\", \"stop\": 20}, {\"op\": "
+                      "\"repeat\", \"count\": 2}], [{\"op\": \"range\", \"stop\": 9}]]}" SHUFFLED))
+CASE(synthetic, .text = PIPELINE("{\"op\": \"synthetic\", \"count\": 40, \"shape\": [8, 8, 3], \"dtype\": "
+                                 "\"uint8\"}, {\"op\": \"random_flip\", \"component\": \"data\"},"
+                                 "{\"op\": \"cast\", \"component\": \"data\", \"dtype\": \"float16\"}, "
+                                 "{\"op\": \"count\"}, {\"op\": \"delay\", \"us\": 1}" SHUFFLED))
 CASE(tfrecord, .fresh_index = true, .text = PIPELINE(EXAMPLES("plain.tfrecord") SHUFFLED))
 CASE(tfrecord_with_index, .text = PIPELINE(EXAMPLES("plain.tfrecord") SHUFFLED))
 CASE(gzip, .fresh_index = true, .text = PIPELINE(EXAMPLES("packed.tfrecord.gz") SHUFFLED))
@@ -410,20 +495,33 @@ CASE(jsonl_gzip, .fresh_index = true, .text = PIPELINE(JSONL("lines.jsonl.gz") S
 CASE(jsonl_with_index, .text = PIPELINE(JSONL("lines.jsonl") SHUFFLED))
 CASE(tar, .fresh_index = true, .text = PIPELINE(TAR("samples.tar") SHUFFLED))
 CASE(tar_gzip, .text = PIPELINE(TAR("samples.tar.gz") SHUFFLED))
-CASE(buckets, .text = PIPELINE(EXAMPLES("plain.tfrecord") ", {\"op\": \"bucket_by_length\", \"length\": \"id\", \"boundaries\": [20, 40], \"sizes\": [5, 6, 7]}"))
-CASE(skipping, .text = SKIPPING(EXAMPLES("damaged.tfrecord") ", {\"op\": \"fail\", \"where\": \"id == 7\"}" SHUFFLED))
-CASE(replacing, .text = REPLACING(EXAMPLES("damaged.tfrecord") ", {\"op\": \"fail\", \"where\": \"id == 7\"}" SHUFFLED))
+CASE(buckets,
+     .text = PIPELINE(EXAMPLES("plain.tfrecord") ", {\"op\": \"bucket_by_length\", \"length\": \"id\", "
+                                                 "\"boundaries\": [20, 40], \"sizes\": [5, 6, 7]}"))
+CASE(skipping,
+     .text = SKIPPING(EXAMPLES("damaged.tfrecord") ", {\"op\": \"fail\", \"where\": \"id == 7\"}" SHUFFLED))
+CASE(replacing,
+     .text = REPLACING(EXAMPLES("damaged.tfrecord") ", {\"op\": \"fail\", \"where\": \"id == 7\"}" SHUFFLED))
 CASE(raising, .expected = CW_E_RECORD, .text = PIPELINE(EXAMPLES("damaged.tfrecord") SHUFFLED))
-CASE(raising_late, .expected = CW_E_RECORD, .text = PIPELINE(RANGE "{\"op\": \"filter\", \"where\": \"value >= 0\"}, {\"op\": \"assign\", \"set\": {\"x\": \"1 // (value - 3)\"}}, {\"op\": \"batch\", \"size\": 8}"))
-CASE(images, .fresh_index = true, .text = SKIPPING(IMAGES "{\"op\": \"random_resized_crop\", \"component\": \"image\", \"size\": [16, 16]}, {\"op\": \"random_flip\", \"component\": \"image\"}"
-                              ", {\"op\": \"shuffle\"}, {\"op\": \"batch\", \"size\": 2}"))
-CASE(image_chain, .text = SKIPPING(IMAGES "{\"op\": \"resize\", \"component\": \"image\", \"size\": [20, 20], \"interpolation\": \"bicubic\"}, {\"op\": \"center_crop\", \"component\": \"image\", \"size\": [16, 16]},"
-                                   "{\"op\": \"normalize\", \"component\": \"image\", \"mean\": [127, 127, 127], \"std\": [50, 50, 50]}, {\"op\": \"transpose_image\", \"component\": \"image\"}, {\"op\": \"drop\", \"components\": [\"path\"]},"
-                                   "{\"op\": \"rename\", \"names\": {\"label\": \"class\"}}, {\"op\": \"batch\", \"size\": 2}"))
-CASE(images_unbatched, .text = SKIPPING("{\"op\": \"files\", \"files\": \"images/*/*\"}, {\"op\": \"decode_image\", \"component\": \"data\"}, {\"op\": \"random_crop\", \"component\": \"data\", \"size\": [8, 8]},"
-                                        "{\"op\": \"select\", \"components\": [\"data\"]}"))
-
-/* With an argument: only the tests of this name ("test_images*"). */
+CASE(raising_late, .expected = CW_E_RECORD,
+     .text = PIPELINE(RANGE "{\"op\": \"filter\", \"where\": \"value >= 0\"}, {\"op\": \"assign\", \"set\": "
+                            "{\"x\": \"1 // (value - 3)\"}}, {\"op\": \"batch\", \"size\": 8}"))
+CASE(images, .fresh_index = true,
+     .text = SKIPPING(IMAGES "{\"op\": \"random_resized_crop\", \"component\": \"image\", \"size\": [16, "
+                             "16]}, {\"op\": \"random_flip\", \"component\": \"image\"}"
+                             ", {\"op\": \"shuffle\"}, {\"op\": \"batch\", \"size\": 2}"))
+CASE(image_chain,
+     .text = SKIPPING(
+         IMAGES "{\"op\": \"resize\", \"component\": \"image\", \"size\": [20, 20], \"interpolation\": "
+                "\"bicubic\"}, {\"op\": \"center_crop\", \"component\": \"image\", \"size\": [16, 16]},"
+                "{\"op\": \"normalize\", \"component\": \"image\", \"mean\": [127, 127, 127], \"std\": [50, "
+                "50, 50]}, {\"op\": \"transpose_image\", \"component\": \"image\"}, {\"op\": \"drop\", "
+                "\"components\": [\"path\"]},"
+                "{\"op\": \"rename\", \"names\": {\"label\": \"class\"}}, {\"op\": \"batch\", \"size\": 2}"))
+/* /*\"}, {\"op\": \"decode_image\", \"component\": \"data\"}, {\"op\": \"random_crop\", \"component\":
+ * \"data\", \"size\": [8, 8]}," "{\"op\": \"select\", \"components\": [\"data\"]}"))  /* With an argument:
+ * only the tests of this name ("test_images*"). */
+CASE(images_unbatched, .text = SKIPPING("{\"op\": \"files\", \"files\": \"images
 /* ---- data sets in memory ---- */
 
 static void test_arrays(void **state)
@@ -443,16 +541,20 @@ static void test_arrays(void **state)
     assert_int_equal(cw_arrays_column(a, 1, "s", &bytes, NULL), 0);
     a->first[1] = 60;
     a->columns[0].pieces[0] = (struct cw_array_piece){.data = (const uint8_t *)numbers};
-    a->columns[1].pieces[0] = (struct cw_array_piece){.data = (const uint8_t *)letters, .offsets = offsets, .offset_size = 8};
+    a->columns[1].pieces[0] = (struct cw_array_piece){
+        .data = (const uint8_t *)letters, .offsets = offsets, .offset_size = 8};
     assert_int_equal(cw_arrays_register(a, NULL), 0);
     snprintf(text, sizeof(text), PIPELINE("{\"op\": \"arrays\", \"data\": \"%s\"}" SHUFFLED), a->id);
     fail_every_allocation(&(struct run_case){.text = text});
     cw_arrays_unref(a);
 }
 
-static void schema_release(struct ArrowSchema *s) { s->release = NULL; }
-static void array_release(struct ArrowArray *a) { a->release = NULL; }
-static void stream_release(struct ArrowArrayStream *s) { s->release = NULL; }
+static void schema_release(struct ArrowSchema *s) {
+    s->release = NULL; }
+static void array_release(struct ArrowArray *a) {
+    a->release = NULL; }
+static void stream_release(struct ArrowArrayStream *s) {
+    s->release = NULL; }
 
 /* A column of bools and one of strings behind a dictionary: what is expanded. */
 static int arrow_schema(struct ArrowArrayStream *s, struct ArrowSchema *out)
@@ -461,8 +563,10 @@ static int arrow_schema(struct ArrowArrayStream *s, struct ArrowSchema *out)
     (void)s;
     values = (struct ArrowSchema){.format = "u", .release = schema_release};
     columns[0] = (struct ArrowSchema){.format = "b", .name = "b", .release = schema_release};
-    columns[1] = (struct ArrowSchema){.format = "c", .name = "s", .dictionary = &values, .release = schema_release};
-    *out = (struct ArrowSchema){.format = "+s", .n_children = 2, .children = children, .release = schema_release};
+    columns[1] = (struct ArrowSchema){
+        .format = "c", .name = "s", .dictionary = &values, .release = schema_release};
+    *out = (struct ArrowSchema){
+        .format = "+s", .n_children = 2, .children = children, .release = schema_release};
     return 0;
 }
 
@@ -471,16 +575,28 @@ static int arrow_next(struct ArrowArrayStream *s, struct ArrowArray *out)
     static const uint8_t bits[] = {0x5a};
     static const int8_t indices[] = {1, 0, 1, 1, 0};
     static const int32_t ends[] = {0, 2, 3};
-    static const void *bit_buffers[] = {NULL, bits}, *index_buffers[] = {NULL, indices}, *text_buffers[] = {NULL, ends, "abc"}, *none[] = {NULL};
+    static const void *bit_buffers[] = {NULL, bits}, *index_buffers[] = {NULL, indices},
+                      *text_buffers[] = {NULL, ends, "abc"}, *none[] = {NULL};
     static struct ArrowArray values, columns[2], *children[] = {&columns[0], &columns[1]};
     int *left = s->private_data;
     *out = (struct ArrowArray){0};
     if ((*left)-- == 0)
         return 0;
-    values = (struct ArrowArray){.length = 2, .n_buffers = 3, .buffers = text_buffers, .release = array_release};
-    columns[0] = (struct ArrowArray){.length = 5, .n_buffers = 2, .buffers = bit_buffers, .release = array_release};
-    columns[1] = (struct ArrowArray){.length = 5, .n_buffers = 2, .buffers = index_buffers, .dictionary = &values, .release = array_release};
-    *out = (struct ArrowArray){.length = 5, .n_buffers = 1, .buffers = none, .n_children = 2, .children = children, .release = array_release};
+    values = (struct ArrowArray){
+        .length = 2, .n_buffers = 3, .buffers = text_buffers, .release = array_release};
+    columns[0] = (struct ArrowArray){
+        .length = 5, .n_buffers = 2, .buffers = bit_buffers, .release = array_release};
+    columns[1] = (struct ArrowArray){.length = 5,
+                                     .n_buffers = 2,
+                                     .buffers = index_buffers,
+                                     .dictionary = &values,
+                                     .release = array_release};
+    *out = (struct ArrowArray){.length = 5,
+                               .n_buffers = 1,
+                               .buffers = none,
+                               .n_children = 2,
+                               .children = children,
+                               .release = array_release};
     return 0;
 }
 
@@ -490,7 +606,10 @@ static void test_arrow(void **state)
     bool more = true;
     for (uint64_t n = 1; more; n++) {
         int left = 3;
-        struct ArrowArrayStream s = {.get_schema = arrow_schema, .get_next = arrow_next, .release = stream_release, .private_data = &left};
+        struct ArrowArrayStream s = {.get_schema = arrow_schema,
+                                     .get_next = arrow_next,
+                                     .release = stream_release,
+                                     .private_data = &left};
         struct cw_arrays *a = NULL;
         struct cw_error err = {0};
         int64_t live = alloc_fail_live();

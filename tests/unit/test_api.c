@@ -66,8 +66,10 @@ static struct cachew_hash digest(const struct cachew_pipeline *p, const struct c
     return sum;
 }
 
-#define SMALL "{\"cachew\": 1, \"pipeline\": [{\"op\": \"range\", \"stop\": 1000}, {\"op\": \"assign\", \"set\": {\"half\": \"value * 0.5\"}}, " \
-              "{\"op\": \"shuffle\"}, {\"op\": \"batch\", \"size\": 32}]}"
+#define SMALL \
+    "{\"cachew\": 1, \"pipeline\": [{\"op\": \"range\", \"stop\": 1000}, {\"op\": \"assign\", \"set\": " \
+    "{\"half\": \"value * 0.5\"}}, " \
+    "{\"op\": \"shuffle\"}, {\"op\": \"batch\", \"size\": 32}]}"
 
 static void names(void **state)
 {
@@ -89,8 +91,11 @@ static void names(void **state)
 static void schema_needs_no_data(void **state)
 {
     (void)state;
-    struct cachew_pipeline *p = parse("{\"cachew\": 1, \"pipeline\": [{\"op\": \"tfrecord\", \"files\": \"/nowhere/*\"}, {\"op\": \"parse_example\", \"features\": "
-                                      "{\"image\": \"bytes\", \"label\": \"int64\"}}, {\"op\": \"decode_image\", \"component\": \"image\"}, {\"op\": \"batch\", \"size\": 7}]}");
+    struct cachew_pipeline *p = parse(
+        "{\"cachew\": 1, \"pipeline\": [{\"op\": \"tfrecord\", \"files\": \"/nowhere/*\"}, {\"op\": "
+        "\"parse_example\", \"features\": "
+        "{\"image\": \"bytes\", \"label\": \"int64\"}}, {\"op\": \"decode_image\", \"component\": "
+        "\"image\"}, {\"op\": \"batch\", \"size\": 7}]}");
     struct cachew_schema *s;
     struct cachew_iterator *it;
     struct cachew_error *err = NULL;
@@ -147,9 +152,12 @@ static void counts_batches(void **state)
         "{\"op\": \"range\", \"stop\": 7}",
         "{\"op\": \"range\", \"stop\": 100}, {\"op\": \"shuffle\"}, {\"op\": \"batch\", \"size\": 32}",
         "{\"op\": \"range\", \"stop\": 100}, {\"op\": \"batch\", \"size\": 32, \"drop_remainder\": true}",
-        "{\"op\": \"range\", \"stop\": 100}, {\"op\": \"batch\", \"size\": 7}, {\"op\": \"skip\", \"count\": 2}, {\"op\": \"take\", \"count\": 8}",
-        "{\"op\": \"range\", \"stop\": 10}, {\"op\": \"batch\", \"size\": 5}, {\"op\": \"repeat\", \"count\": 3}",
-        "{\"op\": \"range\", \"stop\": 10}, {\"op\": \"batch\", \"size\": 4, \"drop_remainder\": true}, {\"op\": \"repeat\", \"count\": 3}",
+        "{\"op\": \"range\", \"stop\": 100}, {\"op\": \"batch\", \"size\": 7}, {\"op\": \"skip\", \"count\": "
+        "2}, {\"op\": \"take\", \"count\": 8}",
+        "{\"op\": \"range\", \"stop\": 10}, {\"op\": \"batch\", \"size\": 5}, {\"op\": \"repeat\", "
+        "\"count\": 3}",
+        "{\"op\": \"range\", \"stop\": 10}, {\"op\": \"batch\", \"size\": 4, \"drop_remainder\": true}, "
+        "{\"op\": \"repeat\", \"count\": 3}",
     };
     for (size_t i = 0; i < sizeof(pipelines) / sizeof(pipelines[0]); i++)
         for (unsigned ranks = 1; ranks <= 3; ranks++)
@@ -171,11 +179,13 @@ static void counts_batches(void **state)
                 cachew_iterator_free(it);
                 cachew_pipeline_free(p);
             }
-    struct cachew_pipeline *p = parse("{\"cachew\": 1, \"pipeline\": [{\"op\": \"range\", \"stop\": 9}, {\"op\": \"filter\", \"where\": \"value > 3\"}]}");
+    struct cachew_pipeline *p = parse("{\"cachew\": 1, \"pipeline\": [{\"op\": \"range\", \"stop\": 9}, "
+                                      "{\"op\": \"filter\", \"where\": \"value > 3\"}]}");
     uint64_t n;
     assert_int_equal(cachew_pipeline_batches(p, NULL, &n, NULL), 1);
     cachew_pipeline_free(p);
-    p = parse("{\"cachew\": 1, \"pipeline\": [{\"op\": \"range\", \"stop\": 9}, {\"op\": \"repeat\", \"count\": -1}]}");
+    p = parse("{\"cachew\": 1, \"pipeline\": [{\"op\": \"range\", \"stop\": 9}, {\"op\": \"repeat\", "
+              "\"count\": -1}]}");
     assert_int_equal(cachew_pipeline_batches(p, NULL, &n, NULL), 0);
     assert_true(n == UINT64_MAX);
     cachew_pipeline_free(p);
@@ -210,7 +220,9 @@ static void begins_at_an_epoch(void **state)
 static void the_place_of_an_iterator_is_known_without_one(void **state)
 {
     (void)state;
-    struct cachew_pipeline *p = parse(SMALL), *other = parse("{\"cachew\": 1, \"pipeline\": [{\"op\": \"range\", \"stop\": 9}]}");
+    struct cachew_pipeline *p = parse(SMALL),
+                           *other = parse(
+                               "{\"cachew\": 1, \"pipeline\": [{\"op\": \"range\", \"stop\": 9}]}");
     struct cachew_error *err = NULL;
     char *text;
     for (int order = 0; order < 2; order++) {
@@ -248,7 +260,8 @@ static void the_place_of_an_iterator_is_known_without_one(void **state)
 static void an_empty_epoch_ends_it(void **state)
 {
     (void)state;
-    struct cachew_pipeline *p = parse("{\"cachew\": 1, \"pipeline\": [{\"op\": \"range\", \"stop\": 9}, {\"op\": \"filter\", \"where\": \"value > 30\"}]}");
+    struct cachew_pipeline *p = parse("{\"cachew\": 1, \"pipeline\": [{\"op\": \"range\", \"stop\": 9}, "
+                                      "{\"op\": \"filter\", \"where\": \"value > 30\"}]}");
     struct cachew_options o = CACHEW_OPTIONS_INIT;
     o.epochs = INT64_MAX;
     struct cachew_iterator *it = open_iterator(p, &o);
@@ -286,9 +299,13 @@ static void joins_inputs(void **state)
     struct cachew_pipeline *parts[2], *p = cachew_pipeline_new(NULL);
     for (int i = 0; i < 2; i++) {
         parts[i] = cachew_pipeline_new(NULL);
-        assert_int_equal(cachew_pipeline_add(parts[i], "range", i ? "{\"start\": 5, \"stop\": 8}" : "{\"stop\": 5}", NULL), 0);
+        assert_int_equal(
+            cachew_pipeline_add(parts[i], "range", i ? "{\"start\": 5, \"stop\": 8}" : "{\"stop\": 5}", NULL),
+            0);
     }
-    assert_int_equal(cachew_pipeline_add_inputs(p, "concat", NULL, (const struct cachew_pipeline *const *)parts, 2, NULL), 0);
+    assert_int_equal(
+        cachew_pipeline_add_inputs(p, "concat", NULL, (const struct cachew_pipeline *const *)parts, 2, NULL),
+        0);
     assert_int_equal(cachew_pipeline_add(p, "batch", "{\"size\": 8}", NULL), 0);
     cachew_pipeline_free(parts[0]);
     cachew_pipeline_free(parts[1]);
@@ -340,9 +357,11 @@ static void errors_name_facts(void **state)
     assert_int_equal(cachew_pipeline_add(p, "range", "{\"stop\": 3", &err), CACHEW_E_PIPELINE);
     assert_non_null(strstr(cachew_error_message(err), "range: attributes are not valid JSON"));
     cachew_error_free(err);
-    assert_int_equal(cachew_pipeline_add(p, "range", "{\"stop\": 3}", NULL), 0); /* what failed left no trace */
+    /* what failed left no trace */
+    assert_int_equal(cachew_pipeline_add(p, "range", "{\"stop\": 3}", NULL), 0);
     assert_int_equal(cachew_pipeline_add(p, "range", "{\"stop\": 3}", NULL), CACHEW_E_PIPELINE);
-    assert_int_equal(cachew_pipeline_add(p, "assign", "{\"set\": {\"a\": \"vlaue + 1\"}}", NULL), 0); /* types come later */
+    /* types come later */
+    assert_int_equal(cachew_pipeline_add(p, "assign", "{\"set\": {\"a\": \"vlaue + 1\"}}", NULL), 0);
     assert_int_equal(cachew_pipeline_check(p, &err), CACHEW_E_PIPELINE);
     assert_string_equal(cachew_error_operator(err), "assign");
     cachew_error_free(err);
@@ -360,9 +379,12 @@ static void options_are_checked(void **state)
 {
     (void)state;
     struct cachew_pipeline *p = parse(SMALL);
-    struct cachew_options good = CACHEW_OPTIONS_INIT, bad[9] = {good, good, good, good, good, good, good, good, good};
-    static const char *const expect[] = {"seed", "rank", "threads", "size", NULL, "memory", "tls_key", "tls_cert", NULL};
-    static const int status[] = {CACHEW_E_OPTION, CACHEW_E_OPTION, CACHEW_E_OPTION, CACHEW_E_OPTION, CACHEW_E_STATE, CACHEW_E_BUDGET,
+    struct cachew_options good = CACHEW_OPTIONS_INIT,
+                          bad[9] = {good, good, good, good, good, good, good, good, good};
+    static const char *const expect[] = {"seed",   "rank",    "threads",  "size", NULL,
+                                         "memory", "tls_key", "tls_cert", NULL};
+    static const int status[] = {CACHEW_E_OPTION, CACHEW_E_OPTION, CACHEW_E_OPTION,
+                                 CACHEW_E_OPTION, CACHEW_E_STATE,  CACHEW_E_BUDGET,
                                  CACHEW_E_OPTION, CACHEW_E_OPTION, CACHEW_E_OPTION};
     bad[0].seed = -2;
     bad[1].rank = 1;
@@ -433,7 +455,8 @@ static void state_goes_round(void **state)
 static void state_of_another_pipeline(void **state)
 {
     (void)state;
-    struct cachew_pipeline *p = parse(SMALL), *q = parse("{\"cachew\": 1, \"pipeline\": [{\"op\": \"range\", \"stop\": 5}]}");
+    struct cachew_pipeline *p = parse(SMALL),
+                           *q = parse("{\"cachew\": 1, \"pipeline\": [{\"op\": \"range\", \"stop\": 5}]}");
     struct cachew_iterator *it = open_iterator(p, NULL);
     struct cachew_options o = CACHEW_OPTIONS_INIT;
     struct cachew_error *err = NULL;
@@ -460,7 +483,8 @@ static void *release_all(void *arg)
 static void holds_many(void **state)
 {
     (void)state;
-    struct cachew_pipeline *p = parse("{\"cachew\": 1, \"pipeline\": [{\"op\": \"range\", \"stop\": 100000}, {\"op\": \"batch\", \"size\": 1000}]}");
+    struct cachew_pipeline *p = parse("{\"cachew\": 1, \"pipeline\": [{\"op\": \"range\", \"stop\": 100000}, "
+                                      "{\"op\": \"batch\", \"size\": 1000}]}");
     struct cachew_options o = CACHEW_OPTIONS_INIT;
     struct cachew_batch *held[101] = {NULL};
     o.memory = (uint64_t)2 << 20;
@@ -496,9 +520,10 @@ static void *interrupt(void *arg)
     return NULL;
 }
 
-/* Returns an iterator whose first wait was interrupted, with the interrupt still on. A batch that is there already
- * is handed out all the same: then another iterator is opened. */
-static struct cachew_iterator *open_interrupted(const struct cachew_pipeline *p, const struct cachew_options *o)
+/* Returns an iterator whose first wait was interrupted, with the interrupt still on. A batch that is there
+ * already is handed out all the same: then another iterator is opened. */
+static struct cachew_iterator *open_interrupted(const struct cachew_pipeline *p,
+                                                const struct cachew_options *o)
 {
     for (;;) {
         struct cachew_batch *b;
@@ -517,9 +542,11 @@ static struct cachew_iterator *open_interrupted(const struct cachew_pipeline *p,
 static void interrupts(void **state)
 {
     (void)state;
-    struct cachew_pipeline *p = parse("{\"cachew\": 1, \"pipeline\": [{\"op\": \"range\", \"stop\": 200}, "
-                                      "{\"op\": \"fail\", \"kind\": \"hang\"}, {\"op\": \"batch\", \"size\": 200}]}"),
-                           *q = parse("{\"cachew\": 1, \"pipeline\": [{\"op\": \"range\", \"stop\": 10}, {\"op\": \"delay\", \"us\": 20000}, {\"op\": \"batch\", \"size\": 10}]}");
+    struct cachew_pipeline
+        *p = parse("{\"cachew\": 1, \"pipeline\": [{\"op\": \"range\", \"stop\": 200}, "
+                   "{\"op\": \"fail\", \"kind\": \"hang\"}, {\"op\": \"batch\", \"size\": 200}]}"),
+        *q = parse("{\"cachew\": 1, \"pipeline\": [{\"op\": \"range\", \"stop\": 10}, {\"op\": \"delay\", "
+                   "\"us\": 20000}, {\"op\": \"batch\", \"size\": 10}]}");
     struct cachew_options o = CACHEW_OPTIONS_INIT;
     struct cachew_batch *b;
     struct cachew_error *err = NULL;
@@ -547,7 +574,8 @@ static void interrupts(void **state)
     cachew_pipeline_free(q);
 }
 
-/* A wait that ends loses nothing, wherever it ends: for a batch, for memory to join remnants in, or to finish what was joined. */
+/* A wait that ends loses nothing, wherever it ends: for a batch, for memory to join remnants in, or to finish
+ * what was joined. */
 static void short_waits_lose_nothing(void **state)
 {
     char text[512];
@@ -555,8 +583,12 @@ static void short_waits_lose_nothing(void **state)
     assert_int_equal(temp_make(state), 0);
     for (uint32_t i = 0; i < 2500; i++)
         bytes_add_numbered(&file, i, i * 2654435761u % 16000);
-    snprintf(text, sizeof(text), "{\"cachew\": 1, \"pipeline\": [{\"op\": \"tfrecord\", \"files\": \"%s\"}, {\"op\": \"shuffle\"}, {\"op\": \"bucket_by_length\", "
-             "\"length\": \"length(record)\", \"boundaries\": [4000, 8000, 12000], \"sizes\": [8, 8, 8, 8]}]}", temp_file("a.tfrecord", file.data, file.size));
+    snprintf(
+        text, sizeof(text),
+        "{\"cachew\": 1, \"pipeline\": [{\"op\": \"tfrecord\", \"files\": \"%s\"}, {\"op\": \"shuffle\"}, "
+        "{\"op\": \"bucket_by_length\", "
+        "\"length\": \"length(record)\", \"boundaries\": [4000, 8000, 12000], \"sizes\": [8, 8, 8, 8]}]}",
+        temp_file("a.tfrecord", file.data, file.size));
     bytes_free(&file);
     struct cachew_pipeline *p = parse(text);
     struct cachew_options o = CACHEW_OPTIONS_INIT;
@@ -596,7 +628,8 @@ static void short_waits_lose_nothing(void **state)
 static void orders_and_guarantees(void **state)
 {
     (void)state;
-    struct cachew_pipeline *p = parse("{\"cachew\": 1, \"pipeline\": [{\"op\": \"range\", \"stop\": 100}, {\"op\": \"batch\", \"size\": 4}]}");
+    struct cachew_pipeline *p = parse("{\"cachew\": 1, \"pipeline\": [{\"op\": \"range\", \"stop\": 100}, "
+                                      "{\"op\": \"batch\", \"size\": 4}]}");
     struct cachew_options o = CACHEW_OPTIONS_INIT;
     struct cachew_error *err = NULL;
     struct cachew_iterator *it;
@@ -609,7 +642,8 @@ static void orders_and_guarantees(void **state)
         for (uint64_t n = 0; cachew_iterator_next(it, -1, &b, NULL) == 0; n++) {
             const int64_t *values = cachew_batch_component(b, 0)->data;
             assert_int_equal(cachew_batch_g(b), o.rank + 3 * n);
-            for (uint32_t i = 0; i < cachew_batch_records(b) && !(cachew_batch_flags(b) & CACHEW_PADDING); i++) {
+            for (uint32_t i = 0; i < cachew_batch_records(b) && !(cachew_batch_flags(b) & CACHEW_PADDING);
+                 i++) {
                 assert_false(seen[values[i]]);
                 seen[values[i]] = true;
             }
@@ -621,7 +655,11 @@ static void orders_and_guarantees(void **state)
         assert_true(seen[i]);
     o.rank = 0;
     o.world_size = 1;
-    static const struct { const char *order, *guarantee, *attribute; } wrong[] = {{"some", NULL, "order"}, {NULL, "never", "guarantee"}, {"exact", "at-most-once", "order"}};
+
+    static const struct {
+        const char *order, *guarantee, *attribute;
+    } wrong[] = {{"some", NULL, "order"}, {NULL, "never", "guarantee"}, {"exact", "at-most-once", "order"}};
+
     for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
         o.order = wrong[i].order;
         o.guarantee = wrong[i].guarantee;
@@ -634,11 +672,14 @@ static void orders_and_guarantees(void **state)
     cachew_pipeline_free(p);
 }
 
-/* The rank without a batch in the last round repeats one; that takes longer than a wait, but each wait gets further. */
+/* The rank without a batch in the last round repeats one; that takes longer than a wait, but each wait gets
+ * further. */
 static void padding_comes_after_short_waits(void **state)
 {
     (void)state;
-    struct cachew_pipeline *p = parse("{\"cachew\": 1, \"pipeline\": [{\"op\": \"range\", \"stop\": 60}, {\"op\": \"delay\", \"us\": 5000}, {\"op\": \"batch\", \"size\": 4}]}");
+    struct cachew_pipeline *p = parse(
+        "{\"cachew\": 1, \"pipeline\": [{\"op\": \"range\", \"stop\": 60}, {\"op\": \"delay\", \"us\": "
+        "5000}, {\"op\": \"batch\", \"size\": 4}]}");
     struct cachew_options o = CACHEW_OPTIONS_INIT;
     struct cachew_batch *b;
     o.threads = 1;
@@ -658,17 +699,24 @@ static void padding_comes_after_short_waits(void **state)
     cachew_pipeline_free(p);
 }
 
-#define JOINED "{\"cachew\": 1, \"pipeline\": [{\"op\": \"range\", \"stop\": 9000}, {\"op\": \"shuffle\"}, {\"op\": \"filter\", \"where\": \"value % 3 != 0\"}, " \
-               "{\"op\": \"batch\", \"size\": 700}]}"
+#define JOINED \
+    "{\"cachew\": 1, \"pipeline\": [{\"op\": \"range\", \"stop\": 9000}, {\"op\": \"shuffle\"}, {\"op\": " \
+    "\"filter\", \"where\": \"value % 3 != 0\"}, " \
+    "{\"op\": \"batch\", \"size\": 700}]}"
 
 /* Who lost a batch that was offered goes on from the state that there is, and gets it. */
 static void a_batch_that_is_offered_moves_nothing(void **state)
 {
     (void)state;
-    static const struct { const char *pipeline, *order; unsigned rank, world_size; } cases[] = {
-        {SMALL, "exact", 0, 1}, {SMALL, "any", 0, 1}, {SMALL, "exact", 2, 3},    {SMALL, "any", 2, 3},
+
+    static const struct {
+        const char *pipeline, *order;
+        unsigned rank, world_size;
+    } cases[] = {
+        {SMALL, "exact", 0, 1},  {SMALL, "any", 0, 1},  {SMALL, "exact", 2, 3},  {SMALL, "any", 2, 3},
         {JOINED, "exact", 0, 1}, {JOINED, "any", 0, 1}, {JOINED, "exact", 4, 5}, {SMALL, "exact", 39, 40},
     };
+
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
         struct cachew_pipeline *p = parse(cases[i].pipeline);
         struct cachew_options o = CACHEW_OPTIONS_INIT;
@@ -710,7 +758,9 @@ static void a_batch_that_is_offered_moves_nothing(void **state)
     }
 }
 
-#define FAILING "{\"cachew\": 1, \"pipeline\": [{\"op\": \"range\", \"stop\": 40}, {\"op\": \"fail\", \"where\": \"value % 10 == 3\"}, {\"op\": \"batch\", \"size\": 8}]}"
+#define FAILING \
+    "{\"cachew\": 1, \"pipeline\": [{\"op\": \"range\", \"stop\": 40}, {\"op\": \"fail\", \"where\": " \
+    "\"value % 10 == 3\"}, {\"op\": \"batch\", \"size\": 8}]}"
 
 static void records_that_fail(void **state)
 {
@@ -774,7 +824,8 @@ static void reads_bytes(void **state)
     snprintf(path, sizeof(path), "%s/p.json", dir);
     FILE *f = fopen(path, "w");
     assert_non_null(f);
-    fprintf(f, "{\"cachew\": 1, \"pipeline\": [{\"op\": \"files\", \"files\": \"*.txt\"}, {\"op\": \"batch\", \"size\": 3}]}");
+    fprintf(f, "{\"cachew\": 1, \"pipeline\": [{\"op\": \"files\", \"files\": \"*.txt\"}, {\"op\": "
+               "\"batch\", \"size\": 3}]}");
     fclose(f);
     struct cachew_pipeline *p;
     struct cachew_batch *b;
@@ -813,9 +864,12 @@ static void loads_a_plugin(void **unused)
     char *ops = cachew_operators_json();
     assert_non_null(strstr(ops, "\"plugin\":\"solarize 1\""));
     cachew_free(ops);
-    assert_int_equal(cachew_pipeline_parse("{\"cachew\": 1, \"pipeline\": [{\"op\": \"range\", \"stop\": 256}, {\"op\": \"cast\", \"component\": \"value\", "
-                                           "\"dtype\": \"uint8\"}, {\"op\": \"solarize\", \"component\": \"value\"}, {\"op\": \"batch\", \"size\": 256}]}",
-                                           NULL, &p, NULL), 0);
+    assert_int_equal(cachew_pipeline_parse("{\"cachew\": 1, \"pipeline\": [{\"op\": \"range\", \"stop\": "
+                                           "256}, {\"op\": \"cast\", \"component\": \"value\", "
+                                           "\"dtype\": \"uint8\"}, {\"op\": \"solarize\", \"component\": "
+                                           "\"value\"}, {\"op\": \"batch\", \"size\": 256}]}",
+                                           NULL, &p, NULL),
+                     0);
     assert_int_equal(cachew_iterator_open(p, NULL, &it, NULL), 0);
     assert_int_equal(cachew_iterator_next(it, -1, &b, NULL), 0);
     const uint8_t *value = cachew_batch_find(b, "value")->data;

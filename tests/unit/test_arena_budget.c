@@ -106,7 +106,8 @@ static void test_arena(void **state)
     assert_int_equal(budget.used, before);
     assert_non_null(cw_arena_alloc(&a, 10 * MIB, &err));
     assert_non_null(cw_arena_alloc(&a, 100, &err));
-    assert_true(budget.used <= before + 14 * MIB); /* kept chunks are used in their order: those too small for a request are passed over */
+    /* kept chunks are used in their order: those too small for a request are passed over */
+    assert_true(budget.used <= before + 14 * MIB);
     cw_arena_reset(&a, 128 * KIB);
     assert_true(budget.used <= 128 * KIB);
     cw_arena_deinit(&a);
@@ -190,12 +191,9 @@ static void test_reservations(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_budget),
-        cmocka_unit_test(test_budget_threads),
-        cmocka_unit_test(test_arena),
-        cmocka_unit_test(test_arena_keeps_to_the_budget),
-        cmocka_unit_test(test_marks),
-        cmocka_unit_test(test_reservations),
+        cmocka_unit_test(test_budget), cmocka_unit_test(test_budget_threads),
+        cmocka_unit_test(test_arena),  cmocka_unit_test(test_arena_keeps_to_the_budget),
+        cmocka_unit_test(test_marks),  cmocka_unit_test(test_reservations),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

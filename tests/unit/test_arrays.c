@@ -1,4 +1,5 @@
-/* Data sets in memory, through the C interface: what elements they give, ids, lifetimes, and what is refused. */
+/* Data sets in memory, through the C interface: what elements they give, ids, lifetimes, and what is refused.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,7 +9,10 @@
 #include "arrays_run.h"
 #include "data_files.h"
 
-static void count_release(void *arg) { (*(int *)arg)++; }
+static void count_release(void *arg)
+{
+    (*(int *)arg)++;
+}
 
 static const float grid[3][2] = {{1, 2}, {3, 4}, {5, 6}};
 static const int64_t labels[] = {7, 8, 9};
@@ -64,7 +68,8 @@ static void data_are_released_when_nobody_uses_them(void **state)
     struct cachew_pipeline *p; /* nobody has them any more */
     struct cachew_error *err = NULL;
     char json[200];
-    snprintf(json, sizeof(json), "{\"cachew\": 1, \"pipeline\": [{\"op\": \"arrays\", \"data\": \"%s\"}]}", id);
+    snprintf(json, sizeof(json), "{\"cachew\": 1, \"pipeline\": [{\"op\": \"arrays\", \"data\": \"%s\"}]}",
+             id);
     int r = cachew_pipeline_parse(json, NULL, &p, &err);
     if (r == 0) {
         r = cachew_pipeline_check(p, &err);
@@ -80,7 +85,11 @@ static void ids_tell_data_apart(void **state)
     (void)state;
     static const int64_t other[] = {7, 8, 10}, dims1[] = {1}, dims3[] = {3};
     static const uint64_t shifted[] = {0, 2, 6, 11};
-    const struct { struct cachew_array array; uint64_t n; } cases[] = {
+
+    const struct {
+        struct cachew_array array;
+        uint64_t n;
+    } cases[] = {
         {{.name = "a", .dtype = CACHEW_INT64, .data = labels}, 3},
         {{.name = "b", .dtype = CACHEW_INT64, .data = labels}, 3},
         {{.name = "a", .dtype = CACHEW_UINT64, .data = labels}, 3},
@@ -121,10 +130,18 @@ static void bad_arrays_are_refused(void **state)
     (void)state;
     static const uint64_t falling[] = {0, 3, 2, 11}, beyond[] = {0, 1, 2, UINT64_MAX};
     static const int64_t zero[] = {0}, varies[] = {-1}, huge[] = {INT64_MAX, INT64_MAX};
-    static const struct { struct cachew_array arrays[2]; size_t n; const char *part; } cases[] = {
+
+    static const struct {
+        struct cachew_array arrays[2];
+        size_t n;
+        const char *part;
+    } cases[] = {
         {{{0}}, 0, "at least one"},
         {{{.dtype = CACHEW_INT64, .data = labels}}, 1, "no name"},
-        {{{.name = "x", .dtype = CACHEW_INT64, .data = labels}, {.name = "x", .dtype = CACHEW_INT64, .data = labels}}, 2, "there are two"},
+        {{{.name = "x", .dtype = CACHEW_INT64, .data = labels},
+          {.name = "x", .dtype = CACHEW_INT64, .data = labels}},
+         2,
+         "there are two"},
         {{{.name = "x", .dtype = (enum cachew_dtype)77, .data = labels}}, 1, "a dtype there is"},
         {{{.name = "x", .dtype = CACHEW_INT64, .ndim = 7, .dims = labels, .data = labels}}, 1, "ndim is 7"},
         {{{.name = "x", .dtype = CACHEW_INT64, .ndim = 1, .data = labels}}, 1, "and dims"},
@@ -133,16 +150,21 @@ static void bad_arrays_are_refused(void **state)
         {{{.name = "x", .dtype = CACHEW_INT64, .ndim = 2, .dims = huge, .data = labels}}, 1, "2^63"},
         {{{.name = "x", .dtype = CACHEW_INT64}}, 1, "null pointer"},
         {{{.name = "x", .dtype = CACHEW_BYTES, .data = text}}, 1, "offsets where it is bytes"},
-        {{{.name = "x", .dtype = CACHEW_INT64, .data = labels, .offsets = offsets}}, 1, "offsets where it is bytes"},
+        {{{.name = "x", .dtype = CACHEW_INT64, .data = labels, .offsets = offsets}},
+         1,
+         "offsets where it is bytes"},
         {{{.name = "x", .dtype = CACHEW_BYTES, .offsets = offsets}}, 1, "null pointer"},
         {{{.name = "x", .dtype = CACHEW_BYTES, .data = text, .offsets = falling}}, 1, "ascend"},
         {{{.name = "x", .dtype = CACHEW_BYTES, .data = text, .offsets = beyond}}, 1, "ascend"},
     };
+
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
         struct cachew_arrays *a;
         struct cachew_error *err = NULL;
         int released = 0;
-        assert_int_equal(cachew_arrays_new(cases[i].arrays, cases[i].n, 3, count_release, &released, &a, &err), CACHEW_E_OPTION);
+        assert_int_equal(
+            cachew_arrays_new(cases[i].arrays, cases[i].n, 3, count_release, &released, &a, &err),
+            CACHEW_E_OPTION);
         assert_contains(cachew_error_message(err), cases[i].part);
         assert_int_equal(released, 0);
         cachew_error_free(err);
@@ -162,7 +184,8 @@ static void shuffle_and_state_know_the_data(void **state)
     assert_int_equal(cachew_arrays_new(&array, 1, 5000, NULL, NULL, &a, NULL), 0);
     array.data = others;
     assert_int_equal(cachew_arrays_new(&array, 1, 5000, NULL, NULL, &other, NULL), 0);
-    struct cachew_iterator *it = open_id(cachew_arrays_id(a), ", {\"op\": \"shuffle\"}, {\"op\": \"batch\", \"size\": 5000}");
+    struct cachew_iterator *it = open_id(cachew_arrays_id(a),
+                                         ", {\"op\": \"shuffle\"}, {\"op\": \"batch\", \"size\": 5000}");
     struct cachew_batch *b = one_batch(it);
     const int64_t *got = cachew_batch_find(b, "a")->data;
     int64_t sum = 0, moved = 0;
@@ -183,7 +206,10 @@ static void shuffle_and_state_know_the_data(void **state)
     cachew_iterator_free(it);
     struct cachew_pipeline *p;
     struct cachew_error *err = NULL;
-    snprintf(json, sizeof(json), "{\"cachew\": 1, \"pipeline\": [{\"op\": \"arrays\", \"data\": \"%s\"}, {\"op\": \"batch\", \"size\": 100}]}", cachew_arrays_id(other));
+    snprintf(json, sizeof(json),
+             "{\"cachew\": 1, \"pipeline\": [{\"op\": \"arrays\", \"data\": \"%s\"}, {\"op\": \"batch\", "
+             "\"size\": 100}]}",
+             cachew_arrays_id(other));
     assert_int_equal(cachew_pipeline_parse(json, NULL, &p, NULL), 0);
     assert_int_equal(cachew_iterator_open(p, &o, &it, &err), CACHEW_E_STATE);
     cachew_error_free(err);
@@ -205,7 +231,9 @@ static void opening_with_a_cache_is_interrupted(void **state)
     struct cachew_error *err = NULL;
     char json[200];
     assert_int_equal(cachew_arrays_new(three, 3, 3, NULL, NULL, &a, NULL), 0);
-    snprintf(json, sizeof(json), "{\"cachew\": 1, \"pipeline\": [{\"op\": \"arrays\", \"data\": \"%s\"}, {\"op\": \"cache\"}, {\"op\": \"batch\", \"size\": 3}]}",
+    snprintf(json, sizeof(json),
+             "{\"cachew\": 1, \"pipeline\": [{\"op\": \"arrays\", \"data\": \"%s\"}, {\"op\": \"cache\"}, "
+             "{\"op\": \"batch\", \"size\": 3}]}",
              cachew_arrays_id(a));
     assert_int_equal(cachew_pipeline_parse(json, NULL, &p, NULL), 0);
     o.cache_dir = temp_path("cache");

@@ -1,4 +1,5 @@
-/* Arrow streams as data sets in memory: every layout that is taken, with offsets everywhere, and what is refused. */
+/* Arrow streams as data sets in memory: every layout that is taken, with offsets everywhere, and what is
+ * refused. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,26 +19,53 @@ static const char *const strings[] = {"one", "two", "three"};
 #define MAX_NODES 64
 static int live_arrays, live_schemas, live_streams;
 
-static void schema_release(struct ArrowSchema *s) { s->release = NULL; live_schemas--; }
-static void array_release(struct ArrowArray *a) { a->release = NULL; live_arrays--; }
+static void schema_release(struct ArrowSchema *s)
+{
+    s->release = NULL;
+    live_schemas--;
+}
 
-static struct { struct ArrowSchema s[MAX_NODES]; struct ArrowArray a[MAX_NODES]; size_t n_s, n_a; } pool;
+static void array_release(struct ArrowArray *a)
+{
+    a->release = NULL;
+    live_arrays--;
+}
 
-static struct ArrowSchema *schema(const char *format, const char *name, struct ArrowSchema **children, int64_t n)
+static struct {
+    struct ArrowSchema s[MAX_NODES];
+    struct ArrowArray a[MAX_NODES];
+    size_t n_s, n_a;
+} pool;
+
+static struct ArrowSchema *schema(const char *format, const char *name, struct ArrowSchema **children,
+                                  int64_t n)
 {
     struct ArrowSchema *s = &pool.s[pool.n_s++];
-    *s = (struct ArrowSchema){.format = format, .name = name, .n_children = n, .children = children, .release = schema_release};
+    *s = (struct ArrowSchema){
+        .format = format, .name = name, .n_children = n, .children = children, .release = schema_release};
     return s;
 }
 
-static struct ArrowArray *array(int64_t length, int64_t offset, const void **buffers, int64_t n_buffers, struct ArrowArray **children, int64_t n)
+static struct ArrowArray *array(int64_t length, int64_t offset, const void **buffers, int64_t n_buffers,
+                                struct ArrowArray **children, int64_t n)
 {
     struct ArrowArray *a = &pool.a[pool.n_a++];
-    *a = (struct ArrowArray){.length = length, .offset = offset, .n_buffers = n_buffers, .buffers = buffers, .n_children = n, .children = children, .release = array_release};
+    *a = (struct ArrowArray){.length = length,
+                             .offset = offset,
+                             .n_buffers = n_buffers,
+                             .buffers = buffers,
+                             .n_children = n,
+                             .children = children,
+                             .release = array_release};
     return a;
 }
 
-struct stream { struct ArrowSchema *schema; struct ArrowArray *batches[4]; size_t n, at; int fail_at; };
+struct stream {
+    struct ArrowSchema *schema;
+    struct ArrowArray *batches[4];
+    size_t n, at;
+    int fail_at;
+};
 
 static int get_schema(struct ArrowArrayStream *s, struct ArrowSchema *out)
 {
@@ -60,12 +88,25 @@ static int get_next(struct ArrowArrayStream *s, struct ArrowArray *out)
     return 0;
 }
 
-static const char *last_error(struct ArrowArrayStream *s) { (void)s; return "the disk is gone"; }
-static void stream_release(struct ArrowArrayStream *s) { s->release = NULL; live_streams--; }
+static const char *last_error(struct ArrowArrayStream *s)
+{
+    (void)s;
+    return "the disk is gone";
+}
+
+static void stream_release(struct ArrowArrayStream *s)
+{
+    s->release = NULL;
+    live_streams--;
+}
 
 static int import(struct stream *t, struct cachew_arrays **ret, struct cachew_error **err)
 {
-    struct ArrowArrayStream s = {.get_schema = get_schema, .get_next = get_next, .get_last_error = last_error, .release = stream_release, .private_data = t};
+    struct ArrowArrayStream s = {.get_schema = get_schema,
+                                 .get_next = get_next,
+                                 .get_last_error = last_error,
+                                 .release = stream_release,
+                                 .private_data = t};
     live_streams++;
     t->at = 0;
     int r = cachew_arrays_from_arrow(&s, ret, err);
@@ -76,7 +117,8 @@ static int import(struct stream *t, struct cachew_arrays **ret, struct cachew_er
     return r;
 }
 
-/* A stream of one column in one batch of length rows; the batch itself starts at row `offset` of its column. */
+/* A stream of one column in one batch of length rows; the batch itself starts at row `offset` of its column.
+ */
 static struct stream one_column(struct ArrowSchema *s, struct ArrowArray *a, int64_t length, int64_t offset)
 {
     static struct ArrowSchema *schemas[1];
@@ -84,7 +126,9 @@ static struct stream one_column(struct ArrowSchema *s, struct ArrowArray *a, int
     static const void *no_buffers[1];
     schemas[0] = s;
     arrays[0] = a;
-    return (struct stream){.schema = schema("+s", "", schemas, 1), .batches = {array(length, offset, no_buffers, 1, arrays, 1)}, .n = 1};
+    return (struct stream){.schema = schema("+s", "", schemas, 1),
+                           .batches = {array(length, offset, no_buffers, 1, arrays, 1)},
+                           .n = 1};
 }
 
 static int reset(void **state)
@@ -100,9 +144,15 @@ static void arrow_numbers_with_offsets_everywhere(void **state)
     (void)state;
     static const int16_t values[] = {0, 1, 2, 3, 4, 5, 6, 7};
     static const void *buffers[] = {NULL, values};
-    static const struct { const char *format; size_t size; } formats[] = {{"c", 1}, {"C", 1}, {"s", 2}, {"S", 2}, {"i", 4}, {"I", 4}, {"l", 8}, {"L", 8}, {"e", 2}, {"f", 4}, {"g", 8}};
+
+    static const struct {
+        const char *format;
+        size_t size;
+    } formats[] = {{"c", 1}, {"C", 1}, {"s", 2}, {"S", 2}, {"i", 4}, {"I", 4},
+                   {"l", 8}, {"L", 8}, {"e", 2}, {"f", 4}, {"g", 8}};
     struct cachew_arrays *a;
-    struct stream t = one_column(schema("s", "x", NULL, 0), array(7, 1, buffers, 2, NULL, 0), 4, 2); /* 1 + 2: from 3 on */
+    /* 1 + 2: from 3 on */
+    struct stream t = one_column(schema("s", "x", NULL, 0), array(7, 1, buffers, 2, NULL, 0), 4, 2);
     assert_int_equal(import(&t, &a, NULL), 0);
     struct cachew_batch *b = all_of(a);
     expect_values(b, "x", values + 3, 8);
@@ -143,17 +193,35 @@ static void arrow_strings_of_all_kinds(void **state)
     static const int32_t small[] = {0, 0, 3, 6, 11};
     static const int64_t large[] = {0, 0, 3, 6, 11};
     static const char long_text[] = "0123456789 a longer text, three";
-    struct __attribute__((packed)) { int32_t size; char text[4]; int32_t buffer, offset; } views[4] = {{0, "", 0, 0}, {3, "one", 0, 0}, {3, "two", 0, 0}, {20, "a lo", 1, 11}};
+
+    struct __attribute__((packed)) {
+        int32_t size;
+        char text[4];
+        int32_t buffer, offset;
+    } views[4] = {{0, "", 0, 0}, {3, "one", 0, 0}, {3, "two", 0, 0}, {20, "a lo", 1, 11}};
+
     const int64_t sizes[] = {0, sizeof(long_text)};
     static const char *const with_long[] = {"one", "two", "a longer text, three"};
-    const struct { const char *format; const void *buffers[5]; int64_t n; const char *const *expected; } cases[] = {
-        {"u", {NULL, small, text}, 3, strings}, {"z", {NULL, small, text}, 3, strings}, {"U", {NULL, large, text}, 3, strings}, {"Z", {NULL, large, text}, 3, strings},
-        {"vu", {NULL, views, text, long_text, sizes}, 5, with_long}, {"vz", {NULL, views, text, long_text, sizes}, 5, with_long},
+
+    const struct {
+        const char *format;
+        const void *buffers[5];
+        int64_t n;
+        const char *const *expected;
+    } cases[] = {
+        {"u", {NULL, small, text}, 3, strings},
+        {"z", {NULL, small, text}, 3, strings},
+        {"U", {NULL, large, text}, 3, strings},
+        {"Z", {NULL, large, text}, 3, strings},
+        {"vu", {NULL, views, text, long_text, sizes}, 5, with_long},
+        {"vz", {NULL, views, text, long_text, sizes}, 5, with_long},
     };
+
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
         struct cachew_arrays *a;
         reset(NULL);
-        struct stream t = one_column(schema(cases[i].format, "s", NULL, 0), array(4, 0, (const void **)cases[i].buffers, cases[i].n, NULL, 0), 3, 1);
+        struct stream t = one_column(schema(cases[i].format, "s", NULL, 0),
+                                     array(4, 0, (const void **)cases[i].buffers, cases[i].n, NULL, 0), 3, 1);
         assert_int_equal(import(&t, &a, NULL), 0);
         struct cachew_batch *b = all_of(a);
         expect_strings(b, "s", cases[i].expected, 3);
@@ -179,9 +247,12 @@ static void arrow_lists_are_dimensions(void **state)
     static const int32_t ends[] = {0, 0, 1, 3, 3};
     static const int64_t large_ends[] = {0, 0, 1, 3, 3};
     struct cachew_arrays *a;
-    struct ArrowSchema *inner[] = {schema("i", "item", NULL, 0)}, *middle[] = {schema("+w:2", "item", inner, 1)};
-    struct ArrowArray *inner_a[] = {array(14, 2, leaf, 2, NULL, 0)}, *middle_a[] = {array(6, 1, none, 1, inner_a, 1)};
-    /* fixed [2, 2]: outer 2 rows from row 1 of an array that starts at 0; the middle one is shifted by 1, the leaf by 2 */
+    struct ArrowSchema *inner[] = {schema("i", "item", NULL, 0)},
+                       *middle[] = {schema("+w:2", "item", inner, 1)};
+    struct ArrowArray *inner_a[] = {array(14, 2, leaf, 2, NULL, 0)},
+                      *middle_a[] = {array(6, 1, none, 1, inner_a, 1)};
+    /* fixed [2, 2]: outer 2 rows from row 1 of an array that starts at 0; the middle one is shifted by 1, the
+     * leaf by 2 */
     struct stream t = one_column(schema("+w:2", "x", middle, 1), array(3, 0, none, 1, middle_a, 1), 2, 1);
     assert_int_equal(import(&t, &a, NULL), 0);
     struct cachew_batch *b = all_of(a);
@@ -189,14 +260,24 @@ static void arrow_lists_are_dimensions(void **state)
     assert_int_equal(cachew_batch_find(b, "x")->ndim, 3);
     cachew_batch_release(b);
     cachew_arrays_free(a);
+
     /* variable, of pairs: [[1 pair], [2 pairs], []] from row 1 on */
-    const struct { const char *format; const void *ends; } kinds[] = {{"+l", ends}, {"+L", large_ends}};
+    const struct {
+        const char *format;
+        const void *ends;
+    } kinds[] = {{"+l", ends}, {"+L", large_ends}};
+
     for (int k = 0; k < 2; k++) {
         const void *list[] = {NULL, kinds[k].ends};
         t = one_column(schema(kinds[k].format, "x", middle, 1), array(4, 0, list, 2, middle_a, 1), 3, 1);
         assert_int_equal(import(&t, &a, NULL), 0);
         struct cachew_iterator *it = open_id(cachew_arrays_id(a), "");
-        static const struct { int64_t n; int32_t values[4]; } rows[] = {{1, {2, 3}}, {2, {4, 5, 6, 7}}, {0, {0}}};
+
+        static const struct {
+            int64_t n;
+            int32_t values[4];
+        } rows[] = {{1, {2, 3}}, {2, {4, 5, 6, 7}}, {0, {0}}};
+
         for (size_t i = 0; i < 3; i++) {
             b = one_batch(it);
             const struct cachew_component *c = cachew_batch_find(b, "x");
@@ -269,11 +350,17 @@ static void arrow_batches_are_one_data_set_however_they_are_cut(void **state)
     (void)state;
     static const int32_t numbers[] = {1, 2, 3, 4, 5, 6};
     static const int32_t ends[] = {0, 3, 6, 11};
-    static const void *number_buffers[] = {NULL, numbers}, *text_buffers[] = {NULL, ends, text}, *none[] = {NULL};
+    static const void *number_buffers[] = {NULL, numbers}, *text_buffers[] = {NULL, ends, text},
+                      *none[] = {NULL};
     struct ArrowSchema *schemas[] = {schema("i", "n", NULL, 0), schema("u", "s", NULL, 0)};
-    struct ArrowArray *columns[] = {array(3, 0, number_buffers, 2, NULL, 0), array(3, 0, text_buffers, 3, NULL, 0)};
-    struct stream whole = {.schema = schema("+s", "", schemas, 2), .batches = {array(3, 0, none, 1, columns, 2)}, .n = 1};
-    struct stream cut = {.schema = whole.schema, .batches = {array(1, 0, none, 1, columns, 2), array(0, 0, none, 1, columns, 2), array(2, 1, none, 1, columns, 2)}, .n = 3};
+    struct ArrowArray *columns[] = {array(3, 0, number_buffers, 2, NULL, 0),
+                                    array(3, 0, text_buffers, 3, NULL, 0)};
+    struct stream whole = {
+        .schema = schema("+s", "", schemas, 2), .batches = {array(3, 0, none, 1, columns, 2)}, .n = 1};
+    struct stream cut = {.schema = whole.schema,
+                         .batches = {array(1, 0, none, 1, columns, 2), array(0, 0, none, 1, columns, 2),
+                                     array(2, 1, none, 1, columns, 2)},
+                         .n = 3};
     struct cachew_arrays *a, *z;
     assert_int_equal(import(&whole, &a, NULL), 0);
     assert_int_equal(import(&cut, &z, NULL), 0);
@@ -325,11 +412,26 @@ static void arrow_nulls_and_other_types_are_refused(void **state)
     t = one_column(schema("+l", "many", item, 1), array(2, 0, list_buffers, 2, items, 1), 2, 0);
     expect_refused(&t, "the column \"many\" has a null in a list");
 
-    static const struct { const char *format, *part; } formats[] = {
-        {"tsu:UTC", "\"c\" is or holds a timestamp (Arrow format \"tsu:UTC\"), which can't be taken: select other columns"}, {"tdD", "a date"}, {"ttu", "a time"}, {"tDs", "a duration"},
-        {"d:10,2", "a decimal"}, {"n", "null"}, {"+s", "a struct"}, {"+m", "a map"}, {"+ud:0,1", "a union"}, {"+r", "run-end"}, {"+vl", "a list view"}, {"?", "an unknown type"},
-        {"w:0", "unknown"}, {"+l", "a list of other than numbers"},
+    static const struct {
+        const char *format, *part;
+    } formats[] = {
+        {"tsu:UTC", "\"c\" is or holds a timestamp (Arrow format \"tsu:UTC\"), which can't be taken: select "
+                    "other columns"},
+        {"tdD", "a date"},
+        {"ttu", "a time"},
+        {"tDs", "a duration"},
+        {"d:10,2", "a decimal"},
+        {"n", "null"},
+        {"+s", "a struct"},
+        {"+m", "a map"},
+        {"+ud:0,1", "a union"},
+        {"+r", "run-end"},
+        {"+vl", "a list view"},
+        {"?", "an unknown type"},
+        {"w:0", "unknown"},
+        {"+l", "a list of other than numbers"},
     };
+
     for (size_t i = 0; i < COUNT_OF(formats); i++) {
         t = one_column(schema(formats[i].format, "c", NULL, 0), array(1, 0, buffers, 2, NULL, 0), 1, 0);
         expect_refused(&t, formats[i].part);
@@ -346,7 +448,8 @@ static void arrow_streams_that_fail_or_lie(void **state)
     (void)state;
     static const uint64_t numbers[8];
     static const int32_t ends[] = {5, 2};
-    static const void *buffers[] = {NULL, numbers}, *missing[] = {NULL, NULL}, *falling[] = {NULL, ends, text};
+    static const void *buffers[] = {NULL, numbers}, *missing[] = {NULL, NULL},
+                      *falling[] = {NULL, ends, text};
     struct stream t = one_column(schema("l", "x", NULL, 0), array(8, 0, buffers, 2, NULL, 0), 8, 0);
     t.fail_at = 2;
     expect_refused(&t, "the Arrow stream failed: the disk is gone");
@@ -357,7 +460,8 @@ static void arrow_streams_that_fail_or_lie(void **state)
     t = one_column(schema("l", "x", NULL, 0), array(8, 0, buffers, 2, NULL, 0), 8, 0);
     t.batches[0]->n_children = 0;
     expect_refused(&t, "does not have the columns");
-    t = one_column(schema("vu", "x", NULL, 0), array(1, 0, (const void *[]){NULL, (int32_t[]){20, 0, 5, 0}, NULL}, 3, NULL, 0), 1, 0);
+    t = one_column(schema("vu", "x", NULL, 0),
+                   array(1, 0, (const void *[]){NULL, (int32_t[]){20, 0, 5, 0}, NULL}, 3, NULL, 0), 1, 0);
     expect_refused(&t, "\"x\" is malformed"); /* its view names buffer 5 */
     t = one_column(schema("u", "", NULL, 0), array(1, 0, falling, 3, NULL, 0), 1, 0);
     struct cachew_arrays *a;

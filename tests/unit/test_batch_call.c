@@ -14,7 +14,9 @@
 #define SMALL ((size_t)2 << 20)
 #define LARGE ((size_t)64 << 20)
 /* Of the even ones of ten numbers there is one batch, and it is short: the consumer joins it. */
-#define SHORT "{\"op\": \"range\", \"stop\": 10}, {\"op\": \"filter\", \"where\": \"value % 2 == 0\"}, {\"op\": \"batch\", \"size\": 8}, "
+#define SHORT \
+    "{\"op\": \"range\", \"stop\": 10}, {\"op\": \"filter\", \"where\": \"value % 2 == 0\"}, {\"op\": " \
+    "\"batch\", \"size\": 8}, "
 /* A batch of these is too large for SMALL. */
 #define WIDE "{\"op\": \"gate\", \"width\": 65536}"
 
@@ -60,8 +62,8 @@ static bool pass(unsigned n, int (*cancelled)(void *), void *arg)
 }
 
 /* Each value, plus 1, so many times over. */
-static int gate_batch(const struct cw_op *op, const struct cw_batch *in, const uint64_t key[2], int (*cancelled)(void *), void *arg, struct cw_batch_result *ret,
-                      struct cw_error *err)
+static int gate_batch(const struct cw_op *op, const struct cw_batch *in, const uint64_t key[2],
+                      int (*cancelled)(void *), void *arg, struct cw_batch_result *ret, struct cw_error *err)
 {
     (void)key;
     pthread_mutex_lock(&gate.mutex);
@@ -85,15 +87,25 @@ static int gate_batch(const struct cw_op *op, const struct cw_batch *in, const u
             out[i * width + j] = value + 1;
     }
     *ret = (struct cw_batch_result){.owner = out};
-    ret->columns[0] = (struct cw_tensor){.data = out, .size = in->n * width * sizeof(*out), .ndim = 1, .dims = {(int64_t)width}};
+    ret->columns[0] = (struct cw_tensor){
+        .data = out, .size = in->n * width * sizeof(*out), .ndim = 1, .dims = {(int64_t)width}};
     return 0;
 }
 
-static void gate_release(struct cw_batch_result *result) { free(CW_STEAL(result->owner)); }
+static void gate_release(struct cw_batch_result *result)
+{
+    free(CW_STEAL(result->owner));
+}
 
-static const struct cw_attr_def attrs[] = {{.name = "width", .kind = CW_ATTR_INT, .def = "1", .min = 1, .max = 1e6, .doc = "how often"}, {0}};
-static const struct cw_op_desc gate_op = {
-    .name = "gate", .summary = "waits", .kind = CW_OP_BATCH_MAP, .attrs = attrs, .bind = gate_bind, .batch = gate_batch, .batch_release = gate_release};
+static const struct cw_attr_def attrs[] = {
+    {.name = "width", .kind = CW_ATTR_INT, .def = "1", .min = 1, .max = 1e6, .doc = "how often"}, {0}};
+static const struct cw_op_desc gate_op = {.name = "gate",
+                                          .summary = "waits",
+                                          .kind = CW_OP_BATCH_MAP,
+                                          .attrs = attrs,
+                                          .bind = gate_bind,
+                                          .batch = gate_batch,
+                                          .batch_release = gate_release};
 
 /* So many calls, the earlier ones too, may pass. */
 static void let(unsigned n)
@@ -142,13 +154,15 @@ static void load(const char *chain)
     gate.n_calls = gate.n_over = gate.n_cancelled = gate.n_let = gate.n_notified = 0;
     gate.fails = false;
     err = (struct cw_error){0};
-    if (cw_local_parse(&local, text, strlen(text), temp_dir, &err) < 0 || cw_local_open(&local, temp_dir, 1, &err) < 0)
+    if (cw_local_parse(&local, text, strlen(text), temp_dir, &err) < 0 ||
+        cw_local_open(&local, temp_dir, 1, &err) < 0)
         fail_msg("%s", err.message);
 }
 
 static struct cw_iterator *iterate(const char *chain)
 {
-    struct cw_iterator_options o = {.seed = 1, .epochs = 1, .world_size = 1, .runner = {.threads = 2, .memory = LARGE}};
+    struct cw_iterator_options o = {
+        .seed = 1, .epochs = 1, .world_size = 1, .runner = {.threads = 2, .memory = LARGE}};
     load(chain);
     if (cw_iterator_new(local.sequence, &o, NULL, &local.iterator, &err) < 0)
         fail_msg("%s", err.message);
@@ -278,7 +292,9 @@ static void who_leaves_for_good_cancels_the_call(void **state)
 static void a_batch_that_is_held_keeps_no_call(void **state)
 {
     (void)state;
-    struct cw_iterator *it = iterate("{\"op\": \"range\", \"stop\": 20}, {\"op\": \"filter\", \"where\": \"value % 2 == 0\"}, {\"op\": \"batch\", \"size\": 8}, {\"op\": \"gate\"}");
+    struct cw_iterator *it = iterate(
+        "{\"op\": \"range\", \"stop\": 20}, {\"op\": \"filter\", \"where\": \"value % 2 == 0\"}, {\"op\": "
+        "\"batch\", \"size\": 8}, {\"op\": \"gate\"}");
     struct cw_batch *b;
     let(1);
     assert_int_equal(cw_iterator_next(it, 0, &b, &err), 0);
@@ -350,7 +366,8 @@ static void lack_of_memory_calls_nobody_again(void **state)
     cw_local_deinit(&local);
 }
 
-/* A thread of the pool called the operator, and had no memory for what it gave: then it is for the consumer, who polls. */
+/* A thread of the pool called the operator, and had no memory for what it gave: then it is for the consumer,
+ * who polls. */
 static void polling_begins_one_call(void **state)
 {
     (void)state;

@@ -72,14 +72,16 @@ static int get_many(struct cw_cache_set *s, const uint64_t *rows, size_t n, uint
     for (size_t i = 0; i < n; i++) {
         for (size_t k = 0; r == 0 && k < size_of(rows[i]); k++)
             if (to[i][k] != byte_of(rows[i], k))
-                fail_msg("row %llu, byte %zu of %zu: %d instead of %d", (unsigned long long)rows[i], k, size_of(rows[i]), to[i][k], byte_of(rows[i], k));
+                fail_msg("row %llu, byte %zu of %zu: %d instead of %d", (unsigned long long)rows[i], k,
+                         size_of(rows[i]), to[i][k], byte_of(rows[i], k));
         free(to[i]);
     }
     cw_arena_deinit(&arena);
     return r;
 }
 
-/* Large and small ones, near each other and not, of several segments, in memory and not: what lies together is looked at together. */
+/* Large and small ones, near each other and not, of several segments, in memory and not: what lies together
+ * is looked at together. */
 static void any_of_them_come_back_together(void **state)
 {
     (void)state;
@@ -101,7 +103,8 @@ static void any_of_them_come_back_together(void **state)
         while (n < wanted) {
             random = random * UINT64_C(6364136223846793005) + 1442695040888963407U;
             uint64_t first = (random >> 33) % MANY;
-            for (uint64_t k = 0; n < wanted && k < 1 + (random >> 60) * 4; k += 1 + (random >> 59 & 1)) /* some that lie one behind the other, or with gaps */
+            /* some that lie one behind the other, or with gaps */
+            for (uint64_t k = 0; n < wanted && k < 1 + (random >> 60) * 4; k += 1 + (random >> 59 & 1))
                 rows[n++] = (first + k) % MANY;
         }
         int r = get_many(s, rows, n, CW_CACHE_AT_ONCE);
@@ -165,7 +168,8 @@ static void who_is_behind_keeps_less(void **state)
         cw_cache_commit(&slots[i]);
     flush(c);
     assert_true(put(s, 99, 1000, 0)); /* there is room again */
-    assert_null(cw_cache_reserve(s, &(struct cw_cache_key){0}, 2 << 20, false, 0, slots)); /* larger than the queue */
+    /* larger than the queue */
+    assert_null(cw_cache_reserve(s, &(struct cw_cache_key){0}, 2 << 20, false, 0, slots));
     cw_cache_set_unref(s);
     cw_cache_close(c);
 }
@@ -232,7 +236,10 @@ static void the_quota_holds(void **state)
     cw_cache_close(c);
 }
 
-struct worker { struct cw_cache_set *s; uint64_t from; };
+struct worker {
+    struct cw_cache_set *s;
+    uint64_t from;
+};
 
 static void *put_and_get(void *arg)
 {
@@ -286,7 +293,8 @@ static void what_nobody_uses_goes(void **state)
     cw_cache_close(c);
     assert_int_equal(cw_cache_list(dir, NULL, &l, &err), 0);
     snprintf(used, sizeof(used), "%s/used", l.sets[0].path);
-    const struct timespec times[2] = {{.tv_sec = time(NULL) - 31 * 86400}, {.tv_sec = time(NULL) - 31 * 86400}};
+    const struct timespec times[2] = {{.tv_sec = time(NULL) - 31 * 86400},
+                                      {.tv_sec = time(NULL) - 31 * 86400}};
     cw_cache_close(open_cache(0, 0));
     assert_int_equal(n_sets(), 1);
     assert_int_equal(cw_cache_pin(&l.sets[0], true, &err), 0);
@@ -312,7 +320,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(entries_come_back, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(any_of_them_come_back_together, make_dir, remove_dir),
-        cmocka_unit_test_setup_teardown(a_program_that_changes_its_directory_keeps_its_cache, make_dir, remove_dir),
+        cmocka_unit_test_setup_teardown(a_program_that_changes_its_directory_keeps_its_cache, make_dir,
+                                        remove_dir),
         cmocka_unit_test_setup_teardown(what_others_publish_is_seen, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(who_is_behind_keeps_less, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(who_waits_for_storage_keeps_all, make_dir, remove_dir),

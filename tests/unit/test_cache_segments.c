@@ -1,4 +1,5 @@
-/* Segments that were damaged, torn, made up or removed: nothing of them is delivered, and nothing stays of them. */
+/* Segments that were damaged, torn, made up or removed: nothing of them is delivered, and nothing stays of
+ * them. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -73,7 +74,8 @@ static void no_changed_byte_gets_through(void **state)
     free(path);
 }
 
-/* Its table has all its checksums, and two entries in one place: reading both together read past the end of what was read. */
+/* Its table has all its checksums, and two entries in one place: reading both together read past the end of
+ * what was read. */
 static void a_table_of_entries_that_overlap_is_none(void **state)
 {
     (void)state;

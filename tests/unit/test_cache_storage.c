@@ -16,7 +16,7 @@
 #define SECOND_NS UINT64_C(1000000000)
 #define SOON_NS (SECOND_NS / 20)
 #define LONG_NS (3600 * SECOND_NS) /* only ends a hang */
-#define LARGE ((size_t)3000000) /* read in several pieces */
+#define LARGE ((size_t)3000000)    /* read in several pieces */
 
 static void set_speed(const char *path, const char *speeds)
 {
@@ -43,7 +43,8 @@ static bool in_use(void)
     return used;
 }
 
-/* Who asked goes away, and what comes late is not written to its memory; when it has come, reading goes on. A cache can be closed meanwhile. */
+/* Who asked goes away, and what comes late is not written to its memory; when it has come, reading goes on. A
+ * cache can be closed meanwhile. */
 static void storage_that_hangs_is_left(void **state)
 {
     (void)state;
@@ -146,7 +147,8 @@ static void a_probe_that_reads_nothing_is_none(void **state)
     assert_true(c.probed_ns == probed_ns);
 }
 
-/* On a store of 20 MB/s, where it pays, once the store is known: of a set of a few MB too, none of which was. Of noise nothing is compressed there either. */
+/* On a store of 20 MB/s, where it pays, once the store is known: of a set of a few MB too, none of which was.
+ * Of noise nothing is compressed there either. */
 static void what_is_compressed_comes_back(void **state)
 {
     (void)state;

@@ -1,4 +1,5 @@
-/* Control groups, where there are any and we may make some: who may be in one, and what is left of those who died. */
+/* Control groups, where there are any and we may make some: who may be in one, and what is left of those who
+ * died. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -48,10 +49,12 @@ static bool group_of_ours(char top[PATH_MAX])
         found = sscanf(line, "%*s %4000s %63s", mount, type) == 2 && strcmp(type, "cgroup2") == 0;
     if (f)
         fclose(f);
-    return found && snprintf(top, PATH_MAX, "%s/%s-%d", mount, TEST_PREFIX, (int)getpid()) < PATH_MAX && mkdir(top, 0755) == 0;
+    return found && snprintf(top, PATH_MAX, "%s/%s-%d", mount, TEST_PREFIX, (int)getpid()) < PATH_MAX &&
+           mkdir(top, 0755) == 0;
 }
 
-/* Version 2 lets nobody into a group below one that has processes itself, but as threads: workers could not begin. */
+/* Version 2 lets nobody into a group below one that has processes itself, but as threads: workers could not
+ * begin. */
 static void test_processes_may_be_in_a_group_below_our_own(void **state)
 {
     (void)state;
@@ -63,8 +66,10 @@ static void test_processes_may_be_in_a_group_below_our_own(void **state)
     int status;
     pid_t pid = fork(); /* so that the upper one has a process */
     if (pid == 0) {
-        bool in = write_text(top, "cgroup.procs", "0") && mkdir(other, 0755) == 0 && write_text(other, "cgroup.type", "threaded") && mkdir(group, 0755) == 0;
-        bool before = in && may_enter(group), admitted = in && cw_cgroup_admit(group) == 0, after = in && may_enter(group);
+        bool in = write_text(top, "cgroup.procs", "0") && mkdir(other, 0755) == 0 &&
+                  write_text(other, "cgroup.type", "threaded") && mkdir(group, 0755) == 0;
+        bool before = in && may_enter(group), admitted = in && cw_cgroup_admit(group) == 0,
+             after = in && may_enter(group);
         _exit(!in ? 2 : !before && admitted && after ? 0 : 1);
     }
     assert_int_equal(waitpid(pid, &status, 0), pid);

@@ -15,7 +15,10 @@
 
 #define WAIT_MS 900000 /* longer than anything takes, on however slow a machine: then the test failed */
 
-static void swallow(int signal) { (void)signal; }
+static void swallow(int signal)
+{
+    (void)signal;
+}
 
 /* A child that has begun, says so with a byte, and never ends by itself. */
 static void live(int out, pid_t parent)
@@ -26,7 +29,8 @@ static void live(int out, pid_t parent)
         pause();
 }
 
-/* A parent that catches SIGTERM, as every daemon does. Whether it dies before its child has begun, or after. */
+/* A parent that catches SIGTERM, as every daemon does. Whether it dies before its child has begun, or after.
+ */
 static pid_t start_parent(int out, bool before)
 {
     pid_t parent = fork();
@@ -56,7 +60,8 @@ static int read_byte(int in)
     return read(in, &byte, 1) == 1 ? byte : -1;
 }
 
-/* Between fork and exec it had its parent's handler, which took the SIGTERM that says that the parent is dead, and did nothing. */
+/* Between fork and exec it had its parent's handler, which took the SIGTERM that says that the parent is
+ * dead, and did nothing. */
 static void test_the_end_of_a_parent_that_catches_signals_ends_its_child(void **state)
 {
     (void)state;
@@ -86,7 +91,8 @@ static void test_a_child_of_a_parent_that_is_dead_already_ends(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_the_end_of_a_parent_that_catches_signals_ends_its_child), cmocka_unit_test(test_a_child_of_a_parent_that_is_dead_already_ends),
+        cmocka_unit_test(test_the_end_of_a_parent_that_catches_signals_ends_its_child),
+        cmocka_unit_test(test_a_child_of_a_parent_that_is_dead_already_ends),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

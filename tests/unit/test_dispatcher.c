@@ -7,7 +7,8 @@
 
 #include "dispatcher_run.h"
 
-/* One job, three workers: every range once, in order of cursors, up to capacities; reports in order; then it is over. */
+/* One job, three workers: every range once, in order of cursors, up to capacities; reports in order; then it
+ * is over. */
 static void test_one_job(void **state)
 {
     (void)state;
@@ -128,7 +129,8 @@ static void test_failed_order(void **state)
 {
     (void)state;
     struct run *u = run_new(8);
-    struct run_peer *w = run_worker(u, 2), *c = run_client(u, "job", 0, 1, 0), *o = run_connect(u, CACHEW__ROLE__ROLE_OBSERVER);
+    struct run_peer *w = run_worker(u, 2), *c = run_client(u, "job", 0, 1, 0),
+                    *o = run_connect(u, CACHEW__ROLE__ROLE_OBSERVER);
     u->full = true;
     RUN_SAY(o, Steer, STEER, true, RUN_BASE(steer), .verb = (char *)"pause-job", .name = (char *)"job");
     run_settle(u);
@@ -147,7 +149,8 @@ static void test_failed_order(void **state)
     run_free(u);
 }
 
-/* Reports come in order, whatever the order of completions; said again they do nothing; a client that comes later gets those it needs. */
+/* Reports come in order, whatever the order of completions; said again they do nothing; a client that comes
+ * later gets those it needs. */
 static void test_reports(void **state)
 {
     (void)state;
@@ -171,7 +174,8 @@ static void test_reports(void **state)
     run_free(u);
 }
 
-/* A rank need not wait for a range that is another's, or is lost: it is told of those behind it that were done before. */
+/* A rank need not wait for a range that is another's, or is lost: it is told of those behind it that were
+ * done before. */
 static void test_reports_behind_what_is_passed(void **state)
 {
     (void)state;
@@ -193,7 +197,9 @@ static void test_reports_behind_what_is_lost(void **state)
 {
     (void)state;
     struct run *u = run_new(2);
-    struct run_attach at = {.job = "job", .order = CACHEW__ORDER__ORDER_ANY, .guarantee = CACHEW__GUARANTEE__GUARANTEE_AT_MOST_ONCE};
+    struct run_attach at = {.job = "job",
+                            .order = CACHEW__ORDER__ORDER_ANY,
+                            .guarantee = CACHEW__GUARANTEE__GUARANTEE_AT_MOST_ONCE};
     struct run_peer *a = run_worker(u, 1), *b = run_worker(u, 1), *c = run_client_with(u, &at, 0);
     struct run_peer *first = a->streams[0].held[0] ? a : b, *second = first == a ? b : a;
     run_completed(second, &second->streams[0], 1, 1);
@@ -225,7 +231,8 @@ static void test_contradiction(void **state)
     run_free(u);
 }
 
-/* Nothing is given up while a rank may ask for it: the least cursor counts, also of ranks that were not here yet, or are away. */
+/* Nothing is given up while a rank may ask for it: the least cursor counts, also of ranks that were not here
+ * yet, or are away. */
 static void test_low_water_mark(void **state)
 {
     (void)state;
@@ -253,7 +260,8 @@ static void test_low_water_mark(void **state)
     run_free(u);
 }
 
-/* Where batches follow from positions, leases say from which batch on anybody needs the range; clients are sent no reports. */
+/* Where batches follow from positions, leases say from which batch on anybody needs the range; clients are
+ * sent no reports. */
 static void test_first_position_that_is_needed(void **state)
 {
     (void)state;
@@ -273,7 +281,8 @@ static void test_first_position_that_is_needed(void **state)
     assert_int_equal(run_units(&w->streams[0], 2), 4);
     assert_int_equal(w->streams[0].from[2], 10);
     assert_int_equal(w->streams[0].from[6], 0);
-    c = run_client(u, "job", 0, 1, 2); /* from an earlier state: the worker runs it again from there when it is asked */
+    /* from an earlier state: the worker runs it again from there when it is asked */
+    c = run_client(u, "job", 0, 1, 2);
     assert_int_equal(run_units(&w->streams[0], 2), 4);
     assert_int_equal(c->placed[2], w->worker + 1);
     assert_int_equal(c->n_reports[0] + c->n_reports[1] + c->n_reports[2], 0);
@@ -285,7 +294,9 @@ static void test_at_most_once(void **state)
 {
     (void)state;
     struct run *u = run_new(40);
-    struct run_attach at = {.job = "job", .order = CACHEW__ORDER__ORDER_ANY, .guarantee = CACHEW__GUARANTEE__GUARANTEE_AT_MOST_ONCE};
+    struct run_attach at = {.job = "job",
+                            .order = CACHEW__ORDER__ORDER_ANY,
+                            .guarantee = CACHEW__GUARANTEE__GUARANTEE_AT_MOST_ONCE};
     struct run_peer *a = run_worker(u, 3), *c = run_client_with(u, &at, 0);
     assert_int_equal(run_held(a), 3);
     u->hold = true;
@@ -325,7 +336,9 @@ static void test_at_most_once_passed(void **state)
 {
     (void)state;
     struct run *u = run_new(40);
-    struct run_attach at = {.job = "job", .order = CACHEW__ORDER__ORDER_ANY, .guarantee = CACHEW__GUARANTEE__GUARANTEE_AT_MOST_ONCE};
+    struct run_attach at = {.job = "job",
+                            .order = CACHEW__ORDER__ORDER_ANY,
+                            .guarantee = CACHEW__GUARANTEE__GUARANTEE_AT_MOST_ONCE};
     struct run_peer *a = run_worker(u, 3), *c = run_client_with(u, &at, 0);
     u->hold = true;
     run_progress(c, 1, 0);
@@ -339,12 +352,15 @@ static void test_at_most_once_passed(void **state)
     run_free(u);
 }
 
-/* The same where so many have passed that their rows are gone: their place in the journal is taken by one number. */
+/* The same where so many have passed that their rows are gone: their place in the journal is taken by one
+ * number. */
 static void test_at_most_once_floor(void **state)
 {
     (void)state;
     struct run *u = run_new(1000);
-    struct run_attach at = {.job = "job", .order = CACHEW__ORDER__ORDER_ANY, .guarantee = CACHEW__GUARANTEE__GUARANTEE_AT_MOST_ONCE};
+    struct run_attach at = {.job = "job",
+                            .order = CACHEW__ORDER__ORDER_ANY,
+                            .guarantee = CACHEW__GUARANTEE__GUARANTEE_AT_MOST_ONCE};
     struct run_peer *a = run_worker(u, 3), *c = run_client_with(u, &at, 0);
     for (uint64_t pos = 0; pos < 600; pos++) {
         run_completed(a, &a->streams[0], pos, 1);
@@ -382,9 +398,11 @@ static void test_nonsense(void **state)
     run_settle(u);
     bad->used = false;
     bad = run_worker(u, 2);
-    assert_true(run_answered(bad, run_completed(bad, &w->streams[0], 8, 1))); /* of an epoch that nobody wants */
+    /* of an epoch that nobody wants */
+    assert_true(run_answered(bad, run_completed(bad, &w->streams[0], 8, 1)));
     Cachew__Report report = {RUN_BASE(report), .begin = 80, .end = 90}; /* one behind the last */
-    RUN_SAY(bad, Completed, COMPLETED, true, RUN_BASE(completed), .stream = {16, w->streams[0].id}, .report = &report);
+    RUN_SAY(bad, Completed, COMPLETED, true, RUN_BASE(completed), .stream = {16, w->streams[0].id},
+            .report = &report);
     assert_true(bad->closed);
     run_settle(u);
     struct cw_peer *peer;
@@ -428,7 +446,8 @@ static void test_epochs(void **state)
 {
     (void)state;
     struct run *u = run_new(3);
-    struct run_peer *w = run_worker(u, 8), *c = run_client_with(u, &(struct run_attach){.job = "job", .epochs = 2}, 1);
+    struct run_peer *w = run_worker(u, 8),
+                    *c = run_client_with(u, &(struct run_attach){.job = "job", .epochs = 2}, 1);
     assert_int_equal(run_held(w), 5);
     run_progress(c, 5, 0);
     run_settle(u);

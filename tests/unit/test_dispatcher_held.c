@@ -70,7 +70,11 @@ static void test_large_pipelines(void **state)
     uint64_t id = 0;
     uint8_t stream[16] = {0};
     for (uint8_t i = 0; i < 3; i++) {
-        c[i] = run_client_with(u, &(struct run_attach){.job = (const char *[]){"a", "b", "c"}[i], .pipeline = i, .text = i < 2 ? large : NULL}, 0);
+        c[i] = run_client_with(u,
+                               &(struct run_attach){.job = (const char *[]){"a", "b", "c"}[i],
+                                                    .pipeline = i,
+                                                    .text = i < 2 ? large : NULL},
+                               0);
         if (i == 0) {
             id = w->prepare_id;
             memcpy(stream, w->prepare_stream, 16);
@@ -117,7 +121,9 @@ static void test_at_most_once_gives_way(void **state)
 {
     (void)state;
     struct run *u = run_new(40);
-    struct run_attach at = {.job = "first", .order = CACHEW__ORDER__ORDER_ANY, .guarantee = CACHEW__GUARANTEE__GUARANTEE_AT_MOST_ONCE};
+    struct run_attach at = {.job = "first",
+                            .order = CACHEW__ORDER__ORDER_ANY,
+                            .guarantee = CACHEW__GUARANTEE__GUARANTEE_AT_MOST_ONCE};
     struct run_peer *w = few_streams(u, 1), *first = run_client_with(u, &at, 0);
     assert_true(first->attached);
     run_detach(first, false);
@@ -197,7 +203,8 @@ static void test_full_workers_leave(void **state)
 
 static void steer(struct run_peer *o, const char *verb, const char *name)
 {
-    RUN_SAY(o, Steer, STEER, true, RUN_BASE(steer), .verb = (char *)(uintptr_t)verb, .name = (char *)(uintptr_t)name);
+    RUN_SAY(o, Steer, STEER, true, RUN_BASE(steer), .verb = (char *)(uintptr_t)verb,
+            .name = (char *)(uintptr_t)name);
     run_settle(o->run);
 }
 
@@ -246,7 +253,9 @@ static void test_lost_ranges_are_counted(void **state)
 {
     (void)state;
     struct run *u = run_new(8);
-    struct run_attach at = {.job = "job", .order = CACHEW__ORDER__ORDER_ANY, .guarantee = CACHEW__GUARANTEE__GUARANTEE_AT_MOST_ONCE};
+    struct run_attach at = {.job = "job",
+                            .order = CACHEW__ORDER__ORDER_ANY,
+                            .guarantee = CACHEW__GUARANTEE__GUARANTEE_AT_MOST_ONCE};
     struct run_peer *w = run_worker(u, 4), *c = run_client_with(u, &at, 0);
     run_lose(w);
     run_worker(u, 8);

@@ -1,4 +1,5 @@
-/* What the dispatcher keeps for people: how jobs went in the last ten minutes, what happened to them, where computing time goes. */
+/* What the dispatcher keeps for people: how jobs went in the last ten minutes, what happened to them, where
+ * computing time goes. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -37,7 +38,8 @@ static double last(struct run *u, const char *column)
 static double rank_waited(struct run *u, size_t rank)
 {
     json_t *jobs = ask(u, "jobs");
-    const json_t *value = json_object_get(json_array_get(json_object_get(json_array_get(jobs, 0), "ranks"), rank), "waited");
+    const json_t *value = json_object_get(
+        json_array_get(json_object_get(json_array_get(jobs, 0), "ranks"), rank), "waited");
     assert_non_null(value);
     double v = json_is_null(value) ? NAN : json_number_value(value);
     json_decref(jobs);
@@ -70,7 +72,8 @@ static void progress(struct run_peer *c, uint64_t n, double step_s, double wait_
     pace.n = n;
     pace.step_s = step_s;
     pace.wait_s = wait_s;
-    RUN_SAY(c, Progress, PROGRESS, false, RUN_BASE(progress), .from = &place, .pace = &pace, .n_batches = n + 1, .waiting = waits);
+    RUN_SAY(c, Progress, PROGRESS, false, RUN_BASE(progress), .from = &place, .pace = &pace,
+            .n_batches = n + 1, .waiting = waits);
 }
 
 /* Two seconds: a point is taken. */
@@ -89,7 +92,8 @@ static void test_points(void **state)
     struct run *u = run_new(100);
     run_worker(u, 4);
     struct run_peer *a = run_client(u, "job", 0, 2, 0), *b = run_client(u, "job", 1, 2, 0);
-    progress(a, 1000, 70, 30, false); /* what it did before this dispatcher knew it, if it did, is not of the first two seconds */
+    /* what it did before this dispatcher knew it, if it did, is not of the first two seconds */
+    progress(a, 1000, 70, 30, false);
     progress(b, 1000, 70, 30, false);
     point(u);
     assert_near(last(u, "rate"), 0);
@@ -132,7 +136,8 @@ static void test_the_last_ten_minutes_are_kept(void **state)
     const json_t *t = json_object_get(h, "t");
     assert_int_equal(json_array_size(t), DP_POINTS);
     assert_int_equal(json_array_size(json_object_get(h, "rate")), DP_POINTS);
-    double first = json_number_value(json_array_get(t, 0)), end = json_number_value(json_array_get(t, DP_POINTS - 1));
+    double first = json_number_value(json_array_get(t, 0)),
+           end = json_number_value(json_array_get(t, DP_POINTS - 1));
     assert_near(end - first, 2.0 * (DP_POINTS - 1));
     assert_true(json_number_value(json_object_get(h, "uptime_s")) >= end);
     json_decref(h);
@@ -178,7 +183,8 @@ static void test_losses(void **state)
     run_lose(c);
     run_settle(u);
     json_t *h = ask(u, "jobs/job/history");
-    const json_t *events = json_object_get(h, "events"), *first = json_array_get(events, 0), *second = json_array_get(events, 1);
+    const json_t *events = json_object_get(h, "events"), *first = json_array_get(events, 0),
+                 *second = json_array_get(events, 1);
     assert_int_equal(json_array_size(events), 2);
     assert_string_equal(json_string_value(json_object_get(first, "kind")), "worker-gone");
     assert_int_equal(json_integer_value(json_object_get(first, "worker")), id);
@@ -191,9 +197,11 @@ static void test_losses(void **state)
 
 /* ---- computing time ---- */
 
-static void beat(struct run_peer *w, const uint8_t stream[16], const char *name, uint64_t ns, uint64_t elements)
+static void beat(struct run_peer *w, const uint8_t stream[16], const char *name, uint64_t ns,
+                 uint64_t elements)
 {
-    Cachew__OperatorWork operators[2] = {CACHEW__OPERATOR_WORK__INIT, CACHEW__OPERATOR_WORK__INIT}, *named[2] = {&operators[0], &operators[1]};
+    Cachew__OperatorWork operators[2] = {CACHEW__OPERATOR_WORK__INIT, CACHEW__OPERATOR_WORK__INIT},
+                         *named[2] = {&operators[0], &operators[1]};
     Cachew__StreamWork work = CACHEW__STREAM_WORK__INIT, *list[] = {&work};
     operators[0].name = (char *)"decode";
     operators[0].ns = 1000000000;
@@ -215,7 +223,9 @@ static double computed(struct run *u, const char *name)
     json_t *streams = ask(u, "streams"), *o;
     double found = NAN;
     size_t i;
-    json_array_foreach(json_object_get(json_object_get(json_array_get(streams, 0), "computing"), "operators"), i, o) {
+    json_array_foreach(json_object_get(json_object_get(json_array_get(streams, 0), "computing"), "operators"),
+                       i, o)
+    {
         if (strcmp(json_string_value(json_object_get(o, "name")), name) == 0)
             found = json_number_value(json_object_get(o, "compute_s"));
     }
@@ -247,7 +257,9 @@ static void test_computing_time(void **state)
         beat(b, stream, name, 1000000000, 1);
     }
     json_t *streams = ask(u, "streams");
-    assert_int_equal(json_array_size(json_object_get(json_object_get(json_array_get(streams, 0), "computing"), "operators")), 64);
+    assert_int_equal(json_array_size(json_object_get(json_object_get(json_array_get(streams, 0), "computing"),
+                                                     "operators")),
+                     64);
     json_decref(streams);
     run_lose(a); /* what it did is not forgotten */
     assert_near(computed(u, "resize"), 7.7);
@@ -307,7 +319,7 @@ static void test_what_was_read_from_caches(void **state)
     point(u);
     assert_near(last(u, "cached"), 1);
     point(u);
-    assert_true(isnan(last(u, "cached"))); /* nothing came */
+    assert_true(isnan(last(u, "cached")));   /* nothing came */
     beat_cached(a, stream, 251, UINT64_MAX); /* nonsense */
     point(u);
     assert_near(last(u, "cached"), 1);
@@ -316,8 +328,9 @@ static void test_what_was_read_from_caches(void **state)
 
 static void beat_store(struct run_peer *w, uint64_t hits, uint64_t misses, uint64_t quota)
 {
-    RUN_SAY(w, Heartbeat, HEARTBEAT, false, RUN_BASE(heartbeat), .cache_hits = hits, .cache_misses = misses, .cache_bytes = quota, .cache_used = 500, .cache_refused = 7, .cache_skipped = 8,
-            .cache_bad = 9, .cache_late = 6);
+    RUN_SAY(w, Heartbeat, HEARTBEAT, false, RUN_BASE(heartbeat), .cache_hits = hits, .cache_misses = misses,
+            .cache_bytes = quota, .cache_used = 500, .cache_refused = 7, .cache_skipped = 8, .cache_bad = 9,
+            .cache_late = 6);
 }
 
 /* A number of the only worker; NAN: null, or there is none. */
@@ -364,7 +377,8 @@ static void test_questions(void **state)
     run_client(u, "b", 0, 1, 0);
     json_decref(ask(u, "jobs/a/history/history"));
     json_decref(ask(u, "jobs/a/history/decisions"));
-    static const char *const nonsense[] = {"jobs/a/history", "jobs//history", "jobs/history", "jobs/b/", "jobs/b", "history", "jobs/none/history"};
+    static const char *const nonsense[] = {"jobs/a/history", "jobs//history", "jobs/history",     "jobs/b/",
+                                           "jobs/b",         "history",       "jobs/none/history"};
     for (size_t i = 0; i < CW_COUNT_OF(nonsense); i++)
         assert_int_equal(cw_dispatcher_query(u->d, nonsense[i], u->now_ns, &text, &err), CW_E_OPTION);
     run_free(u);

@@ -16,10 +16,18 @@ static void test_attach_differs(void **state)
     run_worker(u, 2);
     struct run_attach base = {.job = "job", .world_size = 2, .seed = 3, .epochs = 4}, a;
     struct run_peer *first = run_client_with(u, &base, 0);
-    struct { size_t at; const char *attribute, *value, *expected; } cases[] = {
-        {0, "seed", "5", "3"}, {1, "epochs", "9", "4"}, {2, "world_size", "3", "2"}, {3, "order", "any", "exact"}, {4, "pipeline", "01000000000000000000000000000000",
-                                                                                                                     "00000000000000000000000000000000"},
+
+    struct {
+        size_t at;
+        const char *attribute, *value, *expected;
+    } cases[] = {
+        {0, "seed", "5", "3"},
+        {1, "epochs", "9", "4"},
+        {2, "world_size", "3", "2"},
+        {3, "order", "any", "exact"},
+        {4, "pipeline", "01000000000000000000000000000000", "00000000000000000000000000000000"},
     };
+
     for (size_t i = 0; i < CW_COUNT_OF(cases); i++) {
         a = base;
         a.rank = 1;
@@ -42,7 +50,8 @@ static void test_attach_differs(void **state)
     a = (struct run_attach){.job = "lossy", .guarantee = CACHEW__GUARANTEE__GUARANTEE_AT_MOST_ONCE};
     assert_non_null(strstr(run_client_with(u, &a, 0)->failure, "at-most-once"));
     assert_non_null(strstr(run_client(u, "", 0, 1, 0)->failure, "name"));
-    assert_non_null(strstr(run_client(u, "far", 0, 1, 9)->failure, "epoch 1 is behind the last")); /* one epoch of 8 */
+    /* one epoch of 8 */
+    assert_non_null(strstr(run_client(u, "far", 0, 1, 9)->failure, "epoch 1 is behind the last"));
     /* Once all have left, the name is free for something else. */
     run_lose(first);
     a = base;
@@ -83,7 +92,8 @@ static void test_job_life(void **state)
 {
     (void)state;
     struct run *u = run_new(4);
-    struct run_peer *w = run_worker(u, 2), *c = run_client(u, "job", 0, 2, 0), *c1 = run_client(u, "job", 1, 2, 0);
+    struct run_peer *w = run_worker(u, 2), *c = run_client(u, "job", 0, 2, 0),
+                    *c1 = run_client(u, "job", 1, 2, 0);
     char *json = NULL;
     struct cw_error err = {0};
     run_detach(c, true);
@@ -98,7 +108,8 @@ static void test_job_life(void **state)
     assert_non_null(strstr(json, "{\"rank\":1,\"g\":4,\"attached\":false"));
     assert_non_null(strstr(json, "\"digest_so_far\":\"00000000000000000000000000000004\""));
     free(json);
-    struct run_peer *again = run_client(u, "job", 0, 3, 0); /* with another world size, on a stream of its own: the data may be others by now */
+    /* with another world size, on a stream of its own: the data may be others by now */
+    struct run_peer *again = run_client(u, "job", 0, 3, 0);
     assert_true(again->attached);
     assert_int_equal(run_held(w), 2);
     size_t prepares = 0;
@@ -149,7 +160,8 @@ static void test_many_jobs(void **state)
     run_free(u);
 }
 
-/* Jobs that were left in their middle: workers keep the youngest few ready, and any of them goes on when its client is back. */
+/* Jobs that were left in their middle: workers keep the youngest few ready, and any of them goes on when its
+ * client is back. */
 static void test_left_jobs(void **state)
 {
     (void)state;
@@ -223,7 +235,8 @@ static void test_two_jobs(void **state)
     for (int share = 0; share < 2; share++) {
         struct run *u = run_new(40);
         run_start_shared(u, share);
-        struct run_peer *w = run_worker(u, 2), *a = run_client(u, "a", 0, 1, 0), *b = run_client(u, "b", 0, 1, 0);
+        struct run_peer *w = run_worker(u, 2), *a = run_client(u, "a", 0, 1, 0),
+                        *b = run_client(u, "b", 0, 1, 0);
         assert_true(a->attached && b->attached);
         assert_int_equal(memcmp(a->streams[0].id, b->streams[0].id, 16) == 0, share);
         assert_int_equal(run_held(w), share ? 2 : 4);
@@ -245,7 +258,8 @@ static void test_steer(void **state)
 {
     (void)state;
     struct run *u = run_new(40);
-    struct run_peer *w = run_worker(u, 2), *c = run_client(u, "job", 0, 1, 0), *o = run_connect(u, CACHEW__ROLE__ROLE_OBSERVER);
+    struct run_peer *w = run_worker(u, 2), *c = run_client(u, "job", 0, 1, 0),
+                    *o = run_connect(u, CACHEW__ROLE__ROLE_OBSERVER);
     RUN_SAY(o, Steer, STEER, true, RUN_BASE(steer), .verb = (char *)"pause-job", .name = (char *)"job");
     run_progress(c, 2, 0);
     run_settle(u);
@@ -268,21 +282,18 @@ static void test_steer(void **state)
     run_settle(u);
     assert_true(w->drain);
     RUN_SAY(o, Query, QUERY, true, RUN_BASE(query), .what = (char *)"everything");
-    assert_non_null(strstr(o->in[o->n_in - 1]->failure->message, "expected jobs, workers, streams, pools, status"));
+    assert_non_null(
+        strstr(o->in[o->n_in - 1]->failure->message, "expected jobs, workers, streams, pools, status"));
     run_free(u);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_attach_differs),
-        cmocka_unit_test(test_take_over),
-        cmocka_unit_test(test_job_life),
-        cmocka_unit_test(test_many_jobs),
-        cmocka_unit_test(test_left_jobs),
-        cmocka_unit_test(test_no_room_for_jobs),
-        cmocka_unit_test(test_two_jobs),
-        cmocka_unit_test(test_steer),
+        cmocka_unit_test(test_attach_differs), cmocka_unit_test(test_take_over),
+        cmocka_unit_test(test_job_life),       cmocka_unit_test(test_many_jobs),
+        cmocka_unit_test(test_left_jobs),      cmocka_unit_test(test_no_room_for_jobs),
+        cmocka_unit_test(test_two_jobs),       cmocka_unit_test(test_steer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
-/* The dispatcher's journal when it is damaged or can't be written: which jobs end, and which clients learn why. */
+/* The dispatcher's journal when it is damaged or can't be written: which jobs end, and which clients learn
+ * why. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,7 +10,7 @@
 #include "dispatcher_run.h"
 #include "sample.h"
 
-#define EXACT 7  /* seeds of the two jobs */
+#define EXACT 7 /* seeds of the two jobs */
 #define LOSSY 8
 #define N_RANGES 40
 
@@ -22,7 +23,10 @@ struct world {
 };
 
 static const struct run_attach exact_job = {.job = "exact", .seed = EXACT};
-static const struct run_attach lossy_job = {.job = "lossy", .seed = LOSSY, .order = CACHEW__ORDER__ORDER_ANY, .guarantee = CACHEW__GUARANTEE__GUARANTEE_AT_MOST_ONCE};
+static const struct run_attach lossy_job = {.job = "lossy",
+                                            .seed = LOSSY,
+                                            .order = CACHEW__ORDER__ORDER_ANY,
+                                            .guarantee = CACHEW__GUARANTEE__GUARANTEE_AT_MOST_ONCE};
 
 static struct run_stream *stream_of(struct run_peer *worker, const struct run_peer *client)
 {
@@ -86,7 +90,8 @@ static void world_restart(struct world *x)
 static struct run_row *row_of(struct run *u, const char *key_begin)
 {
     for (size_t i = 0; i < u->n_rows; i++)
-        if (u->rows[i].key_size >= strlen(key_begin) && memcmp(u->rows[i].key, key_begin, strlen(key_begin)) == 0)
+        if (u->rows[i].key_size >= strlen(key_begin) &&
+            memcmp(u->rows[i].key, key_begin, strlen(key_begin)) == 0)
             return &u->rows[i];
     fail_msg("no row begins with %s", key_begin);
     return NULL;
@@ -117,7 +122,10 @@ static int by_key(const void *a, const void *b)
     return run_compare(a, other->key, other->key_size);
 }
 
-static void sort_rows(struct run *u) { qsort(u->rows, u->n_rows, sizeof(*u->rows), by_key); }
+static void sort_rows(struct run *u)
+{
+    qsort(u->rows, u->n_rows, sizeof(*u->rows), by_key);
+}
 
 static void start_again(struct run *u)
 {
@@ -162,13 +170,30 @@ static void test_any_damaged_byte_costs_at_most_its_job(void **state)
 static void test_damaged_entries_are_named_with_their_cost(void **state)
 {
     (void)state;
-    static const struct { const char *key, *said; bool lossy_goes_on; } cases[] = {
-        {"a", "the entry of counters is left out (its checksum does not fit): new workers and streams get numbers that are a million higher", true},
-        {"b", "the entry of pipeline 00000000000000000000000000000000 is left out (its checksum does not fit): jobs that run it begin anew, or end if they are at-most-once", false},
-        {"fexact", "the entry of job \"exact\" is left out (its checksum does not fit): the job begins anew, or ends if it is at-most-once", true},
-        {"flossy", "the entry of job \"lossy\" is left out (its checksum does not fit): the job begins anew, or ends if it is at-most-once", false},
+
+    static const struct {
+        const char *key, *said;
+        bool lossy_goes_on;
+    } cases[] = {
+        {"a",
+         "the entry of counters is left out (its checksum does not fit): new workers and streams get numbers "
+         "that are a million higher",
+         true},
+        {"b",
+         "the entry of pipeline 00000000000000000000000000000000 is left out (its checksum does not fit): "
+         "jobs that run it begin anew, or end if they are at-most-once",
+         false},
+        {"fexact",
+         "the entry of job \"exact\" is left out (its checksum does not fit): the job begins anew, or ends "
+         "if it is at-most-once",
+         true},
+        {"flossy",
+         "the entry of job \"lossy\" is left out (its checksum does not fit): the job begins anew, or ends "
+         "if it is at-most-once",
+         false},
         {"g", "the worker gets another number", true},
     };
+
     for (size_t i = 0; i < CW_COUNT_OF(cases); i++) {
         struct world x;
         world_begin(&x);
@@ -222,7 +247,12 @@ static void test_a_damaged_stream_costs_its_job_and_no_other(void **state)
 static void test_a_saved_state_is_refused_after_damage(void **state)
 {
     (void)state;
-    static const struct { const char *key; size_t at; } cases[] = {{"flossy", 0}, {"flossy", 5}, {"c", 0}, {"b", 0}};
+
+    static const struct {
+        const char *key;
+        size_t at;
+    } cases[] = {{"flossy", 0}, {"flossy", 5}, {"c", 0}, {"b", 0}};
+
     for (size_t i = 0; i < CW_COUNT_OF(cases); i++) {
         struct world x;
         struct run_attach saved = lossy_job;
@@ -294,7 +324,10 @@ static void test_a_floor_that_looks_like_a_job_ends_at_most_once(void **state)
     world_begin(&x);
     memcpy(key + 1, x.lossy->streams[0].id, 16);
     assert_false(cw_text_utf8((const char *)key + 1, 16));
-    run_apply(x.u, &(struct cw_store_op){.kind = CW_STORE_PUT, .key = key, .key_size = 17, .value = value, .value_size = sizeof(value)});
+    run_apply(
+        x.u,
+        &(struct cw_store_op){
+            .kind = CW_STORE_PUT, .key = key, .key_size = 17, .value = value, .value_size = sizeof(value)});
     world_end(&x);
     start_again(x.u);
     assert_non_null(strstr(x.u->log, "the entry of unknown kind 66"));

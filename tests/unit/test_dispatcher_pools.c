@@ -1,4 +1,5 @@
-/* The dispatcher's core and provisioners: what they are told, whose workers are whose, and who may have a pool. */
+/* The dispatcher's core and provisioners: what they are told, whose workers are whose, and who may have a
+ * pool. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -33,24 +34,34 @@ static struct run_peer *run_unit_of(struct run *u, const char *pool, const char 
     return p;
 }
 
-static struct run_peer *run_unit(struct run *u, const char *name) { return run_unit_of(u, "local", name); }
-
-static void say_priced(struct run_peer *p, const char *name, uint32_t minimum, uint32_t maximum, double price_per_h)
+static struct run_peer *run_unit(struct run *u, const char *name)
 {
-    RUN_SAY(p, Pool, POOL, false, RUN_BASE(pool), .name = (char *)(uintptr_t)name, .minimum = minimum, .maximum = maximum, .price_per_h = price_per_h, .why = (char *)"",
+    return run_unit_of(u, "local", name);
+}
+
+static void say_priced(struct run_peer *p, const char *name, uint32_t minimum, uint32_t maximum,
+                       double price_per_h)
+{
+    RUN_SAY(p, Pool, POOL, false, RUN_BASE(pool), .name = (char *)(uintptr_t)name, .minimum = minimum,
+            .maximum = maximum, .price_per_h = price_per_h, .why = (char *)"",
             .prefix = (char *)(uintptr_t)name);
     run_settle(p->run);
 }
 
 /* Names of its workers begin with the prefix. */
-static void say_pool_of(struct run_peer *p, const char *prefix, uint32_t minimum, uint32_t maximum, uint32_t units)
+static void say_pool_of(struct run_peer *p, const char *prefix, uint32_t minimum, uint32_t maximum,
+                        uint32_t units)
 {
-    RUN_SAY(p, Pool, POOL, false, RUN_BASE(pool), .name = (char *)"local", .minimum = minimum, .maximum = maximum, .units = units, .price_per_h = 0.1, .why = (char *)"",
+    RUN_SAY(p, Pool, POOL, false, RUN_BASE(pool), .name = (char *)"local", .minimum = minimum,
+            .maximum = maximum, .units = units, .price_per_h = 0.1, .why = (char *)"",
             .prefix = (char *)(uintptr_t)prefix);
     run_settle(p->run);
 }
 
-static void say_pool(struct run_peer *p, uint32_t minimum, uint32_t maximum, uint32_t units) { say_pool_of(p, "local-", minimum, maximum, units); }
+static void say_pool(struct run_peer *p, uint32_t minimum, uint32_t maximum, uint32_t units)
+{
+    say_pool_of(p, "local-", minimum, maximum, units);
+}
 
 static bool is_present(const struct run_peer *p, const char *name)
 {
@@ -114,12 +125,14 @@ static void test_workers_of_no_pool(void **state)
     end(u);
 }
 
-/* Told to go by somebody, a worker of a pool is ended by its provisioner; if it goes by itself it is not told twice. */
+/* Told to go by somebody, a worker of a pool is ended by its provisioner; if it goes by itself it is not told
+ * twice. */
 static void test_who_drains_is_released_once(void **state)
 {
     (void)state;
     struct run *u = begin("fixed:2", 100);
-    struct run_peer *p = run_connect(u, CACHEW__ROLE__ROLE_PROVISIONER), *o = run_connect(u, CACHEW__ROLE__ROLE_OBSERVER);
+    struct run_peer *p = run_connect(u, CACHEW__ROLE__ROLE_PROVISIONER),
+                    *o = run_connect(u, CACHEW__ROLE__ROLE_OBSERVER);
     say_pool(p, 2, 5, 2);
     struct run_peer *a = run_unit(u, "local-1"), *b = run_unit(u, "local-2");
     RUN_SAY(b, Draining, DRAINING, false, RUN_BASE(draining)); /* SIGTERM of somebody */
@@ -135,14 +148,16 @@ static void test_who_drains_is_released_once(void **state)
     end(u);
 }
 
-/* They were told as if they were its own, so that it was too many for it, or it was to end what it did not know. */
+/* They were told as if they were its own, so that it was too many for it, or it was to end what it did not
+ * know. */
 static void test_workers_of_a_provisioner_before_this_one_count_and_are_nobody_s_to_end(void **state)
 {
     (void)state;
     struct run *u = begin("fixed:3", 100);
     struct run_peer *p = run_connect(u, CACHEW__ROLE__ROLE_PROVISIONER);
     say_pool_of(p, "local-a-", 2, 3, 0);
-    struct run_peer *a = run_unit(u, "local-a-1"), *b = run_unit(u, "local-a-2"), *c = run_client(u, "job", 0, 1, 0);
+    struct run_peer *a = run_unit(u, "local-a-1"), *b = run_unit(u, "local-a-2"),
+                    *c = run_client(u, "job", 0, 1, 0);
     run_pass(u, 3000);
     assert_int_equal(last_want(p)->workers, 3);
     run_lose(p);
@@ -168,7 +183,8 @@ static void test_who_has_a_pool_keeps_it(void **state)
 {
     (void)state;
     struct run *u = begin("fixed:3", 100);
-    struct run_peer *p = run_connect(u, CACHEW__ROLE__ROLE_PROVISIONER), *other = run_connect(u, CACHEW__ROLE__ROLE_PROVISIONER);
+    struct run_peer *p = run_connect(u, CACHEW__ROLE__ROLE_PROVISIONER),
+                    *other = run_connect(u, CACHEW__ROLE__ROLE_PROVISIONER);
     say_pool_of(p, "local-a-", 1, 3, 0);
     say_pool_of(other, "local-b-", 1, 3, 0);
     assert_true(other->closed && !p->closed);
@@ -212,19 +228,22 @@ static int chosen(struct run *u, const char *job, const char *pool)
 {
     char what[64];
     snprintf(what, sizeof(what), "jobs/%s/decisions", job);
-    json_t *decisions = ask(u, what), *last = json_object_get(json_array_get(decisions, json_array_size(decisions) - 1), "record");
+    json_t *decisions = ask(u, what),
+           *last = json_object_get(json_array_get(decisions, json_array_size(decisions) - 1), "record");
     const json_t *n = json_object_get(json_object_get(json_object_get(last, "chosen"), "workers"), pool);
     int ret = n ? (int)json_integer_value(n) : -1;
     json_decref(decisions);
     return ret;
 }
 
-/* Each provisioner is asked for what was decided of its pool: the cheapest first, then the next one. Workers of no pool cost nothing more. */
+/* Each provisioner is asked for what was decided of its pool: the cheapest first, then the next one. Workers
+ * of no pool cost nothing more. */
 static void test_a_decision_over_two_pools(void **state)
 {
     (void)state;
     struct run *u = begin("fixed:4", 100);
-    struct run_peer *dear = run_connect(u, CACHEW__ROLE__ROLE_PROVISIONER), *cheap = run_connect(u, CACHEW__ROLE__ROLE_PROVISIONER);
+    struct run_peer *dear = run_connect(u, CACHEW__ROLE__ROLE_PROVISIONER),
+                    *cheap = run_connect(u, CACHEW__ROLE__ROLE_PROVISIONER);
     say_priced(dear, "dear", 0, 9, 2);
     say_priced(cheap, "cheap", 0, 2, 0.1);
     run_worker(u, 2);
@@ -244,7 +263,8 @@ static void test_a_decision_over_two_pools(void **state)
     end(u);
 }
 
-/* A provisioner that is away for a while leaves its workers: a job keeps as many as it had, then and when it is back. */
+/* A provisioner that is away for a while leaves its workers: a job keeps as many as it had, then and when it
+ * is back. */
 static void test_a_provisioner_that_comes_back_takes_nobody_away(void **state)
 {
     (void)state;
@@ -272,12 +292,14 @@ static void test_a_provisioner_that_comes_back_takes_nobody_away(void **state)
     end(u);
 }
 
-/* A pool that is dearer takes over from one that is gone; until its workers are there, those of the other one stay. */
+/* A pool that is dearer takes over from one that is gone; until its workers are there, those of the other one
+ * stay. */
 static void test_who_is_to_go_stays_until_others_are_there(void **state)
 {
     (void)state;
     struct run *u = begin("fixed:2", 100);
-    struct run_peer *dear = run_connect(u, CACHEW__ROLE__ROLE_PROVISIONER), *cheap = run_connect(u, CACHEW__ROLE__ROLE_PROVISIONER);
+    struct run_peer *dear = run_connect(u, CACHEW__ROLE__ROLE_PROVISIONER),
+                    *cheap = run_connect(u, CACHEW__ROLE__ROLE_PROVISIONER);
     say_priced(dear, "dear", 2, 2, 2);
     run_unit_of(u, "dear", "dear-1");
     struct run_peer *c = run_client(u, "job", 0, 1, 0);
@@ -310,10 +332,12 @@ static void test_nonsense_of_provisioners(void **state)
     say_priced(p, "dear", 0, 1, 1e7); /* up to 1e9 it was taken, of which no command says so much */
     assert_non_null(strstr(p->why, "a price from 0 to 1e+06"));
     p = run_connect(u, CACHEW__ROLE__ROLE_PROVISIONER);
-    RUN_SAY(p, Pool, POOL, false, RUN_BASE(pool), .name = (char *)"", .why = (char *)"", .prefix = (char *)"");
+    RUN_SAY(p, Pool, POOL, false, RUN_BASE(pool), .name = (char *)"", .why = (char *)"",
+            .prefix = (char *)"");
     assert_non_null(strstr(p->why, "a pool's name"));
     p = run_connect(u, CACHEW__ROLE__ROLE_PROVISIONER);
-    RUN_SAY(p, Pool, POOL, false, RUN_BASE(pool), .name = (char *)"static", .why = (char *)"", .prefix = (char *)"");
+    RUN_SAY(p, Pool, POOL, false, RUN_BASE(pool), .name = (char *)"static", .why = (char *)"",
+            .prefix = (char *)"");
     assert_non_null(strstr(p->why, "that no provisioner started"));
     end(u);
     u = run_new(10); /* without a policy */

@@ -1,7 +1,9 @@
 /*
- * The dispatcher's core under everything at once: workers join, die, come back, drain, complete out of order, see other data; clients attach, move on,
- * die, go back, take each other over; commits are delayed and refused; the dispatcher is killed and started from its journal. After each step things
- * that must always hold are checked by looking at what peers were told; when the weather clears, every job must get to its end.
+ * The dispatcher's core under everything at once: workers join, die, come back, drain, complete out of order,
+ * see other data; clients attach, move on, die, go back, take each other over; commits are delayed and
+ * refused; the dispatcher is killed and started from its journal. After each step things that must always
+ * hold are checked by looking at what peers were told; when the weather clears, every job must get to its
+ * end.
  *
  * usage: test_dispatcher_random [SEEDS [FIRST]]
  */
@@ -21,22 +23,23 @@
 
 struct rank_state {
     struct run_peer *client;
-    uint64_t pos;      /* where it is */
-    uint64_t saved;    /* where its last state is */
+    uint64_t pos;   /* where it is */
+    uint64_t saved; /* where its last state is */
     uint32_t number, world;
     bool finished;
 };
+
 struct weather {
     struct run *u;
     uint64_t random, n_units, total; /* units: of an epoch, of all */
-    bool share;               /* jobs 0 and 1 then have one stream */
+    bool share;                      /* jobs 0 and 1 then have one stream */
     uint32_t world[JOBS];
     struct rank_state ranks[JOBS][RANKS];
     struct run_peer *workers[WORKERS];
     uint64_t ids[WORKERS];
-    bool gone[WORKERS];       /* the process lives, without a connection */
-    bool known[JOBS];         /* what data it has is written down: who sees other data may come */
-    bool used[1000];          /* ids that were given */
+    bool gone[WORKERS]; /* the process lives, without a connection */
+    bool known[JOBS];   /* what data it has is written down: who sees other data may come */
+    bool used[1000];    /* ids that were given */
 };
 
 static uint64_t draw(struct weather *x, uint64_t n)
@@ -72,7 +75,9 @@ static void worker_step(struct weather *x)
     struct run_peer *w = x->workers[i];
     if (!w) {
         x->ids[i] = 0;
-        x->workers[i] = run_worker_data(x->u, 1 + (uint32_t)draw(x, 4), draw(x, 8) == 0 && x->known[0] && x->known[1] && x->known[2] ? 12 : 11);
+        x->workers[i] = run_worker_data(x->u, 1 + (uint32_t)draw(x, 4),
+                                        draw(x, 8) == 0 && x->known[0] && x->known[1] && x->known[2] ? 12
+                                                                                                     : 11);
         return;
     }
     x->gone[i] |= w->closed; /* cut off */
@@ -125,7 +130,13 @@ static void client_attach(struct weather *x, int j, uint32_t rank, uint64_t from
 {
     struct rank_state *r = &x->ranks[j][rank];
     struct run_peer *c = run_connect(x->u, CACHEW__ROLE__ROLE_CLIENT);
-    run_attach_as(c, &(struct run_attach){.job = job_name(j), .rank = rank, .world_size = x->world[j], .seed = (uint64_t)j / 2, .epochs = x->total / x->n_units}, from);
+    run_attach_as(c,
+                  &(struct run_attach){.job = job_name(j),
+                                       .rank = rank,
+                                       .world_size = x->world[j],
+                                       .seed = (uint64_t)j / 2,
+                                       .epochs = x->total / x->n_units},
+                  from);
     r->client = c;
     r->number = rank;
     r->world = x->world[j];
@@ -145,7 +156,8 @@ static bool is_reported(const struct run_peer *c, uint64_t unit)
     return false;
 }
 
-/* Whether a rank needs rows of a unit. Where batches follow from positions, it is told only of ranges that hold its own batches, or some of the first ones. */
+/* Whether a rank needs rows of a unit. Where batches follow from positions, it is told only of ranges that
+ * hold its own batches, or some of the first ones. */
 static bool is_own(const struct weather *x, const struct rank_state *r, uint64_t unit)
 {
     uint64_t epoch, position;
@@ -153,7 +165,8 @@ static bool is_own(const struct weather *x, const struct rank_state *r, uint64_t
     return x->u->n_keys > 0 || x->u->sequential || position / x->u->align % r->world == r->number;
 }
 
-/* Whether a rank has all of the unit where it is: a worker holds its range and has completed it, and it is known what it gave, where that matters. */
+/* Whether a rank has all of the unit where it is: a worker holds its range and has completed it, and it is
+ * known what it gave, where that matters. */
 static bool client_has(struct weather *x, struct rank_state *r)
 {
     struct run_peer *c = r->client;
@@ -163,7 +176,8 @@ static bool client_has(struct weather *x, struct rank_state *r)
     struct run_peer *w = run_find_worker(x->u, c->placed[r->pos] - 1);
     bool holds = false;
     for (size_t i = 0; w && !w->closed && i < RUN_STREAMS; i++)
-        holds |= w->streams[i].used && memcmp(w->streams[i].id, c->streams[0].id, 16) == 0 && w->streams[i].held[r->pos] && (w->streams[i].done[r->pos] || !counted);
+        holds |= w->streams[i].used && memcmp(w->streams[i].id, c->streams[0].id, 16) == 0 &&
+                 w->streams[i].held[r->pos] && (w->streams[i].done[r->pos] || !counted);
     return holds;
 }
 
@@ -171,7 +185,8 @@ static bool client_has(struct weather *x, struct rank_state *r)
 static bool client_advance(struct weather *x, struct rank_state *r)
 {
     struct run_peer *c = r->client;
-    if (!c || c->closed || c->ended || !c->attached || r->pos >= x->total || (is_own(x, r, r->pos) && !client_has(x, r)))
+    if (!c || c->closed || c->ended || !c->attached || r->pos >= x->total ||
+        (is_own(x, r, r->pos) && !client_has(x, r)))
         return false;
     r->pos++;
     assert_true(run_progress(c, r->pos, 0) == 0 || run_inside);
@@ -194,7 +209,8 @@ static void client_step(struct weather *x)
     struct rank_state *r = &x->ranks[j][rank];
     if (r->finished)
         return;
-    if (!r->client || r->client->closed || r->client->ended || (!r->client->attached && r->client->failure[0])) {
+    if (!r->client || r->client->closed || r->client->ended ||
+        (!r->client->attached && r->client->failure[0])) {
         client_gone(r);
         client_attach(x, j, rank, r->saved);
     } else if (draw(x, 12) == 0) {
@@ -210,7 +226,8 @@ static void client_step(struct weather *x)
     }
 }
 
-/* kill -9 and a start from the journal. Worker processes live on, clients too: all have lost their connections. */
+/* kill -9 and a start from the journal. Worker processes live on, clients too: all have lost their
+ * connections. */
 static void restart_step(struct weather *x)
 {
     run_kill(x->u);
@@ -252,17 +269,20 @@ static void check(struct weather *x)
             x->known[j] = true;
             for (uint64_t pos = x->ranks[j][k].pos; pos < x->total; pos++) {
                 size_t n = 0;
-                uint64_t begin = UINT64_MAX, end = 0; /* of the range that has it: those of two workers are the same */
+                /* of the range that has it: those of two workers are the same */
+                uint64_t begin = UINT64_MAX, end = 0;
                 bool named = c->placed[pos] <= 1;
                 for (int i = 0; i < WORKERS; i++) {
                     struct run_peer *w = x->workers[i];
                     for (size_t m = 0; w && !w->closed && m < RUN_STREAMS; m++)
-                        if (w->streams[m].used && memcmp(w->streams[m].id, c->streams[0].id, 16) == 0 && w->streams[m].held[pos]) {
+                        if (w->streams[m].used && memcmp(w->streams[m].id, c->streams[0].id, 16) == 0 &&
+                            w->streams[m].held[pos]) {
                             uint64_t first = pos;
                             while (w->streams[m].held[first] == 2)
                                 first--;
                             if (w->registered) { /* before that, what it has may be others' by now */
-                                assert_true(n == 0 || (first == begin && first + run_units(&w->streams[m], first) == end));
+                                assert_true(n == 0 || (first == begin &&
+                                                       first + run_units(&w->streams[m], first) == end));
                                 begin = first;
                                 end = first + run_units(&w->streams[m], first);
                                 n++;
@@ -271,8 +291,11 @@ static void check(struct weather *x)
                         }
                 }
                 assert_true(n <= 2);
-                if (!named && is_own(x, r, pos)) /* what a client was told it can have, is there, unless it is about to be told otherwise */
-                    fail_msg("job %d rank %u: unit %" PRIu64 " is said to be at worker %" PRIu64 ", which has it not", j, k, pos, c->placed[pos] - 1);
+                /* what a client was told it can have, is there, unless it is about to be told otherwise */
+                if (!named && is_own(x, r, pos))
+                    fail_msg("job %d rank %u: unit %" PRIu64 " is said to be at worker %" PRIu64
+                             ", which has it not",
+                             j, k, pos, c->placed[pos] - 1);
             }
         }
     assert_false(u->batch && !u->hold && !u->full);
@@ -306,13 +329,15 @@ static void clear_up(struct weather *x)
     run_settle(u);
     for (int round = 0; !all_done(x); round++) {
         if (round > 4000)
-            fail_msg("it does not end: ranks of job 0 at %" PRIu64 " %" PRIu64 " %" PRIu64 " of %" PRIu64, x->ranks[0][0].pos, x->ranks[0][1].pos, x->ranks[0][2].pos, x->total);
+            fail_msg("it does not end: ranks of job 0 at %" PRIu64 " %" PRIu64 " %" PRIu64 " of %" PRIu64,
+                     x->ranks[0][0].pos, x->ranks[0][1].pos, x->ranks[0][2].pos, x->total);
         for (int j = 0; j < JOBS; j++)
             for (uint32_t k = 0; k < x->world[j]; k++) {
                 struct rank_state *r = &x->ranks[j][k];
                 if (r->finished)
                     continue;
-                if (!r->client || r->client->closed || r->client->ended || (!r->client->attached && r->client->failure[0])) {
+                if (!r->client || r->client->closed || r->client->ended ||
+                    (!r->client->attached && r->client->failure[0])) {
                     client_gone(r);
                     client_attach(x, j, k, r->saved);
                 }
@@ -337,8 +362,10 @@ static void clear_up(struct weather *x)
     assert_int_equal(run_count(u, 'b') + run_count(u, 'c') + run_count(u, 'd') + run_count(u, 'e'), 0);
 }
 
-/* A policy that changes its mind whenever it is asked: who serves which job changes all the time, and nothing else. */
-static void whim_decide(const struct cw_policy *policy, struct cw_policy_memory *memory, const struct cw_facts *f, double now_s, struct cw_decision *d)
+/* A policy that changes its mind whenever it is asked: who serves which job changes all the time, and nothing
+ * else. */
+static void whim_decide(const struct cw_policy *policy, struct cw_policy_memory *memory,
+                        const struct cw_facts *f, double now_s, struct cw_decision *d)
 {
     static const int wanted[] = {1, 3, 2, 4, 1, 2, 1, 3, 5};
     (void)policy, (void)now_s;

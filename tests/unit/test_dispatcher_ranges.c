@@ -55,7 +55,11 @@ static void test_sizes_follow_the_rate(void **state)
     struct run_stream *s = &w->streams[0];
     assert_int_equal(run_held(w), 2);
     assert_int_equal(run_units(s, 0), 1); /* nothing is known: one batch */
-    static const struct { uint64_t unit_ns, units; } phases[] = {{10000000, 50}, {100000000, 5}, {2000000000, 1}};
+
+    static const struct {
+        uint64_t unit_ns, units;
+    } phases[] = {{10000000, 50}, {100000000, 5}, {2000000000, 1}};
+
     for (size_t i = 0; i < CW_COUNT_OF(phases); i++) {
         uint64_t unit = 0, before = 1, n;
         for (int k = 0; k < 20; k++, before = n) {
@@ -85,7 +89,9 @@ static void test_sizes_shrink_near_the_end(void **state)
     while (covered < 400) {
         uint64_t longest = 0;
         for (int i = 0; i < 4; i++)
-            longest = CW_MAX(longest, next_of(&w[i]->streams[0]) < RUN_UNITS ? run_units(&w[i]->streams[0], next_of(&w[i]->streams[0])) : 0);
+            longest = CW_MAX(longest, next_of(&w[i]->streams[0]) < RUN_UNITS
+                                          ? run_units(&w[i]->streams[0], next_of(&w[i]->streams[0]))
+                                          : 0);
         u->now_ns += longest * 10000000;
         for (int i = 0; i < 4; i++) {
             struct run_stream *s = &w[i]->streams[0];
@@ -99,7 +105,8 @@ static void test_sizes_shrink_near_the_end(void **state)
             covered += n;
         }
         run_settle(u);
-        while (c->cursor < 400 && c->placed[c->cursor] > 1 && run_find_worker(u, c->placed[c->cursor] - 1)->streams[0].done[c->cursor])
+        while (c->cursor < 400 && c->placed[c->cursor] > 1 &&
+               run_find_worker(u, c->placed[c->cursor] - 1)->streams[0].done[c->cursor])
             run_progress(c, c->cursor + 1, 0);
         run_settle(u);
     }
@@ -108,7 +115,8 @@ static void test_sizes_shrink_near_the_end(void **state)
     run_free(u);
 }
 
-/* The worker with the least memory bounds all ranges, as long as it is there; the end of an epoch does too. */
+/* The worker with the least memory bounds all ranges, as long as it is there; the end of an epoch does too.
+ */
 static void test_sizes_fit_every_worker(void **state)
 {
     (void)state;
@@ -132,7 +140,8 @@ static void test_sizes_fit_every_worker(void **state)
     run_free(u);
 }
 
-/* A rank that goes on from a state needs a range that begins at its position: one that is cut later ends there, one that is there is cut in two. */
+/* A rank that goes on from a state needs a range that begins at its position: one that is cut later ends
+ * there, one that is there is cut in two. */
 static void test_a_resumed_rank_finds_a_range_at_its_position(void **state)
 {
     (void)state;
@@ -187,17 +196,30 @@ static void test_a_resumed_rank_finds_a_range_at_its_position(void **state)
 static void test_who_shares_a_stream(void **state)
 {
     (void)state;
-    static const struct { const char *job; uint64_t from; Cachew__Order order; bool shares; } cases[] = {
-        {"equal", 0, CACHEW__ORDER__ORDER_EXACT, true}, {"inside", 5, CACHEW__ORDER__ORDER_EXACT, false}, {"behind", FIRST, CACHEW__ORDER__ORDER_EXACT, true},
-        {"any", 0, CACHEW__ORDER__ORDER_ANY, true}, {"nowhere", 1001, CACHEW__ORDER__ORDER_EXACT, true}};
+
+    static const struct {
+        const char *job;
+        uint64_t from;
+        Cachew__Order order;
+        bool shares;
+    } cases[] = {{"equal", 0, CACHEW__ORDER__ORDER_EXACT, true},
+                 {"inside", 5, CACHEW__ORDER__ORDER_EXACT, false},
+                 {"behind", FIRST, CACHEW__ORDER__ORDER_EXACT, true},
+                 {"any", 0, CACHEW__ORDER__ORDER_ANY, true},
+                 {"nowhere", 1001, CACHEW__ORDER__ORDER_EXACT, true}};
+
     for (size_t i = 0; i < CW_COUNT_OF(cases); i++) {
         struct run *u = run_any_size(1000, 1, 1024);
         run_start_shared(u, true);
         struct run_attach at = {.job = cases[i].job, .order = cases[i].order, .epochs = 2};
-        struct run_peer *w = run_worker(u, 1), *first = run_client_with(u, &(struct run_attach){.job = "first", .epochs = 2}, 0), *c = run_client_with(u, &at, cases[i].from);
+        struct run_peer *w = run_worker(u, 1),
+                        *first = run_client_with(u, &(struct run_attach){.job = "first", .epochs = 2}, 0),
+                        *c = run_client_with(u, &at, cases[i].from);
         assert_true(c->attached);
         assert_int_equal(memcmp(c->streams[0].id, first->streams[0].id, 16) == 0, cases[i].shares);
-        assert_int_equal(run_units(run_stream_of(w, (ProtobufCBinaryData){16, first->streams[0].id}), 0), FIRST); /* nobody disturbed it */
+        /* nobody disturbed it */
+        assert_int_equal(run_units(run_stream_of(w, (ProtobufCBinaryData){16, first->streams[0].id}), 0),
+                         FIRST);
         run_free(u);
     }
     /* Where batches follow from positions, any position will do. */
@@ -205,12 +227,14 @@ static void test_who_shares_a_stream(void **state)
     u->most = 40;
     run_start_shared(u, true);
     run_worker(u, 4);
-    struct run_peer *a = run_client(u, "a", 0, 1, 0), *b = run_client_with(u, &(struct run_attach){.job = "b", .offset = 5}, 1);
+    struct run_peer *a = run_client(u, "a", 0, 1, 0),
+                    *b = run_client_with(u, &(struct run_attach){.job = "b", .offset = 5}, 1);
     assert_int_equal(memcmp(a->streams[0].id, b->streams[0].id, 16), 0);
     run_free(u);
 }
 
-/* Where an element depends on those before it, a worker runs an epoch as one range; another one runs the next epoch. */
+/* Where an element depends on those before it, a worker runs an epoch as one range; another one runs the next
+ * epoch. */
 static void test_sequential_epochs(void **state)
 {
     (void)state;
@@ -232,7 +256,8 @@ static void test_sequential_epochs(void **state)
     run_free(u);
 }
 
-/* While no rate is known, a worker that computes ranges of its own is not known to be faster: it gets no late ones. Those behind them are not late. */
+/* While no rate is known, a worker that computes ranges of its own is not known to be faster: it gets no late
+ * ones. Those behind them are not late. */
 static void test_late_while_nothing_is_known(void **state)
 {
     (void)state;
@@ -287,19 +312,23 @@ static void test_late_behind_another_range(void **state)
     run_free(u);
 }
 
-/* At the end a worker with nothing to do gets what another one has leased and can't have begun, but not what it may compute, and nothing that could be lost. */
+/* At the end a worker with nothing to do gets what another one has leased and can't have begun, but not what
+ * it may compute, and nothing that could be lost. */
 static void test_unbegun_ranges_are_taken_back(void **state)
 {
     (void)state;
     for (int lossy = 0; lossy < 2; lossy++) {
         struct run *u = run_new(6);
-        struct run_attach at = {.job = "job", .order = lossy ? CACHEW__ORDER__ORDER_ANY : CACHEW__ORDER__ORDER_EXACT,
-                                .guarantee = lossy ? CACHEW__GUARANTEE__GUARANTEE_AT_MOST_ONCE : CACHEW__GUARANTEE__GUARANTEE_EXACTLY_ONCE};
+        struct run_attach at = {.job = "job",
+                                .order = lossy ? CACHEW__ORDER__ORDER_ANY : CACHEW__ORDER__ORDER_EXACT,
+                                .guarantee = lossy ? CACHEW__GUARANTEE__GUARANTEE_AT_MOST_ONCE
+                                                   : CACHEW__GUARANTEE__GUARANTEE_EXACTLY_ONCE};
         struct run_peer *a = run_worker(u, 6), *b = run_worker(u, 6), *c = run_client_with(u, &at, 0);
         assert_int_equal(run_held(a), 3);
         assert_int_equal(run_held(b), 3);
         struct run_peer *slow = a->streams[0].held[0] ? a : b, *fast = slow == a ? b : a;
-        for (uint64_t unit = next_of(&fast->streams[0]), n = 0; unit < RUN_UNITS && n < 5; unit = next_of(&fast->streams[0]), n++) {
+        for (uint64_t unit = next_of(&fast->streams[0]), n = 0; unit < RUN_UNITS && n < 5;
+             unit = next_of(&fast->streams[0]), n++) {
             run_completed(fast, &fast->streams[0], unit, 1);
             run_settle(u);
         }
@@ -312,8 +341,9 @@ static void test_unbegun_ranges_are_taken_back(void **state)
     }
 }
 
-/* A worker was leased a range again while it said how it had ended another one that began there: it does not hold what it said, and what it says of the range
- * that it holds counts. Else clients would ask it for batches that it has not, for ever: nothing would be late. */
+/* A worker was leased a range again while it said how it had ended another one that began there: it does not
+ * hold what it said, and what it says of the range that it holds counts. Else clients would ask it for
+ * batches that it has not, for ever: nothing would be late. */
 static void test_what_is_said_of_an_earlier_lease(void **state)
 {
     (void)state;
@@ -339,8 +369,8 @@ static void test_what_is_said_of_an_earlier_lease(void **state)
     run_free(u);
 }
 
-/* A worker answers NotHere for a range that it completed. A complete range is never late, so the client's Unreachable has to get it leased again; here to the
- * same worker, the only one. */
+/* A worker answers NotHere for a range that it completed. A complete range is never late, so the client's
+ * Unreachable has to get it leased again; here to the same worker, the only one. */
 static void test_a_range_that_its_worker_has_not(void **state)
 {
     (void)state;
@@ -352,7 +382,8 @@ static void test_a_range_that_its_worker_has_not(void **state)
     run_range(u, 0, run_units(s, 0), &range.epoch, &range.begin, &range.end);
     run_completed(w, s, 0, 7);
     for (int again = 0; again < 2; again++) {
-        RUN_SAY(c, Unreachable, UNREACHABLE, false, RUN_BASE(unreachable), .worker = w->worker, .reason = (char *)"", .not_here = &range);
+        RUN_SAY(c, Unreachable, UNREACHABLE, false, RUN_BASE(unreachable), .worker = w->worker,
+                .reason = (char *)"", .not_here = &range);
         run_settle(u);
         assert_int_equal(s->lease[0] != lease, again); /* the first time it was leased just now */
         assert_int_equal(s->held[0], 1);
@@ -364,15 +395,16 @@ static void test_a_range_that_its_worker_has_not(void **state)
     range.end--; /* the client's are other bounds: it is told those that there are */
     c->placed[0] = 0;
     lease = s->lease[0];
-    RUN_SAY(c, Unreachable, UNREACHABLE, false, RUN_BASE(unreachable), .worker = w->worker, .reason = (char *)"", .not_here = &range);
+    RUN_SAY(c, Unreachable, UNREACHABLE, false, RUN_BASE(unreachable), .worker = w->worker,
+            .reason = (char *)"", .not_here = &range);
     run_settle(u);
     assert_int_equal(s->lease[0], lease);
     assert_int_equal(c->placed[0], w->worker + 1);
     run_free(u);
 }
 
-/* A worker ends a range early. The other positions are leased to a worker, also after the dispatcher restarts. Where a second
- * worker had a lease of the whole range, it loses that. */
+/* A worker ends a range early. The other positions are leased to a worker, also after the dispatcher
+ * restarts. Where a second worker had a lease of the whole range, it loses that. */
 static void test_a_range_that_its_worker_ends_early(void **state)
 {
     (void)state;
@@ -412,7 +444,8 @@ static void test_a_range_that_its_worker_ends_early(void **state)
     }
 }
 
-/* After a restart without a journal the table is what workers hold: what overlaps others is revoked, and gaps are cut to fit. */
+/* After a restart without a journal the table is what workers hold: what overlaps others is revoked, and gaps
+ * are cut to fit. */
 static void test_overlapping_holdings_are_revoked(void **state)
 {
     (void)state;
@@ -518,12 +551,15 @@ static void test_restart_in_the_middle_of_a_range(void **state)
     }
 }
 
-/* at-most-once: a range in which the rank stands is not given again either, when all before it are forgotten. */
+/* at-most-once: a range in which the rank stands is not given again either, when all before it are forgotten.
+ */
 static void test_at_most_once_inside_a_range(void **state)
 {
     (void)state;
     struct run *u = run_new(1000);
-    struct run_attach at = {.job = "job", .order = CACHEW__ORDER__ORDER_ANY, .guarantee = CACHEW__GUARANTEE__GUARANTEE_AT_MOST_ONCE};
+    struct run_attach at = {.job = "job",
+                            .order = CACHEW__ORDER__ORDER_ANY,
+                            .guarantee = CACHEW__GUARANTEE__GUARANTEE_AT_MOST_ONCE};
     struct run_peer *a = run_worker(u, 3), *c = run_client_with(u, &at, 0);
     bool given[1000] = {0};
     for (uint64_t unit = 0; unit < 513; unit++) {
@@ -580,7 +616,8 @@ static void test_values_are_named(void **state)
     run_free(u);
 }
 
-/* Whoever finds the end of an epoch says so: nothing behind is leased, and clients learn that the rest has no elements. */
+/* Whoever finds the end of an epoch says so: nothing behind is leased, and clients learn that the rest has no
+ * elements. */
 static void test_an_epoch_ends_where_a_worker_says(void **state)
 {
     (void)state;
@@ -611,7 +648,9 @@ int main(void)
         cmocka_unit_test(test_late_while_nothing_is_known),
         cmocka_unit_test(test_late_behind_another_range),
         cmocka_unit_test(test_unbegun_ranges_are_taken_back),
-        cmocka_unit_test(test_what_is_said_of_an_earlier_lease), cmocka_unit_test(test_a_range_that_its_worker_has_not), cmocka_unit_test(test_a_range_that_its_worker_ends_early),
+        cmocka_unit_test(test_what_is_said_of_an_earlier_lease),
+        cmocka_unit_test(test_a_range_that_its_worker_has_not),
+        cmocka_unit_test(test_a_range_that_its_worker_ends_early),
         cmocka_unit_test(test_overlapping_holdings_are_revoked),
         cmocka_unit_test(test_an_epoch_ends_where_a_worker_says),
         cmocka_unit_test(test_holdings_across_a_position_are_revoked),

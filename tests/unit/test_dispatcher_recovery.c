@@ -41,8 +41,8 @@ static void assert_job_is(struct run *u, const char *state)
     free(json);
 }
 
-/* A stream that a dispatcher without a journal is asked for again has the id it had: what its workers still have of it is taken as it is, not forgotten while others
- * of its leases are on their way. */
+/* A stream that a dispatcher without a journal is asked for again has the id it had: what its workers still
+ * have of it is taken as it is, not forgotten while others of its leases are on their way. */
 static void test_holdings_of_a_stream_that_is_being_prepared(void **state)
 {
     (void)state;
@@ -74,7 +74,8 @@ static void test_holdings_of_a_stream_that_is_being_prepared(void **state)
     run_free(u);
 }
 
-/* A lease that was given on a new connection, before the worker said what it has, is on its way: it must not stay there, known to nobody. */
+/* A lease that was given on a new connection, before the worker said what it has, is on its way: it must not
+ * stay there, known to nobody. */
 static void test_lease_that_crosses_holdings(void **state)
 {
     (void)state;
@@ -90,7 +91,7 @@ static void test_lease_that_crosses_holdings(void **state)
     run_connect_as(u, again, CACHEW__ROLE__ROLE_WORKER);
     run_register(again);
     RUN_CALL_VOID(cw_dispatcher_turn(u->d, u->now_ns));
-    run_commit(u); /* it is registered, and has not read that yet */
+    run_commit(u);                         /* it is registered, and has not read that yet */
     for (uint64_t pos = 0; pos < 4; pos++) /* room, and ranges to fill it with */
         if (b->streams[0].held[pos])
             run_completed(b, &b->streams[0], pos, 1);
@@ -107,12 +108,15 @@ static void test_lease_that_crosses_holdings(void **state)
     run_free(u);
 }
 
-/* at-most-once: its worker goes while the lease is being written down. The client is told that the range is lost. */
+/* at-most-once: its worker goes while the lease is being written down. The client is told that the range is
+ * lost. */
 static void test_unsent_lease_is_lost(void **state)
 {
     (void)state;
     struct run *u = run_new(40);
-    struct run_attach at = {.job = "job", .order = CACHEW__ORDER__ORDER_ANY, .guarantee = CACHEW__GUARANTEE__GUARANTEE_AT_MOST_ONCE};
+    struct run_attach at = {.job = "job",
+                            .order = CACHEW__ORDER__ORDER_ANY,
+                            .guarantee = CACHEW__GUARANTEE__GUARANTEE_AT_MOST_ONCE};
     struct run_peer *a = run_worker(u, 3), *c = run_client_with(u, &at, 0);
     u->hold = true;
     run_progress(c, 1, 0);
@@ -126,7 +130,8 @@ static void test_unsent_lease_is_lost(void **state)
     run_free(u);
 }
 
-/* Whoever comes with other options waits for ranks that may be gone: until their connections are over, or they say something. */
+/* Whoever comes with other options waits for ranks that may be gone: until their connections are over, or
+ * they say something. */
 static void test_attach_waits_for_silent_ranks(void **state)
 {
     (void)state;
@@ -159,7 +164,8 @@ static void test_attach_waits_for_silent_ranks(void **state)
     assert_string_equal(other->failure, "");
     run_pass(u, 1000);
     assert_string_equal(other->attribute, "world_size");
-    /* A dispatcher that stood still has not read what the ranks said meanwhile: that counts as a second of silence. */
+    /* A dispatcher that stood still has not read what the ranks said meanwhile: that counts as a second of
+     * silence. */
     run_attach_as(other, &(struct run_attach){.job = "job", .world_size = 4}, 0);
     u->now_ns += UINT64_C(60000000000);
     run_pass(u, 2500);
@@ -189,7 +195,8 @@ static void test_misfits_take_nothing_over(void **state)
     run_free(u);
 }
 
-/* Ranks of an exact job count from where rounds began; one that counts from elsewhere would take what is another's. */
+/* Ranks of an exact job count from where rounds began; one that counts from elsewhere would take what is
+ * another's. */
 static void test_rounds_must_fit(void **state)
 {
     (void)state;
@@ -198,7 +205,13 @@ static void test_rounds_must_fit(void **state)
     run_worker(u, 2);
     struct run_peer *first = run_client_with(u, &at, 9);
     assert_true(first->attached);
-    struct { uint64_t epoch, g; bool fits; } cases[] = {{1, 8, true}, {1, 7, false}, {2, 3, false}, {2, 4, true}, {0, 5, true}, {0, 4, false}, {1, 8, true}};
+
+    struct {
+        uint64_t epoch, g;
+        bool fits;
+    } cases[] = {{1, 8, true}, {1, 7, false}, {2, 3, false}, {2, 4, true},
+                 {0, 5, true}, {0, 4, false}, {1, 8, true}};
+
     at.rank = 1;
     for (size_t i = 0; i < CW_COUNT_OF(cases); i++) {
         at.round.epoch = cases[i].epoch;
@@ -212,7 +225,8 @@ static void test_rounds_must_fit(void **state)
     run_free(u);
 }
 
-/* That a rank is finished is said until it is heard. Said again, on a connection that attached to nothing, it does not begin the job anew. */
+/* That a rank is finished is said until it is heard. Said again, on a connection that attached to nothing, it
+ * does not begin the job anew. */
 static void test_detach_again(void **state)
 {
     (void)state;
@@ -248,14 +262,16 @@ static void test_detach_again(void **state)
     run_free(u);
 }
 
-/* A rank that is finished is not waited for after a restart; nor is one, for long, that no dispatcher knows of. */
+/* A rank that is finished is not waited for after a restart; nor is one, for long, that no dispatcher knows
+ * of. */
 static void test_finished_ranks_after_a_restart(void **state)
 {
     (void)state;
     for (int blank = 0; blank <= 1; blank++) {
         struct run *u = run_new(40);
         struct run_attach at = {.job = "job", .world_size = 2, .again = true};
-        struct run_peer *w = run_worker(u, 4), *a = run_client(u, "job", 0, 2, 0), *b = run_client(u, "job", 1, 2, 0);
+        struct run_peer *w = run_worker(u, 4), *a = run_client(u, "job", 0, 2, 0),
+                        *b = run_client(u, "job", 1, 2, 0);
         run_detach(a, true);
         run_settle(u);
         if (blank) {
@@ -322,7 +338,8 @@ static void test_ids(void **state)
     run_free(u);
 }
 
-/* kill -9: workers come back with what they hold, under their ids; nobody else gets it; completions are known. */
+/* kill -9: workers come back with what they hold, under their ids; nobody else gets it; completions are
+ * known. */
 static void test_restart(void **state)
 {
     (void)state;
@@ -379,7 +396,9 @@ static void test_restart_grace(void **state)
     assert_null(strstr(u->log, "did not come back"));
     run_pass(u, 300);
     assert_int_equal(run_held(b), 2);
-    assert_non_null(strstr(u->log, "of the workers that were there before the restart, 1 did not come back within 2 s (1)")); /* it went without a word */
+    /* it went without a word */
+    assert_non_null(strstr(
+        u->log, "of the workers that were there before the restart, 1 did not come back within 2 s (1)"));
     /* A new job waits for no grace. */
     run_kill(u);
     b->used = c->used = false;
@@ -424,15 +443,18 @@ static void test_second_connection(void **state)
     run_free(u);
 }
 
-/* One worker runs the source. When it is gone another one does, and everybody learns of it: also who was away meanwhile and gets no range. */
+/* One worker runs the source. When it is gone another one does, and everybody learns of it: also who was away
+ * meanwhile and gets no range. */
 static void test_workers_learn_of_an_origin(void **state)
 {
     (void)state;
     struct run *u = run_new(1); /* one range, so that most workers have none */
     u->origin = true;
-    struct run_peer *w[] = {run_worker(u, 3), run_worker(u, 3), run_worker(u, 3)}, *c = run_client(u, "job", 0, 1, 0);
+    struct run_peer *w[] = {run_worker(u, 3), run_worker(u, 3), run_worker(u, 3)},
+                    *c = run_client(u, "job", 0, 1, 0);
     assert_true(c->attached);
-    struct run_peer *first = run_find_worker(u, w[0]->origin), *away = first == w[0] ? w[1] : w[0], *next = first == w[2] ? w[1] : w[2];
+    struct run_peer *first = run_find_worker(u, w[0]->origin), *away = first == w[0] ? w[1] : w[0],
+                    *next = first == w[2] ? w[1] : w[2];
     for (size_t i = 0; i < 3; i++)
         assert_int_equal(w[i]->origin, first->worker);
     run_lose(away);

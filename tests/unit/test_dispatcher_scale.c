@@ -1,4 +1,5 @@
-/* The dispatcher's core with a policy: who serves which job, what provisioners are told, what a decision rests on, and that it survives a restart. */
+/* The dispatcher's core with a policy: who serves which job, what provisioners are told, what a decision
+ * rests on, and that it survives a restart. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -32,7 +33,8 @@ static void test_a_job_gets_as_many_as_are_wanted(void **state)
     assert_true(c->attached);
     assert_int_equal(serving(u, c->streams[0].id), 2);
     for (int i = 0; i < 4; i++)
-        assert_int_equal(w[i]->streams[0].used, run_held(w[i]) > 0); /* who does not serve it was not even asked to open the data */
+        /* who does not serve it was not even asked to open the data */
+        assert_int_equal(w[i]->streams[0].used, run_held(w[i]) > 0);
     /* One of them dies: another one takes its place, and its ranges. */
     int dead = run_held(w[0]) > 0 ? 0 : run_held(w[1]) > 0 ? 1 : 2;
     run_lose(w[dead]);
@@ -43,7 +45,8 @@ static void test_a_job_gets_as_many_as_are_wanted(void **state)
     end(u);
 }
 
-/* Who has to go finishes what it has begun; what it has finished is read from it; then it forgets the stream. */
+/* Who has to go finishes what it has begun; what it has finished is read from it; then it forgets the stream.
+ */
 static void test_who_leaves_a_crew(void **state)
 {
     (void)state;
@@ -80,18 +83,21 @@ static void test_weights_priorities_and_quotas(void **state)
     struct run *u = begin("fixed:8", 1000);
     for (int i = 0; i < 6; i++)
         run_worker(u, 2);
-    struct run_peer *a = run_client(u, "a", 0, 1, 0), *b = run_client(u, "b", 0, 1, 0), *o = run_connect(u, CACHEW__ROLE__ROLE_OBSERVER);
+    struct run_peer *a = run_client(u, "a", 0, 1, 0), *b = run_client(u, "b", 0, 1, 0),
+                    *o = run_connect(u, CACHEW__ROLE__ROLE_OBSERVER);
     run_pass(u, 3000);
     assert_int_equal(serving(u, a->streams[0].id), 3);
     assert_int_equal(serving(u, b->streams[0].id), 3);
-    RUN_SAY(o, Steer, STEER, true, RUN_BASE(steer), .verb = (char *)"share-job", .name = (char *)"a", .has_weight_case = CACHEW__STEER__HAS_WEIGHT_WEIGHT, .weight = 2);
+    RUN_SAY(o, Steer, STEER, true, RUN_BASE(steer), .verb = (char *)"share-job", .name = (char *)"a",
+            .has_weight_case = CACHEW__STEER__HAS_WEIGHT_WEIGHT, .weight = 2);
     run_pass(u, 2000);
     run_progress(a, 20, 0); /* what they had before is passed */
     run_progress(b, 20, 0);
     run_pass(u, 2000);
     assert_int_equal(serving(u, a->streams[0].id), 4);
     assert_int_equal(serving(u, b->streams[0].id), 2);
-    RUN_SAY(o, Steer, STEER, true, RUN_BASE(steer), .verb = (char *)"share-job", .name = (char *)"b", .has_priority_case = CACHEW__STEER__HAS_PRIORITY_PRIORITY, .priority = 1,
+    RUN_SAY(o, Steer, STEER, true, RUN_BASE(steer), .verb = (char *)"share-job", .name = (char *)"b",
+            .has_priority_case = CACHEW__STEER__HAS_PRIORITY_PRIORITY, .priority = 1,
             .has_quota_case = CACHEW__STEER__HAS_QUOTA_QUOTA, .quota = 3);
     run_pass(u, 2000);
     run_progress(a, 40, 0);
@@ -99,7 +105,8 @@ static void test_weights_priorities_and_quotas(void **state)
     run_pass(u, 2000);
     assert_int_equal(serving(u, b->streams[0].id), 3);
     assert_int_equal(serving(u, a->streams[0].id), 3);
-    RUN_SAY(o, Steer, STEER, true, RUN_BASE(steer), .verb = (char *)"share-job", .name = (char *)"b", .has_weight_case = CACHEW__STEER__HAS_WEIGHT_WEIGHT, .weight = -1);
+    RUN_SAY(o, Steer, STEER, true, RUN_BASE(steer), .verb = (char *)"share-job", .name = (char *)"b",
+            .has_weight_case = CACHEW__STEER__HAS_WEIGHT_WEIGHT, .weight = -1);
     run_settle(u);
     assert_non_null(strstr(o->failure, "weight -1: expected 1e-06 to 1e+06"));
     end(u);
@@ -110,7 +117,8 @@ static double claimed(struct run *u, const char *job, const char *what)
     json_t *jobs = ask(u, "jobs"), *j;
     size_t i;
     double value = -1;
-    json_array_foreach(jobs, i, j) {
+    json_array_foreach(jobs, i, j)
+    {
         if (strcmp(json_string_value(json_object_get(j, "name")), job) == 0)
             value = json_number_value(json_object_get(json_object_get(j, "scaling"), what));
     }
@@ -127,25 +135,31 @@ static void test_what_is_not_said_of_a_share_stays(void **state)
     run_client(u, "a", 0, 1, 0);
     struct run_peer *o = run_connect(u, CACHEW__ROLE__ROLE_OBSERVER);
     run_pass(u, 3000);
-    RUN_SAY(o, Steer, STEER, true, RUN_BASE(steer), .verb = (char *)"share-job", .name = (char *)"a", .has_priority_case = CACHEW__STEER__HAS_PRIORITY_PRIORITY, .priority = 7,
+    RUN_SAY(o, Steer, STEER, true, RUN_BASE(steer), .verb = (char *)"share-job", .name = (char *)"a",
+            .has_priority_case = CACHEW__STEER__HAS_PRIORITY_PRIORITY, .priority = 7,
             .has_quota_case = CACHEW__STEER__HAS_QUOTA_QUOTA, .quota = 3);
     run_settle(u);
-    RUN_SAY(o, Steer, STEER, true, RUN_BASE(steer), .verb = (char *)"share-job", .name = (char *)"a", .has_weight_case = CACHEW__STEER__HAS_WEIGHT_WEIGHT, .weight = 2);
+    RUN_SAY(o, Steer, STEER, true, RUN_BASE(steer), .verb = (char *)"share-job", .name = (char *)"a",
+            .has_weight_case = CACHEW__STEER__HAS_WEIGHT_WEIGHT, .weight = 2);
     run_settle(u);
     assert_true(claimed(u, "a", "weight") == 2);
     assert_true(claimed(u, "a", "priority") == 7);
     assert_true(claimed(u, "a", "quota") == 3);
-    RUN_SAY(o, Steer, STEER, true, RUN_BASE(steer), .verb = (char *)"share-job", .name = (char *)"a", .has_priority_case = CACHEW__STEER__HAS_PRIORITY_PRIORITY, .priority = 0);
+    RUN_SAY(o, Steer, STEER, true, RUN_BASE(steer), .verb = (char *)"share-job", .name = (char *)"a",
+            .has_priority_case = CACHEW__STEER__HAS_PRIORITY_PRIORITY, .priority = 0);
     run_settle(u);
     assert_true(claimed(u, "a", "priority") == 0); /* said, though it is nothing */
     assert_true(claimed(u, "a", "quota") == 3);
-    RUN_SAY(o, Steer, STEER, true, RUN_BASE(steer), .verb = (char *)"share-job", .name = (char *)"a", .has_quota_case = CACHEW__STEER__HAS_QUOTA_QUOTA, .quota = 10001);
+    RUN_SAY(o, Steer, STEER, true, RUN_BASE(steer), .verb = (char *)"share-job", .name = (char *)"a",
+            .has_quota_case = CACHEW__STEER__HAS_QUOTA_QUOTA, .quota = 10001);
     run_settle(u);
     assert_non_null(strstr(o->failure, "quota 10001: expected 1 to 10000"));
-    RUN_SAY(o, Steer, STEER, true, RUN_BASE(steer), .verb = (char *)"aim-job", .name = (char *)"a", .has_price_case = CACHEW__STEER__HAS_PRICE_CLIENT_PRICE_PER_H, .client_price_per_h = 0);
+    RUN_SAY(o, Steer, STEER, true, RUN_BASE(steer), .verb = (char *)"aim-job", .name = (char *)"a",
+            .has_price_case = CACHEW__STEER__HAS_PRICE_CLIENT_PRICE_PER_H, .client_price_per_h = 0);
     run_settle(u);
     assert_non_null(strstr(o->failure, "price 0: expected 1e-06 to 1e+06, per hour"));
-    RUN_SAY(o, Steer, STEER, true, RUN_BASE(steer), .verb = (char *)"share-job", .name = (char *)"b", .has_weight_case = CACHEW__STEER__HAS_WEIGHT_WEIGHT, .weight = 2);
+    RUN_SAY(o, Steer, STEER, true, RUN_BASE(steer), .verb = (char *)"share-job", .name = (char *)"b",
+            .has_weight_case = CACHEW__STEER__HAS_WEIGHT_WEIGHT, .weight = 2);
     run_settle(u);
     assert_non_null(strstr(o->failure, "there is no job \"b\" that runs"));
     end(u);
@@ -214,11 +228,14 @@ static void test_out_of_reach(void **state)
     run_pass(u, 2000);
     struct run_peer *served = run_held(a) > 0 ? a : b, *other = served == a ? b : a;
     assert_int_equal(run_held(served), 2);
-    RUN_SAY(c, Unreachable, UNREACHABLE, false, RUN_BASE(unreachable), .worker = served->worker, .reason = (char *)"a wall");
+    RUN_SAY(c, Unreachable, UNREACHABLE, false, RUN_BASE(unreachable), .worker = served->worker,
+            .reason = (char *)"a wall");
     run_pass(u, 1000);
     assert_int_equal(run_held(other), 2);
     assert_int_equal(c->placed[0], other->worker + 1);
-    RUN_SAY(c, Unreachable, UNREACHABLE, false, RUN_BASE(unreachable), .worker = other->worker, .reason = (char *)"a wall"); /* nobody else is left: better than nobody */
+    /* nobody else is left: better than nobody */
+    RUN_SAY(c, Unreachable, UNREACHABLE, false, RUN_BASE(unreachable), .worker = other->worker,
+            .reason = (char *)"a wall");
     run_pass(u, 1000);
     assert_int_equal(run_held(other), 2);
     end(u);
@@ -226,20 +243,23 @@ static void test_out_of_reach(void **state)
 
 /* ---- deciding ---- */
 
-struct world { /* a client and its workers, as a formula has it */
+struct world {             /* a client and its workers, as a formula has it */
     double step_s, work_s; /* of the client; of a worker, per batch: a range has two */
     double scatter;        /* variance of steps, relative to their square */
     double taken, waited_s, waited_sq, stepped_s, computed[RUN_PEERS], positions[RUN_PEERS];
     uint64_t units;
-    double read_s;         /* 0: there is no cache; else what a batch takes that is read, all of it is there */
-    int32_t uses;          /* of its two markers, as in Prepare; the second is as good as none */
-    bool deaf;             /* what workers are told of it is lost */
-    bool endless;          /* no range is completed */
-    bool crumbs;           /* no range gives an element */
+    double read_s; /* 0: there is no cache; else what a batch takes that is read, all of it is there */
+    int32_t uses;  /* of its two markers, as in Prepare; the second is as good as none */
+    bool deaf;     /* what workers are told of it is lost */
+    bool endless;  /* no range is completed */
+    bool crumbs;   /* no range gives an element */
 };
 
 /* What a worker computes for a batch. */
-static double work_s(const struct world *x) { return x->read_s > 0 && x->uses == 1 ? x->read_s : x->work_s; }
+static double work_s(const struct world *x)
+{
+    return x->read_s > 0 && x->uses == 1 ? x->read_s : x->work_s;
+}
 
 /* The workers do what they were told last. */
 static void listen(struct run *u, struct world *x)
@@ -250,7 +270,8 @@ static void listen(struct run *u, struct world *x)
                 x->uses = p->in[i]->caching->marker;
 }
 
-static void beat(struct run_peer *w, const uint8_t stream[16], double compute_s, double positions, const struct world *x)
+static void beat(struct run_peer *w, const uint8_t stream[16], double compute_s, double positions,
+                 const struct world *x)
 {
     Cachew__StreamWork work = CACHEW__STREAM_WORK__INIT, *list[] = {&work};
     Cachew__MarkerWork markers[3], *all[3];
@@ -274,7 +295,8 @@ static void beat(struct run_peer *w, const uint8_t stream[16], double compute_s,
     RUN_SAY(w, Heartbeat, HEARTBEAT, false, RUN_BASE(heartbeat), .streams = list, .n_streams = 1);
 }
 
-/* A second of it: workers that hold something compute, the client takes what they give, at most as fast as it steps. */
+/* A second of it: workers that hold something compute, the client takes what they give, at most as fast as it
+ * steps. */
 static void second(struct run *u, struct run_peer *c, struct world *x)
 {
     struct run_peer *busy[RUN_PEERS];
@@ -326,8 +348,11 @@ static void test_measured_and_decided(void **state)
     assert_int_equal(serving(u, c->streams[0].id), 6);
     json_t *decisions = ask(u, "jobs/job/decisions");
     assert_in_range(json_array_size(decisions), 1, 3);
-    const json_t *record = json_object_get(json_array_get(decisions, json_array_size(decisions) - 1), "record"), *seen = json_object_get(record, "seen");
-    assert_true(json_number_value(json_object_get(seen, "step_s")) > 0.09 && json_number_value(json_object_get(seen, "step_s")) < 0.11);
+    const json_t *record = json_object_get(json_array_get(decisions, json_array_size(decisions) - 1),
+                                           "record"),
+                 *seen = json_object_get(record, "seen");
+    assert_true(json_number_value(json_object_get(seen, "step_s")) > 0.09 &&
+                json_number_value(json_object_get(seen, "step_s")) < 0.11);
     assert_true(json_array_size(json_object_get(record, "alternatives")) > 1);
     assert_true(strlen(json_string_value(json_object_get(record, "why"))) > 10);
     json_decref(decisions);
@@ -356,7 +381,8 @@ static void test_demand_that_falls(void **state)
     end(u);
 }
 
-/* Another worker takes a dead one's place at once; what that one had begun is computed again, and the client waits meanwhile. That says nothing of the crew. */
+/* Another worker takes a dead one's place at once; what that one had begun is computed again, and the client
+ * waits meanwhile. That says nothing of the crew. */
 static void test_a_worker_that_is_replaced_at_once_is_no_other_condition(void **state)
 {
     (void)state;
@@ -389,12 +415,15 @@ static const char *aimed_at(struct run *u, double *ret_price)
     json_t *jobs = ask(u, "jobs");
     const json_t *scaling = json_object_get(json_array_get(jobs, 0), "scaling");
     *ret_price = json_number_value(json_object_get(scaling, "client_price_per_h"));
-    const char *objective = strcmp(json_string_value(json_object_get(scaling, "objective")), "cost") == 0 ? "cost" : "time";
+    const char *objective = strcmp(json_string_value(json_object_get(scaling, "objective")), "cost") == 0
+                                ? "cost"
+                                : "time";
     json_decref(jobs);
     return objective;
 }
 
-/* A job whose clients cost little is to be cheap: the worker that is not wholly needed goes, and a restart does not change that. */
+/* A job whose clients cost little is to be cheap: the worker that is not wholly needed goes, and a restart
+ * does not change that. */
 static void test_a_job_with_an_objective_of_its_own(void **state)
 {
     (void)state;
@@ -408,11 +437,13 @@ static void test_a_job_with_an_objective_of_its_own(void **state)
         second(u, c, &x);
     assert_int_equal(scaling(u, "job", "wanted"), 8);
     assert_string_equal(aimed_at(u, &price), "time");
-    RUN_SAY(o, Steer, STEER, true, RUN_BASE(steer), .verb = (char *)"aim-job", .name = (char *)"job", .objective = (char *)"speed");
+    RUN_SAY(o, Steer, STEER, true, RUN_BASE(steer), .verb = (char *)"aim-job", .name = (char *)"job",
+            .objective = (char *)"speed");
     run_settle(u);
     assert_non_null(strstr(o->failure, "expected time or cost"));
-    RUN_SAY(o, Steer, STEER, true, RUN_BASE(steer), .verb = (char *)"aim-job", .name = (char *)"job", .objective = (char *)"cost",
-            .has_price_case = CACHEW__STEER__HAS_PRICE_CLIENT_PRICE_PER_H, .client_price_per_h = 0.75);
+    RUN_SAY(o, Steer, STEER, true, RUN_BASE(steer), .verb = (char *)"aim-job", .name = (char *)"job",
+            .objective = (char *)"cost", .has_price_case = CACHEW__STEER__HAS_PRICE_CLIENT_PRICE_PER_H,
+            .client_price_per_h = 0.75);
     run_settle(u);
     assert_string_equal(aimed_at(u, &price), "cost");
     assert_true(price == 0.75);
@@ -430,16 +461,19 @@ static void test_a_job_with_an_objective_of_its_own(void **state)
 static int markers_in_use(struct run *u, const struct world *x)
 {
     json_t *streams = ask(u, "streams");
-    const json_t *list = json_object_get(json_object_get(json_array_get(streams, 0), "caching"), "markers"), *m;
+    const json_t *list = json_object_get(json_object_get(json_array_get(streams, 0), "caching"), "markers"),
+                 *m;
     size_t i;
     int in_use = 0;
     assert_int_equal(json_array_size(list), 2);
-    json_array_foreach(list, i, m) {
+    json_array_foreach(list, i, m)
+    {
         assert_string_equal(json_string_value(json_object_get(m, "name")), i == 0 ? "good" : "bad");
         assert_true(json_number_value(json_object_get(m, "cached")) == (i == 0));
         assert_true(json_number_value(json_object_get(m, "bytes")) == 1000);
         assert_true(fabs(json_number_value(json_object_get(m, "compute_s")) - x->work_s / 5) < 1e-6);
-        assert_true(fabs(json_number_value(json_object_get(m, "read_s")) - (i == 0 ? x->read_s : x->work_s) / 5) < 1e-6);
+        assert_true(fabs(json_number_value(json_object_get(m, "read_s")) -
+                         (i == 0 ? x->read_s : x->work_s) / 5) < 1e-6);
         in_use += json_is_true(json_object_get(m, "in_use")) ? 1 << i : 0;
     }
     json_decref(streams);
@@ -463,10 +497,13 @@ static void logged(struct run *u, const json_t *decisions)
     size_t i;
     const json_t *d;
     const char *at = u->log;
-    json_array_foreach(decisions, i, d) {
+    json_array_foreach(decisions, i, d)
+    {
         char line[600];
         const json_t *record = json_object_get(d, "record");
-        snprintf(line, sizeof(line), "job \"job\": %s: %s", json_string_value(json_object_get(record, "what")), json_string_value(json_object_get(record, "why")));
+        snprintf(line, sizeof(line), "job \"job\": %s: %s",
+                 json_string_value(json_object_get(record, "what")),
+                 json_string_value(json_object_get(record, "why")));
         at = strstr(at, line);
         assert_non_null(at);
         at += strlen(line);
@@ -485,12 +522,12 @@ static bool decided(const json_t *decisions, const char *words)
     size_t i;
     const json_t *d;
     bool any = false;
-    json_array_foreach(decisions, i, d)
-        any |= strstr(what_of(d), words) != NULL;
+    json_array_foreach(decisions, i, d) any |= strstr(what_of(d), words) != NULL;
     return any;
 }
 
-/* Two workers that need longer than the client: where it is cached follows what reading takes, and they are told until they do it. */
+/* Two workers that need longer than the client: where it is cached follows what reading takes, and they are
+ * told until they do it. */
 static void where_it_is_cached(struct run *u)
 {
     run_worker(u, 4);
@@ -504,7 +541,8 @@ static void where_it_is_cached(struct run *u)
     const json_t *last = json_object_get(json_array_get(decisions, json_array_size(decisions) - 1), "record");
     assert_true(json_is_null(json_object_get(json_object_get(last, "chosen"), "cache")));
     assert_string_equal(json_string_value(json_object_get(json_object_get(last, "seen"), "cache")), "good");
-    assert_non_null(strstr(json_string_value(json_object_get(last, "what")), "cached nowhere, after good before"));
+    assert_non_null(
+        strstr(json_string_value(json_object_get(last, "what")), "cached nowhere, after good before"));
     logged(u, decisions);
     json_decref(decisions);
     second(u, c, &x);
@@ -546,18 +584,25 @@ static void test_where_it_is_cached_without_a_policy(void **state)
     run_free(u);
 }
 
-/* Decides on one worker, and again at the fifth report, since the client waits; the others say what stands. */
-static void stays(const struct cw_policy *self, struct cw_policy_memory *memory, const struct cw_facts *f, double now_s,
-                  struct cw_decision *d)
+/* Decides on one worker, and again at the fifth report, since the client waits; the others say what stands.
+ */
+static void stays(const struct cw_policy *self, struct cw_policy_memory *memory, const struct cw_facts *f,
+                  double now_s, struct cw_decision *d)
 {
     (void)self, (void)now_s;
     memory->values[0]++;
     d->replanned = memory->values[0] == 5;
     d->concluded = memory->values[0] == 1 || d->replanned || memory->values[0] == 7;
     cw_pools_fill(f, 1, d);
-    d->seen = (struct cw_seen){.step_s = 0.4, .wait_s = 0.1, .interval_s = 0.5, .compute_s = 0.5, .workers = 1,
-                               .marker = -1, .limit = CW_BOTTLENECK_WORKERS};
-    snprintf(d->why, sizeof(d->why), "%s", d->replanned ? "the client waits, which was not expected" : "measured");
+    d->seen = (struct cw_seen){.step_s = 0.4,
+                               .wait_s = 0.1,
+                               .interval_s = 0.5,
+                               .compute_s = 0.5,
+                               .workers = 1,
+                               .marker = -1,
+                               .limit = CW_BOTTLENECK_WORKERS};
+    snprintf(d->why, sizeof(d->why), "%s",
+             d->replanned ? "the client waits, which was not expected" : "measured");
 }
 
 /* That the client waits, which was not expected, is a record also where the plan stays. */
@@ -577,7 +622,8 @@ static void test_waiting_that_was_not_expected_is_a_record(void **state)
     assert_int_equal(json_array_size(decisions), 2);
     logged(u, decisions);
     const json_t *last = json_object_get(json_array_get(decisions, 1), "record");
-    assert_string_equal(json_string_value(json_object_get(last, "why")), "the client waits, which was not expected");
+    assert_string_equal(json_string_value(json_object_get(last, "why")),
+                        "the client waits, which was not expected");
     assert_string_equal(what_of(json_array_get(decisions, 1)), "1 worker, as before");
     json_decref(decisions);
     end(u);
@@ -627,7 +673,8 @@ static void decides_to_read(struct world x)
     for (int i = 0; i < 10; i++)
         second(u, c, &x);
     json_t *decisions = ask(u, "jobs/job/decisions");
-    const char *first = json_string_value(json_object_get(json_object_get(json_object_get(json_array_get(decisions, 0), "record"), "chosen"), "cache"));
+    const char *first = json_string_value(json_object_get(
+        json_object_get(json_object_get(json_array_get(decisions, 0), "record"), "chosen"), "cache"));
     assert_non_null(first);
     assert_string_equal(first, "good");
     json_decref(decisions);
@@ -639,14 +686,16 @@ static void decides_to_read(struct world x)
 static void test_where_it_is_cached_is_decided_before_a_range_is_completed(void **state)
 {
     (void)state;
-    decides_to_read((struct world){.step_s = 0.01, .work_s = 0.12, .read_s = 0.02, .uses = 2, .endless = true});
+    decides_to_read(
+        (struct world){.step_s = 0.01, .work_s = 0.12, .read_s = 0.02, .uses = 2, .endless = true});
 }
 
 /* Behind a filter a range may leave less than a batch: nothing was decided at all where all of them did. */
 static void test_where_it_is_cached_is_decided_where_no_range_gives_a_whole_batch(void **state)
 {
     (void)state;
-    decides_to_read((struct world){.step_s = 0.01, .work_s = 0.12, .read_s = 0.02, .uses = 2, .crumbs = true});
+    decides_to_read(
+        (struct world){.step_s = 0.01, .work_s = 0.12, .read_s = 0.02, .uses = 2, .crumbs = true});
 }
 
 /* Measurements that are none. */
@@ -667,7 +716,8 @@ static void test_nonsense_of_markers(void **state)
             cachew__marker_work__init(all[k] = &markers[k]);
             markers[k].marker = k % 2 ? k * 1000003 : i - k;
             markers[k].name = (char *)(k % 2 ? "\x01\xff" : "");
-            markers[k].compute_s = markers[k].read_s = markers[k].store_s = markers[k].bytes = markers[k].cached = markers[k].written = v;
+            markers[k].compute_s = markers[k].read_s = markers[k].store_s = markers[k].bytes =
+                markers[k].cached = markers[k].written = v;
             markers[k].was_read = k % 3;
         }
         work.stream = (ProtobufCBinaryData){16, c->streams[0].id};
@@ -676,8 +726,8 @@ static void test_nonsense_of_markers(void **state)
         work.n_markers = 40;
         for (struct run_peer *p = u->peers; p < u->peers + RUN_PEERS; p++)
             if (p->used && p->role == CACHEW__ROLE__ROLE_WORKER)
-                RUN_SAY(p, Heartbeat, HEARTBEAT, false, RUN_BASE(heartbeat), .streams = list, .n_streams = 1, .cache_read_bytes_per_s = v, .cache_write_bytes_per_s = v,
-                        .cache_bytes = UINT64_MAX);
+                RUN_SAY(p, Heartbeat, HEARTBEAT, false, RUN_BASE(heartbeat), .streams = list, .n_streams = 1,
+                        .cache_read_bytes_per_s = v, .cache_write_bytes_per_s = v, .cache_bytes = UINT64_MAX);
         run_pass(u, 1000);
     }
     json_decref(ask(u, "jobs/job/decisions"));
@@ -685,7 +735,8 @@ static void test_nonsense_of_markers(void **state)
     end(u);
 }
 
-/* A client that takes next to no time, and now that and now this: it gets all that there are, though nobody knows how short its steps are. */
+/* A client that takes next to no time, and now that and now this: it gets all that there are, though nobody
+ * knows how short its steps are. */
 static void test_a_client_that_takes_all(void **state)
 {
     (void)state;

@@ -93,19 +93,23 @@ static void test_other_data_for_a_while(void **state)
     run_free(u);
 }
 
-/* A worker that says that it can have less than it was given while that is written down still gets what it was given. */
+/* A worker that says that it can have less than it was given while that is written down still gets what it
+ * was given. */
 static void test_capacity_falls_while_leases_are_written(void **state)
 {
     (void)state;
     struct run *u = run_new(400);
-    struct run_attach at = {.job = "job", .order = CACHEW__ORDER__ORDER_ANY, .guarantee = CACHEW__GUARANTEE__GUARANTEE_AT_MOST_ONCE};
+    struct run_attach at = {.job = "job",
+                            .order = CACHEW__ORDER__ORDER_ANY,
+                            .guarantee = CACHEW__GUARANTEE__GUARANTEE_AT_MOST_ONCE};
     struct run_peer *w = run_worker(u, 200), *c = run_client_with(u, &at, 0);
     assert_int_equal(run_held(w), 200);
     u->hold = true;
     run_progress(c, 150, 0); /* as many new ones are on their way through the journal */
     run_settle(u);
     Cachew__Plan plan = run_plan(w);
-    Cachew__Prepared prepared = {RUN_BASE(prepared), .stream = {16, w->streams[0].id}, .plan = &plan, .capacity = 1};
+    Cachew__Prepared prepared = {RUN_BASE(prepared), .stream = {16, w->streams[0].id}, .plan = &plan,
+                                 .capacity = 1};
     Cachew__Holding holding = {RUN_BASE(holding), .prepared = &prepared}, *holdings[] = {&holding};
     for (int i = 0; i < 3; i++)
         RUN_SAY(w, Holdings, HOLDINGS, false, RUN_BASE(holdings), .holdings = holdings, .n_holdings = 1);
@@ -127,9 +131,11 @@ static void test_plans_that_are_none(void **state)
     w->streams[0].used = true;
     memcpy(w->streams[0].id, c->streams[0].id, 16);
     Cachew__Plan plan = run_plan(w);
-    Cachew__Prepared prepared = {RUN_BASE(prepared), .stream = {16, w->streams[0].id}, .plan = &plan, .capacity = 2};
+    Cachew__Prepared prepared = {RUN_BASE(prepared), .stream = {16, w->streams[0].id}, .plan = &plan,
+                                 .capacity = 2};
     Cachew__Range range = {RUN_BASE(range), .end = 10}, *ranges[] = {&range};
-    Cachew__Holding holding = {RUN_BASE(holding), .prepared = &prepared, .ranges = ranges, .n_ranges = 1}, *holdings[] = {&holding};
+    Cachew__Holding holding = {RUN_BASE(holding), .prepared = &prepared, .ranges = ranges, .n_ranges = 1},
+                    *holdings[] = {&holding};
     RUN_SAY(w, Holdings, HOLDINGS, false, RUN_BASE(holdings), .holdings = holdings, .n_holdings = 1);
     assert_true(w->closed);
     assert_non_null(strstr(w->why, "positions 0 to 10: expected at least 1 in a plan of 0 positions"));
@@ -156,7 +162,9 @@ static void test_drain_loses_nothing(void **state)
 {
     (void)state;
     struct run *u = run_new(40);
-    struct run_attach at = {.job = "job", .order = CACHEW__ORDER__ORDER_ANY, .guarantee = CACHEW__GUARANTEE__GUARANTEE_AT_MOST_ONCE};
+    struct run_attach at = {.job = "job",
+                            .order = CACHEW__ORDER__ORDER_ANY,
+                            .guarantee = CACHEW__GUARANTEE__GUARANTEE_AT_MOST_ONCE};
     struct run_peer *w = run_worker(u, 2), *c = run_client_with(u, &at, 0);
     run_worker(u, 2);
     RUN_SAY(w, Draining, DRAINING, false, RUN_BASE(draining));
@@ -174,7 +182,8 @@ static void test_drain_loses_nothing(void **state)
     run_free(u);
 }
 
-/* The row of a pipeline goes with the last stream that has it, whether or not that one was ever written down; also after a restart. */
+/* The row of a pipeline goes with the last stream that has it, whether or not that one was ever written down;
+ * also after a restart. */
 static void test_pipelines_leave_no_rows(void **state)
 {
     (void)state;
@@ -216,7 +225,11 @@ static void test_rows_far_ahead(void **state)
     memcpy(key, row->key, sizeof(key));
     for (int i = 0; i < 8; i++)
         key[17 + i] = (uint8_t)(far >> (56 - 8 * i));
-    run_apply(u, &(struct cw_store_op){.kind = CW_STORE_PUT, .key = key, .key_size = sizeof(key), .value = row->value, .value_size = row->value_size});
+    run_apply(u, &(struct cw_store_op){.kind = CW_STORE_PUT,
+                                       .key = key,
+                                       .key_size = sizeof(key),
+                                       .value = row->value,
+                                       .value_size = row->value_size});
     run_kill(u);
     w->used = c->used = false;
     run_start(u);
@@ -229,12 +242,14 @@ static void test_rows_far_ahead(void **state)
     run_free(u);
 }
 
-/* The first worker's answer is what the stream is; one that sees other data isn't used, and the first file that differs is named. */
+/* The first worker's answer is what the stream is; one that sees other data isn't used, and the first file
+ * that differs is named. */
 static void test_other_data(void **state)
 {
     (void)state;
     struct run *u = run_new(8);
-    struct run_peer *good = run_worker(u, 2), *c = run_client(u, "job", 0, 1, 0), *bad = run_worker_data(u, 2, 12), *more = run_worker_data(u, 2, 13);
+    struct run_peer *good = run_worker(u, 2), *c = run_client(u, "job", 0, 1, 0),
+                    *bad = run_worker_data(u, 2, 12), *more = run_worker_data(u, 2, 13);
     more->file = "b";
     run_settle(u);
     assert_true(c->attached);
@@ -249,7 +264,8 @@ static void test_other_data(void **state)
     run_free(u);
 }
 
-/* All workers fail: the client is told why. None is there: it waits. One that never answers is not waited for forever. */
+/* All workers fail: the client is told why. None is there: it waits. One that never answers is not waited for
+ * forever. */
 static void test_prepare_fails(void **state)
 {
     (void)state;
@@ -257,7 +273,8 @@ static void test_prepare_fails(void **state)
     struct run_peer *c = run_client(u, "job", 0, 1, 0);
     assert_false(c->attached);
     assert_string_equal(c->failure, "");
-    struct run_peer *a = run_connect(u, CACHEW__ROLE__ROLE_WORKER), *b = run_connect(u, CACHEW__ROLE__ROLE_WORKER);
+    struct run_peer *a = run_connect(u, CACHEW__ROLE__ROLE_WORKER),
+                    *b = run_connect(u, CACHEW__ROLE__ROLE_WORKER);
     a->silent = b->silent = true;
     a->fails = b->fails = "no such file";
     a->capacity = b->capacity = 1;
@@ -291,7 +308,8 @@ static void test_prepare_fails(void **state)
     run_free(u);
 }
 
-/* A worker that can't go on with a stream stays in the service: others run its ranges until it is tried again. */
+/* A worker that can't go on with a stream stays in the service: others run its ranges until it is tried
+ * again. */
 static void test_stream_fails_at_a_worker(void **state)
 {
     (void)state;
@@ -335,13 +353,14 @@ static void test_stream_fails_at_every_worker(void **state)
     run_free(u);
 }
 
-/* A share of a worker's memory does not suffice for a stream that is under way: it goes on when others end, and is given up only if all of the memory does not
- * suffice. */
+/* A share of a worker's memory does not suffice for a stream that is under way: it goes on when others end,
+ * and is given up only if all of the memory does not suffice. */
 static void test_a_stream_fails_beside_others(void **state)
 {
     (void)state;
     struct run *u = run_new(1000);
-    struct run_peer *w = run_worker(u, 4), *first = run_client(u, "first", 0, 1, 0), *second = run_client(u, "second", 0, 1, 0);
+    struct run_peer *w = run_worker(u, 4), *first = run_client(u, "first", 0, 1, 0),
+                    *second = run_client(u, "second", 0, 1, 0);
     assert_true(first->attached && second->attached);
     unsigned n_prepares = w->n_prepares;
     assert_int_equal(run_stream_fails(w, "budget", "--memory 1000 is too small"), 0);
@@ -412,7 +431,8 @@ static void test_the_reason_of_a_job_that_failed_is_text(void **state)
         assert_true(c->ended && cw_text_utf8(c->failure, strlen(c->failure)));
         if (strncmp(c->failure, "io: no worker can run it: worker 1000", 37) != 0)
             fail_msg("%s", c->failure);
-        if (!strstr(c->failure, "\xe2\x82\xac): \xe2\x82\xac") || strstr(c->failure, "more") || strchr(c->failure, '\x1b'))
+        if (!strstr(c->failure, "\xe2\x82\xac): \xe2\x82\xac") || strstr(c->failure, "more") ||
+            strchr(c->failure, '\x1b'))
             fail_msg("%s", c->failure);
         run_free(u);
     }
@@ -432,7 +452,8 @@ static void test_stream_is_not_there(void **state)
     run_free(u);
 }
 
-/* Late: 0.3 s longer than expected, and three times as long; then another worker runs it too. The first to complete keeps it. */
+/* Late: 0.3 s longer than expected, and three times as long; then another worker runs it too. The first to
+ * complete keeps it. */
 static void test_late(void **state)
 {
     (void)state;
@@ -448,7 +469,7 @@ static void test_late(void **state)
     run_pass(u, 200);
     assert_true(fast->streams[0].held[0] && slow->streams[0].held[0]);
     assert_int_equal(c->placed[0], fast->worker + 1);
-    assert_int_equal(run_held(fast), 3); /* one more than its capacity, as all it has is finished */
+    assert_int_equal(run_held(fast), 3);          /* one more than its capacity, as all it has is finished */
     run_completed(slow, &slow->streams[0], 0, 1); /* after all */
     run_settle(u);
     assert_false(fast->streams[0].held[0]);
@@ -499,7 +520,8 @@ static void test_drain(void **state)
         begun++;
     RUN_SAY(leaves, Draining, DRAINING, false, RUN_BASE(draining));
     run_settle(u);
-    assert_true(leaves->streams[0].held[0] && leaves->streams[0].held[begun]); /* what it computes it may finish */
+    /* what it computes it may finish */
+    assert_true(leaves->streams[0].held[0] && leaves->streams[0].held[begun]);
     assert_int_equal(c->placed[begun], leaves->worker + 1);
     run_completed(leaves, &leaves->streams[0], begun, 1);
     for (uint64_t pos = 1; pos < 6; pos++)
@@ -531,7 +553,8 @@ static void test_names_of_workers_are_cut_between_characters(void **state)
     run_lose(w);
     w->name = name;
     w->capacity = 2;
-    w->fails = "bad \xe2\x80\xae" "data\n";
+    w->fails = "bad \xe2\x80\xae"
+               "data\n";
     run_connect_as(u, w, CACHEW__ROLE__ROLE_WORKER);
     run_register(w);
     run_client(u, "job", 0, 1, 0);
@@ -553,11 +576,13 @@ static void test_unreachable(void **state)
     (void)state;
     struct run *u = run_new(40);
     struct run_peer *a = run_worker(u, 2), *c = run_client(u, "job", 0, 1, 0);
-    RUN_SAY(c, Unreachable, UNREACHABLE, false, RUN_BASE(unreachable), .worker = a->worker, .reason = (char *)"timed out");
+    RUN_SAY(c, Unreachable, UNREACHABLE, false, RUN_BASE(unreachable), .worker = a->worker,
+            .reason = (char *)"timed out");
     run_settle(u);
     assert_int_equal(run_held(a), 2); /* nobody else could do better */
     struct run_peer *b = run_worker(u, 64);
-    RUN_SAY(c, Unreachable, UNREACHABLE, false, RUN_BASE(unreachable), .worker = a->worker, .reason = (char *)"timed out");
+    RUN_SAY(c, Unreachable, UNREACHABLE, false, RUN_BASE(unreachable), .worker = a->worker,
+            .reason = (char *)"timed out");
     run_settle(u);
     assert_int_equal(run_held(a), 0);
     assert_true(b->streams[0].held[0] && b->streams[0].held[1]);
@@ -565,7 +590,8 @@ static void test_unreachable(void **state)
     assert_int_equal(run_held(a), 0);
     run_pass(u, 2000);
     assert_int_equal(run_held(a), 2); /* what b has not finished, which is late by now */
-    RUN_SAY(c, Unreachable, UNREACHABLE, false, RUN_BASE(unreachable), .worker = a->worker, .reason = (char *)"timed out");
+    RUN_SAY(c, Unreachable, UNREACHABLE, false, RUN_BASE(unreachable), .worker = a->worker,
+            .reason = (char *)"timed out");
     run_settle(u);
     run_lose(b); /* now it is better than nobody */
     run_settle(u);

@@ -82,7 +82,8 @@ static void add_entry(struct bytes *features, const char *key, struct bytes feat
     add_field(features, 1, entry);
 }
 
-/* The last feature of that key in an Example; kind NONE if it is not there. Asserts that the walk goes well. */
+/* The last feature of that key in an Example; kind NONE if it is not there. Asserts that the walk goes well.
+ */
 static struct cw_feature find(const struct bytes *b, const char *key)
 {
     struct cw_example_walk w;
@@ -189,13 +190,16 @@ static void merges_as_protobuf(void **state)
 static void refuses_malformed(void **state)
 {
     (void)state;
+
     static const struct {
         const char *data;
         size_t size;
         const char *why;
         size_t where;
     } cases[] = {
-        {"\x0a\x05" "ab", 4, "a field runs past the end", 0},
+        {"\x0a\x05"
+         "ab",
+         4, "a field runs past the end", 0},
         {"\x0a\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", 11, "a field runs past the end", 0},
         {"\x0a\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", 12, "a length is cut off", 0},
         {"\x0a\x80", 2, "a length is cut off", 0},
@@ -208,6 +212,7 @@ static void refuses_malformed(void **state)
         {"\x0a\x03\x0a\x01\x80", 5, "no valid field tag", 4},
         {"\x0a\x06\x0a\x04\x12\x02\x1a\x01", 8, "a field runs past the end", 4},
     };
+
     for (size_t i = 0; i < CW_COUNT_OF(cases); i++) {
         struct cw_example_walk w;
         struct cw_feature f;
@@ -219,11 +224,30 @@ static void refuses_malformed(void **state)
         assert_string_equal(w.why, cases[i].why);
         assert_int_equal(w.where, cases[i].where);
     }
+
     /* lists are looked into by cw_feature_count */
-    static const struct { unsigned kind; const char *list; size_t size; } lists[] = {
-        {2, "\x0a\x03" "abc", 5}, {3, "\x0a\x01\x80", 3}, {3, "\x0a\x0b\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", 13},
-        {3, "\x08", 1}, {1, "\x0a\x07" "abc", 5}, {2, "\x0d" "ab", 3},
+    static const struct {
+        unsigned kind;
+        const char *list;
+        size_t size;
+    } lists[] = {
+        {2,
+         "\x0a\x03"
+         "abc",
+         5},
+        {3, "\x0a\x01\x80", 3},
+        {3, "\x0a\x0b\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", 13},
+        {3, "\x08", 1},
+        {1,
+         "\x0a\x07"
+         "abc",
+         5},
+        {2,
+         "\x0d"
+         "ab",
+         3},
     };
+
     for (size_t i = 0; i < CW_COUNT_OF(lists); i++) {
         struct bytes features = {0}, example = {0}, list = {0};
         bytes_add(&list, lists[i].list, lists[i].size);

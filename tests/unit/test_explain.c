@@ -1,4 +1,5 @@
-/* client/costs.h, rewrite.h, remedies.h: costs made up by hand, so that what limits the rate and what would help is arithmetic. */
+/* client/costs.h, rewrite.h, remedies.h: costs made up by hand, so that what limits the rate and what would
+ * help is arithmetic. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -25,7 +26,8 @@ static struct made *make(void)
     struct made *m = calloc(1, sizeof(*m));
     static const char *const names[] = {"synthetic", "first", "second", "batch"};
     for (unsigned i = 0; i < 4; i++)
-        m->ops[i] = (struct cw_op_cost){.op = names[i], .position = i, .fused_into = i, .source = i == 0, .rows = i < 3, .bytes = 1000};
+        m->ops[i] = (struct cw_op_cost){
+            .op = names[i], .position = i, .fused_into = i, .source = i == 0, .rows = i < 3, .bytes = 1000};
     m->c = (struct cw_costs){.ops = m->ops, .n_ops = 4, .threads = 2, .cpus = 2, .memory = 1 << 30};
     return m;
 }
@@ -56,13 +58,16 @@ struct found {
     size_t n;
 };
 
-static const struct cw_cache_speed SPEED = {.entry_s = 10 * US, .byte_s = 0.01 * US, .cold_entry_s = 20 * US, .cold_byte_s = 0.05 * US};
+static const struct cw_cache_speed SPEED = {
+    .entry_s = 10 * US, .byte_s = 0.01 * US, .cold_entry_s = 20 * US, .cold_byte_s = 0.05 * US};
 
-static struct found find(struct made *m, const struct cw_place *places, size_t n_places, const struct cw_move *moves, size_t n_moves)
+static struct found find(struct made *m, const struct cw_place *places, size_t n_places,
+                         const struct cw_move *moves, size_t n_moves)
 {
     struct found f;
     struct cw_error err = {0};
-    const struct cw_remedy_options o = {.speed = &SPEED, .elements = 1e5, .page_cache = 1e9, .memory_total = (size_t)4 << 30};
+    const struct cw_remedy_options o = {
+        .speed = &SPEED, .elements = 1e5, .page_cache = 1e9, .memory_total = (size_t)4 << 30};
     measured(m);
     assert_int_equal(cw_remedies_find(&m->c, places, n_places, moves, n_moves, &o, &f.list, &f.n, &err), 0);
     return f;
@@ -96,7 +101,8 @@ static void limited_by(struct made *m, const char *kind, const char *op)
     free(m);
 }
 
-/* It was said of any run that spent time between operators: of one that waited for who takes the batches, with operators that are dear, too. */
+/* It was said of any run that spent time between operators: of one that waited for who takes the batches,
+ * with operators that are dear, too. */
 static void larger_batches_are_advised_where_they_would_help(void **state)
 {
     (void)state;
@@ -141,7 +147,8 @@ static void names_what_limits(void **state)
     limited_by(m, "cpu", "synthetic");
 
     m = make();
-    double *const parts[] = {&m->c.read_s, &m->c.emit_s, &m->c.other_s, &m->c.idle_s[CW_IDLE_MEMORY], &m->c.idle_s[CW_IDLE_OTHER]};
+    double *const parts[] = {&m->c.read_s, &m->c.emit_s, &m->c.other_s, &m->c.idle_s[CW_IDLE_MEMORY],
+                             &m->c.idle_s[CW_IDLE_OTHER]};
     static const char *const kinds[] = {"reading", "copying", "scheduling", "memory", "order"};
     costs(m, 1, 1 * MS, 1 * MS);
     for (size_t i = 0; i < CW_COUNT_OF(parts); i++) {
@@ -297,7 +304,8 @@ static void memory_and_storage(void **state)
     m->c.idle_s[CW_IDLE_MEMORY] = 1 * MS; /* half of the time */
     struct found f = find(m, NULL, 0, NULL, 0);
     near(of_kind(&f, "memory")->rate, 2000);
-    assert_int_equal(json_integer_value(json_object_get(of_kind(&f, "memory")->change, "value")), (json_int_t)1 << 31);
+    assert_int_equal(json_integer_value(json_object_get(of_kind(&f, "memory")->change, "value")),
+                     (json_int_t)1 << 31);
     end(m, &f);
 
     m = make();
@@ -316,7 +324,8 @@ static void a_cache_saves_what_stands_before_it(void **state)
 {
     (void)state;
     struct made *m = make();
-    const struct cw_place places[] = {{.at = 1, .marker = -1, .last = 0, .bytes = 1000}, {.at = 2, .marker = 7, .last = 1, .bytes = 500}};
+    const struct cw_place places[] = {{.at = 1, .marker = -1, .last = 0, .bytes = 1000},
+                                      {.at = 2, .marker = 7, .last = 1, .bytes = 500}};
     costs(m, 0, 2 * MS, 2 * MS);
     costs(m, 1, 0.03 * MS, 0.03 * MS);
     costs(m, 2, 1 * MS, 1 * MS);
@@ -336,7 +345,8 @@ static void a_cache_larger_than_memory_is_read_from_the_disk(void **state)
 {
     (void)state;
     struct made *m = make();
-    const struct cw_place place = {.at = 1, .marker = -1, .last = 0, .bytes = 20000}; /* 2 GB; 1 GB of page cache */
+    /* 2 GB; 1 GB of page cache */
+    const struct cw_place place = {.at = 1, .marker = -1, .last = 0, .bytes = 20000};
     costs(m, 0, 9 * MS, 9 * MS);
     costs(m, 1, 1 * MS, 1 * MS);
     struct found f = find(m, &place, 1, NULL, 0);
@@ -435,7 +445,8 @@ static void parse(const char *chain, struct cw_local *l)
 
 #define IMAGES "{\"op\": \"synthetic\", \"count\": 64, \"shape\": [40, 40, 3], \"dtype\": \"uint8\"}, "
 
-/* The moves of a chain, as "from>to factor", where every operator gets `rows` elements, but for what stands behind position `filter`: those get a quarter. */
+/* The moves of a chain, as "from>to factor", where every operator gets `rows` elements, but for what stands
+ * behind position `filter`: those get a quarter. */
 static void moves(const char *chain, unsigned filter, const char *expected)
 {
     struct cw_local l;
@@ -444,13 +455,16 @@ static void moves(const char *chain, unsigned filter, const char *expected)
     size_t n;
     char got[256] = "";
     parse(chain, &l);
-    struct cw_profile p = {.n_ops = l.pipeline->n_ops, .ops = calloc(l.pipeline->n_ops, sizeof(*p.ops)), .values = calloc(cw_n_values(l.compiled) + 1, sizeof(*p.values))};
+    struct cw_profile p = {.n_ops = l.pipeline->n_ops,
+                           .ops = calloc(l.pipeline->n_ops, sizeof(*p.ops)),
+                           .values = calloc(cw_n_values(l.compiled) + 1, sizeof(*p.values))};
     struct cw_costs c = {.n_ops = l.pipeline->n_ops, .ops = calloc(l.pipeline->n_ops, sizeof(*c.ops))};
     for (unsigned i = 0; i < c.n_ops; i++)
         c.ops[i] = (struct cw_op_cost){.position = i, .fused_into = i, .rows = i <= filter ? 4 : 1};
     assert_int_equal(cw_moves_find(&l, &c, &p, &list, &n, &err), 0);
     for (size_t i = 0; i < n; i++)
-        snprintf(got + strlen(got), sizeof(got) - strlen(got), "%zu>%zu %.2f ", list[i].from, list[i].to, list[i].factor);
+        snprintf(got + strlen(got), sizeof(got) - strlen(got), "%zu>%zu %.2f ", list[i].from, list[i].to,
+                 list[i].factor);
     assert_string_equal(got, expected);
     free(list);
     free(p.ops);
@@ -465,13 +479,20 @@ static void moves(const char *chain, unsigned filter, const char *expected)
 static void finds_operators_that_could_stand_elsewhere(void **state)
 {
     (void)state;
-    moves(RANGE SQUARE "{\"op\": \"filter\", \"where\": \"value > 9\"}, {\"op\": \"batch\", \"size\": 4}", 2, "2>1 0.25 ");
-    moves(RANGE SQUARE "{\"op\": \"filter\", \"where\": \"square > 9\"}, {\"op\": \"batch\", \"size\": 4}", 2, "");
-    moves(RANGE SQUARE "{\"op\": \"delay\", \"us\": 1}, {\"op\": \"filter\", \"where\": \"square > 9\"}, {\"op\": \"batch\", \"size\": 4}", 3, "3>2 0.25 ");
+    moves(RANGE SQUARE "{\"op\": \"filter\", \"where\": \"value > 9\"}, {\"op\": \"batch\", \"size\": 4}", 2,
+          "2>1 0.25 ");
+    moves(RANGE SQUARE "{\"op\": \"filter\", \"where\": \"square > 9\"}, {\"op\": \"batch\", \"size\": 4}", 2,
+          "");
+    moves(RANGE SQUARE "{\"op\": \"delay\", \"us\": 1}, {\"op\": \"filter\", \"where\": \"square > 9\"}, "
+                       "{\"op\": \"batch\", \"size\": 4}",
+          3, "3>2 0.25 ");
     /* A marker stays where it is; a name that changed is another one; take counts what arrives. */
     moves(RANGE SQUARE "{\"op\": \"autocache\"}, {\"op\": \"filter\", \"where\": \"value > 9\"}", 3, "");
-    moves(RANGE "{\"op\": \"rename\", \"names\": {\"value\": \"other\"}}, {\"op\": \"filter\", \"where\": \"other > 9\"}", 2, "");
-    moves(RANGE SQUARE "{\"op\": \"take\", \"count\": 9}, {\"op\": \"filter\", \"where\": \"value > 9\"}", 3, "");
+    moves(RANGE "{\"op\": \"rename\", \"names\": {\"value\": \"other\"}}, {\"op\": \"filter\", \"where\": "
+                "\"other > 9\"}",
+          2, "");
+    moves(RANGE SQUARE "{\"op\": \"take\", \"count\": 9}, {\"op\": \"filter\", \"where\": \"value > 9\"}", 3,
+          "");
 }
 
 static void finds_crops_that_could_be_earlier(void **state)
@@ -479,11 +500,20 @@ static void finds_crops_that_could_be_earlier(void **state)
     (void)state;
     const char *cast = "{\"op\": \"cast\", \"component\": \"data\", \"dtype\": \"float32\"}, ";
     char chain[1024];
-    snprintf(chain, sizeof(chain), IMAGES "%s{\"op\": \"center_crop\", \"component\": \"data\", \"size\": [20, 20]}, {\"op\": \"batch\", \"size\": 4}", cast);
+    snprintf(chain, sizeof(chain),
+             IMAGES "%s{\"op\": \"center_crop\", \"component\": \"data\", \"size\": [20, 20]}, {\"op\": "
+                    "\"batch\", \"size\": 4}",
+             cast);
     moves(chain, 9, "2>1 0.25 ");
-    snprintf(chain, sizeof(chain), IMAGES "%s{\"op\": \"random_crop\", \"component\": \"data\", \"size\": [20, 20]}, {\"op\": \"batch\", \"size\": 4}", cast);
+    snprintf(chain, sizeof(chain),
+             IMAGES "%s{\"op\": \"random_crop\", \"component\": \"data\", \"size\": [20, 20]}, {\"op\": "
+                    "\"batch\", \"size\": 4}",
+             cast);
     moves(chain, 9, "2>1 0.25 ");
-    snprintf(chain, sizeof(chain), IMAGES "%s{\"op\": \"resize\", \"component\": \"data\", \"size\": [20, 20]}, {\"op\": \"batch\", \"size\": 4}", cast);
+    snprintf(chain, sizeof(chain),
+             IMAGES "%s{\"op\": \"resize\", \"component\": \"data\", \"size\": [20, 20]}, {\"op\": "
+                    "\"batch\", \"size\": 4}",
+             cast);
     moves(chain, 9, ""); /* it rounds */
 }
 
@@ -494,9 +524,14 @@ static void finds_places_for_a_cache(void **state)
     struct cw_error err = {0};
     struct cw_place *places;
     size_t n;
-    parse(IMAGES "{\"op\": \"shuffle\"}, {\"op\": \"center_crop\", \"component\": \"data\", \"size\": [20, 20]}, {\"op\": \"cache\"}, "
-          "{\"op\": \"random_flip\", \"component\": \"data\"}, {\"op\": \"cast\", \"component\": \"data\", \"dtype\": \"float32\"}, {\"op\": \"batch\", \"size\": 4}", &l);
-    struct cw_profile p = {.n_ops = l.pipeline->n_ops, .ops = calloc(l.pipeline->n_ops, sizeof(*p.ops)), .values = calloc(cw_n_values(l.compiled) + 1, sizeof(*p.values))};
+    parse(IMAGES "{\"op\": \"shuffle\"}, {\"op\": \"center_crop\", \"component\": \"data\", \"size\": [20, "
+                 "20]}, {\"op\": \"cache\"}, "
+                 "{\"op\": \"random_flip\", \"component\": \"data\"}, {\"op\": \"cast\", \"component\": "
+                 "\"data\", \"dtype\": \"float32\"}, {\"op\": \"batch\", \"size\": 4}",
+          &l);
+    struct cw_profile p = {.n_ops = l.pipeline->n_ops,
+                           .ops = calloc(l.pipeline->n_ops, sizeof(*p.ops)),
+                           .values = calloc(cw_n_values(l.compiled) + 1, sizeof(*p.values))};
     p.ops[0].rows = 64;
     assert_int_equal(cw_places_find(&l, &p, &places, &n, &err), 0);
     assert_int_equal(n, 2); /* behind the source; at the marker; behind the flip nothing can be kept */
@@ -516,9 +551,12 @@ static void finds_places_for_a_cache(void **state)
 static void applies_changes(void **state)
 {
     (void)state;
-    json_t *root = json_pack("{s:[i, i, i, i]}", "pipeline", 0, 1, 2, 3), *insert = json_pack("{s:i, s:i}", "insert", 9, "at", 1),
-           *move = json_pack("{s:i, s:i}", "move", 3, "to", 1), *inserted = cw_change_apply(root, insert), *moved = cw_change_apply(root, move);
-    json_t *expected = json_pack("{s:[i, i, i, i, i]}", "pipeline", 0, 9, 1, 2, 3), *expected_moved = json_pack("{s:[i, i, i, i]}", "pipeline", 0, 3, 1, 2);
+    json_t *root = json_pack("{s:[i, i, i, i]}", "pipeline", 0, 1, 2, 3),
+           *insert = json_pack("{s:i, s:i}", "insert", 9, "at", 1),
+           *move = json_pack("{s:i, s:i}", "move", 3, "to", 1), *inserted = cw_change_apply(root, insert),
+           *moved = cw_change_apply(root, move);
+    json_t *expected = json_pack("{s:[i, i, i, i, i]}", "pipeline", 0, 9, 1, 2, 3),
+           *expected_moved = json_pack("{s:[i, i, i, i]}", "pipeline", 0, 3, 1, 2);
     assert_true(json_equal(inserted, expected));
     assert_true(json_equal(moved, expected_moved));
     json_t *all[] = {root, insert, move, inserted, moved, expected, expected_moved};
@@ -533,7 +571,8 @@ static void the_speed_of_a_cache_is_measured(void **state)
     struct cw_error err = {0};
     for (int scattered = 0; scattered < 2; scattered++) {
         assert_int_equal(cw_probe_cache(NULL, scattered, NULL, &speed, &err), 0);
-        assert_true(speed.entry_s + 1e5 * speed.byte_s > 0 && speed.cold_entry_s + 1e5 * speed.cold_byte_s > 0);
+        assert_true(speed.entry_s + 1e5 * speed.byte_s > 0 &&
+                    speed.cold_entry_s + 1e5 * speed.cold_byte_s > 0);
     }
     assert_int_equal(cw_probe_cache("/nowhere/at/all", true, NULL, &speed, &err), CW_E_OPTION);
     assert_non_null(strstr(err.message, "/nowhere/at/all"));

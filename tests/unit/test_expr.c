@@ -1,4 +1,5 @@
-/* ops/expr.h: grammar, types, errors, evaluation over the ways rows can lie, records that fail. NumPy's results are tests/expr_numpy.py's. */
+/* ops/expr.h: grammar, types, errors, evaluation over the ways rows can lie, records that fail. NumPy's
+ * results are tests/expr_numpy.py's. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,9 +15,13 @@
 #include "pipeline/op.h"
 
 #define N 5000 /* rows: several pieces, the last one short */
+
 enum { X, Y, F, B, A, BIG, V, S, T, I8, H, U64, N_COLUMNS, OUT = N_COLUMNS };
 
-static const struct { const char *name; struct cw_type type; } schema[N_COLUMNS] = {
+static const struct {
+    const char *name;
+    struct cw_type type;
+} schema[N_COLUMNS] = {
     [X] = {"x", {.dtype = CW_INT64}},
     [Y] = {"y", {.dtype = CW_INT64}},
     [F] = {"f", {.dtype = CW_FLOAT32}},
@@ -58,7 +63,8 @@ static int setup(void **state)
         return -1;
     cw_budget_init(&f->budget, (size_t)256 << 20);
     cw_arena_init(&f->arena, &f->budget);
-    f->block = (struct cw_block){.n = N, .status = f->status, .all_ok = true, .columns = f->columns, .arena = &f->arena};
+    f->block = (struct cw_block){
+        .n = N, .status = f->status, .all_ok = true, .columns = f->columns, .arena = &f->arena};
     for (unsigned k = 0; k < N_COLUMNS; k++) {
         const struct cw_type *t = &schema[k].type;
         f->ports[k] = (struct cw_port){.value = k, .type = *t};
@@ -85,8 +91,10 @@ static int setup(void **state)
         int32_t *tokens = cw_block_row_out(&f->block, V, &schema[V].type, (size_t)i, dims, 1, NULL);
         for (int k = 0; k < i % 4; k++)
             tokens[k] = 100 * i + k;
-        f->columns[S].rows[i] = (struct cw_tensor){.data = (void *)words[i % 4], .size = strlen(words[i % 4])};
-        f->columns[T].rows[i] = (struct cw_tensor){.data = (void *)words[i % 2], .size = strlen(words[i % 2])};
+        f->columns[S].rows[i] = (struct cw_tensor){.data = (void *)words[i % 4],
+                                                   .size = strlen(words[i % 4])};
+        f->columns[T].rows[i] = (struct cw_tensor){.data = (void *)words[i % 2],
+                                                   .size = strlen(words[i % 2])};
     }
     *state = f;
     return 0;
@@ -119,11 +127,11 @@ static const struct cw_column *eval(struct fixture *f, const char *text, const c
     return &f->columns[OUT];
 }
 
-#define CHECK_ALL(T, column, want)                                                       \
-    do {                                                                                 \
-        const T *data_ = (const T *)(column)->data;                                      \
-        for (int64_t i = 0; i < N; i++)                                                  \
-            if (data_[i] != (T)(want))                                                   \
+#define CHECK_ALL(T, column, want) \
+    do { \
+        const T *data_ = (const T *)(column)->data; \
+        for (int64_t i = 0; i < N; i++) \
+            if (data_[i] != (T)(want)) \
                 fail_msg("row %d: %g instead of %g", (int)i, (double)data_[i], (double)(T)(want)); \
     } while (0)
 
@@ -135,7 +143,8 @@ static void scalars(void **state)
     CHECK_ALL(int64_t, eval(f, "x % 7", "int64"), ((i - 10) % 7 + 7) % 7);
     CHECK_ALL(int64_t, eval(f, "x // 7", "int64"), (i - 10 + 14) / 7 - 2);
     CHECK_ALL(int64_t, eval(f, "x // -7", "int64"), -((i - 10 + 700 + 6) / 7 - 100));
-    CHECK_ALL(uint8_t, eval(f, "y == 2 or not b and 3 < x <= 5", "bool"), i % 5 == 2 || (i % 3 != 0 && i > 13 && i <= 15));
+    CHECK_ALL(uint8_t, eval(f, "y == 2 or not b and 3 < x <= 5", "bool"),
+              i % 5 == 2 || (i % 3 != 0 && i > 13 && i <= 15));
     CHECK_ALL(float, eval(f, "f * 2 + 1", "float32"), (float)i * 0.5f + 1);
     CHECK_ALL(int64_t, eval(f, "where(b, x, -y)", "int64"), i % 3 == 0 ? i - 10 : -(i % 5));
     CHECK_ALL(int8_t, eval(f, "i * i", "int8"), (int8_t)((uint8_t)i * (uint8_t)i));
@@ -208,15 +217,18 @@ static size_t failures(struct fixture *f, const char *text, const char *why)
 static void records_that_fail(void **state)
 {
     struct fixture *f = *state;
-    assert_int_equal(failures(f, "x // y", "integer division by zero in x // y"), N / 5 - 1); /* row 5 is not ok */
+    /* row 5 is not ok */
+    assert_int_equal(failures(f, "x // y", "integer division by zero in x // y"), N / 5 - 1);
     assert_int_equal(failures(f, "a % y", "integer modulo by zero"), N / 5 - 1);
     assert_int_equal(failures(f, "y ** x", "negative integer power"), 8);
     assert_int_equal(failures(f, "x // 0", "division by zero"), N - 2);
-    assert_int_equal(failures(f, "x + (int64(0) // (-uint8(0)))", "integer division by zero"), N - 2); /* constants, but no literals */
+    /* constants, but no literals */
+    assert_int_equal(failures(f, "x + (int64(0) // (-uint8(0)))", "integer division by zero"), N - 2);
     assert_int_equal(failures(f, "int8(2) ** int8(-1)", "negative integer power"), N - 2);
     assert_int_equal(failures(f, "a + int64(1) % int64(0)", "integer modulo by zero"), N - 2);
     assert_int_equal(failures(f, "max(tokens)", "empty array"), N / 4 - 1);
-    assert_int_equal(failures(f, "tokens + a", "shapes don't match: [2] and [3]"), N / 2 - 1); /* 0 and 2 tokens do not fit 3, 1 and 3 do */
+    /* 0 and 2 tokens do not fit 3, 1 and 3 do */
+    assert_int_equal(failures(f, "tokens + a", "shapes don't match: [2] and [3]"), N / 2 - 1);
 }
 
 static void conditions(void **state)
@@ -249,7 +261,10 @@ static void conditions(void **state)
 static void errors(void **state)
 {
     (void)state;
-    static const struct { const char *text, *message; } wrong[] = {
+
+    static const struct {
+        const char *text, *message;
+    } wrong[] = {
         {"x +", "expected a value, but the expression ends (character 4: x +>>>)"},
         {"x % == 0", "expected a value, found \"==\" (character 5: x % >>>== 0)"},
         {"", "expected a value"},
@@ -276,10 +291,12 @@ static void errors(void **state)
         {"99999999999999999999999999999999999999", "too large"},
         {"2 ** 200", "too large"},
     };
+
     for (size_t i = 0; i < CW_COUNT_OF(wrong); i++) {
         struct cw_error err = {0};
         struct cw_expr *e = NULL;
-        assert_int_equal(cw_expr_compile(wrong[i].text, CW_EXPR_VALUE, lookup, NULL, &e, &err), CW_E_PIPELINE);
+        assert_int_equal(cw_expr_compile(wrong[i].text, CW_EXPR_VALUE, lookup, NULL, &e, &err),
+                         CW_E_PIPELINE);
         if (!strstr(err.message, wrong[i].message))
             fail_msg("%s: \"%s\" does not say \"%s\"", wrong[i].text, err.message, wrong[i].message);
     }
@@ -307,7 +324,8 @@ static void limits(void **state)
     assert_int_equal(cw_expr_compile(text, CW_EXPR_VALUE, lookup, NULL, &e, &err), CW_E_PIPELINE);
 }
 
-/* The loops for half precisions against the scalar functions: all halves, and doubles around every rounding boundary. */
+/* The loops for half precisions against the scalar functions: all halves, and doubles around every rounding
+ * boundary. */
 static void halves(void **state)
 {
     (void)state;
@@ -335,8 +353,22 @@ static void halves(void **state)
         want = cw_bfloat_to_float(v);
         assert_memory_equal(&f, &want, 4);
     }
-    static const double edges[] = {65519.999999999996, 65520.0, 0x1p-25, 0x1.0000000000001p-25, 0x1p-24, 0x1.8p-24, 3.4e38, 3.39e38, 0x1.fffffffffffffp1023,
-                                   0x1.fep127, 0x1.feffffffffffp127, 0x1.ffp127, 0x1p-149, 0x1p-134, 0x1.8p-133, 5e-324};
+    static const double edges[] = {65519.999999999996,
+                                   65520.0,
+                                   0x1p-25,
+                                   0x1.0000000000001p-25,
+                                   0x1p-24,
+                                   0x1.8p-24,
+                                   3.4e38,
+                                   3.39e38,
+                                   0x1.fffffffffffffp1023,
+                                   0x1.fep127,
+                                   0x1.feffffffffffp127,
+                                   0x1.ffp127,
+                                   0x1p-149,
+                                   0x1p-134,
+                                   0x1.8p-133,
+                                   5e-324};
     for (size_t i = 0; i < CW_COUNT_OF(edges); i++) {
         uint16_t have;
         cw_convert(CW_FLOAT64, CW_FLOAT16, &have, &edges[i], 1);
@@ -349,7 +381,8 @@ static void halves(void **state)
 static void casts(void **state)
 {
     (void)state;
-    static const double from[] = {0.5, 1.5, 2.5, -0.5, -1.5, 127.5, 1e30, -1e30, __builtin_nan(""), 254.5, -128.5};
+    static const double from[] = {0.5,   1.5,   2.5, -0.5, -1.5, 127.5, 1e30, -1e30, __builtin_nan(""),
+                                  254.5, -128.5};
     static const int8_t signed8[] = {0, 2, 2, 0, -2, 127, 127, -128, 0, 127, -128};
     static const uint8_t unsigned8[] = {0, 2, 2, 0, 0, 128, 255, 0, 0, 254, 0};
     int8_t s[CW_COUNT_OF(from)];
@@ -362,7 +395,8 @@ static void casts(void **state)
     uint64_t big[2];
     cw_convert(CW_FLOAT64, CW_INT64, wide, (double[]){0x1p63, -0x1.8p63}, 2);
     cw_convert(CW_FLOAT64, CW_UINT64, big, (double[]){0x1p64, 0x1.8p63}, 2);
-    assert_true(wide[0] == INT64_MAX && wide[1] == INT64_MIN && big[0] == UINT64_MAX && big[1] == UINT64_C(3) << 62);
+    assert_true(wide[0] == INT64_MAX && wide[1] == INT64_MIN && big[0] == UINT64_MAX &&
+                big[1] == UINT64_C(3) << 62);
 }
 
 int main(void)

@@ -79,7 +79,9 @@ static void change_in_place(const char *path, const char *text, const struct cw_
 {
     int fd = open(path, O_WRONLY);
     assert_int_equal(pwrite(fd, text, strlen(text), 0), strlen(text));
-    struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, {.tv_sec = was->mtime_ns / 1000000000, .tv_nsec = was->mtime_ns % 1000000000}};
+    struct timespec times[2] = {
+        {.tv_nsec = UTIME_OMIT},
+        {.tv_sec = was->mtime_ns / 1000000000, .tv_nsec = was->mtime_ns % 1000000000}};
     assert_int_equal(futimens(fd, times), 0);
     close(fd);
 }
@@ -102,7 +104,7 @@ static void notices_what_is_written_in_place(void **state)
     assert_true(cw_file_unchanged(f, 7, true)); /* looked at before in this turn */
     assert_false(cw_file_unchanged(f, 8, true));
     assert_int_equal(cw_file_read(f, 0, buffer, 4, false, NULL), 0); /* it is open */
-    assert_int_equal(cw_file_check(f, 0, false, NULL), 0); /* looked at since then */
+    assert_int_equal(cw_file_check(f, 0, false, NULL), 0);           /* looked at since then */
     assert_int_equal(cw_file_check(f, cw_now_ns(), false, &err), CW_E_DATA);
     assert_contains(err.message, "changed since it was indexed: its change time");
     assert_contains(err.file, "/same");
@@ -123,7 +125,10 @@ static void notices_what_is_written_in_place(void **state)
 }
 
 /* An index that knows of each file its first byte. */
-struct firsts { char bytes[3]; atomic_int compared; };
+struct firsts {
+    char bytes[3];
+    atomic_int compared;
+};
 
 static int same_first(const void *index, size_t i, struct cw_file *f, bool *ret, struct cw_error *err)
 {
@@ -147,7 +152,10 @@ static struct cw_file *compared_file(const char *path, const struct firsts *x)
     return f;
 }
 
-static void *check_now(void *f) { return cw_file_check(f, cw_now_ns(), false, NULL) == 0 ? NULL : f; }
+static void *check_now(void *f)
+{
+    return cw_file_check(f, cw_now_ns(), false, NULL) == 0 ? NULL : f;
+}
 
 static void what_moved_its_change_time_alone_is_compared_once(void **state)
 {
@@ -274,7 +282,8 @@ static void link_name(const char *to)
     assert_int_equal(symlink(to, temp_path("name")), 0);
 }
 
-/* Before it is looked at after reading, its descriptor is closed, for those of others: the look would be at what has the name by then. */
+/* Before it is looked at after reading, its descriptor is closed, for those of others: the look would be at
+ * what has the name by then. */
 /* 0: all is as it should be in a forked child. */
 static int look_around(struct cw_file *f)
 {
@@ -377,7 +386,8 @@ static void matches_patterns(void **state)
 
     assert_int_equal(cw_glob(temp_dir, "d/none-*", &p, &prefix, &err), CW_E_PIPELINE);
     assert_contains(err.message, "d/none-*");
-    assert_int_equal(cw_glob(temp_dir, "d/e1", &p, &prefix, NULL), CW_E_PIPELINE); /* a directory is not a file */
+    /* a directory is not a file */
+    assert_int_equal(cw_glob(temp_dir, "d/e1", &p, &prefix, NULL), CW_E_PIPELINE);
     assert_int_equal(cw_glob(temp_dir, "absent", &p, &prefix, NULL), CW_E_PIPELINE);
 }
 
@@ -420,13 +430,17 @@ static void writes_whole_files(void **state)
 
 /* ---- what is on the disk, and when: this program's fsync and rename are those below ---- */
 
-static struct { char text[96]; bool fails; } calls;
+static struct {
+    char text[96];
+    bool fails;
+} calls;
 
 int fsync(int fd)
 {
     struct stat st;
     bool directory = fstat(fd, &st) == 0 && S_ISDIR(st.st_mode);
-    strncat(calls.text, directory ? "fsync directory; " : "fsync file; ", sizeof(calls.text) - strlen(calls.text) - 1);
+    strncat(calls.text, directory ? "fsync directory; " : "fsync file; ",
+            sizeof(calls.text) - strlen(calls.text) - 1);
     if (!calls.fails)
         return (int)syscall(SYS_fsync, fd);
     errno = EIO;
@@ -465,11 +479,19 @@ static void a_file_that_cannot_be_synced_does_not_replace_another(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(reads_ranges),      cmocka_unit_test(notices_what_is_written_in_place), cmocka_unit_test(a_file_just_written_is_waited_for),
-        cmocka_unit_test(notices_changes),   cmocka_unit_test(bounds_descriptors), cmocka_unit_test(what_has_its_name_for_a_moment_is_not_read),
-        cmocka_unit_test(what_moved_its_change_time_alone_is_compared_once), cmocka_unit_test(what_was_written_in_place_is_compared_and_is_another),
-        cmocka_unit_test(matches_patterns),  cmocka_unit_test(lists_directories), cmocka_unit_test(writes_whole_files),
-        cmocka_unit_test(a_file_is_on_disk_before_it_replaces_another), cmocka_unit_test(a_file_that_cannot_be_synced_does_not_replace_another),
+        cmocka_unit_test(reads_ranges),
+        cmocka_unit_test(notices_what_is_written_in_place),
+        cmocka_unit_test(a_file_just_written_is_waited_for),
+        cmocka_unit_test(notices_changes),
+        cmocka_unit_test(bounds_descriptors),
+        cmocka_unit_test(what_has_its_name_for_a_moment_is_not_read),
+        cmocka_unit_test(what_moved_its_change_time_alone_is_compared_once),
+        cmocka_unit_test(what_was_written_in_place_is_compared_and_is_another),
+        cmocka_unit_test(matches_patterns),
+        cmocka_unit_test(lists_directories),
+        cmocka_unit_test(writes_whole_files),
+        cmocka_unit_test(a_file_is_on_disk_before_it_replaces_another),
+        cmocka_unit_test(a_file_that_cannot_be_synced_does_not_replace_another),
         cmocka_unit_test(a_forked_child_has_no_files_open),
     };
     return cmocka_run_group_tests_name("file", tests, temp_make, temp_remove);

@@ -16,7 +16,8 @@ static void test_metrics(void **state)
     (void)state;
     struct cw_text t = {0};
     struct cw_metrics m = {.text = &t};
-    cw_metrics_family(&m, CW_METRIC_COUNTER, "worker_sent", "bytes", "Bytes sent, \"all\" of them,\nsince \\ the start.");
+    cw_metrics_family(&m, CW_METRIC_COUNTER, "worker_sent", "bytes",
+                      "Bytes sent, \"all\" of them,\nsince \\ the start.");
     cw_metrics_add(&m, 123456789012.0, "job", "a\"b\\c\nd", "rank", "0", NULL);
     cw_metrics_add(&m, 0.1, "job", "\xff\xc3\xa4", NULL);
     cw_metrics_family(&m, CW_METRIC_GAUGE, "uptime", "seconds", "How long.");
@@ -26,19 +27,19 @@ static void test_metrics(void **state)
     cw_metrics_add(&m, -INFINITY, "name", "", NULL);
     cw_metrics_add(&m, 1e300, NULL);
     assert_false(t.failed);
-    assert_string_equal(t.data,
-                        "# HELP cachew_worker_sent_bytes_total Bytes sent, \"all\" of them,\\nsince \\\\ the start.\n"
-                        "# TYPE cachew_worker_sent_bytes_total counter\n"
-                        "cachew_worker_sent_bytes_total{job=\"a\\\"b\\\\c\\nd\",rank=\"0\"} 123456789012\n"
-                        "cachew_worker_sent_bytes_total{job=\"???\"} 0.10000000000000001\n"
-                        "# HELP cachew_uptime_seconds How long.\n"
-                        "# TYPE cachew_uptime_seconds gauge\n"
-                        "cachew_uptime_seconds +Inf\n"
-                        "# HELP cachew_jobs Jobs \xc3\xa4.\n"
-                        "# TYPE cachew_jobs gauge\n"
-                        "cachew_jobs{name=\"\xc3\xa4\"} NaN\n"
-                        "cachew_jobs{name=\"\"} -Inf\n"
-                        "cachew_jobs 1.0000000000000001e+300\n");
+    assert_string_equal(
+        t.data, "# HELP cachew_worker_sent_bytes_total Bytes sent, \"all\" of them,\\nsince \\\\ the start.\n"
+                "# TYPE cachew_worker_sent_bytes_total counter\n"
+                "cachew_worker_sent_bytes_total{job=\"a\\\"b\\\\c\\nd\",rank=\"0\"} 123456789012\n"
+                "cachew_worker_sent_bytes_total{job=\"???\"} 0.10000000000000001\n"
+                "# HELP cachew_uptime_seconds How long.\n"
+                "# TYPE cachew_uptime_seconds gauge\n"
+                "cachew_uptime_seconds +Inf\n"
+                "# HELP cachew_jobs Jobs \xc3\xa4.\n"
+                "# TYPE cachew_jobs gauge\n"
+                "cachew_jobs{name=\"\xc3\xa4\"} NaN\n"
+                "cachew_jobs{name=\"\"} -Inf\n"
+                "cachew_jobs 1.0000000000000001e+300\n");
     cw_text_deinit(&t);
 }
 
@@ -90,7 +91,8 @@ static void *ask(void *arg)
     ssize_t n;
     (void)!send(e->fd, e->request, strlen(e->request), MSG_NOSIGNAL);
     e->answer = calloc(1, 2 << 20);
-    for (e->size = 0; (n = recv(e->fd, e->answer + e->size, ((size_t)2 << 20) - 1 - e->size, 0)) > 0; e->size += (size_t)n)
+    for (e->size = 0; (n = recv(e->fd, e->answer + e->size, ((size_t)2 << 20) - 1 - e->size, 0)) > 0;
+         e->size += (size_t)n)
         ;
     cw_loop_post(loop, &e->post);
     return NULL;
@@ -101,8 +103,10 @@ static const char *get(const char *request)
 {
     pthread_t thread;
     free(exchange.answer);
-    exchange = (struct exchange){.fd = raw_connect(cw_http_address(server)), .request = request, .post = {.fn = on_answer}};
-    const struct timeval never = {0}; /* with a time-out, recv fails with EINTR where this process was stopped */
+    exchange = (struct exchange){
+        .fd = raw_connect(cw_http_address(server)), .request = request, .post = {.fn = on_answer}};
+    /* with a time-out, recv fails with EINTR where this process was stopped */
+    const struct timeval never = {0};
     setsockopt(exchange.fd, SOL_SOCKET, SO_RCVTIMEO, &never, sizeof(never));
     assert_int_equal(pthread_create(&thread, NULL, ask, &exchange), 0);
     cw_timer_start(guard, LONG_NS, 0);
@@ -112,7 +116,8 @@ static const char *get(const char *request)
     cw_timer_stop(guard);
     close(exchange.fd);
     if (exchange.answer && strncmp(exchange.answer, "HTTP/1.0 ", 9) == 0)
-        exchange.answer[7] = '1'; /* libmicrohttpd 0.9.72 answers a request of HTTP/1.0 in that version, later ones in 1.1 */
+        /* libmicrohttpd 0.9.72 answers a request of HTTP/1.0 in that version, later ones in 1.1 */
+        exchange.answer[7] = '1';
     return exchange.answer;
 }
 
@@ -146,18 +151,24 @@ static void assert_answer(const char *request, const char *first_line, const cha
 static void test_answers(void **state)
 {
     (void)state;
-    assert_answer("GET /json?a=b%20c&d HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", "HTTP/1.1 200 OK\r\n", "Content-Type: application/json\r\n", "{}");
+    assert_answer("GET /json?a=b%20c&d HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n",
+                  "HTTP/1.1 200 OK\r\n", "Content-Type: application/json\r\n", "{}");
     assert_string_equal(path_seen, "/json");
     assert_string_equal(query_seen, "a=b%20c&d");
-    assert_answer("HEAD /json HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", "HTTP/1.1 200 OK\r\n", "Content-Length: 2\r\n", "");
+    assert_answer("HEAD /json HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n",
+                  "HTTP/1.1 200 OK\r\n", "Content-Length: 2\r\n", "");
     assert_answer("GET /empty HTTP/1.0\r\n\r\n", "HTTP/1.1 200 OK\r\n", "Content-Length: 0\r\n", "");
-    assert_answer("GET /empty HTTP/1.0\r\n\r\n", "HTTP/1.1 200 OK\r\n", "Content-Security-Policy: default-src 'none'; script-src 'self';", "");
+    assert_answer("GET /empty HTTP/1.0\r\n\r\n", "HTTP/1.1 200 OK\r\n",
+                  "Content-Security-Policy: default-src 'none'; script-src 'self';", "");
     assert_string_equal(query_seen, "");
-    assert_answer("GET /%6eowhere HTTP/1.0\r\n\r\n", "HTTP/1.1 404 Not Found\r\n", "nosniff", "nothing here\n");
+    assert_answer("GET /%6eowhere HTTP/1.0\r\n\r\n", "HTTP/1.1 404 Not Found\r\n", "nosniff",
+                  "nothing here\n");
     assert_string_equal(path_seen, "/nowhere");
     assert_answer("GET /full HTTP/1.0\r\n\r\n", "HTTP/1.1 503 ", "no-store", "");
     assert_int_equal(n_handled, 6);
-    assert_answer("POST /json HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 3\r\n\r\nabc", "HTTP/1.1 405 ", "Allow: GET, HEAD\r\n", "GET or HEAD is expected\n");
+    assert_answer(
+        "POST /json HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 3\r\n\r\nabc",
+        "HTTP/1.1 405 ", "Allow: GET, HEAD\r\n", "GET or HEAD is expected\n");
     assert_answer("DELETE / HTTP/1.0\r\n\r\n", "HTTP/1.1 405 ", "Allow", "GET or HEAD is expected\n");
     assert_int_equal(n_handled, 6);
 }
@@ -166,18 +177,36 @@ static void test_answers(void **state)
 static void test_another_name_for_this_machine_is_refused(void **state)
 {
     (void)state;
-    static const struct { const char *host; bool may; } cases[] = {
-        {"localhost", true}, {"LocalHost:8080", true}, {"127.0.0.1:1", true}, {"[::1]:8080", true}, {"[::1]", true}, {"10.1.2.3", true},
-        {"evil.example", false}, {"evil.example:5051", false}, {"127.0.0.1.evil.example", false}, {"localhost.evil.example:80", false}, {"[evil]", false}, {"unix:/x", false}, {":80", false},
+
+    static const struct {
+        const char *host;
+        bool may;
+    } cases[] = {
+        {"localhost", true},
+        {"LocalHost:8080", true},
+        {"127.0.0.1:1", true},
+        {"[::1]:8080", true},
+        {"[::1]", true},
+        {"10.1.2.3", true},
+        {"evil.example", false},
+        {"evil.example:5051", false},
+        {"127.0.0.1.evil.example", false},
+        {"localhost.evil.example:80", false},
+        {"[evil]", false},
+        {"unix:/x", false},
+        {":80", false},
     };
+
     for (size_t i = 0; i < CW_COUNT_OF(cases); i++) {
         char request[200];
-        snprintf(request, sizeof(request), "GET /json HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n", cases[i].host);
+        snprintf(request, sizeof(request), "GET /json HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n",
+                 cases[i].host);
         const char *answer = get(request);
         if ((strncmp(answer, "HTTP/1.1 200 ", 13) == 0) != cases[i].may)
             fail_msg("%s: \"%s\"", cases[i].host, answer);
     }
-    assert_answer("GET /json HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n", "HTTP/1.1 403 ", "no-store",
+    assert_answer("GET /json HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n", "HTTP/1.1 403 ",
+                  "no-store",
                   "this is for its own machine alone: expected localhost, or an address, as the host\n");
 }
 
@@ -196,7 +225,8 @@ static void test_nonsense(void **state)
     static char large[100000];
     memset(large, 'a', sizeof(large) - 1);
     memcpy(large, "GET /", 5);
-    const char *const requests[] = {"CWF1\r\n\r\n", "\x16\x03\x01\x02\n\n", "GET\r\n\r\n", large, "GET / HTTP/1.1\r\n\r\n" /* no host */};
+    const char *const requests[] = {"CWF1\r\n\r\n", "\x16\x03\x01\x02\n\n", "GET\r\n\r\n", large,
+                                    "GET / HTTP/1.1\r\n\r\n" /* no host */};
     for (size_t i = 0; i < CW_COUNT_OF(requests); i++) {
         const char *answer = get(requests[i]);
         assert_true(answer[0] == '\0' || strncmp(answer, "HTTP/1.1 4", 10) == 0);
@@ -225,7 +255,8 @@ static void test_crowd(void **state)
 static void test_a_path_with_a_zero_byte_is_refused(void **state)
 {
     (void)state;
-    assert_answer("GET /json%00b HTTP/1.0\r\n\r\n", "HTTP/1.1 400 ", "no-store", "the path has %00, which no name has\n");
+    assert_answer("GET /json%00b HTTP/1.0\r\n\r\n", "HTTP/1.1 400 ", "no-store",
+                  "the path has %00, which no name has\n");
     assert_int_equal(n_handled, 0);
     assert_answer("GET /json?a%00b HTTP/1.0\r\n\r\n", "HTTP/1.1 200 OK\r\n", "no-store", "{}");
     assert_string_equal(query_seen, "a%00b");
@@ -236,7 +267,8 @@ static void test_addresses(void **state)
     (void)state;
     struct cw_error err = {0};
     struct cw_http *second = NULL;
-    assert_true(strncmp(cw_http_address(server), "127.0.0.1:", 10) == 0 && strcmp(cw_http_address(server), "127.0.0.1:0") != 0);
+    assert_true(strncmp(cw_http_address(server), "127.0.0.1:", 10) == 0 &&
+                strcmp(cw_http_address(server), "127.0.0.1:0") != 0);
     assert_int_equal(cw_http_new(loop, cw_http_address(server), handler, NULL, &second, &err), CW_E_IO);
     assert_int_equal(cw_http_new(loop, "unix:x", handler, NULL, &second, &err), CW_E_OPTION);
     assert_int_equal(cw_http_new(loop, "nonsense", handler, NULL, &second, &err), CW_E_OPTION);
@@ -247,9 +279,14 @@ int main(void)
 {
 #define WITH_SERVER(f) cmocka_unit_test_setup_teardown(f, http_setup, http_teardown)
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_metrics), WITH_SERVER(test_answers), WITH_SERVER(test_another_name_for_this_machine_is_refused),
-        WITH_SERVER(test_large_answer), WITH_SERVER(test_nonsense), WITH_SERVER(test_crowd),
-        WITH_SERVER(test_a_path_with_a_zero_byte_is_refused), WITH_SERVER(test_addresses),
+        cmocka_unit_test(test_metrics),
+        WITH_SERVER(test_answers),
+        WITH_SERVER(test_another_name_for_this_machine_is_refused),
+        WITH_SERVER(test_large_answer),
+        WITH_SERVER(test_nonsense),
+        WITH_SERVER(test_crowd),
+        WITH_SERVER(test_a_path_with_a_zero_byte_is_refused),
+        WITH_SERVER(test_addresses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,6 @@
 /*
- * Decoding: a region equals the same part of the whole image for all JPEG samplings, EXIF and marker parsing within bounds, limits, errors, and
- * allocations that fail. The JPEG files are made here, through libjpeg.
+ * Decoding: a region equals the same part of the whole image for all JPEG samplings, EXIF and marker parsing
+ * within bounds, limits, errors, and allocations that fail. The JPEG files are made here, through libjpeg.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -27,16 +27,33 @@ static uint32_t draw(uint32_t n)
     return (uint32_t)((seed >> 16) % n);
 }
 
-struct sampling { int components, h[4], v[4]; };
+struct sampling {
+    int components, h[4], v[4];
+};
 static const struct sampling samplings[] = {
-    {1, {1}, {1}},          {1, {2}, {2}},          {3, {1, 1, 1}, {1, 1, 1}}, {3, {2, 1, 1}, {1, 1, 1}}, {3, {2, 1, 1}, {2, 1, 1}},
-    {3, {1, 1, 1}, {2, 1, 1}}, {3, {4, 1, 1}, {1, 1, 1}}, {3, {1, 1, 1}, {4, 1, 1}}, {3, {4, 1, 1}, {2, 1, 1}}, {3, {2, 2, 1}, {2, 1, 1}},
-    {3, {2, 1, 2}, {2, 2, 1}}, {3, {1, 2, 2}, {1, 2, 2}}, {3, {2, 1, 1}, {2, 2, 2}}, {3, {3, 1, 1}, {1, 1, 1}}, {4, {1, 1, 1, 1}, {1, 1, 1, 1}},
-    {4, {2, 1, 1, 2}, {2, 1, 1, 2}}, {4, {2, 1, 1, 1}, {1, 1, 1, 1}},
+    {1, {1}, {1}},
+    {1, {2}, {2}},
+    {3, {1, 1, 1}, {1, 1, 1}},
+    {3, {2, 1, 1}, {1, 1, 1}},
+    {3, {2, 1, 1}, {2, 1, 1}},
+    {3, {1, 1, 1}, {2, 1, 1}},
+    {3, {4, 1, 1}, {1, 1, 1}},
+    {3, {1, 1, 1}, {4, 1, 1}},
+    {3, {4, 1, 1}, {2, 1, 1}},
+    {3, {2, 2, 1}, {2, 1, 1}},
+    {3, {2, 1, 2}, {2, 2, 1}},
+    {3, {1, 2, 2}, {1, 2, 2}},
+    {3, {2, 1, 1}, {2, 2, 2}},
+    {3, {3, 1, 1}, {1, 1, 1}},
+    {4, {1, 1, 1, 1}, {1, 1, 1, 1}},
+    {4, {2, 1, 1, 2}, {2, 1, 1, 2}},
+    {4, {2, 1, 1, 1}, {1, 1, 1, 1}},
 };
 
-/* kind: bit 0 progressive, bit 1 restart markers, bit 2 arithmetic coding. False where libjpeg can't write it. */
-static bool make_jpeg(const struct sampling *s, JDIMENSION w, JDIMENSION h, int kind, unsigned char **ret, unsigned long *ret_size)
+/* kind: bit 0 progressive, bit 1 restart markers, bit 2 arithmetic coding. False where libjpeg can't write
+ * it. */
+static bool make_jpeg(const struct sampling *s, JDIMENSION w, JDIMENSION h, int kind, unsigned char **ret,
+                      unsigned long *ret_size)
 {
     struct jpeg_compress_struct c;
     struct jpeg_error_mgr e;
@@ -78,8 +95,8 @@ static struct cw_budget budget;
 static struct cw_arena arena;
 static const struct cw_image_options plain = {.channels = 0, .max_pixels = 1 << 20};
 
-static int decode(const void *data, size_t size, const struct cw_image_options *o, const struct cw_rect *want, const struct cw_rect *needed,
-                  uint8_t **ret, struct cw_rect *ret_size, struct cw_error *err)
+static int decode(const void *data, size_t size, const struct cw_image_options *o, const struct cw_rect *want,
+                  const struct cw_rect *needed, uint8_t **ret, struct cw_rect *ret_size, struct cw_error *err)
 {
     struct cw_image im;
     *ret = NULL;
@@ -104,7 +121,11 @@ static int decode(const void *data, size_t size, const struct cw_image_options *
     return r;
 }
 
-struct rows { uint8_t *out; size_t row, slack; int64_t next; };
+struct rows {
+    uint8_t *out;
+    size_t row, slack;
+    int64_t next;
+};
 
 static void take_row(void *arg, int64_t y, const uint8_t *pixels)
 {
@@ -116,7 +137,8 @@ static void take_row(void *arg, int64_t y, const uint8_t *pixels)
 }
 
 /* `part` (of the image as decoded with the options) comes the same row by row. */
-static void check_rows(const void *data, size_t size, const struct cw_image_options *o, const struct cw_rect *part, const uint8_t *want)
+static void check_rows(const void *data, size_t size, const struct cw_image_options *o,
+                       const struct cw_rect *part, const uint8_t *want)
 {
     struct cw_image im;
     assert_int_equal(cw_image_open(&im, data, size, o, NULL), 0);
@@ -162,11 +184,14 @@ static void test_regions(void **state)
                 size_t px = (size_t)samplings[s].components;
                 for (int k = 0; k < (int)sample_size(24); k++, tried++) {
                     struct cw_rect r = random_rect(h, w), any = random_rect(h, w);
-                    assert_int_equal(decode(file, bytes, &plain, &r, draw(2) ? &any : NULL, &part, NULL, &err), 0);
+                    assert_int_equal(
+                        decode(file, bytes, &plain, &r, draw(2) ? &any : NULL, &part, NULL, &err), 0);
                     for (int64_t y = 0; y < r.h; y++)
-                        if (memcmp(part + (size_t)(y * r.w) * px, whole + (size_t)((r.y + y) * w + r.x) * px, (size_t)r.w * px) != 0)
-                            fail_msg("sampling %zu kind %d, %u x %u: part y %d x %d h %d w %d differs in row %d", s, kind, h, w, (int)r.y,
-                                     (int)r.x, (int)r.h, (int)r.w, (int)y);
+                        if (memcmp(part + (size_t)(y * r.w) * px, whole + (size_t)((r.y + y) * w + r.x) * px,
+                                   (size_t)r.w * px) != 0)
+                            fail_msg(
+                                "sampling %zu kind %d, %u x %u: part y %d x %d h %d w %d differs in row %d",
+                                s, kind, h, w, (int)r.y, (int)r.x, (int)r.h, (int)r.w, (int)y);
                     check_rows(file, bytes, &plain, &r, part);
                     free(part);
                 }
@@ -183,7 +208,8 @@ static void test_converted_rows(void **state)
     for (size_t s = 0; s < CW_COUNT_OF(samplings); s++)
         for (int kind = 0; kind < 8; kind++) {
             static const int channels[] = {0, 1, 3, 4};
-            struct cw_image_options o = {.channels = channels[kind / 2], .wide = kind % 2, .max_pixels = 1 << 20};
+            struct cw_image_options o = {
+                .channels = channels[kind / 2], .wide = kind % 2, .max_pixels = 1 << 20};
             unsigned char *file;
             unsigned long bytes;
             uint8_t *part;
@@ -198,11 +224,13 @@ static void test_converted_rows(void **state)
 }
 
 /* An APP1 segment with a tag, put after SOI. */
-static unsigned char *with_exif(const unsigned char *file, unsigned long bytes, const uint8_t *tiff, size_t n, size_t *ret_size)
+static unsigned char *with_exif(const unsigned char *file, unsigned long bytes, const uint8_t *tiff, size_t n,
+                                size_t *ret_size)
 {
     unsigned char *out = malloc(bytes + n + 10);
     memcpy(out, file, 2);
-    memcpy(out + 2, (uint8_t[]){0xFF, 0xE1, (uint8_t)((n + 8) >> 8), (uint8_t)(n + 8), 'E', 'x', 'i', 'f', 0, 0}, 10);
+    memcpy(out + 2,
+           (uint8_t[]){0xFF, 0xE1, (uint8_t)((n + 8) >> 8), (uint8_t)(n + 8), 'E', 'x', 'i', 'f', 0, 0}, 10);
     memcpy(out + 12, tiff, n);
     memcpy(out + 12 + n, file + 2, bytes - 2);
     *ret_size = bytes + n + 10;
@@ -274,7 +302,8 @@ static void test_limits(void **state)
     assert_int_equal(decode(file, bytes, &o, NULL, NULL, &out, NULL, &err), CW_E_BUDGET);
     budget.limit = (size_t)1 << 30;
 
-    /* A progressive file whose scans are repeated (refinements are not checked by libjpeg beyond a warning; the last scan is harmless to repeat). */
+    /* A progressive file whose scans are repeated (refinements are not checked by libjpeg beyond a warning;
+     * the last scan is harmless to repeat). */
     size_t at = bytes - 2;
     while (!(file[at] == 0xFF && file[at + 1] == 0xDA))
         at--;
@@ -331,10 +360,12 @@ static void test_png_round_trip(void **state)
         struct cw_rect r = {.y = 2, .x = 3, .h = 2, .w = 3};
         assert_int_equal(decode(file, bytes, &plain, &r, NULL, &out, NULL, NULL), 0);
         for (size_t y = 0; y < 2; y++)
-            assert_memory_equal(out + y * 3 * (size_t)channels, pixels + ((2 + y) * 7 + 3) * (size_t)channels, 3 * (size_t)channels);
+            assert_memory_equal(out + y * 3 * (size_t)channels, pixels + ((2 + y) * 7 + 3) * (size_t)channels,
+                                3 * (size_t)channels);
         check_rows(file, bytes, &plain, &r, out);
         free(out);
-        for (size_t cut = 0; cut + 16 < bytes; cut++) /* what follows the pixels (a CRC, an empty chunk) is not needed */
+        /* what follows the pixels (a CRC, an empty chunk) is not needed */
+        for (size_t cut = 0; cut + 16 < bytes; cut++)
             assert_int_equal(decode(file, cut, &plain, NULL, NULL, &out, NULL, NULL), CW_E_RECORD);
     }
     remove(path);
@@ -347,8 +378,12 @@ int main(void)
     cw_budget_init(&budget, (size_t)1 << 30);
     cw_arena_init(&arena, &budget);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_regions), cmocka_unit_test(test_converted_rows), cmocka_unit_test(test_exif), cmocka_unit_test(test_limits),
-        cmocka_unit_test(test_every_truncation_fails), cmocka_unit_test(test_png_round_trip),
+        cmocka_unit_test(test_regions),
+        cmocka_unit_test(test_converted_rows),
+        cmocka_unit_test(test_exif),
+        cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_every_truncation_fails),
+        cmocka_unit_test(test_png_round_trip),
     };
     int r = cmocka_run_group_tests_name("image", tests, NULL, NULL);
     cw_arena_deinit(&arena);

@@ -19,7 +19,8 @@ static void touch(const char *path, time_t s)
     assert_int_equal(utimensat(AT_FDCWD, path, times, 0), 0);
 }
 
-static int open_one(const char *path, const struct cw_index_options *o, struct cw_index *ret, struct cw_error *err)
+static int open_one(const char *path, const struct cw_index_options *o, struct cw_index *ret,
+                    struct cw_error *err)
 {
     char *paths[] = {(char *)path};
     size_t prefix = strlen(temp_dir) + 1;
@@ -134,7 +135,8 @@ static void another_content_of_the_same_size_and_time_is_indexed_anew(void **sta
     bytes_add_numbered(&b[0], 1, 20);
     bytes_add_numbered(&b[1], 2, 20);
     struct cw_index_options o = {.threads = 1, .index_dir = temp_path("again")};
-    struct cw_file_index_options list = {.threads = 1, .index_dir = temp_path("again"), .index_path = temp_path("again/list.cwx")};
+    struct cw_file_index_options list = {
+        .threads = 1, .index_dir = temp_path("again"), .index_path = temp_path("again/list.cwx")};
     uint64_t keys[2][2];
     for (size_t turn = 0; turn < 2; turn++) {
         struct cw_index x;
@@ -193,7 +195,8 @@ static void ignores_damaged_index_files(void **state)
             memcpy(bad, good, size);
             bad[at] ^= (uint8_t)(1 << bit);
             cw_index_seal(bad, size, CW_INDEX_TFRECORD);
-            if (cw_segment_attach(bad, size, &s) == 0) { /* then it must be good for reading: all within the file */
+            if (cw_segment_attach(bad, size, &s) == 0) {
+                /* then it must be good for reading: all within the file */
                 assert_true(s.n_records == 20 && s.stream_size == b.size);
                 assert_int_equal(s.offsets[19] + s.lengths[19] + 16, b.size);
             }
@@ -309,7 +312,8 @@ static void indexes_whole_files(void **state)
         paths[i] = strdup(temp_file(name, big, i == 0 ? 200000 : i == 1 ? 131072 : (size_t)i));
         prefixes[i] = strlen(temp_dir) + 1;
     }
-    struct cw_file_index_options o = {.threads = 3, .index_dir = temp_path("lists"), .index_path = temp_path("lists/x.cwx")};
+    struct cw_file_index_options o = {
+        .threads = 3, .index_dir = temp_path("lists"), .index_path = temp_path("lists/x.cwx")};
     for (size_t turn = 0; turn < 2; turn++) {
         assert_int_equal(cw_file_index_open(paths, prefixes, 50, &o, &x, NULL), 0);
         assert_int_equal(x.n_reused, turn * 50);
@@ -357,10 +361,14 @@ static void indexes_whole_files(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(cuts_chunks),           cmocka_unit_test(keys_are_as_documented),
-        cmocka_unit_test(keeps_and_renews),      cmocka_unit_test(ignores_damaged_index_files),
-        cmocka_unit_test(reads_compressed),      cmocka_unit_test(tells_plain_from_gzip),
-        cmocka_unit_test(reports_the_first_of_many), cmocka_unit_test(indexes_whole_files),
+        cmocka_unit_test(cuts_chunks),
+        cmocka_unit_test(keys_are_as_documented),
+        cmocka_unit_test(keeps_and_renews),
+        cmocka_unit_test(ignores_damaged_index_files),
+        cmocka_unit_test(reads_compressed),
+        cmocka_unit_test(tells_plain_from_gzip),
+        cmocka_unit_test(reports_the_first_of_many),
+        cmocka_unit_test(indexes_whole_files),
         cmocka_unit_test(another_content_of_the_same_size_and_time_is_indexed_anew),
     };
     return cmocka_run_group_tests_name("index", tests, temp_make, temp_remove);

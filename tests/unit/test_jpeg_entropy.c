@@ -1,6 +1,6 @@
 /*
- * The Huffman decoder of JPEG against libjpeg's own, coefficient by coefficient: files of all samplings and tables, in part and whole, and damaged ones.
- * The files are made here, through libjpeg.
+ * The Huffman decoder of JPEG against libjpeg's own, coefficient by coefficient: files of all samplings and
+ * tables, in part and whole, and damaged ones. The files are made here, through libjpeg.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -29,9 +29,14 @@ static uint32_t draw(uint32_t n)
     return (uint32_t)((seed >> 16) % n);
 }
 
-struct kind { int components, h, v; bool progressive, arithmetic; unsigned restart; };
+struct kind {
+    int components, h, v;
+    bool progressive, arithmetic;
+    unsigned restart;
+};
 
-/* Noise of varying strength, so that there are short codes and long ones, with tables of its own or the usual ones. */
+/* Noise of varying strength, so that there are short codes and long ones, with tables of its own or the usual
+ * ones. */
 static unsigned char *make(const struct kind *kind, JDIMENSION w, JDIMENSION h, unsigned long *ret_size)
 {
     struct jpeg_compress_struct c;
@@ -70,7 +75,7 @@ struct reader {
     struct jpeg_decompress_struct d; /* first: error callbacks cast back */
     struct jpeg_error_mgr errors;
     jmp_buf jump;
-    int told;                        /* the first warning since the scan began, or the error; 0: none */
+    int told; /* the first warning since the scan began, or the error; 0: none */
 };
 
 static _Noreturn void on_error(j_common_ptr c)
@@ -87,10 +92,18 @@ static void on_message(j_common_ptr c, int level)
         r->told = c->err->msg_code;
 }
 
-struct outcome { size_t blocks, mcu; int told; size_t told_at; JBLOCK coefficients[MAX_BLOCKS]; }; /* told_at: the first block that may be wrong */
+/* told_at: the first block that may be wrong */
+struct outcome {
+    size_t blocks, mcu;
+    int told;
+    size_t told_at;
+    JBLOCK coefficients[MAX_BLOCKS];
+};
 
-/* Reads all MCUs; those that `pass` has a bit for (by number mod 64) only passed over, as libjpeg does above a crop. Columns: those installed. */
-static bool coefficients(const unsigned char *file, size_t size, bool ours, uint64_t pass, JDIMENSION left, JDIMENSION width, struct outcome *o)
+/* Reads all MCUs; those that `pass` has a bit for (by number mod 64) only passed over, as libjpeg does above
+ * a crop. Columns: those installed. */
+static bool coefficients(const unsigned char *file, size_t size, bool ours, uint64_t pass, JDIMENSION left,
+                         JDIMENSION width, struct outcome *o)
 {
     struct reader r = {.told = 0};
     void *volatile state = NULL;
@@ -102,7 +115,8 @@ static bool coefficients(const unsigned char *file, size_t size, bool ours, uint
     volatile bool usable = false;
     if (!setjmp(r.jump)) {
         jpeg_mem_src(&r.d, file, (unsigned long)size);
-        usable = jpeg_read_header(&r.d, TRUE) == JPEG_HEADER_OK && cw_jpeg_entropy_fits(&r.d) && r.d.image_width <= 256 && r.d.image_height <= 256;
+        usable = jpeg_read_header(&r.d, TRUE) == JPEG_HEADER_OK && cw_jpeg_entropy_fits(&r.d) &&
+                 r.d.image_width <= 256 && r.d.image_height <= 256;
         if (usable) {
             jpeg_start_decompress(&r.d);
             r.told = 0;
@@ -130,7 +144,8 @@ static bool coefficients(const unsigned char *file, size_t size, bool ours, uint
 }
 
 static struct outcome theirs, own;
-static const struct kind kinds[] = {{1, 1, 1}, {1, 2, 2}, {3, 1, 1}, {3, 2, 1}, {3, 1, 2}, {3, 2, 2}, {3, 4, 1}, {4, 1, 1}, {4, 2, 2}};
+static const struct kind kinds[] = {{1, 1, 1}, {1, 2, 2}, {3, 1, 1}, {3, 2, 1}, {3, 1, 2},
+                                    {3, 2, 2}, {3, 4, 1}, {4, 1, 1}, {4, 2, 2}};
 
 static void test_same_coefficients(void **state)
 {
@@ -155,7 +170,8 @@ static void test_columns(void **state)
     (void)state;
     for (int i = 0; i < 300; i++) {
         const struct kind *kind = &kinds[i % (int)CW_COUNT_OF(kinds)];
-        JDIMENSION w = 1 + draw(200), left = draw(w), width = 1 + draw(w - left), mcu = (JDIMENSION)(kind->components == 1 ? 1 : kind->h) * 8;
+        JDIMENSION w = 1 + draw(200), left = draw(w), width = 1 + draw(w - left),
+                   mcu = (JDIMENSION)(kind->components == 1 ? 1 : kind->h) * 8;
         unsigned long size;
         unsigned char *file = make(kind, w, 1 + draw(100), &size);
         assert_true(coefficients(file, size, false, 0, 0, 0, &theirs));
@@ -164,7 +180,8 @@ static void test_columns(void **state)
         for (size_t block = 0; block < own.blocks; block++) {
             JDIMENSION column = (JDIMENSION)(block / own.mcu) % ((w + mcu - 1) / mcu);
             bool wanted = column >= left / mcu && column <= (left + width - 1) / mcu;
-            assert_memory_equal(own.coefficients[block], wanted ? theirs.coefficients[block] : nothing, sizeof(JBLOCK));
+            assert_memory_equal(own.coefficients[block], wanted ? theirs.coefficients[block] : nothing,
+                                sizeof(JBLOCK));
         }
         free(file);
     }
@@ -176,13 +193,16 @@ static void spoil(unsigned char *file, size_t size)
     size -= 2;
     for (uint32_t n = draw(4) + 1; n > 0; n--) {
         size_t at = draw((uint32_t)size);
-        file[at] = draw(4) == 0 ? 0xFF : draw(2) ? file[at] ^ (unsigned char)(1u << draw(8)) : (unsigned char)draw(256);
+        file[at] = draw(4) == 0 ? 0xFF
+                   : draw(2)    ? file[at] ^ (unsigned char)(1u << draw(8))
+                                : (unsigned char)draw(256);
         if (file[at] == 0xFF && at + 1 < size && draw(2)) /* a marker, or a byte of data */
             file[at + 1] = draw(2) ? 0xD9 : 0;
     }
 }
 
-/* Two 0xFF and a 0: libjpeg mixes what it read up to there with what it reads after it. No encoder writes that. */
+/* Two 0xFF and a 0: libjpeg mixes what it read up to there with what it reads after it. No encoder writes
+ * that. */
 static bool ambiguous(const unsigned char *file, size_t size)
 {
     for (size_t i = 2; i + 1 < size; i++)
@@ -244,14 +264,16 @@ static void test_what_is_told(void **state)
     assert_true(coefficients(file, size, true, 0, 0, 0, &own));
     assert_int_equal(own.told, JWRN_HIT_MARKER);
     assert_true(own.told_at <= 20 * 8 / 2);
-    assert_memory_equal(&own.coefficients[own.blocks - 1], &(JBLOCK){0}, sizeof(JBLOCK)); /* the rest stays as it was */
+    /* the rest stays as it was */
+    assert_memory_equal(&own.coefficients[own.blocks - 1], &(JBLOCK){0}, sizeof(JBLOCK));
     free(file);
 }
 
 static void test_what_is_left_to_libjpeg(void **state)
 {
     (void)state;
-    static const struct kind others[] = {{3, 2, 2, .progressive = true}, {3, 2, 2, .arithmetic = true}, {3, 2, 2, .restart = 5}};
+    static const struct kind others[] = {
+        {3, 2, 2, .progressive = true}, {3, 2, 2, .arithmetic = true}, {3, 2, 2, .restart = 5}};
     for (size_t i = 0; i < CW_COUNT_OF(others); i++) {
         unsigned long size;
         unsigned char *file = make(&others[i], 60, 60, &size);
@@ -263,8 +285,10 @@ static void test_what_is_left_to_libjpeg(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_same_coefficients), cmocka_unit_test(test_columns),
-        cmocka_unit_test(test_damage),            cmocka_unit_test(test_what_is_told),
+        cmocka_unit_test(test_same_coefficients),
+        cmocka_unit_test(test_columns),
+        cmocka_unit_test(test_damage),
+        cmocka_unit_test(test_what_is_told),
         cmocka_unit_test(test_what_is_left_to_libjpeg),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -14,7 +14,10 @@
 #include "pipeline/index.h"
 #include "source_run.h"
 
-static const char *put(const char *name, const char *text) { return temp_file(name, text, strlen(text)); }
+static const char *put(const char *name, const char *text)
+{
+    return temp_file(name, text, strlen(text));
+}
 
 /* ---- the walk ---- */
 
@@ -22,12 +25,18 @@ static void finds_lines_in_any_pieces(void **state)
 {
     (void)state;
     static const char text[] = "one\r\ntwo\n\n\r\n\rx\r\r\nlast\r";
-    static const struct { uint64_t offset, length; } expected[] = {{0, 3}, {5, 3}, {9, 0}, {10, 0}, {12, 3}, {17, 5}};
+
+    static const struct {
+        uint64_t offset, length;
+    } expected[] = {{0, 3}, {5, 3}, {9, 0}, {10, 0}, {12, 3}, {17, 5}};
+
     for (size_t step = 1; step < sizeof(text); step++) {
         struct cw_line_walk w;
         assert_int_equal(cw_line_walk_init(&w, "pieces", UINT64_MAX, NULL), 0);
         for (size_t at = 0; at < sizeof(text) - 1; at += step)
-            assert_int_equal(cw_walk_feed(&w.base, at, (const uint8_t *)text + at, CW_MIN(step, sizeof(text) - 1 - at), NULL), 0);
+            assert_int_equal(cw_walk_feed(&w.base, at, (const uint8_t *)text + at,
+                                          CW_MIN(step, sizeof(text) - 1 - at), NULL),
+                             0);
         assert_int_equal(cw_walk_end(&w.base, sizeof(text) - 1, NULL), 0);
         assert_int_equal(w.base.list.n, CW_COUNT_OF(expected));
         for (size_t i = 0; i < w.base.list.n; i++) {
@@ -42,9 +51,15 @@ static void finds_lines_in_any_pieces(void **state)
 static void trims_one_end(void **state)
 {
     (void)state;
-    static const struct { const char *line; size_t length; } cases[] = {{"", 0}, {"\n", 0}, {"\r\n", 0}, {"a\r\r\n", 2}, {"a\r", 2}, {"a\n", 1}, {"a", 1}};
+
+    static const struct {
+        const char *line;
+        size_t length;
+    } cases[] = {{"", 0}, {"\n", 0}, {"\r\n", 0}, {"a\r\r\n", 2}, {"a\r", 2}, {"a\n", 1}, {"a", 1}};
+
     for (size_t i = 0; i < CW_COUNT_OF(cases); i++)
-        assert_int_equal(cw_line_trim((const uint8_t *)cases[i].line, strlen(cases[i].line)), cases[i].length);
+        assert_int_equal(cw_line_trim((const uint8_t *)cases[i].line, strlen(cases[i].line)),
+                         cases[i].length);
 }
 
 /* ---- text ---- */
@@ -115,7 +130,8 @@ static void compressed_text_is_the_same_and_read_from_restart_points(void **stat
     struct cw_index x;
     char *path = (char *)temp_path("packed.gz");
     assert_int_equal(cw_index_open(&path, (size_t[]){0}, 1, &o, &x, NULL), 0);
-    assert_true(x.segments[0].n_restarts >= x.segments[0].stream_size / (1 << 20)); /* lines begin in the middle of blocks, and yet */
+    /* lines begin in the middle of blocks, and yet */
+    assert_true(x.segments[0].n_restarts >= x.segments[0].stream_size / (1 << 20));
     cw_index_deinit(&x);
     bytes_free(&b);
     bytes_free(&packed);
@@ -197,19 +213,60 @@ static const char *read_json(const char *text, size_t size, size_t *where, int *
 static void json_is_strict(void **state)
 {
     (void)state;
-    static const struct { const char *text; int members; } good[] = {
-        {"{}", 0}, {" \t{ } \r", 0}, {"{\"a\":1}", 1}, {"{\"a\" : -0.5e+3 , \"b\":[ ] }", 2}, {"{\"a\":[[],{},[{\"x\":[null]}]],\"a\":true}", 2},
-        {"{\"\":\"\\\"\\\\\\/\\b\\f\\n\\r\\t\\u20ac\"}", 1}, {"{\"a\":NaN,\"b\":[-Infinity,Infinity]}", 2}, {"{\"\xc3\xa4\":\"\xf0\x9f\x98\x80\"}", 1},
+
+    static const struct {
+        const char *text;
+        int members;
+    } good[] = {
+        {"{}", 0},
+        {" \t{ } \r", 0},
+        {"{\"a\":1}", 1},
+        {"{\"a\" : -0.5e+3 , \"b\":[ ] }", 2},
+        {"{\"a\":[[],{},[{\"x\":[null]}]],\"a\":true}", 2},
+        {"{\"\":\"\\\"\\\\\\/\\b\\f\\n\\r\\t\\u20ac\"}", 1},
+        {"{\"a\":NaN,\"b\":[-Infinity,Infinity]}", 2},
+        {"{\"\xc3\xa4\":\"\xf0\x9f\x98\x80\"}", 1},
     };
-    static const struct { const char *text; size_t where; const char *why; } bad[] = {
-        {"", 0, "nothing"}, {"[1]", 0, "expected an object"}, {"{", 1, "a key"}, {"{\"a\"", 4, "\":\""}, {"{\"a\":", 5, "a value"}, {"{\"a\":1", 6, "\"}\""},
-        {"{\"a\":1,}", 7, "a key"}, {"{\"a\":[1,]}", 8, "a value"}, {"{\"a\":[1 2]}", 8, "\"]\""}, {"{\"a\":{\"b\" 1}}", 10, "\":\""}, {"{\"a\":01}", 5, "begins with 0"},
-        {"{\"a\":1.}", 5, "point"}, {"{\"a\":1e}", 5, "exponent"}, {"{\"a\":+1}", 5, "a value"}, {"{\"a\":nul}", 5, "a value"}, {"{\"a\":nulll}", 9, "\"}\""},
-        {"{\"a\":\"x}", 5, "without end"}, {"{\"a\":\"\t\"}", 6, "control"}, {"{\"a\":\"\\x\"}", 6, "escape"}, {"{\"a\":\"\\u12g4\"}", 6, "escape"},
-        {"{\"a\":\"\\ud800\"}", 6, "surrogate"}, {"{\"a\":\"\\udc00\"}", 6, "surrogate"}, {"{\"a\":\"\\ud800\\u0041\"}", 6, "surrogate"},
-        {"{\"a\":\"\xff\"}", 6, "UTF-8"}, {"{\"a\":\"\xc0\x80\"}", 6, "UTF-8"}, {"{\"a\":\"\xed\xa0\x80\"}", 6, "UTF-8"}, {"{\"a\":\"\xf4\x90\x80\x80\"}", 6, "UTF-8"},
-        {"{} x", 3, "after the object"}, {"{}{}", 2, "after the object"}, {"{a:1}", 1, "a key"}, {"{\"a\":[}]}", 6, "a value"}, {"{\"a\":{]}", 6, "a key"},
+
+    static const struct {
+        const char *text;
+        size_t where;
+        const char *why;
+    } bad[] = {
+        {"", 0, "nothing"},
+        {"[1]", 0, "expected an object"},
+        {"{", 1, "a key"},
+        {"{\"a\"", 4, "\":\""},
+        {"{\"a\":", 5, "a value"},
+        {"{\"a\":1", 6, "\"}\""},
+        {"{\"a\":1,}", 7, "a key"},
+        {"{\"a\":[1,]}", 8, "a value"},
+        {"{\"a\":[1 2]}", 8, "\"]\""},
+        {"{\"a\":{\"b\" 1}}", 10, "\":\""},
+        {"{\"a\":01}", 5, "begins with 0"},
+        {"{\"a\":1.}", 5, "point"},
+        {"{\"a\":1e}", 5, "exponent"},
+        {"{\"a\":+1}", 5, "a value"},
+        {"{\"a\":nul}", 5, "a value"},
+        {"{\"a\":nulll}", 9, "\"}\""},
+        {"{\"a\":\"x}", 5, "without end"},
+        {"{\"a\":\"\t\"}", 6, "control"},
+        {"{\"a\":\"\\x\"}", 6, "escape"},
+        {"{\"a\":\"\\u12g4\"}", 6, "escape"},
+        {"{\"a\":\"\\ud800\"}", 6, "surrogate"},
+        {"{\"a\":\"\\udc00\"}", 6, "surrogate"},
+        {"{\"a\":\"\\ud800\\u0041\"}", 6, "surrogate"},
+        {"{\"a\":\"\xff\"}", 6, "UTF-8"},
+        {"{\"a\":\"\xc0\x80\"}", 6, "UTF-8"},
+        {"{\"a\":\"\xed\xa0\x80\"}", 6, "UTF-8"},
+        {"{\"a\":\"\xf4\x90\x80\x80\"}", 6, "UTF-8"},
+        {"{} x", 3, "after the object"},
+        {"{}{}", 2, "after the object"},
+        {"{a:1}", 1, "a key"},
+        {"{\"a\":[}]}", 6, "a value"},
+        {"{\"a\":{]}", 6, "a key"},
     };
+
     size_t where;
     int members;
     for (size_t i = 0; i < CW_COUNT_OF(good); i++) {
@@ -242,7 +299,8 @@ static void strings_lose_their_escapes(void **state)
     (void)state;
     struct cw_json_walk w;
     struct cw_json_value key, value;
-    static const char text[] = "{\"k\\u0065y\": \"a\\n\\u0000\\u00e9\\u20AC\\ud83d\\ude00\\\\z\"}", expected[] = "a\n\0\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80\\z";
+    static const char text[] = "{\"k\\u0065y\": \"a\\n\\u0000\\u00e9\\u20AC\\ud83d\\ude00\\\\z\"}",
+                      expected[] = "a\n\0\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80\\z";
     char out[sizeof(text)];
     assert_int_equal(cw_json_open(&w, text, sizeof(text) - 1), 0);
     assert_int_equal(cw_json_member(&w, &key, &value), 1);
@@ -259,24 +317,79 @@ static void strings_lose_their_escapes(void **state)
 static void numbers_of_every_dtype(void **state)
 {
     (void)state;
-    static const struct { const char *text; enum cw_dtype dtype; enum cw_number result; double value; } cases[] = {
-        {"255", CW_UINT8, 0, 255}, {"256", CW_UINT8, CW_NUMBER_RANGE, 0}, {"-1", CW_UINT8, CW_NUMBER_RANGE, 0}, {"-0", CW_UINT8, 0, 0}, {"-128", CW_INT8, 0, -128},
-        {"-129", CW_INT8, CW_NUMBER_RANGE, 0}, {"128", CW_INT8, CW_NUMBER_RANGE, 0}, {"1.5", CW_INT32, CW_NUMBER_FRACTION, 0}, {"3.0", CW_INT32, 0, 3},
-        {"1e2", CW_INT32, 0, 100}, {"1e300", CW_INT64, CW_NUMBER_RANGE, 0}, {"99999999999999999999", CW_INT64, CW_NUMBER_RANGE, 0}, {"007", CW_INT16, 0, 7},
-        {"+7", CW_INT16, 0, 7}, {"1", CW_BOOL, 0, 1}, {"2", CW_BOOL, CW_NUMBER_RANGE, 0}, {"NaN", CW_INT8, CW_NUMBER_RANGE, 0}, {"", CW_INT8, CW_NUMBER_SYNTAX, 0},
-        {"-", CW_INT8, CW_NUMBER_SYNTAX, 0}, {"1 ", CW_INT8, CW_NUMBER_SYNTAX, 0}, {"0x10", CW_INT32, CW_NUMBER_SYNTAX, 0}, {"1e", CW_FLOAT32, CW_NUMBER_SYNTAX, 0},
-        {".", CW_FLOAT32, CW_NUMBER_SYNTAX, 0}, {".5", CW_FLOAT32, 0, 0.5}, {"5.", CW_FLOAT32, 0, 5}, {"1e39", CW_FLOAT32, CW_NUMBER_RANGE, 0}, {"-inf", CW_FLOAT32, 0, -INFINITY},
-        {"Infinity", CW_FLOAT64, 0, INFINITY}, {"1e400", CW_FLOAT64, CW_NUMBER_RANGE, 0}, {"1e-400", CW_FLOAT64, 0, 0}, {"65504", CW_FLOAT16, 0, 65504},
-        {"65520", CW_FLOAT16, CW_NUMBER_RANGE, 0}, {"0.1", CW_FLOAT64, 0, 0.1}, {"0.1", CW_FLOAT32, 0, 0.1f}, {"123456789012345678901234567890", CW_FLOAT64, 0, 123456789012345678901234567890.},
-        {"9007199254740993", CW_FLOAT64, 0, 9007199254740992.}, {"2.2250738585072011e-308", CW_FLOAT64, 0, 2.2250738585072011e-308}, {"1e22", CW_FLOAT64, 0, 1e22},
-        {"1e23", CW_FLOAT64, 0, 1e23}, {"8.5e-23", CW_FLOAT64, 0, 8.5e-23}, {"1e99999999999999999999", CW_FLOAT64, CW_NUMBER_RANGE, 0}, {"0e99999999999999999999", CW_FLOAT64, 0, 0},
+
+    static const struct {
+        const char *text;
+        enum cw_dtype dtype;
+        enum cw_number result;
+        double value;
+    } cases[] = {
+        {"255", CW_UINT8, 0, 255},
+        {"256", CW_UINT8, CW_NUMBER_RANGE, 0},
+        {"-1", CW_UINT8, CW_NUMBER_RANGE, 0},
+        {"-0", CW_UINT8, 0, 0},
+        {"-128", CW_INT8, 0, -128},
+        {"-129", CW_INT8, CW_NUMBER_RANGE, 0},
+        {"128", CW_INT8, CW_NUMBER_RANGE, 0},
+        {"1.5", CW_INT32, CW_NUMBER_FRACTION, 0},
+        {"3.0", CW_INT32, 0, 3},
+        {"1e2", CW_INT32, 0, 100},
+        {"1e300", CW_INT64, CW_NUMBER_RANGE, 0},
+        {"99999999999999999999", CW_INT64, CW_NUMBER_RANGE, 0},
+        {"007", CW_INT16, 0, 7},
+        {"+7", CW_INT16, 0, 7},
+        {"1", CW_BOOL, 0, 1},
+        {"2", CW_BOOL, CW_NUMBER_RANGE, 0},
+        {"NaN", CW_INT8, CW_NUMBER_RANGE, 0},
+        {"", CW_INT8, CW_NUMBER_SYNTAX, 0},
+        {"-", CW_INT8, CW_NUMBER_SYNTAX, 0},
+        {"1 ", CW_INT8, CW_NUMBER_SYNTAX, 0},
+        {"0x10", CW_INT32, CW_NUMBER_SYNTAX, 0},
+        {"1e", CW_FLOAT32, CW_NUMBER_SYNTAX, 0},
+        {".", CW_FLOAT32, CW_NUMBER_SYNTAX, 0},
+        {".5", CW_FLOAT32, 0, 0.5},
+        {"5.", CW_FLOAT32, 0, 5},
+        {"1e39", CW_FLOAT32, CW_NUMBER_RANGE, 0},
+        {"-inf", CW_FLOAT32, 0, -INFINITY},
+        {"Infinity", CW_FLOAT64, 0, INFINITY},
+        {"1e400", CW_FLOAT64, CW_NUMBER_RANGE, 0},
+        {"1e-400", CW_FLOAT64, 0, 0},
+        {"65504", CW_FLOAT16, 0, 65504},
+        {"65520", CW_FLOAT16, CW_NUMBER_RANGE, 0},
+        {"0.1", CW_FLOAT64, 0, 0.1},
+        {"0.1", CW_FLOAT32, 0, 0.1f},
+        {"123456789012345678901234567890", CW_FLOAT64, 0, 123456789012345678901234567890.},
+        {"9007199254740993", CW_FLOAT64, 0, 9007199254740992.},
+        {"2.2250738585072011e-308", CW_FLOAT64, 0, 2.2250738585072011e-308},
+        {"1e22", CW_FLOAT64, 0, 1e22},
+        {"1e23", CW_FLOAT64, 0, 1e23},
+        {"8.5e-23", CW_FLOAT64, 0, 8.5e-23},
+        {"1e99999999999999999999", CW_FLOAT64, CW_NUMBER_RANGE, 0},
+        {"0e99999999999999999999", CW_FLOAT64, 0, 0},
     };
+
     for (size_t i = 0; i < CW_COUNT_OF(cases); i++) {
-        union { uint8_t u8; int8_t i8; int16_t i16; int32_t i32; int64_t i64; uint16_t half; float f; double d; } out;
+        union {
+            uint8_t u8;
+            int8_t i8;
+            int16_t i16;
+            int32_t i32;
+            int64_t i64;
+            uint16_t half;
+            float f;
+            double d;
+        } out;
         enum cw_number n = cw_number_parse(cases[i].text, strlen(cases[i].text), cases[i].dtype, &out);
         enum cw_dtype t = cases[i].dtype;
-        double got = n ? 0 : t == CW_UINT8 || t == CW_BOOL ? out.u8 : t == CW_INT8 ? out.i8 : t == CW_INT16 ? out.i16 : t == CW_INT32 ? out.i32 : t == CW_INT64 ? (double)out.i64
-                           : t == CW_FLOAT16 ? cw_half_to_float(out.half) : t == CW_FLOAT32 ? out.f : out.d;
+        double got = n                               ? 0
+                     : t == CW_UINT8 || t == CW_BOOL ? out.u8
+                     : t == CW_INT8                  ? out.i8
+                     : t == CW_INT16                 ? out.i16
+                     : t == CW_INT32                 ? out.i32
+                     : t == CW_INT64                 ? (double)out.i64
+                     : t == CW_FLOAT16               ? cw_half_to_float(out.half)
+                     : t == CW_FLOAT32               ? out.f
+                                                     : out.d;
         if (n != cases[i].result || memcmp(&got, &cases[i].value, 8) != 0)
             fail_msg("%s as %s: %d, %.17g", cases[i].text, cw_dtype_name(t), n, got);
     }
@@ -301,12 +414,18 @@ static void jsonl_gives_components(void **state)
 {
     (void)state;
     struct run r;
-    put("a.jsonl", "{\"id\": 1, \"s\": \"\\u00e9t\\u00e9\", \"v\": [[1, 2.5], [-3, 4e0]], \"ok\": true, \"t\": [5, 6, 7]}\n"
+    put("a.jsonl", "{\"id\": 1, \"s\": \"\\u00e9t\\u00e9\", \"v\": [[1, 2.5], [-3, 4e0]], \"ok\": true, "
+                   "\"t\": [5, 6, 7]}\n"
                    "{\"t\": [], \"v\": [[0, 0], [0, 0]], \"id\": 2, \"ok\": false, \"more\": {\"id\": 9}}\r\n"
-                   "{\"id\": 4, \"id\": 3, \"s\": null, \"t\": null, \"ok\": false, \"v\": [[0, 0], [0, 1]], \"d\": [7, 8]}");
-    assert_int_equal(run_open(&r, JSONL("a.jsonl", "{\"number\": {\"key\": \"id\", \"dtype\": \"uint8\"}, \"s\": {\"dtype\": \"bytes\", \"default\": \"none\"}, \"v\": {\"dtype\": "
-                                                   "\"float64\", \"shape\": [2, 2]}, \"ok\": \"bool\", \"t\": {\"dtype\": \"int16\", \"variable\": true}, "
-                                                   "\"d\": {\"dtype\": \"uint64\", \"shape\": [2], \"default\": 4}}")), 0);
+                   "{\"id\": 4, \"id\": 3, \"s\": null, \"t\": null, \"ok\": false, \"v\": [[0, 0], [0, 1]], "
+                   "\"d\": [7, 8]}");
+    assert_int_equal(
+        run_open(&r, JSONL("a.jsonl", "{\"number\": {\"key\": \"id\", \"dtype\": \"uint8\"}, \"s\": "
+                                      "{\"dtype\": \"bytes\", \"default\": \"none\"}, \"v\": {\"dtype\": "
+                                      "\"float64\", \"shape\": [2, 2]}, \"ok\": \"bool\", \"t\": {\"dtype\": "
+                                      "\"int16\", \"variable\": true}, "
+                                      "\"d\": {\"dtype\": \"uint64\", \"shape\": [2], \"default\": 4}}")),
+        0);
     assert_int_equal(run_rows(&r, (uint64_t[]){0, 1, 2}, 3), 0);
     assert_true(r.b.all_ok);
     assert_int_equal(*(uint8_t *)value(&r, "number", 0).data, 1);
@@ -328,23 +447,39 @@ static void jsonl_gives_components(void **state)
 static void jsonl_says_what_is_wrong_and_on_which_line(void **state)
 {
     (void)state;
-    static const struct { const char *line, *why; } cases[] = {
+
+    static const struct {
+        const char *line, *why;
+    } cases[] = {
         {"{\"a\": 1, \"s\": \"\", \"v\": [1, 2], \"b\": true}", ""},
-        {"{\"a\": 300, \"s\": \"\", \"v\": [1, 2], \"b\": true}", "line 2: \"a\" holds 300, which is out of range for uint8"},
-        {"{\"a\": 1.5, \"s\": \"\", \"v\": [1, 2], \"b\": true}", "line 3: \"a\" holds 1.5, which is not an integer for uint8"},
-        {"{\"a\": \"1\", \"s\": \"\", \"v\": [1, 2], \"b\": true}", "line 4: \"a\" holds a string, expected uint8"},
-        {"{\"a\": null, \"s\": \"\", \"v\": [1, 2], \"b\": true}", "line 5: \"a\" (uint8) is null and has no default"},
+        {"{\"a\": 300, \"s\": \"\", \"v\": [1, 2], \"b\": true}",
+         "line 2: \"a\" holds 300, which is out of range for uint8"},
+        {"{\"a\": 1.5, \"s\": \"\", \"v\": [1, 2], \"b\": true}",
+         "line 3: \"a\" holds 1.5, which is not an integer for uint8"},
+        {"{\"a\": \"1\", \"s\": \"\", \"v\": [1, 2], \"b\": true}",
+         "line 4: \"a\" holds a string, expected uint8"},
+        {"{\"a\": null, \"s\": \"\", \"v\": [1, 2], \"b\": true}",
+         "line 5: \"a\" (uint8) is null and has no default"},
         {"{\"s\": \"\", \"v\": [1, 2], \"b\": true}", "line 6: \"a\" (uint8) is missing and has no default"},
-        {"{\"a\": 1, \"s\": 5, \"v\": [1, 2], \"b\": true}", "line 7: \"s\" holds a number, expected a string"},
-        {"{\"a\": 1, \"s\": \"\", \"v\": [1], \"b\": true}", "line 8: \"v\" has an array of 1 values where 2 are expected"},
-        {"{\"a\": 1, \"s\": \"\", \"v\": [1, 2, 3], \"b\": true}", "line 9: \"v\" has an array of more than 2 values where 2 are expected"},
-        {"{\"a\": 1, \"s\": \"\", \"v\": 1, \"b\": true}", "line 10: \"v\" holds a number where an array is expected"},
-        {"{\"a\": 1, \"s\": \"\", \"v\": [1, [2]], \"b\": true}", "line 11: \"v\" holds an array, expected float32"},
-        {"{\"a\": 1, \"s\": \"\", \"v\": [1, 2], \"b\": 1}", "line 12: \"b\" holds a number, expected true or false"},
-        {"{\"a\": [1], \"s\": \"\", \"v\": [1, 2], \"b\": true}", "line 13: \"a\" holds an array, expected uint8"},
-        {"{\"a\": 1, \"s\": \"\", \"v\": [1, 2], \"b\": true", "line 14: malformed JSON: expected \",\" or \"}\" at byte 40 of 40"},
+        {"{\"a\": 1, \"s\": 5, \"v\": [1, 2], \"b\": true}",
+         "line 7: \"s\" holds a number, expected a string"},
+        {"{\"a\": 1, \"s\": \"\", \"v\": [1], \"b\": true}",
+         "line 8: \"v\" has an array of 1 values where 2 are expected"},
+        {"{\"a\": 1, \"s\": \"\", \"v\": [1, 2, 3], \"b\": true}",
+         "line 9: \"v\" has an array of more than 2 values where 2 are expected"},
+        {"{\"a\": 1, \"s\": \"\", \"v\": 1, \"b\": true}",
+         "line 10: \"v\" holds a number where an array is expected"},
+        {"{\"a\": 1, \"s\": \"\", \"v\": [1, [2]], \"b\": true}",
+         "line 11: \"v\" holds an array, expected float32"},
+        {"{\"a\": 1, \"s\": \"\", \"v\": [1, 2], \"b\": 1}",
+         "line 12: \"b\" holds a number, expected true or false"},
+        {"{\"a\": [1], \"s\": \"\", \"v\": [1, 2], \"b\": true}",
+         "line 13: \"a\" holds an array, expected uint8"},
+        {"{\"a\": 1, \"s\": \"\", \"v\": [1, 2], \"b\": true",
+         "line 14: malformed JSON: expected \",\" or \"}\" at byte 40 of 40"},
         {"", "line 15: malformed JSON: expected an object, but there is nothing at byte 0 of 0"},
-        {"{\"a\": 1, \"s\": \"\", \"v\": [1, 1e39], \"b\": true}", "line 16: \"v\" holds 1e39, which is out of range for float32"},
+        {"{\"a\": 1, \"s\": \"\", \"v\": [1, 1e39], \"b\": true}",
+         "line 16: \"v\" holds 1e39, which is out of range for float32"},
         {"{\"a\": 2, \"s\": \"\", \"v\": [1, 2], \"b\": false}", ""},
     };
     struct bytes b = {0};
@@ -357,7 +492,10 @@ static void jsonl_says_what_is_wrong_and_on_which_line(void **state)
     temp_file("bad.jsonl", b.data, b.size);
     bytes_free(&b);
     struct run r;
-    assert_int_equal(run_open(&r, JSONL("bad.jsonl", "{\"a\": \"uint8\", \"s\": \"bytes\", \"v\": {\"dtype\": \"float32\", \"shape\": [2]}, \"b\": \"bool\"}")), 0);
+    assert_int_equal(
+        run_open(&r, JSONL("bad.jsonl", "{\"a\": \"uint8\", \"s\": \"bytes\", \"v\": {\"dtype\": "
+                                        "\"float32\", \"shape\": [2]}, \"b\": \"bool\"}")),
+        0);
     assert_int_equal(run_rows(&r, rows, CW_COUNT_OF(cases)), 0);
     for (size_t i = 0; i < CW_COUNT_OF(cases); i++) {
         assert_string_equal(fault_of(&r, i), cases[i].why);
@@ -370,7 +508,10 @@ static void jsonl_says_what_is_wrong_and_on_which_line(void **state)
 static void jsonl_attributes_are_checked(void **state)
 {
     (void)state;
-    static const struct { const char *features, *part; } bad[] = {
+
+    static const struct {
+        const char *features, *part;
+    } bad[] = {
         {"{}", "1 to 64 features"},
         {"{\"x\": \"int33\"}", "a dtype (\"bytes\""},
         {"{\"x\": {\"dtype\": \"uint8\", \"default\": 256}}", "as default"},
@@ -379,9 +520,11 @@ static void jsonl_attributes_are_checked(void **state)
         {"{\"x\": {\"dtype\": \"float16\", \"default\": 1e6}}", "as default"},
         {"{\"x\": {\"dtype\": \"bytes\", \"default\": 1}}", "a string as default"},
     };
+
     for (size_t i = 0; i < CW_COUNT_OF(bad); i++) {
         char chain[300];
-        snprintf(chain, sizeof(chain), "{\"op\": \"jsonl\", \"files\": \"a.jsonl\", \"features\": %s}", bad[i].features);
+        snprintf(chain, sizeof(chain), "{\"op\": \"jsonl\", \"files\": \"a.jsonl\", \"features\": %s}",
+                 bad[i].features);
         expect_error(chain, CW_E_PIPELINE, bad[i].part);
     }
 }

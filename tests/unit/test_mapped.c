@@ -24,7 +24,8 @@
 #define BYTES ((size_t)8 << 20)
 #define PAGE ((size_t)64 << 10) /* as large as pages are anywhere */
 
-/* It calls handlers itself, everything blocked; and it maps memory of its own all the time, and ends where it can't. */
+/* It calls handlers itself, everything blocked; and it maps memory of its own all the time, and ends where it
+ * can't. */
 #define THREAD_SANITIZER false
 #if defined(__has_feature)
 #if __has_feature(thread_sanitizer)
@@ -32,7 +33,8 @@
 #define THREAD_SANITIZER true
 #endif
 #endif
-/* AddressSanitizer of clang 19, unlike that of 14, maps shadow memory in each mmap, and ends the process where it can't. */
+/* AddressSanitizer of clang 19, unlike that of 14, maps shadow memory in each mmap, and ends the process
+ * where it can't. */
 #define SHADOW_IS_MAPPED THREAD_SANITIZER
 #if defined(__clang_major__) && __clang_major__ > 14
 #if __has_feature(address_sanitizer)
@@ -68,7 +70,10 @@ static void put_handler(void (*handler)(int, siginfo_t *, void *))
 /* The test library puts in handlers of its own before each test. */
 static struct sigaction ours;
 
-static void guard(void) { assert_int_equal(sigaction(SIGBUS, &ours, NULL), 0); }
+static void guard(void)
+{
+    assert_int_equal(sigaction(SIGBUS, &ours, NULL), 0);
+}
 
 static uint8_t *letters(size_t n)
 {
@@ -130,7 +135,8 @@ static void what_is_not_in_memory_is_not_waited_for(void **state)
     const struct iovec v = {&byte, 1};
     assert_int_equal(fsync(fd), 0);
     assert_int_equal(posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED), 0);
-    if (!copied(m, BYTES / 2, &v, 1, 1)) { /* where the file system has its files in memory for good, it can */
+    if (!copied(m, BYTES / 2, &v, 1, 1)) {
+        /* where the file system has its files in memory for good, it can */
         assert_int_equal(byte, 0);
         assert_int_equal(pread(fd, &byte, 1, (off_t)BYTES / 2), 1);
         assert_true(copied(m, BYTES / 2, &v, 1, 1));
@@ -161,7 +167,8 @@ static void what_cannot_be_mapped(void **state)
     close(fd);
 }
 
-/* A cache of 750 MB took all of ulimit -v 600000, and memory for batches could not be had any more: the run ended. */
+/* A cache of 750 MB took all of ulimit -v 600000, and memory for batches could not be had any more: the run
+ * ended. */
 static void limited_address_space_is_left_to_batches(void **state)
 {
     (void)state;
@@ -186,7 +193,8 @@ static int look_around(struct cw_mapped *m, uintptr_t page, int fd)
 {
     unsigned char there, data[4];
     const struct iovec v = {data, 4};
-    if (mincore((void *)page, 1, &there) == 0 || errno != ENOMEM) /* NOLINT(performance-no-int-to-ptr): nothing is there */
+    /* NOLINT(performance-no-int-to-ptr): nothing is there */
+    if (mincore((void *)page, 1, &there) == 0 || errno != ENOMEM)
         return 1;
     struct cw_mapped *own = cw_mapped_new(fd, 4);
     if (copied(m, 0, &v, 1, 4))
@@ -195,7 +203,8 @@ static int look_around(struct cw_mapped *m, uintptr_t page, int fd)
     return own && own != m && copied(own, 0, &v, 1, 4) && memcmp(data, "0123", 4) == 0 ? 0 : 3;
 }
 
-/* A child of a fork held the space of all files that were mapped, removed since or not, for as long as it lived. */
+/* A child of a fork held the space of all files that were mapped, removed since or not, for as long as it
+ * lived. */
 static void a_forked_child_has_none_of_it(void **state)
 {
     (void)state;
@@ -216,7 +225,11 @@ static void a_forked_child_has_none_of_it(void **state)
     close(fd);
 }
 
-struct cutting { int fd; const uint8_t *data; atomic_bool stop; };
+struct cutting {
+    int fd;
+    const uint8_t *data;
+    atomic_bool stop;
+};
 
 static void *cut(void *arg)
 {
@@ -261,7 +274,8 @@ static void what_goes_away_meanwhile_is_zeros(void **state)
     free(to);
 }
 
-/* The kernel may keep a page behind the new end as a part of a larger one, say that it is there, and fault when it is read. */
+/* The kernel may keep a page behind the new end as a part of a larger one, say that it is there, and fault
+ * when it is read. */
 static void what_was_cut_off_is_not_read(void **state)
 {
     (void)state;
@@ -274,7 +288,8 @@ static void what_was_cut_off_is_not_read(void **state)
     assert_int_equal(ftruncate(fd, PAGE), 0);
     bool zero = copied(m, 3 * PAGE, &v, 1, 1);
     assert_true(!zero || byte == 0);
-    assert_int_equal(copied(m, 0, &v, 1, 1), !zero); /* what was zeros once is not trusted any more; else the rest is there still */
+    /* what was zeros once is not trusted any more; else the rest is there still */
+    assert_int_equal(copied(m, 0, &v, 1, 1), !zero);
     cw_mapped_free(m);
     close(fd);
     free(data);
@@ -306,7 +321,8 @@ static volatile uint8_t *place(const char *path)
     return (volatile uint8_t *)from; /* NOLINT(performance-no-int-to-ptr): it is one */
 }
 
-/* So many pieces that there can't be another one; all of them are in what is returned. NULL: so many are allowed that it would take long, or it can't be done here. */
+/* So many pieces that there can't be another one; all of them are in what is returned. NULL: so many are
+ * allowed that it would take long, or it can't be done here. */
 static uint8_t *map_all_there_may_be(size_t bytes)
 {
     FILE *f = fopen("/proc/sys/vm/max_map_count", "r");
@@ -357,7 +373,8 @@ static bool nobody_handles(void)
     return sigaction(SIGBUS, NULL, &a) == 0 && a.sa_handler == SIG_DFL;
 }
 
-/* One that was put in to be asked once, and returned for the process to end, was asked again and again; one that faults itself ended the process. */
+/* One that was put in to be asked once, and returned for the process to end, was asked again and again; one
+ * that faults itself ended the process. */
 static void another_s_fault_is_another_s(void **state)
 {
     (void)state;
@@ -412,10 +429,16 @@ static void many_come_and_go(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(copies_what_is_in_memory), cmocka_unit_test(what_is_not_in_memory_is_not_waited_for), cmocka_unit_test(what_cannot_be_mapped),
-        cmocka_unit_test(what_goes_away_meanwhile_is_zeros), cmocka_unit_test(what_was_cut_off_is_not_read),
-        cmocka_unit_test(what_goes_away_is_zeros_where_nothing_more_can_be_mapped), cmocka_unit_test(another_s_fault_is_another_s), cmocka_unit_test(many_come_and_go),
-        cmocka_unit_test(limited_address_space_is_left_to_batches), cmocka_unit_test(a_forked_child_has_none_of_it),
+        cmocka_unit_test(copies_what_is_in_memory),
+        cmocka_unit_test(what_is_not_in_memory_is_not_waited_for),
+        cmocka_unit_test(what_cannot_be_mapped),
+        cmocka_unit_test(what_goes_away_meanwhile_is_zeros),
+        cmocka_unit_test(what_was_cut_off_is_not_read),
+        cmocka_unit_test(what_goes_away_is_zeros_where_nothing_more_can_be_mapped),
+        cmocka_unit_test(another_s_fault_is_another_s),
+        cmocka_unit_test(many_come_and_go),
+        cmocka_unit_test(limited_address_space_is_left_to_batches),
+        cmocka_unit_test(a_forked_child_has_none_of_it),
     };
     int fd = open(program_invocation_name, O_RDONLY | O_CLOEXEC);
     struct stat st;

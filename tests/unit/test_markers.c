@@ -1,6 +1,7 @@
 /*
- * Markers that come and go while a runner runs: batches, their order and their contents are those of a run without a cache, with an empty, a half filled and a full one.
- * What is measured of markers, by modelled costs where the build has them, and what a stored profile may say.
+ * Markers that come and go while a runner runs: batches, their order and their contents are those of a run
+ * without a cache, with an empty, a half filled and a full one. What is measured of markers, by modelled
+ * costs where the build has them, and what a stored profile may say.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -25,13 +26,20 @@
 #define EPOCHS 3
 
 /* Two markers, one of them before a filter; operators that draw behind both. */
-static const char COUNTED[] = "{\"cachew\": 1, \"pipeline\": [{\"op\": \"synthetic\", \"count\": 1500, \"shape\": [12, 12, 3], \"dtype\": \"uint8\"},"
-                              "{\"op\": \"assign\", \"set\": {\"data\": \"255 - data\"}}, {\"op\": \"autocache\"},"
-                              "{\"op\": \"resize\", \"component\": \"data\", \"size\": [9, 9]}, {\"op\": \"autocache\"},"
-                              "{\"op\": \"random_flip\", \"component\": \"data\"}, {\"op\": \"shuffle\"}, {\"op\": \"batch\", \"size\": 8}]}";
-static const char FILTERED[] = "{\"cachew\": 1, \"on_error\": \"skip\", \"pipeline\": [{\"op\": \"range\", \"stop\": 3000}, {\"op\": \"assign\", \"set\": {\"twice\": \"value * 2\"}}, {\"op\": \"autocache\"},"
-                               "{\"op\": \"fail\", \"where\": \"value % 97 == 5\"}, {\"op\": \"filter\", \"where\": \"value % 3 != 1\"}, {\"op\": \"autocache\"},"
-                               "{\"op\": \"assign\", \"set\": {\"more\": \"twice + 1\"}}, {\"op\": \"shuffle\"}, {\"op\": \"batch\", \"size\": 7}]}";
+static const char COUNTED[] =
+    "{\"cachew\": 1, \"pipeline\": [{\"op\": \"synthetic\", \"count\": 1500, \"shape\": [12, 12, 3], "
+    "\"dtype\": \"uint8\"},"
+    "{\"op\": \"assign\", \"set\": {\"data\": \"255 - data\"}}, {\"op\": \"autocache\"},"
+    "{\"op\": \"resize\", \"component\": \"data\", \"size\": [9, 9]}, {\"op\": \"autocache\"},"
+    "{\"op\": \"random_flip\", \"component\": \"data\"}, {\"op\": \"shuffle\"}, {\"op\": \"batch\", "
+    "\"size\": 8}]}";
+static const char FILTERED[] =
+    "{\"cachew\": 1, \"on_error\": \"skip\", \"pipeline\": [{\"op\": \"range\", \"stop\": 3000}, {\"op\": "
+    "\"assign\", \"set\": {\"twice\": \"value * 2\"}}, {\"op\": \"autocache\"},"
+    "{\"op\": \"fail\", \"where\": \"value % 97 == 5\"}, {\"op\": \"filter\", \"where\": \"value % 3 != "
+    "1\"}, {\"op\": \"autocache\"},"
+    "{\"op\": \"assign\", \"set\": {\"more\": \"twice + 1\"}}, {\"op\": \"shuffle\"}, {\"op\": \"batch\", "
+    "\"size\": 7}]}";
 
 static char *dir;
 
@@ -120,7 +128,11 @@ static void open_pipeline(struct cw_local *l, const char *text)
 
 static struct cw_iterator_options options(uint64_t epochs)
 {
-    return (struct cw_iterator_options){.seed = 3, .epochs = epochs, .world_size = 1, .runner = {.threads = 3, .memory = (size_t)64 << 20, .optimize = true}};
+    return (struct cw_iterator_options){
+        .seed = 3,
+        .epochs = epochs,
+        .world_size = 1,
+        .runner = {.threads = 3, .memory = (size_t)64 << 20, .optimize = true}};
 }
 
 /* caching NULL: without a cache. */
@@ -187,7 +199,8 @@ static void test_a_forced_marker_is_used_throughout(void **state)
 {
     (void)state;
     const struct cw_caching second = {.dir = dir, .where = "1"};
-    struct ran wanted = run(COUNTED, NULL, 1, false), first = run(COUNTED, &second, 1, false), again = run(COUNTED, &second, 1, false);
+    struct ran wanted = run(COUNTED, NULL, 1, false), first = run(COUNTED, &second, 1, false),
+               again = run(COUNTED, &second, 1, false);
     expect_same(&first, &wanted);
     expect_same(&again, &wanted);
     assert_int_equal(first.facts.misses, 1500);
@@ -195,8 +208,8 @@ static void test_a_forced_marker_is_used_throughout(void **state)
     assert_true(again.facts.hits >= 1500 - first.facts.skipped);
 }
 
-/* Takes batches until it is known what computing takes without a marker and with the first: when that is tried depends on
- * the threads. */
+/* Takes batches until it is known what computing takes without a marker and with the first: when that is
+ * tried depends on the threads. */
 static void take_until_probed(struct cw_local *l, struct cw_choice c[CW_CHOICES_MAX])
 {
     struct cw_error err = {0};
@@ -257,9 +270,17 @@ static void put_profiles(const char *text)
 static void test_a_profile_may_be_nonsense(void **state)
 {
     (void)state;
-    static const char *const nonsense[] = {"", "{", "[]", "null", "{\"none\": 1}", "{\"none\": [1]}", "{\"none\": [-1, 0, 0], \"read\": [1e300, 1e300, 1e300]}",
-                                           "{\"none\": [0, 0, 0], \"computed\": [\"a\", 1, 2], \"read\": [null, null, null], \"bytes\": [-5]}",
-                                           "{\"none\": [1, 1, 1e14], \"computed\": [1e-300, 0, 0], \"read\": [1e15, 1e15, 1e15], \"bytes\": [1e15]}"};
+    static const char *const nonsense[] = {
+        "",
+        "{",
+        "[]",
+        "null",
+        "{\"none\": 1}",
+        "{\"none\": [1]}",
+        "{\"none\": [-1, 0, 0], \"read\": [1e300, 1e300, 1e300]}",
+        "{\"none\": [0, 0, 0], \"computed\": [\"a\", 1, 2], \"read\": [null, null, null], \"bytes\": [-5]}",
+        "{\"none\": [1, 1, 1e14], \"computed\": [1e-300, 0, 0], \"read\": [1e15, 1e15, 1e15], \"bytes\": "
+        "[1e15]}"};
     const struct cw_caching caching = {.dir = dir};
     struct ran wanted = run(COUNTED, NULL, 1, false), got = run(COUNTED, &caching, 1, false);
     expect_same(&got, &wanted);

@@ -30,7 +30,10 @@ static double random_double(void) /* any bit pattern */
     return d;
 }
 
-static double random_unit(void) { return (double)(random_bits() >> 11) * 0x1p-53; }
+static double random_unit(void)
+{
+    return (double)(random_bits() >> 11) * 0x1p-53;
+}
 
 /* Maps doubles to integers in their order, neighbours to neighbours. */
 static int64_t ordinal(double d)
@@ -60,7 +63,9 @@ static void near_libm(void **unused)
         if (distance(cw_log(x), log(x)) > 1)
             fail_msg("log(%a) = %a, libm %a", x, cw_log(x), log(x));
         x = i & 1 ? fabs(random_double()) : random_unit() * 3;
-        double y = i % 11 == 0 ? random_double() : i & 2 ? (random_unit() - 0.5) * (1400 / fabs(log(x))) : (random_unit() - 0.5) * 10;
+        double y = i % 11 == 0 ? random_double()
+                   : i & 2     ? (random_unit() - 0.5) * (1400 / fabs(log(x)))
+                               : (random_unit() - 0.5) * 10;
         if (i % 13 == 0) {
             y = (double)((int)(random_unit() * 40) - 20);
             x = -x;
@@ -74,9 +79,43 @@ static void special_cases(void **unused) /* Annex F: signs of zeros too */
 {
     (void)unused;
     static const double v[] = {
-        0.0, -0.0, 1, -1, 2, -2, 0.5, -0.5, 3, -3, INFINITY, -INFINITY, NAN, 1e300, -1e300, 1e-300, 0x1p-1074, -0x1p-1074, 1.5, -1.5, 0x1p53,
-        0x1p53 + 2, -0x1p53 - 1, 1e-20, -1e-20, 0x1p64, -0x1p63, 0x1.0000000000001p0, 0x1.fffffffffffffp-1, 709.782712893384, 709.7827128933841,
-        -745.1332191019411, -745.1332191019412, -708.4, 1023, -1074, -1075,
+        0.0,
+        -0.0,
+        1,
+        -1,
+        2,
+        -2,
+        0.5,
+        -0.5,
+        3,
+        -3,
+        INFINITY,
+        -INFINITY,
+        NAN,
+        1e300,
+        -1e300,
+        1e-300,
+        0x1p-1074,
+        -0x1p-1074,
+        1.5,
+        -1.5,
+        0x1p53,
+        0x1p53 + 2,
+        -0x1p53 - 1,
+        1e-20,
+        -1e-20,
+        0x1p64,
+        -0x1p63,
+        0x1.0000000000001p0,
+        0x1.fffffffffffffp-1,
+        709.782712893384,
+        709.7827128933841,
+        -745.1332191019411,
+        -745.1332191019412,
+        -708.4,
+        1023,
+        -1074,
+        -1075,
     };
     for (size_t i = 0; i < CW_COUNT_OF(v); i++) {
         assert_true(distance(cw_exp(v[i]), exp(v[i])) <= 1);

@@ -1,6 +1,7 @@
 /*
- * Little memory. What an error names as enough is enough, whatever the seed, the number of threads and what happens when; and a stream, whose elements come one after
- * the other, is begun again where that is what it takes.
+ * Little memory. What an error names as enough is enough, whatever the seed, the number of threads and what
+ * happens when; and a stream, whose elements come one after the other, is begun again where that is what it
+ * takes.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,7 +16,8 @@
 #include "pipeline/source.h"
 #include "sample.h"
 
-/* How often each budget is tried; CACHEW_REPEATS in the environment says otherwise. What ThreadSanitizer sees, it sees at once, and all of it takes long with it. */
+/* How often each budget is tried; CACHEW_REPEATS in the environment says otherwise. What ThreadSanitizer
+ * sees, it sees at once, and all of it takes long with it. */
 #define REPEATS 6
 /* Budgets below what is enough that are tried. */
 #define BUDGETS 16
@@ -43,7 +45,10 @@ static int ticks_bind(struct cw_bind *b, struct cw_op *op, struct cw_error *err)
     return cw_bind_write(b, "tick", &type, err);
 }
 
-static void ticks_free(struct cw_source *s) { free(s); }
+static void ticks_free(struct cw_source *s)
+{
+    free(s);
+}
 
 static void ticks_ids(const struct cw_source *s, const uint64_t *rows, size_t n, struct cw_record_id *out)
 {
@@ -54,11 +59,13 @@ static void ticks_ids(const struct cw_source *s, const uint64_t *rows, size_t n,
     }
 }
 
-static int ticks_pull(struct cw_source *base, const struct cw_pull *q, struct cw_arena *arena, struct cw_tensor *raw, size_t *ret_n, struct cw_error *err)
+static int ticks_pull(struct cw_source *base, const struct cw_pull *q, struct cw_arena *arena,
+                      struct cw_tensor *raw, size_t *ret_n, struct cw_error *err)
 {
     const struct ticks *s = (const struct ticks *)base;
     uint64_t row = q->from;
-    size_t there = (int64_t)row < s->n ? CW_MIN(q->n, (size_t)(s->n - (int64_t)row)) : 0, bytes = s->width * sizeof(int64_t);
+    size_t there = (int64_t)row < s->n ? CW_MIN(q->n, (size_t)(s->n - (int64_t)row)) : 0,
+           bytes = s->width * sizeof(int64_t);
     if (q->cancelled(q->cancel_arg))
         return cw_error_set(err, CW_E_INTERRUPTED, "interrupted");
     if (s->fails_at >= 0 && (int64_t)(row + there) > s->fails_at)
@@ -77,25 +84,35 @@ static int ticks_pull(struct cw_source *base, const struct cw_pull *q, struct cw
     return 0;
 }
 
-static int ticks_produce(const struct cw_source *s, const struct cw_op *op, struct cw_block *b, struct cw_error *err)
+static int ticks_produce(const struct cw_source *s, const struct cw_op *op, struct cw_block *b,
+                         struct cw_error *err)
 {
     (void)s;
     int r = cw_block_dense(b, op->out[0].value, &op->out[0].type, err);
     for (size_t i = 0; i < b->n && r >= 0; i++)
-        memcpy(b->columns[op->out[0].value].data + i * b->columns[op->out[0].value].stride, b->raw[i].data, b->raw[i].size);
+        memcpy(b->columns[op->out[0].value].data + i * b->columns[op->out[0].value].stride, b->raw[i].data,
+               b->raw[i].size);
     return r;
 }
 
-static const struct cw_source_ops ticks_ops = {.free = ticks_free, .ids = ticks_ids, .pull = ticks_pull, .produce = ticks_produce};
+static const struct cw_source_ops ticks_ops = {
+    .free = ticks_free, .ids = ticks_ids, .pull = ticks_pull, .produce = ticks_produce};
 
-static int ticks_open(const struct cw_op *op, const struct cw_source_env *env, struct cw_source **ret, struct cw_error *err)
+static int ticks_open(const struct cw_op *op, const struct cw_source_env *env, struct cw_source **ret,
+                      struct cw_error *err)
 {
     (void)env;
     (void)err;
     struct ticks *s = calloc(1, sizeof(*s));
     assert_non_null(s);
-    *s = (struct ticks){.base = {.ops = &ticks_ops, .n_records = CW_ENDLESS, .n_chunks = 1, .chunk_records = CW_ENDLESS, .snapshot = 1},
-                        .n = cw_attr_int(op, "stop"), .fails_at = cw_attr_int(op, "fails_at"), .width = (size_t)cw_attr_int(op, "width")};
+    *s = (struct ticks){.base = {.ops = &ticks_ops,
+                                 .n_records = CW_ENDLESS,
+                                 .n_chunks = 1,
+                                 .chunk_records = CW_ENDLESS,
+                                 .snapshot = 1},
+                        .n = cw_attr_int(op, "stop"),
+                        .fails_at = cw_attr_int(op, "fails_at"),
+                        .width = (size_t)cw_attr_int(op, "width")};
     *ret = &s->base;
     return 0;
 }
@@ -103,20 +120,32 @@ static int ticks_open(const struct cw_op *op, const struct cw_source_env *env, s
 static const struct cw_attr_def attrs[] = {
     {.name = "stop", .kind = CW_ATTR_INT, .min = 0, .max = 1e9, .doc = "how many"},
     {.name = "width", .kind = CW_ATTR_INT, .def = "1", .min = 1, .max = 1e6, .doc = "how often each"},
-    {.name = "fails_at", .kind = CW_ATTR_INT, .def = "-1", .min = -1, .max = 1e9, .doc = "where it stops with an error; -1: nowhere"},
+    {.name = "fails_at",
+     .kind = CW_ATTR_INT,
+     .def = "-1",
+     .min = -1,
+     .max = 1e9,
+     .doc = "where it stops with an error; -1: nowhere"},
     {0},
 };
-static const struct cw_op_desc ticks_op = {
-    .name = "ticks", .summary = "a stream of numbers", .kind = CW_OP_SOURCE, .stream = true, .attrs = attrs, .bind = ticks_bind, .open = ticks_open};
+static const struct cw_op_desc ticks_op = {.name = "ticks",
+                                           .summary = "a stream of numbers",
+                                           .kind = CW_OP_SOURCE,
+                                           .stream = true,
+                                           .attrs = attrs,
+                                           .bind = ticks_bind,
+                                           .open = ticks_open};
 
-/* ---- an operator that makes much of little: a picture of one colour, of a size that is known or differs ---- */
+/* ---- an operator that makes much of little: a picture of one colour, of a size that is known or differs
+ * ---- */
 
 static int paint_bind(struct cw_bind *b, struct cw_op *op, struct cw_error *err)
 {
     struct cw_type type;
     int64_t height = cw_attr_int(op, "height");
     int r = cw_bind_read(b, "value", &type, err);
-    type = (struct cw_type){.dtype = CW_UINT8, .ndim = 3, .dims = {height ? height : CW_VARIES, cw_attr_int(op, "width"), 3}};
+    type = (struct cw_type){
+        .dtype = CW_UINT8, .ndim = 3, .dims = {height ? height : CW_VARIES, cw_attr_int(op, "width"), 3}};
     return r < 0 ? r : cw_bind_write(b, "data", &type, err);
 }
 
@@ -138,8 +167,15 @@ static int paint_run(const struct cw_op *op, struct cw_block *b, struct cw_error
 }
 
 static const struct cw_attr_def paint_attrs[] = {
-    {.name = "height", .kind = CW_ATTR_INT, .def = "0", .min = 0, .max = 1e4, .doc = "0: it differs"}, {.name = "width", .kind = CW_ATTR_INT, .min = 1, .max = 1e4, .doc = ""}, {0}};
-static const struct cw_op_desc paint_op = {.name = "paint", .summary = "pictures", .kind = CW_OP_MAP, .attrs = paint_attrs, .bind = paint_bind, .run = paint_run};
+    {.name = "height", .kind = CW_ATTR_INT, .def = "0", .min = 0, .max = 1e4, .doc = "0: it differs"},
+    {.name = "width", .kind = CW_ATTR_INT, .min = 1, .max = 1e4, .doc = ""},
+    {0}};
+static const struct cw_op_desc paint_op = {.name = "paint",
+                                           .summary = "pictures",
+                                           .kind = CW_OP_MAP,
+                                           .attrs = paint_attrs,
+                                           .bind = paint_bind,
+                                           .run = paint_run};
 
 /* ---- runs ---- */
 
@@ -158,7 +194,8 @@ static void load(const char *chain)
     char text[1000];
     struct cw_error err = {0};
     snprintf(text, sizeof(text), "{\"cachew\": 1, \"pipeline\": [%s]}", chain);
-    if (cw_local_parse(&local, text, strlen(text), temp_dir, &err) < 0 || cw_local_open(&local, temp_dir, 1, &err) < 0)
+    if (cw_local_parse(&local, text, strlen(text), temp_dir, &err) < 0 ||
+        cw_local_open(&local, temp_dir, 1, &err) < 0)
         fail_msg("%s", err.message);
 }
 
@@ -175,13 +212,17 @@ static void look_at_frugality(const struct cw_iterator *it, size_t memory)
         assert_string_equal(t->seen[0].name, "memory_bytes");
         assert_true(t->seen[0].value == (double)memory);
         assert_true(t->chosen >= 1 && t->chosen <= t->others[0].value); /* as usual */
-        assert_true((t->seen[1].value > 0) == (strstr(t->why, "block by block") != NULL)); /* ranges that it will be so for */
+        /* ranges that it will be so for */
+        assert_true((t->seen[1].value > 0) == (strstr(t->why, "block by block") != NULL));
     }
 }
 
 static struct ran run(uint64_t seed, unsigned threads, size_t memory)
 {
-    struct cw_iterator_options o = {.seed = seed, .epochs = 2, .world_size = 1, .runner = {.threads = threads, .memory = memory, .optimize = true}};
+    struct cw_iterator_options o = {.seed = seed,
+                                    .epochs = 2,
+                                    .world_size = 1,
+                                    .runner = {.threads = threads, .memory = memory, .optimize = true}};
     struct ran ran = {0};
     struct cw_iterator *it;
     struct cw_batch *b;
@@ -215,9 +256,10 @@ static size_t named(const struct cw_error *err)
 
 static void expect_same(const struct ran *got, const struct ran *want, size_t memory, unsigned threads)
 {
-    if (got->status != want->status || got->n != want->n || memcmp(&got->digest, &want->digest, sizeof(got->digest)) != 0)
-        fail_msg("with %zu bytes and %u threads: %d after %llu of %llu batches: %s", memory, threads, got->status, (unsigned long long)got->n,
-                 (unsigned long long)want->n, got->err.message);
+    if (got->status != want->status || got->n != want->n ||
+        memcmp(&got->digest, &want->digest, sizeof(got->digest)) != 0)
+        fail_msg("with %zu bytes and %u threads: %d after %llu of %llu batches: %s", memory, threads,
+                 got->status, (unsigned long long)got->n, (unsigned long long)want->n, got->err.message);
 }
 
 /* ---- tests ---- */
@@ -232,19 +274,27 @@ static void expect_same(const struct ran *got, const struct ran *want, size_t me
 static const char *const FIXED[] = {
     NUMBERS(200) PAINT(50, 40) SHUFFLE BATCH(8),
     /* larger than what a block is given for a start */
-    NUMBERS(24) PAINT(640, 640) "{\"op\": \"resize\", \"component\": \"data\", \"size\": [64, 64]}," SHUFFLE BATCH(4),
-    NUMBERS(40) PAINT(400, 300) SHUFFLE "{\"op\": \"random_resized_crop\", \"component\": \"data\", \"size\": [96, 96]}, {\"op\": \"random_flip\", \"component\": \"data\"}, " BATCH(4),
+    NUMBERS(24)
+        PAINT(640, 640) "{\"op\": \"resize\", \"component\": \"data\", \"size\": [64, 64]}," SHUFFLE BATCH(4),
+    NUMBERS(40) PAINT(400, 300) SHUFFLE
+    "{\"op\": \"random_resized_crop\", \"component\": \"data\", \"size\": [96, 96]}, {\"op\": "
+    "\"random_flip\", \"component\": \"data\"}, " BATCH(4),
     NUMBERS(100) PAINT(200, 200) SHUFFLE FILTER("value % 3 != 1") BATCH(7),
-    NUMBERS(100) PAINT(640, 640) FILTER("max(data) != 17") SHUFFLE "{\"op\": \"random_crop\", \"component\": \"data\", \"size\": [200, 200]}, " BATCH(5),
+    NUMBERS(100) PAINT(640, 640) FILTER("max(data) != 17") SHUFFLE
+    "{\"op\": \"random_crop\", \"component\": \"data\", \"size\": [200, 200]}, " BATCH(5),
     NUMBERS(60000) SHUFFLE FILTER("value % 3 != 1") BATCH(64),
     NUMBERS(80) PAINT(200, 200) FILTER("value % 5 != 1") "{\"op\": \"take\", \"count\": 50}, " BATCH(5),
-    "{\"op\": \"ticks\", \"stop\": 300, \"width\": 3000}, " "{\"op\": \"shuffle\", \"window\": 64}, " BATCH(4),
+    "{\"op\": \"ticks\", \"stop\": 300, \"width\": 3000}, "
+    "{\"op\": \"shuffle\", \"window\": 64}, " BATCH(4),
 };
 /* Of differing size: elements that are larger than those before may need more. */
 static const char *const VARYING[] = {
-    NUMBERS(400) PAINT(0, 100) SHUFFLE "{\"op\": \"bucket_by_length\", \"length\": \"length(data)\", \"boundaries\": [30, 60], \"sizes\": [16, 8, 4]}",
-    NUMBERS(400) PAINT(0, 100) "{\"op\": \"bucket_by_length\", \"length\": \"length(data)\", \"boundaries\": [50], \"sizes\": [40, 40]}",
-    NUMBERS(90) PAINT(0, 1500) "{\"op\": \"resize\", \"component\": \"data\", \"size\": [50, 60]}, " SHUFFLE BATCH(8),
+    NUMBERS(400) PAINT(0, 100) SHUFFLE "{\"op\": \"bucket_by_length\", \"length\": \"length(data)\", "
+                                       "\"boundaries\": [30, 60], \"sizes\": [16, 8, 4]}",
+    NUMBERS(400) PAINT(0, 100) "{\"op\": \"bucket_by_length\", \"length\": \"length(data)\", \"boundaries\": "
+                               "[50], \"sizes\": [40, 40]}",
+    NUMBERS(90)
+        PAINT(0, 1500) "{\"op\": \"resize\", \"component\": \"data\", \"size\": [50, 60]}, " SHUFFLE BATCH(8),
     NUMBERS(150) PAINT(0, 300) "{\"op\": \"filter\", \"where\": \"length(data) > 20\"}",
 };
 
@@ -271,7 +321,8 @@ static void what_is_named_is_enough(void **state)
     }
 }
 
-/* Runs with what the last one named, until that is enough: that it is so at once is for those of fixed size. The number grows each time. */
+/* Runs with what the last one named, until that is enough: that it is so at once is for those of fixed size.
+ * The number grows each time. */
 static size_t until_enough(size_t memory, unsigned threads, uint64_t seed, unsigned most, struct ran *ret)
 {
     for (unsigned tries = 0;; tries++) {
@@ -322,14 +373,16 @@ static void what_is_named_later_is_enough_too(void **state)
         }
         cw_local_deinit(&local);
     }
-    assert_true(n_frugal > 0); /* of all tests so far: in a single one of the sample's it may never have been that short */
+    /* of all tests so far: in a single one of the sample's it may never have been that short */
+    assert_true(n_frugal > 0);
 }
 
 /* Others look at what a thread has planned, while it plans: for ThreadSanitizer. */
 static void a_stream_is_the_same_for_any_number_of_threads(void **state)
 {
     (void)state;
-    load("{\"op\": \"ticks\", \"stop\": 5003}, {\"op\": \"shuffle\", \"window\": 128}, {\"op\": \"batch\", \"size\": 8}");
+    load("{\"op\": \"ticks\", \"stop\": 5003}, {\"op\": \"shuffle\", \"window\": 128}, {\"op\": \"batch\", "
+         "\"size\": 8}");
     struct ran want = run(3, 1, (size_t)64 << 20);
     assert_int_equal(want.status, 1);
     assert_int_equal(want.n, 2 * 626);
@@ -344,7 +397,8 @@ static void a_stream_is_the_same_for_any_number_of_threads(void **state)
 static void a_stream_fails_where_it_fails(void **state)
 {
     (void)state;
-    load("{\"op\": \"ticks\", \"stop\": 4000, \"width\": 3000, \"fails_at\": 103}, {\"op\": \"filter\", \"where\": \"max(tick) >= 0\"}, {\"op\": \"batch\", \"size\": 4}");
+    load("{\"op\": \"ticks\", \"stop\": 4000, \"width\": 3000, \"fails_at\": 103}, {\"op\": \"filter\", "
+         "\"where\": \"max(tick) >= 0\"}, {\"op\": \"batch\", \"size\": 4}");
     struct ran little = run(0, 2, 1);
     size_t enough = named(&little.err);
     for (unsigned k = 0; k < 40; k++) {

@@ -15,12 +15,36 @@
 static void test_addresses(void **state)
 {
     (void)state;
-    static const struct { const char *text, *host, *port, *path; } good[] = {
-        {"localhost:5050", "localhost", "5050", ""}, {"127.0.0.1:0", "127.0.0.1", "0", ""}, {"[::1]:65535", "::1", "65535", ""},
-        {"[fe80::1%lo]:007", "fe80::1%lo", "7", ""}, {"unix:/a/b:c", "", "", "/a/b:c"}, {"unix:x", "", "", "x"},
+
+    static const struct {
+        const char *text, *host, *port, *path;
+    } good[] = {
+        {"localhost:5050", "localhost", "5050", ""}, {"127.0.0.1:0", "127.0.0.1", "0", ""},
+        {"[::1]:65535", "::1", "65535", ""},         {"[fe80::1%lo]:007", "fe80::1%lo", "7", ""},
+        {"unix:/a/b:c", "", "", "/a/b:c"},           {"unix:x", "", "", "x"},
     };
-    static const char *const bad[] = {"", ":", "5050", "host", "host:", ":5050", "host:x", "host:65536", "host:-1", "host:+1", "host: 1", "host:123456", "::1:5050", "[::1]", "[::1]5050",
-                                      "[::1:5050", "[]:1", "unix:", "unix:0123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789012345678"};
+
+    static const char *const bad[] = {"",
+                                      ":",
+                                      "5050",
+                                      "host",
+                                      "host:",
+                                      ":5050",
+                                      "host:x",
+                                      "host:65536",
+                                      "host:-1",
+                                      "host:+1",
+                                      "host: 1",
+                                      "host:123456",
+                                      "::1:5050",
+                                      "[::1]",
+                                      "[::1]5050",
+                                      "[::1:5050",
+                                      "[]:1",
+                                      "unix:",
+                                      "unix:"
+                                      "0123456789012345678901234567890123456789012345678901234567890123456789"
+                                      "012345678901234567890123456789012345678"};
     struct cw_address a;
     for (size_t i = 0; i < CW_COUNT_OF(good); i++) {
         assert_int_equal(cw_address_parse(good[i].text, &a, NULL), 0);
@@ -39,10 +63,19 @@ static void test_addresses(void **state)
 static void test_loopback(void **state)
 {
     (void)state;
-    static const struct { const char *text; bool loopback; } cases[] = {
-        {"127.0.0.1:1", true}, {"127.9.9.9:1", true}, {"[::1]:1", true}, {"[::ffff:127.0.0.1]:1", true}, {"unix:x", true}, {"0.0.0.0:1", false},
-        {"[::]:1", false}, {"10.0.0.1:1", false}, {"128.0.0.1:1", false}, {"[::ffff:10.0.0.1]:1", false}, {"[fd00::1]:1", false},
+
+    static const struct {
+        const char *text;
+        bool loopback;
+    } cases[] = {
+        {"127.0.0.1:1", true},  {"127.9.9.9:1", true},
+        {"[::1]:1", true},      {"[::ffff:127.0.0.1]:1", true},
+        {"unix:x", true},       {"0.0.0.0:1", false},
+        {"[::]:1", false},      {"10.0.0.1:1", false},
+        {"128.0.0.1:1", false}, {"[::ffff:10.0.0.1]:1", false},
+        {"[fd00::1]:1", false},
     };
+
     for (size_t i = 0; i < CW_COUNT_OF(cases); i++) {
         struct cw_address a;
         bool loopback = !cases[i].loopback;
@@ -103,10 +136,18 @@ static void test_refusals_that_are_written_down(void **state)
 static void test_patience(void **state)
 {
     (void)state;
-    static const struct { const char *text; uint64_t ns; bool bad; } cases[] = {
-        {NULL, UINT64_C(3000000000), false}, {"600", UINT64_C(600000000000), false}, {"0.25", 250000000, false}, {"", UINT64_C(3000000000), false},
-        {"5 s", UINT64_C(3000000000), true}, {"0", UINT64_C(3000000000), true}, {"-1", UINT64_C(3000000000), true}, {"nan", UINT64_C(3000000000), true},
+
+    static const struct {
+        const char *text;
+        uint64_t ns;
+        bool bad;
+    } cases[] = {
+        {NULL, UINT64_C(3000000000), false}, {"600", UINT64_C(600000000000), false},
+        {"0.25", 250000000, false},          {"", UINT64_C(3000000000), false},
+        {"5 s", UINT64_C(3000000000), true}, {"0", UINT64_C(3000000000), true},
+        {"-1", UINT64_C(3000000000), true},  {"nan", UINT64_C(3000000000), true},
     };
+
     for (size_t i = 0; i < CW_COUNT_OF(cases); i++) {
         if (cases[i].text)
             setenv("CACHEW_SILENCE_S", cases[i].text, 1);
@@ -130,7 +171,10 @@ static void fill(uint8_t *data, size_t size)
         data[i] = (uint8_t)(i * 31 + (i >> 8) * 17 + (i >> 16));
 }
 
-static bool echo_came(void) { return ours.messages && ours.released; }
+static bool echo_came(void)
+{
+    return ours.messages && ours.released;
+}
 
 static void round_trip(size_t size, size_t n_pieces)
 {
@@ -161,9 +205,22 @@ static void round_trips_at(const char *address)
     assert_int_equal(ours.version, 1);
     assert_int_equal(ours.role, CACHEW__ROLE__ROLE_CLIENT);
     assert_int_equal(cw_conn_is_local(ours.c), address == unix_address);
-    static const struct { size_t size, pieces; } cases[] = {
-        {0, 0}, {0, 5}, {1, 1}, {1, 7}, {31, 3}, {(size_t)64 << 10, 1}, {(size_t)64 << 10, 1000}, {((size_t)256 << 10) + 1, 2}, {(size_t)40 << 20, 1}, {(size_t)40 << 20, 1024},
+
+    static const struct {
+        size_t size, pieces;
+    } cases[] = {
+        {0, 0},
+        {0, 5},
+        {1, 1},
+        {1, 7},
+        {31, 3},
+        {(size_t)64 << 10, 1},
+        {(size_t)64 << 10, 1000},
+        {((size_t)256 << 10) + 1, 2},
+        {(size_t)40 << 20, 1},
+        {(size_t)40 << 20, 1024},
     };
+
     for (size_t i = 0; i < CW_COUNT_OF(cases); i++)
         round_trip(cases[i].size, cases[i].pieces);
     cw_conn_close(ours.c, NULL);
@@ -172,15 +229,30 @@ static void round_trips_at(const char *address)
     assert_int_equal(theirs.why.status, 0);
 }
 
-static void test_unix(void **state) { (void)state; round_trips_at(unix_address); }
-static void test_ipv4(void **state) { (void)state; round_trips_at("127.0.0.1:0"); }
-static void test_names(void **state) { (void)state; round_trips_at("localhost:0"); }
+static void test_unix(void **state)
+{
+    (void)state;
+    round_trips_at(unix_address);
+}
+
+static void test_ipv4(void **state)
+{
+    (void)state;
+    round_trips_at("127.0.0.1:0");
+}
+
+static void test_names(void **state)
+{
+    (void)state;
+    round_trips_at("localhost:0");
+}
 
 static void test_ipv6(void **state)
 {
     (void)state;
     struct sockaddr_in6 any = {.sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT};
-    int fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0), r = fd < 0 ? -1 : bind(fd, (struct sockaddr *)&any, sizeof(any));
+    int fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0),
+        r = fd < 0 ? -1 : bind(fd, (struct sockaddr *)&any, sizeof(any));
     if (fd >= 0)
         close(fd);
     if (r < 0)
@@ -208,7 +280,10 @@ static int check_many(struct side *s, const Cachew__Envelope *m, size_t size, st
     return 0;
 }
 
-static bool all_came(void) { return theirs.messages == N_MANY && ours.released == N_MANY; }
+static bool all_came(void)
+{
+    return theirs.messages == N_MANY && ours.released == N_MANY;
+}
 
 static void test_many(void **state)
 {
@@ -220,7 +295,8 @@ static void test_many(void **state)
         next_many = 0;
         pair_at(tcp ? "127.0.0.1:0" : unix_address);
         for (unsigned i = 0; i < N_MANY; i++) {
-            struct iovec pieces[2] = {{.iov_base = data, .iov_len = many_size(i) / 3}, {.iov_base = data, .iov_len = many_size(i) - many_size(i) / 3}};
+            struct iovec pieces[2] = {{.iov_base = data, .iov_len = many_size(i) / 3},
+                                      {.iov_base = data, .iov_len = many_size(i) - many_size(i) / 3}};
             assert_int_equal(send_query(&ours, (char[]){(char)('a' + i % 26), '\0'}, pieces, 2), 0);
         }
         run_until(all_came);
@@ -248,7 +324,8 @@ static void assert_holds(int fd, const char *text)
     assert_int_equal(fcntl(fd, F_GETFD) & FD_CLOEXEC, FD_CLOEXEC);
 }
 
-static int send_fds(struct side *s, const char *text, const struct iovec *pieces, size_t n, const int *fds, size_t n_fds)
+static int send_fds(struct side *s, const char *text, const struct iovec *pieces, size_t n, const int *fds,
+                    size_t n_fds)
 {
     Cachew__Envelope e = CACHEW__ENVELOPE__INIT;
     Cachew__Query q = CACHEW__QUERY__INIT;
@@ -263,7 +340,10 @@ static int send_fds(struct side *s, const char *text, const struct iovec *pieces
 #define N_WITH_FDS 400
 static unsigned next_with;
 
-static unsigned fds_of(unsigned i) { return i % 7 == 0 ? 4 : i % 3 == 0 ? 1 : 0; }
+static unsigned fds_of(unsigned i)
+{
+    return i % 7 == 0 ? 4 : i % 3 == 0 ? 1 : 0;
+}
 
 static int check_fds(struct side *s, const Cachew__Envelope *m, size_t size, struct cw_error *err)
 {
@@ -277,7 +357,10 @@ static int check_fds(struct side *s, const Cachew__Envelope *m, size_t size, str
     return 0;
 }
 
-static bool all_with_fds(void) { return next_with == N_WITH_FDS; }
+static bool all_with_fds(void)
+{
+    return next_with == N_WITH_FDS;
+}
 
 static void test_descriptors(void **state)
 {
@@ -320,7 +403,8 @@ static void test_reason_arrives(void **state)
         pair_at(tcp ? "127.0.0.1:0" : unix_address);
         cw_error_set(&why, CW_E_DATA, "the data changed");
         cw_error_file(&why, "a/file");
-        assert_int_equal(send_query(&theirs, "unread", &piece, 1), 0); /* on its way to who closes: nothing of the reason gets lost over it */
+        /* on its way to who closes: nothing of the reason gets lost over it */
+        assert_int_equal(send_query(&theirs, "unread", &piece, 1), 0);
         assert_int_equal(send_query(&ours, "last words", &piece, 1), 0);
         cw_conn_close(ours.c, &why);
         assert_int_equal(send_query(&ours, "too late", NULL, 0), CW_E_SERVICE);
@@ -339,7 +423,8 @@ static void test_reason_arrives(void **state)
     }
 }
 
-/* Whatever is being told, the connection may be closed: one `closed` on each side, everything released, nothing lost. */
+/* Whatever is being told, the connection may be closed: one `closed` on each side, everything released,
+ * nothing lost. */
 static void test_close_everywhere(void **state)
 {
     (void)state;
@@ -370,7 +455,10 @@ static void test_close_everywhere(void **state)
 
 /* ---- refusing ---- */
 
-static bool opened_or_closed(void) { return both_open() || ours.closed; }
+static bool opened_or_closed(void)
+{
+    return both_open() || ours.closed;
+}
 
 static void test_token(void **state)
 {
@@ -388,7 +476,8 @@ static void test_token(void **state)
         assert_int_equal(ours.opened + theirs.opened, 0);
         run_until(somebody_refused);
         assert_int_equal(ours.why.status, CW_E_SERVICE);
-        assert_non_null(strstr(ours.why.message, wrong[i] && wrong[i][0] ? "the token is not the one" : "a token is expected"));
+        assert_non_null(strstr(ours.why.message,
+                               wrong[i] && wrong[i][0] ? "the token is not the one" : "a token is expected"));
         assert_null(strstr(ours.why.message, "secret"));
         assert_null(strstr(refusal.message, "secret"));
     }
@@ -424,7 +513,8 @@ static void test_owner_refuses(void **state)
 static void test_capabilities(void **state)
 {
     (void)state;
-    char *first[] = {(char[]){"lz4"}, (char[]){"magic"}, (char[]){"zstd"}}, *second[] = {(char[]){"zstd"}, (char[]){"lz4"}, (char[]){"x"}};
+    char *first[] = {(char[]){"lz4"}, (char[]){"magic"}, (char[]){"zstd"}},
+         *second[] = {(char[]){"zstd"}, (char[]){"lz4"}, (char[]){"x"}};
     struct cw_conn_options o = options();
     hello.capabilities = first;
     hello.n_capabilities = 3;
@@ -554,7 +644,10 @@ static void test_closing_after_standing_still(void **state)
 }
 
 /* A request of the owner's own ping kind is answered; its answer comes to the owner. */
-static bool done_came(void) { return ours.messages && ours.kind == CACHEW__ENVELOPE__OF_DONE; }
+static bool done_came(void)
+{
+    return ours.messages && ours.kind == CACHEW__ENVELOPE__OF_DONE;
+}
 
 static void test_own_ping(void **state)
 {
@@ -575,6 +668,7 @@ static void test_own_ping(void **state)
 /* ---- the loop ---- */
 
 #define N_POSTS 1000
+
 struct poster {
     struct cw_post post;
     _Atomic unsigned called, wanted, over;
@@ -651,7 +745,8 @@ static void test_posts_at_the_end(void **state)
     assert_int_equal(p.called, 1);
 }
 
-/* What an owner does in a call that is its last: it has been posted again meanwhile, and others wait for their turn. */
+/* What an owner does in a call that is its last: it has been posted again meanwhile, and others wait for
+ * their turn. */
 static struct poster *mortal[4];
 
 static void on_mortal(void *arg)
@@ -660,7 +755,8 @@ static void on_mortal(void *arg)
     order[0]++;
     if (p != mortal[0])
         return;
-    cw_loop_post(loop, &mortal[0]->post); /* alone among those that were posted meanwhile, then before another */
+    /* alone among those that were posted meanwhile, then before another */
+    cw_loop_post(loop, &mortal[0]->post);
     cw_loop_unpost(loop, &mortal[0]->post);
     mortal[0]->post.posted = 0;
     cw_loop_post(loop, &mortal[0]->post);
@@ -687,7 +783,7 @@ static void test_posts_of_the_freed(void **state)
         cw_loop_stop(loop);
         cw_loop_run(loop);
     }
-    assert_int_equal(order[0], 3); /* the first, the third, the fourth */
+    assert_int_equal(order[0], 3);        /* the first, the third, the fourth */
     cw_loop_post(loop, &mortal[2]->post); /* the list is in order */
     cw_loop_stop(loop);
     cw_loop_run(loop);
@@ -751,7 +847,8 @@ static void test_watches(void **state)
     assert_int_equal(cw_watch_new(loop, -1, on_watched, NULL, &w, &err), CW_E_IO);
 }
 
-/* A connection that is being resolved, connected, shaken hands with, or closed, when its loop is freed: the teardown waits for it. */
+/* A connection that is being resolved, connected, shaken hands with, or closed, when its loop is freed: the
+ * teardown waits for it. */
 static void test_loop_ends_first(void **state)
 {
     (void)state;

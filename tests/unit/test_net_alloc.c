@@ -1,5 +1,6 @@
-/* Every allocation from connecting to the answer of a request fails in turn, on either side: what comes of it is an error and the end of that connection, or
- * the answer. Another connection does not notice, and nothing is left behind. */
+/* Every allocation from connecting to the answer of a request fails in turn, on either side: what comes of it
+ * is an error and the end of that connection, or the answer. Another connection does not notice, and nothing
+ * is left behind. */
 #include "net_test.h"
 
 #include <fcntl.h>
@@ -7,12 +8,36 @@
 #include "alloc_fail.h"
 
 static struct side bystander;
-static bool answered(void) { return ours.messages > 0; }
-static bool over(void) { return answered() || ours.closed; }
-static bool open_or_over(void) { return ours.opened || ours.closed; }
-static bool bystander_open(void) { return bystander.opened && theirs.opened; }
-static bool bystander_answered(void) { return bystander.messages > 0; }
-static bool both_gone(void) { return ours.closed && theirs.closed == theirs.opened; }
+
+static bool answered(void)
+{
+    return ours.messages > 0;
+}
+
+static bool over(void)
+{
+    return answered() || ours.closed;
+}
+
+static bool open_or_over(void)
+{
+    return ours.opened || ours.closed;
+}
+
+static bool bystander_open(void)
+{
+    return bystander.opened && theirs.opened;
+}
+
+static bool bystander_answered(void)
+{
+    return bystander.messages > 0;
+}
+
+static bool both_gone(void)
+{
+    return ours.closed && theirs.closed == theirs.opened;
+}
 
 static bool in_the_resolver; /* the last failure */
 
@@ -82,7 +107,8 @@ static void fail_each(const char *at)
         if (in_the_resolver) /* glibc 2.36 itself leaves a block behind */
             live = alloc_fail_live();
         if (alloc_fail_live() > live || next_descriptor() != fd)
-            fail_msg("allocation %u (%s): %d blocks, descriptor %d, expected %d", n, alloc_fail_what(), (int)(alloc_fail_live() - live), next_descriptor(), fd);
+            fail_msg("allocation %u (%s): %d blocks, descriptor %d, expected %d", n, alloc_fail_what(),
+                     (int)(alloc_fail_live() - live), next_descriptor(), fd);
         assert_true(more || r == 0);
     }
     print_message("%u allocations failed in turn, %u requests with them\n", n - 2, errors);
@@ -99,8 +125,17 @@ static void fail_each(const char *at)
     theirs.c = NULL;
 }
 
-static void test_unix(void **state) { (void)state; fail_each(unix_address); }
-static void test_tcp(void **state) { (void)state; fail_each("127.0.0.1:0"); }
+static void test_unix(void **state)
+{
+    (void)state;
+    fail_each(unix_address);
+}
+
+static void test_tcp(void **state)
+{
+    (void)state;
+    fail_each("127.0.0.1:0");
+}
 
 int main(void)
 {

@@ -1,4 +1,5 @@
-/* Peers that speak nonsense, too much, too slowly, or nothing: each is cut off with a reason, and nobody else notices. */
+/* Peers that speak nonsense, too much, too slowly, or nothing: each is cut off with a reason, and nobody else
+ * notices. */
 #include "net_test.h"
 
 #include <fcntl.h>
@@ -24,10 +25,22 @@ static int n_open_fds(void)
     return n;
 }
 
-static bool theirs_open(void) { return theirs.opened; }
+static bool theirs_open(void)
+{
+    return theirs.opened;
+}
+
 static unsigned theirs_wanted;
-static bool theirs_has_enough(void) { return theirs.messages >= theirs_wanted; }
-static bool closed_or_refused(void) { return theirs.closed || refusals; }
+
+static bool theirs_has_enough(void)
+{
+    return theirs.messages >= theirs_wanted;
+}
+
+static bool closed_or_refused(void)
+{
+    return theirs.closed || refusals;
+}
 
 /* A raw peer that shook hands. */
 static int raw_pair(const char *address, const struct cw_conn_options *o, struct cw_listener **l)
@@ -100,7 +113,8 @@ static void test_greetings(void **state)
         send_greeting(at, http, strlen(http), "begins with 47 45 54 20");
         send_greeting(at, ssh, strlen(ssh), "begins with 53 53 48 2d");
         send_greeting(at, "", 0, "before the handshake");
-        send_greeting(at, tls, sizeof(tls), "this is TLS, and not expected here: a frame begins with 16 03 01 02");
+        send_greeting(at, tls, sizeof(tls),
+                      "this is TLS, and not expected here: a frame begins with 16 03 01 02");
         uint32_t seed = 1;
         for (int round = 0; round < 200; round++) {
             for (size_t k = 0; k < sizeof(noise); k++)
@@ -171,7 +185,9 @@ static void test_bad_listeners(void **state)
     snprintf(name.sun_path, sizeof(name.sun_path), "%s", unix_address + 5);
     assert_int_equal(bind(listener, (struct sockaddr *)&name, sizeof(name)), 0);
     assert_int_equal(listen(listener, 5), 0);
-    static const char *const reasons[] = {"version 2 of the protocol", "version 0 of the protocol", "begins with 32 32 30 20", "before the handshake", "the first message is of kind 11"};
+    static const char *const reasons[] = {"version 2 of the protocol", "version 0 of the protocol",
+                                          "begins with 32 32 30 20", "before the handshake",
+                                          "the first message is of kind 11"};
     for (unsigned i = 0; i < CW_COUNT_OF(reasons); i++) {
         ours = (struct side){0};
         connect_to(unix_address, &o, &ours);
@@ -217,7 +233,11 @@ static void test_large_hello(void **state)
 /* ---- half-open peers ---- */
 
 static unsigned wanted_refusals;
-static bool enough_refused(void) { return refusals >= wanted_refusals; }
+
+static bool enough_refused(void)
+{
+    return refusals >= wanted_refusals;
+}
 
 static void test_half_open(void **state)
 {
@@ -244,7 +264,9 @@ static void test_half_open(void **state)
 static void test_crowd(void **state)
 {
     (void)state;
+
     enum { N = 1500 };
+
     static int fds[N];
     struct rlimit limit;
     struct cw_conn_options o = options();
@@ -301,10 +323,39 @@ static void test_no_descriptors_left(void **state)
 static void test_bad_frames(void **state)
 {
     (void)state;
-    enum { MAGIC, MESSAGE_HASH, PAYLOAD_HASH, MESSAGE_SIZE, PAYLOAD_SIZE, GHOST_HASH, NOT_PROTOBUF, CUT_HEADER, CUT_MESSAGE, CUT_PAYLOAD, SECOND_HELLO, PING_PAYLOAD, UNKNOWN_PAYLOAD, LENGTHENED, N_CASES };
+
+    enum {
+        MAGIC,
+        MESSAGE_HASH,
+        PAYLOAD_HASH,
+        MESSAGE_SIZE,
+        PAYLOAD_SIZE,
+        GHOST_HASH,
+        NOT_PROTOBUF,
+        CUT_HEADER,
+        CUT_MESSAGE,
+        CUT_PAYLOAD,
+        SECOND_HELLO,
+        PING_PAYLOAD,
+        UNKNOWN_PAYLOAD,
+        LENGTHENED,
+        N_CASES
+    };
+
     static const char *const reasons[N_CASES] = {
-        "not Cachew's protocol", "a message of 6 bytes was changed", "a payload of 5 bytes was changed", "a message of 100001 bytes, expected at most 100000",
-        "a payload of 200001 bytes, expected at most 200000", "without a payload", "is not an Envelope", "", "", "", "a second handshake", "nobody expects", "nobody expects",
+        "not Cachew's protocol",
+        "a message of 6 bytes was changed",
+        "a payload of 5 bytes was changed",
+        "a message of 100001 bytes, expected at most 100000",
+        "a payload of 200001 bytes, expected at most 200000",
+        "without a payload",
+        "is not an Envelope",
+        "",
+        "",
+        "",
+        "a second handshake",
+        "nobody expects",
+        "nobody expects",
         "in a frame's header (65542 bytes, and 0) were changed",
     };
     Cachew__Query q = CACHEW__QUERY__INIT;
@@ -324,7 +375,10 @@ static void test_bad_frames(void **state)
                 e.of_case = i == PING_PAYLOAD ? CACHEW__ENVELOPE__OF_PING : CACHEW__ENVELOPE__OF__NOT_SET;
                 e.ping = &ping;
             }
-            size_t size, payload = i == PAYLOAD_HASH || i == CUT_PAYLOAD || i == PING_PAYLOAD || i == UNKNOWN_PAYLOAD ? 5 : 0;
+            size_t size,
+                payload = i == PAYLOAD_HASH || i == CUT_PAYLOAD || i == PING_PAYLOAD || i == UNKNOWN_PAYLOAD
+                              ? 5
+                              : 0;
             uint8_t *f = raw_frame(&e, "12345", payload, &size);
             struct cw_frame h;
             assert_int_equal(cw_frame_read(f, 1000, 1000, &h, NULL), 0);
@@ -389,14 +443,22 @@ static void test_owner_has_enough(void **state)
 static void test_unknown_kinds(void **state)
 {
     (void)state;
-    static const uint8_t request[] = {0x08, 0x2a, 0xea, 0x3e, 0x02, 0x08, 0x01}, notice[] = {0xea, 0x3e, 0x02, 0x08, 0x01}; /* kind 1005 */
+    /* kind 1005 */
+    static const uint8_t request[] = {0x08, 0x2a, 0xea, 0x3e, 0x02, 0x08, 0x01},
+                         notice[] = {0xea, 0x3e, 0x02, 0x08, 0x01};
     struct cw_conn_options o = small_options();
     struct cw_listener *l;
     int fd = raw_pair(unix_address, &o, &l);
-    const struct { const uint8_t *data; uint32_t size; } messages[] = {{notice, sizeof(notice)}, {NULL, 0}, {request, sizeof(request)}};
+
+    const struct {
+        const uint8_t *data;
+        uint32_t size;
+    } messages[] = {{notice, sizeof(notice)}, {NULL, 0}, {request, sizeof(request)}};
+
     for (size_t i = 0; i < CW_COUNT_OF(messages); i++) {
         uint8_t header[CW_FRAME_HEADER];
-        const struct cw_frame f = {.message = messages[i].size, .message_hash = cw_hash64(messages[i].data, messages[i].size)};
+        const struct cw_frame f = {.message = messages[i].size,
+                                   .message_hash = cw_hash64(messages[i].data, messages[i].size)};
         cw_frame_write(&f, header);
         raw_send(fd, header, sizeof(header));
         raw_send(fd, messages[i].data, messages[i].size);
@@ -419,7 +481,9 @@ static void test_unknown_kinds(void **state)
 static void test_swelling_message(void **state)
 {
     (void)state;
+
     enum { N = 1 << 20 };
+
     uint8_t *bytes = malloc(N + 10);
     size_t n = 0;
     bytes[n++] = 0xca; /* placements, 25, length-delimited */
@@ -484,7 +548,8 @@ static void test_slow_senders(void **state)
     }
 }
 
-/* A message that is announced and does not come takes no memory, and its sender stays for as long as it says something. */
+/* A message that is announced and does not come takes no memory, and its sender stays for as long as it says
+ * something. */
 static void test_large_message_in_pieces(void **state)
 {
     (void)state;
@@ -492,7 +557,9 @@ static void test_large_message_in_pieces(void **state)
     struct cw_listener *l;
     Cachew__Envelope e = CACHEW__ENVELOPE__INIT;
     Cachew__Query q = CACHEW__QUERY__INIT;
+
     enum { N = 3000000 };
+
     char *text = malloc(N + 1);
     size_t size, sent = 0;
     memset(text, 'q', N);
@@ -559,9 +626,15 @@ static void test_never_reads(void **state)
 
 static void send_with_fds(int fd, const void *data, size_t size, size_t n_fds)
 {
-    union { struct cmsghdr header; char bytes[CMSG_SPACE(8 * sizeof(int))]; } control = {0};
+    union {
+        struct cmsghdr header;
+        char bytes[CMSG_SPACE(8 * sizeof(int))];
+    } control = {0};
     struct iovec piece = {.iov_base = (void *)(uintptr_t)data, .iov_len = size};
-    struct msghdr m = {.msg_iov = &piece, .msg_iovlen = 1, .msg_control = control.bytes, .msg_controllen = CMSG_SPACE(n_fds * sizeof(int))};
+    struct msghdr m = {.msg_iov = &piece,
+                       .msg_iovlen = 1,
+                       .msg_control = control.bytes,
+                       .msg_controllen = CMSG_SPACE(n_fds * sizeof(int))};
     struct cmsghdr *c = CMSG_FIRSTHDR(&m);
     c->cmsg_level = SOL_SOCKET;
     c->cmsg_type = SCM_RIGHTS;
@@ -574,8 +647,11 @@ static void send_with_fds(int fd, const void *data, size_t size, size_t n_fds)
 static void test_bad_descriptors(void **state)
 {
     (void)state;
+
     enum { TOO_MANY, IN_THE_MIDDLE, TWICE, WITH_PING, BEFORE_HANDSHAKE, N_CASES };
-    static const char *const reasons[] = {"more than 4 descriptors", "in the middle", "in the middle", "that has none", "that has none"};
+
+    static const char *const reasons[] = {"more than 4 descriptors", "in the middle", "in the middle",
+                                          "that has none", "that has none"};
     Cachew__Query q = CACHEW__QUERY__INIT;
     Cachew__Ping ping = CACHEW__PING__INIT;
     Cachew__Hello h = CACHEW__HELLO__INIT;
@@ -637,7 +713,11 @@ static size_t memory_in_use(void)
 }
 
 static unsigned n_closed_wanted;
-static bool many_closed(void) { return ours.closed >= n_closed_wanted && theirs.closed >= n_closed_wanted; }
+
+static bool many_closed(void)
+{
+    return ours.closed >= n_closed_wanted && theirs.closed >= n_closed_wanted;
+}
 
 static void test_thousands(void **state)
 {

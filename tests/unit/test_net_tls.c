@@ -1,4 +1,5 @@
-/* TLS: round trips, and everybody who is to be sent away: wrong, expired or missing certificates, peers without TLS. */
+/* TLS: round trips, and everybody who is to be sent away: wrong, expired or missing certificates, peers
+ * without TLS. */
 #include "net_test.h"
 
 #include <openssl/pem.h>
@@ -35,7 +36,8 @@ static void extend(X509 *c, int nid, const char *value)
 }
 
 /* Valid from..to seconds from now; by NULL: by itself, an authority. Written to NAME.crt and NAME.key. */
-static struct identity certify(const char *name, const struct identity *by, const char *alternative, long from, long to)
+static struct identity certify(const char *name, const struct identity *by, const char *alternative,
+                               long from, long to)
 {
     static long serial;
     struct identity i = {.key = EVP_EC_gen("P-256"), .certificate = X509_new()};
@@ -45,7 +47,8 @@ static struct identity certify(const char *name, const struct identity *by, cons
     X509_gmtime_adj(X509_getm_notBefore(c), from);
     X509_gmtime_adj(X509_getm_notAfter(c), to);
     X509_set_pubkey(c, i.key);
-    X509_NAME_add_entry_by_txt(X509_get_subject_name(c), "CN", MBSTRING_ASC, (const unsigned char *)name, -1, -1, 0);
+    X509_NAME_add_entry_by_txt(X509_get_subject_name(c), "CN", MBSTRING_ASC, (const unsigned char *)name, -1,
+                               -1, 0);
     X509_set_issuer_name(c, X509_get_subject_name(by ? by->certificate : c));
     extend(c, NID_basic_constraints, by ? "critical,CA:FALSE" : "critical,CA:TRUE");
     if (alternative)
@@ -69,7 +72,8 @@ static void identity_deinit(struct identity *i)
     X509_free(i->certificate);
 }
 
-static const char *const names[] = {"authority", "stranger", "good", "expired", "future", "other", "client", "foreign"};
+static const char *const names[] = {"authority", "stranger", "good",   "expired",
+                                    "future",    "other",    "client", "foreign"};
 #define DAY 86400L
 
 static int make_certificates(void **state)
@@ -81,9 +85,12 @@ static int make_certificates(void **state)
     authority = certify("authority", NULL, NULL, -DAY, DAY);
     stranger = certify("stranger", NULL, NULL, -DAY, DAY);
     struct identity others[] = {
-        certify("good", &authority, "DNS:localhost,IP:127.0.0.1,IP:::1", -DAY, DAY), certify("expired", &authority, "DNS:localhost,IP:127.0.0.1", -2 * DAY, -DAY),
-        certify("future", &authority, "DNS:localhost,IP:127.0.0.1", DAY, 2 * DAY), certify("other", &authority, "DNS:example.org,IP:10.0.0.1", -DAY, DAY),
-        certify("client", &authority, NULL, -DAY, DAY), certify("foreign", &stranger, "DNS:localhost,IP:127.0.0.1", -DAY, DAY),
+        certify("good", &authority, "DNS:localhost,IP:127.0.0.1,IP:::1", -DAY, DAY),
+        certify("expired", &authority, "DNS:localhost,IP:127.0.0.1", -2 * DAY, -DAY),
+        certify("future", &authority, "DNS:localhost,IP:127.0.0.1", DAY, 2 * DAY),
+        certify("other", &authority, "DNS:example.org,IP:10.0.0.1", -DAY, DAY),
+        certify("client", &authority, NULL, -DAY, DAY),
+        certify("foreign", &stranger, "DNS:localhost,IP:127.0.0.1", -DAY, DAY),
     };
     for (size_t i = 0; i < CW_COUNT_OF(others); i++)
         identity_deinit(&others[i]);
@@ -114,7 +121,8 @@ static struct cw_tls *tls(const char *name, const char *by, bool is_listening)
         snprintf(certificate, sizeof(certificate), "%s/%s.crt", pem_directory, name);
         snprintf(key, sizeof(key), "%s/%s.key", pem_directory, name);
     }
-    const struct cw_tls_files files = {.certificate = name ? certificate : NULL, .key = name ? key : NULL, .authority = by};
+    const struct cw_tls_files files = {
+        .certificate = name ? certificate : NULL, .key = name ? key : NULL, .authority = by};
     if (cw_tls_new(&files, is_listening, &t, &err) < 0)
         fail_msg("%s", err.message);
     return t;
@@ -125,13 +133,26 @@ static struct cw_tls *tls(const char *name, const char *by, bool is_listening)
 static void test_files(void **state)
 {
     (void)state;
-    const char *const crt = pem("good.crt"), *const key = pem("good.key"), *const other = pem("other.key"), *const absent = pem("absent"), *const ca = pem("authority.crt");
-    const struct { struct cw_tls_files files; bool listening; const char *reason, *file; } cases[] = {
-        {{NULL, NULL, NULL}, true, "both", ""}, {{crt, NULL, NULL}, true, "both", ""}, {{NULL, key, ca}, false, "both", ""},
-        {{absent, key, NULL}, true, "No such file", absent}, {{crt, absent, NULL}, true, "No such file", absent}, {{crt, key, absent}, true, "No such file", absent},
-        {{key, key, NULL}, true, "no start line", key}, {{crt, crt, NULL}, true, "", crt}, {{crt, other, NULL}, true, "key values mismatch", other},
+    const char *const crt = pem("good.crt"), *const key = pem("good.key"), *const other = pem("other.key"),
+                      *const absent = pem("absent"), *const ca = pem("authority.crt");
+
+    const struct {
+        struct cw_tls_files files;
+        bool listening;
+        const char *reason, *file;
+    } cases[] = {
+        {{NULL, NULL, NULL}, true, "both", ""},
+        {{crt, NULL, NULL}, true, "both", ""},
+        {{NULL, key, ca}, false, "both", ""},
+        {{absent, key, NULL}, true, "No such file", absent},
+        {{crt, absent, NULL}, true, "No such file", absent},
+        {{crt, key, absent}, true, "No such file", absent},
+        {{key, key, NULL}, true, "no start line", key},
+        {{crt, crt, NULL}, true, "", crt},
+        {{crt, other, NULL}, true, "key values mismatch", other},
         {{NULL, NULL, key}, false, "", key},
     };
+
     for (size_t i = 0; i < CW_COUNT_OF(cases); i++) {
         struct cw_tls *t = NULL;
         struct cw_error err = {0};
@@ -145,13 +166,17 @@ static void test_files(void **state)
 
 /* ---- round trips ---- */
 
-static bool echo_came(void) { return ours.messages && ours.released; }
+static bool echo_came(void)
+{
+    return ours.messages && ours.released;
+}
 
 static void tls_round_trips(const char *at, const char *to, bool mutual)
 {
     static uint8_t data[5000000];
     struct cw_conn_options o = options();
-    struct cw_tls *server = tls("good", mutual ? pem("authority.crt") : NULL, true), *client = tls(mutual ? "client" : NULL, pem("authority.crt"), false);
+    struct cw_tls *server = tls("good", mutual ? pem("authority.crt") : NULL, true),
+                  *client = tls(mutual ? "client" : NULL, pem("authority.crt"), false);
     for (size_t i = 0; i < sizeof(data); i++)
         data[i] = (uint8_t)(i * 7 + (i >> 9));
     o.tls = server;
@@ -165,12 +190,18 @@ static void tls_round_trips(const char *at, const char *to, bool mutual)
     run_until(both_open);
     cw_listener_free(l);
     theirs.echo = true;
-    static const struct { size_t size, pieces; } cases[] = {{0, 0}, {1, 1}, {16000, 3}, {16384, 1}, {16385, 2}, {(size_t)64 << 10, 1000}, {5000000, 1}, {5000000, 7}, {5000000, 1024}};
+
+    static const struct {
+        size_t size, pieces;
+    } cases[] = {{0, 0},       {1, 1},       {16000, 3},     {16384, 1}, {16385, 2}, {(size_t)64 << 10, 1000},
+                 {5000000, 1}, {5000000, 7}, {5000000, 1024}};
+
     for (size_t i = 0; i < CW_COUNT_OF(cases); i++) {
         struct iovec pieces[1024];
         size_t n = cases[i].pieces, size = cases[i].size;
         for (size_t k = 0; k < n; k++)
-            pieces[k] = (struct iovec){.iov_base = data + size * k / n, .iov_len = size * (k + 1) / n - size * k / n};
+            pieces[k] = (struct iovec){.iov_base = data + size * k / n,
+                                       .iov_len = size * (k + 1) / n - size * k / n};
         ours.messages = ours.released = 0;
         assert_int_equal(send_query(&ours, "secretly", pieces, n), 0);
         run_until(echo_came);
@@ -192,18 +223,37 @@ static void tls_round_trips(const char *at, const char *to, bool mutual)
     assert_int_equal(ours.why.status, 0);
 }
 
-static void test_name(void **state) { (void)state; tls_round_trips("127.0.0.1:0", "localhost", false); }
-static void test_number(void **state) { (void)state; tls_round_trips("127.0.0.1:0", "127.0.0.1", false); }
-static void test_mutual(void **state) { (void)state; tls_round_trips("127.0.0.1:0", "127.0.0.1", true); }
+static void test_name(void **state)
+{
+    (void)state;
+    tls_round_trips("127.0.0.1:0", "localhost", false);
+}
+
+static void test_number(void **state)
+{
+    (void)state;
+    tls_round_trips("127.0.0.1:0", "127.0.0.1", false);
+}
+
+static void test_mutual(void **state)
+{
+    (void)state;
+    tls_round_trips("127.0.0.1:0", "127.0.0.1", true);
+}
 
 static unsigned n_came;
+
 static int count_message(struct side *s, const Cachew__Envelope *m, size_t size, struct cw_error *err)
 {
     (void)s, (void)m, (void)size, (void)err;
     n_came++;
     return 0;
 }
-static bool many_came(void) { return n_came == 20000; }
+
+static bool many_came(void)
+{
+    return n_came == 20000;
+}
 
 /* Many small ones both ways at once: records are shared, and what TLS holds back is not forgotten. */
 static void test_many(void **state)
@@ -232,8 +282,15 @@ static void test_many(void **state)
 
 /* ---- who is sent away ---- */
 
-static bool ours_closed_and_refused(void) { return ours.closed && refusals; }
-static bool refused_or_open(void) { return ours_closed_and_refused() || both_open(); }
+static bool ours_closed_and_refused(void)
+{
+    return ours.closed && refusals;
+}
+
+static bool refused_or_open(void)
+{
+    return ours_closed_and_refused() || both_open();
+}
 
 static void assert_says(const char *message, const char *expected)
 {
@@ -245,8 +302,12 @@ static void test_refusals(void **state)
 {
     (void)state;
     const char *const ca = pem("authority.crt");
-    /* whom we connect to; the listener's certificate, whose certificates it wants; ours, whose we want; what we say; what it says */
-    const struct { const char *to, *server, *server_ca, *client, *client_ca, *ours, *theirs; } cases[] = {
+
+    /* whom we connect to; the listener's certificate, whose certificates it wants; ours, whose we want; what
+     * we say; what it says */
+    const struct {
+        const char *to, *server, *server_ca, *client, *client_ca, *ours, *theirs;
+    } cases[] = {
         {"127.0.0.1", "expired", NULL, NULL, ca, "certificate has expired", "certificate expired"},
         {"127.0.0.1", "future", NULL, NULL, ca, "not yet valid", "alert"},
         {"127.0.0.1", "other", NULL, NULL, ca, "its certificate is not for \"127.0.0.1\"", "alert"},
@@ -257,9 +318,11 @@ static void test_refusals(void **state)
         {"127.0.0.1", "good", ca, "foreign", ca, "unknown ca", "unable to get"},
         {"127.0.0.1", "good", ca, "expired", ca, "certificate expired", "certificate has expired"},
     };
+
     for (size_t i = 0; i < CW_COUNT_OF(cases); i++) {
         struct cw_conn_options o = options();
-        struct cw_tls *server = tls(cases[i].server, cases[i].server_ca, true), *client = tls(cases[i].client, cases[i].client_ca, false);
+        struct cw_tls *server = tls(cases[i].server, cases[i].server_ca, true),
+                      *client = tls(cases[i].client, cases[i].client_ca, false);
         ours = theirs = (struct side){0};
         refusals = 0;
         o.tls = server;
@@ -290,8 +353,10 @@ static void test_one_without(void **state)
         struct cw_listener *l = listen_at("127.0.0.1:0", listener_has ? &with : &without);
         connect_to(cw_listener_address(l), listener_has ? &without : &with, &ours);
         run_until(ours_closed_and_refused);
-        assert_says(listener_has ? ours.why.message : refusal.message, listener_has ? "TLS is expected here" : "this is TLS, and not expected here");
-        assert_says(listener_has ? refusal.message : ours.why.message, listener_has ? "TLS is expected here" : "does the other side speak TLS?");
+        assert_says(listener_has ? ours.why.message : refusal.message,
+                    listener_has ? "TLS is expected here" : "this is TLS, and not expected here");
+        assert_says(listener_has ? refusal.message : ours.why.message,
+                    listener_has ? "TLS is expected here" : "does the other side speak TLS?");
         if (listener_has)
             assert_string_equal(ours.why.attribute, "tls"); /* who reads that does not come again */
         cw_listener_free(l);
@@ -305,9 +370,17 @@ static void test_greetings(void **state)
     (void)state;
     struct cw_conn_options o = options();
     o.tls = tls("good", NULL, true);
-    static const struct { const char *text; size_t size; const char *reason; } cases[] = {
-        {"GET / HTTP/1.0\r\n\r\n", 18, "does the other side speak TLS?"}, {"CWF1............................", 32, "the sizes in a frame's header"}, {"\x16\x03\x01\x02\x00\x01", 6, "no handshake for 0.5 s"},
+
+    static const struct {
+        const char *text;
+        size_t size;
+        const char *reason;
+    } cases[] = {
+        {"GET / HTTP/1.0\r\n\r\n", 18, "does the other side speak TLS?"},
+        {"CWF1............................", 32, "the sizes in a frame's header"},
+        {"\x16\x03\x01\x02\x00\x01", 6, "no handshake for 0.5 s"},
     };
+
     for (size_t i = 0; i < CW_COUNT_OF(cases); i++) {
         refusals = 0;
         o.timeout_ns = i == 2 ? 500000000 : WAIT_NS;
@@ -326,8 +399,9 @@ int main(void)
 {
 #define WITH_LOOP(f) cmocka_unit_test_setup_teardown(f, net_setup, net_teardown)
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_files), WITH_LOOP(test_name),     WITH_LOOP(test_number),      WITH_LOOP(test_mutual),
-        WITH_LOOP(test_many),         WITH_LOOP(test_refusals), WITH_LOOP(test_one_without), WITH_LOOP(test_greetings),
+        cmocka_unit_test(test_files), WITH_LOOP(test_name),      WITH_LOOP(test_number),
+        WITH_LOOP(test_mutual),       WITH_LOOP(test_many),      WITH_LOOP(test_refusals),
+        WITH_LOOP(test_one_without),  WITH_LOOP(test_greetings),
     };
     return cmocka_run_group_tests(tests, make_certificates, remove_certificates);
 }

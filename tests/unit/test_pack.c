@@ -44,7 +44,8 @@ static void test_blocks(void **state)
         assert_memory_equal(raw, back, n);
         if (stored)
             continue;
-        assert_int_equal(cw_unpack(u, block + CW_PACK_HEAD, size, back, n - 1, &err), CW_E_SERVICE); /* more than there is room for */
+        /* more than there is room for */
+        assert_int_equal(cw_unpack(u, block + CW_PACK_HEAD, size, back, n - 1, &err), CW_E_SERVICE);
         if (n < CW_PACK_BLOCK)
             assert_int_equal(cw_unpack(u, block + CW_PACK_HEAD, size, back, n + 1, &err), CW_E_SERVICE);
         assert_int_equal(cw_unpack(u, block + CW_PACK_HEAD, size - 1, back, n, &err), CW_E_SERVICE);
@@ -56,21 +57,39 @@ static void test_blocks(void **state)
 static void test_heads(void **state)
 {
     (void)state;
-    static const struct { uint32_t head; size_t n; bool good; } cases[] = {
-        {1, 2, true}, {0, 2, false}, {2, 2, false}, {3, 2, false}, {CW_PACK_STORED | 2, 2, true}, {CW_PACK_STORED | 1, 2, false}, {CW_PACK_STORED | 3, 2, false},
-        {CW_PACK_STORED, 2, false}, {0x7fffffff, CW_PACK_BLOCK, false}, {UINT32_MAX, CW_PACK_BLOCK, false}, {(uint32_t)CW_PACK_BLOCK - 1, CW_PACK_BLOCK, true},
+
+    static const struct {
+        uint32_t head;
+        size_t n;
+        bool good;
+    } cases[] = {
+        {1, 2, true},
+        {0, 2, false},
+        {2, 2, false},
+        {3, 2, false},
+        {CW_PACK_STORED | 2, 2, true},
+        {CW_PACK_STORED | 1, 2, false},
+        {CW_PACK_STORED | 3, 2, false},
+        {CW_PACK_STORED, 2, false},
+        {0x7fffffff, CW_PACK_BLOCK, false},
+        {UINT32_MAX, CW_PACK_BLOCK, false},
+        {(uint32_t)CW_PACK_BLOCK - 1, CW_PACK_BLOCK, true},
     };
+
     for (size_t i = 0; i < CW_COUNT_OF(cases); i++) {
-        uint8_t head[CW_PACK_HEAD] = {(uint8_t)cases[i].head, (uint8_t)(cases[i].head >> 8), (uint8_t)(cases[i].head >> 16), (uint8_t)(cases[i].head >> 24)};
+        uint8_t head[CW_PACK_HEAD] = {(uint8_t)cases[i].head, (uint8_t)(cases[i].head >> 8),
+                                      (uint8_t)(cases[i].head >> 16), (uint8_t)(cases[i].head >> 24)};
         size_t size;
         bool stored;
-        assert_int_equal(cw_unpack_head(head, cases[i].n, &size, &stored, NULL), cases[i].good ? 0 : CW_E_SERVICE);
+        assert_int_equal(cw_unpack_head(head, cases[i].n, &size, &stored, NULL),
+                         cases[i].good ? 0 : CW_E_SERVICE);
     }
 }
 
 /* ---- when ---- */
 
-/* A link that takes so many bytes a second, data that become so many of themselves, a CPU that compresses so many a second. */
+/* A link that takes so many bytes a second, data that become so many of themselves, a CPU that compresses so
+ * many a second. */
 struct world {
     double link, ratio, cpu;
     uint64_t now_ns;
@@ -92,7 +111,8 @@ static double play(struct cw_pack_policy *p, struct world *w, double seconds)
             w->now_ns += took;
             cw_pack_sampled(p, w->now_ns, CW_PACK_BLOCK, (size_t)(CW_PACK_BLOCK * w->ratio), took);
         }
-        double wire = p->on ? size * w->ratio : size, sending = wire / w->link * 1e9, compressing = p->on ? size / w->cpu * 1e9 : 1000;
+        double wire = p->on ? size * w->ratio : size, sending = wire / w->link * 1e9,
+               compressing = p->on ? size / w->cpu * 1e9 : 1000;
         w->now_ns += (uint64_t)compressing;
         cw_pack_state(p, w->now_ns, true, true);
         if (sending > compressing)
@@ -171,7 +191,8 @@ static void test_a_link_that_waits_for_us_is_left_alone(void **state)
 {
     (void)state;
     struct cw_pack_policy p = {0};
-    for (uint64_t now = 1; now < UINT64_C(60000000000); now += 40000000) { /* 4 MiB take 4 ms, and come every 40 */
+    for (uint64_t now = 1; now < UINT64_C(60000000000); now += 40000000) {
+        /* 4 MiB take 4 ms, and come every 40 */
         assert_false(cw_pack_begin(&p, now));
         cw_pack_state(&p, now, true, false);
         cw_pack_state(&p, now + 3000000, true, true);
@@ -190,9 +211,14 @@ static struct cw_conn_options packing(void)
 }
 
 static unsigned wanted;
-static bool all_came(void) { return ours.messages == wanted && ours.released == wanted; }
 
-static void pair_with(const char *address, const struct cw_conn_options *near, const struct cw_conn_options *far)
+static bool all_came(void)
+{
+    return ours.messages == wanted && ours.released == wanted;
+}
+
+static void pair_with(const char *address, const struct cw_conn_options *near,
+                      const struct cw_conn_options *far)
 {
     struct cw_listener *l = listen_at(address, far);
     connect_to(cw_listener_address(l), near, &ours);
@@ -211,11 +237,13 @@ static void echo(bool on)
     for (unsigned round = 0; round < 4; round++) {
         fill(data, size, round == 3);
         for (size_t i = 0; i < CW_COUNT_OF(cuts); i++)
-            pieces[i] = (struct iovec){.iov_base = data + cuts[i], .iov_len = (i + 1 < CW_COUNT_OF(cuts) ? cuts[i + 1] : size) - cuts[i]};
+            pieces[i] = (struct iovec){.iov_base = data + cuts[i],
+                                       .iov_len = (i + 1 < CW_COUNT_OF(cuts) ? cuts[i + 1] : size) - cuts[i]};
         ours.c->out.policy.on = theirs.c->out.policy.on = on; /* as if it paid */
         ours.c->out.policy.look_again_ns = theirs.c->out.policy.look_again_ns = UINT64_MAX;
         if (on && !ours.c->out.packer)
-            assert_true(cw_packer_new(&ours.c->out.packer, NULL) >= 0 && cw_packer_new(&theirs.c->out.packer, NULL) >= 0);
+            assert_true(cw_packer_new(&ours.c->out.packer, NULL) >= 0 &&
+                        cw_packer_new(&theirs.c->out.packer, NULL) >= 0);
         assert_int_equal(send_query(&ours, "payload", pieces, round ? CW_COUNT_OF(pieces) : 1), 0);
         wanted = round + 1;
         run_until(all_came);
@@ -239,9 +267,14 @@ static void packs_at(const char *address)
     assert_true(t.out_wire < t.out * 3 / 4);
 }
 
-static void test_payloads_go_packed(void **state) { (void)state; packs_at("127.0.0.1:0"); }
+static void test_payloads_go_packed(void **state)
+{
+    (void)state;
+    packs_at("127.0.0.1:0");
+}
 
-static void assert_plain(const struct cw_conn_options *near, const struct cw_conn_options *far, const char *address)
+static void assert_plain(const struct cw_conn_options *near, const struct cw_conn_options *far,
+                         const char *address)
 {
     struct cw_conn_traffic t;
     pair_with(address, near, far);
@@ -267,7 +300,10 @@ static void test_unix_sockets_go_plain(void **state)
 
 /* ---- peers that send nonsense ---- */
 
-static bool theirs_open(void) { return theirs.opened; }
+static bool theirs_open(void)
+{
+    return theirs.opened;
+}
 
 /* A raw peer that says it knows about packing, or not, and then sends a packed frame with these blocks. */
 static void refused_blocks(bool knows, uint64_t payload, const void *blocks, size_t size, const char *reason)
@@ -295,7 +331,10 @@ static void refused_blocks(bool knows, uint64_t payload, const void *blocks, siz
     e.of_case = CACHEW__ENVELOPE__OF_QUERY;
     e.query = &q;
     frame = raw_frame(&e, blocks, size, &n);
-    struct cw_frame f = {.message = (uint32_t)cachew__envelope__get_packed_size(&e), .payload = payload, .payload_hash = 1, .packed = true};
+    struct cw_frame f = {.message = (uint32_t)cachew__envelope__get_packed_size(&e),
+                         .payload = payload,
+                         .payload_hash = 1,
+                         .packed = true};
     f.message_hash = cw_hash64(frame + CW_FRAME_HEADER, f.message);
     cw_frame_write(&f, frame);
     raw_send(fd, frame, n);

@@ -1,4 +1,5 @@
-/* Permutations of many positions (base/permutation.h): known vectors, and how evenly they mix. Statistics use fixed keys, so they can't fail by chance. */
+/* Permutations of many positions (base/permutation.h): known vectors, and how evenly they mix. Statistics use
+ * fixed keys, so they can't fail by chance. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,13 +17,28 @@
 static void test_vectors(void **state)
 {
     (void)state;
-    static const struct { uint64_t key, n, first[6], last; } vectors[] = {
+
+    static const struct {
+        uint64_t key, n, first[6], last;
+    } vectors[] = {
         {UINT64_C(0x0), UINT64_C(65537), {42422, 45945, 16869, 51888, 57897, 59548}, UINT64_C(24455)},
         {UINT64_C(0x2a), UINT64_C(100000), {16098, 59205, 7078, 72868, 22023, 19416}, UINT64_C(90998)},
-        {UINT64_C(0x123456789abcdef0), UINT64_C(1000003), {412042, 909808, 922851, 273607, 894879, 186131}, UINT64_C(979690)},
-        {UINT64_C(0x7), UINT64_C(10000000000), {UINT64_C(4055813867), UINT64_C(5789964222), UINT64_C(3599226968), UINT64_C(5992021857), 1578688392, 1075873643}, UINT64_C(6105122940)},
-        {UINT64_C(0xffffffffffffffff), UINT64_C(4611686018427387904), {UINT64_C(3574794914907036141), UINT64_C(2552444025463810397), UINT64_C(3006289245199175262), UINT64_C(3895709265302598268), UINT64_C(729950497846699201), UINT64_C(1742822756856239617)}, UINT64_C(1902699152538216624)},
+        {UINT64_C(0x123456789abcdef0),
+         UINT64_C(1000003),
+         {412042, 909808, 922851, 273607, 894879, 186131},
+         UINT64_C(979690)},
+        {UINT64_C(0x7),
+         UINT64_C(10000000000),
+         {UINT64_C(4055813867), UINT64_C(5789964222), UINT64_C(3599226968), UINT64_C(5992021857), 1578688392,
+          1075873643},
+         UINT64_C(6105122940)},
+        {UINT64_C(0xffffffffffffffff),
+         UINT64_C(4611686018427387904),
+         {UINT64_C(3574794914907036141), UINT64_C(2552444025463810397), UINT64_C(3006289245199175262),
+          UINT64_C(3895709265302598268), UINT64_C(729950497846699201), UINT64_C(1742822756856239617)},
+         UINT64_C(1902699152538216624)},
     };
+
     for (size_t i = 0; i < CW_COUNT_OF(vectors); i++) {
         struct cw_permutation p;
         uint64_t out[6], last = vectors[i].n - 1;
@@ -72,11 +88,14 @@ static void test_the_largest(void **state)
         assert_true(at[i] < CW_PERMUTATION_MOST);
 }
 
-/* Of few positions every permutation occurs, evenly: that is why they have a table. 720 cells of 100: 99.99 % of chi-squared are below 866. */
+/* Of few positions every permutation occurs, evenly: that is why they have a table. 720 cells of 100: 99.99 %
+ * of chi-squared are below 866. */
 static void test_every_permutation_of_a_table_occurs(void **state)
 {
     (void)state;
+
     enum { N = 6, CELLS = 720, EACH = 100 };
+
     unsigned seen[CELLS] = {0};
     for (uint64_t key = 0; key < CELLS * EACH; key++) {
         uint32_t a[N], cell = 0;
@@ -108,18 +127,24 @@ static double chi_squared(const unsigned *seen, size_t cells, double n)
     return chi;
 }
 
-static unsigned part_of(uint64_t value, uint64_t n) { return (unsigned)((unsigned __int128)value * PARTS / n); }
+static unsigned part_of(uint64_t value, uint64_t n)
+{
+    return (unsigned)((unsigned __int128)value * PARTS / n);
+}
 
 /*
- * Over 1,000 keys, at several n: where a position lands (in which sixteenth), by the sixteenth it comes from (256 cells); how neighbours land in relation
- * to each other (serial test, 256 cells); and how far neighbours are apart. The sums over all keys have chi-squared distributions of known mean and
- * deviation: within 5 deviations.
+ * Over 1,000 keys, at several n: where a position lands (in which sixteenth), by the sixteenth it comes from
+ * (256 cells); how neighbours land in relation to each other (serial test, 256 cells); and how far neighbours
+ * are apart. The sums over all keys have chi-squared distributions of known mean and deviation: within 5
+ * deviations.
  */
 static void test_positions_and_neighbours_land_evenly(void **state)
 {
     (void)state;
     static const uint64_t sizes[] = {65537, 100000, 1000000, UINT64_C(10000000000), UINT64_C(1) << 61};
+
     enum { AT = 512 };
+
     for (size_t s = 0; s < CW_COUNT_OF(sizes); s++) {
         uint64_t n = sizes[s];
         unsigned from[PARTS * PARTS] = {0}, serial[PARTS * PARTS] = {0}, apart[PARTS] = {0};
@@ -140,13 +165,15 @@ static void test_positions_and_neighbours_land_evenly(void **state)
             }
         }
         double pairs = (double)keys * AT / 2, cells = PARTS * PARTS - 1;
-        assert_true(chi_squared(from, PARTS * PARTS, (double)keys * AT) < cells + 5 * __builtin_sqrt(2 * cells));
+        assert_true(chi_squared(from, PARTS * PARTS, (double)keys * AT) <
+                    cells + 5 * __builtin_sqrt(2 * cells));
         assert_true(chi_squared(serial, PARTS * PARTS, pairs) < cells + 5 * __builtin_sqrt(2 * cells));
         assert_true(chi_squared(apart, PARTS, pairs) < PARTS - 1 + 5 * __builtin_sqrt(2 * (PARTS - 1)));
     }
 }
 
-/* Keys that differ in one bit give permutations that have nothing in common: fixed points of one after the other are as rare as by chance. */
+/* Keys that differ in one bit give permutations that have nothing in common: fixed points of one after the
+ * other are as rare as by chance. */
 static void test_close_keys_are_unrelated(void **state)
 {
     (void)state;
@@ -162,8 +189,8 @@ static void test_close_keys_are_unrelated(void **state)
             same += a[i] == b[i];
             near += a[i] / 700 == b[i] / 700;
         }
-        assert_true(same < 12);                   /* Poisson of mean 1 */
-        assert_true(near > 550 && near < 850);    /* of mean 700, deviation 26 */
+        assert_true(same < 12);                /* Poisson of mean 1 */
+        assert_true(near > 550 && near < 850); /* of mean 700, deviation 26 */
     }
     free(a);
     free(b);

@@ -1,4 +1,5 @@
-/* Philox4x32-10, draws and permutations: known vectors, and the definitions of docs/randomness.md written down naively. */
+/* Philox4x32-10, draws and permutations: known vectors, and the definitions of docs/randomness.md written
+ * down naively. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,11 +19,19 @@
 static void test_known_vectors(void **state)
 {
     (void)state;
-    static const struct { uint64_t key; uint32_t counter[4], out[4]; } vectors[] = { /* kat_vectors of Random123 */
+
+    static const struct {
+        uint64_t key;
+        uint32_t counter[4], out[4];
+    } vectors[] = {
+        /* kat_vectors of Random123 */
         {0, {0, 0, 0, 0}, {0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}},
         {UINT64_MAX, {FULL, FULL, FULL, FULL}, {0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}},
-        {UINT64_C(0x299f31d0a4093822), {0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}, {0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}},
+        {UINT64_C(0x299f31d0a4093822),
+         {0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344},
+         {0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}},
     };
+
     for (size_t i = 0; i < CW_COUNT_OF(vectors); i++) {
         uint32_t out[4];
         cw_philox(vectors[i].key, vectors[i].counter, out);
@@ -51,7 +60,11 @@ static void test_draws(void **state)
     uint64_t eids[2] = {cw_element_id(&plain, &id), cw_element_id(&repeated, &id)};
     assert_int_equal(eids[0], UINT64_C(0xf61525b23eed5463));
     assert_int_equal(eids[1], UINT64_C(0x7bfaa7e94c57d2ad));
-    static const struct { size_t row; uint32_t n, words[4]; } vectors[] = {
+
+    static const struct {
+        size_t row;
+        uint32_t n, words[4];
+    } vectors[] = {
         {0, 0, {0x91fbd082, 0xfad4a7c5, 0x4939c9e8, 0x42e58825}},
         {0, 1, {0x849ee0b5, 0xd2226a09, 0xa4cc9cbd, 0x4b7c69bc}},
         {1, 0, {0x8d0dca0b, 0x8646b86b, 0xf48fd18a, 0x7d88347a}},
@@ -101,11 +114,16 @@ static void naive_permutation(uint64_t key, uint64_t *a, size_t n)
 static void test_permutation_vectors(void **state)
 {
     (void)state;
-    static const struct { uint64_t key; uint32_t n, out[17]; } vectors[] = {
+
+    static const struct {
+        uint64_t key;
+        uint32_t n, out[17];
+    } vectors[] = {
         {0, 10, {2, 8, 3, 6, 9, 5, 4, 7, 0, 1}},
         {UINT64_C(0x123456789abcdef0), 10, {4, 6, 7, 3, 0, 1, 8, 9, 5, 2}},
         {7, 17, {8, 10, 5, 13, 12, 4, 16, 0, 11, 6, 1, 15, 9, 2, 3, 7, 14}},
     };
+
     for (size_t i = 0; i < CW_COUNT_OF(vectors); i++) {
         uint32_t a[17];
         for (uint32_t k = 0; k < vectors[i].n; k++)
@@ -155,7 +173,9 @@ static void test_permutation_sizes(void **state)
 static void test_permutation_is_even(void **state)
 {
     (void)state;
+
     enum { N = 64, ROUNDS = 6400 };
+
     unsigned seen[N] = {0};
     for (uint64_t key = 0; key < ROUNDS; key++) {
         uint32_t a[N];
@@ -175,12 +195,9 @@ static void test_permutation_is_even(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_known_vectors),
-        cmocka_unit_test(test_draws),
-        cmocka_unit_test(test_numbers),
-        cmocka_unit_test(test_permutation_vectors),
-        cmocka_unit_test(test_permutation_sizes),
-        cmocka_unit_test(test_permutation_is_even),
+        cmocka_unit_test(test_known_vectors),     cmocka_unit_test(test_draws),
+        cmocka_unit_test(test_numbers),           cmocka_unit_test(test_permutation_vectors),
+        cmocka_unit_test(test_permutation_sizes), cmocka_unit_test(test_permutation_is_even),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
-/* Pipelines as written: attributes and their defaults, nesting, fingerprints; errors name operator, attribute, value and what is expected. */
+/* Pipelines as written: attributes and their defaults, nesting, fingerprints; errors name operator,
+ * attribute, value and what is expected. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -34,7 +35,8 @@ static void assert_contains(const char *text, const char *part)
         fail_msg("\"%s\" is not in \"%s\"", part, text);
 }
 
-static void refused(const char *text, const char *op, const char *attribute, const char *value, const char *expected, const char *message)
+static void refused(const char *text, const char *op, const char *attribute, const char *value,
+                    const char *expected, const char *message)
 {
     struct cw_pipeline *p = NULL;
     struct cw_compiled *c = NULL;
@@ -62,7 +64,8 @@ static void test_defaults_are_filled_in(void **state)
     (void)state;
     struct cw_pipeline *p;
     struct cw_error err;
-    assert_int_equal(parse(chain("{\"op\": \"range\", \"stop\": 10}, {\"op\": \"batch\", \"size\": 3}"), &p, &err), 0);
+    assert_int_equal(
+        parse(chain("{\"op\": \"range\", \"stop\": 10}, {\"op\": \"batch\", \"size\": 3}"), &p, &err), 0);
     assert_int_equal(p->n_ops, 2);
     assert_int_equal(p->on_error, CW_ON_ERROR_RAISE);
     assert_true(p->default_seed == -1 && p->default_epochs == -1);
@@ -72,7 +75,10 @@ static void test_defaults_are_filled_in(void **state)
     assert_true(json_is_false(json_object_get(batch->attrs, "drop_remainder")));
     assert_null(json_object_get(batch->attrs, "op"));
     cw_pipeline_unref(p);
-    assert_int_equal(parse("{\"cachew\": 1, \"on_error\": \"replace\", \"defaults\": {\"seed\": 7, \"epochs\": 3}, \"pipeline\": [{\"op\": \"range\", \"stop\": 1}]}", &p, &err), 0);
+    assert_int_equal(parse("{\"cachew\": 1, \"on_error\": \"replace\", \"defaults\": {\"seed\": 7, "
+                           "\"epochs\": 3}, \"pipeline\": [{\"op\": \"range\", \"stop\": 1}]}",
+                           &p, &err),
+                     0);
     assert_true(p->on_error == CW_ON_ERROR_REPLACE && p->default_seed == 7 && p->default_epochs == 3);
     cw_pipeline_unref(p);
 }
@@ -82,8 +88,13 @@ static void test_occurrences_count_depth_first(void **state)
     (void)state;
     struct cw_pipeline *p;
     struct cw_error err;
-    assert_int_equal(parse(chain("{\"op\": \"concat\", \"inputs\": [[{\"op\": \"range\", \"stop\": 5}, {\"op\": \"shuffle\"}],"
-                                 "[{\"op\": \"range\", \"stop\": 5}, {\"op\": \"shuffle\"}]]}, {\"op\": \"shuffle\"}"), &p, &err), 0);
+    assert_int_equal(
+        parse(
+            chain(
+                "{\"op\": \"concat\", \"inputs\": [[{\"op\": \"range\", \"stop\": 5}, {\"op\": \"shuffle\"}],"
+                "[{\"op\": \"range\", \"stop\": 5}, {\"op\": \"shuffle\"}]]}, {\"op\": \"shuffle\"}"),
+            &p, &err),
+        0);
     const struct cw_node *concat = &p->chain.nodes[0];
     assert_int_equal(concat->inputs[0].nodes[1].occurrence, 0);
     assert_int_equal(concat->inputs[1].nodes[1].occurrence, 1);
@@ -98,35 +109,63 @@ static void test_occurrences_count_depth_first(void **state)
 static void test_suggestions(void **state)
 {
     (void)state;
-    refused(chain("{\"op\": \"rnage\", \"stop\": 5}"), "rnage", "op", "rnage", NULL, "did you mean \"range\"?");
-    refused(chain("{\"op\": \"range\", \"stop\": 5}, {\"op\": \"bacth\", \"size\": 3}"), "bacth", "op", "bacth", NULL, "did you mean \"batch\"?");
+    refused(chain("{\"op\": \"rnage\", \"stop\": 5}"), "rnage", "op", "rnage", NULL,
+            "did you mean \"range\"?");
+    refused(chain("{\"op\": \"range\", \"stop\": 5}, {\"op\": \"bacth\", \"size\": 3}"), "bacth", "op",
+            "bacth", NULL, "did you mean \"batch\"?");
     refused(chain("{\"op\": \"frobnicate\"}"), "frobnicate", "op", "frobnicate", NULL, "cachew ops");
-    refused(chain("{\"op\": \"range\", \"stpo\": 5}"), "range", "stpo", "5", "stop, start, step", "did you mean \"stop\"?");
-    refused(chain("{\"op\": \"range\", \"stop\": 5}, {\"op\": \"shuffle\", \"buffer_size\": 9}"), "shuffle", "buffer_size", "9", NULL, "it has: by, window, reshuffle; there is no buffer to size");
-    refused(chain("{\"op\": \"synthetic\", \"count\": 5, \"fill\": \"radnom\"}"), "synthetic", "fill", "\"radnom\"", "random", "did you mean \"random\"?");
+    refused(chain("{\"op\": \"range\", \"stpo\": 5}"), "range", "stpo", "5", "stop, start, step",
+            "did you mean \"stop\"?");
+    refused(chain("{\"op\": \"range\", \"stop\": 5}, {\"op\": \"shuffle\", \"buffer_size\": 9}"), "shuffle",
+            "buffer_size", "9", NULL, "it has: by, window, reshuffle; there is no buffer to size");
+    refused(chain("{\"op\": \"synthetic\", \"count\": 5, \"fill\": \"radnom\"}"), "synthetic", "fill",
+            "\"radnom\"", "random", "did you mean \"random\"?");
     refused("{\"cachew\": 1, \"pipelin\": []}", NULL, NULL, NULL, NULL, "did you mean \"pipeline\"?");
-    refused(chain("{\"op\": \"range\", \"stop\": 5}, {\"op\": \"cast\", \"component\": \"valeu\", \"dtype\": \"int8\"}"), "cast", NULL, NULL, NULL, "value");
+    refused(chain("{\"op\": \"range\", \"stop\": 5}, {\"op\": \"cast\", \"component\": \"valeu\", \"dtype\": "
+                  "\"int8\"}"),
+            "cast", NULL, NULL, NULL, "value");
 }
 
 static void test_wrong_values(void **state)
 {
     (void)state;
-    refused(chain("{\"op\": \"range\"}"), "range", "stop", "missing", "an integer", "range: stop is missing: expected an integer");
-    refused(chain("{\"op\": \"range\", \"stop\": \"5\"}"), "range", "stop", "\"5\"", "an integer", "range: stop is \"5\": expected an integer");
-    refused(chain("{\"op\": \"range\", \"stop\": 5.5}"), "range", "stop", "5.5", "an integer", "expected an integer");
-    refused(chain("{\"op\": \"range\", \"stop\": null}"), "range", "stop", "null", "an integer", "expected an integer");
-    refused(chain("{\"op\": \"range\", \"stop\": 5, \"step\": 0}"), "range", "step", "0", "other than 0", "range: step is 0");
-    refused(chain("{\"op\": \"range\", \"stop\": 5}, {\"op\": \"batch\", \"size\": 0}"), "batch", "size", "0", "from 1 to", "batch: size is 0");
-    refused(chain("{\"op\": \"range\", \"stop\": 5}, {\"op\": \"batch\", \"size\": -1}"), "batch", "size", "-1", "from 1 to", "batch: size is -1");
-    refused(chain("{\"op\": \"range\", \"stop\": 5}, {\"op\": \"batch\", \"size\": 2, \"drop_remainder\": 1}"), "batch", "drop_remainder", "1", "true or false", "batch");
-    refused(chain("{\"op\": \"range\", \"stop\": 5}, {\"op\": \"take\", \"count\": -1}"), "take", "count", "-1", NULL, "take: count is -1");
-    refused(chain("{\"op\": \"range\", \"stop\": 5}, {\"op\": \"cast\", \"component\": \"value\", \"dtype\": \"int\"}"), "cast", "dtype", "\"int\"", "a dtype", "cast: dtype is \"int\"");
-    refused(chain("{\"op\": \"range\", \"stop\": 5}, {\"op\": \"cast\", \"component\": \"value\", \"dtype\": \"bytes\"}"), "cast", "dtype", "\"bytes\"", "a dtype", "cast: dtype");
-    refused(chain("{\"op\": \"range\", \"stop\": 5}, {\"op\": \"cast\", \"component\": \"\", \"dtype\": \"int8\"}"), "cast", "component", "\"\"", NULL, "cast: component");
-    refused(chain("{\"op\": \"range\", \"stop\": 5}, {\"op\": \"select\", \"components\": [1]}"), "select", "components", "[1]", "strings", "select: components");
-    refused(chain("{\"op\": \"range\", \"stop\": 5}, {\"op\": \"filter\", \"where\": \"value +\"}"), "filter", NULL, NULL, NULL, "filter");
-    refused(chain("{\"op\": \"range\", \"stop\": 5}, {\"op\": \"filter\", \"where\": 1}"), "filter", "where", "1", "an expression", "filter: where is 1");
-    refused(chain("{\"op\": \"tfrecord\", \"files\": \"a\\u0000b\"}"), NULL, NULL, NULL, NULL, "not valid JSON");
+    refused(chain("{\"op\": \"range\"}"), "range", "stop", "missing", "an integer",
+            "range: stop is missing: expected an integer");
+    refused(chain("{\"op\": \"range\", \"stop\": \"5\"}"), "range", "stop", "\"5\"", "an integer",
+            "range: stop is \"5\": expected an integer");
+    refused(chain("{\"op\": \"range\", \"stop\": 5.5}"), "range", "stop", "5.5", "an integer",
+            "expected an integer");
+    refused(chain("{\"op\": \"range\", \"stop\": null}"), "range", "stop", "null", "an integer",
+            "expected an integer");
+    refused(chain("{\"op\": \"range\", \"stop\": 5, \"step\": 0}"), "range", "step", "0", "other than 0",
+            "range: step is 0");
+    refused(chain("{\"op\": \"range\", \"stop\": 5}, {\"op\": \"batch\", \"size\": 0}"), "batch", "size", "0",
+            "from 1 to", "batch: size is 0");
+    refused(chain("{\"op\": \"range\", \"stop\": 5}, {\"op\": \"batch\", \"size\": -1}"), "batch", "size",
+            "-1", "from 1 to", "batch: size is -1");
+    refused(
+        chain("{\"op\": \"range\", \"stop\": 5}, {\"op\": \"batch\", \"size\": 2, \"drop_remainder\": 1}"),
+        "batch", "drop_remainder", "1", "true or false", "batch");
+    refused(chain("{\"op\": \"range\", \"stop\": 5}, {\"op\": \"take\", \"count\": -1}"), "take", "count",
+            "-1", NULL, "take: count is -1");
+    refused(chain("{\"op\": \"range\", \"stop\": 5}, {\"op\": \"cast\", \"component\": \"value\", \"dtype\": "
+                  "\"int\"}"),
+            "cast", "dtype", "\"int\"", "a dtype", "cast: dtype is \"int\"");
+    refused(chain("{\"op\": \"range\", \"stop\": 5}, {\"op\": \"cast\", \"component\": \"value\", \"dtype\": "
+                  "\"bytes\"}"),
+            "cast", "dtype", "\"bytes\"", "a dtype", "cast: dtype");
+    refused(
+        chain(
+            "{\"op\": \"range\", \"stop\": 5}, {\"op\": \"cast\", \"component\": \"\", \"dtype\": \"int8\"}"),
+        "cast", "component", "\"\"", NULL, "cast: component");
+    refused(chain("{\"op\": \"range\", \"stop\": 5}, {\"op\": \"select\", \"components\": [1]}"), "select",
+            "components", "[1]", "strings", "select: components");
+    refused(chain("{\"op\": \"range\", \"stop\": 5}, {\"op\": \"filter\", \"where\": \"value +\"}"), "filter",
+            NULL, NULL, NULL, "filter");
+    refused(chain("{\"op\": \"range\", \"stop\": 5}, {\"op\": \"filter\", \"where\": 1}"), "filter", "where",
+            "1", "an expression", "filter: where is 1");
+    refused(chain("{\"op\": \"tfrecord\", \"files\": \"a\\u0000b\"}"), NULL, NULL, NULL, NULL,
+            "not valid JSON");
 }
 
 static void test_wrong_structure(void **state)
@@ -140,17 +179,26 @@ static void test_wrong_structure(void **state)
     refused("{\"cachew\": 1, \"pipeline\": [5]}", NULL, NULL, NULL, NULL, "operator 0 is 5");
     refused("{\"cachew\": 1, \"pipeline\": [{}]}", NULL, NULL, NULL, NULL, "no \"op\"");
     refused("{\"cachew\": 1, \"pipeline\": [{\"op\": 5}]}", NULL, NULL, NULL, NULL, "no \"op\"");
-    refused("{\"pipeline\": [{\"op\": \"range\", \"stop\": 5}]}", NULL, "cachew", "missing", "1", "expected 1");
-    refused("{\"cachew\": 2, \"pipeline\": [{\"op\": \"range\", \"stop\": 5}]}", NULL, "cachew", "2", "1", "\"cachew\" is 2");
+    refused("{\"pipeline\": [{\"op\": \"range\", \"stop\": 5}]}", NULL, "cachew", "missing", "1",
+            "expected 1");
+    refused("{\"cachew\": 2, \"pipeline\": [{\"op\": \"range\", \"stop\": 5}]}", NULL, "cachew", "2", "1",
+            "\"cachew\" is 2");
     refused("{\"cachew\": 1, \"cachew\": 1, \"pipeline\": []}", NULL, NULL, NULL, NULL, "not valid JSON");
-    refused("{\"cachew\": 1, \"on_error\": \"ignore\", \"pipeline\": [{\"op\": \"range\", \"stop\": 5}]}", NULL, "on_error", "\"ignore\"", "skip", "on_error is \"ignore\"");
-    refused("{\"cachew\": 1, \"defaults\": {\"seed\": -1}, \"pipeline\": [{\"op\": \"range\", \"stop\": 5}]}", NULL, NULL, NULL, NULL, "defaults");
-    refused("{\"cachew\": 1, \"defaults\": {\"threads\": 1}, \"pipeline\": [{\"op\": \"range\", \"stop\": 5}]}", NULL, NULL, NULL, NULL, "\"threads\"");
+    refused("{\"cachew\": 1, \"on_error\": \"ignore\", \"pipeline\": [{\"op\": \"range\", \"stop\": 5}]}",
+            NULL, "on_error", "\"ignore\"", "skip", "on_error is \"ignore\"");
+    refused("{\"cachew\": 1, \"defaults\": {\"seed\": -1}, \"pipeline\": [{\"op\": \"range\", \"stop\": 5}]}",
+            NULL, NULL, NULL, NULL, "defaults");
+    refused(
+        "{\"cachew\": 1, \"defaults\": {\"threads\": 1}, \"pipeline\": [{\"op\": \"range\", \"stop\": 5}]}",
+        NULL, NULL, NULL, NULL, "\"threads\"");
     refused(chain("{\"op\": \"shuffle\"}"), "shuffle", NULL, NULL, NULL, "stands first");
-    refused(chain("{\"op\": \"range\", \"stop\": 5}, {\"op\": \"range\", \"stop\": 5}"), "range", NULL, NULL, NULL, "place 1");
+    refused(chain("{\"op\": \"range\", \"stop\": 5}, {\"op\": \"range\", \"stop\": 5}"), "range", NULL, NULL,
+            NULL, "place 1");
     refused(chain("{\"op\": \"concat\", \"inputs\": []}"), NULL, NULL, NULL, NULL, "inputs is empty");
-    refused(chain("{\"op\": \"concat\", \"inputs\": [{\"op\": \"range\", \"stop\": 5}]}"), NULL, NULL, NULL, NULL, "not a list");
-    refused(chain("{\"op\": \"range\", \"stop\": 5, \"inputs\": []}"), "range", "inputs", NULL, NULL, "no attribute \"inputs\"");
+    refused(chain("{\"op\": \"concat\", \"inputs\": [{\"op\": \"range\", \"stop\": 5}]}"), NULL, NULL, NULL,
+            NULL, "not a list");
+    refused(chain("{\"op\": \"range\", \"stop\": 5, \"inputs\": []}"), "range", "inputs", NULL, NULL,
+            "no attribute \"inputs\"");
 }
 
 /* What may stand where: docs/semantics.md, section 2. */
@@ -158,14 +206,21 @@ static void test_wrong_order(void **state)
 {
     (void)state;
     static const char *const chains[] = {
-        "{\"op\": \"range\", \"stop\": 5}, {\"op\": \"batch\", \"size\": 2}, {\"op\": \"filter\", \"where\": \"value > 1\"}",
+        "{\"op\": \"range\", \"stop\": 5}, {\"op\": \"batch\", \"size\": 2}, {\"op\": \"filter\", \"where\": "
+        "\"value > 1\"}",
         "{\"op\": \"range\", \"stop\": 5}, {\"op\": \"batch\", \"size\": 2}, {\"op\": \"shuffle\"}",
-        "{\"op\": \"range\", \"stop\": 5}, {\"op\": \"batch\", \"size\": 2}, {\"op\": \"batch\", \"size\": 2}",
-        "{\"op\": \"concat\", \"inputs\": [[{\"op\": \"range\", \"stop\": 5}, {\"op\": \"batch\", \"size\": 2}]]}",
-        "{\"op\": \"range\", \"stop\": 5}, {\"op\": \"filter\", \"where\": \"value > 1\"}, {\"op\": \"take\", \"count\": 2}, {\"op\": \"shuffle\"}",
-        "{\"op\": \"range\", \"stop\": 5}, {\"op\": \"bucket_by_length\", \"length\": \"value\", \"boundaries\": [2], \"sizes\": [1, 1]}, {\"op\": \"assign\", \"set\": {\"x\": \"value\"}}",
-        "{\"op\": \"range\", \"stop\": 5}, {\"op\": \"bucket_by_length\", \"length\": \"value\", \"boundaries\": [2], \"sizes\": [1]}",
-        "{\"op\": \"concat\", \"inputs\": [[{\"op\": \"range\", \"stop\": 5}], [{\"op\": \"synthetic\", \"count\": 5}]]}",
+        "{\"op\": \"range\", \"stop\": 5}, {\"op\": \"batch\", \"size\": 2}, {\"op\": \"batch\", \"size\": "
+        "2}",
+        "{\"op\": \"concat\", \"inputs\": [[{\"op\": \"range\", \"stop\": 5}, {\"op\": \"batch\", \"size\": "
+        "2}]]}",
+        "{\"op\": \"range\", \"stop\": 5}, {\"op\": \"filter\", \"where\": \"value > 1\"}, {\"op\": "
+        "\"take\", \"count\": 2}, {\"op\": \"shuffle\"}",
+        "{\"op\": \"range\", \"stop\": 5}, {\"op\": \"bucket_by_length\", \"length\": \"value\", "
+        "\"boundaries\": [2], \"sizes\": [1, 1]}, {\"op\": \"assign\", \"set\": {\"x\": \"value\"}}",
+        "{\"op\": \"range\", \"stop\": 5}, {\"op\": \"bucket_by_length\", \"length\": \"value\", "
+        "\"boundaries\": [2], \"sizes\": [1]}",
+        "{\"op\": \"concat\", \"inputs\": [[{\"op\": \"range\", \"stop\": 5}], [{\"op\": \"synthetic\", "
+        "\"count\": 5}]]}",
         "{\"op\": \"range\", \"stop\": 5}, {\"op\": \"drop\", \"components\": [\"other\"]}",
         "{\"op\": \"range\", \"stop\": 5}, {\"op\": \"decode_image\", \"component\": \"value\"}",
     };
@@ -228,18 +283,26 @@ static struct cw_hash128 fingerprint(const char *text)
 static void test_fingerprints(void **state)
 {
     (void)state;
-    const char *base = "{\"cachew\": 1, \"pipeline\": [{\"op\": \"range\", \"stop\": 10}, {\"op\": \"batch\", \"size\": 3}]}";
+    const char *base = "{\"cachew\": 1, \"pipeline\": [{\"op\": \"range\", \"stop\": 10}, {\"op\": "
+                       "\"batch\", \"size\": 3}]}";
     static const char *const equal[] = {
         "{\"pipeline\": [{\"stop\": 10, \"op\": \"range\"}, {\"op\":\"batch\",\"size\":3}], \"cachew\":1}",
-        "{\"cachew\": 1, \"pipeline\": [{\"op\": \"range\", \"stop\": 10, \"start\": 0}, {\"op\": \"batch\", \"size\": 3, \"drop_remainder\": false}]}",
-        "{\"cachew\": 1, \"on_error\": \"raise\", \"defaults\": {\"seed\": 5}, \"pipeline\": [{\"op\": \"range\", \"stop\": 10}, {\"op\": \"batch\", \"size\": 3}]}",
+        "{\"cachew\": 1, \"pipeline\": [{\"op\": \"range\", \"stop\": 10, \"start\": 0}, {\"op\": \"batch\", "
+        "\"size\": 3, \"drop_remainder\": false}]}",
+        "{\"cachew\": 1, \"on_error\": \"raise\", \"defaults\": {\"seed\": 5}, \"pipeline\": [{\"op\": "
+        "\"range\", \"stop\": 10}, {\"op\": \"batch\", \"size\": 3}]}",
     };
     static const char *const other[] = {
-        "{\"cachew\": 1, \"pipeline\": [{\"op\": \"range\", \"stop\": 11}, {\"op\": \"batch\", \"size\": 3}]}",
-        "{\"cachew\": 1, \"pipeline\": [{\"op\": \"range\", \"stop\": 10}, {\"op\": \"batch\", \"size\": 4}]}",
-        "{\"cachew\": 1, \"pipeline\": [{\"op\": \"range\", \"stop\": 10}, {\"op\": \"shuffle\"}, {\"op\": \"batch\", \"size\": 3}]}",
-        "{\"cachew\": 1, \"pipeline\": [{\"op\": \"concat\", \"inputs\": [[{\"op\": \"range\", \"stop\": 10}]]}, {\"op\": \"batch\", \"size\": 3}]}",
-        "{\"cachew\": 1, \"on_error\": \"skip\", \"pipeline\": [{\"op\": \"range\", \"stop\": 10}, {\"op\": \"batch\", \"size\": 3}]}",
+        "{\"cachew\": 1, \"pipeline\": [{\"op\": \"range\", \"stop\": 11}, {\"op\": \"batch\", \"size\": "
+        "3}]}",
+        "{\"cachew\": 1, \"pipeline\": [{\"op\": \"range\", \"stop\": 10}, {\"op\": \"batch\", \"size\": "
+        "4}]}",
+        "{\"cachew\": 1, \"pipeline\": [{\"op\": \"range\", \"stop\": 10}, {\"op\": \"shuffle\"}, {\"op\": "
+        "\"batch\", \"size\": 3}]}",
+        "{\"cachew\": 1, \"pipeline\": [{\"op\": \"concat\", \"inputs\": [[{\"op\": \"range\", \"stop\": "
+        "10}]]}, {\"op\": \"batch\", \"size\": 3}]}",
+        "{\"cachew\": 1, \"on_error\": \"skip\", \"pipeline\": [{\"op\": \"range\", \"stop\": 10}, {\"op\": "
+        "\"batch\", \"size\": 3}]}",
     };
     struct cw_hash128 f = fingerprint(base);
     for (size_t i = 0; i < CW_COUNT_OF(equal); i++) {

@@ -1,4 +1,5 @@
-/* Batches of a placed epoch (client/placer.h): compared with a loop over its elements, for ranges cut anywhere, told in any order that they may come in, cut again, and gone on from entries. */
+/* Batches of a placed epoch (client/placer.h): compared with a loop over its elements, for ranges cut
+ * anywhere, told in any order that they may come in, cut again, and gone on from entries. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -21,7 +22,7 @@ struct world {
     unsigned n_keys;
     uint64_t sizes[MAX_KEYS], n_positions;
     bool drop_remainder;
-    uint64_t take;  /* the epoch ends behind so many elements; of one key */
+    uint64_t take; /* the epoch ends behind so many elements; of one key */
     size_t n;
     uint64_t position[MAX_ELEMENTS];
     unsigned key[MAX_ELEMENTS];
@@ -94,7 +95,8 @@ static uint64_t count(const struct world *x, uint64_t begin, uint64_t end, unsig
     return n;
 }
 
-static void check_batch(const struct world *x, const struct placer_range *ranges, size_t n_ranges, const struct expected *e, size_t g, const struct cw_placer_batch *b)
+static void check_batch(const struct world *x, const struct placer_range *ranges, size_t n_ranges,
+                        const struct expected *e, size_t g, const struct cw_placer_batch *b)
 {
     size_t at = 0;
     assert_true(g < e->n);
@@ -142,7 +144,8 @@ static void tell(const struct world *x, struct cw_placer *w, struct placer_range
     assert_true(left <= had && left == w->n_batches);
 }
 
-static void check_entry(const struct world *x, const struct cw_placer *w, struct cw_entry *ret, const struct expected *e, size_t g)
+static void check_entry(const struct world *x, const struct cw_placer *w, struct cw_entry *ret,
+                        const struct expected *e, size_t g)
 {
     uint64_t taken[MAX_KEYS] = {0};
     cw_placer_entry(w, ret);
@@ -163,15 +166,18 @@ static void shorten(struct world *x, struct cw_placer *w, const struct placer_ra
         assert_true(cw_placer_shorten(w, range->begin, end) == untold);
 }
 
-/* Goes on from an entry with other ranges, to the end or for some batches. Returns the number of the next batch. */
-static size_t go_on(struct world *x, const struct expected *e, size_t g, struct cw_entry *entry, bool to_the_end)
+/* Goes on from an entry with other ranges, to the end or for some batches. Returns the number of the next
+ * batch. */
+static size_t go_on(struct world *x, const struct expected *e, size_t g, struct cw_entry *entry,
+                    bool to_the_end)
 {
     struct cw_placer w;
     struct cw_error err = {0};
     uint64_t size = 1 + draw(x, MAX_POSITIONS / 2);
     unsigned cuts = 5;
     size_t stop = to_the_end ? SIZE_MAX : g + draw(x, 8);
-    assert_int_equal(cw_placer_init(&w, x->n_keys, x->sizes, x->drop_remainder, entry, x->n_positions, &err), 0);
+    assert_int_equal(cw_placer_init(&w, x->n_keys, x->sizes, x->drop_remainder, entry, x->n_positions, &err),
+                     0);
     if (x->take != UINT64_MAX)
         cw_placer_limit(&w, entry, 1, x->take);
     for (;;) {
@@ -179,7 +185,10 @@ static size_t go_on(struct world *x, const struct expected *e, size_t g, struct 
         switch (draw(x, 7)) {
         case 0:
             if (cw_placer_position(&w) < x->n_positions)
-                assert_int_equal(cw_placer_add(&w, CW_MIN(cw_placer_position(&w) + 1 + draw(x, size), x->n_positions), &err), 0);
+                assert_int_equal(
+                    cw_placer_add(&w, CW_MIN(cw_placer_position(&w) + 1 + draw(x, size), x->n_positions),
+                                  &err),
+                    0);
             break;
         case 1: /* any of them */
             if (w.n_ranges) {
@@ -199,7 +208,8 @@ static size_t go_on(struct world *x, const struct expected *e, size_t g, struct 
                 shorten(x, &w, &w.ranges[w.at + draw(x, w.n_ranges - w.at)]);
             break;
         case 3:
-            if (w.n_batches && cw_placer_certain(&w) && (x->n_keys > 1 || w.at == w.n_ranges || w.ranges[w.at].known || draw(x, 2))) {
+            if (w.n_batches && cw_placer_certain(&w) &&
+                (x->n_keys > 1 || w.at == w.n_ranges || w.ranges[w.at].known || draw(x, 2))) {
                 check_batch(x, w.ranges, w.n_ranges, e, g, w.batches);
                 cw_placer_take(&w);
                 check_entry(x, &w, entry, e, ++g);
@@ -243,7 +253,8 @@ static void test_batches_are_those_of_one_thread(void **state)
     }
 }
 
-/* Elements that are not there after all: what was planned with them is planned anew, and what was taken stands. */
+/* Elements that are not there after all: what was planned with them is planned anew, and what was taken
+ * stands. */
 static void test_a_range_that_has_less_than_planned(void **state)
 {
     (void)state;
@@ -316,7 +327,8 @@ static void test_an_entry_that_leaves_out_more_than_a_range_has(void **state)
     cw_placer_deinit(&w);
 }
 
-/* Ranges that are cut again: what needs none of them stays planned; what was taken of them can't be undone. */
+/* Ranges that are cut again: what needs none of them stays planned; what was taken of them can't be undone.
+ */
 static void test_cut_again(void **state)
 {
     (void)state;
@@ -343,7 +355,8 @@ static void test_cut_again(void **state)
     cw_placer_deinit(&w);
 }
 
-/* A range that is lost ends behind the elements that are planned of it; one that the plan has not come to has none. */
+/* A range that is lost ends behind the elements that are planned of it; one that the plan has not come to has
+ * none. */
 static void test_a_range_that_is_lost(void **state)
 {
     (void)state;
@@ -403,7 +416,8 @@ static void test_a_foreign_range(void **state)
     cw_placer_deinit(&w);
 }
 
-/* Batches are planned from the keys that are known of a range, before it is over; one that goes beyond them is not. */
+/* Batches are planned from the keys that are known of a range, before it is over; one that goes beyond them
+ * is not. */
 static void test_batches_of_a_range_that_is_not_over(void **state)
 {
     (void)state;
@@ -432,7 +446,8 @@ static void test_batches_of_a_range_that_is_not_over(void **state)
     cw_placer_deinit(&w);
 }
 
-/* What waits for a batch can be asked for before that is planned, part by part; what was asked for is needed no more from there. */
+/* What waits for a batch can be asked for before that is planned, part by part; what was asked for is needed
+ * no more from there. */
 static void test_what_waits_is_asked_for(void **state)
 {
     (void)state;
@@ -474,7 +489,8 @@ static void test_what_waits_is_asked_for(void **state)
     cw_placer_deinit(&w);
 }
 
-/* The plan stops inside a range of which only some keys are known. What waits in that range is not asked for; asking for it never ended. */
+/* The plan stops inside a range of which only some keys are known. What waits in that range is not asked for;
+ * asking for it never ended. */
 static void test_what_waits_is_asked_for_up_to_the_range_that_the_plan_is_in(void **state)
 {
     (void)state;

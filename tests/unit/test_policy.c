@@ -1,4 +1,5 @@
-/* Policies with facts made up by hand: the published rules' steps, what is remembered and told, shares, pools, curves. */
+/* Policies with facts made up by hand: the published rules' steps, what is remembered and told, shares,
+ * pools, curves. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -55,7 +56,8 @@ static void test_atc22_adds_one_at_a_time(void **state)
         before = w.wanted;
         most = CW_MAX(most, w.wanted);
     }
-    assert_in_range(most, 30, 64); /* 1/n gains fall below 3 % near 33, though 100 are needed: the published weakness */
+    /* 1/n gains fall below 3 % near 33, though 100 are needed: the published weakness */
+    assert_in_range(most, 30, 64);
     assert_true(w.running < 50);
 }
 
@@ -123,7 +125,8 @@ static void test_names(void **state)
     assert_true(p.parameter == 8);
     assert_true(cw_policy_find("cachew", &p));
     assert_string_equal(p.name, "auto");
-    static const char *const wrong[] = {"fixed:", "fixed:0", "fixed:-1", "fixed:2x", "fixed: 2", "auto ", "", "hpa2", "fixed:99999999"};
+    static const char *const wrong[] = {"fixed:", "fixed:0", "fixed:-1", "fixed:2x",      "fixed: 2",
+                                        "auto ",  "",        "hpa2",     "fixed:99999999"};
     for (size_t i = 0; i < CW_COUNT_OF(wrong); i++)
         assert_false(cw_policy_find(wrong[i], &p));
     struct world w = world_new("fixed:80");
@@ -186,10 +189,14 @@ static void test_record(void **state)
     struct cw_facts f = {.n_pools = 1, .pools[0].name = "remote", .markers = w.markers, .n_markers = 1};
     json_t *json = cw_decision_json(&w.last, &f);
     assert_non_null(json);
-    assert_int_equal(json_integer_value(json_object_get(json_object_get(json_object_get(json, "chosen"), "workers"), "remote")), w.wanted);
-    assert_string_equal(json_string_value(json_object_get(json_object_get(json, "chosen"), "cache")), "decode");
+    assert_int_equal(json_integer_value(json_object_get(
+                         json_object_get(json_object_get(json, "chosen"), "workers"), "remote")),
+                     w.wanted);
+    assert_string_equal(json_string_value(json_object_get(json_object_get(json, "chosen"), "cache")),
+                        "decode");
     assert_true(json_array_size(json_object_get(json, "alternatives")) >= 3);
-    assert_string_equal(json_string_value(json_object_get(json_object_get(json, "seen"), "limit")), "workers");
+    assert_string_equal(json_string_value(json_object_get(json_object_get(json, "seen"), "limit")),
+                        "workers");
     assert_true(json_number_value(json_object_get(json_object_get(json, "seen"), "step_s")) == 0.1);
     json_decref(json);
 }
@@ -206,7 +213,9 @@ static void test_what_is_decided_in_words(void **state)
 {
     (void)state;
     const struct cw_marker_facts markers[] = {{.name = "decode"}, {.name = "resize"}};
-    struct cw_facts f = {.n_pools = 2, .pools = {{.name = "near", .running = 2}, {.name = "far", .starting = 1}}, .marker = -1};
+    struct cw_facts f = {.n_pools = 2,
+                         .pools = {{.name = "near", .running = 2}, {.name = "far", .starting = 1}},
+                         .marker = -1};
     struct cw_decision d = {.workers = {4, 1}, .marker = -1};
     check_what(&d, &f, "5 workers, 3 before");
     d.workers[0] = 2;
@@ -224,7 +233,7 @@ static void test_what_is_decided_in_words(void **state)
     f.pools[0].name = "near";
     d.workers[0] = 1;
     check_what(&d, &f, "1 worker"); /* the first one */
-    f.fixed = true; /* nobody decides about workers */
+    f.fixed = true;                 /* nobody decides about workers */
     check_what(&d, &f, "cached nowhere");
 }
 
@@ -248,7 +257,9 @@ static void test_shares(void **state)
     check_shares(two, 2, 30, (int[]){5, 25});
     two[0].want = 0;
     check_shares(two, 2, 30, (int[]){0, 30});
-    struct cw_claim three[] = {{.want = 50, .weight = 1}, {.want = 8, .weight = 1, .priority = 5}, {.want = 50, .weight = 1, .quota = 4}};
+    struct cw_claim three[] = {{.want = 50, .weight = 1},
+                               {.want = 8, .weight = 1, .priority = 5},
+                               {.want = 50, .weight = 1, .quota = 4}};
     check_shares(three, 3, 20, (int[]){8, 8, 4});
     check_shares(three, 3, 10, (int[]){1, 8, 1}); /* a worker each, then by priority */
 }
@@ -272,7 +283,8 @@ static void test_means(void **state)
     assert_true(cw_mean_error(&steady) > 0.1); /* one batch proves nothing */
     assert_true(cw_mean_error(&more) < 0.01);
     struct cw_facts f = {.n_clients = 2};
-    struct cw_client_facts ranks[] = {{.step = exactly(10, 1), .wait = exactly(10, 0.5)}, {.step = exactly(10, 2), .wait = exactly(10, 0.1)}};
+    struct cw_client_facts ranks[] = {{.step = exactly(10, 1), .wait = exactly(10, 0.5)},
+                                      {.step = exactly(10, 2), .wait = exactly(10, 0.1)}};
     f.clients = ranks;
     struct cw_demand d = cw_demand(&f); /* the slower rank paces; a batch of the job each second */
     assert_float_equal(d.step.mean, 1, 1e-12);
@@ -291,17 +303,33 @@ static void check_curve(double (*truth)(double n), const double *at, size_t n, d
         assert_float_equal(cw_curve_s(&c, w) / truth(w), 1, tolerance);
 }
 
-static double linear(double n) { return 7 / n; }
-static double amdahl(double n) { return 5 / n + 0.2; }
-static double hinge(double n) { return fmax(4 / n, 0.25); }
-static double valley(double n) { return 3 / n + 0.1 + 0.01 * n; }
+static double linear(double n)
+{
+    return 7 / n;
+}
+
+static double amdahl(double n)
+{
+    return 5 / n + 0.2;
+}
+
+static double hinge(double n)
+{
+    return fmax(4 / n, 0.25);
+}
+
+static double valley(double n)
+{
+    return 3 / n + 0.1 + 0.01 * n;
+}
 
 static void test_curves(void **state)
 {
     (void)state;
     check_curve(linear, (double[]){1}, 1, 1e-9);
     check_curve(linear, (double[]){1, 6}, 2, 1e-9);
-    check_curve(amdahl, (double[]){1, 8}, 2, 0.1); /* between two points it may be otherwise, beyond them not */
+    /* between two points it may be otherwise, beyond them not */
+    check_curve(amdahl, (double[]){1, 8}, 2, 0.1);
     check_curve(amdahl, (double[]){1, 4, 30}, 3, 0.03);
     check_curve(hinge, (double[]){1, 12, 40}, 3, 0.1);
     check_curve(valley, (double[]){1, 12, 60}, 3, 0.01);
@@ -312,8 +340,10 @@ static void test_curves(void **state)
 static struct cw_facts three_pools(void)
 {
     struct cw_facts f = {.n_pools = 3, .marker = -1, .client_price_per_h = 5};
-    f.pools[0] = (struct cw_pool_facts){.name = "far", .maximum = 4, .price_per_h = 0.4, .start_delay_s = 10, .cpu_share = 1};
-    f.pools[1] = (struct cw_pool_facts){.name = "large", .maximum = 2, .price_per_h = 1.2, .start_delay_s = 60, .cpu_share = 4};
+    f.pools[0] = (struct cw_pool_facts){
+        .name = "far", .maximum = 4, .price_per_h = 0.4, .start_delay_s = 10, .cpu_share = 1};
+    f.pools[1] = (struct cw_pool_facts){
+        .name = "large", .maximum = 2, .price_per_h = 1.2, .start_delay_s = 60, .cpu_share = 4};
     f.pools[2] = (struct cw_pool_facts){.name = "here", .maximum = 3, .start_delay_s = 1, .cpu_share = 0.5};
     return f;
 }
@@ -338,7 +368,8 @@ static void test_pools_are_filled_in_order(void **state)
     assert_memory_equal(workers, ((int[CW_POLICY_POOLS]){0, 1, 3}), sizeof(workers));
 }
 
-/* Each rung is one that there can be, all are different, and in each order all that there are is the last one. */
+/* Each rung is one that there can be, all are different, and in each order all that there are is the last
+ * one. */
 static void test_rungs(void **state)
 {
     (void)state;
@@ -352,7 +383,8 @@ static void test_rungs(void **state)
         for (int i = 0; i < s.n; i++)
             assert_in_range(r.workers[i], 0, s.maximum[i]);
         for (int i = 0; i < n; i++)
-            assert_true(seen[i].order != r.order || memcmp(seen[i].workers, r.workers, sizeof(r.workers)) != 0);
+            assert_true(seen[i].order != r.order ||
+                        memcmp(seen[i].workers, r.workers, sizeof(r.workers)) != 0);
         assert_true(n < 200);
         seen[n++] = r;
         full += memcmp(r.workers, s.maximum, sizeof(r.workers)) == 0;
@@ -360,13 +392,15 @@ static void test_rungs(void **state)
     assert_int_equal(full, 2);
     bool instead = false; /* three here and two far ones, rather than another large one */
     for (int i = 0; i < n; i++)
-        instead |= seen[i].order == 0 && memcmp(seen[i].workers, (int[CW_POLICY_POOLS]){2, 1, 3}, sizeof(r.workers)) == 0;
+        instead |= seen[i].order == 0 &&
+                   memcmp(seen[i].workers, (int[CW_POLICY_POOLS]){2, 1, 3}, sizeof(r.workers)) == 0;
     assert_true(instead);
     struct cw_facts one = {.n_pools = 1};
     one.pools[0].maximum = 500;
     cw_supply_init(&s, &one, NULL, 1);
     r = (struct cw_rung){0};
-    for (int expected = 1; cw_supply_next(&s, CW_SUPPLY_ORDERS, &r); expected += expected < 64 ? 1 : expected / 64)
+    for (int expected = 1; cw_supply_next(&s, CW_SUPPLY_ORDERS, &r);
+         expected += expected < 64 ? 1 : expected / 64)
         assert_int_equal(r.workers[0], expected);
 }
 

@@ -34,7 +34,8 @@ static void test_auto_jumps(void **state)
     assert_int_equal(w.running, 20);
 }
 
-/* One worker by itself takes a little longer for a batch than one of several does: fewer than it takes to be sure may do. They are tried once, and stay if they do. */
+/* One worker by itself takes a little longer for a batch than one of several does: fewer than it takes to be
+ * sure may do. They are tried once, and stay if they do. */
 static void test_auto_tries_fewer(void **state)
 {
     (void)state;
@@ -72,7 +73,8 @@ static struct world five_do(void)
     return w;
 }
 
-/* A store that nobody reads was measured anew, a little quicker or slower: each time fewer were tried again. */
+/* A store that nobody reads was measured anew, a little quicker or slower: each time fewer were tried again.
+ */
 static void test_auto_tries_fewer_once_whatever_the_store_does(void **state)
 {
     (void)state;
@@ -89,7 +91,8 @@ static void test_auto_tries_fewer_once_whatever_the_store_does(void **state)
     assert_int_equal(w.decisions, 3);
 }
 
-/* What other jobs take of a pool goes up and down. Each time that all was taken and there was more, fewer were tried again; where there was less, they did not do. */
+/* What other jobs take of a pool goes up and down. Each time that all was taken and there was more, fewer
+ * were tried again; where there was less, they did not do. */
 static void test_auto_tries_fewer_once_whatever_the_pool_does(void **state)
 {
     (void)state;
@@ -151,7 +154,8 @@ static void test_auto_names_storage(void **state)
     assert_true(named);
 }
 
-/* Their waits scatter, but what busy workers compute does not: no need to wait until the mean of them is known. */
+/* Their waits scatter, but what busy workers compute does not: no need to wait until the mean of them is
+ * known. */
 static void test_auto_decides_soon_though_batches_come_in_bursts(void **state)
 {
     (void)state;
@@ -177,7 +181,8 @@ static void test_auto_keeps_to_the_pool(void **state)
     assert_int_equal(w.wanted, 20);
 }
 
-/* It said that more would not be worth it, and beside it stood more that were faster and cheaper: they were not tried at once, as they were a guess. */
+/* It said that more would not be worth it, and beside it stood more that were faster and cheaper: they were
+ * not tried at once, as they were a guess. */
 static void test_auto_says_what_it_holds_back(void **state)
 {
     (void)state;
@@ -192,9 +197,11 @@ static void test_auto_says_what_it_holds_back(void **state)
     const struct cw_alternative *chosen = &w.last.alternatives[0];
     bool better = false;
     for (int i = 1; i < w.last.n_alternatives; i++)
-        better |= w.last.alternatives[i].workers == 6 && w.last.alternatives[i].time_s < chosen->time_s && w.last.alternatives[i].cost < chosen->cost;
+        better |= w.last.alternatives[i].workers == 6 && w.last.alternatives[i].time_s < chosen->time_s &&
+                  w.last.alternatives[i].cost < chosen->cost;
     assert_true(better);
-    assert_non_null(strstr(w.last.why, ": 6 would seem better, but so many more than were ever measured are a guess"));
+    assert_non_null(
+        strstr(w.last.why, ": 6 would seem better, but so many more than were ever measured are a guess"));
 }
 
 /* Twice as many are dearer: that is said with the numbers that stand beside it. */
@@ -217,7 +224,8 @@ static void test_auto_says_what_more_would_cost(void **state)
     assert_non_null(strstr(last, "% less time and cost "));
 }
 
-/* A job that is short beside the start of workers: they are taken to be slower than measured, and it was told as if that was measured. */
+/* A job that is short beside the start of workers: they are taken to be slower than measured, and it was told
+ * as if that was measured. */
 static void test_auto_says_what_it_doubts(void **state)
 {
     (void)state;
@@ -234,7 +242,8 @@ static void test_auto_says_what_it_doubts(void **state)
     assert_non_null(strstr(w.last.why, "which may be "));
 }
 
-/* Of a service without a policy, and of a process by itself, workers are none of what is decided: it named as many as would do. */
+/* Of a service without a policy, and of a process by itself, workers are none of what is decided: it named as
+ * many as would do. */
 static void test_auto_speaks_of_the_cache_alone_where_workers_are_given(void **state)
 {
     (void)state;
@@ -268,20 +277,39 @@ static void test_auto_looks_again_when_the_objective_changes(void **state)
 }
 
 /* Asks auto of a job that two pools serve, of workers alike. */
-static void ask_two(struct cw_policy_memory *memory, const char *first, const char *second, int running0, int running1, int most0, int most1, double now_s, struct cw_decision *d)
+static void ask_two(struct cw_policy_memory *memory, const char *first, const char *second, int running0,
+                    int running1, int most0, int most1, double now_s, struct cw_decision *d)
 {
     struct cw_policy policy;
     assert_true(cw_policy_find("auto", &policy));
     double n = running0 + running1, interval = CW_MAX(1 / n, 0.1);
     struct cw_client_facts client = {.step = exactly(10, 0.1), .wait = exactly(10, interval - 0.1)};
-    struct cw_facts f = {.clients = &client, .n_clients = 1, .n_pools = 2, .marker = -1, .epochs = 10, .batches_per_epoch = 10000, .batches_done = now_s, .client_price_per_h = 5};
-    f.pools[0] = (struct cw_pool_facts){.name = first, .running = running0, .maximum = most0, .price_per_h = 0.1, .compute = exactly(running0 * 5, 1), .busy = 1};
-    f.pools[1] = (struct cw_pool_facts){.name = second, .running = running1, .maximum = most1, .price_per_h = 1, .compute = exactly(running1 * 5, 1), .busy = 1};
+    struct cw_facts f = {.clients = &client,
+                         .n_clients = 1,
+                         .n_pools = 2,
+                         .marker = -1,
+                         .epochs = 10,
+                         .batches_per_epoch = 10000,
+                         .batches_done = now_s,
+                         .client_price_per_h = 5};
+    f.pools[0] = (struct cw_pool_facts){.name = first,
+                                        .running = running0,
+                                        .maximum = most0,
+                                        .price_per_h = 0.1,
+                                        .compute = exactly(running0 * 5, 1),
+                                        .busy = 1};
+    f.pools[1] = (struct cw_pool_facts){.name = second,
+                                        .running = running1,
+                                        .maximum = most1,
+                                        .price_per_h = 1,
+                                        .compute = exactly(running1 * 5, 1),
+                                        .busy = 1};
     *d = (struct cw_decision){0};
     policy.decide(&policy, memory, &f, now_s, d);
 }
 
-/* A pool that is gone, has less, or has another place in facts: others give what it gave, and nobody is forgotten. */
+/* A pool that is gone, has less, or has another place in facts: others give what it gave, and nobody is
+ * forgotten. */
 static void test_auto_keeps_what_it_decided_when_pools_change(void **state)
 {
     (void)state;
@@ -294,7 +322,8 @@ static void test_auto_keeps_what_it_decided_when_pools_change(void **state)
     ask_two(&memory, "dear", "cheap", 4, 6, 20, 6, 20, &d);
     assert_int_equal(d.workers[0], 4);
     assert_int_equal(d.workers[1], 6);
-    ask_two(&memory, "dear", "static", 4, 6, 20, 6, 21, &d); /* its provisioner is away, its workers are there */
+    /* its provisioner is away, its workers are there */
+    ask_two(&memory, "dear", "static", 4, 6, 20, 6, 21, &d);
     assert_int_equal(d.workers[0] + d.workers[1], 10);
     assert_non_null(strstr(d.why, "gone"));
     ask_two(&memory, "dear", "static", 4, 6, 3, 6, 22, &d);
@@ -312,7 +341,8 @@ static void test_pools_in_a_record(void **state)
         ask_two(&memory, "cheap", "dear", 1, 0, 6, 20, ++t, &d);
     assert_non_null(strstr(d.why, "10 (6 of cheap, 4 of dear; cheap first: what it computes costs least)"));
     struct cw_facts f = {.n_pools = 2, .pools = {{.name = "cheap"}, {.name = "dear"}}, .marker = -1};
-    json_t *json = cw_decision_json(&d, &f), *first = json_object_get(json_array_get(json_object_get(json, "alternatives"), 0), "pools");
+    json_t *json = cw_decision_json(&d, &f),
+           *first = json_object_get(json_array_get(json_object_get(json, "alternatives"), 0), "pools");
     assert_int_equal(json_integer_value(json_object_get(first, "cheap")), 6);
     assert_int_equal(json_integer_value(json_object_get(first, "dear")), 4);
     json_decref(json);
@@ -337,7 +367,9 @@ static void test_long_names_of_pools_are_cut_between_characters(void **state)
     json_t *json = cw_decision_json(&d, &f);
     assert_non_null(json);
     const char *why = json_string_value(json_object_get(json, "why"));
-    assert_non_null(strstr(why, "6 of \xe2\x82\xac\xe2\x82\xac\xe2\x82\xac\xe2\x82\xac\xe2\x82\xac\xe2\x82\xac, 4 of \\u202e\xc3\xa9"));
+    assert_non_null(
+        strstr(why, "6 of \xe2\x82\xac\xe2\x82\xac\xe2\x82\xac\xe2\x82\xac\xe2\x82\xac\xe2\x82\xac, 4 of "
+                    "\\u202e\xc3\xa9"));
     json_decref(json);
 }
 

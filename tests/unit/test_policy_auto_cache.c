@@ -17,7 +17,8 @@ static void test_auto_caches_what_pays(void **state)
     assert_int_equal(w.running, 10);
     while (w.done < 10001)
         pass(&w, 1);
-    w.markers[0].cached = 1; /* the epoch turned: what that saves is known without measuring, once it does not grow any more */
+    /* the epoch turned: what that saves is known without measuring, once it does not grow any more */
+    w.markers[0].cached = 1;
     pass(&w, 1);
     assert_int_equal(w.wanted, 10);
     pass(&w, 1);
@@ -45,7 +46,8 @@ static void decodes_into_a_cache(struct world *w, double prefix_s)
     w->epochs = 1000;
 }
 
-/* Of a thousand epochs the first one is next to nothing, and may take hours: what is better in it and no worse for the job is done. */
+/* Of a thousand epochs the first one is next to nothing, and may take hours: what is better in it and no
+ * worse for the job is done. */
 static void test_auto_counts_the_first_epoch_of_many(void **state)
 {
     (void)state;
@@ -62,7 +64,8 @@ static void test_auto_counts_the_first_epoch_of_many(void **state)
     assert_int_equal(w.marker, 0);
     assert_int_equal(w.decisions, 3);
 
-    w = world_of("auto", 0.1, 0.42); /* four are cheaper, and the client waits 5 % of the time: of the whole job that is nothing */
+    /* four are cheaper, and the client waits 5 % of the time: of the whole job that is nothing */
+    w = world_of("auto", 0.1, 0.42);
     decodes_into_a_cache(&w, 0.42);
     pass_until(&w, 600, 1);
     assert_int_equal(w.running, 5);
@@ -76,7 +79,7 @@ static void test_auto_follows_a_cache_that_is_known_bit_by_bit(void **state)
     for (int steps = 1; steps <= 5; steps++) {
         struct world w = world_of("auto", 0.15, 0.33);
         decodes_into_a_cache(&w, 0.32);
-            w.batches = 800;
+        w.batches = 800;
         pass_until(&w, 30, 0.5);
         assert_int_equal(w.running, 3);
         w.step_s = 0.075;
@@ -96,7 +99,8 @@ static void test_auto_follows_a_cache_that_is_known_bit_by_bit(void **state)
     }
 }
 
-/* A marker that is not used: what is known of it changes, and nothing else does. One worker, as in a process by itself. */
+/* A marker that is not used: what is known of it changes, and nothing else does. One worker, as in a process
+ * by itself. */
 static void test_auto_looks_again_when_the_cache_changes(void **state)
 {
     (void)state;
@@ -119,7 +123,8 @@ static void test_auto_looks_again_when_the_cache_changes(void **state)
     assert_int_equal(w.decisions, decisions);
 }
 
-/* Of batches that take ten seconds there were to be five before anything was decided, however many elements each has. */
+/* Of batches that take ten seconds there were to be five before anything was decided, however many elements
+ * each has. */
 static void test_auto_decides_by_one_batch_of_many_elements(void **state)
 {
     (void)state;
@@ -144,7 +149,8 @@ static void test_auto_decides_by_one_batch_of_many_elements(void **state)
     assert_false(w.last.concluded);
 }
 
-/* A store that became as quick as memory was no change: no speed is told of that, and so it went on without for minutes. */
+/* A store that became as quick as memory was no change: no speed is told of that, and so it went on without
+ * for minutes. */
 static void test_auto_looks_at_once_when_the_store_is_no_limit_any_more(void **state)
 {
     (void)state;

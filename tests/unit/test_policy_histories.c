@@ -22,8 +22,10 @@
 
 #define REPORTS 160
 #define REPORT_S 1.0
-#define WAITS 0.1         /* of the step: so much in each report is waiting that persists */
-#define BLOCK 10          /* reports over which waiting in lumps counts: so many blocks of them, one after the other */
+#define WAITS 0.1 /* of the step: so much in each report is waiting that persists */
+#define BLOCK \
+    10 /* reports over which waiting in lumps counts: so many blocks of them, one after the other \
+        */
 #define BLOCKS 3
 #define BLOCK_WAITS 0.15
 
@@ -38,18 +40,29 @@ struct history {
     enum cw_objective objective;
     int maximum, running, wanted;
     double now_s, ready_s, done, changed_s;
-    double told_s, compute_n, compute_s;  /* what workers computed since their last report */
-    double stock, waited_s;               /* batches that are ready; time for which the client waits */
+    double told_s, compute_n, compute_s; /* what workers computed since their last report */
+    double stock, waited_s;              /* batches that are ready; time for which the client waits */
     struct cw_policy_memory memory;
-    bool promises;                        /* of the last record */
+    bool promises;                                  /* of the last record */
     double persists, sum_n, sum_step_s, sum_wait_s; /* reports in a row with waiting; of a block */
     int waiting_blocks;
     int records, replans;
 };
 
-static double between(struct history *h, double least, double most) { return least + (most - least) * cw_draw_uniform(&h->draw); }
-static double times(struct history *h, double least, double most) { return exp(between(h, log(least), log(most))); }
-static bool chance(struct history *h, double part) { return cw_draw_uniform(&h->draw) < part; }
+static double between(struct history *h, double least, double most)
+{
+    return least + (most - least) * cw_draw_uniform(&h->draw);
+}
+
+static double times(struct history *h, double least, double most)
+{
+    return exp(between(h, log(least), log(most)));
+}
+
+static bool chance(struct history *h, double part)
+{
+    return cw_draw_uniform(&h->draw) < part;
+}
 
 static struct history history_new(uint64_t seed)
 {
@@ -67,7 +80,10 @@ static struct history history_new(uint64_t seed)
     return h;
 }
 
-static double supply_s(const struct history *h) { return CW_MAX(h->work_s / pow(h->running, h->power), h->floor_s); }
+static double supply_s(const struct history *h)
+{
+    return CW_MAX(h->work_s / pow(h->running, h->power), h->floor_s);
+}
 
 static void history_change(struct history *h)
 {
@@ -91,9 +107,12 @@ static void history_change(struct history *h)
 static void client_evenly(struct history *h, struct cw_client_facts *c)
 {
     double supply = supply_s(h), interval = CW_MAX(supply, h->step_s), n = REPORT_S / interval;
-    double step = h->step_s * cw_draw_mean(&h->draw, h->noise, n), all = interval * cw_draw_mean(&h->draw, h->noise, n), spread = h->noise * h->noise * CW_MAX(n - 1, 0);
+    double step = h->step_s * cw_draw_mean(&h->draw, h->noise, n),
+           all = interval * cw_draw_mean(&h->draw, h->noise, n),
+           spread = h->noise * h->noise * CW_MAX(n - 1, 0);
     c->step = (struct cw_mean){n, step, spread * step * step};
-    c->wait = (struct cw_mean){n, supply > h->step_s ? CW_MAX(all - step, 0) : 0, spread * interval * interval * (supply > h->step_s)};
+    c->wait = (struct cw_mean){n, supply > h->step_s ? CW_MAX(all - step, 0) : 0,
+                               spread * interval * interval * (supply > h->step_s)};
 }
 
 /* Batches of a range come together, when it is finished: the client takes them, and waits for those of the
@@ -102,7 +121,8 @@ static void client_in_lumps(struct history *h, struct cw_client_facts *c)
 {
     double left = REPORT_S, n = 0, wait = 0, wait_sq = 0;
     while (left > 1e-9) {
-        double until = h->lump_s - fmod(h->now_s + REPORT_S - left, h->lump_s), part = CW_MIN(left, CW_MAX(until, 1e-9)), busy = CW_MIN(part, h->stock * h->step_s);
+        double until = h->lump_s - fmod(h->now_s + REPORT_S - left, h->lump_s),
+               part = CW_MIN(left, CW_MAX(until, 1e-9)), busy = CW_MIN(part, h->stock * h->step_s);
         if (busy > 0) {
             n += busy / h->step_s;
             wait += h->waited_s;
@@ -128,11 +148,17 @@ static void pool_facts(struct history *h, double n, struct cw_pool_facts *p)
     h->compute_n += n;
     h->compute_s += n * compute;
     double busy = CW_MIN(n * compute / (h->running * REPORT_S), 1);
-    *p = (struct cw_pool_facts){.name = "workers", .running = h->running, .starting = CW_MAX(h->wanted - h->running, 0), .maximum = h->maximum, .price_per_h = 0.4, .start_delay_s = h->delay_s,
+    *p = (struct cw_pool_facts){.name = "workers",
+                                .running = h->running,
+                                .starting = CW_MAX(h->wanted - h->running, 0),
+                                .maximum = h->maximum,
+                                .price_per_h = 0.4,
+                                .start_delay_s = h->delay_s,
                                 .busy = h->lumps == LUMPS_BUSY && !tells ? 0 : busy};
     if (!tells || !(h->compute_n > 0))
         return;
-    double scatter = h->noise * h->noise * CW_MAX(h->compute_n - 1, 0), mean = h->compute_s / h->compute_n * cw_draw_mean(&h->draw, h->noise, h->compute_n);
+    double scatter = h->noise * h->noise * CW_MAX(h->compute_n - 1, 0),
+           mean = h->compute_s / h->compute_n * cw_draw_mean(&h->draw, h->noise, h->compute_n);
     p->compute = (struct cw_mean){h->compute_n, mean, scatter * mean * mean};
     h->told_s = h->now_s;
     h->compute_n = h->compute_s = 0;
@@ -143,7 +169,8 @@ static void check_record(const struct history *h, const struct cw_decision *d, u
 {
     const struct cw_seen *s = &d->seen;
     const char *wrong = NULL;
-    bool waits = s->wait_s > 0.021 * s->step_s, client_named = strstr(d->why, "the client itself is the limit") != NULL;
+    bool waits = s->wait_s > 0.021 * s->step_s,
+         client_named = strstr(d->why, "the client itself is the limit") != NULL;
     if (!(s->interval_s > 0))
         return;
     if (s->limit == CW_BOTTLENECK_CLIENT && waits)
@@ -157,12 +184,14 @@ static void check_record(const struct history *h, const struct cw_decision *d, u
     if (client_named && !d->promises)
         wrong = "the client is named as the limit of a plan with which it will wait";
     if (wrong)
-        fail_msg("seed %" PRIu64 ", %.0f s: %s: limit %s, step %g s, waiting %g s, %d workers of %d: %s", seed, h->now_s, wrong, cw_bottleneck_name(s->limit), s->step_s, s->wait_s,
-                 s->workers, h->maximum, d->why);
+        fail_msg("seed %" PRIu64 ", %.0f s: %s: limit %s, step %g s, waiting %g s, %d workers of %d: %s",
+                 seed, h->now_s, wrong, cw_bottleneck_name(s->limit), s->step_s, s->wait_s, s->workers,
+                 h->maximum, d->why);
 }
 
 /* Reports with the workers that were decided on. */
-static void check_waiting(struct history *h, const struct cw_client_facts *c, const struct cw_decision *d, uint64_t seed)
+static void check_waiting(struct history *h, const struct cw_client_facts *c, const struct cw_decision *d,
+                          uint64_t seed)
 {
     double n = c->step.n, part = CW_MIN(n, 1), wait = n > 0 ? c->wait.mean / c->step.mean : 0;
     if (d->concluded || h->running != h->wanted || !h->promises) {
@@ -175,12 +204,16 @@ static void check_waiting(struct history *h, const struct cw_client_facts *c, co
     h->sum_step_s += n * c->step.mean;
     h->sum_wait_s += n * c->wait.mean;
     if (h->persists > 10)
-        fail_msg("seed %" PRIu64 ", %.0f s: %.1f reports in a row show waiting that was not expected: %.0f %% of the step", seed, h->now_s, h->persists, 100 * wait);
+        fail_msg("seed %" PRIu64
+                 ", %.0f s: %.1f reports in a row show waiting that was not expected: %.0f %% of the step",
+                 seed, h->now_s, h->persists, 100 * wait);
     if (h->sum_n < BLOCK)
         return;
     h->waiting_blocks = h->sum_wait_s > BLOCK_WAITS * h->sum_step_s ? h->waiting_blocks + 1 : 0;
     if (h->waiting_blocks >= BLOCKS)
-        fail_msg("seed %" PRIu64 ", %.0f s: %d reports show waiting now and then that was not expected: %.0f %% of the step", seed, h->now_s, BLOCK * BLOCKS, 100 * h->sum_wait_s / h->sum_step_s);
+        fail_msg("seed %" PRIu64
+                 ", %.0f s: %d reports show waiting now and then that was not expected: %.0f %% of the step",
+                 seed, h->now_s, BLOCK * BLOCKS, 100 * h->sum_wait_s / h->sum_step_s);
     h->sum_n = h->sum_step_s = h->sum_wait_s = 0;
 }
 
@@ -192,14 +225,24 @@ static void history_report(struct history *h, const struct cw_policy *policy, ui
         client_in_lumps(h, &c);
     else
         client_evenly(h, &c);
-    struct cw_facts f = {.clients = &c, .n_clients = 1, .n_pools = 1, .marker = -1, .epochs = 10, .batches_per_epoch = 1e5, .batches_done = h->done, .objective = h->objective, .client_price_per_h = 5};
+    struct cw_facts f = {.clients = &c,
+                         .n_clients = 1,
+                         .n_pools = 1,
+                         .marker = -1,
+                         .epochs = 10,
+                         .batches_per_epoch = 1e5,
+                         .batches_done = h->done,
+                         .objective = h->objective,
+                         .client_price_per_h = 5};
     h->now_s += REPORT_S;
     h->done += c.step.n;
     f.epoch = floor(h->done / f.batches_per_epoch);
     pool_facts(h, c.step.n, &f.pools[0]);
     int before = h->wanted;
     if (getenv("HISTORY_SHOW"))
-        fprintf(stderr, "%.0f s: n %g step %g wait %g running %d wanted %d of %d compute %g x %g busy %g\n", h->now_s, c.step.n, c.step.mean, c.wait.mean, h->running, h->wanted, h->maximum, f.pools[0].compute.n, f.pools[0].compute.mean, f.pools[0].busy);
+        fprintf(stderr, "%.0f s: n %g step %g wait %g running %d wanted %d of %d compute %g x %g busy %g\n",
+                h->now_s, c.step.n, c.step.mean, c.wait.mean, h->running, h->wanted, h->maximum,
+                f.pools[0].compute.n, f.pools[0].compute.mean, f.pools[0].busy);
     policy->decide(policy, &h->memory, &f, h->now_s, &d);
     if (getenv("HISTORY_SHOW") && d.concluded)
         fprintf(stderr, "    %s%s\n", d.why, d.promises ? " (promises)" : "");

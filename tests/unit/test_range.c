@@ -1,7 +1,7 @@
 /*
- * Ranges as a worker runs them. Those that are ended early (cw_runner_shorten), whenever that is, give what a range of these positions gives.
- * Rows by key are there as soon as they are computed, where memory is so small that the engine waits for them to be taken, and the bytes are
- * those that ample memory gives.
+ * Ranges as a worker runs them. Those that are ended early (cw_runner_shorten), whenever that is, give what a
+ * range of these positions gives. Rows by key are there as soon as they are computed, where memory is so
+ * small that the engine waits for them to be taken, and the bytes are those that ample memory gives.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -40,8 +40,10 @@ struct given {
     uint64_t elements;
 };
 
-/* Takes what a range gives, and ends it early when `take` batches were taken; UINT64_MAX: it is not. Returns its end. */
-static uint64_t run_range(struct cw_runner *r, uint64_t begin, uint64_t end, bool rows, uint64_t take, struct given *ret)
+/* Takes what a range gives, and ends it early when `take` batches were taken; UINT64_MAX: it is not. Returns
+ * its end. */
+static uint64_t run_range(struct cw_runner *r, uint64_t begin, uint64_t end, bool rows, uint64_t take,
+                          struct given *ret)
 {
     struct cw_error err = {0};
     struct cw_range *s;
@@ -78,29 +80,47 @@ static uint64_t run_range(struct cw_runner *r, uint64_t begin, uint64_t end, boo
 static void test_a_range_that_is_ended_early(void **state)
 {
     (void)state;
-    static const struct { const char *chain; bool rows; unsigned align; } cases[] = {
-        {"{\"op\": \"range\", \"stop\": 3000}, {\"op\": \"shuffle\"}, {\"op\": \"batch\", \"size\": 8}", false, 8},
-        /* Begins and ends inside batches: a range of which nothing was begun lost the rest of its first batch. */
-        {"{\"op\": \"range\", \"stop\": 3000}, {\"op\": \"shuffle\"}, {\"op\": \"batch\", \"size\": 8}", false, 1},
-        {"{\"op\": \"range\", \"stop\": 3000}, {\"op\": \"delay\", \"us\": 50, \"where\": \"value % 16 == 0\"}, {\"op\": \"batch\", \"size\": 8}", false, 8},
-        {"{\"op\": \"range\", \"stop\": 3000}, {\"op\": \"shuffle\"}, {\"op\": \"filter\", \"where\": \"value % 3 != 0\"}, {\"op\": \"batch\", \"size\": 8}", true, 1},
-        {"{\"op\": \"range\", \"stop\": 300}, {\"op\": \"repeat\", \"count\": 10}, {\"op\": \"fail\", \"where\": \"value % 5 == 2\"}, {\"op\": \"filter\", \"where\": \"value != 3\"}, {\"op\": \"batch\", \"size\": 8}", true, 1},
+
+    static const struct {
+        const char *chain;
+        bool rows;
+        unsigned align;
+    } cases[] = {
+        {"{\"op\": \"range\", \"stop\": 3000}, {\"op\": \"shuffle\"}, {\"op\": \"batch\", \"size\": 8}",
+         false, 8},
+        /* Begins and ends inside batches: a range of which nothing was begun lost the rest of its first
+           batch. */
+        {"{\"op\": \"range\", \"stop\": 3000}, {\"op\": \"shuffle\"}, {\"op\": \"batch\", \"size\": 8}",
+         false, 1},
+        {"{\"op\": \"range\", \"stop\": 3000}, {\"op\": \"delay\", \"us\": 50, \"where\": \"value % 16 == "
+         "0\"}, {\"op\": \"batch\", \"size\": 8}",
+         false, 8},
+        {"{\"op\": \"range\", \"stop\": 3000}, {\"op\": \"shuffle\"}, {\"op\": \"filter\", \"where\": "
+         "\"value % 3 != 0\"}, {\"op\": \"batch\", \"size\": 8}",
+         true, 1},
+        {"{\"op\": \"range\", \"stop\": 300}, {\"op\": \"repeat\", \"count\": 10}, {\"op\": \"fail\", "
+         "\"where\": \"value % 5 == 2\"}, {\"op\": \"filter\", \"where\": \"value != 3\"}, {\"op\": "
+         "\"batch\", \"size\": 8}",
+         true, 1},
     };
+
     unsigned n_shorter = 0;
     for (size_t k = 0; k < CW_COUNT_OF(cases); k++) {
         struct cw_local local = {0};
         struct cw_runner *r;
         struct cw_error err = {0};
         char text[1000];
-        snprintf(text, sizeof(text), "{\"cachew\": 1, \"on_error\": \"skip\", \"pipeline\": [%s]}", cases[k].chain);
+        snprintf(text, sizeof(text), "{\"cachew\": 1, \"on_error\": \"skip\", \"pipeline\": [%s]}",
+                 cases[k].chain);
         const struct cw_runner_options o = {.threads = 2, .memory = (size_t)64 << 20};
-        if (cw_local_parse(&local, text, strlen(text), temp_dir, &err) < 0 || cw_local_open(&local, temp_dir, 1, &err) < 0 ||
-            cw_runner_new(local.sequence, &o, &r, &err) < 0)
+        if (cw_local_parse(&local, text, strlen(text), temp_dir, &err) < 0 ||
+            cw_local_open(&local, temp_dir, 1, &err) < 0 || cw_runner_new(local.sequence, &o, &r, &err) < 0)
             fail_msg("%s", err.message);
         for (unsigned i = 0; i < sample_size(100); i++) {
             static struct given got, wanted;
             uint64_t n = CW_MIN(local.sequence->n_positions, (uint64_t)END), align = cases[k].align;
-            uint64_t begin = draw(n) / align * align, length = (1 + draw(n)) / align * align + align, end = CW_MIN(begin + length, n);
+            uint64_t begin = draw(n) / align * align, length = (1 + draw(n)) / align * align + align,
+                     end = CW_MIN(begin + length, n);
             uint64_t shorter = run_range(r, begin, end, cases[k].rows, draw(3) * draw(20), &got);
             assert_true(shorter > begin && shorter <= end && (shorter % align == 0 || shorter == end));
             n_shorter += shorter < end;
@@ -123,8 +143,12 @@ static void open_wide(struct cw_local *local, unsigned rows, const char *chain)
     struct cw_error err = {0};
     char text[1000];
     *local = (struct cw_local){0};
-    snprintf(text, sizeof(text), "{\"cachew\": 1, \"pipeline\": [{\"op\": \"synthetic\", \"count\": %u, \"shape\": [250000], \"dtype\": \"float32\"}, %s]}", rows, chain);
-    if (cw_local_parse(local, text, strlen(text), temp_dir, &err) < 0 || cw_local_open(local, temp_dir, 1, &err) < 0)
+    snprintf(text, sizeof(text),
+             "{\"cachew\": 1, \"pipeline\": [{\"op\": \"synthetic\", \"count\": %u, \"shape\": [250000], "
+             "\"dtype\": \"float32\"}, %s]}",
+             rows, chain);
+    if (cw_local_parse(local, text, strlen(text), temp_dir, &err) < 0 ||
+        cw_local_open(local, temp_dir, 1, &err) < 0)
         fail_msg("%s", err.message);
 }
 
@@ -148,7 +172,8 @@ static struct cw_range *wide_range(struct cw_runner *r, uint64_t begin, uint64_t
 }
 
 /* Whether these rows are there now; the caller drops *ret. */
-static bool rows_now(struct cw_runner *r, struct cw_range *s, uint64_t from, uint64_t n, struct cw_assembly **ret)
+static bool rows_now(struct cw_runner *r, struct cw_range *s, uint64_t from, uint64_t n,
+                     struct cw_assembly **ret)
 {
     struct cw_error err = {0};
     int status = cw_runner_part(r, s, 0, from, n, ret, &err);
@@ -157,7 +182,8 @@ static bool rows_now(struct cw_runner *r, struct cw_range *s, uint64_t from, uin
     return status == 0;
 }
 
-/* Takes the rows from `from` on, a full batch at a time, as a client does whose batches begin in an earlier range. */
+/* Takes the rows from `from` on, a full batch at a time, as a client does whose batches begin in an earlier
+ * range. */
 static void take_wide_rows(struct cw_runner *r, uint64_t from)
 {
     struct cw_range *s = wide_range(r, 0, WIDE_ROWS);
@@ -172,14 +198,17 @@ static void take_wide_rows(struct cw_runner *r, uint64_t from)
     cw_runner_close(r, s);
 }
 
-/* Stood still twice: the engine waited for rows to be taken that it didn't give, as the batch with the last of them was not
- * full yet; and it began nothing new because of memory that the consumer had got meanwhile. */
+/* Stood still twice: the engine waited for rows to be taken that it didn't give, as the batch with the last
+ * of them was not full yet; and it began nothing new because of memory that the consumer had got meanwhile.
+ */
 static void test_rows_in_little_memory(void **state)
 {
     (void)state;
     struct cw_local local;
-    open_wide(&local, WIDE_ROWS, "{\"op\": \"filter\", \"where\": \"length(data) > 0\"}, {\"op\": \"batch\", \"size\": 6}");
-    for (size_t mib = 19; mib <= 28; mib += 3) { /* from what two batches with rows take, and the one that they are copied to */
+    open_wide(&local, WIDE_ROWS,
+              "{\"op\": \"filter\", \"where\": \"length(data) > 0\"}, {\"op\": \"batch\", \"size\": 6}");
+    for (size_t mib = 19; mib <= 28; mib += 3) {
+        /* from what two batches with rows take, and the one that they are copied to */
         struct cw_runner *r = wide_runner(&local, 2, mib);
         for (uint64_t from = 0; from < WIDE_BATCH; from++)
             take_wide_rows(r, from);
@@ -195,7 +224,8 @@ static void test_rows_in_little_memory(void **state)
 static const char *const row_chains[] = {
     "{\"op\": \"filter\", \"where\": \"length(data) > 0\"}, {\"op\": \"batch\", \"size\": 12}",
     "{\"op\": \"filter\", \"where\": \"int64(min(data) * 1e9) % 3 != 0\"}, {\"op\": \"batch\", \"size\": 5}",
-    "{\"op\": \"bucket_by_length\", \"length\": \"int64(min(data) * 1e9) % 4\", \"boundaries\": [1, 2, 3], \"sizes\": [2, 3, 6, 4]}",
+    "{\"op\": \"bucket_by_length\", \"length\": \"int64(min(data) * 1e9) % 4\", \"boundaries\": [1, 2, 3], "
+    "\"sizes\": [2, 3, 6, 4]}",
 };
 
 struct rows_of_keys {
@@ -207,7 +237,8 @@ struct taking {
     struct rows_of_keys rows;
 };
 
-/* Takes up to n rows of a key, if they are there; of the first range, as soon as there is memory for them. Returns whether any came. */
+/* Takes up to n rows of a key, if they are there; of the first range, as soon as there is memory for them.
+ * Returns whether any came. */
 static bool take_rows(struct cw_runner *r, struct taking *t, bool first, unsigned key, uint64_t n)
 {
     uint64_t elements[MOST_KEYS], *from = &t->rows.n[key];
@@ -217,7 +248,8 @@ static bool take_rows(struct cw_runner *r, struct taking *t, bool first, unsigne
     if (status == 0)
         n = CW_MIN(n, elements[key] - *from);
     if (status >= 0 && n > 0)
-        for (uint64_t start = cw_now_ns(); (status = cw_runner_part(r, t->range, key, *from, n, &a, &err)) == 2; usleep(100))
+        for (uint64_t start = cw_now_ns();
+             (status = cw_runner_part(r, t->range, key, *from, n, &a, &err)) == 2; usleep(100))
             if (!first || !cw_runner_part_there(r, t->range, key, *from, n) || cw_now_ns() - start > HANG_NS)
                 break;
     if (status < 0)
@@ -238,11 +270,14 @@ static bool all_taken(struct cw_runner *r, const struct taking *t, unsigned n_ke
 {
     uint64_t elements[MOST_KEYS];
     struct cw_error err = {0};
-    return cw_runner_summary(r, t->range, elements, &err) == 0 && memcmp(elements, t->rows.n, n_keys * sizeof(elements[0])) == 0;
+    return cw_runner_summary(r, t->range, elements, &err) == 0 &&
+           memcmp(elements, t->rows.n, n_keys * sizeof(elements[0])) == 0;
 }
 
-/* Cuts all positions into ranges and takes their rows in parts, both at random: from whichever range has rows, now and then after a while. */
-static void take_at_random(struct cw_runner *r, const struct cw_compiled *c, unsigned n_ranges, struct rows_of_keys *ret)
+/* Cuts all positions into ranges and takes their rows in parts, both at random: from whichever range has
+ * rows, now and then after a while. */
+static void take_at_random(struct cw_runner *r, const struct cw_compiled *c, unsigned n_ranges,
+                           struct rows_of_keys *ret)
 {
     static struct taking takings[MOST_RANGES];
     const unsigned n_keys = CW_MAX(c->n_buckets, 1u);
@@ -258,7 +293,8 @@ static void take_at_random(struct cw_runner *r, const struct cw_compiled *c, uns
         usleep((unsigned)(draw(2) * draw(1500)));
         while (!first->range)
             first++;
-        if (t->range && take_rows(r, t, t == first, key, 1 + draw(c->n_buckets ? c->bucket_sizes[key] : c->batch_size)))
+        if (t->range &&
+            take_rows(r, t, t == first, key, 1 + draw(c->n_buckets ? c->bucket_sizes[key] : c->batch_size)))
             since = cw_now_ns();
         if (t->range && all_taken(r, t, n_keys)) {
             cw_runner_close(r, CW_STEAL(t->range));
@@ -270,12 +306,14 @@ static void take_at_random(struct cw_runner *r, const struct cw_compiled *c, uns
     memset(ret, 0, sizeof(*ret));
     for (unsigned i = 0; i < n_ranges; i++)
         for (unsigned k = 0; k < n_keys; k++) {
-            memcpy(ret->hash[k] + ret->n[k], takings[i].rows.hash[k], takings[i].rows.n[k] * sizeof(uint64_t));
+            memcpy(ret->hash[k] + ret->n[k], takings[i].rows.hash[k],
+                   takings[i].rows.n[k] * sizeof(uint64_t));
             ret->n[k] += takings[i].rows.n[k];
         }
 }
 
-/* Gave other bytes, or crashed: a block of an earlier range that lacked memory took that of rows which the consumer was copying. */
+/* Gave other bytes, or crashed: a block of an earlier range that lacked memory took that of rows which the
+ * consumer was copying. */
 static void test_rows_at_random_in_little_memory(void **state)
 {
     (void)state;

@@ -71,7 +71,10 @@ static void open_lines(struct cw_local *l, const char *more)
 {
     char text[800];
     struct cw_error err = {0};
-    snprintf(text, sizeof(text), "{\"cachew\": 1, \"pipeline\": [{\"op\": \"text\", \"files\": \"%s\"}, %s {\"op\": \"batch\", \"size\": 16}]}", lines_path, more);
+    snprintf(text, sizeof(text),
+             "{\"cachew\": 1, \"pipeline\": [{\"op\": \"text\", \"files\": \"%s\"}, %s {\"op\": \"batch\", "
+             "\"size\": 16}]}",
+             lines_path, more);
     if (cw_local_parse(l, text, strlen(text), temp_dir, &err) < 0 || cw_local_open(l, temp_dir, 1, &err) < 0)
         fail_msg("%s", err.message);
 }
@@ -96,7 +99,8 @@ static struct cw_range *open_range(struct cw_runner *r, uint64_t begin, uint64_t
 {
     struct cw_range *s;
     struct cw_error err = {0};
-    const struct cw_range_options o = {.seed = 1, .from.position = begin, .end = CW_MIN(end, sequence->n_positions)};
+    const struct cw_range_options o = {
+        .seed = 1, .from.position = begin, .end = CW_MIN(end, sequence->n_positions)};
     if (cw_runner_open(r, &o, &s, &err) < 0)
         fail_msg("%s", err.message);
     return s;
@@ -106,7 +110,8 @@ static struct cw_range *open_range(struct cw_runner *r, uint64_t begin, uint64_t
 static uint64_t piece_size(void)
 {
     uint64_t batch = sequence->compiled->batch_size;
-    return CW_MAX(sequence->n_positions / 256 / batch * batch, sequence->compiled->counted ? batch : 16 * batch);
+    return CW_MAX(sequence->n_positions / 256 / batch * batch,
+                  sequence->compiled->counted ? batch : 16 * batch);
 }
 
 static struct cw_range *open_piece(struct cw_runner *r, uint64_t index)
@@ -151,7 +156,10 @@ static unsigned n_threads(void)
     return n;
 }
 
-static void pause_briefly(void) { (void)usleep(1000); }
+static void pause_briefly(void)
+{
+    (void)usleep(1000);
+}
 
 /* Waits until so many reads wait for storage. */
 static void wait_for_reads(unsigned n)
@@ -337,7 +345,8 @@ static struct cw_tuned read_in_of(const char *speed, bool *ret_all)
     struct cw_runner *r = runner_of(&l, 1, (size_t)64 << 20);
     take_pieces(r, 4);
     wait_for_tuned(r, "read_in_bytes", &t);
-    while (t.others[0].value > 0 && t.others[1].value > 0 && cw_throttle_absent(lines_path, 0, file_bytes())) /* to the end, while nothing else is done */
+    /* to the end, while nothing else is done */
+    while (t.others[0].value > 0 && t.others[1].value > 0 && cw_throttle_absent(lines_path, 0, file_bytes()))
         pause_briefly();
     *ret_all = !cw_throttle_absent(lines_path, 0, file_bytes());
     cw_runner_free(r);
@@ -349,7 +358,8 @@ static void test_files_are_read_in_beside_random_reads(void **state)
 {
     (void)state;
     bool all;
-    struct cw_tuned t = read_in_of("50e6 0 150 0.005 1", &all); /* 133 s one by one, half a second as a whole */
+    /* 133 s one by one, half a second as a whole */
+    struct cw_tuned t = read_in_of("50e6 0 150 0.005 1", &all);
     assert_true(all);
     assert_true(t.chosen > 19e6 && t.chosen <= 20e6);
     assert_non_null(strstr(t.why, "fit in memory"));
@@ -412,7 +422,8 @@ static void test_chunks_are_read_before_their_records(void **state)
     cw_runner_profile(r, &profile);
     assert_true(profile.cold_bytes > 0);
     assert_true(profile.cold_bytes >= 1024 * 100); /* whole chunks */
-    assert_true(profile.cold_ns < UINT64_C(2000000000)); /* each of the 79 is a read of 1/150 s: not one for each of the 80,000 records */
+    /* each of the 79 is a read of 1/150 s: not one for each of the 80,000 records */
+    assert_true(profile.cold_ns < UINT64_C(2000000000));
     free(profile.ops);
     cw_runner_free(r);
     cw_local_deinit(&l);
@@ -537,9 +548,11 @@ static void test_a_failed_probe_says_nothing(void **state)
 static void test_says_what_another_shuffle_would_gain(void **state)
 {
     (void)state;
-    struct cw_reading k = {.absent = 1, .record_bytes = 200, .read_s = 0.005, .records_per_s = 149.7, .chunked_per_s = 19655};
+    struct cw_reading k = {
+        .absent = 1, .record_bytes = 200, .read_s = 0.005, .records_per_s = 149.7, .chunked_per_s = 19655};
     char *says = cw_reading_says(&k, 0);
-    assert_string_equal(says, "shuffle by record reads 150 records/s here; by=\"chunk\" would read about 20,000/s (0.2 kB records, 5.0 ms a read)");
+    assert_string_equal(says, "shuffle by record reads 150 records/s here; by=\"chunk\" would read about "
+                              "20,000/s (0.2 kB records, 5.0 ms a read)");
     free(says);
     says = cw_reading_says(&k, 400); /* computing is the limit then, and still more than twice as fast */
     assert_non_null(says);
@@ -585,6 +598,9 @@ int main(void)
 
 #else
 
-int main(void) { return 0; } /* other builds have no throttle */
+int main(void)
+{
+    return 0;
+} /* other builds have no throttle */
 
 #endif

@@ -1,4 +1,5 @@
-/* Every instruction set's resize equals the portable one, bit for bit; reads and writes stay within what the contract gives. */
+/* Every instruction set's resize equals the portable one, bit for bit; reads and writes stay within what the
+ * contract gives. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -22,7 +23,10 @@ static uint32_t draw(uint32_t n)
     return (uint32_t)((seed >> 16) % n);
 }
 
-struct collect { uint8_t *out; size_t row; };
+struct collect {
+    uint8_t *out;
+    size_t row;
+};
 
 static void put(void *arg, int64_t y, const void *row)
 {
@@ -31,7 +35,8 @@ static void put(void *arg, int64_t y, const void *row)
 }
 
 /* The result in memory of exactly its size (so that a sanitizer sees every byte too many). */
-static uint8_t *resized(const struct cw_resize_spec *s, const struct cw_pixel_isa *isa, const uint8_t *image, bool direct, size_t *ret_size)
+static uint8_t *resized(const struct cw_resize_spec *s, const struct cw_pixel_isa *isa, const uint8_t *image,
+                        bool direct, size_t *ret_size)
 {
     struct cw_budget budget;
     struct cw_arena arena;
@@ -70,8 +75,9 @@ static void check_all(const struct cw_resize_spec *s)
         uint8_t *got = resized(s, *isa, image, draw(2), &m);
         assert_int_equal(n, m);
         if (memcmp(want, got, n) != 0)
-            fail_msg("%s differs: %lld x %lld x %d to %lld x %lld, interpolation %d, antialias %d", (*isa)->name, (long long)s->in_h,
-                     (long long)s->in_w, s->channels, (long long)s->out_h, (long long)s->out_w, (int)s->interp, s->antialias);
+            fail_msg("%s differs: %lld x %lld x %d to %lld x %lld, interpolation %d, antialias %d",
+                     (*isa)->name, (long long)s->in_h, (long long)s->in_w, s->channels, (long long)s->out_h,
+                     (long long)s->out_w, (int)s->interp, s->antialias);
         free(got);
     }
     free(want);
@@ -80,8 +86,14 @@ static void check_all(const struct cw_resize_spec *s)
 
 static void random_spec(struct cw_resize_spec *s, uint32_t max_in, uint32_t max_out)
 {
-    *s = (struct cw_resize_spec){.in_h = 1 + draw(max_in), .in_w = 1 + draw(max_in), .out_h = 1 + draw(max_out), .out_w = 1 + draw(max_out),
-                                 .channels = 1 + (int)draw(4), .dtype = CW_UINT8, .interp = (enum cw_interp)draw(3), .antialias = draw(2),
+    *s = (struct cw_resize_spec){.in_h = 1 + draw(max_in),
+                                 .in_w = 1 + draw(max_in),
+                                 .out_h = 1 + draw(max_out),
+                                 .out_w = 1 + draw(max_out),
+                                 .channels = 1 + (int)draw(4),
+                                 .dtype = CW_UINT8,
+                                 .interp = (enum cw_interp)draw(3),
+                                 .antialias = draw(2),
                                  .flip_x = draw(2)};
     if (draw(4) == 0) {
         s->cut_h = 1 + draw((uint32_t)s->out_h);
@@ -108,14 +120,22 @@ static void test_random_sizes(void **state)
 static void test_extreme_ratios(void **state)
 {
     (void)state;
-    static const int64_t sizes[][4] = {{1, 1, 1, 1}, {1, 1, 300, 300}, {1, 9, 9, 1}, {9, 1, 1, 9}, {4000, 1, 1, 40}, {1, 4000, 40, 1},
-                                       {2000, 3, 2, 3000}, {3, 2000, 3000, 2}, {777, 777, 1, 1}, {5, 5, 5, 64}, {5, 5, 64, 5}};
+    static const int64_t sizes[][4] = {{1, 1, 1, 1},       {1, 1, 300, 300},   {1, 9, 9, 1},
+                                       {9, 1, 1, 9},       {4000, 1, 1, 40},   {1, 4000, 40, 1},
+                                       {2000, 3, 2, 3000}, {3, 2000, 3000, 2}, {777, 777, 1, 1},
+                                       {5, 5, 5, 64},      {5, 5, 64, 5}};
     for (size_t i = 0; i < CW_COUNT_OF(sizes); i++)
         for (size_t k = 0; k < sample_size(24); k++) {
             int kind = (int)(i + 5 * k) % 24;
-            struct cw_resize_spec s = {.in_h = sizes[i][0], .in_w = sizes[i][1], .out_h = sizes[i][2], .out_w = sizes[i][3],
-                                       .channels = kind % 2 ? 3 : 4, .dtype = CW_UINT8, .interp = (enum cw_interp)(kind / 2 % 3),
-                                       .antialias = kind / 6 % 2, .flip_x = kind / 12};
+            struct cw_resize_spec s = {.in_h = sizes[i][0],
+                                       .in_w = sizes[i][1],
+                                       .out_h = sizes[i][2],
+                                       .out_w = sizes[i][3],
+                                       .channels = kind % 2 ? 3 : 4,
+                                       .dtype = CW_UINT8,
+                                       .interp = (enum cw_interp)(kind / 2 % 3),
+                                       .antialias = kind / 6 % 2,
+                                       .flip_x = kind / 12};
             check_all(&s);
         }
 }
@@ -136,12 +156,14 @@ static void test_cut_and_flip(void **state)
         struct cw_resize_spec whole = s;
         whole.cut_y = whole.cut_x = whole.cut_h = whole.cut_w = 0;
         whole.flip_x = false;
-        uint8_t *part = resized(&s, cw_pixel_isa(), image, true, &n), *all = resized(&whole, &cw_pixel_isa_c, image, true, &m);
+        uint8_t *part = resized(&s, cw_pixel_isa(), image, true, &n),
+                *all = resized(&whole, &cw_pixel_isa_c, image, true, &m);
         assert_int_equal(n, (size_t)(s.cut_h * s.cut_w) * px);
         for (int64_t y = 0; y < s.cut_h; y++)
             for (int64_t x = 0; x < s.cut_w; x++) {
                 int64_t from = s.cut_x + (s.flip_x ? s.cut_w - 1 - x : x);
-                assert_memory_equal(part + (size_t)(y * s.cut_w + x) * px, all + (size_t)((s.cut_y + y) * s.out_w + from) * px, px);
+                assert_memory_equal(part + (size_t)(y * s.cut_w + x) * px,
+                                    all + (size_t)((s.cut_y + y) * s.out_w + from) * px, px);
             }
         free(part);
         free(all);
@@ -149,11 +171,14 @@ static void test_cut_and_flip(void **state)
     }
 }
 
-/* Rows may be gone once they were handed over: one buffer for all of them, of exactly their size, gives what the image in memory gives. */
+/* Rows may be gone once they were handed over: one buffer for all of them, of exactly their size, gives what
+ * the image in memory gives. */
 static void test_row_by_row(void **state)
 {
     (void)state;
+
     static const enum cw_dtype dtypes[] = {CW_UINT8, CW_UINT8, CW_UINT16, CW_FLOAT32};
+
     for (int i = 0; i < (int)sample_size(1000); i++) {
         struct cw_resize_spec s;
         random_spec(&s, 60, 60);
@@ -163,7 +188,8 @@ static void test_row_by_row(void **state)
         if (draw(4) == 0)
             s.out_w = s.in_w;
         s.cut_y = s.cut_x = s.cut_h = s.cut_w = 0;
-        size_t pixel = cw_dtype_size(s.dtype) * (size_t)s.channels, bytes = (size_t)(s.in_h * s.in_w) * pixel, n;
+        size_t pixel = cw_dtype_size(s.dtype) * (size_t)s.channels, bytes = (size_t)(s.in_h * s.in_w) * pixel,
+               n;
         uint8_t *image = malloc(bytes);
         for (size_t k = 0; k < bytes; k++)
             image[k] = (uint8_t)draw(s.dtype == CW_FLOAT32 ? 64 : 256); /* no NaN */
@@ -231,8 +257,14 @@ static void test_out_of_memory_and_budget(void **state)
     struct cw_arena arena;
     struct cw_error err = {0};
     struct cw_resize r;
-    struct cw_resize_spec s = {.in_h = 100000, .in_w = 100000, .out_h = 50000, .out_w = 50000, .channels = 3, .dtype = CW_UINT8,
-                               .interp = CW_BICUBIC, .antialias = true};
+    struct cw_resize_spec s = {.in_h = 100000,
+                               .in_w = 100000,
+                               .out_h = 50000,
+                               .out_w = 50000,
+                               .channels = 3,
+                               .dtype = CW_UINT8,
+                               .interp = CW_BICUBIC,
+                               .antialias = true};
     cw_budget_init(&budget, (size_t)1 << 20);
     cw_arena_init(&arena, &budget);
     assert_int_equal(cw_resize_plan(&r, &s, &arena, &err), CW_E_BUDGET);
@@ -243,8 +275,9 @@ static void test_out_of_memory_and_budget(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_random_sizes),   cmocka_unit_test(test_extreme_ratios),           cmocka_unit_test(test_cut_and_flip),
-        cmocka_unit_test(test_row_by_row),     cmocka_unit_test(test_row_kernels),    cmocka_unit_test(test_out_of_memory_and_budget),
+        cmocka_unit_test(test_random_sizes), cmocka_unit_test(test_extreme_ratios),
+        cmocka_unit_test(test_cut_and_flip), cmocka_unit_test(test_row_by_row),
+        cmocka_unit_test(test_row_kernels),  cmocka_unit_test(test_out_of_memory_and_budget),
     };
     return cmocka_run_group_tests_name("resize", tests, NULL, NULL);
 }

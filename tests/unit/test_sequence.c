@@ -1,6 +1,6 @@
 /*
- * Positions of a pipeline against docs/semantics.md (sections 3 to 5) written down naively: random chains of index operators over made-up
- * sources, every list spelled out, and asked for in pieces.
+ * Positions of a pipeline against docs/semantics.md (sections 3 to 5) written down naively: random chains of
+ * index operators over made-up sources, every list spelled out, and asked for in pieces.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -22,7 +22,10 @@
 
 /* ---- made-up sources ---- */
 
-struct fake { struct cw_source base; uint64_t ends[]; };
+struct fake {
+    struct cw_source base;
+    uint64_t ends[];
+};
 
 static const struct cw_attr_def fake_attrs[] = {
     {.name = "n", .kind = CW_ATTR_INT},
@@ -41,13 +44,20 @@ static int fake_bind(struct cw_bind *b, struct cw_op *op, struct cw_error *err)
     return r < 0 ? r : 0;
 }
 
-static void fake_free(struct cw_source *s) { free(s); }
+static void fake_free(struct cw_source *s)
+{
+    free(s);
+}
 static const struct cw_source_ops fake_source_ops = {.free = fake_free};
 
 /* Sizes of chunks: 1, 4, 9, 2, 7, ... */
-static uint64_t fake_chunk(uint64_t k) { return (k * k + 2 * k + 1) % 11 + (k % 3 == 2); }
+static uint64_t fake_chunk(uint64_t k)
+{
+    return (k * k + 2 * k + 1) % 11 + (k % 3 == 2);
+}
 
-static int fake_open(const struct cw_op *op, const struct cw_source_env *env CW_UNUSED, struct cw_source **ret, struct cw_error *err CW_UNUSED)
+static int fake_open(const struct cw_op *op, const struct cw_source_env *env CW_UNUSED,
+                     struct cw_source **ret, struct cw_error *err CW_UNUSED)
 {
     uint64_t n = (uint64_t)cw_attr_int(op, "n"), chunk = (uint64_t)cw_attr_int(op, "chunk");
     struct fake *f = calloc(1, sizeof(*f) + (chunk ? 0 : n + 1) * sizeof(f->ends[0]));
@@ -77,18 +87,31 @@ static int fake_open(const struct cw_op *op, const struct cw_source_env *env CW_
     return 0;
 }
 
-static const struct cw_op_desc fake = {.name = "fake", .kind = CW_OP_SOURCE, .attrs = fake_attrs, .bind = fake_bind, .open = fake_open};
+static const struct cw_op_desc fake = {
+    .name = "fake", .kind = CW_OP_SOURCE, .attrs = fake_attrs, .bind = fake_bind, .open = fake_open};
 extern const struct cw_op_desc cw_op_batch, cw_op_concat, cw_op_repeat, cw_op_shuffle, cw_op_skip, cw_op_take;
-static const struct cw_op_desc *const ops[] = {&cw_op_batch, &cw_op_concat, &fake, &cw_op_repeat, &cw_op_shuffle, &cw_op_skip, &cw_op_take};
+static const struct cw_op_desc *const ops[] = {&cw_op_batch,   &cw_op_concat, &fake,      &cw_op_repeat,
+                                               &cw_op_shuffle, &cw_op_skip,   &cw_op_take};
 static const struct cw_op_table table = {ops, CW_COUNT_OF(ops)};
 
 /* ---- the naive computation ---- */
 
 #define MAX_LIST 200000
-struct list { struct cw_ref *refs; size_t n; };
-struct sizes { uint64_t *size; size_t n; };
 
-struct naive { const struct cw_pipeline *p; uint64_t seed, epoch, window; };
+struct list {
+    struct cw_ref *refs;
+    size_t n;
+};
+
+struct sizes {
+    uint64_t *size;
+    size_t n;
+};
+
+struct naive {
+    const struct cw_pipeline *p;
+    uint64_t seed, epoch, window;
+};
 
 static void list_add(struct list *l, struct cw_ref r)
 {
@@ -107,8 +130,15 @@ static void sizes_add(struct sizes *s, uint64_t size)
         s->size[s->n++] = size;
 }
 
-static bool is(const struct cw_node *node, const char *name) { return strcmp(node->desc->name, name) == 0; }
-static int64_t attr(const struct cw_node *node, const char *name) { return json_integer_value(json_object_get(node->attrs, name)); }
+static bool is(const struct cw_node *node, const char *name)
+{
+    return strcmp(node->desc->name, name) == 0;
+}
+
+static int64_t attr(const struct cw_node *node, const char *name)
+{
+    return json_integer_value(json_object_get(node->attrs, name));
+}
 
 static unsigned leaves(const struct cw_chain *c)
 {
@@ -128,7 +158,8 @@ static void all(const struct cw_chain *c, const char *what, bool *ret)
         all(&c->nodes[0].inputs[i], what, ret);
 }
 
-static uint64_t key_of(const struct naive *x, const struct cw_node *node, uint64_t pass, uint64_t level, uint64_t window)
+static uint64_t key_of(const struct naive *x, const struct cw_node *node, uint64_t pass, uint64_t level,
+                       uint64_t window)
 {
     char salt[40];
     bool reshuffle = json_is_true(json_object_get(node->attrs, "reshuffle"));
@@ -169,7 +200,8 @@ static uint32_t *permutation(uint64_t key, size_t n, bool by_table)
     return a;
 }
 
-static struct list eval(const struct naive *x, const struct cw_chain *c, size_t end, unsigned leaf, uint64_t pass);
+static struct list eval(const struct naive *x, const struct cw_chain *c, size_t end, unsigned leaf,
+                        uint64_t pass);
 
 static uint64_t length(const struct naive *x, const struct cw_chain *c, size_t end, unsigned leaf)
 {
@@ -229,7 +261,8 @@ static struct sizes chunks(const struct naive *x, const struct cw_chain *c, size
             for (size_t k = 0; k < in.n; k++)
                 sizes_add(&out, in.size[k]);
     } else { /* take and skip cut */
-        uint64_t count = CW_MIN((uint64_t)attr(node, "count"), n), from = is(node, "skip") ? count : 0, to = is(node, "skip") ? n : count, at = 0;
+        uint64_t count = CW_MIN((uint64_t)attr(node, "count"), n), from = is(node, "skip") ? count : 0,
+                 to = is(node, "skip") ? n : count, at = 0;
         for (size_t k = 0; k < in.n; at += in.size[k++]) {
             uint64_t low = CW_MAX(at, from), high = CW_MIN(at + in.size[k], to);
             sizes_add(&out, high > low ? high - low : 0);
@@ -239,7 +272,8 @@ static struct sizes chunks(const struct naive *x, const struct cw_chain *c, size
     return out;
 }
 
-static struct list shuffle(const struct naive *x, const struct cw_chain *c, size_t end, unsigned leaf, uint64_t pass)
+static struct list shuffle(const struct naive *x, const struct cw_chain *c, size_t end, unsigned leaf,
+                           uint64_t pass)
 {
     const struct cw_node *node = &c->nodes[end - 1];
     struct list in = eval(x, c, end - 1, leaf, pass), out = {0};
@@ -276,7 +310,8 @@ static struct list shuffle(const struct naive *x, const struct cw_chain *c, size
     return out;
 }
 
-static struct list eval(const struct naive *x, const struct cw_chain *c, size_t end, unsigned leaf, uint64_t pass)
+static struct list eval(const struct naive *x, const struct cw_chain *c, size_t end, unsigned leaf,
+                        uint64_t pass)
 {
     const struct cw_node *node = &c->nodes[end - 1];
     struct list out = {0};
@@ -315,7 +350,11 @@ static struct list eval(const struct naive *x, const struct cw_chain *c, size_t 
 
 /* ---- comparing ---- */
 
-struct opened { struct cw_pipeline *p; struct cw_compiled *c; struct cw_sequence *s; };
+struct opened {
+    struct cw_pipeline *p;
+    struct cw_compiled *c;
+    struct cw_sequence *s;
+};
 
 static int open_text(const char *text, struct opened *o, struct cw_error *err)
 {
@@ -336,6 +375,7 @@ static void close_text(struct opened *o)
 }
 
 static uint64_t rng = 1;
+
 static uint64_t roll(uint64_t n)
 {
     rng = rng * 6364136223846793005u + 1442695040888963407u;
@@ -345,7 +385,8 @@ static uint64_t roll(uint64_t n)
 static void same(const struct cw_ref *a, const struct cw_ref *b, uint64_t at, const char *text)
 {
     if (a->row != b->row || a->leaf != b->leaf || a->pass != b->pass)
-        fail_msg("position %" PRIu64 ": (%" PRIu64 ", %u, %u), expected (%" PRIu64 ", %u, %u): %s", at, a->row, a->leaf, a->pass, b->row, b->leaf, b->pass, text);
+        fail_msg("position %" PRIu64 ": (%" PRIu64 ", %u, %u), expected (%" PRIu64 ", %u, %u): %s", at,
+                 a->row, a->leaf, a->pass, b->row, b->leaf, b->pass, text);
 }
 
 static void compare(const char *text, uint64_t seed, uint64_t epoch)
@@ -392,13 +433,17 @@ static uint64_t random_chain(struct cw_text *t, int depth)
         cw_text_add(t, "]}");
     } else {
         n = roll(5) == 0 ? roll(4) : roll(150);
-        cw_text_add(t, "{\"op\":\"fake\",\"n\":%" PRIu64 ",\"chunk\":%" PRIu64 ",\"random\":%s,\"single\":%s,\"bytes\":%" PRIu64 "}", n, roll(2) ? 0 : 2 + roll(20),
-                    roll(3) ? "false" : "true", roll(5) ? "false" : "true", roll(3) ? UINT64_C(8) : UINT64_C(4) << 20);
+        cw_text_add(t,
+                    "{\"op\":\"fake\",\"n\":%" PRIu64 ",\"chunk\":%" PRIu64
+                    ",\"random\":%s,\"single\":%s,\"bytes\":%" PRIu64 "}",
+                    n, roll(2) ? 0 : 2 + roll(20), roll(3) ? "false" : "true", roll(5) ? "false" : "true",
+                    roll(3) ? UINT64_C(8) : UINT64_C(4) << 20);
     }
     for (uint64_t i = 0, count = roll(5); i < count; i++) {
         uint64_t kind = roll(5), k;
         if (kind < 2) {
-            cw_text_add(t, ",{\"op\":\"shuffle\",\"by\":\"%s\",\"reshuffle\":%s}", roll(2) ? "record" : "chunk", roll(4) ? "true" : "false");
+            cw_text_add(t, ",{\"op\":\"shuffle\",\"by\":\"%s\",\"reshuffle\":%s}",
+                        roll(2) ? "record" : "chunk", roll(4) ? "true" : "false");
         } else if (kind == 2) {
             k = roll(4);
             if (n * k > 2000)
@@ -435,11 +480,18 @@ static void test_by_hand(void **state)
 {
     (void)state;
     compare("{\"cachew\":1,\"pipeline\":[{\"op\":\"fake\",\"n\":7}]}", 0, 0);
-    compare("{\"cachew\":1,\"pipeline\":[{\"op\":\"fake\",\"n\":0},{\"op\":\"shuffle\"},{\"op\":\"repeat\",\"count\":5}]}", 0, 0);
-    compare("{\"cachew\":1,\"pipeline\":[{\"op\":\"fake\",\"n\":100,\"chunk\":10,\"random\":false},{\"op\":\"shuffle\"},{\"op\":\"repeat\",\"count\":3},"
-            "{\"op\":\"skip\",\"count\":95},{\"op\":\"take\",\"count\":120}]}", 3, 1);
-    compare("{\"cachew\":1,\"pipeline\":[{\"op\":\"concat\",\"inputs\":[[{\"op\":\"fake\",\"n\":20,\"chunk\":0,\"random\":false},{\"op\":\"shuffle\"}],"
-            "[{\"op\":\"fake\",\"n\":9}]]},{\"op\":\"repeat\",\"count\":2},{\"op\":\"shuffle\"},{\"op\":\"repeat\",\"count\":2}]}", 3, 1);
+    compare("{\"cachew\":1,\"pipeline\":[{\"op\":\"fake\",\"n\":0},{\"op\":\"shuffle\"},{\"op\":\"repeat\","
+            "\"count\":5}]}",
+            0, 0);
+    compare("{\"cachew\":1,\"pipeline\":[{\"op\":\"fake\",\"n\":100,\"chunk\":10,\"random\":false},{\"op\":"
+            "\"shuffle\"},{\"op\":\"repeat\",\"count\":3},"
+            "{\"op\":\"skip\",\"count\":95},{\"op\":\"take\",\"count\":120}]}",
+            3, 1);
+    compare("{\"cachew\":1,\"pipeline\":[{\"op\":\"concat\",\"inputs\":[[{\"op\":\"fake\",\"n\":20,\"chunk\":"
+            "0,\"random\":false},{\"op\":\"shuffle\"}],"
+            "[{\"op\":\"fake\",\"n\":9}]]},{\"op\":\"repeat\",\"count\":2},{\"op\":\"shuffle\"},{\"op\":"
+            "\"repeat\",\"count\":2}]}",
+            3, 1);
 }
 
 /* More positions than a table has, over sources, cuts, repeats and other shuffles. */
@@ -449,10 +501,14 @@ static void test_large_shuffles(void **state)
     static const char *const chains[] = {
         "{\"op\":\"fake\",\"n\":65536},{\"op\":\"shuffle\"}",
         "{\"op\":\"fake\",\"n\":65537},{\"op\":\"shuffle\"}",
-        "{\"op\":\"fake\",\"n\":65700},{\"op\":\"shuffle\",\"reshuffle\":false},{\"op\":\"repeat\",\"count\":2}",
-        "{\"op\":\"fake\",\"n\":40000},{\"op\":\"shuffle\"},{\"op\":\"repeat\",\"count\":2},{\"op\":\"skip\",\"count\":9},{\"op\":\"shuffle\"}",
-        "{\"op\":\"fake\",\"n\":70000},{\"op\":\"shuffle\"},{\"op\":\"shuffle\"},{\"op\":\"take\",\"count\":66000},{\"op\":\"shuffle\",\"by\":\"chunk\"}",
-        "{\"op\":\"concat\",\"inputs\":[[{\"op\":\"fake\",\"n\":66000},{\"op\":\"shuffle\"}],[{\"op\":\"fake\",\"n\":900}]]},{\"op\":\"shuffle\"}",
+        "{\"op\":\"fake\",\"n\":65700},{\"op\":\"shuffle\",\"reshuffle\":false},{\"op\":\"repeat\",\"count\":"
+        "2}",
+        "{\"op\":\"fake\",\"n\":40000},{\"op\":\"shuffle\"},{\"op\":\"repeat\",\"count\":2},{\"op\":\"skip\","
+        "\"count\":9},{\"op\":\"shuffle\"}",
+        "{\"op\":\"fake\",\"n\":70000},{\"op\":\"shuffle\"},{\"op\":\"shuffle\"},{\"op\":\"take\",\"count\":"
+        "66000},{\"op\":\"shuffle\",\"by\":\"chunk\"}",
+        "{\"op\":\"concat\",\"inputs\":[[{\"op\":\"fake\",\"n\":66000},{\"op\":\"shuffle\"}],[{\"op\":"
+        "\"fake\",\"n\":900}]]},{\"op\":\"shuffle\"}",
     };
     for (size_t i = 0; i < CW_COUNT_OF(chains); i++) {
         char text[400];
@@ -461,7 +517,8 @@ static void test_large_shuffles(void **state)
     }
 }
 
-/* Sorted data once stayed sorted from 65,536 records on: neighbours of a chunk met in the same windows. Now only where chunks are asked for. */
+/* Sorted data once stayed sorted from 65,536 records on: neighbours of a chunk met in the same windows. Now
+ * only where chunks are asked for. */
 static void test_neighbours_are_separated_at_any_size(void **state)
 {
     (void)state;
@@ -470,8 +527,10 @@ static void test_neighbours_are_separated_at_any_size(void **state)
     for (int by_chunk = 0; by_chunk < 2; by_chunk++) {
         char text[200];
         struct opened o;
-        snprintf(text, sizeof(text), "{\"cachew\":1,\"pipeline\":[{\"op\":\"fake\",\"n\":%" PRIu64 ",\"bytes\":262144},{\"op\":\"shuffle\",\"by\":\"%s\"}]}", n,
-                 by_chunk ? "chunk" : "record");
+        snprintf(text, sizeof(text),
+                 "{\"cachew\":1,\"pipeline\":[{\"op\":\"fake\",\"n\":%" PRIu64
+                 ",\"bytes\":262144},{\"op\":\"shuffle\",\"by\":\"%s\"}]}",
+                 n, by_chunk ? "chunk" : "record");
         assert_int_equal(open_text(text, &o, &err), 0);
         struct cw_budget budget;
         struct cw_epoch e;
@@ -486,7 +545,8 @@ static void test_neighbours_are_separated_at_any_size(void **state)
             seen[refs[i].row] = 1;
             near += i % 256 && refs[i].row / 1024 == refs[i - 1].row / 1024;
         }
-        /* Of the pairs of neighbours within a window, few stay in one chunk of 64 if all is permuted; all of them if a window of 256 is part of a chunk. */
+        /* Of the pairs of neighbours within a window, few stay in one chunk of 64 if all is permuted; all of
+         * them if a window of 256 is part of a chunk. */
         if (!by_chunk)
             assert_true(near < n / 32);
         else
@@ -504,8 +564,10 @@ static void test_endless(void **state)
     (void)state;
     struct opened endless, finite;
     struct cw_error err = {0};
-    const char *a = "{\"cachew\":1,\"pipeline\":[{\"op\":\"fake\",\"n\":50},{\"op\":\"repeat\",\"count\":-1},{\"op\":\"shuffle\"},{\"op\":\"batch\",\"size\":4}]}",
-               *b = "{\"cachew\":1,\"pipeline\":[{\"op\":\"fake\",\"n\":50},{\"op\":\"shuffle\"},{\"op\":\"repeat\",\"count\":3},{\"op\":\"batch\",\"size\":4}]}";
+    const char *a = "{\"cachew\":1,\"pipeline\":[{\"op\":\"fake\",\"n\":50},{\"op\":\"repeat\",\"count\":-1},"
+                    "{\"op\":\"shuffle\"},{\"op\":\"batch\",\"size\":4}]}",
+               *b = "{\"cachew\":1,\"pipeline\":[{\"op\":\"fake\",\"n\":50},{\"op\":\"shuffle\"},{\"op\":"
+                    "\"repeat\",\"count\":3},{\"op\":\"batch\",\"size\":4}]}";
     assert_int_equal(open_text(a, &endless, &err), 0);
     assert_int_equal(open_text(b, &finite, &err), 0);
     assert_true(endless.s->n_positions == CW_ENDLESS);
@@ -529,22 +591,29 @@ static void test_endless(void **state)
 static void test_piece_size(void **state)
 {
     (void)state;
-    static const struct { const char *source; uint64_t batch, piece; } cases[] = {
-        {"\"n\":100", 16, 16},                                 /* N div 256 is 0: B */
-        {"\"n\":100000", 16, 384},                             /* 390, a multiple of 16 */
-        {"\"n\":100000", 1000, 1000},                          /* at least B */
-        {"\"n\":268435456", 16, 1048576},                      /* 2^28 div 256 = 2^20 */
-        {"\"n\":4294967296", 16, 1048576},                     /* at most 2^20 */
-        {"\"n\":100000,\"bytes\":1048576", 16, 64},            /* 64 MiB of source */
-        {"\"n\":100000,\"bytes\":1048577", 16, 48},            /* 63 */
-        {"\"n\":100000,\"width\":4194304", 16, 32},            /* 128 MiB of output */
+
+    static const struct {
+        const char *source;
+        uint64_t batch, piece;
+    } cases[] = {
+        {"\"n\":100", 16, 16},                      /* N div 256 is 0: B */
+        {"\"n\":100000", 16, 384},                  /* 390, a multiple of 16 */
+        {"\"n\":100000", 1000, 1000},               /* at least B */
+        {"\"n\":268435456", 16, 1048576},           /* 2^28 div 256 = 2^20 */
+        {"\"n\":4294967296", 16, 1048576},          /* at most 2^20 */
+        {"\"n\":100000,\"bytes\":1048576", 16, 64}, /* 64 MiB of source */
+        {"\"n\":100000,\"bytes\":1048577", 16, 48}, /* 63 */
+        {"\"n\":100000,\"width\":4194304", 16, 32}, /* 128 MiB of output */
         {"\"n\":100000,\"bytes\":100000000", 16, 16},
     };
+
     for (size_t i = 0; i < CW_COUNT_OF(cases); i++) {
         char text[300];
         struct opened o;
         struct cw_error err = {0};
-        snprintf(text, sizeof(text), "{\"cachew\":1,\"pipeline\":[{\"op\":\"fake\",%s},{\"op\":\"batch\",\"size\":%" PRIu64 "}]}", cases[i].source, cases[i].batch);
+        snprintf(text, sizeof(text),
+                 "{\"cachew\":1,\"pipeline\":[{\"op\":\"fake\",%s},{\"op\":\"batch\",\"size\":%" PRIu64 "}]}",
+                 cases[i].source, cases[i].batch);
         if (open_text(text, &o, &err) < 0)
             fail_msg("%s", err.message);
         if (o.s->piece_size != cases[i].piece)
@@ -556,13 +625,24 @@ static void test_piece_size(void **state)
 static void test_refused(void **state)
 {
     (void)state;
-    static const struct { const char *chain, *why; } cases[] = {
-        {"{\"op\":\"concat\",\"inputs\":[[{\"op\":\"fake\",\"n\":5},{\"op\":\"repeat\",\"count\":-1}],[{\"op\":\"fake\",\"n\":5}]]}", "endless"},
-        {"{\"op\":\"fake\",\"n\":7},{\"op\":\"batch\",\"size\":3},{\"op\":\"repeat\",\"count\":2}", "short batch"},
+
+    static const struct {
+        const char *chain, *why;
+    } cases[] = {
+        {"{\"op\":\"concat\",\"inputs\":[[{\"op\":\"fake\",\"n\":5},{\"op\":\"repeat\",\"count\":-1}],[{"
+         "\"op\":\"fake\",\"n\":5}]]}",
+         "endless"},
+        {"{\"op\":\"fake\",\"n\":7},{\"op\":\"batch\",\"size\":3},{\"op\":\"repeat\",\"count\":2}",
+         "short batch"},
         {"{\"op\":\"fake\",\"n\":7},{\"op\":\"repeat\",\"count\":4294967296}", "2^32"},
-        {"{\"op\":\"fake\",\"n\":72057594037927936},{\"op\":\"shuffle\"},{\"op\":\"shuffle\",\"by\":\"chunk\"}", "chunks are more than"},
-        {"{\"op\":\"fake\",\"n\":72057594037927936},{\"op\":\"shuffle\"},{\"op\":\"skip\",\"count\":1},{\"op\":\"shuffle\",\"by\":\"chunk\"}", "by \"record\""},
+        {"{\"op\":\"fake\",\"n\":72057594037927936},{\"op\":\"shuffle\"},{\"op\":\"shuffle\",\"by\":"
+         "\"chunk\"}",
+         "chunks are more than"},
+        {"{\"op\":\"fake\",\"n\":72057594037927936},{\"op\":\"shuffle\"},{\"op\":\"skip\",\"count\":1},{"
+         "\"op\":\"shuffle\",\"by\":\"chunk\"}",
+         "by \"record\""},
     };
+
     for (size_t i = 0; i < CW_COUNT_OF(cases); i++) {
         char text[300];
         struct opened o;
@@ -579,7 +659,10 @@ static void test_orders_are_charged(void **state)
     (void)state;
     struct opened o;
     struct cw_error err = {0};
-    assert_int_equal(open_text("{\"cachew\":1,\"pipeline\":[{\"op\":\"fake\",\"n\":50000},{\"op\":\"shuffle\"}]}", &o, &err), 0);
+    assert_int_equal(
+        open_text("{\"cachew\":1,\"pipeline\":[{\"op\":\"fake\",\"n\":50000},{\"op\":\"shuffle\"}]}", &o,
+                  &err),
+        0);
     struct cw_budget budget;
     struct cw_epoch e;
     struct cw_ref one;
@@ -607,13 +690,17 @@ static int at_once(void *arg)
     return 1;
 }
 
-/* Plans all ranges of three shuffles, one of a repeat, with a budget; returns how many permutations were made. */
+/* Plans all ranges of three shuffles, one of a repeat, with a budget; returns how many permutations were
+ * made. */
 static uint64_t permutations_made(size_t limit, uint64_t *ret_windows, struct cw_ref *refs, size_t n)
 {
     struct opened o;
     struct cw_error err = {0};
-    assert_int_equal(open_text("{\"cachew\":1,\"pipeline\":[{\"op\":\"fake\",\"n\":9000,\"chunk\":10,\"random\":false,\"bytes\":639132},{\"op\":\"shuffle\"},"
-                               "{\"op\":\"repeat\",\"count\":3},{\"op\":\"shuffle\"},{\"op\":\"shuffle\"}]}", &o, &err), 0);
+    assert_int_equal(open_text("{\"cachew\":1,\"pipeline\":[{\"op\":\"fake\",\"n\":9000,\"chunk\":10,"
+                               "\"random\":false,\"bytes\":639132},{\"op\":\"shuffle\"},"
+                               "{\"op\":\"repeat\",\"count\":3},{\"op\":\"shuffle\"},{\"op\":\"shuffle\"}]}",
+                               &o, &err),
+                     0);
     assert_int_equal(o.s->n_positions, n);
     struct cw_budget budget;
     struct cw_epoch e;
@@ -637,13 +724,15 @@ static uint64_t permutations_made(size_t limit, uint64_t *ret_windows, struct cw
     return made;
 }
 
-/* Each window of a shuffle below another is made about once where memory allows; where it does not, once per range at most. */
+/* Each window of a shuffle below another is made about once where memory allows; where it does not, once per
+ * range at most. */
 static void test_shuffles_of_shuffles_take_linear_time(void **state)
 {
     (void)state;
     size_t n = 27000;
     struct cw_ref *one = malloc(n * sizeof(*one)), *other = malloc(n * sizeof(*other));
-    uint64_t windows, ample = permutations_made((size_t)64 << 20, &windows, one, n), scarce = permutations_made((size_t)96 << 10, &windows, other, n);
+    uint64_t windows, ample = permutations_made((size_t)64 << 20, &windows, one, n),
+                      scarce = permutations_made((size_t)96 << 10, &windows, other, n);
     assert_true(windows > 500);
     assert_in_range(ample, windows, windows + 5); /* and the orders of chunks, in each pass */
     assert_true(scarce > ample && scarce <= windows * 300);

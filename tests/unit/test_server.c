@@ -34,7 +34,8 @@ static int on_open(void *user, struct cw_conn *c, const Cachew__Envelope *m, str
     return 0;
 }
 
-static int on_message(void *user, struct cw_conn *c, const Cachew__Envelope *m, void *payload, size_t size, const int *fds, size_t n_fds, struct cw_error *err)
+static int on_message(void *user, struct cw_conn *c, const Cachew__Envelope *m, void *payload, size_t size,
+                      const int *fds, size_t n_fds, struct cw_error *err)
 {
     struct person *p = user;
     (void)c, (void)payload, (void)size, (void)fds, (void)n_fds, (void)err;
@@ -62,7 +63,8 @@ static void on_closed(void *user, struct cw_conn *c, const struct cw_error *why)
 
 static const struct cw_conn_ops ops = {.open = on_open, .message = on_message, .closed = on_closed};
 
-static void person_connect(struct person *p, struct cw_loop *l, const struct cw_dispatcher_server *s, Cachew__Role role)
+static void person_connect(struct person *p, struct cw_loop *l, const struct cw_dispatcher_server *s,
+                           Cachew__Role role)
 {
     uint8_t incarnation[16] = {(uint8_t)role, 1};
     Cachew__Hello hello = CACHEW__HELLO__INIT;
@@ -146,7 +148,8 @@ static void attach(struct person *c)
     say(c, CACHEW__ENVELOPE__OF_ATTACH, &a, 1, 0);
 }
 
-/* A job from its first message to a completed range; then another server from the same journal knows it, the worker's id, and what the range gave. */
+/* A job from its first message to a completed range; then another server from the same journal knows it, the
+ * worker's id, and what the range gave. */
 static void test_serves(void **state)
 {
     char dir[] = "/tmp/cachew-server-XXXXXX", path[100];
@@ -179,7 +182,8 @@ static void test_serves(void **state)
     const Cachew__Leases *leases = await(&w, CACHEW__ENVELOPE__OF_LEASES, 1)->leases;
     assert_int_equal(leases->n_ranges, 1);
     uint64_t lease = leases->ranges[0]->lease;
-    assert_string_equal(await(&c, CACHEW__ENVELOPE__OF_WORKERS, 1)->workers->workers[0]->addresses[0], "127.0.0.1:9");
+    assert_string_equal(await(&c, CACHEW__ENVELOPE__OF_WORKERS, 1)->workers->workers[0]->addresses[0],
+                        "127.0.0.1:9");
     assert_int_equal(await(&c, CACHEW__ENVELOPE__OF_PLACEMENTS, 1)->placements->placements[0]->worker, id);
     Cachew__Report report = CACHEW__REPORT__INIT;
     Cachew__Completed completed = CACHEW__COMPLETED__INIT;
@@ -214,7 +218,8 @@ static void test_serves(void **state)
     assert_int_equal(rmdir(dir), 0);
 }
 
-/* The command line asks; what it has no business to say ends its connection, with the reason, and nobody else's. */
+/* The command line asks; what it has no business to say ends its connection, with the reason, and nobody
+ * else's. */
 static void test_observer(void **state)
 {
     struct cw_loop *l = NULL;
@@ -232,7 +237,8 @@ static void test_observer(void **state)
     Cachew__Query q = CACHEW__QUERY__INIT;
     q.what = (char *)"status";
     say(&o, CACHEW__ENVELOPE__OF_QUERY, &q, 1, 0);
-    assert_non_null(strstr(await(&o, CACHEW__ENVELOPE__OF_ANSWER, 1)->answer->json, "\"role\":\"dispatcher\""));
+    assert_non_null(
+        strstr(await(&o, CACHEW__ENVELOPE__OF_ANSWER, 1)->answer->json, "\"role\":\"dispatcher\""));
     person_close(&bad);
     person_close(&o);
     cw_dispatcher_server_free(s);

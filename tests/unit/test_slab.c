@@ -20,7 +20,10 @@
 
 #define MIB ((size_t)1 << 20)
 
-struct fixture { struct cw_budget budget; struct cw_slab_pool pool; };
+struct fixture {
+    struct cw_budget budget;
+    struct cw_slab_pool pool;
+};
 
 static int setup(void **state)
 {
@@ -54,12 +57,14 @@ static struct cw_slab *get(struct fixture *f, size_t size)
 static void test_charge_is_what_is_taken(void **state)
 {
     struct fixture *f = *state;
-    static const size_t sizes[] = {0, 1, 4095, 4096, 4097, 32768, 32769, 100000, 1 << 20, (1 << 20) + 1, 19267584, 20 << 20};
+    static const size_t sizes[] = {0,     1,      4095,    4096,          4097,     32768,
+                                   32769, 100000, 1 << 20, (1 << 20) + 1, 19267584, 20 << 20};
     size_t before = 0;
     for (size_t i = 0; i < CW_COUNT_OF(sizes); i++) {
         size_t charge = cw_slab_charge(sizes[i]);
         assert_true(charge >= sizes[i] && charge >= before && charge % 4096 == 0);
-        assert_true(charge <= 4096 || charge <= sizes[i] + sizes[i] / 8 + 4096); /* at most an eighth is lost */
+        /* at most an eighth is lost */
+        assert_true(charge <= 4096 || charge <= sizes[i] + sizes[i] / 8 + 4096);
         before = charge;
         struct cw_slab *s = get(f, sizes[i]);
         assert_int_equal(s->size, charge);
@@ -183,7 +188,8 @@ static void test_memfds_are_sealed_and_few(void **state)
         memset(held[i]->data, (int)i, held[i]->size);
     }
     int fd = held[0]->fd, seals = fcntl(fd, F_GET_SEALS);
-    assert_int_equal(seals & (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL), F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
+    assert_int_equal(seals & (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL),
+                     F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
     assert_true(ftruncate(fd, 0) < 0 && errno == EPERM);
     assert_true(fcntl(fd, F_GETFD) & FD_CLOEXEC);
     struct stat st;
@@ -251,7 +257,9 @@ static void test_a_child_keeps_what_users_had(void **state)
         for (size_t i = 0; i < MIB; i++)
             good &= users->data[i] == 2;
         memset(users->data, 4, MIB);
-        if (cw_slab_pool_init(&pool, false, &f->budget, NULL) < 0 || cw_slab_get(&pool, MIB, &later, NULL) < 0) /* it may have pools of its own */
+        /* it may have pools of its own */
+        if (cw_slab_pool_init(&pool, false, &f->budget, NULL) < 0 ||
+            cw_slab_get(&pool, MIB, &later, NULL) < 0)
             good = false;
         _exit(good ? 0 : 1);
     }

@@ -1,4 +1,5 @@
-/* The store: what is there after what, and that kill -9, a log cut off anywhere and a full disk lose nothing acknowledged. */
+/* The store: what is there after what, and that kill -9, a log cut off anywhere and a full disk lose nothing
+ * acknowledged. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -42,7 +43,8 @@ static int setup(void **state)
     snprintf(dir, sizeof(dir), "/tmp/cachew-store-XXXXXX");
     assert_non_null(mkdtemp(dir));
     rmdir(dir);
-    snprintf(copy, sizeof(copy), "%s%s-copy", access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp", dir + strlen("/tmp"));
+    snprintf(copy, sizeof(copy), "%s%s-copy", access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp",
+             dir + strlen("/tmp"));
     return 0;
 }
 
@@ -58,22 +60,43 @@ static int teardown(void **state)
 
 static void put(struct cw_store_batch *b, const char *key, const void *value, size_t size)
 {
-    assert_int_equal(cw_store_batch_add(b, &(struct cw_store_op){CW_STORE_PUT, (const uint8_t *)key, value, strlen(key), size}, NULL), 0);
+    assert_int_equal(
+        cw_store_batch_add(
+            b, &(struct cw_store_op){CW_STORE_PUT, (const uint8_t *)key, value, strlen(key), size}, NULL),
+        0);
 }
-static void put_text(struct cw_store_batch *b, const char *key, const char *value) { put(b, key, value, strlen(value)); }
+
+static void put_text(struct cw_store_batch *b, const char *key, const char *value)
+{
+    put(b, key, value, strlen(value));
+}
+
 static void delete(struct cw_store_batch *b, const char *key)
 {
-    assert_int_equal(cw_store_batch_add(b, &(struct cw_store_op){CW_STORE_DELETE, (const uint8_t *)key, NULL, strlen(key), 0}, NULL), 0);
+    assert_int_equal(
+        cw_store_batch_add(
+            b, &(struct cw_store_op){CW_STORE_DELETE, (const uint8_t *)key, NULL, strlen(key), 0}, NULL),
+        0);
 }
+
 static void delete_range(struct cw_store_batch *b, const char *from, const char *to)
 {
-    assert_int_equal(cw_store_batch_add(b, &(struct cw_store_op){CW_STORE_DELETE_RANGE, (const uint8_t *)from, (const uint8_t *)to, strlen(from), strlen(to)}, NULL), 0);
+    assert_int_equal(cw_store_batch_add(b,
+                                        &(struct cw_store_op){CW_STORE_DELETE_RANGE, (const uint8_t *)from,
+                                                              (const uint8_t *)to, strlen(from), strlen(to)},
+                                        NULL),
+                     0);
 }
 
-struct rows { char text[4096]; size_t n; uint64_t sum; };
+struct rows {
+    char text[4096];
+    size_t n;
+    uint64_t sum;
+};
 
 /* "key=value " after each other; long values by their size. */
-static int on_row(void *user, const void *key, size_t key_size, const void *value, size_t value_size, struct cw_error *err)
+static int on_row(void *user, const void *key, size_t key_size, const void *value, size_t value_size,
+                  struct cw_error *err)
 {
     struct rows *r = user;
     size_t at = strlen(r->text);
@@ -81,9 +104,11 @@ static int on_row(void *user, const void *key, size_t key_size, const void *valu
     r->n++;
     if (at < sizeof(r->text) - 200) {
         if (value_size < 64)
-            snprintf(r->text + at, sizeof(r->text) - at, "%.*s=%.*s ", (int)key_size, (const char *)key, (int)value_size, (const char *)value);
+            snprintf(r->text + at, sizeof(r->text) - at, "%.*s=%.*s ", (int)key_size, (const char *)key,
+                     (int)value_size, (const char *)value);
         else
-            snprintf(r->text + at, sizeof(r->text) - at, "%.*s=(%zu) ", (int)key_size, (const char *)key, value_size);
+            snprintf(r->text + at, sizeof(r->text) - at, "%.*s=(%zu) ", (int)key_size, (const char *)key,
+                     value_size);
     }
     return 0;
 }
@@ -138,12 +163,17 @@ static void test_batches(void **state)
     delete(&b, "b");
     put_text(&b, "c", "");
     assert_int_equal(b.n, 3);
-    assert_true(cw_store_batch_next(&b, &at, &op) && op.kind == CW_STORE_PUT && op.key_size == 1 && op.value_size == 1 && op.value[0] == '1');
+    assert_true(cw_store_batch_next(&b, &at, &op) && op.kind == CW_STORE_PUT && op.key_size == 1 &&
+                op.value_size == 1 && op.value[0] == '1');
     assert_true(cw_store_batch_next(&b, &at, &op) && op.kind == CW_STORE_DELETE && op.key[0] == 'b');
     assert_true(cw_store_batch_next(&b, &at, &op) && op.value_size == 0);
     assert_false(cw_store_batch_next(&b, &at, &op));
     memset(long_key, 'k', sizeof(long_key));
-    assert_int_equal(cw_store_batch_add(&b, &(struct cw_store_op){CW_STORE_PUT, (uint8_t *)long_key, NULL, CW_STORE_KEY_MAX + 1, 0}, NULL), CW_E_BUG);
+    assert_int_equal(cw_store_batch_add(&b,
+                                        &(struct cw_store_op){CW_STORE_PUT, (uint8_t *)long_key, NULL,
+                                                              CW_STORE_KEY_MAX + 1, 0},
+                                        NULL),
+                     CW_E_BUG);
     assert_int_equal(b.n, 3);
     cw_store_batch_clear(&b);
     at = 0;
@@ -151,7 +181,8 @@ static void test_batches(void **state)
     cw_store_batch_deinit(&b);
 }
 
-/* Rows are ordered by bytes; later operations see earlier ones, in a batch and between them; big values come back whole. */
+/* Rows are ordered by bytes; later operations see earlier ones, in a batch and between them; big values come
+ * back whole. */
 static void test_rows(void **state)
 {
     (void)state;
@@ -192,7 +223,8 @@ static void test_not_ours(void **state)
     (void)state;
     struct cw_error err = {0};
     struct cw_store_file *f = NULL, *g = NULL;
-    char path[100], text[] = "this is not a database, but long enough to be looked at as one, as SQLite reads the first hundred bytes or so of it.......";
+    char path[100], text[] = "this is not a database, but long enough to be looked at as one, as SQLite "
+                             "reads the first hundred bytes or so of it.......";
     assert_int_equal(cw_store_file_open(dir, &f, &err), 0);
     assert_int_equal(cw_store_file_open(dir, &g, &err), CW_E_SERVICE);
     assert_non_null(strstr(err.message, "another process uses it"));
@@ -204,7 +236,8 @@ static void test_not_ours(void **state)
     err = (struct cw_error){0};
     assert_int_equal(cw_store_file_open(dir, &f, &err), CW_E_DATA);
     assert_non_null(strstr(err.message, path));
-    assert_non_null(strstr(err.message, "the dispatcher's journal is damaged (file is not a database): restore the file from a copy; or move it"));
+    assert_non_null(strstr(err.message, "the dispatcher's journal is damaged (file is not a database): "
+                                        "restore the file from a copy; or move it"));
     err = (struct cw_error){0};
     assert_int_equal(cw_store_file_open("/proc/nothing/here", &f, &err), CW_E_IO);
     assert_non_null(strstr(err.message, "/proc/nothing/here"));
@@ -234,7 +267,8 @@ static void test_damaged_files_are_errors(void **state)
     off_t size = lseek(fd, 0, SEEK_END);
     uint8_t *whole = malloc((size_t)size);
     assert_int_equal(pread(fd, whole, (size_t)size, 0), size);
-    for (off_t cut = 4096; cut <= size; cut += 4096) { /* of the last round the whole file, with a page that has one entry less */
+    for (off_t cut = 4096; cut <= size; cut += 4096) {
+        /* of the last round the whole file, with a page that has one entry less */
         assert_int_equal(pwrite(fd, whole, (size_t)size, 0), size);
         if (cut == size)
             assert_int_equal(pwrite(fd, "\0\1", 2, size - 4096 + 3), 2);
@@ -298,9 +332,16 @@ static void test_close_writes(void **state)
 }
 
 /* Writes one row after the other and says each that was acknowledged; ends by being killed. */
-struct writer { struct cw_loop *loop; struct cw_store *store; struct cw_store_batch batch; int fd; uint32_t n; };
+struct writer {
+    struct cw_loop *loop;
+    struct cw_store *store;
+    struct cw_store_batch batch;
+    int fd;
+    uint32_t n;
+};
 
 static void writer_next(struct writer *w);
+
 static void on_written(void *arg, const struct cw_error *why)
 {
     struct writer *w = arg;
@@ -342,7 +383,8 @@ static void test_kill(void **state)
             _exit(1);
         }
         close(fds[1]);
-        while (acknowledged < 20u + 7u * (uint32_t)round && read(fds[0], &n, sizeof(n)) == sizeof(n)) /* then at any instruction */
+        /* then at any instruction */
+        while (acknowledged < 20u + 7u * (uint32_t)round && read(fds[0], &n, sizeof(n)) == sizeof(n))
             acknowledged++;
         kill(pid, SIGKILL);
         while (read(fds[0], &n, sizeof(n)) == sizeof(n)) /* what it said before it died */
@@ -353,7 +395,8 @@ static void test_kill(void **state)
         assert_true(WIFSIGNALED(status));
         struct rows r = rows_at(dir);
         assert_int_equal(r.n % 2, 0);
-        assert_true(r.n / 2 == total + acknowledged || r.n / 2 == total + acknowledged + 1); /* the one under way may be there, whole */
+        /* the one under way may be there, whole */
+        assert_true(r.n / 2 == total + acknowledged || r.n / 2 == total + acknowledged + 1);
         total = (uint32_t)(r.n / 2);
     }
 }
@@ -374,7 +417,8 @@ static size_t copy_file(const char *name, size_t limit)
     return (size_t)n;
 }
 
-/* The log, cut at every byte of its last transaction: it opens, all before is there, and of the last one all or nothing. */
+/* The log, cut at every byte of its last transaction: it opens, all before is there, and of the last one all
+ * or nothing. */
 static void test_cut_log(void **state)
 {
     (void)state;
@@ -404,7 +448,10 @@ static void test_cut_log(void **state)
     cw_store_batch_deinit(&b);
 }
 
-static void on_alarm(int signal) { (void)signal; }
+static void on_alarm(int signal)
+{
+    (void)signal;
+}
 
 /* No room: said so, nothing half; and once there is room again, it goes on. */
 static void test_full(void **state)

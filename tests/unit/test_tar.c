@@ -13,7 +13,8 @@
 
 /* ---- the walk ---- */
 
-static int walk(const struct bytes *b, size_t step, uint64_t stream_size, struct cw_tar_walk *w, struct cw_error *err)
+static int walk(const struct bytes *b, size_t step, uint64_t stream_size, struct cw_tar_walk *w,
+                struct cw_error *err)
 {
     assert_int_equal(cw_tar_walk_init(w, "an.tar", stream_size, NULL), 0);
     int r = 0;
@@ -24,7 +25,8 @@ static int walk(const struct bytes *b, size_t step, uint64_t stream_size, struct
 
 static void expect_bad(const struct bytes *b, const char *part)
 {
-    for (int known = 0; known < 2; known++) { /* a plain file's size is known, that of a compressed stream is not */
+    for (int known = 0; known < 2; known++) {
+        /* a plain file's size is known, that of a compressed stream is not */
         struct cw_tar_walk w;
         struct cw_error err = {0};
         assert_int_equal(walk(b, 1000, known ? b->size : UINT64_MAX, &w, &err), CW_E_DATA);
@@ -166,7 +168,10 @@ static void sizes_of_pax_and_in_base_256(void **state)
     assert_int_equal(w.base.list.n, 2);
     assert_int_equal(w.base.list.offsets[1] + w.base.list.lengths[1], end);
     cw_walk_deinit(&w.base);
-    static const uint8_t sizes[][12] = {{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, {0x80, 0, 0, 1}, {0x80, 0, 0, 0, 0x7f}};
+    static const uint8_t sizes[][12] = {
+        {0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff},
+        {0x80, 0, 0, 1},
+        {0x80, 0, 0, 0, 0x7f}};
     for (size_t i = 0; i < 3; i++) { /* negative, 2^64, near 2^63 */
         memcpy(b.data + at + 124, sizes[i], 12);
         tar_seal(&b, at);
@@ -213,15 +218,38 @@ static void every_flipped_bit_of_a_header_is_an_error(void **state)
 static void hostile_members_are_refused(void **state)
 {
     (void)state;
-    static const struct { const char *name; char type; const char *data, *part; } cases[] = {
-        {"../x.jpg", '0', "", "\"../x.jpg\" leads out of the archive's directory"}, {"a/../../x.jpg", '0', "", "leads out"}, {"a/..", '5', "", "leads out"}, {"..", '5', "", "leads out"},
-        {"/etc/passwd.txt", '0', "", "\"/etc/passwd.txt\" is absolute"}, {"", '0', "", "no name"}, {"a.jpg", 'S', "", "a sparse file"}, {"a.jpg", '3', "", "a device"},
-        {"a.jpg", '6', "", "a named pipe"}, {"a.jpg", 'M', "", "another volume"}, {"a.jpg", 'Q', "", "its type is byte 81"}, {"a.jpg", '1', "data", "a link with 4 bytes"},
-        {"x", 'x', "27 GNU.sparse.major=1 ..... \n", "malformed"}, {"x", 'x', "22 GNU.sparse.major=1\n", "sparse"}, {"x", 'x', "99 path=a\n", "malformed"}, {"x", 'x', "10 path-a\n", "malformed"},
-        {"x", 'x', "0 path=a\n", "malformed"}, {"x", 'x', "path=a\n", "malformed"}, {"x", 'x', "12 size=-99\n", "no number"}, {"x", 'x', "32 size=99999999999999999999999\n", "no number"},
-        {"x", 'g', "14 path=a.jpg\n", "all members one path"}, {"x", 'g', "11 size=12\n", "all members one size"}, {"x", 'x', "15 path=../x.c\n", "leads out"},
+
+    static const struct {
+        const char *name;
+        char type;
+        const char *data, *part;
+    } cases[] = {
+        {"../x.jpg", '0', "", "\"../x.jpg\" leads out of the archive's directory"},
+        {"a/../../x.jpg", '0', "", "leads out"},
+        {"a/..", '5', "", "leads out"},
+        {"..", '5', "", "leads out"},
+        {"/etc/passwd.txt", '0', "", "\"/etc/passwd.txt\" is absolute"},
+        {"", '0', "", "no name"},
+        {"a.jpg", 'S', "", "a sparse file"},
+        {"a.jpg", '3', "", "a device"},
+        {"a.jpg", '6', "", "a named pipe"},
+        {"a.jpg", 'M', "", "another volume"},
+        {"a.jpg", 'Q', "", "its type is byte 81"},
+        {"a.jpg", '1', "data", "a link with 4 bytes"},
+        {"x", 'x', "27 GNU.sparse.major=1 ..... \n", "malformed"},
+        {"x", 'x', "22 GNU.sparse.major=1\n", "sparse"},
+        {"x", 'x', "99 path=a\n", "malformed"},
+        {"x", 'x', "10 path-a\n", "malformed"},
+        {"x", 'x', "0 path=a\n", "malformed"},
+        {"x", 'x', "path=a\n", "malformed"},
+        {"x", 'x', "12 size=-99\n", "no number"},
+        {"x", 'x', "32 size=99999999999999999999999\n", "no number"},
+        {"x", 'g', "14 path=a.jpg\n", "all members one path"},
+        {"x", 'g', "11 size=12\n", "all members one size"},
+        {"x", 'x', "15 path=../x.c\n", "leads out"},
         {"x", 'L', "../x.c", "leads out"},
     };
+
     for (size_t i = 0; i < CW_COUNT_OF(cases); i++) {
         struct bytes b = {0};
         tar_member(&b, cases[i].name, cases[i].data, strlen(cases[i].data), cases[i].type);
@@ -260,16 +288,28 @@ static void hostile_members_are_refused(void **state)
 static void names_are_split_at_the_first_dot_of_the_base(void **state)
 {
     (void)state;
-    static const struct { const char *name, *key, *extension; } cases[] = {
-        {"a.jpg", "a", "jpg"}, {"d.e/a.jpg", "d.e/a", "jpg"}, {"a.seg.png", "a", "seg.png"}, {"./a.x", "./a", "x"}, {"a", NULL, NULL}, {".a.jpg", NULL, NULL}, {"d.e/a", NULL, NULL}, {"a.", NULL, NULL},
+
+    static const struct {
+        const char *name, *key, *extension;
+    } cases[] = {
+        {"a.jpg", "a", "jpg"},
+        {"d.e/a.jpg", "d.e/a", "jpg"},
+        {"a.seg.png", "a", "seg.png"},
+        {"./a.x", "./a", "x"},
+        {"a", NULL, NULL},
+        {".a.jpg", NULL, NULL},
+        {"d.e/a", NULL, NULL},
+        {"a.", NULL, NULL},
     };
+
     for (size_t i = 0; i < CW_COUNT_OF(cases); i++) {
         struct cw_tar_name n;
         bool taken = cw_tar_split(cases[i].name, strlen(cases[i].name), &n);
         assert_int_equal(taken, cases[i].key != NULL);
         if (taken) {
             assert_true(n.key_size == strlen(cases[i].key) && memcmp(n.key, cases[i].key, n.key_size) == 0);
-            assert_true(n.extension_size == strlen(cases[i].extension) && memcmp(n.extension, cases[i].extension, n.extension_size) == 0);
+            assert_true(n.extension_size == strlen(cases[i].extension) &&
+                        memcmp(n.extension, cases[i].extension, n.extension_size) == 0);
         }
     }
 }
@@ -290,7 +330,12 @@ static size_t put_npy(uint8_t *out, const char *header, const void *data, size_t
 static void numpy_files_are_read(void **state)
 {
     (void)state;
-    static const struct { const char *header; size_t size; const char *part; } cases[] = {
+
+    static const struct {
+        const char *header;
+        size_t size;
+        const char *part;
+    } cases[] = {
         {"{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }   \n", 24, NULL},
         {"{'descr': '|u1', 'fortran_order': True, 'shape': (24,), }\n", 24, NULL},
         {"{\"shape\": (), 'descr': '<i8', 'fortran_order': False}", 8, NULL},
@@ -301,13 +346,16 @@ static void numpy_files_are_read(void **state)
         {"{'descr': '<f4', 'fortran_order': True, 'shape': (2, 3), }\n", 24, "Fortran"},
         {"{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }\n", 23, "as many bytes as its shape"},
         {"{'descr': '<f4', 'fortran_order': False, 'shape': (99999999999999999999,), }\n", 24, "malformed"},
-        {"{'descr': '<f4', 'fortran_order': False, 'shape': (9999999999999999, 9999999999999999, 9999999999999999), }\n", 24, "as many bytes"},
+        {"{'descr': '<f4', 'fortran_order': False, 'shape': (9999999999999999, 9999999999999999, "
+         "9999999999999999), }\n",
+         24, "as many bytes"},
         {"{'descr': '<f4', 'fortran_order': False, 'shape': (1, 1, 1, 1, 1, 1, 1), }\n", 4, "6 dimensions"},
         {"{'descr': '<f4', 'fortran_order': False, 'shape': (2 3), }\n", 24, "malformed"},
         {"{'descr': '<f4', 'shape': (2, 3), }\n", 24, "lacks"},
         {"{'descr': '<f4', 'descr': '<f4'}\n", 24, "malformed"},
         {"", 24, "malformed"},
     };
+
     static const uint8_t data[64] = {1};
     for (size_t i = 0; i < CW_COUNT_OF(cases); i++) {
         uint8_t bytes[300];
@@ -336,7 +384,8 @@ static void samples_become_components(void **state)
     (void)state;
     struct bytes b = {0};
     uint8_t npy[300];
-    size_t n = put_npy(npy, "{'descr': '<i2', 'fortran_order': False, 'shape': (2, 1), }\n", (int16_t[]){5, -6}, 4);
+    size_t n = put_npy(npy, "{'descr': '<i2', 'fortran_order': False, 'shape': (2, 1), }\n",
+                       (int16_t[]){5, -6}, 4);
     tar_file(&b, "x/0.PNG", "picture 0");
     tar_file(&b, "x/0.cls", " 7\n");
     tar_member(&b, "x/0.mask.npy", npy, n, '0');
@@ -358,10 +407,15 @@ static void samples_become_components(void **state)
     for (int i = 0; i < 2; i++) {
         struct run r;
         char chain[600];
-        snprintf(chain, sizeof(chain),
-                 "{\"op\": \"tar\", \"files\": \"%s\", \"components\": {\"image\": {\"key\": \"jpg;png\", \"dtype\": \"bytes\"}, \"cls\": \"uint8\", \"__key__\": \"bytes\", \"m\": {\"key\": \"mask.npy\", "
-                 "\"dtype\": \"int16\", \"shape\": [2, 1]}, \"box.txt\": {\"dtype\": \"float32\", \"shape\": [4]}, \"b\": {\"key\": \"boxes.txt\", \"dtype\": \"int8\", \"shape\": [2], "
-                 "\"variable\": true}, \"t\": {\"key\": \"txt\", \"dtype\": \"bytes\", \"default\": \"none\"}}}", names[i]);
+        snprintf(
+            chain, sizeof(chain),
+            "{\"op\": \"tar\", \"files\": \"%s\", \"components\": {\"image\": {\"key\": \"jpg;png\", "
+            "\"dtype\": \"bytes\"}, \"cls\": \"uint8\", \"__key__\": \"bytes\", \"m\": {\"key\": "
+            "\"mask.npy\", "
+            "\"dtype\": \"int16\", \"shape\": [2, 1]}, \"box.txt\": {\"dtype\": \"float32\", \"shape\": "
+            "[4]}, \"b\": {\"key\": \"boxes.txt\", \"dtype\": \"int8\", \"shape\": [2], "
+            "\"variable\": true}, \"t\": {\"key\": \"txt\", \"dtype\": \"bytes\", \"default\": \"none\"}}}",
+            names[i]);
         assert_int_equal(run_open(&r, chain), 0);
         assert_int_equal(r.source->n_records, 2);
         assert_int_equal(r.source->random_access, i == 0);
@@ -385,7 +439,10 @@ static void samples_become_components(void **state)
 static void samples_say_what_is_wrong(void **state)
 {
     (void)state;
-    static const struct { const char *extension, *text, *why; } cases[] = {
+
+    static const struct {
+        const char *extension, *text, *why;
+    } cases[] = {
         {"cls", "256", "sample \"0\": \"cls\" holds \"256\", which is out of range for uint8"},
         {"cls", "1.5", "sample \"1\": \"cls\" holds \"1.5\", which is not an integer for uint8"},
         {"cls", "seven", "sample \"2\": \"cls\" holds \"seven\", which is no number for uint8"},
@@ -409,17 +466,24 @@ static void samples_say_what_is_wrong(void **state)
     temp_file("bad.tar", b.data, b.size);
     bytes_free(&b);
     struct run r;
-    assert_int_equal(run_open(&r, "{\"op\": \"tar\", \"files\": \"bad.tar\", \"components\": {\"cls\": \"uint8\"}}"), 0);
+    assert_int_equal(
+        run_open(&r, "{\"op\": \"tar\", \"files\": \"bad.tar\", \"components\": {\"cls\": \"uint8\"}}"), 0);
     assert_int_equal(run_rows(&r, rows, 8), 0);
     for (size_t i = 0; i < CW_COUNT_OF(cases); i++)
         assert_string_equal(fault_of(&r, i), cases[i].why);
     assert_string_equal(fault_of(&r, 7), "sample \"7\": it has two files \"cls\"");
     run_deinit(&r);
-    assert_int_equal(run_open(&r, "{\"op\": \"tar\", \"files\": \"bad.tar\", \"components\": {\"cls.npy\": \"uint8\"}}"), 0);
+    assert_int_equal(
+        run_open(&r, "{\"op\": \"tar\", \"files\": \"bad.tar\", \"components\": {\"cls.npy\": \"uint8\"}}"),
+        0);
     run_deinit(&r);
-    expect_error("{\"op\": \"tar\", \"files\": \"bad.tar\", \"components\": {\"__key__\": \"uint8\"}}", CW_E_PIPELINE, "\"bytes\" as dtype of \"__key__\"");
-    expect_error("{\"op\": \"tar\", \"files\": \"bad.tar\", \"components\": {}}", CW_E_PIPELINE, "1 to 64 components");
-    expect_error("{\"op\": \"tar\", \"files\": \"bad.tar\", \"components\": {\"a\": {\"dtype\": \"bytes\", \"what\": 1}}}", CW_E_PIPELINE, "for the component \"a\"");
+    expect_error("{\"op\": \"tar\", \"files\": \"bad.tar\", \"components\": {\"__key__\": \"uint8\"}}",
+                 CW_E_PIPELINE, "\"bytes\" as dtype of \"__key__\"");
+    expect_error("{\"op\": \"tar\", \"files\": \"bad.tar\", \"components\": {}}", CW_E_PIPELINE,
+                 "1 to 64 components");
+    expect_error("{\"op\": \"tar\", \"files\": \"bad.tar\", \"components\": {\"a\": {\"dtype\": \"bytes\", "
+                 "\"what\": 1}}}",
+                 CW_E_PIPELINE, "for the component \"a\"");
 }
 
 static void file_key_is_as_documented(void **state)
@@ -429,7 +493,8 @@ static void file_key_is_as_documented(void **state)
     struct run r;
     char long_text[1000];
     memset(long_text, 'x', sizeof(long_text));
-    size_t dir = tar_member(&b, "d/", "", 0, '5'), pax = tar_member(&b, "p", "12 path=a.b\n", 12, 'x'), file = tar_member(&b, "cut", long_text, 1000, '0');
+    size_t dir = tar_member(&b, "d/", "", 0, '5'), pax = tar_member(&b, "p", "12 path=a.b\n", 12, 'x'),
+           file = tar_member(&b, "cut", long_text, 1000, '0');
     tar_end(&b);
     bytes_add(&content, b.data + dir, 512);
     bytes_add(&content, b.data + pax, 512 + 12);
@@ -438,7 +503,8 @@ static void file_key_is_as_documented(void **state)
     bytes_add_u64(&key, b.size);
     bytes_add_u64(&key, cw_hash64(content.data, content.size));
     temp_file("key.tar", b.data, b.size);
-    assert_int_equal(run_open(&r, "{\"op\": \"tar\", \"files\": \"key.tar\", \"components\": {\"b\": \"bytes\"}}"), 0);
+    assert_int_equal(
+        run_open(&r, "{\"op\": \"tar\", \"files\": \"key.tar\", \"components\": {\"b\": \"bytes\"}}"), 0);
     struct cw_record_id id;
     r.source->ops->ids(r.source, (uint64_t[]){0}, 1, &id);
     assert_int_equal(id.file_key, cw_hash64(key.data, key.size));

@@ -26,10 +26,23 @@ static unsigned slow_distance(const char *a, size_t n, const char *b, size_t m)
 static void test_distance(void **state)
 {
     (void)state;
-    static const struct { const char *a, *b; unsigned d; } cases[] = {
-        {"", "", 0}, {"abc", "", 3}, {"", "abc", 3}, {"batch", "batch", 0}, {"bacth", "batch", 1}, {"shufle", "shuffle", 1},
-        {"kitten", "sitting", 3}, {"resize", "resise", 1}, {"decode_image", "decode-image", 1}, {"ca", "abc", 3},
+
+    static const struct {
+        const char *a, *b;
+        unsigned d;
+    } cases[] = {
+        {"", "", 0},
+        {"abc", "", 3},
+        {"", "abc", 3},
+        {"batch", "batch", 0},
+        {"bacth", "batch", 1},
+        {"shufle", "shuffle", 1},
+        {"kitten", "sitting", 3},
+        {"resize", "resise", 1},
+        {"decode_image", "decode-image", 1},
+        {"ca", "abc", 3},
     };
+
     for (size_t i = 0; i < CW_COUNT_OF(cases); i++) {
         assert_int_equal(cw_edit_distance(cases[i].a, cases[i].b), cases[i].d);
         assert_int_equal(cw_edit_distance(cases[i].b, cases[i].a), cases[i].d);
@@ -52,7 +65,8 @@ static void test_distance_exhaustive(void **state)
     assert_int_equal(n, CW_COUNT_OF(words));
     for (size_t i = 0; i < n; i++)
         for (size_t k = 0; k < n; k++)
-            assert_int_equal(cw_edit_distance(words[i], words[k]), slow_distance(words[i], strlen(words[i]), words[k], strlen(words[k])));
+            assert_int_equal(cw_edit_distance(words[i], words[k]),
+                             slow_distance(words[i], strlen(words[i]), words[k], strlen(words[k])));
 }
 
 static void test_long_names_are_cut(void **state)
@@ -71,7 +85,8 @@ static void test_long_names_are_cut(void **state)
 static void test_nearest(void **state)
 {
     (void)state;
-    static const char *const names[] = {"batch", "cast", "filter", "random_crop", "random_resized_crop", "resize", "take"};
+    static const char *const names[] = {"batch",  "cast", "filter", "random_crop", "random_resized_crop",
+                                        "resize", "take"};
     size_t n = CW_COUNT_OF(names);
     assert_string_equal(cw_nearest("bacth", names, n), "batch");
     assert_string_equal(cw_nearest("resise", names, n), "resize");
@@ -117,11 +132,25 @@ static void test_errors_keep_the_first_facts(void **state)
     assert_string_equal(err.file, "x");
     assert_int_equal(cw_error_set(NULL, CW_E_IO, "nobody listens"), CW_E_IO);
     cw_error_op(NULL, "batch");
-    static const struct { int status, code; const char *name; } codes[] = {
-        {CW_E_RECORD, 1, "record"}, {CW_E_DATA, 1, "data"}, {CW_E_IO, 1, "io"}, {CW_E_MEMORY, 1, "memory"}, {CW_E_BUDGET, 2, "budget"},
-        {CW_E_PIPELINE, 2, "pipeline"}, {CW_E_OPTION, 2, "option"}, {CW_E_STATE, 2, "state"}, {CW_E_SERVICE, 3, "service"},
-        {CW_E_DEADLINE, 4, "deadline"}, {CW_E_INTERRUPTED, 130, "interrupted"}, {CW_E_BUG, 1, "internal"},
+
+    static const struct {
+        int status, code;
+        const char *name;
+    } codes[] = {
+        {CW_E_RECORD, 1, "record"},
+        {CW_E_DATA, 1, "data"},
+        {CW_E_IO, 1, "io"},
+        {CW_E_MEMORY, 1, "memory"},
+        {CW_E_BUDGET, 2, "budget"},
+        {CW_E_PIPELINE, 2, "pipeline"},
+        {CW_E_OPTION, 2, "option"},
+        {CW_E_STATE, 2, "state"},
+        {CW_E_SERVICE, 3, "service"},
+        {CW_E_DEADLINE, 4, "deadline"},
+        {CW_E_INTERRUPTED, 130, "interrupted"},
+        {CW_E_BUG, 1, "internal"},
     };
+
     for (size_t i = 0; i < CW_COUNT_OF(codes); i++) {
         assert_string_equal(cw_status_name(codes[i].status), codes[i].name);
         assert_int_equal(cw_status_exit(codes[i].status), codes[i].code);
@@ -131,10 +160,31 @@ static void test_errors_keep_the_first_facts(void **state)
 static void test_utf8(void **state)
 {
     (void)state;
-    static const char *const good[] = {"", "abc", "\x7f", "\xc2\x80", "\xdf\xbf", "\xe0\xa0\x80", "\xed\x9f\xbf", "\xee\x80\x80", "\xef\xbf\xbf",
-                                       "\xf0\x90\x80\x80", "\xf4\x8f\xbf\xbf", "a\xe2\x82\xac.b"};
-    static const char *const bad[] = {"\x80", "\xc1\xbf", "\xc2", "\xc2.a", "\xe0\x9f\xbf", "\xed\xa0\x80", "\xe2\x82", "\xe2\x82.a", "\xf0\x8f\xbf\xbf",
-                                      "\xf4\x90\x80\x80", "\xf5\x80\x80\x80", "\xff", "ok\xf0\x90\x80"};
+    static const char *const good[] = {"",
+                                       "abc",
+                                       "\x7f",
+                                       "\xc2\x80",
+                                       "\xdf\xbf",
+                                       "\xe0\xa0\x80",
+                                       "\xed\x9f\xbf",
+                                       "\xee\x80\x80",
+                                       "\xef\xbf\xbf",
+                                       "\xf0\x90\x80\x80",
+                                       "\xf4\x8f\xbf\xbf",
+                                       "a\xe2\x82\xac.b"};
+    static const char *const bad[] = {"\x80",
+                                      "\xc1\xbf",
+                                      "\xc2",
+                                      "\xc2.a",
+                                      "\xe0\x9f\xbf",
+                                      "\xed\xa0\x80",
+                                      "\xe2\x82",
+                                      "\xe2\x82.a",
+                                      "\xf0\x8f\xbf\xbf",
+                                      "\xf4\x90\x80\x80",
+                                      "\xf5\x80\x80\x80",
+                                      "\xff",
+                                      "ok\xf0\x90\x80"};
     for (size_t i = 0; i < CW_COUNT_OF(good); i++)
         if (!cw_text_utf8(good[i], strlen(good[i])))
             fail_msg("good string %zu is refused", i);
@@ -149,12 +199,27 @@ static void test_utf8(void **state)
 static void test_names_are_shown_escaped(void **state)
 {
     (void)state;
-    static const struct { const char *text, *shown; } cases[] = {
-        {"resnet-\xc3\xa9t\xc3\xa9", "resnet-\xc3\xa9t\xc3\xa9"}, {"a\x1b[31mb", "a\\u001b[31mb"}, {"line\none\r\ttwo\x7f", "line\\none\\r\\ttwo\\u007f"},
-        {"a\xe2\x80\xae" "b", "a\\u202eb"}, {"\xe2\x80\x8b", "\\u200b"}, {"\xe2\x81\xa6x\xe2\x81\xa9", "\\u2066x\\u2069"}, {"\xef\xbb\xbf", "\\ufeff"}, {"\xc2\x9b", "\\u009b"},
-        {"\xf3\xa0\x81\x81", "\\U000e0041"}, {"cut \xe2\x82", "cut "}, {"cut \xe2\x82 within \xf0\x90\x80", "cut  within "}, {"bad \xff\xc0\x80", "bad \\xff\\xc0\\x80"},
+
+    static const struct {
+        const char *text, *shown;
+    } cases[] = {
+        {"resnet-\xc3\xa9t\xc3\xa9", "resnet-\xc3\xa9t\xc3\xa9"},
+        {"a\x1b[31mb", "a\\u001b[31mb"},
+        {"line\none\r\ttwo\x7f", "line\\none\\r\\ttwo\\u007f"},
+        {"a\xe2\x80\xae"
+         "b",
+         "a\\u202eb"},
+        {"\xe2\x80\x8b", "\\u200b"},
+        {"\xe2\x81\xa6x\xe2\x81\xa9", "\\u2066x\\u2069"},
+        {"\xef\xbb\xbf", "\\ufeff"},
+        {"\xc2\x9b", "\\u009b"},
+        {"\xf3\xa0\x81\x81", "\\U000e0041"},
+        {"cut \xe2\x82", "cut "},
+        {"cut \xe2\x82 within \xf0\x90\x80", "cut  within "},
+        {"bad \xff\xc0\x80", "bad \\xff\\xc0\\x80"},
         {"\xf0\x9f\x98\x80", "\xf0\x9f\x98\x80"},
     };
+
     char buf[64], all[400] = "";
     for (size_t i = 0; i < CW_COUNT_OF(cases); i++) {
         cw_text_show(buf, sizeof(buf), cases[i].text);
@@ -198,9 +263,14 @@ static void test_text_is_cut_between_characters(void **state)
 static void test_base36_comes_back(void **state)
 {
     (void)state;
-    static const struct { uint64_t value; const char *text; } cases[] = {
+
+    static const struct {
+        uint64_t value;
+        const char *text;
+    } cases[] = {
         {0, "0"}, {35, "z"}, {36, "10"}, {46655, "zzz"}, {UINT64_MAX, "3w5e11264sgsf"},
     };
+
     for (size_t i = 0; i < CW_COUNT_OF(cases); i++) {
         struct cw_text t = {0};
         cw_text_add_base36(&t, cases[i].value);

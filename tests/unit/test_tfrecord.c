@@ -118,7 +118,8 @@ static void names_damage(void **state)
             assert_non_null(cw_tfrecord_check(b.data + second, 216, why));
         b.data[second + at] ^= 0x40;
     }
-    static const uint64_t lengths[] = {(uint64_t)1 << 63, UINT64_MAX, UINT64_MAX - 15, INT64_MAX, INT64_MAX - 16};
+    static const uint64_t lengths[] = {(uint64_t)1 << 63, UINT64_MAX, UINT64_MAX - 15, INT64_MAX,
+                                       INT64_MAX - 16};
     for (size_t i = 0; i < CW_COUNT_OF(lengths); i++) {
         b.size = 316 + 16;
         bytes_add_header(&b, lengths[i]);
@@ -154,7 +155,8 @@ static void restarts_anywhere(enum cw_codec codec, int window_bits, int members)
     for (uint32_t i = 0; i < 40; i++)
         bytes_add_numbered(&plain, i, 9000 + i * 100);
     for (int m = 0; m < members; m++) {
-        size_t from = plain.size * (size_t)m / (size_t)members, to = plain.size * (size_t)(m + 1) / (size_t)members;
+        size_t from = plain.size * (size_t)m / (size_t)members,
+               to = plain.size * (size_t)(m + 1) / (size_t)members;
         bytes_add_deflated(&packed, plain.data + from, to - from, window_bits);
     }
     if (codec == CW_CODEC_GZIP)
@@ -186,9 +188,20 @@ static void restarts_anywhere(enum cw_codec codec, int window_bits, int members)
     bytes_free(&packed);
 }
 
-static void restarts_gzip(void **state) { (void)state, restarts_anywhere(CW_CODEC_GZIP, 31, 1); }
-static void restarts_gzip_members(void **state) { (void)state, restarts_anywhere(CW_CODEC_GZIP, 31, 3); }
-static void restarts_zlib(void **state) { (void)state, restarts_anywhere(CW_CODEC_ZLIB, 15, 1); }
+static void restarts_gzip(void **state)
+{
+    (void)state, restarts_anywhere(CW_CODEC_GZIP, 31, 1);
+}
+
+static void restarts_gzip_members(void **state)
+{
+    (void)state, restarts_anywhere(CW_CODEC_GZIP, 31, 3);
+}
+
+static void restarts_zlib(void **state)
+{
+    (void)state, restarts_anywhere(CW_CODEC_ZLIB, 15, 1);
+}
 
 static int inflate_all(const char *path, enum cw_codec codec, struct cw_error *err)
 {
@@ -220,11 +233,13 @@ static void damaged_streams(void **state)
         assert_contains(err.message, "truncated");
     }
     packed.data[packed.size - 6] ^= 1; /* the stored CRC */
-    assert_int_equal(inflate_all(temp_file("crc.gz", packed.data, packed.size), CW_CODEC_GZIP, &err), CW_E_DATA);
+    assert_int_equal(inflate_all(temp_file("crc.gz", packed.data, packed.size), CW_CODEC_GZIP, &err),
+                     CW_E_DATA);
     packed.data[packed.size - 6] ^= 1;
     bytes_add(&packed, "\0x", 2);
     err = (struct cw_error){0};
-    assert_int_equal(inflate_all(temp_file("tail.gz", packed.data, packed.size), CW_CODEC_GZIP, &err), CW_E_DATA);
+    assert_int_equal(inflate_all(temp_file("tail.gz", packed.data, packed.size), CW_CODEC_GZIP, &err),
+                     CW_E_DATA);
     assert_contains(err.message, "other data after");
     assert_int_equal(inflate_all(temp_file("plain", plain.data, plain.size), CW_CODEC_GZIP, &err), CW_E_DATA);
     bytes_free(&plain);
@@ -234,8 +249,9 @@ static void damaged_streams(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(crc_vectors),   cmocka_unit_test(crc_is_portable),       cmocka_unit_test(finds_records),
-        cmocka_unit_test(names_damage),  cmocka_unit_test(restarts_gzip),         cmocka_unit_test(restarts_gzip_members),
+        cmocka_unit_test(crc_vectors),   cmocka_unit_test(crc_is_portable),
+        cmocka_unit_test(finds_records), cmocka_unit_test(names_damage),
+        cmocka_unit_test(restarts_gzip), cmocka_unit_test(restarts_gzip_members),
         cmocka_unit_test(restarts_zlib), cmocka_unit_test(damaged_streams),
     };
     return cmocka_run_group_tests_name("tfrecord", tests, temp_make, temp_remove);

@@ -36,7 +36,8 @@ static int remove_path(void **state)
 static void *write_spans(void *arg)
 {
     for (uint64_t i = 0; i < SPANS; i++)
-        cw_trace_span(arg, "batch", &(struct cw_traced){stream, 0, i, i % 2 ? CW_TRACE_RANGE : 7, 0}, cw_now_ns(), cw_now_ns());
+        cw_trace_span(arg, "batch", &(struct cw_traced){stream, 0, i, i % 2 ? CW_TRACE_RANGE : 7, 0},
+                      cw_now_ns(), cw_now_ns());
     return NULL;
 }
 
@@ -86,7 +87,8 @@ static void test_limit(void **state)
     assert_true(n > 100 && n < SPANS);
     snprintf(expected, sizeof(expected), "%zu spans left out", SPANS - n);
     const json_t *last = json_array_get(all, json_array_size(all) - 1);
-    assert_string_equal(json_string_value(json_object_get(json_object_get(last, "args"), "labels")), expected);
+    assert_string_equal(json_string_value(json_object_get(json_object_get(last, "args"), "labels")),
+                        expected);
     json_decref(all);
     FILE *f = fopen(path, "re");
     assert_non_null(f);
@@ -103,7 +105,8 @@ static void test_full(void **state)
     assert_int_equal(cw_trace_open("/dev/full", "a test", CW_TRACE_BYTES, &t, &err), 0);
     write_spans(t);
     assert_int_equal(cw_trace_close(t, &err), CW_E_IO);
-    assert_int_equal(cw_trace_open("/dev/null/x", "a test", CW_TRACE_BYTES, &t, &(struct cw_error){0}), CW_E_OPTION);
+    assert_int_equal(cw_trace_open("/dev/null/x", "a test", CW_TRACE_BYTES, &t, &(struct cw_error){0}),
+                     CW_E_OPTION);
     cw_trace_span(NULL, "batch", &(struct cw_traced){stream, 0, 0, 0, 0}, 0, 0); /* nothing is traced */
     assert_int_equal(cw_trace_close(NULL, NULL), 0);
 }

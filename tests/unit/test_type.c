@@ -1,4 +1,5 @@
-/* Half precisions against a slow reference, for all inputs where that is possible; names and sizes of types. */
+/* Half precisions against a slow reference, for all inputs where that is possible; names and sizes of types.
+ */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -10,7 +11,9 @@
 #include "base/macro.h"
 #include "data/type.h"
 
-struct format { int mantissa, max_exponent, min_exponent; };
+struct format {
+    int mantissa, max_exponent, min_exponent;
+};
 static const struct format half = {10, 15, -14}, bfloat = {7, 127, -126};
 
 /* The value of a bit pattern, by definition. */
@@ -29,7 +32,8 @@ static double value_of(uint32_t bits, const struct format *f)
 static uint32_t nearest_bits(double a, const struct format *f)
 {
     uint32_t infinity = (f == &half ? 31u : 255u) << f->mantissa, low = 0, high = infinity;
-    double beyond = ldexp(1, f->max_exponent + 1); /* where the next value would be, were there one more exponent */
+    /* where the next value would be, were there one more exponent */
+    double beyond = ldexp(1, f->max_exponent + 1);
     while (high - low > 1) {
         uint32_t mid = low + (high - low) / 2;
         if (value_of(mid, f) <= a)
@@ -75,7 +79,8 @@ static void test_all_patterns_out_and_back(void **state)
     }
 }
 
-/* Around each value and around the middle between it and the next: one step of float and of double to both sides. */
+/* Around each value and around the middle between it and the next: one step of float and of double to both
+ * sides. */
 static void test_rounding_at_every_boundary(void **state)
 {
     (void)state;
@@ -83,7 +88,8 @@ static void test_rounding_at_every_boundary(void **state)
         const struct format *f = k ? &bfloat : &half;
         uint32_t infinity = (k ? 255u : 31u) << f->mantissa;
         for (uint32_t bits = 0; bits < infinity; bits++) {
-            double v = value_of(bits, f), next = bits + 1 == infinity ? ldexp(1, f->max_exponent + 1) : value_of(bits + 1, f);
+            double v = value_of(bits, f),
+                   next = bits + 1 == infinity ? ldexp(1, f->max_exponent + 1) : value_of(bits + 1, f);
             double at[] = {v, v + (next - v) / 2}; /* exact in double */
             for (unsigned i = 0; i < 2; i++) {
                 double points[] = {at[i], nextafter(at[i], 0), nextafter(at[i], (double)INFINITY)};
@@ -94,7 +100,8 @@ static void test_rounding_at_every_boundary(void **state)
                     }
                 float x = (float)at[i], floats[] = {x, nextafterf(x, 0), nextafterf(x, INFINITY)};
                 for (unsigned j = 0; j < 3; j++)
-                    assert_int_equal(k ? cw_float_to_bfloat(floats[j]) : cw_float_to_half(floats[j]), reference((double)floats[j], f));
+                    assert_int_equal(k ? cw_float_to_bfloat(floats[j]) : cw_float_to_half(floats[j]),
+                                     reference((double)floats[j], f));
             }
         }
     }
@@ -138,9 +145,12 @@ static void test_types(void **state)
 {
     (void)state;
     char buf[160];
-    struct cw_type image = {.dtype = CW_UINT8, .ndim = 3, .dims = {224, 224, 3}}, varies = {.dtype = CW_UINT8, .ndim = 3, .dims = {CW_VARIES, CW_VARIES, 3}},
-                   unknown = {.dtype = CW_FLOAT64, .ndim = -1}, text = {.dtype = CW_BYTES}, empty = {.dtype = CW_INT64, .ndim = 2, .dims = {0, 5}},
-                   huge = {.dtype = CW_INT64, .ndim = 2, .dims = {INT64_MAX, INT64_MAX}}, scalar = cw_type_scalar(CW_FLOAT32);
+    struct cw_type image = {.dtype = CW_UINT8, .ndim = 3, .dims = {224, 224, 3}},
+                   varies = {.dtype = CW_UINT8, .ndim = 3, .dims = {CW_VARIES, CW_VARIES, 3}},
+                   unknown = {.dtype = CW_FLOAT64, .ndim = -1}, text = {.dtype = CW_BYTES},
+                   empty = {.dtype = CW_INT64, .ndim = 2, .dims = {0, 5}},
+                   huge = {.dtype = CW_INT64, .ndim = 2, .dims = {INT64_MAX, INT64_MAX}},
+                   scalar = cw_type_scalar(CW_FLOAT32);
     assert_true(cw_type_fixed(&image) && cw_type_fixed(&empty) && cw_type_fixed(&scalar));
     assert_false(cw_type_fixed(&varies) || cw_type_fixed(&unknown) || cw_type_fixed(&text));
     assert_int_equal(cw_type_bytes(&image), 224 * 224 * 3);

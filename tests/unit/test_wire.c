@@ -13,9 +13,11 @@
 
 #include "data_files.h"
 
-static const char mixed[] = "{\"op\": \"text\", \"files\": \"lines.txt\"}, {\"op\": \"assign\", \"set\": {\"n\": \"length(text)\", \"half\": \"float32(0.5) * length(text)\"}}, "
+static const char mixed[] = "{\"op\": \"text\", \"files\": \"lines.txt\"}, {\"op\": \"assign\", \"set\": "
+                            "{\"n\": \"length(text)\", \"half\": \"float32(0.5) * length(text)\"}}, "
                             "{\"op\": \"batch\", \"size\": 7}";
-static const char skips[] = "{\"op\": \"range\", \"stop\": 60}, {\"op\": \"fail\", \"where\": \"value % 5 == 2\"}, {\"op\": \"filter\", \"where\": \"value != 3\"}, "
+static const char skips[] = "{\"op\": \"range\", \"stop\": 60}, {\"op\": \"fail\", \"where\": \"value % 5 == "
+                            "2\"}, {\"op\": \"filter\", \"where\": \"value != 3\"}, "
                             "{\"op\": \"batch\", \"size\": 8}";
 static const char single[] = "{\"op\": \"text\", \"files\": \"lines.txt\"}";
 
@@ -33,7 +35,8 @@ static void run_open_as(struct run *r, const char *chain, bool rows)
     struct cw_runner_options o = {.threads = 1, .memory = (size_t)64 << 20};
     *r = (struct run){0};
     snprintf(text, sizeof(text), "{\"cachew\": 1, \"on_error\": \"skip\", \"pipeline\": [%s]}", chain);
-    if (cw_local_parse(&r->local, text, strlen(text), temp_dir, &err) < 0 || cw_local_open(&r->local, temp_dir, 1, &err) < 0 ||
+    if (cw_local_parse(&r->local, text, strlen(text), temp_dir, &err) < 0 ||
+        cw_local_open(&r->local, temp_dir, 1, &err) < 0 ||
         cw_runner_new(r->local.sequence, &o, &r->runner, &err) < 0)
         fail_msg("%s", err.message);
     const struct cw_range_options range = {.end = r->local.sequence->n_positions, .rows = rows};
@@ -41,7 +44,10 @@ static void run_open_as(struct run *r, const char *chain, bool rows)
         fail_msg("%s", err.message);
 }
 
-static void run_open(struct run *r, const char *chain) { run_open_as(r, chain, false); }
+static void run_open(struct run *r, const char *chain)
+{
+    run_open_as(r, chain, false);
+}
 
 static void run_deinit(struct run *r)
 {
@@ -76,10 +82,10 @@ static struct cw_assembly *run_rows(struct run *r, uint64_t n)
 struct received {
     Cachew__Batch *m;
     struct cw_memory memory[2];
-
 };
 
-static void receive(const struct cw_batch *b, const struct cw_quarantined *q, bool in_slabs, struct received *ret)
+static void receive(const struct cw_batch *b, const struct cw_quarantined *q, bool in_slabs,
+                    struct received *ret)
 {
     struct cw_wire_batch w;
     struct cw_error err = {0};
@@ -95,7 +101,8 @@ static void receive(const struct cw_batch *b, const struct cw_quarantined *q, bo
         assert_int_equal(w.n_pieces, 0);
         for (int i = 0; i < 2; i++)
             if (b->slabs[i]) {
-                ret->memory[at] = (struct cw_memory){.data = aligned_alloc(64, b->slabs[i]->size), .size = b->slabs[i]->size};
+                ret->memory[at] = (struct cw_memory){.data = aligned_alloc(64, b->slabs[i]->size),
+                                                     .size = b->slabs[i]->size};
                 memcpy(ret->memory[at++].data, b->slabs[i]->data, b->slabs[i]->size);
             }
     } else {
@@ -115,7 +122,8 @@ static void received_deinit(struct received *r)
     free(r->memory[1].data);
 }
 
-static int read_it(const struct received *x, const struct cw_compiled *c, struct cw_hash128 *ret, size_t *ret_quarantined)
+static int read_it(const struct received *x, const struct cw_compiled *c, struct cw_hash128 *ret,
+                   size_t *ret_quarantined)
 {
     struct cw_batch b = {0};
     struct cw_quarantined *q = NULL;
@@ -162,9 +170,23 @@ static void round_trips(const char *chain, size_t batches)
     run_deinit(&r);
 }
 
-static void mixed_round_trips(void **state) { (void)state; round_trips(mixed, 1); }
-static void skips_round_trip(void **state) { (void)state; round_trips(skips, 3); }
-static void single_round_trips(void **state) { (void)state; round_trips(single, 1); }
+static void mixed_round_trips(void **state)
+{
+    (void)state;
+    round_trips(mixed, 1);
+}
+
+static void skips_round_trip(void **state)
+{
+    (void)state;
+    round_trips(skips, 3);
+}
+
+static void single_round_trips(void **state)
+{
+    (void)state;
+    round_trips(single, 1);
+}
 
 /* ---- what nobody honest says ---- */
 
@@ -174,34 +196,91 @@ static void lie(struct received *x, int which)
     Cachew__Component **c = x->m->components;
     uint64_t *lengths = (uint64_t *)(void *)(x->memory[0].data + c[2]->lengths_offset);
     switch (which) {
-    case 0: x->m->n++; break;
-    case 1: x->m->n = UINT32_MAX; break;
-    case 2: x->m->leading = false; break;
-    case 3: x->m->n_components--; break;
-    case 4: x->m->ids.len--; break;
-    case 5: x->m->ids.data[20] = 1; break; /* another source than there is */
-    case 6: c[0]->dims[0] = -1; break;
-    case 7: c[0]->dims[0] = INT64_MAX; break;
-    case 8: c[0]->n_dims = 0; break;
-    case 9: c[1]->dtype = CW_FLOAT64; break;
-    case 10: c[1]->dtype = 1000000; break;
-    case 11: c[1]->size += 8; break;
-    case 12: c[1]->size = 0; break;
-    case 13: c[1]->offset = x->memory[0].size; break;
-    case 14: c[1]->offset = UINT64_MAX - 63; break;
-    case 15: c[1]->offset += 4; break;
-    case 16: c[1]->slab = 1; break;
-    case 17: c[1]->slab = 2; break;
-    case 18: c[1]->name[0] = 'x'; break;
-    case 19: c[2]->lengths_offset = x->memory[0].size; break;
-    case 20: c[2]->lengths_offset = UINT64_MAX - 63; break;
-    case 21: c[2]->lengths_offset += 4; break;
-    case 22: lengths[0]++; break;
-    case 23: lengths[0] = UINT64_MAX; break;
-    case 24: lengths[0] -= lengths[1] + 1; lengths[1] += lengths[1] + 1; break; /* adds up, modulo 2^64 */
-    case 25: c[2]->size++; break;
-    case 26: c[2]->size = UINT64_MAX; break;
-    case 27: x->memory[0].size -= 64; break;
+    case 0:
+        x->m->n++;
+        break;
+    case 1:
+        x->m->n = UINT32_MAX;
+        break;
+    case 2:
+        x->m->leading = false;
+        break;
+    case 3:
+        x->m->n_components--;
+        break;
+    case 4:
+        x->m->ids.len--;
+        break;
+    case 5:
+        x->m->ids.data[20] = 1;
+        break; /* another source than there is */
+    case 6:
+        c[0]->dims[0] = -1;
+        break;
+    case 7:
+        c[0]->dims[0] = INT64_MAX;
+        break;
+    case 8:
+        c[0]->n_dims = 0;
+        break;
+    case 9:
+        c[1]->dtype = CW_FLOAT64;
+        break;
+    case 10:
+        c[1]->dtype = 1000000;
+        break;
+    case 11:
+        c[1]->size += 8;
+        break;
+    case 12:
+        c[1]->size = 0;
+        break;
+    case 13:
+        c[1]->offset = x->memory[0].size;
+        break;
+    case 14:
+        c[1]->offset = UINT64_MAX - 63;
+        break;
+    case 15:
+        c[1]->offset += 4;
+        break;
+    case 16:
+        c[1]->slab = 1;
+        break;
+    case 17:
+        c[1]->slab = 2;
+        break;
+    case 18:
+        c[1]->name[0] = 'x';
+        break;
+    case 19:
+        c[2]->lengths_offset = x->memory[0].size;
+        break;
+    case 20:
+        c[2]->lengths_offset = UINT64_MAX - 63;
+        break;
+    case 21:
+        c[2]->lengths_offset += 4;
+        break;
+    case 22:
+        lengths[0]++;
+        break;
+    case 23:
+        lengths[0] = UINT64_MAX;
+        break;
+    case 24:
+        lengths[0] -= lengths[1] + 1;
+        lengths[1] += lengths[1] + 1;
+        break; /* adds up, modulo 2^64 */
+    case 25:
+        c[2]->size++;
+        break;
+    case 26:
+        c[2]->size = UINT64_MAX;
+        break;
+    case 27:
+        x->memory[0].size -= 64;
+        break;
     }
 }
 
@@ -256,7 +335,10 @@ static void quarantined_lies_are_refused(void **state)
     run_deinit(&r);
 }
 
-static uint32_t draw(uint32_t *seed) { return (*seed = *seed * 1664525u + 1013904223u) >> 8; }
+static uint32_t draw(uint32_t *seed)
+{
+    return (*seed = *seed * 1664525u + 1013904223u) >> 8;
+}
 
 /* Random bytes of the message and its memory are changed: it is refused, or is something that can be read. */
 static void damaged_messages(void **state)
@@ -278,7 +360,8 @@ static void damaged_messages(void **state)
         for (uint32_t times = 1 + draw(&seed) % 3; times-- > 0;)
             bytes[draw(&seed) % n] ^= (uint8_t)(1u << draw(&seed) % 8);
         if (draw(&seed) % 4 == 0)
-            x.memory[0].data[draw(&seed) % CW_MIN(x.memory[0].size, (size_t)512)] ^= (uint8_t)(1u << draw(&seed) % 8);
+            x.memory[0].data[draw(&seed) % CW_MIN(x.memory[0].size, (size_t)512)] ^=
+                (uint8_t)(1u << draw(&seed) % 8);
         Cachew__Batch *damaged = cachew__batch__unpack(NULL, n, bytes);
         free(bytes);
         if (damaged) {
@@ -315,7 +398,10 @@ static void remnants_round_trip(void **state)
         struct cw_remnant piece = {.n = count, .ids = m.ids + from, .quarantined = i ? m.quarantined : NULL};
         struct cw_wire_remnant w;
         assert_int_equal(cw_wire_remnant_write(&piece, &w, &err), 0);
-        assert_int_equal(cw_wire_remnant_read(&w.message, m.data + m.offsets[from], m.offsets[from + count] - m.offsets[from], r.local.compiled, &part[i], &err), 0);
+        assert_int_equal(cw_wire_remnant_read(&w.message, m.data + m.offsets[from],
+                                              m.offsets[from + count] - m.offsets[from], r.local.compiled,
+                                              &part[i], &err),
+                         0);
         assert_int_equal(cw_remnant_join(joined, &part[i], &err), 0);
         cw_wire_remnant_deinit(&w);
     }
@@ -335,8 +421,10 @@ static void remnants_round_trip(void **state)
 static void damaged_remnants(void **state)
 {
     (void)state;
-    static const char variable[] = "{\"op\": \"text\", \"files\": \"lines.txt\"}, {\"op\": \"assign\", \"set\": {\"n\": \"length(text)\"}}, "
-                                   "{\"op\": \"filter\", \"where\": \"n != 3\"}, {\"op\": \"batch\", \"size\": 16}";
+    static const char variable[] =
+        "{\"op\": \"text\", \"files\": \"lines.txt\"}, {\"op\": \"assign\", \"set\": {\"n\": "
+        "\"length(text)\"}}, "
+        "{\"op\": \"filter\", \"where\": \"n != 3\"}, {\"op\": \"batch\", \"size\": 16}";
     struct run r;
     struct cw_error err = {0};
     struct cw_assembly *a;

@@ -13,10 +13,13 @@
 #include "worker/socket_dir.h"
 #include "worker_stream.h"
 
-#define LENGTHS "{\"op\": \"text\", \"files\": \"lines.txt\"}, {\"op\": \"bucket_by_length\", \"length\": \"length(text)\", \"boundaries\": [10, 20, 30], \"sizes\": [8, 6, 4, 2]}"
+#define LENGTHS \
+    "{\"op\": \"text\", \"files\": \"lines.txt\"}, {\"op\": \"bucket_by_length\", \"length\": " \
+    "\"length(text)\", \"boundaries\": [10, 20, 30], \"sizes\": [8, 6, 4, 2]}"
 #define LARGE_KEYS \
     "{\"op\": \"synthetic\", \"count\": 4000, \"shape\": [16384], \"dtype\": \"float32\"}, " \
-    "{\"op\": \"bucket_by_length\", \"length\": \"int64(min(data) * 1e9) % 40\", \"boundaries\": [10, 20, 30], \"sizes\": [2, 3, 2, 4]}"
+    "{\"op\": \"bucket_by_length\", \"length\": \"int64(min(data) * 1e9) % 40\", \"boundaries\": [10, 20, " \
+    "30], \"sizes\": [2, 3, 2, 4]}"
 #define SINGLE "{\"op\": \"range\", \"stop\": 300}"
 
 /* What an iterator gives of an epoch: hashes by g. */
@@ -33,7 +36,11 @@ static void whole_init(struct whole *w, struct reference *r)
     struct cw_batch *b;
     int s;
     uint64_t replaced;
-    const struct cw_iterator_options o = {.seed = r->seed, .epochs = 1, .world_size = 1, .runner = {.threads = 2, .memory = (size_t)256 << 20, .optimize = true}};
+    const struct cw_iterator_options o = {
+        .seed = r->seed,
+        .epochs = 1,
+        .world_size = 1,
+        .runner = {.threads = 2, .memory = (size_t)256 << 20, .optimize = true}};
     *w = (struct whole){0};
     if (cw_iterator_new(r->local.sequence, &o, NULL, &it, &err) < 0)
         fail_msg("%s", err.message);
@@ -53,11 +60,13 @@ static void whole_init(struct whole *w, struct reference *r)
 struct piece {
     uint64_t range, first, n;
 };
+
 struct waiting { /* of a key */
     struct piece pieces[64];
     unsigned n_pieces;
     uint64_t n;
 };
+
 struct asking {
     struct reference *r;
     struct fake *f;
@@ -78,7 +87,8 @@ static void join_rows(struct asking *a, const struct got *g, struct cw_assembly 
 {
     struct cw_error err = {0};
     struct cw_remnant m;
-    if (cw_wire_remnant_read(g->m->remnant, g->payload, g->size, a->r->local.compiled, &m, &err) < 0 || cw_remnant_join(joined, &m, &err) < 0)
+    if (cw_wire_remnant_read(g->m->remnant, g->payload, g->size, a->r->local.compiled, &m, &err) < 0 ||
+        cw_remnant_join(joined, &m, &err) < 0)
         fail_msg("%s", err.message);
     for (const struct cw_quarantined *q = m.quarantined; q; q = q->next)
         a->n_quarantined += !q->note;
@@ -87,10 +97,12 @@ static void join_rows(struct asking *a, const struct got *g, struct cw_assembly 
 
 static void add_part(struct asking *a, const struct piece *p, uint32_t key, struct cw_assembly *joined)
 {
-    struct got *g = wait_got(a->f, is_answer, say_want(a->f, 0, 0, p->range, CACHEW__WHAT__WHAT_PART, key, p->first, p->n), 0);
+    struct got *g = wait_got(a->f, is_answer,
+                             say_want(a->f, 0, 0, p->range, CACHEW__WHAT__WHAT_PART, key, p->first, p->n), 0);
     assert_int_equal(g->m->of_case, CACHEW__ENVELOPE__OF_REMNANT);
     const Cachew__Remnant *w = g->m->remnant;
-    assert_true(w->begin == p->range * a->r->cut.size && w->key == key && w->first == p->first && w->n == p->n);
+    assert_true(w->begin == p->range * a->r->cut.size && w->key == key && w->first == p->first &&
+                w->n == p->n);
     join_rows(a, g, joined);
     got_free(g);
 }
@@ -102,7 +114,8 @@ static void make_batch(struct asking *a, uint32_t key)
     struct cw_hash128 hash;
     if (w->n_pieces == 1) {
         struct piece *p = &w->pieces[0];
-        struct got *g = wait_got(a->f, is_answer, say_want(a->f, 0, 0, p->range, CACHEW__WHAT__WHAT_ROWS, key, p->first, p->n), 0);
+        struct got *g = wait_got(
+            a->f, is_answer, say_want(a->f, 0, 0, p->range, CACHEW__WHAT__WHAT_ROWS, key, p->first, p->n), 0);
         a->n_quarantined += read_batch(a->r, a->f, g, a->g, &hash);
         assert_true(g->m->batch->index == p->first && g->m->batch->key == key);
         give_back(a->f, g);
@@ -111,7 +124,9 @@ static void make_batch(struct asking *a, uint32_t key)
     } else {
         struct cw_error err = {0};
         struct cw_assembly *joined;
-        assert_int_equal(cw_assembly_new(&a->r->layout, &a->r->slabs, cw_key_size(a->r->local.compiled, key), key, &joined, &err), 0);
+        assert_int_equal(cw_assembly_new(&a->r->layout, &a->r->slabs, cw_key_size(a->r->local.compiled, key),
+                                         key, &joined, &err),
+                         0);
         for (unsigned i = 0; i < w->n_pieces; i++)
             add_part(a, &w->pieces[i], key, joined);
         assert_int_equal(cw_assembly_finish(joined, &a->r->slabs, &err), 0);
@@ -144,7 +159,8 @@ static void run_placed(struct asking *a, uint64_t range, uint64_t *arrived)
     Cachew__Range of = cut_range(0, 0, range, 1);
     bool over = false;
     for (uint64_t first = 0; !over; a->n_answers++) {
-        struct got *g = wait_got(a->f, is_answer, say_want(a->f, 0, 0, range, CACHEW__WHAT__WHAT_KEYS, 0, first, 0), 0);
+        struct got *g = wait_got(a->f, is_answer,
+                                 say_want(a->f, 0, 0, range, CACHEW__WHAT__WHAT_KEYS, 0, first, 0), 0);
         assert_int_equal(g->m->of_case, CACHEW__ENVELOPE__OF_KEYS);
         const Cachew__Keys *m = g->m->keys;
         assert_true(m->begin == of.begin && m->end == of.end && m->first == first && !m->why);
@@ -161,12 +177,14 @@ static void run_placed(struct asking *a, uint64_t range, uint64_t *arrived)
 }
 
 /* The keys of a range are those that its report counts. */
-static void check_arrived(struct asking *a, uint64_t range, const uint64_t *arrived, const Cachew__Report *report)
+static void check_arrived(struct asking *a, uint64_t range, const uint64_t *arrived,
+                          const Cachew__Report *report)
 {
     for (unsigned k = 0; k < cw_n_keys(a->r->local.compiled); k++) {
         uint64_t n = k < report->n_elements ? report->elements[k] : 0;
         assert_int_equal(arrived[k], n);
-        expect_kind(a->f, say_want(a->f, 0, 0, range, CACHEW__WHAT__WHAT_ROWS, k, n, 1), CACHEW__ENVELOPE__OF_RANGE_END);
+        expect_kind(a->f, say_want(a->f, 0, 0, range, CACHEW__WHAT__WHAT_ROWS, k, n, 1),
+                    CACHEW__ENVELOPE__OF_RANGE_END);
     }
 }
 
@@ -174,7 +192,8 @@ static void check_arrived(struct asking *a, uint64_t range, const uint64_t *arri
 static void run_batches(struct asking *a, uint64_t range, uint64_t n, uint64_t part, bool shared)
 {
     for (uint64_t from = 0; from <= n; from += part) {
-        uint64_t id = say_get(a->f, 0, 0, range, from, part), answers = n - from >= part ? part : n - from + 1;
+        uint64_t id = say_get(a->f, 0, 0, range, from, part),
+                 answers = n - from >= part ? part : n - from + 1;
         for (uint64_t i = 0; i < answers; i++) {
             struct got *g = wait_got(a->f, is_answer, id, 0);
             struct cw_hash128 hash;
@@ -193,8 +212,8 @@ static void run_batches(struct asking *a, uint64_t range, uint64_t n, uint64_t p
     }
 }
 
-/* The batches of one epoch, over a transport, in ranges of so many positions (0: all), asked for in parts of so many.
- * Returns the number of answers that brought keys. */
+/* The batches of one epoch, over a transport, in ranges of so many positions (0: all), asked for in parts of
+ * so many. Returns the number of answers that brought keys. */
 static size_t run_epoch_in(size_t memory, const char *chain, uint64_t size, enum transport t, uint64_t part)
 {
     struct reference r;
@@ -229,7 +248,8 @@ static size_t run_epoch_in(size_t memory, const char *chain, uint64_t size, enum
         if (has_rows(&r))
             check_arrived(&a, i, arrived, m);
         else if (!c->sequential)
-            run_batches(&a, i, (range.end - range.begin + c->batch_size - 1) / c->batch_size, part, t == SHARED);
+            run_batches(&a, i, (range.end - range.begin + c->batch_size - 1) / c->batch_size, part,
+                        t == SHARED);
         got_free(report);
     }
     for (uint32_t k = 0; has_rows(&r) && k < cw_n_keys(c); k++)
@@ -237,7 +257,8 @@ static size_t run_epoch_in(size_t memory, const char *chain, uint64_t size, enum
             make_batch(&a, k);
     assert_int_equal(a.g, a.whole.n);
     assert_int_equal(a.n_quarantined, a.whole.n_skipped);
-    assert_true(!has_rows(&r) || cw_key_size(c, 0) == 1 || ((a.n_joined || n_ranges() == 1) && (a.n_whole || size < 32)));
+    assert_true(!has_rows(&r) || cw_key_size(c, 0) == 1 ||
+                ((a.n_joined || n_ranges() == 1) && (a.n_whole || size < 32)));
     say_revoke(0, 0, 0, n_ranges());
     run_until(status_now().n_leases == 0);
     say_forget(0);
@@ -254,52 +275,100 @@ static void run_epoch(const char *chain, uint64_t size, enum transport t, uint64
     (void)run_epoch_in((size_t)256 << 20, chain, size, t, part);
 }
 
-static void counted_shared(void **state) { (void)state; run_epoch(RANGE, 1000, SHARED, 3); }
-static void counted_tcp(void **state) { (void)state; run_epoch(RANGE, 512, TCP, 7); }
+static void counted_shared(void **state)
+{
+    (void)state;
+    run_epoch(RANGE, 1000, SHARED, 3);
+}
+
+static void counted_tcp(void **state)
+{
+    (void)state;
+    run_epoch(RANGE, 512, TCP, 7);
+}
+
 static void counted_local(void **state)
 {
     (void)state;
     LEAVE_OUT_OF_SAMPLE();
     run_epoch(RANGE, 24, LOCAL, 1);
 }
+
 /* No range begins or ends with a batch. */
-static void filtered_shared(void **state) { (void)state; run_epoch(FILTER, 997, SHARED, 5); }
-static void filtered_tcp(void **state) { (void)state; run_epoch(FILTER, 10007, TCP, 5); }
+static void filtered_shared(void **state)
+{
+    (void)state;
+    run_epoch(FILTER, 997, SHARED, 5);
+}
+
+static void filtered_tcp(void **state)
+{
+    (void)state;
+    run_epoch(FILTER, 10007, TCP, 5);
+}
+
 /* Of less than a batch each. */
 static void filtered_in_tiny_ranges(void **state)
 {
     (void)state;
-    run_epoch("{\"op\": \"range\", \"stop\": 900}, {\"op\": \"filter\", \"where\": \"value % 3 != 1\"}, {\"op\": \"shuffle\"}, {\"op\": \"batch\", \"size\": 32}",
+    run_epoch("{\"op\": \"range\", \"stop\": 900}, {\"op\": \"filter\", \"where\": \"value % 3 != 1\"}, "
+              "{\"op\": \"shuffle\"}, {\"op\": \"batch\", \"size\": 32}",
               7, SHARED, 5);
 }
-static void bytes_shared(void **state) { (void)state; run_epoch(BYTES, 512, SHARED, 4); }
-static void bytes_tcp(void **state) { (void)state; run_epoch(BYTES, 4096, TCP, 4); }
+
+static void bytes_shared(void **state)
+{
+    (void)state;
+    run_epoch(BYTES, 512, SHARED, 4);
+}
+
+static void bytes_tcp(void **state)
+{
+    (void)state;
+    run_epoch(BYTES, 4096, TCP, 4);
+}
+
 static void buckets_shared(void **state)
 {
     (void)state;
     LEAVE_OUT_OF_SAMPLE();
     run_epoch(LENGTHS, 501, SHARED, 2);
 }
-static void buckets_tcp(void **state) { (void)state; run_epoch(LENGTHS, 3001, TCP, 100); }
-/* Rows of 64 KiB, in ranges that do not fit the worker's memory: clients get the keys of the elements that there is
- * room for, and take these. */
+
+static void buckets_tcp(void **state)
+{
+    (void)state;
+    run_epoch(LENGTHS, 3001, TCP, 100);
+}
+
+/* Rows of 64 KiB, in ranges that do not fit the worker's memory: clients get the keys of the elements that
+ * there is room for, and take these. */
 static void buckets_beyond_the_memory(void **state)
 {
     (void)state;
     assert_true(run_epoch_in((size_t)16 << 20, LARGE_KEYS, 0, SHARED, 1) > 1);
 }
+
 static void buckets_in_ranges_beyond_the_memory(void **state)
 {
     (void)state;
     LEAVE_OUT_OF_SAMPLE();
     assert_true(run_epoch_in((size_t)16 << 20, LARGE_KEYS, 777, TCP, 1) > 6);
 }
-static void elements_shared(void **state) { (void)state; run_epoch(SINGLE, 100, SHARED, 50); }
+
+static void elements_shared(void **state)
+{
+    (void)state;
+    run_epoch(SINGLE, 100, SHARED, 50);
+}
+
 static void filtered_elements(void **state)
 {
     (void)state;
-    run_epoch("{\"op\": \"range\", \"stop\": 300}, {\"op\": \"filter\", \"where\": \"value % 3 != 1\"}", 77, TCP, 5);
+    run_epoch("{\"op\": \"range\", \"stop\": 300}, {\"op\": \"filter\", \"where\": \"value % 3 != 1\"}", 77,
+              TCP, 5);
 }
+
 /* Rows of positions at .. end - 1, of batch a->g, which lies in several ranges. */
 static void add_rows(struct asking *a, uint64_t at, uint64_t end, struct cw_assembly *joined)
 {
@@ -314,7 +383,8 @@ static void add_rows(struct asking *a, uint64_t at, uint64_t end, struct cw_asse
         add_rows(a, (range + 1) * size, end, joined);
 }
 
-/* A batch of a counted pipeline whose ranges end anywhere: as a whole where it lies in one, else of its parts. */
+/* A batch of a counted pipeline whose ranges end anywhere: as a whole where it lies in one, else of its
+ * parts. */
 static void next_counted(struct asking *a)
 {
     uint64_t size = a->r->cut.size, batch = a->r->local.compiled->batch_size;
@@ -323,7 +393,8 @@ static void next_counted(struct asking *a)
     struct cw_hash128 hash;
     struct cw_assembly *joined;
     if (range == (end - 1) / size) {
-        struct got *g = wait_got(a->f, is_answer, say_get(a->f, 0, 0, range, a->g - range * size / batch, 1), 0);
+        struct got *g = wait_got(a->f, is_answer, say_get(a->f, 0, 0, range, a->g - range * size / batch, 1),
+                                 0);
         a->n_quarantined += read_batch(a->r, a->f, g, a->g, &hash);
         give_back(a->f, g);
         got_free(g);
@@ -356,48 +427,84 @@ static void run_divided(const char *chain, uint64_t size)
     end_all();
 }
 
-static void divided_batches(void **state) { (void)state; run_divided("{\"op\": \"range\", \"stop\": 1003}, {\"op\": \"shuffle\"}, {\"op\": \"batch\", \"size\": 10}", 37); }
-static void divided_into_many(void **state) { (void)state; run_divided("{\"op\": \"range\", \"stop\": 203}, {\"op\": \"shuffle\"}, {\"op\": \"batch\", \"size\": 10}", 3); }
+static void divided_batches(void **state)
+{
+    (void)state;
+    run_divided(
+        "{\"op\": \"range\", \"stop\": 1003}, {\"op\": \"shuffle\"}, {\"op\": \"batch\", \"size\": 10}", 37);
+}
+
+static void divided_into_many(void **state)
+{
+    (void)state;
+    run_divided(
+        "{\"op\": \"range\", \"stop\": 203}, {\"op\": \"shuffle\"}, {\"op\": \"batch\", \"size\": 10}", 3);
+}
+
 static void divided_without_the_rest(void **state)
 {
     (void)state;
-    run_divided("{\"op\": \"range\", \"stop\": 1009}, {\"op\": \"batch\", \"size\": 10, \"drop_remainder\": true}", 38);
+    run_divided(
+        "{\"op\": \"range\", \"stop\": 1009}, {\"op\": \"batch\", \"size\": 10, \"drop_remainder\": true}",
+        38);
 }
+
 static void divided_and_skipped(void **state)
 {
     (void)state;
-    run_divided("{\"cachew\": 1, \"on_error\": \"skip\", \"pipeline\": [{\"op\": \"text\", \"files\": \"lines.txt\"}, {\"op\": \"take\", \"count\": 800}, "
-                "{\"op\": \"fail\", \"where\": \"length(text) % 5 == 1\"}, {\"op\": \"batch\", \"size\": 16}]}", 41);
+    run_divided(
+        "{\"cachew\": 1, \"on_error\": \"skip\", \"pipeline\": [{\"op\": \"text\", \"files\": "
+        "\"lines.txt\"}, {\"op\": \"take\", \"count\": 800}, "
+        "{\"op\": \"fail\", \"where\": \"length(text) % 5 == 1\"}, {\"op\": \"batch\", \"size\": 16}]}",
+        41);
 }
 
-static void sequential_shared(void **state) { (void)state; run_epoch(SKIPPED, 0, SHARED, 9); }
-static void sequential_tcp(void **state) { (void)state; run_epoch(SKIPPED, 0, TCP, 1000); }
+static void sequential_shared(void **state)
+{
+    (void)state;
+    run_epoch(SKIPPED, 0, SHARED, 9);
+}
+
+static void sequential_tcp(void **state)
+{
+    (void)state;
+    run_epoch(SKIPPED, 0, TCP, 1000);
+}
 
 /* ---- records and runs that fail ---- */
 
 static void skipped_records(void **state)
 {
     (void)state;
-    run_epoch("{\"cachew\": 1, \"on_error\": \"skip\", \"pipeline\": [{\"op\": \"range\", \"stop\": 3000}, {\"op\": \"fail\", \"where\": \"value % 50 == 7\"}, "
-              "{\"op\": \"filter\", \"where\": \"value % 4 != 1\"}, {\"op\": \"shuffle\"}, {\"op\": \"batch\", \"size\": 32}]}", 299, SHARED, 6);
+    run_epoch("{\"cachew\": 1, \"on_error\": \"skip\", \"pipeline\": [{\"op\": \"range\", \"stop\": 3000}, "
+              "{\"op\": \"fail\", \"where\": \"value % 50 == 7\"}, "
+              "{\"op\": \"filter\", \"where\": \"value % 4 != 1\"}, {\"op\": \"shuffle\"}, {\"op\": "
+              "\"batch\", \"size\": 32}]}",
+              299, SHARED, 6);
 }
 
 /* Their reasons come with rows, also with the last ones of a range. */
 static void skipped_behind_a_filter(void **state)
 {
     (void)state;
-    run_epoch("{\"cachew\": 1, \"on_error\": \"skip\", \"pipeline\": [{\"op\": \"range\", \"stop\": 3000}, {\"op\": \"filter\", \"where\": \"value % 4 != 1\"}, "
-              "{\"op\": \"fail\", \"where\": \"value % 50 > 40\"}, {\"op\": \"batch\", \"size\": 32}]}", 299, SHARED, 6);
+    run_epoch("{\"cachew\": 1, \"on_error\": \"skip\", \"pipeline\": [{\"op\": \"range\", \"stop\": 3000}, "
+              "{\"op\": \"filter\", \"where\": \"value % 4 != 1\"}, "
+              "{\"op\": \"fail\", \"where\": \"value % 50 > 40\"}, {\"op\": \"batch\", \"size\": 32}]}",
+              299, SHARED, 6);
 }
 
 static void skipped_in_counted(void **state)
 {
     (void)state;
-    run_epoch("{\"cachew\": 1, \"on_error\": \"skip\", \"pipeline\": [{\"op\": \"range\", \"stop\": 3000}, {\"op\": \"fail\", \"where\": \"value % 50 == 7\"}, "
-              "{\"op\": \"batch\", \"size\": 32}]}", 320, TCP, 6);
+    run_epoch("{\"cachew\": 1, \"on_error\": \"skip\", \"pipeline\": [{\"op\": \"range\", \"stop\": 3000}, "
+              "{\"op\": \"fail\", \"where\": \"value % 50 == 7\"}, "
+              "{\"op\": \"batch\", \"size\": 32}]}",
+              320, TCP, 6);
 }
 
-#define FAILS_AT "{\"op\": \"range\", \"stop\": 2000}, {\"op\": \"fail\", \"where\": \"value == 100\"}, {\"op\": \"filter\", \"where\": \"value >= 0\"}, {\"op\": \"batch\", \"size\": 16}"
+#define FAILS_AT \
+    "{\"op\": \"range\", \"stop\": 2000}, {\"op\": \"fail\", \"where\": \"value == 100\"}, {\"op\": " \
+    "\"filter\", \"where\": \"value >= 0\"}, {\"op\": \"batch\", \"size\": 16}"
 
 static void expect_failure(uint64_t id, Cachew__What what, uint64_t index)
 {
@@ -414,7 +521,10 @@ static void failed_record(void **state)
 {
     (void)state;
     struct cw_worker_options o = worker_defaults();
-    reference_init(&reference, "{\"op\": \"range\", \"stop\": 2000}, {\"op\": \"filter\", \"where\": \"value >= 0\"}, {\"op\": \"batch\", \"size\": 16}", 5, 1000);
+    reference_init(&reference,
+                   "{\"op\": \"range\", \"stop\": 2000}, {\"op\": \"filter\", \"where\": \"value >= 0\"}, "
+                   "{\"op\": \"batch\", \"size\": 16}",
+                   5, 1000);
     worker_start(&o);
     prepare(0, FAILS_AT, 1000, &prepared);
     client_connect(&clients[0], SHARED);
@@ -422,11 +532,15 @@ static void failed_record(void **state)
     for (int times = 0; times < 2; times++) {
         for (uint64_t i = 0; i < 6; i++)
             fetch(&clients[0], 0, i);
-        expect_kind(&clients[0], say_want(&clients[0], 0, 0, 0, CACHEW__WHAT__WHAT_PART, 0, 96, 4), CACHEW__ENVELOPE__OF_REMNANT);
+        expect_kind(&clients[0], say_want(&clients[0], 0, 0, 0, CACHEW__WHAT__WHAT_PART, 0, 96, 4),
+                    CACHEW__ENVELOPE__OF_REMNANT);
         expect_failure(say_get_at(&clients[0], 0, 6), CACHEW__WHAT__WHAT_ROWS, 96);
-        expect_failure(say_want(&clients[0], 0, 0, 0, CACHEW__WHAT__WHAT_PART, 0, 96, 5), CACHEW__WHAT__WHAT_PART, 96);
-        expect_failure(say_want(&clients[0], 0, 0, 0, CACHEW__WHAT__WHAT_PART, 0, 500, 5), CACHEW__WHAT__WHAT_PART, 500);
-        struct got *g = wait_got(&clients[0], is_answer, say_want(&clients[0], 0, 0, 0, CACHEW__WHAT__WHAT_KEYS, 0, 0, 0), 0);
+        expect_failure(say_want(&clients[0], 0, 0, 0, CACHEW__WHAT__WHAT_PART, 0, 96, 5),
+                       CACHEW__WHAT__WHAT_PART, 96);
+        expect_failure(say_want(&clients[0], 0, 0, 0, CACHEW__WHAT__WHAT_PART, 0, 500, 5),
+                       CACHEW__WHAT__WHAT_PART, 500);
+        struct got *g = wait_got(&clients[0], is_answer,
+                                 say_want(&clients[0], 0, 0, 0, CACHEW__WHAT__WHAT_KEYS, 0, 0, 0), 0);
         assert_int_equal(g->m->keys->keys.len, 100);
         assert_string_equal(g->m->keys->why->op, "fail");
         got_free(g);
@@ -443,9 +557,13 @@ static void failed_record_in_counted(void **state)
 {
     (void)state;
     struct cw_worker_options o = worker_defaults();
-    reference_init(&reference, "{\"op\": \"range\", \"stop\": 2000}, {\"op\": \"batch\", \"size\": 16}", 5, 800);
+    reference_init(&reference, "{\"op\": \"range\", \"stop\": 2000}, {\"op\": \"batch\", \"size\": 16}", 5,
+                   800);
     worker_start(&o);
-    prepare(0, "{\"op\": \"range\", \"stop\": 2000}, {\"op\": \"fail\", \"where\": \"value == 100\"}, {\"op\": \"batch\", \"size\": 16}", 800, &prepared);
+    prepare(0,
+            "{\"op\": \"range\", \"stop\": 2000}, {\"op\": \"fail\", \"where\": \"value == 100\"}, {\"op\": "
+            "\"batch\", \"size\": 16}",
+            800, &prepared);
     client_connect(&clients[0], SHARED);
     lease(0, 0, 0, 2, 0);
     for (int times = 0; times < 2; times++) {
@@ -467,7 +585,9 @@ static void failed_stream(void **state)
     for (int i = 0; i < 200000; i++)
         fprintf(out, "line %d of a file that goes\n", i);
     fclose(out);
-    start_with("{\"op\": \"text\", \"files\": \"gone.txt\"}, {\"op\": \"filter\", \"where\": \"length(text) > 0\"}, {\"op\": \"batch\", \"size\": 64}", 4096, SHARED, (size_t)64 << 20);
+    start_with("{\"op\": \"text\", \"files\": \"gone.txt\"}, {\"op\": \"filter\", \"where\": \"length(text) "
+               "> 0\"}, {\"op\": \"batch\", \"size\": 64}",
+               4096, SHARED, (size_t)64 << 20);
     assert_int_equal(truncate(path, 100), 0);
     say_lease(0, 0, 0, 4, 0);
     run_until(n_failed_streams == 1);
@@ -495,7 +615,8 @@ static void failed_stream_ends_with_the_connection(void **state)
     for (int i = 0; i < 200000; i++)
         fprintf(out, "line %d of a file that goes\n", i);
     fclose(out);
-    start_with("{\"op\": \"text\", \"files\": \"lost.txt\"}, {\"op\": \"batch\", \"size\": 64}", 4096, SHARED, (size_t)64 << 20);
+    start_with("{\"op\": \"text\", \"files\": \"lost.txt\"}, {\"op\": \"batch\", \"size\": 64}", 4096, SHARED,
+               (size_t)64 << 20);
     assert_int_equal(truncate(path, 100), 0);
     say_lease(0, 0, 0, 4, 0);
     run_until(n_failed_streams == 1);
@@ -535,7 +656,8 @@ static void dispatcher_comes_back(void **state)
     for (unsigned left = 3; left >= 2; left--) {
         unsigned before = n_completed, registered = n_registered;
         fake_close(&dispatcher);
-        run_until(n_registered == registered + 1 && n_completed >= before + left && status_now().n_reports == 0);
+        run_until(n_registered == registered + 1 && n_completed >= before + left &&
+                  status_now().n_reports == 0);
         assert_int_equal(n_completed, before + left);
         say_revoke(0, 0, left - 1, 1);
         run_until(status_now().n_leases == left - 1);
@@ -653,7 +775,11 @@ static void one_for_two(void **state)
     prepare(2, SINGLE, 100, &second);
     say_forget(1);
     say_forget(2);
-    prepare(0, "{\"op\": \"synthetic\", \"count\": 256, \"shape\": [64, 1024], \"dtype\": \"uint8\"}, {\"op\": \"batch\", \"size\": 128}", 128, &third); /* 8 MiB each */
+    /* 8 MiB each */
+    prepare(0,
+            "{\"op\": \"synthetic\", \"count\": 256, \"shape\": [64, 1024], \"dtype\": \"uint8\"}, {\"op\": "
+            "\"batch\", \"size\": 128}",
+            128, &third);
     say_forget(0);
     run_until(status_now().n_streams == 0);
     got_free(first);
@@ -689,18 +815,24 @@ static void refuses(void **state)
     o.data_roots = roots;
     o.n_data_roots = 2;
     worker_start(&o);
-    static const char *const outside[] = {"lines.txt", "/etc/passwd", "root/link.txt", "root/../lines.txt", "root/*.txt", "/etc/*", "/etc/nothing-here", "*.txt"};
+    static const char *const outside[] = {"lines.txt",         "/etc/passwd", "root/link.txt",
+                                          "root/../lines.txt", "root/*.txt",  "/etc/*",
+                                          "/etc/nothing-here", "*.txt"};
     for (size_t i = 0; i < CW_COUNT_OF(outside); i++) {
-        snprintf(chain, sizeof(chain), "{\"op\": \"text\", \"files\": \"%s\"}, {\"op\": \"batch\", \"size\": 2}", outside[i]);
+        snprintf(chain, sizeof(chain),
+                 "{\"op\": \"text\", \"files\": \"%s\"}, {\"op\": \"batch\", \"size\": 2}", outside[i]);
         expect_refused(chain, "lies outside the directories that may be read");
     }
     expect_refused("{\"op\": \"image_folder\", \"root\": \"/etc\"}", "lies outside");
     expect_refused("{\"op\": \"text\", \"files\": \"root/nothing\"}", "no file matches");
-    expect_refused("{\"op\": \"range\", \"stop\": 3}, {\"op\": \"fail\", \"kind\": \"crash\"}", "may end the process");
+    expect_refused("{\"op\": \"range\", \"stop\": 3}, {\"op\": \"fail\", \"kind\": \"crash\"}",
+                   "may end the process");
     wrong_fingerprint = true;
     expect_refused("{\"op\": \"range\", \"stop\": 3}", "its fingerprint");
     wrong_fingerprint = false;
-    expect_refused("{\"op\": \"range\", \"stop\": 3}, {\"op\": \"map\", \"function\": {\"name\": \"f\", \"identity\": \"f\", \"payload\": \"AA==\"}, \"outputs\": {}}", "--allow-python");
+    expect_refused("{\"op\": \"range\", \"stop\": 3}, {\"op\": \"map\", \"function\": {\"name\": \"f\", "
+                   "\"identity\": \"f\", \"payload\": \"AA==\"}, \"outputs\": {}}",
+                   "--allow-python");
     expect_refused("{\"op\": \"nonsense\"}", "nonsense");
     expect_refused("{\"op\": ", "JSON");
     struct got *g;
@@ -789,16 +921,44 @@ static void wrong_options(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        world_test(counted_shared), world_test(counted_tcp), world_test(counted_local), world_test(filtered_shared), world_test(filtered_tcp),
-        world_test(filtered_in_tiny_ranges), world_test(bytes_shared), world_test(bytes_tcp), world_test(buckets_shared), world_test(buckets_tcp), world_test(buckets_beyond_the_memory),
-        world_test(buckets_in_ranges_beyond_the_memory), world_test(elements_shared),
-        world_test(filtered_elements), world_test(sequential_shared), world_test(sequential_tcp),
-        world_test(skipped_records), world_test(skipped_behind_a_filter), world_test(skipped_in_counted), world_test(failed_record), world_test(failed_record_in_counted), world_test(divided_batches), world_test(divided_into_many),
-        world_test(divided_without_the_rest), world_test(divided_and_skipped), world_test(failed_stream),
+        world_test(counted_shared),
+        world_test(counted_tcp),
+        world_test(counted_local),
+        world_test(filtered_shared),
+        world_test(filtered_tcp),
+        world_test(filtered_in_tiny_ranges),
+        world_test(bytes_shared),
+        world_test(bytes_tcp),
+        world_test(buckets_shared),
+        world_test(buckets_tcp),
+        world_test(buckets_beyond_the_memory),
+        world_test(buckets_in_ranges_beyond_the_memory),
+        world_test(elements_shared),
+        world_test(filtered_elements),
+        world_test(sequential_shared),
+        world_test(sequential_tcp),
+        world_test(skipped_records),
+        world_test(skipped_behind_a_filter),
+        world_test(skipped_in_counted),
+        world_test(failed_record),
+        world_test(failed_record_in_counted),
+        world_test(divided_batches),
+        world_test(divided_into_many),
+        world_test(divided_without_the_rest),
+        world_test(divided_and_skipped),
+        world_test(failed_stream),
         world_test(failed_stream_ends_with_the_connection),
-        world_test(dispatcher_comes_back), world_test(prepared_again), world_test(lease_beyond_the_end), world_test(lease_of_part_of_a_sequential_epoch), world_test(drains), world_test(two_streams), world_test(one_for_two),
-        world_test(refuses), cmocka_unit_test(socket_dirs_of_workers_that_start_at_once),
-        cmocka_unit_test(socket_dir_without_descriptors), world_test(wrong_options),
+        world_test(dispatcher_comes_back),
+        world_test(prepared_again),
+        world_test(lease_beyond_the_end),
+        world_test(lease_of_part_of_a_sequential_epoch),
+        world_test(drains),
+        world_test(two_streams),
+        world_test(one_for_two),
+        world_test(refuses),
+        cmocka_unit_test(socket_dirs_of_workers_that_start_at_once),
+        cmocka_unit_test(socket_dir_without_descriptors),
+        world_test(wrong_options),
     };
     return cmocka_run_group_tests(tests, make_lines, temp_remove);
 }

@@ -1,4 +1,5 @@
-/* A worker and its clients: what is asked for in any order and by any number of them, what is lent, what is revoked, and nonsense. */
+/* A worker and its clients: what is asked for in any order and by any number of them, what is lent, what is
+ * revoked, and nonsense. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,10 +14,15 @@
 #include "worker_stream.h"
 #include "sample.h"
 
-#define FAILING "{\"op\": \"range\", \"stop\": 3000}, {\"op\": \"filter\", \"where\": \"value % 3 != 1\"}, {\"op\": \"fail\", \"where\": \"value == 60\"}, {\"op\": \"batch\", \"size\": 32}"
+#define FAILING \
+    "{\"op\": \"range\", \"stop\": 3000}, {\"op\": \"filter\", \"where\": \"value % 3 != 1\"}, {\"op\": " \
+    "\"fail\", \"where\": \"value == 60\"}, {\"op\": \"batch\", \"size\": 32}"
 #define LARGE_SOURCE "{\"op\": \"synthetic\", \"count\": 8192, \"shape\": [64, 1024], \"dtype\": \"uint8\"}, "
-#define LARGE_FILTERED LARGE_SOURCE "{\"op\": \"filter\", \"where\": \"length(data) > 0\"}, {\"op\": \"batch\", \"size\": 2}"
-#define LARGE_BUCKETS LARGE_SOURCE "{\"op\": \"bucket_by_length\", \"length\": \"length(data)\", \"boundaries\": [32], \"sizes\": [2, 2]}"
+#define LARGE_FILTERED \
+    LARGE_SOURCE "{\"op\": \"filter\", \"where\": \"length(data) > 0\"}, {\"op\": \"batch\", \"size\": 2}"
+#define LARGE_BUCKETS \
+    LARGE_SOURCE "{\"op\": \"bucket_by_length\", \"length\": \"length(data)\", \"boundaries\": [32], " \
+                 "\"sizes\": [2, 2]}"
 
 static void asked_again(const char *chain, uint64_t size, enum transport t)
 {
@@ -30,8 +36,18 @@ static void asked_again(const char *chain, uint64_t size, enum transport t)
     end_all();
 }
 
-static void counted_asked_again(void **state) { (void)state; asked_again(RANGE, 512, SHARED); }
-static void filtered_asked_again(void **state) { (void)state; asked_again(FILTER, 1024, TCP); }
+static void counted_asked_again(void **state)
+{
+    (void)state;
+    asked_again(RANGE, 512, SHARED);
+}
+
+static void filtered_asked_again(void **state)
+{
+    (void)state;
+    asked_again(FILTER, 1024, TCP);
+}
+
 static void sequential_asked_again(void **state)
 {
     static const uint64_t order[] = {3, 0, 40, 41, 7, 40, 199, 2};
@@ -56,10 +72,15 @@ static void finished_asked_again(void **state)
         for (uint64_t i = 0; i < whole; i++)
             fetch(&clients[0], 0, i);
         for (int again = 0; again < 2; again++)
-            expect_kind(&clients[0], say_want(&clients[0], 0, 0, 0, CACHEW__WHAT__WHAT_PART, 0, n - left, left), CACHEW__ENVELOPE__OF_REMNANT);
-        expect_kind(&clients[0], say_want(&clients[0], 0, 0, 0, CACHEW__WHAT__WHAT_ROWS, 0, n - 1, 2), CACHEW__ENVELOPE__OF_RANGE_END);
-        expect_kind(&clients[0], say_want(&clients[0], 0, 0, 0, CACHEW__WHAT__WHAT_PART, 0, n, 1), CACHEW__ENVELOPE__OF_RANGE_END);
-        struct got *g = wait_got(&clients[0], is_answer, say_want(&clients[0], 0, 0, 0, CACHEW__WHAT__WHAT_KEYS, 0, 0, 0), 0);
+            expect_kind(&clients[0],
+                        say_want(&clients[0], 0, 0, 0, CACHEW__WHAT__WHAT_PART, 0, n - left, left),
+                        CACHEW__ENVELOPE__OF_REMNANT);
+        expect_kind(&clients[0], say_want(&clients[0], 0, 0, 0, CACHEW__WHAT__WHAT_ROWS, 0, n - 1, 2),
+                    CACHEW__ENVELOPE__OF_RANGE_END);
+        expect_kind(&clients[0], say_want(&clients[0], 0, 0, 0, CACHEW__WHAT__WHAT_PART, 0, n, 1),
+                    CACHEW__ENVELOPE__OF_RANGE_END);
+        struct got *g = wait_got(&clients[0], is_answer,
+                                 say_want(&clients[0], 0, 0, 0, CACHEW__WHAT__WHAT_KEYS, 0, 0, 0), 0);
         assert_int_equal(g->m->keys->keys.len, n);
         got_free(g);
     }
@@ -75,7 +96,8 @@ static void check_rows(struct fake *f, const struct got *g, uint64_t at, uint64_
     struct cw_remnant m = {0};
     struct cw_batch b = {0};
     if (g->m->of_case == CACHEW__ENVELOPE__OF_REMNANT)
-        assert_int_equal(cw_wire_remnant_read(g->m->remnant, g->payload, g->size, reference.local.compiled, &m, &err), 0);
+        assert_int_equal(
+            cw_wire_remnant_read(g->m->remnant, g->payload, g->size, reference.local.compiled, &m, &err), 0);
     else
         b = open_batch(&reference, f, g, &m.quarantined);
     assert_int_equal(b.n + m.n, n);
@@ -86,20 +108,25 @@ static void check_rows(struct fake *f, const struct got *g, uint64_t at, uint64_
     free(b.ids);
 }
 
-/* Where rows lie in the runner does not show: they are asked for from any element on, last ones first, and by two clients at once. */
+/* Where rows lie in the runner does not show: they are asked for from any element on, last ones first, and by
+ * two clients at once. */
 static void rows_from_any_element(void **state)
 {
     (void)state;
-    start_with("{\"op\": \"range\", \"stop\": 60000}, {\"op\": \"filter\", \"where\": \"value % 3 != 1\"}, {\"op\": \"batch\", \"size\": 32}", 1500, SHARED, (size_t)64 << 20);
+    start_with("{\"op\": \"range\", \"stop\": 60000}, {\"op\": \"filter\", \"where\": \"value % 3 != 1\"}, "
+               "{\"op\": \"batch\", \"size\": 32}",
+               1500, SHARED, (size_t)64 << 20);
     client_connect(&clients[1], TCP);
     lease(0, 0, 1, 1, 0);
     for (uint64_t at = 960; at >= 19; at -= 19) {
         uint64_t n = at % 5 ? 1 + at % 32 : 32, ids[2];
         for (int i = 0; i < 2; i++)
-            ids[i] = say_want(&clients[i], 0, 0, 1, at % 2 ? CACHEW__WHAT__WHAT_PART : CACHEW__WHAT__WHAT_ROWS, 0, at, n);
+            ids[i] = say_want(&clients[i], 0, 0, 1,
+                              at % 2 ? CACHEW__WHAT__WHAT_PART : CACHEW__WHAT__WHAT_ROWS, 0, at, n);
         for (int i = 0; i < 2; i++) {
             struct got *g = wait_got(&clients[i], is_answer, ids[i], 0);
-            assert_int_equal(g->m->of_case, at % 2 ? CACHEW__ENVELOPE__OF_REMNANT : CACHEW__ENVELOPE__OF_BATCH);
+            assert_int_equal(g->m->of_case,
+                             at % 2 ? CACHEW__ENVELOPE__OF_REMNANT : CACHEW__ENVELOPE__OF_BATCH);
             check_rows(&clients[i], g, at, n);
             if (at % 2 == 0)
                 give_back(&clients[i], g);
@@ -109,7 +136,8 @@ static void rows_from_any_element(void **state)
     end_all();
 }
 
-/* One rank is behind the other by all of a range: what it did not ask for yet was kept, or is computed again. */
+/* One rank is behind the other by all of a range: what it did not ask for yet was kept, or is computed again.
+ */
 static void ranks_apart(const char *chain, uint64_t size, size_t memory)
 {
     start_with(chain, size, SHARED, memory);
@@ -123,10 +151,29 @@ static void ranks_apart(const char *chain, uint64_t size, size_t memory)
     end_all();
 }
 
-static void counted_ranks_apart(void **state) { (void)state; ranks_apart(LARGE, 32, (size_t)64 << 20); }
-static void counted_ranks_apart_without_room(void **state) { (void)state; ranks_apart(LARGE, 32, (size_t)16 << 20); }
-static void filtered_ranks_apart(void **state) { (void)state; ranks_apart(FILTER, 1024, (size_t)64 << 20); }
-static void sequential_ranks_apart(void **state) { (void)state; ranks_apart(SKIPPED, 0, (size_t)64 << 20); }
+static void counted_ranks_apart(void **state)
+{
+    (void)state;
+    ranks_apart(LARGE, 32, (size_t)64 << 20);
+}
+
+static void counted_ranks_apart_without_room(void **state)
+{
+    (void)state;
+    ranks_apart(LARGE, 32, (size_t)16 << 20);
+}
+
+static void filtered_ranks_apart(void **state)
+{
+    (void)state;
+    ranks_apart(FILTER, 1024, (size_t)64 << 20);
+}
+
+static void sequential_ranks_apart(void **state)
+{
+    (void)state;
+    ranks_apart(SKIPPED, 0, (size_t)64 << 20);
+}
 
 /* Batches of a range come in order however far it goes, and by one request. */
 static void range_of_batches(void **state)
@@ -157,11 +204,26 @@ static void later_ranges_first(const char *chain, uint64_t size)
     end_all();
 }
 
-static void counted_later_first(void **state) { (void)state; later_ranges_first(LARGE, 32); }
-static void bytes_later_first(void **state) { (void)state; later_ranges_first(BYTES, 512); }
-static void filtered_later_first(void **state) { (void)state; later_ranges_first(FILTER, 1024); }
+static void counted_later_first(void **state)
+{
+    (void)state;
+    later_ranges_first(LARGE, 32);
+}
 
-/* A range of rows for which there is no memory, taken in order and never where a batch begins: it goes on as it is taken. */
+static void bytes_later_first(void **state)
+{
+    (void)state;
+    later_ranges_first(BYTES, 512);
+}
+
+static void filtered_later_first(void **state)
+{
+    (void)state;
+    later_ranges_first(FILTER, 1024);
+}
+
+/* A range of rows for which there is no memory, taken in order and never where a batch begins: it goes on as
+ * it is taken. */
 static void range_beyond_the_memory(void **state)
 {
     (void)state;
@@ -171,9 +233,11 @@ static void range_beyond_the_memory(void **state)
     for (uint64_t at = 1; at + 2 < n; at += 2) {
         Cachew__What what = at % 10 == 1 ? CACHEW__WHAT__WHAT_PART : CACHEW__WHAT__WHAT_ROWS;
         if (at == 1) /* the first element, which no batch has */
-            expect_kind(&clients[0], say_want(&clients[0], 0, 0, 0, CACHEW__WHAT__WHAT_PART, 0, 0, 1), CACHEW__ENVELOPE__OF_REMNANT);
+            expect_kind(&clients[0], say_want(&clients[0], 0, 0, 0, CACHEW__WHAT__WHAT_PART, 0, 0, 1),
+                        CACHEW__ENVELOPE__OF_REMNANT);
         struct got *g = wait_got(&clients[0], is_answer, say_want(&clients[0], 0, 0, 0, what, 0, at, 2), 0);
-        assert_int_equal(g->m->of_case, what == CACHEW__WHAT__WHAT_PART ? CACHEW__ENVELOPE__OF_REMNANT : CACHEW__ENVELOPE__OF_BATCH);
+        assert_int_equal(g->m->of_case, what == CACHEW__WHAT__WHAT_PART ? CACHEW__ENVELOPE__OF_REMNANT
+                                                                        : CACHEW__ENVELOPE__OF_BATCH);
         if (what == CACHEW__WHAT__WHAT_ROWS)
             give_back(&clients[0], g);
         got_free(g);
@@ -182,8 +246,9 @@ static void range_beyond_the_memory(void **state)
     end_all();
 }
 
-/* The rows of a range fill the worker's memory, and no client asks for the first of them, since the client began in the
- * middle of the range. The worker still answers with the keys, and computes dropped rows again when a client asks. */
+/* The rows of a range fill the worker's memory, and no client asks for the first of them, since the client
+ * began in the middle of the range. The worker still answers with the keys, and computes dropped rows again
+ * when a client asks. */
 static void keys_come_though_no_client_takes_the_rows(void **state)
 {
     (void)state;
@@ -192,7 +257,8 @@ static void keys_come_though_no_client_takes_the_rows(void **state)
     start_with(LARGE_BUCKETS, 1024, SHARED, (size_t)16 << 20);
     lease(0, 0, 0, 1, 0);
     while (!over) {
-        struct got *g = wait_got(&clients[0], is_answer, say_want(&clients[0], 0, 0, 0, CACHEW__WHAT__WHAT_KEYS, 0, first, 0), 0);
+        struct got *g = wait_got(&clients[0], is_answer,
+                                 say_want(&clients[0], 0, 0, 0, CACHEW__WHAT__WHAT_KEYS, 0, first, 0), 0);
         assert_int_equal(g->m->of_case, CACHEW__ENVELOPE__OF_KEYS);
         first += g->m->keys->keys.len;
         over = g->m->keys->over;
@@ -215,7 +281,8 @@ static void two_ends_at_once(void **state)
     for (uint64_t s = 0; s < n; s++)
         for (uint64_t i = 0; i < 3; i++) {
             uint64_t a = say_get(&clients[0], 0, 0, s, i, 1), b = say_get(&clients[1], 0, 0, n - 1 - s, i, 1);
-            struct got *g = wait_got(&clients[0], is_answer, a, 0), *h = wait_got(&clients[1], is_answer, b, 0);
+            struct got *g = wait_got(&clients[0], is_answer, a, 0),
+                       *h = wait_got(&clients[1], is_answer, b, 0);
             check_batch(&reference, &clients[0], g);
             check_batch(&reference, &clients[1], h);
             give_back(&clients[0], g);
@@ -225,7 +292,10 @@ static void two_ends_at_once(void **state)
     end_all();
 }
 
-static uint32_t draw(uint32_t *seed) { return (*seed = *seed * 1664525u + 1013904223u) >> 8; }
+static uint32_t draw(uint32_t *seed)
+{
+    return (*seed = *seed * 1664525u + 1013904223u) >> 8;
+}
 
 struct asked {
     struct fake *f;
@@ -239,7 +309,8 @@ static bool take_one(struct asked *a, struct got **ret)
     bool here = g->m->of_case != CACHEW__ENVELOPE__OF_NOT_HERE;
     if (here) {
         assert_int_equal(g->m->of_case, CACHEW__ENVELOPE__OF_BATCH);
-        assert_int_equal(g->m->batch->index, has_rows(&reference) ? expected_at(&reference, a->range, a->at)->first : a->at);
+        assert_int_equal(g->m->batch->index,
+                         has_rows(&reference) ? expected_at(&reference, a->range, a->at)->first : a->at);
         check_batch(&reference, a->f, g);
     }
     *ret = g;
@@ -248,8 +319,9 @@ static bool take_one(struct asked *a, struct got **ret)
     return here;
 }
 
-/* Three clients ask for anything in any order, and keep some of it for a while; ranges are taken away and leased again. There is memory for a fraction. Every
- * request is answered, and what they have stays as it was. */
+/* Three clients ask for anything in any order, and keep some of it for a while; ranges are taken away and
+ * leased again. There is memory for a fraction. Every request is answered, and what they have stays as it
+ * was. */
 static void any_order(const char *chain, uint32_t seed)
 {
     struct asked asked[12] = {0};
@@ -261,13 +333,18 @@ static void any_order(const char *chain, uint32_t seed)
     for (int i = 0; i < (int)sample_size(400); i++) {
         struct asked *a = &asked[draw(&seed) % CW_COUNT_OF(asked)];
         if (!a->left) {
-            *a = (struct asked){.f = &clients[draw(&seed) % 3], .range = draw(&seed) % 24, .at = draw(&seed) % 13, .left = 1 + draw(&seed) % 3};
+            *a = (struct asked){.f = &clients[draw(&seed) % 3],
+                                .range = draw(&seed) % 24,
+                                .at = draw(&seed) % 13,
+                                .left = 1 + draw(&seed) % 3};
             a->left = has_rows(&reference) ? 1 : a->left;
-            a->id = a->left == 1 ? say_get_at(a->f, a->range, a->at) : say_get(a->f, 0, 0, a->range, a->at, a->left);
+            a->id = a->left == 1 ? say_get_at(a->f, a->range, a->at)
+                                 : say_get(a->f, 0, 0, a->range, a->at, a->left);
         } else {
             struct got *g, **place = &held[draw(&seed) % CW_COUNT_OF(held)];
             bool shared = a->f != &clients[1];
-            if (take_one(a, &g) && shared && a->f == &clients[0]) { /* another one is given back instead, some time later */
+            if (take_one(a, &g) && shared && a->f == &clients[0]) {
+                /* another one is given back instead, some time later */
                 struct got *other = *place;
                 *place = g;
                 g = other;
@@ -301,15 +378,31 @@ static void any_order(const char *chain, uint32_t seed)
     end_all();
 }
 
-static void counted_any_order(void **state) { (void)state; any_order(LARGE, 1); }
-static void filtered_any_order(void **state) { (void)state; any_order(LARGE_FILTERED, 2); }
+static void counted_any_order(void **state)
+{
+    (void)state;
+    any_order(LARGE, 1);
+}
+
+static void filtered_any_order(void **state)
+{
+    (void)state;
+    any_order(LARGE_FILTERED, 2);
+}
+
 static void buckets_any_order(void **state)
 {
     (void)state;
     LEAVE_OUT_OF_SAMPLE();
     any_order(LARGE_BUCKETS, 3);
 }
-static void large_filtered_later_first(void **state) { (void)state; later_ranges_first(LARGE_FILTERED, 32); }
+
+static void large_filtered_later_first(void **state)
+{
+    (void)state;
+    later_ranges_first(LARGE_FILTERED, 32);
+}
+
 static void large_buckets_later_first(void **state)
 {
     (void)state;
@@ -321,15 +414,18 @@ static void nothing_here(void **state)
 {
     (void)state;
     start_with(RANGE, 512, TCP, (size_t)64 << 20);
-    expect_kind(&clients[0], say_get(&clients[0], 0, 0, 0, 0, 1), CACHEW__ENVELOPE__OF_NOT_HERE); /* not leased */
-    expect_kind(&clients[0], say_get(&clients[0], 1, 0, 0, 0, 1), CACHEW__ENVELOPE__OF_NOT_HERE); /* no such stream */
+    /* not leased */
+    expect_kind(&clients[0], say_get(&clients[0], 0, 0, 0, 0, 1), CACHEW__ENVELOPE__OF_NOT_HERE);
+    /* no such stream */
+    expect_kind(&clients[0], say_get(&clients[0], 1, 0, 0, 0, 1), CACHEW__ENVELOPE__OF_NOT_HERE);
     expect_kind(&clients[0], say_get(&clients[0], 0, 7, UINT64_MAX, 0, 1), CACHEW__ENVELOPE__OF_NOT_HERE);
     lease(0, 0, 0, 1, 0);
     fetch(&clients[0], 0, 0);
     say_revoke(0, 0, 0, 1);
     run_until(status_now().n_leases == 0);
     expect_kind(&clients[0], say_get(&clients[0], 0, 0, 0, 0, 1), CACHEW__ENVELOPE__OF_NOT_HERE);
-    expect_kind(&clients[0], say_want(&clients[0], 0, 0, 0, CACHEW__WHAT__WHAT_PART, 0, 0, 1), CACHEW__ENVELOPE__OF_NOT_HERE);
+    expect_kind(&clients[0], say_want(&clients[0], 0, 0, 0, CACHEW__WHAT__WHAT_PART, 0, 0, 1),
+                CACHEW__ENVELOPE__OF_NOT_HERE);
     end_all();
 }
 
@@ -365,20 +461,25 @@ static void revoked_inside(void **state)
 #define HALVES_SOURCE "{\"op\": \"range\", \"stop\": 40000}, "
 #define HALVES_BATCHES "{\"op\": \"filter\", \"where\": \"value % 3 != 1\"}, {\"op\": \"batch\", \"size\": 4}"
 
-/* Taken away while somebody waits, and leased again. Of the second range some rows come, and then something hangs: it is not over before it is taken away.
- * (The delay makes blocks small: what comes before is no part of the block that hangs.) */
+/* Taken away while somebody waits, and leased again. Of the second range some rows come, and then something
+ * hangs: it is not over before it is taken away. (The delay makes blocks small: what comes before is no part
+ * of the block that hangs.) */
 static void revoked_in_the_middle(void **state)
 {
     (void)state;
     struct cw_worker_options o = worker_defaults();
     reference_init(&reference, HALVES_SOURCE HALVES_BATCHES, 5, 1000);
     worker_start(&o);
-    prepare(0, HALVES_SOURCE "{\"op\": \"delay\", \"us\": 2000}, {\"op\": \"fail\", \"where\": \"value == 1080\", \"kind\": \"hang\"}, " HALVES_BATCHES, 1000, &prepared);
+    prepare(0,
+            HALVES_SOURCE "{\"op\": \"delay\", \"us\": 2000}, {\"op\": \"fail\", \"where\": \"value == "
+                          "1080\", \"kind\": \"hang\"}, " HALVES_BATCHES,
+            1000, &prepared);
     client_connect(&clients[0], SHARED);
     lease(0, 0, 0, 2, 0);
     struct got *g = wait_got(&clients[0], is_answer, say_get_at(&clients[0], 1, 0), 0);
     check_batch(&reference, &clients[0], g);
-    uint64_t ids[] = {say_get_at(&clients[0], 1, 100), say_want(&clients[0], 0, 0, 1, CACHEW__WHAT__WHAT_PART, 0, 400, 3),
+    uint64_t ids[] = {say_get_at(&clients[0], 1, 100),
+                      say_want(&clients[0], 0, 0, 1, CACHEW__WHAT__WHAT_PART, 0, 400, 3),
                       say_want(&clients[0], 0, 0, 1, CACHEW__WHAT__WHAT_KEYS, 0, 0, 0)};
     say_revoke(0, 0, 1, 1);
     for (size_t i = 0; i < CW_COUNT_OF(ids); i++)
@@ -414,15 +515,18 @@ static void asked_for_what_is_not_there(void **state)
     expect_refusal(say_want(&clients[0], 0, 0, 0, CACHEW__WHAT__WHAT_ROWS, 1, 0, 1), "key 1");
     expect_refusal(say_want(&clients[0], 0, 0, 0, CACHEW__WHAT__WHAT_PART, 0, 0, 33), "33 elements");
     expect_refusal(say_want(&clients[0], 0, 0, 0, (Cachew__What)9, 0, 0, 1), "kind 9");
-    expect_refusal(say_want(&clients[0], 1, 0, 0, CACHEW__WHAT__WHAT_ROWS, 0, 0, 1), "batches are asked for by number");
-    expect_refusal(say_want(&clients[0], 1, 0, 0, CACHEW__WHAT__WHAT_KEYS, 0, 0, 0), "batches are asked for by number");
+    expect_refusal(say_want(&clients[0], 1, 0, 0, CACHEW__WHAT__WHAT_ROWS, 0, 0, 1),
+                   "batches are asked for by number");
+    expect_refusal(say_want(&clients[0], 1, 0, 0, CACHEW__WHAT__WHAT_KEYS, 0, 0, 0),
+                   "batches are asked for by number");
     fetch(&clients[0], 0, 0);
     say_forget(1);
     got_free(counted);
     end_all();
 }
 
-/* A batch with a record that fails can be asked for again and again, whole and in parts: the range stays as it is. */
+/* A batch with a record that fails can be asked for again and again, whole and in parts: the range stays as
+ * it is. */
 static void failed_asked_again(void **state)
 {
     (void)state;
@@ -431,7 +535,8 @@ static void failed_asked_again(void **state)
     for (int times = 0; times < 3; times++) {
         expect_refusal(say_want(&clients[0], 0, 0, 0, CACHEW__WHAT__WHAT_ROWS, 0, 32, 32), "value == 60");
         expect_refusal(say_want(&clients[0], 0, 0, 0, CACHEW__WHAT__WHAT_PART, 0, 40, 2), "value == 60");
-        expect_kind(&clients[0], say_want(&clients[0], 0, 0, 0, CACHEW__WHAT__WHAT_PART, 0, 41, 2), CACHEW__ENVELOPE__OF_REMNANT);
+        expect_kind(&clients[0], say_want(&clients[0], 0, 0, 0, CACHEW__WHAT__WHAT_PART, 0, 41, 2),
+                    CACHEW__ENVELOPE__OF_REMNANT);
     }
     end_all();
 }
@@ -457,7 +562,12 @@ static int hang_run(const struct cw_op *op, struct cw_block *block, struct cw_er
 }
 
 static const struct cw_attr_def no_attrs[] = {{0}};
-static const struct cw_op_desc hang_op = {.name = "unit_hang", .summary = "for tests", .kind = CW_OP_MAP, .attrs = no_attrs, .bind = hang_bind, .run = hang_run};
+static const struct cw_op_desc hang_op = {.name = "unit_hang",
+                                          .summary = "for tests",
+                                          .kind = CW_OP_MAP,
+                                          .attrs = no_attrs,
+                                          .bind = hang_bind,
+                                          .run = hang_run};
 
 /* An operator that can't be compiled, which it says when the test lets it. */
 static _Atomic bool compiling;
@@ -473,7 +583,12 @@ static int fails_bind(struct cw_bind *b, struct cw_op *op, struct cw_error *err)
     return cw_error_set(err, CW_E_PIPELINE, "unit_fails can't be compiled");
 }
 
-static const struct cw_op_desc fails_op = {.name = "unit_fails", .summary = "for tests", .kind = CW_OP_MAP, .attrs = no_attrs, .bind = fails_bind, .run = hang_run};
+static const struct cw_op_desc fails_op = {.name = "unit_fails",
+                                           .summary = "for tests",
+                                           .kind = CW_OP_MAP,
+                                           .attrs = no_attrs,
+                                           .bind = fails_bind,
+                                           .run = hang_run};
 
 /* A request that comes while its stream opens is answered also when opening fails. */
 static void asked_for_before_opening_fails(void **state)
@@ -485,8 +600,10 @@ static void asked_for_before_opening_fails(void **state)
     client_connect(&clients[1], SHARED);
     uint64_t prepare_id = say_prepare(0, "{\"op\": \"range\", \"stop\": 3}, {\"op\": \"unit_fails\"}", 5);
     run_until(compiling);
-    uint64_t id = say_get(&clients[0], 0, 0, 0, 0, 1), left = say_want(&clients[0], 0, 0, 0, CACHEW__WHAT__WHAT_PART, 0, 0, 1);
-    expect_kind(&clients[0], say_get(&clients[0], 1, 0, 0, 0, 1), CACHEW__ENVELOPE__OF_NOT_HERE); /* the worker has the two before */
+    uint64_t id = say_get(&clients[0], 0, 0, 0, 0, 1),
+             left = say_want(&clients[0], 0, 0, 0, CACHEW__WHAT__WHAT_PART, 0, 0, 1);
+    /* the worker has the two before */
+    expect_kind(&clients[0], say_get(&clients[0], 1, 0, 0, 0, 1), CACHEW__ENVELOPE__OF_NOT_HERE);
     fake_close(&clients[1]); /* the stream forgets this client, too */
     run_until(status_now().n_clients == 1);
     sem_post(&may_fail);
@@ -500,7 +617,9 @@ static void asked_for_before_opening_fails(void **state)
 static void revoked_while_it_hangs(void **state)
 {
     (void)state;
-    start_with("{\"op\": \"range\", \"stop\": 40000}, {\"op\": \"unit_hang\"}, {\"op\": \"batch\", \"size\": 8}", 512, SHARED, (size_t)64 << 20);
+    start_with(
+        "{\"op\": \"range\", \"stop\": 40000}, {\"op\": \"unit_hang\"}, {\"op\": \"batch\", \"size\": 8}",
+        512, SHARED, (size_t)64 << 20);
     told_to_hang = true;
     uint64_t last = n_ranges() - 1;
     lease(0, 0, last, 1, 0);
@@ -524,7 +643,7 @@ static void left_while_lent(void **state)
     for (int i = 0; i < 6; i++)
         got_free(wait_got(&clients[0], is_answer, id, 0));
     (void)say_get(&clients[0], 0, 0, 1, 0, 1000); /* and some are asked for */
-    run_until(status_now().n_out >= 6); /* told once a turn of the loop */
+    run_until(status_now().n_out >= 6);           /* told once a turn of the loop */
     say_keep(&clients[0], NULL, 0, NULL, 0);
     fake_close(&clients[0]);
     run_until(status_now().n_clients == 1 && status_now().n_out == 0);
@@ -536,7 +655,8 @@ static void left_while_lent(void **state)
     end_all();
 }
 
-/* A connection may end while its client lives on: then nothing of what that was lent is used for another batch, until it comes again and says what it has. */
+/* A connection may end while its client lives on: then nothing of what that was lent is used for another
+ * batch, until it comes again and says what it has. */
 static void kept_over_the_end_of_a_connection(void **state)
 {
     (void)state;
@@ -609,7 +729,8 @@ static void returned_wrongly(uint64_t slab_of_first_plus)
     run_until(clients[0].closed);
     assert_contains(clients[0].why.message, "returned");
     fetch(&clients[1], 0, 2);
-    run_until(status_now().n_clients == 1 && status_now().n_out == (slab_of_first_plus ? 1 : 0)); /* what it has it has, */
+    /* what it has it has, */
+    run_until(status_now().n_clients == 1 && status_now().n_out == (slab_of_first_plus ? 1 : 0));
     client_connect(&clients[0], SHARED);
     say_keep(&clients[0], &clients[0].mapped[0].region, 1, NULL, 0); /* until it comes again without */
     run_until(status_now().n_out == 0);
@@ -617,8 +738,17 @@ static void returned_wrongly(uint64_t slab_of_first_plus)
     end_all();
 }
 
-static void returned_twice(void **state) { (void)state; returned_wrongly(0); }
-static void returned_invented(void **state) { (void)state; returned_wrongly(1000); }
+static void returned_twice(void **state)
+{
+    (void)state;
+    returned_wrongly(0);
+}
+
+static void returned_invented(void **state)
+{
+    (void)state;
+    returned_wrongly(1000);
+}
 
 /* Other clients' slabs are not one's own to return. */
 static void returned_for_another(void **state)
@@ -724,11 +854,12 @@ static void kept_a_whole_epoch(void **state)
     end_all();
 }
 
-/* Clients that do not read: what is on its way to them counts as handed out, parts of batches too, and each has at most
- * as many bytes there as are free. */
+/* Clients that do not read: what is on its way to them counts as handed out, parts of batches too, and each
+ * has at most as many bytes there as are free. */
 static void parts_for_clients_that_do_not_read(void **state)
 {
     (void)state;
+
     enum { EACH = 28 }; /* parts of 128 KiB; all of them are more than a quarter of the worker's memory */
     struct cw_error err = {0};
     struct cw_loop *awake = loop, *asleep;
@@ -748,7 +879,8 @@ static void parts_for_clients_that_do_not_read(void **state)
     run_until(status_now().n_out >= 20);
     for (uint64_t i = 0; i < 2 * EACH; i++)
         fetch(&clients[0], 1, i);
-    assert_true(status_now().n_out < 28 && status_now().memory_used <= (size_t)16 << 20); /* a half of 4 MiB, a half of the rest */
+    /* a half of 4 MiB, a half of the rest */
+    assert_true(status_now().n_out < 28 && status_now().memory_used <= (size_t)16 << 20);
     loop = asleep;
     for (size_t c = 0; c < 2; c++) {
         for (size_t i = 0; i < EACH; i++)
@@ -775,7 +907,10 @@ static void nonsense(void **state)
     say_revoke(0, 0, 0, 1);
     run_until(status_now().n_leases == 0);
     struct got *slow; /* more requests than anybody makes, of a range that never comes */
-    prepare(1, "{\"op\": \"range\", \"stop\": 100000}, {\"op\": \"fail\", \"where\": \"value >= 0\", \"kind\": \"hang\"}, {\"op\": \"batch\", \"size\": 8}", 512, &slow);
+    prepare(1,
+            "{\"op\": \"range\", \"stop\": 100000}, {\"op\": \"fail\", \"where\": \"value >= 0\", \"kind\": "
+            "\"hang\"}, {\"op\": \"batch\", \"size\": 8}",
+            512, &slow);
     client_connect(&clients[0], TCP);
     lease(1, 0, 3, 1, 0);
     for (int i = 0; i < 6000 && clients[0].conn; i++)
@@ -798,16 +933,45 @@ static int setup(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        world_test(counted_asked_again), world_test(filtered_asked_again), world_test(sequential_asked_again), world_test(finished_asked_again),
-        world_test(rows_from_any_element), world_test(counted_ranks_apart),
-        world_test(counted_ranks_apart_without_room), world_test(filtered_ranks_apart), world_test(sequential_ranks_apart), world_test(range_of_batches), world_test(counted_later_first),
-        world_test(bytes_later_first), world_test(filtered_later_first), world_test(range_beyond_the_memory), world_test(keys_come_though_no_client_takes_the_rows), world_test(two_ends_at_once), world_test(nothing_here), world_test(asked_for_before_opening_fails),
-        world_test(revoked_inside), world_test(revoked_in_the_middle), world_test(asked_for_what_is_not_there), world_test(failed_asked_again), world_test(revoked_while_it_hangs), world_test(left_while_lent),
-        world_test(kept_over_the_end_of_a_connection), world_test(kept_of_another), world_test(returned_twice), world_test(returned_invented),
-        world_test(returned_for_another), world_test(forgotten_while_lent), world_test(kept_beyond_the_memory),
-        world_test(kept_a_whole_epoch), world_test(parts_for_clients_that_do_not_read), world_test(nonsense),
+        world_test(counted_asked_again),
+        world_test(filtered_asked_again),
+        world_test(sequential_asked_again),
+        world_test(finished_asked_again),
+        world_test(rows_from_any_element),
+        world_test(counted_ranks_apart),
+        world_test(counted_ranks_apart_without_room),
+        world_test(filtered_ranks_apart),
+        world_test(sequential_ranks_apart),
+        world_test(range_of_batches),
+        world_test(counted_later_first),
+        world_test(bytes_later_first),
+        world_test(filtered_later_first),
+        world_test(range_beyond_the_memory),
+        world_test(keys_come_though_no_client_takes_the_rows),
+        world_test(two_ends_at_once),
+        world_test(nothing_here),
+        world_test(asked_for_before_opening_fails),
+        world_test(revoked_inside),
+        world_test(revoked_in_the_middle),
+        world_test(asked_for_what_is_not_there),
+        world_test(failed_asked_again),
+        world_test(revoked_while_it_hangs),
+        world_test(left_while_lent),
+        world_test(kept_over_the_end_of_a_connection),
+        world_test(kept_of_another),
+        world_test(returned_twice),
+        world_test(returned_invented),
+        world_test(returned_for_another),
+        world_test(forgotten_while_lent),
+        world_test(kept_beyond_the_memory),
+        world_test(kept_a_whole_epoch),
+        world_test(parts_for_clients_that_do_not_read),
+        world_test(nonsense),
         world_test(counted_any_order),
-        world_test(filtered_any_order), world_test(buckets_any_order), world_test(large_filtered_later_first), world_test(large_buckets_later_first),
+        world_test(filtered_any_order),
+        world_test(buckets_any_order),
+        world_test(large_filtered_later_first),
+        world_test(large_buckets_later_first),
     };
     return cmocka_run_group_tests(tests, setup, temp_remove);
 }

@@ -1,19 +1,29 @@
 /*
- * A worker with one stream prepared, and a client; batches that come are compared with those of an iterator in this process. Include after cmocka.h.
+ * A worker with one stream prepared, and a client; batches that come are compared with those of an iterator
+ * in this process. Include after cmocka.h.
  */
 #pragma once
 #include "worker_world.h"
 
-#define RANGE "{\"op\": \"range\", \"stop\": 40000}, {\"op\": \"assign\", \"set\": {\"half\": \"value * 0.5\"}}, {\"op\": \"shuffle\"}, {\"op\": \"batch\", \"size\": 8}"
-#define FILTER "{\"op\": \"range\", \"stop\": 60000}, {\"op\": \"filter\", \"where\": \"value % 3 != 1\"}, {\"op\": \"shuffle\"}, {\"op\": \"batch\", \"size\": 32}"
+#define RANGE \
+    "{\"op\": \"range\", \"stop\": 40000}, {\"op\": \"assign\", \"set\": {\"half\": \"value * 0.5\"}}, " \
+    "{\"op\": \"shuffle\"}, {\"op\": \"batch\", \"size\": 8}"
+#define FILTER \
+    "{\"op\": \"range\", \"stop\": 60000}, {\"op\": \"filter\", \"where\": \"value % 3 != 1\"}, {\"op\": " \
+    "\"shuffle\"}, {\"op\": \"batch\", \"size\": 32}"
 #define BYTES "{\"op\": \"text\", \"files\": \"lines.txt\"}, {\"op\": \"batch\", \"size\": 8}"
-#define LARGE "{\"op\": \"synthetic\", \"count\": 8192, \"shape\": [64, 1024], \"dtype\": \"uint8\"}, {\"op\": \"batch\", \"size\": 2}"
+#define LARGE \
+    "{\"op\": \"synthetic\", \"count\": 8192, \"shape\": [64, 1024], \"dtype\": \"uint8\"}, {\"op\": " \
+    "\"batch\", \"size\": 2}"
 
-#define SKIPPED "{\"op\": \"range\", \"stop\": 40000}, {\"op\": \"filter\", \"where\": \"value % 3 != 1\"}, {\"op\": \"skip\", \"count\": 17000}, {\"op\": \"batch\", \"size\": 32}"
+#define SKIPPED \
+    "{\"op\": \"range\", \"stop\": 40000}, {\"op\": \"filter\", \"where\": \"value % 3 != 1\"}, {\"op\": " \
+    "\"skip\", \"count\": 17000}, {\"op\": \"batch\", \"size\": 32}"
 
 /* ---- the same in this process ---- */
 
-/* Batch `index` of a range that is run by itself: elements first .. first + n - 1 of a key, where it has keys. */
+/* Batch `index` of a range that is run by itself: elements first .. first + n - 1 of a key, where it has
+ * keys. */
 struct expected {
     struct expected *next;
     uint64_t range, index, first, n;
@@ -39,7 +49,10 @@ static struct cw_hash128 hash_at(struct cw_batch *b, uint64_t g)
     return cw_batch_hash(b);
 }
 
-static bool has_rows(const struct reference *r) { return !r->local.compiled->sequential && cw_n_keys(r->local.compiled); }
+static bool has_rows(const struct reference *r)
+{
+    return !r->local.compiled->sequential && cw_n_keys(r->local.compiled);
+}
 
 /* size: positions of a range; 0: all of them. */
 static void reference_init(struct reference *r, const char *chain, uint64_t seed, uint64_t size)
@@ -50,12 +63,15 @@ static void reference_init(struct reference *r, const char *chain, uint64_t seed
     snprintf(text, sizeof(text), "{\"cachew\": 1, \"pipeline\": [%s]}", chain);
     if (chain[0] == '{' && strstr(chain, "\"cachew\""))
         snprintf(text, sizeof(text), "%s", chain);
-    const struct cw_runner_options o = {.threads = 2, .memory = (size_t)256 << 20, .optimize = true, .marker = CW_MARKER_AUTO};
-    if (cw_local_parse(&r->local, text, strlen(text), temp_dir, &err) < 0 || cw_local_open(&r->local, temp_dir, 2, &err) < 0 ||
+    const struct cw_runner_options o = {
+        .threads = 2, .memory = (size_t)256 << 20, .optimize = true, .marker = CW_MARKER_AUTO};
+    if (cw_local_parse(&r->local, text, strlen(text), temp_dir, &err) < 0 ||
+        cw_local_open(&r->local, temp_dir, 2, &err) < 0 ||
         cw_runner_new(r->local.sequence, &o, &r->runner, &err) < 0)
         fail_msg("%s", err.message);
     const struct cw_compiled *c = r->local.compiled;
-    r->cut = (struct cut){.size = size ? size : r->local.sequence->n_positions, .n_positions = r->local.sequence->n_positions,
+    r->cut = (struct cut){.size = size ? size : r->local.sequence->n_positions,
+                          .n_positions = r->local.sequence->n_positions,
                           .align = c->counted && !c->sequential ? c->batch_size : 1};
     cw_budget_init(&r->budget, (size_t)1 << 30);
     assert_int_equal(cw_slab_pool_init(&r->slabs, true, &r->budget, &err), 0);
@@ -84,12 +100,19 @@ static void look_at_range(struct reference *r, uint64_t range)
     struct cw_assembly *a;
     uint64_t arrived[64] = {0};
     int status;
-    const struct cw_range_options o = {.seed = r->seed, .from.position = range * r->cut.size, .end = CW_MIN((range + 1) * r->cut.size, r->cut.n_positions)};
+    const struct cw_range_options o = {.seed = r->seed,
+                                       .from.position = range * r->cut.size,
+                                       .end = CW_MIN((range + 1) * r->cut.size, r->cut.n_positions)};
     assert_int_equal(cw_runner_open(r->runner, &o, &s, &err), 0);
     for (uint64_t i = 0; (status = cw_runner_next(r->runner, s, 0, &a, &err)) == 0; i++) {
         struct expected *e = malloc(sizeof(*e));
         assert_int_equal(cw_runner_finish(r->runner, a, r->seed, 0, 0, &err), 0);
-        *e = (struct expected){.next = r->batches, .range = range, .index = i, .first = arrived[a->bucket], .n = a->n_assigned, .key = a->bucket};
+        *e = (struct expected){.next = r->batches,
+                               .range = range,
+                               .index = i,
+                               .first = arrived[a->bucket],
+                               .n = a->n_assigned,
+                               .key = a->bucket};
         arrived[a->bucket] += e->n;
         struct cw_batch *b = cw_runner_take_batch(r->runner, a);
         e->hash = hash_at(b, i);
@@ -101,7 +124,8 @@ static void look_at_range(struct reference *r, uint64_t range)
     cw_runner_close(r->runner, s);
 }
 
-static const struct expected *find_expected(const struct reference *r, uint64_t range, uint32_t key, uint64_t index)
+static const struct expected *find_expected(const struct reference *r, uint64_t range, uint32_t key,
+                                            uint64_t index)
 {
     for (const struct expected *e = r->batches; e; e = e->next)
         if (e->range == range && (has_rows(r) ? e->key == key && e->first == index : e->index == index))
@@ -118,7 +142,8 @@ static const struct expected *expected_as(struct reference *r, uint64_t range, u
         e = find_expected(r, range, key, index);
     }
     if (!e)
-        fail_msg("there is no batch %llu of range %llu", (unsigned long long)index, (unsigned long long)range);
+        fail_msg("there is no batch %llu of range %llu", (unsigned long long)index,
+                 (unsigned long long)range);
     return e;
 }
 
@@ -136,7 +161,8 @@ static const struct expected *expected_at(struct reference *r, uint64_t range, u
 }
 
 /* A batch that came, whose ids and components are to be freed. */
-static struct cw_batch open_batch(const struct reference *r, struct fake *f, const struct got *g, struct cw_quarantined **ret_quarantined)
+static struct cw_batch open_batch(const struct reference *r, struct fake *f, const struct got *g,
+                                  struct cw_quarantined **ret_quarantined)
 {
     if (g->m->of_case == CACHEW__ENVELOPE__OF_RANGE_FAILED)
         fail_msg("no batch: %s", g->m->range_failed->why->message);
@@ -148,8 +174,10 @@ static struct cw_batch open_batch(const struct reference *r, struct fake *f, con
     for (size_t i = 0; i < m->n_slabs; i++)
         for (size_t k = 0; k < f->n_mapped; k++)
             if (f->mapped[k].region == m->slabs[i]->region) {
-                assert_true(m->slabs[i]->offset <= f->mapped[k].size && m->slabs[i]->size <= f->mapped[k].size - m->slabs[i]->offset);
-                memory[i] = (struct cw_memory){.data = f->mapped[k].data + m->slabs[i]->offset, .size = m->slabs[i]->size};
+                assert_true(m->slabs[i]->offset <= f->mapped[k].size &&
+                            m->slabs[i]->size <= f->mapped[k].size - m->slabs[i]->offset);
+                memory[i] = (struct cw_memory){.data = f->mapped[k].data + m->slabs[i]->offset,
+                                               .size = m->slabs[i]->size};
             }
     if (cw_wire_batch_read(m, r->local.compiled, memory, &b, ret_quarantined, &err) < 0)
         fail_msg("%s", err.message);
@@ -159,7 +187,8 @@ static struct cw_batch open_batch(const struct reference *r, struct fake *f, con
 }
 
 /* The hash of a batch that came, with number g. Returns how many of its records were quarantined. */
-static size_t read_batch(const struct reference *r, struct fake *f, const struct got *g, uint64_t number, struct cw_hash128 *ret)
+static size_t read_batch(const struct reference *r, struct fake *f, const struct got *g, uint64_t number,
+                         struct cw_hash128 *ret)
 {
     struct cw_quarantined *quarantined = NULL;
     struct cw_batch b = open_batch(r, f, g, &quarantined);
@@ -173,7 +202,10 @@ static size_t read_batch(const struct reference *r, struct fake *f, const struct
     return n;
 }
 
-static void assert_same(struct cw_hash128 a, struct cw_hash128 b) { assert_true(a.lo == b.lo && a.hi == b.hi); }
+static void assert_same(struct cw_hash128 a, struct cw_hash128 b)
+{
+    assert_true(a.lo == b.lo && a.hi == b.hi);
+}
 
 /* A batch that came is the one of that place. */
 static void check_batch(struct reference *r, struct fake *f, const struct got *g)
@@ -201,17 +233,22 @@ static Cachew__Prepared *prepare(unsigned stream, const char *chain, uint64_t si
 {
     struct got *g = wait_got(&dispatcher, is_answer, say_prepare(stream, chain, 5), 0);
     if (g->m->of_case != CACHEW__ENVELOPE__OF_PREPARED)
-        fail_msg("not prepared: %s", g->m->of_case == CACHEW__ENVELOPE__OF_FAILURE ? g->m->failure->message : "?");
+        fail_msg("not prepared: %s",
+                 g->m->of_case == CACHEW__ENVELOPE__OF_FAILURE ? g->m->failure->message : "?");
     *ret = g;
     const Cachew__Plan *plan = g->m->prepared->plan;
-    cuts[stream] = (struct cut){.size = size ? size : plan->n_positions, .n_positions = plan->n_positions, .align = plan->align};
+    cuts[stream] = (struct cut){
+        .size = size ? size : plan->n_positions, .n_positions = plan->n_positions, .align = plan->align};
     return g->m->prepared;
 }
 
 static struct reference reference;
 static struct got *prepared;
 
-static uint64_t n_ranges(void) { return (cuts[0].n_positions + cuts[0].size - 1) / cuts[0].size; }
+static uint64_t n_ranges(void)
+{
+    return (cuts[0].n_positions + cuts[0].size - 1) / cuts[0].size;
+}
 
 /* A worker with one stream prepared, in ranges of so many positions, and a client. */
 static void start_with(const char *chain, uint64_t size, enum transport t, size_t memory)

@@ -1,6 +1,6 @@
 /*
- * A worker among a dispatcher and clients that are the test's: they live on one loop, run by the test's thread until what it waits for has happened.
- * Include after cmocka.h.
+ * A worker among a dispatcher and clients that are the test's: they live on one loop, run by the test's
+ * thread until what it waits for has happened. Include after cmocka.h.
  */
 #pragma once
 #include <errno.h>
@@ -19,7 +19,9 @@
 
 #include "data_files.h"
 
-#define PATIENCE_NS UINT64_C(900000000000) /* longer than anything takes, on however slow a machine: then the test failed. No peer is given up sooner */
+#define PATIENCE_NS \
+    UINT64_C(900000000000) /* longer than anything takes, on however slow a machine: then the test failed. \
+                              No peer is given up sooner */
 #define N_STREAMS 4
 
 /* A message that came, whole. */
@@ -98,7 +100,8 @@ static Cachew__Envelope *copy_envelope(const Cachew__Envelope *m)
     return c;
 }
 
-static int fake_payload(void *user CW_UNUSED, struct cw_conn *c CW_UNUSED, const Cachew__Envelope *m CW_UNUSED, size_t size, void **ret,
+static int fake_payload(void *user CW_UNUSED, struct cw_conn *c CW_UNUSED,
+                        const Cachew__Envelope *m CW_UNUSED, size_t size, void **ret,
                         struct cw_error *err CW_UNUSED)
 {
     *ret = aligned_alloc(64, CW_ALIGN_UP(size, (size_t)64));
@@ -106,7 +109,10 @@ static int fake_payload(void *user CW_UNUSED, struct cw_conn *c CW_UNUSED, const
     return 0;
 }
 
-static void fake_abandoned(void *user CW_UNUSED, struct cw_conn *c CW_UNUSED, void *payload) { free(payload); }
+static void fake_abandoned(void *user CW_UNUSED, struct cw_conn *c CW_UNUSED, void *payload)
+{
+    free(payload);
+}
 
 static void answer(struct fake *f, uint64_t re, Cachew__Envelope *m)
 {
@@ -154,8 +160,8 @@ static void map_region(struct fake *f, const Cachew__Region *m, const int *fds, 
     f->mapped[f->n_mapped++] = (struct mapped){.region = m->region, .data = data, .size = m->size};
 }
 
-static int fake_message(void *user, struct cw_conn *c CW_UNUSED, const Cachew__Envelope *m, void *payload, size_t size, const int *fds, size_t n_fds,
-                        struct cw_error *err CW_UNUSED)
+static int fake_message(void *user, struct cw_conn *c CW_UNUSED, const Cachew__Envelope *m, void *payload,
+                        size_t size, const int *fds, size_t n_fds, struct cw_error *err CW_UNUSED)
 {
     struct fake *f = user;
     if (f == &dispatcher)
@@ -186,7 +192,8 @@ static void fake_closed(void *user, struct cw_conn *c, const struct cw_error *wh
     cw_loop_stop(loop);
 }
 
-static int fake_open(void *user, struct cw_conn *c, const Cachew__Envelope *peer CW_UNUSED, struct cw_error *err CW_UNUSED)
+static int fake_open(void *user, struct cw_conn *c, const Cachew__Envelope *peer CW_UNUSED,
+                     struct cw_error *err CW_UNUSED)
 {
     struct fake *f = user;
     f->conn = c;
@@ -196,7 +203,10 @@ static int fake_open(void *user, struct cw_conn *c, const Cachew__Envelope *peer
     return 0;
 }
 
-static const struct cw_conn_ops fake_ops = {.open = fake_open, .payload = fake_payload, .abandoned = fake_abandoned, .message = fake_message,
+static const struct cw_conn_ops fake_ops = {.open = fake_open,
+                                            .payload = fake_payload,
+                                            .abandoned = fake_abandoned,
+                                            .message = fake_message,
                                             .closed = fake_closed};
 
 static void on_guard(void *arg CW_UNUSED)
@@ -205,23 +215,26 @@ static void on_guard(void *arg CW_UNUSED)
     cw_loop_stop(loop);
 }
 
-static void on_poke(void *arg CW_UNUSED) { cw_loop_stop(loop); }
+static void on_poke(void *arg CW_UNUSED)
+{
+    cw_loop_stop(loop);
+}
 
 /* Runs the loop until then; what happens in the worker only is looked at now and then. */
-#define run_until(condition)                                                      \
-    do {                                                                          \
-        struct cw_timer *poke_ = NULL;                                            \
-        assert_int_equal(cw_timer_new(loop, on_poke, NULL, &poke_, NULL), 0);     \
-        cw_timer_start(poke_, 2000000, 2000000);                                  \
-        cw_timer_start(guard, PATIENCE_NS, 0);                                    \
-        while (!(condition) && !hung)                                             \
-            cw_loop_run(loop);                                                    \
-        cw_timer_stop(guard);                                                     \
-        cw_timer_free(poke_);                                                     \
-        if (hung) {                                                               \
-            hung = false;                                                         \
-            fail_msg("hung at line %d, waiting for %s", __LINE__, #condition);    \
-        }                                                                         \
+#define run_until(condition) \
+    do { \
+        struct cw_timer *poke_ = NULL; \
+        assert_int_equal(cw_timer_new(loop, on_poke, NULL, &poke_, NULL), 0); \
+        cw_timer_start(poke_, 2000000, 2000000); \
+        cw_timer_start(guard, PATIENCE_NS, 0); \
+        while (!(condition) && !hung) \
+            cw_loop_run(loop); \
+        cw_timer_stop(guard); \
+        cw_timer_free(poke_); \
+        if (hung) { \
+            hung = false; \
+            fail_msg("hung at line %d, waiting for %s", __LINE__, #condition); \
+        } \
     } while (0)
 
 static struct cw_conn_options fake_options(Cachew__Hello *hello, Cachew__Role role, bool shared)
@@ -237,7 +250,9 @@ static struct cw_conn_options fake_options(Cachew__Hello *hello, Cachew__Role ro
     hello->incarnation = (ProtobufCBinaryData){.data = incarnation, .len = 16};
     hello->capabilities = capabilities;
     hello->n_capabilities = shared;
-    return (struct cw_conn_options){.hello = hello, .limits = {.message = (size_t)32 << 20, .payload = (size_t)1 << 30}, .timeout_ns = PATIENCE_NS};
+    return (struct cw_conn_options){.hello = hello,
+                                    .limits = {.message = (size_t)32 << 20, .payload = (size_t)1 << 30},
+                                    .timeout_ns = PATIENCE_NS};
 }
 
 static void dispatcher_listen(void)
@@ -257,8 +272,14 @@ static void log_line(void *arg CW_UNUSED, const char *message)
 
 static struct cw_worker_options worker_defaults(void)
 {
-    return (struct cw_worker_options){.dispatcher = dispatcher_address, .listen = "127.0.0.1:0", .name = "w", .threads = 2, .memory = (size_t)256 << 20,
-                                      .index_dir = temp_dir, .log = log_line, .timeout_ns = PATIENCE_NS};
+    return (struct cw_worker_options){.dispatcher = dispatcher_address,
+                                      .listen = "127.0.0.1:0",
+                                      .name = "w",
+                                      .threads = 2,
+                                      .memory = (size_t)256 << 20,
+                                      .index_dir = temp_dir,
+                                      .log = log_line,
+                                      .timeout_ns = PATIENCE_NS};
 }
 
 static void worker_start(const struct cw_worker_options *o)
@@ -330,7 +351,8 @@ static void client_connect(struct fake *f, enum transport t)
     char address[256];
     struct cw_conn_options o = fake_options(&hello, CACHEW__ROLE__ROLE_CLIENT, t == SHARED);
     snprintf(address, sizeof(address), "unix:%s", cw_worker_unix_path(worker));
-    if (cw_conn_connect(loop, t == TCP ? cw_worker_address(worker) : address, &o, &fake_ops, f, &f->conn, &err) < 0)
+    if (cw_conn_connect(loop, t == TCP ? cw_worker_address(worker) : address, &o, &fake_ops, f, &f->conn,
+                        &err) < 0)
         fail_msg("%s", err.message);
     run_until(f->open);
 }
@@ -363,7 +385,8 @@ static uint64_t say_prepare(unsigned stream, const char *chain, uint64_t seed)
     m.seed = seed;
     uint8_t fingerprint[16] = {0};
     struct cw_pipeline *p;
-    if (!wrong_fingerprint && cw_pipeline_parse(cw_ops(), m.pipeline, strlen(m.pipeline), temp_dir, &p, NULL) >= 0) {
+    if (!wrong_fingerprint &&
+        cw_pipeline_parse(cw_ops(), m.pipeline, strlen(m.pipeline), temp_dir, &p, NULL) >= 0) {
         memcpy(fingerprint, &p->fingerprint, sizeof(fingerprint));
         cw_pipeline_unref(p);
     }
@@ -375,7 +398,8 @@ static uint64_t say_prepare(unsigned stream, const char *chain, uint64_t seed)
     return e.id;
 }
 
-/* Ranges that tests lease are numbered: range i of a stream is its positions i * size .. (i + 1) * size - 1, as far as there are so many. */
+/* Ranges that tests lease are numbered: range i of a stream is its positions i * size .. (i + 1) * size - 1,
+ * as far as there are so many. */
 static struct cut {
     uint64_t size, n_positions, align; /* align: as in Plan */
 } cuts[N_STREAMS];
@@ -444,7 +468,8 @@ static void say_forget(unsigned stream)
     send_message(&dispatcher, &e);
 }
 
-static uint64_t say_want(struct fake *f, unsigned stream, uint64_t epoch, uint64_t range, Cachew__What what, uint32_t key, uint64_t first, uint64_t count)
+static uint64_t say_want(struct fake *f, unsigned stream, uint64_t epoch, uint64_t range, Cachew__What what,
+                         uint32_t key, uint64_t first, uint64_t count)
 {
     Cachew__Envelope e = CACHEW__ENVELOPE__INIT;
     Cachew__Get m = CACHEW__GET__INIT;
@@ -463,7 +488,8 @@ static uint64_t say_want(struct fake *f, unsigned stream, uint64_t epoch, uint64
 }
 
 /* Batches first .. first + count - 1 of a range. */
-static uint64_t say_get(struct fake *f, unsigned stream, uint64_t epoch, uint64_t range, uint64_t first, uint64_t count)
+static uint64_t say_get(struct fake *f, unsigned stream, uint64_t epoch, uint64_t range, uint64_t first,
+                        uint64_t count)
 {
     return say_want(f, stream, epoch, range, CACHEW__WHAT__WHAT_BATCHES, 0, first, count);
 }
@@ -479,8 +505,10 @@ static void say_return(struct fake *f, const uint64_t *slabs, size_t n)
     send_message(f, &e);
 }
 
-/* Of regions that came over an earlier connection (n_regions 0: over this one), only these slabs are in use. */
-CW_UNUSED static void say_keep(struct fake *f, const uint64_t *regions, size_t n_regions, const uint64_t *slabs, size_t n_slabs)
+/* Of regions that came over an earlier connection (n_regions 0: over this one), only these slabs are in use.
+ */
+CW_UNUSED static void say_keep(struct fake *f, const uint64_t *regions, size_t n_regions,
+                               const uint64_t *slabs, size_t n_slabs)
 {
     Cachew__Envelope e = CACHEW__ENVELOPE__INIT;
     Cachew__Keep m = CACHEW__KEEP__INIT;
@@ -495,7 +523,8 @@ CW_UNUSED static void say_keep(struct fake *f, const uint64_t *regions, size_t n
 
 /* ---- what came ---- */
 
-static struct got *find_got(struct fake *f, bool (*fits)(const Cachew__Envelope *m, uint64_t x, uint64_t y), uint64_t x, uint64_t y)
+static struct got *find_got(struct fake *f, bool (*fits)(const Cachew__Envelope *m, uint64_t x, uint64_t y),
+                            uint64_t x, uint64_t y)
 {
     for (struct got *g = f->got; g; g = g->next)
         if (fits(g->m, x, y))
@@ -514,14 +543,24 @@ static struct got *take_got(struct fake *f, struct got *g)
     return g;
 }
 
-static bool is_answer(const Cachew__Envelope *m, uint64_t re, uint64_t y CW_UNUSED) { return m->re == re; }
-CW_UNUSED static bool is_kind(const Cachew__Envelope *m, uint64_t kind, uint64_t y CW_UNUSED) { return (uint64_t)m->of_case == kind; }
-static bool is_report(const Cachew__Envelope *m, uint64_t epoch, uint64_t begin)
+static bool is_answer(const Cachew__Envelope *m, uint64_t re, uint64_t y CW_UNUSED)
 {
-    return m->of_case == CACHEW__ENVELOPE__OF_COMPLETED && m->completed->report->epoch == epoch && m->completed->report->begin == begin;
+    return m->re == re;
 }
 
-static struct got *wait_got(struct fake *f, bool (*fits)(const Cachew__Envelope *m, uint64_t x, uint64_t y), uint64_t x, uint64_t y)
+CW_UNUSED static bool is_kind(const Cachew__Envelope *m, uint64_t kind, uint64_t y CW_UNUSED)
+{
+    return (uint64_t)m->of_case == kind;
+}
+
+static bool is_report(const Cachew__Envelope *m, uint64_t epoch, uint64_t begin)
+{
+    return m->of_case == CACHEW__ENVELOPE__OF_COMPLETED && m->completed->report->epoch == epoch &&
+           m->completed->report->begin == begin;
+}
+
+static struct got *wait_got(struct fake *f, bool (*fits)(const Cachew__Envelope *m, uint64_t x, uint64_t y),
+                            uint64_t x, uint64_t y)
 {
     struct got *g = NULL;
     run_until((g = find_got(f, fits, x, y)) || f->closed);

@@ -17,15 +17,20 @@ enum {
     SPNG_EZLIB_INIT,  /* never returned: it is SPNG_EMEM here */
     SPNG_ECHUNKAVAIL, /* the image has no such chunk */
     SPNG_EUSER_HEIGHT,
-    SPNG_EDATA,       /* whatever libpng calls an error */
-    SPNG_EOI,         /* the last row has been read */
+    SPNG_EDATA, /* whatever libpng calls an error */
+    SPNG_EOI,   /* the last row has been read */
 };
 
 enum { SPNG_CTX_ENCODER = 2 };
+
 enum { SPNG_FMT_RGB8 = 4, SPNG_FMT_PNG = 256 };
+
 enum { SPNG_DECODE_PROGRESSIVE = 256 };
+
 enum { SPNG_ENCODE_FINALIZE = 2 };
+
 enum { SPNG_CRC_ERROR, SPNG_CRC_DISCARD };
+
 enum {
     SPNG_COLOR_TYPE_GRAYSCALE = 0,
     SPNG_COLOR_TYPE_TRUECOLOR = 2,
@@ -39,7 +44,10 @@ struct spng_ihdr {
     uint8_t bit_depth, color_type, compression_method, filter_method, interlace_method;
 };
 
-struct spng_plte_entry { uint8_t red, green, blue, alpha; };
+struct spng_plte_entry {
+    uint8_t red, green, blue, alpha;
+};
+
 struct spng_plte {
     uint32_t n_entries;
     struct spng_plte_entry entries[256];
@@ -51,7 +59,9 @@ struct spng_trns {
     uint8_t type3_alpha[256];
 };
 
-struct spng_row_info { uint32_t row_num; };
+struct spng_row_info {
+    uint32_t row_num;
+};
 
 spng_ctx *spng_ctx_new(int flags);
 void spng_ctx_free(spng_ctx *ctx);

@@ -1,9 +1,11 @@
 /*
- * AVX2 (x86-64). The functions carry their target attribute, so that the file needs no compiler flags; they run only where the processor has it.
+ * AVX2 (x86-64). The functions carry their target attribute, so that the file needs no compiler flags; they
+ * run only where the processor has it.
  *
- * Horizontal pass: pixels of 3 or 4 bytes become 4 lanes of 16 bits each. With at most two taps (plain bilinear, p = 14) a pixel is
- * a + ((b - a) * f rounded), which pmulhrsw computes exactly, given 2 f: ((b - a) 2 f + 2^14) >> 15 = ((b - a) f + 2^13) >> 14. With more taps, weights of 22
- * bits are split as W = 2^11 * high + low, both within 16 bits, and two pmaddwd sums are put together at the end.
+ * Horizontal pass: pixels of 3 or 4 bytes become 4 lanes of 16 bits each. With at most two taps (plain
+ * bilinear, p = 14) a pixel is a + ((b - a) * f rounded), which pmulhrsw computes exactly, given 2 f: ((b -
+ * a) 2 f + 2^14) >> 15 = ((b - a) f + 2^13) >> 14. With more taps, weights of 22 bits are split as W = 2^11 *
+ * high + low, both within 16 bits, and two pmaddwd sums are put together at the end.
  */
 #include <immintrin.h>
 #include <string.h>
@@ -17,9 +19,11 @@
 
 /* ---- horizontal, two taps ---- */
 
-struct pairs8 { /* 8 outputs */
-    int32_t at[8];    /* byte offsets of the left taps, in the order of the lanes */
-    int16_t f[32];    /* twice the weight of the right tap (below 2^15, as that of the left one is not 0), four times per output: registers 0 and 1 */
+struct pairs8 {    /* 8 outputs */
+    int32_t at[8]; /* byte offsets of the left taps, in the order of the lanes */
+    /* twice the weight of the right tap (below 2^15, as that of the left one is not 0), four times per
+     * output: registers 0 and 1 */
+    int16_t f[32];
 };
 
 /* Outputs of a group in the lanes of two registers, so that packing both gives them in order. */
@@ -27,9 +31,12 @@ static const uint8_t lane_order[8] = {0, 1, 4, 5, 2, 3, 6, 7};
 
 AVX2 static inline __m256i load_pairs(const uint8_t *src, const int32_t at[4])
 {
-    __m128i lo = _mm_loadl_epi64((const void *)(src + at[0])), hi = _mm_loadl_epi64((const void *)(src + at[2]));
-    __m128i lo1 = _mm_loadl_epi64((const void *)(src + at[1])), hi1 = _mm_loadl_epi64((const void *)(src + at[3]));
-    return _mm256_inserti128_si256(_mm256_castsi128_si256(_mm_unpacklo_epi64(lo, lo1)), _mm_unpacklo_epi64(hi, hi1), 1);
+    __m128i lo = _mm_loadl_epi64((const void *)(src + at[0])),
+            hi = _mm_loadl_epi64((const void *)(src + at[2]));
+    __m128i lo1 = _mm_loadl_epi64((const void *)(src + at[1])),
+            hi1 = _mm_loadl_epi64((const void *)(src + at[3]));
+    return _mm256_inserti128_si256(_mm256_castsi128_si256(_mm_unpacklo_epi64(lo, lo1)),
+                                   _mm_unpacklo_epi64(hi, hi1), 1);
 }
 
 AVX2 static inline __m256i blend_pairs(__m256i v, __m256i left, __m256i right, __m256i f)
@@ -44,31 +51,33 @@ AVX2 static inline void store_pixels(uint8_t *dst, __m256i v, int channels)
         _mm256_storeu_si256((void *)dst, v);
         return;
     }
-    const __m256i squeeze = _mm256_setr_epi8(0, 1, 2, 4, 5, 6, 8, 9, 10, 12, 13, 14, -1, -1, -1, -1, 0, 1, 2, 4, 5, 6, 8, 9, 10, 12, 13, 14, -1,
-                                             -1, -1, -1);
+    const __m256i squeeze = _mm256_setr_epi8(0, 1, 2, 4, 5, 6, 8, 9, 10, 12, 13, 14, -1, -1, -1, -1, 0, 1, 2,
+                                             4, 5, 6, 8, 9, 10, 12, 13, 14, -1, -1, -1, -1);
     v = _mm256_shuffle_epi8(v, squeeze);
     _mm_storeu_si128((void *)dst, _mm256_castsi256_si128(v));
     _mm_storeu_si128((void *)(dst + 12), _mm256_extracti128_si256(v, 1));
 }
 
-AVX2 static inline void horizontal_pairs(const struct cw_resize *r, const uint8_t *src, uint8_t *dst, int channels)
+AVX2 static inline void horizontal_pairs(const struct cw_resize *r, const uint8_t *src, uint8_t *dst,
+                                         int channels)
 {
     const struct pairs8 *t = r->tables;
     __m256i left, right;
     if (channels == 3) {
-        left = _mm256_setr_epi8(0, -1, 1, -1, 2, -1, -1, -1, 8, -1, 9, -1, 10, -1, -1, -1, 0, -1, 1, -1, 2, -1, -1, -1, 8, -1, 9, -1, 10, -1, -1,
-                                -1);
-        right = _mm256_setr_epi8(3, -1, 4, -1, 5, -1, -1, -1, 11, -1, 12, -1, 13, -1, -1, -1, 3, -1, 4, -1, 5, -1, -1, -1, 11, -1, 12, -1, 13, -1,
-                                 -1, -1);
+        left = _mm256_setr_epi8(0, -1, 1, -1, 2, -1, -1, -1, 8, -1, 9, -1, 10, -1, -1, -1, 0, -1, 1, -1, 2,
+                                -1, -1, -1, 8, -1, 9, -1, 10, -1, -1, -1);
+        right = _mm256_setr_epi8(3, -1, 4, -1, 5, -1, -1, -1, 11, -1, 12, -1, 13, -1, -1, -1, 3, -1, 4, -1, 5,
+                                 -1, -1, -1, 11, -1, 12, -1, 13, -1, -1, -1);
     } else {
-        left = _mm256_setr_epi8(0, -1, 1, -1, 2, -1, 3, -1, 8, -1, 9, -1, 10, -1, 11, -1, 0, -1, 1, -1, 2, -1, 3, -1, 8, -1, 9, -1, 10, -1, 11,
-                                -1);
-        right = _mm256_setr_epi8(4, -1, 5, -1, 6, -1, 7, -1, 12, -1, 13, -1, 14, -1, 15, -1, 4, -1, 5, -1, 6, -1, 7, -1, 12, -1, 13, -1, 14, -1,
-                                 15, -1);
+        left = _mm256_setr_epi8(0, -1, 1, -1, 2, -1, 3, -1, 8, -1, 9, -1, 10, -1, 11, -1, 0, -1, 1, -1, 2, -1,
+                                3, -1, 8, -1, 9, -1, 10, -1, 11, -1);
+        right = _mm256_setr_epi8(4, -1, 5, -1, 6, -1, 7, -1, 12, -1, 13, -1, 14, -1, 15, -1, 4, -1, 5, -1, 6,
+                                 -1, 7, -1, 12, -1, 13, -1, 14, -1, 15, -1);
     }
     for (int64_t i = 0; i < r->x.out; i += 8, t++, dst += 8 * channels) {
         __m256i v0 = blend_pairs(load_pairs(src, t->at), left, right, _mm256_loadu_si256((const void *)t->f));
-        __m256i v1 = blend_pairs(load_pairs(src, t->at + 4), left, right, _mm256_loadu_si256((const void *)(t->f + 16)));
+        __m256i v1 = blend_pairs(load_pairs(src, t->at + 4), left, right,
+                                 _mm256_loadu_si256((const void *)(t->f + 16)));
         store_pixels(dst, _mm256_packus_epi16(v0, v1), channels);
     }
 }
@@ -91,11 +100,19 @@ static void tables_pairs(struct cw_resize *r)
 
 /* ---- horizontal, any number of taps ---- */
 
-/* Tables: 8 offsets per group of 8 outputs, then per four taps, register (outputs k and k + 4) and pair of taps: high and low weights, 4 registers. */
+/* Tables: 8 offsets per group of 8 outputs, then per four taps, register (outputs k and k + 4) and pair of
+ * taps: high and low weights, 4 registers. */
 #define QUAD_WORDS (4 * 2 * 2 * 16)
 
-static size_t quads_of(const struct cw_resize *r) { return ((size_t)r->x.taps + 3) / 4; }
-static size_t group_bytes(const struct cw_resize *r) { return 32 + quads_of(r) * QUAD_WORDS * sizeof(int16_t); }
+static size_t quads_of(const struct cw_resize *r)
+{
+    return ((size_t)r->x.taps + 3) / 4;
+}
+
+static size_t group_bytes(const struct cw_resize *r)
+{
+    return 32 + quads_of(r) * QUAD_WORDS * sizeof(int16_t);
+}
 
 static void tables_quads(struct cw_resize *r)
 {
@@ -111,7 +128,8 @@ static void tables_quads(struct cw_resize *r)
             for (size_t tap = 0; tap < 4 * quads; tap++) {
                 int32_t v = (int32_t)tap < a->n[o] ? a->w[o * a->taps + (int64_t)tap] : 0;
                 /* register k % 4, lane k / 4, pair (tap % 4) / 2: high weights, then low ones */
-                int16_t *p = w + (tap / 4) * QUAD_WORDS + (size_t)(k % 4) * 64 + (tap % 4 / 2) * 32 + (size_t)(k / 4) * 8 + tap % 2;
+                int16_t *p = w + (tap / 4) * QUAD_WORDS + (size_t)(k % 4) * 64 + (tap % 4 / 2) * 32 +
+                             (size_t)(k / 4) * 8 + tap % 2;
                 for (int j = 0; j < 8; j += 2) {
                     p[j] = (int16_t)(v >> LOW_BITS);
                     p[16 + j] = (int16_t)(v & LOW_MASK);
@@ -124,18 +142,21 @@ static void tables_quads(struct cw_resize *r)
 AVX2 static inline __m256i join(__m256i high, __m256i low)
 {
     const __m256i half = _mm256_set1_epi32(1 << 21);
-    return _mm256_srai_epi32(_mm256_add_epi32(_mm256_add_epi32(_mm256_slli_epi32(high, LOW_BITS), low), half), 22);
+    return _mm256_srai_epi32(_mm256_add_epi32(_mm256_add_epi32(_mm256_slli_epi32(high, LOW_BITS), low), half),
+                             22);
 }
 
 /* Outputs k and k + 4 of a group: two pixels of four 32-bit sums. */
-AVX2 static inline __m256i weigh2(const uint8_t *group, const uint8_t *src, size_t k, size_t quads, int channels, __m256i first, __m256i second)
+AVX2 static inline __m256i weigh2(const uint8_t *group, const uint8_t *src, size_t k, size_t quads,
+                                  int channels, __m256i first, __m256i second)
 {
     const int32_t *at = (const int32_t *)(const void *)group;
     const __m256i *w = (const __m256i *)(const void *)(group + 32) + k * 4;
     const uint8_t *s0 = src + at[k], *s1 = src + at[k + 4];
     __m256i high = _mm256_setzero_si256(), low = high;
     for (size_t q = 0; q < quads; q++, w += QUAD_WORDS / 16, s0 += 4 * channels, s1 += 4 * channels) {
-        __m256i v = _mm256_inserti128_si256(_mm256_castsi128_si256(_mm_loadu_si128((const void *)s0)), _mm_loadu_si128((const void *)s1), 1);
+        __m256i v = _mm256_inserti128_si256(_mm256_castsi128_si256(_mm_loadu_si128((const void *)s0)),
+                                            _mm_loadu_si128((const void *)s1), 1);
         __m256i a = _mm256_shuffle_epi8(v, first), b = _mm256_shuffle_epi8(v, second);
         high = _mm256_add_epi32(high, _mm256_add_epi32(_mm256_madd_epi16(a, _mm256_loadu_si256(w)),
                                                        _mm256_madd_epi16(b, _mm256_loadu_si256(w + 2))));
@@ -146,28 +167,38 @@ AVX2 static inline __m256i weigh2(const uint8_t *group, const uint8_t *src, size
 }
 
 /* quads and channels are constants where it is called, so that the loops over taps unroll. */
-AVX2 static inline void horizontal_quads(const struct cw_resize *r, const uint8_t *src, uint8_t *dst, size_t quads, int channels)
+AVX2 static inline void horizontal_quads(const struct cw_resize *r, const uint8_t *src, uint8_t *dst,
+                                         size_t quads, int channels)
 {
     const uint8_t *group = r->tables;
     size_t step = 32 + quads * QUAD_WORDS * sizeof(int16_t);
     __m256i first, second; /* pairs of taps: 0 and 1, 2 and 3 */
     if (channels == 3) {
-        first = _mm256_broadcastsi128_si256(_mm_setr_epi8(0, -1, 3, -1, 1, -1, 4, -1, 2, -1, 5, -1, -1, -1, -1, -1));
-        second = _mm256_broadcastsi128_si256(_mm_setr_epi8(6, -1, 9, -1, 7, -1, 10, -1, 8, -1, 11, -1, -1, -1, -1, -1));
+        first = _mm256_broadcastsi128_si256(
+            _mm_setr_epi8(0, -1, 3, -1, 1, -1, 4, -1, 2, -1, 5, -1, -1, -1, -1, -1));
+        second = _mm256_broadcastsi128_si256(
+            _mm_setr_epi8(6, -1, 9, -1, 7, -1, 10, -1, 8, -1, 11, -1, -1, -1, -1, -1));
     } else {
-        first = _mm256_broadcastsi128_si256(_mm_setr_epi8(0, -1, 4, -1, 1, -1, 5, -1, 2, -1, 6, -1, 3, -1, 7, -1));
-        second = _mm256_broadcastsi128_si256(_mm_setr_epi8(8, -1, 12, -1, 9, -1, 13, -1, 10, -1, 14, -1, 11, -1, 15, -1));
+        first = _mm256_broadcastsi128_si256(
+            _mm_setr_epi8(0, -1, 4, -1, 1, -1, 5, -1, 2, -1, 6, -1, 3, -1, 7, -1));
+        second = _mm256_broadcastsi128_si256(
+            _mm_setr_epi8(8, -1, 12, -1, 9, -1, 13, -1, 10, -1, 14, -1, 11, -1, 15, -1));
     }
     for (int64_t i = 0; i < r->x.out; i += 8, group += step, dst += 8 * channels) {
-        __m256i a = weigh2(group, src, 0, quads, channels, first, second), b = weigh2(group, src, 1, quads, channels, first, second);
-        __m256i c = weigh2(group, src, 2, quads, channels, first, second), d = weigh2(group, src, 3, quads, channels, first, second);
+        __m256i a = weigh2(group, src, 0, quads, channels, first, second),
+                b = weigh2(group, src, 1, quads, channels, first, second);
+        __m256i c = weigh2(group, src, 2, quads, channels, first, second),
+                d = weigh2(group, src, 3, quads, channels, first, second);
         store_pixels(dst, _mm256_packus_epi16(_mm256_packs_epi32(a, b), _mm256_packs_epi32(c, d)), channels);
     }
 }
 
 /* ---- horizontal: dispatch ---- */
 
-static bool two_taps(const struct cw_resize *r) { return r->x.p == 14; }
+static bool two_taps(const struct cw_resize *r)
+{
+    return r->x.p == 14;
+}
 
 static size_t table_bytes(struct cw_resize *r)
 {
@@ -209,7 +240,8 @@ AVX2 static inline __m256i blend32(__m256i a, __m256i b, __m256i f)
 {
     const __m256i zero = _mm256_setzero_si256();
     __m256i a0 = _mm256_unpacklo_epi8(a, zero), a1 = _mm256_unpackhi_epi8(a, zero);
-    __m256i d0 = _mm256_sub_epi16(_mm256_unpacklo_epi8(b, zero), a0), d1 = _mm256_sub_epi16(_mm256_unpackhi_epi8(b, zero), a1);
+    __m256i d0 = _mm256_sub_epi16(_mm256_unpacklo_epi8(b, zero), a0),
+            d1 = _mm256_sub_epi16(_mm256_unpackhi_epi8(b, zero), a1);
     a0 = _mm256_add_epi16(a0, _mm256_mulhrs_epi16(d0, f));
     a1 = _mm256_add_epi16(a1, _mm256_mulhrs_epi16(d1, f));
     return _mm256_packus_epi16(a0, a1);
@@ -220,7 +252,8 @@ AVX2 static void vertical_two(const uint8_t *a, const uint8_t *b, int32_t right,
 {
     const __m256i f = _mm256_set1_epi16((int16_t)(2 * right));
     for (size_t i = 0;;) {
-        __m256i v = blend32(_mm256_loadu_si256((const void *)(a + i)), _mm256_loadu_si256((const void *)(b + i)), f);
+        __m256i v = blend32(_mm256_loadu_si256((const void *)(a + i)),
+                            _mm256_loadu_si256((const void *)(b + i)), f);
         _mm256_storeu_si256((void *)(dst + i), v);
         if (i + 32 == bytes)
             return;
@@ -228,7 +261,9 @@ AVX2 static void vertical_two(const uint8_t *a, const uint8_t *b, int32_t right,
     }
 }
 
-struct sums { __m256i high, low; }; /* separate variables, as compilers keep arrays in memory */
+struct sums {
+    __m256i high, low;
+}; /* separate variables, as compilers keep arrays in memory */
 
 AVX2 static inline void sums_add(struct sums *s, __m256i v, __m256i high, __m256i low)
 {
@@ -245,7 +280,8 @@ AVX2 static inline __m256i weigh32(const uint8_t *const *rows, const int32_t *w,
     struct sums s0 = {zero, zero}, s1 = s0, s2 = s0, s3 = s0;
     for (int k = 0; k < n; k += 2) {
         const uint8_t *other = rows[k + 1 < n ? k + 1 : k]; /* its weight is 0 where there is none */
-        __m256i a = _mm256_loadu_si256((const void *)(rows[k] + i)), b = _mm256_loadu_si256((const void *)(other + i));
+        __m256i a = _mm256_loadu_si256((const void *)(rows[k] + i)),
+                b = _mm256_loadu_si256((const void *)(other + i));
         __m256i lo = _mm256_unpacklo_epi8(a, b), hi = _mm256_unpackhi_epi8(a, b);
         __m256i high = _mm256_set1_epi32(w[k]), low = _mm256_set1_epi32(w[k + 1]);
         sums_add(&s0, _mm256_unpacklo_epi8(lo, zero), high, low);
@@ -257,9 +293,13 @@ AVX2 static inline __m256i weigh32(const uint8_t *const *rows, const int32_t *w,
                                _mm256_packs_epi32(join(s2.high, s2.low), join(s3.high, s3.low)));
 }
 
-static int32_t both(int32_t a, int32_t b) { return (int32_t)((uint32_t)(uint16_t)a | (uint32_t)(uint16_t)b << 16); }
+static int32_t both(int32_t a, int32_t b)
+{
+    return (int32_t)((uint32_t)(uint16_t)a | (uint32_t)(uint16_t)b << 16);
+}
 
-AVX2 static void vertical_many(const uint8_t *const *rows, const int32_t *w, int n, uint8_t *dst, size_t bytes)
+AVX2 static void vertical_many(const uint8_t *const *rows, const int32_t *w, int n, uint8_t *dst,
+                               size_t bytes)
 {
     int32_t pairs[MAX_ROWS];
     for (int k = 0; k < n; k += 2) {
@@ -275,7 +315,8 @@ AVX2 static void vertical_many(const uint8_t *const *rows, const int32_t *w, int
     }
 }
 
-static void vertical_avx2(const uint8_t *const *rows, const int32_t *w, int n, int p, uint8_t *dst, size_t bytes)
+static void vertical_avx2(const uint8_t *const *rows, const int32_t *w, int n, int p, uint8_t *dst,
+                          size_t bytes)
 {
     if (bytes < 32 || n >= MAX_ROWS || (p == 14 && n != 2))
         cw_pixel_isa_c.vertical(rows, w, n, p, dst, bytes);
@@ -290,27 +331,33 @@ static void vertical_avx2(const uint8_t *const *rows, const int32_t *w, int n, i
 /* 8 RGB pixels (24 bytes; reads 28 from src) to three vectors of 32-bit values. */
 AVX2 static inline void split8(const uint8_t *src, __m256i out[3])
 {
-    __m256i v = _mm256_inserti128_si256(_mm256_castsi128_si256(_mm_loadu_si128((const void *)src)), _mm_loadu_si128((const void *)(src + 12)), 1);
+    __m256i v = _mm256_inserti128_si256(_mm256_castsi128_si256(_mm_loadu_si128((const void *)src)),
+                                        _mm_loadu_si128((const void *)(src + 12)), 1);
     for (int c = 0; c < 3; c++) {
         const char a = (char)c, b = (char)(c + 3), d = (char)(c + 6), e = (char)(c + 9);
-        out[c] = _mm256_shuffle_epi8(v, _mm256_broadcastsi128_si256(
-                                            _mm_setr_epi8(a, -1, -1, -1, b, -1, -1, -1, d, -1, -1, -1, e, -1, -1, -1)));
+        out[c] = _mm256_shuffle_epi8(v, _mm256_broadcastsi128_si256(_mm_setr_epi8(
+                                            a, -1, -1, -1, b, -1, -1, -1, d, -1, -1, -1, e, -1, -1, -1)));
     }
 }
 
-AVX2 static void normalize_planar3_avx2(float *const dst[3], const uint8_t *src, size_t n, const float *mean, const float *std)
+AVX2 static void normalize_planar3_avx2(float *const dst[3], const uint8_t *src, size_t n, const float *mean,
+                                        const float *std)
 {
     size_t i = 0;
     for (; i + 10 <= n; i += 8) {
         __m256i v[3];
         split8(src + 3 * i, v);
         for (int c = 0; c < 3; c++)
-            _mm256_storeu_ps(dst[c] + i, _mm256_div_ps(_mm256_sub_ps(_mm256_cvtepi32_ps(v[c]), _mm256_set1_ps(mean[c])), _mm256_set1_ps(std[c])));
+            _mm256_storeu_ps(dst[c] + i,
+                             _mm256_div_ps(_mm256_sub_ps(_mm256_cvtepi32_ps(v[c]), _mm256_set1_ps(mean[c])),
+                                           _mm256_set1_ps(std[c])));
     }
-    cw_pixel_isa_c.normalize_planar3((float *[]){dst[0] + i, dst[1] + i, dst[2] + i}, src + 3 * i, n - i, mean, std);
+    cw_pixel_isa_c.normalize_planar3((float *[]){dst[0] + i, dst[1] + i, dst[2] + i}, src + 3 * i, n - i,
+                                     mean, std);
 }
 
-AVX2 static void normalize_packed_avx2(float *dst, const uint8_t *src, size_t n, int channels, const float *mean, const float *std)
+AVX2 static void normalize_packed_avx2(float *dst, const uint8_t *src, size_t n, int channels,
+                                       const float *mean, const float *std)
 {
     float m[24], s[24];
     for (int i = 0; i < 24; i++) {
@@ -321,7 +368,8 @@ AVX2 static void normalize_packed_avx2(float *dst, const uint8_t *src, size_t n,
     for (; i + 24 <= values; i += 24)
         for (int k = 0; k < 24; k += 8) {
             __m256 v = _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64((const void *)(src + i + k))));
-            _mm256_storeu_ps(dst + i + k, _mm256_div_ps(_mm256_sub_ps(v, _mm256_loadu_ps(m + k)), _mm256_loadu_ps(s + k)));
+            _mm256_storeu_ps(dst + i + k,
+                             _mm256_div_ps(_mm256_sub_ps(v, _mm256_loadu_ps(m + k)), _mm256_loadu_ps(s + k)));
         }
     /* 24 values are a whole number of pixels */
     cw_pixel_isa_c.normalize_packed(dst + i, src + i, (values - i) / (size_t)channels, channels, mean, std);
@@ -349,7 +397,10 @@ AVX2 static void planar3_avx2(uint8_t *const dst[3], const uint8_t *src, size_t 
     cw_pixel_isa_c.planar3((uint8_t *[]){dst[0] + i, dst[1] + i, dst[2] + i}, src + 3 * i, n - i);
 }
 
-static bool supported(void) { return __builtin_cpu_supports("avx2"); }
+static bool supported(void)
+{
+    return __builtin_cpu_supports("avx2");
+}
 
 const struct cw_pixel_isa cw_pixel_isa_avx2 = {
     .name = "avx2",

@@ -1,7 +1,9 @@
 /*
- * AVX-512 with VBMI and VNNI (Ice Lake and Zen 4 on): at least twice as fast as AVX2 in both passes (bench/kernels.c). Byte permutations gather the
- * taps of several outputs from one window. Two taps (plain bilinear, p = 14) are blended as in kernels_avx2.c. More, with weights of 22 bits, go through
- * vpdpbusd, which sums four products of 8 bits, so a weight is three signed bytes. What does not fit a window is left to AVX2.
+ * AVX-512 with VBMI and VNNI (Ice Lake and Zen 4 on): at least twice as fast as AVX2 in both passes
+ * (bench/kernels.c). Byte permutations gather the taps of several outputs from one window. Two taps (plain
+ * bilinear, p = 14) are blended as in kernels_avx2.c. More, with weights of 22 bits, go through vpdpbusd,
+ * which sums four products of 8 bits, so a weight is three signed bytes. What does not fit a window is left
+ * to AVX2.
  */
 #include <immintrin.h>
 
@@ -24,7 +26,8 @@ static int32_t window_at(const struct cw_axis *a, int64_t i, int64_t n, int32_t 
     return min;
 }
 
-/* Whether the taps of any n neighbouring outputs lie within `window` bytes; `taps` pixels from the first are read. */
+/* Whether the taps of any n neighbouring outputs lie within `window` bytes; `taps` pixels from the first are
+ * read. */
 static bool windows_fit(const struct cw_resize *r, int64_t n, size_t taps, size_t window)
 {
     bool fits = true;
@@ -40,14 +43,18 @@ static bool windows_fit(const struct cw_resize *r, int64_t n, size_t taps, size_
 
 #define LANES 32 /* values of 16 bits in a register: 10 pixels of 3 channels, 8 of 4 */
 
-struct pairs {            /* LANES / channels outputs */
-    uint8_t left[WINDOW]; /* even bytes: where in the window a value's left tap is; the right one is a pixel further */
-    int16_t f[LANES];     /* twice the weight of the right tap */
-    int64_t at;           /* the window, in bytes from the row's first pixel */
-    int64_t unused[7];    /* keep 64-byte alignment */
+struct pairs { /* LANES / channels outputs */
+    /* even bytes: where in the window a value's left tap is; the right one is a pixel further */
+    uint8_t left[WINDOW];
+    int16_t f[LANES];  /* twice the weight of the right tap */
+    int64_t at;        /* the window, in bytes from the row's first pixel */
+    int64_t unused[7]; /* keep 64-byte alignment */
 };
 
-static int64_t pairs_outputs(const struct cw_resize *r) { return LANES / (int64_t)r->pixel; }
+static int64_t pairs_outputs(const struct cw_resize *r)
+{
+    return LANES / (int64_t)r->pixel;
+}
 
 AVX512 static void tables_pairs(struct cw_resize *r)
 {
@@ -59,7 +66,8 @@ AVX512 static void tables_pairs(struct cw_resize *r)
         output[k] = (int16_t)(k / (int)r->pixel);
         channel[k] = (int16_t)(k % (int)r->pixel);
     }
-    const __m512i spread = _mm512_loadu_si512((const void *)output), add = _mm512_loadu_si512((const void *)channel);
+    const __m512i spread = _mm512_loadu_si512((const void *)output),
+                  add = _mm512_loadu_si512((const void *)channel);
     for (int64_t i = 0; i < a->out; i += n, t++) {
         int16_t from[LANES] = {0}, f[LANES] = {0};
         int32_t span, min = window_at(a, i, n, &span);
@@ -69,7 +77,8 @@ AVX512 static void tables_pairs(struct cw_resize *r)
         }
         __m512i left = _mm512_permutexvar_epi16(spread, _mm512_loadu_si512((const void *)from));
         _mm512_storeu_si512((void *)t->left, _mm512_add_epi16(left, add));
-        _mm512_storeu_si512((void *)t->f, _mm512_permutexvar_epi16(spread, _mm512_loadu_si512((const void *)f)));
+        _mm512_storeu_si512((void *)t->f,
+                            _mm512_permutexvar_epi16(spread, _mm512_loadu_si512((const void *)f)));
         t->at = (int64_t)min * (int64_t)r->pixel;
     }
 }
@@ -83,7 +92,8 @@ AVX512 static void horizontal_pairs(const struct cw_resize *r, const uint8_t *sr
     for (int64_t i = 0; i < r->x.out; i += n, t++, dst += n * (int64_t)r->pixel) {
         const __m512i window = _mm512_loadu_si512((const void *)(src + t->at));
         __m512i left = _mm512_loadu_si512((const void *)t->left), right = _mm512_add_epi8(left, pixel);
-        __m512i a = _mm512_maskz_permutexvar_epi8(even, left, window), b = _mm512_maskz_permutexvar_epi8(even, right, window);
+        __m512i a = _mm512_maskz_permutexvar_epi8(even, left, window),
+                b = _mm512_maskz_permutexvar_epi8(even, right, window);
         __m512i d = _mm512_mulhrs_epi16(_mm512_sub_epi16(b, a), _mm512_loadu_si512((const void *)t->f));
         _mm256_storeu_si256((void *)dst, _mm512_cvtepi16_epi8(_mm512_add_epi16(a, d)));
     }
@@ -91,21 +101,29 @@ AVX512 static void horizontal_pairs(const struct cw_resize *r, const uint8_t *sr
 
 /* ---- horizontal, any number of taps ---- */
 
-struct quads4 { /* 4 outputs; 3 * 64 bytes of weights per four taps follow */
+struct quads4 {           /* 4 outputs; 3 * 64 bytes of weights per four taps follow */
     uint8_t taps[WINDOW]; /* output, channel, tap: where in the window */
     int64_t at;
-    int64_t unused[7];    /* keep 64-byte alignment */
+    int64_t unused[7]; /* keep 64-byte alignment */
 };
 
-static size_t quads_of(const struct cw_resize *r) { return ((size_t)r->x.taps + 3) / 4; }
-static size_t quads4_bytes(const struct cw_resize *r) { return sizeof(struct quads4) + quads_of(r) * 3 * 64; }
+static size_t quads_of(const struct cw_resize *r)
+{
+    return ((size_t)r->x.taps + 3) / 4;
+}
+
+static size_t quads4_bytes(const struct cw_resize *r)
+{
+    return sizeof(struct quads4) + quads_of(r) * 3 * 64;
+}
 
 /* Four taps' weights as bytes: w = 65536 d[2] + 256 d[1] + d[0], all signed. */
 static inline void digits(const int32_t *w, int n, uint32_t d[3])
 {
     d[0] = d[1] = d[2] = 0;
     for (int k = 0; k < n; k++) {
-        int32_t low = (int8_t)(w[k] & 255), rest = (w[k] - low) >> 8, mid = (int8_t)(rest & 255), top = (rest - mid) >> 8;
+        int32_t low = (int8_t)(w[k] & 255), rest = (w[k] - low) >> 8, mid = (int8_t)(rest & 255),
+                top = (rest - mid) >> 8;
         d[0] |= (uint32_t)(uint8_t)low << (8 * k);
         d[1] |= (uint32_t)(uint8_t)mid << (8 * k);
         d[2] |= (uint32_t)(uint8_t)top << (8 * k);
@@ -132,7 +150,8 @@ AVX512 static void tables_quads(struct cw_resize *r)
                 uint32_t d[3];
                 digits(n ? a->w + (i + k) * a->taps + (int64_t)(4 * q) : NULL, n, d);
                 for (size_t j = 0; j < 3; j++)
-                    _mm_storeu_si128((void *)(at + sizeof(*t) + q * 192 + j * 64 + 16 * (size_t)k), _mm_set1_epi32((int)d[j]));
+                    _mm_storeu_si128((void *)(at + sizeof(*t) + q * 192 + j * 64 + 16 * (size_t)k),
+                                     _mm_set1_epi32((int)d[j]));
             }
         }
     }
@@ -154,7 +173,10 @@ AVX512 static inline __m512i store_order(const uint8_t pixel_at[16], size_t chan
     return _mm512_loadu_si512((const void *)order);
 }
 
-struct sums { __m512i d0, d1, d2; }; /* of the weights' digits; separate variables, as compilers keep arrays in memory */
+/* of the weights' digits; separate variables, as compilers keep arrays in memory */
+struct sums {
+    __m512i d0, d1, d2;
+};
 
 AVX512 static inline struct sums sums_begin(void)
 {
@@ -187,12 +209,14 @@ AVX512 static inline __m512i weigh4(const uint8_t *table, const uint8_t *src, si
     struct sums sums = sums_begin();
     src += t->at;
     for (size_t q = 0; q < quads; q++, w += 3, src += 4 * pixel)
-        sums_add(&sums, _mm512_permutexvar_epi8(taps, _mm512_loadu_si512((const void *)src)), w[0], w[1], w[2]);
+        sums_add(&sums, _mm512_permutexvar_epi8(taps, _mm512_loadu_si512((const void *)src)), w[0], w[1],
+                 w[2]);
     return sums_end(&sums);
 }
 
 /* quads and pixel are constants where it is called, so that the loops over taps unroll. */
-AVX512 static inline void quads_row(const struct cw_resize *r, const uint8_t *src, uint8_t *dst, size_t quads, size_t pixel)
+AVX512 static inline void quads_row(const struct cw_resize *r, const uint8_t *src, uint8_t *dst, size_t quads,
+                                    size_t pixel)
 {
     static const uint8_t packed[16] = {0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15};
     const uint8_t *table = r->tables;
@@ -200,7 +224,8 @@ AVX512 static inline void quads_row(const struct cw_resize *r, const uint8_t *sr
     size_t bytes = sizeof(struct quads4) + quads * 3 * 64;
     for (int64_t i = 0; i < r->x.out; i += 16, table += 4 * bytes, dst += 16 * pixel) {
         __m512i a = weigh4(table, src, quads, pixel), b = weigh4(table + bytes, src, quads, pixel);
-        __m512i c = weigh4(table + 2 * bytes, src, quads, pixel), d = weigh4(table + 3 * bytes, src, quads, pixel);
+        __m512i c = weigh4(table + 2 * bytes, src, quads, pixel),
+                d = weigh4(table + 3 * bytes, src, quads, pixel);
         store16(dst, pack4(a, b, c, d), order);
     }
 }
@@ -218,7 +243,10 @@ AVX512 static void horizontal_quads(const struct cw_resize *r, const uint8_t *sr
 
 /* ---- horizontal: dispatch ---- */
 
-static bool two_taps(const struct cw_resize *r) { return r->x.p == 14; }
+static bool two_taps(const struct cw_resize *r)
+{
+    return r->x.p == 14;
+}
 
 static size_t table_bytes(struct cw_resize *r)
 {
@@ -227,7 +255,8 @@ static size_t table_bytes(struct cw_resize *r)
         return 0;
     if (two_taps(r) && windows_fit(r, pairs_outputs(r), 2, WINDOW)) {
         r->pad = WINDOW;
-        return ((size_t)a->out + (size_t)pairs_outputs(r) - 1) / (size_t)pairs_outputs(r) * sizeof(struct pairs);
+        return ((size_t)a->out + (size_t)pairs_outputs(r) - 1) / (size_t)pairs_outputs(r) *
+               sizeof(struct pairs);
     }
     if (!two_taps(r) && windows_fit(r, 4, 4, WINDOW)) {
         r->pad = WINDOW + 4 * quads_of(r) * r->pixel;
@@ -260,9 +289,11 @@ AVX512 static void vertical_two(const uint8_t *a, const uint8_t *b, int32_t righ
 {
     const __m512i zero = _mm512_setzero_si512(), f = _mm512_set1_epi16((int16_t)(2 * right));
     for (size_t i = 0;;) {
-        __m512i va = _mm512_loadu_si512((const void *)(a + i)), vb = _mm512_loadu_si512((const void *)(b + i));
+        __m512i va = _mm512_loadu_si512((const void *)(a + i)),
+                vb = _mm512_loadu_si512((const void *)(b + i));
         __m512i a0 = _mm512_unpacklo_epi8(va, zero), a1 = _mm512_unpackhi_epi8(va, zero);
-        __m512i d0 = _mm512_sub_epi16(_mm512_unpacklo_epi8(vb, zero), a0), d1 = _mm512_sub_epi16(_mm512_unpackhi_epi8(vb, zero), a1);
+        __m512i d0 = _mm512_sub_epi16(_mm512_unpacklo_epi8(vb, zero), a0),
+                d1 = _mm512_sub_epi16(_mm512_unpackhi_epi8(vb, zero), a1);
         a0 = _mm512_add_epi16(a0, _mm512_mulhrs_epi16(d0, f));
         a1 = _mm512_add_epi16(a1, _mm512_mulhrs_epi16(d1, f));
         _mm512_storeu_si512((void *)(dst + i), _mm512_packus_epi16(a0, a1));
@@ -279,11 +310,14 @@ AVX512 static inline __m512i weigh64(const uint8_t *const *rows, uint32_t (*w)[3
 {
     struct sums s0 = sums_begin(), s1 = s0, s2 = s0, s3 = s0;
     for (size_t q = 0; q < quads; q++) {
-        __m512i a = _mm512_loadu_si512((const void *)(rows[4 * q] + i)), b = _mm512_loadu_si512((const void *)(rows[4 * q + 1] + i));
-        __m512i c = _mm512_loadu_si512((const void *)(rows[4 * q + 2] + i)), e = _mm512_loadu_si512((const void *)(rows[4 * q + 3] + i));
+        __m512i a = _mm512_loadu_si512((const void *)(rows[4 * q] + i)),
+                b = _mm512_loadu_si512((const void *)(rows[4 * q + 1] + i));
+        __m512i c = _mm512_loadu_si512((const void *)(rows[4 * q + 2] + i)),
+                e = _mm512_loadu_si512((const void *)(rows[4 * q + 3] + i));
         __m512i ab0 = _mm512_unpacklo_epi8(a, b), ab1 = _mm512_unpackhi_epi8(a, b);
         __m512i ce0 = _mm512_unpacklo_epi8(c, e), ce1 = _mm512_unpackhi_epi8(c, e);
-        __m512i w0 = _mm512_set1_epi32((int)w[q][0]), w1 = _mm512_set1_epi32((int)w[q][1]), w2 = _mm512_set1_epi32((int)w[q][2]);
+        __m512i w0 = _mm512_set1_epi32((int)w[q][0]), w1 = _mm512_set1_epi32((int)w[q][1]),
+                w2 = _mm512_set1_epi32((int)w[q][2]);
         sums_add(&s0, _mm512_unpacklo_epi16(ab0, ce0), w0, w1, w2);
         sums_add(&s1, _mm512_unpackhi_epi16(ab0, ce0), w0, w1, w2);
         sums_add(&s2, _mm512_unpacklo_epi16(ab1, ce1), w0, w1, w2);
@@ -292,7 +326,8 @@ AVX512 static inline __m512i weigh64(const uint8_t *const *rows, uint32_t (*w)[3
     return pack4(sums_end(&s0), sums_end(&s1), sums_end(&s2), sums_end(&s3));
 }
 
-AVX512 static void vertical_many(const uint8_t *const *rows, const int32_t *w, int n, uint8_t *dst, size_t bytes)
+AVX512 static void vertical_many(const uint8_t *const *rows, const int32_t *w, int n, uint8_t *dst,
+                                 size_t bytes)
 {
     const uint8_t *all[MAX_ROWS];
     uint32_t d[MAX_ROWS / 4][3];
@@ -302,14 +337,16 @@ AVX512 static void vertical_many(const uint8_t *const *rows, const int32_t *w, i
     for (size_t q = 0; q < quads; q++)
         digits(w + 4 * q, CW_MIN(n - (int)(4 * q), 4), d[q]);
     for (size_t i = 0;;) {
-        _mm512_storeu_si512((void *)(dst + i), quads == 1 ? weigh64(all, d, 1, i) : weigh64(all, d, quads, i));
+        _mm512_storeu_si512((void *)(dst + i),
+                            quads == 1 ? weigh64(all, d, 1, i) : weigh64(all, d, quads, i));
         if (i + 64 == bytes)
             return;
         i = CW_MIN(i + 64, bytes - 64);
     }
 }
 
-static void vertical_avx512(const uint8_t *const *rows, const int32_t *w, int n, int p, uint8_t *dst, size_t bytes)
+static void vertical_avx512(const uint8_t *const *rows, const int32_t *w, int n, int p, uint8_t *dst,
+                            size_t bytes)
 {
     if (bytes < 64 || n > MAX_ROWS || (p == 14 && n != 2))
         cw_pixel_isa_avx2.vertical(rows, w, n, p, dst, bytes);
@@ -321,22 +358,28 @@ static void vertical_avx512(const uint8_t *const *rows, const int32_t *w, int n,
 
 /* ---- the rest gains nothing from wider registers: it waits for memory or for the divider ---- */
 
-static void normalize_planar3_avx512(float *const dst[3], const uint8_t *src, size_t n, const float *mean, const float *std)
+static void normalize_planar3_avx512(float *const dst[3], const uint8_t *src, size_t n, const float *mean,
+                                     const float *std)
 {
     cw_pixel_isa_avx2.normalize_planar3(dst, src, n, mean, std);
 }
 
-static void normalize_packed_avx512(float *dst, const uint8_t *src, size_t n, int channels, const float *mean, const float *std)
+static void normalize_packed_avx512(float *dst, const uint8_t *src, size_t n, int channels, const float *mean,
+                                    const float *std)
 {
     cw_pixel_isa_avx2.normalize_packed(dst, src, n, channels, mean, std);
 }
 
-static void planar3_avx512(uint8_t *const dst[3], const uint8_t *src, size_t n) { cw_pixel_isa_avx2.planar3(dst, src, n); }
+static void planar3_avx512(uint8_t *const dst[3], const uint8_t *src, size_t n)
+{
+    cw_pixel_isa_avx2.planar3(dst, src, n);
+}
 
 static bool supported(void)
 {
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-           __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("avx512vnni");
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("avx512f") &&
+           __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
+           __builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("avx512vnni");
 }
 
 const struct cw_pixel_isa cw_pixel_isa_avx512 = {

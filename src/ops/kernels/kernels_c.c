@@ -4,7 +4,10 @@
 #include "ops/kernels/isa.h"
 #include "ops/kernels/resize.h"
 
-static inline uint8_t clamp8(int32_t v) { return (uint8_t)(v < 0 ? 0 : v > 255 ? 255 : v); }
+static inline uint8_t clamp8(int32_t v)
+{
+    return (uint8_t)(v < 0 ? 0 : v > 255 ? 255 : v);
+}
 
 static void horizontal_c(const struct cw_resize *r, const uint8_t *src, uint8_t *dst)
 {
@@ -34,14 +37,16 @@ static void vertical_c(const uint8_t *const *rows, const int32_t *w, int n, int 
     }
 }
 
-static void normalize_planar3_c(float *const dst[3], const uint8_t *src, size_t n, const float *mean, const float *std)
+static void normalize_planar3_c(float *const dst[3], const uint8_t *src, size_t n, const float *mean,
+                                const float *std)
 {
     for (size_t i = 0; i < n; i++)
         for (size_t c = 0; c < 3; c++)
             dst[c][i] = ((float)src[3 * i + c] - mean[c]) / std[c];
 }
 
-static void normalize_packed_c(float *dst, const uint8_t *src, size_t n, int channels, const float *mean, const float *std)
+static void normalize_packed_c(float *dst, const uint8_t *src, size_t n, int channels, const float *mean,
+                               const float *std)
 {
     for (size_t i = 0; i < n; i++)
         for (int c = 0; c < channels; c++, dst++, src++)

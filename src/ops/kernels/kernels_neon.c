@@ -1,6 +1,7 @@
 /*
- * NEON (aarch64, where it is always there). Weights of 22 bits are split as W = 2^11 * high + low, both within 16 bits, and two sums of
- * 16-bit products are put together at the end; plain bilinear (p = 14, two taps) needs only one.
+ * NEON (aarch64, where it is always there). Weights of 22 bits are split as W = 2^11 * high + low, both
+ * within 16 bits, and two sums of 16-bit products are put together at the end; plain bilinear (p = 14, two
+ * taps) needs only one.
  */
 #include <arm_neon.h>
 
@@ -13,7 +14,9 @@
 /* ---- horizontal ---- */
 
 /* Tables: per output and tap a high and a low weight. */
-struct weight { int16_t high, low; };
+struct weight {
+    int16_t high, low;
+};
 
 static size_t table_bytes(struct cw_resize *r)
 {
@@ -28,13 +31,20 @@ static void tables(struct cw_resize *r)
     struct weight *t = r->tables;
     size_t n = (size_t)r->x.out * (size_t)r->x.taps;
     for (size_t i = 0; i < n; i++)
-        t[i] = r->x.p == 14 ? (struct weight){0, (int16_t)r->x.w[i]}
-                            : (struct weight){(int16_t)(r->x.w[i] >> LOW_BITS), (int16_t)(r->x.w[i] & LOW_MASK)};
+        t[i] = r->x.p == 14
+                   ? (struct weight){0, (int16_t)r->x.w[i]}
+                   : (struct weight){(int16_t)(r->x.w[i] >> LOW_BITS), (int16_t)(r->x.w[i] & LOW_MASK)};
 }
 
-static inline uint8x8_t narrow(int32x4_t v) { return vqmovun_s16(vcombine_s16(vqmovn_s32(v), vdup_n_s16(0))); }
+static inline uint8x8_t narrow(int32x4_t v)
+{
+    return vqmovun_s16(vcombine_s16(vqmovn_s32(v), vdup_n_s16(0)));
+}
 
-static inline int32x4_t join(int32x4_t high, int32x4_t low) { return vrshrq_n_s32(vaddq_s32(vshlq_n_s32(high, LOW_BITS), low), 22); }
+static inline int32x4_t join(int32x4_t high, int32x4_t low)
+{
+    return vrshrq_n_s32(vaddq_s32(vshlq_n_s32(high, LOW_BITS), low), 22);
+}
 
 static void horizontal_neon(const struct cw_resize *r, const uint8_t *src, uint8_t *dst)
 {
@@ -51,7 +61,8 @@ static void horizontal_neon(const struct cw_resize *r, const uint8_t *src, uint8
                 high = vmlal_n_s16(high, v, w[k].high);
         }
         uint8x8_t o = narrow(plain ? vrshrq_n_s32(low, 14) : join(high, low));
-        vst1_lane_u32((void *)dst, vreinterpret_u32_u8(o), 0); /* the byte too many is the next pixel's, or slack */
+        /* the byte too many is the next pixel's, or slack */
+        vst1_lane_u32((void *)dst, vreinterpret_u32_u8(o), 0);
     }
 }
 
@@ -62,7 +73,8 @@ static inline void weigh16(const uint8_t *const *rows, const int32_t *w, int n, 
     int32x4_t h0 = vdupq_n_s32(0), h1 = h0, h2 = h0, h3 = h0, l0 = h0, l1 = h0, l2 = h0, l3 = h0;
     for (int k = 0; k < n; k++) {
         uint8x16_t v = vld1q_u8(rows[k] + i);
-        int16x8_t a = vreinterpretq_s16_u16(vmovl_u8(vget_low_u8(v))), b = vreinterpretq_s16_u16(vmovl_u8(vget_high_u8(v)));
+        int16x8_t a = vreinterpretq_s16_u16(vmovl_u8(vget_low_u8(v))),
+                  b = vreinterpretq_s16_u16(vmovl_u8(vget_high_u8(v)));
         int16_t low = (int16_t)(p == 14 ? w[k] : w[k] & LOW_MASK);
         l0 = vmlal_n_s16(l0, vget_low_s16(a), low);
         l1 = vmlal_n_s16(l1, vget_high_s16(a), low);
@@ -87,11 +99,13 @@ static inline void weigh16(const uint8_t *const *rows, const int32_t *w, int n, 
         l2 = join(h2, l2);
         l3 = join(h3, l3);
     }
-    uint8x8_t a = vqmovun_s16(vcombine_s16(vqmovn_s32(l0), vqmovn_s32(l1))), b = vqmovun_s16(vcombine_s16(vqmovn_s32(l2), vqmovn_s32(l3)));
+    uint8x8_t a = vqmovun_s16(vcombine_s16(vqmovn_s32(l0), vqmovn_s32(l1))),
+              b = vqmovun_s16(vcombine_s16(vqmovn_s32(l2), vqmovn_s32(l3)));
     vst1q_u8(dst + i, vcombine_u8(a, b));
 }
 
-static void vertical_neon(const uint8_t *const *rows, const int32_t *w, int n, int p, uint8_t *dst, size_t bytes)
+static void vertical_neon(const uint8_t *const *rows, const int32_t *w, int n, int p, uint8_t *dst,
+                          size_t bytes)
 {
     if (bytes < 16) {
         cw_pixel_isa_c.vertical(rows, w, n, p, dst, bytes);
@@ -112,7 +126,8 @@ static inline float32x4_t normal(uint16x4_t v, float mean, float std)
     return vdivq_f32(vsubq_f32(vcvtq_f32_u32(vmovl_u16(v)), vdupq_n_f32(mean)), vdupq_n_f32(std));
 }
 
-static void normalize_planar3_neon(float *const dst[3], const uint8_t *src, size_t n, const float *mean, const float *std)
+static void normalize_planar3_neon(float *const dst[3], const uint8_t *src, size_t n, const float *mean,
+                                   const float *std)
 {
     size_t i = 0;
     for (; i + 8 <= n; i += 8) {
@@ -123,10 +138,12 @@ static void normalize_planar3_neon(float *const dst[3], const uint8_t *src, size
             vst1q_f32(dst[c] + i + 4, normal(vget_high_u16(x), mean[c], std[c]));
         }
     }
-    cw_pixel_isa_c.normalize_planar3((float *[]){dst[0] + i, dst[1] + i, dst[2] + i}, src + 3 * i, n - i, mean, std);
+    cw_pixel_isa_c.normalize_planar3((float *[]){dst[0] + i, dst[1] + i, dst[2] + i}, src + 3 * i, n - i,
+                                     mean, std);
 }
 
-static void normalize_packed_neon(float *dst, const uint8_t *src, size_t n, int channels, const float *mean, const float *std)
+static void normalize_packed_neon(float *dst, const uint8_t *src, size_t n, int channels, const float *mean,
+                                  const float *std)
 {
     cw_pixel_isa_c.normalize_packed(dst, src, n, channels, mean, std);
 }
@@ -143,7 +160,10 @@ static void planar3_neon(uint8_t *const dst[3], const uint8_t *src, size_t n)
     cw_pixel_isa_c.planar3((uint8_t *[]){dst[0] + i, dst[1] + i, dst[2] + i}, src + 3 * i, n - i);
 }
 
-static bool supported(void) { return true; }
+static bool supported(void)
+{
+    return true;
+}
 
 static const struct cw_pixel_isa neon = {
     .name = "neon",

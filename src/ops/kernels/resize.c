@@ -12,12 +12,23 @@ static size_t power_of_two(size_t n)
     return p;
 }
 
-static bool passes_through(const struct cw_axis *a) { return a->gather && !a->lo; }
+static bool passes_through(const struct cw_axis *a)
+{
+    return a->gather && !a->lo;
+}
 
-static int32_t first_tap(const struct cw_axis *a, int64_t i) { return a->lo ? a->lo[i] : (int32_t)i; }
-static int32_t last_tap(const struct cw_axis *a, int64_t i) { return a->gather ? first_tap(a, i) : a->lo[i] + a->n[i] - 1; }
+static int32_t first_tap(const struct cw_axis *a, int64_t i)
+{
+    return a->lo ? a->lo[i] : (int32_t)i;
+}
 
-/* Rows that are kept are those from keep[next] up to the last one that came, which was needed for an output up to next. */
+static int32_t last_tap(const struct cw_axis *a, int64_t i)
+{
+    return a->gather ? first_tap(a, i) : a->lo[i] + a->n[i] - 1;
+}
+
+/* Rows that are kept are those from keep[next] up to the last one that came, which was needed for an output
+ * up to next. */
 static int ring_init(struct cw_resize *r, struct cw_arena *arena, struct cw_error *err)
 {
     const struct cw_axis *a = &r->y;
@@ -40,8 +51,8 @@ static int ring_init(struct cw_resize *r, struct cw_arena *arena, struct cw_erro
     return r->ring ? 0 : err ? err->status : CW_E_MEMORY;
 }
 
-int cw_resize_plan_isa(struct cw_resize *r, const struct cw_resize_spec *spec, const struct cw_pixel_isa *isa, struct cw_arena *arena,
-                       struct cw_error *err)
+int cw_resize_plan_isa(struct cw_resize *r, const struct cw_resize_spec *spec, const struct cw_pixel_isa *isa,
+                       struct cw_arena *arena, struct cw_error *err)
 {
     *r = (struct cw_resize){.spec = *spec, .isa = isa};
     r->pixel = cw_dtype_size(spec->dtype) * (size_t)spec->channels;
@@ -75,7 +86,8 @@ int cw_resize_plan_isa(struct cw_resize *r, const struct cw_resize_spec *spec, c
     return 0;
 }
 
-int cw_resize_plan(struct cw_resize *r, const struct cw_resize_spec *spec, struct cw_arena *arena, struct cw_error *err)
+int cw_resize_plan(struct cw_resize *r, const struct cw_resize_spec *spec, struct cw_arena *arena,
+                   struct cw_error *err)
 {
     return cw_resize_plan_isa(r, spec, cw_pixel_isa(), arena, err);
 }
@@ -105,9 +117,15 @@ static double load_value(enum cw_dtype t, const uint8_t *p)
     float f;
     double d;
     switch (t) {
-    case CW_UINT16: memcpy(&u, p, 2); return u;
-    case CW_FLOAT32: memcpy(&f, p, 4); return (double)f;
-    default: memcpy(&d, p, 8); return d;
+    case CW_UINT16:
+        memcpy(&u, p, 2);
+        return u;
+    case CW_FLOAT32:
+        memcpy(&f, p, 4);
+        return (double)f;
+    default:
+        memcpy(&d, p, 8);
+        return d;
     }
 }
 
@@ -176,7 +194,10 @@ static const uint8_t *horizontal(struct cw_resize *r, int64_t y, const uint8_t *
     return dst;
 }
 
-static const uint8_t *kept_row(const struct cw_resize *r, int64_t y) { return r->ring + ((size_t)y & r->ring_mask) * r->ring_stride; }
+static const uint8_t *kept_row(const struct cw_resize *r, int64_t y)
+{
+    return r->ring + ((size_t)y & r->ring_mask) * r->ring_stride;
+}
 
 /* Output row y: into dst, or where it lies already. latest: the source row that came last. */
 static const uint8_t *make_row(struct cw_resize *r, int64_t y, const uint8_t *latest, uint8_t *dst)
@@ -204,7 +225,8 @@ static const uint8_t *make_row(struct cw_resize *r, int64_t y, const uint8_t *la
     return dst;
 }
 
-void cw_resize_row(struct cw_resize *r, int64_t y, const uint8_t *row, size_t slack, const struct cw_row_sink *sink)
+void cw_resize_row(struct cw_resize *r, int64_t y, const uint8_t *row, size_t slack,
+                   const struct cw_row_sink *sink)
 {
     if (r->next == r->out_h || y < r->keep[r->next])
         return; /* nothing depends on it */
@@ -219,7 +241,8 @@ void cw_resize_row(struct cw_resize *r, int64_t y, const uint8_t *row, size_t sl
     }
 }
 
-void cw_resize_run(struct cw_resize *r, const uint8_t *src, size_t stride, size_t slack, const struct cw_row_sink *sink)
+void cw_resize_run(struct cw_resize *r, const uint8_t *src, size_t stride, size_t slack,
+                   const struct cw_row_sink *sink)
 {
     for (int64_t y = 0; y < r->y.used; y++)
         cw_resize_row(r, y, src + (size_t)y * stride, (size_t)(r->y.used - 1 - y) * stride + slack, sink);

@@ -1,5 +1,6 @@
 /*
- * Taps and weights of one axis (docs/pixels.md section 1). Doubles with + - * / and rounding only: the same bits on every machine.
+ * Taps and weights of one axis (docs/pixels.md section 1). Doubles with + - * / and rounding only: the same
+ * bits on every machine.
  */
 #include <math.h>
 #include <string.h>
@@ -33,14 +34,18 @@ struct taps { /* of one axis, in double precision, not yet scaled to sum 1 */
     double *sum; /* per output */
 };
 
-static int64_t clamp_index(double v, int64_t max) { return v >= (double)max ? max : v > 0 ? (int64_t)v : 0; }
+static int64_t clamp_index(double v, int64_t max)
+{
+    return v >= (double)max ? max : v > 0 ? (int64_t)v : 0;
+}
 
 static void taps_compute(const struct taps *t, int64_t in, struct cw_axis *a)
 {
     double ss = 1.0 / t->fs;
     for (int64_t i = 0; i < a->out; i++) {
         double centre = ((double)i + 0.5) * t->scale;
-        int64_t lo = clamp_index(centre - t->support + 0.5, in), hi = clamp_index(centre + t->support + 0.5, in);
+        int64_t lo = clamp_index(centre - t->support + 0.5, in),
+                hi = clamp_index(centre + t->support + 0.5, in);
         double *w = t->w + (size_t)i * (size_t)t->ksize, sum = 0.0;
         int n = (int)(hi - lo);
         for (int k = 0; k < n; k++) {
@@ -80,8 +85,9 @@ static void taps_integer(const struct taps *t, struct cw_axis *a, int32_t *w)
     }
 }
 
-/* Plain bilinear: weights of 14 bits, differences of the rounded partial sums, so that what one tap loses the other gets. Rounding in the taps' bounds
- * can make three of them, of which the outer ones have no weight left. */
+/* Plain bilinear: weights of 14 bits, differences of the rounded partial sums, so that what one tap loses the
+ * other gets. Rounding in the taps' bounds can make three of them, of which the outer ones have no weight
+ * left. */
 static void plain_weights(struct cw_axis *a, int64_t in, int32_t *w)
 {
     double scale = (double)in / (double)a->out;
@@ -118,7 +124,8 @@ static void taps_float(const struct taps *t, struct cw_axis *a)
     a->v = t->w;
 }
 
-static int weights_init(struct cw_axis *a, int64_t in, const struct cw_resize_spec *spec, struct cw_arena *arena, struct cw_error *err)
+static int weights_init(struct cw_axis *a, int64_t in, const struct cw_resize_spec *spec,
+                        struct cw_arena *arena, struct cw_error *err)
 {
     if (spec->dtype == CW_UINT8 && spec->interp == CW_BILINEAR && !spec->antialias) {
         a->p = 14;
@@ -227,7 +234,8 @@ static void reverse(struct cw_axis *a)
     }
 }
 
-int cw_axis_init(struct cw_axis *a, const struct cw_resize_spec *spec, bool horizontal, struct cw_arena *arena, struct cw_error *err)
+int cw_axis_init(struct cw_axis *a, const struct cw_resize_spec *spec, bool horizontal,
+                 struct cw_arena *arena, struct cw_error *err)
 {
     int64_t in = horizontal ? spec->in_w : spec->in_h, out = horizontal ? spec->out_w : spec->out_h;
     int64_t cut = horizontal ? spec->cut_x : spec->cut_y, n = horizontal ? spec->cut_w : spec->cut_h;
