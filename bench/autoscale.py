@@ -1,16 +1,19 @@
 #!/usr/bin/env python3
 """
-Autoscale on one machine, with workers that have a tenth of a core each: a client with a known demand, and what a policy makes of it when demand doubles and halves, and
-when a worker is killed. The right number of workers is found by fixed ones, before and after, in the same run: the smallest with which the client waits less than 2 % of
-its time. Each waiting has a standard error, and where that leaves open which number it is, all that it could be count as right.
+Autoscale on one machine, with workers that have a tenth of a core each: a client with a known demand, and
+what a policy makes of it when demand doubles and halves, and when a worker is killed. The right number of
+workers is found by fixed ones, before and after, in the same run: the smallest with which the client waits
+less than 2 % of its time. Each waiting has a standard error, and where that leaves open which number it is,
+all that it could be count as right.
 
 With --shares: two jobs of weights 2:1 on one pool, both short of workers, and what each of them got.
 
-It names what it finds wanting: another number than the right one, more than 3 decisions after a change of demand, more
-than 60 s, shares that are not 2:1. These depend on the machine, and are no failure. Exit code 1 where a worker that was
-killed was not replaced at all.
+It names what it finds wanting: another number than the right one, more than 3 decisions after a change of
+demand, more than 60 s, shares that are not 2:1. These depend on the machine, and are no failure. Exit code 1
+where a worker that was killed was not replaced at all.
 
-usage: autoscale.py [--shares] [--build DIR] [--policy P] [--worker-cpus C] [--max N] [--step S] [--batch-cpu-ms MS] [--sweep-s S] [--settle-s S] [--json]
+usage: autoscale.py [--shares] [--build DIR] [--policy P] [--worker-cpus C] [--max N] [--step S]
+[--batch-cpu-ms MS] [--sweep-s S] [--settle-s S] [--json]
 """
 
 import argparse
@@ -39,7 +42,12 @@ REPLACED_AT_ALL_S = 900
 
 class Daemon:
     def __init__(self, args, *words):
-        self.process = subprocess.Popen([args.build / "cachew", *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        self.process = subprocess.Popen(
+            [args.build / "cachew", *map(str, words)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
         line = self.process.stdout.readline()
         if not line:
             sys.exit(f"cachew {words[0]} did not start: exit code {self.process.wait()}")
@@ -56,12 +64,29 @@ class Service:
 
     def __init__(self, args, policy, most):
         self.args = args
-        self.dispatcher = Daemon(args, "dispatcher", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--policy", policy)
-        self.provisioner = Daemon(args, "provision", "--dispatcher", self.dispatcher.ready["address"], "--max-workers", most, "--worker-cpus", args.worker_cpus,
-                                  "--", "--threads", "1", "--memory", "64M")
+        self.dispatcher = Daemon(
+            args, "dispatcher", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--policy", policy
+        )
+        self.provisioner = Daemon(
+            args,
+            "provision",
+            "--dispatcher",
+            self.dispatcher.ready["address"],
+            "--max-workers",
+            most,
+            "--worker-cpus",
+            args.worker_cpus,
+            "--",
+            "--threads",
+            "1",
+            "--memory",
+            "64M",
+        )
 
     def get(self, what):
-        with urllib.request.urlopen(f"http://{self.dispatcher.ready['http']}/api/v1/{what}", timeout=60) as answer:
+        with urllib.request.urlopen(
+            f"http://{self.dispatcher.ready['http']}/api/v1/{what}", timeout=60
+        ) as answer:
             return json.load(answer)
 
     def job(self):
@@ -79,11 +104,23 @@ class Service:
 
 
 class Trainer:
-    """Steps of known length; `lines` is what it says once a second, `began` when steps of each length began, by this process's clock."""
+    """Steps of known length; `lines` is what it says once a second, `began` when steps of each length began,
+    by this process's clock.
+    """
 
     def __init__(self, args, service, *phases, job="job"):
         self.lines, self.began = [], []
-        self.process = subprocess.Popen([args.build / "bench" / "trainer", service.dispatcher.ready["address"], args.pipeline, job, *phases], stdout=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen(
+            [
+                args.build / "bench" / "trainer",
+                service.dispatcher.ready["address"],
+                args.pipeline,
+                job,
+                *phases,
+            ],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
         self.thread = threading.Thread(target=self.listen)
         self.thread.start()
 
@@ -125,7 +162,9 @@ def rate(lines):
 
 
 class Waiting:
-    """A part of the time, from windows of several sweeps. What sets sweeps apart (the machine's other work) counts as an error of them all."""
+    """A part of the time, from windows of several sweeps. What sets sweeps apart (the machine's other work)
+    counts as an error of them all.
+    """
 
     def __init__(self):
         self.sweeps = []
@@ -155,7 +194,9 @@ class Waiting:
 
 
 def fixed(args, n, step, found):
-    """Adds what a client waits with n workers, once they all serve and what was computed before is used up."""
+    """Adds what a client waits with n workers, once they all serve and what was computed before is used
+    up.
+    """
     with Service(args, f"fixed:{n}", n) as service:
         trainer = Trainer(args, service, f"{step}:{args.sweep_s}")
         trainer.thread.join()
@@ -210,7 +251,9 @@ def path_of(seen, before):
 
 
 def scale(args, steps):
-    """Demand as `steps` say, one after the other; then a worker is killed. What was decided in each phase, and when the last worker was there."""
+    """Demand as `steps` say, one after the other; then a worker is killed. What was decided in each phase,
+    and when the last worker was there.
+    """
     phases, result, before = [f"{step}:{args.settle_s}" for step in steps], {"phases": []}, 1
     with Service(args, args.policy, args.max) as service:
         trainer = Trainer(args, service, *phases, f"{steps[-1]}:{REPLACED_AT_ALL_S}")
@@ -218,16 +261,33 @@ def scale(args, steps):
             while len(trainer.began) <= i:
                 time.sleep(0.01)
             began = trainer.began[i]
-            seen = follow(service, lambda i=i: time.monotonic() + 1 if len(trainer.began) == i + 1 else 0, began)
+            seen = follow(
+                service, lambda i=i: time.monotonic() + 1 if len(trainer.began) == i + 1 else 0, began
+            )
             path = path_of(seen, before)
             before = path[-1]
             waiting = Waiting()
             waiting.add(trainer.windows(i, waited, args.settle_s / 2))
-            result["phases"].append({"step_s": step, "workers": before, "path": path, "settled_after_s": seen[-1][0],
-                                     "waiting": waiting.mean, "waiting_error": waiting.error})
-            print(f"    step {step} s: {' -> '.join(map(str, path))}, settled after {result['phases'][-1]['settled_after_s']} s; then it waits {waiting}", flush=True)
+            result["phases"].append(
+                {
+                    "step_s": step,
+                    "workers": before,
+                    "path": path,
+                    "settled_after_s": seen[-1][0],
+                    "waiting": waiting.mean,
+                    "waiting_error": waiting.error,
+                }
+            )
+            print(
+                f"    step {step} s: {' -> '.join(map(str, path))}, settled after "
+                f"{result['phases'][-1]['settled_after_s']} s; then it waits {waiting}",
+                flush=True,
+            )
         result["killed"] = kill_one(service, before)
-        result["decisions"] = [{"t": d["t"], "chosen": d["record"]["chosen"]["workers"], "why": d["record"]["why"]} for d in service.get("jobs/job/decisions")]
+        result["decisions"] = [
+            {"t": d["t"], "chosen": d["record"]["chosen"]["workers"], "why": d["record"]["why"]}
+            for d in service.get("jobs/job/decisions")
+        ]
         trainer.end()
     for d in result["decisions"]:
         print(f"    {d['t']:6.1f} s: {d['why']}")
@@ -235,8 +295,8 @@ def scale(args, steps):
 
 
 def kill_one(service, n):
-    """When the place of a worker that is killed is taken; and what is wanted until long after that. Waits for the former
-    as long as the client goes on."""
+    """When the place of a worker that is killed is taken; and what is wanted until long after that. Waits
+    for the former as long as the client goes on."""
     worker = service.serving()[0]
     os.kill(worker["pid"], signal.SIGKILL)
     killed, replaced, path = time.monotonic(), None, [n]
@@ -250,7 +310,12 @@ def kill_one(service, n):
         if wanted != path[-1]:
             path.append(wanted)
         time.sleep(0.05)
-    print(f"    one of {n} workers was killed: {'not replaced' if replaced is None else f'replaced after {replaced} s'}; wanted: {' -> '.join(map(str, path))}", flush=True)
+    print(
+        f"    one of {n} workers was killed: "
+        f"{'not replaced' if replaced is None else f'replaced after {replaced} s'}; wanted: "
+        f"{' -> '.join(map(str, path))}",
+        flush=True,
+    )
     return {"replaced_after_s": replaced, "path": path, "workers": path[-1]}
 
 
@@ -286,11 +351,23 @@ def judge(args):
     right = {step: could_be_right(numbers) for step, numbers in found.items()}
     for p in result["phases"]:
         p["right"] = right[p["step_s"]]
-    result["sweeps"] = [{"step_s": step, "workers": n, "waiting": w.mean, "error": w.error, "of_each": [statistics.fmean(s) for s in w.sweeps]}
-                        for step, numbers in found.items() for n, w in sorted(numbers.items())]
+    result["sweeps"] = [
+        {
+            "step_s": step,
+            "workers": n,
+            "waiting": w.mean,
+            "error": w.error,
+            "of_each": [statistics.fmean(s) for s in w.sweeps],
+        }
+        for step, numbers in found.items()
+        for n, w in sorted(numbers.items())
+    ]
     result["wrong"] = list(faults(result, right))
     for step, numbers in right.items():
-        print(f"step {step} s: right is {' or '.join(map(str, numbers))}; {args.policy} has {', '.join(str(p['workers']) for p in result['phases'] if p['step_s'] == step)}")
+        print(
+            f"step {step} s: right is {' or '.join(map(str, numbers))}; {args.policy} has "
+            f"{', '.join(str(p['workers']) for p in result['phases'] if p['step_s'] == step)}"
+        )
     return result
 
 
@@ -300,7 +377,20 @@ def shares(args):
         trainers = {name: Trainer(args, service, f"0:{args.settle_s}", job=name) for name in ("a", "b")}
         while {j["name"] for j in service.get("jobs")} != set(trainers):
             time.sleep(0.05)
-        subprocess.run([args.build / "cachew", "jobs", "--service", service.dispatcher.ready["address"], "--share", "a", "--weight", "2"], check=True, stdout=subprocess.DEVNULL)
+        subprocess.run(
+            [
+                args.build / "cachew",
+                "jobs",
+                "--service",
+                service.dispatcher.ready["address"],
+                "--share",
+                "a",
+                "--weight",
+                "2",
+            ],
+            check=True,
+            stdout=subprocess.DEVNULL,
+        )
         for trainer in trainers.values():
             trainer.thread.join()
         got = {name: trainer.windows(0, rate, args.settle_s * 2 / 3) for name, trainer in trainers.items()}
@@ -309,9 +399,25 @@ def shares(args):
     ratios = [a / b for a, b in zip(got["a"], got["b"])]
     ratio, error = statistics.fmean(ratios), statistics.stdev(ratios) / math.sqrt(len(ratios))
     a, b = (statistics.fmean(got[name]) for name in ("a", "b"))
-    print(f"two jobs of weights 2:1 on three workers: {a:.2f} and {b:.2f} batches/s, {ratio:.3f}:1 +- {error:.3f}")
-    wrong = [] if 1.9 <= ratio <= 2.1 else [f"{ratio:.2f}:1 is not 2:1 +- 5 %; windows of {WINDOW_S} s: {', '.join(f'{r:.2f}' for r in ratios)}"]
-    return {"batches_per_s": {"a": a, "b": b}, "ratio": ratio, "error": error, "ratios": ratios, "wrong": wrong}
+    print(
+        f"two jobs of weights 2:1 on three workers: {a:.2f} and {b:.2f} batches/s, {ratio:.3f}:1 +- "
+        f"{error:.3f}"
+    )
+    wrong = (
+        []
+        if 1.9 <= ratio <= 2.1
+        else [
+            f"{ratio:.2f}:1 is not 2:1 +- 5 %; windows of {WINDOW_S} s: "
+            f"{', '.join(f'{r:.2f}' for r in ratios)}"
+        ]
+    )
+    return {
+        "batches_per_s": {"a": a, "b": b},
+        "ratio": ratio,
+        "error": error,
+        "ratios": ratios,
+        "wrong": wrong,
+    }
 
 
 def main():
@@ -321,8 +427,11 @@ def main():
     parser.add_argument("--policy", default="auto")
     parser.add_argument("--worker-cpus", type=float, default=0.1)
     parser.add_argument("--max", type=int, default=12)
-    # Not 0.1: 4 and 8 workers would be just as fast as the client then, and which number is right would be up to noise.
-    parser.add_argument("--step", type=float, default=0.105, help="of the client, s; half of it when demand doubles")
+    # Not 0.1: 4 and 8 workers would be just as fast as the client then, and which number is right would be up
+    # to noise.
+    parser.add_argument(
+        "--step", type=float, default=0.105, help="of the client, s; half of it when demand doubles"
+    )
     parser.add_argument("--batch-cpu-ms", type=float, default=40)
     parser.add_argument("--sweep-s", type=float, default=30)
     parser.add_argument("--settle-s", type=float, default=60)
@@ -330,7 +439,10 @@ def main():
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         args.pipeline = Path(folder) / "pipeline.json"
-        chain = [{"op": "synthetic", "count": 4096, "cost_us": args.batch_cpu_ms * 1000 / 8}, {"op": "batch", "size": 8}]
+        chain = [
+            {"op": "synthetic", "count": 4096, "cost_us": args.batch_cpu_ms * 1000 / 8},
+            {"op": "batch", "size": 8},
+        ]
         args.pipeline.write_text(json.dumps({"cachew": 1, "defaults": {"epochs": 1000}, "pipeline": chain}))
         result = shares(args) if args.shares else judge(args)
     if args.json:

@@ -1,13 +1,16 @@
 #!/usr/bin/env python3
 """Kept elements: how fast they are read, and what keeping them costs the first epoch. Prints a line of JSON.
 
-    bench/cache.py read    reading them, beside plain reads of the same bytes from the page cache (raw_read.c)
-    bench/cache.py write   an epoch that keeps all it computes, beside one that computes the same and keeps nothing
+    bench/cache.py read    reading them, beside plain reads of the same bytes from the page cache
+    (raw_read.c) bench/cache.py write   an epoch that keeps all it computes, beside one that computes the
+    same and keeps nothing
 
-Elements are photographs, decoded and resized to 224x224x3 uint8 with their label; the marker stands behind that. Each run stands between two of the other kind, and is
-compared with their mean; the median of the rounds counts. The cache lies below --dir.
+Elements are photographs, decoded and resized to 224x224x3 uint8 with their label; the marker stands behind
+that. Each run stands between two of the other kind, and is compared with their mean; the median of the
+rounds counts. The cache lies below --dir.
 
-Plain reads go round memory of as many batches as a run has under way, in the order in which a job reads: one that shuffles (ratio), and one that does not (ratio_stored)."""
+Plain reads go round memory of as many batches as a run has under way, in the order in which a job reads: one
+that shuffles (ratio), and one that does not (ratio_stored)."""
 
 import argparse
 import json
@@ -21,13 +24,21 @@ from pathlib import Path
 BATCH = 64
 ROW = 224 * 224 * 3 + 8
 IN_FLIGHT = 5  # batches: filled, done, and with who takes them
-EPOCHS = 96  # of reading: some seconds, so that what the first one takes besides (pages of batches that are touched for the first time) does not count
+# of reading: some seconds, so that what the first one takes besides (pages of batches that are touched for
+# the first time) does not count
+EPOCHS = 96
 
 
 def pipeline(directory, photos, shuffled=True):
-    chain = [{"op": "tfrecord", "files": f"{photos}/photos-*.tfrecord"}, {"op": "parse_example", "features": {"image": "bytes", "label": "int64"}},
-             {"op": "decode_image", "component": "image"}, {"op": "resize", "component": "image", "size": [224, 224]}, {"op": "autocache"}, *[{"op": "shuffle"}] * shuffled,
-             {"op": "batch", "size": BATCH}]
+    chain = [
+        {"op": "tfrecord", "files": f"{photos}/photos-*.tfrecord"},
+        {"op": "parse_example", "features": {"image": "bytes", "label": "int64"}},
+        {"op": "decode_image", "component": "image"},
+        {"op": "resize", "component": "image", "size": [224, 224]},
+        {"op": "autocache"},
+        *[{"op": "shuffle"}] * shuffled,
+        {"op": "batch", "size": BATCH},
+    ]
     path = directory / ("shuffled.json" if shuffled else "stored.json")
     path.write_text(json.dumps({"cachew": 1, "pipeline": chain}))
     return path
@@ -54,13 +65,16 @@ def between(rounds, other, one):
 
 def read(arguments, directory, photos):
     paths = {"shuffled": pipeline(directory, photos), "stored": pipeline(directory, photos, shuffled=False)}
-    for order, path in paths.items():  # each as its own job leaves it: elements lie in the order in which they were computed
+    # each as its own job leaves it: elements lie in the order in which they were computed
+    for order, path in paths.items():
         said(arguments.cachew, "cache", "warm", path, "--cache-dir", directory / order, "--json")
 
     def raw(order):
         ring = max(BATCH * IN_FLIGHT // arguments.threads, 1)
         files = sorted((directory / order).glob("*/*.cws"))
-        return said(arguments.build / "bench" / "raw_read", arguments.threads, EPOCHS, ROW, ring, order, *files)["bytes_per_s"]
+        return said(
+            arguments.build / "bench" / "raw_read", arguments.threads, EPOCHS, ROW, ring, order, *files
+        )["bytes_per_s"]
 
     def cached(order):
         ran = run(arguments, paths[order], "--epochs", EPOCHS, "--cache-dir", directory / order, "--cache", 0)
@@ -70,7 +84,10 @@ def read(arguments, directory, photos):
     found = {}
     for order, suffix in (("shuffled", ""), ("stored", "_stored")):
         names = (f"{name}{suffix}" for name in ("ratio", "bytes_per_s", "raw_bytes_per_s"))
-        found |= zip(names, between(arguments.rounds, lambda order=order: raw(order), lambda order=order: cached(order)))
+        found |= zip(
+            names,
+            between(arguments.rounds, lambda order=order: raw(order), lambda order=order: cached(order)),
+        )
     return found
 
 
@@ -92,7 +109,9 @@ MEASUREMENTS = {"read": read, "write": write}
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("what", choices=MEASUREMENTS)
     parser.add_argument("--cachew", type=Path, default=Path("build/cachew"))
     parser.add_argument("--photos", type=Path, default=Path("build/photos"))

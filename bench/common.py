@@ -18,7 +18,9 @@ def arguments(description, *flags):
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("shards", help="glob of TFRecord shards of tf.train.Example with image and label")
     parser.add_argument("--epochs", type=int, default=2)
-    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="threads or worker processes")
+    parser.add_argument(
+        "--threads", type=int, default=len(os.sched_getaffinity(0)), help="threads or worker processes"
+    )
     parser.add_argument("--batch", type=int, default=128)
     parser.add_argument("--batches", type=int, default=0, help="stop after so many (0: all)")
     for flag in flags:
@@ -42,7 +44,9 @@ def _varint(data, at):
 
 
 def _fields(data, at, end):
-    """(number, from, to) of each length-delimited field of a protobuf message, and (number, value, None) of varints."""
+    """(number, from, to) of each length-delimited field of a protobuf message, and (number, value, None) of
+    varints.
+    """
     while at < end:
         tag, at = _varint(data, at)
         value, at = _varint(data, at)
@@ -70,7 +74,9 @@ def _example(data, at, end):
 
 
 class Records:
-    """Random access to the records of TFRecord shards: (JPEG bytes, label). Opens the files anew in each process."""
+    """Random access to the records of TFRecord shards: (JPEG bytes, label). Opens the files anew in each
+    process.
+    """
 
     def __init__(self, files):
         self.files = list(files)
@@ -138,9 +144,9 @@ def _descendants(pid):
 
 class Meter:
     """
-    Counts batches. The rate is taken from the first batch to the last, without the first one's images: starting an
-    interpreter's worker processes is not what is compared (and is seen in first_batch_s). What was prefetched by then
-    counts in the peer's favour.
+    Counts batches. The rate is taken from the first batch to the last, without the first one's images:
+    starting an interpreter's worker processes is not what is compared (and is seen in first_batch_s). What
+    was prefetched by then counts in the peer's favour.
     """
 
     def __init__(self, peer, not_counted=0):
@@ -160,7 +166,9 @@ class Meter:
             self._look()
 
     def _look(self):
-        """With worker processes the sum of what each holds, shared pages divided; it takes about 5 ms a second."""
+        """With worker processes the sum of what each holds, shared pages divided; it takes about 5 ms a
+        second.
+        """
         children = list(_descendants(os.getpid()))
         if children:
             total = sum(_kib(Path(f"/proc/{p}/smaps_rollup"), "Pss:") for p in ["self", *children])

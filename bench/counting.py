@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
 """What it takes that everything is timed and counted while it runs: the same runs with and without.
 
-    bench/counting.py [--cachew build/cachew] [--photos build/photos] [--threads N] [--rounds N] [--only cheap|photos]
+    bench/counting.py [--cachew build/cachew] [--photos build/photos] [--threads N] [--rounds N] [--only
+    cheap|photos]
 
-Needs a test build (-Dcrash_points=true), in which counting can be left out (CACHEW_MUTATE=uncounted, src/base/crash.h): operators' times and rows, their sums, and the one
-run in 256 that is unfused to tell how the time of fused operators divides. A round has four short runs, with, without, without, with, so that what drifts falls out; it gives
-one ratio of CPU time for an element, and one of rates. The median over the rounds is printed, with the interval that holds it with 95 % (order statistics). CPU time hardly
-depends on what others do on the machine; rates do.
+Needs a test build (-Dcrash_points=true), in which counting can be left out (CACHEW_MUTATE=uncounted,
+src/base/crash.h): operators' times and rows, their sums, and the one run in 256 that is unfused to tell how
+the time of fused operators divides. A round has four short runs, with, without, without, with, so that what
+drifts falls out; it gives one ratio of CPU time for an element, and one of rates. The median over the rounds
+is printed, with the interval that holds it with 95 % (order statistics). CPU time hardly depends on what
+others do on the machine; rates do.
 """
 
 import argparse
@@ -24,8 +27,24 @@ COUNTED, UNCOUNTED = "counted", "uncounted"  # the former is the name of no muta
 
 
 def run(arguments, pipeline, batches, what):
-    words = ["run", pipeline, "--json", "--threads", arguments.threads, "--epochs", 1000, "--batches", batches]
-    done = subprocess.run([arguments.cachew, *map(str, words)], check=True, capture_output=True, text=True, env={**os.environ, "CACHEW_MUTATE": what})
+    words = [
+        "run",
+        pipeline,
+        "--json",
+        "--threads",
+        arguments.threads,
+        "--epochs",
+        1000,
+        "--batches",
+        batches,
+    ]
+    done = subprocess.run(
+        [arguments.cachew, *map(str, words)],
+        check=True,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "CACHEW_MUTATE": what},
+    )
     told = json.loads(done.stdout.splitlines()[-1])
     return told["cpu_s"] / told["elements"], told["elements_per_s"]
 
@@ -50,26 +69,41 @@ def measure(arguments, pipeline, batches):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--cachew", default="build/cachew")
     parser.add_argument("--photos", type=Path, default=Path("build/photos"))
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--only", choices=BATCHES)
     arguments = parser.parse_args()
-    told = subprocess.run([arguments.cachew, "doctor", "--crash-points", "--json"], check=True, capture_output=True, text=True)
+    told = subprocess.run(
+        [arguments.cachew, "doctor", "--crash-points", "--json"], check=True, capture_output=True, text=True
+    )
     if not json.loads(told.stdout.splitlines()[-1])["crash_points"]:
         parser.error(f"{arguments.cachew} is no test build: expected one with -Dcrash_points=true")
-    print(f"load {os.getloadavg()[0]:.1f}; {arguments.rounds} rounds of four runs, {arguments.threads} threads\n")
+    print(
+        f"load {os.getloadavg()[0]:.1f}; {arguments.rounds} rounds of four runs, {arguments.threads} "
+        f"threads\n"
+    )
     print("| pipeline | more CPU time | 95 % | lower rate | 95 % |\n|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as directory:
         for name, batches in BATCHES.items():
             if arguments.only not in (None, name):
                 continue
             path = Path(directory) / f"{name}.json"
-            path.write_text((HERE / "pipelines" / f"{name}.json").read_text().replace("photos-*", f"{arguments.photos.resolve()}/photos-*"))
+            path.write_text(
+                (HERE / "pipelines" / f"{name}.json")
+                .read_text()
+                .replace("photos-*", f"{arguments.photos.resolve()}/photos-*")
+            )
             cpu, rate = measure(arguments, path, batches)
-            cells = [f"{100 * statistics.median(v):+.2f} % | {100 * interval(v)[0]:+.2f} to {100 * interval(v)[1]:+.2f} %" for v in (cpu, rate)]
+            cells = [
+                f"{100 * statistics.median(v):+.2f} % | {100 * interval(v)[0]:+.2f} to "
+                f"{100 * interval(v)[1]:+.2f} %"
+                for v in (cpu, rate)
+            ]
             print(f"| {name} | {' | '.join(cells)} |", flush=True)
 
 

@@ -1,14 +1,19 @@
 #!/usr/bin/env python3
 """
-What a dispatcher takes from simulated workers (`load/`), each over a connection of its own. They complete the ranges of an endless job, which are leased, written down,
-acknowledged, reported to clients, passed, revoked and deleted as in a real one; only nothing is computed. Every completion is a request of its own. Then as many workers
-as `--heartbeats` says report once a second that they are alive, and an observer asks for the status.
+What a dispatcher takes from simulated workers (`load/`), each over a connection of its own. They complete
+the ranges of an endless job, which are leased, written down, acknowledged, reported to clients, passed,
+revoked and deleted as in a real one; only nothing is computed. Every completion is a request of its own.
+Then as many workers as `--heartbeats` says report once a second that they are alive, and an observer asks
+for the status.
 
-Starts a dispatcher on one CPU; the load runs on the others. With `--state-dir` the dispatcher has its journal there, so that acknowledgements mean that the disk has it.
+Starts a dispatcher on one CPU; the load runs on the others. With `--state-dir` the dispatcher has its
+journal there, so that acknowledgements mean that the disk has it.
 
-Prints a line of JSON: `completions_per_s`; `p50_s`, `p99_s` and `max_s` of the time until the acknowledgement; `heartbeats_per_s`; `question_p50_s` and `question_p99_s`;
-`completions_cpu_s` and `heartbeats_cpu_s` of the dispatcher. With `--scaling N` instead, what deciding costs: N workers of one job report each second what they computed,
-and the dispatcher has a policy; `heartbeats_per_s`, and `cpu`, a part of a core, from the first connection on (bench/overhead.py measures without the beginning).
+Prints a line of JSON: `completions_per_s`; `p50_s`, `p99_s` and `max_s` of the time until the
+acknowledgement; `heartbeats_per_s`; `question_p50_s` and `question_p99_s`; `completions_cpu_s` and
+`heartbeats_cpu_s` of the dispatcher. With `--scaling N` instead, what deciding costs: N workers of one job
+report each second what they computed, and the dispatcher has a policy; `heartbeats_per_s`, and `cpu`, a part
+of a core, from the first connection on (bench/overhead.py measures without the beginning).
 """
 
 import argparse
@@ -24,9 +29,20 @@ from service import cpu_ns, daemon
 def load(args, dispatcher, what, workers, *options):
     """The result of one measurement, and the dispatcher's CPU time in it, in seconds."""
     program = args.cachew.parent / "bench" / "dispatcher_load"
-    words = [program, what, dispatcher.ready["address"], "--workers", workers, "--seconds", args.seconds, *options]
+    words = [
+        program,
+        what,
+        dispatcher.ready["address"],
+        "--workers",
+        workers,
+        "--seconds",
+        args.seconds,
+        *options,
+    ]
     before = cpu_ns(dispatcher.pid)
-    with subprocess.Popen([str(w) for w in words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        [str(w) for w in words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
         for line in process.stderr:
             if line == "measuring\n":  # before that the load came up, and ran in
                 before = cpu_ns(dispatcher.pid)
@@ -42,29 +58,78 @@ def measure(args, dispatcher):
     if args.scaling:
         result, cpu_s = load(args, dispatcher, "scaling", args.scaling)
         return {"workers": args.scaling, "policy": args.policy, **result, "cpu": cpu_s / result["seconds"]}
-    words = ["--in-flight", args.in_flight, "--ranks", args.ranks, "--keys", args.keys, "--ranges-per-s", args.ranges_per_s]
+    words = [
+        "--in-flight",
+        args.in_flight,
+        "--ranks",
+        args.ranks,
+        "--keys",
+        args.keys,
+        "--ranges-per-s",
+        args.ranges_per_s,
+    ]
     result, cpu_s = load(args, dispatcher, "completions", args.connections, *words)
-    facts = {"connections": args.connections, "ranks": args.ranks, "keys": args.keys, "in_flight": args.in_flight, "durable": bool(args.state_dir)}
+    facts = {
+        "connections": args.connections,
+        "ranks": args.ranks,
+        "keys": args.keys,
+        "in_flight": args.in_flight,
+        "durable": bool(args.state_dir),
+    }
     result = {**facts, **result, "completions_cpu_s": cpu_s}
     if args.heartbeats:
         beats, cpu_s = load(args, dispatcher, "heartbeats", args.heartbeats)
-        result |= {"workers": args.heartbeats, **beats, "heartbeats_cpu_s": cpu_s, "seconds": result["seconds"]}
+        result |= {
+            "workers": args.heartbeats,
+            **beats,
+            "heartbeats_cpu_s": cpu_s,
+            "seconds": result["seconds"],
+        }
     return result
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--state-dir", type=Path, help="of the dispatcher, made if absent, kept (default: none, nothing is durable)")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--state-dir",
+        type=Path,
+        help="of the dispatcher, made if absent, kept (default: none, nothing is durable)",
+    )
     parser.add_argument("--connections", type=int, default=128, help="workers that complete ranges")
-    parser.add_argument("--in-flight", type=int, default=8, help="completions of each that wait for their acknowledgement")
+    parser.add_argument(
+        "--in-flight", type=int, default=8, help="completions of each that wait for their acknowledgement"
+    )
     parser.add_argument("--ranks", type=int, default=1, help="of the job")
-    parser.add_argument("--keys", type=int, default=1, help="that its elements have (0: batches follow from positions)")
-    parser.add_argument("--ranges-per-s", type=float, default=0, help="that each worker completes (0: as many as are acknowledged)")
-    parser.add_argument("--heartbeats", type=int, default=10000, help="workers that report once a second that they are alive (0: none)")
-    parser.add_argument("--scaling", type=int, default=0, help="instead: workers of a job that report each second what they computed, and a policy that decides")
+    parser.add_argument(
+        "--keys", type=int, default=1, help="that its elements have (0: batches follow from positions)"
+    )
+    parser.add_argument(
+        "--ranges-per-s",
+        type=float,
+        default=0,
+        help="that each worker completes (0: as many as are acknowledged)",
+    )
+    parser.add_argument(
+        "--heartbeats",
+        type=int,
+        default=10000,
+        help="workers that report once a second that they are alive (0: none)",
+    )
+    parser.add_argument(
+        "--scaling",
+        type=int,
+        default=0,
+        help="instead: workers of a job that report each "
+        "second what they computed, and a policy "
+        "that decides",
+    )
     parser.add_argument("--policy", default="auto", help="with --scaling (fixed:N: all serve the job)")
     parser.add_argument("--seconds", type=float, default=5, help="of each measurement")
-    parser.add_argument("--cachew", type=Path, default=Path(__file__).resolve().parents[1] / "build" / "cachew")
+    parser.add_argument(
+        "--cachew", type=Path, default=Path(__file__).resolve().parents[1] / "build" / "cachew"
+    )
     args = parser.parse_args()
     words = ["--policy", args.policy] if args.scaling else []
     if args.state_dir:

@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
 """
-How the service scales with what an element costs: at least ten million elements of 1 us to 100 ms, in exact order, with one worker and with eight of one thread each.
-Elements sleep for their cost, so that a small machine has eight workers; what the service itself takes comes on top. Rates are of what the client was handed
-from 5 s after its first batch on, or from its second batch on where a batch takes longer on one worker. Further worlds: costs that are lognormal
-(sigma 1.5), a worker that is stopped for 20 s (SIGSTOP), workers that are killed, and the first batch of a pipeline whose batches take one worker 26 s.
+How the service scales with what an element costs: at least ten million elements of 1 us to 100 ms, in exact
+order, with one worker and with eight of one thread each. Elements sleep for their cost, so that a small
+machine has eight workers; what the service itself takes comes on top. Rates are of what the client was
+handed from 5 s after its first batch on, or from its second batch on where a batch takes longer on one
+worker. Further worlds: costs that are lognormal (sigma 1.5), a worker that is stopped for 20 s (SIGSTOP),
+workers that are killed, and the first batch of a pipeline whose batches take one worker 26 s.
 
-It prints a line per world, compares with what is asked of the service (the last column), and fails only where batches are lost.
+It prints a line per world, compares with what is asked of the service (the last column), and fails only
+where batches are lost.
 
 usage: heavy.py [--cachew FILE] [--seconds S] [--workers N] [--kills N] [--only WORD] [--full] [--json]
 """
@@ -30,7 +33,8 @@ COSTS_US = (1, 30, 3_000, 100_000)
 BATCHES = (64, 1024)
 WARM_S = 5
 STOPPED_S = 20
-SLEEP_US = 2_000  # a sleep takes some 60 us longer than was asked for: short costs are slept for by several elements together
+# a sleep takes some 60 us longer than was asked for: short costs are slept for by several elements together
+SLEEP_US = 2_000
 CLASSES = 16  # of lognormal costs: their quantiles
 LONG_BATCH_S = 10
 TOGETHER_S = 0.001  # batches of cheap elements come by the million
@@ -46,12 +50,21 @@ def delays(cost_us, lognormal):
     normal = statistics.NormalDist(0, 1.5)
     costs = [math.exp(normal.inv_cdf((k + 0.5) / CLASSES)) for k in range(CLASSES)]
     mean = sum(costs) / CLASSES
-    return [{"op": "delay", "us": cost_us * each * c / mean, "where": f"value % {CLASSES * each} == {k * each}"} for k, c in enumerate(costs)]
+    return [
+        {"op": "delay", "us": cost_us * each * c / mean, "where": f"value % {CLASSES * each} == {k * each}"}
+        for k, c in enumerate(costs)
+    ]
 
 
 class World:
     def __init__(self, cost_us, batch, keep=None, lognormal=False, buckets=0):
-        self.cost_us, self.batch, self.keep, self.lognormal, self.buckets = cost_us, batch, keep, lognormal, buckets
+        self.cost_us, self.batch, self.keep, self.lognormal, self.buckets = (
+            cost_us,
+            batch,
+            keep,
+            lognormal,
+            buckets,
+        )
 
     def __str__(self):
         words = [f"{self.cost_us:,} us", f"batches of {self.batch}"]
@@ -61,13 +74,22 @@ class World:
         return ", ".join(words)
 
     def pipeline(self):
-        chain = [{"op": "range", "stop": max(N, int(MOST_S * 8e6 / self.cost_us))}, {"op": "shuffle"}, *delays(self.cost_us, self.lognormal)]
+        chain = [
+            {"op": "range", "stop": max(N, int(MOST_S * 8e6 / self.cost_us))},
+            {"op": "shuffle"},
+            *delays(self.cost_us, self.lognormal),
+        ]
         if self.keep:
             chain.append({"op": "filter", "where": "value // 7 % 2 == 0"})
         batch = {"op": "batch", "size": self.batch}
         if self.buckets:  # the last one gets an element in a million
             length = f"where(value % 1000000 == 0, {self.buckets - 1}, value % {self.buckets - 1})"
-            batch = {"op": "bucket_by_length", "length": length, "boundaries": list(range(1, self.buckets)), "sizes": [self.batch] * self.buckets}
+            batch = {
+                "op": "bucket_by_length",
+                "length": length,
+                "boundaries": list(range(1, self.buckets)),
+                "sizes": [self.batch] * self.buckets,
+            }
         return {"cachew": 1, "pipeline": [*chain, batch]}
 
     def batch_s(self):
@@ -78,8 +100,22 @@ class World:
 @contextlib.contextmanager
 def service(args, workers, *words):
     """A service of workers with one thread; its `ready`."""
-    command = [args.cachew, "up", "--workers", workers, "--threads", 1, "--memory", "512M", "--listen", "127.0.0.1:0", *words]
-    process = subprocess.Popen(list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    command = [
+        args.cachew,
+        "up",
+        "--workers",
+        workers,
+        "--threads",
+        1,
+        "--memory",
+        "512M",
+        "--listen",
+        "127.0.0.1:0",
+        *words,
+    ]
+    process = subprocess.Popen(
+        list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    )
     try:
         line = process.stdout.readline()
         if not line:
@@ -92,14 +128,30 @@ def service(args, workers, *words):
 
 
 def deliveries(args, world, workers, seconds, disturb=None):
-    """[seconds since the client was started, elements] of each batch, or of those within TOGETHER_S; `disturb(ready)` is called while the client runs."""
+    """[seconds since the client was started, elements] of each batch, or of those within TOGETHER_S;
+    `disturb(ready)` is called while the client runs.
+    """
     with tempfile.TemporaryDirectory(prefix="cachew-heavy-") as name, service(args, workers) as ready:
         folder = Path(name)
         pipeline, log = folder / "pipeline.json", folder / "log"
         pipeline.write_text(json.dumps(world.pipeline()))
-        command = [args.cachew, "run", pipeline, "--service", ready["address"], "--job", "heavy", "--wait", 600, "--log", log]
+        command = [
+            args.cachew,
+            "run",
+            pipeline,
+            "--service",
+            ready["address"],
+            "--job",
+            "heavy",
+            "--wait",
+            600,
+            "--log",
+            log,
+        ]
         began = time.time()
-        client = subprocess.Popen(list(map(str, command)), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        client = subprocess.Popen(
+            list(map(str, command)), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        )
         until = time.monotonic() + seconds
         if disturb:
             disturb(ready)
@@ -146,8 +198,15 @@ def scaling(args, world):
     many = deliveries(args, world, args.workers, seconds_for(args, world, args.workers))
     ratio = rate(many, world) / rate(one, world)
     asked = (SCALES_LOGNORMAL if world.lognormal else SCALES) * args.workers
-    return {"world": str(world), "one_per_s": rate(one, world), "many_per_s": rate(many, world), "times": ratio, "asked": asked,
-            "first_batch_s": many[0][0] if many else math.nan, "batch_on_one_s": world.batch_s()}
+    return {
+        "world": str(world),
+        "one_per_s": rate(one, world),
+        "many_per_s": rate(many, world),
+        "times": ratio,
+        "asked": asked,
+        "first_batch_s": many[0][0] if many else math.nan,
+        "batch_on_one_s": world.batch_s(),
+    }
 
 
 def stopped(args, world):
@@ -165,8 +224,12 @@ def stopped(args, world):
     came = deliveries(args, world, args.workers, seconds, stop)
     # While it stands still one worker in `workers` is missing: that much is no fault of the service.
     expected = calm * (came[-1][0] - came[0][0] - STOPPED_S / args.workers)
-    return {"world": f"{world}, one stopped for {STOPPED_S} s", "cost_s": (expected - sum(n for _, n in came[1:])) / calm, "longest_pause_s": longest_pause(came),
-            "asked": STOP_COSTS_S}
+    return {
+        "world": f"{world}, one stopped for {STOPPED_S} s",
+        "cost_s": (expected - sum(n for _, n in came[1:])) / calm,
+        "longest_pause_s": longest_pause(came),
+        "asked": STOP_COSTS_S,
+    }
 
 
 def killed(args, world):
@@ -176,24 +239,42 @@ def killed(args, world):
     def kill(ready):
         time.sleep(5)
         for _ in range(args.kills):
-            done = subprocess.run([args.cachew, "workers", "--service", ready["address"], "--json"], stdout=subprocess.PIPE, text=True)
+            done = subprocess.run(
+                [args.cachew, "workers", "--service", ready["address"], "--json"],
+                stdout=subprocess.PIPE,
+                text=True,
+            )
             workers = [w for w in json.loads(done.stdout or "[]") if w["state"] == "ready"]
             if workers:
                 subprocess.run(["kill", "-KILL", str(rng.choice(workers)["pid"])])
             time.sleep(3 + rng.random())
 
     came = deliveries(args, world, args.workers, 5 + 4 * args.kills + 5, kill)
-    return {"world": f"{world}, {args.kills} killed", "longest_pause_s": longest_pause(came), "asked": KILL_COSTS_S + world.batch_s()}
+    return {
+        "world": f"{world}, {args.kills} killed",
+        "longest_pause_s": longest_pause(came),
+        "asked": KILL_COSTS_S + world.batch_s(),
+    }
 
 
 def autoscaled(args, world):
-    """The part of its time that a training job waits, whose demand is that of 4 workers and then that of 8, from SETTLES_S after each change on."""
+    """The part of its time that a training job waits, whose demand is that of 4 workers and then that of 8,
+    from SETTLES_S after each change on.
+    """
     trainer = args.cachew.parent / "bench" / "trainer"
     phases = [f"{world.batch_s() / workers}:{PHASE_S}" for workers in DEMANDS]
-    with tempfile.TemporaryDirectory(prefix="cachew-heavy-") as name, service(args, 2 * args.workers, "--autoscale") as ready:
+    with (
+        tempfile.TemporaryDirectory(prefix="cachew-heavy-") as name,
+        service(args, 2 * args.workers, "--autoscale") as ready,
+    ):
         pipeline = Path(name) / "pipeline.json"
         pipeline.write_text(json.dumps(world.pipeline()))
-        ran = subprocess.run(list(map(str, [trainer, ready["address"], pipeline, "heavy", *phases])), stdout=subprocess.PIPE, text=True, check=True)
+        ran = subprocess.run(
+            list(map(str, [trainer, ready["address"], pipeline, "heavy", *phases])),
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
+        )
     waits, seconds, phase, began = [0.0] * len(phases), [0.0] * len(phases), -1, None
     for line in map(json.loads, ran.stdout.splitlines()):
         if "phase" in line:
@@ -203,15 +284,26 @@ def autoscaled(args, world):
         if line["t"] - line["seconds"] >= began + SETTLES_S:
             waits[phase] += line["waited_s"]
             seconds[phase] += line["seconds"]
-    return {"world": f"{world}, autoscale, demands of {' and '.join(map(str, DEMANDS))} workers", "waited": [w / s for w, s in zip(waits, seconds)], "asked": WAITED}
+    return {
+        "world": f"{world}, autoscale, demands of {' and '.join(map(str, DEMANDS))} workers",
+        "waited": [w / s for w, s in zip(waits, seconds)],
+        "asked": WAITED,
+    }
 
 
 def first_batch(args, world):
-    """A batch that one worker alone takes long for: when the first one comes, and how much later than if all workers shared it evenly."""
+    """A batch that one worker alone takes long for: when the first one comes, and how much later than if all
+    workers shared it evenly.
+    """
     came = deliveries(args, world, args.workers, 3 * world.batch_s() / args.workers + 5)
     first_s = came[0][0] if came else math.nan
-    return {"world": f"{world}: the first batch", "first_batch_s": first_s, "batch_on_one_s": world.batch_s(), "ratio": first_s / (world.batch_s() / args.workers),
-            "asked": FIRST_BATCH}
+    return {
+        "world": f"{world}: the first batch",
+        "first_batch_s": first_s,
+        "batch_on_one_s": world.batch_s(),
+        "ratio": first_s / (world.batch_s() / args.workers),
+        "asked": FIRST_BATCH,
+    }
 
 
 def number(value):
@@ -219,13 +311,21 @@ def number(value):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--cachew", type=Path, default=ROOT / "build" / "cachew")
     parser.add_argument("--seconds", type=float, default=20, help="of each run at least")
     parser.add_argument("--workers", type=int, default=8)
     parser.add_argument("--kills", type=int, default=5)
     parser.add_argument("--only", default="", help="worlds whose description has this word")
-    parser.add_argument("--full", action="store_true", help=f"all worlds: also those of which one worker computes a batch in more than {LONG_BATCH_S} s, and kills in each")
+    parser.add_argument(
+        "--full",
+        action="store_true",
+        help=f"all worlds: also those of which one worker "
+        f"computes a batch in more than {LONG_BATCH_S} "
+        f"s, and kills in each",
+    )
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
     args.cachew = args.cachew.resolve()
@@ -234,28 +334,48 @@ def main():
     jobs.append((autoscaled, World(3_000, 64)))
     jobs += [(scaling, World(cost, 64, None, True)) for cost in (30, 3_000, 100_000)]
     jobs += [(stopped, World(3_000, 64)), (stopped, World(3_000, 64, 0.5))]
-    jobs += [(killed, world) for world in worlds if args.full or (world.cost_us == 3_000 and world.batch == 64)]
+    jobs += [
+        (killed, world) for world in worlds if args.full or (world.cost_us == 3_000 and world.batch == 64)
+    ]
     jobs += [(killed, World(cost, 64, buckets=100)) for cost in COSTS_US if args.full or cost == 3_000]
     jobs += [(first_batch, World(100_000, 256))]
     for measure, world in jobs:
-        if args.only not in f"{measure.__name__}: {world}" or (world.batch_s() > LONG_BATCH_S and not args.full and measure is not first_batch):
+        if args.only not in f"{measure.__name__}: {world}" or (
+            world.batch_s() > LONG_BATCH_S and not args.full and measure is not first_batch
+        ):
             continue
         found = measure(args, world)
         if args.json:
             print(json.dumps(found), flush=True)
         elif measure is scaling:
-            print(f"{found['world']}: one worker {number(found['one_per_s'])}/s, {args.workers} workers {number(found['many_per_s'])}/s: {number(found['times'])} times "
-                  f"(asked {number(found['asked'])}); first batch after {number(found['first_batch_s'])} s, on one worker a batch takes {number(found['batch_on_one_s'])} s",
-                  flush=True)
+            print(
+                f"{found['world']}: one worker {number(found['one_per_s'])}/s, {args.workers} workers "
+                f"{number(found['many_per_s'])}/s: {number(found['times'])} times "
+                f"(asked {number(found['asked'])}); first batch after {number(found['first_batch_s'])} "
+                f"s, on one worker a batch takes {number(found['batch_on_one_s'])} s",
+                flush=True,
+            )
         elif measure is autoscaled:
             parts = " and ".join(f"{part:.2%}" for part in found["waited"])
-            print(f"{found['world']}: waited {parts} of the time from {SETTLES_S} s on (asked {found['asked']:.0%})", flush=True)
+            print(
+                f"{found['world']}: waited {parts} of the time from {SETTLES_S} s on (asked "
+                f"{found['asked']:.0%})",
+                flush=True,
+            )
         elif measure is first_batch:
-            print(f"{found['world']} after {number(found['first_batch_s'])} s, {number(found['ratio'])} times what it takes {args.workers} workers (asked "
-                  f"{number(found['asked'])}); one worker {number(found['batch_on_one_s'])} s", flush=True)
+            print(
+                f"{found['world']} after {number(found['first_batch_s'])} s, {number(found['ratio'])} "
+                f"times what it takes {args.workers} workers (asked "
+                f"{number(found['asked'])}); one worker {number(found['batch_on_one_s'])} s",
+                flush=True,
+            )
         else:
             cost = f"cost {number(found['cost_s'])} s, " if "cost_s" in found else ""
-            print(f"{found['world']}: {cost}longest pause {number(found['longest_pause_s'])} s (asked {number(found['asked'])})", flush=True)
+            print(
+                f"{found['world']}: {cost}longest pause {number(found['longest_pause_s'])} s (asked "
+                f"{number(found['asked'])})",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

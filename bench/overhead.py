@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 """
-What metrics, profiles and policy cost a dispatcher: 1,000 simulated workers of one job (`load/`) say each second what six operators computed, what two
-caches hold and would give. Measured is the CPU time of the dispatcher, of one core, once they are all there.
+What metrics, profiles and policy cost a dispatcher: 1,000 simulated workers of one job (`load/`) say each
+second what six operators computed, what two caches hold and would give. Measured is the CPU time of the
+dispatcher, of one core, once they are all there.
 
     bench/overhead.py auto       the policy gives the job as many of them as it needs
     bench/overhead.py all        all serve the job
-    bench/overhead.py page       and somebody looks at the dashboard: the same questions, as often as the page asks them; and Prometheus scrapes
-    bench/overhead.py caches     no policy for workers: all serve, and where they cache is decided
+    bench/overhead.py page       and somebody looks at the dashboard: the same questions, as often as the
+    page asks them; and Prometheus scrapes bench/overhead.py caches     no policy for workers: all serve, and
+    where they cache is decided
 
 Prints a line of JSON.
 """
@@ -24,9 +26,14 @@ from pathlib import Path
 
 from service import cpu_ns, daemon
 
-POLICIES = {"auto": ["--policy", "auto"], "all": ["--policy", "fixed:{n}"], "page": ["--policy", "fixed:{n}"], "caches": []}
-SETTLE_S = 3           # after the last one came
-START_S = 8            # from the first of them until then
+POLICIES = {
+    "auto": ["--policy", "auto"],
+    "all": ["--policy", "fixed:{n}"],
+    "page": ["--policy", "fixed:{n}"],
+    "caches": [],
+}
+SETTLE_S = 3  # after the last one came
+START_S = 8  # from the first of them until then
 PAGE_S, SHARE = 2, 10  # as src/dispatcher/web/service.js has them
 SCRAPE_S = 15
 
@@ -42,7 +49,10 @@ def look(address, stop, looked):
     wait = 0
     while not stop.wait(wait):
         began = time.monotonic()
-        rows = {what: ask(connection, f"/api/v1/{what}") for what in ("status", "jobs", "workers", "pools", "streams")}
+        rows = {
+            what: ask(connection, f"/api/v1/{what}")
+            for what in ("status", "jobs", "workers", "pools", "streams")
+        }
         job = urllib.parse.quote(json.loads(rows["jobs"])[0]["name"], safe="")
         for what in ("history", "decisions"):
             ask(connection, f"/api/v1/jobs/{job}/{what}")
@@ -58,14 +68,28 @@ def there(address):
     """Workers that are known, once there is a job: then all of them are."""
     connection = http.client.HTTPConnection(address, timeout=30)
     jobs = json.loads(ask(connection, "/api/v1/jobs"))
-    return json.loads(ask(connection, "/api/v1/status"))["workers"] if jobs and jobs[0]["state"] == "running" else 0
+    return (
+        json.loads(ask(connection, "/api/v1/status"))["workers"]
+        if jobs and jobs[0]["state"] == "running"
+        else 0
+    )
 
 
 def measure(args):
     policy = [word.format(n=args.workers) for word in POLICIES[args.what]]
-    with daemon(args.cachew, "dispatcher", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", *policy) as dispatcher:
+    with daemon(
+        args.cachew, "dispatcher", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", *policy
+    ) as dispatcher:
         address = dispatcher.ready["http"]
-        words = [args.cachew.parent / "bench" / "dispatcher_load", "scaling", dispatcher.ready["address"], "--workers", args.workers, "--seconds", args.seconds + START_S]
+        words = [
+            args.cachew.parent / "bench" / "dispatcher_load",
+            "scaling",
+            dispatcher.ready["address"],
+            "--workers",
+            args.workers,
+            "--seconds",
+            args.seconds + START_S,
+        ]
         load = subprocess.Popen([str(w) for w in words], stdout=subprocess.PIPE, text=True)
         stop, looked = threading.Event(), []
         looker = threading.Thread(target=look, args=(address, stop, looked))
@@ -81,9 +105,17 @@ def measure(args):
             time.sleep(args.seconds)
             percent = 100 * (cpu_ns(dispatcher.pid) - before) / (time.monotonic_ns() - began)
             if args.what == "page" and len(looked) < args.seconds / (4 * PAGE_S):
-                sys.exit(f"overhead: the dispatcher was asked {len(looked)} times in {args.seconds} s: expected one each {PAGE_S} s")
+                sys.exit(
+                    f"overhead: the dispatcher was asked {len(looked)} times in {args.seconds} s: "
+                    f"expected one each {PAGE_S} s"
+                )
             said = json.loads(load.communicate()[0])
-            return {"percent": percent, "workers": args.workers, "heartbeats_per_s": said["heartbeats_per_s"], "load": os.getloadavg()[0]}
+            return {
+                "percent": percent,
+                "workers": args.workers,
+                "heartbeats_per_s": said["heartbeats_per_s"],
+                "load": os.getloadavg()[0],
+            }
         finally:
             stop.set()
             if looker.is_alive():
@@ -93,11 +125,15 @@ def measure(args):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("what", choices=POLICIES)
     parser.add_argument("--workers", type=int, default=1000)
     parser.add_argument("--seconds", type=float, default=10, help="that are measured")
-    parser.add_argument("--cachew", type=Path, default=Path(__file__).resolve().parents[1] / "build" / "cachew")
+    parser.add_argument(
+        "--cachew", type=Path, default=Path(__file__).resolve().parents[1] / "build" / "cachew"
+    )
     args = parser.parse_args()
     print(json.dumps(measure(args)))
 

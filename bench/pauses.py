@@ -1,13 +1,16 @@
 #!/usr/bin/env python3
 """
-How long a training step waits for its batch when a part of the service dies: one job over three workers, and faults one after the other while it runs.
+How long a training step waits for its batch when a part of the service dies: one job over three workers, and
+faults one after the other while it runs.
 
     bench/pauses.py worker --faults 30         kill -9 of a worker, which another one replaces
-    bench/pauses.py dispatcher --faults 30     kill -9 of the dispatcher, started again at once or half a second later
-    bench/pauses.py drain --faults 30          `cachew workers --drain`
+    bench/pauses.py dispatcher --faults 30     kill -9 of the dispatcher, started again at once or half a
+    second later bench/pauses.py drain --faults 30          `cachew workers --drain`
 
-The pause is the largest time between two lines of the client's log from a fault on until all is as before; what counts is by how much it is longer than the largest
-one of the run before the first fault. Prints a line of JSON. Elements cost sleep, not CPU time, so that a small machine has three workers that work at the same time.
+The pause is the largest time between two lines of the client's log from a fault on until all is as before;
+what counts is by how much it is longer than the largest one of the run before the first fault. Prints a line
+of JSON. Elements cost sleep, not CPU time, so that a small machine has three workers that work at the same
+time.
 """
 
 import argparse
@@ -25,21 +28,34 @@ from cluster import Cluster  # noqa: E402
 WORKERS, THREADS = 3, 2
 ELEMENT_US = 2000
 PIPELINES = {
-    "counted": [{"op": "range", "stop": 32768}, {"op": "delay", "us": ELEMENT_US}, {"op": "shuffle"}, {"op": "batch", "size": 8}],
-    "filtered": [{"op": "range", "stop": 32768}, {"op": "delay", "us": ELEMENT_US}, {"op": "filter", "where": "value % 3 != 1"}, {"op": "shuffle"}, {"op": "batch", "size": 8}],
+    "counted": [
+        {"op": "range", "stop": 32768},
+        {"op": "delay", "us": ELEMENT_US},
+        {"op": "shuffle"},
+        {"op": "batch", "size": 8},
+    ],
+    "filtered": [
+        {"op": "range", "stop": 32768},
+        {"op": "delay", "us": ELEMENT_US},
+        {"op": "filter", "where": "value % 3 != 1"},
+        {"op": "shuffle"},
+        {"op": "batch", "size": 8},
+    ],
 }
-BEFORE = 1500      # batches without a fault
-AFTER = 250        # batches after a fault until the next one
+BEFORE = 1500  # batches without a fault
+AFTER = 250  # batches after a fault until the next one
 HOLDS_S = [0, 0.5]
 
 
 class Faults:
-    """A job that goes on, and what is done to the service under it. Times as the log has them, in s of the wall clock."""
+    """A job that goes on, and what is done to the service under it. Times as the log has them, in s of the
+    wall clock.
+    """
 
     def __init__(self, cluster, rank, draw):
         self.cluster, self.rank, self.draw = cluster, rank, draw
-        self.spans = []        # of each fault: when it began, and when all was as before
-        self.meanwhile = []    # batches that came while somebody was away
+        self.spans = []  # of each fault: when it began, and when all was as before
+        self.meanwhile = []  # batches that came while somebody was away
 
     def fault(self, what, i):
         lines, began = self.rank.lines(), time.time()
@@ -78,7 +94,7 @@ def gaps(times, begin, end):
     """The largest time without a line, in a span: also one that began before it, or goes on behind it."""
     first = max((i for i, t in enumerate(times) if t <= begin), default=0)
     last = min((i for i, t in enumerate(times) if t >= end), default=len(times) - 1)
-    return max(b - a for a, b in zip(times[first:last], times[first + 1:last + 1]))
+    return max(b - a for a, b in zip(times[first:last], times[first + 1 : last + 1]))
 
 
 def measure(kind, n, name, transport, command):
@@ -88,7 +104,9 @@ def measure(kind, n, name, transport, command):
             cluster.start_worker(f"w{i}", "--threads", THREADS, "--memory", "256M")
         pipeline = cluster.directory / "pipeline.json"
         pipeline.write_text(json.dumps({"cachew": 1, "pipeline": PIPELINES[name]}))
-        rank = cluster.run(pipeline, words=["--epochs", 1 << 30, "--transport", transport, "--wait", 60], state_every=1 << 30)
+        rank = cluster.run(
+            pipeline, words=["--epochs", 1 << 30, "--transport", transport, "--wait", 60], state_every=1 << 30
+        )
         cluster.wait_lines(rank, BEFORE)
         quiet = time.time()
         faults = Faults(cluster, rank, random.Random(n))
@@ -101,14 +119,23 @@ def measure(kind, n, name, transport, command):
         if deaths:
             sys.exit(f"pauses: {deaths[0]}")
     # Without what it begins with: the first batches come when the first ranges have.
-    free = gaps(times[BEFORE // 5:], times[BEFORE // 5], quiet)
+    free = gaps(times[BEFORE // 5 :], times[BEFORE // 5], quiet)
     beyond = sorted(max(0, gaps(times, *span) - free) for span in faults.spans)
-    return {"pipeline": name, "faults": n, "fault_free_s": round(free, 4), "beyond_s": round(beyond[-1], 4), "median_beyond_s": round(median(beyond), 4),
-            "fewest_meanwhile": min(faults.meanwhile), "median_meanwhile": median(faults.meanwhile)}
+    return {
+        "pipeline": name,
+        "faults": n,
+        "fault_free_s": round(free, 4),
+        "beyond_s": round(beyond[-1], 4),
+        "median_beyond_s": round(median(beyond), 4),
+        "fewest_meanwhile": min(faults.meanwhile),
+        "median_meanwhile": median(faults.meanwhile),
+    }
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("kind", choices=["worker", "dispatcher", "drain"])
     parser.add_argument("--faults", type=int, default=30)
     parser.add_argument("--pipeline", choices=PIPELINES, nargs="*", default=list(PIPELINES))
@@ -117,7 +144,11 @@ def main():
     args = parser.parse_args()
     command = os.path.abspath(args.cachew) if args.cachew else None
     runs = [measure(args.kind, args.faults, name, args.transport, command) for name in args.pipeline]
-    print(json.dumps({"seconds": max(r["beyond_s"] for r in runs), "one_batch_s": 8 * ELEMENT_US / 1e6, "runs": runs}))
+    print(
+        json.dumps(
+            {"seconds": max(r["beyond_s"] for r in runs), "one_batch_s": 8 * ELEMENT_US / 1e6, "runs": runs}
+        )
+    )
 
 
 if __name__ == "__main__":

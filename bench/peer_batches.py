@@ -1,8 +1,10 @@
 """
-The batches of the fixed pipelines (tests/model/fixed.py) beside those of tf.data's same pipelines: how many they are, and what is in each, in order.
+The batches of the fixed pipelines (tests/model/fixed.py) beside those of tf.data's same pipelines: how many
+they are, and what is in each, in order.
 
-Needs tensorflow-cpu, as bench/run.py installs it: build/bench-venv/bin/python bench/peer_batches.py. tf.data has no records that fail and keep their place, so pipelines
-with those are left out. Ends with 1 if any batch differs.
+Needs tensorflow-cpu, as bench/run.py installs it: build/bench-venv/bin/python bench/peer_batches.py. tf.data
+has no records that fail and keep their place, so pipelines with those are left out. Ends with 1 if any batch
+differs.
 """
 
 import argparse
@@ -34,7 +36,9 @@ def add(dataset, op):
     """The dataset with one operator more."""
     name = op["op"]
     if name == "range":
-        return tf.data.Dataset.range(op.get("start", 0), op["stop"], op.get("step", 1)).map(lambda value: {"value": value})
+        return tf.data.Dataset.range(op.get("start", 0), op["stop"], op.get("step", 1)).map(
+            lambda value: {"value": value}
+        )
     if name == "synthetic":
         return tf.data.Dataset.range(op["count"]).map(lambda _: {"data": tf.zeros(op["shape"])})
     if name == "concat":
@@ -42,7 +46,9 @@ def add(dataset, op):
     if name == "filter":
         return dataset.filter(lambda element: evaluate(op["where"], element))
     if name == "assign":
-        return dataset.map(lambda element: {**element, **{key: evaluate(text, element) for key, text in op["set"].items()}})
+        return dataset.map(
+            lambda element: {**element, **{key: evaluate(text, element) for key, text in op["set"].items()}}
+        )
     if name == "fail":
 
         def fails(element):
@@ -53,7 +59,9 @@ def add(dataset, op):
     if name == "batch":
         return dataset.batch(op["size"], drop_remainder=op.get("drop_remainder", False))
     if name == "bucket_by_length":
-        return dataset.bucket_by_sequence_length(lambda element: tf.cast(evaluate(op["length"], element), tf.int32), op["boundaries"], op["sizes"])
+        return dataset.bucket_by_sequence_length(
+            lambda element: tf.cast(evaluate(op["length"], element), tf.int32), op["boundaries"], op["sizes"]
+        )
     return getattr(dataset, name)(op["count"])  # take, skip, repeat
 
 
@@ -83,7 +91,9 @@ def of_cachew(binary, pipeline):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--cachew", type=Path, default=ROOT / "build" / "cachew")
     parser.add_argument("names", nargs="*", help="of the pipelines; all without any")
     args = parser.parse_args()
@@ -98,10 +108,19 @@ def main():
         n_batches += len(theirs)
         if theirs != ours:
             n_wrong += 1
-            at = next((i for i, pair in enumerate(zip(theirs, ours)) if pair[0] != pair[1]), min(len(theirs), len(ours)))
+            at = next(
+                (i for i, pair in enumerate(zip(theirs, ours)) if pair[0] != pair[1]),
+                min(len(theirs), len(ours)),
+            )
             same = sorted(n for n, _ in theirs) == sorted(n for n, _ in ours)
-            print(f"{name}: batch {at} differs; tf.data has {len(theirs)} batches, Cachew {len(ours)}, {'of the same' if same else 'of other'} sizes")
-    print(f"{n_compared - n_wrong} of {n_compared} pipelines agree with tf.data {tf.__version__} ({n_batches} batches)")
+            print(
+                f"{name}: batch {at} differs; tf.data has {len(theirs)} batches, Cachew {len(ours)}, "
+                f"{'of the same' if same else 'of other'} sizes"
+            )
+    print(
+        f"{n_compared - n_wrong} of {n_compared} pipelines agree with tf.data {tf.__version__} "
+        f"({n_batches} batches)"
+    )
     return 1 if n_wrong else 0
 
 

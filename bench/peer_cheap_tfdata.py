@@ -1,8 +1,10 @@
 """
-tf.data on work that costs next to nothing per element: range, x = value * 3 + 1, keep even x, shuffle, batch 1024.
+tf.data on work that costs next to nothing per element: range, x = value * 3 + 1, keep even x, shuffle, batch
+1024.
 
---form natural writes it as the guide does, element by element. --form vectorised writes it as an expert would: whole
-chunks are made, computed, masked and permuted at once, in random order, and cut into batches again.
+--form natural writes it as the guide does, element by element. --form vectorised writes it as an expert
+would: whole chunks are made, computed, masked and permuted at once, in random order, and cut into batches
+again.
 """
 
 import argparse
@@ -19,7 +21,9 @@ AUTOTUNE = tf.data.AUTOTUNE
 
 def natural(stop, batch):
     dataset = tf.data.Dataset.range(stop)
-    dataset = dataset.map(lambda v: {"value": v, "x": v * 3 + 1}, num_parallel_calls=AUTOTUNE, deterministic=False)
+    dataset = dataset.map(
+        lambda v: {"value": v, "x": v * 3 + 1}, num_parallel_calls=AUTOTUNE, deterministic=False
+    )
     dataset = dataset.filter(lambda e: e["x"] % 2 == 0)
     return dataset.shuffle(16 * batch).batch(batch)
 

@@ -1,4 +1,6 @@
-"""FFCV: compiled pipeline on threads, from its own file format, written once beside the build (not counted)."""
+"""FFCV: compiled pipeline on threads, from its own file format, written once beside the build (not
+counted).
+"""
 
 import hashlib
 import time
@@ -25,7 +27,9 @@ class Decoded:
 
     def __getitem__(self, i):
         data, label = self.records[i]
-        return cv2.cvtColor(cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR), cv2.COLOR_BGR2RGB), label
+        return cv2.cvtColor(
+            cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR), cv2.COLOR_BGR2RGB
+        ), label
 
 
 def converted(args):
@@ -36,7 +40,9 @@ def converted(args):
         path.parent.mkdir(parents=True, exist_ok=True)
         partial = path.with_suffix(".partial")
         fields = {"image": RGBImageField(write_mode="jpg", jpeg_quality=93), "label": IntField()}
-        DatasetWriter(str(partial), fields, num_workers=args.threads).from_indexed_dataset(Decoded(Records(args.files)))
+        DatasetWriter(str(partial), fields, num_workers=args.threads).from_indexed_dataset(
+            Decoded(Records(args.files))
+        )
         partial.rename(path)
     return str(path)
 

@@ -1,6 +1,7 @@
 """
-Grain with OpenCV in its faster form here: reader threads in one process, since OpenCV releases the interpreter's lock.
-With --processes, worker processes that batch before they hand over through shared memory (a quarter slower on 2 cores).
+Grain with OpenCV in its faster form here: reader threads in one process, since OpenCV releases the
+interpreter's lock. With --processes, worker processes that batch before they hand over through shared memory
+(a quarter slower on 2 cores).
 """
 
 import sys

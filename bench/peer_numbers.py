@@ -1,4 +1,6 @@
-"""x + 1 of each number by a Python function, in batches of 1,024: Grain in its fastest form here, or DataLoader with worker processes."""
+"""x + 1 of each number by a Python function, in batches of 1,024: Grain in its fastest form here, or
+DataLoader with worker processes.
+"""
 
 import argparse
 import os
@@ -42,7 +44,9 @@ def main():
     parser.add_argument("peer", choices=["grain", "torch"])
     parser.add_argument("numbers", type=int)
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
-    parser.add_argument("--threads-only", action="store_true", help="Grain: element by element through reader threads")
+    parser.add_argument(
+        "--threads-only", action="store_true", help="Grain: element by element through reader threads"
+    )
     args = parser.parse_args()
     batches = {"grain": grain_batches, "torch": torch_batches}[args.peer](args)
     drain(Meter(args.peer), iter(batches), 0, len)

@@ -1,4 +1,6 @@
-"""tf.data as its guide advises: parallel interleave, fused decode and crop, AUTOTUNE everywhere, no fixed order."""
+"""tf.data as its guide advises: parallel interleave, fused decode and crop, AUTOTUNE everywhere, no
+fixed order.
+"""
 
 import math
 import os
@@ -15,8 +17,8 @@ FEATURES = {"image": tf.io.FixedLenFeature([], tf.string), "label": tf.io.FixedL
 
 def crop_window(shape):
     """
-    torchvision's RandomResizedCrop, all ten tries at once. tf.image.sample_distorted_bounding_box would draw the side
-    and not the area evenly: its crops are a tenth smaller, less to decode than the others have.
+    torchvision's RandomResizedCrop, all ten tries at once. tf.image.sample_distorted_bounding_box would draw
+    the side and not the area evenly: its crops are a tenth smaller, less to decode than the others have.
     """
     height, width = tf.cast(shape[0], tf.float32), tf.cast(shape[1], tf.float32)
     draws = tf.random.uniform([2, 10])

@@ -1,5 +1,5 @@
-"""Cachew from Python: a pipeline of C operators, a Pillow function of each photograph, x + 1 of each number, or
-the import of a module."""
+"""Cachew from Python: a pipeline of C operators, a Pillow function of each photograph, x + 1 of each number,
+or the import of a module."""
 
 import argparse
 import io
@@ -39,7 +39,11 @@ def dataset(args):
     if args.what == "numbers":
         return cachew.Dataset.range(int(args.source)).map(plus_one).batch(1024)
     records = cachew.Dataset.tfrecord(args.source).parse_example({"image": "bytes", "label": "int64"})
-    return records.shuffle().map(photo, outputs={"image": ("uint8", (SIZE, SIZE, 3)), "label": "int64"}).batch(args.batch)
+    return (
+        records.shuffle()
+        .map(photo, outputs={"image": ("uint8", (SIZE, SIZE, 3)), "label": "int64"})
+        .batch(args.batch)
+    )
 
 
 def import_seconds(module, times=5):
@@ -72,12 +76,19 @@ def main():
         return
     if args.batches:
         next(iter(dataset(args).iterator(threads=args.threads)))
-        start = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19]) / os.sysconf("SC_CLK_TCK")
+        start = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19]) / os.sysconf(
+            "SC_CLK_TCK"
+        )
         print(json.dumps({"first_batch_s": time.clock_gettime(time.CLOCK_BOOTTIME) - start}))
         return
     from common import Meter, drain  # counts as it does for the peers: from the first batch to the last
 
-    drain(Meter("Cachew, Python"), dataset(args).iterator(epochs=args.epochs, threads=args.threads), 0, lambda b: len(next(iter(b.values()))))
+    drain(
+        Meter("Cachew, Python"),
+        dataset(args).iterator(epochs=args.epochs, threads=args.threads),
+        0,
+        lambda b: len(next(iter(b.values()))),
+    )
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
-"""The physical limit of a Python function: as many processes that call it on photographs in memory, with nothing before or after it: no batches, no order,
-no transfer. The function is that of python_cachew.py."""
+"""The physical limit of a Python function: as many processes that call it on photographs in memory, with
+nothing before or after it: no batches, no order, no transfer. The function is that of python_cachew.py."""
 
 import json
 import os
@@ -38,7 +38,15 @@ def main():
         os.wait()
     if not all(rates):
         raise SystemExit("a process ended early")
-    print(json.dumps({"peer": "raw_function", "images": len(photos) * args.epochs, "images_per_s": round(sum(map(float, rates)), 1)}))
+    print(
+        json.dumps(
+            {
+                "peer": "raw_function",
+                "images": len(photos) * args.epochs,
+                "images_per_s": round(sum(map(float, rates)), 1),
+            }
+        )
+    )
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """
-Compares Cachew with its peers on this machine and prints one table: everything is measured in this run, the programs
-taking turns in each round, and every ratio is of medians over the rounds. See bench/README.md for what is compared.
+Compares Cachew with its peers on this machine and prints one table: everything is measured in this run, the
+programs taking turns in each round, and every ratio is of medians over the rounds. See bench/README.md for
+what is compared.
 
 PEERS=none|tfdata|all in the environment selects the peers; without it tf.data, DataLoader and Grain.
 """
@@ -41,11 +42,15 @@ def say(text):
 
 
 def options():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     cpus = len(os.sched_getaffinity(0))
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--epochs", type=int, default=3, help="over the photographs, in each measurement")
-    parser.add_argument("--threads", type=int, default=cpus, help=f"threads or worker processes of each ({cpus})")
+    parser.add_argument(
+        "--threads", type=int, default=cpus, help=f"threads or worker processes of each ({cpus})"
+    )
     parser.add_argument("--elements", type=int, default=20_000_000, help="of the cheap pipeline's range")
     parser.add_argument("--photos", type=Path, default=ROOT / "build" / "photos", help="made if absent")
     parser.add_argument("--cachew", type=Path, default=ROOT / "build" / "cachew")
@@ -62,7 +67,9 @@ def options():
 
 
 def prepare_venv(peers):
-    """Makes the virtual environment, or adds what it lacks; returns its interpreter. Nothing is fetched twice."""
+    """Makes the virtual environment, or adds what it lacks; returns its interpreter. Nothing is fetched
+    twice.
+    """
     python = VENV / "bin" / "python"
     if not (VENV / "bin" / "pip").exists():  # the last file that making one writes
         say(f"making {VENV}")
@@ -91,11 +98,18 @@ def drop_unavailable(args, python):
 def install_package(python):
     """The Python package into the virtual environment, again whenever a source of it is newer."""
     stamp = VENV / "package.stamp"
-    sources = [p for folder in ("src", "include", "python") for p in (ROOT / folder).rglob("*") if p.suffix in (".c", ".h", ".py", ".build", ".in")]
+    sources = [
+        p
+        for folder in ("src", "include", "python")
+        for p in (ROOT / folder).rglob("*")
+        if p.suffix in (".c", ".h", ".py", ".build", ".in")
+    ]
     if stamp.exists() and stamp.stat().st_mtime > max(p.stat().st_mtime for p in sources):
         return
     say("installing the package")
-    if subprocess.run([python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", ROOT]).returncode:
+    if subprocess.run(
+        [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", ROOT]
+    ).returncode:
         sys.exit("bench: the package can't be installed")
     stamp.touch()
 
@@ -104,7 +118,9 @@ def prepare_photos(args):
     files = sorted(args.photos.glob("*.tfrecord"))
     if not files:
         if not args.make_photos.exists():
-            sys.exit(f"bench: {args.make_photos} is missing: build first (make), or name it with --make-photos")
+            sys.exit(
+                f"bench: {args.make_photos} is missing: build first (make), or name it with --make-photos"
+            )
         if subprocess.run([args.make_photos, "--out", args.photos]).returncode:
             sys.exit("bench: no photographs to measure with")
         files = sorted(args.photos.glob("*.tfrecord"))
@@ -124,7 +140,10 @@ def prepare_raw_decode():
 
 def built(args, *programs):
     """Whether programs that measure could be built, in the build folder of the command."""
-    return subprocess.run(["ninja", "-C", args.cachew.parent, *programs], stdout=subprocess.DEVNULL).returncode == 0
+    return (
+        subprocess.run(["ninja", "-C", args.cachew.parent, *programs], stdout=subprocess.DEVNULL).returncode
+        == 0
+    )
 
 
 def pipelines(folder, files, elements):
@@ -145,17 +164,55 @@ def pipelines(folder, files, elements):
 def service_commands(args, python, paths):
     """{name: command} of what is measured of the service (bench/service.py)."""
     if not built(args, "bench/hand_over", "bench/memory_op.so", "bench/dispatcher_load"):
-        say("left out the service: bench/hand_over, bench/memory_op.so and bench/dispatcher_load can't be built")
+        say(
+            "left out the service: bench/hand_over, bench/memory_op.so and bench/dispatcher_load can't be "
+            "built"
+        )
         return {}
     result = {}
-    for name in ("photos", "small", "medium", "large", "credits_4", "credits_6", "credits_8",
-                 "rewrite", "memset", "tcp", "iperf3", "one_half", "two_halves", "expanded_one", "expanded_eight", "records_one",
-                 "records_six", "job", "start", "idle"):
-        result[f"service_{name}"] = [python, BENCH / "service.py", name, "--cachew", args.cachew, "--threads", str(args.threads)]
+    for name in (
+        "photos",
+        "small",
+        "medium",
+        "large",
+        "credits_4",
+        "credits_6",
+        "credits_8",
+        "rewrite",
+        "memset",
+        "tcp",
+        "iperf3",
+        "one_half",
+        "two_halves",
+        "expanded_one",
+        "expanded_eight",
+        "records_one",
+        "records_six",
+        "job",
+        "start",
+        "idle",
+    ):
+        result[f"service_{name}"] = [
+            python,
+            BENCH / "service.py",
+            name,
+            "--cachew",
+            args.cachew,
+            "--threads",
+            str(args.threads),
+        ]
     result["service_photos"] += ["--pipeline", paths["photos"], "--epochs", str(args.epochs)]
     result["service_job"] += ["--pipeline", paths["photos_first"]]
     for kind in ("worker", "dispatcher", "drain"):
-        result[f"pause_{kind}"] = [python, BENCH / "pauses.py", kind, "--faults", "4", "--cachew", args.cachew]
+        result[f"pause_{kind}"] = [
+            python,
+            BENCH / "pauses.py",
+            kind,
+            "--faults",
+            "4",
+            "--cachew",
+            args.cachew,
+        ]
     for what in ("auto", "all", "page", "caches"):
         result[f"overhead_{what}"] = [python, BENCH / "overhead.py", what, "--cachew", args.cachew]
     return result
@@ -188,7 +245,16 @@ def commands(args, python, files, paths):
         result["python"] = [*script, "pipeline", paths["photos"], *threads, *epochs]
         result["python_first"] = [*script, "pipeline", paths["photos_first"], *threads, "--batches", "1"]
         result["python_photographs"] = [*script, "photographs", shards, *threads, *epochs]
-        result["python_photographs_first"] = [*script, "photographs", shards, *threads, "--batch", "32", "--batches", "1"]
+        result["python_photographs_first"] = [
+            *script,
+            "photographs",
+            shards,
+            *threads,
+            "--batch",
+            "32",
+            "--batches",
+            "1",
+        ]
         result["raw_function"] = [python, BENCH / "raw_function.py", shards, *threads, *epochs]
         result["python_import"] = [*script, "import", "cachew"]
         result["python_numbers"] = [*script, "numbers", str(args.elements // 10), *threads]
@@ -202,18 +268,40 @@ def commands(args, python, files, paths):
         script = [python, BENCH / "peer_cheap_tfdata.py", *threads]
         result["tfdata_cheap"] = [*script, "--form", "vectorised", "--stop", str(args.elements)]
         # Element by element tf.data is some hundred times slower: a smaller range takes as long.
-        result["tfdata_cheap_natural"] = [*script, "--form", "natural", "--stop", str(min(args.elements, 200_000))]
+        result["tfdata_cheap_natural"] = [
+            *script,
+            "--form",
+            "natural",
+            "--stop",
+            str(min(args.elements, 200_000)),
+        ]
     # As many as take some seconds each.
     if "torch" in args.peers:
-        result["torch_numbers"] = [python, BENCH / "peer_numbers.py", "torch", str(args.elements // 10), *threads]
+        result["torch_numbers"] = [
+            python,
+            BENCH / "peer_numbers.py",
+            "torch",
+            str(args.elements // 10),
+            *threads,
+        ]
     if "grain" in args.peers:
-        result["grain_numbers"] = [python, BENCH / "peer_numbers.py", "grain", str(args.elements // 100), *threads]
+        result["grain_numbers"] = [
+            python,
+            BENCH / "peer_numbers.py",
+            "grain",
+            str(args.elements // 100),
+            *threads,
+        ]
     return result
 
 
 def turns(todo):
     """The order of one round: what is compared to a few hundredths takes turns three times."""
-    close = [("cachew", "python", "service_photos"), ("service_tcp", "service_iperf3"), ("service_rewrite", "service_memset")]
+    close = [
+        ("cachew", "python", "service_photos"),
+        ("service_tcp", "service_iperf3"),
+        ("service_rewrite", "service_memset"),
+    ]
     repeated = [name for group in close for name in group * 3 if name in todo]
     return repeated + [name for name in todo if name not in repeated]
 
@@ -245,7 +333,8 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         paths = pipelines(Path(folder), files, args.elements)
         todo = commands(args, python, files, paths)
-        if "cachew" in todo:  # the index is made here, once: what is compared is a data set that has been used before
+        # the index is made here, once: what is compared is a data set that has been used before
+        if "cachew" in todo:
             subprocess.run([args.cachew, "index", paths["photos"]], capture_output=True)
         figures, about, failed, left_out = {name: [] for name in todo}, machine(args), set(), set()
         for r in range(args.rounds):

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """
-One measurement of the service on this machine: starts what it needs, prints a line of JSON, ends it. bench/run.py runs them; bench/README.md says what
-is measured. A line {"left_out": REASON}: this machine can't do it.
+One measurement of the service on this machine: starts what it needs, prints a line of JSON, ends it.
+bench/run.py runs them; bench/README.md says what is measured. A line {"left_out": REASON}: this machine
+can't do it.
 """
 
 import argparse
@@ -36,7 +37,9 @@ def ready(process):
 def daemon(*command):
     """A daemon that serves, with what it said in `ready` and the seconds it took in `took`."""
     began = time.monotonic()
-    process = subprocess.Popen([str(c) for c in command], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    process = subprocess.Popen(
+        [str(c) for c in command], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    )
     try:
         process.ready = ready(process)
         process.took = time.monotonic() - began
@@ -68,7 +71,9 @@ def take(args, folder, memory, *options, source=RANGE, service_options=()):
     plugin = args.build / "bench" / "memory_op.so"
     path = write(folder, source, {"op": "memory", **memory}, {"op": "batch", "size": 1})
     with up(args, "--plugin", plugin, *service_options) as service:
-        return run(args.build / "bench" / "hand_over", service.ready["address"], path, "--plugin", plugin, *options)
+        return run(
+            args.build / "bench" / "hand_over", service.ready["address"], path, "--plugin", plugin, *options
+        )
 
 
 # ---- measurements ----
@@ -76,7 +81,18 @@ def take(args, folder, memory, *options, source=RANGE, service_options=()):
 
 def photos(args, _):
     with up(args) as service:
-        return run(args.cachew, "run", args.pipeline, "--json", "--epochs", args.epochs, "--service", service.ready["address"], "--job", "photos")
+        return run(
+            args.cachew,
+            "run",
+            args.pipeline,
+            "--json",
+            "--epochs",
+            args.epochs,
+            "--service",
+            service.ready["address"],
+            "--job",
+            "photos",
+        )
 
 
 def small(args, folder):
@@ -93,12 +109,25 @@ def large(args, folder):
 
 def same_credits(args, folder, credits):
     """
-    What a batch of 38 MB costs, by what one of 4 KiB does, with as many asked for ahead: a descriptor and an index cost the same, whatever lies behind. Else
-    all is equal: ranges of 3 batches, which is what large ones have, and a memory budget that does not limit what is computed ahead (no page of it is touched).
+    What a batch of 38 MB costs, by what one of 4 KiB does, with as many asked for ahead: a descriptor and an
+    index cost the same, whatever lies behind. Else all is equal: ranges of 3 batches, which is what large
+    ones have, and a memory budget that does not limit what is computed ahead (no page of it is touched).
     """
     source = {"op": "range", "stop": 768}
     rates = [
-        take(args, folder, {"bytes": size}, "--batches", 60_000, "--skip", 2_000, "--credits", credits, source=source, service_options=("--memory", "64G"))
+        take(
+            args,
+            folder,
+            {"bytes": size},
+            "--batches",
+            60_000,
+            "--skip",
+            2_000,
+            "--credits",
+            credits,
+            source=source,
+            service_options=("--memory", "64G"),
+        )
         for size in (4096, LARGE)
     ]
     rates = [rate["batches_per_s"] for rate in rates]
@@ -133,11 +162,19 @@ def iperf3(_args, _folder):
     program = shutil.which("iperf3")
     if not program:
         raise Skip("iperf3 is not there (package iperf3)")
-    with subprocess.Popen([program, "--server", "--one-off", "--forceflush", "--port", "5299"], stdout=subprocess.PIPE, text=True) as server:
+    with subprocess.Popen(
+        [program, "--server", "--one-off", "--forceflush", "--port", "5299"],
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as server:
         for line in server.stdout:
             if "listening" in line:
                 break
-        client = subprocess.run([program, "--client", "127.0.0.1", "--port", "5299", "--time", "3", "--json"], stdout=subprocess.PIPE, text=True)
+        client = subprocess.run(
+            [program, "--client", "127.0.0.1", "--port", "5299", "--time", "3", "--json"],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
         server.communicate()
     if client.returncode:
         sys.exit(f"service: iperf3 failed ({client.returncode})")
@@ -147,7 +184,16 @@ def iperf3(_args, _folder):
 def job(args, _):
     """The second job: the workers have seen the data, but computed nothing of it, for its seed is another."""
     with up(args) as service:
-        command = [args.cachew, "run", args.pipeline, "--json", "--batches", 1, "--service", service.ready["address"]]
+        command = [
+            args.cachew,
+            "run",
+            args.pipeline,
+            "--json",
+            "--batches",
+            1,
+            "--service",
+            service.ready["address"],
+        ]
         run(*command, "--job", "warm", "--seed", 1)
         return run(*command, "--job", "measured", "--seed", 2)
 
@@ -196,7 +242,9 @@ def halves(args, folder, n):
         dispatcher = stack.enter_context(daemon(args.cachew, "dispatcher", "--listen", "127.0.0.1:0"))
         address = dispatcher.ready["address"]
         for group in groups:
-            worker = stack.enter_context(daemon(args.cachew, "worker", "--dispatcher", address, "--threads", 1, "--memory", "256M"))
+            worker = stack.enter_context(
+                daemon(args.cachew, "worker", "--dispatcher", address, "--threads", 1, "--memory", "256M")
+            )
             group.write_text(str(worker.pid))
         return run(args.build / "bench" / "hand_over", address, path, "--batches", 700 * n, "--skip", 100 * n)
 
@@ -213,32 +261,53 @@ def two_halves(args, folder):
 
 
 def spread(args, path, n, memory, batches, skip):
-    """n workers of one thread each; their elements sleep, so that a small machine has room for all of them."""
+    """n workers of one thread each; their elements sleep, so that a small machine has room for all of
+    them.
+    """
     with contextlib.ExitStack() as stack:
-        address = stack.enter_context(daemon(args.cachew, "dispatcher", "--listen", "127.0.0.1:0")).ready["address"]
+        address = stack.enter_context(daemon(args.cachew, "dispatcher", "--listen", "127.0.0.1:0")).ready[
+            "address"
+        ]
         for _ in range(n):
-            stack.enter_context(daemon(args.cachew, "worker", "--dispatcher", address, "--threads", 1, "--memory", memory))
-        return run(args.build / "bench" / "hand_over", address, path, "--batches", batches * n, "--skip", skip * n)
+            stack.enter_context(
+                daemon(args.cachew, "worker", "--dispatcher", address, "--threads", 1, "--memory", memory)
+            )
+        return run(
+            args.build / "bench" / "hand_over", address, path, "--batches", batches * n, "--skip", skip * n
+        )
 
 
 def photographs(folder):
-    """JPEG that decodes to more than 30 times its size, in 2,048 records; elements of 110 KB in ranges of 80."""
+    """JPEG that decodes to more than 30 times its size, in 2,048 records; elements of 110 KB in ranges
+    of 80.
+    """
     try:
         from PIL import Image
     except ImportError as e:
         raise Skip("Pillow is not there") from e
     sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
     import make_data
+
     payloads = []
     for i in range(32):
         image = io.BytesIO()
-        Image.linear_gradient("L").rotate(11 * i).resize((192, 192)).convert("RGB").save(image, "JPEG", quality=85)
+        Image.linear_gradient("L").rotate(11 * i).resize((192, 192)).convert("RGB").save(
+            image, "JPEG", quality=85
+        )
         if len(image.getvalue()) * 30 > 192 * 192 * 3:
             sys.exit(f"service: a photograph of {len(image.getvalue())} bytes is too large")
         payloads.append(make_data.example({"image": [image.getvalue()]}))
     make_data.write(Path(folder) / "gradients.tfrecord", payloads * 64)
-    return write(folder, {"op": "tfrecord", "files": "gradients.tfrecord"}, {"op": "repeat", "count": 10}, {"op": "parse_example", "features": {"image": "bytes"}},
-                 {"op": "decode_image", "component": "image"}, {"op": "delay", "us": 16000}, {"op": "shuffle"}, {"op": "batch", "size": 8})
+    return write(
+        folder,
+        {"op": "tfrecord", "files": "gradients.tfrecord"},
+        {"op": "repeat", "count": 10},
+        {"op": "parse_example", "features": {"image": "bytes"}},
+        {"op": "decode_image", "component": "image"},
+        {"op": "delay", "us": 16000},
+        {"op": "shuffle"},
+        {"op": "batch", "size": 8},
+    )
 
 
 TWO_SPLITS = 2 * 80 * 192 * 192 * 3
@@ -254,7 +323,13 @@ def expanded_eight(args, folder):
 
 def records(folder):
     """3,000 of them, in ranges of one batch."""
-    return write(folder, {"op": "range", "stop": 3000}, {"op": "delay", "us": 4000}, {"op": "shuffle"}, {"op": "batch", "size": 32})
+    return write(
+        folder,
+        {"op": "range", "stop": 3000},
+        {"op": "delay", "us": 4000},
+        {"op": "shuffle"},
+        {"op": "batch", "size": 32},
+    )
 
 
 def records_one(args, folder):
@@ -274,13 +349,31 @@ def cpu_ns(pid):
 
 
 def idle(args, folder):
-    """A job that is there and asks for nothing: the busiest of dispatcher, worker and client, in percent of a core."""
+    """A job that is there and asks for nothing: the busiest of dispatcher, worker and client, in percent of
+    a core.
+    """
     path = write(folder, {"op": "synthetic", "count": 1 << 20, "shape": [1024]}, {"op": "batch", "size": 32})
     with up(args) as service:
-        client = subprocess.Popen([args.build / "bench" / "hand_over", service.ready["address"], path, "--batches", "200", "--hold", "8"], stdout=subprocess.PIPE, text=True)
+        client = subprocess.Popen(
+            [
+                args.build / "bench" / "hand_over",
+                service.ready["address"],
+                path,
+                "--batches",
+                "200",
+                "--hold",
+                "8",
+            ],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
         client.stdout.readline()
         time.sleep(1)  # what was under way comes to an end
-        processes = {"dispatcher": service.ready["pid"], "worker": service.ready["workers"][0]["pid"], "client": client.pid}
+        processes = {
+            "dispatcher": service.ready["pid"],
+            "worker": service.ready["workers"][0]["pid"],
+            "client": client.pid,
+        }
         before, began = {name: cpu_ns(pid) for name, pid in processes.items()}, time.monotonic_ns()
         time.sleep(5)
         took = time.monotonic_ns() - began
@@ -289,15 +382,44 @@ def idle(args, folder):
     return {"percent": max(percent.values()), **percent}
 
 
-MEASUREMENTS = {f.__name__: f for f in (photos, small, medium, large, credits_4, credits_6, credits_8,
-                                        rewrite, memset, tcp, iperf3, one_half, two_halves, expanded_one, expanded_eight, records_one,
-                                        records_six, job, start, idle)}
+MEASUREMENTS = {
+    f.__name__: f
+    for f in (
+        photos,
+        small,
+        medium,
+        large,
+        credits_4,
+        credits_6,
+        credits_8,
+        rewrite,
+        memset,
+        tcp,
+        iperf3,
+        one_half,
+        two_halves,
+        expanded_one,
+        expanded_eight,
+        records_one,
+        records_six,
+        job,
+        start,
+        idle,
+    )
+}
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("measurement", choices=MEASUREMENTS)
-    parser.add_argument("--cachew", type=Path, required=True, help="the command, in a build folder that has bench/hand_over and bench/memory_op.so")
+    parser.add_argument(
+        "--cachew",
+        type=Path,
+        required=True,
+        help="the command, in a build folder that has bench/hand_over and bench/memory_op.so",
+    )
     parser.add_argument("--pipeline", type=Path, help="of photographs: photos, job")
     parser.add_argument("--epochs", type=int, default=1)
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="of all workers")

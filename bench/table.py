@@ -101,7 +101,14 @@ def peak(run):
 # Title, unit, digits, what is taken of a run, whose row the ratios compare with, the rows.
 SECTIONS = [
     ("Image pipeline, antialias off", "images/s", 0, rate, "cachew", ["cachew", *PEERS, "raw_decode"]),
-    ("Image pipeline, antialias on", "images/s", 0, rate, "cachew_antialias", ["cachew_antialias", "raw_decode"]),
+    (
+        "Image pipeline, antialias on",
+        "images/s",
+        0,
+        rate,
+        "cachew_antialias",
+        ["cachew_antialias", "raw_decode"],
+    ),
     (
         "range, assign, filter, shuffle, batch",
         "elements/s delivered, half of the range",
@@ -119,10 +126,38 @@ SECTIONS = [
         ["cachew_first", "python_first", "python_photographs_first", *[f"{p}_first" for p in PEERS]],
     ),
     ("The image pipeline from Python", "images/s", 0, rate, "python", ["python", "cachew"]),
-    ("A Pillow function of each photograph", "images/s", 0, rate, "python_photographs", ["python_photographs", "torch", "raw_function"]),
-    ("A Python function of each number, x + 1", "elements/s", 0, numbers, "python_numbers", ["python_numbers", "torch_numbers", "grain_numbers"]),
-    ("Image pipeline through the service", "images/s", 0, rate, "service_photos", ["service_photos", "cachew"]),
-    ("Hand-over on one host, batches that nobody writes", "batches/s", 0, batches, "service_small", ["service_small", "service_medium", "service_large"]),
+    (
+        "A Pillow function of each photograph",
+        "images/s",
+        0,
+        rate,
+        "python_photographs",
+        ["python_photographs", "torch", "raw_function"],
+    ),
+    (
+        "A Python function of each number, x + 1",
+        "elements/s",
+        0,
+        numbers,
+        "python_numbers",
+        ["python_numbers", "torch_numbers", "grain_numbers"],
+    ),
+    (
+        "Image pipeline through the service",
+        "images/s",
+        0,
+        rate,
+        "service_photos",
+        ["service_photos", "cachew"],
+    ),
+    (
+        "Hand-over on one host, batches that nobody writes",
+        "batches/s",
+        0,
+        batches,
+        "service_small",
+        ["service_small", "service_medium", "service_large"],
+    ),
     (
         "Cost of a batch of 38 MB by that of one of 4 KiB, as many asked for ahead",
         "times",
@@ -131,9 +166,30 @@ SECTIONS = [
         "service_credits_4",
         ["service_credits_4", "service_credits_6", "service_credits_8"],
     ),
-    ("Hand-over on one host, each byte of 38 MB rewritten", "GB/s", 2, gigabytes, "service_rewrite", ["service_rewrite", "service_memset"]),
-    ("TCP over loopback, batches of 4 MiB", "GB/s", 2, gigabytes, "service_tcp", ["service_tcp", "service_iperf3"]),
-    ("Workers of half a core each, elements of 1 ms", "batches/s", 0, batches, "service_two_halves", ["service_two_halves", "service_one_half"]),
+    (
+        "Hand-over on one host, each byte of 38 MB rewritten",
+        "GB/s",
+        2,
+        gigabytes,
+        "service_rewrite",
+        ["service_rewrite", "service_memset"],
+    ),
+    (
+        "TCP over loopback, batches of 4 MiB",
+        "GB/s",
+        2,
+        gigabytes,
+        "service_tcp",
+        ["service_tcp", "service_iperf3"],
+    ),
+    (
+        "Workers of half a core each, elements of 1 ms",
+        "batches/s",
+        0,
+        batches,
+        "service_two_halves",
+        ["service_two_halves", "service_one_half"],
+    ),
     (
         "Workers in order: 30 times the input, memory for two ranges",
         "batches/s",
@@ -142,9 +198,30 @@ SECTIONS = [
         "service_expanded_eight",
         ["service_expanded_eight", "service_expanded_one"],
     ),
-    ("Workers in order: 3,000 records in ranges of one batch", "batches/s", 1, batches, "service_records_six", ["service_records_six", "service_records_one"]),
-    ("The longest wait for a batch, beyond that without faults", "s", 3, seconds, "pause_worker", ["pause_worker", "pause_dispatcher", "pause_drain"]),
-    ("First batch of 32 from a warm service, since process start", "s", 3, first, "service_job", ["service_job"]),
+    (
+        "Workers in order: 3,000 records in ranges of one batch",
+        "batches/s",
+        1,
+        batches,
+        "service_records_six",
+        ["service_records_six", "service_records_one"],
+    ),
+    (
+        "The longest wait for a batch, beyond that without faults",
+        "s",
+        3,
+        seconds,
+        "pause_worker",
+        ["pause_worker", "pause_dispatcher", "pause_drain"],
+    ),
+    (
+        "First batch of 32 from a warm service, since process start",
+        "s",
+        3,
+        first,
+        "service_job",
+        ["service_job"],
+    ),
     ("Importing the package, beyond NumPy", "s", 4, seconds, "python_import", ["python_import"]),
     ("Start of a service", "s", 3, seconds, "service_start", ["service_start"]),
     ("CPU while a job is held", "% of a core", 3, percent, "service_idle", ["service_idle"]),
@@ -156,8 +233,22 @@ SECTIONS = [
         None,
         ["overhead_auto", "overhead_all", "overhead_page", "overhead_caches"],
     ),
-    ("Reading kept elements, shuffled, by raw reads of the same bytes in such an order", "times", 2, ratio, "cache_read", ["cache_read"]),
-    ("The same, not shuffled, by raw reads from front to back", "times", 2, ratio_stored, "cache_read", ["cache_read"]),
+    (
+        "Reading kept elements, shuffled, by raw reads of the same bytes in such an order",
+        "times",
+        2,
+        ratio,
+        "cache_read",
+        ["cache_read"],
+    ),
+    (
+        "The same, not shuffled, by raw reads from front to back",
+        "times",
+        2,
+        ratio_stored,
+        "cache_read",
+        ["cache_read"],
+    ),
     ("What keeping all elements costs the first epoch", "%", 1, percent, "cache_write", ["cache_write"]),
     ("Peak memory, image pipeline", "MiB", 0, peak, "cachew", ["cachew", "cachew_antialias", *PEERS]),
 ]
@@ -169,9 +260,26 @@ def section(title, unit, digits, take, base, names, figures):
     values = {name: v for name, v in values.items() if v}
     rows = []
     for name, v in values.items():
-        ratio = median(values[base]) / median(v) if base in values and name != base and median(v) and not name.startswith("pause_") else None
-        rows.append({"section": title, "unit": unit, "name": NAMES.get(name.removesuffix("_first"), name), "key": name})
-        rows[-1] |= {"median": median(v), "min": min(v), "max": max(v), "cachew_ratio": ratio, "digits": digits}
+        ratio = (
+            median(values[base]) / median(v)
+            if base in values and name != base and median(v) and not name.startswith("pause_")
+            else None
+        )
+        rows.append(
+            {
+                "section": title,
+                "unit": unit,
+                "name": NAMES.get(name.removesuffix("_first"), name),
+                "key": name,
+            }
+        )
+        rows[-1] |= {
+            "median": median(v),
+            "min": min(v),
+            "max": max(v),
+            "cachew_ratio": ratio,
+            "digits": digits,
+        }
     return rows
 
 

@@ -1,6 +1,6 @@
 """Photographs as NumPy batches, augmented and shuffled. After `./demo`:
 
-    python examples/first_batches.py build/photos
+python examples/first_batches.py build/photos
 """
 
 import sys
@@ -31,7 +31,10 @@ def main() -> None:
     try:
         with ds.iterator(seed=1, epochs=2) as batches:
             for batch in batches:
-                print(batch, f"{batch['image'].mean():.1f}, {batch['bright'].mean():.0%} with bright and dark spots")
+                print(
+                    batch,
+                    f"{batch['image'].mean():.1f}, {batch['bright'].mean():.0%} with bright and dark spots",
+                )
     except cachew.Error as error:
         sys.exit(f"{error} (kind {error.kind}, file {error.file})")
 

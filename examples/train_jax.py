@@ -1,11 +1,13 @@
-"""Trains a small network on the photographs of `./demo`: from which photograph was this picture cut? train_torch.py does the same with PyTorch.
+"""Trains a small network on the photographs of `./demo`: from which photograph was this picture cut?
+train_torch.py does the same with PyTorch.
 
     python examples/train_jax.py --photos build/photos
-    python examples/train_jax.py --photos build/photos --stop-after 200    # ends in the middle, as an interrupted job does
-    python examples/train_jax.py --photos build/photos --resume            # goes on from the last checkpoint
+    python examples/train_jax.py --photos build/photos --stop-after 200    # ends in the middle, as an
+    interrupted job does python examples/train_jax.py --photos build/photos --resume            # goes on
+    from the last checkpoint
 
-A checkpoint holds the network, the optimizer's moments and the loader's position, so that the resumed training sees the batches that it would have
-seen, and ends with the same weights, bit for bit.
+A checkpoint holds the network, the optimizer's moments and the loader's position, so that the resumed
+training sees the batches that it would have seen, and ends with the same weights, bit for bit.
 """
 
 # JAX does not say all of its types:
@@ -44,13 +46,22 @@ class Training(NamedTuple):
 
 def pictures(photos: Path, shards: str) -> cachew.Dataset:
     """The pictures of some shards, decoded on demand, with the number of the photograph as label."""
-    return cachew.Dataset.tfrecord(photos / f"photos-{shards}.tfrecord").parse_example({"image": "bytes", "label": "int64"}).decode_image("image")
+    return (
+        cachew.Dataset.tfrecord(photos / f"photos-{shards}.tfrecord")
+        .parse_example({"image": "bytes", "label": "int64"})
+        .decode_image("image")
+    )
 
 
 def training(photos: Path, batch_size: int) -> cachew.Dataset:
     """All shards but the last, another crop of each picture in each epoch."""
-    return (pictures(photos, "0000[0-6]-*").random_resized_crop("image", size=(SIZE, SIZE), scale=(0.3, 1.0)).random_flip("image")
-            .shuffle().batch(batch_size, drop_remainder=True))
+    return (
+        pictures(photos, "0000[0-6]-*")
+        .random_resized_crop("image", size=(SIZE, SIZE), scale=(0.3, 1.0))
+        .random_flip("image")
+        .shuffle()
+        .batch(batch_size, drop_remainder=True)
+    )
 
 
 def held_out(photos: Path) -> cachew.Dataset:
@@ -59,7 +70,9 @@ def held_out(photos: Path) -> cachew.Dataset:
 
 
 def count_labels(photos: Path) -> int:
-    labels = cachew.Dataset.tfrecord(photos / "photos-*.tfrecord").parse_example({"label": "int64"}).batch(4096)
+    labels = (
+        cachew.Dataset.tfrecord(photos / "photos-*.tfrecord").parse_example({"label": "int64"}).batch(4096)
+    )
     return 1 + max(int(batch["label"].max()) for batch in labels)
 
 
@@ -79,7 +92,9 @@ def begin(seed: int, n_labels: int) -> Training:
 def network(weights: Weights, image: jax.Array) -> jax.Array:
     x = image.astype(jnp.float32) / 128 - 1
     for i in range(4):
-        x = jax.lax.conv_general_dilated(x, weights[f"filters {i}"], (2, 2), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
+        x = jax.lax.conv_general_dilated(
+            x, weights[f"filters {i}"], (2, 2), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")
+        )
         x = jax.nn.relu(x + weights[f"offsets {i}"])
     return x.mean(axis=(1, 2)) @ weights["classify"]
 
@@ -115,7 +130,11 @@ def classify(weights: Weights, image: jax.Array) -> jax.Array:
 
 def save(path: Path, t: Training, position: dict[str, Any]) -> None:
     parts = {"weights": t.weights, "mean": t.mean, "square": t.square}
-    arrays: dict[str, Any] = {f"{part}/{name}": np.asarray(value) for part, values in parts.items() for name, value in values.items()}
+    arrays: dict[str, Any] = {
+        f"{part}/{name}": np.asarray(value)
+        for part, values in parts.items()
+        for name, value in values.items()
+    }
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_suffix(".partial")
     with open(partial, "wb") as file:
@@ -125,8 +144,13 @@ def save(path: Path, t: Training, position: dict[str, Any]) -> None:
 
 def load(path: Path) -> tuple[Training, dict[str, Any]]:
     with np.load(path) as saved:
+
         def part(of: str) -> Weights:
-            return {name.partition("/")[2]: jnp.asarray(saved[name]) for name in saved if name.startswith(f"{of}/")}
+            return {
+                name.partition("/")[2]: jnp.asarray(saved[name])
+                for name in saved
+                if name.startswith(f"{of}/")
+            }
 
         position: dict[str, Any] = json.loads(str(saved["loader"]))
         return Training(part("weights"), part("mean"), part("square"), jnp.asarray(saved["step"])), position
@@ -141,8 +165,15 @@ def fingerprint(weights: Weights) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--photos", type=Path, default=Path("build/photos"), help="directory of make_photos, default %(default)s")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--photos",
+        type=Path,
+        default=Path("build/photos"),
+        help="directory of make_photos, default %(default)s",
+    )
     parser.add_argument("--epochs", type=int, default=6)
     parser.add_argument("--batch-size", type=int, default=64)
     parser.add_argument("--seed", type=int, default=1)
@@ -150,7 +181,12 @@ def main() -> None:
     parser.add_argument("--checkpoint", type=Path, default=Path("build/train_jax.npz"))
     parser.add_argument("--checkpoint-every", type=int, default=25, metavar="STEPS")
     parser.add_argument("--resume", action="store_true", help="go on from the checkpoint")
-    parser.add_argument("--stop-after", type=int, metavar="STEPS", help="end after so many steps, in the middle of whatever it is")
+    parser.add_argument(
+        "--stop-after",
+        type=int,
+        metavar="STEPS",
+        help="end after so many steps, in the middle of whatever it is",
+    )
     args = parser.parse_args()
 
     t = begin(args.seed, count_labels(args.photos))

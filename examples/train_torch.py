@@ -1,11 +1,13 @@
-"""Trains a small network on the photographs of `./demo`: from which photograph was this picture cut? train_jax.py does the same with JAX.
+"""Trains a small network on the photographs of `./demo`: from which photograph was this picture cut?
+train_jax.py does the same with JAX.
 
     python examples/train_torch.py --photos build/photos
-    python examples/train_torch.py --photos build/photos --stop-after 200    # ends in the middle, as an interrupted job does
-    python examples/train_torch.py --photos build/photos --resume            # goes on from the last checkpoint
+    python examples/train_torch.py --photos build/photos --stop-after 200    # ends in the middle, as an
+    interrupted job does python examples/train_torch.py --photos build/photos --resume            # goes on
+    from the last checkpoint
 
-A checkpoint holds the network, the optimizer and the loader's position, so that the resumed training sees the batches that it would have seen, and
-ends with the same weights, bit for bit.
+A checkpoint holds the network, the optimizer and the loader's position, so that the resumed training sees
+the batches that it would have seen, and ends with the same weights, bit for bit.
 """
 
 # pyright: reportUnknownMemberType=false
@@ -30,13 +32,23 @@ SIZE = 48
 
 def pictures(photos: Path, shards: str) -> cachew.Dataset:
     """The pictures of some shards, decoded on demand, with the number of the photograph as label."""
-    return cachew.Dataset.tfrecord(photos / f"photos-{shards}.tfrecord").parse_example({"image": "bytes", "label": "int64"}).decode_image("image")
+    return (
+        cachew.Dataset.tfrecord(photos / f"photos-{shards}.tfrecord")
+        .parse_example({"image": "bytes", "label": "int64"})
+        .decode_image("image")
+    )
 
 
 def training(photos: Path, batch_size: int) -> cachew.Dataset:
     """All shards but the last, another crop of each picture in each epoch."""
-    return (pictures(photos, "0000[0-6]-*").random_resized_crop("image", size=(SIZE, SIZE), scale=(0.3, 1.0)).random_flip("image")
-            .transpose_image("image").shuffle().batch(batch_size, drop_remainder=True))
+    return (
+        pictures(photos, "0000[0-6]-*")
+        .random_resized_crop("image", size=(SIZE, SIZE), scale=(0.3, 1.0))
+        .random_flip("image")
+        .transpose_image("image")
+        .shuffle()
+        .batch(batch_size, drop_remainder=True)
+    )
 
 
 def held_out(photos: Path) -> cachew.Dataset:
@@ -45,7 +57,9 @@ def held_out(photos: Path) -> cachew.Dataset:
 
 
 def count_labels(photos: Path) -> int:
-    labels = cachew.Dataset.tfrecord(photos / "photos-*.tfrecord").parse_example({"label": "int64"}).batch(4096)
+    labels = (
+        cachew.Dataset.tfrecord(photos / "photos-*.tfrecord").parse_example({"label": "int64"}).batch(4096)
+    )
     return 1 + max(int(batch["label"].max()) for batch in labels)
 
 
@@ -86,8 +100,15 @@ def fingerprint(network: Network) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--photos", type=Path, default=Path("build/photos"), help="directory of make_photos, default %(default)s")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--photos",
+        type=Path,
+        default=Path("build/photos"),
+        help="directory of make_photos, default %(default)s",
+    )
     parser.add_argument("--epochs", type=int, default=6)
     parser.add_argument("--batch-size", type=int, default=64)
     parser.add_argument("--seed", type=int, default=1)
@@ -95,7 +116,12 @@ def main() -> None:
     parser.add_argument("--checkpoint", type=Path, default=Path("build/train_torch.pt"))
     parser.add_argument("--checkpoint-every", type=int, default=25, metavar="STEPS")
     parser.add_argument("--resume", action="store_true", help="go on from the checkpoint")
-    parser.add_argument("--stop-after", type=int, metavar="STEPS", help="end after so many steps, in the middle of whatever it is")
+    parser.add_argument(
+        "--stop-after",
+        type=int,
+        metavar="STEPS",
+        help="end after so many steps, in the middle of whatever it is",
+    )
     args = parser.parse_args()
 
     torch.set_num_threads(1)  # so small a network gains nothing from more; the other cores are the pipeline's
@@ -123,7 +149,12 @@ def main() -> None:
             if step % args.checkpoint_every == 0:
                 args.checkpoint.parent.mkdir(parents=True, exist_ok=True)
                 partial = args.checkpoint.with_suffix(".partial")
-                parts = {"network": network.state_dict(), "optimizer": optimizer.state_dict(), "loader": train.state_dict(), "step": step}
+                parts = {
+                    "network": network.state_dict(),
+                    "optimizer": optimizer.state_dict(),
+                    "loader": train.state_dict(),
+                    "step": step,
+                }
                 torch.save(parts, partial)
                 os.replace(partial, args.checkpoint)  # a job killed here still has a whole one
             if step == args.stop_after:

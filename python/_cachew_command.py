@@ -1,4 +1,6 @@
-"""The command `cachew` of the installed package. It stands beside the package, so that it starts without importing NumPy."""
+"""The command `cachew` of the installed package. It stands beside the package, so that it starts without
+importing NumPy.
+"""
 
 import os
 import sys

@@ -1,4 +1,6 @@
-"""Chromium without a window, for tests of pages: spoken to in its DevTools protocol, over two pipes, so that neither a driver nor a port is needed."""
+"""Chromium without a window, for tests of pages: spoken to in its DevTools protocol, over two pipes, so that
+neither a driver nor a port is needed.
+"""
 
 import contextlib
 import fcntl
@@ -13,7 +15,15 @@ import time
 from deadlines import HANG_S
 
 PROGRAM = shutil.which("chromium-headless-shell") or shutil.which("chromium")
-KEYS = {"Tab": (9, ""), "Enter": (13, "\r"), "ArrowLeft": (37, ""), "ArrowRight": (39, ""), "Home": (36, ""), "End": (35, ""), "Space": (32, " ")}
+KEYS = {
+    "Tab": (9, ""),
+    "Enter": (13, "\r"),
+    "ArrowLeft": (37, ""),
+    "ArrowRight": (39, ""),
+    "Home": (36, ""),
+    "End": (35, ""),
+    "Space": (32, " "),
+}
 
 # Becomes true once and for all: looked at with every change of the page.
 UNTIL = """new Promise((done) => {
@@ -57,8 +67,14 @@ class Browser:
         ]
         if os.geteuid() == 0:  # its sandbox is for others than root
             words.insert(1, "--no-sandbox")
-        self.process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, close_fds=False,
-                                        preexec_fn=lambda: [os.dup2(fd, 3 + i) for i, fd in enumerate(theirs)])
+        self.process = subprocess.Popen(
+            words,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            close_fds=False,
+            preexec_fn=lambda: [os.dup2(fd, 3 + i) for i, fd in enumerate(theirs)],
+        )
         for fd in (away, home, *theirs):
             os.close(fd)
         self.ids, self.data, self.pages = itertools.count(1), b"", {}
@@ -71,7 +87,18 @@ class Browser:
     def call(self, method, session=None, **params):
         """The result of a command. What happens meanwhile goes to the pages."""
         number = next(self.ids)
-        os.write(self.out, json.dumps({"id": number, "method": method, "params": params, **({"sessionId": session} if session else {})}).encode() + b"\0")
+        os.write(
+            self.out,
+            json.dumps(
+                {
+                    "id": number,
+                    "method": method,
+                    "params": params,
+                    **({"sessionId": session} if session else {}),
+                }
+            ).encode()
+            + b"\0",
+        )
         until = time.monotonic() + HANG_S
         while True:
             message = self.read(until, method, params)
@@ -107,7 +134,9 @@ class Browser:
 
 
 class Page:
-    """A page. `errors`: what its scripts or its rules of content complained of; `asked`: addresses that it asked for."""
+    """A page. `errors`: what its scripts or its rules of content complained of; `asked`: addresses that it
+    asked for.
+    """
 
     def __init__(self, browser, target, session, width=1280, height=900):
         self.browser, self.target, self.session = browser, target, session
@@ -124,7 +153,11 @@ class Page:
     def happened(self, method, params):
         if method == "Runtime.exceptionThrown":
             self.errors.append(params["exceptionDetails"])
-        elif method == "Log.entryAdded" and params["entry"]["level"] == "error" and params["entry"]["source"] != "network":
+        elif (
+            method == "Log.entryAdded"
+            and params["entry"]["level"] == "error"
+            and params["entry"]["source"] != "network"
+        ):
             self.errors.append(params["entry"])
         elif method == "Page.javascriptDialogOpening":
             self.errors.append(params)
@@ -152,7 +185,9 @@ class Page:
         try:
             return self.evaluate(UNTIL % f"return {expression}")
         except TimeoutError:
-            raise AssertionError((expression, "did not become true", self.errors, self.text("body"))) from None
+            raise AssertionError(
+                (expression, "did not become true", self.errors, self.text("body"))
+            ) from None
 
     def until_asked(self, n):
         """It has asked for something so many times."""
@@ -166,14 +201,27 @@ class Page:
     def press(self, key):
         code, text = KEYS[key]
         name = " " if key == "Space" else key
-        self.call("Input.dispatchKeyEvent", type="keyDown" if text else "rawKeyDown", key=name, code=key, windowsVirtualKeyCode=code, text=text)
+        self.call(
+            "Input.dispatchKeyEvent",
+            type="keyDown" if text else "rawKeyDown",
+            key=name,
+            code=key,
+            windowsVirtualKeyCode=code,
+            text=text,
+        )
         self.call("Input.dispatchKeyEvent", type="keyUp", key=name, code=key, windowsVirtualKeyCode=code)
 
     def theme(self, name):
         self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": name}])
 
     def size(self, width, height, scale=1):
-        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=scale, mobile=False)
+        self.call(
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=height,
+            deviceScaleFactor=scale,
+            mobile=False,
+        )
 
     def picture(self):
         """PNG, as base64, of what is in view."""

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""kill -9 of runs, workers and dispatchers while caches are written, published and evicted: nothing wrong is delivered, and after a restart the quota holds and
-no file is left lying about.
+"""kill -9 of runs, workers and dispatchers while caches are written, published and evicted: nothing wrong is
+delivered, and after a restart the quota holds and no file is left lying about.
 
     tests/cache_kills.py --n 500 --seed 1 --jobs 2
 
-A *life* is a cache directory and some kills in a row, from its seed. Each is at a named point of a test build, or at an instant; of a run alone, or of a worker or the
-dispatcher of a service whose workers share the directory. Each time elements are dearer than before, so that they push out those that are there. CACHEW names the command
-(default build/cachew)."""
+A *life* is a cache directory and some kills in a row, from its seed. Each is at a named point of a test
+build, or at an instant; of a run alone, or of a worker or the dispatcher of a service whose workers share
+the directory. Each time elements are dearer than before, so that they push out those that are there. CACHEW
+names the command (default build/cachew)."""
 
 import argparse
 import collections
@@ -29,18 +30,25 @@ from caches import SLEEPING, cachew, environment, left_over, run, used_bytes, wo
 from daemons import Daemons  # noqa: E402
 from deadlines import HANG_S  # noqa: E402
 
-QUOTA = 2 << 20           # of the 4.9 MB that an epoch is
-SMALL_FILES = 4 << 10     # a set's, that are not segments: they are written whether or not there is room
-LIFE = 25                 # kills
+QUOTA = 2 << 20  # of the 4.9 MB that an epoch is
+SMALL_FILES = 4 << 10  # a set's, that are not segments: they are written whether or not there is room
+LIFE = 25  # kills
 FIRST_US, MORE_US = 100, 40
-MISSES = 3                # a run may be over before its point comes: so many times as many rounds as kills
+MISSES = 3  # a run may be over before its point comes: so many times as many rounds as kills
 COUNTED = "hits", "evicted"
 
 
 def chain():
     """400 elements of 12 KiB that take a while."""
-    return [{"op": "synthetic", "count": 400, "shape": [64, 64, 3], "dtype": "uint8"}, {"op": "delay", "us": 0}, {"op": "assign", "set": {"data": "255 - data"}}, {"op": "cache"},
-            {"op": "shuffle"}, {"op": "random_flip", "component": "data"}, {"op": "batch", "size": 8}]
+    return [
+        {"op": "synthetic", "count": 400, "shape": [64, 64, 3], "dtype": "uint8"},
+        {"op": "delay", "us": 0},
+        {"op": "assign", "set": {"data": "255 - data"}},
+        {"op": "cache"},
+        {"op": "shuffle"},
+        {"op": "random_flip", "component": "data"},
+        {"op": "batch", "size": 8},
+    ]
 
 
 def first_end(processes, seconds):
@@ -72,7 +80,11 @@ class Life:
         for k in range(n * MISSES):
             setting = ("--set", f"1.us={FIRST_US + MORE_US * k}")
             who = self.draw.choice(["run", "run", "worker", "dispatcher"])
-            point = self.draw.choice(self.points["cache" if who != "dispatcher" else who]) if self.draw.random() < 0.6 else None
+            point = (
+                self.draw.choice(self.points["cache" if who != "dispatcher" else who])
+                if self.draw.random() < 0.6
+                else None
+            )
             at = f"{point}:{self.draw.choice([1, 1, 2, 4])}" if point else self.draw.uniform(0, 0.5)
             died = self.a_run(at, setting) if who == "run" else self.a_service(who, at, setting)
             self.killed[f"{who}, {point or 'an instant'}"] += died
@@ -89,12 +101,19 @@ class Life:
             self.counts[what] += ran["cache"][what]
         assert not left_over(self.cache), left_over(self.cache)
         sets = len(list(self.cache.glob("*/used")))
-        assert used_bytes(self.cache) <= QUOTA + sets * SMALL_FILES, [(p, p.stat().st_size) for p in self.cache.rglob("*")]
+        assert used_bytes(self.cache) <= QUOTA + sets * SMALL_FILES, [
+            (p, p.stat().st_size) for p in self.cache.rglob("*")
+        ]
         assert cachew("cache", "verify", self.cache)[0]["bad_segments"] == 0
 
     def start(self, *given, crash=None):
-        return subprocess.Popen(words("run", self.pipeline, "--digest", "--json", *given), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-                                env=environment(SLEEPING, {"CACHEW_CRASH": crash} if crash else {}))
+        return subprocess.Popen(
+            words("run", self.pipeline, "--digest", "--json", *given),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            env=environment(SLEEPING, {"CACHEW_CRASH": crash} if crash else {}),
+        )
 
     def delivered(self, process):
         out, _ = process.communicate(timeout=HANG_S)
@@ -122,7 +141,17 @@ class Life:
             return daemons.start("dispatcher", "--listen", address, "--state-dir", logs, env=env)
 
         def worker(env=None):
-            return daemons.start("worker", "--dispatcher", address, "--memory", "256M", "--threads", 1, *self.caching(), env={**SLEEPING, **(env or {})})
+            return daemons.start(
+                "worker",
+                "--dispatcher",
+                address,
+                "--memory",
+                "256M",
+                "--threads",
+                1,
+                *self.caching(),
+                env={**SLEEPING, **(env or {})},
+            )
 
         try:
             victim = dispatcher("127.0.0.1:0")
@@ -155,7 +184,9 @@ def live(seed, n):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--n", type=int, default=500, help="kills in all")
     parser.add_argument("--seed", type=int, default=1, help="of the first life")
     parser.add_argument("--jobs", type=int, default=max(1, os.cpu_count() or 1))
@@ -163,7 +194,9 @@ def main():
     began, killed, counts, failed = time.monotonic(), collections.Counter(), collections.Counter(), 0
     lives = [min(LIFE, arguments.n - at) for at in range(0, arguments.n, LIFE)]
     with ProcessPoolExecutor(arguments.jobs) as pool:
-        for seed, died, counted, problem in pool.map(live, range(arguments.seed, arguments.seed + len(lives)), lives):
+        for seed, died, counted, problem in pool.map(
+            live, range(arguments.seed, arguments.seed + len(lives)), lives
+        ):
             if problem:
                 failed += 1
                 print(f"seed {seed}: {problem[-3000:]}", flush=True)
@@ -172,8 +205,10 @@ def main():
             counts += counted
     for where, n in sorted(killed.items()):
         print(f"{n:5d} {where}")
-    print(f"{killed.total():5d} kills in {time.monotonic() - began:.0f} s, {failed} lives failed; "
-          f"afterwards {counts['hits']} elements were read and {counts['evicted']} segments gave way")
+    print(
+        f"{killed.total():5d} kills in {time.monotonic() - began:.0f} s, {failed} lives failed; "
+        f"afterwards {counts['hits']} elements were read and {counts['evicted']} segments gave way"
+    )
     return 1 if failed or killed.total() < arguments.n or not all(counts[what] for what in COUNTED) else 0
 
 

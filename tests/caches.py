@@ -1,8 +1,9 @@
-"""Runs of the command with caches: what tests of them share. CACHEW names the command (default build/cachew).
+"""Runs of the command with caches: what tests of them share. CACHEW names the command (default
+build/cachew).
 
-What is decided follows from measured costs, so commands run on the model's clock (src/base/cost_clock.h): elements cost
-what their pipeline states, `delay` does not sleep, and storage is waited for without a limit. REAL puts a command back on
-the real clock, for tests of what happens to storage that does not answer."""
+What is decided follows from measured costs, so commands run on the model's clock (src/base/cost_clock.h):
+elements cost what their pipeline states, `delay` does not sleep, and storage is waited for without a limit.
+REAL puts a command back on the real clock, for tests of what happens to storage that does not answer."""
 
 import json
 import os
@@ -16,7 +17,8 @@ from held_run import HeldRun
 
 OF_A_SET = {"meta.json", "profile.json", "used", "pin"}
 MODELLED = {"CACHEW_CLOCK": "modelled"}
-SLEEPING = {"CACHEW_CLOCK": "modelled,sleep"}  # `delay` and slow storage take their time, for what happens meanwhile
+# `delay` and slow storage take their time, for what happens meanwhile
+SLEEPING = {"CACHEW_CLOCK": "modelled,sleep"}
 REAL = {"CACHEW_CLOCK": ""}
 
 
@@ -35,8 +37,14 @@ def environment(*more):
 
 def cachew(*given, code=0, env=None):
     """A command with --json that must end with this code: what it printed, and its standard error."""
-    done = subprocess.run(words(*given, "--json"), check=False, capture_output=True, text=True, timeout=HANG_S,
-                          env=environment(env))
+    done = subprocess.run(
+        words(*given, "--json"),
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=HANG_S,
+        env=environment(env),
+    )
     assert done.returncode == code, (done.returncode, done.stdout[-1500:], done.stderr[-1500:])
     return json.loads(done.stdout.splitlines()[-1]), done.stderr
 

@@ -33,21 +33,30 @@ def patient(words):
     """Returns the words of a command line, with `--wait HANG_S` unless they set a deadline."""
     words = [*map(str, words)]
     for verb in WAITING_VERBS:
-        if words[:len(verb)] == verb and not any(word.startswith("--wait") for word in words):
-            return [*verb, "--wait", str(HANG_S), *words[len(verb):]]
+        if words[: len(verb)] == verb and not any(word.startswith("--wait") for word in words):
+            return [*verb, "--wait", str(HANG_S), *words[len(verb) :]]
     return words
 
 
 def cachew(*words, env=None, timeout=HANG_S, cwd=None):
-    done = subprocess.run([CACHEW, *patient(words)], check=False, capture_output=True, text=True, timeout=timeout, cwd=cwd,
-                          env={**os.environ, **PATIENT, **(env or {})})
+    done = subprocess.run(
+        [CACHEW, *patient(words)],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        cwd=cwd,
+        env={**os.environ, **PATIENT, **(env or {})},
+    )
     return Ran(done.returncode, done.stdout, done.stderr)
 
 
 @functools.cache
 def need_test_build():
     """For tests that need modelled costs, slow storage or the policy `script`."""
-    told = subprocess.run([CACHEW, "doctor", "--crash-points", "--json"], check=True, capture_output=True, text=True).stdout
+    told = subprocess.run(
+        [CACHEW, "doctor", "--crash-points", "--json"], check=True, capture_output=True, text=True
+    ).stdout
     assert json.loads(told)["crash_points"], f"{CACHEW} is not a test build (meson setup -Dcrash_points=true)"
 
 

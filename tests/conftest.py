@@ -1,7 +1,7 @@
 """What all test files share: the size of the run, and data that is made once for all processes of a run.
 
-CACHEW_TEST_SIZE=sample keeps SAMPLE of the parameters of each test, drawn by CACHEW_TEST_SEED. Of a test marked `large` it keeps one (`keep` says otherwise); if it
-has no parameters, none.
+CACHEW_TEST_SIZE=sample keeps SAMPLE of the parameters of each test, drawn by CACHEW_TEST_SEED. Of a test
+marked `large` it keeps one (`keep` says otherwise); if it has no parameters, none.
 CACHEW_TEST_SIZE=all runs everything; a test that is skipped because a Python package is absent fails then."""
 
 import hashlib
@@ -24,7 +24,10 @@ SAMPLE = 2
 
 
 def pytest_configure(config):
-    config.addinivalue_line("markers", "large(keep=1): takes long; the sample has `keep` of its parameters, or none if it has none")
+    config.addinivalue_line(
+        "markers",
+        "large(keep=1): takes long; the sample has `keep` of its parameters, or none if it has none",
+    )
 
 
 def drawn(item):
@@ -54,7 +57,11 @@ def pytest_collection_modifyitems(config, items):
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item, call):
     report = (yield).get_result()
-    if os.environ.get("CACHEW_TEST_SIZE") == "all" and report.skipped and "could not import" in str(report.longrepr):
+    if (
+        os.environ.get("CACHEW_TEST_SIZE") == "all"
+        and report.skipped
+        and "could not import" in str(report.longrepr)
+    ):
         report.outcome = "failed"
 
 
@@ -70,16 +77,28 @@ def shared_dir(tmp_path_factory):
 @pytest.fixture(scope="session")
 def examples(shared_dir):
     """examples/pipelines with small data where they look for it."""
-    tree = once(shared_dir, "tree", lambda path: (path.mkdir(), make_photos(path / "build"),
-                                                  shutil.copytree(ROOT / "examples" / "pipelines", path / "examples" / "pipelines")))
+    tree = once(
+        shared_dir,
+        "tree",
+        lambda path: (
+            path.mkdir(),
+            make_photos(path / "build"),
+            shutil.copytree(ROOT / "examples" / "pipelines", path / "examples" / "pipelines"),
+        ),
+    )
     return tree / "examples" / "pipelines"
 
 
 @pytest.fixture(scope="session")
 def records(shared_dir):
     """The standard TFRecord files of make_data.py, the damaged ones too."""
-    return once(shared_dir, "records", lambda path: subprocess.run(
-        [sys.executable, HERE / "make_data.py", path, "--records", "120"], check=True))
+    return once(
+        shared_dir,
+        "records",
+        lambda path: subprocess.run(
+            [sys.executable, HERE / "make_data.py", path, "--records", "120"], check=True
+        ),
+    )
 
 
 @pytest.fixture
@@ -114,7 +133,14 @@ def small_disk(tmp_path, disk_size):
     """A file system of `disk_size`."""
     directory = tmp_path / "small"
     directory.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={disk_size}", "none", directory], check=False, capture_output=True).returncode != 0:
+    if (
+        subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", f"size={disk_size}", "none", directory],
+            check=False,
+            capture_output=True,
+        ).returncode
+        != 0
+    ):
         pytest.skip("file systems can't be mounted here")
     yield directory
     subprocess.run(["umount", directory], check=True)

@@ -1,5 +1,6 @@
-"""Dispatchers, workers and jobs as processes, for tests. Daemons listen on port 0, are waited for by the line that says
-that they are ready, and end with the test. No process is given up because it is slow, unless a test asks for it."""
+"""Dispatchers, workers and jobs as processes, for tests. Daemons listen on port 0, are waited for by the
+line that says that they are ready, and end with the test. No process is given up because it is slow, unless
+a test asks for it."""
 
 import contextlib
 import json
@@ -20,8 +21,14 @@ class Daemon:
     def __init__(self, directory, verb, *words, env=None, preexec_fn=None):
         self.err_path = directory / f"{verb}-{len(list(directory.iterdir()))}.err"
         with self.err_path.open("w") as err:
-            self.process = subprocess.Popen([CACHEW, verb, *map(str, words)], stdout=subprocess.PIPE, stderr=err, text=True,
-                                            env={**os.environ, **PATIENT, **(env or {})}, preexec_fn=preexec_fn)
+            self.process = subprocess.Popen(
+                [CACHEW, verb, *map(str, words)],
+                stdout=subprocess.PIPE,
+                stderr=err,
+                text=True,
+                env={**os.environ, **PATIENT, **(env or {})},
+                preexec_fn=preexec_fn,
+            )
         line = self.process.stdout.readline()
         if not line:
             self.process.wait(HANG_S)
@@ -79,7 +86,10 @@ class Daemons:
         """A dispatcher and workers with the same words."""
         words = [*words, *(["--http", "127.0.0.1:0"] if http else [])]
         dispatcher = self.start("dispatcher", "--listen", "127.0.0.1:0", *words)
-        return dispatcher, [self.start("worker", "--dispatcher", dispatcher.address, "--memory", "256M", *words) for _ in range(workers)]
+        return dispatcher, [
+            self.start("worker", "--dispatcher", dispatcher.address, "--memory", "256M", *words)
+            for _ in range(workers)
+        ]
 
     def end(self):
         """All of them, also where one does not end by itself: that is an error then."""
@@ -102,7 +112,9 @@ def answer(*words):
 def start_job(pipeline, *words, stdout=subprocess.PIPE):
     """Starts `cachew run`; returns its process."""
     words = patient(["run", pipeline, *words])
-    return subprocess.Popen([CACHEW, *words], stdout=stdout, stderr=subprocess.PIPE, text=True, env={**os.environ, **PATIENT})
+    return subprocess.Popen(
+        [CACHEW, *words], stdout=stdout, stderr=subprocess.PIPE, text=True, env={**os.environ, **PATIENT}
+    )
 
 
 @contextlib.contextmanager

@@ -7,17 +7,21 @@ import time
 from pathlib import Path
 
 HANG_S = 3600  # a command, a page or an event that takes longer hangs
-# For the environment of daemons and clients (src/base/patience.h): no process is given up because it is slow. Tests of
-# these limits set their own. It is less than HANG_S, so that a test that hangs says what was waited for.
+# For the environment of daemons and clients (src/base/patience.h): no process is given up because it is slow.
+# Tests of these limits set their own. It is less than HANG_S, so that a test that hangs says what was waited
+# for.
 PATIENT_S = 900
 PATIENT = {"CACHEW_SILENCE_S": str(PATIENT_S), "CACHEW_START_S": str(PATIENT_S)}
 SILENCE_S = 3  # the default of CACHEW_SILENCE_S, for tests of that limit
-IDLE_S = 120  # a command that computes and does not use the CPU for so long hangs: sooner known than after HANG_S
+# a command that computes and does not use the CPU for so long hangs: sooner known than after HANG_S
+IDLE_S = 120
 PAUSE_S = 0.01  # between two looks: the processes under test need the CPU
 
 
 def wait_for(condition, goes_on=lambda: True):
-    """Waits until condition() is true, and returns its value. What would make it true runs as long as goes_on() is true."""
+    """Waits until condition() is true, and returns its value. What would make it true runs as long as
+    goes_on() is true.
+    """
     until = time.monotonic() + HANG_S
     while not (value := condition()):
         assert goes_on(), "what would make the condition true has ended"
@@ -33,9 +37,13 @@ def cpu_ticks(pid: int) -> int:
 
 
 def run_computing(words: list[str]) -> subprocess.CompletedProcess:
-    """Runs a command that reads local data and computes, to its end. If it does not use the CPU for IDLE_S, raises
-    TimeoutExpired, with what its threads wait in."""
-    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err, subprocess.Popen(words, stdout=out, stderr=err, text=True) as child:
+    """Runs a command that reads local data and computes, to its end. If it does not use the CPU for IDLE_S,
+    raises TimeoutExpired, with what its threads wait in."""
+    with (
+        tempfile.TemporaryFile("w+") as out,
+        tempfile.TemporaryFile("w+") as err,
+        subprocess.Popen(words, stdout=out, stderr=err, text=True) as child,
+    ):
         used, since = -1, time.monotonic()
         try:
             while True:
@@ -58,7 +66,16 @@ def run_computing(words: list[str]) -> subprocess.CompletedProcess:
 def stacks(pid: int) -> str:
     """Where the process's threads are: their stacks if gdb is there, else the system calls they wait in."""
     try:
-        return subprocess.run(["gdb", "-p", str(pid), "-batch", "-ex", "thread apply all bt 12"], check=False, capture_output=True, text=True).stdout
+        return subprocess.run(
+            ["gdb", "-p", str(pid), "-batch", "-ex", "thread apply all bt 12"],
+            check=False,
+            capture_output=True,
+            text=True,
+        ).stdout
     except FileNotFoundError:
         tasks = Path(f"/proc/{pid}/task").iterdir()
-        return "".join(f"thread {task.name}: {(task / 'wchan').read_text(encoding='utf-8')}\n" for task in tasks if os.access(task / "wchan", os.R_OK))
+        return "".join(
+            f"thread {task.name}: {(task / 'wchan').read_text(encoding='utf-8')}\n"
+            for task in tasks
+            if os.access(task / "wchan", os.R_OK)
+        )

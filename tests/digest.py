@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Digest and set digest of dumped batches (`cachew run --dump DIR`), from NumPy and xxhash alone.
 
-A digest is the sum modulo 2^128 of the XXH3-128 of each batch; the set digest is the same over elements, with neither epoch
-nor number. Prints both, as `cachew run --digest` does. Batches that only fill the last round (flag bit 1) are left out.
+A digest is the sum modulo 2^128 of the XXH3-128 of each batch; the set digest is the same over elements,
+with neither epoch nor number. Prints both, as `cachew run --digest` does. Batches that only fill the last
+round (flag bit 1) are left out.
 """
 
 import argparse
@@ -16,8 +17,8 @@ import xxhash
 MASK128 = (1 << 128) - 1
 PADDING_FLAG = 2
 
-# A component: (name, dtype name, dims, bytes). Of a batch, dims start with the number of rows; the bytes of a bytes component
-# are the lengths as u64, then the strings.
+# A component: (name, dtype name, dims, bytes). Of a batch, dims start with the number of rows; the bytes of a
+# bytes component are the lengths as u64, then the strings.
 Component = tuple[str, str, tuple[int, ...], bytes]
 
 
@@ -26,10 +27,19 @@ def le64(*values: int) -> bytes:
 
 
 def content_hash(numbers: tuple[int, ...], components: list[Component]) -> int:
-    """H(numbers, then per component in byte order of its name: len(name), name, len(dtype), dtype, ndim, dims, data)."""
+    """H(numbers, then per component in byte order of its name: len(name), name, len(dtype), dtype, ndim,
+    dims, data).
+    """
     parts = [le64(*numbers)]
     for name, dtype, dims, data in sorted(components, key=lambda c: c[0].encode()):
-        parts += [le64(len(name.encode())), name.encode(), le64(len(dtype)), dtype.encode(), le64(len(dims), *dims), data]
+        parts += [
+            le64(len(name.encode())),
+            name.encode(),
+            le64(len(dtype)),
+            dtype.encode(),
+            le64(len(dims), *dims),
+            data,
+        ]
     return xxhash.xxh3_128_intdigest(b"".join(parts))
 
 
@@ -52,7 +62,11 @@ def load(path: Path) -> tuple[list[int], list[list[Component]], list[Component],
         n, leading = meta[4], meta[5]
         rows: list[list[Component]] = [[] for _ in range(n)]
         batch = []
-        names = [k for k in arrays.files if k not in ("__records__", "__flags__", "__meta__") and not k.endswith(".lengths")]
+        names = [
+            k
+            for k in arrays.files
+            if k not in ("__records__", "__flags__", "__meta__") and not k.endswith(".lengths")
+        ]
         for name in names:
             data = arrays[name]
             if f"{name}.lengths" in arrays.files:
@@ -99,7 +113,11 @@ def main() -> int:
         files = [f for f in files if epoch_of(f) == arguments.epoch]
     digest, set_digest = digests(files)
     if arguments.json:
-        print(json.dumps({"digest": f"{digest:032x}", "set_digest": f"{set_digest:032x}", "batches": len(files)}))
+        print(
+            json.dumps(
+                {"digest": f"{digest:032x}", "set_digest": f"{set_digest:032x}", "batches": len(files)}
+            )
+        )
     else:
         print(f"digest     {digest:032x}\nset_digest {set_digest:032x}")
     return 0

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""Random expressions over all dtypes, evaluated by the engine (tests/unit/expr_tool.c) and by NumPy 2, compared bit for bit.
+"""Random expressions over all dtypes, evaluated by the engine (tests/unit/expr_tool.c) and by NumPy 2,
+compared bit for bit.
 
-exp, log and pow are compared exactly with the algorithms of docs/expressions.md written down in Python, and within one unit in the
-last place with NumPy. bfloat16 takes part where ml_dtypes is installed.
+exp, log and pow are compared exactly with the algorithms of docs/expressions.md written down in Python, and
+within one unit in the last place with NumPy. bfloat16 takes part where ml_dtypes is installed.
 
 usage: expr_numpy.py TOOL [--count N] [--seed S] [--show]
 """
+
 import argparse
 import json
 import math
@@ -48,12 +50,21 @@ class Skip(Exception):
 H = float.fromhex
 LN2_HI, LN2_MID, LN2_LO = H("0x1.62e42fefa2000p-1"), H("0x1.9ef35793c6000p-41"), H("0x1.673007e5ed5e8p-81")
 LN2_REST, INV_LN2, SQRT2 = H("0x1.9ef35793c7673p-41"), H("0x1.71547652b82fep+0"), H("0x1.6a09e667f3bcdp+0")
-EXP_P = [H(x) for x in """0x1p-1 0x1.5555555555557p-3 0x1.5555555555556p-5 0x1.11111111100dfp-7 0x1.6c16c16c162d6p-10 0x1.a01a01abe63b3p-13
-    0x1.a01a01a6d7883p-16 0x1.71de02372bdd3p-19 0x1.27e4db679bec4p-22 0x1.af4ddddcf06d6p-26 0x1.1f72fca58cc92p-29""".split()]
-LOG_P = [H(x) for x in """0x1.5555555555558p-1 0x1.99999999952e1p-2 0x1.2492492df1681p-2 0x1.c71c62e558272p-3 0x1.7462b4b689086p-3
-    0x1.39fe5eebedfa5p-3 0x1.2b585ce66ecd3p-3""".split()]
-POW_P = [H(x) for x in """0x1.2492492492492p-3 0x1.c71c71c71c822p-4 0x1.745d1745a3f56p-4 0x1.3b13b16b45d72p-4 0x1.1110f807a56acp-4
-    0x1.e1eff9bac08d5p-5 0x1.acf85f80ba021p-5 0x1.b2dfba17f7e19p-5""".split()]
+EXP_P = [
+    H(x)
+    for x in """0x1p-1 0x1.5555555555557p-3 0x1.5555555555556p-5 0x1.11111111100dfp-7 0x1.6c16c16c162d6p-10 0x1.a01a01abe63b3p-13
+    0x1.a01a01a6d7883p-16 0x1.71de02372bdd3p-19 0x1.27e4db679bec4p-22 0x1.af4ddddcf06d6p-26 0x1.1f72fca58cc92p-29""".split()
+]
+LOG_P = [
+    H(x)
+    for x in """0x1.5555555555558p-1 0x1.99999999952e1p-2 0x1.2492492df1681p-2 0x1.c71c62e558272p-3 0x1.7462b4b689086p-3
+    0x1.39fe5eebedfa5p-3 0x1.2b585ce66ecd3p-3""".split()
+]
+POW_P = [
+    H(x)
+    for x in """0x1.2492492492492p-3 0x1.c71c71c71c822p-4 0x1.745d1745a3f56p-4 0x1.3b13b16b45d72p-4 0x1.1110f807a56acp-4
+    0x1.e1eff9bac08d5p-5 0x1.acf85f80ba021p-5 0x1.b2dfba17f7e19p-5""".split()
+]
 
 
 def fast_two_sum(a, b):
@@ -99,10 +110,10 @@ def exp_core(h, low):
     y = s + (e + tail)
     k = int(k)
     if k > 1023:
-        return y * 2.0 ** 1023 * 2.0 ** (k - 1023)
+        return y * 2.0**1023 * 2.0 ** (k - 1023)
     if k < -1021:
-        return y * 2.0 ** (k + 64) * 2.0 ** -64
-    return y * 2.0 ** k
+        return y * 2.0 ** (k + 64) * 2.0**-64
+    return y * 2.0**k
 
 
 def exp(x):
@@ -174,9 +185,9 @@ def pow_(x, y):
         return -r if flip else r
     if negative and not whole:
         return math.nan
-    if ax == 1 or ay < 2.0 ** -65:
+    if ax == 1 or ay < 2.0**-65:
         r = 1.0
-    elif ay >= 2.0 ** 64:
+    elif ay >= 2.0**64:
         r = math.inf if (ax > 1) == (y > 0) else 0.0
     else:
         pair = log_pair(ax)
@@ -189,7 +200,9 @@ def pow_(x, y):
 def by_value(f, out, *arrays):
     """f over broadcast arrays in double precision, rounded once to dtype out."""
     arrays = np.broadcast_arrays(*[np.asarray(a).astype(np.float64) for a in arrays])
-    r = np.array([f(*map(float, v)) for v in zip(*[a.ravel() for a in arrays])], np.float64).reshape(arrays[0].shape)
+    r = np.array([f(*map(float, v)) for v in zip(*[a.ravel() for a in arrays])], np.float64).reshape(
+        arrays[0].shape
+    )
     return r.astype(out)
 
 
@@ -212,6 +225,7 @@ def near(ours, numpys):
 
 # ---- the model: values are Python literals or NumPy arrays ----
 
+
 def weak(v):
     return isinstance(v, (int, float)) and not isinstance(v, bool)
 
@@ -221,9 +235,9 @@ def strong(v):
         return v
     if isinstance(v, float):
         return np.float64(v)
-    if -2 ** 63 <= v < 2 ** 63:
+    if -(2**63) <= v < 2**63:
         return np.int64(v)
-    if 0 <= v < 2 ** 64:
+    if 0 <= v < 2**64:
         return np.uint64(v)
     raise Refused
 
@@ -241,7 +255,11 @@ def common(a, b):
             return BF
         return np.dtype(np.float64 if other == np.float64 else np.float32)
     if weak(a) and weak(b):
-        return np.dtype(np.float64) if isinstance(a, float) or isinstance(b, float) else np.result_type(strong(a), strong(b))
+        return (
+            np.dtype(np.float64)
+            if isinstance(a, float) or isinstance(b, float)
+            else np.result_type(strong(a), strong(b))
+        )
     return np.result_type(a if weak(a) else a.dtype, b if weak(b) else b.dtype)
 
 
@@ -270,13 +288,41 @@ def shapes(*values):
         raise Fails("shape")
 
 
-UFUNC = {"+": np.add, "-": np.subtract, "*": np.multiply, "/": np.true_divide, "//": np.floor_divide, "%": np.remainder,
-         "**": np.power, "&": np.bitwise_and, "|": np.bitwise_or, "^": np.bitwise_xor, "<<": np.left_shift, ">>": np.right_shift,
-         "<": np.less, "<=": np.less_equal, ">": np.greater, ">=": np.greater_equal, "==": np.equal, "!=": np.not_equal,
-         "min": np.minimum, "max": np.maximum}
-LITERAL = {"+": lambda a, b: a + b, "-": lambda a, b: a - b, "*": lambda a, b: a * b, "/": lambda a, b: a / b, "//": lambda a, b: a // b,
-           "%": lambda a, b: a % b, "&": lambda a, b: a & b, "|": lambda a, b: a | b, "^": lambda a, b: a ^ b,
-           "<<": lambda a, b: a << b, ">>": lambda a, b: a >> b}
+UFUNC = {
+    "+": np.add,
+    "-": np.subtract,
+    "*": np.multiply,
+    "/": np.true_divide,
+    "//": np.floor_divide,
+    "%": np.remainder,
+    "**": np.power,
+    "&": np.bitwise_and,
+    "|": np.bitwise_or,
+    "^": np.bitwise_xor,
+    "<<": np.left_shift,
+    ">>": np.right_shift,
+    "<": np.less,
+    "<=": np.less_equal,
+    ">": np.greater,
+    ">=": np.greater_equal,
+    "==": np.equal,
+    "!=": np.not_equal,
+    "min": np.minimum,
+    "max": np.maximum,
+}
+LITERAL = {
+    "+": lambda a, b: a + b,
+    "-": lambda a, b: a - b,
+    "*": lambda a, b: a * b,
+    "/": lambda a, b: a / b,
+    "//": lambda a, b: a // b,
+    "%": lambda a, b: a % b,
+    "&": lambda a, b: a & b,
+    "|": lambda a, b: a | b,
+    "^": lambda a, b: a ^ b,
+    "<<": lambda a, b: a << b,
+    ">>": lambda a, b: a >> b,
+}
 
 
 def literals(op, a, b):
@@ -285,7 +331,7 @@ def literals(op, a, b):
             if isinstance(a, int) and isinstance(b, int) and b >= 0:
                 if abs(a) > 1 and b > 80:
                     raise Skip
-                r = a ** b
+                r = a**b
             else:
                 r = pow_(float(a), float(b))
         else:
@@ -296,7 +342,7 @@ def literals(op, a, b):
         raise Refused from None
     except OverflowError:
         raise Skip
-    if isinstance(r, int) and abs(r) >= 2 ** 100:
+    if isinstance(r, int) and abs(r) >= 2**100:
         raise Skip
     return r
 
@@ -304,7 +350,9 @@ def literals(op, a, b):
 def binary(op, a, b):
     if weak(a) and weak(b) and op not in ("min", "max"):
         if op in ("<", "<=", ">", ">=", "==", "!="):
-            return np.bool_({"<": a < b, "<=": a <= b, ">": a > b, ">=": a >= b, "==": a == b, "!=": a != b}[op])
+            return np.bool_(
+                {"<": a < b, "<=": a <= b, ">": a > b, ">=": a >= b, "==": a == b, "!=": a != b}[op]
+            )
         return literals(op, a, b)
     if weak(a) and weak(b):
         if isinstance(a, float) or isinstance(b, float):
@@ -327,7 +375,7 @@ def binary(op, a, b):
         a, b = (v.astype(np.float32) if not weak(v) and v.dtype == BF else v for v in (a, b))
     if op == "**" and is_float(d):
         r = by_value(pow_, d, to(a, d), to(b, d))
-        sure = ~((to(a, d) == -np.inf) & (to(b, d) == .5))  # where NumPy takes the square root
+        sure = ~((to(a, d) == -np.inf) & (to(b, d) == 0.5))  # where NumPy takes the square root
         if not near(r[sure], np.power(to(a, d), to(b, d))[sure]):
             raise AssertionError(f"pow: {a!r} {b!r}: {r!r}")
         return r
@@ -339,7 +387,8 @@ def binary(op, a, b):
             pass
         elif (np.asarray(b) == 0).any() if op != "**" else (np.asarray(b) < 0).any():
             raise Fails("division")
-    if op in ("<", "<=", ">", ">=", "==", "!=") and d == np.int64:  # bool beside a huge literal, which NumPy refuses and for int8 does not
+    # bool beside a huge literal, which NumPy refuses and for int8 does not
+    if op in ("<", "<=", ">", ">=", "==", "!=") and d == np.int64:
         a, b = (v.astype(np.int64) if not weak(v) and v.dtype == np.bool_ else v for v in (a, b))
     try:
         return np.asarray(UFUNC[op](a, b))
@@ -348,7 +397,11 @@ def binary(op, a, b):
 
 
 def truth(v):
-    return np.bool_(v != 0) if weak(v) else np.asarray(v.astype(np.float32) if v.dtype == BF else v).astype(np.bool_)
+    return (
+        np.bool_(v != 0)
+        if weak(v)
+        else np.asarray(v.astype(np.float32) if v.dtype == BF else v).astype(np.bool_)
+    )
 
 
 def unary(op, v):
@@ -376,7 +429,11 @@ def function(name, v):
         if v.dtype == BF:
             return np.asarray(FUNCTIONS[name](v.astype(np.float32))).astype(BF)
         return np.asarray(FUNCTIONS[name](v))
-    d = v.dtype if is_float(v.dtype) else np.dtype({1: np.float16, 2: np.float32}.get(v.dtype.itemsize, np.float64))
+    d = (
+        v.dtype
+        if is_float(v.dtype)
+        else np.dtype({1: np.float16, 2: np.float32}.get(v.dtype.itemsize, np.float64))
+    )
     r = by_value(exp if name == "exp" else log, d, v)
     if d != BF and not near(r, getattr(np, name)(v)):
         raise AssertionError(f"{name}: {v!r}: {r!r}")
@@ -425,7 +482,10 @@ def cast(name, v):
     if is_float(v.dtype) and d.kind in "iu":
         info = np.iinfo(d)
         wide = np.rint(v.astype(np.float64))
-        out = [0 if math.isnan(x) else info.max if x >= info.max else info.min if x <= info.min else int(x) for x in wide.ravel().tolist()]
+        out = [
+            0 if math.isnan(x) else info.max if x >= info.max else info.min if x <= info.min else int(x)
+            for x in wide.ravel().tolist()
+        ]
         return np.array(out, d).reshape(v.shape)
     if d == BF:
         if v.dtype == np.float64:  # one rounding
@@ -447,6 +507,7 @@ def round_bf(x):
 
 # ---- random expressions ----
 
+
 class Generator:
     def __init__(self, rng):
         self.rng = rng
@@ -454,14 +515,16 @@ class Generator:
     def literal(self):
         r = self.rng
         k = r.random()
-        if k < .45:
+        if k < 0.45:
             v = r.choice([0, 1, 2, 3, 5, 7, 10, 16, 64, 100, 127, 128, 255, 256, 1000])
-        elif k < .6:
-            v = r.choice([2 ** 15, 2 ** 16 - 1, 2 ** 24 + 1, 2 ** 31, 2 ** 32 - 1, 2 ** 53 + 1, 2 ** 63 - 1, 2 ** 63, 2 ** 64 - 1, 2 ** 70])
-        elif k < .9:
-            v = r.choice([0.0, .5, 1.5, 2.0, 2.5, 3.0, .1, 1e-3, 1e3, 1e10, 1e300, .25])
+        elif k < 0.6:
+            v = r.choice(
+                [2**15, 2**16 - 1, 2**24 + 1, 2**31, 2**32 - 1, 2**53 + 1, 2**63 - 1, 2**63, 2**64 - 1, 2**70]
+            )
+        elif k < 0.9:
+            v = r.choice([0.0, 0.5, 1.5, 2.0, 2.5, 3.0, 0.1, 1e-3, 1e3, 1e10, 1e300, 0.25])
         else:
-            return ("bool", r.random() < .5)
+            return ("bool", r.random() < 0.5)
         return ("literal", v)
 
     def name(self, columns):
@@ -469,25 +532,36 @@ class Generator:
 
     def tree(self, depth, columns):
         r = self.rng
-        if depth == 0 or r.random() < .12:
-            return self.name(columns) if r.random() < .72 else self.literal()
+        if depth == 0 or r.random() < 0.12:
+            return self.name(columns) if r.random() < 0.72 else self.literal()
         k = r.random()
         sub = lambda: self.tree(depth - 1, columns)
-        if k < .42:
-            return ("binary", r.choice(["+", "-", "*", "/", "//", "%", "**", "&", "|", "^", "<<", ">>", "+", "*", "//", "%"]), sub(), sub())
-        if k < .54:
-            return ("compare", [r.choice(["<", "<=", ">", ">=", "==", "!="]) for _ in range(1 if r.random() < .8 else 2)], [sub(), sub(), sub()])
-        if k < .60:
+        if k < 0.42:
+            return (
+                "binary",
+                r.choice(
+                    ["+", "-", "*", "/", "//", "%", "**", "&", "|", "^", "<<", ">>", "+", "*", "//", "%"]
+                ),
+                sub(),
+                sub(),
+            )
+        if k < 0.54:
+            return (
+                "compare",
+                [r.choice(["<", "<=", ">", ">=", "==", "!="]) for _ in range(1 if r.random() < 0.8 else 2)],
+                [sub(), sub(), sub()],
+            )
+        if k < 0.60:
             return ("logical", r.choice(["and", "or"]), sub(), sub())
-        if k < .68:
+        if k < 0.68:
             return ("unary", r.choice(["-", "+", "~", "not"]), sub())
-        if k < .78:
+        if k < 0.78:
             return ("function", r.choice(["abs", "round", "floor", "ceil", "sqrt", "exp", "log"]), sub())
-        if k < .84:
+        if k < 0.84:
             return ("minmax", r.choice(["min", "max"]), [sub() for _ in range(r.choice([1, 2, 2, 3]))])
-        if k < .90:
+        if k < 0.90:
             return ("where", sub(), sub(), sub())
-        if k < .92:
+        if k < 0.92:
             return ("length", sub())
         return ("cast", r.choice(DTYPES), sub())
 
@@ -533,7 +607,7 @@ def evaluate(t, env):
         shapes(a, b)
         return np.asarray((np.logical_and if t[1] == "and" else np.logical_or)(a, b))
     if k == "compare":
-        values = [evaluate(v, env) for v in t[2][:len(t[1]) + 1]]
+        values = [evaluate(v, env) for v in t[2][: len(t[1]) + 1]]
         r = binary(t[1][0], values[0], values[1])
         if len(t[1]) > 1:
             s = binary(t[1][1], values[1], values[2])
@@ -576,22 +650,39 @@ def random_values(rng, name, shape):
     d = dt(name)
     n = int(np.prod(shape, dtype=np.int64))
     if name == "bool":
-        v = [rng.random() < .5 for _ in range(n)]
+        v = [rng.random() < 0.5 for _ in range(n)]
     elif name in INTS:
         info = np.iinfo(d)
         v = []
         for _ in range(n):
             k = rng.random()
-            x = rng.choice([0, 1, 2, 3, -1, -2, -3, 7, 10]) if k < .6 else rng.choice([info.min, info.max, info.max - 1, info.min + 1]) if k < .75 \
-                else rng.randint(info.min, info.max) if k < .9 else rng.randint(0, 100)
+            x = (
+                rng.choice([0, 1, 2, 3, -1, -2, -3, 7, 10])
+                if k < 0.6
+                else rng.choice([info.min, info.max, info.max - 1, info.min + 1])
+                if k < 0.75
+                else rng.randint(info.min, info.max)
+                if k < 0.9
+                else rng.randint(0, 100)
+            )
             v.append(min(max(x, info.min), info.max))
     else:
         v = []
         for _ in range(n):
             k = rng.random()
-            v.append(rng.choice([0.0, -0.0, 1.0, -1.0, .5, -.5, 1.5, 2.5, -2.5, 3.0, 2.0, -3.0]) if k < .45 else rng.choice([math.nan, math.inf, -math.inf]) if k < .55
-                     else rng.uniform(-100, 100) if k < .8 else rng.choice([1e-8, -6e-8, 65504.0, 1e5, 3e38, -1e39, 1e-40, 1e300, 1e-310, 2.0 ** 63, 2.0 ** 53]) if k < .9
-                     else rng.gauss(0, 1))
+            v.append(
+                rng.choice([0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 1.5, 2.5, -2.5, 3.0, 2.0, -3.0])
+                if k < 0.45
+                else rng.choice([math.nan, math.inf, -math.inf])
+                if k < 0.55
+                else rng.uniform(-100, 100)
+                if k < 0.8
+                else rng.choice(
+                    [1e-8, -6e-8, 65504.0, 1e5, 3e38, -1e39, 1e-40, 1e300, 1e-310, 2.0**63, 2.0**53]
+                )
+                if k < 0.9
+                else rng.gauss(0, 1)
+            )
     with np.errstate(all="ignore"):
         return np.array(v, np.float64 if d == BF else d).astype(d).reshape(shape)
 
@@ -637,9 +728,19 @@ def same(ours, model):
 
 def make(rng, generator, all_columns):
     kind = rng.random()
-    prefixes = "sl" if kind < .02 else "sak" if kind < .03 else "st" if kind < .55 else "stamo" if kind < .8 else "stavwu"
-    some = rng.sample(DTYPES, 3) if rng.random() < .7 else DTYPES
-    if kind < .03:
+    prefixes = (
+        "sl"
+        if kind < 0.02
+        else "sak"
+        if kind < 0.03
+        else "st"
+        if kind < 0.55
+        else "stamo"
+        if kind < 0.8
+        else "stavwu"
+    )
+    some = rng.sample(DTYPES, 3) if rng.random() < 0.7 else DTYPES
+    if kind < 0.03:
         some = ["int32", "uint8", "float32"]
     choice = [n for n in all_columns if n[0] in prefixes and n[2:] in some]
     tree = generator.tree(rng.choice([1, 1, 2, 2, 3]), choice)
@@ -650,11 +751,16 @@ def make(rng, generator, all_columns):
         rows = [random_values(rng, dtype, shape()) for _ in range(n)]
         for i in range(n):
             env[i][name] = rows[i]
-        ragged = dims is None or -1 in dims or rng.random() < .2
-        columns[name] = {"dtype": dtype, "dims": dims, "rows": b"".join(np.ascontiguousarray(r).tobytes() for r in rows).hex(), "ragged": ragged,
-                         "shapes": [list(r.shape) for r in rows]}
+        ragged = dims is None or -1 in dims or rng.random() < 0.2
+        columns[name] = {
+            "dtype": dtype,
+            "dims": dims,
+            "rows": b"".join(np.ascontiguousarray(r).tobytes() for r in rows).hex(),
+            "ragged": ragged,
+            "shapes": [list(r.shape) for r in rows],
+        }
     request = {"expr": text(tree), "n": n, "columns": columns}
-    if rng.random() < .2:
+    if rng.random() < 0.2:
         request["ok"] = "".join(rng.choice(["00", "01"]) for _ in range(n))
     return tree, env, request
 
@@ -729,11 +835,17 @@ def main():
         except (Fails, Refused):
             pass
         cases.append(case)
-    done = subprocess.run([a.tool], input="".join(json.dumps(c[2]) + "\n" for c in cases), capture_output=True, text=True)
+    done = subprocess.run(
+        [a.tool], input="".join(json.dumps(c[2]) + "\n" for c in cases), capture_output=True, text=True
+    )
     replies = done.stdout.splitlines()
     if done.returncode or len(replies) != len(cases):
         print(done.stderr[-3000:], file=sys.stderr)
-        print(f"the tool ended with {done.returncode} after {len(replies)} answers: {cases[min(len(replies), len(cases) - 1)][2]}", file=sys.stderr)
+        print(
+            f"the tool ended with {done.returncode} after {len(replies)} answers: "
+            f"{cases[min(len(replies), len(cases) - 1)][2]}",
+            file=sys.stderr,
+        )
         return 1
     wrong = refused = rows = failed = 0
     for (tree, env, request), line in zip(cases, replies):
@@ -745,9 +857,13 @@ def main():
         if why:
             wrong += 1
             if wrong <= a.show:
-                print(f"{request['expr']}\n   {why}\n   {reply.get('error', '')} {reply.get('dtype')} "
-                      f"{ {k: np.frombuffer(bytes.fromhex(c['rows']), dt(c['dtype'])).tolist() for k, c in request['columns'].items()} }")
-    print(f"{len(cases)} expressions, {rows} rows: {refused} refused, {failed} rows failed, {wrong} different")
+                print(
+                    f"{request['expr']}\n   {why}\n   {reply.get('error', '')} {reply.get('dtype')} "
+                    f"{ {k: np.frombuffer(bytes.fromhex(c['rows']), dt(c['dtype'])).tolist() for k, c in request['columns'].items()} }"
+                )
+    print(
+        f"{len(cases)} expressions, {rows} rows: {refused} refused, {failed} rows failed, {wrong} different"
+    )
     return 1 if wrong else 0
 
 

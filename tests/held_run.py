@@ -18,8 +18,8 @@ F_SETPIPE_SZ = 1031  # of Linux; fcntl has the name from Python 3.10 on
 
 
 class HeldRun:
-    """`cachew run` that delivers at most some tens of batches more than the test takes. It writes its log to a pipe with
-    little room, which the test reads."""
+    """`cachew run` that delivers at most some tens of batches more than the test takes. It writes its log to
+    a pipe with little room, which the test reads."""
 
     PIPE_BYTES = 4096  # some tens of batches
 
@@ -32,8 +32,13 @@ class HeldRun:
         fcntl.fcntl(self.log, F_SETPIPE_SZ, self.PIPE_BYTES)
         words = patient(["run", pipeline, "--digest", "--json", "--log", pipe, *words])
         with self.err_path.open("w") as err:
-            self.process = subprocess.Popen([CACHEW, *words], text=True, stdout=subprocess.PIPE, stderr=err,
-                                            env={**os.environ, **PATIENT, **(env or {})})
+            self.process = subprocess.Popen(
+                [CACHEW, *words],
+                text=True,
+                stdout=subprocess.PIPE,
+                stderr=err,
+                env={**os.environ, **PATIENT, **(env or {})},
+            )
         self.unread = b""
 
     def __enter__(self):
@@ -76,8 +81,8 @@ class HeldRun:
         return lines
 
     def until(self, condition, most=None):
-        """Takes batches until condition() is true; returns its value. most: the condition follows from the batches, and
-        must be true after so many. Without it, batches are taken slowly."""
+        """Takes batches until condition() is true; returns its value. most: the condition follows from the
+        batches, and must be true after so many. Without it, batches are taken slowly."""
         taken = 0
         while not (value := condition()):
             assert most is None or taken < most, (taken, self.err[-1500:])

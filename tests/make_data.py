@@ -1,14 +1,17 @@
 #!/usr/bin/env python3
-"""Writes small TFRecord files of tf.train.Examples, plain, gzip and zlib. Pure Python: shares no code with the engine.
+"""Writes small TFRecord files of tf.train.Examples, plain, gzip and zlib. Pure Python: shares no code with
+the engine.
 
 As a program: make_data.py DIR [--records N] writes
-    DIR/plain-0[0-2].tfrecord, DIR/gzip-0[0-2].tfrecord.gz, DIR/zlib-0[0-2].tfrecord.z   the same N records in three files each
-    DIR/empty.tfrecord                                                                   no record
-    DIR/damaged/...                                                                      one kind of damage each, see damaged()
-Each Example has: id (int64), name (bytes), weight (float), vector (4 floats), tokens (0-9 int64), blob (bytes of varying size).
-With --seeds it writes the seed corpus of the fuzzers instead: DIR/tfrecord, DIR/example, DIR/index, DIR/jsonl, DIR/tar.
-As a module: record, example, write, expected.
+    DIR/plain-0[0-2].tfrecord, DIR/gzip-0[0-2].tfrecord.gz, DIR/zlib-0[0-2].tfrecord.z   the same N records
+    in three files each DIR/empty.tfrecord
+    no record DIR/damaged/...                                                                      one kind
+    of damage each, see damaged()
+Each Example has: id (int64), name (bytes), weight (float), vector (4 floats), tokens (0-9 int64), blob
+(bytes of varying size). With --seeds it writes the seed corpus of the fuzzers instead: DIR/tfrecord,
+DIR/example, DIR/index, DIR/jsonl, DIR/tar. As a module: record, example, write, expected.
 """
+
 import argparse
 import gzip
 import io
@@ -58,7 +61,9 @@ def field(number, data):
 
 
 def feature(values, packed=True):
-    """A Feature: of bytes, floats or ints, by the type of the first value; an empty list gives an empty Feature."""
+    """A Feature: of bytes, floats or ints, by the type of the first value; an empty list gives an empty
+    Feature.
+    """
     if not values:
         return b""
     if isinstance(values[0], (bytes, str)):
@@ -74,8 +79,13 @@ def feature(values, packed=True):
 
 def example(features, packed=True):
     """An Example from {name: list of values}, in the order of the dict."""
-    return field(1, b"".join(field(1, field(1, name.encode()) + field(2, feature(values, packed)))
-                             for name, values in features.items()))
+    return field(
+        1,
+        b"".join(
+            field(1, field(1, name.encode()) + field(2, feature(values, packed)))
+            for name, values in features.items()
+        ),
+    )
 
 
 def write(path, payloads, compression="none", members=1):
@@ -87,7 +97,7 @@ def write(path, payloads, compression="none", members=1):
             return
         step = -(-len(frames) // members) or 1
         for i in range(0, max(len(frames), 1), step):
-            part = b"".join(frames[i:i + step])
+            part = b"".join(frames[i : i + step])
             f.write(gzip.compress(part, 6, mtime=0) if compression == "gzip" else zlib.compress(part, 6))
 
 
@@ -116,10 +126,10 @@ def damaged(directory):
             f.write(data)
 
     def flipped(at):
-        return good[:at] + bytes([good[at] ^ 0x10]) + good[at + 1:]
+        return good[:at] + bytes([good[at] ^ 0x10]) + good[at + 1 :]
 
     put("truncated-data.tfrecord", good[:-20])
-    put("truncated-header.tfrecord", good[:start5 + 7])
+    put("truncated-header.tfrecord", good[: start5 + 7])
     put("flipped-length.tfrecord", flipped(start5))
     put("flipped-length-crc.tfrecord", flipped(start5 + 9))
     put("flipped-data.tfrecord", flipped(start5 + 40))
@@ -130,17 +140,26 @@ def damaged(directory):
     put("wrong-type.tfrecord", b"".join(frames[:5] + [record(example(wrong))] + frames[6:]))
     missing = {k: v for k, v in expected(5).items() if k != "id"}
     put("missing-feature.tfrecord", b"".join(frames[:5] + [record(example(missing))] + frames[6:]))
-    put("wrong-count.tfrecord", b"".join(frames[:5] + [record(example(dict(expected(5), vector=[1.0, 2.0])))] + frames[6:]))
+    put(
+        "wrong-count.tfrecord",
+        b"".join(frames[:5] + [record(example(dict(expected(5), vector=[1.0, 2.0])))] + frames[6:]),
+    )
     put("malformed-example.tfrecord", b"".join(frames[:5] + [record(b"\x0a\xff\x01broken")] + frames[6:]))
     packed = gzip.compress(good, 6, mtime=0)
     put("truncated.tfrecord.gz", packed[:-30])
-    put("flipped.tfrecord.gz", packed[:len(packed) // 2] + bytes([packed[len(packed) // 2] ^ 1]) + packed[len(packed) // 2 + 1:])
+    put(
+        "flipped.tfrecord.gz",
+        packed[: len(packed) // 2] + bytes([packed[len(packed) // 2] ^ 1]) + packed[len(packed) // 2 + 1 :],
+    )
     put("trailing.tfrecord.gz", packed + b"\0\0more")
     put("not-tfrecord.txt", b"This is a text file and nothing else.\n")
 
 
 def seeds(directory):
-    """One small file of each kind per parser; the first byte of tfrecord and index seeds is the fuzzer's choice of mode."""
+    """One small file of each kind per parser; the first byte of tfrecord and index seeds is the fuzzer's
+    choice of mode.
+    """
+
     def put(kind, name, data):
         os.makedirs(os.path.join(directory, kind), exist_ok=True)
         with open(os.path.join(directory, kind, name), "wb") as f:
@@ -166,13 +185,31 @@ def seeds(directory):
     put("jsonl", "zlib", b"\3" + zlib.compress(lines, 6))
     put("jsonl", "empty", b"\1")
 
-    for form, name in ((tarfile.USTAR_FORMAT, "ustar"), (tarfile.GNU_FORMAT, "gnu"), (tarfile.PAX_FORMAT, "pax")):
+    for form, name in (
+        (tarfile.USTAR_FORMAT, "ustar"),
+        (tarfile.GNU_FORMAT, "gnu"),
+        (tarfile.PAX_FORMAT, "pax"),
+    ):
         out = io.BytesIO()
         with tarfile.open(fileobj=out, mode="w", format=form) as tar:
-            for member in ("a/0.jpg", "a/0.cls", "README", "a/1.seg.npy", "long" * 20 + "/" + "name" * 10 + ".txt"):
+            for member in (
+                "a/0.jpg",
+                "a/0.cls",
+                "README",
+                "a/1.seg.npy",
+                "long" * 20 + "/" + "name" * 10 + ".txt",
+            ):
                 header = b"{'descr': '<i2', 'fortran_order': False, 'shape': (2,), }\n"
-                data = b"\x93NUMPY\1\0" + struct.pack("<H", len(header)) + header + b"abcd" if member.endswith("npy") else b"7\n"
-                info = tarfile.TarInfo(member if name == "ustar" else member.replace("a/", "\u00e4" * (60 if member == "a/1.seg.npy" else 1) + "/"))
+                data = (
+                    b"\x93NUMPY\1\0" + struct.pack("<H", len(header)) + header + b"abcd"
+                    if member.endswith("npy")
+                    else b"7\n"
+                )
+                info = tarfile.TarInfo(
+                    member
+                    if name == "ustar"
+                    else member.replace("a/", "\u00e4" * (60 if member == "a/1.seg.npy" else 1) + "/")
+                )
                 info.size = len(data)
                 tar.addfile(info, io.BytesIO(data))
             info = tarfile.TarInfo("directory")
@@ -192,16 +229,41 @@ def seeds(directory):
         offsets = [sum(lengths[:i]) + 16 * i for i in range(len(lengths))]
         stream = sum(lengths) + 16 * len(lengths)
         size = stream if codec == 1 else 100
-        body = struct.pack("<QqqQQQQQQQQ", size, 7, 8, 99, codec, stream, len(lengths), 1 if lengths else 0, len(restarts), len(windows), 2)
-        body += column("Q", offsets) + column("Q", lengths) + column("I", [5] * len(lengths)) + column("Q", [len(lengths)][:len(lengths)])
+        body = struct.pack(
+            "<QqqQQQQQQQQ",
+            size,
+            7,
+            8,
+            99,
+            codec,
+            stream,
+            len(lengths),
+            1 if lengths else 0,
+            len(restarts),
+            len(windows),
+            2,
+        )
+        body += (
+            column("Q", offsets)
+            + column("Q", lengths)
+            + column("I", [5] * len(lengths))
+            + column("Q", [len(lengths)][: len(lengths)])
+        )
         base = 32 + len(body) + 32 * len(restarts)
         for out, into, bits, window, at in restarts:
             body += struct.pack("<QQIIQ", out, into, bits, window, base + at)
         return body + column("B", windows) + b"a\0" + bytes(6)
 
     def text_segment(offsets, lengths, stream):
-        body = struct.pack("<QqqQQQQQQQQ", stream, 7, 8, 99, 1, stream, len(lengths), 1 if lengths else 0, 0, 0, 2)
-        body += column("Q", offsets) + column("Q", lengths) + column("Q", [77]) + column("Q", [len(lengths)][:len(lengths)])
+        body = struct.pack(
+            "<QqqQQQQQQQQ", stream, 7, 8, 99, 1, stream, len(lengths), 1 if lengths else 0, 0, 0, 2
+        )
+        body += (
+            column("Q", offsets)
+            + column("Q", lengths)
+            + column("Q", [77])
+            + column("Q", [len(lengths)][: len(lengths)])
+        )
         return body + b"a\0" + bytes(6)
 
     put("index", "lines", b"\x02" + text_segment([0, 4, 6], [3, 0, 5], 11))
@@ -209,7 +271,11 @@ def seeds(directory):
     put("index", "tar", b"\x03" + text_segment([512, 4096], [1024, 2048], 10240))
     put("index", "segment", b"\0" + segment(1, [3, 0, 100], [], b""))
     put("index", "segment-empty", b"\0" + segment(1, [], [], b""))
-    put("index", "segment-gzip", b"\0" + segment(2, [30, 40], [(20, 10, 0, 8, 0), (50, 20, 3, 12, 8)], bytes(20)))
+    put(
+        "index",
+        "segment-gzip",
+        b"\0" + segment(2, [30, 40], [(20, 10, 0, 8, 0), (50, 20, 3, 12, 8)], bytes(20)),
+    )
     names = b"/r/a.jpg\0/r/b.jpg\0"
     files = struct.pack("<QQ", 2, len(names)) + column("Q", [10, 20, 1, 2, 3, 4, 77, 78, 0, 9, 3, 3]) + names
     put("index", "files", b"\1" + files)
@@ -217,7 +283,9 @@ def seeds(directory):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("directory")
     parser.add_argument("--records", type=int, default=300)
     parser.add_argument("--seeds", action="store_true")
@@ -228,9 +296,12 @@ def main():
     payloads = [example(expected(i), packed=i % 2 == 0) for i in range(args.records)]
     third = -(-len(payloads) // 3)
     for k in range(3):
-        part = payloads[k * third:(k + 1) * third]
-        for name, compression, members in (("plain-%02d.tfrecord", "none", 1), ("gzip-%02d.tfrecord.gz", "gzip", k + 1),
-                                           ("zlib-%02d.tfrecord.z", "zlib", 1)):
+        part = payloads[k * third : (k + 1) * third]
+        for name, compression, members in (
+            ("plain-%02d.tfrecord", "none", 1),
+            ("gzip-%02d.tfrecord.gz", "gzip", k + 1),
+            ("zlib-%02d.tfrecord.z", "zlib", 1),
+        ):
             write(os.path.join(args.directory, name % k), part, compression, members)
     write(os.path.join(args.directory, "empty.tfrecord"), [])
     damaged(os.path.join(args.directory, "damaged"))

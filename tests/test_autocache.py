@@ -1,4 +1,5 @@
-"""Caches of a service's workers, black box: they share what they keep, the dispatcher decides what is used of it, and says why. Caches of local runs: test_cache.py.
+"""Caches of a service's workers, black box: they share what they keep, the dispatcher decides what is used
+of it, and says why. Caches of local runs: test_cache.py.
 
 CACHEW names the command (default build/cachew)."""
 
@@ -12,7 +13,11 @@ from deadlines import HANG_S, wait_for
 
 
 def prefix(count, us):
-    return [{"op": "synthetic", "count": count, "shape": [32, 32, 3], "dtype": "uint8"}, {"op": "delay", "us": us}, {"op": "autocache"}]
+    return [
+        {"op": "synthetic", "count": count, "shape": [32, 32, 3], "dtype": "uint8"},
+        {"op": "delay", "us": us},
+        {"op": "autocache"},
+    ]
 
 
 ENDLESS = 1000000  # epochs or elements: more than any test waits for
@@ -54,13 +59,27 @@ def service(daemons, tmp_path, *words, workers=2, env=None):
     need_test_build()
     dispatcher = daemons.start("dispatcher", "--listen", "127.0.0.1:0", *words)
     for _ in range(workers):
-        daemons.start("worker", "--dispatcher", dispatcher.address, "--memory", "256M", "--threads", 1, "--cache-dir", tmp_path / "cache", env={**SLEEPING, **(env or {})})
+        daemons.start(
+            "worker",
+            "--dispatcher",
+            dispatcher.address,
+            "--memory",
+            "256M",
+            "--threads",
+            1,
+            "--cache-dir",
+            tmp_path / "cache",
+            env={**SLEEPING, **(env or {})},
+        )
     return dispatcher.address
 
 
 def test_a_job_reads_what_another_one_writes_while_it_writes(daemons, tmp_path):
     first = write(tmp_path / "first.json", [*prefix(ENDLESS, 10000), {"op": "batch", "size": 8}])
-    second = write(tmp_path / "second.json", [*prefix(ENDLESS, 10000), {"op": "random_flip", "component": "data"}, {"op": "batch", "size": 5}])
+    second = write(
+        tmp_path / "second.json",
+        [*prefix(ENDLESS, 10000), {"op": "random_flip", "component": "data"}, {"op": "batch", "size": 5}],
+    )
     address = service(daemons, tmp_path)
     writes = job(first, "--service", address, "--job", "writes")
     wait(lambda: counted(address, "cache_misses") >= 80, writes)
@@ -81,7 +100,10 @@ def test_the_dispatcher_decides_and_changes_its_mind(daemons, tmp_path):
     """Without a policy for workers, too."""
     speed = tmp_path / "speed"
     speed.write_text("300000 0")  # 10 ms for an element that takes one to compute
-    pipeline = write(tmp_path / "p.json", [*prefix(400, 1000), {"op": "random_flip", "component": "data"}, {"op": "batch", "size": 8}])
+    pipeline = write(
+        tmp_path / "p.json",
+        [*prefix(400, 1000), {"op": "random_flip", "component": "data"}, {"op": "batch", "size": 8}],
+    )
     address = service(daemons, tmp_path, workers=1, env={"CACHEW_STORE": str(speed)})
     one = job(pipeline, "--service", address, "--job", "one", "--epochs", ENDLESS)
     wait(lambda: None in decisions(address, "one"), one)

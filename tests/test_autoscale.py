@@ -1,4 +1,5 @@
-"""Autoscale, black box: `cachew up --autoscale`, provisioners, shares, and what is said of decisions. How well it decides: bench/autoscale.py and bench/policies.py.
+"""Autoscale, black box: `cachew up --autoscale`, provisioners, shares, and what is said of decisions. How
+well it decides: bench/autoscale.py and bench/policies.py.
 
 CACHEW names the command (default build/cachew)."""
 
@@ -39,7 +40,11 @@ def local_digest(pipeline, epochs):
 @pytest.fixture
 def pipeline(tmp_path):
     path = tmp_path / "pipeline.json"
-    chain = [{"op": "synthetic", "count": 4096, "shape": [16]}, {"op": "delay", "us": 100}, {"op": "batch", "size": 8}]
+    chain = [
+        {"op": "synthetic", "count": 4096, "shape": [16]},
+        {"op": "delay", "us": 100},
+        {"op": "batch", "size": 8},
+    ]
     path.write_text(json.dumps({"cachew": 1, "pipeline": chain}))
     return path
 
@@ -60,7 +65,9 @@ def serving(address):
 
 
 def up(daemons, *words, **options):
-    return daemons.start("up", "--listen", "127.0.0.1:0", "--autoscale", "--memory", "256M", *words, **options)
+    return daemons.start(
+        "up", "--listen", "127.0.0.1:0", "--autoscale", "--memory", "256M", *words, **options
+    )
 
 
 def test_up_starts_as_many_as_are_wanted_and_makes_up_for_the_dead(daemons, pipeline, tmp_path):
@@ -100,7 +107,9 @@ def test_a_provisioner_that_dies_takes_its_workers_along_and_the_next_one_starts
         workers = wait_for(lambda: len(found := serving(service.address)) == 2 and found)
         before = {w["id"] for w in workers}
         os.kill(service.ready["workers"][0]["pid"], signal.SIGKILL)
-        wait_for(lambda: len(found := serving(service.address)) == 2 and not before & {w["id"] for w in found})
+        wait_for(
+            lambda: len(found := serving(service.address)) == 2 and not before & {w["id"] for w in found}
+        )
         assert job.end(code=0)["digest"] == local_digest(pipeline, 8)
 
 
@@ -123,7 +132,9 @@ def ready(dispatcher):
 def provision(daemons, dispatcher, *words, least=1, most=None, memory="64M", env=None):
     """Starts a provisioner of `least` to `most` workers."""
     numbers = ["--min-workers", least, "--max-workers", most or least]
-    return daemons.start("provision", "--dispatcher", dispatcher.address, *numbers, *words, "--", "--memory", memory, env=env)
+    return daemons.start(
+        "provision", "--dispatcher", dispatcher.address, *numbers, *words, "--", "--memory", memory, env=env
+    )
 
 
 def provisioned(daemons, dispatcher, n, env=None):
@@ -133,7 +144,9 @@ def provisioned(daemons, dispatcher, n, env=None):
 
 
 def serve(daemons, policy="auto", env=None):
-    return daemons.start("dispatcher", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--policy", policy, env=env)
+    return daemons.start(
+        "dispatcher", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--policy", policy, env=env
+    )
 
 
 @pytest.fixture
@@ -165,8 +178,13 @@ def test_a_provisioner_that_hangs_is_killed_and_another_one_takes_its_place(daem
     os.kill(hung, signal.SIGSTOP)
     wait_for(lambda: not is_there(hung))
     before = {w["pid"] for w in workers}
-    wait_for(lambda: pool(service) and len(found := ready(service)) == 2 and not before & {w["pid"] for w in found})
-    assert f"the provisioner (pid {hung}): the dispatcher has heard nothing of it for 30 s; it is killed" in service.err
+    wait_for(
+        lambda: pool(service) and len(found := ready(service)) == 2 and not before & {w["pid"] for w in found}
+    )
+    assert (
+        f"the provisioner (pid {hung}): the dispatcher has heard nothing of it for 30 s; it is killed"
+        in service.err
+    )
     assert 'pool "local" is away' in service.err
     assert service.end() == 0
 
@@ -181,14 +199,26 @@ def test_a_second_provisioner_of_a_pool_ends_and_says_why(daemons, dispatcher):
     assert "connection ended" not in first.err
 
 
-def test_a_provisioner_in_the_place_of_one_that_was_killed_counts_the_workers_that_are_left(daemons, dispatcher):
+def test_a_provisioner_in_the_place_of_one_that_was_killed_counts_the_workers_that_are_left(
+    daemons, dispatcher
+):
     """It started as many as it may beside them."""
-    words = ["--dispatcher", dispatcher.address, "--memory", "64M", "--pool", "local", "--name", "local-before-1"]
+    words = [
+        "--dispatcher",
+        dispatcher.address,
+        "--memory",
+        "64M",
+        "--pool",
+        "local",
+        "--name",
+        "local-before-1",
+    ]
     left = daemons.start("worker", *words)  # as a provisioner starts one, which then was killed
     provisioner = provision(daemons, dispatcher, least=2)
 
     def others():
         return [w for w in ready(dispatcher) if w["name"] != "local-before-1"]
+
     wait_for(others)
     assert wait_for(lambda: pool(dispatcher)["workers"]) == 1  # it says how many it started, all at once
     left.end(signal.SIGKILL)
@@ -197,7 +227,9 @@ def test_a_provisioner_in_the_place_of_one_that_was_killed_counts_the_workers_th
 
 
 def limited(daemons, dispatcher, *words, least):
-    """A provisioner of workers with limited CPU time; None where that needs control groups that can't be made."""
+    """A provisioner of workers with limited CPU time; None where that needs control groups that can't be
+    made.
+    """
     try:
         return provision(daemons, dispatcher, "--worker-cpus", 0.5, *words, least=least)
     except AssertionError as e:
@@ -212,10 +244,16 @@ def test_no_control_group_is_left_of_a_provisioner_that_was_killed(daemons, disp
     if not first:
         pytest.skip("no control groups can be made here")
     workers = wait_for(lambda: len(found := ready(dispatcher)) == 2 and found)
-    lines = [line.split(":", 2) for line in Path(f"/proc/{workers[0]['pid']}/cgroup").read_text().splitlines()]
-    (controllers, group), = ((c, g) for _, c, g in lines if f"cachew-{first.process.pid}-" in g)
+    lines = [
+        line.split(":", 2) for line in Path(f"/proc/{workers[0]['pid']}/cgroup").read_text().splitlines()
+    ]
+    ((controllers, group),) = ((c, g) for _, c, g in lines if f"cachew-{first.process.pid}-" in g)
     kinds = [line.split()[1:4] for line in Path("/proc/self/mounts").read_text().splitlines()]
-    mount = next(path for path, kind, options in kinds if (kind == "cgroup2" if not controllers else kind == "cgroup" and "cpu" in options.split(",")))
+    mount = next(
+        path
+        for path, kind, options in kinds
+        if (kind == "cgroup2" if not controllers else kind == "cgroup" and "cpu" in options.split(","))
+    )
     parent = Path(mount + group).parent
     assert Path(mount + group).is_dir()
     first.end(signal.SIGKILL)
@@ -236,8 +274,12 @@ def of_pool(name):
     return found
 
 
-def test_nothing_is_left_of_provisioners_that_are_killed_soon_after_their_start(daemons, dispatcher, tmp_path):
-    """Some children missed that their provisioner was dead, and served for ever: those that just entered a control group, which takes long, nearly always."""
+def test_nothing_is_left_of_provisioners_that_are_killed_soon_after_their_start(
+    daemons, dispatcher, tmp_path
+):
+    """Some children missed that their provisioner was dead, and served for ever: those that just entered a
+    control group, which takes long, nearly always.
+    """
     moments, start = random.Random(1), limited
     for i in range(30):
         name = f"{tmp_path.name}-{os.getpid()}-{i}"
@@ -258,6 +300,7 @@ def test_two_jobs_share_by_weight(daemons, pipeline):
 
     def running():
         return [(scaling(service.address, name) or {}).get("running") for name in names]
+
     with endless_job(pipeline, service, "a"), endless_job(pipeline, service, "b"):
         wait_for(lambda: running() == [3, 3])
         assert answer("jobs", "--service", service.address, "--share", "a", "--weight", 2)
@@ -265,28 +308,46 @@ def test_two_jobs_share_by_weight(daemons, pipeline):
         assert answer("jobs", "--service", service.address, "--share", "b", "--priority", 1, "--quota", 5)
         wait_for(lambda: running() == [1, 5])
         assert scaling(service.address, "a")["objective"] == "time"
-        assert answer("jobs", "--service", service.address, "--aim", "a", "--objective", "cost", "--price-client", 8.8)
+        assert answer(
+            "jobs", "--service", service.address, "--aim", "a", "--objective", "cost", "--price-client", 8.8
+        )
         assert [scaling(service.address, name)["objective"] for name in names] == ["cost", "time"]
         assert scaling(service.address, "a")["client_price_per_h"] == 8.8
-        assert "one of time, cost" in refused("jobs", "--service", service.address, "--aim", "a", "--objective", "speed")
+        assert "one of time, cost" in refused(
+            "jobs", "--service", service.address, "--aim", "a", "--objective", "speed"
+        )
         assert answer("jobs", "--service", service.address, "--share", "b", "--weight", 3)
-        assert [scaling(service.address, "b")[key] for key in ("weight", "priority", "quota")] == [3, 1, 5]  # what was not given is as it was
-        assert "says nothing of it: expected --weight" in refused("jobs", "--service", service.address, "--share", "a")
+        # what was not given is as it was
+        assert [scaling(service.address, "b")[key] for key in ("weight", "priority", "quota")] == [3, 1, 5]
+        assert "says nothing of it: expected --weight" in refused(
+            "jobs", "--service", service.address, "--share", "a"
+        )
         assert "--share is missing" in refused("jobs", "--service", service.address, "--weight", 2)
         assert "--aim is missing" in refused("jobs", "--service", service.address, "--objective", "time")
-        assert 'no job "c" that runs' in refused("jobs", "--service", service.address, "--share", "c", "--weight", 2)
-        for number in (0, -1, 1e-7, 1e7, "nan"):  # which the command took, up to 1e9, and the dispatcher refused with other bounds
-            assert "a number from 1e-06 to 1e+06" in refused("jobs", "--service", service.address, "--share", "a", "--weight", number)
-            assert "a number from 1e-06 to 1e+06" in refused("jobs", "--service", service.address, "--aim", "a", "--price-client", number)
+        assert 'no job "c" that runs' in refused(
+            "jobs", "--service", service.address, "--share", "c", "--weight", 2
+        )
+        # which the command took, up to 1e9, and the dispatcher refused with other bounds
+        for number in (0, -1, 1e-7, 1e7, "nan"):
+            assert "a number from 1e-06 to 1e+06" in refused(
+                "jobs", "--service", service.address, "--share", "a", "--weight", number
+            )
+            assert "a number from 1e-06 to 1e+06" in refused(
+                "jobs", "--service", service.address, "--aim", "a", "--price-client", number
+            )
 
 
 def test_decisions_are_told(daemons, pipeline):
     service = up(daemons, "--workers", 2, "--policy", "fixed:2", "--http", "127.0.0.1:0")
     with endless_job(pipeline, service, "one"):
-        page = wait_for(lambda: scaling(service.address, "one") and service.json("/api/v1/jobs/one/decisions"))
+        page = wait_for(
+            lambda: scaling(service.address, "one") and service.json("/api/v1/jobs/one/decisions")
+        )
         assert page[0]["record"]["chosen"]["workers"] == {"local": 2}
         assert page[0]["record"]["why"] == "2 were asked for"
-        assert answer("jobs", "explain", "one", "--service", service.address)[0]["record"] == page[0]["record"]
+        assert (
+            answer("jobs", "explain", "one", "--service", service.address)[0]["record"] == page[0]["record"]
+        )
         told = f"{page[0]['record']['what']}: 2 were asked for"
         assert told.startswith("2 workers")
         assert told in jobs("explain", "one", "--service", service.address)
@@ -304,7 +365,9 @@ def test_alternatives_of_several_pools_say_of_which(daemons, pipeline):
     provision(daemons, dispatcher, "--pool", "far", "--price-worker", 3)
     wait_for(lambda: len(ready(dispatcher)) == 2)
     with endless_job(pipeline, dispatcher, "one"):
-        decisions = wait_for(lambda: scaling(dispatcher.address, "one") and dispatcher.json("/api/v1/jobs/one/decisions"))
+        decisions = wait_for(
+            lambda: scaling(dispatcher.address, "one") and dispatcher.json("/api/v1/jobs/one/decisions")
+        )
         alternatives = decisions[0]["record"]["alternatives"]
         assert [a["pools"] for a in alternatives] == [{"local": 1, "far": 0}, {"local": 0, "far": 1}]
         told = jobs("explain", "one", "--service", dispatcher.address)
@@ -332,10 +395,14 @@ def test_a_provisioner_says_what_it_waits_for(daemons):
 
 
 def test_a_worker_that_can_not_start_is_no_end(daemons, dispatcher):
-    """Workers that end before they served are tried again at longer and longer intervals, however long they took to
-    end, and the dispatcher learns that there are no more."""
+    """Workers that end before they served are tried again at longer and longer intervals, however long they
+    took to end, and the dispatcher learns that there are no more."""
     provisioner = provision(daemons, dispatcher, least=2, most=5, memory="1")
-    wait_for(lambda: any(p["maximum"] == 0 and "ended with 2" in (p["why"] or "") for p in dispatcher.json("/api/v1/pools")))
+    wait_for(
+        lambda: any(
+            p["maximum"] == 0 and "ended with 2" in (p["why"] or "") for p in dispatcher.json("/api/v1/pools")
+        )
+    )
     assert "3 workers in a row ended before they served, and said why above" in provisioner.err
     assert provisioner.err.count("expected at least 16777216 bytes, 16 MiB") >= 3
     short = {"cachew_dispatcher_pools 1", "cachew_dispatcher_pools_short 1"}
@@ -343,9 +410,15 @@ def test_a_worker_that_can_not_start_is_no_end(daemons, dispatcher):
     assert provisioner.end() == 0
 
 
-@pytest.mark.parametrize("words, why", [
-    (["--bogus"], "workers would refuse their command line: unknown option --bogus"), (["--threads", 0], "--threads 0"),
-    (["--listen", "0.0.0.0:0"], "--listen 0.0.0.0:0 is no loopback address"), (["--data-root", "/nowhere"], "expected a directory that pipelines may read")])
+@pytest.mark.parametrize(
+    "words, why",
+    [
+        (["--bogus"], "workers would refuse their command line: unknown option --bogus"),
+        (["--threads", 0], "--threads 0"),
+        (["--listen", "0.0.0.0:0"], "--listen 0.0.0.0:0 is no loopback address"),
+        (["--data-root", "/nowhere"], "expected a directory that pipelines may read"),
+    ],
+)
 def test_words_that_every_worker_would_refuse_are_refused_before_one_is_started(words, why):
     """They were tried for ever."""
     assert why in refused("provision", "--dispatcher", "127.0.0.1:1", "--", *words)
@@ -353,12 +426,26 @@ def test_words_that_every_worker_would_refuse_are_refused_before_one_is_started(
 
 def test_pools_without_a_name_of_their_own_are_refused():
     """Decisions took a pool called static for the workers that belong to none."""
-    assert 'pool "static" has the workers that no provisioner started' in refused("provision", "--dispatcher", "127.0.0.1:1", "--pool", "static")
-    assert "a pool's name has 1 to 64 bytes of UTF-8, not 0" in refused("provision", "--dispatcher", "127.0.0.1:1", "--pool", "")
+    assert 'pool "static" has the workers that no provisioner started' in refused(
+        "provision", "--dispatcher", "127.0.0.1:1", "--pool", "static"
+    )
+    assert "a pool's name has 1 to 64 bytes of UTF-8, not 0" in refused(
+        "provision", "--dispatcher", "127.0.0.1:1", "--pool", ""
+    )
     assert 'the address "nonsense": expected HOST:PORT' in refused("provision", "--dispatcher", "nonsense")
 
 
-@pytest.mark.parametrize(("option", "value"), [("policy", "auto"), ("min-workers", 3), ("worker-cpus", 0.1), ("objective", "cost"), ("price-client", 3), ("price-worker", 3)])
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("policy", "auto"),
+        ("min-workers", 3),
+        ("worker-cpus", 0.1),
+        ("objective", "cost"),
+        ("price-client", 3),
+        ("price-worker", 3),
+    ],
+)
 def test_an_option_that_means_nothing_without_autoscale_is_refused(option, value):
     """All but the policy were passed over."""
     assert f"--{option} without --autoscale: expected both" in refused("up", f"--{option}", value)
@@ -368,7 +455,9 @@ def test_an_option_that_means_nothing_without_autoscale_is_refused(option, value
 
 def test_a_fixed_number_of_workers_that_can_not_be_is_refused():
     """It started, and had fewer."""
-    assert "--policy fixed:20 is more than --workers 2: expected" in refused("up", "--autoscale", "--policy", "fixed:20", "--workers", 2)
+    assert "--policy fixed:20 is more than --workers 2: expected" in refused(
+        "up", "--autoscale", "--policy", "fixed:20", "--workers", 2
+    )
 
 
 def test_prices_have_the_same_bounds_wherever_they_are_said():
@@ -377,14 +466,20 @@ def test_prices_have_the_same_bounds_wherever_they_are_said():
         for price in (0, 1e-7, 1e8, "nan"):
             assert "a number from 1e-06 to 1e+06" in refused(*verb, "--price-client", price)
         assert "a number from 0 to 1e+06" in refused(*verb, "--price-worker", 1e8)
-    assert "a number from 0 to 1e+06" in refused("provision", "--dispatcher", "127.0.0.1:1", "--price-worker", 1e8)
+    assert "a number from 0 to 1e+06" in refused(
+        "provision", "--dispatcher", "127.0.0.1:1", "--price-worker", 1e8
+    )
 
 
 def test_words_that_mean_nothing(daemons):
     assert "did you mean hpa" in refused("dispatcher", "--policy", "hpaa")
-    assert "--min-workers 3 is more than --workers 2: expected" in refused("up", "--autoscale", "--min-workers", 3, "--workers", 2)
+    assert "--min-workers 3 is more than --workers 2: expected" in refused(
+        "up", "--autoscale", "--min-workers", 3, "--workers", 2
+    )
     assert "--dispatcher is missing" in refused("provision")
-    assert "--min-workers 3 is more" in refused("provision", "--dispatcher", "127.0.0.1:1", "--min-workers", 3)
+    assert "--min-workers 3 is more" in refused(
+        "provision", "--dispatcher", "127.0.0.1:1", "--min-workers", 3
+    )
     dispatcher = daemons.start("dispatcher", "--listen", "127.0.0.1:0")
     provisioner = daemons.start("provision", "--dispatcher", dispatcher.address, "--min-workers", 0)
     wait_for(lambda: "expected one with --policy" in provisioner.err)

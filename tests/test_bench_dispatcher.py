@@ -1,4 +1,6 @@
-"""bench/dispatcher.py, which measures what a dispatcher takes: that it measures something. Its figures are no tests."""
+"""bench/dispatcher.py, which measures what a dispatcher takes: that it measures something. Its figures are
+no tests.
+"""
 
 import json
 import subprocess
@@ -12,7 +14,11 @@ LOAD = Path(CACHEW).parent / "bench" / "dispatcher_load"
 
 
 def measure(*words):
-    done = subprocess.run([sys.executable, BENCH / "dispatcher.py", "--cachew", CACHEW, *map(str, words)], stdout=subprocess.PIPE, text=True)
+    done = subprocess.run(
+        [sys.executable, BENCH / "dispatcher.py", "--cachew", CACHEW, *map(str, words)],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
     return done.returncode, json.loads(done.stdout or "{}")
 
 

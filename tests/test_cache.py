@@ -1,5 +1,6 @@
-"""The cache: what it keeps and reads; several runs on one directory; stores that are slow, hang or are full; the quota; its command. The examples with it:
-test_cache_examples.py; runs that are killed: test_cache_kills.py."""
+"""The cache: what it keeps and reads; several runs on one directory; stores that are slow, hang or are full;
+the quota; its command. The examples with it: test_cache_examples.py; runs that are killed:
+test_cache_kills.py."""
 
 import contextlib
 import os
@@ -17,8 +18,15 @@ ENDLESS = 1000000  # epochs or batches: more than any test waits for
 @pytest.fixture
 def synthetic(tmp_path):
     """Elements that take a while: 400 of 12 KiB."""
-    chain = [{"op": "synthetic", "count": 400, "shape": [64, 64, 3], "dtype": "uint8"}, {"op": "delay", "us": 200},
-             {"op": "assign", "set": {"data": "255 - data"}}, {"op": "cache"}, {"op": "shuffle"}, {"op": "random_flip", "component": "data"}, {"op": "batch", "size": 8}]
+    chain = [
+        {"op": "synthetic", "count": 400, "shape": [64, 64, 3], "dtype": "uint8"},
+        {"op": "delay", "us": 200},
+        {"op": "assign", "set": {"data": "255 - data"}},
+        {"op": "cache"},
+        {"op": "shuffle"},
+        {"op": "random_flip", "component": "data"},
+        {"op": "batch", "size": 8},
+    ]
     return write(tmp_path / "synthetic.json", chain)
 
 
@@ -66,7 +74,15 @@ def test_damage_is_counted_and_mended(synthetic, tmp_path):
 
 def test_other_source_data_are_other_entries(tmp_path):
     data, cache = tmp_path / "lines.txt", tmp_path / "c"
-    pipeline = write(tmp_path / "p.json", [{"op": "text", "files": "lines.txt"}, {"op": "assign", "set": {"n": "length(text)"}}, {"op": "autocache"}, {"op": "batch", "size": 3}])
+    pipeline = write(
+        tmp_path / "p.json",
+        [
+            {"op": "text", "files": "lines.txt"},
+            {"op": "assign", "set": {"n": "length(text)"}},
+            {"op": "autocache"},
+            {"op": "batch", "size": 3},
+        ],
+    )
     for text in ("one\ntwo\nthree\n", "one\nTWO!\nthree\n"):
         data.write_text(text)
         wanted = same(pipeline)
@@ -78,8 +94,16 @@ def test_labels_follow_the_classes(tmp_path):
     """A new class in front gives other labels to images that did not change."""
     from PIL import Image
 
-    pipeline = write(tmp_path / "p.json", [{"op": "image_folder", "root": "images"}, {"op": "decode_image", "component": "image"}, {"op": "autocache"},
-                                           {"op": "select", "components": ["label"]}, {"op": "batch", "size": 4}])
+    pipeline = write(
+        tmp_path / "p.json",
+        [
+            {"op": "image_folder", "root": "images"},
+            {"op": "decode_image", "component": "image"},
+            {"op": "autocache"},
+            {"op": "select", "components": ["label"]},
+            {"op": "batch", "size": 4},
+        ],
+    )
     for name in ("dogs", "eels", "cats"):
         (tmp_path / "images" / name).mkdir(parents=True)
         Image.new("RGB", (8, 8), name_colour(name)).save(tmp_path / "images" / name / "0.png")
@@ -93,8 +117,13 @@ def name_colour(name):
 
 
 def test_freeze_is_the_same_with_and_without_a_cache(tmp_path):
-    chain = [{"op": "synthetic", "count": 60, "shape": [6, 6, 3], "dtype": "uint8"}, {"op": "random_crop", "component": "data", "size": [3, 3]},
-             {"op": "autocache", "freeze": True, "reuse": 2}, {"op": "random_flip", "component": "data"}, {"op": "batch", "size": 7}]
+    chain = [
+        {"op": "synthetic", "count": 60, "shape": [6, 6, 3], "dtype": "uint8"},
+        {"op": "random_crop", "component": "data", "size": [3, 3]},
+        {"op": "autocache", "freeze": True, "reuse": 2},
+        {"op": "random_flip", "component": "data"},
+        {"op": "batch", "size": 7},
+    ]
     pipeline = write(tmp_path / "p.json", chain)
     wanted = same(pipeline, "--epochs", 5)
     ran = run(pipeline, "--epochs", 5, "--cache-dir", tmp_path / "c")
@@ -109,7 +138,12 @@ def test_freeze_is_the_same_with_and_without_a_cache(tmp_path):
 
 
 def test_a_marker_behind_draws_is_not_used_and_says_so(tmp_path):
-    chain = [{"op": "synthetic", "count": 20, "shape": [6, 6, 3], "dtype": "uint8"}, {"op": "random_flip", "component": "data"}, {"op": "autocache"}, {"op": "batch", "size": 7}]
+    chain = [
+        {"op": "synthetic", "count": 20, "shape": [6, 6, 3], "dtype": "uint8"},
+        {"op": "random_flip", "component": "data"},
+        {"op": "autocache"},
+        {"op": "batch", "size": 7},
+    ]
     ran, said = cachew("run", write(tmp_path / "p.json", chain), "--digest", "--cache-dir", tmp_path / "c")
     assert "autocache (operator 2) is not used: it stands behind an operator that draws" in said
     assert ran["cache"]["misses"] == 0
@@ -118,27 +152,45 @@ def test_a_marker_behind_draws_is_not_used_and_says_so(tmp_path):
     assert "draws" in explained["markers"][0]["inert"]
 
 
-@pytest.mark.parametrize(("given", "message"), [
-    (["--cache-dir", "{c}", "--cache", "1"], "--cache 1: expected auto, off, or the number of a marker: 0 to 0"),
-    (["--cache", "auto"], "expected --cache-dir DIR"),
-    (["--cache-dir", "/proc/nowhere"], "can't make directory"),
-    (["--cache-dir", "/etc/passwd"], "/etc/passwd: expected a directory"),
-])
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (
+            ["--cache-dir", "{c}", "--cache", "1"],
+            "--cache 1: expected auto, off, or the number of a marker: 0 to 0",
+        ),
+        (["--cache", "auto"], "expected --cache-dir DIR"),
+        (["--cache-dir", "/proc/nowhere"], "can't make directory"),
+        (["--cache-dir", "/etc/passwd"], "/etc/passwd: expected a directory"),
+    ],
+)
 def test_wrong_options(synthetic, tmp_path, given, message):
     error, _ = cachew("run", synthetic, *[w.format(c=tmp_path / "c") for w in given], code=2)
     assert message in error["error"]["message"]
 
 
 def test_wrong_attributes(tmp_path):
-    pipeline = write(tmp_path / "p.json", [{"op": "range", "stop": 3}, {"op": "autocache", "reuse": 2}, {"op": "batch", "size": 1}])
+    pipeline = write(
+        tmp_path / "p.json",
+        [{"op": "range", "stop": 3}, {"op": "autocache", "reuse": 2}, {"op": "batch", "size": 1}],
+    )
     error = cachew("run", pipeline, code=2)[0]["error"]
     assert (error["operator"], error["attribute"]) == ("autocache", "reuse")
 
 
 def test_failed_records_stay_failed(records, tmp_path):
     """What fails is listed again each time, and is no entry."""
-    pipeline = write(tmp_path / "p.json", [{"op": "range", "stop": 300}, {"op": "fail", "where": "value % 7 == 3"}, {"op": "filter", "where": "value % 2 == 0"},
-                                           {"op": "autocache"}, {"op": "batch", "size": 8}], on_error="skip")
+    pipeline = write(
+        tmp_path / "p.json",
+        [
+            {"op": "range", "stop": 300},
+            {"op": "fail", "where": "value % 7 == 3"},
+            {"op": "filter", "where": "value % 2 == 0"},
+            {"op": "autocache"},
+            {"op": "batch", "size": 8},
+        ],
+        on_error="skip",
+    )
     wanted = same(pipeline)
     assert wanted[2] > 0
     for _ in range(3):
@@ -149,11 +201,17 @@ def test_failed_records_stay_failed(records, tmp_path):
 
 NONE, MARKER = "cachew: cache: none: ", "cachew: cache: autocache (operator 2): "
 
+
 @pytest.fixture
 def dear(tmp_path):
     """Elements of 12 KiB that take a millisecond."""
-    chain = [{"op": "synthetic", "count": 300, "shape": [64, 64, 3], "dtype": "uint8"}, {"op": "delay", "us": 1000}, {"op": "autocache"},
-             {"op": "random_flip", "component": "data"}, {"op": "batch", "size": 8}]
+    chain = [
+        {"op": "synthetic", "count": 300, "shape": [64, 64, 3], "dtype": "uint8"},
+        {"op": "delay", "us": 1000},
+        {"op": "autocache"},
+        {"op": "random_flip", "component": "data"},
+        {"op": "batch", "size": 8},
+    ]
     return write(tmp_path / "dear.json", chain)
 
 
@@ -181,14 +239,32 @@ def test_a_cache_that_pays_is_used(dear, tmp_path):
 
 def test_it_is_decided_by_the_third_batch_however_long_batches_take(dear, tmp_path):
     """Of a job that is long beside them: a batch takes 0.64 s."""
-    ran = run(dear, "--cache-dir", tmp_path / "c", "--set", "0.count=100000", "--set", "1.us=10000", "--set", "4.size=512", "--threads", 8, "--epochs", 1000, "--batches", 3)
+    ran = run(
+        dear,
+        "--cache-dir",
+        tmp_path / "c",
+        "--set",
+        "0.count=100000",
+        "--set",
+        "1.us=10000",
+        "--set",
+        "4.size=512",
+        "--threads",
+        8,
+        "--epochs",
+        1000,
+        "--batches",
+        3,
+    )
     assert chosen(ran)[0] == "autocache (operator 2)"
 
 
 def test_a_store_that_is_too_slow_is_not_used(dear, tmp_path):
     (tmp_path / "speed").write_text("600000 0")  # 20 ms for an element
     slow = {"env": {"CACHEW_STORE": str(tmp_path / "speed")}}
-    with Running(tmp_path, dear, "--cache-dir", tmp_path / "c", "--epochs", ENDLESS, "--threads", 2, **slow) as running:
+    with Running(
+        tmp_path, dear, "--cache-dir", tmp_path / "c", "--epochs", ENDLESS, "--threads", 2, **slow
+    ) as running:
         running.until(lambda: segments(tmp_path / "c"))
         running.until(lambda: NONE in running.err, most=2000)
         ran = running.end()
@@ -203,8 +279,14 @@ def test_a_store_that_is_too_slow_is_not_used(dear, tmp_path):
 
 
 def test_it_changes_its_mind_when_the_store_changes(tmp_path):
-    chain = [{"op": "synthetic", "count": 200, "shape": [16, 16, 3], "dtype": "uint8"}, {"op": "delay", "us": 1000}, {"op": "autocache"}, {"op": "repeat", "count": -1},
-             {"op": "random_flip", "component": "data"}, {"op": "batch", "size": 8}]
+    chain = [
+        {"op": "synthetic", "count": 200, "shape": [16, 16, 3], "dtype": "uint8"},
+        {"op": "delay", "us": 1000},
+        {"op": "autocache"},
+        {"op": "repeat", "count": -1},
+        {"op": "random_flip", "component": "data"},
+        {"op": "batch", "size": 8},
+    ]
     pipeline, speed = write(tmp_path / "p.json", chain), tmp_path / "speed"
     speed.write_text("192000 0")  # 4 ms for an element
     given = ("--threads", 2, "--batches", ENDLESS, "--cache-dir", tmp_path / "c")
@@ -227,7 +309,10 @@ def test_cache_is_not_decided_about(synthetic, tmp_path):
 
 
 def look(fifo, running):
-    """Waits until a run looks how fast its directory is, which is each time that it opens one or finds a segment."""
+    """Waits until a run looks how fast its directory is, which is each time that it opens one or finds a
+    segment.
+    """
+
     def opened():
         with contextlib.suppress(OSError):
             return os.open(fifo, os.O_WRONLY | os.O_NONBLOCK)
@@ -242,10 +327,15 @@ def look(fifo, running):
 
 @pytest.mark.large
 def test_two_runs_at_once_share_what_they_compute(tmp_path):
-    """The second one begins when the first one has published something, and the first one goes on when the second one has
-    published the rest; each in its own order. A run that is held computes 64 MiB ahead, which is less than half of it."""
-    chain = [{"op": "synthetic", "count": 12000, "shape": [64, 64, 3], "dtype": "uint8"}, {"op": "cache"}, {"op": "shuffle"},
-             {"op": "batch", "size": 8}]
+    """The second one begins when the first one has published something, and the first one goes on when the
+    second one has published the rest; each in its own order. A run that is held computes 64 MiB ahead, which
+    is less than half of it."""
+    chain = [
+        {"op": "synthetic", "count": 12000, "shape": [64, 64, 3], "dtype": "uint8"},
+        {"op": "cache"},
+        {"op": "shuffle"},
+        {"op": "batch", "size": 8},
+    ]
     pipeline, cache, fifo = write(tmp_path / "p.json", chain), tmp_path / "c", tmp_path / "fifo"
     given = ("--threads", 1, "--cache-dir", cache)
     os.mkfifo(fifo)
@@ -259,7 +349,8 @@ def test_two_runs_at_once_share_what_they_compute(tmp_path):
             second.batches(1)
             wait_for(lambda: set(segments(cache)) - own)
             caches = [second.end(code=0)]
-        for _ in range(caches[0]["cache"]["published"]):  # the first one, held, may have published more of its own meanwhile
+        # the first one, held, may have published more of its own meanwhile
+        for _ in range(caches[0]["cache"]["published"]):
             look(fifo, first)
         caches.insert(0, first.end(code=0))
     assert [c["digest"] for c in caches] == [run(pipeline, "--seed", s)["digest"] for s in (0, 1)]
@@ -280,14 +371,27 @@ def test_storage_that_hangs_is_left_and_said(dear, tmp_path):
     speed, cache = tmp_path / "speed", tmp_path / "c"
     run(dear, "--cache-dir", cache, "--cache", 0)
     speed.write_text("-1 0")
-    hung, said = cachew("run", dear, "--cache-dir", cache, "--cache", 0, "--epochs", 3, "--digest", env={"CACHEW_STORE": str(speed), **REAL})
+    hung, said = cachew(
+        "run",
+        dear,
+        "--cache-dir",
+        cache,
+        "--cache",
+        0,
+        "--epochs",
+        3,
+        "--digest",
+        env={"CACHEW_STORE": str(speed), **REAL},
+    )
     assert hung["digest"] == run(dear, "--epochs", 3)["digest"]
     assert (hung["cache"]["hits"], hung["cache"]["late"] > 0) == (0, True)
     assert said.count("a read did not come back") == 1
 
 
 def test_storage_that_hangs_is_read_again_once_it_answers(dear, tmp_path):
-    """In the middle of a run reads do not come back, and then they do: soon, or later on a machine that lets the thread that reads stand still."""
+    """In the middle of a run reads do not come back, and then they do: soon, or later on a machine that lets
+    the thread that reads stand still.
+    """
     speed = tmp_path / "speed"
     for batches in (400, 4000, 40000):
         cache = tmp_path / f"c{batches}"
@@ -310,8 +414,15 @@ def test_storage_that_hangs_is_read_again_once_it_answers(dear, tmp_path):
 
 @pytest.mark.large
 def test_what_is_cut_short_or_written_over_while_it_is_read_is_computed(tmp_path):
-    """Again and again, of segments that are copied from memory all the time: nothing ends the process, and nothing of it is delivered."""
-    chain = [{"op": "synthetic", "count": 400, "shape": [160, 160, 3], "dtype": "uint8"}, {"op": "cache"}, {"op": "shuffle"}, {"op": "batch", "size": 8}]
+    """Again and again, of segments that are copied from memory all the time: nothing ends the process, and
+    nothing of it is delivered.
+    """
+    chain = [
+        {"op": "synthetic", "count": 400, "shape": [160, 160, 3], "dtype": "uint8"},
+        {"op": "cache"},
+        {"op": "shuffle"},
+        {"op": "batch", "size": 8},
+    ]
     pipeline, cache, rng = write(tmp_path / "p.json", chain), tmp_path / "c", random.Random(1)
     wanted = run(pipeline, "--epochs", 20)["digest"]
     run(pipeline, "--cache-dir", cache)
@@ -335,7 +446,9 @@ def test_what_is_cut_short_or_written_over_while_it_is_read_is_computed(tmp_path
 def test_a_full_disk_is_said_once_and_the_run_goes_on(synthetic, small_disk):
     wanted = same(synthetic)
     for _ in range(2):
-        ran, said = cachew("run", synthetic, "--digest", "--cache-dir", small_disk / "c", "--cache-bytes", "1G")
+        ran, said = cachew(
+            "run", synthetic, "--digest", "--cache-dir", small_disk / "c", "--cache-bytes", "1G"
+        )
         assert ran["digest"] == wanted[0]
         assert ran["cache"]["refused"] > 0
         assert said.count("No space left on device; going on without writing") == 1
@@ -345,7 +458,12 @@ def test_a_full_disk_is_said_once_and_the_run_goes_on(synthetic, small_disk):
 
 def test_the_quota_holds_and_what_is_dear_pushes_out_what_is_cheap(tmp_path):
     quota = 1 << 20
-    chain = [{"op": "synthetic", "count": 200, "shape": [64, 64], "dtype": "uint8"}, {"op": "delay", "us": 20}, {"op": "cache"}, {"op": "batch", "size": 8}]
+    chain = [
+        {"op": "synthetic", "count": 200, "shape": [64, 64], "dtype": "uint8"},
+        {"op": "delay", "us": 20},
+        {"op": "cache"},
+        {"op": "batch", "size": 8},
+    ]
     cheap = write(tmp_path / "cheap.json", chain)
     dear = write(tmp_path / "dear.json", [chain[0], {"op": "delay", "us": 3000}, *chain[2:]])
     digest = run(cheap)["digest"]
@@ -361,7 +479,11 @@ def test_the_quota_holds_and_what_is_dear_pushes_out_what_is_cheap(tmp_path):
 
 
 def test_what_is_pinned_stays(tmp_path):
-    chain = [{"op": "synthetic", "count": 200, "shape": [64, 64], "dtype": "uint8"}, {"op": "cache"}, {"op": "batch", "size": 8}]
+    chain = [
+        {"op": "synthetic", "count": 200, "shape": [64, 64], "dtype": "uint8"},
+        {"op": "cache"},
+        {"op": "batch", "size": 8},
+    ]
     cheap = write(tmp_path / "cheap.json", chain)
     dear = write(tmp_path / "dear.json", [chain[0], {"op": "delay", "us": 3000}, *chain[1:]])
     given = ("--cache-dir", tmp_path / "c", "--cache-bytes", 1 << 20)
@@ -370,7 +492,10 @@ def test_what_is_pinned_stays(tmp_path):
     assert kept[0]["entries"] == 200
     subprocess.run(words("cache", "pin", tmp_path / "c", kept[0]["set"][:6]), check=True)
     run(dear, *given)
-    assert next(s for s in cachew("cache", "ls", tmp_path / "c")[0] if s["set"] == kept[0]["set"])["entries"] == 200
+    assert (
+        next(s for s in cachew("cache", "ls", tmp_path / "c")[0] if s["set"] == kept[0]["set"])["entries"]
+        == 200
+    )
     assert run(cheap, *given)["cache"]["hits"] == 200
     subprocess.run(words("cache", "unpin", tmp_path / "c", "--all"), check=True)
     assert not any(s["pinned"] for s in cachew("cache", "ls", tmp_path / "c")[0])
@@ -386,7 +511,7 @@ def test_a_name_that_fits_several_sets_or_none_removes_nothing(tmp_path):
     (cache / "lock").touch()
     assert "expected the first characters" in cachew("cache", "rm", cache, "", code=2)[0]["error"]["message"]
     for verb in ("rm", "pin", "unpin"):
-        assert '2 sets of' in cachew("cache", verb, cache, "ab", code=2)[0]["error"]["message"]
+        assert "2 sets of" in cachew("cache", verb, cache, "ab", code=2)[0]["error"]["message"]
     assert len(list(cache.glob("ab*"))) == 2
     assert cachew("cache", "rm", cache, "ab" + "0" * 29 + "1")[0]["removed"] == 1
 
@@ -395,14 +520,23 @@ def test_the_command(synthetic, tmp_path):
     cache = tmp_path / "c"
     warmed, _ = cachew("cache", "warm", synthetic, "--cache-dir", cache)
     assert warmed["kept"] == 400
-    assert cachew("cache", "warm", synthetic, "--cache-dir", cache)[0] == {"kept": 0, "there": 400, "refused": 0, "evicted": 0, "bytes": 0}
+    assert cachew("cache", "warm", synthetic, "--cache-dir", cache)[0] == {
+        "kept": 0,
+        "there": 400,
+        "refused": 0,
+        "evicted": 0,
+        "bytes": 0,
+    }
     listed, _ = cachew("cache", "ls", cache)
     assert [s["entries"] for s in listed] == [400]
     assert listed[0]["meta"]["components"] == {"data": "uint8[64,64,3]"}
     assert cachew("cache", "stat", cache)[0]["entries"] == 400
     assert cachew("cache", "verify", cache)[0]["entries"] == 400
     assert "expected the first characters" in cachew("cache", "rm", cache, code=2)[0]["error"]["message"]
-    assert 'has no set that begins with "zz"' in cachew("cache", "rm", cache, "zz", code=2)[0]["error"]["message"]
+    assert (
+        'has no set that begins with "zz"'
+        in cachew("cache", "rm", cache, "zz", code=2)[0]["error"]["message"]
+    )
     assert cachew("cache", "rm", cache, listed[0]["set"][:5])[0]["removed"] == 1
     assert cachew("cache", "ls", cache)[0] == []
     assert "is no cache" in cachew("cache", "ls", tmp_path, code=2)[0]["error"]["message"]
@@ -420,7 +554,9 @@ def test_removing_all_sets_leaves_pinned_ones_and_says_so(synthetic, tmp_path):
     removed, _ = cachew("cache", "rm", cache, "--all")
     assert (removed["removed"], removed["pinned"]) == (1, 1)
     assert not other.exists()
-    said = subprocess.run(words("cache", "rm", cache, "--all"), check=True, capture_output=True, text=True).stdout
+    said = subprocess.run(
+        words("cache", "rm", cache, "--all"), check=True, capture_output=True, text=True
+    ).stdout
     assert said == "removed 0 sets, 0.0 MiB; 1 pinned set stays\n"
     assert cachew("cache", "rm", cache, key)[0]["removed"] == 1
     assert cachew("cache", "ls", cache)[0] == []
@@ -428,7 +564,11 @@ def test_removing_all_sets_leaves_pinned_ones_and_says_so(synthetic, tmp_path):
 
 def test_warming_says_what_it_does_not_keep(tmp_path):
     """Elements that are larger than the queue were not counted, and with --cache off it crashed."""
-    chain = [{"op": "synthetic", "count": 2, "shape": [33 << 20], "dtype": "uint8", "fill": "none"}, {"op": "cache"}, {"op": "batch", "size": 1}]
+    chain = [
+        {"op": "synthetic", "count": 2, "shape": [33 << 20], "dtype": "uint8", "fill": "none"},
+        {"op": "cache"},
+        {"op": "batch", "size": 1},
+    ]
     given = ["cache", "warm", write(tmp_path / "p.json", chain), "--cache-dir", tmp_path / "c"]
     warmed, _ = cachew(*given)
     assert (warmed["kept"], warmed["refused"]) == (0, 2)
@@ -437,8 +577,12 @@ def test_warming_says_what_it_does_not_keep(tmp_path):
 
 def test_warming_keeps_what_drop_remainder_leaves_out(tmp_path):
     """Each epoch leaves out other elements."""
-    chain = [{"op": "synthetic", "count": 100, "shape": [200, 1000], "dtype": "uint8", "fill": "none"}, {"op": "cache"}, {"op": "shuffle"},
-             {"op": "batch", "size": 60, "drop_remainder": True}]
+    chain = [
+        {"op": "synthetic", "count": 100, "shape": [200, 1000], "dtype": "uint8", "fill": "none"},
+        {"op": "cache"},
+        {"op": "shuffle"},
+        {"op": "batch", "size": 60, "drop_remainder": True},
+    ]
     pipeline, cache = write(tmp_path / "p.json", chain), tmp_path / "c"
     assert cachew("cache", "warm", pipeline, "--threads", 1, "--cache-dir", cache)[0]["kept"] == 100
     found = run(pipeline, "--cache-dir", cache, "--epochs", 5)
@@ -451,18 +595,40 @@ def test_warming_keeps_what_drop_remainder_leaves_out(tmp_path):
 def test_what_warming_wrote_itself_was_not_there_before(tmp_path):
     """Its second pass, over what the queue had no room for, found what the first one wrote."""
     (tmp_path / "speed").write_text("0 10000000")  # 4 s for all of it, of which 3 s fill the queue
-    chain = [{"op": "synthetic", "count": 3400, "shape": [64, 64, 3], "dtype": "uint8"}, {"op": "cache"}, {"op": "batch", "size": 8}]
-    given = ["cache", "warm", write(tmp_path / "p.json", chain), "--cache-dir", tmp_path / "c", "--cache-bytes", "1G"]
+    chain = [
+        {"op": "synthetic", "count": 3400, "shape": [64, 64, 3], "dtype": "uint8"},
+        {"op": "cache"},
+        {"op": "batch", "size": 8},
+    ]
+    given = [
+        "cache",
+        "warm",
+        write(tmp_path / "p.json", chain),
+        "--cache-dir",
+        tmp_path / "c",
+        "--cache-bytes",
+        "1G",
+    ]
     assert cachew(*given, env={"CACHEW_STORE": str(tmp_path / "speed"), **SLEEPING})[0]["there"] == 0
     assert cachew(*given)[0]["there"] == 3400
 
 
 def test_what_is_in_use_is_not_removed(tmp_path):
-    chain = [{"op": "synthetic", "count": 50, "shape": [8], "dtype": "uint8"}, {"op": "autocache"}, {"op": "repeat", "count": -1}, {"op": "batch", "size": 8}]
+    chain = [
+        {"op": "synthetic", "count": 50, "shape": [8], "dtype": "uint8"},
+        {"op": "autocache"},
+        {"op": "repeat", "count": -1},
+        {"op": "batch", "size": 8},
+    ]
     pipeline, cache = write(tmp_path / "p.json", chain), tmp_path / "c"
     with Running(tmp_path, pipeline, "--cache-dir", cache) as running:
         running.batches(1)
-        assert cachew("cache", "rm", cache, "--all")[0] == {"removed": 0, "bytes": 0, "in_use": 1, "pinned": 0}
+        assert cachew("cache", "rm", cache, "--all")[0] == {
+            "removed": 0,
+            "bytes": 0,
+            "in_use": 1,
+            "pinned": 0,
+        }
         running.end()
     assert cachew("cache", "rm", cache, "--all")[0]["removed"] == 1
     shutil.rmtree(cache)

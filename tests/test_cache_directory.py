@@ -1,4 +1,6 @@
-"""What else may be the matter with a cache directory: it does not answer, is full, can only be read, or things lie in it that are none of ours."""
+"""What else may be the matter with a cache directory: it does not answer, is full, can only be read, or
+things lie in it that are none of ours.
+"""
 
 import fcntl
 import os
@@ -17,8 +19,13 @@ WAITING = "({}|waiting for a CPU) {}"
 
 
 def chain(us=200):
-    return [{"op": "synthetic", "count": 400, "shape": [64, 64, 3], "dtype": "uint8"}, {"op": "delay", "us": us}, {"op": "cache"}, {"op": "shuffle"},
-            {"op": "batch", "size": 8}]
+    return [
+        {"op": "synthetic", "count": 400, "shape": [64, 64, 3], "dtype": "uint8"},
+        {"op": "delay", "us": us},
+        {"op": "cache"},
+        {"op": "shuffle"},
+        {"op": "batch", "size": 8},
+    ]
 
 
 @pytest.fixture
@@ -50,13 +57,22 @@ def test_a_directory_that_hangs_from_the_start_does_not_hold_up_a_run(pipeline, 
         ran, said = cachew("run", pipeline, "--digest", "--cache-dir", cache, env=REAL)
     assert (ran["digest"], ran["cache"]["hits"]) == (wanted[0], 0)
     assert said.count(TAKES_LONGER) == 1
-    assert re.search(WAITING.format("waiting for its lock" if where == "lock" else "opening a set", "does not end"), said), said
+    assert re.search(
+        WAITING.format("waiting for its lock" if where == "lock" else "opening a set", "does not end"), said
+    ), said
     assert run(pipeline, "--cache-dir", cache)["cache"]["hits"] == 400
 
 
 def test_storage_that_hangs_from_the_start_does_not_hold_up_a_run(pipeline, kept, tmp_path):
     (tmp_path / "speed").write_text("-1 -1")
-    ran, said = cachew("run", pipeline, "--digest", "--cache-dir", kept[0], env={"CACHEW_STORE_DIR": str(tmp_path / "speed"), **REAL})
+    ran, said = cachew(
+        "run",
+        pipeline,
+        "--digest",
+        "--cache-dir",
+        kept[0],
+        env={"CACHEW_STORE_DIR": str(tmp_path / "speed"), **REAL},
+    )
     assert ran["digest"] == kept[1][0]
     assert len(re.findall(WAITING.format("opening the directory", TAKES_LONGER), said)) == 1, said
 
@@ -164,7 +180,9 @@ MAKE = {f.__name__[5:]: f for f in (make_fifo, make_socket, make_device, make_li
 
 
 @pytest.mark.parametrize("kind", MAKE)
-@pytest.mark.parametrize("name", ["segment", "another-1.cws", "tmp-0123456789abcdef", "meta.json", "profile.json", "used", "pin"])
+@pytest.mark.parametrize(
+    "name", ["segment", "another-1.cws", "tmp-0123456789abcdef", "meta.json", "profile.json", "used", "pin"]
+)
 def test_what_is_no_file_is_gone_without(pipeline, kept, tmp_path, kind, name):
     cache, wanted = kept
     outside = tmp_path / "outside"
@@ -175,7 +193,9 @@ def test_what_is_no_file_is_gone_without(pipeline, kept, tmp_path, kind, name):
     for _ in range(2):
         ran, said = cachew("run", pipeline, "--digest", "--cache-dir", cache, "--cache-bytes", "3M")
         assert ran["digest"] == wanted[0]
-        assert said.count("it is no regular file; going on without it") == (name in ("segment", "another-1.cws", "used"))
+        assert said.count("it is no regular file; going on without it") == (
+            name in ("segment", "another-1.cws", "used")
+        )
     for verb in (["ls", cache], ["verify", cache, "--repair"] if kind != "directory" else ["stat", cache]):
         cachew("cache", *verb)
     assert outside.read_text() == "mine"
@@ -206,7 +226,9 @@ def test_a_set_that_is_no_directory_is_gone_without_and_said_once(pipeline, kept
 
 @pytest.fixture
 def outside(kept, tmp_path):
-    """A directory that looks like a set, with a segment in it; a set and a segment of the cache lead there."""
+    """A directory that looks like a set, with a segment in it; a set and a segment of the cache lead
+    there.
+    """
     cache, _ = kept
     directory = tmp_path / "outside"
     shutil.copytree(the_set(cache), directory)
@@ -251,7 +273,9 @@ def test_removing_leaves_a_set_with_something_of_somebody_else(kept):
     cache, _ = kept
     (the_set(cache) / "notes.txt").write_text("mine")
     before = content(the_set(cache))
-    assert "notes.txt: expected segments" in cachew("cache", "rm", cache, "--all", code=1)[0]["error"]["message"]
+    assert (
+        "notes.txt: expected segments" in cachew("cache", "rm", cache, "--all", code=1)[0]["error"]["message"]
+    )
     assert content(the_set(cache)) == before
 
 
@@ -264,13 +288,29 @@ def test_what_is_compressed_on_a_slow_store_is_the_same(tmp_path):
     (tmp_path / "speed").write_text("4000000 4000000")
     slow = {"env": {"CACHEW_STORE": str(tmp_path / "speed"), **SLEEPING}}
     (tmp_path / "lines.txt").write_text("".join(f"{'the words of line ' * 200}{i}\n" for i in range(3000)))
-    text = write(tmp_path / "text.json", [{"op": "text", "files": "lines.txt"}, {"op": "cache"}, {"op": "shuffle"}, {"op": "batch", "size": 8}])
+    text = write(
+        tmp_path / "text.json",
+        [
+            {"op": "text", "files": "lines.txt"},
+            {"op": "cache"},
+            {"op": "shuffle"},
+            {"op": "batch", "size": 8},
+        ],
+    )
     noise = write(tmp_path / "noise.json", chain(us=1000))
     for pipeline, epochs in ((text, 3), (noise, 3)):
         wanted = same(pipeline, "--epochs", epochs)
         for _ in range(2):
-            assert same(pipeline, "--epochs", epochs, "--cache-dir", tmp_path / "c", "--cache-bytes", "1G", **slow) == wanted
-    ratios = {s["meta"]["operators"][0]["op"]: s["content_bytes"] / s["stored_bytes"] for s in cachew("cache", "ls", tmp_path / "c")[0]}
+            assert (
+                same(
+                    pipeline, "--epochs", epochs, "--cache-dir", tmp_path / "c", "--cache-bytes", "1G", **slow
+                )
+                == wanted
+            )
+    ratios = {
+        s["meta"]["operators"][0]["op"]: s["content_bytes"] / s["stored_bytes"]
+        for s in cachew("cache", "ls", tmp_path / "c")[0]
+    }
     assert ratios["text"] > 2
     assert ratios["synthetic"] == 1
     assert cachew("cache", "verify", tmp_path / "c")[0]["bad_segments"] == 0

@@ -1,4 +1,6 @@
-"""Every example with markers in it: batches are those of the example without, whatever there is of a cache, whatever is wrong with it, whatever is decided meanwhile."""
+"""Every example with markers in it: batches are those of the example without, whatever there is of a cache,
+whatever is wrong with it, whatever is decided meanwhile.
+"""
 
 import json
 import os
@@ -16,7 +18,9 @@ STILL_FEWER = {"synthetic": ["0.count=6000"], "cheap": ["0.stop=20000"]}
 
 
 def places(chain):
-    """The first and the last place where a marker can be used: behind the source, before what draws and before the batcher."""
+    """The first and the last place where a marker can be used: behind the source, before what draws and
+    before the batcher.
+    """
     last = next(at for at, op in enumerate(chain) if op["op"] in RANDOM | BATCHERS)
     return 1, last
 
@@ -55,7 +59,9 @@ class Example:
         self.settings = [*FEWER.get(name, []), *STILL_FEWER.get(name, [])]
         self.original = directory / f"{name}.json"
         self.marked = directory / f"marked-{os.getpid()}-{name}.json"
-        both = with_operators(with_operators(self.chain, self.last, {"op": "autocache"}), self.first, {"op": "autocache"})
+        both = with_operators(
+            with_operators(self.chain, self.last, {"op": "autocache"}), self.first, {"op": "autocache"}
+        )
         self.write(both)
 
     def write(self, chain):
@@ -76,7 +82,18 @@ class Example:
         both = json.loads(self.marked.read_text())["pipeline"]
         behind = (self.first, self.last + 1)[marker] + 1
         self.write(with_operators(both, behind, {"op": "take", "count": elements}))
-        cachew("cache", "warm", self.marked, *self.set_in_marked(behind), "--seed", 3, "--cache-dir", directory, "--cache", marker)
+        cachew(
+            "cache",
+            "warm",
+            self.marked,
+            *self.set_in_marked(behind),
+            "--seed",
+            3,
+            "--cache-dir",
+            directory,
+            "--cache",
+            marker,
+        )
         self.write(both)
 
 
@@ -95,7 +112,18 @@ def test_examples_give_the_same_whatever_the_cache(examples, tmp_path, name):
         for marker in (0, 1):
             at, half = [*marked, "--cache", marker, "--cache-dir"], tmp_path / f"half-{marker}"
             assert same(*at, tmp_path / f"c-{marker}") == wanted, "empty"
-            cachew("cache", "warm", example.marked, *example.set_in_marked(), "--seed", 3, "--cache", marker, "--cache-dir", tmp_path / f"c-{marker}")
+            cachew(
+                "cache",
+                "warm",
+                example.marked,
+                *example.set_in_marked(),
+                "--seed",
+                3,
+                "--cache",
+                marker,
+                "--cache-dir",
+                tmp_path / f"c-{marker}",
+            )
             full = run(*at, tmp_path / f"c-{marker}")
             assert content(full) == wanted, "full"
             assert (full["cache"]["misses"], full["cache"]["hits"] > 0) == (0, True)

@@ -1,5 +1,5 @@
-"""Source files that change, between runs and under a run, in ways that keep size and modification time: what was indexed and what was kept is never taken for the new content,
-and no run mixes old and new."""
+"""Source files that change, between runs and under a run, in ways that keep size and modification time: what
+was indexed and what was kept is never taken for the new content, and no run mixes old and new."""
 
 import gzip
 import io
@@ -38,8 +38,10 @@ def tar(size):
             for i in range(n):
                 member = tarfile.TarInfo(f"{i}.bin")
                 member.size = size
-                archive.addfile(member, io.BytesIO(bytes(size - 1) + b"%c" % version))  # the index reads the first 512 bytes of it, if that
+                # the index reads the first 512 bytes of it, if that
+                archive.addfile(member, io.BytesIO(bytes(size - 1) + b"%c" % version))
         return out.getvalue()
+
     return make
 
 
@@ -58,7 +60,10 @@ SOURCES = {
     "tfrecord": ({"op": "tfrecord", "files": "*.data"}, tfrecords),
     "tfrecord-gzip": ({"op": "tfrecord", "files": "*.data"}, packed(tfrecords)),
     "tfrecord-unverified": ({"op": "tfrecord", "files": "*.data", "verify": False}, damaged_tfrecords),
-    "tfrecord-gzip-unverified": ({"op": "tfrecord", "files": "*.data", "verify": False}, packed(damaged_tfrecords)),
+    "tfrecord-gzip-unverified": (
+        {"op": "tfrecord", "files": "*.data", "verify": False},
+        packed(damaged_tfrecords),
+    ),
     "text": ({"op": "text", "files": "*.data"}, lines),
     "text-gzip": ({"op": "text", "files": "*.data"}, packed(lines)),
     "jsonl": ({"op": "jsonl", "files": "*.data", "features": {"x": "bytes"}}, lines),
@@ -71,7 +76,15 @@ SOURCES = {
 
 
 # What the file key, and so a comparison with the index under a run, covers only a part of.
-PARTIAL = {"tfrecord-unverified", "tfrecord-gzip-unverified", "tar", "tar-of-large-members", "tar-gzip", "files", "image_folder"}
+PARTIAL = {
+    "tfrecord-unverified",
+    "tfrecord-gzip-unverified",
+    "tar",
+    "tar-of-large-members",
+    "tar-gzip",
+    "files",
+    "image_folder",
+}
 
 
 def restore(path, was):
@@ -121,7 +134,12 @@ CHANGES = [in_place, openly, by_another, appended, cut]
 
 
 # Where size, modification time and what the file key covers are the same, the next run notices.
-NOTICED_AT_ONCE = [(source, change) for source in SOURCES for change in CHANGES if source not in PARTIAL or change not in (in_place, by_another)]
+NOTICED_AT_ONCE = [
+    (source, change)
+    for source in SOURCES
+    for change in CHANGES
+    if source not in PARTIAL or change not in (in_place, by_another)
+]
 
 
 class Data:
@@ -131,10 +149,16 @@ class Data:
         self.op, self.make = SOURCES[name]
         self.dir = directory
         folder = name == "image_folder"
-        self.names = [directory / "images" / c / "0.png" for c in ("cat", "dog")] if folder else [directory / f"{i}.data" for i in range(2)]
+        self.names = (
+            [directory / "images" / c / "0.png" for c in ("cat", "dog")]
+            if folder
+            else [directory / f"{i}.data" for i in range(2)]
+        )
         self.write_again()
         self.pipeline = write(directory / "p.json", [self.op, {"op": "cache"}, BATCH])
-        self.slow = write(directory / "slow.json", [self.op, {"op": "cache"}, {"op": "delay", "us": 2000}, BATCH])
+        self.slow = write(
+            directory / "slow.json", [self.op, {"op": "cache"}, {"op": "delay", "us": 2000}, BATCH]
+        )
 
     def write_again(self):
         """The files with the content that they have at first."""
@@ -157,8 +181,8 @@ with_and_without_a_cache = pytest.mark.parametrize("cached", [False, True], ids=
 
 
 def reads_the_cache(ran):
-    """Whether all elements of a run came from the cache. A run goes on without a cache that takes long to open
-    or to write, as on a busy machine."""
+    """Whether all elements of a run came from the cache. A run goes on without a cache that takes long to
+    open or to write, as on a busy machine."""
     return ran["cache"]["hits"] == ran["elements"]
 
 
@@ -182,10 +206,12 @@ class Running:
     ENDLESS = 10**12
 
     def __init__(self, data, cached, directory, kept=True, endless=False):
-        """kept: the cache, if any, has all from the start, so that no file is open. endless: the run does not end
-        by itself, however late it is disturbed."""
+        """kept: the cache, if any, has all from the start, so that no file is open. endless: the run does
+        not end by itself, however late it is disturbed."""
         expected, self.log, self.data = directory / "expected", directory / "log", data
-        self.undisturbed = run(data.pipeline, "--log", expected, "--epochs", self.EPOCHS, *data.words(cached and kept))
+        self.undisturbed = run(
+            data.pipeline, "--log", expected, "--epochs", self.EPOCHS, *data.words(cached and kept)
+        )
         self.wanted = self.batches(expected)
         epochs = self.ENDLESS if endless else self.EPOCHS
         given = ["--json", "--digest", "--log", self.log, "--epochs", epochs]
@@ -205,8 +231,14 @@ class Running:
         return [(b["epoch"], b["g"], b["hash"]) for b in map(json.loads, log.read_text().splitlines())]
 
     def wait_for_an_epoch(self):
-        lines = len(self.wanted) // self.EPOCHS + 1 + (self.log.read_text().count("\n") if self.log.exists() else 0)
-        wait_for(lambda: self.log.exists() and self.log.read_text().count("\n") > min(lines, len(self.wanted) - 1))
+        lines = (
+            len(self.wanted) // self.EPOCHS
+            + 1
+            + (self.log.read_text().count("\n") if self.log.exists() else 0)
+        )
+        wait_for(
+            lambda: self.log.exists() and self.log.read_text().count("\n") > min(lines, len(self.wanted) - 1)
+        )
 
     def end(self):
         """Exit code and what was printed; all that was handed out was as if nobody had touched the files."""
@@ -218,7 +250,7 @@ class Running:
             given = ["--epochs", got[-1][0] + 1, "--index-dir", self.log.with_name("index of the longer")]
             run(self.data.pipeline, "--log", expected, *given)
             self.wanted = self.batches(expected)
-        assert got == self.wanted[:len(got)]
+        assert got == self.wanted[: len(got)]
         return self.process.returncode, json.loads(out)
 
 
@@ -268,7 +300,17 @@ def test_a_file_that_is_deleted_under_a_run_is_read_on_or_missed_by_name(data, c
         assert out["digest"] == running.undisturbed["digest"]
 
 
-@pytest.mark.parametrize(("data", "shared"), [("tfrecord", True), ("text-gzip", True), ("tar", False), ("files", False), ("tfrecord-unverified", False)], indirect=["data"])
+@pytest.mark.parametrize(
+    ("data", "shared"),
+    [
+        ("tfrecord", True),
+        ("text-gzip", True),
+        ("tar", False),
+        ("files", False),
+        ("tfrecord-unverified", False),
+    ],
+    indirect=["data"],
+)
 def test_a_copy_shares_what_was_kept_where_the_file_key_covers_all(data, shared, tmp_path):
     ran = run(data.pipeline, *data.words(True))
     for path in [data.pipeline, *data.names]:
@@ -285,8 +327,12 @@ def test_a_copy_shares_what_was_kept_where_the_file_key_covers_all(data, shared,
 
 @pytest.mark.parametrize("data", ["tfrecord", "text", "jsonl"], indirect=True)
 def test_an_index_beside_a_copy_is_not_believed(data, tmp_path):
-    """A copy with another content, and with the size and the modification time of the one that was indexed, as rsync -t and cp -p may leave it."""
-    subprocess.run(words("index", *data.names, "--format", data.op["op"], "--sidecar"), check=True, capture_output=True)
+    """A copy with another content, and with the size and the modification time of the one that was indexed,
+    as rsync -t and cp -p may leave it.
+    """
+    subprocess.run(
+        words("index", *data.names, "--format", data.op["op"], "--sidecar"), check=True, capture_output=True
+    )
     sidecar = data.names[1].with_suffix(".data.cwx")
     assert sidecar.exists()
     in_place(data.names[1], data.make)

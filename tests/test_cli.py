@@ -1,7 +1,7 @@
 """The command line, black box: exit codes, errors, digests, memory, signals.
 
-CACHEW names the command (default build/cachew), MAKE_PHOTOS the tool that cuts photographs; without photographs on this machine the
-pipelines over them are made of generated pictures."""
+CACHEW names the command (default build/cachew), MAKE_PHOTOS the tool that cuts photographs; without
+photographs on this machine the pipelines over them are made of generated pictures."""
 
 import json
 import os
@@ -29,6 +29,7 @@ def example_words(name):
 
 # ---- digests ----
 
+
 @pytest.mark.large
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_digest_of_example_depends_on_the_seed_alone(examples, name):
@@ -44,8 +45,19 @@ def test_digest_of_example_depends_on_the_seed_alone(examples, name):
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_dump_of_example_has_the_digest(examples, tmp_path, name):
-    ran = run(examples / f"{name}.json", *example_words(name), "--digest", "--batches", "4", "--dump", tmp_path / "dump")
-    assert hashes.digests(sorted((tmp_path / "dump").glob("*.npz"))) == (int(ran["digest"], 16), int(ran["set_digest"], 16))
+    ran = run(
+        examples / f"{name}.json",
+        *example_words(name),
+        "--digest",
+        "--batches",
+        "4",
+        "--dump",
+        tmp_path / "dump",
+    )
+    assert hashes.digests(sorted((tmp_path / "dump").glob("*.npz"))) == (
+        int(ran["digest"], 16),
+        int(ran["set_digest"], 16),
+    )
 
 
 def test_epochs_add_up(tmp_path):
@@ -79,6 +91,7 @@ def test_simd_and_masked_instructions_give_the_same(examples):
 
 # ---- --log, --dump, --json, --set ----
 
+
 def test_log_lines(tmp_path):
     pipeline = write(tmp_path / "p.json", range_chain(100, {"op": "repeat", "count": 2}, SHUFFLE, BATCH))
     before = time.time()
@@ -98,25 +111,56 @@ def test_log_lines(tmp_path):
 
 
 def test_dump_is_what_the_digest_says(tmp_path, records):
-    features = {"id": "int64", "name": "bytes", "vector": {"dtype": "float32", "shape": [4]}, "tokens": {"dtype": "int64", "variable": True}}
-    pipeline = write(tmp_path / "p.json", [{"op": "tfrecord", "files": str(records / "gzip-*.tfrecord.gz")}, {"op": "parse_example", "features": features},
-                                           {"op": "bucket_by_length", "length": "length(tokens)", "boundaries": [3, 7], "sizes": [5, 5, 5]}])
+    features = {
+        "id": "int64",
+        "name": "bytes",
+        "vector": {"dtype": "float32", "shape": [4]},
+        "tokens": {"dtype": "int64", "variable": True},
+    }
+    pipeline = write(
+        tmp_path / "p.json",
+        [
+            {"op": "tfrecord", "files": str(records / "gzip-*.tfrecord.gz")},
+            {"op": "parse_example", "features": features},
+            {"op": "bucket_by_length", "length": "length(tokens)", "boundaries": [3, 7], "sizes": [5, 5, 5]},
+        ],
+    )
     ran = run(pipeline, "--digest", "--dump", tmp_path / "dump", "--epochs", "2")
     files = sorted((tmp_path / "dump").glob("*.npz"))
     assert len(files) == ran["batches"]
     assert hashes.digests(files) == (int(ran["digest"], 16), int(ran["set_digest"], 16))
     first = np.load(tmp_path / "dump" / "00000000.npz")
-    assert first["vector"].shape == (5, 4) and first["vector"].dtype == np.float32 and len(first["__records__"]) == 5
-    assert set(first.files) == {"id", "name", "name.lengths", "vector", "tokens", "__records__", "__flags__", "__meta__"}
+    assert (
+        first["vector"].shape == (5, 4)
+        and first["vector"].dtype == np.float32
+        and len(first["__records__"]) == 5
+    )
+    assert set(first.files) == {
+        "id",
+        "name",
+        "name.lengths",
+        "vector",
+        "tokens",
+        "__records__",
+        "__flags__",
+        "__meta__",
+    }
 
 
 def test_json_fields(tmp_path):
     begin = time.monotonic()
     ran = run(write(tmp_path / "p.json", range_chain(1000, BATCH)), "--digest", "--threads", "3")
     taken = time.monotonic() - begin
-    assert ran["batches"] == 125 and ran["elements"] == 1000 and ran["bytes"] == 8000 and ran["threads"] == 3 and ran["seed"] == 0
+    assert (
+        ran["batches"] == 125
+        and ran["elements"] == 1000
+        and ran["bytes"] == 8000
+        and ran["threads"] == 3
+        and ran["seed"] == 0
+    )
     assert ran["elements_per_s"] == pytest.approx(1000 / ran["seconds"], rel=1e-3)
-    tick = 1 / os.sysconf("SC_CLK_TCK")  # a process's start, from which first_batch_s counts, is known in ticks, rounded down
+    # a process's start, from which first_batch_s counts, is known in ticks, rounded down
+    tick = 1 / os.sysconf("SC_CLK_TCK")
     assert 0 < ran["first_batch_s"] < taken + tick and ran["cpu_s"] >= 0 and ran["peak_rss_bytes"] > 1 << 20
     assert re.fullmatch("[0-9a-f]{32}", ran["digest"]) and re.fullmatch("[0-9a-f]{32}", ran["set_digest"])
     assert "digest" not in run(tmp_path / "p.json")
@@ -140,12 +184,26 @@ def test_json_is_the_last_line_and_stdout_holds_results_only(tmp_path):
 
 
 def test_set_changes_the_pipeline(tmp_path):
-    pipeline = write(tmp_path / "p.json", [{"op": "concat", "inputs": [range_chain(10), range_chain(20)]}, BATCH])
+    pipeline = write(
+        tmp_path / "p.json", [{"op": "concat", "inputs": [range_chain(10), range_chain(20)]}, BATCH]
+    )
     assert run(pipeline)["elements"] == 30
     assert run(pipeline, "--set", "0.inputs.1.0.stop=5", "--set", "1.size=3")["batches"] == 5
-    changed = write(tmp_path / "q.json", [{"op": "concat", "inputs": [range_chain(10), range_chain(5)]}, {"op": "batch", "size": 3}])
-    assert run(pipeline, "--digest", "--set", "0.inputs.1.0.stop=5", "--set", "1.size=3")["digest"] == run(changed, "--digest")["digest"]
-    for setting, why in (("size", "no =VALUE"), ("=5", "no PATH"), ("7.size=5", "7.size"), ("0.inputs.5.0.stop=1", "place"), ("1.size.x=1", "neither")):
+    changed = write(
+        tmp_path / "q.json",
+        [{"op": "concat", "inputs": [range_chain(10), range_chain(5)]}, {"op": "batch", "size": 3}],
+    )
+    assert (
+        run(pipeline, "--digest", "--set", "0.inputs.1.0.stop=5", "--set", "1.size=3")["digest"]
+        == run(changed, "--digest")["digest"]
+    )
+    for setting, why in (
+        ("size", "no =VALUE"),
+        ("=5", "no PATH"),
+        ("7.size=5", "7.size"),
+        ("0.inputs.5.0.stop=1", "place"),
+        ("1.size.x=1", "neither"),
+    ):
         error = failed(pipeline, 2, "--set", setting)
         assert error["kind"] == "option" and why in error["message"], setting
     error = failed(pipeline, 2, "--set", "1.sice=5")
@@ -154,14 +212,41 @@ def test_set_changes_the_pipeline(tmp_path):
 
 # ---- options and pipelines that are wrong ----
 
-@pytest.mark.parametrize(("words", "suggestion"), [
-    (["--thread", "2"], "--threads"), (["--sede=3"], "--seed"), (["--digests"], "--digest"), (["--memoy", "1G"], "--memory"),
-    (["--threads", "0"], "1"), (["--threads", "two"], "two"), (["--seed", "-1"], "-1"), (["--memory", "5X"], "5X"), (["--seed"], "needs a value"),
-    (["--order", "some"], "exact"), (["--guarantee", "never"], "exactly-once"), (["--rank", "1"], "world-size"), (["--wait", "soon"], "soon"),
-    (["--memory", "256 "], "256M"), (["--memory", " 256M"], "256M"), (["--memory", "256M "], "256M"), (["--memory", "0x100M"], "256M"),
-    (["--memory", "-1"], "256M"), (["--batches", " -5"], "at least 0"), (["--batches", " 5"], "at least 0"), (["--batches", "+5"], "at least 0"),
-    (["--wait", "inf"], "seconds"), (["--wait", "nan"], "seconds"), (["--wait", "3e10"], "1e9"), (["--wait", " 1"], "seconds"), (["--wait", "-1"], "seconds"),
-    (["--digest=1"], "no value"), (["extra"], "too many"), (["--nothing-like-it"], "--help")])
+
+@pytest.mark.parametrize(
+    ("words", "suggestion"),
+    [
+        (["--thread", "2"], "--threads"),
+        (["--sede=3"], "--seed"),
+        (["--digests"], "--digest"),
+        (["--memoy", "1G"], "--memory"),
+        (["--threads", "0"], "1"),
+        (["--threads", "two"], "two"),
+        (["--seed", "-1"], "-1"),
+        (["--memory", "5X"], "5X"),
+        (["--seed"], "needs a value"),
+        (["--order", "some"], "exact"),
+        (["--guarantee", "never"], "exactly-once"),
+        (["--rank", "1"], "world-size"),
+        (["--wait", "soon"], "soon"),
+        (["--memory", "256 "], "256M"),
+        (["--memory", " 256M"], "256M"),
+        (["--memory", "256M "], "256M"),
+        (["--memory", "0x100M"], "256M"),
+        (["--memory", "-1"], "256M"),
+        (["--batches", " -5"], "at least 0"),
+        (["--batches", " 5"], "at least 0"),
+        (["--batches", "+5"], "at least 0"),
+        (["--wait", "inf"], "seconds"),
+        (["--wait", "nan"], "seconds"),
+        (["--wait", "3e10"], "1e9"),
+        (["--wait", " 1"], "seconds"),
+        (["--wait", "-1"], "seconds"),
+        (["--digest=1"], "no value"),
+        (["extra"], "too many"),
+        (["--nothing-like-it"], "--help"),
+    ],
+)
 def test_wrong_option(tmp_path, words, suggestion):
     error = failed(write(tmp_path / "p.json", range_chain(10)), 2, *words)
     assert error["kind"] == "option" and suggestion in error["message"] + error.get("expected", "")
@@ -183,23 +268,69 @@ def test_pipeline_file_that_is_not_there(tmp_path):
     assert "none.json" in error["message"] and error["file"].endswith("none.json")
 
 
-@pytest.mark.parametrize(("op", "facts"), [
-    ({"op": "bacth", "size": 2}, {"operator": "bacth", "value": "bacth", "message": '"batch"'}),
-    ({"op": "batch", "sizes": 2}, {"operator": "batch", "attribute": "sizes", "message": '"size"'}),
-    ({"op": "batch", "size": "2"}, {"operator": "batch", "attribute": "size", "value": '"2"', "expected": "an integer"}),
-    ({"op": "batch"}, {"operator": "batch", "attribute": "size", "value": "missing"}),
-    ({"op": "cast", "component": "valeu", "dtype": "int8"}, {"operator": "cast", "message": '"value"'}),
-    ({"op": "filter", "where": "value < 1.e999"}, {"operator": "filter", "message": "too large"}),
-    ({"op": "bucket_by_length", "length": "value", "boundaries": [3], "sizes": [1, 1], "pad": {"value": -1.5}}, {"attribute": "pad", "message": "int64"}),
-    ({"op": "bucket_by_length", "length": "value", "boundaries": [3], "sizes": [1, 1], "pad": {"value": 1e300}}, {"attribute": "pad", "message": "int64"}),
-    ({"op": "bucket_by_length", "length": "value", "boundaries": [*range(1024)], "sizes": [1] * 1025},
-     {"operator": "bucket_by_length", "attribute": "boundaries", "value": "[0,1,2,", "expected": "of length 1 to 1023"}),
-    ({"op": "bucket_by_length", "length": "value", "boundaries": [3], "sizes": [1] * 1025},
-     {"operator": "bucket_by_length", "attribute": "sizes", "value": "[1,1,1,", "expected": "of length 2 to 1024, from 1 to 1048576"}),
-    ({"op": "bucket_by_length", "length": "value", "boundaries": [*range(1023)], "sizes": [1] * 1023},
-     {"operator": "bucket_by_length", "attribute": "sizes", "value": "[1,1,1,", "expected": "one more value than boundaries: 1024"}),
-    ({"op": "filter", "where": "value + "}, {"operator": "filter", "message": "value + "}),
-    ({"op": "assign", "set": {"x": "label % 2"}}, {"operator": "assign", "message": "label"})])
+@pytest.mark.parametrize(
+    ("op", "facts"),
+    [
+        ({"op": "bacth", "size": 2}, {"operator": "bacth", "value": "bacth", "message": '"batch"'}),
+        ({"op": "batch", "sizes": 2}, {"operator": "batch", "attribute": "sizes", "message": '"size"'}),
+        (
+            {"op": "batch", "size": "2"},
+            {"operator": "batch", "attribute": "size", "value": '"2"', "expected": "an integer"},
+        ),
+        ({"op": "batch"}, {"operator": "batch", "attribute": "size", "value": "missing"}),
+        ({"op": "cast", "component": "valeu", "dtype": "int8"}, {"operator": "cast", "message": '"value"'}),
+        ({"op": "filter", "where": "value < 1.e999"}, {"operator": "filter", "message": "too large"}),
+        (
+            {
+                "op": "bucket_by_length",
+                "length": "value",
+                "boundaries": [3],
+                "sizes": [1, 1],
+                "pad": {"value": -1.5},
+            },
+            {"attribute": "pad", "message": "int64"},
+        ),
+        (
+            {
+                "op": "bucket_by_length",
+                "length": "value",
+                "boundaries": [3],
+                "sizes": [1, 1],
+                "pad": {"value": 1e300},
+            },
+            {"attribute": "pad", "message": "int64"},
+        ),
+        (
+            {"op": "bucket_by_length", "length": "value", "boundaries": [*range(1024)], "sizes": [1] * 1025},
+            {
+                "operator": "bucket_by_length",
+                "attribute": "boundaries",
+                "value": "[0,1,2,",
+                "expected": "of length 1 to 1023",
+            },
+        ),
+        (
+            {"op": "bucket_by_length", "length": "value", "boundaries": [3], "sizes": [1] * 1025},
+            {
+                "operator": "bucket_by_length",
+                "attribute": "sizes",
+                "value": "[1,1,1,",
+                "expected": "of length 2 to 1024, from 1 to 1048576",
+            },
+        ),
+        (
+            {"op": "bucket_by_length", "length": "value", "boundaries": [*range(1023)], "sizes": [1] * 1023},
+            {
+                "operator": "bucket_by_length",
+                "attribute": "sizes",
+                "value": "[1,1,1,",
+                "expected": "one more value than boundaries: 1024",
+            },
+        ),
+        ({"op": "filter", "where": "value + "}, {"operator": "filter", "message": "value + "}),
+        ({"op": "assign", "set": {"x": "label % 2"}}, {"operator": "assign", "message": "label"}),
+    ],
+)
 def test_pipeline_error_names_its_place(tmp_path, op, facts):
     error = failed(write(tmp_path / "p.json", range_chain(10, op)), 2)
     assert error["kind"] == "pipeline"
@@ -208,25 +339,44 @@ def test_pipeline_error_names_its_place(tmp_path, op, facts):
 
 
 def test_pipeline_json_with_wrong_type(tmp_path):
-    for text in ('{"cachew": 1, "pipeline": {"op": "range"}}', '{"cachew": "1", "pipeline": []}', "[1, 2", "5", '{"cachew": 1, "pipeline": [["range"]]}',
-                 '{"cachew": 1, "pipeline": [{"op": "range", "stop": [5]}]}', '{"cachew": 1, "pipeline": [{"op": "range", "stop": 1e400}]}', "", "\0", "\udcff"):
+    for text in (
+        '{"cachew": 1, "pipeline": {"op": "range"}}',
+        '{"cachew": "1", "pipeline": []}',
+        "[1, 2",
+        "5",
+        '{"cachew": 1, "pipeline": [["range"]]}',
+        '{"cachew": 1, "pipeline": [{"op": "range", "stop": [5]}]}',
+        '{"cachew": 1, "pipeline": [{"op": "range", "stop": 1e400}]}',
+        "",
+        "\0",
+        "\udcff",
+    ):
         (tmp_path / "p.json").write_bytes(text.encode("utf-8", "surrogateescape"))
         assert failed(tmp_path / "p.json", 2)["kind"] == "pipeline"
 
 
 def test_pipeline_with_unknown_operator(tmp_path):
     error = failed(write(tmp_path / "p.json", range_chain(10, {"op": "shufle"})), 2)
-    assert error["operator"] == "shufle" and "did you mean" in error["message"] and "shuffle" in error["message"]
+    assert (
+        error["operator"] == "shufle" and "did you mean" in error["message"] and "shuffle" in error["message"]
+    )
 
 
 @pytest.mark.parametrize("depth", [33, 1000, 100000])
 def test_pipeline_nested_as_deep_as_a_cycle(tmp_path, depth):
-    text = '{"cachew": 1, "pipeline": ' + '[{"op": "concat", "inputs": [' * depth + '[{"op": "range", "stop": 5}]' + "]}]" * depth + "}"
+    text = (
+        '{"cachew": 1, "pipeline": '
+        + '[{"op": "concat", "inputs": [' * depth
+        + '[{"op": "range", "stop": 5}]'
+        + "]}]" * depth
+        + "}"
+    )
     (tmp_path / "p.json").write_text(text)
     assert failed(tmp_path / "p.json", 2)["kind"] == "pipeline"
 
 
 # ---- signals, deadlines, crashes ----
+
 
 def endless(pipeline, *words):
     """`cachew run --json` of more epochs than any test waits for, as a process that only a signal ends."""
@@ -266,9 +416,19 @@ def test_a_signal_without_a_state_does_not_claim_one(tmp_path):
 def test_a_signal_before_the_first_batch_ends_the_run(tmp_path):
     """What is waited for is opened before there is an iterator: here a pipe that nobody writes to."""
     os.mkfifo(tmp_path / "p.json")
-    child = subprocess.Popen([CACHEW, "run", str(tmp_path / "p.json"), "--json"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    child = subprocess.Popen(
+        [CACHEW, "run", str(tmp_path / "p.json"), "--json"],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     waits_for_signals = 1 << (signal.SIGTERM - 1)
-    wait_for(lambda: int(re.search(r"SigBlk:\s*(\w+)", Path(f"/proc/{child.pid}/status").read_text())[1], 16) & waits_for_signals)
+    wait_for(
+        lambda: (
+            int(re.search(r"SigBlk:\s*(\w+)", Path(f"/proc/{child.pid}/status").read_text())[1], 16)
+            & waits_for_signals
+        )
+    )
     child.send_signal(signal.SIGTERM)
     try:
         _, err = child.communicate(timeout=HANG_S)
@@ -278,7 +438,10 @@ def test_a_signal_before_the_first_batch_ends_the_run(tmp_path):
 
 
 def test_hang_ends_at_the_deadline(tmp_path):
-    pipeline = write(tmp_path / "p.json", range_chain(100, {"op": "fail", "kind": "hang", "where": "value == 50"}, {"op": "batch", "size": 5}))
+    pipeline = write(
+        tmp_path / "p.json",
+        range_chain(100, {"op": "fail", "kind": "hang", "where": "value == 50"}, {"op": "batch", "size": 5}),
+    )
     begin = time.monotonic()
     ran = cachew("run", pipeline, "--json", "--wait", "2", "--state", tmp_path / "state")
     assert ran.code == 4 and ran.error["kind"] == "deadline"
@@ -287,7 +450,10 @@ def test_hang_ends_at_the_deadline(tmp_path):
 
 
 def test_crash_is_a_crash(tmp_path):
-    pipeline = write(tmp_path / "p.json", range_chain(100, {"op": "fail", "kind": "crash", "where": "value == 50"}, {"op": "batch", "size": 5}))
+    pipeline = write(
+        tmp_path / "p.json",
+        range_chain(100, {"op": "fail", "kind": "crash", "where": "value == 50"}, {"op": "batch", "size": 5}),
+    )
     assert cachew("run", pipeline, "--json").code == -signal.SIGKILL
 
 
@@ -296,7 +462,18 @@ def test_killed_run_goes_on_from_its_state(tmp_path):
     chain = range_chain(800, SHUFFLE, BATCH)
     pipeline, state = write(tmp_path / "p.json", chain), tmp_path / "state"
     run(pipeline, "--log", tmp_path / "whole.log")
-    slow = patient(["run", write(tmp_path / "p.json", chain), "--state", state, "--state-every", "1", "--log", tmp_path / "log"])
+    slow = patient(
+        [
+            "run",
+            write(tmp_path / "p.json", chain),
+            "--state",
+            state,
+            "--state-every",
+            "1",
+            "--log",
+            tmp_path / "log",
+        ]
+    )
     child = subprocess.Popen([CACHEW, *slow], stdout=subprocess.DEVNULL)
     wait_for(lambda: (tmp_path / "log").exists() and (tmp_path / "log").stat().st_size > 0)
     child.kill()
@@ -307,35 +484,53 @@ def test_killed_run_goes_on_from_its_state(tmp_path):
     (tmp_path / "log").unlink()
     run(pipeline, "--state", state, "--log", tmp_path / "log")
     rest = read_log(tmp_path / "log") if (tmp_path / "log").exists() else []
-    assert [line["hash"] for line in kept + rest] == [line["hash"] for line in read_log(tmp_path / "whole.log")]
+    assert [line["hash"] for line in kept + rest] == [
+        line["hash"] for line in read_log(tmp_path / "whole.log")
+    ]
 
 
 # ---- memory ----
+
 
 @pytest.mark.skipif(SANITIZED, reason="sanitizers need memory of their own")
 def test_images_stay_within_the_budget(examples):
     ran = run(examples / "photos.json", "--digest", "--memory", "64M", "--set", "6.size=32", "--threads", "2")
     assert ran["peak_rss_bytes"] < (64 + 30) << 20
-    assert ran["digest"] == run(examples / "photos.json", "--digest", "--set", "6.size=32", "--threads", "8")["digest"]
+    assert (
+        ran["digest"]
+        == run(examples / "photos.json", "--digest", "--set", "6.size=32", "--threads", "8")["digest"]
+    )
 
 
-@pytest.mark.parametrize("length", ["value * 7 % 10007 % 100", "value // 500",
-                                    "value % 99 + int64(value == 49999) * (99 - value % 99)"])
+@pytest.mark.parametrize(
+    "length",
+    ["value * 7 % 10007 % 100", "value // 500", "value % 99 + int64(value == 49999) * (99 - value % 99)"],
+)
 def test_budget_too_small_for_100_buckets_names_the_smallest(tmp_path, length):
     """All buckets fill together; one after the other; and one of them gets its first element last."""
-    chain = range_chain(50_000, {"op": "assign", "set": {"x": "float32(value)"}},
-                        {"op": "bucket_by_length", "length": length, "boundaries": [*range(1, 100)],
-                         "sizes": [64] * 100})
+    chain = range_chain(
+        50_000,
+        {"op": "assign", "set": {"x": "float32(value)"}},
+        {"op": "bucket_by_length", "length": length, "boundaries": [*range(1, 100)], "sizes": [64] * 100},
+    )
     pipeline = write(tmp_path / "p.json", chain)
     want, error = run(pipeline, "--digest"), failed(pipeline, 2, "--memory", "1M")
     assert error["attribute"] == "memory"
     smallest = error["expected"].split()[2]
     for threads in (1, 8):
-        assert run(pipeline, "--digest", "--memory", smallest, "--threads", threads)["digest"] == want["digest"]
+        assert (
+            run(pipeline, "--digest", "--memory", smallest, "--threads", threads)["digest"] == want["digest"]
+        )
 
 
 def test_budget_too_small_for_a_batch_names_the_smallest(tmp_path):
-    pipeline = write(tmp_path / "p.json", [{"op": "synthetic", "count": 100, "shape": [224, 224, 3], "dtype": "uint8"}, {"op": "batch", "size": 64}])
+    pipeline = write(
+        tmp_path / "p.json",
+        [
+            {"op": "synthetic", "count": 100, "shape": [224, 224, 3], "dtype": "uint8"},
+            {"op": "batch", "size": 64},
+        ],
+    )
     error = failed(pipeline, 2, "--memory", "4M")
     assert error["kind"] == "budget"
     smallest = max(int(n) for n in re.findall(r"\d{7,}", error["message"]))
@@ -344,6 +539,7 @@ def test_budget_too_small_for_a_batch_names_the_smallest(tmp_path):
 
 
 # ---- other verbs ----
+
 
 def test_ops_lists_and_describes():
     ops = json.loads(cachew("ops", "--json").out.splitlines()[-1])["ops"]
@@ -366,13 +562,27 @@ def test_index_is_kept(tmp_path, records):
     words = ["index", str(records / "plain-*.tfrecord"), "--index-dir", tmp_path / "cwx", "--json"]
     first, second = cachew(*words), cachew(*words)
     assert first.code == second.code == 0
-    assert first.json["indexed"] == 3 and second.json["reused"] == 3 and first.json["records"] == second.json["records"] == 120
+    assert (
+        first.json["indexed"] == 3
+        and second.json["reused"] == 3
+        and first.json["records"] == second.json["records"] == 120
+    )
 
 
 def test_doctor_and_bench(tmp_path):
     ran = cachew("doctor", "--json")
     assert ran.code in (0, 1) and ran.json["checks"]
-    ran = cachew("bench", write(tmp_path / "p.json", range_chain(10000, BATCH)), "--json", "--seconds", "0.1", "--best-of", "1", "--threads", "2")
+    ran = cachew(
+        "bench",
+        write(tmp_path / "p.json", range_chain(10000, BATCH)),
+        "--json",
+        "--seconds",
+        "0.1",
+        "--best-of",
+        "1",
+        "--threads",
+        "2",
+    )
     assert ran.code == 0 and ran.json["elements_per_s"] > 0
     ran = cachew("bench", tmp_path / "p.json", "--json", "--seconds", "0")
     assert ran.code == 2 and ran.error["attribute"] == "seconds"

@@ -13,16 +13,41 @@ pytestmark = pytest.mark.usefixtures("own_index_dir")
 
 # ---- state ----
 
+
 def resume_pipelines(records):
-    tfrecord = [{"op": "tfrecord", "files": str(records / "plain-*.tfrecord")},
-                {"op": "parse_example", "features": {"id": "int64", "tokens": {"dtype": "int64", "variable": True}}}]
+    tfrecord = [
+        {"op": "tfrecord", "files": str(records / "plain-*.tfrecord")},
+        {"op": "parse_example", "features": {"id": "int64", "tokens": {"dtype": "int64", "variable": True}}},
+    ]
     ids = [tfrecord[0], {"op": "parse_example", "features": {"id": "int64"}}]
     return {
         "counted": [*ids, SHUFFLE, {"op": "repeat", "count": 3}, {"op": "batch", "size": 7}],
-        "filtered": [*ids, {"op": "repeat", "count": 5}, {"op": "filter", "where": "id % 3 != 0"}, SHUFFLE, {"op": "batch", "size": 7}],
-        "bucketed": [*tfrecord, SHUFFLE, {"op": "repeat", "count": 3},
-                     {"op": "bucket_by_length", "length": "length(tokens)", "boundaries": [2, 4, 6, 8], "sizes": [9, 8, 7, 6, 5]}],
-        "take-after-filter": [*ids, SHUFFLE, {"op": "repeat", "count": 4}, {"op": "filter", "where": "id % 2 == 0"}, {"op": "take", "count": 150}, {"op": "batch", "size": 4}],
+        "filtered": [
+            *ids,
+            {"op": "repeat", "count": 5},
+            {"op": "filter", "where": "id % 3 != 0"},
+            SHUFFLE,
+            {"op": "batch", "size": 7},
+        ],
+        "bucketed": [
+            *tfrecord,
+            SHUFFLE,
+            {"op": "repeat", "count": 3},
+            {
+                "op": "bucket_by_length",
+                "length": "length(tokens)",
+                "boundaries": [2, 4, 6, 8],
+                "sizes": [9, 8, 7, 6, 5],
+            },
+        ],
+        "take-after-filter": [
+            *ids,
+            SHUFFLE,
+            {"op": "repeat", "count": 4},
+            {"op": "filter", "where": "id % 2 == 0"},
+            {"op": "take", "count": 150},
+            {"op": "batch", "size": 4},
+        ],
     }
 
 
@@ -35,35 +60,81 @@ def test_parts_add_up_to_the_whole(tmp_path, records, kind):
     want = [(line["epoch"], line["g"], line["hash"]) for line in read_log(tmp_path / "whole.log")]
     assert whole["batches"] == len(want) > 20
     draw = random.Random(kind)
-    for stop in [0, 1, len(want) - 1, len(want), len(want) + 5, *(draw.randrange(2, len(want) - 1) for _ in range(25))]:
+    for stop in [
+        0,
+        1,
+        len(want) - 1,
+        len(want),
+        len(want) + 5,
+        *(draw.randrange(2, len(want) - 1) for _ in range(25)),
+    ]:
         state, log = tmp_path / f"{stop}.state", tmp_path / f"{stop}.log"
         for old in (state, log):
             old.unlink(missing_ok=True)
-        first = run(pipeline, *words, "--batches", stop, "--threads", draw.choice([1, 2, 8]), "--state", state, "--log", log)
+        first = run(
+            pipeline,
+            *words,
+            "--batches",
+            stop,
+            "--threads",
+            draw.choice([1, 2, 8]),
+            "--state",
+            state,
+            "--log",
+            log,
+        )
         assert state.stat().st_size <= 1024
         again = draw.random() < 0.3
         second = {"digest": "0"}
         if again:  # a third part
-            second = run(pipeline, *words, "--batches", draw.randrange(5), "--threads", "2", "--state", state, "--log", log)
+            second = run(
+                pipeline,
+                *words,
+                "--batches",
+                draw.randrange(5),
+                "--threads",
+                "2",
+                "--state",
+                state,
+                "--log",
+                log,
+            )
         rest = run(pipeline, *words, "--threads", draw.choice([1, 2, 8]), "--state", state, "--log", log)
         assert state.stat().st_size <= 1024
-        assert [(line["epoch"], line["g"], line["hash"]) for line in read_log(log)] == want, f"stopped after {stop}"
+        assert [(line["epoch"], line["g"], line["hash"]) for line in read_log(log)] == want, (
+            f"stopped after {stop}"
+        )
         assert sum(int(r["digest"], 16) for r in (first, second, rest)) & MASK128 == int(whole["digest"], 16)
         assert run(pipeline, *words, "--state", state)["batches"] == 0  # nothing is left
 
 
 def test_state_of_one_world_size_resumes_with_another(tmp_path):
-    pipeline = write(tmp_path / "p.json", range_chain(1000, {"op": "filter", "where": "value % 5 != 0"}, SHUFFLE, BATCH))
+    pipeline = write(
+        tmp_path / "p.json", range_chain(1000, {"op": "filter", "where": "value % 5 != 0"}, SHUFFLE, BATCH)
+    )
     want = run(pipeline, "--digest", "--log", tmp_path / "whole.log")["digest"]
     total = 0
     for rank in range(2):  # 20 rounds of two
-        part = run(pipeline, "--digest", "--rank", rank, "--world-size", 2, "--batches", 20, "--state", tmp_path / f"state{rank}")
+        part = run(
+            pipeline,
+            "--digest",
+            "--rank",
+            rank,
+            "--world-size",
+            2,
+            "--batches",
+            20,
+            "--state",
+            tmp_path / f"state{rank}",
+        )
         total += int(part["digest"], 16)
     states = [json.loads((tmp_path / f"state{r}").read_text()) for r in range(2)]
     assert states[0]["g"] == states[1]["g"] == 40
     for rank in range(4):
         shutil.copy(tmp_path / "state0", tmp_path / f"four{rank}")
-        part = run(pipeline, "--digest", "--rank", rank, "--world-size", 4, "--state", tmp_path / f"four{rank}")
+        part = run(
+            pipeline, "--digest", "--rank", rank, "--world-size", 4, "--state", tmp_path / f"four{rank}"
+        )
         total += int(part["digest"], 16)
     assert f"{total & MASK128:032x}" == want
 
@@ -72,7 +143,10 @@ def test_state_of_one_world_size_resumes_with_another(tmp_path):
 @pytest.mark.parametrize("kind", ["counted", "filtered", "bucketed"])
 def test_parts_with_changing_world_sizes_add_up_to_the_whole(tmp_path, records, kind):
     """Wherever a part ends: g of its state need not be a multiple of the next world size."""
-    pipeline, words = write(tmp_path / "p.json", resume_pipelines(records)[kind]), ["--digest", "--epochs", "2"]
+    pipeline, words = (
+        write(tmp_path / "p.json", resume_pipelines(records)[kind]),
+        ["--digest", "--epochs", "2"],
+    )
     want = run(pipeline, *words, "--log", tmp_path / "whole.log")
     batches = {(line["epoch"], line["g"]): line["hash"] for line in read_log(tmp_path / "whole.log")}
     draw = random.Random(kind)
@@ -86,7 +160,21 @@ def test_parts_with_changing_world_sizes_add_up_to_the_whole(tmp_path, records, 
                 state, log = tmp_path / f"{nth}.{part}.{rank}.state", tmp_path / f"{nth}.{part}.{rank}.log"
                 if at:
                     state.write_text(json.dumps(at))
-                ran = run(pipeline, *words, *last, "--rank", rank, "--world-size", world, "--state", state, "--log", log, "--threads", draw.choice([1, 2, 8]))
+                ran = run(
+                    pipeline,
+                    *words,
+                    *last,
+                    "--rank",
+                    rank,
+                    "--world-size",
+                    world,
+                    "--state",
+                    state,
+                    "--log",
+                    log,
+                    "--threads",
+                    draw.choice([1, 2, 8]),
+                )
                 total += int(ran["digest"], 16)
                 states.append((ran["batches"], json.loads(state.read_text())))
                 for line in read_log(log) if log.exists() else []:
@@ -114,7 +202,9 @@ def state_of(tmp_path, pipeline, *words):
 
 def test_state_of_another_pipeline(tmp_path):
     state = state_of(tmp_path, write(tmp_path / "p.json", range_chain(100, BATCH)))
-    error = failed(write(tmp_path / "q.json", range_chain(100, {"op": "batch", "size": 9})), 2, "--state", state)
+    error = failed(
+        write(tmp_path / "q.json", range_chain(100, {"op": "batch", "size": 9})), 2, "--state", state
+    )
     assert error["kind"] == "state" and "pipeline" in error["message"]
 
 
@@ -127,7 +217,9 @@ def test_state_of_another_seed(tmp_path):
 def test_state_of_other_data(tmp_path, records):
     data = tmp_path / "data.tfrecord"
     shutil.copy(records / "plain-00.tfrecord", data)
-    pipeline = write(tmp_path / "p.json", [{"op": "tfrecord", "files": "data.tfrecord"}, {"op": "batch", "size": 4}])
+    pipeline = write(
+        tmp_path / "p.json", [{"op": "tfrecord", "files": "data.tfrecord"}, {"op": "batch", "size": 4}]
+    )
     state = state_of(tmp_path, pipeline)
     shutil.copy(records / "plain-01.tfrecord", data)
     error = failed(pipeline, 2, "--state", state)
@@ -139,8 +231,18 @@ def test_state_that_is_cut_off_or_damaged(tmp_path):
     state = state_of(tmp_path, pipeline)
     text = state.read_text()
     values = json.loads(text)
-    for broken in (text[:len(text) // 2], text[:-3], "[]", "5", "{}", '"x"', json.dumps({**values, "position": "2"}), json.dumps({**values, "g": -1}),
-                   json.dumps({**values, "position": 10**9}), *(json.dumps({k: v for k, v in values.items() if k != gone}) for gone in ("epoch", "position"))):
+    for broken in (
+        text[: len(text) // 2],
+        text[:-3],
+        "[]",
+        "5",
+        "{}",
+        '"x"',
+        json.dumps({**values, "position": "2"}),
+        json.dumps({**values, "g": -1}),
+        json.dumps({**values, "position": 10**9}),
+        *(json.dumps({k: v for k, v in values.items() if k != gone}) for gone in ("epoch", "position")),
+    ):
         state.write_text(broken)
         error = failed(pipeline, 2, "--state", state)
         assert error["kind"] == "state", broken
@@ -149,8 +251,16 @@ def test_state_that_is_cut_off_or_damaged(tmp_path):
     assert failed(pipeline, 2, "--state", state)["kind"] == "state"
 
 
-@pytest.mark.parametrize(("change", "attribute", "value"), [({"g": 10**9}, "g", "1000000000"), ({"g": 2}, "position", "24"), ({"position": 10**9}, "position", "1000000000"),
-                                                            ({"epoch": 2**70}, "epoch", "1.1805916207174113e+21"), ({"seed": -2**64}, "seed", "-1.8446744073709552e+19")])
+@pytest.mark.parametrize(
+    ("change", "attribute", "value"),
+    [
+        ({"g": 10**9}, "g", "1000000000"),
+        ({"g": 2}, "position", "24"),
+        ({"position": 10**9}, "position", "1000000000"),
+        ({"epoch": 2**70}, "epoch", "1.1805916207174113e+21"),
+        ({"seed": -(2**64)}, "seed", "-1.8446744073709552e+19"),
+    ],
+)
 def test_a_number_in_a_state_that_can_not_be_is_named(tmp_path, change, attribute, value):
     """A g behind the data was taken as it is, and numbers of more than 64 bits were "not valid JSON"."""
     pipeline = write(tmp_path / "p.json", range_chain(100, BATCH))
@@ -171,6 +281,7 @@ def test_state_of_a_later_version(tmp_path):
 
 
 # ---- ranks ----
+
 
 @pytest.mark.parametrize("world", [2, 3, 5])
 @pytest.mark.parametrize("kind", ["counted", "filtered"])
@@ -200,13 +311,26 @@ def test_ranks_share_out_the_batches_of_one(tmp_path, world, kind):
 
 # ---- entries ----
 
+
 def entry_pipelines():
-    """What is kept of the elements before a position: how many are in batches, and how many arrived at a take."""
+    """What is kept of the elements before a position: how many are in batches, and how many arrived at a
+    take.
+    """
     keep = {"op": "filter", "where": "value % 5 != 0"}
     return {
         "filtered": range_chain(1500, keep, BATCH),
-        "bucketed": range_chain(1500, {"op": "bucket_by_length", "length": "value * 7 % 23", "boundaries": [4, 9, 17], "sizes": [7, 5, 8, 3]}),
-        "taken": range_chain(300, keep, {"op": "take", "count": 200}, {"op": "repeat", "count": 3}, {"op": "batch", "size": 7}),
+        "bucketed": range_chain(
+            1500,
+            {
+                "op": "bucket_by_length",
+                "length": "value * 7 % 23",
+                "boundaries": [4, 9, 17],
+                "sizes": [7, 5, 8, 3],
+            },
+        ),
+        "taken": range_chain(
+            300, keep, {"op": "take", "count": 200}, {"op": "repeat", "count": 3}, {"op": "batch", "size": 7}
+        ),
     }
 
 
@@ -223,18 +347,35 @@ def test_a_state_that_means_the_same_is_as_good(tmp_path, kind):
         numbers = [int(record.split(":")[1].split(".")[0]) for record in line["records"]]
         key = sum(boundary <= numbers[0] * 7 % 23 for boundary in (4, 9, 17)) if kind == "bucketed" else 0
         handed_out[key] = handed_out.get(key, 0) + len(numbers)
-    from_the_beginning = {key: value for key, value in values.items() if key not in ("skip", "limits")} | {"position": 0}
+    from_the_beginning = {key: value for key, value in values.items() if key not in ("skip", "limits")} | {
+        "position": 0
+    }
     skip = " ".join(f"{key}:{np.base_repr(n, 36).lower()}" for key, n in handed_out.items())
     state.write_text(json.dumps({**from_the_beginning, "skip": skip}))
     assert run(pipeline, "--digest", "--state", state)["digest"] == rest["digest"]
 
 
-@pytest.mark.parametrize(("kind", "change"), [
-    ("filtered", {"position": 1501}), ("filtered", {"skip": "1:3"}), ("filtered", {"skip": "1 1"}), ("filtered", {"skip": "0:-1"}), ("filtered", {"skip": "0:1,"}),
-    ("filtered", {"skip": "0:"}), ("filtered", {"skip": "A"}), ("filtered", {"skip": "0:0:1"}),
-    ("filtered", {"skip": "zzzzzzzzzzzzz"}), ("bucketed", {"skip": "1 3:2 5"}),
-    ("bucketed", {"skip": "4294967296:1"}),
-    ("filtered", {"limits": "0:0:5"}), ("bucketed", {"skip": "4:1"}), ("taken", {"limits": "1:0:5"}), ("taken", {"limits": "0:0"}), ("taken", {"limits": "x"})])
+@pytest.mark.parametrize(
+    ("kind", "change"),
+    [
+        ("filtered", {"position": 1501}),
+        ("filtered", {"skip": "1:3"}),
+        ("filtered", {"skip": "1 1"}),
+        ("filtered", {"skip": "0:-1"}),
+        ("filtered", {"skip": "0:1,"}),
+        ("filtered", {"skip": "0:"}),
+        ("filtered", {"skip": "A"}),
+        ("filtered", {"skip": "0:0:1"}),
+        ("filtered", {"skip": "zzzzzzzzzzzzz"}),
+        ("bucketed", {"skip": "1 3:2 5"}),
+        ("bucketed", {"skip": "4294967296:1"}),
+        ("filtered", {"limits": "0:0:5"}),
+        ("bucketed", {"skip": "4:1"}),
+        ("taken", {"limits": "1:0:5"}),
+        ("taken", {"limits": "0:0"}),
+        ("taken", {"limits": "x"}),
+    ],
+)
 def test_a_damaged_entry_is_refused(tmp_path, kind, change):
     pipeline = write(tmp_path / "p.json", entry_pipelines()[kind])
     state = state_of(tmp_path, pipeline)
@@ -249,14 +390,22 @@ EVENLY = "value * 7 % 10007 % 100"  # lengths in no order, of each bucket equall
 
 
 def hundred_buckets(n, size, length="value % 100"):
-    return range_chain(n, {"op": "bucket_by_length", "length": length, "boundaries": [*range(1, 100)],
-                           "sizes": [size] * 100})
+    return range_chain(
+        n, {"op": "bucket_by_length", "length": length, "boundaries": [*range(1, 100)], "sizes": [size] * 100}
+    )
 
 
 def test_a_state_of_1024_buckets_resumes(tmp_path):
     """Keys with and without elements in batches, so that both forms of an entry of `skip` occur."""
-    chain = range_chain(9000, {"op": "bucket_by_length", "length": "value * value % 1031",
-                               "boundaries": [*range(1, 1024)], "sizes": [1 + k % 7 for k in range(1024)]})
+    chain = range_chain(
+        9000,
+        {
+            "op": "bucket_by_length",
+            "length": "value * value % 1031",
+            "boundaries": [*range(1, 1024)],
+            "sizes": [1 + k % 7 for k in range(1024)],
+        },
+    )
     pipeline, state = write(tmp_path / "p.json", chain), tmp_path / "state"
     want, first = run(pipeline, "--digest"), run(pipeline, "--digest", "--batches", 1500, "--state", state)
     skip = json.loads(state.read_text())["skip"].split()
@@ -292,6 +441,7 @@ def test_a_state_of_100_buckets_with_large_counts_fits_in_1_kb(tmp_path):
 
 # ---- what is computed again ----
 
+
 def computed(ran):
     """Elements that the source gave: each is computed once, unless memory is short."""
     return ran["operators"][0]["elements"]
@@ -324,7 +474,9 @@ def test_a_resume_behind_a_filter_computes_nothing_again(tmp_path):
 
 
 def test_a_resume_of_buckets_begins_at_the_earliest_waiting_element(tmp_path):
-    """The elements that wait in 100 buckets are among the last 40,000: a bucket fills in about 20,000 positions."""
+    """The elements that wait in 100 buckets are among the last 40,000: a bucket fills in about 20,000
+    positions.
+    """
     pipeline, state = write(tmp_path / "p.json", hundred_buckets(N, 200, EVENLY)), tmp_path / "state"
     words = ["--memory", "8M", "--threads", 2, "--state", state]
     run(pipeline, *words, "--batches", 5_000)
@@ -335,9 +487,13 @@ def test_a_resume_of_buckets_begins_at_the_earliest_waiting_element(tmp_path):
     assert computed(ran) <= 40_000 + prefetched(ran, 200) < 500_000
 
 
-@pytest.mark.parametrize("chain", [
-    range_chain(N, {"op": "filter", "where": "value % 4 == 1"}, {"op": "batch", "size": 10_000}),
-    hundred_buckets(N, 200, EVENLY)])
+@pytest.mark.parametrize(
+    "chain",
+    [
+        range_chain(N, {"op": "filter", "where": "value % 4 == 1"}, {"op": "batch", "size": 10_000}),
+        hundred_buckets(N, 200, EVENLY),
+    ],
+)
 def test_a_resume_with_a_service_leases_nothing_before_its_position(tmp_path, daemons, chain):
     """The first batch has the number of the state, and the first range begins at the state's position."""
     pipeline = write(tmp_path / "p.json", chain)
@@ -346,8 +502,19 @@ def test_a_resume_with_a_service_leases_nothing_before_its_position(tmp_path, da
     values = json.loads(state.read_text())
     dispatcher = daemons.start("dispatcher", "--listen", "127.0.0.1:0")
     daemons.start("worker", "--dispatcher", dispatcher.address, "--memory", "256M", "--trace", trace)
-    run(pipeline, "--service", dispatcher.address, "--job", "resumed", "--batches", 1, "--state", state,
-        "--log", log)
+    run(
+        pipeline,
+        "--service",
+        dispatcher.address,
+        "--job",
+        "resumed",
+        "--batches",
+        1,
+        "--state",
+        state,
+        "--log",
+        log,
+    )
     daemons.end()
     assert [line["g"] for line in read_log(log)] == [130]
     events = json.loads(trace.read_text())
@@ -357,14 +524,19 @@ def test_a_resume_with_a_service_leases_nothing_before_its_position(tmp_path, da
 
 def test_a_take_behind_a_rare_filter_ends_the_run(tmp_path):
     """The tenth element stands at position 9,000,999: beyond it only blocks begun by then are computed."""
-    chain = range_chain(10 * N, {"op": "filter", "where": "value % 1000000 == 999"},
-                        {"op": "take", "count": 10}, {"op": "batch", "size": 10})
+    chain = range_chain(
+        10 * N,
+        {"op": "filter", "where": "value % 1000000 == 999"},
+        {"op": "take", "count": 10},
+        {"op": "batch", "size": 10},
+    )
     ran = run(write(tmp_path / "p.json", chain), "--threads", 2)
     assert ran["elements"] == 10
     assert 0 <= computed(ran) - 9_001_000 <= tuned(ran, "blocks_in_flight") * BLOCK_ROWS
 
 
 # ---- order any ----
+
 
 @pytest.mark.parametrize("world", [1, 3])
 @pytest.mark.parametrize("kind", entry_pipelines())
@@ -379,7 +551,19 @@ def test_any_order_in_one_process_is_the_exact_one(tmp_path, kind, world):
 def any_words(daemons):
     """Words of a rank in order any, which a service has: in one process it is the exact order."""
     dispatcher, _ = daemons.service()
-    return lambda rank, world: ["--digest", "--order", "any", "--rank", rank, "--world-size", world, "--service", dispatcher.address, "--job", f"{rank} of {world}"]
+    return lambda rank, world: [
+        "--digest",
+        "--order",
+        "any",
+        "--rank",
+        rank,
+        "--world-size",
+        world,
+        "--service",
+        dispatcher.address,
+        "--job",
+        f"{rank} of {world}",
+    ]
 
 
 def set_sum(results):
@@ -390,7 +574,9 @@ FIRST_LATE = {"op": "delay", "us": 3_000_000, "where": "value == 3"}  # the firs
 
 
 def test_a_state_with_batches_handed_out_early_is_one_rank_s(tmp_path, any_words):
-    """It is good for this rank in order any only. Without such batches it is that of exact order, and good for all."""
+    """It is good for this rank in order any only. Without such batches it is that of exact order, and good
+    for all.
+    """
     pipeline, state = write(tmp_path / "p.json", range_chain(1000, FIRST_LATE, BATCH)), tmp_path / "state"
     first = run(pipeline, *any_words(0, 2), "--batches", 5, "--state", state)
     assert int(json.loads(state.read_text())["handed_out"], 16) > 0
@@ -401,16 +587,36 @@ def test_a_state_with_batches_handed_out_early_is_one_rank_s(tmp_path, any_words
     assert error["attribute"] == "order" and error["value"] == "any" and error["expected"] == "exact"
     rest = run(pipeline, "--digest", "--order", "any", "--rank", 0, "--world-size", 2, "--state", state)
     whole = run(pipeline, "--digest", "--rank", 0, "--world-size", 2)
-    assert set_sum([first, rest]) == whole["set_digest"] and first["elements"] + rest["elements"] == whole["elements"]
+    assert (
+        set_sum([first, rest]) == whole["set_digest"]
+        and first["elements"] + rest["elements"] == whole["elements"]
+    )
 
 
 def test_a_state_without_batches_handed_out_early_is_good_for_all(tmp_path, any_words):
     """A sequential pipeline has one order."""
-    chain = range_chain(1000, {"op": "filter", "where": "value % 3 != 0"}, {"op": "take", "count": 500}, BATCH)
+    chain = range_chain(
+        1000, {"op": "filter", "where": "value % 3 != 0"}, {"op": "take", "count": 500}, BATCH
+    )
     pipeline, state = write(tmp_path / "p.json", chain), tmp_path / "state"
-    first, whole = run(pipeline, *any_words(0, 1), "--batches", 5, "--state", state), run(pipeline, "--digest")
+    first, whole = (
+        run(pipeline, *any_words(0, 1), "--batches", 5, "--state", state),
+        run(pipeline, "--digest"),
+    )
     assert "handed_out" not in json.loads(state.read_text())
-    rest = [run(pipeline, "--digest", "--rank", rank, "--world-size", 2, "--state", shutil.copy(state, tmp_path / "copy")) for rank in range(2)]
+    rest = [
+        run(
+            pipeline,
+            "--digest",
+            "--rank",
+            rank,
+            "--world-size",
+            2,
+            "--state",
+            shutil.copy(state, tmp_path / "copy"),
+        )
+        for rank in range(2)
+    ]
     assert set_sum([first, *rest]) == whole["set_digest"]
 
 
@@ -428,7 +634,10 @@ def test_a_state_of_100_buckets_in_any_order_fits_in_1_kb(tmp_path, any_words):
 
 def test_a_state_between_epochs_is_good_for_any_order_and_rank(tmp_path, any_words):
     pipeline, state = write(tmp_path / "p.json", range_chain(1000, SHUFFLE, BATCH)), tmp_path / "state"
-    first, whole = run(pipeline, *any_words(0, 1), "--epochs", 1, "--state", state), run(pipeline, "--digest", "--epochs", 2)
+    first, whole = (
+        run(pipeline, *any_words(0, 1), "--epochs", 1, "--state", state),
+        run(pipeline, "--digest", "--epochs", 2),
+    )
     assert first["batches"] > 0 and "handed_out" not in json.loads(state.read_text())
     copies = [shutil.copy(state, tmp_path / f"copy{i}") for i in range(2)]
     for words in (any_words(0, 1), ["--digest"]):
@@ -437,11 +646,24 @@ def test_a_state_between_epochs_is_good_for_any_order_and_rank(tmp_path, any_wor
     assert run(pipeline, *any_words(1, 3), "--epochs", 2, "--batches", 1, "--state", state)["batches"] == 1
 
 
-@pytest.mark.parametrize("change", [{"handed_out": ""}, {"handed_out": "x"}, {"handed_out": "1" * 17}, {"handed_out": 3}, {"rank": 7}, {"rank": None}, {"world_size": None}])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"handed_out": ""},
+        {"handed_out": "x"},
+        {"handed_out": "1" * 17},
+        {"handed_out": 3},
+        {"rank": 7},
+        {"rank": None},
+        {"world_size": None},
+    ],
+)
 def test_a_damaged_state_in_any_order(tmp_path, change):
     pipeline, state = write(tmp_path / "p.json", range_chain(1500, BATCH)), tmp_path / "state"
     words = ["--order", "any", "--rank", 0, "--world-size", 2, "--state", state]
     run(pipeline, *words, "--batches", 5)
     saved = {**json.loads(state.read_text()), "handed_out": "6", "rank": 0, "world_size": 2}
-    state.write_text(json.dumps({key: value for key, value in {**saved, **change}.items() if value is not None}))
+    state.write_text(
+        json.dumps({key: value for key, value in {**saved, **change}.items() if value is not None})
+    )
     assert failed(pipeline, 2, *words)["kind"] == "state"

@@ -1,4 +1,5 @@
-"""The dashboard, in a browser: what it shows of a real service, and of a large one that is made up from real answers; by keyboard; in light and dark; by those who don't see it.
+"""The dashboard, in a browser: what it shows of a real service, and of a large one that is made up from real
+answers; by keyboard; in light and dark; by those who don't see it.
 
 CACHEW names the command (default build/cachew)."""
 
@@ -61,7 +62,10 @@ def url(service, name=None):
 
 def rows(page, section):
     """The texts of the table of a section, row by row."""
-    return page.evaluate(f"[...document.querySelectorAll('#{section} tbody tr')].map((row) => [...row.cells].map((cell) => cell.textContent))")
+    return page.evaluate(
+        f"[...document.querySelectorAll('#{section} tbody tr')].map((row) => "
+        f"[...row.cells].map((cell) => cell.textContent))"
+    )
 
 
 # ---- what it shows ----
@@ -77,7 +81,9 @@ def test_a_job_its_decision_and_a_lost_worker(daemons, pipeline, page):
     with endless_job(pipeline, service, "one"):
         page.open(url(service))
         page.evaluate(KEEP_NEWS)
-        page.until("document.querySelector('#events li.decision strong')?.textContent.startsWith('3 workers')")
+        page.until(
+            "document.querySelector('#events li.decision strong')?.textContent.startsWith('3 workers')"
+        )
         page.until("document.querySelector('.timeline .mark.decision text')?.textContent === '1'")
         assert page.text("#job-name") == "one"
         page.until("document.querySelector('#workers tbody').rows.length === 3")
@@ -91,8 +97,12 @@ def test_a_job_its_decision_and_a_lost_worker(daemons, pipeline, page):
             "document.querySelector('.timeline .mark.loss text')?.textContent"
             " === String(document.querySelector('#events li.loss').value)"
         )
-        page.until("[...document.querySelectorAll('#workers tbody tr')].some((row) => row.textContent.includes('gone'))")
-        page.until("document.querySelector('#facts').textContent.includes('3 ready')")  # another one took its place
+        page.until(
+            "[...document.querySelectorAll('#workers tbody tr')].some((row) => "
+            "row.textContent.includes('gone'))"
+        )
+        # another one took its place
+        page.until("document.querySelector('#facts').textContent.includes('3 ready')")
         page.until(f"window.told.some((news) => news.includes('{gone}'))")
         page.until("document.querySelector('#operators tbody')?.rows.length >= 2")
         assert {"synthetic", "delay"} <= {row[0] for row in rows(page, "operators")}
@@ -103,13 +113,30 @@ def test_a_job_its_decision_and_a_lost_worker(daemons, pipeline, page):
 
 
 def test_what_a_job_is_to_gain(daemons, pipeline, page):
-    service = up(daemons, "--autoscale", "--workers", 1, "--policy", "fixed:1", "--objective", "cost", "--price-client", 8.8)
+    service = up(
+        daemons,
+        "--autoscale",
+        "--workers",
+        1,
+        "--policy",
+        "fixed:1",
+        "--objective",
+        "cost",
+        "--price-client",
+        8.8,
+    )
     with endless_job(pipeline, service, "one"):
         page.open(url(service))
-        page.until("document.querySelector('#job-state').textContent.includes('; objective: cost, its ranks at 8.80 per hour; ')")
-        assert answer("jobs", "--service", service.address, "--aim", "one", "--objective", "time", "--price-client", 32)
         page.until(
-            "document.querySelector('#job-state').textContent.includes('; objective: time, its ranks at 32 per hour; ')"
+            "document.querySelector('#job-state').textContent.includes('; objective: cost, its "
+            "ranks at 8.80 per hour; ')"
+        )
+        assert answer(
+            "jobs", "--service", service.address, "--aim", "one", "--objective", "time", "--price-client", 32
+        )
+        page.until(
+            "document.querySelector('#job-state').textContent.includes('; objective: time, its ranks at 32 "
+            "per hour; ')"
         )
 
 
@@ -121,20 +148,33 @@ def test_what_was_before_the_page_was_opened(daemons, pipeline, browser, page):
         page.until("document.querySelector('#moment').max >= 3")
     later = browser.page()
     later.open(url(service, "one"))
-    later.until("document.querySelector('#jobs').textContent.includes('unattended') && document.querySelector('#moment').max >= 3")
-    assert later.evaluate("document.querySelector('.timeline .line.main').getAttribute('d').match(/[ML]/g).length") >= 4
+    later.until(
+        "document.querySelector('#jobs').textContent.includes('unattended') && "
+        "document.querySelector('#moment').max >= 3"
+    )
+    assert (
+        later.evaluate(
+            "document.querySelector('.timeline .line.main').getAttribute('d').match(/[ML]/g).length"
+        )
+        >= 4
+    )
     later.close()
 
 
 def test_nothing_is_there(daemons, page):
-    dispatcher = daemons.start("dispatcher", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--name", "alone")
+    dispatcher = daemons.start(
+        "dispatcher", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--name", "alone"
+    )
     page.open(url(dispatcher))
     page.until("document.querySelector('#connection').textContent === 'Live'")
     assert "There are no jobs." in page.text("#jobs") and "There are no workers." in page.text("#workers")
     assert "none: all workers serve all jobs" in page.text("#facts") and page.text("#dispatcher") == "alone"
     assert page.evaluate("document.querySelector('#job').hidden && document.querySelector('#pools').hidden")
     page.open(url(dispatcher, "nobody knows it"))
-    page.until("document.querySelector('#job-state').textContent === 'The dispatcher does not know this job, or not any more.'")
+    page.until(
+        "document.querySelector('#job-state').textContent === 'The dispatcher does not know this "
+        "job, or not any more.'"
+    )
 
 
 def test_names_are_texts(daemons, pipeline, page):
@@ -145,11 +185,19 @@ def test_names_are_texts(daemons, pipeline, page):
         assert SHOWN_NAME in [row[0] for row in rows(page, "jobs")]
         assert page.evaluate("document.querySelectorAll('img, td script, th script').length") == 0
         for name in ("other", SHOWN_NAME):
-            page.evaluate(f"[...document.querySelectorAll('#jobs a')].find((a) => a.textContent === {json.dumps(name)}).click()")
-            page.until(f"document.querySelector('#job-name').textContent === {json.dumps(name)} && document.querySelector('.timeline .line.main').getAttribute('d') !== ''")
+            page.evaluate(
+                f"[...document.querySelectorAll('#jobs a')].find((a) => a.textContent === "
+                f"{json.dumps(name)}).click()"
+            )
+            page.until(
+                f"document.querySelector('#job-name').textContent === {json.dumps(name)} && "
+                f"document.querySelector('.timeline .line.main').getAttribute('d') !== ''"
+            )
         page.open("about:blank")
         page.open(url(service, BAD_NAME))  # an address that was sent to somebody
-        page.until("document.querySelector('#jobs a[aria-current]') && !document.querySelector('#job-known').hidden")
+        page.until(
+            "document.querySelector('#jobs a[aria-current]') && !document.querySelector('#job-known').hidden"
+        )
         assert page.evaluate("document.querySelector('#jobs a[aria-current]').textContent") == SHOWN_NAME
 
 
@@ -160,10 +208,15 @@ def test_a_dispatcher_that_goes_away_and_comes_back(daemons, page):
     page.until("document.querySelector('#connection').textContent === 'Live'")
     page.evaluate("document.querySelector('.skip').focus()")
     dispatcher.end(signal.SIGKILL)
-    page.until("document.querySelector('#connection').textContent.startsWith('No answer from the dispatcher since ')")
+    page.until(
+        "document.querySelector('#connection').textContent.startsWith('No answer from the dispatcher since ')"
+    )
     assert page.evaluate("document.body.classList.contains('stale')") and page.text("#dispatcher") == "first"
     daemons.start("dispatcher", *words, dispatcher.ready["http"], "--name", "second")
-    page.until("document.querySelector('#connection').textContent === 'Live' && document.querySelector('#dispatcher').textContent === 'second'")
+    page.until(
+        "document.querySelector('#connection').textContent === 'Live' && "
+        "document.querySelector('#dispatcher').textContent === 'second'"
+    )
     assert not page.evaluate("document.body.classList.contains('stale')")
     assert page.evaluate("document.activeElement.className") == "skip"  # nothing took the focus away
 
@@ -190,40 +243,71 @@ def test_nothing_comes_from_elsewhere(daemons, page):
 @pytest.fixture
 def cached(tmp_path):
     """A pipeline that may be cached."""
-    chain = [{"op": "synthetic", "count": 400, "shape": [16]}, {"op": "delay", "us": 1000}, {"op": "autocache"}, {"op": "batch", "size": 8}]
+    chain = [
+        {"op": "synthetic", "count": 400, "shape": [16]},
+        {"op": "delay", "us": 1000},
+        {"op": "autocache"},
+        {"op": "batch", "size": 8},
+    ]
     return write(tmp_path / "cached.json", chain)
 
 
 def test_what_caches_hold(daemons, cached, page, tmp_path):
     """Of a real service. That the cache is used is a script's decision (src/policy/script.c)."""
     need_test_build()
-    service = up(daemons, "--workers", 2, "--threads", 1, "--cache-dir", tmp_path / "cache", "--autoscale",
-                 "--policy", "script")
+    service = up(
+        daemons,
+        "--workers",
+        2,
+        "--threads",
+        1,
+        "--cache-dir",
+        tmp_path / "cache",
+        "--autoscale",
+        "--policy",
+        "script",
+    )
     with endless_job(cached, service, "one"):
         page.open(url(service))
-        page.until("[...document.querySelectorAll('#markers tbody td')].some((cell) => cell.textContent === '100 %')")
+        page.until(
+            "[...document.querySelectorAll('#markers tbody td')].some((cell) => cell.textContent === '100 %')"
+        )
         ((name, _, part, held, *_),) = rows(page, "markers")
         assert name == "autocache (operator 2)" and part == "100 %"
         assert len(set(held.split(" of "))) == 1  # all of it
         page.until("document.querySelector('#caches tbody').rows.length === 2")
         assert all(" of " in row[2] for row in rows(page, "caches"))
         wait_for(lambda: any(0 < w["cache_used"] < w["cache_quota"] for w in service.json("/api/v1/workers")))
-        computing = wait_for(lambda: (c := service.json("/api/v1/streams")[0]["computing"])["cached_positions"] and c)
+        computing = wait_for(
+            lambda: (c := service.json("/api/v1/streams")[0]["computing"])["cached_positions"] and c
+        )
         assert 0 < computing["cached_positions"] <= computing["positions"]
 
 
-MARKER = {"name": "autocache (operator 2)", "in_use": True, "unread": False, "cached": 1.0, "bytes": 100.0,
-          "compute_s": 0.001, "read_s": 0.00002, "store_s": None}
+MARKER = {
+    "name": "autocache (operator 2)",
+    "in_use": True,
+    "unread": False,
+    "cached": 1.0,
+    "bytes": 100.0,
+    "compute_s": 0.001,
+    "read_s": 0.00002,
+    "store_s": None,
+}
 
 
 def test_what_caches_give(real, page):
     answers = enlarge(real, 1, 1, 1)
     (stream,) = answers["streams"]
     computing = {**stream["computing"], "positions": 4000.0, "cached_positions": 3600.0}
-    answers["streams"] = [{**stream, "positions": 400, "caching": {"markers": [MARKER]}, "computing": computing}]
+    answers["streams"] = [
+        {**stream, "positions": 400, "caching": {"markers": [MARKER]}, "computing": computing}
+    ]
     with served(answers) as address:
         page.open(address)
-        page.until("['markers', 'caches'].every((s) => document.querySelector(`#${s} tbody`)?.rows.length > 0)")
+        page.until(
+            "['markers', 'caches'].every((s) => document.querySelector(`#${s} tbody`)?.rows.length > 0)"
+        )
         ((name, state, part, held, compute, read, store),) = rows(page, "markers")
         assert (name, state, part) == ("autocache (operator 2)", "● in use", "100 %")
         assert held == "40 KB of 40 KB" and (compute, read, store) == ("1 ms", "20 µs", "–")
@@ -250,8 +334,10 @@ def test_what_a_job_gets_and_where_its_computing_time_goes(real, page):
     with served(answers) as address:
         page.open(address)
         page.until("document.querySelector('#operators tbody')?.rows.length === 2")
-        assert rows(page, "operators") == [["delay", "75 %", "3 s", "1,000", "3 ms"],
-                                           ["synthetic", "25 %", "1 s", "500", "2 ms"]]
+        assert rows(page, "operators") == [
+            ["delay", "75 %", "3 s", "1,000", "3 ms"],
+            ["synthetic", "25 %", "1 s", "500", "2 ms"],
+        ]
         assert rows(page, "ranks") == [["0", "● running", "20 %", "10 s", "8 ms", "1,000", "7"]]
         (row,) = rows(page, "jobs")
         assert row[4:7] == ["80", "100", "20 %"] and row[8] == "2 of 2"
@@ -261,8 +347,13 @@ def test_without_a_cache_nothing_is_said_of_one(daemons, cached, page):
     service = up(daemons, "--workers", 1, "--threads", 1)
     with endless_job(cached, service, "one"):
         page.open(url(service))
-        page.until("document.querySelector('#moment').max > 1 && document.querySelector('#operators tbody')?.rows.length")
-        assert page.evaluate("document.querySelector('#markers').hidden && document.querySelector('#caches').hidden")
+        page.until(
+            "document.querySelector('#moment').max > 1 && document.querySelector('#operators "
+            "tbody')?.rows.length"
+        )
+        assert page.evaluate(
+            "document.querySelector('#markers').hidden && document.querySelector('#caches').hidden"
+        )
         assert "cache" not in page.text("#legend") and "cache" not in page.text("#moment-text")
         assert rows(page, "jobs")[0][7] == "–"
         assert service.json("/api/v1/jobs/one/history")["cached"][-1] is None
@@ -275,19 +366,37 @@ def test_decisions_about_caches_are_squares(real, page):
     (decision, *_) = answers["jobs/job-0000/decisions"]
 
     def record(workers, place, why):
-        before, after = {"workers": {"local": 2}, "cache": None}, {"workers": {"local": workers}, "cache": place}
+        before, after = (
+            {"workers": {"local": 2}, "cache": None},
+            {"workers": {"local": workers}, "cache": place},
+        )
         return {**decision["record"], "before": before, "chosen": after, "what": f"what {why}", "why": why}
+
     chosen = [(3, None, "a"), (2, "resize", "b"), (3, "resize", "c"), (2, None, "d")]
-    answers["jobs/job-0000/decisions"] = [{"t": 10.0 * i, "ago_s": 400 - 10.0 * i, "record": record(*one)} for i, one in enumerate(chosen)]
+    answers["jobs/job-0000/decisions"] = [
+        {"t": 10.0 * i, "ago_s": 400 - 10.0 * i, "record": record(*one)} for i, one in enumerate(chosen)
+    ]
     answers["jobs/job-0000/history"]["events"] = []
     with served(answers) as address:
         page.open(address)
         page.until("document.querySelectorAll('.timeline .mark').length === 4")
-        kinds = page.evaluate("[...document.querySelectorAll('.timeline .mark')].map((m) => m.getAttribute('class'))")
+        kinds = page.evaluate(
+            "[...document.querySelectorAll('.timeline .mark')].map((m) => m.getAttribute('class'))"
+        )
         assert kinds == ["mark decision", "mark cache", "mark decision", "mark decision"]
-        assert page.evaluate("[...document.querySelectorAll('.timeline .mark')].map((m) => m.querySelector('circle') !== null)") == [True, False, True, True]
-        told = page.evaluate("[...document.querySelectorAll('#events li')].map((li) => [li.className, li.querySelector('strong').textContent])")
-        assert told == [["decision", "what d"], ["decision", "what c"], ["cache", "what b"], ["decision", "what a"]]
+        assert page.evaluate(
+            "[...document.querySelectorAll('.timeline .mark')].map((m) => m.querySelector('circle') !== null)"
+        ) == [True, False, True, True]
+        told = page.evaluate(
+            "[...document.querySelectorAll('#events li')].map((li) => [li.className, "
+            "li.querySelector('strong').textContent])"
+        )
+        assert told == [
+            ["decision", "what d"],
+            ["decision", "what c"],
+            ["cache", "what b"],
+            ["decision", "what a"],
+        ]
 
 
 # ---- how it is used ----
@@ -301,8 +410,8 @@ FOCUSED = """(() => {
 
 @pytest.fixture
 def small(real):
-    """Answers with something of everything that a page shows: two jobs; a decision and a loss; workers that are
-    ready, gone and draining; caches, of workers and of the pipeline."""
+    """Answers with something of everything that a page shows: two jobs; a decision and a loss; workers that
+    are ready, gone and draining; caches, of workers and of the pipeline."""
     answers = enlarge(real, 2, 3, 1)
     (stream,) = answers["streams"]
     answers["streams"] = [{**stream, "positions": 400, "caching": {"markers": [MARKER]}}]
@@ -314,9 +423,11 @@ def small(real):
 
 
 SHOWN = (
-    "document.querySelectorAll('#jobs a').length === 2 && document.querySelectorAll('#events li').length === 2"
+    "document.querySelectorAll('#jobs a').length === 2 && document.querySelectorAll('#events li').length "
+    "=== 2"
     " && document.querySelector('#moment').max > 1"
-    " && ['operators', 'markers', 'caches'].every((s) => document.querySelector(`#${s} tbody`)?.rows.length > 0)"
+    " && ['operators', 'markers', 'caches'].every((s) => document.querySelector(`#${s} "
+    "tbody`)?.rows.length > 0)"
 )
 
 
@@ -329,7 +440,8 @@ def test_by_keyboard(small, page):
         page.press("Enter")
         assert page.evaluate("document.activeElement.id") == "jobs"
         seen = []
-        while not seen or (seen[-1][0] != "BODY" and not seen[-1][1].startswith("Skip")):  # to the end, and perhaps around
+        # to the end, and perhaps around
+        while not seen or (seen[-1][0] != "BODY" and not seen[-1][1].startswith("Skip")):
             page.press("Tab")
             seen.append(page.evaluate(FOCUSED))
             assert len(seen) < 60, seen
@@ -337,18 +449,30 @@ def test_by_keyboard(small, page):
                 page.press("Enter")
                 page.until("document.querySelector('#job-name').textContent === 'job-0001'")
                 assert page.evaluate("document.activeElement.textContent") == "job-0001"  # still there
-                page.until("document.querySelectorAll('#events li').length > 0 && document.querySelector('#moment').max >= 3")
+                page.until(
+                    "document.querySelectorAll('#events li').length > 0 && "
+                    "document.querySelector('#moment').max >= 3"
+                )
             elif seen[-1][1] == "moment":
                 before = page.evaluate("document.querySelector('#moment-text').textContent")
                 page.press("ArrowLeft")
                 page.press("ArrowLeft")
-                page.until(f"document.querySelector('#moment-text').textContent !== {json.dumps(before)} && document.querySelector('.timeline path.moment')")
-                assert "ago" in page.evaluate("document.querySelector('#moment').getAttribute('aria-valuetext')")
+                page.until(
+                    f"document.querySelector('#moment-text').textContent !== {json.dumps(before)} "
+                    f"&& document.querySelector('.timeline path.moment')"
+                )
+                assert "ago" in page.evaluate(
+                    "document.querySelector('#moment').getAttribute('aria-valuetext')"
+                )
                 page.press("End")
                 page.until("!document.querySelector('.timeline path.moment')")
             elif seen[-1][1].startswith("Show"):
                 page.press("Enter")
-                page.until("document.querySelector('.timeline path.moment') || document.querySelector('#moment').value === document.querySelector('#moment').max")
+                page.until(
+                    "document.querySelector('.timeline path.moment') || "
+                    "document.querySelector('#moment').value === "
+                    "document.querySelector('#moment').max"
+                )
         stops = seen[:-1]
         assert all(outline != "none" and visible for _, _, outline, visible in stops), stops
         names = [name for _, name, _, _ in stops]
@@ -370,13 +494,18 @@ def test_contrast(small, page, theme):
         page.open(address)
         page.until(SHOWN)
         page.until(
-            "['#events li.decision', '#events li.loss', '#workers .bad'].every((s) => document.querySelector(s))"
+            "['#events li.decision', '#events li.loss', '#workers .bad'].every((s) => "
+            "document.querySelector(s))"
         )
         page.evaluate(
-            "document.querySelector('#moment').value = 0; document.querySelector('#moment').dispatchEvent(new Event('input'))"
+            "document.querySelector('#moment').value = 0; "
+            "document.querySelector('#moment').dispatchEvent(new Event('input'))"
         )
         found = contrasts(page)
-        dark = sum(page.evaluate("getComputedStyle(document.body).backgroundColor.match(/[0-9]+/g).map(Number)")) < 384
+        dark = (
+            sum(page.evaluate("getComputedStyle(document.body).backgroundColor.match(/[0-9]+/g).map(Number)"))
+            < 384
+        )
         assert dark == (theme == "dark")
         assert len(found) > 80 and not [f for f in found if f[0] < 4.5]
     page.until("document.body.classList.contains('stale')")
@@ -390,15 +519,46 @@ def test_for_who_does_not_see_it(small, page):
         tree = page.tree()
         for role in ("link", "button", "slider", "searchbox", "table", "image", "heading"):
             assert all(name.strip() for r, name in tree if r == role), role
-        assert {"banner", "main", "contentinfo", "region", "status", "table", "columnheader", "rowheader", "slider"} <= {r for r, _ in tree}
-        assert [name for r, name in tree if r == "image"][0].startswith("Time line. ") and "batches per second of" in [name for r, name in tree if r == "image"][0]
+        assert {
+            "banner",
+            "main",
+            "contentinfo",
+            "region",
+            "status",
+            "table",
+            "columnheader",
+            "rowheader",
+            "slider",
+        } <= {r for r, _ in tree}
+        assert [name for r, name in tree if r == "image"][0].startswith(
+            "Time line. "
+        ) and "batches per second of" in [name for r, name in tree if r == "image"][0]
         assert page.evaluate("document.documentElement.lang") == "en"
-        levels = page.evaluate("[...document.querySelectorAll('h1, h2, h3')].filter((h) => h.checkVisibility()).map((h) => Number(h.tagName[1]))")
+        levels = page.evaluate(
+            "[...document.querySelectorAll('h1, h2, h3')].filter((h) => "
+            "h.checkVisibility()).map((h) => Number(h.tagName[1]))"
+        )
         assert levels[0] == 1 and levels.count(1) == 1 and all(b - a <= 1 for a, b in zip(levels, levels[1:]))
-        assert page.evaluate("[...document.querySelectorAll('table')].every((t) => [...t.tHead.rows[0].cells].every((c) => c.scope === 'col'))")
-        assert page.evaluate("new Set([...document.querySelectorAll('[id]')].map((e) => e.id)).size === document.querySelectorAll('[id]').length")
+        assert page.evaluate(
+            "[...document.querySelectorAll('table')].every((t) => "
+            "[...t.tHead.rows[0].cells].every((c) => c.scope === 'col'))"
+        )
+        assert page.evaluate(
+            "new Set([...document.querySelectorAll('[id]')].map((e) => e.id)).size === "
+            "document.querySelectorAll('[id]').length"
+        )
         # Lines differ by more than their colour, and states have words.
-        assert len({page.evaluate(f"getComputedStyle(document.querySelector('.timeline .line.{s}')).strokeDasharray") for s in ("main", "other")}) == 2
+        assert (
+            len(
+                {
+                    page.evaluate(
+                        f"getComputedStyle(document.querySelector('.timeline .line.{s}')).strokeDasharray"
+                    )
+                    for s in ("main", "other")
+                }
+            )
+            == 2
+        )
         assert "ready" in page.text("#workers tbody")
 
 
@@ -413,6 +573,7 @@ def test_no_scrolling_sideways(small, page, width):
 
 # ---- a large service ----
 
+
 class Large(http.server.BaseHTTPRequestHandler):
     """The files of the dashboard, and answers that are made up."""
 
@@ -420,10 +581,18 @@ class Large(http.server.BaseHTTPRequestHandler):
         path = urllib.parse.unquote(self.path)
         answer = self.server.answers.get(path.removeprefix("/api/v1/"))
         file = WEB / (path.removeprefix("/") or "index.html")
-        body = json.dumps(answer).encode() if answer is not None else file.read_bytes() if file.is_file() else None
+        body = (
+            json.dumps(answer).encode()
+            if answer is not None
+            else file.read_bytes()
+            if file.is_file()
+            else None
+        )
         kinds = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
         self.send_response(200 if body is not None else 404)
-        self.send_header("Content-Type", "application/json" if answer is not None else kinds.get(file.suffix, "text/plain"))
+        self.send_header(
+            "Content-Type", "application/json" if answer is not None else kinds.get(file.suffix, "text/plain")
+        )
         self.send_header("Content-Length", str(len(body or b"")))
         self.end_headers()
         self.wfile.write(body or b"")
@@ -434,13 +603,14 @@ class Large(http.server.BaseHTTPRequestHandler):
 
 @pytest.fixture(scope="module")
 def real(tmp_path_factory):
-    """What a small service answers, with a decision. Its measurements are whatever they were: those that tests look
-    at are made up, in `enlarge`."""
+    """What a small service answers, with a decision. Its measurements are whatever they were: those that
+    tests look at are made up, in `enlarge`."""
     directory = tmp_path_factory.mktemp("real")
     (directory / "daemons").mkdir()
     daemons = Daemons(directory / "daemons")
     service = up(daemons, "--autoscale", "--workers", 1, "--policy", "fixed:1")
     with endless_job(write(directory / "pipeline.json", PIPELINE), service, "job"):
+
         def ask(*paths):
             return {path: service.json(f"/api/v1/{path}") for path in paths}
 
@@ -476,35 +646,79 @@ def served(answers):
 def enlarge(real, jobs, workers, ranks):
     (one,), (worker,) = real["jobs"], real["workers"]
     answers = dict(real)
-    now = {"rate": 80.0, "demand": 100.0, "waited": 0.2, "waited_most": 0.3, "workers": 2.0, "wanted": 2.0, "cpus": 1.5,
-           "cached": 0.95}
+    now = {
+        "rate": 80.0,
+        "demand": 100.0,
+        "waited": 0.2,
+        "waited_most": 0.3,
+        "workers": 2.0,
+        "wanted": 2.0,
+        "cpus": 1.5,
+        "cached": 0.95,
+    }
     one = {**one, "state": "running", "now": now, "scaling": {**one["scaling"], "wanted": 2, "running": 2}}
     rank = {"attached": True, "finished": False, "batches": 1000, "wait_s": 10.0, "step_s": 0.008, "late": 7}
-    answers["jobs"] = [{**one, "name": f"job-{i:04}", "state": "done" if i % 4 == 3 else "running"} for i in range(jobs)]
-    answers["jobs"][0]["ranks"] = [{**one["ranks"][0], **rank, "rank": r, "waited": r / ranks if ranks > 1 else 0.2}
-                                   for r in range(ranks)]
-    cache = {"cache_used": 5e9, "cache_quota": 1e11, "cache_hits": 900, "cache_misses": 100, "cache_bad": 0, "cache_late": 0,
-             "cache_refused": 0, "cache_skipped": 3, "cache_hits_per_s": 40.0, "cache_part": 1.0}
+    answers["jobs"] = [
+        {**one, "name": f"job-{i:04}", "state": "done" if i % 4 == 3 else "running"} for i in range(jobs)
+    ]
+    answers["jobs"][0]["ranks"] = [
+        {**one["ranks"][0], **rank, "rank": r, "waited": r / ranks if ranks > 1 else 0.2}
+        for r in range(ranks)
+    ]
+    cache = {
+        "cache_used": 5e9,
+        "cache_quota": 1e11,
+        "cache_hits": 900,
+        "cache_misses": 100,
+        "cache_bad": 0,
+        "cache_late": 0,
+        "cache_refused": 0,
+        "cache_skipped": 3,
+        "cache_hits_per_s": 40.0,
+        "cache_part": 1.0,
+    }
     states = [("ready", "gone", "draining")[i % 10 % 3 if i % 10 < 3 else 0] for i in range(workers)]
-    answers["workers"] = [{**worker, **cache, "id": i + 1, "name": f"worker-{i + 1}", "state": state} for i, state in enumerate(states)]
+    answers["workers"] = [
+        {**worker, **cache, "id": i + 1, "name": f"worker-{i + 1}", "state": state}
+        for i, state in enumerate(states)
+    ]
     history = real["jobs/job/history"]
     long = {k: [v] * 300 for k, v in now.items()}
     long["t"] = [2.0 * i for i in range(300)]
-    answers["jobs/job-0000/history"] = {**history, **long, "uptime_s": 600.0, "events": [{"t": 20.0 * i, "kind": "worker-gone", "worker": i} for i in range(30)]}
+    answers["jobs/job-0000/history"] = {
+        **history,
+        **long,
+        "uptime_s": 600.0,
+        "events": [{"t": 20.0 * i, "kind": "worker-gone", "worker": i} for i in range(30)],
+    }
     decision = real["jobs/job/decisions"][0]
-    answers["jobs/job-0000/decisions"] = [{**decision, "t": 10.0 * i, "ago_s": 590 - 10.0 * i} for i in range(32)]
+    answers["jobs/job-0000/decisions"] = [
+        {**decision, "t": 10.0 * i, "ago_s": 590 - 10.0 * i} for i in range(32)
+    ]
     return answers
 
 
 def test_a_large_service_is_no_more_work_than_a_small_one(real, page):
-    """500 jobs, 1,000 workers with caches, 4,096 ranks: what is drawn is bounded, and the rest is a page or a word away."""
+    """500 jobs, 1,000 workers with caches, 4,096 ranks: what is drawn is bounded, and the rest is a page or
+    a word away.
+    """
     with served(enlarge(real, 500, 1000, 4096)) as address:
         page.open(address)
-        page.until("document.querySelector('#job-name').textContent === 'job-0000' && document.querySelectorAll('.timeline .mark').length === 62")
+        page.until(
+            "document.querySelector('#job-name').textContent === 'job-0000' && "
+            "document.querySelectorAll('.timeline .mark').length === 62"
+        )
         for section, n in (("jobs", "500"), ("workers", "1,000"), ("caches", "900"), ("ranks", "4,096")):
             assert page.evaluate(f"document.querySelector('#{section} tbody').rows.length") == 50
             assert page.text(f"#{section} .range") == f"1–50 of {n}"
-        assert page.evaluate("document.scrollingElement.scrollHeight - (document.querySelector('footer').getBoundingClientRect().bottom + scrollY)") < 100  # nothing hidden below
+        assert (
+            page.evaluate(
+                "document.scrollingElement.scrollHeight - "
+                # nothing hidden below
+                "(document.querySelector('footer').getBoundingClientRect().bottom + scrollY)"
+            )
+            < 100
+        )
         n = page.evaluate("document.querySelectorAll('*').length")
         page.until_asked(len(page.asked) + 14)  # twice more: nothing was added
         assert page.evaluate("document.querySelectorAll('*').length") == n < 8000
@@ -512,10 +726,20 @@ def test_a_large_service_is_no_more_work_than_a_small_one(real, page):
         assert page.text("#workers .range") == "51–100 of 1,000"
         for _ in range(30):
             page.evaluate("document.querySelector('#workers-next').click()")
-        assert page.text("#workers .range") == "951–1,000 of 1,000" and page.evaluate("document.querySelector('#workers-next').getAttribute('aria-disabled')") == "true"
-        page.evaluate("{ const find = document.querySelector('#workers-find'); find.value = 'worker-777'; find.dispatchEvent(new Event('input')); }")
+        assert (
+            page.text("#workers .range") == "951–1,000 of 1,000"
+            and page.evaluate("document.querySelector('#workers-next').getAttribute('aria-disabled')")
+            == "true"
+        )
+        page.evaluate(
+            "{ const find = document.querySelector('#workers-find'); find.value = 'worker-777'; "
+            "find.dispatchEvent(new Event('input')); }"
+        )
         assert [row[1] for row in rows(page, "workers")] == ["worker-777"]
-        page.evaluate("{ const find = document.querySelector('#workers-find'); find.value = 'nowhere'; find.dispatchEvent(new Event('input')); }")
+        page.evaluate(
+            "{ const find = document.querySelector('#workers-find'); find.value = 'nowhere'; "
+            "find.dispatchEvent(new Event('input')); }"
+        )
         assert "Nothing of that kind was found." in page.text("#workers")
 
 
@@ -525,10 +749,17 @@ def test_rows_that_stay_are_the_same_ones(real, page):
     with served(answers) as address:
         page.open(address)
         page.until("document.querySelector('#jobs tbody').rows.length === 3")
-        page.evaluate("window.kept = [...document.querySelectorAll('#jobs tbody tr')]; kept[1].querySelector('a').focus()")
-        answers["jobs"] = [j for j in answers["jobs"] if j["name"] != "job-0000"] + [{**answers["jobs"][1], "name": "job-0009"}]
+        page.evaluate(
+            "window.kept = [...document.querySelectorAll('#jobs tbody tr')]; "
+            "kept[1].querySelector('a').focus()"
+        )
+        answers["jobs"] = [j for j in answers["jobs"] if j["name"] != "job-0000"] + [
+            {**answers["jobs"][1], "name": "job-0009"}
+        ]
         page.until("document.querySelector('#jobs').textContent.includes('job-0009')")
-        assert page.evaluate("[...document.querySelectorAll('#jobs tbody tr')].map((row) => kept.indexOf(row))") == [1, 2, -1]
+        assert page.evaluate(
+            "[...document.querySelectorAll('#jobs tbody tr')].map((row) => kept.indexOf(row))"
+        ) == [1, 2, -1]
         assert page.evaluate("document.activeElement.textContent") == "job-0001"
 
 
@@ -538,14 +769,30 @@ def test_half_known_numbers(real, page):
     (one,) = answers["jobs"]
     one.update(now=None, held="no worker is there", why=None, scaling=None)
     one["ranks"] = [{**one["ranks"][0], "step_s": None, "waited": None}]
-    empty = {k: [] for k in ("t", "rate", "demand", "waited", "waited_most", "workers", "wanted", "cpus", "cached", "events")}
+    empty = {
+        k: []
+        for k in (
+            "t",
+            "rate",
+            "demand",
+            "waited",
+            "waited_most",
+            "workers",
+            "wanted",
+            "cpus",
+            "cached",
+            "events",
+        )
+    }
     answers["jobs/job-0000/history"] = {"uptime_s": 1.5, "interval_s": 2.0, **empty}
     answers["jobs/job-0000/decisions"] = []
     answers["streams"] = []
     with served(answers) as address:
         page.open(address)
         page.until("document.querySelector('#job-problem').textContent === 'no worker is there'")
-        assert page.text("#moment-text") == "Nothing was measured yet." and page.evaluate("document.querySelector('#moment').disabled")
+        assert page.text("#moment-text") == "Nothing was measured yet." and page.evaluate(
+            "document.querySelector('#moment').disabled"
+        )
         (row,) = rows(page, "jobs")
         assert row[4:8] == ["–", "–", "–", "–"]
         assert page.evaluate("document.querySelector('#events-none').checkVisibility()")

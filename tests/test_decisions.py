@@ -1,4 +1,5 @@
-"""What is decided about a job is told alike by the log, `cachew jobs explain`, /api/v1 and the dashboard: about workers, and about caches.
+"""What is decided about a job is told alike by the log, `cachew jobs explain`, /api/v1 and the dashboard:
+about workers, and about caches.
 
 What is decided by which measurements is tested without processes (tests/unit/test_dispatcher_scale.c,
 test_policy*.c).
@@ -33,7 +34,10 @@ def records(service):
 
 def decided(page, words):
     """Waits until the page shows a decision whose line has these words."""
-    page.until(f"[...document.querySelectorAll('#events strong')].some((what) => what.textContent.includes({json.dumps(words)}))")
+    page.until(
+        f"[...document.querySelectorAll('#events strong')].some((what) => "
+        f"what.textContent.includes({json.dumps(words)}))"
+    )
 
 
 def in_log(service):
@@ -54,7 +58,19 @@ def job(daemons, tmp_path):
     """A service with two workers and caches, and the process of an endless job. Its decisions are a script
     (src/policy/script.c): they come in this order on a machine of any speed."""
     need_test_build()
-    words = ["--memory", "256M", "--threads", 1, "--autoscale", "--workers", 2, "--policy", "script", "--cache-dir", tmp_path / "cache"]
+    words = [
+        "--memory",
+        "256M",
+        "--threads",
+        1,
+        "--autoscale",
+        "--workers",
+        2,
+        "--policy",
+        "script",
+        "--cache-dir",
+        tmp_path / "cache",
+    ]
     service = daemons.start("up", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", *words)
     with endless_job(write(tmp_path / "pipeline.json", CHAIN), service, "one") as process:
         yield service, process

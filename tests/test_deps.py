@@ -1,4 +1,6 @@
-"""tools/deps.sh on machines that are made up: PATH has nothing but the tools it uses, and an apt-get that knows a release's package names."""
+"""tools/deps.sh on machines that are made up: PATH has nothing but the tools it uses, and an apt-get that
+knows a release's package names.
+"""
 
 import os
 import shutil
@@ -31,14 +33,49 @@ class Release:
 
 
 RELEASES = {
-    "Debian 11": Release("bullseye", 11, "chromium libclang-common-11-dev", "chromium", "libpng-dev", "libclang-common-11-dev", lomiri=False),
-    "Debian 12": Release("bookworm", 14, "chromium chromium-headless-shell libspng-dev libclang-common-14-dev libclang-rt-14-dev lomiri-wallpapers-16.04",
-                         "chromium-headless-shell", "libspng-dev", "libclang-rt-14-dev"),
-    "Debian 13": Release("trixie", 19, "chromium chromium-headless-shell libspng-dev libclang-common-19-dev libclang-rt-19-dev lomiri-wallpapers-16.04",
-                         "chromium-headless-shell", "libspng-dev", "libclang-rt-19-dev"),
-    "Ubuntu 22.04": Release("jammy", 14, "libclang-common-14-dev lomiri-wallpapers-16.04", "", "libpng-dev", "libclang-common-14-dev"),
-    "Ubuntu 24.04": Release("noble", 18, "libspng-dev libclang-common-18-dev libclang-rt-18-dev lomiri-wallpapers-16.04", "",
-                            "libspng-dev", "libclang-rt-18-dev"),
+    "Debian 11": Release(
+        "bullseye",
+        11,
+        "chromium libclang-common-11-dev",
+        "chromium",
+        "libpng-dev",
+        "libclang-common-11-dev",
+        lomiri=False,
+    ),
+    "Debian 12": Release(
+        "bookworm",
+        14,
+        "chromium chromium-headless-shell libspng-dev "
+        "libclang-common-14-dev libclang-rt-14-dev lomiri-wallpapers-16.04",
+        "chromium-headless-shell",
+        "libspng-dev",
+        "libclang-rt-14-dev",
+    ),
+    "Debian 13": Release(
+        "trixie",
+        19,
+        "chromium chromium-headless-shell libspng-dev "
+        "libclang-common-19-dev libclang-rt-19-dev lomiri-wallpapers-16.04",
+        "chromium-headless-shell",
+        "libspng-dev",
+        "libclang-rt-19-dev",
+    ),
+    "Ubuntu 22.04": Release(
+        "jammy",
+        14,
+        "libclang-common-14-dev lomiri-wallpapers-16.04",
+        "",
+        "libpng-dev",
+        "libclang-common-14-dev",
+    ),
+    "Ubuntu 24.04": Release(
+        "noble",
+        18,
+        "libspng-dev libclang-common-18-dev libclang-rt-18-dev lomiri-wallpapers-16.04",
+        "",
+        "libspng-dev",
+        "libclang-rt-18-dev",
+    ),
 }
 
 DPKG_QUERY = """while read -r name; do echo "$name installed"; done <"$MACHINE/installed"
@@ -127,10 +164,22 @@ class Machine:
 
     def deps(self, *words):
         nowhere = str(self.directory / "nowhere")
-        env = {"PATH": str(self.bin), "MACHINE": str(self.directory), "OS_RELEASE": str(self.directory / "os-release"), "SSL_CERT_FILE": nowhere,
-               "BACKGROUNDS": nowhere, "TMPDIR": str(self.directory)}
-        return subprocess.run([shutil.which("dash") or "/bin/sh", ROOT / "tools" / "deps.sh", *words], env=env, check=False, capture_output=True,
-                              text=True, timeout=HANG_S)
+        env = {
+            "PATH": str(self.bin),
+            "MACHINE": str(self.directory),
+            "OS_RELEASE": str(self.directory / "os-release"),
+            "SSL_CERT_FILE": nowhere,
+            "BACKGROUNDS": nowhere,
+            "TMPDIR": str(self.directory),
+        }
+        return subprocess.run(
+            [shutil.which("dash") or "/bin/sh", ROOT / "tools" / "deps.sh", *words],
+            env=env,
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=HANG_S,
+        )
 
 
 @pytest.fixture(params=RELEASES)
@@ -151,17 +200,24 @@ def test_all_groups_are_installed(tmp_path, release):
     done = machine.deps(*GROUPS)
     assert done.returncode == 0, done.stderr
     assert sorted(machine.read("installed")) == wanted(release)
-    assert f"({len(wanted(release))} packages with dependencies, {2 * len(wanted(release))} MB to fetch)" in done.stdout
+    assert (
+        f"({len(wanted(release))} packages with dependencies, {2 * len(wanted(release))} MB to fetch)"
+        in done.stdout
+    )
     assert not any("update" in line for line in machine.read("log"))
 
 
 def test_the_second_run_has_nothing_to_do(tmp_path, release):
     machine = Machine(tmp_path, release)
     assert machine.deps(*GROUPS).returncode == 0
-    # What programs and libraries these packages bring; pkg-config and python3 say yes to whatever they are asked.
+    # What programs and libraries these packages bring; pkg-config and python3 say yes to whatever they are
+    # asked.
     for program in ("pkg-config", "python3", *release.browser.split()):
         machine.program(program)
-    machine.program("clang", f"if [ $1 = -dumpversion ]; then echo {release.clang}.0.1; else echo {tmp_path}/resources; fi\n")
+    machine.program(
+        "clang",
+        f"if [ $1 = -dumpversion ]; then echo {release.clang}.0.1; else echo {tmp_path}/resources; fi\n",
+    )
     (tmp_path / "resources" / "lib" / "linux").mkdir(parents=True)
     (tmp_path / "resources" / "lib" / "linux" / "libclang_rt.asan-x86_64.a").touch()
     machine.write("log", "")
@@ -170,7 +226,9 @@ def test_the_second_run_has_nothing_to_do(tmp_path, release):
         assert (done.returncode, done.stdout) == (0, "")
         absent = [] if release.browser else ["the dashboard in a browser"]
         absent += [] if release.lomiri else ["more photographs"]
-        assert done.stderr == (f"deps: optional and missing: {', '.join(sorted(absent))}\n" if absent else ""), words
+        assert done.stderr == (
+            f"deps: optional and missing: {', '.join(sorted(absent))}\n" if absent else ""
+        ), words
     assert machine.read("log") == []
 
 
@@ -249,7 +307,9 @@ def test_no_install(tmp_path, release):
     done = machine.deps("--no-install", "build", "coverage")
     assert done.returncode == 1 and done.stdout == ""
     why, line = done.stderr.splitlines()
-    assert why == "deps: packages are missing, and --no-install forbids to install them. Install them as root:"
+    assert (
+        why == "deps: packages are missing, and --no-install forbids to install them. Install them as root:"
+    )
     assert line.startswith(f"{BY_HAND}gcc libc6-dev bash ")
     assert line.endswith(" gcovr") and release.png in line.split()
     assert machine.read("log") == [] and machine.read("installed") == []
@@ -272,7 +332,9 @@ def test_with_sudo(tmp_path):
 
 def test_a_user_to_whom_sudo_says_no_is_asked_once(tmp_path):
     machine = Machine(tmp_path, RELEASES["Debian 12"], uid=1000)
-    machine.program("sudo", 'echo sudo >>"$MACHINE/log"\necho "user is not in the sudoers file" >&2\nexit 1\n')
+    machine.program(
+        "sudo", 'echo sudo >>"$MACHINE/log"\necho "user is not in the sudoers file" >&2\nexit 1\n'
+    )
     done = machine.deps("coverage")
     assert done.returncode == 1
     assert done.stderr.splitlines() == [

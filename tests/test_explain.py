@@ -1,6 +1,6 @@
 """`cachew explain`: what it names as the bottleneck, what it predicts, and what it tries. Costs are modelled
-(src/base/cost_clock.h): they are those that a pipeline states, and what limits it follows from them alone. Predictions are
-compared with arithmetic on the costs that it tells."""
+(src/base/cost_clock.h): they are those that a pipeline states, and what limits it follows from them alone.
+Predictions are compared with arithmetic on the costs that it tells."""
 
 import json
 import math
@@ -38,14 +38,24 @@ def explained(tmp_path, chain, *words, **options):
 
 # ---- the model once more, naively ----
 
+
 def limits(costs):
-    occupied = sum(costs["parts"].values()) + sum((s["cpu_s"] + s["wait_s"] + s["delay_s"]) * s["rows"] for s in costs["stages"])
+    occupied = sum(costs["parts"].values()) + sum(
+        (s["cpu_s"] + s["wait_s"] + s["delay_s"]) * s["rows"] for s in costs["stages"]
+    )
     storage = costs["storage"]
     return {
         "threads": costs["threads"] / occupied,
         "cpus": costs["cpus"] / costs["cpu_s"],
-        "storage": storage["had_bytes_per_s"] / storage["cold_bytes_per_element"] if storage["had_bytes_per_s"] else math.inf,
-        "consumer": min(1 / (costs["consumer_s"] + costs["calls_s"]) if costs["consumer_s"] + costs["calls_s"] else math.inf, costs["taken_per_s"] or math.inf),
+        "storage": storage["had_bytes_per_s"] / storage["cold_bytes_per_element"]
+        if storage["had_bytes_per_s"]
+        else math.inf,
+        "consumer": min(
+            1 / (costs["consumer_s"] + costs["calls_s"])
+            if costs["consumer_s"] + costs["calls_s"]
+            else math.inf,
+            costs["taken_per_s"] or math.inf,
+        ),
         "planning": 1 / costs["parts"]["planning_s"] if costs["parts"]["planning_s"] else math.inf,
     }
 
@@ -55,7 +65,11 @@ def predict(costs, then):
 
 
 def work(costs):
-    return costs["parts"]["reading_s"] + costs["parts"]["copying_s"] + sum((s["cpu_s"] + s["wait_s"] + s["delay_s"]) * s["rows"] for s in costs["stages"])
+    return (
+        costs["parts"]["reading_s"]
+        + costs["parts"]["copying_s"]
+        + sum((s["cpu_s"] + s["wait_s"] + s["delay_s"]) * s["rows"] for s in costs["stages"])
+    )
 
 
 def with_cache(told, at_position, bytes_each):
@@ -74,8 +88,17 @@ def with_cache(told, at_position, bytes_each):
     costs["parts"]["delay_s"] *= part
     parts = told["costs"]["parts"]
     scheduling_cpu = told["costs"]["cpu_s"] - sum(s["cpu_s"] * s["rows"] for s in told["costs"]["stages"])
-    scheduling_cpu -= parts["reading_s"] + parts["copying_s"] + parts["planning_s"] + told["costs"]["consumer_s"]
-    costs["cpu_s"] = max(costs["cpu_s"] - sum(s["cpu_s"] * s["rows"] for s in before) + read - was_read - max(scheduling_cpu, 0) * (1 - part), read)
+    scheduling_cpu -= (
+        parts["reading_s"] + parts["copying_s"] + parts["planning_s"] + told["costs"]["consumer_s"]
+    )
+    costs["cpu_s"] = max(
+        costs["cpu_s"]
+        - sum(s["cpu_s"] * s["rows"] for s in before)
+        + read
+        - was_read
+        - max(scheduling_cpu, 0) * (1 - part),
+        read,
+    )
     return predict(told["costs"], costs)
 
 
@@ -92,8 +115,15 @@ def of_kind(told, kind):
 CPU = [
     ("synthetic", [{**SYNTHETIC, "cost_us": 1000}, BATCH]),
     ("assign", [SYNTHETIC, {"op": "assign", "set": {"data": "data + 1"}}, BATCH]),
-    ("resize", [{**SYNTHETIC, "shape": [8, 8, 3], "dtype": "uint8"}, {"op": "resize", "component": "data", "size": [16, 16]},
-                {"op": "center_crop", "component": "data", "size": [8, 8]}, BATCH]),
+    (
+        "resize",
+        [
+            {**SYNTHETIC, "shape": [8, 8, 3], "dtype": "uint8"},
+            {"op": "resize", "component": "data", "size": [16, 16]},
+            {"op": "center_crop", "component": "data", "size": [8, 8]},
+            BATCH,
+        ],
+    ),
 ]
 
 
@@ -108,18 +138,31 @@ def test_names_the_operator_that_waits(tmp_path):
     told = explained(tmp_path, [SYNTHETIC, {"op": "delay", "us": 10000}, BATCH])
     assert (told["bottleneck"]["kind"], told["bottleneck"]["op"]) == ("waiting", "delay")
     threads = of_kind(told, "threads")[0]
-    assert threads["here"] and threads["change"]["option"] == "threads" and threads["change"]["value"] > told["run"]["threads"]
+    assert (
+        threads["here"]
+        and threads["change"]["option"] == "threads"
+        and threads["change"]["value"] > told["run"]["threads"]
+    )
 
 
 @pytest.mark.large
 def test_names_who_takes_the_batches(tmp_path):
     """And that it is so: as fast as batches are made, there are many more of them."""
-    told = explained(tmp_path, range_chain(100000, SHUFFLE, BATCH), "--limit-rate", 2000, "--check", "--seconds", 0.3)
+    told = explained(
+        tmp_path, range_chain(100000, SHUFFLE, BATCH), "--limit-rate", 2000, "--check", "--seconds", 0.3
+    )
     assert told["bottleneck"]["kind"] == "consumer"
     near(told["costs"]["limits"]["consumer"], told["run"]["elements_per_s"], 0.15)
     (remedy,) = told["remedies"]
-    assert remedy["kind"] == "consumer" and remedy["here"] and remedy["change"] == {"option": "limit-rate", "value": 0}
-    near(remedy["elements_per_s"], predict(told["costs"], {**told["costs"], "consumer_s": 0, "taken_per_s": None}))
+    assert (
+        remedy["kind"] == "consumer"
+        and remedy["here"]
+        and remedy["change"] == {"option": "limit-rate", "value": 0}
+    )
+    near(
+        remedy["elements_per_s"],
+        predict(told["costs"], {**told["costs"], "consumer_s": 0, "taken_per_s": None}),
+    )
     unchanged, tried, after = told["checks"]
     near(unchanged["measured"], 2000, 0.15)
     near(after["measured"], 2000, 0.15)
@@ -131,13 +174,21 @@ def test_a_rate_that_a_batch_would_take_years_for_is_refused(tmp_path):
     path = write(tmp_path / "p.json", range_chain(1000, BATCH))
     for rate in ("1e-9", "1"):
         error = explain(path, "--limit-rate", rate, run_s=0.5, code=2)["error"]
-        assert (error["kind"], error["attribute"], float(error["value"])) == ("option", "limit-rate", float(rate))
+        assert (error["kind"], error["attribute"], float(error["value"])) == (
+            "option",
+            "limit-rate",
+            float(rate),
+        )
         assert "at least" in error["expected"] and "batch of" in error["expected"]
 
 
 def test_tells_that_threads_wait_for_memory(tmp_path):
     """That this limits the rate is a matter of time: tests/unit/test_explain.c."""
-    chain = [{"op": "synthetic", "count": 4000, "shape": [1 << 18], "dtype": "uint8", "fill": "none"}, {"op": "delay", "us": 20000}, BATCH]
+    chain = [
+        {"op": "synthetic", "count": 4000, "shape": [1 << 18], "dtype": "uint8", "fill": "none"},
+        {"op": "delay", "us": 20000},
+        BATCH,
+    ]
     path = write(tmp_path / "p.json", chain)
     smallest = max(int(n) for n in re.findall(r"\d{7,}", cachew("explain", path, "--memory", "1M").err))
     # 8 elements fill the one batch for which there is room
@@ -149,7 +200,13 @@ def test_tells_that_threads_wait_for_memory(tmp_path):
 
 def test_names_elements_that_wait_for_others(tmp_path):
     """One in many waits long, and the others are done long before."""
-    chain = range_chain(1 << 20, {"op": "delay", "us": 30000, "where": "value % 64 == 0"}, {"op": "filter", "where": "value >= 0"}, {"op": "skip", "count": 1 << 10}, BATCH)
+    chain = range_chain(
+        1 << 20,
+        {"op": "delay", "us": 30000, "where": "value % 64 == 0"},
+        {"op": "filter", "where": "value >= 0"},
+        {"op": "skip", "count": 1 << 10},
+        BATCH,
+    )
     told = explained(tmp_path, chain, "--threads", 4)
     assert told["bottleneck"]["kind"] == "waiting" and told["sequential"]
     assert told["run"]["advice"][-1].startswith("a service runs each epoch on one worker")
@@ -164,7 +221,10 @@ def test_tells_what_storage_gives(tmp_path):
             f.write(b"x" * (1 << 14) + b"\n")
         f.flush()
         os.fsync(f.fileno())
-    path = write(tmp_path / "p.json", [{"op": "text", "files": "lines.txt"}, {"op": "assign", "set": {"n": "1"}}, BATCH])
+    path = write(
+        tmp_path / "p.json",
+        [{"op": "text", "files": "lines.txt"}, {"op": "assign", "set": {"n": "1"}}, BATCH],
+    )
     cachew("explain", path, "--run", 0)  # the index is made
     with records.open("rb") as f:
         os.posix_fadvise(f.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
@@ -184,10 +244,15 @@ def throttled(tmp_path, monkeypatch):
 
 @pytest.mark.large
 def test_names_storage_and_is_right(tmp_path, throttled):
-    """Files give so many bytes, and computing could do with far more. Twice the speed is what it says, and a cache elsewhere what it tries."""
+    """Files give so many bytes, and computing could do with far more. Twice the speed is what it says, and a
+    cache elsewhere what it tries.
+    """
     size, speed = 1 << 12, 8e6
     (tmp_path / "lines.txt").write_bytes((b"x" * size + b"\n") * 2000)
-    path = write(tmp_path / "p.json", [{"op": "text", "files": "lines.txt"}, {"op": "assign", "set": {"n": "1"}}, BATCH])
+    path = write(
+        tmp_path / "p.json",
+        [{"op": "text", "files": "lines.txt"}, {"op": "assign", "set": {"n": "1"}}, BATCH],
+    )
     throttled(speed)
     told = explain(path, "--check", "--seconds", 1, run_s=30)
     assert told["bottleneck"]["kind"] == "storage" and told["costs"]["limit"] == "storage"
@@ -197,15 +262,21 @@ def test_names_storage_and_is_right(tmp_path, throttled):
     near(storage["elements_per_s"], 2 * told["run"]["elements_per_s"], 0.1)
     assert not storage["here"] and "change" not in storage
     cached = next(c for c in told["checks"] if c["kind"] == "cache")
-    assert cached["hits"] == 1 and min(cached["measured"], cached["predicted"]) > 4 * told["run"]["elements_per_s"]
+    assert (
+        cached["hits"] == 1
+        and min(cached["measured"], cached["predicted"]) > 4 * told["run"]["elements_per_s"]
+    )
     throttled(2 * speed)  # what it said of storage, done
     near(explain(path, run_s=30)["run"]["elements_per_s"], storage["elements_per_s"], 0.15)
 
 
 # ---- what it predicts ----
 
+
 def test_costs_are_those_of_the_operators(tmp_path):
-    told = explained(tmp_path, [{**SYNTHETIC, "shape": [], "cost_us": 1500}, {"op": "filter", "where": "data == 0"}, BATCH])
+    told = explained(
+        tmp_path, [{**SYNTHETIC, "shape": [], "cost_us": 1500}, {"op": "filter", "where": "data == 0"}, BATCH]
+    )
     source = told["costs"]["stages"][0]
     near(source["cpu_s"], 1500e-6, 0.15)  # CPU time, which others can't take
     near(source["rows"], 1, 0.15)
@@ -213,7 +284,13 @@ def test_costs_are_those_of_the_operators(tmp_path):
 
 
 def test_rows_are_those_that_come_to_an_operator(tmp_path):
-    chain = range_chain(1 << 22, {"op": "assign", "set": {"x": "value % 4"}}, {"op": "filter", "where": "x == 0"}, {"op": "assign", "set": {"y": "value + 1"}}, BATCH)
+    chain = range_chain(
+        1 << 22,
+        {"op": "assign", "set": {"x": "value % 4"}},
+        {"op": "filter", "where": "x == 0"},
+        {"op": "assign", "set": {"y": "value + 1"}},
+        BATCH,
+    )
     told = explained(tmp_path, chain, "--no-optimize")
     rows = {s["position"]: s["rows"] for s in told["costs"]["stages"]}
     for position, expected in {0: 4, 1: 4, 2: 4, 3: 1}.items():
@@ -233,7 +310,12 @@ def test_what_varies_is_measured(tmp_path):
 
 
 def test_limits_and_predictions_follow_from_the_costs(tmp_path):
-    chain = [{**SYNTHETIC, "cost_us": 800}, {"op": "delay", "us": 300}, {"op": "assign", "set": {"data": "data + 1"}}, BATCH]
+    chain = [
+        {**SYNTHETIC, "cost_us": 800},
+        {"op": "delay", "us": 300},
+        {"op": "assign", "set": {"data": "data + 1"}},
+        BATCH,
+    ]
     told = explained(tmp_path, chain, "--threads", 1)
     costs = told["costs"]
     ours = limits(costs)
@@ -250,7 +332,10 @@ def test_limits_and_predictions_follow_from_the_costs(tmp_path):
         near(remedy["elements_per_s"], with_cache(told, stage["position"], stage["bytes"]))
         near(remedy["bytes"], 64 * 100000)
     for remedy in told["remedies"]:
-        assert remedy["low"] <= remedy["elements_per_s"] * 1.0001 and remedy["high"] >= remedy["elements_per_s"] * 0.9999
+        assert (
+            remedy["low"] <= remedy["elements_per_s"] * 1.0001
+            and remedy["high"] >= remedy["elements_per_s"] * 0.9999
+        )
         near(1 + remedy["gain"], remedy["elements_per_s"] / costs["elements_per_s"])
         assert remedy["gain"] >= 0.03
     rates = [r["elements_per_s"] for r in told["remedies"]]
@@ -269,11 +354,28 @@ def test_a_cache_behind_what_is_dear(tmp_path):
 # ---- other orders ----
 
 ORDERS = {
-    "filter": (range_chain(3000, {"op": "assign", "set": {"x": "exp(log(value + 1.0) * 0.5)"}}, {"op": "delay", "us": 200},
-                           {"op": "filter", "where": "value % 5 == 0"}, SHUFFLE, BATCH),
-               {"move": 3, "to": 1}),
-    "crop": ([{"op": "synthetic", "count": 400, "shape": [256, 256, 3], "dtype": "uint8"}, {"op": "normalize", "component": "data", "mean": [1, 2, 3], "std": [4, 5, 6]},
-              {"op": "random_crop", "component": "data", "size": [32, 32]}, {"op": "random_flip", "component": "data"}, SHUFFLE, BATCH], {"move": 2, "to": 1}),
+    "filter": (
+        range_chain(
+            3000,
+            {"op": "assign", "set": {"x": "exp(log(value + 1.0) * 0.5)"}},
+            {"op": "delay", "us": 200},
+            {"op": "filter", "where": "value % 5 == 0"},
+            SHUFFLE,
+            BATCH,
+        ),
+        {"move": 3, "to": 1},
+    ),
+    "crop": (
+        [
+            {"op": "synthetic", "count": 400, "shape": [256, 256, 3], "dtype": "uint8"},
+            {"op": "normalize", "component": "data", "mean": [1, 2, 3], "std": [4, 5, 6]},
+            {"op": "random_crop", "component": "data", "size": [32, 32]},
+            {"op": "random_flip", "component": "data"},
+            SHUFFLE,
+            BATCH,
+        ],
+        {"move": 2, "to": 1},
+    ),
 }
 
 
@@ -292,6 +394,7 @@ def test_another_order_has_the_same_batches(tmp_path, name):
 
 # ---- trying it ----
 
+
 @pytest.mark.large
 def test_tries_what_can_be_tried(tmp_path):
     burn = {"op": "synthetic", "count": 3000, "cost_us": 200}
@@ -299,7 +402,11 @@ def test_tries_what_can_be_tried(tmp_path):
     told = explained(tmp_path, chain, "--check", "--seconds", 0.3, "--threads", 1, "--cache-dir", tmp_path)
     checks = told["checks"]
     tried = [r for r in told["remedies"] if r["here"]]
-    assert [c["what"] for c in checks] == ["once more as it is", *[r["what"] for r in tried], "once more as it is"]
+    assert [c["what"] for c in checks] == [
+        "once more as it is",
+        *[r["what"] for r in tried],
+        "once more as it is",
+    ]
     as_it_is = (checks[0]["measured"] + checks[-1]["measured"]) / 2
     for check, remedy in zip(checks[1:-1], tried):
         near(1 + check["gain"], check["measured"] / as_it_is)
@@ -314,8 +421,14 @@ def test_tries_what_can_be_tried(tmp_path):
 
 @pytest.mark.large
 def test_a_marker_that_is_there_is_tried(tmp_path):
-    chain = [{"op": "synthetic", "count": 2000, "shape": [8, 8, 3], "dtype": "uint8", "cost_us": 500}, SHUFFLE, {"op": "autocache"},
-             {"op": "random_flip", "component": "data"}, {"op": "autocache"}, BATCH]
+    chain = [
+        {"op": "synthetic", "count": 2000, "shape": [8, 8, 3], "dtype": "uint8", "cost_us": 500},
+        SHUFFLE,
+        {"op": "autocache"},
+        {"op": "random_flip", "component": "data"},
+        {"op": "autocache"},
+        BATCH,
+    ]
     told = explained(tmp_path, chain, "--check", "--seconds", 0.3, "--cache-dir", tmp_path)
     assert [m["number"] for m in told["markers"] if "inert" in m] == [1]
     assert [r["change"] for r in of_kind(told, "cache")] == [{"option": "cache", "value": 0}]
@@ -327,17 +440,35 @@ STOPS = 12  # more than the segments of caches that are published before a remed
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_leaves_nothing_behind(tmp_path, number):
-    """While there is a directory for what is tried; and what was known before stays said. It stops whenever it is about to
-    publish a segment, first of caches that measure how fast they are, then of a cache that is tried."""
+    """While there is a directory for what is tried; and what was known before stays said. It stops whenever
+    it is about to publish a segment, first of caches that measure how fast they are, then of a cache that is
+    tried."""
     need_test_build()
     caches, out = tmp_path / "caches", tmp_path / "out"
     caches.mkdir()
     path = write(tmp_path / "p.json", [{**SYNTHETIC, "cost_us": 500}, {"op": "delay", "us": 100}, BATCH])
-    words = ["--run", "0.3", "--check", "--seconds", "2", "--threads", "1", "--wait", "0", "--cache-dir", caches]
+    words = [
+        "--run",
+        "0.3",
+        "--check",
+        "--seconds",
+        "2",
+        "--threads",
+        "1",
+        "--wait",
+        "0",
+        "--cache-dir",
+        caches,
+    ]
     crash = ",".join(f"cache-publish:{n}:stop" for n in range(1, STOPS + 1))
     with out.open("w") as printed:
-        explaining = subprocess.Popen([CACHEW, "explain", path, *words], stdout=printed, stderr=subprocess.PIPE, text=True,
-                                      env={**os.environ, **MODELLED, "CACHEW_CRASH": crash})
+        explaining = subprocess.Popen(
+            [CACHEW, "explain", path, *words],
+            stdout=printed,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, **MODELLED, "CACHEW_CRASH": crash},
+        )
     try:
         for _ in range(STOPS):
             stopped = os.waitid(os.P_PID, explaining.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
@@ -365,19 +496,59 @@ def test_options_that_make_no_sense(tmp_path):
 
 
 def test_where_there_is_no_room_for_a_cache_nothing_is_said_of_it(tmp_path):
-    told = explained(tmp_path, [{**SYNTHETIC, "cost_us": 500}, {"op": "delay", "us": 10}, BATCH], "--cache-dir", "/nowhere/at/all")
+    told = explained(
+        tmp_path,
+        [{**SYNTHETIC, "cost_us": 500}, {"op": "delay", "us": 10}, BATCH],
+        "--cache-dir",
+        "/nowhere/at/all",
+    )
     assert of_kind(told, "cache") == [] and "/nowhere/at/all" in told["cache_speed"]["unknown"]
-    assert "how fast a cache would be is not known: " in cachew("explain", tmp_path / "p.json", "--run", 0.2, "--cache-dir", "/nowhere/at/all").out
+    assert (
+        "how fast a cache would be is not known: "
+        in cachew("explain", tmp_path / "p.json", "--run", 0.2, "--cache-dir", "/nowhere/at/all").out
+    )
 
 
 # ---- what it prints ----
 
-STAGE = {"op": str, "position": int, "elements_per_s": float, "rows": float, "cpu_s": float, "wait_s": float, "delay_s": float, "bytes": float}
-REMEDY = {"kind": str, "what": str, "here": bool, "elements_per_s": float, "gain": float, "low": float, "high": float, "change": dict}
+STAGE = {
+    "op": str,
+    "position": int,
+    "elements_per_s": float,
+    "rows": float,
+    "cpu_s": float,
+    "wait_s": float,
+    "delay_s": float,
+    "bytes": float,
+}
+REMEDY = {
+    "kind": str,
+    "what": str,
+    "here": bool,
+    "elements_per_s": float,
+    "gain": float,
+    "low": float,
+    "high": float,
+    "change": dict,
+}
 BOTTLENECK = {"kind": str, "share": float, "says": str, "op": str, "position": int}
 CHECK = {"kind": str, "what": str, "seconds": float, "predicted": float, "measured": float, "error": float}
-COSTS = {"elements_per_s": float, "threads": int, "cpus": float, "thread_s": float, "cpu_s": float, "delay_s": float, "consumer_s": float, "calls_s": float,
-         "taken_per_s": (float, type(None)), "stages": list, "parts": dict, "storage": dict, "limits": dict, "limit": str}
+COSTS = {
+    "elements_per_s": float,
+    "threads": int,
+    "cpus": float,
+    "thread_s": float,
+    "cpu_s": float,
+    "delay_s": float,
+    "consumer_s": float,
+    "calls_s": float,
+    "taken_per_s": (float, type(None)),
+    "stages": list,
+    "parts": dict,
+    "storage": dict,
+    "limits": dict,
+    "limit": str,
+}
 
 
 def has(o, schema, *more):
@@ -388,12 +559,33 @@ def has(o, schema, *more):
 
 @pytest.mark.large
 def test_the_schema(tmp_path):
-    told = explained(tmp_path, [{**SYNTHETIC, "cost_us": 500}, {"op": "delay", "us": 100}, BATCH], "--check", "--seconds", 0.2, "--threads", 1)
+    told = explained(
+        tmp_path,
+        [{**SYNTHETIC, "cost_us": 500}, {"op": "delay", "us": 100}, BATCH],
+        "--check",
+        "--seconds",
+        0.2,
+        "--threads",
+        1,
+    )
     assert {"run", "costs", "bottleneck", "remedies", "checks", "cache_speed", "tuning"} <= set(told)
     has(told["costs"], COSTS)
     assert set(told["costs"]["limits"]) == set(LIMITS)
-    assert set(told["costs"]["parts"]) == {"reading_s", "planning_s", "copying_s", "scheduling_s", "memory_s", "order_s", "delay_s"}
-    assert set(told["costs"]["storage"]) == {"bytes_per_element", "cold_bytes_per_element", "needed_bytes_per_s", "had_bytes_per_s"}
+    assert set(told["costs"]["parts"]) == {
+        "reading_s",
+        "planning_s",
+        "copying_s",
+        "scheduling_s",
+        "memory_s",
+        "order_s",
+        "delay_s",
+    }
+    assert set(told["costs"]["storage"]) == {
+        "bytes_per_element",
+        "cold_bytes_per_element",
+        "needed_bytes_per_s",
+        "had_bytes_per_s",
+    }
     for stage in told["costs"]["stages"]:
         has(stage, STAGE, "fused_into", "alone_s", "call_s")
     for remedy in told["remedies"]:
@@ -417,11 +609,17 @@ def test_the_text(tmp_path):
         "tried, each for # s:",
     ):
         assert line in said, said
-    assert re.search(r"^ +# \(# to #\)  autocache behind (synthetic|delay) \(operator #\): # MB for all elements$", said, re.MULTILINE), said
+    assert re.search(
+        r"^ +# \(# to #\)  autocache behind (synthetic|delay) \(operator #\): # MB for all "
+        r"elements$",
+        said,
+        re.MULTILINE,
+    ), said
     assert re.search(r"^ +# +# +[+-]#%  once more as it is$", said, re.MULTILINE), said
 
 
 # ---- what it sets by itself ----
+
 
 def tuned(rows, what):
     """The record of this name, whose form is that of decisions."""
@@ -434,16 +632,22 @@ def tuned(rows, what):
 def test_says_what_it_set_by_itself(tmp_path):
     chain = [{**SYNTHETIC, "shape": [1024], "cost_us": 50}, SHUFFLE, {"op": "batch", "size": 64}]
     told = explained(tmp_path, chain, "--threads", 2, "--memory", "64M")["tuning"]
-    assert {row["what"] for row in told} == {"batches_under_way", "blocks_in_flight", "block_rows"}  # threads and memory are ours
+    # threads and memory are ours
+    assert {row["what"] for row in told} == {"batches_under_way", "blocks_in_flight", "block_rows"}
     assert told[0]["t"] == 0 and all(row["t"] >= 0 and row["times"] >= 1 for row in told)
     rows = tuned(told, "block_rows")
     by = {a["by"]: a["block_rows"] for a in rows["alternatives"]}
     assert rows["seen"]["row_bytes"] >= 4096 and by["core_cache"] == (256 << 10) // rows["seen"]["row_bytes"]
-    assert by["time"] == max(500000 // round(rows["seen"]["row_s"] * 1e9), 1) and rows["chosen"]["block_rows"] == min(by.values())
+    assert by["time"] == max(500000 // round(rows["seen"]["row_s"] * 1e9), 1) and rows["chosen"][
+        "block_rows"
+    ] == min(by.values())
     assert tuned(told, "blocks_in_flight")["chosen"]["blocks_in_flight"] == 8
     batches = tuned(told, "batches_under_way")
     by = {a["by"]: a["batches_under_way"] for a in batches["alternatives"]}
-    assert batches["chosen"]["batches_under_way"] == min(max(by["threads"], by["output"]), by["memory"]) and by["threads"] == 6
+    assert (
+        batches["chosen"]["batches_under_way"] == min(max(by["threads"], by["output"]), by["memory"])
+        and by["threads"] == 6
+    )
 
 
 def test_says_what_the_machine_gave(tmp_path):
@@ -458,7 +662,9 @@ def test_says_what_the_machine_gave(tmp_path):
 def test_says_that_files_are_not_in_memory(tmp_path, throttled):
     (tmp_path / "lines.txt").write_bytes((b"x" * 1000 + b"\n") * 3000)
     throttled(1e7)
-    told = run(write(tmp_path / "p.json", [{"op": "text", "files": "lines.txt"}, BATCH]), "--threads", 1)["tuning"]
+    told = run(write(tmp_path / "p.json", [{"op": "text", "files": "lines.txt"}, BATCH]), "--threads", 1)[
+        "tuning"
+    ]
     assert tuned(told, "blocks_in_flight")["chosen"]["blocks_in_flight"] == 68
     assert next(row["times"] for row in told if row["what"] == "blocks_in_flight") == 2
 
@@ -470,7 +676,9 @@ SMALL = [{"op": "text", "files": "lines.txt"}, {"op": "shuffle"}, BATCH]
 
 @pytest.fixture
 def slow_disk(tmp_path, monkeypatch):
-    """40,000 records of 200 bytes on a disk with 150 reads/s of 5 ms; what was read is in memory afterwards."""
+    """40,000 records of 200 bytes on a disk with 150 reads/s of 5 ms; what was read is in memory
+    afterwards.
+    """
     need_test_build()
     monkeypatch.setenv("CACHEW_FILES", str(tmp_path / "speed"))
     (tmp_path / "lines.txt").write_bytes((b"x" * 199 + b"\n") * 40000)
@@ -484,7 +692,11 @@ def test_predicts_what_a_shuffle_by_chunk_gains(slow_disk, monkeypatch):
     assert told["absent"] == 1 and told["record_bytes"] == 199 and not told["fits_in_memory"]
     near(told["records_per_s"], 149, 0.1)
     near(told["chunked_records_per_s"], 1024 / (1 / 150 + 1024 * 200 / 4e6), 0.1)
-    assert re.fullmatch(r'shuffle by record reads 150 records/s here; by="chunk" would read about 1[5-9],000/s \(0.2 kB records, 6.7 ms a read\)', told["says"])
+    assert re.fullmatch(
+        r'shuffle by record reads 150 records/s here; by="chunk" would read about '
+        r"1[5-9],000/s \(0.2 kB records, 6.7 ms a read\)",
+        told["says"],
+    )
     assert told["says"] in cachew("explain", slow_disk, "--run", 0, env=MODELLED).out
 
 
@@ -502,7 +714,8 @@ def test_says_nothing_of_files_that_are_read_in(slow_disk):
 def test_says_nothing_of_files_in_memory(tmp_path):
     (tmp_path / "lines.txt").write_bytes((b"x" * 199 + b"\n") * 4000)
     told = explain(write(tmp_path / "p.json", SMALL), run_s=0)
-    assert "reading" not in told or told["reading"]["absent"] > 0  # a file system may not tell what is in memory
+    # a file system may not tell what is in memory
+    assert "reading" not in told or told["reading"]["absent"] > 0
 
 
 def test_says_why_files_are_not_read_in(slow_disk, monkeypatch):
@@ -527,12 +740,23 @@ def test_the_commands_of_its_page(examples, command):
 @pytest.mark.large
 def test_its_page_knows_what_there_is(tmp_path):
     """Each part of a table of the page that is made here."""
-    told = explained(tmp_path, [{**SYNTHETIC, "cost_us": 500}, {"op": "delay", "us": 100}, BATCH], "--check", "--seconds", 0.2, "--threads", 1)
+    told = explained(
+        tmp_path,
+        [{**SYNTHETIC, "cost_us": 500}, {"op": "delay", "us": 100}, BATCH],
+        "--check",
+        "--seconds",
+        0.2,
+        "--threads",
+        1,
+    )
     known = set(re.findall(r"`([^`]+)`", "".join(line for line in PAGE.splitlines() if line.startswith("|"))))
-    assert {row["what"] for row in told["tuning"]} | set(LIMITS) | {r["kind"] for r in told["remedies"]} | set(told["costs"]) | set(told["costs"]["parts"]) <= known
+    assert {row["what"] for row in told["tuning"]} | set(LIMITS) | {
+        r["kind"] for r in told["remedies"]
+    } | set(told["costs"]) | set(told["costs"]["parts"]) <= known
 
 
 # ---- whatever the pipeline ----
+
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_every_example(examples, name):
@@ -543,13 +767,39 @@ def test_every_example(examples, name):
 
 
 ODD = {
-    "endless": [{**SYNTHETIC, "count": 40, "cost_us": 200}, {"op": "repeat", "count": -1}, {"op": "shuffle"}, BATCH],
+    "endless": [
+        {**SYNTHETIC, "count": 40, "cost_us": 200},
+        {"op": "repeat", "count": -1},
+        {"op": "shuffle"},
+        BATCH,
+    ],
     "no batch": [{**SYNTHETIC, "cost_us": 200}],
-    "concat": [{"op": "concat", "inputs": [[{**SYNTHETIC, "cost_us": 200}, {"op": "autocache"}], [{**SYNTHETIC, "count": 50}]]}, {"op": "delay", "us": 50}, BATCH],
-    "all dropped but few": range_chain(1 << 20, {"op": "delay", "us": 1}, {"op": "filter", "where": "value % 1000 == 0"}, BATCH),
+    "concat": [
+        {
+            "op": "concat",
+            "inputs": [[{**SYNTHETIC, "cost_us": 200}, {"op": "autocache"}], [{**SYNTHETIC, "count": 50}]],
+        },
+        {"op": "delay", "us": 50},
+        BATCH,
+    ],
+    "all dropped but few": range_chain(
+        1 << 20, {"op": "delay", "us": 1}, {"op": "filter", "where": "value % 1000 == 0"}, BATCH
+    ),
     "tiny": range_chain(3, {"op": "delay", "us": 100}, BATCH),
-    "two markers": [{**SYNTHETIC, "count": 500, "cost_us": 100}, {"op": "cache"}, {"op": "delay", "us": 100}, {"op": "autocache"}, BATCH],
-    "counting": range_chain(5000, {"op": "filter", "where": "value % 2 == 0"}, {"op": "take", "count": 900}, {"op": "delay", "us": 50}, BATCH),
+    "two markers": [
+        {**SYNTHETIC, "count": 500, "cost_us": 100},
+        {"op": "cache"},
+        {"op": "delay", "us": 100},
+        {"op": "autocache"},
+        BATCH,
+    ],
+    "counting": range_chain(
+        5000,
+        {"op": "filter", "where": "value % 2 == 0"},
+        {"op": "take", "count": 900},
+        {"op": "delay", "us": 50},
+        BATCH,
+    ),
 }
 
 
@@ -562,5 +812,8 @@ def test_odd_pipelines(tmp_path, name):
 
 
 def test_what_can_not_be_measured(tmp_path):
-    for chain, said in ((range_chain(0, BATCH), "no elements"), (range_chain(9, {"op": "filter", "where": "value > 9"}, BATCH), "no batches")):
+    for chain, said in (
+        (range_chain(0, BATCH), "no elements"),
+        (range_chain(9, {"op": "filter", "where": "value > 9"}, BATCH), "no batches"),
+    ):
         assert said in explained(tmp_path, chain, "--check", code=1)["error"]["message"]

@@ -31,14 +31,27 @@ ARGUMENTS = SimpleNamespace(words=[], all=False, seed=7)
 
 
 def front(script, *words, **env):
-    return subprocess.run([ROOT / script, *words], env={**os.environ, **env}, check=False, capture_output=True, text=True,
-                          timeout=HANG_S)
+    return subprocess.run(
+        [ROOT / script, *words],
+        env={**os.environ, **env},
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=HANG_S,
+    )
 
 
-@pytest.mark.parametrize(("script", "words", "said"), [
-    ("test", ["--steps"], "unknown option --steps"), ("test", ["--step", "nothing"], "--step nothing: expected one of "),
-    ("test", ["test_memory"], "test_memory: expected exactly one --step"), ("test", ["--seed", "x"], "--seed: invalid int value: 'x'"),
-    ("demo", ["--photo", "x"], "unknown word --photo"), ("demo", ["--photos"], "--photos: expected a directory")])
+@pytest.mark.parametrize(
+    ("script", "words", "said"),
+    [
+        ("test", ["--steps"], "unknown option --steps"),
+        ("test", ["--step", "nothing"], "--step nothing: expected one of "),
+        ("test", ["test_memory"], "test_memory: expected exactly one --step"),
+        ("test", ["--seed", "x"], "--seed: invalid int value: 'x'"),
+        ("demo", ["--photo", "x"], "unknown word --photo"),
+        ("demo", ["--photos"], "--photos: expected a directory"),
+    ],
+)
 def test_a_wrong_word_is_named_before_anything_is_installed(script, words, said):
     done = front(script, *words, BASH_ENV="", JOBS="")
     assert done.returncode == 2 and done.stdout == "" and said in done.stderr
@@ -54,12 +67,19 @@ def test_a_list_of_steps_where_there_is_no_python(tmp_path):
 
 def test_what_failed_is_shown_although_leaks_fill_the_end_of_the_output(tmp_path, capsys):
     """A unit test that fails leaks what it has, and meson prints the end of what a program printed."""
-    failed = {"name": "memory", "result": "FAIL", "stdout": "[ RUN ] a\n",
-              "stderr": "[  ERROR   ] --- 1 != 2\n[   LINE   ] --- test_memory.c:5: error: Failure!\n" + "    #1 cw_open\n" * 500}
+    failed = {
+        "name": "memory",
+        "result": "FAIL",
+        "stdout": "[ RUN ] a\n",
+        "stderr": "[  ERROR   ] --- 1 != 2\n[   LINE   ] --- test_memory.c:5: error: Failure!\n"
+        + "    #1 cw_open\n" * 500,
+    }
     passed = {"name": "file", "result": "OK", "stdout": "", "stderr": "ERROR: as it should be\n"}
     (tmp_path / "testlog.json").write_text(f"{json.dumps(passed)}\n{json.dumps(failed)}\n")
     step = runner.Step("unit", "unit tests", 1, [], log=tmp_path / "testlog.json")
-    runner.show_failure(ARGUMENTS, step, 1, " 1/59 unit - cachew:memory FAIL 1.00s\n" + "    #1 cw_open\n" * 100)
+    runner.show_failure(
+        ARGUMENTS, step, 1, " 1/59 unit - cachew:memory FAIL 1.00s\n" + "    #1 cw_open\n" * 100
+    )
     shown = capsys.readouterr().out
     assert shown.endswith("""--- what failed ---
 [  ERROR   ] --- 1 != 2
@@ -70,17 +90,35 @@ FAILED: unit (exit status 1, seed 7). To repeat: ./test --seed 7 --step unit mem
 """)
 
 
-@pytest.mark.parametrize(("output", "words"), [
-    ("FAILED tests/test_x.py::test_a[1-b c] - assert 1\nERROR tests/test_x.py::test_b\n", "'tests/test_x.py::test_a[1-b c]' tests/test_x.py::test_b"),
-    ("12/59 unit+threads - cachew:net    TIMEOUT  3600.0s\n", "net"), ("to repeat: compare.py --only 13)\n", "-- --only 13"), ("killed\n", "")])
+@pytest.mark.parametrize(
+    ("output", "words"),
+    [
+        (
+            "FAILED tests/test_x.py::test_a[1-b c] - assert 1\nERROR tests/test_x.py::test_b\n",
+            "'tests/test_x.py::test_a[1-b c]' tests/test_x.py::test_b",
+        ),
+        ("12/59 unit+threads - cachew:net    TIMEOUT  3600.0s\n", "net"),
+        ("to repeat: compare.py --only 13)\n", "-- --only 13"),
+        ("killed\n", ""),
+    ],
+)
 def test_the_command_that_repeats_a_failure(output, words):
     step = runner.Step("some", "", 1, [])
     assert runner.repeat_command(ARGUMENTS, step, output) == f"./test --seed 7 --step some {words}".strip()
 
 
-@pytest.mark.parametrize(("line", "part"), [
-    (b"[12/48] Compiling C object", 0.25), (b" 3/60 unit - cachew:net OK", 0.05), (b"1,500 of 3,000", 0.5), (b"....  [ 45%]", 0.45),
-    (b"gcc 12/2", None), (b"0 of 0", None), (b"", None)])
+@pytest.mark.parametrize(
+    ("line", "part"),
+    [
+        (b"[12/48] Compiling C object", 0.25),
+        (b" 3/60 unit - cachew:net OK", 0.05),
+        (b"1,500 of 3,000", 0.5),
+        (b"....  [ 45%]", 0.45),
+        (b"gcc 12/2", None),
+        (b"0 of 0", None),
+        (b"", None),
+    ],
+)
 def test_the_part_that_is_done(line, part):
     assert steps.part_done(line) == part
 
@@ -96,16 +134,22 @@ tests/test_x.py::test_hangs
 
 def test_an_interrupted_step_tells_what_failed_and_what_was_running(tmp_path, capsys):
     runner.show_interrupted(runner.Step("some", "", 1, []), INTERRUPTED)
-    assert capsys.readouterr().out == """
+    assert (
+        capsys.readouterr().out
+        == """
 some was interrupted
   failed   tests/test_x.py::test_a[1-b c]
   running  tests/test_x.py::test_hangs
 """
+    )
     (tmp_path / "said").write_text(INTERRUPTED)
     output = steps.Output((tmp_path / "said").open("rb"), tmp_path / "output")
     output.thread.join()
     assert (output.n_failed, output.part) == (1, 0.66)
-    assert steps.progress_text(60, output.part, 60, output.n_failed) == "66%, 60 s, about 31 s left in this step, 1 failed"
+    assert (
+        steps.progress_text(60, output.part, 60, output.n_failed)
+        == "66%, 60 s, about 31 s left in this step, 1 failed"
+    )
 
 
 def test_an_interrupted_step_ends_all_that_it_started(tmp_path):
@@ -116,5 +160,15 @@ def test_an_interrupted_step_ends_all_that_it_started(tmp_path):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        steps.run(["sh", "-c", f"sleep {HANG_S} & echo $! >'{pid}'; wait"], steps.Line("a step"), tmp_path / "output", poll=interrupt)
-    wait_for(lambda: not Path(f"/proc/{int(pid.read_text())}/cmdline").exists() or not Path(f"/proc/{int(pid.read_text())}/cmdline").read_bytes())
+        steps.run(
+            ["sh", "-c", f"sleep {HANG_S} & echo $! >'{pid}'; wait"],
+            steps.Line("a step"),
+            tmp_path / "output",
+            poll=interrupt,
+        )
+    wait_for(
+        lambda: (
+            not Path(f"/proc/{int(pid.read_text())}/cmdline").exists()
+            or not Path(f"/proc/{int(pid.read_text())}/cmdline").read_bytes()
+        )
+    )

@@ -28,30 +28,54 @@ def daemons(tmp_path):
 @pytest.fixture
 def pipeline(tmp_path):
     path = tmp_path / "p.json"
-    path.write_text(json.dumps({"cachew": 1, "pipeline": [{"op": "range", "stop": 1000}, {"op": "batch", "size": 10}]}))
+    path.write_text(
+        json.dumps({"cachew": 1, "pipeline": [{"op": "range", "stop": 1000}, {"op": "batch", "size": 10}]})
+    )
     return path
 
 
 def journal_error(state):
     """What `cachew dispatcher` says that can't begin with this journal."""
-    ran = subprocess.run([CACHEW, "dispatcher", "--listen", "127.0.0.1:0", "--state-dir", state], capture_output=True, text=True, timeout=HANG_S, check=False)
+    ran = subprocess.run(
+        [CACHEW, "dispatcher", "--listen", "127.0.0.1:0", "--state-dir", state],
+        capture_output=True,
+        text=True,
+        timeout=HANG_S,
+        check=False,
+    )
     assert ran.returncode == 1, (ran.returncode, ran.stderr)
     return ran.stderr
 
 
 def test_a_full_disk_is_named_to_the_client_that_waits(small_disk, daemons, pipeline):
-    dispatcher = daemons.start("dispatcher", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--state-dir", small_disk / "state")
+    dispatcher = daemons.start(
+        "dispatcher", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--state-dir", small_disk / "state"
+    )
     daemons.start("worker", "--dispatcher", dispatcher.address, "--memory", "256M")
     with (small_disk / "filler").open("wb", buffering=0) as filler, pytest.raises(OSError, match="No space"):
         while True:
             filler.write(bytes(4096))
-    with subprocess.Popen([CACHEW, "run", pipeline, "--service", dispatcher.address, "--job", "one"], stderr=subprocess.PIPE, text=True) as job:
-        wait_for(lambda: any(j.get("held", "").startswith("the dispatcher can't write its journal") for j in dispatcher.json("/api/v1/jobs")))
+    with subprocess.Popen(
+        [CACHEW, "run", pipeline, "--service", dispatcher.address, "--job", "one"],
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as job:
+        wait_for(
+            lambda: any(
+                j.get("held", "").startswith("the dispatcher can't write its journal")
+                for j in dispatcher.json("/api/v1/jobs")
+            )
+        )
         said = next(line for line in job.stderr if "waits for" in line)
         assert "No space left on device" in dispatcher.get("/readyz")[1]
         (small_disk / "filler").unlink()
         assert job.wait(HANG_S) == 0
-    assert "the dispatcher can't write its journal" in said and f"{small_disk}/state/journal.db" in said and "No space left on device" in said
+    assert (
+        "the dispatcher can't write its journal" in said
+        and f"{small_disk}/state/journal.db" in said
+        and "No space left on device" in said
+    )
+
 
 def test_damaged_entries_are_logged_with_the_file_and_what_to_do(daemons, pipeline, tmp_path):
     words = ["--listen", "127.0.0.1:0", "--state-dir", tmp_path / "state"]
@@ -66,9 +90,15 @@ def test_damaged_entries_are_logged_with_the_file_and_what_to_do(daemons, pipeli
     db.close()
     dispatcher = daemons.start("dispatcher", *words)
     daemons.start("worker", "--dispatcher", dispatcher.address, "--memory", "256M")
-    assert f'{path}: the entry of job "one" is left out (its checksum does not fit): the job begins anew' in dispatcher.err
+    assert (
+        f'{path}: the entry of job "one" is left out (its checksum does not fit): the job begins anew'
+        in dispatcher.err
+    )
     assert f'{path}: the entry of job "t\\u202ewo\\n" is left out' in dispatcher.err
-    assert f"{path}: 2 damaged entries were left out" in dispatcher.err and "restore the file from a copy" in dispatcher.err
+    assert (
+        f"{path}: 2 damaged entries were left out" in dispatcher.err
+        and "restore the file from a copy" in dispatcher.err
+    )
     assert cachew("run", pipeline, "--service", dispatcher.address, "--job", "one", "--json").code == 0
 
 

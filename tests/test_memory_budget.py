@@ -1,4 +1,5 @@
-"""Who gives too little memory is told how much is enough. That it is: with any number of threads, each time, and with more than that too.
+"""Who gives too little memory is told how much is enough. That it is: with any number of threads, each time,
+and with more than that too.
 
 CACHEW_REPEATS: how often each (50 says more than the default)."""
 
@@ -14,7 +15,8 @@ from model.generate import generate, operator_table
 
 REPEATS = int(os.environ.get("CACHEW_REPEATS", "2"))
 THREADS = (1, 2, 8)
-# Records differ in size, or in what is to be decoded: a larger one that comes later may need more than what was there to be seen at first.
+# Records differ in size, or in what is to be decoded: a larger one that comes later may need more than what
+# was there to be seen at first.
 TRIES = 4
 
 pytestmark = pytest.mark.skipif(SANITIZED, reason="what the sanitizers see of this is in test_memory.c")
@@ -22,7 +24,12 @@ pytestmark = pytest.mark.skipif(SANITIZED, reason="what the sanitizers see of th
 
 def outcome(ran):
     """What must not depend on memory: how it ended, and with what."""
-    return (ran.code, ran.json.get("digest"), ran.json.get("batches"), ran.json.get("error", {}).get("record"))
+    return (
+        ran.code,
+        ran.json.get("digest"),
+        ran.json.get("batches"),
+        ran.json.get("error", {}).get("record"),
+    )
 
 
 def enough_for(pipeline, *words, threads=1):
@@ -33,7 +40,9 @@ def enough_for(pipeline, *words, threads=1):
         if ran.code != 2:
             return memory, len(named), outcome(ran)
         error = ran.error
-        assert error["kind"] == "budget" and error["attribute"] == "memory" and error["value"] == str(memory), error
+        assert (
+            error["kind"] == "budget" and error["attribute"] == "memory" and error["value"] == str(memory)
+        ), error
         larger = int(error["expected"].split()[2])
         assert error["message"].endswith(f"expected at least {larger}")
         assert larger > memory, (memory, named, error)
@@ -48,20 +57,36 @@ def check(pipeline, *words):
     for n in range(REPEATS):
         memory = enough + enough * n // 32
         for threads in THREADS:
-            ran = cachew("run", pipeline, "--json", "--digest", "--memory", memory, "--threads", threads, *words)
+            ran = cachew(
+                "run", pipeline, "--json", "--digest", "--memory", memory, "--threads", threads, *words
+            )
             assert outcome(ran) == want, (memory, enough, threads, ran.out[-1000:], ran.err[-1000:])
 
 
-@pytest.mark.parametrize("name", sorted(path.stem for path in (ROOT / "examples" / "pipelines").glob("*.json")))
+@pytest.mark.parametrize(
+    "name", sorted(path.stem for path in (ROOT / "examples" / "pipelines").glob("*.json"))
+)
 def test_of_an_example(examples, name):
-    small = {"cheap": ["--set", "0.stop=60000"], "synthetic": ["--set", "0.count=3000", "--set", "0.cost_us=0"]}
+    small = {
+        "cheap": ["--set", "0.stop=60000"],
+        "synthetic": ["--set", "0.count=3000", "--set", "0.cost_us=0"],
+    }
     check(examples / f"{name}.json", "--seed", 7, *small.get(name, []))
 
 
 @pytest.mark.parametrize("seed", range(40, 52))
 def test_of_a_random_pipeline(tmp_path, seed):
     case = generate(operator_table(CACHEW), seed, tmp_path / "case")
-    words = ["--seed", case.run_seed, "--epochs", case.epochs, "--rank", case.rank, "--world-size", case.ranks]
+    words = [
+        "--seed",
+        case.run_seed,
+        "--epochs",
+        case.epochs,
+        "--rank",
+        case.rank,
+        "--world-size",
+        case.ranks,
+    ]
     if case.batches != math.inf:
         words += ["--batches", case.batches]
     check(case.path(), *words)
@@ -70,16 +95,25 @@ def test_of_a_random_pipeline(tmp_path, seed):
 def test_elements_larger_than_the_rest(tmp_path):
     """What one of them takes on its way is far more than a batch of what comes of them."""
     pipeline = tmp_path / "p.json"
-    pipeline.write_text('{"cachew": 1, "pipeline": [{"op": "synthetic", "count": 24, "shape": [700, 700, 3], "dtype": "uint8"}, '
-                        '{"op": "resize", "component": "data", "size": [32, 32]}, {"op": "batch", "size": 4}]}')
+    pipeline.write_text(
+        '{"cachew": 1, "pipeline": [{"op": "synthetic", "count": 24, "shape": [700, 700, '
+        '3], "dtype": "uint8"}, '
+        '{"op": "resize", "component": "data", "size": [32, 32]}, {"op": "batch", "size": '
+        "4}]}"
+    )
     memory, tries, _ = enough_for(pipeline)
     assert tries == 1 and memory > 700 * 700 * 3
     assert run(pipeline, "--memory", memory, "--threads", 8)["batches"] == 6
 
 
 def test_a_window_larger_than_memory(tmp_path):
-    """Records of a compressed file, some of them as large as a thousand others: what is loaded together is divided until it fits."""
-    small, large = b"".join(b"%d\n" % i for i in range(500)), b"".join(b"x" * 3_000_000 + b"%d\n" % i for i in range(40))
+    """Records of a compressed file, some of them as large as a thousand others: what is loaded together is
+    divided until it fits.
+    """
+    small, large = (
+        b"".join(b"%d\n" % i for i in range(500)),
+        b"".join(b"x" * 3_000_000 + b"%d\n" % i for i in range(40)),
+    )
     (tmp_path / "lines.txt.gz").write_bytes(gzip.compress(small + large + small))
     chain = [{"op": "text", "files": "lines.txt.gz", "max_line": 4_000_000}, {"op": "shuffle"}]
     (tmp_path / "p.json").write_text(json.dumps({"cachew": 1, "pipeline": chain}))
@@ -89,9 +123,21 @@ def test_a_window_larger_than_memory(tmp_path):
 
 
 def test_a_rank_that_holds_its_batch(tmp_path):
-    """A rank holds its batch until those of the other ranks are made: it waited for ever where memory sufficed for one."""
+    """A rank holds its batch until those of the other ranks are made: it waited for ever where memory
+    sufficed for one.
+    """
     pipeline = tmp_path / "large.json"
     wide = {"op": "assign", "set": {"wide": "sqrt(float64(data))"}}
-    pipeline.write_text(json.dumps({"cachew": 1, "pipeline": [{"op": "synthetic", "count": 24, "shape": [256, 1024], "dtype": "uint8", "fill": "none"}, wide]}))
+    pipeline.write_text(
+        json.dumps(
+            {
+                "cachew": 1,
+                "pipeline": [
+                    {"op": "synthetic", "count": 24, "shape": [256, 1024], "dtype": "uint8", "fill": "none"},
+                    wide,
+                ],
+            }
+        )
+    )
     check(pipeline, "--rank", 0, "--world-size", 2)
     check(pipeline, "--rank", 2, "--world-size", 3)

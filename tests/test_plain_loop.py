@@ -1,4 +1,6 @@
-"""The fixed pipelines (model/fixed.py) against a plain Python loop: generators, one inside the other, that know nothing of positions, ranges or threads."""
+"""The fixed pipelines (model/fixed.py) against a plain Python loop: generators, one inside the other, that
+know nothing of positions, ranges or threads.
+"""
 
 import json
 import math
@@ -116,19 +118,26 @@ def content(g, rows, batched):
         values = np.array([row.names[name] for row in rows])
         values = values if batched else values[0]
         components.append((name, str(values.dtype), values.shape, values.tobytes()))
-    return f"{batch_hash(0, g, len(rows), components):032x}" if rows else None  # the shape of none is not known here
+    # the shape of none is not known here
+    return f"{batch_hash(0, g, len(rows), components):032x}" if rows else None
 
 
 def expected(chain):
     """The lines of the log, as far as they tell what is in the batches, and how many records failed."""
     loop = Loop(chain)
-    return [(g, [row.record for row in rows], content(g, rows, loop.batched)) for g, rows in enumerate(loop.batches())], loop.n_failed
+    return [
+        (g, [row.record for row in rows], content(g, rows, loop.batched))
+        for g, rows in enumerate(loop.batches())
+    ], loop.n_failed
 
 
 def delivered(path):
     """The same of a log, without the batches that fill up the last round."""
     lines = [line for line in read_log(path) if not any(flag & PADDING for flag in line["flags"])]
-    return [(line["g"], [record.split(":")[1] for record in line["records"]], line["hash"] if line["n"] else None) for line in lines]
+    return [
+        (line["g"], [record.split(":")[1] for record in line["records"]], line["hash"] if line["n"] else None)
+        for line in lines
+    ]
 
 
 def difference(want, got):
@@ -146,7 +155,11 @@ def written(directory, name):
 
 def each(check, most_positions=math.inf):
     """Every pipeline is checked, in the sample too; what is wrong is told of all."""
-    wrong = {name: problem for name, chain in CHAINS.items() if positions(chain) <= most_positions and (problem := check(name, chain))}
+    wrong = {
+        name: problem
+        for name, chain in CHAINS.items()
+        if positions(chain) <= most_positions and (problem := check(name, chain))
+    }
     assert not wrong, "\n" + "\n".join(f"{name}: {problem}" for name, problem in wrong.items())
 
 
@@ -155,7 +168,8 @@ def test_batches_of_one_run(tmp_path):
         want, n_failed = expected(chain)
         log = tmp_path / f"{name}.log"
         told = run(written(tmp_path, name), "--threads", 3, "--log", log)
-        most = math.inf if any(op["op"] == "take" for op in chain) else n_failed  # what a take leaves out may be computed, and fail
+        # what a take leaves out may be computed, and fail
+        most = math.inf if any(op["op"] == "take" for op in chain) else n_failed
         problem = difference(want, delivered(log))
         if problem or n_failed <= told["skipped"] <= most:
             return problem
@@ -179,6 +193,10 @@ def test_batches_of_a_run_that_is_stopped_and_goes_on_as_three_ranks(tmp_path):
             state.write_text(saved)
             ran = cachew("run", path, "--state", state, "--rank", rank, "--world-size", 3, "--log", log)
             assert ran.code == 0, (name, ran.err)
-        return problem or difference(want[stop:], sorted(delivered(log), key=lambda line: line[0])) if len(want) > stop else problem
+        return (
+            problem or difference(want[stop:], sorted(delivered(log), key=lambda line: line[0]))
+            if len(want) > stop
+            else problem
+        )
 
     each(check, SAMPLE_POSITIONS if os.environ.get("CACHEW_TEST_SIZE") == "sample" else math.inf)

@@ -1,4 +1,6 @@
-"""Plug-ins, black box: what they may do, what they may not, and loading them. The example's and those of plugins/ are compiled here."""
+"""Plug-ins, black box: what they may do, what they may not, and loading them. The example's and those of
+plugins/ are compiled here.
+"""
 
 import json
 import os
@@ -21,8 +23,25 @@ IMAGES = {"op": "synthetic", "count": 200, "dtype": "uint8", "shape": [6, 5, 3]}
 
 
 def compiled(source, to, *words):
-    subprocess.run([*os.environ.get("CC", "cc").split(), "-std=gnu17", "-shared", "-fPIC", "-O1", "-Wall", "-Wextra", "-Werror", "-I", ROOT / "include",
-                    *words, "-o", to, source], check=True)
+    subprocess.run(
+        [
+            *os.environ.get("CC", "cc").split(),
+            "-std=gnu17",
+            "-shared",
+            "-fPIC",
+            "-O1",
+            "-Wall",
+            "-Wextra",
+            "-Werror",
+            "-I",
+            ROOT / "include",
+            *words,
+            "-o",
+            to,
+            source,
+        ],
+        check=True,
+    )
     return to
 
 
@@ -35,6 +54,7 @@ def plugins(tmp_path_factory):
         path.mkdir()
         compiled(SOLARIZE, path / "solarize.so")
         compiled(ODD, path / "odd.so")
+
     return once(shared, "plugins", make)
 
 
@@ -62,9 +82,21 @@ def column(batches, name):
 
 # ---- what they compute ----
 
+
 def test_solarize_is_what_the_expression_gives(tmp_path, solarize):
-    ours = write(tmp_path / "a.json", [IMAGES, {"op": "solarize", "component": "data", "threshold": 90}, {"op": "shuffle"}, BATCH])
-    theirs = write(tmp_path / "b.json", [IMAGES, {"op": "assign", "set": {"data": "where(data < 90, data, 255 - data)"}}, {"op": "shuffle"}, BATCH])
+    ours = write(
+        tmp_path / "a.json",
+        [IMAGES, {"op": "solarize", "component": "data", "threshold": 90}, {"op": "shuffle"}, BATCH],
+    )
+    theirs = write(
+        tmp_path / "b.json",
+        [
+            IMAGES,
+            {"op": "assign", "set": {"data": "where(data < 90, data, 255 - data)"}},
+            {"op": "shuffle"},
+            BATCH,
+        ],
+    )
     want = run(theirs, "--digest")["digest"]
     for words in ([], ["--threads", 1], ["--threads", 4, "--memory", "4M"], ["--no-optimize"]):
         assert run(ours, "--digest", *solarize, *words)["digest"] == want
@@ -73,11 +105,17 @@ def test_solarize_is_what_the_expression_gives(tmp_path, solarize):
 def test_shapes_that_vary(tmp_path, solarize):
     def picture(i):
         return np.random.default_rng(i).integers(0, 256, (3 + i % 4, 4, 3), np.uint8)
+
     from PIL import Image
+
     (tmp_path / "images").mkdir()
     for i in range(12):
         Image.fromarray(picture(i)).save(tmp_path / "images" / f"{i:02}.png")
-    chain = [{"op": "files", "files": "images/*.png"}, {"op": "decode_image", "component": "data"}, {"op": "solarize", "component": "data"}]
+    chain = [
+        {"op": "files", "files": "images/*.png"},
+        {"op": "decode_image", "component": "data"},
+        {"op": "solarize", "component": "data"},
+    ]
     batches = dump(tmp_path, write(tmp_path / "p.json", chain), *solarize)
     for i, b in enumerate(batches):
         p = picture(i)
@@ -88,7 +126,14 @@ def test_shapes_that_vary(tmp_path, solarize):
 def test_draws_are_those_of_the_model(tmp_path, solarize, seed, probability):
     """Per element, by its id, epoch and the operator's occurrence: never by thread or place in a batch."""
     op = {"op": "random_solarize", "component": "data", "threshold": 0, "probability": probability}
-    chain = [{**IMAGES, "shape": [], "fill": "none"}, op, {"op": "assign", "set": {"once": "data"}}, op, {"op": "shuffle"}, BATCH]
+    chain = [
+        {**IMAGES, "shape": [], "fill": "none"},
+        op,
+        {"op": "assign", "set": {"once": "data"}},
+        op,
+        {"op": "shuffle"},
+        BATCH,
+    ]
     pipeline = write(tmp_path / "p.json", chain)
     batches = dump(tmp_path, pipeline, "--seed", seed, "--epochs", 2, "--threads", 3, *solarize)
     hits = 0
@@ -98,26 +143,53 @@ def test_draws_are_those_of_the_model(tmp_path, solarize, seed, probability):
         for record, first, second in zip(b["__records__"], b["once"], b["data"]):
             key, row = record.decode().split(":")
             element = philox.element_id(int(key, 16), int(row), ())
-            drawn = [philox.uniform(philox.Draw(philox.draw_key(seed, epoch, f"random_solarize/{i}"), element).word(0)) < probability for i in range(2)]
+            drawn = [
+                philox.uniform(
+                    philox.Draw(philox.draw_key(seed, epoch, f"random_solarize/{i}"), element).word(0)
+                )
+                < probability
+                for i in range(2)
+            ]
             assert first == 255 * drawn[0] and second == 255 * (drawn[0] ^ drawn[1])
             hits += drawn[0]
     assert abs(hits / 400 - probability) < 0.12
 
 
 def test_attributes_of_every_kind(tmp_path, odd):
-    op = {"op": "kinds", "int": -5, "float": 0.25, "bool": True, "string": "s", "component": "any", "ints": 7, "floats": [1, 2.5], "strings": ["b", "c"]}
+    op = {
+        "op": "kinds",
+        "int": -5,
+        "float": 0.25,
+        "bool": True,
+        "string": "s",
+        "component": "any",
+        "ints": 7,
+        "floats": [1, 2.5],
+        "strings": ["b", "c"],
+    }
     batch = dump(tmp_path, write(tmp_path / "p.json", range_chain(5, op, BATCH)), *odd)[0]
     assert batch["numbers"].tolist() == [[-5, 100, 7]] * 5 and batch["floats"].tolist() == [[0.25, 3.5]] * 5
     assert batch["text"].tobytes() == b"s any b c" * 5
     assert batch["typed"].dtype == np.uint16 and batch["typed"].tolist() == [7] * 5
     del op["floats"], op["strings"], op["bool"]
-    batch = dump(tmp_path, write(tmp_path / "p.json", range_chain(1, {**op, "ints": [1, 2, 3]}, BATCH)), *odd)[0]
-    assert batch["numbers"].tolist() == [[-5, -100, 123]] and batch["floats"].tolist() == [[0.25, 0]] and batch["text"].tobytes() == b"s any a"
+    batch = dump(
+        tmp_path, write(tmp_path / "p.json", range_chain(1, {**op, "ints": [1, 2, 3]}, BATCH)), *odd
+    )[0]
+    assert (
+        batch["numbers"].tolist() == [[-5, -100, 123]]
+        and batch["floats"].tolist() == [[0.25, 0]]
+        and batch["text"].tobytes() == b"s any a"
+    )
 
 
 def test_filter(tmp_path, odd):
-    pipeline = write(tmp_path / "p.json", range_chain(1000, {"op": "every", "n": 7}, {"op": "shuffle"}, BATCH))
-    expression = write(tmp_path / "q.json", range_chain(1000, {"op": "filter", "where": "value % 7 == 0"}, {"op": "shuffle"}, BATCH))
+    pipeline = write(
+        tmp_path / "p.json", range_chain(1000, {"op": "every", "n": 7}, {"op": "shuffle"}, BATCH)
+    )
+    expression = write(
+        tmp_path / "q.json",
+        range_chain(1000, {"op": "filter", "where": "value % 7 == 0"}, {"op": "shuffle"}, BATCH),
+    )
     want = run(expression, "--digest")
     for n in (1, 3):
         got = run(pipeline, "--digest", "--threads", n, *odd)
@@ -134,14 +206,24 @@ def test_bytes_and_fixed_shapes(tmp_path, odd):
 def test_outputs_that_vary_and_outputs_that_nobody_needs(tmp_path, odd):
     def wanted(*ops):
         return dump(tmp_path, write(tmp_path / "p.json", range_chain(9, {"op": "varies"}, *ops)), *odd)
+
     for i, b in enumerate(wanted()):
-        assert b["list"].tolist() == list(range(i % 3)) and b["any"].shape == (1,) * (i % 3) and b["any"].item() == i % 3
+        assert (
+            b["list"].tolist() == list(range(i % 3))
+            and b["any"].shape == (1,) * (i % 3)
+            and b["any"].item() == i % 3
+        )
         assert b["unused"] == 1 and b["wanted"] == 3
     for b in wanted({"op": "select", "components": ["wanted"]}):
         assert b["wanted"] == 1
     explained = cachew("explain", tmp_path / "p.json", "--run", 0, "--json", *odd).json
     assert explained["outputs"] == {"wanted": "int32"}
-    assert explained["operators"][1]["outputs"] == {"any": "int32[...]", "list": "int32[?]", "unused": "int32", "wanted": "int32"}
+    assert explained["operators"][1]["outputs"] == {
+        "any": "int32[...]",
+        "list": "int32[?]",
+        "unused": "int32",
+        "wanted": "int32",
+    }
 
 
 def test_where_components_come_from_several_sources(tmp_path, odd, solarize):
@@ -155,7 +237,9 @@ def test_the_example_of_the_header(tmp_path):
     comment = (ROOT / "include" / "cachew" / "plugin.h").read_text().split("*/")[0]
     lines = [line.removeprefix(" *     ") for line in comment.splitlines() if line.startswith(" *     ")]
     code = [line for line in lines if not line.startswith(("cc ", "cachew "))]
-    (tmp_path / "negative.c").write_text("#include <cachew/plugin.h>\n#include <stdlib.h>\n" + "\n".join(code) + "\n")
+    (tmp_path / "negative.c").write_text(
+        "#include <cachew/plugin.h>\n#include <stdlib.h>\n" + "\n".join(code) + "\n"
+    )
     plugin = compiled(tmp_path / "negative.c", tmp_path / "negative.so")
     ours = write(tmp_path / "a.json", [IMAGES, {"op": "negative", "component": "data"}, BATCH])
     theirs = write(tmp_path / "b.json", [IMAGES, {"op": "assign", "set": {"data": "255 - data"}}, BATCH])
@@ -182,12 +266,19 @@ MISUSES = {
 def test_elements_that_fail(tmp_path, odd, how):
     pipeline = write(tmp_path / "p.json", range_chain(60, {"op": "odd_run", "how": how}, BATCH))
     error = failed(pipeline, 1, *odd)
-    assert error["kind"] == "record" and error["operator"] == "odd_run" and error["message"] == "odd_run: " + MISUSES[how] and error["record"].endswith(":9")
+    assert (
+        error["kind"] == "record"
+        and error["operator"] == "odd_run"
+        and error["message"] == "odd_run: " + MISUSES[how]
+        and error["record"].endswith(":9")
+    )
     batches = dump(tmp_path, pipeline, "--set", "on_error=skip", "--quarantine", tmp_path / "q", *odd)
     assert column(batches, "value").tolist() == [i for i in range(60) if i % 10 != 9]
     listed = [json.loads(line) for line in (tmp_path / "q").read_text().splitlines()]
     assert len(listed) == 6 and all(r["operator"] == "odd_run" and r["action"] == "skipped" for r in listed)
-    digests = {run(pipeline, "--digest", "--set", "on_error=replace", "--threads", n, *odd)["digest"] for n in (1, 3)}
+    digests = {
+        run(pipeline, "--digest", "--set", "on_error=replace", "--threads", n, *odd)["digest"] for n in (1, 3)
+    }
     assert len(digests) == 1
     out = column(dump(tmp_path, pipeline, "--set", "on_error=replace", *odd), "out")
     assert len(out) == 60 and all(a % 10 != 9 and b == -a for a, b in out)
@@ -196,11 +287,18 @@ def test_elements_that_fail(tmp_path, odd, how):
 @pytest.mark.parametrize("end", ["deadline", "interrupted"])
 def test_what_ends_a_run_is_said_before_a_cache_waits_for_what_hangs(tmp_path, odd, end):
     """No thread that computes comes back, and so the run can't end."""
-    pipeline = write(tmp_path / "p.json", range_chain(300, {"op": "odd_run", "how": "hang", "every": 200}, {"op": "cache"}, BATCH))
+    pipeline = write(
+        tmp_path / "p.json",
+        range_chain(300, {"op": "odd_run", "how": "hang", "every": 200}, {"op": "cache"}, BATCH),
+    )
     wait_s = 1 if end == "deadline" else HANG_S
     given = ["--cache-dir", tmp_path / "c", "--log", tmp_path / "log", "--wait", wait_s]
     given = ["run", pipeline, "--json", *given, *odd]
-    with open(tmp_path / "out", "wb") as out, open(tmp_path / "err", "wb") as err, subprocess.Popen([CACHEW, *map(str, given)], stdout=out, stderr=err) as child:
+    with (
+        open(tmp_path / "out", "wb") as out,
+        open(tmp_path / "err", "wb") as err,
+        subprocess.Popen([CACHEW, *map(str, given)], stdout=out, stderr=err) as child,
+    ):
         try:
             if end == "interrupted":
                 wait_for(lambda: (tmp_path / "log").exists() and (tmp_path / "log").read_text())
@@ -211,32 +309,56 @@ def test_what_ends_a_run_is_said_before_a_cache_waits_for_what_hangs(tmp_path, o
             child.kill()
     said = json.loads((tmp_path / "out").read_text())
     assert said["cache"]["hits"] == 0
-    assert said["error"]["kind"] == "deadline" if end == "deadline" else "ended by SIGTERM" in (tmp_path / "err").read_text()
+    assert (
+        said["error"]["kind"] == "deadline"
+        if end == "deadline"
+        else "ended by SIGTERM" in (tmp_path / "err").read_text()
+    )
 
 
 def test_an_output_without_a_shape_has_the_declared_one(tmp_path, odd):
-    assert run(write(tmp_path / "p.json", range_chain(60, {"op": "odd_run", "how": "no shape"}, BATCH)), *odd)["elements"] == 60
+    assert (
+        run(write(tmp_path / "p.json", range_chain(60, {"op": "odd_run", "how": "no shape"}, BATCH)), *odd)[
+            "elements"
+        ]
+        == 60
+    )
 
 
 def test_an_output_that_is_not_written(tmp_path, odd):
     pipeline = write(tmp_path / "p.json", range_chain(4, {"op": "filter_nothing"}, BATCH))
     assert failed(pipeline, 2, *odd)["value"] == "filter_nothing"
     source = tmp_path / "lazy.c"
-    source.write_text(ODD.read_text().replace("    int64_t *out = cachew_row_output(row, 0, NULL, 0);\n", "    int64_t dummy[2], *out = dummy;\n"))
+    source.write_text(
+        ODD.read_text().replace(
+            "    int64_t *out = cachew_row_output(row, 0, NULL, 0);\n",
+            "    int64_t dummy[2], *out = dummy;\n",
+        )
+    )
     compiled(source, tmp_path / "lazy.so")
-    error = failed(write(tmp_path / "p.json", range_chain(4, {"op": "odd_run"}, BATCH)), 1, "--plugin", tmp_path / "lazy.so")
+    error = failed(
+        write(tmp_path / "p.json", range_chain(4, {"op": "odd_run"}, BATCH)),
+        1,
+        "--plugin",
+        tmp_path / "lazy.so",
+    )
     assert error["message"] == "odd_run: the plug-in did not write output 0"
 
 
 @pytest.mark.parametrize("how,kind", [("too much", ("memory", "budget")), ("no memory", ("memory",))])
 def test_want_of_memory_ends_the_run(tmp_path, odd, how, kind):
-    pipeline = write(tmp_path / "p.json", range_chain(60, {"op": "odd_run", "how": how}, BATCH), on_error="skip")
+    pipeline = write(
+        tmp_path / "p.json", range_chain(60, {"op": "odd_run", "how": how}, BATCH), on_error="skip"
+    )
     ran = cachew("run", pipeline, "--json", *odd)
     assert ran.code in (1, 2) and ran.error["kind"] in kind and ran.error["operator"] == "odd_run"
 
 
 def test_what_is_needed_stays_within_the_budget(tmp_path, odd):
-    pipeline = write(tmp_path / "p.json", range_chain(5000, {"op": "every", "n": 3}, {"op": "odd_run"}, {"op": "shuffle"}, BATCH))
+    pipeline = write(
+        tmp_path / "p.json",
+        range_chain(5000, {"op": "every", "n": 3}, {"op": "odd_run"}, {"op": "shuffle"}, BATCH),
+    )
     want = run(pipeline, "--digest", *odd)
     assert run(pipeline, "--digest", "--memory", "2M", "--threads", 4, *odd)["digest"] == want["digest"]
 
@@ -244,7 +366,8 @@ def test_what_is_needed_stays_within_the_budget(tmp_path, odd):
 # ---- pipelines that are wrong ----
 
 BINDS = {
-    "unknown attribute": 'bind asks for an attribute "nothing" of kind string: the table has none of that name',
+    "unknown attribute": 'bind asks for an attribute "nothing" of kind string: the table has none of that '
+    "name",
     "another kind": 'bind asks for an attribute "how" of kind float: the table has one of kind string',
     "past the end": 'bind asks for value 2 of the attribute "list", which has 2',
     "no component": 'odd_bind: there is no component "valeu"; did you mean "value"?; there are: value',
@@ -252,7 +375,8 @@ BINDS = {
     "no reason": "bind failed with -77 and did not say why",
     "negative size": 'bind writes "out" with dimension 1 of -2: expected at least 0, or CACHEW_VARIES',
     "no dtype": 'bind writes "out" with dtype 14 and 0 dimensions: expected a dtype',
-    "much rank": 'bind writes "out" with dtype 8 and 7 dimensions: expected a dtype, and at most 6 dimensions',
+    "much rank": 'bind writes "out" with dtype 8 and 7 dimensions: expected a dtype, and at most 6 '
+    "dimensions",
     "bytes of rank 1": "none for bytes",
     "no name": 'bind writes the component "": expected a name of 1 to 255 bytes',
     "huge": 'bind writes "out" with a type that is too large for any memory',
@@ -265,11 +389,18 @@ BINDS = {
 @pytest.mark.parametrize("how", BINDS)
 def test_binds_that_fail(tmp_path, odd, how):
     error = failed(write(tmp_path / "p.json", range_chain(4, {"op": "odd_bind", "how": how}, BATCH)), 2, *odd)
-    assert error["kind"] == "pipeline" and error["operator"] == "odd_bind" and BINDS[how] in error["message"], error
+    assert (
+        error["kind"] == "pipeline" and error["operator"] == "odd_bind" and BINDS[how] in error["message"]
+    ), error
 
 
 def test_bind_without_memory(tmp_path, odd):
-    assert failed(write(tmp_path / "p.json", range_chain(4, {"op": "odd_bind", "how": "no memory"}, BATCH)), 1, *odd)["kind"] == "memory"
+    assert (
+        failed(
+            write(tmp_path / "p.json", range_chain(4, {"op": "odd_bind", "how": "no memory"}, BATCH)), 1, *odd
+        )["kind"]
+        == "memory"
+    )
 
 
 def test_a_filter_has_no_outputs(tmp_path, odd):
@@ -277,20 +408,32 @@ def test_a_filter_has_no_outputs(tmp_path, odd):
     assert error["message"] == 'filter_writes (plug-in odd 1): bind writes "out": a filter has no outputs'
 
 
-@pytest.mark.parametrize("op,message", [
-    ({"thresold": 3}, 'solarize: there is no attribute "thresold"; did you mean "threshold"?; it has: component, threshold'),
-    ({"threshold": 257}, "solarize: threshold is 257: expected an integer, from 0 to 256"),
-    ({"threshold": "a"}, 'solarize: threshold is "a": expected an integer, from 0 to 256'),
-    ({"component": None}, "solarize: component is null: expected the name of a component"),
-    ({"component": "label"}, 'solarize: there is no component "label"; there are: value'),
-    ({}, 'solarize: component is "value": expected a uint8 component, but "value" is int64'),
-])
+@pytest.mark.parametrize(
+    "op,message",
+    [
+        (
+            {"thresold": 3},
+            'solarize: there is no attribute "thresold"; did you mean "threshold"?; it has: '
+            "component, threshold",
+        ),
+        ({"threshold": 257}, "solarize: threshold is 257: expected an integer, from 0 to 256"),
+        ({"threshold": "a"}, 'solarize: threshold is "a": expected an integer, from 0 to 256'),
+        ({"component": None}, "solarize: component is null: expected the name of a component"),
+        ({"component": "label"}, 'solarize: there is no component "label"; there are: value'),
+        ({}, 'solarize: component is "value": expected a uint8 component, but "value" is int64'),
+    ],
+)
 def test_attributes_are_checked_as_the_table_says(tmp_path, solarize, op, message):
-    error = failed(write(tmp_path / "p.json", range_chain(4, {"op": "solarize", "component": "value", **op}, BATCH)), 2, *solarize)
+    error = failed(
+        write(tmp_path / "p.json", range_chain(4, {"op": "solarize", "component": "value", **op}, BATCH)),
+        2,
+        *solarize,
+    )
     assert error["message"] == message and error["operator"] == "solarize"
 
 
 # ---- loading ----
+
 
 def refused(path, *words, cwd=None):
     """The error of loading this, which no verb survives."""
@@ -306,13 +449,24 @@ def test_files_that_are_no_plugins(tmp_path):
     assert error["attribute"] == "plugin" and error["file"] == str(tmp_path / "none.so")
     assert "is not a file: expected a shared object" in refused(tmp_path)["message"]
     (tmp_path / "text.so").write_text("int main;")
-    assert "can't be loaded" in refused(tmp_path / "text.so")["message"] and "expected a shared object" in refused(tmp_path / "text.so")["message"]
+    assert (
+        "can't be loaded" in refused(tmp_path / "text.so")["message"]
+        and "expected a shared object" in refused(tmp_path / "text.so")["message"]
+    )
     (tmp_path / "empty.so").touch()
     assert "can't be loaded" in refused(tmp_path / "empty.so")["message"]
     (tmp_path / "other.c").write_text("int cachew_plugins;")
-    assert "has no symbol cachew_plugin: expected a plug-in" in refused(compiled(tmp_path / "other.c", tmp_path / "other.so"))["message"]
-    (tmp_path / "open.c").write_text("int missing_function(void); int cachew_plugin; int f(void) { return missing_function(); }")
-    assert "undefined symbol: missing_function" in refused(compiled(tmp_path / "open.c", tmp_path / "open.so"))["message"]
+    assert (
+        "has no symbol cachew_plugin: expected a plug-in"
+        in refused(compiled(tmp_path / "other.c", tmp_path / "other.so"))["message"]
+    )
+    (tmp_path / "open.c").write_text(
+        "int missing_function(void); int cachew_plugin; int f(void) { return missing_function(); }"
+    )
+    assert (
+        "undefined symbol: missing_function"
+        in refused(compiled(tmp_path / "open.c", tmp_path / "open.so"))["message"]
+    )
     whole = compiled(SOLARIZE, tmp_path / "cut.so").read_bytes()
     for size in (1, 63, 64, 200, 4095, 4096, len(whole) // 2, len(whole) * 3 // 4, len(whole) * 7 // 8):
         (tmp_path / "cut.so").write_bytes(whole[:size])
@@ -326,9 +480,17 @@ def test_another_abi(tmp_path):
 
 
 def test_a_wrong_descriptor(tmp_path):
-    assert 'has the version "1 2": expected 1 to 48 letters' in refused(compiled(ODD, tmp_path / "v.so", '-DVERSION="1 2"'))["message"]
+    assert (
+        'has the version "1 2": expected 1 to 48 letters'
+        in refused(compiled(ODD, tmp_path / "v.so", '-DVERSION="1 2"'))["message"]
+    )
     source = tmp_path / "wrong.c"
-    source.write_text(ODD.read_text().replace('.name = "every", .kind = CACHEW_ATTR_INT, .def = "10"', '.name = "every", .kind = CACHEW_ATTR_INT, .def = "0"'))
+    source.write_text(
+        ODD.read_text().replace(
+            '.name = "every", .kind = CACHEW_ATTR_INT, .def = "10"',
+            '.name = "every", .kind = CACHEW_ATTR_INT, .def = "0"',
+        )
+    )
     error = refused(compiled(source, tmp_path / "wrong.so"))
     assert "operator odd_run: attribute every: def is 0: expected an integer, at least 1" in error["message"]
     assert error["operator"] == "odd_run" and error["attribute"] == "every" and error["value"] == "0"
@@ -337,13 +499,22 @@ def test_a_wrong_descriptor(tmp_path):
 def test_names_are_taken_once(tmp_path, plugins):
     shutil.copy(plugins / "odd.so", tmp_path / "copy.so")
     error = refused(plugins / "odd.so", "--plugin", tmp_path / "copy.so")
-    assert 'there is an operator "odd_bind" already, of plug-in odd 1: expected a name that no other operator has' in error["message"]
+    assert (
+        'there is an operator "odd_bind" already, of plug-in odd 1: expected a name that no other operator '
+        "has" in error["message"]
+    )
     assert error["file"] == str(tmp_path / "copy.so")
     source = tmp_path / "clash.c"
     source.write_text(SOLARIZE.read_text().replace('"random_solarize"', '"resize"'))
-    assert 'there is an operator "resize" already, built in' in refused(compiled(source, tmp_path / "clash.so"))["message"]
+    assert (
+        'there is an operator "resize" already, built in'
+        in refused(compiled(source, tmp_path / "clash.so"))["message"]
+    )
     source.write_text(SOLARIZE.read_text().replace('"random_solarize"', '"solarize"'))
-    assert 'there is an operator "solarize" already, of plug-in clash 1' in refused(compiled(source, tmp_path / "clash.so"))["message"]
+    assert (
+        'there is an operator "solarize" already, of plug-in clash 1'
+        in refused(compiled(source, tmp_path / "clash.so"))["message"]
+    )
 
 
 def test_one_file_may_be_loaded_twice(tmp_path, plugins):
@@ -364,8 +535,15 @@ def test_ops_shows_them(solarize):
     op = cachew("ops", "random_solarize", "--json", *solarize).json["ops"][0]
     assert op["plugin"] == "solarize 1" and op["random"] and op["kind"] == "map"
     assert [a["name"] for a in op["attributes"]] == ["component", "threshold", "probability"]
-    assert op["attributes"][1] | {"doc": ""} == {"name": "threshold", "kind": "int", "allowed": "an integer, from 0 to 256", "default": 128, "min": 0, "max": 256,
-                                                 "doc": ""}
+    assert op["attributes"][1] | {"doc": ""} == {
+        "name": "threshold",
+        "kind": "int",
+        "allowed": "an integer, from 0 to 256",
+        "default": 128,
+        "min": 0,
+        "max": 256,
+        "doc": "",
+    }
     text = cachew("ops", "random_solarize", *solarize).out
     assert "From the plug-in solarize 1." in text and "an integer, from 0 to 256; default 128" in text
     assert all("plugin" not in o for o in cachew("ops", "--json").json["ops"])
@@ -408,5 +586,19 @@ def test_the_header_is_c_and_cplusplus(tmp_path):
     (tmp_path / "h.c").write_text("#include <cachew/plugin.h>\n")
     for words in (["cc", "-std=c99", "-x", "c"], ["c++", "-std=c++11", "-x", "c++"]):
         if shutil.which(words[0]):
-            subprocess.run([*words, "-fsyntax-only", "-Wall", "-Wextra", "-pedantic", "-Wshadow", "-Wcast-align", "-Werror", "-I", ROOT / "include",
-                            tmp_path / "h.c"], check=True)
+            subprocess.run(
+                [
+                    *words,
+                    "-fsyntax-only",
+                    "-Wall",
+                    "-Wextra",
+                    "-pedantic",
+                    "-Wshadow",
+                    "-Wcast-align",
+                    "-Werror",
+                    "-I",
+                    ROOT / "include",
+                    tmp_path / "h.c",
+                ],
+                check=True,
+            )

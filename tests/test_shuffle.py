@@ -14,7 +14,8 @@ N = 70_000  # more than the 65,536 positions up to which a permutation is a tabl
 BATCH = {"op": "batch", "size": 256}
 BY_CHUNK = {"op": "shuffle", "by": "chunk"}
 RANGE = [{"op": "range", "stop": N}, {"op": "rename", "names": {"value": "row"}}]
-# Of records of 64 KiB a window of a shuffle by chunk, which has 64 MiB, has 1,024. Their contents are not computed.
+# Of records of 64 KiB a window of a shuffle by chunk, which has 64 MiB, has 1,024. Their contents are not
+# computed.
 N_WIDE = 6_000
 
 
@@ -164,7 +165,9 @@ def test_by_chunk_is_another_order_of_the_same_records(tmp_path):
 def test_by_chunk_of_one_window_mixes_as_by_record(tmp_path):
     (by_chunk,) = order(tmp_path, [*RANGE, BY_CHUNK, BATCH])
     assert np.array_equal(np.sort(by_chunk), np.arange(N))
-    assert mixing.figures(by_chunk, mixing.chunk_ends(N))["chunks per batch", 256, None] == pytest.approx(67.2, abs=0.5)
+    assert mixing.figures(by_chunk, mixing.chunk_ends(N))["chunks per batch", 256, None] == pytest.approx(
+        67.2, abs=0.5
+    )
 
 
 @pytest.mark.parametrize("size, shuffles", [(16, 1), (128, 1), (8, 2), (16, 2)])
@@ -190,7 +193,9 @@ def test_explain_knows_how_well_chunks_mix(tmp_path, size, shuffles):
 def test_says_that_compressed_files_are_shuffled_by_chunk(tmp_path):
     """explain and run say it once, with the same words and the name of the file."""
     for k, (begin, end) in enumerate([(0, 500), (500, 1_500)]):
-        (tmp_path / f"part-{k}.tfrecord.gz").write_bytes(gzip.compress(b"".join(mixing.wide_records(begin, end)), 1))
+        (tmp_path / f"part-{k}.tfrecord.gz").write_bytes(
+            gzip.compress(b"".join(mixing.wide_records(begin, end)), 1)
+        )
     source = [{"op": "tfrecord", "files": "part-*.tfrecord.gz", "verify": False}, PARSE]
     path = write(tmp_path / "p.json", [*source, SHUFFLE, BATCH])
     wanted = (
@@ -225,7 +230,8 @@ def test_names_the_file_that_is_compressed(tmp_path):
 def test_says_that_chunks_were_asked_for(tmp_path):
     path = write(tmp_path / "p.json", [*WIDE, BY_CHUNK, BATCH])
     wanted = (
-        r'cachew: shuffle \(operator 3\) is by chunk, as by="chunk" asks for: a batch of 256 comes from about '
+        r'cachew: shuffle \(operator 3\) is by chunk, as by="chunk" asks for: a batch of 256 comes from '
+        r"about "
         r"\d of 6 chunks of 1000 records, by record "
         r"from 6; this is good enough where neighbours have nothing in common\n"
     )

@@ -31,11 +31,14 @@ def batches(pipeline, tmp_path, *words, components=()):
     return rows
 
 
-@pytest.mark.parametrize(("name", "chain"), [
-    ("text", [{"op": "text", "files": "a"}, BATCH]),
-    ("jsonl", [{"op": "jsonl", "files": "a", "features": {"id": "int64"}}, BATCH]),
-    ("tar", [{"op": "tar", "files": "a", "components": {"bin": "bytes"}}, BATCH]),
-])
+@pytest.mark.parametrize(
+    ("name", "chain"),
+    [
+        ("text", [{"op": "text", "files": "a"}, BATCH]),
+        ("jsonl", [{"op": "jsonl", "files": "a", "features": {"id": "int64"}}, BATCH]),
+        ("tar", [{"op": "tar", "files": "a", "components": {"bin": "bytes"}}, BATCH]),
+    ],
+)
 def test_index_made_beforehand_is_used(tmp_path, name, chain):
     if name == "tar":
         shard(tmp_path / "a", range(5))
@@ -75,7 +78,11 @@ def test_text_without_any_line(tmp_path):
 def test_text_of_the_same_lines_in_another_file_has_other_records(tmp_path):
     (tmp_path / "a.txt").write_bytes(b"same\n")
     (tmp_path / "b.txt").write_bytes(b"same\n")
-    run(write(tmp_path / "p.json", [{"op": "text", "files": ["a.txt", "b.txt"]}, BATCH]), "--log", tmp_path / "log")
+    run(
+        write(tmp_path / "p.json", [{"op": "text", "files": ["a.txt", "b.txt"]}, BATCH]),
+        "--log",
+        tmp_path / "log",
+    )
     records = json.loads((tmp_path / "log").read_text().splitlines()[0])["records"]
     assert len(set(records)) == 2
 
@@ -109,7 +116,11 @@ def test_text_file_that_changes_is_indexed_again(tmp_path):
 
 # ---- jsonl ----
 
-FEATURES = {"id": "int64", "name": {"dtype": "bytes", "default": "nobody"}, "v": {"dtype": "float32", "shape": [2, 2]}}
+FEATURES = {
+    "id": "int64",
+    "name": {"dtype": "bytes", "default": "nobody"},
+    "v": {"dtype": "float32", "shape": [2, 2]},
+}
 
 
 def json_lines(path, lines):
@@ -117,7 +128,9 @@ def json_lines(path, lines):
 
 
 def good_line(i):
-    return json.dumps({"id": i, "name": None if i % 3 == 0 else f"n\u00e4me {i}\n", "v": [[i, 0.5], [-1, 1e3]]})
+    return json.dumps(
+        {"id": i, "name": None if i % 3 == 0 else f"n\u00e4me {i}\n", "v": [[i, 0.5], [-1, 1e3]]}
+    )
 
 
 def jsonl_chain(*ops, **attributes):
@@ -184,7 +197,11 @@ def test_jsonl_features_are_checked(tmp_path):
 
 # ---- tar ----
 
-COMPONENTS = {"key": {"key": "__key__", "dtype": "bytes"}, "label": {"key": "cls", "dtype": "uint8"}, "data": {"key": "png;bin", "dtype": "bytes"}}
+COMPONENTS = {
+    "key": {"key": "__key__", "dtype": "bytes"},
+    "label": {"key": "cls", "dtype": "uint8"},
+    "data": {"key": "png;bin", "dtype": "bytes"},
+}
 FORMATS = {"ustar": tarfile.USTAR_FORMAT, "gnu": tarfile.GNU_FORMAT, "pax": tarfile.PAX_FORMAT}
 
 
@@ -226,7 +243,9 @@ def test_tar_shuffled_plain_and_compressed(tmp_path):
     (tmp_path / "b.tar.gz").write_bytes(packed)
     for name in ("a.tar", "b.tar.gz"):
         chain = tar_chain(SHUFFLE, files=name)
-        rows = batches(write(tmp_path / "p.json", chain), tmp_path, "--seed", "3", components=["key", "label"])
+        rows = batches(
+            write(tmp_path / "p.json", chain), tmp_path, "--seed", "3", components=["key", "label"]
+        )
         assert rows["key"] != sorted(rows["key"]) and sorted(rows["key"]) == [b"%05d" % i for i in range(500)]
         assert rows["label"] == [int(key) % 256 for key in rows["key"]]
 
@@ -251,8 +270,13 @@ def test_tar_numpy_members(tmp_path):
     with tarfile.open(tmp_path / "a.tar", "w") as tar:
         add_member(tar, "0.x.npy", out.getvalue())
     good = {"x": {"key": "x.npy", "dtype": "float32", "shape": [2, 3]}}
-    assert batches(write(tmp_path / "p.json", tar_chain(components=good)), tmp_path, components=["x"])["x"] == [values.tolist()]
-    for wrong, text in (({"shape": [3, 2]}, "is float32[2,3], expected float32[3,2]"), ({"dtype": "float64"}, "is float32[2,3], expected float64[2,3]")):
+    assert batches(write(tmp_path / "p.json", tar_chain(components=good)), tmp_path, components=["x"])[
+        "x"
+    ] == [values.tolist()]
+    for wrong, text in (
+        ({"shape": [3, 2]}, "is float32[2,3], expected float32[3,2]"),
+        ({"dtype": "float64"}, "is float32[2,3], expected float64[2,3]"),
+    ):
         error = failed(write(tmp_path / "p.json", tar_chain(components={"x": {**good["x"], **wrong}})), 1)
         assert error["kind"] == "record" and text in error["message"]
 
@@ -265,7 +289,11 @@ def test_tar_with_a_bad_sample_in_the_middle(tmp_path):
     error = failed(write(tmp_path / "p.json", tar_chain(components=components)), 1)
     assert error["kind"] == "record" and error["operator"] == "tar" and error["file"].endswith("a.tar")
     assert 'sample "5": "cls" holds "256", which is out of range for uint8' in error["message"]
-    rows = batches(write(tmp_path / "p.json", tar_chain(components=components), on_error="skip"), tmp_path, components=["label"])
+    rows = batches(
+        write(tmp_path / "p.json", tar_chain(components=components), on_error="skip"),
+        tmp_path,
+        components=["label"],
+    )
     assert rows["label"] == [0, 1, 2, 3, 4, 6, 7, 8, 9]
 
 
@@ -296,7 +324,12 @@ def test_tar_with_a_flipped_bit_in_a_header(tmp_path):
 
 
 def test_not_a_tar(tmp_path):
-    bad_tar(tmp_path, b"This is a text and nothing else.\n" * 100, "byte 0: the checksum of its header", "no tar archive")
+    bad_tar(
+        tmp_path,
+        b"This is a text and nothing else.\n" * 100,
+        "byte 0: the checksum of its header",
+        "no tar archive",
+    )
 
 
 @pytest.mark.parametrize("name", ["../x.cls", "a/../../x.cls", "/etc/passwd.cls", "..", "a/.."])
@@ -326,7 +359,11 @@ def test_tar_with_a_negative_size_in_base_256(tmp_path):
 
 
 def test_tar_with_a_sparse_file_and_devices(tmp_path):
-    for kind, text in ((tarfile.GNUTYPE_SPARSE, "a sparse file"), (tarfile.CHRTYPE, "a device"), (tarfile.FIFOTYPE, "a named pipe")):
+    for kind, text in (
+        (tarfile.GNUTYPE_SPARSE, "a sparse file"),
+        (tarfile.CHRTYPE, "a device"),
+        (tarfile.FIFOTYPE, "a named pipe"),
+    ):
         with tarfile.open(tmp_path / "a.tar", "w", format=tarfile.GNU_FORMAT) as tar:
             add_member(tar, "0.cls", type=kind)
         bad_tar(tmp_path, (tmp_path / "a.tar").read_bytes(), f"byte 0: it is {text}")

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Checks that include arrows run one way: a folder of src/ uses only itself and those before it, and the Python extension (python/src) only the
-public header.
+"""Checks that include arrows run one way: a folder of src/ uses only itself and those before it, and the
+Python extension (python/src) only the public header.
 
-usage: check_layers.py [ROOT]     (without arguments: the folder above this file's; and a test of the check itself)
+usage: check_layers.py [ROOT]     (without arguments: the folder above this file's; and a test of the check
+itself)
 """
 
 import re
@@ -10,8 +11,27 @@ import sys
 import tempfile
 from pathlib import Path
 
-LAYERS = ["base", "data", "storage", "formats", "host", "pipeline", "ops", "cache", "optimize", "engine", "policy", "proto", "net", "fleet", "client", "worker",
-          "dispatcher", "sim", "cli"]
+LAYERS = [
+    "base",
+    "data",
+    "storage",
+    "formats",
+    "host",
+    "pipeline",
+    "ops",
+    "cache",
+    "optimize",
+    "engine",
+    "policy",
+    "proto",
+    "net",
+    "fleet",
+    "client",
+    "worker",
+    "dispatcher",
+    "sim",
+    "cli",
+]
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"')
 
 
@@ -36,7 +56,7 @@ def violations(src: Path) -> list[str]:
             target = included.split("/")[0]
             if target == "cachew":  # the public header: only for who implements it
                 if folder != "client":
-                    found.append(f'{path}:{number}: {folder}/ includes the public header')
+                    found.append(f"{path}:{number}: {folder}/ includes the public header")
             elif target not in LAYERS:
                 found.append(f'{path}:{number}: "{included}": no such layer')
             elif LAYERS.index(target) > LAYERS.index(folder):
@@ -51,7 +71,10 @@ def extension_violations(src: Path) -> list[str]:
         for number, line in enumerate(path.read_text().splitlines(), 1):
             match = INCLUDE.match(line)
             if match and not (path.parent / match.group(1)).exists():
-                found.append(f'{path}:{number}: "{match.group(1)}" is not beside it: the extension uses <cachew/cachew.h> and Python alone')
+                found.append(
+                    f'{path}:{number}: "{match.group(1)}" is not beside it: the extension uses '
+                    f"<cachew/cachew.h> and Python alone"
+                )
     return found
 
 
@@ -60,10 +83,18 @@ def test() -> None:
     with tempfile.TemporaryDirectory() as directory:
         src = Path(directory)
         files = {
-            "base/a.h": "", "base/a.c": '#include "base/a.h"\n#include "data/b.h"\n', "data/b.h": '#include "base/a.h"\n', "ops/kernels/k.c": '#include "engine/e.h"\n',
-            "ops/o.c": '#include "ops/kernels/k.h"\n#include <stdio.h>\n  # include "cli/c.h"\n', "engine/e.h": '#include "ops/o.h"\n', "odd/x.c": "",
+            "base/a.h": "",
+            "base/a.c": '#include "base/a.h"\n#include "data/b.h"\n',
+            "data/b.h": '#include "base/a.h"\n',
+            "ops/kernels/k.c": '#include "engine/e.h"\n',
+            "ops/o.c": '#include "ops/kernels/k.h"\n#include <stdio.h>\n  # include "cli/c.h"\n',
+            "engine/e.h": '#include "ops/o.h"\n',
+            "odd/x.c": "",
         }
-        extension = {"core.h": "#include <cachew/cachew.h>\n", "a.c": '#include "core.h"\n#include "data/b.h"\n'}
+        extension = {
+            "core.h": "#include <cachew/cachew.h>\n",
+            "a.c": '#include "core.h"\n#include "data/b.h"\n',
+        }
         for name, text in files.items():
             (src / name).parent.mkdir(parents=True, exist_ok=True)
             (src / name).write_text(text)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Checks the text of the sources: functions that are not to be used (tools/banned.txt), tabs, spaces at ends of lines, setjmp outside
-decoders, cleanup attributes beside setjmp. Lists C files of more than 500 lines.
+"""Checks the text of the sources: functions that are not to be used (tools/banned.txt), tabs, spaces at ends
+of lines, setjmp outside decoders, cleanup attributes beside setjmp. Lists C files of more than 500 lines.
 
 usage: check_words.py [ROOT]
 """
@@ -10,10 +10,26 @@ import sys
 from pathlib import Path
 
 MAX_LINES = 500
-SUFFIXES = {".c", ".h", ".py", ".sh", ".md", ".json", ".build", ".txt", ".1", ".js", ".css", ".html", ".svg", ".yml"}
+SUFFIXES = {
+    ".c",
+    ".h",
+    ".py",
+    ".sh",
+    ".md",
+    ".json",
+    ".build",
+    ".txt",
+    ".1",
+    ".js",
+    ".css",
+    ".html",
+    ".svg",
+    ".yml",
+}
 SKIPPED = {".git", "build", "shared", "__pycache__", "corpus"}
 DECODERS = re.compile(r"src/formats/image_\w+\.c$")
-MAY_SETJMP = re.compile(r"src/formats/image_\w+\.c$|^tests/|^tools/|^fuzz/|^bench/")  # cmocka.h needs setjmp.h
+# cmocka.h needs setjmp.h
+MAY_SETJMP = re.compile(r"src/formats/image_\w+\.c$|^tests/|^tools/|^fuzz/|^bench/")
 TOOLS = re.compile(r"^(tests|tools|fuzz|bench|examples)/")  # may wait, and end themselves
 COMMENT_OR_STRING = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"', re.DOTALL)
 

@@ -2,8 +2,9 @@
 """The demo: the main job, as a newcomer meets it. `./demo` installs the packages that this needs and runs it
 (./demo --help).
 
-Builds the command, makes photographs, runs two epochs of examples/pipelines/photos.json in one process, and once more
-with a service of two workers, one of which is killed after 20 batches. Fails if the two runs deliver different batches.
+Builds the command, makes photographs, runs two epochs of examples/pipelines/photos.json in one process, and
+once more with a service of two workers, one of which is killed after 20 batches. Fails if the two runs
+deliver different batches.
 """
 
 import argparse
@@ -24,9 +25,9 @@ BUILD = ROOT / "build"
 OUT = BUILD / "demo"
 PIPELINE = "examples/pipelines/photos.json"
 CACHEW = str(BUILD / "cachew")
-EPOCHS, BATCHES = 2, 48   # 3,000 photographs in batches of 128: 24 batches an epoch
-KILL_AFTER = 20           # batches
-HANG_S = 600              # how long a run waits for a batch: only a hang takes so long
+EPOCHS, BATCHES = 2, 48  # 3,000 photographs in batches of 128: 24 batches an epoch
+KILL_AFTER = 20  # batches
+HANG_S = 600  # how long a run waits for a batch: only a hang takes so long
 N_STEPS = 6
 
 
@@ -39,12 +40,18 @@ def step(number, what):
 
 
 def checked(command, line, kept, **options):
-    """Runs a command as a step, its output in the file `kept`. If it fails, prints the output and ends the demo."""
+    """Runs a command as a step, its output in the file `kept`. If it fails, prints the output and ends
+    the demo.
+    """
     status = steps.run(command, line, kept, **options)
     if status:
         line.end("FAILED")
         said = kept.read_bytes().splitlines()
-        print(b"\n".join(text for text in said if steps.part_done(text) is None).decode(errors="replace")[-4000:])
+        print(
+            b"\n".join(text for text in said if steps.part_done(text) is None).decode(errors="replace")[
+                -4000:
+            ]
+        )
         raise Failed(f"{' '.join(map(str, command))}: exit status {status}")
 
 
@@ -75,9 +82,22 @@ def first_batch(files, where):
 
 
 def job(name, *words):
-    """Returns the command of a run that writes a log, and a function that returns the part that is done, by that log."""
+    """Returns the command of a run that writes a log, and a function that returns the part that is done, by
+    that log.
+    """
     log = OUT / f"{name}.jsonl"
-    command = [CACHEW, "run", PIPELINE, *words, "--epochs", str(EPOCHS), "--digest", "--json", "--wait", str(HANG_S)]
+    command = [
+        CACHEW,
+        "run",
+        PIPELINE,
+        *words,
+        "--epochs",
+        str(EPOCHS),
+        "--digest",
+        "--json",
+        "--wait",
+        str(HANG_S),
+    ]
     return [*command, "--log", log], lambda: lines(log) / BATCHES
 
 
@@ -126,7 +146,9 @@ def run_with_service(files):
 
 
 def costs(text):
-    """Returns a part of the output of `cachew explain`: what an element costs at each operator, and the bottleneck."""
+    """Returns a part of the output of `cachew explain`: what an element costs at each operator, and the
+    bottleneck.
+    """
     found = re.search(r"^an element costs:.*?^bottleneck:.*?$", text, re.MULTILINE | re.DOTALL)
     return found[0] + "\n" if found else text
 
@@ -148,24 +170,30 @@ def demo(photos, where):
     picture = first_batch(files, where)
     local, service = run_here(files), run_with_service(files)
     if local["digest"] != service["digest"]:
-        raise Failed(f"the digests differ: {local['digest']} in one process, {service['digest']} with the service")
+        raise Failed(
+            f"the digests differ: {local['digest']} in one process, {service['digest']} with the service"
+        )
     explain(files)
     print(f"""The first batch, decoded, cropped and flipped:  {picture}
-Rate, in one process:                           {local['elements_per_s']:,.0f} images/s
-Digest of all batches, in order:                {local['digest']}
+Rate, in one process:                           {local["elements_per_s"]:,.0f} images/s
+Digest of all batches, in order:                {local["digest"]}
 The run with the service has the same digest: no batch was lost, none came twice, all came in order.
 
-Try next{'' if where == ROOT else f', in {ROOT}'}:""")
+Try next{"" if where == ROOT else f", in {ROOT}"}:""")
     data = "" if photos == BUILD / "photos" else f" {shlex.join(files)}"  # PIPELINE reads build/photos
-    for command, what in [(f"build/cachew run {PIPELINE}{data} --epochs 2 --digest --seed 1", "another seed, another order"),
-                          (f"build/cachew explain {PIPELINE}{data} --check", "what would make it faster"),
-                          ("./test", "the tests, in nine minutes; installs what they need")]:
+    for command, what in [
+        (f"build/cachew run {PIPELINE}{data} --epochs 2 --digest --seed 1", "another seed, another order"),
+        (f"build/cachew explain {PIPELINE}{data} --check", "what would make it faster"),
+        ("./test", "the tests, in nine minutes; installs what they need"),
+    ]:
         print(f"  {command:80} # {what}")
 
 
 def main():
     os.chdir(ROOT)
-    parser = argparse.ArgumentParser(prog="./demo", usage="./demo [OPTION...]    (./demo --help lists them)", add_help=False)
+    parser = argparse.ArgumentParser(
+        prog="./demo", usage="./demo [OPTION...]    (./demo --help lists them)", add_help=False
+    )
     parser.add_argument("--from", type=Path, default=ROOT, dest="where")
     parser.add_argument("--photos", type=Path, default=BUILD / "photos")
     arguments = parser.parse_args()

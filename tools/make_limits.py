@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes the table under "Limits" in docs/protocol.md from src/net/limits.h, which the code uses. With --check nothing is written; it fails when the
-table is not what would be."""
+"""Writes the table under "Limits" in docs/protocol.md from src/net/limits.h, which the code uses. With
+--check nothing is written; it fails when the table is not what would be."""
 
 import argparse
 import re
@@ -16,7 +16,12 @@ HEAD = "| | message | payload | queued to be sent |\n|---|---|---|---|\n"
 
 def value(text, constants):
     text = re.sub(r"\(size_t\)", "", text)
-    return int(eval(re.sub(r"\bCW_\w+", lambda m: f"({constants[m.group()]})", text).replace("/", "//"), {"__builtins__": {}}))
+    return int(
+        eval(
+            re.sub(r"\bCW_\w+", lambda m: f"({constants[m.group()]})", text).replace("/", "//"),
+            {"__builtins__": {}},
+        )
+    )
 
 
 def size(n):
@@ -33,19 +38,30 @@ def table(header):
         if not text.startswith("{"):
             constants[name] = value(text, constants)
             continue
-        message, payload, queued = (value(text_of, constants) for text_of in re.fullmatch(r"{\.message = (.*), \.payload = (.*), \.queued = (.*)}", text).groups())
-        rows.append(f"| {who} | {size(message)} | {size(payload)} | {size(queued) if queued else 'see below'} |\n")
+        message, payload, queued = (
+            value(text_of, constants)
+            for text_of in re.fullmatch(
+                r"{\.message = "
+                r"(.*), \.payload = (.*), \.queued = (.*)}",
+                text,
+            ).groups()
+        )
+        rows.append(
+            f"| {who} | {size(message)} | {size(payload)} | {size(queued) if queued else 'see below'} |\n"
+        )
     first = f"| before the handshake is done | {size(constants['CW_HANDSHAKE_BYTES'])} | 0 | |\n"
     return HEAD + first + "".join(rows)
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--check", action="store_true", help="fail when the table is stale")
     args = parser.parse_args()
     page = PAGE.read_text()
     if not TABLE.search(page):
-        sys.exit(f"{PAGE.relative_to(ROOT)} has no table under \"Limits\"")
+        sys.exit(f'{PAGE.relative_to(ROOT)} has no table under "Limits"')
     made = TABLE.sub(lambda m: table(HEADER.read_text()), page)
     if not args.check:
         PAGE.write_text(made)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes docs/operators.md from `cachew ops --json`: the operators' own descriptions are the only source. With --check nothing is
-written; it fails when the page is not what would be."""
+"""Writes docs/operators.md from `cachew ops --json`: the operators' own descriptions are the only source.
+With --check nothing is written; it fails when the page is not what would be."""
 
 import argparse
 import json
@@ -49,7 +49,10 @@ def section(op):
         lines[-1] += " Draws: another result in each epoch, and for each seed."
     if op["attributes"]:
         lines += ["", "| attribute | default | allowed | |", "|---|---|---|---|"]
-        lines += [f"| `{a['name']}` | {default(a)} | {cell(a['allowed'])} | {cell(a['doc'])} |" for a in op["attributes"]]
+        lines += [
+            f"| `{a['name']}` | {default(a)} | {cell(a['allowed'])} | {cell(a['doc'])} |"
+            for a in op["attributes"]
+        ]
     return "\n".join(lines) + "\n"
 
 
@@ -67,7 +70,9 @@ def page(table):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--cachew", type=Path, default=ROOT / "build" / "cachew")
     parser.add_argument("--check", action="store_true", help="fail when the page is stale")
     args = parser.parse_args()

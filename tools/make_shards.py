@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""Packs a folder of labelled pictures (build/tools/make_photos --folder) as tar shards, the way WebDataset keeps them, and as JSON lines.
+"""Packs a folder of labelled pictures (build/tools/make_photos --folder) as tar shards, the way WebDataset
+keeps them, and as JSON lines.
 
-usage: make_shards.py FOLDER OUT [--shards N]     gives OUT/photos-00000.tar ..., with NNNNNN.jpg and NNNNNN.cls for each picture,
-and OUT/photos.jsonl with {"name", "label", "class", "bytes"} of each. Pictures are dealt to the shards in turn."""
+usage: make_shards.py FOLDER OUT [--shards N]     gives OUT/photos-00000.tar ..., with NNNNNN.jpg and
+NNNNNN.cls for each picture, and OUT/photos.jsonl with {"name", "label", "class", "bytes"} of each. Pictures
+are dealt to the shards in turn."""
 
 import argparse
 import io
@@ -19,7 +21,9 @@ def add(tar: tarfile.TarFile, name: str, data: bytes) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("folder", type=Path)
     parser.add_argument("out", type=Path)
     parser.add_argument("--shards", type=int, default=4)
@@ -36,7 +40,11 @@ def main() -> None:
                 add(tar, f"{number:06}.jpg", path.read_bytes())
                 add(tar, f"{number:06}.cls", f"{label}\n".encode())
     for name, label, path in pictures:
-        lines.append(json.dumps({"name": name, "label": label, "class": path.parent.name, "bytes": path.stat().st_size}))
+        lines.append(
+            json.dumps(
+                {"name": name, "label": label, "class": path.parent.name, "bytes": path.stat().st_size}
+            )
+        )
     (args.out / "photos.jsonl").write_text("\n".join(lines) + "\n")
 
 

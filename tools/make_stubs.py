@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Writes python/cachew/_methods.pyi, the operators as typed methods, from `cachew ops --json`: the operators' own descriptions are the only source.
-With --check nothing is written; it fails when the stub is not what would be."""
+"""Writes python/cachew/_methods.pyi, the operators as typed methods, from `cachew ops --json`: the
+operators' own descriptions are the only source. With --check nothing is written; it fails when the stub is
+not what would be."""
 
 import argparse
 import json
@@ -13,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[1]
 STUB = ROOT / "python" / "cachew" / "_methods.pyi"
 
 WIDTH = 150
-HEAD = '''# Made by tools/make_stubs.py from `cachew ops --json`: change the operator's file, not this one.
+HEAD = """# Made by tools/make_stubs.py from `cachew ops --json`: change the operator's file, not this one.
 import os
 from collections.abc import {abc}
 from typing import Any, Literal, TypeAlias
@@ -35,12 +36,22 @@ def read_table() -> None: ...
 def load_plugin(path: _Path) -> None: ...
 
 class Operators:
-'''
+"""
 
 # Annotations by the kind of an attribute.
 TYPES = {
-    "int": "int", "float": "float", "bool": "bool", "string": "str", "dtype": "_DType", "expr": "_Expression", "component": "str",
-    "ints": "Sequence[int]", "floats": "Sequence[float]", "strings": "Sequence[str]", "object": "Mapping[str, Any]", "chains": "Sequence[Dataset]",
+    "int": "int",
+    "float": "float",
+    "bool": "bool",
+    "string": "str",
+    "dtype": "_DType",
+    "expr": "_Expression",
+    "component": "str",
+    "ints": "Sequence[int]",
+    "floats": "Sequence[float]",
+    "strings": "Sequence[str]",
+    "object": "Mapping[str, Any]",
+    "chains": "Sequence[Dataset]",
 }
 ONE = {"ints": "int", "floats": "float", "strings": "str"}
 # Methods whose calls have a form of their own (cachew/_operators.py, FORMS).
@@ -96,21 +107,32 @@ def method(op):
     given = parameters(op)
     signature = f"    def {op['name']}({', '.join(given)}) -> Dataset:"
     if len(signature) > WIDTH:
-        signature = f"    def {op['name']}(\n" + "".join(f"        {p},\n" for p in given) + "    ) -> Dataset:"
+        signature = (
+            f"    def {op['name']}(\n" + "".join(f"        {p},\n" for p in given) + "    ) -> Dataset:"
+        )
     return f"{decorator}{signature}\n{docstring(op)}\n"
 
 
 def stub(table):
-    table = [op for op in table if op["name"] not in BY_HAND and not any(a["kind"] == "function" for a in op["attributes"])]
+    table = [
+        op
+        for op in table
+        if op["name"] not in BY_HAND and not any(a["kind"] == "function" for a in op["attributes"])
+    ]
     unknown = sorted({a["kind"] for op in table for a in op["attributes"]} - set(TYPES))
     if unknown:
         sys.exit(f"make_stubs: attribute kinds without an annotation: {', '.join(unknown)}")
     methods = "\n".join(method(op) for op in table)
-    return HEAD.replace("{abc}", ", ".join(name for name in ("Mapping", "Sequence") if f"{name}[" in methods)) + methods
+    return (
+        HEAD.replace("{abc}", ", ".join(name for name in ("Mapping", "Sequence") if f"{name}[" in methods))
+        + methods
+    )
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--cachew", type=Path, default=ROOT / "build" / "cachew")
     parser.add_argument("--check", action="store_true", help="fail when the stub is stale")
     args = parser.parse_args()

@@ -1,7 +1,7 @@
 """Runs the commands of a long job one after the other and shows how far each one is.
 
-`./demo` (demo.py) and `./test` (test.py) use it. On a terminal the line of the running step is kept up to date;
-elsewhere a line is printed every 30 s, so that a log shows progress.
+`./demo` (demo.py) and `./test` (test.py) use it. On a terminal the line of the running step is kept up to
+date; elsewhere a line is printed every 30 s, so that a log shows progress.
 """
 
 import os
@@ -13,20 +13,22 @@ import sys
 import threading
 import time
 
-# What commands print of their progress: ninja "[12/345]", meson test "12/59 ", make_photos "12 of 345", pytest "[ 45%]".
+# What commands print of their progress: ninja "[12/345]", meson test "12/59 ", make_photos "12 of 345",
+# pytest "[ 45%]".
 COUNTED = re.compile(rb"^\[ *(\d+)/(\d+)\]|^ *(\d+)/(\d+) |(?:^|\s)([\d,]+) of ([\d,]+)\b")
 PERCENT = re.compile(rb"\[ *(\d+)%\]")
-FAILED = re.compile(rb"^\[gw\d+\] \[ *\d+%\] (?:FAILED|ERROR) |^ *\d+/\d+ .*:\S+ +(?:FAIL|TIMEOUT|ERROR)\b")  # pytest, meson test
+# pytest, meson test
+FAILED = re.compile(rb"^\[gw\d+\] \[ *\d+%\] (?:FAILED|ERROR) |^ *\d+/\d+ .*:\S+ +(?:FAIL|TIMEOUT|ERROR)\b")
 SHOWN_AFTER_S = 2  # a shorter step shows no progress
-END_S = 10         # so long a command that is interrupted may take to end
-SURE_PART = 0.05   # how long the rest takes is not told before
+END_S = 10  # so long a command that is interrupted may take to end
+SURE_PART = 0.05  # how long the rest takes is not told before
 TERMINAL_EVERY_S = 0.5
 LOG_EVERY_S = 30
 
 
 def part_done(line):
-    """Returns the part of a command's work, 0 to 1, that is done according to a line of its output; None if the line
-    does not tell."""
+    """Returns the part of a command's work, 0 to 1, that is done according to a line of its output; None if
+    the line does not tell."""
     found = PERCENT.findall(line)
     if found:
         return int(found[-1]) / 100
@@ -63,8 +65,9 @@ class Line:
             return
         self.shown = now
         if self.terminal:
-            room = shutil.get_terminal_size().columns - len(text) - 2  # a line that wraps could not be overwritten
-            print(f"\r\033[K{self.head[:max(room, 0)]} {text}", end="", flush=True)
+            # a line that wraps could not be overwritten
+            room = shutil.get_terminal_size().columns - len(text) - 2
+            print(f"\r\033[K{self.head[: max(room, 0)]} {text}", end="", flush=True)
         else:
             print(("\n" if self.has_only_head else "") + f"    {text}", flush=True)
             self.has_only_head = False
@@ -77,8 +80,8 @@ class Line:
 
 
 class Output:
-    """Writes what a command prints to a file; `part` is the part of its work that is done, None if unknown; `n_failed`
-    is the number of tests that have failed."""
+    """Writes what a command prints to a file; `part` is the part of its work that is done, None if unknown;
+    `n_failed` is the number of tests that have failed."""
 
     def __init__(self, stream, path):
         self.part, self.n_failed, self.path, self.error = None, 0, path, None
@@ -127,12 +130,19 @@ def end_by_signals():
 
 
 def run(command, line, kept, env=None, poll=None):
-    """Runs a command, writes its output to the file `kept`, and shows its progress on `line`. Returns its exit status.
+    """Runs a command, writes its output to the file `kept`, and shows its progress on `line`. Returns its
+    exit status.
 
-    poll: a function that returns the part that is done, for a command that does not print it. Where this program is
-    interrupted, the command and what it started end before this returns."""
-    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                               env={**os.environ, **(env or {})}, preexec_fn=os.setpgrp)
+    poll: a function that returns the part that is done, for a command that does not print it. Where this
+    program is interrupted, the command and what it started end before this returns."""
+    process = subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        env={**os.environ, **(env or {})},
+        preexec_fn=os.setpgrp,
+    )
     output = Output(process.stdout, kept)
     try:
         while True:
@@ -143,7 +153,9 @@ def run(command, line, kept, env=None, poll=None):
                 if output.error:
                     raise output.error from None
                 part = poll() if poll else output.part
-                line.progress(progress_text(line.seconds(), part, time.monotonic() - output.began, output.n_failed))
+                line.progress(
+                    progress_text(line.seconds(), part, time.monotonic() - output.began, output.n_failed)
+                )
     except BaseException:
         end_group(process)
         raise

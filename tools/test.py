@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""Runs the tests in one of two sizes. `./test` installs the packages that this needs and runs it (./test --help).
+"""Runs the tests in one of two sizes. `./test` installs the packages that this needs and runs it (./test
+--help).
 
-The sample is what every change must pass: one build of all C code, with AddressSanitizer and UBSan; every kind of
-test; a sample of the large matrices. --all is everything: builds by gcc, by clang with AddressSanitizer and UBSan, and
-by clang with ThreadSanitizer; all of the matrices; the Python package as pip installs it.
+The sample is what every change must pass: one build of all C code, with AddressSanitizer and UBSan; every
+kind of test; a sample of the large matrices. --all is everything: builds by gcc, by clang with
+AddressSanitizer and UBSan, and by clang with ThreadSanitizer; all of the matrices; the Python package as pip
+installs it.
 
-Environment: BUILD is the prefix of the build directories (build), JOBS the number of processes at once (the number of
-CPUs that this process may use), MESON and PYTHON the programs.
+Environment: BUILD is the prefix of the build directories (build), JOBS the number of processes at once (the
+number of CPUs that this process may use), MESON and PYTHON the programs.
 """
 
 import argparse
@@ -33,8 +35,9 @@ if not str(JOBS).isdigit() or int(JOBS) < 1:
     sys.exit(f"./test: JOBS is {JOBS}: expected a number of processes, 1 or more")
 JOBS = int(JOBS)
 PACKAGE_PYTHON = (3, 11)  # the Python package needs this version or a later one
-FAILURE_LINES = 150       # lines of a failed step's output that are printed, the last ones
-PRIOR_S = 100             # weight of the expected speed in Clock.left: that of so many seconds of measured steps
+FAILURE_LINES = 150  # lines of a failed step's output that are printed, the last ones
+# weight of the expected speed in Clock.left: that of so many seconds of measured steps
+PRIOR_S = 100
 ENVIRONMENT = {
     # A sanitizer's report ends the program.
     "ASAN_OPTIONS": "abort_on_error=1:detect_leaks=1:strict_string_checks=1:detect_stack_use_after_return=1",
@@ -45,11 +48,20 @@ ENVIRONMENT = {
 }
 NO_LEAKS = ENVIRONMENT["ASAN_OPTIONS"].replace("detect_leaks=1", "detect_leaks=0")
 SANITIZED = {"CACHEW_SANITIZED": "1"}
-# Name of a build: compiler and options. In the sample gcc links AddressSanitizer as a shared library, which Python can
-# load. At -O1 compiling takes half the time, but warnings about text that snprintf may cut are wrong there. One build
-# reads PNG by libpng, as systems without libspng do.
+# Name of a build: compiler and options. In the sample gcc links AddressSanitizer as a shared library, which
+# Python can load. At -O1 compiling takes half the time, but warnings about text that snprintf may cut are
+# wrong there. One build reads PNG by libpng, as systems without libspng do.
 BUILDS = {
-    "sample": ("gcc", ["-Dpython=true", "-Db_sanitize=address,undefined", "-Db_lundef=false", "-Doptimization=1", "-Dc_args=-g1 -Wno-format-truncation"]),
+    "sample": (
+        "gcc",
+        [
+            "-Dpython=true",
+            "-Db_sanitize=address,undefined",
+            "-Db_lundef=false",
+            "-Doptimization=1",
+            "-Dc_args=-g1 -Wno-format-truncation",
+        ],
+    ),
     "gcc": ("gcc", ["-Dpython=true"]),
     "asan": ("clang", ["-Db_sanitize=address,undefined", "-Db_lundef=false", "-Dlibpng=true"]),
     "tsan": ("clang", ["-Db_sanitize=thread", "-Db_lundef=false"]),
@@ -65,8 +77,9 @@ class Step:
     seconds: float  # expected on two idle cores
     commands: list
     env: dict = field(default_factory=dict)
-    narrow: object = None  # narrow(words): the last command, for these tests alone; None: the words are appended to it
-    log: Path = None       # of meson test: what each program printed, whole
+    # narrow(words): the last command, for these tests alone; None: the words are appended to it
+    narrow: object = None
+    log: Path = None  # of meson test: what each program printed, whole
 
     def narrowed(self, words):
         return [*self.commands[:-1], self.narrow(words) if self.narrow else [*self.commands[-1], *words]]
@@ -87,37 +100,103 @@ def compiled(build, seconds):
     compiler, options = BUILDS[build]
     options = [o for o in options if has_package() or o != "-Dpython=true"]
     there = str(directory(build))
-    return Step(f"compile-{build}", f"{compiler} {' '.join(o for o in options if 'sanitize' in o)}", seconds,
-                [["tools/setup.sh", there, "--werror", "-Dcrash_points=true", *options], ["ninja", "-C", there, "all", "tests"]],
-                {"CC": compiler})
+    return Step(
+        f"compile-{build}",
+        f"{compiler} {' '.join(o for o in options if 'sanitize' in o)}",
+        seconds,
+        [
+            ["tools/setup.sh", there, "--werror", "-Dcrash_points=true", *options],
+            ["ninja", "-C", there, "all", "tests"],
+        ],
+        {"CC": compiler},
+    )
 
 
 def unit(build, name, seconds, *words):
-    command = [MESON, "test", "-C", str(directory(build)), "--no-rebuild", "--num-processes", str(JOBS + 1), "--print-errorlogs", *words]
-    return Step(name, "unit tests", seconds, [command], narrow=lambda names: [*command, *(re.sub("^test_", "", n) for n in names)],
-                log=directory(build) / "meson-logs" / "testlog.json")
+    command = [
+        MESON,
+        "test",
+        "-C",
+        str(directory(build)),
+        "--no-rebuild",
+        "--num-processes",
+        str(JOBS + 1),
+        "--print-errorlogs",
+        *words,
+    ]
+    return Step(
+        name,
+        "unit tests",
+        seconds,
+        [command],
+        narrow=lambda names: [*command, *(re.sub("^test_", "", n) for n in names)],
+        log=directory(build) / "meson-logs" / "testlog.json",
+    )
 
 
 def pytest(build, venv, name, what, seconds, files, jobs=JOBS, words=(), env=None):
-    command = [python(venv), "-m", "pytest", "-v", "-p", "no:cacheprovider", "--durations", "25", "--durations-min", "2", "-n", str(jobs), "--dist", "worksteal", *words]
+    command = [
+        python(venv),
+        "-m",
+        "pytest",
+        "-v",
+        "-p",
+        "no:cacheprovider",
+        "--durations",
+        "25",
+        "--durations-min",
+        "2",
+        "-n",
+        str(jobs),
+        "--dist",
+        "worksteal",
+        *words,
+    ]
     tools = directory(build)
-    of_build = {"CACHEW": str(tools / "cachew"), "MAKE_PHOTOS": str(tools / "tools" / "make_photos"), "CACHEW_PIXEL_TOOL": str(tools / "tests" / "pixel_tool")}
-    return Step(name, what, seconds, [[*command, *files]], {**of_build, **(env or {})}, lambda ids: [*command, *ids])
+    of_build = {
+        "CACHEW": str(tools / "cachew"),
+        "MAKE_PHOTOS": str(tools / "tools" / "make_photos"),
+        "CACHEW_PIXEL_TOOL": str(tools / "tests" / "pixel_tool"),
+    }
+    return Step(
+        name, what, seconds, [[*command, *files]], {**of_build, **(env or {})}, lambda ids: [*command, *ids]
+    )
 
 
 def model(build, venv, name, seconds, n, first, seed, words=(), env=None):
-    command = [python(venv), "tests/model/compare.py", "--n", str(n), "--seed", str(first + 1000000 * (seed - 1)), "--jobs", str(JOBS),
-               "--binary", str(directory(build) / "cachew"), *words]
+    command = [
+        python(venv),
+        "tests/model/compare.py",
+        "--n",
+        str(n),
+        "--seed",
+        str(first + 1000000 * (seed - 1)),
+        "--jobs",
+        str(JOBS),
+        "--binary",
+        str(directory(build) / "cachew"),
+        *words,
+    ]
     fixed = "" if "--package" in words else "the fixed and "
-    return Step(name, f"{fixed}{n} random pipelines against the reference model", seconds, [command], env or {})
+    return Step(
+        name, f"{fixed}{n} random pipelines against the reference model", seconds, [command], env or {}
+    )
 
 
 def files(pattern, without=""):
-    return sorted(str(p.relative_to(ROOT)) for p in ROOT.glob(pattern) if not without or not re.search(without, p.name))
+    return sorted(
+        str(p.relative_to(ROOT)) for p in ROOT.glob(pattern) if not without or not re.search(without, p.name)
+    )
 
 
 # Tests that wait more than they compute: many of them run at a time.
-SERVICE = ["tests/service", "tests/test_autoscale.py", "tests/test_dashboard.py", "tests/test_decisions.py", "tests/test_monitoring.py"]
+SERVICE = [
+    "tests/service",
+    "tests/test_autoscale.py",
+    "tests/test_dashboard.py",
+    "tests/test_decisions.py",
+    "tests/test_monitoring.py",
+]
 OWN_STEP = "dashboard|decisions|monitoring|autoscale|pixels"  # they have other steps
 
 
@@ -125,14 +204,33 @@ OWN_STEP = "dashboard|decisions|monitoring|autoscale|pixels"  # they have other 
 
 
 def package_in_build(build):
-    """Makes a build's Python package importable, and its command callable, in the environment of the tests: what pip
-    does, without compiling again."""
+    """Makes a build's Python package importable, and its command callable, in the environment of the tests:
+    what pip does, without compiling again."""
     there = directory(build)
     root = there / "package"
-    subprocess.run([MESON, "install", "-C", str(there), "--no-rebuild", "--tags", "python-runtime", "--destdir", str(root), "--quiet"], check=True)
+    subprocess.run(
+        [
+            MESON,
+            "install",
+            "-C",
+            str(there),
+            "--no-rebuild",
+            "--tags",
+            "python-runtime",
+            "--destdir",
+            str(root),
+            "--quiet",
+        ],
+        check=True,
+    )
     package = next(root.rglob("cachew/__init__.py")).parents[1]
     interpreter = Path(python("venv"))
-    site = subprocess.run([interpreter, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"], check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
+    site = subprocess.run(
+        [interpreter, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"],
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+    ).stdout.strip()
     Path(site, "cachew-build.pth").write_text(f"{package}\n")
     command = interpreter.with_name("cachew")
     command.write_text(f"#!{interpreter}\nfrom _cachew_command import main\nmain()\n")
@@ -152,61 +250,203 @@ def sample(seed):
     black_box = {**SANITIZED, **size}
     preload = ""
     if shutil.which("gcc"):  # --list needs none
-        preload = subprocess.run(["gcc", "-print-file-name=libasan.so"], check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
-    # Python and the libraries it loads are not ours: what they leak is not reported, and their stacks are not watched, which takes time. Functions that crash
-    # their host do it as they do without a sanitizer.
-    in_python = {**black_box, "LD_PRELOAD": preload, "ASAN_OPTIONS": NO_LEAKS + ":detect_stack_use_after_return=0:handle_segv=0:handle_abort=0:handle_sigfpe=0:handle_sigbus=0"}
+        preload = subprocess.run(
+            ["gcc", "-print-file-name=libasan.so"], check=True, stdout=subprocess.PIPE, text=True
+        ).stdout.strip()
+    # Python and the libraries it loads are not ours: what they leak is not reported, and their stacks are not
+    # watched, which takes time. Functions that crash their host do it as they do without a sanitizer.
+    in_python = {
+        **black_box,
+        "LD_PRELOAD": preload,
+        "ASAN_OPTIONS": NO_LEAKS
+        + ":detect_stack_use_after_return=0:handle_segv=0:handle_abort=0:handle_sigfpe=0:handle_sigbus=0",
+    }
     build, venv = "sample", "venv"
     yield Step("environment", "Python packages for the tests", 32, [["tools/venv.sh"]])
     yield compiled(build, 70)
-    yield Step("lint", "layers, words, Python, man page, scripts", 4, [["tools/lint.sh"]], {"CACHEW": str(directory(build) / "cachew")})
+    yield Step(
+        "lint",
+        "layers, words, Python, man page, scripts",
+        4,
+        [["tools/lint.sh"]],
+        {"CACHEW": str(directory(build) / "cachew")},
+    )
     unit_tests = unit(build, "unit", 58)
     unit_tests.env = size
     yield unit_tests
     yield pytest(build, venv, "model-itself", "tests of the reference model", 2, ["tests/model"], env=size)
     yield model(build, venv, "model", 25, 60, 1, seed)
-    yield Step("expressions", "random expressions against NumPy", 1, [[python(venv), "tests/expr_numpy.py", str(directory(build) / "tests" / "expr_tool"), "--count", "1000"]])
+    yield Step(
+        "expressions",
+        "random expressions against NumPy",
+        1,
+        [
+            [
+                python(venv),
+                "tests/expr_numpy.py",
+                str(directory(build) / "tests" / "expr_tool"),
+                "--count",
+                "1000",
+            ]
+        ],
+    )
     # pixel_tool frees nothing.
-    yield pytest(build, venv, "pixels", "image kernels against Pillow and NumPy", 7, ["tests/test_pixels.py"], env={**size, "ASAN_OPTIONS": NO_LEAKS})
-    yield Step("installed", "the installed tree, the C example, the plug-in", 5, [["sh", "tests/test_install.sh", str(directory(build))]],
-               {"CC": "gcc -fsanitize=address,undefined"})
-    yield pytest(build, venv, "command-line", "the command, black box", 105, files("tests/test_*.py", OWN_STEP), JOBS + 1, env=black_box)
+    yield pytest(
+        build,
+        venv,
+        "pixels",
+        "image kernels against Pillow and NumPy",
+        7,
+        ["tests/test_pixels.py"],
+        env={**size, "ASAN_OPTIONS": NO_LEAKS},
+    )
+    yield Step(
+        "installed",
+        "the installed tree, the C example, the plug-in",
+        5,
+        [["sh", "tests/test_install.sh", str(directory(build))]],
+        {"CC": "gcc -fsanitize=address,undefined"},
+    )
+    yield pytest(
+        build,
+        venv,
+        "command-line",
+        "the command, black box",
+        105,
+        files("tests/test_*.py", OWN_STEP),
+        JOBS + 1,
+        env=black_box,
+    )
     yield pytest(build, venv, "simulator", "the simulator and its policies", 19, ["tests/sim"], env=black_box)
-    yield pytest(build, venv, "service", "dispatcher, workers, clients, with faults", 80, SERVICE, 4 * JOBS, env=black_box)
+    yield pytest(
+        build,
+        venv,
+        "service",
+        "dispatcher, workers, clients, with faults",
+        80,
+        SERVICE,
+        4 * JOBS,
+        env=black_box,
+    )
     if has_package():
-        yield Step("package", "the Python package of this build", 1, [[sys.executable, __file__, "--package-in", build]])
-        yield pytest(build, venv, "python", "the Python package", 108, ["tests/python"], JOBS + 1, env=in_python)
-        yield model(build, venv, "model-functions", 12, 25, 300001, seed, ["--functions", "--package"], in_python)
+        yield Step(
+            "package",
+            "the Python package of this build",
+            1,
+            [[sys.executable, __file__, "--package-in", build]],
+        )
+        yield pytest(
+            build, venv, "python", "the Python package", 108, ["tests/python"], JOBS + 1, env=in_python
+        )
+        yield model(
+            build, venv, "model-functions", 12, 25, 300001, seed, ["--functions", "--package"], in_python
+        )
 
 
 def everything(seed):
     size = {"CACHEW_TEST_SIZE": "all"}
     build, venv = "gcc", "venv-all"
-    yield Step("environment", "Python packages for the tests", 90, [["tools/venv.sh", "all", "tests/requirements-all.txt"]])
+    yield Step(
+        "environment",
+        "Python packages for the tests",
+        90,
+        [["tools/venv.sh", "all", "tests/requirements-all.txt"]],
+    )
     yield compiled("gcc", 90)
     yield compiled("asan", 150)
     yield compiled("tsan", 120)
-    yield Step("lint", "layers, words, Python, man page, scripts", 8, [["tools/lint.sh"]], {"VENV": str(ROOT / "build" / venv)})
+    yield Step(
+        "lint",
+        "layers, words, Python, man page, scripts",
+        8,
+        [["tools/lint.sh"]],
+        {"VENV": str(ROOT / "build" / venv)},
+    )
     yield unit("gcc", "unit", 60)
-    yield Step("installed", "the installed tree, the C example, the plug-in", 15, [["sh", "tests/test_install.sh", str(directory(build))]])
+    yield Step(
+        "installed",
+        "the installed tree, the C example, the plug-in",
+        15,
+        [["sh", "tests/test_install.sh", str(directory(build))]],
+    )
     yield unit("asan", "unit-asan", 120)
     yield model("asan", venv, "model-asan", 60, 200, 100001, seed)
-    yield pytest("asan", venv, "command-line-asan", "the command, black box", 150, [*files("tests/test_cli*.py"), *(f"tests/test_{n}.py" for n in
-                 ("plugins", "sources", "daemons", "cache")), "tests/sim"], words=["-k", "not example and not parts_add_up"], env={**SANITIZED, **size})
+    yield pytest(
+        "asan",
+        venv,
+        "command-line-asan",
+        "the command, black box",
+        150,
+        [
+            *files("tests/test_cli*.py"),
+            *(f"tests/test_{n}.py" for n in ("plugins", "sources", "daemons", "cache")),
+            "tests/sim",
+        ],
+        words=["-k", "not example and not parts_add_up"],
+        env={**SANITIZED, **size},
+    )
     yield unit("tsan", "unit-tsan", 120, "--suite", "threads")
     yield model("tsan", venv, "model-tsan", 60, 100, 200001, seed)
     yield pytest(build, venv, "model-itself", "tests of the reference model", 10, ["tests/model"], env=size)
     yield model(build, venv, "model", 120, 500, 1, seed)
     yield model(build, venv, "model-service", 70, 60, 400001, seed, ["--service", "4"])
-    yield Step("expressions", "random expressions against NumPy", 30, [[python(venv), "tests/expr_numpy.py", str(directory(build) / "tests" / "expr_tool"), "--count", "6000"]])
-    yield pytest(build, venv, "pixels", "image kernels against Pillow and NumPy", 40, ["tests/test_pixels.py"], env=size)
-    yield pytest(build, venv, "command-line", "the command, black box", 180, files("tests/test_*.py", OWN_STEP), JOBS + 1, env=size)
+    yield Step(
+        "expressions",
+        "random expressions against NumPy",
+        30,
+        [
+            [
+                python(venv),
+                "tests/expr_numpy.py",
+                str(directory(build) / "tests" / "expr_tool"),
+                "--count",
+                "6000",
+            ]
+        ],
+    )
+    yield pytest(
+        build,
+        venv,
+        "pixels",
+        "image kernels against Pillow and NumPy",
+        40,
+        ["tests/test_pixels.py"],
+        env=size,
+    )
+    yield pytest(
+        build,
+        venv,
+        "command-line",
+        "the command, black box",
+        180,
+        files("tests/test_*.py", OWN_STEP),
+        JOBS + 1,
+        env=size,
+    )
     yield pytest(build, venv, "simulator", "the simulator and its policies", 30, ["tests/sim"], env=size)
-    yield pytest(build, venv, "service", "dispatcher, workers, clients, with faults", 200, SERVICE, 3 * JOBS, env=size)
+    yield pytest(
+        build, venv, "service", "dispatcher, workers, clients, with faults", 200, SERVICE, 3 * JOBS, env=size
+    )
     if has_package():
-        pip = [python(venv), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "--no-build-isolation",
-               "--config-settings=build-dir=" + f"{BUILD}-python", "."]
-        yield Step("package", "the Python package, installed by pip", 90, [pip], {"PATH": f"{Path(python(venv)).parent}:{os.environ['PATH']}"})
+        pip = [
+            python(venv),
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--disable-pip-version-check",
+            "--no-deps",
+            "--no-build-isolation",
+            "--config-settings=build-dir=" + f"{BUILD}-python",
+            ".",
+        ]
+        yield Step(
+            "package",
+            "the Python package, installed by pip",
+            90,
+            [pip],
+            {"PATH": f"{Path(python(venv)).parent}:{os.environ['PATH']}"},
+        )
         yield pytest(build, venv, "python", "the Python package", 230, ["tests/python"], env=size)
         yield model(build, venv, "model-functions", 60, 300, 300001, seed, ["--functions", "--package"])
 
@@ -214,8 +454,10 @@ def everything(seed):
 # ---- running them ----
 
 # Lines that say what failed: of sanitizers, cmocka, pytest.
-REPORT = re.compile(r"ERROR: (Address|Leak|Thread|Undefined)|WARNING: Thread|runtime error:|^SUMMARY: "
-                    r"|^\[  (ERROR|FAILED) |  LINE   \]|^(FAILED|ERROR):? |^E   ")
+REPORT = re.compile(
+    r"ERROR: (Address|Leak|Thread|Undefined)|WARNING: Thread|runtime error:|^SUMMARY: "
+    r"|^\[  (ERROR|FAILED) |  LINE   \]|^(FAILED|ERROR):? |^E   "
+)
 # Lines of pytest -v with several processes, and of meson test.
 PYTEST_BEGUN = re.compile(r"^(tests/\S+?::.*?) *$", re.MULTILINE)
 PYTEST_ENDED = re.compile(r"^\[gw\d+\] \[ *\d+%\] (\w+) (tests/\S+?::.*?) *$", re.MULTILINE)
@@ -241,7 +483,9 @@ def failed_tests(output):
 
 
 def repeat_command(arguments, step, output):
-    """The command that runs the failed tests alone; where it is not known which failed, what was asked for."""
+    """The command that runs the failed tests alone; where it is not known which failed, what was asked
+    for.
+    """
     words = ["./test", *["--all"] * arguments.all]
     words += ["--seed", str(arguments.seed)] if arguments.seed != 1 else []
     words += ["--step", step.name, *(failed_tests(output) or arguments.words)]
@@ -249,18 +493,26 @@ def repeat_command(arguments, step, output):
 
 
 def failed_programs_lines(step):
-    """Returns all that failed unit tests printed. Meson prints the end of it, which may be LeakSanitizer's report alone:
-    a test that fails leaks what it has."""
+    """Returns all that failed unit tests printed. Meson prints the end of it, which may be LeakSanitizer's
+    report alone: a test that fails leaks what it has."""
     if not step.log or not step.log.exists():
         return []
     programs = [json.loads(line) for line in step.log.read_text().splitlines()]
     failed = [program for program in programs if program["result"] not in ("OK", "SKIP")]
-    return [line for program in failed for name in ("stdout", "stderr") for line in program.get(name, "").splitlines()]
+    return [
+        line
+        for program in failed
+        for name in ("stdout", "stderr")
+        for line in program.get(name, "").splitlines()
+    ]
 
 
 def show_failure(arguments, step, status, output):
     if arguments.words and NO_TEST.search(output):
-        print(f"./test: {' '.join(arguments.words)}: the step {step.name} has no such test; expected {WORDS}", file=sys.stderr)
+        print(
+            f"./test: {' '.join(arguments.words)}: the step {step.name} has no such test; expected {WORDS}",
+            file=sys.stderr,
+        )
         sys.exit(2)
     lines = output.splitlines()
     print("\n".join(lines[-FAILURE_LINES:]))
@@ -268,17 +520,29 @@ def show_failure(arguments, step, status, output):
     if reports:
         print("\n--- what failed ---\n" + "\n".join(reports))
     again = repeat_command(arguments, step, output)
-    print(f"\nFAILED: {step.name} (exit status {status}, seed {arguments.seed}). To repeat: {again}\n", flush=True)
+    print(
+        f"\nFAILED: {step.name} (exit status {status}, seed {arguments.seed}). To repeat: {again}\n",
+        flush=True,
+    )
     return f"{step.name}: {again}"
 
 
 def show_interrupted(step, output):
-    """Prints which tests of an interrupted step had failed and which were running: often one of them hangs."""
+    """Prints which tests of an interrupted step had failed and which were running: often one of them
+    hangs.
+    """
     results = {name: result for result, name in PYTEST_ENDED.findall(output)}
-    failed = [name for name, result in results.items() if result in ("FAILED", "ERROR")] + MESON_FAILED.findall(output)
+    failed = [
+        name for name, result in results.items() if result in ("FAILED", "ERROR")
+    ] + MESON_FAILED.findall(output)
     running = [name for name in PYTEST_BEGUN.findall(output) if name not in results]
     print(f"\n{step.name} was interrupted")
-    print("".join([*(f"  failed   {name}\n" for name in failed), *(f"  running  {name}\n" for name in running)]), end="")
+    print(
+        "".join(
+            [*(f"  failed   {name}\n" for name in failed), *(f"  running  {name}\n" for name in running)]
+        ),
+        end="",
+    )
 
 
 class Clock:
@@ -299,9 +563,13 @@ def prepares(step):
 
 
 def chosen(run, names):
-    """The named steps, and the steps before them that prepare: what was changed is compiled before it is tested."""
+    """The named steps, and the steps before them that prepare: what was changed is compiled before it is
+    tested.
+    """
     last = max(number for number, step in enumerate(run) if step.name in names)
-    return [step for number, step in enumerate(run) if step.name in names or (number < last and prepares(step))]
+    return [
+        step for number, step in enumerate(run) if step.name in names or (number < last and prepares(step))
+    ]
 
 
 def run_all(arguments, run, work):
@@ -330,13 +598,17 @@ def run_all(arguments, run, work):
             if prepares(step):
                 print(f"The steps after {step.name} were not run.")
                 break
-        total += sum(int(n) for n in re.findall(r"(\d+) (?:tests |programs )?(?:passed|expressions)", counts(output)))
+        total += sum(
+            int(n) for n in re.findall(r"(\d+) (?:tests |programs )?(?:passed|expressions)", counts(output))
+        )
     return failures, total, time.monotonic() - clock.began
 
 
 def parse():
     """`./test --help` explains the options."""
-    parser = argparse.ArgumentParser(prog="./test", usage="./test [OPTION...]    (./test --help lists them)", add_help=False)
+    parser = argparse.ArgumentParser(
+        prog="./test", usage="./test [OPTION...]    (./test --help lists them)", add_help=False
+    )
     parser.add_argument("--all", action="store_true")
     parser.add_argument("--step", action="append", default=[])
     parser.add_argument("--list", action="store_true")
@@ -369,7 +641,10 @@ def main():
         print("\n".join(f"{step.name:18} {step.what:48} {step.seconds:4.0f} s" for step in run))
         return 0
     if not has_package():
-        print(f"The Python package needs Python {'.'.join(map(str, PACKAGE_PYTHON))}: its tests are not run here.")
+        print(
+            f"The Python package needs Python {'.'.join(map(str, PACKAGE_PYTHON))}: its tests are not "
+            f"run here."
+        )
     with tempfile.TemporaryDirectory(prefix="cachew-test-") as work:
         work = Path(work)
         failures, total, seconds = run_all(arguments, run, work)

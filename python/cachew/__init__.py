@@ -1,17 +1,17 @@
 """Cachew: input pipelines for machine learning.
 
-    import cachew
-    from cachew import col
+import cachew
+from cachew import col
 
-    ds = (cachew.Dataset.tfrecord("train-*.tfrecord")
-          .parse_example({"image": "bytes", "label": "int64"})
-          .decode_image("image")
-          .random_resized_crop("image", size=(224, 224))
-          .filter(col("label") >= 0)
-          .shuffle()
-          .batch(256))
-    for batch in ds:
-        batch["image"], batch["label"]  # NumPy arrays
+ds = (cachew.Dataset.tfrecord("train-*.tfrecord")
+      .parse_example({"image": "bytes", "label": "int64"})
+      .decode_image("image")
+      .random_resized_crop("image", size=(224, 224))
+      .filter(col("label") >= 0)
+      .shuffle()
+      .batch(256))
+for batch in ds:
+    batch["image"], batch["label"]  # NumPy arrays
 """
 
 import os as _os

@@ -16,12 +16,27 @@ if TYPE_CHECKING:
 
 _DTYPES: dict[str, np.dtype[Any]] = {
     name: np.dtype(name)
-    for name in ("bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64", "float16", "float32", "float64")
+    for name in (
+        "bool",
+        "uint8",
+        "uint16",
+        "uint32",
+        "uint64",
+        "int8",
+        "int16",
+        "int32",
+        "int64",
+        "float16",
+        "float32",
+        "float64",
+    )
 }
 
 
 def numpy_dtype(name: str) -> np.dtype[Any]:
-    """NumPy's dtype of a component. bfloat16 is ml_dtypes' where that is installed, else its bits are uint16."""
+    """NumPy's dtype of a component. bfloat16 is ml_dtypes' where that is installed, else its bits are
+    uint16.
+    """
     found = _DTYPES.get(name)
     if found is None:
         try:
@@ -38,7 +53,8 @@ _NO_ARRAY = "of varying length are no array: take .data (uint8) and .offsets, on
 
 
 class Bytes(Sequence[memoryview]):
-    """Byte strings of varying length, one after the other in one array. `b[i]` is a memoryview of string i, without a copy; `bytes(b[i])` copies it.
+    """Byte strings of varying length, one after the other in one array. `b[i]` is a memoryview of string i,
+    without a copy; `bytes(b[i])` copies it.
 
     `data` (uint8) holds the bytes; string i lies at `data[offsets[i]:offsets[i + 1]]`.
     """
@@ -67,7 +83,10 @@ class Bytes(Sequence[memoryview]):
         try:
             i = operator.index(i)
         except TypeError:
-            raise TypeError(f"strings have numbers, and {i!r:.60} is a {type(i).__name__}: expected an integer or a slice (or use [b[i] for i in ...])") from None
+            raise TypeError(
+                f"strings have numbers, and {i!r:.60} is a {type(i).__name__}: expected an "
+                f"integer or a slice (or use [b[i] for i in ...])"
+            ) from None
         if not -n <= i < n:
             raise IndexError(f"string {i} of {n}")
         i %= n
@@ -114,10 +133,11 @@ def _short(b: bytes) -> str:
 
 
 class Batch(dict[str, Any]):
-    """A batch: component name -> array. The arrays lie in the engine's memory, are yours to write to, and keep that memory until the last of them is
-    gone. Components of bytes are `Bytes`.
+    """A batch: component name -> array. The arrays lie in the engine's memory, are yours to write to, and
+    keep that memory until the last of them is gone. Components of bytes are `Bytes`.
 
-    Without `batch` in the pipeline it is an element: arrays have no batch dimension, and bytes are a memoryview.
+    Without `batch` in the pipeline it is an element: arrays have no batch dimension, and bytes are a
+    memoryview.
     """
 
     __slots__ = ("_slab", "_batched", "_records", "_record_flags", "epoch", "g", "flags", "n_records")
@@ -163,8 +183,8 @@ class Batch(dict[str, Any]):
         return bool(self.flags & 2)
 
     def hash(self) -> int:
-        """128 bits of what the engine's memory holds now. The sum over all batches that are no padding, modulo 2**128, is the digest that
-        `cachew run --digest` prints."""
+        """128 bits of what the engine's memory holds now. The sum over all batches that are no padding,
+        modulo 2**128, is the digest that `cachew run --digest` prints."""
         return self._owner().hash()
 
     def set_hash(self) -> int:
@@ -176,10 +196,12 @@ class Batch(dict[str, Any]):
         return self._owner().arrow(self._batched)
 
     def arrow(self) -> Arrow:
-        """The batch for whoever takes Arrow data, `pyarrow.record_batch(batch.arrow())`, `polars.DataFrame(batch.arrow())`: without copies, but of bool,
-        which Arrow packs. (A batch can be given to `pyarrow.array` as it is; others take it for a dict.)
+        """The batch for whoever takes Arrow data, `pyarrow.record_batch(batch.arrow())`,
+        `polars.DataFrame(batch.arrow())`: without copies, but of bool, which Arrow packs. (A batch can be
+        given to `pyarrow.array` as it is; others take it for a dict.)
 
-        Elements of one dimension are lists of fixed size, of more dimensions fixed-shape tensors; bytes are large_binary, bfloat16 its bits as uint16.
+        Elements of one dimension are lists of fixed size, of more dimensions fixed-shape tensors; bytes are
+        large_binary, bfloat16 its bits as uint16.
         """
         return Arrow(self)
 
@@ -190,7 +212,13 @@ class Batch(dict[str, Any]):
 
     def __reduce__(self) -> tuple[Any, ...]:
         place = (self.epoch, self.g, self.flags, self.n_records)
-        return _copied, ({k: bytes(v) if isinstance(v, memoryview) else v for k, v in self.items()}, self._batched, place, self.records, self.record_flags)
+        return _copied, (
+            {k: bytes(v) if isinstance(v, memoryview) else v for k, v in self.items()},
+            self._batched,
+            place,
+            self.records,
+            self.record_flags,
+        )
 
     def __repr__(self) -> str:
         shown = ", ".join(f"{name}: {_describe(value)}" for name, value in self.items())
@@ -209,7 +237,13 @@ class Arrow:
         return self._batch.__arrow_c_array__(requested_schema)
 
 
-def _copied(components: dict[str, Any], batched: bool, place: tuple[int, ...], records: list[str], record_flags: list[int]) -> Batch:
+def _copied(
+    components: dict[str, Any],
+    batched: bool,
+    place: tuple[int, ...],
+    records: list[str],
+    record_flags: list[int],
+) -> Batch:
     """A batch that was pickled."""
     self = Batch(components)
     self._slab, self._batched, self._records, self._record_flags = None, batched, records, record_flags

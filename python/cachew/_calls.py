@@ -1,4 +1,6 @@
-"""Calls with a keyword that nobody knows: a TypeError with the nearest name, as operators have it. (Python's own says as much from 3.13 on.)"""
+"""Calls with a keyword that nobody knows: a TypeError with the nearest name, as operators have it. (Python's
+own says as much from 3.13 on.)
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def did_you_mean(name: str, known: Iterable[str], list_all: bool = True) -> str:
-    """"; did you mean size?", or else what there is."""
+    """ "; did you mean size?", or else what there is."""
     known = list(known)
     near = difflib.get_close_matches(name, known, 1)
     if near:
@@ -26,7 +28,9 @@ def did_you_mean(name: str, known: Iterable[str], list_all: bool = True) -> str:
 
 
 class BeingImported(Exception):
-    """A dataset needs its function run to know the outputs, while a host process imports the module: the next host would import it again, without end."""
+    """A dataset needs its function run to know the outputs, while a host process imports the module: the
+    next host would import it again, without end.
+    """
 
 
 def refuse_in_import() -> None:
@@ -36,7 +40,9 @@ def refuse_in_import() -> None:
 
 
 class Unbuilt:
-    """What a module gets instead of a dataset while a host process imports it. The host needs only the module's functions; using this raises PipelineError."""
+    """What a module gets instead of a dataset while a host process imports it. The host needs only the
+    module's functions; using this raises PipelineError.
+    """
 
     def __getattr__(self, name: str) -> Callable[..., Unbuilt]:
         if name.startswith("_"):
@@ -44,8 +50,11 @@ class Unbuilt:
         return lambda *args, **kwargs: self
 
     def _refuse(self) -> NoReturn:
-        raise PipelineError("the dataset was made by a module while a host process imported it, before the outputs of its functions can be known: declare them, "
-                            "outputs={name: (dtype, shape)}, or make the dataset where it is used")
+        raise PipelineError(
+            "the dataset was made by a module while a host process imported it, before the "
+            "outputs of its functions can be known: declare them, "
+            "outputs={name: (dtype, shape)}, or make the dataset where it is used"
+        )
 
     __iter__ = __next__ = __len__ = __enter__ = _refuse
 

@@ -13,7 +13,9 @@ Node = dict[str, Any]
 
 def rebased(nodes: Iterable[Node], base_dir: str) -> list[Node]:
     """The chain with its relative paths, which are relative to base_dir, made absolute."""
-    return [{name: _absolute(node["op"], name, value, base_dir) for name, value in node.items()} for node in nodes]
+    return [
+        {name: _absolute(node["op"], name, value, base_dir) for name, value in node.items()} for node in nodes
+    ]
 
 
 def _absolute(op: str, name: str, value: Any, base_dir: str) -> Any:
@@ -23,7 +25,11 @@ def _absolute(op: str, name: str, value: Any, base_dir: str) -> Any:
     if attribute.kind == "chains":
         return [rebased(chain, base_dir) for chain in value]
     if attribute.path:
-        return os.path.join(base_dir, value) if isinstance(value, str) else [os.path.join(base_dir, v) for v in value]
+        return (
+            os.path.join(base_dir, value)
+            if isinstance(value, str)
+            else [os.path.join(base_dir, v) for v in value]
+        )
     return value
 
 
@@ -32,7 +38,9 @@ LARGE = 1 << 16
 
 
 def without_payloads(nodes: Iterable[Node]) -> list[Node] | None:
-    """The chain with one byte in place of each pickle that is large; None: it has none. It is as good for all checks, for they are the functions' identity alone."""
+    """The chain with one byte in place of each pickle that is large; None: it has none. It is as good for
+    all checks, for they are the functions' identity alone.
+    """
     light = [{name: _without_payload(value) for name, value in node.items()} for node in nodes]
     return None if all(a[name] is b[name] for a, b in zip(light, nodes) for name in a) else light
 
@@ -40,7 +48,14 @@ def without_payloads(nodes: Iterable[Node]) -> list[Node] | None:
 def _without_payload(value: Any) -> Any:
     if isinstance(value, dict) and len(value.get("payload", "")) > LARGE:  # a function
         return {**value, "payload": "AA=="}
-    if isinstance(value, list) and value and isinstance(value[0], list) and value[0] and isinstance(value[0][0], dict):  # chains
+    # chains
+    if (
+        isinstance(value, list)
+        and value
+        and isinstance(value[0], list)
+        and value[0]
+        and isinstance(value[0][0], dict)
+    ):
         chains = [without_payloads(chain) for chain in value]
         return [light or chain for light, chain in zip(chains, value)] if any(chains) else value
     return value
@@ -57,7 +72,11 @@ def written(nodes: Iterable[Node], width: int = 100) -> str:
 
 def _call(node: Node) -> str:
     attributes = {name: value for name, value in node.items() if name != "op"}
-    if node["op"] == "assign" and list(attributes) == ["set"] and all(name.isidentifier() for name in attributes["set"]):
+    if (
+        node["op"] == "assign"
+        and list(attributes) == ["set"]
+        and all(name.isidentifier() for name in attributes["set"])
+    ):
         return f".assign({', '.join(f'{name}={value!r}' for name, value in attributes['set'].items())})"
     op = TABLE.get(node["op"])
     arguments = []
@@ -70,7 +89,14 @@ def _call(node: Node) -> str:
 
 
 def _value(value: Any) -> str:
-    if isinstance(value, list) and value and isinstance(value[0], list) and value[0] and isinstance(value[0][0], dict):  # chains
+    # chains
+    if (
+        isinstance(value, list)
+        and value
+        and isinstance(value[0], list)
+        and value[0]
+        and isinstance(value[0][0], dict)
+    ):
         return f"[{', '.join(written(chain) for chain in value)}]"
     if isinstance(value, dict) and "payload" in value:  # a function
         return str(value["name"])

@@ -4,9 +4,31 @@ import os
 from typing import TypeAlias, final
 
 _Shape: TypeAlias = tuple[int | None, ...]
-_Options: TypeAlias = tuple[int, int, int, int, int, int, int, bool, str | None, str | os.PathLike[str] | None, str | None, str | None, str | None,
-                            str | None, float, str | None, str | None, str | None, str | None, str | None,
-                            str | os.PathLike[str] | None, str | None, int]
+_Options: TypeAlias = tuple[
+    int,
+    int,
+    int,
+    int,
+    int,
+    int,
+    int,
+    bool,
+    str | None,
+    str | os.PathLike[str] | None,
+    str | None,
+    str | None,
+    str | None,
+    str | None,
+    float,
+    str | None,
+    str | None,
+    str | None,
+    str | None,
+    str | None,
+    str | os.PathLike[str] | None,
+    str | None,
+    int,
+]
 
 @final
 class Pipeline:
@@ -47,5 +69,7 @@ def operators_json() -> str: ...
 def version() -> str: ...
 def set_python(python: str, program: str) -> None: ...
 def load_plugin(path: str | os.PathLike[str]) -> None: ...
-def arrays(components: list[tuple[str, str, tuple[int, ...], object, object]], n: int) -> tuple[str, int, object]: ...
+def arrays(
+    components: list[tuple[str, str, tuple[int, ...], object, object]], n: int
+) -> tuple[str, int, object]: ...
 def arrow(capsule: object) -> tuple[str, int, object]: ...

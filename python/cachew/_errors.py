@@ -10,7 +10,9 @@ class Error(Exception):
     """What Cachew raises. `str(error)` is one sentence for people; the attributes are for programs."""
 
     kind: str = "internal"
-    """What went wrong: "pipeline", "option", "state", "record", "data", "io", "memory", "budget", "deadline", "service", "usage", "internal"."""
+    """What went wrong: "pipeline", "option", "state", "record", "data", "io", "memory", "budget",
+    "deadline", "service", "usage", "internal".
+    """
     operator: str | None = None
     """The operator that it happened in."""
     attribute: str | None = None
@@ -104,6 +106,18 @@ class InternalError(Error):
 
 BY_KIND: dict[str, type[Error]] = {
     c.kind: c
-    for c in (PipelineError, OptionError, StateError, RecordError, DataError, StorageError, OutOfMemoryError, MemoryBudgetError, DeadlineError,
-              ServiceError, UsageError, InternalError)
+    for c in (
+        PipelineError,
+        OptionError,
+        StateError,
+        RecordError,
+        DataError,
+        StorageError,
+        OutOfMemoryError,
+        MemoryBudgetError,
+        DeadlineError,
+        ServiceError,
+        UsageError,
+        InternalError,
+    )
 }

@@ -1,4 +1,6 @@
-"""Operators that run Python functions, in host processes of their own: map, filter, flat_map, map_batches, and the sources iterable and sequence."""
+"""Operators that run Python functions, in host processes of their own: map, filter, flat_map, map_batches,
+and the sources iterable and sequence.
+"""
 
 from __future__ import annotations
 
@@ -32,13 +34,15 @@ Outputs: TypeAlias = Mapping[str, Any]
 class Functions:
     """The methods. Common to all of them:
 
-    function: any callable; it is shipped to the hosts by cloudpickle. If it has a parameter `rng`, it gets a numpy.random.Generator whose draws depend on
+    function: any callable; it is shipped to the hosts by cloudpickle. If it has a parameter `rng`, it gets a
+    numpy.random.Generator whose draws depend on
         seed, epoch and element alone.
-    outputs: what it returns, {name: dtype} or {name: (dtype, shape)}; None: as the first element gives it, which is computed now.
-    timeout_s: a call that takes longer is ended, with its host, and made again.
-    host_memory: resident bytes ("2G") that a host may have; None: half of the machine's memory, divided by its CPUs.
-    deterministic: False: it gives another result each time, on purpose.
-    version: names the function in place of the hash of its code, closure and globals: change it whenever the function gives something else.
+    outputs: what it returns, {name: dtype} or {name: (dtype, shape)}; None: as the first element gives it,
+    which is computed now. timeout_s: a call that takes longer is ended, with its host, and made again.
+    host_memory: resident bytes ("2G") that a host may have; None: half of the machine's memory, divided by
+    its CPUs. deterministic: False: it gives another result each time, on purpose.
+    version: names the function in place of the hash of its code, closure and globals: change it whenever the
+    function gives something else.
     """
 
     __slots__ = ()
@@ -49,69 +53,161 @@ class Functions:
         def _make_function_source(cls, op: str, attributes: Mapping[str, Any]) -> Self: ...
         def _with_function(self, op: str, attributes: Mapping[str, Any]) -> Self: ...
 
-    def map(self, function: Callable[..., Mapping[str, Any]], *, outputs: Outputs | None = None, timeout_s: float = 300, host_memory: int | str | None = None,
-            deterministic: bool = True, version: str | None = None) -> Self:
-        """The arrays that the function gets are its own to write to while the call lasts; what it wants to keep it copies."""
+    def map(
+        self,
+        function: Callable[..., Mapping[str, Any]],
+        *,
+        outputs: Outputs | None = None,
+        timeout_s: float = 300,
+        host_memory: int | str | None = None,
+        deterministic: bool = True,
+        version: str | None = None,
+    ) -> Self:
+        """The arrays that the function gets are its own to write to while the call lasts; what it wants to
+        keep it copies.
+        """
         call = _Call("map", function, timeout_s, host_memory, deterministic, version)
-        return self._with_function("map", {**call.attributes(), "outputs": call.outputs(outputs, self._infer(call))})
+        return self._with_function(
+            "map", {**call.attributes(), "outputs": call.outputs(outputs, self._infer(call))}
+        )
 
-    def filter(self, where: Any, *, timeout_s: float = 300, host_memory: int | str | None = None, deterministic: bool = True,
-               version: str | None = None) -> Self:
+    def filter(
+        self,
+        where: Any,
+        *,
+        timeout_s: float = 300,
+        host_memory: int | str | None = None,
+        deterministic: bool = True,
+        version: str | None = None,
+    ) -> Self:
         """Takes either. An expression, `col("label") >= 0` or its text, runs in C and is far cheaper."""
         if not callable(where):
             return super().filter(where)  # type: ignore[misc,no-any-return]
         call = _Call("filter", where, timeout_s, host_memory, deterministic, version)
         return self._with_function("filter_function", call.attributes())
 
-    def flat_map(self, function: Callable[..., Iterable[Mapping[str, Any]]], *, outputs: Outputs | None = None, timeout_s: float = 300,
-                 host_memory: int | str | None = None, deterministic: bool = True, version: str | None = None) -> Self:
+    def flat_map(
+        self,
+        function: Callable[..., Iterable[Mapping[str, Any]]],
+        *,
+        outputs: Outputs | None = None,
+        timeout_s: float = 300,
+        host_memory: int | str | None = None,
+        deterministic: bool = True,
+        version: str | None = None,
+    ) -> Self:
         """Without outputs, those of the first element that anything comes of."""
         call = _Call("flat_map", function, timeout_s, host_memory, deterministic, version)
-        return self._with_function("flat_map", {**call.attributes(), "outputs": call.outputs(outputs, self._infer(call))})
+        return self._with_function(
+            "flat_map", {**call.attributes(), "outputs": call.outputs(outputs, self._infer(call))}
+        )
 
-    def map_batches(self, function: Callable[..., Mapping[str, Any]], *, outputs: Outputs | None = None, timeout_s: float = 300,
-                    host_memory: int | str | None = None, deterministic: bool = True, version: str | None = None) -> Self:
+    def map_batches(
+        self,
+        function: Callable[..., Mapping[str, Any]],
+        *,
+        outputs: Outputs | None = None,
+        timeout_s: float = 300,
+        host_memory: int | str | None = None,
+        deterministic: bool = True,
+        version: str | None = None,
+    ) -> Self:
         """Bytes come as `cachew.Bytes`, and are returned as a list or as such."""
         call = _Call("map_batches", function, timeout_s, host_memory, deterministic, version)
-        return self._with_function("map_batches", {**call.attributes(), "outputs": call.outputs(outputs, self._infer(call))})
+        return self._with_function(
+            "map_batches", {**call.attributes(), "outputs": call.outputs(outputs, self._infer(call))}
+        )
 
     @classmethod
-    def iterable(cls, factory: Callable[[], Iterable[Mapping[str, Any]]] | Iterable[Mapping[str, Any]], *, outputs: Outputs | None = None,
-                 timeout_s: float = 300, host_memory: int | str | None = None, deterministic: bool = True, version: str | None = None) -> Self:
+    def iterable(
+        cls,
+        factory: Callable[[], Iterable[Mapping[str, Any]]] | Iterable[Mapping[str, Any]],
+        *,
+        outputs: Outputs | None = None,
+        timeout_s: float = 300,
+        host_memory: int | str | None = None,
+        deterministic: bool = True,
+        version: str | None = None,
+    ) -> Self:
         """factory: the function; or an object that can be iterated over again and again."""
         if not callable(factory):
             if not isinstance(factory, Iterable):
-                raise TypeError(f"iterable() takes a function that gives an iterable, or an iterable, not a {type(factory).__name__}")
+                raise TypeError(
+                    f"iterable() takes a function that gives an iterable, or an iterable, not "
+                    f"a {type(factory).__name__}"
+                )
             if iter(factory) is factory:
-                raise TypeError(f"iterable() got a {type(factory).__name__}, which can be iterated over once: expected a function that makes one")
+                raise TypeError(
+                    f"iterable() got a {type(factory).__name__}, which can be iterated over "
+                    f"once: expected a function that makes one"
+                )
             factory = _Again(factory)
         call = _Call("iterable", factory, timeout_s, host_memory, deterministic, version)
 
         def first() -> Any:
-            return cls._make_function_source("iterable", {**call.attributes(_FirstOfIterable(factory)), "outputs": _TYPES})
+            return cls._make_function_source(
+                "iterable", {**call.attributes(_FirstOfIterable(factory)), "outputs": _TYPES}
+            )
 
-        return cls._make_function_source("iterable", {**call.attributes(), "outputs": call.outputs(outputs, lambda: _first_types(first(), call))})
+        return cls._make_function_source(
+            "iterable",
+            {**call.attributes(), "outputs": call.outputs(outputs, lambda: _first_types(first(), call))},
+        )
 
     @classmethod
-    def sequence(cls, items: Sequence[Mapping[str, Any]], *, outputs: Outputs | None = None, timeout_s: float = 300, host_memory: int | str | None = None,
-                 deterministic: bool = True, version: str | None = None) -> Self:
-        """The items of a Python sequence of dicts: anything with len() and items[i], such as a PyTorch Dataset. Each host has a copy of it."""
+    def sequence(
+        cls,
+        items: Sequence[Mapping[str, Any]],
+        *,
+        outputs: Outputs | None = None,
+        timeout_s: float = 300,
+        host_memory: int | str | None = None,
+        deterministic: bool = True,
+        version: str | None = None,
+    ) -> Self:
+        """The items of a Python sequence of dicts: anything with len() and items[i], such as a PyTorch
+        Dataset. Each host has a copy of it.
+        """
         if not hasattr(items, "__len__") or not hasattr(items, "__getitem__"):
             raise TypeError(f"sequence() takes what has len() and items[i], not a {type(items).__name__}")
         numbers = cls._make_function_source("range", {"stop": len(items)})
-        return numbers.map(_Item(items), outputs=outputs, timeout_s=timeout_s, host_memory=host_memory, deterministic=deterministic, version=version)
+        return numbers.map(
+            _Item(items),
+            outputs=outputs,
+            timeout_s=timeout_s,
+            host_memory=host_memory,
+            deterministic=deterministic,
+            version=version,
+        )
 
     def _infer(self, call: _Call) -> Callable[[], dict[str, Any]]:
         """What finds the outputs by running the function on the first element."""
-        wrappers: dict[str, type[_First]] = {"map": _First, "flat_map": _FirstOfList, "map_batches": _FirstOfBatch}
-        return lambda: _first_types(self._with_function("map_batches" if call.op == "map_batches" else "map", {
-            **call.attributes(wrappers[call.op](call.function)), "outputs": _TYPES}), call)
+        wrappers: dict[str, type[_First]] = {
+            "map": _First,
+            "flat_map": _FirstOfList,
+            "map_batches": _FirstOfBatch,
+        }
+        return lambda: _first_types(
+            self._with_function(
+                "map_batches" if call.op == "map_batches" else "map",
+                {**call.attributes(wrappers[call.op](call.function)), "outputs": _TYPES},
+            ),
+            call,
+        )
 
 
 class _Call:
     """One function, and how it is to be called."""
 
-    def __init__(self, op: str, function: Any, timeout_s: float, host_memory: int | str | None, deterministic: bool, version: str | None) -> None:
+    def __init__(
+        self,
+        op: str,
+        function: Any,
+        timeout_s: float,
+        host_memory: int | str | None,
+        deterministic: bool,
+        version: str | None,
+    ) -> None:
         if not callable(function):
             raise TypeError(f"{op}() takes a function, not a {type(function).__name__}")
         if version is not None and (not isinstance(version, str) or not version):
@@ -120,38 +216,62 @@ class _Call:
             raise PipelineError(f"{op}: deterministic is {deterministic!r}: expected True or False")
         if not isinstance(timeout_s, (int, float)) or not math.isfinite(timeout_s):
             raise PipelineError(f"{op}: timeout_s is {timeout_s!r}: expected a finite number of seconds")
-        self.op, self.function, self.timeout_s, self.deterministic, self.version = op, function, timeout_s, bool(deterministic), version
+        self.op, self.function, self.timeout_s, self.deterministic, self.version = (
+            op,
+            function,
+            timeout_s,
+            bool(deterministic),
+            version,
+        )
         self.host_memory = 0 if host_memory is None else byte_count("host_memory", host_memory)
         self.name = _name(function)
         self.rng = _takes_rng(function)
         self._identify()
 
     def _identify(self) -> None:
-        from cachew._identity import Identity, Unidentified  # not at import of cachew: it brings much with it, and most pipelines need none
+        # not at import of cachew: it brings much with it, and most pipelines need none
+        from cachew._identity import Identity, Unidentified
         from cachew._places import gathered
 
         found = Identity(self.function)
         if self.version is None and found.problem is not None:
-            what = f"{found.problem}, which has no hash that is the same in every process" if isinstance(found.problem, Unidentified) else "too much to hash"
+            what = (
+                f"{found.problem}, which has no hash that is the same in every process"
+                if isinstance(found.problem, Unidentified)
+                else "too much to hash"
+            )
             raise PipelineError(f"{self.op}: {self.name} refers to {what}: give version=")
         self.identity = found.hash if self.version is None else self.version
-        self.modules = gathered(found.places, found.late, self.version is not None) if found.places or found.late else ""
+        self.modules = (
+            gathered(found.places, found.late, self.version is not None) if found.places or found.late else ""
+        )
 
     def attributes(self, function: Any = None) -> dict[str, Any]:
         """As JSON; function: in place of the user's."""
         import cloudpickle  # type: ignore[import-untyped]  # not at import of cachew either
 
-        if "__mp_main__" in sys.modules:  # what __main__ of a process is in those that it spawned; no host could import it
+        # what __main__ of a process is in those that it spawned; no host could import it
+        if "__mp_main__" in sys.modules:
             cloudpickle.register_pickle_by_value(sys.modules["__mp_main__"])
         try:
             payload = cloudpickle.dumps(self.function if function is None else function)
         except Exception as problem:
             raise PipelineError(f"{self.op}: {self.name} can't be pickled: {problem}") from None
         modules = {"modules": self.modules} if self.modules else {}
-        effort = {"timeout_s": (self.timeout_s, 300), "host_memory": (self.host_memory, 0), "deterministic": (self.deterministic and function is None, True)}
+        effort = {
+            "timeout_s": (self.timeout_s, 300),
+            "host_memory": (self.host_memory, 0),
+            "deterministic": (self.deterministic and function is None, True),
+        }
         return {
-            "function": {"name": self.name, "identity": self.identity, "payload": base64.b64encode(payload).decode(), **modules,
-                         "path": [os.path.abspath(p) for p in sys.path if not p.endswith(".zip")], "rng": self.rng},
+            "function": {
+                "name": self.name,
+                "identity": self.identity,
+                "payload": base64.b64encode(payload).decode(),
+                **modules,
+                "path": [os.path.abspath(p) for p in sys.path if not p.endswith(".zip")],
+                "rng": self.rng,
+            },
             **{name: value for name, (value, default) in effort.items() if value != default},
         }
 
@@ -160,7 +280,10 @@ class _Call:
             refuse_in_import()
             return infer()
         if not isinstance(given, Mapping):
-            raise TypeError(f"{self.op}() takes outputs as a dict of dtypes or (dtype, shape), not a {type(given).__name__}")
+            raise TypeError(
+                f"{self.op}() takes outputs as a dict of dtypes or (dtype, shape), not a "
+                f"{type(given).__name__}"
+            )
         return {name: _declared(self.op, name, value) for name, value in given.items()}
 
 
@@ -203,7 +326,10 @@ def _first_types(ds: Any, call: _Call) -> dict[str, Any]:
             found: dict[str, Any] | None = json.loads(bytes(types[0] if isinstance(types, Bytes) else types))
             if found is not None:
                 return found
-    raise PipelineError(f"{call.op}: {call.name} gave no element to infer its outputs from: declare them, outputs={{name: (dtype, shape)}}")
+    raise PipelineError(
+        f"{call.op}: {call.name} gave no element to infer its outputs from: declare them, "
+        f"outputs={{name: (dtype, shape)}}"
+    )
 
 
 def _types_of(value: Any, rows: int | None = None) -> str:
@@ -213,24 +339,40 @@ def _types_of(value: Any, rows: int | None = None) -> str:
         raise TypeError("returned a dict without components, expected at least one")
     for name in value.keys():
         if not isinstance(name, str):
-            raise TypeError(f"returned a component of the name {name!r}, a {type(name).__name__}: expected a text")
+            raise TypeError(
+                f"returned a component of the name {name!r}, a {type(name).__name__}: expected a text"
+            )
         if not is_text(name) or not 0 < len(name.encode()) < 256:
-            raise TypeError(f"returned a component of the name {name!r:.80}: expected a text of 1 to 255 bytes in UTF-8")
+            raise TypeError(
+                f"returned a component of the name {name!r:.80}: expected a text of 1 to 255 bytes in UTF-8"
+            )
     return json.dumps({name: _type_of(name, value[name], rows) for name in value.keys()})
 
 
 def _type_of(name: str, value: Any, rows: int | None) -> dict[str, Any]:
-    if isinstance(value, (bytes, bytearray, memoryview, str, Bytes)) or (rows is not None and isinstance(value, (list, tuple)) and
-                                                                        all(isinstance(v, (bytes, bytearray, memoryview, str)) for v in value)):
+    if isinstance(value, (bytes, bytearray, memoryview, str, Bytes)) or (
+        rows is not None
+        and isinstance(value, (list, tuple))
+        and all(isinstance(v, (bytes, bytearray, memoryview, str)) for v in value)
+    ):
         return {"dtype": "bytes", "shape": []}
     if isinstance(value, np.ma.MaskedArray):
-        raise TypeError(f'returned a masked array as "{name}", and components have no masks: fill it, or return the mask as a component of its own')
+        raise TypeError(
+            f'returned a masked array as "{name}", and components have no masks: fill it, or '
+            f"return the mask as a component of its own"
+        )
     try:
         array = np.asarray(value)
     except Exception as problem:
-        raise TypeError(f'returned a {type(value).__name__} as "{name}", which NumPy makes no array of ({type(problem).__name__}: {problem})') from None
+        raise TypeError(
+            f'returned a {type(value).__name__} as "{name}", which NumPy makes no array of '
+            f"({type(problem).__name__}: {problem})"
+        ) from None
     if (array.dtype.kind not in "biuf" or array.dtype.itemsize > 8) and array.dtype.name != "bfloat16":
-        raise TypeError(f'returned "{name}" of dtype {array.dtype} ({type(value).__name__}), which is no dtype of a component')
+        raise TypeError(
+            f'returned "{name}" of dtype {array.dtype} ({type(value).__name__}), which is no '
+            f"dtype of a component"
+        )
     if rows is not None and (array.ndim == 0 or array.shape[0] != rows):
         raise TypeError(f'returned "{name}" of shape {array.shape}, expected {rows} rows')
     if array.ndim > 6 + (rows is not None):
@@ -252,7 +394,9 @@ class _FirstOfList(_First):
     def __call__(self, element: Element, **rng: Any) -> Element:
         values = self.function(element, **rng)
         if values is None or hasattr(values, "keys"):
-            raise TypeError(f"returned a {type(values).__name__}, expected a list of dicts, or a generator of them")
+            raise TypeError(
+                f"returned a {type(values).__name__}, expected a list of dicts, or a generator of them"
+            )
         for value in values:
             return {"types": _types_of(value)}
         return {"types": "null"}

@@ -1,6 +1,8 @@
-"""A host process: runs Python functions on rows that lie in shared memory. docs/hosts.md describes what is said to it and what it answers.
+"""A host process: runs Python functions on rows that lie in shared memory. docs/hosts.md describes what is
+said to it and what it answers.
 
-Started as `python -m cachew._host` by the engine, with its socket, the shared memory of requests and of answers, and a pipe whose end is its end.
+Started as `python -m cachew._host` by the engine, with its socket, the shared memory of requests and of
+answers, and a pipe whose end is its end.
 """
 
 import fcntl
@@ -11,7 +13,7 @@ import socket
 import struct
 import sys
 
-import numpy  # noqa: F401  before the folder of the package is on the path, where files are named as other packages are
+# noqa: F401  before the folder of the package is on the path, where files are named as other packages are
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 PARENT = os.path.dirname(HERE)
@@ -30,8 +32,11 @@ FRAME = struct.Struct("=IIQQQ")
 
 
 def live_no_longer_than_the_parent():
-    """The kernel kills this process when the other end of LIFE is closed: by the engine, or because its process is gone."""
-    fcntl.fcntl(LIFE, fcntl.F_SETOWN, -os.getpgrp() if os.getpgrp() == os.getpid() else os.getpid())  # with what it started
+    """The kernel kills this process when the other end of LIFE is closed: by the engine, or because its
+    process is gone.
+    """
+    # with what it started
+    fcntl.fcntl(LIFE, fcntl.F_SETOWN, -os.getpgrp() if os.getpgrp() == os.getpid() else os.getpid())
     fcntl.fcntl(LIFE, 10, signal.SIGKILL)  # F_SETSIG, which the module has no name for in all versions
     fcntl.fcntl(LIFE, fcntl.F_SETFL, fcntl.fcntl(LIFE, fcntl.F_GETFL) | os.O_ASYNC | os.O_NONBLOCK)
     try:
@@ -64,13 +69,23 @@ def main():
     while True:
         kind, version, key, size, call = FRAME.unpack(receive(connection, FRAME.size))
         if version != VERSION:
-            raise SystemExit(f"the engine speaks version {version} of the protocol of hosts, this package {VERSION}: they are of different releases")
+            raise SystemExit(
+                f"the engine speaks version {version} of the protocol of hosts, this package "
+                f"{VERSION}: they are of different releases"
+            )
         try:
             if kind == DEFINE:
                 functions[key] = Function(json.loads(receive(connection, size)))
                 reply = FRAME.pack(DONE, VERSION, key, 0, call)
             else:
-                used = functions[key].run(requests, size, answers, lambda used, key=key, call=call: connection.sendall(FRAME.pack(DONE, VERSION, key, used, call)))
+                used = functions[key].run(
+                    requests,
+                    size,
+                    answers,
+                    lambda used, key=key, call=call: connection.sendall(
+                        FRAME.pack(DONE, VERSION, key, used, call)
+                    ),
+                )
                 if used is None:  # it was answered on the way
                     continue
                 reply = FRAME.pack(DONE, VERSION, key, used, call)

@@ -1,4 +1,6 @@
-"""A function of a host: calls it for the rows of a request, takes down what each gave, and computes some twice to compare."""
+"""A function of a host: calls it for the rows of a request, takes down what each gave, and computes some
+twice to compare.
+"""
 
 import base64
 import contextlib
@@ -21,7 +23,9 @@ LATER = (types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType)
 DIFFERENT = "gave two different results for one record; if that is meant, say deterministic=False"
 
 is_copy = False
-"""Of a host, made by a function that forks. It ends where the function comes back in it, before it writes to the memory that it shares with the host."""
+"""Of a host, made by a function that forks. It ends where the function comes back in it, before it writes to
+the memory that it shares with the host.
+"""
 
 
 def become_copy():
@@ -53,9 +57,12 @@ loading = False  # modules are imported to find a function: cachew._calls looks
 
 
 class Slow:
-    """Answers for an iterable that keeps the engine waiting, with what it gave so far: from a thread, while its `next` goes on."""
+    """Answers for an iterable that keeps the engine waiting, with what it gave so far: from a thread, while
+    its `next` goes on.
+    """
 
-    PATIENCE_S = 0.02  # without an element: nothing beside what a person notices, and much beside what an answer costs
+    # without an element: nothing beside what a person notices, and much beside what an answer costs
+    PATIENCE_S = 0.02
 
     def __init__(self):
         self.reply = self.there = self.write = self.thread = None
@@ -64,7 +71,9 @@ class Slow:
 
     @contextlib.contextmanager
     def call(self, there, least, write):
-        """While in it, there() grows: how many elements there are. Afterwards `answered` says whether nothing is left to be said."""
+        """While in it, there() grows: how many elements there are. Afterwards `answered` says whether
+        nothing is left to be said.
+        """
         with self.lock:
             self.answered, self.there, self.least, self.write = False, there, least, write
             self.calls += 1
@@ -117,7 +126,8 @@ class Function:
         self.outputs = [Component(c) for c in spec["outputs"]]
         self.names = tuple(c.name for c in self.inputs)
         self.declared = tuple(c.name for c in self.outputs)
-        # Of an iterable: elements that were taken and not passed by a later call, the first one's place, and what it raised.
+        # Of an iterable: elements that were taken and not passed by a later call, the first one's place, and
+        # what it raised.
         self.iterator, self.kept_elements, self.first, self.failed = None, [], 0, None
         self.sized = [(k, c.bytes) for k, c in enumerate(self.outputs) if c.scalar_types is None]
         self.slow = Slow()
@@ -135,12 +145,17 @@ class Function:
         """The values of a dict of exactly the declared components, in their order."""
         if type(result) is not dict:
             if not hasattr(result, "keys"):
-                raise Wrong(f"returned {describe(result)}, expected a dict of {', '.join(sorted(self.declared))}")
+                raise Wrong(
+                    f"returned {describe(result)}, expected a dict of {', '.join(sorted(self.declared))}"
+                )
             result = dict(result)
         if len(result) != len(self.declared) or any(name not in result for name in self.declared):
             have, declared = set(result), set(self.declared)
             odd = sorted(map(str, have - declared)) or sorted(declared - have)
-            raise Wrong(f'{"returned" if have - declared else "did not return"} "{odd[0]}"; its outputs are {", ".join(sorted(declared))}')
+            raise Wrong(
+                f'{"returned" if have - declared else "did not return"} "{odd[0]}"; its outputs '
+                f"are {', '.join(sorted(declared))}"
+            )
         return [result[name] for name in self.declared]
 
     def kept(self, result):
@@ -169,12 +184,14 @@ class Function:
         words = np.frombuffer(memory.cover(size), np.uint64, HEAD + COLUMN * len(self.inputs)).tolist()
         progress = memoryview(memory.map).cast("B")[: HEAD * 8].cast("Q")
         answer = Answer(answer_memory, len(self.outputs))
-        run = {"iterate": self.pull, "map_batches": self.run_batch, "filter": self.run_filter}.get(self.kind, self.run_rows)
+        run = {"iterate": self.pull, "map_batches": self.run_batch, "filter": self.run_filter}.get(
+            self.kind, self.run_rows
+        )
         return run(memory, words, progress, answer)
 
     def pull(self, memory, words, progress, answer):
-        """Up to n elements of the iterable from a place on; going back behind those that are kept starts it anew. None: it was slow, and what there was is
-        answered already."""
+        """Up to n elements of the iterable from a place on; going back behind those that are kept starts it
+        anew. None: it was slow, and what there was is answered already."""
         n, start, least, keep = words[0], words[4], words[5], min(words[4], words[6])
         if (self.iterator is None and self.failed is None) or start < self.first:
             self.iterator, self.failed, self.first, self.kept_elements = None, None, 0, []
@@ -185,7 +202,11 @@ class Function:
         def there():
             return min(n, max(0, self.first + len(self.kept_elements) - start))
 
-        with self.slow.call(there, least, lambda count: self.answer_pull(answer, start, n, self.fitting(start, count, least), None)):
+        with self.slow.call(
+            there,
+            least,
+            lambda count: self.answer_pull(answer, start, n, self.fitting(start, count, least), None),
+        ):
             self.advance(keep, start, n, least, progress)
         if self.slow.answered:
             return None
@@ -194,13 +215,19 @@ class Function:
 
     def bytes_of(self, element):
         """Of what is not just a number in an element of an iterable, as it is kept; or why it is none."""
-        return 0 if isinstance(element, str) else sum(len(element[k]) if is_bytes else element[k].nbytes for k, is_bytes in self.sized)
+        return (
+            0
+            if isinstance(element, str)
+            else sum(len(element[k]) if is_bytes else element[k].nbytes for k, is_bytes in self.sized)
+        )
 
     def given(self, start, count):
         return self.kept_elements[start - self.first :][:count] if count else []
 
     def fitting(self, start, count, least):
-        """How many of so many kept elements from `start` on one answer holds: more than `least` as long as they are small."""
+        """How many of so many kept elements from `start` on one answer holds: more than `least` as long as
+        they are small.
+        """
         size = 0
         for i, element in enumerate(self.given(start, count) if self.sized else []):
             if i >= least and size >= PULL_BYTES:
@@ -221,8 +248,8 @@ class Function:
         return rows.finish(status, said, [1] * n)
 
     def advance(self, keep, start, n, least, progress):
-        """Takes elements, from `keep` on as they are kept, or why one is none, until there are n from `start` on, or `least` and many bytes, or the iterable is
-        over, raises, or was slow."""
+        """Takes elements, from `keep` on as they are kept, or why one is none, until there are n from
+        `start` on, or `least` and many bytes, or the iterable is over, raises, or was slow."""
         elements, position, slow = self.kept_elements, self.first + len(self.kept_elements), self.slow
         size = sum(map(self.bytes_of, elements[max(0, start - self.first) :])) if self.sized else 0
         try:
@@ -231,7 +258,12 @@ class Function:
                     self.iterator = iter(self.function())
                 except StopIteration as error:
                     raise RuntimeError("the function raised StopIteration") from error
-            while position < start + n and self.failed is None and not slow.answered and (size < PULL_BYTES or position < start + least):
+            while (
+                position < start + n
+                and self.failed is None
+                and not slow.answered
+                and (size < PULL_BYTES or position < start + least)
+            ):
                 if is_copy:  # made by the iterable, or by its last step
                     os._exit(0)
                 progress[PROGRESS] = position + 1
@@ -274,7 +306,11 @@ class Function:
     def same_batch(self, answer, result):
         """Whether a second result is what the first one left in the answer."""
         for c, value, (_, at, _, _) in zip(self.outputs, self.values_of(result), answer.columns):
-            data = b"".join(map(bytes, value)) if c.bytes else np.ascontiguousarray(in_order(array_of(c.name, value), c.dtype)).tobytes()
+            data = (
+                b"".join(map(bytes, value))
+                if c.bytes
+                else np.ascontiguousarray(in_order(array_of(c.name, value), c.dtype)).tobytes()
+            )
             if answer.memory.map[at : at + len(data)] != data:
                 return False
         return True
@@ -297,7 +333,9 @@ class Function:
         for i, (element, key, check) in enumerate(self.elements_of(memory, words)):
             progress[PROGRESS] = i + 1
             try:
-                keep, equal = self.twice(element, key, progress) if check else (truth(self.apply(element, key)), True)
+                keep, equal = (
+                    self.twice(element, key, progress) if check else (truth(self.apply(element, key)), True)
+                )
                 status[i] = OK if keep else DROPPED
                 if keep and not equal:
                     status[i] = DIFFERS
@@ -328,7 +366,12 @@ class Function:
                     result = plain(element) if plain is not None else self.apply(element, key)
                     if is_copy:
                         os._exit(0)
-                    if scalar is not None and type(result) is dict and len(result) == 1 and type(value := result.get(scalar.name)) in scalar.scalar_types:
+                    if (
+                        scalar is not None
+                        and type(result) is dict
+                        and len(result) == 1
+                        and type(value := result.get(scalar.name)) in scalar.scalar_types
+                    ):
                         rows.lists[0].append(value)  # the cheapest functions, without detours
                     else:
                         rows.add(i, result)

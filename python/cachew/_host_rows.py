@@ -1,4 +1,6 @@
-"""Rows in memory that a host shares with the engine: reading those of a request, writing an answer. docs/hosts.md has the words and tables."""
+"""Rows in memory that a host shares with the engine: reading those of a request, writing an answer.
+docs/hosts.md has the words and tables.
+"""
 
 import json
 import mmap
@@ -60,7 +62,8 @@ def read_columns(memory, components, words, n):
 
 def read_batch(memory, components, words, n):
     """A batch as a dict of arrays over the shared memory."""
-    from cachew import Bytes  # what batches have in the user's process; only this needs the rest of the package
+    # what batches have in the user's process; only this needs the rest of the package
+    from cachew import Bytes
 
     batch = {}
     for k, c in enumerate(components):
@@ -111,8 +114,16 @@ class Answer:
             return self.column(c, [bytes(v) for v in strings])
         refuse_mask(c.name, value)
         array = in_order(array_of(c.name, value), c.dtype)
-        if array.dtype != c.dtype or array.ndim < 1 or array.shape[0] != n or (c.shape is not None and not c.fits(array.shape[1:])) or array.ndim > 7:
-            raise Wrong(f'returned {describe(array)} as "{c.name}", expected {c.declared()} for each of {n} rows')
+        if (
+            array.dtype != c.dtype
+            or array.ndim < 1
+            or array.shape[0] != n
+            or (c.shape is not None and not c.fits(array.shape[1:]))
+            or array.ndim > 7
+        ):
+            raise Wrong(
+                f'returned {describe(array)} as "{c.name}", expected {c.declared()} for each of {n} rows'
+            )
         table = np.zeros(TABLE_ROW, np.uint64)
         table[0], table[1 : 1 + array.ndim] = array.ndim, array.shape
         where = self.put(table.tobytes())
@@ -125,7 +136,9 @@ class Answer:
         """Room for n values of a fixed shape, as an array to write them to."""
         item = int(np.prod(component.shape, dtype=np.int64)) * component.dtype.itemsize
         at = self.memory.reserve(n * item)
-        return at, self.memory.array(component.dtype, n * item // component.dtype.itemsize, at).reshape([n, *component.shape])
+        return at, self.memory.array(component.dtype, n * item // component.dtype.itemsize, at).reshape(
+            [n, *component.shape]
+        )
 
     def column(self, component, values):
         """Writes values that were kept; None where there is none."""
@@ -162,7 +175,9 @@ class Rows:
         """n: that many rows are to come, so values of fixed shape are written where they belong."""
         self.function, self.answer = function, answer
         self.lists = [[] for _ in function.outputs]
-        self.placed = [answer.place(c, n) if n is not None and c.fixed and c.shape else None for c in function.outputs]
+        self.placed = [
+            answer.place(c, n) if n is not None and c.fixed and c.shape else None for c in function.outputs
+        ]
 
     def add(self, i, result):
         """Row i, as a function returned it."""

@@ -1,4 +1,6 @@
-"""What a host's functions take and give: the declared type of a component, how a value of it is checked and kept, and what is said where it is wrong."""
+"""What a host's functions take and give: the declared type of a component, how a value of it is checked and
+kept, and what is said where it is wrong.
+"""
 
 import math
 import os
@@ -26,8 +28,15 @@ class Wrong(Exception):
 
 def refuse_mask(name, value):
     """What is masked would come out as if it were not."""
-    if isinstance(value, np.ndarray) and type(value) is not np.ndarray and isinstance(value, np.ma.MaskedArray):
-        raise Wrong(f'returned a masked array as "{name}", and components have no masks: fill it, or return the mask as a component of its own')
+    if (
+        isinstance(value, np.ndarray)
+        and type(value) is not np.ndarray
+        and isinstance(value, np.ma.MaskedArray)
+    ):
+        raise Wrong(
+            f'returned a masked array as "{name}", and components have no masks: fill it, or '
+            f"return the mask as a component of its own"
+        )
 
 
 def describe(value):
@@ -44,7 +53,10 @@ def array_of(name, value):
         return np.asarray(value)
     except Exception as error:
         said = " ".join(str(error).split())
-        raise Wrong(f'returned {describe(value)} as "{name}", which NumPy makes no array of ({type(error).__name__}: {said})') from None
+        raise Wrong(
+            f'returned {describe(value)} as "{name}", which NumPy makes no array of '
+            f"({type(error).__name__}: {said})"
+        ) from None
 
 
 def in_order(array, dtype):
@@ -89,8 +101,15 @@ class Component:
         self.scalar_types = None
         if self.fixed and not self.shape:
             self.scalar_types = {self.dtype.type} | ({bool} if self.dtype == bool else set())
-        self.nothing = self.dtype.type(0) if self.scalar_types else None  # in place of a value that is not there
-        self.python_types = (bool,) if self.dtype == bool else (int,) if self.dtype is not None and self.dtype.kind in "iu" else (int, float)
+        # in place of a value that is not there
+        self.nothing = self.dtype.type(0) if self.scalar_types else None
+        self.python_types = (
+            (bool,)
+            if self.dtype == bool
+            else (int,)
+            if self.dtype is not None and self.dtype.kind in "iu"
+            else (int, float)
+        )
 
     def declared(self):
         if self.bytes:
@@ -107,7 +126,10 @@ class Component:
                 try:
                     return value.encode()
                 except UnicodeEncodeError as error:
-                    raise Wrong(f'returned a str as "{self.name}" that has no UTF-8 ({error}), expected bytes or a text') from None
+                    raise Wrong(
+                        f'returned a str as "{self.name}" that has no UTF-8 ({error}), expected '
+                        f"bytes or a text"
+                    ) from None
             if isinstance(value, (bytes, bytearray, memoryview)):
                 return value
             raise self.wrong(value)
@@ -117,11 +139,17 @@ class Component:
             try:
                 with np.errstate(over="ignore"):
                     array = np.array(value, self.dtype)
-                fits = int(array) == value if self.dtype.kind in "iu" else np.isfinite(array) or not math.isfinite(value)
+                fits = (
+                    int(array) == value
+                    if self.dtype.kind in "iu"
+                    else np.isfinite(array) or not math.isfinite(value)
+                )
             except OverflowError:
                 fits = False
             if not fits:
-                raise Wrong(f'returned {short(value)} as "{self.name}", which is out of range for {self.dtype_name}')
+                raise Wrong(
+                    f'returned {short(value)} as "{self.name}", which is out of range for {self.dtype_name}'
+                )
         else:
             array = value if isinstance(value, np.ndarray) else array_of(self.name, value)
             if array.dtype == object:
@@ -135,7 +163,9 @@ class Component:
         return array
 
     def keep(self, value):
-        """The value, converted, where nobody else can change it: functions may use their arrays again for the next record."""
+        """The value, converted, where nobody else can change it: functions may use their arrays again for
+        the next record.
+        """
         if self.scalar_types is not None:
             return value if type(value) in self.scalar_types else self.convert(value)[()]
         value = self.convert(value)

@@ -1,8 +1,10 @@
-"""What a Python function is, as a hash that is the same in every process: of its code, constants, defaults, closure, and the globals it refers to. A
-pickle is not: that of one function can differ from process to process.
+"""What a Python function is, as a hash that is the same in every process: of its code, constants, defaults,
+closure, and the globals it refers to. A pickle is not: that of one function can differ from process to
+process.
 
-Functions and classes of installed packages are known by name and version; what lies in the user's own files is looked into. Of a module of the user's that
-the code refers to it is what the code names of it; of one that is imported when the code runs, its text.
+Functions and classes of installed packages are known by name and version; what lies in the user's own files
+is looked into. Of a module of the user's that the code refers to it is what the code names of it; of one
+that is imported when the code runs, its text.
 """
 
 from __future__ import annotations
@@ -21,14 +23,39 @@ from typing import Any
 
 import numpy as np
 
-from cachew._modules import distribution, global_names, imports, imports_of, installed, sources, taken_whole, version
+from cachew._modules import (
+    distribution,
+    global_names,
+    imports,
+    imports_of,
+    installed,
+    sources,
+    taken_whole,
+    version,
+)
 
 # What differs from process to process and does not say what a function does.
-_RANDOM = (random.Random, np.random.Generator, np.random.RandomState, np.random.BitGenerator, np.random.SeedSequence)
+_RANDOM = (
+    random.Random,
+    np.random.Generator,
+    np.random.RandomState,
+    np.random.BitGenerator,
+    np.random.SeedSequence,
+)
 _VIEWS = (KeysView, ValuesView, ItemsView)
-# Members of a class that say where it was written, or that Python keeps in it: some appear when it is used (pickling an instance sets __slotnames__).
-_NOT_OF_A_CLASS = {"__dict__", "__weakref__", "__module__", "__doc__", "__firstlineno__", "__static_attributes__", "__slotnames__", "_abc_impl",
-                   "__annotations_cache__"}
+# Members of a class that say where it was written, or that Python keeps in it: some appear when it is used
+# (pickling an instance sets __slotnames__).
+_NOT_OF_A_CLASS = {
+    "__dict__",
+    "__weakref__",
+    "__module__",
+    "__doc__",
+    "__firstlineno__",
+    "__static_attributes__",
+    "__slotnames__",
+    "_abc_impl",
+    "__annotations_cache__",
+}
 
 
 class Unidentified(TypeError):
@@ -69,7 +96,9 @@ def digest_of(*values: Any) -> str:
 
 
 def files_of(module: str) -> str:
-    """A hash of the user's files that are run when a module is imported; "": it has none, or they can't be read."""
+    """A hash of the user's files that are run when a module is imported; "": it has none, or they can't
+    be read.
+    """
     walk = _Walk(versions=False)
     try:
         walk.source(module)
@@ -79,18 +108,23 @@ def files_of(module: str) -> str:
 
 
 class _Walk:
-    """Feeds a value, and what it refers to, into a hash. What was seen before is a number, so that references may go in circles."""
+    """Feeds a value, and what it refers to, into a hash. What was seen before is a number, so that
+    references may go in circles.
+    """
 
     def __init__(self, versions: bool = True) -> None:
         self.hash = hashlib.blake2b(digest_size=16)
-        self.versions = versions  # whether those of installed packages that are imported later count: finding them takes tens of milliseconds
+        # whether those of installed packages that are imported later count: finding them takes tens of
+        # milliseconds
+        self.versions = versions
         self.seen: dict[int, int] = {}
         self.kept: list[Any] = []  # ids must not be used again
         self.followed: set[tuple[int, tuple[str, ...]]] = set()  # modules, for these names
         self.files: dict[str, tuple[str, bytes]] = {}  # path -> name of the module, hash of the text
         self.places: set[tuple[str, str]] = set()
         self.late: set[str] = set()
-        self.problem: Unidentified | RecursionError | None = None  # the first one: the function uses what comes behind it, too
+        # the first one: the function uses what comes behind it, too
+        self.problem: Unidentified | RecursionError | None = None
 
     def text(self, *parts: object) -> None:
         for part in parts:
@@ -98,9 +132,20 @@ class _Walk:
             self.hash.update(len(data).to_bytes(8, "little") + data)
 
     def add(self, value: Any) -> None:
-        if value is None or value is Ellipsis or value is NotImplemented or isinstance(value, (bool, int, float, complex, str, bytes, bytearray)):
-            plain = isinstance(value, (bytes, bytearray)) or (type(value) is int and value.bit_length() > 10000)  # Python writes no int of 4,300 digits
-            self.text(type(value).__name__, repr(value) if not plain else hex(value) if isinstance(value, int) else value)
+        if (
+            value is None
+            or value is Ellipsis
+            or value is NotImplemented
+            or isinstance(value, (bool, int, float, complex, str, bytes, bytearray))
+        ):
+            # Python writes no int of 4,300 digits
+            plain = isinstance(value, (bytes, bytearray)) or (
+                type(value) is int and value.bit_length() > 10000
+            )
+            self.text(
+                type(value).__name__,
+                repr(value) if not plain else hex(value) if isinstance(value, int) else value,
+            )
             return
         if id(value) in self.seen:
             self.text("seen", self.seen[id(value)])
@@ -114,7 +159,9 @@ class _Walk:
         except RecursionError:
             raise
         except Exception as problem:  # whatever somebody's object raises that is looked into
-            self.problem = self.problem or Unidentified(f"a {type(value).__qualname__} ({type(problem).__name__}: {problem})")
+            self.problem = self.problem or Unidentified(
+                f"a {type(value).__qualname__} ({type(problem).__name__}: {problem})"
+            )
 
     def compound(self, value: Any) -> None:
         if isinstance(value, types.ModuleType):
@@ -127,7 +174,10 @@ class _Walk:
             self.all("method", value.__func__, value.__self__)
         elif isinstance(value, functools.partial):
             self.all("partial", value.func, value.args, value.keywords)
-        elif isinstance(value, (types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType, np.ufunc)):
+        elif isinstance(
+            value,
+            (types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType, np.ufunc),
+        ):
             owner = getattr(value, "__self__", None)
             self.text("builtin", getattr(value, "__qualname__", value.__name__))
             if owner is not None and not isinstance(owner, types.ModuleType):
@@ -176,7 +226,15 @@ class _Walk:
             self.add(item)
 
     def code(self, code: types.CodeType) -> None:
-        self.text("code", code.co_name, code.co_code, code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags)
+        self.text(
+            "code",
+            code.co_name,
+            code.co_code,
+            code.co_argcount,
+            code.co_posonlyargcount,
+            code.co_kwonlyargcount,
+            code.co_flags,
+        )
         self.text(*code.co_names, "", *code.co_varnames, "", *code.co_freevars, "", *code.co_cellvars)
         self.all("constants", *code.co_consts)
 
@@ -204,7 +262,12 @@ class _Walk:
 
     def place(self, module: str | None, name: str) -> None:
         """Something that lies in a module; only what hosts will look for there is kept."""
-        if module in sys.modules and module not in ("__main__", "__mp_main__") and not installed(module) and "<locals>" not in name:
+        if (
+            module in sys.modules
+            and module not in ("__main__", "__mp_main__")
+            and not installed(module)
+            and "<locals>" not in name
+        ):
             value: Any = sys.modules[module]
             for part in name.split("."):
                 value = getattr(value, "__dict__", {}).get(part, self)
@@ -212,8 +275,8 @@ class _Walk:
                 self.places.add((module, name))
 
     def used(self, *values: Any, names: tuple[str, ...], whole: bool = False) -> None:
-        """Values that code with these names refers to. Of a module of the user's it is what the module has by these names that counts; and its text, where the code
-        does more with it than that (`whole`)."""
+        """Values that code with these names refers to. Of a module of the user's it is what the module has
+        by these names that counts; and its text, where the code does more with it than that (`whole`)."""
         self.text("used", len(values))
         for value in values:
             if not isinstance(value, types.ModuleType) or installed(value.__name__):

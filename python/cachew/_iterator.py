@@ -19,9 +19,11 @@ if TYPE_CHECKING:
 
 @checked_methods
 class DatasetIterator:
-    """The batches of a dataset, one after the other, computed ahead by threads of its own. `Dataset.iterator` makes it.
+    """The batches of a dataset, one after the other, computed ahead by threads of its own.
+    `Dataset.iterator` makes it.
 
-    It is also a context manager: at the end of `with` its threads are gone. Batches that are held stay valid. One thread may use it at a time.
+    It is also a context manager: at the end of `with` its threads are gone. Batches that are held stay
+    valid. One thread may use it at a time.
     """
 
     def __init__(self, dataset: Dataset, options: Options, timeout_s: float | None) -> None:
@@ -52,12 +54,15 @@ class DatasetIterator:
             self._warn()
             raise StopIteration
         batch = Batch._over(slab, self._batched)
-        # What a signal raises before this line leaves the batch to the next call. Between it and what follows `in` of a `for` Python looks for no signals.
+        # What a signal raises before this line leaves the batch to the next call. Between it and what follows
+        # `in` of a `for` Python looks for no signals.
         core.accepted = slab
         return batch
 
     def next(self, timeout_s: float | None = None) -> Batch | None:
-        """The next batch, or None at the end. `DeadlineError` if none comes within timeout_s; nothing is lost then."""
+        """The next batch, or None at the end. `DeadlineError` if none comes within timeout_s; nothing is
+        lost then.
+        """
         core = self._core
         slab = core.next(seconds("timeout_s", timeout_s))
         if slab is None:
@@ -67,12 +72,16 @@ class DatasetIterator:
         return batch
 
     def state_dict(self) -> dict[str, Any]:
-        """The position after the batch that was handed out last: at most 1 KB, plain values. Any number of threads and ranks may go on from it."""
+        """The position after the batch that was handed out last: at most 1 KB, plain values. Any number of
+        threads and ranks may go on from it.
+        """
         state: dict[str, Any] = json.loads(self._core.state())
         return state
 
     def load_state_dict(self, state: State | str) -> None:
-        """Goes on from a state of the same pipeline, data and seed, as if nothing had come between. A state that does not fit changes nothing."""
+        """Goes on from a state of the same pipeline, data and seed, as if nothing had come between. A state
+        that does not fit changes nothing.
+        """
         text = state_text(state)
         if text is None:
             raise StateError("state is None: expected what state_dict() gave, or its JSON")
@@ -81,12 +90,16 @@ class DatasetIterator:
         self._core = fresh
 
     def profile(self) -> dict[str, Any]:
-        """Where the time went so far: seconds and share of each operator, the bottleneck, bytes read, peak of memory, batches held."""
+        """Where the time went so far: seconds and share of each operator, the bottleneck, bytes read, peak
+        of memory, batches held.
+        """
         profile: dict[str, Any] = json.loads(self._core.profile())
         return profile
 
     def quarantine(self) -> list[dict[str, Any]]:
-        """The records of batches handed out so far that could not be computed (the first 10,000), with reasons."""
+        """The records of batches handed out so far that could not be computed (the first 10,000), with
+        reasons.
+        """
         records: list[dict[str, Any]] = json.loads(self._core.quarantine()[2])
         return records
 
@@ -100,10 +113,16 @@ class DatasetIterator:
         for entry in self.quarantine() if self._has_functions else ():
             if entry["action"] == "differs" and entry["reason"] not in seen:
                 seen.add(entry["reason"])
-                warnings.warn(f"{entry['operator']}: {entry['reason']} (record {entry['record']})", RuntimeWarning, stacklevel=3)
+                warnings.warn(
+                    f"{entry['operator']}: {entry['reason']} (record {entry['record']})",
+                    RuntimeWarning,
+                    stacklevel=3,
+                )
 
     def __enter__(self) -> DatasetIterator:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
         self.close()

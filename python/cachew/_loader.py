@@ -1,7 +1,8 @@
 """What the loaders of torch and JAX share: epochs, positions, and running ahead.
 
-A loader is iterated once per epoch, as training loops do: each `for batch in loader` is the next epoch. Behind it is one iterator without end, so that
-the next epoch's first batches are computed while the last one's are used.
+A loader is iterated once per epoch, as training loops do: each `for batch in loader` is the next epoch.
+Behind it is one iterator without end, so that the next epoch's first batches are computed while the last
+one's are used.
 """
 
 from __future__ import annotations
@@ -19,8 +20,20 @@ from cachew._batch import Batch
 from cachew._calls import checked_methods
 from cachew._errors import DeadlineError, Error, StateError, UsageError
 from cachew._iterator import DatasetIterator
-from cachew._options import (LoaderOptions, Options, ServiceOptions, State, check_ranks, make_options, seconds, state_text, with_cache, with_service,
-                             with_sharding, wrong)
+from cachew._options import (
+    LoaderOptions,
+    Options,
+    ServiceOptions,
+    State,
+    check_ranks,
+    make_options,
+    seconds,
+    state_text,
+    with_cache,
+    with_service,
+    with_sharding,
+    wrong,
+)
 from cachew.dataset import Dataset
 
 T = TypeVar("T")
@@ -39,8 +52,8 @@ class Item(NamedTuple):
 class Stream:
     """Items of an iterator, made when they are asked for.
 
-    Who asks for an item takes it off `items` once the user has it: what a signal raises before leaves it there for the next call. Here as there, no
-    signal is looked for between assignments.
+    Who asks for an item takes it off `items` once the user has it: what a signal raises before leaves it
+    there for the next call. Here as there, no signal is looked for between assignments.
     """
 
     def __init__(self, iterator: DatasetIterator, convert: Callable[[Batch], Any]) -> None:
@@ -59,7 +72,9 @@ class Stream:
             batch = self._batch
             if batch is None:
                 return None
-            item = Item(self._convert(batch), batch.epoch, batch.g, batch.is_padding, self._iterator._core.state())
+            item = Item(
+                self._convert(batch), batch.epoch, batch.g, batch.is_padding, self._iterator._core.state()
+            )
             self._batch, self.items = None, [item]
         return self.items[0]
 
@@ -74,9 +89,11 @@ class Stream:
 
 
 class _Ahead:
-    """What an AheadStream and its thread share. Items wait in `items`, up to `limit`, and behind them why there are no more.
+    """What an AheadStream and its thread share. Items wait in `items`, up to `limit`, and behind them why
+    there are no more.
 
-    The two wake each other by a lock that the one who waits takes and the other one opens: a call that a signal ends leaves nothing counted wrong.
+    The two wake each other by a lock that the one who waits takes and the other one opens: a call that a
+    signal ends leaves nothing counted wrong.
     """
 
     def __init__(self, stream: Stream, limit: int) -> None:
@@ -105,7 +122,9 @@ class _Ahead:
                 while (len(self.items) >= self.limit or self.late) and not self.stopping:
                     self.room.acquire()
         except BaseException as error:
-            if not self.stopping:  # one that comes of closing is dropped: its traceback would keep this frame, and so all there is here
+            # one that comes of closing is dropped: its traceback would keep this frame, and so all there is
+            # here
+            if not self.stopping:
                 self.failed = error
         self.over = True
         _wake(self.news)
@@ -120,20 +139,24 @@ def _wake(lock: threading.Lock) -> None:
 
 
 def _end(shared: _Ahead, thread: threading.Thread, owner: int) -> None:
-    """Ends what was started, and waits for that. One that a signal met as it started may not know yet that it runs: it ends by itself."""
+    """Ends what was started, and waits for that. One that a signal met as it started may not know yet that
+    it runs: it ends by itself.
+    """
     if owner != os.getpid():
         return
     shared.stopping = True
     shared.stream.close()
     _wake(shared.room)  # it may wait for that
-    if thread.is_alive() and thread is not threading.current_thread():  # which may be the one that collects what is no longer used
+    # which may be the one that collects what is no longer used
+    if thread.is_alive() and thread is not threading.current_thread():
         thread.join()
 
 
 class AheadStream:
     """The same on a thread of its own, up to `ahead` items before they are asked for.
 
-    The thread does not have this object, and ends with it: also with one that a signal left unfinished, when the thread may run already.
+    The thread does not have this object, and ends with it: also with one that a signal left unfinished, when
+    the thread may run already.
     """
 
     def __init__(self, stream: Stream, ahead: int) -> None:
@@ -146,7 +169,10 @@ class AheadStream:
 
     def _check_owner(self) -> None:
         if self._owner != os.getpid():
-            raise UsageError(f"this loader runs in process {self._owner}; in a forked child (process {os.getpid()}) make a new one from the dataset")
+            raise UsageError(
+                f"this loader runs in process {self._owner}; in a forked child (process "
+                f"{os.getpid()}) make a new one from the dataset"
+            )
 
     def get(self) -> Item | None:
         self._check_owner()
@@ -196,10 +222,19 @@ class Epoch(Generic[T]):
 
 @checked_methods
 class Loader(Generic[T]):
-    """Epochs of converted batches, with a position that can be saved. Each `for batch in loader` is the next epoch."""
+    """Epochs of converted batches, with a position that can be saved. Each `for batch in loader` is the next
+    epoch.
+    """
 
-    def __init__(self, dataset: Dataset, convert: Callable[[Batch], Any], ahead: int, ranks: Callable[[], tuple[int, int]],
-                 sharding: str | None, **options: Unpack[LoaderOptions]) -> None:
+    def __init__(
+        self,
+        dataset: Dataset,
+        convert: Callable[[Batch], Any],
+        ahead: int,
+        ranks: Callable[[], tuple[int, int]],
+        sharding: str | None,
+        **options: Unpack[LoaderOptions],
+    ) -> None:
         self.dataset = dataset
         self.batch_size = dataset.batch_size
         self._convert = convert
@@ -246,7 +281,8 @@ class Loader(Generic[T]):
             self._end_epoch()
             raise StopIteration
         value, last = self._hand_over(item.value), item.g == epoch.last_g
-        # What a signal raises before this line leaves the item to the next call. From here to what follows `in` of a `for` Python looks for no signals.
+        # What a signal raises before this line leaves the item to the next call. From here to what follows
+        # `in` of a `for` Python looks for no signals.
         self._state, self.epoch, self.is_padding = item.state, item.epoch, item.is_padding
         self._inside, self._turn = not last, self._turn + last
         del stream.items[0]
@@ -263,7 +299,8 @@ class Loader(Generic[T]):
     def _open(self, epoch: int) -> None:
         options = self._first()._replace(first_epoch=epoch, state=self._state if self._loaded else None)
         iterator = DatasetIterator(self.dataset, options, self._timeout_s)
-        if not self._loaded and self.epoch < 0:  # asked for later, another iterator would take over this one's job
+        # asked for later, another iterator would take over this one's job
+        if not self._loaded and self.epoch < 0:
             self._state = iterator._core.state()
         stream = Stream(iterator, self._convert)
         self._stream = AheadStream(stream, self._ahead) if self._ahead else stream
@@ -294,7 +331,9 @@ class Loader(Generic[T]):
         try:
             return self.dataset.n_batches(rank=options.rank, world_size=options.world_size)
         except Error as error:
-            raise TypeError(f"the number of batches is not known here: the data are where the workers are ({error})") from None
+            raise TypeError(
+                f"the number of batches is not known here: the data are where the workers are ({error})"
+            ) from None
 
     def _last_g(self) -> int | None:
         """g of this rank's last batch of an epoch, where it is known beforehand."""
@@ -313,14 +352,22 @@ class Loader(Generic[T]):
     # ---- state ----
 
     def state_dict(self) -> dict[str, Any]:
-        """The position after the batch that was handed out last; not what was prepared ahead. Good for any number of ranks and threads."""
+        """The position after the batch that was handed out last; not what was prepared ahead. Good for any
+        number of ranks and threads.
+        """
         return {"cachew": json.loads(self._begins(None) if self._state is None else self._state)}
 
     def load_state_dict(self, state_dict: State) -> None:
-        """Goes on from a state: the next `for batch in loader` gives the rest of its epoch (the next epoch, if that is over)."""
+        """Goes on from a state: the next `for batch in loader` gives the rest of its epoch (the next epoch,
+        if that is over).
+        """
         state = state_dict.get("cachew") if isinstance(state_dict, dict) else None
         if not isinstance(state, dict):
-            what = "that of an iterator" if isinstance(state_dict, dict) and "cachew_state" in state_dict else f"{state_dict!r:.60}"
+            what = (
+                "that of an iterator"
+                if isinstance(state_dict, dict) and "cachew_state" in state_dict
+                else f"{state_dict!r:.60}"
+            )
             raise StateError(f"state is {what}: expected what state_dict() of a loader gave")
         text = state_text(state)
         self._begins(text)  # it fits
@@ -330,7 +377,9 @@ class Loader(Generic[T]):
         self.epoch = int(state["epoch"]) - 1 if state.get("g") == 0 else int(state["epoch"])
 
     def _begins(self, state: str | None) -> str:
-        """The state of the first iterator before its first batch: without its threads and processes, for a handler of a signal may ask again and again."""
+        """The state of the first iterator before its first batch: without its threads and processes, for a
+        handler of a signal may ask again and again.
+        """
         options = self._first()._replace(state=state)
         if options.service is None:
             return self.dataset._runnable().state(options)
@@ -346,12 +395,15 @@ class Loader(Generic[T]):
     # ---- what it does ----
 
     def profile(self) -> dict[str, Any]:
-        """Where the time went so far, as `DatasetIterator.profile`, since the `for` that began the present iterator: the first one, or that after one that was
-        left early. It waits for the batch that is computed at the moment."""
+        """Where the time went so far, as `DatasetIterator.profile`, since the `for` that began the present
+        iterator: the first one, or that after one that was left early. It waits for the batch that is
+        computed at the moment."""
         return self._running().profile()
 
     def quarantine(self) -> list[dict[str, Any]]:
-        """The records that could not be computed (the first 10,000), with reasons, as `DatasetIterator.quarantine`, since then."""
+        """The records that could not be computed (the first 10,000), with reasons, as
+        `DatasetIterator.quarantine`, since then.
+        """
         return self._running().quarantine()
 
     def _running(self) -> Stream | AheadStream:
@@ -361,7 +413,16 @@ class Loader(Generic[T]):
 
 
 def _options(given: LoaderOptions) -> Options:
-    options = make_options(seed=given.get("seed"), epochs=math.inf, threads=given.get("threads"), memory=given.get("memory"), index_dir=given.get("index_dir"))
+    options = make_options(
+        seed=given.get("seed"),
+        epochs=math.inf,
+        threads=given.get("threads"),
+        memory=given.get("memory"),
+        index_dir=given.get("index_dir"),
+    )
     options = with_cache(options, given.get("cache_dir"), given.get("cache"), given.get("cache_bytes"))
-    service = cast(ServiceOptions, {name: value for name, value in given.items() if name in ServiceOptions.__annotations__})
+    service = cast(
+        ServiceOptions,
+        {name: value for name, value in given.items() if name in ServiceOptions.__annotations__},
+    )
     return with_service(options, given.get("service"), **service)

@@ -24,7 +24,9 @@ MAX_NDIM = 6
 
 
 class Data(str):
-    """The value of the attribute `data`: the id of the data, which it keeps, and what to make them of in another process."""
+    """The value of the attribute `data`: the id of the data, which it keeps, and what to make them of in
+    another process.
+    """
 
     made_of: tuple[str, Any]
     keeps: object
@@ -49,22 +51,27 @@ class InMemory:
 
     @classmethod
     def arrays(cls, components: Mapping[str, Any]) -> Self:
-        """NumPy arrays, one per component, all with the same first dimension: element i is what stands at place i of each.
+        """NumPy arrays, one per component, all with the same first dimension: element i is what stands at
+        place i of each.
 
-        components: name -> array (or what numpy.asarray makes one of); lists of bytes or texts are components of bytes. Contiguous arrays are used where
-            they lie, not copied: do not change them while the dataset is in use (a cache finds out: DataError). Their content is hashed once, so that a state of
-            other data is refused. JSON has the hash only: it means something in this process alone, but pickles hold the arrays.
+        components: name -> array (or what numpy.asarray makes one of); lists of bytes or texts are
+        components of bytes. Contiguous arrays are used where
+            they lie, not copied: do not change them while the dataset is in use (a cache finds out:
+            DataError). Their content is hashed once, so that a state of other data is refused. JSON has the
+            hash only: it means something in this process alone, but pickles hold the arrays.
         """
         return cls._make_function_source("arrays", {"data": _from_arrays(components)})
 
     @classmethod
     def arrow(cls, source: Any) -> Self:
-        """The rows of anything with `__arrow_c_stream__`: a pyarrow Table, a Polars DataFrame, a Hugging Face dataset with an Arrow table, Parquet through any
-        of them. Used where it lies, not copied (but for bools and dictionaries). A stream that is read once, such as a RecordBatchReader, is read to its
-        end now, into memory: for more than that, `iterable` with a function that yields rows, or a source of files.
+        """The rows of anything with `__arrow_c_stream__`: a pyarrow Table, a Polars DataFrame, a Hugging
+        Face dataset with an Arrow table, Parquet through any of them. Used where it lies, not copied (but
+        for bools and dictionaries). A stream that is read once, such as a RecordBatchReader, is read to its
+        end now, into memory: for more than that, `iterable` with a function that yields rows, or a source of
+        files.
 
-        Columns of integers, floats, bools, strings, binary, fixed-size lists (a shape) and lists (a first dimension that varies) of numbers. Nulls are
-        an error that names column and row.
+        Columns of integers, floats, bools, strings, binary, fixed-size lists (a shape) and lists (a first
+        dimension that varies) of numbers. Nulls are an error that names column and row.
         """
         return cls._make_function_source("arrays", {"data": _from_arrow(source)})
 
@@ -79,15 +86,22 @@ def _from_arrays(components: Mapping[str, Any]) -> Data:
         if not isinstance(name, str):
             raise TypeError(f"arrays(): the name {name!r} is a {type(name).__name__}: expected a text")
         if not is_text(name):
-            raise PipelineError(f"arrays: the name {name!r} can't be written in UTF-8, or has a NUL: expected a text")
+            raise PipelineError(
+                f"arrays: the name {name!r} can't be written in UTF-8, or has a NUL: expected a text"
+            )
         try:
             dtype, shape, data, offsets, lengths[name] = _component(name, value)
         except UnicodeEncodeError as problem:
-            raise PipelineError(f"arrays: {name} has a text that can't be written in UTF-8 ({problem})") from None
+            raise PipelineError(
+                f"arrays: {name} has a text that can't be written in UTF-8 ({problem})"
+            ) from None
         described.append((name, dtype, shape, data, offsets))
         kept[name] = value
     if len(set(lengths.values())) > 1:
-        raise PipelineError(f"arrays: the arrays differ in length: {', '.join(f'{name} has {n}' for name, n in lengths.items())}")
+        raise PipelineError(
+            f"arrays: the arrays differ in length: "
+            f"{', '.join(f'{name} has {n}' for name, n in lengths.items())}"
+        )
     return Data.of(_core.arrays(described, next(iter(lengths.values()))), ("arrays", kept))
 
 
@@ -96,25 +110,46 @@ def _component(name: str, value: Any) -> tuple[str, tuple[int, ...], Any, Any, i
     if isinstance(value, Bytes):
         offsets = np.ascontiguousarray(value.offsets, np.uint64)
         return "bytes", (), np.ascontiguousarray(value.data), offsets, len(value)
-    if isinstance(value, (list, tuple)) and value and all(isinstance(v, (str, bytes, bytearray, memoryview)) for v in value):
+    if (
+        isinstance(value, (list, tuple))
+        and value
+        and all(isinstance(v, (str, bytes, bytearray, memoryview)) for v in value)
+    ):
         return _strings(value)
     if isinstance(value, np.ma.MaskedArray):
-        raise PipelineError(f"arrays: {name} is a masked array, and components have no masks: fill it, or give the mask as a component of its own")
+        raise PipelineError(
+            f"arrays: {name} is a masked array, and components have no masks: fill it, or "
+            f"give the mask as a component of its own"
+        )
     try:
         array = np.asarray(value)
     except ValueError:  # NumPy's, of lists that differ in length
-        raise PipelineError(f"arrays: {name} has elements that differ in shape: expected one shape for all, or a source with functions") from None
-    if array.dtype.kind in "SU" or (array.dtype == object and array.ndim == 1 and all(isinstance(v, (str, bytes)) for v in array)):
+        raise PipelineError(
+            f"arrays: {name} has elements that differ in shape: expected one shape for "
+            f"all, or a source with functions"
+        ) from None
+    if array.dtype.kind in "SU" or (
+        array.dtype == object and array.ndim == 1 and all(isinstance(v, (str, bytes)) for v in array)
+    ):
         if array.ndim != 1:
-            raise PipelineError(f"arrays: {name} is an array of strings with {array.ndim} dimensions: expected 1")
+            raise PipelineError(
+                f"arrays: {name} is an array of strings with {array.ndim} dimensions: expected 1"
+            )
         return _strings(array.tolist())
     if array.ndim == 0:
-        raise PipelineError(f"arrays: {name} is a single value: expected an array whose first dimension counts the elements")
+        raise PipelineError(
+            f"arrays: {name} is a single value: expected an array whose first dimension counts the elements"
+        )
     bfloat16 = array.dtype.name == "bfloat16"
     if (array.dtype.kind not in "biuf" or array.dtype.itemsize > 8) and not bfloat16:
-        raise PipelineError(f"arrays: {name} has dtype {array.dtype}, which is no dtype of a component: expected bool, integers, floats or strings")
+        raise PipelineError(
+            f"arrays: {name} has dtype {array.dtype}, which is no dtype of a component: "
+            f"expected bool, integers, floats or strings"
+        )
     if array.ndim > MAX_NDIM + 1:
-        raise PipelineError(f"arrays: {name} has elements of {array.ndim - 1} dimensions: expected at most {MAX_NDIM}")
+        raise PipelineError(
+            f"arrays: {name} has elements of {array.ndim - 1} dimensions: expected at most {MAX_NDIM}"
+        )
     dtype = array.dtype.newbyteorder("=")
     array = np.ascontiguousarray(array, dtype)
     data = array.view(np.uint16) if bfloat16 else array
@@ -130,7 +165,10 @@ def _strings(values: Iterable[Any]) -> tuple[str, tuple[int, ...], Any, Any, int
 
 def _from_arrow(source: Any) -> Data:
     if not hasattr(source, "__arrow_c_stream__"):
-        raise TypeError(f"arrow() takes what has __arrow_c_stream__, such as a pyarrow Table or a Polars DataFrame, not a {type(source).__name__}")
+        raise TypeError(
+            f"arrow() takes what has __arrow_c_stream__, such as a pyarrow Table or a Polars "
+            f"DataFrame, not a {type(source).__name__}"
+        )
     return Data.of(_core.arrow(source.__arrow_c_stream__()), ("arrow", source))
 
 
@@ -148,7 +186,12 @@ def data_of(nodes: Iterable[Node]) -> list[Data]:
 
 def restored(nodes: Iterable[Node], made_of: Mapping[str, tuple[str, Any]]) -> list[Node]:
     """The chain with its data made anew: of a pickle."""
-    fresh = {str(data): data for data in ({"arrays": _from_arrays, "arrow": _from_arrow}[kind](value) for kind, value in made_of.values())}
+    fresh = {
+        str(data): data
+        for data in (
+            {"arrays": _from_arrays, "arrow": _from_arrow}[kind](value) for kind, value in made_of.values()
+        )
+    }
 
     def renewed(value: Any) -> Any:
         if isinstance(value, list) and value and isinstance(value[0], list):

@@ -1,5 +1,5 @@
-"""Operators as methods: `Operators` has one for each operator of the table. For type checkers and editors tools/make_stubs.py writes the same
-methods into _methods.pyi."""
+"""Operators as methods: `Operators` has one for each operator of the table. For type checkers and editors
+tools/make_stubs.py writes the same methods into _methods.pyi."""
 
 from __future__ import annotations
 
@@ -37,7 +37,13 @@ def method_of(op: Operator) -> Any:
 
         def method(cls: Any, /, *args: Any, **kwargs: Any) -> Any:
             arguments = op.arguments(args, kwargs)
-            unbuilt = [a for value in arguments.values() if isinstance(value, (list, tuple)) for a in value if isinstance(a, Unbuilt)]
+            unbuilt = [
+                a
+                for value in arguments.values()
+                if isinstance(value, (list, tuple))
+                for a in value
+                if isinstance(a, Unbuilt)
+            ]
             return unbuilt[0] if unbuilt else cls._begin(op, arguments)
     else:
 
@@ -52,12 +58,18 @@ def method_of(op: Operator) -> Any:
 
 
 def read_table() -> None:
-    """Gives `Operators` a method for each operator that has none yet. Called at import, and when a plug-in may have added some."""
+    """Gives `Operators` a method for each operator that has none yet. Called at import, and when a plug-in
+    may have added some.
+    """
     for entry in json.loads(_core.operators_json())["ops"]:
         if entry["name"] not in TABLE:
             op = TABLE[entry["name"]] = Operator(entry)
             by_hand = hasattr(Functions, op.name) or hasattr(InMemory, op.name)
-            if not op.takes_function and (op.name == "filter" or not by_hand) and not hasattr(Operators, op.name):
+            if (
+                not op.takes_function
+                and (op.name == "filter" or not by_hand)
+                and not hasattr(Operators, op.name)
+            ):
                 setattr(Operators, op.name, method_of(op))
 
 
@@ -65,13 +77,15 @@ def document(name: str, *operators: str) -> None:
     """Puts the table's words about operators before those of a method of Functions."""
     method = vars(Functions).get(name) or vars(InMemory)[name]
     function = getattr(method, "__func__", method)
-    function.__doc__ = "\n\n".join([*(TABLE[op].docstring() for op in operators), inspect.cleandoc(function.__doc__ or "")])
+    function.__doc__ = "\n\n".join(
+        [*(TABLE[op].docstring() for op in operators), inspect.cleandoc(function.__doc__ or "")]
+    )
 
 
 @checked
 def load_plugin(path: str | os.PathLike[str]) -> None:
-    """Loads a C plug-in, a shared object with operators (docs/plugins.md): they are methods of datasets from now on. A plug-in is code that runs in this
-    process: load what you trust."""
+    """Loads a C plug-in, a shared object with operators (docs/plugins.md): they are methods of datasets from
+    now on. A plug-in is code that runs in this process: load what you trust."""
     _core.load_plugin(path)
     read_table()
 

@@ -9,7 +9,21 @@ from cachew.dataset import Dataset
 from cachew.expr import Expr
 
 _DType: TypeAlias = (
-    Literal["bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64"]
+    Literal[
+        "bool",
+        "uint8",
+        "uint16",
+        "uint32",
+        "uint64",
+        "int8",
+        "int16",
+        "int32",
+        "int64",
+        "float16",
+        "bfloat16",
+        "float32",
+        "float64",
+    ]
     | np.dtype[Any]
     | type[Any]
 )
@@ -49,7 +63,14 @@ class Operators:
         drop_remainder: whether a short last batch is left out (true or false)
         """
 
-    def bucket_by_length(self, length: _Expression, boundaries: Sequence[int], sizes: Sequence[int], *, pad: Mapping[str, Any] = {}) -> Dataset:
+    def bucket_by_length(
+        self,
+        length: _Expression,
+        boundaries: Sequence[int],
+        sizes: Sequence[int],
+        *,
+        pad: Mapping[str, Any] = {},
+    ) -> Dataset:
         """Batches elements of similar length, padded to the longest.
 
         Components whose shape varies are padded at the end of each dimension to the largest of the batch; bytes are not padded.
@@ -134,7 +155,9 @@ class Operators:
         components: names of the components to drop (a list of strings or a single one of length at least 1)
         """
 
-    def fail(self, where: _Expression = "true", *, kind: Literal["error", "crash", "hang"] = "error") -> Dataset:
+    def fail(
+        self, where: _Expression = "true", *, kind: Literal["error", "crash", "hang"] = "error"
+    ) -> Dataset:
         """Fails, crashes or hangs, for tests.
 
         Workers of a service run it with crash only where they were started with --allow-python.
@@ -194,7 +217,14 @@ class Operators:
         features: {name: "bytes"|"int64"|...}, or {name: {key, dtype, shape, variable, default}} (an object)
         """
 
-    def normalize(self, component: str, mean: float | Sequence[float], std: float | Sequence[float], *, dtype: _DType = "float32") -> Dataset:
+    def normalize(
+        self,
+        component: str,
+        mean: float | Sequence[float],
+        std: float | Sequence[float],
+        *,
+        dtype: _DType = "float32",
+    ) -> Dataset:
         """(x - mean) / std, per channel.
 
         Computed in float32 whatever the input. The channels are the last axis, so it stands before transpose_image; a two-dimensional image has
@@ -310,7 +340,9 @@ class Operators:
         components: names of the components to keep (a list of strings or a single one of length at least 1)
         """
 
-    def shuffle(self, by: Literal["record", "chunk"] = "record", *, window: int = 0, reshuffle: bool = True) -> Dataset:
+    def shuffle(
+        self, by: Literal["record", "chunk"] = "record", *, window: int = 0, reshuffle: bool = True
+    ) -> Dataset:
         """The elements in random order, another one each epoch.
 
         A pseudo-random permutation of all elements, however many there are, without a buffer: it moves indices, never data. Sources whose records

@@ -1,5 +1,6 @@
-"""Modules as identities know them. Those of Python and of installed packages go by name and version; of the user's own it is the files that count, also of
-those that a function imports when it is called, which need not be imported yet, and are not imported here."""
+"""Modules as identities know them. Those of Python and of installed packages go by name and version; of the
+user's own it is the files that count, also of those that a function imports when it is called, which need
+not be imported yet, and are not imported here."""
 
 from __future__ import annotations
 
@@ -19,12 +20,22 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     import importlib.metadata
 
-_INSTALLED = tuple({sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib")})
+_INSTALLED = tuple(
+    {sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+)
 
-_LOADS = ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_GLOBALS", "LOAD_FROM_DICT_OR_DEREF")
+_LOADS = (
+    "LOAD_GLOBAL",
+    "LOAD_NAME",
+    "LOAD_DEREF",
+    "LOAD_CLASSDEREF",
+    "LOAD_FROM_DICT_OR_GLOBALS",
+    "LOAD_FROM_DICT_OR_DEREF",
+)
 _ATTRIBUTES = ("LOAD_ATTR", "LOAD_METHOD", "STORE_ATTR", "DELETE_ATTR")
 
-_LIBRARIES = tuple(f"{os.sep}{name}{os.sep}" for name in ("site-packages", "dist-packages"))  # the user's own, Debian's, those of an environment below this one
+# the user's own, Debian's, those of an environment below this one
+_LIBRARIES = tuple(f"{os.sep}{name}{os.sep}" for name in ("site-packages", "dist-packages"))
 
 
 def _is_installed(file: str) -> bool:
@@ -38,7 +49,9 @@ def _always_installed(name: str) -> bool:
 
 @functools.cache
 def installed(module: str | None) -> bool:
-    """Whether a module that is imported is part of Python or of an installed package, which its version identifies."""
+    """Whether a module that is imported is part of Python or of an installed package, which its version
+    identifies.
+    """
     if module is None or module == "__main__":
         return False
     file = getattr(sys.modules.get(module), "__file__", None)
@@ -67,11 +80,18 @@ def distribution(module: str) -> str:
 
 
 def _brings(distribution: importlib.metadata.Distribution, top: str) -> bool:
-    """Whether a module is one of a distribution's. As importlib.metadata.packages_distributions() finds it, which reads all of all of them: 50 ms, and more with much installed."""
+    """Whether a module is one of a distribution's. As importlib.metadata.packages_distributions() finds it,
+    which reads all of all of them: 50 ms, and more with much installed.
+    """
     names = distribution.read_text("top_level.txt")
     if names is not None:
         return top in names.split()
-    return re.search(rf"(?m)^{re.escape(top)}(/|\.([^/,\n]+\.)?(py|so),)", distribution.read_text("RECORD") or "") is not None
+    return (
+        re.search(
+            rf"(?m)^{re.escape(top)}(/|\.([^/,\n]+\.)?(py|so),)", distribution.read_text("RECORD") or ""
+        )
+        is not None
+    )
 
 
 class Source(NamedTuple):
@@ -84,7 +104,9 @@ class Source(NamedTuple):
 
 
 def sources(name: str) -> list[Source] | None:
-    """The files of a module: those of the packages that it lies in, and its own. None: it is an installed one."""
+    """The files of a module: those of the packages that it lies in, and its own. None: it is an
+    installed one.
+    """
     if _always_installed(name):
         return None
     found = []
@@ -107,21 +129,29 @@ def _specs(name: str) -> Iterator[importlib.machinery.ModuleSpec]:
         yield spec
         if not rest or spec.submodule_search_locations is None:
             return
-        spec = importlib.machinery.PathFinder.find_spec(f"{spec.name}.{rest.pop(0)}", spec.submodule_search_locations)
+        spec = importlib.machinery.PathFinder.find_spec(
+            f"{spec.name}.{rest.pop(0)}", spec.submodule_search_locations
+        )
 
 
 def taken_whole(code: types.CodeType) -> set[str]:
-    """Names of globals and of variables around the code, of which it, or the code inside it, takes more than attributes: `run(helper)`, `getattr(helper, name)`."""
+    """Names of globals and of variables around the code, of which it, or the code inside it, takes more than
+    attributes: `run(helper)`, `getattr(helper, name)`.
+    """
     found: set[str] = set()
     instructions = [i for i in dis.get_instructions(code) if i.opname != "EXTENDED_ARG"]
     for this, following in itertools.zip_longest(instructions, instructions[1:]):
         if this.opname in _LOADS and (following is None or following.opname not in _ATTRIBUTES):
             found.add(str(this.argval))
-    return found.union(*(taken_whole(constant) for constant in code.co_consts if isinstance(constant, types.CodeType)))
+    return found.union(
+        *(taken_whole(constant) for constant in code.co_consts if isinstance(constant, types.CodeType))
+    )
 
 
 def imports(code: types.CodeType, package: str) -> set[str]:
-    """What the code, and the code inside it, imports. `from a import b` may mean a module a.b, so it is named too."""
+    """What the code, and the code inside it, imports. `from a import b` may mean a module a.b, so it is
+    named too.
+    """
     found: set[str] = set()
     before: list[object] = [0, None]  # what IMPORT_NAME takes: the level and the names
     for instruction in dis.get_instructions(code):
@@ -129,7 +159,14 @@ def imports(code: types.CodeType, package: str) -> set[str]:
             level, names = before[-2:]
             base = _absolute(str(instruction.argval), level if isinstance(level, int) else 0, package)
             if base:
-                found |= {base, *(f"{base}.{name}" for name in (names if isinstance(names, tuple) else ()) if name != "*")}
+                found |= {
+                    base,
+                    *(
+                        f"{base}.{name}"
+                        for name in (names if isinstance(names, tuple) else ())
+                        if name != "*"
+                    ),
+                }
         if instruction.opname != "EXTENDED_ARG":
             before = [before[-1], instruction.argval]
     for constant in code.co_consts:
@@ -139,8 +176,12 @@ def imports(code: types.CodeType, package: str) -> set[str]:
 
 
 def global_names(code: types.CodeType) -> set[str]:
-    """Names of globals that the code, and the code inside it, reads: LOAD_GLOBAL; LOAD_NAME in the bodies of classes; and what releases make of them."""
-    found = {str(i.argval) for i in dis.get_instructions(code) if "GLOBAL" in i.opname or i.opname == "LOAD_NAME"}
+    """Names of globals that the code, and the code inside it, reads: LOAD_GLOBAL; LOAD_NAME in the bodies of
+    classes; and what releases make of them.
+    """
+    found = {
+        str(i.argval) for i in dis.get_instructions(code) if "GLOBAL" in i.opname or i.opname == "LOAD_NAME"
+    }
     return found.union(*(global_names(c) for c in code.co_consts if isinstance(c, types.CodeType)))
 
 

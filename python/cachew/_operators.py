@@ -1,5 +1,5 @@
-"""Operators as the library's table describes them: how their methods are called and what a call says in JSON. What attributes mean is checked by the
-library alone."""
+"""Operators as the library's table describes them: how their methods are called and what a call says in
+JSON. What attributes mean is checked by the library alone."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ class Attribute:
 class Operator:
     """One operator of the table: how its method is called, and what a call says in JSON.
 
-    Attributes that have no default (where all have one: the first) may be given without their names, in the table's order; all others are named.
+    Attributes that have no default (where all have one: the first) may be given without their names, in the
+    table's order; all others are named.
     """
 
     def __init__(self, entry: Mapping[str, Any]) -> None:
@@ -66,14 +67,19 @@ class Operator:
         if self.name in FORMS:
             return FORMS[self.name](args, kwargs)
         if len(args) > len(self.positional):
-            raise TypeError(f"{self.name}() takes {len(self.positional)} arguments without a name ({', '.join(self.positional)}), {len(args)} were given")
+            raise TypeError(
+                f"{self.name}() takes {len(self.positional)} arguments without a name "
+                f"({', '.join(self.positional)}), {len(args)} were given"
+            )
         given = dict(zip(self.positional, args))
         for name, value in kwargs.items():
             if name in given:
                 raise TypeError(f"{self.name}() got two values for {name}")
             if name not in self.attributes:
                 hint = f"; {self.hint}" if self.hint else ""
-                raise TypeError(f"{self.name}() has no argument {name}{did_you_mean(name, self.attributes)}{hint}")
+                raise TypeError(
+                    f"{self.name}() has no argument {name}{did_you_mean(name, self.attributes)}{hint}"
+                )
             given[name] = value
         missing = [name for name in self.required if name not in given]
         if missing:
@@ -88,7 +94,11 @@ class Operator:
             parameters.append(inspect.Parameter("named", inspect.Parameter.VAR_KEYWORD))
             return inspect.Signature(parameters)
         for name in self.positional:
-            parameters.append(inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=self.attributes[name].default))
+            parameters.append(
+                inspect.Parameter(
+                    name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=self.attributes[name].default
+                )
+            )
         for name, a in self.attributes.items():
             if name not in self.positional:
                 parameters.append(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=a.default))

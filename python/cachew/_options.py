@@ -51,8 +51,19 @@ class Options(NamedTuple):
     cache_bytes: int = 0
 
 
-def make_options(*, seed: int | None = None, epochs: float | None = None, first_epoch: int = 0, threads: int | None = None, memory: int | str | None = None,
-                 rank: int = 0, world_size: int = 1, optimize: bool = True, state: State | str | None = None, index_dir: Path | None = None) -> Options:
+def make_options(
+    *,
+    seed: int | None = None,
+    epochs: float | None = None,
+    first_epoch: int = 0,
+    threads: int | None = None,
+    memory: int | str | None = None,
+    rank: int = 0,
+    world_size: int = 1,
+    optimize: bool = True,
+    state: State | str | None = None,
+    index_dir: Path | None = None,
+) -> Options:
     world_size = integer("world_size", world_size, 1, 2**20)
     return Options(
         -1 if seed is None else integer("seed", seed, 0, 2**63 - 1),
@@ -68,19 +79,25 @@ def make_options(*, seed: int | None = None, epochs: float | None = None, first_
     )
 
 
-def with_cache(options: Options, cache_dir: Path | None, cache: str | int | None, cache_bytes: int | str | None) -> Options:
+def with_cache(
+    options: Options, cache_dir: Path | None, cache: str | int | None, cache_bytes: int | str | None
+) -> Options:
     """The same, with a directory where elements are kept that pass a marker; None: without."""
     if cache is None or (isinstance(cache, str) and cache in ("auto", "off")):
         where = cache
     else:
         number = int(cache) if isinstance(cache, str) and cache.isdecimal() else cache
-        where = str(integer("cache", number, 0, 4096, '"auto", "off", or the number of a marker, from 0 to 4096'))
+        where = str(
+            integer("cache", number, 0, 4096, '"auto", "off", or the number of a marker, from 0 to 4096')
+        )
     size = 0 if cache_bytes is None else byte_count("cache_bytes", cache_bytes)
     return options._replace(cache_dir=_directory("cache_dir", cache_dir), cache=where, cache_bytes=size)
 
 
 class ServiceOptions(TypedDict, total=False):
-    """What `Dataset.distribute` and the loaders take for a service, beside its name. What each means is in the docstring of `distribute`."""
+    """What `Dataset.distribute` and the loaders take for a service, beside its name. What each means is in
+    the docstring of `distribute`.
+    """
 
     job: str | None
     transport: str | None
@@ -117,27 +134,53 @@ def with_service(options: Options, service: str | None, **given: Unpack[ServiceO
     if service is None:
         for name, option in given.items():
             if option is not None:
-                raise wrong(name, "..." if name == "token" else option, 'a service too: HOST:PORT of its dispatcher, or "local"')
+                raise wrong(
+                    name,
+                    "..." if name == "token" else option,
+                    'a service too: HOST:PORT of its dispatcher, or "local"',
+                )
         return options
-    tls = {"tls_ca": _path("tls_ca", given.get("tls_ca")), "tls_cert": _path("tls_cert", given.get("tls_cert")), "tls_key": _path("tls_key", given.get("tls_key"))}
+    tls = {
+        "tls_ca": _path("tls_ca", given.get("tls_ca")),
+        "tls_cert": _path("tls_cert", given.get("tls_cert")),
+        "tls_key": _path("tls_key", given.get("tls_key")),
+    }
     for name, path in tls.items():
         if path is not None and service == "local":
-            raise wrong(name, path, "None with the service 'local', which is of this machine and this user alone")
+            raise wrong(
+                name, path, "None with the service 'local', which is of this machine and this user alone"
+            )
     for name, text in (("service", service), ("job", given.get("job")), ("token", given.get("token"))):
         if text is not None and (not isinstance(text, str) or not text or not is_text(text)):
-            shown = _Shown(f"a {type(text).__name__}" if not isinstance(text, str) else "empty, or has a NUL") if name == "token" else text
+            shown = (
+                _Shown(f"a {type(text).__name__}" if not isinstance(text, str) else "empty, or has a NUL")
+                if name == "token"
+                else text
+            )
             raise wrong(name, shown, "a text, not empty, without NUL")  # nobody reads tokens in logs
     workers = given.get("workers")
     if workers is not None and service != "local":
-        raise wrong("workers", workers, f'None with the service {service!r}: workers are started by "local" only')
+        raise wrong(
+            "workers", workers, f'None with the service {service!r}: workers are started by "local" only'
+        )
     if workers is not None:
         from cachew._service import local_address  # and what that takes, where it is wanted
 
         local_address(workers)
-    return options._replace(service=service, job=given.get("job"), token=(given.get("token") or "").strip() or None, transport=given.get("transport") or "auto",
-                            open_timeout_s=(seconds("open_timeout_s", given["open_timeout_s"]) or 1e-3) if "open_timeout_s" in given else 0.0,
-                            order=given.get("order"), guarantee=given.get("guarantee"), tls_ca=tls["tls_ca"], tls_cert=tls["tls_cert"],
-                            tls_key=tls["tls_key"])
+    return options._replace(
+        service=service,
+        job=given.get("job"),
+        token=(given.get("token") or "").strip() or None,
+        transport=given.get("transport") or "auto",
+        open_timeout_s=(seconds("open_timeout_s", given["open_timeout_s"]) or 1e-3)
+        if "open_timeout_s" in given
+        else 0.0,
+        order=given.get("order"),
+        guarantee=given.get("guarantee"),
+        tls_ca=tls["tls_ca"],
+        tls_cert=tls["tls_cert"],
+        tls_key=tls["tls_key"],
+    )
 
 
 FIXED_SHARDINGS = ("static", "file", "data", "file_or_data", "hint")
@@ -150,10 +193,22 @@ def with_sharding(options: Options, sharding: str | None) -> Options:
     if policy is None or policy == "dynamic":
         return options
     if policy == "off":
-        job = options.job if options.job is None or options.world_size == 1 else f"{options.job}/{options.rank}"
+        job = (
+            options.job if options.job is None or options.world_size == 1 else f"{options.job}/{options.rank}"
+        )
         return options._replace(job=job, rank=0, world_size=1)
-    raise wrong("sharding", sharding, '"dynamic" or "off"' + (
-        "; which worker computes what has no influence on what is delivered here, so that there is nothing to be static" if policy in FIXED_SHARDINGS else ""))
+    raise wrong(
+        "sharding",
+        sharding,
+        '"dynamic" or "off"'
+        + (
+            "; which worker computes what has no influence on what is delivered here, so that there is "
+            "nothing "
+            "to be static"
+            if policy in FIXED_SHARDINGS
+            else ""
+        ),
+    )
 
 
 def wrong(option: str, value: object, expected: str) -> OptionError:
@@ -266,7 +321,10 @@ def state_text(state: State | str | None) -> str | None:
     if not isinstance(state, Mapping):
         raise StateError(f"state is a {type(state).__name__}: expected what state_dict() gave, or its JSON")
     if "cachew" in state:
-        raise StateError('state is that of a loader: expected what state_dict() of an iterator gave, which is state["cachew"] here')
+        raise StateError(
+            "state is that of a loader: expected what state_dict() of an iterator gave, which "
+            'is state["cachew"] here'
+        )
     try:
         return json.dumps(dict(state))
     except (TypeError, ValueError) as problem:

@@ -1,9 +1,10 @@
 """What functions use of the user's own modules, as the program has it.
 
-Hosts import these modules by themselves, and may find something else: a file that was edited since, a global that the program sets, a function that it
-replaces. So each place of a module that a function uses (`helper.SCALE`, `helper.Reader.read`) is sent with a digest, and with what stands there; a host
-whose own has another digest puts it there before the function is loaded. A place holds one thing as long as a host lives: a function that expects another
-one is loaded in another host.
+Hosts import these modules by themselves, and may find something else: a file that was edited since, a global
+that the program sets, a function that it replaces. So each place of a module that a function uses
+(`helper.SCALE`, `helper.Reader.read`) is sent with a digest, and with what stands there; a host whose own
+has another digest puts it there before the function is loaded. A place holds one thing as long as a host
+lives: a function that expects another one is loaded in another host.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ from typing import Any, NamedTuple
 from cachew._identity import contents, digest_of, files_of
 
 LARGE = 1 << 20
-"""Bytes of a pickle that do not travel with each function: a table that the module itself makes is rather found there."""
+"""Bytes of a pickle that do not travel with each function: a table that the module itself makes is rather
+found there.
+"""
 
 CODE, DATA, FILES = "code", "data", "files"
 
@@ -43,20 +46,27 @@ class Differs(Exception):
 
 # ---- in the program ----
 
+
 def gathered(places: Iterable[tuple[str, str]], late: Iterable[str], all_travel: bool) -> str:
-    """As text for `adopt`; "": none. late: modules that are imported when the function runs. all_travel: what can't is left out."""
+    """As text for `adopt`; "": none. late: modules that are imported when the function runs. all_travel:
+    what can't is left out.
+    """
     import cloudpickle  # type: ignore[import-untyped]
 
     by_value = cloudpickle.list_registry_pickle_by_value()
     found = []
-    # Modules that import each other may allow one order only. They stand there in the order in which they were done, so those that the program asked for come last.
+    # Modules that import each other may allow one order only. They stand there in the order in which they
+    # were done, so those that the program asked for come last.
     done = {name: i for i, name in enumerate(sys.modules)}
     for module, name in sorted(places, key=lambda place: (-done[place[0]], place[1])):
-        if sys.modules[module].__spec__ is None or any(module == m or module.startswith(m + ".") for m in by_value):
+        if sys.modules[module].__spec__ is None or any(
+            module == m or module.startswith(m + ".") for m in by_value
+        ):
             continue  # no host could import it; or it travels whole
         try:
             place = _place(module, name, cloudpickle.dumps)
-        except Exception:  # it has no identity, or raises whatever a class of somebody's raises when it is looked at
+        except Exception:
+            # it has no identity, or raises whatever a class of somebody's raises when it is looked at
             continue
         if place.content is not None or not all_travel:
             found.append(place)
@@ -70,7 +80,13 @@ def _place(module: str, name: str, dumps: Any) -> Place:
     value = _at(module, name)
     functions = _functions_at(value, module, name)
     if functions:
-        return Place(module, name, CODE, _code_digest(functions), dumps([(marshal.dumps(f.__code__), f.__defaults__, f.__kwdefaults__) for f in functions]))
+        return Place(
+            module,
+            name,
+            CODE,
+            _code_digest(functions),
+            dumps([(marshal.dumps(f.__code__), f.__defaults__, f.__kwdefaults__) for f in functions]),
+        )
     try:
         content = dumps(value)
     except Exception:  # whatever a class of somebody's raises when it is pickled
@@ -79,6 +95,7 @@ def _place(module: str, name: str, dumps: Any) -> Place:
 
 
 # ---- in either ----
+
 
 def _at(module: str, name: str) -> Any:
     """What stands at a place, as it is kept there (a staticmethod, not its function). KeyError: nothing."""
@@ -89,10 +106,14 @@ def _at(module: str, name: str) -> Any:
 
 
 def _functions_at(value: Any, module: str, name: str) -> list[types.FunctionType]:
-    """The functions that a place is made of, if it is where they are defined; none of what is defined elsewhere, or is no function."""
+    """The functions that a place is made of, if it is where they are defined; none of what is defined
+    elsewhere, or is no function.
+    """
     functions = list(_functions(value, set()))
     home = getattr(value, "__module__", None), getattr(value, "__qualname__", None)
-    if functions and (home == (module, name) or any(f.__globals__ is vars(sys.modules[module]) for f in functions)):
+    if functions and (
+        home == (module, name) or any(f.__globals__ is vars(sys.modules[module]) for f in functions)
+    ):
         return functions
     return []
 
@@ -105,7 +126,12 @@ def _functions(value: Any, seen: set[int]) -> Iterator[types.FunctionType]:
     parts: list[Any] = []
     if isinstance(value, types.FunctionType):
         yield value
-        parts = [p for c in value.__closure__ or () for p in contents(c) if isinstance(p, (types.FunctionType, functools.partial))]
+        parts = [
+            p
+            for c in value.__closure__ or ()
+            for p in contents(c)
+            if isinstance(p, (types.FunctionType, functools.partial))
+        ]
     elif isinstance(value, property):
         parts = [value.fget, value.fset, value.fdel]
     elif isinstance(value, (classmethod, staticmethod)):
@@ -123,7 +149,8 @@ def _code_digest(functions: Iterable[types.FunctionType]) -> str:
 
 
 def _data_digest(value: Any) -> str:
-    if isinstance(value, (types.ModuleType, types.FunctionType, type)):  # what is defined elsewhere: it has a place of its own there
+    # what is defined elsewhere: it has a place of its own there
+    if isinstance(value, (types.ModuleType, types.FunctionType, type)):
         name = f"{getattr(value, '__module__', '')}.{getattr(value, '__qualname__', value.__name__)}"
         code = digest_of(value.__code__) if isinstance(value, types.FunctionType) else ""
         return hashlib.blake2b(f"{name} {code}".encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
@@ -136,7 +163,9 @@ _adopted: dict[tuple[str, str], str] = {}
 
 
 def adopt(text: str) -> None:
-    """Makes the places what the function that is to be loaded expects. Raises Differs, and what importing a module raises."""
+    """Makes the places what the function that is to be loaded expects. Raises Differs, and what importing a
+    module raises.
+    """
     for place in (Place(*p) for p in pickle.loads(base64.b64decode(text))):
         key = place.module, place.name
         if key not in _adopted:
@@ -148,21 +177,29 @@ def adopt(text: str) -> None:
                     _put(place)
             _adopted[key] = place.digest
         elif _adopted[key] != place.digest:
-            raise Differs(f"it expects another {place.module}.{place.name} than a function that this host has loaded")
+            raise Differs(
+                f"it expects another {place.module}.{place.name} than a function that this host has loaded"
+            )
 
 
 def _compare_files(place: Place) -> None:
     if files_of(place.module) != place.digest:
-        raise Differs(f"the module {place.module}, which it imports when it runs, or one that this imports, has another text here than where the dataset was "
-                      "made: was a file edited since? Make the dataset anew")
+        raise Differs(
+            f"the module {place.module}, which it imports when it runs, or one that this "
+            f"imports, has another text here than where the dataset was "
+            "made: was a file edited since? Make the dataset anew"
+        )
 
 
 def _import(place: Place) -> None:
     try:
         importlib.import_module(place.module)
     except ModuleNotFoundError as error:
-        raise Differs(f"it uses {place.module}.{place.name}, and importing {place.module} here fails: {error}: was a file deleted or moved since the program "
-                      "imported it?") from None
+        raise Differs(
+            f"it uses {place.module}.{place.name}, and importing {place.module} here fails: "
+            f"{error}: was a file deleted or moved since the program "
+            "imported it?"
+        ) from None
 
 
 def _digest_at(place: Place) -> str | None:
@@ -180,8 +217,11 @@ def _put(place: Place) -> None:
     where = f"{place.module}.{place.name}"
     file = getattr(sys.modules[place.module], "__file__", None)
     if place.content is None:
-        raise Differs(f"{where} is another one in the program than where {file} is imported anew, and too large to travel (or can't be pickled): have the module "
-                      "make it, or give the function what it needs")
+        raise Differs(
+            f"{where} is another one in the program than where {file} is imported anew, and too "
+            f"large to travel (or can't be pickled): have the module "
+            "make it, or give the function what it needs"
+        )
     owner: Any = sys.modules[place.module]
     *path, name = place.name.split(".")
     try:
@@ -191,14 +231,27 @@ def _put(place: Place) -> None:
         if place.kind == DATA:
             setattr(owner, name, content)
         elif name not in vars(owner):
-            (code, defaults, keywords), = content
-            function = types.FunctionType(marshal.loads(code), vars(sys.modules[place.module]), name, defaults)
-            function.__kwdefaults__, function.__module__, function.__qualname__ = keywords, place.module, place.name
+            ((code, defaults, keywords),) = content
+            function = types.FunctionType(
+                marshal.loads(code), vars(sys.modules[place.module]), name, defaults
+            )
+            function.__kwdefaults__, function.__module__, function.__qualname__ = (
+                keywords,
+                place.module,
+                place.name,
+            )
             setattr(owner, name, function)
         else:
             functions = list(_functions(vars(owner)[name], set()))
             for function, (code, defaults, keywords) in zip(functions, content, strict=True):
-                function.__code__, function.__defaults__, function.__kwdefaults__ = marshal.loads(code), defaults, keywords
+                function.__code__, function.__defaults__, function.__kwdefaults__ = (
+                    marshal.loads(code),
+                    defaults,
+                    keywords,
+                )
     except Exception as error:
-        raise Differs(f"{where} is another one in the program than where {file} is imported anew, and can't be made the same ({type(error).__name__}: {error}): "
-                      "start the program anew") from None
+        raise Differs(
+            f"{where} is another one in the program than where {file} is imported anew, and "
+            f"can't be made the same ({type(error).__name__}: {error}): "
+            "start the program anew"
+        ) from None

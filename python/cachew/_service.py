@@ -1,7 +1,8 @@
-"""The service of this process: `cachew up`, started when a dataset is distributed to "local" and ended with the process.
+"""The service of this process: `cachew up`, started when a dataset is distributed to "local" and ended with
+the process.
 
-There is one at most, for all datasets. It ends when the other end of its stdin does, so also when this process is killed. What its processes say goes to a
-file without a name, and is shown if it does not start.
+There is one at most, for all datasets. It ends when the other end of its stdin does, so also when this
+process is killed. What its processes say goes to a file without a name, and is shown if it does not start.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ from cachew._errors import DeadlineError, ServiceError
 from cachew._options import integer, wrong
 
 READY_S = 1800.0
-"""A service that does not say within this that it is ready hangs: `cachew up` itself ends when a process of it does not get ready."""
+"""A service that does not say within this that it is ready hangs: `cachew up` itself ends when a process of
+it does not get ready.
+"""
 SLOW_S = 60.0
 """After this it is said that the service is waited for."""
 END_S = 5.0
@@ -41,9 +44,24 @@ class Service:
         try:
             # A group of its own: Ctrl-C is for this process, which may go on.
             self._process = subprocess.Popen(
-                [command, "up", "--workers", str(workers), "--listen", "127.0.0.1:0", "--end-with-stdin", "--drain-timeout", "1"],
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, bufsize=0, process_group=0,
-                env={"CACHEW_PYTHON": sys.executable, **os.environ})
+                [
+                    command,
+                    "up",
+                    "--workers",
+                    str(workers),
+                    "--listen",
+                    "127.0.0.1:0",
+                    "--end-with-stdin",
+                    "--drain-timeout",
+                    "1",
+                ],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._log,
+                bufsize=0,
+                process_group=0,
+                env={"CACHEW_PYTHON": sys.executable, **os.environ},
+            )
         except OSError as error:
             self._log.close()
             raise ServiceError(f"the local service can't be started: {command}: {error.strerror}") from error
@@ -73,7 +91,9 @@ class Service:
         try:
             return str(json.loads(line)["ready"]["address"])
         except (ValueError, KeyError, TypeError):
-            raise ServiceError(f"the local service said {line[:80]!r} where it should say that it is ready") from None
+            raise ServiceError(
+                f"the local service said {line[:80]!r} where it should say that it is ready"
+            ) from None
 
     def _said(self) -> str:
         self._log.seek(0)
@@ -103,13 +123,18 @@ class Service:
 
 
 def find_command() -> str:
-    """The command that came with the package; in a package that was put together by hand, the one of the environment."""
+    """The command that came with the package; in a package that was put together by hand, the one of the
+    environment.
+    """
     package = os.path.join(os.path.dirname(os.path.abspath(__file__)), "cachew-command")
     beside = os.path.join(os.path.dirname(sys.executable or ""), "cachew")
     for path in (package, beside, shutil.which("cachew")):
         if path and os.access(path, os.X_OK):
             return path
-    raise ServiceError(f"the local service needs the command cachew, which is not there: neither {package} nor {beside} nor in PATH")
+    raise ServiceError(
+        f"the local service needs the command cachew, which is not there: neither {package} "
+        f"nor {beside} nor in PATH"
+    )
 
 
 _service: Service | None = None
@@ -117,7 +142,9 @@ _lock = threading.Lock()
 
 
 def local_address(workers: int | None = None) -> str:
-    """Where the service of this process is; started if there is none, or the one there was has ended. workers: None: as many as it has, else 1."""
+    """Where the service of this process is; started if there is none, or the one there was has ended.
+    workers: None: as many as it has, else 1.
+    """
     global _service
     if workers is not None:
         workers = integer("workers", workers, 1, MAX_WORKERS)
@@ -128,7 +155,11 @@ def local_address(workers: int | None = None) -> str:
         if _service is None:
             _service = Service(workers or 1)
         elif workers not in (None, _service.workers):
-            raise wrong("workers", workers, f"{_service.workers}, as the local service of this process has, which was started before")
+            raise wrong(
+                "workers",
+                workers,
+                f"{_service.workers}, as the local service of this process has, which was started before",
+            )
         return _service.address
 
 

@@ -1,5 +1,5 @@
-"""Values as people write them in Python, as the JSON of pipelines: tuples are lists, paths and expressions are texts, NumPy's scalars are numbers,
-dtypes are names. And texts of bytes ("256M") as numbers."""
+"""Values as people write them in Python, as the JSON of pipelines: tuples are lists, paths and expressions
+are texts, NumPy's scalars are numbers, dtypes are names. And texts of bytes ("256M") as numbers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ def plain(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         raise TypeError(f"{value!r} is not a number that a pipeline can hold: expected a finite one")
     if isinstance(value, str) and not is_text(value):
-        raise TypeError(f"{value!r} can't be written in UTF-8, or has a NUL: expected a text; of a path with such a name a pattern (* or ?)")
+        raise TypeError(
+            f"{value!r} can't be written in UTF-8, or has a NUL: expected a text; of a path "
+            f"with such a name a pattern (* or ?)"
+        )
     if value is None or isinstance(value, (str, bool, int, float)):
         return value
     if isinstance(value, Mapping):
@@ -42,17 +45,25 @@ def plain(value: Any) -> Any:
     text = getattr(value, "__cachew_expression__", None)
     if text is not None:
         return text
-    raise TypeError(f"{value!r} is a {type(value).__name__}: expected numbers, texts, lists, dicts, dtypes or expressions")
+    raise TypeError(
+        f"{value!r} is a {type(value).__name__}: expected numbers, texts, lists, dicts, dtypes or expressions"
+    )
 
 
 def _key(key: Any) -> str:
     if not isinstance(key, str) or not is_text(key):
-        raise TypeError(f"the key {key!r} is {'no text in UTF-8' if isinstance(key, str) else f'a {type(key).__name__}'}: expected a text")
+        raise TypeError(
+            f"the key {key!r} is "
+            f"{'no text in UTF-8' if isinstance(key, str) else f'a {type(key).__name__}'}: "
+            f"expected a text"
+        )
     return key
 
 
 def is_text(text: str) -> bool:
-    """Whether it has bytes in C: no NUL, and no half of a surrogate pair, as names of files have that are not UTF-8."""
+    """Whether it has bytes in C: no NUL, and no half of a surrogate pair, as names of files have that are
+    not UTF-8.
+    """
     if "\0" in text:
         return False
     try:

@@ -17,12 +17,22 @@ from cachew._iterator import DatasetIterator
 from cachew._memory import InMemory, data_of, restored
 from cachew._methods import Operators, read_table
 from cachew._operators import TABLE, Operator, value_of
-from cachew._options import Path, ServiceOptions, State, make_options, seconds, with_cache, with_service, with_sharding, wrong
+from cachew._options import (
+    Path,
+    ServiceOptions,
+    State,
+    make_options,
+    seconds,
+    with_cache,
+    with_service,
+    with_sharding,
+    wrong,
+)
 
 
 class Field(NamedTuple):
-    """What a component is: its dtype ("uint8", ..., "bytes") and the shape of one element, with None for what varies (or for all of the shape, where
-    not even the number of dimensions is known beforehand)."""
+    """What a component is: its dtype ("uint8", ..., "bytes") and the shape of one element, with None for
+    what varies (or for all of the shape, where not even the number of dimensions is known beforehand)."""
 
     dtype: str
     shape: tuple[int | None, ...] | None
@@ -30,10 +40,11 @@ class Field(NamedTuple):
 
 @checked_methods
 class Dataset(Functions, InMemory, Operators):
-    """Records and what is done with them. Immutable: each method gives a new dataset, checked in full as far as it is written.
+    """Records and what is done with them. Immutable: each method gives a new dataset, checked in full as far
+    as it is written.
 
-    A dataset begins with a source, `Dataset.tfrecord("train-*.tfrecord")`, and goes on with operators, `.decode_image("image").shuffle().batch(256)`.
-    Iterating over it runs it, on all cores, in this process.
+    A dataset begins with a source, `Dataset.tfrecord("train-*.tfrecord")`, and goes on with operators,
+    `.decode_image("image").shuffle().batch(256)`. Iterating over it runs it, on all cores, in this process.
     """
 
     __slots__ = ("_nodes", "_head", "_base_dir", "_pipeline", "_whole")
@@ -42,10 +53,14 @@ class Dataset(Functions, InMemory, Operators):
     _head: dict[str, Any]  # what stands beside the chain: on_error, defaults
     _base_dir: str  # that relative paths are relative to
     _pipeline: _core.Pipeline  # checked: all that is known beforehand
-    _whole: _core.Pipeline | None  # what runs, where that is not the same: with functions whose pickles are large
+    # what runs, where that is not the same: with functions whose pickles are large
+    _whole: _core.Pipeline | None
 
     def __init__(self) -> None:
-        raise TypeError("a dataset begins with a source: Dataset.tfrecord(...), Dataset.files(...), Dataset.range(...), or Dataset.load(path)")
+        raise TypeError(
+            "a dataset begins with a source: Dataset.tfrecord(...), Dataset.files(...), "
+            "Dataset.range(...), or Dataset.load(path)"
+        )
 
     # ---- making datasets ----
 
@@ -60,7 +75,9 @@ class Dataset(Functions, InMemory, Operators):
         return self
 
     def _runnable(self) -> _core.Pipeline:
-        """The pipeline with its functions: made when it is to run, so that calls in between do not take the time that large pickles take."""
+        """The pipeline with its functions: made when it is to run, so that calls in between do not take the
+        time that large pickles take.
+        """
         if self._whole is None:
             object.__setattr__(self, "_whole", _core.Pipeline(self.to_json(), self._base_dir))
         assert self._whole is not None
@@ -76,7 +93,10 @@ class Dataset(Functions, InMemory, Operators):
             if op.attributes[name].kind == "chains":
                 inputs = _inputs(op, name, value)
                 head, base_dir = _common_head(op, inputs), inputs[0]._base_dir
-                node[name] = [list(d._nodes) if d._base_dir == base_dir else rebased(d._nodes, d._base_dir) for d in inputs]
+                node[name] = [
+                    list(d._nodes) if d._base_dir == base_dir else rebased(d._nodes, d._base_dir)
+                    for d in inputs
+                ]
             else:
                 node[name] = value_of(op, name, value)
         return cls._make([node], head, base_dir)
@@ -93,13 +113,19 @@ class Dataset(Functions, InMemory, Operators):
         return self._append(TABLE[op], attributes)
 
     def on_error(self, action: str) -> Dataset:
-        """What happens when a record can't be computed: "raise" (default), "skip" (it is left out), or "replace" (another record near it stands in)."""
+        """What happens when a record can't be computed: "raise" (default), "skip" (it is left out), or
+        "replace" (another record near it stands in).
+        """
         return self._make(self._nodes, {**self._head, "on_error": action}, self._base_dir)
 
     def defaults(self, *, seed: int | None = None, epochs: int | None = None) -> Dataset:
         """The seed and the number of epochs where an iterator, or `cachew run`, is given none."""
         given = {name: value for name, value in (("seed", seed), ("epochs", epochs)) if value is not None}
-        return self._make(self._nodes, {**self._head, "defaults": {**self._head.get("defaults", {}), **given}}, self._base_dir)
+        return self._make(
+            self._nodes,
+            {**self._head, "defaults": {**self._head.get("defaults", {}), **given}},
+            self._base_dir,
+        )
 
     # ---- as text ----
 
@@ -110,23 +136,37 @@ class Dataset(Functions, InMemory, Operators):
 
     @classmethod
     def from_json(cls, text: str, base_dir: Path | None = None) -> Dataset:
-        """The pipeline of a text. Relative paths in it are relative to base_dir (default: the working directory)."""
+        """The pipeline of a text. Relative paths in it are relative to base_dir (default: the working
+        directory).
+        """
         base_dir = os.path.abspath(os.getcwd() if base_dir is None else base_dir)
         return cls._parsed(json.loads(_core.Pipeline(text, base_dir).json()), base_dir)
 
     @classmethod
     def _parsed(cls, root: dict[str, Any], base_dir: str) -> Dataset:
         read_table()  # of plug-ins, for paths and repr
-        return cls._make(root["pipeline"], {key: value for key, value in root.items() if key not in ("cachew", "pipeline")}, base_dir)
+        return cls._make(
+            root["pipeline"],
+            {key: value for key, value in root.items() if key not in ("cachew", "pipeline")},
+            base_dir,
+        )
 
     def to_json(self, indent: int | None = None) -> str:
-        """The pipeline as JSON, as `from_json` and `cachew run` read it. Paths are as written; `save` writes a file that works where it lies."""
+        """The pipeline as JSON, as `from_json` and `cachew run` read it. Paths are as written; `save` writes
+        a file that works where it lies.
+        """
         return _json(self._nodes, self._head, indent)
 
     def save(self, path: Path) -> None:
-        """Writes the pipeline to a file, for `load` and `cachew run`. Paths that would not be right from there become absolute."""
+        """Writes the pipeline to a file, for `load` and `cachew run`. Paths that would not be right from
+        there become absolute.
+        """
         directory = os.path.dirname(os.path.abspath(path))
-        ds = self if directory == self._base_dir else self._make(rebased(self._nodes, self._base_dir), self._head, directory)
+        ds = (
+            self
+            if directory == self._base_dir
+            else self._make(rebased(self._nodes, self._base_dir), self._head, directory)
+        )
         with open(path, "w") as file:
             file.write(ds.to_json(indent=1) + "\n")
 
@@ -139,7 +179,9 @@ class Dataset(Functions, InMemory, Operators):
     def __repr__(self) -> str:
         head = f".on_error({self._head['on_error']!r})" if "on_error" in self._head else ""
         if "defaults" in self._head:
-            head += f".defaults({', '.join(f'{name}={value}' for name, value in self._head['defaults'].items())})"
+            head += (
+                f".defaults({', '.join(f'{name}={value}' for name, value in self._head['defaults'].items())})"
+            )
         return written(self._nodes) + head
 
     def __eq__(self, other: object) -> bool:
@@ -165,7 +207,10 @@ class Dataset(Functions, InMemory, Operators):
                     return getattr(self, name)
             if name in TABLE:
                 raise AttributeError(f"{name} begins a dataset: Dataset.{name}(...)")
-            raise AttributeError(f"a dataset has no method {name}{did_you_mean(name, [n for n in dir(self) if not n.startswith('_')], list_all=False)}")
+            raise AttributeError(
+                f"a dataset has no method "
+                f"{name}{did_you_mean(name, [n for n in dir(self) if not n.startswith('_')], list_all=False)}"
+            )
 
     # ---- what is known beforehand ----
 
@@ -180,7 +225,9 @@ class Dataset(Functions, InMemory, Operators):
         return self._pipeline.schema()[1] or None
 
     def n_batches(self, *, rank: int = 0, world_size: int = 1, index_dir: Path | None = None) -> int | None:
-        """Batches that each rank gets in an epoch; None where that is not known beforehand (behind a filter, or endless). Opens the sources."""
+        """Batches that each rank gets in an epoch; None where that is not known beforehand (behind a filter,
+        or endless). Opens the sources.
+        """
         n = self._pipeline.batches(make_options(rank=rank, world_size=world_size, index_dir=index_dir))
         return None if n == -1 else n
 
@@ -188,7 +235,10 @@ class Dataset(Functions, InMemory, Operators):
         """Batches of an epoch. TypeError where they are not known beforehand."""
         n = self._pipeline.batches(make_options())
         if n is None:
-            raise TypeError("the number of batches is not known beforehand: it depends on what a filter leaves, or on the lengths of elements")
+            raise TypeError(
+                "the number of batches is not known beforehand: it depends on what a filter "
+                "leaves, or on the lengths of elements"
+            )
         if n < 0:
             raise TypeError("the dataset is endless: it has no number of batches")
         return n
@@ -198,56 +248,106 @@ class Dataset(Functions, InMemory, Operators):
 
     # ---- running ----
 
-    def iterator(self, *, seed: int | None = None, epochs: float | None = None, threads: int | None = None, memory: int | str | None = None, rank: int = 0,
-                 world_size: int = 1, state: State | str | None = None, timeout_s: float | None = None, first_epoch: int = 0, optimize: bool = True,
-                 index_dir: Path | None = None, cache_dir: Path | None = None, cache: str | int | None = None,
-                 cache_bytes: int | str | None = None) -> DatasetIterator:
+    def iterator(
+        self,
+        *,
+        seed: int | None = None,
+        epochs: float | None = None,
+        threads: int | None = None,
+        memory: int | str | None = None,
+        rank: int = 0,
+        world_size: int = 1,
+        state: State | str | None = None,
+        timeout_s: float | None = None,
+        first_epoch: int = 0,
+        optimize: bool = True,
+        index_dir: Path | None = None,
+        cache_dir: Path | None = None,
+        cache: str | int | None = None,
+        cache_bytes: int | str | None = None,
+    ) -> DatasetIterator:
         """Runs the pipeline.
 
-        The sequence of batches is a function of pipeline, data and seed alone: threads, memory and stopping points do not change it.
+        The sequence of batches is a function of pipeline, data and seed alone: threads, memory and stopping
+        points do not change it.
 
         seed: of all randomness (default: the pipeline's, else 0)
         epochs: how many (default: the pipeline's, else 1); math.inf: without end
         threads: that compute (default: the CPUs that this process may use)
-        memory: bytes for everything but batches that are held, 268435456 or "256M" (default: half of what there is)
-        rank, world_size: this iterator gets batch g where g modulo world_size is rank; in the epoch of a state, g counts from the state's on
-        state: go on from here: what state_dict() gave
+        memory: bytes for everything but batches that are held, 268435456 or "256M" (default: half of what
+        there is) rank, world_size: this iterator gets batch g where g modulo world_size is rank; in the
+        epoch of a state, g counts from the state's on state: go on from here: what state_dict() gave
         timeout_s: raise DeadlineError when a batch takes longer
-        first_epoch: without a state, the epoch to begin with, less than `epochs`, which is the one to end before
-        optimize: False runs the operators as written; the results are the same
-        index_dir: where indexes of data sets are kept (default: $CACHEW_INDEX_DIR, else ~/.cache/cachew/index)
-        cache_dir: where elements are kept that pass `autocache` or `cache`, for later epochs and other runs; the results are the same
-        cache: which of them: "auto" (default), "off", or the number of one, from 0
+        first_epoch: without a state, the epoch to begin with, less than `epochs`, which is the one to end
+        before optimize: False runs the operators as written; the results are the same
+        index_dir: where indexes of data sets are kept (default: $CACHEW_INDEX_DIR, else
+        ~/.cache/cachew/index) cache_dir: where elements are kept that pass `autocache` or `cache`, for later
+        epochs and other runs; the results are the same cache: which of them: "auto" (default), "off", or the
+        number of one, from 0
         cache_bytes: what may lie in cache_dir, as memory (default: what does, and half of what is free)
         """
-        options = make_options(seed=seed, epochs=epochs, first_epoch=first_epoch, threads=threads, memory=memory, rank=rank, world_size=world_size,
-                               optimize=optimize, state=state, index_dir=index_dir)
+        options = make_options(
+            seed=seed,
+            epochs=epochs,
+            first_epoch=first_epoch,
+            threads=threads,
+            memory=memory,
+            rank=rank,
+            world_size=world_size,
+            optimize=optimize,
+            state=state,
+            index_dir=index_dir,
+        )
         return DatasetIterator(self, with_cache(options, cache_dir, cache, cache_bytes), timeout_s)
 
-    def distribute(self, service: str, *, rank: int = 0, world_size: int = 1, seed: int | None = None, epochs: float | None = None,
-                   state: State | str | None = None, timeout_s: float | None = None, first_epoch: int = 0, sharding: str | None = None,
-                   **options: Unpack[ServiceOptions]) -> DatasetIterator:
-        """Runs the pipeline on the workers of a service: the same batches as those of `iterator`, whatever happens to workers on the way.
+    def distribute(
+        self,
+        service: str,
+        *,
+        rank: int = 0,
+        world_size: int = 1,
+        seed: int | None = None,
+        epochs: float | None = None,
+        state: State | str | None = None,
+        timeout_s: float | None = None,
+        first_epoch: int = 0,
+        sharding: str | None = None,
+        **options: Unpack[ServiceOptions],
+    ) -> DatasetIterator:
+        """Runs the pipeline on the workers of a service: the same batches as those of `iterator`, whatever
+        happens to workers on the way.
 
-        service: "HOST:PORT" of the dispatcher, as `cachew up` prints it; "local": a service of this process, which begins when it is first asked for,
+        service: "HOST:PORT" of the dispatcher, as `cachew up` prints it; "local": a service of this process,
+        which begins when it is first asked for,
             is shared by all datasets and ends with the process
-        job: its name in the service, the same for all ranks (default: one that nobody else has)
-        transport: how batches come from workers: "auto" (default), "shm" (memory shared on this machine), "unix" or "tcp"
-        token: the service's (default: $CACHEW_TOKEN, if it is set)
+        job: its name in the service, the same for all ranks (default: one that nobody else has) transport:
+        how batches come from workers: "auto" (default), "shm" (memory shared on this machine), "unix" or
+        "tcp" token: the service's (default: $CACHEW_TOKEN, if it is set)
         open_timeout_s: until a worker of the service has seen the data (default 60); None: without limit
-        tls_ca: speak TLS: the service's certificates are from this authority (a PEM file, as `cachew keys init` makes it)
-        tls_cert, tls_key: our certificate and its key (PEM files), where the service asks for them (--tls-mutual)
-        workers: of a service "local" that this call starts (default 1, with all CPUs)
-        order: "exact" (default): the order of `iterator`; "any": batches are handed out as they are ready, so that a late
+        tls_ca: speak TLS: the service's certificates are from this authority (a PEM file, as `cachew keys
+        init` makes it) tls_cert, tls_key: our certificate and its key (PEM files), where the service asks
+        for them (--tls-mutual) workers: of a service "local" that this call starts (default 1, with all
+        CPUs)
+        order: "exact" (default): the order of `iterator`; "any": batches are handed out as they are ready,
+        so that a late
             one does not hold up others
-        guarantee: "exactly-once" (default); "at-most-once": what is lost with a worker is not computed again, in order "any" (the default then)
-        sharding: as the tf.data service names it: "dynamic" (default): the ranks share an epoch; "off": each rank gets all of it, in a job of its own
-        rank, world_size, seed, epochs, state, timeout_s, first_epoch: as for `iterator`
+        guarantee: "exactly-once" (default); "at-most-once": what is lost with a worker is not computed
+        again, in order "any" (the default then) sharding: as the tf.data service names it: "dynamic"
+        (default): the ranks share an epoch; "off": each rank gets all of it, in a job of its own rank,
+        world_size, seed, epochs, state, timeout_s, first_epoch: as for `iterator`
         """
         if service is None:
-            raise wrong("service", service, 'HOST:PORT of its dispatcher, or "local"; without a service, iterator() runs the pipeline')
-        run = make_options(seed=seed, epochs=epochs, first_epoch=first_epoch, rank=rank, world_size=world_size, state=state)
-        return DatasetIterator(self, with_sharding(with_service(run, service, **options), sharding), timeout_s)
+            raise wrong(
+                "service",
+                service,
+                'HOST:PORT of its dispatcher, or "local"; without a service, iterator() runs the pipeline',
+            )
+        run = make_options(
+            seed=seed, epochs=epochs, first_epoch=first_epoch, rank=rank, world_size=world_size, state=state
+        )
+        return DatasetIterator(
+            self, with_sharding(with_service(run, service, **options), sharding), timeout_s
+        )
 
     def __iter__(self) -> DatasetIterator:
         return self.iterator()
@@ -259,12 +359,23 @@ class Dataset(Functions, InMemory, Operators):
                 return batch
         raise DataError("the dataset has no batches")
 
-    def explain(self, run_s: float = 0.0, *, seed: int | None = None, threads: int | None = None, memory: int | str | None = None, optimize: bool = True,
-                index_dir: Path | None = None) -> str:
-        """What becomes of the pipeline, for people: types after each operator, what is fused, how the data divide. With run_s it is run for so many
-        seconds, and where the time goes and what would help is told too."""
+    def explain(
+        self,
+        run_s: float = 0.0,
+        *,
+        seed: int | None = None,
+        threads: int | None = None,
+        memory: int | str | None = None,
+        optimize: bool = True,
+        index_dir: Path | None = None,
+    ) -> str:
+        """What becomes of the pipeline, for people: types after each operator, what is fused, how the data
+        divide. With run_s it is run for so many seconds, and where the time goes and what would help is told
+        too."""
         limit = max(seconds("run_s", run_s), 0.0)
-        options = make_options(seed=seed, threads=threads, memory=memory, optimize=optimize, index_dir=index_dir)
+        options = make_options(
+            seed=seed, threads=threads, memory=memory, optimize=optimize, index_dir=index_dir
+        )
         return (self._runnable() if limit else self._pipeline).explain(options, limit, False)
 
 
@@ -274,7 +385,11 @@ def _json(nodes: Iterable[Node], head: Mapping[str, Any], indent: int | None = N
 
 def _unpickled(text: str, base_dir: str, made_of: Mapping[str, tuple[str, Any]]) -> Dataset:
     root = json.loads(text)
-    return Dataset._make(restored(root["pipeline"], made_of), {k: v for k, v in root.items() if k not in ("cachew", "pipeline")}, base_dir)
+    return Dataset._make(
+        restored(root["pipeline"], made_of),
+        {k: v for k, v in root.items() if k not in ("cachew", "pipeline")},
+        base_dir,
+    )
 
 
 def _inputs(op: Operator, attribute: str, value: Iterable[Any]) -> list[Dataset]:
@@ -291,6 +406,9 @@ def _common_head(op: Operator, inputs: list[Dataset]) -> dict[str, Any]:
     """on_error and defaults hold for a whole pipeline, so its parts must not differ in them."""
     for i, d in enumerate(inputs):
         if d._head != inputs[0]._head:
-            raise PipelineError(f"{op.name}: dataset {i} has other settings than dataset 0 ({d._head} and {inputs[0]._head}): call on_error() and "
-                                f"defaults() on what {op.name} gives")
+            raise PipelineError(
+                f"{op.name}: dataset {i} has other settings than dataset 0 ({d._head} and "
+                f"{inputs[0]._head}): call on_error() and "
+                f"defaults() on what {op.name} gives"
+            )
     return inputs[0]._head

@@ -1,7 +1,9 @@
-"""Expressions: `col("label") % 2 == 0` builds the text that `filter`, `assign` and others take, `"label % 2 == 0"`.
+"""Expressions: `col("label") % 2 == 0` builds the text that `filter`, `assign` and others take, `"label % 2
+== 0"`.
 
-Operators and methods are those of docs/expressions.md; dtypes and errors are the library's, found when an operator is given the expression.
-Python's `and`, `or`, `not`, `in` and chained comparisons can't build expressions: write `&`, `|`, `~`, and each comparison in parentheses.
+Operators and methods are those of docs/expressions.md; dtypes and errors are the library's, found when an
+operator is given the expression. Python's `and`, `or`, `not`, `in` and chained comparisons can't build
+expressions: write `&`, `|`, `~`, and each comparison in parentheses.
 """
 
 from __future__ import annotations
@@ -14,19 +16,36 @@ import numpy as np
 
 from cachew._calls import checked, checked_methods
 
-# How tightly an expression holds together, as in the grammar: an operand that holds less tightly is put in parentheses.
+# How tightly an expression holds together, as in the grammar: an operand that holds less tightly is put in
+# parentheses.
 _COMPARE, _OR, _XOR, _AND, _SHIFT, _SUM, _PRODUCT, _SIGN, _POWER, _ATOM = range(10)
 
 _WORDS = {"and", "or", "not", "True", "False", "true", "false"}
 
-_CASTS = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "bfloat16", "float32", "float64")
+_CASTS = (
+    "bool",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+    "float16",
+    "bfloat16",
+    "float32",
+    "float64",
+)
 
 Operand: TypeAlias = "Expr | int | float | np.generic | str | bytes"
 
 
 @checked_methods
 class Expr:
-    """An expression over the components of an element. `col` makes the first one; `str(expression)` is its text."""
+    """An expression over the components of an element. `col` makes the first one; `str(expression)` is
+    its text.
+    """
 
     __slots__ = ("_level", "_text")
     __array_ufunc__ = None  # NumPy's scalars and arrays leave their operators to this class
@@ -54,9 +73,12 @@ class Expr:
 
     def __bool__(self) -> bool:
         raise TypeError(
-            f"the expression {self._text} has no truth value here: it is computed later, for each element. Instead of `and`, `or`, `not` write "
-            "(a > 1) & (b < 2), (a > 1) | (b < 2), ~(a > 1); instead of 0 < a < 9 write (a > 0) & (a < 9); instead of `in` write "
-            "(a == 1) | (a == 2); instead of min(a, b) and max(a, b) write a.min(b) and a.max(b); instead of `if` write cachew.where(condition, a, b)"
+            f"the expression {self._text} has no truth value here: it is computed later, for each element. "
+            f"Instead of `and`, `or`, `not` write "
+            "(a > 1) & (b < 2), (a > 1) | (b < 2), ~(a > 1); instead of 0 < a < 9 write (a > 0) & (a < 9); "
+            "instead of `in` write "
+            "(a == 1) | (a == 2); instead of min(a, b) and max(a, b) write a.min(b) and a.max(b); instead "
+            "of `if` write cachew.where(condition, a, b)"
         )
 
     def __contains__(self, item: object) -> bool:
@@ -179,7 +201,10 @@ class Expr:
 
     def __round__(self, digits: None = None) -> Expr:
         if digits is not None:
-            raise TypeError(f"round({self._text}, {digits}): expressions round to integers only; write (x * 100).round() / 100")
+            raise TypeError(
+                f"round({self._text}, {digits}): expressions round to integers only; write (x "
+                f"* 100).round() / 100"
+            )
         return self.round()
 
     def __floor__(self) -> Expr:
@@ -242,7 +267,9 @@ def col(name: str) -> Expr:
     if not isinstance(name, str):
         raise TypeError(f"col({name!r}): expected the name of a component")
     if not name or "`" in name:
-        raise ValueError(f"col({name!r}): expected the name of a component; it is not empty and has no backquote")
+        raise ValueError(
+            f"col({name!r}): expected the name of a component; it is not empty and has no backquote"
+        )
     plain = name.isascii() and name.isidentifier() and name not in _WORDS and not keyword.iskeyword(name)
     return Expr(name if plain else f"`{name}`", _ATOM)
 
@@ -269,7 +296,10 @@ def literal(value: Any) -> Expr:
         return Expr(repr(value), _ATOM if math.copysign(1.0, value) > 0 else _SIGN)
     if isinstance(value, (str, bytes)):
         return _text(value)
-    raise TypeError(f"{value!r} is a {type(value).__name__}: an expression is made of col(...), numbers, truth values and texts")
+    raise TypeError(
+        f"{value!r} is a {type(value).__name__}: an expression is made of col(...), numbers, "
+        f"truth values and texts"
+    )
 
 
 def _text(value: str | bytes) -> Expr:
@@ -279,7 +309,10 @@ def _text(value: str | bytes) -> Expr:
     for quote in "'\"":
         if quote not in text:
             return Expr(f"{quote}{text}{quote}", _ATOM)
-    raise ValueError(f"the text {value!r} can't stand in an expression: it has both kinds of quotes, and there are no escapes")
+    raise ValueError(
+        f"the text {value!r} can't stand in an expression: it has both kinds of quotes, and "
+        f"there are no escapes"
+    )
 
 
 def _operand(value: Any, level: int) -> str:

@@ -1,11 +1,11 @@
 """Cachew for JAX: batches as arrays, sharded over devices.
 
-    from cachew.jax import loader
+from cachew.jax import loader
 
-    train = loader(ds, seed=1)
-    for epoch in range(90):
-        for batch in train:
-            state = train_step(state, batch["image"], batch["label"])
+train = loader(ds, seed=1)
+for epoch in range(90):
+    for batch in train:
+        state = train_step(state, batch["image"], batch["label"])
 """
 
 from __future__ import annotations
@@ -26,30 +26,53 @@ __all__ = ["JaxLoader", "loader"]
 
 
 class JaxLoader(Loader[dict[str, Any]]):
-    """An iterable of dicts of JAX arrays, once per epoch; `loader` makes it. Components of bytes stay `cachew.Bytes`."""
+    """An iterable of dicts of JAX arrays, once per epoch; `loader` makes it. Components of bytes stay
+    `cachew.Bytes`.
+    """
 
-    def __init__(self, dataset: Dataset, *, sharding: Sharding | str | None, prefetch: int, rank: int | None, world_size: int | None,
-                 **options: Unpack[LoaderOptions]) -> None:
+    def __init__(
+        self,
+        dataset: Dataset,
+        *,
+        sharding: Sharding | str | None,
+        prefetch: int,
+        rank: int | None,
+        world_size: int | None,
+        **options: Unpack[LoaderOptions],
+    ) -> None:
         policy = sharding if isinstance(sharding, str) else None
         self.sharding = _local() if sharding is None or isinstance(sharding, str) else sharding
-        ranks = (jax.process_index() if rank is None else rank, jax.process_count() if world_size is None else world_size)
+        ranks = (
+            jax.process_index() if rank is None else rank,
+            jax.process_count() if world_size is None else world_size,
+        )
         super().__init__(dataset, _Converter(self.sharding), prefetch, lambda: ranks, policy, **options)
 
 
 @checked
-def loader(dataset: Dataset, *, sharding: Sharding | str | None = None, prefetch: int = 2, rank: int | None = None, world_size: int | None = None,
-           **options: Unpack[LoaderOptions]) -> JaxLoader:
+def loader(
+    dataset: Dataset,
+    *,
+    sharding: Sharding | str | None = None,
+    prefetch: int = 2,
+    rank: int | None = None,
+    world_size: int | None = None,
+    **options: Unpack[LoaderOptions],
+) -> JaxLoader:
     """Epochs of a dataset as JAX arrays: each `for batch in loader` is the next epoch.
 
     A thread starts the copies to the devices, ahead of what is asked for.
 
-    sharding: of the arrays (default: the first axis over this process's devices, which the batch size has to be a multiple of); one that spans several
-        processes makes global arrays of the processes' batches. A text is the service's: "dynamic" or "off", as Dataset.distribute
+    sharding: of the arrays (default: the first axis over this process's devices, which the batch size has to
+    be a multiple of); one that spans several
+        processes makes global arrays of the processes' batches. A text is the service's: "dynamic" or "off",
+        as Dataset.distribute
     seed: of all randomness (default: the pipeline's, else 0)
     prefetch: batches that are on the devices before they are asked for
     rank, world_size: default: jax.process_index() and jax.process_count()
     threads, memory, timeout_s, index_dir, cache_dir, cache, cache_bytes: as Dataset.iterator
-    service: the batches come from there, with all other options of Dataset.distribute: job, transport, token, open_timeout_s, order, guarantee, tls_ca,
+    service: the batches come from there, with all other options of Dataset.distribute: job, transport,
+    token, open_timeout_s, order, guarantee, tls_ca,
         tls_cert, tls_key, workers
     """
     if not isinstance(dataset, Dataset):
@@ -57,11 +80,19 @@ def loader(dataset: Dataset, *, sharding: Sharding | str | None = None, prefetch
     if sharding is not None and not isinstance(sharding, (str, Sharding)):
         raise wrong("sharding", sharding, 'a jax.sharding.Sharding, or of a service "dynamic" or "off"')
     check_ranks(rank, world_size)
-    return JaxLoader(dataset, sharding=sharding, prefetch=integer("prefetch", prefetch, 1, 1024), rank=rank, world_size=world_size, **options)
+    return JaxLoader(
+        dataset,
+        sharding=sharding,
+        prefetch=integer("prefetch", prefetch, 1, 1024),
+        rank=rank,
+        world_size=world_size,
+        **options,
+    )
 
 
 def _local() -> Sharding:
-    return NamedSharding(Mesh(np.array(jax.local_devices()), ("batch",)), PartitionSpec("batch"))  # type: ignore[no-untyped-call]
+    # type: ignore[no-untyped-call]
+    return NamedSharding(Mesh(np.array(jax.local_devices()), ("batch",)), PartitionSpec("batch"))
 
 
 class _Converter:
@@ -71,14 +102,20 @@ class _Converter:
         self._sharding = sharding
 
     def __call__(self, batch: Batch) -> dict[str, Any]:
-        return {name: self._put(name, value) if isinstance(value, np.ndarray) else value for name, value in batch.items()}
+        return {
+            name: self._put(name, value) if isinstance(value, np.ndarray) else value
+            for name, value in batch.items()
+        }
 
     def _put(self, name: str, value: Any) -> Any:
         if self._sharding.is_fully_addressable:
             try:
                 self._sharding.shard_shape(value.shape)
             except ValueError as problem:
-                expected = (f"a multiple of {len(self._sharding.device_set)}, and drop_remainder=True if the last batch is short; or another sharding")
+                expected = (
+                    f"a multiple of {len(self._sharding.device_set)}, and drop_remainder=True if "
+                    f"the last batch is short; or another sharding"
+                )
                 raise wrong("batch_size", len(value), expected + f" ({name}: {problem})") from None
             return jax.device_put(value, self._sharding)
         return jax.make_array_from_process_local_data(self._sharding, value)  # type: ignore[no-untyped-call]

@@ -1,11 +1,11 @@
 """Cachew for PyTorch: batches as tensors.
 
-    from cachew.torch import loader
+from cachew.torch import loader
 
-    train = loader(ds, seed=1, device="cuda")
-    for epoch in range(90):
-        for batch in train:
-            loss = f(model(batch["image"]), batch["label"])
+train = loader(ds, seed=1, device="cuda")
+for epoch in range(90):
+    for batch in train:
+        loss = f(model(batch["image"]), batch["label"])
 """
 
 from __future__ import annotations
@@ -24,10 +24,11 @@ __all__ = ["TorchLoader", "loader"]
 
 
 class TorchLoader(Loader[dict[str, Any]]):
-    """An iterable of dicts of tensors, once per epoch; `loader` makes it. Components of bytes stay `cachew.Bytes`.
+    """An iterable of dicts of tensors, once per epoch; `loader` makes it. Components of bytes stay
+    `cachew.Bytes`.
 
-    `state_dict()` and `load_state_dict()` are those of torchdata's StatefulDataLoader. `dataset`, `batch_size` and so on are what Lightning and Hugging
-    Face's Trainer look at.
+    `state_dict()` and `load_state_dict()` are those of torchdata's StatefulDataLoader. `dataset`,
+    `batch_size` and so on are what Lightning and Hugging Face's Trainer look at.
     """
 
     num_workers = 0
@@ -37,44 +38,85 @@ class TorchLoader(Loader[dict[str, Any]]):
     drop_last = False
     persistent_workers = False
 
-    def __init__(self, dataset: Dataset, *, device: torch.device | None, pin_memory: bool, prefetch: int, rank: int | None, world_size: int | None,
-                 sharding: str | None, **options: Unpack[LoaderOptions]) -> None:
+    def __init__(
+        self,
+        dataset: Dataset,
+        *,
+        device: torch.device | None,
+        pin_memory: bool,
+        prefetch: int,
+        rank: int | None,
+        world_size: int | None,
+        sharding: str | None,
+        **options: Unpack[LoaderOptions],
+    ) -> None:
         self.device = device
         self.pin_memory = pin_memory
         self.prefetch_factor = prefetch
-        super().__init__(dataset, _Converter(device, pin_memory), prefetch if device is not None or pin_memory else 0, lambda: _ranks(rank, world_size),
-                         sharding, **options)
+        super().__init__(
+            dataset,
+            _Converter(device, pin_memory),
+            prefetch if device is not None or pin_memory else 0,
+            lambda: _ranks(rank, world_size),
+            sharding,
+            **options,
+        )
 
     def _hand_over(self, value: Any) -> dict[str, Any]:
         return _arrived(*value)
 
 
 @checked
-def loader(dataset: Dataset, *, device: str | torch.device | None = None, pin_memory: bool | None = None, prefetch: int = 2, rank: int | None = None,
-           world_size: int | None = None, sharding: str | None = None, **options: Unpack[LoaderOptions]) -> TorchLoader:
+def loader(
+    dataset: Dataset,
+    *,
+    device: str | torch.device | None = None,
+    pin_memory: bool | None = None,
+    prefetch: int = 2,
+    rank: int | None = None,
+    world_size: int | None = None,
+    sharding: str | None = None,
+    **options: Unpack[LoaderOptions],
+) -> TorchLoader:
     """Epochs of a dataset as tensors: each `for batch in loader` is the next epoch.
 
-    On the CPU tensors lie in the engine's memory, without a copy. With a device, a thread copies to pinned memory and on to the device, ahead of what is
-    asked for.
+    On the CPU tensors lie in the engine's memory, without a copy. With a device, a thread copies to pinned
+    memory and on to the device, ahead of what is asked for.
 
     seed: of all randomness (default: the pipeline's, else 0)
     device: where tensors go (default: they stay on the CPU)
-    pin_memory: whether tensors on the CPU are in pinned memory (default: on their way to a CUDA device they are)
-    prefetch: batches that are on the device before they are asked for
+    pin_memory: whether tensors on the CPU are in pinned memory (default: on their way to a CUDA device they
+    are) prefetch: batches that are on the device before they are asked for
     rank, world_size: default: torch.distributed's where that is initialised, else 0 and 1
     threads, memory, timeout_s, index_dir, cache_dir, cache, cache_bytes: as Dataset.iterator
-    service: the batches come from there, with all other options of Dataset.distribute: job, transport, token, open_timeout_s, order, guarantee, sharding,
+    service: the batches come from there, with all other options of Dataset.distribute: job, transport,
+    token, open_timeout_s, order, guarantee, sharding,
         tls_ca, tls_cert, tls_key, workers
     """
     if not isinstance(dataset, Dataset):
         raise TypeError(f"loader() takes a cachew.Dataset, not a {type(dataset).__name__}")
     check_ranks(rank, world_size)
     target = _device(device)
-    pin = (target is not None and target.type == "cuda") if pin_memory is None else truth("pin_memory", pin_memory)
-    if pin and not getattr(torch, "accelerator", torch.cuda).is_available():  # torch before 2.6 pins for CUDA alone
-        raise wrong("pin_memory", pin_memory, "False: torch finds no device here that memory could be pinned for")
-    return TorchLoader(dataset, device=target, pin_memory=pin, prefetch=integer("prefetch", prefetch, 1, 1024), rank=rank, world_size=world_size,
-                       sharding=sharding, **options)
+    pin = (
+        (target is not None and target.type == "cuda")
+        if pin_memory is None
+        else truth("pin_memory", pin_memory)
+    )
+    # torch before 2.6 pins for CUDA alone
+    if pin and not getattr(torch, "accelerator", torch.cuda).is_available():
+        raise wrong(
+            "pin_memory", pin_memory, "False: torch finds no device here that memory could be pinned for"
+        )
+    return TorchLoader(
+        dataset,
+        device=target,
+        pin_memory=pin,
+        prefetch=integer("prefetch", prefetch, 1, 1024),
+        rank=rank,
+        world_size=world_size,
+        sharding=sharding,
+        **options,
+    )
 
 
 def _device(device: Any) -> torch.device | None:
@@ -82,14 +124,23 @@ def _device(device: Any) -> torch.device | None:
     try:
         found = None if device is None else torch.device(device)
     except (RuntimeError, TypeError) as problem:
-        raise wrong("device", device, f'None, a torch.device or its name, as "cuda:1" ({str(problem).splitlines()[0]})') from None
+        raise wrong(
+            "device",
+            device,
+            f'None, a torch.device or its name, as "cuda:1" ({str(problem).splitlines()[0]})',
+        ) from None
     if found is not None and found.type == "cuda" and not torch.cuda.is_available():
         raise wrong("device", device, "a device that torch finds here: it finds no CUDA")
     return None if found is not None and found.type == "cpu" else found
 
 
 def _ranks(rank: int | None, world_size: int | None) -> tuple[int, int]:
-    if rank is None and world_size is None and torch.distributed.is_available() and torch.distributed.is_initialized():
+    if (
+        rank is None
+        and world_size is None
+        and torch.distributed.is_available()
+        and torch.distributed.is_initialized()
+    ):
         return torch.distributed.get_rank(), torch.distributed.get_world_size()
     return rank or 0, world_size or 1
 
@@ -107,7 +158,8 @@ def as_tensor(value: Any) -> Any:
 class _Converter:
     """Batch -> dict of tensors, on their way to a device. It belongs to one thread.
 
-    Copies to a CUDA device run on a stream of their own; with the tensors goes the event that says they are there.
+    Copies to a CUDA device run on a stream of their own; with the tensors goes the event that says they are
+    there.
     """
 
     def __init__(self, device: torch.device | None, pin_memory: bool) -> None:
@@ -133,7 +185,9 @@ class _Converter:
 
 
 def _arrived(tensors: dict[str, Any], event: torch.cuda.Event | None) -> dict[str, Any]:
-    """Work that is queued from now on waits for the copies, and the tensors' memory is not used again before that work is done."""
+    """Work that is queued from now on waits for the copies, and the tensors' memory is not used again before
+    that work is done.
+    """
     if event is not None:
         for value in tensors.values():
             if isinstance(value, torch.Tensor):

@@ -1,11 +1,15 @@
 #!/usr/bin/env python3
-"""Runs pipelines in the engine and in the reference model, and compares digests, logs and exit codes: the fixed ones of fixed.py, and random ones.
+"""Runs pipelines in the engine and in the reference model, and compares digests, logs and exit codes: the
+fixed ones of fixed.py, and random ones.
 
-The command runs each pipeline to its end, pipelines with markers three times: without a cache, with an empty one, and with what that left, damaged at random. Then it
-runs it with a stop after a random batch, and goes on from the state as each of some ranks, with other numbers of threads, and in as little memory as it accepts.
-With --package the Python package runs random pipelines, in the processes that compare, each with hosts of its own, to the end and with a stop on the way.
-With --service workers of a service run them: to the end, with a stop on the way, and as several ranks at a time.
+The command runs each pipeline to its end, pipelines with markers three times: without a cache, with an empty
+one, and with what that left, damaged at random. Then it runs it with a stop after a random batch, and goes
+on from the state as each of some ranks, with other numbers of threads, and in as little memory as it
+accepts. With --package the Python package runs random pipelines, in the processes that compare, each with
+hosts of its own, to the end and with a stop on the way. With --service workers of a service run them: to the
+end, with a stop on the way, and as several ranks at a time.
 """
+
 from __future__ import annotations
 
 import argparse
@@ -45,8 +49,25 @@ ENDLESS_BATCHES = 40  # of an endless pipeline, over all ranks
 
 def command(case: Case, binary: str) -> list[str]:
     """What all runs of a case have in common."""
-    words = [binary, "run", str(case.path()), "--wait", str(HANG_S), "--digest", "--json", "--log", str(case.directory / "log.jsonl")]
-    return [*words, "--seed", str(case.run_seed), "--epochs", str(case.epochs), *([] if case.optimize else ["--no-optimize"])]
+    words = [
+        binary,
+        "run",
+        str(case.path()),
+        "--wait",
+        str(HANG_S),
+        "--digest",
+        "--json",
+        "--log",
+        str(case.directory / "log.jsonl"),
+    ]
+    return [
+        *words,
+        "--seed",
+        str(case.run_seed),
+        "--epochs",
+        str(case.epochs),
+        *([] if case.optimize else ["--no-optimize"]),
+    ]
 
 
 def share(rank: int, ranks: int, batches: float) -> list[str]:
@@ -61,7 +82,11 @@ def read_log(path: Path) -> list[dict]:
 def same_line(ours: dict, theirs: dict) -> bool:
     """`flags` of a log line are those of its rows, or all of them in one number."""
     flags = theirs.get("flags")
-    mine = ours["flags"] if isinstance(flags, list) else sum({1 << b for f in ours["flags"] for b in range(32) if f >> b & 1})
+    mine = (
+        ours["flags"]
+        if isinstance(flags, list)
+        else sum({1 << b for f in ours["flags"] for b in range(32) if f >> b & 1})
+    )
     return mine == flags and all(ours[k] == theirs.get(k) for k in KEYS if k != "flags")
 
 
@@ -69,7 +94,11 @@ def different_lines(model: Result, log: list[dict]) -> list[str]:
     for at, (ours, theirs) in enumerate(zip(model.lines, log)):
         if not same_line(ours, theirs):
             found = {k: theirs.get(k) for k in KEYS}
-            return [f"batch {at} differs", f"  expected {json.dumps(ours)}", f"  found    {json.dumps(found)}"]
+            return [
+                f"batch {at} differs",
+                f"  expected {json.dumps(ours)}",
+                f"  found    {json.dumps(found)}",
+            ]
     if len(log) > len(model.lines) or not model.error and len(log) < len(model.lines):
         return [f"{len(log)} batches, expected {len(model.lines)}"]
     return []
@@ -77,10 +106,16 @@ def different_lines(model: Result, log: list[dict]) -> list[str]:
 
 def different_digests(model: Result, found: dict[str, tuple[str, str]]) -> list[str]:
     wanted = (f"{model.digest:032x}", f"{model.set_digest:032x}")
-    return [f"{where}: digest and set digest {pair}, expected {wanted}" for where, pair in found.items() if pair != wanted]
+    return [
+        f"{where}: digest and set digest {pair}, expected {wanted}"
+        for where, pair in found.items()
+        if pair != wanted
+    ]
 
 
-def differences(model: Result, done: subprocess.CompletedProcess, directory: Path, dump: Path | None) -> list[str]:
+def differences(
+    model: Result, done: subprocess.CompletedProcess, directory: Path, dump: Path | None
+) -> list[str]:
     expected = 1 if model.error else 0
     if done.returncode != expected:
         return [f"exit code {done.returncode}, expected {expected} ({model.error or 'no error'})"]
@@ -134,8 +169,17 @@ def ways(case: Case) -> Iterator[list[str]]:
     yield options
 
 
-def attempt(case: Case, binary: str, model: Result, options: list[str], state: bytes | None = None, least_memory: bool = False) -> list[str]:
-    """What is wrong with one run, which goes on from `state`. With `least_memory`, in what the command says is enough."""
+def attempt(
+    case: Case,
+    binary: str,
+    model: Result,
+    options: list[str],
+    state: bytes | None = None,
+    least_memory: bool = False,
+) -> list[str]:
+    """What is wrong with one run, which goes on from `state`. With `least_memory`, in what the command says
+    is enough.
+    """
     memory = 1
     dump = case.directory / "dump" if "--dump" in options else None
     while True:
@@ -147,7 +191,9 @@ def attempt(case: Case, binary: str, model: Result, options: list[str], state: b
         words = [*command(case, binary), *options, *(["--memory", str(memory)] if least_memory else [])]
         done = run_computing(words)
         error = json.loads(done.stdout.splitlines()[-1]).get("error", {}) if done.returncode == 2 else {}
-        if not (least_memory and error.get("kind") == "budget" and int(error["expected"].split()[2]) > memory):
+        if not (
+            least_memory and error.get("kind") == "budget" and int(error["expected"].split()[2]) > memory
+        ):
             break
         memory = int(error["expected"].split()[2])
     found = differences(model, done, case.directory, dump)
@@ -166,7 +212,9 @@ def whole(case: Case, binary: str, model: Result) -> list[str]:
 
 
 def parts(case: Case, run: Run, binary: str) -> list[str]:
-    """What is wrong with a run that is stopped after a random batch, and with those that go on from its state."""
+    """What is wrong with a run that is stopped after a random batch, and with those that go on from its
+    state.
+    """
     rng = random.Random(case.seed)
     endless = case.batches != math.inf
     n_batches = len(delivered(run, case.epochs, limit=ENDLESS_BATCHES if endless else math.inf).lines)
@@ -175,8 +223,17 @@ def parts(case: Case, run: Run, binary: str) -> list[str]:
     part = delivered(run, case.epochs, 0, ranks, rounds)
     state = ["--state", str(case.directory / "state")]
     if not part.error and delivered(run, case.epochs, ranks - 1, ranks, rounds).error:
-        return []  # a batch of another rank in the last round can't be made, and whether this rank finds out is left open
-    found = attempt(case, binary, part, [*share(0, ranks, rounds), *state, "--threads", str(rng.choice([1, 2, 8]))], None, rng.random() < 0.5)
+        # a batch of another rank in the last round can't be made, and whether this rank finds out is left
+        # open
+        return []
+    found = attempt(
+        case,
+        binary,
+        part,
+        [*share(0, ranks, rounds), *state, "--threads", str(rng.choice([1, 2, 8]))],
+        None,
+        rng.random() < 0.5,
+    )
     if found or part.error or not part.lines:
         return found
     stopped = (case.directory / "state").read_bytes()
@@ -192,45 +249,80 @@ def parts(case: Case, run: Run, binary: str) -> list[str]:
 
 
 def served(case: Case, run: Run, binary: str, address: str) -> list[str]:
-    """What is wrong with jobs of a service: one to the end; one that is stopped, and goes on; and ranks that run at a time."""
+    """What is wrong with jobs of a service: one to the end; one that is stopped, and goes on; and ranks that
+    run at a time.
+    """
     rng = random.Random(case.seed)
     jobs = itertools.count()
 
     def job(name: str, rank: int, ranks: int, batches: float) -> list[str]:
-        return [binary, "run", str(case.path()), "--service", address, "--job", f"{case.seed}-{name}", *share(rank, ranks, batches), "--wait", str(HANG_S),
-                "--seed", str(case.run_seed), "--epochs", str(case.epochs), "--digest", "--json"]
+        return [
+            binary,
+            "run",
+            str(case.path()),
+            "--service",
+            address,
+            "--job",
+            f"{case.seed}-{name}",
+            *share(rank, ranks, batches),
+            "--wait",
+            str(HANG_S),
+            "--seed",
+            str(case.run_seed),
+            "--epochs",
+            str(case.epochs),
+            "--digest",
+            "--json",
+        ]
 
     def attempt(model: Result, words: list[str], where: Path) -> list[str]:
         log = where / "log.jsonl"
         where.mkdir(exist_ok=True)
         log.unlink(missing_ok=True)
-        done = subprocess.run([*words, "--log", str(log)], check=False, capture_output=True, text=True, timeout=SERVED_S)
+        done = subprocess.run(
+            [*words, "--log", str(log)], check=False, capture_output=True, text=True, timeout=SERVED_S
+        )
         found = differences(model, done, where, None)
         return [*found, " ".join(words), done.stdout[-2000:], done.stderr[-2000:]] if found else []
 
     endless = case.batches != math.inf
     limit = min(case.batches, ENDLESS_BATCHES)
     model = delivered(run, case.epochs, limit=limit if endless else math.inf)
-    found = attempt(model, job(f"whole{next(jobs)}", 0, 1, limit if endless else math.inf), case.directory / "whole")
+    found = attempt(
+        model, job(f"whole{next(jobs)}", 0, 1, limit if endless else math.inf), case.directory / "whole"
+    )
     if found or model.error or not model.lines:
         return found
     state, stop = case.directory / "served-state", rng.randint(1, len(model.lines))
     state.unlink(missing_ok=True)
-    found = attempt(delivered(run, case.epochs, limit=stop), [*job("stopped", 0, 1, stop), "--state", str(state)], case.directory / "stopped")
+    found = attempt(
+        delivered(run, case.epochs, limit=stop),
+        [*job("stopped", 0, 1, stop), "--state", str(state)],
+        case.directory / "stopped",
+    )
     if found:
         return found
     last = delivered(run, case.epochs, limit=stop).lines[-1]
     rest = limit - stop if endless else math.inf
     if rest > 0:
         resumed = delivered(run, case.epochs, 0, 1, rest, (last["epoch"], last["g"] + 1))
-        found = attempt(resumed, [*job("resumed", 0, 1, rest), "--state", str(state)], case.directory / "resumed")
+        found = attempt(
+            resumed, [*job("resumed", 0, 1, rest), "--state", str(state)], case.directory / "resumed"
+        )
     ranks = rng.randint(2, 4)
     rounds = max(1, limit // ranks) if endless else math.inf
     if found:
         return found
     with ThreadPoolExecutor(ranks) as pool:
-        tried = [pool.submit(attempt, delivered(run, case.epochs, rank, ranks, rounds), job("ranks", rank, ranks, rounds), case.directory / f"rank{rank}")
-                 for rank in range(ranks)]
+        tried = [
+            pool.submit(
+                attempt,
+                delivered(run, case.epochs, rank, ranks, rounds),
+                job("ranks", rank, ranks, rounds),
+                case.directory / f"rank{rank}",
+            )
+            for rank in range(ranks)
+        ]
         return next((found for done in tried if (found := done.result())), [])
 
 
@@ -265,41 +357,66 @@ def one(arguments: tuple) -> tuple[Case | None, int, list[str]]:
     table, pipeline, options, directory = arguments
     case, failed, directory = None, 0, directory / f"case-{pipeline}"
     try:
-        case = fixed(pipeline, directory) if isinstance(pipeline, str) else generate(table, pipeline, directory, options.functions)
+        case = (
+            fixed(pipeline, directory)
+            if isinstance(pipeline, str)
+            else generate(table, pipeline, directory, options.functions)
+        )
         model, found = check(case, options.binary, options.package, options.service)
         failed = model.failed
     except subprocess.TimeoutExpired as hang:
-        found = [f"no end: no CPU time was used for {hang.timeout} s, or a job of a service ran longer", " ".join(hang.cmd), str(hang.stderr)]
+        found = [
+            f"no end: no CPU time was used for {hang.timeout} s, or a job of a service ran longer",
+            " ".join(hang.cmd),
+            str(hang.stderr),
+        ]
     except Exception:  # a fault of the model or the generator is one more result to show
         found = [traceback.format_exc()]
     if found:
         written = directory / "pipeline.json"
-        found = [f"{pipeline} (again: --only {pipeline})", written.read_text() if written.exists() else "no pipeline", *found]
+        found = [
+            f"{pipeline} (again: --only {pipeline})",
+            written.read_text() if written.exists() else "no pipeline",
+            *found,
+        ]
     return case, failed, found
 
 
 def fixed_names(arguments: argparse.Namespace) -> list[str]:
     """The fixed pipelines that the model can run in a moment."""
-    small = [name for name, pipeline in PIPELINES.items() if positions(pipeline["pipeline"]) <= MODEL_POSITIONS]
+    small = [
+        name for name, pipeline in PIPELINES.items() if positions(pipeline["pipeline"]) <= MODEL_POSITIONS
+    ]
     return [] if arguments.package else [*small, *OWN]
 
 
 @contextlib.contextmanager
 def service(arguments: argparse.Namespace, directory: Path) -> Iterator[str | None]:
-    """The address of a service of so many workers, with 1, 2, 3 .. threads and unequal memory, of which every other one
-    ends its ranges early; None without --service."""
+    """The address of a service of so many workers, with 1, 2, 3 .. threads and unequal memory, of which
+    every other one ends its ranges early; None without --service."""
     if not arguments.service:
         yield None
         return
-    os.environ["CACHEW"] = str(Path(arguments.binary).resolve())  # for the next module, and for processes started from here
+    # for the next module, and for processes started from here
+    os.environ["CACHEW"] = str(Path(arguments.binary).resolve())
     from daemons import Daemons
 
     (directory / "daemons").mkdir()
     daemons = Daemons(directory / "daemons")
     try:
-        dispatcher = daemons.start("dispatcher", "--listen", "127.0.0.1:0", env={"CACHEW_MUTATE": "cut"})  # test builds: many ranges end anywhere
+        # test builds: many ranges end anywhere
+        dispatcher = daemons.start("dispatcher", "--listen", "127.0.0.1:0", env={"CACHEW_MUTATE": "cut"})
         for i in range(arguments.service):
-            daemons.start("worker", "--dispatcher", dispatcher.address, "--threads", i + 1, "--memory", f"{64 << i}M", env={"CACHEW_RANGE_S": "0.001"} if i % 2 else None)
+            daemons.start(
+                "worker",
+                "--dispatcher",
+                dispatcher.address,
+                "--threads",
+                i + 1,
+                "--memory",
+                f"{64 << i}M",
+                env={"CACHEW_RANGE_S": "0.001"} if i % 2 else None,
+            )
         yield dispatcher.address
     finally:
         daemons.end()
@@ -312,9 +429,15 @@ def main() -> int:
     parser.add_argument("--only", help="just the pipeline of this seed, or the fixed one of this name")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--binary", default="build/cachew")
-    parser.add_argument("--functions", action="store_true", help="pipelines with Python functions too; needs the package")
-    parser.add_argument("--package", action="store_true", help="run them through the Python package in place of the command")
-    parser.add_argument("--service", type=int, metavar="WORKERS", help="have so many workers of a service run them")
+    parser.add_argument(
+        "--functions", action="store_true", help="pipelines with Python functions too; needs the package"
+    )
+    parser.add_argument(
+        "--package", action="store_true", help="run them through the Python package in place of the command"
+    )
+    parser.add_argument(
+        "--service", type=int, metavar="WORKERS", help="have so many workers of a service run them"
+    )
     parser.add_argument("--keep", type=Path, help="leave pipelines, data and logs in this directory")
     parser.add_argument("--stop-after", type=int, default=1, help="mismatches after which to stop")
     arguments = parser.parse_args()
@@ -325,7 +448,11 @@ def main() -> int:
     if arguments.only:
         pipelines = [int(arguments.only) if arguments.only.isdecimal() else arguments.only]
     passed = wrong = 0
-    with tempfile.TemporaryDirectory() as temporary, service(arguments, Path(temporary)) as address, ProcessPoolExecutor(arguments.jobs, spawn) as pool:
+    with (
+        tempfile.TemporaryDirectory() as temporary,
+        service(arguments, Path(temporary)) as address,
+        ProcessPoolExecutor(arguments.jobs, spawn) as pool,
+    ):
         arguments.service = address
         directory = (arguments.keep or Path(temporary)).resolve()
         jobs = ((table, pipeline, arguments, directory) for pipeline in pipelines)

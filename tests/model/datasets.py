@@ -1,4 +1,7 @@
-"""Writes small random data sets: TFRecord files of Examples, image folders, plain files, texts, JSON lines, tar archives. Some records are damaged on request."""
+"""Writes small random data sets: TFRecord files of Examples, image folders, plain files, texts, JSON lines,
+tar archives. Some records are damaged on request.
+"""
+
 from __future__ import annotations
 
 import gzip
@@ -67,8 +70,12 @@ def random_example(rng: random.Random, number: int, images: bool, damage: str | 
     return data[: -rng.randint(1, 5)] if damage == "cut" else data
 
 
-def write_tfrecords(rng: random.Random, directory: Path, compression: str, images: bool, damaged: bool) -> None:
-    """part-K.tfrecord files in the directory; with `damaged` at least one record fails where CRCs are verified."""
+def write_tfrecords(
+    rng: random.Random, directory: Path, compression: str, images: bool, damaged: bool
+) -> None:
+    """part-K.tfrecord files in the directory; with `damaged` at least one record fails where CRCs are
+    verified.
+    """
     directory.mkdir(parents=True)
     most = 12 if images else rng.choice([3, 60, 400])
     number = 0
@@ -76,7 +83,9 @@ def write_tfrecords(rng: random.Random, directory: Path, compression: str, image
     sure = rng.randrange(files)
     for k in range(files):
         n = rng.randint(1 if damaged and k == sure else 0, most)
-        bad = set(rng.sample(range(n), min(n, rng.randint(1, 1 + n // 10)))) if damaged and k == sure else set()
+        bad = (
+            set(rng.sample(range(n), min(n, rng.randint(1, 1 + n // 10)))) if damaged and k == sure else set()
+        )
         records, bad_crc = [], set()
         for row in range(n):
             kind = rng.choice(DAMAGE) if row in bad else None
@@ -84,13 +93,17 @@ def write_tfrecords(rng: random.Random, directory: Path, compression: str, image
                 bad_crc.add(row)
             records.append(random_example(rng, number, images, kind))
             number += 1
-        (directory / f"part-{k}.tfrecord").write_bytes(compress(tfrecord_bytes(records, bad_crc), compression))
+        (directory / f"part-{k}.tfrecord").write_bytes(
+            compress(tfrecord_bytes(records, bad_crc), compression)
+        )
 
 
 def write_large_records(rng: random.Random, directory: Path, compression: str) -> None:
     """Records so large that chunks are closed by their bytes."""
     directory.mkdir(parents=True)
-    records = [bytes([row]) * rng.choice([10, 1_000_000, 2_500_000, 5_000_000]) for row in range(rng.randint(3, 12))]
+    records = [
+        bytes([row]) * rng.choice([10, 1_000_000, 2_500_000, 5_000_000]) for row in range(rng.randint(3, 12))
+    ]
     (directory / "part-0.tfrecord").write_bytes(compress(tfrecord_bytes(records), compression))
 
 
@@ -105,7 +118,10 @@ def write_texts(rng: random.Random, directory: Path, compression: str) -> None:
     """part-K.txt files of short lines with either end, empty ones too."""
     directory.mkdir(parents=True)
     for k in range(rng.randint(1, 3)):
-        lines = [bytes(rng.choices(b"abc \xff\0\r", k=rng.choice([0, 1, 5, rng.randint(0, 40)]))) for _ in range(rng.choice([0, 3, 80, 1500]))]
+        lines = [
+            bytes(rng.choices(b"abc \xff\0\r", k=rng.choice([0, 1, 5, rng.randint(0, 40)])))
+            for _ in range(rng.choice([0, 3, 80, 1500]))
+        ]
         end = rng.choice([b"\n", b"\r\n"])
         data = end.join(lines) + (end if rng.random() < 0.7 else b"")
         (directory / f"part-{k}.txt").write_bytes(compress(data, compression))
@@ -125,7 +141,7 @@ def random_json(rng: random.Random, number: int, damage: str | None) -> str:
         "ok": rng.random() < 0.5,
         "grid": [[rng.choice(numbers) for _ in range(3)] for _ in range(2)],
         "tokens": [rng.randint(0, 99) for _ in range(rng.choice([0, 1, 3, rng.randint(0, 12)]))],
-        "text": "".join(rng.choices("abc \u00e9\u20ac\U0001f600\"\\\n\0", k=rng.randint(0, 9))),
+        "text": "".join(rng.choices('abc \u00e9\u20ac\U0001f600"\\\n\0', k=rng.randint(0, 9))),
         "more": {"a": [1, {"b": None}], "id": 7},
     }
     if damage == "range":
@@ -147,11 +163,17 @@ def random_json(rng: random.Random, number: int, damage: str | None) -> str:
         members["rare"] = rng.randint(0, 5)
     items = list(members.items())
     rng.shuffle(items)
-    text = json.dumps(dict(items), ensure_ascii=rng.random() < 0.5, separators=rng.choice([(",", ":"), (", ", ": "), (" ,  ", "\t:")]))
+    text = json.dumps(
+        dict(items),
+        ensure_ascii=rng.random() < 0.5,
+        separators=rng.choice([(",", ":"), (", ", ": "), (" ,  ", "\t:")]),
+    )
     if rng.random() < 0.1:  # of a key that comes twice the last one counts
         text = '{"id": "first", ' + text[1:]
     if damage == "syntax":
-        return rng.choice([text[:-1], text + "}", text.replace(":", "", 1), "{,}", '{"id": 01}', '{"id": nil}'])
+        return rng.choice(
+            [text[:-1], text + "}", text.replace(":", "", 1), "{,}", '{"id": 01}', '{"id": nil}']
+        )
     elif damage == "empty":
         return ""
     elif damage == "list":
@@ -166,7 +188,9 @@ def write_json_lines(rng: random.Random, directory: Path, compression: str, dama
     for k in range(rng.randint(1, 3)):
         lines = []
         for _ in range(rng.choice([1, 3, 60, 300])):
-            lines.append(random_json(rng, number, rng.choice(JSON_DAMAGE) if damaged and rng.random() < 0.1 else None))
+            lines.append(
+                random_json(rng, number, rng.choice(JSON_DAMAGE) if damaged and rng.random() < 0.1 else None)
+            )
             number += 1
         data = "\n".join(lines).encode() + b"\n"
         (directory / f"part-{k}.jsonl").write_bytes(compress(data, compression))
@@ -186,9 +210,15 @@ def random_sample(rng: random.Random, number: int, damage: str | None) -> list[t
     files = [
         ("id.txt", str(number).encode()),
         ("cls", rng.choice(["%d", " %d\n", "%d.0"]).encode() % rng.randint(0, 255)),
-        (rng.choice(["jpg", "png", "JPG"]), rng.randbytes(rng.choice([0, 1, 511, 512, 513, rng.randint(0, 3000)]))),
+        (
+            rng.choice(["jpg", "png", "JPG"]),
+            rng.randbytes(rng.choice([0, 1, 511, 512, 513, rng.randint(0, 3000)])),
+        ),
         ("box.txt", " ".join(str(rng.choice([0, -1.5, 1e3, 2])) for _ in range(4)).encode()),
-        ("v.npy", numpy_bytes(np.array([[rng.randint(-99, 99) for _ in range(3)] for _ in range(2)], dtype="<i2"))),
+        (
+            "v.npy",
+            numpy_bytes(np.array([[rng.randint(-99, 99) for _ in range(3)] for _ in range(2)], dtype="<i2")),
+        ),
         ("many.NPY", numpy_bytes(np.array([rng.random() for _ in range(rng.randint(0, 4))], dtype="<f4"))),
     ]
     if rng.random() < 0.3:
@@ -202,7 +232,18 @@ def random_sample(rng: random.Random, number: int, damage: str | None) -> list[t
     elif damage == "twice":
         files.append(("id.txt", b"0"))
     elif damage == "numpy":
-        files[4] = ("v.npy", rng.choice([b"", b"no array", numpy_bytes(np.zeros((2, 3), ">i2")), numpy_bytes(np.zeros((3, 2), "<i2")), numpy_bytes(np.zeros((2, 3)))]))
+        files[4] = (
+            "v.npy",
+            rng.choice(
+                [
+                    b"",
+                    b"no array",
+                    numpy_bytes(np.zeros((2, 3), ">i2")),
+                    numpy_bytes(np.zeros((3, 2), "<i2")),
+                    numpy_bytes(np.zeros((2, 3))),
+                ]
+            ),
+        )
     elif damage == "few":
         files[3] = ("box.txt", b"1 2 3")
     rng.shuffle(files)
@@ -210,7 +251,9 @@ def random_sample(rng: random.Random, number: int, damage: str | None) -> list[t
 
 
 def write_tars(rng: random.Random, directory: Path, compression: str, damaged: bool) -> None:
-    """part-K.tar archives in every format; with `damaged` some samples fail where what is wrong with them is needed."""
+    """part-K.tar archives in every format; with `damaged` some samples fail where what is wrong with them is
+    needed.
+    """
     directory.mkdir(parents=True)
     number = 0
     for k in range(rng.randint(1, 3)):
@@ -219,7 +262,9 @@ def write_tars(rng: random.Random, directory: Path, compression: str, damaged: b
         with tarfile.open(fileobj=out, mode="w", format=form) as tar:
             for _ in range(rng.choice([0, 1, 5, 60])):
                 below = rng.choice(["", "a/", "./b.c/", "d" * 90 + "/" + "e" * 60 + "/"])
-                files = random_sample(rng, number, rng.choice(TAR_DAMAGE) if damaged and rng.random() < 0.15 else None)
+                files = random_sample(
+                    rng, number, rng.choice(TAR_DAMAGE) if damaged and rng.random() < 0.15 else None
+                )
                 for extension, data in files:
                     info = tarfile.TarInfo(f"{below}{number:04d}.{extension}")
                     info.size = len(data)
@@ -256,13 +301,17 @@ def write_files(rng: random.Random, directory: Path) -> None:
     for part in ("a", "b"):
         (directory / part).mkdir(parents=True)
         for k in range(rng.randint(1, 20)):
-            (directory / part / f"{k}.bin").write_bytes(rng.randbytes(rng.choice([1, 7, 300, 140_000 if k == 0 else 9])))
+            (directory / part / f"{k}.bin").write_bytes(
+                rng.randbytes(rng.choice([1, 7, 300, 140_000 if k == 0 else 9]))
+            )
 
 
 def random_pixels(rng: random.Random, mode: str, width: int, height: int) -> Image.Image:
     """Smooth, so that lossy formats have something to do, with some noise."""
     bands = len(Image.new(mode, (1, 1)).getbands())
-    small = Image.frombytes(mode, (3, 3), rng.randbytes(9 * bands)).resize((width, height), Image.Resampling.BILINEAR)
+    small = Image.frombytes(mode, (3, 3), rng.randbytes(9 * bands)).resize(
+        (width, height), Image.Resampling.BILINEAR
+    )
     data = bytearray(small.tobytes())
     for _ in range(len(data) // 8):
         data[rng.randrange(len(data))] = rng.randrange(256)
@@ -292,7 +341,9 @@ def random_image(rng: random.Random) -> bytes:
     elif kind == "png16":
         return png16(rng, width, height)
     else:
-        random_pixels(rng, rng.choice(["RGB", "RGBA"]), width, height).save(out, "WEBP", lossless=rng.random() < 0.5)
+        random_pixels(rng, rng.choice(["RGB", "RGBA"]), width, height).save(
+            out, "WEBP", lossless=rng.random() < 0.5
+        )
     return out.getvalue()
 
 
@@ -303,7 +354,12 @@ def png16(rng: random.Random, width: int, height: int) -> bytes:
     colour, channels = rng.choice([(0, 1), (2, 3), (4, 2), (6, 4)])
     lines = b"".join(bytes([rng.randrange(5)]) + rng.randbytes(width * channels * 2) for _ in range(height))
     header = struct.pack(">IIBBBBB", width, height, 16, colour, 0, 0, 0)
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(lines)) + chunk(b"IEND", b"")
+    return (
+        b"\x89PNG\r\n\x1a\n"
+        + chunk(b"IHDR", header)
+        + chunk(b"IDAT", zlib.compress(lines))
+        + chunk(b"IEND", b"")
+    )
 
 
 def damage_image(rng: random.Random, data: bytes) -> bytes:

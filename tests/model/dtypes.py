@@ -1,4 +1,7 @@
-"""Values, their types, and conversions between dtypes. bfloat16, which NumPy lacks, is kept as its 16 bits in a uint16 array."""
+"""Values, their types, and conversions between dtypes. bfloat16, which NumPy lacks, is kept as its 16 bits
+in a uint16 array.
+"""
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -10,7 +13,8 @@ INTEGERS = ("uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "in
 FLOATS = ("float16", "bfloat16", "float32", "float64")
 DTYPES = ("bool", *INTEGERS, *FLOATS, "bytes")
 
-Dims = Optional[tuple[Optional[int], ...]]  # None in place of a dimension: varies; None in place of all: not even the rank is known
+# None in place of a dimension: varies; None in place of all: not even the rank is known
+Dims = Optional[tuple[Optional[int], ...]]
 
 
 @dataclass(frozen=True)
@@ -65,7 +69,9 @@ def bfloat_to_float(bits: np.ndarray) -> np.ndarray:
 
 
 def round_to_bfloat(x: np.ndarray) -> np.ndarray:
-    """float64 to bfloat16 bits with one rounding to nearest even: first to float32 by round-to-odd, which loses nothing that matters."""
+    """float64 to bfloat16 bits with one rounding to nearest even: first to float32 by round-to-odd, which
+    loses nothing that matters.
+    """
     x = np.asarray(x, dtype=np.float64)
     with np.errstate(all="ignore"):
         f = x.astype(np.float32)
@@ -74,7 +80,9 @@ def round_to_bfloat(x: np.ndarray) -> np.ndarray:
     too_big = np.abs(f.astype(np.float64)) > np.abs(x)
     truncated = np.where(too_big, bits - np.uint32(1), bits)
     bits = np.where(exact | np.isnan(x), bits, truncated | np.uint32(1)).astype(np.uint32)
-    rounded = ((bits.astype(np.uint64) + 0x7FFF + ((bits >> np.uint32(16)) & np.uint32(1))) >> np.uint64(16)).astype(np.uint16)
+    rounded = (
+        (bits.astype(np.uint64) + 0x7FFF + ((bits >> np.uint32(16)) & np.uint32(1))) >> np.uint64(16)
+    ).astype(np.uint16)
     quiet = ((bits >> np.uint32(16)) | np.uint32(0x40)).astype(np.uint16)
     return np.where(np.isnan(x), quiet, rounded).astype(np.uint16)
 
@@ -116,7 +124,9 @@ def cast(value: Value, dtype: str) -> Value:
     if dtype == "bool":
         return Value(dtype, data != 0)
     if dtype in FLOATS:
-        by_way = data.astype(np.float32) if value.dtype in INTEGERS and dtype in ("float16", "bfloat16") else data
+        by_way = (
+            data.astype(np.float32) if value.dtype in INTEGERS and dtype in ("float16", "bfloat16") else data
+        )
         return float_value(dtype, by_way)
     if value.dtype in FLOATS:
         return Value(dtype, float_to_integer(np.atleast_1d(data), dtype).reshape(value.shape))

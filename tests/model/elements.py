@@ -1,4 +1,7 @@
-"""One position's way through its operators, to none, one or several elements: docs/semantics.md, sections 3, 6 and 7."""
+"""One position's way through its operators, to none, one or several elements: docs/semantics.md, sections 3,
+6 and 7.
+"""
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -21,7 +24,8 @@ class Element:
     eid: int
     flags: int = 0
     key: int = 0  # bucket
-    error: RunError | None = None  # what ends the run if the element is delivered: a dropped remainder is not computed to the end
+    # what ends the run if the element is delivered: a dropped remainder is not computed to the end
+    error: RunError | None = None
 
 
 class Elements:
@@ -47,7 +51,9 @@ class Elements:
         return record, printed, philox.element_id(record.file_key, record.row, ordinals)
 
     def compute(self, position: Position, epoch: int) -> Element | str:
-        """An element through all maps and filters, without counting: the element, or DROPPED. Raises RecordError."""
+        """An element through all maps and filters, without counting: the element, or DROPPED. Raises
+        RecordError.
+        """
         record, printed, eid = self.identify(position)
         components, key = self.plan.sources[position.leaf].element(record), 0
         for node in self.plan.routes[position.leaf]:
@@ -104,14 +110,18 @@ class Way:
 
     def __post_init__(self):
         self.route = self.run.plan.routes[self.position.leaf]
-        self.last_sieve = max((i for i, n in enumerate(self.route) if n.counting or n.name in SIEVES), default=-2)
+        self.last_sieve = max(
+            (i for i, n in enumerate(self.route) if n.counting or n.name in SIEVES), default=-2
+        )
 
     def elements(self) -> Iterator[Element | str]:
         if self.beyond(0):
             return
         record = self.run.identify(self.position)[0]
         traveller = Traveller(None)
-        traveller.components = self.attempt(traveller, -1, lambda: self.run.plan.sources[self.position.leaf].element(record))
+        traveller.components = self.attempt(
+            traveller, -1, lambda: self.run.plan.sources[self.position.leaf].element(record)
+        )
         yield from self.onward(0, traveller)
 
     def onward(self, start: int, t: Traveller) -> Iterator[Element | str]:
@@ -127,7 +137,9 @@ class Way:
                     t.key = self.attempt(t, at, lambda node=node: bucket(node, t.components))
                 elif not t.missing:
                     draw = self.run.draw(node, self.run.identify(self.position, t.ordinals)[2], self.epoch)
-                    result = self.attempt(t, at, lambda node=node, draw=draw: node.bound.apply(t.components, draw))
+                    result = self.attempt(
+                        t, at, lambda node=node, draw=draw: node.bound.apply(t.components, draw)
+                    )
                     if node.name == "flat_map":
                         yield from self.several(at, result or [])
                         return
@@ -141,7 +153,9 @@ class Way:
         yield t.result or (MISSING if t.missing else Element(t.components, printed, eid, 0, t.key))
 
     def several(self, at: int, given: list[dict[str, Value]]) -> Iterator[Element | str]:
-        """The elements that the flat_map at route[at] gave, numbered among all that it gives of the record."""
+        """The elements that the flat_map at route[at] gave, numbered among all that it gives of the
+        record.
+        """
         for components in given:
             number = self.given.get(at, 0)
             self.given[at] = number + 1
@@ -185,6 +199,8 @@ class Way:
     def beyond(self, start: int) -> bool:
         """Whether a take from route[start] on, which an element would pass, has all it wants."""
         return any(
-            node.counting and node.name == "take" and self.counts.get((node, self.passes(at)), 0) >= node.attrs["count"]
+            node.counting
+            and node.name == "take"
+            and self.counts.get((node, self.passes(at)), 0) >= node.attrs["count"]
             for at, node in enumerate(self.route[start:], start)
         )

@@ -1,8 +1,9 @@
 """tf.train.Example: the protobuf wire format, read and written by hand.
 
-Example.features = 1; Features.feature = 1, a map of entries key = 1, value = 2; Feature is one of bytes_list = 1,
-float_list = 2, int64_list = 3; each list is `repeated value = 1`, numbers packed or not.
+Example.features = 1; Features.feature = 1, a map of entries key = 1, value = 2; Feature is one of bytes_list
+= 1, float_list = 2, int64_list = 3; each list is `repeated value = 1`, numbers packed or not.
 """
+
 from __future__ import annotations
 
 import struct

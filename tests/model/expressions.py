@@ -1,4 +1,7 @@
-"""Expressions: their type, and their value for one record, as docs/expressions.md has it. Literals are plain Python numbers until they meet a dtype."""
+"""Expressions: their type, and their value for one record, as docs/expressions.md has it. Literals are plain
+Python numbers until they meet a dtype.
+"""
+
 from __future__ import annotations
 
 from typing import Union
@@ -6,13 +9,39 @@ from typing import Union
 import numpy as np
 
 from . import mathfn
-from .dtypes import DTYPES, FLOATS, INTEGERS, PlanError, RecordError, Type, Value, array, cast, float_value, to_numpy
+from .dtypes import (
+    DTYPES,
+    FLOATS,
+    INTEGERS,
+    PlanError,
+    RecordError,
+    Type,
+    Value,
+    array,
+    cast,
+    float_value,
+    to_numpy,
+)
 from .parser import Parser
 
 Operand = Union[Value, int, float, bytes]
-ARITHMETIC = {"+": np.add, "-": np.subtract, "*": np.multiply, "/": np.true_divide, "//": np.floor_divide, "%": np.remainder}
+ARITHMETIC = {
+    "+": np.add,
+    "-": np.subtract,
+    "*": np.multiply,
+    "/": np.true_divide,
+    "//": np.floor_divide,
+    "%": np.remainder,
+}
 BITS = {"&": np.bitwise_and, "|": np.bitwise_or, "^": np.bitwise_xor}
-COMPARE = {"==": np.equal, "!=": np.not_equal, "<": np.less, "<=": np.less_equal, ">": np.greater, ">=": np.greater_equal}
+COMPARE = {
+    "==": np.equal,
+    "!=": np.not_equal,
+    "<": np.less,
+    "<=": np.less_equal,
+    ">": np.greater,
+    ">=": np.greater_equal,
+}
 PYTHON = {
     "+": lambda a, b: a + b,
     "-": lambda a, b: a - b,
@@ -88,7 +117,10 @@ class Expression:
         self.tree = Parser(text).parse()
         self.types = types
         self.checked = False  # no record fails while the type is found out
-        ones = {n: Value("bytes", b"1") if t.dtype == "bytes" else cast(array("int8", 1), t.dtype) for n, t in types.items()}
+        ones = {
+            n: Value("bytes", b"1") if t.dtype == "bytes" else cast(array("int8", 1), t.dtype)
+            for n, t in types.items()
+        }
         dims = self.dims(self.tree)
         self.type = Type(self.evaluate(ones).dtype, dims)
         self.checked = True
@@ -156,7 +188,9 @@ class Expression:
             a, b = (self.truth(self.value(operand)) for operand in rest)
             return self.apply(np.logical_and if kind == "and" else np.logical_or, "bool", a, b)
         op, *operands = rest
-        return {"unary": self.unary, "binary": self.binary, "compare": self.compare}[kind](op, *map(self.value, operands))
+        return {"unary": self.unary, "binary": self.binary, "compare": self.compare}[kind](
+            op, *map(self.value, operands)
+        )
 
     @staticmethod
     def truth(operand: Operand) -> np.ndarray:
@@ -180,7 +214,9 @@ class Expression:
         return self.apply(function, dtype, *arrays)
 
     def fail_where(self, wrong: np.ndarray, why: str, *beside: np.ndarray) -> None:
-        """The record fails where `wrong` holds, unless another operand is an empty array: then there is no value to compute."""
+        """The record fails where `wrong` holds, unless another operand is an empty array: then there is no
+        value to compute.
+        """
         if self.checked and np.any(wrong) and all(a.size for a in beside):
             raise RecordError(why)
 
@@ -239,7 +275,8 @@ class Expression:
         def shifted(value: np.ndarray, by: np.ndarray, beyond: np.ndarray) -> np.ndarray:
             if op == "<<":
                 return np.where(beyond, 0, np.left_shift(value, by))
-            return np.where(beyond, np.where(value < 0, -1, 0).astype(value.dtype), np.right_shift(value, by))  # uint64 with int64 would be float64
+            # uint64 with int64 would be float64
+            return np.where(beyond, np.where(value < 0, -1, 0).astype(value.dtype), np.right_shift(value, by))
 
         return self.apply(shifted, x.dtype, x.data, count, far)
 
@@ -251,7 +288,11 @@ class Expression:
 
     def doubles(self, function, *operands: Value) -> Value:
         """Computed in double precision, value by value, and rounded once."""
-        return self.apply(np.vectorize(function, otypes=[float]), operands[0].dtype, *(to_numpy(o).astype(np.float64) for o in operands))
+        return self.apply(
+            np.vectorize(function, otypes=[float]),
+            operands[0].dtype,
+            *(to_numpy(o).astype(np.float64) for o in operands),
+        )
 
     def compare(self, op: str, a: Operand, b: Operand) -> Operand:
         dtypes = [o.dtype for o in (a, b) if not literal(o)]
@@ -259,7 +300,11 @@ class Expression:
             if dtypes != ["bytes", "bytes"] or op not in ("==", "!="):
                 raise PlanError("expression: bytes can be compared with bytes, for equality")
             return array("bool", (a.data == b.data) == (op == "=="))
-        if all(d in INTEGERS or d == "bool" for d in dtypes) and not isinstance(a, float) and not isinstance(b, float):
+        if (
+            all(d in INTEGERS or d == "bool" for d in dtypes)
+            and not isinstance(a, float)
+            and not isinstance(b, float)
+        ):
             x, y = (np.asarray(o if literal(o) else o.data.astype(object), dtype=object) for o in (a, b))
         else:
             x, y = (to_numpy(o) for o in meet(a, b))
@@ -269,14 +314,23 @@ class Expression:
         first = arguments[0]
         if name in DTYPES and name != "bytes":
             if literal(first):
-                settled = adapt(first, name) if isinstance(first, int) or name in FLOATS else array("float64", first)
-                if name in INTEGERS and not np.iinfo(name).min <= np.rint(settled.data.astype(float)) <= np.iinfo(name).max:
+                settled = (
+                    adapt(first, name)
+                    if isinstance(first, int) or name in FLOATS
+                    else array("float64", first)
+                )
+                if (
+                    name in INTEGERS
+                    and not np.iinfo(name).min <= np.rint(settled.data.astype(float)) <= np.iinfo(name).max
+                ):
                     raise PlanError(f"expression: {first} does not fit {name}")
                 return cast(settled, name)
             return cast(first, name)
         if name == "where":
             a, b = meet(*arguments[1:])
-            return self.apply(lambda c, x, y: np.where(c, x, y), a.dtype, self.truth(first), to_numpy(a), to_numpy(b))
+            return self.apply(
+                lambda c, x, y: np.where(c, x, y), a.dtype, self.truth(first), to_numpy(a), to_numpy(b)
+            )
         first = settle(first)
         if name == "length":
             if first.dtype != "bytes" and not first.shape:
@@ -301,7 +355,13 @@ class Expression:
 
     def real_function(self, name: str, x: Value) -> Value:
         if x.dtype not in FLOATS:
-            small = {"bool": "float16", "int8": "float16", "uint8": "float16", "int16": "float32", "uint16": "float32"}
+            small = {
+                "bool": "float16",
+                "int8": "float16",
+                "uint8": "float16",
+                "int16": "float32",
+                "uint16": "float32",
+            }
             x = cast(x, small.get(x.dtype, "float64"))
         if name == "sqrt":
             return self.compute(np.sqrt, x)
@@ -318,7 +378,11 @@ class Expression:
             def choose(p: np.ndarray, q: np.ndarray, first_of_equals=first_of_equals) -> np.ndarray:
                 before = p < q if name == "min" else p > q
                 before = before | (p == q) if first_of_equals else before
-                return np.where(np.isnan(p), p, np.where(before, p, q)) if p.dtype.kind == "f" else np.where(before, p, q)
+                return (
+                    np.where(np.isnan(p), p, np.where(before, p, q))
+                    if p.dtype.kind == "f"
+                    else np.where(before, p, q)
+                )
 
             result = self.compute(choose, x, y)
         return result

@@ -1,7 +1,9 @@
-"""Pipelines without randomness that every run compares: with the reference model, with a plain loop (tests/test_plain_loop.py), with tf.data (bench/peer_batches.py).
+"""Pipelines without randomness that every run compares: with the reference model, with a plain loop
+(tests/test_plain_loop.py), with tf.data (bench/peer_batches.py).
 
 Each has a part of the semantics in which an error of one element or one batch shows.
 """
+
 from __future__ import annotations
 
 
@@ -131,9 +133,26 @@ OWN_CHAINS: dict[str, list[dict]] = {
     "windows-of-buckets": [*large(1_500), *ONE, by_chunk(), buckets("n", [1], [3, 100])],
     "windows-in-passes": [*large(600), *ONE, by_chunk(), repeat(2), batch(10)],
     # the take would come upon an element that fails, for a batch that is dropped
-    "dropped-before-it-fails": [numbers(8), fail("value == 4"), keep("value >= 0"), take(5), batch(3, drop_remainder=True)],
-    "dropped-behind-a-skip": [numbers(20), fail("value == 7"), keep("value >= 0"), skip(0), take(8), batch(3, drop_remainder=True)],
-    "dropped-behind-a-take-in-concat": [concat([numbers(20), fail("value == 7"), keep("value >= 0"), take(9)], [numbers(3)]), take(8), batch(3, drop_remainder=True)],
+    "dropped-before-it-fails": [
+        numbers(8),
+        fail("value == 4"),
+        keep("value >= 0"),
+        take(5),
+        batch(3, drop_remainder=True),
+    ],
+    "dropped-behind-a-skip": [
+        numbers(20),
+        fail("value == 7"),
+        keep("value >= 0"),
+        skip(0),
+        take(8),
+        batch(3, drop_remainder=True),
+    ],
+    "dropped-behind-a-take-in-concat": [
+        concat([numbers(20), fail("value == 7"), keep("value >= 0"), take(9)], [numbers(3)]),
+        take(8),
+        batch(3, drop_remainder=True),
+    ],
 }
 
 
@@ -142,10 +161,21 @@ def on_error(chain: list[dict]) -> dict:
 
 
 PIPELINES = {name: {"cachew": 1, "pipeline": chain, **on_error(chain)} for name, chain in CHAINS.items()}
-OWN = {name: {"cachew": 1, "pipeline": chain} for name, chain in OWN_CHAINS.items()}  # only the model has our shuffles, and our rules of what fails
+# only the model has our shuffles, and our rules of what fails
+OWN = {name: {"cachew": 1, "pipeline": chain} for name, chain in OWN_CHAINS.items()}
 
 
 def positions(chain: list[dict]) -> int:
     """Positions of the sources, each once."""
-    ops = [op for written in chain for op in (written, *(o for inner in written.get("inputs", []) for o in inner))]
-    return sum(op["count"] if op["op"] == "synthetic" else len(range(op.get("start", 0), op["stop"], op.get("step", 1))) for op in ops if op["op"] in ("range", "synthetic"))
+    ops = [
+        op
+        for written in chain
+        for op in (written, *(o for inner in written.get("inputs", []) for o in inner))
+    ]
+    return sum(
+        op["count"]
+        if op["op"] == "synthetic"
+        else len(range(op.get("start", 0), op["stop"], op.get("step", 1)))
+        for op in ops
+        if op["op"] in ("range", "synthetic")
+    )

@@ -1,8 +1,10 @@
-"""Python functions for random pipelines: deterministic, of many types, and some of them fail. Hosts import them from here, the model calls them itself.
+"""Python functions for random pipelines: deterministic, of many types, and some of them fail. Hosts import
+them from here, the model calls them itself.
 
-Each is an object with `kind`, the operator that it is for; `of(rng, types)` makes one that applies to the components, or None; `outputs(types)` says what
-it gives.
+Each is an object with `kind`, the operator that it is for; `of(rng, types)` makes one that applies to the
+components, or None; `outputs(types)` says what it gives.
 """
+
 from __future__ import annotations
 
 import random
@@ -83,7 +85,12 @@ class Ragged(OfComponent):
     """Shapes and strings that vary, one of them with a rank that does."""
 
     def outputs(self, types: Types) -> Types:
-        ragged = {"list": Type("int32", (None,)), "table": Type("float32", (None, 2)), "text": Type("bytes"), "any": Type("uint8", None)}
+        ragged = {
+            "list": Type("int32", (None,)),
+            "table": Type("float32", (None, 2)),
+            "text": Type("bytes"),
+            "any": Type("uint8", None),
+        }
         return {self.component: types[self.component], **ragged}
 
     def __call__(self, element):
@@ -102,11 +109,23 @@ class Plain(OfComponent):
     """Python's own numbers, which become of the declared dtypes if they fit."""
 
     def outputs(self, types: Types) -> Types:
-        return {"whole": Type("int64"), "part": Type("float64"), "small": Type("float32"), "truth": Type("bool"), "byte": Type("uint8")}
+        return {
+            "whole": Type("int64"),
+            "part": Type("float64"),
+            "small": Type("float32"),
+            "truth": Type("bool"),
+            "byte": Type("uint8"),
+        }
 
     def __call__(self, element):
         value = int(element[self.component]) % 1000
-        return {"whole": -value, "part": value / 8, "small": value, "truth": value % self.number == 0, "byte": value % (240 + self.number)}
+        return {
+            "whole": -value,
+            "part": value / 8,
+            "small": value,
+            "truth": value % self.number == 0,
+            "byte": value % (240 + self.number),
+        }
 
 
 class Noise(OfComponent):
@@ -133,7 +152,12 @@ class Wrong(OfComponent):
     """Another dtype, shape or component than it declares, for some elements."""
 
     def outputs(self, types: Types) -> Types:
-        return {self.component: types[self.component], "pair": Type("int64", (2,)), "name": Type("bytes"), "byte": Type("uint8")}
+        return {
+            self.component: types[self.component],
+            "pair": Type("int64", (2,)),
+            "name": Type("bytes"),
+            "byte": Type("uint8"),
+        }
 
     def __call__(self, element):
         value = element[self.component]
@@ -165,12 +189,22 @@ class Head(OfComponent):
     applies = staticmethod(strings)
 
     def outputs(self, types: Types) -> Types:
-        return {self.component: types[self.component], "head": Type("bytes"), "length": Type("int32"), "codes": Type("uint8", (None,))}
+        return {
+            self.component: types[self.component],
+            "head": Type("bytes"),
+            "length": Type("int32"),
+            "codes": Type("uint8", (None,)),
+        }
 
     def __call__(self, element):
         data = element[self.component]
         head = data[: self.number]
-        return {self.component: data, "head": bytearray(head), "length": np.int32(len(data)), "codes": np.frombuffer(head, np.uint8)}
+        return {
+            self.component: data,
+            "head": bytearray(head),
+            "length": np.int32(len(data)),
+            "codes": np.frombuffer(head, np.uint8),
+        }
 
 
 # ---- filter_function ----
@@ -272,7 +306,9 @@ class Permute(OfComponent):
 
     def __call__(self, batch, rng):
         order = rng.permutation(len(batch[self.component]))
-        return {n: v[order] if isinstance(v, np.ndarray) else [v[int(i)] for i in order] for n, v in batch.items()}
+        return {
+            n: v[order] if isinstance(v, np.ndarray) else [v[int(i)] for i in order] for n, v in batch.items()
+        }
 
 
 class Total(OfComponent):
@@ -285,7 +321,11 @@ class Total(OfComponent):
         values = batch[self.component]
         with np.errstate(all="ignore"):
             total = values.astype(np.int64).sum()
-        return {self.component: values, "total": np.full(len(values), total), "text": [b"%d" % (v % self.number) for v in values.tolist()]}
+        return {
+            self.component: values,
+            "total": np.full(len(values), total),
+            "text": [b"%d" % (v % self.number) for v in values.tolist()],
+        }
 
 
 class Flatten(OfComponent):
@@ -303,7 +343,10 @@ class Flatten(OfComponent):
     def __call__(self, batch):
         values = batch[self.component]
         n = len(values)
-        return {"flat": values.reshape(n, -1 if n else 1), "rows": np.full((n, n % self.number, 1), n, np.uint16)}
+        return {
+            "flat": values.reshape(n, -1 if n else 1),
+            "rows": np.full((n, n % self.number, 1), n, np.uint16),
+        }
 
 
 class RaiseBatch(OfComponent):
@@ -323,7 +366,9 @@ class RaiseBatch(OfComponent):
 
 @dataclass
 class Stream:
-    """n elements; one in `wrong` is not as declared, and after `broken` of them comes an exception (0: never)."""
+    """n elements; one in `wrong` is not as declared, and after `broken` of them comes an exception (0:
+    never).
+    """
 
     n: int
     wrong: int = 0
@@ -334,17 +379,31 @@ class Stream:
     @classmethod
     def of(cls, rng: random.Random, damaged: bool):
         n = rng.choice([0, rng.randint(1, 60), rng.randint(60, 900)])
-        return cls(n, rng.randint(5, 50) if damaged else 0, rng.randint(1, n + 1) if n and damaged and rng.random() < 0.3 else 0)
+        return cls(
+            n,
+            rng.randint(5, 50) if damaged else 0,
+            rng.randint(1, n + 1) if n and damaged and rng.random() < 0.3 else 0,
+        )
 
     def outputs(self) -> Types:
-        return {"id": Type("int64"), "label": Type("uint8"), "list": Type("float32", (None,)), "text": Type("bytes")}
+        return {
+            "id": Type("int64"),
+            "label": Type("uint8"),
+            "list": Type("float32", (None,)),
+            "text": Type("bytes"),
+        }
 
     def __call__(self):
         for i in range(self.n):
             if self.broken and i >= self.broken:
                 raise OSError("the tap is dry")
             wrong = self.wrong and i % self.wrong == 1
-            yield {"id": i * 7 % 100, "label": np.uint8(i % 11), "list": np.full(i % 4, i, np.float32), "text": i if wrong else b"t" * (i % 5)}
+            yield {
+                "id": i * 7 % 100,
+                "label": np.uint8(i % 11),
+                "list": np.full(i % 4, i, np.float32),
+                "text": i if wrong else b"t" * (i % 5),
+            }
 
 
 FUNCTIONS = {
@@ -353,4 +412,9 @@ FUNCTIONS = {
     "flat_map": (Pieces, Copies, Rows),
     "map_batches": (Permute, Total, Flatten),
 }
-THAT_FAIL = {"map": (Raise, Wrong), "filter_function": (Ambiguous,), "flat_map": (RaiseLater,), "map_batches": (RaiseBatch,)}
+THAT_FAIL = {
+    "map": (Raise, Wrong),
+    "filter_function": (Ambiguous,),
+    "flat_map": (RaiseLater,),
+    "map_batches": (RaiseBatch,),
+}

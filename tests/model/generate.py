@@ -1,5 +1,8 @@
 #!/usr/bin/env python3
-"""Random legal pipelines on random data sets, from the operator table of `cachew ops --json`. Run as a script it prints its coverage."""
+"""Random legal pipelines on random data sets, from the operator table of `cachew ops --json`. Run as a
+script it prints its coverage.
+"""
+
 from __future__ import annotations
 
 import argparse
@@ -25,8 +28,23 @@ MOST_POSITIONS = 3000
 LARGE = 67_000  # more than are shuffled record by record; rare, and with little to compute
 UNREACHED = {("fail", "kind")}  # its other kinds crash or hang
 NOT_IN_FILES = {"arrays"}  # its data lie in the memory of the program that runs it
-FUNCTIONS = {"map", "filter_function", "flat_map", "map_batches", "iterable"}  # Python's, which only a Python with the package can run
-SOURCES = ("tfrecord", "tfrecord", "tfrecord", "image_folder", "files", "text", "jsonl", "jsonl", "tar", "tar", "range", "range", "synthetic")
+# Python's, which only a Python with the package can run
+FUNCTIONS = {"map", "filter_function", "flat_map", "map_batches", "iterable"}
+SOURCES = (
+    "tfrecord",
+    "tfrecord",
+    "tfrecord",
+    "image_folder",
+    "files",
+    "text",
+    "jsonl",
+    "jsonl",
+    "tar",
+    "tar",
+    "range",
+    "range",
+    "synthetic",
+)
 
 
 @dataclass
@@ -66,7 +84,11 @@ class Generator:
         rng, case = self.rng, self.case
         case.directory.mkdir(parents=True, exist_ok=True)
         case.damaged = rng.random() < 0.45
-        on_error = rng.choice(["skip", "replace", "skip", "replace", "raise"]) if case.damaged or rng.random() < 0.2 else "raise"
+        on_error = (
+            rng.choice(["skip", "replace", "skip", "replace", "raise"])
+            if case.damaged or rng.random() < 0.2
+            else "raise"
+        )
         self.on_error = on_error
         chain = self.head()
         if chain[0]["op"] == "iterable" and on_error == "replace":  # refused
@@ -97,7 +119,9 @@ class Generator:
         return case
 
     def bound_endless(self, chain: list[dict]) -> None:
-        """Nobody waits for the end of an endless pipeline: it is run for some batches; one that stops giving any is made finite."""
+        """Nobody waits for the end of an endless pipeline: it is run for some batches; one that stops giving
+        any is made finite.
+        """
         case = self.case
         try:
             probe = deliver(case.pipeline, case.directory, case.run_seed, limit=50)
@@ -171,20 +195,43 @@ class Generator:
         if kind == "range":
             start, step = rng.choice([0, 0, rng.randint(-50, 50)]), rng.choice([1, 1, 3, -2])
             count = rng.choice([0, 1, rng.randint(0, 50), rng.randint(0, 1200)])
-            given = {"stop": start + step * count} | ({"start": start} if start else {}) | ({"step": step} if step != 1 else {})
+            given = (
+                {"stop": start + step * count}
+                | ({"start": start} if start else {})
+                | ({"step": step} if step != 1 else {})
+            )
             return [self.finish(kind, given)]
         if kind == "synthetic":
             shape = rng.choice([[], [3], [2, 3], [5, 4, 3]])
             dtype = rng.choice(["bool", *INTEGERS, *FLOATS])
             if rng.random() < 0.03:  # elements so large that the limits on bytes count
-                return [self.finish(kind, {"count": rng.randint(1, 300), "shape": [256, 1024], "dtype": "uint8", "fill": "none"})]
+                return [
+                    self.finish(
+                        kind,
+                        {
+                            "count": rng.randint(1, 300),
+                            "shape": [256, 1024],
+                            "dtype": "uint8",
+                            "fill": "none",
+                        },
+                    )
+                ]
             if "synthetic" not in self.__dict__:
                 self.synthetic = {"shape": shape, "dtype": dtype}
             given = {"count": rng.choice([0, rng.randint(1, 40), rng.randint(1, 600)]), **self.synthetic}
-            return [self.finish(kind, given | ({"cost_us": rng.randint(1, 20)} if rng.random() < 0.2 else {}))]
+            return [
+                self.finish(kind, given | ({"cost_us": rng.randint(1, 20)} if rng.random() < 0.2 else {}))
+            ]
         if kind == "files":
             datasets.write_files(rng, directory)
-            pattern = rng.choice([f"{name}/*/*.bin", f"{name}/a/*.bin", [f"{name}/b/*.bin", f"{name}/a/?.bin"], f"{name}/a/0.bin"])
+            pattern = rng.choice(
+                [
+                    f"{name}/*/*.bin",
+                    f"{name}/a/*.bin",
+                    [f"{name}/b/*.bin", f"{name}/a/?.bin"],
+                    f"{name}/a/0.bin",
+                ]
+            )
             return [self.finish(kind, {"files": pattern})]
         if kind in ("text", "jsonl"):
             return self.lines(kind, name)
@@ -212,12 +259,16 @@ class Generator:
         rng = self.rng
         directory = self.case.directory / name
         compression = rng.choice(["none", "none", "gzip", "zlib"])
-        given = {"files": f"{name}/part-*", "compression": compression if compression == "zlib" or rng.random() < 0.4 else "auto"}
+        given = {
+            "files": f"{name}/part-*",
+            "compression": compression if compression == "zlib" or rng.random() < 0.4 else "auto",
+        }
         if kind == "text":
             datasets.write_texts(rng, directory, compression)
             if self.case.damaged:
                 given["max_line"] = rng.randint(1, 30)
-            number = [{"op": "assign", "set": {"size": "length(text)"}}]  # for conditions to have something to say
+            # for conditions to have something to say
+            number = [{"op": "assign", "set": {"size": "length(text)"}}]
             return [{"op": kind, **given}, *(number if rng.random() < 0.9 else [])]
         datasets.write_json_lines(rng, directory, compression, self.case.damaged)
         if self.case.damaged and rng.random() < 0.3:
@@ -230,8 +281,14 @@ class Generator:
             "half": rng.choice(["float16", "bfloat16", "float32"]),
             "ok": "bool",
             "grid": {"dtype": rng.choice(["float32", "float64"]), "shape": [2, 3]},
-            "tokens": {"dtype": rng.choice(["int64", "uint8", "float32"]), "variable": True} | ({"default": [4, 5]} if rng.random() < 0.3 else {}),
-            "absent": rng.choice([{"dtype": "float16", "shape": [2], "default": [0.5, -1]}, {"dtype": "bytes", "default": "none"}]),
+            "tokens": {"dtype": rng.choice(["int64", "uint8", "float32"]), "variable": True}
+            | ({"default": [4, 5]} if rng.random() < 0.3 else {}),
+            "absent": rng.choice(
+                [
+                    {"dtype": "float16", "shape": [2], "default": [0.5, -1]},
+                    {"dtype": "bytes", "default": "none"},
+                ]
+            ),
             "name/text": {"key": "text", "dtype": "bytes"},
             "rare": {"dtype": "int16", "default": rng.randint(-2, 9)},
         }
@@ -251,12 +308,23 @@ class Generator:
             "v": {"key": "v.npy", "dtype": "int16", "shape": [2, 3]},
             "tokens": {"key": "many.npy", "dtype": "float32", "variable": True},
             "rare": {"dtype": "int64", "default": rng.randint(-2, 9)},
-            "absent": rng.choice([{"dtype": "float64", "shape": [2], "default": [0.5, -1]}, {"dtype": "bytes", "default": "none"}]),
+            "absent": rng.choice(
+                [
+                    {"dtype": "float64", "shape": [2], "default": [0.5, -1]},
+                    {"dtype": "bytes", "default": "none"},
+                ]
+            ),
             "__key__": "bytes",
         }
         if "components" not in self.__dict__:
-            self.components = {"id": {"key": "id.txt", "dtype": "int64"}, **{k: v for k, v in optional.items() if rng.random() < 0.5}}
-        given = {"files": f"{name}/part-*", "compression": compression if compression == "zlib" or rng.random() < 0.4 else "auto"}
+            self.components = {
+                "id": {"key": "id.txt", "dtype": "int64"},
+                **{k: v for k, v in optional.items() if rng.random() < 0.5},
+            }
+        given = {
+            "files": f"{name}/part-*",
+            "compression": compression if compression == "zlib" or rng.random() < 0.4 else "auto",
+        }
         return [{"op": "tar", **given, "components": self.components}]
 
     def unusual_records(self, name: str, compression: str) -> list[dict]:
@@ -278,9 +346,15 @@ class Generator:
             "score": rng.choice(["float32", {"dtype": "float32", "shape": []}]),
             "vector": {"dtype": "float32", "shape": [3]},
             "grid": {"dtype": "int64", "shape": [2, 2]},
-            "tokens": {"dtype": "int64", "variable": True} | ({"default": [4, 5]} if rng.random() < 0.3 else {}),
+            "tokens": {"dtype": "int64", "variable": True}
+            | ({"default": [4, 5]} if rng.random() < 0.3 else {}),
             "pairs": {"key": "grid", "dtype": "int64", "shape": [2], "variable": True},
-            "absent": rng.choice([{"dtype": "float32", "shape": [2], "default": [0.5, -1]}, {"dtype": "bytes", "default": "none"}]),
+            "absent": rng.choice(
+                [
+                    {"dtype": "float32", "shape": [2], "default": [0.5, -1]},
+                    {"dtype": "bytes", "default": "none"},
+                ]
+            ),
             "text": {"key": "name/text", "dtype": "bytes"},
             "name/text": "bytes",
             "rare": {"dtype": "int64", "default": rng.randint(-2, 9)},
@@ -302,7 +376,9 @@ class Generator:
             self.decoded = {}
             if rng.random() < 0.4:
                 self.decoded = {"channels": rng.choice([0, 1, 4]), "dtype": rng.choice(["uint8", "uint16"])}
-            self.sized = rng.choice(["resize", "random_resized_crop", "random_resized_crop", "center_crop", "random_crop", None])
+            self.sized = rng.choice(
+                ["resize", "random_resized_crop", "random_resized_crop", "center_crop", "random_crop", None]
+            )
             self.size = [rng.randint(1, 24), rng.randint(1, 24)]
         given = {"component": component, **self.decoded}
         if rng.random() < 0.1:
@@ -318,7 +394,9 @@ class Generator:
         rng = self.rng
         given = {
             "component": component,
-            "size": [rng.randint(1, 6), rng.randint(1, 6)] if "crop" in op and "resized" not in op else self.size,
+            "size": [rng.randint(1, 6), rng.randint(1, 6)]
+            if "crop" in op and "resized" not in op
+            else self.size,
         }
         if op == "random_resized_crop" and rng.random() < 0.4:
             given |= {"scale": [0.3, 0.9], "ratio": rng.choice([[1, 1], [0.2, 5], [3, 4]])}
@@ -334,17 +412,54 @@ class Generator:
 
     def operator_before(self, types: dict[str, Type], chain: list[dict]) -> dict | None:
         kind = self.rng.choice(
-            ["filter", "filter", "shuffle", "shuffle", "take", "skip", "repeat", "assign", "assign", "cast", "normalize"]
-            + ["resize", "random_flip", "transpose_image", "random_crop", "center_crop", "random_resized_crop"]
-            + ["select", "drop", "rename", "delay", "count", "fail", "autocache", "autocache", "autocache", "cache"]
-            + ["map", "map", "map", "filter_function", "filter_function", "flat_map", "flat_map", "flat_map"] * self.functions
+            [
+                "filter",
+                "filter",
+                "shuffle",
+                "shuffle",
+                "take",
+                "skip",
+                "repeat",
+                "assign",
+                "assign",
+                "cast",
+                "normalize",
+            ]
+            + [
+                "resize",
+                "random_flip",
+                "transpose_image",
+                "random_crop",
+                "center_crop",
+                "random_resized_crop",
+            ]
+            + [
+                "select",
+                "drop",
+                "rename",
+                "delay",
+                "count",
+                "fail",
+                "autocache",
+                "autocache",
+                "autocache",
+                "cache",
+            ]
+            + ["map", "map", "map", "filter_function", "filter_function", "flat_map", "flat_map", "flat_map"]
+            * self.functions
         )
         return self.write(kind, types, chain)
 
-    def write(self, kind: str, types: dict[str, Type], chain: list[dict], inside: bool = False) -> dict | None:
+    def write(
+        self, kind: str, types: dict[str, Type], chain: list[dict], inside: bool = False
+    ) -> dict | None:
         rng = self.rng
         names = list(types)
-        images = [n for n, t in types.items() if t.dims and len(t.dims) == 3 and t.dims[2] != 0 and t.dtype != "bytes"]
+        images = [
+            n
+            for n, t in types.items()
+            if t.dims and len(t.dims) == 3 and t.dims[2] != 0 and t.dtype != "bytes"
+        ]
         resizable = [n for n in images if types[n].dtype in ("uint8", "uint16", "float32", "float64")]
         endless = any(n.get("count") == -1 for n in flat(chain))
         if kind == "filter":
@@ -362,16 +477,25 @@ class Generator:
         elif kind in ("autocache", "cache"):
             if rng.random() < 0.6:
                 return {"op": kind}
-            return {"op": kind, "freeze": True} | ({"reuse": rng.randint(1, 2)} if rng.random() < 0.6 else {}) | (
-                {"seed": rng.randint(0, 3)} if rng.random() < 0.3 else {}
+            return (
+                {"op": kind, "freeze": True}
+                | ({"reuse": rng.randint(1, 2)} if rng.random() < 0.6 else {})
+                | ({"seed": rng.randint(0, 3)} if rng.random() < 0.3 else {})
             )
         elif kind == "delay":
             return self.finish(
-                kind, {"us": rng.randint(0, 30)} | ({"where": random_expr.sieve(rng, types)} if rng.random() < 0.5 else {})
+                kind,
+                {"us": rng.randint(0, 30)}
+                | ({"where": random_expr.sieve(rng, types)} if rng.random() < 0.5 else {}),
             )
         elif kind in ("take", "skip"):
             n = self.plan(chain).n
-            return {"op": kind, "count": rng.randint(0, int(min(n, 400)) + 1) if kind == "take" or n < 100 else rng.randint(0, 60)}
+            return {
+                "op": kind,
+                "count": rng.randint(0, int(min(n, 400)) + 1)
+                if kind == "take" or n < 100
+                else rng.randint(0, 60),
+            }
         elif kind == "repeat":
             if not endless:
                 return {"op": kind, "count": rng.choice([1, 2, 3, 3 if inside else -1])}
@@ -381,7 +505,11 @@ class Generator:
         elif kind == "cast":
             numbers = [n for n, t in types.items() if t.dtype != "bytes"]
             if numbers:
-                return {"op": kind, "component": rng.choice(numbers), "dtype": rng.choice(["bool", *INTEGERS, *FLOATS])}
+                return {
+                    "op": kind,
+                    "component": rng.choice(numbers),
+                    "dtype": rng.choice(["bool", *INTEGERS, *FLOATS]),
+                }
         elif kind == "normalize":
             fitting = [n for n in images if types[n].dims[2]]
             if fitting:
@@ -393,7 +521,13 @@ class Generator:
                     "std": [rng.uniform(1, 90) for _ in range(channels)],
                 }
                 return self.finish(
-                    kind, given | ({"dtype": rng.choice(["float16", "bfloat16", "float64"])} if rng.random() < 0.5 else {})
+                    kind,
+                    given
+                    | (
+                        {"dtype": rng.choice(["float16", "bfloat16", "float64"])}
+                        if rng.random() < 0.5
+                        else {}
+                    ),
                 )
         elif kind in ("resize", "random_crop", "center_crop", "random_resized_crop"):
             if resizable:
@@ -401,7 +535,9 @@ class Generator:
                 return self.image(kind, rng.choice(resizable))
         elif kind == "random_flip":
             if images:
-                given = {"component": rng.choice(images)} | ({"horizontal": 0.2, "vertical": 0.6} if rng.random() < 0.5 else {})
+                given = {"component": rng.choice(images)} | (
+                    {"horizontal": 0.2, "vertical": 0.6} if rng.random() < 0.5 else {}
+                )
                 return self.finish(kind, given)
         elif kind == "transpose_image":
             if images:
@@ -430,13 +566,20 @@ class Generator:
         if kind == "batch":
             if rng.random() < 0.97:
                 chain = self.only_fixed(chain)
-            chain = [*chain, self.finish(kind, {"size": size} | ({"drop_remainder": True} if rng.random() < 0.3 else {}))]
+            chain = [
+                *chain,
+                self.finish(kind, {"size": size} | ({"drop_remainder": True} if rng.random() < 0.3 else {})),
+            ]
             for _ in range(rng.choice([0, 0, 0, 1, 2])):
                 chain = self.extend(chain, self.operator_after)
             return self.map_batches(chain)
         types = self.types(chain)
         lengths = [f"length({random_expr.quoted(n)})" for n in random_expr.measurable(types)]
-        lengths += [f"{random_expr.quoted(n)} % 9" for n in random_expr.scalars(types) if types[n].dtype in ("int64", "int32", "uint8")]
+        lengths += [
+            f"{random_expr.quoted(n)} % 9"
+            for n in random_expr.scalars(types)
+            if types[n].dtype in ("int64", "int32", "uint8")
+        ]
         if not lengths or any(t.dims is None for t in types.values()):
             return chain
         boundaries = sorted(rng.sample(range(1, 10), rng.randint(1, 3)))
@@ -451,7 +594,12 @@ class Generator:
         longer = [*chain, self.finish(kind, given)]
         chain = longer if self.legal(longer) else chain
         for _ in range(rng.choice([0, 0, 1])):
-            chain = self.extend(chain, lambda types, c: self.write(rng.choice(["select", "drop", "rename", "take", "skip"]), types, c))
+            chain = self.extend(
+                chain,
+                lambda types, c: self.write(
+                    rng.choice(["select", "drop", "rename", "take", "skip"]), types, c
+                ),
+            )
         return self.map_batches(chain)
 
     def map_batches(self, chain: list[dict]) -> list[dict]:
@@ -459,7 +607,12 @@ class Generator:
         if self.functions and self.rng.random() < 0.35:
             chain = self.extend(chain, lambda types, c: self.write("map_batches", types, c))
             for _ in range(self.rng.choice([0, 0, 1, 2])):
-                chain = self.extend(chain, lambda types, c: self.write(self.rng.choice(["map_batches", "take", "skip", "repeat"]), types, c))
+                chain = self.extend(
+                    chain,
+                    lambda types, c: self.write(
+                        self.rng.choice(["map_batches", "take", "skip", "repeat"]), types, c
+                    ),
+                )
         return chain
 
     def only_fixed(self, chain: list[dict]) -> list[dict]:
@@ -484,7 +637,20 @@ class Generator:
         return [*chain, {"op": "assign", "set": {"length": "1"}}, {"op": "select", "components": ["length"]}]
 
     def operator_after(self, types: dict[str, Type], chain: list[dict]) -> dict | None:
-        kind = self.rng.choice(["assign", "cast", "select", "rename", "normalize", "random_flip", "take", "skip", "repeat", "autocache"])
+        kind = self.rng.choice(
+            [
+                "assign",
+                "cast",
+                "select",
+                "rename",
+                "normalize",
+                "random_flip",
+                "take",
+                "skip",
+                "repeat",
+                "autocache",
+            ]
+        )
         return self.write(kind, types, chain)
 
 
@@ -499,13 +665,18 @@ class Coverage:
         self.table = [op for op in table if op["name"] not in left_out]
         self.operators: dict[str, int] = {}
         self.off_default: dict[tuple[str, str], int] = {}
-        self.totals = dict.fromkeys(["pipelines", "unknown count", "two sources", "skip or replace with damaged records"], 0)
+        self.totals = dict.fromkeys(
+            ["pipelines", "unknown count", "two sources", "skip or replace with damaged records"], 0
+        )
 
     def add(self, case: Case, damaged: bool) -> None:
         self.totals["pipelines"] += 1
         self.totals["unknown count"] += case.unknown
         self.totals["two sources"] += case.sources > 1
-        self.totals["skip or replace with damaged records"] += damaged and case.pipeline.get("on_error") in ("skip", "replace")
+        self.totals["skip or replace with damaged records"] += damaged and case.pipeline.get("on_error") in (
+            "skip",
+            "replace",
+        )
         for op in flat(case.pipeline["pipeline"]):
             self.operators[op["op"]] = self.operators.get(op["op"], 0) + 1
             for attribute in next((o["attributes"] for o in self.table if o["name"] == op["op"]), []):
@@ -518,14 +689,21 @@ class Coverage:
         missing = []
         for op in self.table:
             counts = {a["name"]: self.off_default.get((op["name"], a["name"]), 0) for a in op["attributes"]}
-            lines.append(f"{op['name']}: {self.operators.get(op['name'], 0)}" + "".join(f", {k} {v}" for k, v in counts.items()))
+            lines.append(
+                f"{op['name']}: {self.operators.get(op['name'], 0)}"
+                + "".join(f", {k} {v}" for k, v in counts.items())
+            )
             missing += [op["name"]] if op["name"] not in self.operators else []
-            missing += [f"{op['name']}.{k}" for k, v in counts.items() if v == 0 and (op["name"], k) not in UNREACHED]
+            missing += [
+                f"{op['name']}.{k}" for k, v in counts.items() if v == 0 and (op["name"], k) not in UNREACHED
+            ]
         return [*lines, f"never off its default or never used: {', '.join(missing) or 'nothing'}"]
 
 
 def operator_table(binary: str) -> list[dict]:
-    return json.loads(subprocess.run([binary, "ops", "--json"], check=True, capture_output=True, text=True).stdout)["ops"]
+    return json.loads(
+        subprocess.run([binary, "ops", "--json"], check=True, capture_output=True, text=True).stdout
+    )["ops"]
 
 
 def generate(table: list[dict], seed: int, directory: Path, functions: bool = False) -> Case:
@@ -542,7 +720,11 @@ def main() -> int:
     parser.add_argument("--functions", action="store_true", help="Python functions too")
     parser.add_argument("--table", type=Path, help="an operator table in a file, in place of the binary's")
     arguments = parser.parse_args()
-    table = json.loads(arguments.table.read_text())["ops"] if arguments.table else operator_table(arguments.binary)
+    table = (
+        json.loads(arguments.table.read_text())["ops"]
+        if arguments.table
+        else operator_table(arguments.binary)
+    )
     coverage = Coverage(table, arguments.functions)
     with tempfile.TemporaryDirectory() as directory:
         for k in range(arguments.n):

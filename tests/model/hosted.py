@@ -1,4 +1,7 @@
-"""Operators that run Python functions: docs/semantics.md, section 9. The very functions are called, those that the pipeline carries for the hosts."""
+"""Operators that run Python functions: docs/semantics.md, section 9. The very functions are called, those
+that the pipeline carries for the hosts.
+"""
+
 from __future__ import annotations
 
 import base64
@@ -33,7 +36,10 @@ def outputs_of(attrs: dict) -> Types:
     def dims(shape: list | None) -> tuple | None:
         return None if shape is None else tuple(shape)
 
-    return {name: Type(given["dtype"], dims(given.get("shape", []))) for name, given in sorted(attrs["outputs"].items(), key=lambda o: o[0].encode())}
+    return {
+        name: Type(given["dtype"], dims(given.get("shape", [])))
+        for name, given in sorted(attrs["outputs"].items(), key=lambda o: o[0].encode())
+    }
 
 
 # ---- values as functions see them, and what they return as values ----
@@ -44,7 +50,9 @@ def numpy_dtype(dtype: str) -> np.dtype:
 
 
 def given(value: Value, type_: Type):
-    """A component as a function gets it, its own to write to: bytes, an array, or a NumPy scalar where the shape is known to be that of one."""
+    """A component as a function gets it, its own to write to: bytes, an array, or a NumPy scalar where the
+    shape is known to be that of one.
+    """
     if value.dtype == "bytes":
         return value.data
     copy = np.array(value.data, order="C").view(numpy_dtype(value.dtype))
@@ -106,7 +114,9 @@ def map_(attrs: dict, types: Types):
     function, outputs = function_of(attrs), outputs_of(attrs)
 
     def apply(components: dict[str, Value], draw: Draw) -> dict[str, Value]:
-        return components_of(called(function, element_of(components, types), **generator(attrs, draw)), outputs)
+        return components_of(
+            called(function, element_of(components, types), **generator(attrs, draw)), outputs
+        )
 
     return outputs, apply
 
@@ -134,15 +144,21 @@ def flat_map(attrs: dict, types: Types):
 
 
 class BatchMap:
-    """map_batches. A batch is {name: (dims with the number of rows first, the values of the rows)}; what goes wrong in it is no record's."""
+    """map_batches. A batch is {name: (dims with the number of rows first, the values of the rows)}; what
+    goes wrong in it is no record's.
+    """
 
     def __init__(self, attrs: dict, types: Types, salt: str):
         self.attrs, self.before, self.salt = attrs, types, salt
         self.function, self.types = function_of(attrs), outputs_of(attrs)
 
-    def apply(self, batch: dict[str, np.ndarray | list[bytes]], key: int, eids: list[int]) -> dict[str, np.ndarray | list[bytes]]:
+    def apply(
+        self, batch: dict[str, np.ndarray | list[bytes]], key: int, eids: list[int]
+    ) -> dict[str, np.ndarray | list[bytes]]:
         draw = Draw(key, hash64(*(e.to_bytes(8, "little") for e in eids)))
-        arguments = {name: self.given(batch[name], self.before[name]) for name in sorted(batch, key=str.encode)}
+        arguments = {
+            name: self.given(batch[name], self.before[name]) for name in sorted(batch, key=str.encode)
+        }
         try:
             result = called(self.function, arguments, **generator(self.attrs, draw))
             if result.keys() != self.types.keys():
@@ -167,7 +183,11 @@ class BatchMap:
                 raise RecordError(f"returned {len(value)} strings, expected {n}")
             return [returned(v, type_).data for v in value]
         data = np.asarray(value)
-        if data.dtype != numpy_dtype(type_.dtype) or data.shape[:1] != (n,) or not fits(data.shape[1:], type_.dims):
+        if (
+            data.dtype != numpy_dtype(type_.dtype)
+            or data.shape[:1] != (n,)
+            or not fits(data.shape[1:], type_.dims)
+        ):
             raise RecordError(f"returned {data.dtype}{data.shape}, expected {n} rows of {type_}")
         return np.ascontiguousarray(data).view(storage(type_.dtype))
 

@@ -65,7 +65,10 @@ def check_png(data: bytes) -> None:
         body = data[at + 8 : at + 8 + size]
         if len(data) < at + 12 + size:
             raise RecordError("the PNG ends too early")
-        if kind[0] & 32 == 0 and zlib.crc32(kind + body).to_bytes(4, "big") != data[at + 8 + size : at + 12 + size]:
+        if (
+            kind[0] & 32 == 0
+            and zlib.crc32(kind + body).to_bytes(4, "big") != data[at + 8 + size : at + 12 + size]
+        ):
             raise RecordError("a checksum of the PNG is wrong")
         compressed += body if kind == b"IDAT" else b""
         at += 12 + size
@@ -84,7 +87,9 @@ def as_stored(image: Image.Image, channels: int) -> np.ndarray:
     elif image.mode in ("L", "RGB") and transparent and channels == 4:
         image = image.convert("RGBA")
     pixels = np.asarray(image)
-    return pixels[:, :, None] if pixels.ndim == 2 else pixels if image.mode != "CMYK" else cmyk(pixels, channels)
+    return (
+        pixels[:, :, None] if pixels.ndim == 2 else pixels if image.mode != "CMYK" else cmyk(pixels, channels)
+    )
 
 
 def cmyk(pixels: np.ndarray, channels: int) -> np.ndarray:

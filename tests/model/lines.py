@@ -29,7 +29,9 @@ class Lines(Source):
             self.random_access = False
         pieces = data.split(b"\n")
         lines = [piece.removesuffix(b"\r") for piece in pieces[:-1]] + [p for p in pieces[-1:] if p]
-        key = philox.hash64(relative.encode(), b"\0", philox.le64(len(stored)), philox.le64(philox.hash64(data)))
+        key = philox.hash64(
+            relative.encode(), b"\0", philox.le64(len(stored)), philox.le64(philox.hash64(data))
+        )
         self.add_records([Record(key, row, len(line), line) for row, line in enumerate(lines)])
 
     def line(self, record: Record) -> bytes:
@@ -57,7 +59,9 @@ def parse_float(text: str) -> float:
 
 
 def number(dtype: str, value: object) -> object:
-    """The value as the dtype holds it, or a RecordError; nothing is rounded to an integer, wrapped or saturated."""
+    """The value as the dtype holds it, or a RecordError; nothing is rounded to an integer, wrapped or
+    saturated.
+    """
     if dtype == "bool":
         if not isinstance(value, bool):
             raise RecordError("expected true or false")

@@ -14,7 +14,9 @@ def names(text: str) -> set[str]:
 
 
 def before(node, needed: set[str]) -> tuple[set[str], object]:
-    """The components needed before a node when `needed` are needed after it, and the node without what nobody needs (None: all of it)."""
+    """The components needed before a node when `needed` are needed after it, and the node without what
+    nobody needs (None: all of it).
+    """
     attrs, bound = node.attrs, node.bound
     if node.name in ON_ONE_COMPONENT:
         return needed, node if attrs["component"] in needed else None
@@ -22,7 +24,9 @@ def before(node, needed: set[str]) -> tuple[set[str], object]:
         features = {name: f for name, f in attrs["features"].items() if name in needed}
         attrs = {**attrs, "features": features}
         pruned = operators.parse_example(attrs, {attrs["component"]: None})
-        return ({attrs["component"]} if features else set()), replace(node, bound=pruned) if features else None
+        return ({attrs["component"]} if features else set()), replace(
+            node, bound=pruned
+        ) if features else None
     if node.name in ("filter_function", "flat_map") or node.name == "map" and needed:
         return set(bound.before) | (needed if node.name == "filter_function" else set()), node
     if node.name == "map":  # nobody needs what it returns

@@ -1,4 +1,5 @@
 """Maps and filters, one element at a time; attribute defaults of every operator."""
+
 from __future__ import annotations
 
 import math
@@ -22,7 +23,12 @@ DEFAULTS: dict[str, dict] = {
     "synthetic": {"shape": [], "dtype": "float32", "cost_us": 0, "fill": "random"},
     "parse_example": {"component": "record"},
     "decode_image": {"channels": 3, "dtype": "uint8", "orientation": True, "max_pixels": 1 << 28},
-    "random_resized_crop": {"scale": [0.08, 1], "ratio": [0.75, 1.3333], "interpolation": "bilinear", "antialias": True},
+    "random_resized_crop": {
+        "scale": [0.08, 1],
+        "ratio": [0.75, 1.3333],
+        "interpolation": "bilinear",
+        "antialias": True,
+    },
     "resize": {"interpolation": "bilinear", "antialias": True},
     "center_crop": {},
     "random_crop": {},
@@ -60,7 +66,9 @@ Components = dict[str, Value]
 
 @dataclass(eq=False)
 class Bound:
-    """An operator that has seen the types that arrive. `apply` maps components (or says what a filter or a length says)."""
+    """An operator that has seen the types that arrive. `apply` maps components (or says what a filter or a
+    length says).
+    """
 
     types: Types
     apply: Callable[[Components, Draw | None], object]
@@ -127,10 +135,18 @@ class Feature:
         if self.default is None:
             return array(self.dtype, np.zeros((0, *self.shape)))
         given = np.asarray(self.default)
-        values = float_value(self.dtype, given.astype(np.float64)).data if self.dtype in FLOATS else array(self.dtype, given).data
+        values = (
+            float_value(self.dtype, given.astype(np.float64)).data
+            if self.dtype in FLOATS
+            else array(self.dtype, given).data
+        )
         if self.variable:
             return Value(self.dtype, values.reshape(-1, *self.shape))
-        shaped = np.broadcast_to(values.reshape(()), self.shape) if values.size == 1 else values.reshape(self.shape)
+        shaped = (
+            np.broadcast_to(values.reshape(()), self.shape)
+            if values.size == 1
+            else values.reshape(self.shape)
+        )
         return Value(self.dtype, shaped)
 
 
@@ -165,7 +181,9 @@ def parse_example(attrs: dict, types: Types) -> Bound:
 
 def decode_image(attrs: dict, types: Types) -> Bound:
     def decode(value: Value, _draw: Draw) -> Value:
-        pixels = images.decode(value.data, attrs["channels"], attrs["dtype"], attrs["orientation"], attrs["max_pixels"])
+        pixels = images.decode(
+            value.data, attrs["channels"], attrs["dtype"], attrs["orientation"], attrs["max_pixels"]
+        )
         return array(attrs["dtype"], pixels)
 
     type_ = Type(attrs["dtype"], (None, None, attrs["channels"] or None))
@@ -180,7 +198,9 @@ def sized(types: Types, attrs: dict) -> Type:
 
 def resize(attrs: dict, types: Types) -> Bound:
     def apply(value: Value, _draw: Draw) -> Value:
-        return Value(value.dtype, images.resize(value.data, attrs["size"], attrs["interpolation"], attrs["antialias"]))
+        return Value(
+            value.dtype, images.resize(value.data, attrs["size"], attrs["interpolation"], attrs["antialias"])
+        )
 
     return on_component(types, attrs["component"], sized(types, attrs), apply)
 
@@ -189,7 +209,9 @@ def center_crop(attrs: dict, types: Types) -> Bound:
     h, w = attrs["size"]
 
     def apply(value: Value, _draw: Draw) -> Value:
-        return Value(value.dtype, images.crop(value.data, (value.shape[0] - h) // 2, (value.shape[1] - w) // 2, h, w))
+        return Value(
+            value.dtype, images.crop(value.data, (value.shape[0] - h) // 2, (value.shape[1] - w) // 2, h, w)
+        )
 
     return on_component(types, attrs["component"], sized(types, attrs), apply)
 
@@ -205,7 +227,9 @@ def random_crop(attrs: dict, types: Types) -> Bound:
     return on_component(types, attrs["component"], sized(types, attrs), apply)
 
 
-def resized_crop_box(height: int, width: int, scale: list, ratio: list, draw: Draw) -> tuple[int, int, int, int]:
+def resized_crop_box(
+    height: int, width: int, scale: list, ratio: list, draw: Draw
+) -> tuple[int, int, int, int]:
     """y, x, h, w of random_resized_crop, docs/randomness.md."""
     low, high = float(ratio[0]), float(ratio[1])
     for a in range(10):
@@ -233,7 +257,9 @@ def random_resized_crop(attrs: dict, types: Types) -> Bound:
             raise RecordError("an image without pixels")
         y, x, h, w = resized_crop_box(*value.shape[:2], attrs["scale"], attrs["ratio"], draw)
         part = images.crop(value.data, y, x, h, w)
-        return Value(value.dtype, images.resize(part, attrs["size"], attrs["interpolation"], attrs["antialias"]))
+        return Value(
+            value.dtype, images.resize(part, attrs["size"], attrs["interpolation"], attrs["antialias"])
+        )
 
     return on_component(types, attrs["component"], sized(types, attrs), apply)
 
@@ -270,7 +296,12 @@ def transpose_image(attrs: dict, types: Types) -> Bound:
     axes = (2, 0, 1) if attrs["layout"] == "chw" else (1, 2, 0)
     before = need(types, attrs["component"])
     dims = before.dims and tuple(before.dims[a] for a in axes)
-    return on_component(types, attrs["component"], Type(before.dtype, dims), lambda v, _: Value(v.dtype, v.data.transpose(axes)))
+    return on_component(
+        types,
+        attrs["component"],
+        Type(before.dtype, dims),
+        lambda v, _: Value(v.dtype, v.data.transpose(axes)),
+    )
 
 
 # ---- components ----
@@ -293,7 +324,10 @@ def assign(attrs: dict, types: Types) -> Bound:
 
 def select(attrs: dict, types: Types) -> Bound:
     names = [attrs["components"]] if isinstance(attrs["components"], str) else attrs["components"]
-    return Bound({n: need(types, n) for n in names}, lambda components, _: {n: components[n] for n in names if n in components})
+    return Bound(
+        {n: need(types, n) for n in names},
+        lambda components, _: {n: components[n] for n in names if n in components},
+    )
 
 
 def drop(attrs: dict, types: Types) -> Bound:
@@ -352,7 +386,10 @@ def length(attrs: dict, types: Types) -> Bound:
     expression = expressions.Expression(attrs["length"], types)
     if expression.type.dims != () or expression.type.dtype not in (*INTEGERS, "bool"):
         raise PlanError("bucket_by_length: the length must be an integer")
-    pad = {name: Value("bytes", b"") if t.dtype == "bytes" else cast(array("int8", 0), t.dtype) for name, t in types.items()}
+    pad = {
+        name: Value("bytes", b"") if t.dtype == "bytes" else cast(array("int8", 0), t.dtype)
+        for name, t in types.items()
+    }
     for name, value in attrs["pad"].items():
         dtype = need(types, name).dtype
         pad[name] = cast(array("float64", value), dtype) if dtype in FLOATS else array(dtype, value)

@@ -1,4 +1,5 @@
 """Cases through the Python package: whole, and once more with a stop on the way."""
+
 from __future__ import annotations
 
 import json
@@ -92,7 +93,10 @@ def take(taken: Taken, iterator, schema, limit: float) -> None:
         line |= {"n": batch.n_records, "flags": batch.record_flags, "hash": f"{batch.hash():032x}"}
         shown = hashes.batch_hash(batch.epoch, batch.g, batch.n_records, components(batch, schema))
         if shown != batch.hash():
-            taken.wrong.append(f"batch {batch.g} of epoch {batch.epoch}: its arrays hash to {shown:032x}, it says {batch.hash():032x}")
+            taken.wrong.append(
+                f"batch {batch.g} of epoch {batch.epoch}: its arrays hash to {shown:032x}, "
+                f"it says {batch.hash():032x}"
+            )
         taken.lines.append(line)
         if not batch.is_padding:
             taken.digest = (taken.digest + batch.hash()) & hashes.MASK128
@@ -134,7 +138,16 @@ def run(case: Case) -> Taken:
     if resumed.error != whole.error:
         whole.wrong.append(f"{where}: {resumed.error}, without a stop {whole.error}")
     if resumed.lines != whole.lines:
-        at = next((i for i, (a, b) in enumerate(zip(resumed.lines, whole.lines)) if a != b), min(len(resumed.lines), len(whole.lines)))
-        pair = [json.dumps(lines[at]) if at < len(lines) else "no batch" for lines in (whole.lines, resumed.lines)]
-        whole.wrong += [f"{where}: batch {at} differs", f"  without a stop {pair[0]}", f"  with one       {pair[1]}"]
+        at = next(
+            (i for i, (a, b) in enumerate(zip(resumed.lines, whole.lines)) if a != b),
+            min(len(resumed.lines), len(whole.lines)),
+        )
+        pair = [
+            json.dumps(lines[at]) if at < len(lines) else "no batch" for lines in (whole.lines, resumed.lines)
+        ]
+        whole.wrong += [
+            f"{where}: batch {at} differs",
+            f"  without a stop {pair[0]}",
+            f"  with one       {pair[1]}",
+        ]
     return whole

@@ -1,8 +1,9 @@
 """Expressions to trees, by recursive descent with Python's precedence.
 
-A tree is a tuple: ("number", value), ("string", text), ("name", text), ("unary", op, a), ("binary", op, a, b), ("compare", op, a, b),
-("not", a), ("and", a, b), ("or", a, b), ("call", function, [arguments]).
+A tree is a tuple: ("number", value), ("string", text), ("name", text), ("unary", op, a), ("binary", op, a,
+b), ("compare", op, a, b), ("not", a), ("and", a, b), ("or", a, b), ("call", function, [arguments]).
 """
+
 from __future__ import annotations
 
 import re

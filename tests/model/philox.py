@@ -86,7 +86,9 @@ def round_hash(v: int, key0: int, key1: int) -> int:
 
 
 class Network:
-    """A permutation of n positions, each computed by itself: a Feistel network on rows and columns that walks cycles."""
+    """A permutation of n positions, each computed by itself: a Feistel network on rows and columns that
+    walks cycles.
+    """
 
     def __init__(self, key: int, n: int):
         self.n = n

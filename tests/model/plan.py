@@ -1,4 +1,5 @@
 """From a pipeline to its sequence of positions: docs/semantics.md, sections 2 to 4."""
+
 from __future__ import annotations
 
 import math
@@ -77,7 +78,9 @@ def merge_types(inputs: list[dict[str, Type]]) -> dict[str, Type]:
             if mine.dims is None or other.dims is None or len(mine.dims) != len(other.dims):
                 merged[name] = Type(mine.dtype, None)
             else:
-                merged[name] = Type(mine.dtype, tuple(a if a == b else None for a, b in zip(mine.dims, other.dims)))
+                merged[name] = Type(
+                    mine.dtype, tuple(a if a == b else None for a, b in zip(mine.dims, other.dims))
+                )
     return merged
 
 
@@ -145,7 +148,12 @@ class Plan:
             raise PlanError("flat_map with on_error replace")
         if self.any_named(before, "map_batches") or {"map", *FILTERS} & set(names):
             raise PlanError("map_batches before the batcher, or another function behind it")
-        if "map_batches" in names and set(names[names.index("map_batches") :]) - {"map_batches", "take", "skip", "repeat"}:
+        if "map_batches" in names and set(names[names.index("map_batches") :]) - {
+            "map_batches",
+            "take",
+            "skip",
+            "repeat",
+        }:
             raise PlanError("only its kind, take, skip and repeat may follow map_batches")
 
     def any_named(self, nodes: list[Node], name: str) -> bool:
@@ -167,10 +175,17 @@ class Plan:
         return types
 
     def count_known(self, nodes: list[Node]) -> bool:
-        return all(n.name not in FILTERS and not (n.leaf >= 0 and self.sources[n.leaf].stream) and all(self.count_known(c) for c in n.inputs) for n in nodes)
+        return all(
+            n.name not in FILTERS
+            and not (n.leaf >= 0 and self.sources[n.leaf].stream)
+            and all(self.count_known(c) for c in n.inputs)
+            for n in nodes
+        )
 
     def mark_counting(self, nodes: list[Node]) -> None:
-        if self.stream and (any(n.name in ("repeat", "concat") for n in nodes) or sum(n.name == "shuffle" for n in nodes) > 1):
+        if self.stream and (
+            any(n.name in ("repeat", "concat") for n in nodes) or sum(n.name == "shuffle" for n in nodes) > 1
+        ):
             raise PlanError("repeat, concat or a second shuffle of a stream")
         if self.stream and self.on_error == "replace":
             raise PlanError("a stream with on_error replace")
@@ -193,7 +208,9 @@ class Plan:
             node.inputs = [self.shuffles_before_endless_repeat(c) for c in node.inputs]
             at = len(moved)
             if node.name == "shuffle" and self.count(moved) == math.inf:
-                at = next((i for i, n in enumerate(moved) if n.name == "repeat" and n.attrs["count"] == -1), -1)
+                at = next(
+                    (i for i, n in enumerate(moved) if n.name == "repeat" and n.attrs["count"] == -1), -1
+                )
                 if at < 0:
                     raise PlanError("shuffle after a concat with an endless input")
             moved.insert(at, node)
@@ -203,7 +220,9 @@ class Plan:
         return any(n.counting or any(self.any_counting(c) for c in n.inputs) for n in nodes)
 
     def index_after_batcher(self, nodes: list[Node]) -> None:
-        """Where each batch is known, operators on batches move positions; else they count the batches that arrive."""
+        """Where each batch is known, operators on batches move positions; else they count the batches that
+        arrive.
+        """
         size = self.batch_size
         if not self.known or self.batcher.name == "bucket_by_length":
             if any(node.name not in ("take", "skip") for node in nodes):
@@ -222,7 +241,9 @@ class Plan:
                 self.chain.append(Node(node.name, {"count": node.attrs["count"] * size}))
 
     def leaves(self, nodes: list[Node]) -> list[int]:
-        return [n.leaf for n in nodes if n.leaf >= 0] + [leaf for n in nodes for c in n.inputs for leaf in self.leaves(c)]
+        return [n.leaf for n in nodes if n.leaf >= 0] + [
+            leaf for n in nodes for c in n.inputs for leaf in self.leaves(c)
+        ]
 
     def route(self, nodes: list[Node], leaf: int) -> list[Node]:
         """The operators a source's records pass, in order."""
@@ -253,8 +274,12 @@ class Plan:
 
     # ---- the sequence ----
 
-    def chunks(self, nodes: list[Node], passes: list[tuple[int, int]], seed: int, epoch: int) -> Iterator[list[Position]]:
-        """The sequence in chunks. `passes` are (pass, count) of the repeats after the nodes, innermost first."""
+    def chunks(
+        self, nodes: list[Node], passes: list[tuple[int, int]], seed: int, epoch: int
+    ) -> Iterator[list[Position]]:
+        """The sequence in chunks. `passes` are (pass, count) of the repeats after the nodes, innermost
+        first.
+        """
         node, before = nodes[-1], nodes[:-1]
         if node.leaf >= 0:
             row = 0
@@ -287,7 +312,9 @@ class Plan:
         elif node.name != "repeat":
             yield from self.chunks(before, passes, seed, epoch)
 
-    def shuffled(self, node: Node, before: list[Node], passes: list, seed: int, epoch: int) -> Iterator[list[Position]]:
+    def shuffled(
+        self, node: Node, before: list[Node], passes: list, seed: int, epoch: int
+    ) -> Iterator[list[Position]]:
         p = 0
         for ordinal, count in reversed(passes):
             p = ordinal + count * p
@@ -313,7 +340,9 @@ class Plan:
             yield shuffled[at : at + size]
             at += size
 
-    def shuffled_stream(self, node: Node, before: list[Node], seed: int, epoch: int) -> Iterator[list[Position]]:
+    def shuffled_stream(
+        self, node: Node, before: list[Node], seed: int, epoch: int
+    ) -> Iterator[list[Position]]:
         """Just the windows: what is not there yet can't be permuted."""
         positions = [p for chunk in self.chunks(before, [], seed, epoch) for p in chunk]
         epoch_of_order = epoch if node.attrs["reshuffle"] else 0

@@ -1,4 +1,7 @@
-"""Random expressions over typed components. Some are illegal (a literal that does not fit a dtype, say): Plan refuses them."""
+"""Random expressions over typed components. Some are illegal (a literal that does not fit a dtype, say):
+Plan refuses them.
+"""
+
 from __future__ import annotations
 
 import random
@@ -39,7 +42,9 @@ class Writer:
         self.array = array
 
     def literal(self) -> str:
-        return self.rng.choice(["0", "1", "2", "3", "7", "0.5", "2.25", "100", "1e-3", "0x1f", "1_000", "True", "-1", "1e30"])
+        return self.rng.choice(
+            ["0", "1", "2", "3", "7", "0.5", "2.25", "100", "1e-3", "0x1f", "1_000", "True", "-1", "1e30"]
+        )
 
     def strong(self) -> str:
         """Something with a dtype of its own."""
@@ -52,7 +57,9 @@ class Writer:
     def number(self, depth: int = 2) -> str:
         rng = self.rng
         choices = ["literal", "strong", "strong", "strong"]
-        choices += ["binary", "binary", "binary", "call", "call", "unary", "where", "cast", "bits"] if depth else []
+        choices += (
+            ["binary", "binary", "binary", "call", "call", "unary", "where", "cast", "bits"] if depth else []
+        )
         choices += ["length"] if measurable(self.types) else []
         choices += ["reduce"] if [n for n in arrays(self.types) if self.types[n].fixed()] else []
         kind = rng.choice(choices)
@@ -101,7 +108,11 @@ class Writer:
         if depth and kind < 0.3:
             return f"not {self.truth(depth - 1)}"
         if kind < 0.36 and strings(self.types):
-            other = quoted(rng.choice(strings(self.types))) if rng.random() < 0.3 else rng.choice(["'abc'", '""', "'a'"])
+            other = (
+                quoted(rng.choice(strings(self.types)))
+                if rng.random() < 0.3
+                else rng.choice(["'abc'", '""', "'a'"])
+            )
             return f"{quoted(rng.choice(strings(self.types)))} {rng.choice(['==', '!='])} {other}"
         op = rng.choice(["<", "<=", ">", ">=", "==", "!="])
         if kind < 0.45:

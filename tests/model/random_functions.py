@@ -1,4 +1,7 @@
-"""Random attributes of operators that run Python functions, with functions of functions.py. Only with these is the package needed."""
+"""Random attributes of operators that run Python functions, with functions of functions.py. Only with these
+is the package needed.
+"""
+
 from __future__ import annotations
 
 import random
@@ -10,14 +13,20 @@ Types = dict[str, Type]
 
 
 def attributes(rng: random.Random, kind: str, function, outputs: Types | None) -> dict:
-    """As the package's methods write them, for JSON. Whether the function is deterministic is left to chance elsewhere: all are."""
+    """As the package's methods write them, for JSON. Whether the function is deterministic is left to chance
+    elsewhere: all are.
+    """
     from cachew._functions import _Call
 
     timeout_s = rng.choice([300, 300, 600])
     memory = rng.choice([None, None, "2G"])
-    given = _Call(kind.removesuffix("_function"), function, timeout_s, memory, True, rng.choice([None, None, "1"])).attributes()
+    given = _Call(
+        kind.removesuffix("_function"), function, timeout_s, memory, True, rng.choice([None, None, "1"])
+    ).attributes()
     if outputs is not None:
-        given["outputs"] = {name: {"dtype": t.dtype, "shape": t.dims and list(t.dims)} for name, t in outputs.items()}
+        given["outputs"] = {
+            name: {"dtype": t.dtype, "shape": t.dims and list(t.dims)} for name, t in outputs.items()
+        }
         for output in given["outputs"].values():
             if output["shape"] == () and rng.random() < 0.5:
                 del output["shape"]
@@ -28,7 +37,9 @@ def attributes(rng: random.Random, kind: str, function, outputs: Types | None) -
 
 def of(rng: random.Random, kind: str, types: Types, failing: bool) -> dict | None:
     function = rng.choice(functions.THAT_FAIL[kind] if failing else functions.FUNCTIONS[kind]).of(rng, types)
-    return function and attributes(rng, kind, function, None if kind == "filter_function" else function.outputs(types))
+    return function and attributes(
+        rng, kind, function, None if kind == "filter_function" else function.outputs(types)
+    )
 
 
 def iterable(rng: random.Random, damaged: bool) -> dict:

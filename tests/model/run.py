@@ -1,5 +1,8 @@
 #!/usr/bin/env python3
-"""From positions to batches, ranks and digests: docs/semantics.md, sections 5 to 7. Run as a script it is a small `cachew run`."""
+"""From positions to batches, ranks and digests: docs/semantics.md, sections 5 to 7. Run as a script it is a
+small `cachew run`.
+"""
+
 from __future__ import annotations
 
 import argparse
@@ -46,7 +49,9 @@ def component(name: str, value: Value) -> hashes.Component:
 
 
 class Made:
-    """What an iterator gives, for several who go through it from the start; and the error that it ends with."""
+    """What an iterator gives, for several who go through it from the start; and the error that it ends
+    with.
+    """
 
     def __init__(self, more: Iterator[Batch]):
         self.known: list[Batch] = []
@@ -82,14 +87,25 @@ class Run:
         self.made: dict[int, Made] = {}  # by epoch
 
     def finished(self, counts: dict) -> bool:
-        """Whether nothing more can come: every source lies before a take that has all it wants and is not repeated."""
+        """Whether nothing more can come: every source lies before a take that has all it wants and is not
+        repeated.
+        """
 
         batcher = self.plan.batcher
-        size = batcher.attrs["size"] if batcher and batcher.name == "batch" and batcher.attrs.get("drop_remainder") else 1
+        size = (
+            batcher.attrs["size"]
+            if batcher and batcher.name == "batch" and batcher.attrs.get("drop_remainder")
+            else 1
+        )
 
         def enough(route: list[Node], n: Node) -> int:
-            """Of the elements of a remainder that is dropped none is looked at, where nothing but takes and maps stand between."""
-            plain = all(m.name not in ("filter", "filter_function", "flat_map", "skip", "repeat") for m in route[route.index(n) :])
+            """Of the elements of a remainder that is dropped none is looked at, where nothing but takes and
+            maps stand between.
+            """
+            plain = all(
+                m.name not in ("filter", "filter_function", "flat_map", "skip", "repeat")
+                for m in route[route.index(n) :]
+            )
             return n.attrs["count"] - (n.attrs["count"] % size if plain and n in self.plan.chain else 0)
 
         def full(route: list[Node]) -> bool:
@@ -110,7 +126,9 @@ class Run:
         return self.made[epoch].items()
 
     def delivered(self, epoch: int) -> Iterator[Batch]:
-        """What the takes and skips that count batches let through. What is skipped is made all the same: what is wrong in it ends the run."""
+        """What the takes and skips that count batches let through. What is skipped is made all the same:
+        what is wrong in it ends the run.
+        """
         first, end = 0, math.inf
         for node in self.plan.after:
             if node.name == "take":
@@ -127,7 +145,9 @@ class Run:
             seen += 1
 
     def complete(self, epoch: int) -> Iterator[list[Element | str]]:
-        """The rows of each batch, when the element that completes it comes; MISSING where an element failed."""
+        """The rows of each batch, when the element that completes it comes; MISSING where an element
+        failed.
+        """
         plan = self.plan
         waiting: dict[int, list] = {}
         counts: dict = {}
@@ -198,7 +218,10 @@ class Run:
                 stacked = (name, type_.dtype, values.shape, values.tobytes())
             batch.components.append(stacked)
         for i, row in enumerate(batch.rows):
-            row.components = {name: Value(t.dtype, result[name][i] if t.dtype == "bytes" else np.asarray(result[name][i])) for name, t in op.types.items()}
+            row.components = {
+                name: Value(t.dtype, result[name][i] if t.dtype == "bytes" else np.asarray(result[name][i]))
+                for name, t in op.types.items()
+            }
 
     @staticmethod
     def rows_of(dtype: str, dims: tuple[int, ...], data: bytes) -> np.ndarray | list[bytes]:
@@ -254,11 +277,22 @@ class Result:
         if flags & PADDING:
             return
         self.digest = (self.digest + batch.hash) & hashes.MASK128
-        self.set_digest = (self.set_digest + sum(Run.element_hash(row) for row in batch.rows)) & hashes.MASK128
+        self.set_digest = (
+            self.set_digest + sum(Run.element_hash(row) for row in batch.rows)
+        ) & hashes.MASK128
 
 
-def delivered(run: Run, epochs: int, rank: int = 0, ranks: int = 1, limit: float = math.inf, start: tuple[int, int] = (0, 0)) -> Result:
-    """What rank `rank` of `ranks` receives, up to `limit` batches, when it goes on from a state that names `start`: epoch and g."""
+def delivered(
+    run: Run,
+    epochs: int,
+    rank: int = 0,
+    ranks: int = 1,
+    limit: float = math.inf,
+    start: tuple[int, int] = (0, 0),
+) -> Result:
+    """What rank `rank` of `ranks` receives, up to `limit` batches, when it goes on from a state that names
+    `start`: epoch and g.
+    """
     result = Result()
     try:
         for epoch in range(start[0], epochs):
@@ -314,13 +348,19 @@ def main() -> int:
     epochs = defaults.get("epochs", 1) if arguments.epochs is None else arguments.epochs
     base = arguments.pipeline.resolve().parent
     try:
-        result = deliver(pipeline, base, seed, epochs, arguments.rank, arguments.world_size, arguments.batches)
+        result = deliver(
+            pipeline, base, seed, epochs, arguments.rank, arguments.world_size, arguments.batches
+        )
     except PlanError as error:
         print(json.dumps({"error": {"message": str(error)}}))
         return 2
     if arguments.log:
         arguments.log.write_text("".join(json.dumps(line) + "\n" for line in result.lines))
-    summary = {"batches": len(result.lines), "digest": f"{result.digest:032x}", "set_digest": f"{result.set_digest:032x}"}
+    summary = {
+        "batches": len(result.lines),
+        "digest": f"{result.digest:032x}",
+        "set_digest": f"{result.set_digest:032x}",
+    }
     print(json.dumps(summary | ({"error": {"message": result.error}} if result.error else {})))
     return 1 if result.error else 0
 

@@ -1,4 +1,5 @@
 """Sources: lists of records with ids, source bytes and the components they give."""
+
 from __future__ import annotations
 
 import glob
@@ -145,7 +146,9 @@ class TFRecord(Source):
 
 
 def decompress(stored: bytes, compression: str) -> tuple[bytes, bool]:
-    """(data, whether it was compressed). `auto`: plain if it starts with a good length, or else by its first two bytes."""
+    """(data, whether it was compressed). `auto`: plain if it starts with a good length, or else by its first
+    two bytes.
+    """
     if compression == "auto":
         if len(stored) >= 12 and int.from_bytes(stored[8:12], "little") == masked_crc(stored[:8]):
             compression = "none"
@@ -170,7 +173,9 @@ class FilePerRecord(Source):
 
     def add(self, relative: str, path: Path, label: int = 0) -> None:
         content = path.read_bytes()
-        self.records.append(Record(content_key(relative, content), 0, len(content), (content, relative.encode(), label)))
+        self.records.append(
+            Record(content_key(relative, content), 0, len(content), (content, relative.encode(), label))
+        )
         self.chunk_lengths.append(1)
 
 
@@ -189,7 +194,11 @@ class ImageFolder(FilePerRecord):
 
     def element(self, record: Record) -> dict[str, Value]:
         content, path, label = record.content
-        return {"image": Value("bytes", content), "label": array("int64", label), "path": Value("bytes", path)}
+        return {
+            "image": Value("bytes", content),
+            "label": array("int64", label),
+            "path": Value("bytes", path),
+        }
 
 
 class Files(FilePerRecord):
@@ -259,4 +268,3 @@ class Synthetic(Rows):
         info = np.iinfo(self.dtype)
         low = [v & (1 << info.bits) - 1 for v in values]
         return [v - (1 << info.bits) if v > int(info.max) else v for v in low]
-

@@ -1,4 +1,5 @@
 """tar: samples of tar archives, read block by block."""
+
 from __future__ import annotations
 
 import io
@@ -85,7 +86,9 @@ class Tar(Source):
         if compressed:
             self.random_access = False
         found, hashed = members(archive)
-        key = philox.hash64(relative.encode(), b"\0", philox.le64(len(stored)), philox.le64(philox.hash64(hashed)))
+        key = philox.hash64(
+            relative.encode(), b"\0", philox.le64(len(stored)), philox.le64(philox.hash64(hashed))
+        )
         records: list[Record] = []
         start = 0
         for member in found:
@@ -110,7 +113,9 @@ class Tar(Source):
         if feature.key == b"__key__":
             return Value("bytes", sample.key.encode())
         alternatives = feature.key.decode().lower().split(";")
-        fitting = [(alternatives.index(e.lower()), e, data) for e, data in sample.files if e.lower() in alternatives]
+        fitting = [
+            (alternatives.index(e.lower()), e, data) for e, data in sample.files if e.lower() in alternatives
+        ]
         if not fitting:
             return feature.value(None)
         which, extension, data = min(fitting, key=lambda f: f[0])

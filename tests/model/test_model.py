@@ -26,7 +26,12 @@ def test_philox_known_vectors():
     assert philox.philox(0, (0, 0, 0, 0)) == (0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8)
     assert philox.philox(full << 32 | full, (full,) * 4) == (0x408F276D, 0x41C83B0E, 0xA20BC7C6, 0x6D5451FD)
     counter = (0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344)
-    assert philox.philox(0x299F31D0 << 32 | 0xA4093822, counter) == (0xD16CFE09, 0x94FDCCEB, 0x5001E420, 0x24126EA1)
+    assert philox.philox(0x299F31D0 << 32 | 0xA4093822, counter) == (
+        0xD16CFE09,
+        0x94FDCCEB,
+        0x5001E420,
+        0x24126EA1,
+    )
 
 
 def test_permutation_is_one():
@@ -60,14 +65,28 @@ def test_take_and_skip_of_batches():
 def test_window_of_a_shuffle_by_chunk():
     """64 MiB of what is read, in whole batches; at most 2^20 positions."""
     source = {"op": "synthetic", "count": 300, "shape": [256, 1024], "dtype": "uint8", "fill": "none"}
-    chain = [source, {"op": "filter", "where": "true"}, {"op": "batch", "size": 40}, {"op": "cast", "component": "data", "dtype": "float64"}]
+    chain = [
+        source,
+        {"op": "filter", "where": "true"},
+        {"op": "batch", "size": 40},
+        {"op": "cast", "component": "data", "dtype": "float64"},
+    ]
     assert Plan({"pipeline": chain}, Path(".")).window_size == 240
     assert Plan({"pipeline": [source, {"op": "batch", "size": 300}]}, Path(".")).window_size == 300
-    assert Plan({"pipeline": [{"op": "range", "stop": 10}, {"op": "batch", "size": 1000}]}, Path(".")).window_size == 1048000
+    assert (
+        Plan(
+            {"pipeline": [{"op": "range", "stop": 10}, {"op": "batch", "size": 1000}]}, Path(".")
+        ).window_size
+        == 1048000
+    )
 
 
 def test_batches_behind_a_filter_are_formed_along_the_epoch():
-    chain = [{"op": "range", "stop": 2000}, {"op": "filter", "where": "value % 3 == 0"}, {"op": "batch", "size": 4}]
+    chain = [
+        {"op": "range", "stop": 2000},
+        {"op": "filter", "where": "value % 3 == 0"},
+        {"op": "batch", "size": 4},
+    ]
     kept = [v for v in range(2000) if v % 3 == 0]
     assert values(chain) == [kept[at : at + 4] for at in range(0, len(kept), 4)]
     chain[2]["drop_remainder"] = True
@@ -75,12 +94,19 @@ def test_batches_behind_a_filter_are_formed_along_the_epoch():
 
 
 def test_leftovers_come_by_key():
-    chain = [{"op": "range", "stop": 7}, {"op": "bucket_by_length", "length": "6 - value", "boundaries": [2, 5], "sizes": [9, 2, 9]}]
+    chain = [
+        {"op": "range", "stop": 7},
+        {"op": "bucket_by_length", "length": "6 - value", "boundaries": [2, 5], "sizes": [9, 2, 9]},
+    ]
     assert values(chain) == [[2, 3], [5, 6], [4], [0, 1]]
 
 
 def test_take_counts_what_arrives():
-    chain = [{"op": "range", "stop": 100}, {"op": "filter", "where": "value % 2 == 1"}, {"op": "take", "count": 3}]
+    chain = [
+        {"op": "range", "stop": 100},
+        {"op": "filter", "where": "value % 2 == 1"},
+        {"op": "take", "count": 3},
+    ]
     assert values(chain) == [[1], [3], [5]]
     endless = [*chain[:2], {"op": "repeat", "count": -1}, {"op": "take", "count": 52}]
     assert values(endless)[-2:] == [[1], [3]]
@@ -89,7 +115,11 @@ def test_take_counts_what_arrives():
 
 
 def test_failed_records():
-    chain = [{"op": "range", "stop": 6}, {"op": "fail", "where": "value % 3 == 1"}, {"op": "batch", "size": 2}]
+    chain = [
+        {"op": "range", "stop": 6},
+        {"op": "fail", "where": "value % 3 == 1"},
+        {"op": "batch", "size": 2},
+    ]
     assert values(chain, on_error="skip") == [[0], [2, 3], [5]]
     filtered = [*chain[:2], {"op": "filter", "where": "value >= 0"}, chain[2]]
     assert values(filtered, on_error="skip") == [[0, 2], [3, 5]]
@@ -189,7 +219,14 @@ def scalar(text: str, **components) -> Value:
     ],
 )
 def test_expressions(text, dtype, expected):
-    result = scalar(text, a=("uint8", 255), b=("int64", -7), u=("uint64", 2**63 + 1), f=("float32", 1.5), v=("int32", [1, 5, -2]))
+    result = scalar(
+        text,
+        a=("uint8", 255),
+        b=("int64", -7),
+        u=("uint64", 2**63 + 1),
+        f=("float32", 1.5),
+        v=("int32", [1, 5, -2]),
+    )
     assert (result.dtype, result.data.item()) == (dtype, expected)
 
 
@@ -202,11 +239,19 @@ def test_exp_log_and_power_are_close():
     rng = random.Random(1)
     for _ in range(300):
         x, y = math.exp(rng.uniform(-20, 20)), rng.uniform(-15, 15)
-        for ours, theirs in ((mathfn.exp(y), math.exp(y)), (mathfn.log(x), math.log(x)), (mathfn.power(x, y), x**y)):
+        for ours, theirs in (
+            (mathfn.exp(y), math.exp(y)),
+            (mathfn.log(x), math.log(x)),
+            (mathfn.power(x, y), x**y),
+        ):
             assert abs(ours - theirs) <= math.ulp(theirs)
     assert [mathfn.exp(v) for v in (0.0, -math.inf, 1000.0)] == [1.0, 0.0, math.inf]
     assert mathfn.log(1.0) == 0 and mathfn.log(0.0) == -math.inf and math.isnan(mathfn.log(-1.0))
-    assert mathfn.power(-2.0, 3.0) == -8 and mathfn.power(0.0, -1.0) == math.inf and math.isnan(mathfn.power(-2.0, 0.5))
+    assert (
+        mathfn.power(-2.0, 3.0) == -8
+        and mathfn.power(0.0, -1.0) == math.inf
+        and math.isnan(mathfn.power(-2.0, 0.5))
+    )
 
 
 def test_resize_is_pillows():
@@ -228,7 +273,11 @@ def test_orientation():
 
 
 def test_a_dropped_remainder_is_not_computed_to_its_end():
-    chain = [{"op": "range", "stop": 10}, {"op": "fail", "where": "value == 9"}, {"op": "batch", "size": 4, "drop_remainder": True}]
+    chain = [
+        {"op": "range", "stop": 10},
+        {"op": "fail", "where": "value == 9"},
+        {"op": "batch", "size": 4, "drop_remainder": True},
+    ]
     assert values(chain) == [[0, 1, 2, 3], [4, 5, 6, 7]]
     sieved = [*chain[:2], {"op": "filter", "where": "True"}, chain[2]]
     assert deliver({"pipeline": sieved}, Path("."), 0).error
@@ -238,7 +287,11 @@ def mistaken_take(monkeypatch):
     arrive = Way.arrive
 
     def one_more(self, node, passes):
-        return arrive(self, node, passes) or node.name == "take" and self.counts[node, passes] == node.attrs["count"] + 1
+        return (
+            arrive(self, node, passes)
+            or node.name == "take"
+            and self.counts[node, passes] == node.attrs["count"] + 1
+        )
 
     monkeypatch.setattr(Way, "arrive", one_more)
     monkeypatch.setattr(Way, "beyond", lambda self, start: False)
@@ -247,12 +300,18 @@ def mistaken_take(monkeypatch):
 
 def lost_batch(monkeypatch):
     complete = Run.complete
-    monkeypatch.setattr(Run, "complete", lambda self, epoch: (rows for i, rows in enumerate(complete(self, epoch)) if i != 20))
+    monkeypatch.setattr(
+        Run, "complete", lambda self, epoch: (rows for i, rows in enumerate(complete(self, epoch)) if i != 20)
+    )
 
 
 def failed_twice(monkeypatch):
     of = Elements.of
-    monkeypatch.setattr(Elements, "of", lambda self, *a: (e for found in of(self, *a) for e in [found] * (1 + (found is MISSING))))
+    monkeypatch.setattr(
+        Elements,
+        "of",
+        lambda self, *a: (e for found in of(self, *a) for e in [found] * (1 + (found is MISSING))),
+    )
 
 
 def failed_counts_twice(monkeypatch):
@@ -281,6 +340,11 @@ def failed_counts_twice(monkeypatch):
     ],
 )
 def test_the_fixed_pipelines_notice(mistake, names, monkeypatch):
-    right = {name: deliver(PIPELINES[name], Path("."), 0).lines for name in ("every-third", "take", "gaps", "failed-and-counted")}
+    right = {
+        name: deliver(PIPELINES[name], Path("."), 0).lines
+        for name in ("every-third", "take", "gaps", "failed-and-counted")
+    }
     mistake(monkeypatch)
-    assert [name for name, lines in right.items() if deliver(PIPELINES[name], Path("."), 0).lines != lines] == names
+    assert [
+        name for name, lines in right.items() if deliver(PIPELINES[name], Path("."), 0).lines != lines
+    ] == names

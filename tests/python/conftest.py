@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-# What starts this in the background may have it ignore SIGINT, and so its children, which are to be interrupted.
+# What starts this in the background may have it ignore SIGINT, and so its children, which are to be
+# interrupted.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -24,8 +25,23 @@ class Up:
     """`cachew up` with two workers."""
 
     def __init__(self, *options, env=None):
-        self.process = subprocess.Popen([COMMAND, "up", "--workers", "2", "--listen", "127.0.0.1:0", "--end-with-stdin", "--drain-timeout", "5", *options],
-                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, **(env or {})})
+        self.process = subprocess.Popen(
+            [
+                COMMAND,
+                "up",
+                "--workers",
+                "2",
+                "--listen",
+                "127.0.0.1:0",
+                "--end-with-stdin",
+                "--drain-timeout",
+                "5",
+                *options,
+            ],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**os.environ, **(env or {})},
+        )
         self.ready = json.loads(self.process.stdout.readline())["ready"]
         self.address = self.ready["address"]
 
@@ -63,7 +79,14 @@ def script(tmp_path):
     def run(code, *arguments, timeout=HANG_S, **options):
         file = tmp_path / "script.py"
         file.write_text(code)
-        return subprocess.run([sys.executable, file, *map(str, arguments)], check=False, capture_output=True, text=True, timeout=timeout, **options)
+        return subprocess.run(
+            [sys.executable, file, *map(str, arguments)],
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            **options,
+        )
 
     return run
 
@@ -83,7 +106,9 @@ def service():
 
 @pytest.fixture(scope="module")
 def divided():
-    """Whose ranges end anywhere, so that batches lie in several; of a build without crash points, as elsewhere."""
+    """Whose ranges end anywhere, so that batches lie in several; of a build without crash points, as
+    elsewhere.
+    """
     up = Up(env={"CACHEW_MUTATE": "cut"})
     yield up
     assert up.end() == 0

@@ -42,7 +42,9 @@ def hosts(parent=None):
 
 
 def run_python(code, *args, **options):
-    return subprocess.run([sys.executable, "-c", code, *args], capture_output=True, text=True, timeout=HANG_S, **options)
+    return subprocess.run(
+        [sys.executable, "-c", code, *args], capture_output=True, text=True, timeout=HANG_S, **options
+    )
 
 
 def plus(element):
@@ -50,6 +52,7 @@ def plus(element):
 
 
 # ---- iterables and sequences ----
+
 
 def numbers():
     for i in range(1000):

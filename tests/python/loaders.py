@@ -1,4 +1,6 @@
-"""The loaders that the installed frameworks allow. Without torch a file that imports this is skipped; without JAX its tests of JAX are."""
+"""The loaders that the installed frameworks allow. Without torch a file that imports this is skipped;
+without JAX its tests of JAX are.
+"""
 
 import pytest
 

@@ -24,8 +24,14 @@ def all_of(iterator):
     """Everything that a user sees of batches."""
     found = []
     for b in iterator:
-        arrays = {name: v.tolist() if isinstance(v, cachew.Bytes) else bytes(v) if isinstance(v, memoryview) else (v.dtype.name, v.shape, v.tobytes())
-                  for name, v in b.items()}
+        arrays = {
+            name: v.tolist()
+            if isinstance(v, cachew.Bytes)
+            else bytes(v)
+            if isinstance(v, memoryview)
+            else (v.dtype.name, v.shape, v.tobytes())
+            for name, v in b.items()
+        }
         found.append((place(b), b.hash(), b.records, b.record_flags, arrays))
     return found
 

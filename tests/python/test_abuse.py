@@ -1,4 +1,6 @@
-"""What no one should write, and someone will: an error of the package that names it, and nothing else happens."""
+"""What no one should write, and someone will: an error of the package that names it, and nothing else
+happens.
+"""
 
 import sys
 
@@ -10,9 +12,27 @@ from cachew import Dataset
 from cachew._identity import identity_of
 
 
-@pytest.mark.parametrize("value", [-1, 2**64, float("nan"), True, np.True_, b"3", "3", "x\0", "\ud800", [3], ""])
-@pytest.mark.parametrize("option", ["seed", "epochs", "threads", "rank", "world_size", "timeout_s", "first_epoch", "cache", "cache_bytes", "optimize", "state", "index_dir",
-                                    "cache_dir"])
+@pytest.mark.parametrize(
+    "value", [-1, 2**64, float("nan"), True, np.True_, b"3", "3", "x\0", "\ud800", [3], ""]
+)
+@pytest.mark.parametrize(
+    "option",
+    [
+        "seed",
+        "epochs",
+        "threads",
+        "rank",
+        "world_size",
+        "timeout_s",
+        "first_epoch",
+        "cache",
+        "cache_bytes",
+        "optimize",
+        "state",
+        "index_dir",
+        "cache_dir",
+    ],
+)
 def test_options_of_an_iterator(option, value, tmp_path, monkeypatch):
     """Those that are right for what they are do no harm."""
     monkeypatch.chdir(tmp_path)
@@ -20,15 +40,36 @@ def test_options_of_an_iterator(option, value, tmp_path, monkeypatch):
         with Dataset.range(6).batch(2).iterator(**{option: value}) as it:
             assert len(list(it)) == 3
     except cachew.Error as error:
-        assert error.attribute in (option, None, "cache-dir") and (isinstance(error, cachew.StateError) if option == "state" else isinstance(error, cachew.OptionError))
+        assert error.attribute in (option, None, "cache-dir") and (
+            isinstance(error, cachew.StateError)
+            if option == "state"
+            else isinstance(error, cachew.OptionError)
+        )
         assert str(error).isprintable()
     else:
-        assert (option, value) in {("timeout_s", 2**64), ("optimize", True), ("index_dir", "3"), ("cache_dir", "3"), ("index_dir", b"3"), ("cache_dir", b"3")}
+        assert (option, value) in {
+            ("timeout_s", 2**64),
+            ("optimize", True),
+            ("index_dir", "3"),
+            ("cache_dir", "3"),
+            ("index_dir", b"3"),
+            ("cache_dir", b"3"),
+        }
 
 
-@pytest.mark.parametrize(("value", "message"), [([[1], [2, 3]], "differ in shape"), (["a", "\ud800"], "UTF-8"), (np.zeros(3, np.longdouble), "float128|float96|float64x"),
-                                                (np.zeros((2,) + (1,) * 7), "7 dimensions: expected at most 6"), (np.zeros(3, complex), "complex"),
-                                                (np.array(["2020-01-01"], "M8[D]"), "datetime64"), (np.array([1, None], object), "object"), (np.array(3), "single value")])
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ([[1], [2, 3]], "differ in shape"),
+        (["a", "\ud800"], "UTF-8"),
+        (np.zeros(3, np.longdouble), "float128|float96|float64x"),
+        (np.zeros((2,) + (1,) * 7), "7 dimensions: expected at most 6"),
+        (np.zeros(3, complex), "complex"),
+        (np.array(["2020-01-01"], "M8[D]"), "datetime64"),
+        (np.array([1, None], object), "object"),
+        (np.array(3), "single value"),
+    ],
+)
 def test_arrays_that_are_no_component(value, message):
     with pytest.raises(cachew.PipelineError, match=f"arrays: x has .*({message})|arrays: x is .*({message})"):
         Dataset.arrays({"x": value})
@@ -45,7 +86,10 @@ def test_packages_of_the_system_and_the_user_go_by_version(place, tmp_path, monk
     """What is in them need not have a hash."""
     package = tmp_path / place / "cachew_test_of_packages"
     package.mkdir(parents=True)
-    (package / "__init__.py").write_text("import threading\n__version__ = '1.2'\nlock = threading.Lock()\ndef locked():\n    return lock.locked()\n")
+    (package / "__init__.py").write_text(
+        "import threading\n__version__ = '1.2'\nlock = "
+        "threading.Lock()\ndef locked():\n    return lock.locked()\n"
+    )
     monkeypatch.syspath_prepend(str(package.parent))
     try:
         import cachew_test_of_packages
@@ -55,7 +99,10 @@ def test_packages_of_the_system_and_the_user_go_by_version(place, tmp_path, monk
         sys.modules.pop("cachew_test_of_packages", None)
 
 
-@pytest.mark.parametrize(("value", "message"), [("/data/\udcff/a.txt", "UTF-8.* a pattern"), ("a\0b", "NUL"), ({"a\ud800": "1"}, "no text in UTF-8")])
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [("/data/\udcff/a.txt", "UTF-8.* a pattern"), ("a\0b", "NUL"), ({"a\ud800": "1"}, "no text in UTF-8")],
+)
 def test_texts_that_json_does_not_hold(value, message):
     with pytest.raises(cachew.PipelineError, match=message) as error:
         Dataset.range(3).assign(value) if isinstance(value, dict) else Dataset.text(value)
@@ -98,9 +145,9 @@ def number_for_a_name(element):
 
 @pytest.mark.parametrize("outputs", [None, {"a": ("int64", (2,))}])
 def test_masked_arrays_do_not_lose_their_masks_in_silence(outputs):
-    with pytest.raises(cachew.RecordError, match="masked array as \"a\""):
+    with pytest.raises(cachew.RecordError, match='masked array as "a"'):
         Dataset.range(3).map(masked, outputs=outputs).batch(3).peek()
-    with pytest.raises(cachew.RecordError, match="masked array as \"a\""):
+    with pytest.raises(cachew.RecordError, match='masked array as "a"'):
         Dataset.range(3).batch(3).map_batches(masked_batch, outputs=outputs and {"a": "int64"}).peek()
 
 
@@ -110,7 +157,9 @@ def test_components_have_texts_for_names():
 
 
 def test_the_copy_of_a_host_writes_nothing():
-    """A function that forks, and comes back in the child too: what the host computes meanwhile is left alone."""
+    """A function that forks, and comes back in the child too: what the host computes meanwhile is left
+    alone.
+    """
     import os
 
     def fork(element):
@@ -131,9 +180,19 @@ def loaders():
     return cachew.torch.loader, cachew.jax.loader
 
 
-@pytest.mark.parametrize(("option", "value", "expected"), [
-    ("rank", "x", "an integer from 0, less than world_size"), ("rank", -1, "an integer"), ("rank", 1.0, "an integer"), ("world_size", 0, "an integer from 1"),
-    ("timeout_s", "x", "seconds"), ("memory", 1.5, "bytes"), ("cache", "x", '"auto", "off"'), ("cache", 1.5, '"auto", "off"')])
+@pytest.mark.parametrize(
+    ("option", "value", "expected"),
+    [
+        ("rank", "x", "an integer from 0, less than world_size"),
+        ("rank", -1, "an integer"),
+        ("rank", 1.0, "an integer"),
+        ("world_size", 0, "an integer from 1"),
+        ("timeout_s", "x", "seconds"),
+        ("memory", 1.5, "bytes"),
+        ("cache", "x", '"auto", "off"'),
+        ("cache", 1.5, '"auto", "off"'),
+    ],
+)
 def test_loaders_refuse_wrong_options_when_they_are_made(option, value, expected):
     """Not at the first batch."""
     for loader in loaders():
@@ -153,7 +212,9 @@ def test_devices_that_are_not_there_are_refused_when_a_loader_is_made():
     with pytest.raises(cachew.OptionError, match="option sharding is 3: expected a jax.sharding.Sharding"):
         jax_loader(ds, sharding=3)
     if not torch.cuda.is_available():
-        with pytest.raises(cachew.OptionError, match="option device is 'cuda': expected a device that torch finds"):
+        with pytest.raises(
+            cachew.OptionError, match="option device is 'cuda': expected a device that torch finds"
+        ):
             loader(ds, device="cuda")
     if not torch.accelerator.is_available():
         with pytest.raises(cachew.OptionError, match="option pin_memory is True: expected False"):
@@ -180,7 +241,9 @@ def test_no_service_is_no_way_to_run_here():
 
 @pytest.mark.parametrize("token", [3, "", "sec\0ret"])
 def test_a_wrong_token_is_not_shown(token):
-    with pytest.raises(cachew.OptionError, match="option token is (a int|empty, or has a NUL): expected a text, not empty") as error:
+    with pytest.raises(
+        cachew.OptionError, match="option token is (a int|empty, or has a NUL): expected a text, not empty"
+    ) as error:
         Dataset.range(4).batch(2).distribute("127.0.0.1:1", token=token)
     assert "sec" not in str(error.value) + error.value.value
 

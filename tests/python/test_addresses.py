@@ -1,4 +1,6 @@
-"""Where the components of batches lie: each at a multiple of 64 bytes, whoever computed, joined or sent the batch."""
+"""Where the components of batches lie: each at a multiple of 64 bytes, whoever computed, joined or sent the
+batch.
+"""
 
 import json
 import subprocess
@@ -9,7 +11,9 @@ from service_runs import doubled
 
 from cachew import Bytes, Dataset
 
-ODD = Dataset.synthetic(count=1500, shape=(7,), dtype="uint8").assign(n="int32(min(data))", half="float16(max(data)) / 2")
+ODD = Dataset.synthetic(count=1500, shape=(7,), dtype="uint8").assign(
+    n="int32(min(data))", half="float16(max(data)) / 2"
+)
 PIPELINES = {
     "counted": ODD.shuffle().batch(37),
     "elements": ODD.shuffle().take(150),
@@ -22,14 +26,18 @@ PIPELINES = {
 
 @pytest.fixture(scope="module")
 def packed():
-    """Whose payloads are compressed where they become smaller; of a build without crash points, as elsewhere."""
+    """Whose payloads are compressed where they become smaller; of a build without crash points, as
+    elsewhere.
+    """
     up = Up(env={"CACHEW_MUTATE": "packed"})
     yield up
     assert up.end() == 0
 
 
 def has_crash_points():
-    told = subprocess.run([COMMAND, "doctor", "--crash-points", "--json"], check=True, capture_output=True, text=True).stdout
+    told = subprocess.run(
+        [COMMAND, "doctor", "--crash-points", "--json"], check=True, capture_output=True, text=True
+    ).stdout
     return bool(json.loads(told)["crash_points"])
 
 

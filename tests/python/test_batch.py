@@ -11,7 +11,21 @@ import pyarrow as pa
 import pytest
 from cachew import Bytes, Dataset
 
-DTYPES = ["bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64", "float16", "float32", "float64", "bfloat16"]
+DTYPES = [
+    "bool",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "float16",
+    "float32",
+    "float64",
+    "bfloat16",
+]
 
 
 def address(array):
@@ -38,7 +52,12 @@ def test_place_and_records():
 
 def test_arrays_lie_in_the_slab():
     """Without a copy: components at multiples of 64 bytes of one mapping of the engine's."""
-    batch = Dataset.synthetic(64, shape=(32, 32, 3), dtype="uint8").assign(m="float32(max(data))").batch(32).peek()
+    batch = (
+        Dataset.synthetic(64, shape=(32, 32, 3), dtype="uint8")
+        .assign(m="float32(max(data))")
+        .batch(32)
+        .peek()
+    )
     spans = []
     for line in open("/proc/self/smaps"):
         words = line.split()
@@ -47,11 +66,18 @@ def test_arrays_lie_in_the_slab():
         elif words[0] == "VmFlags:" and "dc" in words:  # not copied by a fork: memory of slabs
             spans.append(span)
     for array in batch.values():
-        assert address(array) % 64 == 0 and array.flags.c_contiguous and array.flags.writeable and not array.flags.owndata
+        assert (
+            address(array) % 64 == 0
+            and array.flags.c_contiguous
+            and array.flags.writeable
+            and not array.flags.owndata
+        )
         assert any(a <= address(array) and address(array) + array.nbytes <= b for a, b in spans)
     values = batch["data"].copy()
     ctypes.memset(address(batch["data"]), 7, 10)
-    assert (batch["data"].ravel()[:10] == 7).all() and (batch["data"].ravel()[10:] == values.ravel()[10:]).all()
+    assert (batch["data"].ravel()[:10] == 7).all() and (
+        batch["data"].ravel()[10:] == values.ravel()[10:]
+    ).all()
 
 
 def test_any_array_keeps_the_slab():
@@ -91,10 +117,17 @@ print(b["value"].dtype, [hex(v) for v in b["value"]])
 def test_bytes(tmp_path):
     b = words(tmp_path).batch(5).peek()["data"]
     want = [bytes([65 + i]) * i for i in range(5)]
-    assert isinstance(b, Bytes) and len(b) == 5 and b.tolist() == want and list(b.offsets) == [0, 0, 1, 3, 6, 10]
+    assert (
+        isinstance(b, Bytes) and len(b) == 5 and b.tolist() == want and list(b.offsets) == [0, 0, 1, 3, 6, 10]
+    )
     assert bytes(b.data) == b"".join(want) and [bytes(x) for x in b] == want
     assert isinstance(b[3], memoryview) and b[3] == want[3] and b[-1] == want[4] and b[np.int64(2)] == want[2]
-    assert b[1:3].tolist() == want[1:3] and b[3:1].tolist() == [] and b[:].tolist() == want and b[2:][1:].tolist() == want[3:]
+    assert (
+        b[1:3].tolist() == want[1:3]
+        and b[3:1].tolist() == []
+        and b[:].tolist() == want
+        and b[2:][1:].tolist() == want[3:]
+    )
     assert b == want and b != want[:4] and b == b[:] and b != 3
     for i in (5, -6):
         with pytest.raises(IndexError):
@@ -136,13 +169,19 @@ def test_empty_batches_and_components(tmp_path):
 def test_copies(tmp_path):
     batch = words(tmp_path).assign(n="length(data)").batch(5).peek()
     copy = pickle.loads(pickle.dumps(batch))
-    assert (copy.g, copy.records, copy.n_records, copy["data"].tolist()) == (batch.g, batch.records, 5, batch["data"].tolist())
+    assert (copy.g, copy.records, copy.n_records, copy["data"].tolist()) == (
+        batch.g,
+        batch.records,
+        5,
+        batch["data"].tolist(),
+    )
     assert np.array_equal(copy["n"], batch["n"]) and address(copy["n"]) != address(batch["n"])
     with pytest.raises(cachew.UsageError, match="copy"):
         copy.hash()
 
 
 # ---- Arrow ----
+
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_arrow_scalars(dtype):
@@ -156,15 +195,26 @@ def test_arrow_scalars(dtype):
 
 
 def test_arrow_shapes():
-    batch = Dataset.synthetic(8, shape=(2, 3), dtype="int16").assign(row="data * 2", flag="data > 0").batch(5).peek()
+    batch = (
+        Dataset.synthetic(8, shape=(2, 3), dtype="int16")
+        .assign(row="data * 2", flag="data > 0")
+        .batch(5)
+        .peek()
+    )
     flat = Dataset.synthetic(8, shape=(4,), dtype="float32").batch(5).peek()
     columns = record_batch(batch)
     assert columns.column("data").type == pa.fixed_shape_tensor(pa.int16(), (2, 3))
     np.testing.assert_array_equal(columns.column("data").to_numpy_ndarray(), batch["data"])
     assert columns.column("data").storage.flatten().buffers()[1].address == address(batch["data"])
-    assert [v for row in columns.column("flag").storage.to_pylist() for v in row] == list(batch["flag"].ravel())
-    assert record_batch(flat).column("data").type == pa.list_(pa.field("item", pa.float32(), nullable=False), 4)
-    np.testing.assert_array_equal(np.array(record_batch(flat).column("data").to_pylist(), np.float32), flat["data"])
+    assert [v for row in columns.column("flag").storage.to_pylist() for v in row] == list(
+        batch["flag"].ravel()
+    )
+    assert record_batch(flat).column("data").type == pa.list_(
+        pa.field("item", pa.float32(), nullable=False), 4
+    )
+    np.testing.assert_array_equal(
+        np.array(record_batch(flat).column("data").to_pylist(), np.float32), flat["data"]
+    )
 
 
 def test_arrow_bytes_and_elements(tmp_path):
@@ -214,6 +264,7 @@ def test_arrow_takes_a_batch_as_it_is():
 
 
 # ---- DLPack ----
+
 
 def test_dlpack():
     batch = Dataset.synthetic(10, shape=(3, 2)).batch(10).peek()

@@ -32,8 +32,15 @@ def test_iterators_read_what_others_kept(tmp_path):
     assert (found, facts) == (wanted, None)
 
 
-@pytest.mark.parametrize(("given", "message"), [({"cache": 3}, "auto, off, or the number of a marker: 0 to 0"), ({"cache": -1}, "the number of a marker, from 0"),
-                                                ({"cache_bytes": "lots"}, "bytes, at least 1, as"), ({"cache": "first"}, '"auto", "off"')])
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"cache": 3}, "auto, off, or the number of a marker: 0 to 0"),
+        ({"cache": -1}, "the number of a marker, from 0"),
+        ({"cache_bytes": "lots"}, "bytes, at least 1, as"),
+        ({"cache": "first"}, '"auto", "off"'),
+    ],
+)
 def test_wrong_options(tmp_path, given, message):
     with pytest.raises(cachew.OptionError, match=message):
         DATA.iterator(cache_dir=tmp_path, **given)
@@ -82,15 +89,21 @@ WIDE = 400
 def binary(data):
     """Strings of WIDE bytes, where they lie in the memory of an array."""
     offsets = pa.py_buffer(np.arange(0, len(data) * WIDE + 1, WIDE, dtype=np.int64))
-    return pa.table({"x": pa.Array.from_buffers(pa.large_binary(), len(data), [None, offsets, pa.py_buffer(data)])})
+    return pa.table(
+        {"x": pa.Array.from_buffers(pa.large_binary(), len(data), [None, offsets, pa.py_buffer(data)])}
+    )
 
 
 @pytest.fixture(params=["arrays", "arrow"])
 def memory(request):
     """(a dataset over the memory of an array, and what it gives of a batch)"""
     if request.param == "arrays":
-        return lambda data: cachew.Dataset.arrays({"y": np.zeros(len(data)), "x": data}), lambda batch: batch["x"]
-    return lambda data: cachew.Dataset.arrow(binary(data)), lambda batch: np.frombuffer(batch["x"].data, np.uint8).reshape(-1, WIDE)
+        return lambda data: cachew.Dataset.arrays({"y": np.zeros(len(data)), "x": data}), lambda batch: batch[
+            "x"
+        ]
+    return lambda data: cachew.Dataset.arrow(binary(data)), lambda batch: np.frombuffer(
+        batch["x"].data, np.uint8
+    ).reshape(-1, WIDE)
 
 
 def test_a_cache_over_arrays_that_were_written_to_says_so(memory, tmp_path):
@@ -103,7 +116,9 @@ def test_a_cache_over_arrays_that_were_written_to_says_so(memory, tmp_path):
         ds.iterator(cache_dir=tmp_path / "cache")
     assert sum(len(b["x"]) for b in ds) == 100  # without a cache values are those that are there
     assert sum(len(b["x"]) for b in ds.iterator(cache_dir=tmp_path / "cache", cache="off")) == 100
-    assert sum(len(b["x"]) for b in make(data).cache().batch(10).iterator(cache_dir=tmp_path / "cache")) == 100
+    assert (
+        sum(len(b["x"]) for b in make(data).cache().batch(10).iterator(cache_dir=tmp_path / "cache")) == 100
+    )
 
 
 def test_arrays_that_are_written_to_while_they_are_kept(memory, tmp_path):
@@ -112,7 +127,9 @@ def test_arrays_that_are_written_to_while_they_are_kept(memory, tmp_path):
     number = itertools.count()
 
     def learns_of_it():
-        """Whether a run fails before a new value comes: not while it goes on without a cache that takes long to open."""
+        """Whether a run fails before a new value comes: not while it goes on without a cache that takes long
+        to open.
+        """
         directory, data, fails, new = tmp_path / str(next(number)), np.ones((N, WIDE), np.uint8), False, False
         with make(data).cache().batch(100).iterator(cache_dir=directory, memory="2MiB", threads=2) as batches:
             try:
@@ -122,7 +139,10 @@ def test_arrays_that_are_written_to_while_they_are_kept(memory, tmp_path):
             except cachew.DataError as error:
                 assert '"x" was written to' in str(error)
                 fails = True
-        found = [values(b) for b in make(np.ones((N, WIDE), np.uint8)).cache().batch(100).iterator(cache_dir=directory)]
+        found = [
+            values(b)
+            for b in make(np.ones((N, WIDE), np.uint8)).cache().batch(100).iterator(cache_dir=directory)
+        ]
         assert len(found) == N // 100
         assert all(x.min() == x.max() == 1 for x in found)
         return fails and not new

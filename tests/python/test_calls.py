@@ -1,4 +1,6 @@
-"""Keywords that nobody knows: a TypeError that names the one that was meant, wherever a user may write one."""
+"""Keywords that nobody knows: a TypeError that names the one that was meant, wherever a user may write
+one.
+"""
 
 import re
 
@@ -33,7 +35,11 @@ CALLS = {
     "iterator": (ds.iterator, {"sed": 1}, "seed"),
     "iterator, of a service": (ds.iterator, {"world_sise": 2}, "world_size"),
     "distribute": (lambda **o: ds.distribute("localhost:1", **o), {"garantee": "exactly-once"}, "guarantee"),
-    "distribute, of iterator": (lambda **o: ds.distribute("localhost:1", **o), {"first_epoc": 1}, "first_epoch"),
+    "distribute, of iterator": (
+        lambda **o: ds.distribute("localhost:1", **o),
+        {"first_epoc": 1},
+        "first_epoch",
+    ),
     "torch loader": (torch_loader, {"pin_memori": True}, "pin_memory"),
     "torch loader, of a service": (torch_loader, {"transprt": "tcp"}, "transport"),
     "jax loader": (jax_loader, {"shardin": None}, "sharding"),
@@ -69,7 +75,9 @@ CALLS = {
 def test_a_keyword_that_is_misspelt(name):
     call, wrong, meant = CALLS[name]
     (keyword,) = wrong
-    expected = rf"\w+\(\) has no argument {keyword}" + (rf"; did you mean {meant}\?$" if meant else r" \(it has ")
+    expected = rf"\w+\(\) has no argument {keyword}" + (
+        rf"; did you mean {meant}\?$" if meant else r" \(it has "
+    )
     with pytest.raises(TypeError) as error:
         call(**wrong)
     assert re.match(expected, str(error.value)), str(error.value)

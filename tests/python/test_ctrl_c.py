@@ -1,4 +1,6 @@
-"""Ctrl-C, and other signals with a handler, at any moment: no batch is lost, none comes twice, and a state has what the user had."""
+"""Ctrl-C, and other signals with a handler, at any moment: no batch is lost, none comes twice, and a state
+has what the user had.
+"""
 
 import pytest
 
@@ -75,7 +77,7 @@ def test_a_ctrl_c_at_any_moment_loses_no_batch(script, how):
     assert ran.stderr == ""
 
 
-HANDLER = '''
+HANDLER = """
 import json, os, signal, sys, threading, time
 import cachew
 
@@ -118,7 +120,7 @@ try:
     next(it)
 except cachew.UsageError as error:
     print(error)
-'''
+"""
 
 
 def test_a_handler_of_a_signal_may_save_the_state_of_an_iterator_that_is_waited_for(script, tmp_path):

@@ -16,13 +16,20 @@ from cachew import Dataset, Field, PipelineError, col
 
 
 def photos():
-    return Dataset.tfrecord("/nowhere/*.tfrecord").parse_example({"image": "bytes", "label": "int64"}).decode_image("image")
+    return (
+        Dataset.tfrecord("/nowhere/*.tfrecord")
+        .parse_example({"image": "bytes", "label": "int64"})
+        .decode_image("image")
+    )
 
 
 # ---- methods come from the table ----
 
+
 def test_every_operator_is_a_method(command):
-    table = json.loads(subprocess.run([command, "ops", "--json"], check=True, capture_output=True).stdout)["ops"]
+    table = json.loads(subprocess.run([command, "ops", "--json"], check=True, capture_output=True).stdout)[
+        "ops"
+    ]
     assert len(table) > 25
     for op in table:
         method = getattr(Dataset, "filter" if op["name"] == "filter_function" else op["name"])
@@ -39,46 +46,64 @@ def test_every_operator_is_a_method(command):
 
 def test_first_argument_is_the_component():
     ds = photos().random_resized_crop("image", size=(224, 224))
-    assert json.loads(ds.to_json())["pipeline"][-1] == {"op": "random_resized_crop", "component": "image", "size": [224, 224]}
+    assert json.loads(ds.to_json())["pipeline"][-1] == {
+        "op": "random_resized_crop",
+        "component": "image",
+        "size": [224, 224],
+    }
     assert str(inspect.signature(ds.random_resized_crop)).startswith("(component, size, *, scale=")
 
 
-@pytest.mark.parametrize(("call", "said"), [
-    (lambda d: d.batch(), "batch() lacks size"),
-    (lambda d: d.batch(3, 4), "batch() takes 1 arguments without a name (size), 2 were given"),
-    (lambda d: d.batch(3, size=4), "batch() got two values for size"),
-    (lambda d: d.batch(size=3, drop_remander=True), "did you mean drop_remainder?"),
-    (lambda d: d.shuffle(buffer=100), "shuffle() has no argument buffer (it has by, window, reshuffle); there is no buffer to size: shuffle() permutes all elements"),
-    (lambda d: d.assign(), "assign() lacks an expression"),
-    (lambda d: d.assign("x"), "assign() takes expressions by name"),
-    (lambda d: Dataset.concat([d, 3]), "inputs[1] is a int"),
-    (lambda d: Dataset(), "a dataset begins with a source"),
-])
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda d: d.batch(), "batch() lacks size"),
+        (lambda d: d.batch(3, 4), "batch() takes 1 arguments without a name (size), 2 were given"),
+        (lambda d: d.batch(3, size=4), "batch() got two values for size"),
+        (lambda d: d.batch(size=3, drop_remander=True), "did you mean drop_remainder?"),
+        (
+            lambda d: d.shuffle(buffer=100),
+            "shuffle() has no argument buffer (it has by, window, reshuffle); "
+            "there is no buffer to size: shuffle() permutes all elements",
+        ),
+        (lambda d: d.assign(), "assign() lacks an expression"),
+        (lambda d: d.assign("x"), "assign() takes expressions by name"),
+        (lambda d: Dataset.concat([d, 3]), "inputs[1] is a int"),
+        (lambda d: Dataset(), "a dataset begins with a source"),
+    ],
+)
 def test_a_call_of_the_wrong_form_is_a_type_error(call, said):
     with pytest.raises(TypeError) as caught:
         call(Dataset.range(10))
     assert said in str(caught.value)
 
 
-@pytest.mark.parametrize(("call", "operator", "attribute"), [
-    (lambda: Dataset.range(10).batch(0), "batch", "size"),
-    (lambda: Dataset.range(10).batch("many"), "batch", "size"),
-    (lambda: Dataset.range(10).batch(object()), "batch", "size"),
-    (lambda: Dataset.range(10).take({1: 2}), "take", "count"),
-    (lambda: Dataset.range(2**70), "range", "stop"),
-    (lambda: Dataset.range(10).take(float("nan")), "take", "count"),
-    (lambda: photos().normalize("image", [float("inf")] * 3, [1, 2, 3]), "normalize", "mean"),
-    (lambda: photos().random_resized_crop("image", (224, 224, 3)), "random_resized_crop", "size"),
-    (lambda: photos().random_resized_crop("image", (224, 224), interpolation="bilinaer"), "random_resized_crop", "interpolation"),
-    (lambda: photos().resize("label", (3, 3)), "resize", "component"),
-    (lambda: photos().resize("imgae", (3, 3)), "resize", "component"),
-    (lambda: photos().filter(col("lable") > 3), "filter", "where"),
-    (lambda: photos().filter("label > > 3"), "filter", "where"),
-    (lambda: photos().assign(x=col("image") + col("label").length()), "assign", "set.x"),
-    (lambda: photos().cast("label", "float31"), "cast", "dtype"),
-    (lambda: photos().select(["image", "labels"]), "select", "components"),
-    (lambda: photos().normalize("image", [1, 2], [1, 2, 3]), "normalize", None),
-])
+@pytest.mark.parametrize(
+    ("call", "operator", "attribute"),
+    [
+        (lambda: Dataset.range(10).batch(0), "batch", "size"),
+        (lambda: Dataset.range(10).batch("many"), "batch", "size"),
+        (lambda: Dataset.range(10).batch(object()), "batch", "size"),
+        (lambda: Dataset.range(10).take({1: 2}), "take", "count"),
+        (lambda: Dataset.range(2**70), "range", "stop"),
+        (lambda: Dataset.range(10).take(float("nan")), "take", "count"),
+        (lambda: photos().normalize("image", [float("inf")] * 3, [1, 2, 3]), "normalize", "mean"),
+        (lambda: photos().random_resized_crop("image", (224, 224, 3)), "random_resized_crop", "size"),
+        (
+            lambda: photos().random_resized_crop("image", (224, 224), interpolation="bilinaer"),
+            "random_resized_crop",
+            "interpolation",
+        ),
+        (lambda: photos().resize("label", (3, 3)), "resize", "component"),
+        (lambda: photos().resize("imgae", (3, 3)), "resize", "component"),
+        (lambda: photos().filter(col("lable") > 3), "filter", "where"),
+        (lambda: photos().filter("label > > 3"), "filter", "where"),
+        (lambda: photos().assign(x=col("image") + col("label").length()), "assign", "set.x"),
+        (lambda: photos().cast("label", "float31"), "cast", "dtype"),
+        (lambda: photos().select(["image", "labels"]), "select", "components"),
+        (lambda: photos().normalize("image", [1, 2], [1, 2, 3]), "normalize", None),
+    ],
+)
 def test_what_is_wrong_is_named_where_it_is_written(call, operator, attribute):
     with pytest.raises(PipelineError) as caught:
         call()
@@ -99,7 +124,11 @@ def test_errors_say_what_is_allowed():
 
 @pytest.mark.parametrize("size", [10_000, 0.5, True])
 def test_shuffle_with_a_buffer_size_says_that_there_is_no_buffer(size):
-    with pytest.raises(PipelineError, match=r'one of "record", "chunk"; there is no buffer to size: shuffle\(\) permutes all elements'):
+    with pytest.raises(
+        PipelineError,
+        match=r'one of "record", "chunk"; there is no buffer to size: '
+        r"shuffle\(\) permutes all elements",
+    ):
         Dataset.range(10).shuffle(size)
 
 
@@ -113,13 +142,17 @@ def test_unknown_methods_have_suggestions():
 
 def test_values_may_be_numpys_and_paths(tmp_path):
     ds = Dataset.files([tmp_path / "a*", "b*"]).take(np.int64(3))
-    assert json.loads(ds.to_json())["pipeline"] == [{"op": "files", "files": [str(tmp_path / "a*"), "b*"]}, {"op": "take", "count": 3}]
+    assert json.loads(ds.to_json())["pipeline"] == [
+        {"op": "files", "files": [str(tmp_path / "a*"), "b*"]},
+        {"op": "take", "count": 3},
+    ]
     for dtype in (np.float32, np.dtype("float32"), "float32"):
         assert Dataset.range(3).cast("value", dtype).schema["value"].dtype == "float32"
     assert photos().resize("image", np.array([3, 4])).schema["image"].shape == (3, 4, 3)
 
 
 # ---- values ----
+
 
 def test_datasets_do_not_change():
     a = Dataset.range(10)
@@ -134,8 +167,18 @@ def test_datasets_do_not_change():
 
 
 def test_repr_reads_as_the_pipeline():
-    ds = photos().filter(col("label") >= 0).assign(label=col("label") - 1).shuffle().batch(256).on_error("skip").defaults(seed=3)
-    assert repr(ds) == """(
+    ds = (
+        photos()
+        .filter(col("label") >= 0)
+        .assign(label=col("label") - 1)
+        .shuffle()
+        .batch(256)
+        .on_error("skip")
+        .defaults(seed=3)
+    )
+    assert (
+        repr(ds)
+        == """(
     Dataset.tfrecord('/nowhere/*.tfrecord')
     .parse_example({'image': 'bytes', 'label': 'int64'})
     .decode_image('image')
@@ -144,15 +187,24 @@ def test_repr_reads_as_the_pipeline():
     .shuffle()
     .batch(256)
 ).on_error('skip').defaults(seed=3)"""
+    )
     joined = Dataset.concat([Dataset.range(3), Dataset.range(5, start=2)]).batch(2, drop_remainder=True)
-    assert repr(joined) == "Dataset.concat([Dataset.range(3), Dataset.range(5, start=2)]).batch(2, drop_remainder=True)"
+    assert (
+        repr(joined)
+        == "Dataset.concat([Dataset.range(3), Dataset.range(5, start=2)]).batch(2, drop_remainder=True)"
+    )
     for d in (ds, joined):
         assert eval(repr(d), {"Dataset": Dataset}) == d
 
 
 def test_copies_and_pickles_are_equal():
     ds = photos().shuffle().batch(4).on_error("skip")
-    for other in (pickle.loads(pickle.dumps(ds)), copy.copy(ds), copy.deepcopy(ds), Dataset.from_json(ds.to_json(), ds._base_dir)):
+    for other in (
+        pickle.loads(pickle.dumps(ds)),
+        copy.copy(ds),
+        copy.deepcopy(ds),
+        Dataset.from_json(ds.to_json(), ds._base_dir),
+    ):
         assert other == ds and repr(other) == repr(ds)
 
 
@@ -161,7 +213,11 @@ def test_a_pickle_finds_its_files_from_anywhere(tmp_path, script):
     (tmp_path / "data" / "a.bin").write_bytes(b"abc")
     os.chdir(tmp_path)
     (tmp_path / "p").write_bytes(pickle.dumps(Dataset.files("data/*")))
-    ran = script("import pickle, sys; print(bytes(pickle.load(open(sys.argv[1], 'rb')).peek()['data']))", tmp_path / "p", cwd="/")
+    ran = script(
+        "import pickle, sys; print(bytes(pickle.load(open(sys.argv[1], 'rb')).peek()['data']))",
+        tmp_path / "p",
+        cwd="/",
+    )
     assert ran.stdout.strip() == "b'abc'", ran.stderr
 
 
@@ -178,11 +234,15 @@ def test_settings_of_the_pipeline():
 
 # ---- files of pipelines ----
 
+
 def test_load_and_save(tmp_path, command):
     (tmp_path / "data").mkdir()
     for i in range(5):
         (tmp_path / "data" / f"{i}.bin").write_bytes(bytes([i]) * i)
-    (tmp_path / "p.json").write_text('{"cachew": 1, "pipeline": [{"op": "files", "files": "data/*"}, {"op": "batch", "size": 2}], "on_error": "skip"}')
+    (tmp_path / "p.json").write_text(
+        '{"cachew": 1, "pipeline": [{"op": "files", "files": "data/*"}, '
+        '{"op": "batch", "size": 2}], "on_error": "skip"}'
+    )
     ds = Dataset.load(tmp_path / "p.json")
     assert repr(ds) == "Dataset.files('data/*').batch(2).on_error('skip')" and len(ds) == 3
     os.chdir("/")
@@ -201,7 +261,9 @@ def test_parts_from_different_directories(tmp_path):
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "x.bin").write_text(name)
-        (tmp_path / name / "p.json").write_text('{"cachew": 1, "pipeline": [{"op": "files", "files": "x.bin"}]}')
+        (tmp_path / name / "p.json").write_text(
+            '{"cachew": 1, "pipeline": [{"op": "files", "files": "x.bin"}]}'
+        )
         parts.append(Dataset.load(tmp_path / name / "p.json"))
     assert [bytes(e["data"]) for e in Dataset.concat(parts)] == [b"a", b"b"]
     with pytest.raises(PipelineError, match="other settings"):
@@ -210,8 +272,18 @@ def test_parts_from_different_directories(tmp_path):
         Dataset.concat([])
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"cachew": 2, "pipeline": []}', '{"cachew": 1, "pipeline": [{"op": "rnage", "stop": 3}]}', '{"cachew": 1}',
-                                  '{"cachew": 1, "pipeline": [{"op": "range", "stop": 3}], "on_eror": "skip"}'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "[]",
+        '{"cachew": 2, "pipeline": []}',
+        '{"cachew": 1, "pipeline": [{"op": "rnage", "stop": 3}]}',
+        '{"cachew": 1}',
+        '{"cachew": 1, "pipeline": [{"op": "range", "stop": 3}], "on_eror": "skip"}',
+    ],
+)
 def test_bad_json_is_a_pipeline_error(text, tmp_path):
     with pytest.raises(PipelineError):
         Dataset.from_json(text)
@@ -228,31 +300,50 @@ def test_load_of_nothing(tmp_path):
 
 # ---- what is known beforehand ----
 
+
 def test_schema():
     assert photos().schema == {"image": Field("uint8", (None, None, 3)), "label": Field("int64", ())}
-    assert photos().random_resized_crop("image", (24, 32)).batch(4).schema["image"] == Field("uint8", (24, 32, 3))
-    assert list(Dataset.files("x").schema) == ["data", "path"] and Dataset.files("x").schema["data"].dtype == "bytes"
+    assert photos().random_resized_crop("image", (24, 32)).batch(4).schema["image"] == Field(
+        "uint8", (24, 32, 3)
+    )
+    assert (
+        list(Dataset.files("x").schema) == ["data", "path"]
+        and Dataset.files("x").schema["data"].dtype == "bytes"
+    )
     unknown = Dataset.tfrecord("x").parse_example({"a": {"dtype": "float32", "shape": [2], "variable": True}})
     assert unknown.schema["a"] == Field("float32", (None, 2))
     assert Dataset.range(3).schema == {"value": Field("int64", ())}
 
 
 def test_schema_is_what_batches_have():
-    ds = Dataset.synthetic(20, shape=(3, 4), dtype="uint8").assign(m="max(data)", f="data / 2", b="data > 3").batch(8)
+    ds = (
+        Dataset.synthetic(20, shape=(3, 4), dtype="uint8")
+        .assign(m="max(data)", f="data / 2", b="data > 3")
+        .batch(8)
+    )
     batch = ds.peek()
     assert list(batch) == list(ds.schema)
     for name, field in ds.schema.items():
         assert batch[name].dtype == field.dtype and batch[name].shape == (8, *field.shape)
 
 
-@pytest.mark.parametrize(("ds", "n"), [
-    (Dataset.range(0), 0), (Dataset.range(7), 7), (Dataset.range(7).batch(2), 4), (Dataset.range(7).batch(2, drop_remainder=True), 3),
-    (Dataset.range(7).shuffle().repeat(3).batch(2), 11), (Dataset.concat([Dataset.range(3), Dataset.range(4)]).skip(1).batch(4), 2),
-])
+@pytest.mark.parametrize(
+    ("ds", "n"),
+    [
+        (Dataset.range(0), 0),
+        (Dataset.range(7), 7),
+        (Dataset.range(7).batch(2), 4),
+        (Dataset.range(7).batch(2, drop_remainder=True), 3),
+        (Dataset.range(7).shuffle().repeat(3).batch(2), 11),
+        (Dataset.concat([Dataset.range(3), Dataset.range(4)]).skip(1).batch(4), 2),
+    ],
+)
 def test_length(ds, n):
     assert len(ds) == n == sum(1 for _ in ds) == ds.n_batches()
     for ranks in (2, 3):
-        assert [sum(1 for _ in ds.iterator(rank=r, world_size=ranks)) for r in range(ranks)] == [ds.n_batches(world_size=ranks)] * ranks
+        assert [sum(1 for _ in ds.iterator(rank=r, world_size=ranks)) for r in range(ranks)] == [
+            ds.n_batches(world_size=ranks)
+        ] * ranks
 
 
 def test_no_length():
@@ -273,9 +364,17 @@ def test_peek():
 
 
 def test_explain(tmp_path, command):
-    ds = Dataset.synthetic(200, shape=(40, 40, 3), dtype="uint8").random_crop("data", (20, 20)).random_flip("data").shuffle().batch(8)
+    ds = (
+        Dataset.synthetic(200, shape=(40, 40, 3), dtype="uint8")
+        .random_crop("data", (20, 20))
+        .random_flip("data")
+        .shuffle()
+        .batch(8)
+    )
     ds.save(tmp_path / "p.json")
-    want = subprocess.run([command, "explain", tmp_path / "p.json", "--run", "0"], check=True, capture_output=True, text=True).stdout
+    want = subprocess.run(
+        [command, "explain", tmp_path / "p.json", "--run", "0"], check=True, capture_output=True, text=True
+    ).stdout
     assert ds.explain().split("\n")[1:] == want.split("\n")[1:] and "fused into" in want
     text = ds.explain(0.2, threads=1)
     assert text.startswith(ds.explain()) and re.search(r"\nran \d+\.\d s on 1 threads", text)
@@ -291,6 +390,7 @@ def test_explain(tmp_path, command):
 
 def test_explain_runs_a_python_function():
     """tests/unit/test_explain.c tests with made-up measurements when such a function is the bottleneck."""
+
     def slow(e):
         return {"value": sum(range(20000)) + e["value"]}
 

@@ -13,8 +13,13 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 def train(name, photos, checkpoint, *options):
     """Runs an example; what it says as {first word of a line: the rest}."""
     small = ["--batch-size", "16", "--checkpoint-every", "4"]
-    done = subprocess.run([sys.executable, EXAMPLES / name, "--photos", photos, "--checkpoint", checkpoint, *small, *options],
-                          check=False, capture_output=True, text=True, timeout=HANG_S)
+    done = subprocess.run(
+        [sys.executable, EXAMPLES / name, "--photos", photos, "--checkpoint", checkpoint, *small, *options],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=HANG_S,
+    )
     assert done.returncode == 0, done.stderr[-3000:]
     return dict(line.split(maxsplit=1) for line in done.stdout.splitlines())
 

@@ -13,28 +13,99 @@ from cachew.expr import Expr
 A, B, F = col("a"), col("b"), col("f")
 
 
-@pytest.mark.parametrize(("built", "text"), [
-    (A + B * 2, "a + b * 2"), ((A + B) * 2, "(a + b) * 2"), (A - (B - 1), "a - (b - 1)"), (A - B - 1, "a - b - 1"), (1 - A, "1 - a"),
-    (-A**2, "-a ** 2"), ((-A)**2, "(-a) ** 2"), (A**B**2, "a ** b ** 2"), ((A**B)**2, "(a ** b) ** 2"), (2**-A, "2 ** -a"), (A**-1, "a ** -1"),
-    (A * -3, "a * -3"), ((-3) ** A, "(-3) ** a"), (~(A > 1), "~(a > 1)"), (~A, "~a"), (+A, "+a"), (A // 2 % 3, "a // 2 % 3"), (7 / A, "7 / a"),
-    ((A > 1) & (B <= 2) | (A == B), "(a > 1) & (b <= 2) | (a == b)"), ((A > 1) != (B > 1), "(a > 1) != (b > 1)"), (A & B ^ 3 | 1, "a & b ^ 3 | 1"),
-    (A << 2 + B, "a << 2 + b"), ((A << 2) + B, "(a << 2) + b"), (1 << A, "1 << a"), (0 < A, "a > 0"), (A.abs() + abs(B), "abs(a) + abs(b)"),
-    (round(F), "round(f)"), (math.floor(F), "floor(f)"), (math.ceil(F), "ceil(f)"), (F.sqrt().exp().log(), "log(exp(sqrt(f)))"),
-    (A.min(B, 3), "min(a, b, 3)"), (A.max(), "max(a)"), (where(A > 1, A, -1), "where(a > 1, a, -1)"), (col("t").length(), "length(t)"),
-    (A.cast("float32") / 255, "float32(a) / 255"), (A.cast(np.uint8), "uint8(a)"), (A.cast(bool), "bool(a)"), (A * np.float32(0.5), "a * float32(0.5)"),
-    (np.int8(3) + A, "int8(3) + a"), (np.int64(3) < A, "a > int64(3)"), (A + True, "a + True"), (F * 1e-5, "f * 1e-05"), (F - -0.0, "f - -0.0"),
-    (col("image/encoded").length(), "length(`image/encoded`)"), (col("and") + col("True") + col("größe"), "`and` + `True` + `größe`"),
-    (col("n") == "cat", "n == 'cat'"), (col("n") != b"it's", 'n != "it\'s"'), (A + 2**100, f"a + {2**100}"),
-])
+@pytest.mark.parametrize(
+    ("built", "text"),
+    [
+        (A + B * 2, "a + b * 2"),
+        ((A + B) * 2, "(a + b) * 2"),
+        (A - (B - 1), "a - (b - 1)"),
+        (A - B - 1, "a - b - 1"),
+        (1 - A, "1 - a"),
+        (-(A**2), "-a ** 2"),
+        ((-A) ** 2, "(-a) ** 2"),
+        (A**B**2, "a ** b ** 2"),
+        ((A**B) ** 2, "(a ** b) ** 2"),
+        (2**-A, "2 ** -a"),
+        (A**-1, "a ** -1"),
+        (A * -3, "a * -3"),
+        ((-3) ** A, "(-3) ** a"),
+        (~(A > 1), "~(a > 1)"),
+        (~A, "~a"),
+        (+A, "+a"),
+        (A // 2 % 3, "a // 2 % 3"),
+        (7 / A, "7 / a"),
+        ((A > 1) & (B <= 2) | (A == B), "(a > 1) & (b <= 2) | (a == b)"),
+        ((A > 1) != (B > 1), "(a > 1) != (b > 1)"),
+        (A & B ^ 3 | 1, "a & b ^ 3 | 1"),
+        (A << 2 + B, "a << 2 + b"),
+        ((A << 2) + B, "(a << 2) + b"),
+        (1 << A, "1 << a"),
+        (0 < A, "a > 0"),
+        (A.abs() + abs(B), "abs(a) + abs(b)"),
+        (round(F), "round(f)"),
+        (math.floor(F), "floor(f)"),
+        (math.ceil(F), "ceil(f)"),
+        (F.sqrt().exp().log(), "log(exp(sqrt(f)))"),
+        (A.min(B, 3), "min(a, b, 3)"),
+        (A.max(), "max(a)"),
+        (where(A > 1, A, -1), "where(a > 1, a, -1)"),
+        (col("t").length(), "length(t)"),
+        (A.cast("float32") / 255, "float32(a) / 255"),
+        (A.cast(np.uint8), "uint8(a)"),
+        (A.cast(bool), "bool(a)"),
+        (A * np.float32(0.5), "a * float32(0.5)"),
+        (np.int8(3) + A, "int8(3) + a"),
+        (np.int64(3) < A, "a > int64(3)"),
+        (A + True, "a + True"),
+        (F * 1e-5, "f * 1e-05"),
+        (F - -0.0, "f - -0.0"),
+        (col("image/encoded").length(), "length(`image/encoded`)"),
+        (col("and") + col("True") + col("größe"), "`and` + `True` + `größe`"),
+        (col("n") == "cat", "n == 'cat'"),
+        (col("n") != b"it's", 'n != "it\'s"'),
+        (A + 2**100, f"a + {2**100}"),
+    ],
+)
 def test_text(built, text):
     assert str(built) == text
 
 
-OPERATORS = [operator.add, operator.sub, operator.mul, operator.floordiv, operator.mod, operator.and_, operator.or_, operator.xor, operator.lt, operator.le,
-             operator.gt, operator.ge, operator.eq, operator.ne, operator.truediv]
-SIGNS = {operator.add: "+", operator.sub: "-", operator.mul: "*", operator.floordiv: "//", operator.mod: "%", operator.and_: "&", operator.or_: "|",
-         operator.xor: "^", operator.lt: "<", operator.le: "<=", operator.gt: ">", operator.ge: ">=", operator.eq: "==", operator.ne: "!=",
-         operator.truediv: "/", operator.neg: "-", operator.invert: "~"}
+OPERATORS = [
+    operator.add,
+    operator.sub,
+    operator.mul,
+    operator.floordiv,
+    operator.mod,
+    operator.and_,
+    operator.or_,
+    operator.xor,
+    operator.lt,
+    operator.le,
+    operator.gt,
+    operator.ge,
+    operator.eq,
+    operator.ne,
+    operator.truediv,
+]
+SIGNS = {
+    operator.add: "+",
+    operator.sub: "-",
+    operator.mul: "*",
+    operator.floordiv: "//",
+    operator.mod: "%",
+    operator.and_: "&",
+    operator.or_: "|",
+    operator.xor: "^",
+    operator.lt: "<",
+    operator.le: "<=",
+    operator.gt: ">",
+    operator.ge: ">=",
+    operator.eq: "==",
+    operator.ne: "!=",
+    operator.truediv: "/",
+    operator.neg: "-",
+    operator.invert: "~",
+}
 
 
 def pair(rng, depth):
@@ -80,39 +151,90 @@ def test_the_same_values_as_the_fully_parenthesised_text():
 
 
 def test_numpys_scalars_keep_their_dtype():
-    ds = Dataset.range(5).assign(a="uint8(value)").assign(x=A * np.float32(0.1), y=A * 0.1, z=A + np.int64(1), w=A + 1).batch(5)
+    ds = (
+        Dataset.range(5)
+        .assign(a="uint8(value)")
+        .assign(x=A * np.float32(0.1), y=A * 0.1, z=A + np.int64(1), w=A + 1)
+        .batch(5)
+    )
     values = np.arange(5, dtype=np.uint8)
     batch = ds.peek()
-    for name, want in {"x": values * np.float32(0.1), "y": values * 0.1, "z": values + np.int64(1), "w": values + 1}.items():
+    for name, want in {
+        "x": values * np.float32(0.1),
+        "y": values * 0.1,
+        "z": values + np.int64(1),
+        "w": values + 1,
+    }.items():
         assert batch[name].dtype == want.dtype
         np.testing.assert_array_equal(batch[name], want)
 
 
 def test_names_of_functions_are_names():
-    ds = Dataset.range(3).rename({"value": "min"}).assign({"where": col("min") + 1, "x y": "min"}).filter(col("where") > col("x y"))
+    ds = (
+        Dataset.range(3)
+        .rename({"value": "min"})
+        .assign({"where": col("min") + 1, "x y": "min"})
+        .filter(col("where") > col("x y"))
+    )
     assert list(ds.batch(3).peek()["where"]) == [1, 2, 3]
 
 
-@pytest.mark.parametrize("use", [
-    lambda: A > 1 and B > 2, lambda: A > 1 or B > 2, lambda: not (A > 1), lambda: 0 < A < 9, lambda: 3 if A else 4, lambda: A in [1, 2], lambda: max(A, B),
-    lambda: bool(A), lambda: any([A]), lambda: [1, 2].index(A),
-])
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda: A > 1 and B > 2,
+        lambda: A > 1 or B > 2,
+        lambda: not (A > 1),
+        lambda: 0 < A < 9,
+        lambda: 3 if A else 4,
+        lambda: A in [1, 2],
+        lambda: max(A, B),
+        lambda: bool(A),
+        lambda: any([A]),
+        lambda: [1, 2].index(A),
+    ],
+)
 def test_what_python_decides_itself_is_explained(use):
     with pytest.raises(TypeError, match=r"\(a > 1\) & \(b < 2\)"):
         use()
 
 
-@pytest.mark.parametrize("use", [
-    lambda: 1 in A, lambda: list(A), lambda: len(A), lambda: int(A), lambda: float(A), lambda: A + [1], lambda: A == None, lambda: A < object(),  # noqa: E711
-    lambda: round(F, 2), lambda: col(3), lambda: {A: 1}, lambda: A + np.zeros(3), lambda: where(A, None, 3),
-])
+@pytest.mark.parametrize(
+    "use",
+    [
+        # noqa: E711
+        lambda: 1 in A,
+        lambda: list(A),
+        lambda: len(A),
+        lambda: int(A),
+        lambda: float(A),
+        lambda: A + [1],
+        lambda: A == None,
+        lambda: A < object(),
+        lambda: round(F, 2),
+        lambda: col(3),
+        lambda: {A: 1},
+        lambda: A + np.zeros(3),
+        lambda: where(A, None, 3),
+    ],
+)
 def test_misuse_is_a_type_error(use):
     with pytest.raises(TypeError):
         use()
 
 
-@pytest.mark.parametrize("use", [lambda: A + math.inf, lambda: A * math.nan, lambda: col(""), lambda: col("a`b"), lambda: A.cast("float31"),
-                                 lambda: A == "it's \"it\"", lambda: A == "a\nb"])
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda: A + math.inf,
+        lambda: A * math.nan,
+        lambda: col(""),
+        lambda: col("a`b"),
+        lambda: A.cast("float31"),
+        lambda: A == 'it\'s "it"',
+        lambda: A == "a\nb",
+    ],
+)
 def test_what_the_language_lacks_is_a_value_error(use):
     with pytest.raises(ValueError):
         use()

@@ -21,7 +21,20 @@ def test_results_do_not_depend_on_threads_or_memory(threads):
     assert digest(ds, threads=threads) == digest(ds, threads=3, memory="8M")
 
 
-DTYPES = ["bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64", "float16", "float32", "float64"]
+DTYPES = [
+    "bool",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "float16",
+    "float32",
+    "float64",
+]
 
 
 @pytest.mark.parametrize("dtype", [*DTYPES, "bfloat16"])
@@ -37,7 +50,12 @@ def test_every_dtype_goes_there_and_back(dtype):
 def test_shapes_and_strings_that_vary():
     def make(e):
         n = int(e["value"])
-        return {"s": b"x" * (n % 5), "t": "é" * (n % 3), "a": np.full((n % 4, 2), n, np.int16), "deep": np.zeros((1, 1, 1, 1, n % 2, 1), np.uint8)}
+        return {
+            "s": b"x" * (n % 5),
+            "t": "é" * (n % 3),
+            "a": np.full((n % 4, 2), n, np.int16),
+            "deep": np.zeros((1, 1, 1, 1, n % 2, 1), np.uint8),
+        }
 
     outputs = {"s": "bytes", "t": bytes, "a": (np.int16, (None, 2)), "deep": ("uint8", None)}
     for i, element in enumerate(Dataset.range(200).map(make, outputs=outputs)):
@@ -50,9 +68,22 @@ def test_shapes_and_strings_that_vary():
 
 def test_the_function_receives_what_the_element_is():
     def look(e):
-        return {"what": f"{type(e['path']).__name__} {type(e['value']).__name__} {type(e['rows']).__name__} {e['rows'].shape} {e['path'].decode()}"}
+        return {
+            "what": f"{type(e['path']).__name__} {type(e['value']).__name__} "
+            f"{type(e['rows']).__name__} {e['rows'].shape} {e['path'].decode()}"
+        }
 
-    ds = Dataset.range(3).map(lambda e: {"path": f"p{int(e['value'])}", "value": np.float32(1), "rows": np.zeros((2, int(e["value"]) % 1 + 1))}).map(look)
+    ds = (
+        Dataset.range(3)
+        .map(
+            lambda e: {
+                "path": f"p{int(e['value'])}",
+                "value": np.float32(1),
+                "rows": np.zeros((2, int(e["value"]) % 1 + 1)),
+            }
+        )
+        .map(look)
+    )
     assert [bytes(e["what"]).decode() for e in ds] == [f"bytes float32 ndarray (2, 1) p{i}" for i in range(3)]
 
 
@@ -73,14 +104,19 @@ def test_flat_map_gives_each_record_its_elements():
 
     ds = Dataset.range(500).flat_map(parts, outputs={"value": "int64", "s": "bytes"}).batch(16)
     batches = list(ds)
-    assert [v for b in batches for v in b["value"].tolist()] == [v * 10 + i for v in range(500) for i in range(v % 4)]
+    assert [v for b in batches for v in b["value"].tolist()] == [
+        v * 10 + i for v in range(500) for i in range(v % 4)
+    ]
     assert [bytes(s) for b in batches for s in b["s"]] == [b"y" * i for v in range(500) for i in range(v % 4)]
     records = [r.partition(":")[2] for b in batches for r in b.records]
     assert records == [f"{v}.{i}" for v in range(500) for i in range(v % 4)]
 
 
 def test_flat_maps_in_a_row_number_what_is_given_and_nothing_else():
-    """Elements that were dropped, or give nothing, or failed, take no number; an error names the element that failed."""
+    """Elements that were dropped, or give nothing, or failed, take no number; an error names the element
+    that failed.
+    """
+
     def three(e):
         return [{"value": e["value"] * 10 + i} for i in range(3)]
 
@@ -105,8 +141,17 @@ def test_flat_map_in_a_row_with_draws_and_shuffle_is_the_same_everywhere():
     def twice(e, rng):
         return [{"value": e["value"], "x": rng.random()} for _ in range(2)]
 
-    ds = (Dataset.range(2000).shuffle().flat_map(twice).filter("value % 5 != 1").flat_map(lambda e: [e] * 3).batch(50))
-    assert digest(ds, threads=1) == digest(ds, threads=4, memory="6M") == digest(ds, threads=2, optimize=False)
+    ds = (
+        Dataset.range(2000)
+        .shuffle()
+        .flat_map(twice)
+        .filter("value % 5 != 1")
+        .flat_map(lambda e: [e] * 3)
+        .batch(50)
+    )
+    assert (
+        digest(ds, threads=1) == digest(ds, threads=4, memory="6M") == digest(ds, threads=2, optimize=False)
+    )
     xs = values(ds, "x", threads=2)
     assert len(xs) == 1600 * 6
     assert len(set(xs)) == 1600 * 2
@@ -115,10 +160,18 @@ def test_flat_map_in_a_row_with_draws_and_shuffle_is_the_same_everywhere():
 def test_map_batches_sees_the_batches_as_they_are_delivered():
     def look(b):
         assert isinstance(b["s"], cachew.Bytes)
-        return {"sum": np.full(len(b["value"]), b["value"].sum()), "value": b["value"], "s": [bytes(s) * 2 for s in b["s"]]}
+        return {
+            "sum": np.full(len(b["value"]), b["value"].sum()),
+            "value": b["value"],
+            "s": [bytes(s) * 2 for s in b["s"]],
+        }
 
     base = Dataset.range(1000).map(lambda e: {"value": e["value"], "s": str(e["value"])})
-    for ds in (base.shuffle().batch(33), base.shuffle().filter("value % 7 != 2").batch(33), base.batch(33, drop_remainder=True)):
+    for ds in (
+        base.shuffle().batch(33),
+        base.shuffle().filter("value % 7 != 2").batch(33),
+        base.batch(33, drop_remainder=True),
+    ):
         for before, after in zip(ds.iterator(threads=2), ds.map_batches(look).iterator(threads=3)):
             assert after["value"].tolist() == before["value"].tolist()
             assert set(after["sum"].tolist()) == {before["value"].sum()}
@@ -139,16 +192,25 @@ def test_map_batches_that_fails_ends_the_run_whoever_gets_the_batch(bad, left_ou
 
 
 def test_map_batches_may_change_shapes_and_stand_in_a_row():
-    ds = (Dataset.synthetic(count=100, shape=[4, 4], dtype="uint8").batch(8)
-          .map_batches(lambda b: {"half": b["data"].astype(np.float16).reshape(len(b["data"]), 16)})
-          .map_batches(lambda b, rng: {"mixed": b["half"][rng.permutation(len(b["half"]))]}).take(5))
+    ds = (
+        Dataset.synthetic(count=100, shape=[4, 4], dtype="uint8")
+        .batch(8)
+        .map_batches(lambda b: {"half": b["data"].astype(np.float16).reshape(len(b["data"]), 16)})
+        .map_batches(lambda b, rng: {"mixed": b["half"][rng.permutation(len(b["half"]))]})
+        .take(5)
+    )
     assert ds.schema == {"mixed": ("float16", (16,))}
     assert [b["mixed"].shape for b in ds] == [(8, 16)] * 5
     assert digest(ds, threads=1) == digest(ds, threads=4)
 
 
 def test_rng_is_keyed_by_seed_epoch_and_record():
-    ds = Dataset.range(300).map(lambda e, rng: {"value": e["value"], "x": rng.integers(0, 1 << 60)}).shuffle().batch(20)
+    ds = (
+        Dataset.range(300)
+        .map(lambda e, rng: {"value": e["value"], "x": rng.integers(0, 1 << 60)})
+        .shuffle()
+        .batch(20)
+    )
 
     def draws(**options):
         with ds.iterator(**options) as batches:
@@ -168,7 +230,9 @@ def test_rng_is_numpys_philox_with_the_documented_key():
         key, row = element.records[0].split(":")
         operator = xxhash.xxh3_64_intdigest(np.array([7, 0], "<u8").tobytes() + b"map/0")  # seed, epoch, salt
         element_id = xxhash.xxh3_64_intdigest(np.array([int(key, 16), int(row)], "<u8").tobytes())
-        expected = np.random.Generator(np.random.Philox(key=np.array([operator, element_id], np.uint64))).random(4)
+        expected = np.random.Generator(
+            np.random.Philox(key=np.array([operator, element_id], np.uint64))
+        ).random(4)
         assert element["x"].tolist() == expected.tolist(), i
 
 

@@ -1,4 +1,6 @@
-"""Python functions that misbehave: what they kill, break or say is their record's, and nothing outlives its process."""
+"""Python functions that misbehave: what they kill, break or say is their record's, and nothing outlives its
+process.
+"""
 
 import collections
 import collections.abc
@@ -22,6 +24,7 @@ from function_runs import digest, hosts, numbers, plus, run_python, values
 
 # ---- misbehaviour ----
 
+
 def killing(kind):
     def kill(e):
         if e["value"] == 123:
@@ -35,7 +38,9 @@ def killing(kind):
 @pytest.mark.parametrize("kind,said", [("signal", "signal 11"), ("exit", "exited with status 7")])
 def test_a_record_that_kills_its_host_each_time(kind, said):
     ds = Dataset.range(500).map(killing(kind)).batch(10)
-    with pytest.raises(cachew.RecordError, match=f"map: killing.<locals>.kill: its host process .*{said}.*attempts") as caught:
+    with pytest.raises(
+        cachew.RecordError, match=f"map: killing.<locals>.kill: its host process .*{said}.*attempts"
+    ) as caught:
         values(ds)
     assert caught.value.record.endswith(":123")
     assert caught.value.operator == "map"
@@ -49,7 +54,13 @@ def test_a_record_that_kills_its_host_each_time(kind, said):
 
 @pytest.mark.large
 def test_hosts_killed_at_random_change_nothing():
-    ds = Dataset.range(6000).shuffle().map(lambda e, rng: {"value": e["value"], "x": rng.random(10)}).flat_map(lambda e: [e] * 2).batch(40)
+    ds = (
+        Dataset.range(6000)
+        .shuffle()
+        .map(lambda e, rng: {"value": e["value"], "x": rng.random(10)})
+        .flat_map(lambda e: [e] * 2)
+        .batch(40)
+    )
     expected = digest(ds)
     stop = threading.Event()
     killed = 0
@@ -57,7 +68,8 @@ def test_hosts_killed_at_random_change_nothing():
     def killer():
         nonlocal killed
         dice = random.Random(5)
-        while killed < 9 and not stop.wait(dice.uniform(0.1, 0.5)):  # fewer than make one give up, were all of them while it starts
+        # fewer than make one give up, were all of them while it starts
+        while killed < 9 and not stop.wait(dice.uniform(0.1, 0.5)):
             for pid in hosts()[:1]:
                 try:
                     os.kill(pid, signal.SIGKILL)
@@ -115,19 +127,45 @@ def test_a_function_that_allocates_without_end():
         values(ds)
 
 
-@pytest.mark.parametrize("function,message", [
-    (lambda e: 1 // (e["value"] - 50 and 1 or 0) and {"value": e["value"]}, "ZeroDivisionError"),
-    (lambda e: {"value": e["value"] if e["value"] != 50 else np.zeros(2, np.int64)}, r'returned int64\[2\] as "value", expected int64\[\]'),
-    (lambda e: {"value": e["value"] if e["value"] != 50 else np.float32(1)}, 'returned float32.* as "value", expected int64'),
-    (lambda e: {"value": e["value"]} if e["value"] != 50 else 7, "returned int, expected a dict of value"),
-    (lambda e: {"value": e["value"]} if e["value"] != 50 else None, "returned NoneType, expected a dict"),
-    (lambda e: {"value": e["value"]} if e["value"] != 50 else {"value": None}, 'returned NoneType as "value"'),
-    (lambda e: {"value": e["value"]} if e["value"] != 50 else {"other": 1}, 'returned "other"; its outputs are value'),
-    (lambda e: {"value": e["value"]} if e["value"] != 50 else {}, 'did not return "value"'),
-    (lambda e: {"value": e["value"]} if e["value"] != 50 else sys.exit(3), "SystemExit: 3"),
-    (lambda e: {"value": e["value"]} if e["value"] != 50 else {"value": 1 << 70}, "which is out of range for int64"),
-    (lambda e: {"value": e["value"]} if e["value"] != 50 else {"value": "text"}, 'returned .* as "value", expected int64'),
-])
+@pytest.mark.parametrize(
+    "function,message",
+    [
+        (lambda e: 1 // (e["value"] - 50 and 1 or 0) and {"value": e["value"]}, "ZeroDivisionError"),
+        (
+            lambda e: {"value": e["value"] if e["value"] != 50 else np.zeros(2, np.int64)},
+            r"returned int64\[2\] "
+            r'as "value", '
+            r"expected int64\[\]",
+        ),
+        (
+            lambda e: {"value": e["value"] if e["value"] != 50 else np.float32(1)},
+            'returned float32.* as "value", expected int64',
+        ),
+        (
+            lambda e: {"value": e["value"]} if e["value"] != 50 else 7,
+            "returned int, expected a dict of value",
+        ),
+        (lambda e: {"value": e["value"]} if e["value"] != 50 else None, "returned NoneType, expected a dict"),
+        (
+            lambda e: {"value": e["value"]} if e["value"] != 50 else {"value": None},
+            'returned NoneType as "value"',
+        ),
+        (
+            lambda e: {"value": e["value"]} if e["value"] != 50 else {"other": 1},
+            'returned "other"; its outputs are value',
+        ),
+        (lambda e: {"value": e["value"]} if e["value"] != 50 else {}, 'did not return "value"'),
+        (lambda e: {"value": e["value"]} if e["value"] != 50 else sys.exit(3), "SystemExit: 3"),
+        (
+            lambda e: {"value": e["value"]} if e["value"] != 50 else {"value": 1 << 70},
+            "which is out of range for int64",
+        ),
+        (
+            lambda e: {"value": e["value"]} if e["value"] != 50 else {"value": "text"},
+            'returned .* as "value", expected int64',
+        ),
+    ],
+)
 def test_what_fails_by_itself_is_one_records(function, message):
     ds = Dataset.range(100).map(function, outputs={"value": "int64"}).batch(10)
     with pytest.raises(cachew.RecordError, match=message) as caught:
@@ -140,7 +178,13 @@ def test_what_fails_by_itself_is_one_records(function, message):
 
 
 def test_flat_map_whose_element_is_wrong_fails_its_record():
-    ds = Dataset.range(20).flat_map(lambda e: [{"value": 1}, {"value": 2 if e["value"] != 7 else "x"}], outputs={"value": "int64"}).batch(8)
+    ds = (
+        Dataset.range(20)
+        .flat_map(
+            lambda e: [{"value": 1}, {"value": 2 if e["value"] != 7 else "x"}], outputs={"value": "int64"}
+        )
+        .batch(8)
+    )
     with pytest.raises(cachew.RecordError, match='as "value", expected int64') as caught:
         values(ds)
     assert caught.value.record.partition(":")[2].startswith("7")
@@ -150,12 +194,19 @@ def test_flat_map_whose_element_is_wrong_fails_its_record():
 
 
 @pytest.mark.large
-@pytest.mark.parametrize("function,message", [
-    (lambda b: {"value": b["value"][:-1]}, r"returned int64\[9\] as \"value\", expected int64\[\] for each of 10 rows"),
-    (lambda b: {"value": b["value"].astype(np.int8)}, "returned int8"),
-    (lambda b: {}["value"], "KeyError"),
-    (lambda b: os._exit(9), "exited with status 9"),
-])
+@pytest.mark.parametrize(
+    "function,message",
+    [
+        (
+            lambda b: {"value": b["value"][:-1]},
+            r"returned int64\[9\] as \"value\", expected int64\[\] for each "
+            r"of 10 rows",
+        ),
+        (lambda b: {"value": b["value"].astype(np.int8)}, "returned int8"),
+        (lambda b: {}["value"], "KeyError"),
+        (lambda b: os._exit(9), "exited with status 9"),
+    ],
+)
 def test_map_batches_that_fails_raises(function, message):
     ds = Dataset.range(100).batch(10).map_batches(function, outputs={"value": "int64"})
     for one in (ds, ds.on_error("skip")):
@@ -181,7 +232,10 @@ def test_functions_that_can_not_be_loaded_or_pickled():
         def __reduce__(self):
             return (exec, ("import a_module_that_is_not_there",))
 
-    with pytest.raises(cachew.PipelineError, match="can't be loaded in a host process: ModuleNotFoundError.*a_module_that_is_not_there"):
+    with pytest.raises(
+        cachew.PipelineError,
+        match="can't be loaded in a host process: ModuleNotFoundError.*a_module_that_is_not_there",
+    ):
         Dataset.range(3).map(Unloadable())
     lock = threading.Lock()
     with pytest.raises(cachew.PipelineError, match="pickle|hash"):
@@ -207,7 +261,16 @@ def test_mistakes_are_raised_where_they_were_written():
         Dataset.range(3).flat_map(lambda e: [])
 
 
-@pytest.mark.parametrize("option", [{"timeout_s": float("nan")}, {"timeout_s": float("inf")}, {"version": 5}, {"version": ""}, {"deterministic": "no"}])
+@pytest.mark.parametrize(
+    "option",
+    [
+        {"timeout_s": float("nan")},
+        {"timeout_s": float("inf")},
+        {"version": 5},
+        {"version": ""},
+        {"deterministic": "no"},
+    ],
+)
 def test_options_of_functions_are_checked(option):
     with pytest.raises(cachew.PipelineError, match=f"^map: {next(iter(option))} is .*: expected"):
         Dataset.range(3).map(plus, **option)
@@ -230,7 +293,13 @@ def test_functions_that_are_not_deterministic_are_reported():
     """
     done = run_python(code, "1")
     said = done.stdout.splitlines()
-    assert done.stderr.count("RuntimeWarning: map: dice: gave two different results for one record; if that is meant, say deterministic=False") == 1
+    assert (
+        done.stderr.count(
+            "RuntimeWarning: map: dice: gave two different results for one record; if "
+            "that is meant, say deterministic=False"
+        )
+        == 1
+    )
     assert said and all(line.startswith("differs dice: gave two different results") for line in said)
     assert run_python(code, "0").stdout == ""
 
@@ -245,11 +314,12 @@ def test_prints_reach_the_user_with_their_origin():
     """
     done = run_python(code)
     assert done.stdout == ""
-    assert [line.partition("] ") [2] for line in done.stderr.splitlines()] == ["hello from 3", "and errors"]
+    assert [line.partition("] ")[2] for line in done.stderr.splitlines()] == ["hello from 3", "and errors"]
     assert all(line.startswith("[host ") and ", talk] " in line for line in done.stderr.splitlines())
 
 
 # ---- life of processes ----
+
 
 def test_interrupt_ends_a_wait_for_a_function_that_never_returns(tmp_path):
     code = """if 1:
@@ -314,10 +384,15 @@ def test_the_garbage_collector_ends_what_break_leaves():
 
 # ---- what was found by trying ----
 
+
 @pytest.mark.large
 def test_elements_of_no_bytes():
     empty = lambda e: {"x": np.zeros((0, 3))}  # noqa: E731
-    for ds in (Dataset.range(20).map(empty), Dataset.range(20).flat_map(lambda e: [empty(e)]), Dataset.iterable(lambda: [empty(0)] * 20)):
+    for ds in (
+        Dataset.range(20).map(empty),
+        Dataset.range(20).flat_map(lambda e: [empty(e)]),
+        Dataset.iterable(lambda: [empty(0)] * 20),
+    ):
         assert [b["x"].shape for b in ds.batch(10)] == [(10, 0, 3)] * 2
         assert [e["x"].shape for e in ds] == [(0, 3)] * 20
 
@@ -348,7 +423,9 @@ def test_functions_may_use_their_arrays_and_dicts_again():
     assert values(many, "y") == list(range(3000))
     assert digest(many, threads=1) == digest(many, threads=4)
     assert [bytes(s) for b in many for s in b["s"]] == [bytes([v % 7, v % 5]) for v in range(3000)]
-    assert values(Dataset.range(300).flat_map(Reuses().several, outputs=outputs).batch(7), "y") == [v + i for v in range(300) for i in range(2)]
+    assert values(Dataset.range(300).flat_map(Reuses().several, outputs=outputs).batch(7), "y") == [
+        v + i for v in range(300) for i in range(2)
+    ]
     stream = Dataset.iterable(Reuses().all, outputs=outputs).batch(100)
     assert [b["x"].tolist() for b in stream] == [[[v] * 3 for v in range(k, k + 100)] for k in (0, 100, 200)]
 
@@ -364,7 +441,10 @@ def test_messages_that_json_does_not_hold(text):
 
     with pytest.raises(cachew.DataError, match="ValueError.*after 1000 elements"):
         values(Dataset.iterable(broken, outputs={"value": "int64", "s": "bytes"}).batch(10))
-    for ds in (Dataset.range(3).map(fail, outputs={"value": "int64"}), Dataset.range(3).batch(1).map_batches(fail, outputs={"value": "int64"})):
+    for ds in (
+        Dataset.range(3).map(fail, outputs={"value": "int64"}),
+        Dataset.range(3).batch(1).map_batches(fail, outputs={"value": "int64"}),
+    ):
         with pytest.raises(cachew.RecordError, match="fail: ValueError: ."):
             values(ds)
 
@@ -375,7 +455,9 @@ def test_a_function_that_forks_and_returns_twice():
             os.fork()
         return {"value": e["value"]}
 
-    assert values(Dataset.range(2000).map(fork, outputs={"value": "int64"}).batch(10), threads=1) == list(range(2000))
+    assert values(Dataset.range(2000).map(fork, outputs={"value": "int64"}).batch(10), threads=1) == list(
+        range(2000)
+    )
 
 
 def test_an_iterable_that_forks_and_goes_on_twice(tmp_path):
@@ -390,7 +472,9 @@ def test_an_iterable_that_forks_and_goes_on_twice(tmp_path):
                 os.waitpid(child, 0)
             yield {"value": i}
 
-    assert values(Dataset.iterable(steps, outputs={"value": "int64"}).batch(10), threads=1) == list(range(200))
+    assert values(Dataset.iterable(steps, outputs={"value": "int64"}).batch(10), threads=1) == list(
+        range(200)
+    )
     with open(log) as f:
         assert len(set(f)) == 1
 
@@ -437,12 +521,19 @@ def test_lazy_mappings_that_raise_when_read():
         def __getitem__(self, name):
             raise OSError("the row is not there")
 
-    ds = Dataset.range(5).map(lambda e: {"value": e["value"]} if e["value"] != 3 else Lazy(), outputs={"value": "int64"}).batch(5)
+    ds = (
+        Dataset.range(5)
+        .map(lambda e: {"value": e["value"]} if e["value"] != 3 else Lazy(), outputs={"value": "int64"})
+        .batch(5)
+    )
     assert values(ds.on_error("skip")) == [0, 1, 2, 4]
 
 
 def test_an_element_of_a_stream_that_is_wrong_where_shapes_vary():
-    ds = Dataset.iterable(lambda: ({"x": np.zeros((i, 3)) if i != 4 else np.zeros(2)} for i in range(8)), outputs={"x": ("float64", (None, 3))})
+    ds = Dataset.iterable(
+        lambda: ({"x": np.zeros((i, 3)) if i != 4 else np.zeros(2)} for i in range(8)),
+        outputs={"x": ("float64", (None, 3))},
+    )
     assert [e["x"].shape[0] for e in ds.on_error("skip") if e.n_records] == [0, 1, 2, 3, 5, 6, 7]
 
 
@@ -456,13 +547,17 @@ def test_a_factory_that_raises_stopiteration_is_no_end():
 
 
 def test_the_time_limit_is_of_one_call_where_two_are_compared():
-    """Each of the two calls is within the limit, both together are not. On a busy machine one call may exceed the
-    limit by itself: then the test is repeated with more time."""
+    """Each of the two calls is within the limit, both together are not. On a busy machine one call may
+    exceed the limit by itself: then the test is repeated with more time."""
     import xxhash
 
     plain = Dataset.range(3000)
     key = int(plain.peek().records[0].partition(":")[0], 16)
-    compared = [row for row in range(3000) if xxhash.xxh3_64_intdigest(np.array([key, row], "<u8").tobytes()) % 1000 == 0]
+    compared = [
+        row
+        for row in range(3000)
+        if xxhash.xxh3_64_intdigest(np.array([key, row], "<u8").tobytes()) % 1000 == 0
+    ]
     assert compared
 
     def run(seconds):
@@ -505,7 +600,9 @@ def test_flat_map_that_changes_its_mind_under_little_memory():
     def changes(e):
         return [{"x": np.zeros(20000, np.uint8)}] * (next(turn) % 5)
 
-    ds = Dataset.range(300).flat_map(changes, outputs={"x": ("uint8", (None,))}, deterministic=False).batch(64)
+    ds = (
+        Dataset.range(300).flat_map(changes, outputs={"x": ("uint8", (None,))}, deterministic=False).batch(64)
+    )
     for memory in ("3M", "4M", "6M"):
         try:
             for _ in ds.iterator(threads=4, memory=memory):

@@ -19,8 +19,13 @@ from function_runs import numbers, run_python, values
 
 
 def test_state_goes_on_with_functions():
-    ds = (Dataset.range(900).shuffle().map(lambda e, rng: {"value": e["value"], "x": rng.random()}).flat_map(lambda e: [e] * (int(e["value"]) % 3), outputs={
-        "value": "int64", "x": "float64"}).batch(16))
+    ds = (
+        Dataset.range(900)
+        .shuffle()
+        .map(lambda e, rng: {"value": e["value"], "x": rng.random()})
+        .flat_map(lambda e: [e] * (int(e["value"]) % 3), outputs={"value": "int64", "x": "float64"})
+        .batch(16)
+    )
     batches = [b.hash() for b in ds.iterator(epochs=2)]
     dice = random.Random(1)
     for _ in range(10):
@@ -117,7 +122,10 @@ print(identity_of(outer(4)), identity_of(Thing(3)), identity_of(np.sqrt), identi
 
 
 def test_identity_is_the_same_in_every_process():
-    seen = {run_python(IDENTITY, env={**os.environ, "PYTHONHASHSEED": seed}).stdout for seed in ("1", "2", "3", "random")}
+    seen = {
+        run_python(IDENTITY, env={**os.environ, "PYTHONHASHSEED": seed}).stdout
+        for seed in ("1", "2", "3", "random")
+    }
     assert len(seen) == 1
     assert len(set(seen.pop().split())) == 4
 
@@ -167,7 +175,11 @@ class Kept(collections.abc.Sequence):
 def test_patterns_have_an_identity_and_work():
     assert identity_of(re.compile("a")) == identity_of(re.compile("a")) != identity_of(re.compile("b"))
     assert identity_of(re.compile("a")) != identity_of(re.compile("a", re.IGNORECASE))
-    assert values(Dataset.range(3).map(lambda e: {"value": len(DIGITS.findall("a1" * e["value"]))})) == [0, 1, 2]
+    assert values(Dataset.range(3).map(lambda e: {"value": len(DIGITS.findall("a1" * e["value"]))})) == [
+        0,
+        1,
+        2,
+    ]
 
 
 def test_abstract_classes_have_an_identity_and_work():
@@ -179,7 +191,9 @@ def test_views_have_the_identity_of_what_they_show():
     assert identity_of(memoryview(b"ab")) == identity_of(memoryview(b"ab")) != identity_of(memoryview(b"ac"))
     one, two = {"a": 1, "b": 2}, {"a": 1, "b": 3}
     assert identity_of(one.keys()) == identity_of(two.keys()) != identity_of({"b": 1, "a": 2}.keys())
-    assert identity_of(one.values()) != identity_of(two.values()) and identity_of(one.items()) != identity_of(two.items())
+    assert identity_of(one.values()) != identity_of(two.values()) and identity_of(one.items()) != identity_of(
+        two.items()
+    )
     shown = one.values()
     assert values(Dataset.range(2).map(lambda e: {"value": e["value"] + sum(shown)})) == [3, 4]
 
@@ -221,6 +235,10 @@ def test_a_state_of_another_function_is_refused():
     state = state_of(lambda e: {"value": e["value"] + 1})
     with pytest.raises(cachew.StateError, match="another pipeline"):
         Dataset.range(100).map(lambda e: {"value": e["value"] + 2}).batch(10).iterator(state=state)
-    Dataset.range(100).map(lambda e: {"value": e["value"] + 1}, timeout_s=5).batch(10).iterator(state=state).close()
+    Dataset.range(100).map(lambda e: {"value": e["value"] + 1}, timeout_s=5).batch(10).iterator(
+        state=state
+    ).close()
     named = state_of(lambda e: {"value": e["value"] + 1}, version="1")
-    Dataset.range(100).map(lambda e: {"value": e["value"] + 3}, version="1").batch(10).iterator(state=named).close()
+    Dataset.range(100).map(lambda e: {"value": e["value"] + 3}, version="1").batch(10).iterator(
+        state=named
+    ).close()

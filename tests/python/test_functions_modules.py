@@ -1,4 +1,6 @@
-"""Hosts compute with the user's modules as the program has them, whatever their files say, and whatever a host had before."""
+"""Hosts compute with the user's modules as the program has them, whatever their files say, and whatever a
+host had before.
+"""
 
 import pytest
 
@@ -51,25 +53,48 @@ def program(script, tmp_path):
 
 @pytest.mark.large
 @pytest.mark.parametrize("version", ["", ", version='1'"])
-@pytest.mark.parametrize(("change", "function", "before", "after"), [
-    ("helper.SCALE = 3", "helper.f", [1, 3, 5], [1, 4, 7]),
-    ("helper.TABLE['a'] = 5", "helper.f", [1, 3, 5], [5, 7, 9]),
-    ("edit('helper', 'SCALE = 2', 'SCALE = 10'); importlib.reload(helper)", "helper.f", [1, 3, 5], [1, 11, 21]),
-    ("edit('helper', '* SCALE', '* SCALE * 2'); importlib.reload(helper)", "helper.f", [1, 3, 5], [1, 5, 9]),
-    ("edit('helper', '* SCALE', '* SCALE * 2')", "helper.f", [1, 3, 5], [1, 3, 5]),
-    ("edit('helper', 'def shift', 'def other')", "helper.g", [1, 2, 3], [1, 2, 3]),
-    ("helper2.OFFSET = 7", "helper.g", [1, 2, 3], [8, 9, 10]),
-    ("helper2.deep = lambda x: x + 20", "helper.g", [1, 2, 3], [21, 22, 23]),
-    ("helper.Config.bias = 4", "helper.g", [1, 2, 3], [5, 6, 7]),
-    ("edit('helper', 'x + self.bias', 'x - 1'); importlib.reload(helper)", "helper.g", [1, 2, 3], [0, 1, 2]),
-    ("helper.shift = lambda x: -x", "helper.g", [1, 2, 3], [0, -1, -2]),
-    ("edit('helper', '2 * x', '3 * x')", "helper.h", [0, 2, 4], [0, 2, 4]),
-    ("helper2.OFFSET = 7", "lambda e: {'y': helper2.deep(int(e['value']))}", [0, 1, 2], [7, 8, 9]),
-    ("edit('later', '1', '2')", "helper.late", [1, 1, 1], [2, 2, 2]),
-])
-def test_hosts_compute_with_the_modules_that_the_program_has(program, change, function, before, after, version):
+@pytest.mark.parametrize(
+    ("change", "function", "before", "after"),
+    [
+        ("helper.SCALE = 3", "helper.f", [1, 3, 5], [1, 4, 7]),
+        ("helper.TABLE['a'] = 5", "helper.f", [1, 3, 5], [5, 7, 9]),
+        (
+            "edit('helper', 'SCALE = 2', 'SCALE = 10'); importlib.reload(helper)",
+            "helper.f",
+            [1, 3, 5],
+            [1, 11, 21],
+        ),
+        (
+            "edit('helper', '* SCALE', '* SCALE * 2'); importlib.reload(helper)",
+            "helper.f",
+            [1, 3, 5],
+            [1, 5, 9],
+        ),
+        ("edit('helper', '* SCALE', '* SCALE * 2')", "helper.f", [1, 3, 5], [1, 3, 5]),
+        ("edit('helper', 'def shift', 'def other')", "helper.g", [1, 2, 3], [1, 2, 3]),
+        ("helper2.OFFSET = 7", "helper.g", [1, 2, 3], [8, 9, 10]),
+        ("helper2.deep = lambda x: x + 20", "helper.g", [1, 2, 3], [21, 22, 23]),
+        ("helper.Config.bias = 4", "helper.g", [1, 2, 3], [5, 6, 7]),
+        (
+            "edit('helper', 'x + self.bias', 'x - 1'); importlib.reload(helper)",
+            "helper.g",
+            [1, 2, 3],
+            [0, 1, 2],
+        ),
+        ("helper.shift = lambda x: -x", "helper.g", [1, 2, 3], [0, -1, -2]),
+        ("edit('helper', '2 * x', '3 * x')", "helper.h", [0, 2, 4], [0, 2, 4]),
+        ("helper2.OFFSET = 7", "lambda e: {'y': helper2.deep(int(e['value']))}", [0, 1, 2], [7, 8, 9]),
+        ("edit('later', '1', '2')", "helper.late", [1, 1, 1], [2, 2, 2]),
+    ],
+)
+def test_hosts_compute_with_the_modules_that_the_program_has(
+    program, change, function, before, after, version
+):
     """They computed with those that they had imported, or what the files said by then."""
-    program(f"assert run({function}{version}) == {before}, run({function})\n{change}\nassert run({function}{version}) == {after}, run({function})\n")
+    program(
+        f"assert run({function}{version}) == {before}, run({function})\n{change}\nassert "
+        f"run({function}{version}) == {after}, run({function})\n"
+    )
 
 
 @pytest.mark.large
@@ -145,7 +170,10 @@ assert ran.stdout == f"adopted {len(places)}\\n", ran.stdout + ran.stderr
 
 
 def test_a_large_table_that_the_program_changed_is_named(program, tmp_path):
-    (tmp_path / "helper.py").write_text("import numpy as np\nTABLE = np.zeros(1 << 20, np.uint8)\ndef f(e): return {'y': int(TABLE[e['value']])}\n")
+    (tmp_path / "helper.py").write_text(
+        "import numpy as np\nTABLE = np.zeros(1 << 20, np.uint8)\ndef "
+        "f(e): return {'y': int(TABLE[e['value']])}\n"
+    )
     program("""
 import numpy as np
 assert run(helper.f) == [0, 0, 0]
@@ -174,14 +202,18 @@ else:
 
 # ---- what a host keeps ----
 
-@pytest.mark.parametrize(("leave", "look"), [
-    ("np.seterr(all='raise')", "np.geterr()['divide'] == 'raise'"),
-    ("os.chdir('/proc/self')", "os.getcwd().startswith('/proc')"),
-    ("os.environ.update(LEFT='1')", "'LEFT' in os.environ"),
-    ("random.seed(1)", "random.random() == 0.13436424411240122"),
-    ("decimal.getcontext().__setattr__('prec', 3)", "decimal.getcontext().prec == 3"),
-    ("setattr(math, 'left', 1)", "hasattr(math, 'left')"),
-])
+
+@pytest.mark.parametrize(
+    ("leave", "look"),
+    [
+        ("np.seterr(all='raise')", "np.geterr()['divide'] == 'raise'"),
+        ("os.chdir('/proc/self')", "os.getcwd().startswith('/proc')"),
+        ("os.environ.update(LEFT='1')", "'LEFT' in os.environ"),
+        ("random.seed(1)", "random.random() == 0.13436424411240122"),
+        ("decimal.getcontext().__setattr__('prec', 3)", "decimal.getcontext().prec == 3"),
+        ("setattr(math, 'left', 1)", "hasattr(math, 'left')"),
+    ],
+)
 def test_a_function_finds_nothing_that_one_of_another_pipeline_left_in_its_host(program, leave, look):
     program(f"""
 import decimal, math, os, random
@@ -294,11 +326,18 @@ assert run(f) == [8, 8, 8]
 """)
 
 
-@pytest.mark.parametrize(("function", "gone", "expected"), [
-    ("helper.late", "later", "the module later, which it imports when it runs"),
-    ("helper.f", "helper", "importing helper here fails: No module named 'helper'"),
-    ("lambda e: {'y': helper2.OFFSET}", "helper2", "importing helper2 here fails: No module named 'helper2'"),
-])
+@pytest.mark.parametrize(
+    ("function", "gone", "expected"),
+    [
+        ("helper.late", "later", "the module later, which it imports when it runs"),
+        ("helper.f", "helper", "importing helper here fails: No module named 'helper'"),
+        (
+            "lambda e: {'y': helper2.OFFSET}",
+            "helper2",
+            "importing helper2 here fails: No module named 'helper2'",
+        ),
+    ],
+)
 def test_a_module_whose_file_was_deleted_is_named_with_the_function(program, function, gone, expected):
     """It was a bare ModuleNotFoundError."""
     program(f"""
@@ -329,19 +368,34 @@ mapped = Dataset.range(4).map(doubled).filter("value > 0").batch(2)
 
 
 def test_a_module_that_makes_datasets_when_it_is_imported(tmp_path, script):
-    """Each host that imported it for a function needed another host to know the function's outputs, without end."""
+    """Each host that imported it for a function needed another host to know the function's outputs,
+    without end.
+    """
     (tmp_path / "its_datasets.py").write_text(MAKES_DATASETS)
-    ran = script("import its_datasets as m\nprint([b['value'].tolist() for b in m.ds], [b['value'].tolist() for b in m.mapped])", cwd=tmp_path)
+    ran = script(
+        "import its_datasets as m\nprint([b['value'].tolist() for b in m.ds], "
+        "[b['value'].tolist() for b in m.mapped])",
+        cwd=tmp_path,
+    )
     assert ran.stdout == "[[0, 2, 4, 6, 8], [10, 12, 14, 16, 18]] [[2, 4], [6]]\n", ran.stderr
 
 
 def test_such_a_dataset_says_in_a_host_why_it_is_none(tmp_path, script):
-    (tmp_path / "its_datasets.py").write_text(MAKES_DATASETS + "\ndef used(element):\n    return {'value': len(list(mapped))}\n")
-    ran = script("import its_datasets as m\nfrom cachew import Dataset\nlist(Dataset.range(2).map(m.used, version=\"1\"))", cwd=tmp_path)
+    (tmp_path / "its_datasets.py").write_text(
+        MAKES_DATASETS + "\ndef used(element):\n    return {'value': len(list(mapped))}\n"
+    )
+    ran = script(
+        "import its_datasets as m\nfrom cachew import Dataset\nlist(Dataset.range(2).map(m.used, "
+        'version="1"))',
+        cwd=tmp_path,
+    )
     assert "before the outputs of its functions can be known" in ran.stderr
 
 
 def test_such_a_dataset_may_be_put_together_with_others(tmp_path, script):
-    (tmp_path / "its_datasets.py").write_text(MAKES_DATASETS + "\nboth = Dataset.concat([Dataset.range(4).map(doubled), Dataset.range(2)]).batch(3)\n")
+    (tmp_path / "its_datasets.py").write_text(
+        MAKES_DATASETS
+        + "\nboth = Dataset.concat([Dataset.range(4).map(doubled), Dataset.range(2)]).batch(3)\n"
+    )
     ran = script("import its_datasets as m\nprint([b['value'].tolist() for b in m.both])", cwd=tmp_path)
     assert ran.stdout == "[[0, 2, 4], [6, 0, 1]]\n", ran.stderr

@@ -22,7 +22,15 @@ def test_iterable_can_be_shuffled_filtered_and_limited():
     shuffled = values(Dataset.iterable(numbers).shuffle(window=64).batch(10))
     assert sorted(shuffled) == list(range(1000))
     assert shuffled != sorted(shuffled)
-    assert values(Dataset.iterable(numbers).filter("value % 2 == 0").skip(5).take(7).batch(3)) == [10, 12, 14, 16, 18, 20, 22]
+    assert values(Dataset.iterable(numbers).filter("value % 2 == 0").skip(5).take(7).batch(3)) == [
+        10,
+        12,
+        14,
+        16,
+        18,
+        20,
+        22,
+    ]
 
 
 def test_endless_iterables_end_with_take():
@@ -32,7 +40,9 @@ def test_endless_iterables_end_with_take():
             yield {"value": i}
             i += 1
 
-    assert values(Dataset.iterable(endless).shuffle(window=70).take(500).batch(50), seed=3) == values(Dataset.iterable(endless).shuffle(window=70).batch(50).take(10), seed=3)
+    assert values(Dataset.iterable(endless).shuffle(window=70).take(500).batch(50), seed=3) == values(
+        Dataset.iterable(endless).shuffle(window=70).batch(50).take(10), seed=3
+    )
 
 
 def test_iterable_of_an_object_that_can_be_iterated_again():
@@ -78,9 +88,13 @@ def test_streams_refuse_what_needs_their_end():
         values(Dataset.iterable(numbers).on_error("replace").batch(4))
     with pytest.raises(cachew.PipelineError, match='by is "chunk".*a stream has no chunks'):
         values(Dataset.iterable(numbers).shuffle(by="chunk", window=9).batch(4))
-    with pytest.raises(cachew.PipelineError, match="window is 0: expected how many elements are permuted among themselves"):
+    with pytest.raises(
+        cachew.PipelineError, match="window is 0: expected how many elements are permuted among themselves"
+    ):
         values(Dataset.iterable(numbers).shuffle().batch(4))
-    with pytest.raises(cachew.PipelineError, match="window is 9: expected 0, as the number of elements is known"):
+    with pytest.raises(
+        cachew.PipelineError, match="window is 9: expected 0, as the number of elements is known"
+    ):
         values(Dataset.range(10).shuffle(window=9).batch(4))
 
 
@@ -114,9 +128,17 @@ def held(tmp_path):
     return Dataset.iterable(Held(tmp_path / "go"), outputs={"x": "int64"})
 
 
-@pytest.mark.parametrize(("make", "prompt"), [
-    (lambda ds: ds.batch(2), 5), (lambda ds: ds.batch(3), 3), (lambda ds: ds.filter("x % 2 == 0").batch(2), 2), (lambda ds: ds.assign(y="x + 1"), 10),
-    (lambda ds: ds.map(lambda e: {"x": e["x"]}, outputs={"x": "int64"}).batch(5), 2)], ids=["two", "three", "filter", "elements", "map"])
+@pytest.mark.parametrize(
+    ("make", "prompt"),
+    [
+        (lambda ds: ds.batch(2), 5),
+        (lambda ds: ds.batch(3), 3),
+        (lambda ds: ds.filter("x % 2 == 0").batch(2), 2),
+        (lambda ds: ds.assign(y="x + 1"), 10),
+        (lambda ds: ds.map(lambda e: {"x": e["x"]}, outputs={"x": "int64"}).batch(5), 2),
+    ],
+    ids=["two", "three", "filter", "elements", "map"],
+)
 @pytest.mark.parametrize("resumed", [False, True])
 def test_what_an_iterable_gave_before_it_blocks_is_handed_out(tmp_path, make, prompt, resumed):
     """The rest of its range was waited for."""
@@ -149,4 +171,7 @@ def test_a_shuffle_of_an_iterable_that_blocks_is_the_same(tmp_path):
     with pytest.raises(cachew.DeadlineError):
         ds.iterator().next(timeout_s=0.2)
     (tmp_path / "go").touch()
-    assert [b["x"].tolist() for b in ds] == [b["x"].tolist() for b in Dataset.iterable(Held(tmp_path), outputs={"x": "int64"}).shuffle(window=64).batch(2)]
+    assert [b["x"].tolist() for b in ds] == [
+        b["x"].tolist()
+        for b in Dataset.iterable(Held(tmp_path), outputs={"x": "int64"}).shuffle(window=64).batch(2)
+    ]

@@ -43,6 +43,7 @@ def endless(size=16):
 
 # ---- the same as the command ----
 
+
 @pytest.mark.large
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_digest_of_example_is_the_commands(examples, command, name):
@@ -56,27 +57,42 @@ def test_digest_of_example_is_the_commands(examples, command, name):
         at[last] = json.loads(value)
     words = [w for s in settings for w in ("--set", s)]
     words += ["--seed", "5", "--epochs", "2", "--digest", "--json", "--wait", str(HANG_S)]
-    ran = subprocess.run([command, "run", examples / f"{name}.json", *words], check=True, capture_output=True, text=True)
+    ran = subprocess.run(
+        [command, "run", examples / f"{name}.json", *words], check=True, capture_output=True, text=True
+    )
     want = json.loads(ran.stdout.splitlines()[-1])
     ds = Dataset.from_json(json.dumps(pipeline), examples)
     batches = set_sum = total = 0
     for b in ds.iterator(seed=5, epochs=2, threads=2):
         batches, total, set_sum = batches + 1, total + b.hash(), set_sum + b.set_hash()
-    assert (batches, f"{total & MASK128:032x}", f"{set_sum & MASK128:032x}") == (want["batches"], want["digest"], want["set_digest"])
+    assert (batches, f"{total & MASK128:032x}", f"{set_sum & MASK128:032x}") == (
+        want["batches"],
+        want["digest"],
+        want["set_digest"],
+    )
 
 
 def test_threads_memory_and_optimising_change_nothing(examples):
     ds = Dataset.load(examples / "photos.json").take(1)
     want = digest(ds.iterator(seed=1))
-    for options in ({"threads": 1}, {"threads": 3, "memory": "256M"}, {"memory": 300 << 20, "optimize": False}):
+    for options in (
+        {"threads": 1},
+        {"threads": 3, "memory": "256M"},
+        {"memory": 300 << 20, "optimize": False},
+    ):
         assert digest(ds.iterator(seed=1, **options)) == want
 
 
 def test_epochs_differ_and_repeat():
     ds = Dataset.range(100).shuffle().batch(10)
-    epochs = [np.concatenate([b["value"] for b in ds.iterator(seed=2, first_epoch=e, epochs=e + 1)]) for e in range(3)]
+    epochs = [
+        np.concatenate([b["value"] for b in ds.iterator(seed=2, first_epoch=e, epochs=e + 1)])
+        for e in range(3)
+    ]
     whole = [b for b in ds.iterator(seed=2, epochs=3)]
-    assert [b.epoch for b in whole] == [0] * 10 + [1] * 10 + [2] * 10 and [b.g for b in whole] == [*range(10)] * 3
+    assert [b.epoch for b in whole] == [0] * 10 + [1] * 10 + [2] * 10 and [b.g for b in whole] == [
+        *range(10)
+    ] * 3
     np.testing.assert_array_equal(np.concatenate(epochs), np.concatenate([b["value"] for b in whole]))
     assert not np.array_equal(epochs[0], epochs[1]) and sorted(epochs[1]) == list(range(100))
     forever = ds.iterator(epochs=float("inf"))
@@ -94,13 +110,18 @@ def test_ranks_divide_the_epoch():
 
 # ---- positions ----
 
+
 def pipelines(records):
-    examples = Dataset.tfrecord(records / "plain-*.tfrecord").parse_example({"id": "int64", "tokens": {"dtype": "int64", "variable": True}})
+    examples = Dataset.tfrecord(records / "plain-*.tfrecord").parse_example(
+        {"id": "int64", "tokens": {"dtype": "int64", "variable": True}}
+    )
     return {
         "shuffle": Dataset.range(500).shuffle().batch(16),
         "filter": Dataset.range(500).shuffle().filter("value % 3 != 0").batch(16),
         "buckets": examples.shuffle().bucket_by_length("length(tokens)", [3, 6], [4, 8, 8]),
-        "concat": Dataset.concat([Dataset.range(100), Dataset.range(90, start=1000).repeat(2)]).shuffle().batch(9),
+        "concat": Dataset.concat([Dataset.range(100), Dataset.range(90, start=1000).repeat(2)])
+        .shuffle()
+        .batch(9),
         "elements": Dataset.range(60).shuffle().assign(half="value / 2"),
     }
 
@@ -130,11 +151,15 @@ def test_state_goes_on_in_a_fresh_process(tmp_path, script):
     begin = [next(it) for _ in range(17)]
     (tmp_path / "state").write_text(json.dumps(it.state_dict()))
     (tmp_path / "p.json").write_text(ds.to_json())
-    ran = script("""
+    ran = script(
+        """
 import cachew, json, sys
 ds = cachew.Dataset.load(sys.argv[1])
 print(sum(b.hash() for b in ds.iterator(seed=6, epochs=2, threads=1, state=json.load(open(sys.argv[2])))))
-""", tmp_path / "p.json", tmp_path / "state")
+""",
+        tmp_path / "p.json",
+        tmp_path / "state",
+    )
     assert ran.returncode == 0, ran.stderr
     assert (digest(begin) + int(ran.stdout)) & MASK128 == whole
 
@@ -149,13 +174,23 @@ def test_state_may_go_on_with_other_ranks():
     assert (digest(begin) + digest(rest)) & MASK128 == whole
 
 
-@pytest.mark.parametrize("spoil", [
-    lambda s, ds: ds.iterator(state=json.dumps(s)[:-20]), lambda s, ds: ds.iterator(state=""), lambda s, ds: ds.iterator(state={}),
-    lambda s, ds: ds.iterator(state={**s, "cachew_state": 99}), lambda s, ds: ds.iterator(state={**s, "plan": 99}), lambda s, ds: ds.iterator(state=3),
-    lambda s, ds: ds.iterator(state={**s, "g": -1}), lambda s, ds: ds.iterator(state={**s, "position": 10**9}), lambda s, ds: ds.iterator(state={"a": object()}),
-    lambda s, ds: ds.batch(3) if False else ds.iterator(seed=8, state=s), lambda s, ds: Dataset.range(99).shuffle().batch(4).iterator(state=s),
-    lambda s, ds: Dataset.range(100).shuffle().batch(5).iterator(state=s),
-])
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda s, ds: ds.iterator(state=json.dumps(s)[:-20]),
+        lambda s, ds: ds.iterator(state=""),
+        lambda s, ds: ds.iterator(state={}),
+        lambda s, ds: ds.iterator(state={**s, "cachew_state": 99}),
+        lambda s, ds: ds.iterator(state={**s, "plan": 99}),
+        lambda s, ds: ds.iterator(state=3),
+        lambda s, ds: ds.iterator(state={**s, "g": -1}),
+        lambda s, ds: ds.iterator(state={**s, "position": 10**9}),
+        lambda s, ds: ds.iterator(state={"a": object()}),
+        lambda s, ds: ds.batch(3) if False else ds.iterator(seed=8, state=s),
+        lambda s, ds: Dataset.range(99).shuffle().batch(4).iterator(state=s),
+        lambda s, ds: Dataset.range(100).shuffle().batch(5).iterator(state=s),
+    ],
+)
 def test_a_state_that_does_not_fit_is_refused(spoil):
     ds = Dataset.range(100).shuffle().batch(4)
     it = ds.iterator()
@@ -175,15 +210,38 @@ def test_a_state_with_a_nul_is_refused():
 
 # ---- options ----
 
-@pytest.mark.parametrize(("option", "value"), [
-    ("seed", -1), ("seed", 2**63), ("seed", 1.5), ("epochs", -2), ("epochs", 0.5), ("threads", 0), ("threads", 5000), ("threads", "two"), ("memory", "lots"),
-    ("memory", 0), ("memory", "12Q"), ("rank", 2), ("rank", -1), ("world_size", 0), ("timeout_s", -1), ("timeout_s", "soon"), ("first_epoch", -1),
-])
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("seed", -1),
+        ("seed", 2**63),
+        ("seed", 1.5),
+        ("epochs", -2),
+        ("epochs", 0.5),
+        ("threads", 0),
+        ("threads", 5000),
+        ("threads", "two"),
+        ("memory", "lots"),
+        ("memory", 0),
+        ("memory", "12Q"),
+        ("rank", 2),
+        ("rank", -1),
+        ("world_size", 0),
+        ("timeout_s", -1),
+        ("timeout_s", "soon"),
+        ("first_epoch", -1),
+    ],
+)
 def test_options_are_checked(option, value):
     more = {"world_size": 2} if option == "rank" else {}
     with pytest.raises(cachew.OptionError) as caught:
         Dataset.range(3).iterator(**{option: value}, **more)
-    assert caught.value.attribute == option and option in str(caught.value) and isinstance(caught.value, ValueError)
+    assert (
+        caught.value.attribute == option
+        and option in str(caught.value)
+        and isinstance(caught.value, ValueError)
+    )
 
 
 def test_memory_as_text():
@@ -196,6 +254,7 @@ def test_memory_as_text():
 
 
 # ---- waiting ----
+
 
 def test_deadline(tmp_path):
     ds = Dataset.range(10).fail("value == 5", kind="hang").batch(2)
@@ -306,6 +365,7 @@ print(len(cachew.Dataset.range(3)))
 
 
 # ---- several, and their ends ----
+
 
 def test_several_iterators_side_by_side():
     ds = Dataset.range(300).shuffle().batch(8)
@@ -472,9 +532,19 @@ if __name__ == "__main__":
     assert ran.stdout == "[4950, 45]\n" * 3, ran.stderr
 
 
-@pytest.mark.parametrize("end", ["pass", "import sys; sys.exit(0)", "import os; os._exit(0)", "del it", "import gc; del cachew; gc.collect()",
-                                 "keep = [keep]; keep.append(keep)", "import atexit; atexit.register(next, it)",
-                                 "import threading; threading.Thread(target=list, args=(stuck,), daemon=True).start()"])
+@pytest.mark.parametrize(
+    "end",
+    [
+        "pass",
+        "import sys; sys.exit(0)",
+        "import os; os._exit(0)",
+        "del it",
+        "import gc; del cachew; gc.collect()",
+        "keep = [keep]; keep.append(keep)",
+        "import atexit; atexit.register(next, it)",
+        "import threading; threading.Thread(target=list, args=(stuck,), daemon=True).start()",
+    ],
+)
 def test_the_process_ends_with_live_iterators(script, end):
     ran = script(f"""
 import cachew
@@ -491,6 +561,7 @@ last = Last()
 
 # ---- errors of records ----
 
+
 def test_records_that_fail():
     ds = Dataset.range(20).assign(x="10 // (value - 7)").batch(5)
     with pytest.raises(cachew.RecordError) as caught:
@@ -499,7 +570,9 @@ def test_records_that_fail():
     assert (error.kind, error.operator) == ("record", "assign") and error.record.endswith(":7")
     it = ds.on_error("skip").iterator()
     assert [len(b["x"]) for b in it] == [5, 4, 5, 5]
-    assert [(q["operator"], q["action"], q["record"] == error.record) for q in it.quarantine()] == [("assign", "skipped", True)]
+    assert [(q["operator"], q["action"], q["record"] == error.record) for q in it.quarantine()] == [
+        ("assign", "skipped", True)
+    ]
     it = ds.on_error("replace").iterator()
     flags = [f for b in it for f in b.record_flags]
     assert flags == [1 if i == 7 else 0 for i in range(20)] and it.quarantine()[0]["action"] == "replaced"
@@ -523,13 +596,21 @@ def test_profile():
     it = Dataset.range(1000).assign(x="value * 2").batch(10).iterator()
     list(it)
     profile = it.profile()
-    assert {o["op"] for o in profile["operators"] if "op" in o} == {"range", "assign", "batch"} and profile["batches_held"] == 0
+    assert {o["op"] for o in profile["operators"] if "op" in o} == {"range", "assign", "batch"} and profile[
+        "batches_held"
+    ] == 0
 
 
-@pytest.mark.parametrize("options", [{"first_epoch": 1}, {"first_epoch": 3, "epochs": 3}, {"first_epoch": 5, "epochs": 3}])
+@pytest.mark.parametrize(
+    "options", [{"first_epoch": 1}, {"first_epoch": 3, "epochs": 3}, {"first_epoch": 5, "epochs": 3}]
+)
 def test_a_first_epoch_behind_the_last_one_is_an_error(options):
     """There were no batches, and no word."""
-    with pytest.raises(cachew.OptionError, match=f"first_epoch is {options['first_epoch']}: expected less than epochs, {options.get('epochs', 1)}"):
+    with pytest.raises(
+        cachew.OptionError,
+        match=f"first_epoch is {options['first_epoch']}: expected less "
+        f"than epochs, {options.get('epochs', 1)}",
+    ):
         Dataset.range(10).iterator(**options)
 
 
@@ -542,16 +623,27 @@ def test_a_memory_that_is_too_small_is_named_as_python_has_it():
 
 # ---- what is said of a shuffle by chunk ----
 
+
 def test_a_shuffle_by_chunk_is_said_once(tmp_path, caplog):
-    """To the logger, where the first epoch begins; not again in later ones, from a state, or where the shuffle is a permutation of all."""
+    """To the logger, where the first epoch begins; not again in later ones, from a state, or where the
+    shuffle is a permutation of all.
+    """
     (tmp_path / "x.tfrecord.gz").write_bytes(gzip.compress(b"".join(mixing.wide_records(0, 1100)), 1))
-    ds = Dataset.tfrecord(str(tmp_path / "x.tfrecord.gz"), verify=False).parse_example({"row": "float32"}).shuffle().batch(10)
+    ds = (
+        Dataset.tfrecord(str(tmp_path / "x.tfrecord.gz"), verify=False)
+        .parse_example({"row": "float32"})
+        .shuffle()
+        .batch(10)
+    )
     with ds.iterator(epochs=2) as it:
         next(it)
         state = it.state_dict()
     (said,) = caplog.records
     assert (said.name, said.levelname) == ("cachew", "WARNING")
-    assert said.getMessage().startswith("shuffle (operator 2) is by chunk, because x.tfrecord.gz is compressed: a batch of 10 comes from about ")
+    assert said.getMessage().startswith(
+        "shuffle (operator 2) is by chunk, because x.tfrecord.gz is "
+        "compressed: a batch of 10 comes from about "
+    )
     assert said.getMessage() in ds.explain()
     for options in ({"state": state}, {"first_epoch": 1}):
         with ds.iterator(epochs=2, **options) as it:

@@ -1,5 +1,6 @@
-"""map_batches behind a filter: batches are made ahead of who takes them, and are the same whoever makes them. A service's worker makes those whose
-elements are of one range, the client those that it joins of several ranges."""
+"""map_batches behind a filter: batches are made ahead of who takes them, and are the same whoever makes
+them. A service's worker makes those whose elements are of one range, the client those that it joins of
+several ranges."""
 
 import json
 import os
@@ -62,7 +63,9 @@ def slow_from(value, log, go_on):
 
 
 def up_to_a_batch_that_is_made(it, want, first, log):
-    """Takes all batches before the first-th. The function is called with that one by then, and nobody is in next()."""
+    """Takes all batches before the first-th. The function is called with that one by then, and nobody is in
+    next().
+    """
     assert [next(it)["value"].tolist() for _ in range(first)] == want[:first]
 
     def is_made():
@@ -77,7 +80,11 @@ def up_to_a_batch_that_is_made(it, want, first, log):
 def test_waiting_for_a_batch_behind_a_filter_may_end_and_go_on(tmp_path):
     log, go_on, first = tmp_path / "calls", tmp_path / "go_on", 21
     want = [b["value"].tolist() for b in numbers()]
-    with numbers().map_batches(slow_from(want[first][0], log, go_on), outputs={"value": "int64"}).iterator(threads=2) as it:
+    with (
+        numbers()
+        .map_batches(slow_from(want[first][0], log, go_on), outputs={"value": "int64"})
+        .iterator(threads=2) as it
+    ):
         up_to_a_batch_that_is_made(it, want, first, log)
         go_on.touch()
         assert [b["value"].tolist() for b in it] == want[first:]
@@ -88,7 +95,11 @@ def test_waiting_for_a_batch_behind_a_filter_may_end_and_go_on(tmp_path):
 def test_closing_while_batches_behind_a_filter_are_made(tmp_path, where):
     log, threads, first = tmp_path / "calls", len(os.listdir("/proc/self/task")), 21
     want = [b["value"].tolist() for b in numbers()]
-    it = numbers().map_batches(slow_from(want[first][0], log, tmp_path / "never"), outputs={"value": "int64"}).iterator(threads=2)
+    it = (
+        numbers()
+        .map_batches(slow_from(want[first][0], log, tmp_path / "never"), outputs={"value": "int64"})
+        .iterator(threads=2)
+    )
     up_to_a_batch_that_is_made(it, want, first, log)
     if where == "inside":
         inside = threading.Thread(target=lambda: pytest.raises(cachew.UsageError, next, it))
@@ -111,11 +122,25 @@ def shuffled(batch, rng):
 PIPELINES = {
     "filter": Dataset.range(3000).shuffle().filter("value % 7 != 2").batch(16),
     "half": Dataset.range(3000).shuffle().filter("value % 2 == 0").batch(11),
-    "strings": Dataset.range(700).map(lambda e: {"value": e["value"], "text": "x" * int(e["value"] % 90)}).shuffle().filter("value % 5 != 0").batch(9),
+    "strings": Dataset.range(700)
+    .map(lambda e: {"value": e["value"], "text": "x" * int(e["value"] % 90)})
+    .shuffle()
+    .filter("value % 5 != 0")
+    .batch(9),
     "remainder": Dataset.range(1000).filter("value % 3 == 0").batch(32, drop_remainder=True),
-    "buckets": Dataset.range(2000).map(lambda e: {"value": e["value"], "t": np.arange(e["value"] % 13)}, outputs={"value": "int64", "t": ("int64", (None,))})
-    .shuffle().bucket_by_length("length(t)", [4, 8], [16, 8, 8]),
-    "skipped": Dataset.range(900).assign(x="10 // (value % 50 - 7)").shuffle().filter("value % 3 != 1").batch(16).on_error("skip"),
+    "buckets": Dataset.range(2000)
+    .map(
+        lambda e: {"value": e["value"], "t": np.arange(e["value"] % 13)},
+        outputs={"value": "int64", "t": ("int64", (None,))},
+    )
+    .shuffle()
+    .bucket_by_length("length(t)", [4, 8], [16, 8, 8]),
+    "skipped": Dataset.range(900)
+    .assign(x="10 // (value % 50 - 7)")
+    .shuffle()
+    .filter("value % 3 != 1")
+    .batch(16)
+    .on_error("skip"),
     "skip and take": Dataset.range(900).shuffle().filter("value % 3 != 1").batch(8).skip(5).take(30),
     "few": Dataset.range(40).filter("value % 3 != 1").batch(64),
 }
@@ -134,13 +159,19 @@ def test_batches_behind_a_filter_are_the_same_whoever_makes_them(name):
         assert both == alone
         if function:
             for before, after in zip(base.iterator(epochs=3), ds.iterator(epochs=3)):
-                assert after["twice"].tolist() == (before["value"] * 2).tolist() and after.records == before.records
+                assert (
+                    after["twice"].tolist() == (before["value"] * 2).tolist()
+                    and after.records == before.records
+                )
 
 
 @pytest.mark.large
 @pytest.mark.parametrize("where", ["here", "service"])
 def test_what_a_function_of_batches_takes_is_counted(where):
-    """Whoever calls it: compute threads, or, with a service, workers for theirs and the client for those that it joins."""
+    """Whoever calls it: compute threads, or, with a service, workers for theirs and the client for those
+    that it joins.
+    """
+
     def slow(batch):
         time.sleep(0.002)
         return batch
@@ -152,7 +183,8 @@ def test_what_a_function_of_batches_takes_is_counted(where):
     if where == "here":
         assert counted["elements"] == n
     else:
-        assert SIZE <= counted["elements"] < n  # the first range is shorter than six batches, and no multiple of one
+        # the first range is shorter than six batches, and no multiple of one
+        assert SIZE <= counted["elements"] < n
     assert counted["seconds"] >= 0.002 * counted["elements"] / SIZE
 
 
@@ -162,7 +194,9 @@ def wide(batch):
 
 @pytest.mark.large
 def test_who_lacks_memory_for_a_batch_is_not_kept_waiting_by_blocks_that_lack_it_too():
-    """They were run alone in turn, again and again, so that something always ran, and the consumer never got what there was."""
+    """They were run alone in turn, again and again, so that something always ran, and the consumer never got
+    what there was.
+    """
     ds = PIPELINES["filter"].map_batches(wide)
     want = [b.hash() for b in ds.iterator()]
     for threads in (2, 2, 4):  # a little more than the least that is accepted, without the function
@@ -183,7 +217,7 @@ def test_a_state_between_batches_behind_a_filter():
         states.append(it.state_dict())
         hashes.append(b.hash())
     for i in range(0, len(states), 17):
-        assert [b.hash() for b in ds.iterator(epochs=2, state=states[i], threads=2)] == hashes[i + 1:]
+        assert [b.hash() for b in ds.iterator(epochs=2, state=states[i], threads=2)] == hashes[i + 1 :]
 
 
 @pytest.mark.large
@@ -191,7 +225,12 @@ def test_what_differs_is_listed_for_batches_behind_a_filter():
     def changing(batch):
         return {"value": batch["value"] + int.from_bytes(os.urandom(4), "little")}
 
-    ds = Dataset.range(60000).filter("value % 2 == 0").batch(2).map_batches(changing, outputs={"value": "int64"})
+    ds = (
+        Dataset.range(60000)
+        .filter("value % 2 == 0")
+        .batch(2)
+        .map_batches(changing, outputs={"value": "int64"})
+    )
     with pytest.warns(RuntimeWarning, match="changing"):
         it = ds.iterator(threads=3)
         for _ in it:
@@ -201,13 +240,17 @@ def test_what_differs_is_listed_for_batches_behind_a_filter():
 
 # ---- of a service: the client joins some of them, and calls the function ----
 
+
 @pytest.mark.large
 @pytest.mark.parametrize("name", PIPELINES)
 def test_batches_of_a_service_behind_a_filter_are_the_same(service, name):
     for function in (doubled, shuffled):
         ds = PIPELINES[name].map_batches(function)
         alone = [(b.epoch, b.g, b.records, b.hash()) for b in ds.iterator(epochs=2, seed=5)]
-        assert [(b.epoch, b.g, b.records, b.hash()) for b in ds.distribute(service.address, epochs=2, seed=5, timeout_s=HANG_S)] == alone
+        assert [
+            (b.epoch, b.g, b.records, b.hash())
+            for b in ds.distribute(service.address, epochs=2, seed=5, timeout_s=HANG_S)
+        ] == alone
         it = ds.distribute(service.address, epochs=2, seed=5, timeout_s=HANG_S)
         part = [it.next() for _ in range(len(alone) // 3)]
         state = it.state_dict()
@@ -225,16 +268,25 @@ def slow_service():
 
 
 def all_joined():
-    """A range takes half a second, or 64 positions while no rate is known: with a thread a worker no range has the 120 positions of a batch."""
+    """A range takes half a second, or 64 positions while no rate is known: with a thread a worker no range
+    has the 120 positions of a batch.
+    """
     return Dataset.range(720).delay(us=5000).filter("value % 8 == 0").batch(15)
 
 
-@pytest.mark.parametrize(("n_keys", "base"), [
-    (1, Dataset.range(30000).filter("value % 3 != 0").shuffle().batch(32)),
-    (3, Dataset.range(30000).shuffle().bucket_by_length("value % 7", [2, 5], [32, 64, 48])),
-])
-def test_a_client_calls_functions_of_batches_that_lie_in_several_ranges_and_of_no_others(tmp_path, n_keys, base):
-    """Between two ranges lies at most one batch of each key. All other batches are made where they are computed."""
+@pytest.mark.parametrize(
+    ("n_keys", "base"),
+    [
+        (1, Dataset.range(30000).filter("value % 3 != 0").shuffle().batch(32)),
+        (3, Dataset.range(30000).shuffle().bucket_by_length("value % 7", [2, 5], [32, 64, 48])),
+    ],
+)
+def test_a_client_calls_functions_of_batches_that_lie_in_several_ranges_and_of_no_others(
+    tmp_path, n_keys, base
+):
+    """Between two ranges lies at most one batch of each key. All other batches are made where they are
+    computed.
+    """
     client, log = os.getpid(), tmp_path / "calls"
 
     def noted(batch):
@@ -265,7 +317,9 @@ def test_several_joined_batches_of_a_service_are_under_way_at_a_time(slow_servic
     client = os.getpid()
 
     def meets_another(batch):
-        """Only when one more is called while this one waits. The first may be called before it is known what others will be joined of."""
+        """Only when one more is called while this one waits. The first may be called before it is known what
+        others will be joined of.
+        """
         import tempfile
         import time
 
@@ -281,7 +335,11 @@ def test_several_joined_batches_of_a_service_are_under_way_at_a_time(slow_servic
         return batch
 
     want = [b["value"].tolist() for b in all_joined().iterator()]
-    got = all_joined().map_batches(meets_another, outputs={"value": "int64"}).distribute(slow_service.address, timeout_s=HANG_S)
+    got = (
+        all_joined()
+        .map_batches(meets_another, outputs={"value": "int64"})
+        .distribute(slow_service.address, timeout_s=HANG_S)
+    )
     assert [b["value"].tolist() for b in got] == want
 
 
@@ -294,7 +352,11 @@ def test_what_a_joined_batch_of_a_service_fails_with_comes_in_its_place(slow_ser
             raise ValueError("no more")
         return batch
 
-    it = all_joined().map_batches(fails, outputs={"value": "int64"}).distribute(slow_service.address, timeout_s=HANG_S)
+    it = (
+        all_joined()
+        .map_batches(fails, outputs={"value": "int64"})
+        .distribute(slow_service.address, timeout_s=HANG_S)
+    )
     for _ in range(3):
         it.next()
     for _ in range(2):

@@ -40,12 +40,18 @@ def expected(ds, epochs, **options):
 
 def loaders(ds, **options):
     """Every way to make one."""
-    return [cachew.torch.loader(ds, **options), cachew.torch.loader(ds, pin_memory=False, device="cpu", **options), ahead(ds, **options),
-            *(make(ds, **options) for make in LOADERS[1:])]
+    return [
+        cachew.torch.loader(ds, **options),
+        cachew.torch.loader(ds, pin_memory=False, device="cpu", **options),
+        ahead(ds, **options),
+        *(make(ds, **options) for make in LOADERS[1:]),
+    ]
 
 
 def ahead(ds, **options):
-    """A torch loader that works ahead on a thread, as it does for a device: tensors go to the CPU through the same code."""
+    """A torch loader that works ahead on a thread, as it does for a device: tensors go to the CPU through
+    the same code.
+    """
     made = cachew.torch.loader(ds, **options)
     made._ahead = 2
     return made
@@ -105,7 +111,9 @@ def test_state_in_the_middle_does_not_disturb():
         assert found == want[0] and values(loader) == want[1]
 
 
-@pytest.mark.parametrize("state", [None, {}, {"cachew": 3}, {"cachew": {}}, {"cachew": {"cachew_state": 99}}, 3])
+@pytest.mark.parametrize(
+    "state", [None, {}, {"cachew": 3}, {"cachew": {}}, {"cachew": {"cachew_state": 99}}, 3]
+)
 def test_a_state_that_does_not_fit_changes_nothing(state):
     for loader in loaders(known()):
         next(iter(loader))
@@ -158,6 +166,7 @@ def test_errors_come_to_the_loop():
 @pytest.mark.large
 def test_a_deadline_is_not_the_end(tmp_path):
     """What was late comes when it is asked for again."""
+
     def hold(batch):
         while not os.path.exists(go):
             time.sleep(0.01)
@@ -327,11 +336,31 @@ next(iter(hang))
 
 # ---- torch ----
 
-@pytest.mark.parametrize("dtype", ["bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64", "float16", "float32", "float64", "bfloat16"])
+
+@pytest.mark.parametrize(
+    "dtype",
+    [
+        "bool",
+        "uint8",
+        "uint16",
+        "uint32",
+        "uint64",
+        "int8",
+        "int16",
+        "int32",
+        "int64",
+        "float16",
+        "float32",
+        "float64",
+        "bfloat16",
+    ],
+)
 def test_torch_dtypes(dtype):
     batch = next(iter(cachew.torch.loader(Dataset.range(6).cast("value", dtype).batch(6))))
     assert batch["value"].dtype == getattr(torch, dtype)
-    assert batch["value"].to(torch.float64).tolist() == [float(bool(i)) if dtype == "bool" else i for i in range(6)]
+    assert batch["value"].to(torch.float64).tolist() == [
+        float(bool(i)) if dtype == "bool" else i for i in range(6)
+    ]
 
 
 def test_torch_tensors_lie_in_the_slab(tmp_path):
@@ -372,7 +401,7 @@ def test_torch_distributed_gives_the_ranks():
 
 
 def test_a_device():
-    """"meta" stands for a device here: it has no data, but all the rest."""
+    """ "meta" stands for a device here: it has no data, but all the rest."""
     loader = cachew.torch.loader(known(), device="meta", prefetch=3)
     batches = list(loader)
     assert [b["value"].device.type for b in batches] == ["meta"] * 13 and batches[-1]["value"].shape == (4,)
@@ -405,10 +434,16 @@ print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), sum(1 for _ in batches))
 
 def test_what_trainers_look_at():
     loader = cachew.torch.loader(known())
-    assert loader.dataset == known() and loader.batch_size == 8 and loader.num_workers == 0 and not hasattr(loader, "set_epoch")
+    assert (
+        loader.dataset == known()
+        and loader.batch_size == 8
+        and loader.num_workers == 0
+        and not hasattr(loader, "set_epoch")
+    )
 
 
 # ---- JAX ----
+
 
 @needs_jax
 def test_jax_arrays():
@@ -456,7 +491,11 @@ except cachew.OptionError as error:
 # ---- the state before the first batch ----
 
 
-@pytest.mark.parametrize("ds", [known(), unknown(), known().take(3), Dataset.range(50)], ids=["known", "unknown", "take", "elements"])
+@pytest.mark.parametrize(
+    "ds",
+    [known(), unknown(), known().take(3), Dataset.range(50)],
+    ids=["known", "unknown", "take", "elements"],
+)
 def test_the_state_before_the_first_batch_is_that_of_an_iterator(ds):
     with ds.iterator(seed=4) as it:
         want = it.state_dict()
@@ -472,7 +511,9 @@ def test_the_state_before_the_first_batch_is_that_of_an_iterator(ds):
 
 
 def test_the_state_before_the_first_batch_starts_no_threads_and_processes():
-    """An iterator was opened each time it was asked for: handlers of a timer, one within the other, came to hundreds of host processes."""
+    """An iterator was opened each time it was asked for: handlers of a timer, one within the other, came to
+    hundreds of host processes.
+    """
     ds = Dataset.range(100).map(lambda e: {"value": e["value"] + 1}, outputs={"value": "int64"}).batch(10)
     state = ds.iterator(seed=1).state_dict()
     for loader in loaders(ds, seed=1):

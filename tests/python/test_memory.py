@@ -23,13 +23,20 @@ def hashes(ds, **options):
 def test_arrays_come_as_they_are():
     dice = np.random.default_rng(1)
     components = {
-        "a": dice.integers(0, 1 << 40, (100, 3, 2)), "b": dice.random(100) < 0.5, "h": dice.random(100).astype(np.float16), "t": [f"text {i}" for i in range(100)],
-        "bytes": np.array([b"x" * i for i in range(100)], dtype=object), "empty": np.zeros((100, 1), np.uint8),
+        "a": dice.integers(0, 1 << 40, (100, 3, 2)),
+        "b": dice.random(100) < 0.5,
+        "h": dice.random(100).astype(np.float16),
+        "t": [f"text {i}" for i in range(100)],
+        "bytes": np.array([b"x" * i for i in range(100)], dtype=object),
+        "empty": np.zeros((100, 1), np.uint8),
     }
     ds = Dataset.arrays(components).batch(100)
     batch = ds.peek()
     for name in "a", "b", "h", "empty":
-        assert batch[name].tobytes() == components[name].tobytes() and batch[name].dtype == components[name].dtype
+        assert (
+            batch[name].tobytes() == components[name].tobytes()
+            and batch[name].dtype == components[name].dtype
+        )
     assert batch["t"].tolist() == [t.encode() for t in components["t"]]
     assert batch["bytes"].tolist() == components["bytes"].tolist()
     assert len(ds) == 1 and ds.schema["a"] == ("int64", (3, 2))
@@ -49,16 +56,25 @@ def test_bfloat16_arrays():
     assert ds.schema["a"].dtype == "bfloat16" and ds.peek()["a"].tobytes() == array.tobytes()
 
 
-@pytest.mark.parametrize(("components", "error", "said"), [
-    ({"a": np.zeros(3), "b": np.zeros((4, 2))}, cachew.PipelineError, "differ in length: a has 3, b has 4"),
-    ({"a": np.zeros(3, complex)}, cachew.PipelineError, "a has dtype complex128"),
-    ({"a": np.array(["2020-01-01"], "datetime64[D]")}, cachew.PipelineError, "a has dtype datetime64"),
-    ({"a": np.array([object()])}, cachew.PipelineError, "a has dtype object"),
-    ({"a": np.ma.array([1, 2], mask=[0, 1])}, cachew.PipelineError, "a is a masked array"),
-    ({"a": 3}, cachew.PipelineError, "a is a single value"),
-    ({"a": np.array([["x"]])}, cachew.PipelineError, "a is an array of strings with 2 dimensions"),
-    ({}, TypeError, "at least one"), ([1, 2], TypeError, "a dict of arrays"), ({1: np.zeros(3)}, TypeError, "the name 1"),
-])
+@pytest.mark.parametrize(
+    ("components", "error", "said"),
+    [
+        (
+            {"a": np.zeros(3), "b": np.zeros((4, 2))},
+            cachew.PipelineError,
+            "differ in length: a has 3, b has 4",
+        ),
+        ({"a": np.zeros(3, complex)}, cachew.PipelineError, "a has dtype complex128"),
+        ({"a": np.array(["2020-01-01"], "datetime64[D]")}, cachew.PipelineError, "a has dtype datetime64"),
+        ({"a": np.array([object()])}, cachew.PipelineError, "a has dtype object"),
+        ({"a": np.ma.array([1, 2], mask=[0, 1])}, cachew.PipelineError, "a is a masked array"),
+        ({"a": 3}, cachew.PipelineError, "a is a single value"),
+        ({"a": np.array([["x"]])}, cachew.PipelineError, "a is an array of strings with 2 dimensions"),
+        ({}, TypeError, "at least one"),
+        ([1, 2], TypeError, "a dict of arrays"),
+        ({1: np.zeros(3)}, TypeError, "the name 1"),
+    ],
+)
 def test_arrays_that_are_refused(components, error, said):
     with pytest.raises(error, match=said):
         Dataset.arrays(components)
@@ -79,10 +95,16 @@ def test_shuffled_arrays_and_their_state():
 
 
 def test_a_pickle_holds_the_arrays():
-    ds = Dataset.concat([Dataset.arrays({"a": np.arange(30)}), Dataset.arrow(pa.table({"a": list(range(9))}))]).shuffle().batch(4)
+    ds = (
+        Dataset.concat([Dataset.arrays({"a": np.arange(30)}), Dataset.arrow(pa.table({"a": list(range(9))}))])
+        .shuffle()
+        .batch(4)
+    )
     assert hashes(pickle.loads(pickle.dumps(ds))) == hashes(ds)
     code = "import pickle, sys; print([b.hash() for b in pickle.load(sys.stdin.buffer)])"
-    done = subprocess.run([sys.executable, "-c", code], input=pickle.dumps(ds), capture_output=True, timeout=HANG_S, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], input=pickle.dumps(ds), capture_output=True, timeout=HANG_S, check=True
+    )
     assert done.stdout.decode().strip() == str(hashes(ds))
 
 
@@ -110,15 +132,26 @@ def test_arrays_are_freed_with_the_last_that_uses_them():
     assert gone() is None
 
 
-TABLE = pa.table({
-    "i": pa.chunked_array([pa.array([1, 2, 3], pa.int16()), pa.array([4], pa.int16())]), "s": ["", "b", "cc", "é"], "b": [True, False, True, True],
-    "f": pa.array([[1, 2], [3, 4], [5, 6], [7, 8]], pa.list_(pa.float32(), 2)), "v": pa.array([[1], [], [2, 3], [4]], pa.list_(pa.int64())),
-})
+TABLE = pa.table(
+    {
+        "i": pa.chunked_array([pa.array([1, 2, 3], pa.int16()), pa.array([4], pa.int16())]),
+        "s": ["", "b", "cc", "é"],
+        "b": [True, False, True, True],
+        "f": pa.array([[1, 2], [3, 4], [5, 6], [7, 8]], pa.list_(pa.float32(), 2)),
+        "v": pa.array([[1], [], [2, 3], [4]], pa.list_(pa.int64())),
+    }
+)
 
 
 @pytest.mark.parametrize("source", [TABLE, TABLE.slice(1, 2), TABLE.to_batches()[0], TABLE.to_reader()])
 def test_arrow_rows(source):
-    table = source if isinstance(source, pa.Table) else pa.Table.from_batches([source]) if isinstance(source, pa.RecordBatch) else TABLE
+    table = (
+        source
+        if isinstance(source, pa.Table)
+        else pa.Table.from_batches([source])
+        if isinstance(source, pa.RecordBatch)
+        else TABLE
+    )
     rows = list(Dataset.arrow(source))
     assert len(rows) == table.num_rows
     for row, expected in zip(rows, table.to_pylist()):

@@ -20,7 +20,10 @@ import cachew
 print(*sorted(m.split(".")[0] for m in set(sys.modules) - before))
 """)
     new = set(ran.stdout.split())
-    assert not new & {"torch", "jax", "cloudpickle", "pyarrow", "ml_dtypes", "multiprocessing", "asyncio"} and len(new) < 20, new
+    assert (
+        not new & {"torch", "jax", "cloudpickle", "pyarrow", "ml_dtypes", "multiprocessing", "asyncio"}
+        and len(new) < 20
+    ), new
 
 
 def test_importing_leaves_what_is_not_needed_yet(script):
@@ -37,25 +40,45 @@ print(*(m for m in sys.modules if m.startswith("cachew.")))
     assert not set(ran.stdout.split()) & {f"cachew.{name}" for name in late}, ran.stdout
 
 
-@pytest.mark.parametrize("program", [[str(Path(sys.executable).parent / "cachew")], [sys.executable, "-m", "cachew"]])
+@pytest.mark.parametrize(
+    "program", [[str(Path(sys.executable).parent / "cachew")], [sys.executable, "-m", "cachew"]]
+)
 def test_the_command(program):
     ran = subprocess.run([*program, "ops", "batch"], check=False, capture_output=True, text=True)
     assert ran.returncode == 0 and "drop_remainder" in ran.stdout
     assert subprocess.run([*program, "run"], check=False, capture_output=True).returncode == 2
-    light = subprocess.run([sys.executable, "-X", "importtime", "-c", "import _cachew_command"], check=True, capture_output=True, text=True)
+    light = subprocess.run(
+        [sys.executable, "-X", "importtime", "-c", "import _cachew_command"],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
     assert "numpy" not in light.stderr
 
 
 def test_stubs_are_those_of_the_table(command):
     for tool in ("make_stubs.py", "make_operator_pages.py"):
-        ran = subprocess.run([sys.executable, ROOT / "tools" / tool, "--check", "--cachew", PACKAGE / "cachew-command"], check=False, capture_output=True, text=True)
+        ran = subprocess.run(
+            [sys.executable, ROOT / "tools" / tool, "--check", "--cachew", PACKAGE / "cachew-command"],
+            check=False,
+            capture_output=True,
+            text=True,
+        )
         assert ran.returncode == 0, ran.stderr
-    assert (PACKAGE / "py.typed").exists() and (PACKAGE / "_methods.pyi").read_text() == (ROOT / "python" / "cachew" / "_methods.pyi").read_text()
+    assert (PACKAGE / "py.typed").exists() and (PACKAGE / "_methods.pyi").read_text() == (
+        ROOT / "python" / "cachew" / "_methods.pyi"
+    ).read_text()
 
 
 def test_examples_are_typed_for_mypy(tmp_path):
     pytest.importorskip("mypy")
-    ran = subprocess.run([sys.executable, "-m", "mypy", "--strict", "--cache-dir", tmp_path, *EXAMPLES], check=False, capture_output=True, text=True, cwd=tmp_path)
+    ran = subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", "--cache-dir", tmp_path, *EXAMPLES],
+        check=False,
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+    )
     assert ran.returncode == 0, ran.stdout
 
 
@@ -64,22 +87,54 @@ def test_examples_are_typed_for_pyright(tmp_path):
     (tmp_path / "pyrightconfig.json").write_text('{"typeCheckingMode": "strict"}')
     for file in EXAMPLES:
         (tmp_path / file.name).write_text(file.read_text())
-    ran = subprocess.run([Path(sys.executable).parent / "basedpyright", "--pythonpath", sys.executable, "-p", tmp_path], check=False, capture_output=True,
-                         text=True, cwd=tmp_path)
+    ran = subprocess.run(
+        [Path(sys.executable).parent / "basedpyright", "--pythonpath", sys.executable, "-p", tmp_path],
+        check=False,
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+    )
     assert ran.returncode == 0, ran.stdout
 
 
 def test_the_package_is_typed(tmp_path):
     """All but the program of the hosts."""
     pytest.importorskip("mypy")
-    ran = subprocess.run([sys.executable, "-m", "mypy", "--strict", "--cache-dir", tmp_path, "--exclude", r"/_host(_\w+)?\.py$", ROOT / "python" / "cachew"],
-                         check=False, capture_output=True, text=True, cwd=tmp_path)
+    ran = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "mypy",
+            "--strict",
+            "--cache-dir",
+            tmp_path,
+            "--exclude",
+            r"/_host(_\w+)?\.py$",
+            ROOT / "python" / "cachew",
+        ],
+        check=False,
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+    )
     assert ran.returncode == 0, ran.stdout
 
 
 def test_a_misspelt_method_is_a_type_error(tmp_path):
     pytest.importorskip("mypy")
-    (tmp_path / "wrong.py").write_text('from cachew import Dataset\nDataset.range(3).bacth(3)\nDataset.range(3).batch("x")\nDataset.range(3).shuffle(1)\n')
-    ran = subprocess.run([sys.executable, "-m", "mypy", "--strict", "--cache-dir", tmp_path / "cache", "wrong.py"], check=False, capture_output=True, text=True,
-                         cwd=tmp_path)
-    assert [line.split(":")[1] for line in ran.stdout.splitlines() if ": error:" in line] == ["2", "3", "4"], ran.stdout
+    (tmp_path / "wrong.py").write_text(
+        "from cachew import "
+        'Dataset\nDataset.range(3).bacth(3)\nDataset.range(3).batch("x")\nDataset.range(3).shuffle(1)\n'
+    )
+    ran = subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", "--cache-dir", tmp_path / "cache", "wrong.py"],
+        check=False,
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+    )
+    assert [line.split(":")[1] for line in ran.stdout.splitlines() if ": error:" in line] == [
+        "2",
+        "3",
+        "4",
+    ], ran.stdout

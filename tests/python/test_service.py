@@ -37,13 +37,17 @@ def centred(batch):
 
 
 def pipelines(records):
-    examples = Dataset.tfrecord(records / "plain-*.tfrecord").parse_example({"id": "int64", "tokens": {"dtype": "int64", "variable": True}})
+    examples = Dataset.tfrecord(records / "plain-*.tfrecord").parse_example(
+        {"id": "int64", "tokens": {"dtype": "int64", "variable": True}}
+    )
     numbers = Dataset.range(500).shuffle()
     return {
         "counted": numbers.batch(16),
         "filter": numbers.filter("value % 3 != 0").batch(16),
         "buckets": examples.shuffle().bucket_by_length("length(tokens)", [3, 6], [4, 8, 8]),
-        "concat": Dataset.concat([Dataset.range(100), Dataset.range(90, start=1000).repeat(2)]).shuffle().batch(9),
+        "concat": Dataset.concat([Dataset.range(100), Dataset.range(90, start=1000).repeat(2)])
+        .shuffle()
+        .batch(9),
         "elements": Dataset.range(60).shuffle().assign(half="value / 2"),
         "bytes": Dataset.tfrecord(records / "plain-*.tfrecord").shuffle().batch(7),
         "skip": Dataset.range(100).assign(x="10 // (value - 7)").on_error("skip").batch(8),
@@ -53,14 +57,32 @@ def pipelines(records):
         "filter_function": numbers.filter(odd).batch(16),
         "flat_map": numbers.flat_map(several).batch(16),
         "map_batches": numbers.batch(16).map_batches(centred),
-        "lambda": Dataset.sequence([{"value": k} for k in range(0, 90, 3)]).map(lambda e: {"value": -e["value"]}).batch(4),
+        "lambda": Dataset.sequence([{"value": k} for k in range(0, 90, 3)])
+        .map(lambda e: {"value": -e["value"]})
+        .batch(4),
     }
 
 
-NAMES = ["counted", "filter", "buckets", "concat", "elements", "bytes", "skip", "replace", "map", "rng", "filter_function", "flat_map", "map_batches", "lambda"]
+NAMES = [
+    "counted",
+    "filter",
+    "buckets",
+    "concat",
+    "elements",
+    "bytes",
+    "skip",
+    "replace",
+    "map",
+    "rng",
+    "filter_function",
+    "flat_map",
+    "map_batches",
+    "lambda",
+]
 
 
 # ---- the same batches ----
+
 
 @pytest.mark.large
 @pytest.mark.parametrize("name", NAMES)
@@ -85,7 +107,9 @@ def test_batches_whose_parts_lie_on_several_workers(records, divided, name):
 def test_transports(records, service, transport):
     for name in ("counted", "buckets", "bytes"):
         ds = pipelines(records)[name]
-        assert all_of(ds.distribute(service.address, seed=2, transport=transport)) == all_of(ds.iterator(seed=2))
+        assert all_of(ds.distribute(service.address, seed=2, transport=transport)) == all_of(
+            ds.iterator(seed=2)
+        )
 
 
 def test_photos(examples, service):
@@ -99,14 +123,31 @@ def test_photos(examples, service):
 def test_ranks_in_threads(records, service, name, world_size):
     ds = pipelines(records)[name]
     with ThreadPoolExecutor(world_size) as pool:
-        parts = list(pool.map(lambda r: all_of(ds.distribute(service.address, job=f"{name}-{world_size}", rank=r, world_size=world_size, seed=3, epochs=2)),
-                              range(world_size)))
-    assert parts == [all_of(ds.iterator(rank=r, world_size=world_size, seed=3, epochs=2)) for r in range(world_size)]
+        parts = list(
+            pool.map(
+                lambda r: all_of(
+                    ds.distribute(
+                        service.address,
+                        job=f"{name}-{world_size}",
+                        rank=r,
+                        world_size=world_size,
+                        seed=3,
+                        epochs=2,
+                    )
+                ),
+                range(world_size),
+            )
+        )
+    assert parts == [
+        all_of(ds.iterator(rank=r, world_size=world_size, seed=3, epochs=2)) for r in range(world_size)
+    ]
     wait_for(lambda: service.job(f"{name}-{world_size}")["state"] == "done")
 
 
 def of_rank(ds, address, rank):
-    return all_of(ds.distribute(address, job="processes", rank=rank, world_size=2, seed=3, open_timeout_s=None))
+    return all_of(
+        ds.distribute(address, job="processes", rank=rank, world_size=2, seed=3, open_timeout_s=None)
+    )
 
 
 @pytest.mark.large
@@ -119,19 +160,29 @@ def test_ranks_in_processes(records, service):
 
 # ---- order any ----
 
+
 def elements(batches):
     return sorted(v for b in batches if not b.is_padding for v in b["value"].tolist())
 
 
 @pytest.mark.large(keep=0)
-@pytest.mark.parametrize(("name", "guarantee"), [("counted", None), ("filter", None), ("map", None), ("counted", "at-most-once")])
+@pytest.mark.parametrize(
+    ("name", "guarantee"), [("counted", None), ("filter", None), ("map", None), ("counted", "at-most-once")]
+)
 def test_ranks_in_any_order_get_the_batches_of_exact_order(records, service, name, guarantee):
     ds = pipelines(records)[name]
     job = f"any {name} {guarantee}"
-    ranks = [ds.distribute(service.address, job=job, rank=r, world_size=2, seed=7, epochs=2, order="any", guarantee=guarantee) for r in range(2)]
+    ranks = [
+        ds.distribute(
+            service.address, job=job, rank=r, world_size=2, seed=7, epochs=2, order="any", guarantee=guarantee
+        )
+        for r in range(2)
+    ]
     with ThreadPoolExecutor(2) as pool:
         got = list(pool.map(list, ranks))
-    assert {(b.epoch, b.g): b.hash() for batches in got for b in batches if not b.is_padding} == {(b.epoch, b.g): b.hash() for b in ds.iterator(seed=7, epochs=2)}
+    assert {(b.epoch, b.g): b.hash() for batches in got for b in batches if not b.is_padding} == {
+        (b.epoch, b.g): b.hash() for b in ds.iterator(seed=7, epochs=2)
+    }
     assert all(b.g % 2 == rank for rank, batches in enumerate(got) for b in batches)
     job = service.job(job)
     assert (job["order"], job["guarantee"]) == ("any", guarantee or "exactly-once")
@@ -149,7 +200,15 @@ def test_a_state_with_batches_handed_out_early_is_one_rank_s(service):
     ds = Dataset.range(2000).delay(us=3_000_000, where="value == 3").batch(8)
 
     def of_rank(rank, order="any", **options):
-        return ds.distribute(service.address, job=f"states {rank} {order}", rank=rank, world_size=2, seed=1, order=order, **options)
+        return ds.distribute(
+            service.address,
+            job=f"states {rank} {order}",
+            rank=rank,
+            world_size=2,
+            seed=1,
+            order=order,
+            **options,
+        )
 
     with of_rank(0) as it:
         first = [next(it) for _ in range(20)]
@@ -167,7 +226,12 @@ def test_sharding(service):
     ds = Dataset.range(300).filter("value % 3 != 0").shuffle().batch(8)
     whole = [b.hash() for b in ds.iterator(seed=1)]
     for rank in range(2):
-        assert [b.hash() for b in ds.distribute(service.address, job="off", rank=rank, world_size=2, seed=1, sharding="off")] == whole
+        assert [
+            b.hash()
+            for b in ds.distribute(
+                service.address, job="off", rank=rank, world_size=2, seed=1, sharding="off"
+            )
+        ] == whole
     assert service.job("off/1")["world_size"] == 1
     for policy in ("dynamic", "DYNAMIC", "OFF"):
         assert [b.hash() for b in ds.distribute(service.address, seed=1, sharding=policy)] == whole
@@ -177,8 +241,15 @@ def test_sharding(service):
         assert e.value.attribute == "sharding"
 
 
-@pytest.mark.parametrize(("options", "attribute"), [({"order": "some"}, "order"), ({"guarantee": "never"}, "guarantee"), ({"order": "exact", "guarantee": "at-most-once"}, "order"),
-                                                    ({"sharding": "some"}, "sharding")])
+@pytest.mark.parametrize(
+    ("options", "attribute"),
+    [
+        ({"order": "some"}, "order"),
+        ({"guarantee": "never"}, "guarantee"),
+        ({"order": "exact", "guarantee": "at-most-once"}, "order"),
+        ({"sharding": "some"}, "sharding"),
+    ],
+)
 def test_wrong_orders_and_guarantees(service, options, attribute):
     with pytest.raises(cachew.OptionError) as e:
         Dataset.range(10).batch(2).distribute(service.address, **options)
@@ -188,7 +259,9 @@ def test_wrong_orders_and_guarantees(service, options, attribute):
 def test_an_epoch_of_one_range_has_one_order(service):
     ds = Dataset.range(100).filter("value % 2 == 0").take(20).batch(4)
     assert [b.hash() for b in ds.distribute(service.address, order="any")] == [b.hash() for b in ds]
-    assert [b.g for b in ds.distribute(service.address, job="one range", rank=1, world_size=2, order="any")] == [1, 3, 5]
+    assert [
+        b.g for b in ds.distribute(service.address, job="one range", rank=1, world_size=2, order="any")
+    ] == [1, 3, 5]
 
 
 def test_a_loader_in_any_order(service):
@@ -203,11 +276,14 @@ def test_a_loader_in_any_order(service):
     train.close()
     again = torch_loader(ds, seed=1, service=service.address, job="loader", order="any")
     again.load_state_dict(state)
-    assert sorted(v for batch in again for v in batch["value"].tolist()) == list(range(400)) and again.epoch == 2
+    assert (
+        sorted(v for batch in again for v in batch["value"].tolist()) == list(range(400)) and again.epoch == 2
+    )
     again.close()
 
 
 # ---- states ----
+
 
 @pytest.mark.large
 @pytest.mark.parametrize("name", ["counted", "filter", "buckets", "concat", "rng"])
@@ -219,7 +295,11 @@ def test_a_state_fits_here_and_there(records, service, name):
         stop = rng.randrange(len(whole) + 1)
 
         def opened(here, state=None):
-            return ds.iterator(seed=4, epochs=2, state=state) if here else ds.distribute(service.address, seed=4, epochs=2, state=state)
+            return (
+                ds.iterator(seed=4, epochs=2, state=state)
+                if here
+                else ds.distribute(service.address, seed=4, epochs=2, state=state)
+            )
 
         first = opened(rng.random() < 0.3)
         begin = [next(first) for _ in range(stop)]
@@ -241,7 +321,16 @@ def test_a_state_with_another_number_of_ranks(records, service, name):
     begin = [next(one).hash() for _ in range(6)]
     state = one.state_dict()
     with ThreadPoolExecutor(3) as pool:
-        parts = list(pool.map(lambda r: all_of(ds.distribute(service.address, job=f"resumed-{name}", rank=r, world_size=3, seed=5, state=state)), range(3)))
+        parts = list(
+            pool.map(
+                lambda r: all_of(
+                    ds.distribute(
+                        service.address, job=f"resumed-{name}", rank=r, world_size=3, seed=5, state=state
+                    )
+                ),
+                range(3),
+            )
+        )
     assert parts == [all_of(ds.iterator(seed=5, rank=r, world_size=3, state=state)) for r in range(3)]
     rest = sorted((p, h) for part in parts for p, h, *_ in part if not p[2])
     assert begin + [h for _, h in rest] == whole
@@ -273,7 +362,9 @@ def test_going_back_and_forth_in_one_job(service):
 
 @pytest.mark.parametrize("batches", [11, 30])
 def test_going_back_while_workers_are_full_of_later_ranges(service, batches):
-    """The state stands at the end of a range of one batch, which is wanted and finished: what is waited for is the next one."""
+    """The state stands at the end of a range of one batch, which is wanted and finished: what is waited for
+    is the next one.
+    """
     ds = Dataset.range(100).shuffle().batch(8)
     it = ds.distribute(service.address, job=f"back from {batches}", seed=3, epochs=10, timeout_s=HANG_S)
     next(it), next(it)
@@ -285,6 +376,7 @@ def test_going_back_while_workers_are_full_of_later_ranges(service, batches):
 
 
 # ---- what may happen to a service ----
+
 
 def test_a_worker_is_killed(own_service):
     ds = Dataset.range(2000).shuffle().delay(us=500).batch(8)
@@ -320,7 +412,8 @@ def end_unix_connections():
     for link in Path("/proc/self/fd").iterdir():
         if not link.is_socket():
             continue
-        with contextlib.suppress(OSError), socket.socket(fileno=os.dup(int(link.name))) as s:  # OSError: not connected
+        # OSError: not connected
+        with contextlib.suppress(OSError), socket.socket(fileno=os.dup(int(link.name))) as s:
             if s.family == socket.AF_UNIX and "cachew-worker-" in str(s.getpeername()):
                 s.shutdown(socket.SHUT_RDWR)
 
@@ -338,6 +431,7 @@ def test_a_link_that_moves_to_tcp_says_so(own_service):
 
 
 # ---- batches in hand ----
+
 
 def test_many_batches_are_held_and_written_to(own_service):
     ds = Dataset.synthetic(300, shape=(100, 100), dtype="float32").batch(2)
@@ -386,7 +480,14 @@ def test_batches_outlive_a_worker_that_stood_still(impatient_service):
     worker = impatient_service.ready["workers"][0]
     os.kill(worker["pid"], signal.SIGSTOP)
     try:
-        wait_for(lambda: not any(w["id"] == worker["id"] and w["state"] == "ready" for w in impatient_service.ask("workers")))
+        wait_for(
+            lambda: (
+                not any(
+                    w["id"] == worker["id"] and w["state"] == "ready"
+                    for w in impatient_service.ask("workers")
+                )
+            )
+        )
     finally:
         os.kill(worker["pid"], signal.SIGCONT)
     assert len(list(it)) == 140
@@ -410,7 +511,12 @@ def test_closing_ends_the_job_though_batches_are_held(service):
 
 # ---- loaders ----
 
-@pytest.mark.parametrize("ds", [Dataset.range(100).shuffle().batch(8), Dataset.range(100).shuffle().filter("value % 3 != 1").batch(8)], ids=["counted", "filter"])
+
+@pytest.mark.parametrize(
+    "ds",
+    [Dataset.range(100).shuffle().batch(8), Dataset.range(100).shuffle().filter("value % 3 != 1").batch(8)],
+    ids=["counted", "filter"],
+)
 def test_a_torch_loader(service, ds):
     pytest.importorskip("torch")
     from cachew.torch import loader
@@ -418,9 +524,14 @@ def test_a_torch_loader(service, ds):
     def loop(batches):
         return [b["value"].tolist() for b in batches]
 
-    here, there = loader(ds, seed=3), loader(ds, seed=3, service=service.address, job=f"loader {len(repr(ds))}")
+    here, there = (
+        loader(ds, seed=3),
+        loader(ds, seed=3, service=service.address, job=f"loader {len(repr(ds))}"),
+    )
     assert there.state_dict() == here.state_dict()
-    assert [loop(there) for _ in range(3)] == [loop(here) for _ in range(3)] and there.epoch == here.epoch == 2
+    assert [loop(there) for _ in range(3)] == [
+        loop(here) for _ in range(3)
+    ] and there.epoch == here.epoch == 2
     for batches in (iter(here), iter(there)):
         for _ in range(5):
             next(batches)
@@ -440,7 +551,11 @@ def test_the_length_of_a_loader_is_its_ranks(service, tmp_path):
     from cachew.torch import loader
 
     ds = Dataset.range(100).batch(8)
-    assert len(loader(ds, rank=0, world_size=2, service=service.address, job="length")) == len(loader(ds, rank=0, world_size=2)) == 7
+    assert (
+        len(loader(ds, rank=0, world_size=2, service=service.address, job="length"))
+        == len(loader(ds, rank=0, world_size=2))
+        == 7
+    )
     (tmp_path / "a.txt").write_text("1\n2\n")
     away = loader(Dataset.text(tmp_path / "a.txt").batch(1), service=service.address)
     (tmp_path / "a.txt").unlink()

@@ -1,4 +1,6 @@
-"""Batches from a service: what is left when jobs and processes end, and services that end with their process ("local")."""
+"""Batches from a service: what is left when jobs and processes end, and services that end with their process
+("local").
+"""
 
 import gc
 import os
@@ -14,6 +16,7 @@ from service_runs import error_of, runs
 
 
 # ---- ends ----
+
 
 def test_nothing_is_left_of_jobs(service):
     def counts():
@@ -37,17 +40,21 @@ def test_nothing_is_left_of_jobs(service):
 
 
 def test_iterators_end_with_the_process(service, script):
-    ran = script("""
+    ran = script(
+        """
 import sys, cachew
 it = cachew.Dataset.range(1000).batch(5).distribute(sys.argv[1], open_timeout_s=None, job="forgotten")
 keep = [next(it), next(it)["value"]]
-""", service.address)
+""",
+        service.address,
+    )
     assert ran.returncode == 0 and ran.stderr == "", ran.stderr
     wait_for(lambda: not service.job("forgotten")["ranks"][0]["attached"])
 
 
 def test_a_forked_child(service, script):
-    ran = script("""
+    ran = script(
+        """
 import os, sys, cachew
 ds = cachew.Dataset.range(100).batch(10)
 it = ds.distribute(sys.argv[1], open_timeout_s=None)
@@ -64,13 +71,18 @@ if pid == 0:
         code = 4
     sys.exit(code)
 print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), [b.g for b in it])
-""", service.address)
+""",
+        service.address,
+    )
     assert ran.stdout.strip() == f"0 {list(range(1, 10))}", (ran.stdout, ran.stderr)
 
 
 def test_lent_batches_of_a_forked_child_stay_as_they_were(service, script):
-    """A worker lent their memory: the parent gives them back and it is used again, and what the child wrote there the parent saw. The child has copies."""
-    ran = script("""
+    """A worker lent their memory: the parent gives them back and it is used again, and what the child wrote
+    there the parent saw. The child has copies.
+    """
+    ran = script(
+        """
 import os, sys
 import cachew
 it = cachew.Dataset.range(1_000_000).batch(1000).distribute(sys.argv[1], open_timeout_s=None, transport="shm")
@@ -93,14 +105,17 @@ held.clear()
 rest = sum(1 for batch in it)
 os.write(go, b"x")
 print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), rest, kept["value"][0], {link["transport"] for link in it.profile()["links"]})
-""", service.address)
+""",
+        service.address,
+    )
     assert ran.stdout == "0 998 1000 {'shm'}\n", (ran.stdout, ran.stderr)
 
 
 @pytest.mark.large
 def test_forks_while_other_threads_take_and_drop_lent_batches(service, script):
     """Each child sees the batches that are held when it is made, whole."""
-    ran = script("""
+    ran = script(
+        """
 import os, sys, threading
 import numpy as np
 import cachew
@@ -124,11 +139,14 @@ while not over or n == 0:
     codes.add(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 thread.join()
 print(codes)
-""", service.address)
+""",
+        service.address,
+    )
     assert ran.stdout == "{0}\n", (ran.stdout, ran.stderr)
 
 
 # ---- "local" ----
+
 
 def test_a_local_service(script):
     ran = script("""
@@ -236,7 +254,9 @@ def test_a_local_service_that_does_not_start(tmp_path, monkeypatch, caplog):
         return error_of(lambda: Dataset.range(9).distribute("local"))
 
     monkeypatch.setattr(_service, "_service", None)  # another test's may be there
-    assert "no place here" in str(starts("echo no place here >&2; exit 1")) and isinstance(starts("exit 1"), cachew.ServiceError)
+    assert "no place here" in str(starts("echo no place here >&2; exit 1")) and isinstance(
+        starts("exit 1"), cachew.ServiceError
+    )
     assert isinstance(starts("cat >/dev/null", 0.2), cachew.DeadlineError) and not caplog.records
     assert isinstance(starts("cat >/dev/null", 0.2, 0.1), cachew.DeadlineError)
     assert [(r.name, r.levelname) for r in caplog.records] == [("cachew", "WARNING")]

@@ -30,6 +30,7 @@ def fails_at_seven(element):
 
 # ---- waits that end ----
 
+
 def test_deadlines_say_what_was_waited_for(service):
     it = stuck().distribute(service.address, timeout_s=0.2)
 
@@ -154,7 +155,9 @@ except KeyboardInterrupt:
 def test_interrupts_end_a_wait(service, tmp_path, where):
     address, dispatcher = service.address, None
     if where == "open":  # nobody is there who could look at the data
-        dispatcher = subprocess.Popen([COMMAND, "dispatcher", "--listen", "127.0.0.1:0"], stdout=subprocess.PIPE)
+        dispatcher = subprocess.Popen(
+            [COMMAND, "dispatcher", "--listen", "127.0.0.1:0"], stdout=subprocess.PIPE
+        )
         address = json.loads(dispatcher.stdout.readline())["ready"]["address"]
     file = tmp_path / "interrupted.py"
     file.write_text(INTERRUPTED)
@@ -175,15 +178,31 @@ def test_interrupts_end_a_wait(service, tmp_path, where):
 
 # ---- errors ----
 
+
 def facts(error):
-    return type(error), str(error), error.kind, error.operator, error.attribute, error.value, error.expected, error.file, error.record
+    return (
+        type(error),
+        str(error),
+        error.kind,
+        error.operator,
+        error.attribute,
+        error.value,
+        error.expected,
+        error.file,
+        error.record,
+    )
 
 
 def test_a_function_that_raises_is_named_as_here(service):
     ds = Dataset.range(20).map(fails_at_seven, outputs={"value": "int64"}).batch(4)
     here, there = error_of(lambda: list(ds)), error_of(lambda: list(ds.distribute(service.address)))
     assert facts(here) == facts(there)
-    assert isinstance(there, cachew.RecordError) and there.operator == "map" and there.record.endswith(":7") and "fails_at_seven: KeyError: 'seven'" in str(there)
+    assert (
+        isinstance(there, cachew.RecordError)
+        and there.operator == "map"
+        and there.record.endswith(":7")
+        and "fails_at_seven: KeyError: 'seven'" in str(there)
+    )
 
 
 class Deadly:
@@ -201,7 +220,9 @@ def test_a_stream_that_can_not_go_on_costs_no_worker(service):
     ds = Dataset.range(20).map(Deadly(), outputs={"value": "int64"}, version="1").batch(4)
     here, there = error_of(lambda: list(ds)), error_of(lambda: list(ds.distribute(service.address)))
     assert type(here) is type(there) and "exited with status 3" in str(there)
-    assert values(Dataset.range(100).batch(5).distribute(service.address)) == values(Dataset.range(100).batch(5))
+    assert values(Dataset.range(100).batch(5).distribute(service.address)) == values(
+        Dataset.range(100).batch(5)
+    )
     assert all(runs(w["pid"]) for w in service.ready["workers"])
     ready = [(w["id"], "ready") for w in service.ready["workers"]]
     wait_for(lambda: [(w["id"], w["state"]) for w in service.ask("workers")] == ready)
@@ -224,14 +245,20 @@ def test_batches_before_one_that_fails(service):
 
 def test_files_that_a_worker_does_not_have(service, tmp_path):
     error = error_of(lambda: Dataset.text(tmp_path / "none-*.txt").batch(4).distribute(service.address))
-    assert "none-*.txt" in str(error) and "on a worker of the service" in str(error) and error.file == str(tmp_path / "none-*.txt")
+    assert (
+        "none-*.txt" in str(error)
+        and "on a worker of the service" in str(error)
+        and error.file == str(tmp_path / "none-*.txt")
+    )
 
 
 @pytest.mark.large
 def test_files_outside_the_roots_of_workers(records, tmp_path):
     up = Up("--data-root", str(tmp_path))
     try:
-        error = error_of(lambda: Dataset.tfrecord(records / "plain-*.tfrecord").batch(4).distribute(up.address))
+        error = error_of(
+            lambda: Dataset.tfrecord(records / "plain-*.tfrecord").batch(4).distribute(up.address)
+        )
         assert str(records) in str(error) and f"below {tmp_path}" in str(error)
     finally:
         up.end()
@@ -240,16 +267,30 @@ def test_files_outside_the_roots_of_workers(records, tmp_path):
 def test_functions_where_they_are_not_allowed():
     up = Up("--no-python")
     try:
-        error = error_of(lambda: list(Dataset.range(9).map(doubled, outputs={"value": "int64", "text": "bytes"}).batch(4).distribute(up.address)))
+        error = error_of(
+            lambda: list(
+                Dataset.range(9)
+                .map(doubled, outputs={"value": "int64", "text": "bytes"})
+                .batch(4)
+                .distribute(up.address)
+            )
+        )
         assert "--allow-python" in str(error) and error.operator == "map"
     finally:
         up.end()
 
 
 def test_arrays_in_memory_can_not_travel(service):
-    error = error_of(lambda: Dataset.arrays({"x": np.arange(9)}).batch(4).distribute("127.0.0.1:1"))  # before anybody is asked
-    assert error.kind == "pipeline" and error.operator == "arrays" and "in the memory of this process" in str(error)
-    joined = Dataset.concat([Dataset.range(9).rename({"value": "x"}), Dataset.arrays({"x": np.arange(9)})]).batch(4)
+    # before anybody is asked
+    error = error_of(lambda: Dataset.arrays({"x": np.arange(9)}).batch(4).distribute("127.0.0.1:1"))
+    assert (
+        error.kind == "pipeline"
+        and error.operator == "arrays"
+        and "in the memory of this process" in str(error)
+    )
+    joined = Dataset.concat(
+        [Dataset.range(9).rename({"value": "x"}), Dataset.arrays({"x": np.arange(9)})]
+    ).batch(4)
     assert error_of(lambda: joined.distribute(service.address)).operator == "arrays"
 
 
@@ -259,7 +300,12 @@ def test_nobody_at_the_address():
         error = error_of(lambda limit=limit: Dataset.range(9).distribute("127.0.0.1:1", open_timeout_s=limit))
         if isinstance(error, cachew.ServiceError) or limit > HANG_S:
             break
-    assert isinstance(error, cachew.ServiceError) and isinstance(error, ConnectionError) and error.kind == "service" and "127.0.0.1:1" in str(error)
+    assert (
+        isinstance(error, cachew.ServiceError)
+        and isinstance(error, ConnectionError)
+        and error.kind == "service"
+        and "127.0.0.1:1" in str(error)
+    )
 
 
 def break_connections_to_workers():
@@ -280,7 +326,9 @@ def break_connections_to_workers():
 
 @pytest.mark.large
 def test_batches_that_are_held_stay_as_they_are_when_their_connection_breaks():
-    """The workers have memory for little more, and would use it again: they must know that it is in use, and learn later what no longer is."""
+    """The workers have memory for little more, and would use it again: they must know that it is in use, and
+    learn later what no longer is.
+    """
     ds = Dataset.synthetic(count=1600, shape=(64, 1024), dtype="uint8").shuffle().batch(2)
     here = [b.hash() for b in ds.iterator(seed=3)]
     up = Up("--memory", "96M")
@@ -307,7 +355,9 @@ def test_no_worker_in_time():
         address = json.loads(dispatcher.stdout.readline())["ready"]["address"]
         for n in itertools.count():  # with more time, until the dispatcher has answered within it
             limit = 0.2 * 2**n
-            error = error_of(lambda limit=limit: Dataset.range(9).distribute(address, job="early", open_timeout_s=limit))
+            error = error_of(
+                lambda limit=limit: Dataset.range(9).distribute(address, job="early", open_timeout_s=limit)
+            )
             if "workers" in str(error):
                 break
         assert error.kind == "deadline" and "early" in str(error) and address in str(error)
@@ -317,8 +367,16 @@ def test_no_worker_in_time():
         dispatcher.stdout.close()
 
 
-@pytest.mark.parametrize(("options", "attribute"), [({"world_size": 2}, "job"), ({"transport": "pigeon"}, "transport"), ({"job": ""}, "job"),
-                                                    ({"workers": 2}, "workers"), ({"rank": 2, "world_size": 2, "job": "x"}, "rank")])
+@pytest.mark.parametrize(
+    ("options", "attribute"),
+    [
+        ({"world_size": 2}, "job"),
+        ({"transport": "pigeon"}, "transport"),
+        ({"job": ""}, "job"),
+        ({"workers": 2}, "workers"),
+        ({"rank": 2, "world_size": 2, "job": "x"}, "rank"),
+    ],
+)
 def test_options_that_are_wrong(service, options, attribute):
     error = error_of(lambda: Dataset.range(9).distribute(service.address, **options))
     assert isinstance(error, cachew.OptionError) and error.attribute == attribute
@@ -331,19 +389,23 @@ def test_addresses_that_are_none(address):
 
 
 def test_the_library_starts_no_service(service):
-    """"local" is the package's; whoever comes by the C interface is told so."""
+    """ "local" is the package's; whoever comes by the C interface is told so."""
     from cachew._options import make_options, with_service
 
-    error = error_of(lambda: cachew._core.open(Dataset.range(9)._pipeline, with_service(make_options(), "local", job=None)))
+    error = error_of(
+        lambda: cachew._core.open(Dataset.range(9)._pipeline, with_service(make_options(), "local", job=None))
+    )
     assert "HOST:PORT" in str(error) and error.attribute == "service"
 
 
 @pytest.mark.large
 def test_ranks_that_are_not_of_one_mind(service):
     ds = Dataset.range(100).batch(4)
-    others = [lambda job: ds.distribute(service.address, job=job, rank=1, world_size=3),
-              lambda job: ds.take(3).distribute(service.address, job=job, rank=1, world_size=2),
-              lambda job: ds.distribute(service.address, job=job, rank=1, world_size=2, seed=9)]
+    others = [
+        lambda job: ds.distribute(service.address, job=job, rank=1, world_size=3),
+        lambda job: ds.take(3).distribute(service.address, job=job, rank=1, world_size=2),
+        lambda job: ds.distribute(service.address, job=job, rank=1, world_size=2, seed=9),
+    ]
 
     def refused(other, job):
         """Whether the other rank is refused. On a busy machine the service may take the first rank for gone,

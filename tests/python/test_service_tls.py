@@ -30,9 +30,27 @@ class Up:
 
     def __init__(self, keys, *options, cert=None, key=None):
         self.process = subprocess.Popen(
-            [COMMAND, "up", "--listen", "127.0.0.1:0", "--end-with-stdin", "--drain-timeout", "5", "--tls-cert", cert or keys / "server.pem", "--tls-key",
-             key or keys / "server-key.pem", "--tls-ca", keys / "ca.pem", "--token-file", keys / "token", *options],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+            [
+                COMMAND,
+                "up",
+                "--listen",
+                "127.0.0.1:0",
+                "--end-with-stdin",
+                "--drain-timeout",
+                "5",
+                "--tls-cert",
+                cert or keys / "server.pem",
+                "--tls-key",
+                key or keys / "server-key.pem",
+                "--tls-ca",
+                keys / "ca.pem",
+                "--token-file",
+                keys / "token",
+                *options,
+            ],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
         self.address = json.loads(self.process.stdout.readline())["ready"]["address"]
 
     def __enter__(self):
@@ -62,7 +80,9 @@ def refusal(address, **options):
 
 @pytest.mark.parametrize("transport", ["tcp", "auto"])
 def test_batches_over_tls(address, keys, token, transport):
-    assert hashes(DATA.distribute(address, tls_ca=keys / "ca.pem", token=token, transport=transport)) == hashes(DATA)
+    assert hashes(
+        DATA.distribute(address, tls_ca=keys / "ca.pem", token=token, transport=transport)
+    ) == hashes(DATA)
 
 
 def test_a_state_goes_on_over_tls(address, keys, token):
@@ -89,15 +109,32 @@ def test_mutual_tls(keys, token):
 
 
 def test_another_authority_is_refused(address, token, tmp_path):
-    subprocess.run([COMMAND, "keys", "init", tmp_path / "others"], check=True, capture_output=True, timeout=HANG_S)
-    assert "certificate is not accepted" in refusal(address, tls_ca=tmp_path / "others" / "ca.pem", token=token)
+    subprocess.run(
+        [COMMAND, "keys", "init", tmp_path / "others"], check=True, capture_output=True, timeout=HANG_S
+    )
+    assert "certificate is not accepted" in refusal(
+        address, tls_ca=tmp_path / "others" / "ca.pem", token=token
+    )
 
 
 def test_an_expired_certificate_is_refused(keys, token, tmp_path):
     """The dispatcher's: workers do not come to it either."""
     cert, key = sign(keys, tmp_path, "expired", -1)
-    process = subprocess.Popen([COMMAND, "dispatcher", "--listen", "127.0.0.1:0", "--tls-cert", cert, "--tls-key", key, "--token-file", keys / "token"],
-                               stdout=subprocess.PIPE)
+    process = subprocess.Popen(
+        [
+            COMMAND,
+            "dispatcher",
+            "--listen",
+            "127.0.0.1:0",
+            "--tls-cert",
+            cert,
+            "--tls-key",
+            key,
+            "--token-file",
+            keys / "token",
+        ],
+        stdout=subprocess.PIPE,
+    )
     with process.stdout as out:
         address = json.loads(out.readline())["ready"]["address"]
         assert "certificate has expired" in refusal(address, tls_ca=keys / "ca.pem", token=token)
@@ -118,8 +155,16 @@ def test_without_tls_the_error_asks_for_it(address, token):
     assert "TLS is expected here" in refusal(address, token=token)
 
 
-@pytest.mark.parametrize(("options", "attribute"), [({"tls_cert": "a.pem"}, "tls_key"), ({"tls_key": "a.pem"}, "tls_cert"), ({"tls_ca": ""}, "tls_ca"),
-                                                    ({"tls_ca": 3}, "tls_ca"), ({"tls_ca": "a\0b"}, "tls_ca")])
+@pytest.mark.parametrize(
+    ("options", "attribute"),
+    [
+        ({"tls_cert": "a.pem"}, "tls_key"),
+        ({"tls_key": "a.pem"}, "tls_cert"),
+        ({"tls_ca": ""}, "tls_ca"),
+        ({"tls_ca": 3}, "tls_ca"),
+        ({"tls_ca": "a\0b"}, "tls_ca"),
+    ],
+)
 def test_options_that_do_not_fit(options, attribute):
     with pytest.raises(cachew.OptionError) as caught:
         DATA.distribute("127.0.0.1:1", **options)

@@ -1,4 +1,6 @@
-"""A function of a batch that takes long, where nobody but who asks for the batch can have it called: the wait may end at any time, and be begun again."""
+"""A function of a batch that takes long, where nobody but who asks for the batch can have it called: the
+wait may end at any time, and be begun again.
+"""
 
 import os
 import signal
@@ -52,7 +54,12 @@ def calls(log):
 def test_ctrl_c_ends_a_wait_for_a_function_of_the_only_batch(tmp_path, where, caught):
     script, log = tmp_path / "script.py", tmp_path / "calls"
     script.write_text(INTERRUPTED)
-    process = subprocess.Popen([sys.executable, script, log, where, caught], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [sys.executable, script, log, where, caught],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     wait_for(lambda: calls(log))
     process.send_signal(signal.SIGINT)
     assert process.stdout.readline() == "interrupted\n"  # though the function never returns
@@ -65,6 +72,7 @@ def test_ctrl_c_ends_a_wait_for_a_function_of_the_only_batch(tmp_path, where, ca
 
 def slow(log, go_on):
     """Slow where a batch is short."""
+
     def function(batch):
         short = len(batch["value"]) < 8
         for path in [log, log.with_name("slow_calls")] if short else [log]:
@@ -84,13 +92,20 @@ def numbers(count):
 
 @pytest.fixture
 def opened(request, tmp_path):
-    """An iterator over some of so many numbers, batches of 8, and the files where its function notes its calls and which it waits for."""
+    """An iterator over some of so many numbers, batches of 8, and the files where its function notes its
+    calls and which it waits for.
+    """
     its = []
 
     def make(where, count=10, **options):
         function = slow(tmp_path / "calls", tmp_path / "go_on")
-        ds = numbers(count).map_batches(function, outputs={"value": "int64"}, deterministic=False)  # else some batches are computed twice, to compare
-        its.append(ds.distribute(request.getfixturevalue("service").address, **options) if where == "service" else ds.iterator(threads=2, **options))
+        # else some batches are computed twice, to compare
+        ds = numbers(count).map_batches(function, outputs={"value": "int64"}, deterministic=False)
+        its.append(
+            ds.distribute(request.getfixturevalue("service").address, **options)
+            if where == "service"
+            else ds.iterator(threads=2, **options)
+        )
         return its[-1], tmp_path / "calls", tmp_path / "go_on"
 
     yield make
@@ -110,7 +125,10 @@ def test_a_wait_for_a_function_may_end_and_go_on(opened, where, options):
     state = it.state_dict()
     wait_for(lambda: times_out(it) and calls(log))
     for _ in range(3):
-        with pytest.raises(cachew.DeadlineError, match="what map_batches makes of the next batch did not come before the deadline"):
+        with pytest.raises(
+            cachew.DeadlineError,
+            match="what map_batches makes of the next batch did not come before the deadline",
+        ):
             it.next(timeout_s=0.05)
     assert it.state_dict() == state
     go_on.touch()

@@ -59,11 +59,17 @@ def of_tar(directory):
 
 
 def of_functions(_directory):
-    return Dataset.range(1_200).shuffle().map(noisy).flat_map(pieces).filter(lucky).batch(16).map_batches(ranked)
+    return (
+        Dataset.range(1_200).shuffle().map(noisy).flat_map(pieces).filter(lucky).batch(16).map_batches(ranked)
+    )
 
 
 def concatenated(_directory):
-    parts = [Dataset.range(700).shuffle(), Dataset.range(2_000).filter("value % 5 != 1"), Dataset.range(300).take(222)]
+    parts = [
+        Dataset.range(700).shuffle(),
+        Dataset.range(2_000).filter("value % 5 != 1"),
+        Dataset.range(300).take(222),
+    ]
     return Dataset.concat(parts).shuffle().repeat(2).batch(48)
 
 
@@ -91,7 +97,13 @@ with ds.iterator(**options, state=state) as batches:
 
 def rest_in_a_fresh_process(ds, options, state):
     given = pickle.dumps((ds, options, state))
-    ran = subprocess.run([sys.executable, "-c", IN_A_FRESH_PROCESS], input=given, capture_output=True, check=False, timeout=HANG_S)
+    ran = subprocess.run(
+        [sys.executable, "-c", IN_A_FRESH_PROCESS],
+        input=given,
+        capture_output=True,
+        check=False,
+        timeout=HANG_S,
+    )
     assert ran.returncode == 0, ran.stderr.decode()
     return [tuple(line) for line in json.loads(ran.stdout.replace(b"(", b"[").replace(b")", b"]"))]
 
@@ -132,8 +144,14 @@ def rest_with_another_stop(ds, options, state, most):
         return found + lines(iterator)
 
 
-@pytest.mark.parametrize(("change", "message"), [({"g": 10**9}, "g is 1000000000: expected at most 10, "), ({"position": 10**9}, "position is 1000000000: expected at most 100, "),
-                                                 ({"epoch": 2**70}, "epoch is 1.1805916207174113e[+]21: expected an integer")])
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"g": 10**9}, "g is 1000000000: expected at most 10, "),
+        ({"position": 10**9}, "position is 1000000000: expected at most 100, "),
+        ({"epoch": 2**70}, "epoch is 1.1805916207174113e[+]21: expected an integer"),
+    ],
+)
 def test_a_number_that_can_not_be_is_named(change, message):
     """A g behind the data was taken as it is, and an epoch of more than 64 bits was "not valid JSON"."""
     ds = Dataset.range(100).batch(10)

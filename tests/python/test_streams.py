@@ -1,4 +1,6 @@
-"""Streams without a known end, from services: what follows the source is shared out in ranges, and gives what this process would."""
+"""Streams without a known end, from services: what follows the source is shared out in ranges, and gives
+what this process would.
+"""
 
 import itertools
 import os
@@ -46,7 +48,9 @@ def pipelines():
         "window": stream.shuffle(window=50).batch(16),
         "filter": stream.filter("value % 3 != 0").batch(16),
         "buckets": stream.bucket_by_length("length(text)", [2, 5], [4, 8, 8]),
-        "window_buckets": stream.shuffle(window=130).filter("value % 5 != 0").bucket_by_length("length(text)", [2, 5], [4, 8, 8]),
+        "window_buckets": stream.shuffle(window=130)
+        .filter("value % 5 != 0")
+        .bucket_by_length("length(text)", [2, 5], [4, 8, 8]),
         "map": stream.map(doubled).batch(16),
         "flat_map": stream.map(doubled).flat_map(several).batch(16),
         "take": Dataset.iterable(endless).filter("value % 2 == 0").batch(16).take(20),
@@ -57,7 +61,22 @@ def pipelines():
     }
 
 
-NAMES = ["plain", "elements", "drop", "window", "filter", "buckets", "window_buckets", "map", "flat_map", "take", "take_more", "skip", "nothing_left", "skipped"]
+NAMES = [
+    "plain",
+    "elements",
+    "drop",
+    "window",
+    "filter",
+    "buckets",
+    "window_buckets",
+    "map",
+    "flat_map",
+    "take",
+    "take_more",
+    "skip",
+    "nothing_left",
+    "skipped",
+]
 
 
 @pytest.mark.large
@@ -75,7 +94,16 @@ def test_batches_are_those_of_this_process(request, name, ranges):
 def test_ranks(divided, name):
     ds = pipelines()[name]
     with ThreadPoolExecutor(3) as pool:
-        parts = list(pool.map(lambda r: all_of(ds.distribute(divided.address, job=f"stream-{name}", rank=r, world_size=3, seed=3, epochs=2)), range(3)))
+        parts = list(
+            pool.map(
+                lambda r: all_of(
+                    ds.distribute(
+                        divided.address, job=f"stream-{name}", rank=r, world_size=3, seed=3, epochs=2
+                    )
+                ),
+                range(3),
+            )
+        )
     assert parts == [all_of(ds.iterator(rank=r, world_size=3, seed=3, epochs=2)) for r in range(3)]
 
 
@@ -84,7 +112,11 @@ def test_states_go_from_here_to_there_and_back(divided, name):
     ds = pipelines()[name]
     want, got, state = all_of(ds.iterator(seed=5, epochs=2)), [], None
     while len(got) < len(want):
-        it = ds.iterator(state=state, seed=5, epochs=2) if len(got) % 2 else ds.distribute(divided.address, state=state, seed=5, epochs=2)
+        it = (
+            ds.iterator(state=state, seed=5, epochs=2)
+            if len(got) % 2
+            else ds.distribute(divided.address, state=state, seed=5, epochs=2)
+        )
         got += all_of([it.next(timeout_s=HANG_S) for _ in range(min(7, len(want) - len(got)))])
         state = it.state_dict()
         it.close()
@@ -93,8 +125,14 @@ def test_states_go_from_here_to_there_and_back(divided, name):
 
 def test_a_stream_that_raises_gives_what_was_before(divided):
     got = []
-    with pytest.raises(cachew.DataError, match=r"half_broken: ValueError: the stream broke .*after 300 elements"):
-        for batch in Dataset.iterable(half_broken).filter("value % 2 == 0").batch(10).distribute(divided.address):
+    with pytest.raises(
+        cachew.DataError,
+        match=r"half_broken: ValueError: the stream broke .*after 300 "
+        r"elements",
+    ):
+        for batch in (
+            Dataset.iterable(half_broken).filter("value % 2 == 0").batch(10).distribute(divided.address)
+        ):
             got += batch["value"].tolist()
     assert got == list(range(0, 300, 2))
 
@@ -106,6 +144,7 @@ def test_any_order_gives_each_element_once(divided):
 
 
 # ---- where it runs ----
+
 
 class Counted:
     """Numbers, each of which is written down when it is given."""
@@ -134,7 +173,9 @@ def test_the_source_runs_once(divided, tmp_path, window):
 
 @pytest.mark.parametrize("threads", [1, 3])
 def test_padding_runs_the_source_once_more(tmp_path, threads):
-    """One batch for two ranks: while the second one gets the first one's as padding, the source runs for the next epoch already."""
+    """One batch for two ranks: while the second one gets the first one's as padding, the source runs for the
+    next epoch already.
+    """
     starts = tmp_path / "starts"
 
     def slow():
@@ -147,7 +188,9 @@ def test_padding_runs_the_source_once_more(tmp_path, threads):
 
     ds = Dataset.iterable(slow, outputs={"value": "int64"}).filter("value % 997 == 5").batch(8)
     batches = list(ds.iterator(rank=1, world_size=2, epochs=4, threads=threads))
-    assert [(b.epoch, b["value"].tolist(), b.is_padding) for b in batches] == [(e, [5, 1002, 1999], True) for e in range(4)]
+    assert [(b.epoch, b["value"].tolist(), b.is_padding) for b in batches] == [
+        (e, [5, 1002, 1999], True) for e in range(4)
+    ]
     assert len(starts.read_text()) <= 4 * 2
 
 
@@ -174,7 +217,11 @@ def test_an_iterable_that_hangs_is_given_up_once(one_worker, tmp_path):
         threading.Event().wait()
 
     ds = Dataset.iterable(hangs, outputs={"value": "int64", "text": "bytes"}, timeout_s=1).batch(8)
-    with pytest.raises(cachew.DataError, match=r"hangs: its host process took longer than timeout_s, 1 s \(2 attempts\)"):
+    with pytest.raises(
+        cachew.DataError,
+        match=r"hangs: its host process took longer than timeout_s, 1 s "
+        r"\(2 attempts\)",
+    ):
         list(ds.distribute(one_worker.address, timeout_s=HANG_S))
     assert starts.read_text() == "**"
 
@@ -203,21 +250,32 @@ def large(n=600):
 @pytest.mark.parametrize("memory", ["36M", "40M"])
 @pytest.mark.parametrize("threads", [1, 3])
 def test_memory_that_was_enough_stays_enough(memory, threads):
-    """As many elements as a range has positions were read at a time, unless the source was slow: 32 MB, which left too little for a batch."""
+    """As many elements as a range has positions were read at a time, unless the source was slow: 32 MB,
+    which left too little for a batch.
+    """
 
     def half_megabytes():
         for i in itertools.count():
             yield {"value": i, "data": np.full(500_000, i % 256, np.uint8)}
 
-    ds = Dataset.iterable(half_megabytes, outputs={"value": "int64", "data": ("uint8", (500_000,))}).filter("value % 3 != 0").batch(4).take(60)
-    got = [v for b in ds.iterator(memory=memory, threads=threads, timeout_s=HANG_S) for v in b["value"].tolist()]
+    ds = (
+        Dataset.iterable(half_megabytes, outputs={"value": "int64", "data": ("uint8", (500_000,))})
+        .filter("value % 3 != 0")
+        .batch(4)
+        .take(60)
+    )
+    got = [
+        v for b in ds.iterator(memory=memory, threads=threads, timeout_s=HANG_S) for v in b["value"].tolist()
+    ]
     assert got == [i for i in range(360) if i % 3][:240]
 
 
 @pytest.mark.skipif("asan" in os.environ.get("LD_PRELOAD", ""), reason="a sanitizer keeps what was freed")
 @pytest.mark.parametrize("skip", [False, True])
 def test_a_host_that_may_not_keep_all_goes_on(divided, skip):
-    """It died again and again of the elements that it kept, until the job did. Behind a skip, which one worker runs, it need not keep any."""
+    """It died again and again of the elements that it kept, until the job did. Behind a skip, which one
+    worker runs, it need not keep any.
+    """
     ds = Dataset.iterable(large, host_memory="400M")
     ds = (ds.skip(10) if skip else ds).batch(4)
     got = []

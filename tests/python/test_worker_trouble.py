@@ -1,4 +1,6 @@
-"""What is a worker's own: memory for what it hands out, failures that other workers do not have, and its directory."""
+"""What is a worker's own: memory for what it hands out, failures that other workers do not have, and its
+directory.
+"""
 
 import contextlib
 import json
@@ -32,15 +34,30 @@ class Service:
 
     def start(self, verb, *words, env=None, limit=None):
         with open(self.directory / f"{len(self.processes)}.err", "w") as err:
-            process = subprocess.Popen([COMMAND, verb, *map(str, words)], stdout=subprocess.PIPE, stderr=err,
-                                       env={**os.environ, **(env or {})}, preexec_fn=limit)
+            process = subprocess.Popen(
+                [COMMAND, verb, *map(str, words)],
+                stdout=subprocess.PIPE,
+                stderr=err,
+                env={**os.environ, **(env or {})},
+                preexec_fn=limit,
+            )
         self.processes.append(process)
         return json.loads(process.stdout.readline())["ready"]
 
     def worker(self, name, *words, **options):
         """Its process."""
-        self.start("worker", "--dispatcher", self.address, "--name", name, "--allow-python", "--drain-timeout", "1", *words,
-                   **options)
+        self.start(
+            "worker",
+            "--dispatcher",
+            self.address,
+            "--name",
+            name,
+            "--allow-python",
+            "--drain-timeout",
+            "1",
+            *words,
+            **options,
+        )
         return self.processes[-1]
 
     def said(self, process):
@@ -71,6 +88,7 @@ def hashes(batches):
 
 
 # ---- memory of what is handed out ----
+
 
 class Cgroup:
     """A container as far as its memory goes. Where none can be made, the test is skipped."""
@@ -116,7 +134,9 @@ def large(count):
 
 @UNSANITIZED
 def test_a_worker_with_32m_lives_in_a_container_of_64_mb(service):
-    """As docs/running-a-service.md has it. Four clients take little and keep that; one keeps all of 1,000 batches."""
+    """As docs/running-a-service.md has it. Four clients take little and keep that; one keeps all of 1,000
+    batches.
+    """
     container = Cgroup(64 * MIB)
     try:
         worker = service.worker("small", "--memory", "32M", "--threads", 2, limit=container.enter)
@@ -137,12 +157,26 @@ def test_a_worker_with_32m_lives_in_a_container_of_64_mb(service):
 @pytest.mark.large
 @pytest.mark.parametrize("transport", ["shm", "unix", "tcp"])
 def test_the_memory_of_a_worker_with_16_clients(service, transport):
-    """Some keep all that they get, some are slow, some stand still: resident is --memory and 30 MiB at most."""
+    """Some keep all that they get, some are slow, some stand still: resident is --memory and 30 MiB at
+    most.
+    """
     worker = service.worker("small", "--memory", "128M", "--threads", 2)
     pipeline = service.directory / "pipeline.json"
     large(100000).save(pipeline)
-    words = [COMMAND, "run", pipeline, "--service", service.address, "--transport", transport, "--wait", str(HANG_S)]
-    stopped = [subprocess.Popen([*words, "--job", f"stopped {i}"], stdout=subprocess.DEVNULL) for i in range(4)]
+    words = [
+        COMMAND,
+        "run",
+        pipeline,
+        "--service",
+        service.address,
+        "--transport",
+        transport,
+        "--wait",
+        str(HANG_S),
+    ]
+    stopped = [
+        subprocess.Popen([*words, "--job", f"stopped {i}"], stdout=subprocess.DEVNULL) for i in range(4)
+    ]
 
     def client(job, count, seed):
         return large(count).distribute(service.address, job=f"{job} {seed}", seed=seed, transport=transport)
@@ -174,6 +208,7 @@ def test_a_client_keeps_a_whole_epoch(service):
 
 # ---- failures that are a worker's own ----
 
+
 def lines(directory):
     """Short ones, and in each 256 one of 12 MB."""
     path = directory / "lines.txt"
@@ -187,13 +222,15 @@ def test_a_worker_short_of_memory_hands_on(service, tmp_path):
     short = service.worker("short", "--memory", "16M")
     service.worker("rich", "--memory", "256M")
 
-    def failed(): # in one epoch the other one may have been given all long lines
+    def failed():  # in one epoch the other one may have been given all long lines
         assert hashes(ds.distribute(service.address, seed=1)) == want
         return "can't go on" in service.said(short)
 
     wait_for(failed)
-    assert re.search(r"\(short\) can't .*: --memory 16777216 is too small: .*; expected at least",
-                     service.said(service.processes[0]))
+    assert re.search(
+        r"\(short\) can't .*: --memory 16777216 is too small: .*; expected at least",
+        service.said(service.processes[0]),
+    )
 
 
 def test_when_every_worker_fails_each_says_why(service, tmp_path):
@@ -257,6 +294,7 @@ def test_a_worker_whose_hosts_are_killed_hands_on(service, tmp_path):
 
 
 # ---- what a killed worker leaves ----
+
 
 @pytest.fixture
 def runtime():

@@ -1,10 +1,13 @@
-"""A service and its clients as processes of their own, for tests: everything on port 0, in a directory of its own, started and ended by this program alone.
+"""A service and its clients as processes of their own, for tests: everything on port 0, in a directory of
+its own, started and ended by this program alone.
 
-Nothing sleeps: daemons are waited for by the line that says that they are ready, clients by what they log (inotify) and by their end (pidfd), all of it
-up to a deadline that is there to end a hang and says what was waited for.
+Nothing sleeps: daemons are waited for by the line that says that they are ready, clients by what they log
+(inotify) and by their end (pidfd), all of it up to a deadline that is there to end a hang and says what was
+waited for.
 
-No process is given up for being slow: the service's own limits on silence and on starting are long, too, unless a test is about silence (Cluster(silence_s=...)).
-What must happen in the middle of a job happens while its clients are held: Rank(held=N) takes N batches and no more until go()."""
+No process is given up for being slow: the service's own limits on silence and on starting are long, too,
+unless a test is about silence (Cluster(silence_s=...)). What must happen in the middle of a job happens
+while its clients are held: Rank(held=N) takes N batches and no more until go()."""
 
 import ctypes
 import json
@@ -53,7 +56,13 @@ class Growth:
     def __init__(self, directory):
         libc = ctypes.CDLL(None, use_errno=True)
         self.fd = libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
-        if self.fd < 0 or libc.inotify_add_watch(self.fd, os.fsencode(directory), self.IN_MODIFY | self.IN_MOVED_TO | self.IN_CREATE) < 0:
+        if (
+            self.fd < 0
+            or libc.inotify_add_watch(
+                self.fd, os.fsencode(directory), self.IN_MODIFY | self.IN_MOVED_TO | self.IN_CREATE
+            )
+            < 0
+        ):
             raise OSError(ctypes.get_errno(), "inotify")
 
     def seen(self):
@@ -76,8 +85,14 @@ class Process:
         self.stopped = False
         self.pipes = []  # closed with it
         with open(self.err_path, "ab") as err:
-            self.popen = subprocess.Popen([*cluster.prefix(name), cluster.command, *map(str, words)], stdin=subprocess.DEVNULL, stdout=stdout, stderr=err,
-                                          env={**cluster.env, **(env or {})}, cwd=cluster.directory)
+            self.popen = subprocess.Popen(
+                [*cluster.prefix(name), cluster.command, *map(str, words)],
+                stdin=subprocess.DEVNULL,
+                stdout=stdout,
+                stderr=err,
+                env={**cluster.env, **(env or {})},
+                cwd=cluster.directory,
+            )
         self.pid = self.popen.pid
         self.pidfd = os.pidfd_open(self.pid)
         cluster.processes.append(self)
@@ -125,7 +140,10 @@ class Process:
         try:
             return self.popen.wait(seconds)
         except subprocess.TimeoutExpired:
-            raise Missed(f"after {seconds:g} s still waiting for the end of {self.name} (pid {self.pid}): {self.said()}") from None
+            raise Missed(
+                f"after {seconds:g} s still waiting for the end of {self.name} (pid {self.pid}): "
+                f"{self.said()}"
+            ) from None
 
     def said(self, n=1500):
         """The end of its stderr."""
@@ -158,7 +176,12 @@ class Daemon(Process):
         deadline = Deadline(seconds)
         out = self.popen.stdout.fileno()
         while b"\n" not in self.text:
-            if select.select([out], [], [], deadline.left(f"the ready line of {self.name} (pid {self.pid}); its stderr: {self.said()}"))[0]:
+            if select.select(
+                [out],
+                [],
+                [],
+                deadline.left(f"the ready line of {self.name} (pid {self.pid}); its stderr: {self.said()}"),
+            )[0]:
                 more = os.read(out, 4096)
                 if not more:
                     raise Missed(f"{self.name} ended with {self.wait()} before it was ready: {self.said()}")
@@ -180,10 +203,11 @@ class Run:
     dump: Path
     start: tuple
     out: Path
-    turns: int = -1  # a pipe, of the process's: it takes a batch for each turn that is written to it; negative: as it likes
-    seen: int = 0    # bytes of the log that were counted
-    count: int = 0   # lines
-    given: int = 0   # turns
+    # a pipe, of the process's: it takes a batch for each turn that is written to it; negative: as it likes
+    turns: int = -1
+    seen: int = 0  # bytes of the log that were counted
+    count: int = 0  # lines
+    given: int = 0  # turns
 
     def give(self, n):
         """It may take so many batches in all; None: as it likes, from now on."""
@@ -206,25 +230,54 @@ class Run:
 
     def result(self):
         lines = self.out.read_text().splitlines() if self.out.exists() else []
-        return json.loads(lines[-1]) if lines and lines[-1].startswith("{") and lines[-1].endswith("}") else None
+        return (
+            json.loads(lines[-1]) if lines and lines[-1].startswith("{") and lines[-1].endswith("}") else None
+        )
 
     def part(self):
         result = None if self.process.code == -signal.SIGKILL else self.result()
         if result and self.process.code != 0:
             result.setdefault("error", {"code": self.process.code})
         text = self.log.read_bytes() if self.log.exists() else b""
-        whole = text[:text.rfind(b"\n") + 1]  # a write that kill -9 cut off
-        return oracle.Part([oracle.parse_line(line) for line in whole.decode().splitlines()], self.start, result, self.dump)
+        whole = text[: text.rfind(b"\n") + 1]  # a write that kill -9 cut off
+        return oracle.Part(
+            [oracle.parse_line(line) for line in whole.decode().splitlines()], self.start, result, self.dump
+        )
 
 
 class Rank:
-    """`cachew run --service` for one rank: started again from its state as often as it is killed. held: after so many batches, of all its processes, it
-    takes no more until go(); None: never. (A build without named points is never held.)"""
+    """`cachew run --service` for one rank: started again from its state as often as it is killed. held:
+    after so many batches, of all its processes, it takes no more until go(); None: never. (A build without
+    named points is never held.)"""
 
-    def __init__(self, cluster, pipeline, job, rank=0, world_size=1, words=(), state_every=1, with_state=True, dump=False, start=None, service=None,
-                 held=None):
-        self.cluster, self.pipeline, self.job, self.rank, self.world_size = cluster, pipeline, job, rank, world_size
-        self.words, self.state_every, self.with_state, self.with_dump = list(map(str, words)), state_every, with_state, dump
+    def __init__(
+        self,
+        cluster,
+        pipeline,
+        job,
+        rank=0,
+        world_size=1,
+        words=(),
+        state_every=1,
+        with_state=True,
+        dump=False,
+        start=None,
+        service=None,
+        held=None,
+    ):
+        self.cluster, self.pipeline, self.job, self.rank, self.world_size = (
+            cluster,
+            pipeline,
+            job,
+            rank,
+            world_size,
+        )
+        self.words, self.state_every, self.with_state, self.with_dump = (
+            list(map(str, words)),
+            state_every,
+            with_state,
+            dump,
+        )
         self.service = service
         self.held = held
         self.name = f"client-{job}-{cluster.number()}-{rank}"
@@ -240,15 +293,37 @@ class Rank:
     def start(self, env=None):
         n = len(self.runs)
         base = self.cluster.directory / "logs" / f"{self.name}.{n}"
-        log, out, dump = base.with_suffix(f".{n}.log"), base.with_suffix(f".{n}.out"), base.with_suffix(f".{n}.dump") if self.with_dump else None
+        log, out, dump = (
+            base.with_suffix(f".{n}.log"),
+            base.with_suffix(f".{n}.out"),
+            base.with_suffix(f".{n}.dump") if self.with_dump else None,
+        )
         turns = -1
         if self.held is not None:
             pipe = base.with_suffix(f".{n}.turns")
             os.mkfifo(pipe)
-            turns = os.open(pipe, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)  # what is written before the process opens it stays
+            # what is written before the process opens it stays
+            turns = os.open(pipe, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
             env = {**(env or {}), "CACHEW_TURNS": str(pipe)}
-        words = ["run", self.pipeline, "--service", self.service or self.cluster.address, "--job", self.job, "--rank", self.rank, "--world-size", self.world_size,
-                 "--log", log, "--digest", "--json", "--wait", HANG_S, *self.words]
+        words = [
+            "run",
+            self.pipeline,
+            "--service",
+            self.service or self.cluster.address,
+            "--job",
+            self.job,
+            "--rank",
+            self.rank,
+            "--world-size",
+            self.world_size,
+            "--log",
+            log,
+            "--digest",
+            "--json",
+            "--wait",
+            HANG_S,
+            *self.words,
+        ]
         if self.with_state:
             words += ["--state", self.state, "--state-every", self.state_every]
         if dump:
@@ -276,7 +351,9 @@ class Rank:
         return sum(run.lines() for run in self.runs)
 
     def finish(self, seconds=HANG_S, code=0, alone=False):
-        """Waits for its end, which must be this; the result. No rank of its job is held any more; with `alone`, the other ranks stay held."""
+        """Waits for its end, which must be this; the result. No rank of its job is held any more; with
+        `alone`, the other ranks stay held.
+        """
         for r in self.cluster.ranks:
             if r.job == self.job and r.runs and (r is self or not alone):
                 r.go()
@@ -291,30 +368,49 @@ class Rank:
 class Cluster:
     """A dispatcher, workers and clients. At its end everything that it started is gone."""
 
-    def __init__(self, command=None, keep=None, seed=0, proxies=False, tag="", env=None, dispatcher_words=(), worker_words=(),
-                 silence_s=PATIENT_S):
+    def __init__(
+        self,
+        command=None,
+        keep=None,
+        seed=0,
+        proxies=False,
+        tag="",
+        env=None,
+        dispatcher_words=(),
+        worker_words=(),
+        silence_s=PATIENT_S,
+    ):
         self.command = command or CACHEW
         # Paths of Unix sockets are short: not below pytest's directories.
         self.directory = Path(tempfile.mkdtemp(prefix=f"cachew-{tag or 'test'}-"))
         self.keep = keep
         (self.directory / "logs").mkdir()
         (self.directory / "run").mkdir(mode=0o700)
-        self.env = {**os.environ, "CACHEW_INDEX_DIR": str(self.directory / "index"), "XDG_RUNTIME_DIR": str(self.directory / "run"),
-                    "TMPDIR": str(self.directory / "run"), **PATIENT, "CACHEW_SILENCE_S": str(silence_s), **(env or {})}
+        self.env = {
+            **os.environ,
+            "CACHEW_INDEX_DIR": str(self.directory / "index"),
+            "XDG_RUNTIME_DIR": str(self.directory / "run"),
+            "TMPDIR": str(self.directory / "run"),
+            **PATIENT,
+            "CACHEW_SILENCE_S": str(silence_s),
+            **(env or {}),
+        }
         self.dispatcher_words, self.worker_words = list(dispatcher_words), list(worker_words)
         self.processes, self.helpers, self.ranks, self.workers, self.numbers = [], [], [], {}, 0
         self.dispatcher = None
-        self.direct = ANY_PORT       # where the dispatcher listens; once known, the same after a restart
+        self.direct = ANY_PORT  # where the dispatcher listens; once known, the same after a restart
         self.growth = Growth(self.directory / "logs")
         self.network = Network(seed) if proxies else None
-        self.links = {}              # name: proxy
+        self.links = {}  # name: proxy
 
     def number(self):
         self.numbers += 1
         return self.numbers
 
     def prefix(self, name):
-        """What the process of this name is started by, as words before the command: it must become the command."""
+        """What the process of this name is started by, as words before the command: it must become the
+        command.
+        """
         return []
 
     # ---- roles ----
@@ -324,7 +420,9 @@ class Cluster:
         return self.direct
 
     def link(self, name, target=None):
-        """The proxy of this name, made when it is first asked for; the dispatcher's address where there are none."""
+        """The proxy of this name, made when it is first asked for; the dispatcher's address where there are
+        none.
+        """
         if not self.network:
             return None
         if name not in self.links:
@@ -351,7 +449,17 @@ class Cluster:
     def start_worker(self, key=None, *words, env=None, wait=True):
         """key: who takes the place of an earlier one under this key has its proxies."""
         key = key if key is not None else f"w{len(self.workers)}"
-        given = ["worker", "--dispatcher", self.to_dispatcher(key), "--listen", self.worker_listens(key), "--name", key, *self.worker_words, *words]
+        given = [
+            "worker",
+            "--dispatcher",
+            self.to_dispatcher(key),
+            "--listen",
+            self.worker_listens(key),
+            "--name",
+            key,
+            *self.worker_words,
+            *words,
+        ]
         link = self.link(f"client-{key}")
         if link:
             given += ["--advertise", link.address]
@@ -379,7 +487,16 @@ class Cluster:
 
     def rank(self, pipeline, job, *, start=None, **options):
         rank = options.get("rank", 0)
-        self.ranks.append(Rank(self, pipeline, job, service=self.to_dispatcher(f"client-{job}-{rank}") if self.network else None, start=start, **options))
+        self.ranks.append(
+            Rank(
+                self,
+                pipeline,
+                job,
+                service=self.to_dispatcher(f"client-{job}-{rank}") if self.network else None,
+                start=start,
+                **options,
+            )
+        )
         return self.ranks[-1]
 
     def run(self, pipeline, job="job", **options):
@@ -389,17 +506,42 @@ class Cluster:
     # ---- asking ----
 
     def question(self, verb, words):
-        return [*self.prefix(verb), self.command, verb, "--service", self.direct, "--json", "--wait", str(HANG_S), *map(str, words)]
+        return [
+            *self.prefix(verb),
+            self.command,
+            verb,
+            "--service",
+            self.direct,
+            "--json",
+            "--wait",
+            str(HANG_S),
+            *map(str, words),
+        ]
 
     def asking(self, verb, *words):
         """The same as ask, which nobody waits for: its process."""
-        command = subprocess.Popen(self.question(verb, words), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=self.env, cwd=self.directory)
+        command = subprocess.Popen(
+            self.question(verb, words),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env=self.env,
+            cwd=self.directory,
+        )
         self.helpers.append(command)
         return command
 
     def ask(self, verb, *words, seconds=HANG_S):
         """`cachew jobs|workers --json`: (exit code, value, stderr)."""
-        ran = subprocess.run(self.question(verb, words), check=False, capture_output=True, text=True, timeout=seconds, env=self.env, cwd=self.directory)
+        ran = subprocess.run(
+            self.question(verb, words),
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=seconds,
+            env=self.env,
+            cwd=self.directory,
+        )
         lines = ran.stdout.splitlines()
         return ran.returncode, json.loads(lines[-1]) if lines else None, ran.stderr
 
@@ -415,10 +557,14 @@ class Cluster:
     # ---- waiting ----
 
     def wait_job(self, rank, condition):
-        """Until the dispatcher's answer about a rank's job is as wanted; an end of the rank before that fails."""
+        """Until the dispatcher's answer about a rank's job is as wanted; an end of the rank before that
+        fails.
+        """
+
         def there(jobs):
             assert rank.process.running, f"{rank.name} ended with {rank.process.code}: {rank.process.said()}"
             return condition([j for j in jobs if j["name"] == rank.job])
+
         return self.until("jobs", there, f"{rank.job} to be there")
 
     def wait(self, condition, what, deadline):
@@ -436,12 +582,21 @@ class Cluster:
 
     def wait_lines(self, rank, n, seconds=HANG_S):
         """Until a rank has logged n batches; an end before that fails."""
+
         def there():
             if rank.lines() >= n:
                 return True
-            assert rank.process.running, f"{rank.name} ended with {rank.process.code} after {rank.lines()} batches: {rank.process.said()}"
+            assert rank.process.running, (
+                f"{rank.name} ended with {rank.process.code} after {rank.lines()} batches: "
+                f"{rank.process.said()}"
+            )
             return False
-        self.wait(there, lambda: f"batch {n} of {rank.name}, which has {rank.lines()}: {rank.process.said()}", seconds)
+
+        self.wait(
+            there,
+            lambda: f"batch {n} of {rank.name}, which has {rank.lines()}: {rank.process.said()}",
+            seconds,
+        )
 
     # ---- ending ----
 
@@ -466,8 +621,11 @@ class Cluster:
 
     def deaths(self):
         """Daemons that ended and were not told to."""
-        return [f"{p.name} (pid {p.pid}) ended by itself with {p.code}: {p.said()}" for p in self.processes
-                if isinstance(p, Daemon) and not p.running and not p.expected_end]
+        return [
+            f"{p.name} (pid {p.pid}) ended by itself with {p.code}: {p.said()}"
+            for p in self.processes
+            if isinstance(p, Daemon) and not p.running and not p.expected_end
+        ]
 
     def close(self):
         for p in reversed(self.processes):
@@ -494,12 +652,25 @@ def local_run(command, pipeline, directory, words=(), dump=True):
     """The local run that everything is compared with."""
     directory = Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
-    given = [command, "run", pipeline, "--digest", "--json", "--wait", HANG_S, "--log", directory / "local.log", *words]
+    given = [
+        command,
+        "run",
+        pipeline,
+        "--digest",
+        "--json",
+        "--wait",
+        HANG_S,
+        "--log",
+        directory / "local.log",
+        *words,
+    ]
     if dump:
         given += ["--dump", directory / "local.dump"]
     ran = subprocess.run([str(w) for w in given], check=False, capture_output=True, text=True, timeout=HANG_S)
     if ran.returncode != 0:
-        raise AssertionError(f"the local run ended with {ran.returncode}: {ran.stdout[-500:]} {ran.stderr[-1500:]}")
+        raise AssertionError(
+            f"the local run ended with {ran.returncode}: {ran.stdout[-500:]} {ran.stderr[-1500:]}"
+        )
     result = json.loads(ran.stdout.splitlines()[-1])
     return oracle.Local(directory / "local.log", directory / "local.dump" if dump else None, result), result
 

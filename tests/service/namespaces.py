@@ -1,6 +1,8 @@
-"""Hosts of a test's own: network namespaces on one switch, whose links go down and lose packets. Needs root, and ip (package iproute2); for loss, nft (nftables).
+"""Hosts of a test's own: network namespaces on one switch, whose links go down and lose packets. Needs root,
+and ip (package iproute2); for loss, nft (nftables).
 
-What a namespace has of the machine is everything but its network: files, processes and the clock are the same."""
+What a namespace has of the machine is everything but its network: files, processes and the clock are the
+same."""
 
 import os
 import shutil
@@ -14,7 +16,9 @@ HUB = "hub"
 
 
 def run(*words):
-    done = subprocess.run([str(w) for w in words], check=False, capture_output=True, text=True, timeout=HANG_S)
+    done = subprocess.run(
+        [str(w) for w in words], check=False, capture_output=True, text=True, timeout=HANG_S
+    )
     if done.returncode != 0:
         raise OSError(f"{' '.join(map(str, words))}: {done.stderr.strip()}")
     return done.stdout
@@ -36,8 +40,16 @@ def missing(*programs):
         run("ip", "-n", name, "link", "add", "try0", "type", "veth", "peer", "name", "try1")
         run("ip", "-n", name, "link", "add", "try2", "type", "bridge")
         if "nft" in programs:
-            run("ip", "netns", "exec", name, "nft", "add table inet try; add chain inet try c { type filter hook input priority 0; }; "
-                "add rule inet try c numgen random mod 100 < 20 drop")
+            run(
+                "ip",
+                "netns",
+                "exec",
+                name,
+                "nft",
+                "add table inet try; add chain inet try c { type "
+                "filter hook input priority 0; }; "
+                "add rule inet try c numgen random mod 100 < 20 drop",
+            )
     except OSError as e:
         return str(e)
     finally:
@@ -55,7 +67,21 @@ class Hosts:
         run("ip", "-n", self.namespace(HUB), "link", "set", "switch", "up")
         for name, i in self.names.items():
             self.make(name)
-            run("ip", "-n", self.namespace(HUB), "link", "add", f"port{i}", "type", "veth", "peer", "name", "eth0", "netns", self.namespace(name))
+            run(
+                "ip",
+                "-n",
+                self.namespace(HUB),
+                "link",
+                "add",
+                f"port{i}",
+                "type",
+                "veth",
+                "peer",
+                "name",
+                "eth0",
+                "netns",
+                self.namespace(name),
+            )
             run("ip", "-n", self.namespace(HUB), "link", "set", f"port{i}", "master", "switch", "up")
             run("ip", "-n", self.namespace(name), "address", "add", f"{self.address(name)}/24", "dev", "eth0")
             for link in ("lo", "eth0"):
@@ -85,8 +111,14 @@ class Hosts:
     def lose(self, name, other, percent):
         """Of what `name` gets from `other`, and the other way round."""
         for here, there in ((name, other), (other, name)):
-            run(*self.inside(here), "nft", "add table inet lossy; add chain inet lossy in { type filter hook input priority 0; }; "
-                f"add rule inet lossy in ip saddr {self.address(there)} numgen random mod 100 < {percent} counter drop")
+            run(
+                *self.inside(here),
+                "nft",
+                "add table inet lossy; add chain inet lossy in { type filter "
+                "hook input priority 0; }; "
+                f"add rule inet lossy in ip saddr {self.address(there)} numgen random mod 100 < {percent} "
+                f"counter drop",
+            )
 
     def lost(self, name):
         """Packets."""
@@ -102,13 +134,17 @@ class NetCluster(Cluster):
     """Dispatcher, workers and clients on hosts of their own: "d", the worker's key, "c"."""
 
     def __init__(self, hosts, **options):
-        super().__init__(dispatcher_words=["--insecure"], worker_words=["--insecure"], silence_s=SILENCE_S, **options)
+        super().__init__(
+            dispatcher_words=["--insecure"], worker_words=["--insecure"], silence_s=SILENCE_S, **options
+        )
         self.hosts = hosts
         self.direct = f"{hosts.address('d')}:0"
 
     def prefix(self, name):
         role = name.split("-")[0]
-        return self.hosts.inside("d" if role in ("dispatcher", "jobs", "workers") else "c" if role == "client" else role)
+        return self.hosts.inside(
+            "d" if role in ("dispatcher", "jobs", "workers") else "c" if role == "client" else role
+        )
 
     def worker_listens(self, key):
         return f"{self.hosts.address(key)}:0"

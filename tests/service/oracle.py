@@ -1,12 +1,14 @@
-"""The delivery oracle: from the logs of all ranks of a job it decides whether what was delivered is what a local run gives.
+"""The delivery oracle: from the logs of all ranks of a job it decides whether what was delivered is what a
+local run gives.
 
-A job is a list of generations: the ranks that began together, from one state. A rank is a list of parts: one process each, with the state that it began
-from and the lines that it logged. A part that was killed counts up to the state of the part behind it, as does a generation: what comes behind that is
-done again. The local run, with --log and --dump, is made once.
+A job is a list of generations: the ranks that began together, from one state. A rank is a list of parts: one
+process each, with the state that it began from and the lines that it logged. A part that was killed counts
+up to the state of the part behind it, as does a generation: what comes behind that is done again. The local
+run, with --log and --dump, is made once.
 
     local = Local(log, dump)
-    job = Job("exact", "exactly-once", [Generation(2, None, [[Part(lines)], [Part(lines, result=...), Part(lines, start=(0, 12))]])])
-    for problem in check(job, local): print(problem)
+    job = Job("exact", "exactly-once", [Generation(2, None, [[Part(lines)], [Part(lines, result=...),
+    Part(lines, start=(0, 12))]])]) for problem in check(job, local): print(problem)
 
 Nothing here is taken from the engine or the service: semantics.md, sections 6 and 8, is what it knows."""
 
@@ -21,7 +23,8 @@ import digest as hashes  # noqa: E402
 
 REPLACED, PADDING = 1, 2  # bits of flags
 MASK128 = hashes.MASK128
-ROUNDS_AHEAD = 64  # of order any: batches of so many rounds, from that of the first which did not come, may come
+# of order any: batches of so many rounds, from that of the first which did not come, may come
+ROUNDS_AHEAD = 64
 AT_MOST = 20  # problems of a kind: the first ones tell
 
 
@@ -52,7 +55,16 @@ class Line:
 
 def parse_line(text):
     o = json.loads(text)
-    return Line(o["epoch"], o["g"], o["rank"], o["n"], tuple(o["flags"]), tuple(o["records"]), int(o["hash"], 16), o["t"])
+    return Line(
+        o["epoch"],
+        o["g"],
+        o["rank"],
+        o["n"],
+        tuple(o["flags"]),
+        tuple(o["records"]),
+        int(o["hash"], 16),
+        o["t"],
+    )
 
 
 def read_log(path):
@@ -65,7 +77,9 @@ def read_log(path):
 
 
 class State(tuple):
-    """(epoch, g), and in order any the batches of that epoch from g on that were handed out before their turn."""
+    """(epoch, g), and in order any the batches of that epoch from g on that were handed out before their
+    turn.
+    """
 
     handed = frozenset()
 
@@ -78,7 +92,11 @@ def read_state(path):
     saved = json.loads(path.read_text())
     state = State((saved["epoch"], saved["g"]))
     bits = int(saved.get("handed_out", "0"), 16)
-    state.handed = frozenset((state[0], state[1] + saved["rank"] + i * saved["world_size"]) for i in range(bits.bit_length()) if bits >> i & 1)
+    state.handed = frozenset(
+        (state[0], state[1] + saved["rank"] + i * saved["world_size"])
+        for i in range(bits.bit_length())
+        if bits >> i & 1
+    )
     return state
 
 
@@ -87,9 +105,9 @@ class Part:
     """One process of a rank."""
 
     lines: list
-    start: tuple = None    # (epoch, g) of the state that it went on from; None: from the beginning
-    result: dict = None    # what --digest --json printed; None: it did not get so far
-    dump: Path = None      # --dump
+    start: tuple = None  # (epoch, g) of the state that it went on from; None: from the beginning
+    result: dict = None  # what --digest --json printed; None: it did not get so far
+    dump: Path = None  # --dump
 
 
 @dataclass
@@ -98,7 +116,7 @@ class Generation:
 
     world_size: int
     start: tuple
-    ranks: list            # per rank its parts
+    ranks: list  # per rank its parts
 
 
 @dataclass
@@ -118,7 +136,10 @@ class Local:
         self.epochs = collections.defaultdict(list)
         for line in self.lines:
             if line.g != len(self.epochs[line.epoch]):
-                raise ValueError(f"the local log itself is not in order: g {line.g} of epoch {line.epoch} is line {len(self.epochs[line.epoch])}")
+                raise ValueError(
+                    f"the local log itself is not in order: g {line.g} of epoch {line.epoch} "
+                    f"is line {len(self.epochs[line.epoch])}"
+                )
             self.epochs[line.epoch].append(line)
         self.n_epochs = max(self.epochs, default=-1) + 1
         self.digest = sum(line.hash for line in self.lines) & MASK128
@@ -159,16 +180,19 @@ def elements_of(dump, line):
 
 # ---- what is expected ----
 
+
 @dataclass(frozen=True)
 class Expected:
     epoch: int
     g: int
-    source: Line           # the local batch that it is
+    source: Line  # the local batch that it is
     padding: bool
 
 
 def expected(local, start, rank, world_size, n_epochs):
-    """What a rank gets that goes on from a state: in its epoch the rounds begin at the state's g, later at 0. The last round is filled."""
+    """What a rank gets that goes on from a state: in its epoch the rounds begin at the state's g, later at
+    0. The last round is filled.
+    """
     out = []
     begin_epoch, begin_g = start or (0, 0)
     for epoch in range(begin_epoch, n_epochs):
@@ -199,6 +223,7 @@ class Report:
 
 # ---- exact order ----
 
+
 def difference(line, want, local):
     """(kind, text) of what is wrong with the batch that stands where `want` should; None: nothing."""
     if line.at != (want.epoch, want.g):
@@ -207,26 +232,44 @@ def difference(line, want, local):
     if want.padding:
         if not line.padding or not all(f & PADDING for f in line.flags):
             if line.n:
-                return "padding", f"g {line.g} fills up the last round of epoch {line.epoch} and is not flagged so: flags {line.flags}"
+                return (
+                    "padding",
+                    f"g {line.g} fills up the last round of epoch {line.epoch} and is not flagged so: "
+                    f"flags {line.flags}",
+                )
         h = local.padding_hash(line.epoch, line.g, s)
         if line.records != s.records or (h is not None and h != line.hash):
-            return "padding", f"g {line.g} should repeat g {s.g} of epoch {line.epoch} (records {s.records[:4]}), got {line.records[:4]}"
+            return (
+                "padding",
+                f"g {line.g} should repeat g {s.g} of epoch {line.epoch} (records {s.records[:4]}), got "
+                f"{line.records[:4]}",
+            )
         return None
     if line.padding:
         return "padding", f"g {line.g} of epoch {line.epoch} is flagged as padding, and is none"
     if line.records != s.records:
         at = next((i for i, (a, b) in enumerate(zip(line.records, s.records)) if a != b), min(line.n, s.n))
-        here, there = line.records[at:at + 1] or ("nothing",), s.records[at:at + 1] or ("nothing",)
-        return "records", f"g {line.g} of epoch {line.epoch}: {line.n} records, {s.n} expected; row {at} is {here[0]}, {there[0]} expected"
+        here, there = line.records[at : at + 1] or ("nothing",), s.records[at : at + 1] or ("nothing",)
+        return (
+            "records",
+            f"g {line.g} of epoch {line.epoch}: {line.n} records, {s.n} expected; row {at} is {here[0]}, "
+            f"{there[0]} expected",
+        )
     if line.flags != s.flags:
         return "flags", f"g {line.g} of epoch {line.epoch}: flags {line.flags}, {s.flags} expected"
     if line.hash != s.hash:
-        return "hash", f"g {line.g} of epoch {line.epoch} has the right records and other contents: {line.hash:032x}, {s.hash:032x} expected"
+        return (
+            "hash",
+            f"g {line.g} of epoch {line.epoch} has the right records and other contents: {line.hash:032x}, "
+            f"{s.hash:032x} expected",
+        )
     return None
 
 
 def check_run(name, lines, wanted, local, complete, report):
-    """Lines are the first of what is wanted; all of it, if complete. One problem at most: what follows a wrong place is no news."""
+    """Lines are the first of what is wanted; all of it, if complete. One problem at most: what follows a
+    wrong place is no news.
+    """
     for i, line in enumerate(lines):
         if i >= len(wanted):
             kind = "repeated" if line.at in {w.at for w in lines[:i]} else "too many"
@@ -239,14 +282,27 @@ def check_run(name, lines, wanted, local, complete, report):
             continue
         if line.at in {w.at for w in lines[:i]}:
             return report("repeated", f"{name}: {line} was delivered twice")
-        if (want.epoch, want.g) in {w.at for w in lines[i + 1:]}:
-            return report("order", f"{name}: {line} comes before g {want.g} of epoch {want.epoch}, which is next")
+        if (want.epoch, want.g) in {w.at for w in lines[i + 1 :]}:
+            return report(
+                "order", f"{name}: {line} comes before g {want.g} of epoch {want.epoch}, which is next"
+            )
         if line.at not in {(w.epoch, w.g) for w in wanted}:
-            return report("not its own", f"{name}: {line} where g {want.g} of epoch {want.epoch} is next: it is not this rank's")
-        return report("lost", f"{name}: g {want.g} of epoch {want.epoch} (records {want.source.records[:3]}) is missing; {line} follows")
+            return report(
+                "not its own",
+                f"{name}: {line} where g {want.g} of epoch {want.epoch} is next: it is not this rank's",
+            )
+        return report(
+            "lost",
+            f"{name}: g {want.g} of epoch {want.epoch} (records "
+            f"{want.source.records[:3]}) is missing; {line} follows",
+        )
     if complete and len(lines) < len(wanted):
         want = wanted[len(lines)]
-        report("lost", f"{name}: it ends before g {want.g} of epoch {want.epoch}: {len(wanted) - len(lines)} batches are missing")
+        report(
+            "lost",
+            f"{name}: it ends before g {want.g} of epoch {want.epoch}: "
+            f"{len(wanted) - len(lines)} batches are missing",
+        )
 
 
 def covers(at, line):
@@ -260,30 +316,49 @@ def cut(lines, at):
 
 # ---- any order: the batches of exact order, in the order in which they were ready ----
 
+
 def check_run_any(name, lines, wanted, local, complete, report, world_size, handed=frozenset()):
-    """Each line is one of those that are wanted, once, and at most 63 rounds behind the first that did not come."""
+    """Each line is one of those that are wanted, once, and at most 63 rounds behind the first that did
+    not come.
+    """
     wanted = [w for w in wanted if (w.epoch, w.g) not in handed]
     by_place = {(w.epoch, w.g): w for w in wanted}
     came, first = set(), 0
     for line in lines:
         want = by_place.get(line.at)
         if line.at in came or want is None:
-            kind = "repeated" if line.at in came or line.at in handed else "too many" if line.epoch >= local.n_epochs else "not its own"
+            kind = (
+                "repeated"
+                if line.at in came or line.at in handed
+                else "too many"
+                if line.epoch >= local.n_epochs
+                else "not its own"
+            )
             return report(kind, f"{name}: {line} was handed out before, or is not this rank's")
         wrong = difference(line, want, local)
         if wrong:
             return report(wrong[0], f"{name}: {wrong[1]}")
         if line.epoch != wanted[first].epoch or (line.g - wanted[first].g) // world_size >= ROUNDS_AHEAD:
-            return report("order", f"{name}: {line} comes before g {wanted[first].g} of epoch {wanted[first].epoch}, which is too far before it")
+            return report(
+                "order",
+                f"{name}: {line} comes before g {wanted[first].g} of epoch "
+                f"{wanted[first].epoch}, which is too far before it",
+            )
         came.add(line.at)
         while first < len(wanted) and (wanted[first].epoch, wanted[first].g) in came:
             first += 1
     if complete and first < len(wanted):
-        report("lost", f"{name}: it ends without g {wanted[first].g} of epoch {wanted[first].epoch}: {len(wanted) - len(came)} batches are missing")
+        report(
+            "lost",
+            f"{name}: it ends without g {wanted[first].g} of epoch {wanted[first].epoch}: "
+            f"{len(wanted) - len(came)} batches are missing",
+        )
 
 
 def kept_of_rank(parts, end):
-    """The lines that count: each part up to where the next one begins, the last one up to the next generation."""
+    """The lines that count: each part up to where the next one begins, the last one up to the next
+    generation.
+    """
     kept = []
     for i, part in enumerate(parts):
         if i + 1 < len(parts):
@@ -297,25 +372,37 @@ def check_batches(job, local, report):
     for n, generation in enumerate(job.generations):
         end = job.generations[n + 1].start or (0, 0) if n + 1 < len(job.generations) else None
         for rank, parts in enumerate(generation.ranks):
-            name = f"rank {rank} of {generation.world_size}" + (f" (generation {n})" if len(job.generations) > 1 else "")
+            name = f"rank {rank} of {generation.world_size}" + (
+                f" (generation {n})" if len(job.generations) > 1 else ""
+            )
             for i, part in enumerate(parts):
                 finished = i + 1 == len(parts) and part.result is not None and "error" not in part.result
                 start = part.start if i else generation.start
                 wanted = expected(local, start, rank, generation.world_size, job.epochs)
                 if job.order == "any":
-                    check_run_any(f"{name}, process {i}", part.lines, wanted, local, finished, report, generation.world_size, getattr(start, "handed", frozenset()))
+                    check_run_any(
+                        f"{name}, process {i}",
+                        part.lines,
+                        wanted,
+                        local,
+                        finished,
+                        report,
+                        generation.world_size,
+                        getattr(start, "handed", frozenset()),
+                    )
                 else:
                     check_run(f"{name}, process {i}", part.lines, wanted, local, finished, report)
             wanted = expected(local, generation.start, rank, generation.world_size, job.epochs)
             if end is not None:
                 wanted = [w for w in wanted if (w.epoch, w.g) < end]
             kept = kept_of_rank(parts, end)
-            if job.order == "any": # what is kept of a part may have come behind what is not
+            if job.order == "any":  # what is kept of a part may have come behind what is not
                 kept.sort(key=lambda line: line.at)
             check_run(f"{name}, all of it", kept, wanted, local, True, report)
 
 
 # ---- at most once ----
+
 
 def check_sets(job, local, report):
     """What counts is which elements came, and what is in them."""
@@ -326,7 +413,10 @@ def check_sets(job, local, report):
             seen[key] += 1
             there = local.elements.get(key)
             if not there:
-                report("foreign", f"{name}: {line}: record {record} is not in epoch {line.epoch} of the local run")
+                report(
+                    "foreign",
+                    f"{name}: {line}: record {record} is not in epoch {line.epoch} of the local run",
+                )
             elif part.dump is not None and local.dump is not None and h not in there:
                 report("hash", f"{name}: {line}: record {record} has other contents")
             elif seen[key] > sum(there.values()):
@@ -343,12 +433,17 @@ def check_numbers(job, report):
                 for line in part.lines:
                     begin = start[1] if line.epoch == start[0] else 0
                     if line.at in came or line.at < start or (line.g - begin) % generation.world_size != rank:
-                        report("order", f"rank {rank} (generation {n}, process {i}): {line} was handed out before, or is not this rank's")
+                        report(
+                            "order",
+                            f"rank {rank} (generation {n}, process {i}): {line} was handed out "
+                            f"before, or is not this rank's",
+                        )
                         break
                     came.add(line.at)
 
 
 # ---- both ----
+
 
 def kept_lines(job):
     """(name, part, line) of all lines that count, padding left out."""
@@ -372,13 +467,19 @@ def check_results(job, report):
                     continue
                 total = sum(line.hash for line in part.lines if not line.padding) & MASK128
                 if total != int(part.result["digest"], 16):
-                    report("digest", f"rank {rank} (generation {n}, process {i}) says {part.result['digest']}, its log {total:032x}")
+                    report(
+                        "digest",
+                        f"rank {rank} (generation {n}, process {i}) says "
+                        f"{part.result['digest']}, its log {total:032x}",
+                    )
 
 
 def check_ranks(job, report):
     for n, generation in enumerate(job.generations):
         if len(generation.ranks) != generation.world_size:
-            report("ranks", f"generation {n} has {len(generation.ranks)} ranks, {generation.world_size} expected")
+            report(
+                "ranks", f"generation {n} has {len(generation.ranks)} ranks, {generation.world_size} expected"
+            )
         for rank, parts in enumerate(generation.ranks):
             for part in parts:
                 if any(line.rank != rank for line in part.lines):
@@ -394,7 +495,9 @@ def check(job, local):
         check_batches(job, local, report)
         total = sum(line.hash for _, _, line in kept_lines(job)) & MASK128
         if total != local.digest:
-            report("digest", f"all ranks and parts add up to {total:032x}, the local run to {local.digest:032x}")
+            report(
+                "digest", f"all ranks and parts add up to {total:032x}, the local run to {local.digest:032x}"
+            )
     else:
         check_numbers(job, report)
         check_sets(job, local, report)

@@ -1,5 +1,6 @@
-"""A TCP proxy that breaks connections: put between two roles of the service, it drops, resets, half-closes, delays, throttles, stalls, damages or
-swallows what goes through. No privileges needed. One thread with an event loop carries all proxies of a Network.
+"""A TCP proxy that breaks connections: put between two roles of the service, it drops, resets, half-closes,
+delays, throttles, stalls, damages or swallows what goes through. No privileges needed. One thread with an
+event loop carries all proxies of a Network.
 
     with Network() as network:
         link = network.proxy("client-dispatcher", target="127.0.0.1:5050")
@@ -8,8 +9,8 @@ swallows what goes through. No privileges needed. One thread with an event loop 
         link.throttle(100_000)        # bytes/s, from now on; None: as fast as it goes
         link.black_hole(True)         # everything is accepted, nothing goes through
 
-What happens to connections there are happens at once; delay, throttle, stall and black_hole hold for later ones too. A connection that was swallowed once
-never carries anything again: bytes are missing."""
+What happens to connections there are happens at once; delay, throttle, stall and black_hole hold for later
+ones too. A connection that was swallowed once never carries anything again: bytes are missing."""
 
 import asyncio
 import contextlib
@@ -42,7 +43,7 @@ class Connection:
                 if self.damage[direction]:
                     self.damage[direction] = False
                     at = self.proxy.draw.randrange(len(data))
-                    data = data[:at] + bytes([data[at] ^ 1 << self.proxy.draw.randrange(8)]) + data[at + 1:]
+                    data = data[:at] + bytes([data[at] ^ 1 << self.proxy.draw.randrange(8)]) + data[at + 1 :]
                 self.proxy.carried[direction] += len(data)
                 writer.write(data)
                 await writer.drain()
@@ -126,6 +127,7 @@ class Proxy:
             for c in self.connections if on else ():
                 c.swallowed = True
             return len(self.connections)
+
         return self._call(change)
 
     def refuse(self, on):
@@ -134,11 +136,13 @@ class Proxy:
 
     def heal(self):
         """Whatever was on is off. Connections that lost bytes are ended."""
+
         def change():
             self.delay_s, self.rate, self.swallowing, self.refusing = 0.0, None, False, False
             self.flowing.set()
             for c in [c for c in self.connections if c.swallowed]:
                 c.close()
+
         self._call(change)
 
     @property
@@ -152,11 +156,13 @@ class Proxy:
 
     def _each(self, function):
         """How many it happened to."""
+
         def change():
             there = list(self.connections)
             for c in there:
                 function(c)
             return len(there)
+
         return self._call(change)
 
     def chunk(self):
@@ -227,8 +233,10 @@ class Network:
 
     def call(self, function):
         """Runs a function on the loop's thread."""
+
         async def run():
             return function()
+
         return self.wait(run())
 
     def wait(self, coroutine):

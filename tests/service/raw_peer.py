@@ -1,4 +1,6 @@
-"""A peer that speaks the protocol as docs/protocol.md has it, by hand, and as badly as a test wants. Shares no code with the project's."""
+"""A peer that speaks the protocol as docs/protocol.md has it, by hand, and as badly as a test wants. Shares
+no code with the project's.
+"""
 
 import socket
 import struct
@@ -20,7 +22,11 @@ def number(key, value):
 
 
 def envelope(kind, message=b"", request=0, answer=0):
-    return (number(1, request) if request else b"") + (number(2, answer) if answer else b"") + field(kind, message)
+    return (
+        (number(1, request) if request else b"")
+        + (number(2, answer) if answer else b"")
+        + field(kind, message)
+    )
 
 
 def frame(message):
@@ -29,7 +35,15 @@ def frame(message):
 
 
 def hello(role, token="", host="nowhere"):
-    said = number(1, 1) + number(2, 1) + number(4, role) + field(5, token.encode()) + field(6, b"raw") + field(8, bytes(range(16))) + field(9, host.encode())
+    said = (
+        number(1, 1)
+        + number(2, 1)
+        + number(4, role)
+        + field(5, token.encode())
+        + field(6, b"raw")
+        + field(8, bytes(range(16)))
+        + field(9, host.encode())
+    )
     return frame(envelope(HELLO, said, request=1 << 63 | 1))
 
 
@@ -52,7 +66,7 @@ def fields(message):
             value, at = read_varint(message, at)
         else:
             size, at = (8, at) if key & 7 == 1 else (4, at) if key & 7 == 5 else read_varint(message, at)
-            value, at = message[at:at + size], at + size
+            value, at = message[at : at + size], at + size
         found.append((key >> 3, value))
     return found
 
@@ -62,8 +76,8 @@ def frames(stream):
     found, at = [], 0
     while at + HEADER.size <= len(stream):
         magic, size, payload, _, _ = HEADER.unpack_from(stream, at)
-        assert magic == b"CWF1", (at, bytes(stream[at:at + 16]))
-        message = bytes(stream[at + HEADER.size:at + HEADER.size + size])
+        assert magic == b"CWF1", (at, bytes(stream[at : at + 16]))
+        message = bytes(stream[at + HEADER.size : at + HEADER.size + size])
         if len(message) < size:
             break
         parts = fields(message)

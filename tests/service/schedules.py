@@ -1,13 +1,17 @@
-"""Random schedules: a job, a service, and what is done to them, all from a seed. The same seed is the same schedule; play.py plays one.
+"""Random schedules: a job, a service, and what is done to them, all from a seed. The same seed is the same
+schedule; play.py plays one.
 
-A schedule is JSON throughout, so that one that failed can be printed, kept, cut down by hand and played again."""
+A schedule is JSON throughout, so that one that failed can be printed, kept, cut down by hand and played
+again."""
 
 import random
 
 from deadlines import SILENCE_S
 
-# The faults of each role. They happen at random instants (a share of the job's batches, or a time), or in a phase of a range's life. A phase is where a process of a
-# test build stands at one of its named points (`cachew doctor --crash-points`): it stops itself there, the fault happens, to it or to somebody else, and it goes on.
+# The faults of each role. They happen at random instants (a share of the job's batches, or a time), or in a
+# phase of a range's life. A phase is where a process of a test build stands at one of its named points
+# (`cachew doctor --crash-points`): it stops itself there, the fault happens, to it or to somebody else, and
+# it goes on.
 PROCESS_KINDS = {
     "worker": ["kill9", "pause", "restart", "drain"],
     "dispatcher": ["kill9", "pause", "restart"],
@@ -17,8 +21,13 @@ LINKS = ["client-dispatcher", "worker-dispatcher", "client-worker"]
 LINK_KINDS = ["drop", "reset", "half-close", "delay", "throttle", "stall", "black-hole", "damage", "refuse"]
 PHASES = ["attach", "lease", "mid-batch", "remnant", "completion", "commit"]
 INSTANT = "instant"
-FAULTS = [(role, kind) for role, kinds in [*PROCESS_KINDS.items(), *((link, LINK_KINDS) for link in LINKS)] for kind in kinds]
-# Every kind of fault in every phase, mixed: each schedule has two of them, so that a row of half as many schedules has all.
+FAULTS = [
+    (role, kind)
+    for role, kinds in [*PROCESS_KINDS.items(), *((link, LINK_KINDS) for link in LINKS)]
+    for kind in kinds
+]
+# Every kind of fault in every phase, mixed: each schedule has two of them, so that a row of half as many
+# schedules has all.
 CELLS = [(role, kind, phase) for role, kind in FAULTS for phase in PHASES]
 random.Random("cells").shuffle(CELLS)
 CELLS_EACH = 2
@@ -35,87 +44,182 @@ def counted(draw, data):
 
 
 def counted_with_passes(draw, data):
-    return [{"op": "range", "stop": draw.randint(300, 700)}, {"op": "shuffle"}, {"op": "repeat", "count": 3}, {"op": "skip", "count": draw.randint(0, 50)},
-            {"op": "take", "count": draw.randint(600, 2000)}, batch(draw, 7, 8)]
+    return [
+        {"op": "range", "stop": draw.randint(300, 700)},
+        {"op": "shuffle"},
+        {"op": "repeat", "count": 3},
+        {"op": "skip", "count": draw.randint(0, 50)},
+        {"op": "take", "count": draw.randint(600, 2000)},
+        batch(draw, 7, 8),
+    ]
 
 
 def filtered(draw, data):
-    return [{"op": "range", "stop": draw.randint(1200, 3000)}, {"op": "filter", "where": f"value % {draw.randint(3, 7)} != 0"}, {"op": "shuffle"}, batch(draw, 5, 8, 11)]
+    return [
+        {"op": "range", "stop": draw.randint(1200, 3000)},
+        {"op": "filter", "where": f"value % {draw.randint(3, 7)} != 0"},
+        {"op": "shuffle"},
+        batch(draw, 5, 8, 11),
+    ]
 
 
 def nearly_empty(draw, data):
     """Ranges that give no batch at all, and batches with parts in many of them."""
-    return [{"op": "range", "stop": draw.randint(2000, 4000)}, {"op": "filter", "where": "value % 37 == 5"}, {"op": "shuffle"}, batch(draw, 3, 4)]
+    return [
+        {"op": "range", "stop": draw.randint(2000, 4000)},
+        {"op": "filter", "where": "value % 37 == 5"},
+        {"op": "shuffle"},
+        batch(draw, 3, 4),
+    ]
 
 
 def bucketed(draw, data):
     sizes = [draw.randint(3, 9) for _ in range(4)]
-    return [{"op": "range", "stop": draw.randint(1000, 2000)}, {"op": "filter", "where": "value % 11 != 3"}, {"op": "shuffle"},
-            {"op": "bucket_by_length", "length": "value * 7 % 23", "boundaries": [4, 9, 17], "sizes": sizes}]
+    return [
+        {"op": "range", "stop": draw.randint(1000, 2000)},
+        {"op": "filter", "where": "value % 11 != 3"},
+        {"op": "shuffle"},
+        {"op": "bucket_by_length", "length": "value * 7 % 23", "boundaries": [4, 9, 17], "sizes": sizes},
+    ]
 
 
 def padded(draw, data):
-    return [{"op": "tfrecord", "files": f"{data}/plain-*.tfrecord"}, {"op": "parse_example", "features": {"id": "int64", "tokens": {"dtype": "int64", "variable": True}}},
-            {"op": "repeat", "count": draw.randint(4, 8)}, {"op": "shuffle"},
-            {"op": "bucket_by_length", "length": "length(tokens)", "boundaries": [2, 4, 6], "sizes": [9, 8, 6, 5], "pad": {"tokens": -1}}]
+    return [
+        {"op": "tfrecord", "files": f"{data}/plain-*.tfrecord"},
+        {"op": "parse_example", "features": {"id": "int64", "tokens": {"dtype": "int64", "variable": True}}},
+        {"op": "repeat", "count": draw.randint(4, 8)},
+        {"op": "shuffle"},
+        {
+            "op": "bucket_by_length",
+            "length": "length(tokens)",
+            "boundaries": [2, 4, 6],
+            "sizes": [9, 8, 6, 5],
+            "pad": {"tokens": -1},
+        },
+    ]
 
 
 def strings(draw, data):
     files = draw.choice(["plain-*.tfrecord", "gzip-*.tfrecord.gz"])
-    return [{"op": "tfrecord", "files": f"{data}/{files}"}, {"op": "parse_example", "features": {"id": "int64", "name": "bytes", "blob": "bytes"}},
-            {"op": "repeat", "count": draw.randint(3, 6)}, *([{"op": "shuffle"}] if draw.random() < 0.7 else []), batch(draw, 5, 8)]
+    return [
+        {"op": "tfrecord", "files": f"{data}/{files}"},
+        {"op": "parse_example", "features": {"id": "int64", "name": "bytes", "blob": "bytes"}},
+        {"op": "repeat", "count": draw.randint(3, 6)},
+        *([{"op": "shuffle"}] if draw.random() < 0.7 else []),
+        batch(draw, 5, 8),
+    ]
 
 
 def one_range(draw, data):
     """The epoch is one range, on one worker."""
-    return [{"op": "range", "stop": draw.randint(800, 1600)}, {"op": "shuffle"}, {"op": "filter", "where": "value % 3 != 1"},
-            {"op": "skip", "count": draw.randint(300, 700) // 4}, batch(draw, 6, 8)]
+    return [
+        {"op": "range", "stop": draw.randint(800, 1600)},
+        {"op": "shuffle"},
+        {"op": "filter", "where": "value % 3 != 1"},
+        {"op": "skip", "count": draw.randint(300, 700) // 4},
+        batch(draw, 6, 8),
+    ]
 
 
 def limited(draw, data):
     """An epoch that ends where its take is full."""
-    return [{"op": "range", "stop": draw.randint(1200, 3000)}, {"op": "shuffle"}, {"op": "filter", "where": "value % 3 != 1"},
-            {"op": "take", "count": draw.randint(300, 700)}, batch(draw, 6, 8)]
+    return [
+        {"op": "range", "stop": draw.randint(1200, 3000)},
+        {"op": "shuffle"},
+        {"op": "filter", "where": "value % 3 != 1"},
+        {"op": "take", "count": draw.randint(300, 700)},
+        batch(draw, 6, 8),
+    ]
 
 
 def failing(draw, data):
-    return [{"op": "range", "stop": draw.randint(1000, 2000)}, {"op": "fail", "where": f"value % {draw.randint(9, 17)} == 4"}, {"op": "shuffle"},
-            *([{"op": "filter", "where": "value % 4 != 2"}] if draw.random() < 0.5 else []), batch(draw, 6, 8)]
+    return [
+        {"op": "range", "stop": draw.randint(1000, 2000)},
+        {"op": "fail", "where": f"value % {draw.randint(9, 17)} == 4"},
+        {"op": "shuffle"},
+        *([{"op": "filter", "where": "value % 4 != 2"}] if draw.random() < 0.5 else []),
+        batch(draw, 6, 8),
+    ]
 
 
 def replacing(draw, data):
-    """Unshuffled, and without a short last window: so each window has elements that neither fail nor are dropped, and can be drawn instead of those that fail."""
-    return [{"op": "range", "stop": 24 * draw.randint(42, 83)}, {"op": "fail", "where": f"value % {draw.randint(9, 17)} == 4"},
-            *([{"op": "filter", "where": "value % 4 != 2"}] if draw.random() < 0.5 else []), batch(draw, 6, 8)]
+    """Unshuffled, and without a short last window: so each window has elements that neither fail nor are
+    dropped, and can be drawn instead of those that fail.
+    """
+    return [
+        {"op": "range", "stop": 24 * draw.randint(42, 83)},
+        {"op": "fail", "where": f"value % {draw.randint(9, 17)} == 4"},
+        *([{"op": "filter", "where": "value % 4 != 2"}] if draw.random() < 0.5 else []),
+        batch(draw, 6, 8),
+    ]
 
 
 def large(draw, data):
     """Batches of some hundred KiB."""
-    return [{"op": "synthetic", "count": draw.randint(400, 700), "shape": [64, 80], "dtype": "float32"}, {"op": "shuffle"}, batch(draw, 6, 10)]
+    return [
+        {"op": "synthetic", "count": draw.randint(400, 700), "shape": [64, 80], "dtype": "float32"},
+        {"op": "shuffle"},
+        batch(draw, 6, 10),
+    ]
 
 
 def mixed(draw, data):
-    return [{"op": "concat", "inputs": [[{"op": "range", "stop": draw.randint(200, 900)}], [{"op": "range", "start": 5000, "stop": 5600}, {"op": "repeat", "count": 2}]]},
-            {"op": "assign", "set": {"square": "value * value", "half": "value / 2"}}, {"op": "shuffle"}, batch(draw, 8, 9)]
+    return [
+        {
+            "op": "concat",
+            "inputs": [
+                [{"op": "range", "stop": draw.randint(200, 900)}],
+                [{"op": "range", "start": 5000, "stop": 5600}, {"op": "repeat", "count": 2}],
+            ],
+        },
+        {"op": "assign", "set": {"square": "value * value", "half": "value / 2"}},
+        {"op": "shuffle"},
+        batch(draw, 8, 9),
+    ]
 
 
 def unbatched(draw, data):
-    return [{"op": "range", "stop": draw.randint(250, 400)}, *([{"op": "filter", "where": "value % 5 != 0"}] if draw.random() < 0.5 else []), {"op": "shuffle"}]
+    return [
+        {"op": "range", "stop": draw.randint(250, 400)},
+        *([{"op": "filter", "where": "value % 5 != 0"}] if draw.random() < 0.5 else []),
+        {"op": "shuffle"},
+    ]
 
 
-PIPELINES = [counted, counted_with_passes, filtered, nearly_empty, bucketed, padded, strings, one_range, failing, replacing, large, mixed, unbatched, limited]
+PIPELINES = [
+    counted,
+    counted_with_passes,
+    filtered,
+    nearly_empty,
+    bucketed,
+    padded,
+    strings,
+    one_range,
+    failing,
+    replacing,
+    large,
+    mixed,
+    unbatched,
+    limited,
+]
 # Behind what is lost other elements share a batch, and what they are padded to differs.
 ONLY_EXACTLY_ONCE = [padded]
-COUNTED = {"counted", "counted_with_passes", "strings", "failing", "replacing", "large", "mixed", "unbatched"}  # without a filter
+# without a filter
+COUNTED = {"counted", "counted_with_passes", "strings", "failing", "replacing", "large", "mixed", "unbatched"}
 LEAVING = [filtered, nearly_empty, bucketed, padded, limited]  # their ranges leave something over
-MANY_TIMES = {"attach", "mid-batch"}                   # phases that also an epoch of one range goes through more than once
+# phases that also an epoch of one range goes through more than once
+MANY_TIMES = {"attach", "mid-batch"}
 ON_ERROR = {failing: "skip", replacing: "replace"}
 
 
 def pipeline(draw, data, guarantee, phases):
     """With ranges that go through these phases, more than once."""
     many = not phases <= MANY_TIMES
-    choice = [p for p in (LEAVING if "remnant" in phases else PIPELINES) if (guarantee == "exactly-once" or p not in ONLY_EXACTLY_ONCE) and not (many and p is one_range)]
+    choice = [
+        p
+        for p in (LEAVING if "remnant" in phases else PIPELINES)
+        if (guarantee == "exactly-once" or p not in ONLY_EXACTLY_ONCE) and not (many and p is one_range)
+    ]
     choice += [one_range] * 3 if phases and not many else []  # else it is rare
     make = draw.choice(choice)
     out = {"cachew": 1, "pipeline": make(draw, data)}
@@ -125,12 +229,20 @@ def pipeline(draw, data, guarantee, phases):
 
 
 def slowed(out, draw, workers, threads, kind):
-    """A delay per element, behind the elements' last change, so that the job takes a second or two with all its workers."""
+    """A delay per element, behind the elements' last change, so that the job takes a second or two with all
+    its workers.
+    """
     chain = out["pipeline"]
-    elements = {"nearly_empty": 80, "padded": 700, "strings": 500, "large": 550, "unbatched": 320}.get(kind, 1500)
+    elements = {"nearly_empty": 80, "padded": 700, "strings": 500, "large": 550, "unbatched": 320}.get(
+        kind, 1500
+    )
     wanted_s = draw.uniform(0.8, 2.2)
     lanes = threads if kind == "one_range" else workers * threads
-    at = next(i for i, op in enumerate(chain) if op["op"] in ("shuffle", "batch", "repeat", "bucket_by_length", "skip"))
+    at = next(
+        i
+        for i, op in enumerate(chain)
+        if op["op"] in ("shuffle", "batch", "repeat", "bucket_by_length", "skip")
+    )
     chain.insert(at, {"op": "delay", "us": max(1, int(wanted_s * lanes * 1e6 / elements))})
     return out
 
@@ -143,11 +255,23 @@ def hold(draw, kind):
 
 
 def targets(role, world, workers):
-    return {"worker": workers, "client": world, "dispatcher": 1, "client-dispatcher": world, "worker-dispatcher": workers, "client-worker": workers}[role]
+    return {
+        "worker": workers,
+        "client": world,
+        "dispatcher": 1,
+        "client-dispatcher": world,
+        "worker-dispatcher": workers,
+        "client-worker": workers,
+    }[role]
 
 
 def fault(draw, role, kind, world, workers):
-    f = {"role": role, "kind": kind, "target": draw.randrange(targets(role, world, workers)), "hold_s": hold(draw, kind)}
+    f = {
+        "role": role,
+        "kind": kind,
+        "target": draw.randrange(targets(role, world, workers)),
+        "hold_s": hold(draw, kind),
+    }
     if role in LINKS:
         f["direction"] = draw.choice(["up", "down"])
     if kind == "throttle":
@@ -157,8 +281,16 @@ def fault(draw, role, kind, world, workers):
     return f
 
 
-# The first passing of a point at which whom it may happen to is there: connections are made by what comes first.
-FIRST = {"worker-lease": 2, "dispatcher-lease": 4, "worker-completed": 2, "dispatcher-completed": 2, "dispatcher-commit": 5, "dispatcher-committed": 5}
+# The first passing of a point at which whom it may happen to is there: connections are made by what comes
+# first.
+FIRST = {
+    "worker-lease": 2,
+    "dispatcher-lease": 4,
+    "worker-completed": 2,
+    "dispatcher-completed": 2,
+    "dispatcher-commit": 5,
+    "dispatcher-committed": 5,
+}
 
 
 def at_point(draw, f, phase, points, world, workers):
@@ -167,17 +299,28 @@ def at_point(draw, f, phase, points, world, workers):
     own = [p for p in there if p["role"] == f["role"]]
     point = draw.choice(own if own and draw.random() < 0.7 else there)
     role, start = point["role"], 0
-    if f["role"] == "client-worker" and phase == "attach":  # at its beginning a job has none: who attaches is a rank that was started again
+    # at its beginning a job has none: who attaches is a rank that was started again
+    if f["role"] == "client-worker" and phase == "attach":
         point, role, start = next(p for p in there if p["role"] == "client"), "client", 1
-    nth = FIRST.get(point["name"], 1) + (workers if phase == "commit" else 0)  # a transaction per worker that registers
-    at = {"point": point["name"], "role": role, "phase": phase, "nth": nth + draw.choice([0, 0, 1, 2, draw.randint(3, 8)]) * (phase != "attach"),
-          "target": f["target"] if role == f["role"] else draw.randrange(targets(role, world, workers))}
+    # a transaction per worker that registers
+    nth = FIRST.get(point["name"], 1) + (workers if phase == "commit" else 0)
+    at = {
+        "point": point["name"],
+        "role": role,
+        "phase": phase,
+        "nth": nth + draw.choice([0, 0, 1, 2, draw.randint(3, 8)]) * (phase != "attach"),
+        "target": f["target"] if role == f["role"] else draw.randrange(targets(role, world, workers)),
+    }
     return {**f, "at": {**at, "start": start} if start else at}
 
 
 def instant(draw):
     """A share of all batches, or a time after the start: well before the job's end."""
-    return {"share": round(draw.random() ** 1.3 * 0.8, 3)} if draw.random() < 0.75 else {"time_s": round(draw.random() * 0.6, 3)}
+    return (
+        {"share": round(draw.random() ** 1.3 * 0.8, 3)}
+        if draw.random() < 0.75
+        else {"time_s": round(draw.random() * 0.6, 3)}
+    )
 
 
 def cells_of(seed, points):
@@ -186,12 +329,29 @@ def cells_of(seed, points):
 
 
 def faults_of(draw, cells, points, order, world, workers, transport):
-    out = [{**fault(draw, *draw.choice([f for f in FAULTS if f[0] != "client-worker" or transport == "tcp"]), world, workers), "at": instant(draw)}
-           for _ in range(draw.choice([3, 3, 4]))]
+    out = [
+        {
+            **fault(
+                draw,
+                *draw.choice([f for f in FAULTS if f[0] != "client-worker" or transport == "tcp"]),
+                world,
+                workers,
+            ),
+            "at": instant(draw),
+        }
+        for _ in range(draw.choice([3, 3, 4]))
+    ]
     for role, kind, phase in cells:
         f = at_point(draw, fault(draw, role, kind, world, workers), phase, points, world, workers)
         if "start" in f["at"]:
-            out.append({**fault(draw, "client", "restart", world, workers), "target": f["at"]["target"], "hold_s": 0.0, "at": {"share": 0.1}})
+            out.append(
+                {
+                    **fault(draw, "client", "restart", world, workers),
+                    "target": f["at"]["target"],
+                    "hold_s": 0.0,
+                    "at": {"share": 0.1},
+                }
+            )
         out.append(f)
     for f in out:
         if order == "any" and f["kind"] == "regroup":  # each rank's state is its own
@@ -200,12 +360,20 @@ def faults_of(draw, cells, points, order, world, workers, transport):
 
 
 def make(seed, data, points=()):
-    """The schedule of this seed. data: where make_data.py wrote its records; points: named points of the build, with role and phase."""
+    """The schedule of this seed. data: where make_data.py wrote its records; points: named points of the
+    build, with role and phase.
+    """
     draw = random.Random(f"schedule/{seed}")
     cells = cells_of(seed, points)
-    phases, roles, kinds = {phase for _, _, phase in cells}, {role for role, _, _ in cells}, {kind for _, kind, _ in cells}
+    phases, roles, kinds = (
+        {phase for _, _, phase in cells},
+        {role for role, _, _ in cells},
+        {kind for _, kind, _ in cells},
+    )
     workers, world = draw.choice([1, 2, 2, 3, 3, 4, 5, 6]), draw.choice([1, 1, 2, 2, 3, 4])
-    order, guarantee = draw.choice([("exact", "exactly-once")] * 6 + [("any", "exactly-once")] * 2 + [("any", "at-most-once")])
+    order, guarantee = draw.choice(
+        [("exact", "exactly-once")] * 6 + [("any", "exactly-once")] * 2 + [("any", "at-most-once")]
+    )
     transport = draw.choice(["auto", "shm", "unix", "tcp", "tcp", "tcp"])
     threads = draw.choice([1, 2])
     # What the phases need to be there:
@@ -219,10 +387,23 @@ def make(seed, data, points=()):
     faults = faults_of(draw, cells, points, order, world, workers, transport)
     state = draw.random() < 0.85
     return {
-        "seed": seed, "kind": kind, "pipeline": slowed(chain, draw, workers, threads, kind), "run_seed": draw.randrange(1000),
+        "seed": seed,
+        "kind": kind,
+        "pipeline": slowed(chain, draw, workers, threads, kind),
+        "run_seed": draw.randrange(1000),
         "epochs": draw.choice([1, 1, 2]) if kind in ("unbatched", "one_range") else draw.choice([1, 1, 1, 2]),
-        "workers": workers, "threads": threads, "world_size": world, "order": order, "guarantee": guarantee, "transport": transport,
-        "state_dir": "commit" in phases or draw.random() < 0.7, "clients_first": draw.random() < 0.2, "with_state": state or guarantee == "at-most-once",
-        "state_every": draw.choice([1, 3, 10]), "memory": draw.choice(["64M", "256M"]), "faults": faults,
-        "cut": random.Random(f"cut/{seed}").random() < 0.5,  # a test build's ranges end anywhere (mutation "cut")
+        "workers": workers,
+        "threads": threads,
+        "world_size": world,
+        "order": order,
+        "guarantee": guarantee,
+        "transport": transport,
+        "state_dir": "commit" in phases or draw.random() < 0.7,
+        "clients_first": draw.random() < 0.2,
+        "with_state": state or guarantee == "at-most-once",
+        "state_every": draw.choice([1, 3, 10]),
+        "memory": draw.choice(["64M", "256M"]),
+        "faults": faults,
+        # a test build's ranges end anywhere (mutation "cut")
+        "cut": random.Random(f"cut/{seed}").random() < 0.5,
     }

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Plays random schedules of faults against the service and lets the delivery oracle judge each. Prints the report: what happened, by kind, role and phase,
-and what failed, with the seeds.
+"""Plays random schedules of faults against the service and lets the delivery oracle judge each. Prints the
+report: what happened, by kind, role and phase, and what failed, with the seeds.
 
     tests/service/soak.py --n 1000 --seed 1 --jobs 2     seeds 1 to 1000
-    tests/service/soak.py --only 17                      one of them, with everything that it leaves in --keep
-    tests/service/soak.py --plan plan.json               one as it was printed or kept
+    tests/service/soak.py --only 17                      one of them, with everything that it leaves in
+    --keep tests/service/soak.py --plan plan.json               one as it was printed or kept
     tests/service/soak.py --only 17 --print              the schedule as JSON
 
-CACHEW names the command (default build/cachew); of a test build the named points are used too. A build with ThreadSanitizer ends at its first report, which fails the
-schedule."""
+CACHEW names the command (default build/cachew); of a test build the named points are used too. A build with
+ThreadSanitizer ends at its first report, which fails the schedule."""
 
 import argparse
 import collections
@@ -34,14 +34,28 @@ TRIES = 3  # at a schedule, until enough of its faults took place
 
 def crash_points(command):
     """The named points of a test build; none in another."""
-    ran = subprocess.run([command, "doctor", "--crash-points", "--json"], check=False, capture_output=True, text=True, timeout=HANG_S)
+    ran = subprocess.run(
+        [command, "doctor", "--crash-points", "--json"],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=HANG_S,
+    )
     if ran.returncode != 0:
         return []
-    return [p for p in json.loads(ran.stdout.splitlines()[-1])["crash_points"] if p["role"] in schedules.PROCESS_KINDS]
+    return [
+        p
+        for p in json.loads(ran.stdout.splitlines()[-1])["crash_points"]
+        if p["role"] in schedules.PROCESS_KINDS
+    ]
 
 
 def make_data(directory):
-    subprocess.run([sys.executable, HERE.parent / "make_data.py", directory, "--records", "120"], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(
+        [sys.executable, HERE.parent / "make_data.py", directory, "--records", "120"],
+        check=True,
+        stdout=subprocess.DEVNULL,
+    )
     return directory
 
 
@@ -82,7 +96,11 @@ def table(results):
     for role, kind in sorted({k[:2] for k in counts}):
         row = [counts[role, kind, p] for p in phases]
         lines.append("%-34s" % f"{role} {kind}" + "".join("%12d" % n for n in row) + "%12d" % sum(row))
-    lines.append("%-34s" % "all" + "".join("%12d" % sum(n for k, n in counts.items() if k[2] == p) for p in phases) + "%12d" % sum(counts.values()))
+    lines.append(
+        "%-34s" % "all"
+        + "".join("%12d" % sum(n for k, n in counts.items() if k[2] == p) for p in phases)
+        + "%12d" % sum(counts.values())
+    )
     return lines
 
 
@@ -91,10 +109,19 @@ def report(results, seconds):
     few = [r["seed"] for r in results if len(r["faults"]) < schedules.MIN_FAULTS]
     out = table(results) if results else []
     came = {(f["role"], f["kind"], f["phase"]) for r in results for f in r["faults"]}
-    out.append(f"{sum(c in came for c in schedules.CELLS)} of {len(schedules.CELLS)} kinds of fault in a phase came"
-               + "".join(f"; none: {role} {kind}, {phase}" for role, kind, phase in sorted(set(schedules.CELLS) - came)[:10]))
-    out.append(f"{len(results)} schedules in {seconds:.0f} s, {len(failed)} failed; {len(few)} with fewer than {schedules.MIN_FAULTS} faults before the job's end"
-               f"; {sum(r['unreached'] for r in results)} faults never came to it")
+    out.append(
+        f"{sum(c in came for c in schedules.CELLS)} of {len(schedules.CELLS)} kinds of fault in a "
+        f"phase came"
+        + "".join(
+            f"; none: {role} {kind}, {phase}"
+            for role, kind, phase in sorted(set(schedules.CELLS) - came)[:10]
+        )
+    )
+    out.append(
+        f"{len(results)} schedules in {seconds:.0f} s, {len(failed)} failed; {len(few)} with fewer "
+        f"than {schedules.MIN_FAULTS} faults before the job's end"
+        f"; {sum(r['unreached'] for r in results)} faults never came to it"
+    )
     if results:
         taken = sorted(r["seconds"] for r in results)
         out.append(f"a schedule takes {taken[len(taken) // 2]:.1f} s (median), {taken[-1]:.1f} s at most")
@@ -104,7 +131,9 @@ def report(results, seconds):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--n", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1, help="the first one")
     parser.add_argument("--only", type=int, nargs="*", help="these seeds")
@@ -122,7 +151,10 @@ def main():
             plans = [json.loads(arguments.plan.read_text().replace("@DATA@", str(data)))]
         else:
             points = crash_points(CACHEW)
-            plans = [schedules.make(seed, data, points) for seed in arguments.only or range(arguments.seed, arguments.seed + arguments.n)]
+            plans = [
+                schedules.make(seed, data, points)
+                for seed in arguments.only or range(arguments.seed, arguments.seed + arguments.n)
+            ]
         if arguments.print:
             print("\n".join(json.dumps(plan, indent=1).replace(str(data), "@DATA@") for plan in plans))
             return 0
@@ -130,7 +162,11 @@ def main():
         for r in play_all(plans, arguments.jobs, arguments.keep, arguments.stop_after):
             results.append(r)
             if not r["ok"]:
-                print(f"seed {r['seed']} failed after {r['seconds']} s:\n  " + "\n  ".join(r["problems"])[:6000], flush=True)
+                print(
+                    f"seed {r['seed']} failed after {r['seconds']} s:\n  "
+                    + "\n  ".join(r["problems"])[:6000],
+                    flush=True,
+                )
         if arguments.json:
             arguments.json.write_text(json.dumps(results, indent=1))
         print("\n".join(report(results, time.monotonic() - began)))

@@ -1,4 +1,6 @@
-"""Peers that crowd, are silent, never read or have the wrong token: the jobs of others go on, and nothing grows."""
+"""Peers that crowd, are silent, never read or have the wrong token: the jobs of others go on, and
+nothing grows.
+"""
 
 import resource
 import select
@@ -18,8 +20,8 @@ from workbench import BATCH, SHUFFLE, numbers, slow
 CROWD = 2000
 DESCRIPTORS = 1024
 JOB = numbers(1600, slow(500), SHUFFLE, BATCH)
-BATCHES = 200         # of JOB
-UNKNOWN = 300         # no kind of message
+BATCHES = 200  # of JOB
+UNKNOWN = 300  # no kind of message
 MAY_QUEUE = 64 << 20  # of what a peer does not read, docs/protocol.md
 BESIDE = (128 if SANITIZED else 64) << 20  # what the memory allocator adds
 
@@ -29,7 +31,9 @@ def address_of(bench, role):
 
 
 class Crowd:
-    """So many connections at a time, each of which says this and then nothing; who is cut off comes again. Runs until it is left."""
+    """So many connections at a time, each of which says this and then nothing; who is cut off comes again.
+    Runs until it is left.
+    """
 
     def __init__(self, address, said, n=CROWD):
         self.host, self.port = address.rsplit(":", 1)
@@ -95,11 +99,27 @@ def many_descriptors():
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-SAID = {"half-open": b"", "half-a-header": b"CWF1", "greeted": raw_peer.hello(OBSERVER), "client": raw_peer.hello(CLIENT), "worker": raw_peer.hello(WORKER)}
+SAID = {
+    "half-open": b"",
+    "half-a-header": b"CWF1",
+    "greeted": raw_peer.hello(OBSERVER),
+    "client": raw_peer.hello(CLIENT),
+    "worker": raw_peer.hello(WORKER),
+}
 
 
-@pytest.mark.parametrize("role, said", [("dispatcher", "half-open"), ("dispatcher", "half-a-header"), ("dispatcher", "greeted"), ("dispatcher", "client"),
-                                        ("dispatcher", "worker"), ("worker", "half-open"), ("worker", "client")])
+@pytest.mark.parametrize(
+    "role, said",
+    [
+        ("dispatcher", "half-open"),
+        ("dispatcher", "half-a-header"),
+        ("dispatcher", "greeted"),
+        ("dispatcher", "client"),
+        ("dispatcher", "worker"),
+        ("worker", "half-open"),
+        ("worker", "client"),
+    ],
+)
 def test_two_thousand_connections_where_a_thousand_fit(bench, many_descriptors, tmp_path, role, said):
     limited = tmp_path / "limited"
     limited.write_text(f'#!/bin/sh\nulimit -n {DESCRIPTORS}\nexec "{CACHEW}" "$@"\n')
@@ -110,7 +130,8 @@ def test_two_thousand_connections_where_a_thousand_fit(bench, many_descriptors, 
     before = bench.ranks(JOB, job="before", words=["--transport", "tcp"])[0]
     bench.cluster.wait_lines(before, 3)
     with Crowd(address_of(bench, role), SAID[said]):
-        bench.cluster.wait_lines(before, min(before.lines() + 5, BATCHES))  # it goes on, or has ended meanwhile
+        # it goes on, or has ended meanwhile
+        bench.cluster.wait_lines(before, min(before.lines() + 5, BATCHES))
         other = bench.ranks(JOB, job="other", words=["--transport", "tcp"])[0]  # and others begin
         before.finish()
         other.finish()
@@ -118,8 +139,17 @@ def test_two_thousand_connections_where_a_thousand_fit(bench, many_descriptors, 
     bench.judge(JOB, (1, None, [other]))
 
 
-@pytest.mark.parametrize("role, kind, asked", [("dispatcher", OBSERVER, QUERY), ("dispatcher", CLIENT, PING), ("dispatcher", CLIENT, UNKNOWN), ("worker", CLIENT, GET),
-                                               ("worker", CLIENT, PING), ("worker", CLIENT, UNKNOWN)])
+@pytest.mark.parametrize(
+    "role, kind, asked",
+    [
+        ("dispatcher", OBSERVER, QUERY),
+        ("dispatcher", CLIENT, PING),
+        ("dispatcher", CLIENT, UNKNOWN),
+        ("worker", CLIENT, GET),
+        ("worker", CLIENT, PING),
+        ("worker", CLIENT, UNKNOWN),
+    ],
+)
 def test_who_asks_and_never_reads_is_cut_off(bench, role, kind, asked):
     bench.cluster.start(1)
     r = bench.ranks(JOB)[0]
@@ -127,7 +157,10 @@ def test_who_asks_and_never_reads_is_cut_off(bench, role, kind, asked):
     daemon = bench.cluster.dispatcher if role == "dispatcher" else bench.cluster.workers["w0"]
     before = look(daemon.pid)["bytes"]
     # A Get of a stream that is not there, for one batch: it is answered at once.
-    questions = raw_peer.frame(raw_peer.envelope(asked, raw_peer.number(5, 1) if asked == GET else b"", request=5)) * 2000
+    questions = (
+        raw_peer.frame(raw_peer.envelope(asked, raw_peer.number(5, 1) if asked == GET else b"", request=5))
+        * 2000
+    )
     with raw_peer.connect(address_of(bench, role), HANG_S) as s:
         s.sendall(raw_peer.hello(kind))
         deadline = time.monotonic() + HANG_S

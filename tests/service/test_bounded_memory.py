@@ -1,5 +1,5 @@
-"""Workers with little memory for what they compute: all batches come, exactly once and in order, and no worker takes more
-than its --memory and what its code takes.
+"""Workers with little memory for what they compute: all batches come, exactly once and in order, and no
+worker takes more than its --memory and what its code takes.
 
 CACHEW names the command (default build/cachew)."""
 
@@ -11,8 +11,8 @@ from command import SANITIZED
 from workbench import SHUFFLE, numbers
 
 MIB = 1 << 20
-LEAST = "16M"       # that a worker accepts
-BESIDE = 30 * MIB   # a worker's code and threads (docs/running-a-service.md)
+LEAST = "16M"  # that a worker accepts
+BESIDE = 30 * MIB  # a worker's code and threads (docs/running-a-service.md)
 KEY = "int64(min(data) * 1e9)"  # of an element of wide(): as good as random
 
 
@@ -55,7 +55,9 @@ PIPELINES = {
     "a rare key among 64 KiB": rare(600, 64, 50, 8, 4),
     "a rare key among 256 KiB": rare(160, 256, 20, 8, 4),
     "100 keys": hundred(2000, 16),
-    "100 keys, one after the other": numbers(60_000, buckets("value // 600", [*range(1, 100)], [40 + k % 9 for k in range(100)])),
+    "100 keys, one after the other": numbers(
+        60_000, buckets("value // 600", [*range(1, 100)], [40 + k % 9 for k in range(100)])
+    ),
     "nothing at the beginning": numbers(300_000, where("value > 298000"), batch(32)),
     "nothing in the middle": numbers(300_000, where("value < 2000 or value > 298000"), batch(32)),
     "nothing at the end": numbers(300_000, where("value < 2000"), batch(32)),
@@ -123,8 +125,14 @@ def test_a_range_is_lost_whose_turn_it_is_while_the_other_workers_are_full(bench
     start(bench, 1)
     ranks = bench.ranks(FULL[name], words=["--credits", "1"], held=1, with_state=False)
     bench.cluster.wait_lines(ranks[0], 1)
-    others = [bench.cluster.start_worker(f"w{i}", "--memory", LEAST, "--threads", 2).ready["id"] for i in (1, 2)]
-    bench.cluster.until("workers", lambda ws: all(w["memory_in_use"] > 5 * MIB for w in ws if w["id"] in others), "workers that are full")
+    others = [
+        bench.cluster.start_worker(f"w{i}", "--memory", LEAST, "--threads", 2).ready["id"] for i in (1, 2)
+    ]
+    bench.cluster.until(
+        "workers",
+        lambda ws: all(w["memory_in_use"] > 5 * MIB for w in ws if w["id"] in others),
+        "workers that are full",
+    )
     bench.cluster.workers["w0"].kill9()
     finish(bench, FULL[name], ranks, 16 * MIB)
 
@@ -141,12 +149,17 @@ LARGE = {
 @pytest.mark.parametrize(("workers", "world", "threads"), [(1, 1, 1), (2, 3, 8)])
 @pytest.mark.parametrize("name", LARGE)
 def test_the_memory_that_is_named_is_enough(bench, tmp_path, name, workers, world, threads):
-    """Workers with too little memory name how much would do, and larger elements that come later a larger number."""
+    """Workers with too little memory name how much would do, and larger elements that come later a larger
+    number.
+    """
     chain = [op(tmp_path) if callable(op) else op for op in LARGE[name]]
     memory = int(LEAST[:-1]) * MIB
     bench.cluster.start_dispatcher()
     for attempt in range(6):
-        started = [bench.cluster.start_worker(f"w{attempt}-{i}", "--memory", memory, "--threads", threads) for i in range(workers)]
+        started = [
+            bench.cluster.start_worker(f"w{attempt}-{i}", "--memory", memory, "--threads", threads)
+            for i in range(workers)
+        ]
         ranks = bench.ranks(chain, world=world, job=f"job{attempt}", with_state=False)
         ended = [r.process.wait() for r in ranks]
         if not any(ended):

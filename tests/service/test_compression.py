@@ -9,10 +9,19 @@ import pytest
 from deadlines import HANG_S
 from example_data import CACHEW
 
-DOUBLES = [{"op": "synthetic", "count": 1000, "shape": [4096], "dtype": "uint8"}, {"op": "cast", "component": "data", "dtype": "float64"}, {"op": "shuffle"},
-           {"op": "batch", "size": 32}]  # 31 MiB, an eighth of which is not zero
-NOISE = [{"op": "synthetic", "count": 240, "shape": [1 << 17], "dtype": "uint8"}, {"op": "shuffle"}, {"op": "batch", "size": 8}]
-PACKED = {"CACHEW_MUTATE": "packed"}  # test builds: payloads are compressed where they become smaller, however fast the link is
+DOUBLES = [
+    {"op": "synthetic", "count": 1000, "shape": [4096], "dtype": "uint8"},
+    {"op": "cast", "component": "data", "dtype": "float64"},
+    {"op": "shuffle"},
+    {"op": "batch", "size": 32},
+]  # 31 MiB, an eighth of which is not zero
+NOISE = [
+    {"op": "synthetic", "count": 240, "shape": [1 << 17], "dtype": "uint8"},
+    {"op": "shuffle"},
+    {"op": "batch", "size": 8},
+]
+# test builds: payloads are compressed where they become smaller, however fast the link is
+PACKED = {"CACHEW_MUTATE": "packed"}
 
 
 def pipeline(tmp_path, chain):
@@ -22,19 +31,30 @@ def pipeline(tmp_path, chain):
 
 
 def run(path, *words):
-    ran = subprocess.run([CACHEW, "run", str(path), "--digest", "--json", "--wait", str(HANG_S), *map(str, words)], check=False, capture_output=True, text=True,
-                         timeout=HANG_S)
+    ran = subprocess.run(
+        [CACHEW, "run", str(path), "--digest", "--json", "--wait", str(HANG_S), *map(str, words)],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=HANG_S,
+    )
     assert ran.returncode == 0, ran.stderr
     return json.loads(ran.stdout)
 
 
 def service(daemons, env=None):
     dispatcher = daemons.start("dispatcher", "--listen", "127.0.0.1:0")
-    return dispatcher.address, daemons.start("worker", "--dispatcher", dispatcher.address, "--memory", "256M", "--http", "127.0.0.1:0", env=env)
+    return dispatcher.address, daemons.start(
+        "worker", "--dispatcher", dispatcher.address, "--memory", "256M", "--http", "127.0.0.1:0", env=env
+    )
 
 
 def wire_bytes(worker):
-    return next(float(line.split()[1]) for line in worker.get("/metrics")[1].splitlines() if line.startswith("cachew_worker_wire_bytes_total "))
+    return next(
+        float(line.split()[1])
+        for line in worker.get("/metrics")[1].splitlines()
+        if line.startswith("cachew_worker_wire_bytes_total ")
+    )
 
 
 def test_what_is_compressed_comes_as_it_is(daemons, tmp_path):
@@ -59,7 +79,11 @@ def test_on_this_machine_nothing_is_compressed(daemons, tmp_path, env):
     address, _ = service(daemons, env)
     path = pipeline(tmp_path, DOUBLES)
     for transport in ("unix", "shm"):
-        (link,) = run(path, "--epochs", 3, "--service", address, "--job", transport, "--transport", transport)["links"]
+        (link,) = run(
+            path, "--epochs", 3, "--service", address, "--job", transport, "--transport", transport
+        )["links"]
         assert link["transport"] == transport
         # By shared memory nothing is sent, but for what finds no room among what is lent.
-        assert link["wire_bytes"] == link["bytes"] if transport == "unix" else link["wire_bytes"] < link["bytes"]
+        assert (
+            link["wire_bytes"] == link["bytes"] if transport == "unix" else link["wire_bytes"] < link["bytes"]
+        )

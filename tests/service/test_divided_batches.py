@@ -1,4 +1,5 @@
-"""Batches of expensive elements in counted pipelines, which several workers compute: each has rows of a batch, and the client joins them.
+"""Batches of expensive elements in counted pipelines, which several workers compute: each has rows of a
+batch, and the client joins them.
 
 CACHEW names the command (default build/cachew)."""
 
@@ -20,15 +21,24 @@ MANY = numbers(1200, SHUFFLE, slow(1_000), {"op": "batch", "size": 40})
 
 
 def run(path, *words):
-    ran = subprocess.run([CACHEW, "run", str(path), "--digest", "--json", "--wait", str(HANG_S), *map(str, words)], check=False, capture_output=True, text=True,
-                         timeout=HANG_S)
+    ran = subprocess.run(
+        [CACHEW, "run", str(path), "--digest", "--json", "--wait", str(HANG_S), *map(str, words)],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=HANG_S,
+    )
     assert ran.returncode == 0, ran.stderr
     return json.loads(ran.stdout)
 
 
 def computed(worker, operator):
     """Elements that went into an operator."""
-    found = re.search(rf'^cachew_worker_operator_elements_total{{operator="{operator}"}} (\d+)', worker.get("/metrics")[1], re.M)
+    found = re.search(
+        rf'^cachew_worker_operator_elements_total{{operator="{operator}"}} (\d+)',
+        worker.get("/metrics")[1],
+        re.M,
+    )
     return int(found[1]) if found else 0
 
 
@@ -47,7 +57,9 @@ def test_rows_of_one_batch_come_from_several_workers(daemons, tmp_path):
 def test_one_worker_alone_has_whole_batches(daemons, tmp_path):
     """Nothing is joined, so the client gets batches as shm_loans."""
     path = tmp_path / "pipeline.json"
-    path.write_text(json.dumps({"cachew": 1, "pipeline": numbers(64, SHUFFLE, slow(20_000), {"op": "batch", "size": 32})}))
+    path.write_text(
+        json.dumps({"cachew": 1, "pipeline": numbers(64, SHUFFLE, slow(20_000), {"op": "batch", "size": 32})})
+    )
     dispatcher, _ = daemons.service(workers=1)
     (link,) = run(path, "--service", dispatcher.address, "--transport", "shm")["links"]
     assert link["transport"] == "shm" and link["batches"] == 2
@@ -56,7 +68,9 @@ def test_one_worker_alone_has_whole_batches(daemons, tmp_path):
 @pytest.mark.parametrize("workers", [1, 3])
 @pytest.mark.parametrize("chain", [MANY, [*MANY[:-1], {"op": "filter", "where": "value % 3 != 0"}, MANY[-1]]])
 def test_ranges_that_their_workers_say_are_not_there(bench, workers, chain):
-    """Test builds answer so for each fourth lease, though it is there, computed and reported: nothing is late, and clients asked for ever."""
+    """Test builds answer so for each fourth lease, though it is there, computed and reported: nothing is
+    late, and clients asked for ever.
+    """
     bench.cluster.start_dispatcher()
     for _ in range(workers):
         bench.cluster.start_worker(env={"CACHEW_MUTATE": "not-here"})

@@ -9,7 +9,11 @@ from raw_peer import COMPLETED, DONE, frames
 from workbench import BATCH, FILTER, SHUFFLE, Bench, numbers, slow
 
 JOB = numbers(6000, slow(1000), FILTER, SHUFFLE, BATCH)  # of many ranges
-RECEIVES, SENDS, SYNCS = ("recvmsg", "recvfrom", "read", "readv"), ("sendmsg", "sendto", "write", "writev"), ("fdatasync", "fsync")
+RECEIVES, SENDS, SYNCS = (
+    ("recvmsg", "recvfrom", "read", "readv"),
+    ("sendmsg", "sendto", "write", "writev"),
+    ("fdatasync", "fsync"),
+)
 LINE = re.compile(r"^(\d+) +(?:<\.\.\. (\w+) resumed>|(\w+)\()(.*)$")
 QUOTED = re.compile(r'"((?:\\x[0-9a-f]{2})*)"')
 
@@ -19,7 +23,9 @@ def bytes_of(escaped):
 
 
 class Calls:
-    """What was said on each connection, and when: (place in the trace, bytes) of each descriptor, received and sent; (begin, end) of each sync of the journal."""
+    """What was said on each connection, and when: (place in the trace, bytes) of each descriptor, received
+    and sent; (begin, end) of each sync of the journal.
+    """
 
     def __init__(self, path):
         self.received, self.sent, self.syncs = {}, {}, []
@@ -45,9 +51,11 @@ class Calls:
         if call in SYNCS and b"/journal.db" in name:
             self.syncs.append((begin, end))
         elif call in (*RECEIVES, *SENDS) and name.startswith(b"socket:"):
-            data = b"".join(map(bytes_of, QUOTED.findall(text[:result.start()])))[:int(result[1])]
+            data = b"".join(map(bytes_of, QUOTED.findall(text[: result.start()])))[: int(result[1])]
             # What is received is known when the call ends; what is sent, when it begins.
-            (self.received if call in RECEIVES else self.sent).setdefault(fd, []).append((end if call in RECEIVES else begin, data))
+            (self.received if call in RECEIVES else self.sent).setdefault(fd, []).append(
+                (end if call in RECEIVES else begin, data)
+            )
 
 
 def messages(pieces):
@@ -66,10 +74,25 @@ def test_no_completion_is_acknowledged_before_its_fdatasync(tmp_path):
     bench = Bench(tmp_path, env={"ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":detect_leaks=0"})
     trace = tmp_path / "trace"
     # -D: the dispatcher is our child, strace its; -xx: bytes as they are.
-    strace = ["strace", "-D", "-f", "-y", "-xx", "-s", "1000000", "-e", "signal=none", "-e", f"trace={','.join((*RECEIVES, *SENDS, *SYNCS))}", "-o", str(trace)]
+    strace = [
+        "strace",
+        "-D",
+        "-f",
+        "-y",
+        "-xx",
+        "-s",
+        "1000000",
+        "-e",
+        "signal=none",
+        "-e",
+        f"trace={','.join((*RECEIVES, *SENDS, *SYNCS))}",
+        "-o",
+        str(trace),
+    ]
     bench.cluster.prefix = lambda name: strace if name.startswith("dispatcher") else []
     try:
-        bench.cluster.start(1)  # with a second one, a late range has two completions, of which the later one is durable already
+        # with a second one, a late range has two completions, of which the later one is durable already
+        bench.cluster.start(1)
         r = bench.ranks(JOB)[0]
         r.finish()
         bench.judge(JOB, (1, None, [r]))
@@ -83,5 +106,10 @@ def test_no_completion_is_acknowledged_before_its_fdatasync(tmp_path):
         for place, _, answer, kind in messages(calls.sent.get(fd, [])):
             if kind == DONE and answer in said:
                 n += 1
-                assert any(said[answer] < begin and end < place for begin, end in calls.syncs), (fd, answer, said[answer], place)
+                assert any(said[answer] < begin and end < place for begin, end in calls.syncs), (
+                    fd,
+                    answer,
+                    said[answer],
+                    place,
+                )
     assert n >= 5 and calls.syncs, (n, len(calls.syncs))

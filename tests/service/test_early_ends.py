@@ -1,4 +1,5 @@
-"""Ranges that their workers end early, all of them and at any time: batches, and errors, are those of one process.
+"""Ranges that their workers end early, all of them and at any time: batches, and errors, are those of one
+process.
 
 CACHEW names the command (default build/cachew)."""
 
@@ -17,7 +18,16 @@ DEAR = [{"op": "range", "stop": 4000}, {"op": "shuffle"}, {"op": "delay", "us": 
 def service(daemons):
     dispatcher = daemons.start("dispatcher", "--listen", "127.0.0.1:0")
     for _ in range(2):
-        daemons.start("worker", "--dispatcher", dispatcher.address, "--threads", 2, "--memory", "64M", env={"CACHEW_RANGE_S": "0.001"})
+        daemons.start(
+            "worker",
+            "--dispatcher",
+            dispatcher.address,
+            "--threads",
+            2,
+            "--memory",
+            "64M",
+            env={"CACHEW_RANGE_S": "0.001"},
+        )
     return dispatcher
 
 

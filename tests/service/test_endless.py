@@ -11,9 +11,20 @@ from command import run
 ENDLESS = [{"op": "range", "stop": 50}, {"op": "repeat", "count": -1}]
 TAKES = {
     "counted": [{"op": "batch", "size": 4}, {"op": "take", "count": 30}],
-    "behind a filter": [{"op": "filter", "where": "value % 3 != 0"}, {"op": "batch", "size": 4}, {"op": "take", "count": 30}],
-    "of elements": [{"op": "filter", "where": "value % 3 != 0"}, {"op": "take", "count": 130}, {"op": "batch", "size": 4}],
-    "of buckets": [{"op": "bucket_by_length", "length": "value % 9", "boundaries": [4], "sizes": [3, 5]}, {"op": "take", "count": 30}],
+    "behind a filter": [
+        {"op": "filter", "where": "value % 3 != 0"},
+        {"op": "batch", "size": 4},
+        {"op": "take", "count": 30},
+    ],
+    "of elements": [
+        {"op": "filter", "where": "value % 3 != 0"},
+        {"op": "take", "count": 130},
+        {"op": "batch", "size": 4},
+    ],
+    "of buckets": [
+        {"op": "bucket_by_length", "length": "value % 9", "boundaries": [4], "sizes": [3, 5]},
+        {"op": "take", "count": 30},
+    ],
 }
 
 

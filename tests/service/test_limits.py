@@ -1,4 +1,5 @@
-"""A take behind a filter, in a service: ranges are shared out among workers, and the epoch ends where the take is full.
+"""A take behind a filter, in a service: ranges are shared out among workers, and the epoch ends where the
+take is full.
 
 CACHEW names the command (default build/cachew)."""
 
@@ -17,13 +18,31 @@ LIMITED = {
     "two": numbers(2000, FILTER, TAKE, slow(300), {"op": "take", "count": 120}, BATCH),
     "nothing": numbers(300, FILTER, {"op": "take", "count": 0}, BATCH),
     "no batches": numbers(600, slow(300), FILTER, {"op": "take", "count": 55}),
-    "no short batch": numbers(2000, slow(300), FILTER, TAKE, {"op": "batch", "size": 64, "drop_remainder": True}),
+    "no short batch": numbers(
+        2000, slow(300), FILTER, TAKE, {"op": "batch", "size": 64, "drop_remainder": True}
+    ),
     "endless": numbers(50, {"op": "repeat", "count": -1}, FILTER, slow(300), TAKE, BATCH),
     "of batches": numbers(2000, slow(300), FILTER, BATCH, {"op": "take", "count": 13}),
-    "batches skipped": numbers(1000, slow(300), FILTER, BATCH, {"op": "skip", "count": 7}, {"op": "take", "count": 11}),
-    "of buckets": [*numbers(900, slow(300), {"op": "bucket_by_length", "length": "value * 7 % 23", "boundaries": [4, 9, 17], "sizes": [7, 5, 8, 3]}),
-                   {"op": "skip", "count": 5}, {"op": "take", "count": 31}],
-    "errors behind it": numbers(2000, {"op": "fail", "where": "value == 1500"}, slow(300), FILTER, TAKE, BATCH),
+    "batches skipped": numbers(
+        1000, slow(300), FILTER, BATCH, {"op": "skip", "count": 7}, {"op": "take", "count": 11}
+    ),
+    "of buckets": [
+        *numbers(
+            900,
+            slow(300),
+            {
+                "op": "bucket_by_length",
+                "length": "value * 7 % 23",
+                "boundaries": [4, 9, 17],
+                "sizes": [7, 5, 8, 3],
+            },
+        ),
+        {"op": "skip", "count": 5},
+        {"op": "take", "count": 31},
+    ],
+    "errors behind it": numbers(
+        2000, {"op": "fail", "where": "value == 1500"}, slow(300), FILTER, TAKE, BATCH
+    ),
 }
 
 
@@ -39,7 +58,13 @@ def test_ranks_get_what_they_get_without_a_service(bench, kind):
 
 def test_a_range_fails_behind_the_take(bench):
     """The range with the last elements never reports, and one rank has no batch of it."""
-    chain = numbers(600, {"op": "fail", "where": "value == 190"}, FILTER, {"op": "take", "count": 118}, {"op": "batch", "size": 8})
+    chain = numbers(
+        600,
+        {"op": "fail", "where": "value == 190"},
+        FILTER,
+        {"op": "take", "count": 118},
+        {"op": "batch", "size": 8},
+    )
     bench.cluster.start(1)
     for world in (1, 2, 3, 4):
         ranks = bench.ranks(chain, world=world, job=f"of{world}", words=TWICE)
@@ -90,5 +115,10 @@ def test_a_state_is_good_with_and_without_a_service(bench, served):
 
 def test_several_ranks_at_most_once_are_refused(bench):
     bench.cluster.start_dispatcher()
-    error = bench.ranks(LIMITED["take"], world=2, words=["--order", "any", "--guarantee", "at-most-once"])[1].finish(code=2)["error"]
-    assert error["attribute"] == "guarantee" and "no rank knows when a `take` behind a filter is full" in error["message"]
+    error = bench.ranks(LIMITED["take"], world=2, words=["--order", "any", "--guarantee", "at-most-once"])[
+        1
+    ].finish(code=2)["error"]
+    assert (
+        error["attribute"] == "guarantee"
+        and "no rank knows when a `take` behind a filter is full" in error["message"]
+    )

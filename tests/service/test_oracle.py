@@ -17,7 +17,15 @@ def line(epoch, g, rank=0, padding_of=None):
     """What a sound service logs. Batch g of epoch e has the records e*1000 + 3g ..."""
     source = g if padding_of is None else padding_of
     records = tuple(f"00000000000000ab:{source * SIZE + i}" for i in range(SIZE))
-    return Line(epoch, g, rank, SIZE, (2 if padding_of is not None else 0,) * SIZE, records, hash((epoch, g, records)) & oracle.MASK128)
+    return Line(
+        epoch,
+        g,
+        rank,
+        SIZE,
+        (2 if padding_of is not None else 0,) * SIZE,
+        records,
+        hash((epoch, g, records)) & oracle.MASK128,
+    )
 
 
 @pytest.fixture
@@ -27,7 +35,13 @@ def local():
 
 def sound(local, world, start=None):
     """Per rank what it gets."""
-    return [[line(e.epoch, e.g, rank, e.source.g if e.padding else None) for e in oracle.expected(local, start, rank, world, EPOCHS)] for rank in range(world)]
+    return [
+        [
+            line(e.epoch, e.g, rank, e.source.g if e.padding else None)
+            for e in oracle.expected(local, start, rank, world, EPOCHS)
+        ]
+        for rank in range(world)
+    ]
 
 
 def result(lines):
@@ -35,7 +49,12 @@ def result(lines):
 
 
 def job(ranks, order="exact", guarantee="exactly-once"):
-    return Job(order, guarantee, [Generation(len(ranks), None, [[Part(lines, result=result(lines))] for lines in ranks])], EPOCHS)
+    return Job(
+        order,
+        guarantee,
+        [Generation(len(ranks), None, [[Part(lines, result=result(lines))] for lines in ranks])],
+        EPOCHS,
+    )
 
 
 def kinds(job, local):
@@ -43,14 +62,22 @@ def kinds(job, local):
 
 
 @pytest.mark.parametrize("world", [1, 2, 3, 4, 11, 12])
-@pytest.mark.parametrize(("order", "guarantee"), [("exact", "exactly-once"), ("any", "exactly-once"), ("any", "at-most-once")])
+@pytest.mark.parametrize(
+    ("order", "guarantee"), [("exact", "exactly-once"), ("any", "exactly-once"), ("any", "at-most-once")]
+)
 def test_sound_logs_pass(local, world, order, guarantee):
     assert oracle.check(job(sound(local, world), order, guarantee), local) == []
 
 
 def test_what_a_rank_gets_is_what_semantics_say(local):
-    """Section 8, by hand: 11 batches, 4 ranks, the last round has 3; on from g 6 with 3 ranks: rounds 6-8, 9-11."""
-    assert [(e.g, e.padding) for e in oracle.expected(local, None, 3, 4, 1)] == [(3, False), (7, False), (11, True)]
+    """Section 8, by hand: 11 batches, 4 ranks, the last round has 3; on from g 6 with 3 ranks: rounds
+    6-8, 9-11.
+    """
+    assert [(e.g, e.padding) for e in oracle.expected(local, None, 3, 4, 1)] == [
+        (3, False),
+        (7, False),
+        (11, True),
+    ]
     assert oracle.expected(local, None, 3, 4, 1)[-1].source.g == 0
     assert [(e.g, e.padding) for e in oracle.expected(local, (0, 6), 2, 3, 1)] == [(8, False), (11, True)]
     assert [(e.epoch, e.g) for e in oracle.expected(local, (1, 9), 1, 2, 2)] == [(1, 10)]
@@ -117,10 +144,25 @@ def an_epoch_too_few(ranks):
         lines[:] = [x for x in lines if x.epoch == 0]
 
 
-@pytest.mark.parametrize(("wrong", "kind"), [
-    (lost, "lost"), (lost_at_the_end, "lost"), (repeated, "repeated"), (swapped, "order"), (other_contents, "hash"), (other_records, "records"),
-    (not_flagged, "padding"), (wrongly_flagged, "padding"), (half_flagged, "padding"), (other_padding, "padding"), (of_another_rank, "not its own"),
-    (replaced_flag_lost, "flags"), (goes_on_behind_the_end, "too many"), (an_epoch_too_few, "lost")])
+@pytest.mark.parametrize(
+    ("wrong", "kind"),
+    [
+        (lost, "lost"),
+        (lost_at_the_end, "lost"),
+        (repeated, "repeated"),
+        (swapped, "order"),
+        (other_contents, "hash"),
+        (other_records, "records"),
+        (not_flagged, "padding"),
+        (wrongly_flagged, "padding"),
+        (half_flagged, "padding"),
+        (other_padding, "padding"),
+        (of_another_rank, "not its own"),
+        (replaced_flag_lost, "flags"),
+        (goes_on_behind_the_end, "too many"),
+        (an_epoch_too_few, "lost"),
+    ],
+)
 def test_exact_order_finds(local, wrong, kind):
     ranks = sound(local, 2)
     wrong(ranks)
@@ -134,7 +176,10 @@ def test_the_message_names_batch_rank_and_records(local):
     assert "rank 1 of 2" in said and "g 5 of epoch 0" in said and "00000000000000ab:15" in said
 
 
-@pytest.mark.parametrize(("wrong", "kind"), [(lost, "lost"), (repeated, "repeated"), (other_records, "records"), (an_epoch_too_few, "lost")])
+@pytest.mark.parametrize(
+    ("wrong", "kind"),
+    [(lost, "lost"), (repeated, "repeated"), (other_records, "records"), (an_epoch_too_few, "lost")],
+)
 def test_any_order_finds(local, wrong, kind):
     ranks = sound(local, 2)
     wrong(ranks)
@@ -161,7 +206,9 @@ def test_any_order_finds_a_batch_that_comes_too_early(local, monkeypatch):
 
 
 def test_any_order_goes_on_from_a_state_with_batches_handed_out_before_their_turn(local):
-    """A rank that was killed after batches 0, 3 and 1, in this order, and whose state is that of the first two."""
+    """A rank that was killed after batches 0, 3 and 1, in this order, and whose state is that of the
+    first two.
+    """
     lines = sound(local, 1)[0]
     state = oracle.State((0, 1))
     state.handed = frozenset({(0, 3)})
@@ -184,6 +231,7 @@ def test_at_most_once_allows_gaps_and_nothing_twice(local):
 
 # ---- kills ----
 
+
 def killed(local, logged, state, world=1):
     """A rank killed after so many lines, whose state says what it says."""
     lines = sound(local, world)[0]
@@ -193,11 +241,19 @@ def killed(local, logged, state, world=1):
 
 def test_a_killed_client_is_cut_at_the_state(local):
     for logged, state in ((7, (0, 7)), (7, (0, 4)), (11, (1, 0)), (15, (0, 9)), (3, None), (22, (2, 0))):
-        assert oracle.check(Job("exact", "exactly-once", [Generation(1, None, [killed(local, logged, state)])], EPOCHS), local) == [], (logged, state)
+        assert (
+            oracle.check(
+                Job("exact", "exactly-once", [Generation(1, None, [killed(local, logged, state)])], EPOCHS),
+                local,
+            )
+            == []
+        ), (logged, state)
 
 
 def test_a_state_ahead_of_the_log_loses_batches(local):
-    assert "lost" in kinds(Job("exact", "exactly-once", [Generation(1, None, [killed(local, 7, (0, 8))])], EPOCHS), local)
+    assert "lost" in kinds(
+        Job("exact", "exactly-once", [Generation(1, None, [killed(local, 7, (0, 8))])], EPOCHS), local
+    )
 
 
 def test_what_a_killed_part_logged_counts_even_if_it_is_done_again(local):
@@ -222,7 +278,9 @@ def test_a_digest_that_is_not_that_of_the_log(local):
 
 def test_another_world_size_goes_on_from_one_state(local):
     first = Generation(2, None, [[Part(lines[:n])] for lines, n in zip(sound(local, 2), (4, 3))])
-    second = Generation(3, (0, 6), [[Part(lines, start=(0, 6), result=result(lines))] for lines in sound(local, 3, (0, 6))])
+    second = Generation(
+        3, (0, 6), [[Part(lines, start=(0, 6), result=result(lines))] for lines in sound(local, 3, (0, 6))]
+    )
     assert oracle.check(Job("exact", "exactly-once", [first, second], EPOCHS), local) == []
     assert oracle.check(Job("any", "exactly-once", [first, second], EPOCHS), local) == []
     second.ranks[1][0].lines.insert(0, line(0, 5, 1))  # what was handed out before
@@ -232,7 +290,10 @@ def test_another_world_size_goes_on_from_one_state(local):
 
 def test_a_rank_that_is_missing(local):
     ranks = sound(local, 3)
-    assert "ranks" in kinds(Job("exact", "exactly-once", [Generation(3, None, [[Part(lines)] for lines in ranks[:2]])], EPOCHS), local)
+    assert "ranks" in kinds(
+        Job("exact", "exactly-once", [Generation(3, None, [[Part(lines)] for lines in ranks[:2]])], EPOCHS),
+        local,
+    )
 
 
 def test_a_log_that_is_cut_off_is_an_error(tmp_path):

@@ -1,4 +1,6 @@
-"""Networks that fail, with the kernel's own: links that go down and packets that get lost, between roles on hosts of their own. As root only."""
+"""Networks that fail, with the kernel's own: links that go down and packets that get lost, between roles on
+hosts of their own. As root only.
+"""
 
 import subprocess
 
@@ -37,7 +39,9 @@ def partition(bench, name, notices):
 
 def ready(bench, n):
     """Until so many workers are there."""
-    bench.cluster.until("workers", lambda workers: sum(w["state"] == "ready" for w in workers) == n, f"{n} workers")
+    bench.cluster.until(
+        "workers", lambda workers: sum(w["state"] == "ready" for w in workers) == n, f"{n} workers"
+    )
 
 
 def begun(bench):
@@ -64,7 +68,9 @@ def test_a_worker_is_cut_off_and_comes_back(bench):
 def test_the_dispatcher_is_cut_off(bench):
     bench.cluster.env["CACHEW_SILENCE_S"] = "20"  # only the dispatcher is given up
     r = begun(bench)
-    bench.cluster.until("workers", lambda workers: sum(w["leases"] for w in workers) >= 4, "leases for what follows")
+    bench.cluster.until(
+        "workers", lambda workers: sum(w["leases"] for w in workers) >= 4, "leases for what follows"
+    )
     bench.hosts.down("d")
     r.hold(25)
     bench.cluster.wait_lines(r, 25)  # what was leased still comes
@@ -116,11 +122,37 @@ def test_a_host_whose_first_address_is_silent_is_reached_at_the_next(bench, tmp_
     bench.cluster.direct = "127.0.0.2:0"
     bench.cluster.start(0)
     port = bench.cluster.direct.rpartition(":")[2]
-    namespaces.run(*inside, "nft", "add table inet silent; add chain inet silent in { type filter hook input priority 0; }; "
-                   f"add rule inet silent in ip daddr 127.0.0.1 tcp dport {port} drop")
+    namespaces.run(
+        *inside,
+        "nft",
+        "add table inet silent; add chain inet silent in { type filter hook "
+        "input priority 0; }; "
+        f"add rule inet silent in ip daddr 127.0.0.1 tcp dport {port} drop",
+    )
 
     def attempt(wait_s):
-        ran = subprocess.run([*inside, "unshare", "-m", "sh", "-c", 'mount --bind "$0" /etc/hosts && exec "$@"', hosts, bench.cluster.command, "workers", "--service",
-                              f"twice:{port}", "--json", "--wait", str(wait_s)], check=False, capture_output=True, text=True, timeout=HANG_S)
+        ran = subprocess.run(
+            [
+                *inside,
+                "unshare",
+                "-m",
+                "sh",
+                "-c",
+                'mount --bind "$0" /etc/hosts && exec "$@"',
+                hosts,
+                bench.cluster.command,
+                "workers",
+                "--service",
+                f"twice:{port}",
+                "--json",
+                "--wait",
+                str(wait_s),
+            ],
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=HANG_S,
+        )
         assert (ran.returncode, ran.stdout.strip()) == (0, "[]"), ran.stderr
+
     with_more_time(attempt, 5)

@@ -1,4 +1,5 @@
-"""A take behind a filter that keeps one element in a million: it ends the epoch soon after the last element that it takes.
+"""A take behind a filter that keeps one element in a million: it ends the epoch soon after the last element
+that it takes.
 
 CACHEW names the command (default build/cachew)."""
 
@@ -9,10 +10,15 @@ from command import range_chain, run, write
 
 EVERY, TAKEN = 1_000_000, 10
 NEEDED = EVERY * TAKEN  # positions
-CHAIN = range_chain(1_000_000_000, {"op": "filter", "where": f"value % {EVERY} == {EVERY - 1}"}, {"op": "take", "count": TAKEN}, {"op": "batch", "size": 4})
-BLOCKS = 5 * 4096       # positions that a thread has under way (src/engine/rows.c), and a block more
-RANGE = 1 << 20         # the largest placed range (src/engine/parts.c)
-LEASES = 64             # that a worker holds (src/worker/streams.c)
+CHAIN = range_chain(
+    1_000_000_000,
+    {"op": "filter", "where": f"value % {EVERY} == {EVERY - 1}"},
+    {"op": "take", "count": TAKEN},
+    {"op": "batch", "size": 4},
+)
+BLOCKS = 5 * 4096  # positions that a thread has under way (src/engine/rows.c), and a block more
+RANGE = 1 << 20  # the largest placed range (src/engine/parts.c)
+LEASES = 64  # that a worker holds (src/worker/streams.c)
 
 
 def computed(operators):
@@ -31,5 +37,12 @@ def test_workers_compute_no_more_than_their_leases(daemons, tmp_path):
     path = write(tmp_path / "p.json", CHAIN)
     dispatcher, workers = daemons.service(workers=2, http=True)
     assert run(path, "--service", dispatcher.address, "--digest")["digest"] == run(path, "--digest")["digest"]
-    found = [re.search(r'^cachew_worker_operator_elements_total\{operator="range"\} (\S+)', worker.get("/metrics")[1], re.M) for worker in workers]
+    found = [
+        re.search(
+            r'^cachew_worker_operator_elements_total\{operator="range"\} (\S+)',
+            worker.get("/metrics")[1],
+            re.M,
+        )
+        for worker in workers
+    ]
     assert NEEDED <= sum(float(f[1]) for f in found if f) <= NEEDED + len(workers) * LEASES * RANGE

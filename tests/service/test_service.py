@@ -1,4 +1,5 @@
-"""The service, black box: dispatcher, workers and clients as processes, killed, stopped, drained and cut off, and every batch exactly once in the same order.
+"""The service, black box: dispatcher, workers and clients as processes, killed, stopped, drained and cut
+off, and every batch exactly once in the same order.
 
 CACHEW names the command (default build/cachew). Schedules of random faults are in test_schedules.py."""
 
@@ -8,10 +9,22 @@ from pathlib import Path
 import oracle
 import pytest
 from deadlines import HANG_S
-from workbench import BATCH, FILTER, PIPELINES, SHUFFLE, SLOW, Bench, numbers, slow, until_said, with_more_time
+from workbench import (
+    BATCH,
+    FILTER,
+    PIPELINES,
+    SHUFFLE,
+    SLOW,
+    Bench,
+    numbers,
+    slow,
+    until_said,
+    with_more_time,
+)
 
 
 # ---- without faults ----
+
 
 @pytest.mark.parametrize("kind", PIPELINES)
 def test_ranks_get_what_they_get_without_a_service(bench, kind):
@@ -25,10 +38,13 @@ def test_ranks_get_what_they_get_without_a_service(bench, kind):
 
 
 def test_filling_up_the_last_round_plans_nothing_before_it_is_asked_to(bench):
-    """The client's other thread once planned batches of a range that was not reported yet without end, until no memory was left."""
+    """The client's other thread once planned batches of a range that was not reported yet without end, until
+    no memory was left.
+    """
     bench.cluster.env["CACHEW_MUTATE"] = "late"
     bench.cluster.start(2)
-    chain = [*numbers(1000, slow(500), FILTER), {"op": "batch", "size": 5}]  # 134 batches: the last round is filled up
+    # 134 batches: the last round is filled up
+    chain = [*numbers(1000, slow(500), FILTER), {"op": "batch", "size": 5}]
     ranks = bench.ranks(chain, world=3)
     for r in ranks:
         r.finish()
@@ -48,7 +64,12 @@ def test_more_ranks_than_ranges_are_leased_at_a_time(bench):
 
 @pytest.mark.parametrize("transport", ["auto", "shm", "unix", "tcp"])
 def test_transports_give_the_same(bench, records, transport):
-    chain = [{"op": "tfrecord", "files": f"{records}/plain-*.tfrecord"}, {"op": "parse_example", "features": {"id": "int64", "blob": "bytes"}}, SHUFFLE, BATCH]
+    chain = [
+        {"op": "tfrecord", "files": f"{records}/plain-*.tfrecord"},
+        {"op": "parse_example", "features": {"id": "int64", "blob": "bytes"}},
+        SHUFFLE,
+        BATCH,
+    ]
     bench.cluster.start(2)
     ranks = bench.ranks(chain, world=2, words=["--transport", transport])
     for r in ranks:
@@ -90,6 +111,7 @@ def test_a_record_that_fails_ends_the_run_as_it_does_locally(bench):
 
 # ---- workers ----
 
+
 def test_a_worker_is_killed_on_the_way(bench):
     bench.cluster.start(3)
     r = bench.ranks(SLOW, held=20)[0]
@@ -112,15 +134,24 @@ def test_the_only_worker_is_killed_and_another_comes(bench):
 def test_a_worker_joins_late(bench):
     """The client is there before any worker, and the second worker gets work."""
     bench.cluster.start_dispatcher()
-    chain = numbers(8000, {"op": "delay", "us": 2000}, FILTER, SHUFFLE, BATCH)  # more than a worker computes until another one is there
+    # more than a worker computes until another one is there
+    chain = numbers(8000, {"op": "delay", "us": 2000}, FILTER, SHUFFLE, BATCH)
     r = bench.ranks(chain, held=10)[0]
     bench.cluster.until("jobs", lambda jobs: len(jobs) == 1, "the job")
     bench.cluster.start_worker("w0")
     bench.cluster.wait_lines(r, 10)
     late = bench.cluster.start_worker("w1")
-    bench.cluster.until("workers", lambda ws: any(w["id"] == late.ready["id"] and w["leases"] > 0 for w in ws), "leases of the late worker")
+    bench.cluster.until(
+        "workers",
+        lambda ws: any(w["id"] == late.ready["id"] and w["leases"] > 0 for w in ws),
+        "leases of the late worker",
+    )
     r.finish()
-    bench.cluster.until("workers", lambda ws: any(w["id"] == late.ready["id"] and w["batches"] > 0 for w in ws), "a heartbeat behind the late worker's batches")
+    bench.cluster.until(
+        "workers",
+        lambda ws: any(w["id"] == late.ready["id"] and w["batches"] > 0 for w in ws),
+        "a heartbeat behind the late worker's batches",
+    )
     bench.judge(chain, (1, None, [r]))
 
 
@@ -131,7 +162,11 @@ def test_a_worker_is_drained(bench):
     number = bench.cluster.workers["w0"].ready["id"]
     assert bench.cluster.ask("workers", "--drain", number)[0] == 0
     r.go()  # what it has is still fetched
-    bench.cluster.until("workers", lambda ws: all(w["leases"] == 0 for w in ws if w["id"] == number), "a worker without leases")
+    bench.cluster.until(
+        "workers",
+        lambda ws: all(w["leases"] == 0 for w in ws if w["id"] == number),
+        "a worker without leases",
+    )
     bench.cluster.workers["w0"].terminate()
     assert bench.cluster.workers["w0"].wait() == 0
     r.finish()
@@ -160,12 +195,18 @@ def test_a_worker_is_stopped_for_longer_than_the_timeout(impatient):
     r.finish()
     stopped.cont()
     impatient.judge(SLOW, (1, None, [r]))
-    impatient.cluster.until("workers", lambda ws: any(w["pid"] == stopped.pid and w["state"] == "ready" for w in ws), "the worker to come back")
+    impatient.cluster.until(
+        "workers",
+        lambda ws: any(w["pid"] == stopped.pid and w["state"] == "ready" for w in ws),
+        "the worker to come back",
+    )
 
 
 @pytest.mark.parametrize("transport", ["shm", "tcp"])
 def test_batches_of_a_worker_that_loses_the_dispatcher_stay_what_they_are(tmp_path, transport):
-    """The dispatcher calls it gone; but it lives, and would use the memory that it lent again if the client gave its connection up."""
+    """The dispatcher calls it gone; but it lives, and would use the memory that it lent again if the client
+    gave its connection up.
+    """
     bench = Bench(tmp_path, proxies=True)
     try:
         chain = numbers(3000, slow(300), SHUFFLE, BATCH)
@@ -182,6 +223,7 @@ def test_batches_of_a_worker_that_loses_the_dispatcher_stay_what_they_are(tmp_pa
 
 
 # ---- the dispatcher ----
+
 
 @pytest.mark.parametrize("state_dir", [True, False])
 def test_the_dispatcher_is_killed_and_restarted(bench, state_dir):
@@ -204,13 +246,19 @@ def test_jobs_are_known_after_a_restart(bench):
     bench.cluster.dispatcher.kill9()
     bench.cluster.start_dispatcher()
     code, jobs, _ = bench.cluster.ask("jobs")
-    assert code == 0 and [j["name"] for j in jobs] == ["job"] and not any(rank["attached"] for rank in jobs[0]["ranks"])
+    assert (
+        code == 0
+        and [j["name"] for j in jobs] == ["job"]
+        and not any(rank["attached"] for rank in jobs[0]["ranks"])
+    )
     r.start().finish()
     bench.judge(SLOW, (1, None, [r]))
 
 
 def test_a_dispatcher_that_knows_nothing_is_told_what_workers_gave(bench):
-    """What the worker holds is finished for the most part, and was acknowledged: the next dispatcher, which the clients reach first, has no other way to learn of it."""
+    """What the worker holds is finished for the most part, and was acknowledged: the next dispatcher, which
+    the clients reach first, has no other way to learn of it.
+    """
     chain = numbers(9000, FILTER, SHUFFLE, {"op": "batch", "size": 2})
     bench.cluster.start(1, state_dir=False)
     ranks = bench.ranks(chain, world=2, held=10)
@@ -219,7 +267,9 @@ def test_a_dispatcher_that_knows_nothing_is_told_what_workers_gave(bench):
     bench.cluster.workers["w0"].stop()
     bench.cluster.dispatcher.kill9()
     bench.cluster.start_dispatcher(state_dir=False)
-    bench.cluster.until("jobs", lambda jobs: jobs and len(jobs[0]["ranks"]) == 2, "the ranks, before the worker")
+    bench.cluster.until(
+        "jobs", lambda jobs: jobs and len(jobs[0]["ranks"]) == 2, "the ranks, before the worker"
+    )
     bench.cluster.workers["w0"].cont()
     for r in ranks:
         r.finish()
@@ -227,7 +277,9 @@ def test_a_dispatcher_that_knows_nothing_is_told_what_workers_gave(bench):
 
 
 def test_what_was_asked_for_is_not_asked_for_twice(tmp_path):
-    """A worker that loses the dispatcher keeps its clients, and what they asked for: each batch is computed and sent once."""
+    """A worker that loses the dispatcher keeps its clients, and what they asked for: each batch is computed
+    and sent once.
+    """
     bench = Bench(tmp_path, proxies=True)
     try:
         chain = numbers(600, slow(2000), SHUFFLE, FILTER, {"op": "skip", "count": 20}, BATCH)
@@ -242,13 +294,17 @@ def test_what_was_asked_for_is_not_asked_for_twice(tmp_path):
             r.finish()
         local = bench.judge(chain, (4, None, ranks))
         n = len(local.lines)
-        sent = bench.cluster.until("workers", lambda ws: ws and ws[0]["batches"] >= n - 1, "a heartbeat behind the last batch")[0]["batches"]
-        assert sent <= n + 4  # the last batch is what was left over; a rank without one in the last round repeats another
+        sent = bench.cluster.until(
+            "workers", lambda ws: ws and ws[0]["batches"] >= n - 1, "a heartbeat behind the last batch"
+        )[0]["batches"]
+        # the last batch is what was left over; a rank without one in the last round repeats another
+        assert sent <= n + 4
     finally:
         bench.cluster.close()
 
 
 # ---- clients ----
+
 
 @pytest.mark.parametrize("with_state", [True, False])
 def test_a_client_is_killed_and_started_again(bench, with_state):
@@ -264,7 +320,9 @@ def test_a_client_is_killed_and_started_again(bench, with_state):
 
 @pytest.mark.parametrize("world", [2, 3, 4])
 def test_ranks_roll_back_one_after_the_other(bench, world, tmp_path):
-    """They go on from an older state, while one is still there and goes on from the newer one, until it is started again too."""
+    """They go on from an older state, while one is still there and goes on from the newer one, until it is
+    started again too.
+    """
     bench.cluster.start(2)
     ranks = bench.ranks(SLOW, world=world, held=5)
     for r in ranks:
@@ -287,7 +345,9 @@ def test_ranks_roll_back_one_after_the_other(bench, world, tmp_path):
         r.state.write_bytes(old.read_bytes())
         r.held = r.lines() + 3
         r.start()
-        bench.cluster.wait(lambda r=r: r.runs[-1].lines() > 0, f"{r.name} to go on from its older state", HANG_S)
+        bench.cluster.wait(
+            lambda r=r: r.runs[-1].lines() > 0, f"{r.name} to go on from its older state", HANG_S
+        )
     for r in ranks:
         r.finish()
     bench.judge(SLOW, (world, None, ranks))
@@ -304,9 +364,15 @@ def test_a_rank_that_is_missing_is_named(bench):
             r.words = [*epochs, "--wait", wait_s]
             r.start()
         for error in [r.finish(code=4)["error"] for r in ranks]:
-            assert error["kind"] == "deadline" and "rank 1 of 3 is behind, at position 0 of epoch 0, and not attached" in error["message"]
+            assert (
+                error["kind"] == "deadline"
+                and "rank 1 of 3 is behind, at position 0 of epoch 0, and not attached" in error["message"]
+            )
+
     with_more_time(attempt, 4)
-    jobs = bench.cluster.until("jobs", lambda jobs: jobs[0]["state"] == "unattended", "the job to be without clients")
+    jobs = bench.cluster.until(
+        "jobs", lambda jobs: jobs[0]["state"] == "unattended", "the job to be without clients"
+    )
     assert [rank["rank"] for rank in jobs[0]["ranks"]] == [0, 2]
     for r in ranks:
         r.words = epochs
@@ -322,7 +388,11 @@ def test_states_of_different_rounds_are_refused(bench, tmp_path):
     bench.cluster.start(1)
     ranks = bench.ranks(SLOW, world=2, held=6)
     bench.cluster.wait_lines(ranks[0], 6)
-    state = json.loads(ranks[1].state.read_text()) if ranks[1].state.exists() else json.loads(ranks[0].state.read_text())
+    state = (
+        json.loads(ranks[1].state.read_text())
+        if ranks[1].state.exists()
+        else json.loads(ranks[0].state.read_text())
+    )
     ranks[1].process.kill9()
     state["g"] += 1
     ranks[1].state.write_text(json.dumps(state))
@@ -331,7 +401,9 @@ def test_states_of_different_rounds_are_refused(bench, tmp_path):
 
 
 def test_a_client_ends_though_a_worker_is_stopped(impatient):
-    """Over a Unix socket a stopped worker is waited for, but not by who has nothing to do with it any more."""
+    """Over a Unix socket a stopped worker is waited for, but not by who has nothing to do with it any
+    more.
+    """
     impatient.cluster.start(2)
     r = impatient.ranks(SLOW, words=["--transport", "unix"], held=10)[0]
     impatient.cluster.wait_lines(r, 10)
@@ -343,7 +415,9 @@ def test_a_client_ends_though_a_worker_is_stopped(impatient):
 
 @pytest.mark.large
 def test_nothing_is_said_before_an_attachment_is_answered(bench):
-    """The only worker stands still, so that a dispatcher without a journal can't answer: the client waits, and is not cut off for what it says meanwhile."""
+    """The only worker stands still, so that a dispatcher without a journal can't answer: the client waits,
+    and is not cut off for what it says meanwhile.
+    """
     bench.cluster.start(1, state_dir=False)
     r = bench.ranks(SLOW, held=10)[0]
     bench.cluster.wait_lines(r, 10)
@@ -422,7 +496,12 @@ def test_a_job_s_name_with_other_options_is_refused(bench):
     bench.cluster.start(1)
     r = bench.ranks(SLOW, held=3)[0]
     bench.cluster.wait_lines(r, 3)
-    for words, what in ((["--seed", "9"], "seed"), (["--epochs", "3"], "epochs"), (["--order", "any"], "order"), (["--set", "4.size=7"], "pipeline")):
+    for words, what in (
+        (["--seed", "9"], "seed"),
+        (["--epochs", "3"], "epochs"),
+        (["--order", "any"], "order"),
+        (["--set", "4.size=7"], "pipeline"),
+    ):
         error = bench.ranks(SLOW, words=words, with_state=False)[0].finish(code=3, alone=True)["error"]
         assert error["kind"] == "service" and "job" in error["message"] and what in error["message"], error
     error = bench.ranks(SLOW, world=2, with_state=False)[1].finish(code=3, alone=True)["error"]

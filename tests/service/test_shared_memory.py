@@ -1,4 +1,5 @@
-"""Where memory can't be shared between worker and client, batches are copied, and somebody says why. Where it is, it is free when its client is gone.
+"""Where memory can't be shared between worker and client, batches are copied, and somebody says why. Where
+it is, it is free when its client is gone.
 
 CACHEW names the command (default build/cachew)."""
 
@@ -21,15 +22,31 @@ MIB = 1 << 20
 def pipeline(tmp_path):
     """200 batches of 128 KiB."""
     path = tmp_path / "pipeline.json"
-    path.write_text(json.dumps({"cachew": 1, "pipeline": [{"op": "synthetic", "count": 400, "shape": [64, 1024], "dtype": "uint8"}, {"op": "shuffle"},
-                                                          {"op": "batch", "size": 2}]}))
+    path.write_text(
+        json.dumps(
+            {
+                "cachew": 1,
+                "pipeline": [
+                    {"op": "synthetic", "count": 400, "shape": [64, 1024], "dtype": "uint8"},
+                    {"op": "shuffle"},
+                    {"op": "batch", "size": 2},
+                ],
+            }
+        )
+    )
     return path
 
 
 def run(pipeline, *words, preexec_fn=None):
     """(result, stderr)"""
-    ran = subprocess.run([CACHEW, "run", str(pipeline), "--digest", "--json", "--wait", str(HANG_S), *map(str, words)], check=False, capture_output=True,
-                         text=True, timeout=HANG_S, preexec_fn=preexec_fn)
+    ran = subprocess.run(
+        [CACHEW, "run", str(pipeline), "--digest", "--json", "--wait", str(HANG_S), *map(str, words)],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=HANG_S,
+        preexec_fn=preexec_fn,
+    )
     assert ran.returncode == 0, ran.stderr
     return json.loads(ran.stdout), ran.stderr
 
@@ -37,10 +54,21 @@ def run(pipeline, *words, preexec_fn=None):
 def service(daemons, *words, preexec_fn=None):
     """A dispatcher, and a worker that starts under a limit."""
     dispatcher = daemons.start("dispatcher", "--listen", "127.0.0.1:0")
-    return dispatcher.address, daemons.start("worker", "--dispatcher", dispatcher.address, "--memory", "64M", "--http", "127.0.0.1:0", *words, preexec_fn=preexec_fn)
+    return dispatcher.address, daemons.start(
+        "worker",
+        "--dispatcher",
+        dispatcher.address,
+        "--memory",
+        "64M",
+        "--http",
+        "127.0.0.1:0",
+        *words,
+        preexec_fn=preexec_fn,
+    )
 
 
 # ---- limits ----
+
 
 def small_files():
     """Files, memfds among them, of at most 8 MiB."""
@@ -55,11 +83,15 @@ def small_address_space():
 def no_memfd_create():
     """A seccomp profile that refuses memfd_create."""
     number = {"x86_64": 319, "aarch64": 279}[os.uname().machine]
-    filter_ = b"".join(struct.pack("HBBI", *line) for line in (
-        (0x20, 0, 0, 0),                # the number of the system call
-        (0x15, 0, 1, number),           # if it is this one
-        (0x06, 0, 0, 0x00050000 | 1),   # EPERM
-        (0x06, 0, 0, 0x7fff0000)))      # else it is allowed
+    filter_ = b"".join(
+        struct.pack("HBBI", *line)
+        for line in (
+            (0x20, 0, 0, 0),  # the number of the system call
+            (0x15, 0, 1, number),  # if it is this one
+            (0x06, 0, 0, 0x00050000 | 1),  # EPERM
+            (0x06, 0, 0, 0x7FFF0000),
+        )
+    )  # else it is allowed
     keep = ctypes.create_string_buffer(filter_, len(filter_))
     program = ctypes.create_string_buffer(struct.pack("HxxxxxxP", 4, ctypes.addressof(keep)))
     libc = ctypes.CDLL(None, use_errno=True)
@@ -68,7 +100,10 @@ def no_memfd_create():
 
 
 @pytest.mark.large
-@pytest.mark.parametrize(("limit", "why"), [(small_files, "files may not be so large"), (no_memfd_create, "memfd_create is not allowed here")])
+@pytest.mark.parametrize(
+    ("limit", "why"),
+    [(small_files, "files may not be so large"), (no_memfd_create, "memfd_create is not allowed here")],
+)
 def test_a_worker_without_memfds_sends_copies_and_says_why(daemons, pipeline, limit, why):
     local, _ = run(pipeline)
     address, worker = service(daemons, preexec_fn=limit)
@@ -88,17 +123,31 @@ def test_a_run_without_memfds(pipeline, limit):
 def test_a_client_that_can_not_map_what_is_lent_gets_copies_and_says_why(daemons, pipeline):
     local, _ = run(pipeline)
     address, worker = service(daemons)
-    result, err = run(pipeline, "--service", address, "--job", "small", "--transport", "auto", preexec_fn=small_address_space)
+    result, err = run(
+        pipeline,
+        "--service",
+        address,
+        "--job",
+        "small",
+        "--transport",
+        "auto",
+        preexec_fn=small_address_space,
+    )
     assert result["digest"] == local["digest"]
     assert [link["transport"] for link in result["links"]] == ["unix"]
     assert "can't be mapped (ulimit -v limits the address space)" in result["links"][0]["note"]
     assert "asks for copies" in worker.err
     assert err.count("can't be mapped") == 1
     result, err = run(pipeline, "--service", address, "--job", "large")  # who can still shares
-    assert result["digest"] == local["digest"] and [link["transport"] for link in result["links"]] == ["shm"] and not err
+    assert (
+        result["digest"] == local["digest"]
+        and [link["transport"] for link in result["links"]] == ["shm"]
+        and not err
+    )
 
 
 # ---- who is gone ----
+
 
 def test_what_a_killed_client_was_lent_is_free(daemons, pipeline, tmp_path):
     """It had batches, and was held: they are the worker's again when its process is gone, and not before."""
@@ -115,5 +164,6 @@ def test_what_a_killed_client_was_lent_is_free(daemons, pipeline, tmp_path):
         finally:
             client.kill()
     os.close(pipe)
-    wait_for(lambda: worker.json("/api/v1/status")["batches_out"] == 0)  # it is told by the kernel, not by a timer
+    # it is told by the kernel, not by a timer
+    wait_for(lambda: worker.json("/api/v1/status")["batches_out"] == 0)
     assert run(pipeline, "--service", address, "--job", "next")[0]["digest"] == run(pipeline)[0]["digest"]

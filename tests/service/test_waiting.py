@@ -1,5 +1,6 @@
-"""Clients that have to wait: for a dispatcher that is not there yet, for a worker that has room, for another rank, for somebody who paused the job. They wait as long as they may,
-and say what for; and what was not delivered is said at the end."""
+"""Clients that have to wait: for a dispatcher that is not there yet, for a worker that has room, for another
+rank, for somebody who paused the job. They wait as long as they may, and say what for; and what was not
+delivered is said at the end."""
 
 import re
 import select
@@ -17,12 +18,27 @@ SLOW = numbers(2000, slow(2000), SHUFFLE, BATCH)
 
 def until_noted(process, text, seconds):
     """Until a client has said that it waits for longer than so many seconds, because of this."""
+
     def noted():
-        return any(int(since) > seconds for since in re.findall(rf"since (\d+) s: {re.escape(text)}", process.said(100000)))
+        return any(
+            int(since) > seconds
+            for since in re.findall(rf"since (\d+) s: {re.escape(text)}", process.said(100000))
+        )
+
     deadline = Deadline(HANG_S)
     while not noted():
         assert process.running, f"{process.name} ended with {process.code}: {process.said()}"
-        select.select([], [], [], min(deadline.left(f"{process.name} to wait for more than {seconds} s: {text}; it said {process.said()}"), 0.1))
+        select.select(
+            [],
+            [],
+            [],
+            min(
+                deadline.left(
+                    f"{process.name} to wait for more than {seconds} s: {text}; it said {process.said()}"
+                ),
+                0.1,
+            ),
+        )
 
 
 def paused(bench, job):
@@ -53,12 +69,15 @@ def test_a_paused_job_is_not_late(bench):
         r = bench.ranks(SLOW, job=job, words=["--wait", wait_s], held=3)[0]
         bench.cluster.wait_lines(r, 3)
         paused(bench, job)
-        assert [j["held"] for j in bench.cluster.ask("jobs")[1] if j["name"] == job][0].startswith("the job is paused")
+        assert [j["held"] for j in bench.cluster.ask("jobs")[1] if j["name"] == job][0].startswith(
+            "the job is paused"
+        )
         r.go()
         until_noted(r.process, "the job is paused", wait_s)
         resumed(bench, job)
         r.finish()
         return r
+
     bench.judge(SLOW, (1, None, [with_more_time(attempt)]))
 
 
@@ -76,6 +95,7 @@ def test_a_job_that_is_paused_before_there_is_a_worker_is_not_late(bench):
         resumed(bench, job)
         r.finish()
         return r
+
     bench.judge(SLOW, (1, None, [with_more_time(attempt, 4)]))
 
 
@@ -93,7 +113,10 @@ def test_a_pause_is_over_with_its_dispatcher(bench):
         r.go()
         until_noted(r.process, "the job is paused", wait_s)
         bench.cluster.dispatcher.kill9()
-        assert f"the dispatcher at {bench.cluster.direct} is not there" in r.finish(code=4)["error"]["message"]
+        assert (
+            f"the dispatcher at {bench.cluster.direct} is not there" in r.finish(code=4)["error"]["message"]
+        )
+
     with_more_time(attempt)
 
 
@@ -112,6 +135,7 @@ def test_a_pause_that_the_next_dispatcher_does_not_know_is_over(bench):
         bench.cluster.dispatcher.kill9()
         bench.cluster.start_dispatcher(state_dir=False)
         assert "computes it" in r.finish(code=4)["error"]["message"]
+
     with_more_time(attempt, 6)
 
 
@@ -122,9 +146,16 @@ def test_a_rank_that_never_comes_is_named_early_and_at_the_end(bench):
 
     def attempt(wait_s):
         words = ["--wait", wait_s, "--epochs", "100"]  # more ranges than a worker is leased
-        r = bench.cluster.rank(bench.pipeline(numbers(64, SHUFFLE, BATCH)), f"job{wait_s}", world_size=2, words=words, with_state=False).start()
+        r = bench.cluster.rank(
+            bench.pipeline(numbers(64, SHUFFLE, BATCH)),
+            f"job{wait_s}",
+            world_size=2,
+            words=words,
+            with_state=False,
+        ).start()
         until_said(r.process, missing)  # before it ends
         assert missing in r.finish(code=4)["error"]["message"]
+
     with_more_time(attempt, 8)
 
 
@@ -157,13 +188,20 @@ def test_more_jobs_than_streams_have_their_turn(bench):
     def attempt(wait_s):
         late = bench.cluster.rank(path, f"late{wait_s}", words=["--wait", wait_s, "--seed", 9])
         assert "--max-streams" in late.start().finish(code=4)["error"]["message"]
+
     with_more_time(attempt)
 
 
 def test_what_was_lost_is_said(bench):
     bench.cluster.start_dispatcher()
     bench.cluster.start_worker("w0", "--threads", "2")
-    ranks = bench.ranks(numbers(2000, hangs("value == 300"), BATCH), world=2, words=[*ANY, "--guarantee", "at-most-once"], dump=True, held=20)
+    ranks = bench.ranks(
+        numbers(2000, hangs("value == 300"), BATCH),
+        world=2,
+        words=[*ANY, "--guarantee", "at-most-once"],
+        dump=True,
+        held=20,
+    )
     for r in ranks:  # 40 batches came: the one that hangs, number 37, was begun
         bench.cluster.wait_lines(r, 20)
     bench.cluster.start_worker("w1")
@@ -182,7 +220,9 @@ def test_numbers_of_a_finished_job_are_its_last(bench):
     bench.cluster.start(1)
     r = bench.ranks(numbers(1000, SHUFFLE, BATCH))[0]
     assert r.finish()["lost_ranges"] == 0
-    rank = bench.cluster.until("jobs", lambda jobs: jobs[0]["state"] == "done", "the job to be done")[0]["ranks"][0]
+    rank = bench.cluster.until("jobs", lambda jobs: jobs[0]["state"] == "done", "the job to be done")[0][
+        "ranks"
+    ][0]
     assert (rank["batches"], rank["g"], rank["finished"]) == (125, 0, True)  # g: of the epoch after the last
     words = [CACHEW, "jobs", "--service", bench.cluster.direct, "--wait", str(HANG_S)]
     shown = subprocess.run(words, check=True, capture_output=True, text=True, timeout=HANG_S).stdout
@@ -193,7 +233,11 @@ def test_numbers_of_a_finished_job_are_its_last(bench):
 def test_fixed_shards_are_refused_with_the_reason(bench, policy):
     bench.cluster.start_dispatcher()
     error = bench.ranks(FAST, words=["--sharding", policy], with_state=False)[0].finish(code=2)["error"]
-    assert error["attribute"] == "sharding" and error["value"] == policy and "nothing to be static" in error["message"]
+    assert (
+        error["attribute"] == "sharding"
+        and error["value"] == policy
+        and "nothing to be static" in error["message"]
+    )
 
 
 @pytest.mark.parametrize("policy", ["Dynamic", "OFF"])
@@ -209,13 +253,25 @@ def test_roots_that_are_no_directories(tmp_path, verb, what):
     if what == "file":
         root.touch()
     words = ["--dispatcher", free_address()] if verb == "worker" else ["--listen", "127.0.0.1:0"]
-    ran = subprocess.run([CACHEW, verb, *words, "--data-root", root], check=False, capture_output=True, text=True, timeout=HANG_S)
+    ran = subprocess.run(
+        [CACHEW, verb, *words, "--data-root", root],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=HANG_S,
+    )
     assert ran.returncode == 2 and str(root) in ran.stderr
 
 
 def test_workers_of_up_are_told_apart_in_the_log(tmp_path):
     with Cluster() as c:
-        process = subprocess.Popen([CACHEW, "up", "--workers", "2", "--listen", "127.0.0.1:0"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=c.env)
+        process = subprocess.Popen(
+            [CACHEW, "up", "--workers", "2", "--listen", "127.0.0.1:0"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=c.env,
+        )
         process.stdout.readline()
         process.terminate()
         said = process.communicate(timeout=HANG_S)[1]

@@ -35,8 +35,15 @@ def until_said(process, text):
     growth, deadline = Growth(process.err_path.parent), Deadline(HANG_S)
     try:
         while text not in process.said(100000):
-            assert process.running or text in process.said(100000), f"{process.name} ended with {process.code}: {process.said()}"
-            select.select([growth.fd], [], [], min(deadline.left(f"{process.name} to say {text!r}; it said {process.said()}"), 1))
+            assert process.running or text in process.said(100000), (
+                f"{process.name} ended with {process.code}: {process.said()}"
+            )
+            select.select(
+                [growth.fd],
+                [],
+                [],
+                min(deadline.left(f"{process.name} to say {text!r}; it said {process.said()}"), 1),
+            )
             growth.seen()
     finally:
         growth.close()
@@ -46,8 +53,8 @@ LONGEST_ATTEMPT_S = 450
 
 
 def with_more_time(attempt, first_s=1):
-    """Runs attempt(deadline_s), a test of a deadline. On a slow machine the deadline may pass before the test is ready
-    for it: after a failure the deadline is four times as long, up to LONGEST_ATTEMPT_S."""
+    """Runs attempt(deadline_s), a test of a deadline. On a slow machine the deadline may pass before the
+    test is ready for it: after a failure the deadline is four times as long, up to LONGEST_ATTEMPT_S."""
     wait_s = first_s
     while True:
         try:
@@ -82,24 +89,39 @@ class Bench:
         """Without what only holds it up: that changes nothing."""
         self.locals += 1
         path = self.cluster.directory / f"local{self.locals}.json"
-        path.write_text(json.dumps({"cachew": 1, "pipeline": [op for op in chain if not is_held_up(op)], **beside}))
+        path.write_text(
+            json.dumps({"cachew": 1, "pipeline": [op for op in chain if not is_held_up(op)], **beside})
+        )
         return local_run(CACHEW, path, self.tmp_path / f"local{self.locals}", words)[0]
 
     def ranks(self, chain, world=1, job="job", words=(), **options):
         path = self.pipeline(chain)
-        return [self.cluster.rank(path, job, rank=rank, world_size=world, words=words, **options).start() for rank in range(world)]
+        return [
+            self.cluster.rank(path, job, rank=rank, world_size=world, words=words, **options).start()
+            for rank in range(world)
+        ]
 
     def judge_any(self, chain, ranks, guarantee="exactly-once", words=()):
         """In order any; at most once: which elements came, and what is in them, if the ranks dumped them."""
         local = self.local(chain, *words)
-        job = oracle.Job("any", guarantee, [oracle.Generation(len(ranks), None, [r.parts() for r in ranks])], local.n_epochs)
+        job = oracle.Job(
+            "any",
+            guarantee,
+            [oracle.Generation(len(ranks), None, [r.parts() for r in ranks])],
+            local.n_epochs,
+        )
         assert oracle.check(job, local) == []
         assert self.cluster.deaths() == []
 
     def judge(self, chain, *generations, words=()):
         """generations: (world size, state that they began from, ranks)."""
         local = self.local(chain, *words)
-        job = oracle.Job("exact", "exactly-once", [oracle.Generation(world, at, [r.parts() for r in ranks]) for world, at, ranks in generations], local.n_epochs)
+        job = oracle.Job(
+            "exact",
+            "exactly-once",
+            [oracle.Generation(world, at, [r.parts() for r in ranks]) for world, at, ranks in generations],
+            local.n_epochs,
+        )
         assert oracle.check(job, local) == []
         assert self.cluster.deaths() == []
         return local
@@ -108,13 +130,35 @@ class Bench:
 PIPELINES = {
     "counted": numbers(1000, SHUFFLE, BATCH),
     "filtered": numbers(1000, FILTER, SHUFFLE, BATCH),
-    "bucketed": numbers(900, SHUFFLE, {"op": "bucket_by_length", "length": "value * 7 % 23", "boundaries": [4, 9, 17], "sizes": [7, 5, 8, 3]}),
-    "buckets with keys of two bytes": numbers(3000, SHUFFLE, {
-        "op": "bucket_by_length", "length": "value * 7 % 701", "boundaries": [*range(2, 702, 2)], "sizes": [1 + k % 6 for k in range(351)]}),
+    "bucketed": numbers(
+        900,
+        SHUFFLE,
+        {
+            "op": "bucket_by_length",
+            "length": "value * 7 % 23",
+            "boundaries": [4, 9, 17],
+            "sizes": [7, 5, 8, 3],
+        },
+    ),
+    "buckets with keys of two bytes": numbers(
+        3000,
+        SHUFFLE,
+        {
+            "op": "bucket_by_length",
+            "length": "value * 7 % 701",
+            "boundaries": [*range(2, 702, 2)],
+            "sizes": [1 + k % 6 for k in range(351)],
+        },
+    ),
     "one range": numbers(600, SHUFFLE, FILTER, {"op": "skip", "count": 150}, BATCH),
     "taken": numbers(900, SHUFFLE, FILTER, {"op": "take", "count": 250}, BATCH),
     "no batches": numbers(150, SHUFFLE),
-    "nearly empty": numbers(3320, {"op": "filter", "where": "value % 37 == 5"}, SHUFFLE, {"op": "batch", "size": 3, "drop_remainder": True}),
+    "nearly empty": numbers(
+        3320,
+        {"op": "filter", "where": "value % 37 == 5"},
+        SHUFFLE,
+        {"op": "batch", "size": 3, "drop_remainder": True},
+    ),
 }
 
 

@@ -1,4 +1,6 @@
-"""The simulator's model written down naively, without noise: what a job takes with a fixed number of workers and marker. Shares no code with it."""
+"""The simulator's model written down naively, without noise: what a job takes with a fixed number of workers
+and marker. Shares no code with it.
+"""
 
 import itertools
 
@@ -45,7 +47,9 @@ def batch_seconds(w, n, marker=None, cached=0.0):
 
 
 def play(w, n, marker=None):
-    """(time, cost): one worker, the others after the start delay; what is written in an epoch is read from the next one on."""
+    """(time, cost): one worker, the others after the start delay; what is written in an epoch is read from
+    the next one on.
+    """
     prices = {"client": 4.96, "worker": 0.427319, **w.get("price_per_h", {})}
     delay, batches = w.get("start_delay_s", 0) if n > 1 else 0, w["batches_per_epoch"]
     now = cached = 0.0
@@ -57,7 +61,12 @@ def play(w, n, marker=None):
             count = min(left, (delay - now) / s) if now < delay else left
             part = 1.0
             if marker and w["model"].get("store", {}).get("write_bytes_per_s") and cached < 1:
-                part = min(1.0, w["model"]["store"]["write_bytes_per_s"] * s / ((1 - cached) * stage_costs(w["model"])[2][marker][1]))
+                part = min(
+                    1.0,
+                    w["model"]["store"]["write_bytes_per_s"]
+                    * s
+                    / ((1 - cached) * stage_costs(w["model"])[2][marker][1]),
+                )
             written += count * (1 - cached) * part / batches
             now = delay if now < delay and count < left else now + count * s
             left -= count
@@ -69,7 +78,10 @@ def best(w):
     """The best (time, cost) of all counts and markers, by the objective."""
     markers = [None, *w.get("model", {}).get("cache_markers", [])]
     most = w.get("max_workers") or max(int(k) for k in next(iter(w["table"].values())))
-    return min((play(w, n, m) for n in range(1, most + 1) for m in markers), key=lambda tc: tc[0] if w["objective"] == "time" else tc[1])
+    return min(
+        (play(w, n, m) for n in range(1, most + 1) for m in markers),
+        key=lambda tc: tc[0] if w["objective"] == "time" else tc[1],
+    )
 
 
 # ---- several pools: n is a count per pool ----
@@ -82,10 +94,12 @@ def worth(w, counts):
 
 
 def nested_seconds(w, table, counts):
-    """Linear between points of each axis, constant beyond the last; where nobody is at the one before, proportional."""
+    """Linear between points of each axis, constant beyond the last; where nobody is at the one before,
+    proportional.
+    """
     if not isinstance(table, dict):
         return table
-    (name, axis), = table.items()
+    ((name, axis),) = table.items()
     n = counts[[p["name"] for p in w["pools"]].index(name)]
     points = sorted((int(k), nested_seconds(w, v, counts)) for k, v in axis.items())
     if n >= points[-1][0]:
@@ -106,7 +120,9 @@ def batch_seconds_of_pools(w, counts, marker, cached):
 
 
 def play_pools(w, counts, marker=None):
-    """(time, cost): a worker of the first pool is there, each other one after its pool's delay; who is to go stays until all are there."""
+    """(time, cost): a worker of the first pool is there, each other one after its pool's delay; who is to go
+    stays until all are there.
+    """
     pools, batches = w["pools"], w["batches_per_epoch"]
     first = [1] + [0] * (len(pools) - 1)
     delays = [p.get("start_delay_s", 0) if n > f else 0 for p, n, f in zip(pools, counts, first)]
@@ -123,7 +139,12 @@ def play_pools(w, counts, marker=None):
             count = min(left, (until - now) / s)
             part = 1.0
             if marker and w["model"].get("store", {}).get("write_bytes_per_s") and cached < 1:
-                part = min(1.0, w["model"]["store"]["write_bytes_per_s"] * s / ((1 - cached) * stage_costs(w["model"])[2][marker][1]))
+                part = min(
+                    1.0,
+                    w["model"]["store"]["write_bytes_per_s"]
+                    * s
+                    / ((1 - cached) * stage_costs(w["model"])[2][marker][1]),
+                )
             written += count * (1 - cached) * part / batches
             to = until if count < left else now + count * s
             paid = [max(n, t) for n, t in zip(counts, there)]
@@ -137,4 +158,7 @@ def best_of_pools(w):
     """The best (time, cost) of all vectors and markers."""
     markers = [None, *w.get("model", {}).get("cache_markers", [])]
     vectors = itertools.product(*(range(p["max_workers"] + 1) for p in w["pools"]))
-    return min((play_pools(w, v, m) for v in vectors if sum(v) for m in markers), key=lambda tc: tc[0] if w["objective"] == "time" else tc[1])
+    return min(
+        (play_pools(w, v, m) for v in vectors if sum(v) for m in markers),
+        key=lambda tc: tc[0] if w["objective"] == "time" else tc[1],
+    )
