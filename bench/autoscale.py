@@ -323,7 +323,10 @@ def faults(result, right):
     """What was wrong, in words."""
     for p in result["phases"]:
         if p["workers"] not in right[p["step_s"]]:
-            yield f"step {p['step_s']} s: {p['workers']} workers, right: {' or '.join(map(str, right[p['step_s']]))}"
+            yield (
+                f"step {p['step_s']} s: {p['workers']} workers, "
+                f"right: {' or '.join(map(str, right[p['step_s']]))}"
+            )
         if len(p["path"]) - 1 > DECISIONS:
             yield f"step {p['step_s']} s: {len(p['path']) - 1} decisions"
         if p["settled_after_s"] > SETTLED_S:
@@ -333,7 +336,10 @@ def faults(result, right):
     if replaced_s is None or replaced_s > REPLACED_S:
         yield f"a worker that was killed was not replaced within {REPLACED_S} s"
     if result["killed"]["workers"] not in last:
-        yield f"after a worker was killed: {result['killed']['workers']} workers, right: {' or '.join(map(str, last))}"
+        yield (
+            f"after a worker was killed: {result['killed']['workers']} workers, "
+            f"right: {' or '.join(map(str, last))}"
+        )
 
 
 def judge(args):
@@ -407,8 +413,10 @@ def shares(args):
         []
         if 1.9 <= ratio <= 2.1
         else [
-            f"{ratio:.2f}:1 is not 2:1 +- 5 %; windows of {WINDOW_S} s: "
-            f"{', '.join(f'{r:.2f}' for r in ratios)}"
+            (
+                f"{ratio:.2f}:1 is not 2:1 +- 5 %; windows of {WINDOW_S} s: "
+                f"{', '.join(f'{r:.2f}' for r in ratios)}"
+            )
         ]
     )
     return {

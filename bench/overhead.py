@@ -34,7 +34,7 @@ POLICIES = {
 }
 SETTLE_S = 3  # after the last one came
 START_S = 8  # from the first of them until then
-PAGE_S, SHARE = 2, 10  # as src/dispatcher/web/service.js has them
+PAGE_S, SHARE = 2, 10  # as src/service/dispatcher/web/service.js has them
 SCRAPE_S = 15
 
 

@@ -54,7 +54,8 @@ def judge(workload, result):
         "settled_at_s": result["settled_at_s"],
         "time_s": result["time_s"],
         "path": " ".join(
-            f"{'/'.join(str(n) for n in d['record']['chosen']['workers'].values())}{'+' + d['cache'] if d['cache'] else ''}"
+            f"{'/'.join(str(n) for n in d['record']['chosen']['workers'].values())}"
+            f"{'+' + d['cache'] if d['cache'] else ''}"
             for d in result["decisions"][:12]
         ),
     }

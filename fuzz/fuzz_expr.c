@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ops/expr.h"
+#include "ops/expr/expr.h"
 #include "pipeline/op.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "pipeline/file_index.h"
-#include "pipeline/segment.h"
+#include "dataset/file_index.h"
+#include "dataset/segment.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -13,7 +13,7 @@
 #include "formats/json.h"
 #include "formats/lines.h"
 #include "formats/number.h"
-#include "pipeline/segment.h"
+#include "dataset/segment.h"
 #include "storage/file.h"
 
 #define MAX_TOTAL ((uint64_t)4 << 20) /* of decompressed lines read back */

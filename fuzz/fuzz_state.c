@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/hash.h"
-#include "client/local.h"
+#include "session/local.h"
 
 static const char *const texts[] = {
     "{\"cachew\": 1, \"pipeline\": [{\"op\": \"range\", \"stop\": 100}, {\"op\": \"shuffle\"}, {\"op\": "

@@ -11,7 +11,7 @@
 
 #include "formats/npy.h"
 #include "formats/tar.h"
-#include "pipeline/segment.h"
+#include "dataset/segment.h"
 #include "storage/file.h"
 
 #define MAX_TOTAL ((uint64_t)4 << 20) /* of decompressed samples read back */

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "formats/tfrecord.h"
-#include "pipeline/segment.h"
+#include "dataset/segment.h"
 #include "storage/file.h"
 
 #define MAX_TOTAL \

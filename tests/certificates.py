@@ -16,8 +16,11 @@ def sign(keys, directory, name, days):
     (directory / "index").write_text("")
     (directory / "serial").write_text("01\n")
     (directory / "ca.cnf").write_text(
-        f"[ca]\ndefault_ca=d\n[d]\ndatabase={directory}/index\nserial={directory}/serial\nnew_certs_dir={directory}\ndefault_md=sha256\n"
-        "policy=p\nx509_extensions=e\n[p]\ncommonName=supplied\n[e]\nsubjectAltName=IP:127.0.0.1,DNS:localhost\n"
+        "[ca]\ndefault_ca=d\n"
+        f"[d]\ndatabase={directory}/index\nserial={directory}/serial\nnew_certs_dir={directory}\n"
+        "default_md=sha256\npolicy=p\nx509_extensions=e\n"
+        "[p]\ncommonName=supplied\n"
+        "[e]\nsubjectAltName=IP:127.0.0.1,DNS:localhost\n"
     )
 
     def openssl(*words):

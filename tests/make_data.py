@@ -178,7 +178,10 @@ def seeds(directory):
     huge = struct.pack("<Q", 1 << 63)
     put("tfrecord", "huge", b"\1" + huge + struct.pack("<I", masked(huge)))
 
-    lines = b'{"id": 1, "s": "caf\\u00e9 \\ud83d\\ude00\\n", "v": [[1, 2.5], [-3e2, 0]]}\r\n\n{"ok": true, "no": null, "x": NaN}\nnot json\n{"a": {"b": [{}]}}'
+    lines = (
+        b'{"id": 1, "s": "caf\\u00e9 \\ud83d\\ude00\\n", "v": [[1, 2.5], [-3e2, 0]]}\r\n\n'
+        b'{"ok": true, "no": null, "x": NaN}\nnot json\n{"a": {"b": [{}]}}'
+    )
     put("jsonl", "plain", b"\1" + lines)
     put("jsonl", "auto", b"\0" + lines)
     put("jsonl", "gzip", b"\2" + gzip.compress(lines, 6, mtime=0) + gzip.compress(lines, 1, mtime=0))

@@ -231,7 +231,9 @@ def test_nothing_comes_from_elsewhere(daemons, page):
     # The rules hold: what they forbid does not happen.
     refused = page.evaluate("""new Promise((done) => {
         document.addEventListener('securitypolicyviolation', (e) => done(e.effectiveDirective));
-        const script = document.createElement('script'); script.textContent = 'window.ran = true'; document.head.append(script);
+        const script = document.createElement('script');
+        script.textContent = 'window.ran = true';
+        document.head.append(script);
     })""")
     assert refused.startswith("script-src") and page.evaluate("window.ran === undefined")
     page.errors.clear()  # this one was meant
@@ -404,7 +406,12 @@ def test_decisions_about_caches_are_squares(real, page):
 # [element, what it is called, outline, whether it shows]
 FOCUSED = """(() => {
     const a = document.activeElement;
-    return [a.tagName, a.id || a.ariaLabel || a.textContent.trim().slice(0, 40), getComputedStyle(a).outlineStyle, a.getBoundingClientRect().width > 0];
+    return [
+        a.tagName,
+        a.id || a.ariaLabel || a.textContent.trim().slice(0, 40),
+        getComputedStyle(a).outlineStyle,
+        a.getBoundingClientRect().width > 0,
+    ];
 })()"""
 
 

@@ -16,7 +16,10 @@ from daemons import answer, endless_job
 
 pytestmark = pytest.mark.skipif(not PROGRAM, reason="no browser is there (package chromium-headless-shell)")
 # Decisions, the oldest first, as [what, why].
-ON_PAGE = """[...document.querySelectorAll('#events li:not(.loss)')].reverse().map((li) => [li.querySelector('strong').textContent, li.querySelectorAll('p')[1].textContent])"""
+ON_PAGE = """[...document.querySelectorAll('#events li:not(.loss)')].reverse().map((li) => [
+    li.querySelector('strong').textContent,
+    li.querySelectorAll('p')[1].textContent,
+])"""
 
 
 @pytest.fixture

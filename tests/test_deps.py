@@ -16,9 +16,11 @@ GROUPS = ("build", "demo", "test", "test-all", "lint", "python", "coverage")
 TOOLS = ("sh", "awk", "cat", "cut", "date", "env", "find", "grep", "head", "paste", "sed", "sort", "tr", "wc")
 
 # What all of the releases have under the same name.
-EVERYWHERE = """gcc libc6-dev bash make meson ninja-build pkg-config python3 libjansson-dev libxxhash-dev zlib1g-dev libjpeg-dev libwebp-dev libuv1-dev
-    libprotobuf-c-dev protobuf-c-compiler libsqlite3-dev libssl-dev libmicrohttpd-dev libzstd-dev mate-backgrounds ukui-wallpapers libcmocka-dev clang
-    python3-venv ca-certificates openssl strace iproute2 nftables llvm g++ groff-base python3-dev gcovr libpng-dev""".split()
+EVERYWHERE = """gcc libc6-dev bash make meson ninja-build pkg-config python3 libjansson-dev
+    libxxhash-dev zlib1g-dev libjpeg-dev libwebp-dev libuv1-dev libprotobuf-c-dev
+    protobuf-c-compiler libsqlite3-dev libssl-dev libmicrohttpd-dev libzstd-dev mate-backgrounds
+    ukui-wallpapers libcmocka-dev clang python3-venv ca-certificates openssl strace iproute2
+    nftables llvm g++ groff-base python3-dev gcovr libpng-dev""".split()
 
 
 @dataclass
@@ -86,13 +88,17 @@ policy)
     shift
     for name in "$@"; do
         if grep -qxF -e "$name" "$MACHINE/lists"; then
-            printf '%s:\\n  Installed: (none)\\n  Candidate: 1.0-1\\n  Version table:\\n     1.0-1 500\\n' "$name"
+            printf '%s:\\n  Installed: (none)\\n  Candidate: 1.0-1\\n  Version table:\\n     1.0-1 500\\n' \\
+                "$name"
         elif [ "$name" = chromium ]; then # other packages name it
             printf '%s:\\n  Installed: (none)\\n  Candidate: (none)\\n  Version table:\\n' "$name"
         fi
     done
     ;;
-depends) grep -qxF "$2" "$MACHINE/lists" && printf '%s\\n  Depends: clang-%s\\n  Breaks: <clang-3.2>\\n' "$2" "$(cat "$MACHINE/clang")" ;;
+depends)
+    grep -qxF "$2" "$MACHINE/lists" &&
+        printf '%s\\n  Depends: clang-%s\\n  Breaks: <clang-3.2>\\n' "$2" "$(cat "$MACHINE/clang")"
+    ;;
 esac
 """
 APT_GET = """echo "$@" >>"$MACHINE/log"

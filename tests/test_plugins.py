@@ -413,8 +413,10 @@ def test_a_filter_has_no_outputs(tmp_path, odd):
     [
         (
             {"thresold": 3},
-            'solarize: there is no attribute "thresold"; did you mean "threshold"?; it has: '
-            "component, threshold",
+            (
+                'solarize: there is no attribute "thresold"; did you mean "threshold"?; it has: '
+                "component, threshold"
+            ),
         ),
         ({"threshold": 257}, "solarize: threshold is 257: expected an integer, from 0 to 256"),
         ({"threshold": "a"}, 'solarize: threshold is "a": expected an integer, from 0 to 256'),

@@ -479,8 +479,8 @@ def test_what_replaces_a_record_does_not_depend_on_the_batch(tmp_path):
     for size in (1, 8, 100, 5000):
         words = ("--set", f"2.size={size}", "--log", tmp_path / f"{size}.log")
         run(pipeline, *words)
-        replaced = [(at, record) for at, record in enumerate(record for line in read_log(words[-1]) for record in line["records"])
-                    if at in (5000, 9999)]  # fmt: skip
+        records = [record for line in read_log(words[-1]) for record in line["records"]]
+        replaced = [(at, record) for at, record in enumerate(records) if at in (5000, 9999)]
         assert [4096 <= int(record.split(":")[1]) < 8192 for _, record in replaced] == [True, False]
         assert 8192 <= int(replaced[1][1].split(":")[1]) < 9999
         found.add(tuple(replaced))

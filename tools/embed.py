@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes files as C, for src/dispatcher/web.h.
+"""Writes files as C, for src/service/dispatcher/web.h.
 
 usage: embed.py OUTPUT FILE...
 """
@@ -32,7 +32,7 @@ def main() -> None:
             f"file_{i}, sizeof(file_{i})}},\n"
         )
     output.write_text(
-        '#include "dispatcher/web.h"\n\n' + "".join(arrays) + f"\nconst struct cw_web_file "
+        '#include "service/dispatcher/web.h"\n\n' + "".join(arrays) + f"\nconst struct cw_web_file "
         f"cw_web_files[] = "
         f"{{\n{''.join(rows)}}};\n"
         f"const size_t cw_n_web_files = {len(files)};\n"

@@ -44,8 +44,8 @@ json() {
 
 exports() { # if the library has been built
     local library
-    for library in build/src/client/libcachew.so build-gcc/src/client/libcachew.so; do
-        [ ! -f "$library" ] || sh src/client/check_exports.sh "$library" || return 1
+    for library in build/src/api/libcachew.so build-gcc/src/api/libcachew.so; do
+        [ ! -f "$library" ] || sh src/api/check_exports.sh "$library" || return 1
     done
 }
 
@@ -61,9 +61,11 @@ tables() { # pages and stubs that the operator table gives, and the man page, if
 }
 
 step layers python3 tools/check_layers.py
+step structure python3 tools/check_structure.py ${BUILD:+--objects "$BUILD"}
 step words python3 tools/check_words.py
 step limits python3 tools/make_limits.py --check
 step ruff "$venv/bin/ruff" check --quiet --no-cache --config tools/ruff.toml tests tools bench python examples
+step format tools/format.sh --check
 step scripts scripts
 step json json
 step 'man page' man_page

@@ -21,15 +21,18 @@ KINDS = [
     ("batch_map", "Operators on batches", "They stand after the batcher."),
 ]
 
-HEAD = """# Operators
-
-<!-- made by tools/make_operator_pages.py from `cachew ops --json`: change the operator's file, not this page -->
-
-The reference of every operator, made from the table that checks the attributes. `cachew ops NAME` shows the same for one.
-Where operators may stand and what they mean for the order of batches is in [semantics.md](semantics.md); pixels are in
-[pixels.md](pixels.md), draws in [randomness.md](randomness.md), expressions in [expressions.md](expressions.md). In Python
-operators are methods of datasets, and attributes their arguments; [python.md](python.md#python-functions) tells of those with a `function`.
+HEAD = (
+    "# Operators\n\n"
+    "<!-- made by tools/make_operator_pages.py from `cachew ops --json`: "
+    "change the operator's file, not this page -->\n"
+    """
+The reference of every operator, made from the table that checks the attributes. `cachew ops NAME` shows the
+same for one. Where operators may stand and what they mean for the order of batches is in
+[semantics.md](semantics.md); pixels are in [pixels.md](pixels.md), draws in [randomness.md](randomness.md),
+expressions in [expressions.md](expressions.md). In Python operators are methods of datasets, and attributes
+their arguments; [python.md](python.md#python-functions) tells of those with a `function`.
 """
+)
 
 
 def cell(text):

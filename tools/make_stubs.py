@@ -13,7 +13,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 STUB = ROOT / "python" / "cachew" / "_methods.pyi"
 
-WIDTH = 150
+WIDTH = 110
+DTYPES = "bool uint8 uint16 uint32 uint64 int8 int16 int32 int64 float16 bfloat16 float32 float64".split()
 HEAD = """# Made by tools/make_stubs.py from `cachew ops --json`: change the operator's file, not this one.
 import os
 from collections.abc import {abc}
@@ -25,7 +26,9 @@ from cachew.dataset import Dataset
 from cachew.expr import Expr
 
 _DType: TypeAlias = (
-    Literal["bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64"]
+    Literal[
+{dtypes}
+    ]
     | np.dtype[Any]
     | type[Any]
 )
@@ -90,12 +93,25 @@ def begins(op):
     return op["kind"] == "source" or any(a["kind"] == "chains" for a in op["attributes"])
 
 
+def wrapped(text, indent=""):
+    """Lines of a docstring; each could be one that stands alone between its quotes."""
+    return textwrap.wrap(
+        text,
+        WIDTH - len('        """""""'),
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
 def docstring(op):
-    lines = [op["summary"][0].upper() + op["summary"][1:] + "."]
+    lines = wrapped(op["summary"][0].upper() + op["summary"][1:] + ".")
     if op.get("doc"):
-        lines += ["", *textwrap.wrap(op["doc"], 140)]
+        lines += ["", *wrapped(op["doc"])]
     if op["attributes"]:
-        lines += ["", *(f"{a['name']}: {a['doc']} ({a['allowed']})" for a in op["attributes"])]
+        lines += [""]
+        for a in op["attributes"]:
+            lines += wrapped(f"{a['name']}: {a['doc']} ({a['allowed']})", "    ")
     if len(lines) == 1:
         return f'        """{lines[0]}"""'
     body = "\n".join(f"        {line}".rstrip() for line in lines[1:])
@@ -123,10 +139,9 @@ def stub(table):
     if unknown:
         sys.exit(f"make_stubs: attribute kinds without an annotation: {', '.join(unknown)}")
     methods = "\n".join(method(op) for op in table)
-    return (
-        HEAD.replace("{abc}", ", ".join(name for name in ("Mapping", "Sequence") if f"{name}[" in methods))
-        + methods
-    )
+    abc = ", ".join(name for name in ("Mapping", "Sequence") if f"{name}[" in methods)
+    dtypes = "\n".join(f'        "{name}",' for name in DTYPES)
+    return HEAD.replace("{abc}", abc).replace("{dtypes}", dtypes) + methods
 
 
 def main():

@@ -49,7 +49,10 @@ def numpy_dtype(name: str) -> np.dtype[Any]:
     return found
 
 
-_NO_ARRAY = "of varying length are no array: take .data (uint8) and .offsets, one by its number, or .tolist(); batch.arrow() has them as large_binary"
+_NO_ARRAY = (
+    "of varying length are no array: take .data (uint8) and .offsets, one by its number, or .tolist(); "
+    "batch.arrow() has them as large_binary"
+)
 
 
 class Bytes(Sequence[memoryview]):

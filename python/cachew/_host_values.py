@@ -114,7 +114,8 @@ class Component:
     def declared(self):
         if self.bytes:
             return "bytes"
-        return f"{self.dtype_name}[{'...' if self.shape is None else ', '.join('?' if d is None else str(d) for d in self.shape)}]"
+        shape = "..." if self.shape is None else ", ".join("?" if d is None else str(d) for d in self.shape)
+        return f"{self.dtype_name}[{shape}]"
 
     def wrong(self, value):
         return Wrong(f'returned {describe(value)} as "{self.name}", expected {self.declared()}')

@@ -12,7 +12,7 @@
 #define SILENCE_S 3.0 /* docs/protocol.md, "Handshake" */
 #define START_S 15.0  /* a dispatcher that is started together with the training is ready by then */
 #define RANGE_S \
-    1.0 /* ranges take half a second where elements cost what they did before (dispatcher/cut.c) */
+    1.0 /* ranges take half a second where elements cost what they did before (service/dispatcher/cut.c) */
 #define LEAST_S 0.001
 #define MOST_S 1e6
 

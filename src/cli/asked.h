@@ -4,7 +4,7 @@
 
 #include "cli/common.h"
 #include "cli/tls.h"
-#include "client/observer.h"
+#include "remote/observer.h"
 
 struct cli_asked {
     const char *service, *token_file;

@@ -7,8 +7,8 @@
 
 #include "base/machine.h"
 #include "cli/common.h"
-#include "client/measure.h"
-#include "client/report.h"
+#include "explain/measure.h"
+#include "session/report.h"
 
 #define MAX_STEPS 16
 

@@ -9,7 +9,7 @@
 #include "cache/admin.h"
 #include "cache/cache.h"
 #include "cli/common.h"
-#include "client/caching.h"
+#include "session/caching.h"
 
 struct cache {
     struct cli_common common;

@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "base/machine.h"
-#include "client/tuning.h"
-#include "ops/plugin.h"
+#include "session/tuning.h"
+#include "ops/plugin/plugin.h"
 
 void cli_common_init(struct cli_common *c)
 {

@@ -1,8 +1,8 @@
 /* What `run`, `explain` and `bench` have in common: their options, and the pipeline that these lead to. */
 #pragma once
 #include "cli/options.h"
-#include "client/local.h"
-#include "client/remote.h"
+#include "session/local.h"
+#include "remote/remote.h"
 
 struct cli_common {
     const char *file, *index_dir;

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "base/text.h"
-#include "client/report.h"
+#include "session/report.h"
 #include "net/address.h"
 
 void cli_block_signals(sigset_t *ret)

@@ -11,7 +11,7 @@
 #include "cli/daemon.h"
 #include "cli/scaling.h"
 #include "cli/tls.h"
-#include "dispatcher/dispatcher.h"
+#include "service/dispatcher/dispatcher.h"
 #include "net/loop.h"
 
 struct dispatcher_run {

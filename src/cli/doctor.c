@@ -22,7 +22,7 @@
 #include "base/machine.h"
 #include "base/text.h"
 #include "cli/options.h"
-#include "client/local.h"
+#include "session/local.h"
 #include "ops/kernels/isa.h"
 
 /* Below this a few hundred shards and the daemon's sockets no longer fit; what the engine keeps open is

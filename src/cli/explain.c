@@ -5,7 +5,7 @@
 
 #include "cli/common.h"
 #include "cli/watch.h"
-#include "client/explain.h"
+#include "explain/explain.h"
 
 static void print(void (*describe)(const json_t *, struct cw_text *), const json_t *facts)
 {

@@ -6,9 +6,9 @@
 
 #include "base/machine.h"
 #include "cli/options.h"
-#include "client/local.h"
-#include "ops/source_files.h"
-#include "pipeline/index.h"
+#include "session/local.h"
+#include "ops/source/source_files.h"
+#include "dataset/index.h"
 
 /* Here a pattern that matches nothing is a wrong argument, not a wrong pipeline. */
 static int add_pattern(struct cw_source_files *f, const char *pattern, struct cw_error *err)

@@ -10,7 +10,7 @@
 
 #include "base/text.h"
 #include "cli/output.h"
-#include "client/report.h"
+#include "session/report.h"
 
 int cw_output_dir(const char *option, const char *dir, struct cw_error *err)
 {

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/text.h"
-#include "client/report.h"
+#include "session/report.h"
 
 #define MAX_SECONDS 1e9 /* 31 years; as nanoseconds it fits in 64 bits */
 

@@ -2,7 +2,7 @@
 #pragma once
 #include <stdio.h>
 
-#include "client/local.h"
+#include "session/local.h"
 
 /* The directory of an option, made if it is not there (those above it are not). */
 int cw_output_dir(const char *option, const char *dir, struct cw_error *err) _must_check_;

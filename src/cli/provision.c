@@ -1,6 +1,6 @@
 /*
  * cachew provision: keeps as many workers as the dispatcher wants. One thread, with a loop: the fleet
- * (fleet/fleet.h), which starts them here, as child processes.
+ * (service/fleet/fleet.h), which starts them here, as child processes.
  */
 #include <signal.h>
 #include <stdio.h>
@@ -13,7 +13,7 @@
 #include "cli/scaling.h"
 #include "cli/tls.h"
 #include "cli/worker.h"
-#include "fleet/fleet.h"
+#include "service/fleet/fleet.h"
 #include "net/address.h"
 #include "net/loop.h"
 #include "policy/policy.h"

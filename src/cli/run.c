@@ -17,12 +17,12 @@
 #include "cli/output.h"
 #include "cli/tls.h"
 #include "cli/watch.h"
-#include "client/autocache.h"
-#include "client/caching.h"
-#include "client/report.h"
-#include "client/tuning.h"
+#include "session/autocache.h"
+#include "session/caching.h"
+#include "session/report.h"
+#include "session/tuning.h"
 #include "host/host.h"
-#include "pipeline/mixing.h"
+#include "dataset/mixing.h"
 #include "storage/file.h"
 
 /* So often it is looked, before the first batch, what is known by then. */

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "cli/scaling.h"
-#include "client/local.h"
+#include "session/local.h"
 #include "sim/sim.h"
 #include "storage/file.h"
 

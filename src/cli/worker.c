@@ -17,7 +17,7 @@
 #include "cli/worker.h"
 #include "host/host.h"
 #include "net/address.h"
-#include "worker/worker.h"
+#include "service/worker/worker.h"
 
 struct worker_run {
     struct cw_worker_options o;

@@ -4,7 +4,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "ops/bucket.h"
+#include "ops/batch/bucket.h"
 
 #define COMPONENT_ALIGN 64 /* every component at a multiple of a cache line */
 /* Staged chunks of so many bytes come straight from the system. malloc would keep them when they are freed,

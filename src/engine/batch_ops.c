@@ -7,7 +7,7 @@
 #include "base/cost_clock.h"
 #include "base/hash.h"
 #include "base/thread.h"
-#include "pipeline/sequence.h"
+#include "dataset/sequence.h"
 
 #define COMPONENT_ALIGN 64 /* as in assembly.c */
 

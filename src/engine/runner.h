@@ -11,7 +11,7 @@
 #include "engine/assembly.h"
 #include "engine/entry.h"
 #include "engine/profile.h"
-#include "pipeline/sequence.h"
+#include "dataset/sequence.h"
 
 struct cw_cache;
 

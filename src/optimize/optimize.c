@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "ops/image_chain.h"
+#include "ops/image/image_chain.h"
 
 struct cw_optimized *cw_optimized_free(struct cw_optimized *o)
 {

@@ -69,7 +69,7 @@ struct cw_op;
 struct cw_bind;
 struct cw_source;
 struct cw_source_env;
-struct cw_image_role; /* ops/image_role.h: what makes an image operator fusable */
+struct cw_image_role; /* ops/image/image_role.h: what makes an image operator fusable */
 
 struct cw_batch_result {                       /* what an operator on batches gave: as many rows as came */
     struct cw_tensor columns[CW_OP_MAX_PORTS]; /* by port: size is of all rows, dims those of one */

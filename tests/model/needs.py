@@ -5,7 +5,8 @@ from dataclasses import replace
 from . import operators, parser
 
 ON_ONE_COMPONENT = (
-    "decode_image", "random_resized_crop", "resize", "center_crop", "random_crop", "random_flip", "normalize", "cast", "transpose_image",
+    "decode_image", "random_resized_crop", "resize", "center_crop", "random_crop", "random_flip",
+    "normalize", "cast", "transpose_image",
 )  # fmt: skip
 
 

@@ -11,7 +11,8 @@ import re
 from .dtypes import PlanError
 
 TOKEN = re.compile(
-    r"""\s*(?: (?P<number>0[xX][\da-fA-F_]+|0[oO][0-7_]+|0[bB][01_]+|(?:[\d_]+\.[\d_]*|\.[\d_]+|\d[\d_]*)(?:[eE][+-]?\d+)?)
+    r"""\s*(?: (?P<number>0[xX][\da-fA-F_]+|0[oO][0-7_]+|0[bB][01_]+
+                          |(?:[\d_]+\.[\d_]*|\.[\d_]+|\d[\d_]*)(?:[eE][+-]?\d+)?)
             | (?P<name>[A-Za-z_]\w*)
             | `(?P<quoted>[^`]+)`
             | '(?P<string>[^']*)' | "(?P<text>[^"]*)"

@@ -52,7 +52,8 @@ class Writer:
             return quoted(self.array)
         if scalars(self.types) and self.rng.random() < 0.8:
             return quoted(self.rng.choice(scalars(self.types)))
-        return f"{self.rng.choice(['int64', 'float32', 'float64', 'uint8', 'bfloat16'])}({self.rng.randint(0, 9)})"
+        dtype = self.rng.choice(["int64", "float32", "float64", "uint8", "bfloat16"])
+        return f"{dtype}({self.rng.randint(0, 9)})"
 
     def number(self, depth: int = 2) -> str:
         rng = self.rng
@@ -61,14 +62,15 @@ class Writer:
             ["binary", "binary", "binary", "call", "call", "unary", "where", "cast", "bits"] if depth else []
         )
         choices += ["length"] if measurable(self.types) else []
-        choices += ["reduce"] if [n for n in arrays(self.types) if self.types[n].fixed()] else []
+        fixed = [n for n in arrays(self.types) if self.types[n].fixed()]
+        choices += ["reduce"] if fixed else []
         kind = rng.choice(choices)
         if kind == "literal":
             return self.literal()
         elif kind == "length":
             return f"length({quoted(rng.choice(measurable(self.types)))})"
         elif kind == "reduce":
-            return f"{rng.choice(['min', 'max'])}({quoted(rng.choice([n for n in arrays(self.types) if self.types[n].fixed()]))})"
+            return f"{rng.choice(['min', 'max'])}({quoted(rng.choice(fixed))})"
         elif kind == "unary":
             return f"{rng.choice(['-', '-', '+', '~'])}{self.strong()}"
         elif kind == "where":
@@ -116,7 +118,10 @@ class Writer:
             return f"{quoted(rng.choice(strings(self.types)))} {rng.choice(['==', '!='])} {other}"
         op = rng.choice(["<", "<=", ">", ">=", "==", "!="])
         if kind < 0.45:
-            return f"{self.literal()} {op} {self.strong()} {rng.choice(['<', '!='])} {self.number(min(depth, 1))}"
+            return (
+                f"{self.literal()} {op} {self.strong()} "
+                f"{rng.choice(['<', '!='])} {self.number(min(depth, 1))}"
+            )
         return f"{self.number(min(depth, 1))} {op} {self.strong()}"
 
 
@@ -137,7 +142,10 @@ def sieve(rng: random.Random, types: dict[str, Type]) -> str:
     integers = [n for n in scalars(types) if types[n].dtype in ("int64", "int32", "int16")]
     if integers and rng.random() < 0.7:
         modulus = rng.randint(2, 7)
-        return f"{quoted(rng.choice(integers))} % {modulus} {rng.choice(['!=', '!=', '==', '<'])} {rng.randint(0, modulus - 1)}"
+        return (
+            f"{quoted(rng.choice(integers))} % {modulus} "
+            f"{rng.choice(['!=', '!=', '==', '<'])} {rng.randint(0, modulus - 1)}"
+        )
     if measurable(types) and rng.random() < 0.5:
         return f"length({quoted(rng.choice(measurable(types)))}) % 3 != {rng.randint(0, 2)}"
     return Writer(rng, types).truth()

@@ -322,8 +322,8 @@ def delivered(
     return result
 
 
-def deliver(pipeline: dict, base: Path, seed: int, epochs: int = 1, rank: int = 0, ranks: int = 1, limit: float = math.inf,
-            start: tuple[int, int] = (0, 0)) -> Result:  # fmt: skip
+def deliver(pipeline: dict, base: Path, seed: int, epochs: int = 1, rank: int = 0, ranks: int = 1,
+            limit: float = math.inf, start: tuple[int, int] = (0, 0)) -> Result:  # fmt: skip
     """The same of a pipeline that is run for this alone."""
     try:
         run = Run(pipeline, base, seed)

@@ -64,7 +64,10 @@ def test_a_marker_that_can_not_be_used_is_said(tmp_path, caplog):
     ds = cachew.Dataset.synthetic(20, shape=[6, 6, 3], dtype="uint8").random_flip("data").autocache().batch(5)
     with ds.iterator(cache_dir=tmp_path / "cache") as batches:
         assert sum(len(b["data"]) for b in batches) == 20
-    wanted = "autocache (operator 2) is not used: it stands behind an operator that draws anew in each epoch; write it before, or set freeze"
+    wanted = (
+        "autocache (operator 2) is not used: it stands behind an operator that draws anew in each epoch; "
+        "write it before, or set freeze"
+    )
     assert [r.getMessage() for r in caplog.records] == [wanted]
 
 

@@ -31,7 +31,8 @@ def values(batches):
     return [batch["value"].tolist() for batch in batches]
 
 def interrupted(it, got, limit):
-    """Takes batches into got, with nothing in between that looks for signals; until the end, or the first signal that ends a wait of this thread."""
+    """Takes batches into got, with nothing in between that looks for signals; until the end, or the first
+    signal that ends a wait of this thread."""
     done = threading.Event()
     def shoot():
         while not done.wait(random.random() * 0.004):

@@ -63,8 +63,10 @@ def test_first_argument_is_the_component():
         (lambda d: d.batch(size=3, drop_remander=True), "did you mean drop_remainder?"),
         (
             lambda d: d.shuffle(buffer=100),
-            "shuffle() has no argument buffer (it has by, window, reshuffle); "
-            "there is no buffer to size: shuffle() permutes all elements",
+            (
+                "shuffle() has no argument buffer (it has by, window, reshuffle); "
+                "there is no buffer to size: shuffle() permutes all elements"
+            ),
         ),
         (lambda d: d.assign(), "assign() lacks an expression"),
         (lambda d: d.assign("x"), "assign() takes expressions by name"),

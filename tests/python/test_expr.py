@@ -202,14 +202,13 @@ def test_what_python_decides_itself_is_explained(use):
 @pytest.mark.parametrize(
     "use",
     [
-        # noqa: E711
         lambda: 1 in A,
         lambda: list(A),
         lambda: len(A),
         lambda: int(A),
         lambda: float(A),
         lambda: A + [1],
-        lambda: A == None,
+        lambda: A == None,  # noqa: E711
         lambda: A < object(),
         lambda: round(F, 2),
         lambda: col(3),

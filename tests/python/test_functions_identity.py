@@ -85,7 +85,8 @@ def double(e): return {"value": e["value"] * 2 + K}
 def dataset(): return Dataset.range(10).map(double).map(Plus(1)).batch(5)
 
 def child(state):
-    print(next(dataset().iterator())["value"].tolist(), next(dataset().iterator(state=state))["value"].tolist(), flush=True)
+    first = next(dataset().iterator())["value"].tolist()
+    print(first, next(dataset().iterator(state=state))["value"].tolist(), flush=True)
 
 if __name__ == "__main__":
     with dataset().iterator() as it:

@@ -147,7 +147,8 @@ def wraps(f):
 def wrapped(x): return x
 T = typing.TypeVar("T")
 def f(e):
-    used = log, PATTERN, ARRAY, NAMES, Pair, Colour.RED, Point(), Slotted.make(), cached(1), wrapped(2), deep(3), T, os, re
+    used = (log, PATTERN, ARRAY, NAMES, Pair, Colour.RED, Point(), Slotted.make(), cached(1), wrapped(2),
+            deep(3), T, os, re)
     return {"y": len(used)}
 """)
     program("""
@@ -164,7 +165,8 @@ _places._put = lambda place: print("put", place[:3])
 _places.adopt(sys.stdin.read())
 print("adopted", len(_places._adopted))
 '''
-ran = subprocess.run([sys.executable, "-c", child, str(FOLDER)], input=call.modules, capture_output=True, text=True)
+words = [sys.executable, "-c", child, str(FOLDER)]
+ran = subprocess.run(words, input=call.modules, capture_output=True, text=True)
 assert ran.stdout == f"adopted {len(places)}\\n", ran.stdout + ran.stderr
 """)
 
@@ -181,7 +183,8 @@ helper.TABLE = np.ones(1 << 21, np.uint8)
 try:
     run(helper.f)
 except cachew.PipelineError as error:
-    assert "helper.TABLE is another one in the program than where" in str(error) and "helper.py" in str(error), error
+    assert "helper.TABLE is another one in the program than where" in str(error), error
+    assert "helper.py" in str(error), error
 else:
     raise AssertionError("no error")
 """)
@@ -240,7 +243,8 @@ class Imports:
     def __eq__(self, other): return True
 later = Imports()
 def second(e): return {"y": later.K}
-ds = cachew.Dataset.range(stop=3).map(first, outputs={"y": "int64"}).map(second, outputs={"y": "int64"}, version="1").batch(3)
+ds = cachew.Dataset.range(stop=3).map(first, outputs={"y": "int64"})
+ds = ds.map(second, outputs={"y": "int64"}, version="1").batch(3)
 assert next(iter(ds))["y"].tolist() == [1, 1, 1]
 """)
 
@@ -281,8 +285,11 @@ import os
 def children():
     return len([p for p in Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split()])
 def make(k): return lambda e: {"y": k}
+def first(k):
+    ds = cachew.Dataset.range(stop=3).map(make(k), outputs={"y": "int64"}).batch(3)
+    return next(iter(ds.iterator(threads=1)))["y"].tolist()
 for k in range(12):
-    assert next(iter(cachew.Dataset.range(stop=3).map(make(k), outputs={"y": "int64"}).batch(3).iterator(threads=1)))["y"].tolist() == [k] * 3
+    assert first(k) == [k] * 3
 assert children() <= len(os.sched_getaffinity(0)) + 1, children()
 """)
 

@@ -120,8 +120,10 @@ def test_arrays_in_another_byte_order_are_what_they_say(dtype, kind):
         ({1, 2}, 'returned .*"y"'),
         (
             np.zeros((1,) * 7),
-            '(returned float64.* as "y", expected int64|returned "y" of shape .*, expected at '
-            "most 6 dimensions)",
+            (
+                '(returned float64.* as "y", expected int64|'
+                'returned "y" of shape .*, expected at most 6 dimensions)'
+            ),
         ),
         (np.ma.masked_array([1, 2], mask=[True, False]), 'returned a masked array as "y"'),
     ],

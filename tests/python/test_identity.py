@@ -108,8 +108,10 @@ def identity(tmp_path):
             {"helper": ("unused = 5", "unused = 6")},
         ),
         (
-            "import pack.inner\ndef other(e): return pack.inner.h(e)\ndef f(e): return "
-            "other(pack.inner.g(e))",
+            (
+                "import pack.inner\ndef other(e): return pack.inner.h(e)\n"
+                "def f(e): return other(pack.inner.g(e))"
+            ),
             {"pack_inner": ("x - 1", "x - 2")},
             {"pack_inner": ("unused = 5", "unused = 6")},
         ),
@@ -146,8 +148,10 @@ def test_what_is_used_of_a_module_counts_and_nothing_else(identity, code, change
             {"pack_inner": ("leaf.g(x)", "leaf.g(x) + 1")},
         ),
         (
-            "import helper\nclass Keeps:\n  def __init__(s): s.m = helper\n  def __call__(s, e): return "
-            "s.m.g(e)\nf = Keeps()",
+            (
+                "import helper\nclass Keeps:\n  def __init__(s): s.m = helper\n"
+                "  def __call__(s, e): return s.m.g(e)\nf = Keeps()"
+            ),
             {"helper": ("x + 1", "x + 2")},
         ),
     ],

@@ -503,7 +503,10 @@ pid = os.fork()
 if pid == 0:
     os.read(begin, 1)
     held[1]["value"][0] += 1
-    good = held[0]["value"].tolist() == list(range(1000)) and held[1]["value"].tolist() == [1001, *range(1001, 2000)]
+    good = (
+        held[0]["value"].tolist() == list(range(1000))
+        and held[1]["value"].tolist() == [1001, *range(1001, 2000)]
+    )
     second = os.fork()  # a child's child has them too
     if second == 0:
         os._exit(0 if good and held[0]["value"].tolist() == list(range(1000)) else 1)

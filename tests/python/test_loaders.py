@@ -477,9 +477,11 @@ import cachew, cachew.jax, jax
 from jax.sharding import NamedSharding, PartitionSpec
 loader = cachew.jax.loader(cachew.Dataset.range(64).batch(16))
 batch = next(iter(loader))
-print([list(map(int, s.data)) for s in batch["value"].addressable_shards][1], len(batch["value"].sharding.device_set))
+shards = batch["value"].addressable_shards
+print([list(map(int, s.data)) for s in shards][1], len(batch["value"].sharding.device_set))
 replicated = NamedSharding(jax.make_mesh((4,), ("x",)), PartitionSpec())
-print(len(next(iter(cachew.jax.loader(cachew.Dataset.range(64).batch(16), sharding=replicated)))["value"].addressable_shards[3].data))
+loader = cachew.jax.loader(cachew.Dataset.range(64).batch(16), sharding=replicated)
+print(len(next(iter(loader))["value"].addressable_shards[3].data))
 try:
     list(cachew.jax.loader(cachew.Dataset.range(64).batch(10)))
 except cachew.OptionError as error:
@@ -551,7 +553,8 @@ first = next(iter(loader))
 over = True
 signal.setitimer(signal.ITIMER_REAL, 0)
 later = loader.state_dict()
-assert all(state == states[0] or state == later for state in states) and states[0]["cachew"]["g"] == 0 and later["cachew"]["g"] == 1
+assert all(state == states[0] or state == later for state in states)
+assert states[0]["cachew"]["g"] == 0 and later["cachew"]["g"] == 1
 print(first["value"].tolist(), most <= 2 * os.cpu_count())
 """)
     assert ran.stdout == "[1, 2, 3, 4, 5, 6, 7, 8, 9, 10] True\n", (ran.stdout, ran.stderr)

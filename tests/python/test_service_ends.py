@@ -94,7 +94,10 @@ if pid == 0:
     held[1]["value"][0] += 1
     os.write(done, b"x")
     os.read(begin, 1)
-    good = held[0]["value"].tolist() == list(range(1000)) and held[1]["value"].tolist() == [1001, *range(1001, 2000)]
+    good = (
+        held[0]["value"].tolist() == list(range(1000))
+        and held[1]["value"].tolist() == [1001, *range(1001, 2000)]
+    )
     second = os.fork()  # a child's child has them too
     if second == 0:
         os._exit(0 if good and held[0]["value"].tolist() == list(range(1000)) else 1)
@@ -104,7 +107,8 @@ kept = held.pop()
 held.clear()
 rest = sum(1 for batch in it)
 os.write(go, b"x")
-print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), rest, kept["value"][0], {link["transport"] for link in it.profile()["links"]})
+code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+print(code, rest, kept["value"][0], {link["transport"] for link in it.profile()["links"]})
 """,
         service.address,
     )
@@ -135,7 +139,12 @@ while not over or n == 0:
     n += 1
     pid = os.fork()
     if pid == 0:
-        os._exit(0 if all((b["value"] == np.arange(b["value"][0], b["value"][0] + 1000)).all() and b["value"][0] == 1000 * b.g for b in held) else 1)
+        good = all(
+            (b["value"] == np.arange(b["value"][0], b["value"][0] + 1000)).all()
+            and b["value"][0] == 1000 * b.g
+            for b in held
+        )
+        os._exit(0 if good else 1)
     codes.add(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 thread.join()
 print(codes)
@@ -157,7 +166,9 @@ ds = cachew.Dataset.range(100).shuffle().map(lambda e: {"value": e["value"] * 3}
 want = [b.hash() for b in ds.iterator(seed=1)]
 assert [b.hash() for b in ds.distribute("local", open_timeout_s=None, workers=2, seed=1)] == want
 pid = _service._service._process.pid
-assert [b.hash() for b in ds.take(2).distribute("local", open_timeout_s=None, seed=1)] == [b.hash() for b in ds.take(2).iterator(seed=1)]
+assert [b.hash() for b in ds.take(2).distribute("local", open_timeout_s=None, seed=1)] == [
+    b.hash() for b in ds.take(2).iterator(seed=1)
+]
 it = ds.distribute("local", open_timeout_s=None, seed=1)
 next(it)
 it.load_state_dict(it.state_dict())
@@ -218,7 +229,10 @@ next(it)
 mine = _service._service._process.pid
 pid = os.fork()
 if pid == 0:
-    good = sum(b["value"].sum() for b in ds.distribute("local", open_timeout_s=None)) == 4950 and _service._service._process.pid != mine
+    good = (
+        sum(b["value"].sum() for b in ds.distribute("local", open_timeout_s=None)) == 4950
+        and _service._service._process.pid != mine
+    )
     _service._end()
     os._exit(0 if good else 1)
 print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), [b.g for b in it], _service._service.runs())

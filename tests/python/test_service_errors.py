@@ -101,7 +101,8 @@ class Slow(logging.Handler):
 
 address, command = sys.argv[1:]
 logging.getLogger("cachew").addHandler(logging.NullHandler())
-it = cachew.Dataset.range(1000000).delay(us=1000).batch(8).distribute(address, job="noted", open_timeout_s=None)
+ds = cachew.Dataset.range(1000000).delay(us=1000).batch(8)
+it = ds.distribute(address, job="noted", open_timeout_s=None)
 next(it)
 words = [command, "jobs", "--service", address, "--wait", "3600", "--pause", "noted"]
 subprocess.run(words, check=True, stdout=subprocess.DEVNULL)

@@ -50,7 +50,8 @@ class Line:
         return any(f & PADDING for f in self.flags)
 
     def __str__(self):
-        return f"g {self.g} of epoch {self.epoch} ({self.n} records, {', '.join(self.records[:3])}{', ...' if self.n > 3 else ''})"
+        more = ", ..." if self.n > 3 else ""
+        return f"g {self.g} of epoch {self.epoch} ({self.n} records, {', '.join(self.records[:3])}{more})"
 
 
 def parse_line(text):
@@ -234,15 +235,19 @@ def difference(line, want, local):
             if line.n:
                 return (
                     "padding",
-                    f"g {line.g} fills up the last round of epoch {line.epoch} and is not flagged so: "
-                    f"flags {line.flags}",
+                    (
+                        f"g {line.g} fills up the last round of epoch {line.epoch} and is not flagged so: "
+                        f"flags {line.flags}"
+                    ),
                 )
         h = local.padding_hash(line.epoch, line.g, s)
         if line.records != s.records or (h is not None and h != line.hash):
             return (
                 "padding",
-                f"g {line.g} should repeat g {s.g} of epoch {line.epoch} (records {s.records[:4]}), got "
-                f"{line.records[:4]}",
+                (
+                    f"g {line.g} should repeat g {s.g} of epoch {line.epoch} (records {s.records[:4]}), got "
+                    f"{line.records[:4]}"
+                ),
             )
         return None
     if line.padding:
@@ -252,16 +257,20 @@ def difference(line, want, local):
         here, there = line.records[at : at + 1] or ("nothing",), s.records[at : at + 1] or ("nothing",)
         return (
             "records",
-            f"g {line.g} of epoch {line.epoch}: {line.n} records, {s.n} expected; row {at} is {here[0]}, "
-            f"{there[0]} expected",
+            (
+                f"g {line.g} of epoch {line.epoch}: {line.n} records, {s.n} expected; row {at} is {here[0]}, "
+                f"{there[0]} expected"
+            ),
         )
     if line.flags != s.flags:
         return "flags", f"g {line.g} of epoch {line.epoch}: flags {line.flags}, {s.flags} expected"
     if line.hash != s.hash:
         return (
             "hash",
-            f"g {line.g} of epoch {line.epoch} has the right records and other contents: {line.hash:032x}, "
-            f"{s.hash:032x} expected",
+            (
+                f"g {line.g} of epoch {line.epoch} has the right records and other contents: "
+                f"{line.hash:032x}, {s.hash:032x} expected"
+            ),
         )
     return None
 

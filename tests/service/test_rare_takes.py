@@ -18,7 +18,7 @@ CHAIN = range_chain(
 )
 BLOCKS = 5 * 4096  # positions that a thread has under way (src/engine/rows.c), and a block more
 RANGE = 1 << 20  # the largest placed range (src/engine/parts.c)
-LEASES = 64  # that a worker holds (src/worker/streams.c)
+LEASES = 64  # that a worker holds (src/service/worker/streams.c)
 
 
 def computed(operators):

@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "base/macro.h"
-#include "dispatcher/core.h"
+#include "service/dispatcher/core.h"
 
 #define RUN_UNIT 10    /* positions */
 #define RUN_UNITS 4096 /* that a test uses at most */

@@ -2,7 +2,7 @@
  * SIGTERM. */
 #include <stdio.h>
 
-#include "dispatcher/dispatcher.h"
+#include "service/dispatcher/dispatcher.h"
 #include "net/loop.h"
 
 static void on_signal(void *arg, int signal)

@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ops/expr.h"
+#include "ops/expr/expr.h"
 #include "pipeline/op.h"
 
 #define MAX_COLUMNS 16

@@ -12,7 +12,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "ops/image_chain.h"
+#include "ops/image/image_chain.h"
 #include "pipeline/bind.h"
 #include "pipeline/pipeline.h"
 

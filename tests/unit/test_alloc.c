@@ -22,12 +22,12 @@
 
 #include "alloc_fail.h"
 #include "base/macro.h"
-#include "client/local.h"
+#include "session/local.h"
 #include "data/arrays.h"
 #include "data/arrow.h"
 #include "data_files.h"
 #include "formats/image_write.h"
-#include "ops/plugin.h"
+#include "ops/plugin/plugin.h"
 #include "ops/table.h"
 #include "tar_files.h"
 

@@ -6,7 +6,7 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
-#include "client/local.h"
+#include "session/local.h"
 #include "data_files.h"
 #include "ops/table.h"
 

@@ -13,7 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "fleet/cgroup.h"
+#include "service/fleet/cgroup.h"
 
 #define TEST_PREFIX "cachewtest"
 

@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "dispatcher/cut.h"
+#include "service/dispatcher/cut.h"
 
 #define MOST UINT64_MAX
 #define FAR (UINT64_C(1) << 62)

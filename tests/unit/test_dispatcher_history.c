@@ -9,7 +9,7 @@
 #include <math.h>
 
 #include "base/text.h"
-#include "dispatcher/history.h"
+#include "service/dispatcher/history.h"
 #include "dispatcher_run.h"
 
 static json_t *ask(struct run *u, const char *what)

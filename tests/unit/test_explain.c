@@ -1,4 +1,4 @@
-/* client/costs.h, rewrite.h, remedies.h: costs made up by hand, so that what limits the rate and what would
+/* explain/costs.h, rewrite.h, remedies.h: costs made up by hand, so that what limits the rate and what would
  * help is arithmetic. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/remedies.h"
+#include "explain/remedies.h"
 
 #define MS 1e-3
 #define US 1e-6

@@ -1,4 +1,4 @@
-/* ops/expr.h: grammar, types, errors, evaluation over the ways rows can lie, records that fail. NumPy's
+/* ops/expr/expr.h: grammar, types, errors, evaluation over the ways rows can lie, records that fail. NumPy's
  * results are tests/expr_numpy.py's. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -10,8 +10,8 @@
 #include <cmocka.h>
 
 #include "base/math.h"
-#include "ops/convert.h"
-#include "ops/expr.h"
+#include "ops/element/convert.h"
+#include "ops/expr/expr.h"
 #include "pipeline/op.h"
 
 #define N 5000 /* rows: several pieces, the last one short */

@@ -10,8 +10,8 @@
 
 #include "base/hash.h"
 #include "data_files.h"
-#include "pipeline/file_index.h"
-#include "pipeline/index.h"
+#include "dataset/file_index.h"
+#include "dataset/index.h"
 
 static void touch(const char *path, time_t s)
 {

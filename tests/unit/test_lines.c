@@ -11,7 +11,7 @@
 #include "formats/json.h"
 #include "formats/lines.h"
 #include "formats/number.h"
-#include "pipeline/index.h"
+#include "dataset/index.h"
 #include "source_run.h"
 
 static const char *put(const char *name, const char *text)

@@ -20,8 +20,8 @@
 #include "base/cost_clock.h"
 #include "cache/admin.h"
 #include "cache/cache.h"
-#include "client/caching.h"
-#include "client/local.h"
+#include "session/caching.h"
+#include "session/local.h"
 
 #define EPOCHS 3
 

@@ -9,10 +9,10 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "client/local.h"
+#include "session/local.h"
 #include "data_files.h"
 #include "ops/table.h"
-#include "pipeline/sequence.h"
+#include "dataset/sequence.h"
 #include "pipeline/source.h"
 #include "sample.h"
 

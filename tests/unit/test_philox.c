@@ -12,7 +12,7 @@
 #include "base/macro.h"
 #include "base/philox.h"
 #include "data/block.h"
-#include "pipeline/sequence.h"
+#include "dataset/sequence.h"
 
 #define FULL UINT32_C(0xffffffff)
 

@@ -1,4 +1,4 @@
-/* Batches of a placed epoch (client/placer.h): compared with a loop over its elements, for ranges cut
+/* Batches of a placed epoch (remote/placer.h): compared with a loop over its elements, for ranges cut
  * anywhere, told in any order that they may come in, cut again, and gone on from entries. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "base/macro.h"
-#include "client/placer.h"
+#include "remote/placer.h"
 #include "sample.h"
 
 #define MAX_KEYS 5

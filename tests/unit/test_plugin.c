@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "ops/plugin.h"
+#include "ops/plugin/plugin.h"
 #include "ops/table.h"
 
 static const char *solarize_path;

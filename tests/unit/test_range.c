@@ -14,7 +14,7 @@
 
 #include "base/clock.h"
 #include "base/hash.h"
-#include "client/local.h"
+#include "session/local.h"
 #include "data/batch.h"
 #include "sample.h"
 

@@ -14,7 +14,7 @@
 #include <stdatomic.h>
 
 #include "base/cost_clock.h"
-#include "client/local.h"
+#include "session/local.h"
 #include "data_files.h"
 #include "storage/throttle.h"
 

@@ -17,7 +17,7 @@
 #include "base/permutation.h"
 #include "base/philox.h"
 #include "base/text.h"
-#include "pipeline/sequence.h"
+#include "dataset/sequence.h"
 #include "sample.h"
 
 /* ---- made-up sources ---- */

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "base/macro.h"
-#include "dispatcher/dispatcher.h"
+#include "service/dispatcher/dispatcher.h"
 #include "net/conn.h"
 
 #define LONG_NS UINT64_C(3600000000000) /* both sides are in one process, which may stand still */

@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 #include "base/macro.h"
-#include "dispatcher/store.h"
+#include "service/dispatcher/store.h"
 #include "net/loop.h"
 
 static char dir[64], copy[80];

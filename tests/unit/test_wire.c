@@ -7,9 +7,9 @@
 
 #include <string.h>
 
-#include "client/local.h"
+#include "session/local.h"
 #include "engine/remnant.h"
-#include "net/wire.h"
+#include "remote/wire.h"
 
 #include "data_files.h"
 

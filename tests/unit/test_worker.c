@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 
 #include "sample.h"
-#include "worker/socket_dir.h"
+#include "service/worker/socket_dir.h"
 #include "worker_stream.h"
 
 #define LENGTHS \

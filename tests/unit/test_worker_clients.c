@@ -9,7 +9,7 @@
 #include <semaphore.h>
 #include <stdatomic.h>
 
-#include "ops/fault_wait.h"
+#include "ops/fault/fault_wait.h"
 #include "pipeline/op.h"
 #include "worker_stream.h"
 #include "sample.h"

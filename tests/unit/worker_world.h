@@ -11,11 +11,11 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "client/local.h"
+#include "session/local.h"
 #include "net/conn.h"
-#include "net/wire.h"
+#include "remote/wire.h"
 #include "ops/table.h"
-#include "worker/worker.h"
+#include "service/worker/worker.h"
 
 #include "data_files.h"
 

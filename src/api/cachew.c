@@ -1,0 +1,409 @@
+/*
+ * The iterator of the C interface: the engine's, whose batches are the caller's. The engine lives as long as
+ * the iterator or any batch, because batches lie in its slabs.
+ */
+#include "api/cachew_impl.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/machine.h"
+#include "base/patience.h"
+#include "session/caching.h"
+#include "remote/remote.h"
+#include "session/tuning.h"
+#include "host/host.h"
+#include "dataset/mixing.h"
+
+void cw_api_engine_unref(struct cw_api_engine *e)
+{
+    if (atomic_fetch_sub(&e->refs, 1) == 1) {
+        cw_local_deinit(&e->local);
+        free(e);
+    }
+}
+
+int cachew_set_python(const char *python, const char *program, struct cachew_error **err)
+{
+    struct cw_error e = {0};
+    int r = cw_host_set_python(python, program, &e);
+    return r < 0 ? cw_api_fail(r, &e, err) : 0;
+}
+
+static int check_option(const char *name, int64_t value, bool good, const char *expected,
+                        struct cw_error *err)
+{
+    char text[32];
+    if (good)
+        return 0;
+    snprintf(text, sizeof(text), "%" PRIi64, value);
+    return cw_error_value(err, CW_E_OPTION, name, text, expected, "option %s is %" PRIi64 ": expected %s",
+                          name, value, expected);
+}
+
+int cw_api_read_options(const struct cachew_options *given, struct cachew_options *o, struct cw_error *err)
+{
+    if (given) {
+        int r = check_option("size", (int64_t)given->size,
+                             given->size >= offsetof(struct cachew_options, index_dir) && given->size <= 4096,
+                             "sizeof(struct cachew_options), as CACHEW_OPTIONS_INIT sets it", err);
+        if (r < 0)
+            return r;
+        memcpy(o, given, CW_MIN(given->size, sizeof(*o)));
+    }
+    o->world_size = CW_MAX(o->world_size, 1);
+    int r = check_option("seed", o->seed, o->seed >= -1, "an integer of at least 0, or -1", err);
+    if (r >= 0)
+        r = check_option("epochs", o->epochs, o->epochs >= -1, "an integer of at least 0, or -1", err);
+    if (r >= 0)
+        r = check_option("first_epoch", o->first_epoch, o->first_epoch >= 0, "an integer of at least 0", err);
+    if (r >= 0)
+        r = check_option("threads", o->threads, o->threads <= 1024, "at most 1024", err);
+    if (r >= 0)
+        r = check_option("credits", o->credits, o->credits <= CW_MAX_CREDITS, "at most 4096", err);
+    if (r >= 0)
+        r = check_option("rank", o->rank, o->rank < o->world_size, "less than world_size", err);
+    return r;
+}
+
+/* Later ones than there are is a mistake; a state behind them is the end of a run. */
+static int check_first_epoch(int64_t first, uint64_t epochs, struct cw_error *err)
+{
+    char expected[64];
+    if (first == 0 || (uint64_t)first < epochs)
+        return 0;
+    snprintf(expected, sizeof(expected), "less than epochs, %" PRIu64, epochs);
+    return check_option("first_epoch", first, false, expected, err);
+}
+
+int cw_api_open(const struct cachew_pipeline *p, const struct cachew_options *o, struct cw_local *l,
+                unsigned *ret_threads, struct cw_error *err)
+{
+    *ret_threads = o->threads ? o->threads : cw_cpu_budget();
+    if (!o->threads)
+        cw_tuning_threads(l, *ret_threads);
+    if (!o->memory)
+        cw_tuning_memory(l, cw_memory_total() / 2);
+    int r = cw_api_compile(p, l, err);
+    if (r < 0)
+        return r;
+    l->interrupt = o->interrupt;
+    return cw_local_open(l, o->index_dir, *ret_threads, err);
+}
+
+static int parse_transport(const char *name, enum cw_transport *ret, struct cw_error *err)
+{
+    for (*ret = CW_TRANSPORT_AUTO; name && *ret <= CW_TRANSPORT_TCP; ++*ret)
+        if (strcmp(name, cw_transport_name(*ret)) == 0)
+            return 0;
+    if (!name)
+        return 0;
+    return cw_error_value(err, CW_E_OPTION, "transport", name, "\"auto\", \"shm\", \"unix\" or \"tcp\"",
+                          "option transport is \"%.40s\": expected \"auto\", \"shm\", \"unix\" or \"tcp\"",
+                          name);
+}
+
+/* NULL: plain. */
+static int open_tls(const struct cachew_options *o, struct cw_tls **ret, struct cw_error *err)
+{
+    const struct cw_tls_files files = {.certificate = o->tls_cert, .key = o->tls_key, .authority = o->tls_ca};
+    *ret = NULL;
+    if (!o->tls_cert != !o->tls_key) {
+        const char *missing = o->tls_cert ? "tls_key" : "tls_cert",
+                   *there = o->tls_cert ? "tls_cert" : "tls_key";
+        return cw_error_value(err, CW_E_OPTION, missing, "NULL", "a PEM file",
+                              "option %s is missing: a certificate and its key go together, and %s was given",
+                              missing, there);
+    }
+    return o->tls_ca || o->tls_cert ? cw_tls_new(&files, false, ret, err) : 0;
+}
+
+/* One of two words; *ret is whether it is the second. */
+static int parse_choice(const char *option, const char *given, const char *first, const char *second,
+                        bool *ret, struct cw_error *err)
+{
+    char expected[64];
+    *ret = given && strcmp(given, second) == 0;
+    if (!given || *ret || strcmp(given, first) == 0)
+        return 0;
+    snprintf(expected, sizeof(expected), "\"%s\" or \"%s\"", first, second);
+    return cw_error_value(err, CW_E_OPTION, option, given, expected, "option %s is \"%.40s\": expected %s",
+                          option, given, expected);
+}
+
+static int parse_delivery(const struct cachew_options *o, struct cw_iterator_options *io,
+                          struct cw_error *err)
+{
+    int r = parse_choice("order", o->order, "exact", "any", &io->any_order, err);
+    if (r >= 0)
+        r = parse_choice("guarantee", o->guarantee, "exactly-once", "at-most-once", &io->at_most_once, err);
+    if (!o->order)
+        io->any_order = io->at_most_once;
+    return r;
+}
+
+/* An iterator over what the service computes. */
+static int open_service(const struct cachew_options *o, const struct cw_iterator_options *io,
+                        const json_t *state, struct cw_local *l, struct cw_error *err)
+{
+    char anonymous[64];
+    const char *own = getenv("CACHEW_TOKEN");
+    snprintf(anonymous, sizeof(anonymous), "anonymous-%d-%" PRIx64, (int)getpid(), cw_now_ns());
+    struct cw_remote_options remote = {
+        .service = o->service,
+        .job = o->job ? o->job : anonymous,
+        .rank = o->rank,
+        .world_size = o->world_size,
+        .seed = io->seed,
+        .epochs = io->epochs,
+        .first_epoch = io->first_epoch,
+        .any_order = io->any_order,
+        .at_most_once = io->at_most_once,
+        .token = o->token      ? o->token
+                 : own && *own ? own
+                               : NULL,
+        .timeout_ns = o->open_timeout_s < 0   ? 0
+                      : o->open_timeout_s > 0 ? (uint64_t)(CW_MIN(o->open_timeout_s, 1e9) * 1e9)
+                                              : UINT64_C(60000000000),
+        .absent_ns = o->open_timeout_s == 0 ? cw_patience_start_ns() : 0,
+        .note = o->note,
+        .note_arg = o->note_arg,
+        .interrupt = o->interrupt,
+        .credits = o->credits,
+    };
+    if (!o->job && o->world_size > 1)
+        return cw_error_value(
+            err, CW_E_OPTION, "job", "NULL", "a name",
+            "option job is missing: with a world_size of %u it is what the ranks have in common",
+            o->world_size);
+    int r = cw_patience_check(err);
+    if (r >= 0)
+        r = parse_transport(o->transport, &remote.transport, err);
+    if (r >= 0)
+        r = open_tls(o, &remote.tls, err);
+    if (r >= 0)
+        r = cw_local_remote(l, &remote, state, err);
+    cw_tls_unref(remote.tls);
+    return r;
+}
+
+/* What is asked of an iterator over a pipeline that was read. */
+static int iterator_options(const struct cachew_options *o, const struct cw_pipeline *written,
+                            unsigned threads, struct cw_iterator_options *ret, struct cw_error *err)
+{
+    *ret = (struct cw_iterator_options){
+        .seed = (uint64_t)(o->seed >= 0 ? o->seed : CW_MAX(written->default_seed, 0)),
+        .epochs = (uint64_t)(o->epochs >= 0                 ? o->epochs
+                             : written->default_epochs >= 0 ? written->default_epochs
+                                                            : 1),
+        .rank = o->rank,
+        .world_size = o->world_size,
+        .first_epoch = (uint64_t)o->first_epoch,
+        .runner = {.threads = threads,
+                   .memory = o->memory ? o->memory : cw_memory_total() / 2,
+                   .batches_are_users = true,
+                   .optimize = o->optimize != 0},
+    };
+    int r = parse_delivery(o, ret, err);
+    return r < 0 || o->state ? r : check_first_epoch(o->first_epoch, ret->epochs, err);
+}
+
+static void on_mixing(void *options, const struct cw_mixing *m)
+{
+    const struct cachew_options *o = options;
+    o->note(o->note_arg, m->says);
+}
+
+static int open_engine(const struct cachew_pipeline *p, const struct cachew_options *o, struct cw_local *l,
+                       struct cw_error *err)
+{
+    unsigned threads = 0;
+    json_t *state = NULL;
+    int r = o->state ? cw_state_parse("state", o->state, strlen(o->state), &state, err) : 0;
+    if (r >= 0)
+        r = o->service ? cw_api_compile(p, l, err) : cw_api_open(p, o, l, &threads, err);
+    if (r >= 0 && o->service && o->cache_dir)
+        r = cw_error_value(
+            err, CW_E_OPTION, "cache_dir", o->cache_dir, "none with a service",
+            "option cache_dir is \"%.200s\": workers have caches, clients of a service have none",
+            o->cache_dir);
+    if (r >= 0) {
+        struct cw_iterator_options options;
+        r = iterator_options(o, l->pipeline, threads, &options, err);
+        const struct cw_caching caching = {.dir = o->cache_dir, .where = o->cache, .quota = o->cache_bytes};
+        if (r >= 0 && !o->service)
+            r = cw_caching_open(l, &caching, &options.runner, err);
+        if (r >= 0 && l->cache && o->note)
+            cw_caching_warn(l->compiled, o->note, o->note_arg);
+        /* what goes on has been told */
+        if (r >= 0 && !o->service && o->note && !state && o->first_epoch == 0)
+            cw_mixing_each(l->sequence, on_mixing, (void *)(uintptr_t)o);
+        if (r >= 0)
+            r = o->service ? open_service(o, &options, state, l, err)
+                           : cw_local_iterate(l, &options, state, err);
+    }
+    json_decref(state);
+    l->interrupt = NULL; /* the caller's, for this call only */
+    return r;
+}
+
+int cachew_iterator_open(const struct cachew_pipeline *p, const struct cachew_options *options,
+                         struct cachew_iterator **ret, struct cachew_error **err)
+{
+    struct cw_error e = {0};
+    struct cachew_options o = CACHEW_OPTIONS_INIT;
+    struct cachew_iterator *it = calloc(1, sizeof(*it));
+    struct cw_api_engine *engine = calloc(1, sizeof(*engine));
+    int r = it && engine ? cw_api_read_options(options, &o, &e)
+                         : cw_error_nomem(&e, sizeof(*it), "an iterator");
+    if (r >= 0)
+        r = open_engine(p, &o, &engine->local, &e);
+    if (r < 0) {
+        if (engine)
+            cw_local_deinit(&engine->local);
+        free(engine);
+        free(it);
+        return cw_api_fail(r, &e, err);
+    }
+    atomic_init(&engine->refs, 1);
+    it->engine = engine;
+    *ret = it;
+    return 0;
+}
+
+static uint64_t timeout_ns(double seconds)
+{
+    if (seconds < 0 || isnan(seconds) || seconds > 1e9)
+        return 0; /* for ever */
+    return CW_MAX((uint64_t)(seconds * 1e9), 1);
+}
+
+int cachew_iterator_offer(struct cachew_iterator *it, double timeout_s, struct cachew_batch **ret,
+                          struct cachew_error **err)
+{
+    struct cw_error e = {0};
+    struct cw_batch *b;
+    if (it->failed.status)
+        return cw_api_fail(it->failed.status, &it->failed, err);
+    cachew_iterator_accept(it);
+    int r = cw_local_offer(&it->engine->local, timeout_ns(timeout_s), &b, &e);
+    if (r == 1)
+        return 1;
+    if (r == 0)
+        r = cw_api_batch_new(it->engine, b, ret, &e);
+    if (r >= 0)
+        return 0;
+    if (r != CW_E_DEADLINE && r != CW_E_INTERRUPTED) {
+        it->failed = e;
+        it->failed.status = r;
+    }
+    return cw_api_fail(r, &e, err);
+}
+
+void cachew_iterator_accept(struct cachew_iterator *it)
+{
+    cw_iterator_accept(it->engine->local.iterator);
+}
+
+int cachew_iterator_next(struct cachew_iterator *it, double timeout_s, struct cachew_batch **ret,
+                         struct cachew_error **err)
+{
+    int r = cachew_iterator_offer(it, timeout_s, ret, err);
+    if (r == 0)
+        cachew_iterator_accept(it);
+    return r;
+}
+
+static char *dump(json_t *value)
+{
+    char *text = value ? json_dumps(value, JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;
+    json_decref(value);
+    return text;
+}
+
+/* Opens an iterator that has a position and computes no batches. */
+static int open_position(const struct cachew_pipeline *p, const struct cachew_options *o, struct cw_local *l,
+                         struct cw_error *err)
+{
+    unsigned threads;
+    struct cw_producer *producer;
+    struct cw_iterator_options options;
+    json_auto_t *state = NULL;
+    int r = o->state ? cw_state_parse("state", o->state, strlen(o->state), &state, err) : 0;
+    if (r >= 0 && o->service)
+        r = cw_error_value(err, CW_E_OPTION, "service", o->service, "none",
+                           "option service is \"%.200s\": its data are where the workers are, so where an "
+                           "iterator begins is known once it is open",
+                           o->service);
+    if (r >= 0)
+        r = cw_api_open(p, o, l, &threads, err);
+    if (r >= 0)
+        r = iterator_options(o, l->pipeline, threads, &options, err);
+    if (r >= 0)
+        r = cw_producer_none(l->sequence, options.seed, &producer, err);
+    if (r >= 0)
+        r = cw_iterator_over(producer, &options, state, &l->iterator, err);
+    return r;
+}
+
+int cachew_pipeline_state(const struct cachew_pipeline *p, const struct cachew_options *options, char **ret,
+                          struct cachew_error **err)
+{
+    struct cw_error e = {0};
+    struct cw_local l = {0};
+    struct cachew_options o = CACHEW_OPTIONS_INIT;
+    int r = cw_api_read_options(options, &o, &e);
+    if (r >= 0)
+        r = open_position(p, &o, &l, &e);
+    if (r >= 0 && !(*ret = dump(cw_iterator_state(l.iterator))))
+        r = cw_error_nomem(&e, 0, "a state");
+    cw_local_deinit(&l);
+    return r < 0 ? cw_api_fail(r, &e, err) : 0;
+}
+
+char *cachew_iterator_state(const struct cachew_iterator *it)
+{
+    return dump(cw_iterator_state(it->engine->local.iterator));
+}
+
+void cachew_iterator_interrupt(struct cachew_iterator *it, int on)
+{
+    cw_iterator_interrupt(it->engine->local.iterator, on != 0);
+}
+
+char *cachew_iterator_profile(const struct cachew_iterator *it)
+{
+    return dump(cw_api_profile(&it->engine->local, cachew_iterator_held(it)));
+}
+
+char *cachew_iterator_quarantine(const struct cachew_iterator *it, uint64_t *ret_skipped,
+                                 uint64_t *ret_replaced)
+{
+    uint64_t skipped, replaced;
+    char *text = dump(cw_api_quarantine(&it->engine->local, &skipped, &replaced));
+    if (ret_skipped)
+        *ret_skipped = skipped;
+    if (ret_replaced)
+        *ret_replaced = replaced;
+    return text;
+}
+
+size_t cachew_iterator_held(const struct cachew_iterator *it)
+{
+    return atomic_load(&it->engine->held);
+}
+
+void cachew_iterator_free(struct cachew_iterator *it)
+{
+    if (!it)
+        return;
+    if (cachew_iterator_held(it) > 0) /* the engine outlives the iterator */
+        cw_iterator_leave(it->engine->local.iterator);
+    cw_api_engine_unref(it->engine);
+    free(it);
+}

@@ -1,0 +1,84 @@
+/* What can be told of a pipeline once its sources are open. */
+#include "api/cachew_impl.h"
+
+#include "base/machine.h"
+#include "explain/explain.h"
+
+/* Of an epoch over all ranks. 1: not known beforehand. */
+static int count_batches(const struct cw_local *l, uint64_t *ret)
+{
+    const struct cw_compiled *c = l->compiled;
+    uint64_t n = l->sequence->n_positions;
+    if (!c->counted)
+        return 1;
+    *ret = n >= CW_ENDLESS ? UINT64_MAX : n / c->batch_size + (!c->drop_remainder && n % c->batch_size);
+    return 0;
+}
+
+int cachew_pipeline_batches(const struct cachew_pipeline *p, const struct cachew_options *options,
+                            uint64_t *ret, struct cachew_error **err)
+{
+    struct cw_error e = {0};
+    struct cw_local l = {0};
+    struct cachew_options o = CACHEW_OPTIONS_INIT;
+    uint64_t n = 0;
+    unsigned threads;
+    int r = cw_api_read_options(options, &o, &e);
+    if (r >= 0)
+        r = cw_api_open(p, &o, &l, &threads, &e);
+    if (r >= 0)
+        r = count_batches(&l, &n);
+    cw_local_deinit(&l);
+    if (r < 0)
+        return cw_api_fail(r, &e, err);
+    if (r == 0) /* the last round is padded */
+        *ret = n == UINT64_MAX ? n : n / o.world_size + (n % o.world_size != 0);
+    return r;
+}
+
+static char *explanation(const json_t *facts, bool json, struct cw_error *err)
+{
+    struct cw_text t = {0};
+    char *text = json ? json_dumps(facts, JSON_INDENT(1) | JSON_REAL_PRECISION(9)) : NULL;
+    if (!json) {
+        cw_explain_pipeline_text(facts, &t);
+        cw_explain_run_text(facts, &t);
+        if (t.failed)
+            cw_text_deinit(&t);
+        text = t.data;
+    }
+    if (!text)
+        (void)cw_error_nomem(err, 0, "an explanation");
+    return text;
+}
+
+int cachew_pipeline_explain(const struct cachew_pipeline *p, const struct cachew_options *options,
+                            double seconds, int json, char **ret, struct cachew_error **err)
+{
+    struct cw_error e = {0};
+    struct cw_local l = {0};
+    struct cachew_options o = CACHEW_OPTIONS_INIT;
+    struct cw_explain_options x = {.name = "pipeline", .seconds = seconds};
+    json_t *facts = json_object();
+    int r = facts ? cw_api_read_options(options, &o, &e) : cw_error_nomem(&e, 0, "an explanation");
+    if (r >= 0)
+        r = cw_api_open(p, &o, &l, &x.threads, &e);
+    if (r >= 0) {
+        x.seed = (uint64_t)(o.seed >= 0 ? o.seed : CW_MAX(l.pipeline->default_seed, 0));
+        x.memory = o.memory ? o.memory : cw_memory_total() / 2;
+        x.optimize = o.optimize != 0;
+        x.interrupt = o.interrupt;
+        x.cache_dir = o.cache_dir;
+        cw_local_probe_reading(&l, x.memory);
+        r = cw_explain_pipeline(&l, &x, facts, &e);
+    }
+    if (r >= 0 && seconds > 0)
+        r = cw_explain_run(&l, &x, facts, &e);
+    char *text = r >= 0 ? explanation(facts, json != 0, &e) : NULL;
+    json_decref(facts);
+    cw_local_deinit(&l);
+    if (!text)
+        return cw_api_fail(r < 0 ? r : CW_E_MEMORY, &e, err);
+    *ret = text;
+    return 0;
+}

@@ -1,0 +1,55 @@
+/* What the files of the C interface share. */
+#pragma once
+#include <cachew/cachew.h>
+#include <jansson.h>
+#include <stdatomic.h>
+
+#include "session/local.h"
+
+/* cachew_error.c: makes *err (may be NULL) from what the library says. Returns the status. */
+int cw_api_fail(int status, const struct cw_error *from, struct cachew_error **err);
+
+struct cachew_pipeline {
+    json_t *root; /* as in a pipeline file */
+    char *base_dir;
+};
+
+/* cachew_pipeline.c: parses and compiles into l, which the caller deinits in any case. */
+int cw_api_compile(const struct cachew_pipeline *p, struct cw_local *l, struct cw_error *err) _must_check_;
+
+/* cachew.c: checks what the caller's structure (may be NULL) says; *o holds the defaults, for what it is too
+ * old to know. */
+int cw_api_read_options(const struct cachew_options *given, struct cachew_options *o,
+                        struct cw_error *err) _must_check_;
+/* Compiles the pipeline and opens its sources. *ret_threads: that compute. The caller deinits l in any case.
+ */
+int cw_api_open(const struct cachew_pipeline *p, const struct cachew_options *o, struct cw_local *l,
+                unsigned *ret_threads, struct cw_error *err) _must_check_;
+
+/* What runs. Lives as long as the iterator or one of its batches. */
+struct cw_api_engine {
+    struct cw_local local;
+    atomic_size_t refs; /* iterator and batches */
+    atomic_size_t held; /* batches */
+};
+
+void cw_api_engine_unref(struct cw_api_engine *e);
+
+struct cachew_iterator {
+    struct cw_api_engine *engine;
+    struct cw_error failed; /* once it is not to be mended */
+};
+
+struct cachew_batch {
+    struct cw_api_engine *engine;
+    struct cw_batch *b;
+    struct cachew_component components[];
+};
+
+/* cachew_batch.c: takes b over, also on failure. */
+int cw_api_batch_new(struct cw_api_engine *e, struct cw_batch *b, struct cachew_batch **ret,
+                     struct cw_error *err) _must_check_;
+
+/* cachew_profile.c: new references; NULL: out of memory. */
+json_t *cw_api_profile(const struct cw_local *l, size_t held);
+json_t *cw_api_quarantine(const struct cw_local *l, uint64_t *ret_skipped, uint64_t *ret_replaced);

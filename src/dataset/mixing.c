@@ -1,0 +1,86 @@
+#include "dataset/mixing.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "dataset/seq.h"
+
+/* Elements in a row that are judged where there are no batches. */
+#define ROW UINT64_C(256)
+
+/* n positions are `parts` equal parts: how many of these `batch` random positions come from, on average. */
+static double parts_met(double n, double parts, uint64_t batch)
+{
+    double missed = 1;
+    for (uint64_t i = 0; i < batch && missed > 0; i++)
+        missed *= fmax(1 - n / parts / (n - (double)i), 0);
+    return parts * (1 - missed);
+}
+
+static const char *find_compressed(const struct cw_seq *s)
+{
+    const char *path = s->kind == SEQ_SOURCE ? s->source->compressed : NULL;
+    for (size_t i = 0; i < s->n_children && !path; i++)
+        path = find_compressed(s->children[i]);
+    return path;
+}
+
+static void say(struct cw_mixing *m, bool batched)
+{
+    const char *slash = m->compressed ? strrchr(m->compressed, '/') : NULL;
+    const char *name = slash ? slash + 1 : m->compressed;
+    char why[300], batch[48];
+    snprintf(why, sizeof(why), name ? "because %.255s is compressed" : "as by=\"chunk\" asks for", name);
+    snprintf(batch, sizeof(batch), "%s%" PRIu64 " %s", batched ? "a batch of " : "", m->batch,
+             batched ? "comes" : "elements in a row come");
+    snprintf(m->says, sizeof(m->says),
+             "shuffle (operator %u) is by chunk, %s: %s from about %.0f of %" PRIu64
+             " chunks of %.0f records, by record from %.0f; %s",
+             m->position, why, batch, m->chunks_per_batch, m->chunks, m->chunk_records, m->chunks_by_record,
+             name ? "write the files uncompressed, or in random order"
+                  : "this is good enough where neighbours have nothing in common");
+    cw_text_clean(m->says, sizeof(m->says)); /* a file may have any name */
+}
+
+/* Whether the result of a shuffle by chunk is less than a permutation of all positions. Of several in a row
+ * each one multiplies the number of chunks that a window's positions come from. */
+static bool mixing_estimate(const struct cw_sequence *q, const struct cw_seq *shuffle, struct cw_mixing *ret)
+{
+    const struct cw_compiled *c = q->compiled;
+    double window = (double)q->window, n = (double)shuffle->n, parts = 1;
+    for (const struct cw_seq *s = shuffle; s->n_children == 1 && s->kind != SEQ_CONCAT; s = s->children[0]) {
+        if (s->kind != SEQ_SHUFFLE)
+            continue;
+        if (s->shuffle != SHUFFLE_CHUNKS || s->n <= q->window)
+            return false;
+        parts *= window * (double)s->n_chunks / (double)s->n + 1;
+    }
+    *ret = (struct cw_mixing){
+        .position = shuffle->position,
+        .compressed = find_compressed(shuffle),
+        .chunks = shuffle->n_chunks,
+        .chunk_records = n / (double)shuffle->n_chunks,
+        .batch = c->batch_size > 1 ? c->batch_size : CW_MIN(ROW, q->window),
+    };
+    ret->chunks_per_batch = parts_met(window, fmin(parts, (double)ret->chunks), ret->batch);
+    ret->chunks_by_record = parts_met(n, (double)ret->chunks, ret->batch);
+    say(ret, c->batch_size > 1);
+    return true;
+}
+
+static void mixing_walk(const struct cw_sequence *q, const struct cw_seq *s, cw_mixing_found found, void *arg)
+{
+    struct cw_mixing m;
+    if (s->kind == SEQ_SHUFFLE && s->shuffle == SHUFFLE_CHUNKS && mixing_estimate(q, s, &m))
+        found(arg, &m);
+    for (size_t i = 0; i < s->n_children && s->kind != SEQ_SHUFFLE; i++)
+        mixing_walk(q, s->children[i], found, arg);
+}
+
+void cw_mixing_each(const struct cw_sequence *q, cw_mixing_found found, void *arg)
+{
+    mixing_walk(q, q->root, found, arg);
+}

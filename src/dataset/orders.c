@@ -1,0 +1,263 @@
+#include "dataset/orders.h"
+
+#include <string.h>
+
+#include "base/philox.h"
+
+/* Shares of the budget: what may be kept, and how much may be in use for anything new to be kept. */
+#define KEPT_SHARE 4
+#define FULL(limit) ((limit) / 4 * 3)
+#define FIRST_SLOTS 256
+
+uint64_t cw_shuffle_key(const struct cw_epoch *e, const char *salt, bool reshuffle, uint64_t pass,
+                        uint64_t level, uint64_t window)
+{
+    struct cw_key key = {0};
+    cw_key_u64(&key, e->seed);
+    cw_key_u64(&key, reshuffle ? e->epoch : 0);
+    cw_key_text(&key, salt);
+    cw_key_u64(&key, pass);
+    cw_key_u64(&key, level);
+    cw_key_u64(&key, window);
+    return cw_key_hash(&key);
+}
+
+void cw_shuffle_network(const struct cw_epoch *e, const struct cw_seq *node, uint64_t pass,
+                        struct cw_permutation *ret)
+{
+    cw_permutation_init(ret, cw_shuffle_key(e, node->salt, node->reshuffle, pass, 0, 0), node->n);
+}
+
+int cw_orders_new(const struct cw_sequence *s, struct cw_orders **ret, struct cw_error *err)
+{
+    struct cw_orders *all = calloc(1, sizeof(*all));
+    if (!all || !(all->latest = calloc(s->n_shuffles + 1, sizeof(*all->latest)))) {
+        free(all);
+        return cw_error_nomem(err, s->n_shuffles * sizeof(*all->latest), "shuffles");
+    }
+    *ret = all;
+    return 0;
+}
+
+static void order_free(struct cw_epoch *e, struct cw_order *o)
+{
+    cw_budget_give(e->budget, o->charged);
+    free(o->at);
+    free(o->ends);
+    free(o);
+}
+
+void cw_orders_free(struct cw_epoch *e)
+{
+    struct cw_orders *all = CW_STEAL(e->orders);
+    if (!all)
+        return;
+    for (size_t i = 0; i < all->n_slots; i++)
+        while (all->slots[i]) {
+            struct cw_order *o = all->slots[i];
+            all->slots[i] = o->next;
+            order_free(e, o);
+        }
+    free(all->slots);
+    free(all->latest);
+    free(all);
+}
+
+/* ---- the table ---- */
+
+static struct cw_order **slot_of(const struct cw_orders *all, const struct cw_seq *node, uint64_t pass,
+                                 uint64_t window)
+{
+    uint64_t words[] = {node->id, pass, window};
+    return &all->slots[cw_hash64(words, sizeof(words)) & (all->n_slots - 1)];
+}
+
+static struct cw_order *find(const struct cw_orders *all, const struct cw_seq *node, uint64_t pass,
+                             uint64_t window)
+{
+    struct cw_order *o = all->n_slots ? *slot_of(all, node, pass, window) : NULL;
+    while (o && (o->node != node || o->pass != pass || o->window != window))
+        o = o->next;
+    return o;
+}
+
+static void keep(struct cw_orders *all, struct cw_order *o)
+{
+    struct cw_order **slot = slot_of(all, o->node, o->pass, o->window);
+    o->kept = true;
+    o->next = *slot;
+    *slot = o;
+    all->n++;
+    all->bytes += o->charged;
+}
+
+static void drop(struct cw_epoch *e, struct cw_order **at)
+{
+    struct cw_order *o = *at;
+    *at = o->next;
+    e->orders->n--;
+    e->orders->bytes -= o->charged;
+    order_free(e, o);
+}
+
+/* Drops orders that were last used before a call, but for those that are held, and the latest one of each
+ * shuffle. */
+static void sweep(struct cw_epoch *e, uint64_t before)
+{
+    struct cw_orders *all = e->orders;
+    for (size_t i = 0; i < all->n_slots; i++)
+        for (struct cw_order **at = &all->slots[i]; *at;) {
+            struct cw_order *o = *at;
+            if (o->held || o->used >= before || all->latest[o->node->id] == o)
+                at = &o->next;
+            else
+                drop(e, at);
+        }
+}
+
+void cw_epoch_trim(struct cw_epoch *e)
+{
+    sweep(e, UINT64_MAX);
+}
+
+void cw_epoch_forget(struct cw_epoch *e)
+{
+    memset(e->orders->latest, 0, (e->sequence->n_shuffles + 1) * sizeof(*e->orders->latest));
+    cw_epoch_trim(e);
+}
+
+/* Of a node and those below it: what all of their orders take that are kept whatever happens, and their
+ * windows. */
+static void orders_bytes(const struct cw_sequence *q, const struct cw_seq *s, size_t *chunks, size_t *window)
+{
+    for (size_t i = 0; i < s->n_children; i++)
+        orders_bytes(q, s->children[i], chunks, window);
+    if (s->kind != SEQ_SHUFFLE || s->shuffle == SHUFFLE_NETWORK)
+        return;
+    *chunks += sizeof(struct cw_order) +
+               s->n_chunks * (sizeof(uint32_t) + (s->shuffle == SHUFFLE_CHUNKS ? sizeof(uint64_t) : 0));
+    if (s->shuffle == SHUFFLE_CHUNKS)
+        *window += sizeof(struct cw_order) +
+                   CW_MIN(q->window, s->n) * (sizeof(uint32_t) + sizeof(struct cw_ref));
+}
+
+size_t cw_orders_bytes(const struct cw_sequence *s)
+{
+    size_t chunks = 0, window = 0;
+    orders_bytes(s, s->root, &chunks, &window);
+    return chunks + window;
+}
+
+/* Room in the table for one more. */
+static bool grow(struct cw_orders *all)
+{
+    size_t n = all->n_slots ? all->n_slots * 2 : FIRST_SLOTS;
+    if (all->n < all->n_slots)
+        return true;
+    struct cw_orders larger = {.slots = calloc(n, sizeof(*larger.slots)), .n_slots = n};
+    if (!larger.slots)
+        return all->n_slots > 0;
+    for (size_t i = 0; i < all->n_slots; i++)
+        while (all->slots[i]) {
+            struct cw_order *o = all->slots[i], **slot = slot_of(&larger, o->node, o->pass, o->window);
+            all->slots[i] = o->next;
+            o->next = *slot;
+            *slot = o;
+        }
+    free(all->slots);
+    all->slots = larger.slots;
+    all->n_slots = n;
+    return true;
+}
+
+/* Whether one more may be kept. Those that neither this call nor the one before used make room; what is in
+ * use does not, as it would be made again at once. */
+static bool may_keep(struct cw_epoch *e, size_t bytes)
+{
+    struct cw_orders *all = e->orders;
+    for (int i = 0; i < 2; i++) {
+        if (all->bytes + bytes <= e->budget->limit / KEPT_SHARE &&
+            atomic_load(&e->budget->used) + bytes <= FULL(e->budget->limit))
+            return true;
+        if (all->swept == all->call)
+            return false;
+        all->swept = all->call;
+        sweep(e, all->call - 1);
+    }
+    return false;
+}
+
+/* ---- making one ---- */
+
+static int take(struct cw_epoch *e, size_t bytes, const char *what, struct cw_error *err)
+{
+    if (cw_budget_take(e->budget, bytes, what, NULL) >= 0)
+        return 0;
+    cw_epoch_trim(e);
+    return cw_budget_take(e->budget, bytes, what, err);
+}
+
+static int make(struct cw_epoch *e, const struct cw_seq *s, uint64_t pass, uint64_t window,
+                struct cw_order **ret, struct cw_error *err)
+{
+    bool chunks = window == CW_ORDER_CHUNKS, ends = chunks && s->shuffle == SHUFFLE_CHUNKS;
+    uint64_t size = e->sequence->window, n = chunks ? s->n_chunks : CW_MIN(size, s->n - window * size);
+    const char *what = chunks ? "the order of a shuffle" : "a window of shuffle";
+    size_t bytes = sizeof(struct cw_order) + n * (sizeof(uint32_t) + (ends ? sizeof(uint64_t) : 0));
+    int r = take(e, bytes, what, err);
+    if (r < 0)
+        return r;
+    struct cw_order *o = calloc(1, sizeof(*o));
+    if (!o) {
+        cw_budget_give(e->budget, bytes);
+        return cw_error_nomem(err, bytes, what);
+    }
+    *o = (struct cw_order){
+        .node = s, .pass = pass, .window = window, .charged = bytes, .at = malloc((n + 1) * sizeof(*o->at))};
+    if (ends)
+        o->ends = malloc((n + 1) * sizeof(*o->ends));
+    if (!o->at || (ends && !o->ends)) {
+        order_free(e, o);
+        return cw_error_nomem(err, bytes, what);
+    }
+    for (uint64_t k = 0; k < n; k++)
+        o->at[k] = (uint32_t)k;
+    cw_permute(cw_shuffle_key(e, s->salt, s->reshuffle, pass, !chunks, chunks ? 0 : window), o->at, n,
+               sizeof(*o->at));
+    for (uint64_t k = 0, end = 0; ends && k < n; k++)
+        o->ends[k] = end += cw_chunk_end(s, o->at[k]) - cw_chunk_begin(s, o->at[k]);
+    *ret = o;
+    return 0;
+}
+
+int cw_order_get(struct cw_epoch *e, const struct cw_seq *s, uint64_t pass, uint64_t window,
+                 struct cw_order **ret, struct cw_error *err)
+{
+    struct cw_orders *all = e->orders;
+    struct cw_order *o = find(all, s, pass, window), **latest = &all->latest[s->id];
+    if (!o) {
+        if (e->stopped && e->stopped(e->stop_arg))
+            return cw_error_set(err, CW_E_INTERRUPTED, "planning was interrupted");
+        if (window == CW_ORDER_CHUNKS && *latest && (*latest)->used < all->call)
+            *latest = NULL; /* of a pass that is over, most likely */
+        bool needed = window == CW_ORDER_CHUNKS && !*latest;
+        int r = make(e, s, pass, window, &o, err);
+        if (r < 0)
+            return r;
+        if ((may_keep(e, o->charged) || needed) && grow(all))
+            keep(all, o);
+    }
+    if (o->kept && window == CW_ORDER_CHUNKS)
+        *latest = o;
+    o->used = all->call;
+    o->held++;
+    *ret = o;
+    return 0;
+}
+
+void cw_order_put(struct cw_epoch *e, struct cw_order *o)
+{
+    o->held--;
+    if (!o->kept && !o->held)
+        order_free(e, o);
+}

@@ -1,0 +1,291 @@
+/*
+ * Making a file's index segment: one pass over its stream, plain or decompressed, in which the format's walk
+ * finds the records and places to restart from are kept. Owns nothing beyond the call; any thread.
+ */
+#include <string.h>
+
+#include "base/array.h"
+#include "formats/lines.h"
+#include "formats/tar.h"
+#include "formats/tfrecord.h"
+#include "dataset/segment.h"
+#include "storage/file.h"
+
+/* Restart points are at least this far apart: where chunks are small (tiny records) their windows would
+ * outgrow the data. */
+#define RESTART_SPACING ((uint64_t)512 << 10)
+#define BUFFER_BYTES ((size_t)256 << 10)
+
+struct restarts {              /* growing */
+    struct cw_restart *points; /* window counts from windows */
+    uint8_t *windows;
+    size_t n, capacity, windows_size, windows_capacity;
+};
+
+struct place { /* between two deflate blocks */
+    bool there;
+    struct cw_restart restart;
+    uint8_t window[CW_INFLATE_WINDOW];
+};
+
+struct building {
+    union {
+        struct cw_walk base;
+        struct cw_tfrecord_walk tfrecord;
+        struct cw_line_walk lines;
+        struct cw_tar_walk tar;
+    } walk;
+    struct restarts restarts;
+    size_t n_seen;                       /* records that the open chunk was told of */
+    uint64_t chunk_bytes, chunk_records; /* of the open chunk */
+    /* The last place before the record that is being read, and the last one of all: a record is known only
+     * when it has been read, and may turn out to open a chunk, but a place inside it is of use only for those
+     * after it. */
+    struct place *before, *latest;
+    struct place places[2];
+    uint8_t buffer[BUFFER_BYTES];
+};
+
+static int restart_append(struct restarts *l, const struct cw_restart *r, const uint8_t *window,
+                          struct cw_error *err)
+{
+    if (CW_ARRAY_ROOM(l->points, l->capacity, l->n + 1, "restart points", err) < 0 ||
+        CW_ARRAY_ROOM(l->windows, l->windows_capacity, l->windows_size + CW_INFLATE_WINDOW, "restart points",
+                      err) < 0)
+        return CW_E_MEMORY;
+    memcpy(l->windows + l->windows_size, window, r->window_size);
+    l->points[l->n] = *r;
+    l->points[l->n++].window = l->windows_size;
+    l->windows_size += r->window_size;
+    return 0;
+}
+
+static void promote_place(struct building *b)
+{
+    struct place *old = b->before;
+    b->before = b->latest;
+    b->latest = old;
+    old->there = false;
+}
+
+/* A record of the stream: where it opens a chunk, the last place between blocks before it becomes a restart
+ * point, unless the one before is near enough. */
+static int see_record(struct building *b, uint64_t offset, uint64_t length, struct cw_error *err)
+{
+    uint64_t last = b->restarts.n ? b->restarts.points[b->restarts.n - 1].out : 0;
+    b->n_seen++;
+    if (b->latest->there && b->latest->restart.out <= offset)
+        promote_place(b);
+    if (b->chunk_records == CW_CHUNK_RECORDS ||
+        (b->chunk_records && (length > CW_CHUNK_BYTES || b->chunk_bytes > CW_CHUNK_BYTES - length))) {
+        b->chunk_records = b->chunk_bytes = 0;
+        if (b->before->there && b->before->restart.out > last && offset - last >= RESTART_SPACING) {
+            int r = restart_append(&b->restarts, &b->before->restart, b->before->window, err);
+            if (r < 0)
+                return r;
+        }
+    }
+    b->chunk_records++;
+    b->chunk_bytes += length;
+    return 0;
+}
+
+static int see_records(struct building *b, struct cw_error *err)
+{
+    const struct cw_record_list *l = &b->walk.base.list;
+    int r = 0;
+    while (r == 0 && b->n_seen < l->n)
+        r = see_record(b, l->offsets[b->n_seen], l->lengths[b->n_seen], err);
+    return r;
+}
+
+/* One piece of the stream, up to a place between two blocks or a buffer full. */
+static int inflate_piece(struct building *b, struct cw_inflate *z, struct cw_error *err)
+{
+    uint64_t at = cw_inflate_position(z);
+    size_t n;
+    int r = cw_inflate_read(z, b->buffer, BUFFER_BYTES, true, &n, err);
+    if (r == 0)
+        r = cw_walk_feed(&b->walk.base, at, b->buffer, n, err);
+    if (r == 0)
+        r = see_records(b, err);
+    if (r < 0)
+        return r;
+    if (b->latest->there && b->latest->restart.out <= b->walk.base.start)
+        promote_place(b);
+    /* Where blocks are tiny, one place in 32 KiB will do: its window has to be copied. */
+    const struct place *newest = b->latest->there ? b->latest : b->before;
+    if ((!newest->there || cw_inflate_position(z) - newest->restart.out >= CW_INFLATE_WINDOW) &&
+        cw_inflate_restart(z, &b->latest->restart, b->latest->window))
+        b->latest->there = true;
+    return 0;
+}
+
+static int inflate_file(struct building *b, const struct cw_segment_input *in, struct cw_file *file,
+                        enum cw_codec codec, struct cw_error *err)
+{
+    struct cw_inflate *z;
+    int r = cw_inflate_open(file, codec, NULL, NULL, &z, err);
+    if (r < 0)
+        return r;
+    for (unsigned pieces = 0; r == 0 && !cw_inflate_ended(z); pieces++) {
+        r = inflate_piece(b, z, err);
+        if (r == 0 && pieces % 16 == 0 && in->cancelled && in->cancelled(in->cancel_arg))
+            r = cw_error_set(err, CW_E_INTERRUPTED, "interrupted");
+    }
+    b->walk.base.stream_size = cw_inflate_position(z);
+    cw_inflate_free(z);
+    if (r == 0)
+        r = cw_walk_end(&b->walk.base, b->walk.base.stream_size, err);
+    return r < 0 ? r : see_records(b, err);
+}
+
+/* The codec asked for, or what the file's first bytes are. A plain TFRecord file may begin like a gzip one
+ * (its length's low bytes): a header whose CRC is right settles it. No text and no tar of ours begins like
+ * gzip; like zlib ("x" and another letter) a text may well begin. */
+static int choose_codec(const struct cw_segment_input *in, struct cw_file *file, enum cw_codec *ret,
+                        struct cw_error *err)
+{
+    uint8_t head[CW_TFRECORD_HEADER];
+    size_t n = (size_t)CW_MIN(in->file.size, (uint64_t)sizeof(head));
+    *ret = in->codec;
+    if (in->codec != CW_CODEC_AUTO)
+        return 0;
+    int r = cw_file_read(file, 0, head, n, false, err);
+    if (r < 0)
+        return r;
+    *ret = cw_codec_detect(head, n);
+    if (in->format == CW_FORMAT_TFRECORD ? cw_tfrecord_is_header(head, n) : *ret == CW_CODEC_ZLIB)
+        *ret = CW_CODEC_PLAIN;
+    return 0;
+}
+
+static uint8_t *put(uint8_t *at, const void *data, size_t bytes)
+{
+    if (bytes)
+        memcpy(at, data, bytes);
+    memset(at + bytes, 0, CW_ALIGN_UP(bytes, 8) - bytes);
+    return at + CW_ALIGN_UP(bytes, 8);
+}
+
+/* All that was found as the bytes of a segment. */
+static int assemble(struct building *b, const struct cw_segment_input *in, enum cw_codec codec,
+                    struct cw_segment *ret, struct cw_error *err)
+{
+    const struct cw_record_list *l = &b->walk.base.list;
+    struct cw_segment_body body = {
+        .file_size = in->file.size,
+        .mtime_ns = in->file.mtime_ns,
+        .ctime_ns = in->file.ctime_ns,
+        .codec = (uint64_t)codec,
+        .stream_size = b->walk.base.stream_size,
+        .n_records = l->n,
+        .n_restarts = b->restarts.n,
+        .windows_size = b->restarts.windows_size,
+        .path_size = strlen(in->relative_path) + 1,
+    };
+    struct cw_segment found = {
+        /* what the key is made of */
+        .format = in->format,  .file = in->file, .n_records = l->n,
+        .lengths = l->lengths, .crcs = l->crcs,  .content = b->walk.base.content,
+    };
+    body.file_key = cw_segment_file_key(&found, in->relative_path);
+    bool crcs = in->format == CW_FORMAT_TFRECORD;
+    const void *sums = crcs ? (const void *)l->crcs : &found.content;
+    size_t sums_size = crcs ? l->n * 4 : 8;
+    for (uint64_t first = 0; first < l->n; first = cw_chunk_end(l->lengths, first, l->n))
+        body.n_chunks++;
+    size_t head = sizeof(struct cw_index_header) + sizeof(body);
+    size_t columns = l->n * 16 + CW_ALIGN_UP(sums_size, 8) + body.n_chunks * 8 +
+                     body.n_restarts * sizeof(struct cw_restart);
+    size_t size = head + columns + CW_ALIGN_UP(body.windows_size, 8) + CW_ALIGN_UP(body.path_size, 8);
+    uint8_t *base = malloc(size);
+    if (!base)
+        return cw_error_nomem(err, size, "an index");
+    uint8_t *at = put(base + sizeof(struct cw_index_header), &body, sizeof(body));
+    at = put(at, l->offsets, l->n * 8);
+    at = put(at, l->lengths, l->n * 8);
+    at = put(at, sums, sums_size);
+    for (uint64_t first = 0; first < l->n;) {
+        first = cw_chunk_end(l->lengths, first, l->n);
+        at = put(at, &first, 8);
+    }
+    for (size_t i = 0; i < b->restarts.n; i++)
+        b->restarts.points[i].window += head + columns;
+    at = put(at, b->restarts.points, b->restarts.n * sizeof(struct cw_restart));
+    at = put(at, b->restarts.windows, b->restarts.windows_size);
+    put(at, in->relative_path, body.path_size);
+    cw_index_seal(base, size, cw_index_kind_of(in->format));
+    if (cw_segment_attach(base, size, ret) < 0) {
+        free(base);
+        return cw_error_set(err, CW_E_BUG, "%s: the index that was built does not hold together", in->path);
+    }
+    return 0;
+}
+
+static int start_walk(struct building *b, const struct cw_segment_input *in, struct cw_error *err)
+{
+    switch (in->format) {
+    case CW_FORMAT_TAR:
+        return cw_tar_walk_init(&b->walk.tar, in->path, UINT64_MAX, err);
+    case CW_FORMAT_LINES:
+        return cw_line_walk_init(&b->walk.lines, in->path, UINT64_MAX, err);
+    default:
+        cw_tfrecord_walk_init(&b->walk.tfrecord, in->path, UINT64_MAX);
+        return 0;
+    }
+}
+
+int cw_segment_build(const struct cw_segment_input *in, struct cw_segment *ret, struct cw_error *err)
+{
+    struct cw_file *file = in->opened;
+    enum cw_codec codec = CW_CODEC_PLAIN;
+    _cleanup_free_ struct building *b = malloc(sizeof(*b));
+    if (!b)
+        return cw_error_nomem(err, sizeof(*b), "an index");
+    memset(b, 0, offsetof(struct building, places));
+    b->before = &b->places[0];
+    b->latest = &b->places[1];
+    b->before->there = b->latest->there = false;
+    int r = start_walk(b, in, err);
+    if (r == 0 && !file)
+        r = cw_file_new(in->path, &in->file, &file, err);
+    if (r == 0)
+        r = choose_codec(in, file, &codec, err);
+    if (r == 0 && codec == CW_CODEC_PLAIN) {
+        b->walk.base.stream_size = in->file.size;
+        r = cw_walk_scan(&b->walk.base, file, in->cancelled, in->cancel_arg, err);
+    } else if (r == 0) {
+        r = inflate_file(b, in, file, codec, err);
+    }
+    if (file && r != CW_E_INTERRUPTED)
+        r = cw_file_verdict(file, r, err);
+    if (r == 0)
+        r = assemble(b, in, codec, ret, err);
+    if (!in->opened)
+        cw_file_free(file);
+    cw_walk_deinit(&b->walk.base);
+    free(b->restarts.points);
+    free(b->restarts.windows);
+    return r;
+}
+
+int cw_segment_same(const void *index, size_t i, struct cw_file *file, bool *ret, struct cw_error *err)
+{
+    const struct cw_segment *was = (const struct cw_segment *)index + i;
+    struct cw_segment now;
+    struct cw_segment_input in = {
+        .format = was->format,
+        .path = cw_file_path(file),
+        .relative_path = was->relative_path,
+        .file = was->file,
+        .opened = file,
+        .codec = was->codec,
+    };
+    int r = cw_segment_build(&in, &now, err);
+    if (r < 0)
+        return r;
+    *ret = now.size == was->size && memcmp(now.base, was->base, now.size) == 0;
+    cw_segment_deinit(&now);
+    return 0;
+}

@@ -1,0 +1,79 @@
+/*
+ * Reading records of an indexed file. Compressed files are entered at the last restart point before a record
+ * and read on from there; several records in ascending order share one pass over what lies between them. Owns
+ * nothing beyond the call; any thread.
+ */
+#include <inttypes.h>
+
+#include "dataset/segment.h"
+#include "storage/file.h"
+
+#define SKIP_BYTES ((size_t)32 << 10) /* output that nobody wants is thrown away in pieces of this size */
+
+static int changed(const struct cw_file *file, struct cw_error *err)
+{
+    cw_error_file(err, cw_file_path(file));
+    return cw_error_set(err, CW_E_DATA, "%s: changed since it was indexed: its data end too early",
+                        cw_file_path(file));
+}
+
+static const struct cw_restart *restart_before(const struct cw_segment *s, uint64_t target)
+{
+    uint64_t behind = CW_FIRST(i, 0, s->n_restarts, s->restarts[i].out > target);
+    return behind ? &s->restarts[behind - 1] : NULL;
+}
+
+/* Brings *z to the target: from where it is, or from a restart point where that is nearer. */
+static int seek(const struct cw_segment *s, struct cw_file *file, uint64_t target, struct cw_inflate **z,
+                uint8_t *skip, struct cw_error *err)
+{
+    const struct cw_restart *from = restart_before(s, target);
+    uint64_t at = *z ? cw_inflate_position(*z) : 0;
+    if (!*z || at > target || (from && from->out > at)) {
+        *z = cw_inflate_free(*z);
+        int r = cw_inflate_open(file, s->codec, from, from ? s->base + from->window : NULL, z, err);
+        if (r < 0)
+            return r;
+    }
+    while ((at = cw_inflate_position(*z)) < target) {
+        size_t n;
+        int r = cw_inflate_read(*z, skip, (size_t)CW_MIN(target - at, (uint64_t)SKIP_BYTES), false, &n, err);
+        if (r == 0 && n == 0)
+            r = changed(file, err);
+        if (r < 0)
+            return r;
+    }
+    return 0;
+}
+
+static int read_plain(struct cw_file *file, struct cw_span span, uint8_t *into, struct cw_error *err)
+{
+    return cw_file_read(file, span.offset, into, span.size, false, err);
+}
+
+int cw_segment_read(const struct cw_segment *s, struct cw_file *file, const uint64_t *records, size_t n,
+                    uint8_t *const *into, struct cw_error *err)
+{
+    int r = 0;
+    if (s->codec == CW_CODEC_PLAIN) {
+        for (size_t i = 0; r == 0 && i < n; i++)
+            r = read_plain(file, cw_segment_span(s, records[i]), into[i], err);
+        return cw_file_verdict(file, r, err);
+    }
+    struct cw_inflate *z = NULL;
+    uint8_t *skip = malloc(SKIP_BYTES);
+    if (!skip)
+        return cw_error_nomem(err, SKIP_BYTES, "decompression");
+    for (size_t i = 0; r == 0 && i < n; i++) {
+        struct cw_span span = cw_segment_span(s, records[i]);
+        size_t got = 0;
+        r = seek(s, file, span.offset, &z, skip, err);
+        if (r == 0 && span.size > 0)
+            r = cw_inflate_read(z, into[i], span.size, false, &got, err);
+        if (r == 0 && got < span.size)
+            r = changed(file, err);
+    }
+    cw_inflate_free(z);
+    free(skip);
+    return cw_file_verdict(file, r, err);
+}

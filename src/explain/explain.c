@@ -1,0 +1,253 @@
+/* What the compiler made of a pipeline, as JSON. */
+#include "explain/explain.h"
+
+#include <string.h>
+
+#include "session/caching.h"
+#include "optimize/optimize.h"
+#include "dataset/mixing.h"
+
+/* ---- the pipeline as compiled ---- */
+
+/* {component: type} after the first n operators of a chain. They are compiled as a pipeline of their own;
+ * NULL where that is none. */
+static json_t *schema_after(const struct cw_pipeline *p, const struct cw_chain *chain, size_t n)
+{
+    struct cw_pipeline part = *p; /* borrows everything; the count of references keeps it from being freed */
+    struct cw_compiled *c;
+    struct cw_error ignored = {0};
+    char text[160];
+    part.refs = 1;
+    part.chain = (struct cw_chain){.nodes = chain->nodes, .n = n};
+    if (cw_compile(&part, &c, &ignored) < 0)
+        return NULL;
+    unsigned n_delivered;
+    const struct cw_component *delivered = cw_delivered(c, &n_delivered);
+    json_t *schema = json_object();
+    for (unsigned i = 0; i < n_delivered; i++)
+        json_object_set_new(schema, delivered[i].name, json_string(cw_type_print(&delivered[i].type, text)));
+    cw_compiled_free(c);
+    return schema;
+}
+
+/* What an operator writes (components that are new or have another type) and removes. */
+static void describe_types(json_t *node, const json_t *before, const json_t *after)
+{
+    json_t *outputs = json_object(), *removed = json_array(), *value;
+    const char *name;
+    json_object_foreach((json_t *)after, name, value)
+    {
+        const json_t *old = json_object_get(before, name);
+        if (!old || !json_equal(old, value))
+            json_object_set(outputs, name, value);
+    }
+    json_object_foreach((json_t *)before, name, value)
+    {
+        if (!json_object_get(after, name))
+            json_array_append_new(removed, json_string(name));
+    }
+    json_object_set_new(node, "outputs", outputs);
+    if (json_array_size(removed))
+        json_object_set(node, "removes", removed);
+    json_decref(removed);
+}
+
+static json_t *describe_chain(const struct cw_compiled *c, const struct cw_chain *chain, const unsigned *into)
+{
+    static const char *const kinds[] = {[CW_OP_SOURCE] = "source",      [CW_OP_MAP] = "map",
+                                        [CW_OP_FILTER] = "filter",      [CW_OP_FLAT_MAP] = "flat_map",
+                                        [CW_OP_INDEX] = "index",        [CW_OP_BATCHER] = "batcher",
+                                        [CW_OP_BATCH_MAP] = "batch_map"};
+    json_t *list = json_array(), *before = NULL;
+    for (size_t i = 0; i < chain->n; i++) {
+        const struct cw_node *node = &chain->nodes[i];
+        json_t *o = json_pack("{s:s, s:i, s:s}", "op", node->desc->name, "position", (int)node->position,
+                              "kind", kinds[node->desc->kind]);
+        json_t *after = schema_after(c->pipeline, chain, i + 1);
+        if (node->n_inputs) {
+            json_t *inputs = json_array();
+            for (size_t k = 0; k < node->n_inputs; k++)
+                json_array_append_new(inputs, describe_chain(c, &node->inputs[k], into));
+            json_object_set_new(o, "inputs", inputs);
+        }
+        describe_types(o, before, after);
+        if (into[node->position] != node->position)
+            json_object_set_new(o, "fused_into", json_integer(into[node->position]));
+        if (node->desc->kind == CW_OP_INDEX)
+            json_object_set_new(o, "counts_elements", json_boolean(c->is_limit[node->position]));
+        json_object_set(o, "attributes", node->attrs);
+        json_array_append_new(list, o);
+        if (after) { /* what did not compile by itself says nothing about the next one */
+            json_decref(before);
+            before = after;
+        }
+    }
+    json_decref(before);
+    return list;
+}
+
+static int fused_into(const struct cw_compiled *c, bool optimize, unsigned *into, struct cw_error *err)
+{
+    unsigned n = c->pipeline->n_ops;
+    for (unsigned i = 0; i < n; i++)
+        into[i] = i;
+    for (unsigned k = 0; k < c->n_programs; k++) {
+        struct cw_optimized *o;
+        int r = cw_optimize(&c->programs[k], c->n_limits, n, optimize, NULL, &o, err);
+        if (r < 0)
+            return r;
+        for (unsigned i = 0; i < n; i++)
+            if (o->fused_into[i] != i)
+                into[i] = o->fused_into[i];
+        cw_optimized_free(o);
+    }
+    return 0;
+}
+
+/* By position, for sentences. */
+static const struct cw_node *find_node(const struct cw_chain *chain, unsigned position)
+{
+    for (size_t i = 0; i < chain->n; i++) {
+        const struct cw_node *node = &chain->nodes[i], *found = NULL;
+        for (size_t k = 0; k < node->n_inputs && !found; k++)
+            found = find_node(&node->inputs[k], position);
+        if (found || node->position == position)
+            return found ? found : node;
+    }
+    return NULL;
+}
+
+/* Why an epoch is run by one worker: the first take or skip that has to count, and the operator that makes
+ * it. */
+static json_t *sequential_reason(const struct cw_compiled *c)
+{
+    const struct cw_chain *chain = &c->pipeline->chain;
+    unsigned at = 0, from = UINT32_MAX;
+    while (at < c->pipeline->n_ops && !c->is_limit[at])
+        at++;
+    for (unsigned i = 0; i < at && from == UINT32_MAX; i++) {
+        const struct cw_node *node = find_node(chain, i);
+        if (node->desc->kind == CW_OP_FILTER || node->desc->kind == CW_OP_FLAT_MAP ||
+            strcmp(node->desc->name, "bucket_by_length") == 0)
+            from = i;
+    }
+    const struct cw_node *limit = find_node(chain, at),
+                         *cause = from == UINT32_MAX ? NULL : find_node(chain, from);
+    return json_sprintf(
+        "%s (operator %u) counts what arrives one after the other, because %s%s leaves open how much that is",
+        limit->desc->name, at, cause ? cause->desc->name : "an operator", " before it");
+}
+
+static json_t *fused_groups(const unsigned *into, unsigned n)
+{
+    json_t *groups = json_array();
+    for (unsigned i = 0; i < n; i++) {
+        json_t *group = json_array();
+        for (unsigned k = 0; k < n; k++)
+            if (into[k] == i)
+                json_array_append_new(group, json_integer(k));
+        if (json_array_size(group) > 1)
+            json_array_append(groups, group);
+        json_decref(group);
+    }
+    return groups;
+}
+
+static void describe_mixing(void *list, const struct cw_mixing *m)
+{
+    json_t *o = json_pack("{s:i, s:s, s:I, s:f, s:I, s:f, s:f, s:s}", "position", (int)m->position, "because",
+                          m->compressed ? "compressed" : "by", "chunks", (json_int_t)m->chunks,
+                          "chunk_records", m->chunk_records, "batch", (json_int_t)m->batch,
+                          "chunks_per_batch", m->chunks_per_batch, "chunks_by_record", m->chunks_by_record,
+                          "says", m->says);
+    if (o && m->compressed)
+        json_object_set_new(o, "file", json_string(m->compressed));
+    json_array_append_new(list, o);
+}
+
+static json_t *count_or_null(uint64_t n)
+{
+    return n >= CW_ENDLESS ? json_null() : json_integer((json_int_t)n);
+}
+
+/* What a batch takes: exact for components of fixed size; those that vary are counted when they are there. */
+static int describe_batch(const struct cw_local *l, const struct cw_explain_options *o, json_t *facts,
+                          struct cw_error *err)
+{
+    const struct cw_compiled *c = l->compiled;
+    struct cw_budget budget;
+    struct cw_layout layout;
+    json_auto_t *varying = json_array();
+    cw_budget_init(&budget, o->memory);
+    int r = cw_layout_init(&layout, c, &budget, err);
+    for (unsigned k = 0; k < c->n_outputs && r >= 0; k++)
+        if (layout.offset[k] == SIZE_MAX)
+            json_array_append_new(varying, json_string(c->outputs[k].name));
+    if (r >= 0) {
+        json_t *batch = json_pack("{s:I, s:b, s:I, s:I, s:O, s:I}", "size", (json_int_t)c->batch_size,
+                                  "drop_remainder", c->drop_remainder, "bytes", (json_int_t)layout.slab_bytes,
+                                  "slab_bytes",
+                                  (json_int_t)(layout.slab_bytes ? cw_slab_charge(layout.slab_bytes) : 0),
+                                  "varying", varying, "memory_budget_bytes", (json_int_t)o->memory);
+        json_object_set_new(facts, "batch", batch);
+        cw_layout_deinit(&layout);
+    }
+    return r;
+}
+
+/* Before anything was computed. */
+static json_t *describe_reading(const struct cw_reading *k)
+{
+    json_t *o = cw_reading_json(k);
+    _cleanup_free_ char *says = cw_reading_says(k, 0);
+    if (says)
+        json_object_set_new(o, "says", json_string(says));
+    return o;
+}
+
+int cw_explain_pipeline(const struct cw_local *l, const struct cw_explain_options *o, json_t *facts,
+                        struct cw_error *err)
+{
+    const struct cw_compiled *c = l->compiled;
+    const struct cw_sequence *s = l->sequence;
+    static const char *const on_error[] = {"raise", "skip", "replace"};
+    unsigned n = c->pipeline->n_ops;
+    char fingerprint[33], text[160];
+    _cleanup_free_ unsigned *into = calloc(n + 1, sizeof(*into));
+    if (!into)
+        return cw_error_nomem(err, 0, "an explanation");
+    int r = fused_into(c, o->optimize, into, err);
+    if (r < 0)
+        return r;
+    cw_hash128_print(c->pipeline->fingerprint, fingerprint);
+    json_t *sources = json_array(), *outputs = json_object();
+    for (unsigned i = 0; i < c->n_programs; i++) {
+        const struct cw_source *source = s->sources[i];
+        json_array_append_new(
+            sources,
+            json_pack("{s:s, s:i, s:o, s:I, s:I, s:b}", "op", c->programs[i].ops[0]->desc->name, "position",
+                      (int)c->programs[i].ops[0]->position, "records", count_or_null(source->n_records),
+                      "bytes", (json_int_t)source->source_bytes, "chunks", (json_int_t)source->n_chunks,
+                      "random_access", (int)source->random_access));
+    }
+    unsigned n_delivered;
+    const struct cw_component *delivered = cw_delivered(c, &n_delivered);
+    for (unsigned i = 0; i < n_delivered; i++)
+        json_object_set_new(outputs, delivered[i].name, json_string(cw_type_print(&delivered[i].type, text)));
+    json_object_update_new(
+        facts, json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:b, s:b, s:o}", "pipeline", o->name,
+                         "fingerprint", fingerprint, "on_error", on_error[c->pipeline->on_error], "operators",
+                         describe_chain(c, &c->pipeline->chain, into), "outputs", outputs, "fused",
+                         fused_groups(into, n), "sources", sources, "counted", (int)c->counted, "sequential",
+                         (int)c->sequential, "elements", count_or_null(s->n_positions)));
+    json_t *mixing = json_array();
+    cw_mixing_each(s, describe_mixing, mixing);
+    json_object_set_new(facts, "by_chunk", mixing);
+    if (c->sequential)
+        json_object_set_new(facts, "sequential_because", sequential_reason(c));
+    if (c->n_markers)
+        json_object_set_new(facts, "markers", cw_caching_markers(c));
+    if (l->reading)
+        json_object_set_new(facts, "reading", describe_reading(l->reading));
+    return describe_batch(l, o, facts, err);
+}

@@ -1,0 +1,287 @@
+/* Tries remedies: the changed pipeline, or the other option, for some seconds; what was predicted beside what
+ * came. */
+#include "explain/explain.h"
+
+#include <string.h>
+
+#include "cache/cache.h"
+#include "explain/measure.h"
+#include "explain/probe.h"
+#include "session/report.h"
+#include "explain/rewrite.h"
+
+/* What a cache's queue had no room for in one pass through the data it may have in the next. */
+#define FILL_PASSES 3
+/* Fewer batches than these would be all beginnings and ends of epochs. */
+#define LEAST_BATCHES 8
+
+struct trial {
+    struct cw_local local;
+    struct cw_measure_options mo;
+    json_t *root;
+    bool cached; /* it has a cache: */
+    size_t at;   /* place of the marker in the list of operators */
+    char *dir;
+    uint64_t enough; /* elements, for an epoch without end */
+    double hits;     /* that part of the elements came from there */
+};
+
+static double number(const json_t *o, const char *key)
+{
+    return json_number_value(json_object_get(o, key));
+}
+
+/* ---- what is tried ---- */
+
+/* Positions of the sequence that are computed in so many seconds. */
+static uint64_t positions_in(const json_t *facts, const struct cw_local *l, double seconds)
+{
+    const json_t *costs = json_object_get(facts, "costs");
+    double rows = 0;
+    size_t i;
+    json_t *o;
+    json_array_foreach(json_object_get(costs, "stages"), i, o) for (unsigned k = 0;
+                                                                    k < l->compiled->n_programs; k++) rows +=
+        (unsigned)number(o, "position") == l->compiled->programs[k].ops[0]->position ? number(o, "rows") : 0;
+    uint64_t size = l->compiled->batch_size, n = (uint64_t)(number(costs, "elements_per_s") * rows * seconds);
+    return CW_MAX(n / size, LEAST_BATCHES) * size;
+}
+
+static int change_root(struct trial *t, const json_t *change, struct cw_error *err)
+{
+    json_t *root = change ? cw_change_apply(t->root, change) : NULL;
+    if (!root)
+        return cw_error_nomem(err, 0, "a pipeline");
+    json_decref(t->root);
+    t->root = root;
+    return 0;
+}
+
+/* A cache holds what is measured only once it is full: so of no more elements than can be computed in the
+ * time of a measurement. */
+static int shorten(struct trial *t, const json_t *facts, const struct cw_local *l, struct cw_error *err)
+{
+    uint64_t n = positions_in(facts, l, t->mo.seconds);
+    /* twice: as far as a shuffle reaches */
+    t->enough = l->sequence->n_positions >= CW_ENDLESS ? 2 * n : UINT64_MAX;
+    if (n >= l->sequence->n_positions)
+        return 0;
+    json_auto_t *take = json_pack("{s:{s:s, s:I}, s:i}", "insert", "op", "take", "count", (json_int_t)n, "at",
+                                  1);
+    int r = change_root(t, take, err);
+    t->at++;
+    return r;
+}
+
+/* The place of a marker in the list of operators. */
+static size_t place_of(const struct cw_local *l, const struct cw_pipeline *p, int64_t number)
+{
+    for (size_t i = 0; i < p->chain.n; i++)
+        for (unsigned k = 0; k < l->compiled->programs[0].n_markers; k++) {
+            const struct cw_marker *m = &l->compiled->programs[0].markers[k];
+            if (m->number == number && m->op->position == p->chain.nodes[i].position)
+                return i;
+        }
+    return 0;
+}
+
+/* The pipeline and the options with a change (NULL: as they are). */
+static int change(struct trial *t, const json_t *facts, const struct cw_local *l, const json_t *change,
+                  struct cw_error *err)
+{
+    const char *option = json_string_value(json_object_get(change, "option"));
+    json_int_t value = json_integer_value(json_object_get(change, "value"));
+    t->root = json_incref(l->root);
+    if (!change)
+        return 0;
+    if (json_object_get(change, "insert")) {
+        t->cached = true;
+        t->at = (size_t)json_integer_value(json_object_get(change, "at"));
+    } else if (option && strcmp(option, "cache") == 0) {
+        t->cached = true;
+        t->at = place_of(l, l->pipeline, value);
+    } else if (option && strcmp(option, "threads") == 0) {
+        t->mo.threads = (unsigned)value;
+    } else if (option && strcmp(option, "memory") == 0) {
+        t->mo.memory = (size_t)value;
+    } else if (option && strcmp(option, "limit-rate") == 0) {
+        t->mo.rate = (double)value;
+    }
+    int r = option ? 0 : change_root(t, change, err);
+    return r >= 0 && t->cached ? shorten(t, facts, l, err) : r;
+}
+
+/* ---- trying it ---- */
+
+static int open_cache(struct trial *t, const struct cw_explain_options *o, struct cw_error *err)
+{
+    unsigned position = t->local.pipeline->chain.nodes[t->at].position;
+    int r = cw_scratch_dir(o->cache_dir, &t->dir, err);
+    if (r < 0)
+        return r;
+    const struct cw_cache_options options = {.dir = t->dir};
+    for (unsigned k = 0; k < t->local.compiled->programs[0].n_markers; k++)
+        if (t->local.compiled->programs[0].markers[k].op->position == position)
+            t->mo.marker = t->local.compiled->programs[0].markers[k].number;
+    return cw_cache_open(&options, &t->local.cache, err);
+}
+
+/* An epoch, so that the cache has it. */
+static int pass(struct trial *t, struct cw_error *err)
+{
+    struct cw_local *l = &t->local;
+    const struct cw_iterator_options io = {
+        .seed = t->mo.seed,
+        .epochs = 1,
+        .world_size = 1,
+        .runner = {.threads = t->mo.threads,
+                   .memory = t->mo.memory,
+                   .optimize = t->mo.optimize,
+                   .cache = l->cache,
+                   .marker = t->mo.marker},
+    };
+    int r = cw_iterator_new(l->sequence, &io, NULL, &l->iterator, err);
+    struct cw_batch *b;
+    uint64_t n = 0;
+    while (r == 0 && n < t->enough && (r = cw_measure_next(l, &t->mo, &b, err)) == 0) {
+        n += b->n;
+        cw_iterator_release(l->iterator, b);
+    }
+    l->iterator = cw_iterator_free(l->iterator);
+    return r < 0 ? r : cw_cache_flush(l->cache, err);
+}
+
+/* Segments are written past the page cache: what is measured is how it is from the third epoch on, so they
+ * are read once before. */
+static int fill(struct trial *t, struct cw_error *err)
+{
+    struct cw_cache_facts before = {0}, now = {0};
+    int r = 0;
+    for (int i = 0; i < FILL_PASSES && r >= 0; i++) {
+        before = now;
+        r = pass(t, err);
+        cw_cache_facts(t->local.cache, &now);
+        if (now.skipped == before.skipped)
+            break;
+    }
+    return r < 0 ? r : pass(t, err);
+}
+
+static int run(struct trial *t, const struct cw_local *l, const struct cw_explain_options *o,
+               struct cw_measurement *m, struct cw_error *err)
+{
+    struct cw_cache_facts before = {0}, now = {0};
+    int r = cw_local_compile(&t->local, t->root, l->pipeline->base_dir, err);
+    t->local.data_roots = l->data_roots;
+    t->local.n_data_roots = l->n_data_roots;
+    t->local.interrupt = l->interrupt;
+    if (r >= 0)
+        r = cw_local_open(&t->local, o->index_dir, t->mo.threads, err);
+    if (r >= 0 && t->cached)
+        r = open_cache(t, o, err);
+    if (r >= 0 && t->cached)
+        r = fill(t, err);
+    if (r >= 0 && t->cached)
+        cw_cache_facts(t->local.cache, &before);
+    if (r >= 0)
+        r = cw_measure(&t->local, &t->mo, m, err);
+    if (r >= 0 && t->cached) {
+        cw_cache_facts(t->local.cache, &now);
+        double hits = (double)(now.hits - before.hits), misses = (double)(now.misses - before.misses);
+        t->hits = hits > 0 ? hits / (hits + misses) : 0;
+    }
+    return r;
+}
+
+/* ---- as JSON ---- */
+
+static json_t *told(const json_t *facts, const json_t *remedy, double seconds)
+{
+    double rate = number(json_object_get(facts, "run"), "elements_per_s");
+    if (!remedy)
+        return json_pack("{s:s, s:s, s:f, s:f}", "kind", "unchanged", "what", "once more as it is", "seconds",
+                         seconds, "predicted", rate);
+    return json_pack("{s:O, s:O, s:f, s:f, s:f}", "kind", json_object_get(remedy, "kind"), "what",
+                     json_object_get(remedy, "what"), "seconds", seconds, "predicted",
+                     number(remedy, "elements_per_s"), "predicted_gain", number(remedy, "gain"));
+}
+
+/* What remedies gain over the pipeline as it is, before and after them: what a machine gives changes
+ * meanwhile, where others use it. */
+static void put_gains(json_t *list)
+{
+    double sum = 0, n = 0;
+    size_t i;
+    json_t *o;
+    json_array_foreach(list, i,
+                       o) if (!json_object_get(o, "predicted_gain") && json_object_get(o, "measured"))
+    {
+        sum += number(o, "measured");
+        n++;
+    }
+    json_array_foreach(list, i, o) if (json_object_get(o, "predicted_gain") &&
+                                       json_object_get(o, "measured") && sum > 0)
+        json_object_set_new(o, "gain", json_real(number(o, "measured") * n / sum - 1));
+}
+
+/* One remedy (NULL: none, once more as it is). What can't be run is told, and ends nothing but this trial. */
+static int try(const struct cw_local *l, const struct cw_explain_options *o, const json_t *facts,
+               const json_t *remedy, json_t *list, struct cw_error *err)
+{
+    struct trial t = {.mo = {
+                          .seed = o->seed,
+                          .threads = o->threads,
+                          .memory = o->memory,
+                          .optimize = o->optimize,
+                          .seconds = o->seconds * 0.75,
+                          .settle = o->seconds * 0.25,
+                          .rate = o->rate,
+                          .wait = o->wait,
+                          .interrupt = o->interrupt,
+                      }};
+    struct cw_measurement m = {0};
+    struct cw_error own = {0};
+    json_t *trial = told(facts, remedy, o->seconds);
+    double predicted = number(trial, "predicted");
+    int r = change(&t, facts, l, json_object_get(remedy, "change"), &own);
+    if (r >= 0)
+        r = run(&t, l, o, &m, &own);
+    if (r >= 0) {
+        double measured = cw_measurement_rate(&m);
+        json_object_update_new(trial, json_pack("{s:f, s:f}", "measured", measured, "error",
+                                                predicted > 0 ? measured / predicted - 1 : 0.0));
+        if (t.cached)
+            json_object_set_new(trial, "hits", json_real(t.hits));
+    } else {
+        json_object_set_new(trial, "failed", cw_report_text(own.message));
+    }
+    json_array_append_new(list, trial);
+    cw_measurement_deinit(&m);
+    cw_local_deinit(&t.local);
+    json_decref(t.root);
+    if (t.dir)
+        cw_scratch_remove(t.dir);
+    free(t.dir);
+    if (r != CW_E_INTERRUPTED && r != CW_E_MEMORY)
+        return 0;
+    *err = own;
+    return r;
+}
+
+int cw_explain_check(const struct cw_local *l, const struct cw_explain_options *o, json_t *facts,
+                     struct cw_error *err)
+{
+    json_t *list = json_array(), *remedy;
+    size_t i;
+    int r = try(l, o, facts, NULL, list, err);
+    json_array_foreach(json_object_get(facts, "remedies"), i, remedy)
+    {
+        if (r >= 0 && json_is_true(json_object_get(remedy, "here")))
+            r = try(l, o, facts, remedy, list, err);
+    }
+    if (r >= 0 && json_array_size(list) > 1)
+        r = try(l, o, facts, NULL, list, err);
+    put_gains(list);
+    json_object_set_new(facts, "checks", list);
+    return r;
+}

@@ -1,0 +1,212 @@
+/* Runs a pipeline for some seconds: where its time goes, what limits it, what would help. */
+#include "explain/explain.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/machine.h"
+#include "explain/remedies.h"
+#include "session/report.h"
+#include "session/tuning.h"
+
+/* Of the time, at the beginning, that is not counted: processes start, pages come into memory. */
+#define SETTLE 0.25
+
+/* ---- the bottleneck ---- */
+
+static json_t *says(const struct cw_bottleneck *b, const struct cw_costs *c)
+{
+    static const struct {
+        const char *kind, *text;
+    } of_operators[] =
+        {
+            {"cpu", "it computes"},
+            {"function", "its Python function runs"},
+            {"waiting", "it waits"},
+        },
+      of_threads[] = {
+          {"reading", "reading files that are in memory"},
+          {"copying", "copying into batches"},
+          {"scheduling", "scheduling, for the operators are cheap"},
+          {"memory", "waiting for memory, for the budget is used up"},
+          {"order", "elements that wait for others"},
+      };
+
+    if (strcmp(b->kind, "calls") == 0)
+        return json_sprintf("%s (operator %u): who takes the batches waits for its calls on joined ones, one "
+                            "after the other, %.0f %% of the time",
+                            b->op->op, b->op->position, b->share * 100);
+    for (size_t i = 0; b->op && i < CW_COUNT_OF(of_operators); i++)
+        if (strcmp(of_operators[i].kind, b->kind) == 0)
+            return json_sprintf("%s (operator %u): %s for %.0f %% of the threads' time", b->op->op,
+                                b->op->position, of_operators[i].text, b->share * 100);
+    for (size_t i = 0; i < CW_COUNT_OF(of_threads); i++)
+        if (strcmp(of_threads[i].kind, b->kind) == 0)
+            return json_sprintf("%s: %.0f %% of the threads' time", of_threads[i].text, b->share * 100);
+    if (strcmp(b->kind, "storage") == 0)
+        return json_sprintf("storage: what is not in memory comes at %.0f MB/s, and %.0f %% of that are used",
+                            c->storage_bytes_per_s * 1e-6, b->share * 100);
+    if (strcmp(b->kind, "planning") == 0)
+        return json_sprintf("planning, which one thread at a time does: %.0f %% of its time", b->share * 100);
+    return json_string("who takes the batches: they are ready before they are asked for");
+}
+
+static json_t *bottleneck_json(const struct cw_costs *c)
+{
+    struct cw_bottleneck b = cw_costs_bottleneck(c);
+    json_t *o = json_pack("{s:s, s:f, s:o}", "kind", b.kind, "share", b.share, "says", says(&b, c));
+    if (o && b.op) {
+        json_object_set_new(o, "op", json_string(b.op->op));
+        json_object_set_new(o, "position", json_integer(b.op->position));
+    }
+    return o;
+}
+
+/* ---- what has no number ---- */
+
+static bool in_fused(const json_t *facts, json_int_t position)
+{
+    size_t i, k;
+    json_t *group, *member;
+    json_array_foreach(json_object_get(facts, "fused"), i, group)
+        json_array_foreach(group, k, member) if (json_integer_value(member) == position) return true;
+    return false;
+}
+
+/* Sentences on what would help too, or why little does, where nothing measured says by how much. */
+static json_t *hints(const struct cw_local *l, const struct cw_measurement *m, const struct cw_costs *c,
+                     const json_t *facts)
+{
+    json_t *list = json_array();
+    double occupied = cw_costs_occupied(c);
+    if (cw_costs_wants_larger_batches(c))
+        json_array_append_new(list, json_sprintf("batches of %.0f elements are small for operators as cheap "
+                                                 "as these: larger ones would raise the rate",
+                                                 (double)m->elements / (double)CW_MAX(m->batches, 1)));
+    if (c->emit_s > 0.2 * occupied &&
+        json_array_size(json_object_get(json_object_get(facts, "batch"), "varying")))
+        json_array_append_new(list,
+                              json_string("components that vary in size are copied into batches; those of "
+                                          "one size (crop or resize before batch) are computed in place"));
+    for (unsigned i = 0; i < c->n_ops; i++)
+        if (strcmp(c->ops[i].op, "decode_image") == 0 && c->ops[i].busy_s > 0.3 * occupied &&
+            !in_fused(facts, i))
+            json_array_append_new(
+                list, json_string("decode_image is not fused: with a crop of the same component directly "
+                                  "after it, only what the crop needs would be decoded"));
+    if (c->delay_s > 0.2 * c->cpu_s)
+        json_array_append_new(list,
+                              json_sprintf("threads wanted a CPU and others had it, for %.2g times as long "
+                                           "as they computed: other processes, or more threads than CPUs",
+                                           c->delay_s / c->cpu_s));
+    if (l->compiled->sequential)
+        json_array_append_new(list, json_string("a service runs each epoch on one worker: it can use all "
+                                                "CPUs of one machine, but not those of several"));
+    return list;
+}
+
+/* ---- all of it ---- */
+
+/* Records that a cache would hold entries of: repeats are had again. */
+static double records(const struct cw_local *l)
+{
+    double n = 0;
+    for (unsigned i = 0; i < l->compiled->n_programs; i++)
+        n += l->sequence->sources[i]->n_records >= CW_ENDLESS ? INFINITY
+                                                              : (double)l->sequence->sources[i]->n_records;
+    return l->sequence->n_positions >= CW_ENDLESS ? n : fmin(n, (double)l->sequence->n_positions);
+}
+
+/* Entries lie in the order of the epoch that wrote them: another epoch's is another one, where there is a
+ * shuffle. */
+static bool shuffles(const struct cw_chain *chain)
+{
+    bool any = false;
+    for (size_t i = 0; i < chain->n && !any; i++) {
+        any = strcmp(chain->nodes[i].desc->name, "shuffle") == 0;
+        for (size_t k = 0; k < chain->nodes[i].n_inputs; k++)
+            any |= shuffles(&chain->nodes[i].inputs[k]);
+    }
+    return any;
+}
+
+static int remedies(const struct cw_local *l, const struct cw_explain_options *o,
+                    const struct cw_measurement *m, const struct cw_costs *c, json_t *facts,
+                    struct cw_error *err)
+{
+    struct cw_cache_speed speed;
+    struct cw_error unfit = {0};
+    _cleanup_free_ struct cw_place *places = NULL;
+    _cleanup_free_ struct cw_move *moves = NULL;
+    struct cw_remedy *list = NULL;
+    size_t n_places = 0, n_moves = 0, n = 0, total = cw_memory_total();
+    bool probed = false;
+    int r = cw_places_find(l, &m->profile, &places, &n_places, err);
+    if (r >= 0)
+        r = cw_moves_find(l, c, &m->profile, &moves, &n_moves, err);
+    if (r >= 0 && n_places) {
+        int fit = cw_probe_cache(o->cache_dir, shuffles(&l->pipeline->chain), o->interrupt, &speed, &unfit);
+        if (fit == CW_E_INTERRUPTED)
+            return cw_error_set(err, fit, "%s", unfit.message);
+        probed = fit >= 0;
+        json_object_set_new(facts, "cache_speed",
+                            probed ? json_pack("{s:f, s:f, s:f, s:f}", "entry_s", speed.entry_s, "byte_s",
+                                               speed.byte_s, "cold_entry_s", speed.cold_entry_s,
+                                               "cold_byte_s", speed.cold_byte_s)
+                                   : json_pack("{s:o}", "unknown", cw_report_text(unfit.message)));
+    }
+    const struct cw_remedy_options options = {.speed = probed ? &speed : NULL,
+                                              .elements = records(l),
+                                              .page_cache = (double)(total - CW_MIN(total, o->memory)),
+                                              .memory_total = total};
+    if (r >= 0)
+        r = cw_remedies_find(c, places, n_places, moves, n_moves, &options, &list, &n, err);
+    if (r >= 0)
+        json_object_set_new(facts, "remedies", cw_remedies_json(c, list, n));
+    cw_remedies_free(list, n);
+    return r;
+}
+
+static int explain(const struct cw_local *l, const struct cw_explain_options *o,
+                   const struct cw_measurement *m, json_t *facts, struct cw_error *err)
+{
+    struct cw_costs c;
+    json_t *run = cw_measurement_json(m), *profile = cw_report_profile_of(l, &m->profile);
+    json_object_set(run, "bottleneck", json_object_get(profile, "bottleneck"));
+    json_object_set(run, "operators", json_object_get(profile, "operators"));
+    json_object_set_new(facts, "run", run);
+    json_object_set_new(facts, "tuning", cw_tuning_json(l));
+    json_decref(profile);
+    int r = cw_costs_init(&c, l, m, err);
+    if (r == 0) {
+        json_object_set_new(run, "advice", hints(l, m, &c, facts));
+        json_object_set_new(facts, "costs", cw_costs_json(&c));
+        json_object_set_new(facts, "bottleneck", bottleneck_json(&c));
+        r = remedies(l, o, m, &c, facts, err);
+    }
+    cw_costs_deinit(&c);
+    return r < 0 ? r : 0;
+}
+
+int cw_explain_run(struct cw_local *l, const struct cw_explain_options *o, json_t *facts,
+                   struct cw_error *err)
+{
+    struct cw_measurement m;
+    struct cw_measure_options mo = {
+        .seed = o->seed,
+        .threads = o->threads,
+        .memory = o->memory,
+        .optimize = o->optimize,
+        .detail = true,
+        .seconds = o->seconds * (1 - SETTLE),
+        .settle = o->seconds * SETTLE,
+        .rate = o->rate,
+        .wait = o->wait,
+        .interrupt = o->interrupt,
+    };
+    int r = cw_measure(l, &mo, &m, err); /* leaves the iterator for what it knows */
+    if (r >= 0)
+        r = explain(l, o, &m, facts, err);
+    cw_measurement_deinit(&m);
+    return r;
+}

@@ -1,0 +1,286 @@
+#include "explain/measure.h"
+
+#include <math.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#include "base/cost_clock.h"
+#include "base/machine.h"
+
+/* How late an interruption may be noticed. */
+#define SLICE_NS UINT64_C(50000000)
+/* Where costs are modelled, this many are taken at least: enough that those that were under way before do not
+ * count. */
+#define MODELLED_BATCHES 32
+
+int cw_measure_next(struct cw_local *l, const struct cw_measure_options *o, struct cw_batch **ret,
+                    struct cw_error *err)
+{
+    uint64_t wait_ns = (uint64_t)(o->wait * 1e9), end = wait_ns ? cw_now_ns() + wait_ns : UINT64_MAX;
+    if (!o->interrupt)
+        return cw_iterator_next(l->iterator, wait_ns, ret, err);
+    for (;;) {
+        struct cw_error own = {0};
+        uint64_t now = cw_now_ns();
+        int r = cw_iterator_next(l->iterator, CW_MAX(CW_MIN(SLICE_NS, end - CW_MIN(end, now)), 1), ret, &own);
+        if (*o->interrupt) {
+            if (r == 0)
+                cw_iterator_release(l->iterator, *ret);
+            return cw_error_set(err, CW_E_INTERRUPTED, "interrupted");
+        }
+        if (r != CW_E_DEADLINE || cw_now_ns() >= end) {
+            if (r < 0 && err)
+                *err = own;
+            return r;
+        }
+    }
+}
+
+/* Sleeps until then; an interruption ends it. */
+static int pause_until(uint64_t until_ns, const volatile int *interrupt, struct cw_error *err)
+{
+    for (uint64_t now; (now = cw_now_ns()) < until_ns;) {
+        struct timespec t = {.tv_nsec = (long)CW_MIN(until_ns - now, SLICE_NS)};
+        nanosleep(&t, NULL);
+        if (interrupt && *interrupt)
+            return cw_error_set(err, CW_E_INTERRUPTED, "interrupted");
+    }
+    return 0;
+}
+
+static double process_cpu_s(void)
+{
+    struct rusage u;
+    getrusage(RUSAGE_SELF, &u);
+    return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) +
+           (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) * 1e-6;
+}
+
+static int profile_init(const struct cw_local *l, struct cw_profile *p, struct cw_error *err)
+{
+    *p = (struct cw_profile){.ops = calloc(l->pipeline->n_ops + 1, sizeof(*p->ops)),
+                             .values = calloc(cw_n_values(l->compiled) + 1, sizeof(*p->values)),
+                             .n_ops = l->pipeline->n_ops};
+    return p->ops && p->values ? 0 : cw_error_nomem(err, 0, "a profile");
+}
+
+static void profile_deinit(struct cw_profile *p)
+{
+    free(p->ops);
+    free(p->values);
+    *p = (struct cw_profile){0};
+}
+
+/* What was counted after `before`. What was sampled stays: it gives means, which are the better the more
+ * there are. */
+static void subtract(struct cw_profile *p, const struct cw_profile *before)
+{
+    for (unsigned i = 0; i < p->n_ops; i++) {
+        p->ops[i].ns -= before->ops[i].ns;
+        p->ops[i].calls -= before->ops[i].calls;
+        p->ops[i].rows -= before->ops[i].rows;
+        p->ops[i].call_ns -= before->ops[i].call_ns;
+        p->ops[i].cpu_ns -= before->ops[i].cpu_ns;
+        p->ops[i].live_rows -= before->ops[i].live_rows;
+    }
+    p->plan_ns -= before->plan_ns;
+    p->read_ns -= before->read_ns;
+    p->read_bytes -= before->read_bytes;
+    p->emit_ns -= before->emit_ns;
+    p->fetch_ns -= before->fetch_ns;
+    p->emit_rows -= before->emit_rows;
+    p->cold_ns -= before->cold_ns;
+    p->cold_bytes -= before->cold_bytes;
+    p->cold_wall_ns -= before->cold_wall_ns;
+    p->idle_ns -= before->idle_ns;
+    for (int i = 0; i < CW_N_IDLE; i++)
+        p->idle_for_ns[i] -= before->idle_for_ns[i];
+    p->wait_ns -= before->wait_ns;
+    p->run_ns -= before->run_ns;
+}
+
+/* Where costs are modelled, how long what was done so far takes, or until when the consumer paused. */
+static uint64_t now_ns(const struct cw_local *l, uint64_t paused_until_ns)
+{
+    return CW_MAX(cw_runner_now_ns(cw_iterator_runner(l->iterator)), paused_until_ns);
+}
+
+/* Waits until it is time for the next batch, after one of n elements: *until_ns. So long that it would
+ * outlast what is measured is an error: such a rate can't be seen there. */
+static int keep_rate(const struct cw_measure_options *o, uint64_t start, const struct cw_measurement *m,
+                     unsigned n, uint64_t *until_ns, struct cw_error *err)
+{
+    char value[32], expected[96];
+    *until_ns = start + (uint64_t)((double)m->elements / o->rate * 1e9);
+    if (n <= o->rate * o->seconds)
+        return cw_cost_modelled() ? 0 : pause_until(*until_ns, o->interrupt, err);
+    snprintf(value, sizeof(value), "%g", o->rate);
+    snprintf(expected, sizeof(expected), "at least %g, for a batch of %u in the %g s that are measured",
+             n / o->seconds, n, o->seconds);
+    return cw_error_value(err, CW_E_OPTION, "limit-rate", value, expected,
+                          "a rate of %s elements per second: expected %s", value, expected);
+}
+
+/* Takes batches until the first one after `seconds`, and counts. */
+static int take(struct cw_local *l, const struct cw_measure_options *o, double seconds,
+                struct cw_measurement *m, struct cw_error *err)
+{
+    uint64_t start = now_ns(l, 0), last = start, end = start + (uint64_t)(seconds * 1e9), paused_until = 0,
+             half_elements = 0;
+    double half_s = 0;
+    int r = 0;
+    m->batches = m->elements = m->bytes = 0;
+    m->noise = 0;
+    while (r == 0 && (last < end || (cw_cost_modelled() && m->batches < MODELLED_BATCHES))) {
+        struct cw_batch *b;
+        r = cw_measure_next(l, o, &b, err);
+        if (r != 0)
+            break;
+        last = now_ns(l, paused_until);
+        if (m->first_batch_s == 0)
+            m->first_batch_s = (double)(last - start) * 1e-9;
+        m->batches++;
+        unsigned n = b->n;
+        m->elements += n;
+        for (unsigned k = 0; k < b->n_components; k++)
+            m->bytes += b->components[k].size;
+        cw_iterator_release(l->iterator, b);
+        if (o->rate > 0) {
+            r = keep_rate(o, start, m, n, &paused_until, err);
+            last = now_ns(l, paused_until);
+        }
+        if (half_s == 0 && (double)(last - start) * 2e-9 >= seconds) {
+            half_s = (double)(last - start) * 1e-9;
+            half_elements = m->elements;
+        }
+    }
+    m->seconds = (double)(last - start) * 1e-9;
+    if (r == 1)
+        return cw_error_set(err, CW_E_DATA, "the pipeline gives no batches: there is nothing to measure");
+    if (half_s > 0 && m->seconds > half_s && m->elements) {
+        double first = (double)half_elements / half_s,
+               second = (double)(m->elements - half_elements) / (m->seconds - half_s);
+        m->noise = fabs(first - second) / (first + second);
+    }
+    return r;
+}
+
+/*
+ * Where costs are modelled (base/cost_clock.h), the rest follows from them: a run is as long as what was
+ * computed in it takes, or as the consumer made it, who takes no time of its own; a thread that has nothing
+ * to do is idle; and CPUs do what the model says. What is in the batches counts, taken or not: it is what was
+ * computed.
+ */
+static void model(const struct cw_measure_options *o, double runner_s, struct cw_measurement *m)
+{
+    struct cw_profile *p = &m->profile;
+    uint64_t busy_ns = p->plan_ns + p->read_ns - p->cold_ns + p->emit_ns + p->fetch_ns,
+             cpu_ns = p->read_ns - p->cold_ns + p->fetch_ns;
+    bool paused = o->rate > 0 && (double)m->elements > o->rate * runner_s;
+    if (!paused)
+        m->elements = p->emit_rows;
+    m->seconds = paused ? (double)m->elements / o->rate : runner_s;
+    for (unsigned i = 0; i < p->n_ops; i++) {
+        busy_ns += p->ops[i].ns;
+        cpu_ns += p->ops[i].cpu_ns;
+    }
+    p->run_ns = (uint64_t)(m->seconds * 1e9) * p->threads;
+    p->idle_ns = p->run_ns - CW_MIN(busy_ns, p->run_ns);
+    memset(p->idle_for_ns, 0, sizeof(p->idle_for_ns));
+    p->wait_ns = paused ? 0 : (uint64_t)(m->seconds * 1e9);
+    p->cold_wall_ns = p->cold_ns;
+    m->cpu_s = (double)cpu_ns * 1e-9;
+    m->delay_s = m->noise = 0;
+}
+
+static void summarise(struct cw_measurement *m)
+{
+    const struct cw_profile *p = &m->profile;
+    for (unsigned i = 0; i < p->n_ops; i++)
+        m->busy_s += (double)p->ops[i].ns * 1e-9;
+    m->busy_s += (double)(p->plan_ns + p->read_ns + p->emit_ns) * 1e-9;
+    m->idle_share = p->run_ns ? CW_MIN((double)p->idle_ns / (double)p->run_ns, 1.0) : 0;
+    /* cold reads run on threads of their own */
+    double accounted = m->idle_share +
+                       (p->run_ns ? (m->busy_s * 1e9 - (double)p->cold_ns) / (double)p->run_ns : 1);
+    m->other_share = CW_MAX(1 - accounted, 0.0);
+    m->wait_share = p->run_ns ? CW_MIN((double)p->wait_ns * p->threads / (double)p->run_ns, 1.0) : 0;
+    m->read_bytes = p->read_bytes;
+    m->memory_peak = p->memory_peak;
+}
+
+static int measure(struct cw_local *l, const struct cw_measure_options *o, struct cw_measurement *m,
+                   struct cw_profile *before, struct cw_error *err)
+{
+    double cpu_s = process_cpu_s();
+    uint64_t delay_ns = cw_run_delay_ns(), start;
+    int r = 0;
+    if (o->settle > 0) {
+        r = take(l, o, o->settle, m, err);
+        if (r < 0)
+            return r;
+        cw_iterator_profile(l->iterator, before);
+        cpu_s = process_cpu_s();
+        delay_ns = cw_run_delay_ns();
+    }
+    start = now_ns(l, 0);
+    r = take(l, o, o->seconds, m, err);
+    if (r < 0)
+        return r;
+    m->cpu_s = process_cpu_s() - cpu_s;
+    m->delay_s = (double)(cw_run_delay_ns() - delay_ns) * 1e-9;
+    cw_iterator_profile(l->iterator, &m->profile);
+    subtract(&m->profile, before);
+    if (cw_cost_modelled())
+        model(o, (double)(now_ns(l, 0) - start) * 1e-9, m);
+    summarise(m);
+    return 0;
+}
+
+int cw_measure(struct cw_local *l, const struct cw_measure_options *o, struct cw_measurement *ret,
+               struct cw_error *err)
+{
+    struct cw_iterator_options io = {
+        .seed = o->seed,
+        .epochs = INT64_MAX,
+        .world_size = 1,
+        .runner = {.threads = o->threads,
+                   .memory = o->memory,
+                   .optimize = o->optimize,
+                   .detail = o->detail,
+                   .read_in = true,
+                   .cache = l->cache,
+                   .marker = o->marker},
+    };
+    struct cw_profile before = {0};
+    *ret = (struct cw_measurement){.threads = o->threads, .memory_limit = o->memory, .taken = o->rate};
+    l->iterator = cw_iterator_free(l->iterator);
+    if (l->sequence->n_positions == 0)
+        return cw_error_set(err, CW_E_DATA, "the pipeline has no elements: there is nothing to measure");
+    int r = profile_init(l, &ret->profile, err), r2 = profile_init(l, &before, err);
+    r = r < 0 ? r : r2;
+    if (r >= 0)
+        r = cw_iterator_new(l->sequence, &io, NULL, &l->iterator, err);
+    if (r >= 0)
+        r = measure(l, o, ret, &before, err);
+    profile_deinit(&before);
+    return r;
+}
+
+void cw_measurement_deinit(struct cw_measurement *m)
+{
+    profile_deinit(&m->profile);
+}
+
+json_t *cw_measurement_json(const struct cw_measurement *m)
+{
+    double s = m->seconds > 0 ? m->seconds : 1e-9;
+    return json_pack("{s:i, s:f, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:I, s:I}", "threads",
+                     (int)m->threads, "seconds", m->seconds, "batches", (json_int_t)m->batches, "elements",
+                     (json_int_t)m->elements, "bytes", (json_int_t)m->bytes, "elements_per_s",
+                     (double)m->elements / s, "batches_per_s", (double)m->batches / s, "bytes_per_s",
+                     (double)m->bytes / s, "first_batch_s", m->first_batch_s, "busy_s", m->busy_s,
+                     "idle_share", m->idle_share, "other_share", m->other_share, "wait_share", m->wait_share,
+                     "read_bytes", (json_int_t)m->read_bytes, "memory_peak_bytes",
+                     (json_int_t)m->memory_peak);
+}

@@ -1,0 +1,190 @@
+#include "explain/probe.h"
+
+#include <errno.h>
+#include <ftw.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/cost_clock.h"
+#include "base/text.h"
+#include "cache/cache.h"
+
+/* Two sizes of entries, between which the time of an entry is a straight line: about a number and a label,
+ * and a small image. */
+#define SMALL_BYTES ((size_t)256)
+#define LARGE_BYTES ((size_t)128 << 10)
+/* So many of them take some milliseconds to read. */
+#define N_SMALL 8192
+#define N_LARGE 128
+/* Entries asked for at once, as a block of elements does. */
+#define AT_ONCE 32
+/* A step through the entries that visits them all, far apart: a prime that divides neither number. */
+#define STRIDE 37
+#define SCRATCH_BYTES ((size_t)64 << 20)
+
+/* ---- a directory ---- */
+
+int cw_scratch_dir(const char *dir, char **ret, struct cw_error *err)
+{
+    const char *tmp = getenv("TMPDIR");
+    struct cw_text t = {0};
+    cw_text_add(&t, "%s/cachew-explain-XXXXXX", dir ? dir : tmp && *tmp ? tmp : "/tmp");
+    if (t.failed) {
+        cw_text_deinit(&t);
+        return cw_error_nomem(err, 0, "a path");
+    }
+    if (!mkdtemp(t.data)) {
+        int r = cw_error_errno(err, CW_E_OPTION, errno,
+                               "can't make a directory for a cache (--cache-dir): %s", t.data);
+        cw_text_deinit(&t);
+        return r;
+    }
+    *ret = t.data;
+    return 0;
+}
+
+static int remove_one(const char *path, const struct stat *s CW_UNUSED, int type CW_UNUSED,
+                      struct FTW *f CW_UNUSED)
+{
+    (void)remove(path); /* what is left is left: the directory is below one for temporary files */
+    return 0;
+}
+
+void cw_scratch_remove(const char *path)
+{
+    nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+/* ---- reading ---- */
+
+struct probe {
+    const char *dir;
+    const volatile int *interrupt;
+    size_t n, bytes; /* entries, and the size of each */
+};
+
+static int go_on(const struct probe *p, struct cw_error *err)
+{
+    return p->interrupt && *p->interrupt ? cw_error_set(err, CW_E_INTERRUPTED, "interrupted") : 0;
+}
+
+static int fill(const struct probe *p, struct cw_cache_set *set, struct cw_error *err)
+{
+    size_t n = p->n, bytes = p->bytes;
+    for (uint64_t row = 0; row < n; row++) {
+        const struct cw_cache_key key = {.file_key = 1, .row = row};
+        struct cw_cache_slot slot;
+        void *to = cw_cache_reserve(set, &key, bytes, false, 1, &slot);
+        if (!to)
+            return cw_error_set(err, CW_E_IO, "a cache has no room for %zu bytes there", n * bytes);
+        int r = go_on(p, err);
+        if (r < 0)
+            return r;
+        memset(to, (int)row, bytes);
+        cw_cache_commit(&slot);
+    }
+    return 0;
+}
+
+/* Seconds for an entry by a clock: all of it for a disk; of a thread's CPU for memory, since what others do
+ * on the CPUs is not the store's doing. */
+static int read_all(const struct probe *p, struct cw_cache_set *set, size_t stride,
+                    uint64_t (*clock_ns)(void), uint8_t *to, double *ret, struct cw_error *err)
+{
+    struct cw_budget budget;
+    struct cw_arena arena;
+    size_t n = p->n, bytes = p->bytes;
+    uint64_t start = clock_ns();
+    int r = 0;
+    cw_budget_init(&budget, SCRATCH_BYTES);
+    cw_arena_init(&arena, &budget);
+    for (size_t i = 0; i < n && r == 0; i += AT_ONCE) {
+        struct cw_cache_key keys[AT_ONCE];
+        struct cw_cache_place places[AT_ONCE];
+        struct cw_cache_get gets[AT_ONCE];
+        struct iovec v[AT_ONCE];
+        for (size_t k = 0; k < AT_ONCE; k++)
+            keys[k] = (struct cw_cache_key){.file_key = 1, .row = (i + k) * stride % n};
+        if (cw_cache_find(set, keys, AT_ONCE, places) != AT_ONCE)
+            r = 2;
+        for (size_t k = 0; k < AT_ONCE; k++) {
+            v[k] = (struct iovec){.iov_base = to + k * bytes, .iov_len = bytes};
+            gets[k] = (struct cw_cache_get){.key = keys[k], .place = places[k], .v = &v[k], .n_v = 1};
+        }
+        if (r == 0)
+            r = cw_cache_read(set, gets, AT_ONCE, &arena, CW_CACHE_FOREVER, err);
+        if (r == 0)
+            r = go_on(p, err);
+        cw_arena_reset(&arena, SCRATCH_BYTES);
+    }
+    cw_arena_deinit(&arena);
+    *ret = (double)(clock_ns() - start) * 1e-9 / (double)n;
+    return r == 2 ? cw_error_set(err, CW_E_IO, "a cache does not keep there what it is given") : r;
+}
+
+/* A cache of its own: read in steps of `first`, from the disk as far as it was written there, and then of
+ * `second`, from memory. */
+static int probe_size(const struct probe *p, size_t first, size_t second, double *ret_first,
+                      double *ret_second, struct cw_error *err)
+{
+    /* what is put there is all of one byte */
+    const struct cw_cache_options o = {.dir = p->dir, .plain = true};
+    struct cw_cache *c;
+    struct cw_cache_set *set = NULL;
+    _cleanup_free_ uint8_t *to = malloc(AT_ONCE * p->bytes);
+    int r = to ? cw_cache_open(&o, &c, err) : cw_error_nomem(err, AT_ONCE * p->bytes, "a cache");
+    if (r < 0)
+        return r;
+    r = cw_cache_set_open(c, (struct cw_hash128){.lo = p->bytes, .hi = first}, "{}", &set, err);
+    if (r >= 0)
+        r = fill(p, set, err);
+    if (r >= 0) {
+        memset(to, 0, AT_ONCE * p->bytes); /* its pages are there when the clock runs */
+        r = cw_cache_flush(c, err);
+    }
+    if (r >= 0)
+        r = read_all(p, set, first, cw_cost_now_ns, to, ret_first, err);
+    if (r >= 0)
+        r = read_all(p, set, second, cw_cost_cpu_ns, to, ret_second, err);
+    cw_cache_set_unref(set);
+    cw_cache_close(c);
+    return r;
+}
+
+static void line(double small, double large, double *ret_entry, double *ret_byte)
+{
+    *ret_byte = CW_MAX(large - small, 0) / (double)(LARGE_BYTES - SMALL_BYTES);
+    *ret_entry = CW_MAX(small - *ret_byte * (double)SMALL_BYTES, 0);
+}
+
+int cw_probe_cache(const char *dir, bool scattered, const volatile int *interrupt, struct cw_cache_speed *ret,
+                   struct cw_error *err)
+{
+    static const struct {
+        size_t n, bytes;
+    } sizes[] = {{N_SMALL, SMALL_BYTES}, {N_LARGE, LARGE_BYTES}};
+
+    size_t step = scattered ? STRIDE : 1;
+    _cleanup_free_ char *path = NULL;
+    double cold[2], warm[2], other;
+    int r = cw_scratch_dir(dir, &path, err);
+    if (r < 0)
+        return r;
+    for (size_t i = 0; i < 2 && r >= 0; i++) {
+        const struct probe p = {
+            .dir = path, .interrupt = interrupt, .n = sizes[i].n, .bytes = sizes[i].bytes};
+        r = probe_size(&p, step, step, &cold[i], &warm[i], err);
+        /* An epoch is scattered over some seconds; the system has read ahead by then, in large pages, which
+         * are quicker than those of single entries. */
+        if (r >= 0 && scattered)
+            r = probe_size(&p, 1, step, &other, &warm[i], err);
+    }
+    cw_scratch_remove(path);
+    if (r < 0)
+        return r;
+    line(cold[0], cold[1], &ret->cold_entry_s, &ret->cold_byte_s);
+    line(warm[0], warm[1], &ret->entry_s, &ret->byte_s);
+    return 0;
+}

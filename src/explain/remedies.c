@@ -1,0 +1,390 @@
+#include "explain/remedies.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* What gains less is not worth a sentence. */
+#define LEAST_GAIN 0.03
+/* Threads that wait cost memory: not more than so many for each CPU. */
+#define THREADS_PER_CPU 8
+
+struct finding {
+    const struct cw_costs *c;
+    const struct cw_remedy_options *o;
+    struct cw_remedy *list;
+    size_t n;
+};
+
+/* Takes r in, if it gains enough; its change is taken over. The range is widened by what the run itself
+ * varied. */
+static void offer(struct finding *f, struct cw_remedy r)
+{
+    double noise = 1 + f->c->noise;
+    r.low = fmin(r.low, r.rate) / noise;
+    r.high = fmax(r.high, r.rate) * noise;
+    if (r.rate >= f->c->rate * (1 + LEAST_GAIN))
+        f->list[f->n++] = r;
+    else
+        json_decref(r.change);
+}
+
+static json_t *option(const char *name, json_int_t value)
+{
+    return json_pack("{s:s, s:I}", "option", name, "value", value);
+}
+
+/* ---- threads, CPUs, memory, storage ---- */
+
+/* Amdahl: as if scheduling, which takes a lock, were not shared among threads. */
+static double with_serial(const struct cw_costs *now, struct cw_costs then)
+{
+    then.other_s = now->other_s * then.threads / now->threads;
+    return cw_costs_predict(now, &then);
+}
+
+/* As many threads as are needed until something else is the limit. */
+static unsigned threads_wanted(const struct cw_costs *c)
+{
+    double limits[CW_N_RESOURCES], least = INFINITY, most = THREADS_PER_CPU * ceil(c->cpus);
+    (void)cw_costs_limits(c, limits);
+    for (int i = 0; i < CW_N_RESOURCES; i++)
+        if (i != CW_RESOURCE_THREADS)
+            least = fmin(least, limits[i]);
+    /* what rounding and noise leave is no thread */
+    double wanted = ceil(least * cw_costs_occupied(c) * 0.99);
+    return (unsigned)fmax(fmin(wanted, most), 1);
+}
+
+static void find_threads(struct finding *f)
+{
+    struct cw_costs then = *f->c;
+    then.threads = CW_MAX(threads_wanted(f->c), f->c->threads);
+    if (then.threads > f->c->threads) {
+        struct cw_remedy r = {.kind = "threads",
+                              .here = true,
+                              .rate = cw_costs_predict(f->c, &then),
+                              .low = with_serial(f->c, then),
+                              .change = option("threads", then.threads)};
+        snprintf(r.what, sizeof(r.what), "%u threads instead of %u", then.threads, f->c->threads);
+        offer(f, r);
+    }
+    then.threads *= 2;
+    then.cpus *= 2;
+    struct cw_remedy more = {.kind = "cores",
+                             .rate = cw_costs_predict(f->c, &then),
+                             .low = with_serial(f->c, then),
+                             .change = option("threads", then.threads)};
+    double limits[CW_N_RESOURCES];
+    (void)cw_costs_limits(f->c, limits);
+    bool no_cpu_left = limits[CW_RESOURCE_CPUS] * then.threads <
+                       2 * 1.05 * f->c->threads * limits[CW_RESOURCE_THREADS];
+    snprintf(more.what, sizeof(more.what), "twice the CPUs, and %u threads", then.threads);
+    if (no_cpu_left)
+        offer(f, more);
+    else
+        json_decref(more.change);
+}
+
+static void find_memory(struct finding *f)
+{
+    struct cw_costs then = *f->c;
+    size_t memory = f->c->memory * 2;
+    then.idle_s[CW_IDLE_MEMORY] = 0;
+    struct cw_remedy r = {.kind = "memory",
+                          .here = memory < f->o->memory_total,
+                          .rate = cw_costs_predict(f->c, &then),
+                          .low = f->c->rate,
+                          .change = option("memory", (json_int_t)memory)};
+    snprintf(r.what, sizeof(r.what), "a memory budget of %.0f MB instead of %.0f", (double)memory * 1e-6,
+             (double)f->c->memory * 1e-6);
+    offer(f, r);
+}
+
+static void find_storage(struct finding *f)
+{
+    struct cw_costs then = *f->c;
+    then.storage_bytes_per_s *= 2;
+    double rate = cw_costs_predict(f->c, &then);
+    struct cw_remedy r = {.kind = "storage", .rate = rate, .low = rate, .high = rate};
+    then.cold_bytes = 0;
+    r.high = cw_costs_predict(f->c, &then);
+    snprintf(r.what, sizeof(r.what), "storage of %.0f MB/s instead of %.0f for what is not in memory",
+             f->c->storage_bytes_per_s * 2e-6, f->c->storage_bytes_per_s * 1e-6);
+    offer(f, r);
+}
+
+/* What there would be for a quicker training, or for a second one. */
+static void find_consumer(struct finding *f)
+{
+    struct cw_costs then = *f->c;
+    then.consumer_s = then.taken = 0;
+    double rate = cw_costs_predict(f->c, &then);
+    struct cw_remedy r = {.kind = "consumer",
+                          .here = f->c->taken > 0,
+                          .rate = rate,
+                          .low = rate,
+                          .high = rate,
+                          .change = option("limit-rate", 0)};
+    if (f->c->taken > 0)
+        snprintf(r.what, sizeof(r.what), "batches taken as they come, instead of %.0f elements/s",
+                 f->c->taken);
+    else
+        snprintf(r.what, sizeof(r.what), "batches taken as they come");
+    offer(f, r);
+}
+
+/* ---- a cache ---- */
+
+/* Elements that pass a place, per element of a batch. */
+static double rows_behind(const struct cw_costs *c, unsigned position)
+{
+    for (unsigned i = position + 1; i < c->n_ops; i++)
+        if (c->ops[i].rows > 0)
+            return c->ops[i].rows;
+    return 1;
+}
+
+/* Whether others of the operator's fused run stand behind the place: then these are a run of their own. */
+static bool still_fused(const struct cw_costs *c, unsigned op, unsigned last)
+{
+    bool any = false;
+    for (unsigned i = last + 1; i < c->n_ops; i++)
+        any |= i != op && c->ops[i].fused_into == c->ops[op].fused_into;
+    return any;
+}
+
+/* Operators before the place cost nothing, those behind it what they do. Where a fused run is cut what is
+ * left of it is taken to gain as much from being fused as the whole did, or nothing (`alone`). False: that is
+ * not known. */
+static bool skip_before(struct cw_costs *then, unsigned last, bool alone)
+{
+    for (unsigned i = 0; i < then->n_ops; i++) {
+        struct cw_op_cost *o = &then->ops[i];
+        bool cut = o->fused_into <= last && i > last && (alone || !still_fused(then, i, last));
+        double busy = i <= last ? 0
+                      : cut     ? o->alone_s
+                                : o->busy_s,
+               cpu = i <= last ? 0
+                     : cut     ? o->alone_cpu_s
+                               : o->cpu_s;
+        if (busy < 0)
+            return false;
+        then->cpu_s += (o->function ? busy : cpu) - (o->function ? o->busy_s : o->cpu_s);
+        o->delay_s = i <= last ? 0 : o->delay_s;
+        o->busy_s = busy;
+        o->cpu_s = cpu;
+    }
+    return true;
+}
+
+/* Threads' work on an element. */
+static double work(const struct cw_costs *c)
+{
+    double s = c->read_s + c->emit_s;
+    for (unsigned i = 0; i < c->n_ops; i++)
+        s += c->ops[i].busy_s + c->ops[i].delay_s;
+    return s;
+}
+
+/* CPU time of an element that is neither an operator's nor other work on elements or batches: that of
+ * scheduling, wherever it was counted. */
+static double scheduling_cpu(const struct cw_costs *c)
+{
+    double s = c->cpu_s - c->read_s - c->emit_s - c->plan_s - c->consumer_s;
+    for (unsigned i = 0; i < c->n_ops; i++)
+        s -= c->ops[i].function ? c->ops[i].busy_s : c->ops[i].cpu_s;
+    return fmax(s, 0);
+}
+
+/* Scheduling is by blocks, and these are made so that each takes about the same time: elements that are
+ * cheaper share it with more others. */
+static void share_scheduling(const struct cw_costs *now, struct cw_costs *then)
+{
+    double part = work(now) > 0 ? fmin(work(then) / work(now), 1) : 1;
+    then->other_s = now->other_s * part;
+    then->late_s = now->late_s * part;
+    then->cpu_s -= scheduling_cpu(now) * (1 - part);
+}
+
+/* The rate with everything at the place read from the cache, in read_s each. */
+static double cached_rate(const struct cw_costs *c, const struct cw_costs *behind, double read_s,
+                          bool same_blocks)
+{
+    struct cw_costs then = *behind;
+    then.read_s = read_s;
+    then.cold_bytes = 0;
+    if (!same_blocks)
+        share_scheduling(c, &then);
+    then.cpu_s = fmax(then.cpu_s + read_s - c->read_s, read_s);
+    return cw_costs_predict(c, &then);
+}
+
+static int find_cache(struct finding *f, const struct cw_place *p, struct cw_error *err)
+{
+    const struct cw_cache_speed *s = f->o->speed;
+    struct cw_costs behind, slower;
+    double rows = rows_behind(f->c, p->last), source_rows = 0;
+    int r = cw_costs_copy(&behind, f->c, err);
+    if (r < 0)
+        return r;
+    if ((r = cw_costs_copy(&slower, f->c, err)) < 0) {
+        cw_costs_deinit(&behind);
+        return r;
+    }
+    for (unsigned i = 0; i < f->c->n_ops; i++)
+        source_rows += f->c->ops[i].source ? f->c->ops[i].rows : 0;
+    struct cw_remedy m = {.kind = "cache", .here = true};
+    m.bytes = isfinite(f->o->elements) && source_rows > 0 ? f->o->elements * rows / source_rows * p->bytes
+                                                          : 0;
+    if (skip_before(&behind, p->last, false) && skip_before(&slower, p->last, true)) {
+        double warm_s = rows * (s->entry_s + p->bytes * s->byte_s),
+               cold_s = rows * (s->cold_entry_s + p->bytes * s->cold_byte_s);
+        m.here = m.bytes > 0 && m.bytes < f->o->page_cache;
+        m.rate = cached_rate(f->c, &behind, m.here ? warm_s : cold_s, false);
+        m.low = cached_rate(f->c, &slower, fmax(warm_s, cold_s), true);
+        m.high = cached_rate(f->c, &behind, fmin(warm_s, cold_s), false);
+    }
+    if (p->marker >= 0) {
+        m.change = option("cache", p->marker);
+        snprintf(m.what, sizeof(m.what),
+                 "a cache at the marker behind %s (operator %u): %.*f MB for all elements",
+                 f->c->ops[p->last].op, p->last, m.bytes < 1e7, m.bytes * 1e-6);
+    } else {
+        m.change = json_pack("{s:{s:s}, s:i}", "insert", "op", "autocache", "at", (int)p->at);
+        snprintf(m.what, sizeof(m.what), "autocache behind %s (operator %u): %.*f MB for all elements",
+                 f->c->ops[p->last].op, p->last, m.bytes < 1e7, m.bytes * 1e-6);
+    }
+    offer(f, m);
+    cw_costs_deinit(&behind);
+    cw_costs_deinit(&slower);
+    return 0;
+}
+
+static bool inserts(const struct cw_remedy *r)
+{
+    return json_object_get(r->change, "insert") != NULL;
+}
+
+/* The smallest first; of equals a marker that is there, then the one that gains more. */
+static int by_bytes(const void *a, const void *b)
+{
+    const struct cw_remedy *x = a, *y = b;
+    if (x->bytes != y->bytes)
+        return x->bytes < y->bytes ? -1 : 1;
+    if (inserts(x) != inserts(y))
+        return inserts(x) ? 1 : -1;
+    return x->rate > y->rate ? -1 : x->rate < y->rate ? 1 : 0;
+}
+
+/* A larger cache is worth a sentence only if it gains more than those that are smaller. From list[from] on
+ * they are caches. */
+static void keep_best_caches(struct finding *f, size_t from)
+{
+    size_t n = from;
+    double best = 0;
+    qsort(f->list + from, f->n - from, sizeof(*f->list), by_bytes);
+    for (size_t i = from; i < f->n; i++) {
+        struct cw_remedy r = f->list[i];
+        if (r.rate > best * (1 + LEAST_GAIN)) {
+            best = r.rate;
+            f->list[n++] = r;
+        } else {
+            json_decref(r.change);
+        }
+    }
+    f->n = n;
+}
+
+/* ---- another order ---- */
+
+static int find_order(struct finding *f, const struct cw_move *m, struct cw_error *err)
+{
+    struct cw_costs then;
+    int r = cw_costs_copy(&then, f->c, err);
+    if (r < 0)
+        return r;
+    const struct cw_op_cost *moved = &f->c->ops[m->last + 1];
+    for (unsigned i = m->first; i <= m->last; i++) {
+        struct cw_op_cost *o = &then.ops[i];
+        then.cpu_s -= (1 - m->factor) * (o->function ? o->busy_s : o->cpu_s);
+        o->busy_s *= m->factor;
+        o->delay_s *= m->factor;
+        o->cpu_s *= m->factor;
+    }
+    share_scheduling(f->c, &then);
+    struct cw_remedy order = {.kind = "order",
+                              .here = true,
+                              .rate = cw_costs_predict(f->c, &then),
+                              .change = json_pack("{s:i, s:i}", "move", (int)m->from, "to", (int)m->to)};
+    order.low = f->c->rate;
+    order.high = order.rate;
+    snprintf(order.what, sizeof(order.what),
+             "%s (operator %u) in front of %s (operator %u): %.3g %% of the work remain there, with the same "
+             "result",
+             moved->op, moved->position, then.ops[m->first].op, m->first, m->factor * 100);
+    offer(f, order);
+    cw_costs_deinit(&then);
+    return 0;
+}
+
+/* ---- all of them ---- */
+
+static int by_rate(const void *a, const void *b)
+{
+    const struct cw_remedy *x = a, *y = b;
+    return x->rate < y->rate ? 1 : x->rate > y->rate ? -1 : 0;
+}
+
+int cw_remedies_find(const struct cw_costs *c, const struct cw_place *places, size_t n_places,
+                     const struct cw_move *moves, size_t n_moves, const struct cw_remedy_options *o,
+                     struct cw_remedy **ret, size_t *ret_n, struct cw_error *err)
+{
+    struct finding f = {.c = c, .o = o, .list = calloc(n_places + n_moves + 5, sizeof(*f.list))};
+    int r = f.list ? 0 : cw_error_nomem(err, 0, "remedies");
+    if (r < 0)
+        return r;
+    find_threads(&f);
+    if (c->idle_s[CW_IDLE_MEMORY] > 0)
+        find_memory(&f);
+    if (c->storage_bytes_per_s > 0)
+        find_storage(&f);
+    find_consumer(&f);
+    size_t caches_from = f.n;
+    for (size_t i = 0; i < n_places && o->speed && r >= 0; i++)
+        r = find_cache(&f, &places[i], err);
+    keep_best_caches(&f, caches_from);
+    for (size_t i = 0; i < n_moves && r >= 0; i++)
+        r = find_order(&f, &moves[i], err);
+    if (r < 0) {
+        cw_remedies_free(f.list, f.n);
+        return r;
+    }
+    qsort(f.list, f.n, sizeof(*f.list), by_rate);
+    *ret = f.list;
+    *ret_n = f.n;
+    return 0;
+}
+
+void cw_remedies_free(struct cw_remedy *r, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        json_decref(r[i].change);
+    free(r);
+}
+
+json_t *cw_remedies_json(const struct cw_costs *c, const struct cw_remedy *r, size_t n)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < n; i++) {
+        json_t *o = json_pack("{s:s, s:s, s:b, s:f, s:f, s:f, s:f}", "kind", r[i].kind, "what", r[i].what,
+                              "here", r[i].here, "elements_per_s", r[i].rate, "gain", r[i].rate / c->rate - 1,
+                              "low", r[i].low, "high", r[i].high);
+        if (o && r[i].change)
+            json_object_set(o, "change", r[i].change);
+        if (o && r[i].bytes > 0)
+            json_object_set_new(o, "bytes", json_real(r[i].bytes));
+        json_array_append_new(list, o);
+    }
+    return list;
+}

@@ -1,0 +1,220 @@
+#include "explain/rewrite.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "ops/image/image_role.h"
+#include "ops/table.h"
+
+/* ---- JSON ---- */
+
+json_t *cw_change_apply(const json_t *root, const json_t *change)
+{
+    json_t *copy = json_deep_copy(root), *list = json_object_get(copy, "pipeline"),
+           *op = json_object_get(change, "insert"), *from = json_object_get(change, "move");
+    int failed = 0;
+    if (op)
+        failed = json_array_insert(list, (size_t)json_integer_value(json_object_get(change, "at")), op);
+    if (from) {
+        json_t *moved = json_incref(json_array_get(list, (size_t)json_integer_value(from)));
+        failed = json_array_remove(list, (size_t)json_integer_value(from)) < 0 ||
+                 json_array_insert_new(list, (size_t)json_integer_value(json_object_get(change, "to")),
+                                       moved) < 0;
+    }
+    if (failed) {
+        json_decref(copy);
+        return NULL;
+    }
+    return copy;
+}
+
+/* The pipeline with a change, compiled. 1: it does not compile. */
+static int compile(const struct cw_local *l, json_t *change, struct cw_local *ret, struct cw_error *err)
+{
+    struct cw_error own = {0};
+    json_auto_t *root = change ? cw_change_apply(l->root, change) : NULL;
+    json_decref(change);
+    if (!root)
+        return cw_error_nomem(err, 0, "a pipeline");
+    int r = cw_local_compile(ret, root, l->pipeline->base_dir, &own);
+    if (r == CW_E_MEMORY) {
+        *err = own;
+        return r;
+    }
+    return r < 0 ? 1 : 0;
+}
+
+/* ---- markers ---- */
+
+/* Of a marker in c, which has the values of the pipeline that ran: a marker makes none. Over the sources by
+ * the elements that they gave. 1: it can't be used. */
+static int marker_bytes(const struct cw_compiled *c, const struct cw_profile *p, unsigned position,
+                        double *ret, int *ret_number)
+{
+    double sum = 0, weight = 0;
+    for (unsigned k = 0; k < c->n_programs; k++) {
+        const struct cw_program *g = &c->programs[k];
+        double w = (double)p->ops[g->ops[0]->position].rows, bytes = 0;
+        for (unsigned i = 0; i < g->n_markers; i++) {
+            const struct cw_marker *m = &g->markers[i];
+            if (m->op->position != position)
+                continue;
+            if (m->inert || m->n == 0)
+                return 1;
+            for (unsigned j = 0; j < m->n; j++)
+                bytes += cw_costs_value_bytes(c, p, k, m->components[j].value, &m->components[j].type);
+            *ret_number = (int)m->number;
+            sum += w * bytes;
+            weight += w;
+        }
+    }
+    *ret = weight > 0 ? sum / weight : NAN;
+    return isfinite(*ret) ? 0 : 1;
+}
+
+int cw_places_find(const struct cw_local *l, const struct cw_profile *p, struct cw_place **ret, size_t *ret_n,
+                   struct cw_error *err)
+{
+    const struct cw_chain *chain = &l->pipeline->chain;
+    struct cw_place *places = calloc(chain->n + 1, sizeof(*places));
+    size_t n = 0;
+    int r = places ? 0 : cw_error_nomem(err, 0, "places for a cache");
+    for (size_t at = 1; at <= chain->n && r >= 0 && chain->nodes[at - 1].desc->kind != CW_OP_BATCHER; at++) {
+        const struct cw_node *before = &chain->nodes[at - 1],
+                             *here = at < chain->n ? &chain->nodes[at] : NULL;
+        struct cw_place place = {.at = at, .marker = -1, .last = before->position};
+        struct cw_local changed = {0};
+        int number;
+        if (here && here->desc->marker) {
+            if (marker_bytes(l->compiled, p, here->position, &place.bytes, &place.marker) == 0)
+                places[n++] = place;
+            continue;
+        }
+        /* the same elements as one place earlier */
+        if (before->desc->marker || before->desc->kind == CW_OP_INDEX)
+            continue;
+        r = compile(l, json_pack("{s:{s:s}, s:i}", "insert", "op", "autocache", "at", (int)at), &changed,
+                    err);
+        if (r == 0 && marker_bytes(changed.compiled, p, changed.pipeline->chain.nodes[at].position,
+                                   &place.bytes, &number) == 0)
+            places[n++] = place;
+        cw_local_deinit(&changed);
+    }
+    if (r < 0) {
+        free(places);
+        return r;
+    }
+    *ret = places;
+    *ret_n = n;
+    return 0;
+}
+
+/* ---- another order ---- */
+
+/* The bound operator of a program at a position; NULL: it is not in this one, or does nothing. */
+static const struct cw_op *find_op(const struct cw_program *g, unsigned position)
+{
+    for (unsigned i = 0; i < g->n_ops; i++)
+        if (g->ops[i]->position == position)
+            return g->ops[i];
+    return NULL;
+}
+
+static bool needs(const struct cw_op *op, const struct cw_op *of)
+{
+    for (unsigned i = 0; i < op->n_in; i++)
+        for (unsigned k = 0; k < of->n_out; k++)
+            if (op->in[i].value == of->out[k].value)
+                return true;
+    return false;
+}
+
+static bool draws(const struct cw_op *op)
+{
+    return op->desc->random ||
+           (op->desc->function && json_is_true(json_object_get(cw_attr_json(op, "function"), "rng")));
+}
+
+/* Whether `op` gives the same where it stands directly before `other` instead of directly behind it. Draws
+ * have keys by name: those of other names stay. */
+static bool passes(const struct cw_op *op, const struct cw_op *other)
+{
+    /* what renames or drops changes what names mean */
+    bool computes = other->desc->kind == CW_OP_MAP && other->desc->run && !other->desc->marker;
+    if (op->desc->kind == CW_OP_FILTER)
+        return computes && !draws(op) && !needs(op, other);
+    bool crops = op->desc->image && op->desc->image->crops && !op->desc->image->resizes;
+    bool pixelwise = other->desc->image && other->desc->image->step == CW_IMAGE_PIXELWISE;
+    return crops && pixelwise && computes && other->n_out == 1 && needs(op, other);
+}
+
+/* That part of what comes in goes out: elements of a filter, bytes of a crop. */
+static double kept(const struct cw_compiled *c, const struct cw_costs *costs, const struct cw_profile *p,
+                   const struct cw_op *op, unsigned leaf)
+{
+    if (op->desc->kind == CW_OP_FILTER) {
+        for (unsigned i = op->position + 1; i < costs->n_ops; i++)
+            if (costs->ops[i].rows > 0)
+                return costs->ops[i].rows / costs->ops[op->position].rows;
+        return 1 / costs->ops[op->position].rows; /* the batch is next */
+    }
+    return cw_costs_value_bytes(c, p, leaf, op->out[0].value, &op->out[0].type) /
+           cw_costs_value_bytes(c, p, leaf, op->in[0].value, &op->in[0].type);
+}
+
+/* How far the operator at place `from` can go towards the front. */
+static size_t earliest(const struct cw_local *l, const struct cw_program *g, const struct cw_costs *costs,
+                       size_t from)
+{
+    const struct cw_node *nodes = l->pipeline->chain.nodes;
+    const struct cw_op *op = find_op(g, nodes[from].position);
+    size_t to = from;
+    while (op && op->live && to > 1 && nodes[to - 1].n_inputs == 0) {
+        const struct cw_op *other = find_op(g, nodes[to - 1].position);
+        bool same_run = other &&
+                        costs->ops[other->position].fused_into == costs->ops[op->position].fused_into;
+        if (!other || same_run || !passes(op, other))
+            break;
+        to--;
+    }
+    return to;
+}
+
+int cw_moves_find(const struct cw_local *l, const struct cw_costs *c, const struct cw_profile *p,
+                  struct cw_move **ret, size_t *ret_n, struct cw_error *err)
+{
+    const struct cw_chain *chain = &l->pipeline->chain;
+    const struct cw_program *g = &l->compiled->programs[0];
+    struct cw_move *moves = calloc(chain->n + 1, sizeof(*moves));
+    size_t n = 0;
+    int r = moves ? 0 : cw_error_nomem(err, 0, "orders of operators");
+    *ret_n = 0;
+    /* Behind concat each source has values of its own; and what fails is no longer the same where it is not
+     * raised. */
+    for (size_t from = 2; from < chain->n && r >= 0 && l->compiled->n_programs == 1 &&
+                          l->pipeline->on_error == CW_ON_ERROR_RAISE;
+         from++) {
+        size_t to = earliest(l, g, c, from);
+        struct cw_local changed = {0};
+        if (to == from)
+            continue;
+        const struct cw_op *op = find_op(g, chain->nodes[from].position);
+        struct cw_move move = {.from = from,
+                               .to = to,
+                               .first = chain->nodes[to].position,
+                               .last = chain->nodes[from - 1].position,
+                               .factor = c->ops[op->position].rows > 0 ? kept(l->compiled, c, p, op, 0)
+                                                                       : NAN};
+        r = compile(l, json_pack("{s:i, s:i}", "move", (int)from, "to", (int)to), &changed, err);
+        if (r == 0 && move.factor < 1) /* NAN is not */
+            moves[n++] = move;
+        cw_local_deinit(&changed);
+    }
+    if (r < 0) {
+        free(moves);
+        return r;
+    }
+    *ret = moves;
+    *ret_n = n;
+    return 0;
+}

@@ -1,0 +1,380 @@
+/* Syntax tree to program: types by NumPy's rules, constants folded, divisions by literals made cheap. Runs
+ * once, before any record. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ops/element/convert.h"
+#include "ops/expr/expr_lower.h"
+#include "pipeline/op.h"
+
+/* ---- functions ---- */
+
+static int reduce(struct compiler *c, const struct cw_node *node, struct operand o, struct operand *ret)
+{
+    int r = cw_lower_any_value(c, &o);
+    if (r < 0)
+        return r;
+    *ret = o;
+    const struct cw_type from = reg_of(c, o.reg)->type;
+    if (from.ndim == 0)
+        return 0;
+    enum cw_dtype t = from.dtype, computing = cw_lower_computing_dtype(node->op, t);
+    if ((r = cw_lower_convert(c, &o, computing)) < 0)
+        return r;
+    c->e->crosses = true;
+    c->e->can_fail |= !cw_type_fixed(&from) || cw_type_bytes(&from) == 0;
+    struct cw_type type = cw_type_scalar(computing);
+    r = cw_lower_emit(c, node,
+                      (struct cw_instr){.kind = CW_I_REDUCE, .op = node->op, .dtype = computing, .a = o.reg},
+                      &type, ret);
+    return r < 0 ? r : cw_lower_convert(c, ret, t);
+}
+
+static int where(struct compiler *c, const struct cw_node *node, struct operand cond, struct operand a,
+                 struct operand b, struct operand *ret)
+{
+    int r;
+    if ((r = cw_lower_truth(c, &cond)) < 0 || (r = cw_lower_no_bytes(c, &a)) < 0 ||
+        (r = cw_lower_no_bytes(c, &b)) < 0)
+        return r;
+    struct cw_type type = {.dtype = cw_lower_common_dtype(c, &a, &b)};
+    if ((r = cw_lower_both_values(c, &a, &b, type.dtype)) < 0 ||
+        (r = cw_lower_result_shape(c, node, a.reg, b.reg, &type)) < 0)
+        return r;
+    struct cw_reg branches = {.type = type}; /* the branches' shape, as if it were a register's */
+    unsigned joint;
+    if ((r = cw_lower_reg_new(c, &branches, &joint)) < 0 ||
+        (r = cw_lower_result_shape(c, node, cond.reg, joint, &type)) < 0)
+        return r;
+    c->e->n_regs--;
+    return cw_lower_emit(
+        c, node,
+        (struct cw_instr){
+            .kind = CW_I_WHERE, .op = CW_X_WHERE, .dtype = type.dtype, .a = cond.reg, .b = a.reg, .c = b.reg},
+        &type, ret);
+}
+
+static int lower(struct compiler *c, const struct cw_node *node, struct operand *ret);
+static int find_component(struct compiler *c, const struct cw_node *node, struct name **ret);
+
+static int length(struct compiler *c, const struct cw_node *node, struct operand *ret)
+{
+    const struct cw_node *argument = node->first;
+    struct cw_type scalar = cw_type_scalar(CW_INT64);
+    struct operand o;
+    int r;
+    if (argument->kind == CW_NODE_NAME) {
+        struct name *n;
+        if ((r = find_component(c, argument, &n)) < 0)
+            return r;
+        if (n->type.dtype == CW_BYTES || n->type.ndim < 0 || (n->type.ndim > 0 && n->type.dims[0] < 0)) {
+            c->e->can_fail |= n->type.dtype != CW_BYTES && n->type.ndim < 0;
+            return cw_lower_emit(c, node,
+                                 (struct cw_instr){.kind = CW_I_COLUMN_LENGTH,
+                                                   .op = CW_X_LENGTH,
+                                                   .dtype = n->type.dtype,
+                                                   .a = (unsigned)n->port},
+                                 &scalar, ret);
+        }
+    }
+    if ((r = lower(c, argument, &o)) < 0 || (r = cw_lower_any_value(c, &o)) < 0)
+        return r;
+    const struct cw_type *type = &reg_of(c, o.reg)->type;
+    if (type->ndim == 0)
+        return CW_LOWER_FAIL(c, argument, "length of a scalar: expected bytes or an array");
+    if (type->ndim > 0 && type->dims[0] >= 0) {
+        uint64_t n = (uint64_t)type->dims[0];
+        cw_lower_release(c, o.reg, CW_LEVEL_ROW);
+        *ret = (struct operand){.node = node};
+        return cw_lower_reg_constant(c, CW_INT64, &n, 8, ret);
+    }
+    c->e->crosses = true;
+    c->e->can_fail |= type->ndim < 0;
+    return cw_lower_emit(c, node, (struct cw_instr){.kind = CW_I_LENGTH, .op = CW_X_LENGTH, .a = o.reg},
+                         &scalar, ret);
+}
+
+static int call(struct compiler *c, const struct cw_node *node, struct operand *ret)
+{
+    struct operand a, b, third;
+    int r;
+    if (node->op == CW_X_LENGTH)
+        return length(c, node, ret);
+    if ((r = lower(c, node->first, &a)) < 0)
+        return r;
+    if (node->op == CW_X_MIN || node->op == CW_X_MAX) {
+        if (node->n_operands == 1)
+            return reduce(c, node, a, ret);
+        for (const struct cw_node *next = node->first->sibling; next; next = next->sibling)
+            if ((r = lower(c, next, &b)) < 0 || (r = cw_lower_arithmetic(c, node, node->op, a, b, &a)) < 0)
+                return r;
+        *ret = a;
+        return 0;
+    }
+    if (node->op == CW_X_WHERE) {
+        if ((r = lower(c, node->first->sibling, &b)) < 0 ||
+            (r = lower(c, node->first->sibling->sibling, &third)) < 0)
+            return r;
+        return where(c, node, a, b, third, ret);
+    }
+    if ((r = cw_lower_any_value(c, &a)) < 0)
+        return r;
+    enum cw_dtype t = dtype_of(c, &a);
+    bool real = cw_dtype_is_float(t);
+    switch (node->op) {
+    case CW_X_ABS:
+        if (!real && !cw_dtype_is_signed(t))
+            break;
+        return cw_lower_unary(c, node, CW_X_ABS, t, &a, ret);
+    case CW_X_FLOOR:
+    case CW_X_CEIL:
+    case CW_X_ROUND:
+        if (real)
+            return cw_lower_unary(c, node, node->op, t, &a, ret);
+        if (t == CW_BOOL && node->op == CW_X_ROUND && (r = cw_lower_convert(c, &a, CW_FLOAT16)) < 0)
+            return r;
+        break;
+    default:
+        return cw_lower_unary(c, node, node->op, cw_float_for(t), &a, ret);
+    }
+    *ret = a;
+    return 0;
+}
+
+static int cast(struct compiler *c, const struct cw_node *node, struct operand *ret)
+{
+    int r = lower(c, node->first, ret);
+    if (r == 0)
+        r = cw_lower_no_bytes(c, ret);
+    if (r < 0)
+        return r;
+    if (ret->kind != O_REG && node->dtype == CW_BOOL)
+        return cw_lower_truth(c, ret);
+    if (ret->kind == O_FLOAT && !cw_dtype_is_float(node->dtype) &&
+        (r = cw_lower_value(c, ret, CW_FLOAT64)) < 0)
+        return r;
+    r = cw_lower_value(c, ret, node->dtype);
+    ret->node = node;
+    return r;
+}
+
+/* ---- the walk ---- */
+
+static int find_component(struct compiler *c, const struct cw_node *node, struct name **ret)
+{
+    for (struct name *n = c->names; n; n = n->next)
+        if (strcmp(n->node->text, node->text) == 0) {
+            *ret = n;
+            return 0;
+        }
+    struct cw_error why = {0};
+    struct cw_type type = {0};
+    int port = c->lookup(c->arg, node->text, &type, &why);
+    if (port < 0) {
+        if (port != CW_E_PIPELINE) {
+            if (c->err)
+                *c->err = why;
+            return port;
+        }
+        cw_error_attribute(c->err, NULL, NULL, why.expected);
+        return CW_LOWER_FAIL(c, node, "%s", why.message);
+    }
+    struct name *n = calloc(1, sizeof(*n));
+    if (!n)
+        return cw_error_nomem(c->err, sizeof(*n), "an expression");
+    *n = (struct name){.next = c->names, .node = node, .port = port, .type = type};
+    c->names = n;
+    *ret = n;
+    return 0;
+}
+
+static int component(struct compiler *c, const struct cw_node *node, struct operand *ret)
+{
+    struct name *n;
+    int r = find_component(c, node, &n);
+    if (r < 0)
+        return r;
+    *ret = (struct operand){.kind = O_BYTES, .reg = (unsigned)n->port, .node = node};
+    if (n->type.dtype == CW_BYTES)
+        return 0;
+    ret->kind = O_REG;
+    if (!n->loaded) {
+        struct cw_reg reg = {.kind = CW_REG_LOAD,
+                             .level = n->type.ndim == 0 ? CW_LEVEL_ROW : CW_LEVEL_ELEMENT,
+                             .type = n->type,
+                             .port = (unsigned)n->port};
+        if ((r = cw_lower_reg_new(c, &reg, &n->reg)) < 0)
+            return r;
+        n->loaded = true;
+        c->e->varies |= !cw_type_fixed(&n->type);
+    }
+    ret->reg = n->reg;
+    return 0;
+}
+
+static int comparison(struct compiler *c, const struct cw_node *node, struct operand *ret)
+{
+    struct operand left, right, all, one;
+    int r = lower(c, node->first, &left);
+    for (const struct cw_node *next = node->first->sibling; r == 0 && next; next = next->sibling) {
+        if ((r = lower(c, next, &right)) < 0)
+            return r;
+        if (next->sibling && right.kind == O_REG) /* read once more, as the next left side */
+            reg_of(c, right.reg)->refs++;
+        if ((r = cw_lower_compare(c, node, next->before, left, right, &one)) < 0)
+            return r;
+        if (next == node->first->sibling)
+            all = one;
+        else
+            r = cw_lower_logical(c, node, CW_X_AND, all, one, &all);
+        left = right;
+    }
+    if (r == 0)
+        *ret = all;
+    return r;
+}
+
+static int lower(struct compiler *c, const struct cw_node *node, struct operand *ret)
+{
+    struct operand a, b;
+    int r;
+    *ret = (struct operand){.node = node};
+    switch (node->kind) {
+    case CW_NODE_INT:
+        ret->kind = O_INT;
+        ret->integer = node->integer;
+        return 0;
+    case CW_NODE_FLOAT:
+        ret->kind = O_FLOAT;
+        ret->real = node->real;
+        return 0;
+    case CW_NODE_BOOL:
+        return cw_lower_bool_constant(c, node->integer != 0, ret);
+    case CW_NODE_STRING:
+        ret->kind = O_STRING;
+        return 0;
+    case CW_NODE_NAME:
+        return component(c, node, ret);
+    case CW_NODE_UNARY:
+        if ((r = lower(c, node->first, &a)) < 0)
+            return r;
+        return cw_lower_prefix(c, node, a, ret);
+    case CW_NODE_BINARY:
+        if ((r = lower(c, node->first, &a)) < 0 || (r = lower(c, node->first->sibling, &b)) < 0)
+            return r;
+        return node->op == CW_X_AND || node->op == CW_X_OR
+                   ? cw_lower_logical(c, node, node->op, a, b, ret)
+                   : cw_lower_arithmetic(c, node, node->op, a, b, ret);
+    case CW_NODE_COMPARE:
+        return comparison(c, node, ret);
+    case CW_NODE_CALL:
+        return call(c, node, ret);
+    case CW_NODE_CAST:
+        return cast(c, node, ret);
+    }
+    return CW_E_BUG;
+}
+
+static int finish(struct compiler *c, enum cw_expr_use use, struct operand o)
+{
+    struct cw_expr *e = c->e;
+    char text[160];
+    int r;
+    if (o.kind == O_BYTES && use == CW_EXPR_VALUE) {
+        e->is_bytes = true;
+        e->bytes_port = o.reg;
+        e->type = cw_type_scalar(CW_BYTES);
+        return 0;
+    }
+    if ((r = cw_lower_any_value(c, &o)) < 0)
+        return r;
+    struct cw_type type = reg_of(c, o.reg)->type;
+    if (use != CW_EXPR_VALUE && type.ndim != 0)
+        return CW_LOWER_FAIL(c, e->tree.root, "the result is %s: expected a scalar",
+                             cw_type_print(&type, text));
+    if (use == CW_EXPR_INTEGER && cw_dtype_is_float(type.dtype))
+        return CW_LOWER_FAIL(c, e->tree.root, "the result is %s: expected an integer",
+                             cw_type_print(&type, text));
+    r = use == CW_EXPR_CONDITION ? cw_lower_truth(c, &o)
+        : use == CW_EXPR_INTEGER ? cw_lower_value(c, &o, CW_INT64)
+                                 : 0;
+    if (r < 0)
+        return r;
+    e->result = o.reg;
+    e->type = reg_of(c, o.reg)->type;
+    e->canonical_nan = cw_dtype_is_float(e->type.dtype) && reg_of(c, o.reg)->kind != CW_REG_LOAD;
+    if (reg_of(c, o.reg)->kind == CW_REG_CONSTANT && e->canonical_nan)
+        cw_kernel_canonical_nan(e->type.dtype, reg_of(c, o.reg)->constant, 1);
+    return 0;
+}
+
+int cw_expr_compile(const char *text, enum cw_expr_use use, cw_expr_lookup lookup, void *arg,
+                    struct cw_expr **ret, struct cw_error *err)
+{
+    struct cw_expr *e = calloc(1, sizeof(*e));
+    if (!e)
+        return cw_error_nomem(err, sizeof(*e), "an expression");
+    struct compiler c = {.e = e, .lookup = lookup, .arg = arg, .err = err};
+    struct operand o;
+    int r = 0;
+    if (strnlen(text, CW_EXPR_MAX_TEXT + 1) <= CW_EXPR_MAX_TEXT && !(e->text = strdup(text)))
+        r = cw_error_nomem(err, strlen(text), "an expression");
+    if (r == 0)
+        r = cw_tree_parse(e->text ? e->text : text, &e->tree, err);
+    if (r == 0)
+        r = lower(&c, e->tree.root, &o);
+    if (r == 0)
+        r = finish(&c, use, o);
+    while (c.names) {
+        struct name *next = c.names->next;
+        free(c.names);
+        c.names = next;
+    }
+    for (unsigned i = 0; i < CW_COUNT_OF(c.slots); i++)
+        free(c.slots[i].free);
+    if (r < 0)
+        cw_expr_free(e);
+    else
+        *ret = e;
+    return r;
+}
+
+static int lookup_bound(void *arg, const char *name, struct cw_type *ret_type, struct cw_error *err)
+{
+    return cw_bind_read(arg, name, ret_type, err);
+}
+
+int cw_expr_bind(struct cw_bind *b, const struct cw_op *op, const char *attribute, const char *text,
+                 enum cw_expr_use use, struct cw_expr **ret, struct cw_error *err)
+{
+    struct cw_error why = {0};
+    int r = cw_expr_compile(text, use, lookup_bound, b, ret, &why);
+    if (r >= 0 || !err)
+        return r;
+    cw_error_op(err, op->desc->name);
+    return cw_error_value(err, why.status, attribute, text, why.expected[0] ? why.expected : "an expression",
+                          "%s: %s: %.500s", op->desc->name, attribute, why.message);
+}
+
+struct cw_expr *cw_expr_free(struct cw_expr *e)
+{
+    if (!e)
+        return NULL;
+    cw_tree_deinit(&e->tree);
+    free(e->text);
+    free(e->regs);
+    free(e->instrs);
+    free(e);
+    return NULL;
+}
+
+const struct cw_type *cw_expr_type(const struct cw_expr *e)
+{
+    return &e->type;
+}
+
+bool cw_expr_can_fail(const struct cw_expr *e)
+{
+    return e->can_fail;
+}

@@ -1,0 +1,422 @@
+/*
+ * Programs over blocks. Rows go through the whole program a piece at a time, so that registers stay in the
+ * nearest cache: scalars 1,024 rows at once; small arrays as many rows as have 1,024 elements; larger arrays
+ * row by row, 1,024 elements at once where no instruction looks across elements. Shapes that vary are planned
+ * anew for each row. All scratch is in the block's arena and given back at the end; nothing is kept between
+ * blocks.
+ */
+#include "ops/element/convert.h"
+#include "ops/expr/expr_run.h"
+
+/* ---- instructions ---- */
+
+/* Copies an array of one shape into a larger one, repeating where a dimension is 1. */
+static void spread_one(uint8_t *d, const struct cw_type *to, const uint8_t *s, const struct cw_type *from,
+                       size_t size)
+{
+    size_t strides[CW_MAX_NDIM] = {0}, step = size, n;
+    int64_t at[CW_MAX_NDIM] = {0};
+    int skip = to->ndim - from->ndim, last = to->ndim - 1;
+    if (!cw_run_count(to, &n) || n == 0)
+        return;
+    for (int i = from->ndim - 1; i >= 0; i--) {
+        strides[i + skip] = from->dims[i] == 1 ? 0 : step;
+        step *= (size_t)from->dims[i];
+    }
+    for (;;) {
+        const uint8_t *p = s;
+        for (int i = 0; i < last; i++)
+            p += (size_t)at[i] * strides[i];
+        size_t run = (size_t)to->dims[last];
+        if (strides[last] == 0) {
+            for (size_t i = 0; i < run; i++)
+                memcpy(d + i * size, p, size);
+        } else {
+            memcpy(d, p, run * size);
+        }
+        d += run * size;
+        int i = last - 1;
+        while (i >= 0 && ++at[i] == to->dims[i])
+            at[i--] = 0;
+        if (i < 0)
+            return;
+    }
+}
+
+struct feed {
+    const uint8_t *p;
+    size_t size;
+    enum cw_level level;
+}; /* an operand of the piece */
+
+static struct feed feed(struct run *x, unsigned index, int k, size_t rows)
+{
+    const struct cw_instr *in = &x->e->instrs[index];
+    unsigned r = k == 0 ? in->a : k == 1 ? in->b : in->c;
+    const struct value *v = &x->values[r], *d = &x->values[in->dst];
+    struct feed f = {.p = v->p, .size = size_of(x, r), .level = reg_of(x, r)->level};
+    uint8_t *to = in->level == CW_LEVEL_ELEMENT ? x->spread[index][k] : NULL;
+    if (to) {
+        for (size_t i = 0; i < rows; i++)
+            spread_one(to + i * d->n * f.size, &d->shape, v->p + i * v->n * f.size, &v->shape, f.size);
+        f.p = to;
+    }
+    return f;
+}
+
+static bool forbidden(const struct cw_instr *in, const uint8_t *v, size_t size)
+{
+    if (in->op == CW_X_POW) /* little-endian: the sign is in the last byte */
+        return v[size - 1] & 0x80;
+    for (size_t i = 0; i < size; i++)
+        if (v[i])
+            return false;
+    return true;
+}
+
+/* Finds the rows whose operand made a kernel complain. */
+static void blame(struct run *x, const struct cw_instr *in, const struct feed *b, size_t rows, size_t n)
+{
+    enum fault f = in->op == CW_X_FLOORDIV ? FAULT_DIVISION : in->op == CW_X_MOD ? FAULT_MODULO : FAULT_POWER;
+    for (size_t r = 0; r < rows; r++) {
+        size_t first = b->level == CW_LEVEL_ELEMENT ? r * n : b->level == CW_LEVEL_ROW ? r : 0;
+        size_t last = b->level == CW_LEVEL_ELEMENT ? first + n : first + 1;
+        for (size_t i = first; i < last; i++)
+            if (forbidden(in, b->p + i * b->size, b->size)) {
+                fault(x, x->row + r, f);
+                break;
+            }
+    }
+}
+
+/* One call: n results, operands that are runs have step 1. */
+static unsigned apply(const struct cw_instr *in, uint8_t *d, size_t d_size, const uint8_t *a, int a_step,
+                      const uint8_t *b, int b_step, const uint8_t *c, int c_step, size_t n)
+{
+    switch (in->kind) {
+    case CW_I_UNARY:
+        return in->kernel(d, a, NULL, n, CW_VV);
+    case CW_I_WHERE:
+        cw_kernel_where(d_size, d, a, b, c, n, a_step, b_step, c_step);
+        return 0;
+    default:
+        if (!a_step && !b_step) { /* both operands are the row's, or constants */
+            unsigned bad = in->kernel(d, a, b, 1, CW_VV);
+            for (size_t i = 1; i < n; i++)
+                memcpy(d + i * d_size, d, d_size);
+            return bad;
+        }
+        return in->kernel(d, a, b, n, a_step && b_step ? CW_VV : a_step ? CW_VS : CW_SV);
+    }
+}
+
+/* n: values per row of element registers in this piece. */
+static void execute(struct run *x, unsigned index, size_t rows, size_t n)
+{
+    const struct cw_instr *in = &x->e->instrs[index];
+    uint8_t *d = x->values[in->dst].p;
+    size_t d_size = size_of(x, in->dst);
+    bool elements = in->level == CW_LEVEL_ELEMENT;
+    struct feed a = feed(x, index, 0, rows), b = feed(x, index, 1, rows), c = feed(x, index, 2, rows);
+    if (in->kind == CW_I_CONVERT) {
+        cw_convert(in->dtype, reg_of(x, in->dst)->type.dtype, d, a.p, elements ? rows * n : rows);
+        return;
+    }
+    bool mixed = elements && rows > 1 &&
+                 (a.level == CW_LEVEL_ROW || b.level == CW_LEVEL_ROW || c.level == CW_LEVEL_ROW);
+    unsigned bad = 0;
+    if (!mixed) {
+        enum cw_level run = in->level; /* operands of this level are runs, lower ones single values */
+        bad = apply(in, d, d_size, a.p, a.level == run, b.p, b.level == run, c.p, c.level == run,
+                    elements ? rows * n : rows);
+    } else {
+#define STEP(f) ((f).level == CW_LEVEL_ELEMENT ? n * (f).size : (f).level == CW_LEVEL_ROW ? (f).size : 0)
+        for (size_t r = 0; r < rows; r++)
+            bad |= apply(in, d + r * n * d_size, d_size, a.p + r * STEP(a), a.level == CW_LEVEL_ELEMENT,
+                         b.p + r * STEP(b), b.level == CW_LEVEL_ELEMENT, c.p + r * STEP(c),
+                         c.level == CW_LEVEL_ELEMENT, n);
+#undef STEP
+    }
+    if (CW_UNLIKELY(bad))
+        blame(x, in, &b, rows, n);
+}
+
+static void column_length(struct run *x, const struct cw_instr *in, size_t rows)
+{
+    int64_t *d = (int64_t *)x->values[in->dst].p;
+    for (size_t i = 0; i < rows; i++) {
+        struct cw_tensor t = cw_block_row(x->b, x->in[in->a].value, x->row + i);
+        d[i] = in->dtype == CW_BYTES ? (int64_t)t.size : t.ndim > 0 ? t.dims[0] : 0;
+        if (in->dtype != CW_BYTES && t.ndim == 0)
+            fault(x, x->row + i, FAULT_LENGTH);
+    }
+}
+
+static void bytes_equal(struct run *x, const struct cw_instr *in, size_t rows)
+{
+    uint8_t *d = x->values[in->dst].p;
+    for (size_t i = 0; i < rows; i++) {
+        struct cw_tensor a = cw_block_row(x->b, x->in[in->a].value, x->row + i), b;
+        if (in->string)
+            b = (struct cw_tensor){.data = (void *)in->string, .size = in->string_length};
+        else
+            b = cw_block_row(x->b, x->in[in->b].value, x->row + i);
+        bool equal = a.size == b.size && (a.size == 0 || memcmp(a.data, b.data, a.size) == 0);
+        d[i] = equal == (in->op == CW_X_EQ);
+    }
+}
+
+static void across(struct run *x, const struct cw_instr *in, size_t rows)
+{
+    const struct value *a = &x->values[in->a];
+    uint8_t *d = x->values[in->dst].p;
+    size_t size = size_of(x, in->dst);
+    for (size_t i = 0; i < rows; i++) {
+        if (in->kind == CW_I_LENGTH) {
+            ((int64_t *)d)[i] = a->shape.ndim > 0 ? a->shape.dims[0] : 0;
+            if (a->shape.ndim == 0)
+                fault(x, x->row + i, FAULT_LENGTH);
+        } else if (a->n == 0) {
+            memset(d + i * size, 0, size);
+            fault(x, x->row + i, FAULT_EMPTY);
+        } else {
+            cw_kernel_reduce(in->op, in->dtype, d + i * size, a->p + i * a->n * size, a->n);
+        }
+    }
+}
+
+static void step(struct run *x, unsigned index, size_t rows, size_t n)
+{
+    const struct cw_instr *in = &x->e->instrs[index];
+    switch (in->kind) {
+    case CW_I_REDUCE:
+    case CW_I_LENGTH:
+        across(x, in, rows);
+        break;
+    case CW_I_COLUMN_LENGTH:
+        column_length(x, in, rows);
+        break;
+    case CW_I_BYTES_EQUAL:
+        bytes_equal(x, in, rows);
+        break;
+    default:
+        execute(x, index, rows, n ? n : x->values[in->dst].n);
+        break;
+    }
+}
+
+/* ---- a piece of rows ---- */
+
+static void store(struct run *x, uint8_t *out, size_t n, bool once)
+{
+    const struct cw_expr *e = x->e;
+    const struct cw_reg *reg = reg_of(x, e->result);
+    size_t size = size_of(x, e->result);
+    if (reg->kind == CW_REG_LOAD && n > 0)
+        memcpy(out, x->values[e->result].p, n * size);
+    else if (reg->kind == CW_REG_CONSTANT)
+        cw_kernel_where(size, out, &(uint8_t){1}, reg->constant, reg->constant, n, 0, 0, 0);
+    else if (e->canonical_nan && once)
+        cw_kernel_canonical_nan(e->type.dtype, out, n);
+}
+
+/* Computes rows [x->row, x->row + rows) into out, rows * n values. */
+static int compute(struct run *x, size_t rows, uint8_t *out)
+{
+    const struct cw_expr *e = x->e;
+    struct value *result = &x->values[e->result];
+    for (unsigned i = 0; i < e->n_regs; i++) {
+        int r = e->regs[i].kind == CW_REG_LOAD ? cw_run_load(x, i, rows) : 0;
+        if (r < 0)
+            return r;
+    }
+    bool temp = e->regs[e->result].kind == CW_REG_TEMP;
+    if (temp)
+        result->p = out;
+    if (!x->in_pieces) {
+        for (unsigned i = 0; i < e->n_instrs; i++)
+            step(x, i, rows, 0);
+        store(x, out, rows * result->n, true);
+        return 0;
+    }
+    bool scalar = e->regs[e->result].level != CW_LEVEL_ELEMENT;
+    for (unsigned i = 0; i < e->n_instrs; i++)
+        if (e->instrs[i].level != CW_LEVEL_ELEMENT)
+            step(x, i, 1, 0);
+    for (size_t at = 0; at < x->max_n && !scalar; at += PIECE) {
+        size_t n = CW_MIN(x->max_n - at, (size_t)PIECE);
+        for (unsigned i = 0; i < e->n_instrs; i++)
+            if (e->instrs[i].level == CW_LEVEL_ELEMENT)
+                step(x, i, 1, n);
+        store(x, out, n, true);
+        out += n * size_of(x, e->result);
+        if (temp)
+            result->p = out;
+        for (unsigned i = 0; i < e->n_regs; i++)
+            if (e->regs[i].kind == CW_REG_LOAD && e->regs[i].level == CW_LEVEL_ELEMENT)
+                x->values[i].p += n * size_of(x, i);
+    }
+    if (scalar)
+        store(x, out, 1, true);
+    return 0;
+}
+
+/* ---- blocks ---- */
+
+static void report(struct run *x, size_t row)
+{
+    static const char *const reasons[] = {
+        [FAULT_DIVISION] = "integer division by zero",
+        [FAULT_MODULO] = "integer modulo by zero",
+        [FAULT_POWER] = "negative integer power of an integer",
+        [FAULT_EMPTY] = "minimum or maximum of an empty array",
+        [FAULT_LENGTH] = "length of a scalar",
+    };
+    if (x->b->status[row] != CW_ROW_OK || x->faults[row] == FAULT_NONE)
+        return;
+    const char *dots = strlen(x->e->text) > 200 ? "..." : "";
+    if (x->faults[row] == FAULT_SHAPE) {
+        char left[160], right[160];
+        size_t skip = strlen(cw_dtype_name(CW_BOOL)); /* only the shapes are of interest */
+        x->left.dtype = x->right.dtype = CW_BOOL;
+        cw_block_fail(x->b, row, x->op, "shapes don't match: %.80s and %.80s in %.150s%s",
+                      cw_type_print(&x->left, left) + skip, cw_type_print(&x->right, right) + skip,
+                      x->e->text, strlen(x->e->text) > 150 ? "..." : "");
+    } else {
+        cw_block_fail(x->b, row, x->op, "%s in %.200s%s", reasons[x->faults[row]], x->e->text, dots);
+    }
+}
+
+static int cancelled(const struct run *x)
+{
+    if (x->b->cancelled && x->b->cancelled(x->b->cancel_arg))
+        return cw_error_set(x->err, CW_E_INTERRUPTED, "cancelled");
+    return 0;
+}
+
+/* Values computed between two looks at the clock of cancellation: about a millisecond. */
+#define LOOK_EVERY ((size_t)1 << 20)
+
+/* All rows have the same shapes: one plan. */
+static int run_fixed(struct run *x, uint8_t *out)
+{
+    struct cw_arena_mark mark = cw_arena_mark(x->b->arena);
+    size_t bytes = cw_type_bytes(&x->e->type), since = 0;
+    int r = cw_run_plan_shapes(x, 0) ? cw_run_plan_memory(x)
+                                     : cw_error_set(x->err, CW_E_BUG, "shapes of an expression do not match");
+    for (x->row = 0; x->row < x->b->n && r == 0; x->row += x->rows_at_once) {
+        size_t rows = CW_MIN(x->rows_at_once, x->b->n - x->row);
+        r = compute(x, rows, out + x->row * bytes);
+        since += rows * x->max_n;
+        if (r == 0 && since > LOOK_EVERY) {
+            since = 0;
+            r = cancelled(x);
+        }
+    }
+    cw_arena_release(x->b->arena, mark);
+    return r;
+}
+
+/* Shapes vary: a plan for each row. out: where fixed results go; else they go into ragged column `value`, or
+ * nowhere. */
+static int run_varying(struct run *x, uint8_t *out, bool ragged, unsigned value)
+{
+    size_t since = 0;
+    CW_ROWS_OK(row, x->b, true)
+    {
+        int r = 0;
+        x->row = row;
+        if (!cw_run_plan_shapes(x, row)) {
+            fault(x, row, FAULT_SHAPE);
+            report(x, row);
+            continue;
+        }
+        const struct value *result = &x->values[x->e->result];
+        uint8_t *to = NULL;
+        if (ragged) {
+            to = cw_block_row_out(x->b, value, &x->e->type, row, result->shape.dims, result->shape.ndim,
+                                  x->err);
+            if (!to)
+                return x->err && x->err->status < 0 ? x->err->status : CW_E_MEMORY;
+        } else if (out) {
+            to = out + row * cw_type_bytes(&x->e->type);
+        }
+        struct cw_arena_mark mark = cw_arena_mark(x->b->arena);
+        if (!to)
+            to = cw_run_take(x, result->n * cw_dtype_size(x->e->type.dtype), &r);
+        if (r == 0)
+            r = cw_run_plan_memory(x);
+        if (r == 0)
+            r = compute(x, 1, to);
+        cw_arena_release(x->b->arena, mark);
+        if (r < 0)
+            return r;
+        report(x, row);
+        since += x->max_n;
+        if (since > LOOK_EVERY) {
+            since = 0;
+            if ((r = cancelled(x)) < 0)
+                return r;
+        }
+    }
+    return 0;
+}
+
+static int run(const struct cw_expr *e, const struct cw_port *in, const char *op, struct cw_block *b,
+               uint8_t *out, bool ragged, unsigned value, struct cw_error *err)
+{
+    struct run x = {.e = e, .in = in, .op = op, .b = b, .err = err};
+    int r = 0;
+    x.faults = cw_run_take(&x, b->n, &r);
+    struct cw_arena_mark mark = cw_arena_mark(b->arena);
+    bool can_release = !ragged; /* rows of a ragged result are allocated in between */
+    x.values = cw_run_take(&x, e->n_regs * sizeof(*x.values), &r);
+    x.slots = cw_run_take(&x, e->n_slots * sizeof(*x.slots), &r);
+    x.slot_bytes = cw_run_take(&x, e->n_slots * sizeof(*x.slot_bytes), &r);
+    x.spread = cw_run_take(&x, e->n_instrs * sizeof(*x.spread), &r);
+    if (r < 0)
+        return r;
+    memset(x.faults, 0, b->n);
+    memset(x.values, 0, e->n_regs * sizeof(*x.values));
+    if (e->varies)
+        /* its rows that fail are recorded in the arena as it goes: nothing is given back */
+        return run_varying(&x, out, ragged, value);
+    r = run_fixed(&x, out);
+    if (can_release)
+        cw_arena_release(b->arena, mark);
+    if (e->can_fail)
+        for (size_t row = 0; row < b->n && r == 0; row++)
+            report(&x, row);
+    return r;
+}
+
+int cw_expr_eval(const struct cw_expr *e, const struct cw_port *in, const char *op, struct cw_block *b,
+                 unsigned value, struct cw_error *err)
+{
+    bool dense = cw_type_fixed(&e->type);
+    int r = dense ? cw_block_dense(b, value, &e->type, err) : cw_block_ragged(b, value, err);
+    if (r < 0)
+        return r;
+    if (e->is_bytes) { /* the same bytes under another name */
+        for (size_t i = 0; i < b->n; i++)
+            b->columns[value].rows[i] = cw_block_row(b, in[e->bytes_port].value, i);
+        return 0;
+    }
+    return run(e, in, op, b, dense ? b->columns[value].data : NULL, !dense, value, err);
+}
+
+int cw_expr_eval_into(const struct cw_expr *e, const struct cw_port *in, const char *op, struct cw_block *b,
+                      void *out, struct cw_error *err)
+{
+    if (e->is_bytes)
+        return 0;
+    if (out || e->varies)
+        return run(e, in, op, b, out, false, 0, err);
+    size_t bytes;
+    if (__builtin_mul_overflow(cw_type_bytes(&e->type), b->n, &bytes))
+        return cw_error_nomem(err, SIZE_MAX, "a column");
+    out = cw_block_alloc(b, bytes, err);
+    if (!out)
+        return err && err->status < 0 ? err->status : CW_E_MEMORY;
+    return run(e, in, op, b, out, false, 0, err);
+}

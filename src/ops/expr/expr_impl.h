@@ -1,0 +1,195 @@
+/* What the files of the expression language share: syntax tree, program, kernels. Not for others. */
+#pragma once
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "data/type.h"
+#include "ops/expr/expr.h"
+
+/* Operations, of the tree and of instructions. */
+enum cw_xop {
+    CW_X_ADD,
+    CW_X_SUB,
+    CW_X_MUL,
+    CW_X_DIV,
+    CW_X_FLOORDIV,
+    CW_X_MOD,
+    CW_X_POW,
+    CW_X_BITAND,
+    CW_X_BITOR,
+    CW_X_BITXOR,
+    CW_X_SHL,
+    CW_X_SHR,
+    CW_X_LT,
+    CW_X_LE,
+    CW_X_GT,
+    CW_X_GE,
+    CW_X_EQ,
+    CW_X_NE,
+    CW_X_MIN,
+    CW_X_MAX,
+    CW_X_AND,
+    CW_X_OR,
+    CW_X_FLOORDIV_BY,
+    CW_X_MOD_BY, /* second operand: struct cw_divisor */
+    CW_X_NEG,
+    CW_X_POS,
+    CW_X_INVERT,
+    CW_X_NOT,
+    CW_X_ABS,
+    CW_X_ROUND,
+    CW_X_FLOOR,
+    CW_X_CEIL,
+    CW_X_SQRT,
+    CW_X_EXP,
+    CW_X_LOG,
+    CW_X_WHERE,
+    CW_X_LENGTH,
+    CW_N_XOPS,
+};
+
+/* As it is written: "+", "and", "sqrt". */
+const char *cw_xop_name(enum cw_xop op);
+
+/* ---- syntax tree (expr_parse.c) ---- */
+
+typedef __int128 cw_i128;
+
+enum cw_node_kind {
+    CW_NODE_INT,
+    CW_NODE_FLOAT,
+    CW_NODE_BOOL,
+    CW_NODE_STRING,
+    CW_NODE_NAME,
+    CW_NODE_UNARY,
+    CW_NODE_BINARY,
+    CW_NODE_COMPARE,
+    CW_NODE_CALL,
+    CW_NODE_CAST
+};
+
+struct cw_node {
+    struct cw_node *next_made;       /* all nodes of a tree, for freeing */
+    struct cw_node *first, *sibling; /* operands */
+    enum cw_node_kind kind;
+    enum cw_xop op;      /* unary, binary, call */
+    enum cw_xop before;  /* operand of a comparison: the operator in front of it */
+    enum cw_dtype dtype; /* cast */
+    unsigned n_operands, height;
+    size_t at;       /* offset in the text */
+    cw_i128 integer; /* int, bool */
+    double real;
+    size_t length; /* of text */
+    char text[];   /* name or string, NUL-terminated */
+};
+
+struct cw_tree {
+    const char *text;
+    struct cw_node *made, *root;
+};
+
+int cw_tree_parse(const char *text, struct cw_tree *ret, struct cw_error *err) _must_check_;
+void cw_tree_deinit(struct cw_tree *t);
+/* CW_E_PIPELINE: "<reason> (character 12: label % >>>== 0)". */
+int cw_tree_error(const struct cw_tree *t, size_t at, struct cw_error *err, const char *fmt, ...)
+    _printf_(4, 5);
+
+/* ---- types (expr_type.c) ---- */
+
+/* numpy.result_type of two dtypes; bfloat16 as docs/expressions.md says. */
+enum cw_dtype cw_promote(enum cw_dtype a, enum cw_dtype b);
+/* The dtype of sqrt, exp, log of a dtype. */
+enum cw_dtype cw_float_for(enum cw_dtype t);
+bool cw_integer_fits(cw_i128 v, enum cw_dtype t);
+/* Shape of a NumPy broadcast, with CW_VARIES and unknown rank; false when the shapes can't match. ret may be
+ * a or b. */
+bool cw_broadcast(const struct cw_type *a, const struct cw_type *b, struct cw_type *ret);
+
+/* ---- program ---- */
+
+enum cw_level {                    /* how often a register has a value */
+                CW_LEVEL_CONSTANT, /* once */
+                CW_LEVEL_ROW,      /* once per row */
+                CW_LEVEL_ELEMENT,  /* an array per row */
+};
+
+enum cw_reg_kind { CW_REG_CONSTANT, CW_REG_LOAD, CW_REG_TEMP };
+
+struct cw_reg {
+    enum cw_reg_kind kind;
+    enum cw_level level;
+    struct cw_type type;  /* as far as known at compile time */
+    unsigned port;        /* load */
+    unsigned slot;        /* temp: scratch memory it uses */
+    unsigned refs;        /* compile time: uses to come */
+    uint64_t constant[4]; /* a value, or a struct cw_divisor */
+};
+
+enum cw_instr_kind {
+    CW_I_UNARY,
+    CW_I_BINARY,
+    CW_I_WHERE,
+    CW_I_CONVERT,
+    CW_I_REDUCE,
+    CW_I_LENGTH,
+    CW_I_COLUMN_LENGTH,
+    CW_I_BYTES_EQUAL
+};
+
+/* Loops. n results; mode says which operands are single values. Non-zero: an operand was not allowed for
+ * (zero divisor, negative exponent). */
+enum cw_mode { CW_VV, CW_VS, CW_SV };
+
+typedef unsigned (*cw_kernel)(void *restrict d, const void *a, const void *b, size_t n, enum cw_mode mode);
+
+struct cw_instr {
+    enum cw_instr_kind kind;
+    enum cw_xop op;
+    enum cw_dtype dtype; /* that the kernel computes in; convert: from */
+    enum cw_level level; /* of the result */
+    cw_kernel kernel;
+    unsigned dst, a, b, c; /* registers; column instructions: a, b are ports */
+    const char *string;    /* bytes_equal with a literal */
+    size_t string_length;
+};
+
+struct cw_expr {
+    char *text;
+    struct cw_type type;
+    struct cw_tree tree; /* owns the strings */
+    struct cw_reg *regs;
+    unsigned n_regs;
+    struct cw_instr *instrs;
+    unsigned n_instrs;
+    unsigned n_slots;
+    unsigned result;     /* register */
+    unsigned bytes_port; /* the expression is the name of a bytes component */
+    bool is_bytes;
+    bool varies;  /* a register's shape is known only row by row */
+    bool crosses; /* elements of a row depend on other elements (reduction, length) */
+    bool can_fail;
+    bool canonical_nan; /* the result is computed and floating */
+};
+
+/* A divisor known at compile time; exact for all dividends (docs: floored). */
+struct cw_divisor {
+    uint64_t magic;
+    int64_t value;
+    uint32_t shift;
+};
+/* d >= 3, no power of two; unsigned64: dividends are uint64, else at most 63 bits and a sign. */
+struct cw_divisor cw_divisor_make(uint64_t d, bool unsigned64);
+
+/* ---- kernels (expr_kernels.c, expr_math.c) ---- */
+
+#define CW_DTYPE_MIXED CW_N_DTYPES /* comparisons of uint64 (first) with int64 (second) */
+
+cw_kernel cw_kernel_arithmetic(enum cw_xop op, unsigned dtype); /* NULL: none */
+cw_kernel cw_kernel_math(enum cw_xop op, unsigned dtype);       /* division, powers, unary functions */
+/* Minimum or maximum of n >= 1 values. */
+void cw_kernel_reduce(enum cw_xop op, enum cw_dtype dtype, void *d, const void *a, size_t n);
+/* d = c ? a : b over values of `size` bytes; each step is 0 (one value) or 1. */
+void cw_kernel_where(size_t size, void *restrict d, const uint8_t *c, const void *a, const void *b, size_t n,
+                     int c_step, int a_step, int b_step);
+/* Makes every NaN the positive quiet one. */
+void cw_kernel_canonical_nan(enum cw_dtype dtype, void *d, size_t n);

@@ -1,0 +1,293 @@
+/* The loops of expressions that do more per value: floored division, powers, functions. Stateless. */
+#include <math.h>
+
+#include "base/math.h"
+#include "ops/expr/expr_impl.h"
+
+#define BINARY(NAME, T, FUNCTION) \
+    static unsigned NAME(void *restrict d_, const void *a_, const void *b_, size_t n, enum cw_mode mode) \
+    { \
+        T *restrict d = d_; \
+        const T *a = a_, *b = b_; \
+        size_t a_step = mode != CW_SV, b_step = mode != CW_VS; \
+        unsigned bad = 0; \
+        for (size_t i = 0; i < n; i++) \
+            d[i] = FUNCTION(a[i * a_step], b[i * b_step], &bad); \
+        return bad; \
+    }
+
+/* Notes that an operand is not allowed for; returns whether it is not. */
+static inline bool refused(bool yes, unsigned *bad)
+{
+    *bad |= yes;
+    return yes;
+}
+
+/* Division by -1 is apart: the smallest integer has no positive counterpart, and the processor traps. */
+#define SIGNED(T, U) \
+    static inline T floordiv_one_##T(T x, T y, unsigned *bad) \
+    { \
+        if (refused(y == 0, bad)) \
+            return 0; \
+        if (y == -1) \
+            return (T)(0u - (U)x); \
+        T q = (T)(x / y), r = (T)(x % y); \
+        return (T)(q - (r != 0 && (r < 0) != (y < 0))); \
+    } \
+    static inline T mod_one_##T(T x, T y, unsigned *bad) \
+    { \
+        if (refused(y == 0, bad) || y == -1) \
+            return 0; \
+        T r = (T)(x % y); \
+        return (T)(r + (r != 0 && (r < 0) != (y < 0) ? y : 0)); \
+    } \
+    static inline T pow_one_##T(T x, T y, unsigned *bad) \
+    { \
+        return refused(y < 0, bad) ? 0 : (T)pow_bits((uint64_t)x, (uint64_t)y); \
+    } \
+    BINARY(floordiv_##T, T, floordiv_one_##T) \
+    BINARY(mod_##T, T, mod_one_##T) \
+    BINARY(pow_##T, T, pow_one_##T)
+
+#define UNSIGNED(T) \
+    static inline T floordiv_one_##T(T x, T y, unsigned *bad) \
+    { \
+        return refused(y == 0, bad) ? 0 : (T)(x / y); \
+    } \
+    static inline T mod_one_##T(T x, T y, unsigned *bad) \
+    { \
+        return refused(y == 0, bad) ? 0 : (T)(x % y); \
+    } \
+    static inline T pow_one_##T(T x, T y, unsigned *bad CW_UNUSED) \
+    { \
+        return (T)pow_bits(x, y); \
+    } \
+    BINARY(floordiv_##T, T, floordiv_one_##T) \
+    BINARY(mod_##T, T, mod_one_##T) \
+    BINARY(pow_##T, T, pow_one_##T)
+
+/* x^y modulo 2^64, hence modulo every smaller power of two. */
+static inline uint64_t pow_bits(uint64_t x, uint64_t y)
+{
+    uint64_t r = 1;
+    for (; y; y >>= 1, x *= x)
+        if (y & 1)
+            r *= x;
+    return r;
+}
+
+SIGNED(int8_t, uint8_t)
+SIGNED(int16_t, uint16_t)
+SIGNED(int32_t, uint32_t)
+SIGNED(int64_t, uint64_t)
+UNSIGNED(uint8_t)
+UNSIGNED(uint16_t)
+UNSIGNED(uint32_t)
+UNSIGNED(uint64_t)
+
+/* NumPy's floor_divide and remainder (npy_divmod): the quotient is made from the exact remainder, then
+ * snapped to an integer. fmod is exact, so that it is the same everywhere. */
+#define DIVMOD(T, FMOD, FLOOR, COPYSIGN) \
+    static inline T divmod_##T(T x, T y, T *ret_mod) \
+    { \
+        T mod = FMOD(x, y), div = (x - mod) / y, whole; \
+        if (mod != 0) { \
+            if ((y < 0) != (mod < 0)) { \
+                mod += y; \
+                div -= 1; \
+            } \
+        } else { \
+            mod = COPYSIGN(0, y); \
+        } \
+        if (div != 0) { \
+            whole = FLOOR(div); \
+            if (div - whole > (T)0.5) \
+                whole += 1; \
+        } else { \
+            whole = COPYSIGN(0, x / y); \
+        } \
+        *ret_mod = mod; \
+        return whole; \
+    } \
+    static inline T floordiv_one_##T(T x, T y, unsigned *bad CW_UNUSED) \
+    { \
+        T mod; \
+        return y == 0 ? x / y : divmod_##T(x, y, &mod); \
+    } \
+    static inline T mod_one_##T(T x, T y, unsigned *bad CW_UNUSED) \
+    { \
+        T mod = (T)NAN; \
+        if (y != 0) \
+            divmod_##T(x, y, &mod); \
+        return mod; \
+    } \
+    BINARY(floordiv_##T, T, floordiv_one_##T) \
+    BINARY(mod_##T, T, mod_one_##T)
+DIVMOD(float, fmodf, floorf, copysignf)
+DIVMOD(double, fmod, floor, copysign)
+
+static inline float pow_one_float(float x, float y, unsigned *bad CW_UNUSED)
+{
+    return (float)cw_pow((double)x, (double)y);
+}
+
+static inline double pow_one_double(double x, double y, unsigned *bad CW_UNUSED)
+{
+    return cw_pow(x, y);
+}
+BINARY(pow_float, float, pow_one_float)
+BINARY(pow_double, double, pow_one_double)
+
+/* ---- divisors known at compile time ---- */
+
+static unsigned log2_ceil(uint64_t d)
+{
+    return 64u - (unsigned)__builtin_clzll(d - 1);
+} /* d >= 2 */
+
+/* Granlund and Montgomery, "Division by Invariant Integers using Multiplication" (PLDI 1994): with 2^(l-1) <
+ * d < 2^l, magic = ceil(2^(63+l) / d) is exact for dividends below 2^63; for 64-bit ones the magic has 65
+ * bits, the highest implied. */
+struct cw_divisor cw_divisor_make(uint64_t d, bool unsigned64)
+{
+    unsigned l = log2_ceil(d);
+    unsigned __int128 one = 1;
+    return (struct cw_divisor){
+        .magic = (uint64_t)(unsigned64 ? (((one << l) - d) << 64) / d + 1 : ((one << (63 + l)) + d - 1) / d),
+        .value = (int64_t)d,
+        .shift = l - 1,
+    };
+}
+
+static inline uint64_t high(uint64_t a, uint64_t b)
+{
+    return (uint64_t)(((unsigned __int128)a * b) >> 64);
+}
+
+/* Floored: for negative x, floor(x / d) = ~((~x) / d). */
+#define BY_LOOP(NAME, T, RESULT, ...) /* last, what RESULT is made of */ \
+    static unsigned NAME(void *restrict d_, const void *a_, const void *b_, size_t n, \
+                         enum cw_mode mode CW_UNUSED) \
+    { \
+        T *restrict d = d_; \
+        const T *a = a_; \
+        struct cw_divisor by = *(const struct cw_divisor *)b_; \
+        for (size_t i = 0; i < n; i++) { \
+            __VA_ARGS__ \
+            d[i] = (T)(RESULT); \
+        } \
+        return 0; \
+    }
+#define BY(T, S, PREPARE, QUOTIENT) \
+    BY_LOOP(floordiv_by_##T, T, QUOTIENT, PREPARE) \
+    BY_LOOP(mod_by_##T, T, (uint64_t)(S)a[i] - (QUOTIENT) * (uint64_t)by.value, PREPARE)
+#define SIGN_APART \
+    int64_t x = a[i]; \
+    uint64_t t = (uint64_t)(x >> 63), u = (uint64_t)x ^ t;
+#define BY_SIGNED(T) BY(T, int64_t, SIGN_APART, (high(u, by.magic) >> by.shift) ^ t)
+#define BY_UNSIGNED(T) BY(T, uint64_t, uint64_t u = a[i];, high(u, by.magic) >> by.shift)
+BY_SIGNED(int8_t)
+BY_SIGNED(int16_t)
+BY_SIGNED(int32_t)
+BY_SIGNED(int64_t)
+BY_UNSIGNED(uint8_t)
+BY_UNSIGNED(uint16_t)
+BY_UNSIGNED(uint32_t)
+#define CARRY_APART uint64_t u = a[i], h = high(u, by.magic);
+BY(uint64_t, uint64_t, CARRY_APART, (h + ((u - h) >> 1)) >> by.shift)
+
+/* ---- functions of one value ---- */
+
+#define UNARY(NAME, T, EXPR) \
+    static unsigned NAME(void *restrict d_, const void *a_, const void *b_ CW_UNUSED, size_t n, \
+                         enum cw_mode mode CW_UNUSED) \
+    { \
+        T *restrict d = d_; \
+        const T *a = a_; \
+        for (size_t i = 0; i < n; i++) { \
+            T x = a[i]; \
+            d[i] = (T)(EXPR); \
+        } \
+        return 0; \
+    }
+#define UNARY_UNSIGNED(T) \
+    UNARY(neg_##T, T, 0u - x) \
+    UNARY(invert_##T, T, ~x)
+UNARY_UNSIGNED(uint8_t)
+UNARY_UNSIGNED(uint16_t)
+UNARY_UNSIGNED(uint32_t)
+UNARY_UNSIGNED(uint64_t)
+UNARY(abs_int8_t, int8_t, x < 0 ? 0u - (uint8_t)x : (uint8_t)x)
+UNARY(abs_int16_t, int16_t, x < 0 ? 0u - (uint16_t)x : (uint16_t)x)
+UNARY(abs_int32_t, int32_t, x < 0 ? 0u - (uint32_t)x : (uint32_t)x)
+UNARY(abs_int64_t, int64_t, x < 0 ? 0u - (uint64_t)x : (uint64_t)x)
+UNARY(not_bool, uint8_t, x == 0)
+
+/* Adding 2^52 (2^23) leaves no room for a fraction: to nearest, ties to even. From there floor and ceil are
+ * one step at most. */
+#define ROUNDING(T, FABS, COPYSIGN, LIMIT) \
+    static inline T round_one_##T(T x) \
+    { \
+        T a = FABS(x), r = (a + LIMIT) - LIMIT; \
+        return COPYSIGN(a < LIMIT ? r : a, x); \
+    } \
+    static inline T floor_one_##T(T x) \
+    { \
+        T r = round_one_##T(x); \
+        return COPYSIGN(r > x ? r - 1 : r, x); \
+    } \
+    static inline T ceil_one_##T(T x) \
+    { \
+        T r = round_one_##T(x); \
+        return COPYSIGN(r < x ? r + 1 : r, x); \
+    } \
+    UNARY(round_##T, T, round_one_##T(x)) \
+    UNARY(floor_##T, T, floor_one_##T(x)) \
+    UNARY(ceil_##T, T, ceil_one_##T(x)) \
+    UNARY(neg_##T, T, -x) \
+    UNARY(abs_##T, T, FABS(x))
+ROUNDING(float, fabsf, copysignf, 0x1p23f)
+ROUNDING(double, fabs, copysign, 0x1p52)
+UNARY(sqrt_float, float, sqrtf(x))
+UNARY(sqrt_double, double, sqrt(x))
+UNARY(exp_float, float, cw_exp((double)x))
+UNARY(exp_double, double, cw_exp(x))
+UNARY(log_float, float, cw_log((double)x))
+UNARY(log_double, double, cw_log(x))
+
+#define INTEGERS(P) \
+    [CW_UINT8] = P##_uint8_t, [CW_UINT16] = P##_uint16_t, [CW_UINT32] = P##_uint32_t, \
+    [CW_UINT64] = P##_uint64_t, [CW_INT8] = P##_int8_t, [CW_INT16] = P##_int16_t, [CW_INT32] = P##_int32_t, \
+    [CW_INT64] = P##_int64_t
+#define SIGNLESS(P) \
+    [CW_UINT8] = P##_uint8_t, [CW_UINT16] = P##_uint16_t, [CW_UINT32] = P##_uint32_t, \
+    [CW_UINT64] = P##_uint64_t, [CW_INT8] = P##_uint8_t, [CW_INT16] = P##_uint16_t, \
+    [CW_INT32] = P##_uint32_t, [CW_INT64] = P##_uint64_t
+#define FLOATS(P) [CW_FLOAT32] = P##_float, [CW_FLOAT64] = P##_double
+
+static const cw_kernel kernels[CW_N_XOPS][CW_N_DTYPES + 1] = {
+    [CW_X_FLOORDIV] = {INTEGERS(floordiv), FLOATS(floordiv)},
+    [CW_X_MOD] = {INTEGERS(mod), FLOATS(mod)},
+    [CW_X_POW] = {INTEGERS(pow), FLOATS(pow)},
+    [CW_X_FLOORDIV_BY] = {INTEGERS(floordiv_by)},
+    [CW_X_MOD_BY] = {INTEGERS(mod_by)},
+    [CW_X_NEG] = {SIGNLESS(neg), FLOATS(neg)},
+    [CW_X_INVERT] = {SIGNLESS(invert)},
+    [CW_X_NOT] = {[CW_BOOL] = not_bool},
+    [CW_X_ABS] = {[CW_INT8] = abs_int8_t,
+                  [CW_INT16] = abs_int16_t,
+                  [CW_INT32] = abs_int32_t,
+                  [CW_INT64] = abs_int64_t,
+                  FLOATS(abs)},
+    [CW_X_ROUND] = {FLOATS(round)},
+    [CW_X_FLOOR] = {FLOATS(floor)},
+    [CW_X_CEIL] = {FLOATS(ceil)},
+    [CW_X_SQRT] = {FLOATS(sqrt)},
+    [CW_X_EXP] = {FLOATS(exp)},
+    [CW_X_LOG] = {FLOATS(log)},
+};
+
+cw_kernel cw_kernel_math(enum cw_xop op, unsigned dtype)
+{
+    return kernels[op][dtype];
+}

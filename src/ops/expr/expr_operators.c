@@ -1,0 +1,345 @@
+/* What each operator makes of its operands: NumPy's dtypes, Python's arithmetic for literals among
+ * themselves. */
+#include <string.h>
+
+#include "ops/element/convert.h"
+#include "ops/expr/expr_lower.h"
+
+/* ---- literals among themselves: Python's arithmetic ---- */
+
+static int literal_integer(struct compiler *c, const struct cw_node *node, enum cw_xop op, cw_i128 a,
+                           cw_i128 b, struct operand *ret)
+{
+    const cw_i128 limit = (cw_i128)1 << 120;
+    cw_i128 v = 0;
+    bool over = false;
+    switch (op) {
+    case CW_X_ADD:
+        v = a + b;
+        break;
+    case CW_X_SUB:
+        v = a - b;
+        break;
+    case CW_X_MUL:
+        over = __builtin_mul_overflow(a, b, &v);
+        break;
+    case CW_X_FLOORDIV:
+    case CW_X_MOD:
+        if (b == 0)
+            return CW_LOWER_FAIL(c, node, "integer division by zero");
+        v = a % b;
+        if (v != 0 && (v < 0) != (b < 0))
+            v += b;
+        if (op == CW_X_FLOORDIV)
+            v = (a - v) / b;
+        break;
+    case CW_X_POW:
+        for (v = 1; b > 0 && !over; b >>= 1) {
+            if (b & 1)
+                over = __builtin_mul_overflow(v, a, &v);
+            if (b > 1)
+                over |= __builtin_mul_overflow(a, a, &a);
+        }
+        break;
+    case CW_X_BITAND:
+        v = a & b;
+        break;
+    case CW_X_BITOR:
+        v = a | b;
+        break;
+    case CW_X_BITXOR:
+        v = a ^ b;
+        break;
+    case CW_X_SHL:
+    case CW_X_SHR:
+        if (b < 0)
+            return CW_LOWER_FAIL(c, node, "a negative shift count");
+        if (op == CW_X_SHR)
+            v = a >> CW_MIN(b, 126);
+        else
+            over = b > 126 ? a != 0 : __builtin_mul_overflow(a, (cw_i128)1 << b, &v);
+        break;
+    default:
+        return CW_LOWER_FAIL(c, node, "%s is not defined for integer literals", cw_xop_name(op));
+    }
+    if (over || v > limit || v < -limit)
+        return CW_LOWER_FAIL(c, node, "this constant is too large: expected at most 120 bits");
+    *ret = (struct operand){.kind = O_INT, .integer = v, .node = node};
+    return 0;
+}
+
+static double literal_real(const struct operand *o)
+{
+    return o->kind == O_INT ? (double)o->integer : o->real;
+}
+
+static int literal_binary(struct compiler *c, const struct cw_node *node, enum cw_xop op,
+                          const struct operand *a, const struct operand *b, struct operand *ret)
+{
+    bool integers = a->kind == O_INT && b->kind == O_INT;
+    if (integers && op != CW_X_DIV && !(op == CW_X_POW && b->integer < 0))
+        return literal_integer(c, node, op, a->integer, b->integer, ret);
+    double x = literal_real(a), y = literal_real(b), v = 0;
+    cw_kernel kernel = cw_kernel_arithmetic(op, CW_FLOAT64);
+    if (!kernel)
+        kernel = cw_kernel_math(op, CW_FLOAT64);
+    if (!kernel)
+        return CW_LOWER_FAIL(c, node, "%s is not defined for floating point", cw_xop_name(op));
+    if (y == 0 && (op == CW_X_DIV || op == CW_X_FLOORDIV || op == CW_X_MOD))
+        return CW_LOWER_FAIL(c, node, "division by zero");
+    kernel(&v, &x, &y, 1, CW_VV);
+    *ret = (struct operand){.kind = O_FLOAT, .real = v, .node = node};
+    return 0;
+}
+
+static bool literal_compare(enum cw_xop op, const struct operand *a, const struct operand *b)
+{
+    int less, greater;
+    if (a->kind == O_INT && b->kind == O_INT) {
+        less = a->integer < b->integer;
+        greater = a->integer > b->integer;
+    } else {
+        less = literal_real(a) < literal_real(b);
+        greater = literal_real(a) > literal_real(b);
+    }
+    switch (op) {
+    case CW_X_LT:
+        return less;
+    case CW_X_LE:
+        return !greater;
+    case CW_X_GT:
+        return greater;
+    case CW_X_GE:
+        return !less;
+    case CW_X_EQ:
+        return !less && !greater;
+    default:
+        return less || greater;
+    }
+}
+
+/* ---- operators ---- */
+
+/* x // d and x % d by a constant d: masks and shifts for powers of two, a multiplication for others. Returns
+ * 1 when it did. */
+static int divide_by_constant(struct compiler *c, const struct cw_node *node, enum cw_xop op, enum cw_dtype t,
+                              const struct operand *a, const struct operand *b, struct operand *ret)
+{
+    if (reg_of(c, b->reg)->kind != CW_REG_CONSTANT)
+        return 0;
+    uint64_t d;
+    cw_convert(t, CW_UINT64, &d, reg_of(c, b->reg)->constant, 1);
+    if (d == 0 || (cw_dtype_is_signed(t) && d >> 63))
+        return 0;
+    struct operand k = *b;
+    int r;
+    if ((d & (d - 1)) == 0) {
+        uint64_t v = op == CW_X_MOD ? d - 1 : (uint64_t)__builtin_ctzll(d);
+        cw_convert(CW_UINT64, t, &v, &(uint64_t){v}, 1);
+        r = cw_lower_reg_constant(c, t, &v, 8, &k);
+        if (r == 0)
+            r = cw_lower_binary(c, node, op == CW_X_MOD ? CW_X_BITAND : CW_X_SHR, t, t, a, &k, ret);
+    } else {
+        struct cw_divisor by = cw_divisor_make(d, t == CW_UINT64);
+        r = cw_lower_reg_constant(c, t, &by, sizeof(by), &k);
+        if (r == 0)
+            r = cw_lower_binary(c, node, op == CW_X_MOD ? CW_X_MOD_BY : CW_X_FLOORDIV_BY, t, t, a, &k, ret);
+    }
+    return r < 0 ? r : 1;
+}
+
+/* Whether constant b makes it certain that no record fails: not 0 for divisions, not negative for powers. */
+static bool harmless(const struct compiler *c, enum cw_xop op, enum cw_dtype t, const struct operand *b)
+{
+    const struct cw_reg *reg = reg_of(c, b->reg);
+    int64_t v;
+    if (cw_dtype_is_float(t) || (op == CW_X_POW && !cw_dtype_is_signed(t)))
+        return true;
+    if (reg->kind != CW_REG_CONSTANT)
+        return false;
+    cw_convert(t, CW_INT64, &v, reg->constant, 1);
+    return op == CW_X_POW ? v >= 0 : v != 0;
+}
+
+int cw_lower_arithmetic(struct compiler *c, const struct cw_node *node, enum cw_xop op, struct operand a,
+                        struct operand b, struct operand *ret)
+{
+    int r;
+    if ((r = cw_lower_no_bytes(c, &a)) < 0 || (r = cw_lower_no_bytes(c, &b)) < 0)
+        return r;
+    if (a.kind != O_REG && b.kind != O_REG && op != CW_X_MIN && op != CW_X_MAX)
+        return literal_binary(c, node, op, &a, &b, ret);
+    enum cw_dtype t = cw_lower_common_dtype(c, &a, &b);
+    bool boolean = t == CW_BOOL, real = cw_dtype_is_float(t);
+    bool square = op == CW_X_POW &&
+                  ((b.kind == O_INT && b.integer == 2) || (b.kind == O_FLOAT && b.real == 2.0));
+    if (boolean && op == CW_X_SUB)
+        return CW_LOWER_FAIL(c, node, "- is not defined for bool: use ^ or !=");
+    if (boolean && (op == CW_X_ADD || op == CW_X_MUL))
+        op = op == CW_X_ADD ? CW_X_BITOR : CW_X_BITAND;
+    else if (boolean &&
+             (op == CW_X_FLOORDIV || op == CW_X_MOD || op == CW_X_POW || op == CW_X_SHL || op == CW_X_SHR))
+        t = CW_INT8;
+    else if (op == CW_X_DIV && !real)
+        t = CW_FLOAT64;
+    else if (real && op >= CW_X_BITAND && op <= CW_X_SHR)
+        return CW_LOWER_FAIL(c, node, "%s is not defined for %s: expected integers", cw_xop_name(op),
+                             cw_dtype_name(t));
+    if (op == CW_X_POW && !real && b.kind == O_INT && b.integer < 0)
+        return CW_LOWER_FAIL(
+            c, node, "a negative integer power of an integer: make one of them floating, as in %s ** %lld.0",
+            "x", (long long)b.integer);
+    if (square) {
+        if ((r = cw_lower_value(c, &a, t)) < 0)
+            return r;
+        b = a;
+        reg_of(c, a.reg)->refs++;
+        op = CW_X_MUL;
+    } else if ((r = cw_lower_both_values(c, &a, &b, t)) < 0) {
+        return r;
+    }
+    if (op == CW_X_FLOORDIV || op == CW_X_MOD || op == CW_X_POW) {
+        c->e->can_fail |= !harmless(c, op, t, &b);
+        if (!cw_dtype_is_float(t) && op != CW_X_POW &&
+            (r = divide_by_constant(c, node, op, t, &a, &b, ret)) != 0)
+            return CW_MIN(r, 0);
+    }
+    enum cw_dtype computing = cw_lower_computing_dtype(op, t);
+    if (square && computing != t) { /* one conversion serves both sides */
+        reg_of(c, a.reg)->refs--;
+        if ((r = cw_lower_convert(c, &a, computing)) < 0)
+            return r;
+        reg_of(c, a.reg)->refs++;
+        b = a;
+    } else if ((r = cw_lower_both_values(c, &a, &b, computing)) < 0) {
+        return r;
+    }
+    /* Of 0.0 and -0.0 NumPy's float16 takes the first operand, its wider types the second. */
+    bool exchange = (op == CW_X_MIN || op == CW_X_MAX) && is_half(t);
+    r = cw_lower_binary(c, node, op, computing, computing, exchange ? &b : &a, exchange ? &a : &b, ret);
+    return r < 0 ? r : cw_lower_convert(c, ret, t);
+}
+
+static enum cw_xop mirrored(enum cw_xop op)
+{
+    return op == CW_X_LT   ? CW_X_GT
+           : op == CW_X_LE ? CW_X_GE
+           : op == CW_X_GT ? CW_X_LT
+           : op == CW_X_GE ? CW_X_LE
+                           : op;
+}
+
+static int compare_bytes(struct compiler *c, const struct cw_node *node, enum cw_xop op, struct operand a,
+                         struct operand b, struct operand *ret)
+{
+    if (a.kind == O_STRING && b.kind == O_BYTES) {
+        struct operand t = a;
+        a = b;
+        b = t;
+    }
+    if (op != CW_X_EQ && op != CW_X_NE)
+        return CW_LOWER_FAIL(c, node, "bytes are compared with == and != only");
+    if (a.kind != O_BYTES || (b.kind != O_BYTES && b.kind != O_STRING))
+        return CW_LOWER_FAIL(c, node, "bytes are compared with bytes components and strings only");
+    struct cw_instr in = {.kind = CW_I_BYTES_EQUAL, .op = op, .a = a.reg, .b = b.reg};
+    if (b.kind == O_STRING) {
+        in.string = b.node->text;
+        in.string_length = b.node->length;
+    }
+    struct cw_type type = cw_type_scalar(CW_BOOL);
+    return cw_lower_emit(c, node, in, &type, ret);
+}
+
+int cw_lower_compare(struct compiler *c, const struct cw_node *node, enum cw_xop op, struct operand a,
+                     struct operand b, struct operand *ret)
+{
+    if (a.kind >= O_BYTES || b.kind >= O_BYTES)
+        return compare_bytes(c, node, op, a, b, ret);
+    if (a.kind != O_REG && b.kind != O_REG)
+        return cw_lower_bool_constant(c, literal_compare(op, &a, &b), ret);
+    struct operand *literal = a.kind == O_INT   ? &a
+                              : b.kind == O_INT ? &b
+                                                : NULL,
+                   *other = literal == &a ? &b : &a;
+    int r;
+    if (literal) {
+        enum cw_dtype t = cw_lower_common_dtype(c, &a, &b);
+        if (!cw_dtype_is_float(t) && !cw_integer_fits(literal->integer, t)) {
+            /* Out of the dtype's range: the same for all values. x == x is true everywhere, in the shape of
+             * x. */
+            bool above = literal->integer > 0;
+            struct operand big = {.kind = O_INT, .integer = above ? 1 : -1}, zero = {.kind = O_INT};
+            bool always = literal == &b ? literal_compare(op, &zero, &big) : literal_compare(op, &big, &zero);
+            reg_of(c, other->reg)->refs++;
+            return cw_lower_binary(c, node, always ? CW_X_EQ : CW_X_NE, dtype_of(c, other), CW_BOOL, other,
+                                   other, ret);
+        }
+    } else if (a.kind == O_REG && b.kind == O_REG) {
+        enum cw_dtype ta = dtype_of(c, &a), tb = dtype_of(c, &b);
+        if (cw_dtype_is_signed(ta) && tb == CW_UINT64) {
+            struct operand t = a;
+            a = b;
+            b = t;
+            op = mirrored(op);
+            ta = CW_UINT64;
+            tb = dtype_of(c, &b);
+        }
+        if (ta == CW_UINT64 && cw_dtype_is_signed(tb)) {
+            if ((r = cw_lower_value(c, &b, CW_INT64)) < 0)
+                return r;
+            return cw_lower_binary(c, node, op, CW_DTYPE_MIXED, CW_BOOL, &a, &b, ret);
+        }
+    }
+    enum cw_dtype t = cw_lower_common_dtype(c, &a, &b), computing = cw_lower_computing_dtype(op, t);
+    if ((r = cw_lower_both_values(c, &a, &b, t)) < 0 || (r = cw_lower_both_values(c, &a, &b, computing)) < 0)
+        return r;
+    if (op == CW_X_GT || op == CW_X_GE)
+        return cw_lower_binary(c, node, mirrored(op), computing, CW_BOOL, &b, &a, ret);
+    return cw_lower_binary(c, node, op, computing, CW_BOOL, &a, &b, ret);
+}
+
+int cw_lower_logical(struct compiler *c, const struct cw_node *node, enum cw_xop op, struct operand a,
+                     struct operand b, struct operand *ret)
+{
+    int r;
+    if ((r = cw_lower_truth(c, &a)) < 0 || (r = cw_lower_truth(c, &b)) < 0)
+        return r;
+    return cw_lower_binary(c, node, op == CW_X_AND ? CW_X_BITAND : CW_X_BITOR, CW_BOOL, CW_BOOL, &a, &b, ret);
+}
+
+int cw_lower_prefix(struct compiler *c, const struct cw_node *node, struct operand o, struct operand *ret)
+{
+    int r = cw_lower_no_bytes(c, &o);
+    if (r < 0)
+        return r;
+    if (node->op == CW_X_NOT) {
+        struct cw_type type = {.dtype = CW_BOOL};
+        if ((r = cw_lower_truth(c, &o)) < 0)
+            return r;
+        type = reg_of(c, o.reg)->type;
+        return cw_lower_emit(c, node,
+                             (struct cw_instr){.kind = CW_I_UNARY,
+                                               .op = CW_X_NOT,
+                                               .dtype = CW_BOOL,
+                                               .kernel = cw_kernel_math(CW_X_NOT, CW_BOOL),
+                                               .a = o.reg},
+                             &type, ret);
+    }
+    if (o.kind != O_REG) {
+        if (node->op == CW_X_INVERT && o.kind == O_FLOAT)
+            return CW_LOWER_FAIL(c, node, "~ is not defined for floating point");
+        o.integer = node->op == CW_X_NEG ? -o.integer : node->op == CW_X_INVERT ? ~o.integer : o.integer;
+        o.real = node->op == CW_X_NEG ? -o.real : o.real;
+        o.node = node;
+        *ret = o;
+        return 0;
+    }
+    enum cw_dtype t = dtype_of(c, &o);
+    if (t == CW_BOOL && node->op != CW_X_INVERT)
+        return CW_LOWER_FAIL(c, node, "%s is not defined for bool: use not or ~", cw_xop_name(node->op));
+    if (node->op == CW_X_POS) {
+        *ret = o;
+        return 0;
+    }
+    return cw_lower_unary(c, node, t == CW_BOOL ? CW_X_NOT : node->op, t, &o, ret);
+}

@@ -1,0 +1,562 @@
+/* Text to syntax tree: Python's grammar for what the language has, by precedence climbing. Owns the nodes
+ * until cw_tree_deinit. */
+#include <ctype.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "ops/expr/expr_impl.h"
+
+#define MAX_HEIGHT \
+    1000 /* of the tree: bounds the recursion of whoever walks it; a sum of a thousand terms is one */
+
+static const char *const xop_names[CW_N_XOPS] = {
+    [CW_X_ADD] = "+",       [CW_X_SUB] = "-",       [CW_X_MUL] = "*",         [CW_X_DIV] = "/",
+    [CW_X_FLOORDIV] = "//", [CW_X_MOD] = "%",       [CW_X_POW] = "**",        [CW_X_BITAND] = "&",
+    [CW_X_BITOR] = "|",     [CW_X_BITXOR] = "^",    [CW_X_SHL] = "<<",        [CW_X_SHR] = ">>",
+    [CW_X_LT] = "<",        [CW_X_LE] = "<=",       [CW_X_GT] = ">",          [CW_X_GE] = ">=",
+    [CW_X_EQ] = "==",       [CW_X_NE] = "!=",       [CW_X_MIN] = "min",       [CW_X_MAX] = "max",
+    [CW_X_AND] = "and",     [CW_X_OR] = "or",       [CW_X_NEG] = "-",         [CW_X_POS] = "+",
+    [CW_X_INVERT] = "~",    [CW_X_NOT] = "not",     [CW_X_ABS] = "abs",       [CW_X_ROUND] = "round",
+    [CW_X_FLOOR] = "floor", [CW_X_CEIL] = "ceil",   [CW_X_SQRT] = "sqrt",     [CW_X_EXP] = "exp",
+    [CW_X_LOG] = "log",     [CW_X_WHERE] = "where", [CW_X_LENGTH] = "length",
+};
+
+const char *cw_xop_name(enum cw_xop op)
+{
+    return xop_names[op] ? xop_names[op] : "?";
+}
+
+static const struct function {
+    enum cw_xop op;
+    unsigned min, max;
+} functions[] = {
+    {CW_X_ABS, 1, 1},    {CW_X_CEIL, 1, 1}, {CW_X_EXP, 1, 1},    {CW_X_FLOOR, 1, 1},
+    {CW_X_LENGTH, 1, 1}, {CW_X_LOG, 1, 1},  {CW_X_MAX, 1, 1000}, {CW_X_MIN, 1, 1000},
+    {CW_X_ROUND, 1, 1},  {CW_X_SQRT, 1, 1}, {CW_X_WHERE, 3, 3},
+};
+
+/* Binary operators by precedence, loosest first; power is apart. */
+enum {
+    LEVEL_OR = 1,
+    LEVEL_AND,
+    LEVEL_NOT,
+    LEVEL_COMPARE,
+    LEVEL_BITOR,
+    LEVEL_BITXOR,
+    LEVEL_BITAND,
+    LEVEL_SHIFT,
+    LEVEL_SUM,
+    LEVEL_PRODUCT,
+    LEVEL_SIGN,
+    LEVEL_POWER
+};
+
+enum token_kind {
+    TOKEN_END,
+    TOKEN_INT,
+    TOKEN_FLOAT,
+    TOKEN_STRING,
+    TOKEN_NAME,
+    TOKEN_QUOTED_NAME,
+    TOKEN_OP,
+    TOKEN_PUNCTUATION
+};
+
+struct token {
+    enum token_kind kind;
+    size_t at, length;
+    cw_i128 integer;
+    double real;
+    enum cw_xop op;   /* as binary operator where there are two */
+    char punctuation; /* ( ) , */
+};
+
+struct parser {
+    struct cw_tree *tree;
+    const char *text;
+    struct token token; /* the next one */
+    unsigned depth;
+    struct cw_error *err;
+};
+
+int cw_tree_error(const struct cw_tree *t, size_t at, struct cw_error *err, const char *fmt, ...)
+{
+    char reason[400], before[44], after[44];
+    CW_FORMAT(reason, fmt);
+    size_t size = strnlen(t->text, CW_EXPR_MAX_TEXT), from = at > 30 ? at - 30 : 0;
+    snprintf(before, sizeof(before), "%s%.*s", from ? "..." : "", (int)(at - from), t->text + from);
+    snprintf(after, sizeof(after), "%.30s%s", t->text + at, size - at > 30 ? "..." : "");
+    for (char *p = before; *p; p++)
+        *p = iscntrl((unsigned char)*p) ? ' ' : *p;
+    for (char *p = after; *p; p++)
+        *p = iscntrl((unsigned char)*p) ? ' ' : *p;
+    return cw_error_set(err, CW_E_PIPELINE, "%s (character %zu: %s>>>%s)", reason, at + 1, before, after);
+}
+
+#define FAIL(p, at, ...) cw_tree_error((p)->tree, at, (p)->err, __VA_ARGS__)
+
+/* ---- tokens ---- */
+
+static bool name_start(char c)
+{
+    return isalpha((unsigned char)c) || c == '_' || (unsigned char)c >= 0x80;
+}
+
+static bool name_part(char c)
+{
+    return name_start(c) || isdigit((unsigned char)c);
+}
+
+static int digit_value(char c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    c = (char)(c | 0x20);
+    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : 99;
+}
+
+/* Digits with single underscores between them; returns how many characters, 0 where there are none. */
+static size_t scan_digits(const char *s, int base)
+{
+    size_t n = 0;
+    while (digit_value(s[n]) < base ||
+           (s[n] == '_' && n > 0 && s[n - 1] != '_' && digit_value(s[n + 1]) < base))
+        n++;
+    return n;
+}
+
+static int lex_integer(struct parser *p, struct token *t, const char *s, size_t n, int base)
+{
+    const cw_i128 limit = (cw_i128)1 << 120;
+    t->kind = TOKEN_INT;
+    for (size_t i = 0; i < n; i++) {
+        if (s[i] == '_')
+            continue;
+        t->integer = t->integer * base + digit_value(s[i]);
+        if (t->integer > limit)
+            return FAIL(p, t->at, "this integer is too large: expected at most 120 bits");
+    }
+    return 0;
+}
+
+static int lex_number(struct parser *p, struct token *t)
+{
+    const char *s = p->text + t->at;
+    int r = 0, base = s[0] != '0'            ? 10
+                      : (s[1] | 0x20) == 'x' ? 16
+                      : (s[1] | 0x20) == 'o' ? 8
+                      : (s[1] | 0x20) == 'b' ? 2
+                                             : 10;
+    if (base != 10) {
+        size_t skip = s[2] == '_' ? 3 : 2, n = scan_digits(s + skip, base);
+        t->length = skip + n;
+        if (n == 0)
+            return FAIL(p, t->at, "expected digits after %.2s", s);
+        r = lex_integer(p, t, s + skip, n, base);
+    } else {
+        size_t whole = scan_digits(s, 10), n = whole;
+        bool real = false;
+        if (s[n] == '.') {
+            real = true;
+            n++;
+            n += scan_digits(s + n, 10);
+        }
+        if ((s[n] | 0x20) == 'e') {
+            size_t sign = s[n + 1] == '+' || s[n + 1] == '-', digits = scan_digits(s + n + 1 + sign, 10);
+            if (digits) {
+                real = true;
+                n += 1 + sign + digits;
+            }
+        }
+        t->length = n;
+        if (real) {
+            char *clean = malloc(n + 1), *c = clean;
+            if (!clean)
+                return cw_error_nomem(p->err, n, "an expression");
+            for (size_t i = 0; i < n; i++)
+                if (s[i] != '_')
+                    *c++ = s[i];
+            *c = 0;
+            t->kind = TOKEN_FLOAT;
+            t->real = strtod(clean, NULL);
+            free(clean);
+            if (isinf(t->real))
+                return FAIL(p, t->at, "this number is too large: expected less than 1.8e308");
+        } else {
+            if (s[0] == '0' && whole > 1 && strspn(s, "0_") < whole)
+                return FAIL(p, t->at, "integers don't start with 0 (octal is 0o17)");
+            r = lex_integer(p, t, s, whole, 10);
+        }
+    }
+    if (r < 0)
+        return r;
+    if (name_part(p->text[t->at + t->length]) || p->text[t->at + t->length] == '.')
+        return FAIL(p, t->at + t->length, "expected an operator after the number");
+    return 0;
+}
+
+/* Operators, longest first. */
+static const struct {
+    const char *text;
+    enum cw_xop op;
+} operators[] = {
+    {"**", CW_X_POW},   {"//", CW_X_FLOORDIV}, {"<<", CW_X_SHL}, {">>", CW_X_SHR},   {"<=", CW_X_LE},
+    {">=", CW_X_GE},    {"==", CW_X_EQ},       {"!=", CW_X_NE},  {"+", CW_X_ADD},    {"-", CW_X_SUB},
+    {"*", CW_X_MUL},    {"/", CW_X_DIV},       {"%", CW_X_MOD},  {"&", CW_X_BITAND}, {"|", CW_X_BITOR},
+    {"^", CW_X_BITXOR}, {"~", CW_X_INVERT},    {"<", CW_X_LT},   {">", CW_X_GT},
+};
+
+static bool token_is(const struct parser *p, const char *word)
+{
+    const struct token *t = &p->token;
+    return t->kind == TOKEN_NAME && strlen(word) == t->length &&
+           memcmp(p->text + t->at, word, t->length) == 0;
+}
+
+/* Reads the next token. */
+static int advance(struct parser *p)
+{
+    size_t at = p->token.at + p->token.length;
+    while (p->text[at] == ' ' || p->text[at] == '\t' || p->text[at] == '\n' || p->text[at] == '\r')
+        at++;
+    const char *s = p->text + at;
+    p->token = (struct token){.at = at};
+    struct token *t = &p->token;
+    if (*s == 0)
+        return 0;
+    if (isdigit((unsigned char)*s) || (*s == '.' && isdigit((unsigned char)s[1])))
+        return lex_number(p, t);
+    if (name_start(*s)) {
+        t->kind = TOKEN_NAME;
+        while (name_part(s[t->length]))
+            t->length++;
+        for (enum cw_xop op = CW_X_AND; op <= CW_X_NOT; op++)
+            if ((op == CW_X_AND || op == CW_X_OR || op == CW_X_NOT) && token_is(p, xop_names[op])) {
+                t->kind = TOKEN_OP;
+                t->op = op;
+                break;
+            }
+        return 0;
+    }
+    if (*s == '`' || *s == '\'' || *s == '"') {
+        const char *end = strchr(s + 1, *s);
+        if (!end)
+            return FAIL(p, at, "this %c is not closed", *s);
+        t->kind = *s == '`' ? TOKEN_QUOTED_NAME : TOKEN_STRING;
+        t->length = (size_t)(end - s) + 1;
+        if (t->kind == TOKEN_QUOTED_NAME && t->length == 2)
+            return FAIL(p, at, "expected a component's name between the backquotes");
+        if (t->kind == TOKEN_STRING && memchr(s, '\\', t->length))
+            return FAIL(p, at, "strings have no escapes: a backslash is not allowed");
+        return 0;
+    }
+    for (size_t i = 0; i < CW_COUNT_OF(operators); i++)
+        if (strncmp(s, operators[i].text, strlen(operators[i].text)) == 0) {
+            t->kind = TOKEN_OP;
+            t->length = strlen(operators[i].text);
+            t->op = operators[i].op;
+            return 0;
+        }
+    if (*s == '(' || *s == ')' || *s == ',') {
+        t->kind = TOKEN_PUNCTUATION;
+        t->length = 1;
+        t->punctuation = *s;
+        return 0;
+    }
+    const char *hint = *s == '='   ? "; equality is written =="
+                       : *s == '!' ? "; negation is written not"
+                       : *s == '[' ? "; there is no indexing"
+                                   : "";
+    return FAIL(p, at, "unexpected character '%c'%s", isprint((unsigned char)*s) ? *s : '?', hint);
+}
+
+static bool is_punctuation(const struct parser *p, char c)
+{
+    return p->token.kind == TOKEN_PUNCTUATION && p->token.punctuation == c;
+}
+
+static int unexpected(struct parser *p, const char *expected)
+{
+    const struct token *t = &p->token;
+    if (t->kind == TOKEN_END)
+        return FAIL(p, t->at, "expected %s, but the expression ends", expected);
+    return FAIL(p, t->at, "expected %s, found \"%.*s\"", expected, (int)CW_MIN(t->length, 40u),
+                p->text + t->at);
+}
+
+/* ---- nodes ---- */
+
+static struct cw_node *node_new(struct parser *p, enum cw_node_kind kind, size_t at, const char *text,
+                                size_t length)
+{
+    struct cw_node *n = calloc(1, sizeof(*n) + length + 1);
+    if (!n) {
+        cw_error_nomem(p->err, sizeof(*n) + length + 1, "an expression");
+        return NULL;
+    }
+    n->kind = kind;
+    n->at = at;
+    n->height = 1;
+    n->length = length;
+    if (length)
+        memcpy(n->text, text, length);
+    n->next_made = p->tree->made;
+    p->tree->made = n;
+    return n;
+}
+
+/* Appends an operand; `last` is the one before it, or NULL. */
+static int node_add(struct parser *p, struct cw_node *n, struct cw_node *last, struct cw_node *operand)
+{
+    if (last)
+        last->sibling = operand;
+    else
+        n->first = operand;
+    n->n_operands++;
+    n->height = CW_MAX(n->height, operand->height + 1);
+    if (n->height > MAX_HEIGHT)
+        return FAIL(p, n->at,
+                    "the expression is too deep: expected at most %d operations in a row; use parentheses",
+                    MAX_HEIGHT);
+    return 0;
+}
+
+static int parse(struct parser *p, int level, struct cw_node **ret);
+
+static int parse_call(struct parser *p, const struct token *name, struct cw_node **ret)
+{
+    char word[64];
+    enum cw_dtype dtype = CW_BOOL;
+    const struct function *f = NULL;
+    snprintf(word, sizeof(word), "%.*s", (int)CW_MIN(name->length, sizeof(word) - 1), p->text + name->at);
+    bool cast = cw_dtype_parse(word, &dtype) == 0 && dtype != CW_BYTES;
+    for (size_t i = 0; i < CW_COUNT_OF(functions); i++)
+        if (strcmp(xop_names[functions[i].op], word) == 0)
+            f = &functions[i];
+    if (!f && !cast) {
+        const char *names[CW_COUNT_OF(functions) + CW_N_DTYPES];
+        size_t n = 0;
+        for (size_t i = 0; i < CW_COUNT_OF(functions); i++)
+            names[n++] = xop_names[functions[i].op];
+        for (int i = 0; i < CW_BYTES; i++)
+            names[n++] = cw_dtype_name((enum cw_dtype)i);
+        const char *near = cw_nearest(word, names, n);
+        return FAIL(p, name->at,
+                    "there is no function \"%s\"%s%s%s; expected abs, ceil, exp, floor, length, log, max, "
+                    "min, round, sqrt, where or a dtype",
+                    word, near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
+    }
+    struct cw_node *n = node_new(p, cast ? CW_NODE_CAST : CW_NODE_CALL, name->at, word, strlen(word)),
+                   *last = NULL, *argument;
+    if (!n)
+        return CW_E_MEMORY;
+    n->dtype = dtype;
+    if (f)
+        n->op = f->op;
+    unsigned min = f ? f->min : 1, max = f ? f->max : 1;
+    int r = advance(p); /* the parenthesis */
+    while (r == 0 && !is_punctuation(p, ')')) {
+        if ((r = parse(p, LEVEL_OR, &argument)) < 0 || (r = node_add(p, n, last, argument)) < 0)
+            return r;
+        last = argument;
+        if (is_punctuation(p, ','))
+            r = advance(p);
+        else if (!is_punctuation(p, ')'))
+            return unexpected(p, "\",\" or \")\"");
+    }
+    if (r < 0)
+        return r;
+    if (n->n_operands < min || n->n_operands > max)
+        return FAIL(p, name->at, "%s has %u argument%s: expected %u%s", word, n->n_operands,
+                    n->n_operands == 1 ? "" : "s", min, max > min ? " or more" : "");
+    *ret = n;
+    return advance(p);
+}
+
+static int parse_atom(struct parser *p, struct cw_node **ret)
+{
+    struct token t = p->token;
+    const char *s = p->text + t.at;
+    struct cw_node *n = NULL;
+    int r;
+    switch (t.kind) {
+    case TOKEN_INT:
+        n = node_new(p, CW_NODE_INT, t.at, NULL, 0);
+        break;
+    case TOKEN_FLOAT:
+        n = node_new(p, CW_NODE_FLOAT, t.at, NULL, 0);
+        break;
+    case TOKEN_STRING:
+        n = node_new(p, CW_NODE_STRING, t.at, s + 1, t.length - 2);
+        break;
+    case TOKEN_QUOTED_NAME:
+        n = node_new(p, CW_NODE_NAME, t.at, s + 1, t.length - 2);
+        break;
+    case TOKEN_NAME:
+        if (token_is(p, "True") || token_is(p, "true") || token_is(p, "False") || token_is(p, "false")) {
+            t.integer = s[0] == 'T' || s[0] == 't';
+            n = node_new(p, CW_NODE_BOOL, t.at, NULL, 0);
+            break;
+        }
+        if ((r = advance(p)) < 0)
+            return r;
+        if (is_punctuation(p, '('))
+            return parse_call(p, &t, ret);
+        *ret = node_new(p, CW_NODE_NAME, t.at, s, t.length);
+        return *ret ? 0 : CW_E_MEMORY;
+    case TOKEN_PUNCTUATION:
+        if (t.punctuation != '(')
+            return unexpected(p, "a value");
+        if ((r = advance(p)) < 0 || (r = parse(p, LEVEL_OR, ret)) < 0)
+            return r;
+        if (!is_punctuation(p, ')'))
+            return unexpected(p, "an operator or \")\"");
+        return advance(p);
+    case TOKEN_END:
+    case TOKEN_OP:
+        return unexpected(p, "a value");
+    }
+    if (!n)
+        return CW_E_MEMORY;
+    n->integer = t.integer;
+    n->real = t.real;
+    *ret = n;
+    return advance(p);
+}
+
+/* Signs, not, and what binds tighter: power, whose right side may have a sign. */
+static int parse_unary(struct parser *p, int level, struct cw_node **ret)
+{
+    static const struct {
+        enum cw_xop token, op;
+        int level;
+    } prefixes[] = {
+        {CW_X_SUB, CW_X_NEG, LEVEL_SIGN},
+        {CW_X_ADD, CW_X_POS, LEVEL_SIGN},
+        {CW_X_INVERT, CW_X_INVERT, LEVEL_SIGN},
+        {CW_X_NOT, CW_X_NOT, LEVEL_NOT},
+    };
+    struct token t = p->token;
+    struct cw_node *n, *operand;
+    int r;
+    for (size_t i = 0; t.kind == TOKEN_OP && i < CW_COUNT_OF(prefixes); i++) {
+        if (t.op != prefixes[i].token)
+            continue;
+        if (level > prefixes[i].level && prefixes[i].level == LEVEL_NOT)
+            return FAIL(p, t.at, "\"not\" needs parentheses here");
+        if ((r = advance(p)) < 0 || (r = parse(p, prefixes[i].level, &operand)) < 0)
+            return r;
+        if (!(n = node_new(p, CW_NODE_UNARY, t.at, NULL, 0)))
+            return CW_E_MEMORY;
+        n->op = prefixes[i].op;
+        *ret = n;
+        return node_add(p, n, NULL, operand);
+    }
+    struct cw_node *base, *exponent;
+    if ((r = parse_atom(p, &base)) < 0)
+        return r;
+    *ret = base;
+    t = p->token;
+    if (t.kind != TOKEN_OP || t.op != CW_X_POW)
+        return 0;
+    if ((r = advance(p)) < 0 || (r = parse(p, LEVEL_SIGN, &exponent)) < 0)
+        return r;
+    if (!(n = node_new(p, CW_NODE_BINARY, t.at, NULL, 0)))
+        return CW_E_MEMORY;
+    n->op = CW_X_POW;
+    *ret = n;
+    r = node_add(p, n, NULL, base);
+    return r < 0 ? r : node_add(p, n, base, exponent);
+}
+
+static int binary_level(const struct token *t)
+{
+    static const uint8_t levels[CW_N_XOPS] = {
+        [CW_X_OR] = LEVEL_OR,         [CW_X_AND] = LEVEL_AND,       [CW_X_LT] = LEVEL_COMPARE,
+        [CW_X_LE] = LEVEL_COMPARE,    [CW_X_GT] = LEVEL_COMPARE,    [CW_X_GE] = LEVEL_COMPARE,
+        [CW_X_EQ] = LEVEL_COMPARE,    [CW_X_NE] = LEVEL_COMPARE,    [CW_X_BITOR] = LEVEL_BITOR,
+        [CW_X_BITXOR] = LEVEL_BITXOR, [CW_X_BITAND] = LEVEL_BITAND, [CW_X_SHL] = LEVEL_SHIFT,
+        [CW_X_SHR] = LEVEL_SHIFT,     [CW_X_ADD] = LEVEL_SUM,       [CW_X_SUB] = LEVEL_SUM,
+        [CW_X_MUL] = LEVEL_PRODUCT,   [CW_X_DIV] = LEVEL_PRODUCT,   [CW_X_FLOORDIV] = LEVEL_PRODUCT,
+        [CW_X_MOD] = LEVEL_PRODUCT,
+    };
+    return t->kind == TOKEN_OP ? levels[t->op] : 0;
+}
+
+/* An operand followed by operators of at least this level. */
+static int parse_binary(struct parser *p, int level, struct cw_node **ret)
+{
+    struct cw_node *left = NULL, *right, *n;
+    int r = parse_unary(p, level, &left), l;
+    while (r == 0 && (l = binary_level(&p->token)) >= level && l > 0) {
+        struct token t = p->token;
+        if (l == LEVEL_COMPARE) { /* a < b < c is one node */
+            struct cw_node *last = left;
+            if (!(n = node_new(p, CW_NODE_COMPARE, t.at, NULL, 0)))
+                return CW_E_MEMORY;
+            if ((r = node_add(p, n, NULL, left)) < 0)
+                return r;
+            while (binary_level(&p->token) == LEVEL_COMPARE) {
+                enum cw_xop op = p->token.op;
+                if ((r = advance(p)) < 0 || (r = parse(p, LEVEL_BITOR, &right)) < 0 ||
+                    (r = node_add(p, n, last, right)) < 0)
+                    return r;
+                right->before = op;
+                last = right;
+            }
+        } else {
+            if ((r = advance(p)) < 0 || (r = parse(p, l + 1, &right)) < 0)
+                return r;
+            if (!(n = node_new(p, CW_NODE_BINARY, t.at, NULL, 0)))
+                return CW_E_MEMORY;
+            n->op = t.op;
+            if ((r = node_add(p, n, NULL, left)) < 0 || (r = node_add(p, n, left, right)) < 0)
+                return r;
+        }
+        left = n;
+    }
+    *ret = left;
+    return r;
+}
+
+static int parse(struct parser *p, int level, struct cw_node **ret)
+{
+    if (p->depth == CW_EXPR_MAX_NESTING)
+        return FAIL(p, p->token.at, "the expression is nested too deeply: expected at most %d levels",
+                    CW_EXPR_MAX_NESTING);
+    p->depth++;
+    int r = parse_binary(p, level, ret);
+    p->depth--;
+    return r;
+}
+
+int cw_tree_parse(const char *text, struct cw_tree *ret, struct cw_error *err)
+{
+    *ret = (struct cw_tree){.text = text};
+    if (strnlen(text, CW_EXPR_MAX_TEXT + 1) > CW_EXPR_MAX_TEXT)
+        return cw_error_set(err, CW_E_PIPELINE, "the expression is too long: expected at most %zu bytes",
+                            CW_EXPR_MAX_TEXT);
+    struct parser p = {.tree = ret, .text = text, .err = err};
+    int r = advance(&p);
+    if (r == 0)
+        r = parse(&p, LEVEL_OR, &ret->root);
+    if (r == 0 && p.token.kind != TOKEN_END)
+        r = token_is(&p, "if") ? FAIL(&p, p.token.at, "there is no \"if\": use where(condition, a, b)")
+                               : unexpected(&p, "an operator or the end");
+    if (r < 0)
+        cw_tree_deinit(ret);
+    return r;
+}
+
+void cw_tree_deinit(struct cw_tree *t)
+{
+    while (t->made) {
+        struct cw_node *next = t->made->next_made;
+        free(t->made);
+        t->made = next;
+    }
+    t->root = NULL;
+}

@@ -1,0 +1,93 @@
+/* NumPy's rules for the types of results: promotion of dtypes, fitting of literals, broadcasting of shapes.
+ * Pure functions. */
+#include "ops/expr/expr_impl.h"
+
+/* Bits that an integer dtype has for its magnitude; bool counts as an unsigned type of none. */
+static int width(enum cw_dtype t)
+{
+    return t == CW_BOOL ? 0 : (int)cw_dtype_size(t) * 8;
+}
+
+static enum cw_dtype signed_of(int bits)
+{
+    return bits <= 8 ? CW_INT8 : bits <= 16 ? CW_INT16 : bits <= 32 ? CW_INT32 : CW_INT64;
+}
+
+/* The float16, float32 or float64 that NumPy takes for an integer beside a float16. */
+static enum cw_dtype float_holding(enum cw_dtype t)
+{
+    return width(t) <= 8 ? CW_FLOAT16 : width(t) <= 16 ? CW_FLOAT32 : CW_FLOAT64;
+}
+
+enum cw_dtype cw_promote(enum cw_dtype a, enum cw_dtype b)
+{
+    if (a == b)
+        return a;
+    bool fa = cw_dtype_is_float(a), fb = cw_dtype_is_float(b);
+    if (!fa && fb)
+        return cw_promote(b, a);
+    if (fa && fb) {
+        if (a == CW_FLOAT64 || b == CW_FLOAT64)
+            return CW_FLOAT64;
+        return CW_FLOAT32; /* float32 with a half, or the two halves */
+    }
+    if (fa) {
+        if (a == CW_BFLOAT16)
+            return CW_BFLOAT16;
+        enum cw_dtype f = float_holding(b);
+        return CW_MAX(a, f); /* float16 < float32 < float64 in the enumeration */
+    }
+    bool sa = cw_dtype_is_signed(a), sb = cw_dtype_is_signed(b);
+    int wa = width(a), wb = width(b);
+    if (sa == sb || a == CW_BOOL || b == CW_BOOL)
+        return wa > wb ? a : b;
+    int ws = sa ? wa : wb, wu = sa ? wb : wa;
+    if (ws > wu)
+        return signed_of(ws);
+    return wu == 64 ? CW_FLOAT64 : signed_of(wu * 2);
+}
+
+enum cw_dtype cw_float_for(enum cw_dtype t)
+{
+    return cw_dtype_is_float(t) ? t : float_holding(t);
+}
+
+bool cw_integer_fits(cw_i128 v, enum cw_dtype t)
+{
+    int bits = width(t);
+    if (cw_dtype_is_signed(t)) {
+        cw_i128 limit = (cw_i128)1 << (bits - 1);
+        return v >= -limit && v < limit;
+    }
+    return v >= 0 && v < (cw_i128)1 << bits;
+}
+
+bool cw_broadcast(const struct cw_type *a, const struct cw_type *b, struct cw_type *ret)
+{
+    struct cw_type r = {.dtype = ret->dtype, .ndim = -1};
+    if (a->ndim == 0 || b->ndim == 0) { /* a scalar takes any shape, an unknown one too */
+        r = a->ndim == 0 ? *b : *a;
+        r.dtype = ret->dtype;
+        *ret = r;
+        return true;
+    }
+    if (a->ndim < 0 || b->ndim < 0) {
+        *ret = r;
+        return true;
+    }
+    r.ndim = CW_MAX(a->ndim, b->ndim);
+    for (int i = 1; i <= r.ndim; i++) { /* from the last dimension */
+        int64_t x = i <= a->ndim ? a->dims[a->ndim - i] : 1, y = i <= b->ndim ? b->dims[b->ndim - i] : 1, d;
+        if (x == y || y == 1)
+            d = x;
+        else if (x == 1 || x == CW_VARIES)
+            d = y;
+        else if (y == CW_VARIES)
+            d = x;
+        else
+            return false;
+        r.dims[r.ndim - i] = d;
+    }
+    *ret = r;
+    return true;
+}

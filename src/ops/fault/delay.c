@@ -1,0 +1,55 @@
+#include "base/cost_clock.h"
+#include "ops/expr/expr.h"
+#include "ops/fault/fault_wait.h"
+#include "pipeline/op.h"
+
+static void delay_free(void *state)
+{
+    cw_expr_free(state);
+}
+
+static int delay_bind(struct cw_bind *b, struct cw_op *op, struct cw_error *err)
+{
+    struct cw_expr *e = NULL;
+    int r = cw_expr_bind(b, op, "where", cw_attr_string(op, "where"), CW_EXPR_CONDITION, &e, err);
+    op->state = e;
+    return r;
+}
+
+static int delay_run(const struct cw_op *op, struct cw_block *block, struct cw_error *err)
+{
+    uint64_t ns = (uint64_t)(cw_attr_float(op, "us") * 1000);
+    uint8_t *slow = cw_block_alloc(block, block->n, err);
+    if (!slow)
+        return err && err->status < 0 ? err->status : CW_E_MEMORY;
+    int r = cw_expr_eval_into(op->state, op->in, op->desc->name, block, slow, err);
+    CW_ROWS_OK(i, block, r == 0)
+    if (slow[i]) {
+        r = cw_cost_sleeps() ? cw_fault_wait(block, ns, err) : 0;
+        cw_cost_wait(ns);
+    }
+    return r;
+}
+
+static const struct cw_attr_def attrs[] = {
+    {.name = "us",
+     .kind = CW_ATTR_FLOAT,
+     .min = 0,
+     .max = 1e12,
+     .doc = "microseconds slept for each element"},
+    {.name = "where",
+     .kind = CW_ATTR_EXPR,
+     .def = "\"true\"",
+     .doc = "condition: a scalar expression; only elements for which it holds wait"},
+    {0},
+};
+
+const struct cw_op_desc cw_op_delay = {
+    .name = "delay",
+    .summary = "sleeps, for tests",
+    .kind = CW_OP_MAP,
+    .attrs = attrs,
+    .bind = delay_bind,
+    .run = delay_run,
+    .free_state = delay_free,
+};

@@ -1,0 +1,102 @@
+/* decode_image: JPEG, PNG and WebP bytes to an image. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "ops/image/image_role.h"
+
+static const struct cw_image_role role = {.step = CW_IMAGE_DECODE};
+
+static void decode_image_free(void *state)
+{
+    struct cw_decode_image *d = state;
+    if (d && d->crop) {
+        d->crop->desc->free_state(d->crop->state);
+        free(d->crop);
+    }
+    free(d);
+}
+
+/* The crop that directly follows, if one does, for computing what it is going to cut. */
+static int find_crop(struct cw_decode_image *d, const struct cw_op *next, const char *component,
+                     struct cw_error *err)
+{
+    if (!next || !next->desc->image || !next->desc->image->crops ||
+        strcmp(cw_attr_string(next, "component"), component) != 0)
+        return 0;
+    struct cw_op *crop = calloc(1, sizeof(*crop));
+    if (!crop)
+        return cw_error_nomem(err, sizeof(*crop), "decode_image");
+    *crop = (struct cw_op){.desc = next->desc, .attrs = next->attrs, .index = next->index};
+    d->crop = crop;
+    return crop->desc->image->prepare(crop, err);
+}
+
+static int decode_image_bind(struct cw_bind *b, struct cw_op *op, struct cw_error *err)
+{
+    const char *name = cw_attr_string(op, "component");
+    struct cw_type type;
+    int r = cw_bind_read(b, name, &type, err);
+    if (r < 0)
+        return r;
+    char text[160];
+    if (type.dtype != CW_BYTES)
+        return cw_attr_error(op, "component", err, "bytes, but \"%s\" is %s", name,
+                             cw_type_print(&type, text));
+    int64_t channels = cw_attr_int(op, "channels");
+    if (channels == 2)
+        return cw_attr_error(op, "channels", err, "0 (as stored), 1, 3 or 4");
+    enum cw_dtype dtype = cw_attr_dtype(op, "dtype");
+    if (dtype != CW_UINT8 && dtype != CW_UINT16)
+        return cw_attr_error(op, "dtype", err, "\"uint8\" or \"uint16\"");
+
+    struct cw_decode_image *d = calloc(1, sizeof(*d));
+    if (!d)
+        return cw_error_nomem(err, sizeof(*d), "decode_image");
+    op->state = d;
+    d->options = (struct cw_image_options){.channels = (int)channels,
+                                           .wide = dtype == CW_UINT16,
+                                           .orientation = cw_attr_bool(op, "orientation"),
+                                           .max_pixels = (uint64_t)cw_attr_int(op, "max_pixels")};
+    r = find_crop(d, cw_bind_next(b), name, err);
+    if (r < 0)
+        return r;
+    type = (struct cw_type){
+        .dtype = dtype, .ndim = 3, .dims = {CW_VARIES, CW_VARIES, channels ? channels : CW_VARIES}};
+    return cw_image_bind_write(b, op, &type, err);
+}
+
+static const struct cw_attr_def attrs[] = {
+    {.name = "component", .kind = CW_ATTR_COMPONENT, .doc = "the encoded image, bytes"},
+    {.name = "channels",
+     .kind = CW_ATTR_INT,
+     .def = "3",
+     .min = 0,
+     .max = 4,
+     .doc = "1 (grey), 3 (RGB), 4 (RGBA), or 0: as stored"},
+    {.name = "dtype", .kind = CW_ATTR_DTYPE, .def = "\"uint8\"", .doc = "\"uint8\" or \"uint16\""},
+    {.name = "orientation",
+     .kind = CW_ATTR_BOOL,
+     .def = "true",
+     .doc = "turn JPEG images as their EXIF tag says"},
+    {.name = "max_pixels",
+     .kind = CW_ATTR_INT,
+     .def = "268435456",
+     .min = 1,
+     .max = 0x1p40,
+     .doc = "width times height; larger images fail"},
+    {0},
+};
+
+const struct cw_op_desc cw_op_decode_image = {
+    .name = "decode_image",
+    .summary = "an image [height, width, channels] from JPEG, PNG or WebP bytes",
+    .doc = "The format is found by content. Conversions are those of Pillow's `convert`; docs/pixels.md has "
+           "them, and what counts as a damaged image. Followed directly by a crop, only the rows and columns "
+           "that the crop needs are decoded, and only their damage counts.",
+    .kind = CW_OP_MAP,
+    .attrs = attrs,
+    .bind = decode_image_bind,
+    .run = cw_image_run,
+    .free_state = decode_image_free,
+    .image = &role,
+};

@@ -1,0 +1,375 @@
+#include "ops/image/image_chain.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "ops/image/image_finish.h"
+
+struct chain {                  /* immutable */
+    const struct cw_op *decode; /* or NULL */
+    const struct cw_op *flip;   /* or NULL */
+    bool planar;
+    unsigned n_region, n_pixel;
+    const struct cw_op *region[CW_IMAGE_CHAIN_MAX];
+    const struct cw_op *pixel[CW_IMAGE_CHAIN_MAX];
+    enum cw_dtype dtype; /* of decoded, cut and resized pixels */
+    struct cw_port in, out;
+};
+
+/* ---- which operators go together ---- */
+
+/* Adds an operator behind the others; false: it does not fit there. */
+static bool chain_add(struct chain *c, const struct cw_op *op)
+{
+    const struct cw_image_role *role = op->desc->image;
+    if (!role || (role->fuses && !role->fuses(op)) || c->planar)
+        return false;
+    bool resized = false;
+    for (unsigned i = 0; i < c->n_region; i++)
+        resized |= c->region[i]->desc->image->resizes;
+    switch (role->step) {
+    case CW_IMAGE_DECODE:
+        if (c->decode || c->n_region || c->flip || c->n_pixel || c->in.type.dtype != CW_BYTES)
+            return false;
+        c->decode = op;
+        break;
+    case CW_IMAGE_REGION:
+        if (c->n_region == CW_IMAGE_CHAIN_MAX || c->flip || c->n_pixel || (resized && role->resizes))
+            return false;
+        c->region[c->n_region++] = op;
+        break;
+    case CW_IMAGE_FLIP:
+        if (c->flip || c->n_pixel)
+            return false;
+        c->flip = op;
+        break;
+    case CW_IMAGE_PIXELWISE:
+        if (c->n_pixel == CW_IMAGE_CHAIN_MAX)
+            return false;
+        c->pixel[c->n_pixel++] = op;
+        break;
+    case CW_IMAGE_LAYOUT:
+        c->planar = true;
+        break;
+    }
+    if (role->step != CW_IMAGE_PIXELWISE && role->step != CW_IMAGE_LAYOUT)
+        c->dtype = op->out[0].type.dtype;
+    c->out = op->out[0];
+    return true;
+}
+
+static void chain_begin(struct chain *c, const struct cw_op *first)
+{
+    *c = (struct chain){.in = first->in[0], .dtype = first->in[0].type.dtype};
+}
+
+static bool is_image(const struct cw_type *t)
+{
+    return t->dtype != CW_BYTES && (t->ndim == 3 || t->ndim == 2);
+}
+
+size_t cw_image_chain_match(const struct cw_op *const *ops, size_t n)
+{
+    if (!n || !ops[0]->desc->image || ops[0]->n_in < 1)
+        return 0;
+    struct chain c;
+    chain_begin(&c, ops[0]);
+    if (c.in.type.dtype != CW_BYTES && !is_image(&c.in.type)) /* cast takes anything */
+        return 0;
+    size_t i = 0;
+    while (i < n && i < CW_IMAGE_CHAIN_MAX && ops[i]->n_in == 1 && ops[i]->n_out == 1 &&
+           (i == 0 || ops[i]->in[0].value == ops[i - 1]->out[0].value) && chain_add(&c, ops[i]))
+        i++;
+    return i >= 2 ? i : 0;
+}
+
+/* ---- one record ---- */
+
+struct plan {     /* of one image: what is cut from it, and what becomes of that */
+    int64_t h, w; /* of the whole image */
+    int channels, ndim;
+    struct cw_rect rect;        /* cut from it */
+    struct cw_rect crop;        /* what the first region operator cuts: what must be undamaged after decode */
+    struct cw_resize_spec spec; /* from rect to the result */
+    bool resized, flip_x, flip_y;
+};
+
+/* Follows the region operators; the one that can't be computed goes into *ret_failed. */
+static int plan_regions(const struct chain *c, const struct cw_block *b, size_t row, struct plan *p,
+                        const struct cw_op **ret_failed, struct cw_error *err)
+{
+    struct cw_resize_spec *s = &p->spec;
+    p->rect = (struct cw_rect){.h = p->h, .w = p->w};
+    for (unsigned i = 0; i < c->n_region; i++) {
+        const struct cw_op *op = c->region[i];
+        int64_t h = p->resized ? s->cut_h : p->rect.h, w = p->resized ? s->cut_w : p->rect.w;
+        struct cw_image_geometry g;
+        int r = op->desc->image->geometry(op, b, row, h, w, &g, err);
+        if (r < 0) {
+            *ret_failed = op;
+            return r;
+        }
+        if (i == 0)
+            p->crop = g.rect;
+        if (p->resized) {
+            s->cut_y += g.rect.y;
+            s->cut_x += g.rect.x;
+            s->cut_h = g.rect.h;
+            s->cut_w = g.rect.w;
+            continue;
+        }
+        p->rect = (struct cw_rect){
+            .y = p->rect.y + g.rect.y, .x = p->rect.x + g.rect.x, .h = g.rect.h, .w = g.rect.w};
+        if (g.resize) {
+            p->resized = true;
+            s->out_h = s->cut_h = g.out_h;
+            s->out_w = s->cut_w = g.out_w;
+            s->interp = g.interp;
+            s->antialias = g.antialias;
+        }
+    }
+    s->in_h = p->rect.h;
+    s->in_w = p->rect.w;
+    if (!p->resized) {
+        s->out_h = s->cut_h = p->rect.h;
+        s->out_w = s->cut_w = p->rect.w;
+    }
+    if (c->flip)
+        c->flip->desc->image->flips(c->flip, b, row, &p->flip_x, &p->flip_y);
+    s->flip_x = p->flip_x;
+    s->dtype = c->dtype;
+    s->channels = p->channels;
+    return 0;
+}
+
+/* The part of the image that must be undamaged: what the crop that follows decode_image as written cuts. */
+static void plan_needed(const struct chain *c, const struct cw_block *b, size_t row, const struct plan *p,
+                        struct cw_rect *ret)
+{
+    const struct cw_op *crop = ((const struct cw_decode_image *)c->decode->state)->crop;
+    *ret = (struct cw_rect){.h = p->h, .w = p->w};
+    if (!crop)
+        return;
+    struct cw_image_geometry g;
+    if (c->n_region && c->region[0]->index == crop->index)
+        *ret = p->crop;
+    else if (crop->desc->image->geometry(crop, b, row, p->h, p->w, &g, NULL) >= 0)
+        *ret = g.rect;
+    else
+        *ret = (struct cw_rect){0}; /* the crop is going to fail the record */
+}
+
+struct record { /* on its way */
+    const struct chain *c;
+    struct cw_block *b;
+    size_t row;
+    struct plan plan;
+    struct cw_image image; /* open where the chain decodes */
+    const uint8_t *src;    /* else the input's pixels */
+    uint8_t *dst;
+    const struct cw_op *failed;
+};
+
+/* The output's memory: first, as the arena gives back everything after it. */
+static int record_output(struct record *r, struct cw_error *err)
+{
+    const struct cw_resize_spec *s = &r->plan.spec;
+    int64_t hwc[3] = {s->cut_h, s->cut_w, r->plan.channels}, chw[3] = {r->plan.channels, s->cut_h, s->cut_w};
+    r->dst = cw_block_row_out(r->b, r->c->out.value, &r->c->out.type, r->row, r->c->planar ? chw : hwc,
+                              r->plan.ndim, err);
+    return r->dst ? 0 : err ? err->status : CW_E_MEMORY;
+}
+
+struct resize_feed {
+    struct cw_resize resize;
+    const struct cw_row_sink *sink;
+};
+
+static void feed_row(void *arg, int64_t y, const uint8_t *pixels)
+{
+    struct resize_feed *f = arg;
+    cw_resize_row(&f->resize, y, pixels, f->resize.pad, f->sink);
+}
+
+static int record_resize(struct record *r, const struct cw_row_sink *sink, struct cw_error *err)
+{
+    struct resize_feed feed = {.sink = sink};
+    struct cw_resize *resize = &feed.resize;
+    int e = cw_resize_plan(resize, &r->plan.spec, r->b->arena, err);
+    if (e < 0)
+        return e;
+    struct cw_rect want = {.y = r->plan.rect.y + resize->y.first,
+                           .x = r->plan.rect.x + resize->x.first,
+                           .h = resize->y.used,
+                           .w = resize->x.used};
+    if (r->c->decode) {
+        struct cw_rect needed;
+        struct cw_image_rows rows = {.put = feed_row, .arg = &feed, .slack = resize->pad};
+        plan_needed(r->c, r->b, r->row, &r->plan, &needed);
+        r->failed = r->c->decode;
+        return cw_image_decode_rows(&r->image, &want, &needed, &rows, r->b->arena, err);
+    }
+    size_t stride = (size_t)r->plan.w * resize->pixel,
+           first = (size_t)want.y * stride + (size_t)want.x * resize->pixel;
+    size_t end = (size_t)(want.y + want.h - 1) * stride + (size_t)(want.x + want.w) * resize->pixel;
+    cw_resize_run(resize, r->src + first, stride, (size_t)r->plan.h * stride - end, sink);
+    return 0;
+}
+
+/* The rectangle as it is, straight into the output. */
+static int record_decode(struct record *r, struct cw_error *err)
+{
+    struct cw_rect needed;
+    size_t stride = (size_t)r->plan.rect.w * (size_t)r->plan.channels * cw_dtype_size(r->c->dtype);
+    plan_needed(r->c, r->b, r->row, &r->plan, &needed);
+    r->failed = r->c->decode;
+    return cw_image_decode(&r->image, &r->plan.rect, &needed, r->dst, stride, r->b->arena, err);
+}
+
+/* With the input open and planned, the output there. */
+static int record_pixels(struct record *r, struct cw_error *err)
+{
+    const struct cw_resize_spec *s = &r->plan.spec;
+    struct cw_image_finish finish = {.pixel = r->c->pixel,
+                                     .n_pixel = r->c->n_pixel,
+                                     .planar = r->c->planar,
+                                     .flip_y = r->plan.flip_y,
+                                     .channels = r->plan.channels,
+                                     .h = s->cut_h,
+                                     .w = s->cut_w,
+                                     .from = r->c->dtype,
+                                     .to = r->c->out.type.dtype,
+                                     .dst = r->dst,
+                                     .err = err};
+    if (r->c->decode && !r->plan.resized && !r->plan.flip_x && !r->plan.flip_y &&
+        cw_image_finish_is_copy(&finish))
+        return record_decode(r, err);
+    struct cw_row_sink sink;
+    int e = cw_image_finish_init(&finish, &sink, r->b->arena, err);
+    if (e >= 0)
+        e = record_resize(r, &sink, err);
+    if (e >= 0 && finish.status < 0) {
+        e = finish.status;
+        r->failed = finish.failed;
+    }
+    return e;
+}
+
+static int record_open(struct record *r, const struct cw_op *op, struct cw_error *err)
+{
+    struct cw_tensor in = cw_block_row(r->b, r->c->in.value, r->row);
+    struct plan *p = &r->plan;
+    if (r->c->decode) {
+        const struct cw_decode_image *d = r->c->decode->state;
+        r->failed = r->c->decode;
+        int e = cw_image_open(&r->image, in.data, in.size, &d->options, err);
+        if (e < 0)
+            return e;
+        *p = (struct plan){
+            .h = r->image.height, .w = r->image.width, .channels = r->image.channels, .ndim = 3};
+        return 0;
+    }
+    *p = (struct plan){
+        .h = in.dims[0], .w = in.dims[1], .channels = in.ndim == 3 ? (int)in.dims[2] : 1, .ndim = in.ndim};
+    r->src = in.data;
+    r->failed = op;
+    return p->h < 1 || p->w < 1 || p->channels < 1 ? cw_error_set(err, CW_E_RECORD, "an image without pixels")
+                                                   : 0;
+}
+
+/* 0, CW_E_RECORD with the operator in *ret_failed, or what ends the run. */
+static int chain_record(const struct chain *c, const struct cw_op *op, struct cw_block *b, size_t row,
+                        const struct cw_op **ret_failed, struct cw_error *err)
+{
+    struct record r;
+    r.c = c;
+    r.b = b;
+    r.row = row;
+    r.image.codec = NULL;
+    int e = record_open(&r, op, err);
+    if (e >= 0)
+        e = plan_regions(c, b, row, &r.plan, &r.failed, err);
+    if (e >= 0)
+        e = record_output(&r, err);
+    if (e >= 0) {
+        struct cw_arena_mark mark = cw_arena_mark(b->arena);
+        e = record_pixels(&r, err);
+        cw_arena_release(b->arena, mark);
+    }
+    cw_image_close(&r.image);
+    *ret_failed = r.failed;
+    return e;
+}
+
+/* ---- blocks ---- */
+
+static int chain_run(const struct chain *c, const struct cw_op *op, struct cw_block *b, struct cw_error *err)
+{
+    const struct cw_port *out = &op->out[0];
+    if (!out->live)
+        return 0;
+    int r = cw_block_column(b, out->value, &out->type, err);
+    CW_ROWS_OK(row, b, r >= 0)
+    {
+        struct cw_error e;
+        e.status = 0;
+        e.message[0] = 0;
+        const struct cw_op *failed = op;
+        r = chain_record(c, op, b, row, &failed, &e);
+        if (r == CW_E_RECORD) {
+            cw_block_fail(b, row, failed->desc->name, "%s", e.message);
+            r = 0;
+        } else if (r < 0) {
+            cw_error_set(err, r, "%s", e.message);
+            cw_error_op(err, failed ? failed->desc->name : op->desc->name);
+        }
+    }
+    return r;
+}
+
+int cw_image_run(const struct cw_op *op, struct cw_block *b, struct cw_error *err)
+{
+    struct chain c;
+    chain_begin(&c, op);
+    if (!chain_add(&c, op))
+        return cw_error_set(err, CW_E_BUG, "%s is no image operator", op->desc->name);
+    return chain_run(&c, op, b, err);
+}
+
+static int fused_run(const struct cw_op *op, struct cw_block *b, struct cw_error *err)
+{
+    return chain_run(op->state, op, b, err);
+}
+
+static const struct cw_attr_def no_attrs[] = {{0}};
+
+static const struct cw_op_desc fused = {
+    .name = "image_chain",
+    .summary = "several image operators in one pass",
+    .kind = CW_OP_MAP,
+    .attrs = no_attrs,
+    .run = fused_run,
+    .free_state = free,
+};
+
+int cw_image_chain_new(const struct cw_op *const *ops, unsigned n, struct cw_op *ret, struct cw_error *err)
+{
+    if (cw_image_chain_match(ops, n) != n || n < 2)
+        return 1;
+    struct chain *c = malloc(sizeof(*c));
+    if (!c)
+        return cw_error_nomem(err, sizeof(*c), "fused image operators");
+    chain_begin(c, ops[0]);
+    for (unsigned i = 0; i < n; i++)
+        (void)chain_add(c, ops[i]); /* they match */
+    *ret = (struct cw_op){.desc = &fused,
+                          .occurrence = ops[0]->occurrence,
+                          .position = ops[0]->position,
+                          .index = ops[0]->index,
+                          .n_in = 1,
+                          .n_out = 1,
+                          .state = c};
+    ret->in[0] = ops[0]->in[0];
+    ret->out[0] = ops[n - 1]->out[0];
+    return 0;
+}

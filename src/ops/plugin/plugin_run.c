@@ -1,0 +1,243 @@
+/* Running an operator of a plug-in, element by element. What it does against its declaration fails the
+ * element, as its own errors do; only want of memory ends more than that. */
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "ops/plugin/plugin_impl.h"
+
+struct running {
+    struct cachew_row face; /* first: what the plug-in sees */
+    const struct cw_op *op;
+    const struct cw_plugin_bound *bound;
+    struct cw_block *block;
+    size_t row;
+    uint64_t written; /* outputs, of this element */
+    int status;       /* < 0: no memory, err says how much */
+    void *scratch;
+    size_t scratch_size;
+    struct cw_error *err;
+    struct cachew_tensor in[CW_OP_MAX_PORTS];
+};
+
+_Static_assert(CW_OP_MAX_PORTS <= 64, "a bit of `written` for each output");
+
+static struct running *of(struct cachew_row *row)
+{
+    return (struct running *)(void *)row;
+}
+
+#define fail_element(x, ...) cw_block_fail((x)->block, (x)->row, (x)->op->desc->name, __VA_ARGS__)
+
+static void *no_memory(struct running *x)
+{
+    x->status = x->err && x->err->status < 0 ? x->err->status : CW_E_MEMORY;
+    return NULL;
+}
+
+/* ---- outputs ---- */
+
+static const struct cw_port *port_of(struct running *x, unsigned output)
+{
+    if (output < x->op->n_out)
+        return &x->op->out[output];
+    fail_element(x, "the plug-in writes output %u: bind declared %u", output, x->op->n_out);
+    return NULL;
+}
+
+static bool fits(const struct cw_type *type, const int64_t *dims, int ndim)
+{
+    if (ndim < 0 || ndim > CW_MAX_NDIM || (type->ndim >= 0 && ndim != type->ndim))
+        return false;
+    for (int i = 0; i < ndim; i++)
+        if (dims[i] < 0 || (type->ndim >= 0 && type->dims[i] >= 0 && dims[i] != type->dims[i]))
+            return false;
+    return true;
+}
+
+static void *wrong_shape(struct running *x, unsigned output, const int64_t *dims, int ndim)
+{
+    const struct cw_type *type = &x->op->out[output].type;
+    struct cw_type given = {.dtype = type->dtype, .ndim = ndim};
+    char declared[160], text[160];
+    cw_type_print(type, declared);
+    if (!dims)
+        snprintf(text, sizeof(text), "with no shape");
+    else if (ndim < 0 || ndim > CW_MAX_NDIM)
+        snprintf(text, sizeof(text), "with %d dimensions", ndim);
+    else {
+        char shape[160];
+        memcpy(given.dims, dims, (size_t)ndim * sizeof(*dims));
+        snprintf(text, sizeof(text), "as %.140s", cw_type_print(&given, shape));
+    }
+    fail_element(x, "the plug-in writes output %u %s: bind declared %s", output, text, declared);
+    return NULL;
+}
+
+static void *row_output(struct cachew_row *row, unsigned output, const int64_t *dims, int ndim)
+{
+    struct running *x = of(row);
+    const struct cw_port *port = port_of(x, output);
+    if (!port)
+        return NULL;
+    const struct cw_type *type = &port->type;
+    if (type->dtype == CW_BYTES) {
+        fail_element(x, "the plug-in writes output %u as an array: bind declared bytes", output);
+        return NULL;
+    }
+    if (!dims && cw_type_fixed(type)) {
+        dims = type->dims;
+        ndim = type->ndim;
+    }
+    if ((!dims && ndim != 0) || !fits(type, dims, ndim))
+        return wrong_shape(x, output, dims, ndim);
+    x->written |= UINT64_C(1) << output;
+    void *data = cw_block_row_out(x->block, port->value, type, x->row, dims, ndim, x->err);
+    return data ? data : no_memory(x);
+}
+
+static void *row_bytes(struct cachew_row *row, unsigned output, size_t size)
+{
+    struct running *x = of(row);
+    const struct cw_port *port = port_of(x, output);
+    if (!port)
+        return NULL;
+    if (port->type.dtype != CW_BYTES) {
+        char declared[160];
+        fail_element(x, "the plug-in writes output %u as bytes: bind declared %s", output,
+                     cw_type_print(&port->type, declared));
+        return NULL;
+    }
+    x->written |= UINT64_C(1) << output;
+    void *data = cw_block_alloc(x->block, size, x->err);
+    x->block->columns[port->value].rows[x->row] = (struct cw_tensor){.data = data, .size = size};
+    return data ? data : no_memory(x);
+}
+
+static int row_wanted(struct cachew_row *row, unsigned output)
+{
+    const struct running *x = of(row);
+    return output < x->op->n_out && x->op->out[output].live;
+}
+
+/* ---- the rest of what `run` may call ---- */
+
+static void *row_scratch(struct cachew_row *row, size_t size)
+{
+    struct running *x = of(row);
+    if (size > x->scratch_size || !x->scratch) {
+        size_t most = CW_MAX(size, x->scratch_size * 2); /* what is outgrown is gone with the block */
+        x->scratch = cw_block_alloc(x->block, most, x->err);
+        x->scratch_size = x->scratch ? most : 0;
+    }
+    return x->scratch ? x->scratch : no_memory(x);
+}
+
+static void row_draw(struct cachew_row *row, uint32_t n, uint32_t words[4])
+{
+    struct running *x = of(row);
+    memset(words, 0, 4 * sizeof(*words));
+    if (x->op->desc->random)
+        cw_block_draw(x->block, x->op->index, x->row, n, words);
+    else
+        fail_element(x, "the plug-in draws, but does not say that the operator is random");
+}
+
+static int row_fail(struct cachew_row *row, const char *text)
+{
+    char clean[300];
+    snprintf(clean, sizeof(clean), "%s", text ? text : "");
+    cw_plugin_clean(clean);
+    fail_element(of(row), "%s", clean);
+    return CACHEW_E_RECORD;
+}
+
+static const struct cachew_row_calls calls = {
+    .output = row_output,
+    .bytes = row_bytes,
+    .wanted = row_wanted,
+    .scratch = row_scratch,
+    .draw = row_draw,
+    .fail_row = row_fail,
+};
+
+/* ---- blocks ---- */
+
+/* Outputs that nothing needs get a column too: a plug-in may write them. */
+static int make_columns(const struct cw_op *op, struct cw_block *block, struct cw_error *err)
+{
+    int r = 0;
+    for (unsigned i = 0; i < op->n_out && r >= 0; i++) {
+        const struct cw_port *out = &op->out[i];
+        r = cw_type_fixed(&out->type) && out->live ? cw_block_dense(block, out->value, &out->type, err)
+                                                   : cw_block_ragged(block, out->value, err);
+    }
+    return r;
+}
+
+static void set_inputs(struct running *x)
+{
+    for (unsigned i = 0; i < x->bound->n_in; i++) {
+        const struct cw_port *port = &x->op->in[x->bound->in[i]];
+        const struct cw_column *c = &x->block->columns[port->value];
+        struct cachew_tensor *t = &x->in[i];
+        t->dtype = (enum cachew_dtype)port->type.dtype;
+        if (c->dense) {
+            t->data = c->data + x->row * c->stride;
+            t->size = c->stride;
+            t->ndim = c->type->ndim;
+            t->dims = c->type->dims;
+        } else {
+            const struct cw_tensor *from = &c->rows[x->row];
+            t->data = from->data;
+            t->size = from->size;
+            t->ndim = from->ndim;
+            t->dims = from->dims;
+        }
+    }
+}
+
+/* What the result of `run` means for the element. */
+static int settle(struct running *x, int result)
+{
+    uint8_t *status = &x->block->status[x->row];
+    if (x->status < 0)
+        return x->status;
+    if (*status == CW_ROW_FAILED)
+        return 0;
+    if (result == CACHEW_E_MEMORY)
+        return cw_error_nomem(x->err, 0, x->op->desc->name);
+    if (result == CACHEW_DROP && x->op->desc->kind == CW_OP_FILTER) {
+        *status = CW_ROW_DROPPED;
+        x->block->all_ok = false;
+    } else if (result != CACHEW_OK) {
+        fail_element(x,
+                     "the plug-in's run returned %d: expected CACHEW_OK%s, or the result of cachew_row_fail",
+                     result, x->op->desc->kind == CW_OP_FILTER ? ", CACHEW_DROP" : "");
+    }
+    for (unsigned i = 0; i < x->op->n_out && *status == CW_ROW_OK; i++)
+        if (x->op->out[i].live && !(x->written >> i & 1))
+            fail_element(x, "the plug-in did not write output %u", i);
+    return 0;
+}
+
+int cw_plugin_run(const struct cw_op *op, struct cw_block *block, struct cw_error *err)
+{
+    const struct cw_plugin_bound *bound = op->state;
+    struct running x; /* the inputs, most of it, are filled in as far as there are any */
+    memset(&x, 0, offsetof(struct running, in));
+    x.face = (struct cachew_row){.calls = &calls, .in = x.in};
+    x.op = op;
+    x.bound = bound;
+    x.block = block;
+    x.err = err;
+    int r = make_columns(op, block, err);
+    for (; r >= 0 && x.row < block->n; x.row++) {
+        if (block->status[x.row] != CW_ROW_OK)
+            continue;
+        set_inputs(&x);
+        x.written = 0;
+        r = settle(&x, bound->from->run(bound->state, &x.face));
+    }
+    return r;
+}

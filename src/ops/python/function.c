@@ -1,0 +1,377 @@
+#include "ops/python/function.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/hash.h"
+#include "pipeline/pipeline.h"
+
+/* ---- binding ---- */
+
+static const char *const kind_names[] = {[CW_FUNCTION_MAP] = "map",
+                                         [CW_FUNCTION_FILTER] = "filter",
+                                         [CW_FUNCTION_FLAT_MAP] = "flat_map",
+                                         [CW_FUNCTION_MAP_BATCHES] = "map_batches",
+                                         [CW_FUNCTION_ITERATE] = "iterate"};
+
+void cw_function_free(void *state)
+{
+    struct cw_function *f = state;
+    if (!f)
+        return;
+    free((void *)f->host.spec);
+    free(f->in);
+    free(f);
+}
+
+static json_t *shape_json(const struct cw_type *type)
+{
+    if (type->ndim < 0)
+        return json_null();
+    json_t *shape = json_array();
+    for (int i = 0; i < type->ndim; i++)
+        json_array_append_new(shape, type->dims[i] == CW_VARIES ? json_null() : json_integer(type->dims[i]));
+    return shape;
+}
+
+static json_t *component_json(const char *name, const struct cw_type *type)
+{
+    return json_pack("{s:s, s:s, s:o}", "name", name, "dtype", cw_dtype_name(type->dtype), "shape",
+                     shape_json(type));
+}
+
+static int parse_shape(const json_t *v, struct cw_type *type)
+{
+    size_t n = json_array_size(v);
+    if (json_is_null(v)) {
+        type->ndim = -1;
+        return 0;
+    }
+    if (!json_is_array(v) || n > CW_MAX_NDIM)
+        return -1;
+    type->ndim = (int)n;
+    for (size_t i = 0; i < n; i++) {
+        const json_t *d = json_array_get(v, i);
+        if (!json_is_null(d) &&
+            (!json_is_integer(d) || json_integer_value(d) < 0 || json_integer_value(d) > (json_int_t)1 << 40))
+            return -1;
+        type->dims[i] = json_is_null(d) ? CW_VARIES : json_integer_value(d);
+    }
+    return 0;
+}
+
+int cw_function_outputs(struct cw_bind *b, struct cw_op *op, struct cw_error *err)
+{
+    static const char expected[] = "an object of 1 to 64 components {\"dtype\": ..., \"shape\": [...]}";
+    const json_t *outputs = cw_attr_json(op, "outputs"), *value;
+    const char *name, *field;
+    json_t *fact;
+    if (json_object_size(outputs) == 0 || json_object_size(outputs) > CW_OP_MAX_PORTS)
+        return cw_attr_error(op, "outputs", err, "%s", expected);
+    json_object_foreach((json_t *)outputs, name, value)
+    {
+        struct cw_type type = {0};
+        const json_t *shape = json_object_get(value, "shape");
+        if (!*name || strlen(name) >= 256 || !json_is_object(value) ||
+            !json_is_string(json_object_get(value, "dtype")))
+            return cw_attr_error(op, "outputs", err, "for \"%.60s\" {\"dtype\": ..., \"shape\": [...]}",
+                                 name);
+        if (cw_dtype_parse(json_string_value(json_object_get(value, "dtype")), &type.dtype) < 0)
+            return cw_attr_error(op, "outputs", err,
+                                 "for \"%.60s\" a dtype (bytes, bool, uint8 .. uint64, int8 .. int64, "
+                                 "float16, bfloat16, float32, float64)",
+                                 name);
+        json_object_foreach((json_t *)value, field,
+                            fact) if (strcmp(field, "dtype") != 0 &&
+                                      strcmp(field, "shape") !=
+                                          0) return cw_attr_error(op, "outputs", err,
+                                                                  "for \"%.60s\" dtype and shape only", name);
+        if (shape && parse_shape(shape, &type) < 0)
+            return cw_attr_error(op, "outputs", err,
+                                 "for \"%.60s\" a shape of at most %d dimensions, null where one varies",
+                                 name, CW_MAX_NDIM);
+        if (type.dtype == CW_BYTES && type.ndim != 0)
+            return cw_attr_error(op, "outputs", err, "for \"%.60s\", which is bytes, no shape", name);
+        int r = cw_bind_write(b, name, &type, err);
+        if (r < 0)
+            return r;
+    }
+    return 0;
+}
+
+/* The spec that hosts get. */
+static int make_spec(const struct cw_op *op, struct cw_function *f, const json_t *inputs,
+                     struct cw_error *err)
+{
+    const json_t *function = cw_attr_json(op, "function"), *outputs = cw_attr_json(op, "outputs"), *value;
+    json_t *list = json_array(), *path = json_object_get(function, "path"),
+           *modules = json_object_get(function, "modules");
+    const char *name;
+    json_object_foreach((json_t *)outputs, name, value)
+    {
+        struct cw_type type = {0};
+        (void)cw_dtype_parse(json_string_value(json_object_get(value, "dtype")), &type.dtype);
+        if (json_object_get(value, "shape"))
+            (void)parse_shape(json_object_get(value, "shape"), &type);
+        json_array_append_new(list, component_json(name, &type));
+    }
+    json_auto_t *spec = json_pack("{s:s, s:s, s:O, s:O, s:O, s:b, s:O, s:o}", "kind", kind_names[f->kind],
+                                  "name", f->name, "payload", json_object_get(function, "payload"), "modules",
+                                  modules ? modules : json_null(), "path", path ? path : json_null(), "rng",
+                                  f->rng, "inputs", inputs, "outputs", list);
+    f->host.spec = spec ? json_dumps(spec, JSON_COMPACT) : NULL;
+    if (!f->host.spec)
+        return cw_error_nomem(err, 0, "a function");
+    f->host.id = cw_hash64(f->host.spec, strlen(f->host.spec));
+    const char *identity = json_string_value(json_object_get(function, "identity"));
+    f->host.identity = cw_hash64(identity, strlen(identity));
+    return 0;
+}
+
+int cw_function_bind(struct cw_bind *b, struct cw_op *op, enum cw_function_kind kind, struct cw_error *err)
+{
+    const json_t *function = cw_attr_json(op, "function");
+    struct cw_function *f = op->state = calloc(1, sizeof(*f)); /* the caller frees it, in case of error too */
+    if (!f)
+        return cw_error_nomem(err, sizeof(*f), "a function");
+    f->kind = kind;
+    f->name = json_string_value(json_object_get(function, "name"));
+    f->rng = json_is_true(json_object_get(function, "rng"));
+    f->deterministic = cw_attr_bool(op, "deterministic");
+    f->host = (struct cw_host_function){.name = f->name,
+                                        .timeout_ns = (uint64_t)(cw_attr_float(op, "timeout_s") * 1e9),
+                                        .memory = (uint64_t)cw_attr_int(op, "host_memory")};
+    f->host.pipeline = cw_bind_pipeline(b)->functions;
+    f->host.n_pipeline = cw_bind_pipeline(b)->n_functions;
+    f->in = calloc(cw_bind_count(b) + 1, sizeof(*f->in));
+    json_auto_t *inputs = json_array();
+    int r = f->in && inputs ? 0 : cw_error_nomem(err, 0, "a function");
+    for (size_t i = 0; r >= 0 && i < cw_bind_count(b); i++) {
+        const char *name = cw_bind_name(b, i, NULL);
+        struct cw_type type;
+        int port = cw_bind_read(b, name, &type, err);
+        if (port < 0) {
+            r = port;
+            break;
+        }
+        json_array_append_new(inputs, component_json(name, &type));
+        f->in[f->n_in++].value = (unsigned)port; /* the port, until all are there */
+    }
+    for (unsigned i = 0; i < f->n_in; i++) {
+        const struct cw_port *port = &op->in[f->in[i].value];
+        f->in[i] = (struct cw_exchange_column){.type = &port->type, .value = port->value};
+    }
+    if (r >= 0)
+        r = make_spec(op, f, inputs, err);
+    while (r >= 0 && kind != CW_FUNCTION_FILTER && cw_bind_count(b) > 0)
+        r = cw_bind_remove(b, cw_bind_name(b, 0, NULL), err);
+    if (r >= 0 && kind != CW_FUNCTION_FILTER)
+        r = cw_function_outputs(b, op, err);
+    return r < 0 ? r : 0;
+}
+
+/* ---- running ---- */
+
+int cw_function_call(struct cw_function_call *c, struct cw_host **host, struct cw_host_death *death,
+                     struct cw_error *err)
+{
+    const uint8_t *answer;
+    uint8_t *to;
+    size_t size;
+    if (*host && !cw_host_alive(*host)) /* it had grown too large, and was ended behind its last answer */
+        cw_host_release(CW_STEAL(*host));
+    int r = *host ? 0 : cw_host_acquire(&c->host, host, err);
+    if (r < 0)
+        return r;
+    r = cw_host_input(*host, c->size, &to, err);
+    if (r >= 0) {
+        c->write(c, to);
+        r = cw_host_call(*host, &c->host, c->size, &answer, &size, death, err);
+    }
+    if (r == 0)
+        r = c->take(c, answer, size, err);
+    if (r != 0 && !cw_host_alive(*host))
+        cw_host_release(CW_STEAL(*host));
+    return r;
+}
+
+int cw_function_insist(struct cw_function_call *c, struct cw_host **host, struct cw_host_tries *tries,
+                       char ret_why[500], struct cw_error *err)
+{
+    struct cw_host_death death;
+    int r;
+    while ((r = cw_function_call(c, host, &death, err)) == 1)
+        if (cw_host_give_up(tries, &death)) {
+            if (death.killed) /* from outside, which is no fault of the function */
+                return cw_error_set(
+                    err, CW_E_MEMORY,
+                    "%s: its host process %s (%u attempts): the kernel kills processes when memory is short",
+                    c->host.name, death.reason, cw_host_tried(tries));
+            snprintf(ret_why, 500, "its host process %s (%u attempts)", death.reason, cw_host_tried(tries));
+            return 1;
+        }
+    return r;
+}
+
+struct run {
+    struct cw_function_call call;
+    const struct cw_op *op;
+    const struct cw_function *f;
+    struct cw_block *block;
+    struct cw_function_sink *sink;
+    struct cw_host *process; /* ours now; NULL: none yet, or the last one died */
+    uint64_t *keys;          /* room for all rows */
+    uint8_t *check;
+    struct cw_exchange_request request;
+};
+
+int cw_function_errors(const struct cw_function *f, const struct cw_exchange_answer *a, json_t **ret,
+                       struct cw_error *err)
+{
+    *ret = a->errors_size ? json_loadb(a->errors, a->errors_size, 0, NULL) : NULL;
+    if (!a->errors_size || json_is_array(*ret))
+        return 0;
+    json_decref(*ret);
+    *ret = NULL;
+    return cw_error_set(err, CW_E_BUG,
+                        "%s: %s: the host process sent a malformed answer: its list of errors is no JSON",
+                        kind_names[f->kind], f->name);
+}
+
+/* Messages of rows that failed, or that came out differently the second time. */
+static int take_errors(struct run *x, const struct cw_exchange_answer *a, const uint32_t *rows, size_t n,
+                       struct cw_error *err)
+{
+    json_t *list = NULL, *entry;
+    size_t i;
+    int r = cw_function_errors(x->f, a, &list, err);
+    json_array_foreach(list, i, entry)
+    {
+        json_int_t row = json_integer_value(json_array_get(entry, 0));
+        const char *text = json_string_value(json_array_get(entry, 1));
+        if (row < 0 || (size_t)row >= n || !text)
+            continue;
+        if (a->status[row] == CW_EXCHANGE_DIFFERS)
+            cw_block_note(x->block, rows[row], x->op->desc->name, "%s: %s", x->f->name, text);
+        else if (x->block->status[rows[row]] == CW_ROW_OK)
+            cw_block_fail(x->block, rows[row], x->op->desc->name, "%s: %s", x->f->name, text);
+    }
+    json_decref(list);
+    return r;
+}
+
+static int take_answer(struct cw_function_call *c, const uint8_t *data, size_t size, struct cw_error *err)
+{
+    struct run *x = (struct run *)c;
+    const uint32_t *rows = x->request.rows;
+    size_t n = x->request.n;
+    struct cw_exchange_answer a;
+    const char *why;
+    unsigned n_out = x->f->kind == CW_FUNCTION_FILTER ? 0 : x->op->n_out;
+    size_t first = 0;
+    if (!cw_exchange_read(data, size, n, n_out, x->f->kind == CW_FUNCTION_FLAT_MAP, &a, &why))
+        return cw_error_set(err, CW_E_BUG, "%s: %s: the host process sent a malformed answer: %s",
+                            x->op->desc->name, x->f->name, why);
+    int r = take_errors(x, &a, rows, n, err);
+    for (size_t i = 0; i < n && r >= 0; i++) {
+        uint8_t status = a.status[i];
+        uint32_t elements = a.counts ? a.counts[i] : 1;
+        if (status > CW_EXCHANGE_DIFFERS)
+            return cw_error_set(err, CW_E_BUG,
+                                "%s: %s: the host process sent a malformed answer: a status of %u",
+                                x->op->desc->name, x->f->name, status);
+        if (x->block->status[rows[i]] == CW_ROW_OK && status == CW_EXCHANGE_FAILED)
+            cw_block_fail(x->block, rows[i], x->op->desc->name, "%s failed", x->f->name);
+        if (elements > a.n || first > a.n - elements)
+            return cw_error_set(err, CW_E_BUG,
+                                "%s: %s: the host process sent a malformed answer: more elements than it has",
+                                x->op->desc->name, x->f->name);
+        if (x->block->status[rows[i]] == CW_ROW_OK) {
+            r = x->sink->row(x->sink, &a, rows[i], a.counts ? first : i, elements,
+                             status != CW_EXCHANGE_DROPPED, err);
+        }
+        first += elements;
+    }
+    return r;
+}
+
+static void write_request(const struct cw_function_call *c, uint8_t *to)
+{
+    cw_exchange_write(&((const struct run *)c)->request, to);
+}
+
+/* The rows that are asked for next. */
+static void set_request(struct run *x, const uint32_t *rows, size_t n)
+{
+    const struct cw_block *b = x->block;
+    for (size_t i = 0; i < n; i++) {
+        x->keys[2 * i] = b->keys[x->op->index];
+        x->keys[2 * i + 1] = b->eids[rows[i]];
+        x->check[i] = x->f->deterministic && b->eids[rows[i]] % CW_FUNCTION_CHECK_ONE_IN == 0;
+    }
+    x->request = (struct cw_exchange_request){.block = b,
+                                              .columns = x->f->in,
+                                              .n_columns = x->f->n_in,
+                                              .rows = rows,
+                                              .n = n,
+                                              .keys = x->f->rng ? x->keys : NULL,
+                                              .check = x->check};
+    x->call.size = cw_exchange_size(&x->request);
+}
+
+/* A row that a host died at, by itself: once more, and again, each time in a fresh host. */
+static int run_alone(struct run *x, uint32_t row, const struct cw_host_death *death, struct cw_error *err)
+{
+    struct cw_host_tries tries = {0};
+    char why[500];
+    (void)cw_host_give_up(&tries, death); /* nobody gives up at the first */
+    set_request(x, &row, 1);
+    int r = cw_function_insist(&x->call, &x->process, &tries, why, err);
+    if (r == 1)
+        cw_block_fail(x->block, row, x->op->desc->name, "%s: %s", x->f->name, why);
+    return r < 0 ? r : 0;
+}
+
+static int run_rows(struct run *x, const uint32_t *rows, size_t n, struct cw_error *err)
+{
+    while (n > 0) {
+        struct cw_host_death death;
+        set_request(x, rows, n);
+        int r = cw_function_call(&x->call, &x->process, &death, err);
+        if (r <= 0)
+            return r;
+        /* Answers come at the end of a call: those before the row that it died at are computed again. */
+        size_t at = death.progress < n ? death.progress : 0;
+        r = run_rows(x, rows, at, err);
+        if (r >= 0)
+            r = run_alone(x, rows[at], &death, err);
+        if (r < 0)
+            return r;
+        rows += at + 1;
+        n -= at + 1;
+    }
+    return 0;
+}
+
+int cw_function_run(const struct cw_op *op, struct cw_block *block, struct cw_function_sink *sink,
+                    struct cw_error *err)
+{
+    struct run x = {.op = op, .f = op->state, .block = block, .sink = sink};
+    x.call = (struct cw_function_call){.host = x.f->host, .write = write_request, .take = take_answer};
+    uint32_t *rows = cw_block_alloc(block, block->n * sizeof(*rows), err);
+    size_t n = 0;
+    if (!rows)
+        return err ? err->status : CW_E_MEMORY;
+    CW_ROWS_OK(i, block, true)
+    rows[n++] = (uint32_t)i;
+    x.keys = cw_block_alloc(block, (2 * n + 1) * sizeof(*x.keys), err);
+    x.check = cw_block_alloc(block, n + 1, err);
+    if (!x.keys || !x.check)
+        return err ? err->status : CW_E_MEMORY;
+    x.call.host.cancelled = block->cancelled;
+    x.call.host.cancel_arg = block->cancel_arg;
+    int r = run_rows(&x, rows, n, err);
+    cw_host_release(x.process);
+    return r;
+}

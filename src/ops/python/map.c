@@ -1,0 +1,71 @@
+/* map: a Python function of an element, run in host processes. */
+#include <string.h>
+
+#include "ops/python/function.h"
+
+static int map_bind(struct cw_bind *b, struct cw_op *op, struct cw_error *err)
+{
+    return cw_function_bind(b, op, CW_FUNCTION_MAP, err);
+}
+
+struct map_sink {
+    struct cw_function_sink base;
+    const struct cw_op *op;
+    struct cw_block *block;
+};
+
+static int map_row(struct cw_function_sink *base, const struct cw_exchange_answer *a, size_t row,
+                   size_t first, uint32_t elements CW_UNUSED, bool kept CW_UNUSED, struct cw_error *err)
+{
+    struct map_sink *s = (struct map_sink *)base;
+    struct cw_block *b = s->block;
+    for (unsigned k = 0; k < s->op->n_out; k++) {
+        const struct cw_port *port = &s->op->out[k];
+        struct cw_tensor t;
+        if (!port->live)
+            continue;
+        if (!cw_exchange_row(a, k, &port->type, first, &t))
+            return cw_error_set(err, CW_E_BUG,
+                                "map: the host process sent a malformed answer: a component's type or place");
+        struct cw_column *c = &b->columns[port->value];
+        if (!c->dense) {
+            struct cw_tensor *to = &c->rows[row];
+            *to = t;
+            to->data = cw_block_alloc(b, t.size, err);
+            if (!to->data)
+                return err ? err->status : CW_E_MEMORY;
+        }
+        if (t.size)
+            memcpy(c->dense ? c->data + row * c->stride : c->rows[row].data, t.data, t.size);
+    }
+    return 0;
+}
+
+static int map_run(const struct cw_op *op, struct cw_block *b, struct cw_error *err)
+{
+    struct map_sink sink = {.base.row = map_row, .op = op, .block = b};
+    for (unsigned k = 0; k < op->n_out; k++) {
+        const struct cw_port *port = &op->out[k];
+        int r = !port->live ? 0 : cw_block_column(b, port->value, &port->type, err);
+        if (r < 0)
+            return r;
+    }
+    return cw_function_run(op, b, &sink.base, err);
+}
+
+static const struct cw_attr_def attrs[] = {CW_FUNCTION_ATTRS, CW_FUNCTION_OUTPUTS, {0}};
+
+const struct cw_op_desc cw_op_map = {
+    .name = "map",
+    .summary = "each element becomes what a Python function makes of it",
+    .doc = "The function gets the element as a dict of NumPy arrays and scalars (bytes as bytes) and returns "
+           "one; what it does not return is dropped. It runs in processes of its own, as many as there are "
+           "compute threads. What makes it raise, and what ends its process or takes longer than `timeout_s` "
+           "each time, fails the record.",
+    .kind = CW_OP_MAP,
+    .function = true,
+    .attrs = attrs,
+    .bind = map_bind,
+    .run = map_run,
+    .free_state = cw_function_free,
+};

@@ -1,0 +1,122 @@
+/* map_batches: a Python function of whole batches. */
+#include <stdio.h>
+#include <string.h>
+
+#include "ops/python/function.h"
+
+static int map_batches_bind(struct cw_bind *b, struct cw_op *op, struct cw_error *err)
+{
+    return cw_function_bind(b, op, CW_FUNCTION_MAP_BATCHES, err);
+}
+
+static int failed(const struct cw_function *f, const char *what, struct cw_error *err)
+{
+    cw_error_op(err, "map_batches");
+    return cw_error_set(err, CW_E_RECORD, "map_batches: %s: %s", f->name, what);
+}
+
+struct call {
+    struct cw_function_call base;
+    const struct cw_op *op;
+    const struct cw_batch *in;
+    const uint64_t *key;
+    struct cw_exchange_whole columns[CW_OP_MAX_PORTS];
+    struct cw_batch_result *ret;
+};
+
+static void write_request(const struct cw_function_call *base, uint8_t *to)
+{
+    const struct call *c = (const struct call *)base;
+    const struct cw_function *f = c->op->state;
+    cw_exchange_whole_write(c->columns, c->in->n_components, c->in->n, c->key,
+                            f->deterministic && c->key[1] % CW_FUNCTION_CHECK_ONE_IN == 0, to);
+}
+
+/* What the host wrote, checked, as columns by port. */
+static int take_answer(struct cw_function_call *base, const uint8_t *data, size_t size, struct cw_error *err)
+{
+    const struct call *c = (const struct call *)base;
+    const struct cw_op *op = c->op;
+    const struct cw_batch *in = c->in;
+    struct cw_batch_result *ret = c->ret;
+    const struct cw_function *f = op->state;
+    struct cw_exchange_answer a;
+    const char *why;
+    if (!cw_exchange_read(data, size, in->n, op->n_out, false, &a, &why))
+        return cw_error_set(err, CW_E_BUG, "map_batches: %s: the host process sent a malformed answer: %s",
+                            f->name, why);
+    json_t *errors;
+    int r = cw_function_errors(f, &a, &errors, err);
+    if (r < 0)
+        return r;
+    const char *text = json_string_value(json_array_get(json_array_get(errors, 0), 1));
+    if (text && in->n && a.status[0] == CW_EXCHANGE_DIFFERS)
+        snprintf(ret->note, sizeof(ret->note), "%s: %s", f->name, text);
+    r = text && !*ret->note ? failed(f, text, err) : 0;
+    json_decref(errors);
+    for (unsigned k = 0; k < op->n_out && r >= 0; k++)
+        if (!cw_exchange_column_whole(&a, k, &op->out[k].type, &ret->columns[k], &ret->offsets[k]))
+            r = cw_error_set(
+                err, CW_E_BUG,
+                "map_batches: %s: the host process sent a malformed answer: a component's type or place",
+                f->name);
+    return r;
+}
+
+static int map_batches_batch(const struct cw_op *op, const struct cw_batch *in, const uint64_t key[2],
+                             int (*cancelled)(void *), void *cancel_arg, struct cw_batch_result *ret,
+                             struct cw_error *err)
+{
+    const struct cw_function *f = op->state;
+    struct call c = {.base = {.host = f->host, .write = write_request, .take = take_answer},
+                     .op = op,
+                     .in = in,
+                     .key = key,
+                     .ret = ret};
+    struct cw_host_tries tries = {0};
+    struct cw_host *h = NULL;
+    char why[500];
+    c.base.host.cancelled = cancelled;
+    c.base.host.cancel_arg = cancel_arg;
+    for (unsigned k = 0; k < in->n_components; k++) {
+        const struct cw_batch_component *t = &in->components[k];
+        c.columns[k] = (struct cw_exchange_whole){.dtype = t->dtype,
+                                                  .data = t->data,
+                                                  .size = t->size,
+                                                  .ndim = t->ndim,
+                                                  .dims = t->dims,
+                                                  .lengths = t->lengths};
+    }
+    c.base.size = cw_exchange_whole_size(c.columns, in->n_components, in->n);
+    *ret = (struct cw_batch_result){0};
+    int r = cw_function_insist(&c.base, &h, &tries, why, err);
+    if (r == 0)
+        ret->owner = h; /* the answer lies in its memory */
+    else
+        cw_host_release(h);
+    return r == 1 ? failed(f, why, err) : r;
+}
+
+static void map_batches_release(struct cw_batch_result *result)
+{
+    cw_host_release(CW_STEAL(result->owner));
+}
+
+static const struct cw_attr_def attrs[] = {CW_FUNCTION_ATTRS, CW_FUNCTION_OUTPUTS, {0}};
+
+const struct cw_op_desc cw_op_map_batches = {
+    .name = "map_batches",
+    .summary = "each batch becomes what a Python function makes of it",
+    .doc =
+        "Stands after `batch`; only others of its kind, `take` and `skip` may follow. The function gets a "
+        "dict of arrays whose first dimension is the batch's, bytes as an object with offsets and data, and "
+        "returns a dict of arrays (or lists of bytes) with as many rows; shapes in `outputs` are those of "
+        "one element. What makes it raise ends the run, whatever on_error says: it is not one record's.",
+    .kind = CW_OP_BATCH_MAP,
+    .function = true,
+    .attrs = attrs,
+    .bind = map_batches_bind,
+    .batch = map_batches_batch,
+    .batch_release = map_batches_release,
+    .free_state = cw_function_free,
+};

@@ -1,0 +1,24 @@
+/* What text and jsonl share: records that are lines of files, and the limit on their length. */
+#pragma once
+#include "formats/lines.h"
+#include "ops/source/record_streams.h"
+
+#define CW_LINE_ATTRS \
+    CW_RECORD_STREAM_ATTRS, \
+        {.name = "max_line", \
+         .kind = CW_ATTR_INT, \
+         .def = "67108864", \
+         .min = 1, \
+         .max = 1 << 30, \
+         .doc = "bytes that a line may have; the record of a longer one fails, and is not read"}
+
+/* Opens a source that is nothing but lines; produce is the operator's. */
+int cw_lines_open(const struct cw_op *op, const struct cw_source_env *env,
+                  int (*produce)(const struct cw_source *, const struct cw_op *, struct cw_block *,
+                                 struct cw_error *),
+                  struct cw_source **ret, struct cw_error *err) _must_check_;
+/* The text of a row, without the line's end. False: it is too long, and the row is marked as failed. */
+bool cw_line_of(const struct cw_source *s, const struct cw_op *op, struct cw_block *b, size_t row,
+                const uint8_t **ret, size_t *ret_size);
+/* Number of the row's line in its file, from 1. */
+uint64_t cw_line_number(const struct cw_source *s, uint64_t row);

@@ -1,0 +1,236 @@
+/* Sources over index segments. They are immutable once opened, so that any thread may read. */
+#include "ops/source/record_streams.h"
+
+#include <string.h>
+
+#include "base/hash.h"
+#include "storage/file.h"
+
+const char *const cw_record_stream_codecs[] = {"auto", "none", "gzip", "zlib", NULL};
+
+static void streams_free(struct cw_source *s)
+{
+    struct cw_record_streams *f = (struct cw_record_streams *)s;
+    for (size_t i = 0; f->files && i < f->index.n; i++)
+        cw_file_free(f->files[i]);
+    free(f->files);
+    free(f->first);
+    free(f->chunk_ends);
+    cw_index_deinit(&f->index);
+    free(f);
+}
+
+/* The file that holds a row: the last that starts at or before it (files without records start where the next
+ * one does). */
+static size_t file_of(const struct cw_record_streams *f, uint64_t row)
+{
+    return CW_FIRST(i, 1, f->index.n, f->first[i] > row) - 1;
+}
+
+static bool holds(const struct cw_record_streams *f, size_t file, uint64_t row)
+{
+    return f->first[file] <= row && row < f->first[file + 1];
+}
+
+static bool too_long(const struct cw_record_streams *f, uint64_t length)
+{
+    return f->options.max_length && length > f->options.max_length;
+}
+
+static void streams_ids(const struct cw_source *s, const uint64_t *rows, size_t n, struct cw_record_id *out)
+{
+    const struct cw_record_streams *f = (const struct cw_record_streams *)s;
+    size_t file = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (!holds(f, file, rows[i]))
+            file = file_of(f, rows[i]);
+        out[i].file_key = f->index.segments[file].file_key;
+        out[i].row = rows[i] - f->first[file];
+    }
+}
+
+static const char *streams_path(const struct cw_source *s, uint64_t row)
+{
+    const struct cw_record_streams *f = (const struct cw_record_streams *)s;
+    return cw_file_path(f->files[file_of(f, row)]);
+}
+
+static struct cw_file *streams_file(const struct cw_source *s, uint64_t row, bool *ret_partial)
+{
+    const struct cw_record_streams *f = (const struct cw_record_streams *)s;
+    *ret_partial = f->options.partial_keys;
+    return f->files[file_of(f, row)];
+}
+
+static int streams_locate(const struct cw_source *s, uint64_t row, struct cw_extent *ret,
+                          struct cw_error *err CW_UNUSED)
+{
+    const struct cw_record_streams *f = (const struct cw_record_streams *)s;
+    size_t file = file_of(f, row);
+    const struct cw_segment *g = &f->index.segments[file];
+    uint64_t i = row - f->first[file];
+    struct cw_span span = cw_segment_span(g, i);
+    *ret = (struct cw_extent){
+        .file = f->files[file], .offset = span.offset, .length = too_long(f, g->lengths[i]) ? 0 : span.size};
+    return 0;
+}
+
+struct wanted { /* a row to load, and its place in the caller's order */
+    uint64_t row;
+    size_t place;
+};
+
+static int by_row(const void *a, const void *b)
+{
+    const struct wanted *x = a, *y = b;
+    return x->row != y->row ? (x->row < y->row ? -1 : 1) : (x->place > y->place) - (x->place < y->place);
+}
+
+/* Loads the different rows among wanted[0..n) (ascending, of one file). */
+static int load_file(const struct cw_record_streams *f, size_t file, const struct wanted *wanted, size_t n,
+                     uint64_t *records, uint8_t **into, struct cw_arena *arena, struct cw_tensor *raw,
+                     struct cw_error *err)
+{
+    const struct cw_segment *g = &f->index.segments[file];
+    size_t m = 0;
+    for (size_t i = 0; i < n; i++) {
+        uint64_t record = wanted[i].row - f->first[file];
+        struct cw_span span = cw_segment_span(g, record);
+        raw[wanted[i].place] = (struct cw_tensor){0};
+        if (too_long(f, g->lengths[record]))
+            continue;
+        if (m == 0 || records[m - 1] != record) {
+            into[m] = cw_arena_alloc(arena, span.size, err);
+            if (!into[m])
+                return err ? err->status : CW_E_MEMORY;
+            records[m++] = record;
+        }
+        raw[wanted[i].place] = (struct cw_tensor){.data = into[m - 1], .size = span.size};
+    }
+    return cw_segment_read(g, f->files[file], records, m, into, err);
+}
+
+static int streams_load(const struct cw_source *s, const uint64_t *rows, size_t n, struct cw_arena *arena,
+                        struct cw_tensor *raw, struct cw_error *err)
+{
+    const struct cw_record_streams *f = (const struct cw_record_streams *)s;
+    struct cw_error local = {0};
+    err = err ? err : &local;
+    struct wanted *wanted = cw_arena_alloc(arena, n * sizeof(*wanted), err);
+    uint64_t *records = wanted ? cw_arena_alloc(arena, n * sizeof(*records), err) : NULL;
+    uint8_t **into = records ? cw_arena_alloc(arena, n * sizeof(*into), err) : NULL;
+    if (!into)
+        return err->status;
+    for (size_t i = 0; i < n; i++)
+        wanted[i] = (struct wanted){.row = rows[i], .place = i};
+    qsort(wanted, n, sizeof(*wanted), by_row);
+    int r = cw_arena_reserve(arena, CW_SEGMENT_READ_BYTES, "decompression", err);
+    if (r < 0)
+        return r;
+    for (size_t i = 0, end; r == 0 && i < n; i = end) {
+        size_t file = file_of(f, wanted[i].row);
+        for (end = i + 1; end < n && holds(f, file, wanted[end].row);)
+            end++;
+        r = load_file(f, file, wanted + i, end - i, records, into, arena, raw, err);
+    }
+    cw_arena_unreserve(arena, CW_SEGMENT_READ_BYTES);
+    return r;
+}
+
+uint64_t cw_record_streams_length(const struct cw_record_streams *f, uint64_t row, uint64_t *ret_number)
+{
+    size_t file = file_of(f, row);
+    *ret_number = row - f->first[file];
+    return f->index.segments[file].lengths[*ret_number];
+}
+
+/* Everything about the data set as a whole, from the segments. */
+static int sum_up(struct cw_record_streams *f, char *const *paths, struct cw_error *err)
+{
+    size_t n = f->index.n;
+    uint64_t n_chunks = 0, chunk = 0;
+    size_t compressed = n; /* the first compressed file; n: none is */
+    for (size_t i = 0; i < n; i++)
+        n_chunks += f->index.segments[i].n_chunks;
+    f->files = calloc(n, sizeof(*f->files));
+    f->first = malloc((n + 1) * sizeof(*f->first));
+    f->chunk_ends = malloc((n_chunks + 1) * sizeof(*f->chunk_ends));
+    if (!f->files || !f->first || !f->chunk_ends)
+        return cw_error_nomem(err, (n + n_chunks) * 8, "a source");
+    int r = 0;
+    XXH3_state_t snapshot;
+    XXH3_64bits_reset(&snapshot);
+    f->first[0] = 0;
+    for (size_t i = 0; r == 0 && i < n; i++) {
+        const struct cw_segment *g = &f->index.segments[i];
+        struct cw_key k = {0};
+        cw_key_u64(&k, g->file_key);
+        cw_key_u64(&k, g->n_records);
+        XXH3_64bits_update(&snapshot, k.bytes, k.size);
+        for (uint64_t c = 0; c < g->n_chunks; c++)
+            f->chunk_ends[chunk++] = f->first[i] + g->chunk_ends[c];
+        f->first[i + 1] = f->first[i] + g->n_records;
+        compressed = g->codec != CW_CODEC_PLAIN ? CW_MIN(compressed, i) : compressed;
+        r = cw_file_new(paths[i], &g->file, &f->files[i], err);
+        if (r == 0)
+            cw_file_compare_by(f->files[i], cw_segment_same, f->index.segments, i);
+    }
+    /* Plain files are read at any record; where one file is compressed, all go through load. */
+    f->ops.locate = compressed < n ? NULL : streams_locate;
+    f->ops.load = compressed < n ? streams_load : NULL;
+    if (r == 0)
+        f->base = (struct cw_source){
+            .ops = &f->ops,
+            .n_records = f->first[n],
+            .source_bytes = f->index.report.data_bytes,
+            .random_access = compressed == n,
+            .compressed = compressed < n ? cw_file_path(f->files[compressed]) : NULL,
+            .n_chunks = n_chunks,
+            .chunk_ends = f->chunk_ends,
+            .snapshot = XXH3_64bits_digest(&snapshot),
+        };
+    return r;
+}
+
+int cw_record_streams_open(const struct cw_op *op, const struct cw_source_env *env,
+                           const struct cw_record_streams_options *options, struct cw_source **ret,
+                           struct cw_error *err)
+{
+    _cleanup_(cw_source_files_deinit) struct cw_source_files files = {0};
+    struct cw_index_options index = {
+        .format = options->format,
+        .codec = (enum cw_codec)cw_codec_parse(cw_attr_string(op, "compression")),
+        .index_dir = env->index_dir,
+        .threads = env->threads,
+        .cancelled = env->cancelled,
+        .cancel_arg = env->cancel_arg,
+    };
+    struct cw_record_streams *f = calloc(1, sizeof(*f));
+    if (!f)
+        return cw_error_nomem(err, sizeof(*f), "a source");
+    f->options = *options;
+    f->ops = (struct cw_source_ops){.free = streams_free,
+                                    .ids = streams_ids,
+                                    .produce = options->produce,
+                                    .file = streams_file,
+                                    .path = streams_path};
+    int r = cw_source_files(op, "files", env, &files, err);
+    if (r == 0)
+        r = cw_index_open(files.paths, files.prefixes, files.n, &index, &f->index, err);
+    if (r == 0)
+        r = sum_up(f, files.paths, err);
+    if (r < 0) {
+        cw_error_op(err, op->desc->name);
+        streams_free(&f->base);
+        return r;
+    }
+    *ret = &f->base;
+    return 0;
+}
+
+size_t cw_record_streams_file(const struct cw_record_streams *f, uint64_t row, uint64_t *ret_number)
+{
+    size_t file = file_of(f, row);
+    *ret_number = row - f->first[file];
+    return file;
+}

@@ -1,0 +1,49 @@
+/* What tfrecord, text, jsonl and tar share: a source whose files hold many records each, found through index
+ * segments. */
+#pragma once
+#include "ops/source/source_files.h"
+#include "dataset/index.h"
+#include "pipeline/source.h"
+
+struct cw_record_streams_options {
+    enum cw_record_format format;
+    /* cw_source_ops */
+    int (*produce)(const struct cw_source *s, const struct cw_op *op, struct cw_block *b,
+                   struct cw_error *err);
+    bool partial_keys;   /* file keys cover a part of the content only */
+    uint64_t max_length; /* longer records are not read: their raw bytes are empty. 0: no limit */
+};
+
+struct cw_record_streams {
+    struct cw_source base;
+    struct cw_source_ops ops; /* base.ops */
+    struct cw_index index;
+    struct cw_file **files; /* index.n */
+    uint64_t *first;        /* index.n + 1: first row of each file, then the number of records */
+    uint64_t *chunk_ends;
+    struct cw_record_streams_options options;
+};
+
+/* The attributes that cw_record_streams_open reads; put them first. */
+#define CW_RECORD_STREAM_ATTRS \
+    {.name = "files", \
+     .kind = CW_ATTR_STRINGS, \
+     .len_min = 1, \
+     .scalar_too = true, \
+     .path = true, \
+     .doc = "patterns (glob) or names of the files"}, \
+        {.name = "compression", \
+         .kind = CW_ATTR_STRING, \
+         .def = "\"auto\"", \
+         .choices = cw_record_stream_codecs, \
+         .doc = "of the files; auto: by content"}
+extern const char *const cw_record_stream_codecs[];
+
+/* Opens the files and their indexes as a source. */
+int cw_record_streams_open(const struct cw_op *op, const struct cw_source_env *env,
+                           const struct cw_record_streams_options *options, struct cw_source **ret,
+                           struct cw_error *err) _must_check_;
+/* Which of the files holds a row, and the row's number in it, from 0. */
+size_t cw_record_streams_file(const struct cw_record_streams *f, uint64_t row, uint64_t *ret_number);
+/* Length of a row's record as the index has it, and its number in its file, from 0. */
+uint64_t cw_record_streams_length(const struct cw_record_streams *f, uint64_t row, uint64_t *ret_number);

@@ -1,0 +1,273 @@
+/*
+ * tar: samples of tar shards, as WebDataset keeps them, to components. A record's bytes (block->raw) are its
+ * files with their headers; of these the ones that somebody needs are looked at, and bytes are views.
+ */
+#include "formats/tar.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+#include "formats/npy.h"
+#include "formats/number.h"
+#include "ops/element/feature_spec.h"
+#include "ops/source/record_streams.h"
+
+#define KEY "__key__" /* in place of an extension: the sample's key */
+
+struct found {           /* the file of a component */
+    const uint8_t *data; /* NULL: none */
+    size_t size;
+    unsigned alternative; /* which of the extensions it has */
+    bool npy;
+    bool twice; /* there are two of them */
+};
+
+struct row { /* what is being read */
+    const struct cw_op *op;
+    struct cw_block *b;
+    size_t row;
+    const char *key; /* of the sample; in the block's memory */
+    size_t key_size;
+};
+
+/* Marks the row as failed, naming its sample; false. */
+#define fail(x, fmt, ...) \
+    cw_block_fail((x)->b, (x)->row, (x)->op->desc->name, "sample \"%.*s\": " fmt, \
+                  (int)CW_MIN((x)->key_size, (size_t)60), (x)->key ? (x)->key : "", __VA_ARGS__)
+
+static int spec_size(const struct cw_feature_spec *f)
+{
+    return (int)CW_MIN(f->key_size, (size_t)60);
+}
+
+static bool is_key(const struct cw_feature_spec *f)
+{
+    return f->key_size == strlen(KEY) && memcmp(f->key, KEY, f->key_size) == 0;
+}
+
+/* Number of the alternative of "jpg;jpeg;png" that an extension is, whatever its case; -1: none. */
+static int alternative_of(const struct cw_feature_spec *f, const struct cw_tar_name *name)
+{
+    const char *p = f->key, *end = p + f->key_size;
+    for (int i = 0; p <= end; i++) {
+        const char *stop = memchr(p, ';', (size_t)(end - p));
+        size_t n = (size_t)((stop ? stop : end) - p);
+        if (n == name->extension_size && strncasecmp(p, name->extension, n) == 0)
+            return i;
+        p += n + 1;
+    }
+    return -1;
+}
+
+static bool is_npy(const struct cw_tar_name *name)
+{
+    const char *end = name->extension + name->extension_size;
+    return name->extension_size >= 3 && strncasecmp(end - 3, "npy", 3) == 0 &&
+           (name->extension_size == 3 || end[-4] == '.');
+}
+
+/* A file of the sample: it is that of each component that asks for its extension, the first alternative
+ * before the others. */
+static void take_file(const struct cw_op *op, const struct cw_feature_specs *specs,
+                      const struct cw_tar_file *file, struct found *found)
+{
+    for (unsigned i = 0; i < specs->n; i++) {
+        const struct cw_feature_spec *f = &specs->items[i];
+        int which = op->out[f->port].live && !is_key(f) ? alternative_of(f, &file->name) : -1;
+        if (which < 0 || (found[i].data && found[i].alternative < (unsigned)which))
+            continue;
+        bool twice = found[i].data && found[i].alternative == (unsigned)which;
+        found[i] = (struct found){.data = file->data,
+                                  .size = file->size,
+                                  .alternative = (unsigned)which,
+                                  .npy = is_npy(&file->name),
+                                  .twice = twice};
+    }
+}
+
+/* All files of the sample, and its key. 1: the row failed. */
+static int find_files(struct row *x, const struct cw_feature_specs *specs, struct found *found,
+                      struct cw_error *err)
+{
+    struct cw_tar_files files;
+    struct cw_tar_file file;
+    char why[CW_TAR_WHY];
+    int r;
+    memset(found, 0, specs->n * sizeof(*found));
+    cw_tar_files_init(&files, x->b->raw[x->row].data, x->b->raw[x->row].size);
+    while ((r = cw_tar_next(&files, &file, why)) > 0) {
+        if (!x->key) {
+            char *copy = cw_block_alloc(x->b, file.name.key_size, err);
+            if (!copy)
+                return err ? err->status : CW_E_MEMORY;
+            x->key = memcpy(copy, file.name.key, file.name.key_size);
+            x->key_size = file.name.key_size;
+        }
+        take_file(x->op, specs, &file, found);
+    }
+    if (r == 0 && x->key)
+        return 0;
+    return !fail(x, "%s", r < 0 ? why : "it has no files: the file changed");
+}
+
+/* ---- values ---- */
+
+static int put_npy(const struct row *x, const struct cw_feature_spec *f, const struct found *found,
+                   const struct cw_port *port, struct cw_error *err)
+{
+    struct cw_npy npy;
+    char why[CW_NPY_WHY], is[160], wanted[160];
+    if (!cw_npy_parse(found->data, found->size, &npy, why))
+        return fail(x, "\"%.*s\" is %s", spec_size(f), f->key, why);
+    struct cw_type type = {.dtype = npy.dtype, .ndim = npy.ndim};
+    memcpy(type.dims, npy.dims, sizeof(type.dims));
+    bool fits = npy.dtype == f->dtype && npy.ndim == port->type.ndim;
+    for (int d = 0; fits && d < npy.ndim; d++)
+        fits = port->type.dims[d] == CW_VARIES || port->type.dims[d] == npy.dims[d];
+    if (!fits)
+        return fail(x, "\"%.*s\" is %s, expected %s", spec_size(f), f->key, cw_type_print(&type, is),
+                    cw_type_print(&port->type, wanted));
+    void *out = cw_feature_row(f, port, x->b, x->row, (int64_t)(npy.size / cw_dtype_size(npy.dtype)), err);
+    if (!out)
+        return err ? err->status : CW_E_MEMORY;
+    if (npy.size)
+        memcpy(out, npy.data, npy.size);
+    return 0;
+}
+
+static bool is_space(uint8_t c)
+{
+    return c == ' ' || c == '\t' || c == '\r' || c == '\n';
+}
+
+/* The next word of a text, from *at on. */
+static bool next_word(const struct found *text, size_t *at, const char **ret, size_t *ret_size)
+{
+    while (*at < text->size && is_space(text->data[*at]))
+        (*at)++;
+    *ret = (const char *)text->data + *at;
+    size_t start = *at;
+    while (*at < text->size && !is_space(text->data[*at]))
+        (*at)++;
+    *ret_size = *at - start;
+    return *ret_size > 0;
+}
+
+/* Numbers in text, between spaces. */
+static int put_text(const struct row *x, const struct cw_feature_spec *f, const struct found *text,
+                    const struct cw_port *port, struct cw_error *err)
+{
+    const char *word;
+    size_t size, at = 0, item = cw_dtype_size(f->dtype);
+    int64_t n = 0;
+    while (next_word(text, &at, &word, &size))
+        n++;
+    if (f->variable ? n % f->n_values != 0 : n != f->n_values)
+        return fail(x, "\"%.*s\" holds %" PRId64 " numbers, expected %s%" PRId64, spec_size(f), f->key, n,
+                    f->variable ? "a multiple of " : "", f->n_values);
+    uint8_t *out = cw_feature_row(f, port, x->b, x->row, n, err);
+    if (!out)
+        return err ? err->status : CW_E_MEMORY;
+    for (at = 0; next_word(text, &at, &word, &size); out += item) {
+        enum cw_number r = cw_number_parse(word, size, f->dtype, out);
+        if (r != CW_NUMBER_OK)
+            return fail(x, "\"%.*s\" holds \"%.*s\", which %s for %s", spec_size(f), f->key,
+                        (int)CW_MIN(size, (size_t)40), word, cw_number_why(r), cw_dtype_name(f->dtype));
+    }
+    return 0;
+}
+
+static int put_component(const struct row *x, const struct cw_feature_spec *f, const struct found *found,
+                         struct cw_error *err)
+{
+    const struct cw_port *port = &x->op->out[f->port];
+    if (is_key(f)) {
+        cw_feature_bytes_row(port, x->b, x->row, x->key, x->key_size);
+        return 0;
+    }
+    if (!found->data)
+        return f->has_default || f->variable
+                   ? cw_feature_default(f, port, x->b, x->row, err)
+                   : fail(x, "it has no file \"%.*s\", and there is no default", spec_size(f), f->key);
+    if (found->twice)
+        return fail(x, "it has two files \"%.*s\"", spec_size(f), f->key);
+    if (f->dtype == CW_BYTES) {
+        cw_feature_bytes_row(port, x->b, x->row, found->data, found->size);
+        return 0;
+    }
+    return found->npy ? put_npy(x, f, found, port, err) : put_text(x, f, found, port, err);
+}
+
+static int tar_produce(const struct cw_source *s CW_UNUSED, const struct cw_op *op, struct cw_block *b,
+                       struct cw_error *err)
+{
+    const struct cw_feature_specs *specs = op->state;
+    struct found found[CW_OP_MAX_PORTS];
+    if (!op->live)
+        return 0;
+    int r = cw_feature_columns(specs, op, b, err);
+    CW_ROWS_OK(row, b, r == 0)
+    {
+        struct row x = {.op = op, .b = b, .row = row};
+        int failed = find_files(&x, specs, found, err);
+        if (failed < 0)
+            return failed;
+        for (unsigned i = 0; r == 0 && i < specs->n && b->status[row] == CW_ROW_OK; i++)
+            if (op->out[specs->items[i].port].live)
+                r = put_component(&x, &specs->items[i], &found[i], err);
+    }
+    return r;
+}
+
+static int tar_open(const struct cw_op *op, const struct cw_source_env *env, struct cw_source **ret,
+                    struct cw_error *err)
+{
+    static const struct cw_record_streams_options options = {
+        .format = CW_FORMAT_TAR,
+        .produce = tar_produce,
+        .partial_keys = true}; /* of a member's data only the first block is in the key */
+    return cw_record_streams_open(op, env, &options, ret, err);
+}
+
+static int tar_bind(struct cw_bind *b, struct cw_op *op, struct cw_error *err)
+{
+    static const struct cw_feature_words words = {
+        .attr = "components", .noun = "component", .dtypes = CW_FEATURE_ALL};
+    int r = cw_feature_specs_bind(&words, b, op, err);
+    const struct cw_feature_specs *specs = op->state;
+    for (unsigned i = 0; r == 0 && i < specs->n; i++)
+        if (is_key(&specs->items[i]) && specs->items[i].dtype != CW_BYTES)
+            r = cw_attr_error(op, "components", err,
+                              "\"bytes\" as dtype of \"" KEY "\", the key of a sample");
+    return r;
+}
+
+static const struct cw_attr_def attrs[] = {
+    CW_RECORD_STREAM_ATTRS,
+    {.name = "components",
+     .kind = CW_ATTR_OBJECT,
+     .doc = "{extension: \"bytes\"|\"int64\"|...}, or {name: {key, dtype, shape, variable, default}}; key: "
+            "extensions, \"jpg;jpeg;png\""},
+    {0},
+};
+
+const struct cw_op_desc cw_op_tar = {
+    .name = "tar",
+    .summary = "samples of tar shards (WebDataset)",
+    .doc = "Consecutive files of an archive with the same key, their path up to the first dot of the base "
+           "name, are one record; what follows that dot is the extension. A component is the file with the "
+           "extension `key` (default: its name), or the first of several, \"jpg;jpeg;png\", in upper or "
+           "lower case: its content as `bytes`; of another dtype the numbers in it, as text between spaces, "
+           "or as NumPy wrote them where the extension ends with npy (dtype and shape must be the same). "
+           "Shapes, `variable` and `default` (where there is no such file) are as parse_example's. The key "
+           "\"__key__\" gives the sample's key. Directories, links and files without an extension are passed "
+           "over. Headers may be v7, ustar, GNU or pax; damaged archives, sparse files, devices, and names "
+           "that lead out of the archive's directory are errors.",
+    .kind = CW_OP_SOURCE,
+    .attrs = attrs,
+    .bind = tar_bind,
+    .open = tar_open,
+    .free_state = cw_feature_specs_free,
+};

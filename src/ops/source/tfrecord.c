@@ -1,0 +1,91 @@
+/* tfrecord: records of TFRecord files. A record's bytes (block->raw) are the whole frame: header, data, CRC.
+ */
+#include "formats/tfrecord.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "ops/source/record_streams.h"
+#include "storage/file.h"
+
+/* Whether a record, whose bytes fit its own CRC, is the one that was indexed. A file of another content but
+ * the same size and time is found here. */
+static int check_indexed(const struct cw_record_streams *t, uint64_t row, const struct cw_tensor *raw,
+                         struct cw_error *err)
+{
+    uint64_t number;
+    size_t file = cw_record_streams_file(t, row, &number);
+    uint32_t indexed = t->index.segments[file].crcs[number], found;
+    /* little-endian, as base/hash.h */
+    memcpy(&found, (const uint8_t *)raw->data + raw->size - sizeof(found), sizeof(found));
+    if (found == indexed)
+        return 0;
+    const char *path = cw_file_path(t->files[file]);
+    cw_error_file(err, path);
+    return cw_error_set(err, CW_E_DATA,
+                        "%s: record %" PRIu64 " is not the one that was indexed (checksum %08" PRIx32
+                        ", the index has %08" PRIx32 "): the file was changed and its size and time were "
+                        "kept; make its index anew (cachew index --rebuild)",
+                        path, number, found, indexed);
+}
+
+static int tfrecord_produce(const struct cw_source *s, const struct cw_op *op, struct cw_block *b,
+                            struct cw_error *err)
+{
+    const struct cw_record_streams *t = (const struct cw_record_streams *)s;
+    const struct cw_port *port = &op->out[0];
+    char why[160];
+    if (!port->live)
+        return 0;
+    int r = 0;
+    bool verify = cw_attr_bool(op, "verify");
+    CW_ROWS_OK(i, b, verify && r >= 0)
+    if (cw_tfrecord_check(b->raw[i].data, b->raw[i].size, why))
+        cw_block_fail(b, i, op->desc->name, "%s", why);
+    else
+        r = check_indexed(t, b->rows[i], &b->raw[i], err);
+    if (r >= 0)
+        r = cw_block_ragged(b, port->value, err);
+    if (r < 0)
+        return r;
+    struct cw_tensor *rows = b->columns[port->value].rows;
+    CW_ROWS_OK(i, b, true)
+    {
+        rows[i].data = (uint8_t *)b->raw[i].data + CW_TFRECORD_HEADER;
+        rows[i].size = b->raw[i].size - CW_TFRECORD_FRAME;
+    }
+    return 0;
+}
+
+static int tfrecord_open(const struct cw_op *op, const struct cw_source_env *env, struct cw_source **ret,
+                         struct cw_error *err)
+{
+    struct cw_record_streams_options options = {
+        .format = CW_FORMAT_TFRECORD,
+        .produce = tfrecord_produce,
+        .partial_keys = !cw_attr_bool(op, "verify")}; /* checksums name the content where they are checked */
+    return cw_record_streams_open(op, env, &options, ret, err);
+}
+
+static const struct cw_output_def outputs[] = {{"record", CW_BYTES}, {0}};
+
+static const struct cw_attr_def attrs[] = {
+    CW_RECORD_STREAM_ATTRS,
+    {.name = "verify",
+     .kind = CW_ATTR_BOOL,
+     .def = "true",
+     .doc = "check the CRC of each record's data, and that it is the one in the index"},
+    {0},
+};
+
+const struct cw_op_desc cw_op_tfrecord = {
+    .name = "tfrecord",
+    .summary = "records of TFRecord files",
+    .doc = "Gives `record`, the bytes of each record. Files are taken pattern by pattern, those of a pattern "
+           "sorted by bytes; index files (*.cwx) that a wildcard matches are left out. The CRC of a record's "
+           "length is always checked, when a file is indexed.",
+    .kind = CW_OP_SOURCE,
+    .attrs = attrs,
+    .outputs = outputs,
+    .open = tfrecord_open,
+};

@@ -1,0 +1,62 @@
+/* Batches of an epoch that is over, once more: they fill up what one rank has fewer of than another. */
+#include <inttypes.h>
+#include <poll.h>
+
+#include "order/iterator_impl.h"
+
+#include "base/crash.h"
+#include "base/thread.h"
+
+int cw_padding_open(struct cw_iterator *it, uint64_t epoch, unsigned rank, uint64_t world_size,
+                    struct cw_error *err)
+{
+    struct cw_iterator_options o = it->options;
+    struct cw_iterator *again;
+    struct cw_producer *producer;
+    if (it->again)
+        return 0;
+    o.any_order = false;
+    o.rank = rank;
+    o.world_size = (unsigned)world_size;
+    o.first_epoch = epoch;
+    o.epochs = epoch + 1;
+    int r = it->producer->ops->again(it->producer, o.rank, o.world_size, &producer, err);
+    if (r < 0 || (r = cw_iterator_over(producer, &o, NULL, &again, err)) < 0)
+        return r;
+    CW_GUARD(&it->mutex);
+    if (it->interrupted)
+        cw_iterator_interrupt(again, true);
+    it->again = again;
+    if (cw_mutated("late"))
+        (void)poll(NULL, 0, 300);
+    return 0;
+}
+
+void cw_padding_close(struct cw_iterator *it)
+{
+    struct cw_iterator *again = CW_LOCKED(&it->mutex, CW_STEAL(it->again));
+    cw_iterator_free(again);
+}
+
+int cw_padding_next(struct cw_iterator *it, uint64_t epoch, uint64_t g, uint64_t deadline_ns,
+                    struct cw_batch **ret, struct cw_error *err)
+{
+    struct cw_batch *b, *copy = NULL;
+    int r = cw_iterator_offer_until(it->again, deadline_ns, &b, err);
+    if (r == 0) {
+        cw_iterator_accept(it->again);
+        r = cw_batch_copy(b, &copy, err);
+        cw_iterator_release(it->again, b);
+    }
+    if (r > 0)
+        r = cw_error_set(err, CW_E_BUG, "epoch %" PRIu64 " had more batches the first time", epoch);
+    if (r < 0)
+        return r;
+    copy->epoch = epoch;
+    copy->g = g;
+    copy->flags |= CW_RECORD_PADDING;
+    for (uint32_t i = 0; i < copy->n; i++)
+        copy->ids[i].flags |= CW_RECORD_PADDING;
+    *ret = copy;
+    return 0;
+}

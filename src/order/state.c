@@ -1,0 +1,323 @@
+/* The position of an iterator as JSON, and back. */
+#include "order/iterator_impl.h"
+
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/text.h"
+
+#define STATE_VERSION 4
+#define PLAN_VERSION \
+    3 /* of docs/semantics.md: a change there that changes what a pipeline gives raises it \
+       */
+
+/* Lists by key in a state: "value value key:value". A value without its key is of the key behind the last.
+ * 100 numbers below 36^6 take at most 700 bytes, so that a state with 100 keys stays within 1 KB. */
+/* Adds what stands before a key's value; *next, at first 0, becomes the key behind it. */
+static void add_key(struct cw_text *t, unsigned key, unsigned *next)
+{
+    if (t->size)
+        cw_text_add(t, " ");
+    if (key != *next)
+        cw_text_add(t, "%u:", key);
+    *next = key + 1;
+}
+
+/* The value at `at`; where a key stands before it, that is written to *key. */
+static const char *state_key(const char *at, unsigned *key)
+{
+    uint64_t named;
+    int used = 0;
+    if (sscanf(at, "%" SCNu64 ":%n", &named, &used) == 1 && used > 0)
+        *key = (unsigned)CW_MIN(named, UINT_MAX);
+    return at + used;
+}
+
+/* `skip` of those that are not 0; and "limit:pass:elements" of those that counted something. */
+static int add_entry(const struct cw_compiled *c, json_t *state, const struct cw_entry *e)
+{
+    struct cw_text skip = {0}, limits = {0};
+    unsigned next = 0;
+    for (unsigned k = 0; k < cw_n_keys(c); k++)
+        if (e->skip[k]) {
+            add_key(&skip, k, &next);
+            cw_text_add_base36(&skip, e->skip[k]);
+        }
+    for (unsigned k = 0; k < c->n_limits; k++)
+        if (e->limits[k].started)
+            cw_text_add(&limits, "%s%u:%" PRIu64 ":%" PRIu64, limits.size ? " " : "", k, e->limits[k].pass,
+                        e->limits[k].count);
+    int r = skip.failed || limits.failed ||
+                    (skip.size && json_object_set_new(state, "skip", json_string(skip.data)) < 0) ||
+                    (limits.size && json_object_set_new(state, "limits", json_string(limits.data)) < 0)
+                ? -1
+                : 0;
+    cw_text_deinit(&skip);
+    cw_text_deinit(&limits);
+    return r;
+}
+
+/* Batches that were handed out before their turn: a hexadecimal number with bit i for the one of the i-th
+ * round from g on. And whose state it is, where it is no other rank's. */
+static int add_rank(const struct cw_iterator *it, json_t *state)
+{
+    char bits[17];
+    bool own = it->options.own_ranges, handed = it->round.handed != 0;
+    snprintf(bits, sizeof(bits), "%" PRIx64, it->round.handed);
+    return (!handed || json_object_set_new(state, "handed_out", json_string(bits)) == 0) &&
+                   (!own || json_object_set_new(state, "own_ranges", json_true()) == 0) &&
+                   (!(own || handed) ||
+                    (json_object_set_new(state, "rank", json_integer(it->options.rank)) == 0 &&
+                     json_object_set_new(state, "world_size", json_integer(it->options.world_size)) == 0))
+               ? 0
+               : -1;
+}
+
+json_t *cw_iterator_state(const struct cw_iterator *it)
+{
+    char fingerprint[33], snapshot[17];
+    const struct cw_cursor *at = &it->round;
+    cw_hash128_print(it->compiled->pipeline->fingerprint, fingerprint);
+    snprintf(snapshot, sizeof(snapshot), "%016" PRIx64, it->plan.snapshot);
+    json_t *state = json_pack("{s:i, s:i, s:s, s:s, s:I, s:I, s:I, s:I}", "cachew_state", STATE_VERSION,
+                              "plan", PLAN_VERSION, "pipeline", fingerprint, "snapshot", snapshot, "seed",
+                              (json_int_t)it->producer->seed, "epoch", (json_int_t)at->epoch, "g",
+                              (json_int_t)at->g, "position", (json_int_t)at->entry.position);
+    if (!state || add_entry(it->compiled, state, &at->entry) < 0 || add_rank(it, state) < 0) {
+        json_decref(state);
+        return NULL;
+    }
+    return state;
+}
+
+/* The text of a number is right, and no 64 bits hold it: says of which field. */
+static int state_overflow(const char *name, const char *text, size_t size, const json_error_t *je,
+                          struct cw_error *err)
+{
+    json_t *wide = json_loadb(text, size, JSON_DECODE_INT_AS_REAL, NULL), *v;
+    const char *key;
+    char shown[64] = "";
+    json_object_foreach(wide, key, v)
+    {
+        double value = json_is_real(v) ? json_real_value(v) : 0;
+        if (value < -0x1p63 || value >= 0x1p63) {
+            snprintf(shown, sizeof(shown), "%.17g", value);
+            (void)cw_error_value(err, CW_E_STATE, key, shown, "an integer, at least 0 and less than 2^63",
+                                 "%.300s: %.60s is %s: expected an integer of at least 0, less than 2^63",
+                                 name, key, shown);
+            break;
+        }
+    }
+    json_decref(wide);
+    return *shown ? CW_E_STATE
+                  : cw_error_set(err, CW_E_STATE, "%.300s is not valid JSON: line %d: %s", name, je->line,
+                                 je->text);
+}
+
+int cw_state_parse(const char *name, const char *text, size_t size, json_t **ret, struct cw_error *err)
+{
+    json_error_t je;
+    *ret = json_loadb(text, size, JSON_REJECT_DUPLICATES, &je);
+    if (*ret)
+        return 0;
+    if (json_error_code(&je) == json_error_numeric_overflow)
+        return state_overflow(name, text, size, &je, err);
+    return cw_error_set(err, CW_E_STATE, "%.300s is not valid JSON: line %d: %s (is it cut off?)", name,
+                        je.line, je.text);
+}
+
+static int state_u64(const json_t *state, const char *key, uint64_t *ret, struct cw_error *err)
+{
+    const json_t *v = json_object_get(state, key);
+    if (!json_is_integer(v) || json_integer_value(v) < 0) {
+        _cleanup_free_ char *shown = v ? json_dumps(v, JSON_COMPACT | JSON_ENCODE_ANY) : NULL;
+        return cw_error_value(err, CW_E_STATE, key, shown ? shown : "missing", "an integer, at least 0",
+                              "state: %s is %.60s: expected an integer of at least 0", key,
+                              shown ? shown : "missing");
+    }
+    *ret = (uint64_t)json_integer_value(v);
+    return 0;
+}
+
+static int state_text(const json_t *state, const char *key, const char *expected, const char *what,
+                      struct cw_error *err)
+{
+    const char *have = json_string_value(json_object_get(state, key));
+    if (have && strcmp(have, expected) == 0)
+        return 0;
+    return cw_error_value(err, CW_E_STATE, key, have ? have : "missing", expected,
+                          "state: %s is %.60s, this run has %s: the state belongs to another %s", key,
+                          have ? have : "missing", expected, what);
+}
+
+/* e has room. */
+static int state_skip(const struct cw_compiled *c, const char *skip, struct cw_entry *e, struct cw_error *err)
+{
+    unsigned key = 0;
+    for (const char *at = skip; *at; at += strspn(at, " "), key++) {
+        uint64_t n;
+        at = state_key(at, &key);
+        if (!cw_text_base36(&at, &n) || (*at && *at != ' ') || key >= cw_n_keys(c) || n >= CW_ENDLESS)
+            return cw_error_set(err, CW_E_STATE,
+                                "state: skip is \"%.60s\": expected \"elements\" or \"key:elements\" for "
+                                "keys below %u, elements in base 36",
+                                skip, cw_n_keys(c));
+        e->skip[key] = n;
+    }
+    return 0;
+}
+
+/* e has room. */
+static int state_entry(const struct cw_compiled *c, const json_t *state, struct cw_entry *e,
+                       struct cw_error *err)
+{
+    const char *skip = json_string_value(json_object_get(state, "skip")),
+               *limits = json_string_value(json_object_get(state, "limits"));
+    int r = state_u64(state, "position", &e->position, err), used;
+    unsigned k;
+    if (r >= 0 && skip)
+        r = state_skip(c, skip, e, err);
+    for (const char *at = limits; r >= 0 && at && *at; at += used, at += strspn(at, " ")) {
+        struct cw_limit_count l = {.started = true};
+        used = 0;
+        if (sscanf(at, "%u:%" SCNu64 ":%" SCNu64 "%n", &k, &l.pass, &l.count, &used) < 3 || used == 0 ||
+            k >= c->n_limits || l.count >= CW_ENDLESS)
+            return cw_error_set(
+                err, CW_E_STATE,
+                "state: limits is \"%.60s\": expected \"limit:pass:elements\" for limits below %u", limits,
+                c->n_limits);
+        e->limits[k] = l;
+    }
+    return r;
+}
+
+/* Whether it was saved by a run of this pipeline and seed, as far as that is known without the data. */
+static int state_owner(const struct cw_compiled *c, uint64_t seed, const json_t *state, struct cw_error *err)
+{
+    char fingerprint[33];
+    uint64_t version, plan, saved;
+    int r;
+    if (!json_is_object(state))
+        return cw_error_set(err, CW_E_STATE, "state: expected a JSON object");
+    if ((r = state_u64(state, "cachew_state", &version, err)) < 0 ||
+        (r = state_u64(state, "plan", &plan, err)) < 0)
+        return r;
+    if (version != STATE_VERSION || plan != PLAN_VERSION)
+        return cw_error_set(err, CW_E_STATE,
+                            "state: version %" PRIu64 " of plan %" PRIu64
+                            ": expected version %d of plan %d; another cachew wrote it",
+                            version, plan, STATE_VERSION, PLAN_VERSION);
+    cw_hash128_print(c->pipeline->fingerprint, fingerprint);
+    if ((r = state_text(state, "pipeline", fingerprint, "pipeline", err)) < 0 ||
+        (r = state_u64(state, "seed", &saved, err)) < 0)
+        return r;
+    return saved == seed ? 0
+                         : cw_error_set(err, CW_E_STATE, "state: seed is %" PRIu64 ", this run has %" PRIu64,
+                                        saved, seed);
+}
+
+static int state_handed(const struct cw_iterator_options *o, const json_t *state, uint64_t *ret,
+                        struct cw_error *err)
+{
+    const char *bits = json_string_value(json_object_get(state, "handed_out"));
+    char *end;
+    *ret = 0;
+    if (!json_object_get(state, "handed_out"))
+        return 0;
+    *ret = strtoull(bits ? bits : "", &end, 16);
+    if (!bits || !*bits || *end || strlen(bits) > 16)
+        return cw_error_set(err, CW_E_STATE,
+                            "state: handed_out is %.60s: expected 1 to 16 hexadecimal digits",
+                            bits ? bits : "no text");
+    if (!o->any_order)
+        return cw_error_value(err, CW_E_STATE, "order", "any", "exact",
+                              "state: order is any, this run has exact: batches behind batch g were handed "
+                              "out before it, and can't be left out of the exact order; expected order any");
+    return 0;
+}
+
+/* A state with batches that were handed out before their turn, or with a place in its own ranges, is good for
+ * its rank. */
+static int state_rank(const struct cw_iterator_options *o, const json_t *state, struct cw_error *err)
+{
+    bool own = json_is_true(json_object_get(state, "own_ranges")),
+         begun = json_integer_value(json_object_get(state, "g")) > 0;
+    uint64_t rank, world_size;
+    char have[64], expected[64];
+    int r;
+    if (own != o->own_ranges && (own || begun))
+        return cw_error_value(
+            err, CW_E_STATE, "guarantee", own ? "at-most-once" : "exactly-once",
+            o->at_most_once ? "at-most-once" : "exactly-once",
+            "state: its batch %s made of one rank's own ranges (guarantee at-most-once with several ranks), "
+            "and this run's %s: expected a state of such a run, or of the beginning of an epoch",
+            own ? "is" : "is not", own ? "are not" : "are");
+    if (!own && !json_object_get(state, "handed_out"))
+        return 0;
+    if ((r = state_u64(state, "rank", &rank, err)) < 0 ||
+        (r = state_u64(state, "world_size", &world_size, err)) < 0)
+        return r;
+    if (rank == o->rank && world_size == o->world_size)
+        return 0;
+    snprintf(have, sizeof(have), "%" PRIu64 " of %" PRIu64, rank, world_size);
+    snprintf(expected, sizeof(expected), "%u of %u", o->rank, o->world_size);
+    return cw_error_value(err, CW_E_STATE, "rank", have, expected,
+                          "state: rank is %s, this run is rank %s: which batches this rank was handed out "
+                          "another rank's run can't know",
+                          have, expected);
+}
+
+int cw_state_begin(const struct cw_compiled *c, uint64_t seed, const struct cw_iterator_options *o,
+                   const json_t *state, struct cw_cursor *ret, struct cw_error *err)
+{
+    int r = state_owner(c, seed, state, err);
+    if (r >= 0)
+        r = state_handed(o, state, &ret->handed, err);
+    if (r >= 0)
+        r = state_rank(o, state, err);
+    if (r >= 0)
+        r = state_u64(state, "epoch", &ret->epoch, err);
+    if (r >= 0)
+        r = state_u64(state, "g", &ret->g, err);
+    return r < 0 ? r : state_entry(c, state, &ret->entry, err);
+}
+
+static int wrong(const char *key, uint64_t value, const char *expected, struct cw_error *err)
+{
+    char have[32];
+    snprintf(have, sizeof(have), "%" PRIu64, value);
+    return cw_error_value(err, CW_E_STATE, key, have, expected, "state: %s is %s: expected %s", key, have,
+                          expected);
+}
+
+/* Whether the place can be one of this data: where batches follow from positions it has one number. */
+static int state_place(const struct cw_iterator *it, struct cw_error *err)
+{
+    const struct cw_compiled *c = it->compiled;
+    uint64_t n = it->plan.n_positions, size = c->batch_size, position = it->at.entry.position,
+             batches = c->drop_remainder ? n / size : n / size + (n % size != 0);
+    char expected[120];
+    snprintf(expected, sizeof(expected), "at most %" PRIu64 ", the number of positions of an epoch", n);
+    if (position > n)
+        return wrong("position", position, expected, err);
+    snprintf(expected, sizeof(expected), "at most %" PRIu64 ", the number of batches of an epoch", batches);
+    if (c->counted && n < CW_ENDLESS && it->at.g > batches)
+        return wrong("g", it->at.g, expected, err);
+    snprintf(expected, sizeof(expected), "%" PRIu64 ", where batch %" PRIu64 " begins",
+             CW_MIN(it->at.g * size, n), it->at.g);
+    return c->counted && position != CW_MIN(it->at.g * size, n) ? wrong("position", position, expected, err)
+                                                                : 0;
+}
+
+int cw_iterator_load_state(struct cw_iterator *it, const json_t *state, struct cw_error *err)
+{
+    const struct cw_compiled *c = it->compiled;
+    char snapshot[17];
+    snprintf(snapshot, sizeof(snapshot), "%016" PRIx64, it->plan.snapshot);
+    int r = cw_state_begin(c, it->producer->seed, &it->options, state, &it->at, err);
+    if (r >= 0)
+        r = state_text(state, "snapshot", snapshot, "data set (files were added, removed or changed)", err);
+    return r < 0 ? r : state_place(it, err);
+}

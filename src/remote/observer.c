@@ -1,0 +1,168 @@
+#include "remote/observer.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "net/conn.h"
+#include "net/limits.h"
+
+struct question {
+    const struct cw_observer_options *options;
+    const Cachew__Envelope *request;
+    struct cw_loop *loop;
+    struct cw_conn *conn;
+    bool over, answered;
+    char *json;
+    int status;
+    struct cw_error err;
+};
+
+static int on_open(void *user, struct cw_conn *c, const Cachew__Envelope *peer CW_UNUSED,
+                   struct cw_error *err)
+{
+    struct question *q = user;
+    return cw_conn_send(c, q->request, NULL, 0, NULL, NULL, NULL, 0, err);
+}
+
+static int on_message(void *user, struct cw_conn *c, const Cachew__Envelope *m, void *payload CW_UNUSED,
+                      size_t size CW_UNUSED, const int *fds CW_UNUSED, size_t n_fds CW_UNUSED,
+                      struct cw_error *err)
+{
+    struct question *q = user;
+    if (m->re != q->request->id)
+        return 0;
+    q->answered = true;
+    if (m->of_case == CACHEW__ENVELOPE__OF_ANSWER && !(q->json = strdup(m->answer->json)))
+        return cw_error_nomem(err, 0, "an answer");
+    if (m->of_case == CACHEW__ENVELOPE__OF_FAILURE)
+        q->status = cw_failure_error(m->failure, &q->err);
+    cw_conn_close(c, NULL);
+    return 0;
+}
+
+static void on_closed(void *user, struct cw_conn *c CW_UNUSED, const struct cw_error *why)
+{
+    struct question *q = user;
+    q->over = true;
+    if (!q->answered)
+        q->status = cw_error_set(&q->err, CW_E_SERVICE, "the dispatcher at %s can't be reached: %.400s",
+                                 q->options->service,
+                                 why->status ? why->message : "it closed the connection");
+    cw_loop_stop(q->loop);
+}
+
+static void on_late(void *user)
+{
+    struct question *q = user;
+    if (!q->answered) {
+        q->answered = true;
+        q->status = cw_error_set(&q->err, CW_E_DEADLINE, "the dispatcher at %s did not answer within %.1f s",
+                                 q->options->service, (double)q->options->timeout_ns / 1e9);
+    }
+    cw_loop_stop(q->loop);
+}
+
+static const struct cw_conn_ops ops = {.open = on_open, .message = on_message, .closed = on_closed};
+
+static int ask(struct question *q, struct cw_error *err)
+{
+    struct cw_timer *timer = NULL;
+    Cachew__Hello hello;
+    char host[80];
+    uint8_t incarnation[16] = {0};
+    uint64_t now = cw_now_ns();
+    memcpy(incarnation, &now, sizeof(now));
+    cw_host_identity(host);
+    cw_hello_init(&hello, CACHEW__ROLE__ROLE_OBSERVER, "", incarnation, host);
+    struct cw_conn_options o = {.hello = &hello,
+                                .limits = CW_LIMITS_OBSERVER,
+                                .timeout_ns = q->options->timeout_ns,
+                                .token = q->options->token,
+                                .tls = q->options->tls};
+    int r = cw_loop_new(&q->loop, err);
+    if (r < 0)
+        return r;
+    r = cw_timer_new(q->loop, on_late, q, &timer, err);
+    if (r >= 0)
+        r = cw_conn_connect(q->loop, q->options->service, &o, &ops, q, &q->conn, err);
+    if (r >= 0) {
+        cw_timer_start(timer, q->options->timeout_ns, 0);
+        cw_loop_run(q->loop);
+        if (!q->over)
+            cw_conn_close(q->conn, NULL);
+        r = q->status;
+        if (r < 0)
+            *err = q->err;
+    }
+    if (timer)
+        cw_timer_free(timer);
+    cw_loop_free(q->loop);
+    return r;
+}
+
+int cw_observe(const struct cw_observer_options *o, const char *what, char **ret, struct cw_error *err)
+{
+    struct cw_error own = {0};
+    Cachew__Query m = {CW_MESSAGE(query), .what = (char *)(uintptr_t)what};
+    Cachew__Envelope e = {CW_MESSAGE(envelope), .id = 1, .of_case = CACHEW__ENVELOPE__OF_QUERY, .query = &m};
+    struct question q = {.options = o, .request = &e};
+    int r = ask(&q, err ? err : &own);
+    if (r >= 0 && !q.json)
+        r = cw_error_set(err, CW_E_SERVICE, "the dispatcher at %s answered something else", o->service);
+    if (r < 0) {
+        free(q.json);
+        return r;
+    }
+    *ret = q.json;
+    return 0;
+}
+
+static int steer(const struct cw_observer_options *o, Cachew__Steer *m, struct cw_error *err)
+{
+    struct cw_error own = {0};
+    Cachew__Envelope e = {CW_MESSAGE(envelope), .id = 1, .of_case = CACHEW__ENVELOPE__OF_STEER, .steer = m};
+    struct question q = {.options = o, .request = &e};
+    int r = ask(&q, err ? err : &own);
+    free(q.json);
+    return r;
+}
+
+int cw_steer(const struct cw_observer_options *o, const char *verb, const char *name, struct cw_error *err)
+{
+    Cachew__Steer m = {CW_MESSAGE(steer), .verb = (char *)(uintptr_t)verb, .name = (char *)(uintptr_t)name};
+    return steer(o, &m, err);
+}
+
+int cw_share_job(const struct cw_observer_options *o, const char *name, const struct cw_claim_options *claim,
+                 struct cw_error *err)
+{
+    Cachew__Steer m = {CW_MESSAGE(steer), .verb = (char *)(uintptr_t)"share-job",
+                       .name = (char *)(uintptr_t)name};
+    if (claim->has_weight) {
+        m.has_weight_case = CACHEW__STEER__HAS_WEIGHT_WEIGHT;
+        m.weight = claim->weight;
+    }
+    if (claim->has_priority) {
+        m.has_priority_case = CACHEW__STEER__HAS_PRIORITY_PRIORITY;
+        m.priority = claim->priority;
+    }
+    if (claim->has_quota) {
+        m.has_quota_case = CACHEW__STEER__HAS_QUOTA_QUOTA;
+        m.quota = claim->quota;
+    }
+    return steer(o, &m, err);
+}
+
+int cw_aim_job(const struct cw_observer_options *o, const char *name, const char *objective,
+               const double *client_price_per_h, struct cw_error *err)
+{
+    Cachew__Steer m = {CW_MESSAGE(steer), .verb = (char *)(uintptr_t)"aim-job",
+                       .name = (char *)(uintptr_t)name,
+                       .objective = (char *)(uintptr_t)(objective ? objective : "")};
+    if (client_price_per_h) {
+        m.has_price_case = CACHEW__STEER__HAS_PRICE_CLIENT_PRICE_PER_H;
+        m.client_price_per_h = *client_price_per_h;
+    }
+    return steer(o, &m, err);
+}

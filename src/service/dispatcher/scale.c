@@ -1,0 +1,455 @@
+/*
+ * Asks the policy: what clients and workers measured since it was asked last goes in, a number of workers and
+ * a marker come out, and a record of why. crews.c and caching.c carry it out. Policies are pure functions
+ * (policy/policy.h), the same ones that the simulator plays. A dispatcher without one asks auto where to
+ * cache, for the workers that there are.
+ */
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "service/dispatcher/internal.h"
+#include "policy/policies.h"
+
+/* A crew that is not complete after so long will not be: workers can't open the data, or a pool gives less
+ * than it said. */
+#define PATIENCE_S 60.0
+#define PATIENCE_STARTS 4 /* start delays besides */
+#define MISSING 20        /* a part of a crew this small changes nothing that is measured */
+
+bool cw_dp_scale_active(const struct job *j)
+{
+    return j->state < JOB_DONE && !j->paused && j->stream && !j->stream->parked && !j->stream->dead;
+}
+
+enum cw_objective cw_dp_scale_objective(const struct cw_dispatcher *d, const struct job *j)
+{
+    return j->scaling.objective ? (enum cw_objective)(j->scaling.objective - 1) : d->objective;
+}
+
+double cw_dp_scale_client_price(const struct cw_dispatcher *d, const struct job *j)
+{
+    return j->scaling.client_price_per_h > 0 ? j->scaling.client_price_per_h : d->client_price_per_h;
+}
+
+void cw_dp_scale_begin(struct cw_dispatcher *d, struct job *j)
+{
+    struct scaling *x = &j->scaling;
+    x->claim.want = CW_MAX(x->claim.want, 1);
+    x->claim.weight = x->claim.weight > 0 ? x->claim.weight : 1;
+    x->began_ns = x->next_ns = x->phase_ns = d->now_ns;
+    x->phase = SCALE_STARTS;
+    cw_dp_crews_later(d);
+}
+
+void cw_dp_scale_end(struct job *j)
+{
+    for (size_t i = 0; i < CW_MIN(j->scaling.n_decisions, (size_t)DP_DECISIONS); i++)
+        json_decref(j->scaling.decisions[i].record);
+    j->scaling.n_decisions = 0;
+}
+
+/* ---- the journal ---- */
+
+char *cw_dp_scale_memory(const struct cw_dispatcher *d, const struct job *j)
+{
+    json_auto_t *saved = d->scales ? cw_policy_save(&d->policy, &j->scaling.memory) : NULL;
+    char *text = saved ? json_dumps(saved, JSON_COMPACT) : NULL;
+    if (text && strlen(text) > DP_POLICY_BYTES) {
+        free(text);
+        return NULL;
+    }
+    return text;
+}
+
+/* What another policy remembers is of no use to this one, but the number of workers is. */
+void cw_dp_scale_restore(struct cw_dispatcher *d, struct job *j, const Cachew__Journal__Job *row)
+{
+    struct cw_claim *claim = &j->scaling.claim;
+    claim->weight = row->weight >= CW_WEIGHT_LEAST && row->weight <= CW_WEIGHT_MOST ? row->weight : 1;
+    claim->priority = row->priority;
+    claim->quota = (int)CW_MIN(row->quota, (uint32_t)DP_WORKERS);
+    /* of which pools is decided anew: until then as there are some */
+    claim->want = claim->share = (int)CW_MIN(row->workers, (uint32_t)DP_WORKERS);
+    j->scaling.objective = row->objective <= 1 + CW_OBJECTIVE_COST ? (int)row->objective : 0;
+    j->scaling.client_price_per_h = row->client_price_per_h >= CW_CLIENT_PRICE_LEAST &&
+                                            row->client_price_per_h <= CW_CLIENT_PRICE_MOST
+                                        ? row->client_price_per_h
+                                        : 0;
+    if (d->scales && strcmp(row->policy, d->policy.name) == 0) {
+        json_t *saved = json_loads(row->memory, 0, NULL);
+        if (saved)
+            cw_policy_load(&d->policy, saved, &j->scaling.memory);
+        json_decref(saved);
+    }
+    cw_dp_scale_begin(d, j);
+}
+
+/* ---- what was measured ---- */
+
+static struct cw_client_facts client_facts(const struct rank *r)
+{
+    const struct pace *a = &r->paced, *b = &r->pace;
+    double n = b->n - a->n;
+    return (struct cw_client_facts){.step = cw_mean_of(n, b->step_s - a->step_s, b->step_sq - a->step_sq),
+                                    .wait = cw_mean_of(n, b->wait_s - a->wait_s, b->wait_sq - a->wait_sq),
+                                    .late = b->late - a->late,
+                                    .queue = n > 0 ? (b->ready - a->ready) / n : 0};
+}
+
+/* Batches that a position gives: as the plan says, or workers. 0: it is not known yet. */
+static double batches_per_position(const struct stream *s)
+{
+    double positions = 0, batches = 0;
+    if (cw_dp_stream_counted(s))
+        return 1 / (double)s->data->plan->align;
+    CW_LIST_EACH (at, &s->seats) {
+        const struct work *w = &CW_CONTAINER(at, struct seat, by_stream)->work;
+        positions += w->positions;
+        batches += w->batches;
+    }
+    return positions > 0 ? batches / positions : 0;
+}
+
+/* What the crew computed: of each worker a mean, and what sets them apart is the scatter. facts_of: by slot,
+ * its place in f. */
+static void supply_facts(const struct stream *s, double per_position, const int *facts_of, struct cw_facts *f)
+{
+    double bytes = 0, n_all = 0, busy_s[DP_SLOTS] = {0}, span_s[DP_SLOTS] = {0};
+    CW_LIST_EACH_OF (t, const struct seat, by_stream, &s->seats) {
+        const struct work *a = &t->worked, *b = &t->work;
+        double n = (b->positions - a->positions) * per_position, seconds = b->compute_s - a->compute_s;
+        int i = facts_of[t->worker->slot];
+        /* not said yet; or begun anew */
+        if (!t->granted || i < 0 || a->at_ns == 0 || b->at_ns <= a->at_ns || b->compute_s < a->compute_s ||
+            b->positions < a->positions)
+            continue;
+        struct cw_mean mean = cw_mean_of(n, seconds, n > 0 ? seconds * seconds / n : 0);
+        cw_mean_merge(&f->pools[i].compute, &mean);
+        n_all += n;
+        bytes += b->read_bytes - a->read_bytes;
+        busy_s[i] += seconds;
+        span_s[i] += (double)(b->at_ns - a->at_ns) / 1e9;
+    }
+    for (int i = 0; i < f->n_pools; i++)
+        f->pools[i].busy = span_s[i] > 0 ? CW_MIN(busy_s[i] / span_s[i], 1) : 0;
+    f->storage.source_bytes = n_all > 0 ? bytes / n_all : 0;
+}
+
+static void measure_anew(struct job *j)
+{
+    for (size_t i = 0; i < j->n_ranks; i++)
+        j->ranks[i]->paced = j->ranks[i]->pace;
+    CW_LIST_EACH_OF (t, struct seat, by_stream, &j->stream->seats)
+        t->worked = t->work;
+}
+
+static void epoch_facts(struct job *j, double per_position, struct cw_facts *f)
+{
+    const Cachew__Plan *p = j->stream->data->plan;
+    double positions = (double)p->n_positions, mark = (double)CW_MIN(cw_dp_job_mark(j), DP_ENDLESS),
+           per = per_position > 0 ? per_position : 1;
+    f->positions_per_batch = per_position > 0 ? 1 / per_position : 0;
+    f->epochs = (double)j->epochs;
+    f->batches_per_epoch = CW_MAX(positions * per, 1);
+    f->batches_done = CW_MIN(mark * per, f->epochs * f->batches_per_epoch);
+    f->epoch = CW_MIN(positions > 0 ? (double)(uint64_t)(mark / positions) : 0, f->epochs - 1);
+}
+
+/* So many can be had, as far as is known: more did not come. */
+static int cap_of(const struct cw_dispatcher *d, const struct job *j, int slot)
+{
+    const struct scaling *x = &j->scaling;
+    return x->cap_serial != 0 && x->cap_serial == d->supply_serial && x->cap[slot] >= 0 ? x->cap[slot]
+                                                                                        : DP_WORKERS;
+}
+
+static double start_delay_s(const struct cw_dispatcher *d)
+{
+    double most = 0;
+    CW_LIST_EACH_OF (p, struct pool, link, &d->pools)
+        most = CW_MAX(most, p->start_delay_s);
+    return most;
+}
+
+/* Workers of no pool are there, and are never ended: beside pools, whose workers are paid for when they are
+ * wanted, they cost nothing. */
+static struct cw_pool_facts facts_of_slot(const struct cw_dispatcher *d, const struct job *j, int slot,
+                                          int running, int most)
+{
+    const struct pool *p = cw_dp_pool_at(d, slot);
+    struct cw_pool_facts f = {.name = p ? p->name : CW_POOL_STATIC,
+                              .place = CW_PLACE_REMOTE,
+                              .running = running,
+                              .maximum = CW_MIN(most, cap_of(d, j, slot))};
+    f.starting = CW_MAX(j->scaling.share[slot] - running, 0);
+    f.price_per_h = p && p->price_per_h > 0         ? p->price_per_h
+                    : p || cw_list_empty(&d->pools) ? d->worker_price_per_h
+                                                    : 0;
+    f.start_delay_s = p ? p->start_delay_s : 0;
+    f.cpu_share = p ? p->cpu_share : 0;
+    return f;
+}
+
+/* A pool for each slot that has some; without a policy for all workers together. facts_of: by slot, its place
+ * among them, or -1. */
+static void pool_facts(struct cw_dispatcher *d, struct job *j, struct cw_facts *f, int *facts_of)
+{
+    int running[DP_SLOTS];
+    memset(facts_of, 0, DP_SLOTS * sizeof(*facts_of));
+    cw_dp_crew_running_of(j->stream, running);
+    if (!d->scales) {
+        int n = cw_dp_crew_running(j->stream);
+        f->fixed = true;
+        f->pools[f->n_pools++] = (struct cw_pool_facts){
+            .name = CW_POOL_STATIC, .running = n, .maximum = n, .price_per_h = d->worker_price_per_h};
+        return;
+    }
+    const int *most = cw_dp_crews_most(d, j);
+    for (int slot = 0; slot < DP_SLOTS; slot++) {
+        bool any = most[slot] > 0 || running[slot] > 0 || cw_dp_pool_at(d, slot) ||
+                   (slot == 0 && cw_list_empty(&d->pools));
+        facts_of[slot] = any ? f->n_pools : -1;
+        if (any)
+            f->pools[f->n_pools++] = facts_of_slot(d, j, slot, running[slot], most[slot]);
+    }
+}
+
+/* ---- when it counts ---- */
+
+/* The first position behind the ranges that are under way. */
+static uint64_t behind_unfinished(const struct stream *s)
+{
+    for (size_t i = s->n_ranges; i-- > 0;) {
+        const struct range *x = cw_dp_range_at(s, i);
+        if (x->holder[0].seat && !(x->flags & RANGE_COMPLETE))
+            return x->end;
+    }
+    return s->base;
+}
+
+static void begin_phase(struct cw_dispatcher *d, struct job *j, int phase)
+{
+    j->scaling.phase = phase;
+    j->scaling.phase_ns = d->now_ns;
+}
+
+/* Others have taken the place of some, perhaps so soon that nobody was seen to be missing: what these had
+ * begun is computed once more, and the client waits for it. */
+static bool is_another(const struct job *j)
+{
+    return j->stream->n_joined - j->scaling.n_joined > (uint64_t)(j->scaling.claim.share / MISSING);
+}
+
+/* Of many workers one may be missing, and be on its way again: as policies have it. */
+static bool is_complete(const struct cw_dispatcher *d, const struct job *j)
+{
+    int running[DP_SLOTS], missing = 0, share = 0;
+    cw_dp_crew_running_of(j->stream, running);
+    for (int slot = 0; slot < DP_SLOTS; slot++) {
+        int n = CW_MIN(j->scaling.share[slot], cap_of(d, j, slot));
+        share += n;
+        missing += CW_MAX(n - running[slot], 0);
+    }
+    return missing <= share / MISSING;
+}
+
+/* Whether to wait for those that are missing. If not, there are no more until another one comes. */
+static bool is_awaited(struct cw_dispatcher *d, struct job *j)
+{
+    struct scaling *x = &j->scaling;
+    int running[DP_SLOTS];
+    double patience_s = PATIENCE_S + PATIENCE_STARTS * start_delay_s(d);
+    if (cw_dp_crew_running(j->stream) == 0 || (double)(d->now_ns - x->phase_ns) < patience_s * 1e9)
+        return true;
+    cw_dp_crew_running_of(j->stream, running);
+    for (int slot = 0; slot < DP_SLOTS; slot++)
+        x->cap[slot] = running[slot] < x->share[slot] ? running[slot] : -1;
+    x->cap_serial = d->supply_serial;
+    return false;
+}
+
+/* Whether what is measured now is measured with the crew that was decided on. */
+static bool measures(struct cw_dispatcher *d, struct job *j)
+{
+    struct scaling *x = &j->scaling;
+    bool complete = is_complete(d, j);
+    if ((!complete || is_another(j)) && x->phase != SCALE_STARTS)
+        begin_phase(d, j, SCALE_STARTS);
+    switch (x->phase) {
+    case SCALE_STARTS:
+        if (!complete && is_awaited(d, j))
+            return false;
+        x->until_pos = behind_unfinished(j->stream);
+        x->n_joined = j->stream->n_joined;
+        /* before the first decision nothing was under way */
+        begin_phase(d, j, x->n_decisions == 0 ? SCALE_MEASURES : SCALE_PASSES);
+        measure_anew(j);
+        return false;
+    case SCALE_PASSES:
+        if (cw_dp_job_mark(j) < x->until_pos)
+            return false;
+        x->until_pos = cw_dp_range_end(j->stream);
+        /* what was computed meanwhile lasts no longer than that */
+        x->until_ns = d->now_ns + (d->now_ns - x->phase_ns);
+        begin_phase(d, j, SCALE_DRAWS_OFF);
+        return false;
+    case SCALE_DRAWS_OFF:
+        if (cw_dp_job_mark(j) < x->until_pos && d->now_ns < x->until_ns)
+            return false;
+        begin_phase(d, j, SCALE_MEASURES);
+        measure_anew(j);
+        return false;
+    case SCALE_MEASURES:
+        break;
+    }
+    return true;
+}
+
+/* ---- deciding ---- */
+
+static void record(struct cw_dispatcher *d, struct job *j, const struct cw_decision *decision,
+                   const struct cw_facts *f)
+{
+    struct scaling *x = &j->scaling;
+    struct decision *at = &x->decisions[x->n_decisions % DP_DECISIONS];
+    json_t *json = cw_decision_json(decision, f);
+    const char *what = json_string_value(json_object_get(json, "what"));
+    d->n_decisions++;
+    cw_dp_log(d, false, "job \"%s\": %s: %s", j->name, what ? what : "decided", decision->why);
+    if (!json)
+        return;
+    if (x->n_decisions >= DP_DECISIONS)
+        json_decref(at->record);
+    *at = (struct decision){(double)(d->now_ns - x->began_ns) / 1e9, d->now_ns, json};
+    x->n_decisions++;
+}
+
+/* Of jobs that share a stream the first one decides where it is cached. */
+static bool caches(const struct job *j, const struct cw_facts *f)
+{
+    CW_LIST_EACH_OF (first, const struct job, by_stream, &j->stream->jobs)
+        if (cw_dp_scale_active(first) && first->n_attached > 0)
+            return f->n_markers > 0 && first == j;
+    return false;
+}
+
+/* What can't be is not decided: no more than there are of each pool, and a worker at least. Returns how many
+ * that is. */
+static int bound(const struct cw_dispatcher *d, const struct cw_facts *f, struct cw_decision *decision)
+{
+    int n = 0;
+    for (int i = 0; i < f->n_pools; i++)
+        n += decision->workers[i] = d->scales ? CW_MAX(CW_MIN(decision->workers[i], f->pools[i].maximum), 0)
+                                              : f->pools[i].running;
+    if (n == 0 && d->scales)
+        n = decision->workers[0] = 1;
+    return n;
+}
+
+/* The policy said of which pools its workers are to be; not yet since the job began, or the dispatcher. */
+static bool is_placed(const struct scaling *x)
+{
+    bool any = false;
+    for (int slot = 0; slot < DP_SLOTS; slot++)
+        any |= x->want[slot] > 0;
+    return any;
+}
+
+static void ask(struct cw_dispatcher *d, struct job *j, const struct cw_client_facts *clients)
+{
+    struct scaling *x = &j->scaling;
+    struct cw_facts f = {.clients = clients,
+                         .n_clients = (int)j->world_size,
+                         .marker = -1,
+                         .objective = cw_dp_scale_objective(d, j),
+                         .client_price_per_h = cw_dp_scale_client_price(d, j)};
+    struct cw_decision decision = {.marker = -1, .seen.marker = -1};
+    struct cw_marker_facts markers[DP_MARKERS];
+    const struct cw_policy *policy = d->scales ? &d->policy : &cw_policy_auto;
+    double per_position = batches_per_position(j->stream);
+    int facts_of[DP_SLOTS], want[DP_SLOTS];
+    /* what markers give is known in a moment: until then nothing is decided without */
+    if (!(per_position > 0) && j->stream->n_completed == 0 && cw_dp_caching_open(j->stream))
+        return;
+    epoch_facts(j, per_position, &f);
+    pool_facts(d, j, &f, facts_of);
+    supply_facts(j->stream, per_position, facts_of, &f);
+    if (per_position > 0)
+        cw_dp_caching_facts(j->stream, 1 / per_position, &f, markers);
+    policy->decide(policy, &x->memory, &f, (double)d->now_ns / 1e9, &decision);
+    int n = bound(d, &f, &decision);
+    for (int slot = 0; slot < DP_SLOTS; slot++)
+        want[slot] = facts_of[slot] >= 0 ? decision.workers[facts_of[slot]] : 0;
+    if (!policy->caches || !caches(j, &f) || decision.marker >= f.n_markers)
+        decision.marker = f.marker;
+    bool changes = d->scales &&
+                   (n != x->claim.want || (is_placed(x) && memcmp(want, x->want, sizeof(want)) != 0)),
+         moves = f.n_markers > 0 && !cw_dp_caching_is(j->stream, decision.marker);
+    if (moves && !*decision.why) /* workers did it already: nothing was to be decided */
+        snprintf(decision.why, sizeof(decision.why), "what is there takes longer to read than to compute");
+    /* for the record: what is in use was, though it was not read */
+    f.marker = cw_dp_caching_in_use(j->stream);
+    if (changes || moves || (decision.concluded && x->n_decisions == 0) || decision.replanned)
+        record(d, j, &decision, &f);
+    if (moves) {
+        d->n_cache_moves++;
+        cw_dp_caching_choose(d, j->stream, decision.marker);
+        begin_phase(d, j, SCALE_STARTS); /* what is under way is as it was */
+    }
+    measure_anew(j);
+    if (memcmp(want, x->want, sizeof(want)) != 0)
+        cw_dp_crews_later(d);
+    memcpy(x->want, want, sizeof(want));
+    if (!changes)
+        return;
+    x->claim.want = n;
+    begin_phase(d, j, SCALE_STARTS);
+    cw_dp_crews_later(d);
+    if (j->durable || j->writing > 0)
+        /* else a restart begins with what was decided before */
+        cw_dp_journal_tried(d, cw_dp_journal_job(d, j, NULL, NULL));
+}
+
+static void report(struct cw_dispatcher *d, struct job *j)
+{
+    _cleanup_free_ struct cw_client_facts *clients = calloc(j->world_size, sizeof(*clients));
+    if (!clients)
+        return; /* the next time */
+    for (size_t i = 0; i < j->n_ranks; i++)
+        clients[i] = client_facts(j->ranks[i]);
+    ask(d, j, clients);
+}
+
+void cw_dp_scale_tick(struct cw_dispatcher *d)
+{
+    CW_LIST_EACH_OF (j, struct job, link, &d->jobs) {
+        if (!cw_dp_scale_active(j) || d->now_ns < j->scaling.next_ns ||
+            !(d->scales || cw_dp_caching_open(j->stream)))
+            continue;
+        j->scaling.next_ns = d->now_ns + DP_REPORT;
+        if (cw_dp_crew_running(j->stream) < j->scaling.claim.share)
+            cw_dp_crews_later(d); /* somebody may be free by now */
+        if (j->stream->data && j->n_attached > 0 && measures(d, j))
+            report(d, j);
+    }
+    if (d->scales)
+        cw_dp_crews_tick(d);
+}
+
+json_t *cw_dp_scale_decisions(const struct cw_dispatcher *d, const struct job *j)
+{
+    const struct scaling *x = &j->scaling;
+    json_t *list = json_array();
+    for (size_t i = x->n_decisions - CW_MIN(x->n_decisions, (size_t)DP_DECISIONS); i < x->n_decisions; i++) {
+        const struct decision *at = &x->decisions[i % DP_DECISIONS];
+        json_t *o = json_pack("{s:f, s:f, s:O}", "t", at->t, "ago_s", (double)(d->now_ns - at->at_ns) / 1e9,
+                              "record", at->record);
+        if (!o || json_array_append_new(list, o) < 0) {
+            json_decref(list);
+            return NULL;
+        }
+    }
+    return list;
+}

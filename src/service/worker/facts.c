@@ -1,0 +1,71 @@
+/* What the dispatcher is told of a stream that is ready: its plan, and the files that it is made from, with
+ * what is in them. */
+#include "service/worker/worker_impl.h"
+
+#define MAX_FILES 4096 /* that a Prepared names */
+
+struct files {
+    Cachew__FileFact facts[MAX_FILES], *list[MAX_FILES];
+    size_t n;
+    bool too_many;
+};
+
+/* The rows of a file follow one another: the first row behind those of the file that has row `at`. */
+static uint64_t next_file(const struct cw_source *s, uint64_t at)
+{
+    const char *path = s->ops->path(s, at);
+    uint64_t in = at, step = 1;
+    while (step <= s->n_records - 1 - in && s->ops->path(s, in + step) == path) {
+        in += step;
+        step *= 2;
+    }
+    uint64_t out = step <= s->n_records - 1 - in ? in + step : s->n_records;
+    return CW_FIRST(i, in + 1, out, s->ops->path(s, i) != path);
+}
+
+static void list_files(struct files *f, const struct cw_source *s)
+{
+    if (!s->ops->path || s->ops->pull)
+        return;
+    for (uint64_t row = 0; row < s->n_records && !f->too_many; row = next_file(s, row)) {
+        struct cw_record_id id = {0};
+        const char *path = s->ops->path(s, row);
+        if (!path)
+            return;
+        f->too_many = f->n == MAX_FILES;
+        if (f->too_many)
+            return;
+        s->ops->ids(s, &row, 1, &id);
+        Cachew__FileFact *fact = f->list[f->n] = &f->facts[f->n];
+        *fact = (Cachew__FileFact){CW_MESSAGE(file_fact), .path = (char *)(uintptr_t)path,
+                                   .key = id.file_key};
+        f->n++;
+    }
+}
+
+void *cw_facts_prepared(const struct worker_stream *s, Cachew__Prepared *m, Cachew__Plan *plan)
+{
+    const struct cw_sequence *q = s->stream->local.sequence;
+    struct files *files = malloc(sizeof(*files));
+    *plan = (Cachew__Plan){CW_MESSAGE(plan),
+                           .n_positions = s->plan.n_positions,
+                           .snapshot = s->plan.snapshot,
+                           .window = q->by_chunk || q->stream_salt ? q->window : 0,
+                           .align = s->stream->kind == RANGES_COUNTED ? q->compiled->batch_size : 1,
+                           .sequential = s->stream->kind == RANGES_SEQUENTIAL,
+                           .n_keys = s->stream->n_keys,
+                           .origin = q->stream != NULL};
+    *m = (Cachew__Prepared){CW_MESSAGE(prepared),
+                            .stream = {.data = s->stream->name, .len = sizeof(s->stream->name)}, .plan = plan,
+                            .capacity = cw_streams_capacity(s),
+                            .most_positions = atomic_load(&s->stream->most_positions)};
+    if (!files)
+        return NULL;
+    files->n = 0;
+    files->too_many = false;
+    for (unsigned i = 0; i < q->compiled->n_programs; i++)
+        list_files(files, q->sources[i]);
+    m->files = files->list;
+    m->n_files = files->too_many ? 0 : files->n;
+    return files;
+}

@@ -1,0 +1,115 @@
+/* What a worker says of itself every second: that it is alive, what it uses, and what it has computed of each
+ * stream. The loop's thread only. */
+#include <stdlib.h>
+
+#include "cache/cache.h"
+#include "session/caching.h"
+#include "service/worker/worker_impl.h"
+
+#define HEARTBEAT_NS UINT64_C(1000000000)
+#define MAX_STREAMS \
+    64 /* that a heartbeat tells of: of more than that, each would have next to nothing of the worker */
+#define MAX_OPERATORS 64 /* of a stream */
+
+struct markers {
+    struct cw_choice choices[CW_CHOICES_MAX];
+    Cachew__MarkerWork work[CW_CHOICES_MAX], *list[CW_CHOICES_MAX];
+    char names[CW_CHOICES_MAX][CW_MARKER_NAME];
+};
+
+struct beat {
+    struct markers markers[MAX_STREAMS];
+    Cachew__StreamWork streams[MAX_STREAMS], *list[MAX_STREAMS];
+    Cachew__OperatorWork operators[MAX_STREAMS][MAX_OPERATORS], *operator_lists[MAX_STREAMS][MAX_OPERATORS];
+};
+
+/* What there is to decide about markers. */
+static void marker_work(struct markers *x, const struct worker_stream *s, Cachew__StreamWork *m)
+{
+    m->n_markers = cw_stream_choices(s->stream, x->choices, &m->marker);
+    m->markers = x->list;
+    for (size_t k = 0; k < m->n_markers; k++) {
+        const struct cw_choice *c = &x->choices[k];
+        Cachew__MarkerWork *work = x->list[k] = &x->work[k];
+        *work = (Cachew__MarkerWork){CW_MESSAGE(marker_work),   .marker = cw_stream_marker(c->marker),
+                                     .compute_s = c->compute_s, .read_s = c->read_s,
+                                     .store_s = c->store_s,     .was_read = c->was_read,
+                                     .bytes = c->bytes,         .cached = c->cached,
+                                     .written = c->written,     .unread = c->unread};
+        if (!c->op)
+            continue;
+        cw_caching_name(c->op, x->names[k]);
+        work->name = x->names[k];
+    }
+}
+
+static void stream_work(struct beat *b, size_t i, const struct worker_stream *s)
+{
+    struct cw_work work = {0};
+    Cachew__StreamWork *m = b->list[i] = &b->streams[i];
+    cw_stream_work(s->stream, &work);
+    *m = (Cachew__StreamWork){CW_MESSAGE(stream_work),
+                              .stream = {.data = s->stream->name, .len = sizeof(s->stream->name)},
+                              .compute_ns = work.compute_ns / s->w->options.threads,
+                              .positions = work.positions,
+                              .cached_positions = work.cached_positions,
+                              .batches = work.batches,
+                              .read_ns = work.read_ns,
+                              .read_bytes = work.read_bytes,
+                              .operators = b->operator_lists[i]};
+    for (; m->n_operators < work.n && m->n_operators < MAX_OPERATORS; m->n_operators++) {
+        const struct cw_work_op *op = &work.ops[m->n_operators];
+        Cachew__OperatorWork *o = m->operators[m->n_operators] = &b->operators[i][m->n_operators];
+        *o = (Cachew__OperatorWork){CW_MESSAGE(operator_work), .name = (char *)(uintptr_t)op->name,
+                                    .ns = op->ns, .elements = op->rows};
+    }
+    cw_work_deinit(&work);
+    marker_work(&b->markers[i], s, m);
+}
+
+static void on_heartbeat(void *arg)
+{
+    struct cw_worker *w = arg;
+    struct cw_cache_facts f = {0};
+    /* without memory it says only that it is alive */
+    _cleanup_free_ struct beat *b = w->streams ? malloc(sizeof(*b)) : NULL;
+    if (w->cache)
+        cw_cache_facts(w->cache, &f);
+    Cachew__Heartbeat beat = {
+        CW_MESSAGE(heartbeat),
+        .cpu_ns = cw_control_cpu_ns(),
+        .memory_bytes = atomic_load(&w->handed_out.used),
+        .n_batches = w->n_batches,
+        .n_bytes = w->n_bytes,
+        .streams = b ? b->list : NULL,
+        .cache_hits = f.hits,
+        .cache_misses = f.misses,
+        .cache_read_bytes_per_s = f.probe_ns ? (double)f.probe_bytes * 1e9 / (double)f.probe_ns : 0,
+        .cache_write_bytes_per_s = cw_write_rate(&w->written, &f),
+        .cache_bytes = w->cache ? cw_cache_quota(w->cache) : 0,
+        .cache_used = f.used,
+        .cache_bad = f.bad + f.gone,
+        .cache_refused = f.refused,
+        .cache_skipped = f.skipped,
+        .cache_late = f.late};
+    for (const struct worker_stream *s = w->streams; s; s = s->next) {
+        beat.memory_bytes += cw_stream_memory_used(s->stream);
+        if (b && s->state == STREAM_READY && beat.n_streams < MAX_STREAMS)
+            stream_work(b, beat.n_streams++, s);
+    }
+    Cachew__Envelope m = {CW_MESSAGE(envelope), .of_case = CACHEW__ENVELOPE__OF_HEARTBEAT,
+                          .heartbeat = &beat};
+    cw_control_say(w, &m);
+    cw_tuning_log(w);
+    cw_worker_changed(w);
+}
+
+int cw_heartbeat_init(struct cw_worker *w, struct cw_error *err)
+{
+    return cw_timer_new(w->loop, on_heartbeat, w, &w->heartbeat, err);
+}
+
+void cw_heartbeat_start(struct cw_worker *w)
+{
+    cw_timer_start(w->heartbeat, HEARTBEAT_NS, HEARTBEAT_NS);
+}

@@ -1,0 +1,172 @@
+/* docs/metrics.md lists the metrics. */
+#include "service/worker/pages.h"
+
+#include <jansson.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cache/cache.h"
+#include "net/metrics.h"
+#include "service/worker/worker_impl.h"
+
+/* ---- metrics ---- */
+
+static void computed(const struct cw_worker *w, struct cw_metrics *m)
+{
+    struct cw_work work = {0};
+    cw_work_add_all(&work, &w->work);
+    for (const struct worker_stream *s = w->streams; s; s = s->next)
+        cw_stream_work(s->stream, &work);
+    cw_metrics_family(m, CW_METRIC_COUNTER, "worker_operator", "seconds",
+                      "Computing, by operator, summed over threads.");
+    for (size_t i = 0; i < work.n; i++)
+        cw_metrics_add(m, (double)work.ops[i].ns / 1e9, "operator", work.ops[i].name, NULL);
+    cw_metrics_family(m, CW_METRIC_COUNTER, "worker_operator_elements", NULL,
+                      "Elements that went into an operator.");
+    for (size_t i = 0; i < work.n; i++)
+        cw_metrics_add(m, (double)work.ops[i].rows, "operator", work.ops[i].name, NULL);
+    cw_metrics_list(
+        m, (const struct cw_metric_row[]){
+               {CW_METRIC_COUNTER, "worker_read", "seconds", (double)work.read_ns / 1e9,
+                "Reading files, summed over threads."},
+               {CW_METRIC_COUNTER, "worker_read", "bytes", (double)work.read_bytes, "Bytes read from files."},
+               {0},
+           });
+    cw_work_deinit(&work);
+}
+
+/* Without a cache all is 0. */
+static void cached(const struct cw_worker *w, struct cw_metrics *m)
+{
+    struct cw_cache_facts f = {0};
+    if (w->cache)
+        cw_cache_facts(w->cache, &f);
+    cw_metrics_list(m, (const struct cw_metric_row[]){
+                           {CW_METRIC_GAUGE, "worker_cache_used", "bytes", (double)f.used,
+                            "Bytes of all files in the cache directory, as it saw them last."},
+                           {CW_METRIC_GAUGE, "worker_cache_limit", "bytes",
+                            w->cache ? (double)cw_cache_quota(w->cache) : 0, "That may lie there."},
+                           {CW_METRIC_COUNTER, "worker_cache_hits", NULL, (double)f.hits,
+                            "Elements read from the cache."},
+                           {CW_METRIC_COUNTER, "worker_cache_misses", NULL, (double)f.misses,
+                            "Elements that it did not have, and that were computed."},
+                           {CW_METRIC_COUNTER, "worker_cache_bad", NULL, (double)(f.bad + f.gone),
+                            "Entries that were damaged, or gone when they were read."},
+                           {CW_METRIC_COUNTER, "worker_cache_late", NULL, (double)f.late,
+                            "Elements that it had, and storage did not give in time."},
+                           {CW_METRIC_COUNTER, "worker_cache_refused", NULL, (double)f.refused,
+                            "Elements not kept: no room, or the disk failed."},
+                           {CW_METRIC_COUNTER, "worker_cache_skipped", NULL, (double)f.skipped,
+                            "Elements not kept: the disk was too slow."},
+                           {CW_METRIC_COUNTER, "worker_cache_read", "bytes", (double)f.bytes_read,
+                            "Bytes read from the cache."},
+                           {CW_METRIC_COUNTER, "worker_cache_written", "bytes", (double)f.bytes_written,
+                            "Bytes written to it."},
+                           {0},
+                       });
+}
+
+static void metrics(struct cw_worker *w, struct cw_text *text)
+{
+    struct cw_metrics m = {.text = text};
+    struct cw_worker_status s;
+    cw_worker_look(w); /* what is in use changes with every block that is computed */
+    cw_worker_status(w, &s);
+    cw_metrics_list(
+        &m,
+        (const struct cw_metric_row[]){
+            {CW_METRIC_GAUGE, "worker_uptime", "seconds", (double)(cw_now_ns() - w->started_ns) / 1e9,
+             "Since it started."},
+            {CW_METRIC_GAUGE, "worker_registered", NULL, s.registered,
+             "1: the dispatcher knows it; 0: it is looked for."},
+            {CW_METRIC_GAUGE, "worker_draining", NULL, s.draining, "1: it takes no more ranges."},
+            {CW_METRIC_GAUGE, "worker_streams", NULL, (double)s.n_streams, "Streams that it has open."},
+            {CW_METRIC_GAUGE, "worker_leases", NULL, (double)s.n_leases,
+             "Ranges that it holds, finished or not."},
+            {CW_METRIC_GAUGE, "worker_clients", NULL, (double)s.n_clients, "Connections of clients."},
+            {CW_METRIC_GAUGE, "worker_batches_out", NULL, (double)s.n_out,
+             "Batches on their way to clients, or lent to them in shared memory."},
+            {CW_METRIC_GAUGE, "worker_completions_unacknowledged", NULL, (double)s.n_reports,
+             "Finished ranges that the dispatcher has not written down yet."},
+            {CW_METRIC_GAUGE, "worker_memory_used", "bytes", (double)s.memory_used,
+             "Batches, and what they are made from."},
+            {CW_METRIC_GAUGE, "worker_memory_limit", "bytes", (double)w->options.memory, "Its budget."},
+            {CW_METRIC_COUNTER, "worker_sent_batches", NULL, (double)s.n_batches,
+             "Batches given to clients."},
+            {CW_METRIC_COUNTER, "worker_sent", "bytes", (double)s.n_bytes,
+             "Bytes of these, by whatever way."},
+            {CW_METRIC_COUNTER, "worker_wire", "bytes", (double)cw_clients_wire_bytes(w),
+             "Payloads over connections, as they went: fewer than sent where they were lent or compressed."},
+            {0},
+        });
+    cw_metrics_family(&m, CW_METRIC_COUNTER, "worker_quarantined_records", NULL,
+                      "Records that were skipped or replaced in what was given to clients.");
+    cw_metrics_add(&m, (double)w->n_skipped, "action", "skipped", NULL);
+    cw_metrics_add(&m, (double)w->n_replaced, "action", "replaced", NULL);
+    cw_metrics_list(&m, (const struct cw_metric_row[]){
+                            {CW_METRIC_COUNTER, "worker_cpu", "seconds", (double)cw_control_cpu_ns() / 1e9,
+                             "CPU of the process, user and system."},
+                            {CW_METRIC_GAUGE, "worker_threads", NULL, w->options.threads,
+                             "Compute threads of each stream."},
+                            {0},
+                        });
+    computed(w, &m);
+    cached(w, &m);
+}
+
+/* ---- pages ---- */
+
+/* Takes o over; NULL: out of memory. */
+static void put_json(struct cw_http_reply *reply, json_t *o)
+{
+    _cleanup_free_ char *text = o ? json_dumps(o, JSON_COMPACT) : NULL;
+    json_decref(o);
+    if (!text) {
+        reply->status = 503;
+        return;
+    }
+    reply->type = "application/json";
+    cw_text_add(&reply->body, "%s\n", text);
+}
+
+static void status(struct cw_worker *w, struct cw_http_reply *reply)
+{
+    struct cw_worker_status s;
+    cw_worker_look(w);
+    cw_worker_status(w, &s);
+    json_t *o = json_pack(
+        "{s:s, s:s, s:i, s:I, s:b, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f}", "role",
+        "worker", "software", "cachew " CACHEW_VERSION, "pid", (int)getpid(), "id", (json_int_t)s.id,
+        "registered", s.registered, "draining", s.draining, "streams", (json_int_t)s.n_streams, "leases",
+        (json_int_t)s.n_leases, "clients", (json_int_t)s.n_clients, "batches_out", (json_int_t)s.n_out,
+        "completions_unacknowledged", (json_int_t)s.n_reports, "memory_in_use", (json_int_t)s.memory_used,
+        "memory", (json_int_t)w->options.memory, "batches", (json_int_t)s.n_batches, "bytes",
+        (json_int_t)s.n_bytes, "cpu_s", (double)cw_control_cpu_ns() / 1e9, "uptime_s",
+        (double)(cw_now_ns() - w->started_ns) / 1e9);
+    put_json(reply, o);
+}
+
+void cw_worker_page(void *user, const char *path, const char *query CW_UNUSED, struct cw_http_reply *reply)
+{
+    struct cw_worker *w = user;
+    if (strcmp(path, "/metrics") == 0) {
+        reply->type = CW_METRICS_TYPE;
+        metrics(w, &reply->body);
+    } else if (strcmp(path, "/healthz") == 0) { /* who answers works */
+        cw_text_add(&reply->body, "ok\n");
+    } else if (strcmp(path, "/readyz") == 0) {
+        if (!w->registered || w->draining)
+            reply->status = 503;
+        cw_text_add(&reply->body, "%s\n",
+                    w->draining     ? "draining"
+                    : w->registered ? "ready"
+                                    : "the dispatcher has not answered");
+    } else if (strcmp(path, "/api/v1/status") == 0) {
+        status(w, reply);
+    } else if (strcmp(path, "/api/v1/tuning") == 0) {
+        put_json(reply, cw_tuning_status(w));
+    } else {
+        reply->status = 404;
+        cw_text_add(&reply->body, "expected /metrics, /healthz, /readyz, /api/v1/status or /api/v1/tuning\n");
+    }
+}

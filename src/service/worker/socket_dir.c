@@ -1,0 +1,108 @@
+#include "service/worker/socket_dir.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define PREFIX "cachew-worker-"
+#define PATH_MAX_BYTES 90 /* a socket's path has at most 107 bytes */
+#define TRIES 16          /* each fails only when another worker starts at that moment */
+
+/* Returns a descriptor that has the lock of this directory, if it is our user's and no process has it; else
+ * -1. */
+static int take_left(int below, const char *name)
+{
+    struct stat st;
+    int fd = openat(below, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd >= 0 && fstat(fd, &st) == 0 && st.st_uid == geteuid() && flock(fd, LOCK_EX | LOCK_NB) == 0)
+        return fd;
+    if (fd >= 0)
+        close(fd);
+    return -1;
+}
+
+static void reap(const char *below)
+{
+    DIR *d = opendir(below);
+    for (struct dirent *e; d && (e = readdir(d));) {
+        int fd = strncmp(e->d_name, PREFIX, strlen(PREFIX)) == 0 ? take_left(dirfd(d), e->d_name) : -1;
+        if (fd < 0)
+            continue;
+        (void)unlinkat(fd, "socket", 0);
+        (void)unlinkat(dirfd(d), e->d_name, AT_REMOVEDIR);
+        close(fd);
+    }
+    if (d)
+        closedir(d);
+}
+
+/* Locks a directory that was just made. Returns 0; 1 if another worker took it for one that was left, and
+ * removes it; or a negative errno. */
+static int lock_new(const char *path, int *ret)
+{
+    struct stat st;
+    *ret = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (*ret < 0)
+        return errno == ENOENT ? 1 : -errno;
+    bool ours = flock(*ret, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK; /* or there are no locks */
+    if (ours && fstat(*ret, &st) == 0 && st.st_nlink > 0)
+        return 0;
+    close(*ret);
+    return 1;
+}
+
+static int make_below(const char *below, char **ret_path, int *ret_lock)
+{
+    for (int i = 0; i < TRIES; i++) {
+        char *path;
+        if (asprintf(&path, "%s/" PREFIX "XXXXXX", below) < 0)
+            return -ENOMEM;
+        errno = ENAMETOOLONG;
+        if (strlen(path) >= PATH_MAX_BYTES || !mkdtemp(path)) { /* 0700 */
+            int e = errno;
+            free(path);
+            return -e;
+        }
+        int r = lock_new(path, ret_lock);
+        if (r == 0) {
+            *ret_path = path;
+            return 0;
+        }
+        (void)rmdir(path);
+        free(path);
+        if (r < 0)
+            return r;
+    }
+    return -EAGAIN;
+}
+
+int cw_socket_dir_new(char **ret_path, int *ret_lock, struct cw_error *err)
+{
+    const char *runtime = getenv("XDG_RUNTIME_DIR");
+    const char *places[] = {runtime && *runtime ? runtime : "/tmp", "/tmp"};
+    int r = -1;
+    for (size_t i = 0; i < CW_COUNT_OF(places) && r < 0; i++) {
+        reap(places[i]);
+        r = make_below(places[i], ret_path, ret_lock);
+    }
+    if (r < 0)
+        return cw_error_errno(err, CW_E_IO, -r,
+                              "can't make a directory for the worker's socket below %s or /tmp", places[0]);
+    return 0;
+}
+
+char *cw_socket_dir_free(char *path, int lock)
+{
+    if (path)
+        (void)rmdir(path);
+    if (lock >= 0)
+        close(lock);
+    free(path);
+    return NULL;
+}

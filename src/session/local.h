@@ -1,0 +1,74 @@
+/* A pipeline from its text to its batches, in this process. */
+#pragma once
+#include "session/reading.h"
+#include "order/iterator.h"
+
+/* A pipeline is text that somebody wrote; more than this is something else. */
+#define CW_MAX_PIPELINE_BYTES ((size_t)16 << 20)
+
+/* The numbers of the batches that are to come, counted apart from the iterator: a batch that carries another
+ * one was delivered out of order. */
+struct cw_expected {
+    uint64_t epoch, g; /* the first that did not come */
+    uint64_t came;     /* bit i: batch g + i * world_size, order any */
+    struct cw_iterator_options options;
+};
+
+struct cw_local {
+    json_t *root; /* the pipeline as JSON, settings applied */
+    struct cw_pipeline *pipeline;
+    struct cw_compiled *compiled;
+    struct cw_sequence *sequence;
+    struct cw_iterator *iterator;
+    struct cw_expected expected;            /* what it has to give */
+    struct cw_cache *cache;                 /* NULL: none */
+    struct cw_reading_probe *reading_probe; /* NULL: there is none */
+    /* of the probe: how quick records are read; NULL: they are in memory, or it is not known */
+    const struct cw_reading *reading;
+    struct cw_autocache *autocache; /* who decides about markers; NULL: they stay as they are */
+    struct cw_producer *remote;     /* the iterator's, where it is the service's; else NULL */
+    const char *const *data_roots;  /* directories that files must lie below; none: anywhere */
+    size_t n_data_roots;
+    /* set by another thread: opening sources and making the iterator end with CW_E_INTERRUPTED; may be NULL
+     */
+    const volatile int *interrupt;
+    struct cw_tuned_log tuned; /* what was set by itself before it ran (tuning.h) */
+};
+
+/* Reads and compiles a pipeline file; settings are "PATH=VALUE" (`2.size=64`), VALUE JSON or else a string.
+ * Touches no data. */
+int cw_local_load(struct cw_local *l, const char *file, const char *const *settings, size_t n_settings,
+                  struct cw_error *err) _must_check_;
+/* The same from text; relative paths are below base_dir. */
+int cw_local_parse(struct cw_local *l, const char *text, size_t size, const char *base_dir,
+                   struct cw_error *err) _must_check_;
+/* The same from JSON that was read. */
+int cw_local_compile(struct cw_local *l, const json_t *root, const char *base_dir,
+                     struct cw_error *err) _must_check_;
+/* Opens the sources (and makes their indexes). index_dir NULL: the default, see cw_index_dir. */
+int cw_local_open(struct cw_local *l, const char *index_dir, unsigned threads,
+                  struct cw_error *err) _must_check_;
+/* Makes the iterator, over the opened sequence, and who decides about its markers, if they are to be decided
+ * about. */
+int cw_local_iterate(struct cw_local *l, const struct cw_iterator_options *o, const json_t *state,
+                     struct cw_error *err) _must_check_;
+/* The same over a producer, which it takes over. */
+int cw_local_over(struct cw_local *l, struct cw_producer *producer, const struct cw_iterator_options *o,
+                  const json_t *state, struct cw_error *err) _must_check_;
+/* cw_iterator_offer and cw_iterator_next, which also check the number g of each batch. CW_E_BUG: a batch has
+ * another number than is expected. */
+int cw_local_offer(struct cw_local *l, uint64_t timeout_ns, struct cw_batch **ret,
+                   struct cw_error *err) _must_check_;
+int cw_local_next(struct cw_local *l, uint64_t timeout_ns, struct cw_batch **ret,
+                  struct cw_error *err) _must_check_;
+/* Finds l->reading, over the opened sequence, once; memory: the budget of the run. Takes up to 0.4 s where
+ * records are not in memory. */
+void cw_local_probe_reading(struct cw_local *l, uint64_t memory);
+void cw_local_deinit(struct cw_local *l);
+
+/* Where indexes are kept: $CACHEW_INDEX_DIR, else $XDG_CACHE_HOME/cachew/index, else ~/.cache/cachew/index.
+ * Caller frees; NULL: nowhere. */
+char *cw_index_dir(void);
+/* A whole file; caller frees. */
+int cw_read_file(const char *path, size_t limit, char **ret, size_t *ret_size,
+                 struct cw_error *err) _must_check_;

@@ -1,0 +1,117 @@
+#include "session/tuning.h"
+
+#include "base/machine.h"
+
+void cw_tuning_threads(struct cw_local *l, unsigned threads)
+{
+    const struct cw_tuned t = {.what = "threads",
+                               .seen = {{"cpus", cw_cpu_budget()}},
+                               .others = {{"cpus", cw_cpu_budget()}},
+                               .chosen = threads,
+                               .why = "one for each CPU that this process may use"};
+    cw_tuned_add(&l->tuned, &t);
+}
+
+void cw_tuning_memory(struct cw_local *l, size_t memory)
+{
+    double total = (double)cw_memory_total();
+    const struct cw_tuned t = {.what = "memory_bytes",
+                               .seen = {{"memory_total_bytes", total}},
+                               .others = {{"half", total / 2}},
+                               .chosen = (double)memory,
+                               .why = "half of the memory that this process may use"};
+    cw_tuned_add(&l->tuned, &t);
+}
+
+/* ---- as JSON ---- */
+
+static json_t *numbers_json(const struct cw_number *numbers)
+{
+    json_t *o = json_object();
+    for (int i = 0; i < CW_TUNED_NUMBERS && numbers[i].name; i++)
+        json_object_set_new(o, numbers[i].name, json_real(numbers[i].value));
+    return o;
+}
+
+static json_t *record_json(const struct cw_tuned *t)
+{
+    json_t *alternatives = json_array();
+    for (int i = 0; i < CW_TUNED_NUMBERS && t->others[i].name; i++)
+        json_array_append_new(alternatives,
+                              json_pack("{s:f, s:s}", t->what, t->others[i].value, "by", t->others[i].name));
+    return json_pack("{s:o, s:o, s:{s:f}, s:s}", "seen", numbers_json(t->seen), "alternatives", alternatives,
+                     "chosen", t->what, t->chosen, "why", t->why);
+}
+
+json_t *cw_tuned_log_json(const struct cw_tuned_log *log, uint64_t began_ns)
+{
+    json_t *list = json_array();
+    for (unsigned i = 0; i < log->n && list; i++) {
+        const struct cw_tuned *t = &log->last[i];
+        json_t *o = json_pack("{s:f, s:s, s:I, s:o}", "t",
+                              (double)(t->at_ns - CW_MIN(began_ns, t->at_ns)) * 1e-9, "what", t->what,
+                              "times", (json_int_t)t->n, "record", record_json(t));
+        if (o && t->of)
+            json_object_set_new(o, "of", json_string(t->of));
+        json_array_append_new(list, o);
+    }
+    return list;
+}
+
+json_t *cw_tuning_json(const struct cw_local *l)
+{
+    struct cw_tuned_log log = {0};
+    if (!l->remote) /* else it is not this process that computes */
+        cw_tuned_add_all(&log, &l->tuned);
+    cw_iterator_tuned(l->iterator, &log);
+    return cw_tuned_log_json(&log, log.n ? log.last[0].at_ns : 0);
+}
+
+/* ---- for people ---- */
+
+void cw_tuned_line(const struct cw_tuned *t, struct cw_text *to)
+{
+    cw_text_add(to, "%s%s%s is %.12g: %s", t->what, t->of ? " of " : "", t->of ? t->of : "", t->chosen,
+                t->why);
+    for (int i = 0; i < CW_TUNED_NUMBERS && t->seen[i].name; i++)
+        cw_text_add(to, "%s%s %.4g", i ? ", " : " (", t->seen[i].name, t->seen[i].value);
+    if (t->seen[0].name)
+        cw_text_add(to, ")");
+}
+
+static void add_numbers(struct cw_text *t, const json_t *numbers, const char *before)
+{
+    const char *name;
+    json_t *value;
+    json_object_foreach((json_t *)(uintptr_t)numbers, name, value)
+    {
+        cw_text_add(t, "%s%s %.4g", before, name, json_number_value(value));
+        before = ", ";
+    }
+}
+
+void cw_tuning_text(const json_t *list, struct cw_text *t)
+{
+    size_t i, k;
+    const json_t *row, *alternative;
+    if (json_array_size(list))
+        cw_text_add(t, "\nset by itself:\n");
+    json_array_foreach(list, i, row)
+    {
+        json_int_t times = json_integer_value(json_object_get(row, "times"));
+        const json_t *record = json_object_get(row, "record");
+        const char *what = json_string_value(json_object_get(row, "what")),
+                   *of = json_string_value(json_object_get(row, "of"));
+        cw_text_add(t, "  %7.2f s  %s%s%s is %.12g: %s\n", json_number_value(json_object_get(row, "t")), what,
+                    of ? " of " : "", of ? of : "",
+                    json_number_value(json_object_get(json_object_get(record, "chosen"), what)),
+                    json_string_value(json_object_get(record, "why")));
+        add_numbers(t, json_object_get(record, "seen"), "             seen: ");
+        json_array_foreach(json_object_get(record, "alternatives"), k, alternative) cw_text_add(
+            t, "%sby %s %.4g", k ? ", " : "; ", json_string_value(json_object_get(alternative, "by")),
+            json_number_value(json_object_get(alternative, what)));
+        if (times > 1)
+            cw_text_add(t, "; so far %" JSON_INTEGER_FORMAT " times", times);
+        cw_text_add(t, "\n");
+    }
+}

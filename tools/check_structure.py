@@ -1,0 +1,294 @@
+#!/usr/bin/env python3
+"""Checks the shape of the C sources: width of lines, headers of other folders, sizes of structs, names of
+static functions, operators' names outside src/ops, and circles among linked files (from the objects of a
+build).
+
+usage: check_structure.py [--objects BUILD] [--report]
+
+--report prints what there is instead of failing.
+"""
+
+import argparse
+import collections
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+WIDTH = 110
+MOST_FIELDS = 30
+MOST_FILES_PER_STATIC = 2
+MOST_FILES_IN_CIRCLE = 6
+# reported, not yet enforced
+NOT_YET = {"internal headers", "structs", "static names", "operators", "circles"}
+INTERNAL = re.compile(r"(^|_)(internal|impl|private)\.h$")
+INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"')
+COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.S)
+STRING = re.compile(r'"(?:[^"\\\n]|\\.)*"')
+STATIC = re.compile(r"^static\s+(?:[\w_]+[\s*]+)+?\**(\w+)\(", re.M)
+STRUCT = re.compile(r"^(?:static\s+|typedef\s+)*struct\s*(\w*)\s*\{", re.M)
+COMPARE = re.compile(r"\b(?:strcmp|strncmp|cw_streq|streq|cw_is)\s*\(")
+
+
+def without_comments(text):
+    """The text with comments blanked out; lines keep their numbers."""
+    return COMMENT.sub(lambda m: re.sub(r"[^\n]", " ", m.group(0)), text)
+
+
+def long_lines(path, text):
+    for number, line in enumerate(text.splitlines(), 1):
+        if len(line) > WIDTH:
+            yield f"{path}:{number}: {len(line)} columns, expected at most {WIDTH}"
+
+
+def foreign_headers(path, text, root):
+    folder = path.parent
+    for number, line in enumerate(text.splitlines(), 1):
+        match = INCLUDE.match(line)
+        if match and INTERNAL.search(match.group(1)) and "/" in match.group(1):
+            target = (root / "src" / match.group(1)).parent
+            if target != folder:
+                yield f'{path}:{number}: "{match.group(1)}" is internal to another folder'
+
+
+def body_of(text, at):
+    """What stands between the brace at `at` and its partner."""
+    depth = 0
+    for i in range(at, len(text)):
+        depth += {"{": 1, "}": -1}.get(text[i], 0)
+        if depth == 0:
+            return text[at + 1 : i]
+    return text[at + 1 :]
+
+
+def fields_of(body):
+    """Names of fields: those of structs inside count too, as they are part of it. Functions do not count."""
+    n = 0
+    depth = 0
+    declaration = ""
+    for ch in body:
+        if ch == "{" and "=" not in declaration:
+            depth += 1
+            declaration = ""
+            continue
+        if ch == "}":
+            depth -= 1
+            declaration = "x "  # the name of what was inside follows, or none
+            continue
+        if ch == ";":
+            words = declaration.strip()
+            if words and words != "x" and "(*" not in words:
+                n += 1 + re.sub(r"\([^()]*\)|\[[^\]]*\]", "", words).count(",")
+            declaration = ""
+            continue
+        declaration += ch
+    return n
+
+
+def big_structs(path, text):
+    for match in STRUCT.finditer(text):
+        n = fields_of(body_of(text, match.end() - 1))
+        if n > MOST_FIELDS:
+            number = text.count("\n", 0, match.start()) + 1
+            yield f"{path}:{number}: struct {match.group(1)} has {n} fields, expected at most {MOST_FIELDS}"
+
+
+def statics(files):
+    """{name: files} of static functions."""
+    found = collections.defaultdict(set)
+    for path, text in files:
+        if path.suffix == ".c":
+            for match in STATIC.finditer(text):
+                found[match.group(1)].add(path)
+    return found
+
+
+def shared_names(files):
+    for name, paths in sorted(statics(files).items()):
+        if len(paths) > MOST_FILES_PER_STATIC:
+            where = ", ".join(map(str, sorted(paths)))
+            yield f"{name}: a static function of this name is in {len(paths)} files: {where}"
+
+
+def operator_names(files):
+    names = set()
+    for path, text in files:
+        if path.parts[:2] == ("src", "ops"):
+            for match in re.finditer(r"struct cw_op_desc \w+ = \{\s*\.name = \"(\w+)\"", text):
+                names.add(match.group(1))
+    return names
+
+
+def compared_operators(files):
+    names = operator_names(files)
+    for path, text in files:
+        if path.parts[:2] == ("src", "ops") or path.parts[:2] == ("python", "src"):
+            continue
+        for match in COMPARE.finditer(text):
+            call = arguments(text, match.end())
+            for literal in re.findall(r'"(\w+)"', call):
+                if literal in names and "name" in call:
+                    number = text.count("\n", 0, match.start()) + 1
+                    yield f'{path}:{number}: compares with "{literal}", the name of an operator'
+
+
+def arguments(text, at):
+    depth = 1
+    for i in range(at, min(len(text), at + 400)):
+        depth += {"(": 1, ")": -1}.get(text[i], 0)
+        if depth == 0:
+            return text[at:i]
+    return text[at : at + 400]
+
+
+# ---- circles among linked files ----
+
+
+def symbols(objects):
+    """{file: (defined, undefined)}"""
+    out = subprocess.run(
+        ["nm", "-A", "--format=posix", *map(str, objects)], check=True, stdout=subprocess.PIPE, text=True
+    )
+    found = collections.defaultdict(lambda: (set(), set()))
+    for line in out.stdout.splitlines():
+        where, name, kind = line.split()[:3]
+        name_of_file = where.rstrip(":")
+        if kind == "U":
+            found[name_of_file][1].add(name)
+        elif kind in "TDBRVWC":
+            found[name_of_file][0].add(name)
+    return found
+
+
+def components(graph):
+    """Strongly connected components with more than one member (Tarjan, without recursion)."""
+    index, low, on, stack, result = {}, {}, set(), [], []
+    for root in graph:
+        if root in index:
+            continue
+        work = [(root, iter(sorted(graph[root])))]
+        index[root] = low[root] = len(index)
+        stack.append(root)
+        on.add(root)
+        while work:
+            node, edges = work[-1]
+            for to in edges:
+                if to not in index:
+                    index[to] = low[to] = len(index)
+                    stack.append(to)
+                    on.add(to)
+                    work.append((to, iter(sorted(graph[to]))))
+                    break
+                if to in on:
+                    low[node] = min(low[node], index[to])
+            else:
+                work.pop()
+                if work:
+                    low[work[-1][0]] = min(low[work[-1][0]], low[node])
+                if low[node] == index[node]:
+                    members = []
+                    while True:
+                        last = stack.pop()
+                        on.discard(last)
+                        members.append(last)
+                        if last == node:
+                            break
+                    if len(members) > 1:
+                        result.append(sorted(members))
+    return result
+
+
+def source_of(object_file, sources):
+    """The source of an object: meson names src/engine/x.c `src_engine_x.c.o` or `engine_x.c.o`, by where it
+    is built.
+    """
+    name = Path(object_file).name.removesuffix(".o")
+    return sources.get(name) or sources.get("src_" + name)
+
+
+def link_graph(build):
+    sources = {}
+    for path in (ROOT / "src").rglob("*.c"):
+        words = path.relative_to(ROOT).parts
+        sources["_".join(words)] = path.relative_to(ROOT)
+        sources["_".join(words[1:])] = path.relative_to(ROOT)
+        sources["_".join(words[2:])] = path.relative_to(ROOT)
+    objects = [
+        o
+        for folder in sorted(build.rglob("*.a.p")) + sorted(build.glob("cachew.p"))
+        for o in sorted(folder.rglob("*.o"))
+    ]
+    defined, uses = {}, {}
+    for object_file, (own, undefined) in symbols(objects).items():
+        source = source_of(object_file, sources)
+        if source:
+            uses.setdefault(source, set()).update(undefined)
+            for name in own:
+                defined[name] = source
+    return {
+        source: {defined[name] for name in names if name in defined and defined[name] != source}
+        for source, names in uses.items()
+    }
+
+
+def circles(build):
+    graph = link_graph(build)
+    for members in components(graph):
+        folders = sorted({str(m.parent) for m in members})
+        if len(folders) > 1:
+            yield f"a circle of {len(members)} files in {', '.join(folders)}: {', '.join(map(str, members))}"
+        elif len(members) > MOST_FILES_IN_CIRCLE:
+            yield f"{folders[0]}: a circle of {len(members)} files: {', '.join(m.name for m in members)}"
+
+
+def sources(root):
+    listed = subprocess.run(
+        ["git", "ls-files", "src", "python/src", "include"], cwd=root, stdout=subprocess.PIPE, text=True
+    ).stdout.split()
+    names = listed or [str(p.relative_to(root)) for p in root.rglob("*.[ch]")]
+    return [
+        (Path(n), (root / n).read_text()) for n in names if n.endswith((".c", ".h")) and (root / n).exists()
+    ]
+
+
+def violations(root, build=None):
+    texts = sources(root)
+    bare = [(path, without_comments(text)) for path, text in texts]
+    found = {"width": [v for path, text in texts for v in long_lines(path, text)]}
+    found["internal headers"] = [v for path, text in bare for v in foreign_headers(path, text, Path())]
+    found["structs"] = [v for path, text in bare for v in big_structs(path, text)]
+    found["static names"] = list(shared_names(bare))
+    found["operators"] = list(compared_operators(bare))
+    if build:
+        found["circles"] = list(circles(build))
+    return found
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--objects", type=Path, metavar="BUILD", help="a build directory: circles among its objects"
+    )
+    parser.add_argument("--report", action="store_true", help="print all, and the number of each kind")
+    args = parser.parse_args()
+    found = violations(ROOT, args.objects)
+    for kind, lines in found.items():
+        for line in lines:
+            if args.report or kind not in NOT_YET:
+                print(line)
+        if args.report:
+            print(f"-- {kind}: {len(lines)}")
+    bad = any(lines for kind, lines in found.items() if kind not in NOT_YET)
+    if not args.report and not bad:
+        print(
+            f"structure: ok, but for "
+            f"{', '.join(f'{k} ({len(found[k])})' for k in sorted(NOT_YET & set(found)))}"
+        )
+    return int(bad and not args.report)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
