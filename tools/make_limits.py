@@ -34,6 +34,7 @@ def size(n):
 def table(header):
     constants = {}
     rows = []
+    header = re.sub(r"\s*\\\n\s*", " ", header)
     for name, text, who in re.findall(r"^#define (CW_\w+) (.*?)(?:\s*/\* (.*) \*/)?$", header, re.MULTILINE):
         if not text.startswith("{"):
             constants[name] = value(text, constants)
@@ -41,8 +42,7 @@ def table(header):
         message, payload, queued = (
             value(text_of, constants)
             for text_of in re.fullmatch(
-                r"{\.message = "
-                r"(.*), \.payload = (.*), \.queued = (.*)}",
+                r"{\.message = (.*), \.payload = (.*), \.queued = (.*)}",
                 text,
             ).groups()
         )
