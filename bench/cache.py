@@ -5,9 +5,9 @@
     (raw_read.c) bench/cache.py write   an epoch that keeps all it computes, beside one that computes the
     same and keeps nothing
 
-Elements are photographs, decoded and resized to 224x224x3 uint8 with their label; the marker stands behind
-that. Each run stands between two of the other kind, and is compared with their mean; the median of the
-rounds counts. The cache lies below --dir.
+Elements are photographs, decoded and resized to 224x224x3 uint8 with their label; the cache point stands
+behind that. Each run stands between two of the other kind, and is compared with their mean; the median of
+the rounds counts. The cache lies below --dir.
 
 Plain reads go round memory of as many batches as a run has under way, in the order in which a job reads: one
 that shuffles (ratio), and one that does not (ratio_stored)."""

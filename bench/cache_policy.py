@@ -5,11 +5,11 @@ several speeds.
     bench/cache_policy.py [--cachew build/cachew] [--photos build/photos] [--threads N] [--epochs N]
     [--rounds N]
 
-Elements are photographs, decoded and resized to 224x224x3 uint8 with their label; the marker stands behind
-that. The first job fills the cache. The second one takes its batches as fast as it can, without a cache,
-always from the cache, and as the policy has it: with what the first one measured, and without. A store is
-throttled to a multiple of what computing gives (test builds only: -Dcrash_points=true). Runs of the kinds
-alternate, and the best of each counts, for a machine is only ever slowed down.
+Elements are photographs, decoded and resized to 224x224x3 uint8 with their label; the cache point stands
+behind that. The first job fills the cache. The second one takes its batches as fast as it can, without a
+cache, always from the cache, and as the policy has it: with what the first one measured, and without. A
+store is throttled to a multiple of what computing gives (test builds only: -Dcrash_points=true). Runs of the
+kinds alternate, and the best of each counts, for a machine is only ever slowed down.
 """
 
 import argparse
@@ -76,7 +76,7 @@ def measure(arguments, path, cache, speed):
             ran = run(arguments, path, speed, *words)
             digests.add(ran["digest"])
             best[kind] = min(best.get(kind, 1e9), ran["seconds"] / arguments.epochs)
-            ended = ran["cache"]["marker"] if kind == "policy" else ended
+            ended = ran["cache"]["cache_point"] if kind == "policy" else ended
     assert len(digests) == 1
     return best, ended
 

@@ -3,7 +3,7 @@
 What a dispatcher takes from simulated workers (`load/`), each over a connection of its own. They complete
 the ranges of an endless job, which are leased, written down, acknowledged, reported to clients, passed,
 revoked and deleted as in a real one; only nothing is computed. Every completion is a request of its own.
-Then as many workers as `--heartbeats` says report once a second that they are alive, and an observer asks
+Then as many workers as `--heartbeats` says report once a second that they are alive, and an admin client asks
 for the status.
 
 Starts a dispatcher on one CPU; the load runs on the others. With `--state-dir` the dispatcher has its

@@ -10,8 +10,8 @@ static bool is_small(const struct cw_workload *w)
 {
     double batches = 0;
     for (size_t i = 0; i < w->n_jobs; i++)
-        batches += w->jobs[i].epochs * w->jobs[i].batches_per_epoch * (1 + (double)w->jobs[i].n_markers) *
-                   (double)w->jobs[i].n_phases;
+        batches += w->jobs[i].epochs * w->jobs[i].batches_per_epoch *
+                   (1 + (double)w->jobs[i].n_cache_points) * (double)w->jobs[i].n_phases;
     double vectors = 1;
     for (size_t i = 0; i < w->n_pools; i++)
         vectors *= w->pools[i].max_workers + 1;

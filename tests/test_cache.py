@@ -137,7 +137,7 @@ def test_freeze_is_the_same_with_and_without_a_cache(tmp_path):
         assert len(ones) == 1
 
 
-def test_a_marker_behind_draws_is_not_used_and_says_so(tmp_path):
+def test_a_cache_point_behind_draws_is_not_used_and_says_so(tmp_path):
     chain = [
         {"op": "synthetic", "count": 20, "shape": [6, 6, 3], "dtype": "uint8"},
         {"op": "random_flip", "component": "data"},
@@ -149,7 +149,7 @@ def test_a_marker_behind_draws_is_not_used_and_says_so(tmp_path):
     assert ran["cache"]["misses"] == 0
     assert not segments(tmp_path / "c")
     explained, _ = cachew("explain", tmp_path / "p.json", "--run", 0)
-    assert "draws" in explained["markers"][0]["inert"]
+    assert "draws" in explained["cache_points"][0]["inert"]
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ def test_a_marker_behind_draws_is_not_used_and_says_so(tmp_path):
     [
         (
             ["--cache-dir", "{c}", "--cache", "1"],
-            "--cache 1: expected auto, off, or the number of a marker: 0 to 0",
+            "--cache 1: expected auto, off, or the number of a cache point: 0 to 0",
         ),
         (["--cache", "auto"], "expected --cache-dir DIR"),
         (["--cache-dir", "/proc/nowhere"], "can't make directory"),
@@ -199,7 +199,7 @@ def test_failed_records_stay_failed(records, tmp_path):
 
 # ---- what is decided: by modelled costs (caches.py), so by what pipelines and stores state ----
 
-NONE, MARKER = "cachew: cache: none: ", "cachew: cache: autocache (operator 2): "
+NONE, CACHE_POINT = "cachew: cache: none: ", "cachew: cache: autocache (operator 2): "
 
 
 @pytest.fixture
@@ -223,18 +223,18 @@ def test_a_cache_that_pays_is_used(dear, tmp_path):
     """An element takes 1 ms to compute, and 0.1 ms to read."""
     given = ("--cache-dir", tmp_path / "c", "--epochs", ENDLESS, "--threads", 2)
     with Running(tmp_path, dear, *given, env={"CACHEW_CLOCK": "modelled,cache=100"}) as running:
-        running.until(lambda: MARKER in running.err, most=5000)
+        running.until(lambda: CACHE_POINT in running.err, most=5000)
         running.until(lambda: segments(tmp_path / "c"))
         running.batches(500)
         ran = running.end()
     assert ran["digest"] == run(dear, "--epochs", ENDLESS, "--batches", ran["batches"])["digest"]
-    assert ran["cache"]["marker"] == 0
+    assert ran["cache"]["cache_point"] == 0
     assert ran["cache"]["hits"] > 0
     assert chosen(ran)[-1] == "autocache (operator 2)"
-    none, marker = ran["cache"]["choices"]
-    assert (none["marker"], marker["bytes"], marker["was_read"]) == (None, 64 * 64 * 3, True)
+    none, cache_point = ran["cache"]["choices"]
+    assert (none["cache_point"], cache_point["bytes"], cache_point["was_read"]) == (None, 64 * 64 * 3, True)
     assert none["compute_s"] == pytest.approx(0.0005, rel=0.05)
-    assert 0.00005 <= marker["read_s"] < 0.00007  # with the copy and the flip, or without
+    assert 0.00005 <= cache_point["read_s"] < 0.00007  # with the copy and the flip, or without
 
 
 def test_it_is_decided_by_the_third_batch_however_long_batches_take(dear, tmp_path):
@@ -269,7 +269,7 @@ def test_a_store_that_is_too_slow_is_not_used(dear, tmp_path):
         running.until(lambda: NONE in running.err, most=2000)
         ran = running.end()
     assert ran["digest"] == run(dear, "--epochs", ENDLESS, "--batches", ran["batches"])["digest"]
-    assert ran["cache"]["marker"] is None
+    assert ran["cache"]["cache_point"] is None
     assert ran["cache"]["hits"] < 300
     # the next one knows before it begins
     again = run(dear, "--cache-dir", tmp_path / "c", "--epochs", 2, "--threads", 2, **slow)
@@ -294,7 +294,7 @@ def test_it_changes_its_mind_when_the_store_changes(tmp_path):
         running.until(lambda: segments(tmp_path / "c"))
         running.until(lambda: NONE in running.err, most=2000)
         speed.write_text("0 0")
-        running.until(lambda: MARKER in running.err.split(NONE)[-1], most=50000)
+        running.until(lambda: CACHE_POINT in running.err.split(NONE)[-1], most=50000)
         found = running.end()
     assert chosen(found)[-2:] == [None, "autocache (operator 2)"]
     assert found["digest"] == run(pipeline, "--batches", found["batches"])["digest"]

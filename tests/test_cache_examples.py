@@ -1,5 +1,5 @@
-"""Every example with markers in it: batches are those of the example without, whatever there is of a cache,
-whatever is wrong with it, whatever is decided meanwhile.
+"""Every example with cache points in it: batches are those of the example without, whatever there is of a
+cache, whatever is wrong with it, whatever is decided meanwhile.
 """
 
 import json
@@ -18,7 +18,7 @@ STILL_FEWER = {"synthetic": ["0.count=6000"], "cheap": ["0.stop=20000"]}
 
 
 def places(chain):
-    """The first and the last place where a marker can be used: behind the source, before what draws and
+    """The first and the last place where a cache point can be used: behind the source, before what draws and
     before the batcher.
     """
     last = next(at for at, op in enumerate(chain) if op["op"] in RANDOM | BATCHERS)
@@ -50,7 +50,7 @@ def damage(directory, rng):
 
 
 class Example:
-    """An example with two markers, beside itself, for the sake of its relative paths."""
+    """An example with two cache points, beside itself, for the sake of its relative paths."""
 
     def __init__(self, directory, name):
         original = json.loads((directory / f"{name}.json").read_text())
@@ -77,10 +77,10 @@ class Example:
             settings = [moved(s, place) for s in settings]
         return [word for setting in settings for word in ("--set", setting)]
 
-    def fill_half(self, marker, directory, elements):
-        """Keeps what the first `elements` of an epoch leave at a marker."""
+    def fill_half(self, cache_point, directory, elements):
+        """Keeps what the first `elements` of an epoch leave at a cache point."""
         both = json.loads(self.marked.read_text())["pipeline"]
-        behind = (self.first, self.last + 1)[marker] + 1
+        behind = (self.first, self.last + 1)[cache_point] + 1
         self.write(with_operators(both, behind, {"op": "take", "count": elements}))
         cachew(
             "cache",
@@ -92,7 +92,7 @@ class Example:
             "--cache-dir",
             directory,
             "--cache",
-            marker,
+            cache_point,
         )
         self.write(both)
 
@@ -109,9 +109,9 @@ def test_examples_give_the_same_whatever_the_cache(examples, tmp_path, name):
         original = run(example.original, *example.set_in_original(), *GIVEN)
         wanted, marked = content(original), [example.marked, *example.set_in_marked(), *GIVEN]
         assert same(*marked) == wanted, "no cache"
-        for marker in (0, 1):
-            at, half = [*marked, "--cache", marker, "--cache-dir"], tmp_path / f"half-{marker}"
-            assert same(*at, tmp_path / f"c-{marker}") == wanted, "empty"
+        for cache_point in (0, 1):
+            at, half = [*marked, "--cache", cache_point, "--cache-dir"], tmp_path / f"half-{cache_point}"
+            assert same(*at, tmp_path / f"c-{cache_point}") == wanted, "empty"
             cachew(
                 "cache",
                 "warm",
@@ -120,21 +120,21 @@ def test_examples_give_the_same_whatever_the_cache(examples, tmp_path, name):
                 "--seed",
                 3,
                 "--cache",
-                marker,
+                cache_point,
                 "--cache-dir",
-                tmp_path / f"c-{marker}",
+                tmp_path / f"c-{cache_point}",
             )
-            full = run(*at, tmp_path / f"c-{marker}")
+            full = run(*at, tmp_path / f"c-{cache_point}")
             assert content(full) == wanted, "full"
             assert (full["cache"]["misses"], full["cache"]["hits"] > 0) == (0, True)
-            example.fill_half(marker, half, original["elements"] // 4)
-            assert 0 < entries(half) < entries(tmp_path / f"c-{marker}")
+            example.fill_half(cache_point, half, original["elements"] // 4)
+            assert 0 < entries(half) < entries(tmp_path / f"c-{cache_point}")
             assert same(*at, half) == wanted, "half filled"
-            damage(tmp_path / f"c-{marker}", rng)
-            assert same(*at, tmp_path / f"c-{marker}") == wanted, "damaged"
-            assert same(*at, tmp_path / f"c-{marker}") == wanted, "mended"
-        for _ in range(2):  # which marker is used, if any, changes from block to block
-            got = run(*marked, "--cache-dir", tmp_path / "flipped", env={"CACHEW_MUTATE": "marker"})
+            damage(tmp_path / f"c-{cache_point}", rng)
+            assert same(*at, tmp_path / f"c-{cache_point}") == wanted, "damaged"
+            assert same(*at, tmp_path / f"c-{cache_point}") == wanted, "mended"
+        for _ in range(2):  # which cache point is used, if any, changes from block to block
+            got = run(*marked, "--cache-dir", tmp_path / "flipped", env={"CACHEW_MUTATE": "cache_point"})
             assert content(got) == wanted, "the choice changes"
             assert got["cache"]["hits"] + got["cache"]["misses"] > 0
             damage(tmp_path / "flipped", rng)

@@ -272,9 +272,10 @@ def test_what_caches_hold(daemons, cached, page, tmp_path):
     with endless_job(cached, service, "one"):
         page.open(url(service))
         page.until(
-            "[...document.querySelectorAll('#markers tbody td')].some((cell) => cell.textContent === '100 %')"
+            "[...document.querySelectorAll('#cache points tbody td')].some((cell) => cell.textContent === "
+            "'100 %')"
         )
-        ((name, _, part, held, *_),) = rows(page, "markers")
+        ((name, _, part, held, *_),) = rows(page, "cache_points")
         assert name == "autocache (operator 2)" and part == "100 %"
         assert len(set(held.split(" of "))) == 1  # all of it
         page.until("document.querySelector('#caches tbody').rows.length === 2")
@@ -286,7 +287,7 @@ def test_what_caches_hold(daemons, cached, page, tmp_path):
         assert 0 < computing["cached_positions"] <= computing["positions"]
 
 
-MARKER = {
+CACHE_POINT = {
     "name": "autocache (operator 2)",
     "in_use": True,
     "unread": False,
@@ -303,21 +304,21 @@ def test_what_caches_give(real, page):
     (stream,) = answers["streams"]
     computing = {**stream["computing"], "positions": 4000.0, "cached_positions": 3600.0}
     answers["streams"] = [
-        {**stream, "positions": 400, "caching": {"markers": [MARKER]}, "computing": computing}
+        {**stream, "positions": 400, "caching": {"cache_points": [CACHE_POINT]}, "computing": computing}
     ]
     with served(answers) as address:
         page.open(address)
         page.until(
-            "['markers', 'caches'].every((s) => document.querySelector(`#${s} tbody`)?.rows.length > 0)"
+            "['cache_points', 'caches'].every((s) => document.querySelector(`#${s} tbody`)?.rows.length > 0)"
         )
-        ((name, state, part, held, compute, read, store),) = rows(page, "markers")
+        ((name, state, part, held, compute, read, store),) = rows(page, "cache_points")
         assert (name, state, part) == ("autocache (operator 2)", "● in use", "100 %")
         assert held == "40 KB of 40 KB" and (compute, read, store) == ("1 ms", "20 µs", "–")
         assert "; 95 % of the elements read from caches" in page.text("#moment-text")
         titles = page.evaluate("[...document.querySelectorAll('.timeline .title')].map((t) => t.textContent)")
         assert "Part of the elements read from caches" in titles
         assert "read" in page.text("#legend")
-        assert page.text("#markers-note") == "In all, 90 % of its elements were read from caches."
+        assert page.text("#cache_points-note") == "In all, 90 % of its elements were read from caches."
         ((_, _, held, found_last, found_all, reads, read_all, *rest),) = rows(page, "caches")
         assert (held, found_last, found_all) == ("5 GB of 100 GB", "100 %", "90 %")
         assert (reads, read_all, rest) == ("40", "900", ["0", "3", "0", "0"])
@@ -354,7 +355,7 @@ def test_without_a_cache_nothing_is_said_of_one(daemons, cached, page):
             "tbody')?.rows.length"
         )
         assert page.evaluate(
-            "document.querySelector('#markers').hidden && document.querySelector('#caches').hidden"
+            "document.querySelector('#cache points').hidden && document.querySelector('#caches').hidden"
         )
         assert "cache" not in page.text("#legend") and "cache" not in page.text("#moment-text")
         assert rows(page, "jobs")[0][7] == "–"
@@ -421,7 +422,7 @@ def small(real):
     are ready, gone and draining; caches, of workers and of the pipeline."""
     answers = enlarge(real, 2, 3, 1)
     (stream,) = answers["streams"]
-    answers["streams"] = [{**stream, "positions": 400, "caching": {"markers": [MARKER]}}]
+    answers["streams"] = [{**stream, "positions": 400, "caching": {"cache_points": [CACHE_POINT]}}]
     answers["jobs/job-0000/history"]["events"] = answers["jobs/job-0000/history"]["events"][-1:]
     answers["jobs/job-0000/decisions"] = answers["jobs/job-0000/decisions"][-1:]
     for what in ("history", "decisions"):
@@ -433,7 +434,7 @@ SHOWN = (
     "document.querySelectorAll('#jobs a').length === 2 && document.querySelectorAll('#events li').length "
     "=== 2"
     " && document.querySelector('#moment').max > 1"
-    " && ['operators', 'markers', 'caches'].every((s) => document.querySelector(`#${s} "
+    " && ['operators', 'cache_points', 'caches'].every((s) => document.querySelector(`#${s} "
     "tbody`)?.rows.length > 0)"
 )
 

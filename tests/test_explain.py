@@ -420,7 +420,7 @@ def test_tries_what_can_be_tried(tmp_path):
 
 
 @pytest.mark.large
-def test_a_marker_that_is_there_is_tried(tmp_path):
+def test_a_cache_point_that_is_there_is_tried(tmp_path):
     chain = [
         {"op": "synthetic", "count": 2000, "shape": [8, 8, 3], "dtype": "uint8", "cost_us": 500},
         SHUFFLE,
@@ -430,7 +430,7 @@ def test_a_marker_that_is_there_is_tried(tmp_path):
         BATCH,
     ]
     told = explained(tmp_path, chain, "--check", "--seconds", 0.3, "--cache-dir", tmp_path)
-    assert [m["number"] for m in told["markers"] if "inert" in m] == [1]
+    assert [m["number"] for m in told["cache_points"] if "inert" in m] == [1]
     assert [r["change"] for r in of_kind(told, "cache")] == [{"option": "cache", "value": 0}]
     assert [c["hits"] for c in told["checks"] if c["kind"] == "cache"] == [1]
 
@@ -786,7 +786,7 @@ ODD = {
         1 << 20, {"op": "delay", "us": 1}, {"op": "filter", "where": "value % 1000 == 0"}, BATCH
     ),
     "tiny": range_chain(3, {"op": "delay", "us": 100}, BATCH),
-    "two markers": [
+    "two cache points": [
         {**SYNTHETIC, "count": 500, "cost_us": 100},
         {"op": "cache"},
         {"op": "delay", "us": 100},

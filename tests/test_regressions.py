@@ -165,7 +165,7 @@ def test_elements_without_a_batcher_never_use_up_all_batches(tmp_path):
     same_everywhere(pipeline, threads=(16, 7, 16, 13, 16), memories=("1G", "2M"))
 
 
-def test_an_error_in_a_remnant_is_raised(tmp_path):
+def test_an_error_in_a_part_is_raised(tmp_path):
     chain = range_chain(
         10,
         {"op": "filter", "where": "value >= 0"},

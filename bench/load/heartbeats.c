@@ -9,9 +9,9 @@
 
 struct pulse {
     struct swarm swarm;
-    struct cw_conn *observer;
+    struct cw_conn *admin_client;
     struct cw_timer *timer;
-    bool observed; /* the observer may ask */
+    bool observed; /* the admin client may ask */
     uint64_t began_ns, sent, asked_ns, question, answered;
     struct load_histogram times;
 };
@@ -44,7 +44,7 @@ static void ask(struct pulse *p, uint64_t now)
     e.of_case = CACHEW__ENVELOPE__OF_QUERY;
     e.query = &m;
     p->asked_ns = now;
-    if (cw_conn_send(p->observer, &e, NULL, 0, NULL, NULL, NULL, 0, &err) < 0)
+    if (cw_conn_send(p->admin_client, &e, NULL, 0, NULL, NULL, NULL, 0, &err) < 0)
         swarm_fail(&p->swarm, &err);
 }
 
@@ -67,17 +67,17 @@ static int on_message(void *user CW_UNUSED, struct swarm_worker *w CW_UNUSED,
     return 0;
 }
 
-static int observer_open(void *user, struct cw_conn *c CW_UNUSED, const Cachew__Envelope *peer CW_UNUSED,
-                         struct cw_error *err CW_UNUSED)
+static int admin_client_open(void *user, struct cw_conn *c CW_UNUSED, const Cachew__Envelope *peer CW_UNUSED,
+                             struct cw_error *err CW_UNUSED)
 {
     struct pulse *p = user;
     p->observed = true;
     return 0;
 }
 
-static int observer_message(void *user, struct cw_conn *c CW_UNUSED, const Cachew__Envelope *m,
-                            void *payload CW_UNUSED, size_t size CW_UNUSED, const int *fds CW_UNUSED,
-                            size_t n_fds CW_UNUSED, struct cw_error *err CW_UNUSED)
+static int admin_client_message(void *user, struct cw_conn *c CW_UNUSED, const Cachew__Envelope *m,
+                                void *payload CW_UNUSED, size_t size CW_UNUSED, const int *fds CW_UNUSED,
+                                size_t n_fds CW_UNUSED, struct cw_error *err CW_UNUSED)
 {
     struct pulse *p = user;
     if (m->re == p->question && p->answered != p->question) {
@@ -87,15 +87,15 @@ static int observer_message(void *user, struct cw_conn *c CW_UNUSED, const Cache
     return 0;
 }
 
-static void observer_closed(void *user, struct cw_conn *c CW_UNUSED, const struct cw_error *why)
+static void admin_client_closed(void *user, struct cw_conn *c CW_UNUSED, const struct cw_error *why)
 {
     struct pulse *p = user;
-    p->observer = NULL;
+    p->admin_client = NULL;
     swarm_closed(&p->swarm, why);
 }
 
-static const struct cw_conn_ops observer_ops = {
-    .open = observer_open, .message = observer_message, .closed = observer_closed};
+static const struct cw_conn_ops admin_client_ops = {
+    .open = admin_client_open, .message = admin_client_message, .closed = admin_client_closed};
 
 static void on_ready(void *user)
 {
@@ -103,7 +103,8 @@ static void on_ready(void *user)
     struct cw_error err = {0};
     p->began_ns = p->asked_ns = cw_now_ns();
     cw_timer_start(p->timer, TICK_NS, TICK_NS);
-    if (swarm_connect(&p->swarm, CACHEW__ROLE__ROLE_OBSERVER, &observer_ops, p, &p->observer, &err) < 0)
+    if (swarm_connect(&p->swarm, CACHEW__ROLE__ROLE_ADMIN_CLIENT, &admin_client_ops, p, &p->admin_client,
+                      &err) < 0)
         swarm_fail(&p->swarm, &err);
 }
 
@@ -127,8 +128,8 @@ int load_heartbeats(const struct load_options *o, uint64_t *ret_sent, struct loa
     }
     if (p->timer)
         cw_timer_stop(p->timer);
-    if (p->observer)
-        cw_conn_close(p->observer, NULL);
+    if (p->admin_client)
+        cw_conn_close(p->admin_client, NULL);
     if (p->swarm.loop)
         swarm_end(&p->swarm);
     if (r >= 0 && p->swarm.failed.status) {

@@ -27,7 +27,7 @@ struct load_times {
  * Prints "measuring" to standard error when it begins to. */
 int load_completions(const struct load_options *o, struct load_times *ret, struct cw_error *err) _must_check_;
 /* A heartbeat per worker and second, as real ones send them; *ret_sent of them. The times are those of
- * questions that an observer asks meanwhile. */
+ * questions that an admin client asks meanwhile. */
 int load_heartbeats(const struct load_options *o, uint64_t *ret_sent, struct load_times *ret,
                     struct cw_error *err) _must_check_;
 

@@ -16,10 +16,10 @@
 #define RANGE_SIZE 16         /* positions, a batch each */
 #define SAID (UINT64_MAX - 1) /* in place of a range that is completed */
 #define OPERATORS 6
-#define MARKERS 2 /* places where elements may be cached */
+#define CACHE_POINTS 2 /* places where elements may be cached */
 #define COMPUTE_S \
-    0.004 /* a position; read at the first marker, half of that, at the second next to nothing */
-#define MARKER_BYTES 150000
+    0.004 /* a position; read at the first cache point, half of that, at the second next to nothing */
+#define CACHE_POINT_BYTES 150000
 
 struct hand {
     struct {
@@ -35,7 +35,7 @@ struct scaling {
     struct swarm_client client;
     struct cw_timer *timer;
     uint8_t stream[16];
-    int32_t marker; /* that workers use, as in Prepare: what they were told last */
+    int32_t cache_point; /* that workers use, as in Prepare: what they were told last */
     uint64_t began_ns, beats, progress_ns, cursor;
 };
 
@@ -62,7 +62,7 @@ static int on_message(void *user, struct swarm_worker *w, const Cachew__Envelope
     if (m->of_case == CACHEW__ENVELOPE__OF_PREPARE)
         return swarm_prepared(w, m->id, m->prepare, RANGE_SIZE, CAPACITY, x->stream, err);
     if (m->of_case == CACHEW__ENVELOPE__OF_CACHING)
-        x->marker = m->caching->marker;
+        x->cache_point = m->caching->cache_point;
     for (size_t i = 0; m->of_case == CACHEW__ENVELOPE__OF_LEASES && i < m->leases->n_ranges &&
                        h->n < CW_COUNT_OF(h->leased);
          i++) {
@@ -103,24 +103,24 @@ static int complete(struct scaling *x, struct swarm_worker *w, struct cw_error *
     return r;
 }
 
-/* What it would take to use each marker, and none. */
-static void put_markers(const struct scaling *x, Cachew__MarkerWork work[MARKERS + 1],
-                        Cachew__MarkerWork *list[MARKERS + 1], Cachew__StreamWork *to)
+/* What it would take to use each cache point, and none. */
+static void put_cache_points(const struct scaling *x, Cachew__CachePointWork work[CACHE_POINTS + 1],
+                             Cachew__CachePointWork *list[CACHE_POINTS + 1], Cachew__StreamWork *to)
 {
     static const char *const names[] = {"", "autocache (operator 2)", "autocache (operator 4)"};
-    for (int i = 0; i <= MARKERS; i++) {
-        cachew__marker_work__init(list[i] = &work[i]);
-        work[i].marker = i ? i : -1;
+    for (int i = 0; i <= CACHE_POINTS; i++) {
+        cachew__cache_point_work__init(list[i] = &work[i]);
+        work[i].cache_point = i ? i : -1;
         work[i].name = (char *)(uintptr_t)names[i];
         work[i].compute_s = COMPUTE_S;
         work[i].read_s = i == 1 ? COMPUTE_S / 2 : COMPUTE_S / 50;
         work[i].was_read = i > 0;
-        work[i].bytes = MARKER_BYTES;
+        work[i].bytes = CACHE_POINT_BYTES;
         work[i].cached = i > 0 ? 0.5 : 0;
     }
-    to->marker = x->marker;
-    to->markers = list;
-    to->n_markers = MARKERS + 1;
+    to->cache_point = x->cache_point;
+    to->cache_points = list;
+    to->n_cache_points = CACHE_POINTS + 1;
 }
 
 static int beat(struct scaling *x, struct swarm_worker *w, uint64_t now, struct cw_error *err)
@@ -130,7 +130,7 @@ static int beat(struct scaling *x, struct swarm_worker *w, uint64_t now, struct 
     Cachew__Heartbeat m = CACHEW__HEARTBEAT__INIT;
     Cachew__StreamWork work = CACHEW__STREAM_WORK__INIT, *works = &work;
     Cachew__OperatorWork operators[OPERATORS], *list[OPERATORS];
-    Cachew__MarkerWork markers[MARKERS + 1], *marker_list[MARKERS + 1];
+    Cachew__CachePointWork cache_points[CACHE_POINTS + 1], *cache_point_list[CACHE_POINTS + 1];
     Cachew__Envelope e = CACHEW__ENVELOPE__INIT;
     uint64_t age = now - x->began_ns;
     for (size_t i = 0; i < OPERATORS; i++) {
@@ -147,7 +147,7 @@ static int beat(struct scaling *x, struct swarm_worker *w, uint64_t now, struct 
     work.operators = list;
     work.n_operators = OPERATORS;
     work.cached_positions = work.positions / 2;
-    put_markers(x, markers, marker_list, &work);
+    put_cache_points(x, cache_points, cache_point_list, &work);
     m.cpu_ns = age;
     m.memory_bytes = (uint64_t)1 << 30;
     m.streams = &works;
@@ -223,7 +223,7 @@ int load_scaling(const struct load_options *o, uint64_t *ret_sent, double *ret_s
     }
     x->swarm = (struct swarm){.o = o, .user = x, .ready = on_ready, .message = on_message};
     x->client = (struct swarm_client){.swarm = &x->swarm, .job = "scaling", .begin = on_attached};
-    x->marker = MARKERS;
+    x->cache_point = CACHE_POINTS;
     int r = cw_loop_new(&x->swarm.loop, err);
     if (r >= 0)
         r = cw_timer_new(x->swarm.loop, on_tick, x, &x->timer, err);

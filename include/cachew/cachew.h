@@ -283,9 +283,10 @@ struct cachew_options {
     const char *cache_dir;
     const char *cache;    /* which of these: "auto" (NULL), "off", or the number of one, from 0 */
     uint64_t cache_bytes; /* what may lie in cache_dir; 0: what does, and half of what is free */
-    /* told which markers can't be used, where there is a cache, and how well a shuffle by chunk mixes, where
-     * an iterator begins with epoch 0 and without a state; of a service, what is waited for when that takes
-     * long (after 5 s, 10 s, 20 s ...); on the thread that opens or asks for a batch; NULL: nobody is */
+    /* told which cache points can't be used, where there is a cache, and how well a shuffle by chunk mixes,
+     * where an iterator begins with epoch 0 and without a state; of a service, what is waited for when that
+     * takes long (after 5 s, 10 s, 20 s ...); on the thread that opens or asks for a batch; NULL: nobody is
+     */
     void (*note)(void *arg, const char *text);
     void *note_arg;
 };

@@ -82,13 +82,13 @@ def make_options(
 def with_cache(
     options: Options, cache_dir: Path | None, cache: str | int | None, cache_bytes: int | str | None
 ) -> Options:
-    """The same, with a directory where elements are kept that pass a marker; None: without."""
+    """The same, with a directory where elements are kept that pass a cache point; None: without."""
     if cache is None or (isinstance(cache, str) and cache in ("auto", "off")):
         where = cache
     else:
         number = int(cache) if isinstance(cache, str) and cache.isdecimal() else cache
         where = str(
-            integer("cache", number, 0, 4096, '"auto", "off", or the number of a marker, from 0 to 4096')
+            integer("cache", number, 0, 4096, '"auto", "off", or the number of a cache point, from 0 to 4096')
         )
     size = 0 if cache_bytes is None else byte_count("cache_bytes", cache_bytes)
     return options._replace(cache_dir=_directory("cache_dir", cache_dir), cache=where, cache_bytes=size)

@@ -26,12 +26,12 @@ static const struct cw_crash_point points[] = {
     {"client-attach", "client", "attach"},         /* it has said who it is */
     {"client-batch", "client", "mid-batch"},       /* a batch is there, and nobody has it yet */
     {"client-taken", "client", "mid-batch"},       /* a batch goes to the user */
-    {"client-remnant", "client", "remnant"},       /* a part of a batch is there */
+    {"client-part", "client", "part"},             /* a part of a batch is there */
     {"client-progress", "client", "completion"},   /* it has said what it does not need any more */
     {"worker-prepared", "worker", "attach"},       /* it has seen the data, and said so */
     {"worker-lease", "worker", "lease"},           /* it has a lease, and nobody works on it yet */
     {"worker-batch", "worker", "mid-batch"},       /* a batch is about to be sent */
-    {"worker-remnant", "worker", "remnant"},       /* a part of a batch is about to be sent */
+    {"worker-part", "worker", "part"},             /* a part of a batch is about to be sent */
     {"worker-completed", "worker", "completion"},  /* a range is finished, and it is about to say so */
     {"dispatcher-attach", "dispatcher", "attach"}, /* a client has said who it is, and has no answer yet */
     {"dispatcher-lease", "dispatcher", "lease"},   /* a lease is about to be sent */

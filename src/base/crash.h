@@ -21,14 +21,14 @@ const struct cw_crash_point *cw_crash_points(size_t *ret_n);
  *
  *   dedup    client: a batch that came before, or is not wanted any more, is taken for one that is
  *   g        client: which batch it is that comes is not looked at
- *   remnant  client: the cursor passes parts of batches that have not come yet
+ *   part  client: the cursor passes parts of batches that have not come yet
  *   sync     dispatcher: what is to be durable is acknowledged, and only written down at the end
  *
  * and some that change no result, so that the oracle must not notice them:
  *
  *   cut      dispatcher: many ranges of exact order end anywhere, batches of counted pipelines or not
  *   not-here worker: of each fourth lease it says that it has it not
- *   marker   engine: which marker is used, if any, changes from block to block
+ *   cache point   engine: which cache point is used, if any, changes from block to block
  *   packed   connections: payloads that may be compressed are, where they become smaller, however fast the
  * link is no_page_cache engine: there is no memory for the page cache late     engine: who fills up the last
  * round of an epoch asks for a batch only a while after it began to uncounted engine: what is always counted

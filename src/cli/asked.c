@@ -16,7 +16,7 @@ int cli_asked_parse(struct cli_asked *a, const char *verb, const struct cli_opti
                            "--service is missing: expected HOST:PORT of a dispatcher");
     if (r == 0)
         r = cli_token(a->token_file, &a->token, err);
-    a->o = (struct cw_observer_options){
+    a->o = (struct cw_admin_client_options){
         .service = a->service, .token = a->token, .timeout_ns = (uint64_t)(a->wait * 1e9)};
     return r == 0 ? cli_tls_connecting(&a->tls, &a->o.tls, err) : r;
 }

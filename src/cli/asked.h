@@ -4,7 +4,7 @@
 
 #include "cli/common.h"
 #include "cli/tls.h"
-#include "remote/observer.h"
+#include "remote/admin_client.h"
 
 struct cli_asked {
     const char *service, *token_file;
@@ -13,7 +13,7 @@ struct cli_asked {
     bool json;
     int n_args; /* words that are no options: argv[1] ... */
     char *token;
-    struct cw_observer_options o;
+    struct cw_admin_client_options o;
 };
 
 #define CLI_ASKED_OPTIONS(a) \

@@ -205,16 +205,16 @@ static int warm(struct cache *x, struct cw_error *err)
                               "cachew cache warm PIPELINE: expected --cache-dir DIR");
     int r = cli_common_load(&x->common, err);
     o.seed = x->common.seed;
-    if (r >= 0 && !l->compiled->n_markers)
+    if (r >= 0 && !l->compiled->n_cache_points)
         r = cw_error_set(err, CW_E_OPTION, "%s has neither autocache nor cache: there is nothing to keep",
                          x->common.file);
     x->caching.waits = true;
     if (r >= 0)
         r = cw_caching_open(l, &x->caching, &o.runner, err);
     if (r >= 0 && !l->cache)
-        r = cw_error_value(err, CW_E_OPTION, "cache", x->caching.where, "auto, or the number of a marker",
-                           "--cache %s keeps nothing: expected auto, or the number of a marker",
-                           x->caching.where);
+        r = cw_error_value(
+            err, CW_E_OPTION, "cache", x->caching.where, "auto, or the number of a cache point",
+            "--cache %s keeps nothing: expected auto, or the number of a cache point", x->caching.where);
     o.runner.adaptive = false; /* all of it is to be kept */
     if (r >= 0)
         r = cli_common_open(&x->common, err);
@@ -293,7 +293,7 @@ int cli_cache(int argc, char **argv)
         {"repair", CLI_FLAG, &x.repair, NULL, "verify: remove what is damaged", 0, 0, NULL, NULL},
         {"cache-dir", CLI_TEXT, &x.caching.dir, "DIR", "warm: where to keep elements", 0, 0, NULL, NULL},
         {"cache", CLI_TEXT, &x.caching.where, "WHERE",
-         "warm: auto (default), or the number of a marker, from 0", 0, 0, NULL, NULL},
+         "warm: auto (default), or the number of a cache point, from 0", 0, 0, NULL, NULL},
         {"cache-bytes", CLI_BYTES, &x.caching.quota, "BYTES",
          "warm: what may lie in the directory (default: what is there, and half of what is free)", 1, 0, NULL,
          NULL},

@@ -14,7 +14,7 @@ int cli_pool_watch_init(struct cli_pool_watch *w, const char *service, const cha
     *w = (struct cli_pool_watch){.pool = pool,
                                  .asked = {.service = service, .token_file = token_file, .tls = *tls}};
     int r = cli_token(token_file, &w->asked.token, err);
-    w->asked.o = (struct cw_observer_options){
+    w->asked.o = (struct cw_admin_client_options){
         .service = service, .token = w->asked.token, .timeout_ns = ANSWER_NS};
     cli_pool_watch_again(w);
     return r < 0 ? r : cli_tls_connecting(tls, &w->asked.o.tls, err);

@@ -531,7 +531,8 @@ int cli_run(int argc, char **argv)
         {"cache-dir", CLI_TEXT, &x.caching.dir, "DIR",
          "keep elements there where the pipeline has autocache or cache", 0, 0, NULL, NULL},
         {"cache", CLI_TEXT, &x.caching.where, "WHERE",
-         "auto (default: cache, else the autocache that pays, or none), off, or the number of a marker, from "
+         "auto (default: cache, else the autocache that pays, or none), off, or the number of a cache point, "
+         "from "
          "0",
          0, 0, NULL, NULL},
         {"cache-bytes", CLI_BYTES, &x.caching.quota, "BYTES",

@@ -15,8 +15,8 @@ uint64_t cw_epoch_key(uint64_t seed, uint64_t epoch, const char *salt)
     return cw_key_hash(&key);
 }
 
-/* Of the operator at a position, or of `replace`, the last. Before a marker with `freeze` draws are those of
- * its own seed and epoch. */
+/* Of the operator at a position, or of `replace`, the last. Before a cache point with `freeze` draws are
+ * those of its own seed and epoch. */
 static uint64_t draw_key(const struct cw_compiled *c, uint64_t seed, uint64_t epoch, unsigned i)
 {
     const struct cw_freeze *f = &c->freeze[i];

@@ -1,6 +1,6 @@
 /*
- * What the cache has of a marker: its sets, and which positions they know. Pieces are looked up when they are
- * planned, and blocks are cut where what the cache has begins and ends. No lock is held here.
+ * What the cache has of a cache point: its sets, and which positions they know. Pieces are looked up when
+ * they are planned, and blocks are cut where what the cache has begins and ends. No lock is held here.
  */
 #include <stdio.h>
 #include <string.h>
@@ -15,7 +15,7 @@
 /* Of a piece, where it is enough to know about how many are there. */
 #define SAMPLES 64
 
-const struct cw_op *cw_cached_marker(const struct cached *c)
+const struct cw_op *cw_cached_cache_point(const struct cached *c)
 {
     return c ? c->m->op : NULL;
 }
@@ -23,7 +23,7 @@ const struct cw_op *cw_cached_marker(const struct cached *c)
 /* ---- sets ---- */
 
 /* What is kept, for people. */
-static char *describe(const struct cw_program *g, const struct cw_marker *m)
+static char *describe(const struct cw_program *g, const struct cw_cache_point *m)
 {
     json_t *operators = json_array(), *components = json_object();
     char type[160];
@@ -40,7 +40,7 @@ static char *describe(const struct cw_program *g, const struct cw_marker *m)
     return meta ? json_dumps(meta, JSON_INDENT(2)) : NULL;
 }
 
-/* The key of the set: with the draws before the marker, which may be others in each epoch. */
+/* The key of the set: with the draws before the cache point, which may be others in each epoch. */
 static struct cw_hash128 key_of(const struct cw_runner *r, const struct cached *c, unsigned leaf,
                                 const struct cw_epoch *e)
 {
@@ -84,7 +84,7 @@ struct cached *cw_cached_free(struct cached *c)
     return NULL;
 }
 
-int cw_cached_new(struct cw_runner *r, unsigned leaf, const struct cw_marker *m, struct cached **ret,
+int cw_cached_new(struct cw_runner *r, unsigned leaf, const struct cw_cache_point *m, struct cached **ret,
                   struct cw_error *err)
 {
     const struct cw_program *g = &r->compiled->programs[leaf];

@@ -1,12 +1,12 @@
-/* What cached.c and cached_rows.c share: a marker that can be used, and where its elements are kept. */
+/* What cached.c and cached_rows.c share: a cache point that can be used, and where its elements are kept. */
 #pragma once
 #include "cache/cache.h"
 #include "engine/internal.h"
 
 struct cached {
-    const struct cw_marker *m;
+    const struct cw_cache_point *m;
     struct cw_cache *cache;
-    struct cw_hash128 identity; /* the marker's, with the source's context */
+    struct cw_hash128 identity; /* the cache point's, with the source's context */
     char *meta;
     size_t fixed_bytes; /* of an entry; what follows varies */
     unsigned n_varying;

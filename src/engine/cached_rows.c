@@ -1,6 +1,6 @@
 /*
- * Rows that stand at a marker, from the cache and to it. A block is had from the cache as a whole or computed
- * as a whole, so that no operator ever sees rows that are not to be computed.
+ * Rows that stand at a cache point, from the cache and to it. A block is had from the cache as a whole or
+ * computed as a whole, so that no operator ever sees rows that are not to be computed.
  *
  * The content of an entry: components of fixed type one after the other, then those of varying shape, each
  * behind a struct varying. No lock is held here.
@@ -194,7 +194,7 @@ int cw_block_fetch(struct cw_runner *r, struct block *b, struct cw_error *err)
 
 void cw_block_put_hits(struct block *b)
 {
-    const struct cw_marker *m = b->way->cached->m;
+    const struct cw_cache_point *m = b->way->cached->m;
     for (unsigned k = 0; k < m->n; k++)
         b->b.columns[m->components[k].value] = b->hits[k];
     for (size_t i = 0; i < b->b.n; i++) {
@@ -261,7 +261,7 @@ void cw_block_keep(struct cw_runner *r, struct block *b, const struct cw_block *
     const struct cached *cached = b->way->cached;
     if (!b->kept)
         return;
-    if (c == &b->b) /* flat_map behind the marker may make other rows of these */
+    if (c == &b->b) /* flat_map behind the cache point may make other rows of these */
         cw_block_keep_dropped(r, b);
     uint64_t cost_ns = (cw_cost_now_ns() - b->started_ns) / CW_MAX(c->n, 1);
     for (size_t i = 0; i < c->n; i++) {

@@ -1,8 +1,8 @@
 /*
- * What can be done about markers: the choice that a block is carved under, and what each choice takes. With
- * options.adaptive a small part of the time goes to choices that are not in use (probes), so that it is known
- * what they would give when conditions change; and what takes longer to read than to compute is computed, as
- * is what storage is too far behind to read.
+ * What can be done about cache points: the choice that a block is carved under, and what each choice takes.
+ * With options.adaptive a small part of the time goes to choices that are not in use (probes), so that it is
+ * known what they would give when conditions change; and what takes longer to read than to compute is
+ * computed, as is what storage is too far behind to read.
  */
 #include <math.h>
 
@@ -40,17 +40,18 @@
 
 /* ---- what there is ---- */
 
-static const struct cw_marker *usable(const struct cw_program *g, int64_t number)
+static const struct cw_cache_point *usable(const struct cw_program *g, int64_t number)
 {
-    const struct cw_marker *m = cw_marker_choose(g, number);
+    const struct cw_cache_point *m = cw_cache_point_choose(g, number);
     return m && m->n ? m : NULL;
 }
 
-/* Elements that do not pass the marker of a choice pass others: those that they would use by themselves. */
-static const struct cw_marker *marker_of(const struct cw_program *g, int64_t number)
+/* Elements that do not pass the cache point of a choice pass others: those that they would use by themselves.
+ */
+static const struct cw_cache_point *cache_point_of(const struct cw_program *g, int64_t number)
 {
-    const struct cw_marker *m = usable(g, number);
-    return m || number == CW_MARKER_NONE ? m : usable(g, CW_MARKER_AUTO);
+    const struct cw_cache_point *m = usable(g, number);
+    return m || number == CW_CACHE_POINT_NONE ? m : usable(g, CW_CACHE_POINT_AUTO);
 }
 
 static bool any_usable(const struct cw_compiled *c, int64_t number)
@@ -69,13 +70,13 @@ static int ways_new(struct cw_runner *r, struct choice *c, struct cw_error *err)
     int status = 0;
     for (unsigned i = 0; i < compiled->n_programs && status >= 0; i++) {
         const struct cw_program *g = &compiled->programs[i];
-        const struct cw_marker *m = marker_of(g, c->number);
+        const struct cw_cache_point *m = cache_point_of(g, c->number);
         struct way *way = &c->ways[i];
         if (m)
             status = cw_cached_new(r, i, m, &way->cached, err);
         if (status >= 0)
             status = cw_optimize(g, compiled->n_limits, compiled->pipeline->n_ops, r->options.optimize,
-                                 cw_cached_marker(way->cached), &way->optimized, err);
+                                 cw_cached_cache_point(way->cached), &way->optimized, err);
     }
     return status;
 }
@@ -91,9 +92,9 @@ static int add(struct cw_runner *r, int64_t number, struct cw_error *err)
 static unsigned first_choice(const struct cw_runner *r)
 {
     for (unsigned i = 0; i < r->compiled->n_programs; i++) {
-        const struct cw_marker *m = usable(&r->compiled->programs[i], r->options.marker);
+        const struct cw_cache_point *m = usable(&r->compiled->programs[i], r->options.cache_point);
         for (unsigned k = 1; m && k < r->n_choices; k++)
-            if (r->choices[k].number == m->number || r->choices[k].number == r->options.marker)
+            if (r->choices[k].number == m->number || r->choices[k].number == r->options.cache_point)
                 return k;
     }
     return 0;
@@ -117,11 +118,11 @@ int cw_choices_new(struct cw_runner *r, struct cw_error *err)
     r->choices = calloc(CW_CHOICES_MAX, sizeof(*r->choices));
     if (!r->choices)
         return cw_error_nomem(err, CW_CHOICES_MAX * sizeof(*r->choices), "the engine");
-    int status = add(r, CW_MARKER_NONE, err);
-    if (cache && !r->options.adaptive && any_usable(c, r->options.marker) && status >= 0)
-        status = add(r, r->options.marker, err);
-    for (unsigned k = 0;
-         cache && r->options.adaptive && k < c->n_markers && r->n_choices < CW_CHOICES_MAX && status >= 0;
+    int status = add(r, CW_CACHE_POINT_NONE, err);
+    if (cache && !r->options.adaptive && any_usable(c, r->options.cache_point) && status >= 0)
+        status = add(r, r->options.cache_point, err);
+    for (unsigned k = 0; cache && r->options.adaptive && k < c->n_cache_points &&
+                         r->n_choices < CW_CHOICES_MAX && status >= 0;
          k++)
         if (any_usable(c, k))
             status = add(r, k, err);
@@ -238,7 +239,7 @@ void cw_block_choose(struct cw_runner *r, struct block *b, const struct piece *p
         b->way = cw_way(r, 0, p->refs[p->carved].leaf);
         return;
     }
-    if (cw_mutated("marker"))
+    if (cw_mutated("cache_point"))
         b->choice = (unsigned)(b->range->next_seq * UINT64_C(0x9e3779b97f4a7c15) >> 32) % r->n_choices;
     if (r->options.adaptive && r->probe_left == 0)
         begin_probe(r, p->choice);
@@ -250,7 +251,7 @@ void cw_block_choose(struct cw_runner *r, struct block *b, const struct piece *p
     } else if (r->options.adaptive && p->choice &&
                (is_slow(r, &r->choices[p->choice]) || is_behind(r, &r->choices[p->choice]))) {
         b->unread = true;
-        /* so it is not to be kept again either: as if there were no marker */
+        /* so it is not to be kept again either: as if there were no cache point */
         b->uncached = p->kept && p->kept[p->carved];
         b->choice = b->uncached ? 0 : p->choice;
     }
@@ -374,7 +375,7 @@ static const struct cw_op *op_of(const struct cw_runner *r, const struct choice 
 {
     for (unsigned i = 0; i < r->compiled->n_programs; i++)
         if (c->ways[i].cached)
-            return cw_cached_marker(c->ways[i].cached);
+            return cw_cached_cache_point(c->ways[i].cached);
     return NULL;
 }
 
@@ -405,7 +406,7 @@ unsigned cw_runner_choices(struct cw_runner *r, struct cw_choice ret[CW_CHOICES_
     for (unsigned k = 0; k < r->n_choices; k++) {
         const struct choice *c = &r->choices[k];
         ret[k] = (struct cw_choice){
-            .marker = c->number,
+            .cache_point = c->number,
             .op = op_of(r, c),
             .compute_s = c->computed.rows > 0 ? row_ns(r, &c->computed) * 1e-9 : 0,
             .bytes = per_row(c->content_bytes, c->content_rows),
@@ -426,17 +427,17 @@ void cw_runner_effort(struct cw_runner *r, struct cw_effort *ret)
     *ret = (struct cw_effort){.positions = r->n_positions_done, .busy_ns = r->busy_ns, .cold_ns = r->cold_ns};
 }
 
-bool cw_runner_set_marker(struct cw_runner *r, int64_t marker)
+bool cw_runner_set_cache_point(struct cw_runner *r, int64_t cache_point)
 {
     for (unsigned k = 0; k < r->n_choices; k++)
-        if (r->choices[k].number == marker) {
+        if (r->choices[k].number == cache_point) {
             atomic_store(&r->choice, k);
             return true;
         }
     return false;
 }
 
-int64_t cw_runner_marker(const struct cw_runner *r)
+int64_t cw_runner_cache_point(const struct cw_runner *r)
 {
     return r->choices[atomic_load(&r->choice)].number;
 }

@@ -246,18 +246,18 @@ int cw_block_run_ops(struct cw_runner *r, struct thread *t, struct block *b, str
                      const uint32_t *map, unsigned from, unsigned to, struct cw_error *err)
 {
     struct cw_op *const *ops = b->plain ? b->program->ops : b->way->optimized->ops;
-    const struct cw_op *marker = cw_cached_marker(b->way->cached);
+    const struct cw_op *cache_point = cw_cached_cache_point(b->way->cached);
     for (unsigned i = from; i < to; i++) {
         const struct cw_op *op = ops[i];
         uint64_t before = t->ops[op->index].ns;
         int status = 0;
-        if (b->hit && op->position <= marker->position)
+        if (b->hit && op->position <= cache_point->position)
             continue;
-        if (op == marker)
+        if (op == cache_point)
             cw_block_keep(r, b, c, map);
         if (op->desc->run && op->live)
             status = run_op(t, b, op, c, err);
-        if (marker && op->position < marker->position)
+        if (cache_point && op->position < cache_point->position)
             b->prefix_ns += t->ops[op->index].ns - before;
         if (status >= 0 && c->faults)
             status = settle_faults(r, t, b, c, map, err);

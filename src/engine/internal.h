@@ -20,7 +20,7 @@ struct piece {
     struct piece *next;
     uint64_t begin, n; /* positions of the sequence */
     bool planned;
-    unsigned choice;     /* of markers, for its blocks: as it was when it was planned */
+    unsigned choice;     /* of cache points, for its blocks: as it was when it was planned */
     uint8_t *kept;       /* by position: the cache has it; NULL: not looked up */
     bool cut;            /* the stream gave less than was asked for; nothing: it is over */
     struct cw_ref *refs; /* n; immutable once planned */
@@ -123,7 +123,7 @@ struct block {
     struct cw_range *range;
     struct piece *piece;
     const struct cw_program *program;
-    unsigned choice;       /* of markers, */
+    unsigned choice;       /* of cache points, */
     const struct way *way; /* and what that means for its program; NULL: it is no block of the pool's */
     bool probe;            /* not the choice in use: to know what it would take */
     uint64_t seq, at;      /* order in its range; first position in its piece */
@@ -142,13 +142,13 @@ struct block {
     bool queued, read_failed;   /* it is in runner->reading; a read of it failed */
     bool uncached;              /* not to be had from the cache */
     bool unread;                /* nor read, if it is there; what is not there is kept */
-    bool hit;                   /* what stands at the marker came from the cache: */
-    struct cw_column *hits;     /* by component of the marker */
+    bool hit;                   /* what stands at the cache point came from the cache: */
+    struct cw_column *hits;     /* by component of the cache point */
     uint8_t *hit_status;        /* n */
     uint8_t *kept;              /* n: rows that the cache has already; NULL: not looked up, or hit */
     bool kept_dropped;          /* those that were dropped went to the cache */
     uint64_t n_looked, n_found; /* positions that were looked for, and were there */
-    /* rows that went to the cache; rows that stood at the marker, kept or read, and their bytes */
+    /* rows that went to the cache; rows that stood at the cache point, kept or read, and their bytes */
     uint64_t n_kept, content_rows, content_bytes;
     struct cw_cache_set *set;             /* with a reference; NULL: not looked up */
     bool waited;                          /* was parked before the point after the stage just run */
@@ -166,7 +166,7 @@ struct block {
     unsigned n_segments;
     size_t segment_capacity;
     uint64_t started_ns;
-    /* of compute threads, in all and up to the marker; of read threads (choices.c) */
+    /* of compute threads, in all and up to the cache point; of read threads (choices.c) */
     uint64_t spent_ns, prefix_ns, cold_ns;
     uint64_t patience_ns; /* for the cache's storage; CW_CACHE_AT_ONCE: for read threads */
     uint64_t late_ns;     /* of cold_ns: it was waited for, and then computed; 0: it was not */
@@ -201,7 +201,7 @@ struct row_pace {
 
 struct cached; /* cached.c */
 
-/* What blocks of a program do under a choice of markers. Immutable. */
+/* What blocks of a program do under a choice of cache points. Immutable. */
 struct way {
     struct cached *cached; /* NULL: nothing is kept */
     struct cw_optimized *optimized;
@@ -211,13 +211,13 @@ struct way {
 struct pace {
     double rows, ns;  /* of compute threads */
     double cold_ns;   /* of storage, for all reads together: time during which read threads were at it */
-    double prefix_ns; /* of ns, up to the marker */
+    double prefix_ns; /* of ns, up to the cache point */
 };
 
-/* One of what can be done about markers: none, or a certain one. Guarded by the runner's mutex, but for the
- * first two, which are immutable. */
+/* One of what can be done about cache points: none, or a certain one. Guarded by the runner's mutex, but for
+ * the first two, which are immutable. */
 struct choice {
-    int64_t number;   /* of the marker, CW_MARKER_AUTO or CW_MARKER_NONE */
+    int64_t number;   /* of the cache point, CW_CACHE_POINT_AUTO or CW_CACHE_POINT_NONE */
     struct way *ways; /* by leaf */
     struct pace computed, hit;
     double content_rows, content_bytes;
@@ -234,7 +234,7 @@ struct cw_runner {
     const struct cw_sequence *sequence;
     const struct cw_compiled *compiled;
     struct cw_runner_options options;
-    struct choice *choices; /* the first is to use no marker */
+    struct choice *choices; /* the first is to use no cache point */
     unsigned n_choices;
     atomic_uint choice;                 /* in use, for pieces that are planned from now on */
     unsigned probing, probe_left;       /* blocks that are still to be carved under another choice */
@@ -426,10 +426,10 @@ static inline uint8_t *cw_segment_slots(const struct cw_runner *r, const struct 
 }
 
 /* cached.c: mutex not held */
-int cw_cached_new(struct cw_runner *r, unsigned leaf, const struct cw_marker *m, struct cached **ret,
+int cw_cached_new(struct cw_runner *r, unsigned leaf, const struct cw_cache_point *m, struct cached **ret,
                   struct cw_error *err);
 struct cached *cw_cached_free(struct cached *c);
-const struct cw_op *cw_cached_marker(const struct cached *c); /* NULL: of NULL */
+const struct cw_op *cw_cached_cache_point(const struct cached *c); /* NULL: of NULL */
 /* An unusable directory is to be known at the start. */
 int cw_cached_check(struct cw_runner *r, unsigned leaf, struct cached *c, struct cw_error *err);
 /* What runs before this one measured, as JSON, the caller's; NULL: nothing is known. And for those after it.
@@ -438,15 +438,16 @@ char *cw_cached_profile(struct cw_runner *r, unsigned leaf, struct cached *c);
 void cw_cached_put_profile(struct cached *c, const char *text);
 /* Which positions of a piece the cache has. Where there is no memory for the answer it is left open. */
 void cw_piece_look_up(struct cw_runner *r, const struct cw_range *s, struct piece *p);
-/* Reads what stands at the marker, if the cache has it for every row and gives it within b->patience_ns:
+/* Reads what stands at the cache point, if the cache has it for every row and gives it within b->patience_ns:
  * b->hit. 1: would block. */
 int cw_block_fetch(struct cw_runner *r, struct block *b, struct cw_error *err);
 /* Columns and statuses of a block that was fetched, in place of what the source and the operators before the
- * marker make. */
+ * cache point make. */
 void cw_block_put_hits(struct block *b);
-/* Rows of c that were computed up to the marker are kept. Row i of c is row map[i] of b (map NULL: i). */
+/* Rows of c that were computed up to the cache point are kept. Row i of c is row map[i] of b (map NULL: i).
+ */
 void cw_block_keep(struct cw_runner *r, struct block *b, const struct cw_block *c, const uint32_t *map);
-/* And those that a filter before the marker dropped. */
+/* And those that a filter before the cache point dropped. */
 void cw_block_keep_dropped(struct cw_runner *r, struct block *b);
 void cw_block_forget(struct block *b); /* what was fetched or looked up */
 
@@ -476,7 +477,7 @@ void cw_choice_recall(struct choice *none, struct choice *c, const char *text);
 void cw_choice_save(const struct choice *none, const struct choice *c, struct cached *to);
 /* How long it is worth waiting for what the cache has of a block. Mutex held. */
 uint64_t cw_block_patience(const struct cw_runner *r, const struct block *b);
-/* What is done about markers in a block that begins at p->refs[p->carved]. Mutex held. */
+/* What is done about cache points in a block that begins at p->refs[p->carved]. Mutex held. */
 void cw_block_choose(struct cw_runner *r, struct block *b, const struct piece *p);
 /* Positions of an epoch were looked for under a choice. Mutex held. */
 void cw_choice_looked(struct choice *c, uint64_t epoch, uint64_t looked, uint64_t found);

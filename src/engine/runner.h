@@ -29,9 +29,10 @@ struct cw_runner_options {
     /* files that fit in memory may be read as a whole while single records are read: the run needs most of
      * each epoch */
     bool read_in;
-    int64_t marker; /* where it is used, to begin with: the number of a marker, or CW_MARKER_AUTO */
-    /* what each marker would give is measured, and somebody decides (cw_runner_set_marker); what is slower to
-     * read than to compute is computed */
+    int64_t cache_point; /* where it is used, to begin with: the number of a cache point, or
+                            CW_CACHE_POINT_AUTO */
+    /* what each cache point would give is measured, and somebody decides (cw_runner_set_cache_point); what is
+     * slower to read than to compute is computed */
     bool adaptive;
     /* called whenever cw_runner_poll may have something new, from any thread and under the runner's mutex;
      * NULL: nobody polls */
@@ -71,7 +72,7 @@ void cw_runner_close(struct cw_runner *r, struct cw_range *s);
 
 /* The next batch of a range, finished (a->batch), with the entry behind it (a->after; NULL where batches
  * follow from positions). Waits until deadline_ns (CLOCK_MONOTONIC; 0: for ever). Of a batch that the range
- * has a part of, its rows, not finished (a->part): for cw_remnant_read. Returns 1 when there is none left.
+ * has a part of, its rows, not finished (a->part): for cw_part_read. Returns 1 when there is none left.
  * CW_E_DEADLINE and CW_E_INTERRUPTED leave everything as it is. The caller owns *ret. */
 int cw_runner_next(struct cw_runner *r, struct cw_range *s, uint64_t deadline_ns, struct cw_assembly **ret,
                    struct cw_error *err) _must_check_;
@@ -85,7 +86,7 @@ bool cw_runner_computed(struct cw_runner *r, struct cw_range *s, uint64_t *ret_b
 /* ---- a range opened with `rows` ---- */
 
 /* Elements from .. from + n - 1 of a key (n: at most a full batch), in a batch of their own that is not
- * finished: for cw_runner_try_finish, or cw_remnant_read. A full batch whose `from` is a multiple of the
+ * finished: for cw_runner_try_finish, or cw_part_read. A full batch whose `from` is a multiple of the
  * batch size is given away as it is: its rows must not be asked for again (CW_E_BUG) while the range is open.
  * Other parts are copies. A record that was skipped has its place among the elements. 2: not computed yet, or
  * no memory now; 1: the range is over and has fewer. < 0: the range ends in an error before them. The caller
@@ -142,13 +143,13 @@ void cw_runner_drop(struct cw_runner *r, struct cw_assembly *a);
 void cw_runner_interrupt(struct cw_runner *r, bool on);
 
 /*
- * What can be done about markers, and what it takes: none, then those that can be used, in the order of their
- * numbers. Times are of a position of the sequence, with all threads at it, as it was lately, storage as busy
- * as it is.
+ * What can be done about cache points, and what it takes: none, then those that can be used, in the order of
+ * their numbers. Times are of a position of the sequence, with all threads at it, as it was lately, storage
+ * as busy as it is.
  */
 struct cw_choice {
-    /* CW_MARKER_NONE; CW_MARKER_AUTO: each source's own, where they are not to be told apart */
-    int64_t marker;
+    /* CW_CACHE_POINT_NONE; CW_CACHE_POINT_AUTO: each source's own, where they are not to be told apart */
+    int64_t cache_point;
     const struct cw_op *op; /* NULL: none; the first one's */
     /* where it is computed: threads' time or storage's, whichever is longer; 0: not known */
     double compute_s;
@@ -177,11 +178,11 @@ double cw_runner_row_s(struct cw_runner *r);
  * how long what was done so far takes. */
 uint64_t cw_runner_now_ns(struct cw_runner *r);
 /*
- * Another marker, or CW_MARKER_NONE, for what is planned from now on. Batches, order, digest and state are
- * what they are. False: there is no such choice, and it stays as it is.
+ * Another cache point, or CW_CACHE_POINT_NONE, for what is planned from now on. Batches, order, digest and
+ * state are what they are. False: there is no such choice, and it stays as it is.
  */
-bool cw_runner_set_marker(struct cw_runner *r, int64_t marker);
-int64_t cw_runner_marker(const struct cw_runner *r);
+bool cw_runner_set_cache_point(struct cw_runner *r, int64_t cache_point);
+int64_t cw_runner_cache_point(const struct cw_runner *r);
 /* ret->ops must have room for an entry per operator of the pipeline; ret->values for all values, or be NULL.
  */
 void cw_runner_profile(struct cw_runner *r, struct cw_profile *ret);

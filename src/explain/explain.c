@@ -245,8 +245,8 @@ int cw_explain_pipeline(const struct cw_local *l, const struct cw_explain_option
     json_object_set_new(facts, "by_chunk", mixing);
     if (c->sequential)
         json_object_set_new(facts, "sequential_because", sequential_reason(c));
-    if (c->n_markers)
-        json_object_set_new(facts, "markers", cw_caching_markers(c));
+    if (c->n_cache_points)
+        json_object_set_new(facts, "cache_points", cw_caching_cache_points(c));
     if (l->reading)
         json_object_set_new(facts, "reading", describe_reading(l->reading));
     return describe_batch(l, o, facts, err);

@@ -20,7 +20,7 @@ struct trial {
     struct cw_measure_options mo;
     json_t *root;
     bool cached; /* it has a cache: */
-    size_t at;   /* place of the marker in the list of operators */
+    size_t at;   /* place of the cache point in the list of operators */
     char *dir;
     uint64_t enough; /* elements, for an epoch without end */
     double hits;     /* that part of the elements came from there */
@@ -73,12 +73,12 @@ static int shorten(struct trial *t, const json_t *facts, const struct cw_local *
     return r;
 }
 
-/* The place of a marker in the list of operators. */
+/* The place of a cache point in the list of operators. */
 static size_t place_of(const struct cw_local *l, const struct cw_pipeline *p, int64_t number)
 {
     for (size_t i = 0; i < p->chain.n; i++)
-        for (unsigned k = 0; k < l->compiled->programs[0].n_markers; k++) {
-            const struct cw_marker *m = &l->compiled->programs[0].markers[k];
+        for (unsigned k = 0; k < l->compiled->programs[0].n_cache_points; k++) {
+            const struct cw_cache_point *m = &l->compiled->programs[0].cache_points[k];
             if (m->number == number && m->op->position == p->chain.nodes[i].position)
                 return i;
         }
@@ -120,9 +120,9 @@ static int open_cache(struct trial *t, const struct cw_explain_options *o, struc
     if (r < 0)
         return r;
     const struct cw_cache_options options = {.dir = t->dir};
-    for (unsigned k = 0; k < t->local.compiled->programs[0].n_markers; k++)
-        if (t->local.compiled->programs[0].markers[k].op->position == position)
-            t->mo.marker = t->local.compiled->programs[0].markers[k].number;
+    for (unsigned k = 0; k < t->local.compiled->programs[0].n_cache_points; k++)
+        if (t->local.compiled->programs[0].cache_points[k].op->position == position)
+            t->mo.cache_point = t->local.compiled->programs[0].cache_points[k].number;
     return cw_cache_open(&options, &t->local.cache, err);
 }
 
@@ -138,7 +138,7 @@ static int pass(struct trial *t, struct cw_error *err)
                    .memory = t->mo.memory,
                    .optimize = t->mo.optimize,
                    .cache = l->cache,
-                   .marker = t->mo.marker},
+                   .cache_point = t->mo.cache_point},
     };
     int r = cw_iterator_new(l->sequence, &io, NULL, &l->iterator, err);
     struct cw_batch *b;

@@ -85,13 +85,14 @@ void cw_explain_pipeline_text(const json_t *f, struct cw_text *t)
 {
     char a[32], b[32], c[32];
     size_t i;
-    json_t *source, *name, *marker, *shuffle;
+    json_t *source, *name, *cache_point, *shuffle;
     cw_text_add(t, "%s, fingerprint %s\n\noperators (what each writes, per element):\n",
                 get_text(f, "pipeline"), get_text(f, "fingerprint"));
     add_operators(t, json_object_get(f, "operators"), 0);
-    json_array_foreach(json_object_get(f, "markers"), i, marker) if (json_object_get(marker, "inert"))
-        cw_text_add(t, "%s (operator %d) can't keep anything: %s\n", get_text(marker, "op"),
-                    (int)get(marker, "position"), get_text(marker, "inert"));
+    json_array_foreach(json_object_get(f, "cache_points"), i,
+                       cache_point) if (json_object_get(cache_point, "inert"))
+        cw_text_add(t, "%s (operator %d) can't keep anything: %s\n", get_text(cache_point, "op"),
+                    (int)get(cache_point, "position"), get_text(cache_point, "inert"));
     cw_text_add(t, "batches hold: ");
     add_components(t, json_object_get(f, "outputs"));
     cw_text_add(t, "\n\nsequence:\n");

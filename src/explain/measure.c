@@ -250,7 +250,7 @@ int cw_measure(struct cw_local *l, const struct cw_measure_options *o, struct cw
                    .detail = o->detail,
                    .read_in = true,
                    .cache = l->cache,
-                   .marker = o->marker},
+                   .cache_point = o->cache_point},
     };
     struct cw_profile before = {0};
     *ret = (struct cw_measurement){.threads = o->threads, .memory_limit = o->memory, .taken = o->rate};

@@ -7,10 +7,10 @@ struct cw_measure_options {
     unsigned threads;
     size_t memory;
     bool optimize;
-    bool detail;    /* count more (engine/profile.h) */
-    int64_t marker; /* of the cache in l->cache, where there is one */
-    double seconds; /* until the first batch after these */
-    double settle;  /* not measured: so long before that, until a batch comes; 0: from the first request on */
+    bool detail;         /* count more (engine/profile.h) */
+    int64_t cache_point; /* of the cache in l->cache, where there is one */
+    double seconds;      /* until the first batch after these */
+    double settle; /* not measured: so long before that, until a batch comes; 0: from the first request on */
     /* elements per second that are taken at most; 0: as many as come; a batch must not take longer than
      * `seconds` then */
     double rate;

@@ -245,10 +245,10 @@ static int find_cache(struct finding *f, const struct cw_place *p, struct cw_err
         m.low = cached_rate(f->c, &slower, fmax(warm_s, cold_s), true);
         m.high = cached_rate(f->c, &behind, fmin(warm_s, cold_s), false);
     }
-    if (p->marker >= 0) {
-        m.change = option("cache", p->marker);
+    if (p->cache_point >= 0) {
+        m.change = option("cache", p->cache_point);
         snprintf(m.what, sizeof(m.what),
-                 "a cache at the marker behind %s (operator %u): %.*f MB for all elements",
+                 "a cache at the cache point behind %s (operator %u): %.*f MB for all elements",
                  f->c->ops[p->last].op, p->last, m.bytes < 1e7, m.bytes * 1e-6);
     } else {
         m.change = json_pack("{s:{s:s}, s:i}", "insert", "op", "autocache", "at", (int)p->at);
@@ -266,7 +266,7 @@ static bool inserts(const struct cw_remedy *r)
     return json_object_get(r->change, "insert") != NULL;
 }
 
-/* The smallest first; of equals a marker that is there, then the one that gains more. */
+/* The smallest first; of equals a cache point that is there, then the one that gains more. */
 static int by_bytes(const void *a, const void *b)
 {
     const struct cw_remedy *x = a, *y = b;

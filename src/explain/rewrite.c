@@ -44,19 +44,19 @@ static int compile(const struct cw_local *l, json_t *change, struct cw_local *re
     return r < 0 ? 1 : 0;
 }
 
-/* ---- markers ---- */
+/* ---- cache points ---- */
 
-/* Of a marker in c, which has the values of the pipeline that ran: a marker makes none. Over the sources by
- * the elements that they gave. 1: it can't be used. */
-static int marker_bytes(const struct cw_compiled *c, const struct cw_profile *p, unsigned position,
-                        double *ret, int *ret_number)
+/* Of a cache point in c, which has the values of the pipeline that ran: a cache point makes none. Over the
+ * sources by the elements that they gave. 1: it can't be used. */
+static int cache_point_bytes(const struct cw_compiled *c, const struct cw_profile *p, unsigned position,
+                             double *ret, int *ret_number)
 {
     double sum = 0, weight = 0;
     for (unsigned k = 0; k < c->n_programs; k++) {
         const struct cw_program *g = &c->programs[k];
         double w = (double)p->ops[g->ops[0]->position].rows, bytes = 0;
-        for (unsigned i = 0; i < g->n_markers; i++) {
-            const struct cw_marker *m = &g->markers[i];
+        for (unsigned i = 0; i < g->n_cache_points; i++) {
+            const struct cw_cache_point *m = &g->cache_points[i];
             if (m->op->position != position)
                 continue;
             if (m->inert || m->n == 0)
@@ -82,21 +82,21 @@ int cw_places_find(const struct cw_local *l, const struct cw_profile *p, struct 
     for (size_t at = 1; at <= chain->n && r >= 0 && chain->nodes[at - 1].desc->kind != CW_OP_BATCHER; at++) {
         const struct cw_node *before = &chain->nodes[at - 1],
                              *here = at < chain->n ? &chain->nodes[at] : NULL;
-        struct cw_place place = {.at = at, .marker = -1, .last = before->position};
+        struct cw_place place = {.at = at, .cache_point = -1, .last = before->position};
         struct cw_local changed = {0};
         int number;
-        if (here && here->desc->marker) {
-            if (marker_bytes(l->compiled, p, here->position, &place.bytes, &place.marker) == 0)
+        if (here && here->desc->cache_point) {
+            if (cache_point_bytes(l->compiled, p, here->position, &place.bytes, &place.cache_point) == 0)
                 places[n++] = place;
             continue;
         }
         /* the same elements as one place earlier */
-        if (before->desc->marker || before->desc->kind == CW_OP_INDEX)
+        if (before->desc->cache_point || before->desc->kind == CW_OP_INDEX)
             continue;
         r = compile(l, json_pack("{s:{s:s}, s:i}", "insert", "op", "autocache", "at", (int)at), &changed,
                     err);
-        if (r == 0 && marker_bytes(changed.compiled, p, changed.pipeline->chain.nodes[at].position,
-                                   &place.bytes, &number) == 0)
+        if (r == 0 && cache_point_bytes(changed.compiled, p, changed.pipeline->chain.nodes[at].position,
+                                        &place.bytes, &number) == 0)
             places[n++] = place;
         cw_local_deinit(&changed);
     }
@@ -140,7 +140,7 @@ static bool draws(const struct cw_op *op)
 static bool passes(const struct cw_op *op, const struct cw_op *other)
 {
     /* what renames or drops changes what names mean */
-    bool computes = other->desc->kind == CW_OP_MAP && other->desc->run && !other->desc->marker;
+    bool computes = other->desc->kind == CW_OP_MAP && other->desc->run && !other->desc->cache_point;
     if (op->desc->kind == CW_OP_FILTER)
         return computes && !draws(op) && !needs(op, other);
     bool crops = op->desc->image && op->desc->image->crops && !op->desc->image->resizes;

@@ -3,11 +3,11 @@
 #pragma once
 #include "explain/costs.h"
 
-struct cw_place {  /* where a marker is, or could be */
-    size_t at;     /* in the pipeline's list of operators: in front of the one that is there */
-    int marker;    /* number of the one that is there; -1: none */
-    unsigned last; /* position of the operator before it */
-    double bytes;  /* of an element there: what is needed behind it */
+struct cw_place {    /* where a cache point is, or could be */
+    size_t at;       /* in the pipeline's list of operators: in front of the one that is there */
+    int cache_point; /* number of the one that is there; -1: none */
+    unsigned last;   /* position of the operator before it */
+    double bytes;    /* of an element there: what is needed behind it */
 };
 
 /* Those that can be used, and where what an element takes is known. *ret is new. */

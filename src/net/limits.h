@@ -30,6 +30,6 @@
     {.message = 128 * CW_MIB, .payload = 4096 * CW_MIB, .queued = 4 * CW_MIB} /* client, from a worker */
 #define CW_LIMITS_PROVISIONER \
     {.message = 4 * CW_MIB, .payload = 0, .queued = CW_MIB} /* provisioner, from the dispatcher */
-#define CW_LIMITS_OBSERVER \
+#define CW_LIMITS_ADMIN_CLIENT \
     {.message = 64 * CW_MIB, .payload = 0, .queued = CW_MIB} \
-    /* observer (`cachew jobs`), from the dispatcher */
+    /* admin client (`cachew jobs`), from the dispatcher */

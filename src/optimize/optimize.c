@@ -62,14 +62,14 @@ static int fuse(struct cw_optimized *o, const struct cw_program *g, unsigned at,
     return 0;
 }
 
-/* The operators without the markers that are not in use: they do nothing, and nothing ends there. */
-static void leave_out_markers(const struct cw_program *from, unsigned n_limits, const struct cw_op *marker,
-                              struct cw_program *to)
+/* The operators without the cache points that are not in use: they do nothing, and nothing ends there. */
+static void leave_out_cache_points(const struct cw_program *from, unsigned n_limits,
+                                   const struct cw_op *cache_point, struct cw_program *to)
 {
     to->n_ops = 0;
     for (unsigned k = 0, i = 0; k < n_limits + 3; k++) {
         for (; i < from->stage[k]; i++)
-            if (!from->ops[i]->desc->marker || from->ops[i] == marker)
+            if (!from->ops[i]->desc->cache_point || from->ops[i] == cache_point)
                 to->ops[to->n_ops++] = from->ops[i];
         to->stage[k] = to->n_ops;
     }
@@ -114,7 +114,7 @@ static int optimize(const struct cw_program *g, unsigned n_limits, unsigned n_po
 }
 
 int cw_optimize(const struct cw_program *g, unsigned n_limits, unsigned n_positions, bool enable,
-                const struct cw_op *marker, struct cw_optimized **ret, struct cw_error *err)
+                const struct cw_op *cache_point, struct cw_optimized **ret, struct cw_error *err)
 {
     struct cw_program copy = *g;
     _cleanup_free_ struct cw_op **ops = calloc(g->n_ops + 1, sizeof(*ops));
@@ -123,6 +123,6 @@ int cw_optimize(const struct cw_program *g, unsigned n_limits, unsigned n_positi
         return cw_error_nomem(err, 0, "a program");
     copy.ops = ops;
     copy.stage = stage;
-    leave_out_markers(g, n_limits, marker, &copy);
+    leave_out_cache_points(g, n_limits, cache_point, &copy);
     return optimize(&copy, n_limits, n_positions, enable, ret, err);
 }

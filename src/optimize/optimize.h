@@ -12,8 +12,9 @@ struct cw_optimized {
     unsigned n_owned;
 };
 
-/* enable false: everything as written. n_positions: operators of the pipeline. marker: the one in use (NULL:
- * none), where fused runs end; others are left out. */
+/* enable false: everything as written. n_positions: operators of the pipeline. cache point: the one in use
+ * (NULL: none), where fused runs end; others are left out. */
 int cw_optimize(const struct cw_program *g, unsigned n_limits, unsigned n_positions, bool enable,
-                const struct cw_op *marker, struct cw_optimized **ret, struct cw_error *err) _must_check_;
+                const struct cw_op *cache_point, struct cw_optimized **ret,
+                struct cw_error *err) _must_check_;
 struct cw_optimized *cw_optimized_free(struct cw_optimized *o);

@@ -119,10 +119,10 @@ static int compile_after_batch(struct cw_compile *x, const struct cw_node *node,
     return 0;
 }
 
-/* What stands at the marker just added. */
-static int marker_components(struct cw_compile *x, struct cw_compile_path *p)
+/* What stands at the cache point just added. */
+static int cache_point_components(struct cw_compile *x, struct cw_compile_path *p)
 {
-    struct cw_marker *m = &p->program.markers[p->program.n_markers - 1];
+    struct cw_cache_point *m = &p->program.cache_points[p->program.n_cache_points - 1];
     return cw_copy_outputs(&p->bind, &m->components, &m->n, x->err);
 }
 
@@ -210,12 +210,12 @@ static int compile_chain(struct cw_compile *x, const struct cw_chain *chain, boo
             r = 0;
             for (unsigned k = first; k < x->n_paths && r >= 0; k++) {
                 r = cw_path_bind(x, &x->paths[k], node, next, NULL);
-                if (r >= 0 && node->desc->marker)
-                    r = cw_marker_add(c, &x->paths[k].program,
-                                      x->paths[k].program.ops[x->paths[k].program.n_ops - 1], flow->limited,
-                                      x->err);
-                if (r >= 0 && node->desc->marker)
-                    r = marker_components(x, &x->paths[k]);
+                if (r >= 0 && node->desc->cache_point)
+                    r = cw_cache_point_add(c, &x->paths[k].program,
+                                           x->paths[k].program.ops[x->paths[k].program.n_ops - 1],
+                                           flow->limited, x->err);
+                if (r >= 0 && node->desc->cache_point)
+                    r = cache_point_components(x, &x->paths[k]);
                 if (node->desc->kind != CW_OP_MAP)
                     x->paths[k].last_filter = x->paths[k].program.n_ops;
             }
@@ -224,7 +224,7 @@ static int compile_chain(struct cw_compile *x, const struct cw_chain *chain, boo
                 c->sequential |= flow->limited;
                 x->last_takes = c->n_limits;
             }
-            c->n_markers += node->desc->marker;
+            c->n_cache_points += node->desc->cache_point;
             break;
         case CW_OP_INDEX:
             r = 0;

@@ -185,7 +185,7 @@ int cw_path_finish(struct cw_compile *x, struct cw_compile_path *p)
     g->stage[c->n_limits + 2] = g->n_ops;
     int r = cw_copy_outputs(&p->bind, &g->outputs, &g->n_outputs, x->err);
     mark_live(g);
-    return r < 0 ? r : cw_markers_finish(g, x->err);
+    return r < 0 ? r : cw_cache_points_finish(g, x->err);
 }
 
 void cw_path_deinit(struct cw_compile_path *p)

@@ -90,9 +90,9 @@ struct cw_op_desc {
     /* source: its records come one after the other, and their count is not known before the last: it is
      * pulled from */
     bool stream;
-    bool here_only; /* source: its data are in the memory of this process and nowhere else */
-    bool marker;    /* autocache, cache: does nothing; the engine may keep what passes it */
-    bool function;  /* runs a Python function: needs element ids, and stands before the batcher */
+    bool here_only;   /* source: its data are in the memory of this process and nowhere else */
+    bool cache_point; /* autocache, cache: does nothing; the engine may keep what passes it */
+    bool function;    /* runs a Python function: needs element ids, and stands before the batcher */
     /* with these attributes it may end the process that runs it; NULL: never */
     bool (*ends_process)(const json_t *attrs);
     /* "NAME VERSION" of the plug-in it comes from, part of fingerprints; NULL: built in */

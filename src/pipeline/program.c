@@ -35,7 +35,7 @@ void cw_program_deinit(struct cw_program *g)
     for (unsigned i = 0; i < g->n_outputs; i++)
         free(g->outputs[i].name);
     free(g->outputs);
-    cw_markers_deinit(g);
+    cw_cache_points_deinit(g);
 }
 
 struct cw_component *cw_delivered(const struct cw_compiled *c, unsigned *ret_n)

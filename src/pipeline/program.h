@@ -20,8 +20,8 @@ struct cw_limit {
 };
 
 /* A place where elements may be kept and need not be computed again: an operator whose descriptor says
- * `marker`. */
-struct cw_marker {
+ * `cache_point`. */
+struct cw_cache_point {
     const struct cw_op *op;
     unsigned number;                 /* of those in the pipeline as written, from 0 */
     struct cw_component *components; /* what is needed behind it, in byte order of names */
@@ -35,7 +35,7 @@ struct cw_marker {
     const char *inert; /* why it can't be used (static text); NULL: it can */
 };
 
-/* Draws of an operator before a marker with `freeze`. */
+/* Draws of an operator before a cache point with `freeze`. */
 struct cw_freeze {
     bool on;
     int64_t seed;   /* -1: that of the run */
@@ -57,9 +57,9 @@ struct cw_program {
     uint64_t *limit_passes;
     struct cw_component *outputs; /* in byte order of names; the same names in all programs */
     unsigned n_outputs;
-    unsigned bucket_value;     /* bucket_by_length: int32 scalar, the bucket */
-    struct cw_marker *markers; /* in the order of ops */
-    unsigned n_markers;
+    unsigned bucket_value;               /* bucket_by_length: int32 scalar, the bucket */
+    struct cw_cache_point *cache_points; /* in the order of ops */
+    unsigned n_cache_points;
     int64_t *repeat_counts; /* of the repeats passed, innermost first; -1: endless */
     unsigned n_repeats;
 };
@@ -98,7 +98,7 @@ struct cw_compiled {
     /* take and skip after a batcher with unknown count: batches [batch_from, batch_to) of the epoch are
      * delivered */
     uint64_t batch_from, batch_to;
-    unsigned n_markers;       /* in the pipeline as written */
+    unsigned n_cache_points;  /* in the pipeline as written */
     struct cw_freeze *freeze; /* by position */
     unsigned n_keys;          /* Philox keys: one per operator as written, and one for `replace` (the last) */
     char **salts;             /* n_keys */
@@ -112,17 +112,17 @@ struct cw_compiled *cw_compiled_free(struct cw_compiled *c);
 void cw_program_deinit(struct cw_program *g);
 /* Whether an operator behind ops[at] that runs, or the output, reads the value. */
 bool cw_program_needs(const struct cw_program *g, unsigned at, unsigned value);
-/* marker.c, for the compiler: elements of a program pass a marker; its draws before are frozen where it says
- * so. */
-int cw_marker_add(struct cw_compiled *c, struct cw_program *g, const struct cw_op *op, bool limited,
-                  struct cw_error *err) _must_check_;
-/* Once it is known what is live: components and identity of a program's markers. */
-int cw_markers_finish(struct cw_program *g, struct cw_error *err) _must_check_;
-void cw_markers_deinit(struct cw_program *g);
-/* The marker that is used of a program: `number`, or CW_MARKER_AUTO: a forced one, else the last that can be;
- * NULL: none. */
-#define CW_MARKER_AUTO (-1)
-#define CW_MARKER_NONE (-2)
-const struct cw_marker *cw_marker_choose(const struct cw_program *g, int64_t number);
+/* cache point.c, for the compiler: elements of a program pass a cache point; its draws before are frozen
+ * where it says so. */
+int cw_cache_point_add(struct cw_compiled *c, struct cw_program *g, const struct cw_op *op, bool limited,
+                       struct cw_error *err) _must_check_;
+/* Once it is known what is live: components and identity of a program's cache points. */
+int cw_cache_points_finish(struct cw_program *g, struct cw_error *err) _must_check_;
+void cw_cache_points_deinit(struct cw_program *g);
+/* The cache point that is used of a program: `number`, or CW_CACHE_POINT_AUTO: a forced one, else the last
+ * that can be; NULL: none. */
+#define CW_CACHE_POINT_AUTO (-1)
+#define CW_CACHE_POINT_NONE (-2)
+const struct cw_cache_point *cw_cache_point_choose(const struct cw_program *g, int64_t number);
 struct cw_op *cw_op_new(const struct cw_node *node, struct cw_error *err);
 struct cw_op *cw_op_free(struct cw_op *op);

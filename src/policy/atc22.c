@@ -7,10 +7,10 @@
  * threshold, else the last one is taken back and the rule rests. Every so many reports it looks again: a
  * longer client-side queue starts a search downwards, a longer batch time one upwards.
  *
- * Caching: after 300 batches on one worker, the total time of computing is compared with that of each marker,
- * reading from a table that was measured once. What is chosen is written during the next whole epoch (a batch
- * waits until it is written) and read from the one after that. Each change of mode starts scaling over from
- * one worker.
+ * Caching: after 300 batches on one worker, the total time of computing is compared with that of each cache
+ * point, reading from a table that was measured once. What is chosen is written during the next whole epoch
+ * (a batch waits until it is written) and read from the one after that. Each change of mode starts scaling
+ * over from one worker.
  *
  * Where this differs from the published system: an epoch is not extended when a search has not ended with it,
  * and one job's memory goes over from epoch to epoch.
@@ -42,7 +42,7 @@ enum mode { PROFILE, COMPUTE, PUT, GET };
 enum state { FIRST, UP, DOWN, STABLE };
 
 struct atc22 {
-    double workers, mode, state, marker, epoch;
+    double workers, mode, state, cache_point, epoch;
     double drop, batches, time, queue; /* the report that is being filled: left to drop, what came */
     double before_s, before_workers;   /* the report before the last change */
     double settled_s, settled_queue;   /* the report on which it settled */
@@ -141,28 +141,29 @@ static bool report(const struct rule *rule, struct atc22 *m, double s, double qu
     return true;
 }
 
-/* argmin of the time of an epoch: computing all, or for a marker reading there and computing the rest. Ties
- * go to the earlier marker, then to computing. */
-static void choose_marker(struct atc22 *m, const struct cw_facts *f, double compute_s, struct cw_decision *d)
+/* argmin of the time of an epoch: computing all, or for a cache point reading there and computing the rest.
+ * Ties go to the earlier cache point, then to computing. */
+static void choose_cache_point(struct atc22 *m, const struct cw_facts *f, double compute_s,
+                               struct cw_decision *d)
 {
     double best = compute_s * (1 + 1e-9);
-    m->marker = -1;
-    for (int i = 0; i < f->n_markers; i++) {
-        double s = read_s(f->markers[i].bytes) + CW_MAX(compute_s - f->markers[i].prefix_s, 0);
+    m->cache_point = -1;
+    for (int i = 0; i < f->n_cache_points; i++) {
+        double s = read_s(f->cache_points[i].bytes) + CW_MAX(compute_s - f->cache_points[i].prefix_s, 0);
         if (s < best) {
             best = s;
-            m->marker = i;
+            m->cache_point = i;
         }
     }
     snprintf(d->why, sizeof(d->why), "computing: %.4g s a batch; with %s: %.4g s", compute_s,
-             m->marker >= 0 ? f->markers[(int)m->marker].name : "no cache", best);
+             m->cache_point >= 0 ? f->cache_points[(int)m->cache_point].name : "no cache", best);
 }
 
 static void turn_epoch(struct atc22 *m, const struct cw_facts *f)
 {
     double mode = m->mode;
     m->epoch = f->epoch;
-    if (mode == PROFILE || m->marker < 0)
+    if (mode == PROFILE || m->cache_point < 0)
         return;
     m->mode = mode == COMPUTE ? PUT : GET;
     if (m->mode != mode)
@@ -178,7 +179,7 @@ static bool profile(struct atc22 *m, const struct cw_facts *f, struct cw_decisio
     m->profile_time += compute->n * compute->mean;
     if (m->profile_batches < PROFILE_BATCHES)
         return false;
-    choose_marker(m, f, m->profile_time / m->profile_batches, d);
+    choose_cache_point(m, f, m->profile_time / m->profile_batches, d);
     m->mode = COMPUTE;
     m->drop = 0;
     return true;
@@ -207,7 +208,7 @@ static void atc22_decide(const struct cw_policy *policy, struct cw_policy_memory
 {
     struct atc22 *m = (struct atc22 *)memory->values;
     if (m->workers < 1) {
-        m->marker = -1;
+        m->cache_point = -1;
         restart(m, 0);
     }
     double before = m->workers;
@@ -218,7 +219,7 @@ static void atc22_decide(const struct cw_policy *policy, struct cw_policy_memory
     bool decided = m->mode == PROFILE ? profile(m, f, d) : measure(&rules[(int)policy->parameter], m, f, d);
     m->workers = CW_MIN(m->workers, cw_pools_together(f).maximum);
     cw_pools_fill(f, m->workers, d);
-    d->marker = m->mode == PUT || m->mode == GET ? (int)m->marker : -1;
+    d->cache_point = m->mode == PUT || m->mode == GET ? (int)m->cache_point : -1;
     d->write_waits = m->mode == PUT;
     d->concluded = decided || m->workers != before;
 }
@@ -227,7 +228,7 @@ static const struct cw_field fields[] = {
     CW_FIELD(struct atc22, workers),
     CW_FIELD(struct atc22, mode),
     CW_FIELD(struct atc22, state),
-    CW_FIELD(struct atc22, marker),
+    CW_FIELD(struct atc22, cache_point),
     CW_FIELD(struct atc22, epoch),
     CW_FIELD(struct atc22, drop),
     CW_FIELD(struct atc22, batches),

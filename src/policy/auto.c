@@ -25,11 +25,11 @@
 #define BOLD_PART 0.1       /* of the rest, measured: then it does what seems better */
 #define ROUGH_PER_PART 10.0 /* error with which it may, by that part */
 #define LEAST_GAIN 0.015
-#define NOW_GAIN 0.1     /* of the time, or the cost, as long as the workers stay */
-#define LOOK_AGAIN 1.15  /* times the batches of the last look */
-#define MARKER_GAIN 0.05 /* another marker than the one chosen must give more by so much */
-#define TRIAL_SURER 3    /* than a first guess: what is left behind is not measured again */
-#define MISSING 0.05     /* of the workers: what is measured then still counts */
+#define NOW_GAIN 0.1          /* of the time, or the cost, as long as the workers stay */
+#define LOOK_AGAIN 1.15       /* times the batches of the last look */
+#define CACHE_POINT_GAIN 0.05 /* another cache point than the one chosen must give more by so much */
+#define TRIAL_SURER 3         /* than a first guess: what is left behind is not measured again */
+#define MISSING 0.05          /* of the workers: what is measured then still counts */
 
 static bool rough_enough(const struct cw_auto *m, const struct cw_facts *f, double now_s)
 {
@@ -42,13 +42,14 @@ static bool rough_enough(const struct cw_auto *m, const struct cw_facts *f, doub
 static void take(struct cw_auto *m, const struct cw_facts *f, const struct cw_alternative *chosen,
                  double now_s)
 {
-    double cached = chosen->marker >= 0 ? f->markers[chosen->marker].cached : 0, full = cw_auto_all_s(m, f);
+    double cached = chosen->cache_point >= 0 ? f->cache_points[chosen->cache_point].cached : 0,
+           full = cw_auto_all_s(m, f);
     /* what is there, from now on; or no more */
-    bool reads = chosen->marker != (int)m->marker &&
-                 (cached > CW_AUTO_GREW || (chosen->marker < 0 && m->cached > CW_AUTO_GREW));
+    bool reads = chosen->cache_point != (int)m->cache_point &&
+                 (cached > CW_AUTO_GREW || (chosen->cache_point < 0 && m->cached > CW_AUTO_GREW));
     bool other = !cw_auto_is_target(m, chosen->pools) || reads;
     cw_auto_ask(m, chosen->pools, now_s);
-    m->marker = chosen->marker;
+    m->cache_point = chosen->cache_point;
     cw_auto_note_cache(m, f);
     m->cached = cached;
     m->decisions++;
@@ -57,7 +58,8 @@ static void take(struct cw_auto *m, const struct cw_facts *f, const struct cw_al
         cw_auto_measure_anew(m, now_s);
     if (reads)
         /* thought, like that of workers */
-        m->compute = (struct cw_mean){0, CW_MAX(full - cached * cw_auto_prefix_s(f, chosen->marker), 0), 0};
+        m->compute = (struct cw_mean){0, CW_MAX(full - cached * cw_auto_prefix_s(f, chosen->cache_point), 0),
+                                      0};
 }
 
 /*
@@ -124,7 +126,7 @@ static bool judge_fewer(struct cw_auto *m, const struct cw_outlook *o, const str
     double error = cw_auto_error(m), late = m->interval.mean / m->step.mean - 1 - CW_OUTLOOK_TIME_TOLERANCE;
     if (!(m->waits > 0) && error >= CW_AUTO_EXACT && late < CW_AUTO_SURE * error)
         return true; /* not known yet */
-    struct cw_alternative back = cw_outlook_like(o, stay, m->tried, stay->marker);
+    struct cw_alternative back = cw_outlook_like(o, stay, m->tried, stay->cache_point);
     /* the pool may have become smaller meanwhile */
     bool go_back = late > 0 && !cw_auto_is_target(m, back.pools);
     if (go_back)
@@ -145,7 +147,7 @@ static void settle(struct cw_auto *m, const struct cw_outlook *o, const struct c
     double fewer = cw_auto_fewer(m, o, stay, error), before = m->target;
     m->resting = error < CW_AUTO_EXACT && fewer == 0;
     if (fewer > 0 && !d->concluded) { /* one decision a report: the next time, then */
-        struct cw_alternative less = cw_outlook_like(o, stay, fewer, stay->marker);
+        struct cw_alternative less = cw_outlook_like(o, stay, fewer, stay->cache_point);
         choose(m, o, &less, &(struct cw_auto_reason){.why = "fewer may do"}, now_s, d);
         m->tried = before;
         d->promises = true; /* if it is not kept, those that were there come back */
@@ -165,19 +167,19 @@ static void look(struct cw_auto *m, const struct cw_facts *f, double now_s, bool
     cw_auto_outlook(m, f, &o);
     o.doubt = predicted ? 0 : doubt(m, &o);
     cw_auto_target(m, target);
-    struct cw_alternative stay = (predicted ? cw_outlook_keep : cw_outlook_rest)(&o, target, f->marker);
+    struct cw_alternative stay = (predicted ? cw_outlook_keep : cw_outlook_rest)(&o, target, f->cache_point);
     if (m->tried > 0 && !predicted && judge_fewer(m, &o, &stay, now_s, d))
         return;
-    struct cw_alternative best = cw_outlook_best(&o, first ? 0 : MARKER_GAIN), seems = best;
-    bool fills = cw_outlook_fills(&o, best.marker);
+    struct cw_alternative best = cw_outlook_best(&o, first ? 0 : CACHE_POINT_GAIN), seems = best;
+    bool fills = cw_outlook_fills(&o, best.cache_point);
     double decisions = fills ? DECISIONS - 1 : DECISIONS;             /* one is kept for when it is full */
     double most = predicted && fills ? DECISIONS : DECISIONS_AT_MOST; /* it will be fuller still */
     double error = predicted ? 0 : cw_auto_error(m),
            trial = predicted ? 0 : cw_auto_explore(m, &o, &stay, error),
            n = trial > 0 ? trial : cw_auto_restrain(m, f, &best);
     if (n != best.capacity)
-        best = cw_outlook_like(&o, &best, n, best.marker);
-    bool other = !cw_auto_is_target(m, best.pools) || best.marker != f->marker;
+        best = cw_outlook_like(&o, &best, n, best.cache_point);
+    bool other = !cw_auto_is_target(m, best.pools) || best.cache_point != f->cache_point;
     bool worth = trial > 0 ? error < cw_auto_tolerated_error(m, f, &best, now_s) / TRIAL_SURER
                            : pays(m, &o, &best, &stay, decisions, error, now_s);
     const char *why = cause ? cause : first ? "measured" : "measured again";
@@ -206,23 +208,23 @@ static void start(struct cw_auto *m, const struct cw_facts *f, double now_s)
     if (!(m->running > 0))
         cw_supply_fill(&s, 0, 1, workers);
     cw_auto_set_target(m, workers);
-    m->marker = f->marker;
-    m->markers = f->n_markers;
+    m->cache_point = f->cache_point;
+    m->cache_points = f->n_cache_points;
     m->objective = f->objective;
     m->client_price_per_h = f->client_price_per_h;
     m->since_s = m->last_s = now_s;
     cw_auto_note_cache(m, f);
 }
 
-/* Markers came to be known, or are not known any more; or what was decided on is not done. It looks at what
- * can be done now, from what is. */
-static void fit_markers(struct cw_auto *m, const struct cw_facts *f)
+/* Cache points came to be known, or are not known any more; or what was decided on is not done. It looks at
+ * what can be done now, from what is. */
+static void fit_cache_points(struct cw_auto *m, const struct cw_facts *f)
 {
-    if (m->markers == f->n_markers && m->marker == f->marker)
+    if (m->cache_points == f->n_cache_points && m->cache_point == f->cache_point)
         return;
-    m->markers = f->n_markers;
-    m->marker = f->marker;
-    m->cached = f->marker >= 0 ? f->markers[f->marker].cached : 0;
+    m->cache_points = f->n_cache_points;
+    m->cache_point = f->cache_point;
+    m->cached = f->cache_point >= 0 ? f->cache_points[f->cache_point].cached : 0;
     cw_auto_begin_anew(m, 1);
     m->looked_n = 0;
     cw_auto_note_cache(m, f);
@@ -348,7 +350,7 @@ static void auto_decide(const struct cw_policy *policy, struct cw_policy_memory 
     /* first: what was measured with more than there may be now is not of these */
     fit_maximum(m, f, lost, now_s, d);
     bool same = about(running, m->running) && about(running, m->target);
-    fit_markers(m, f);
+    fit_cache_points(m, f);
     fit_objective(m, f);
     m->running = running;
     bool grows = cw_auto_cache_grows(m, f);
@@ -361,7 +363,7 @@ static void auto_decide(const struct cw_policy *policy, struct cw_policy_memory 
     else if (now.interval.n > 0)
         observe(m, f, &now, now_s, d);
     cw_auto_target(m, d->workers);
-    d->marker = (int)m->marker;
+    d->cache_point = (int)m->cache_point;
     if (d->concluded) {
         m->promises = d->promises;
         cw_auto_forget_waiting(m);
@@ -370,7 +372,7 @@ static void auto_decide(const struct cw_policy *policy, struct cw_policy_memory 
 
 static const struct cw_field fields[] = {
     CW_FIELD(struct cw_auto, target),
-    CW_FIELD(struct cw_auto, marker),
+    CW_FIELD(struct cw_auto, cache_point),
     CW_FIELD(struct cw_auto, decisions),
     CW_FIELD(struct cw_auto, resting),
     CW_FIELD(struct cw_auto, tried),
@@ -378,7 +380,7 @@ static const struct cw_field fields[] = {
     CW_FIELD(struct cw_auto, running),
     CW_FIELD(struct cw_auto, cached),
     CW_FIELD(struct cw_auto, cached_seen),
-    CW_FIELD(struct cw_auto, markers),
+    CW_FIELD(struct cw_auto, cache_points),
     CW_FIELD(struct cw_auto, since_s),
     CW_FIELD(struct cw_auto, looked_n),
     CW_FIELD(struct cw_auto, objective),

@@ -24,12 +24,12 @@ struct cw_auto_pool { /* of facts, in their order; auto_pools.c */
 /* Workers are counted by what they are worth: `target`, `running` and `maximum` are capacities (supply.h).
  * With one pool that is their number. */
 struct cw_auto {
-    double target, marker, decisions, resting, maximum;
+    double target, cache_point, decisions, resting, maximum;
     double tried; /* fewer than so many, which do, are tried out; -1: that was tried under these conditions */
     /* at the last report; of what is cached the part that was decided with, and that there was then */
     double running, cached, cached_seen;
     struct cw_auto_pool pools[CW_POLICY_POOLS];
-    double markers;           /* that facts told of: who measures them may need a while, or be new */
+    double cache_points;      /* that facts told of: who measures them may need a while, or be new */
     double since_s, looked_n; /* measuring at this number of workers since; batches at the last look */
     double objective, client_price_per_h; /* at the last report */
     double last_s, past_s, past_cost; /* the last report; what the job took since conditions were others */
@@ -49,7 +49,7 @@ struct cw_auto {
     double busiest, source_bytes_per_s, floor_s;
     /* the cache's, as a decision was made with; what changed since is looked at once */
     double read_bytes_per_s, write_bytes_per_s;
-    double saved_s; /* of a batch by all markers together, likewise */
+    double saved_s; /* of a batch by all cache points together, likewise */
     /* with these workers under these conditions (step: under these conditions) */
     struct cw_mean step, interval, compute;
     double busy;
@@ -114,8 +114,8 @@ bool cw_auto_cache_grows(struct cw_auto *m, const struct cw_facts *f);
 /* More is cached, or less: what that changes is known, so it need not be measured first. */
 bool cw_auto_cache_grew(struct cw_auto *m, const struct cw_facts *f, double now_s);
 
-/* What a batch's prefix takes at a marker; -1: nothing. */
-double cw_auto_prefix_s(const struct cw_facts *f, int marker);
+/* What a batch's prefix takes at a cache point; -1: nothing. */
+double cw_auto_prefix_s(const struct cw_facts *f, int cache_point);
 /* What a worker computes for a batch, nothing cached: at least what any prefix takes, since few batches may
  * say less. */
 double cw_auto_all_s(const struct cw_auto *m, const struct cw_facts *f);

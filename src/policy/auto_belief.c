@@ -34,16 +34,16 @@
 #define UNPRICED 0.1
 #define UNPRICED_COST 0.001
 
-double cw_auto_prefix_s(const struct cw_facts *f, int marker)
+double cw_auto_prefix_s(const struct cw_facts *f, int cache_point)
 {
-    return marker >= 0 ? f->markers[marker].prefix_s : 0;
+    return cache_point >= 0 ? f->cache_points[cache_point].prefix_s : 0;
 }
 
 double cw_auto_all_s(const struct cw_auto *m, const struct cw_facts *f)
 {
-    double all = m->compute.mean + m->cached * cw_auto_prefix_s(f, (int)m->marker);
-    for (int i = 0; i < f->n_markers; i++)
-        all = CW_MAX(all, f->markers[i].prefix_s);
+    double all = m->compute.mean + m->cached * cw_auto_prefix_s(f, (int)m->cache_point);
+    for (int i = 0; i < f->n_cache_points; i++)
+        all = CW_MAX(all, f->cache_points[i].prefix_s);
     return all;
 }
 
@@ -57,7 +57,7 @@ static double waiting(const struct cw_auto *m)
 static double work_left(const struct cw_auto *m, const struct cw_facts *f)
 {
     struct cw_outlook o = {.facts = f, .compute_s = cw_auto_all_s(m, f), .waiting = waiting(m)};
-    return cw_outlook_left(&o, (int)m->marker, m->cached);
+    return cw_outlook_left(&o, (int)m->cache_point, m->cached);
 }
 
 double cw_auto_fastest(const struct cw_auto *m)
@@ -157,15 +157,15 @@ double cw_auto_supply_error(const struct cw_auto *m)
 /* What the cache's storage takes for a batch, at the part of it that is read. */
 static double cache_s(const struct cw_auto *m, const struct cw_facts *f)
 {
-    bool limited = m->marker >= 0 && f->storage.read_bytes_per_s > 0;
-    return limited ? m->cached * f->markers[(int)m->marker].bytes / f->storage.read_bytes_per_s : 0;
+    bool limited = m->cache_point >= 0 && f->storage.read_bytes_per_s > 0;
+    return limited ? m->cached * f->cache_points[(int)m->cache_point].bytes / f->storage.read_bytes_per_s : 0;
 }
 
 /* What was seen with these workers becomes a point of the curve, or a limit. */
 void cw_auto_learn(struct cw_auto *m, const struct cw_facts *f)
 {
     double workers = cw_auto_running(m, f), left = work_left(m, f);
-    double source = (m->marker >= 0 ? 1 - m->cached : 1) * f->storage.source_bytes;
+    double source = (m->cache_point >= 0 ? 1 - m->cached : 1) * f->storage.source_bytes;
     if (left < LEAST_LEFT || cache_s(m, f) > STALLED * m->interval.mean) {
         /* what was seen is the cache's speed; of computing it is known what it took before */
         if (m->n_points == 0)
@@ -293,7 +293,7 @@ double cw_auto_explore(const struct cw_auto *m, const struct cw_outlook *believe
     struct cw_outlook sudden = *believed;
     cw_curve_fit(m->points, 2, SUDDEN, &sudden.curve);
     struct cw_alternative best = cw_outlook_best(&sudden, 1),
-                          same = cw_outlook_rest(&sudden, stay->pools, f->marker);
+                          same = cw_outlook_rest(&sudden, stay->pools, f->cache_point);
     double gain = cw_outlook_gain(&sudden, &best, &same, false);
     if (best.capacity >= m->target || gain <= EXPLORE_GAIN + CW_AUTO_SURE * error)
         return 0;
@@ -316,9 +316,9 @@ double cw_auto_fewer(const struct cw_auto *m, const struct cw_outlook *o, const 
            trial_s = cw_auto_start_delay(f) + MEASURING_S + batches * batches * m->step.mean;
     if (f->objective != CW_OBJECTIVE_TIME || f->n_pools != 1 || m->decisions != 1 || m->tried != 0 ||
         m->target < 2 || error >= CW_AUTO_EXACT || cw_auto_waits(m) ||
-        stay->time_s < EXPLORE_LONG * trial_s || cw_outlook_fills(o, stay->marker))
+        stay->time_s < EXPLORE_LONG * trial_s || cw_outlook_fills(o, stay->cache_point))
         return 0;
-    struct cw_alternative less = cw_outlook_like(o, stay, m->target - 1, stay->marker);
+    struct cw_alternative less = cw_outlook_like(o, stay, m->target - 1, stay->cache_point);
     bool dear = cw_outlook_price_s(o, stay) * (1 - FEWER_GAIN) > cw_outlook_price_s(o, &less);
     return dear && less.capacity > 0 && less.batch_s <= (1 + NEARLY) * m->step.mean ? less.capacity : 0;
 }

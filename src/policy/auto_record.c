@@ -15,33 +15,33 @@
  * thought to be. Fewer workers than those with which the client waits, that are not thought to give more than
  * they do, let it wait, too. */
 static double expected_s(const struct cw_auto *m, const struct cw_facts *f, const struct cw_outlook *o,
-                         double capacity, int marker, bool now)
+                         double capacity, int cache_point, bool now)
 {
-    double cached = marker >= 0 && marker == (int)m->marker ? m->cached : 0,
-           s = cw_outlook_batch_s(o, capacity, marker, cached), running = cw_auto_running(m, f);
-    bool measured = m->interval.n > 0 && marker == (int)m->marker && running > 0;
+    double cached = cache_point >= 0 && cache_point == (int)m->cache_point ? m->cached : 0,
+           s = cw_outlook_batch_s(o, capacity, cache_point, cached), running = cw_auto_running(m, f);
+    bool measured = m->interval.n > 0 && cache_point == (int)m->cache_point && running > 0;
     if (measured && now)
         return m->interval.mean;
-    return measured && capacity <= running && s >= cw_outlook_batch_s(o, running, marker, cached)
+    return measured && capacity <= running && s >= cw_outlook_batch_s(o, running, cache_point, cached)
                ? CW_MAX(s, m->interval.mean)
                : s;
 }
 
 /* `now`: of these workers, which are those that run; else of a plan. */
 static enum cw_bottleneck limit_of(const struct cw_auto *m, const struct cw_facts *f,
-                                   const struct cw_outlook *o, double capacity, int marker, bool now)
+                                   const struct cw_outlook *o, double capacity, int cache_point, bool now)
 {
-    double cached = marker >= 0 && marker == (int)m->marker ? m->cached : 0,
-           s = expected_s(m, f, o, capacity, marker, now);
+    double cached = cache_point >= 0 && cache_point == (int)m->cache_point ? m->cached : 0,
+           s = expected_s(m, f, o, capacity, cache_point, now);
     if (s <= o->step_s * (1 + 2 * CW_AUTO_WAITING))
         return CW_BOTTLENECK_CLIENT;
     if (capacity >= cw_supply_most(&o->supply) && !f->fixed)
         return CW_BOTTLENECK_MAXIMUM;
-    double bigger = cw_outlook_batch_s(o, 2 * capacity, marker, cached);
+    double bigger = cw_outlook_batch_s(o, 2 * capacity, cache_point, cached);
     if (bigger < 0.9 * s || bigger <= o->step_s * (1 + 2 * CW_AUTO_WAITING))
         return CW_BOTTLENECK_WORKERS;
-    if (marker >= 0 && f->storage.read_bytes_per_s > 0 &&
-        cached * f->markers[marker].bytes / f->storage.read_bytes_per_s >= 0.99 * s)
+    if (cache_point >= 0 && f->storage.read_bytes_per_s > 0 &&
+        cached * f->cache_points[cache_point].bytes / f->storage.read_bytes_per_s >= 0.99 * s)
         return CW_BOTTLENECK_CACHE;
     return m->floor_s > 0 || m->source_bytes_per_s > 0 ? CW_BOTTLENECK_STORAGE : CW_BOTTLENECK_SCALING;
 }
@@ -64,7 +64,7 @@ static void add_alternative(struct cw_decision *d, const struct cw_alternative *
 {
     for (int i = 0; i < d->n_alternatives; i++)
         if (memcmp(d->alternatives[i].pools, a->pools, sizeof(a->pools)) == 0 &&
-            d->alternatives[i].marker == a->marker)
+            d->alternatives[i].cache_point == a->cache_point)
             return;
     if (d->n_alternatives < CW_POLICY_ALTERNATIVES)
         d->alternatives[d->n_alternatives++] = *a;
@@ -73,7 +73,7 @@ static void add_alternative(struct cw_decision *d, const struct cw_alternative *
 static void add_like(struct cw_decision *d, const struct cw_outlook *o, const struct cw_alternative *chosen,
                      double capacity)
 {
-    struct cw_alternative a = cw_outlook_like(o, chosen, capacity, chosen->marker);
+    struct cw_alternative a = cw_outlook_like(o, chosen, capacity, chosen->cache_point);
     add_alternative(d, &a);
 }
 
@@ -101,17 +101,17 @@ static void put_workers(char *to, size_t size, const struct cw_outlook *o, const
 }
 
 /* "cached after decode", "cached nowhere". */
-static void put_place(char to[80], const struct cw_facts *f, int marker)
+static void put_place(char to[80], const struct cw_facts *f, int cache_point)
 {
-    snprintf(to, 80, "cached %s%.60s", marker >= 0 ? "after " : "nowhere",
-             marker >= 0 ? f->markers[marker].name : "");
+    snprintf(to, 80, "cached %s%.60s", cache_point >= 0 ? "after " : "nowhere",
+             cache_point >= 0 ? f->cache_points[cache_point].name : "");
 }
 
 /* Why not twice as many, though they would be faster: by the rest of the job, or, where that does not tell,
  * by the time for which the workers stay. */
 static void put_more(char *to, size_t size, const struct cw_outlook *o, const struct cw_alternative *chosen)
 {
-    struct cw_alternative more = cw_outlook_like(o, chosen, 2 * chosen->capacity, chosen->marker);
+    struct cw_alternative more = cw_outlook_like(o, chosen, 2 * chosen->capacity, chosen->cache_point);
     bool better = more.time_s <= chosen->time_s && more.cost <= chosen->cost;
     double less = 1 - (better ? more.held_s / CW_MAX(chosen->held_s, 1e-9)
                               : more.time_s / CW_MAX(chosen->time_s, 1e-9));
@@ -131,15 +131,15 @@ static void put_more(char *to, size_t size, const struct cw_outlook *o, const st
                  better ? " as long as they stay" : "");
 }
 
-/* Another marker is to gain a little, so one that gains less is left alone. */
+/* Another cache point is to gain a little, so one that gains less is left alone. */
 static void put_other_place(char *to, size_t size, const struct cw_outlook *o,
                             const struct cw_alternative *chosen)
 {
     char cache[80];
     size_t n = strlen(to);
-    for (int i = -1; i < o->facts->n_markers; i++) {
+    for (int i = -1; i < o->facts->n_cache_points; i++) {
         struct cw_alternative a = cw_outlook_rest(o, chosen->pools, i);
-        if (i == chosen->marker || a.time_s >= chosen->time_s || a.cost >= chosen->cost)
+        if (i == chosen->cache_point || a.time_s >= chosen->time_s || a.cost >= chosen->cost)
             continue;
         put_place(cache, o->facts, i);
         snprintf(to + n, size - n, "; %s would gain too little", cache);
@@ -154,11 +154,11 @@ static void put_limit(char *to, size_t size, const struct cw_auto *m, const stru
 {
     const struct cw_facts *f = o->facts;
     const struct cw_alternative *better = reason->better;
-    enum cw_bottleneck limit = limit_of(m, f, o, chosen->capacity, chosen->marker, false);
+    enum cw_bottleneck limit = limit_of(m, f, o, chosen->capacity, chosen->cache_point, false);
     char cache[80] = "";
     size_t n = 0;
     bool other = better && (memcmp(better->pools, chosen->pools, sizeof(better->pools)) != 0 ||
-                            better->marker != chosen->marker);
+                            better->cache_point != chosen->cache_point);
     bool more = other && better->capacity > chosen->capacity;
     if (limit == CW_BOTTLENECK_WORKERS && !more)
         put_more(to, size, o, chosen);
@@ -173,8 +173,8 @@ static void put_limit(char *to, size_t size, const struct cw_auto *m, const stru
     if (n >= size)
         return;
     n += put_count(to + n, size - n, f, better);
-    if (better->marker != chosen->marker)
-        put_place(cache, f, better->marker);
+    if (better->cache_point != chosen->cache_point)
+        put_place(cache, f, better->cache_point);
     snprintf(to + n, size - n, "%s%s%s would seem better, but %s", f->n_pools > 1 ? ")" : "",
              *cache ? ", " : "", cache, reason->but);
 }
@@ -192,14 +192,15 @@ static void put_why(char *to, size_t size, const struct cw_auto *m, const struct
     if (m->interval.n > 0)
         n = (size_t)snprintf(measured, sizeof(measured), ": %.4g s a batch with %d (step %.4g s)",
                              m->interval.mean, seen->workers, m->step.mean);
-    double computed_s = cw_outlook_batch_s(&sure, cw_auto_running(m, o->facts), (int)m->marker, m->cached);
+    double computed_s = cw_outlook_batch_s(&sure, cw_auto_running(m, o->facts), (int)m->cache_point,
+                                           m->cached);
     if (m->interval.n > 0 && computed_s > (1 + AHEAD) * m->interval.mean)
         n += (size_t)snprintf(measured + n, sizeof(measured) - n,
                               ", though by what they compute it is %.4g s", computed_s);
     if (seen->doubt >= LEAST_DOUBT)
         snprintf(measured + n, sizeof(measured) - n, ", which may be %.0f %% more", 100 * seen->doubt);
-    if (chosen->marker >= 0)
-        put_place(place, o->facts, chosen->marker);
+    if (chosen->cache_point >= 0)
+        put_place(place, o->facts, chosen->cache_point);
     snprintf(to, size, "%s%s; %s%s%s%s %s %.4g s: %s", reason->why, measured, workers, *place ? ", " : "",
              place, *place ? "," : "", chosen->workers == 1 ? "gives" : "give", chosen->batch_s, limit);
 }
@@ -220,33 +221,33 @@ static void put_cache_why(char *to, size_t size, const struct cw_auto *m, const 
     const struct cw_facts *f = o->facts;
     struct cw_alternative other = {.time_s = -1};
     char measured[96] = "", place[80], otherwise[200] = "";
-    for (int i = -1; i < f->n_markers; i++) {
+    for (int i = -1; i < f->n_cache_points; i++) {
         struct cw_alternative a = cw_outlook_rest(o, running, i);
-        if (i != chosen->marker && (other.time_s < 0 || a.time_s < other.time_s))
+        if (i != chosen->cache_point && (other.time_s < 0 || a.time_s < other.time_s))
             other = a;
     }
     if (m->interval.n > 0)
         snprintf(measured, sizeof(measured), ": %.4g s a batch (step %.4g s)", m->interval.mean,
                  m->step.mean);
     if (other.time_s >= 0) {
-        put_place(place, f, other.marker);
+        put_place(place, f, other.cache_point);
         bool same = fabs(other.time_s - chosen->time_s) <= SAME * chosen->time_s;
         snprintf(otherwise, sizeof(otherwise), ", %s %.4g s%s", place, rest_s(f, &other),
                  same                            ? ", too"
                  : other.time_s < chosen->time_s ? ", which is too little a gain"
                                                  : "");
     }
-    put_place(place, f, chosen->marker);
+    put_place(place, f, chosen->cache_point);
     snprintf(to, size, "%s%s; %s the rest of the job takes %.4g s a batch%s", reason->why, measured, place,
              rest_s(f, chosen), otherwise);
 }
 
-static void add_markers(struct cw_decision *d, const struct cw_outlook *o,
-                        const struct cw_alternative *chosen, const int *workers)
+static void add_cache_points(struct cw_decision *d, const struct cw_outlook *o,
+                             const struct cw_alternative *chosen, const int *workers)
 {
-    for (int i = -1; i < o->facts->n_markers && i < 2; i++) {
+    for (int i = -1; i < o->facts->n_cache_points && i < 2; i++) {
         struct cw_alternative other = cw_outlook_rest(o, workers, i);
-        if (i != chosen->marker)
+        if (i != chosen->cache_point)
             add_alternative(d, &other);
     }
 }
@@ -270,14 +271,14 @@ void cw_auto_record(const struct cw_auto *m, const struct cw_outlook *o, const s
                                .error = cw_auto_error(m),
                                .doubt = o->doubt,
                                .workers = n_running,
-                               .marker = (int)m->marker,
+                               .cache_point = (int)m->cache_point,
                                .cached = m->cached,
-                               .limit = limit_of(m, f, o, cw_auto_running(m, f), (int)m->marker, true)};
-    struct cw_alternative now = cw_outlook_rest(o, running, f->marker),
-                          as_is = cw_outlook_rest(o, running, chosen->marker);
+                               .limit = limit_of(m, f, o, cw_auto_running(m, f), (int)m->cache_point, true)};
+    struct cw_alternative now = cw_outlook_rest(o, running, f->cache_point),
+                          as_is = cw_outlook_rest(o, running, chosen->cache_point);
     add_alternative(d, f->fixed ? &as_is : chosen);
     add_alternative(d, &now);
-    add_markers(d, o, chosen, f->fixed ? running : chosen->pools);
+    add_cache_points(d, o, chosen, f->fixed ? running : chosen->pools);
     if (f->fixed) {
         put_cache_why(d->why, sizeof(d->why), m, o, &as_is, running, reason);
         return;

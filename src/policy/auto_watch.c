@@ -55,12 +55,12 @@ void cw_auto_begin_anew(struct cw_auto *m, double decisions)
     m->resting = m->past_s = m->past_cost = 0;
 }
 
-/* What markers save is measured by those who do not use them too. */
+/* What cache points save is measured by those who do not use them too. */
 static double saved_s(const struct cw_facts *f)
 {
     double sum = 0;
-    for (int i = 0; i < f->n_markers; i++)
-        sum += f->markers[i].prefix_s;
+    for (int i = 0; i < f->n_cache_points; i++)
+        sum += f->cache_points[i].prefix_s;
     return sum;
 }
 
@@ -133,13 +133,13 @@ static bool store_changed(double now, double before)
 static bool store_is_no_limit_now(const struct cw_auto *m, const struct cw_facts *f, double full)
 {
     double bytes = 0;
-    for (int i = 0; i < f->n_markers; i++)
-        bytes = CW_MAX(bytes, f->markers[i].bytes);
+    for (int i = 0; i < f->n_cache_points; i++)
+        bytes = CW_MAX(bytes, f->cache_points[i].bytes);
     return !(f->storage.read_bytes_per_s > 0) && m->read_bytes_per_s > 0 &&
            bytes / m->read_bytes_per_s > STORE_CHANGED * full;
 }
 
-/* What is known of the cache's storage, or of what markers save, is something else by now: that is to be
+/* What is known of the cache's storage, or of what cache points save, is something else by now: that is to be
  * looked at; what was measured of all else still holds. */
 static void watch_cache(struct cw_auto *m, const struct cw_facts *f)
 {
@@ -147,7 +147,7 @@ static void watch_cache(struct cw_auto *m, const struct cw_facts *f)
     bool store = store_changed(f->storage.read_bytes_per_s, m->read_bytes_per_s) ||
                  store_changed(f->storage.write_bytes_per_s, m->write_bytes_per_s) ||
                  store_is_no_limit_now(m, f, full);
-    if (f->n_markers == 0 || !(store || fabs(saved_s(f) - m->saved_s) > STORE_CHANGED * full))
+    if (f->n_cache_points == 0 || !(store || fabs(saved_s(f) - m->saved_s) > STORE_CHANGED * full))
         return;
     cw_auto_note_cache(m, f);
     cw_auto_begin_anew(m, 1);
@@ -230,17 +230,17 @@ void cw_auto_believe_waiting(struct cw_auto *m, double decisions, double now_s)
 
 bool cw_auto_cache_grows(struct cw_auto *m, const struct cw_facts *f)
 {
-    double cached = f->marker >= 0 ? f->markers[f->marker].cached : 0, more = fabs(cached - m->cached),
-           now = fabs(cached - m->cached_seen);
+    double cached = f->cache_point >= 0 ? f->cache_points[f->cache_point].cached : 0,
+           more = fabs(cached - m->cached), now = fabs(cached - m->cached_seen);
     m->cached_seen = cached;
-    return f->marker == (int)m->marker && more > CW_AUTO_GREW && now > STILL_GROWS * more;
+    return f->cache_point == (int)m->cache_point && more > CW_AUTO_GREW && now > STILL_GROWS * more;
 }
 
 bool cw_auto_cache_grew(struct cw_auto *m, const struct cw_facts *f, double now_s)
 {
-    double cached = f->marker >= 0 ? f->markers[f->marker].cached : 0;
+    double cached = f->cache_point >= 0 ? f->cache_points[f->cache_point].cached : 0;
     double least = CW_MAX(CW_AUTO_GREW * (1 - CW_MIN(cached, m->cached)), GREW_LEAST);
-    bool grew = f->marker == (int)m->marker && fabs(cached - m->cached) > least;
+    bool grew = f->cache_point == (int)m->cache_point && fabs(cached - m->cached) > least;
     if (!grew)
         return false;
     double full = cw_auto_all_s(m, f);
@@ -251,6 +251,6 @@ bool cw_auto_cache_grew(struct cw_auto *m, const struct cw_facts *f, double now_
     m->resting = 0;
     cw_auto_measure_anew(m, now_s);
     /* thought, not measured: weighs nothing */
-    m->compute = (struct cw_mean){0, CW_MAX(full - cached * cw_auto_prefix_s(f, f->marker), 0), 0};
+    m->compute = (struct cw_mean){0, CW_MAX(full - cached * cw_auto_prefix_s(f, f->cache_point), 0), 0};
     return m->n_points > 0;
 }

@@ -12,7 +12,7 @@ static void fixed_decide(const struct cw_policy *policy, struct cw_policy_memory
                          const struct cw_facts *facts, double now_s, struct cw_decision *d)
 {
     struct fixed *m = (struct fixed *)memory->values;
-    d->marker = -1;
+    d->cache_point = -1;
     int asked = (int)policy->parameter, n = CW_MIN(asked, cw_pools_together(facts).maximum);
     cw_pools_fill(facts, n, d);
     d->concluded = !m->decided;

@@ -62,7 +62,7 @@ static void hpa_decide(const struct cw_policy *policy, struct cw_policy_memory *
     m->busy_s += pool->busy * (now_s - m->seen_s);
     m->span_s += now_s - m->seen_s;
     m->seen_s = now_s;
-    d->marker = -1;
+    d->cache_point = -1;
     double before = m->workers;
     if (now_s >= m->next_s && m->span_s > 0) {
         sync(m, pool);

@@ -5,7 +5,7 @@
 #include "base/macro.h"
 
 #define COST_TOLERANCE 0.005
-#define MARKER_TOLERANCE 0.02 /* a cache that gains less is not worth the trouble */
+#define CACHE_POINT_TOLERANCE 0.02 /* a cache that gains less is not worth the trouble */
 #define WEIGHT 3      /* of the objective against the other measure, where one is given up for the other */
 #define TAIL_EPOCHS 8 /* of a cache that fills slowly, one by one; the rest as the last one */
 #define FULL 0.02     /* of an epoch less is as good as full */
@@ -17,20 +17,20 @@ static double least(double a, double b)
     return a < b ? a : b;
 }
 
-double cw_outlook_left(const struct cw_outlook *o, int marker, double cached)
+double cw_outlook_left(const struct cw_outlook *o, int cache_point, double cached)
 {
-    if (marker < 0 || !(o->compute_s > 0))
+    if (cache_point < 0 || !(o->compute_s > 0))
         return 1;
-    double computed = 1 - cached * o->facts->markers[marker].prefix_s / o->compute_s;
+    double computed = 1 - cached * o->facts->cache_points[cache_point].prefix_s / o->compute_s;
     return CW_MAX((1 - o->waiting) * computed + o->waiting * (1 - cached), 1e-6);
 }
 
-double cw_outlook_batch_s(const struct cw_outlook *o, double capacity, int marker, double cached)
+double cw_outlook_batch_s(const struct cw_outlook *o, double capacity, int cache_point, double cached)
 {
     const struct cw_storage_facts *st = &o->facts->storage;
-    const struct cw_marker_facts *m = marker >= 0 ? &o->facts->markers[marker] : NULL;
-    double s = CW_MAX(o->step_s,
-                      (1 + o->doubt) * cw_outlook_left(o, marker, cached) * cw_curve_s(&o->curve, capacity));
+    const struct cw_cache_point_facts *m = cache_point >= 0 ? &o->facts->cache_points[cache_point] : NULL;
+    double s = CW_MAX(o->step_s, (1 + o->doubt) * cw_outlook_left(o, cache_point, cached) *
+                                     cw_curve_s(&o->curve, capacity));
     double source = (m ? 1 - cached : 1) * st->source_bytes,
            ceiling = st->source_bytes_per_s > 0 ? st->source_bytes_per_s : o->source_bytes_per_s;
     if (ceiling > 0)
@@ -55,17 +55,17 @@ double cw_outlook_price_s(const struct cw_outlook *o, const struct cw_alternativ
 }
 
 /* The best workers for a long time of the same: when they start makes no difference. */
-static struct steady best_steady(const struct cw_outlook *o, int marker, double cached)
+static struct steady best_steady(const struct cw_outlook *o, int cache_point, double cached)
 {
     bool time = o->facts->objective == CW_OBJECTIVE_TIME;
     double best = 1e300;
     struct steady ret = {0};
     for (struct cw_rung n = {0}; cw_supply_next(&o->supply, 1, &n);) {
-        double s = cw_outlook_batch_s(o, cw_supply_capacity(&o->supply, n.workers), marker, cached);
+        double s = cw_outlook_batch_s(o, cw_supply_capacity(&o->supply, n.workers), cache_point, cached);
         best = least(best, time ? s : s * price_s(o, n.workers));
     }
     for (struct cw_rung n = {0}; cw_supply_next(&o->supply, 1, &n);) {
-        double s = cw_outlook_batch_s(o, cw_supply_capacity(&o->supply, n.workers), marker, cached),
+        double s = cw_outlook_batch_s(o, cw_supply_capacity(&o->supply, n.workers), cache_point, cached),
                cost = s * price_s(o, n.workers);
         if ((time ? s : cost) > best * (1 + (time ? CW_OUTLOOK_TIME_TOLERANCE : COST_TOLERANCE)))
             continue;
@@ -76,14 +76,14 @@ static struct steady best_steady(const struct cw_outlook *o, int marker, double 
 }
 
 /* The part of what is computed that the cache takes in time. */
-static double write_part(const struct cw_outlook *o, const struct cw_marker_facts *m, double cached,
+static double write_part(const struct cw_outlook *o, const struct cw_cache_point_facts *m, double cached,
                          double batch_s)
 {
     double bytes = (1 - cached) * m->bytes, speed = o->facts->storage.write_bytes_per_s;
     return speed > 0 && bytes > speed * batch_s ? speed * batch_s / bytes : 1;
 }
 
-static double room(const struct cw_outlook *o, const struct cw_marker_facts *m)
+static double room(const struct cw_outlook *o, const struct cw_cache_point_facts *m)
 {
     double all = m->bytes * o->facts->batches_per_epoch;
     return o->facts->storage.cache_bytes > 0 && all > 0 ? least(1, o->facts->storage.cache_bytes / all) : 1;
@@ -102,13 +102,13 @@ struct tail {
     double time_s[STEPS + 1], cost[STEPS + 1];
 };
 
-static void compute_tail(const struct cw_outlook *o, int marker, int step, struct tail *t)
+static void compute_tail(const struct cw_outlook *o, int cache_point, int step, struct tail *t)
 {
-    const struct cw_marker_facts *m = &o->facts->markers[marker];
+    const struct cw_cache_point_facts *m = &o->facts->cache_points[cache_point];
     double batches = o->facts->batches_per_epoch, cached = (double)step / STEPS,
            epochs = o->facts->epochs - o->facts->epoch - 1 - t->held;
     for (int i = 0; epochs > 0 && i < TAIL_EPOCHS; i++) {
-        struct steady s = best_steady(o, marker, cached);
+        struct steady s = best_steady(o, cache_point, cached);
         double more = least(cached + (1 - cached) * write_part(o, m, cached, s.batch_s),
                             CW_MAX(room(o, m), cached));
         double n = more - cached < 1e-3 || i == TAIL_EPOCHS - 1 ? epochs : 1,
@@ -121,27 +121,28 @@ static void compute_tail(const struct cw_outlook *o, int marker, int step, struc
     t->known[step] = true;
 }
 
-static void add_tail(const struct cw_outlook *o, int marker, double cached, struct tail *t,
+static void add_tail(const struct cw_outlook *o, int cache_point, double cached, struct tail *t,
                      struct cw_alternative *a)
 {
     int step = (int)least(cached * STEPS, STEPS - 1);
     double part = cached * STEPS - step;
     for (int i = step; i <= step + 1; i++)
         if (!t->known[i])
-            compute_tail(o, marker, i, t);
+            compute_tail(o, cache_point, i, t);
     a->time_s += t->time_s[step] + part * (t->time_s[step + 1] - t->time_s[step]);
     a->cost += t->cost[step] + part * (t->cost[step + 1] - t->cost[step]);
 }
 
 /* Whether the cache will never have more than now: it is full, or has no room. */
-static bool is_full(const struct cw_outlook *o, const struct cw_marker_facts *m)
+static bool is_full(const struct cw_outlook *o, const struct cw_cache_point_facts *m)
 {
     return m->cached >= room(o, m) - FULL;
 }
 
-bool cw_outlook_fills(const struct cw_outlook *o, int marker)
+bool cw_outlook_fills(const struct cw_outlook *o, int cache_point)
 {
-    return marker >= 0 && o->facts->epoch + 1 < o->facts->epochs && !is_full(o, &o->facts->markers[marker]);
+    return cache_point >= 0 && o->facts->epoch + 1 < o->facts->epochs &&
+           !is_full(o, &o->facts->cache_points[cache_point]);
 }
 
 /* Until workers of every pool have started. */
@@ -154,18 +155,18 @@ static double start_delay_s(const struct cw_facts *f)
 }
 
 /* For how many epochs after this one workers stay that are decided on now. */
-static double held_epochs(const struct cw_outlook *o, int marker)
+static double held_epochs(const struct cw_outlook *o, int cache_point)
 {
     const struct cw_facts *f = o->facts;
     double epochs = f->epochs - f->epoch - 1;
-    if (marker < 0 || epochs <= 0 || is_full(o, &f->markers[marker]))
+    if (cache_point < 0 || epochs <= 0 || is_full(o, &f->cache_points[cache_point]))
         return CW_MAX(epochs, 0);
-    double epoch_s = f->batches_per_epoch * best_steady(o, marker, 1).batch_s;
+    double epoch_s = f->batches_per_epoch * best_steady(o, cache_point, 1).batch_s;
     return epoch_s > 0 ? least(epochs, floor(HELD_DELAYS * start_delay_s(f) / epoch_s)) : epochs;
 }
 
 /* So many batches, with the part `cached` of them cached. */
-static void spend(const struct cw_outlook *o, struct cw_alternative *a, const struct cw_marker_facts *m,
+static void spend(const struct cw_outlook *o, struct cw_alternative *a, const struct cw_cache_point_facts *m,
                   double batches, double batch_s, double kept)
 {
     double seconds = batches * batch_s, gb = m ? 1e-9 * kept * m->bytes * o->facts->batches_per_epoch : 0;
@@ -210,27 +211,27 @@ static struct starting starting_of(const struct cw_outlook *o, const int *worker
 }
 
 /* The same with the workers that are decided on; until they have started it goes on with those that run. */
-static void pass(const struct cw_outlook *o, struct cw_alternative *a, const struct cw_marker_facts *m,
+static void pass(const struct cw_outlook *o, struct cw_alternative *a, const struct cw_cache_point_facts *m,
                  double batches, double cached, double kept, struct starting *until)
 {
     for (int i = 0; i < until->n; i++) {
-        double now_s = cw_outlook_batch_s(o, until->capacity[i], a->marker, cached),
+        double now_s = cw_outlook_batch_s(o, until->capacity[i], a->cache_point, cached),
                before = least(until->left_s[i] / now_s, batches);
         until->left_s[i] -= before * now_s;
         spend(o, a, m, before, now_s, kept);
         batches -= before;
     }
-    spend(o, a, m, batches, cw_outlook_batch_s(o, a->capacity, a->marker, cached), kept);
+    spend(o, a, m, batches, cw_outlook_batch_s(o, a->capacity, a->cache_point, cached), kept);
 }
 
 /* Epochs with the workers that are decided on now, while a cache fills; returns what is cached behind them.
  */
-static double hold(const struct cw_outlook *o, struct cw_alternative *a, const struct cw_marker_facts *m,
+static double hold(const struct cw_outlook *o, struct cw_alternative *a, const struct cw_cache_point_facts *m,
                    double cached, double epochs, struct starting *until)
 {
     double most = CW_MAX(room(o, m), cached);
     for (int i = 0; epochs > 0 && i < TAIL_EPOCHS; i++) {
-        double batch_s = cw_outlook_batch_s(o, a->capacity, a->marker, cached);
+        double batch_s = cw_outlook_batch_s(o, a->capacity, a->cache_point, cached);
         double more = least(cached + (1 - cached) * write_part(o, m, cached, batch_s), most);
         double n = more - cached < 1e-3 || i == TAIL_EPOCHS - 1 ? epochs : 1;
         pass(o, a, m, n * o->facts->batches_per_epoch, cached, more, until);
@@ -241,19 +242,20 @@ static double hold(const struct cw_outlook *o, struct cw_alternative *a, const s
 }
 
 /* Until workers are decided on anew, and what follows. */
-static struct cw_alternative rest(const struct cw_outlook *o, const int *workers, int marker,
+static struct cw_alternative rest(const struct cw_outlook *o, const int *workers, int cache_point,
                                   struct tail *tail)
 {
     const struct cw_facts *f = o->facts;
-    const struct cw_marker_facts *m = marker >= 0 ? &f->markers[marker] : NULL;
+    const struct cw_cache_point_facts *m = cache_point >= 0 ? &f->cache_points[cache_point] : NULL;
     double all = f->epochs * f->batches_per_epoch - f->batches_done,
            here = CW_MAX(least(all, (f->epoch + 1) * f->batches_per_epoch - f->batches_done), 0);
     double cached = m ? m->cached : 0, left = m && !is_full(o, m) ? here : all;
     struct starting until = starting_of(o, workers);
-    struct cw_alternative a = {.capacity = cw_supply_capacity(&o->supply, workers), .marker = marker};
+    struct cw_alternative a = {.capacity = cw_supply_capacity(&o->supply, workers),
+                               .cache_point = cache_point};
     for (int i = 0; i < f->n_pools; i++)
         a.workers += a.pools[i] = workers[i];
-    a.batch_s = cw_outlook_batch_s(o, a.capacity, marker, cached);
+    a.batch_s = cw_outlook_batch_s(o, a.capacity, cache_point, cached);
     double written =
         m ? m->written + left / f->batches_per_epoch * (1 - cached) * write_part(o, m, cached, a.batch_s) : 0;
     pass(o, &a, m, left, cached, cached + written, &until);
@@ -263,28 +265,28 @@ static struct cw_alternative rest(const struct cw_outlook *o, const int *workers
     a.held_s = a.time_s;
     a.held_cost = a.cost;
     if (m && !is_full(o, m))
-        add_tail(o, marker, cached, tail, &a);
+        add_tail(o, cache_point, cached, tail, &a);
     return a;
 }
 
-struct cw_alternative cw_outlook_rest(const struct cw_outlook *o, const int *workers, int marker)
+struct cw_alternative cw_outlook_rest(const struct cw_outlook *o, const int *workers, int cache_point)
 {
-    struct tail tail = {.held = held_epochs(o, marker)};
-    return rest(o, workers, marker, &tail);
+    struct tail tail = {.held = held_epochs(o, cache_point)};
+    return rest(o, workers, cache_point, &tail);
 }
 
-struct cw_alternative cw_outlook_keep(const struct cw_outlook *o, const int *workers, int marker)
+struct cw_alternative cw_outlook_keep(const struct cw_outlook *o, const int *workers, int cache_point)
 {
     struct tail tail = {.held = CW_MAX(o->facts->epochs - o->facts->epoch - 1, 0)};
-    return rest(o, workers, marker, &tail);
+    return rest(o, workers, cache_point, &tail);
 }
 
 struct cw_alternative cw_outlook_like(const struct cw_outlook *o, const struct cw_alternative *like,
-                                      double capacity, int marker)
+                                      double capacity, int cache_point)
 {
     int workers[CW_POLICY_POOLS];
     cw_supply_fill(&o->supply, like->order, capacity, workers);
-    struct cw_alternative a = cw_outlook_rest(o, workers, marker);
+    struct cw_alternative a = cw_outlook_rest(o, workers, cache_point);
     a.order = like->order;
     return a;
 }
@@ -323,19 +325,19 @@ static bool as_good(const struct cw_outlook *o, const struct cw_alternative *a,
            a->held_cost <= best->held_cost * (1 + COST_TOLERANCE);
 }
 
-/* The best workers with a marker. */
-static struct cw_alternative best_of(const struct cw_outlook *o, int marker)
+/* The best workers with a cache point. */
+static struct cw_alternative best_of(const struct cw_outlook *o, int cache_point)
 {
     bool time = o->facts->objective == CW_OBJECTIVE_TIME;
     struct cw_alternative best = {0}, ret = {0};
-    struct tail tail = {.held = held_epochs(o, marker)};
+    struct tail tail = {.held = held_epochs(o, cache_point)};
     for (struct cw_rung n = {0}; cw_supply_next(&o->supply, CW_SUPPLY_ORDERS, &n);) {
-        struct cw_alternative a = rest(o, n.workers, marker, &tail);
+        struct cw_alternative a = rest(o, n.workers, cache_point, &tail);
         if (!best.workers || objective_of(o, &a) < objective_of(o, &best))
             best = a;
     }
     for (struct cw_rung n = {0}; cw_supply_next(&o->supply, CW_SUPPLY_ORDERS, &n);) {
-        struct cw_alternative a = rest(o, n.workers, marker, &tail);
+        struct cw_alternative a = rest(o, n.workers, cache_point, &tail);
         a.order = n.order;
         if (as_good(o, &a, &best) && (!ret.workers || (time ? a.cost < ret.cost : a.time_s < ret.time_s)))
             ret = a;
@@ -343,14 +345,14 @@ static struct cw_alternative best_of(const struct cw_outlook *o, int marker)
     return ret;
 }
 
-struct cw_alternative cw_outlook_best(const struct cw_outlook *o, double marker_gain)
+struct cw_alternative cw_outlook_best(const struct cw_outlook *o, double cache_point_gain)
 {
-    struct cw_alternative best = best_of(o, o->facts->marker);
-    for (int m = -1; m < o->facts->n_markers; m++) {
-        if (m == o->facts->marker)
+    struct cw_alternative best = best_of(o, o->facts->cache_point);
+    for (int m = -1; m < o->facts->n_cache_points; m++) {
+        if (m == o->facts->cache_point)
             continue;
         struct cw_alternative a = best_of(o, m);
-        if (cw_outlook_gain(o, &a, &best, false) > CW_MAX(marker_gain, MARKER_TOLERANCE))
+        if (cw_outlook_gain(o, &a, &best, false) > CW_MAX(cache_point_gain, CACHE_POINT_TOLERANCE))
             best = a;
     }
     return best;

@@ -1,5 +1,5 @@
-/* What the rest of a job would take: time and cost by number of workers and marker. Autoscale and autocache
- * choose among these together. */
+/* What the rest of a job would take: time and cost by number of workers and cache point. Autoscale and
+ * autocache choose among these together. */
 #pragma once
 #include "policy/curve.h"
 #include "policy/supply.h"
@@ -22,35 +22,35 @@ struct cw_outlook { /* what is believed */
     double past_time_s, past_cost;
 };
 
-/* What is left of a worker's time for a batch with the part `cached` of marker's chunks (marker -1: all):
- * computing less the prefix, waiting for less of the source. */
-double cw_outlook_left(const struct cw_outlook *o, int marker, double cached);
+/* What is left of a worker's time for a batch with the part `cached` of cache point's chunks (cache point -1:
+ * all): computing less the prefix, waiting for less of the source. */
+double cw_outlook_left(const struct cw_outlook *o, int cache_point, double cached);
 
-/* A batch with this capacity, reading the part `cached` of marker's chunks (marker -1: none). */
-double cw_outlook_batch_s(const struct cw_outlook *o, double capacity, int marker, double cached);
+/* A batch with this capacity, reading the part `cached` of cache point's chunks (cache point -1: none). */
+double cw_outlook_batch_s(const struct cw_outlook *o, double capacity, int cache_point, double cached);
 
 /* What a second costs with the workers of an alternative, the client's with it. */
 double cw_outlook_price_s(const struct cw_outlook *o, const struct cw_alternative *a);
 
-/* The rest of the job with so many workers of each pool from now on (from when they have started) and marker;
- * where the cache fills, with the best number afterwards. */
-struct cw_alternative cw_outlook_rest(const struct cw_outlook *o, const int *workers, int marker);
+/* The rest of the job with so many workers of each pool from now on (from when they have started) and cache
+ * point; where the cache fills, with the best number afterwards. */
+struct cw_alternative cw_outlook_rest(const struct cw_outlook *o, const int *workers, int cache_point);
 /* The same, but nothing is decided any more, however full the cache becomes. */
-struct cw_alternative cw_outlook_keep(const struct cw_outlook *o, const int *workers, int marker);
+struct cw_alternative cw_outlook_keep(const struct cw_outlook *o, const int *workers, int cache_point);
 /* Like an alternative, with this capacity at most, filled in the same order. */
 struct cw_alternative cw_outlook_like(const struct cw_outlook *o, const struct cw_alternative *a,
-                                      double capacity, int marker);
+                                      double capacity, int cache_point);
 
 /* More of the epoch will be cached than now: what is best then can be foreseen to be something else. */
-bool cw_outlook_fills(const struct cw_outlook *o, int marker);
+bool cw_outlook_fills(const struct cw_outlook *o, int cache_point);
 
 /*
  * The best there is. For objective `time` the cheapest of those that take at most 1.5 % longer than the
  * fastest: so waiting stays below 2 %. For `cost` the fastest of those that cost at most 0.5 % more than the
- * cheapest. Both in all, and as long as the workers stay. Another marker than the one in use must gain more
- * than marker_gain, and 2 %.
+ * cheapest. Both in all, and as long as the workers stay. Another cache point than the one in use must gain
+ * more than cache_point_gain, and 2 %.
  */
-struct cw_alternative cw_outlook_best(const struct cw_outlook *o, double marker_gain);
+struct cw_alternative cw_outlook_best(const struct cw_outlook *o, double cache_point_gain);
 /*
  * By how much a is better than b: 0.1 is 10 % less of what the objective is, for the whole job. Where that is
  * about equal the other measure counts, unless `only`.

@@ -15,7 +15,7 @@
 #include "policy/mean.h"
 
 #define CW_POLICY_POOLS 5 /* four provisioners, and workers that belong to none */
-#define CW_POLICY_MARKERS 16
+#define CW_POLICY_CACHE_POINTS 16
 #define CW_POLICY_ALTERNATIVES 8
 
 /* The pool of workers that belong to none. */
@@ -54,7 +54,7 @@ struct cw_pool_facts {
     double busy; /* the part of the workers' time that this was, 0 to 1 */
 };
 
-struct cw_marker_facts { /* an `autocache()` of the pipeline */
+struct cw_cache_point_facts { /* an `autocache()` of the pipeline */
     const char *name;
     /* computing up to here, per batch, less what reading takes of a worker's threads: what they are spared;
      * negative where reading takes longer */
@@ -78,9 +78,10 @@ struct cw_facts {
     struct cw_pool_facts pools[CW_POLICY_POOLS];
     int n_pools;
     bool fixed; /* the workers are those that run, whatever is decided: only where to cache is a question */
-    const struct cw_marker_facts *markers; /* at most CW_POLICY_MARKERS, in the pipeline's order */
-    int n_markers;
-    int marker; /* in use; -1: none */
+    const struct cw_cache_point_facts
+        *cache_points; /* at most CW_POLICY_CACHE_POINTS, in the pipeline's order */
+    int n_cache_points;
+    int cache_point; /* in use; -1: none */
     struct cw_storage_facts storage;
     double epoch, epochs; /* the one at hand, from 0; how many there are */
     double batches_per_epoch;
@@ -111,7 +112,7 @@ struct cw_alternative { /* what else could be done, and what it was thought to g
     int pools[CW_POLICY_POOLS], workers; /* of each pool; of all */
     double capacity;                     /* what these are together, in workers of the first pool */
     int order;                           /* in which pools were filled: supply.h */
-    int marker;
+    int cache_point;
     double batch_s, time_s, cost;
     /* of these the part for which the workers stay: until a cache is full there is another best number */
     double held_s, held_cost;
@@ -121,14 +122,14 @@ struct cw_seen {                                        /* what the decision res
     double step_s, wait_s, interval_s, compute_s, busy; /* per batch */
     double error;                                       /* standard error of the interval, relative */
     double doubt; /* by this part workers are taken to be slower than measured, in all alternatives */
-    int workers, marker;
+    int workers, cache_point;
     double cached;
     enum cw_bottleneck limit;
 };
 
 struct cw_decision {
     int workers[CW_POLICY_POOLS]; /* to have, per pool */
-    int marker;                   /* to read and write; -1: none */
+    int cache_point;              /* to read and write; -1: none */
     /* a batch waits until it was written; else what the cache can't take at once is not written */
     bool write_waits;
     bool concluded; /* this call decided something (staying included): a record. Else this is what stands */
@@ -140,8 +141,8 @@ struct cw_decision {
     char why[512];
 };
 
-/* {"what", "seen", "alternatives", "before", "chosen", "why"}; markers by name. "what" is before and chosen
- * in words. New, or NULL without memory. */
+/* {"what", "seen", "alternatives", "before", "chosen", "why"}; cache points by name. "what" is before and
+ * chosen in words. New, or NULL without memory. */
 json_t *cw_decision_json(const struct cw_decision *d, const struct cw_facts *facts);
 
 /* ---- a policy ---- */
@@ -165,7 +166,7 @@ struct cw_field { /* of the memory; the last one has no name */
 struct cw_policy {
     const char *name; /* as in --policy; one that ends with ":" takes a number behind it */
     const char *summary;
-    bool caches; /* it decides about markers; else decision.marker is always -1 */
+    bool caches; /* it decides about cache points; else decision.cache_point is always -1 */
     const struct cw_field *fields;
     double parameter; /* for policies that differ in a number only; what stood behind the ":" */
     /* Called with each report of the job, about once a second, more often at first. `d` comes empty. */

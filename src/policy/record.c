@@ -13,14 +13,15 @@ const char *cw_bottleneck_name(enum cw_bottleneck limit)
     return names[limit];
 }
 
-static const char *marker_name(const struct cw_facts *facts, int marker)
+static const char *cache_point_name(const struct cw_facts *facts, int cache_point)
 {
-    return marker >= 0 && marker < facts->n_markers ? facts->markers[marker].name : NULL;
+    return cache_point >= 0 && cache_point < facts->n_cache_points ? facts->cache_points[cache_point].name
+                                                                   : NULL;
 }
 
-static json_t *marker_json(const struct cw_facts *facts, int marker)
+static json_t *cache_point_json(const struct cw_facts *facts, int cache_point)
 {
-    const char *name = marker_name(facts, marker);
+    const char *name = cache_point_name(facts, cache_point);
     return name ? json_string(name) : json_null();
 }
 
@@ -49,13 +50,13 @@ static json_t *what_json(const struct cw_decision *d, const struct cw_facts *fac
         cw_text_add(&t, ", as before");
     else if (!facts->fixed && before > 0)
         cw_text_add(&t, ", %d before", before);
-    if (facts->n_markers > 0 || facts->fixed) {
+    if (facts->n_cache_points > 0 || facts->fixed) {
         cw_text_add(&t, facts->fixed ? "cached " : "; cached ");
-        put_place(&t, marker_name(facts, d->marker));
+        put_place(&t, cache_point_name(facts, d->cache_point));
     }
-    if (facts->n_markers > 0 && d->marker != facts->marker) {
+    if (facts->n_cache_points > 0 && d->cache_point != facts->cache_point) {
         cw_text_add(&t, ", ");
-        put_place(&t, marker_name(facts, facts->marker));
+        put_place(&t, cache_point_name(facts, facts->cache_point));
         cw_text_add(&t, " before");
     }
     json_t *what = t.failed ? NULL : json_string(t.data);
@@ -75,8 +76,8 @@ static json_t *pools_json(const struct cw_facts *facts, const int *workers)
 static json_t *alternative_json(const struct cw_facts *facts, const struct cw_alternative *a)
 {
     json_t *o = json_pack("{s:i, s:o, s:f, s:f, s:f, s:f, s:f}", "workers", a->workers, "cache",
-                          marker_json(facts, a->marker), "batch_s", a->batch_s, "time_s", a->time_s, "cost",
-                          a->cost, "held_s", a->held_s, "held_cost", a->held_cost);
+                          cache_point_json(facts, a->cache_point), "batch_s", a->batch_s, "time_s", a->time_s,
+                          "cost", a->cost, "held_s", a->held_s, "held_cost", a->held_cost);
     if (facts->n_pools > 1)
         json_object_set_new(o, "pools", pools_json(facts, a->pools));
     return o;
@@ -98,8 +99,8 @@ json_t *cw_decision_json(const struct cw_decision *d, const struct cw_facts *fac
         "s:s}",
         "what", what_json(d, facts), "seen", "step_s", s->step_s, "wait_s", s->wait_s, "interval_s",
         s->interval_s, "compute_s", s->compute_s, "busy", s->busy, "error", s->error, "doubt", s->doubt,
-        "workers", s->workers, "cache", marker_json(facts, s->marker), "cached", s->cached, "limit",
+        "workers", s->workers, "cache", cache_point_json(facts, s->cache_point), "cached", s->cached, "limit",
         cw_bottleneck_name(s->limit), "alternatives", alternatives, "before", "workers",
-        pools_json(facts, before), "cache", marker_json(facts, facts->marker), "chosen", "workers",
-        pools_json(facts, d->workers), "cache", marker_json(facts, d->marker), "why", why);
+        pools_json(facts, before), "cache", cache_point_json(facts, facts->cache_point), "chosen", "workers",
+        pools_json(facts, d->workers), "cache", cache_point_json(facts, d->cache_point), "why", why);
 }

@@ -1,7 +1,7 @@
 /*
  * script: a fixed sequence of decisions, one for each report, whatever was measured: one worker; all workers;
- * no cache; a cache at the first marker. For a job without markers it ends with all workers. Only in test
- * builds (-Dcrash_points=true), for tests of how decisions are carried out and shown.
+ * no cache; a cache at the first cache point. For a job without cache points it ends with all workers. Only
+ * in test builds (-Dcrash_points=true), for tests of how decisions are carried out and shown.
  */
 #include "policy/policies.h"
 
@@ -16,7 +16,7 @@ struct script {
 
 /* Adds an alternative for each pool that can run n workers: n workers of that pool alone, with made-up
  * figures. */
-static void add_alternatives(const struct cw_facts *f, int n, int marker, struct cw_decision *d)
+static void add_alternatives(const struct cw_facts *f, int n, int cache_point, struct cw_decision *d)
 {
     for (int i = 0; i < f->n_pools && d->n_alternatives < CW_POLICY_ALTERNATIVES; i++) {
         if (f->pools[i].maximum < n)
@@ -24,7 +24,7 @@ static void add_alternatives(const struct cw_facts *f, int n, int marker, struct
         struct cw_alternative *a = &d->alternatives[d->n_alternatives++];
         *a = (struct cw_alternative){.workers = n,
                                      .capacity = n,
-                                     .marker = marker,
+                                     .cache_point = cache_point,
                                      .batch_s = 0.5 / n,
                                      .time_s = 500.0 / n,
                                      .cost = 2,
@@ -45,11 +45,11 @@ static void script_decide(const struct cw_policy *policy, struct cw_policy_memor
     };
     struct script *m = (struct script *)memory->values;
     (void)policy, (void)now_s;
-    int last = f->n_markers > 0 ? CACHED_AT_THE_FIRST : ALL_WORKERS;
+    int last = f->n_cache_points > 0 ? CACHED_AT_THE_FIRST : ALL_WORKERS;
     d->concluded = m->step < last;
     m->step += d->concluded;
     int step = (int)m->step, n = step == ONE_WORKER ? 1 : cw_pools_together(f).maximum;
-    d->marker = f->n_markers > 0 && step != CACHED_NOWHERE ? 0 : -1;
+    d->cache_point = f->n_cache_points > 0 && step != CACHED_NOWHERE ? 0 : -1;
     cw_pools_fill(f, n, d);
     d->seen = (struct cw_seen){.step_s = 0.4,
                                .wait_s = 0.1,
@@ -58,9 +58,9 @@ static void script_decide(const struct cw_policy *policy, struct cw_policy_memor
                                .busy = 1,
                                .error = 0.05,
                                .workers = n,
-                               .marker = d->marker,
+                               .cache_point = d->cache_point,
                                .limit = CW_BOTTLENECK_WORKERS};
-    add_alternatives(f, n, d->marker, d);
+    add_alternatives(f, n, d->cache_point, d);
     snprintf(d->why, sizeof(d->why), "%s", why[step]);
 }
 

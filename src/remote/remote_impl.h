@@ -11,7 +11,7 @@
 #include "remote/remote.h"
 #include "remote/placer.h"
 #include "order/iterator.h"
-#include "engine/remnant.h"
+#include "engine/part.h"
 #include "net/conn.h"
 #include "remote/wire.h"
 
@@ -52,7 +52,7 @@ struct piece {
     struct cw_error *failed; /* HERE: why it can't be had; of keys, why the range ends behind them; else: */
     struct remote_batch *batch; /* WHAT_BATCHES, WHAT_ROWS */
     struct cw_quarantined *quarantined;
-    struct cw_remnant rows; /* WHAT_PART, or `part` */
+    struct cw_part rows; /* WHAT_PART, or `part` */
     /* WHAT_KEYS: those that came last, and the placer does not know; the others are before `first` */
     uint16_t *keys;
     size_t n_keys;

@@ -36,7 +36,7 @@ static int put_together(struct remote *r, unsigned key, struct piece *pieces, st
     if (status < 0)
         return status;
     for (struct piece *p = pieces; p && status >= 0; p = p->more)
-        status = cw_remnant_join(whole, &p->rows, err);
+        status = cw_part_join(whole, &p->rows, err);
     if (status >= 0)
         status = cw_assembly_finish(whole, &r->slabs, err);
     if (status < 0) {

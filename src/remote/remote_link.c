@@ -140,7 +140,7 @@ static int on_batch(struct link *l, uint64_t request, const Cachew__Batch *m, st
 }
 
 /* The piece that rows from a worker were asked for; NULL: no piece waits for them. Mutex held. */
-static struct piece *piece_of_rows(const struct remote *r, const Cachew__Remnant *m, uint64_t n)
+static struct piece *piece_of_rows(const struct remote *r, const Cachew__Part *m, uint64_t n)
 {
     uint64_t size = r->compiled->batch_size, g = m->begin / size + m->first;
     struct piece *p = r->pieces;
@@ -152,29 +152,29 @@ static struct piece *piece_of_rows(const struct remote *r, const Cachew__Remnant
     return p;
 }
 
-static int on_remnant(struct link *l, uint64_t request, const Cachew__Remnant *m, struct cw_slab *payload,
-                      size_t size, struct cw_error *err)
+static int on_part(struct link *l, uint64_t request, const Cachew__Part *m, struct cw_slab *payload,
+                   size_t size, struct cw_error *err)
 {
     struct remote *r = l->remote;
-    struct cw_remnant remnant = {0};
-    int status = cw_wire_remnant_read(m, payload ? payload->data : NULL, size, r->compiled, &remnant, err);
+    struct cw_part part = {0};
+    int status = cw_wire_part_read(m, payload ? payload->data : NULL, size, r->compiled, &part, err);
     if (payload)
         cw_slab_put(payload);
     if (status < 0)
         return status;
-    cw_crash_point("client-remnant");
+    cw_crash_point("client-part");
     CW_WITH (&r->mutex) {
-        struct piece *p = piece_of_rows(r, m, remnant.n);
+        struct piece *p = piece_of_rows(r, m, part.n);
         if (p) {
-            p->rows = remnant;
-            remnant = (struct cw_remnant){0};
+            p->rows = part;
+            part = (struct cw_part){0};
             piece_came(r, p);
             cw_remote_wake(r); /* the cursor may move on */
         } else {
             piece_differs(l, request, m->epoch, m->begin, m->first);
         }
     }
-    cw_remnant_deinit(&remnant);
+    cw_part_deinit(&part);
     return 0;
 }
 
@@ -292,7 +292,7 @@ static int link_payload(void *user, struct cw_conn *c CW_UNUSED, const Cachew__E
 {
     struct link *l = user;
     struct cw_slab *slab;
-    if (m->of_case != CACHEW__ENVELOPE__OF_BATCH && m->of_case != CACHEW__ENVELOPE__OF_REMNANT)
+    if (m->of_case != CACHEW__ENVELOPE__OF_BATCH && m->of_case != CACHEW__ENVELOPE__OF_PART)
         return cw_error_set(err, CW_E_SERVICE, "a payload of %zu bytes came with a message that has none",
                             size);
     int status = cw_slab_get(&l->remote->slabs, size, &slab, err);
@@ -322,8 +322,8 @@ static int link_message(void *user, struct cw_conn *c CW_UNUSED, const Cachew__E
         if ((status = on_batch(l, m->re, m->batch, slab, size, err)) >= 0)
             slab = NULL;
         break;
-    case CACHEW__ENVELOPE__OF_REMNANT:
-        status = on_remnant(l, m->re, m->remnant, CW_STEAL(slab), size, err);
+    case CACHEW__ENVELOPE__OF_PART:
+        status = on_part(l, m->re, m->part, CW_STEAL(slab), size, err);
         break;
     default:
         status = on_word(l, m, fds, n_fds, err);

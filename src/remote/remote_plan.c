@@ -207,7 +207,7 @@ void cw_piece_drop(struct remote *r, struct piece **at)
     if (p->batch)
         cw_remote_batch_drop(p->batch);
     cw_quarantined_free(p->quarantined);
-    cw_remnant_deinit(&p->rows);
+    cw_part_deinit(&p->rows);
     free(p->keys);
     free(p->failed);
     free(p);
@@ -444,7 +444,7 @@ struct place cw_remote_cursor(const struct remote *r)
     }
     for (const struct piece *p = r->pieces; p; p = p->next) {
         struct place of = {.epoch = p->epoch, .position = p->begin};
-        at = p->state != HERE && cw_before(of, at) && !cw_mutated("remnant") ? of : at;
+        at = p->state != HERE && cw_before(of, at) && !cw_mutated("part") ? of : at;
     }
     return at;
 }

@@ -277,45 +277,45 @@ int cw_wire_batch_read(const Cachew__Batch *m, const struct cw_compiled *c, cons
     return 0;
 }
 
-/* ---- remnants ---- */
+/* ---- parts ---- */
 
-int cw_wire_remnant_write(const struct cw_remnant *r, struct cw_wire_remnant *ret, struct cw_error *err)
+int cw_wire_part_write(const struct cw_part *r, struct cw_wire_part *ret, struct cw_error *err)
 {
     size_t n = count(r->quarantined);
     uint8_t *memory = malloc(
         CW_MAX(n * (sizeof(Cachew__Quarantined) + sizeof(void *) + 2 * ID_BYTES) + r->n * ID_BYTES, 1));
     if (!memory)
-        return cw_error_nomem(err, r->n * ID_BYTES, "a remnant's message");
-    *ret = (struct cw_wire_remnant){.memory = memory};
+        return cw_error_nomem(err, r->n * ID_BYTES, "a part's message");
+    *ret = (struct cw_wire_part){.memory = memory};
     Cachew__Quarantined *messages = (Cachew__Quarantined *)(void *)memory,
                         **list = (Cachew__Quarantined **)(void *)(messages + n);
     uint8_t *at = (uint8_t *)(list + n);
     write_quarantined(r->quarantined, messages, list, at);
     at += n * 2 * ID_BYTES;
-    ret->message = (Cachew__Remnant){CW_MESSAGE(remnant), .n_quarantined = n, .quarantined = list,
-                                     .n = (uint32_t)r->n, .ids = {.data = at, .len = r->n * ID_BYTES}};
+    ret->message = (Cachew__Part){CW_MESSAGE(part), .n_quarantined = n, .quarantined = list,
+                                  .n = (uint32_t)r->n, .ids = {.data = at, .len = r->n * ID_BYTES}};
     for (uint64_t i = 0; i < r->n; i++)
         write_id(at + i * ID_BYTES, &r->ids[i]);
     return 0;
 }
 
-void cw_wire_remnant_deinit(struct cw_wire_remnant *w)
+void cw_wire_part_deinit(struct cw_wire_part *w)
 {
     free(w->memory);
-    *w = (struct cw_wire_remnant){0};
+    *w = (struct cw_wire_part){0};
 }
 
-int cw_wire_remnant_read(const Cachew__Remnant *m, const void *payload, size_t size,
-                         const struct cw_compiled *c, struct cw_remnant *ret, struct cw_error *err)
+int cw_wire_part_read(const Cachew__Part *m, const void *payload, size_t size, const struct cw_compiled *c,
+                      struct cw_part *ret, struct cw_error *err)
 {
-    struct cw_remnant r = {.n = m->n, .size = size};
+    struct cw_part r = {.n = m->n, .size = size};
     int status = read_ids(&m->ids, m->n, c, &r.ids, err);
     if (status >= 0)
         status = read_quarantined(m->quarantined, m->n_quarantined, c, &r.quarantined, err);
     if (status >= 0 && !(r.data = malloc(CW_MAX(size, 1))))
-        status = cw_error_nomem(err, size, "a remnant");
+        status = cw_error_nomem(err, size, "a part");
     if (status < 0) {
-        cw_remnant_deinit(&r);
+        cw_part_deinit(&r);
         return status;
     }
     if (size)

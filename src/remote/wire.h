@@ -1,12 +1,12 @@
 /*
- * Batches and remnants as messages, and back (docs/protocol.md). What is read comes from another process:
+ * Batches and parts as messages, and back (docs/protocol.md). What is read comes from another process:
  * everything in it is checked against what the pipeline makes, and against the memory that came with it. Any
  * thread.
  */
 #pragma once
 #include <sys/uio.h>
 
-#include "engine/remnant.h"
+#include "engine/part.h"
 #include "proto/cachew.pb-c.h"
 
 struct cw_memory {
@@ -34,16 +34,14 @@ int cw_wire_batch_read(const Cachew__Batch *m, const struct cw_compiled *c, cons
                        struct cw_batch *b, struct cw_quarantined **ret_quarantined,
                        struct cw_error *err) _must_check_;
 
-/* A remnant on its way out: the payload is its data. */
-struct cw_wire_remnant {
-    Cachew__Remnant message;
+/* A part on its way out: the payload is its data. */
+struct cw_wire_part {
+    Cachew__Part message;
     void *memory;
 };
 
-int cw_wire_remnant_write(const struct cw_remnant *r, struct cw_wire_remnant *ret,
-                          struct cw_error *err) _must_check_;
-void cw_wire_remnant_deinit(struct cw_wire_remnant *w);
-/* Copies; *ret is new. Whether the rows fit the pipeline, cw_remnant_join looks at. */
-int cw_wire_remnant_read(const Cachew__Remnant *m, const void *payload, size_t size,
-                         const struct cw_compiled *c, struct cw_remnant *ret,
-                         struct cw_error *err) _must_check_;
+int cw_wire_part_write(const struct cw_part *r, struct cw_wire_part *ret, struct cw_error *err) _must_check_;
+void cw_wire_part_deinit(struct cw_wire_part *w);
+/* Copies; *ret is new. Whether the rows fit the pipeline, cw_part_join looks at. */
+int cw_wire_part_read(const Cachew__Part *m, const void *payload, size_t size, const struct cw_compiled *c,
+                      struct cw_part *ret, struct cw_error *err) _must_check_;

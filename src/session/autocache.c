@@ -63,9 +63,9 @@ struct cw_autocache {
 struct told {
     struct cw_facts facts;
     struct cw_client_facts client;
-    struct cw_marker_facts markers[CW_POLICY_MARKERS];
-    char names[CW_POLICY_MARKERS][CW_MARKER_NAME];
-    int64_t numbers[CW_POLICY_MARKERS];
+    struct cw_cache_point_facts cache_points[CW_POLICY_CACHE_POINTS];
+    char names[CW_POLICY_CACHE_POINTS][CW_CACHE_POINT_NAME];
+    int64_t numbers[CW_POLICY_CACHE_POINTS];
     double compute_s; /* of a batch, nothing cached; 0: not known */
     bool stored;      /* an earlier run measured something of it */
 };
@@ -120,14 +120,14 @@ static void tell_epochs(const struct cw_autocache *a, double per_batch, struct c
     f->batches_done = a->epoch * f->batches_per_epoch + CW_MIN(a->done, f->batches_per_epoch);
 }
 
-/* The cache's reading speed: as it was for what is in use, or for another marker; else as the store found it.
- * 0: as quick as memory. */
+/* The cache's reading speed: as it was for what is in use, or for another cache point; else as the store
+ * found it. 0: as quick as memory. */
 static double read_speed(const struct cw_choice *choices, unsigned n, int64_t in_use,
                          const struct cw_cache_facts *store)
 {
     const struct cw_choice *known = NULL;
     for (unsigned k = 1; k < n; k++)
-        if (choices[k].was_read && (!known || choices[k].marker == in_use))
+        if (choices[k].was_read && (!known || choices[k].cache_point == in_use))
             known = &choices[k];
     if (known)
         return known->store_s > 0 ? known->bytes / known->store_s : 0;
@@ -140,32 +140,33 @@ static void tell_store(struct cw_autocache *a, const struct cw_cache_facts *stor
     f->cache_bytes = (double)cw_cache_quota(a->local->cache);
 }
 
-static void tell_markers(const struct cw_autocache *a, double per_batch, const struct cw_cache_facts *store,
-                         struct told *t)
+static void tell_cache_points(const struct cw_autocache *a, double per_batch,
+                              const struct cw_cache_facts *store, struct told *t)
 {
     struct cw_choice choices[CW_CHOICES_MAX];
     struct cw_facts *f = &t->facts;
-    int64_t in_use = cw_runner_marker(a->runner);
+    int64_t in_use = cw_runner_cache_point(a->runner);
     unsigned n = cw_runner_choices(a->runner, choices);
     double compute_s = choices[0].compute_s;
-    f->marker = -1;
-    f->markers = t->markers;
+    f->cache_point = -1;
+    f->cache_points = t->cache_points;
     for (unsigned k = 1; k < n; k++) {
         const struct cw_choice *c = &choices[k];
-        int i = f->n_markers++;
-        if (c->marker == in_use && !c->unread) /* else it is as if none were */
-            f->marker = i;
+        int i = f->n_cache_points++;
+        if (c->cache_point == in_use && !c->unread) /* else it is as if none were */
+            f->cache_point = i;
         if (!(compute_s > 0))
             compute_s = c->compute_s;
         cw_caching_name(c->op, t->names[i]);
-        t->numbers[i] = c->marker;
+        t->numbers[i] = c->cache_point;
         t->stored |= c->stored;
         bool known = compute_s > 0 && (c->was_read || c->read_s > 0);
-        t->markers[i] = (struct cw_marker_facts){.name = t->names[i],
-                                                 .prefix_s = known ? per_batch * (compute_s - c->read_s) : 0,
-                                                 .bytes = per_batch * c->bytes,
-                                                 .cached = c->cached,
-                                                 .written = c->written};
+        t->cache_points[i] = (struct cw_cache_point_facts){
+            .name = t->names[i],
+            .prefix_s = known ? per_batch * (compute_s - c->read_s) : 0,
+            .bytes = per_batch * c->bytes,
+            .cached = c->cached,
+            .written = c->written};
     }
     t->compute_s = per_batch * compute_s;
     f->storage.read_bytes_per_s = read_speed(choices, n, in_use, store);
@@ -201,7 +202,7 @@ static void tell(struct cw_autocache *a, uint64_t now, struct told *t)
     tell_epochs(a, per_batch, &t->facts);
     cw_cache_facts(a->local->cache, &store);
     tell_store(a, &store, &t->facts.storage);
-    tell_markers(a, per_batch, &store, t);
+    tell_cache_points(a, per_batch, &store, t);
 }
 
 /* ---- deciding ---- */
@@ -227,12 +228,12 @@ static bool none_yet(struct cw_autocache *a)
 
 static void carry_out(struct cw_autocache *a, struct cw_decision *d, const struct told *t)
 {
-    int64_t number = d->marker >= 0 ? t->numbers[d->marker] : CW_MARKER_NONE;
-    bool changes = t->facts.n_markers > 0 && number != cw_runner_marker(a->runner);
+    int64_t number = d->cache_point >= 0 ? t->numbers[d->cache_point] : CW_CACHE_POINT_NONE;
+    bool changes = t->facts.n_cache_points > 0 && number != cw_runner_cache_point(a->runner);
     if (changes && !*d->why) /* the engine did it already: nothing was to be decided */
         snprintf(d->why, sizeof(d->why), "what is there takes longer to read than to compute");
     if (changes)
-        cw_runner_set_marker(a->runner, number);
+        cw_runner_set_cache_point(a->runner, number);
     if (changes || (d->concluded && none_yet(a)) || d->replanned)
         record(a, d, &t->facts);
 }
@@ -240,9 +241,9 @@ static void carry_out(struct cw_autocache *a, struct cw_decision *d, const struc
 static void report(struct cw_autocache *a, uint64_t now)
 {
     struct told t;
-    struct cw_decision d = {.marker = -1};
+    struct cw_decision d = {.cache_point = -1};
     tell(a, now, &t);
-    d.marker = t.facts.marker;
+    d.cache_point = t.facts.cache_point;
     cw_policy_auto.decide(&cw_policy_auto, &a->memory, &t.facts, (double)now * 1e-9, &d);
     d.workers[0] = 1;
     carry_out(a, &d, &t);
@@ -251,7 +252,7 @@ static void report(struct cw_autocache *a, uint64_t now)
     a->next_ns = now + CW_MAX(CW_MIN((now - a->began_ns) / SOONER, REPORT_NS), FIRST_NS / 2);
 }
 
-/* An earlier run knew what markers give: the best plan by that, for a client that takes no time. */
+/* An earlier run knew what cache points give: the best plan by that, for a client that takes no time. */
 static void recall(struct cw_autocache *a)
 {
     struct told t;
@@ -263,18 +264,20 @@ static void recall(struct cw_autocache *a)
     const int here[CW_POLICY_POOLS] = {1};
     cw_supply_init(&o.supply, &t.facts, NULL, 1);
     cw_curve_fit(&point, 1, 0, &o.curve);
-    struct cw_alternative best = cw_outlook_best(&o, 0), stay = cw_outlook_rest(&o, here, t.facts.marker);
+    struct cw_alternative best = cw_outlook_best(&o, 0),
+                          stay = cw_outlook_rest(&o, here, t.facts.cache_point);
     struct cw_decision d = {.workers = {1},
-                            .marker = best.marker,
+                            .cache_point = best.cache_point,
                             .concluded = true,
                             .alternatives = {best, stay},
-                            .n_alternatives = best.marker == stay.marker ? 1 : 2};
-    d.seen = (struct cw_seen){.compute_s = t.compute_s, .error = 1, .workers = 1, .marker = t.facts.marker};
-    if (best.marker >= 0)
+                            .n_alternatives = best.cache_point == stay.cache_point ? 1 : 2};
+    d.seen = (struct cw_seen){
+        .compute_s = t.compute_s, .error = 1, .workers = 1, .cache_point = t.facts.cache_point};
+    if (best.cache_point >= 0)
         snprintf(
             d.why, sizeof(d.why),
             "as an earlier run measured: %.4g s a batch that is computed, %.4g s one that is read at %.60s",
-            t.compute_s, t.compute_s - t.markers[best.marker].prefix_s, t.names[best.marker]);
+            t.compute_s, t.compute_s - t.cache_points[best.cache_point].prefix_s, t.names[best.cache_point]);
     else
         snprintf(d.why, sizeof(d.why),
                  "as an earlier run measured: %.4g s a batch that is computed, and none is read any quicker",
@@ -363,8 +366,8 @@ char *cw_autocache_why(struct cw_autocache *a, unsigned i)
     const json_t *record = i < a->n_forgotten
                                ? NULL
                                : json_object_get(json_array_get(a->decisions, i - a->n_forgotten), "record");
-    const char *marker = json_string_value(json_object_get(json_object_get(record, "chosen"), "cache"));
-    if (record && asprintf(&why, "%s: %s", marker ? marker : "none",
+    const char *cache_point = json_string_value(json_object_get(json_object_get(record, "chosen"), "cache"));
+    if (record && asprintf(&why, "%s: %s", cache_point ? cache_point : "none",
                            json_string_value(json_object_get(record, "why"))) < 0)
         why = NULL;
     return why;
@@ -373,17 +376,17 @@ char *cw_autocache_why(struct cw_autocache *a, unsigned i)
 void cw_autocache_report(struct cw_autocache *a, json_t *to)
 {
     struct cw_choice choices[CW_CHOICES_MAX];
-    int64_t in_use = cw_runner_marker(a->runner);
+    int64_t in_use = cw_runner_cache_point(a->runner);
     unsigned n = cw_runner_choices(a->runner, choices);
     json_t *list = json_array();
-    json_object_set_new(to, "marker", in_use >= 0 ? json_integer((json_int_t)in_use) : json_null());
+    json_object_set_new(to, "cache_point", in_use >= 0 ? json_integer((json_int_t)in_use) : json_null());
     for (unsigned k = 0; k < n; k++) {
         const struct cw_choice *c = &choices[k];
-        json_array_append_new(list,
-                              json_pack("{s:o, s:f, s:f, s:f, s:b, s:f, s:f}", "marker",
-                                        c->marker >= 0 ? json_integer((json_int_t)c->marker) : json_null(),
-                                        "compute_s", c->compute_s, "read_s", c->read_s, "store_s", c->store_s,
-                                        "was_read", c->was_read, "bytes", c->bytes, "cached", c->cached));
+        json_array_append_new(
+            list, json_pack("{s:o, s:f, s:f, s:f, s:b, s:f, s:f}", "cache_point",
+                            c->cache_point >= 0 ? json_integer((json_int_t)c->cache_point) : json_null(),
+                            "compute_s", c->compute_s, "read_s", c->read_s, "store_s", c->store_s, "was_read",
+                            c->was_read, "bytes", c->bytes, "cached", c->cached));
     }
     json_object_set_new(to, "choices", list);
     CW_GUARD(&a->mutex);

@@ -7,23 +7,24 @@
 #include "cache/cache.h"
 #include "session/autocache.h"
 
-static int marker_number(const struct cw_compiled *c, const char *where, int64_t *ret, struct cw_error *err)
+static int cache_point_number(const struct cw_compiled *c, const char *where, int64_t *ret,
+                              struct cw_error *err)
 {
     char *end, expected[64];
     long long n = strtoll(where, &end, 10);
     if (strcmp(where, "auto") == 0) {
-        *ret = CW_MARKER_AUTO;
+        *ret = CW_CACHE_POINT_AUTO;
         return 0;
     }
-    if (*where >= '0' && *where <= '9' && !*end && n < c->n_markers) {
+    if (*where >= '0' && *where <= '9' && !*end && n < c->n_cache_points) {
         *ret = n;
         return 0;
     }
-    if (c->n_markers)
-        snprintf(expected, sizeof(expected), "auto, off, or the number of a marker: 0 to %u",
-                 c->n_markers - 1);
+    if (c->n_cache_points)
+        snprintf(expected, sizeof(expected), "auto, off, or the number of a cache point: 0 to %u",
+                 c->n_cache_points - 1);
     else
-        snprintf(expected, sizeof(expected), "auto or off: the pipeline has no marker");
+        snprintf(expected, sizeof(expected), "auto or off: the pipeline has no cache point");
     return cw_error_value(err, CW_E_OPTION, "cache", where, expected, "--cache %.40s: expected %s", where,
                           expected);
 }
@@ -43,7 +44,7 @@ bool cw_caching_open_to(const struct cw_compiled *c)
 {
     bool any = false;
     for (unsigned i = 0; i < c->n_programs; i++) {
-        const struct cw_marker *m = cw_marker_choose(&c->programs[i], CW_MARKER_AUTO);
+        const struct cw_cache_point *m = cw_cache_point_choose(&c->programs[i], CW_CACHE_POINT_AUTO);
         if (m && m->forced)
             return false;
         any |= m != NULL;
@@ -51,9 +52,9 @@ bool cw_caching_open_to(const struct cw_compiled *c)
     return any;
 }
 
-void cw_caching_name(const struct cw_op *marker, char ret[CW_MARKER_NAME])
+void cw_caching_name(const struct cw_op *cache_point, char ret[CW_CACHE_POINT_NAME])
 {
-    snprintf(ret, CW_MARKER_NAME, "%.40s (operator %u)", marker->desc->name, marker->position);
+    snprintf(ret, CW_CACHE_POINT_NAME, "%.40s (operator %u)", cache_point->desc->name, cache_point->position);
 }
 
 int cw_caching_open(struct cw_local *l, const struct cw_caching *c, struct cw_runner_options *o,
@@ -61,8 +62,8 @@ int cw_caching_open(struct cw_local *l, const struct cw_caching *c, struct cw_ru
 {
     const char *where = c->where ? c->where : "auto";
     bool off = strcmp(where, "off") == 0;
-    int64_t number = CW_MARKER_AUTO;
-    int r = off ? 0 : marker_number(l->compiled, where, &number, err);
+    int64_t number = CW_CACHE_POINT_AUTO;
+    int r = off ? 0 : cache_point_number(l->compiled, where, &number, err);
     if (r < 0 || off)
         return r;
     if (!c->dir) {
@@ -77,17 +78,17 @@ int cw_caching_open(struct cw_local *l, const struct cw_caching *c, struct cw_ru
     if (r < 0)
         return err->status = CW_E_OPTION; /* so far it is but an argument */
     o->cache = l->cache;
-    o->marker = number;
-    o->adaptive = number == CW_MARKER_AUTO && cw_caching_open_to(l->compiled);
+    o->cache_point = number;
+    o->adaptive = number == CW_CACHE_POINT_AUTO && cw_caching_open_to(l->compiled);
     return 0;
 }
 
-json_t *cw_caching_markers(const struct cw_compiled *c)
+json_t *cw_caching_cache_points(const struct cw_compiled *c)
 {
     json_t *list = json_array();
     for (unsigned k = 0; k < c->n_programs; k++)
-        for (unsigned i = 0; i < c->programs[k].n_markers; i++) {
-            const struct cw_marker *m = &c->programs[k].markers[i];
+        for (unsigned i = 0; i < c->programs[k].n_cache_points; i++) {
+            const struct cw_cache_point *m = &c->programs[k].cache_points[i];
             /* behind concat there are several programs with it: one that can't use it says why */
             bool known = false;
             for (size_t j = 0; j < json_array_size(list); j++) {
@@ -114,7 +115,7 @@ void cw_caching_warn(const struct cw_compiled *c, void (*note)(void *arg, const 
     size_t i;
     const json_t *m;
     char text[256];
-    json_auto_t *list = cw_caching_markers(c);
+    json_auto_t *list = cw_caching_cache_points(c);
     json_array_foreach(list, i, m)
     {
         const char *inert = json_string_value(json_object_get(m, "inert"));

@@ -234,7 +234,7 @@ static int hold_sources(const struct cw_local *l, struct cw_error *err)
     for (unsigned i = 0; i < l->compiled->n_programs && r >= 0; i++) {
         const struct cw_program *g = &l->compiled->programs[i];
         struct cw_source *s = l->sequence->sources[g->leaf];
-        if (cw_marker_choose(g, CW_MARKER_AUTO) && s->ops->hold)
+        if (cw_cache_point_choose(g, CW_CACHE_POINT_AUTO) && s->ops->hold)
             r = s->ops->hold(s, g->ops[0], l->interrupt ? interrupted : NULL, (void *)(uintptr_t)l->interrupt,
                              err);
     }

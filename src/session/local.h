@@ -25,7 +25,7 @@ struct cw_local {
     struct cw_reading_probe *reading_probe; /* NULL: there is none */
     /* of the probe: how quick records are read; NULL: they are in memory, or it is not known */
     const struct cw_reading *reading;
-    struct cw_autocache *autocache; /* who decides about markers; NULL: they stay as they are */
+    struct cw_autocache *autocache; /* who decides about cache points; NULL: they stay as they are */
     struct cw_producer *remote;     /* the iterator's, where it is the service's; else NULL */
     const char *const *data_roots;  /* directories that files must lie below; none: anywhere */
     size_t n_data_roots;
@@ -48,8 +48,8 @@ int cw_local_compile(struct cw_local *l, const json_t *root, const char *base_di
 /* Opens the sources (and makes their indexes). index_dir NULL: the default, see cw_index_dir. */
 int cw_local_open(struct cw_local *l, const char *index_dir, unsigned threads,
                   struct cw_error *err) _must_check_;
-/* Makes the iterator, over the opened sequence, and who decides about its markers, if they are to be decided
- * about. */
+/* Makes the iterator, over the opened sequence, and who decides about its cache points, if they are to be
+ * decided about. */
 int cw_local_iterate(struct cw_local *l, const struct cw_iterator_options *o, const json_t *state,
                      struct cw_error *err) _must_check_;
 /* The same over a producer, which it takes over. */

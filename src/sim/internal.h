@@ -1,4 +1,4 @@
-/* A job that is played: shared by crew.c, job.c and sim.c. */
+/* A job that is played: shared by worker set.c, job.c and sim.c. */
 #pragma once
 #include "sim/draw.h"
 #include "sim/model.h"
@@ -11,7 +11,7 @@ struct cw_sim_start {
     int n;
 };
 
-struct cw_sim_crew { /* a job's workers of a pool */
+struct cw_sim_worker_set { /* a job's workers of a pool */
     double start_delay_s;
     int running, slow; /* slow: stragglers among them */
     int starting;
@@ -23,12 +23,13 @@ struct cw_sim_crew { /* a job's workers of a pool */
 };
 
 /* Brings running + starting to `target`: starts some, or lets go of some, those that start first. */
-int cw_sim_crew_set(struct cw_sim_crew *crew, const struct cw_workload *w, double now,
-                    int target) _must_check_;
+int cw_sim_worker_set_set(struct cw_sim_worker_set *worker_set, const struct cw_workload *w, double now,
+                          int target) _must_check_;
 /* When the next worker comes or fails. */
-double cw_sim_crew_next(const struct cw_sim_crew *crew);
+double cw_sim_worker_set_next(const struct cw_sim_worker_set *worker_set);
 /* Lets come and fail who is due. 1: somebody was. */
-int cw_sim_crew_step(struct cw_sim_crew *crew, const struct cw_workload *w, double now) _must_check_;
+int cw_sim_worker_set_step(struct cw_sim_worker_set *worker_set, const struct cw_workload *w,
+                           double now) _must_check_;
 
 struct cw_sim_played {
     const struct cw_workload *w;
@@ -36,18 +37,18 @@ struct cw_sim_played {
     const struct cw_sim_plan *plan;
     struct cw_sim_costs costs;
     struct cw_policy_memory memory;
-    struct cw_sim_crew crews[CW_POLICY_POOLS];
+    struct cw_sim_worker_set worker_sets[CW_POLICY_POOLS];
     struct cw_draw draw;
     bool expected, active, over, failed;
     bool decided;              /* the first record was made */
     int want[CW_POLICY_POOLS]; /* workers: the policy's wish */
-    int marker;
+    int cache_point;
     bool write_waits;
     double now, done; /* batches of all epochs */
     double epoch;
     size_t phase;
     /* parts of an epoch: readable now; added in this one */
-    double cached[CW_POLICY_MARKERS], written[CW_POLICY_MARKERS];
+    double cached[CW_POLICY_CACHE_POINTS], written[CW_POLICY_CACHE_POINTS];
     /* of the batch under way, where batches are drawn one by one; left: of it */
     double factor, step_factor, left;
     /* since the last report */

@@ -17,13 +17,13 @@ struct piece { /* a stretch of time in which nothing changes */
 static struct cw_sim_workers workers_of(const struct cw_sim_played *p, size_t pool)
 {
     const struct cw_workload *w = p->w;
-    const struct cw_sim_crew *crew = &p->crews[pool];
-    struct cw_sim_workers ret = {.running = crew->running};
-    ret.speed = ret.running - crew->slow + crew->slow / w->slowdown;
+    const struct cw_sim_worker_set *worker_set = &p->worker_sets[pool];
+    struct cw_sim_workers ret = {.running = worker_set->running};
+    ret.speed = ret.running - worker_set->slow + worker_set->slow / w->slowdown;
     if (p->expected) {
         ret.speed = ret.running * (1 - w->stragglers + w->stragglers / w->slowdown);
         if (w->mtbf_s > 0)
-            ret.speed *= w->mtbf_s / (w->mtbf_s + crew->start_delay_s);
+            ret.speed *= w->mtbf_s / (w->mtbf_s + worker_set->start_delay_s);
     }
     return ret;
 }
@@ -33,23 +33,24 @@ static struct cw_sim_conditions conditions(const struct cw_sim_played *p)
     struct cw_sim_workers workers[CW_POLICY_POOLS];
     for (size_t i = 0; i < p->w->n_pools; i++)
         workers[i] = workers_of(p, i);
-    double cached = p->marker >= 0 ? p->cached[p->marker] : 0;
-    return cw_sim_conditions(p->w, p->job, &p->costs, &p->job->phases[p->phase], workers, p->marker, cached,
-                             p->write_waits);
+    double cached = p->cache_point >= 0 ? p->cached[p->cache_point] : 0;
+    return cw_sim_conditions(p->w, p->job, &p->costs, &p->job->phases[p->phase], workers, p->cache_point,
+                             cached, p->write_waits);
 }
 
 int cw_sim_running(const struct cw_sim_played *p)
 {
     int n = 0;
     for (size_t i = 0; i < p->w->n_pools; i++)
-        n += p->crews[i].running;
+        n += p->worker_sets[i].running;
     return n;
 }
 
 /* The batch at which something changes by itself: epoch, phase, or the end. */
 static double boundary(const struct cw_sim_played *p)
 {
-    bool alike = p->expected && p->marker < 0; /* nobody looks, and no cache fills: epochs are all the same */
+    bool alike = p->expected &&
+                 p->cache_point < 0; /* nobody looks, and no cache fills: epochs are all the same */
     double at = (alike ? p->job->epochs : p->epoch + 1) * p->job->batches_per_epoch;
     if (p->phase + 1 < p->job->n_phases)
         at = CW_MIN(at, p->job->phases[p->phase + 1].at_batch);
@@ -78,10 +79,10 @@ static void measure(struct cw_sim_played *p, const struct cw_sim_conditions *c, 
 static void pay(struct cw_sim_played *p, double seconds)
 {
     double gigabytes = 0, price_per_h = 0;
-    for (size_t i = 0; i < p->job->n_markers; i++)
+    for (size_t i = 0; i < p->job->n_cache_points; i++)
         gigabytes += 1e-9 * (p->cached[i] + p->written[i]) * p->job->batches_per_epoch * p->costs.bytes[i];
     for (size_t i = 0; i < p->w->n_pools; i++) {
-        double workers = p->crews[i].running + p->crews[i].starting;
+        double workers = p->worker_sets[i].running + p->worker_sets[i].starting;
         p->out->worker_s[i] += seconds * workers;
         price_per_h += workers * p->w->pools[i].price_per_h;
     }
@@ -89,10 +90,11 @@ static void pay(struct cw_sim_played *p, double seconds)
                     (p->job->client_price_per_h + price_per_h + gigabytes * p->job->store_price_per_gb_h);
 }
 
-/* What was computed up to the marker goes to the cache, as far as it can be written and there is room. */
+/* What was computed up to the cache point goes to the cache, as far as it can be written and there is room.
+ */
 static void write_cache(struct cw_sim_played *p, const struct cw_sim_conditions *c, double batches)
 {
-    int m = p->marker;
+    int m = p->cache_point;
     double room = 1 - p->cached[m], all = p->job->batches_per_epoch * p->costs.bytes[m];
     if (p->job->store_bytes > 0 && all > 0)
         room = CW_MIN(room, p->job->store_bytes / all - p->cached[m]);
@@ -109,7 +111,7 @@ static void cross(struct cw_sim_played *p)
     if (p->done < (p->epoch + 1) * job->batches_per_epoch - ROUNDING)
         return;
     p->epoch = floor((p->done + ROUNDING) / job->batches_per_epoch);
-    for (size_t i = 0; i < job->n_markers; i++) {
+    for (size_t i = 0; i < job->n_cache_points; i++) {
         p->cached[i] = CW_MIN(p->cached[i] + p->written[i], 1);
         p->written[i] = 0;
     }
@@ -160,7 +162,7 @@ bool cw_sim_job_advance(struct cw_sim_played *p, double until)
             seconds = piece.batches * piece.interval_s;
         measure(p, &c, &piece, seconds);
         pay(p, seconds);
-        if (p->marker >= 0)
+        if (p->cache_point >= 0)
             write_cache(p, &c, piece.batches);
         p->left = p->left > 0 ? CW_MAX(p->left - piece.batches, 0) : 0;
         if (p->left < ROUNDING)

@@ -25,8 +25,8 @@ struct cw_sim_costs cw_sim_costs(const struct cw_sim_job *job)
         c.cpu_s += stage->cpu_s * passing;
         passing *= stage->keep;
         size *= stage->size_factor;
-        for (size_t m = 0; m < job->n_markers; m++)
-            if (job->markers[m] == i) {
+        for (size_t m = 0; m < job->n_cache_points; m++)
+            if (job->cache_points[m] == i) {
                 c.prefix_s[m] = c.cpu_s;
                 c.bytes[m] = size * passing;
             }
@@ -68,13 +68,13 @@ static void divide(const struct cw_workload *w, const struct cw_sim_workers *wor
 struct cw_sim_conditions cw_sim_conditions(const struct cw_workload *w, const struct cw_sim_job *job,
                                            const struct cw_sim_costs *costs,
                                            const struct cw_sim_change *phase,
-                                           const struct cw_sim_workers *workers, int marker, double cached,
-                                           bool write_waits)
+                                           const struct cw_sim_workers *workers, int cache_point,
+                                           double cached, bool write_waits)
 {
     struct cw_sim_conditions c = {.step_s = phase->client_step_s};
     /* cpu_s: of a worker of the first pool, of the usual speed */
     double supply, cpu_s, speeds[CW_POLICY_POOLS];
-    double to_write = marker >= 0 ? (1 - cached) * costs->bytes[marker] : 0,
+    double to_write = cache_point >= 0 ? (1 - cached) * costs->bytes[cache_point] : 0,
            slow = phase->worker_slowdown * w->pools[0].slowdown, cpus = w->pools[0].worker_cpus;
     const struct cw_sim_workers all = together(w, workers, speeds);
     if (!(all.speed > 0)) {
@@ -87,12 +87,13 @@ struct cw_sim_conditions cw_sim_conditions(const struct cw_workload *w, const st
         cpu_s = (job->worker_cpu_s > 0 ? job->worker_cpu_s : supply * all.speed);
     } else {
         cpu_s = costs->cpu_s * slow / cpus;
-        if (marker >= 0)
-            cpu_s -= cached * costs->prefix_s[marker] * slow / cpus;
-        supply = CW_MAX(cpu_s / all.speed, transfer_s((marker >= 0 ? 1 - cached : 1) * costs->source_bytes,
-                                                      phase->source_bytes_per_s));
-        if (marker >= 0)
-            supply = CW_MAX(supply, transfer_s(cached * costs->bytes[marker], phase->read_bytes_per_s));
+        if (cache_point >= 0)
+            cpu_s -= cached * costs->prefix_s[cache_point] * slow / cpus;
+        supply = CW_MAX(
+            cpu_s / all.speed,
+            transfer_s((cache_point >= 0 ? 1 - cached : 1) * costs->source_bytes, phase->source_bytes_per_s));
+        if (cache_point >= 0)
+            supply = CW_MAX(supply, transfer_s(cached * costs->bytes[cache_point], phase->read_bytes_per_s));
         if (write_waits)
             supply = CW_MAX(supply, transfer_s(to_write, phase->write_bytes_per_s));
     }

@@ -4,7 +4,7 @@
 
 struct cw_sim_costs { /* per batch that the client gets, nothing cached; from the stages */
     double cpu_s, source_bytes;
-    double prefix_s[CW_POLICY_MARKERS], bytes[CW_POLICY_MARKERS];
+    double prefix_s[CW_POLICY_CACHE_POINTS], bytes[CW_POLICY_CACHE_POINTS];
 };
 
 struct cw_sim_conditions {
@@ -12,7 +12,7 @@ struct cw_sim_conditions {
     double compute_s, busy;    /* a worker's time per batch; the part of its time */
     /* by pool: of the batches; what one of its workers takes for one, by compute_s */
     double part[CW_POLICY_POOLS], slower[CW_POLICY_POOLS];
-    double written; /* part of what was computed up to the marker that could be written */
+    double written; /* part of what was computed up to the cache point that could be written */
     bool supplied;  /* the input is slower than the client */
 };
 
@@ -26,12 +26,12 @@ struct cw_sim_workers {
 double cw_sim_speed(const struct cw_workload *w, size_t pool);
 
 /*
- * `cached`: part of the epoch that is read from the cache of `marker`.
+ * `cached`: part of the epoch that is read from the cache of `cache_point`.
  * interval = max(client's step, computing / workers, bytes / bandwidth for each store): all of it overlaps,
  * and enough is read ahead.
  */
 struct cw_sim_conditions cw_sim_conditions(const struct cw_workload *w, const struct cw_sim_job *job,
                                            const struct cw_sim_costs *costs,
                                            const struct cw_sim_change *phase,
-                                           const struct cw_sim_workers *workers, int marker, double cached,
-                                           bool write_waits);
+                                           const struct cw_sim_workers *workers, int cache_point,
+                                           double cached, bool write_waits);

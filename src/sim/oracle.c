@@ -192,19 +192,19 @@ static int search_all(struct search *s, struct cw_error *err)
 {
     const struct cw_sim_job *job = &s->w->jobs[s->job];
     _cleanup_free_ struct cw_sim_vector *best = calloc(job->n_phases, sizeof(*best));
-    int best_marker = -1, r = best ? 0 : cw_error_nomem(err, 0, "a plan");
-    for (int m = -1; r == 0 && m < (int)job->n_markers; m++) {
+    int best_cache_point = -1, r = best ? 0 : cw_error_nomem(err, 0, "a plan");
+    for (int m = -1; r == 0 && m < (int)job->n_cache_points; m++) {
         struct cw_sim_outcome before = s->best;
         bool had = s->any;
-        s->plan->marker = m;
+        s->plan->cache_point = m;
         r = search_range(s, 0, job->n_phases - 1, err);
         if (r == 0 && (!had || better(job->objective, &s->best, &before))) {
-            best_marker = m;
+            best_cache_point = m;
             memcpy(best, s->plan->phases, job->n_phases * sizeof(*best));
         }
     }
     if (r == 0) {
-        s->plan->marker = best_marker;
+        s->plan->cache_point = best_cache_point;
         memcpy(s->plan->phases, best, job->n_phases * sizeof(*best));
     }
     for (int sweep = 0; r == 0 && job->n_phases > 1 && sweep < SWEEPS; sweep++)
@@ -216,7 +216,7 @@ static int search_all(struct search *s, struct cw_error *err)
 int cw_sim_oracle(const struct cw_workload *w, int job, struct cw_sim_plan *ret,
                   struct cw_sim_outcome *outcome, struct cw_error *err)
 {
-    *ret = (struct cw_sim_plan){.marker = -1,
+    *ret = (struct cw_sim_plan){.cache_point = -1,
                                 .phases = calloc(w->jobs[job].n_phases, sizeof(struct cw_sim_vector))};
     if (!ret->phases)
         return cw_error_nomem(err, 0, "a plan");

@@ -97,16 +97,16 @@ static void decisions(struct cw_text *t, const struct frame *f, const struct cw_
         const struct cw_sim_decision *d = &o->decisions[i];
         double x = x_of(f, d->t);
         cw_text_add(t, "<g><title>%.4g s: %d workers, cache %s: ", d->t, d->workers,
-                    d->marker >= 0 ? "after " : "none");
-        if (d->marker >= 0)
-            add_text(t, job->stages[job->markers[d->marker]].name);
+                    d->cache_point >= 0 ? "after " : "none");
+        if (d->cache_point >= 0)
+            add_text(t, job->stages[job->cache_points[d->cache_point]].name);
         cw_text_add(t, ". ");
         add_text(t, json_string_value(json_object_get(d->record, "why")));
         cw_text_add(t,
                     "</title><line x1='%.1f' y1='%.1f' x2='%.1f' y2='%.1f' class='decision'/><text x='%.1f' "
                     "y='%.1f' class='mark'>%d%s</text></g>\n",
                     x, f->top, x, f->top + HIGH, x + 3, f->top + 12 + 12 * (double)(i % 3), d->workers,
-                    d->marker >= 0 ? " +cache" : "");
+                    d->cache_point >= 0 ? " +cache" : "");
     }
 }
 

@@ -2,9 +2,9 @@
 #include "base/macro.h"
 #include "sim/sim.h"
 
-static json_t *marker_json(const struct cw_sim_job *job, int marker)
+static json_t *cache_point_json(const struct cw_sim_job *job, int cache_point)
 {
-    return marker >= 0 ? json_string(job->stages[job->markers[marker]].name) : json_null();
+    return cache_point >= 0 ? json_string(job->stages[job->cache_points[cache_point]].name) : json_null();
 }
 
 /* {"t", "workers", "cache", "why"} and the record that the policy made. */
@@ -14,8 +14,8 @@ static void decisions_json(const struct cw_sim_job *job, const struct cw_sim_out
     for (size_t i = 0; i < o->n_decisions; i++) {
         const struct cw_sim_decision *d = &o->decisions[i];
         json_t *one = json_pack("{s:f, s:i, s:o, s:O, s:O}", "t", d->t, "workers", d->workers, "cache",
-                                marker_json(job, d->marker), "why", json_object_get(d->record, "why"),
-                                "record", d->record);
+                                cache_point_json(job, d->cache_point), "why",
+                                json_object_get(d->record, "why"), "record", d->record);
         if (named)
             json_object_set_new(one, "job", json_string(job->name));
         json_array_append_new(to, one);

@@ -49,7 +49,7 @@ static void wait_in_lumps(struct cw_sim_played *p, struct cw_client_facts *clien
 }
 
 static void facts(const struct cw_sim_played *p, struct cw_client_facts *client,
-                  struct cw_marker_facts *markers, struct cw_facts *f)
+                  struct cw_cache_point_facts *cache_points, struct cw_facts *f)
 {
     const struct cw_sim_job *job = p->job;
     const struct cw_sim_change *phase = &job->phases[p->phase];
@@ -62,9 +62,9 @@ static void facts(const struct cw_sim_played *p, struct cw_client_facts *client,
         .clients = client,
         .n_clients = 1,
         .n_pools = (int)p->w->n_pools,
-        .markers = markers,
-        .n_markers = (int)job->n_markers,
-        .marker = p->marker,
+        .cache_points = cache_points,
+        .n_cache_points = (int)job->n_cache_points,
+        .cache_point = p->cache_point,
         .epoch = p->epoch,
         .epochs = job->epochs,
         .batches_per_epoch = job->batches_per_epoch,
@@ -77,8 +77,8 @@ static void facts(const struct cw_sim_played *p, struct cw_client_facts *client,
         f->pools[i] = (struct cw_pool_facts){
             .name = pool->name,
             .place = pool->place,
-            .running = p->crews[i].running,
-            .starting = p->crews[i].starting,
+            .running = p->worker_sets[i].running,
+            .starting = p->worker_sets[i].starting,
             .maximum = (int)pool->max_workers,
             .price_per_h = pool->price_per_h,
             .start_delay_s = pool->start_delay_s,
@@ -89,14 +89,14 @@ static void facts(const struct cw_sim_played *p, struct cw_client_facts *client,
             f->pools[i].busy = p->now > p->lump_at ? p->busy_s / (p->now - p->lump_at) : 0;
         }
     }
-    for (size_t i = 0; i < job->n_markers; i++)
-        markers[i] = (struct cw_marker_facts){.name = job->stages[job->markers[i]].name,
-                                              .prefix_s = p->costs.prefix_s[i] *
-                                                          (phase->worker_slowdown * p->w->pools[0].slowdown) /
-                                                          p->w->pools[0].worker_cpus,
-                                              .bytes = p->costs.bytes[i],
-                                              .cached = p->cached[i],
-                                              .written = p->written[i]};
+    for (size_t i = 0; i < job->n_cache_points; i++)
+        cache_points[i] = (struct cw_cache_point_facts){
+            .name = job->stages[job->cache_points[i]].name,
+            .prefix_s = p->costs.prefix_s[i] * (phase->worker_slowdown * p->w->pools[0].slowdown) /
+                        p->w->pools[0].worker_cpus,
+            .bytes = p->costs.bytes[i],
+            .cached = p->cached[i],
+            .written = p->written[i]};
     f->storage = (struct cw_storage_facts){.source_bytes = job->n_stages ? p->costs.source_bytes : 0,
                                            .read_bytes_per_s = phase->read_bytes_per_s,
                                            .write_bytes_per_s = phase->write_bytes_per_s,
@@ -156,7 +156,7 @@ static bool others_start(const struct cw_sim_played *p, size_t pool)
 {
     bool any = false;
     for (size_t i = 0; i < p->w->n_pools; i++)
-        any |= i != pool && p->crews[i].starting > 0;
+        any |= i != pool && p->worker_sets[i].starting > 0;
     return any;
 }
 
@@ -166,13 +166,13 @@ static int grant(struct cw_sim_played *p, const struct cw_sim_vector *share, dou
     bool changed = false;
     for (int more = 1; more >= 0; more--) /* who comes first, then who goes */
         for (size_t i = 0; i < p->w->n_pools; i++) {
-            struct cw_sim_crew *crew = &p->crews[i];
-            int target = share->workers[i], n = crew->running + crew->starting;
+            struct cw_sim_worker_set *worker_set = &p->worker_sets[i];
+            int target = share->workers[i], n = worker_set->running + worker_set->starting;
             if (n > target && others_start(p, i))
-                target = CW_MAX(target, crew->running);
+                target = CW_MAX(target, worker_set->running);
             if (n == target || (n < target) != more)
                 continue;
-            if (cw_sim_crew_set(crew, p->w, now, target) < 0)
+            if (cw_sim_worker_set_set(worker_set, p->w, now, target) < 0)
                 return CW_E_MEMORY;
             changed = true;
         }
@@ -196,7 +196,7 @@ static int regrant(struct sim *s, double now)
 
 static bool changes(const struct cw_sim_played *p, const struct cw_decision *d)
 {
-    return memcmp(d->workers, p->want, sizeof(p->want)) != 0 || d->marker != p->marker;
+    return memcmp(d->workers, p->want, sizeof(p->want)) != 0 || d->cache_point != p->cache_point;
 }
 
 static int sum(const int *workers)
@@ -219,7 +219,7 @@ static int record(struct cw_sim_played *p, const struct cw_decision *d, const st
     if (!json)
         return CW_E_MEMORY;
     out->decisions[out->n_decisions++] = (struct cw_sim_decision){
-        .t = p->now, .workers = sum(d->workers), .marker = d->marker, .record = json};
+        .t = p->now, .workers = sum(d->workers), .cache_point = d->cache_point, .record = json};
     return 0;
 }
 
@@ -227,9 +227,9 @@ static int apply(struct sim *s, struct cw_sim_played *p, const struct cw_decisio
 {
     bool other = changes(p, d);
     memcpy(p->want, d->workers, sizeof(p->want));
-    if (d->marker != p->marker || d->write_waits != p->write_waits)
+    if (d->cache_point != p->cache_point || d->write_waits != p->write_waits)
         report_soon(p, p->now);
-    p->marker = d->marker;
+    p->cache_point = d->cache_point;
     p->write_waits = d->write_waits;
     return other ? regrant(s, p->now) : 0;
 }
@@ -250,7 +250,7 @@ static int sample(struct cw_sim_played *p)
 static void follow_plan(const struct cw_sim_played *p, struct cw_decision *d)
 {
     *d = (struct cw_decision){
-        .marker = p->plan->marker, .concluded = true, .why = "the best plan, found by trying all"};
+        .cache_point = p->plan->cache_point, .concluded = true, .why = "the best plan, found by trying all"};
     memcpy(d->workers, p->plan->phases[p->phase].workers, sizeof(d->workers));
 }
 
@@ -258,11 +258,11 @@ static void follow_plan(const struct cw_sim_played *p, struct cw_decision *d)
 static int ask(struct sim *s, struct cw_sim_played *p)
 {
     struct cw_client_facts client;
-    struct cw_marker_facts markers[CW_POLICY_MARKERS];
+    struct cw_cache_point_facts cache_points[CW_POLICY_CACHE_POINTS];
     struct cw_facts f;
     struct cw_decision d = {0};
     struct cw_sim_vector shares[CW_SIM_MAX_JOBS];
-    facts(p, &client, markers, &f);
+    facts(p, &client, cache_points, &f);
     wait_in_lumps(p, &client);
     share_of(s, p, shares);
     for (int i = 0; i < f.n_pools; i++)
@@ -297,13 +297,13 @@ static int arrive(struct sim *s, struct cw_sim_played *p, double now)
     p->now = p->since = p->lump_at = p->out->began_s = now;
     p->want[0] = 1;
     for (size_t i = 0; i < s->w->n_pools; i++)
-        p->crews[i].fails_at = CW_SIM_NEVER;
+        p->worker_sets[i].fails_at = CW_SIM_NEVER;
     p->out->ended_s = now;
     report_soon(p, now);
     /* the first worker of the first pool is there already, and a job alone begins with it */
     if (s->n == 1 || s->o->alone >= 0) {
-        p->crews[0].running = 1;
-        if (cw_sim_crew_set(&p->crews[0], s->w, now, 1) < 0)
+        p->worker_sets[0].running = 1;
+        if (cw_sim_worker_set_set(&p->worker_sets[0], s->w, now, 1) < 0)
             return CW_E_MEMORY;
     } else if (regrant(s, now) < 0)
         return CW_E_MEMORY;
@@ -322,7 +322,7 @@ static double next_event(const struct sim *s)
         else
             at = CW_MIN(at, p->expected ? END_S : p->next_report);
         for (size_t k = 0; p->active && k < s->w->n_pools; k++)
-            at = CW_MIN(at, cw_sim_crew_next(&p->crews[k]));
+            at = CW_MIN(at, cw_sim_worker_set_next(&p->worker_sets[k]));
     }
     return at;
 }
@@ -331,16 +331,16 @@ static int end(struct cw_sim_played *p, double at)
 {
     int r = 0;
     for (size_t i = 0; r == 0 && i < p->w->n_pools; i++)
-        r = cw_sim_crew_set(&p->crews[i], p->w, at, 0);
+        r = cw_sim_worker_set_set(&p->worker_sets[i], p->w, at, 0);
     return r;
 }
 
 /* Who comes takes the place of who stayed until then. */
-static int crews_step(struct sim *s, struct cw_sim_played *p, double at)
+static int worker_sets_step(struct sim *s, struct cw_sim_played *p, double at)
 {
     bool any = false;
     for (size_t i = 0; i < s->w->n_pools; i++) {
-        int r = cw_sim_crew_step(&p->crews[i], s->w, at);
+        int r = cw_sim_worker_set_step(&p->worker_sets[i], s->w, at);
         if (r < 0)
             return r;
         any |= r > 0;
@@ -357,7 +357,7 @@ static int at_event(struct sim *s, struct cw_sim_played *p, double at)
         return ask(s, p);
     if (p->over)
         return end(p, at) < 0 ? CW_E_MEMORY : regrant(s, at);
-    int r = crews_step(s, p, at);
+    int r = worker_sets_step(s, p, at);
     if (r > 0)
         report_soon(p, at);
     return r >= 0 && !p->expected && p->next_report <= at ? report(s, p) : CW_MIN(r, 0);
@@ -431,21 +431,21 @@ int cw_sim_run(const struct cw_workload *w, const struct cw_sim_options *o, stru
                                     .costs = cw_sim_costs(job),
                                     .steps = s.steps,
                                     .expected = o->expected,
-                                    .marker = -1,
+                                    .cache_point = -1,
                                     .out = &outcomes[i],
                                     .draw = cw_draw_new(w->seed + i, "batches")};
         *s.steps += job->n_stages / STAGES_STEP;
         for (size_t k = 0; k < w->n_pools; k++) {
-            p->crews[k].start_delay_s = w->pools[k].start_delay_s;
-            p->crews[k].reliable = o->expected;
-            p->crews[k].draw = cw_draw_new(w->seed + i, k == 0 ? "workers" : w->pools[k].name);
+            p->worker_sets[k].start_delay_s = w->pools[k].start_delay_s;
+            p->worker_sets[k].reliable = o->expected;
+            p->worker_sets[k].draw = cw_draw_new(w->seed + i, k == 0 ? "workers" : w->pools[k].name);
         }
         outcomes[i] = (struct cw_sim_outcome){0};
     }
     int r = play(&s, err);
     for (size_t i = 0; i < s.n; i++)
         for (size_t k = 0; k < w->n_pools; k++)
-            free(s.jobs[i].crews[k].starts);
+            free(s.jobs[i].worker_sets[k].starts);
     free(s.jobs);
     return r;
 }

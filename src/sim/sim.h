@@ -8,7 +8,7 @@
 
 struct cw_sim_decision {
     double t;
-    int workers, marker;
+    int workers, cache_point;
     json_t *record; /* cw_decision_json */
 };
 
@@ -25,13 +25,13 @@ struct cw_sim_outcome { /* of one job */
     size_t n_samples, samples_room;
 };
 
-/* What is done without being asked for: workers of each pool per phase of the job, and a marker. */
+/* What is done without being asked for: workers of each pool per phase of the job, and a cache point. */
 struct cw_sim_vector {
     int workers[CW_POLICY_POOLS];
 };
 
 struct cw_sim_plan {
-    int marker;
+    int cache_point;
     struct cw_sim_vector *phases;
 };
 
@@ -53,8 +53,8 @@ int cw_sim_run(const struct cw_workload *w, const struct cw_sim_options *o, stru
                struct cw_error *err) _must_check_;
 void cw_sim_outcome_deinit(struct cw_sim_outcome *o);
 
-/* The best plan of a job that has the pools for itself, by trying: counts of workers of each pool, markers,
- * and phases after one another. */
+/* The best plan of a job that has the pools for itself, by trying: counts of workers of each pool, cache
+ * points, and phases after one another. */
 int cw_sim_oracle(const struct cw_workload *w, int job, struct cw_sim_plan *ret,
                   struct cw_sim_outcome *outcome, struct cw_error *err) _must_check_;
 

@@ -88,7 +88,7 @@ static int none_of(const json_t *object, const char *where, const char *const *n
     return 0;
 }
 
-/* The error for a marker that is not one stage. */
+/* The error for a cache point that is not one stage. */
 static int not_a_stage(const char *path, const json_t *value, const struct cw_sim_job *job,
                        struct cw_error *err)
 {
@@ -107,8 +107,8 @@ static int not_a_stage(const char *path, const json_t *value, const struct cw_si
 }
 
 /* Which stage: by its number, or by its name, which only one may have then. */
-static int parse_marker(const json_t *value, const char *path, const struct cw_sim_job *job, size_t *ret,
-                        struct cw_error *err)
+static int parse_cache_point(const json_t *value, const char *path, const struct cw_sim_job *job, size_t *ret,
+                             struct cw_error *err)
 {
     const char *name = json_string_value(value);
     double number = json_number_value(value);
@@ -128,24 +128,25 @@ static int parse_marker(const json_t *value, const char *path, const struct cw_s
     return found == 1 ? 0 : not_a_stage(path, value, job, err);
 }
 
-static int parse_markers(const json_t *list, const char *where, struct cw_sim_job *job, struct cw_error *err)
+static int parse_cache_points(const json_t *list, const char *where, struct cw_sim_job *job,
+                              struct cw_error *err)
 {
     size_t i;
     const json_t *value;
-    if (list && (!json_is_array(list) || json_array_size(list) > CW_POLICY_MARKERS))
+    if (list && (!json_is_array(list) || json_array_size(list) > CW_POLICY_CACHE_POINTS))
         return cw_sim_expected(where, "model.cache_markers", list, "a list of at most 16 names of stages",
                                err);
     json_array_foreach(list, i, value)
     {
         char path[128];
         snprintf(path, sizeof(path), "%smodel.cache_markers[%zu]", where, i);
-        int r = parse_marker(value, path, job, &job->markers[i], err);
+        int r = parse_cache_point(value, path, job, &job->cache_points[i], err);
         if (r < 0)
             return r;
         for (size_t k = 0; k < i; k++)
-            if (job->markers[k] == job->markers[i])
+            if (job->cache_points[k] == job->cache_points[i])
                 return cw_sim_expected("", path, value, "each stage once", err);
-        job->n_markers++;
+        job->n_cache_points++;
     }
     return 0;
 }
@@ -188,7 +189,7 @@ static int parse_model(const json_t *object, const char *where, struct cw_sim_jo
         job->n_stages++;
     if (r == 0)
         r = check_stages(stages, where, job, err);
-    return r < 0 ? r : parse_markers(json_object_get(model, "cache_markers"), where, job, err);
+    return r < 0 ? r : parse_cache_points(json_object_get(model, "cache_markers"), where, job, err);
 }
 
 /* in a change */

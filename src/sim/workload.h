@@ -47,8 +47,8 @@ struct cw_sim_job { /* as written; strings live as long as the workload */
     struct cw_sim_stage *stages;
     size_t n_stages;
     double source_batch_bytes, store_price_per_gb_h, store_bytes;
-    size_t markers[CW_POLICY_MARKERS]; /* stage whose output may be cached */
-    size_t n_markers;
+    size_t cache_points[CW_POLICY_CACHE_POINTS]; /* stage whose output may be cached */
+    size_t n_cache_points;
     struct cw_sim_change *phases; /* the first at batch 0 is the beginning; all values filled in */
     size_t n_phases;
 };

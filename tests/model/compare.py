@@ -2,9 +2,9 @@
 """Runs pipelines in the engine and in the reference model, and compares digests, logs and exit codes: the
 fixed ones of fixed.py, and random ones.
 
-The command runs each pipeline to its end, pipelines with markers three times: without a cache, with an empty
-one, and with what that left, damaged at random. Then it runs it with a stop after a random batch, and goes
-on from the state as each of some ranks, with other numbers of threads, and in as little memory as it
+The command runs each pipeline to its end, pipelines with cache points three times: without a cache, with an
+empty one, and with what that left, damaged at random. Then it runs it with a stop after a random batch, and
+goes on from the state as each of some ranks, with other numbers of threads, and in as little memory as it
 accepts. With --package the Python package runs random pipelines, in the processes that compare, each with
 hosts of its own, to the end and with a stop on the way. With --service workers of a service run them: to the
 end, with a stop on the way, and as several ranks at a time.
@@ -138,7 +138,7 @@ def package_differences(model: Result, taken: Taken) -> list[str]:
     return different_digests(model, {"package": (f"{taken.digest:032x}", f"{taken.set_digest:032x}")})
 
 
-def has_marker(chain: list[dict]) -> bool:
+def has_cache_point(chain: list[dict]) -> bool:
     return any(op["op"] in ("autocache", "cache") for op in flat(chain))
 
 
@@ -159,7 +159,7 @@ def damage(directory: Path, rng: random.Random) -> None:
 def ways(case: Case) -> Iterator[list[str]]:
     """Options of the runs that are to give the same."""
     yield []
-    if not has_marker(case.pipeline["pipeline"]):
+    if not has_cache_point(case.pipeline["pipeline"]):
         return
     directory, rng = case.directory / "cache", random.Random(case.seed)
     options = ["--cache-dir", str(directory)] + (["--cache", "0"] if rng.random() < 0.3 else [])

@@ -47,7 +47,7 @@ class Node:
     leaf: int = -1  # of a source
     counting: bool = False  # a take or skip that counts the elements that arrive
     bound: operators.Bound | None = None  # of a map or filter
-    freeze: dict | None = None  # attributes of the first freezing marker behind it
+    freeze: dict | None = None  # attributes of the first freezing cache point behind it
 
 
 def parse_chain(chain: list[dict], seen: dict[str, int]) -> list[Node]:
@@ -133,7 +133,7 @@ class Plan:
 
     @staticmethod
     def freeze(route: list[Node]) -> None:
-        """What stands before a marker with `freeze` draws as the marker says."""
+        """What stands before a cache point with `freeze` draws as the cache point says."""
         for at, node in enumerate(route):
             if node.attrs.get("freeze"):
                 for before in route[:at]:

@@ -35,8 +35,8 @@ def test_iterators_read_what_others_kept(tmp_path):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"cache": 3}, "auto, off, or the number of a marker: 0 to 0"),
-        ({"cache": -1}, "the number of a marker, from 0"),
+        ({"cache": 3}, "auto, off, or the number of a cache point: 0 to 0"),
+        ({"cache": -1}, "the number of a cache point, from 0"),
         ({"cache_bytes": "lots"}, "bytes, at least 1, as"),
         ({"cache": "first"}, '"auto", "off"'),
     ],
@@ -60,7 +60,7 @@ def test_clients_of_a_service_have_no_cache(tmp_path):
         next(iter(loader))
 
 
-def test_a_marker_that_can_not_be_used_is_said(tmp_path, caplog):
+def test_a_cache_point_that_can_not_be_used_is_said(tmp_path, caplog):
     ds = cachew.Dataset.synthetic(20, shape=[6, 6, 3], dtype="uint8").random_flip("data").autocache().batch(5)
     with ds.iterator(cache_dir=tmp_path / "cache") as batches:
         assert sum(len(b["data"]) for b in batches) == 20
@@ -80,7 +80,7 @@ def test_what_was_decided_stands_in_the_profile(tmp_path):
             cache = batches.profile()["cache"]
         assert values == [2 * v for v in range(3000)] * 2
         assert ("decisions" in cache) == decided
-        assert not decided or [c["marker"] for c in cache["choices"]] == [None, 0]
+        assert not decided or [c["cache_point"] for c in cache["choices"]] == [None, 0]
 
 
 # ---- arrays that are written to ----

@@ -17,7 +17,7 @@ import schedules  # noqa: E402
 import soak  # noqa: E402
 from cluster import CACHEW  # noqa: E402
 
-MUTATIONS = ["dedup", "g", "remnant", "sync"]
+MUTATIONS = ["dedup", "g", "part", "sync"]
 
 
 def main():

@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from make_data import field, varint  # noqa: E402
 
 HEADER = struct.Struct("<4sIQQQ")
-CLIENT, WORKER, OBSERVER = 1, 2, 4
+CLIENT, WORKER, ADMIN_CLIENT = 1, 2, 4
 HELLO, FAILURE, PING, DONE, COMPLETED, GET, QUERY = 8, 10, 11, 12, 35, 48, 64  # numbers in Envelope
 
 

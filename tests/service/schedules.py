@@ -19,7 +19,7 @@ PROCESS_KINDS = {
 }
 LINKS = ["client-dispatcher", "worker-dispatcher", "client-worker"]
 LINK_KINDS = ["drop", "reset", "half-close", "delay", "throttle", "stall", "black-hole", "damage", "refuse"]
-PHASES = ["attach", "lease", "mid-batch", "remnant", "completion", "commit"]
+PHASES = ["attach", "lease", "mid-batch", "part", "completion", "commit"]
 INSTANT = "instant"
 FAULTS = [
     (role, kind)
@@ -217,7 +217,7 @@ def pipeline(draw, data, guarantee, phases):
     many = not phases <= MANY_TIMES
     choice = [
         p
-        for p in (LEAVING if "remnant" in phases else PIPELINES)
+        for p in (LEAVING if "part" in phases else PIPELINES)
         if (guarantee == "exactly-once" or p not in ONLY_EXACTLY_ONCE) and not (many and p is one_range)
     ]
     choice += [one_range] * 3 if phases and not many else []  # else it is rare

@@ -13,7 +13,7 @@ import raw_peer
 from cluster import CACHEW
 from command import SANITIZED
 from deadlines import HANG_S, SILENCE_S
-from raw_peer import CLIENT, FAILURE, GET, OBSERVER, PING, QUERY, WORKER
+from raw_peer import CLIENT, FAILURE, GET, ADMIN_CLIENT, PING, QUERY, WORKER
 from short_jobs import look
 from workbench import BATCH, SHUFFLE, numbers, slow
 
@@ -102,7 +102,7 @@ def many_descriptors():
 SAID = {
     "half-open": b"",
     "half-a-header": b"CWF1",
-    "greeted": raw_peer.hello(OBSERVER),
+    "greeted": raw_peer.hello(ADMIN_CLIENT),
     "client": raw_peer.hello(CLIENT),
     "worker": raw_peer.hello(WORKER),
 }
@@ -142,7 +142,7 @@ def test_two_thousand_connections_where_a_thousand_fit(bench, many_descriptors, 
 @pytest.mark.parametrize(
     "role, kind, asked",
     [
-        ("dispatcher", OBSERVER, QUERY),
+        ("dispatcher", ADMIN_CLIENT, QUERY),
         ("dispatcher", CLIENT, PING),
         ("dispatcher", CLIENT, UNKNOWN),
         ("worker", CLIENT, GET),

@@ -1,5 +1,5 @@
 """The simulator's model written down naively, without noise: what a job takes with a fixed number of workers
-and marker. Shares no code with it.
+and cache point. Shares no code with it.
 """
 
 import itertools
@@ -17,7 +17,7 @@ def epoch_seconds(table, n):
 
 
 def stage_costs(model):
-    """CPU and source bytes per batch delivered; per marker the CPU before it and the bytes at it."""
+    """CPU and source bytes per batch delivered; per cache point the CPU before it and the bytes at it."""
     passing = 1.0
     for stage in model["stages"]:
         passing /= stage.get("keep", 1)
@@ -31,22 +31,22 @@ def stage_costs(model):
     return cpu, source, marked
 
 
-def batch_seconds(w, n, marker=None, cached=0.0):
+def batch_seconds(w, n, cache_point=None, cached=0.0):
     step = w.get("client_step_s", 0)
     if "table" in w:
         return max(step, epoch_seconds(next(iter(w["table"].values())), n) / w["batches_per_epoch"])
     model = w["model"]
     cpu, source, marked = stage_costs(model)
-    before, size = marked[marker] if marker else (0, 0)
+    before, size = marked[cache_point] if cache_point else (0, 0)
     limits = [step, (cpu - cached * before) / n / w.get("worker_cpus", 1)]
     if "source_bytes_per_s" in model:
         limits.append((1 - cached) * source / model["source_bytes_per_s"])
-    if marker and "store" in model:
+    if cache_point and "store" in model:
         limits.append(cached * size / model["store"]["read_bytes_per_s"])
     return max(limits)
 
 
-def play(w, n, marker=None):
+def play(w, n, cache_point=None):
     """(time, cost): one worker, the others after the start delay; what is written in an epoch is read from
     the next one on.
     """
@@ -57,29 +57,29 @@ def play(w, n, marker=None):
         left, written = float(batches), 0.0
         while left > 1e-9:
             running = 1 if now < delay else n
-            s = batch_seconds(w, running, marker, cached)
+            s = batch_seconds(w, running, cache_point, cached)
             count = min(left, (delay - now) / s) if now < delay else left
             part = 1.0
-            if marker and w["model"].get("store", {}).get("write_bytes_per_s") and cached < 1:
+            if cache_point and w["model"].get("store", {}).get("write_bytes_per_s") and cached < 1:
                 part = min(
                     1.0,
                     w["model"]["store"]["write_bytes_per_s"]
                     * s
-                    / ((1 - cached) * stage_costs(w["model"])[2][marker][1]),
+                    / ((1 - cached) * stage_costs(w["model"])[2][cache_point][1]),
                 )
             written += count * (1 - cached) * part / batches
             now = delay if now < delay and count < left else now + count * s
             left -= count
-        cached = min(1.0, cached + written) if marker else 0.0
+        cached = min(1.0, cached + written) if cache_point else 0.0
     return now, now / 3600 * (prices["client"] + n * prices["worker"])
 
 
 def best(w):
-    """The best (time, cost) of all counts and markers, by the objective."""
-    markers = [None, *w.get("model", {}).get("cache_markers", [])]
+    """The best (time, cost) of all counts and cache points, by the objective."""
+    cache_points = [None, *w.get("model", {}).get("cache_markers", [])]
     most = w.get("max_workers") or max(int(k) for k in next(iter(w["table"].values())))
     return min(
-        (play(w, n, m) for n in range(1, most + 1) for m in markers),
+        (play(w, n, m) for n in range(1, most + 1) for m in cache_points),
         key=lambda tc: tc[0] if w["objective"] == "time" else tc[1],
     )
 
@@ -111,15 +111,15 @@ def nested_seconds(w, table, counts):
     return low[1] + (high[1] - low[1]) * (n - low[0]) / (high[0] - low[0])
 
 
-def batch_seconds_of_pools(w, counts, marker, cached):
+def batch_seconds_of_pools(w, counts, cache_point, cached):
     if "table" in w:
         return max(w.get("client_step_s", 0), nested_seconds(w, w["table"], counts) / w["batches_per_epoch"])
     first = w["pools"][0]
     like = {**w, "worker_cpus": first.get("worker_cpus", 1) / first.get("slowdown", 1)}
-    return batch_seconds(like, worth(w, counts), marker, cached)
+    return batch_seconds(like, worth(w, counts), cache_point, cached)
 
 
-def play_pools(w, counts, marker=None):
+def play_pools(w, counts, cache_point=None):
     """(time, cost): a worker of the first pool is there, each other one after its pool's delay; who is to go
     stays until all are there.
     """
@@ -135,30 +135,30 @@ def play_pools(w, counts, marker=None):
             if now < max(delays):
                 there = [max(t, f) for t, f in zip(there, first)]
             until = min((d for d in delays if d > now), default=float("inf"))
-            s = batch_seconds_of_pools(w, there, marker, cached)
+            s = batch_seconds_of_pools(w, there, cache_point, cached)
             count = min(left, (until - now) / s)
             part = 1.0
-            if marker and w["model"].get("store", {}).get("write_bytes_per_s") and cached < 1:
+            if cache_point and w["model"].get("store", {}).get("write_bytes_per_s") and cached < 1:
                 part = min(
                     1.0,
                     w["model"]["store"]["write_bytes_per_s"]
                     * s
-                    / ((1 - cached) * stage_costs(w["model"])[2][marker][1]),
+                    / ((1 - cached) * stage_costs(w["model"])[2][cache_point][1]),
                 )
             written += count * (1 - cached) * part / batches
             to = until if count < left else now + count * s
             paid = [max(n, t) for n, t in zip(counts, there)]
             cost += (to - now) / 3600 * (price + sum(n * p["price_per_h"] for n, p in zip(paid, pools)))
             now, left = to, left - count
-        cached = min(1.0, cached + written) if marker else 0.0
+        cached = min(1.0, cached + written) if cache_point else 0.0
     return now, cost
 
 
 def best_of_pools(w):
-    """The best (time, cost) of all vectors and markers."""
-    markers = [None, *w.get("model", {}).get("cache_markers", [])]
+    """The best (time, cost) of all vectors and cache points."""
+    cache_points = [None, *w.get("model", {}).get("cache_markers", [])]
     vectors = itertools.product(*(range(p["max_workers"] + 1) for p in w["pools"]))
     return min(
-        (play_pools(w, v, m) for v in vectors if sum(v) for m in markers),
+        (play_pools(w, v, m) for v in vectors if sum(v) for m in cache_points),
         key=lambda tc: tc[0] if w["objective"] == "time" else tc[1],
     )

@@ -692,8 +692,8 @@ def test_a_number_out_of_range_is_valid_json(tmp_path):
 
 
 def test_what_is_odd_but_means_something_is_taken(tmp_path):
-    """Two stages of one name where no marker names them, a marker by number, a change beyond the job's end,
-    changes of a model without a cache.
+    """Two stages of one name where no cache point names them, a cache point by number, a change beyond the
+    job's end, changes of a model without a cache.
     """
     two = {**MODEL, "model": {"stages": [{"name": "map", "cpu_s": 0.1}, {"name": "map", "cpu_s": 0.2}]}}
     plain = simulate(tmp_path, two)
@@ -703,8 +703,10 @@ def test_what_is_odd_but_means_something_is_taken(tmp_path):
         )["time_s"]
         == plain["time_s"]
     )
-    for marker in (1, 1.0):
-        assert simulate(tmp_path, {**two, "model": {**two["model"], "cache_markers": [marker]}})["decisions"]
+    for cache_point in (1, 1.0):
+        assert simulate(tmp_path, {**two, "model": {**two["model"], "cache_markers": [cache_point]}})[
+            "decisions"
+        ]
 
 
 def test_other_errors(tmp_path):
@@ -871,8 +873,8 @@ def test_epochs_shorter_than_a_start(tmp_path):
 
 
 def test_a_full_cache_says_nothing_of_computing(tmp_path):
-    """With all of the work cached, the interval is the cache's: taken for what computing takes, markers and
-    numbers of workers went back and forth.
+    """With all of the work cached, the interval is the cache's: taken for what computing takes, cache points
+    and numbers of workers went back and forth.
     """
     workload = {
         "workload": 1,
@@ -963,8 +965,8 @@ def test_a_cache_that_fills_slowly(tmp_path):
 
 
 def test_a_start_that_lasts_for_epochs(tmp_path):
-    """Workers come after some epochs only, whatever marker is looked at: taken to be there with the next
-    epoch, another marker seemed worth to begin anew.
+    """Workers come after some epochs only, whatever cache point is looked at: taken to be there with the next
+    epoch, another cache point seemed worth to begin anew.
     """
     workload = {
         "workload": 1,
@@ -1068,7 +1070,7 @@ def test_workers_far_apart_in_a_table(tmp_path, most, last_s):
 
 def test_what_workers_are_worth_is_no_other_maximum(tmp_path):
     """All of three pools were taken; each report told a little better what that is worth, and that seemed to
-    be more than there had been: it went from marker to marker.
+    be more than there had been: it went from cache point to cache point.
     """
     for seed in (2000452, 2000581, 2000792, 2001333):
         assert len(simulate(tmp_path, workloads.random_pools(seed))["decisions"]) <= 3, seed

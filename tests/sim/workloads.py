@@ -120,7 +120,9 @@ def modelled():
     """
     found = {}
 
-    def model(name, cpu, step, workers, *, source=None, keep=1.0, store=None, markers=None, size=1.0, **more):
+    def model(
+        name, cpu, step, workers, *, source=None, keep=1.0, store=None, cache_points=None, size=1.0, **more
+    ):
         stages = [
             {"name": "read", "cpu_s": 0.1 * cpu, "keep": keep},
             {"name": "decode", "cpu_s": 0.7 * cpu, "size_factor": size},
@@ -131,8 +133,8 @@ def modelled():
             parts["source_bytes_per_s"] = source
         if store:
             parts["store"] = {"read_bytes_per_s": store, "write_bytes_per_s": store / 2}
-        if markers:
-            parts["cache_markers"] = markers
+        if cache_points:
+            parts["cache_markers"] = cache_points
         found[name] = workload(
             client_step_s=step,
             max_workers=workers,
@@ -198,7 +200,7 @@ def modelled():
             0.2,
             64,
             store=batch / 0.02,
-            markers=["read", "decode"],
+            cache_points=["read", "decode"],
             noise=0.1,
             start_delay_s=10,
             epochs=20,
@@ -210,7 +212,7 @@ def modelled():
             0.2,
             64,
             store=batch / 0.5,
-            markers=["read", "decode"],
+            cache_points=["read", "decode"],
             size=3,
             noise=0.1,
             start_delay_s=10,
@@ -224,7 +226,7 @@ def modelled():
             64,
             source=batch / 0.25,
             store=batch / 0.05,
-            markers=["read", "decode"],
+            cache_points=["read", "decode"],
             noise=0.1,
             epochs=10,
             **o,
@@ -362,7 +364,7 @@ def random_model(r, log, step, need, epochs):
 
 def random_job(seed):
     """What random_workload leaves out: a few batches or many, batches that take minutes on one worker,
-    several markers behind filters, prices of every kind.
+    several cache points behind filters, prices of every kind.
     """
     r = random.Random(seed)
 

@@ -11,12 +11,12 @@ struct world {
     int n_curve, maximum, running;
     double now_s, done, delay_s, ready_s;
     int wanted;
-    struct cw_marker_facts markers[2];
-    int n_markers;
+    struct cw_cache_point_facts cache_points[2];
+    int n_cache_points;
     struct cw_storage_facts storage;
     double epochs, batches, positions; /* positions: of a batch; 0: not told */
     enum cw_objective objective;
-    int decisions, marker;
+    int decisions, cache_point;
     struct cw_policy policy;
     struct cw_policy_memory memory;
     struct cw_decision last;
@@ -28,7 +28,8 @@ struct world {
 
 static inline struct world world_new(const char *policy)
 {
-    struct world w = {.maximum = 64, .running = 1, .wanted = 1, .epochs = 10, .batches = 10000, .marker = -1};
+    struct world w = {
+        .maximum = 64, .running = 1, .wanted = 1, .epochs = 10, .batches = 10000, .cache_point = -1};
     assert_true(cw_policy_find(policy, &w.policy));
     return w;
 }
@@ -46,9 +47,11 @@ static inline double supply(const struct world *w)
 {
     if (w->curve)
         return w->curve[CW_MIN(w->running, w->n_curve) - 1];
-    double cached = w->marker >= 0 ? w->markers[w->marker].cached * w->markers[w->marker].prefix_s : 0;
-    double read = w->marker >= 0 && w->storage.read_bytes_per_s > 0
-                      ? w->markers[w->marker].cached * w->markers[w->marker].bytes /
+    double cached = w->cache_point >= 0
+                        ? w->cache_points[w->cache_point].cached * w->cache_points[w->cache_point].prefix_s
+                        : 0;
+    double read = w->cache_point >= 0 && w->storage.read_bytes_per_s > 0
+                      ? w->cache_points[w->cache_point].cached * w->cache_points[w->cache_point].bytes /
                             w->storage.read_bytes_per_s
                       : 0;
     return CW_MAX(CW_MAX((w->work_s - cached) / w->running, read), w->floor_s);
@@ -69,15 +72,15 @@ static inline void pass(struct world *w, double seconds)
     client.wait.m2 = n * w->uneven * interval * interval;
     double compute = w->curve
                          ? s * w->running
-                         : w->work_s - (w->marker >= 0
-                                            ? w->markers[w->marker].cached * w->markers[w->marker].prefix_s
-                                            : 0);
+                         : w->work_s - (w->cache_point >= 0 ? w->cache_points[w->cache_point].cached *
+                                                                  w->cache_points[w->cache_point].prefix_s
+                                                            : 0);
     struct cw_facts f = {.clients = &client,
                          .n_clients = 1,
                          .n_pools = 1,
-                         .markers = w->markers,
-                         .n_markers = w->n_markers,
-                         .marker = w->marker,
+                         .cache_points = w->cache_points,
+                         .n_cache_points = w->n_cache_points,
+                         .cache_point = w->cache_point,
                          .storage = w->storage,
                          .epochs = w->epochs,
                          .batches_per_epoch = w->batches,
@@ -99,12 +102,12 @@ static inline void pass(struct world *w, double seconds)
     f.fixed = w->fixed;
     w->last = (struct cw_decision){0};
     w->policy.decide(&w->policy, &w->memory, &f, w->now_s, &w->last);
-    if (w->last.workers[0] != w->wanted || w->last.marker != w->marker)
+    if (w->last.workers[0] != w->wanted || w->last.cache_point != w->cache_point)
         w->decisions++;
     if (w->last.workers[0] > w->wanted)
         w->ready_s = w->now_s + w->delay_s;
     w->wanted = w->last.workers[0];
-    w->marker = w->last.marker;
+    w->cache_point = w->last.cache_point;
     if (w->now_s >= w->ready_s || w->wanted < w->running)
         w->running = w->wanted;
 }
@@ -115,13 +118,13 @@ static inline void pass_until(struct world *w, double until_s, double step_s)
         pass(w, step_s);
 }
 
-static inline void with_marker(struct world *w, double read_bytes_per_s)
+static inline void with_cache_point(struct world *w, double read_bytes_per_s)
 {
     w->step_s = 0.1;
     w->work_s = 1;
-    w->n_markers = 1;
+    w->n_cache_points = 1;
     w->objective = CW_OBJECTIVE_COST;
-    w->markers[0] = (struct cw_marker_facts){.name = "decode", .prefix_s = 0.9, .bytes = 1e7};
+    w->cache_points[0] = (struct cw_cache_point_facts){.name = "decode", .prefix_s = 0.9, .bytes = 1e7};
     w->storage = (struct cw_storage_facts){.read_bytes_per_s = read_bytes_per_s,
                                            .write_bytes_per_s = read_bytes_per_s};
 }

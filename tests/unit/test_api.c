@@ -574,7 +574,7 @@ static void interrupts(void **state)
     cachew_pipeline_free(q);
 }
 
-/* A wait that ends loses nothing, wherever it ends: for a batch, for memory to join remnants in, or to finish
+/* A wait that ends loses nothing, wherever it ends: for a batch, for memory to join parts in, or to finish
  * what was joined. */
 static void short_waits_lose_nothing(void **state)
 {

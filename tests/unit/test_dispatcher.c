@@ -130,7 +130,7 @@ static void test_failed_order(void **state)
     (void)state;
     struct run *u = run_new(8);
     struct run_peer *w = run_worker(u, 2), *c = run_client(u, "job", 0, 1, 0),
-                    *o = run_connect(u, CACHEW__ROLE__ROLE_OBSERVER);
+                    *o = run_connect(u, CACHEW__ROLE__ROLE_ADMIN_CLIENT);
     u->full = true;
     RUN_SAY(o, Steer, STEER, true, RUN_BASE(steer), .verb = (char *)"pause-job", .name = (char *)"job");
     run_settle(u);

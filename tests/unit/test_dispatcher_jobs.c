@@ -259,7 +259,7 @@ static void test_steer(void **state)
     (void)state;
     struct run *u = run_new(40);
     struct run_peer *w = run_worker(u, 2), *c = run_client(u, "job", 0, 1, 0),
-                    *o = run_connect(u, CACHEW__ROLE__ROLE_OBSERVER);
+                    *o = run_connect(u, CACHEW__ROLE__ROLE_ADMIN_CLIENT);
     RUN_SAY(o, Steer, STEER, true, RUN_BASE(steer), .verb = (char *)"pause-job", .name = (char *)"job");
     run_progress(c, 2, 0);
     run_settle(u);

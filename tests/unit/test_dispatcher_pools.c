@@ -132,7 +132,7 @@ static void test_who_drains_is_released_once(void **state)
     (void)state;
     struct run *u = begin("fixed:2", 100);
     struct run_peer *p = run_connect(u, CACHEW__ROLE__ROLE_PROVISIONER),
-                    *o = run_connect(u, CACHEW__ROLE__ROLE_OBSERVER);
+                    *o = run_connect(u, CACHEW__ROLE__ROLE_ADMIN_CLIENT);
     say_pool(p, 2, 5, 2);
     struct run_peer *a = run_unit(u, "local-1"), *b = run_unit(u, "local-2");
     RUN_SAY(b, Draining, DRAINING, false, RUN_BASE(draining)); /* SIGTERM of somebody */

@@ -370,7 +370,7 @@ static void whim_decide(const struct cw_policy *policy, struct cw_policy_memory 
     static const int wanted[] = {1, 3, 2, 4, 1, 2, 1, 3, 5};
     (void)policy, (void)now_s;
     size_t n = (size_t)memory->values[0]++;
-    d->marker = -1;
+    d->cache_point = -1;
     d->workers[0] = CW_MIN(wanted[n % CW_COUNT_OF(wanted)], f->pools[0].maximum);
     d->concluded = true;
 }

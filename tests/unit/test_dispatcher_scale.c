@@ -19,7 +19,7 @@ static bool has(const struct run_peer *p, const uint8_t stream[16])
     return false;
 }
 
-/* ---- crews ---- */
+/* ---- worker sets ---- */
 
 static void test_a_job_gets_as_many_as_are_wanted(void **state)
 {
@@ -47,7 +47,7 @@ static void test_a_job_gets_as_many_as_are_wanted(void **state)
 
 /* Who has to go finishes what it has begun; what it has finished is read from it; then it forgets the stream.
  */
-static void test_who_leaves_a_crew(void **state)
+static void test_who_leaves_a_worker_set(void **state)
 {
     (void)state;
     struct run *u = begin("fixed:2", 100);
@@ -84,7 +84,7 @@ static void test_weights_priorities_and_quotas(void **state)
     for (int i = 0; i < 6; i++)
         run_worker(u, 2);
     struct run_peer *a = run_client(u, "a", 0, 1, 0), *b = run_client(u, "b", 0, 1, 0),
-                    *o = run_connect(u, CACHEW__ROLE__ROLE_OBSERVER);
+                    *o = run_connect(u, CACHEW__ROLE__ROLE_ADMIN_CLIENT);
     run_pass(u, 3000);
     assert_int_equal(serving(u, a->streams[0].id), 3);
     assert_int_equal(serving(u, b->streams[0].id), 3);
@@ -133,7 +133,7 @@ static void test_what_is_not_said_of_a_share_stays(void **state)
     struct run *u = begin("fixed:2", 1000);
     run_worker(u, 2);
     run_client(u, "a", 0, 1, 0);
-    struct run_peer *o = run_connect(u, CACHEW__ROLE__ROLE_OBSERVER);
+    struct run_peer *o = run_connect(u, CACHEW__ROLE__ROLE_ADMIN_CLIENT);
     run_pass(u, 3000);
     RUN_SAY(o, Steer, STEER, true, RUN_BASE(steer), .verb = (char *)"share-job", .name = (char *)"a",
             .has_priority_case = CACHEW__STEER__HAS_PRIORITY_PRIORITY, .priority = 7,
@@ -219,7 +219,7 @@ static void test_unfit_workers_are_replaced(void **state)
     end(u);
 }
 
-/* A client does not get through to the only worker of the crew: another one serves it. */
+/* A client does not get through to the only worker of the worker set: another one serves it. */
 static void test_out_of_reach(void **state)
 {
     (void)state;
@@ -249,7 +249,7 @@ struct world {             /* a client and its workers, as a formula has it */
     double taken, waited_s, waited_sq, stepped_s, computed[RUN_PEERS], positions[RUN_PEERS];
     uint64_t units;
     double read_s; /* 0: there is no cache; else what a batch takes that is read, all of it is there */
-    int32_t uses;  /* of its two markers, as in Prepare; the second is as good as none */
+    int32_t uses;  /* of its two cache points, as in Prepare; the second is as good as none */
     bool deaf;     /* what workers are told of it is lost */
     bool endless;  /* no range is completed */
     bool crumbs;   /* no range gives an element */
@@ -267,27 +267,27 @@ static void listen(struct run *u, struct world *x)
     for (struct run_peer *p = u->peers; p < u->peers + RUN_PEERS; p++)
         for (size_t i = 0; p->used && p->role == CACHEW__ROLE__ROLE_WORKER && !x->deaf && i < p->n_in; i++)
             if (p->in[i]->of_case == CACHEW__ENVELOPE__OF_CACHING)
-                x->uses = p->in[i]->caching->marker;
+                x->uses = p->in[i]->caching->cache_point;
 }
 
 static void beat(struct run_peer *w, const uint8_t stream[16], double compute_s, double positions,
                  const struct world *x)
 {
     Cachew__StreamWork work = CACHEW__STREAM_WORK__INIT, *list[] = {&work};
-    Cachew__MarkerWork markers[3], *all[3];
+    Cachew__CachePointWork cache_points[3], *all[3];
     for (int i = 0; i < 3; i++) { /* ranges have ten positions and two batches */
-        cachew__marker_work__init(all[i] = &markers[i]);
-        markers[i].marker = i ? i : -1;
-        markers[i].name = (char *)(i == 1 ? "good" : i ? "bad" : "");
-        markers[i].compute_s = x->work_s / 5;
-        markers[i].read_s = (i == 1 ? x->read_s : x->work_s) / 5;
-        markers[i].was_read = i > 0;
-        markers[i].bytes = 1000;
-        markers[i].cached = i == 1;
+        cachew__cache_point_work__init(all[i] = &cache_points[i]);
+        cache_points[i].cache_point = i ? i : -1;
+        cache_points[i].name = (char *)(i == 1 ? "good" : i ? "bad" : "");
+        cache_points[i].compute_s = x->work_s / 5;
+        cache_points[i].read_s = (i == 1 ? x->read_s : x->work_s) / 5;
+        cache_points[i].was_read = i > 0;
+        cache_points[i].bytes = 1000;
+        cache_points[i].cached = i == 1;
     }
-    work.marker = x->uses;
-    work.markers = all;
-    work.n_markers = x->read_s > 0 ? 3 : 0;
+    work.cache_point = x->uses;
+    work.cache_points = all;
+    work.n_cache_points = x->read_s > 0 ? 3 : 0;
     work.stream = (ProtobufCBinaryData){16, (uint8_t *)(uintptr_t)stream};
     work.compute_ns = (uint64_t)(compute_s * 1e9);
     work.positions = (uint64_t)positions;
@@ -382,7 +382,7 @@ static void test_demand_that_falls(void **state)
 }
 
 /* Another worker takes a dead one's place at once; what that one had begun is computed again, and the client
- * waits meanwhile. That says nothing of the crew. */
+ * waits meanwhile. That says nothing of the worker set. */
 static void test_a_worker_that_is_replaced_at_once_is_no_other_condition(void **state)
 {
     (void)state;
@@ -430,7 +430,7 @@ static void test_a_job_with_an_objective_of_its_own(void **state)
     struct run *u = begin("auto", 4000);
     for (int i = 0; i < 12; i++)
         run_worker(u, 4);
-    struct run_peer *c = run_client(u, "job", 0, 1, 0), *o = run_connect(u, CACHEW__ROLE__ROLE_OBSERVER);
+    struct run_peer *c = run_client(u, "job", 0, 1, 0), *o = run_connect(u, CACHEW__ROLE__ROLE_ADMIN_CLIENT);
     struct world x = {.step_s = 0.1, .work_s = 0.75};
     double price;
     for (int i = 0; i < 60; i++)
@@ -457,11 +457,12 @@ static void test_a_job_with_an_objective_of_its_own(void **state)
     end(u);
 }
 
-/* The markers of the only stream, as its workers told of them; those that are in use. */
-static int markers_in_use(struct run *u, const struct world *x)
+/* The cache points of the only stream, as its workers told of them; those that are in use. */
+static int cache_points_in_use(struct run *u, const struct world *x)
 {
     json_t *streams = ask(u, "streams");
-    const json_t *list = json_object_get(json_object_get(json_array_get(streams, 0), "caching"), "markers"),
+    const json_t *list = json_object_get(json_object_get(json_array_get(streams, 0), "caching"),
+                                         "cache_points"),
                  *m;
     size_t i;
     int in_use = 0;
@@ -546,7 +547,7 @@ static void where_it_is_cached(struct run *u)
     logged(u, decisions);
     json_decref(decisions);
     second(u, c, &x);
-    assert_int_equal(markers_in_use(u, &x), 0);
+    assert_int_equal(cache_points_in_use(u, &x), 0);
     double moves = counter(u, "\ncachew_dispatcher_cache_moves_total ");
     assert_true(moves >= 1);
     x.read_s = 0.02;
@@ -564,7 +565,7 @@ static void where_it_is_cached(struct run *u)
     logged(u, decisions);
     json_decref(decisions);
     second(u, c, &x);
-    assert_int_equal(markers_in_use(u, &x), 1);
+    assert_int_equal(cache_points_in_use(u, &x), 1);
     assert_true(counter(u, "\ncachew_dispatcher_cache_moves_total ") > moves);
 }
 
@@ -599,7 +600,7 @@ static void stays(const struct cw_policy *self, struct cw_policy_memory *memory,
                                .interval_s = 0.5,
                                .compute_s = 0.5,
                                .workers = 1,
-                               .marker = -1,
+                               .cache_point = -1,
                                .limit = CW_BOTTLENECK_WORKERS};
     snprintf(d->why, sizeof(d->why), "%s",
              d->replanned ? "the client waits, which was not expected" : "measured");
@@ -699,7 +700,7 @@ static void test_where_it_is_cached_is_decided_where_no_range_gives_a_whole_batc
 }
 
 /* Measurements that are none. */
-static void test_nonsense_of_markers(void **state)
+static void test_nonsense_of_cache_points(void **state)
 {
     (void)state;
     static const double nonsense[] = {NAN, INFINITY, -INFINITY, -1, 1e300, 0};
@@ -709,21 +710,21 @@ static void test_nonsense_of_markers(void **state)
     struct world x = {.step_s = 0.1, .work_s = 0.5, .read_s = 0.1, .uses = 1};
     for (int i = 0; i < 30; i++) {
         Cachew__StreamWork work = CACHEW__STREAM_WORK__INIT, *list[] = {&work};
-        Cachew__MarkerWork markers[40], *all[40];
+        Cachew__CachePointWork cache_points[40], *all[40];
         double v = nonsense[(size_t)i % CW_COUNT_OF(nonsense)];
         second(u, c, &x);
         for (int k = 0; k < 40; k++) {
-            cachew__marker_work__init(all[k] = &markers[k]);
-            markers[k].marker = k % 2 ? k * 1000003 : i - k;
-            markers[k].name = (char *)(k % 2 ? "\x01\xff" : "");
-            markers[k].compute_s = markers[k].read_s = markers[k].store_s = markers[k].bytes =
-                markers[k].cached = markers[k].written = v;
-            markers[k].was_read = k % 3;
+            cachew__cache_point_work__init(all[k] = &cache_points[k]);
+            cache_points[k].cache_point = k % 2 ? k * 1000003 : i - k;
+            cache_points[k].name = (char *)(k % 2 ? "\x01\xff" : "");
+            cache_points[k].compute_s = cache_points[k].read_s = cache_points[k].store_s =
+                cache_points[k].bytes = cache_points[k].cached = cache_points[k].written = v;
+            cache_points[k].was_read = k % 3;
         }
         work.stream = (ProtobufCBinaryData){16, c->streams[0].id};
-        work.marker = -i * 77;
-        work.markers = all;
-        work.n_markers = 40;
+        work.cache_point = -i * 77;
+        work.cache_points = all;
+        work.n_cache_points = 40;
         for (struct run_peer *p = u->peers; p < u->peers + RUN_PEERS; p++)
             if (p->used && p->role == CACHEW__ROLE__ROLE_WORKER)
                 RUN_SAY(p, Heartbeat, HEARTBEAT, false, RUN_BASE(heartbeat), .streams = list, .n_streams = 1,
@@ -755,7 +756,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_job_gets_as_many_as_are_wanted),
-        cmocka_unit_test(test_who_leaves_a_crew),
+        cmocka_unit_test(test_who_leaves_a_worker_set),
         cmocka_unit_test(test_weights_priorities_and_quotas),
         cmocka_unit_test(test_what_is_not_said_of_a_share_stays),
         cmocka_unit_test(test_more_jobs_than_workers),
@@ -773,7 +774,7 @@ int main(void)
 #endif
         cmocka_unit_test(test_where_it_is_cached_is_decided_before_a_range_is_completed),
         cmocka_unit_test(test_where_it_is_cached_is_decided_where_no_range_gives_a_whole_batch),
-        cmocka_unit_test(test_nonsense_of_markers),
+        cmocka_unit_test(test_nonsense_of_cache_points),
         cmocka_unit_test(test_a_client_that_takes_all),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -253,7 +253,7 @@ static void nothing_but_a_quicker_consumer_helps_who_takes_the_batches(void **st
 {
     (void)state;
     struct made *m = make();
-    const struct cw_place place = {.at = 1, .marker = -1, .last = 0, .bytes = 1000};
+    const struct cw_place place = {.at = 1, .cache_point = -1, .last = 0, .bytes = 1000};
     costs(m, 0, 1 * MS, 1 * MS);
     m->c.consumer_s = 5 * MS;
     m->c.idle_s[CW_IDLE_CONSUMER] = 9 * MS;
@@ -324,8 +324,8 @@ static void a_cache_saves_what_stands_before_it(void **state)
 {
     (void)state;
     struct made *m = make();
-    const struct cw_place places[] = {{.at = 1, .marker = -1, .last = 0, .bytes = 1000},
-                                      {.at = 2, .marker = 7, .last = 1, .bytes = 500}};
+    const struct cw_place places[] = {{.at = 1, .cache_point = -1, .last = 0, .bytes = 1000},
+                                      {.at = 2, .cache_point = 7, .last = 1, .bytes = 500}};
     costs(m, 0, 2 * MS, 2 * MS);
     costs(m, 1, 0.03 * MS, 0.03 * MS);
     costs(m, 2, 1 * MS, 1 * MS);
@@ -346,7 +346,7 @@ static void a_cache_larger_than_memory_is_read_from_the_disk(void **state)
     (void)state;
     struct made *m = make();
     /* 2 GB; 1 GB of page cache */
-    const struct cw_place place = {.at = 1, .marker = -1, .last = 0, .bytes = 20000};
+    const struct cw_place place = {.at = 1, .cache_point = -1, .last = 0, .bytes = 20000};
     costs(m, 0, 9 * MS, 9 * MS);
     costs(m, 1, 1 * MS, 1 * MS);
     struct found f = find(m, &place, 1, NULL, 0);
@@ -364,7 +364,7 @@ static void a_cache_within_a_fused_run_ends_it(void **state)
 {
     (void)state;
     struct made *m = make();
-    const struct cw_place place = {.at = 2, .marker = -1, .last = 1, .bytes = 1000};
+    const struct cw_place place = {.at = 2, .cache_point = -1, .last = 1, .bytes = 1000};
     costs(m, 1, 3 * MS, 3 * MS);
     costs(m, 2, 0.5 * MS, 0.5 * MS);
     m->ops[2].fused_into = 1;
@@ -393,7 +393,7 @@ static void dropped_elements_are_not_read(void **state)
 {
     (void)state;
     struct made *m = make();
-    const struct cw_place place = {.at = 2, .marker = -1, .last = 1, .bytes = 1000};
+    const struct cw_place place = {.at = 2, .cache_point = -1, .last = 1, .bytes = 1000};
     m->ops[0].rows = m->ops[1].rows = 10; /* `first` keeps one in ten */
     costs(m, 0, 10 * MS, 10 * MS);
     costs(m, 2, 1 * MS, 1 * MS);
@@ -486,7 +486,7 @@ static void finds_operators_that_could_stand_elsewhere(void **state)
     moves(RANGE SQUARE "{\"op\": \"delay\", \"us\": 1}, {\"op\": \"filter\", \"where\": \"square > 9\"}, "
                        "{\"op\": \"batch\", \"size\": 4}",
           3, "3>2 0.25 ");
-    /* A marker stays where it is; a name that changed is another one; take counts what arrives. */
+    /* A cache point stays where it is; a name that changed is another one; take counts what arrives. */
     moves(RANGE SQUARE "{\"op\": \"autocache\"}, {\"op\": \"filter\", \"where\": \"value > 9\"}", 3, "");
     moves(RANGE "{\"op\": \"rename\", \"names\": {\"value\": \"other\"}}, {\"op\": \"filter\", \"where\": "
                 "\"other > 9\"}",
@@ -534,12 +534,12 @@ static void finds_places_for_a_cache(void **state)
                            .values = calloc(cw_n_values(l.compiled) + 1, sizeof(*p.values))};
     p.ops[0].rows = 64;
     assert_int_equal(cw_places_find(&l, &p, &places, &n, &err), 0);
-    assert_int_equal(n, 2); /* behind the source; at the marker; behind the flip nothing can be kept */
+    assert_int_equal(n, 2); /* behind the source; at the cache point; behind the flip nothing can be kept */
     assert_int_equal(places[0].at, 1);
-    assert_int_equal(places[0].marker, -1);
+    assert_int_equal(places[0].cache_point, -1);
     near(places[0].bytes, 40 * 40 * 3);
     assert_int_equal(places[1].at, 3);
-    assert_int_equal(places[1].marker, 0);
+    assert_int_equal(places[1].cache_point, 0);
     assert_int_equal(places[1].last, 2);
     near(places[1].bytes, 20 * 20 * 3);
     free(places);

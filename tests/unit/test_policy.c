@@ -69,20 +69,20 @@ static void test_atc22_writes_in_an_epoch_of_its_own(void **state)
     w.work_s = 1;
     w.step_s = 0.2;
     w.batches = 3000;
-    w.n_markers = 1;
-    w.markers[0] = (struct cw_marker_facts){.name = "decode", .prefix_s = 0.9, .bytes = 1e6};
+    w.n_cache_points = 1;
+    w.cache_points[0] = (struct cw_cache_point_facts){.name = "decode", .prefix_s = 0.9, .bytes = 1e6};
     while (w.done < 2990)
         pass(&w, 1);
-    assert_int_equal(w.marker, -1);
+    assert_int_equal(w.cache_point, -1);
     assert_true(w.running > 1);
     while (w.done < 3001)
         pass(&w, 0.5);
-    assert_int_equal(w.marker, 0);
+    assert_int_equal(w.cache_point, 0);
     assert_true(w.last.write_waits);
     assert_int_equal(w.running, 1);
     while (w.done < 6010)
         pass(&w, 1);
-    assert_int_equal(w.marker, 0);
+    assert_int_equal(w.cache_point, 0);
     assert_false(w.last.write_waits);
 }
 
@@ -161,7 +161,7 @@ static void test_memory_survives(void **state)
     static const char *const names[] = {"auto", "cachew-atc22", "hpa", "fixed:3"};
     for (size_t i = 0; i < CW_COUNT_OF(names); i++) {
         struct world a = world_new(names[i]);
-        with_marker(&a, 1e9);
+        with_cache_point(&a, 1e9);
         pass_until(&a, 7, 1);
         for (int k = 0; k < 400; k++) {
             struct world b = a;
@@ -173,7 +173,7 @@ static void test_memory_survives(void **state)
             pass(&b, 1);
             pass(&a, 1);
             assert_int_equal(a.wanted, b.wanted);
-            assert_int_equal(a.marker, b.marker);
+            assert_int_equal(a.cache_point, b.cache_point);
         }
     }
 }
@@ -182,11 +182,12 @@ static void test_record(void **state)
 {
     (void)state;
     struct world w = world_new("auto");
-    with_marker(&w, 1e9);
+    with_cache_point(&w, 1e9);
     do
         pass(&w, 1);
     while (!w.last.concluded);
-    struct cw_facts f = {.n_pools = 1, .pools[0].name = "remote", .markers = w.markers, .n_markers = 1};
+    struct cw_facts f = {
+        .n_pools = 1, .pools[0].name = "remote", .cache_points = w.cache_points, .n_cache_points = 1};
     json_t *json = cw_decision_json(&w.last, &f);
     assert_non_null(json);
     assert_int_equal(json_integer_value(json_object_get(
@@ -212,24 +213,24 @@ static void check_what(const struct cw_decision *d, const struct cw_facts *f, co
 static void test_what_is_decided_in_words(void **state)
 {
     (void)state;
-    const struct cw_marker_facts markers[] = {{.name = "decode"}, {.name = "resize"}};
+    const struct cw_cache_point_facts cache_points[] = {{.name = "decode"}, {.name = "resize"}};
     struct cw_facts f = {.n_pools = 2,
                          .pools = {{.name = "near", .running = 2}, {.name = "far", .starting = 1}},
-                         .marker = -1};
-    struct cw_decision d = {.workers = {4, 1}, .marker = -1};
+                         .cache_point = -1};
+    struct cw_decision d = {.workers = {4, 1}, .cache_point = -1};
     check_what(&d, &f, "5 workers, 3 before");
     d.workers[0] = 2;
     check_what(&d, &f, "3 workers, as before");
-    f.markers = markers;
-    f.n_markers = 2;
+    f.cache_points = cache_points;
+    f.n_cache_points = 2;
     check_what(&d, &f, "3 workers, as before; cached nowhere");
-    d.marker = 1;
+    d.cache_point = 1;
     check_what(&d, &f, "3 workers, as before; cached after resize, nowhere before");
-    f.marker = 0;
+    f.cache_point = 0;
     check_what(&d, &f, "3 workers, as before; cached after resize, after decode before");
-    d.marker = -1;
+    d.cache_point = -1;
     check_what(&d, &f, "3 workers, as before; cached nowhere, after decode before");
-    f = (struct cw_facts){.n_pools = 1, .marker = -1};
+    f = (struct cw_facts){.n_pools = 1, .cache_point = -1};
     f.pools[0].name = "near";
     d.workers[0] = 1;
     check_what(&d, &f, "1 worker"); /* the first one */
@@ -339,7 +340,7 @@ static void test_curves(void **state)
 
 static struct cw_facts three_pools(void)
 {
-    struct cw_facts f = {.n_pools = 3, .marker = -1, .client_price_per_h = 5};
+    struct cw_facts f = {.n_pools = 3, .cache_point = -1, .client_price_per_h = 5};
     f.pools[0] = (struct cw_pool_facts){
         .name = "far", .maximum = 4, .price_per_h = 0.4, .start_delay_s = 10, .cpu_share = 1};
     f.pools[1] = (struct cw_pool_facts){

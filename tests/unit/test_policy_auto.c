@@ -79,13 +79,13 @@ static void test_auto_tries_fewer_once_whatever_the_store_does(void **state)
 {
     (void)state;
     struct world w = five_do();
-    w.n_markers = 1;
-    w.marker = -1;
-    w.markers[0] = (struct cw_marker_facts){.name = "decode", .prefix_s = 0.3, .bytes = 1e9};
+    w.n_cache_points = 1;
+    w.cache_point = -1;
+    w.cache_points[0] = (struct cw_cache_point_facts){.name = "decode", .prefix_s = 0.3, .bytes = 1e9};
     for (int i = 0; i < 20; i++) {
         w.storage.read_bytes_per_s = w.storage.write_bytes_per_s = i % 2 ? 1e8 : 1.5e8;
         pass_until(&w, i == 0 ? 8 : 100.0 * i, 1);
-        assert_int_equal(w.marker, -1);
+        assert_int_equal(w.cache_point, -1);
     }
     assert_int_equal(w.running, 5);
     assert_int_equal(w.decisions, 3);
@@ -248,12 +248,12 @@ static void test_auto_speaks_of_the_cache_alone_where_workers_are_given(void **s
 {
     (void)state;
     struct world w = world_new("auto");
-    with_marker(&w, 1e12);
+    with_cache_point(&w, 1e12);
     w.running = w.wanted = w.maximum = 2;
     w.fixed = true;
     while (!w.last.concluded)
         pass(&w, 1);
-    assert_true(w.last.marker >= 0);
+    assert_true(w.last.cache_point >= 0);
     assert_non_null(strstr(w.last.why, "; cached after decode the rest of the job takes "));
     assert_non_null(strstr(w.last.why, ", cached nowhere 0.5 s"));
     for (int i = 0; i < w.last.n_alternatives; i++)
@@ -287,7 +287,7 @@ static void ask_two(struct cw_policy_memory *memory, const char *first, const ch
     struct cw_facts f = {.clients = &client,
                          .n_clients = 1,
                          .n_pools = 2,
-                         .marker = -1,
+                         .cache_point = -1,
                          .epochs = 10,
                          .batches_per_epoch = 10000,
                          .batches_done = now_s,
@@ -340,7 +340,7 @@ static void test_pools_in_a_record(void **state)
     while (d.workers[0] < 2 && t < 20)
         ask_two(&memory, "cheap", "dear", 1, 0, 6, 20, ++t, &d);
     assert_non_null(strstr(d.why, "10 (6 of cheap, 4 of dear; cheap first: what it computes costs least)"));
-    struct cw_facts f = {.n_pools = 2, .pools = {{.name = "cheap"}, {.name = "dear"}}, .marker = -1};
+    struct cw_facts f = {.n_pools = 2, .pools = {{.name = "cheap"}, {.name = "dear"}}, .cache_point = -1};
     json_t *json = cw_decision_json(&d, &f),
            *first = json_object_get(json_array_get(json_object_get(json, "alternatives"), 0), "pools");
     assert_int_equal(json_integer_value(json_object_get(first, "cheap")), 6);
@@ -363,7 +363,7 @@ static void test_long_names_of_pools_are_cut_between_characters(void **state)
     double t = 0;
     while (d.workers[0] < 2 && t < 20)
         ask_two(&memory, first, second, 1, 0, 6, 20, ++t, &d);
-    struct cw_facts f = {.n_pools = 2, .pools = {{.name = first}, {.name = second}}, .marker = -1};
+    struct cw_facts f = {.n_pools = 2, .pools = {{.name = first}, {.name = second}}, .cache_point = -1};
     json_t *json = cw_decision_json(&d, &f);
     assert_non_null(json);
     const char *why = json_string_value(json_object_get(json, "why"));

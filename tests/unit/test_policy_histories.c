@@ -228,7 +228,7 @@ static void history_report(struct history *h, const struct cw_policy *policy, ui
     struct cw_facts f = {.clients = &c,
                          .n_clients = 1,
                          .n_pools = 1,
-                         .marker = -1,
+                         .cache_point = -1,
                          .epochs = 10,
                          .batches_per_epoch = 1e5,
                          .batches_done = h->done,

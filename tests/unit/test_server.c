@@ -220,7 +220,7 @@ static void test_serves(void **state)
 
 /* The command line asks; what it has no business to say ends its connection, with the reason, and nobody
  * else's. */
-static void test_observer(void **state)
+static void test_admin_client(void **state)
 {
     struct cw_loop *l = NULL;
     struct cw_error err = {0};
@@ -228,12 +228,12 @@ static void test_observer(void **state)
     (void)state;
     assert_int_equal(cw_loop_new(&l, &err), 0);
     struct cw_dispatcher_server *s = serve(l, NULL);
-    person_connect(&o, l, s, CACHEW__ROLE__ROLE_OBSERVER);
-    person_connect(&bad, l, s, CACHEW__ROLE__ROLE_OBSERVER);
+    person_connect(&o, l, s, CACHEW__ROLE__ROLE_ADMIN_CLIENT);
+    person_connect(&bad, l, s, CACHEW__ROLE__ROLE_ADMIN_CLIENT);
     attach(&bad);
     while (!bad.closed)
         cw_loop_run(l);
-    assert_non_null(strstr(bad.why, "an observer does not say this"));
+    assert_non_null(strstr(bad.why, "an admin client does not say this"));
     Cachew__Query q = CACHEW__QUERY__INIT;
     q.what = (char *)"status";
     say(&o, CACHEW__ENVELOPE__OF_QUERY, &q, 1, 0);
@@ -247,6 +247,6 @@ static void test_observer(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_serves), cmocka_unit_test(test_observer)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_serves), cmocka_unit_test(test_admin_client)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

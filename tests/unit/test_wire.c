@@ -1,4 +1,4 @@
-/* Batches and remnants as messages: what goes in comes out, and what nobody honest sends is refused. */
+/* Batches and parts as messages: what goes in comes out, and what nobody honest sends is refused. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "session/local.h"
-#include "engine/remnant.h"
+#include "engine/part.h"
 #include "remote/wire.h"
 
 #include "data_files.h"
@@ -379,31 +379,31 @@ static void damaged_messages(void **state)
     run_deinit(&r);
 }
 
-/* ---- remnants ---- */
+/* ---- parts ---- */
 
 /* What is left over, in two parts, and joined again, is the batch that they make. */
-static void remnants_round_trip(void **state)
+static void parts_round_trip(void **state)
 {
     (void)state;
     struct run r;
     struct cw_error err = {0};
-    struct cw_remnant m, part[2];
+    struct cw_part m, part[2];
     const uint64_t n = 5;
     run_open_as(&r, skips, true);
     struct cw_assembly *whole = run_rows(&r, n), *joined = run_rows(&r, 0);
-    assert_int_equal(cw_remnant_read(whole, 0, n, &m, &err), 0);
+    assert_int_equal(cw_part_read(whole, 0, n, &m, &err), 0);
     assert_int_equal(m.offsets[n], m.size);
     for (int i = 0; i < 2; i++) {
         uint64_t from = i ? 1 : 0, count = i ? n - 1 : 1;
-        struct cw_remnant piece = {.n = count, .ids = m.ids + from, .quarantined = i ? m.quarantined : NULL};
-        struct cw_wire_remnant w;
-        assert_int_equal(cw_wire_remnant_write(&piece, &w, &err), 0);
-        assert_int_equal(cw_wire_remnant_read(&w.message, m.data + m.offsets[from],
-                                              m.offsets[from + count] - m.offsets[from], r.local.compiled,
-                                              &part[i], &err),
+        struct cw_part piece = {.n = count, .ids = m.ids + from, .quarantined = i ? m.quarantined : NULL};
+        struct cw_wire_part w;
+        assert_int_equal(cw_wire_part_write(&piece, &w, &err), 0);
+        assert_int_equal(cw_wire_part_read(&w.message, m.data + m.offsets[from],
+                                           m.offsets[from + count] - m.offsets[from], r.local.compiled,
+                                           &part[i], &err),
                          0);
-        assert_int_equal(cw_remnant_join(joined, &part[i], &err), 0);
-        cw_wire_remnant_deinit(&w);
+        assert_int_equal(cw_part_join(joined, &part[i], &err), 0);
+        cw_wire_part_deinit(&w);
     }
     assert_int_equal(cw_runner_finish(r.runner, whole, 0, 0, 0, &err), 0);
     assert_int_equal(cw_runner_finish(r.runner, joined, 0, 0, 0, &err), 0);
@@ -412,13 +412,13 @@ static void remnants_round_trip(void **state)
     cw_runner_drop(r.runner, whole);
     cw_runner_drop(r.runner, joined);
     for (int i = 0; i < 2; i++)
-        cw_remnant_deinit(&part[i]);
-    cw_remnant_deinit(&m);
+        cw_part_deinit(&part[i]);
+    cw_part_deinit(&m);
     run_deinit(&r);
 }
 
 /* Whatever comes as rows is joined as a whole, or not at all. */
-static void damaged_remnants(void **state)
+static void damaged_parts(void **state)
 {
     (void)state;
     static const char variable[] =
@@ -428,16 +428,16 @@ static void damaged_remnants(void **state)
     struct run r;
     struct cw_error err = {0};
     struct cw_assembly *a;
-    struct cw_remnant m;
+    struct cw_part m;
     uint32_t seed = 11;
     unsigned refused = 0, joined = 0;
     const uint64_t n = 9;
     run_open_as(&r, variable, true);
     a = run_rows(&r, n);
-    assert_int_equal(cw_remnant_read(a, 0, n, &m, &err), 0);
+    assert_int_equal(cw_part_read(a, 0, n, &m, &err), 0);
     cw_runner_drop(r.runner, a);
     for (int i = 0; i < 20000; i++) {
-        struct cw_remnant bad = m;
+        struct cw_part bad = m;
         struct cw_assembly *into;
         bad.size -= draw(&seed) % 8 ? 0 : draw(&seed) % 24;
         bad.data = malloc(bad.size);
@@ -448,7 +448,7 @@ static void damaged_remnants(void **state)
         bad.n -= draw(&seed) % 16 == 1;
         bad.ids = calloc(bad.n, sizeof(*bad.ids));
         into = run_rows(&r, 0);
-        int s = cw_remnant_join(into, &bad, &err);
+        int s = cw_part_join(into, &bad, &err);
         if (s < 0) {
             assert_int_equal(s, CW_E_DATA);
             assert_int_equal(into->n_assigned, 0);
@@ -464,7 +464,7 @@ static void damaged_remnants(void **state)
         free(bad.ids);
     }
     assert_true(refused > 1000 && joined > 1000);
-    cw_remnant_deinit(&m);
+    cw_part_deinit(&m);
     run_deinit(&r);
 }
 
@@ -489,8 +489,8 @@ int main(void)
         cmocka_unit_test(lies_are_refused),
         cmocka_unit_test(quarantined_lies_are_refused),
         cmocka_unit_test(damaged_messages),
-        cmocka_unit_test(remnants_round_trip),
-        cmocka_unit_test(damaged_remnants),
+        cmocka_unit_test(parts_round_trip),
+        cmocka_unit_test(damaged_parts),
     };
     return cmocka_run_group_tests(tests, make_lines, temp_remove);
 }

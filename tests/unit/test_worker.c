@@ -86,21 +86,21 @@ static void check_made(struct asking *a, struct cw_hash128 hash)
 static void join_rows(struct asking *a, const struct got *g, struct cw_assembly *joined)
 {
     struct cw_error err = {0};
-    struct cw_remnant m;
-    if (cw_wire_remnant_read(g->m->remnant, g->payload, g->size, a->r->local.compiled, &m, &err) < 0 ||
-        cw_remnant_join(joined, &m, &err) < 0)
+    struct cw_part m;
+    if (cw_wire_part_read(g->m->part, g->payload, g->size, a->r->local.compiled, &m, &err) < 0 ||
+        cw_part_join(joined, &m, &err) < 0)
         fail_msg("%s", err.message);
     for (const struct cw_quarantined *q = m.quarantined; q; q = q->next)
         a->n_quarantined += !q->note;
-    cw_remnant_deinit(&m);
+    cw_part_deinit(&m);
 }
 
 static void add_part(struct asking *a, const struct piece *p, uint32_t key, struct cw_assembly *joined)
 {
     struct got *g = wait_got(a->f, is_answer,
                              say_want(a->f, 0, 0, p->range, CACHEW__WHAT__WHAT_PART, key, p->first, p->n), 0);
-    assert_int_equal(g->m->of_case, CACHEW__ENVELOPE__OF_REMNANT);
-    const Cachew__Remnant *w = g->m->remnant;
+    assert_int_equal(g->m->of_case, CACHEW__ENVELOPE__OF_PART);
+    const Cachew__Part *w = g->m->part;
     assert_true(w->begin == p->range * a->r->cut.size && w->key == key && w->first == p->first &&
                 w->n == p->n);
     join_rows(a, g, joined);
@@ -374,9 +374,9 @@ static void add_rows(struct asking *a, uint64_t at, uint64_t end, struct cw_asse
 {
     uint64_t size = a->r->cut.size, batch = a->r->local.compiled->batch_size, range = at / size;
     struct got *g = wait_got(a->f, is_answer, say_get(a->f, 0, 0, range, a->g - range * size / batch, 1), 0);
-    assert_int_equal(g->m->of_case, CACHEW__ENVELOPE__OF_REMNANT);
-    assert_int_equal(g->m->remnant->first, a->g - range * size / batch);
-    assert_int_equal(g->m->remnant->n, CW_MIN(end, (range + 1) * size) - at);
+    assert_int_equal(g->m->of_case, CACHEW__ENVELOPE__OF_PART);
+    assert_int_equal(g->m->part->first, a->g - range * size / batch);
+    assert_int_equal(g->m->part->n, CW_MIN(end, (range + 1) * size) - at);
     join_rows(a, g, joined);
     got_free(g);
     if (end > (range + 1) * size)
@@ -533,7 +533,7 @@ static void failed_record(void **state)
         for (uint64_t i = 0; i < 6; i++)
             fetch(&clients[0], 0, i);
         expect_kind(&clients[0], say_want(&clients[0], 0, 0, 0, CACHEW__WHAT__WHAT_PART, 0, 96, 4),
-                    CACHEW__ENVELOPE__OF_REMNANT);
+                    CACHEW__ENVELOPE__OF_PART);
         expect_failure(say_get_at(&clients[0], 0, 6), CACHEW__WHAT__WHAT_ROWS, 96);
         expect_failure(say_want(&clients[0], 0, 0, 0, CACHEW__WHAT__WHAT_PART, 0, 96, 5),
                        CACHEW__WHAT__WHAT_PART, 96);

@@ -74,7 +74,7 @@ static void finished_asked_again(void **state)
         for (int again = 0; again < 2; again++)
             expect_kind(&clients[0],
                         say_want(&clients[0], 0, 0, 0, CACHEW__WHAT__WHAT_PART, 0, n - left, left),
-                        CACHEW__ENVELOPE__OF_REMNANT);
+                        CACHEW__ENVELOPE__OF_PART);
         expect_kind(&clients[0], say_want(&clients[0], 0, 0, 0, CACHEW__WHAT__WHAT_ROWS, 0, n - 1, 2),
                     CACHEW__ENVELOPE__OF_RANGE_END);
         expect_kind(&clients[0], say_want(&clients[0], 0, 0, 0, CACHEW__WHAT__WHAT_PART, 0, n, 1),
@@ -93,17 +93,17 @@ static void finished_asked_again(void **state)
 static void check_rows(struct fake *f, const struct got *g, uint64_t at, uint64_t n)
 {
     struct cw_error err = {0};
-    struct cw_remnant m = {0};
+    struct cw_part m = {0};
     struct cw_batch b = {0};
-    if (g->m->of_case == CACHEW__ENVELOPE__OF_REMNANT)
+    if (g->m->of_case == CACHEW__ENVELOPE__OF_PART)
         assert_int_equal(
-            cw_wire_remnant_read(g->m->remnant, g->payload, g->size, reference.local.compiled, &m, &err), 0);
+            cw_wire_part_read(g->m->part, g->payload, g->size, reference.local.compiled, &m, &err), 0);
     else
         b = open_batch(&reference, f, g, &m.quarantined);
     assert_int_equal(b.n + m.n, n);
     for (uint64_t i = at; i < at + n; i++) /* two of three are left */
         assert_int_equal((m.ids ? m.ids : b.ids)[i - at].row, 1500 + i / 2 * 3 + i % 2 * 2);
-    cw_remnant_deinit(&m);
+    cw_part_deinit(&m);
     free(b.components);
     free(b.ids);
 }
@@ -125,8 +125,7 @@ static void rows_from_any_element(void **state)
                               at % 2 ? CACHEW__WHAT__WHAT_PART : CACHEW__WHAT__WHAT_ROWS, 0, at, n);
         for (int i = 0; i < 2; i++) {
             struct got *g = wait_got(&clients[i], is_answer, ids[i], 0);
-            assert_int_equal(g->m->of_case,
-                             at % 2 ? CACHEW__ENVELOPE__OF_REMNANT : CACHEW__ENVELOPE__OF_BATCH);
+            assert_int_equal(g->m->of_case, at % 2 ? CACHEW__ENVELOPE__OF_PART : CACHEW__ENVELOPE__OF_BATCH);
             check_rows(&clients[i], g, at, n);
             if (at % 2 == 0)
                 give_back(&clients[i], g);
@@ -234,9 +233,9 @@ static void range_beyond_the_memory(void **state)
         Cachew__What what = at % 10 == 1 ? CACHEW__WHAT__WHAT_PART : CACHEW__WHAT__WHAT_ROWS;
         if (at == 1) /* the first element, which no batch has */
             expect_kind(&clients[0], say_want(&clients[0], 0, 0, 0, CACHEW__WHAT__WHAT_PART, 0, 0, 1),
-                        CACHEW__ENVELOPE__OF_REMNANT);
+                        CACHEW__ENVELOPE__OF_PART);
         struct got *g = wait_got(&clients[0], is_answer, say_want(&clients[0], 0, 0, 0, what, 0, at, 2), 0);
-        assert_int_equal(g->m->of_case, what == CACHEW__WHAT__WHAT_PART ? CACHEW__ENVELOPE__OF_REMNANT
+        assert_int_equal(g->m->of_case, what == CACHEW__WHAT__WHAT_PART ? CACHEW__ENVELOPE__OF_PART
                                                                         : CACHEW__ENVELOPE__OF_BATCH);
         if (what == CACHEW__WHAT__WHAT_ROWS)
             give_back(&clients[0], g);
@@ -536,7 +535,7 @@ static void failed_asked_again(void **state)
         expect_refusal(say_want(&clients[0], 0, 0, 0, CACHEW__WHAT__WHAT_ROWS, 0, 32, 32), "value == 60");
         expect_refusal(say_want(&clients[0], 0, 0, 0, CACHEW__WHAT__WHAT_PART, 0, 40, 2), "value == 60");
         expect_kind(&clients[0], say_want(&clients[0], 0, 0, 0, CACHEW__WHAT__WHAT_PART, 0, 41, 2),
-                    CACHEW__ENVELOPE__OF_REMNANT);
+                    CACHEW__ENVELOPE__OF_PART);
     }
     end_all();
 }
@@ -884,7 +883,7 @@ static void parts_for_clients_that_do_not_read(void **state)
     loop = asleep;
     for (size_t c = 0; c < 2; c++) {
         for (size_t i = 0; i < EACH; i++)
-            expect_kind(&clients[1 + c], ids[c][i], CACHEW__ENVELOPE__OF_REMNANT);
+            expect_kind(&clients[1 + c], ids[c][i], CACHEW__ENVELOPE__OF_PART);
         fake_close(&clients[1 + c]);
     }
     cw_loop_free(asleep);

@@ -1,8 +1,8 @@
 /* autocache: a place where elements may be kept. It does nothing itself: the engine reads and writes there.
  */
-#include "ops/element/marker.h"
+#include "ops/element/cache_point.h"
 
-int cw_marker_bind(struct cw_bind *b CW_UNUSED, struct cw_op *op, struct cw_error *err)
+int cw_cache_point_bind(struct cw_bind *b CW_UNUSED, struct cw_op *op, struct cw_error *err)
 {
     if (cw_attr_bool(op, "freeze"))
         return 0;
@@ -13,7 +13,7 @@ int cw_marker_bind(struct cw_bind *b CW_UNUSED, struct cw_op *op, struct cw_erro
     return 0;
 }
 
-const struct cw_attr_def cw_marker_attrs[] = {
+const struct cw_attr_def cw_cache_point_attrs[] = {
     {.name = "freeze",
      .kind = CW_ATTR_BOOL,
      .def = "false",
@@ -41,7 +41,7 @@ const struct cw_op_desc cw_op_autocache = {
            "epochs and by other runs. It never changes a result. Whether that pays is measured; of several "
            "at most one is used. Behind an operator that draws it is not used, unless `freeze` is set.",
     .kind = CW_OP_MAP,
-    .marker = true,
-    .attrs = cw_marker_attrs,
-    .bind = cw_marker_bind,
+    .cache_point = true,
+    .attrs = cw_cache_point_attrs,
+    .bind = cw_cache_point_bind,
 };

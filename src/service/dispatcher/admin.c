@@ -96,7 +96,7 @@ static json_t *job_scaling(const struct cw_dispatcher *d, const struct job *j)
                                          [SCALE_DRAWS_OFF] = "settling"};
     const struct scaling *x = &j->scaling;
     return json_pack("{s:i, s:i, s:i, s:s, s:f, s:i, s:i, s:s, s:f}", "wanted", x->claim.want, "granted",
-                     x->claim.share, "running", j->stream ? cw_dp_crew_running(j->stream) : 0, "phase",
+                     x->claim.share, "running", j->stream ? cw_dp_worker_set_running(j->stream) : 0, "phase",
                      phases[x->phase], "weight", x->claim.weight, "priority", x->claim.priority, "quota",
                      x->claim.quota, "objective",
                      cw_dp_scale_objective(d, j) == CW_OBJECTIVE_COST ? "cost" : "time", "client_price_per_h",
@@ -144,7 +144,7 @@ static json_t *worker_json(const struct worker *w, bool *failed)
     json_t *o = json_object(), *unfit = json_array();
     set(o, failed, "id", integer(w->id), "pid", integer(w->pid), "name", text_json(w->name), "host",
         text_json(w->host), "address", text_json(w->n_addresses > 0 ? w->addresses[0] : w->unix_path), "http",
-        text_json(w->http), "pool", text_json(w->pool), "serves", integer(w->n_crews), "state",
+        text_json(w->http), "pool", text_json(w->pool), "serves", integer(w->n_worker_sets), "state",
         json_string(!w->peer      ? "gone"
                     : w->draining ? "draining"
                                   : "ready"),
@@ -155,8 +155,8 @@ static json_t *worker_json(const struct worker *w, bool *failed)
         integer(w->cache.hits), "cache_misses", integer(w->cache.misses), NULL);
     if (w->cache.bound > 0)
         worker_cache(o, w, failed);
-    CW_LIST_EACH_OF (t, const struct seat, by_worker, &w->seats) {
-        if (t->state != SEAT_UNFIT)
+    CW_LIST_EACH_OF (t, const struct assignment, by_worker, &w->assignments) {
+        if (t->state != ASSIGNMENT_UNFIT)
             continue;
         json_t *u = json_object();
         set(u, failed, "stream", hex(t->stream->id), "why", text_json(t->why), NULL);
@@ -184,7 +184,7 @@ static json_t *stream_json(const struct stream *s, bool *failed)
 {
     json_t *o = json_object(), *jobs = json_array();
     uint64_t held = 0, complete = 0;
-    CW_LIST_EACH_OF (t, struct seat, by_stream, &s->seats) {
+    CW_LIST_EACH_OF (t, struct assignment, by_stream, &s->assignments) {
         held += t->n_held;
         complete += t->n_complete;
     }
@@ -366,7 +366,7 @@ static int steer_job(struct cw_dispatcher *d, struct job *j, const char *verb, s
         j->paused = before;
     cw_dp_tell_held(d, j);
     cw_dp_stream_dirty(d, j->stream);
-    cw_dp_crews_later(d);
+    cw_dp_worker_sets_later(d);
     return r;
 }
 
@@ -391,7 +391,7 @@ static int share_job(struct cw_dispatcher *d, struct job *j, const Cachew__Steer
     int r = j->durable || j->writing > 0 ? cw_dp_journal_job(d, j, NULL, err) : 0;
     if (r < 0)
         *claim = before;
-    cw_dp_crews_later(d);
+    cw_dp_worker_sets_later(d);
     return r;
 }
 
@@ -456,7 +456,7 @@ int cw_dp_admin_message(struct cw_dispatcher *d, struct cw_peer *p, const Cachew
         r = steer(d, p, m->id, m->steer, &refused);
     else
         return cw_error_set(err, CW_E_SERVICE,
-                            "an observer does not say this (field %d of Envelope) to a dispatcher",
+                            "an admin client does not say this (field %d of Envelope) to a dispatcher",
                             (int)m->of_case);
     if (r < 0)
         cw_dp_fail(d, p, m->id, &refused);

@@ -1,7 +1,7 @@
 /*
- * Which marker of a stream is used: what its workers measured goes to the policy (scale.c), and what that
- * says goes to the workers. A worker's heartbeat tells what it uses: while that is something else it is told
- * again, so that nothing is lost with a connection.
+ * Which cache point of a stream is used: what its workers measured goes to the policy (scale.c), and what
+ * that says goes to the workers. A worker's heartbeat tells what it uses: while that is something else it is
+ * told again, so that nothing is lost with a connection.
  */
 #include <math.h>
 #include <stdio.h>
@@ -10,9 +10,10 @@
 
 #include "service/dispatcher/internal.h"
 
-static void say(struct cw_dispatcher *d, const struct seat *t)
+static void say(struct cw_dispatcher *d, const struct assignment *t)
 {
-    Cachew__Caching c = {CW_MESSAGE(caching), .stream = {16, t->stream->id}, .marker = t->stream->marker};
+    Cachew__Caching c = {CW_MESSAGE(caching), .stream = {16, t->stream->id},
+                         .cache_point = t->stream->cache_point};
     Cachew__Envelope m = {CW_MESSAGE(envelope), .of_case = CACHEW__ENVELOPE__OF_CACHING, .caching = &c};
     cw_dp_send(d, t->worker->peer, &m);
 }
@@ -39,7 +40,7 @@ void cw_dp_caching_store(struct worker *w, const Cachew__Heartbeat *m)
                                      .bound = (double)m->cache_bytes};
 }
 
-static void take_name(const Cachew__MarkerWork *m, char *ret, size_t size)
+static void take_name(const Cachew__CachePointWork *m, char *ret, size_t size)
 {
     size_t n = 0;
     for (const char *at = m->name ? m->name : ""; *at && n + 1 < size; at++)
@@ -47,74 +48,75 @@ static void take_name(const Cachew__MarkerWork *m, char *ret, size_t size)
             ret[n++] = *at;
     ret[n] = '\0';
     if (!n)
-        snprintf(ret, size, "marker %d", m->marker - 1);
+        snprintf(ret, size, "cache point %d", m->cache_point - 1);
 }
 
-static void take_marker(const Cachew__MarkerWork *m, struct marker_work *ret)
+static void take_cache_point(const Cachew__CachePointWork *m, struct cache_point_work *ret)
 {
-    *ret = (struct marker_work){.marker = m->marker,
-                                .compute_s = sane(m->compute_s),
-                                .read_s = sane(m->read_s),
-                                .store_s = sane(m->store_s),
-                                .was_read = m->was_read,
-                                .unread = m->unread,
-                                .bytes = sane(m->bytes),
-                                .cached = fmin(sane(m->cached), 1),
-                                .written = fmin(sane(m->written), 1)};
+    *ret = (struct cache_point_work){.cache_point = m->cache_point,
+                                     .compute_s = sane(m->compute_s),
+                                     .read_s = sane(m->read_s),
+                                     .store_s = sane(m->store_s),
+                                     .was_read = m->was_read,
+                                     .unread = m->unread,
+                                     .bytes = sane(m->bytes),
+                                     .cached = fmin(sane(m->cached), 1),
+                                     .written = fmin(sane(m->written), 1)};
     take_name(m, ret->name, sizeof(ret->name));
 }
 
-void cw_dp_caching_heard(struct cw_dispatcher *d, struct seat *t, const Cachew__StreamWork *x)
+void cw_dp_caching_heard(struct cw_dispatcher *d, struct assignment *t, const Cachew__StreamWork *x)
 {
     struct caching *c = t->caching;
-    if (x->n_markers && !c && !(c = t->caching = calloc(1, sizeof(*c))))
+    if (x->n_cache_points && !c && !(c = t->caching = calloc(1, sizeof(*c))))
         return; /* the next time */
     if (!c)
         return;
     c->n = 0;
-    c->marker = x->marker;
+    c->cache_point = x->cache_point;
     c->none_s = 0;
-    for (size_t i = 0; i < x->n_markers; i++) {
-        const Cachew__MarkerWork *m = x->markers[i];
-        if (m->marker < 0)
+    for (size_t i = 0; i < x->n_cache_points; i++) {
+        const Cachew__CachePointWork *m = x->cache_points[i];
+        if (m->cache_point < 0)
             c->none_s = sane(m->compute_s);
-        else if (m->marker > 0 && c->n < DP_MARKERS)
-            take_marker(m, &c->markers[c->n++]);
+        else if (m->cache_point > 0 && c->n < DP_CACHE_POINTS)
+            take_cache_point(m, &c->cache_points[c->n++]);
     }
-    if (c->n && t->stream->marker && t->stream->marker != c->marker && t->state == SEAT_READY)
+    if (c->n && t->stream->cache_point && t->stream->cache_point != c->cache_point &&
+        t->state == ASSIGNMENT_READY)
         say(d, t);
 }
 
 /* ---- what the policy is told ---- */
 
-static const struct caching *caching_of(const struct seat *t)
+static const struct caching *caching_of(const struct assignment *t)
 {
-    return t->granted && t->state == SEAT_READY && t->caching && t->caching->n ? t->caching : NULL;
+    return t->granted && t->state == ASSIGNMENT_READY && t->caching && t->caching->n ? t->caching : NULL;
 }
 
-static const struct marker_work *find(const struct caching *c, int32_t marker)
+static const struct cache_point_work *find(const struct caching *c, int32_t cache_point)
 {
     for (size_t i = 0; i < c->n; i++)
-        if (c->markers[i].marker == marker)
-            return &c->markers[i];
+        if (c->cache_points[i].cache_point == cache_point)
+            return &c->cache_points[i];
     return NULL;
 }
 
 /* Numbers of facts are places in the list of the first worker that says something. */
 static const struct caching *first_of(const struct stream *s)
 {
-    CW_LIST_EACH_OF (t, struct seat, by_stream, &s->seats)
+    CW_LIST_EACH_OF (t, struct assignment, by_stream, &s->assignments)
         if (caching_of(t))
             return caching_of(t);
     return NULL;
 }
 
-static int32_t number_of(const struct caching *c, int marker)
+static int32_t number_of(const struct caching *c, int cache_point)
 {
-    return marker < 0 ? -1 : c->markers[marker].marker;
+    return cache_point < 0 ? -1 : c->cache_points[cache_point].cache_point;
 }
 
-/* What all workers together know of a marker. */
+/* What all workers together know of a cache point. */
 struct known {
     double workers, saved_s, bytes, cached, written; /* sums; saved_s: by reading, where that is known: */
     double known, speed, read; /* workers; bytes of storage per second; workers that read from storage */
@@ -124,7 +126,7 @@ struct known {
     bool was_read;
 };
 
-static void add(struct known *k, const struct caching *c, const struct marker_work *m)
+static void add(struct known *k, const struct caching *c, const struct cache_point_work *m)
 {
     double compute_s = c->none_s > 0 ? c->none_s : m->compute_s;
     k->workers++;
@@ -152,12 +154,12 @@ static void add(struct known *k, const struct caching *c, const struct marker_wo
     }
 }
 
-static struct known know(const struct stream *s, int32_t marker)
+static struct known know(const struct stream *s, int32_t cache_point)
 {
     struct known k = {0};
-    CW_LIST_EACH (at, &s->seats) {
-        const struct caching *c = caching_of(CW_CONTAINER(at, struct seat, by_stream));
-        const struct marker_work *m = c ? find(c, marker) : NULL;
+    CW_LIST_EACH (at, &s->assignments) {
+        const struct caching *c = caching_of(CW_CONTAINER(at, struct assignment, by_stream));
+        const struct cache_point_work *m = c ? find(c, cache_point) : NULL;
         if (m)
             add(&k, c, m);
     }
@@ -168,7 +170,7 @@ static struct known know(const struct stream *s, int32_t marker)
  * tried. */
 static void storage_facts(const struct stream *s, const struct known *of, struct cw_storage_facts *f)
 {
-    CW_LIST_EACH_OF (t, const struct seat, by_stream, &s->seats) {
+    CW_LIST_EACH_OF (t, const struct assignment, by_stream, &s->assignments) {
         if (!caching_of(t))
             continue;
         f->read_bytes_per_s += t->worker->cache.read_bytes_per_s;
@@ -181,27 +183,28 @@ static void storage_facts(const struct stream *s, const struct known *of, struct
 }
 
 void cw_dp_caching_facts(const struct stream *s, double per_batch, struct cw_facts *f,
-                         struct cw_marker_facts *markers)
+                         struct cw_cache_point_facts *cache_points)
 {
     const struct caching *first = first_of(s);
     struct known in_use = {0};
-    f->marker = -1;
-    f->markers = markers;
-    int32_t marker = s->marker ? s->marker : first ? first->marker : 0;
+    f->cache_point = -1;
+    f->cache_points = cache_points;
+    int32_t cache_point = s->cache_point ? s->cache_point : first ? first->cache_point : 0;
     for (size_t i = 0; first && i < first->n; i++) {
-        struct known k = know(s, first->markers[i].marker);
-        bool used = first->markers[i].marker == marker;
+        struct known k = know(s, first->cache_points[i].cache_point);
+        bool used = first->cache_points[i].cache_point == cache_point;
         if (used && k.unread < k.workers / 2) /* else it is as if none were */
-            f->marker = (int)i;
+            f->cache_point = (int)i;
         if (used || !in_use.was_read)
             in_use = k;
-        markers[i] = (struct cw_marker_facts){.name = first->markers[i].name,
-                                              .prefix_s = k.known > 0 ? per_batch * k.saved_s / k.known : 0,
-                                              .bytes = per_batch * k.bytes / k.workers,
-                                              .cached = k.cached / k.workers,
-                                              .written = fmin(k.written, 1)};
+        cache_points[i] = (struct cw_cache_point_facts){
+            .name = first->cache_points[i].name,
+            .prefix_s = k.known > 0 ? per_batch * k.saved_s / k.known : 0,
+            .bytes = per_batch * k.bytes / k.workers,
+            .cached = k.cached / k.workers,
+            .written = fmin(k.written, 1)};
     }
-    f->n_markers = first ? (int)first->n : 0;
+    f->n_cache_points = first ? (int)first->n : 0;
     storage_facts(s, first ? &in_use : NULL, &f->storage);
 }
 
@@ -212,29 +215,30 @@ bool cw_dp_caching_open(const struct stream *s)
     return first_of(s) != NULL;
 }
 
-bool cw_dp_caching_is(const struct stream *s, int marker)
+bool cw_dp_caching_is(const struct stream *s, int cache_point)
 {
     const struct caching *c = first_of(s);
-    return !c || marker >= (int)c->n || (s->marker ? s->marker : c->marker) == number_of(c, marker);
+    return !c || cache_point >= (int)c->n ||
+           (s->cache_point ? s->cache_point : c->cache_point) == number_of(c, cache_point);
 }
 
 int cw_dp_caching_in_use(const struct stream *s)
 {
     const struct caching *c = first_of(s);
     for (size_t i = 0; c && i < c->n; i++)
-        if (c->markers[i].marker == (s->marker ? s->marker : c->marker))
+        if (c->cache_points[i].cache_point == (s->cache_point ? s->cache_point : c->cache_point))
             return (int)i;
     return -1;
 }
 
-void cw_dp_caching_choose(struct cw_dispatcher *d, struct stream *s, int marker)
+void cw_dp_caching_choose(struct cw_dispatcher *d, struct stream *s, int cache_point)
 {
     const struct caching *c = first_of(s);
-    if (!c || marker >= (int)c->n)
+    if (!c || cache_point >= (int)c->n)
         return;
-    s->marker = number_of(c, marker);
-    CW_LIST_EACH_OF (t, struct seat, by_stream, &s->seats)
-        if (t->state == SEAT_READY && t->caching && t->worker->peer)
+    s->cache_point = number_of(c, cache_point);
+    CW_LIST_EACH_OF (t, struct assignment, by_stream, &s->assignments)
+        if (t->state == ASSIGNMENT_READY && t->caching && t->worker->peer)
             say(d, t);
 }
 
@@ -245,9 +249,9 @@ static json_t *mean_json(double sum, double n)
     return n > 0 ? json_real(sum / n) : json_null();
 }
 
-static json_t *marker_json(const struct stream *s, const struct marker_work *m, bool in_use)
+static json_t *cache_point_json(const struct stream *s, const struct cache_point_work *m, bool in_use)
 {
-    struct known k = know(s, m->marker);
+    struct known k = know(s, m->cache_point);
     return json_pack("{s:s, s:b, s:b, s:f, s:f, s:o, s:o, s:o}", "name", m->name, "in_use", in_use, "unread",
                      in_use && k.unread >= k.workers / 2, "cached", k.cached / k.workers, "bytes",
                      k.bytes / k.workers, "compute_s", mean_json(k.compute_s, k.computing), "read_s",
@@ -259,13 +263,13 @@ json_t *cw_dp_caching_json(const struct stream *s)
     const struct caching *first = first_of(s);
     if (!first)
         return json_null();
-    int32_t in_use = s->marker ? s->marker : first->marker;
+    int32_t in_use = s->cache_point ? s->cache_point : first->cache_point;
     json_t *list = json_array();
     for (size_t i = 0; i < first->n; i++)
-        if (json_array_append_new(
-                list, marker_json(s, &first->markers[i], first->markers[i].marker == in_use)) < 0) {
+        if (json_array_append_new(list, cache_point_json(s, &first->cache_points[i],
+                                                         first->cache_points[i].cache_point == in_use)) < 0) {
             json_decref(list);
             return NULL;
         }
-    return json_pack("{s:o}", "markers", list);
+    return json_pack("{s:o}", "cache_points", list);
 }

@@ -194,10 +194,10 @@ static int client_attach(struct cw_dispatcher *d, struct cw_peer *p, uint64_t id
     r->looked_batches = 0;
     r->waited = NAN;
     r->would_take = 0;
-    cw_dp_seat_room(d); /* who waits for it comes first */
+    cw_dp_assignment_room(d); /* who waits for it comes first */
     j->stream->parked = false;
-    cw_dp_crews_later(d);
-    cw_dp_seat_ask(d, j->stream); /* also workers that came while it had no job */
+    cw_dp_worker_sets_later(d);
+    cw_dp_assignment_ask(d, j->stream); /* also workers that came while it had no job */
     if (j->paused || (!j->stream->data && j->stream->wants))
         cw_dp_tell_held(d, j);
     if (!j->stream->data)
@@ -405,7 +405,7 @@ static int client_detach(struct cw_dispatcher *d, struct cw_peer *p, uint64_t id
 
 /* A client says that a worker keeps answering NotHere for a range that the table says it holds. The lease is
  * dropped and given again. Nothing else finds this: a range that is marked complete is never late. */
-static void range_not_there(struct cw_dispatcher *d, struct seat *t, const Cachew__Range *m)
+static void range_not_there(struct cw_dispatcher *d, struct assignment *t, const Cachew__Range *m)
 {
     struct span span;
     struct cw_error err = {0};
@@ -414,7 +414,7 @@ static void range_not_there(struct cw_dispatcher *d, struct seat *t, const Cache
     if (!x)
         return;
     cw_dp_range_announce(d, t->stream, x);
-    if (x->begin != span.begin || x->end != span.end || x->holder[0].seat != t ||
+    if (x->begin != span.begin || x->end != span.end || x->holder[0].assignment != t ||
         d->now_ns - x->leased_ns < DP_S)
         return; /* it is another one's by now, or was leased again: others are told the same */
     cw_dp_log(d, true,
@@ -428,17 +428,17 @@ static void client_unreachable(struct cw_dispatcher *d, struct rank *r, const Ca
 {
     struct worker *w = cw_dp_worker_find(d, m->worker);
     struct stream *s = r->job->stream;
-    struct seat *t = w && s ? cw_dp_seat_find(w, s) : NULL;
+    struct assignment *t = w && s ? cw_dp_assignment_find(w, s) : NULL;
     if (t && m->not_here && !s->at_most_once)
         range_not_there(d, t, m->not_here);
     if (!t || m->not_here || !r->greeted || s->at_most_once ||
-        (s->n_heap <= (size_t)(t->heap_at > 0) && !cw_dp_crews_spare(d, s)))
+        (s->n_heap <= (size_t)(t->heap_at > 0) && !cw_dp_worker_sets_spare(d, s)))
         return; /* nobody else could do better */
     if (t->shunned_until == 0)
         cw_dp_log(d, true,
                   "rank %" PRIu32 " of job \"%s\" does not get through to worker %" PRIu64 ": %.200s",
                   r->number, r->job->name, m->worker, m->reason);
-    cw_dp_seat_shun(d, t);
+    cw_dp_assignment_shun(d, t);
     cw_dp_lease_drop_from(d, t, r->pos, DROP_REVOKED);
     cw_dp_stream_dirty(d, s);
 }

@@ -24,7 +24,7 @@ struct computed {
 };
 
 /* What one worker said of it last, operators as they stand in the sum; zeros: nothing yet. At most as large
- * as a seat. */
+ * as a assignment. */
 struct computed_seen {
     struct {
         uint64_t ns, elements;

@@ -97,7 +97,7 @@ int cw_dispatcher_connected(struct cw_dispatcher *d, void *user, const Cachew__H
                             struct cw_peer **ret, struct cw_error *err)
 {
     if (hello->role != CACHEW__ROLE__ROLE_CLIENT && hello->role != CACHEW__ROLE__ROLE_WORKER &&
-        hello->role != CACHEW__ROLE__ROLE_OBSERVER && hello->role != CACHEW__ROLE__ROLE_PROVISIONER)
+        hello->role != CACHEW__ROLE__ROLE_ADMIN_CLIENT && hello->role != CACHEW__ROLE__ROLE_PROVISIONER)
         return cw_error_set(err, CW_E_SERVICE, "role %d does not connect to a dispatcher", (int)hello->role);
     if (d->n_peers >= DP_PEERS)
         return cw_error_set(err, CW_E_SERVICE, "there are %d connections already", DP_PEERS);
@@ -168,14 +168,14 @@ uint64_t cw_dispatcher_turn(struct cw_dispatcher *d, uint64_t now_ns)
 {
     uint64_t again_ns = 0;
     d->now_ns = CW_MAX(d->now_ns, now_ns);
-    if (d->crews_due)
-        cw_dp_crews(d);
-    cw_dp_seat_room(d);
+    if (d->worker_sets_due)
+        cw_dp_worker_sets(d);
+    cw_dp_assignment_room(d);
     CW_LIST_EACH_OF (s, struct stream, dirty, &d->dirty_streams) {
         cw_dp_stream_mark(d, s);
         cw_dp_lease_fill(d, s);
     }
-    cw_dp_seat_flush(d);
+    cw_dp_assignment_flush(d);
     CW_LIST_EACH_OF (s, struct stream, dirty, &d->dirty_streams) {
         uint64_t wait_ns = cw_dp_tell_stream(d, s);
         if (wait_ns == 0)
@@ -211,7 +211,7 @@ static void grace_over(struct cw_dispatcher *d)
     CW_LIST_EACH_OF (s, struct stream, link, &d->streams) {
         struct range *x;
         for (size_t i = 0; s->restored && s->at_most_once && (x = cw_dp_range_at(s, i)); i++)
-            if ((x->flags & RANGE_GIVEN) && !x->holder[0].seat) {
+            if ((x->flags & RANGE_GIVEN) && !x->holder[0].assignment) {
                 cw_dp_range_lose(d, s, x);
                 cw_dp_range_announce(d, s, x);
             }
@@ -230,7 +230,7 @@ uint64_t cw_dispatcher_tick(struct cw_dispatcher *d, uint64_t now_ns)
         d->slow_tick_ns = d->now_ns;
         cw_dp_worker_tick(d);
         cw_dp_job_tick(d);
-        cw_dp_crews_later(d); /* whatever there was no memory for, or time has brought */
+        cw_dp_worker_sets_later(d); /* whatever there was no memory for, or time has brought */
     }
     cw_dp_client_tick(d);
     cw_dp_stream_tick(d);
@@ -266,8 +266,8 @@ int cw_dispatcher_new(const struct cw_dispatcher_options *o, const struct cw_dis
                                 .worker_price_per_h = o->worker_price_per_h};
     if (d->scales)
         d->policy = *o->policy;
-    struct cw_link *lists[] = {&d->peers,         &d->workers,     &d->streams, &d->jobs,
-                               &d->dirty_streams, &d->dirty_seats, &d->pools};
+    struct cw_link *lists[] = {&d->peers,         &d->workers,           &d->streams, &d->jobs,
+                               &d->dirty_streams, &d->dirty_assignments, &d->pools};
     for (size_t i = 0; i < CW_COUNT_OF(lists); i++)
         cw_list_init(lists[i]);
     d->name = strdup(o->name ? o->name : "dispatcher");

@@ -84,7 +84,7 @@ static void take_point(struct cw_dispatcher *d, struct job *j, double seconds)
     look_at_computed(j, first, seconds, p);
     look_at_ranks(j, seconds, p);
     p->workers = !j->stream  ? 0
-                 : d->scales ? (float)cw_dp_crew_running(j->stream)
+                 : d->scales ? (float)cw_dp_worker_set_running(j->stream)
                              : (float)j->stream->n_ready;
     p->wanted = d->scales ? (float)j->scaling.claim.want : NAN;
 }
@@ -133,8 +133,8 @@ static void mark(struct cw_dispatcher *d, struct job *j, int kind, uint64_t whic
 
 void cw_dp_history_worker_gone(struct cw_dispatcher *d, const struct worker *w)
 {
-    CW_LIST_EACH_OF (t, const struct seat, by_worker, &w->seats) {
-        if (t->state != SEAT_READY || !t->granted)
+    CW_LIST_EACH_OF (t, const struct assignment, by_worker, &w->assignments) {
+        if (t->state != ASSIGNMENT_READY || !t->granted)
             continue;
         CW_LIST_EACH_OF (j, struct job, by_stream, &t->stream->jobs)
             mark(d, j, MARK_WORKER_GONE, w->id);

@@ -1,16 +1,16 @@
 /*
  * The state of the dispatcher, and what its files offer each other. Who belongs to whom:
  *
- *   dispatcher -- workers -- seats -- streams -- jobs -- ranks -- (client) peer
+ *   dispatcher -- workers -- assignments -- streams -- jobs -- ranks -- (client) peer
  *              \    |                   |         |
  *               \ peer                ranges    scaling (scaling.h)
  *                pools -- (provisioner) peer
  *
- * A seat is a worker's part in a stream; with a policy, a stream has seats only at the workers of its crew,
- * and at those that have not given back everything. A range knows the seats that hold it. Positions are
- * counted through the epochs: epoch * N + position in the epoch, where an epoch has N positions. References:
- * what a journal entry that is under way names (peer, stream, job) is kept until it is durable; all else is
- * freed with its owner.
+ * A assignment is a worker's part in a stream; with a policy, a stream has assignments only at the workers of
+ * its worker set, and at those that have not given back everything. A range knows the assignments that hold
+ * it. Positions are counted through the epochs: epoch * N + position in the epoch, where an epoch has N
+ * positions. References: what a journal entry that is under way names (peer, stream, job) is kept until it is
+ * durable; all else is freed with its owner.
  */
 #pragma once
 #include "base/clock.h"
@@ -32,13 +32,13 @@
 #define DP_STREAMS 10000
 #define DP_WARM_STREAMS 16 /* of jobs without a client that are kept ready */
 #define DP_JOBS 10000
-#define DP_JOBS_OVER 1000            /* finished ones that are listed */
-#define DP_RANKS ((uint32_t)1 << 20) /* of a job, and ranks known of all jobs together */
-#define DP_SEATS ((size_t)1 << 22)   /* workers times streams */
-#define DP_FINISHED 4096             /* ranks of a job that are written down as finished */
-#define DP_NAME 255                  /* bytes of a job's name */
-#define DP_PATH 4096                 /* bytes of a base directory, a socket's path */
-#define DP_ADDRESSES 16              /* of a worker */
+#define DP_JOBS_OVER 1000                /* finished ones that are listed */
+#define DP_RANKS ((uint32_t)1 << 20)     /* of a job, and ranks known of all jobs together */
+#define DP_ASSIGNMENTS ((size_t)1 << 22) /* workers times streams */
+#define DP_FINISHED 4096                 /* ranks of a job that are written down as finished */
+#define DP_NAME 255                      /* bytes of a job's name */
+#define DP_PATH 4096                     /* bytes of a base directory, a socket's path */
+#define DP_ADDRESSES 16                  /* of a worker */
 #define DP_ADDRESS 300
 #define DP_PIPELINES ((size_t)1 << 30) /* bytes of all together; of one: CW_PIPELINE_BYTES */
 #define DP_FILES 4096                  /* named in Prepared */
@@ -137,25 +137,25 @@ struct worker {
     bool draining, released; /* released: it was told to drain; else it says so itself, and ends by itself */
     uint64_t since_ns;       /* of being gone, or draining */
     uint64_t last_request;
-    struct seat *here; /* while a stream's workers are gone through: its seat */
-    struct cw_link seats;
-    size_t n_held, n_crews; /* n_crews: streams that it serves */
-    int slot;               /* of its pool (scaling.h) */
+    struct assignment *here; /* while a stream's workers are gone through: its assignment */
+    struct cw_link assignments;
+    size_t n_held, n_worker_sets; /* n_worker_sets: streams that it serves */
+    int slot;                     /* of its pool (scaling.h) */
 };
 
-enum seat_state { SEAT_IDLE, SEAT_ASKED, SEAT_READY, SEAT_UNFIT };
+enum assignment_state { ASSIGNMENT_IDLE, ASSIGNMENT_ASKED, ASSIGNMENT_READY, ASSIGNMENT_UNFIT };
 
 struct span {
     uint64_t begin, end;
 };
 
-#define SEAT_SPANS 64
+#define ASSIGNMENT_SPANS 64
 
-struct seat {
+struct assignment {
     struct cw_link by_worker, by_stream, dirty;
     struct worker *worker;
     struct stream *stream;
-    enum seat_state state;
+    enum assignment_state state;
     uint64_t request; /* of Prepare */
     char *why;        /* unfit */
     uint32_t capacity, n_held, n_complete;
@@ -165,7 +165,7 @@ struct seat {
     size_t heap_at;          /* 0: not among those that get leases; else place + 1 */
     uint64_t shunned_until;  /* 0: not */
     bool failed;             /* unfit: it was ready, and could not go on for a reason of its own */
-    bool granted; /* its worker is of the stream's crew: it may get leases. Without a policy all are */
+    bool granted; /* its worker is of the stream's worker set: it may get leases. Without a policy all are */
     struct work work, worked;       /* worked: when the policy was asked last */
     struct computed_seen *computed; /* NULL: it said nothing yet */
     struct caching *caching;        /* NULL: there is nothing to decide */
@@ -173,11 +173,11 @@ struct seat {
     bool new_origin;                /* the stream has another one, which the worker is to learn of */
     bool beside;                    /* it was asked for while its worker had others */
     bool announced;                 /* the clients of the stream know where the worker is */
-    uint64_t order;                 /* among seats with equal room; differs from stream to stream */
+    uint64_t order;                 /* among assignments with equal room; differs from stream to stream */
     uint32_t most;                  /* capacity that it ever had */
     uint64_t *out; /* where the ranges begin whose leases are to be sent: room for most + 2 */
     size_t n_out;
-    struct span revoke[SEAT_SPANS]; /* to be sent */
+    struct span revoke[ASSIGNMENT_SPANS]; /* to be sent */
     size_t n_revoke;
 };
 
@@ -198,7 +198,7 @@ struct range {
     uint64_t number; /* no other range of the stream ever had it */
 
     struct holder {
-        struct seat *seat;
+        struct assignment *assignment;
         uint64_t lease; /* its number */
     } holder[2];        /* [0] is what clients are told; [1] the one before, if it was late */
 
@@ -230,20 +230,20 @@ struct stream {
     char *base_dir;
     Cachew__Prepared *data; /* as the first worker saw it; NULL: none has yet */
     bool at_most_once, journalled, dead;
-    bool restored;     /* from the journal: no leases within the grace */
-    bool damaged;      /* at-most-once: the journal does not know any more what was given out */
-    int32_t marker;    /* that was decided on, as in Prepare; 0: none was */
-    bool parked;       /* its jobs were left: no worker has anything of it until a client comes back */
-    uint64_t asked_ns; /* when the last worker was asked first */
-    bool wants;        /* a worker that might serve it has as many streams as it may have */
-    uint64_t idle_ns;  /* since when it has no job */
+    bool restored;       /* from the journal: no leases within the grace */
+    bool damaged;        /* at-most-once: the journal does not know any more what was given out */
+    int32_t cache_point; /* that was decided on, as in Prepare; 0: none was */
+    bool parked;         /* its jobs were left: no worker has anything of it until a client comes back */
+    uint64_t asked_ns;   /* when the last worker was asked first */
+    bool wants;          /* a worker that might serve it has as many streams as it may have */
+    uint64_t idle_ns;    /* since when it has no job */
     unsigned refs;
-    struct cw_link jobs, seats;
-    size_t n_seats, n_ready;
-    uint64_t n_joined; /* crew members that there ever were */
+    struct cw_link jobs, assignments;
+    size_t n_assignments, n_ready;
+    uint64_t n_joined; /* worker set members that there ever were */
     /* the worker that reads its iterable, of a plan with `origin`; NULL: not chosen yet */
-    struct seat *origin;
-    struct seat **heap; /* those that may get leases, most room first */
+    struct assignment *origin;
+    struct assignment **heap; /* those that may get leases, most room first */
     size_t n_heap, heap_capacity;
     size_t n_shunned;
     struct range *ranges; /* by begin, n_ranges of them from `first` on; between them there may be gaps */
@@ -372,9 +372,9 @@ struct cw_dispatcher {
     uint32_t depth; /* of new streams */
     uint64_t now_ns, start_ns;
     uint64_t grace_until_ns; /* 0: over */
-    struct cw_link peers, workers, streams, jobs, dirty_streams, dirty_seats;
+    struct cw_link peers, workers, streams, jobs, dirty_streams, dirty_assignments;
     struct cw_map workers_by_id, workers_by_incarnation, streams_by_id, jobs_by_name, pipelines;
-    size_t n_peers, n_workers, n_awaited, n_streams, n_jobs, n_over, n_ranks, n_seats, pipeline_bytes,
+    size_t n_peers, n_workers, n_awaited, n_streams, n_jobs, n_over, n_ranks, n_assignments, pipeline_bytes,
         waiting_bytes;
     uint64_t worker_ids, stream_numbers;
     /* number; begins with the time, so that it differs from those of an earlier dispatcher, which workers may
@@ -399,7 +399,7 @@ struct cw_dispatcher {
     size_t n_histories;
     double waited_most; /* of all ranks, at the last point */
     /* scaling; without a policy nothing of it is used */
-    bool scales, crews_due;
+    bool scales, worker_sets_due;
     struct cw_policy policy;
     enum cw_objective objective;
     double client_price_per_h, worker_price_per_h;
@@ -468,33 +468,34 @@ struct worker *cw_dp_worker_find(struct cw_dispatcher *d, uint64_t id);
 int cw_dp_worker_restore(struct cw_dispatcher *d, const Cachew__Journal__Worker *row,
                          struct cw_error *err) _must_check_;
 
-/* seats.c: what a worker has to do with a stream */
-void cw_dp_seat_ask(struct cw_dispatcher *d, struct stream *s); /* Prepare, to whom it may concern */
+/* assignments.c: what a worker has to do with a stream */
+void cw_dp_assignment_ask(struct cw_dispatcher *d, struct stream *s); /* Prepare, to whom it may concern */
 /* The same for all streams, or those that wait until a worker may have one more: first those that nobody has,
  * the oldest first. */
-void cw_dp_seat_ask_all(struct cw_dispatcher *d, bool waiting);
+void cw_dp_assignment_ask_all(struct cw_dispatcher *d, bool waiting);
 /* If there is room since the last time, who waits for it is asked for, before anybody else is. */
-void cw_dp_seat_room(struct cw_dispatcher *d);
+void cw_dp_assignment_room(struct cw_dispatcher *d);
 /* The worker has nothing of the stream any more. */
-int cw_dp_seat_failed(struct cw_dispatcher *d, struct worker *w, const Cachew__StreamFailed *m,
-                      struct cw_error *err) _must_check_;
-int cw_dp_seat_answer(struct cw_dispatcher *d, struct worker *w, uint64_t re, const Cachew__Envelope *m,
-                      struct cw_error *err) _must_check_;
-int cw_dp_seat_prepared(struct cw_dispatcher *d, struct seat *t, const Cachew__Prepared *p,
-                        struct cw_error *err) _must_check_;
-struct seat *cw_dp_seat_find(struct worker *w, const struct stream *s);
-struct seat *cw_dp_seat_new(struct cw_dispatcher *d, struct worker *w, struct stream *s);
-struct seat *cw_dp_seat_free(struct cw_dispatcher *d, struct seat *t);
+int cw_dp_assignment_failed(struct cw_dispatcher *d, struct worker *w, const Cachew__StreamFailed *m,
+                            struct cw_error *err) _must_check_;
+int cw_dp_assignment_answer(struct cw_dispatcher *d, struct worker *w, uint64_t re, const Cachew__Envelope *m,
+                            struct cw_error *err) _must_check_;
+int cw_dp_assignment_prepared(struct cw_dispatcher *d, struct assignment *t, const Cachew__Prepared *p,
+                              struct cw_error *err) _must_check_;
+struct assignment *cw_dp_assignment_find(struct worker *w, const struct stream *s);
+struct assignment *cw_dp_assignment_new(struct cw_dispatcher *d, struct worker *w, struct stream *s);
+struct assignment *cw_dp_assignment_free(struct cw_dispatcher *d, struct assignment *t);
 /* frees it, and the worker is told to forget the stream */
-struct seat *cw_dp_seat_forget(struct cw_dispatcher *d, struct seat *t);
-void cw_dp_seat_dirty(struct cw_dispatcher *d, struct seat *t);
+struct assignment *cw_dp_assignment_forget(struct cw_dispatcher *d, struct assignment *t);
+void cw_dp_assignment_dirty(struct cw_dispatcher *d, struct assignment *t);
 /* Of all ranges within these positions: they are revoked; leases that are not sent yet are not sent. */
-void cw_dp_seat_revoke(struct cw_dispatcher *d, struct seat *t, uint64_t begin, uint64_t end);
-void cw_dp_seat_unsend(struct seat *t, uint64_t begin, uint64_t end);
-void cw_dp_seat_usable(struct cw_dispatcher *d, struct seat *t); /* its place in the heap, after any change */
-void cw_dp_seat_shun(struct cw_dispatcher *d, struct seat *t);
-void cw_dp_seat_unshun(struct cw_dispatcher *d, struct stream *s, bool all);
-void cw_dp_seat_flush(struct cw_dispatcher *d);
+void cw_dp_assignment_revoke(struct cw_dispatcher *d, struct assignment *t, uint64_t begin, uint64_t end);
+void cw_dp_assignment_unsend(struct assignment *t, uint64_t begin, uint64_t end);
+void cw_dp_assignment_usable(struct cw_dispatcher *d,
+                             struct assignment *t); /* its place in the heap, after any change */
+void cw_dp_assignment_shun(struct cw_dispatcher *d, struct assignment *t);
+void cw_dp_assignment_unshun(struct cw_dispatcher *d, struct stream *s, bool all);
+void cw_dp_assignment_flush(struct cw_dispatcher *d);
 
 /* streams.c */
 struct stream *cw_dp_stream_find(struct cw_dispatcher *d, const uint8_t id[16]);
@@ -512,8 +513,8 @@ int cw_dp_stream_ready(struct cw_dispatcher *d, struct stream *s, const Cachew__
                        struct cw_error *err) _must_check_;
 /* Fills *ret with the reasons of all workers that can't serve the stream. `why`: the last of them, which
  * gives the kind. */
-void cw_dp_seat_reasons(const struct cw_dispatcher *d, const struct stream *s, const Cachew__Failure *why,
-                        struct cw_error *ret);
+void cw_dp_assignment_reasons(const struct cw_dispatcher *d, const struct stream *s,
+                              const Cachew__Failure *why, struct cw_error *ret);
 /* A worker failed to prepare it: another is asked. If there is none that could, who waits is told why. */
 void cw_dp_stream_unfit(struct cw_dispatcher *d, struct stream *s, const Cachew__Failure *why);
 void cw_dp_stream_total(struct stream *s);
@@ -571,16 +572,16 @@ void cw_dp_lease_fill(struct cw_dispatcher *d, struct stream *s);
 /* holder i has ended it there */
 void cw_dp_lease_shorten(struct cw_dispatcher *d, struct range *x, int i, uint64_t end);
 /* as Holdings says */
-void cw_dp_lease_hold(struct cw_dispatcher *d, struct seat *t, struct span span, uint64_t lease);
+void cw_dp_lease_hold(struct cw_dispatcher *d, struct assignment *t, struct span span, uint64_t lease);
 
 /* It does not hold it any more. DROP_SILENTLY: and it knows, or there is nobody to tell. */
 enum drop { DROP_REVOKED, DROP_SILENTLY };
 
-void cw_dp_lease_drop(struct cw_dispatcher *d, struct seat *t, struct range *x, enum drop how);
+void cw_dp_lease_drop(struct cw_dispatcher *d, struct assignment *t, struct range *x, enum drop how);
 /* All ranges that end behind `from`. */
-void cw_dp_lease_drop_from(struct cw_dispatcher *d, struct seat *t, uint64_t from, enum drop how);
+void cw_dp_lease_drop_from(struct cw_dispatcher *d, struct assignment *t, uint64_t from, enum drop how);
 /* All ranges that the worker can't be computing yet. */
-void cw_dp_lease_drop_unbegun(struct cw_dispatcher *d, struct seat *t);
+void cw_dp_lease_drop_unbegun(struct cw_dispatcher *d, struct assignment *t);
 int cw_dp_lease_completed(struct cw_dispatcher *d, struct worker *w, uint64_t re, const Cachew__Completed *c,
                           struct cw_error *err) _must_check_;
 void cw_dp_lease_written(struct cw_dispatcher *d, struct stream *s, struct range *x);
@@ -629,7 +630,7 @@ uint64_t cw_dp_tell_stream(struct cw_dispatcher *d, struct stream *s);
 void cw_dp_tell_all(struct cw_dispatcher *d, struct rank *r);
 void cw_dp_tell_gone(struct cw_dispatcher *d, struct worker *w);
 Cachew__WorkerAddress cw_dp_worker_address(const struct worker *w); /* borrows from w */
-void cw_dp_tell_seat(struct cw_dispatcher *d, struct seat *t);
+void cw_dp_tell_assignment(struct cw_dispatcher *d, struct assignment *t);
 /* what keeps it, for people; "": nothing is known to */
 void cw_dp_held_why(const struct cw_dispatcher *d, const struct job *j, char *buf, size_t size);
 void cw_dp_tell_held(struct cw_dispatcher *d, struct job *j); /* what keeps its ranks, where that changed */

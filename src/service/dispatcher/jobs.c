@@ -46,7 +46,7 @@ static void leave_stream(struct cw_dispatcher *d, struct job *j)
     if (!s)
         return;
     j->stream = NULL;
-    cw_dp_crews_later(d);
+    cw_dp_worker_sets_later(d);
     cw_link_out(&j->by_stream);
     cw_dp_stream_total(s);
     if (cw_list_empty(&s->jobs))

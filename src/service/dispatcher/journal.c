@@ -279,7 +279,8 @@ int cw_dp_journal_range(struct cw_dispatcher *d, struct stream *s, const struct 
                                 .elements = x->elements,
                                 .n_elements = x->n_elements,
                                 .reporter = x->reporter,
-                                .given = s->at_most_once && (x->holder[0].seat || (x->flags & RANGE_GIVEN))};
+                                .given = s->at_most_once &&
+                                         (x->holder[0].assignment || (x->flags & RANGE_GIVEN))};
     return entry_put(d, &k, &m.base, &action, err);
 }
 

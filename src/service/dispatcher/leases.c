@@ -15,14 +15,15 @@
 /* A range took so many times as long as expected: elements cost more than before. */
 #define COSTS_CHANGED 8
 
-static void lease_send(struct cw_dispatcher *d, struct seat *t, const struct range *x)
+static void lease_send(struct cw_dispatcher *d, struct assignment *t, const struct range *x)
 {
     t->out[t->n_out++] = x->begin;
-    cw_dp_seat_dirty(d, t);
+    cw_dp_assignment_dirty(d, t);
 }
 
-/* The seat holds the range from now on: its counts, its place in the heap, and what clients are told. */
-static void lease_count(struct cw_dispatcher *d, struct seat *t, struct range *x)
+/* The assignment holds the range from now on: its counts, its place in the heap, and what clients are told.
+ */
+static void lease_count(struct cw_dispatcher *d, struct assignment *t, struct range *x)
 {
     t->n_held++;
     t->worker->n_held++;
@@ -30,18 +31,18 @@ static void lease_count(struct cw_dispatcher *d, struct seat *t, struct range *x
         t->n_complete++;
     else
         t->to_compute += x->end - x->begin;
-    cw_dp_seat_usable(d, t);
+    cw_dp_assignment_usable(d, t);
     if (!(x->flags & RANGE_UNSENT))
         cw_dp_range_announce(d, t->stream, x);
     if (!t->announced)
-        cw_dp_tell_seat(d, t);
+        cw_dp_tell_assignment(d, t);
 }
 
-/* Leases a range to a seat, beside its holder, if it has one. -1: no memory. */
-static int lease_give(struct cw_dispatcher *d, struct seat *t, struct range *x)
+/* Leases a range to a assignment, beside its holder, if it has one. -1: no memory. */
+static int lease_give(struct cw_dispatcher *d, struct assignment *t, struct range *x)
 {
     struct stream *s = t->stream;
-    bool second = x->holder[0].seat != NULL;
+    bool second = x->holder[0].assignment != NULL;
     x->holder[1] = x->holder[0];
     x->holder[0] = (struct holder){t, ++d->last_lease};
     if (s->at_most_once) {
@@ -49,7 +50,7 @@ static int lease_give(struct cw_dispatcher *d, struct seat *t, struct range *x)
         x->flags |= RANGE_UNSENT;
         if (cw_dp_journal_range(d, s, x, ACTION_LEASE, NULL) < 0) {
             x->flags &= (uint8_t)~RANGE_UNSENT;
-            x->holder[0].seat = NULL;
+            x->holder[0].assignment = NULL;
             return -1;
         }
     } else {
@@ -70,29 +71,29 @@ void cw_dp_lease_written(struct cw_dispatcher *d, struct stream *s, struct range
     if (!(x->flags & RANGE_UNSENT))
         return;
     x->flags &= (uint8_t)~RANGE_UNSENT;
-    if (x->holder[0].seat)
-        lease_send(d, x->holder[0].seat, x);
+    if (x->holder[0].assignment)
+        lease_send(d, x->holder[0].assignment, x);
     cw_dp_range_announce(d, s, x); /* also that it is lost, if its holder went meanwhile */
 }
 
-void cw_dp_lease_drop(struct cw_dispatcher *d, struct seat *t, struct range *x, enum drop how)
+void cw_dp_lease_drop(struct cw_dispatcher *d, struct assignment *t, struct range *x, enum drop how)
 {
     struct stream *s = t->stream;
-    if (x->holder[0].seat != t && x->holder[1].seat != t)
+    if (x->holder[0].assignment != t && x->holder[1].assignment != t)
         return;
-    if (x->holder[0].seat == t && (x->flags & RANGE_COMPLETE))
+    if (x->holder[0].assignment == t && (x->flags & RANGE_COMPLETE))
         t->n_complete--;
     else
         t->to_compute -= x->end - x->begin;
-    if (x->holder[0].seat == t) {
+    if (x->holder[0].assignment == t) {
         x->flags &= (uint8_t)~RANGE_COMPLETE;
         x->holder[0] = x->holder[1];
         cw_dp_range_announce(d, s, x);
     }
-    x->holder[1].seat = NULL;
+    x->holder[1].assignment = NULL;
     t->n_held--;
     t->worker->n_held--;
-    if (!x->holder[0].seat) {
+    if (!x->holder[0].assignment) {
         d->n_moved++;
         if (s->at_most_once)
             cw_dp_range_lose(d, s, x);
@@ -100,13 +101,13 @@ void cw_dp_lease_drop(struct cw_dispatcher *d, struct seat *t, struct range *x, 
             s->free_from = CW_MIN(s->free_from, x->begin);
     }
     if (how == DROP_REVOKED)
-        cw_dp_seat_revoke(d, t, x->begin, x->end);
+        cw_dp_assignment_revoke(d, t, x->begin, x->end);
     else
-        cw_dp_seat_unsend(t, x->begin, x->end);
-    cw_dp_seat_usable(d, t);
+        cw_dp_assignment_unsend(t, x->begin, x->end);
+    cw_dp_assignment_usable(d, t);
 }
 
-void cw_dp_lease_drop_from(struct cw_dispatcher *d, struct seat *t, uint64_t from, enum drop how)
+void cw_dp_lease_drop_from(struct cw_dispatcher *d, struct assignment *t, uint64_t from, enum drop how)
 {
     struct range *x;
     size_t i = cw_dp_range_index(t->stream, from);
@@ -114,19 +115,19 @@ void cw_dp_lease_drop_from(struct cw_dispatcher *d, struct seat *t, uint64_t fro
         cw_dp_lease_drop(d, t, x, how);
 }
 
-static bool unfinished(const struct range *x, const struct seat *t)
+static bool unfinished(const struct range *x, const struct assignment *t)
 {
-    return x->holder[0].seat == t && !(x->flags & RANGE_COMPLETE);
+    return x->holder[0].assignment == t && !(x->flags & RANGE_COMPLETE);
 }
 
-void cw_dp_lease_drop_unbegun(struct cw_dispatcher *d, struct seat *t)
+void cw_dp_lease_drop_unbegun(struct cw_dispatcher *d, struct assignment *t)
 {
     unsigned begun = 0;
     struct range *x;
     for (size_t i = 0; t->n_held > 0 && (x = cw_dp_range_at(t->stream, i)); i++) {
         if (begun < DP_DEPTH)
             begun += unfinished(x, t);
-        else if (unfinished(x, t) || x->holder[1].seat == t)
+        else if (unfinished(x, t) || x->holder[1].assignment == t)
             cw_dp_lease_drop(d, t, x, DROP_REVOKED);
     }
 }
@@ -171,19 +172,19 @@ static void range_shorten(struct cw_dispatcher *d, struct stream *s, struct rang
     cw_dp_range_announce(d, s, x);
 }
 
-void cw_dp_lease_hold(struct cw_dispatcher *d, struct seat *t, struct span span, uint64_t lease)
+void cw_dp_lease_hold(struct cw_dispatcher *d, struct assignment *t, struct span span, uint64_t lease)
 {
     struct stream *s = t->stream;
     bool ok = s->marked || (s->based && span.begin >= s->base) || cw_dp_range_rebase(d, s, span.begin) == 0;
     struct range *x = ok ? cw_dp_range(s, span.begin) : NULL;
-    if (x && x->begin == span.begin && span.end < x->end && !x->holder[0].seat &&
+    if (x && x->begin == span.begin && span.end < x->end && !x->holder[0].assignment &&
         !(x->flags & (RANGE_REPORTED | RANGE_LOST)))
         range_shorten(d, s, x, span.end); /* the worker has ended it early */
     x = ok ? range_exact(s, span) : NULL;
-    if (x && (x->holder[0].seat == t || x->holder[1].seat == t))
+    if (x && (x->holder[0].assignment == t || x->holder[1].assignment == t))
         return;
-    if (!x || x->holder[0].seat || (x->flags & RANGE_LOST) || t->n_held >= t->capacity + 1) {
-        cw_dp_seat_revoke(d, t, span.begin, span.end);
+    if (!x || x->holder[0].assignment || (x->flags & RANGE_LOST) || t->n_held >= t->capacity + 1) {
+        cw_dp_assignment_revoke(d, t, span.begin, span.end);
         return;
     }
     x->holder[0] = (struct holder){t, lease};
@@ -199,8 +200,8 @@ static uint64_t stream_most_positions(struct stream *s)
     if (s->most_positions != 0)
         return s->most_positions;
     s->most_positions = UINT64_MAX;
-    CW_LIST_EACH_OF (t, const struct seat, by_stream, &s->seats)
-        if (t->state == SEAT_READY)
+    CW_LIST_EACH_OF (t, const struct assignment, by_stream, &s->assignments)
+        if (t->state == ASSIGNMENT_READY)
             s->most_positions = CW_MIN(s->most_positions, t->most_positions);
     return s->most_positions;
 }
@@ -235,7 +236,7 @@ static struct range *range_cut(struct stream *s, struct span gap)
             .position = position,
             .window = s->data->plan->window,
             .align = align,
-            .divides = !placed && s->n_seats > 1 && is_dear(s, align),
+            .divides = !placed && s->n_assignments > 1 && is_dear(s, align),
             .first = placed ? CW_MAX(align, (uint64_t)FIRST_POSITIONS)
                             : CW_MIN(align, (uint64_t)FIRST_OF_BATCH),
             .most = stream_most_positions(s),
@@ -263,7 +264,7 @@ static bool range_free(struct stream *s, struct range **ret, struct span *gap)
     s->free_from = CW_MAX(s->free_from, s->base);
     for (size_t i = cw_dp_range_index(s, s->free_from);; i++) {
         x = cw_dp_range_at(s, i);
-        if (!x || x->begin > s->free_from || (!x->holder[0].seat && !is_over(x)))
+        if (!x || x->begin > s->free_from || (!x->holder[0].assignment && !is_over(x)))
             break;
         s->free_from = x->end;
     }
@@ -274,12 +275,12 @@ static bool range_free(struct stream *s, struct range **ret, struct span *gap)
 
 /* Everybody is full, while a range that is wanted has nobody: the last of those behind it makes room. Earlier
  * ones are always worth more, so this ends. */
-static struct seat *make_room(struct cw_dispatcher *d, struct stream *s, uint64_t pos)
+static struct assignment *make_room(struct cw_dispatcher *d, struct stream *s, uint64_t pos)
 {
     struct range *x;
     for (size_t at = s->n_ranges; !s->at_most_once && at-- > 0 && (x = cw_dp_range_at(s, at))->begin > pos;)
-        for (int i = 0; i < 2 && x->holder[i].seat; i++) {
-            struct seat *t = x->holder[i].seat;
+        for (int i = 0; i < 2 && x->holder[i].assignment; i++) {
+            struct assignment *t = x->holder[i].assignment;
             if (t->heap_at == 0 || (t->n_held < t->capacity && i == 0 && (x->flags & RANGE_COMPLETE)))
                 continue; /* what is complete takes no room but that of a worker that has all it may have */
             cw_dp_lease_drop(d, t, x, DROP_REVOKED);
@@ -292,13 +293,13 @@ static struct seat *make_room(struct cw_dispatcher *d, struct stream *s, uint64_
  * another one before it. Returns that range. NULL: there is none. */
 static struct range *take_back(struct cw_dispatcher *d, struct stream *s)
 {
-    const struct seat *idle = s->n_heap > 0 ? s->heap[0] : NULL;
+    const struct assignment *idle = s->n_heap > 0 ? s->heap[0] : NULL;
     if (s->at_most_once || !idle || idle->n_held >= idle->capacity || idle->n_held > idle->n_complete)
         return NULL;
     for (size_t at = s->n_ranges; at-- > 0;) {
         struct range *x = cw_dp_range_at(s, at);
-        struct seat *t = x->holder[0].seat;
-        if (t && !x->holder[1].seat && unfinished(x, t) && t->n_held - t->n_complete > 1) {
+        struct assignment *t = x->holder[0].assignment;
+        if (t && !x->holder[1].assignment && unfinished(x, t) && t->n_held - t->n_complete > 1) {
             cw_dp_lease_drop(d, t, x, DROP_REVOKED);
             return x;
         }
@@ -320,13 +321,13 @@ static bool wants_leases(const struct cw_dispatcher *d, const struct stream *s)
  * the same, and it is the last to be released. */
 static void choose_origin(struct cw_dispatcher *d, struct stream *s)
 {
-    CW_LIST_EACH_OF (t, struct seat, by_stream, &s->seats)
+    CW_LIST_EACH_OF (t, struct assignment, by_stream, &s->assignments)
         if (t->heap_at > 0 && (!s->origin || t->worker->id < s->origin->worker->id))
             s->origin = t;
-    CW_LIST_EACH_OF (t, struct seat, by_stream, &s->seats)
-        if (t->state == SEAT_READY) {
+    CW_LIST_EACH_OF (t, struct assignment, by_stream, &s->assignments)
+        if (t->state == ASSIGNMENT_READY) {
             t->new_origin = true;
-            cw_dp_seat_dirty(d, t);
+            cw_dp_assignment_dirty(d, t);
         }
 }
 
@@ -339,11 +340,11 @@ void cw_dp_lease_fill(struct cw_dispatcher *d, struct stream *s)
     if (s->data->plan->origin && !s->origin && s->n_heap > 0)
         choose_origin(d, s);
     while (range_free(s, &x, &gap) || (x = take_back(d, s))) {
-        if (s->n_heap == 0 && s->n_shunned > 0 && !cw_dp_crew_comes(d, s))
-            cw_dp_seat_unshun(d, s, true); /* better than nobody */
+        if (s->n_heap == 0 && s->n_shunned > 0 && !cw_dp_worker_set_comes(d, s))
+            cw_dp_assignment_unshun(d, s, true); /* better than nobody */
         if (s->n_heap == 0)
             return;
-        struct seat *t = s->heap[0];
+        struct assignment *t = s->heap[0];
         /* What is complete costs nothing but the worker's memory, which it watches itself: several ranks may
          * have to have their batches before the first range ends. */
         if ((t->n_held >= t->capacity || t->n_held - t->n_complete >= s->depth) &&
@@ -370,7 +371,7 @@ static double range_late_after_ns(const struct stream *s, const struct range *x)
 
 /* With room, or, everything it has being finished, with nothing to do: for the range that all wait for it may
  * have one more. */
-static struct seat *idle_seat(const struct stream *s, const struct seat *but)
+static struct assignment *idle_assignment(const struct stream *s, const struct assignment *but)
 {
     for (size_t i = 0; i < s->n_heap; i++)
         if (s->heap[i] != but &&
@@ -387,11 +388,11 @@ void cw_dp_lease_late(struct cw_dispatcher *d, struct stream *s)
     struct range *x;
     for (size_t i = 0; (x = cw_dp_range_at(s, i)) && ((x->flags & RANGE_COMPLETE) || is_over(x)); i++)
         ;
-    if (!x || !x->holder[0].seat || x->holder[1].seat)
+    if (!x || !x->holder[0].assignment || x->holder[1].assignment)
         return;
     if ((double)(d->now_ns - x->leased_ns) < range_late_after_ns(s, x))
         return;
-    struct seat *slow = x->holder[0].seat, *t = idle_seat(s, slow);
+    struct assignment *slow = x->holder[0].assignment, *t = idle_assignment(s, slow);
     /* while no rate is known, a worker that computes is not known to be faster */
     if (!t || (!(s->rate > 0) && t->n_held > t->n_complete))
         return;
@@ -403,12 +404,12 @@ void cw_dp_lease_late(struct cw_dispatcher *d, struct stream *s)
               position, position + (x->end - x->begin), epoch, slow->worker->id,
               (d->now_ns - x->leased_ns) / 1000000, t->worker->id);
     for (size_t i = 0; (x = cw_dp_range_at(s, i)) && t; i++) {
-        if (x->holder[0].seat != slow || x->holder[1].seat || (x->flags & RANGE_COMPLETE))
+        if (x->holder[0].assignment != slow || x->holder[1].assignment || (x->flags & RANGE_COMPLETE))
             continue;
         d->n_late++;
         if (lease_give(d, t, x) < 0)
             return;
-        t = idle_seat(s, slow);
+        t = idle_assignment(s, slow);
     }
 }
 
@@ -458,7 +459,7 @@ static void stream_measure(const struct cw_dispatcher *d, struct stream *s, uint
 }
 
 /* The worker has all of it now. */
-static void holder_complete(struct cw_dispatcher *d, struct seat *t, struct range *x)
+static void holder_complete(struct cw_dispatcher *d, struct assignment *t, struct range *x)
 {
     struct stream *s = t->stream;
     if (x->flags & RANGE_COMPLETE)
@@ -466,9 +467,9 @@ static void holder_complete(struct cw_dispatcher *d, struct seat *t, struct rang
     /* before that, it computed another one */
     uint64_t took_ns = d->now_ns - CW_MAX(x->leased_ns, t->completed_ns);
     /* when another one got it is not known */
-    bool measured = !(x->flags & RANGE_HELD) && (!x->holder[1].seat || x->holder[1].seat == t);
+    bool measured = !(x->flags & RANGE_HELD) && (!x->holder[1].assignment || x->holder[1].assignment == t);
     t->completed_ns = d->now_ns;
-    if (x->holder[1].seat == t) { /* the late one was faster after all */
+    if (x->holder[1].assignment == t) { /* the late one was faster after all */
         const struct holder late = x->holder[1];
         x->holder[1] = x->holder[0];
         x->holder[0] = late;
@@ -477,9 +478,9 @@ static void holder_complete(struct cw_dispatcher *d, struct seat *t, struct rang
     x->flags |= RANGE_COMPLETE;
     t->n_complete++;
     t->to_compute -= x->end - x->begin;
-    cw_dp_seat_usable(d, t);
-    if (x->holder[1].seat)
-        cw_dp_lease_drop(d, x->holder[1].seat, x, DROP_REVOKED);
+    cw_dp_assignment_usable(d, t);
+    if (x->holder[1].assignment)
+        cw_dp_lease_drop(d, x->holder[1].assignment, x, DROP_REVOKED);
     if (measured)
         stream_measure(d, s, x->end - x->begin, took_ns);
     cw_dp_stream_dirty(d, s);
@@ -487,11 +488,11 @@ static void holder_complete(struct cw_dispatcher *d, struct seat *t, struct rang
 
 void cw_dp_lease_shorten(struct cw_dispatcher *d, struct range *x, int i, uint64_t end)
 {
-    struct seat *t = x->holder[i].seat;
+    struct assignment *t = x->holder[i].assignment;
     if (end >= x->end || (x->flags & (RANGE_REPORTED | RANGE_LOST)))
         return;
-    if (x->holder[!i].seat) {
-        cw_dp_lease_drop(d, x->holder[!i].seat, x, DROP_REVOKED);
+    if (x->holder[!i].assignment) {
+        cw_dp_lease_drop(d, x->holder[!i].assignment, x, DROP_REVOKED);
         x->flags |= RANGE_HELD; /* which of them had it how long is not known */
     }
     t->to_compute -= x->end - end;
@@ -531,7 +532,7 @@ static void epoch_close(struct cw_dispatcher *d, struct stream *s, const struct 
 static int holder_of(const struct range *x, const struct worker *w, uint64_t lease)
 {
     for (int i = 0; i < 2; i++)
-        if (x->holder[i].seat && x->holder[i].seat->worker == w && x->holder[i].lease == lease)
+        if (x->holder[i].assignment && x->holder[i].assignment->worker == w && x->holder[i].lease == lease)
             return i;
     return -1;
 }
@@ -564,7 +565,7 @@ int cw_dp_lease_completed(struct cw_dispatcher *d, struct worker *w, uint64_t re
     if (i >= 0 && x->end > span.end && !s->at_most_once) {
         /* its elements were reported before: it can't be shortened any more, and is leased again as a whole
          */
-        cw_dp_lease_drop(d, x->holder[i].seat, x, DROP_REVOKED);
+        cw_dp_lease_drop(d, x->holder[i].assignment, x, DROP_REVOKED);
         cw_dp_stream_dirty(d, s);
     }
     x = span.begin < s->total ? range_exact(s, span) : NULL;
@@ -586,7 +587,7 @@ int cw_dp_lease_completed(struct cw_dispatcher *d, struct worker *w, uint64_t re
     if (c->last)
         x->flags |= RANGE_HELD; /* how long so many positions take can't be told from it */
     if ((i = holder_of(x, w, c->lease)) >= 0)
-        holder_complete(d, x->holder[i].seat, x);
+        holder_complete(d, x->holder[i].assignment, x);
     bool durable = x->flags & RANGE_DURABLE;
     if (c->last && cw_dp_stream_placed(s))
         epoch_close(d, s, x);

@@ -15,13 +15,13 @@ static void by_label(struct cw_metrics *m, const char *label, const char *const 
 
 static void connections(const struct cw_dispatcher *d, struct cw_metrics *m)
 {
-    static const char *const roles[] = {"client", "worker", "observer", "provisioner"};
+    static const char *const roles[] = {"client", "worker", "admin_client", "provisioner"};
     uint64_t counts[CW_COUNT_OF(roles)] = {0};
     CW_LIST_EACH_OF (p, struct cw_peer, link, &d->peers)
-        counts[p->role == CACHEW__ROLE__ROLE_CLIENT     ? 0
-               : p->role == CACHEW__ROLE__ROLE_WORKER   ? 1
-               : p->role == CACHEW__ROLE__ROLE_OBSERVER ? 2
-                                                        : 3]++;
+        counts[p->role == CACHEW__ROLE__ROLE_CLIENT         ? 0
+               : p->role == CACHEW__ROLE__ROLE_WORKER       ? 1
+               : p->role == CACHEW__ROLE__ROLE_ADMIN_CLIENT ? 2
+                                                            : 3]++;
     cw_metrics_family(m, CW_METRIC_GAUGE, "dispatcher_connections", NULL,
                       "Peers that are connected, by role.");
     by_label(m, "role", roles, counts, CW_COUNT_OF(roles));
@@ -84,7 +84,7 @@ static void scaling(const struct cw_dispatcher *d, struct cw_metrics *m)
         if (d->scales && cw_dp_scale_active(j))
             wanted += (uint64_t)j->scaling.claim.want;
     CW_LIST_EACH_OF (w, struct worker, link, &d->workers)
-        serving += d->scales && w->n_crews > 0;
+        serving += d->scales && w->n_worker_sets > 0;
     CW_LIST_EACH_OF (p, const struct pool, link, &d->pools) {
         pooled += p->wanted;
         pools++;

@@ -185,7 +185,7 @@ int cw_dp_pool_message(struct cw_dispatcher *d, struct cw_peer *peer, const Cach
     p->cpu_share = m->cpu_share;
     p->due = true;
     insert(d, p);
-    cw_dp_crews_later(d);
+    cw_dp_worker_sets_later(d);
     return 0;
 }
 
@@ -197,7 +197,7 @@ void cw_dp_pool_lost(struct cw_dispatcher *d, struct pool *p)
     free(p->why);
     free(p->prefix);
     free(p);
-    cw_dp_crews_later(d);
+    cw_dp_worker_sets_later(d);
 }
 
 void cw_dp_pool_started(struct cw_dispatcher *d, const struct worker *w)
@@ -254,8 +254,8 @@ void cw_dp_pools_most(const struct cw_dispatcher *d, int *ret)
 /* It serves nobody; and what it has for somebody to fetch is not lost with it. */
 static bool may_go(const struct worker *w)
 {
-    bool may = w->ready && !w->draining && w->n_crews == 0;
-    CW_LIST_EACH_OF (t, const struct seat, by_worker, &w->seats)
+    bool may = w->ready && !w->draining && w->n_worker_sets == 0;
+    CW_LIST_EACH_OF (t, const struct assignment, by_worker, &w->assignments)
         may &= t->n_held == 0 || !t->stream->at_most_once;
     return may;
 }

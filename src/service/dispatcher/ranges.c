@@ -59,15 +59,15 @@ struct range *cw_dp_range_add(struct stream *s, struct span span)
 /* Takes the range from its holders, which the caller tells. */
 static void range_clear(struct cw_dispatcher *d, struct range *x)
 {
-    for (int i = 0; i < 2 && x->holder[i].seat; i++) {
-        struct seat *t = x->holder[i].seat;
+    for (int i = 0; i < 2 && x->holder[i].assignment; i++) {
+        struct assignment *t = x->holder[i].assignment;
         t->n_held--;
         t->worker->n_held--;
         if (i == 0 && (x->flags & RANGE_COMPLETE))
             t->n_complete--;
         else
             t->to_compute -= x->end - x->begin;
-        cw_dp_seat_usable(d, t);
+        cw_dp_assignment_usable(d, t);
     }
     free(x->elements);
     *x = (struct range){0};
@@ -81,9 +81,9 @@ static void ranges_pass(struct cw_dispatcher *d, struct stream *s, size_t n)
     struct range *x = &s->ranges[s->first];
     uint64_t begin = x->begin, end = x[n - 1].end;
     for (size_t i = 0; i < n; i++, x++) {
-        for (int k = 0; k < 2 && x->holder[k].seat; k++)
+        for (int k = 0; k < 2 && x->holder[k].assignment; k++)
             /* one span for all of them: repeated ones are merged */
-            cw_dp_seat_revoke(d, x->holder[k].seat, begin, end);
+            cw_dp_assignment_revoke(d, x->holder[k].assignment, begin, end);
         range_clear(d, x);
     }
     s->first += n;
@@ -122,8 +122,8 @@ void cw_dp_range_begin_at(struct cw_dispatcher *d, struct stream *s, uint64_t po
     s->begun_to = CW_MAX(s->begun_to, pos);
     if (!x || x->begin == pos || !cw_dp_stream_placed(s) || s->at_most_once)
         return;
-    while (x->holder[0].seat)
-        cw_dp_lease_drop(d, x->holder[0].seat, x, DROP_REVOKED);
+    while (x->holder[0].assignment)
+        cw_dp_lease_drop(d, x->holder[0].assignment, x, DROP_REVOKED);
     struct span behind = {pos, x->end};
     CW_LIST_EACH_OF (j, struct job, by_stream, &s->jobs)
         for (size_t i = 0; i < j->n_ranks; i++)

@@ -1,8 +1,8 @@
 /*
  * Asks the policy: what clients and workers measured since it was asked last goes in, a number of workers and
- * a marker come out, and a record of why. crews.c and caching.c carry it out. Policies are pure functions
- * (policy/policy.h), the same ones that the simulator plays. A dispatcher without one asks auto where to
- * cache, for the workers that there are.
+ * a cache point come out, and a record of why. worker sets.c and caching.c carry it out. Policies are pure
+ * functions (policy/policy.h), the same ones that the simulator plays. A dispatcher without one asks auto
+ * where to cache, for the workers that there are.
  */
 #include <jansson.h>
 #include <stdio.h>
@@ -12,11 +12,11 @@
 #include "service/dispatcher/internal.h"
 #include "policy/policies.h"
 
-/* A crew that is not complete after so long will not be: workers can't open the data, or a pool gives less
- * than it said. */
+/* A worker set that is not complete after so long will not be: workers can't open the data, or a pool gives
+ * less than it said. */
 #define PATIENCE_S 60.0
 #define PATIENCE_STARTS 4 /* start delays besides */
-#define MISSING 20        /* a part of a crew this small changes nothing that is measured */
+#define MISSING 20        /* a part of a worker set this small changes nothing that is measured */
 
 bool cw_dp_scale_active(const struct job *j)
 {
@@ -40,7 +40,7 @@ void cw_dp_scale_begin(struct cw_dispatcher *d, struct job *j)
     x->claim.weight = x->claim.weight > 0 ? x->claim.weight : 1;
     x->began_ns = x->next_ns = x->phase_ns = d->now_ns;
     x->phase = SCALE_STARTS;
-    cw_dp_crews_later(d);
+    cw_dp_worker_sets_later(d);
 }
 
 void cw_dp_scale_end(struct job *j)
@@ -104,20 +104,20 @@ static double batches_per_position(const struct stream *s)
     double positions = 0, batches = 0;
     if (cw_dp_stream_counted(s))
         return 1 / (double)s->data->plan->align;
-    CW_LIST_EACH (at, &s->seats) {
-        const struct work *w = &CW_CONTAINER(at, struct seat, by_stream)->work;
+    CW_LIST_EACH (at, &s->assignments) {
+        const struct work *w = &CW_CONTAINER(at, struct assignment, by_stream)->work;
         positions += w->positions;
         batches += w->batches;
     }
     return positions > 0 ? batches / positions : 0;
 }
 
-/* What the crew computed: of each worker a mean, and what sets them apart is the scatter. facts_of: by slot,
- * its place in f. */
+/* What the worker set computed: of each worker a mean, and what sets them apart is the scatter. facts_of: by
+ * slot, its place in f. */
 static void supply_facts(const struct stream *s, double per_position, const int *facts_of, struct cw_facts *f)
 {
     double bytes = 0, n_all = 0, busy_s[DP_SLOTS] = {0}, span_s[DP_SLOTS] = {0};
-    CW_LIST_EACH_OF (t, const struct seat, by_stream, &s->seats) {
+    CW_LIST_EACH_OF (t, const struct assignment, by_stream, &s->assignments) {
         const struct work *a = &t->worked, *b = &t->work;
         double n = (b->positions - a->positions) * per_position, seconds = b->compute_s - a->compute_s;
         int i = facts_of[t->worker->slot];
@@ -141,7 +141,7 @@ static void measure_anew(struct job *j)
 {
     for (size_t i = 0; i < j->n_ranks; i++)
         j->ranks[i]->paced = j->ranks[i]->pace;
-    CW_LIST_EACH_OF (t, struct seat, by_stream, &j->stream->seats)
+    CW_LIST_EACH_OF (t, struct assignment, by_stream, &j->stream->assignments)
         t->worked = t->work;
 }
 
@@ -198,15 +198,15 @@ static void pool_facts(struct cw_dispatcher *d, struct job *j, struct cw_facts *
 {
     int running[DP_SLOTS];
     memset(facts_of, 0, DP_SLOTS * sizeof(*facts_of));
-    cw_dp_crew_running_of(j->stream, running);
+    cw_dp_worker_set_running_of(j->stream, running);
     if (!d->scales) {
-        int n = cw_dp_crew_running(j->stream);
+        int n = cw_dp_worker_set_running(j->stream);
         f->fixed = true;
         f->pools[f->n_pools++] = (struct cw_pool_facts){
             .name = CW_POOL_STATIC, .running = n, .maximum = n, .price_per_h = d->worker_price_per_h};
         return;
     }
-    const int *most = cw_dp_crews_most(d, j);
+    const int *most = cw_dp_worker_sets_most(d, j);
     for (int slot = 0; slot < DP_SLOTS; slot++) {
         bool any = most[slot] > 0 || running[slot] > 0 || cw_dp_pool_at(d, slot) ||
                    (slot == 0 && cw_list_empty(&d->pools));
@@ -223,7 +223,7 @@ static uint64_t behind_unfinished(const struct stream *s)
 {
     for (size_t i = s->n_ranges; i-- > 0;) {
         const struct range *x = cw_dp_range_at(s, i);
-        if (x->holder[0].seat && !(x->flags & RANGE_COMPLETE))
+        if (x->holder[0].assignment && !(x->flags & RANGE_COMPLETE))
             return x->end;
     }
     return s->base;
@@ -246,7 +246,7 @@ static bool is_another(const struct job *j)
 static bool is_complete(const struct cw_dispatcher *d, const struct job *j)
 {
     int running[DP_SLOTS], missing = 0, share = 0;
-    cw_dp_crew_running_of(j->stream, running);
+    cw_dp_worker_set_running_of(j->stream, running);
     for (int slot = 0; slot < DP_SLOTS; slot++) {
         int n = CW_MIN(j->scaling.share[slot], cap_of(d, j, slot));
         share += n;
@@ -261,16 +261,16 @@ static bool is_awaited(struct cw_dispatcher *d, struct job *j)
     struct scaling *x = &j->scaling;
     int running[DP_SLOTS];
     double patience_s = PATIENCE_S + PATIENCE_STARTS * start_delay_s(d);
-    if (cw_dp_crew_running(j->stream) == 0 || (double)(d->now_ns - x->phase_ns) < patience_s * 1e9)
+    if (cw_dp_worker_set_running(j->stream) == 0 || (double)(d->now_ns - x->phase_ns) < patience_s * 1e9)
         return true;
-    cw_dp_crew_running_of(j->stream, running);
+    cw_dp_worker_set_running_of(j->stream, running);
     for (int slot = 0; slot < DP_SLOTS; slot++)
         x->cap[slot] = running[slot] < x->share[slot] ? running[slot] : -1;
     x->cap_serial = d->supply_serial;
     return false;
 }
 
-/* Whether what is measured now is measured with the crew that was decided on. */
+/* Whether what is measured now is measured with the worker set that was decided on. */
 static bool measures(struct cw_dispatcher *d, struct job *j)
 {
     struct scaling *x = &j->scaling;
@@ -331,7 +331,7 @@ static bool caches(const struct job *j, const struct cw_facts *f)
 {
     CW_LIST_EACH_OF (first, const struct job, by_stream, &j->stream->jobs)
         if (cw_dp_scale_active(first) && first->n_attached > 0)
-            return f->n_markers > 0 && first == j;
+            return f->n_cache_points > 0 && first == j;
     return false;
 }
 
@@ -362,51 +362,51 @@ static void ask(struct cw_dispatcher *d, struct job *j, const struct cw_client_f
     struct scaling *x = &j->scaling;
     struct cw_facts f = {.clients = clients,
                          .n_clients = (int)j->world_size,
-                         .marker = -1,
+                         .cache_point = -1,
                          .objective = cw_dp_scale_objective(d, j),
                          .client_price_per_h = cw_dp_scale_client_price(d, j)};
-    struct cw_decision decision = {.marker = -1, .seen.marker = -1};
-    struct cw_marker_facts markers[DP_MARKERS];
+    struct cw_decision decision = {.cache_point = -1, .seen.cache_point = -1};
+    struct cw_cache_point_facts cache_points[DP_CACHE_POINTS];
     const struct cw_policy *policy = d->scales ? &d->policy : &cw_policy_auto;
     double per_position = batches_per_position(j->stream);
     int facts_of[DP_SLOTS], want[DP_SLOTS];
-    /* what markers give is known in a moment: until then nothing is decided without */
+    /* what cache points give is known in a moment: until then nothing is decided without */
     if (!(per_position > 0) && j->stream->n_completed == 0 && cw_dp_caching_open(j->stream))
         return;
     epoch_facts(j, per_position, &f);
     pool_facts(d, j, &f, facts_of);
     supply_facts(j->stream, per_position, facts_of, &f);
     if (per_position > 0)
-        cw_dp_caching_facts(j->stream, 1 / per_position, &f, markers);
+        cw_dp_caching_facts(j->stream, 1 / per_position, &f, cache_points);
     policy->decide(policy, &x->memory, &f, (double)d->now_ns / 1e9, &decision);
     int n = bound(d, &f, &decision);
     for (int slot = 0; slot < DP_SLOTS; slot++)
         want[slot] = facts_of[slot] >= 0 ? decision.workers[facts_of[slot]] : 0;
-    if (!policy->caches || !caches(j, &f) || decision.marker >= f.n_markers)
-        decision.marker = f.marker;
+    if (!policy->caches || !caches(j, &f) || decision.cache_point >= f.n_cache_points)
+        decision.cache_point = f.cache_point;
     bool changes = d->scales &&
                    (n != x->claim.want || (is_placed(x) && memcmp(want, x->want, sizeof(want)) != 0)),
-         moves = f.n_markers > 0 && !cw_dp_caching_is(j->stream, decision.marker);
+         moves = f.n_cache_points > 0 && !cw_dp_caching_is(j->stream, decision.cache_point);
     if (moves && !*decision.why) /* workers did it already: nothing was to be decided */
         snprintf(decision.why, sizeof(decision.why), "what is there takes longer to read than to compute");
     /* for the record: what is in use was, though it was not read */
-    f.marker = cw_dp_caching_in_use(j->stream);
+    f.cache_point = cw_dp_caching_in_use(j->stream);
     if (changes || moves || (decision.concluded && x->n_decisions == 0) || decision.replanned)
         record(d, j, &decision, &f);
     if (moves) {
         d->n_cache_moves++;
-        cw_dp_caching_choose(d, j->stream, decision.marker);
+        cw_dp_caching_choose(d, j->stream, decision.cache_point);
         begin_phase(d, j, SCALE_STARTS); /* what is under way is as it was */
     }
     measure_anew(j);
     if (memcmp(want, x->want, sizeof(want)) != 0)
-        cw_dp_crews_later(d);
+        cw_dp_worker_sets_later(d);
     memcpy(x->want, want, sizeof(want));
     if (!changes)
         return;
     x->claim.want = n;
     begin_phase(d, j, SCALE_STARTS);
-    cw_dp_crews_later(d);
+    cw_dp_worker_sets_later(d);
     if (j->durable || j->writing > 0)
         /* else a restart begins with what was decided before */
         cw_dp_journal_tried(d, cw_dp_journal_job(d, j, NULL, NULL));
@@ -429,13 +429,13 @@ void cw_dp_scale_tick(struct cw_dispatcher *d)
             !(d->scales || cw_dp_caching_open(j->stream)))
             continue;
         j->scaling.next_ns = d->now_ns + DP_REPORT;
-        if (cw_dp_crew_running(j->stream) < j->scaling.claim.share)
-            cw_dp_crews_later(d); /* somebody may be free by now */
+        if (cw_dp_worker_set_running(j->stream) < j->scaling.claim.share)
+            cw_dp_worker_sets_later(d); /* somebody may be free by now */
         if (j->stream->data && j->n_attached > 0 && measures(d, j))
             report(d, j);
     }
     if (d->scales)
-        cw_dp_crews_tick(d);
+        cw_dp_worker_sets_tick(d);
 }
 
 json_t *cw_dp_scale_decisions(const struct cw_dispatcher *d, const struct job *j)

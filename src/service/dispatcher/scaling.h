@@ -1,7 +1,7 @@
 /*
- * How many workers a job has, who they are, and where they come from: what scale.c, crews.c and pools.c have
- * in common, and what others call. Without a policy (d->scales) all workers serve all jobs, and only where
- * they cache is decided.
+ * How many workers a job has, who they are, and where they come from: what scale.c, worker sets.c and pools.c
+ * have in common, and what others call. Without a policy (d->scales) all workers serve all jobs, and only
+ * where they cache is decided.
  */
 #pragma once
 #include <jansson.h>
@@ -18,7 +18,7 @@ struct cw_peer;
 struct worker;
 struct stream;
 struct job;
-struct seat;
+struct assignment;
 
 #define DP_SLOTS CW_POLICY_POOLS /* kinds of workers: slot 0 has those that belong to no pool, ... */
 #define DP_POOLS (DP_SLOTS - 1)  /* ... and a pool has one of the others as long as it is there */
@@ -27,21 +27,21 @@ struct seat;
 #define DP_REPORT \
     UINT64_C(1000000000) /* policies are asked so often: as workers say what they have computed */
 
-#define DP_MARKERS CW_POLICY_MARKERS
+#define DP_CACHE_POINTS CW_POLICY_CACHE_POINTS
 
-/* What a worker measured of the markers of a stream, as its last heartbeat says: numbers as in Prepare, times
- * and bytes per position. */
-struct marker_work {
-    int32_t marker;
+/* What a worker measured of the cache points of a stream, as its last heartbeat says: numbers as in Prepare,
+ * times and bytes per position. */
+struct cache_point_work {
+    int32_t cache_point;
     char name[64];
     double compute_s, read_s, store_s, bytes, cached, written;
     bool was_read, unread;
 };
 
 struct caching {
-    int32_t marker; /* in use */
-    double none_s;  /* a position where none is; 0: not known */
-    struct marker_work markers[DP_MARKERS];
+    int32_t cache_point; /* in use */
+    double none_s;       /* a position where none is; 0: not known */
+    struct cache_point_work cache_points[DP_CACHE_POINTS];
     size_t n;
 };
 
@@ -64,14 +64,14 @@ struct decision {
 };
 
 /*
- * How many workers a job has, and why (scale.c). After a change of the crew, what a client sees is that of
- * the old one until the ranges are passed that were under way, and then what was computed ahead meanwhile:
+ * How many workers a job has, and why (scale.c). After a change of the worker set, what a client sees is that
+ * of the old one until the ranges are passed that were under way, and then what was computed ahead meanwhile:
  * measuring begins when both are over.
  */
 struct scaling {
     struct cw_policy_memory memory;
-    /* want: what the policy asks for, at least 1; share: how many the stream's crew is to have. Of all slots
-     * together */
+    /* want: what the policy asks for, at least 1; share: how many the stream's worker set is to have. Of all
+     * slots together */
     struct cw_claim claim;
     /* of each; what is missing in the sum, or can't be had there, is taken where there is some left */
     int want[DP_SLOTS];
@@ -88,7 +88,7 @@ struct scaling {
     enum { SCALE_MEASURES, SCALE_STARTS, SCALE_PASSES, SCALE_DRAWS_OFF } phase;
 
     uint64_t phase_ns, until_pos, until_ns;
-    uint64_t n_joined; /* of its stream, when the crew was complete */
+    uint64_t n_joined; /* of its stream, when the worker set was complete */
     struct decision decisions[DP_DECISIONS];
     size_t n_decisions; /* all that were made; the last ones are kept */
 };
@@ -111,37 +111,39 @@ struct pool {
     uint32_t n_asked;  /* of these, not there yet */
 };
 
-/* crews.c: which workers serve which stream, if there is a policy */
-void cw_dp_crews(struct cw_dispatcher *d);       /* makes crews as large as jobs' shares */
-void cw_dp_crews_later(struct cw_dispatcher *d); /* in the next turn: something changed that they depend on */
-/* seats that are not of the crew any more, and have nothing, go */
-void cw_dp_crews_tick(struct cw_dispatcher *d);
-int cw_dp_crew_running(const struct stream *s);               /* of its crew, those that compute */
-void cw_dp_crew_running_of(const struct stream *s, int *ret); /* of each slot */
-/* somebody of its crew opens the data */
-bool cw_dp_crew_comes(const struct cw_dispatcher *d, const struct stream *s);
+/* worker sets.c: which workers serve which stream, if there is a policy */
+void cw_dp_worker_sets(struct cw_dispatcher *d); /* makes worker sets as large as jobs' shares */
+void cw_dp_worker_sets_later(
+    struct cw_dispatcher *d); /* in the next turn: something changed that they depend on */
+/* assignments that are not of the worker set any more, and have nothing, go */
+void cw_dp_worker_sets_tick(struct cw_dispatcher *d);
+int cw_dp_worker_set_running(const struct stream *s); /* of its worker set, those that compute */
+void cw_dp_worker_set_running_of(const struct stream *s, int *ret); /* of each slot */
+/* somebody of its worker set opens the data */
+bool cw_dp_worker_set_comes(const struct cw_dispatcher *d, const struct stream *s);
 /* another worker could take the place of one */
-bool cw_dp_crews_spare(struct cw_dispatcher *d, const struct stream *s);
+bool cw_dp_worker_sets_spare(struct cw_dispatcher *d, const struct stream *s);
 /* so many workers of each slot it could have, whatever it wants */
-const int *cw_dp_crews_most(struct cw_dispatcher *d, struct job *j);
+const int *cw_dp_worker_sets_most(struct cw_dispatcher *d, struct job *j);
 
 /* caching.c: where streams are cached */
 /* what the worker says of its cache as a whole */
 void cw_dp_caching_store(struct worker *w, const Cachew__Heartbeat *m);
-void cw_dp_caching_heard(struct cw_dispatcher *d, struct seat *t, const Cachew__StreamWork *x);
+void cw_dp_caching_heard(struct cw_dispatcher *d, struct assignment *t, const Cachew__StreamWork *x);
 bool cw_dp_caching_open(const struct stream *s); /* there is something to decide about */
-/* for people: its markers, what they hold and take; null: nothing is to be decided. New, or NULL: no memory
+/* for people: its cache points, what they hold and take; null: nothing is to be decided. New, or NULL: no
+ * memory
  */
 json_t *cw_dp_caching_json(const struct stream *s);
-/* Fills in markers (DP_MARKERS of them), which f points to then, and storage. What they point to is good
- * until something is heard. */
+/* Fills in cache points (DP_CACHE_POINTS of them), which f points to then, and storage. What they point to is
+ * good until something is heard. */
 void cw_dp_caching_facts(const struct stream *s, double per_batch, struct cw_facts *f,
-                         struct cw_marker_facts *markers);
-bool cw_dp_caching_is(const struct stream *s, int marker); /* that is what workers do, or were told */
+                         struct cw_cache_point_facts *cache_points);
+bool cw_dp_caching_is(const struct stream *s, int cache_point); /* that is what workers do, or were told */
 /* of these facts: what they do, or were told, also where they find computing quicker; -1: none */
 int cw_dp_caching_in_use(const struct stream *s);
 /* of these facts; -1: none */
-void cw_dp_caching_choose(struct cw_dispatcher *d, struct stream *s, int marker);
+void cw_dp_caching_choose(struct cw_dispatcher *d, struct stream *s, int cache_point);
 
 /* scale.c: what policies decide */
 void cw_dp_scale_begin(struct cw_dispatcher *d, struct job *j);

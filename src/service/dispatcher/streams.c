@@ -112,7 +112,7 @@ static int stream_new(struct cw_dispatcher *d, const uint8_t id[16], const uint8
         .refs = 1, .depth = d->depth, .seed = seed, .idle_ns = d->now_ns, .base_dir = strdup(base_dir)};
     memcpy(s->id, id, 16);
     cw_list_init(&s->jobs);
-    cw_list_init(&s->seats);
+    cw_list_init(&s->assignments);
     int r = s->base_dir ? 0 : cw_error_nomem(err, sizeof(*s), "a stream");
     if (r == 0)
         r = cw_dp_pipeline_get(d, fingerprint, json, &s->pipeline, err);
@@ -306,7 +306,7 @@ int cw_dp_stream_ready(struct cw_dispatcher *d, struct stream *s, const Cachew__
         return r;
     CW_LIST_EACH_OF (j, struct job, by_stream, &s->jobs)
         cw_dp_job_ready(d, j);
-    cw_dp_seat_ask(d, s); /* all others too */
+    cw_dp_assignment_ask(d, s); /* all others too */
     return 0;
 }
 
@@ -315,14 +315,14 @@ void cw_dp_stream_unfit(struct cw_dispatcher *d, struct stream *s, const Cachew_
     if (s->data)
         return;
     if (d->scales)
-        cw_dp_crews(d); /* another one, if there is one */
-    cw_dp_seat_ask(d, s);
-    CW_LIST_EACH_OF (t, struct seat, by_stream, &s->seats)
-        if (t->state != SEAT_UNFIT && !t->worker->draining)
+        cw_dp_worker_sets(d); /* another one, if there is one */
+    cw_dp_assignment_ask(d, s);
+    CW_LIST_EACH_OF (t, struct assignment, by_stream, &s->assignments)
+        if (t->state != ASSIGNMENT_UNFIT && !t->worker->draining)
             return; /* it may still be one that can */
     struct cw_error err = {0};
     Cachew__Failure all = *why;
-    cw_dp_seat_reasons(d, s, why, &err);
+    cw_dp_assignment_reasons(d, s, why, &err);
     if (err.status == CW_E_BUDGET || err.status == CW_E_MEMORY) /* faults of workers, not of the pipeline */
         all.message = err.message;
     CW_LIST_EACH_OF (j, struct job, by_stream, &s->jobs)
@@ -350,8 +350,8 @@ void cw_dp_stream_forget(struct cw_dispatcher *d, struct stream *s)
 void cw_dp_stream_free(struct cw_dispatcher *d, struct stream *s)
 {
     s->dead = true;
-    CW_LIST_EACH_OF (t, struct seat, by_stream, &s->seats)
-        cw_dp_seat_forget(d, t);
+    CW_LIST_EACH_OF (t, struct assignment, by_stream, &s->assignments)
+        cw_dp_assignment_forget(d, t);
     cw_dp_range_clear(d, s);
     cw_map_remove(&d->streams_by_id, &s->node);
     cw_link_out(&s->link);
@@ -416,10 +416,10 @@ static void give_up(struct cw_dispatcher *d, struct stream *s)
         cw_dp_stream_forget(d, s);
         return;
     }
-    CW_LIST_EACH_OF (t, struct seat, by_stream, &s->seats)
-        cw_dp_seat_forget(d, t);
+    CW_LIST_EACH_OF (t, struct assignment, by_stream, &s->assignments)
+        cw_dp_assignment_forget(d, t);
     s->parked = true;
-    cw_dp_crews_later(d);
+    cw_dp_worker_sets_later(d);
 }
 
 /* A job has nobody, because workers have as many streams as they may. */
@@ -466,15 +466,15 @@ void cw_dp_stream_tick(struct cw_dispatcher *d)
 {
     while (give_up_left(d))
         ;
-    cw_dp_seat_room(d);
+    cw_dp_assignment_room(d);
     CW_LIST_EACH_OF (s, struct stream, link, &d->streams) {
         if (cw_list_empty(&s->jobs) || s->parked)
             continue;
         cw_dp_stream_dirty(d, s); /* what there was no memory for in its last turn */
         if (!s->data)
-            cw_dp_seat_ask(d, s);
+            cw_dp_assignment_ask(d, s);
         if (s->n_shunned > 0)
-            cw_dp_seat_unshun(d, s, false);
+            cw_dp_assignment_unshun(d, s, false);
         cw_dp_lease_late(d, s);
     }
 }

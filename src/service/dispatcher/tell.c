@@ -60,7 +60,7 @@ static void tell_workers(struct cw_dispatcher *d, struct stream *s, struct cw_pe
         send_ranks(d, s, ALL, &m);
 }
 
-void cw_dp_tell_seat(struct cw_dispatcher *d, struct seat *t)
+void cw_dp_tell_assignment(struct cw_dispatcher *d, struct assignment *t)
 {
     t->announced = true;
     tell_workers(d, t->stream, NULL, &t->worker, 1, false);
@@ -68,7 +68,7 @@ void cw_dp_tell_seat(struct cw_dispatcher *d, struct seat *t)
 
 void cw_dp_tell_gone(struct cw_dispatcher *d, struct worker *w)
 {
-    CW_LIST_EACH_OF (t, struct seat, by_worker, &w->seats)
+    CW_LIST_EACH_OF (t, struct assignment, by_worker, &w->assignments)
         if (t->announced)
             tell_workers(d, t->stream, NULL, &w, 1, true);
 }
@@ -85,7 +85,7 @@ static void placements_add(struct placements *p, const struct stream *s, const s
 {
     Cachew__Placement *a = p->pointers[p->n] = &p->of[p->n];
     *a = (Cachew__Placement){CW_MESSAGE(placement),
-                             .worker = x->holder[0].seat ? x->holder[0].seat->worker->id : 0,
+                             .worker = x->holder[0].assignment ? x->holder[0].assignment->worker->id : 0,
                              .lost = (x->flags & RANGE_LOST) != 0};
     cw_dp_stream_place(s, x->begin, &a->epoch, &a->begin);
     a->end = a->begin + (x->end - x->begin);
@@ -244,7 +244,7 @@ uint64_t cw_dp_tell_stream(struct cw_dispatcher *d, struct stream *s)
 
 /* ---- what keeps a job ---- */
 
-/* Nobody takes ranges of it, and no seat tells why: what is with the workers. */
+/* Nobody takes ranges of it, and no assignment tells why: what is with the workers. */
 static void held_by_workers(const struct cw_dispatcher *d, char *buf, size_t size)
 {
     size_t n_draining = 0;
@@ -267,7 +267,7 @@ static void held_by_workers(const struct cw_dispatcher *d, char *buf, size_t siz
 static void held_find(const struct cw_dispatcher *d, const struct job *j, char *buf, size_t size)
 {
     const struct stream *s = j->stream;
-    const struct seat *unfit = NULL;
+    const struct assignment *unfit = NULL;
     size_t n_asked = 0;
     *buf = '\0';
     if (d->retry_ns != 0) {
@@ -282,9 +282,9 @@ static void held_find(const struct cw_dispatcher *d, const struct job *j, char *
     }
     if (s->n_heap > 0 || cw_dp_grace(d, s))
         return;
-    CW_LIST_EACH_OF (t, const struct seat, by_stream, &s->seats) {
-        n_asked += t->state == SEAT_ASKED;
-        if (t->state == SEAT_UNFIT && (!unfit || t->worker->id < unfit->worker->id))
+    CW_LIST_EACH_OF (t, const struct assignment, by_stream, &s->assignments) {
+        n_asked += t->state == ASSIGNMENT_ASKED;
+        if (t->state == ASSIGNMENT_UNFIT && (!unfit || t->worker->id < unfit->worker->id))
             unfit = t;
     }
     if (n_asked > 0)
@@ -348,7 +348,7 @@ void cw_dp_tell_all(struct cw_dispatcher *d, struct rank *r)
     struct placements p;
     struct worker *workers[PER_MESSAGE];
     size_t n = 0;
-    CW_LIST_EACH_OF (t, struct seat, by_stream, &s->seats) {
+    CW_LIST_EACH_OF (t, struct assignment, by_stream, &s->assignments) {
         if (t->announced)
             workers[n++] = t->worker;
         if (n == PER_MESSAGE) {
@@ -362,7 +362,7 @@ void cw_dp_tell_all(struct cw_dispatcher *d, struct rank *r)
     tell_passed(d, r, &p);
     struct range *x;
     for (size_t i = cw_dp_range_index(s, r->pos); (x = cw_dp_range_at(s, i)); i++) {
-        if ((x->holder[0].seat && !(x->flags & RANGE_UNSENT)) || (x->flags & RANGE_LOST))
+        if ((x->holder[0].assignment && !(x->flags & RANGE_UNSENT)) || (x->flags & RANGE_LOST))
             placements_add(&p, s, x);
         if (p.n == PER_MESSAGE) {
             placements_flush(d, r->job, &r, 1, &p);

@@ -34,7 +34,7 @@ static int worker_new(struct cw_dispatcher *d, uint64_t id, const uint8_t incarn
         return cw_error_nomem(err, sizeof(*w), "a worker");
     *w = (struct worker){.id = id, .cache_part = NAN};
     memcpy(w->incarnation, incarnation, 16);
-    cw_list_init(&w->seats);
+    cw_list_init(&w->assignments);
     if (cw_map_add(&d->workers_by_id, &w->by_id, id) < 0) {
         free(w);
         return cw_error_nomem(err, sizeof(*w), "a worker");
@@ -67,8 +67,8 @@ static void address_clear(struct worker *w)
 
 struct worker *cw_dp_worker_free(struct cw_dispatcher *d, struct worker *w)
 {
-    CW_LIST_EACH_OF (t, struct seat, by_worker, &w->seats)
-        cw_dp_seat_free(d, t);
+    CW_LIST_EACH_OF (t, struct assignment, by_worker, &w->assignments)
+        cw_dp_assignment_free(d, t);
     cw_map_remove(&d->workers_by_id, &w->by_id);
     cw_map_remove(&d->workers_by_incarnation, &w->by_incarnation);
     cw_link_out(&w->link);
@@ -154,12 +154,12 @@ static void worker_keep(struct cw_dispatcher *d, struct worker *w)
 {
     w->kept = true;
     w->ready = false;
-    CW_LIST_EACH_OF (t, struct seat, by_worker, &w->seats) {
+    CW_LIST_EACH_OF (t, struct assignment, by_worker, &w->assignments) {
         t->n_out = t->n_revoke = 0;
         t->named = false;
-        cw_dp_seat_usable(d, t);
-        if (t->state != SEAT_READY)
-            cw_dp_seat_free(d, t);
+        cw_dp_assignment_usable(d, t);
+        if (t->state != ASSIGNMENT_READY)
+            cw_dp_assignment_free(d, t);
     }
 }
 
@@ -235,10 +235,11 @@ void cw_dp_worker_registered(struct cw_dispatcher *d, struct cw_peer *p, uint64_
               p->worker->n_addresses > 0 ? p->worker->addresses[0] : p->worker->unix_path);
     p->worker->ready = true;
     cw_dp_pool_started(d, p->worker);
-    cw_dp_crews_later(d);
-    CW_LIST_EACH_OF (t, struct seat, by_worker, &p->worker->seats) /* those that a lost connection left */
-        cw_dp_seat_usable(d, t);
-    cw_dp_seat_ask_all(d, false);
+    cw_dp_worker_sets_later(d);
+    CW_LIST_EACH_OF (t, struct assignment, by_worker,
+                     &p->worker->assignments) /* those that a lost connection left */
+        cw_dp_assignment_usable(d, t);
+    cw_dp_assignment_ask_all(d, false);
 }
 
 /* ---- what it has ---- */
@@ -262,12 +263,12 @@ static const Cachew__Range *named(const struct stream *s, const Cachew__Holding 
 }
 
 /* Of what it had on an earlier connection, it does not have these any more, or never heard of them. */
-static void drop_unnamed(struct cw_dispatcher *d, struct seat *t, const Cachew__Holding *h)
+static void drop_unnamed(struct cw_dispatcher *d, struct assignment *t, const Cachew__Holding *h)
 {
     struct range *x;
     for (size_t i = 0; t->n_held > 0 && (x = cw_dp_range_at(t->stream, i)); i++) {
-        int held = x->holder[0].seat == t ? 0 : 1;
-        if (x->holder[held].seat != t)
+        int held = x->holder[0].assignment == t ? 0 : 1;
+        if (x->holder[held].assignment != t)
             continue;
         const Cachew__Range *m = named(t->stream, h, x);
         uint64_t end = m ? x->begin + (m->end - m->begin) : 0;
@@ -294,14 +295,14 @@ static int worker_holding(struct cw_dispatcher *d, struct worker *w, const Cache
         forget(d, w, p->stream);
         return 0;
     }
-    struct seat *t = cw_dp_seat_find(w, s);
-    if (!t && !(t = cw_dp_seat_new(d, w, s)))
+    struct assignment *t = cw_dp_assignment_find(w, s);
+    if (!t && !(t = cw_dp_assignment_new(d, w, s)))
         return cw_error_nomem(err, sizeof(*t), "a worker's part in a stream");
     t->named = true;
-    int r = cw_dp_seat_prepared(d, t, p, err);
+    int r = cw_dp_assignment_prepared(d, t, p, err);
     if (w->kept)
         drop_unnamed(d, t, h);
-    for (size_t i = 0; r == 0 && t->state == SEAT_READY && i < h->n_ranges; i++) {
+    for (size_t i = 0; r == 0 && t->state == ASSIGNMENT_READY && i < h->n_ranges; i++) {
         struct span span;
         r = cw_dp_stream_span(s, h->ranges[i]->epoch, h->ranges[i]->begin, h->ranges[i]->end, &span, err);
         if (r < 0)
@@ -309,7 +310,7 @@ static int worker_holding(struct cw_dispatcher *d, struct worker *w, const Cache
         if (!cw_list_empty(&s->jobs))
             cw_dp_lease_hold(d, t, span, h->ranges[i]->lease);
         else
-            cw_dp_seat_revoke(d, t, span.begin, span.end);
+            cw_dp_assignment_revoke(d, t, span.begin, span.end);
     }
     return r;
 }
@@ -328,11 +329,11 @@ static void holdings_over(struct cw_dispatcher *d, struct worker *w)
 {
     if (!w->ready || (!w->awaited && !w->kept))
         return;
-    CW_LIST_EACH_OF (t, struct seat, by_worker, &w->seats) {
+    CW_LIST_EACH_OF (t, struct assignment, by_worker, &w->assignments) {
         struct stream *s = t->stream;
-        if (w->kept && t->state == SEAT_READY && !t->named) { /* it does not know the stream any more */
-            cw_dp_seat_free(d, t);
-            cw_dp_seat_ask(d, s);
+        if (w->kept && t->state == ASSIGNMENT_READY && !t->named) { /* it does not know the stream any more */
+            cw_dp_assignment_free(d, t);
+            cw_dp_assignment_ask(d, s);
         }
     }
     d->n_awaited -= w->awaited;
@@ -357,13 +358,13 @@ void cw_dp_worker_lost(struct cw_dispatcher *d, struct worker *w)
     w->rated.at_ns = 0;
     w->cpus = w->batches_per_s = w->bytes_per_s = 0;
     w->since_ns = d->now_ns;
-    cw_dp_crews_later(d);
-    CW_LIST_EACH_OF (t, struct seat, by_worker, &w->seats) {
+    cw_dp_worker_sets_later(d);
+    CW_LIST_EACH_OF (t, struct assignment, by_worker, &w->assignments) {
         struct stream *s = t->stream;
-        bool asked = t->state == SEAT_ASKED;
-        cw_dp_seat_free(d, t);
+        bool asked = t->state == ASSIGNMENT_ASKED;
+        cw_dp_assignment_free(d, t);
         if (asked && !s->data)
-            cw_dp_seat_ask(d, s);
+            cw_dp_assignment_ask(d, s);
         cw_dp_stream_dirty(d, s);
     }
 }
@@ -378,16 +379,16 @@ void cw_dp_worker_drain(struct cw_dispatcher *d, struct worker *w, bool tell)
     if (tell && !w->released) {
         w->released = true;
         cw_dp_pool_released(d, w);
-        cw_dp_crews_later(d);
+        cw_dp_worker_sets_later(d);
     }
     if (w->draining)
         return;
     cw_dp_log(d, false, "worker %" PRIu64 " (%s) leaves", w->id, w->name);
     w->draining = true;
     w->since_ns = d->now_ns;
-    cw_dp_crews_later(d);
-    CW_LIST_EACH_OF (t, struct seat, by_worker, &w->seats) {
-        cw_dp_seat_usable(d, t);
+    cw_dp_worker_sets_later(d);
+    CW_LIST_EACH_OF (t, struct assignment, by_worker, &w->assignments) {
+        cw_dp_assignment_usable(d, t);
         /* What is not begun is moved at once, if somebody can have it: begun anew elsewhere, a range that is
          * being read would be waited for. Where there is no client, nothing is read. */
         bool fetched = cw_dp_stream_attended(t->stream);
@@ -397,7 +398,7 @@ void cw_dp_worker_drain(struct cw_dispatcher *d, struct worker *w, bool tell)
             cw_dp_lease_drop_unbegun(d, t);
         cw_dp_stream_dirty(d, t->stream);
     }
-    cw_dp_seat_ask_all(d, true); /* who waited for room with it waits for something else now */
+    cw_dp_assignment_ask_all(d, true); /* who waited for room with it waits for something else now */
 }
 
 void cw_dp_worker_tick(struct cw_dispatcher *d)
@@ -408,7 +409,7 @@ void cw_dp_worker_tick(struct cw_dispatcher *d)
             if (cw_dp_journal_worker_gone(d, w, NULL) == 0)
                 cw_dp_worker_free(d, w);
         } else if (w->peer && w->draining && age >= DP_DRAIN) {
-            CW_LIST_EACH_OF (t, struct seat, by_worker, &w->seats)
+            CW_LIST_EACH_OF (t, struct assignment, by_worker, &w->assignments)
                 /* which would be lost: it says itself when it goes */
                 if (t->n_held > 0 && !t->stream->at_most_once)
                     cw_dp_lease_drop_from(d, t, 0, DROP_REVOKED);
@@ -443,7 +444,7 @@ static void note_rates(const struct cw_dispatcher *d, struct worker *w, const Ca
 
 /* What it has of a stream that was somebody else's to count, before this dispatcher or this connection was
  * there, is not counted again. */
-static void note_work(struct cw_dispatcher *d, struct seat *t, const Cachew__StreamWork *m)
+static void note_work(struct cw_dispatcher *d, struct assignment *t, const Cachew__StreamWork *m)
 {
     bool known = t->computed || !t->named;
     /* a peer may say anything */
@@ -473,7 +474,7 @@ static int worker_heartbeat(struct cw_dispatcher *d, struct worker *w, const Cac
             return cw_error_set(err, CW_E_SERVICE, "Heartbeat with a stream of %zu bytes: expected 16",
                                 x->stream.len);
         struct stream *s = cw_dp_stream_find(d, x->stream.data);
-        struct seat *t = s ? cw_dp_seat_find(w, s) : NULL;
+        struct assignment *t = s ? cw_dp_assignment_find(w, s) : NULL;
         if (!t)
             continue;
         note_work(d, t, x);
@@ -495,7 +496,7 @@ int cw_dp_worker_message(struct cw_dispatcher *d, struct cw_peer *p, const Cache
     switch (m->of_case) {
     case CACHEW__ENVELOPE__OF_PREPARED:
     case CACHEW__ENVELOPE__OF_FAILURE:
-        return cw_dp_seat_answer(d, w, m->re, m, err);
+        return cw_dp_assignment_answer(d, w, m->re, m, err);
     case CACHEW__ENVELOPE__OF_HOLDINGS:
         return worker_holdings(d, w, m->holdings, err);
     case CACHEW__ENVELOPE__OF_COMPLETED:
@@ -503,7 +504,7 @@ int cw_dp_worker_message(struct cw_dispatcher *d, struct cw_peer *p, const Cache
     case CACHEW__ENVELOPE__OF_HEARTBEAT:
         return worker_heartbeat(d, w, m->heartbeat, err);
     case CACHEW__ENVELOPE__OF_STREAM_FAILED:
-        return cw_dp_seat_failed(d, w, m->stream_failed, err);
+        return cw_dp_assignment_failed(d, w, m->stream_failed, err);
     case CACHEW__ENVELOPE__OF_DRAINING:
         cw_dp_worker_drain(d, w, false);
         return 0;

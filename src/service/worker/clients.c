@@ -24,7 +24,7 @@ void cw_sent_free(void *arg)
     if (x->batch)
         cw_stream_release(x->stream->stream, x->batch);
     if (x->rows)
-        cw_remnant_deinit(x->rows);
+        cw_part_deinit(x->rows);
     free(x->rows);
     w->n_out--;
     if (x->handed_out)
@@ -187,10 +187,10 @@ static int send_rows(struct client *c, struct worker_stream *s, struct cw_answer
                      struct cw_error *err)
 {
     struct iovec piece = {.iov_base = a->rows->data, .iov_len = a->rows->size};
-    struct cw_wire_remnant wire;
+    struct cw_wire_part wire;
     c->w->n_batches++;
     c->w->n_bytes += a->rows->size;
-    int r = cw_wire_remnant_write(a->rows, &wire, err);
+    int r = cw_wire_part_write(a->rows, &wire, err);
     if (r < 0) {
         drop_answer(s, a);
         return r;
@@ -200,10 +200,10 @@ static int send_rows(struct client *c, struct worker_stream *s, struct cw_answer
     wire.message.begin = a->begin;
     wire.message.key = a->key;
     wire.message.first = a->at;
-    m->of_case = CACHEW__ENVELOPE__OF_REMNANT;
-    m->remnant = &wire.message;
+    m->of_case = CACHEW__ENVELOPE__OF_PART;
+    m->part = &wire.message;
     r = send_counted(c, s, a, m, &piece, 1, err);
-    cw_wire_remnant_deinit(&wire);
+    cw_wire_part_deinit(&wire);
     return r;
 }
 
@@ -298,7 +298,7 @@ void cw_clients_answer(struct worker_stream *s, struct cw_answer *a)
         trace_answer(c, s, a);
         break;
     case CW_SAY_PART:
-        cw_crash_point("worker-remnant");
+        cw_crash_point("worker-part");
         r = send_rows(c, s, a, &m, &err);
         trace_answer(c, s, a);
         break;

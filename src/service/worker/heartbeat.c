@@ -11,31 +11,36 @@
     64 /* that a heartbeat tells of: of more than that, each would have next to nothing of the worker */
 #define MAX_OPERATORS 64 /* of a stream */
 
-struct markers {
+struct cache_points {
     struct cw_choice choices[CW_CHOICES_MAX];
-    Cachew__MarkerWork work[CW_CHOICES_MAX], *list[CW_CHOICES_MAX];
-    char names[CW_CHOICES_MAX][CW_MARKER_NAME];
+    Cachew__CachePointWork work[CW_CHOICES_MAX], *list[CW_CHOICES_MAX];
+    char names[CW_CHOICES_MAX][CW_CACHE_POINT_NAME];
 };
 
 struct beat {
-    struct markers markers[MAX_STREAMS];
+    struct cache_points cache_points[MAX_STREAMS];
     Cachew__StreamWork streams[MAX_STREAMS], *list[MAX_STREAMS];
     Cachew__OperatorWork operators[MAX_STREAMS][MAX_OPERATORS], *operator_lists[MAX_STREAMS][MAX_OPERATORS];
 };
 
-/* What there is to decide about markers. */
-static void marker_work(struct markers *x, const struct worker_stream *s, Cachew__StreamWork *m)
+/* What there is to decide about cache points. */
+static void cache_point_work(struct cache_points *x, const struct worker_stream *s, Cachew__StreamWork *m)
 {
-    m->n_markers = cw_stream_choices(s->stream, x->choices, &m->marker);
-    m->markers = x->list;
-    for (size_t k = 0; k < m->n_markers; k++) {
+    m->n_cache_points = cw_stream_choices(s->stream, x->choices, &m->cache_point);
+    m->cache_points = x->list;
+    for (size_t k = 0; k < m->n_cache_points; k++) {
         const struct cw_choice *c = &x->choices[k];
-        Cachew__MarkerWork *work = x->list[k] = &x->work[k];
-        *work = (Cachew__MarkerWork){CW_MESSAGE(marker_work),   .marker = cw_stream_marker(c->marker),
-                                     .compute_s = c->compute_s, .read_s = c->read_s,
-                                     .store_s = c->store_s,     .was_read = c->was_read,
-                                     .bytes = c->bytes,         .cached = c->cached,
-                                     .written = c->written,     .unread = c->unread};
+        Cachew__CachePointWork *work = x->list[k] = &x->work[k];
+        *work = (Cachew__CachePointWork){CW_MESSAGE(cache_point_work),
+                                         .cache_point = cw_stream_cache_point(c->cache_point),
+                                         .compute_s = c->compute_s,
+                                         .read_s = c->read_s,
+                                         .store_s = c->store_s,
+                                         .was_read = c->was_read,
+                                         .bytes = c->bytes,
+                                         .cached = c->cached,
+                                         .written = c->written,
+                                         .unread = c->unread};
         if (!c->op)
             continue;
         cw_caching_name(c->op, x->names[k]);
@@ -64,7 +69,7 @@ static void stream_work(struct beat *b, size_t i, const struct worker_stream *s)
                                     .ns = op->ns, .elements = op->rows};
     }
     cw_work_deinit(&work);
-    marker_work(&b->markers[i], s, m);
+    cache_point_work(&b->cache_points[i], s, m);
 }
 
 static void on_heartbeat(void *arg)

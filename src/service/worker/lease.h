@@ -17,8 +17,8 @@ struct kept {
     uint64_t index;    /* in the range, whose first batch, or part of one, is number 0 */
     struct cw_batch *batch;
     struct cw_quarantined *quarantined;
-    struct cw_remnant *rows; /* a part; NULL: a batch */
-    size_t bytes;            /* of stream.kept_bytes */
+    struct cw_part *rows; /* a part; NULL: a batch */
+    size_t bytes;         /* of stream.kept_bytes */
 };
 
 /* Elements first .. end - 1 of a key that a request got, while some before them may still be asked for. */
@@ -94,7 +94,7 @@ bool cw_lease_answer_batch(struct cw_stream *s, struct cw_lease *l, struct cw_re
 /* The same with rows that the client joins to a batch, which become the answer's. False: the stream failed.
  */
 bool cw_lease_answer_rows(struct cw_stream *s, struct cw_lease *l, struct cw_request *r,
-                          struct cw_remnant *rows);
+                          struct cw_part *rows);
 /* All of it is computed: the dispatcher is told. False: the stream failed. */
 bool cw_lease_completed(struct cw_stream *s, struct cw_lease *l);
 /* The range has less than r asks for: the report answers it. */

@@ -51,7 +51,7 @@ void cw_kept_free(struct cw_stream *s, struct kept *k)
         cw_runner_release(s->runner, k->batch);
     cw_quarantined_free(k->quarantined);
     if (k->rows)
-        cw_remnant_deinit(k->rows);
+        cw_part_deinit(k->rows);
     free(k->rows);
     free(k);
 }

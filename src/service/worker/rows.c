@@ -271,8 +271,8 @@ bool cw_lease_give_up_rows(struct cw_stream *s, struct cw_lease *l)
 static int part_send(struct cw_stream *s, struct cw_lease *l, struct cw_request *r, struct cw_assembly *part,
                      struct cw_error *err)
 {
-    struct cw_remnant *rows = calloc(1, sizeof(*rows));
-    int status = rows ? cw_remnant_read(part, 0, r->end - r->at, rows, err)
+    struct cw_part *rows = calloc(1, sizeof(*rows));
+    int status = rows ? cw_part_read(part, 0, r->end - r->at, rows, err)
                       : cw_error_nomem(err, sizeof(*rows), "rows of a range");
     if (status >= 0)
         cw_quarantined_move(&part->quarantined, &rows->quarantined);

@@ -151,12 +151,11 @@ bool cw_lease_answer_batch(struct cw_stream *s, struct cw_lease *l, struct cw_re
     return true;
 }
 
-bool cw_lease_answer_rows(struct cw_stream *s, struct cw_lease *l, struct cw_request *r,
-                          struct cw_remnant *rows)
+bool cw_lease_answer_rows(struct cw_stream *s, struct cw_lease *l, struct cw_request *r, struct cw_part *rows)
 {
     struct cw_answer *a = malloc(sizeof(*a));
     if (!a) {
-        cw_remnant_deinit(rows);
+        cw_part_deinit(rows);
         free(rows);
         cw_lease_out_of_memory(s);
         return false;
@@ -203,7 +202,7 @@ static int kept_fill(struct cw_stream *s, struct kept *k, struct cw_assembly *a,
         return 0;
     }
     k->rows = calloc(1, sizeof(*k->rows));
-    int r = k->rows ? cw_remnant_read(a, 0, a->n_assigned, k->rows, err)
+    int r = k->rows ? cw_part_read(a, 0, a->n_assigned, k->rows, err)
                     : cw_error_nomem(err, sizeof(*k->rows), "rows of a range");
     if (r >= 0)
         cw_quarantined_move(&a->quarantined, &k->rows->quarantined);

@@ -27,7 +27,7 @@ void cw_answer_free(struct cw_answer *a)
     cw_peer_unref(a->peer);
     cw_quarantined_free(a->quarantined);
     if (a->rows)
-        cw_remnant_deinit(a->rows);
+        cw_part_deinit(a->rows);
     free(a->rows);
     free(a->keys);
     free(a->pulled);
@@ -79,28 +79,29 @@ static void look_at_work(struct cw_stream *s)
     add_work(s->local.compiled, r, &s->seen);
 }
 
-int32_t cw_stream_marker(int64_t number)
+int32_t cw_stream_cache_point(int64_t number)
 {
-    return number == CW_MARKER_NONE ? -1 : number < 0 ? 0 : (int32_t)number + 1;
+    return number == CW_CACHE_POINT_NONE ? -1 : number < 0 ? 0 : (int32_t)number + 1;
 }
 
-void cw_stream_set_marker(struct cw_stream *s, int32_t marker)
+void cw_stream_set_cache_point(struct cw_stream *s, int32_t cache_point)
 {
     struct cw_runner *r = NULL;
     CW_WITH (&s->mutex) {
-        s->marker = marker;
+        s->cache_point = cache_point;
         r = s->end_said ? NULL : s->runner;
     }
-    if (r && marker)
-        cw_runner_set_marker(r, marker < 0 ? CW_MARKER_NONE : marker - 1);
+    if (r && cache_point)
+        cw_runner_set_cache_point(r, cache_point < 0 ? CW_CACHE_POINT_NONE : cache_point - 1);
 }
 
-unsigned cw_stream_choices(struct cw_stream *s, struct cw_choice ret[CW_CHOICES_MAX], int32_t *ret_marker)
+unsigned cw_stream_choices(struct cw_stream *s, struct cw_choice ret[CW_CHOICES_MAX],
+                           int32_t *ret_cache_point)
 {
     struct cw_runner *r = runner_there(s);
     if (!r)
         return 0;
-    *ret_marker = cw_stream_marker(cw_runner_marker(r));
+    *ret_cache_point = cw_stream_cache_point(cw_runner_cache_point(r));
     return cw_runner_choices(r, ret);
 }
 
@@ -257,7 +258,7 @@ static int open_stream(struct cw_stream *s, struct cw_error *err)
                                   .notify = on_notify,
                                   .notify_arg = s,
                                   .cache = s->options->cache,
-                                  .marker = CW_MARKER_AUTO,
+                                  .cache_point = CW_CACHE_POINT_AUTO,
                                   .adaptive = s->options->cache && cw_caching_open_to(l->compiled)};
     struct cw_runner *runner;
     r = l->sequence->stream ? cw_origin_new(s, &s->origin, err) : 0;
@@ -270,13 +271,13 @@ static int open_stream(struct cw_stream *s, struct cw_error *err)
     s->n_keys = cw_n_keys(l->compiled);
     s->kind = l->compiled->sequential ? RANGES_SEQUENTIAL : s->n_keys ? RANGES_PLACED : RANGES_COUNTED;
     look_at_most(s, runner);
-    int32_t marker = 0;
+    int32_t cache_point = 0;
     CW_WITH (&s->mutex) {
         s->runner = runner;
-        marker = s->marker;
+        cache_point = s->cache_point;
     }
-    if (marker) /* what was said since is said again at the next heartbeat, if this is not it */
-        cw_runner_set_marker(runner, marker < 0 ? CW_MARKER_NONE : marker - 1);
+    if (cache_point) /* what was said since is said again at the next heartbeat, if this is not it */
+        cw_runner_set_cache_point(runner, cache_point < 0 ? CW_CACHE_POINT_NONE : cache_point - 1);
     return 0;
 }
 

@@ -8,7 +8,7 @@
 
 #include "base/trace.h"
 #include "session/local.h"
-#include "engine/remnant.h"
+#include "engine/part.h"
 #include "net/loop.h"
 #include "proto/cachew.pb-c.h"
 #include "service/worker/peer.h"
@@ -80,13 +80,13 @@ struct cw_answer {
     bool handed_out; /* BATCH, PART: the peer's budget of that name has them; else the runner's */
     struct cw_batch *batch;
     struct cw_quarantined *quarantined;
-    struct cw_remnant *rows; /* PART */
-    uint8_t *keys;           /* KEYS: `bytes` of them, and in `why` what ended the range */
-    uint8_t *pulled;         /* PULLED: `bytes` of them; NULL: `why` */
-    bool over;               /* KEYS: there are no more */
-    bool last;               /* COMPLETED: as message Completed */
-    uint64_t lease;          /* COMPLETED: the number */
-    uint64_t asked_ns;       /* BATCH, PART: as the request */
+    struct cw_part *rows; /* PART */
+    uint8_t *keys;        /* KEYS: `bytes` of them, and in `why` what ended the range */
+    uint8_t *pulled;      /* PULLED: `bytes` of them; NULL: `why` */
+    bool over;            /* KEYS: there are no more */
+    bool last;            /* COMPLETED: as message Completed */
+    uint64_t lease;       /* COMPLETED: the number */
+    uint64_t asked_ns;    /* BATCH, PART: as the request */
     struct cw_error *why;
 };
 
@@ -122,8 +122,8 @@ struct cw_stream {
     struct cw_command *commands, **commands_tail;
     struct cw_answer *answers, **answers_tail;
     bool woken;
-    size_t n_out;   /* batches that the loop's thread has, and will release */
-    int32_t marker; /* as in Prepare */
+    size_t n_out;        /* batches that the loop's thread has, and will release */
+    int32_t cache_point; /* as in Prepare */
     /* from OPENED to EXITED; the loop's thread may release and ask for memory in use */
     struct cw_runner *runner;
     bool over; /* the runner is freed, and this is what it had computed: */
@@ -176,11 +176,12 @@ void cw_answer_free(struct cw_answer *a);
 void cw_stream_release(struct cw_stream *s, struct cw_batch *b);
 /* Bytes that it uses. */
 size_t cw_stream_memory_used(struct cw_stream *s);
-/* From here on this marker is used, as in Prepare; one that there is not changes nothing. */
-void cw_stream_set_marker(struct cw_stream *s, int32_t marker);
-/* What there is to decide about markers, and which one is in use; 0: nothing. The loop's thread. */
-unsigned cw_stream_choices(struct cw_stream *s, struct cw_choice ret[CW_CHOICES_MAX], int32_t *ret_marker);
-int32_t cw_stream_marker(int64_t number); /* as in Prepare */
+/* From here on this cache point is used, as in Prepare; one that there is not changes nothing. */
+void cw_stream_set_cache_point(struct cw_stream *s, int32_t cache_point);
+/* What there is to decide about cache points, and which one is in use; 0: nothing. The loop's thread. */
+unsigned cw_stream_choices(struct cw_stream *s, struct cw_choice ret[CW_CHOICES_MAX],
+                           int32_t *ret_cache_point);
+int32_t cw_stream_cache_point(int64_t number); /* as in Prepare */
 /* cw_runner_tuned of its runner, if it has one. The loop's thread. */
 void cw_stream_tuned(struct cw_stream *s, struct cw_tuned_log *ret);
 /* Adds what it has computed so far. */

@@ -245,7 +245,7 @@ int cw_streams_prepare(struct cw_worker *w, uint64_t id, const Cachew__Prepare *
         free(n);
         return r;
     }
-    cw_stream_set_marker(n->stream, m->marker);
+    cw_stream_set_cache_point(n->stream, m->cache_point);
     w->streams = n;
     cw_worker_changed(w);
     return 0;
@@ -255,7 +255,7 @@ void cw_streams_caching(struct cw_worker *w, const Cachew__Caching *m)
 {
     struct worker_stream *s = cw_streams_find(w, m->stream);
     if (s)
-        cw_stream_set_marker(s->stream, m->marker);
+        cw_stream_set_cache_point(s->stream, m->cache_point);
 }
 
 static struct lease **find_lease(struct worker_stream *s, uint64_t epoch, uint64_t begin)

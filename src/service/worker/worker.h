@@ -28,7 +28,7 @@ struct cw_worker_options {
     uint32_t max_streams;          /* that it is given at a time; 0: any number */
     size_t memory;                 /* bytes for batches and what they are made from, divided among streams */
     const char *index_dir;         /* where indexes are kept; NULL: the default */
-    const char *cache_dir;         /* where elements are kept at markers; NULL: nowhere */
+    const char *cache_dir;         /* where elements are kept at cache points; NULL: nowhere */
     uint64_t cache_bytes;          /* that may lie there; 0: what is there, and half of what is free */
     const char *const *data_roots; /* directories that pipelines may read below; none: everywhere */
     size_t n_data_roots;

@@ -58,7 +58,7 @@ struct sent {
     struct client *client;
     struct worker_stream *stream; /* of a batch; else NULL */
     struct cw_batch *batch;
-    struct cw_remnant *rows;
+    struct cw_part *rows;
     size_t bytes;
     bool handed_out;   /* its bytes are in the worker's budget of that name */
     bool loan;         /* its client has it as shared memory */

@@ -26,7 +26,7 @@ const OPERATOR_COLUMNS = [
   { title: "Per element", numeric: true, show: (cell, o) => say(cell, o.elements > 0 ? seconds(o.compute_s / o.elements) : NONE) },
 ];
 
-const MARKER_COLUMNS = [
+const CACHE_POINT_COLUMNS = [
   { title: "Cached after", show: (cell, m) => say(cell, m.name) },
   { title: "State", show: (cell, m) => showState(cell, !m.in_use ? "not used" : m.unread ? "not read" : "in use") },
   { title: "Of an epoch", numeric: true, show: (cell, m) => showPart(cell, m.cached, percent(m.cached)) },
@@ -85,7 +85,7 @@ export class JobView {
     this.ranks = new Table(byId("ranks"), { caption: "Ranks", columns: RANK_COLUMNS, key: (r) => r.rank, text: (r) => `${r.rank} ${rankState(r)}`, none: "No rank was ever attached." });
     this.operators = new Table(byId("operators"), { caption: "Operators", columns: OPERATOR_COLUMNS, key: (o) => o.name, text: (o) => o.name,
       none: "Workers have not told of any yet, or the job's data is not ready any more." });
-    this.markers = new Table(byId("markers"), { caption: "Markers", columns: MARKER_COLUMNS, key: (m) => m.name, text: (m) => m.name, none: "" });
+    this.cache_points = new Table(byId("cache_points"), { caption: "CachePoints", columns: CACHE_POINT_COLUMNS, key: (m) => m.name, text: (m) => m.name, none: "" });
     this.values = PLOTS.flatMap((plot) => this.legend(plot));
     this.name = null;
   }
@@ -125,12 +125,12 @@ export class JobView {
 
   /** Where its elements may be cached. */
   showMarkers(stream) {
-    const markers = stream?.caching?.markers ?? [];
-    byId("markers").hidden = markers.length === 0;
-    this.markers.update(markers.map((m) => ({ ...m, all: stream.positions === null ? null : m.bytes * stream.positions })));
-    if (!stream || markers.length === 0) return;
+    const cache_points = stream?.caching?.cache_points ?? [];
+    byId("cache_points").hidden = cache_points.length === 0;
+    this.cache_points.update(cache_points.map((m) => ({ ...m, all: stream.positions === null ? null : m.bytes * stream.positions })));
+    if (!stream || cache_points.length === 0) return;
     const { positions, cached_positions: read } = stream.computing;
-    say(byId("markers-note"), positions > 0 ? `In all, ${percent(read / positions)} of its elements were read from caches.` : "");
+    say(byId("cache_points-note"), positions > 0 ? `In all, ${percent(read / positions)} of its elements were read from caches.` : "");
   }
 
   begin(name) {

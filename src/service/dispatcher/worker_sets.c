@@ -1,16 +1,16 @@
 /*
- * Crews: with a policy, a stream is computed by as many workers as its job got of the pool, and a worker
- * serves one stream where there are enough of them. Who is in a crew stays there as long as possible: another
- * worker has to open the data first.
+ * Worker sets: with a policy, a stream is computed by as many workers as its job got of the pool, and a
+ * worker serves one stream where there are enough of them. Who is in a worker set stays there as long as
+ * possible: another worker has to open the data first.
  */
 #include <string.h>
 
 #include "base/hash.h"
 #include "service/dispatcher/internal.h"
 
-void cw_dp_crews_later(struct cw_dispatcher *d)
+void cw_dp_worker_sets_later(struct cw_dispatcher *d)
 {
-    d->crews_due = d->scales;
+    d->worker_sets_due = d->scales;
 }
 
 static bool able(const struct worker *w)
@@ -18,32 +18,32 @@ static bool able(const struct worker *w)
     return w->ready && !w->draining;
 }
 
-/* Of a crew, and of use to it. */
-static bool serves(const struct seat *t)
+/* Of a worker set, and of use to it. */
+static bool serves(const struct assignment *t)
 {
-    return t->granted && able(t->worker) && t->state != SEAT_UNFIT && t->shunned_until == 0;
+    return t->granted && able(t->worker) && t->state != ASSIGNMENT_UNFIT && t->shunned_until == 0;
 }
 
-int cw_dp_crew_running(const struct stream *s)
+int cw_dp_worker_set_running(const struct stream *s)
 {
     int n = 0;
-    CW_LIST_EACH_OF (t, const struct seat, by_stream, &s->seats)
-        n += serves(t) && t->state == SEAT_READY;
+    CW_LIST_EACH_OF (t, const struct assignment, by_stream, &s->assignments)
+        n += serves(t) && t->state == ASSIGNMENT_READY;
     return n;
 }
 
-void cw_dp_crew_running_of(const struct stream *s, int *ret)
+void cw_dp_worker_set_running_of(const struct stream *s, int *ret)
 {
     memset(ret, 0, DP_SLOTS * sizeof(*ret));
-    CW_LIST_EACH_OF (t, const struct seat, by_stream, &s->seats)
-        ret[t->worker->slot] += serves(t) && t->state == SEAT_READY;
+    CW_LIST_EACH_OF (t, const struct assignment, by_stream, &s->assignments)
+        ret[t->worker->slot] += serves(t) && t->state == ASSIGNMENT_READY;
 }
 
-bool cw_dp_crew_comes(const struct cw_dispatcher *d, const struct stream *s)
+bool cw_dp_worker_set_comes(const struct cw_dispatcher *d, const struct stream *s)
 {
     bool comes = false;
-    CW_LIST_EACH_OF (t, const struct seat, by_stream, &s->seats)
-        comes |= serves(t) && t->state != SEAT_READY;
+    CW_LIST_EACH_OF (t, const struct assignment, by_stream, &s->assignments)
+        comes |= serves(t) && t->state != ASSIGNMENT_READY;
     return d->scales && comes;
 }
 
@@ -176,7 +176,7 @@ static void share(struct cw_dispatcher *d, struct job *whole)
         note_claims(d, parties, n, most);
 }
 
-const int *cw_dp_crews_most(struct cw_dispatcher *d, struct job *j)
+const int *cw_dp_worker_sets_most(struct cw_dispatcher *d, struct job *j)
 {
     struct scaling *x = &j->scaling;
     if (x->most_serial == 0 || x->most_serial != d->claims_serial) {
@@ -187,20 +187,20 @@ const int *cw_dp_crews_most(struct cw_dispatcher *d, struct job *j)
     return x->most;
 }
 
-/* ---- crews ---- */
+/* ---- worker sets ---- */
 
-static void leave(struct cw_dispatcher *d, struct seat *t)
+static void leave(struct cw_dispatcher *d, struct assignment *t)
 {
     if (!t->granted)
         return;
     t->granted = false;
-    t->worker->n_crews--;
-    cw_dp_seat_usable(d, t);
-    cw_dp_crews_later(d);
+    t->worker->n_worker_sets--;
+    cw_dp_assignment_usable(d, t);
+    cw_dp_worker_sets_later(d);
 }
 
 /* What it has begun it finishes, as it has to be read from somewhere; the rest goes to those that stay. */
-static void dismiss(struct cw_dispatcher *d, struct seat *t)
+static void dismiss(struct cw_dispatcher *d, struct assignment *t)
 {
     leave(d, t);
     if (t->stream->n_heap + t->stream->n_shunned > 0 && !t->stream->at_most_once)
@@ -209,17 +209,17 @@ static void dismiss(struct cw_dispatcher *d, struct seat *t)
 }
 
 /* Who is of least use goes first: who serves others too, who has least of it, who came last. */
-static bool goes_before(const struct seat *a, const struct seat *b)
+static bool goes_before(const struct assignment *a, const struct assignment *b)
 {
-    if ((a->worker->n_crews > 1) != (b->worker->n_crews > 1))
-        return a->worker->n_crews > 1;
+    if ((a->worker->n_worker_sets > 1) != (b->worker->n_worker_sets > 1))
+        return a->worker->n_worker_sets > 1;
     return a->n_held != b->n_held ? a->n_held < b->n_held : a->worker->id > b->worker->id;
 }
 
 static void count_serving(const struct stream *s, int *ret)
 {
     memset(ret, 0, DP_SLOTS * sizeof(*ret));
-    CW_LIST_EACH_OF (t, const struct seat, by_stream, &s->seats)
+    CW_LIST_EACH_OF (t, const struct assignment, by_stream, &s->assignments)
         ret[t->worker->slot] += serves(t);
 }
 
@@ -229,18 +229,18 @@ static void count_serving(const struct stream *s, int *ret)
  */
 static void shrink(struct cw_dispatcher *d, struct stream *s, const int *target, int *n)
 {
-    CW_LIST_EACH_OF (t, struct seat, by_stream, &s->seats)
+    CW_LIST_EACH_OF (t, struct assignment, by_stream, &s->assignments)
         if (t->granted && !able(t->worker)) /* who drains hands back what it has by itself */
             leave(d, t);
     count_serving(s, n);
     int all = sum_of(target);
-    for (int ready = cw_dp_crew_running(s); all > 0 ? ready > all : sum_of(n) > 0;) {
-        struct seat *first = NULL;
-        CW_LIST_EACH_OF (t, struct seat, by_stream, &s->seats)
+    for (int ready = cw_dp_worker_set_running(s); all > 0 ? ready > all : sum_of(n) > 0;) {
+        struct assignment *first = NULL;
+        CW_LIST_EACH_OF (t, struct assignment, by_stream, &s->assignments)
             if (serves(t) && n[t->worker->slot] > target[t->worker->slot] &&
                 (!first || goes_before(t, first)))
                 first = t;
-        ready -= first->state == SEAT_READY;
+        ready -= first->state == ASSIGNMENT_READY;
         n[first->worker->slot]--;
         dismiss(d, first);
     }
@@ -251,47 +251,47 @@ static void shrink(struct cw_dispatcher *d, struct stream *s, const int *target,
 static struct worker *next_worker(struct cw_dispatcher *d, const struct stream *s, int slot, bool shared)
 {
     struct worker *best = NULL;
-    const struct seat *best_seat = NULL;
-    CW_LIST_EACH_OF (t, struct seat, by_stream, &s->seats)
+    const struct assignment *best_assignment = NULL;
+    CW_LIST_EACH_OF (t, struct assignment, by_stream, &s->assignments)
         t->worker->here = t;
     CW_LIST_EACH_OF (w, struct worker, link, &d->workers) {
-        const struct seat *t = w->here;
+        const struct assignment *t = w->here;
         w->here = NULL;
         if (!able(w) || (slot >= 0 && w->slot != slot) ||
-            (t && (t->granted || t->state == SEAT_UNFIT || t->shunned_until != 0)) ||
-            (w->n_crews > 0 && !shared))
+            (t && (t->granted || t->state == ASSIGNMENT_UNFIT || t->shunned_until != 0)) ||
+            (w->n_worker_sets > 0 && !shared))
             continue;
-        if (!best || w->n_crews < best->n_crews ||
-            (w->n_crews == best->n_crews && (t != NULL) > (best_seat != NULL))) {
+        if (!best || w->n_worker_sets < best->n_worker_sets ||
+            (w->n_worker_sets == best->n_worker_sets && (t != NULL) > (best_assignment != NULL))) {
             best = w;
-            best_seat = t;
+            best_assignment = t;
         }
     }
     return best;
 }
 
-bool cw_dp_crews_spare(struct cw_dispatcher *d, const struct stream *s)
+bool cw_dp_worker_sets_spare(struct cw_dispatcher *d, const struct stream *s)
 {
     return d->scales && next_worker(d, s, -1, true);
 }
 
 static bool join(struct cw_dispatcher *d, struct stream *s, struct worker *w)
 {
-    struct seat *t = w ? cw_dp_seat_find(w, s) : NULL;
+    struct assignment *t = w ? cw_dp_assignment_find(w, s) : NULL;
     if (w && !t)
-        t = cw_dp_seat_new(d, w, s);
+        t = cw_dp_assignment_new(d, w, s);
     if (!t)
         return false;
     t->granted = true;
-    w->n_crews++;
+    w->n_worker_sets++;
     s->n_joined++;
-    cw_dp_seat_usable(d, t);
+    cw_dp_assignment_usable(d, t);
     return true;
 }
 
-static bool shares(const struct seat *t)
+static bool shares(const struct assignment *t)
 {
-    return serves(t) && t->worker->n_crews > 1;
+    return serves(t) && t->worker->n_worker_sets > 1;
 }
 
 /* Up to the target; better a part of one than none, and one of another slot than none. Who only has a part of
@@ -307,11 +307,11 @@ static void grow(struct cw_dispatcher *d, struct stream *s, int *n, const int *t
         count_serving(s, n);
     }
     bool complete = memcmp(n, target, DP_SLOTS * sizeof(*n)) == 0;
-    CW_LIST_EACH_OF (t, const struct seat, by_stream, &s->seats)
+    CW_LIST_EACH_OF (t, const struct assignment, by_stream, &s->assignments)
         if (complete && shares(t) && join(d, s, next_worker(d, s, t->worker->slot, false)))
             any = true, complete = false; /* the one that is shared leaves when this one is ready */
     if (any)
-        cw_dp_seat_ask(d, s);
+        cw_dp_assignment_ask(d, s);
 }
 
 /* As large as the largest share of its jobs: mostly there is one. */
@@ -323,10 +323,10 @@ static void target_of(const struct stream *s, int *ret)
             ret[slot] = CW_MAX(ret[slot], j->scaling.share[slot]);
 }
 
-void cw_dp_crews(struct cw_dispatcher *d)
+void cw_dp_worker_sets(struct cw_dispatcher *d)
 {
     int needed[DP_SLOTS] = {0}, target[DP_SLOTS], n[DP_SLOTS];
-    d->crews_due = false;
+    d->worker_sets_due = false;
     cw_dp_pools_place(d);
     share(d, NULL);
     CW_LIST_EACH_OF (s, struct stream, link, &d->streams) { /* who has too many lets go first */
@@ -341,13 +341,13 @@ void cw_dp_crews(struct cw_dispatcher *d)
         grow(d, s, n, target);
     }
     cw_dp_pools_want(d, needed);
-    d->crews_due = false; /* what the above changed is taken care of */
+    d->worker_sets_due = false; /* what the above changed is taken care of */
 }
 
-void cw_dp_crews_tick(struct cw_dispatcher *d)
+void cw_dp_worker_sets_tick(struct cw_dispatcher *d)
 {
     CW_LIST_EACH_OF (s, struct stream, link, &d->streams)
-        CW_LIST_EACH_OF (t, struct seat, by_stream, &s->seats)
-            if (!t->granted && t->n_held == 0 && t->state != SEAT_UNFIT && t->state != SEAT_ASKED)
-                cw_dp_seat_forget(d, t); /* the worker's memory is for those that it serves */
+        CW_LIST_EACH_OF (t, struct assignment, by_stream, &s->assignments)
+            if (!t->granted && t->n_held == 0 && t->state != ASSIGNMENT_UNFIT && t->state != ASSIGNMENT_ASKED)
+                cw_dp_assignment_forget(d, t); /* the worker's memory is for those that it serves */
 }

@@ -1,4 +1,4 @@
-#include "engine/remnant.h"
+#include "engine/part.h"
 
 #include <string.h>
 
@@ -15,13 +15,13 @@ struct value_head {
     /* u64 size; the data; zeros up to a multiple of 8 */
 };
 
-void cw_remnant_deinit(struct cw_remnant *m)
+void cw_part_deinit(struct cw_part *m)
 {
     free(m->data);
     free(m->ids);
     free(m->offsets);
     cw_quarantined_free(m->quarantined);
-    *m = (struct cw_remnant){0};
+    *m = (struct cw_part){0};
 }
 
 static size_t value_bytes(const struct cw_tensor *t)
@@ -50,11 +50,11 @@ static uint8_t *put_value(uint8_t *at, const struct cw_tensor *t)
     return at + CW_ALIGN_UP(size, 8);
 }
 
-int cw_remnant_read(const struct cw_assembly *a, uint64_t from, uint64_t n, struct cw_remnant *ret,
-                    struct cw_error *err)
+int cw_part_read(const struct cw_assembly *a, uint64_t from, uint64_t n, struct cw_part *ret,
+                 struct cw_error *err)
 {
     const struct cw_layout *l = a->layout;
-    struct cw_remnant m = {.n = n};
+    struct cw_part m = {.n = n};
     struct cw_tensor t;
     for (uint64_t i = from; i < from + n; i++) {
         m.size += sizeof(struct row_head);
@@ -69,7 +69,7 @@ int cw_remnant_read(const struct cw_assembly *a, uint64_t from, uint64_t n, stru
     m.ids = malloc(CW_MAX(n, 1) * sizeof(*m.ids));
     m.offsets = malloc((n + 1) * sizeof(*m.offsets));
     if (!m.data || !m.ids || !m.offsets) {
-        cw_remnant_deinit(&m);
+        cw_part_deinit(&m);
         return cw_error_nomem(err, m.size, "rows of a range");
     }
     memcpy(m.ids, a->ids + from, n * sizeof(*m.ids));
@@ -88,8 +88,7 @@ int cw_remnant_read(const struct cw_assembly *a, uint64_t from, uint64_t n, stru
 }
 
 /* The value at *at of a component of type t; data point into m. False: it is none. */
-static bool get_value(const struct cw_remnant *m, size_t *at, const struct cw_type *type,
-                      struct cw_tensor *ret)
+static bool get_value(const struct cw_part *m, size_t *at, const struct cw_type *type, struct cw_tensor *ret)
 {
     struct value_head head;
     uint64_t size, expected = type->dtype == CW_BYTES ? 1 : cw_dtype_size(type->dtype);
@@ -120,8 +119,7 @@ static bool get_value(const struct cw_remnant *m, size_t *at, const struct cw_ty
 }
 
 /* Walks over all rows: with `put`, into dst; else it checks, and counts what has to be staged. */
-static bool walk(struct cw_assembly *dst, const struct cw_remnant *m, bool put, size_t *staged,
-                 uint8_t *chunk)
+static bool walk(struct cw_assembly *dst, const struct cw_part *m, bool put, size_t *staged, uint8_t *chunk)
 {
     const struct cw_layout *l = dst->layout;
     size_t at = 0;
@@ -149,16 +147,16 @@ static bool walk(struct cw_assembly *dst, const struct cw_remnant *m, bool put, 
     return at == m->size;
 }
 
-int cw_remnant_join(struct cw_assembly *dst, const struct cw_remnant *m, struct cw_error *err)
+int cw_part_join(struct cw_assembly *dst, const struct cw_part *m, struct cw_error *err)
 {
     size_t staged = 0;
     uint8_t *chunk = NULL;
     if (m->n > dst->capacity - dst->n_assigned)
-        return cw_error_set(err, CW_E_DATA, "a remnant of %llu elements came where %llu have room",
+        return cw_error_set(err, CW_E_DATA, "a part of %llu elements came where %llu have room",
                             (unsigned long long)m->n, (unsigned long long)(dst->capacity - dst->n_assigned));
     if (!walk(dst, m, false, &staged, NULL))
         return cw_error_set(err, CW_E_DATA,
-                            "a remnant of %llu elements and %zu bytes is not what this pipeline makes",
+                            "a part of %llu elements and %zu bytes is not what this pipeline makes",
                             (unsigned long long)m->n, m->size);
     if (staged) {
         struct cw_staged_chunk *c;

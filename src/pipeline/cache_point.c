@@ -1,4 +1,5 @@
-/* Markers (`autocache`, `cache`): what stands at them, whether it can be kept, and under which identity. */
+/* Cache points (`autocache`, `cache`): what stands at them, whether it can be kept, and under which identity.
+ */
 #include <stdio.h>
 #include <string.h>
 
@@ -34,16 +35,18 @@ static const char *why_inert(const struct cw_compiled *c, const struct cw_progra
     return NULL;
 }
 
-int cw_marker_add(struct cw_compiled *c, struct cw_program *g, const struct cw_op *op, bool limited,
-                  struct cw_error *err)
+int cw_cache_point_add(struct cw_compiled *c, struct cw_program *g, const struct cw_op *op, bool limited,
+                       struct cw_error *err)
 {
-    struct cw_marker *grown = realloc(g->markers, (g->n_markers + 1) * sizeof(*grown)), *m;
+    struct cw_cache_point *grown = realloc(g->cache_points, (g->n_cache_points + 1) * sizeof(*grown)), *m;
     if (!grown)
-        return cw_error_nomem(err, sizeof(*grown), "a marker");
-    g->markers = grown;
-    m = &g->markers[g->n_markers++];
-    *m = (struct cw_marker){
-        .op = op, .number = c->n_markers, .counts = limited, .forced = strcmp(op->desc->name, "cache") == 0};
+        return cw_error_nomem(err, sizeof(*grown), "a cache point");
+    g->cache_points = grown;
+    m = &g->cache_points[g->n_cache_points++];
+    *m = (struct cw_cache_point){.op = op,
+                                 .number = c->n_cache_points,
+                                 .counts = limited,
+                                 .forced = strcmp(op->desc->name, "cache") == 0};
     if (cw_attr_bool(op, "freeze"))
         for (unsigned i = 0; i < g->n_ops; i++)
             if (!c->freeze[g->ops[i]->position].on)
@@ -54,7 +57,7 @@ int cw_marker_add(struct cw_compiled *c, struct cw_program *g, const struct cw_o
 }
 
 /* Keeps of the components those that are needed behind ops[at]. */
-static void keep_needed(const struct cw_program *g, struct cw_marker *m, unsigned at)
+static void keep_needed(const struct cw_program *g, struct cw_cache_point *m, unsigned at)
 {
     unsigned n = 0;
     for (unsigned k = 0; k < m->n; k++)
@@ -79,16 +82,16 @@ static void add_op(struct cw_text *t, const struct cw_op *op)
                 attrs ? attrs : "");
 }
 
-int cw_markers_finish(struct cw_program *g, struct cw_error *err)
+int cw_cache_points_finish(struct cw_program *g, struct cw_error *err)
 {
-    for (unsigned k = 0; k < g->n_markers; k++) {
-        struct cw_marker *m = &g->markers[k];
+    for (unsigned k = 0; k < g->n_cache_points; k++) {
+        struct cw_cache_point *m = &g->cache_points[k];
         struct cw_text t = {0};
         unsigned at = 0;
         char type[160];
         cw_text_add(&t, CACHEW_VERSION " %d\n", RESULTS_VERSION);
         for (; g->ops[at] != m->op; at++)
-            if (g->ops[at]->live && !g->ops[at]->desc->marker)
+            if (g->ops[at]->live && !g->ops[at]->desc->cache_point)
                 add_op(&t, g->ops[at]);
         keep_needed(g, m, at);
         for (unsigned i = 0; i < m->n; i++)
@@ -105,23 +108,23 @@ int cw_markers_finish(struct cw_program *g, struct cw_error *err)
     return 0;
 }
 
-void cw_markers_deinit(struct cw_program *g)
+void cw_cache_points_deinit(struct cw_program *g)
 {
-    for (unsigned k = 0; k < g->n_markers; k++) {
-        for (unsigned i = 0; i < g->markers[k].n; i++)
-            free(g->markers[k].components[i].name);
-        free(g->markers[k].components);
+    for (unsigned k = 0; k < g->n_cache_points; k++) {
+        for (unsigned i = 0; i < g->cache_points[k].n; i++)
+            free(g->cache_points[k].components[i].name);
+        free(g->cache_points[k].components);
     }
-    free(g->markers);
+    free(g->cache_points);
 }
 
-const struct cw_marker *cw_marker_choose(const struct cw_program *g, int64_t number)
+const struct cw_cache_point *cw_cache_point_choose(const struct cw_program *g, int64_t number)
 {
-    const struct cw_marker *best = NULL;
-    for (unsigned k = 0; k < g->n_markers; k++) {
-        const struct cw_marker *m = &g->markers[k];
+    const struct cw_cache_point *best = NULL;
+    for (unsigned k = 0; k < g->n_cache_points; k++) {
+        const struct cw_cache_point *m = &g->cache_points[k];
         if (!m->inert &&
-            (number == CW_MARKER_AUTO ? !best || m->forced >= best->forced : m->number == number))
+            (number == CW_CACHE_POINT_AUTO ? !best || m->forced >= best->forced : m->number == number))
             best = m;
     }
     return best;

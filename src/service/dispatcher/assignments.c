@@ -1,7 +1,7 @@
 /*
  * What a worker has to do with a stream: asked to prepare it, ready or unfit, among those that get leases,
- * with messages to be sent. A seat that may get leases is in its stream's heap, whose root has the fewest
- * ranges to compute, and room for one more if any seat has.
+ * with messages to be sent. A assignment that may get leases is in its stream's heap, whose root has the
+ * fewest ranges to compute, and room for one more if any assignment has.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -15,7 +15,7 @@
 
 /* ---- the heap ---- */
 
-static bool seat_before(const struct seat *a, const struct seat *b)
+static bool assignment_before(const struct assignment *a, const struct assignment *b)
 {
     bool a_full = a->n_held >= a->capacity, b_full = b->n_held >= b->capacity;
     if (a_full != b_full)
@@ -24,33 +24,33 @@ static bool seat_before(const struct seat *a, const struct seat *b)
     return x != y ? x < y : a->order < b->order;
 }
 
-static void heap_put(struct stream *s, size_t i, struct seat *t)
+static void heap_put(struct stream *s, size_t i, struct assignment *t)
 {
     s->heap[i] = t;
     t->heap_at = i + 1;
 }
 
-static void heap_fix(struct stream *s, struct seat *t)
+static void heap_fix(struct stream *s, struct assignment *t)
 {
     size_t i = t->heap_at - 1;
-    while (i > 0 && seat_before(t, s->heap[(i - 1) / 2])) {
+    while (i > 0 && assignment_before(t, s->heap[(i - 1) / 2])) {
         heap_put(s, i, s->heap[(i - 1) / 2]);
         i = (i - 1) / 2;
     }
     for (size_t child; (child = 2 * i + 1) < s->n_heap; i = child) {
-        if (child + 1 < s->n_heap && seat_before(s->heap[child + 1], s->heap[child]))
+        if (child + 1 < s->n_heap && assignment_before(s->heap[child + 1], s->heap[child]))
             child++;
-        if (!seat_before(s->heap[child], t))
+        if (!assignment_before(s->heap[child], t))
             break;
         heap_put(s, i, s->heap[child]);
     }
     heap_put(s, i, t);
 }
 
-static void heap_remove(struct stream *s, struct seat *t)
+static void heap_remove(struct stream *s, struct assignment *t)
 {
     size_t i = t->heap_at - 1;
-    struct seat *last = s->heap[--s->n_heap];
+    struct assignment *last = s->heap[--s->n_heap];
     t->heap_at = 0;
     if (last != t) {
         heap_put(s, i, last);
@@ -58,10 +58,10 @@ static void heap_remove(struct stream *s, struct seat *t)
     }
 }
 
-void cw_dp_seat_usable(struct cw_dispatcher *d, struct seat *t)
+void cw_dp_assignment_usable(struct cw_dispatcher *d, struct assignment *t)
 {
     struct stream *s = t->stream;
-    bool usable = t->state == SEAT_READY && t->granted && t->worker->ready && !t->worker->draining &&
+    bool usable = t->state == ASSIGNMENT_READY && t->granted && t->worker->ready && !t->worker->draining &&
                   t->shunned_until == 0 &&
                   /* what it holds is not known before, and would be leased again */
                   (!t->worker->kept || t->named);
@@ -71,43 +71,44 @@ void cw_dp_seat_usable(struct cw_dispatcher *d, struct seat *t)
         return;
     }
     if (t->heap_at == 0)
-        heap_put(s, s->n_heap++, t); /* there is room for all seats */
+        heap_put(s, s->n_heap++, t); /* there is room for all assignments */
     heap_fix(s, t);
     cw_dp_stream_dirty(d, s);
 }
 
-/* ---- seats ---- */
+/* ---- assignments ---- */
 
-struct seat *cw_dp_seat_find(struct worker *w, const struct stream *s)
+struct assignment *cw_dp_assignment_find(struct worker *w, const struct stream *s)
 {
-    CW_LIST_EACH_OF (t, struct seat, by_worker, &w->seats)
+    CW_LIST_EACH_OF (t, struct assignment, by_worker, &w->assignments)
         if (t->stream == s)
             return t;
     return NULL;
 }
 
-struct seat *cw_dp_seat_new(struct cw_dispatcher *d, struct worker *w, struct stream *s)
+struct assignment *cw_dp_assignment_new(struct cw_dispatcher *d, struct worker *w, struct stream *s)
 {
-    if (d->n_seats >= DP_SEATS || CW_ARRAY_ROOM(s->heap, s->heap_capacity, s->n_seats + 1, "seats", NULL) < 0)
+    if (d->n_assignments >= DP_ASSIGNMENTS ||
+        CW_ARRAY_ROOM(s->heap, s->heap_capacity, s->n_assignments + 1, "assignments", NULL) < 0)
         return NULL;
-    struct seat *t = malloc(sizeof(*t));
+    struct assignment *t = malloc(sizeof(*t));
     if (!t)
         return NULL;
     struct cw_key key = {0};
     cw_key_u64(&key, w->id);
     cw_key_u64(&key, s->number);
-    *t = (struct seat){.worker = w, .stream = s, .order = cw_key_hash(&key), .granted = !d->scales};
-    cw_list_add(&w->seats, &t->by_worker);
-    cw_list_add(&s->seats, &t->by_stream);
-    s->n_seats++;
-    d->n_seats++;
+    *t = (struct assignment){.worker = w, .stream = s, .order = cw_key_hash(&key), .granted = !d->scales};
+    cw_list_add(&w->assignments, &t->by_worker);
+    cw_list_add(&s->assignments, &t->by_stream);
+    s->n_assignments++;
+    d->n_assignments++;
     return t;
 }
 
 /* Whether the worker has threads and memory for it. */
-static bool is_taken(enum seat_state state)
+static bool is_taken(enum assignment_state state)
 {
-    return state == SEAT_ASKED || state == SEAT_READY;
+    return state == ASSIGNMENT_ASKED || state == ASSIGNMENT_READY;
 }
 
 static bool is_full(const struct worker *w)
@@ -121,41 +122,41 @@ static bool is_much(const struct worker *w, const struct stream *s)
     return w->asked_bytes > 0 && w->asked_bytes + s->pipeline->size > CW_PIPELINE_BYTES;
 }
 
-static void seat_state(struct cw_dispatcher *d, struct seat *t, enum seat_state state)
+static void assignment_state(struct cw_dispatcher *d, struct assignment *t, enum assignment_state state)
 {
     struct worker *w = t->worker;
     bool was_full = is_full(w);
-    t->stream->n_ready += (state == SEAT_READY) - (t->state == SEAT_READY);
+    t->stream->n_ready += (state == ASSIGNMENT_READY) - (t->state == ASSIGNMENT_READY);
     t->stream->most_positions = 0; /* to be found again */
     w->n_streams += (uint32_t)is_taken(state) - (uint32_t)is_taken(t->state);
-    w->asked_bytes += (state == SEAT_ASKED) * t->stream->pipeline->size -
-                      (t->state == SEAT_ASKED) * t->stream->pipeline->size;
-    enum seat_state was = t->state;
-    if (t->stream->origin == t && state != SEAT_READY)
+    w->asked_bytes += (state == ASSIGNMENT_ASKED) * t->stream->pipeline->size -
+                      (t->state == ASSIGNMENT_ASKED) * t->stream->pipeline->size;
+    enum assignment_state was = t->state;
+    if (t->stream->origin == t && state != ASSIGNMENT_READY)
         t->stream->origin = NULL;
-    bool answered = w->turned_away && was == SEAT_ASKED && state != SEAT_ASKED;
+    bool answered = w->turned_away && was == ASSIGNMENT_ASKED && state != ASSIGNMENT_ASKED;
     t->state = state;
     w->turned_away &= !answered;
-    w->short_of_memory &= w->n_streams > 0 && (was != SEAT_READY || is_taken(state));
+    w->short_of_memory &= w->n_streams > 0 && (was != ASSIGNMENT_READY || is_taken(state));
     d->room |= (was_full && !is_full(w)) || answered;
 }
 
 /* The worker is to have nothing of the stream any more. */
-static void say_forget(struct cw_dispatcher *d, struct seat *t)
+static void say_forget(struct cw_dispatcher *d, struct assignment *t)
 {
     Cachew__Forget f = {CW_MESSAGE(forget), .stream = {16, t->stream->id}};
     Cachew__Envelope m = {CW_MESSAGE(envelope), .of_case = CACHEW__ENVELOPE__OF_FORGET, .forget = &f};
     cw_dp_send(d, t->worker->peer, &m);
 }
 
-struct seat *cw_dp_seat_forget(struct cw_dispatcher *d, struct seat *t)
+struct assignment *cw_dp_assignment_forget(struct cw_dispatcher *d, struct assignment *t)
 {
-    if (t->worker->peer && t->state != SEAT_IDLE)
+    if (t->worker->peer && t->state != ASSIGNMENT_IDLE)
         say_forget(d, t);
-    return cw_dp_seat_free(d, t);
+    return cw_dp_assignment_free(d, t);
 }
 
-struct seat *cw_dp_seat_free(struct cw_dispatcher *d, struct seat *t)
+struct assignment *cw_dp_assignment_free(struct cw_dispatcher *d, struct assignment *t)
 {
     struct stream *s = t->stream;
     if (t->n_held > 0)
@@ -163,13 +164,13 @@ struct seat *cw_dp_seat_free(struct cw_dispatcher *d, struct seat *t)
     if (t->heap_at > 0)
         heap_remove(s, t);
     if (d->scales && t->granted) {
-        t->worker->n_crews--;
-        cw_dp_crews_later(d);
+        t->worker->n_worker_sets--;
+        cw_dp_worker_sets_later(d);
     }
-    seat_state(d, t, SEAT_IDLE);
+    assignment_state(d, t, ASSIGNMENT_IDLE);
     s->n_shunned -= t->shunned_until != 0;
-    s->n_seats--;
-    d->n_seats--;
+    s->n_assignments--;
+    d->n_assignments--;
     cw_link_out(&t->by_worker);
     cw_link_out(&t->by_stream);
     cw_link_out(&t->dirty);
@@ -183,88 +184,85 @@ struct seat *cw_dp_seat_free(struct cw_dispatcher *d, struct seat *t)
 
 /* ---- preparing ---- */
 
-static void seat_prepare(struct cw_dispatcher *d, struct seat *t)
+static void assignment_prepare(struct cw_dispatcher *d, struct assignment *t)
 {
     struct stream *s = t->stream;
-    Cachew__Prepare p = {CW_MESSAGE(prepare),
-                         .stream = {16, s->id},
-                         .fingerprint = {16, s->pipeline->fingerprint},
-                         .pipeline = s->pipeline->json,
-                         .base_dir = s->base_dir,
-                         .seed = s->seed,
-                         .marker = s->marker};
+    Cachew__Prepare p = {
+        CW_MESSAGE(prepare),           .stream = {16, s->id},   .fingerprint = {16, s->pipeline->fingerprint},
+        .pipeline = s->pipeline->json, .base_dir = s->base_dir, .seed = s->seed,
+        .cache_point = s->cache_point};
     Cachew__Envelope m = {CW_MESSAGE(envelope), .of_case = CACHEW__ENVELOPE__OF_PREPARE, .prepare = &p};
     m.id = t->request = ++t->worker->last_request;
-    seat_state(d, t, SEAT_ASKED);
+    assignment_state(d, t, ASSIGNMENT_ASKED);
     t->beside = t->worker->n_streams > 1;
     cw_dp_send(d, t->worker->peer, &m);
 }
 
-/* Until the data is known, one worker is asked at a time; then all are: those of the crew, if there is a
- * policy. */
-void cw_dp_seat_ask(struct cw_dispatcher *d, struct stream *s)
+/* Until the data is known, one worker is asked at a time; then all are: those of the worker set, if there is
+ * a policy. */
+void cw_dp_assignment_ask(struct cw_dispatcher *d, struct stream *s)
 {
     bool waiting = false;
-    struct seat *first = NULL;
+    struct assignment *first = NULL;
     s->wants = false;
     if (s->dead || s->parked || cw_list_empty(&s->jobs))
         return;
-    CW_LIST_EACH_OF (t, struct seat, by_stream, &s->seats)
+    CW_LIST_EACH_OF (t, struct assignment, by_stream, &s->assignments)
         t->worker->here = t;
     CW_LIST_EACH_OF (w, struct worker, link, &d->workers) {
-        struct seat *t = w->here;
+        struct assignment *t = w->here;
         w->here = NULL;
         if (!w->ready || w->draining || (d->scales && !(t && t->granted)))
             continue;
-        if (!t && !(t = cw_dp_seat_new(d, w, s))) {
+        if (!t && !(t = cw_dp_assignment_new(d, w, s))) {
             cw_dp_log(d, true, "no memory, or no room, for worker %" PRIu64 " in another stream", w->id);
             continue;
         }
-        waiting |= t->state == SEAT_ASKED;
-        if (t->state != SEAT_IDLE)
+        waiting |= t->state == ASSIGNMENT_ASKED;
+        if (t->state != ASSIGNMENT_IDLE)
             continue;
         w->turned_away |= is_much(w, s);
         if (is_full(w) || is_much(w, s))
             s->wants = true;
         else if (s->data)
-            seat_prepare(d, t);
+            assignment_prepare(d, t);
         else if (!first || t->order < first->order)
             first = t;
     }
     if (s->data || !first || (waiting && d->now_ns - s->asked_ns < DP_ASK_MORE))
         return;
     s->asked_ns = d->now_ns;
-    seat_prepare(d, first);
+    assignment_prepare(d, first);
 }
 
-void cw_dp_seat_ask_all(struct cw_dispatcher *d, bool waiting)
+void cw_dp_assignment_ask_all(struct cw_dispatcher *d, bool waiting)
 {
     for (int others = 0; others < 2; others++)
         CW_LIST_EACH_OF (s, struct stream, link, &d->streams)
             if ((s->wants || !waiting) && (s->n_ready > 0) == others)
-                cw_dp_seat_ask(d, s);
+                cw_dp_assignment_ask(d, s);
 }
 
-void cw_dp_seat_room(struct cw_dispatcher *d)
+void cw_dp_assignment_room(struct cw_dispatcher *d)
 {
     if (d->room) {
         d->room = false;
-        cw_dp_seat_ask_all(d, true);
+        cw_dp_assignment_ask_all(d, true);
     }
 }
 
-void cw_dp_seat_reasons(const struct cw_dispatcher *d, const struct stream *s, const Cachew__Failure *why,
-                        struct cw_error *ret)
+void cw_dp_assignment_reasons(const struct cw_dispatcher *d, const struct stream *s,
+                              const Cachew__Failure *why, struct cw_error *ret)
 {
     size_t n = 0, n_left_out = 0, size = 0, room = sizeof(ret->message) - sizeof("; and 1000000 more");
     cw_failure_error(why, ret);
-    CW_LIST_EACH_OF (t, struct seat, by_stream, &s->seats)
-        n += t->state == SEAT_UNFIT;
+    CW_LIST_EACH_OF (t, struct assignment, by_stream, &s->assignments)
+        n += t->state == ASSIGNMENT_UNFIT;
     size_t longest = CW_MAX(480 / CW_MAX(n, (size_t)1), (size_t)100); /* bytes of a reason */
     CW_LIST_EACH_OF (w, struct worker, link, &d->workers) {
-        const struct seat *t = cw_dp_seat_find(w, s);
+        const struct assignment *t = cw_dp_assignment_find(w, s);
         char text[640], shown[CW_TEXT_SHOWN];
-        if (!t || t->state != SEAT_UNFIT)
+        if (!t || t->state != ASSIGNMENT_UNFIT)
             continue;
         const char *reason = t->why ? t->why : "no reason was given";
         snprintf(text, sizeof(text), "%s worker %" PRIu64 " (%.*s): %.*s",
@@ -293,24 +291,24 @@ static void stream_give_up(struct cw_dispatcher *d, struct stream *s, const Cach
     struct cw_error err = {0};
     bool failed = false;
     CW_LIST_EACH_OF (w, struct worker, link, &d->workers) {
-        const struct seat *t = cw_dp_seat_find(w, s);
-        if (w->ready && (w->draining ? t && t->n_held > 0 : !t || t->state != SEAT_UNFIT))
+        const struct assignment *t = cw_dp_assignment_find(w, s);
+        if (w->ready && (w->draining ? t && t->n_held > 0 : !t || t->state != ASSIGNMENT_UNFIT))
             return;
         failed |= t && t->failed;
     }
     if (!failed)
         return;
-    cw_dp_seat_reasons(d, s, why, &err);
+    cw_dp_assignment_reasons(d, s, why, &err);
     CW_LIST_EACH_OF (j, struct job, by_stream, &s->jobs)
         cw_dp_job_over(d, j, JOB_FAILED, &err);
 }
 
-static void seat_unfit(struct cw_dispatcher *d, struct seat *t, const char *why)
+static void assignment_unfit(struct cw_dispatcher *d, struct assignment *t, const char *why)
 {
     char hex[33];
-    seat_state(d, t, SEAT_UNFIT);
-    cw_dp_seat_usable(d, t);
-    cw_dp_crews_later(d); /* somebody else takes its place */
+    assignment_state(d, t, ASSIGNMENT_UNFIT);
+    cw_dp_assignment_usable(d, t);
+    cw_dp_worker_sets_later(d); /* somebody else takes its place */
     free(t->why);
     t->why = cw_text_dup(why, 1000);
     cw_dp_log(d, true, "worker %" PRIu64 " (%s) can't serve stream %s: %s", t->worker->id, t->worker->name,
@@ -344,8 +342,8 @@ static void unfit_difference(const Cachew__Prepared *a, const Cachew__Prepared *
              b->plan->snapshot, b->plan->n_positions, a->plan->snapshot, a->plan->n_positions);
 }
 
-int cw_dp_seat_prepared(struct cw_dispatcher *d, struct seat *t, const Cachew__Prepared *p,
-                        struct cw_error *err)
+int cw_dp_assignment_prepared(struct cw_dispatcher *d, struct assignment *t, const Cachew__Prepared *p,
+                              struct cw_error *err)
 {
     struct stream *s = t->stream;
     if (!p->plan || p->n_files > DP_FILES || p->capacity == 0)
@@ -374,8 +372,8 @@ int cw_dp_seat_prepared(struct cw_dispatcher *d, struct seat *t, const Cachew__P
         if (t->n_held > 0)
             cw_dp_lease_drop_from(d, t, 0, DROP_SILENTLY);
         say_forget(d, t);
-        seat_unfit(d, t, why);
-        cw_dp_seat_shun(d, t); /* a file may have been away for a moment: then it is to look again */
+        assignment_unfit(d, t, why);
+        cw_dp_assignment_shun(d, t); /* a file may have been away for a moment: then it is to look again */
         return 0;
     }
     uint32_t capacity = CW_MIN(p->capacity, (uint32_t)DP_CAPACITY);
@@ -388,66 +386,66 @@ int cw_dp_seat_prepared(struct cw_dispatcher *d, struct seat *t, const Cachew__P
     t->most = room;
     t->capacity = capacity;
     t->most_positions = p->most_positions > 0 ? p->most_positions : UINT64_MAX;
-    seat_state(d, t, SEAT_READY);
+    assignment_state(d, t, ASSIGNMENT_READY);
     t->failed = false;
-    cw_dp_seat_usable(d, t);
+    cw_dp_assignment_usable(d, t);
     cw_dp_stream_dirty(d, s);
     t->new_origin = s->origin; /* it may have gone while the worker was away */
     if (t->new_origin)
-        cw_dp_seat_dirty(d, t);
+        cw_dp_assignment_dirty(d, t);
     return 0;
 }
 
 /* Whether a share of the worker's memory did not suffice for the stream: it may fit when others end, or
  * alone. */
-static bool is_crowded(const struct seat *t, const Cachew__Failure *why)
+static bool is_crowded(const struct assignment *t, const Cachew__Failure *why)
 {
     return (t->beside || t->worker->n_streams > 1) && strcmp(why->kind, cw_status_name(CW_E_BUDGET)) == 0;
 }
 
-static void seat_crowded(struct cw_dispatcher *d, struct seat *t)
+static void assignment_crowded(struct cw_dispatcher *d, struct assignment *t)
 {
-    seat_state(d, t, SEAT_IDLE);
+    assignment_state(d, t, ASSIGNMENT_IDLE);
     t->worker->short_of_memory = t->worker->n_streams > 0;
     d->room |= t->worker->n_streams == 0;
     t->stream->wants = true;
 }
 
-int cw_dp_seat_answer(struct cw_dispatcher *d, struct worker *w, uint64_t re, const Cachew__Envelope *m,
-                      struct cw_error *err)
+int cw_dp_assignment_answer(struct cw_dispatcher *d, struct worker *w, uint64_t re, const Cachew__Envelope *m,
+                            struct cw_error *err)
 {
-    struct seat *t = NULL;
-    CW_LIST_EACH_OF (x, struct seat, by_worker, &w->seats)
-        if (x->state == SEAT_ASKED && x->request == re)
+    struct assignment *t = NULL;
+    CW_LIST_EACH_OF (x, struct assignment, by_worker, &w->assignments)
+        if (x->state == ASSIGNMENT_ASKED && x->request == re)
             t = x;
     if (!t || t->stream->dead) /* of a stream that is forgotten */
         return 0;
     if (m->of_case == CACHEW__ENVELOPE__OF_PREPARED)
-        return cw_dp_seat_prepared(d, t, m->prepared, err);
+        return cw_dp_assignment_prepared(d, t, m->prepared, err);
     if (is_crowded(t, m->failure)) {
-        seat_crowded(d, t);
+        assignment_crowded(d, t);
         return 0;
     }
-    seat_unfit(d, t, m->failure->message);
+    assignment_unfit(d, t, m->failure->message);
     if (!t->stream->data) {
         cw_dp_stream_unfit(d, t->stream, m->failure);
         return 0;
     }
-    cw_dp_seat_shun(d, t); /* others can, so it may be able to later: a file was away, or memory */
+    cw_dp_assignment_shun(d, t); /* others can, so it may be able to later: a file was away, or memory */
     stream_give_up(d, t->stream, m->failure);
     return 0;
 }
 
-int cw_dp_seat_failed(struct cw_dispatcher *d, struct worker *w, const Cachew__StreamFailed *m,
-                      struct cw_error *err)
+int cw_dp_assignment_failed(struct cw_dispatcher *d, struct worker *w, const Cachew__StreamFailed *m,
+                            struct cw_error *err)
 {
     char hex[33];
     if (m->stream.len != 16 || !m->why)
         return cw_error_set(err, CW_E_SERVICE,
                             "StreamFailed without a stream of 16 bytes, or without a reason");
     struct stream *s = cw_dp_stream_find(d, m->stream.data);
-    struct seat *t = s ? cw_dp_seat_find(w, s) : NULL;
-    if (!t || s->dead || t->state != SEAT_READY) /* forgotten, or asked for anew */
+    struct assignment *t = s ? cw_dp_assignment_find(w, s) : NULL;
+    if (!t || s->dead || t->state != ASSIGNMENT_READY) /* forgotten, or asked for anew */
         return 0;
     cw_dp_log(d, true, "worker %" PRIu64 " (%s) can't go on with stream %s: its %zu ranges go to others: %s",
               w->id, w->name, cw_dp_hex(s->id, hex), (size_t)t->n_held, m->why->message);
@@ -456,59 +454,59 @@ int cw_dp_seat_failed(struct cw_dispatcher *d, struct worker *w, const Cachew__S
     /* A worker that does not have the stream has not failed: it is prepared anew. It gets leases if no other
      * can. */
     if (strcmp(m->why->kind, cw_status_name(CW_E_SERVICE)) == 0) {
-        seat_state(d, t, SEAT_IDLE);
-        cw_dp_seat_shun(d, t);
-        cw_dp_seat_ask(d, s);
+        assignment_state(d, t, ASSIGNMENT_IDLE);
+        cw_dp_assignment_shun(d, t);
+        cw_dp_assignment_ask(d, s);
         return 0;
     }
     say_forget(d, t); /* what it has of the stream is of no use, and takes memory */
     if (is_crowded(t, m->why)) {
-        seat_crowded(d, t);
-        cw_dp_seat_usable(d, t);
+        assignment_crowded(d, t);
+        cw_dp_assignment_usable(d, t);
         return 0;
     }
-    seat_unfit(d, t, m->why->message);
+    assignment_unfit(d, t, m->why->message);
     t->failed = true;
-    cw_dp_seat_shun(d, t); /* then it is tried again */
+    cw_dp_assignment_shun(d, t); /* then it is tried again */
     stream_give_up(d, s, m->why);
     return 0;
 }
 
 /* ---- shunned ---- */
 
-void cw_dp_seat_shun(struct cw_dispatcher *d, struct seat *t)
+void cw_dp_assignment_shun(struct cw_dispatcher *d, struct assignment *t)
 {
     t->stream->n_shunned += t->shunned_until == 0;
     t->shunned_until = d->now_ns + DP_SHUN;
-    cw_dp_seat_usable(d, t);
-    cw_dp_crews_later(d);
+    cw_dp_assignment_usable(d, t);
+    cw_dp_worker_sets_later(d);
 }
 
-void cw_dp_seat_unshun(struct cw_dispatcher *d, struct stream *s, bool all)
+void cw_dp_assignment_unshun(struct cw_dispatcher *d, struct stream *s, bool all)
 {
     bool ask = false;
-    CW_LIST_EACH_OF (t, struct seat, by_stream, &s->seats) {
-        if (t->shunned_until == 0 || (t->shunned_until > d->now_ns && (!all || t->state == SEAT_UNFIT)))
+    CW_LIST_EACH_OF (t, struct assignment, by_stream, &s->assignments) {
+        if (t->shunned_until == 0 || (t->shunned_until > d->now_ns && (!all || t->state == ASSIGNMENT_UNFIT)))
             continue;
         t->shunned_until = 0;
         s->n_shunned--;
-        if (t->state == SEAT_UNFIT) {
-            seat_state(d, t, SEAT_IDLE);
+        if (t->state == ASSIGNMENT_UNFIT) {
+            assignment_state(d, t, ASSIGNMENT_IDLE);
             ask = true;
         }
-        cw_dp_seat_usable(d, t);
-        cw_dp_crews_later(d);
+        cw_dp_assignment_usable(d, t);
+        cw_dp_worker_sets_later(d);
     }
     if (ask)
-        cw_dp_seat_ask(d, s);
+        cw_dp_assignment_ask(d, s);
 }
 
 /* ---- what is to be sent ---- */
 
-void cw_dp_seat_dirty(struct cw_dispatcher *d, struct seat *t)
+void cw_dp_assignment_dirty(struct cw_dispatcher *d, struct assignment *t)
 {
     if (!cw_link_in(&t->dirty))
-        cw_list_add(&d->dirty_seats, &t->dirty);
+        cw_list_add(&d->dirty_assignments, &t->dirty);
 }
 
 /* Positions of one epoch. Returns where they end, through the epochs. */
@@ -520,10 +518,10 @@ static uint64_t range_message(const struct stream *s, struct span span, Cachew__
     return span.begin + (ret->end - ret->begin);
 }
 
-static void revoke_send(struct cw_dispatcher *d, struct seat *t)
+static void revoke_send(struct cw_dispatcher *d, struct assignment *t)
 {
     struct stream *s = t->stream;
-    Cachew__Range ranges[2 * SEAT_SPANS], *pointers[2 * SEAT_SPANS];
+    Cachew__Range ranges[2 * ASSIGNMENT_SPANS], *pointers[2 * ASSIGNMENT_SPANS];
     Cachew__Revoke r = {CW_MESSAGE(revoke), .stream = {16, s->id}, .positions = pointers};
     Cachew__Envelope m = {CW_MESSAGE(envelope), .of_case = CACHEW__ENVELOPE__OF_REVOKE, .revoke = &r};
     for (size_t i = 0; i < t->n_revoke; i++)
@@ -539,7 +537,7 @@ static void revoke_send(struct cw_dispatcher *d, struct seat *t)
         cw_dp_send(d, t->worker->peer, &m);
 }
 
-static void leases_send(struct cw_dispatcher *d, struct seat *t)
+static void leases_send(struct cw_dispatcher *d, struct assignment *t)
 {
     struct stream *s = t->stream;
     Cachew__Range ranges[DP_CAPACITY + 2], *pointers[DP_CAPACITY + 2];
@@ -554,7 +552,7 @@ static void leases_send(struct cw_dispatcher *d, struct seat *t)
         pointers[i] = &ranges[i];
         whole[i] = (x->flags & RANGE_REPORTED) != 0;
         range_message(s, (struct span){x->begin, x->end}, pointers[i]);
-        ranges[i].lease = x->holder[x->holder[0].seat != t].lease;
+        ranges[i].lease = x->holder[x->holder[0].assignment != t].lease;
         /* the earliest batch begins before, or there */
         uint64_t base = ranges[i].begin + (s->base > x->begin ? s->base - x->begin : 0);
         from[i] = counted ? CW_MAX(ranges[i].begin, base - base % align) : ranges[i].begin;
@@ -571,7 +569,7 @@ static void leases_send(struct cw_dispatcher *d, struct seat *t)
     cw_dp_send(d, t->worker->peer, &m);
 }
 
-static void seat_flush(struct cw_dispatcher *d, struct seat *t)
+static void assignment_flush(struct cw_dispatcher *d, struct assignment *t)
 {
     if (t->n_revoke > 0 && t->worker->ready)
         revoke_send(d, t);
@@ -582,15 +580,15 @@ static void seat_flush(struct cw_dispatcher *d, struct seat *t)
     t->new_origin = false;
 }
 
-void cw_dp_seat_flush(struct cw_dispatcher *d)
+void cw_dp_assignment_flush(struct cw_dispatcher *d)
 {
-    CW_LIST_EACH_OF (t, struct seat, dirty, &d->dirty_seats) {
+    CW_LIST_EACH_OF (t, struct assignment, dirty, &d->dirty_assignments) {
         cw_link_out(&t->dirty);
-        seat_flush(d, t);
+        assignment_flush(d, t);
     }
 }
 
-void cw_dp_seat_unsend(struct seat *t, uint64_t begin, uint64_t end)
+void cw_dp_assignment_unsend(struct assignment *t, uint64_t begin, uint64_t end)
 {
     size_t n = 0;
     for (size_t i = 0; i < t->n_out; i++)
@@ -599,19 +597,19 @@ void cw_dp_seat_unsend(struct seat *t, uint64_t begin, uint64_t end)
     t->n_out = n;
 }
 
-void cw_dp_seat_revoke(struct cw_dispatcher *d, struct seat *t, uint64_t begin, uint64_t end)
+void cw_dp_assignment_revoke(struct cw_dispatcher *d, struct assignment *t, uint64_t begin, uint64_t end)
 {
     struct span *last = t->n_revoke > 0 ? &t->revoke[t->n_revoke - 1] : NULL;
-    cw_dp_seat_unsend(t, begin, end);
+    cw_dp_assignment_unsend(t, begin, end);
     if (last && begin >= last->begin && begin <= last->end) { /* inside, or right behind */
         last->end = CW_MAX(last->end, end);
         return;
     }
-    if (t->n_revoke == SEAT_SPANS) {
+    if (t->n_revoke == ASSIGNMENT_SPANS) {
         if (t->worker->ready)
             revoke_send(d, t);
         t->n_revoke = 0;
     }
     t->revoke[t->n_revoke++] = (struct span){begin, end};
-    cw_dp_seat_dirty(d, t);
+    cw_dp_assignment_dirty(d, t);
 }

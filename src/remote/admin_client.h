@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "net/tls.h"
 
-struct cw_observer_options {
+struct cw_admin_client_options {
     const char *service; /* address of the dispatcher */
     const char *token;   /* may be NULL */
     struct cw_tls *tls;  /* NULL: plain */
@@ -14,7 +14,7 @@ struct cw_observer_options {
 
 /* what: "jobs", "workers", "streams", "status". *ret: new, JSON. CW_E_SERVICE: it can't be reached, or
  * refused. */
-int cw_observe(const struct cw_observer_options *o, const char *what, char **ret,
+int cw_observe(const struct cw_admin_client_options *o, const char *what, char **ret,
                struct cw_error *err) _must_check_;
 
 /* What a job may have of the workers; what is not said stays as it is. */
@@ -25,13 +25,13 @@ struct cw_claim_options {
     bool has_weight, has_priority, has_quota;
 };
 
-int cw_share_job(const struct cw_observer_options *o, const char *name, const struct cw_claim_options *claim,
-                 struct cw_error *err) _must_check_;
+int cw_share_job(const struct cw_admin_client_options *o, const char *name,
+                 const struct cw_claim_options *claim, struct cw_error *err) _must_check_;
 /* What a job's policy is to look for: "time" or "cost" (NULL: as it is), and the price of all its ranks per
  * hour (NULL: as it is). */
-int cw_aim_job(const struct cw_observer_options *o, const char *name, const char *objective,
+int cw_aim_job(const struct cw_admin_client_options *o, const char *name, const char *objective,
                const double *client_price_per_h, struct cw_error *err) _must_check_;
 /* verb: "drain-worker", "cancel-job", "pause-job", "resume-job"; name: a worker's id or name, or a job's
  * name. */
-int cw_steer(const struct cw_observer_options *o, const char *verb, const char *name,
+int cw_steer(const struct cw_admin_client_options *o, const char *verb, const char *name,
              struct cw_error *err) _must_check_;

@@ -1,7 +1,7 @@
 /*
- * Markers that come and go while a runner runs: batches, their order and their contents are those of a run
- * without a cache, with an empty, a half filled and a full one. What is measured of markers, by modelled
- * costs where the build has them, and what a stored profile may say.
+ * Cache points that come and go while a runner runs: batches, their order and their contents are those of a
+ * run without a cache, with an empty, a half filled and a full one. What is measured of cache points, by
+ * modelled costs where the build has them, and what a stored profile may say.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -25,7 +25,7 @@
 
 #define EPOCHS 3
 
-/* Two markers, one of them before a filter; operators that draw behind both. */
+/* Two cache points, one of them before a filter; operators that draw behind both. */
 static const char COUNTED[] =
     "{\"cachew\": 1, \"pipeline\": [{\"op\": \"synthetic\", \"count\": 1500, \"shape\": [12, 12, 3], "
     "\"dtype\": \"uint8\"},"
@@ -88,14 +88,14 @@ struct flipper {
 
 static void *flip(void *arg)
 {
-    static const int64_t markers[] = {CW_MARKER_NONE, 0, 1};
+    static const int64_t cache_points[] = {CW_CACHE_POINT_NONE, 0, 1};
     struct flipper *f = arg;
     struct cw_choice choices[CW_CHOICES_MAX];
     struct cw_effort effort;
     uint32_t draws = 1;
     while (!atomic_load(&f->stop)) {
         draws = draws * 1664525u + 1013904223u;
-        f->wrong += !cw_runner_set_marker(f->runner, markers[(draws >> 16) % 3]);
+        f->wrong += !cw_runner_set_cache_point(f->runner, cache_points[(draws >> 16) % 3]);
         f->wrong += cw_runner_choices(f->runner, choices) != 3;
         cw_runner_effort(f->runner, &effort);
         if (f->flips++ == 0)
@@ -194,8 +194,8 @@ static void test_flips_with_filters_and_failures(void **state)
     flips_change_nothing(FILTERED);
 }
 
-/* Nothing is read or written where no marker is chosen, and all is where one is. */
-static void test_a_forced_marker_is_used_throughout(void **state)
+/* Nothing is read or written where no cache point is chosen, and all is where one is. */
+static void test_a_forced_cache_point_is_used_throughout(void **state)
 {
     (void)state;
     const struct cw_caching second = {.dir = dir, .where = "1"};
@@ -208,7 +208,7 @@ static void test_a_forced_marker_is_used_throughout(void **state)
     assert_true(again.facts.hits >= 1500 - first.facts.skipped);
 }
 
-/* Takes batches until it is known what computing takes without a marker and with the first: when that is
+/* Takes batches until it is known what computing takes without a cache point and with the first: when that is
  * tried depends on the threads. */
 static void take_until_probed(struct cw_local *l, struct cw_choice c[CW_CHOICES_MAX])
 {
@@ -235,13 +235,13 @@ static void test_what_there_is_to_choose(void **state)
     assert_true(o.runner.adaptive);
     assert_int_equal(cw_iterator_new(l.sequence, &o, NULL, &l.iterator, &err), 0);
     struct cw_runner *r = cw_iterator_runner(l.iterator);
-    assert_int_equal(cw_runner_marker(r), 1); /* the last one, to begin with */
-    assert_false(cw_runner_set_marker(r, 2));
-    assert_int_equal(cw_runner_marker(r), 1);
+    assert_int_equal(cw_runner_cache_point(r), 1); /* the last one, to begin with */
+    assert_false(cw_runner_set_cache_point(r, 2));
+    assert_int_equal(cw_runner_cache_point(r), 1);
     take_until_probed(&l, c);
-    assert_int_equal(c[0].marker, CW_MARKER_NONE);
+    assert_int_equal(c[0].cache_point, CW_CACHE_POINT_NONE);
     assert_null(c[0].op);
-    assert_int_equal(c[1].marker, 0);
+    assert_int_equal(c[1].cache_point, 0);
     assert_string_equal(c[2].op->desc->name, "autocache");
     assert_int_equal(c[1].bytes, 12 * 12 * 3);
     assert_int_equal(c[2].bytes, 9 * 9 * 3);
@@ -323,7 +323,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_flips_with_known_counts, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(test_flips_with_filters_and_failures, make_dir, remove_dir),
-        cmocka_unit_test_setup_teardown(test_a_forced_marker_is_used_throughout, make_dir, remove_dir),
+        cmocka_unit_test_setup_teardown(test_a_forced_cache_point_is_used_throughout, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(test_what_there_is_to_choose, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(test_a_profile_may_be_nonsense, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(test_a_profile_is_left_and_found, make_dir, remove_dir),

@@ -1,4 +1,4 @@
-#include "remote/observer.h"
+#include "remote/admin_client.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 #include "net/limits.h"
 
 struct question {
-    const struct cw_observer_options *options;
+    const struct cw_admin_client_options *options;
     const Cachew__Envelope *request;
     struct cw_loop *loop;
     struct cw_conn *conn;
@@ -74,9 +74,9 @@ static int ask(struct question *q, struct cw_error *err)
     uint64_t now = cw_now_ns();
     memcpy(incarnation, &now, sizeof(now));
     cw_host_identity(host);
-    cw_hello_init(&hello, CACHEW__ROLE__ROLE_OBSERVER, "", incarnation, host);
+    cw_hello_init(&hello, CACHEW__ROLE__ROLE_ADMIN_CLIENT, "", incarnation, host);
     struct cw_conn_options o = {.hello = &hello,
-                                .limits = CW_LIMITS_OBSERVER,
+                                .limits = CW_LIMITS_ADMIN_CLIENT,
                                 .timeout_ns = q->options->timeout_ns,
                                 .token = q->options->token,
                                 .tls = q->options->tls};
@@ -101,7 +101,7 @@ static int ask(struct question *q, struct cw_error *err)
     return r;
 }
 
-int cw_observe(const struct cw_observer_options *o, const char *what, char **ret, struct cw_error *err)
+int cw_observe(const struct cw_admin_client_options *o, const char *what, char **ret, struct cw_error *err)
 {
     struct cw_error own = {0};
     Cachew__Query m = {CW_MESSAGE(query), .what = (char *)(uintptr_t)what};
@@ -118,7 +118,7 @@ int cw_observe(const struct cw_observer_options *o, const char *what, char **ret
     return 0;
 }
 
-static int steer(const struct cw_observer_options *o, Cachew__Steer *m, struct cw_error *err)
+static int steer(const struct cw_admin_client_options *o, Cachew__Steer *m, struct cw_error *err)
 {
     struct cw_error own = {0};
     Cachew__Envelope e = {CW_MESSAGE(envelope), .id = 1, .of_case = CACHEW__ENVELOPE__OF_STEER, .steer = m};
@@ -128,14 +128,15 @@ static int steer(const struct cw_observer_options *o, Cachew__Steer *m, struct c
     return r;
 }
 
-int cw_steer(const struct cw_observer_options *o, const char *verb, const char *name, struct cw_error *err)
+int cw_steer(const struct cw_admin_client_options *o, const char *verb, const char *name,
+             struct cw_error *err)
 {
     Cachew__Steer m = {CW_MESSAGE(steer), .verb = (char *)(uintptr_t)verb, .name = (char *)(uintptr_t)name};
     return steer(o, &m, err);
 }
 
-int cw_share_job(const struct cw_observer_options *o, const char *name, const struct cw_claim_options *claim,
-                 struct cw_error *err)
+int cw_share_job(const struct cw_admin_client_options *o, const char *name,
+                 const struct cw_claim_options *claim, struct cw_error *err)
 {
     Cachew__Steer m = {CW_MESSAGE(steer), .verb = (char *)(uintptr_t)"share-job",
                        .name = (char *)(uintptr_t)name};
@@ -154,7 +155,7 @@ int cw_share_job(const struct cw_observer_options *o, const char *name, const st
     return steer(o, &m, err);
 }
 
-int cw_aim_job(const struct cw_observer_options *o, const char *name, const char *objective,
+int cw_aim_job(const struct cw_admin_client_options *o, const char *name, const char *objective,
                const double *client_price_per_h, struct cw_error *err)
 {
     Cachew__Steer m = {CW_MESSAGE(steer), .verb = (char *)(uintptr_t)"aim-job",
