@@ -77,6 +77,31 @@ static void test_sizes_follow_the_rate(void **state)
     run_free(u);
 }
 
+/* The first elements may be cheap by chance: a worker is then not leased dozens of the larger ranges that follow,
+ * which would take it long while the other workers run far ahead. */
+static void test_leases_ahead_are_bounded_in_time(void **state)
+{
+    (void)state;
+    const uint64_t unit_ns = 200000, ahead = 50000000 / unit_ns; /* units that take 50 ms */
+    struct run *u = run_any_size(RUN_UNITS, 0, 2);
+    struct run_peer *w = run_worker(u, 64), *c = run_client(u, "job", 0, 1, 0);
+    struct run_stream *s = &w->streams[0];
+    for (int k = 0; k < 8; k++) {
+        uint64_t unit = next_of(s), n = run_units(s, unit), todo = 0, last = 0;
+        u->now_ns += n * unit_ns;
+        run_completed(w, s, unit, 0);
+        run_progress(c, unit + n, 0);
+        run_settle(u);
+        for (unit = next_of(s); unit < RUN_UNITS && s->held[unit]; unit += last) {
+            last = run_units(s, unit);
+            todo += last;
+        }
+        assert_true(todo > 0);
+        assert_true(todo - last < ahead || run_held(w) == 2);
+    }
+    run_free(u);
+}
+
 /* Near the end all workers get something, and nobody waits for a large one. */
 static void test_sizes_shrink_near_the_end(void **state)
 {
@@ -640,6 +665,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sizes_follow_the_rate),
+        cmocka_unit_test(test_leases_ahead_are_bounded_in_time),
         cmocka_unit_test(test_sizes_shrink_near_the_end),
         cmocka_unit_test(test_sizes_fit_every_worker),
         cmocka_unit_test(test_a_resumed_rank_finds_a_range_at_its_position),

@@ -20,8 +20,11 @@ static bool assignment_before(const struct assignment *a, const struct assignmen
     bool a_full = a->n_held >= a->capacity, b_full = b->n_held >= b->capacity;
     if (a_full != b_full)
         return b_full;
-    uint32_t x = a->n_held - a->n_complete, y = b->n_held - b->n_complete;
-    return x != y ? x < y : a->order < b->order;
+    uint32_t depth = a->stream->depth;
+    uint32_t x = CW_MIN(a->n_held - a->n_complete, depth), y = CW_MIN(b->n_held - b->n_complete, depth);
+    if (x != y)
+        return x < y;
+    return x == depth && a->to_compute != b->to_compute ? a->to_compute < b->to_compute : a->order < b->order;
 }
 
 static void heap_put(struct stream *s, size_t i, struct assignment *t)

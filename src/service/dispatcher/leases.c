@@ -331,6 +331,14 @@ static void choose_origin(struct cw_dispatcher *d, struct stream *s)
         }
 }
 
+/* Returns whether a worker has enough to compute: `depth` ranges, and work for DP_DEPTH_S, as the way of a
+ * lease and of its completion takes time. Counted in positions, so that ranges that were cut while elements
+ * seemed cheap are not leased by the dozen. */
+static bool has_enough(const struct stream *s, const struct assignment *t)
+{
+    return t->n_held - t->n_complete >= s->depth && (double)t->to_compute >= s->rate * DP_DEPTH_S;
+}
+
 void cw_dp_lease_fill(struct cw_dispatcher *d, struct stream *s)
 {
     struct range *x;
@@ -347,8 +355,7 @@ void cw_dp_lease_fill(struct cw_dispatcher *d, struct stream *s)
         struct assignment *t = s->heap[0];
         /* What is complete costs nothing but the worker's memory, which it watches itself: several ranks may
          * have to have their batches before the first range ends. */
-        if ((t->n_held >= t->capacity || t->n_held - t->n_complete >= s->depth) &&
-            !(t = make_room(d, s, gap.begin)))
+        if ((t->n_held >= t->capacity || has_enough(s, t)) && !(t = make_room(d, s, gap.begin)))
             return;
         if (!x && !(x = range_cut(s, gap)))
             return;
@@ -441,10 +448,9 @@ static void contradiction(struct cw_dispatcher *d, struct stream *s, const struc
         cw_dp_job_over(d, j, JOB_FAILED, &err);
 }
 
-/* A worker took so long for so many positions. What the last completions say: the rate, and how many ranges
- * workers have at a time. Short ranges are leased several at a time, long ones hardly ahead, so that all
- * workers have the same to do. */
-static void stream_measure(const struct cw_dispatcher *d, struct stream *s, uint64_t positions, uint64_t ns)
+/* Notes that a worker took ns for that many positions, and sets the rate of a worker from the last
+ * completions. */
+static void stream_measure(struct stream *s, uint64_t positions, uint64_t ns)
 {
     double n = 0, all = 0, seconds = 1e-9;
     if (s->rate > 0 && (double)ns / 1e9 * s->rate > COSTS_CHANGED * (double)positions)
@@ -455,7 +461,6 @@ static void stream_measure(const struct cw_dispatcher *d, struct stream *s, uint
         seconds += (double)s->measured[(size_t)n].ns / 1e9;
     }
     s->rate = all / seconds;
-    s->depth = CW_MAX(d->depth, (uint32_t)CW_MIN(DP_DEPTH_S * n / seconds, (double)DP_CAPACITY));
 }
 
 /* The worker has all of it now. */
@@ -482,7 +487,7 @@ static void holder_complete(struct cw_dispatcher *d, struct assignment *t, struc
     if (x->holder[1].assignment)
         cw_dp_lease_drop(d, x->holder[1].assignment, x, DROP_REVOKED);
     if (measured)
-        stream_measure(d, s, x->end - x->begin, took_ns);
+        stream_measure(s, x->end - x->begin, took_ns);
     cw_dp_stream_dirty(d, s);
 }
 
@@ -496,6 +501,7 @@ void cw_dp_lease_shorten(struct cw_dispatcher *d, struct range *x, int i, uint64
         x->flags |= RANGE_HELD; /* which of them had it how long is not known */
     }
     t->to_compute -= x->end - end;
+    cw_dp_assignment_usable(d, t);
     range_shorten(d, t->stream, x, end);
 }
 
