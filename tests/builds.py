@@ -45,12 +45,12 @@ FORMAT = 1  # of a record file
 POLICIES = ("auto", "cachew-atc22", "cachew-atc22-code", "hpa", "fixed:4", "oracle")
 RANDOM_WORKLOADS = 40  # of each kind; they run with the policy `auto` only
 MEMORY = ["--memory", "1G"]  # fixed, so that no result depends on the memory of the machine
-# A build reports what it measured as well. These keys are the same in every run of the same pipeline.
+# The results of `cachew run` that are the same in every run of a pipeline. The numbers of skipped and
+# replaced records are not: they depend on how far a run prefetches.
 STEADY = ("batches", "elements", "bytes", "digest", "set_digest")
-# These depend on how far the workers prefetch, unless one rank takes all batches.
-STEADY_IF_WHOLE = ("skipped", "replaced")
 LOG_KEYS = ("epoch", "g", "n", "flags", "records", "hash")
 STATE_VERSIONS = ("cachew_state", "plan")
+MEASURED = ("reading",)  # in what `cachew explain` prints without a run
 MOST_VALUES = 10  # printed of one result that differs
 MOST_CHARACTERS = 300  # printed of one value
 MOST_RANKS = 3
@@ -83,10 +83,13 @@ class Pipeline:
 
 @dataclass
 class Build:
-    """A binary, and the folder with the data, pipelines and states of a record."""
+    """A binary, and the folder with the data, pipelines and states of a record. With `recording`, the states
+    that the binary writes are kept in the folder; else those that are there are resumed.
+    """
 
     binary: Path
     folder: Path
+    recording: bool
 
     def run(self, words: list[str], temporary: Path) -> tuple[dict, dict]:
         """Runs the command. Returns the part of the result that does not depend on what was printed (the
@@ -117,9 +120,7 @@ class Build:
         result, printed = self.run([*words, *MEMORY, *more], temporary)
         if result["exit"] != 0:
             return result
-        whole = not {"--batches", "--world-size", "--state"} & set(words)
-        for key in STEADY + (STEADY_IF_WHOLE if whole else ()):
-            result[key] = printed.get(key)
+        result.update({key: printed.get(key) for key in STEADY})
         lines = log.read_text().splitlines() if log.exists() else []
         logged = [[batch.get(key) for key in LOG_KEYS] for batch in map(json.loads, lines)]
         result["log"] = hashlib.sha256(json.dumps(logged).encode()).hexdigest()[:32]
@@ -149,14 +150,15 @@ class Build:
                 return {kind: self.run_pipeline(item["words"], temporary)}
             if kind == "states":
                 written, state = self.write_state(item, temporary)
-                path = self.folder / item["state"]
-                if not path.exists():  # this run makes the record
-                    path.write_bytes(state)
-                    return {"states written": written, "states read": written.get("rest", {})}
-                read = self.resume(item["rest"], path.read_bytes(), temporary)
+                kept = self.folder / item["state"]
+                if self.recording:
+                    kept.write_bytes(state)
+                    read = written.get("rest", {})
+                else:
+                    read = self.resume(item["rest"], kept.read_bytes(), temporary)
                 return {"states written": written, "states read": read}
             result, printed = self.run(item["words"], temporary)
-            return {kind: {**result, "printed": printed}}
+            return {kind: {**result, "printed": {k: v for k, v in printed.items() if k not in MEASURED}}}
 
 
 def run_all(
@@ -344,7 +346,7 @@ def comparable(kind: str, was: dict, now: dict) -> tuple[dict, dict]:
     """Both results without the contents of the states, if they are of different versions."""
     if kind == "states written" and "state" in was and "state" in now:
         if any(was["state"].get(key) != now["state"].get(key) for key in STATE_VERSIONS):
-            return ({key: value for key, value in r.items() if key != "state"} for r in (was, now))
+            return {**was, "state": None}, {**now, "state": None}
     return was, now
 
 
@@ -390,7 +392,7 @@ def record(arguments: argparse.Namespace) -> int:
         print(f"builds: {arguments.file} or {folder} exists: remove both, or name another", file=sys.stderr)
         return 2
     (folder / "states").mkdir(parents=True)
-    build = Build(arguments.cachew, folder)
+    build = Build(arguments.cachew, folder, recording=True)
     pipelines, items = first_items(build, arguments)
     run_all(build, items, arguments.jobs, lambda item, results: item.update(results=results))
     states = items_of_states(pipelines, items, arguments.seed, arguments.states)
@@ -400,8 +402,10 @@ def record(arguments: argparse.Namespace) -> int:
         json.dumps({"builds": FORMAT, "folder": str(folder), "items": items}, indent=1) + "\n"
     )
     for kind, statuses in exits(items).items():
-        failed = [f"{n:,} with exit status {status}" for status, n in sorted(statuses.items()) if status != 0]
-        print(": ".join([kind, ", ".join([f"{sum(statuses.values()):,} recorded", *failed])]))
+        failed = "".join(
+            f", {n:,} with exit status {status}" for status, n in statuses.items() if status != 0
+        )
+        print(f"{kind}: {sum(statuses.values()):,} recorded{failed}")
     return 0
 
 
@@ -423,8 +427,8 @@ def compare(arguments: argparse.Namespace) -> int:
             file=sys.stderr,
         )
         return 2
-    comparison = Comparison()
-    run_all(Build(arguments.cachew, folder), recorded["items"], arguments.jobs, comparison.add)
+    build, comparison = Build(arguments.cachew, folder, recording=False), Comparison()
+    run_all(build, recorded["items"], arguments.jobs, comparison.add)
     comparison.report(list(exits(recorded["items"])))
     return 1 if comparison.different else 0
 
