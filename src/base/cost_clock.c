@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/notice.h"
+
 #define OPERATOR_NS UINT64_C(10000) /* cost of an element in an operator whose cost is not stated */
 #define OPERATORS_MAX 16            /* stated costs in a model */
 #define NO_LIMIT_NS \
@@ -27,7 +29,7 @@ static _Thread_local uint64_t wall_ns, cpu_ns;
 /* Ends the process: a test with a misspelt model must fail. */
 static void refuse(const char *text)
 {
-    fprintf(stderr, "cachew: CACHEW_CLOCK=%s: expected modelled[,OPERATOR=MICROSECONDS...][,sleep]\n", text);
+    cw_notice("cachew: CACHEW_CLOCK=%s: expected modelled[,OPERATOR=MICROSECONDS...][,sleep]", text);
     abort();
 }
 

@@ -15,12 +15,12 @@ const struct cw_crash_point *cw_crash_points(size_t *ret_n)
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/macro.h"
+#include "base/notice.h"
 
 static const struct cw_crash_point points[] = {
     {"client-attach", "client", "attach"},         /* it has said who it is */
@@ -89,7 +89,7 @@ void cw_crash_point(const char *name)
         if (strcmp(name, wanted[i].name) != 0 || atomic_fetch_add(&wanted[i].passed, 1) + 1 != wanted[i].n)
             continue;
         if (wanted[i].stop)
-            dprintf(STDERR_FILENO, "crash point %s\n", name);
+            cw_notice("crash point %s", name);
         kill(getpid(), wanted[i].stop ? SIGSTOP : SIGKILL);
     }
 }

@@ -15,6 +15,7 @@
 
 #include "base/clock.h"
 #include "base/machine.h"
+#include "base/notice.h"
 #include "host/closefrom.h"
 
 #define FIRST_FD 16 /* of ours while a host starts: apart from the numbers that it gets */
@@ -188,9 +189,7 @@ static void print_line(struct cw_host *h)
     int n = snprintf(text, sizeof(text), "[host %d, %s] %.*s\n", (int)h->pid,
                      h->running ? h->running : "starting", (int)h->n_line, h->line);
     n = CW_MIN(n, (int)sizeof(text) - 1);
-    if (write(STDERR_FILENO, text, (size_t)n) < 0) {
-        /* nobody reads it */
-    }
+    cw_notice_line(text, (size_t)n);
     for (size_t i = 0; i < h->n_line + 1; i++) { /* the end of it is kept, for error messages */
         if (h->n_said == sizeof(h->said)) {
             memmove(h->said, h->said + sizeof(h->said) / 2, sizeof(h->said) / 2);

@@ -17,7 +17,6 @@
 #include <unistd.h>
 
 #include "base/thread.h"
-#include "storage/mapped.h"
 
 /* Enough for the files that reads in flight touch at one time; far under the usual soft limit of 1,024. */
 #define MAX_OPEN 256
@@ -71,7 +70,6 @@ struct cw_file *cw_file_free(struct cw_file *f)
     }
     if (fd >= 0)
         close(fd);
-    cw_mapped_free(atomic_load(&f->mapped));
     free(f);
     return NULL;
 }
@@ -334,33 +332,4 @@ int cw_file_readv(struct cw_file *f, uint64_t offset, const struct iovec *v, int
 bool cw_file_tells_residency(const struct cw_file *f)
 {
     return !atomic_load_explicit(&f->no_nowait, memory_order_relaxed);
-}
-
-/* Of a file that is open. Several threads may try at a time: one of them wins. */
-static struct cw_mapped *map(struct cw_file *f)
-{
-    struct cw_mapped *other = NULL;
-    if (atomic_load_explicit(&f->no_map, memory_order_relaxed) || !pin(f))
-        return NULL;
-    struct cw_mapped *m = cw_mapped_new(f->fd, f->was.size);
-    atomic_fetch_sub(&f->pins, 1);
-    if (!m)
-        atomic_store_explicit(&f->no_map, 1, memory_order_relaxed);
-    else if (!atomic_compare_exchange_strong(&f->mapped, &other, m)) {
-        cw_mapped_free(m);
-        m = other;
-    }
-    return m;
-}
-
-bool cw_file_resident(struct cw_file *f, uint64_t offset, size_t length)
-{
-    struct cw_mapped *m = atomic_load_explicit(&f->mapped, memory_order_acquire);
-    return (m || (m = map(f))) && cw_mapped_resident(m, offset, length);
-}
-
-bool cw_file_copy(struct cw_file *f, uint64_t offset, const struct iovec *v, int n_v, size_t length)
-{
-    struct cw_mapped *m = atomic_load_explicit(&f->mapped, memory_order_acquire);
-    return m && cw_mapped_copy(m, offset, v, n_v, length);
 }

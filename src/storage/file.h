@@ -59,12 +59,11 @@ int cw_file_read(struct cw_file *f, uint64_t offset, void *buffer, size_t length
 /* The same into several places, one after the other; at most IOV_MAX of them. */
 int cw_file_readv(struct cw_file *f, uint64_t offset, const struct iovec *v, int n_v, bool nowait,
                   struct cw_error *err) _must_check_;
-/* Whether these bytes, 16 MiB at most, can be copied at once and without the kernel (mapped.h). For a file
- * that is not written to any more, and of content with a checksum, as zeros are read where storage fails
- * meanwhile. What was read before can be copied, if it is in memory still. */
-bool cw_file_resident(struct cw_file *f, uint64_t offset, size_t length);
-/* Copies some of what has just been found resident. False: v is as it was. */
-bool cw_file_copy(struct cw_file *f, uint64_t offset, const struct iovec *v, int n_v, size_t length);
+/* Lends the file's descriptor, which is opened and checked if need be, until cw_file_release. 1: with nowait,
+ * opening the file would wait. *ret_own: to be handed to cw_file_release. */
+int cw_file_acquire(struct cw_file *f, bool nowait, int *ret_fd, bool *ret_own,
+                    struct cw_error *err) _must_check_;
+void cw_file_release(struct cw_file *f, int fd, bool own);
 
 static inline bool cw_stat_same(const struct cw_stat *a, const struct cw_stat *b)
 {

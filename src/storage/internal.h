@@ -13,21 +13,14 @@ struct cw_file {
     atomic_uint_least64_t looked_at;  /* the turn in which it was unchanged, and 1; 0: none */
     atomic_uint_least64_t checked_ns; /* by cw_now_ns: it was unchanged after that */
     /* file.c only, but for path: */
-    atomic_int pins;                    /* CLOSED, or how many reads use fd now */
-    int fd;                             /* valid while pins >= 0 */
-    atomic_uchar recent;                /* used since the clock's hand passed */
-    atomic_uchar no_nowait;             /* the file system does not know RWF_NOWAIT */
-    atomic_uchar no_map;                /* nor can it be mapped */
-    _Atomic(struct cw_mapped *) mapped; /* NULL: not yet */
+    atomic_int pins;        /* CLOSED, or how many reads use fd now */
+    int fd;                 /* valid while pins >= 0 */
+    atomic_uchar recent;    /* used since the clock's hand passed */
+    atomic_uchar no_nowait; /* the file system does not know RWF_NOWAIT */
     char path[];
 };
 
 /* file.c */
-/* A descriptor to read from, to be released; 1: opening the file would wait. *ret_own: it is the caller's
- * alone, for the table is full of files in use. */
-int cw_file_acquire(struct cw_file *f, bool nowait, int *ret_fd, bool *ret_own,
-                    struct cw_error *err) _must_check_;
-void cw_file_release(struct cw_file *f, int fd, bool own);
 /* Another handle of an open file, to compare what has its name now, whatever its change time. Not in the
  * table. The caller frees it, also where this fails. */
 int cw_file_duplicate(const struct cw_file *f, int fd, struct cw_file **ret,

@@ -13,6 +13,7 @@
 #include "storage/file.h"
 
 #include "base/array.h"
+#include "base/clock.h"
 
 /* Linux stamps changes with the time of its last tick, which are 10 ms apart at most (CONFIG_HZ=100): so
  * much, and as much for a tick that is late. */
@@ -28,8 +29,8 @@ int cw_stat(const char *path, struct cw_stat *ret, struct cw_error *err)
     }
     *ret = (struct cw_stat){
         .size = (uint64_t)s.st_size,
-        .mtime_ns = (int64_t)s.st_mtim.tv_sec * 1000000000 + s.st_mtim.tv_nsec,
-        .ctime_ns = (int64_t)s.st_ctim.tv_sec * 1000000000 + s.st_ctim.tv_nsec,
+        .mtime_ns = cw_timespec_ns(&s.st_mtim),
+        .ctime_ns = cw_timespec_ns(&s.st_ctim),
         .is_dir = S_ISDIR(s.st_mode),
     };
     return 0;
@@ -39,7 +40,7 @@ bool cw_settle(int64_t ctime_ns)
 {
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
-    int64_t age = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec - ctime_ns;
+    int64_t age = cw_timespec_ns(&now) - ctime_ns;
     if (age < 0 || age >= SETTLED_NS) /* of the future: another machine's clock, waiting would not help */
         return false;
     nanosleep(&(struct timespec){.tv_nsec = SETTLED_NS - age}, NULL);
