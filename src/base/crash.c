@@ -66,7 +66,7 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static const char *mutation; /* immutable once it is read */
 
-static void read_environment(void)
+static void crash_read_environment(void)
 {
     mutation = getenv("CACHEW_MUTATE");
     for (const char *at = getenv("CACHEW_CRASH"), *colon;
@@ -84,7 +84,7 @@ static void read_environment(void)
 
 void cw_crash_point(const char *name)
 {
-    pthread_once(&once, read_environment);
+    pthread_once(&once, crash_read_environment);
     for (size_t i = 0; i < n_wanted; i++) {
         if (strcmp(name, wanted[i].name) != 0 || atomic_fetch_add(&wanted[i].passed, 1) + 1 != wanted[i].n)
             continue;
@@ -124,7 +124,7 @@ void cw_crash_turn(const atomic_int *over)
 
 bool cw_mutated(const char *name)
 {
-    pthread_once(&once, read_environment);
+    pthread_once(&once, crash_read_environment);
     return mutation && strcmp(name, mutation) == 0;
 }
 

@@ -24,7 +24,7 @@ void cw_conn_resolve_cancel(struct cw_conn *c)
     c->resolving = NULL;
 }
 
-static void on_resolved(uv_getaddrinfo_t *request, int status, struct addrinfo *addresses)
+static void resolving_on_done(uv_getaddrinfo_t *request, int status, struct addrinfo *addresses)
 {
     struct resolving *r = request->data;
     struct cw_conn *c = r->c;
@@ -45,7 +45,7 @@ static void on_resolved(uv_getaddrinfo_t *request, int status, struct addrinfo *
     cw_loop_defer(c->loop, &c->defer);
 }
 
-static int resolve(struct cw_conn *c, struct cw_error *err)
+static int connecting_resolve(struct cw_conn *c, struct cw_error *err)
 {
     const struct addrinfo hints = {
         .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV};
@@ -61,8 +61,8 @@ static int resolve(struct cw_conn *c, struct cw_error *err)
         return cw_error_nomem(err, sizeof(*request), "resolving a host");
     request->c = c;
     request->request.data = request;
-    r = uv_getaddrinfo(cw_loop_uv(c->loop), &request->request, on_resolved, c->address.host, c->address.port,
-                       &hints);
+    r = uv_getaddrinfo(cw_loop_uv(c->loop), &request->request, resolving_on_done, c->address.host,
+                       c->address.port, &hints);
     if (r < 0) {
         free(request);
         return r == UV_ENOMEM ? cw_error_nomem(err, 0, "resolving a host")
@@ -73,14 +73,14 @@ static int resolve(struct cw_conn *c, struct cw_error *err)
     return 0;
 }
 
-static void not_connected(struct cw_conn *c, int errnum)
+static void connecting_fail(struct cw_conn *c, int errnum)
 {
     struct cw_error err = {0};
     cw_error_errno(&err, CW_E_SERVICE, errnum, "can't connect");
     cw_conn_die(c, &err);
 }
 
-static int begin_connecting(struct cw_conn *c)
+static int connecting_begin(struct cw_conn *c)
 {
     struct sockaddr_un name;
     if (c->address.local) {
@@ -100,14 +100,14 @@ void cw_conn_try_addresses(struct cw_conn *c)
     struct cw_error err = {0};
     int fd;
     do
-        fd = begin_connecting(c);
+        fd = connecting_begin(c);
     while (fd < 0 && c->next_address);
     if (fd == -EAGAIN && c->address.local) {
         cw_timer_start(c->timer, RETRY_NS, 0);
         return;
     }
     if (fd < 0) {
-        not_connected(c, -fd);
+        connecting_fail(c, -fd);
         return;
     }
     uint64_t now = cw_loop_now_ms(c->loop), left_ms = c->deadline_ms > now ? c->deadline_ms - now : 0,
@@ -124,7 +124,7 @@ void cw_conn_try_addresses(struct cw_conn *c)
 }
 
 /* This address does not answer, or refuses. */
-static void leave_address(struct cw_conn *c)
+static void connecting_leave_address(struct cw_conn *c)
 {
     c->watch = cw_watch_free(c->watch);
     if (c->fd >= 0)
@@ -134,7 +134,7 @@ static void leave_address(struct cw_conn *c)
 
 void cw_conn_next_address(struct cw_conn *c)
 {
-    leave_address(c);
+    connecting_leave_address(c);
     cw_conn_try_addresses(c);
 }
 
@@ -147,11 +147,11 @@ void cw_conn_connected(struct cw_conn *c)
             cw_conn_die(c, &err);
         return;
     }
-    leave_address(c);
+    connecting_leave_address(c);
     if (c->next_address)
         cw_conn_try_addresses(c);
     else
-        not_connected(c, -r);
+        connecting_fail(c, -r);
 }
 
 int cw_conn_connect(struct cw_loop *l, const char *address, const struct cw_conn_options *o,
@@ -170,7 +170,7 @@ int cw_conn_connect(struct cw_loop *l, const char *address, const struct cw_conn
     r = cw_address_parse(address, &c->address, err);
     c->local = c->address.local;
     if (r >= 0)
-        r = resolve(c, err);
+        r = connecting_resolve(c, err);
     if (r < 0) {
         cw_conn_drop(c);
         return r;

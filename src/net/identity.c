@@ -10,7 +10,7 @@
 
 #include "net/conn.h"
 
-static bool boot_id(char ret[37])
+static bool identity_boot_id(char ret[37])
 {
     int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
     ssize_t n = fd < 0 ? -1 : read(fd, ret, 36);
@@ -24,7 +24,7 @@ void cw_host_identity(char ret[80])
 {
     char boot[37];
     struct stat st;
-    if (boot_id(boot) && stat("/proc/self/ns/net", &st) == 0) {
+    if (identity_boot_id(boot) && stat("/proc/self/ns/net", &st) == 0) {
         snprintf(ret, 80, "%s-%" PRIu64, boot, (uint64_t)st.st_ino);
         return;
     }

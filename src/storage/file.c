@@ -74,19 +74,19 @@ struct cw_file *cw_file_free(struct cw_file *f)
     return NULL;
 }
 
-static void before_fork(void)
+static void table_before_fork(void)
 {
     pthread_mutex_lock(&table.mutex);
 }
 
-static void in_parent(void)
+static void table_in_parent(void)
 {
     pthread_mutex_unlock(&table.mutex);
 }
 
 /* A child would hold the space of files that are removed for as long as it lives. What it reads itself is
  * opened again. */
-static void in_child(void)
+static void table_in_child(void)
 {
     for (unsigned i = 0; i < MAX_OPEN; i++) {
         struct cw_file *f = table.open[i];
@@ -106,7 +106,7 @@ static unsigned table_limit(void)
     if (!table.limit) {
         struct rlimit r;
         /* fails without memory: then a child has what it had */
-        (void)pthread_atfork(before_fork, in_parent, in_child);
+        (void)pthread_atfork(table_before_fork, table_in_parent, table_in_child);
         table.limit = MAX_OPEN;
         if (getrlimit(RLIMIT_NOFILE, &r) == 0 && r.rlim_cur != RLIM_INFINITY)
             table.limit = (unsigned)CW_MIN((rlim_t)MAX_OPEN, CW_MAX(r.rlim_cur / 4, (rlim_t)4));
@@ -143,7 +143,7 @@ static bool table_make_room(void)
 
 /* With nowait only what the kernel's name cache answers at once; EAGAIN else. Not blocking: what took the
  * place of a file may be a pipe. */
-static int open_path(const char *path, bool nowait)
+static int file_open_path(const char *path, bool nowait)
 {
     if (nowait) {
         struct open_how how = {.flags = O_RDONLY | O_NONBLOCK | O_CLOEXEC, .resolve = RESOLVE_CACHED};
@@ -171,7 +171,7 @@ static int file_open(struct cw_file *f, bool nowait, int *ret_fd, struct cw_erro
 {
     int fd;
     do {
-        fd = open_path(f->path, nowait);
+        fd = file_open_path(f->path, nowait);
     } while (fd < 0 && (errno == EINTR || ((errno == EMFILE || errno == ENFILE) && table_make_room())));
     if (fd < 0) {
         int e = errno;
@@ -191,7 +191,7 @@ static int file_open(struct cw_file *f, bool nowait, int *ret_fd, struct cw_erro
     return 0;
 }
 
-static bool pin(struct cw_file *f)
+static bool file_pin(struct cw_file *f)
 {
     int n = atomic_load(&f->pins);
     while (n != CLOSED)
@@ -206,7 +206,7 @@ static bool pin(struct cw_file *f)
 int cw_file_acquire(struct cw_file *f, bool nowait, int *ret_fd, bool *ret_own, struct cw_error *err)
 {
     *ret_own = false;
-    if (pin(f)) {
+    if (file_pin(f)) {
         *ret_fd = f->fd;
         return 0;
     }
@@ -215,7 +215,7 @@ int cw_file_acquire(struct cw_file *f, bool nowait, int *ret_fd, bool *ret_own, 
     if (r != 0)
         return r;
     CW_WITH (&table.mutex) {
-        if (pin(f)) { /* another thread was quicker */
+        if (file_pin(f)) { /* another thread was quicker */
             stale = fd;
             fd = f->fd;
         } else {
@@ -242,8 +242,8 @@ int cw_file_acquire(struct cw_file *f, bool nowait, int *ret_fd, bool *ret_own, 
 }
 
 /* 1: the bytes are not all in memory, or the file system can't tell. */
-static int read_nowait(struct cw_file *f, int fd, uint64_t offset, const struct iovec *v, int n_v,
-                       size_t length)
+static int file_read_nowait(struct cw_file *f, int fd, uint64_t offset, const struct iovec *v, int n_v,
+                            size_t length)
 {
     ssize_t n;
     do {
@@ -256,20 +256,20 @@ static int read_nowait(struct cw_file *f, int fd, uint64_t offset, const struct 
 
 /* What is left of v behind its first `done` bytes, at least one: where the first of them is, and how many lie
  * there. */
-static struct iovec rest_of(const struct iovec *v, size_t done)
+static struct iovec iovec_rest(const struct iovec *v, size_t done)
 {
     for (; done >= v->iov_len; v++)
         done -= v->iov_len;
     return (struct iovec){.iov_base = (uint8_t *)v->iov_base + done, .iov_len = v->iov_len - done};
 }
 
-static int read_wait(struct cw_file *f, int fd, uint64_t offset, const struct iovec *v, int n_v,
-                     size_t length, struct cw_error *err)
+static int file_read_wait(struct cw_file *f, int fd, uint64_t offset, const struct iovec *v, int n_v,
+                          size_t length, struct cw_error *err)
 {
     if (length > ADVISE_BYTES)
         (void)posix_fadvise(fd, (off_t)offset, (off_t)length, POSIX_FADV_WILLNEED);
     for (size_t done = 0; done < length;) {
-        struct iovec rest = done ? rest_of(v, done) : (struct iovec){0};
+        struct iovec rest = done ? iovec_rest(v, done) : (struct iovec){0};
         ssize_t n = done ? pread(fd, rest.iov_base, rest.iov_len, (off_t)(offset + done))
                          : preadv(fd, v, n_v, (off_t)offset);
         if (n > 0) {
@@ -324,7 +324,8 @@ int cw_file_readv(struct cw_file *f, uint64_t offset, const struct iovec *v, int
     int r = cw_file_acquire(f, nowait, &fd, &own, err);
     if (r != 0)
         return r;
-    r = nowait ? read_nowait(f, fd, offset, v, n_v, length) : read_wait(f, fd, offset, v, n_v, length, err);
+    r = nowait ? file_read_nowait(f, fd, offset, v, n_v, length)
+               : file_read_wait(f, fd, offset, v, n_v, length, err);
     cw_file_release(f, fd, own);
     return r;
 }

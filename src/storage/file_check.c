@@ -37,8 +37,8 @@ bool cw_file_unchanged(struct cw_file *f, uint64_t turn, bool strictly)
     return true;
 }
 
-static int other_time(const struct cw_file *f, const char *what, int64_t was_ns, const struct timespec *is,
-                      struct cw_error *err)
+static int check_other_time(const struct cw_file *f, const char *what, int64_t was_ns,
+                            const struct timespec *is, struct cw_error *err)
 {
     return cw_error_set(
         err, CW_E_DATA,
@@ -48,7 +48,7 @@ static int other_time(const struct cw_file *f, const char *what, int64_t was_ns,
 
 /* A file with another change time. One thread at a time: who waits for it wants the same file to be read,
  * mostly. */
-static int compare(struct cw_file *f, int fd, struct cw_error *err)
+static int check_content(struct cw_file *f, int fd, struct cw_error *err)
 {
     static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
     struct cw_file *again = NULL;
@@ -93,13 +93,13 @@ int cw_file_check_fd(struct cw_file *f, int fd, bool nowait, struct cw_error *er
                          "%s: changed since it was indexed: its size was %" PRIu64 " and is %" PRIu64,
                          f->path, f->was.size, (uint64_t)s.st_size);
     else if (cw_timespec_ns(&s.st_mtim) != f->was.mtime_ns)
-        r = other_time(f, "modification time", f->was.mtime_ns, &s.st_mtim, err);
+        r = check_other_time(f, "modification time", f->was.mtime_ns, &s.st_mtim, err);
     else if (f->was.ctime_ns != CW_ANY_TIME &&
              cw_timespec_ns(&s.st_ctim) != atomic_load_explicit(&f->ctime_ns, memory_order_relaxed))
-        r = !f->same ? other_time(f, "change time (ctime: of content, name or permissions)", f->was.ctime_ns,
-                                  &s.st_ctim, err)
+        r = !f->same ? check_other_time(f, "change time (ctime: of content, name or permissions)",
+                                        f->was.ctime_ns, &s.st_ctim, err)
             : nowait ? 1
-                     : compare(f, fd, err);
+                     : check_content(f, fd, err);
     if (r < 0)
         cw_error_file(err, f->path);
     return r;

@@ -6,7 +6,7 @@
 
 #include "storage/file.h"
 
-static bool below(const char *path, const char *root)
+static bool root_contains(const char *path, const char *root)
 {
     char real[PATH_MAX];
     if (!realpath(root, real))
@@ -17,7 +17,7 @@ static bool below(const char *path, const char *root)
 }
 
 /* Where a path leads; of one that leads nowhere, the part that is there. */
-static bool resolve(const char *path, char real[PATH_MAX])
+static bool root_resolve(const char *path, char real[PATH_MAX])
 {
     char part[PATH_MAX];
     size_t n = strlen(path);
@@ -38,9 +38,9 @@ static bool resolve(const char *path, char real[PATH_MAX])
 int cw_path_check(const char *path, const char *const *roots, size_t n_roots, struct cw_error *err)
 {
     char real[PATH_MAX], list[300] = "";
-    bool may = n_roots == 0, there = !may && resolve(path, real);
+    bool may = n_roots == 0, there = !may && root_resolve(path, real);
     for (size_t i = 0; i < n_roots && there && !may; i++)
-        may = below(real, roots[i]);
+        may = root_contains(real, roots[i]);
     if (may)
         return 0;
     for (size_t i = 0, at = 0; i < n_roots && at < sizeof(list); i++)
