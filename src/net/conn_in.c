@@ -409,7 +409,7 @@ void cw_conn_receive(struct cw_conn *c)
         if (r == -EAGAIN || r == -EWOULDBLOCK)
             break;
         if (r > 0)
-            c->heard_ms = cw_loop_now_ms(c->loop);
+            c->at_ms.heard = cw_loop_now_ms(c->loop);
         got = r > 0 ? (size_t)r : 0;
         if (err.status) {
             if (cw_conn_listens(c))
@@ -422,7 +422,8 @@ void cw_conn_receive(struct cw_conn *c)
     }
     if (c->state == CONN_CLOSING && !c->in.ended)
         in_discard(c);
-    c->in.more = c->tls && !c->broken && c->state != CONN_DEAD && !c->in.ended && cw_tls_pending(c->tls);
+    c->in.more = c->tls && c->tls_state != TLS_BROKEN && c->state != CONN_DEAD && !c->in.ended &&
+                 cw_tls_pending(c->tls);
     if (c->in.more)
         cw_loop_defer(c->loop, &c->defer);
 }

@@ -103,7 +103,7 @@ static int out_check_limit(struct cw_conn *c, size_t size, struct cw_error *err)
     size += sizeof(struct cw_out_frame);
     if (!limit || cw_conn_queued(c) + size <= limit)
         return 0;
-    if (!c->opening)
+    if (c->owner != OWNER_OPENING)
         cw_conn_push(c);
     if (c->state == CONN_DEAD || cw_conn_queued(c) + size <= limit)
         return c->state == CONN_DEAD ? cw_error_set(err, CW_E_SERVICE, "%s: the connection is over", c->peer)
@@ -125,7 +125,7 @@ static void out_enqueue(struct cw_conn *c, struct cw_out_frame *f)
     c->out.tail = &f->next;
     c->out.queued += f->size;
     c->out.n_frames++;
-    if (c->out.queued >= EAGER_BYTES && !c->out.blocked && !c->opening)
+    if (c->out.queued >= EAGER_BYTES && !c->out.blocked && c->owner != OWNER_OPENING)
         cw_conn_push(c);
     if (!c->out.blocked || c->out.done)
         cw_loop_defer(c->loop, &c->defer);
@@ -251,7 +251,7 @@ void cw_conn_push(struct cw_conn *c)
 {
     struct cw_conn_out *o = &c->out;
     o->blocked = false;
-    if (c->broken)
+    if (c->tls_state == TLS_BROKEN)
         return;
     out_note_state(c);
     for (size_t pushed = 0; o->head && pushed < PUSH_BYTES;) {
@@ -265,7 +265,7 @@ void cw_conn_push(struct cw_conn *c)
             cw_conn_broke(c, (int)-r);
             return;
         }
-        c->said_ms = cw_loop_now_ms(c->loop);
+        c->at_ms.sent = cw_loop_now_ms(c->loop);
         pushed += CW_MAX((size_t)r, queued - o->queued);
     }
     out_note_state(c);
@@ -283,13 +283,13 @@ void cw_conn_flush(struct cw_conn *c)
     frames_release(&done);
     if (c->state == CONN_DEAD)
         return;
-    if (o->head && !o->blocked && !c->broken)
+    if (o->head && !o->blocked && c->tls_state != TLS_BROKEN)
         cw_loop_defer(c->loop, &c->defer);
     if (something && !o->head && c->state == CONN_OPEN && c->ops->drained)
         c->ops->drained(c->user, c);
-    if (c->state == CONN_CLOSING && (!o->head || c->broken) && !o->shut) {
+    if (c->state == CONN_CLOSING && (!o->head || c->tls_state == TLS_BROKEN) && !o->shut) {
         o->shut = true;
-        if (c->tls && !c->broken)
+        if (c->tls && c->tls_state != TLS_BROKEN)
             cw_tls_end(c->tls);
         (void)shutdown(c->fd, SHUT_WR);
         if (c->in.ended)

@@ -97,11 +97,11 @@ struct cw_conn_setup *cw_conn_setup_unref(struct cw_conn_setup *s)
     return NULL;
 }
 
-int cw_conn_say_hello(struct cw_conn *c, struct cw_error *err)
+int cw_conn_send_hello(struct cw_conn *c, struct cw_error *err)
 {
     Cachew__Envelope e = {CW_MESSAGE(envelope), .id = CW_CONN_OWN_ID | ++c->last_id,
                           .of_case = CACHEW__ENVELOPE__OF_HELLO, .hello = c->setup->hello};
-    return cw_conn_queue(c, &e, NULL, 0, NULL, NULL, NULL, 0, err);
+    return cw_conn_queue_message(c, &e, err);
 }
 
 /* ---- what the other side says ---- */
@@ -160,7 +160,7 @@ static int shake_send_welcome(struct cw_conn *c, const Cachew__Envelope *m, stru
             both[w.n_capabilities++] = ours->capabilities[i];
     Cachew__Envelope e = {CW_MESSAGE(envelope), .re = m->id, .of_case = CACHEW__ENVELOPE__OF_WELCOME,
                           .welcome = &w};
-    return cw_conn_queue(c, &e, NULL, 0, NULL, NULL, NULL, 0, err);
+    return cw_conn_queue_message(c, &e, err);
 }
 
 /* The owner has a look at the peer. What it sends follows a Welcome, so that is queued before; nothing goes
@@ -170,19 +170,18 @@ static int shake_open(struct cw_conn *c, const Cachew__Envelope *m, struct cw_er
     uint64_t now = cw_loop_now_ms(c->loop);
     int r = 0;
     c->state = CONN_OPEN;
-    c->heard_ms = now;
+    c->at_ms.heard = now;
     c->packs = c->setup->pack && !c->local && cw_conn_has(c, CW_PACK_CAPABILITY);
-    c->opening = true;
+    c->owner = OWNER_OPENING;
     if (c->ops->open)
         r = c->ops->open(c->user, c, m, err);
-    c->opening = false;
+    c->owner = r < 0 ? OWNER_NONE : OWNER_OPEN;
     if (r < 0) {
         if (c->state == CONN_OPEN)
             c->state = CONN_SHAKING;
         cw_conn_out_clear(c);
         return r;
     }
-    c->opened = true;
     if (c->state == CONN_OPEN)
         cw_conn_call_at(c, now + c->setup->timeout_ms / 3);
     return 0;
@@ -194,7 +193,7 @@ static int shake_accepted(struct cw_conn *c, const Cachew__Envelope *m, struct c
         return cw_error_set(err, CW_E_SERVICE, "the first message is of kind %d, expected Hello",
                             (int)m->of_case);
     c->hello_id = m->id;
-    if (c->plain)
+    if (c->tls_state == TLS_PLAIN)
         return cw_error_value(err, CW_E_SERVICE, "tls", "", "",
                               "TLS is expected here (--tls-ca FILE, tls_ca= in Python)");
     int r = hello_check(c, m->hello, err);

@@ -71,7 +71,7 @@ static bool listener_make_room(struct cw_listener *l)
     if (!full && l->n_waiting < CW_MIN(quarter, (rlim_t)MAX_WAITING))
         return true;
     struct cw_conn *c = CW_CONTAINER(l->waiting.next, struct cw_conn, waiting);
-    if (cw_list_empty(&l->waiting) || cw_loop_now_ms(l->loop) - c->since_ms < MIN_WAITED_MS)
+    if (cw_list_empty(&l->waiting) || cw_loop_now_ms(l->loop) - c->at_ms.since < MIN_WAITED_MS)
         return false;
     cw_error_set(&err, CW_E_SERVICE, "%u connections have asked for nothing: the oldest makes room",
                  l->n_waiting);
@@ -187,7 +187,7 @@ struct cw_listener *cw_listener_free(struct cw_listener *l)
     while (!cw_list_empty(&l->waiting)) {
         struct cw_conn *c = CW_CONTAINER(l->waiting.next, struct cw_conn, waiting);
         cw_listener_forget(c);
-        if (c->opened)
+        if (c->owner == OWNER_OPEN)
             continue;
         cw_conn_set_user(c, &nobody, NULL);
         cw_conn_die(c, NULL);
