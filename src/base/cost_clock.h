@@ -50,7 +50,6 @@ void cw_cost_operator(const char *name, size_t rows);
 #else
 static inline void cw_cost_model(const char *text)
 {
-    (void)text;
 }
 
 static inline bool cw_cost_modelled(void)
@@ -85,16 +84,13 @@ static inline uint64_t cw_cost_patience_ns(uint64_t ns)
 
 static inline void cw_cost_wait(uint64_t ns)
 {
-    (void)ns;
 }
 
 static inline void cw_cost_compute(uint64_t ns)
 {
-    (void)ns;
 }
 
 static inline void cw_cost_operator(const char *name, size_t rows)
 {
-    (void)name, (void)rows;
 }
 #endif

@@ -41,13 +41,30 @@ int cw_error_value(struct cw_error *err, int status, const char *attribute, cons
     return status;
 }
 
+static void error_append_errno(struct cw_error *err, int errnum)
+{
+    char text[128];
+    size_t n = strlen(err->message);
+    snprintf(err->message + n, sizeof(err->message) - n, ": %s", strerror_r(errnum, text, sizeof(text)));
+}
+
 int cw_error_errno(struct cw_error *err, int status, int errnum, const char *fmt, ...)
 {
     if (err) {
-        char text[128];
         CW_FORMAT(err->message, fmt);
-        size_t n = strlen(err->message);
-        snprintf(err->message + n, sizeof(err->message) - n, ": %s", strerror_r(errnum, text, sizeof(text)));
+        error_append_errno(err, errnum);
+        error_finish(err, status);
+    }
+    return status;
+}
+
+int cw_error_at_file(struct cw_error *err, int status, const char *file, int errnum, const char *fmt, ...)
+{
+    cw_error_file(err, file);
+    if (err) {
+        CW_FORMAT(err->message, fmt);
+        if (errnum)
+            error_append_errno(err, errnum);
         error_finish(err, status);
     }
     return status;

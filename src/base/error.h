@@ -42,6 +42,9 @@ int cw_error_value(struct cw_error *err, int status, const char *attribute, cons
                    const char *expected, const char *fmt, ...) _printf_(6, 7);
 /* As cw_error_set, with strerror(errnum) appended. */
 int cw_error_errno(struct cw_error *err, int status, int errnum, const char *fmt, ...) _printf_(4, 5);
+/* An error about a file, which becomes a fact too. errnum: as for cw_error_errno; 0: no text is appended. */
+int cw_error_at_file(struct cw_error *err, int status, const char *file, int errnum, const char *fmt, ...)
+    _printf_(5, 6);
 /* bytes: 0 where they are not known. */
 int cw_error_nomem(struct cw_error *err, size_t bytes, const char *what);
 /* The error is `why`; returns its status. */

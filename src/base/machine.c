@@ -11,7 +11,7 @@
 
 #include "base/macro.h"
 
-static int proc_read_line(const char *path, char *buf, size_t size)
+int cw_read_line(const char *path, char *buf, size_t size)
 {
     FILE *f = fopen(path, "re");
     if (!f)
@@ -69,33 +69,38 @@ static uint64_t cgroup_least(const char *mount, const char *controller, const ch
     return least;
 }
 
+/* Reads the first line of a file of a cgroup. */
+static int cgroup_read_line(const char *dir, const char *file, char line[128])
+{
+    char path[8500];
+    snprintf(path, sizeof(path), "%s/%s", dir, file);
+    return cw_read_line(path, line, 128);
+}
+
+/* Returns the number in a file; UINT64_MAX: there is none. */
 static uint64_t cgroup_number(const char *dir, const char *file)
 {
-    char path[8500], line[128];
+    char line[128];
     uint64_t v;
-    snprintf(path, sizeof(path), "%s/%s", dir, file);
-    return proc_read_line(path, line, sizeof(line)) == 0 && sscanf(line, "%" SCNu64, &v) == 1 ? v
-                                                                                              : UINT64_MAX;
+    return cgroup_read_line(dir, file, line) == 0 && sscanf(line, "%" SCNu64, &v) == 1 ? v : UINT64_MAX;
 }
 
 /* In thousandths of a CPU. */
 static uint64_t cgroup_cpu_max(const char *dir, const char *file)
 {
-    char path[8500], line[128];
+    char line[128];
     uint64_t quota, period;
-    snprintf(path, sizeof(path), "%s/%s", dir, file);
-    if (proc_read_line(path, line, sizeof(line)) < 0 ||
-        sscanf(line, "%" SCNu64 " %" SCNu64, &quota, &period) != 2 || !period)
+    if (cgroup_read_line(dir, file, line) < 0 || sscanf(line, "%" SCNu64 " %" SCNu64, &quota, &period) != 2 ||
+        !period)
         return UINT64_MAX;
     return quota * 1000 / period;
 }
 
 static uint64_t cgroup_cfs(const char *dir, const char *file)
 {
-    char path[8500], line[128];
+    char line[128];
     int64_t quota;
-    snprintf(path, sizeof(path), "%s/%s", dir, file);
-    if (proc_read_line(path, line, sizeof(line)) < 0 || sscanf(line, "%" SCNi64, &quota) != 1 || quota <= 0)
+    if (cgroup_read_line(dir, file, line) < 0 || sscanf(line, "%" SCNi64, &quota) != 1 || quota <= 0)
         return UINT64_MAX;
     uint64_t period = cgroup_number(dir, "cpu.cfs_period_us");
     return period && period != UINT64_MAX ? (uint64_t)quota * 1000 / period : UINT64_MAX;
@@ -162,15 +167,7 @@ uint64_t cw_memory_available(void)
 
 uint64_t cw_peak_rss(void)
 {
-    char line[256];
-    uint64_t kib = 0;
-    FILE *f = fopen("/proc/self/status", "re");
-    while (f && fgets(line, sizeof(line), f))
-        if (sscanf(line, "VmHWM: %" SCNu64, &kib) == 1)
-            break;
-    if (f)
-        fclose(f);
-    return kib * 1024;
+    return proc_number("/proc/self/status", "VmHWM:") * 1024;
 }
 
 uint64_t cw_run_delay_ns(void)
@@ -180,7 +177,7 @@ uint64_t cw_run_delay_ns(void)
     DIR *d = opendir("/proc/self/task");
     for (struct dirent *e; d && (e = readdir(d));) {
         snprintf(path, sizeof(path), "/proc/self/task/%s/schedstat", e->d_name);
-        if (e->d_name[0] != '.' && proc_read_line(path, line, sizeof(line)) == 0 &&
+        if (e->d_name[0] != '.' && cw_read_line(path, line, sizeof(line)) == 0 &&
             sscanf(line, "%*u %" SCNu64, &delay_ns) == 1)
             sum += delay_ns;
     }
@@ -193,7 +190,7 @@ uint64_t cw_thread_delay_ns(void)
 {
     char line[128];
     uint64_t delay_ns;
-    return proc_read_line("/proc/thread-self/schedstat", line, sizeof(line)) == 0 &&
+    return cw_read_line("/proc/thread-self/schedstat", line, sizeof(line)) == 0 &&
                    sscanf(line, "%*u %" SCNu64, &delay_ns) == 1
                ? delay_ns
                : 0;
@@ -204,7 +201,7 @@ double cw_process_age(void)
     char line[2048];
     unsigned long long start;
     struct timespec now;
-    if (proc_read_line("/proc/self/stat", line, sizeof(line)) < 0)
+    if (cw_read_line("/proc/self/stat", line, sizeof(line)) < 0)
         return 0;
     char *p = strrchr(line, ')'); /* the name may hold anything */
     if (!p ||

@@ -3,6 +3,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Reads the first line of a small file, as those of /proc and cgroups are. -1: it can't be read. */
+int cw_read_line(const char *path, char *buf, size_t size);
 /* Whole CPUs, at least 1. */
 unsigned cw_cpu_budget(void);
 /* Bytes that the cgroup or the machine has. */

@@ -45,7 +45,7 @@ static inline uint32_t network_add_scaled(uint32_t a, uint32_t hash, uint32_t n)
     return sum >= n ? sum - n : sum;
 }
 
-static inline __attribute__((always_inline)) void network_rounds(const struct cw_permutation *p,
+__attribute__((always_inline)) static inline void network_rounds(const struct cw_permutation *p,
                                                                  uint32_t *row, uint32_t *column)
 {
     uint32_t rows = (uint32_t)p->rows, columns = (uint32_t)p->columns;

@@ -71,8 +71,7 @@ int cw_trace_open(const char *path, const char *process, uint64_t limit, struct 
     if (t->fd < 0) {
         int e = errno;
         free(t);
-        cw_error_file(err, path);
-        return cw_error_errno(err, CW_E_OPTION, e, "--trace: can't open %s", path);
+        return cw_error_at_file(err, CW_E_OPTION, path, e, "--trace: can't open %s", path);
     }
     t->pid = (int)getpid();
     t->limit = limit;

@@ -34,11 +34,10 @@ static int root_open(const char *dir, struct cw_error *err)
     int e = fd < 0 ? errno : 0;
     if (fd >= 0 && fstatat(fd, CW_CACHE_LOCK, &st, AT_SYMLINK_NOFOLLOW) == 0)
         return CW_STEAL_FD(fd);
-    cw_error_file(err, dir);
     return e && e != ENOENT && e != ENOTDIR
-               ? cw_error_errno(err, CW_E_IO, e, "%s: can't be opened", dir)
-               : cw_error_set(err, CW_E_OPTION, "%s is no cache: expected a directory that --cache-dir named",
-                              dir);
+               ? cw_error_at_file(err, CW_E_IO, dir, e, "%s: can't be opened", dir)
+               : cw_error_at_file(err, CW_E_OPTION, dir, 0,
+                                  "%s is no cache: expected a directory that --cache-dir named", dir);
 }
 
 /* Adds what the table of a segment says. */

@@ -49,6 +49,14 @@ static enum column_kind column_kind_of(const struct cw_type *type)
 
 /* ---- requests ---- */
 
+/* Writes the words of column k. */
+static void request_put_words(uint8_t *to, unsigned k, uint64_t kind, size_t data, size_t table, size_t item)
+{
+    const uint64_t words[COLUMN] = {
+        [COLUMN_KIND] = kind, [COLUMN_DATA] = data, [COLUMN_TABLE] = table, [COLUMN_ITEM] = item};
+    memcpy(to + (HEAD + (size_t)k * COLUMN) * sizeof(uint64_t), words, sizeof(words));
+}
+
 /* Both measures (to NULL) and writes, so that the two can't differ. Returns the bytes. */
 static size_t request_put_column(const struct cw_exchange_request *q, unsigned k, size_t at, uint8_t *to)
 {
@@ -89,11 +97,7 @@ static size_t request_put_column(const struct cw_exchange_request *q, unsigned k
     if (to && kind == KIND_BYTES)
         entries[q->n] = at - data;
     if (to) {
-        uint64_t *words = (uint64_t *)(void *)to + HEAD + (size_t)k * COLUMN;
-        words[COLUMN_KIND] = kind;
-        words[COLUMN_DATA] = data;
-        words[COLUMN_TABLE] = table;
-        words[COLUMN_ITEM] = item;
+        request_put_words(to, k, kind, data, table, item);
     }
     return at;
 }
@@ -106,12 +110,11 @@ static size_t request_put(const struct cw_exchange_request *q, uint8_t *to)
     if (q->check)
         check = exchange_place(&at, q->n);
     if (to) {
-        uint64_t *head = (uint64_t *)(void *)to;
-        memset(head, 0, HEAD * sizeof(*head));
-        head[REQUEST_ROWS] = q->n;
-        head[REQUEST_COLUMNS] = q->n_columns;
-        head[REQUEST_KEYS] = keys;
-        head[REQUEST_CHECK] = check;
+        const uint64_t head[HEAD] = {[REQUEST_ROWS] = q->n,
+                                     [REQUEST_COLUMNS] = q->n_columns,
+                                     [REQUEST_KEYS] = keys,
+                                     [REQUEST_CHECK] = check};
+        memcpy(to, head, sizeof(head));
         if (q->keys)
             memcpy(to + keys, q->keys, 2 * q->n * sizeof(uint64_t));
         if (q->check)
@@ -138,12 +141,11 @@ static size_t request_put_whole(const struct cw_exchange_whole *columns, unsigne
     size_t at = (HEAD + (size_t)n_columns * COLUMN) * sizeof(uint64_t),
            key_at = exchange_place(&at, 2 * sizeof(uint64_t)), check_at = exchange_place(&at, 1);
     if (to) {
-        uint64_t *head = (uint64_t *)(void *)to;
-        memset(head, 0, HEAD * sizeof(*head));
-        head[REQUEST_ROWS] = n;
-        head[REQUEST_COLUMNS] = n_columns;
-        head[REQUEST_KEYS] = key_at;
-        head[REQUEST_CHECK] = check_at;
+        const uint64_t head[HEAD] = {[REQUEST_ROWS] = n,
+                                     [REQUEST_COLUMNS] = n_columns,
+                                     [REQUEST_KEYS] = key_at,
+                                     [REQUEST_CHECK] = check_at};
+        memcpy(to, head, sizeof(head));
         memcpy(to + key_at, keys, 2 * sizeof(uint64_t));
         to[check_at] = check;
     }
@@ -153,12 +155,8 @@ static size_t request_put_whole(const struct cw_exchange_whole *columns, unsigne
                table = exchange_place(&at, entries * sizeof(uint64_t)), data = exchange_place(&at, c->size);
         if (!to)
             continue;
-        uint64_t *words = (uint64_t *)(void *)to + HEAD + (size_t)k * COLUMN,
-                 *entry = (uint64_t *)(void *)(to + table);
-        words[COLUMN_KIND] = c->dtype == CW_BYTES ? KIND_BYTES : KIND_WHOLE;
-        words[COLUMN_DATA] = data;
-        words[COLUMN_TABLE] = table;
-        words[COLUMN_ITEM] = 0;
+        uint64_t *entry = (uint64_t *)(void *)(to + table);
+        request_put_words(to, k, c->dtype == CW_BYTES ? KIND_BYTES : KIND_WHOLE, data, table, 0);
         if (c->dtype == CW_BYTES) {
             entry[0] = 0;
             for (size_t i = 0; i < n; i++)
@@ -192,12 +190,11 @@ size_t cw_exchange_pull_size(void)
 
 void cw_exchange_pull_write(const struct cw_exchange_pull *q, uint8_t *to)
 {
-    uint64_t *head = (uint64_t *)(void *)to;
-    memset(head, 0, HEAD * sizeof(*head));
-    head[REQUEST_ROWS] = q->n;
-    head[REQUEST_FROM] = q->from;
-    head[REQUEST_LEAST] = q->least;
-    head[REQUEST_KEEP] = q->keep;
+    const uint64_t head[HEAD] = {[REQUEST_ROWS] = q->n,
+                                 [REQUEST_FROM] = q->from,
+                                 [REQUEST_LEAST] = q->least,
+                                 [REQUEST_KEEP] = q->keep};
+    memcpy(to, head, sizeof(head));
 }
 
 /* ---- answers ---- */
@@ -241,6 +238,17 @@ bool cw_exchange_read(const uint8_t *data, size_t size, size_t n_requested, unsi
     if (ret->n > UINT32_MAX)
         return false;
     return counted || ret->n == n_requested;
+}
+
+/* Sets the dims of a tensor of ret->ndim dimensions. Returns whether they are those of the type. */
+static bool answer_set_dims(const struct cw_type *type, const uint64_t *dims, struct cw_tensor *ret)
+{
+    for (int d = 0; d < ret->ndim; d++) {
+        ret->dims[d] = (int64_t)dims[d];
+        if (type->ndim >= 0 && type->dims[d] != CW_VARIES && type->dims[d] != ret->dims[d])
+            return false;
+    }
+    return true;
 }
 
 /* Bytes of values with these dims, each checked against the type's. */
@@ -290,11 +298,8 @@ bool cw_exchange_row(const struct cw_exchange_answer *a, unsigned k, const struc
         !answer_within(a->size, entry[0], ret->size, 1))
         return false;
     ret->ndim = (int)entry[1];
-    for (int d = 0; d < ret->ndim; d++) {
-        ret->dims[d] = (int64_t)entry[2 + d];
-        if (type->ndim >= 0 && type->dims[d] != CW_VARIES && type->dims[d] != ret->dims[d])
-            return false;
-    }
+    if (!answer_set_dims(type, entry + 2, ret))
+        return false;
     ret->data = (void *)(a->data + entry[0]);
     return true;
 }
@@ -337,11 +342,8 @@ bool cw_exchange_column_whole(const struct cw_exchange_answer *a, unsigned k, co
     ret->ndim = (int)entry[0] - 1;
     if (entry[0] < 1 || (type->ndim >= 0 && ret->ndim != type->ndim))
         return false;
-    for (int d = 0; d < ret->ndim; d++) {
-        ret->dims[d] = (int64_t)entry[2 + d];
-        if (type->ndim >= 0 && type->dims[d] != CW_VARIES && type->dims[d] != ret->dims[d])
-            return false;
-    }
+    if (!answer_set_dims(type, entry + 2, ret))
+        return false;
     ret->data = (void *)(a->data + words[COLUMN_DATA]);
     return entry[0] >= 1 && entry[1] == a->n;
 }

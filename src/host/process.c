@@ -175,12 +175,11 @@ int cw_host_start(const char *python, const char *program, struct cw_host **ret,
     fd_close(theirs[4]);
     if (r >= 0)
         (void)fcntl(h->output, F_SETFL, O_NONBLOCK);
-    if (r < 0) {
+    if (r < 0)
         cw_host_free(h);
-        return r;
-    }
-    *ret = h;
-    return 0;
+    else
+        *ret = h;
+    return r;
 }
 
 /* ---- what it prints ---- */
@@ -279,16 +278,11 @@ struct cw_host *cw_host_free(struct cw_host *h)
 
 uint64_t cw_host_resident(const struct cw_host *h)
 {
-    char path[64];
+    char path[64], line[128];
     unsigned long long pages = 0;
     snprintf(path, sizeof(path), "/proc/%d/statm", (int)h->pid);
-    FILE *f = fopen(path, "re");
-    if (!f)
-        return 0;
-    if (fscanf(f, "%*u %llu", &pages) != 1)
-        pages = 0;
-    fclose(f);
-    return pages * (uint64_t)sysconf(_SC_PAGESIZE);
+    bool known = cw_read_line(path, line, sizeof(line)) == 0 && sscanf(line, "%*u %llu", &pages) == 1;
+    return known ? pages * (uint64_t)sysconf(_SC_PAGESIZE) : 0;
 }
 
 static uint64_t host_memory_limit(const struct cw_host *h, const struct cw_host_function *f)
@@ -319,17 +313,12 @@ static int host_died(struct cw_host *h, const char *reason, bool hung, struct cw
  * does not say so yet. */
 static bool host_is_ending(const struct cw_host *h)
 {
-    char path[64];
-    unsigned flags = 0;
+    char path[64], line[512];
+    unsigned flags;
     snprintf(path, sizeof(path), "/proc/%d/stat", (int)h->pid);
-    FILE *f = fopen(path, "re");
-    if (!f)
-        return false;
-    /* The fields behind the name, which is cut to 15 bytes: state, five ids, flags. */
-    if (fscanf(f, "%*d (%*15[^)]) %*c %*d %*d %*d %*d %*d %u", &flags) != 1)
-        flags = 0;
-    fclose(f);
-    return flags & PROCESS_EXITING;
+    /* The fields after the name, which is cut to 15 bytes: state, five ids, flags. */
+    return cw_read_line(path, line, sizeof(line)) == 0 &&
+           sscanf(line, "%*d (%*15[^)]) %*c %*d %*d %*d %*d %*d %u", &flags) == 1 && flags & PROCESS_EXITING;
 }
 
 /* The host closed its end of the socket: because it ends, or, alive, for reasons of its own. On a busy
@@ -522,24 +511,30 @@ int cw_host_define(struct cw_host *h, const struct cw_host_function *f, struct c
                 : 0;
 }
 
+/* Maps so many bytes of shared memory anew at *at, where *mapped bytes were mapped. */
+static int shared_remap(uint8_t **at, size_t *mapped, int fd, size_t size, int protection,
+                        struct cw_error *err)
+{
+    if (*at)
+        munmap(*at, *mapped);
+    void *p = mmap(NULL, size, protection, MAP_SHARED, fd, 0);
+    *at = p == MAP_FAILED ? NULL : p;
+    *mapped = *at ? size : 0;
+    return *at ? 0 : cw_error_nomem(err, size, "a call of a host process");
+}
+
 int cw_host_input(struct cw_host *h, size_t size, uint8_t **ret, struct cw_error *err)
 {
+    int r = 0;
     if (size > h->in_size) {
         size_t grown = CW_ALIGN_UP(CW_MAX(size, h->in_size * 2), (size_t)1 << 16);
         if (ftruncate(h->in_fd, (off_t)grown) < 0)
             return cw_error_errno(err, CW_E_MEMORY, errno, "shared memory of %zu bytes for a host process",
                                   grown);
-        if (h->in)
-            munmap(h->in, h->in_size);
-        h->in = mmap(NULL, grown, PROT_READ | PROT_WRITE, MAP_SHARED, h->in_fd, 0);
-        h->in_size = h->in == MAP_FAILED ? 0 : grown;
-        if (h->in == MAP_FAILED) {
-            h->in = NULL;
-            return cw_error_nomem(err, grown, "a request to a host process");
-        }
+        r = shared_remap(&h->in, &h->in_size, h->in_fd, grown, PROT_READ | PROT_WRITE, err);
     }
     *ret = h->in;
-    return 0;
+    return r;
 }
 
 /* Maps as much of the answers as there is. */
@@ -550,14 +545,7 @@ static int host_map_output(struct cw_host *h, size_t size, struct cw_host_death 
         return host_died(h, "answered with less memory than it said", false, death);
     if (size <= h->out_size)
         return 0;
-    if (h->out)
-        munmap(h->out, h->out_size);
-    h->out = mmap(NULL, (size_t)end, PROT_READ, MAP_SHARED, h->out_fd, 0);
-    h->out_size = h->out == MAP_FAILED ? 0 : (size_t)end;
-    if (h->out != MAP_FAILED)
-        return 0;
-    h->out = NULL;
-    return cw_error_nomem(err, (size_t)end, "the answer of a host process");
+    return shared_remap(&h->out, &h->out_size, h->out_fd, (size_t)end, PROT_READ, err);
 }
 
 int cw_host_call(struct cw_host *h, const struct cw_host_function *f, size_t size, const uint8_t **ret,

@@ -246,40 +246,39 @@ static int in_part_done(struct cw_conn *c, const uint8_t *at, struct cw_error *e
     }
 }
 
-/* Memory for the rest of the part at hand, or for some of it. */
-static int in_part_room(struct cw_conn_in *in, struct iovec *ret, struct cw_error *err)
+/* Grows the memory of a message with what came, not with what was announced. */
+static int in_grow_message(struct cw_conn_in *in, struct cw_error *err)
 {
-    size_t rest = in_part_size(in) - in->have;
-    if (in->part == IN_HEADER) {
-        *ret = (struct iovec){.iov_base = in->header + in->have, .iov_len = rest};
+    if (in->have < in->message_capacity)
         return 0;
-    }
-    if (in->part == IN_BLOCK_HEAD) {
-        *ret = (struct iovec){.iov_base = in->block_head + in->have, .iov_len = rest};
-        return 0;
-    }
-    if (in->part == IN_BLOCK) {
-        *ret = cw_conn_unpack_room(in);
-        return 0;
-    }
-    if (in->part == IN_PAYLOAD) {
-        *ret = (struct iovec){.iov_base = (uint8_t *)in->payload + in->have,
-                              .iov_len = CW_MIN(rest, READ_BYTES)};
-        return 0;
-    }
-    if (in->have == in->message_capacity) { /* it grows with what came, not with what was announced */
-        size_t capacity = CW_MIN(CW_MAX(in->have * 2, MESSAGE_FIRST), (size_t)in->frame.message);
-        uint8_t *message = realloc(in->message, capacity);
-        if (!message)
-            return cw_error_nomem(err, capacity, "a message");
-        in->message = message;
-        in->message_capacity = capacity;
-    }
-    *ret = (struct iovec){.iov_base = in->message + in->have, .iov_len = in->message_capacity - in->have};
+    size_t capacity = CW_MIN(CW_MAX(in->have * 2, MESSAGE_FIRST), (size_t)in->frame.message);
+    uint8_t *message = realloc(in->message, capacity);
+    if (!message)
+        return cw_error_nomem(err, capacity, "a message");
+    in->message = message;
+    in->message_capacity = capacity;
     return 0;
 }
 
-/* n bytes of the part are where part_room said. */
+/* Returns memory for the rest of the part at hand, or for some of it. */
+static int in_part_room(struct cw_conn_in *in, struct iovec *ret, struct cw_error *err)
+{
+    int r = in->part == IN_MESSAGE ? in_grow_message(in, err) : 0;
+    if (r < 0)
+        return r;
+    uint8_t *part = in->part == IN_HEADER       ? in->header
+                    : in->part == IN_BLOCK_HEAD ? in->block_head
+                    : in->part == IN_PAYLOAD    ? in->payload
+                                                : in->message;
+    size_t rest = (in->part == IN_MESSAGE ? in->message_capacity : in_part_size(in)) - in->have;
+    *ret = in->part == IN_BLOCK
+               ? cw_conn_unpack_room(in)
+               : (struct iovec){.iov_base = part + in->have,
+                                .iov_len = in->part == IN_PAYLOAD ? CW_MIN(rest, READ_BYTES) : rest};
+    return 0;
+}
+
+/* n bytes of the part are where in_part_room said. */
 static int in_part_came(struct cw_conn *c, const uint8_t *at, size_t n, struct cw_error *err)
 {
     struct cw_conn_in *in = &c->in;

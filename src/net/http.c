@@ -309,12 +309,11 @@ int cw_http_new(struct cw_loop *l, const char *address, cw_http_handler handler,
     cw_list_init(&h->guests);
     cw_address_print(a.host, port, h->address, sizeof(h->address));
     r = http_start(h, l, fd, err);
-    if (r < 0) {
+    if (r < 0)
         cw_http_free(h);
-        return r;
-    }
-    *ret = h;
-    return 0;
+    else
+        *ret = h;
+    return r;
 }
 
 const char *cw_http_address(const struct cw_http *h)

@@ -164,12 +164,11 @@ int cw_listener_new(struct cw_loop *loop, const char *address, const struct cw_c
         r = cw_conn_setup_new(o, false, &l->setup, err);
     if (r >= 0)
         r = listener_listen(l, err);
-    if (r < 0) {
+    if (r < 0)
         cw_listener_free(l);
-        return r;
-    }
-    *ret = l;
-    return 0;
+    else
+        *ret = l;
+    return r;
 }
 
 const char *cw_listener_address(const struct cw_listener *l)

@@ -60,7 +60,6 @@ static void loop_run_deferred(struct cw_loop *l)
 
 static void loop_on_idle(uv_idle_t *h)
 {
-    (void)h;
 }
 
 static void loop_on_prepare(uv_prepare_t *h)

@@ -115,11 +115,8 @@ static int socket_listen_path(const struct cw_address *a, int *ret_fd, struct cw
         r = bind(fd, (struct sockaddr *)&name, size);
     }
     if (r < 0 || listen(fd, BACKLOG) < 0) {
-        int errnum = errno;
-        close(fd);
-        cw_error_errno(err, CW_E_IO, errnum, "can't listen at unix:%s", a->path);
-        cw_error_file(err, a->path);
-        return CW_E_IO;
+        r = socket_fail(fd);
+        return cw_error_at_file(err, CW_E_IO, a->path, -r, "can't listen at unix:%s", a->path);
     }
     *ret_fd = fd;
     return 0;

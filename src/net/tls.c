@@ -109,9 +109,8 @@ static const char *tls_reason(void)
 
 static int tls_bad_file(const char *what, const char *file, struct cw_error *err)
 {
-    cw_error_set(err, CW_E_OPTION, "the %s %s can't be used: %s", what, file, tls_reason());
-    cw_error_file(err, file);
-    return CW_E_OPTION;
+    return cw_error_at_file(err, CW_E_OPTION, file, 0, "the %s %s can't be used: %s", what, file,
+                            tls_reason());
 }
 
 static int tls_load(SSL_CTX *c, const struct cw_tls_files *f, bool listening, struct cw_error *err)
@@ -157,12 +156,11 @@ static int tls_make_context(const struct cw_tls *t, SSL_CTX **ret, struct cw_err
     ERR_clear_error();
     int r = tls_load(c, &files, t->listening, err);
     ERR_clear_error();
-    if (r < 0) {
+    if (r < 0)
         SSL_CTX_free(c);
-        return r;
-    }
-    *ret = c;
-    return 0;
+    else
+        *ret = c;
+    return r;
 }
 
 /* ---- files that change ---- */
@@ -218,12 +216,11 @@ int cw_tls_new(const struct cw_tls_files *files, bool listening, struct cw_tls *
     t->looked_ns = cw_now_ns();
     if (r >= 0)
         r = tls_make_context(t, &t->context, err);
-    if (r < 0) {
+    if (r < 0)
         cw_tls_unref(t);
-        return r;
-    }
-    *ret = t;
-    return 0;
+    else
+        *ret = t;
+    return r;
 }
 
 struct cw_tls *cw_tls_ref(struct cw_tls *t)
@@ -293,12 +290,11 @@ int cw_tls_stream_new(struct cw_tls *t, int fd, const char *host, struct cw_tls_
     *s = (struct cw_tls_stream){.tls = cw_tls_ref(t), .fd = fd};
     ERR_clear_error();
     int r = stream_init(s, host, err);
-    if (r < 0) {
+    if (r < 0)
         cw_tls_stream_free(s);
-        return r;
-    }
-    *ret = s;
-    return 0;
+    else
+        *ret = s;
+    return r;
 }
 
 struct cw_tls_stream *cw_tls_stream_free(struct cw_tls_stream *s)

@@ -174,13 +174,12 @@ static int file_open(struct cw_file *f, bool nowait, int *ret_fd, struct cw_erro
         fd = file_open_path(f->path, nowait);
     } while (fd < 0 && (errno == EINTR || ((errno == EMFILE || errno == ENFILE) && table_make_room())));
     if (fd < 0) {
-        int e = errno;
-        if (nowait && e == EAGAIN)
+        if (nowait && errno == EAGAIN)
             return 1;
-        cw_error_file(err, f->path);
-        if (e == ENOENT || e == ENOTDIR)
-            return cw_error_set(err, CW_E_DATA, "%s: was deleted since it was indexed", f->path);
-        return cw_error_errno(err, CW_E_IO, e, "%s: can't be opened", f->path);
+        if (errno == ENOENT || errno == ENOTDIR)
+            return cw_error_at_file(err, CW_E_DATA, f->path, 0, "%s: was deleted since it was indexed",
+                                    f->path);
+        return cw_error_at_file(err, CW_E_IO, f->path, errno, "%s: can't be opened", f->path);
     }
     int r = cw_file_check_fd(f, fd, nowait, err);
     if (r != 0) {
@@ -275,16 +274,13 @@ static int file_read_wait(struct cw_file *f, int fd, uint64_t offset, const stru
         if (n > 0) {
             done += (size_t)n;
         } else if (n == 0) {
-            cw_error_file(err, f->path);
-            return cw_error_set(err, CW_E_DATA,
-                                "%s: changed since it was indexed: it ends at byte %" PRIu64
-                                ", its size was %" PRIu64,
-                                f->path, offset + done, f->was.size);
+            return cw_error_at_file(err, CW_E_DATA, f->path, 0,
+                                    "%s: changed since it was indexed: it ends at byte %" PRIu64
+                                    ", its size was %" PRIu64,
+                                    f->path, offset + done, f->was.size);
         } else if (errno != EINTR) {
-            int e = errno;
-            cw_error_file(err, f->path);
-            return cw_error_errno(err, CW_E_IO, e, "%s: reading %zu bytes at %" PRIu64, f->path, length,
-                                  offset);
+            return cw_error_at_file(err, CW_E_IO, f->path, errno, "%s: reading %zu bytes at %" PRIu64,
+                                    f->path, length, offset);
         }
     }
     return 0;
@@ -312,10 +308,9 @@ int cw_file_readv(struct cw_file *f, uint64_t offset, const struct iovec *v, int
     for (int i = 0; i < n_v; i++)
         length += v[i].iov_len;
     if (offset > f->was.size || length > f->was.size - offset) {
-        cw_error_file(err, f->path);
-        return cw_error_set(err, CW_E_DATA,
-                            "%s: %zu bytes at %" PRIu64 " are past its end (%" PRIu64 " bytes)", f->path,
-                            length, offset, f->was.size);
+        return cw_error_at_file(err, CW_E_DATA, f->path, 0,
+                                "%s: %zu bytes at %" PRIu64 " are past its end (%" PRIu64 " bytes)", f->path,
+                                length, offset, f->was.size);
     }
     if (nowait && atomic_load_explicit(&f->no_nowait, memory_order_relaxed))
         return 1;

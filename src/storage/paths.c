@@ -22,11 +22,8 @@
 int cw_stat(const char *path, struct cw_stat *ret, struct cw_error *err)
 {
     struct stat s;
-    if (stat(path, &s) < 0) {
-        int e = errno;
-        cw_error_file(err, path);
-        return cw_error_errno(err, CW_E_IO, e, "%s", path);
-    }
+    if (stat(path, &s) < 0)
+        return cw_error_at_file(err, CW_E_IO, path, errno, "%s", path);
     *ret = (struct cw_stat){
         .size = (uint64_t)s.st_size,
         .mtime_ns = cw_timespec_ns(&s.st_mtim),
@@ -124,8 +121,8 @@ static int path_stat(const char *path, struct stat *ret, struct cw_error *err)
     struct stat link;
     if ((e == ENOENT || e == ENOTDIR) && lstat(path, &link) < 0)
         return 1;
-    cw_error_file(err, path);
-    return cw_error_errno(err, CW_E_IO, e, "%s%s", path, e == ENOENT ? ": the link leads nowhere" : "");
+    return cw_error_at_file(err, CW_E_IO, path, e, "%s%s", path,
+                            e == ENOENT ? ": the link leads nowhere" : "");
 }
 
 static const char *mode_name(mode_t mode)
@@ -149,10 +146,9 @@ static int pattern_add_file(const char *path, bool wild, struct cw_paths *found,
         return r < 0 ? r : 0;
     if (!S_ISREG(s.st_mode) && wild && S_ISDIR(s.st_mode))
         return 0;
-    if (!S_ISREG(s.st_mode)) {
-        cw_error_file(err, path);
-        return cw_error_set(err, CW_E_PIPELINE, "%s is %s: expected a file", path, mode_name(s.st_mode));
-    }
+    if (!S_ISREG(s.st_mode))
+        return cw_error_at_file(err, CW_E_PIPELINE, path, 0, "%s is %s: expected a file", path,
+                                mode_name(s.st_mode));
     return paths_append(found, path) < 0 ? cw_error_nomem(err, strlen(path), "the names of files") : 0;
 }
 
@@ -217,8 +213,7 @@ int cw_glob(const char *base_dir, const char *pattern, struct cw_paths *ret, siz
     struct cw_paths found = {0};
     int r = pattern_expand(base, pattern, pattern_has_wildcard(pattern, strlen(pattern)), &found, err);
     if (r == 0 && found.n == 0) {
-        cw_error_file(err, pattern);
-        r = cw_error_set(err, CW_E_PIPELINE, "no file matches %s%s", base, pattern);
+        r = cw_error_at_file(err, CW_E_PIPELINE, pattern, 0, "no file matches %s%s", base, pattern);
     }
     if (r < 0) {
         cw_paths_deinit(&found);
@@ -246,11 +241,8 @@ char *cw_glob_dir(const char *base_dir, const char *pattern)
 int cw_list(const char *dir, struct cw_paths *ret, struct cw_error *err)
 {
     DIR *d = opendir(dir);
-    if (!d) {
-        int e = errno;
-        cw_error_file(err, dir);
-        return cw_error_errno(err, CW_E_IO, e, "%s", dir);
-    }
+    if (!d)
+        return cw_error_at_file(err, CW_E_IO, dir, errno, "%s", dir);
     struct cw_paths found = {0};
     int r = 0;
     for (;;) {
@@ -325,8 +317,7 @@ static int put_open_temporary(const char *path, char **ret, struct cw_error *err
     if (fd < 0) {
         int e = errno;
         free(temporary);
-        cw_error_file(err, path);
-        return cw_error_errno(err, CW_E_IO, e, "%s: can't be written", path);
+        return cw_error_at_file(err, CW_E_IO, path, e, "%s: can't be written", path);
     }
     *ret = temporary;
     return fd;
@@ -336,10 +327,9 @@ int cw_put_check(const char *path, struct cw_error *err)
 {
     struct stat st;
     _cleanup_free_ char *temporary = NULL;
-    if (stat(path, &st) == 0 && !S_ISREG(st.st_mode)) {
-        cw_error_file(err, path);
-        return cw_error_set(err, CW_E_OPTION, "%s is %s: expected a file", path, mode_name(st.st_mode));
-    }
+    if (stat(path, &st) == 0 && !S_ISREG(st.st_mode))
+        return cw_error_at_file(err, CW_E_OPTION, path, 0, "%s is %s: expected a file", path,
+                                mode_name(st.st_mode));
     int fd = put_open_temporary(path, &temporary, err);
     if (fd == CW_E_IO)
         return err->status = CW_E_OPTION;
@@ -363,8 +353,7 @@ int cw_put(const char *path, const void *data, size_t size, struct cw_error *err
         e = errno;
     if (e) {
         (void)unlink(temporary);
-        cw_error_file(err, path);
-        return cw_error_errno(err, CW_E_IO, e, "%s: can't be written", path);
+        return cw_error_at_file(err, CW_E_IO, path, e, "%s: can't be written", path);
     }
     put_sync_directory(path, temporary);
     return 0;

@@ -35,29 +35,24 @@ unsigned cw_throttle_waiting(void);
 #else
 static inline bool cw_throttled(enum cw_throttle of)
 {
-    (void)of;
     return false;
 }
 
 static inline void cw_throttle_read(enum cw_throttle of, size_t bytes)
 {
-    (void)of, (void)bytes;
 }
 
 static inline void cw_throttle_write(enum cw_throttle of, size_t bytes)
 {
-    (void)of, (void)bytes;
 }
 
 static inline bool cw_throttle_absent(const char *path, uint64_t offset, size_t length)
 {
-    (void)path, (void)offset, (void)length;
     return false;
 }
 
 static inline bool cw_throttle_range(const char *path, uint64_t offset, size_t length, bool nowait)
 {
-    (void)path, (void)offset, (void)length, (void)nowait;
     return true;
 }
 
