@@ -1,3 +1,4 @@
+/* The modelled clock of test builds. */
 #include "base/cost_clock.h"
 
 #ifdef CW_CRASH_POINTS

@@ -1,3 +1,4 @@
+/* Filling in errors; the table of statuses. */
 #include "base/error.h"
 
 #include <stdio.h>
@@ -14,7 +15,7 @@ static void error_fill_once(char *dst, size_t size, const char *text)
     }
 }
 
-/* The message was printed. */
+/* Sets the status and cleans the message, which was printed before. */
 static void error_finish(struct cw_error *err, int status)
 {
     err->status = status;

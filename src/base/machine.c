@@ -1,3 +1,4 @@
+/* Reading /proc and cgroups. */
 #include "base/machine.h"
 
 #include <dirent.h>
@@ -21,7 +22,8 @@ int cw_read_line(const char *path, char *buf, size_t size)
     return line ? 0 : -1;
 }
 
-/* Path of this process's cgroup for a v1 controller, or the v2 one (controller ""); -1 when there is none. */
+/* Writes the path of this process's cgroup for a v1 controller, or of the v2 one (controller ""). -1: there
+ * is none. */
 static int cgroup_path(const char *controller, char *buf, size_t size)
 {
     char line[4096];
@@ -48,8 +50,8 @@ static int cgroup_path(const char *controller, char *buf, size_t size)
     return found;
 }
 
-/* A value of a cgroup file, looked for from the process's own group up to the root: limits of ancestors hold
- * too; the smallest counts. */
+/* Returns the smallest value of a cgroup file, from the process's own group up to the root, because the
+ * limits of ancestors hold too. */
 static uint64_t cgroup_least(const char *mount, const char *controller, const char *file,
                              uint64_t (*parse)(const char *dir, const char *file))
 {
@@ -85,7 +87,7 @@ static uint64_t cgroup_number(const char *dir, const char *file)
     return cgroup_read_line(dir, file, line) == 0 && sscanf(line, "%" SCNu64, &v) == 1 ? v : UINT64_MAX;
 }
 
-/* In thousandths of a CPU. */
+/* Returns the limit in thousandths of a CPU. */
 static uint64_t cgroup_cpu_max(const char *dir, const char *file)
 {
     char line[128];
@@ -129,7 +131,7 @@ uint64_t cw_memory_total(void)
                   cgroup_least("/sys/fs/cgroup/memory", "memory", "memory.limit_in_bytes", cgroup_number));
 }
 
-/* A number behind a name in a file with lines "NAME NUMBER"; 0: it is not there. */
+/* Returns the number after a name in a file of lines "NAME NUMBER"; 0: there is none. */
 static uint64_t proc_number(const char *path, const char *name)
 {
     char line[256];
@@ -143,7 +145,8 @@ static uint64_t proc_number(const char *path, const char *name)
     return v;
 }
 
-/* What a cgroup may still take, page cache included. file: of its limit. */
+/* Returns the bytes that a cgroup may still take, with those of its page cache. file: the one of its limit.
+ */
 static uint64_t cgroup_room(const char *dir, const char *file)
 {
     bool v2 = strcmp(file, "memory.max") == 0;

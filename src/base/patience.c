@@ -1,3 +1,4 @@
+/* The limits of waits, from the environment. */
 #include "base/patience.h"
 
 #include <stdbool.h>

@@ -1,3 +1,4 @@
+/* Distances of names, UTF-8, escapes, strings that grow. */
 #include "base/text.h"
 
 #include <stdarg.h>
@@ -48,8 +49,8 @@ const char *cw_nearest(const char *name, const char *const *candidates, size_t n
 
 enum { CHARACTER_BAD = 0, CHARACTER_CUT = -1 };
 
-/* Bytes of the character that a text of size > 0 begins with, and its code point; or CHARACTER_CUT: the
- * text, or what is UTF-8 of it, ends within it. */
+/* Returns the size of the character that a text of size > 0 begins with, and its code point. CHARACTER_CUT:
+ * the text, or its valid part, ends within the character. */
 static int text_character(const char *text, size_t size, uint32_t *ret)
 {
     static const struct {
@@ -88,8 +89,8 @@ bool cw_text_utf8(const char *text, size_t size)
     return true;
 }
 
-/* Control characters; what joins or separates without a width; what changes the direction; ends of lines;
- * tags. */
+/* Returns whether a character is a control character, has no width, changes the direction, ends a line, or is
+ * a tag. */
 static bool text_is_hidden(uint32_t c)
 {
     static const struct {

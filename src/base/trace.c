@@ -1,3 +1,4 @@
+/* The file of a trace: lines are collected in a buffer and written whole. */
 #include "base/trace.h"
 
 #include <errno.h>
@@ -12,8 +13,8 @@
 #include "base/thread.h"
 
 #define BUFFER ((size_t)64 << 10)
-#define FLUSH_NS UINT64_C(1000000000) /* who is killed loses so much, or a buffer */
-#define LINE 512                      /* more than any */
+#define FLUSH_NS UINT64_C(1000000000) /* a killed process loses at most so much, or a buffer */
+#define LINE 512                      /* more than any line has */
 
 struct cw_trace {
     /* immutable */
@@ -24,13 +25,13 @@ struct cw_trace {
     pthread_mutex_t mutex;
     /* guarded by mutex: */
     uint64_t written, n_dropped;
-    int errnum; /* why no more can be written */
+    int errnum; /* of the write that failed; then no more is written */
     uint64_t flushed_ns;
     size_t size;
     char buffer[BUFFER]; /* whole lines */
 };
 
-/* mutex held */
+/* Writes the buffer. Mutex held. */
 static void trace_flush(struct cw_trace *t)
 {
     size_t done = 0;
@@ -47,7 +48,7 @@ static void trace_flush(struct cw_trace *t)
         return; /* half a line is left; `cachew trace` leaves it out */
 }
 
-/* mutex held */
+/* Adds a line to the buffer, or counts it as dropped. Mutex held. */
 static void trace_add_line(struct cw_trace *t, const char *line, size_t size, uint64_t now_ns)
 {
     if (t->size + size > BUFFER || now_ns > t->flushed_ns + FLUSH_NS)

@@ -1,4 +1,4 @@
-/* What a part sets by itself: the last decision of each kind. */
+/* The last decision of each kind. */
 #include "base/tuned.h"
 
 #include <stdbool.h>

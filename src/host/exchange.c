@@ -1,3 +1,4 @@
+/* The layout of requests and answers in shared memory. */
 #include "host/exchange.h"
 
 #include <string.h>

@@ -1,3 +1,4 @@
+/* One host process: starting it, passing calls and answers, watching it, ending it. */
 #include "host/process.h"
 
 #include <errno.h>

@@ -1,5 +1,4 @@
-/* The life of a connection: its beginning, signs of life, closing; connect.c: how it comes to be. conn_impl.h
- * has the picture. */
+/* The life of a connection: its beginning, signs of life, closing. conn_impl.h names the other files. */
 #include "net/conn.h"
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* When compressing pays. */
+/* Deciding whether compressing payloads pays, by what the link lets through. */
 #include "net/pack.h"
 
 #include "base/crash.h"

@@ -1,5 +1,5 @@
 /*
- * Files read in ranges, POSIX. A cw_file owns at most one descriptor, opened at the first read. All open
+ * Reading files in ranges. A cw_file owns at most one descriptor, opened at the first read. All open
  * descriptors stand in one table of the process; when it is full, the one not used for longest (by the clock
  * algorithm) is closed. Any thread may read; a read of an open file takes no lock.
  */
@@ -84,8 +84,8 @@ static void table_in_parent(void)
     pthread_mutex_unlock(&table.mutex);
 }
 
-/* A child would hold the space of files that are removed for as long as it lives. What it reads itself is
- * opened again. */
+/* In a forked child all files are closed, because it would keep the disk space of removed ones. Files that it
+ * reads are opened again. */
 static void table_in_child(void)
 {
     for (unsigned i = 0; i < MAX_OPEN; i++) {
@@ -93,7 +93,7 @@ static void table_in_child(void)
         if (!f)
             continue;
         close(f->fd);
-        atomic_store(&f->pins, CLOSED); /* who had it pinned is not there */
+        atomic_store(&f->pins, CLOSED); /* the threads that pinned it do not exist here */
         table.open[i] = NULL;
     }
     table.n = 0;
@@ -105,7 +105,7 @@ static unsigned table_limit(void)
 {
     if (!table.limit) {
         struct rlimit r;
-        /* fails without memory: then a child has what it had */
+        /* fails without memory: then a child keeps the descriptors */
         (void)pthread_atfork(table_before_fork, table_in_parent, table_in_child);
         table.limit = MAX_OPEN;
         if (getrlimit(RLIMIT_NOFILE, &r) == 0 && r.rlim_cur != RLIM_INFINITY)
@@ -114,7 +114,7 @@ static unsigned table_limit(void)
     return table.limit;
 }
 
-/* Takes one open file that no read uses out of the table; its descriptor, or -1 when all are in use. Under
+/* Takes an open file that no read uses out of the table. Returns its descriptor; -1: all are in use. Under
  * table.mutex. */
 static int table_evict(void)
 {
@@ -141,8 +141,8 @@ static bool table_make_room(void)
     return fd >= 0;
 }
 
-/* With nowait only what the kernel's name cache answers at once; EAGAIN else. Not blocking: what took the
- * place of a file may be a pipe. */
+/* Opens a file without blocking, because a pipe may have taken its place. nowait: EAGAIN unless the kernel's
+ * name cache has the answer. */
 static int file_open_path(const char *path, bool nowait)
 {
     if (nowait) {
@@ -166,7 +166,7 @@ int cw_file_duplicate(const struct cw_file *f, int fd, struct cw_file **ret, str
     return (*ret)->fd < 0 ? cw_error_errno(err, CW_E_IO, errno, "%s: dup", f->path) : 0;
 }
 
-/* Opens and checks that this still is the file that was indexed. 1: would wait. */
+/* Opens the file and checks that it is still what was indexed. 1: with nowait, it would wait. */
 static int file_open(struct cw_file *f, bool nowait, int *ret_fd, struct cw_error *err)
 {
     int fd;
@@ -240,7 +240,7 @@ int cw_file_acquire(struct cw_file *f, bool nowait, int *ret_fd, bool *ret_own, 
     return 0;
 }
 
-/* 1: the bytes are not all in memory, or the file system can't tell. */
+/* Reads from the page cache only. 1: some bytes are not there, or the file system can't say. */
 static int file_read_nowait(struct cw_file *f, int fd, uint64_t offset, const struct iovec *v, int n_v,
                             size_t length)
 {
@@ -253,8 +253,7 @@ static int file_read_nowait(struct cw_file *f, int fd, uint64_t offset, const st
     return n >= 0 && (size_t)n == length ? 0 : 1;
 }
 
-/* What is left of v behind its first `done` bytes, at least one: where the first of them is, and how many lie
- * there. */
+/* Returns the piece of v that holds its byte number `done`, from that byte on. */
 static struct iovec iovec_rest(const struct iovec *v, size_t done)
 {
     for (; done >= v->iov_len; v++)

@@ -1,5 +1,5 @@
-/* Whether a file still is what was indexed: by its size and times, and where its change time alone is
- * another, by its content. */
+/* Checking that a file is still what was indexed: by size and times, and by content where only its change
+ * time differs. */
 #include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
@@ -46,8 +46,8 @@ static int check_other_time(const struct cw_file *f, const char *what, int64_t w
         what, was_ns / 1000000000, (int)(was_ns % 1000000000), (int64_t)is->tv_sec, (int)is->tv_nsec);
 }
 
-/* A file with another change time. One thread at a time: who waits for it wants the same file to be read,
- * mostly. */
+/* Compares the content of a file whose change time differs. One thread at a time, because most threads that
+ * wait want the same file. */
 static int check_content(struct cw_file *f, int fd, struct cw_error *err)
 {
     static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -69,7 +69,7 @@ static int check_content(struct cw_file *f, int fd, struct cw_error *err)
         atomic_store(&f->ctime_ns, cw_timespec_ns(&s.st_ctim));
     pthread_mutex_unlock(&mutex);
     cw_file_free(again);
-    /* in what way it is damaged does not matter: it was not when it was indexed */
+    /* damaged content is other content: the file was sound when it was indexed */
     if (r == CW_E_DATA || (r == 0 && !same))
         return cw_error_set(err, CW_E_DATA,
                             "%s: changed since it was indexed: its content is another, though its size and "

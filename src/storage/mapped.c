@@ -1,7 +1,7 @@
 /*
- * A page of a mapped file that can't be had is a SIGBUS, which would end the process. Here it ends with zeros
- * instead, and the file is not read so any more. The handler finds files in a table without locks; what is
- * not in it goes to the handler that was there before.
+ * A page of a mapped file that can't be read is a SIGBUS, which would end the process. The handler here puts
+ * zeros in place of the file instead, and the file is not copied from any more. It finds the file in a table
+ * without locks; any other SIGBUS goes to the handler that was there before.
  */
 #include "storage/mapped.h"
 
@@ -17,8 +17,8 @@
 
 #include "base/macro.h"
 
-#define MAX_FILES 4096 /* mapped at a time; others are read */
-#define MAX_PAGES 4096 /* looked at together: on the stack, a byte of each */
+#define MAX_FILES 4096 /* mapped at a time; further ones are read */
+#define MAX_PAGES 4096 /* checked together, with a byte each on the stack */
 #define CLAIMED ((uintptr_t)1)
 
 struct cw_mapped {         /* an entry of the table */
@@ -33,8 +33,8 @@ static size_t page_bytes;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 /*
- * One of the files? Then there are zeros in its place from now on: of all of it, so that there are no more
- * mappings than before, whose number has a limit. Async-signal-safe.
+ * Replaces the file that is mapped at this address by zeros: all of it, because the number of mappings is
+ * limited. False: no file of the table is mapped there. Async-signal-safe.
  */
 static bool mapped_put_zeros(uintptr_t at)
 {
@@ -52,7 +52,8 @@ static bool mapped_put_zeros(uintptr_t at)
     return false;
 }
 
-/* As if there was no handler of ours. What the other one wants blocked is blocked (install). */
+/* Does what would happen without this handler. The signals that the other handler blocks are blocked
+ * (mapped_install). */
 static void mapped_pass_on(int signal, siginfo_t *info, void *context)
 {
     static const struct sigaction none = {.sa_handler = SIG_DFL};
@@ -79,8 +80,8 @@ static void mapped_on_bus_error(int signal, siginfo_t *info, void *context)
     errno = e;
 }
 
-/* What was mapped is not there, and other things may come to lie in its place. Entries stay taken: who had
- * them may free them still, and that is to free nothing. */
+/* In a forked child nothing is mapped. The entries stay claimed, so that freeing one does not unmap what lies
+ * there by then. */
 static void mapped_in_child(void)
 {
     for (size_t i = 0; i < MAX_FILES; i++)
@@ -100,7 +101,7 @@ static void mapped_install(void)
     (void)pthread_atfork(NULL, NULL, mapped_in_child);
 }
 
-/* The program, or another library, may have put another one in its place since. */
+/* Returns whether the handler is still in place; the program or another library may have replaced it. */
 static bool mapped_is_guarded(void)
 {
     struct sigaction a;
@@ -119,8 +120,7 @@ static struct cw_mapped *mapped_claim(void)
     return NULL;
 }
 
-/* Else memory for batches would find no room beside the files: of a cache as large as the limit nothing would
- * be left. */
+/* Returns whether address space is unlimited. With a limit, mapped files could take the room of batches. */
 static bool mapped_has_address_space(void)
 {
     struct rlimit r;
@@ -171,7 +171,7 @@ static bool mapped_in_memory(uintptr_t at, size_t length)
     return all & 1;
 }
 
-/* Where it is, or 0. */
+/* Returns the address of these bytes; 0: they can't be copied. */
 static uintptr_t mapped_at(struct cw_mapped *m, uint64_t offset, size_t length)
 {
     size_t size = atomic_load_explicit(&m->size, memory_order_relaxed);

@@ -15,8 +15,8 @@
 #include "base/array.h"
 #include "base/clock.h"
 
-/* Linux stamps changes with the time of its last tick, which are 10 ms apart at most (CONFIG_HZ=100): so
- * much, and as much for a tick that is late. */
+/* Linux stamps changes with the time of its last tick. Ticks are at most 10 ms apart (CONFIG_HZ=100), and one
+ * may be late by as much. */
 #define SETTLED_NS 20000000
 
 int cw_stat(const char *path, struct cw_stat *ret, struct cw_error *err)
@@ -84,7 +84,7 @@ static bool pattern_has_wildcard(const char *pattern, size_t length)
     return false;
 }
 
-/* Length of the leading directories of a pattern that hold no wildcard, the last slash included. */
+/* Returns the length of a pattern's leading directories without wildcards, with the last slash. */
 static size_t pattern_prefix(const char *pattern)
 {
     size_t prefix = 0;
@@ -94,7 +94,7 @@ static size_t pattern_prefix(const char *pattern)
     return prefix;
 }
 
-/* A copy of dir followed by n bytes of name, backslashes that quote taken out if unquote. */
+/* Returns dir followed by n bytes of name, without quoting backslashes if unquote. NULL: out of memory. */
 static char *path_join(const char *dir, const char *name, size_t n, bool unquote)
 {
     size_t at = strlen(dir);
@@ -111,8 +111,8 @@ static char *path_join(const char *dir, const char *name, size_t n, bool unquote
     return path;
 }
 
-/* 0: *ret tells what is there; 1: nothing is. A link that leads nowhere is something, and an error: what it
- * stood for would be missed. */
+/* Reads the status of a path. 1: nothing is there. A link that leads nowhere is an error, because its target
+ * would be missing silently. */
 static int path_stat(const char *path, struct stat *ret, struct cw_error *err)
 {
     if (stat(path, ret) == 0)
@@ -136,8 +136,8 @@ static const char *mode_name(mode_t mode)
 static int pattern_expand(const char *dir, const char *pattern, bool wild, struct cw_paths *found,
                           struct cw_error *err);
 
-/* The end of a pattern (wild: one with wildcards). A directory that a wildcard matches is left out; what else
- * is no file can't be meant. */
+/* Adds the match of a whole pattern (wild: it has wildcards). A directory that a wildcard matches is left
+ * out; any other non-file is an error. */
 static int pattern_add_file(const char *path, bool wild, struct cw_paths *found, struct cw_error *err)
 {
     struct stat s;
@@ -152,8 +152,8 @@ static int pattern_add_file(const char *path, bool wild, struct cw_paths *found,
     return paths_append(found, path) < 0 ? cw_error_nomem(err, strlen(path), "the names of files") : 0;
 }
 
-/* Entries of a directory (base, with a slash at its end, or empty) that match a component, and what the rest
- * of the pattern finds in them. */
+/* Adds what the rest of the pattern finds in the entries of `base` that match a component. base ends with a
+ * slash, or is empty. */
 static int pattern_expand_matches(const char *base, const char *mask, const char *rest,
                                   struct cw_paths *found, struct cw_error *err)
 {
@@ -180,8 +180,8 @@ static int pattern_expand_matches(const char *base, const char *mask, const char
     return r;
 }
 
-/* Files below dir (ends with a slash, or empty) that match; rest of the pattern starts with slashes or a
- * component. Own code, because glob(3) frees twice when memory runs out. */
+/* Adds the files below dir that match a pattern. dir ends with a slash, or is empty. Not glob(3), which frees
+ * twice when memory runs out. */
 static int pattern_expand(const char *dir, const char *pattern, bool wild, struct cw_paths *found,
                           struct cw_error *err)
 {
@@ -288,7 +288,7 @@ static int put_write(int fd, const uint8_t *data, size_t size)
     return 0;
 }
 
-/* The rename is on disk when the directory is. Errors don't matter: the file is whole either way. */
+/* Makes a rename durable. Errors are ignored, because the file is whole either way. */
 static void put_sync_directory(const char *path, char *scratch)
 {
     const char *slash = strrchr(path, '/');
@@ -304,7 +304,7 @@ static void put_sync_directory(const char *path, char *scratch)
     }
 }
 
-/* A new file beside path, open for writing. */
+/* Makes a file beside path. Returns a descriptor for writing, or a negative status. */
 static int put_open_temporary(const char *path, char **ret, struct cw_error *err)
 {
     static atomic_uint counter; /* two threads of a process may write the same file */

@@ -1,5 +1,4 @@
-/* Which files may be read: those below certain directories, whatever links and dots a path goes through. Any
- * thread. */
+/* Checking that a file lies below certain directories, after all links and dots are resolved. Any thread. */
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,11 +11,11 @@ static bool root_contains(const char *path, const char *root)
     if (!realpath(root, real))
         return false;
     size_t n = strlen(real);
-    n -= n > 0 && real[n - 1] == '/'; /* the root of all */
+    n -= n > 0 && real[n - 1] == '/'; /* "/" itself */
     return strncmp(path, real, n) == 0 && (path[n] == '/' || path[n] == '\0');
 }
 
-/* Where a path leads; of one that leads nowhere, the part that is there. */
+/* Resolves a path, or the part of it that exists. */
 static bool root_resolve(const char *path, char real[PATH_MAX])
 {
     char part[PATH_MAX];

@@ -1,3 +1,4 @@
+/* The model of slow storage: when it is free again, and which bytes are in memory. */
 #include "storage/throttle.h"
 
 #ifdef CW_CRASH_POINTS
@@ -13,15 +14,15 @@
 #include "base/macro.h"
 #include "base/thread.h"
 
-#define HANG_NS UINT64_C(10000000) /* between two looks at the file */
-#define MEMORY_NS UINT64_C(1)      /* a byte that is read of what is not slow, where costs are modelled */
+#define HANG_NS UINT64_C(10000000) /* between two reads of the file while the storage hangs */
+#define MEMORY_NS UINT64_C(1)      /* for a byte that is not slow, on the modelled clock */
 #define PAGE_BYTES UINT64_C(4096)
 
-struct speed {                                         /* as the file says it */
+struct speed {                                         /* from the file of the environment variable */
     double bytes_per_s[2], reads_per_s, read_s, keeps; /* bytes: reading, writing */
 };
 
-struct kept { /* what was read of a file */
+struct kept { /* the pages of a file that were read */
     struct kept *next;
     uint64_t n_pages;
     uint8_t *pages; /* a byte for each page; 1: it is in memory */
@@ -29,7 +30,7 @@ struct kept { /* what was read of a file */
 };
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-/* guarded by mutex: when what was asked for so far is done; reading, writing */
+/* guarded by mutex: when the accesses so far are done; reading, writing */
 static uint64_t free_ns[CW_N_THROTTLES][2];
 static struct kept *all_kept; /* guarded by mutex */
 static atomic_uint n_waiting;
@@ -99,9 +100,10 @@ void cw_throttle_write(enum cw_throttle of, size_t bytes)
     throttle_access(of, 1, bytes);
 }
 
-/* ---- what was read of files ---- */
+/* ---- pages that were read ---- */
 
-/* The pages of a file up to `end`; NULL: out of memory, or put is false and none was read. Mutex held. */
+/* Returns the pages of a file, with put up to `end`. NULL: out of memory, or without put, none was read.
+ * Mutex held. */
 static struct kept *kept_pages(const char *path, uint64_t end, bool put)
 {
     struct kept *k = all_kept;
