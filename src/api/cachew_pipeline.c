@@ -4,6 +4,7 @@
 #include <libgen.h>
 #include <string.h>
 
+#include "base/notice.h"
 #include "ops/plugin/plugin.h"
 #include "ops/table.h"
 
@@ -46,6 +47,7 @@ void cachew_pipeline_free(struct cachew_pipeline *p)
 
 int cw_api_compile(const struct cachew_pipeline *p, struct cw_local *l, struct cw_error *err)
 {
+    cw_notice_set(cw_notice_stderr); /* every use of the library compiles a pipeline first */
     return cw_local_compile(l, p->root, p->base_dir, err);
 }
 

@@ -1,3 +1,4 @@
+/* Growing an array of any type. */
 #include "base/array.h"
 
 #include <stdlib.h>
@@ -10,7 +11,7 @@ int cw_array_room(void *array, size_t *capacity, size_t needed, size_t size, con
     if (needed <= *capacity)
         return 0;
     size_t more = CW_MAX(CW_MAX(*capacity * 2, needed), 8);
-    memcpy(&items, array, sizeof(items)); /* whatever it points to */
+    memcpy(&items, array, sizeof(items)); /* a pointer of any type */
     items = realloc(items, more * size);
     if (!items)
         return cw_error_nomem(err, more * size, what);

@@ -1,3 +1,4 @@
+/* What a child does between fork and exec. */
 #include "base/child.h"
 
 #include <signal.h>

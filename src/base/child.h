@@ -1,4 +1,4 @@
-/* Children of this process that go with it. */
+/* Child processes that end with this one. */
 #pragma once
 #include <sys/types.h>
 

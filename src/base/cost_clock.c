@@ -1,3 +1,4 @@
+/* The modelled clock of test builds. */
 #include "base/cost_clock.h"
 
 #ifdef CW_CRASH_POINTS
@@ -6,6 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "base/notice.h"
 
 #define OPERATOR_NS UINT64_C(10000) /* cost of an element in an operator whose cost is not stated */
 #define OPERATORS_MAX 16            /* stated costs in a model */
@@ -25,18 +28,18 @@ static size_t n_operators;
 static _Thread_local uint64_t wall_ns, cpu_ns;
 
 /* Ends the process: a test with a misspelt model must fail. */
-static void refuse(const char *text)
+static void model_refuse(const char *text)
 {
-    fprintf(stderr, "cachew: CACHEW_CLOCK=%s: expected modelled[,OPERATOR=MICROSECONDS...][,sleep]\n", text);
+    cw_notice("cachew: CACHEW_CLOCK=%s: expected modelled[,OPERATOR=MICROSECONDS...][,sleep]", text);
     abort();
 }
 
-static bool is_word(const char *at, const char *word)
+static bool model_is_word(const char *at, const char *word)
 {
     return strcspn(at, ",") == strlen(word) && strncmp(at, word, strlen(word)) == 0;
 }
 
-static bool read_operator(const char *at)
+static bool model_read_operator(const char *at)
 {
     double us;
     if (n_operators == OPERATORS_MAX || sscanf(at, "%31[^=,]=%lf", operators[n_operators].name, &us) != 2 ||
@@ -46,40 +49,40 @@ static bool read_operator(const char *at)
     return true;
 }
 
-static void read_model(const char *text)
+static void model_read(const char *text)
 {
     modelled = false;
     sleeps = true;
     n_operators = 0;
     if (!text || !*text)
         return;
-    if (!is_word(text, "modelled"))
-        refuse(text);
+    if (!model_is_word(text, "modelled"))
+        model_refuse(text);
     modelled = true;
     sleeps = false;
     for (const char *at = text + strcspn(text, ","); *at; at += strcspn(at, ",")) {
         at++;
-        if (is_word(at, "sleep"))
+        if (model_is_word(at, "sleep"))
             sleeps = true;
-        else if (!read_operator(at))
-            refuse(text);
+        else if (!model_read_operator(at))
+            model_refuse(text);
     }
 }
 
-static void read_environment(void)
+static void model_read_environment(void)
 {
-    read_model(getenv("CACHEW_CLOCK"));
+    model_read(getenv("CACHEW_CLOCK"));
 }
 
 void cw_cost_model(const char *text)
 {
-    pthread_once(&once, read_environment);
-    read_model(text);
+    pthread_once(&once, model_read_environment);
+    model_read(text);
 }
 
 bool cw_cost_modelled(void)
 {
-    pthread_once(&once, read_environment);
+    pthread_once(&once, model_read_environment);
     return modelled;
 }
 

@@ -8,12 +8,12 @@
  * alone, not on the machine or its load. Each thread then has a clock of its own. It begins at 0 and advances
  * only by what the model says of the thread's work:
  *
- *   an operator's call       10 us of CPU time for each element
- *   a cache entry read       10 us of CPU time, as for an operator named `cache`
- *   synthetic, cost_us       cost_us more of CPU time, which is not used up
- *   delay, us                us without a CPU; the thread does not sleep
- *   a byte read              by the speed in CACHEW_STORE or CACHEW_FILES (storage/throttle.h), without
- * waiting; 1 ns of CPU time where that is unlimited a byte written           by the speed in these files,
+ *   an operator's call      10 us of CPU time for each element
+ *   a cache entry read      10 us of CPU time, as for an operator named `cache`
+ *   synthetic, cost_us      cost_us more of CPU time, without using it up
+ *   delay, us               us without a CPU; the thread does not sleep
+ *   a byte read             by the speed in CACHEW_STORE or CACHEW_FILES (storage/throttle.h), without
+ * waiting; 1 ns of CPU time where that is unlimited a byte written          by the speed in these files,
  * without waiting; nothing where that is unlimited
  *
  * Nothing else takes time. A run takes the longest of: its threads' work divided by their number, its CPU
@@ -50,7 +50,6 @@ void cw_cost_operator(const char *name, size_t rows);
 #else
 static inline void cw_cost_model(const char *text)
 {
-    (void)text;
 }
 
 static inline bool cw_cost_modelled(void)
@@ -85,16 +84,13 @@ static inline uint64_t cw_cost_patience_ns(uint64_t ns)
 
 static inline void cw_cost_wait(uint64_t ns)
 {
-    (void)ns;
 }
 
 static inline void cw_cost_compute(uint64_t ns)
 {
-    (void)ns;
 }
 
 static inline void cw_cost_operator(const char *name, size_t rows)
 {
-    (void)name, (void)rows;
 }
 #endif

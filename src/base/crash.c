@@ -1,3 +1,4 @@
+/* Crash points, mutations and turns, by environment variables that are read once. */
 #include "base/crash.h"
 
 #ifndef CW_CRASH_POINTS
@@ -15,35 +16,35 @@ const struct cw_crash_point *cw_crash_points(size_t *ret_n)
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/macro.h"
+#include "base/notice.h"
 
 static const struct cw_crash_point points[] = {
-    {"client-attach", "client", "attach"},         /* it has said who it is */
-    {"client-batch", "client", "mid-batch"},       /* a batch is there, and nobody has it yet */
-    {"client-taken", "client", "mid-batch"},       /* a batch goes to the user */
-    {"client-part", "client", "part"},             /* a part of a batch is there */
-    {"client-progress", "client", "completion"},   /* it has said what it does not need any more */
-    {"worker-prepared", "worker", "attach"},       /* it has seen the data, and said so */
-    {"worker-lease", "worker", "lease"},           /* it has a lease, and nobody works on it yet */
+    {"client-attach", "client", "attach"},         /* the client has sent Attach */
+    {"client-batch", "client", "mid-batch"},       /* a batch has come and was not handed on */
+    {"client-taken", "client", "mid-batch"},       /* a batch is about to be handed to the user */
+    {"client-part", "client", "part"},             /* a part of a batch has come */
+    {"client-progress", "client", "completion"},   /* the client has sent its progress */
+    {"worker-prepared", "worker", "attach"},       /* the worker has opened the data and reported the plan */
+    {"worker-lease", "worker", "lease"},           /* a lease has come, and its range is not begun */
     {"worker-batch", "worker", "mid-batch"},       /* a batch is about to be sent */
     {"worker-part", "worker", "part"},             /* a part of a batch is about to be sent */
-    {"worker-completed", "worker", "completion"},  /* a range is finished, and it is about to say so */
-    {"dispatcher-attach", "dispatcher", "attach"}, /* a client has said who it is, and has no answer yet */
+    {"worker-completed", "worker", "completion"},  /* a range is finished and about to be reported */
+    {"dispatcher-attach", "dispatcher", "attach"}, /* a client has sent Attach and has no answer yet */
     {"dispatcher-lease", "dispatcher", "lease"},   /* a lease is about to be sent */
-    /* a range is finished, and nothing is written yet */
+    /* a finished range was reported and is not written yet */
     {"dispatcher-completed", "dispatcher", "completion"},
     {"dispatcher-commit", "dispatcher", "commit"},    /* a transaction is about to become durable */
     {"cache-write", "run", "cache"},                  /* entries are about to be written */
     {"cache-publish", "run", "cache"},                /* a segment is about to get its table */
-    {"cache-rename", "run", "cache"},                 /* a segment is complete, and has no name yet */
-    {"cache-published", "run", "cache"},              /* others can find it */
+    {"cache-rename", "run", "cache"},                 /* a segment is complete and has no final name */
+    {"cache-published", "run", "cache"},              /* other processes can find the segment */
     {"cache-evict", "run", "cache"},                  /* a segment is about to be removed */
-    {"dispatcher-committed", "dispatcher", "commit"}, /* it is durable, and nobody was told */
+    {"dispatcher-committed", "dispatcher", "commit"}, /* a transaction is durable and not acknowledged */
 };
 
 const struct cw_crash_point *cw_crash_points(size_t *ret_n)
@@ -66,7 +67,7 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static const char *mutation; /* immutable once it is read */
 
-static void read_environment(void)
+static void crash_read_environment(void)
 {
     mutation = getenv("CACHEW_MUTATE");
     for (const char *at = getenv("CACHEW_CRASH"), *colon;
@@ -84,21 +85,21 @@ static void read_environment(void)
 
 void cw_crash_point(const char *name)
 {
-    pthread_once(&once, read_environment);
+    pthread_once(&once, crash_read_environment);
     for (size_t i = 0; i < n_wanted; i++) {
         if (strcmp(name, wanted[i].name) != 0 || atomic_fetch_add(&wanted[i].passed, 1) + 1 != wanted[i].n)
             continue;
         if (wanted[i].stop)
-            dprintf(STDERR_FILENO, "crash point %s\n", name);
+            cw_notice("crash point %s", name);
         kill(getpid(), wanted[i].stop ? SIGSTOP : SIGKILL);
     }
 }
 
-#define TURN_LOOK_MS 20 /* at whether it is over */
+#define TURN_LOOK_MS 20 /* between two checks of *over */
 
 static struct {
     pthread_once_t once;
-    int fd; /* negative: all are taken */
+    int fd; /* negative: all batches may be taken */
 } turns = {.once = PTHREAD_ONCE_INIT};
 
 static void turns_open(void)
@@ -124,7 +125,7 @@ void cw_crash_turn(const atomic_int *over)
 
 bool cw_mutated(const char *name)
 {
-    pthread_once(&once, read_environment);
+    pthread_once(&once, crash_read_environment);
     return mutation && strcmp(name, mutation) == 0;
 }
 

@@ -1,8 +1,10 @@
 /*
- * Named points at which a test build (-Dcrash_points=true) ends itself as kill -9 does: CACHEW_CRASH=NAME:N
- * at the N-th passing of NAME, or, with CACHEW_CRASH=NAME:N:stop, stops as SIGSTOP does, for a test that has
- * something else in mind; which point it is stands on stderr then. Several of them are separated by commas.
- * Elsewhere they are nothing. Any thread.
+ * Crash points, mutations and turns of test builds (-Dcrash_points=true); other builds contain nothing of
+ * them. Any thread.
+ *
+ * A crash point is a named place at which a test build can be ended as by kill -9. CACHEW_CRASH=NAME:N ends
+ * the process when it passes NAME for the N-th time. CACHEW_CRASH=NAME:N:stop stops it instead, as by
+ * SIGSTOP, and gives the notice "crash point NAME". Several are separated by commas.
  */
 #pragma once
 #include <stdatomic.h>
@@ -10,54 +12,52 @@
 #include <stddef.h>
 
 struct cw_crash_point {
-    const char *name, *role, *phase; /* role: the program that passes it; phase: of a range's life */
+    const char *name, *role,
+        *phase; /* role: the program that passes the point; phase: of the life of a range */
 };
-/* All there are; *ret_n is 0 where the build has none. */
+/* Returns all crash points; *ret_n is 0 where the build has none. */
 const struct cw_crash_point *cw_crash_points(size_t *ret_n);
 
 /*
- * Mutations: with CACHEW_MUTATE=NAME a test build leaves something out that delivery rests on. The delivery
- * oracle must notice (tests/service/mutations.py).
+ * Mutations: with CACHEW_MUTATE=NAME a test build leaves out something that exactly-once delivery rests on.
+ * The delivery oracle must notice these (tests/service/mutations.py):
  *
- *   dedup    client: a batch that came before, or is not wanted any more, is taken for one that is
- *   g        client: which batch it is that comes is not looked at
- *   part  client: the cursor passes parts of batches that have not come yet
- *   sync     dispatcher: what is to be durable is acknowledged, and only written down at the end
+ *   dedup        client: a batch that came before, or is not wanted any more, is accepted
+ *   g            client: the number of a received batch is not checked
+ *   part         client: the cursor passes parts of batches that have not come yet
+ *   sync         dispatcher: what must be durable is acknowledged, and only written at the end
  *
- * and some that change no result, so that the oracle must not notice them:
+ * These change no result, so the oracle must not notice them:
  *
- *   cut      dispatcher: many ranges of exact order end anywhere, batches of counted pipelines or not
- *   not-here worker: of each fourth lease it says that it has it not
- *   cache point   engine: which cache point is used, if any, changes from block to block
- *   packed   connections: payloads that may be compressed are, where they become smaller, however fast the
- * link is no_page_cache engine: there is no memory for the page cache late     engine: who fills up the last
- * round of an epoch asks for a batch only a while after it began to uncounted engine: what is always counted
- * is not, for who measures what that takes (bench/counting.py)
- */
-/*
- * Turns: with CACHEW_TURNS=PATH a run takes a batch for each byte "." that it reads from this pipe, which the
- * test writes, and from a byte "g" on all of them. So a test holds a job where it wants it, on a machine of
- * any speed, while all of its connections stay alive. cw_crash_turn waits for the next turn, or until *over
- * is not 0.
+ *   cut          dispatcher: many ranges of exact order end anywhere, even inside batches of counted
+ * pipelines not-here     worker: rejects every fourth lease as unknown cache_point  engine: the cache point
+ * in use, if any, changes from block to block packed       connections: payloads are compressed where they
+ * shrink, however fast the link is no_page_cache  engine: there is no memory for the page cache late engine:
+ * the last round of an epoch asks for its repeated batch only a while after it began uncounted    engine:
+ * what is always counted is not, to measure what counting costs (bench/counting.py)
+ *
+ * Turns: with CACHEW_TURNS=PATH a run takes one batch per byte "." that it reads from this pipe, and all
+ * batches after a byte "g". A test thus holds a job at a batch, on a machine of any speed, while its
+ * connections stay alive.
  */
 #ifdef CW_CRASH_POINTS
+/* Passes a crash point. */
 void cw_crash_point(const char *name);
+/* Returns whether this mutation is active. */
 bool cw_mutated(const char *name);
+/* Waits for the next turn, or until *over is not 0. */
 void cw_crash_turn(const atomic_int *over);
 #else
 static inline void cw_crash_turn(const atomic_int *over)
 {
-    (void)over;
 }
 
 static inline void cw_crash_point(const char *name)
 {
-    (void)name;
 }
 
 static inline bool cw_mutated(const char *name)
 {
-    (void)name;
     return false;
 }
 #endif

@@ -1,3 +1,4 @@
+/* Filling in errors; the table of statuses. */
 #include "base/error.h"
 
 #include <stdio.h>
@@ -5,7 +6,7 @@
 
 #include "base/text.h"
 
-static void fill_once(char *dst, size_t size, const char *text)
+static void error_fill_once(char *dst, size_t size, const char *text)
 {
     if (dst[0] == '\0' && text) {
         size_t n = cw_text_whole(text, size - 1);
@@ -14,8 +15,8 @@ static void fill_once(char *dst, size_t size, const char *text)
     }
 }
 
-/* The message was printed. */
-static void set(struct cw_error *err, int status)
+/* Sets the status and cleans the message, which was printed before. */
+static void error_finish(struct cw_error *err, int status)
 {
     err->status = status;
     cw_text_clean(err->message, sizeof(err->message));
@@ -25,7 +26,7 @@ int cw_error_set(struct cw_error *err, int status, const char *fmt, ...)
 {
     if (err) {
         CW_FORMAT(err->message, fmt);
-        set(err, status);
+        error_finish(err, status);
     }
     return status;
 }
@@ -36,19 +37,36 @@ int cw_error_value(struct cw_error *err, int status, const char *attribute, cons
     cw_error_attribute(err, attribute, value, expected);
     if (err) {
         CW_FORMAT(err->message, fmt);
-        set(err, status);
+        error_finish(err, status);
     }
     return status;
+}
+
+static void error_append_errno(struct cw_error *err, int errnum)
+{
+    char text[128];
+    size_t n = strlen(err->message);
+    snprintf(err->message + n, sizeof(err->message) - n, ": %s", strerror_r(errnum, text, sizeof(text)));
 }
 
 int cw_error_errno(struct cw_error *err, int status, int errnum, const char *fmt, ...)
 {
     if (err) {
-        char text[128];
         CW_FORMAT(err->message, fmt);
-        size_t n = strlen(err->message);
-        snprintf(err->message + n, sizeof(err->message) - n, ": %s", strerror_r(errnum, text, sizeof(text)));
-        set(err, status);
+        error_append_errno(err, errnum);
+        error_finish(err, status);
+    }
+    return status;
+}
+
+int cw_error_at_file(struct cw_error *err, int status, const char *file, int errnum, const char *fmt, ...)
+{
+    cw_error_file(err, file);
+    if (err) {
+        CW_FORMAT(err->message, fmt);
+        if (errnum)
+            error_append_errno(err, errnum);
+        error_finish(err, status);
     }
     return status;
 }
@@ -70,28 +88,28 @@ int cw_error_copy(struct cw_error *err, const struct cw_error *why)
 void cw_error_op(struct cw_error *err, const char *op)
 {
     if (err)
-        fill_once(err->op, sizeof(err->op), op);
+        error_fill_once(err->op, sizeof(err->op), op);
 }
 
 void cw_error_attribute(struct cw_error *err, const char *attribute, const char *value, const char *expected)
 {
     if (err) {
-        fill_once(err->attribute, sizeof(err->attribute), attribute);
-        fill_once(err->value, sizeof(err->value), value);
-        fill_once(err->expected, sizeof(err->expected), expected);
+        error_fill_once(err->attribute, sizeof(err->attribute), attribute);
+        error_fill_once(err->value, sizeof(err->value), value);
+        error_fill_once(err->expected, sizeof(err->expected), expected);
     }
 }
 
 void cw_error_file(struct cw_error *err, const char *file)
 {
     if (err)
-        fill_once(err->file, sizeof(err->file), file);
+        error_fill_once(err->file, sizeof(err->file), file);
 }
 
 void cw_error_record(struct cw_error *err, const char *record)
 {
     if (err)
-        fill_once(err->record, sizeof(err->record), record);
+        error_fill_once(err->record, sizeof(err->record), record);
 }
 
 /* One row per status: the name that --json prints as "kind", and the exit code. */

@@ -1,4 +1,5 @@
-/* Errors: who found the fault fills one struct with facts; boundaries add what only they know. */
+/* Errors: the function that finds a fault fills one struct with facts; callers add facts that only they know.
+ */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -6,8 +7,8 @@
 
 #include "base/macro.h"
 
-/* Functions return 0 or one of these, negative; positive results are a condition that the one function
- * documents. */
+/* Functions return 0 or one of these, negative. A positive result is a condition that the function documents.
+ */
 enum cw_status {
     CW_OK = 0,
     CW_E_RECORD = -1,       /* a record's bytes can't be computed: on_error decides */
@@ -37,16 +38,19 @@ struct cw_error {
 
 /* Fills err (may be NULL) and returns status, so that "return cw_error_set(...)" reads well. */
 int cw_error_set(struct cw_error *err, int status, const char *fmt, ...) _printf_(3, 4);
-/* The same for a value that is not what was expected: with the facts of cw_error_attribute. */
+/* An error about a value that is not what was expected, with the facts of cw_error_attribute. */
 int cw_error_value(struct cw_error *err, int status, const char *attribute, const char *value,
                    const char *expected, const char *fmt, ...) _printf_(6, 7);
 /* As cw_error_set, with strerror(errnum) appended. */
 int cw_error_errno(struct cw_error *err, int status, int errnum, const char *fmt, ...) _printf_(4, 5);
-/* bytes: 0 where they are not known. */
+/* An error about a file, which becomes a fact too. errnum: as for cw_error_errno; 0: no text is appended. */
+int cw_error_at_file(struct cw_error *err, int status, const char *file, int errnum, const char *fmt, ...)
+    _printf_(5, 6);
+/* Out of memory. bytes: 0 where they are not known. */
 int cw_error_nomem(struct cw_error *err, size_t bytes, const char *what);
-/* The error is `why`; returns its status. */
+/* Copies `why` to err; returns its status. */
 int cw_error_copy(struct cw_error *err, const struct cw_error *why);
-/* Facts; each does nothing when err is NULL. They keep a fact that is already there. */
+/* Add a fact, unless it is there already. err NULL: they do nothing. */
 void cw_error_op(struct cw_error *err, const char *op);
 void cw_error_attribute(struct cw_error *err, const char *attribute, const char *value, const char *expected);
 void cw_error_file(struct cw_error *err, const char *file);

@@ -5,7 +5,7 @@
 
 #include "base/macro.h"
 
-/* Negative: none. */
+/* Closes a descriptor unless it is negative. */
 static inline void cw_closep(int *fd)
 {
     if (*fd >= 0)

@@ -1,3 +1,4 @@
+/* Keys of several fields, and printing hashes. */
 #include "base/hash.h"
 
 #include <stdio.h>

@@ -14,7 +14,7 @@ static inline uint64_t cw_hash64(const void *data, size_t size)
     return XXH3_64bits(data, size);
 }
 
-/* Of several: each goes on from the hash of those before it, the first from 0. */
+/* Hashes several pieces: each goes on from the hash of the pieces before it, the first from 0. */
 static inline uint64_t cw_hash64_next(uint64_t before, const void *data, size_t size)
 {
     return XXH3_64bits_withSeed(data, size, before);
@@ -27,7 +27,7 @@ struct cw_key {
 };
 
 void cw_key_u64(struct cw_key *k, uint64_t v);
-/* without length; text longer than what is left is cut */
+/* Appends without the length; text longer than the room left is cut. */
 void cw_key_text(struct cw_key *k, const char *text);
 
 static inline uint64_t cw_key_hash(const struct cw_key *k)

@@ -1,5 +1,5 @@
-/* Doubly linked lists whose links lie in what is listed. A list is a ring through its head; a link of zeros
- * is in no list. */
+/* Doubly linked lists whose links are members of the listed structs. A list is a ring through its head; a
+ * link of zeros is in no list. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -9,12 +9,12 @@ struct cw_link {
 };
 
 #define CW_CONTAINER(ptr, type, member) ((type *)(void *)((char *)(ptr) - offsetof(type, member)))
-/* Over all of a list; the one at hand may be taken out. */
+/* Visits all links of a list. The current one may be taken out. */
 #define CW_LIST_EACH(at, head) \
     for (struct cw_link *at = (head)->next, *at##_next = at->next; at != (head); \
          at = at##_next, at##_next = at->next)
 
-/* The same with what is listed: CW_LIST_EACH_OF(w, struct worker, link, &d->workers). */
+/* Visits the structs of a list, likewise: CW_LIST_EACH_OF(w, struct worker, link, &d->workers). */
 #define CW_LIST_EACH_OF(var, type, member, head) \
     for (type *var = CW_CONTAINER((head)->next, type, member), \
               *var##_next = CW_CONTAINER(var->member.next, type, member); \

@@ -1,3 +1,4 @@
+/* Reading /proc and cgroups. */
 #include "base/machine.h"
 
 #include <dirent.h>
@@ -11,7 +12,7 @@
 
 #include "base/macro.h"
 
-static int read_line(const char *path, char *buf, size_t size)
+int cw_read_line(const char *path, char *buf, size_t size)
 {
     FILE *f = fopen(path, "re");
     if (!f)
@@ -21,7 +22,8 @@ static int read_line(const char *path, char *buf, size_t size)
     return line ? 0 : -1;
 }
 
-/* Path of this process's cgroup for a v1 controller, or the v2 one (controller ""); -1 when there is none. */
+/* Writes the path of this process's cgroup for a v1 controller, or of the v2 one (controller ""). -1: there
+ * is none. */
 static int cgroup_path(const char *controller, char *buf, size_t size)
 {
     char line[4096];
@@ -48,8 +50,8 @@ static int cgroup_path(const char *controller, char *buf, size_t size)
     return found;
 }
 
-/* A value of a cgroup file, looked for from the process's own group up to the root: limits of ancestors hold
- * too; the smallest counts. */
+/* Returns the smallest value of a cgroup file, from the process's own group up to the root, because the
+ * limits of ancestors hold too. */
 static uint64_t cgroup_least(const char *mount, const char *controller, const char *file,
                              uint64_t (*parse)(const char *dir, const char *file))
 {
@@ -69,34 +71,40 @@ static uint64_t cgroup_least(const char *mount, const char *controller, const ch
     return least;
 }
 
-static uint64_t parse_number(const char *dir, const char *file)
+/* Reads the first line of a file of a cgroup. */
+static int cgroup_read_line(const char *dir, const char *file, char line[128])
 {
-    char path[8500], line[128];
-    uint64_t v;
+    char path[8500];
     snprintf(path, sizeof(path), "%s/%s", dir, file);
-    return read_line(path, line, sizeof(line)) == 0 && sscanf(line, "%" SCNu64, &v) == 1 ? v : UINT64_MAX;
+    return cw_read_line(path, line, 128);
 }
 
-/* In thousandths of a CPU. */
-static uint64_t parse_cpu_max(const char *dir, const char *file)
+/* Returns the number in a file; UINT64_MAX: there is none. */
+static uint64_t cgroup_number(const char *dir, const char *file)
 {
-    char path[8500], line[128];
+    char line[128];
+    uint64_t v;
+    return cgroup_read_line(dir, file, line) == 0 && sscanf(line, "%" SCNu64, &v) == 1 ? v : UINT64_MAX;
+}
+
+/* Returns the limit in thousandths of a CPU. */
+static uint64_t cgroup_cpu_max(const char *dir, const char *file)
+{
+    char line[128];
     uint64_t quota, period;
-    snprintf(path, sizeof(path), "%s/%s", dir, file);
-    if (read_line(path, line, sizeof(line)) < 0 ||
-        sscanf(line, "%" SCNu64 " %" SCNu64, &quota, &period) != 2 || !period)
+    if (cgroup_read_line(dir, file, line) < 0 || sscanf(line, "%" SCNu64 " %" SCNu64, &quota, &period) != 2 ||
+        !period)
         return UINT64_MAX;
     return quota * 1000 / period;
 }
 
-static uint64_t parse_cfs(const char *dir, const char *file)
+static uint64_t cgroup_cfs(const char *dir, const char *file)
 {
-    char path[8500], line[128];
+    char line[128];
     int64_t quota;
-    snprintf(path, sizeof(path), "%s/%s", dir, file);
-    if (read_line(path, line, sizeof(line)) < 0 || sscanf(line, "%" SCNi64, &quota) != 1 || quota <= 0)
+    if (cgroup_read_line(dir, file, line) < 0 || sscanf(line, "%" SCNi64, &quota) != 1 || quota <= 0)
         return UINT64_MAX;
-    uint64_t period = parse_number(dir, "cpu.cfs_period_us");
+    uint64_t period = cgroup_number(dir, "cpu.cfs_period_us");
     return period && period != UINT64_MAX ? (uint64_t)quota * 1000 / period : UINT64_MAX;
 }
 
@@ -107,9 +115,9 @@ unsigned cw_cpu_budget(void)
     unsigned n = online > 0 ? (unsigned)online : 1;
     if (sched_getaffinity(0, sizeof(set), &set) == 0)
         n = (unsigned)CPU_COUNT(&set);
-    uint64_t thousandths = cgroup_least("/sys/fs/cgroup", "", "cpu.max", parse_cpu_max);
+    uint64_t thousandths = cgroup_least("/sys/fs/cgroup", "", "cpu.max", cgroup_cpu_max);
     thousandths = CW_MIN(thousandths,
-                         cgroup_least("/sys/fs/cgroup/cpu", "cpu", "cpu.cfs_quota_us", parse_cfs));
+                         cgroup_least("/sys/fs/cgroup/cpu", "cpu", "cpu.cfs_quota_us", cgroup_cfs));
     if (thousandths < (uint64_t)n * 1000)
         n = (unsigned)((thousandths + 999) / 1000);
     return CW_MAX(n, 1);
@@ -118,13 +126,13 @@ unsigned cw_cpu_budget(void)
 uint64_t cw_memory_total(void)
 {
     uint64_t total = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
-    total = CW_MIN(total, cgroup_least("/sys/fs/cgroup", "", "memory.max", parse_number));
+    total = CW_MIN(total, cgroup_least("/sys/fs/cgroup", "", "memory.max", cgroup_number));
     return CW_MIN(total,
-                  cgroup_least("/sys/fs/cgroup/memory", "memory", "memory.limit_in_bytes", parse_number));
+                  cgroup_least("/sys/fs/cgroup/memory", "memory", "memory.limit_in_bytes", cgroup_number));
 }
 
-/* A number behind a name in a file with lines "NAME NUMBER"; 0: it is not there. */
-static uint64_t number_of(const char *path, const char *name)
+/* Returns the number after a name in a file of lines "NAME NUMBER"; 0: there is none. */
+static uint64_t proc_number(const char *path, const char *name)
 {
     char line[256];
     uint64_t v = 0;
@@ -137,38 +145,32 @@ static uint64_t number_of(const char *path, const char *name)
     return v;
 }
 
-/* What a cgroup may still take, page cache included. file: of its limit. */
-static uint64_t parse_room(const char *dir, const char *file)
+/* Returns the bytes that a cgroup may still take, with those of its page cache. file: the one of its limit.
+ */
+static uint64_t cgroup_room(const char *dir, const char *file)
 {
     bool v2 = strcmp(file, "memory.max") == 0;
-    uint64_t limit = parse_number(dir, file),
-             used = parse_number(dir, v2 ? "memory.current" : "memory.usage_in_bytes");
+    uint64_t limit = cgroup_number(dir, file),
+             used = cgroup_number(dir, v2 ? "memory.current" : "memory.usage_in_bytes");
     char path[8500];
     if (limit == UINT64_MAX || used == UINT64_MAX)
         return UINT64_MAX;
     snprintf(path, sizeof(path), "%s/memory.stat", dir);
-    return limit - CW_MIN(used, limit) + number_of(path, v2 ? "active_file " : "total_active_file ") +
-           number_of(path, v2 ? "inactive_file " : "total_inactive_file ");
+    return limit - CW_MIN(used, limit) + proc_number(path, v2 ? "active_file " : "total_active_file ") +
+           proc_number(path, v2 ? "inactive_file " : "total_inactive_file ");
 }
 
 uint64_t cw_memory_available(void)
 {
-    uint64_t room = number_of("/proc/meminfo", "MemAvailable:") * 1024;
-    room = CW_MIN(room, cgroup_least("/sys/fs/cgroup", "", "memory.max", parse_room));
-    return CW_MIN(room, cgroup_least("/sys/fs/cgroup/memory", "memory", "memory.limit_in_bytes", parse_room));
+    uint64_t room = proc_number("/proc/meminfo", "MemAvailable:") * 1024;
+    room = CW_MIN(room, cgroup_least("/sys/fs/cgroup", "", "memory.max", cgroup_room));
+    return CW_MIN(room,
+                  cgroup_least("/sys/fs/cgroup/memory", "memory", "memory.limit_in_bytes", cgroup_room));
 }
 
 uint64_t cw_peak_rss(void)
 {
-    char line[256];
-    uint64_t kib = 0;
-    FILE *f = fopen("/proc/self/status", "re");
-    while (f && fgets(line, sizeof(line), f))
-        if (sscanf(line, "VmHWM: %" SCNu64, &kib) == 1)
-            break;
-    if (f)
-        fclose(f);
-    return kib * 1024;
+    return proc_number("/proc/self/status", "VmHWM:") * 1024;
 }
 
 uint64_t cw_run_delay_ns(void)
@@ -178,7 +180,7 @@ uint64_t cw_run_delay_ns(void)
     DIR *d = opendir("/proc/self/task");
     for (struct dirent *e; d && (e = readdir(d));) {
         snprintf(path, sizeof(path), "/proc/self/task/%s/schedstat", e->d_name);
-        if (e->d_name[0] != '.' && read_line(path, line, sizeof(line)) == 0 &&
+        if (e->d_name[0] != '.' && cw_read_line(path, line, sizeof(line)) == 0 &&
             sscanf(line, "%*u %" SCNu64, &delay_ns) == 1)
             sum += delay_ns;
     }
@@ -191,7 +193,7 @@ uint64_t cw_thread_delay_ns(void)
 {
     char line[128];
     uint64_t delay_ns;
-    return read_line("/proc/thread-self/schedstat", line, sizeof(line)) == 0 &&
+    return cw_read_line("/proc/thread-self/schedstat", line, sizeof(line)) == 0 &&
                    sscanf(line, "%*u %" SCNu64, &delay_ns) == 1
                ? delay_ns
                : 0;
@@ -202,7 +204,7 @@ double cw_process_age(void)
     char line[2048];
     unsigned long long start;
     struct timespec now;
-    if (read_line("/proc/self/stat", line, sizeof(line)) < 0)
+    if (cw_read_line("/proc/self/stat", line, sizeof(line)) < 0)
         return 0;
     char *p = strrchr(line, ')'); /* the name may hold anything */
     if (!p ||

@@ -1,8 +1,10 @@
-/* What this process may use of the machine: CPUs and memory, as affinity and cgroups (v1 and v2) allow. */
+/* CPUs and memory that this process may use, by affinity and cgroups (v1 and v2), and what it has used. */
 #pragma once
 #include <stddef.h>
 #include <stdint.h>
 
+/* Reads the first line of a small file, as those of /proc and cgroups are. -1: it can't be read. */
+int cw_read_line(const char *path, char *buf, size_t size);
 /* Whole CPUs, at least 1. */
 unsigned cw_cpu_budget(void);
 /* Bytes that the cgroup or the machine has. */
@@ -11,8 +13,8 @@ uint64_t cw_memory_total(void);
 uint64_t cw_memory_available(void);
 /* VmHWM of this process in bytes (not ru_maxrss, which exec inherits); 0 when unknown. */
 uint64_t cw_peak_rss(void);
-/* Time in which threads of this process could have run and had no CPU, all of those that there are added up;
- * 0 where the system does not tell. */
+/* Time for which the threads of this process were ready to run and had no CPU, summed over its present
+ * threads; 0 where the system does not say. */
 uint64_t cw_run_delay_ns(void);
 /* The same of the calling thread. */
 uint64_t cw_thread_delay_ns(void);

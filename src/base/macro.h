@@ -1,4 +1,4 @@
-/* Small words used everywhere. */
+/* Attributes, arithmetic and ownership macros that every file may use. */
 #pragma once
 #include <stdint.h>
 #include <stdlib.h>
@@ -25,8 +25,8 @@
         v_; \
     })
 
-/* Takes the first one out of a list, not empty, whose members are linked by `next`. Also: CW_POP(*at), one in
- * the middle. */
+/* Takes the first element out of a list linked by `next`, which must not be empty. CW_POP(*at) takes one out
+ * of the middle. */
 #define CW_POP(list) \
     __extension__({ \
         __typeof__(list) *p_ = &(list); \
@@ -35,8 +35,8 @@
         v_; \
     })
 
-/* The first i from `from` on for which a condition is true; `upto` if there is none before it. From one for
- * which it is true on it must stay true. */
+/* Returns the first i in [from, upto) for which the condition `is` holds, or `upto`. The condition must hold
+ * for all greater i too. */
 #define CW_FIRST(i, from, upto, is) \
     __extension__({ \
         uint64_t low_ = (from), high_ = (upto); \

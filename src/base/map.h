@@ -1,4 +1,4 @@
-/* Hash maps of things that have their node inside; who looks something up compares the keys. */
+/* Hash maps of structs that contain their node. The map compares hashes only; the caller compares keys. */
 #pragma once
 #include <stddef.h>
 #include <stdint.h>
@@ -22,7 +22,7 @@ static inline void cw_map_deinit(struct cw_map *m)
     *m = (struct cw_map){0};
 }
 
-/* The first with this hash, or behind `from` the next one; NULL: no more. */
+/* Returns the first node with this hash, or the next one after `from`; NULL: there is none. */
 static inline struct cw_map_node *cw_map_find(const struct cw_map *m, uint64_t hash,
                                               const struct cw_map_node *from)
 {
@@ -32,7 +32,8 @@ static inline struct cw_map_node *cw_map_find(const struct cw_map *m, uint64_t h
     return at;
 }
 
-/* -1: no memory, and nothing was done. Later on it can't fail: chains become longer instead. */
+/* Adds a node. -1: out of memory, and nothing was added; only the first call can fail, later ones make longer
+ * chains instead. */
 static inline int cw_map_add(struct cw_map *m, struct cw_map_node *node, uint64_t hash)
 {
     if (m->n >= m->n_slots) {
@@ -59,7 +60,7 @@ static inline int cw_map_add(struct cw_map *m, struct cw_map_node *node, uint64_
     return 0;
 }
 
-/* It must be in the map. */
+/* Removes a node, which must be in the map. */
 static inline void cw_map_remove(struct cw_map *m, struct cw_map_node *node)
 {
     struct cw_map_node **at = &m->slots[node->hash & (m->n_slots - 1)];

@@ -15,14 +15,14 @@
 #define INF __builtin_inf()
 #define NOT_A_NUMBER __builtin_nan("")
 
-static uint64_t bits_of(double x)
+static uint64_t double_bits(double x)
 {
     uint64_t u;
     memcpy(&u, &x, 8);
     return u;
 }
 
-static double from_bits(uint64_t u)
+static double double_from_bits(uint64_t u)
 {
     double x;
     memcpy(&x, &u, 8);
@@ -30,14 +30,14 @@ static double from_bits(uint64_t u)
 }
 
 /* -1022 <= k <= 1023 */
-static double power_of_two(int64_t k)
+static double double_power_of_two(int64_t k)
 {
-    return from_bits((uint64_t)(k + 1023) << 52);
+    return double_from_bits((uint64_t)(k + 1023) << 52);
 }
 
-static double magnitude(double x)
+static double double_magnitude(double x)
 {
-    return from_bits(bits_of(x) & ~(UINT64_C(1) << 63));
+    return double_from_bits(double_bits(x) & ~(UINT64_C(1) << 63));
 }
 
 /* A value as the unevaluated sum of two doubles. */
@@ -45,19 +45,19 @@ struct pair {
     double hi, lo;
 };
 
-static struct pair fast_two_sum(double a, double b) /* |a| >= |b| or a = 0 */
+static struct pair pair_fast_sum(double a, double b) /* |a| >= |b| or a = 0 */
 {
     double s = a + b;
     return (struct pair){s, b - (s - a)};
 }
 
-static struct pair two_sum(double a, double b)
+static struct pair pair_sum(double a, double b)
 {
     double s = a + b, t = s - a;
     return (struct pair){s, (a - (s - t)) + (b - t)};
 }
 
-static struct pair two_product(double a, double b) /* Dekker; |a|, |b| < 2^995 */
+static struct pair pair_of_product(double a, double b) /* Dekker; |a|, |b| < 2^995 */
 {
     double p = a * b;
     double ca = 0x1.0000002p+27 * a, ah = ca - (ca - a), al = a - ah;
@@ -67,7 +67,7 @@ static struct pair two_product(double a, double b) /* Dekker; |a|, |b| < 2^995 *
 
 static struct pair pair_product(struct pair a, struct pair b)
 {
-    struct pair p = two_product(a.hi, b.hi);
+    struct pair p = pair_of_product(a.hi, b.hi);
     p.lo = p.lo + (a.hi * b.lo + a.lo * b.hi);
     return p;
 }
@@ -90,20 +90,20 @@ static double exp_core(double h, double l)
         0x1.1f72fca58cc92p-29,
     };
     double k = (h * INV_LN2 + 0x1.8p52) - 0x1.8p52; /* to nearest, ties to even */
-    struct pair r = two_sum(h - k * LN2_HI, -(k * LN2_MID));
-    r = two_sum(r.hi, r.lo + (l - k * LN2_LO)); /* l may be large beside the remainder */
+    struct pair r = pair_sum(h - k * LN2_HI, -(k * LN2_MID));
+    r = pair_sum(r.hi, r.lo + (l - k * LN2_LO)); /* l may be large beside the remainder */
     double q = p[10];
     for (int i = 9; i >= 0; i--)
         q = q * r.hi + p[i];
     double tail = r.hi * r.hi * q + (r.lo + r.lo * r.hi);
-    struct pair s = fast_two_sum(1.0, r.hi);
+    struct pair s = pair_fast_sum(1.0, r.hi);
     double y = s.hi + (s.lo + tail);
     int64_t e = (int64_t)k;
     if (e > 1023)
-        return y * power_of_two(1023) * power_of_two(e - 1023);
+        return y * double_power_of_two(1023) * double_power_of_two(e - 1023);
     if (e < -1021) /* one rounding, in the last multiplication */
-        return y * power_of_two(e + 64) * 0x1p-64;
-    return y * power_of_two(e);
+        return y * double_power_of_two(e + 64) * 0x1p-64;
+    return y * double_power_of_two(e);
 }
 
 double cw_exp(double x)
@@ -118,16 +118,16 @@ double cw_exp(double x)
 }
 
 /* x > 0, finite: x = m * 2^result, m in (sqrt(1/2), sqrt(2)]. */
-static int64_t split(double x, double *ret_m)
+static int64_t pair_split(double x, double *ret_m)
 {
     int64_t e = -1023;
     if (x < 0x1p-1022) {
         x *= 0x1p54;
         e -= 54;
     }
-    uint64_t u = bits_of(x);
+    uint64_t u = double_bits(x);
     e += (int64_t)(u >> 52);
-    double m = from_bits((u & ((UINT64_C(1) << 52) - 1)) | UINT64_C(1023) << 52);
+    double m = double_from_bits((u & ((UINT64_C(1) << 52) - 1)) | UINT64_C(1023) << 52);
     if (m > SQRT2) {
         m *= 0.5;
         e += 1;
@@ -150,7 +150,7 @@ double cw_log(double x)
         return -INF;
     if (x < 0.0)
         return NOT_A_NUMBER;
-    double m, k = (double)split(x, &m);
+    double m, k = (double)pair_split(x, &m);
     double f = m - 1.0, s = f / (2.0 + f), z = s * s;
     double q = p[6];
     for (int i = 5; i >= 0; i--)
@@ -167,37 +167,37 @@ static struct pair log_pair(double x)
         0x1.2492492492492p-3, 0x1.c71c71c71c822p-4, 0x1.745d1745a3f56p-4, 0x1.3b13b16b45d72p-4,
         0x1.1110f807a56acp-4, 0x1.e1eff9bac08d5p-5, 0x1.acf85f80ba021p-5, 0x1.b2dfba17f7e19p-5,
     };
-    double m, k = (double)split(x, &m);
+    double m, k = (double)pair_split(x, &m);
     double f = m - 1.0;
-    struct pair g = two_sum(m, 1.0), s, t;
+    struct pair g = pair_sum(m, 1.0), s, t;
     s.hi = f / g.hi;
-    t = two_product(s.hi, g.hi);
+    t = pair_of_product(s.hi, g.hi);
     s.lo = (((f - t.hi) - t.lo) - s.hi * g.lo) / g.hi;
-    struct pair z = two_product(s.hi, s.hi);
+    struct pair z = pair_of_product(s.hi, s.hi);
     z.lo = z.lo + 2.0 * s.hi * s.lo;
     double q = p[7];
     for (int i = 6; i >= 0; i--)
         q = q * z.hi + p[i];
-    struct pair w = fast_two_sum(0x1.999999999999ap-3, z.hi * q); /* 1/5 */
+    struct pair w = pair_fast_sum(0x1.999999999999ap-3, z.hi * q); /* 1/5 */
     w.lo = w.lo + -0x1.999999999999ap-57;
     w = pair_product(z, w);
-    t = fast_two_sum(0x1.5555555555555p-2, w.hi); /* 1/3 */
+    t = pair_fast_sum(0x1.5555555555555p-2, w.hi); /* 1/3 */
     t.lo = t.lo + (w.lo + 0x1.5555555555555p-56);
     t = pair_product(z, t);
     s.hi = 2.0 * s.hi;
     s.lo = 2.0 * s.lo;
     t = pair_product(s, t);
-    w = fast_two_sum(s.hi, t.hi);
+    w = pair_fast_sum(s.hi, t.hi);
     w.lo = w.lo + (t.lo + s.lo);
-    struct pair sum = two_sum(k * LN2_HI, w.hi);
+    struct pair sum = pair_sum(k * LN2_HI, w.hi);
     sum.lo = sum.lo + (k * LN2_MID + (w.lo + k * LN2_LO));
-    return fast_two_sum(sum.hi, sum.lo);
+    return pair_fast_sum(sum.hi, sum.lo);
 }
 
 /* 0: no integer, 1: odd, 2: even. */
-static int integer_kind(double y)
+static int double_integer_kind(double y)
 {
-    double a = magnitude(y);
+    double a = double_magnitude(y);
     if (a >= 0x1p53)
         return 2;
     int64_t i = (int64_t)a;
@@ -212,14 +212,14 @@ double cw_pow(double x, double y)
         return 1.0;
     if (x != x || y != y)
         return x + y;
-    double ax = magnitude(x), ay = magnitude(y);
+    double ax = double_magnitude(x), ay = double_magnitude(y);
     if (ay == INF) {
         if (ax == 1.0)
             return 1.0;
         return (ax > 1.0) == (y > 0.0) ? INF : 0.0;
     }
-    int kind = integer_kind(y);
-    bool negative = bits_of(x) >> 63, flip = negative && kind == 1;
+    int kind = double_integer_kind(y);
+    bool negative = double_bits(x) >> 63, flip = negative && kind == 1;
     if (ax == 0.0 || ax == INF) {
         double r = (ax == 0.0) == (y > 0.0) ? 0.0 : INF;
         return flip ? -r : r;
@@ -234,7 +234,7 @@ double cw_pow(double x, double y)
     } else if (ay < 0x1p-65) {
         r = 1.0;
     } else {
-        struct pair l = log_pair(ax), p = two_product(l.hi, y);
+        struct pair l = log_pair(ax), p = pair_of_product(l.hi, y);
         p.lo = p.lo + l.lo * y;
         if (p.hi > 710.0)
             r = INF;

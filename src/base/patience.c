@@ -1,3 +1,4 @@
+/* The limits of waits, from the environment. */
 #include "base/patience.h"
 
 #include <stdbool.h>
@@ -16,7 +17,7 @@
 #define LEAST_S 0.001
 #define MOST_S 1e6
 
-static bool seconds_in(const char *text, double *ret)
+static bool patience_parse(const char *text, double *ret)
 {
     char *end;
     *ret = strtod(text, &end);
@@ -24,28 +25,28 @@ static bool seconds_in(const char *text, double *ret)
 }
 
 /* Returns the default where the variable is unset, is no number, or is out of range. */
-static uint64_t seconds_of(const char *variable, double otherwise)
+static uint64_t patience_ns(const char *variable, double otherwise)
 {
     const char *text = getenv(variable);
     double s;
-    if (!text || !seconds_in(text, &s))
+    if (!text || !patience_parse(text, &s))
         s = otherwise;
     return (uint64_t)(s * 1e9);
 }
 
 uint64_t cw_patience_silence_ns(void)
 {
-    return seconds_of(SILENCE, SILENCE_S);
+    return patience_ns(SILENCE, SILENCE_S);
 }
 
 uint64_t cw_patience_start_ns(void)
 {
-    return seconds_of(START, START_S);
+    return patience_ns(START, START_S);
 }
 
 uint64_t cw_patience_range_ns(void)
 {
-    return seconds_of(RANGE, RANGE_S);
+    return patience_ns(RANGE, RANGE_S);
 }
 
 int cw_patience_check(struct cw_error *err)
@@ -54,7 +55,7 @@ int cw_patience_check(struct cw_error *err)
     for (size_t i = 0; i < CW_COUNT_OF(names); i++) {
         const char *text = getenv(names[i]);
         double s;
-        if (!text || !*text || seconds_in(text, &s))
+        if (!text || !*text || patience_parse(text, &s))
             continue;
         char expected[64];
         snprintf(expected, sizeof(expected), "seconds, %g to %g", LEAST_S, MOST_S);

@@ -16,5 +16,5 @@ uint64_t cw_patience_start_ns(void);
 /* CACHEW_RANGE_S, default 1 s: a worker that has computed a range for this long ends it early, so that others
  * get the rest. */
 uint64_t cw_patience_range_ns(void);
-/* Says which of them is set to something that is no such time. */
+/* CW_E_OPTION where one of the variables is set, but not to such a time. */
 int cw_patience_check(struct cw_error *err);

@@ -27,7 +27,7 @@ void cw_permutation_init(struct cw_permutation *ret, uint64_t key, uint64_t n)
 
 /* The round function: 32 bits keyed by two words. The multipliers and shifts are those of "lowbias32" (C.
  * Wellons, "Prospecting for hash functions", 2018). */
-static inline uint32_t round_hash(uint32_t v, uint32_t key0, uint32_t key1)
+static inline uint32_t network_hash(uint32_t v, uint32_t key0, uint32_t key1)
 {
     v ^= key0;
     v ^= v >> 16;
@@ -39,22 +39,22 @@ static inline uint32_t round_hash(uint32_t v, uint32_t key0, uint32_t key1)
 }
 
 /* a + hash scaled to [0, n), modulo n; a < n <= 2^31. */
-static inline uint32_t add_scaled(uint32_t a, uint32_t hash, uint32_t n)
+static inline uint32_t network_add_scaled(uint32_t a, uint32_t hash, uint32_t n)
 {
     uint32_t sum = a + (uint32_t)((uint64_t)hash * n >> 32);
     return sum >= n ? sum - n : sum;
 }
 
-static inline __attribute__((always_inline)) void rounds(const struct cw_permutation *p, uint32_t *row,
-                                                         uint32_t *column)
+__attribute__((always_inline)) static inline void network_rounds(const struct cw_permutation *p,
+                                                                 uint32_t *row, uint32_t *column)
 {
     uint32_t rows = (uint32_t)p->rows, columns = (uint32_t)p->columns;
     for (int k = 0; k < CW_PERMUTATION_ROUNDS; k += 2) {
         const uint32_t *keys = &p->keys[2 * k];
         for (int l = 0; l < LANES; l++)
-            row[l] = add_scaled(row[l], round_hash(column[l], keys[0], keys[1]), rows);
+            row[l] = network_add_scaled(row[l], network_hash(column[l], keys[0], keys[1]), rows);
         for (int l = 0; l < LANES; l++)
-            column[l] = add_scaled(column[l], round_hash(row[l], keys[2], keys[3]), columns);
+            column[l] = network_add_scaled(column[l], network_hash(row[l], keys[2], keys[3]), columns);
     }
 }
 
@@ -62,13 +62,13 @@ static inline __attribute__((always_inline)) void rounds(const struct cw_permuta
 __attribute__((target("avx2"))) static void rounds_avx2(const struct cw_permutation *p, uint32_t *row,
                                                         uint32_t *column)
 {
-    rounds(p, row, column);
+    network_rounds(p, row, column);
 }
 #endif
 
 /* Takes LANES positions, given as rows and columns, through the network. The same integers whatever the
  * instruction set. */
-static void network(const struct cw_permutation *p, uint32_t *row, uint32_t *column)
+static void network_run(const struct cw_permutation *p, uint32_t *row, uint32_t *column)
 {
 #ifdef __x86_64__
     if (__builtin_cpu_supports("avx2")) {
@@ -76,13 +76,13 @@ static void network(const struct cw_permutation *p, uint32_t *row, uint32_t *col
         return;
     }
 #endif
-    rounds(p, row, column);
+    network_rounds(p, row, column);
 }
 
 /* Of LANES positions given as rows and columns. */
-static void permute(const struct cw_permutation *p, uint32_t *row, uint32_t *column, uint64_t *ret)
+static void network_walk(const struct cw_permutation *p, uint32_t *row, uint32_t *column, uint64_t *ret)
 {
-    network(p, row, column);
+    network_run(p, row, column);
     for (int l = 0; l < LANES; l++)
         ret[l] = row[l] * p->columns + column[l];
     for (int l = 0; l < LANES; l++) {
@@ -90,7 +90,7 @@ static void permute(const struct cw_permutation *p, uint32_t *row, uint32_t *col
         while (ret[l] >= p->n) {
             uint32_t again_row[LANES] = {(uint32_t)(ret[l] / p->columns)},
                      again_column[LANES] = {(uint32_t)(ret[l] % p->columns)};
-            network(p, again_row, again_column);
+            network_run(p, again_row, again_column);
             ret[l] = again_row[0] * p->columns + again_column[0];
         }
     }
@@ -111,7 +111,7 @@ void cw_permutation_run(const struct cw_permutation *p, uint64_t begin, size_t c
                 row++;
             }
         }
-        permute(p, rows, columns, out);
+        network_walk(p, rows, columns, out);
         for (size_t l = 0; l < LANES && i + l < count; l++)
             ret[i + l] = out[l];
     }
@@ -126,7 +126,7 @@ void cw_permutation_map(const struct cw_permutation *p, uint64_t *positions, siz
             rows[l] = (uint32_t)(positions[i + l] / p->columns);
             columns[l] = (uint32_t)(positions[i + l] % p->columns);
         }
-        permute(p, rows, columns, out);
+        network_walk(p, rows, columns, out);
         for (size_t l = 0; l < LANES && i + l < count; l++)
             positions[i + l] = out[l];
     }

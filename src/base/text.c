@@ -1,3 +1,4 @@
+/* Distances of names, UTF-8, escapes, strings that grow. */
 #include "base/text.h"
 
 #include <stdarg.h>
@@ -48,9 +49,9 @@ const char *cw_nearest(const char *name, const char *const *candidates, size_t n
 
 enum { CHARACTER_BAD = 0, CHARACTER_CUT = -1 };
 
-/* Bytes of the character that a text of size > 0 begins with, and its code point; or CHARACTER_CUT: the
- * text, or what is UTF-8 of it, ends within it. */
-static int character(const char *text, size_t size, uint32_t *ret)
+/* Returns the size of the character that a text of size > 0 begins with, and its code point. CHARACTER_CUT:
+ * the text, or its valid part, ends within the character. */
+static int text_character(const char *text, size_t size, uint32_t *ret)
 {
     static const struct {
         unsigned char from, to, low, high;
@@ -83,14 +84,14 @@ bool cw_text_utf8(const char *text, size_t size)
 {
     uint32_t c;
     for (int n; size > 0; text += n, size -= (size_t)n)
-        if ((n = character(text, size, &c)) <= 0)
+        if ((n = text_character(text, size, &c)) <= 0)
             return false;
     return true;
 }
 
-/* Control characters; what joins or separates without a width; what changes the direction; ends of lines;
- * tags. */
-static bool is_hidden(uint32_t c)
+/* Returns whether a character is a control character, has no width, changes the direction, ends a line, or is
+ * a tag. */
+static bool text_is_hidden(uint32_t c)
 {
     static const struct {
         uint32_t from, to;
@@ -106,7 +107,7 @@ static bool is_hidden(uint32_t c)
     return false;
 }
 
-static size_t show_escape(char to[16], uint32_t c)
+static size_t text_escape(char to[16], uint32_t c)
 {
     const char *letter = c == '\n' ? "n" : c == '\t' ? "t" : c == '\r' ? "r" : NULL;
     return (size_t)(letter ? snprintf(to, 16, "\\%s", letter)
@@ -119,7 +120,7 @@ void cw_text_show(char *to, size_t size, const char *text)
     while (left > 0) {
         char shown[16];
         uint32_t c;
-        int n = character(text, left, &c);
+        int n = text_character(text, left, &c);
         size_t used = n > 0 ? (size_t)n : 1, length = used;
         if (n == CHARACTER_CUT) {
             length = 0;
@@ -127,8 +128,8 @@ void cw_text_show(char *to, size_t size, const char *text)
                 used++;
         } else if (n == CHARACTER_BAD) {
             length = (size_t)snprintf(shown, sizeof(shown), "\\x%02x", (unsigned char)*text);
-        } else if (is_hidden(c)) {
-            length = show_escape(shown, c);
+        } else if (text_is_hidden(c)) {
+            length = text_escape(shown, c);
         } else {
             memcpy(shown, text, used);
         }
@@ -160,7 +161,7 @@ size_t cw_text_whole(const char *text, size_t most)
     size_t n = strnlen(text, most);
     uint32_t c;
     for (size_t back = 1; back <= 3 && back <= n; back++)
-        if (character(text + n - back, back, &c) == CHARACTER_CUT)
+        if (text_character(text + n - back, back, &c) == CHARACTER_CUT)
             return n - back;
     return n;
 }

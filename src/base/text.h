@@ -1,4 +1,4 @@
-/* Text for people: nearest names, growing strings. */
+/* Text for people: nearest names, cleaned texts, strings that grow. */
 #pragma once
 #include <stdarg.h>
 #include <stdbool.h>
@@ -24,23 +24,21 @@ unsigned cw_edit_distance(const char *a, const char *b);
 const char *cw_nearest(const char *name, const char *const *candidates, size_t n);
 
 /*
- * Names and messages of others, as people may see them: characters that move the cursor, change the
- * direction of text or have no width are written as escapes (\\n, \\u202e),
- * bytes that are no UTF-8 as \\xff, and a character that was cut is left out. What does not fit is cut
- * between characters.
+ * Writes a text of somebody else so that people can see it safely. Characters that move the cursor, change
+ * the direction of text or have no width become escapes (\\n, \\u202e), bytes that are no UTF-8 become \\xff,
+ * and a character that was cut is left out. Text that does not fit is cut between characters.
  */
 void cw_text_show(char *to, size_t size, const char *text);
-/* The same in place, in a buffer of so many bytes; of a text longer than CW_TEXT_SHOWN - 1 bytes what
- * follows is cut. */
+/* The same in place, in a buffer of `size` bytes. Text beyond CW_TEXT_SHOWN - 1 bytes is cut. */
 #define CW_TEXT_SHOWN 2048
 char *cw_text_clean(char *text, size_t size);
-/* How many of the first `most` bytes of a text are whole characters. */
+/* Returns how many of the first `most` bytes of a text are whole characters. */
 size_t cw_text_whole(const char *text, size_t most);
-/* A copy of at most so many bytes, cut between characters. NULL: out of memory. */
+/* Returns a copy of at most `most` bytes, cut between characters. NULL: out of memory. */
 char *cw_text_dup(const char *text, size_t most);
 
-/* Whether these bytes are UTF-8: no overlong forms, surrogates, or code points past U+10FFFF; JSON takes no
- * others. */
+/* Returns whether these bytes are UTF-8 as JSON requires it: no overlong forms, surrogates, or code points
+ * past U+10FFFF. */
 bool cw_text_utf8(const char *text, size_t size);
 
 /* A string that grows; failed allocations are remembered in `failed` and leave the text as it is. */
@@ -55,5 +53,5 @@ void cw_text_deinit(struct cw_text *t);
 
 /* Adds a number with the digits 0-9a-z. */
 void cw_text_add_base36(struct cw_text *t, uint64_t value);
-/* Reads such a number at *at, which then is behind it. False: none is there, or it has more than 64 bits. */
+/* Reads such a number and moves *at past it. False: there is none, or it has more than 64 bits. */
 bool cw_text_base36(const char **at, uint64_t *ret);

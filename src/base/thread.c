@@ -1,3 +1,4 @@
+/* Threads without signals, and conditions on the monotonic clock. */
 #include "base/thread.h"
 
 #include <signal.h>

@@ -6,12 +6,13 @@
 #include "base/error.h"
 #include "base/macro.h"
 
-/* Starts a thread that gets no signals, which are the main thread's, but those that it causes itself. */
+/* Starts a thread that receives no signals but those that it causes itself; all others are the main thread's.
+ */
 int cw_thread_start(pthread_t *ret, void *(*run)(void *arg), void *arg, struct cw_error *err) _must_check_;
 
 /* A condition whose waits end by the clock of cw_now_ns. */
 void cw_cond_init(pthread_cond_t *c);
-/* Waits until then; 0: for ever. As pthread_cond_timedwait: ETIMEDOUT, or 0. */
+/* Waits until deadline_ns (0: for ever). Returns 0 or ETIMEDOUT, as pthread_cond_timedwait does. */
 int cw_cond_wait(pthread_cond_t *c, pthread_mutex_t *m, uint64_t deadline_ns);
 
 /* Locks a mutex until the block ends. */
@@ -28,7 +29,7 @@ static inline void cw_guard_end(pthread_mutex_t **m)
     pthread_mutex_unlock(*m);
 }
 
-/* What an expression gives under a mutex. */
+/* The value of an expression that is evaluated under a mutex. */
 #define CW_LOCKED(mutex, value) \
     __extension__({ \
         CW_GUARD(mutex); \

@@ -1,3 +1,4 @@
+/* The file of a trace: lines are collected in a buffer and written whole. */
 #include "base/trace.h"
 
 #include <errno.h>
@@ -12,8 +13,8 @@
 #include "base/thread.h"
 
 #define BUFFER ((size_t)64 << 10)
-#define FLUSH_NS UINT64_C(1000000000) /* who is killed loses so much, or a buffer */
-#define LINE 512                      /* more than any */
+#define FLUSH_NS UINT64_C(1000000000) /* a killed process loses at most so much, or a buffer */
+#define LINE 512                      /* more than any line has */
 
 struct cw_trace {
     /* immutable */
@@ -24,14 +25,14 @@ struct cw_trace {
     pthread_mutex_t mutex;
     /* guarded by mutex: */
     uint64_t written, n_dropped;
-    int errnum; /* why no more can be written */
+    int errnum; /* of the write that failed; then no more is written */
     uint64_t flushed_ns;
     size_t size;
     char buffer[BUFFER]; /* whole lines */
 };
 
-/* mutex held */
-static void flush(struct cw_trace *t)
+/* Writes the buffer. Mutex held. */
+static void trace_flush(struct cw_trace *t)
 {
     size_t done = 0;
     while (done < t->size && !t->errnum) {
@@ -47,11 +48,11 @@ static void flush(struct cw_trace *t)
         return; /* half a line is left; `cachew trace` leaves it out */
 }
 
-/* mutex held */
-static void add_line(struct cw_trace *t, const char *line, size_t size, uint64_t now_ns)
+/* Adds a line to the buffer, or counts it as dropped. Mutex held. */
+static void trace_add_line(struct cw_trace *t, const char *line, size_t size, uint64_t now_ns)
 {
     if (t->size + size > BUFFER || now_ns > t->flushed_ns + FLUSH_NS)
-        flush(t);
+        trace_flush(t);
     if (t->errnum || t->written + t->size + size > t->limit) {
         t->n_dropped++;
         return;
@@ -71,8 +72,7 @@ int cw_trace_open(const char *path, const char *process, uint64_t limit, struct 
     if (t->fd < 0) {
         int e = errno;
         free(t);
-        cw_error_file(err, path);
-        return cw_error_errno(err, CW_E_OPTION, e, "--trace: can't open %s", path);
+        return cw_error_at_file(err, CW_E_OPTION, path, e, "--trace: can't open %s", path);
     }
     t->pid = (int)getpid();
     t->limit = limit;
@@ -83,13 +83,13 @@ int cw_trace_open(const char *path, const char *process, uint64_t limit, struct 
                                "[\n{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":%d,\"tid\":1,\"ts\":0,"
                                "\"args\":{\"name\":\"%.200s %d\"}},\n",
                                t->pid, process, t->pid);
-    flush(t); /* it is a trace from now on */
+    trace_flush(t); /* it is a trace from now on */
     *ret = t;
     return 0;
 }
 
-static int print_event(const struct cw_trace *t, char phase, const char *name, const struct cw_traced *what,
-                       uint64_t ns, char line[LINE])
+static int trace_print_event(const struct cw_trace *t, char phase, const char *name,
+                             const struct cw_traced *what, uint64_t ns, char line[LINE])
 {
     uint64_t at = ns + t->offset_ns;
     const uint8_t *s = what->stream;
@@ -110,10 +110,10 @@ void cw_trace_span(struct cw_trace *t, const char *name, const struct cw_traced 
     char lines[2 * LINE]; /* begin and end, both or none */
     if (!t)
         return;
-    int n = print_event(t, 'b', name, what, from_ns, lines);
-    n += print_event(t, 'e', name, what, to_ns, lines + n);
+    int n = trace_print_event(t, 'b', name, what, from_ns, lines);
+    n += trace_print_event(t, 'e', name, what, to_ns, lines + n);
     CW_GUARD(&t->mutex);
-    add_line(t, lines, (size_t)n, to_ns);
+    trace_add_line(t, lines, (size_t)n, to_ns);
 }
 
 int cw_trace_close(struct cw_trace *t, struct cw_error *err)
@@ -126,8 +126,8 @@ int cw_trace_close(struct cw_trace *t, struct cw_error *err)
                      "\"labels\":\"%" PRIu64 " spans left out\"}}\n]\n",
                      t->pid, t->n_dropped);
     t->limit = UINT64_MAX; /* the end always has room */
-    add_line(t, line, (size_t)n, 0);
-    flush(t);
+    trace_add_line(t, line, (size_t)n, 0);
+    trace_flush(t);
     int e = t->errnum ? t->errnum : close(t->fd) < 0 ? errno : 0;
     if (t->errnum)
         close(t->fd);

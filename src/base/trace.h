@@ -1,7 +1,7 @@
 /*
- * What happened to ranges and batches, and when, as a file in Chrome's trace format (chrome://tracing,
- * ui.perfetto.dev): docs/metrics.md, "Traces". Any thread. Lines are written whole, so that a file whose
- * process was killed can be read; what does not fit any more is counted.
+ * Spans of ranges and batches, as a file in Chrome's trace format (chrome://tracing,
+ * ui.perfetto.dev): docs/metrics.md, "Traces". Any thread. Lines are written whole, so that the file of a
+ * killed process can be read. Spans that do not fit are counted.
  */
 #pragma once
 #include "base/error.h"
@@ -14,8 +14,8 @@ struct cw_trace;
  * written. */
 int cw_trace_open(const char *path, const char *process, uint64_t limit, struct cw_trace **ret,
                   struct cw_error *err) _must_check_;
-/* What is traced: a range of a stream, or (batch not CW_TRACE_RANGE) what was asked of it: a batch counted
- * from its begin, or elements of a key from this one on. */
+/* What a span is about: a range of a stream (batch = CW_TRACE_RANGE), or a request for a batch of it, counted
+ * from its begin, or for elements of a key. */
 #define CW_TRACE_RANGE UINT64_MAX
 
 struct cw_traced {
@@ -24,8 +24,9 @@ struct cw_traced {
     unsigned key;
 };
 
-/* name: a constant without characters that JSON escapes. Times are those of cw_now_ns. t NULL: nothing. */
+/* Adds a span. name: a constant without characters that JSON escapes. Times are those of cw_now_ns. t NULL:
+ * does nothing. */
 void cw_trace_span(struct cw_trace *t, const char *name, const struct cw_traced *what, uint64_t from_ns,
                    uint64_t to_ns);
-/* Ends the file. CW_E_IO: not all could be written; t is gone all the same. */
+/* Ends the file and frees t. CW_E_IO: not all could be written. */
 int cw_trace_close(struct cw_trace *t, struct cw_error *err) _must_check_;

@@ -1,4 +1,4 @@
-/* What a part sets by itself: the last decision of each kind. */
+/* The last decision of each kind. */
 #include "base/tuned.h"
 
 #include <stdbool.h>
@@ -6,7 +6,7 @@
 
 #include "base/clock.h"
 
-static bool same(const char *a, const char *b)
+static bool tuned_same_text(const char *a, const char *b)
 {
     return a == b || (a && b && strcmp(a, b) == 0);
 }
@@ -14,7 +14,8 @@ static bool same(const char *a, const char *b)
 void cw_tuned_put(struct cw_tuned_log *log, const struct cw_tuned *t)
 {
     unsigned i = 0;
-    while (i < log->n && !(same(log->last[i].what, t->what) && same(log->last[i].of, t->of)))
+    while (i < log->n &&
+           !(tuned_same_text(log->last[i].what, t->what) && tuned_same_text(log->last[i].of, t->of)))
         i++;
     if (i == CW_TUNED_KEPT)
         return;

@@ -1,7 +1,7 @@
 /*
- * What a part sets by itself while it runs, told as decisions of policies are: what was seen, what else there
- * was, what was chosen, and why. Numbers by name; all names are constants. Of each kind the last one is kept,
- * for some change with every breath of the machine; no lock, that is who keeps them's.
+ * Decisions that a part of the program makes by itself while it runs, reported like those of policies: what
+ * was seen, what each consideration would give, what was chosen and why. Numbers have constant names. Only
+ * the last decision of each kind is kept, because some change constantly. Not thread-safe: the owner locks.
  */
 #pragma once
 #include <stdint.h>
@@ -10,29 +10,29 @@
 #define CW_TUNED_KEPT 16
 
 struct cw_number {
-    const char *name; /* NULL: no more */
+    const char *name; /* NULL: ends the list */
     double value;
 };
 
 struct cw_tuned {
     uint64_t at_ns;   /* by cw_now_ns */
     const char *what; /* "block_rows" */
-    const char *of;   /* of what, where there are several; NULL: there is one */
+    const char *of;   /* which one, where there are several; NULL: there is one */
     struct cw_number seen[CW_TUNED_NUMBERS];
-    /* what it would be by each consideration, the one that decided included */
+    /* the value that each consideration would give, including the decisive one */
     struct cw_number others[CW_TUNED_NUMBERS];
     double chosen;
     const char *why;
-    uint64_t n; /* so many times it was chosen anew, this one included; 0: once */
+    uint64_t n; /* how often it was chosen, including now; 0: once */
 };
 
 struct cw_tuned_log {
-    struct cw_tuned last[CW_TUNED_KEPT]; /* in the order in which the kinds came */
-    unsigned n;                          /* there are; more kinds than are kept there are not */
+    struct cw_tuned last[CW_TUNED_KEPT]; /* in the order of first decisions */
+    unsigned n;                          /* at most CW_TUNED_KEPT kinds exist */
 };
 
-/* Takes the place of the one of its kind. As it is; and with the time that it is now. */
+/* Replaces the decision of this kind: put as it is, add with the present time. */
 void cw_tuned_put(struct cw_tuned_log *log, const struct cw_tuned *t);
 void cw_tuned_add(struct cw_tuned_log *log, const struct cw_tuned *t);
-/* Those of `from` too. */
+/* Puts all decisions of `from`. */
 void cw_tuned_add_all(struct cw_tuned_log *log, const struct cw_tuned_log *from);

@@ -1,3 +1,4 @@
+/* Listing, verifying, removing and pinning the sets of a directory. */
 #include "cache/admin.h"
 
 #include <dirent.h>
@@ -10,12 +11,13 @@
 #include <unistd.h>
 
 #include "base/fd.h"
-#include "cache/internal.h"
+#include "cache/files.h"
+#include "cache/segment.h"
 #include "storage/file.h"
 
-#define META_BYTES ((size_t)1 << 20) /* ours are a few KiB */
+#define META_BYTES ((size_t)1 << 20) /* bytes read of a meta.json; ours have a few KiB */
 
-static bool parse_key(const char *name, struct cw_hash128 *ret)
+static bool set_parse_key(const char *name, struct cw_hash128 *ret)
 {
     unsigned long long hi, lo;
     if (!cw_cache_is_set(name) || sscanf(name, "%16llx%16llx", &hi, &lo) != 2)
@@ -24,30 +26,22 @@ static bool parse_key(const char *name, struct cw_hash128 *ret)
     return true;
 }
 
-static int open_root(const char *dir, struct cw_error *err)
+/* Opens a cache directory. Returns a descriptor or a negative status. */
+static int root_open(const char *dir, struct cw_error *err)
 {
     struct stat st;
     _cleanup_close_ int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     int e = fd < 0 ? errno : 0;
     if (fd >= 0 && fstatat(fd, CW_CACHE_LOCK, &st, AT_SYMLINK_NOFOLLOW) == 0)
         return CW_STEAL_FD(fd);
-    cw_error_file(err, dir);
     return e && e != ENOENT && e != ENOTDIR
-               ? cw_error_errno(err, CW_E_IO, e, "%s: can't be opened", dir)
-               : cw_error_set(err, CW_E_OPTION, "%s is no cache: expected a directory that --cache-dir named",
-                              dir);
+               ? cw_error_at_file(err, CW_E_IO, dir, e, "%s: can't be opened", dir)
+               : cw_error_at_file(err, CW_E_OPTION, dir, 0,
+                                  "%s is no cache: expected a directory that --cache-dir named", dir);
 }
 
-/* The names in a directory, sorted. */
-static int names_of(int at, struct cw_paths *ret, struct cw_error *err)
-{
-    char path[32];
-    snprintf(path, sizeof(path), "/proc/self/fd/%d", at);
-    return cw_list(path, ret, err);
-}
-
-/* What a segment says of itself. */
-static void look_at_segment(struct cw_cache_listed *s, int set, const char *name)
+/* Adds what the table of a segment says. */
+static void listed_add_segment(struct cw_cache_listed *s, int set, const char *name)
 {
     _cleanup_free_ struct cw_cache_row *rows = NULL;
     struct cw_cache_trailer t;
@@ -55,7 +49,7 @@ static void look_at_segment(struct cw_cache_listed *s, int set, const char *name
     size_t n = 0;
     _cleanup_close_ int fd = cw_cache_open_file(set, name, O_RDONLY);
     s->segments++;
-    if (fd < 0 || !parse_key(s->key, &key) || cw_cache_table_read(fd, key, &rows, &n, &t) != 0)
+    if (fd < 0 || !set_parse_key(s->key, &key) || cw_cache_table_read(fd, key, &rows, &n, &t) != 0)
         return;
     s->entries += n;
     s->cost_us += t.cost_us;
@@ -65,11 +59,12 @@ static void look_at_segment(struct cw_cache_listed *s, int set, const char *name
     }
 }
 
-static int look(struct cw_cache_listed *s, int set, struct cw_error *err)
+/* Adds what the files of a set say. */
+static int listed_fill(struct cw_cache_listed *s, int set, struct cw_error *err)
 {
     _cleanup_(cw_paths_deinit) struct cw_paths names = {0};
     struct stat st;
-    int r = names_of(set, &names, err);
+    int r = cw_cache_names(set, &names, err);
     for (size_t i = 0; r == 0 && i < names.n; i++) {
         const char *name = names.paths[i];
         if (fstatat(set, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
@@ -82,22 +77,22 @@ static int look(struct cw_cache_listed *s, int set, struct cw_error *err)
             s->used = cw_cache_locked(set, name);
         }
         if (cw_cache_name(name) == CW_CACHE_NAME_SEGMENT)
-            look_at_segment(s, set, name);
+            listed_add_segment(s, set, name);
     }
     s->meta = cw_cache_read_text(set, CW_CACHE_META, META_BYTES);
     return r;
 }
 
-static int list_set(const char *dir, int root, const char *key, struct cw_cache_list *ret,
-                    struct cw_error *err)
+static int list_add_set(const char *dir, int root, const char *key, struct cw_cache_list *ret,
+                        struct cw_error *err)
 {
     struct cw_cache_listed *s = &ret->sets[ret->n];
     _cleanup_close_ int set = cw_cache_open_dir(root, key);
-    if (set < 0) /* a link, or a file: none of ours */
+    if (set < 0) /* a link or a file is not a set */
         return 0;
     ret->n++;
     memcpy(s->key, key, sizeof(s->key));
-    int r = look(s, set, err);
+    int r = listed_fill(s, set, err);
     if (asprintf(&s->path, "%s/%s", dir, key) < 0) {
         s->path = NULL;
         return cw_error_nomem(err, 0, "a path");
@@ -109,15 +104,15 @@ int cw_cache_list(const char *dir, const char *key, struct cw_cache_list *ret, s
 {
     _cleanup_(cw_paths_deinit) struct cw_paths names = {0};
     *ret = (struct cw_cache_list){0};
-    _cleanup_close_ int root = open_root(dir, err);
+    _cleanup_close_ int root = root_open(dir, err);
     if (root < 0)
         return root;
-    int r = names_of(root, &names, err);
+    int r = cw_cache_names(root, &names, err);
     if (r == 0 && !(ret->sets = calloc(names.n + 1, sizeof(*ret->sets))))
         r = cw_error_nomem(err, names.n * sizeof(*ret->sets), "a list");
     for (size_t i = 0; r == 0 && i < names.n; i++)
         if (cw_cache_is_set(names.paths[i]) && (!key || strncmp(names.paths[i], key, strlen(key)) == 0))
-            r = list_set(dir, root, names.paths[i], ret, err);
+            r = list_add_set(dir, root, names.paths[i], ret, err);
     if (r < 0)
         cw_cache_list_deinit(ret);
     return r;
@@ -135,8 +130,8 @@ void cw_cache_list_deinit(struct cw_cache_list *l)
 
 /* ---- verify ---- */
 
-/* How many entries of a segment are not what their checksums say. -1: no memory. */
-static int64_t bad_entries(int fd, const struct cw_cache_row *rows, size_t n)
+/* Returns how many entries of a segment are damaged; -1: out of memory. */
+static int64_t segment_bad_entries(int fd, const struct cw_cache_row *rows, size_t n)
 {
     int64_t bad = 0;
     for (size_t i = 0; i < n; i++) {
@@ -157,7 +152,7 @@ static int64_t bad_entries(int fd, const struct cw_cache_row *rows, size_t n)
     return bad;
 }
 
-static int verify_segment(const char *dir, int set, const char *name, struct cw_hash128 key, bool repair,
+static int segment_verify(const char *dir, int set, const char *name, struct cw_hash128 key, bool repair,
                           struct cw_cache_verified *ret, struct cw_error *err)
 {
     _cleanup_free_ struct cw_cache_row *rows = NULL;
@@ -166,9 +161,9 @@ static int verify_segment(const char *dir, int set, const char *name, struct cw_
     size_t n = 0;
     _cleanup_close_ int fd = cw_cache_open_file(set, name, O_RDONLY);
     int r = fd == -CW_CACHE_NO_FILE ? 1 : fd < 0 ? fd : cw_cache_table_read(fd, key, &rows, &n, &t);
-    if (r == -ENOENT) /* it gave way meanwhile */
+    if (r == -ENOENT) /* it was evicted meanwhile */
         return 0;
-    int64_t bad = r == 0 ? bad_entries(fd, rows, n) : 0;
+    int64_t bad = r == 0 ? segment_bad_entries(fd, rows, n) : 0;
     if (fd >= 0)
         (void)fstat(fd, &st);
     if (r < 0)
@@ -188,8 +183,8 @@ static int verify_segment(const char *dir, int set, const char *name, struct cw_
     return 0;
 }
 
-/* A set that was listed. *ret < 0: it is gone by now. */
-static int open_set(const struct cw_cache_listed *s, int *ret, struct cw_error *err)
+/* Opens the directory of a set that was listed. *ret is negative where the set is gone by now. */
+static int listed_open(const struct cw_cache_listed *s, int *ret, struct cw_error *err)
 {
     *ret = cw_cache_open_dir(AT_FDCWD, s->path);
     return *ret >= 0 || *ret == -ENOENT
@@ -203,55 +198,22 @@ int cw_cache_verify(const struct cw_cache_listed *s, bool repair, struct cw_cach
     _cleanup_(cw_paths_deinit) struct cw_paths names = {0};
     struct cw_hash128 key = {0};
     _cleanup_close_ int set = -1;
-    int r = open_set(s, &set, err);
+    int r = listed_open(s, &set, err);
     if (r < 0 || set < 0)
         return r;
-    r = names_of(set, &names, err);
-    (void)parse_key(s->key, &key);
+    r = cw_cache_names(set, &names, err);
+    (void)set_parse_key(s->key, &key);
     for (size_t i = 0; r == 0 && i < names.n; i++)
         if (cw_cache_name(names.paths[i]) == CW_CACHE_NAME_SEGMENT)
-            r = verify_segment(s->path, set, names.paths[i], key, repair, ret, err);
+            r = segment_verify(s->path, set, names.paths[i], key, repair, ret, err);
     return r;
 }
 
-/* ---- what changes the directory ---- */
-
-/* Only what is ours, by its name; whatever that is, for a link goes itself and not what it leads to. A
- * directory that holds something else stays, and says so. */
-static int empty(int set, const char *key, struct cw_error *err)
-{
-    _cleanup_(cw_paths_deinit) struct cw_paths names = {0};
-    int r = names_of(set, &names, err);
-    for (size_t i = 0; r == 0 && i < names.n; i++)
-        if (cw_cache_name(names.paths[i]) == CW_CACHE_NAME_FOREIGN)
-            r = cw_error_set(
-                err, CW_E_IO,
-                "%s/%s: expected segments and what belongs to them; nothing of this set was removed", key,
-                names.paths[i]);
-    for (size_t i = 0; r == 0 && i < names.n; i++)
-        if (unlinkat(set, names.paths[i], 0) < 0 && errno != ENOENT)
-            r = cw_error_errno(err, CW_E_IO, errno, "%s/%s: can't be removed", key, names.paths[i]);
-    return r;
-}
-
-int cw_cache_set_remove(int at, const char *key, struct cw_error *err)
-{
-    _cleanup_close_ int set = cw_cache_open_dir(at, key), fd = -1;
-    if (set < 0)
-        return set == -ENOENT
-                   ? 0
-                   : cw_error_set(err, CW_E_IO, "%s: can't be opened: %s", key, cw_cache_why(-set));
-    int r = cw_cache_try_lock(set, CW_CACHE_USED, &fd);
-    if (r <= 0) /* nobody uses it, whatever stands in the place of that file */
-        r = empty(set, key, err);
-    if (r == 0 && unlinkat(at, key, AT_REMOVEDIR) < 0 && errno != ENOENT)
-        r = cw_error_errno(err, CW_E_IO, errno, "%s: can't be removed", key);
-    return r;
-}
+/* ---- changing the directory ---- */
 
 int cw_cache_remove(const char *dir, const struct cw_cache_listed *s, struct cw_error *err)
 {
-    _cleanup_close_ int root = open_root(dir, err);
+    _cleanup_close_ int root = root_open(dir, err);
     if (root < 0)
         return root;
     _cleanup_close_ int lock = cw_cache_open_file(root, CW_CACHE_LOCK, O_RDWR);
@@ -264,7 +226,7 @@ int cw_cache_remove(const char *dir, const struct cw_cache_listed *s, struct cw_
 int cw_cache_pin(const struct cw_cache_listed *s, bool on, struct cw_error *err)
 {
     _cleanup_close_ int set = -1;
-    int r = open_set(s, &set, err);
+    int r = listed_open(s, &set, err);
     if (r < 0 || set < 0)
         return r;
     _cleanup_close_ int fd = on ? cw_cache_open_file(set, CW_CACHE_PIN, O_WRONLY | O_CREAT) : -1;

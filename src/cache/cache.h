@@ -1,12 +1,13 @@
 /*
- * The chunk store: what was computed of a record, kept in a directory and read again by any process that has
- * the directory. Knows keys and bytes, neither operators nor types.
+ * The chunk store: computed elements, kept in a directory and read again by any process that has the
+ * directory. It knows keys and bytes, neither operators nor types.
  *
- * Entries of one identity (operators, components) form a *set*, a directory of its own; they lie in
- * *segments*, files of many entries that are written under a temporary name and renamed when complete. Every
- * entry carries its key and a checksum; one that does not fit is forgotten, counted and never handed out. Any
- * thread may find, read and put; a thread of the store's own writes, publishes, looks for what others
- * published, and keeps the quota. Nobody waits for it: what it can't take in time is not kept.
+ * Entries of one identity (operators, components) form a *set*, which is a directory of its own. They lie in
+ * *segments*: files of many entries, written under a temporary name and renamed when complete. Every entry
+ * carries its key and a checksum. An entry that fails the check is forgotten, counted and never delivered.
+ * Any thread may find, read and put entries. The store's own thread writes, publishes, finds segments of
+ * other processes, and keeps the quota. No caller waits for it: entries that it can't take in time are not
+ * kept.
  */
 #pragma once
 #include <stdatomic.h>
@@ -25,77 +26,77 @@ struct cw_cache_segment;
 
 struct cw_cache_options {
     const char *dir; /* made if need be */
-    /* bytes of all files below dir; 0: what is there, and half of what is free, as that changes */
+    /* bytes of all files below dir; 0: the bytes that are there and half of the free ones, as these change */
     uint64_t quota;
-    size_t segment_bytes; /* a segment is published when it is so large; 0: 16 MiB */
+    size_t segment_bytes; /* a segment of this size is published; 0: 16 MiB */
     bool plain;           /* nothing is compressed */
-    size_t queue_bytes;   /* entries that wait to be written; 0: 32 MiB. Outside any budget */
-    /* who puts an entry waits for room in the queue: nothing is skipped but entries larger than it, unless
+    size_t queue_bytes;   /* of entries that wait to be written; 0: 32 MiB. Outside any budget */
+    /* putting an entry waits for room in the queue: only entries larger than the queue are skipped, unless
      * storage does not answer for 20 seconds */
     bool waits;
 };
 
-/* A failure is that of an argument: what is no directory, and can't be made one. A disk that is full or does
- * not answer within two seconds is said, and the cache is without content until it is better. */
+/* Fails only for a wrong argument: dir is no directory and can't be made one. A disk that is full, or does
+ * not answer within two seconds, gives a notice, and the cache has no content until it is usable. */
 int cw_cache_open(const struct cw_cache_options *o, struct cw_cache **ret, struct cw_error *err) _must_check_;
-/* Writes and publishes what waits, for a few seconds at most; storage that does not answer is left, with what
- * is at it. All sets must have been given back. NULL is fine. */
+/* Writes and publishes the waiting entries, for a few seconds at most. Storage that does not answer is left,
+ * with the entries under way. All sets must have been given back. Accepts NULL. */
 struct cw_cache *cw_cache_close(struct cw_cache *c);
-uint64_t cw_cache_quota(const struct cw_cache *c); /* 0: not known yet, for it is not open yet */
+uint64_t cw_cache_quota(const struct cw_cache *c); /* bytes; 0: not known until the directory is open */
 struct cw_cache_facts;
-/* The same; what it counted till its end. */
+/* The same, and reports what the cache counted until its end. */
 struct cw_cache *cw_cache_close_facts(struct cw_cache *c, struct cw_cache_facts *ret);
 
-/* Entries under one identity. meta (JSON, for people) is kept beside them. The same set for the same key,
- * with one more reference. The store's thread opens it, which is waited for for two seconds; until then, and
- * where it can't be opened, it is without content. */
+/* Returns the set of a key with one more reference. meta (JSON, for people) is kept beside the entries. The
+ * store's thread opens the set, and the caller waits for that at most two seconds. Until it is open it has no
+ * content. */
 int cw_cache_set_open(struct cw_cache *c, struct cw_hash128 key, const char *meta, struct cw_cache_set **ret,
                       struct cw_error *err) _must_check_;
 struct cw_cache_set *cw_cache_set_ref(struct cw_cache_set *s);
 void cw_cache_set_unref(struct cw_cache_set *s);
 
-/* What earlier runs measured of a set and left for later ones: text, the caller's, of at most 4 KiB, which
- * may be nonsense; NULL: none. */
+/* Returns a new copy of what earlier runs measured and left for later ones: at most 4 KiB of text, which may
+ * be nonsense; NULL: none. */
 char *cw_cache_set_profile(struct cw_cache_set *s);
-void cw_cache_set_put_profile(struct cw_cache_set *s, const char *text); /* written soon */
+void cw_cache_set_put_profile(struct cw_cache_set *s, const char *text); /* is written soon */
 
 struct cw_cache_key {
     uint64_t file_key, row, variant;
 };
 
 struct cw_cache_place {
-    /* NULL: there is no such entry. Good as long as the caller has the set */
+    /* NULL: there is no such entry. Valid while the caller has a reference of the set */
     struct cw_cache_segment *segment;
     uint64_t offset;
-    uint32_t length, stored; /* of the content, and of what is stored of it */
-    bool dropped;            /* a filter said no: no content */
+    uint32_t length, stored; /* bytes of the content, and bytes stored for it */
+    bool dropped;            /* a filter rejected the element: there is no content */
 };
 
-/* Looks n keys up; returns how many there are. */
+/* Looks n keys up; returns how many entries exist. */
 size_t cw_cache_find(struct cw_cache_set *s, const struct cw_cache_key *keys, size_t n,
                      struct cw_cache_place *ret);
-/* Counts entries that were not there, and were computed. */
+/* Counts n entries that did not exist and were computed. */
 void cw_cache_missed(struct cw_cache_set *s, size_t n);
 
 struct cw_cache_get {
     struct cw_cache_key key;
     struct cw_cache_place place;
-    struct iovec *v; /* where the content goes: place.length bytes in all */
+    struct iovec *v; /* the destination, place.length bytes in all */
     int n_v;         /* at most CW_CACHE_PARTS */
 };
 
 #define CW_CACHE_PARTS 512
-#define CW_CACHE_AT_ONCE UINT64_C(0) /* only what is in memory */
-#define CW_CACHE_FOREVER UINT64_MAX  /* and in the caller's thread */
-/* Reads entries, in whatever order is quickest. 0; 1: AT_ONCE, and they are not all in memory; 2: one of them
+#define CW_CACHE_AT_ONCE UINT64_C(0) /* only entries that are in memory */
+#define CW_CACHE_FOREVER UINT64_MAX  /* without a limit, in the caller's thread */
+/* Reads entries in the fastest order, which reorders gets. 0; 1: AT_ONCE, and some are not in memory; 2: one
  * was damaged or gone, and is forgotten; 3: storage did not give them within patience_ns, or an earlier read
- * of others has not come back yet: they are still there. Unless it is 0, what the entries gave is undefined.
- * A negative result is the arena's (scratch). */
+ * of others has not come back, but the entries still exist. Unless the result is 0, the destinations are
+ * undefined. A negative result is the arena's, which is used for scratch. */
 int cw_cache_read(struct cw_cache_set *s, struct cw_cache_get *gets, size_t n, struct cw_arena *arena,
                   uint64_t patience_ns, struct cw_error *err) _must_check_;
 
-/* Room for an entry with so many bytes of content: fill it in, then commit it. NULL: not kept (the store is
- * behind, full, or in trouble), which is counted. */
+/* Returns memory for an entry with so many bytes of content, to be filled in and then committed. NULL: the
+ * entry is not kept (the store is behind, full, or in trouble), which is counted. */
 struct cw_cache_chunk;
 
 struct cw_cache_slot {
@@ -107,25 +108,24 @@ struct cw_cache_slot {
 void *cw_cache_reserve(struct cw_cache_set *s, const struct cw_cache_key *key, size_t length, bool dropped,
                        uint64_t cost_ns, struct cw_cache_slot *ret);
 void cw_cache_commit(const struct cw_cache_slot *slot);
-/* Waits until what was put so far is written and published, or given up. CW_E_DEADLINE, naming it, where one
- * step of that takes 20 s. */
+/* Waits until the entries put so far are published or given up. CW_E_DEADLINE, naming the step, where one
+ * step takes 20 s. */
 int cw_cache_flush(struct cw_cache *c, struct cw_error *err) _must_check_;
 
 struct cw_cache_facts {
-    uint64_t hits, misses; /* of entries that were asked for */
-    uint64_t bad, gone;    /* that were found, and then were damaged, or evicted meanwhile */
-    uint64_t late;         /* that were there, and storage did not give them in time */
-    /* entries put; not kept, because the store was behind or the entry is larger than its queue */
+    uint64_t hits, misses; /* entries read, and entries that did not exist */
+    uint64_t bad, gone;    /* entries that were found, but damaged, or evicted meanwhile */
+    uint64_t late;         /* entries that storage did not give in time */
+    /* entries kept; skipped, because the store was behind or the entry is larger than its queue */
     uint64_t kept, skipped;
-    uint64_t refused; /* not kept: no room, or the disk failed */
+    uint64_t refused; /* entries not kept: no room, or the disk failed */
     uint64_t bytes_read, read_ns, bytes_written, write_ns;
-    /* of bytes_written, as they lie on the disk: fewer where it pays to compress them */
+    /* of bytes_written, on the disk: fewer where compression pays */
     uint64_t bytes_stored;
     uint64_t published, evicted; /* segments */
-    /* of what was published something was read again, lately; 0: not yet. Bytes as they were before they were
-     * compressed */
+    /* read back lately to measure storage, in bytes before compression; 0: not yet */
     uint64_t probe_bytes, probe_ns;
-    uint64_t used; /* bytes of all files, when it was opened or needed room last */
+    uint64_t used; /* bytes of all files, when the cache was opened or made room last */
 };
 
 void cw_cache_facts(const struct cw_cache *c, struct cw_cache_facts *ret);

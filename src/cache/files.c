@@ -1,10 +1,8 @@
-/*
- * What lies below a cache's directory, which others may write to: it is opened from the directory's
- * descriptor and by a name of ours, links are not followed, and nothing is waited for at what is no regular
- * file.
- */
-#include <errno.h>
+/* Opening, reading and replacing files below a cache directory, and removing a set. Any thread. */
+#include "cache/files.h"
+
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,15 +10,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/fd.h"
-#include "cache/internal.h"
+#include "storage/file.h"
 
-static bool begins_with(const char *text, const char *start)
+static bool name_begins(const char *text, const char *start)
 {
     return strncmp(text, start, strlen(start)) == 0;
 }
 
-static bool ends_with(const char *text, const char *end)
+static bool name_ends(const char *text, const char *end)
 {
     size_t n = strlen(text), m = strlen(end);
     return n > m && strcmp(text + n - m, end) == 0;
@@ -34,11 +31,11 @@ bool cw_cache_is_set(const char *name)
 enum cw_cache_name cw_cache_name(const char *name)
 {
     static const char *const others[] = {CW_CACHE_META, CW_CACHE_PROFILE, CW_CACHE_USED, CW_CACHE_PIN};
-    if (begins_with(name, CW_CACHE_TEMPORARY))
+    if (name_begins(name, CW_CACHE_TEMPORARY))
         return CW_CACHE_NAME_WRITTEN;
-    if (ends_with(name, CW_CACHE_SUFFIX))
+    if (name_ends(name, CW_CACHE_SUFFIX))
         return CW_CACHE_NAME_SEGMENT;
-    if (begins_with(name, CW_CACHE_META CW_CACHE_PUT) || begins_with(name, CW_CACHE_PROFILE CW_CACHE_PUT))
+    if (name_begins(name, CW_CACHE_META CW_CACHE_PUT) || name_begins(name, CW_CACHE_PROFILE CW_CACHE_PUT))
         return CW_CACHE_NAME_PUT;
     for (size_t i = 0; i < CW_COUNT_OF(others); i++)
         if (strcmp(name, others[i]) == 0)
@@ -64,7 +61,7 @@ DIR *cw_cache_open_names(int dir)
     _cleanup_close_ int fd = dir >= 0 ? cw_cache_open_dir(dir, ".") : -1;
     DIR *d = fd >= 0 ? fdopendir(fd) : NULL;
     if (d)
-        fd = -1; /* the stream's now */
+        fd = -1; /* the stream owns it now */
     return d;
 }
 
@@ -90,7 +87,7 @@ char *cw_cache_read_text(int at, const char *name, size_t most)
 
 int cw_cache_put_text(int at, const char *name, const char *text)
 {
-    static atomic_uint counter; /* two threads of a process may write the same file */
+    static atomic_uint counter; /* two threads of a process may replace the same file */
     char temporary[96];
     snprintf(temporary, sizeof(temporary), "%.40s" CW_CACHE_PUT "%ld-%u", name, (long)getpid(),
              atomic_fetch_add(&counter, 1));
@@ -110,7 +107,7 @@ int cw_cache_put_text(int at, const char *name, const char *text)
     return r;
 }
 
-/* Opened to write, for that is what some network file systems want of who locks. */
+/* Some network file systems lock only what is open for writing. */
 int cw_cache_try_lock(int at, const char *name, int *ret_fd)
 {
     _cleanup_close_ int fd = cw_cache_open_file(at, name, O_RDWR);
@@ -126,4 +123,68 @@ bool cw_cache_locked(int at, const char *name)
 {
     _cleanup_close_ int fd = -1;
     return cw_cache_try_lock(at, name, &fd) == 1;
+}
+
+int cw_cache_names(int at, struct cw_paths *ret, struct cw_error *err)
+{
+    char path[32];
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", at);
+    return cw_list(path, ret, err);
+}
+
+int cw_cache_read_at(int fd, uint64_t offset, void *to, size_t size)
+{
+    for (size_t done = 0; done < size;) {
+        ssize_t n = pread(fd, (uint8_t *)to + done, size - done, (off_t)(offset + done));
+        if (n == 0)
+            return 1;
+        if (n < 0 && errno != EINTR)
+            return -errno;
+        done += n > 0 ? (size_t)n : 0;
+    }
+    return 0;
+}
+
+int cw_cache_write_at(int fd, uint64_t offset, const void *data, size_t size)
+{
+    for (size_t done = 0; done < size;) {
+        ssize_t n = pwrite(fd, (const uint8_t *)data + done, size - done, (off_t)(offset + done));
+        if (n < 0 && errno != EINTR)
+            return -errno;
+        done += n > 0 ? (size_t)n : 0;
+    }
+    return 0;
+}
+
+/* Removes the files of a set. Names decide: a link is removed itself, not its target. Where a foreign name
+ * is found nothing is removed, which is an error. */
+static int set_empty(int set, const char *key, struct cw_error *err)
+{
+    _cleanup_(cw_paths_deinit) struct cw_paths names = {0};
+    int r = cw_cache_names(set, &names, err);
+    for (size_t i = 0; r == 0 && i < names.n; i++)
+        if (cw_cache_name(names.paths[i]) == CW_CACHE_NAME_FOREIGN)
+            r = cw_error_set(
+                err, CW_E_IO,
+                "%s/%s: expected segments and what belongs to them; nothing of this set was removed", key,
+                names.paths[i]);
+    for (size_t i = 0; r == 0 && i < names.n; i++)
+        if (unlinkat(set, names.paths[i], 0) < 0 && errno != ENOENT)
+            r = cw_error_errno(err, CW_E_IO, errno, "%s/%s: can't be removed", key, names.paths[i]);
+    return r;
+}
+
+int cw_cache_set_remove(int at, const char *key, struct cw_error *err)
+{
+    _cleanup_close_ int set = cw_cache_open_dir(at, key), fd = -1;
+    if (set < 0)
+        return set == -ENOENT
+                   ? 0
+                   : cw_error_set(err, CW_E_IO, "%s: can't be opened: %s", key, cw_cache_why(-set));
+    int r = cw_cache_try_lock(set, CW_CACHE_USED, &fd);
+    if (r <= 0) /* nobody uses it, whatever stands in the place of that file */
+        r = set_empty(set, key, err);
+    if (r == 0 && unlinkat(at, key, AT_REMOVEDIR) < 0 && errno != ENOENT)
+        r = cw_error_errno(err, CW_E_IO, errno, "%s: can't be removed", key);
+    return r;
 }

@@ -1,5 +1,9 @@
-/* What segments look like on disk. Native byte order: a file of the other one has another magic number, and
- * is none. */
+/*
+ * The layout of a segment on disk. Numbers are in native byte order: a file of the other order has another
+ * magic number, so it is not taken for a segment.
+ *
+ * A segment is a header, then entries, then a table with one row per entry, then a trailer.
+ */
 #pragma once
 #include "cache/cache.h"
 
@@ -7,49 +11,42 @@
 #define CW_CACHE_TRAILER_MAGIC UINT64_C(0x3154574548434143)
 #define CW_CACHE_ENTRY_MAGIC 0x4543
 #define CW_CACHE_VERSION 2
-#define CW_CACHE_ALIGN 8
-#define CW_CACHE_BLOCK \
-    ((size_t)4096) /* what is written at a time begins and ends at a multiple of it, as direct I/O wants it; \
-                      zeros fill up */
-#define CW_CACHE_SUFFIX ".cws"
-#define CW_CACHE_TEMPORARY "tmp-"
-#define CW_CACHE_LOCK "lock" /* of the directory; the others are a set's */
-#define CW_CACHE_META "meta.json"
-#define CW_CACHE_PROFILE "profile.json"
-#define CW_CACHE_USED "used"
-#define CW_CACHE_PIN "pin"
-#define CW_CACHE_PUT ".tmp-" /* behind the name of a small file that is being written */
-#define CW_CACHE_PROFILE_BYTES ((size_t)4 << 10)
+#define CW_CACHE_ALIGN 8 /* bytes; each entry begins at a multiple */
+/* Bytes. Direct I/O wants each write to begin and end at a multiple; zeros fill the rest. */
+#define CW_CACHE_BLOCK ((size_t)4096)
 
-enum { CW_CACHE_DROPPED = 1 };
+enum { CW_CACHE_DROPPED = 1 }; /* a bit of `flags`: a filter rejected the element, so there is no content */
 
-struct cw_cache_header { /* a segment begins with it */
+struct cw_cache_header {
     uint64_t magic;
     uint64_t version;
-    struct cw_hash128 set;
+    struct cw_hash128 set; /* the key of the set that the segment belongs to */
 };
 
-struct cw_cache_entry { /* then entries, each followed by what is stored of it, padded to 8 bytes */
-    uint64_t hash;      /* XXH3_64 of the rest of this, and of what is stored */
+/* Followed by `stored` bytes, padded to CW_CACHE_ALIGN. */
+struct cw_cache_entry {
+    uint64_t hash; /* XXH3_64 of the rest of this struct and of the stored bytes */
     uint16_t magic, flags;
-    uint32_t cost_us; /* what it took to compute */
+    uint32_t cost_us; /* time that computing the entry took */
     struct cw_cache_key key;
-    uint32_t length; /* of the content */
-    uint32_t stored; /* as many bytes: the content as it is; fewer: a frame of zstd */
+    uint32_t length; /* bytes of the content */
+    uint32_t stored; /* equal to length: the content itself; less: one zstd frame */
 };
 
-struct cw_cache_row { /* then, once it is complete, a table of them */
+struct cw_cache_row {
     struct cw_cache_key key;
-    uint64_t offset; /* of the entry */
+    uint64_t offset; /* of the entry, in bytes from the start of the file */
     uint32_t length, stored, flags, zero;
 };
 
-struct cw_cache_trailer { /* and this at its end */
-    uint64_t n, table_offset, cost_us, table_hash;
-    uint64_t hash; /* of the four before */
+struct cw_cache_trailer {
+    uint64_t n; /* rows */
+    uint64_t table_offset, cost_us, table_hash;
+    uint64_t hash; /* of the four fields above */
     uint64_t magic;
 };
 
+/* Bytes that an entry takes in a segment. */
 static inline size_t cw_cache_entry_bytes(size_t stored)
 {
     return sizeof(struct cw_cache_entry) + CW_ALIGN_UP(stored, CW_CACHE_ALIGN);

@@ -1,74 +1,61 @@
 /*
- * Compressing what is written, entry by entry, where that pays (docs/adr/0018). It pays where storage gives,
- * and takes, the bytes that are saved more slowly than CPUs pack and unpack them: seconds of the store, which
- * are what the run waits for, beside seconds of CPU, of which there are as many at a time as CPUs. A sample
- * now and then tells what it gives and costs. The store's thread.
+ * Deciding whether compression pays, and doing it. It pays where storage takes and gives the saved bytes more
+ * slowly than the CPUs compress and decompress them. A sample of the entries shows what compression saves and
+ * costs.
  */
+#include "cache/pack.h"
+
 #include <string.h>
 #include <zstd.h>
 
 #include "base/cost_clock.h"
 #include "cache/internal.h"
+#include "cache/set.h"
 #include "cache/sum.h"
 
-/* The quickest that gives most of what there is to be had, as on connections (docs/adr/0013). */
+/* The fastest level, which saves most of what can be saved; connections use it too (docs/adr/0013). */
 #define LEVEL 1
-/* Less gives nothing: a frame alone has 13 bytes of its own. */
+/* Bytes; smaller entries do not shrink, as each frame has 13 bytes of its own. */
 #define PACK_MIN 64
-/* Enough to tell what the data are like, and about a thousandth of a segment's time. */
+/* Representative of the data, and about a thousandth of a segment's time. */
 #define SAMPLE_BYTES ((size_t)128 << 10)
-/* Between two samples: a segment; while they say the same, twice as much each time, up to this. */
+/* Bytes between two samples: a segment; while samples agree, twice as many each time, up to SAMPLE_RARELY. */
 #define SAMPLE_EVERY ((uint64_t)16 << 20)
 #define SAMPLE_RARELY (16 * SAMPLE_EVERY)
-/* A little is not worth what is not measured: another copy, caches of the processor, entries that are read
- * one by one. */
+/* Factor on the CPU time, for costs that no sample shows: another copy, the processor's caches, entries that
+ * are read one by one. */
 #define WORTH 1.5
 
-struct cw_cache_packer {
-    ZSTD_CCtx *context;
-    struct cw_cache_chunk out; /* what a chunk became; as large as the largest one */
-    uint8_t *back;             /* a sample, unpacked again */
-    size_t back_capacity;
-};
-
-struct sample {
+struct pack_sample { /* bytes and nanoseconds of CPU time */
     double raw, packed, pack_ns, unpack_ns;
 };
 
-struct cw_cache_packer *cw_cache_packer_free(struct cw_cache_packer *p)
+void cw_cache_packer_deinit(struct cw_cache_packer *p)
 {
-    if (!p)
-        return NULL;
     ZSTD_freeCCtx(p->context);
     free(p->out.data);
     free(p->back);
-    free(p);
-    return NULL;
 }
 
-/* NULL: no memory, and then nothing is compressed. */
-static struct cw_cache_packer *packer(struct cw_cache *c)
+/* False: out of memory, and then nothing is compressed. */
+static bool packer_init(struct cw_cache_packer *p)
 {
-    struct cw_cache_packer *p = c->packer ? c->packer : calloc(1, sizeof(*p));
-    if (!p)
-        return NULL;
-    c->packer = p;
     if (!p->context && (p->context = ZSTD_createCCtx())) {
         (void)ZSTD_CCtx_setParameter(p->context, ZSTD_c_compressionLevel, LEVEL);
-        /* what is unpacked is what was put */
+        /* so that corruption is found when the entry is decompressed */
         (void)ZSTD_CCtx_setParameter(p->context, ZSTD_c_checksumFlag, 1);
     }
-    return p->context ? p : NULL;
+    return p->context;
 }
 
-/* Bytes that it became; 0: not fewer. */
-static size_t pack(struct cw_cache_packer *p, void *to, const void *from, size_t n)
+/* Returns the size of the compressed content; 0: it would not be smaller. */
+static size_t packer_compress(struct cw_cache_packer *p, void *to, const void *from, size_t n)
 {
     size_t size = n < PACK_MIN ? 0 : ZSTD_compress2(p->context, to, n - 1, from, n);
     return ZSTD_isError(size) ? 0 : size;
 }
 
-static bool room(uint8_t **data, size_t *capacity, size_t wanted)
+static bool packer_reserve(uint8_t **data, size_t *capacity, size_t wanted)
 {
     if (wanted <= *capacity)
         return true;
@@ -81,22 +68,23 @@ static bool room(uint8_t **data, size_t *capacity, size_t wanted)
     return true;
 }
 
-/* Entries from the chunk's first one on. False: no memory. */
-static bool take_sample(struct cw_cache *c, const struct cw_cache_chunk *k, struct sample *s)
+/* Compresses and decompresses the first entries of a chunk. False: out of memory. */
+static bool pack_take_sample(struct cw_cache *c, const struct cw_cache_chunk *k, struct pack_sample *s)
 {
-    struct cw_cache_packer *p = packer(c);
+    struct cw_cache_packer *p = &c->packer;
     struct cw_error err = {0};
-    struct cw_cache_unpacker *u = p ? cw_cache_unpacker_get(c, &err) : NULL;
+    struct cw_cache_unpacker *u = packer_init(p) ? cw_cache_unpacker_get(&c->unpackers, &err) : NULL;
     bool ok = u != NULL;
-    *s = (struct sample){0};
+    *s = (struct pack_sample){0};
     for (size_t at = 0; ok && at < k->used && s->raw < SAMPLE_BYTES;) {
         struct cw_cache_entry e;
         memcpy(&e, k->data + at, sizeof(e));
         size_t n = CW_MIN((size_t)e.length, SAMPLE_BYTES);
-        if (!(ok = room(&p->out.data, &p->out.capacity, n) && room(&p->back, &p->back_capacity, n)))
+        if (!(ok = packer_reserve(&p->out.data, &p->out.capacity, n) &&
+                   packer_reserve(&p->back, &p->back_capacity, n)))
             break;
         uint64_t start = cw_cost_cpu_ns();
-        size_t size = pack(p, p->out.data, k->data + at + sizeof(e), n);
+        size_t size = packer_compress(p, p->out.data, k->data + at + sizeof(e), n);
         s->pack_ns += (double)(cw_cost_cpu_ns() - start);
         s->raw += (double)n;
         s->packed += (double)(size ? size : n);
@@ -106,36 +94,33 @@ static bool take_sample(struct cw_cache *c, const struct cw_cache_chunk *k, stru
         s->unpack_ns += (double)(cw_cost_cpu_ns() - start);
         at += cw_cache_entry_bytes(e.stored);
     }
-    cw_cache_unpacker_put(c, u);
+    cw_cache_unpacker_put(&c->unpackers, u);
     return ok && s->raw > 0;
 }
 
-static double ns_per_byte(double bytes, double ns)
+/* Returns nanoseconds per uncompressed byte that is read: from storage, or faster where memory had it. */
+static double pack_read_ns(const struct cw_cache *c)
 {
-    return bytes > 0 ? ns / bytes : 0;
-}
-
-/* Of plain bytes that are read: as quick as storage is, or memory, where that has them already. */
-static double read_ns(const struct cw_cache *c)
-{
-    double probed = ns_per_byte(c->last_probe.bytes, c->last_probe.ns),
-           seen = ns_per_byte((double)atomic_load(&c->bytes_read), (double)atomic_load(&c->read_ns));
+    const struct cw_cache_speed reads = {.bytes = (double)atomic_load(&c->counters.bytes_read),
+                                         .ns = (double)atomic_load(&c->counters.read_ns)};
+    double probed = cw_cache_speed_ns_per_byte(&c->probes.last), seen = cw_cache_speed_ns_per_byte(&reads);
     return seen > 0 ? CW_MIN(probed, seen) : probed;
 }
 
-/* It is to pay for who reads it ever again, and for who reads it once. */
-static bool pays(const struct cw_cache *c, const struct sample *s)
+/* Returns whether compression pays both for an entry that is read again and again, and for one read once. */
+static bool pack_pays(const struct cw_cache *c, const struct pack_sample *s)
 {
-    double saved = 1 - s->packed / s->raw, cpus = cw_cpu_budget(), read = read_ns(c),
-           write = ns_per_byte(c->written.bytes, c->written.ns);
+    double saved = 1 - s->packed / s->raw, cpus = cw_cpu_budget(), read = pack_read_ns(c),
+           write = cw_cache_speed_ns_per_byte(&c->written);
     double unpack = WORTH * s->unpack_ns / s->raw / cpus, both = unpack + WORTH * s->pack_ns / s->raw / cpus;
     return saved * read > unpack && saved * (read + write) > both;
 }
 
-static bool pack_chunk(struct cw_cache_packer *p, const struct cw_cache_chunk *k)
+/* Compresses a chunk into p->out. False: out of memory. */
+static bool packer_pack(struct cw_cache_packer *p, const struct cw_cache_chunk *k)
 {
     struct cw_cache_chunk *out = &p->out;
-    if (!room(&out->data, &out->capacity, k->capacity))
+    if (!packer_reserve(&out->data, &out->capacity, k->capacity))
         return false;
     out->used = 0;
     for (size_t at = 0; at < k->used;) {
@@ -144,7 +129,7 @@ static bool pack_chunk(struct cw_cache_packer *p, const struct cw_cache_chunk *k
         const uint8_t *content = k->data + at + sizeof(e);
         at += cw_cache_entry_bytes(e.stored);
         uint8_t *to = out->data + out->used;
-        size_t size = pack(p, to + sizeof(e), content, e.length);
+        size_t size = packer_compress(p, to + sizeof(e), content, e.length);
         if (size) {
             e.stored = (uint32_t)size;
             memcpy(to, &e, sizeof(e));
@@ -160,13 +145,13 @@ static bool pack_chunk(struct cw_cache_packer *p, const struct cw_cache_chunk *k
     return true;
 }
 
-/* A disk that is disturbed for a moment seems slow: it has to pay by two probes in a row. Where the first one
- * said so, this is for the next. */
-static void decide(struct cw_cache *c, struct cw_cache_packing *p, const struct cw_cache_chunk *k)
+/* Decides by a sample. Compression has to pay by two probes in a row, because a disk that is disturbed for a
+ * moment seems slow. */
+static void pack_decide(struct cw_cache *c, struct cw_cache_packing *p, const struct cw_cache_chunk *k)
 {
-    struct sample sample;
-    bool now = take_sample(c, k, &sample) && pays(c, &sample), on = now && (p->on || p->unsure_ns);
-    p->unsure_ns = now && !on ? c->probed_ns : 0;
+    struct pack_sample sample;
+    bool now = pack_take_sample(c, k, &sample) && pack_pays(c, &sample), on = now && (p->on || p->unsure_ns);
+    p->unsure_ns = now && !on ? c->probes.last_ns : 0;
     p->every = now == p->on ? CW_MIN(CW_MAX(2 * p->every, SAMPLE_EVERY), SAMPLE_RARELY) : SAMPLE_EVERY;
     p->on = on;
     p->left = p->every;
@@ -176,9 +161,9 @@ struct cw_cache_chunk *cw_cache_pack(struct cw_cache_set *s, struct cw_cache_chu
 {
     struct cw_cache *c = s->cache;
     struct cw_cache_packing *p = &s->packing;
-    if (!c->plain && c->last_probe.ns > 0 &&
-        (p->unsure_ns ? p->unsure_ns != c->probed_ns : p->left < k->used))
-        decide(c, p, k);
+    if (!c->plain && c->probes.last.ns > 0 &&
+        (p->unsure_ns ? p->unsure_ns != c->probes.last_ns : p->left < k->used))
+        pack_decide(c, p, k);
     p->left -= CW_MIN(p->left, k->used);
-    return p->on && pack_chunk(c->packer, k) ? &c->packer->out : k;
+    return p->on && packer_pack(&c->packer, k) ? &c->packer.out : k;
 }

@@ -1,61 +1,59 @@
-/*
- * Reads that may take long: threads do them, so that who wants the bytes need not wait for storage that does
- * not answer. A thread reads into memory of its own; who asked takes the bytes from there, or goes away, and
- * then nobody's memory is written to when they come after all. While such a read has not come back nobody
- * else is sent after it.
- */
+/* The threads that read, and how a caller hands a read to one. */
+#include "cache/readers.h"
+
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/clock.h"
+#include "base/notice.h"
 #include "base/thread.h"
 #include "cache/internal.h"
+#include "cache/segment.h"
+#include "cache/set.h"
 
-/* Read at a time: large enough that handing it over does not count, and all that a thread holds. */
+/* Bytes read at a time, which are all the memory of a reader: so many that handing them over costs little. */
 #define PIECE_BYTES ((size_t)1 << 20)
-/* More than the threads that ask; for storage that does not answer, for all of them at once. */
+/* More than the threads that read entries, so that even all of them can be stuck at once. */
 #define READERS_MAX 64
 
 struct cw_cache_reader {
-    struct cw_cache_reader *next; /* of those that have nothing to do */
+    struct cw_cache_reader *next; /* in the list of idle ones */
     struct cw_cache *cache;
-    pthread_cond_t work, came;
-    bool asked, here; /* guarded by the readers' mutex, like all from here on: to be read; it was */
-    bool left;        /* who asked went away, and left a reference of the set: */
-    struct cw_cache_set *set;
+    pthread_cond_t requested, done;
+
+    /* guarded by the readers' mutex, like all from here on */
+    enum { READER_IDLE, READER_REQUESTED, READER_DONE, READER_LEFT } state;
+    struct cw_cache_set *set; /* READER_LEFT: a reference that the caller left behind */
     struct cw_cache_segment *segment;
     uint64_t offset;
     size_t bytes;
     int result;
-    uint8_t data[PIECE_BYTES];
+    uint8_t data[PIECE_BYTES]; /* the reader's alone while REQUESTED or LEFT, else the caller's */
 };
 
-/* Mutex held. */
-static void rest(struct cw_cache *c, struct cw_cache_reader *t)
+/* Puts a reader into the list of idle ones. Mutex held. */
+static void reader_rest(struct cw_cache_readers *l, struct cw_cache_reader *t)
 {
-    t->here = false;
-    t->next = c->readers.idle;
-    c->readers.idle = t;
+    t->state = READER_IDLE;
+    t->next = l->idle;
+    l->idle = t;
 }
 
-/* What was read that nobody waits for any more. Mutex held, and released meanwhile. */
-static void come_late(struct cw_cache *c, struct cw_cache_reader *t)
+/* Ends a read that its caller left. The mutex is held, and released meanwhile. */
+static void reader_come_late(struct cw_cache *c, struct cw_cache_reader *t)
 {
     struct cw_cache_set *set = CW_STEAL(t->set);
-    t->left = false;
     atomic_fetch_sub(&c->readers.stuck, 1);
     pthread_mutex_unlock(&c->readers.mutex);
     cw_cache_set_unref(set);
     pthread_mutex_lock(&c->readers.mutex);
-    rest(c, t);
+    reader_rest(&c->readers, t);
 }
 
 static void reader_free(struct cw_cache_reader *t)
 {
-    pthread_cond_destroy(&t->work);
-    pthread_cond_destroy(&t->came);
+    pthread_cond_destroy(&t->requested);
+    pthread_cond_destroy(&t->done);
     free(t);
 }
 
@@ -65,21 +63,20 @@ static void *reader_main(void *arg)
     struct cw_cache *c = t->cache;
     pthread_mutex_lock(&c->readers.mutex);
     for (;;) {
-        while (!t->asked && !c->readers.stop)
-            pthread_cond_wait(&t->work, &c->readers.mutex);
-        if (!t->asked)
+        while (t->state != READER_REQUESTED && !c->readers.stop)
+            pthread_cond_wait(&t->requested, &c->readers.mutex);
+        if (t->state != READER_REQUESTED)
             break;
         struct iovec v = {.iov_base = t->data, .iov_len = t->bytes};
         pthread_mutex_unlock(&c->readers.mutex);
         int r = cw_cache_segment_read(t->segment, t->offset, &v, 1, t->bytes, CW_CACHE_WAIT);
         pthread_mutex_lock(&c->readers.mutex);
-        t->asked = false;
-        if (t->left) {
-            come_late(c, t);
+        if (t->state == READER_LEFT) {
+            reader_come_late(c, t);
         } else {
             t->result = r;
-            t->here = true;
-            pthread_cond_signal(&t->came);
+            t->state = READER_DONE;
+            pthread_cond_signal(&t->done);
         }
     }
     c->readers.n--;
@@ -96,55 +93,47 @@ static struct cw_cache_reader *reader_new(struct cw_cache *c)
     struct cw_cache_reader *t = malloc(sizeof(*t));
     if (!t)
         return NULL;
-    /* the rest is had from the kernel once it is read into */
+    /* the kernel provides the pages of data when they are first read into */
     memset(t, 0, offsetof(struct cw_cache_reader, data));
     t->cache = c;
-    pthread_cond_init(&t->work, NULL);
-    pthread_condattr_t monotonic;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&t->came, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    pthread_cond_init(&t->requested, NULL);
+    cw_cond_init(&t->done);
     atomic_fetch_add(&c->holders, 1);
     if (cw_thread_start(&id, reader_main, t, NULL) < 0) {
         reader_free(t);
-        atomic_fetch_sub(&c->holders, 1); /* who opened it holds it too */
+        atomic_fetch_sub(&c->holders, 1); /* the caller's set keeps the cache */
         return NULL;
     }
-    pthread_detach(id); /* at the end nobody waits for one that is stuck */
+    pthread_detach(id); /* a stuck one is not waited for at the end */
     return t;
 }
 
-/* Mutex held. NULL: there is none to be had. */
+/* Returns an idle reader, or a new one; NULL: there is none. Mutex held. */
 static struct cw_cache_reader *reader_get(struct cw_cache *c)
 {
-    struct cw_cache_reader *t = c->readers.idle;
-    if (t) {
-        c->readers.idle = t->next;
-        return t;
-    }
-    if (c->readers.n == READERS_MAX || !(t = reader_new(c)))
-        return NULL;
-    c->readers.n++;
+    struct cw_cache_readers *l = &c->readers;
+    if (l->idle)
+        return CW_POP(l->idle);
+    struct cw_cache_reader *t = l->n < READERS_MAX ? reader_new(c) : NULL;
+    l->n += t != NULL;
     return t;
 }
 
-/* Storage did not answer: said once. Mutex held. */
-static void leave(struct cw_cache_set *s, struct cw_cache_reader *t, uint64_t waited_ns)
+/* Leaves a read that storage did not answer. Mutex held. */
+static void reader_leave(struct cw_cache_set *s, struct cw_cache_reader *t, uint64_t waited_ns)
 {
     struct cw_cache *c = s->cache;
-    t->left = true;
+    t->state = READER_LEFT;
     t->set = cw_cache_set_ref(s);
     atomic_fetch_add(&c->readers.stuck, 1);
-    if (!c->readers.warned)
-        fprintf(stderr,
-                "cachew: cache %s: a read did not come back in %.1f s; computing instead until it does\n",
-                c->dir, (double)waited_ns * 1e-9);
-    c->readers.warned = true;
+    if (!c->readers.noticed)
+        cw_notice("cachew: cache %s: a read did not come back in %.1f s; computing instead until it does",
+                  c->dir, (double)waited_ns * 1e-9);
+    c->readers.noticed = true;
 }
 
-/* Bytes from..from+n of what v describes. */
-static void put(const struct iovec *v, size_t from, const uint8_t *data, size_t n)
+/* Copies n bytes to byte `from` and those behind it of the memory that v describes. */
+static void iovec_put(const struct iovec *v, size_t from, const uint8_t *data, size_t n)
 {
     for (; n > 0; v++) {
         if (from >= v->iov_len) {
@@ -159,24 +148,23 @@ static void put(const struct iovec *v, size_t from, const uint8_t *data, size_t 
     }
 }
 
-/* A piece, into t's memory. 0, 2 (can't be read), or 3: not in time. Mutex held. */
-static int read_piece(struct cw_cache_set *s, struct cw_cache_reader *t, struct cw_cache_segment *g,
-                      uint64_t offset, size_t bytes, uint64_t deadline_ns)
+/* Lets t read a piece. 0; 2: it can't be read; 3: not in time, and t is not the caller's any more. Mutex
+ * held. */
+static int reader_read(struct cw_cache_set *s, struct cw_cache_reader *t, struct cw_cache_segment *g,
+                       uint64_t offset, size_t bytes, uint64_t deadline_ns)
 {
     struct cw_cache *c = s->cache;
     uint64_t start = cw_now_ns();
-    const struct timespec until = {.tv_sec = (time_t)(deadline_ns / 1000000000u),
-                                   .tv_nsec = (long)(deadline_ns % 1000000000u)};
     t->segment = g;
     t->offset = offset;
     t->bytes = bytes;
-    t->asked = true;
-    pthread_cond_signal(&t->work);
-    while (!t->here && pthread_cond_timedwait(&t->came, &c->readers.mutex, &until) != ETIMEDOUT)
+    t->state = READER_REQUESTED;
+    pthread_cond_signal(&t->requested);
+    while (t->state != READER_DONE && cw_cond_wait(&t->done, &c->readers.mutex, deadline_ns) != ETIMEDOUT)
         ;
-    if (t->here)
+    if (t->state == READER_DONE)
         return t->result;
-    leave(s, t, cw_now_ns() - start);
+    reader_leave(s, t, cw_now_ns() - start);
     return 3;
 }
 
@@ -193,25 +181,38 @@ int cw_cache_read_until(struct cw_cache_set *s, struct cw_cache_segment *g, uint
             r = 3;
             break;
         }
-        r = read_piece(s, t, g, offset + done, n, deadline_ns);
-        if (r == 3) /* its memory is not ours any more */
+        r = reader_read(s, t, g, offset + done, n, deadline_ns);
+        if (r == 3)
             break;
         pthread_mutex_unlock(&c->readers.mutex);
         if (r == 0)
-            put(v, done, t->data, n);
+            iovec_put(v, done, t->data, n);
         pthread_mutex_lock(&c->readers.mutex);
-        rest(c, t);
+        reader_rest(&c->readers, t);
     }
     pthread_mutex_unlock(&c->readers.mutex);
     return r;
 }
 
-void cw_cache_readers_stop(struct cw_cache *c)
+void cw_cache_readers_init(struct cw_cache_readers *l)
 {
-    CW_GUARD(&c->readers.mutex);
-    c->readers.stop = true;
-    for (struct cw_cache_reader *t = c->readers.idle; t; t = t->next)
-        pthread_cond_signal(&t->work);
-    while (c->readers.n > atomic_load(&c->readers.stuck))
-        pthread_cond_wait(&c->readers.gone, &c->readers.mutex);
+    *l = (struct cw_cache_readers){0};
+    pthread_mutex_init(&l->mutex, NULL);
+    pthread_cond_init(&l->gone, NULL);
+}
+
+void cw_cache_readers_deinit(struct cw_cache_readers *l)
+{
+    pthread_cond_destroy(&l->gone);
+    pthread_mutex_destroy(&l->mutex);
+}
+
+void cw_cache_readers_stop(struct cw_cache_readers *l)
+{
+    CW_GUARD(&l->mutex);
+    l->stop = true;
+    for (struct cw_cache_reader *t = l->idle; t; t = t->next)
+        pthread_cond_signal(&t->requested);
+    while (l->n > atomic_load(&l->stuck))
+        pthread_cond_wait(&l->gone, &l->mutex);
 }

@@ -1,6 +1,6 @@
-/* The quota: what may be written, and what gives way. */
-#include <dirent.h>
-#include <errno.h>
+/* Counting the files of a cache directory, and evicting the segments that are worth least. */
+#include "cache/room.h"
+
 #include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
@@ -15,45 +15,47 @@
 
 #include "base/array.h"
 #include "base/crash.h"
-#include "base/fd.h"
-#include "cache/internal.h"
+#include "cache/files.h"
+#include "storage/file.h"
+#include "storage/throttle.h"
 
-/* A set that nobody uses is worth half of one in use, and half of that after each day. */
+/* A set that no process uses is worth half of one in use, and half of that again after each day. */
 #define UNUSED_SHARE 0.5
 #define HALF_LIFE_S 86400.0
-/* What gives way is worth clearly less than what comes: else two sets would push each other out in turn. */
+/* A segment is evicted only for one worth clearly more; else two sets would evict each other in turn. */
 #define CLEARLY 0.9
-/* Nobody takes so long to write one of the small files beside segments. */
+/* Seconds after which a small file that is still being written was left by a dead process. */
 #define META_S 60.0
-/* A set that has no segments any more, but says of itself what it took: for so long. */
+/* Seconds after which an unused set without segments is removed, with the profile that it kept. */
 #define EMPTY_S (30 * 86400.0)
 
-/* Segments that a quota has room for; and the least that they have of bytes. */
+/* A quota has room for at least this many segments, unless that would make them smaller than the least. */
 #define QUOTA_SEGMENTS 8
 #define LEAST_SEGMENT ((uint64_t)64 << 10)
 
-struct found { /* a file of a set */
+struct candidate { /* a segment that may be evicted */
     char *set, *name;
     uint64_t bytes;
-    double value; /* microseconds of computing saved per MiB, by how likely it is */
+    double value; /* microseconds of computing saved per MiB, times how likely it is read again */
 };
 
-struct look {
-    struct found *files; /* segments that may give way */
+/* What a cache directory holds. */
+struct census {
+    struct candidate *files;
     size_t n, capacity;
-    uint64_t used;
+    uint64_t used; /* bytes of all files */
 };
 
-/* Nobody holds its lock: who wrote it is dead. */
-static bool orphaned(int set, const char *name)
+/* Returns whether no process holds the lock of a segment that is being written: its writer is dead. */
+static bool file_orphaned(int set, const char *name)
 {
     _cleanup_close_ int fd = -1;
     return cw_cache_try_lock(set, name, &fd) == 0;
 }
 
-/* Removes a file that only a run which uses the set would need: those that want to use it wait meanwhile.
- * False: somebody does. */
-static bool unlink_unused(int set, const char *name)
+/* Removes a file that only a process using the set needs; a process that wants to use the set waits
+ * meanwhile. False: a process uses it. */
+static bool file_unlink_unused(int set, const char *name)
 {
     _cleanup_close_ int fd = -1;
     int r = cw_cache_try_lock(set, CW_CACHE_USED, &fd);
@@ -62,18 +64,18 @@ static bool unlink_unused(int set, const char *name)
     return r == 0;
 }
 
-static int stat_at(int set, const char *name, struct stat *ret)
+static int file_stat(int set, const char *name, struct stat *ret)
 {
     return fstatat(set, name, ret, AT_SYMLINK_NOFOLLOW);
 }
 
-/* How likely a set is to be read again, beside one in use. Negative: it is pinned. */
-static double likely(int set)
+/* Returns how likely a set is to be read again, relative to one in use. Negative: it is pinned. */
+static double set_likelihood(int set)
 {
     struct stat st;
-    if (stat_at(set, CW_CACHE_PIN, &st) == 0)
+    if (file_stat(set, CW_CACHE_PIN, &st) == 0)
         return -1;
-    if (stat_at(set, CW_CACHE_USED, &st) < 0)
+    if (file_stat(set, CW_CACHE_USED, &st) < 0)
         return 0;
     if (cw_cache_locked(set, CW_CACHE_USED))
         return 1;
@@ -81,54 +83,55 @@ static double likely(int set)
     return UNUSED_SHARE * exp2(-CW_MAX(age_s, 0.0) / HALF_LIFE_S);
 }
 
-/* Without memory it counts, but can't give way. */
-static void add(struct look *l, const char *set, const char *name, uint64_t bytes, double value)
+/* Adds a segment that may be evicted. Without memory it is counted, but can't be evicted. */
+static void census_add(struct census *census, const char *set, const char *name, uint64_t bytes, double value)
 {
-    if (CW_ARRAY_ROOM(l->files, l->capacity, l->n + 1, "files", NULL) < 0)
+    if (CW_ARRAY_ROOM(census->files, census->capacity, census->n + 1, "files", NULL) < 0)
         return;
     _cleanup_free_ char *set_copy = strdup(set), *name_copy = strdup(name);
     if (set_copy && name_copy)
-        l->files[l->n++] = (struct found){
+        census->files[census->n++] = (struct candidate){
             .set = CW_STEAL(set_copy), .name = CW_STEAL(name_copy), .bytes = bytes, .value = value};
 }
 
-/* A file of a set: whether it stays. */
-static bool look_at_file(int set, const char *name, struct stat *ret)
+/* Removes a file of a set that a dead process left. Returns whether the file stays. */
+static bool file_sweep(int set, const char *name, struct stat *ret)
 {
     enum cw_cache_name kind = cw_cache_name(name);
-    if (stat_at(set, name, ret) < 0 || !S_ISREG(ret->st_mode))
+    if (file_stat(set, name, ret) < 0 || !S_ISREG(ret->st_mode))
         return false;
-    if (kind == CW_CACHE_NAME_WRITTEN && orphaned(set, name))
+    if (kind == CW_CACHE_NAME_WRITTEN && file_orphaned(set, name))
         return unlinkat(set, name, 0) < 0;
     if (kind != CW_CACHE_NAME_PUT)
         return true;
     return difftime(time(NULL), ret->st_mtime) > META_S ? unlinkat(set, name, 0) < 0
-                                                        : !unlink_unused(set, name);
+                                                        : !file_unlink_unused(set, name);
 }
 
-static void look_at_set(struct look *l, int root, const char *key)
+static void census_count_set(struct census *census, int root, const char *key)
 {
     _cleanup_close_ int set = cw_cache_open_dir(root, key);
     _cleanup_(cw_closedirp) DIR *d = cw_cache_open_names(set);
-    double share = d ? likely(set) : 0;
+    double share = d ? set_likelihood(set) : 0;
     for (struct dirent *e; d && (e = readdir(d));) {
         struct stat st;
         const char *worth = strchr(e->d_name, '-');
-        if (e->d_name[0] == '.' || !look_at_file(set, e->d_name, &st))
+        if (e->d_name[0] == '.' || !file_sweep(set, e->d_name, &st))
             continue;
-        l->used += (uint64_t)st.st_size;
+        census->used += (uint64_t)st.st_size;
         if (cw_cache_name(e->d_name) == CW_CACHE_NAME_SEGMENT && worth && share >= 0)
-            add(l, key, e->d_name, (uint64_t)st.st_size, (double)strtoull(worth + 1, NULL, 10) * share);
+            census_add(census, key, e->d_name, (uint64_t)st.st_size,
+                       (double)strtoull(worth + 1, NULL, 10) * share);
     }
 }
 
-/* Nobody has used a set for long, and nothing is kept in it. */
-static bool is_forsaken(int root, const char *key)
+/* Returns whether no process has used a set for long, and nothing is kept in it. */
+static bool set_is_forsaken(int root, const char *key)
 {
     struct stat st;
     bool any = false;
     _cleanup_close_ int set = cw_cache_open_dir(root, key);
-    bool old = set >= 0 && stat_at(set, CW_CACHE_USED, &st) == 0 &&
+    bool old = set >= 0 && file_stat(set, CW_CACHE_USED, &st) == 0 &&
                difftime(time(NULL), st.st_mtime) >= EMPTY_S;
     _cleanup_(cw_closedirp) DIR *d = old ? cw_cache_open_names(set) : NULL;
     for (struct dirent *e; d && !any && (e = readdir(d));)
@@ -136,114 +139,121 @@ static bool is_forsaken(int root, const char *key)
     return d && !any;
 }
 
-/* sweep: what is forsaken goes. */
-static void look(int root, struct look *l, bool sweep)
+/* Counts everything below a cache directory. sweep: forsaken sets are removed. The directory is locked. */
+static void census_take(int root, struct census *census, bool sweep)
 {
     _cleanup_(cw_closedirp) DIR *d = cw_cache_open_names(root);
-    *l = (struct look){0};
+    *census = (struct census){0};
     for (struct dirent *e; d && (e = readdir(d));) {
-        struct cw_error ignored = {0}; /* then it stays, and counts */
-        if (cw_cache_is_set(e->d_name) &&
-            (!sweep || !is_forsaken(root, e->d_name) || cw_cache_set_remove(root, e->d_name, &ignored) != 0))
-            look_at_set(l, root, e->d_name);
+        struct cw_error ignored = {0}; /* a set that can't be removed stays, and counts */
+        if (cw_cache_is_set(e->d_name) && (!sweep || !set_is_forsaken(root, e->d_name) ||
+                                           cw_cache_set_remove(root, e->d_name, &ignored) != 0))
+            census_count_set(census, root, e->d_name);
     }
 }
 
-static void look_deinit(struct look *l)
+static void census_deinit(struct census *census)
 {
-    for (size_t i = 0; i < l->n; i++) {
-        free(l->files[i].set);
-        free(l->files[i].name);
+    for (size_t i = 0; i < census->n; i++) {
+        free(census->files[i].set);
+        free(census->files[i].name);
     }
-    free(l->files);
+    free(census->files);
 }
 
-/* The file is opened when it is first needed: a directory that can only be read is read. */
-int cw_cache_lock(struct cw_cache *c)
+int cw_cache_room_lock(struct cw_cache_room *room)
 {
-    if (c->lock_fd < 0 && (c->lock_fd = cw_cache_open_file(c->dir_fd, CW_CACHE_LOCK, O_RDWR | O_CREAT)) < 0)
-        return c->lock_fd;
-    if (flock(c->lock_fd, LOCK_EX | LOCK_NB) == 0)
+    /* opened when it is first needed: a cache that can only be read is read */
+    if (room->lock_fd < 0 &&
+        (room->lock_fd = cw_cache_open_file(room->dir_fd, CW_CACHE_LOCK, O_RDWR | O_CREAT)) < 0)
+        return room->lock_fd;
+    if (flock(room->lock_fd, LOCK_EX | LOCK_NB) == 0)
         return 0;
-    const char *was = c->doing.what;
+    const char *step = room->monitor->step;
     int r;
-    cw_cache_doing(c, "waiting for its lock");
+    cw_cache_monitor_step(room->monitor, "waiting for its lock");
     do {
-        r = flock(c->lock_fd, LOCK_EX) < 0 ? -errno : 0;
+        r = flock(room->lock_fd, LOCK_EX) < 0 ? -errno : 0;
     } while (r == -EINTR);
-    cw_cache_doing(c, was);
+    cw_cache_monitor_step(room->monitor, step);
     return r;
 }
 
-void cw_cache_unlock(const struct cw_cache *c)
+void cw_cache_room_unlock(const struct cw_cache_room *room)
 {
-    (void)flock(c->lock_fd, LOCK_UN);
+    (void)flock(room->lock_fd, LOCK_UN);
 }
 
-uint64_t cw_cache_sweep(struct cw_cache *c)
+/* Removes what dead processes and forsaken sets left. Returns the bytes of all files that stay. */
+static uint64_t room_sweep(struct cw_cache_room *room)
 {
-    struct look l;
-    if (cw_cache_lock(c) < 0)
+    struct census census;
+    if (cw_cache_room_lock(room) < 0)
         return 0;
-    look(c->dir_fd, &l, true);
-    cw_cache_unlock(c);
-    look_deinit(&l);
-    atomic_store(&c->used, l.used);
-    return l.used;
+    census_take(room->dir_fd, &census, true);
+    cw_cache_room_unlock(room);
+    census_deinit(&census);
+    atomic_store(&room->used, census.used);
+    return census.used;
 }
 
-static int by_value(const void *a, const void *b)
+static int candidate_order(const void *a, const void *b)
 {
-    double x = ((const struct found *)a)->value, y = ((const struct found *)b)->value;
+    double x = ((const struct candidate *)a)->value, y = ((const struct candidate *)b)->value;
     return x < y ? -1 : x > y;
 }
 
-static void evict(struct cw_cache *c, const struct found *f)
+static void room_evict(struct cw_cache_room *room, const struct candidate *f)
 {
     cw_crash_point("cache-evict");
-    _cleanup_close_ int set = cw_cache_open_dir(c->dir_fd, f->set);
+    _cleanup_close_ int set = cw_cache_open_dir(room->dir_fd, f->set);
     if (set >= 0 && unlinkat(set, f->name, 0) == 0)
-        atomic_fetch_add(&c->evicted, 1);
+        atomic_fetch_add(&room->evicted, 1);
 }
 
-/* Half of what is free besides what was there at first. What is written here changes nothing of that; what
- * others free or fill does. */
-static uint64_t quota_of_disk(const struct cw_cache *c, uint64_t used)
+/* Returns the quota that follows from the disk: the bytes that were there at first, and half of what was free
+ * then. Bytes that the cache writes do not change it; bytes that others free or fill do. */
+static uint64_t room_disk_quota(const struct cw_cache_room *room, uint64_t used)
 {
     struct statvfs v;
-    return fstatvfs(c->dir_fd, &v) < 0 ? UINT64_MAX
-                                       : (c->first_used + used + (uint64_t)v.f_bavail * v.f_frsize) / 2;
+    return fstatvfs(room->dir_fd, &v) < 0 ? UINT64_MAX
+                                          : (room->first_used + used + (uint64_t)v.f_bavail * v.f_frsize) / 2;
 }
 
-void cw_cache_bound(struct cw_cache *c, uint64_t used)
+/* Sets quota and segment size, where `used` bytes lie in the directory. */
+static void room_set_quota(struct cw_cache_room *room, uint64_t used)
 {
-    uint64_t quota = c->wanted_quota ? c->wanted_quota : quota_of_disk(c, used);
-    /* a small quota is not to be filled by one segment that nothing has been published of */
-    atomic_store(&c->segment_bytes, CW_MIN(c->wanted_segment, CW_MAX(quota / QUOTA_SEGMENTS, LEAST_SEGMENT)));
-    atomic_store(&c->quota, quota);
+    uint64_t quota = room->wanted_quota ? room->wanted_quota : room_disk_quota(room, used);
+    /* one segment that is not published yet must not fill a small quota */
+    atomic_store(&room->segment_bytes,
+                 CW_MIN(room->wanted_segment, CW_MAX(quota / QUOTA_SEGMENTS, LEAST_SEGMENT)));
+    atomic_store(&room->quota, quota);
 }
 
-/* Makes room for `bytes` more. 0; 1: there is none, and nothing was done. Directory locked. */
-static int make_room(struct cw_cache *c, uint64_t bytes, uint64_t value)
+/* Evicts segments until `bytes` more fit. 0; 1: they can't, and nothing was evicted. The directory is locked.
+ */
+static int room_make(struct cw_cache_room *room, uint64_t bytes, uint64_t value)
 {
-    struct look l;
+    struct census census;
     uint64_t left, n = 0;
-    look(c->dir_fd, &l, false);
-    cw_cache_bound(c, l.used);
-    if (l.n > 1)
-        qsort(l.files, l.n, sizeof(*l.files), by_value);
-    for (left = l.used;
-         left + bytes > atomic_load(&c->quota) && n < l.n && l.files[n].value < CLEARLY * (double)value; n++)
-        left -= l.files[n].bytes;
-    int r = left + bytes > atomic_load(&c->quota);
+    census_take(room->dir_fd, &census, false);
+    room_set_quota(room, census.used);
+    if (census.n > 1)
+        qsort(census.files, census.n, sizeof(*census.files), candidate_order);
+    for (left = census.used; left + bytes > atomic_load(&room->quota) && n < census.n &&
+                             census.files[n].value < CLEARLY * (double)value;
+         n++)
+        left -= census.files[n].bytes;
+    int r = left + bytes > atomic_load(&room->quota);
     for (uint64_t i = 0; i < n && r == 0; i++)
-        evict(c, &l.files[i]);
-    atomic_store(&c->used, r == 0 ? left + bytes : l.used);
-    look_deinit(&l);
+        room_evict(room, &census.files[i]);
+    atomic_store(&room->used, r == 0 ? left + bytes : census.used);
+    census_deinit(&census);
     return r;
 }
 
-static int create(int set, uint64_t size, char **ret_name, int *ret_fd)
+/* Makes a file under a temporary name, locked and of its full size. The directory is locked. */
+static int file_create(int set, uint64_t size, char **ret_name, int *ret_fd)
 {
     uint64_t id = 0;
     char name[64];
@@ -251,8 +261,8 @@ static int create(int set, uint64_t size, char **ret_name, int *ret_fd)
     snprintf(name, sizeof(name), CW_CACHE_TEMPORARY "%016" PRIx64, id);
     _cleanup_close_ int fd = cw_cache_open_file(set, name, O_RDWR | O_CREAT | O_EXCL);
     int e = fd < 0 ? -fd : 0;
-    /* The lock says that somebody writes; the directory's lock is held, so nobody takes it for an orphan
-     * before. Its size is what it may grow to. */
+    /* The lock says that a process writes the file; until it is taken, the directory's lock keeps others from
+     * removing it as an orphan. */
     if (fd >= 0 && (flock(fd, LOCK_EX | LOCK_NB) < 0 || ftruncate(fd, (off_t)size) < 0))
         e = errno;
     if (!e && !(*ret_name = strdup(name)))
@@ -264,14 +274,54 @@ static int create(int set, uint64_t size, char **ret_name, int *ret_fd)
     return -e;
 }
 
-int cw_cache_room(struct cw_cache_set *s, uint64_t size, uint64_t value, char **ret_name, int *ret_fd)
+int cw_cache_room_reserve(struct cw_cache_room *room, int set, uint64_t size, uint64_t value, char **ret_name,
+                          int *ret_fd)
 {
-    int r = cw_cache_lock(s->cache);
+    int r = cw_cache_room_lock(room);
     if (r < 0)
         return r;
-    r = make_room(s->cache, size, value);
+    r = room_make(room, size, value);
     if (r == 0)
-        r = create(s->dir_fd, size, ret_name, ret_fd);
-    cw_cache_unlock(s->cache);
+        r = file_create(set, size, ret_name, ret_fd);
+    cw_cache_room_unlock(room);
     return r;
+}
+
+/* ---- from the start to the end ---- */
+
+void cw_cache_room_init(struct cw_cache_room *room, struct cw_cache_monitor *m, uint64_t quota,
+                        size_t segment_bytes)
+{
+    *room = (struct cw_cache_room){.monitor = m,
+                                   .wanted_quota = quota,
+                                   .wanted_segment = segment_bytes,
+                                   .dir_fd = -1,
+                                   .lock_fd = -1,
+                                   .quota = quota,
+                                   .segment_bytes = segment_bytes};
+}
+
+void cw_cache_room_deinit(struct cw_cache_room *room)
+{
+    cw_closep(&room->lock_fd);
+    cw_closep(&room->dir_fd);
+}
+
+int cw_cache_room_open(struct cw_cache_room *room, struct cw_error *err)
+{
+    const char *dir = room->monitor->dir;
+    cw_throttle_read(CW_THROTTLE_STORE_DIR, 0);
+    errno = 0;
+    if (cw_make_dirs(dir, err) < 0)
+        return errno ? -errno : -ENOMEM;
+    room->dir_fd = open(dir,
+                        O_RDONLY | O_DIRECTORY | O_CLOEXEC); /* a name of the user's: links are followed */
+    if (room->dir_fd < 0) {
+        int e = errno;
+        cw_error_errno(err, CW_E_IO, e, "%s: can't be opened", dir);
+        return -e;
+    }
+    room->first_used = room_sweep(room);
+    room_set_quota(room, room->first_used);
+    return 0;
 }

@@ -1,16 +1,132 @@
-/* Segments on disk: the table at their end, and what makes an entry sound. */
+/* The handle of a segment: reading it, and the table at its end. */
+#include "cache/segment.h"
+
 #include <errno.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cache/internal.h"
+#include "base/clock.h"
+#include "cache/files.h"
 #include "cache/sum.h"
 #include "storage/file.h"
+#include "storage/mapped.h"
 #include "storage/throttle.h"
 
-/* More would be no table of ours: a segment's entries are at least this large. */
+/* A larger count is no table of ours: each row stands for an entry of at least this size. */
 #define MAX_ROWS(size) ((size) / sizeof(struct cw_cache_entry))
+/* Bytes from which on copying from a mapping is faster than read(2) (docs/adr/0021). */
+#define MAPPED_BYTES ((size_t)32 << 10)
+
+/* ---- the handle ---- */
+
+struct cw_cache_segment *cw_cache_segment_new(void)
+{
+    struct cw_cache_segment *g = calloc(1, sizeof(*g));
+    if (!g)
+        return NULL;
+    pthread_rwlock_init(&g->lock, NULL);
+    g->fd = -1;
+    return g;
+}
+
+static void segment_drop_file(struct cw_cache_segment *g)
+{
+    cw_mapped_free(atomic_exchange(&g->mapped, NULL));
+    g->file = cw_file_free(g->file);
+}
+
+void cw_cache_segment_free(struct cw_cache_segment *g)
+{
+    if (!g)
+        return;
+    cw_closep(&g->fd);
+    segment_drop_file(g);
+    pthread_rwlock_destroy(&g->lock);
+    free(g->name);
+    free(g);
+}
+
+int cw_cache_segment_file(const char *path, const struct stat *st, struct cw_file **ret, struct cw_error *err)
+{
+    /* Removing a segment that others still read moves its change time; the entries have checksums. */
+    const struct cw_stat was = {
+        .size = (uint64_t)st->st_size, .mtime_ns = cw_timespec_ns(&st->st_mtim), .ctime_ns = CW_ANY_TIME};
+    return cw_file_new(path, &was, ret, err);
+}
+
+void cw_cache_segment_written(struct cw_cache_segment *g, char *name, struct cw_file *file)
+{
+    pthread_rwlock_wrlock(&g->lock);
+    g->name = name;
+    g->file = file;
+    close(g->fd);
+    g->fd = -1;
+    pthread_rwlock_unlock(&g->lock);
+}
+
+void cw_cache_segment_let_go(struct cw_cache_segment *g)
+{
+    if (!atomic_load(&g->dead) || !g->file || pthread_rwlock_trywrlock(&g->lock) != 0)
+        return;
+    segment_drop_file(g);
+    pthread_rwlock_unlock(&g->lock);
+}
+
+/* ---- reading ---- */
+
+int cw_cache_segment_read(struct cw_cache_segment *g, uint64_t offset, struct iovec *v, int n_v, size_t bytes,
+                          enum cw_cache_way way)
+{
+    int r = 2;
+    bool nowait = way != CW_CACHE_WAIT;
+    if (nowait && cw_throttled(CW_THROTTLE_STORE))
+        return 1;
+    cw_throttle_read(CW_THROTTLE_STORE, bytes);
+    pthread_rwlock_rdlock(&g->lock);
+    if (g->fd >= 0) { /* this process is still writing it, past the page cache if possible */
+        ssize_t n = preadv2(g->fd, v, n_v, (off_t)offset, nowait ? RWF_NOWAIT : 0);
+        r = n >= 0 && (size_t)n == bytes ? 0 : nowait ? 1 : 2;
+    } else if (g->file) {
+        struct cw_mapped *m = atomic_load(&g->mapped);
+        bool copied = way == CW_CACHE_COPY && m && cw_mapped_copy(m, offset, v, n_v, bytes);
+        r = copied ? 0 : cw_file_readv(g->file, offset, v, n_v, nowait, NULL);
+        r = r < 0 ? 2 : r;
+    }
+    pthread_rwlock_unlock(&g->lock);
+    return r;
+}
+
+/* Returns the mapping of a published segment, made if need be; NULL: there is none. Several threads may try
+ * at a time: one of them wins. The caller holds g->lock. */
+static struct cw_mapped *segment_map(struct cw_cache_segment *g)
+{
+    struct cw_mapped *m = atomic_load(&g->mapped), *other = NULL;
+    int fd;
+    bool own;
+    if (m || atomic_load(&g->unmappable) || cw_file_acquire(g->file, true, &fd, &own, NULL) != 0)
+        return m;
+    m = cw_mapped_new(fd, cw_file_size(g->file));
+    cw_file_release(g->file, fd, own);
+    if (!m) {
+        atomic_store(&g->unmappable, true);
+    } else if (!atomic_compare_exchange_strong(&g->mapped, &other, m)) {
+        cw_mapped_free(m);
+        m = other;
+    }
+    return m;
+}
+
+bool cw_cache_segment_resident(struct cw_cache_segment *g, uint64_t offset, size_t bytes)
+{
+    pthread_rwlock_rdlock(&g->lock);
+    struct cw_mapped *m = bytes >= MAPPED_BYTES && g->file ? segment_map(g) : NULL;
+    bool resident = m && cw_mapped_resident(m, offset, bytes);
+    pthread_rwlock_unlock(&g->lock);
+    return resident;
+}
+
+/* ---- the table ---- */
 
 bool cw_cache_entry_sound(const struct cw_cache_entry *e, const struct cw_cache_key *key,
                           const struct iovec *v, int n_v)
@@ -25,41 +141,6 @@ bool cw_cache_entry_sound(const struct cw_cache_entry *e, const struct cw_cache_
     return XXH3_64bits_digest(&state) == e->hash;
 }
 
-int cw_cache_file_new(const char *path, const struct stat *st, struct cw_file **ret, struct cw_error *err)
-{
-    /* A segment is removed while others read it, which moves its change time; entries have their checksums.
-     */
-    const struct cw_stat was = {.size = (uint64_t)st->st_size,
-                                .mtime_ns = (int64_t)st->st_mtim.tv_sec * 1000000000 + st->st_mtim.tv_nsec,
-                                .ctime_ns = CW_ANY_TIME};
-    return cw_file_new(path, &was, ret, err);
-}
-
-int cw_cache_read_at(int fd, uint64_t offset, void *to, size_t size)
-{
-    for (size_t done = 0; done < size;) {
-        ssize_t n = pread(fd, (uint8_t *)to + done, size - done, (off_t)(offset + done));
-        if (n == 0)
-            return 1;
-        if (n < 0 && errno != EINTR)
-            return -errno;
-        done += n > 0 ? (size_t)n : 0;
-    }
-    return 0;
-}
-
-int cw_cache_write_at(int fd, uint64_t offset, const void *data, size_t size)
-{
-    for (size_t done = 0; done < size;) {
-        ssize_t n = pwrite(fd, (const uint8_t *)data + done, size - done, (off_t)(offset + done));
-        if (n < 0 && errno != EINTR)
-            return -errno;
-        done += n > 0 ? (size_t)n : 0;
-    }
-    return 0;
-}
-
-/* Every number is checked before it is used. */
 int cw_cache_table_read(int fd, struct cw_hash128 set, struct cw_cache_row **ret, size_t *ret_n,
                         struct cw_cache_trailer *t)
 {
@@ -87,8 +168,7 @@ int cw_cache_table_read(int fd, struct cw_hash128 set, struct cw_cache_row **ret
     r = cw_cache_read_at(fd, t->table_offset, rows, t->n * sizeof(*rows));
     if (r == 0 && cw_hash64(rows, t->n * sizeof(*rows)) != t->table_hash)
         r = 1;
-    /* one behind the other: those that are read together are as long as from the first to the end of the last
-     */
+    /* Entries must not overlap: a read of several neighbours relies on it. */
     uint64_t end = sizeof(h);
     for (size_t i = 0; i < t->n && r == 0; i++) {
         if (rows[i].offset < end || rows[i].offset > t->table_offset || rows[i].stored > rows[i].length ||

@@ -1,5 +1,5 @@
-/* XXH3 of much data: by the widest instructions that the processor has, where the library offers to choose.
- * The result is the same. */
+/* XXH3 of large data, by the widest instructions of the processor where the library offers that choice. The
+ * result is the same. */
 #pragma once
 #include "base/hash.h"
 
@@ -8,8 +8,8 @@
 #include <immintrin.h>
 #include <xxh_x86dispatch.h>
 
-/* The library (0.8.1) leaves the upper halves of vector registers in use, and SSE code that comes after it
- * takes up to twice as long: that which plans a resize did. */
+/* The library (0.8.1) leaves the upper halves of vector registers in use. SSE code after it then takes up to
+ * twice as long; planning a resize did. */
 __attribute__((target("avx"))) static inline void cw_sum_zero_upper(void)
 {
     _mm256_zeroupper();

@@ -1,113 +1,80 @@
-/* The store's thread: what it does, and when. It is the only one that waits for the directory. */
+/* The store's thread: what it does, and when. It alone waits for the directory. */
+#include "cache/thread.h"
+
 #include <errno.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 
 #include "base/cost_clock.h"
 #include "base/thread.h"
 #include "cache/internal.h"
+#include "cache/set.h"
 
 #define MS UINT64_C(1000000)
-/* Between two looks at what others published. */
+/* Between two scans for segments of other processes. */
 #define SCAN_NS (500 * MS)
-/* What was put is written after so long, even if it is little. */
+/* An entry waits for at most so long until its chunk is written. */
 #define WRITE_NS (200 * MS)
-/* A segment is published after a second, and as the set gets older less often: so that little waits for long,
- * and long runs leave no thousands of files. */
+/* A segment is published after a second, or 1/PUBLISH_SHARE of the set's age if that is more: entries become
+ * visible soon, and long runs leave no thousands of files. */
 #define PUBLISH_NS (1000 * MS)
 #define PUBLISH_SHARE 16
-/* What is still to be written when the run ends may take so long. */
+/* When the run ends, writing goes on for at most so long. */
 #define CLOSE_NS (5000 * MS)
+/* Between two updates of the time at which a set was used. */
 #define TOUCH_NS (60000 * MS)
 
-/* Opens a set that is not open yet, at the first time or when trouble was long enough ago. */
-static void open_set(struct cw_cache_set *s, uint64_t now)
+/* Opens a set that is not open, unless it backs off after trouble. Mutex not held. */
+static void set_open(struct cw_cache_set *s, uint64_t now)
 {
     struct cw_cache *c = s->cache;
     char name[33];
-    if (s->dir || now < s->backoff.until_ns || c->dir_fd < 0)
+    if (s->dir || now < s->backoff.until_ns || c->room.dir_fd < 0)
         return;
-    cw_cache_doing(c, "opening a set");
+    cw_cache_monitor_step(&c->monitor, "opening a set");
     int r = cw_cache_set_enter(s);
-    cw_cache_doing(c, NULL);
+    cw_cache_monitor_step(&c->monitor, NULL);
     cw_hash128_print(s->key, name);
     if (r < 0)
-        cw_cache_trouble(c, &s->backoff, name, -r);
+        cw_cache_monitor_trouble(&c->monitor, &s->backoff, name, -r);
     else
         s->backoff.ns = 0;
 }
 
-/* The first full chunk that is filled in. Mutex held. */
-static struct cw_cache_chunk *next_chunk(struct cw_cache *c)
-{
-    for (struct cw_cache_chunk **at = &c->queue; *at; at = &(*at)->next)
-        if (!(*at)->pending) {
-            struct cw_cache_chunk *k = *at;
-            *at = k->next;
-            if (!*at)
-                c->queue_tail = at;
-            return k;
-        }
-    return NULL;
-}
-
-/* Mutex held. */
-static void chunk_done(struct cw_cache *c, struct cw_cache_chunk *k)
-{
-    k->set->refs--;
-    k->next = c->spare;
-    c->spare = k;
-    pthread_cond_broadcast(&c->told);
-}
-
-static void seal_old(struct cw_cache *c, struct cw_cache_set *s, uint64_t now)
+/* Queues the set's current chunk where it is old, or nobody adds to it any more. Mutex held. */
+static void set_seal(struct cw_cache *c, struct cw_cache_set *s, uint64_t now)
 {
     struct cw_cache_chunk *k = s->current;
-    /* ours and the chunk's: nobody puts any more */
+    /* 2 references, this thread's and the chunk's: no user is left */
     if (!k || (!c->flush && !c->stop && s->refs > 2 && now - k->since_ns < WRITE_NS))
         return;
     s->current = NULL;
-    *c->queue_tail = k;
-    c->queue_tail = &k->next;
+    cw_cache_queue_push(&c->queue, k);
 }
 
-static void put_profile(struct cw_cache_set *s)
-{
-    _cleanup_free_ char *text = NULL;
-    CW_WITH (&s->cache->mutex) {
-        text = s->profiled ? strdup(s->profile) : NULL;
-        s->profiled = false;
-    }
-    if (text)
-        /* a full disk: those that come later measure themselves */
-        (void)!cw_cache_put_text(s->dir_fd, CW_CACHE_PROFILE, text);
-}
-
-/* What is to be done for a set now and then. Mutex not held. */
-static void look_after(struct cw_cache_set *s, uint64_t now, bool flush, bool last)
+/* Publishes, touches and scans a set where that is due. Mutex not held. */
+static void set_tend(struct cw_cache_set *s, uint64_t now, bool flush, bool last)
 {
     struct cw_cache *c = s->cache;
     if (!s->dir)
         return;
-    cw_cache_doing(c, "publishing a segment");
-    if (s->w.segment &&
-        (flush || last ||
-         now - s->w.since_ns > CW_MAX(PUBLISH_NS, (s->w.since_ns - s->opened_ns) / PUBLISH_SHARE)))
+    cw_cache_monitor_step(&c->monitor, "publishing a segment");
+    if (s->writing.segment && (flush || last ||
+                               now - s->writing.since_ns >
+                                   CW_MAX(PUBLISH_NS, (s->writing.since_ns - s->opened_ns) / PUBLISH_SHARE)))
         cw_cache_publish(s);
     if (s->used_fd >= 0 && (last || now - s->touched_ns > TOUCH_NS)) {
         (void)futimens(s->used_fd, NULL);
         s->touched_ns = now;
     }
-    cw_cache_doing(c, "listing a set");
-    put_profile(s);
+    cw_cache_monitor_step(&c->monitor, "listing a set");
+    cw_cache_set_write_profile(s);
     if (!last)
-        cw_cache_set_scan(s, false);
-    cw_cache_doing(c, NULL);
+        cw_cache_set_scan(s);
+    cw_cache_monitor_step(&c->monitor, NULL);
 }
 
-/* Trouble that may pass. Anything else is wrong with the directory's name. */
-static bool passes(int e)
+/* Returns whether this errno may pass. Any other one says that the directory's name is wrong. */
+static bool trouble_may_pass(int e)
 {
     static const int list[] = {ENOSPC, EDQUOT, EIO, ESTALE, ETIMEDOUT, EHOSTDOWN, EMFILE, ENFILE, ENOMEM};
     for (size_t i = 0; i < CW_COUNT_OF(list); i++)
@@ -116,47 +83,47 @@ static bool passes(int e)
     return false;
 }
 
-/* Opens the directory. Mutex not held. */
-static void open_dir(struct cw_cache *c)
+/* Opens the directory if it is not open. Mutex not held. */
+static void dir_open(struct cw_cache *c)
 {
     struct cw_error err = {0};
-    if (c->dir_fd >= 0 || c->failed.status || cw_now_ns() < c->backoff.until_ns)
+    if (c->room.dir_fd >= 0 || c->failed.status || cw_now_ns() < c->backoff.until_ns)
         return;
-    cw_cache_doing(c, "opening the directory");
-    int r = cw_cache_dir_open(c, &err);
-    cw_cache_doing(c, NULL);
-    if (r < 0 && passes(-r))
-        cw_cache_trouble(c, &c->backoff, NULL, -r);
-    CW_GUARD(&c->mutex);
-    if (r < 0 && !passes(-r) && !c->tried)
+    cw_cache_monitor_step(&c->monitor, "opening the directory");
+    int r = cw_cache_room_open(&c->room, &err);
+    cw_cache_monitor_step(&c->monitor, NULL);
+    if (r < 0 && trouble_may_pass(-r))
+        cw_cache_monitor_trouble(&c->monitor, &c->backoff, NULL, -r);
+    CW_GUARD(&c->monitor.mutex);
+    if (r < 0 && !trouble_may_pass(-r) && !c->tried)
         c->failed = err;
     c->tried = true;
-    pthread_cond_broadcast(&c->told);
+    pthread_cond_broadcast(&c->monitor.progress);
 }
 
-/* Opens what is to be opened; who waits for it is told. Called and left with the mutex held. */
+/* Opens the directory and all sets that are not open. The mutex is held, and released meanwhile. */
 static void open_all(struct cw_cache *c, uint64_t now)
 {
     if (c->stop)
         return;
-    pthread_mutex_unlock(&c->mutex);
-    open_dir(c);
-    pthread_mutex_lock(&c->mutex);
+    pthread_mutex_unlock(&c->monitor.mutex);
+    dir_open(c);
+    pthread_mutex_lock(&c->monitor.mutex);
     for (struct cw_link *at = c->sets.next; at != &c->sets; at = at->next) {
-        /* only this thread takes any out */
+        /* only this thread removes sets from the list */
         struct cw_cache_set *s = CW_CONTAINER(at, struct cw_cache_set, link);
-        pthread_mutex_unlock(&c->mutex);
-        open_set(s, now);
-        pthread_mutex_lock(&c->mutex);
+        pthread_mutex_unlock(&c->monitor.mutex);
+        set_open(s, now);
+        pthread_mutex_lock(&c->monitor.mutex);
         if (!s->tried) {
             s->tried = true;
-            pthread_cond_broadcast(&c->told);
+            pthread_cond_broadcast(&c->monitor.progress);
         }
     }
 }
 
-/* One came while the mutex was not held. */
-static bool any_new(const struct cw_cache *c)
+/* Returns whether a set was added while the mutex was not held. Mutex held. */
+static bool has_new_set(const struct cw_cache *c)
 {
     CW_LIST_EACH (at, &c->sets)
         if (!CW_CONTAINER(at, struct cw_cache_set, link)->tried)
@@ -164,20 +131,20 @@ static bool any_new(const struct cw_cache *c)
     return false;
 }
 
-/* Sets one after the other; those that nobody has any more are closed. Called and left with the mutex held.
- */
-static void tend(struct cw_cache *c, uint64_t now, bool all, bool flush)
+/* Tends the sets without users, which are closed then, and if `all` the others. The mutex is held, and
+ * released meanwhile. */
+static void tend_sets(struct cw_cache *c, uint64_t now, bool all, bool flush)
 {
     struct cw_link *at = c->sets.next;
     while (at != &c->sets) {
         struct cw_cache_set *s = CW_CONTAINER(at, struct cw_cache_set, link);
         bool last = s->refs == 1 && !s->current;
         if (last)
-            cw_link_out(&s->link); /* who opens it again makes another */
+            cw_link_out(&s->link); /* opening it again makes another set */
         if (last || all) {
-            pthread_mutex_unlock(&c->mutex);
-            look_after(s, now, flush, last);
-            pthread_mutex_lock(&c->mutex);
+            pthread_mutex_unlock(&c->monitor.mutex);
+            set_tend(s, now, flush, last);
+            pthread_mutex_lock(&c->monitor.mutex);
         }
         at = last ? c->sets.next : s->link.next;
         if (last)
@@ -189,51 +156,48 @@ void *cw_cache_main(void *arg)
 {
     struct cw_cache *c = arg;
     uint64_t tended = cw_now_ns(), closing = 0;
-    pthread_mutex_lock(&c->mutex);
+    pthread_mutex_lock(&c->monitor.mutex);
     for (;;) {
         uint64_t now = cw_now_ns();
         if (c->stop && !closing)
             closing = now;
         open_all(c, now);
-        bool flush = c->flush; /* what is asked for from here on waits for another round */
+        bool flush = c->flush; /* a request that comes from here on waits for another round */
         CW_LIST_EACH (at, &c->sets)
-            seal_old(c, CW_CONTAINER(at, struct cw_cache_set, link), now);
-        struct cw_cache_chunk *k = next_chunk(c);
+            set_seal(c, CW_CONTAINER(at, struct cw_cache_set, link), now);
+        struct cw_cache_chunk *k = cw_cache_queue_pop(&c->queue);
         if (k) {
             bool late = closing && now - closing > cw_cost_patience_ns(CLOSE_NS);
             uint64_t cost_us;
-            pthread_mutex_unlock(&c->mutex);
+            pthread_mutex_unlock(&c->monitor.mutex);
             if (late)
-                atomic_fetch_add(&c->skipped, cw_cache_entries(k, &cost_us));
+                atomic_fetch_add(&c->counters.skipped, cw_cache_chunk_entries(k, &cost_us));
             else
-                cw_cache_write(c, k);
-            pthread_mutex_lock(&c->mutex);
-            chunk_done(c, k);
+                cw_cache_write(k);
+            pthread_mutex_lock(&c->monitor.mutex);
+            k->set->refs--;
+            cw_cache_queue_reuse(&c->queue, k);
+            pthread_cond_broadcast(&c->monitor.progress);
             if (cw_now_ns() - tended < SCAN_NS)
                 continue;
         }
-        bool all = flush || cw_now_ns() - tended >= SCAN_NS, written = !c->queue;
-        tend(c, cw_now_ns(), all, flush);
+        bool all = flush || cw_now_ns() - tended >= SCAN_NS, written = !c->queue.head;
+        tend_sets(c, cw_now_ns(), all, flush);
         if (all)
             tended = cw_now_ns();
-        if (flush && written && !c->queue) {
+        if (flush && written && !c->queue.head) {
             c->flush = false;
-            pthread_cond_broadcast(&c->told);
+            pthread_cond_broadcast(&c->monitor.progress);
         }
-        if (c->stop && !c->queue && cw_list_empty(&c->sets))
+        if (c->stop && !c->queue.head && cw_list_empty(&c->sets))
             break;
-        if (k || (!c->stop && any_new(c)))
+        if (k || (!c->stop && has_new_set(c)))
             continue;
-        struct timespec until;
-        clock_gettime(CLOCK_MONOTONIC, &until);
-        until.tv_nsec += (long)(WRITE_NS / 2);
-        until.tv_sec += until.tv_nsec / 1000000000;
-        until.tv_nsec %= 1000000000;
-        (void)pthread_cond_timedwait(&c->work, &c->mutex, &until);
+        (void)cw_cond_wait(&c->monitor.work, &c->monitor.mutex, cw_now_ns() + WRITE_NS / 2);
     }
-    c->ended = true;
-    pthread_cond_broadcast(&c->told);
-    pthread_mutex_unlock(&c->mutex);
+    c->state = CW_CACHE_ENDED;
+    pthread_cond_broadcast(&c->monitor.progress);
+    pthread_mutex_unlock(&c->monitor.mutex);
     cw_cache_release(c);
     return NULL;
 }

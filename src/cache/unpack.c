@@ -1,8 +1,8 @@
-/* Entries that were compressed, back as they were: contexts of zstd, kept for who comes next. */
-#include <string.h>
-#include <zstd.h>
+/* Contexts of zstd, and the list of those that no read uses. */
+#include "cache/unpack.h"
 
-#include "cache/internal.h"
+#include <stdlib.h>
+#include <zstd.h>
 
 #include "base/thread.h"
 
@@ -11,9 +11,25 @@ struct cw_cache_unpacker {
     ZSTD_DCtx *context;
 };
 
-struct cw_cache_unpacker *cw_cache_unpacker_get(struct cw_cache *c, struct cw_error *err)
+void cw_cache_unpackers_init(struct cw_cache_unpackers *l)
 {
-    struct cw_cache_unpacker *u = CW_LOCKED(&c->mutex, c->unpackers ? CW_POP(c->unpackers) : NULL);
+    *l = (struct cw_cache_unpackers){0};
+    pthread_mutex_init(&l->mutex, NULL);
+}
+
+void cw_cache_unpackers_deinit(struct cw_cache_unpackers *l)
+{
+    while (l->idle) {
+        struct cw_cache_unpacker *u = CW_POP(l->idle);
+        ZSTD_freeDCtx(u->context);
+        free(u);
+    }
+    pthread_mutex_destroy(&l->mutex);
+}
+
+struct cw_cache_unpacker *cw_cache_unpacker_get(struct cw_cache_unpackers *l, struct cw_error *err)
+{
+    struct cw_cache_unpacker *u = CW_LOCKED(&l->mutex, l->idle ? CW_POP(l->idle) : NULL);
     if (u)
         return u;
     if (!(u = calloc(1, sizeof(*u))) || !(u->context = ZSTD_createDCtx())) {
@@ -24,24 +40,13 @@ struct cw_cache_unpacker *cw_cache_unpacker_get(struct cw_cache *c, struct cw_er
     return u;
 }
 
-void cw_cache_unpacker_put(struct cw_cache *c, struct cw_cache_unpacker *u)
+void cw_cache_unpacker_put(struct cw_cache_unpackers *l, struct cw_cache_unpacker *u)
 {
     if (!u)
         return;
-    CW_GUARD(&c->mutex);
-    u->next = c->unpackers;
-    c->unpackers = u;
-}
-
-struct cw_cache_unpacker *cw_cache_unpacker_free(struct cw_cache_unpacker *u)
-{
-    while (u) {
-        struct cw_cache_unpacker *next = u->next;
-        ZSTD_freeDCtx(u->context);
-        free(u);
-        u = next;
-    }
-    return NULL;
+    CW_GUARD(&l->mutex);
+    u->next = l->idle;
+    l->idle = u;
 }
 
 int cw_cache_unpack(struct cw_cache_unpacker *u, const void *from, size_t stored, void *to, size_t length)

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/notice.h"
 #include "base/patience.h"
 #include "base/text.h"
 #include "cli/options.h"
@@ -106,6 +107,7 @@ int main(int argc, char **argv)
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN); /* a file may not grow (ulimit -f): an error like any other */
     open_standard_streams();
+    cw_notice_set(cw_notice_stderr);
     int code = run_verb(argc, argv);
     errno = 0;
     if (fflush(stdout) == 0 && !ferror(stdout))

@@ -1,3 +1,4 @@
+/* The layout of requests and answers in shared memory. */
 #include "host/exchange.h"
 
 #include <string.h>
@@ -35,31 +36,39 @@ enum column_kind { KIND_DENSE, KIND_RAGGED, KIND_BYTES, KIND_WHOLE };
 
 _Static_assert(CW_MAX_NDIM + 2 <= TABLE_ROW, "the dims of a row fit in its entry");
 
-static size_t place(size_t *at, size_t bytes) /* where the next part goes */
+static size_t exchange_place(size_t *at, size_t bytes) /* where the next part goes */
 {
     size_t here = CW_ALIGN_UP(*at, (size_t)ALIGN);
     *at = here + bytes;
     return here;
 }
 
-static enum column_kind kind_of(const struct cw_type *type)
+static enum column_kind column_kind_of(const struct cw_type *type)
 {
     return type->dtype == CW_BYTES ? KIND_BYTES : cw_type_fixed(type) ? KIND_DENSE : KIND_RAGGED;
 }
 
 /* ---- requests ---- */
 
+/* Writes the words of column k. */
+static void request_put_words(uint8_t *to, unsigned k, uint64_t kind, size_t data, size_t table, size_t item)
+{
+    const uint64_t words[COLUMN] = {
+        [COLUMN_KIND] = kind, [COLUMN_DATA] = data, [COLUMN_TABLE] = table, [COLUMN_ITEM] = item};
+    memcpy(to + (HEAD + (size_t)k * COLUMN) * sizeof(uint64_t), words, sizeof(words));
+}
+
 /* Both measures (to NULL) and writes, so that the two can't differ. Returns the bytes. */
-static size_t put_column(const struct cw_exchange_request *q, unsigned k, size_t at, uint8_t *to)
+static size_t request_put_column(const struct cw_exchange_request *q, unsigned k, size_t at, uint8_t *to)
 {
     const struct cw_exchange_column *c = &q->columns[k];
     const struct cw_column *column = &q->block->columns[c->value];
-    enum column_kind kind = kind_of(c->type);
+    enum column_kind kind = column_kind_of(c->type);
     size_t item = kind == KIND_DENSE ? cw_type_bytes(c->type) : 0, table = 0, data;
     if (kind != KIND_DENSE)
-        table = place(&at, kind == KIND_BYTES ? (q->n + 1) * sizeof(uint64_t)
-                                              : q->n * TABLE_ROW * sizeof(uint64_t));
-    data = place(&at, kind == KIND_DENSE ? q->n * item : 0);
+        table = exchange_place(&at, kind == KIND_BYTES ? (q->n + 1) * sizeof(uint64_t)
+                                                       : q->n * TABLE_ROW * sizeof(uint64_t));
+    data = exchange_place(&at, kind == KIND_DENSE ? q->n * item : 0);
     uint64_t *entries = to ? (uint64_t *)(void *)(to + table) : NULL;
     for (size_t i = 0; i < q->n; i++) {
         if (kind == KIND_DENSE && column->dense) {
@@ -89,76 +98,66 @@ static size_t put_column(const struct cw_exchange_request *q, unsigned k, size_t
     if (to && kind == KIND_BYTES)
         entries[q->n] = at - data;
     if (to) {
-        uint64_t *words = (uint64_t *)(void *)to + HEAD + (size_t)k * COLUMN;
-        words[COLUMN_KIND] = kind;
-        words[COLUMN_DATA] = data;
-        words[COLUMN_TABLE] = table;
-        words[COLUMN_ITEM] = item;
+        request_put_words(to, k, kind, data, table, item);
     }
     return at;
 }
 
-static size_t put_request(const struct cw_exchange_request *q, uint8_t *to)
+static size_t request_put(const struct cw_exchange_request *q, uint8_t *to)
 {
     size_t at = (HEAD + (size_t)q->n_columns * COLUMN) * sizeof(uint64_t), keys = 0, check = 0;
     if (q->keys)
-        keys = place(&at, 2 * q->n * sizeof(uint64_t));
+        keys = exchange_place(&at, 2 * q->n * sizeof(uint64_t));
     if (q->check)
-        check = place(&at, q->n);
+        check = exchange_place(&at, q->n);
     if (to) {
-        uint64_t *head = (uint64_t *)(void *)to;
-        memset(head, 0, HEAD * sizeof(*head));
-        head[REQUEST_ROWS] = q->n;
-        head[REQUEST_COLUMNS] = q->n_columns;
-        head[REQUEST_KEYS] = keys;
-        head[REQUEST_CHECK] = check;
+        const uint64_t head[HEAD] = {[REQUEST_ROWS] = q->n,
+                                     [REQUEST_COLUMNS] = q->n_columns,
+                                     [REQUEST_KEYS] = keys,
+                                     [REQUEST_CHECK] = check};
+        memcpy(to, head, sizeof(head));
         if (q->keys)
             memcpy(to + keys, q->keys, 2 * q->n * sizeof(uint64_t));
         if (q->check)
             memcpy(to + check, q->check, q->n);
     }
     for (unsigned k = 0; k < q->n_columns; k++)
-        at = put_column(q, k, at, to);
+        at = request_put_column(q, k, at, to);
     return at;
 }
 
 size_t cw_exchange_size(const struct cw_exchange_request *q)
 {
-    return put_request(q, NULL);
+    return request_put(q, NULL);
 }
 
 void cw_exchange_write(const struct cw_exchange_request *q, uint8_t *to)
 {
-    (void)put_request(q, to);
+    (void)request_put(q, to);
 }
 
-static size_t put_whole(const struct cw_exchange_whole *columns, unsigned n_columns, size_t n,
-                        const uint64_t keys[2], bool check, uint8_t *to)
+static size_t request_put_whole(const struct cw_exchange_whole *columns, unsigned n_columns, size_t n,
+                                const uint64_t keys[2], bool check, uint8_t *to)
 {
     size_t at = (HEAD + (size_t)n_columns * COLUMN) * sizeof(uint64_t),
-           key_at = place(&at, 2 * sizeof(uint64_t)), check_at = place(&at, 1);
+           key_at = exchange_place(&at, 2 * sizeof(uint64_t)), check_at = exchange_place(&at, 1);
     if (to) {
-        uint64_t *head = (uint64_t *)(void *)to;
-        memset(head, 0, HEAD * sizeof(*head));
-        head[REQUEST_ROWS] = n;
-        head[REQUEST_COLUMNS] = n_columns;
-        head[REQUEST_KEYS] = key_at;
-        head[REQUEST_CHECK] = check_at;
+        const uint64_t head[HEAD] = {[REQUEST_ROWS] = n,
+                                     [REQUEST_COLUMNS] = n_columns,
+                                     [REQUEST_KEYS] = key_at,
+                                     [REQUEST_CHECK] = check_at};
+        memcpy(to, head, sizeof(head));
         memcpy(to + key_at, keys, 2 * sizeof(uint64_t));
         to[check_at] = check;
     }
     for (unsigned k = 0; k < n_columns; k++) {
         const struct cw_exchange_whole *c = &columns[k];
         size_t entries = c->dtype == CW_BYTES ? n + 1 : TABLE_ROW,
-               table = place(&at, entries * sizeof(uint64_t)), data = place(&at, c->size);
+               table = exchange_place(&at, entries * sizeof(uint64_t)), data = exchange_place(&at, c->size);
         if (!to)
             continue;
-        uint64_t *words = (uint64_t *)(void *)to + HEAD + (size_t)k * COLUMN,
-                 *entry = (uint64_t *)(void *)(to + table);
-        words[COLUMN_KIND] = c->dtype == CW_BYTES ? KIND_BYTES : KIND_WHOLE;
-        words[COLUMN_DATA] = data;
-        words[COLUMN_TABLE] = table;
-        words[COLUMN_ITEM] = 0;
+        uint64_t *entry = (uint64_t *)(void *)(to + table);
+        request_put_words(to, k, c->dtype == CW_BYTES ? KIND_BYTES : KIND_WHOLE, data, table, 0);
         if (c->dtype == CW_BYTES) {
             entry[0] = 0;
             for (size_t i = 0; i < n; i++)
@@ -176,13 +175,13 @@ static size_t put_whole(const struct cw_exchange_whole *columns, unsigned n_colu
 
 size_t cw_exchange_whole_size(const struct cw_exchange_whole *columns, unsigned n_columns, size_t n)
 {
-    return put_whole(columns, n_columns, n, NULL, false, NULL);
+    return request_put_whole(columns, n_columns, n, NULL, false, NULL);
 }
 
 void cw_exchange_whole_write(const struct cw_exchange_whole *columns, unsigned n_columns, size_t n,
                              const uint64_t keys[2], bool check, uint8_t *to)
 {
-    (void)put_whole(columns, n_columns, n, keys, check, to);
+    (void)request_put_whole(columns, n_columns, n, keys, check, to);
 }
 
 size_t cw_exchange_pull_size(void)
@@ -192,18 +191,17 @@ size_t cw_exchange_pull_size(void)
 
 void cw_exchange_pull_write(const struct cw_exchange_pull *q, uint8_t *to)
 {
-    uint64_t *head = (uint64_t *)(void *)to;
-    memset(head, 0, HEAD * sizeof(*head));
-    head[REQUEST_ROWS] = q->n;
-    head[REQUEST_FROM] = q->from;
-    head[REQUEST_LEAST] = q->least;
-    head[REQUEST_KEEP] = q->keep;
+    const uint64_t head[HEAD] = {[REQUEST_ROWS] = q->n,
+                                 [REQUEST_FROM] = q->from,
+                                 [REQUEST_LEAST] = q->least,
+                                 [REQUEST_KEEP] = q->keep};
+    memcpy(to, head, sizeof(head));
 }
 
 /* ---- answers ---- */
 
 /* Whether n items of a size lie at an offset, aligned. */
-static bool within(size_t size, uint64_t offset, uint64_t n, uint64_t item)
+static bool answer_within(size_t size, uint64_t offset, uint64_t n, uint64_t item)
 {
     uint64_t bytes, end;
     return offset % 8 == 0 && !__builtin_mul_overflow(n, item, &bytes) &&
@@ -222,9 +220,9 @@ bool cw_exchange_read(const uint8_t *data, size_t size, size_t n_requested, unsi
     if (head[ANSWER_COLUMNS] != n_columns)
         return false;
     *why = "a part of it lies outside";
-    if (!within(size, head[ANSWER_STATUS], n_requested, 1) ||
-        !within(size, head[ANSWER_ERRORS], head[ANSWER_ERRORS_SIZE], 1) ||
-        (counted && !within(size, head[ANSWER_COUNTS], n_requested, sizeof(uint32_t))))
+    if (!answer_within(size, head[ANSWER_STATUS], n_requested, 1) ||
+        !answer_within(size, head[ANSWER_ERRORS], head[ANSWER_ERRORS_SIZE], 1) ||
+        (counted && !answer_within(size, head[ANSWER_COUNTS], n_requested, sizeof(uint32_t))))
         return false;
     *ret = (struct cw_exchange_answer){
         .data = data,
@@ -243,8 +241,19 @@ bool cw_exchange_read(const uint8_t *data, size_t size, size_t n_requested, unsi
     return counted || ret->n == n_requested;
 }
 
+/* Sets the dims of a tensor of ret->ndim dimensions. Returns whether they are those of the type. */
+static bool answer_set_dims(const struct cw_type *type, const uint64_t *dims, struct cw_tensor *ret)
+{
+    for (int d = 0; d < ret->ndim; d++) {
+        ret->dims[d] = (int64_t)dims[d];
+        if (type->ndim >= 0 && type->dims[d] != CW_VARIES && type->dims[d] != ret->dims[d])
+            return false;
+    }
+    return true;
+}
+
 /* Bytes of values with these dims, each checked against the type's. */
-static bool dims_bytes(enum cw_dtype dtype, const uint64_t *dims, int ndim, size_t *ret)
+static bool answer_dims_bytes(enum cw_dtype dtype, const uint64_t *dims, int ndim, size_t *ret)
 {
     *ret = cw_dtype_size(dtype);
     for (int d = 0; d < ndim; d++)
@@ -258,13 +267,13 @@ bool cw_exchange_row(const struct cw_exchange_answer *a, unsigned k, const struc
 {
     uint64_t words[COLUMN], entry[TABLE_ROW];
     memcpy(words, a->columns + (size_t)k * COLUMN, sizeof(words));
-    enum column_kind kind = kind_of(type);
+    enum column_kind kind = column_kind_of(type);
     if (words[COLUMN_KIND] != kind || row >= a->n)
         return false;
     *ret = (struct cw_tensor){0};
     if (kind == KIND_DENSE) {
         size_t item = cw_type_bytes(type);
-        if (!within(a->size, words[COLUMN_DATA], a->n, item))
+        if (!answer_within(a->size, words[COLUMN_DATA], a->n, item))
             return false;
         ret->data = (void *)(a->data + words[COLUMN_DATA] + row * item);
         ret->size = item;
@@ -273,7 +282,7 @@ bool cw_exchange_row(const struct cw_exchange_answer *a, unsigned k, const struc
         return true;
     }
     if (kind == KIND_BYTES) {
-        if (!within(a->size, words[COLUMN_TABLE], a->n + 1, sizeof(uint64_t)))
+        if (!answer_within(a->size, words[COLUMN_TABLE], a->n + 1, sizeof(uint64_t)))
             return false;
         memcpy(entry, a->data + words[COLUMN_TABLE] + row * sizeof(uint64_t), 2 * sizeof(uint64_t));
         if (entry[0] > entry[1] || words[COLUMN_DATA] > a->size || entry[1] > a->size - words[COLUMN_DATA])
@@ -282,19 +291,16 @@ bool cw_exchange_row(const struct cw_exchange_answer *a, unsigned k, const struc
         ret->size = entry[1] - entry[0];
         return true;
     }
-    if (!within(a->size, words[COLUMN_TABLE], a->n, sizeof(entry)))
+    if (!answer_within(a->size, words[COLUMN_TABLE], a->n, sizeof(entry)))
         return false;
     memcpy(entry, a->data + words[COLUMN_TABLE] + row * sizeof(entry), sizeof(entry));
     if (entry[1] > CW_MAX_NDIM || (type->ndim >= 0 && entry[1] != (uint64_t)type->ndim) ||
-        !dims_bytes(type->dtype, entry + 2, (int)entry[1], &ret->size) ||
-        !within(a->size, entry[0], ret->size, 1))
+        !answer_dims_bytes(type->dtype, entry + 2, (int)entry[1], &ret->size) ||
+        !answer_within(a->size, entry[0], ret->size, 1))
         return false;
     ret->ndim = (int)entry[1];
-    for (int d = 0; d < ret->ndim; d++) {
-        ret->dims[d] = (int64_t)entry[2 + d];
-        if (type->ndim >= 0 && type->dims[d] != CW_VARIES && type->dims[d] != ret->dims[d])
-            return false;
-    }
+    if (!answer_set_dims(type, entry + 2, ret))
+        return false;
     ret->data = (void *)(a->data + entry[0]);
     return true;
 }
@@ -308,7 +314,8 @@ bool cw_exchange_column_whole(const struct cw_exchange_answer *a, unsigned k, co
     *ret = (struct cw_tensor){0};
     if (dtype == CW_BYTES) {
         if (words[COLUMN_KIND] != KIND_BYTES ||
-            !within(a->size, words[COLUMN_TABLE], a->n + 1, sizeof(uint64_t)) || words[COLUMN_DATA] > a->size)
+            !answer_within(a->size, words[COLUMN_TABLE], a->n + 1, sizeof(uint64_t)) ||
+            words[COLUMN_DATA] > a->size)
             return false;
         *ret_offsets = (const uint64_t *)(const void *)(a->data + words[COLUMN_TABLE]);
         uint64_t before = 0;
@@ -322,25 +329,22 @@ bool cw_exchange_column_whole(const struct cw_exchange_answer *a, unsigned k, co
         ret->size = before;
         return true;
     }
-    if (words[COLUMN_KIND] != KIND_WHOLE || !within(a->size, words[COLUMN_TABLE], 1, sizeof(entry)))
+    if (words[COLUMN_KIND] != KIND_WHOLE || !answer_within(a->size, words[COLUMN_TABLE], 1, sizeof(entry)))
         return false;
     memcpy(entry, a->data + words[COLUMN_TABLE], sizeof(entry));
     if (entry[0] > CW_MAX_NDIM + 1 ||
-        !dims_bytes(dtype, entry + 1, (int)CW_MIN(entry[0], (uint64_t)CW_MAX_NDIM), &ret->size))
+        !answer_dims_bytes(dtype, entry + 1, (int)CW_MIN(entry[0], (uint64_t)CW_MAX_NDIM), &ret->size))
         return false;
     for (uint64_t d = CW_MAX_NDIM; d < entry[0]; d++) /* a batch has a dimension more than an element */
         if (entry[1 + d] > INT64_MAX || __builtin_mul_overflow(ret->size, (size_t)entry[1 + d], &ret->size))
             return false;
-    if (!within(a->size, words[COLUMN_DATA], ret->size, 1))
+    if (!answer_within(a->size, words[COLUMN_DATA], ret->size, 1))
         return false;
     ret->ndim = (int)entry[0] - 1;
     if (entry[0] < 1 || (type->ndim >= 0 && ret->ndim != type->ndim))
         return false;
-    for (int d = 0; d < ret->ndim; d++) {
-        ret->dims[d] = (int64_t)entry[2 + d];
-        if (type->ndim >= 0 && type->dims[d] != CW_VARIES && type->dims[d] != ret->dims[d])
-            return false;
-    }
+    if (!answer_set_dims(type, entry + 2, ret))
+        return false;
     ret->data = (void *)(a->data + words[COLUMN_DATA]);
     return entry[0] >= 1 && entry[1] == a->n;
 }

@@ -47,7 +47,7 @@ int cw_host_set_python(const char *new_python, const char *new_program, struct c
 }
 
 /* Where nobody set one; new. */
-static char *find_python(void)
+static char *pool_find_python(void)
 {
     char self[4096];
     const char *env = getenv("CACHEW_PYTHON");
@@ -63,10 +63,10 @@ static char *find_python(void)
     return strdup("python3");
 }
 
-static int start(struct cw_host **ret, struct cw_error *err)
+static int pool_start_host(struct cw_host **ret, struct cw_error *err)
 {
     pthread_mutex_lock(&mutex);
-    _cleanup_free_ char *path = python ? strdup(python) : find_python(),
+    _cleanup_free_ char *path = python ? strdup(python) : pool_find_python(),
                         *file = program ? strdup(program) : NULL;
     bool complete = path && !file == !program;
     pthread_mutex_unlock(&mutex);
@@ -74,7 +74,7 @@ static int start(struct cw_host **ret, struct cw_error *err)
 }
 
 /* In a forked child the list is the parent's: its memory is given up. Mutex held. */
-static void forget_after_fork(void)
+static void pool_forget_after_fork(void)
 {
     if (owner != getpid())
         idle = NULL;
@@ -82,7 +82,7 @@ static void forget_after_fork(void)
 }
 
 /* Whether it has run functions of the pipeline only. */
-static bool suits(const struct cw_host *h, const struct cw_host_function *f)
+static bool host_suits(const struct cw_host *h, const struct cw_host_function *f)
 {
     for (unsigned i = 0; i < h->n_functions; i++) {
         unsigned k = 0;
@@ -95,14 +95,14 @@ static bool suits(const struct cw_host *h, const struct cw_host_function *f)
 }
 
 /* An idle host that suits the function, one that knows it if there is one; NULL: none that can load it. */
-static struct cw_host *take_idle(const struct cw_host_function *f)
+static struct cw_host *pool_take_idle(const struct cw_host_function *f)
 {
     CW_GUARD(&mutex);
-    forget_after_fork();
+    pool_forget_after_fork();
     struct cw_host **known = NULL, **other = NULL;
     for (struct cw_host **at = &idle; *at && !known; at = &(*at)->next) {
         int i = cw_host_find(*at, f->id);
-        if (!suits(*at, f))
+        if (!host_suits(*at, f))
             continue;
         if (i >= 0 && !(*at)->refused[i])
             known = at;
@@ -115,7 +115,7 @@ static struct cw_host *take_idle(const struct cw_host_function *f)
     return h;
 }
 
-static void free_list(struct cw_host *list)
+static void pool_free_list(struct cw_host *list)
 {
     while (list) {
         struct cw_host *h = list;
@@ -126,15 +126,15 @@ static void free_list(struct cw_host *list)
 
 /* Ends the hosts of other pipelines that have been idle for longest: as many are kept as run at a time, for
  * pipelines that take turns. */
-static void trim(const struct cw_host_function *f)
+static void pool_trim(const struct cw_host_function *f)
 {
     struct cw_host *old = NULL;
     unsigned keep = cw_cpu_budget();
     pthread_mutex_lock(&mutex);
-    forget_after_fork();
+    pool_forget_after_fork();
     for (struct cw_host **at = &idle; *at;) {
         struct cw_host *h = *at;
-        bool ours = suits(h, f);
+        bool ours = host_suits(h, f);
         if (ours || keep > 0) {
             keep -= !ours;
             at = &h->next;
@@ -145,7 +145,7 @@ static void trim(const struct cw_host_function *f)
         old = h;
     }
     pthread_mutex_unlock(&mutex);
-    free_list(old);
+    pool_free_list(old);
 }
 
 int cw_host_acquire(const struct cw_host_function *f, struct cw_host **ret, struct cw_error *err)
@@ -155,11 +155,11 @@ int cw_host_acquire(const struct cw_host_function *f, struct cw_host **ret, stru
     struct cw_host_tries tries = {0};
     bool refused = false;
     for (;;) {
-        struct cw_host *h = refused ? NULL : take_idle(f);
+        struct cw_host *h = refused ? NULL : pool_take_idle(f);
         bool fresh = !h;
         if (fresh) {
-            trim(f);
-            int r = start(&h, err);
+            pool_trim(f);
+            int r = pool_start_host(&h, err);
             if (r < 0)
                 return r;
         }
@@ -194,7 +194,7 @@ void cw_host_release(struct cw_host *h)
     }
     h->running = "idle";
     CW_GUARD(&mutex);
-    forget_after_fork();
+    pool_forget_after_fork();
     h->next = idle;
     idle = h;
 }
@@ -208,8 +208,8 @@ void cw_host_shutdown(void)
 {
     struct cw_host *list = NULL;
     CW_WITH (&mutex) {
-        forget_after_fork();
+        pool_forget_after_fork();
         list = CW_STEAL(idle);
     }
-    free_list(list);
+    pool_free_list(list);
 }

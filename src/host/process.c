@@ -1,3 +1,4 @@
+/* One host process: starting it, passing calls and answers, watching it, ending it. */
 #include "host/process.h"
 
 #include <errno.h>
@@ -15,6 +16,7 @@
 
 #include "base/clock.h"
 #include "base/machine.h"
+#include "base/notice.h"
 #include "host/closefrom.h"
 
 #define FIRST_FD 16 /* of ours while a host starts: apart from the numbers that it gets */
@@ -51,7 +53,8 @@ extern char **environ;
 
 /* ---- starting ---- */
 
-static int above(int fd) /* the same descriptor under a number that a host does not use; fd is closed */
+static int fd_move_above(
+    int fd) /* the same descriptor under a number that a host does not use; fd is closed */
 {
     int moved = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, FIRST_FD), e = errno;
     if (fd >= 0)
@@ -60,7 +63,7 @@ static int above(int fd) /* the same descriptor under a number that a host does 
     return moved;
 }
 
-static void close_fd(int fd)
+static void fd_close(int fd)
 {
     if (fd >= 0)
         close(fd);
@@ -72,7 +75,7 @@ static void close_fd(int fd)
  * 64 MiB; blocks above 32 MiB go back at once), instead of being zeroed by the kernel again each time; these
  * are the values that glibc comes to by itself at most.
  */
-static char **environment(void)
+static char **host_environment(void)
 {
     static char *const own[] = {"PYTHONUNBUFFERED=1",
                                 "OMP_NUM_THREADS=1",
@@ -99,13 +102,13 @@ static char **environment(void)
     return all;
 }
 
-static int spawn(const char *python, const char *program, struct cw_host *h, const int theirs[5],
-                 struct cw_error *err)
+static int host_spawn(const char *python, const char *program, struct cw_host *h, const int theirs[5],
+                      struct cw_error *err)
 {
     /* -P: the program's folder, a package, is not where its imports are looked for. */
     char *const argv[] = {(char *)python, program ? "-P" : "-m", program ? (char *)program : "cachew._host",
                           NULL};
-    char **env = environment();
+    char **env = host_environment();
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attr;
     sigset_t none, all;
@@ -138,9 +141,9 @@ static int spawn(const char *python, const char *program, struct cw_host *h, con
                         : 0;
 }
 
-static int shared_memory(const char *name)
+static int host_shared_memory(const char *name)
 {
-    int fd = above(memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
+    int fd = fd_move_above(memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
     if (fd >= 0) /* what one side has mapped, the other can't take away */
         (void)fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK);
     return fd;
@@ -156,41 +159,39 @@ int cw_host_start(const char *python, const char *program, struct cw_host **ret,
     bool made = socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) == 0 &&
                 pipe2(output, O_CLOEXEC) == 0 && pipe2(life, O_CLOEXEC) == 0;
     int e = errno;
-    h->socket = above(pair[0]);
-    h->output = above(output[0]);
-    h->life = above(life[1]);
-    h->in_fd = shared_memory("cachew-host-in");
-    h->out_fd = shared_memory("cachew-host-out");
-    int theirs[] = {above(pair[1]), h->in_fd, h->out_fd, above(life[0]), above(output[1])};
+    h->socket = fd_move_above(pair[0]);
+    h->output = fd_move_above(output[0]);
+    h->life = fd_move_above(life[1]);
+    h->in_fd = host_shared_memory("cachew-host-in");
+    h->out_fd = host_shared_memory("cachew-host-out");
+    int theirs[] = {fd_move_above(pair[1]), h->in_fd, h->out_fd, fd_move_above(life[0]),
+                    fd_move_above(output[1])};
     made = made && h->socket >= 0 && h->output >= 0 && h->life >= 0 && h->in_fd >= 0 && h->out_fd >= 0 &&
            theirs[0] >= 0 && theirs[3] >= 0 && theirs[4] >= 0;
-    int r = made ? spawn(python, program, h, theirs, err)
+    int r = made ? host_spawn(python, program, h, theirs, err)
                  : cw_error_errno(err, CW_E_IO, e,
                                   "can't make what a host process needs (descriptors, shared memory)");
-    close_fd(theirs[0]);
-    close_fd(theirs[3]);
-    close_fd(theirs[4]);
+    fd_close(theirs[0]);
+    fd_close(theirs[3]);
+    fd_close(theirs[4]);
     if (r >= 0)
         (void)fcntl(h->output, F_SETFL, O_NONBLOCK);
-    if (r < 0) {
+    if (r < 0)
         cw_host_free(h);
-        return r;
-    }
-    *ret = h;
-    return 0;
+    else
+        *ret = h;
+    return r;
 }
 
 /* ---- what it prints ---- */
 
-static void print_line(struct cw_host *h)
+static void host_print_line(struct cw_host *h)
 {
     char text[sizeof(h->line) + 160];
     int n = snprintf(text, sizeof(text), "[host %d, %s] %.*s\n", (int)h->pid,
                      h->running ? h->running : "starting", (int)h->n_line, h->line);
     n = CW_MIN(n, (int)sizeof(text) - 1);
-    if (write(STDERR_FILENO, text, (size_t)n) < 0) {
-        /* nobody reads it */
-    }
+    cw_notice_line(text, (size_t)n);
     for (size_t i = 0; i < h->n_line + 1; i++) { /* the end of it is kept, for error messages */
         if (h->n_said == sizeof(h->said)) {
             memmove(h->said, h->said + sizeof(h->said) / 2, sizeof(h->said) / 2);
@@ -202,7 +203,7 @@ static void print_line(struct cw_host *h)
 }
 
 /* Passes on, line by line, what is there to read, up to some limit: it may print faster than we read. */
-static void forward_output(struct cw_host *h, size_t limit)
+static void host_forward_output(struct cw_host *h, size_t limit)
 {
     char buf[4096];
     ssize_t n;
@@ -212,14 +213,14 @@ static void forward_output(struct cw_host *h, size_t limit)
             if (buf[i] != '\n')
                 h->line[h->n_line++] = buf[i];
             if (buf[i] == '\n' || h->n_line == sizeof(h->line))
-                print_line(h);
+                host_print_line(h);
         }
     }
 }
 
 /* ---- its end ---- */
 
-static void kill_host(struct cw_host *h)
+static void host_kill(struct cw_host *h)
 {
     if (h->pid > 0) {
         (void)kill(-h->pid, SIGKILL); /* with what it started */
@@ -229,15 +230,15 @@ static void kill_host(struct cw_host *h)
 }
 
 /* Waits for the process, which is dead or about to be; says what became of it. True: it was killed. */
-static bool reap(struct cw_host *h, char reason[400])
+static bool host_reap(struct cw_host *h, char reason[400])
 {
     int status = 0, at;
     pid_t r;
     while ((r = waitpid(h->pid, &status, 0)) < 0 && errno == EINTR)
         ;
-    forward_output(h, LAST_WORDS);
+    host_forward_output(h, LAST_WORDS);
     if (h->n_line)
-        print_line(h);
+        host_print_line(h);
     if (r < 0)
         at = snprintf(reason, 400, "ended");
     else if (WIFSIGNALED(status))
@@ -260,8 +261,8 @@ struct cw_host *cw_host_free(struct cw_host *h)
     if (!h)
         return NULL;
     if (h->pid > 0) {
-        kill_host(h);
-        (void)reap(h, reason);
+        host_kill(h);
+        (void)host_reap(h, reason);
     }
     if (h->in)
         munmap(h->in, h->in_size);
@@ -269,7 +270,7 @@ struct cw_host *cw_host_free(struct cw_host *h)
         munmap(h->out, h->out_size);
     const int fds[] = {h->pidfd, h->socket, h->output, h->life, h->in_fd, h->out_fd};
     for (size_t i = 0; i < CW_COUNT_OF(fds); i++)
-        close_fd(fds[i]);
+        fd_close(fds[i]);
     free(h);
     return NULL;
 }
@@ -278,36 +279,31 @@ struct cw_host *cw_host_free(struct cw_host *h)
 
 uint64_t cw_host_resident(const struct cw_host *h)
 {
-    char path[64];
+    char path[64], line[128];
     unsigned long long pages = 0;
     snprintf(path, sizeof(path), "/proc/%d/statm", (int)h->pid);
-    FILE *f = fopen(path, "re");
-    if (!f)
-        return 0;
-    if (fscanf(f, "%*u %llu", &pages) != 1)
-        pages = 0;
-    fclose(f);
-    return pages * (uint64_t)sysconf(_SC_PAGESIZE);
+    bool known = cw_read_line(path, line, sizeof(line)) == 0 && sscanf(line, "%*u %llu", &pages) == 1;
+    return known ? pages * (uint64_t)sysconf(_SC_PAGESIZE) : 0;
 }
 
-static uint64_t memory_limit(const struct cw_host *h, const struct cw_host_function *f)
+static uint64_t host_memory_limit(const struct cw_host *h, const struct cw_host_function *f)
 {
     return f->memory ? f->memory : h->share;
 }
 
-static uint64_t progress(const struct cw_host *h)
+static uint64_t host_progress(const struct cw_host *h)
 {
     return h->in ? __atomic_load_n((const uint64_t *)(const void *)h->in + PROGRESS_WORD, __ATOMIC_RELAXED)
                  : 0;
 }
 
 /* Fills in why there is no answer. reason: what we did to it; NULL: it ended by itself. */
-static int died(struct cw_host *h, const char *reason, bool hung, struct cw_host_death *death)
+static int host_died(struct cw_host *h, const char *reason, bool hung, struct cw_host_death *death)
 {
     char end[400];
-    uint64_t at = progress(h);
-    kill_host(h);
-    bool killed = reap(h, end);
+    uint64_t at = host_progress(h);
+    host_kill(h);
+    bool killed = host_reap(h, end);
     *death = (struct cw_host_death){
         .hung = hung, .killed = killed && !reason, .progress = at ? (at & INT64_MAX) - 1 : UINT64_MAX};
     snprintf(death->reason, sizeof(death->reason), "%s", reason ? reason : end);
@@ -316,31 +312,26 @@ static int died(struct cw_host *h, const char *reason, bool hung, struct cw_host
 
 /* Returns whether the kernel is ending the host's process: its descriptors are closed by then, but its pidfd
  * does not say so yet. */
-static bool is_ending(const struct cw_host *h)
+static bool host_is_ending(const struct cw_host *h)
 {
-    char path[64];
-    unsigned flags = 0;
+    char path[64], line[512];
+    unsigned flags;
     snprintf(path, sizeof(path), "/proc/%d/stat", (int)h->pid);
-    FILE *f = fopen(path, "re");
-    if (!f)
-        return false;
-    /* The fields behind the name, which is cut to 15 bytes: state, five ids, flags. */
-    if (fscanf(f, "%*d (%*15[^)]) %*c %*d %*d %*d %*d %*d %u", &flags) != 1)
-        flags = 0;
-    fclose(f);
-    return flags & PROCESS_EXITING;
+    /* The fields after the name, which is cut to 15 bytes: state, five ids, flags. */
+    return cw_read_line(path, line, sizeof(line)) == 0 &&
+           sscanf(line, "%*d (%*15[^)]) %*c %*d %*d %*d %*d %*d %u", &flags) == 1 && flags & PROCESS_EXITING;
 }
 
 /* The host closed its end of the socket: because it ends, or, alive, for reasons of its own. On a busy
  * machine it may take long to end. */
-static int hung_up(struct cw_host *h, struct cw_host_death *death)
+static int host_hung_up(struct cw_host *h, struct cw_host_death *death)
 {
     struct pollfd fd = {.fd = h->pidfd, .events = POLLIN};
     int r;
     do
         r = poll(&fd, 1, END_MS);
-    while ((r < 0 && errno == EINTR) || (r == 0 && is_ending(h)));
-    return died(h, r > 0 ? NULL : "closed its connection to the engine", false, death);
+    while ((r < 0 && errno == EINTR) || (r == 0 && host_is_ending(h)));
+    return host_died(h, r > 0 ? NULL : "closed its connection to the engine", false, death);
 }
 
 /* What has gone on since somebody began to wait for a host. */
@@ -350,18 +341,18 @@ struct watch {
 };
 
 /* Looks after a host that is waited for. 1: it was ended; CW_E_INTERRUPTED: cancelled. */
-static int look_after(struct cw_host *h, const struct cw_host_function *f, struct watch *w,
+static int watch_look(struct cw_host *h, const struct cw_host_function *f, struct watch *w,
                       struct cw_host_death *death, struct cw_error *err)
 {
     uint64_t now = cw_now_ns();
     char reason[400];
     if (f->cancelled && f->cancelled(f->cancel_arg)) {
-        (void)died(h, NULL, false, death);
+        (void)host_died(h, NULL, false, death);
         return cw_error_set(err, CW_E_INTERRUPTED, "interrupted");
     }
     if (now - w->looked < (uint64_t)SLICE_MS * 1000000)
         return 0;
-    uint64_t resident = cw_host_resident(h), at = progress(h), limit = memory_limit(h, f);
+    uint64_t resident = cw_host_resident(h), at = host_progress(h), limit = host_memory_limit(h, f);
     w->looked = now;
     if (at != w->at) {
         w->at = at;
@@ -369,19 +360,19 @@ static int look_after(struct cw_host *h, const struct cw_host_function *f, struc
     }
     if (now - w->since > f->timeout_ns) {
         snprintf(reason, sizeof(reason), "took longer than timeout_s, %.3g s", (double)f->timeout_ns / 1e9);
-        return died(h, reason, true, death);
+        return host_died(h, reason, true, death);
     }
     if (resident > limit) {
         snprintf(reason, sizeof(reason), "used %llu bytes of memory, more than host_memory, %llu",
                  (unsigned long long)resident, (unsigned long long)limit);
-        return died(h, reason, false, death);
+        return host_died(h, reason, false, death);
     }
     return 0;
 }
 
 /* Waits until the socket can be read or written (events). 0: it can; 1: the host died, or was made to. */
-static int await(struct cw_host *h, const struct cw_host_function *f, short events, struct watch *w,
-                 struct cw_host_death *death, struct cw_error *err)
+static int watch_await(struct cw_host *h, const struct cw_host_function *f, short events, struct watch *w,
+                       struct cw_host_death *death, struct cw_error *err)
 {
     struct pollfd fds[] = {{.fd = h->socket, .events = events},
                            {.fd = h->output, .events = POLLIN},
@@ -390,16 +381,16 @@ static int await(struct cw_host *h, const struct cw_host_function *f, short even
         if (poll(fds, CW_COUNT_OF(fds), SLICE_MS) < 0 && errno != EINTR)
             return cw_error_errno(err, CW_E_IO, errno, "waiting for a host process");
         if (fds[1].revents & POLLIN)
-            forward_output(h, OUTPUT_AT_ONCE);
+            host_forward_output(h, OUTPUT_AT_ONCE);
         else if (fds[1].revents)
             fds[1].fd = -1; /* it closed its output */
         if (fds[0].revents & events)
             return 0;
         if (fds[2].revents)
-            return died(h, NULL, false, death);
+            return host_died(h, NULL, false, death);
         if (fds[0].revents)
-            return hung_up(h, death);
-        int r = look_after(h, f, w, death, err);
+            return host_hung_up(h, death);
+        int r = watch_look(h, f, w, death, err);
         if (r != 0)
             return r;
     }
@@ -408,25 +399,25 @@ static int await(struct cw_host *h, const struct cw_host_function *f, short even
 static struct watch watch_begin(const struct cw_host *h)
 {
     uint64_t now = cw_now_ns();
-    return (struct watch){.since = now, .looked = now, .at = progress(h)};
+    return (struct watch){.since = now, .looked = now, .at = host_progress(h)};
 }
 
 /* 0: sent; 1: it died meanwhile. */
-static int send_all(struct cw_host *h, const struct cw_host_function *f, const void *data, size_t size,
-                    struct cw_host_death *death, struct cw_error *err)
+static int host_send(struct cw_host *h, const struct cw_host_function *f, const void *data, size_t size,
+                     struct cw_host_death *death, struct cw_error *err)
 {
     const uint8_t *at = data;
     struct watch w = watch_begin(h);
     while (size) {
         ssize_t n = send(h->socket, at, size, MSG_NOSIGNAL | MSG_DONTWAIT);
         if (n < 0 && (errno == EAGAIN || errno == EINTR)) {
-            int r = await(h, f, POLLOUT, &w, death, err);
+            int r = watch_await(h, f, POLLOUT, &w, death, err);
             if (r != 0)
                 return r;
             continue;
         }
         if (n <= 0)
-            return hung_up(h, death);
+            return host_hung_up(h, death);
         at += n;
         size -= (size_t)n;
     }
@@ -434,19 +425,19 @@ static int send_all(struct cw_host *h, const struct cw_host_function *f, const v
 }
 
 /* 0: all there; 1: it died meanwhile. */
-static int receive_all(struct cw_host *h, const struct cw_host_function *f, struct watch *w, void *data,
-                       size_t size, struct cw_host_death *death, struct cw_error *err)
+static int host_receive_bytes(struct cw_host *h, const struct cw_host_function *f, struct watch *w,
+                              void *data, size_t size, struct cw_host_death *death, struct cw_error *err)
 {
     uint8_t *at = data;
     while (size) {
-        int r = await(h, f, POLLIN, w, death, err);
+        int r = watch_await(h, f, POLLIN, w, death, err);
         if (r != 0)
             return r;
         ssize_t n = recv(h->socket, at, size, MSG_DONTWAIT);
         if (n < 0 && (errno == EAGAIN || errno == EINTR))
             continue;
         if (n <= 0)
-            return hung_up(h, death);
+            return host_hung_up(h, death);
         at += n;
         size -= (size_t)n;
     }
@@ -454,26 +445,27 @@ static int receive_all(struct cw_host *h, const struct cw_host_function *f, stru
 }
 
 /* The answer to a call; *ret_text is new where one came with it. */
-static int receive(struct cw_host *h, const struct cw_host_function *f, uint64_t call, struct frame *ret,
-                   char **ret_text, struct cw_host_death *death, struct cw_error *err)
+static int host_receive(struct cw_host *h, const struct cw_host_function *f, uint64_t call, struct frame *ret,
+                        char **ret_text, struct cw_host_death *death, struct cw_error *err)
 {
     struct watch w = watch_begin(h);
-    int r = receive_all(h, f, &w, ret, sizeof(*ret), death, err);
+    int r = host_receive_bytes(h, f, &w, ret, sizeof(*ret), death, err);
     if (r != 0)
         return r;
     if (ret->version != VERSION || ret->kind < FRAME_READY || ret->kind > FRAME_ERROR ||
         (ret->kind == FRAME_ERROR && ret->size > MAX_REPLY))
-        return died(h, "wrote something else than an answer to the descriptor of its host", false, death);
+        return host_died(h, "wrote something else than an answer to the descriptor of its host", false,
+                         death);
     if (ret->kind != FRAME_READY && ret->call != call)
-        return died(h, "answered another call than it was asked: did the function fork, and both go on?",
-                    false, death);
+        return host_died(h, "answered another call than it was asked: did the function fork, and both go on?",
+                         false, death);
     *ret_text = NULL;
     if (ret->kind != FRAME_ERROR)
         return 0;
     char *text = calloc(1, ret->size + 1);
     if (!text)
         return cw_error_nomem(err, ret->size, "the error of a function");
-    r = receive_all(h, f, &w, text, ret->size, death, err);
+    r = host_receive_bytes(h, f, &w, text, ret->size, death, err);
     if (r != 0)
         free(text);
     else
@@ -501,14 +493,14 @@ int cw_host_define(struct cw_host *h, const struct cw_host_function *f, struct c
     if (cw_host_find(h, f->id) >= 0)
         return 0;
     if (h->n_functions == CW_HOST_MAX_FUNCTIONS)
-        return died(h, "knew too many functions", false, death);
+        return host_died(h, "knew too many functions", false, death);
     if (h->in) /* no row is being computed */
         ((uint64_t *)(void *)h->in)[PROGRESS_WORD] = 0;
-    int r = send_all(h, &loading, &frame, sizeof(frame), death, err);
+    int r = host_send(h, &loading, &frame, sizeof(frame), death, err);
     if (r == 0)
-        r = send_all(h, &loading, f->spec, frame.size, death, err);
+        r = host_send(h, &loading, f->spec, frame.size, death, err);
     do
-        r = r != 0 ? r : receive(h, &loading, h->n_calls, &frame, &text, death, err);
+        r = r != 0 ? r : host_receive(h, &loading, h->n_calls, &frame, &text, death, err);
     while (r == 0 && frame.kind == FRAME_READY); /* it has started */
     if (r != 0)
         return r;
@@ -520,42 +512,41 @@ int cw_host_define(struct cw_host *h, const struct cw_host_function *f, struct c
                 : 0;
 }
 
+/* Maps so many bytes of shared memory anew at *at, where *mapped bytes were mapped. */
+static int shared_remap(uint8_t **at, size_t *mapped, int fd, size_t size, int protection,
+                        struct cw_error *err)
+{
+    if (*at)
+        munmap(*at, *mapped);
+    void *p = mmap(NULL, size, protection, MAP_SHARED, fd, 0);
+    *at = p == MAP_FAILED ? NULL : p;
+    *mapped = *at ? size : 0;
+    return *at ? 0 : cw_error_nomem(err, size, "a call of a host process");
+}
+
 int cw_host_input(struct cw_host *h, size_t size, uint8_t **ret, struct cw_error *err)
 {
+    int r = 0;
     if (size > h->in_size) {
         size_t grown = CW_ALIGN_UP(CW_MAX(size, h->in_size * 2), (size_t)1 << 16);
         if (ftruncate(h->in_fd, (off_t)grown) < 0)
             return cw_error_errno(err, CW_E_MEMORY, errno, "shared memory of %zu bytes for a host process",
                                   grown);
-        if (h->in)
-            munmap(h->in, h->in_size);
-        h->in = mmap(NULL, grown, PROT_READ | PROT_WRITE, MAP_SHARED, h->in_fd, 0);
-        h->in_size = h->in == MAP_FAILED ? 0 : grown;
-        if (h->in == MAP_FAILED) {
-            h->in = NULL;
-            return cw_error_nomem(err, grown, "a request to a host process");
-        }
+        r = shared_remap(&h->in, &h->in_size, h->in_fd, grown, PROT_READ | PROT_WRITE, err);
     }
     *ret = h->in;
-    return 0;
+    return r;
 }
 
 /* Maps as much of the answers as there is. */
-static int map_output(struct cw_host *h, size_t size, struct cw_host_death *death, struct cw_error *err)
+static int host_map_output(struct cw_host *h, size_t size, struct cw_host_death *death, struct cw_error *err)
 {
     off_t end = lseek(h->out_fd, 0, SEEK_END);
     if (end < 0 || (size_t)end < size)
-        return died(h, "answered with less memory than it said", false, death);
+        return host_died(h, "answered with less memory than it said", false, death);
     if (size <= h->out_size)
         return 0;
-    if (h->out)
-        munmap(h->out, h->out_size);
-    h->out = mmap(NULL, (size_t)end, PROT_READ, MAP_SHARED, h->out_fd, 0);
-    h->out_size = h->out == MAP_FAILED ? 0 : (size_t)end;
-    if (h->out != MAP_FAILED)
-        return 0;
-    h->out = NULL;
-    return cw_error_nomem(err, (size_t)end, "the answer of a host process");
+    return shared_remap(&h->out, &h->out_size, h->out_fd, (size_t)end, PROT_READ, err);
 }
 
 int cw_host_call(struct cw_host *h, const struct cw_host_function *f, size_t size, const uint8_t **ret,
@@ -565,23 +556,23 @@ int cw_host_call(struct cw_host *h, const struct cw_host_function *f, size_t siz
     struct frame frame = {
         .kind = FRAME_CALL, .version = VERSION, .id = f->id, .size = size, .call = ++h->n_calls};
     ((uint64_t *)(void *)h->in)[PROGRESS_WORD] = 0;
-    int r = send_all(h, f, &frame, sizeof(frame), death, err);
+    int r = host_send(h, f, &frame, sizeof(frame), death, err);
     if (r == 0)
-        r = receive(h, f, h->n_calls, &frame, &text, death, err);
-    forward_output(h, OUTPUT_AT_ONCE); /* what it printed while it ran, before its answer is used */
+        r = host_receive(h, f, h->n_calls, &frame, &text, death, err);
+    host_forward_output(h, OUTPUT_AT_ONCE); /* what it printed while it ran, before its answer is used */
     if (r == 0 && text)
         r = cw_error_set(err, CW_E_BUG, "the host process of %s failed: %s", f->name, text);
     else if (r == 0 && (frame.kind != FRAME_DONE || frame.id != f->id))
-        r = died(h, "wrote something else than an answer to the descriptor of its host", false, death);
+        r = host_died(h, "wrote something else than an answer to the descriptor of its host", false, death);
     if (r == 0)
-        r = map_output(h, frame.size, death, err);
+        r = host_map_output(h, frame.size, death, err);
     if (r < 0)
-        kill_host(h); /* nobody knows what it is at */
+        host_kill(h); /* nobody knows what it is at */
     if (r != 0)
         return r;
     *ret = h->out;
     *ret_size = frame.size;
-    if (h->n_calls % CALLS_BETWEEN_LOOKS == 0 && cw_host_resident(h) > memory_limit(h, f))
-        kill_host(h); /* it grew slowly: a fresh one goes on, after this answer */
+    if (h->n_calls % CALLS_BETWEEN_LOOKS == 0 && cw_host_resident(h) > host_memory_limit(h, f))
+        host_kill(h); /* it grew slowly: a fresh one goes on, after this answer */
     return 0;
 }

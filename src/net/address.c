@@ -7,17 +7,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int refuse(const char *text, const char *expected, struct cw_error *err)
+static int address_refuse(const char *text, const char *expected, struct cw_error *err)
 {
     return cw_error_value(err, CW_E_OPTION, "address", text, expected, "the address \"%.200s\": expected %s",
                           text, expected);
 }
 
-static int parse_port(const char *text, const char *port, struct cw_address *ret, struct cw_error *err)
+static int address_parse_port(const char *text, const char *port, struct cw_address *ret,
+                              struct cw_error *err)
 {
     size_t digits = strspn(port, "0123456789");
     if (digits == 0 || digits > 5 || port[digits] || strtoul(port, NULL, 10) > 65535)
-        return refuse(text, "a port from 0 to 65535 after the last colon", err);
+        return address_refuse(text, "a port from 0 to 65535 after the last colon", err);
     snprintf(ret->port, sizeof(ret->port), "%lu", strtoul(port, NULL, 10));
     return 0;
 }
@@ -28,7 +29,7 @@ int cw_address_parse(const char *text, struct cw_address *ret, struct cw_error *
     if (strncmp(text, "unix:", 5) == 0) {
         size_t size = strlen(text + 5);
         if (size == 0 || size >= sizeof(ret->path))
-            return refuse(text, "a path of 1 to 107 bytes after \"unix:\"", err);
+            return address_refuse(text, "a path of 1 to 107 bytes after \"unix:\"", err);
         ret->local = true;
         memcpy(ret->path, text + 5, size + 1);
         return 0;
@@ -38,18 +39,18 @@ int cw_address_parse(const char *text, struct cw_address *ret, struct cw_error *
         host = text + 1;
         end = strchr(host, ']');
         if (!end || end[1] != ':')
-            return refuse(text, "[IPV6]:PORT", err);
+            return address_refuse(text, "[IPV6]:PORT", err);
         port = end + 2;
     } else if (!end) {
-        return refuse(text, "HOST:PORT, [IPV6]:PORT or unix:PATH", err);
+        return address_refuse(text, "HOST:PORT, [IPV6]:PORT or unix:PATH", err);
     } else if (memchr(host, ':', (size_t)(end - host))) {
-        return refuse(text, "an IPv6 address in brackets: [IPV6]:PORT", err);
+        return address_refuse(text, "an IPv6 address in brackets: [IPV6]:PORT", err);
     }
     size_t size = (size_t)(end - host);
     if (size == 0 || size >= sizeof(ret->host))
-        return refuse(text, "a host of 1 to 255 bytes before the port", err);
+        return address_refuse(text, "a host of 1 to 255 bytes before the port", err);
     memcpy(ret->host, host, size);
-    return parse_port(text, port, ret, err);
+    return address_parse_port(text, port, ret, err);
 }
 
 int cw_address_unresolved(const struct cw_address *a, const char *why, struct cw_error *err)
@@ -58,7 +59,7 @@ int cw_address_unresolved(const struct cw_address *a, const char *why, struct cw
                           "the host \"%s\" can't be resolved: %s", a->host, why);
 }
 
-static int resolve(const struct cw_address *a, int flags, struct addrinfo **ret)
+static int address_getaddrinfo(const struct cw_address *a, int flags, struct addrinfo **ret)
 {
     struct addrinfo hints = {
         .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV | flags};
@@ -68,7 +69,7 @@ static int resolve(const struct cw_address *a, int flags, struct addrinfo **ret)
 int cw_address_resolve(const struct cw_address *a, bool listening, struct addrinfo **ret,
                        struct cw_error *err)
 {
-    int r = resolve(a, listening ? AI_PASSIVE : 0, ret);
+    int r = address_getaddrinfo(a, listening ? AI_PASSIVE : 0, ret);
     if (r == EAI_MEMORY)
         return cw_error_nomem(err, 0, "resolving a host");
     return r ? cw_address_unresolved(a, gai_strerror(r), err) : 0;
@@ -76,7 +77,7 @@ int cw_address_resolve(const struct cw_address *a, bool listening, struct addrin
 
 int cw_address_resolve_number(const struct cw_address *a, struct addrinfo **ret, struct cw_error *err)
 {
-    int r = resolve(a, AI_NUMERICHOST, ret);
+    int r = address_getaddrinfo(a, AI_NUMERICHOST, ret);
     if (r == EAI_NONAME)
         return 1;
     if (r == EAI_MEMORY)
@@ -84,7 +85,7 @@ int cw_address_resolve_number(const struct cw_address *a, struct addrinfo **ret,
     return r ? cw_address_unresolved(a, gai_strerror(r), err) : 0;
 }
 
-static bool is_loopback(const struct sockaddr *a)
+static bool sockaddr_is_loopback(const struct sockaddr *a)
 {
     if (a->sa_family == AF_INET)
         return ntohl(((const struct sockaddr_in *)(const void *)a)->sin_addr.s_addr) >> 24 == 127;
@@ -103,7 +104,7 @@ int cw_address_is_loopback(const struct cw_address *a, bool *ret, struct cw_erro
         if (r < 0)
             return r;
         for (struct addrinfo *i = list; i; i = i->ai_next)
-            all = all && is_loopback(i->ai_addr);
+            all = all && sockaddr_is_loopback(i->ai_addr);
         freeaddrinfo(list);
     }
     *ret = all;

@@ -13,19 +13,19 @@ struct cw_address {
 };
 
 int cw_address_parse(const char *text, struct cw_address *ret, struct cw_error *err) _must_check_;
-/* Resolves host and port; may ask the network and take long. *ret is freed by freeaddrinfo. Not for Unix
- * sockets. */
+/* Resolves host and port, which may query the network and take long. The caller frees *ret by freeaddrinfo.
+ * Not for Unix sockets. */
 int cw_address_resolve(const struct cw_address *a, bool listening, struct addrinfo **ret,
                        struct cw_error *err) _must_check_;
-/* The same where nothing must be asked because the host is a number; 1: it is a name. */
+/* The same without queries, for a host that is a number. 1: it is a name. */
 int cw_address_resolve_number(const struct cw_address *a, struct addrinfo **ret,
                               struct cw_error *err) _must_check_;
-/* Why a host could not be resolved, by the result of getaddrinfo or its equal. */
+/* Fills err for a host that could not be resolved. why: as getaddrinfo explains it. */
 int cw_address_unresolved(const struct cw_address *a, const char *why, struct cw_error *err);
-/* Nobody but this machine gets there: a Unix socket, or a host all of whose addresses are loopback ones. < 0:
- * it can't be resolved. */
+/* Finds out whether only this machine can connect: a Unix socket, or a host with loopback addresses only. <
+ * 0: it can't be resolved. */
 int cw_address_is_loopback(const struct cw_address *a, bool *ret, struct cw_error *err) _must_check_;
-/* "HOST:PORT" or "[IPV6]:PORT". */
+/* Writes "HOST:PORT" or "[IPV6]:PORT". */
 void cw_address_print(const char *host, unsigned port, char *ret, size_t size);
 /* The same of a socket's address, in numbers. */
 void cw_address_print_socket(const struct sockaddr *a, socklen_t size, char *ret, size_t ret_size);

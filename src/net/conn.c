@@ -1,5 +1,4 @@
-/* The life of a connection: its beginning, signs of life, closing; connect.c: how it comes to be. conn_impl.h
- * has the picture. */
+/* The life of a connection: its beginning, signs of life, closing. conn_impl.h names the other files. */
 #include "net/conn.h"
 
 #include <errno.h>
@@ -13,9 +12,9 @@
 
 /* ---- its end ---- */
 
-static void finish(struct cw_conn *c)
+static void conn_finish(struct cw_conn *c)
 {
-    const bool told = c->opened || !c->accepted;
+    const bool told = c->owner == OWNER_OPEN || !c->accepted;
     cw_conn_out_clear(c);
     cw_conn_in_deinit(c);
     if (c->listener)
@@ -35,8 +34,8 @@ void cw_conn_drop(struct cw_conn *c)
     if (c->fd >= 0)
         close(c->fd);
     cw_timer_free(c->timer);
-    if (c->addresses)
-        freeaddrinfo(c->addresses);
+    if (c->to.addresses)
+        freeaddrinfo(c->to.addresses);
     cw_conn_setup_unref(c->setup);
     free(c);
 }
@@ -45,12 +44,12 @@ void cw_conn_drop(struct cw_conn *c)
  * all is said. */
 #define CLOSING_MS 3000
 
-static uint64_t closing_ms(const struct cw_conn *c)
+static uint64_t conn_closing_ms(const struct cw_conn *c)
 {
     return CW_MIN(c->setup->timeout_ms, (uint64_t)CLOSING_MS);
 }
 
-static void set_why(struct cw_conn *c, const struct cw_error *err)
+static void conn_set_why(struct cw_conn *c, const struct cw_error *err)
 {
     if (!err || c->why.status)
         return;
@@ -62,7 +61,7 @@ void cw_conn_die(struct cw_conn *c, const struct cw_error *err)
 {
     if (c->state == CONN_DEAD)
         return;
-    set_why(c, err);
+    conn_set_why(c, err);
     c->state = CONN_DEAD;
     cw_conn_resolve_cancel(c);
     cw_timer_stop(c->timer);
@@ -71,44 +70,45 @@ void cw_conn_die(struct cw_conn *c, const struct cw_error *err)
     cw_loop_defer(c->loop, &c->defer);
 }
 
-static int say_failure(struct cw_conn *c, const struct cw_error *why)
+static int conn_send_failure(struct cw_conn *c, const struct cw_error *why)
 {
     Cachew__Envelope e;
     Cachew__Failure f;
     cw_failure_envelope(&e, &f, c->state == CONN_SHAKING ? c->hello_id : 0, why);
-    return cw_conn_queue(c, &e, NULL, 0, NULL, NULL, NULL, 0, NULL);
+    return cw_conn_queue_message(c, &e, NULL);
 }
 
-static void begin_closing(struct cw_conn *c, const struct cw_error *said)
+static void conn_begin_closing(struct cw_conn *c, const struct cw_error *said)
 {
-    if (said && said->status && say_failure(c, said) < 0) {
+    if (said && said->status && conn_send_failure(c, said) < 0) {
         cw_conn_die(c, NULL);
         return;
     }
     if (c->state == CONN_DEAD) /* the socket broke over it */
         return;
     c->state = CONN_CLOSING;
-    c->closing_since_ms = cw_loop_now_ms(c->loop);
-    c->deadline_ms = c->closing_since_ms + closing_ms(c);
-    cw_timer_start(c->timer, closing_ms(c) * 1000000, 0);
+    c->at_ms.closing_since = cw_loop_now_ms(c->loop);
+    c->at_ms.deadline = c->at_ms.closing_since + conn_closing_ms(c);
+    cw_timer_start(c->timer, conn_closing_ms(c) * 1000000, 0);
     cw_loop_defer(c->loop, &c->defer);
 }
 
 /* Called at the deadline of a closing connection. Returns whether it goes on: where this process stood still;
  * and, until the connection's timeout, where the peer still takes what is sent. */
-static bool closing_goes_on(struct cw_conn *c)
+static bool conn_closing_goes_on(struct cw_conn *c)
 {
     uint64_t now = cw_loop_now_ms(c->loop);
     if (c->out.head)
         cw_conn_flush(c); /* the peer may have made room while this process had no time */
     if (c->state == CONN_DEAD)
         return true;
-    uint64_t until_ms = CW_MIN(c->said_ms + closing_ms(c), c->closing_since_ms + c->setup->timeout_ms);
-    if (now >= c->deadline_ms + closing_ms(c) / 3)
-        until_ms = now + closing_ms(c);
+    uint64_t until_ms = CW_MIN(c->at_ms.sent + conn_closing_ms(c),
+                               c->at_ms.closing_since + c->setup->timeout_ms);
+    if (now >= c->at_ms.deadline + conn_closing_ms(c) / 3)
+        until_ms = now + conn_closing_ms(c);
     if (until_ms <= now)
         return false;
-    c->deadline_ms = until_ms;
+    c->at_ms.deadline = until_ms;
     cw_timer_start(c->timer, (until_ms - now) * 1000000, 0);
     return true;
 }
@@ -119,32 +119,37 @@ void cw_conn_cut(struct cw_conn *c, const struct cw_error *err)
     if (!cw_conn_listens(c))
         return;
     err = err->status ? err : &unknown;
-    set_why(c, err);
-    begin_closing(c, err);
+    conn_set_why(c, err);
+    conn_begin_closing(c, err);
 }
 
 void cw_conn_close(struct cw_conn *c, const struct cw_error *why)
 {
     if (cw_conn_listens(c))
-        begin_closing(c, why);
+        conn_begin_closing(c, why);
     else if (c->state < CONN_SHAKING)
         cw_conn_die(c, NULL);
 }
 
+void cw_conn_abort(struct cw_conn *c)
+{
+    cw_conn_die(c, NULL);
+}
+
 /* ---- signs of life ---- */
 
-static void say_ping(struct cw_conn *c, uint64_t now)
+static void conn_send_ping(struct cw_conn *c, uint64_t now)
 {
     Cachew__Ping ping = CACHEW__PING__INIT;
     Cachew__Envelope e = {CW_MESSAGE(envelope), .id = CW_CONN_OWN_ID | ++c->last_id,
                           .of_case = CACHEW__ENVELOPE__OF_PING, .ping = &ping};
-    c->pinged_ms = now;
+    c->at_ms.pinged = now;
     struct cw_error err = {0};
-    if (cw_conn_queue(c, &e, NULL, 0, NULL, NULL, NULL, 0, &err) < 0)
+    if (cw_conn_queue_message(c, &e, &err) < 0)
         cw_conn_die(c, &err);
 }
 
-static void expire(struct cw_conn *c)
+static void conn_expire(struct cw_conn *c)
 {
     struct cw_error err = {0};
     const char *what = c->state == CONN_OPEN      ? "nothing was heard"
@@ -156,69 +161,70 @@ static void expire(struct cw_conn *c)
 
 /* A ping goes when nothing was heard, or nothing said, for a third of the timeout: who sends something large
  * hears nothing else of a peer that only listens, and its own ping would wait behind what it sends. */
-static void keep_alive(struct cw_conn *c)
+static void conn_keep_alive(struct cw_conn *c)
 {
     uint64_t timeout = c->setup->timeout_ms, third = CW_MAX(timeout / 3, 1);
     /* what came while this process had no time is there to be read */
-    if (cw_loop_now_ms(c->loop) - c->heard_ms >= timeout)
+    if (cw_loop_now_ms(c->loop) - c->at_ms.heard >= timeout)
         cw_conn_receive(c);
     if (c->state != CONN_OPEN)
         return;
     uint64_t now = cw_loop_now_ms(c->loop);
     /* this process stood still, and perhaps the whole machine: who should have asked the peer? */
-    if (now >= c->due_ms + third)
-        c->heard_ms = now;
-    if (now - c->heard_ms >= timeout) {
-        expire(c);
+    if (now >= c->at_ms.due + third)
+        c->at_ms.heard = now;
+    if (now - c->at_ms.heard >= timeout) {
+        conn_expire(c);
         return;
     }
-    uint64_t word = CW_MAX(CW_MIN(c->heard_ms, c->said_ms), c->pinged_ms);
+    uint64_t word = CW_MAX(CW_MIN(c->at_ms.heard, c->at_ms.sent), c->at_ms.pinged);
     if (now - word >= third) {
-        say_ping(c, now);
+        conn_send_ping(c, now);
         word = now;
     }
     if (c->state == CONN_OPEN)
-        cw_conn_call_at(c, CW_MIN(c->heard_ms + timeout, word + third));
+        cw_conn_call_at(c, CW_MIN(c->at_ms.heard + timeout, word + third));
 }
 
 void cw_conn_call_at(struct cw_conn *c, uint64_t ms)
 {
     uint64_t now = cw_loop_now_ms(c->loop);
-    c->due_ms = ms;
+    c->at_ms.due = ms;
     cw_timer_start(c->timer, (ms > now ? ms - now : 0) * 1000000, 0);
 }
 
-static void on_timer(void *arg)
+static void conn_on_timer(void *arg)
 {
     struct cw_conn *c = arg;
-    if (c->state == CONN_SHAKING && cw_loop_now_ms(c->loop) >= c->deadline_ms)
+    if (c->state == CONN_SHAKING && cw_loop_now_ms(c->loop) >= c->at_ms.deadline)
         cw_conn_receive(c); /* what came while this process had no time is there to be read */
     if (c->state == CONN_OPEN)
-        keep_alive(c);
-    else if (c->state == CONN_CLOSING && cw_loop_now_ms(c->loop) >= c->deadline_ms && closing_goes_on(c))
+        conn_keep_alive(c);
+    else if (c->state == CONN_CLOSING && cw_loop_now_ms(c->loop) >= c->at_ms.deadline &&
+             conn_closing_goes_on(c))
         return;
-    else if (c->state < CONN_DEAD && cw_loop_now_ms(c->loop) >= c->deadline_ms)
-        expire(c);
-    else if (c->state == CONN_CONNECTING && (c->fd < 0 || c->next_address))
+    else if (c->state < CONN_DEAD && cw_loop_now_ms(c->loop) >= c->at_ms.deadline)
+        conn_expire(c);
+    else if (c->state == CONN_CONNECTING && (c->fd < 0 || c->to.next))
         cw_conn_next_address(c);
 }
 
 /* ---- events ---- */
 
-static bool waits_for_writable(const struct cw_conn *c)
+static bool conn_wants_writable(const struct cw_conn *c)
 {
-    if (!c->tls || c->broken)
-        return c->out.blocked && !c->broken;
+    if (!c->tls || c->tls_state == TLS_BROKEN)
+        return c->out.blocked && c->tls_state != TLS_BROKEN;
     return (c->out.blocked && !cw_tls_send_wants_readable(c->tls)) || cw_tls_receive_wants_writable(c->tls);
 }
 
 void cw_conn_watch(struct cw_conn *c)
 {
     if (c->watch && c->state >= CONN_SHAKING && c->state < CONN_DEAD)
-        cw_watch_set(c->watch, (c->in.ended ? 0 : 1) | (waits_for_writable(c) ? 2 : 0));
+        cw_watch_set(c->watch, (c->in.ended ? 0 : 1) | (conn_wants_writable(c) ? 2 : 0));
 }
 
-static void on_event(void *arg, int events)
+static void conn_on_event(void *arg, int events)
 {
     struct cw_conn *c = arg;
     if (c->state == CONN_CONNECTING) {
@@ -244,43 +250,42 @@ ssize_t cw_conn_write(struct cw_conn *c, struct iovec *pieces, size_t n, const i
 
 /* Who speaks our protocol, but without the TLS that is expected here, would not understand the alert, and
  * come again for ever. */
-static void look_for_tls(struct cw_conn *c)
+static void conn_detect_tls(struct cw_conn *c)
 {
     uint8_t first;
     if (recv(c->fd, &first, 1, MSG_PEEK | MSG_DONTWAIT) != 1)
         return;
-    c->looked = true;
-    c->plain = cw_frame_begins(&first, 1, NULL) >= 0;
-    if (c->plain)
+    c->tls_state = cw_frame_begins(&first, 1, NULL) >= 0 ? TLS_PLAIN : TLS_SPOKEN;
+    if (c->tls_state == TLS_PLAIN)
         c->tls = cw_tls_stream_free(c->tls);
 }
 
 ssize_t cw_conn_read(struct cw_conn *c, struct iovec *pieces, size_t n, int *fds, size_t *n_fds)
 {
-    if (c->tls && c->accepted && !c->looked)
-        look_for_tls(c);
-    return c->tls && !c->broken ? cw_tls_receive(c->tls, pieces, n)
-                                : cw_socket_receive(c->fd, pieces, n, fds, n_fds);
+    if (c->tls && c->accepted && c->tls_state == TLS_UNKNOWN)
+        conn_detect_tls(c);
+    return c->tls && c->tls_state != TLS_BROKEN ? cw_tls_receive(c->tls, pieces, n)
+                                                : cw_socket_receive(c->fd, pieces, n, fds, n_fds);
 }
 
 void cw_conn_broke(struct cw_conn *c, int errnum)
 {
     struct cw_error err = {0};
     if (c->tls && errnum == EPROTO && cw_tls_why(c->tls, &err) < 0 && cw_conn_listens(c)) {
-        c->broken = true;
-        set_why(c, &err);
-        begin_closing(c, NULL); /* its alert is to arrive */
+        c->tls_state = TLS_BROKEN;
+        conn_set_why(c, &err);
+        conn_begin_closing(c, NULL); /* its alert is to arrive */
         return;
     }
     cw_error_errno(&err, CW_E_SERVICE, errnum, "the connection broke");
     cw_conn_die(c, &err);
 }
 
-static void on_deferred(void *arg)
+static void conn_on_deferred(void *arg)
 {
     struct cw_conn *c = arg;
     if (c->state == CONN_DEAD) {
-        finish(c);
+        conn_finish(c);
         return;
     }
     if (c->state == CONN_CONNECTING && c->fd < 0)
@@ -293,17 +298,17 @@ static void on_deferred(void *arg)
 
 int cw_conn_watch_new(struct cw_conn *c, int fd, struct cw_error *err)
 {
-    return cw_watch_new(c->loop, fd, on_event, c, &c->watch, err);
+    return cw_watch_new(c->loop, fd, conn_on_event, c, &c->watch, err);
 }
 
 int cw_conn_establish(struct cw_conn *c, int fd, struct cw_error *err)
 {
     c->fd = fd;
     c->state = CONN_SHAKING;
-    c->heard_ms = c->said_ms = cw_loop_now_ms(c->loop);
+    c->at_ms.heard = c->at_ms.sent = cw_loop_now_ms(c->loop);
     int r = c->watch ? 0 : cw_conn_watch_new(c, fd, err);
     if (r >= 0 && c->setup->tls && !c->local)
-        r = cw_tls_stream_new(c->setup->tls, fd, c->accepted ? NULL : c->address.host, &c->tls, err);
+        r = cw_tls_stream_new(c->setup->tls, fd, c->accepted ? NULL : c->to.address.host, &c->tls, err);
     if (r >= 0)
         cw_conn_watch(c);
     return r;
@@ -318,7 +323,7 @@ int cw_conn_new(struct cw_loop *l, struct cw_conn_setup *setup, const struct cw_
     struct cw_conn *c = malloc(sizeof(*c));
     if (!c)
         return cw_error_nomem(err, sizeof(*c), "a connection");
-    int r = cw_timer_new(l, on_timer, c, &timer, err);
+    int r = cw_timer_new(l, conn_on_timer, c, &timer, err);
     if (r < 0) {
         free(c);
         return r;
@@ -330,10 +335,10 @@ int cw_conn_new(struct cw_loop *l, struct cw_conn_setup *setup, const struct cw_
                           .fd = -1,
                           .timer = timer,
                           .out = {.tail = &c->out.head, .done_tail = &c->out.done},
-                          .defer = {.fn = on_deferred, .arg = c}};
+                          .defer = {.fn = conn_on_deferred, .arg = c}};
     uv_update_time(cw_loop_uv(l)); /* perhaps the loop did not run for long */
-    c->since_ms = cw_loop_now_ms(l);
-    c->deadline_ms = c->since_ms + setup->timeout_ms;
+    c->at_ms.since = cw_loop_now_ms(l);
+    c->at_ms.deadline = c->at_ms.since + setup->timeout_ms;
     cw_timer_start(c->timer, setup->timeout_ms * 1000000, 0);
     *ret = c;
     return 0;

@@ -1,7 +1,7 @@
 /*
  * Connections over TCP or Unix sockets: messages with a payload, framed, checked and bounded
  * (docs/protocol.md, "Frames"). A connection belongs to its loop's thread. Payloads are received straight
- * into memory that the owner names, and sent straight from where they lie.
+ * into memory of the owner, and sent straight from where they lie.
  */
 #pragma once
 #include <stdbool.h>
@@ -15,26 +15,26 @@
 
 struct cw_conn;
 
-/* The versions of the protocol that are spoken here. */
+/* The versions of the protocol that this build speaks. */
 #define CW_PROTOCOL_MIN 1
 #define CW_PROTOCOL_MAX 1
 
-/* Each kind of connection has its own: net/limits.h. */
+/* Limits on a peer; net/limits.h has those of each kind of connection. */
 struct cw_conn_limits {
-    /* bytes of a message that a peer may send. In memory it may take four times that (and 64 KiB) */
+    /* bytes of a message; in memory it may take four times as many, and 64 KiB */
     size_t message;
-    /* of a payload. Before the handshake is done: none, and a message of CW_HANDSHAKE_BYTES */
+    /* bytes of a payload. Before the handshake is done: none, and a message of CW_HANDSHAKE_BYTES */
     size_t payload;
-    /* bytes not yet sent, above which the peer is cut off; payloads count, and what keeping them takes. 0:
-     * the owner sees to it */
+    /* bytes not yet sent, with payloads and frames, above which the peer is cut off. 0: the owner limits them
+     */
     size_t queued;
 };
 
-/* How the owner learns of things. Any may be NULL but message and closed; these too for a listener whose
- * `open` gives each connection other ops. All may call cw_conn_send and cw_conn_close. */
+/* Callbacks to the owner of a connection. All but message and closed may be NULL; these too for a listener
+ * whose `open` gives each connection other ops. All may call cw_conn_send and cw_conn_close. */
 struct cw_conn_ops {
-    /* The handshake is done: `peer` has its Welcome (who was connected to) or its Hello (who connected). < 0:
-     * it is refused with that error. */
+    /* The handshake is done: `peer` holds the Welcome of the side connected to, or the Hello of the side that
+     * connected. < 0: the peer is refused with that error. */
     int (*open)(void *user, struct cw_conn *c, const Cachew__Envelope *peer, struct cw_error *err);
     /* A message came that has a payload of `size` bytes (> 0): *ret is where to put it. Without this, or when
      * it returns < 0, the connection is cut off. What it gave is handed back with `message`, or with
@@ -51,33 +51,31 @@ struct cw_conn_ops {
      * within cw_conn_send or cw_conn_close. Everything queued was released. c is freed afterwards. Of a
      * listener's connections, only those that `open` accepted. */
     void (*closed)(void *user, struct cw_conn *c, const struct cw_error *why);
-    /* What was queued has been sent down to nothing. */
+    /* Everything that was queued has been sent. */
     void (*drained)(void *user, struct cw_conn *c);
-    /* Listening: somebody at `peer` connected and was sent away, or went, before the handshake was done. For
-     * logs. */
+    /* Listening, for logs: a connection from `peer` ended before its handshake was done. */
     void (*refused)(void *user, const char *peer, const struct cw_error *why);
 };
 
-/* For timeout_ns between a worker and a client, over a Unix socket: it ends when its peer does. Who is silent
- * there is stopped or busy, and may go on; what is lent is in use until then. */
+/* timeout_ns between a worker and a client over a Unix socket, which ends when the peer does. A silent peer
+ * there is stopped or busy and may go on, and uses its shm loans until then. */
 #define CW_CONN_LOCAL_TIMEOUT_NS (UINT64_C(3600) * 1000000000)
 
 struct cw_conn_options {
-    /* what we say of ourselves; at most 63 capabilities. Versions and token are filled in. Copied */
+    /* describes this side; at most 63 capabilities. Versions and token are filled in. Copied */
     const Cachew__Hello *hello;
     struct cw_conn_limits limits;
-    /* nothing heard for so long: the peer is gone. A ping is sent after a third of it. Also for connecting
-     * and shaking hands. 0: cw_patience_silence_ns() */
+    /* a peer that is silent for so long is gone; a ping is sent after a third of it. Also the limit for
+     * connecting and for the handshake. 0: cw_patience_silence_ns() */
     uint64_t timeout_ns;
     const char *token; /* listening: what a Hello must have; connecting: what ours has; NULL: none. Copied */
-    /* not over Unix sockets: payloads may be compressed, where the peer knows how, and where it pays (pack.h)
-     */
+    /* payloads may be compressed where the peer can decompress them and it pays (pack.h); never over Unix
+     * sockets */
     bool pack;
     struct cw_tls *tls; /* net/tls.h; NULL: plain. Unix sockets always are. Counted */
 };
 
-/* What a process says of itself when it connects, or is connected to. Texts and incarnation stay the
- * caller's. */
+/* Describes this process for Hello and Welcome. Texts and incarnation stay the caller's. */
 void cw_hello_init(Cachew__Hello *ret, Cachew__Role role, const char *name, const uint8_t incarnation[16],
                    const char *host);
 
@@ -95,25 +93,30 @@ int cw_conn_connect(struct cw_loop *l, const char *address, const struct cw_conn
 int cw_conn_send(struct cw_conn *c, const Cachew__Envelope *m, const struct iovec *payload, size_t n,
                  void (*release)(void *arg), void *arg, const int *fds, size_t n_fds,
                  struct cw_error *err) _must_check_;
-/* The same message to n connections, packed once. Those that can't be sent it are closed, with the reason. */
+/* Sends the same message to n connections, packed once. A connection that can't send it is closed, with the
+ * reason. */
 void cw_conn_send_all(struct cw_conn *const *conns, size_t n, const Cachew__Envelope *m);
-size_t cw_conn_queued(const struct cw_conn *c); /* as limits.queued counts */
-/* What is queued is still sent, within the timeout and 3 s; then `closed`, once the peer has closed too. why
- * (may be NULL): told to the peer as Failure. No more calls but `closed` (and `abandoned`) follow. */
+/* Returns the bytes that are not sent, as limits.queued counts them. */
+size_t cw_conn_queued(const struct cw_conn *c);
+/* Ends a connection in order: sends what is queued, within the timeout and 3 s; `closed` follows once the
+ * peer has closed too. why (may be NULL) is sent to the peer as Failure. No callback but `closed` and
+ * `abandoned` follows. */
 void cw_conn_close(struct cw_conn *c, const struct cw_error *why);
+/* Ends the connection at once, without a reason: queued frames are released unsent, and `closed` follows from
+ * the loop's deferred work. For a loop that is being stopped. */
+void cw_conn_abort(struct cw_conn *c);
 bool cw_conn_is_local(const struct cw_conn *c); /* a Unix socket: descriptors may be sent */
 
-/* Payloads so far: as they are, and as they went over the wire. */
+/* Bytes of payloads so far: uncompressed, and on the wire. */
 struct cw_conn_traffic {
     uint64_t in, in_wire, out, out_wire;
 };
 
 void cw_conn_traffic(const struct cw_conn *c, struct cw_conn_traffic *ret);
-/* whether payloads are compressed, as it was decided last; what NULL: they never were, nor tried to be */
+/* Returns the last decision whether to compress payloads; its `what` is NULL: there was none. */
 const struct cw_tuned *cw_conn_tuned(const struct cw_conn *c);
 bool cw_conn_has(const struct cw_conn *c, const char *capability); /* both sides have it */
-/* Over a Unix socket: a descriptor (the caller's) that is readable when the process that connected has ended;
- * -1: there is none. */
+/* Unix sockets: returns a pidfd of the process that connected, which the caller owns; -1: there is none. */
 int cw_conn_peer_process(const struct cw_conn *c);
 const char *cw_conn_peer(const struct cw_conn *c); /* its address, for people */
 void cw_conn_set_user(struct cw_conn *c, const struct cw_conn_ops *ops, void *user);
@@ -131,8 +134,8 @@ const char *cw_listener_address(const struct cw_listener *l);
 /* Connections stay, but for those that still shake hands. A Unix socket's file is removed. */
 struct cw_listener *cw_listener_free(struct cw_listener *l);
 
-/* For logs of who was refused: ten lines in ten seconds are enough. Whether this one is to be written;
- * *ret_unsaid: so many before it were not. */
+/* Limits the log of refused connections to ten lines in ten seconds. Returns whether this one is to be
+ * logged; *ret_unsaid: how many before it were not. */
 struct cw_refusals {
     uint64_t since_ns;
     unsigned n, unsaid;
@@ -140,15 +143,15 @@ struct cw_refusals {
 
 bool cw_refusal_said(struct cw_refusals *r, uint64_t now_ns, unsigned *ret_unsaid);
 
-/* Failure messages from errors and back. The texts of *ret are those of err. What comes back has no control
- * characters: it may be logged. */
+/* Makes a Failure message; its texts are those of err. */
 void cw_failure_init(Cachew__Failure *ret, const struct cw_error *err);
-/* An envelope that says it, as the answer to re; it points to *failure. */
+/* Makes an envelope with a Failure, as the answer to request `re`; it points to *failure. */
 void cw_failure_envelope(Cachew__Envelope *ret, Cachew__Failure *failure, uint64_t re,
                          const struct cw_error *err);
-/* Whether it would be refused the same way the next time: for its token, its version, or TLS. */
+/* Returns whether trying again would fail the same way: for the token, the version, or TLS. */
 bool cw_failure_is_final(const struct cw_error *err);
-/* Returns the status. */
+/* Makes an error of a Failure, without control characters, so that it may be logged. Returns the status. */
 int cw_failure_error(const Cachew__Failure *f, struct cw_error *err);
-/* Who says the same may share memory: boot id and network namespace. */
+/* Identifies this machine by boot id and network namespace: processes with the same identity may share
+ * memory. */
 void cw_host_identity(char ret[80]);

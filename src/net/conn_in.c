@@ -20,7 +20,7 @@
     ((size_t)16 << 10) /* of what follows a block, with one call: it may become a thousand times as many */
 #define DISCARD_BYTES ((size_t)64 << 20) /* from a peer that goes on talking after it was cut off */
 
-static void close_fds(struct cw_conn_fds *fds)
+static void in_close_fds(struct cw_conn_fds *fds)
 {
     for (size_t i = 0; i < fds->n; i++)
         close(fds->fd[i]);
@@ -31,23 +31,23 @@ static void close_fds(struct cw_conn_fds *fds)
 
 #define MAX_OWN 1024 /* answers that nobody has read: who asks for more is none who reads */
 
-static void own_sent(void *arg)
+static void own_on_sent(void *arg)
 {
     struct cw_conn *c = arg;
     c->out.n_own--;
 }
 
-static int answer(struct cw_conn *c, const Cachew__Envelope *e, struct cw_error *err)
+static int own_answer(struct cw_conn *c, const Cachew__Envelope *e, struct cw_error *err)
 {
     if (c->out.n_own == MAX_OWN)
         return cw_error_set(err, CW_E_SERVICE, "it does not take what it is sent: %d answers are queued",
                             MAX_OWN);
-    int r = cw_conn_queue(c, e, NULL, 0, own_sent, c, NULL, 0, err);
+    int r = cw_conn_queue(c, e, NULL, 0, own_on_sent, c, NULL, 0, err);
     c->out.n_own += r >= 0;
     return r;
 }
 
-static int answer_unknown(struct cw_conn *c, const Cachew__Envelope *m, struct cw_error *err)
+static int own_answer_unknown(struct cw_conn *c, const Cachew__Envelope *m, struct cw_error *err)
 {
     Cachew__Envelope e;
     Cachew__Failure f;
@@ -57,25 +57,25 @@ static int answer_unknown(struct cw_conn *c, const Cachew__Envelope *m, struct c
     cw_error_set(&unknown, CW_E_SERVICE, "a request of a kind that is not known here, in %s",
                  "cachew " CACHEW_VERSION);
     cw_failure_envelope(&e, &f, m->id, &unknown);
-    return answer(c, &e, err);
+    return own_answer(c, &e, err);
 }
 
-static int answer_ping(struct cw_conn *c, const Cachew__Envelope *m, struct cw_error *err)
+static int own_answer_ping(struct cw_conn *c, const Cachew__Envelope *m, struct cw_error *err)
 {
     Cachew__Done done = CACHEW__DONE__INIT;
     Cachew__Envelope e = {CW_MESSAGE(envelope), .re = m->id, .of_case = CACHEW__ENVELOPE__OF_DONE,
                           .done = &done};
-    return answer(c, &e, err);
+    return own_answer(c, &e, err);
 }
 
 /* The connection's own messages; 1: it is one for the owner. */
-static int handle_own(struct cw_conn *c, const Cachew__Envelope *m, struct cw_error *err)
+static int own_handle(struct cw_conn *c, const Cachew__Envelope *m, struct cw_error *err)
 {
     switch (m->of_case) {
     case CACHEW__ENVELOPE__OF__NOT_SET:
-        return answer_unknown(c, m, err);
+        return own_answer_unknown(c, m, err);
     case CACHEW__ENVELOPE__OF_PING:
-        return answer_ping(c, m, err);
+        return own_answer_ping(c, m, err);
     case CACHEW__ENVELOPE__OF_DONE:
         return m->re & CW_CONN_OWN_ID ? 0 : 1;
     case CACHEW__ENVELOPE__OF_HELLO:
@@ -93,34 +93,34 @@ static int handle_own(struct cw_conn *c, const Cachew__Envelope *m, struct cw_er
     }
 }
 
-static bool is_own(const Cachew__Envelope *m)
+static bool own_is(const Cachew__Envelope *m)
 {
     return m->of_case == CACHEW__ENVELOPE__OF__NOT_SET ||
            (m->of_case >= CACHEW__ENVELOPE__OF_HELLO && m->of_case <= CACHEW__ENVELOPE__OF_DONE);
 }
 
-static int handle(struct cw_conn *c, const Cachew__Envelope *m, void *payload, size_t size,
-                  struct cw_conn_fds *fds, struct cw_error *err)
+static int in_handle(struct cw_conn *c, const Cachew__Envelope *m, void *payload, size_t size,
+                     struct cw_conn_fds *fds, struct cw_error *err)
 {
     int r = 1;
     if (c->state == CONN_SHAKING)
         r = cw_conn_shake(c, m, err);
-    else if (is_own(m))
-        r = handle_own(c, m, err);
+    else if (own_is(m))
+        r = own_handle(c, m, err);
     if (r == 1 && c->listener) /* it is of use: nobody takes its place any more */
         cw_listener_forget(c);
     if (r == 1)
         r = c->ops->message(c->user, c, m, payload, size, fds->fd, fds->n, err);
     else if (r >= 0 && fds->n)
         r = cw_error_set(err, CW_E_SERVICE, "descriptors with a message that has none");
-    close_fds(fds);
+    in_close_fds(fds);
     return r;
 }
 
 /* ---- parts ---- */
 
 /* Descriptors belong to the last frame that begins in the bytes they came with. */
-static int claim_fds(struct cw_conn_in *in, struct cw_error *err)
+static int in_claim_fds(struct cw_conn_in *in, struct cw_error *err)
 {
     uint64_t rest = in->came_to - in->frame_start, head = CW_FRAME_HEADER + (uint64_t)in->frame.message;
     if (!in->came.n)
@@ -134,23 +134,23 @@ static int claim_fds(struct cw_conn_in *in, struct cw_error *err)
     return 0;
 }
 
-static size_t message_limit(const struct cw_conn *c)
+static size_t in_message_limit(const struct cw_conn *c)
 {
     return c->state == CONN_OPEN ? c->setup->limits.message
                                  : CW_MIN(c->setup->limits.message, CW_HANDSHAKE_BYTES);
 }
 
-static int header_done(struct cw_conn *c, const uint8_t *header, struct cw_error *err)
+static int in_header_done(struct cw_conn *c, const uint8_t *header, struct cw_error *err)
 {
-    int r = cw_frame_read(header, message_limit(c), c->state == CONN_OPEN ? c->setup->limits.payload : 0,
+    int r = cw_frame_read(header, in_message_limit(c), c->state == CONN_OPEN ? c->setup->limits.payload : 0,
                           &c->in.frame, err);
     if (r >= 0 && c->in.frame.packed && !c->packs)
         r = cw_error_set(err, CW_E_SERVICE, "a compressed payload, which was not agreed on");
     c->in.part = IN_MESSAGE;
-    return r < 0 ? r : claim_fds(&c->in, err);
+    return r < 0 ? r : in_claim_fds(&c->in, err);
 }
 
-static int frame_done(struct cw_conn *c, struct cw_error *err)
+static int in_frame_done(struct cw_conn *c, struct cw_error *err)
 {
     struct cw_conn_in *in = &c->in;
     const Cachew__Envelope *m = in->envelope;
@@ -161,15 +161,15 @@ static int frame_done(struct cw_conn *c, struct cw_error *err)
     in->payload = NULL;
     in->part = IN_HEADER;
     in->frame_start = in->offset;
-    int r = handle(c, m, payload, in->frame.payload, &fds, err);
+    int r = in_handle(c, m, payload, in->frame.payload, &fds, err);
     cw_envelope_clear(&in->memory);
     return r;
 }
 
-static int want_payload(struct cw_conn *c, struct cw_error *err)
+static int in_want_payload(struct cw_conn *c, struct cw_error *err)
 {
     struct cw_conn_in *in = &c->in;
-    if (!c->ops->payload || is_own(in->envelope))
+    if (!c->ops->payload || own_is(in->envelope))
         return cw_error_set(err, CW_E_SERVICE, "a payload of %" PRIu64 " bytes that nobody expects",
                             in->frame.payload);
     if (!in->hash && !(in->hash = XXH3_createState()))
@@ -180,30 +180,30 @@ static int want_payload(struct cw_conn *c, struct cw_error *err)
     return c->ops->payload(c->user, c, in->envelope, in->frame.payload, &in->payload, err);
 }
 
-static int message_done(struct cw_conn *c, const uint8_t *message, struct cw_error *err)
+static int in_message_done(struct cw_conn *c, const uint8_t *message, struct cw_error *err)
 {
     struct cw_conn_in *in = &c->in;
     int r = cw_frame_check(in->frame.message_hash, cw_hash64(message, in->frame.message), "message",
                            in->frame.message, err);
     if (r >= 0)
-        r = cw_envelope_read(&in->memory, cw_envelope_limit(message_limit(c)), message, in->frame.message,
+        r = cw_envelope_read(&in->memory, cw_envelope_limit(in_message_limit(c)), message, in->frame.message,
                              &in->envelope, err);
     if (r < 0)
         return r;
-    return in->frame.payload ? want_payload(c, err) : frame_done(c, err);
+    return in->frame.payload ? in_want_payload(c, err) : in_frame_done(c, err);
 }
 
-static int payload_done(struct cw_conn *c, struct cw_error *err)
+static int in_payload_done(struct cw_conn *c, struct cw_error *err)
 {
     c->traffic.in += c->in.frame.payload;
     if (!c->in.frame.packed)
         c->traffic.in_wire += c->in.frame.payload;
     int r = cw_frame_check(c->in.frame.payload_hash, XXH3_64bits_digest(c->in.hash), "payload",
                            c->in.frame.payload, err);
-    return r < 0 ? r : frame_done(c, err);
+    return r < 0 ? r : in_frame_done(c, err);
 }
 
-static size_t part_size(const struct cw_conn_in *in)
+static size_t in_part_size(const struct cw_conn_in *in)
 {
     switch (in->part) {
     case IN_HEADER:
@@ -220,16 +220,16 @@ static size_t part_size(const struct cw_conn_in *in)
 }
 
 /* The part is whole, and lies at `at`. */
-static int part_done(struct cw_conn *c, const uint8_t *at, struct cw_error *err)
+static int in_part_done(struct cw_conn *c, const uint8_t *at, struct cw_error *err)
 {
     c->in.have = 0;
     switch (c->in.part) {
     case IN_HEADER: {
-        int r = header_done(c, at, err);
-        return r < 0 || c->in.frame.message ? r : message_done(c, at, err);
+        int r = in_header_done(c, at, err);
+        return r < 0 || c->in.frame.message ? r : in_message_done(c, at, err);
     }
     case IN_MESSAGE: {
-        int r = message_done(c, at, err);
+        int r = in_message_done(c, at, err);
         free(c->in.message);
         c->in.message = NULL;
         c->in.message_capacity = 0;
@@ -239,78 +239,77 @@ static int part_done(struct cw_conn *c, const uint8_t *at, struct cw_error *err)
         return cw_conn_unpack_head(c, at, err);
     case IN_BLOCK: {
         int r = cw_conn_unpack_block(c, at, err);
-        return r == 1 ? payload_done(c, err) : r;
+        return r == 1 ? in_payload_done(c, err) : r;
     }
     default:
-        return payload_done(c, err);
+        return in_payload_done(c, err);
     }
 }
 
-/* Memory for the rest of the part at hand, or for some of it. */
-static int part_room(struct cw_conn_in *in, struct iovec *ret, struct cw_error *err)
+/* Grows the memory of a message with what came, not with what was announced. */
+static int in_grow_message(struct cw_conn_in *in, struct cw_error *err)
 {
-    size_t rest = part_size(in) - in->have;
-    if (in->part == IN_HEADER) {
-        *ret = (struct iovec){.iov_base = in->header + in->have, .iov_len = rest};
+    if (in->have < in->message_capacity)
         return 0;
-    }
-    if (in->part == IN_BLOCK_HEAD) {
-        *ret = (struct iovec){.iov_base = in->block_head + in->have, .iov_len = rest};
-        return 0;
-    }
-    if (in->part == IN_BLOCK) {
-        *ret = cw_conn_unpack_room(in);
-        return 0;
-    }
-    if (in->part == IN_PAYLOAD) {
-        *ret = (struct iovec){.iov_base = (uint8_t *)in->payload + in->have,
-                              .iov_len = CW_MIN(rest, READ_BYTES)};
-        return 0;
-    }
-    if (in->have == in->message_capacity) { /* it grows with what came, not with what was announced */
-        size_t capacity = CW_MIN(CW_MAX(in->have * 2, MESSAGE_FIRST), (size_t)in->frame.message);
-        uint8_t *message = realloc(in->message, capacity);
-        if (!message)
-            return cw_error_nomem(err, capacity, "a message");
-        in->message = message;
-        in->message_capacity = capacity;
-    }
-    *ret = (struct iovec){.iov_base = in->message + in->have, .iov_len = in->message_capacity - in->have};
+    size_t capacity = CW_MIN(CW_MAX(in->have * 2, MESSAGE_FIRST), (size_t)in->frame.message);
+    uint8_t *message = realloc(in->message, capacity);
+    if (!message)
+        return cw_error_nomem(err, capacity, "a message");
+    in->message = message;
+    in->message_capacity = capacity;
     return 0;
 }
 
-/* n bytes of the part are where part_room said. */
-static int part_came(struct cw_conn *c, const uint8_t *at, size_t n, struct cw_error *err)
+/* Returns memory for the rest of the part at hand, or for some of it. */
+static int in_part_room(struct cw_conn_in *in, struct iovec *ret, struct cw_error *err)
+{
+    int r = in->part == IN_MESSAGE ? in_grow_message(in, err) : 0;
+    if (r < 0)
+        return r;
+    uint8_t *part = in->part == IN_HEADER       ? in->header
+                    : in->part == IN_BLOCK_HEAD ? in->block_head
+                    : in->part == IN_PAYLOAD    ? in->payload
+                                                : in->message;
+    size_t rest = (in->part == IN_MESSAGE ? in->message_capacity : in_part_size(in)) - in->have;
+    *ret = in->part == IN_BLOCK
+               ? cw_conn_unpack_room(in)
+               : (struct iovec){.iov_base = part + in->have,
+                                .iov_len = in->part == IN_PAYLOAD ? CW_MIN(rest, READ_BYTES) : rest};
+    return 0;
+}
+
+/* n bytes of the part are where in_part_room said. */
+static int in_part_came(struct cw_conn *c, const uint8_t *at, size_t n, struct cw_error *err)
 {
     struct cw_conn_in *in = &c->in;
     if (in->part == IN_PAYLOAD)
         XXH3_64bits_update(in->hash, at, n);
     in->have += n;
     in->offset += n;
-    if (in->have < part_size(in))
+    if (in->have < in_part_size(in))
         return in->part == IN_HEADER ? cw_frame_begins(in->header, in->have, err) : 0;
     const uint8_t *begin = in->part == IN_HEADER       ? in->header
                            : in->part == IN_BLOCK_HEAD ? in->block_head
                            : in->part == IN_BLOCK      ? at + n - in->block
                                                        : in->message;
-    return part_done(c, begin, err);
+    return in_part_done(c, begin, err);
 }
 
 /* Takes frames, and parts of them, from memory. */
-static int feed(struct cw_conn *c, const uint8_t *data, size_t size, struct cw_error *err)
+static int in_feed(struct cw_conn *c, const uint8_t *data, size_t size, struct cw_error *err)
 {
     struct cw_conn_in *in = &c->in;
     int r = 0;
     while (size && r >= 0 && cw_conn_listens(c)) {
-        size_t rest = part_size(in) - in->have, n = CW_MIN(rest, size);
+        size_t rest = in_part_size(in) - in->have, n = CW_MIN(rest, size);
         struct iovec room;
         if (in->have == 0 && n == rest && in->part != IN_PAYLOAD) { /* whole: used where it lies */
             in->offset += n;
-            r = part_done(c, data, err);
-        } else if ((r = part_room(in, &room, err)) >= 0) {
+            r = in_part_done(c, data, err);
+        } else if ((r = in_part_room(in, &room, err)) >= 0) {
             n = CW_MIN(n, room.iov_len);
             memcpy(room.iov_base, data, n);
-            r = part_came(c, room.iov_base, n, err);
+            r = in_part_came(c, room.iov_base, n, err);
         }
         data += n;
         size -= n;
@@ -320,10 +319,10 @@ static int feed(struct cw_conn *c, const uint8_t *data, size_t size, struct cw_e
 
 /* ---- reading ---- */
 
-static int take_fds(struct cw_conn_in *in, struct cw_conn_fds *fds, size_t bytes, struct cw_error *err)
+static int in_take_fds(struct cw_conn_in *in, struct cw_conn_fds *fds, size_t bytes, struct cw_error *err)
 {
     if (in->came.n || bytes == 0) {
-        close_fds(fds);
+        in_close_fds(fds);
         return cw_error_set(err, CW_E_SERVICE, "descriptors in the middle of a message");
     }
     in->came = *fds;
@@ -334,15 +333,15 @@ static int take_fds(struct cw_conn_in *in, struct cw_conn_fds *fds, size_t bytes
 
 /* One call's worth: bytes, 0 at the end, -errno; *asked: what there was room for. A fault of the peer's is in
  * err. */
-static ssize_t receive_some(struct cw_conn *c, size_t *asked, struct cw_error *err)
+static ssize_t in_receive_some(struct cw_conn *c, size_t *asked, struct cw_error *err)
 {
     struct cw_conn_in *in = &c->in;
     struct iovec pieces[2];
     struct cw_conn_fds fds = {0};
-    size_t n = 0, direct = 0, rest = part_size(in) - in->have;
+    size_t n = 0, direct = 0, rest = in_part_size(in) - in->have;
     uint8_t *scratch = cw_loop_scratch(c->loop);
     if (in->part == IN_PAYLOAD || in->part == IN_BLOCK || in->have) {
-        if (part_room(in, &pieces[n], err) < 0)
+        if (in_part_room(in, &pieces[n], err) < 0)
             return 0;
         direct = pieces[n++].iov_len;
     }
@@ -355,21 +354,21 @@ static ssize_t receive_some(struct cw_conn *c, size_t *asked, struct cw_error *e
     ssize_t r = cw_conn_read(c, pieces, n, c->local ? fds.fd : NULL, &fds.n);
     if (r == -EMSGSIZE)
         return cw_error_set(err, CW_E_SERVICE, "more than %d descriptors with a message", CW_FRAME_FDS), 0;
-    if (fds.n && take_fds(in, &fds, r > 0 ? (size_t)r : 0, err) < 0)
+    if (fds.n && in_take_fds(in, &fds, r > 0 ? (size_t)r : 0, err) < 0)
         return 0;
     if (r <= 0)
         return r;
     direct = CW_MIN(direct, (size_t)r);
-    if (direct && part_came(c, pieces[0].iov_base, direct, err) < 0)
+    if (direct && in_part_came(c, pieces[0].iov_base, direct, err) < 0)
         return r;
-    if (feed(c, scratch, (size_t)r - direct, err) < 0 || !in->came.n || !cw_conn_listens(c))
+    if (in_feed(c, scratch, (size_t)r - direct, err) < 0 || !in->came.n || !cw_conn_listens(c))
         return r;
     if (in->part != IN_HEADER || !in->have || in->frame_start < in->came_from) /* none began with them */
         cw_error_set(err, CW_E_SERVICE, "descriptors in the middle of a message");
     return r;
 }
 
-static void ended(struct cw_conn *c)
+static void in_ended(struct cw_conn *c)
 {
     struct cw_error err = {0};
     if (c->state == CONN_SHAKING)
@@ -381,7 +380,7 @@ static void ended(struct cw_conn *c)
 }
 
 /* Until the peer closes too: a socket that is closed with something to be read takes back what was sent. */
-static void discard(struct cw_conn *c)
+static void in_discard(struct cw_conn *c)
 {
     struct iovec piece = {.iov_base = cw_loop_scratch(c->loop), .iov_len = CW_LOOP_SCRATCH};
     ssize_t r = cw_conn_read(c, &piece, 1, NULL, NULL);
@@ -405,11 +404,11 @@ void cw_conn_receive(struct cw_conn *c)
          total += got + c->in.expanded) {
         struct cw_error err = {0};
         c->in.expanded = 0;
-        ssize_t r = receive_some(c, &asked, &err);
+        ssize_t r = in_receive_some(c, &asked, &err);
         if (r == -EAGAIN || r == -EWOULDBLOCK)
             break;
         if (r > 0)
-            c->heard_ms = cw_loop_now_ms(c->loop);
+            c->at_ms.heard = cw_loop_now_ms(c->loop);
         got = r > 0 ? (size_t)r : 0;
         if (err.status) {
             if (cw_conn_listens(c))
@@ -417,12 +416,13 @@ void cw_conn_receive(struct cw_conn *c)
         } else if (r < 0) {
             cw_conn_broke(c, (int)-r);
         } else if (r == 0) {
-            ended(c);
+            in_ended(c);
         }
     }
     if (c->state == CONN_CLOSING && !c->in.ended)
-        discard(c);
-    c->in.more = c->tls && !c->broken && c->state != CONN_DEAD && !c->in.ended && cw_tls_pending(c->tls);
+        in_discard(c);
+    c->in.more = c->tls && c->tls_state != TLS_BROKEN && c->state != CONN_DEAD && !c->in.ended &&
+                 cw_tls_pending(c->tls);
     if (c->in.more)
         cw_loop_defer(c->loop, &c->defer);
 }
@@ -432,8 +432,8 @@ void cw_conn_in_deinit(struct cw_conn *c)
     struct cw_conn_in *in = &c->in;
     if (in->payload && c->ops->abandoned)
         c->ops->abandoned(c->user, c, in->payload);
-    close_fds(&in->came);
-    close_fds(&in->claimed);
+    in_close_fds(&in->came);
+    in_close_fds(&in->claimed);
     free(in->message);
     cw_unpacker_free(in->unpacker);
     cw_envelope_deinit(&in->memory);

@@ -19,20 +19,20 @@
 
 /* ---- frames ---- */
 
-static void close_fds(struct cw_out_frame *f)
+static void frame_close_fds(struct cw_out_frame *f)
 {
     for (unsigned i = 0; i < f->n_fds; i++)
         close(f->fds[i]);
     f->n_fds = 0;
 }
 
-static int duplicate_fds(struct cw_out_frame *f, const int *fds, size_t n, struct cw_error *err)
+static int frame_duplicate_fds(struct cw_out_frame *f, const int *fds, size_t n, struct cw_error *err)
 {
     for (size_t i = 0; i < n; i++) {
         int fd = fcntl(fds[i], F_DUPFD_CLOEXEC, 0);
         if (fd < 0) {
             int errnum = errno;
-            close_fds(f);
+            frame_close_fds(f);
             return cw_error_errno(err, CW_E_IO, errnum, "descriptor %d can't be duplicated", fds[i]);
         }
         f->fds[f->n_fds++] = fd;
@@ -70,7 +70,7 @@ static void frames_release(struct cw_out_frame **list)
 {
     while (*list) {
         struct cw_out_frame *f = CW_POP(*list);
-        close_fds(f);
+        frame_close_fds(f);
         if (f->release)
             f->release(f->arg);
         free(f);
@@ -79,7 +79,7 @@ static void frames_release(struct cw_out_frame **list)
 
 /* ---- queue ---- */
 
-static int check(struct cw_conn *c, size_t n, size_t n_fds, struct cw_error *err)
+static int out_check(struct cw_conn *c, size_t n, size_t n_fds, struct cw_error *err)
 {
     if (!cw_conn_listens(c) && c->state != CONN_CLOSING)
         return cw_error_set(err, CW_E_SERVICE, "%s: the connection is not open", c->peer);
@@ -97,13 +97,13 @@ size_t cw_conn_queued(const struct cw_conn *c)
 }
 
 /* What is queued may only look too much because nothing was sent yet. */
-static int check_queue(struct cw_conn *c, size_t size, struct cw_error *err)
+static int out_check_limit(struct cw_conn *c, size_t size, struct cw_error *err)
 {
     size_t limit = c->setup->limits.queued;
     size += sizeof(struct cw_out_frame);
     if (!limit || cw_conn_queued(c) + size <= limit)
         return 0;
-    if (!c->opening)
+    if (c->owner != OWNER_OPENING)
         cw_conn_push(c);
     if (c->state == CONN_DEAD || cw_conn_queued(c) + size <= limit)
         return c->state == CONN_DEAD ? cw_error_set(err, CW_E_SERVICE, "%s: the connection is over", c->peer)
@@ -117,7 +117,7 @@ static int check_queue(struct cw_conn *c, size_t size, struct cw_error *err)
     return cw_error_set(err, CW_E_SERVICE, "%s: %s", c->peer, why.message);
 }
 
-static void enqueue(struct cw_conn *c, struct cw_out_frame *f)
+static void out_enqueue(struct cw_conn *c, struct cw_out_frame *f)
 {
     /* else it is looked at when its turn has come */
     f->begun = !c->packs || f->size - f->pieces[0].iov_len < CW_PACK_MIN;
@@ -125,7 +125,7 @@ static void enqueue(struct cw_conn *c, struct cw_out_frame *f)
     c->out.tail = &f->next;
     c->out.queued += f->size;
     c->out.n_frames++;
-    if (c->out.queued >= EAGER_BYTES && !c->out.blocked && !c->opening)
+    if (c->out.queued >= EAGER_BYTES && !c->out.blocked && c->owner != OWNER_OPENING)
         cw_conn_push(c);
     if (!c->out.blocked || c->out.done)
         cw_loop_defer(c->loop, &c->defer);
@@ -135,22 +135,22 @@ int cw_conn_queue(struct cw_conn *c, const Cachew__Envelope *m, const struct iov
                   void (*release)(void *arg), void *arg, const int *fds, size_t n_fds, struct cw_error *err)
 {
     struct cw_out_frame *f = NULL;
-    int r = check(c, n, n_fds, err);
+    int r = out_check(c, n, n_fds, err);
     if (r >= 0)
         r = frame_new(m, payload, n, &f, err);
     if (r >= 0)
-        r = duplicate_fds(f, fds, n_fds, err);
+        r = frame_duplicate_fds(f, fds, n_fds, err);
     if (r >= 0)
-        r = check_queue(c, f->size, err);
+        r = out_check_limit(c, f->size, err);
     if (r < 0) {
         if (f)
-            close_fds(f);
+            frame_close_fds(f);
         free(f);
         return r;
     }
     f->release = release;
     f->arg = arg;
-    enqueue(c, f);
+    out_enqueue(c, f);
     return 0;
 }
 
@@ -158,7 +158,7 @@ int cw_conn_queue(struct cw_conn *c, const Cachew__Envelope *m, const struct iov
 
 /* Pieces from the place reached; descriptors go with the first byte of their frame, and nothing of another
  * frame with them: so the receiver knows whose they are. */
-static size_t gather(const struct cw_conn_out *o, struct iovec *pieces, size_t *bytes)
+static size_t out_gather(const struct cw_conn_out *o, struct iovec *pieces, size_t *bytes)
 {
     size_t n = 0, offset = o->offset;
     unsigned piece = o->piece;
@@ -177,7 +177,7 @@ static size_t gather(const struct cw_conn_out *o, struct iovec *pieces, size_t *
 }
 
 /* The frame at the head is sent. */
-static void head_done(struct cw_conn_out *o)
+static void out_head_done(struct cw_conn_out *o)
 {
     struct cw_out_frame *f = CW_POP(o->head);
     o->piece = 0;
@@ -190,23 +190,23 @@ static void head_done(struct cw_conn_out *o)
     o->done_tail = &f->next;
 }
 
-static void payload_sent(struct cw_conn *c, size_t n)
+static void out_payload_sent(struct cw_conn *c, size_t n)
 {
     c->traffic.out += n;
     c->traffic.out_wire += n;
     cw_pack_sent(&c->out.policy, n);
 }
 
-static void sent(struct cw_conn *c, size_t n)
+static void out_sent(struct cw_conn *c, size_t n)
 {
     struct cw_conn_out *o = &c->out;
     o->queued -= n;
     while (n) {
         struct cw_out_frame *f = o->head;
         size_t left = f->pieces[o->piece].iov_len - o->offset;
-        close_fds(f);
+        frame_close_fds(f);
         if (o->piece > 0)
-            payload_sent(c, CW_MIN(n, left));
+            out_payload_sent(c, CW_MIN(n, left));
         if (n < left) {
             o->offset += n;
             return;
@@ -215,12 +215,12 @@ static void sent(struct cw_conn *c, size_t n)
         o->offset = 0;
         if (++o->piece < f->n_pieces)
             continue;
-        head_done(o);
+        out_head_done(o);
     }
 }
 
 /* What there is to be sent, with one call. */
-static ssize_t send_some(struct cw_conn *c)
+static ssize_t out_send_some(struct cw_conn *c)
 {
     struct cw_conn_out *o = &c->out;
     struct iovec pieces[IOV_MAX];
@@ -228,20 +228,20 @@ static ssize_t send_some(struct cw_conn *c)
     if (!o->head->begun)
         cw_conn_pack_begin(c);
     if (!o->head->packed) {
-        n = gather(o, pieces, &bytes);
+        n = out_gather(o, pieces, &bytes);
         ssize_t r = cw_conn_write(c, pieces, n, o->head->fds, o->head->n_fds);
         if (r > 0)
-            sent(c, (size_t)r);
+            out_sent(c, (size_t)r);
         return r;
     }
     n = cw_conn_pack_gather(o, pieces);
     ssize_t r = cw_conn_write(c, pieces, n, NULL, 0);
     if (r > 0 && cw_conn_pack_sent(c, (size_t)r))
-        head_done(o);
+        out_head_done(o);
     return r;
 }
 
-static void note_state(struct cw_conn *c)
+static void out_note_state(struct cw_conn *c)
 {
     if (c->packs)
         cw_pack_state(&c->out.policy, cw_now_ns(), c->out.head != NULL, c->out.blocked);
@@ -251,12 +251,12 @@ void cw_conn_push(struct cw_conn *c)
 {
     struct cw_conn_out *o = &c->out;
     o->blocked = false;
-    if (c->broken)
+    if (c->tls_state == TLS_BROKEN)
         return;
-    note_state(c);
+    out_note_state(c);
     for (size_t pushed = 0; o->head && pushed < PUSH_BYTES;) {
         size_t queued = o->queued;
-        ssize_t r = send_some(c);
+        ssize_t r = out_send_some(c);
         if (r == -EAGAIN || r == -EWOULDBLOCK) {
             o->blocked = true;
             break;
@@ -265,10 +265,10 @@ void cw_conn_push(struct cw_conn *c)
             cw_conn_broke(c, (int)-r);
             return;
         }
-        c->said_ms = cw_loop_now_ms(c->loop);
+        c->at_ms.sent = cw_loop_now_ms(c->loop);
         pushed += CW_MAX((size_t)r, queued - o->queued);
     }
-    note_state(c);
+    out_note_state(c);
     cw_conn_watch(c);
 }
 
@@ -283,13 +283,13 @@ void cw_conn_flush(struct cw_conn *c)
     frames_release(&done);
     if (c->state == CONN_DEAD)
         return;
-    if (o->head && !o->blocked && !c->broken)
+    if (o->head && !o->blocked && c->tls_state != TLS_BROKEN)
         cw_loop_defer(c->loop, &c->defer);
     if (something && !o->head && c->state == CONN_OPEN && c->ops->drained)
         c->ops->drained(c->user, c);
-    if (c->state == CONN_CLOSING && (!o->head || c->broken) && !o->shut) {
+    if (c->state == CONN_CLOSING && (!o->head || c->tls_state == TLS_BROKEN) && !o->shut) {
         o->shut = true;
-        if (c->tls && !c->broken)
+        if (c->tls && c->tls_state != TLS_BROKEN)
             cw_tls_end(c->tls);
         (void)shutdown(c->fd, SHUT_WR);
         if (c->in.ended)
@@ -337,19 +337,19 @@ static void shared_unref(void *arg)
     free(s);
 }
 
-static int send_shared(struct cw_conn *c, struct shared *s, struct cw_error *err)
+static int shared_send(struct cw_conn *c, struct shared *s, struct cw_error *err)
 {
     size_t size = s->frame->size, room = sizeof(*s->frame) + sizeof(struct iovec);
-    int r = check(c, 0, 0, err);
+    int r = out_check(c, 0, 0, err);
     if (r >= 0)
-        r = check_queue(c, size, err);
+        r = out_check_limit(c, size, err);
     struct cw_out_frame *f = r < 0 ? NULL : malloc(room);
     if (!f)
         return r < 0 ? r : cw_error_nomem(err, room, "a message");
     *f = (struct cw_out_frame){.size = size, .release = shared_unref, .arg = s, .n_pieces = 1};
     f->pieces[0] = s->frame->pieces[0];
     s->refs++;
-    enqueue(c, f);
+    out_enqueue(c, f);
     return 0;
 }
 
@@ -366,7 +366,7 @@ void cw_conn_send_all(struct cw_conn *const *conns, size_t n, const Cachew__Enve
     if (s)
         s->refs = 1;
     for (size_t i = 0; i < n; i++)
-        if (r < 0 || send_shared(conns[i], s, &err) < 0)
+        if (r < 0 || shared_send(conns[i], s, &err) < 0)
             cw_conn_close(conns[i], &err);
     if (s)
         shared_unref(s);

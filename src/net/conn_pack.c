@@ -7,7 +7,7 @@
 /* ---- sending ---- */
 
 /* The largest piece is the one that counts. */
-static void sample(struct cw_conn_out *o, const struct cw_out_frame *f)
+static void pack_sample(struct cw_conn_out *o, const struct cw_out_frame *f)
 {
     const struct iovec *largest = &f->pieces[1];
     const uint8_t *block;
@@ -27,7 +27,7 @@ void cw_conn_pack_begin(struct cw_conn *c)
     struct cw_out_frame *f = o->head;
     f->begun = true;
     if (cw_pack_begin(&o->policy, cw_now_ns()) && (o->packer || cw_packer_new(&o->packer, NULL) >= 0))
-        sample(o, f);
+        pack_sample(o, f);
     if (!o->policy.on)
         return;
     f->packed = true;
@@ -36,7 +36,7 @@ void cw_conn_pack_begin(struct cw_conn *c)
     o->offset = o->head_sent = 0;
 }
 
-static void next_block(struct cw_conn_out *o)
+static void pack_next_block(struct cw_conn_out *o)
 {
     const struct cw_out_frame *f = o->head;
     const uint8_t *raw = (const uint8_t *)f->pieces[o->piece].iov_base + o->offset;
@@ -63,7 +63,7 @@ size_t cw_conn_pack_gather(struct cw_conn_out *o, struct iovec pieces[2])
     const struct iovec *first = &o->head->pieces[0];
     size_t n = 0;
     if (!o->block_left)
-        next_block(o);
+        pack_next_block(o);
     if (o->head_sent < first->iov_len)
         pieces[n++] = (struct iovec){.iov_base = (uint8_t *)first->iov_base + o->head_sent,
                                      .iov_len = first->iov_len - o->head_sent};
@@ -91,7 +91,7 @@ bool cw_conn_pack_sent(struct cw_conn *c, size_t n)
 
 /* ---- receiving ---- */
 
-static size_t raw_size(const struct cw_conn_in *in)
+static size_t unpack_raw_size(const struct cw_conn_in *in)
 {
     return (size_t)CW_MIN(in->frame.payload - in->unpacked, (uint64_t)CW_PACK_BLOCK);
 }
@@ -103,7 +103,7 @@ int cw_conn_unpack_head(struct cw_conn *c, const uint8_t *at, struct cw_error *e
     if (r < 0)
         return r;
     in->part = IN_BLOCK;
-    in->block_raw = raw_size(in);
+    in->block_raw = unpack_raw_size(in);
     return cw_unpack_head(at, in->block_raw, &in->block, &in->block_stored, err);
 }
 

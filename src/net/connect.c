@@ -17,14 +17,14 @@ struct resolving {
 
 void cw_conn_resolve_cancel(struct cw_conn *c)
 {
-    if (!c->resolving)
+    if (!c->to.resolving)
         return;
-    c->resolving->c = NULL;
-    uv_cancel((uv_req_t *)&c->resolving->request);
-    c->resolving = NULL;
+    c->to.resolving->c = NULL;
+    uv_cancel((uv_req_t *)&c->to.resolving->request);
+    c->to.resolving = NULL;
 }
 
-static void on_resolved(uv_getaddrinfo_t *request, int status, struct addrinfo *addresses)
+static void resolving_on_done(uv_getaddrinfo_t *request, int status, struct addrinfo *addresses)
 {
     struct resolving *r = request->data;
     struct cw_conn *c = r->c;
@@ -33,27 +33,27 @@ static void on_resolved(uv_getaddrinfo_t *request, int status, struct addrinfo *
         uv_freeaddrinfo(addresses);
         return;
     }
-    c->resolving = NULL;
+    c->to.resolving = NULL;
     if (status < 0) {
         struct cw_error err = {0};
-        cw_address_unresolved(&c->address, uv_strerror(status), &err);
+        cw_address_unresolved(&c->to.address, uv_strerror(status), &err);
         cw_conn_die(c, &err);
         return;
     }
-    c->addresses = c->next_address = addresses; /* libuv's are the system's */
+    c->to.addresses = c->to.next = addresses; /* libuv's are the system's */
     c->state = CONN_CONNECTING;
     cw_loop_defer(c->loop, &c->defer);
 }
 
-static int resolve(struct cw_conn *c, struct cw_error *err)
+static int connecting_resolve(struct cw_conn *c, struct cw_error *err)
 {
     const struct addrinfo hints = {
         .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV};
     c->state = CONN_CONNECTING;
-    if (c->address.local)
+    if (c->to.address.local)
         return 0;
-    int r = cw_address_resolve_number(&c->address, &c->addresses, err);
-    c->next_address = c->addresses;
+    int r = cw_address_resolve_number(&c->to.address, &c->to.addresses, err);
+    c->to.next = c->to.addresses;
     if (r <= 0)
         return r;
     struct resolving *request = malloc(sizeof(*request));
@@ -61,36 +61,36 @@ static int resolve(struct cw_conn *c, struct cw_error *err)
         return cw_error_nomem(err, sizeof(*request), "resolving a host");
     request->c = c;
     request->request.data = request;
-    r = uv_getaddrinfo(cw_loop_uv(c->loop), &request->request, on_resolved, c->address.host, c->address.port,
-                       &hints);
+    r = uv_getaddrinfo(cw_loop_uv(c->loop), &request->request, resolving_on_done, c->to.address.host,
+                       c->to.address.port, &hints);
     if (r < 0) {
         free(request);
         return r == UV_ENOMEM ? cw_error_nomem(err, 0, "resolving a host")
-                              : cw_address_unresolved(&c->address, uv_strerror(r), err);
+                              : cw_address_unresolved(&c->to.address, uv_strerror(r), err);
     }
-    c->resolving = request;
+    c->to.resolving = request;
     c->state = CONN_RESOLVING;
     return 0;
 }
 
-static void not_connected(struct cw_conn *c, int errnum)
+static void connecting_fail(struct cw_conn *c, int errnum)
 {
     struct cw_error err = {0};
     cw_error_errno(&err, CW_E_SERVICE, errnum, "can't connect");
     cw_conn_die(c, &err);
 }
 
-static int begin_connecting(struct cw_conn *c)
+static int connecting_begin(struct cw_conn *c)
 {
     struct sockaddr_un name;
-    if (c->address.local) {
-        socklen_t size = cw_socket_path(c->address.path, &name);
+    if (c->to.address.local) {
+        socklen_t size = cw_socket_path(c->to.address.path, &name);
         return cw_socket_connect((const struct sockaddr *)&name, size);
     }
-    if (!c->next_address)
+    if (!c->to.next)
         return -EADDRNOTAVAIL;
-    const struct addrinfo *a = c->next_address;
-    c->next_address = a->ai_next;
+    const struct addrinfo *a = c->to.next;
+    c->to.next = a->ai_next;
     cw_address_print_socket(a->ai_addr, a->ai_addrlen, c->peer, sizeof(c->peer));
     return cw_socket_connect(a->ai_addr, a->ai_addrlen);
 }
@@ -100,19 +100,19 @@ void cw_conn_try_addresses(struct cw_conn *c)
     struct cw_error err = {0};
     int fd;
     do
-        fd = begin_connecting(c);
-    while (fd < 0 && c->next_address);
-    if (fd == -EAGAIN && c->address.local) {
+        fd = connecting_begin(c);
+    while (fd < 0 && c->to.next);
+    if (fd == -EAGAIN && c->to.address.local) {
         cw_timer_start(c->timer, RETRY_NS, 0);
         return;
     }
     if (fd < 0) {
-        not_connected(c, -fd);
+        connecting_fail(c, -fd);
         return;
     }
-    uint64_t now = cw_loop_now_ms(c->loop), left_ms = c->deadline_ms > now ? c->deadline_ms - now : 0,
+    uint64_t now = cw_loop_now_ms(c->loop), left_ms = c->at_ms.deadline > now ? c->at_ms.deadline - now : 0,
              addresses = 1;
-    for (const struct addrinfo *a = c->next_address; a; a = a->ai_next)
+    for (const struct addrinfo *a = c->to.next; a; a = a->ai_next)
         addresses++;
     /* one that is silent leaves time for the others */
     cw_timer_start(c->timer, CW_MIN(left_ms, CW_MAX(left_ms / addresses, ADDRESS_MS)) * 1000000, 0);
@@ -124,7 +124,7 @@ void cw_conn_try_addresses(struct cw_conn *c)
 }
 
 /* This address does not answer, or refuses. */
-static void leave_address(struct cw_conn *c)
+static void connecting_leave_address(struct cw_conn *c)
 {
     c->watch = cw_watch_free(c->watch);
     if (c->fd >= 0)
@@ -134,7 +134,7 @@ static void leave_address(struct cw_conn *c)
 
 void cw_conn_next_address(struct cw_conn *c)
 {
-    leave_address(c);
+    connecting_leave_address(c);
     cw_conn_try_addresses(c);
 }
 
@@ -143,15 +143,15 @@ void cw_conn_connected(struct cw_conn *c)
     struct cw_error err = {0};
     int r = cw_socket_result(c->fd);
     if (r == 0) {
-        if (cw_conn_establish(c, c->fd, &err) < 0 || cw_conn_say_hello(c, &err) < 0)
+        if (cw_conn_establish(c, c->fd, &err) < 0 || cw_conn_send_hello(c, &err) < 0)
             cw_conn_die(c, &err);
         return;
     }
-    leave_address(c);
-    if (c->next_address)
+    connecting_leave_address(c);
+    if (c->to.next)
         cw_conn_try_addresses(c);
     else
-        not_connected(c, -r);
+        connecting_fail(c, -r);
 }
 
 int cw_conn_connect(struct cw_loop *l, const char *address, const struct cw_conn_options *o,
@@ -167,10 +167,10 @@ int cw_conn_connect(struct cw_loop *l, const char *address, const struct cw_conn
     if (r < 0)
         return r;
     snprintf(c->peer, sizeof(c->peer), "%s", address);
-    r = cw_address_parse(address, &c->address, err);
-    c->local = c->address.local;
+    r = cw_address_parse(address, &c->to.address, err);
+    c->local = c->to.address.local;
     if (r >= 0)
-        r = resolve(c, err);
+        r = connecting_resolve(c, err);
     if (r < 0) {
         cw_conn_drop(c);
         return r;

@@ -13,7 +13,7 @@ struct cw_envelope_block {
     alignas(max_align_t) uint8_t data[];
 };
 
-static void *take(void *arg, size_t size)
+static void *envelope_alloc(void *arg, size_t size)
 {
     struct cw_envelope_memory *m = arg;
     struct cw_envelope_block *b = m->blocks;
@@ -38,14 +38,15 @@ static void *take(void *arg, size_t size)
     return p;
 }
 
-static void give_back(void *arg CW_UNUSED, void *p CW_UNUSED)
+static void envelope_no_free(void *arg CW_UNUSED, void *p CW_UNUSED)
 {
 }
 
 int cw_envelope_read(struct cw_envelope_memory *memory, size_t limit, const uint8_t *data, size_t size,
                      const Cachew__Envelope **ret, struct cw_error *err)
 {
-    ProtobufCAllocator allocator = {.alloc = take, .free = give_back, .allocator_data = memory};
+    ProtobufCAllocator allocator = {
+        .alloc = envelope_alloc, .free = envelope_no_free, .allocator_data = memory};
     memory->limit = limit;
     const Cachew__Envelope *e = cachew__envelope__unpack(&allocator, size, data);
     if (e) {

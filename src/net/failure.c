@@ -52,7 +52,7 @@ bool cw_refusal_said(struct cw_refusals *r, uint64_t now_ns, unsigned *ret_unsai
     return true;
 }
 
-static int status_of(const char *kind)
+static int failure_status(const char *kind)
 {
     for (int status = CW_E_RECORD; status >= CW_E_BUG; status--)
         if (strcmp(kind, cw_status_name(status)) == 0)
@@ -65,7 +65,7 @@ static int status_of(const char *kind)
 
 int cw_failure_error(const Cachew__Failure *f, struct cw_error *err)
 {
-    int status = status_of(f->kind);
+    int status = failure_status(f->kind);
     if (!err)
         return status;
     *err = (struct cw_error){.status = status};

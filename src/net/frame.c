@@ -10,13 +10,13 @@
 
 static const uint8_t magic[4] = {'C', 'W', 'F', '1'}, packed_magic[4] = {'C', 'W', 'F', '2'};
 
-static void put64(uint8_t *at, uint64_t v)
+static void frame_put64(uint8_t *at, uint64_t v)
 {
     v = htole64(v);
     memcpy(at, &v, sizeof(v));
 }
 
-static uint64_t get64(const uint8_t *at)
+static uint64_t frame_get64(const uint8_t *at)
 {
     uint64_t v;
     memcpy(&v, at, sizeof(v));
@@ -25,10 +25,10 @@ static uint64_t get64(const uint8_t *at)
 
 /* Of the sizes, which are believed before what they are of has come: one that was changed on its way would be
  * waited for as long as anything comes. */
-static uint64_t sizes_check(uint32_t message, uint64_t payload)
+static uint64_t frame_sizes_check(uint32_t message, uint64_t payload)
 {
     uint8_t sizes[12];
-    put64(sizes, payload);
+    frame_put64(sizes, payload);
     message = htole32(message);
     memcpy(sizes + 8, &message, sizeof(message));
     return cw_hash64(sizes, sizeof(sizes)) >> 48;
@@ -39,9 +39,9 @@ void cw_frame_write(const struct cw_frame *f, uint8_t header[CW_FRAME_HEADER])
     uint32_t size = htole32(f->message);
     memcpy(header, f->packed ? packed_magic : magic, sizeof(magic));
     memcpy(header + 4, &size, sizeof(size));
-    put64(header + 8, f->payload | sizes_check(f->message, f->payload) << 48);
-    put64(header + 16, f->message_hash);
-    put64(header + 24, f->payload_hash);
+    frame_put64(header + 8, f->payload | frame_sizes_check(f->message, f->payload) << 48);
+    frame_put64(header + 16, f->message_hash);
+    frame_put64(header + 24, f->payload_hash);
 }
 
 void cw_frame_set_packed(uint8_t header[CW_FRAME_HEADER])
@@ -71,13 +71,13 @@ int cw_frame_read(const uint8_t header[CW_FRAME_HEADER], size_t message_limit, s
     if (cw_frame_begins(header, sizeof(magic), err) < 0)
         return CW_E_SERVICE;
     memcpy(&size, header + 4, sizeof(size));
-    uint64_t payload = get64(header + 8) & (CW_FRAME_PAYLOAD_MAX - 1);
+    uint64_t payload = frame_get64(header + 8) & (CW_FRAME_PAYLOAD_MAX - 1);
     *ret = (struct cw_frame){.message = le32toh(size),
                              .payload = payload,
-                             .message_hash = get64(header + 16),
-                             .payload_hash = get64(header + 24)};
+                             .message_hash = frame_get64(header + 16),
+                             .payload_hash = frame_get64(header + 24)};
     ret->packed = header[3] == packed_magic[3];
-    if (get64(header + 8) >> 48 != sizes_check(ret->message, payload))
+    if (frame_get64(header + 8) >> 48 != frame_sizes_check(ret->message, payload))
         return cw_error_set(err, CW_E_SERVICE,
                             "the sizes in a frame's header (%" PRIu32 " bytes, and %" PRIu64
                             ") were changed on their way",

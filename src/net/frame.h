@@ -1,4 +1,4 @@
-/* Frames: what is around a message and its payload on a connection (docs/protocol.md, "Frames"). Pure
+/* The header of a frame, which carries a message and its payload (docs/protocol.md, "Frames"). Pure
  * functions. */
 #pragma once
 #include <stdbool.h>
@@ -15,20 +15,20 @@ struct cw_frame {
     uint32_t message; /* bytes */
     uint64_t payload; /* bytes, less than CW_FRAME_PAYLOAD_MAX */
     uint64_t message_hash, payload_hash;
-    bool packed; /* the payload comes in blocks (pack.h); its size and hash are those that it has without */
+    bool packed; /* the payload comes in blocks (pack.h); size and hash are those of the uncompressed payload
+                  */
 };
 
 void cw_frame_write(const struct cw_frame *f, uint8_t header[CW_FRAME_HEADER]);
-/* The header of the same frame, packed. */
+/* Changes a header to that of the same frame with a packed payload. */
 void cw_frame_set_packed(uint8_t header[CW_FRAME_HEADER]);
-/* < 0: not a frame of ours, or beyond the limits. */
+/* Parses and checks a header. < 0: it is no header, or beyond the limits. */
 int cw_frame_read(const uint8_t header[CW_FRAME_HEADER], size_t message_limit, size_t payload_limit,
                   struct cw_frame *ret, struct cw_error *err) _must_check_;
-/* < 0: a header that begins with these bytes is not one of ours. So who speaks something else learns it at
- * once. */
+/* < 0: no header begins with these bytes. A peer of another protocol is thus refused at once. */
 int cw_frame_begins(const uint8_t *header, size_t have, struct cw_error *err) _must_check_;
-/* < 0: these bytes are not what was sent. what: "message" or "payload". */
+/* Compares hashes. < 0: the bytes were changed on their way. what: "message" or "payload". */
 int cw_frame_check(uint64_t expected, uint64_t hash, const char *what, size_t size,
                    struct cw_error *err) _must_check_;
-/* XXH3 of the pieces, one after the other; 0 where there is nothing. */
+/* Returns XXH3 of the joined pieces; 0 where they have no bytes. */
 uint64_t cw_frame_hash(const struct iovec *pieces, size_t n);

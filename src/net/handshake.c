@@ -75,7 +75,7 @@ struct cw_conn_setup *cw_conn_setup_ref(struct cw_conn_setup *s)
 }
 
 /* Nothing of a token stays in memory that is used for something else next. */
-static void forget_token(char *token)
+static void token_wipe(char *token)
 {
     if (token)
         explicit_bzero(token, strlen(token));
@@ -87,26 +87,26 @@ struct cw_conn_setup *cw_conn_setup_unref(struct cw_conn_setup *s)
         return NULL;
     if (s->hello) {
         if (s->hello->token != protobuf_c_empty_string)
-            forget_token(s->hello->token);
+            token_wipe(s->hello->token);
         cachew__hello__free_unpacked(s->hello, NULL);
     }
-    forget_token(s->token);
+    token_wipe(s->token);
     free(s->token);
     cw_tls_unref(s->tls);
     free(s);
     return NULL;
 }
 
-int cw_conn_say_hello(struct cw_conn *c, struct cw_error *err)
+int cw_conn_send_hello(struct cw_conn *c, struct cw_error *err)
 {
     Cachew__Envelope e = {CW_MESSAGE(envelope), .id = CW_CONN_OWN_ID | ++c->last_id,
                           .of_case = CACHEW__ENVELOPE__OF_HELLO, .hello = c->setup->hello};
-    return cw_conn_queue(c, &e, NULL, 0, NULL, NULL, NULL, 0, err);
+    return cw_conn_queue_message(c, &e, err);
 }
 
 /* ---- what the other side says ---- */
 
-static uint64_t common_capabilities(const Cachew__Hello *ours, char *const *theirs, size_t n)
+static uint64_t hello_common_capabilities(const Cachew__Hello *ours, char *const *theirs, size_t n)
 {
     uint64_t common = 0;
     for (size_t i = 0; i < ours->n_capabilities; i++)
@@ -117,7 +117,7 @@ static uint64_t common_capabilities(const Cachew__Hello *ours, char *const *thei
 }
 
 /* Takes as long for any token of this length, whatever it has right. */
-static bool same_token(const char *given, const char *token)
+static bool token_is_same(const char *given, const char *token)
 {
     size_t n = strlen(given), size = strlen(token);
     volatile unsigned char differs = n != size;
@@ -126,7 +126,7 @@ static bool same_token(const char *given, const char *token)
     return !differs;
 }
 
-static int check_hello(struct cw_conn *c, const Cachew__Hello *h, struct cw_error *err)
+static int hello_check(struct cw_conn *c, const Cachew__Hello *h, struct cw_error *err)
 {
     if (h->version_min > CW_PROTOCOL_MAX || h->version_max < CW_PROTOCOL_MIN ||
         h->version_min > h->version_max) {
@@ -135,7 +135,7 @@ static int check_hello(struct cw_conn *c, const Cachew__Hello *h, struct cw_erro
             err, CW_E_SERVICE, "versions %u to %u of the protocol, expected one of %d to %d (this is %s)",
             h->version_min, h->version_max, CW_PROTOCOL_MIN, CW_PROTOCOL_MAX, "cachew " CACHEW_VERSION);
     }
-    if (c->setup->token && !same_token(h->token, c->setup->token))
+    if (c->setup->token && !token_is_same(h->token, c->setup->token))
         return cw_error_value(
             err, CW_E_SERVICE, "token", "", "",
             h->token[0] ? "the token is not the one that is expected here"
@@ -143,7 +143,7 @@ static int check_hello(struct cw_conn *c, const Cachew__Hello *h, struct cw_erro
     return 0;
 }
 
-static int say_welcome(struct cw_conn *c, const Cachew__Envelope *m, struct cw_error *err)
+static int shake_send_welcome(struct cw_conn *c, const Cachew__Envelope *m, struct cw_error *err)
 {
     const Cachew__Hello *ours = c->setup->hello;
     char *both[64];
@@ -160,52 +160,51 @@ static int say_welcome(struct cw_conn *c, const Cachew__Envelope *m, struct cw_e
             both[w.n_capabilities++] = ours->capabilities[i];
     Cachew__Envelope e = {CW_MESSAGE(envelope), .re = m->id, .of_case = CACHEW__ENVELOPE__OF_WELCOME,
                           .welcome = &w};
-    return cw_conn_queue(c, &e, NULL, 0, NULL, NULL, NULL, 0, err);
+    return cw_conn_queue_message(c, &e, err);
 }
 
 /* The owner has a look at the peer. What it sends follows a Welcome, so that is queued before; nothing goes
  * until the owner has said yes. */
-static int ask_owner(struct cw_conn *c, const Cachew__Envelope *m, struct cw_error *err)
+static int shake_open(struct cw_conn *c, const Cachew__Envelope *m, struct cw_error *err)
 {
     uint64_t now = cw_loop_now_ms(c->loop);
     int r = 0;
     c->state = CONN_OPEN;
-    c->heard_ms = now;
+    c->at_ms.heard = now;
     c->packs = c->setup->pack && !c->local && cw_conn_has(c, CW_PACK_CAPABILITY);
-    c->opening = true;
+    c->owner = OWNER_OPENING;
     if (c->ops->open)
         r = c->ops->open(c->user, c, m, err);
-    c->opening = false;
+    c->owner = r < 0 ? OWNER_NONE : OWNER_OPEN;
     if (r < 0) {
         if (c->state == CONN_OPEN)
             c->state = CONN_SHAKING;
         cw_conn_out_clear(c);
         return r;
     }
-    c->opened = true;
     if (c->state == CONN_OPEN)
         cw_conn_call_at(c, now + c->setup->timeout_ms / 3);
     return 0;
 }
 
-static int shake_listening(struct cw_conn *c, const Cachew__Envelope *m, struct cw_error *err)
+static int shake_accepted(struct cw_conn *c, const Cachew__Envelope *m, struct cw_error *err)
 {
     if (m->of_case != CACHEW__ENVELOPE__OF_HELLO)
         return cw_error_set(err, CW_E_SERVICE, "the first message is of kind %d, expected Hello",
                             (int)m->of_case);
     c->hello_id = m->id;
-    if (c->plain)
+    if (c->tls_state == TLS_PLAIN)
         return cw_error_value(err, CW_E_SERVICE, "tls", "", "",
                               "TLS is expected here (--tls-ca FILE, tls_ca= in Python)");
-    int r = check_hello(c, m->hello, err);
+    int r = hello_check(c, m->hello, err);
     if (r < 0)
         return r;
-    c->common = common_capabilities(c->setup->hello, m->hello->capabilities, m->hello->n_capabilities);
-    r = say_welcome(c, m, err);
-    return r < 0 ? r : ask_owner(c, m, err);
+    c->common = hello_common_capabilities(c->setup->hello, m->hello->capabilities, m->hello->n_capabilities);
+    r = shake_send_welcome(c, m, err);
+    return r < 0 ? r : shake_open(c, m, err);
 }
 
-static int shake_connecting(struct cw_conn *c, const Cachew__Envelope *m, struct cw_error *err)
+static int shake_connected(struct cw_conn *c, const Cachew__Envelope *m, struct cw_error *err)
 {
     if (m->of_case == CACHEW__ENVELOPE__OF_FAILURE) {
         struct cw_error why = {0};
@@ -219,11 +218,12 @@ static int shake_connecting(struct cw_conn *c, const Cachew__Envelope *m, struct
     if (m->welcome->version < CW_PROTOCOL_MIN || m->welcome->version > CW_PROTOCOL_MAX)
         return cw_error_set(err, CW_E_SERVICE, "version %u of the protocol, expected one of %d to %d",
                             m->welcome->version, CW_PROTOCOL_MIN, CW_PROTOCOL_MAX);
-    c->common = common_capabilities(c->setup->hello, m->welcome->capabilities, m->welcome->n_capabilities);
-    return ask_owner(c, m, err);
+    c->common = hello_common_capabilities(c->setup->hello, m->welcome->capabilities,
+                                          m->welcome->n_capabilities);
+    return shake_open(c, m, err);
 }
 
 int cw_conn_shake(struct cw_conn *c, const Cachew__Envelope *m, struct cw_error *err)
 {
-    return c->accepted ? shake_listening(c, m, err) : shake_connecting(c, m, err);
+    return c->accepted ? shake_accepted(c, m, err) : shake_connected(c, m, err);
 }

@@ -56,20 +56,20 @@ struct guest {
     uint64_t since_ns;
 };
 
-static void forget(struct guest *g)
+static void guest_forget(struct guest *g)
 {
     if (cw_link_in(&g->link)) /* else it was sent off */
         g->http->n_guests--;
     cw_link_out(&g->link);
 }
 
-static void on_connection(void *arg, struct MHD_Connection *c, void **guest,
-                          enum MHD_ConnectionNotificationCode what)
+static void guest_on_connection(void *arg, struct MHD_Connection *c, void **guest,
+                                enum MHD_ConnectionNotificationCode what)
 {
     struct cw_http *h = arg;
     if (what == MHD_CONNECTION_NOTIFY_CLOSED) {
         if (*guest)
-            forget(*guest);
+            guest_forget(*guest);
         free(*guest);
         return;
     }
@@ -89,7 +89,7 @@ static void on_connection(void *arg, struct MHD_Connection *c, void **guest,
  * due; 0: nobody is there. The end of the socket is an event for libmicrohttpd, which runs then, and closes
  * it.
  */
-static uint64_t send_off(struct cw_http *h)
+static uint64_t http_end_guests(struct cw_http *h)
 {
     uint64_t now = cw_now_ns();
     while (!cw_list_empty(&h->guests)) {
@@ -98,26 +98,26 @@ static uint64_t send_off(struct cw_http *h)
         if (age < most)
             return most - age;
         (void)shutdown(g->fd, SHUT_RDWR);
-        forget(g);
+        guest_forget(g);
     }
     return 0;
 }
 
 /* ---- running ---- */
 
-static unsigned n_connections(struct cw_http *h)
+static unsigned http_connections(struct cw_http *h)
 {
     return MHD_get_daemon_info(h->daemon, MHD_DAEMON_INFO_CURRENT_CONNECTIONS)->num_connections;
 }
 
-static void run(struct cw_http *h)
+static void http_run(struct cw_http *h)
 {
     MHD_UNSIGNED_LONG_LONG ms;
-    unsigned n = n_connections(h);
+    unsigned n = http_connections(h);
     MHD_run(h->daemon);
-    uint64_t due_ns = send_off(h);
+    uint64_t due_ns = http_end_guests(h);
     /* With all places taken it listens no more, and begins again only in the run after one became free. */
-    if (n_connections(h) < n || (MHD_get_timeout(h->daemon, &ms) == MHD_YES && ms == 0))
+    if (http_connections(h) < n || (MHD_get_timeout(h->daemon, &ms) == MHD_YES && ms == 0))
         cw_timer_start(h->timer, 0, 0);
     else if (due_ns)
         cw_timer_start(h->timer, due_ns, 0);
@@ -125,14 +125,14 @@ static void run(struct cw_http *h)
         cw_timer_stop(h->timer);
 }
 
-static void on_event(void *arg, int events CW_UNUSED)
+static void http_on_event(void *arg, int events CW_UNUSED)
 {
-    run(arg);
+    http_run(arg);
 }
 
-static void on_timer(void *arg)
+static void http_on_timer(void *arg)
 {
-    run(arg);
+    http_run(arg);
 }
 
 /* ---- answering ---- */
@@ -144,7 +144,7 @@ struct request {
 
 /* libmicrohttpd takes percent signs and the query apart; this sees them before. What it returns is *request
  * of the rest. */
-static void *keep_query(void *arg CW_UNUSED, const char *uri, struct MHD_Connection *c CW_UNUSED)
+static void *request_keep_query(void *arg CW_UNUSED, const char *uri, struct MHD_Connection *c CW_UNUSED)
 {
     size_t path = strcspn(uri, "?");
     const char *query = uri[path] ? uri + path + 1 : "", *zero = strstr(uri, "%00");
@@ -156,8 +156,8 @@ static void *keep_query(void *arg CW_UNUSED, const char *uri, struct MHD_Connect
     return r;
 }
 
-static void forget_query(void *arg CW_UNUSED, struct MHD_Connection *c CW_UNUSED, void **request,
-                         enum MHD_RequestTerminationCode how CW_UNUSED)
+static void request_forget(void *arg CW_UNUSED, struct MHD_Connection *c CW_UNUSED, void **request,
+                           enum MHD_RequestTerminationCode how CW_UNUSED)
 {
     free(*request);
     *request = NULL;
@@ -173,7 +173,7 @@ static const char *const headers[][2] = {
     {"Referrer-Policy", "no-referrer"},
 };
 
-static enum MHD_Result send_reply(struct MHD_Connection *c, struct cw_http_reply *reply)
+static enum MHD_Result reply_send(struct MHD_Connection *c, struct cw_http_reply *reply)
 {
     if (reply->body.failed) { /* half an answer is none */
         cw_text_deinit(&reply->body);
@@ -194,22 +194,22 @@ static enum MHD_Result send_reply(struct MHD_Connection *c, struct cw_http_reply
     return result;
 }
 
-static bool is_number(const char *host)
+static bool host_is_number(const char *host)
 {
     struct in6_addr a;
     return inet_pton(AF_INET, host, &a) == 1 || inet_pton(AF_INET6, host, &a) == 1;
 }
 
-static bool is_local_name(const char *host)
+static bool host_is_local_name(const char *host)
 {
     return strcasecmp(host, "localhost") == 0;
 }
 
 /* Whether it means this machine, for itself. */
-static bool is_loopback(const char *host)
+static bool host_is_loopback(const char *host)
 {
-    return is_local_name(host) || strcmp(host, "::1") == 0 ||
-           (strncmp(host, "127.", 4) == 0 && is_number(host));
+    return host_is_local_name(host) || strcmp(host, "::1") == 0 ||
+           (strncmp(host, "127.", 4) == 0 && host_is_number(host));
 }
 
 /*
@@ -217,7 +217,7 @@ static bool is_loopback(const char *host)
  * browser that shows them, but it stands in Host still. A number can't be made to mean anything else, so that
  * those of tunnels do.
  */
-static bool may_ask(const struct cw_http *h, const char *host)
+static bool host_is_allowed(const struct cw_http *h, const char *host)
 {
     struct cw_address given;
     struct cw_error err = {0};
@@ -230,12 +230,12 @@ static bool may_ask(const struct cw_http *h, const char *host)
     const char *port = host[size - 1] == ']' ? NULL : strrchr(host, ':');
     snprintf(with_port, sizeof(with_port), "%s%s", host, port ? "" : ":80");
     return cw_address_parse(with_port, &given, &err) == 0 && !given.local &&
-           (is_local_name(given.host) || is_number(given.host));
+           (host_is_local_name(given.host) || host_is_number(given.host));
 }
 
-static enum MHD_Result answer(void *arg, struct MHD_Connection *c, const char *path, const char *method,
-                              const char *version CW_UNUSED, const char *data CW_UNUSED, size_t *data_size,
-                              void **request)
+static enum MHD_Result http_answer(void *arg, struct MHD_Connection *c, const char *path, const char *method,
+                                   const char *version CW_UNUSED, const char *data CW_UNUSED,
+                                   size_t *data_size, void **request)
 {
     struct cw_http *h = arg;
     struct cw_http_reply reply = {.status = MHD_HTTP_OK, .type = "text/plain; charset=utf-8"};
@@ -248,7 +248,7 @@ static enum MHD_Result answer(void *arg, struct MHD_Connection *c, const char *p
     } else if (r->cut) {
         reply.status = MHD_HTTP_BAD_REQUEST;
         cw_text_add(&reply.body, "the path has %%00, which no name has\n");
-    } else if (!may_ask(h, MHD_lookup_connection_value(c, MHD_HEADER_KIND, MHD_HTTP_HEADER_HOST))) {
+    } else if (!host_is_allowed(h, MHD_lookup_connection_value(c, MHD_HEADER_KIND, MHD_HTTP_HEADER_HOST))) {
         reply.status = MHD_HTTP_FORBIDDEN;
         cw_text_add(&reply.body,
                     "this is for its own machine alone: expected localhost, or an address, as the host\n");
@@ -258,18 +258,19 @@ static enum MHD_Result answer(void *arg, struct MHD_Connection *c, const char *p
         reply.status = MHD_HTTP_METHOD_NOT_ALLOWED;
         cw_text_add(&reply.body, "GET or HEAD is expected\n");
     }
-    return send_reply(c, &reply);
+    return reply_send(c, &reply);
 }
 
 /* ---- beginning and end ---- */
 
-static int start(struct cw_http *h, struct cw_loop *l, int fd, struct cw_error *err)
+static int http_start(struct cw_http *h, struct cw_loop *l, int fd, struct cw_error *err)
 {
-    h->daemon = MHD_start_daemon(
-        MHD_USE_EPOLL, 0, NULL, NULL, answer, h, MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT,
-        (unsigned)PLACES, MHD_OPTION_CONNECTION_MEMORY_LIMIT, REQUEST_BYTES, MHD_OPTION_STRICT_FOR_CLIENT, 1,
-        MHD_OPTION_URI_LOG_CALLBACK, keep_query, NULL, MHD_OPTION_NOTIFY_CONNECTION, on_connection, h,
-        MHD_OPTION_NOTIFY_COMPLETED, forget_query, NULL, MHD_OPTION_END);
+    h->daemon = MHD_start_daemon(MHD_USE_EPOLL, 0, NULL, NULL, http_answer, h, MHD_OPTION_LISTEN_SOCKET, fd,
+                                 MHD_OPTION_CONNECTION_LIMIT, (unsigned)PLACES,
+                                 MHD_OPTION_CONNECTION_MEMORY_LIMIT, REQUEST_BYTES,
+                                 MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_URI_LOG_CALLBACK,
+                                 request_keep_query, NULL, MHD_OPTION_NOTIFY_CONNECTION, guest_on_connection,
+                                 h, MHD_OPTION_NOTIFY_COMPLETED, request_forget, NULL, MHD_OPTION_END);
     if (!h->daemon) {
         close(fd);
         return cw_error_set(err, CW_E_IO, "no HTTP server at %s", h->address);
@@ -277,9 +278,9 @@ static int start(struct cw_http *h, struct cw_loop *l, int fd, struct cw_error *
     const union MHD_DaemonInfo *info = MHD_get_daemon_info(h->daemon, MHD_DAEMON_INFO_EPOLL_FD);
     if (!info)
         return cw_error_set(err, CW_E_IO, "no HTTP server at %s: libmicrohttpd has no epoll", h->address);
-    int r = cw_timer_new(l, on_timer, h, &h->timer, err);
+    int r = cw_timer_new(l, http_on_timer, h, &h->timer, err);
     if (r >= 0)
-        r = cw_watch_new(l, info->epoll_fd, on_event, h, &h->watch, err);
+        r = cw_watch_new(l, info->epoll_fd, http_on_event, h, &h->watch, err);
     if (r >= 0)
         cw_watch_set(h->watch, 1);
     return r;
@@ -304,16 +305,15 @@ int cw_http_new(struct cw_loop *l, const char *address, cw_http_handler handler,
         close(fd);
         return cw_error_nomem(err, sizeof(*h), "an HTTP server");
     }
-    *h = (struct cw_http){.handler = handler, .user = user, .loopback = is_loopback(a.host)};
+    *h = (struct cw_http){.handler = handler, .user = user, .loopback = host_is_loopback(a.host)};
     cw_list_init(&h->guests);
     cw_address_print(a.host, port, h->address, sizeof(h->address));
-    r = start(h, l, fd, err);
-    if (r < 0) {
+    r = http_start(h, l, fd, err);
+    if (r < 0)
         cw_http_free(h);
-        return r;
-    }
-    *ret = h;
-    return 0;
+    else
+        *ret = h;
+    return r;
 }
 
 const char *cw_http_address(const struct cw_http *h)

@@ -1,6 +1,4 @@
 /* Which machine this is, as far as memory can be shared on it. */
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -8,24 +6,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/machine.h"
 #include "net/conn.h"
-
-static bool boot_id(char ret[37])
-{
-    int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd < 0 ? -1 : read(fd, ret, 36);
-    if (fd >= 0)
-        close(fd);
-    ret[36] = '\0';
-    return n == 36;
-}
 
 void cw_host_identity(char ret[80])
 {
-    char boot[37];
+    char boot[64];
     struct stat st;
-    if (boot_id(boot) && stat("/proc/self/ns/net", &st) == 0) {
-        snprintf(ret, 80, "%s-%" PRIu64, boot, (uint64_t)st.st_ino);
+    if (cw_read_line("/proc/sys/kernel/random/boot_id", boot, sizeof(boot)) == 0 && strlen(boot) >= 36 &&
+        stat("/proc/self/ns/net", &st) == 0) {
+        snprintf(ret, 80, "%.36s-%" PRIu64, boot, (uint64_t)st.st_ino);
         return;
     }
     /* Without /proc nobody is known to be here: an identity that nobody else has, and this process only once.

@@ -1,6 +1,6 @@
 /*
- * How large what a peer says may be, and how much may wait to be sent to it, by who is connected to whom.
- * docs/protocol.md, "Limits", has the same as a table, which tools/make_limits.py makes from this file.
+ * Limits on the messages and payloads of a peer, and on the bytes queued for it, for each kind of connection.
+ * tools/make_limits.py makes the table in docs/protocol.md, "Limits", from this file.
  */
 #pragma once
 

@@ -41,27 +41,27 @@ void cw_listener_forget(struct cw_conn *c)
     l->n_waiting--;
 }
 
-static void remember(struct cw_listener *l, struct cw_conn *c)
+static void listener_remember(struct cw_listener *l, struct cw_conn *c)
 {
     c->listener = l;
     cw_list_add(&l->waiting, &c->waiting);
     l->n_waiting++;
 }
 
-static void on_pause_over(void *arg)
+static void listener_on_pause_over(void *arg)
 {
     struct cw_listener *l = arg;
     cw_watch_set(l->watch, 1);
 }
 
-static void pause_accepting(struct cw_listener *l)
+static void listener_pause(struct cw_listener *l)
 {
     cw_watch_set(l->watch, 0);
     cw_timer_start(l->pause, PAUSE_NS, 0);
 }
 
 /* Whether there is a place for one more. */
-static bool make_room(struct cw_listener *l)
+static bool listener_make_room(struct cw_listener *l)
 {
     struct cw_error err = {0};
     struct rlimit limit;
@@ -71,7 +71,7 @@ static bool make_room(struct cw_listener *l)
     if (!full && l->n_waiting < CW_MIN(quarter, (rlim_t)MAX_WAITING))
         return true;
     struct cw_conn *c = CW_CONTAINER(l->waiting.next, struct cw_conn, waiting);
-    if (cw_list_empty(&l->waiting) || cw_loop_now_ms(l->loop) - c->since_ms < MIN_WAITED_MS)
+    if (cw_list_empty(&l->waiting) || cw_loop_now_ms(l->loop) - c->at_ms.since < MIN_WAITED_MS)
         return false;
     cw_error_set(&err, CW_E_SERVICE, "%u connections have asked for nothing: the oldest makes room",
                  l->n_waiting);
@@ -80,8 +80,8 @@ static bool make_room(struct cw_listener *l)
     return true;
 }
 
-static void name_peer(struct cw_conn *c, const struct cw_listener *l, int fd,
-                      const struct sockaddr_storage *peer, socklen_t size)
+static void listener_name_peer(struct cw_conn *c, const struct cw_listener *l, int fd,
+                               const struct sockaddr_storage *peer, socklen_t size)
 {
     struct ucred who;
     socklen_t who_size = sizeof(who);
@@ -93,8 +93,8 @@ static void name_peer(struct cw_conn *c, const struct cw_listener *l, int fd,
         snprintf(c->peer, sizeof(c->peer), "%s", l->address);
 }
 
-static int admit(struct cw_listener *l, int fd, const struct sockaddr_storage *peer, socklen_t size,
-                 struct cw_error *err)
+static int listener_admit(struct cw_listener *l, int fd, const struct sockaddr_storage *peer, socklen_t size,
+                          struct cw_error *err)
 {
     struct cw_conn *c = NULL;
     int r = cw_conn_new(l->loop, l->setup, l->ops, l->user, &c, err);
@@ -104,36 +104,36 @@ static int admit(struct cw_listener *l, int fd, const struct sockaddr_storage *p
     }
     c->accepted = true;
     c->local = l->at.local;
-    name_peer(c, l, fd, peer, size);
+    listener_name_peer(c, l, fd, peer, size);
     r = cw_conn_establish(c, fd, err);
     if (r < 0) {
         cw_conn_drop(c);
         return r;
     }
-    remember(l, c);
+    listener_remember(l, c);
     return 0;
 }
 
-static void on_connection(void *arg, int events CW_UNUSED)
+static void listener_on_connection(void *arg, int events CW_UNUSED)
 {
     struct cw_listener *l = arg;
     for (int i = 0; i < ACCEPT_TURN; i++) {
         struct sockaddr_storage peer;
         struct cw_error err = {0};
         socklen_t size;
-        int fd = make_room(l) ? cw_socket_accept(l->fd, &peer, &size) : -EMFILE;
+        int fd = listener_make_room(l) ? cw_socket_accept(l->fd, &peer, &size) : -EMFILE;
         if (fd == -EAGAIN || fd == -EWOULDBLOCK)
             return;
         if (fd < 0) { /* no descriptors, no memory: it would be readable all the time */
-            pause_accepting(l);
+            listener_pause(l);
             return;
         }
-        if (admit(l, fd, &peer, size, &err) < 0 && l->ops->refused)
+        if (listener_admit(l, fd, &peer, size, &err) < 0 && l->ops->refused)
             l->ops->refused(l->user, l->address, &err);
     }
 }
 
-static int listen_on(struct cw_listener *l, struct cw_error *err)
+static int listener_listen(struct cw_listener *l, struct cw_error *err)
 {
     unsigned port = 0;
     int r = cw_socket_listen(&l->at, &l->fd, &port, err);
@@ -143,9 +143,9 @@ static int listen_on(struct cw_listener *l, struct cw_error *err)
         snprintf(l->address, sizeof(l->address), "unix:%s", l->at.path);
     else
         cw_address_print(l->at.host, port, l->address, sizeof(l->address));
-    r = cw_timer_new(l->loop, on_pause_over, l, &l->pause, err);
+    r = cw_timer_new(l->loop, listener_on_pause_over, l, &l->pause, err);
     if (r >= 0)
-        r = cw_watch_new(l->loop, l->fd, on_connection, l, &l->watch, err);
+        r = cw_watch_new(l->loop, l->fd, listener_on_connection, l, &l->watch, err);
     if (r >= 0)
         cw_watch_set(l->watch, 1);
     return r;
@@ -163,13 +163,12 @@ int cw_listener_new(struct cw_loop *loop, const char *address, const struct cw_c
     if (r >= 0)
         r = cw_conn_setup_new(o, false, &l->setup, err);
     if (r >= 0)
-        r = listen_on(l, err);
-    if (r < 0) {
+        r = listener_listen(l, err);
+    if (r < 0)
         cw_listener_free(l);
-        return r;
-    }
-    *ret = l;
-    return 0;
+    else
+        *ret = l;
+    return r;
 }
 
 const char *cw_listener_address(const struct cw_listener *l)
@@ -187,7 +186,7 @@ struct cw_listener *cw_listener_free(struct cw_listener *l)
     while (!cw_list_empty(&l->waiting)) {
         struct cw_conn *c = CW_CONTAINER(l->waiting.next, struct cw_conn, waiting);
         cw_listener_forget(c);
-        if (c->opened)
+        if (c->owner == OWNER_OPEN)
             continue;
         cw_conn_set_user(c, &nobody, NULL);
         cw_conn_die(c, NULL);

@@ -42,7 +42,7 @@ void cw_loop_defer(struct cw_loop *l, struct cw_defer *d)
 }
 
 /* What was deferred until now; not what that defers again, lest nothing is received meanwhile. */
-static void run_deferred(struct cw_loop *l)
+static void loop_run_deferred(struct cw_loop *l)
 {
     struct cw_defer *last = CW_UNLIKELY(!l->deferred) ? NULL
                                                       : (struct cw_defer *)((char *)l->deferred_end -
@@ -58,24 +58,23 @@ static void run_deferred(struct cw_loop *l)
     }
 }
 
-static void on_idle(uv_idle_t *h)
+static void loop_on_idle(uv_idle_t *h)
 {
-    (void)h;
 }
 
-static void on_prepare(uv_prepare_t *h)
+static void loop_on_prepare(uv_prepare_t *h)
 {
     struct cw_loop *l = h->data;
-    run_deferred(l);
+    loop_run_deferred(l);
     if (l->deferred)
-        uv_idle_start(&l->idle, on_idle);
+        uv_idle_start(&l->idle, loop_on_idle);
     else
         uv_idle_stop(&l->idle);
 }
 
 /* ---- posts ---- */
 
-static void run_posts(struct cw_loop *l)
+static void loop_run_posts(struct cw_loop *l)
 {
     CW_WITH (&l->mutex) {
         l->running = l->posts;
@@ -92,10 +91,10 @@ static void run_posts(struct cw_loop *l)
     }
 }
 
-static void on_wake(uv_async_t *h)
+static void loop_on_wake(uv_async_t *h)
 {
     struct cw_loop *l = h->data;
-    run_posts(l);
+    loop_run_posts(l);
     if (atomic_load(&l->stop))
         uv_stop(&l->uv);
 }
@@ -113,7 +112,7 @@ void cw_loop_post(struct cw_loop *l, struct cw_post *post)
     uv_async_send(&l->wake);
 }
 
-static void unlink_post(struct cw_post **at, const struct cw_post *post)
+static void post_unlink(struct cw_post **at, const struct cw_post *post)
 {
     while (*at && *at != post)
         at = &(*at)->next;
@@ -124,8 +123,8 @@ static void unlink_post(struct cw_post **at, const struct cw_post *post)
 void cw_loop_unpost(struct cw_loop *l, struct cw_post *post)
 {
     CW_GUARD(&l->mutex);
-    unlink_post(&l->running, post);
-    unlink_post(&l->posts, post);
+    post_unlink(&l->running, post);
+    post_unlink(&l->posts, post);
     for (l->posts_end = &l->posts; *l->posts_end;)
         l->posts_end = &(*l->posts_end)->next;
 }
@@ -158,9 +157,9 @@ int cw_loop_new(struct cw_loop **ret, struct cw_error *err)
     uv_prepare_init(&l->uv, &l->prepare);
     uv_idle_init(&l->uv, &l->idle);
     l->prepare.data = l->idle.data = l->wake.data = l;
-    uv_prepare_start(&l->prepare, on_prepare);
+    uv_prepare_start(&l->prepare, loop_on_prepare);
     uv_unref((uv_handle_t *)&l->prepare); /* it does not keep the loop alive */
-    r = uv_async_init(&l->uv, &l->wake, on_wake);
+    r = uv_async_init(&l->uv, &l->wake, loop_on_wake);
     if (r < 0) {
         l->wake.data = NULL;
         cw_loop_free(l);
@@ -175,11 +174,11 @@ void cw_loop_run(struct cw_loop *l)
     do
         uv_run(&l->uv, UV_RUN_DEFAULT);
     while (!atomic_load(&l->stop));
-    run_deferred(l);
+    loop_run_deferred(l);
     atomic_store(&l->stop, false);
 }
 
-static void close_handle(void *handle)
+static void handle_close(void *handle)
 {
     if (!uv_is_closing(handle))
         uv_close(handle, NULL);
@@ -191,20 +190,20 @@ struct cw_loop *cw_loop_free(struct cw_loop *l)
         return NULL;
     if (l->has_signals)
         for (int i = 0; i < 2; i++)
-            close_handle(&l->signals[i]);
+            handle_close(&l->signals[i]);
     if (l->wake.data)
         uv_unref((uv_handle_t *)&l->wake);
     for (bool more = true; more;) { /* what is closing, and what its end brings about */
         uv_run(&l->uv, UV_RUN_DEFAULT);
-        run_deferred(l);
-        run_posts(l);
+        loop_run_deferred(l);
+        loop_run_posts(l);
         CW_WITH (&l->mutex)
             more = l->posts || l->deferred || uv_loop_alive(&l->uv);
     }
     if (l->wake.data)
-        close_handle(&l->wake);
-    close_handle(&l->prepare);
-    close_handle(&l->idle);
+        handle_close(&l->wake);
+    handle_close(&l->prepare);
+    handle_close(&l->idle);
     uv_run(&l->uv, UV_RUN_DEFAULT);
     uv_loop_close(&l->uv);
     pthread_mutex_destroy(&l->mutex);
@@ -230,7 +229,7 @@ uint64_t cw_loop_now_ms(struct cw_loop *l)
 
 /* ---- signals ---- */
 
-static void on_signal(uv_signal_t *h, int signal)
+static void loop_on_signal(uv_signal_t *h, int signal)
 {
     struct cw_loop *l = h->data;
     l->on_signal(l->signal_arg, signal);
@@ -249,7 +248,7 @@ int cw_loop_signals(struct cw_loop *l, void (*fn)(void *arg, int signal), void *
     }
     l->has_signals = true;
     for (int i = 0; i < 2; i++) {
-        int r = uv_signal_start(&l->signals[i], on_signal, caught[i]);
+        int r = uv_signal_start(&l->signals[i], loop_on_signal, caught[i]);
         if (r < 0)
             return cw_error_set(err, CW_E_IO, "signals can't be caught: %s", uv_strerror(r));
         uv_unref((uv_handle_t *)&l->signals[i]);

@@ -1,6 +1,6 @@
 /*
- * The event loop of one thread, and what other threads may ask of it. Everything in net/ happens on the
- * thread that runs the loop, but for cw_loop_post and cw_loop_stop.
+ * The event loop of one thread. All of net/ is called on the thread that runs the loop, except cw_loop_post
+ * and cw_loop_stop, which any thread may call.
  */
 #pragma once
 #include <stdint.h>
@@ -11,16 +11,15 @@ struct cw_loop;
 struct cw_timer;
 
 int cw_loop_new(struct cw_loop **ret, struct cw_error *err) _must_check_;
-/* Everything that was made on it must be freed or closed before; what is closing is waited for. */
+/* Waits for everything that is closing. All that was made on the loop must be freed or closed before. */
 struct cw_loop *cw_loop_free(struct cw_loop *l);
 /* Runs until cw_loop_stop. */
 void cw_loop_run(struct cw_loop *l);
-/* From any thread: cw_loop_run returns soon. */
+/* Makes cw_loop_run return soon. Any thread. */
 void cw_loop_stop(struct cw_loop *l);
 
-/* From any thread: calls fn(arg) on the loop's thread soon, in the order of posting. Never fails for want of
- * memory once `post` was prepared: the caller provides it, and may use it again once fn was called. Posting
- * it again before that does nothing. */
+/* A call of fn(arg) on the loop's thread, in the order of posting. The caller owns it, so posting needs no
+ * memory. It may be posted again once fn was called; before that, posting does nothing. Any thread. */
 struct cw_post {
     struct cw_post *next;
     void (*fn)(void *arg);
@@ -29,16 +28,16 @@ struct cw_post {
 };
 
 void cw_loop_post(struct cw_loop *l, struct cw_post *post);
-/* On the loop's thread, before `post` is freed, when nobody posts it any more: fn is not called. While fn
- * runs it may have been posted again. */
+/* Takes a post back before it is freed: fn is not called any more. Loop thread, when no thread posts it any
+ * more. While fn runs it may have been posted again. */
 void cw_loop_unpost(struct cw_loop *l, struct cw_post *post);
-/* fn(arg) after first_ns, then every repeat_ns (0: once). */
+/* A timer that calls fn(arg) after first_ns, then every repeat_ns (0: once). */
 int cw_timer_new(struct cw_loop *l, void (*fn)(void *arg), void *arg, struct cw_timer **ret,
                  struct cw_error *err) _must_check_;
 void cw_timer_start(struct cw_timer *t, uint64_t first_ns, uint64_t repeat_ns);
 void cw_timer_stop(struct cw_timer *t);
 struct cw_timer *cw_timer_free(struct cw_timer *t);
-/* SIGINT and SIGTERM, caught while the loop lives: fn(arg, signal). */
+/* Calls fn(arg, signal) for SIGINT and SIGTERM while the loop lives. */
 int cw_loop_signals(struct cw_loop *l, void (*fn)(void *arg, int signal), void *arg,
                     struct cw_error *err) _must_check_;
 /* Calls fn(arg, events) when fd is readable (1) or writable (2), level-triggered; for libraries with

@@ -4,7 +4,7 @@
 
 #include "net/loop_impl.h"
 
-static void free_closed(uv_handle_t *h)
+static void handle_on_closed(uv_handle_t *h)
 {
     free(h->data);
 }
@@ -17,7 +17,7 @@ struct cw_timer {
     void *arg;
 };
 
-static void on_timer(uv_timer_t *h)
+static void timer_on_due(uv_timer_t *h)
 {
     struct cw_timer *t = h->data;
     t->fn(t->arg);
@@ -38,7 +38,7 @@ int cw_timer_new(struct cw_loop *l, void (*fn)(void *arg), void *arg, struct cw_
 }
 
 /* libuv counts milliseconds: never too early. */
-static uint64_t to_ms(uint64_t ns)
+static uint64_t timer_ms(uint64_t ns)
 {
     return ns / 1000000 + (ns % 1000000 != 0);
 }
@@ -46,7 +46,7 @@ static uint64_t to_ms(uint64_t ns)
 void cw_timer_start(struct cw_timer *t, uint64_t first_ns, uint64_t repeat_ns)
 {
     uv_update_time(t->uv.loop); /* the callback may have run for long */
-    uv_timer_start(&t->uv, on_timer, to_ms(first_ns), to_ms(repeat_ns));
+    uv_timer_start(&t->uv, timer_on_due, timer_ms(first_ns), timer_ms(repeat_ns));
 }
 
 void cw_timer_stop(struct cw_timer *t)
@@ -57,7 +57,7 @@ void cw_timer_stop(struct cw_timer *t)
 struct cw_timer *cw_timer_free(struct cw_timer *t)
 {
     if (t)
-        uv_close((uv_handle_t *)&t->uv, free_closed);
+        uv_close((uv_handle_t *)&t->uv, handle_on_closed);
     return NULL;
 }
 
@@ -70,7 +70,7 @@ struct cw_watch {
     int events;
 };
 
-static void on_poll(uv_poll_t *h, int status, int events)
+static void watch_on_poll(uv_poll_t *h, int status, int events)
 {
     struct cw_watch *w = h->data;
     /* libuv gives up a descriptor that is in trouble: who watches it finds out what the trouble is by using
@@ -104,7 +104,7 @@ void cw_watch_set(struct cw_watch *w, int events)
         return;
     w->events = events;
     if (events)
-        uv_poll_start(&w->uv, (events & 1 ? UV_READABLE : 0) | (events & 2 ? UV_WRITABLE : 0), on_poll);
+        uv_poll_start(&w->uv, (events & 1 ? UV_READABLE : 0) | (events & 2 ? UV_WRITABLE : 0), watch_on_poll);
     else
         uv_poll_stop(&w->uv);
 }
@@ -112,6 +112,6 @@ void cw_watch_set(struct cw_watch *w, int events)
 struct cw_watch *cw_watch_free(struct cw_watch *w)
 {
     if (w)
-        uv_close((uv_handle_t *)&w->uv, free_closed);
+        uv_close((uv_handle_t *)&w->uv, handle_on_closed);
     return NULL;
 }

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static void add_escaped(struct cw_text *t, const char *text, bool quotes)
+static void metrics_add_escaped(struct cw_text *t, const char *text, bool quotes)
 {
     const bool utf8 = cw_text_utf8(text, strlen(text));
     for (; *text; text++)
@@ -27,11 +27,11 @@ void cw_metrics_family(struct cw_metrics *m, enum cw_metric type, const char *na
     snprintf(m->name, sizeof(m->name), "cachew_%s%s%s%s", name, unit ? "_" : "", unit ? unit : "",
              counter ? "_total" : "");
     cw_text_add(m->text, "# HELP %s ", m->name);
-    add_escaped(m->text, help, false);
+    metrics_add_escaped(m->text, help, false);
     cw_text_add(m->text, "\n# TYPE %s %s\n", m->name, counter ? "counter" : "gauge");
 }
 
-static void add_value(struct cw_text *t, double value)
+static void metrics_add_value(struct cw_text *t, double value)
 {
     if (isnan(value))
         cw_text_add(t, " NaN\n");
@@ -51,14 +51,14 @@ void cw_metrics_add(struct cw_metrics *m, double value, ...)
     va_start(ap, value);
     while ((label = va_arg(ap, const char *))) {
         cw_text_add(m->text, "%s%s=\"", separator, label);
-        add_escaped(m->text, va_arg(ap, const char *), true);
+        metrics_add_escaped(m->text, va_arg(ap, const char *), true);
         cw_text_add(m->text, "\"");
         separator = ",";
     }
     va_end(ap);
     if (*separator == ',')
         cw_text_add(m->text, "}");
-    add_value(m->text, value);
+    metrics_add_value(m->text, value);
 }
 
 void cw_metrics_list(struct cw_metrics *m, const struct cw_metric_row *rows)

@@ -1,3 +1,4 @@
+/* Blocks of zstd, made and read. */
 #include "net/pack.h"
 
 #include <endian.h>

@@ -1,4 +1,4 @@
-/* When compressing pays. */
+/* Deciding whether compressing payloads pays, by what the link lets through. */
 #include "net/pack.h"
 
 #include "base/crash.h"
@@ -13,18 +13,18 @@
 #define PATIENCE_MOST_NS UINT64_C(60000000000)
 #define LOOK_AGAIN_NS UINT64_C(10000000000) /* at the link's own speed: one window in so long */
 
-static double per_second(uint64_t bytes, uint64_t ns)
+static double window_rate(uint64_t bytes, uint64_t ns)
 {
     return ns ? (double)bytes * 1e9 / (double)ns : 0;
 }
 
-static void begin_window(struct cw_pack_policy *p)
+static void window_begin(struct cw_pack_policy *p)
 {
     p->busy_ns = p->blocked_ns = p->raw = 0;
 }
 
 /* packed: bytes of payloads a second that get through compressed, or would. */
-static void tell(struct cw_pack_policy *p, uint64_t now_ns, bool on, double packed, const char *why)
+static void policy_record(struct cw_pack_policy *p, uint64_t now_ns, bool on, double packed, const char *why)
 {
     p->told = (struct cw_tuned){
         .at_ns = now_ns,
@@ -36,7 +36,7 @@ static void tell(struct cw_pack_policy *p, uint64_t now_ns, bool on, double pack
     };
 }
 
-static void give_up(struct cw_pack_policy *p, uint64_t now_ns)
+static void policy_give_up(struct cw_pack_policy *p, uint64_t now_ns)
 {
     p->on = false;
     p->patience_ns = p->patience_ns ? CW_MIN(2 * p->patience_ns, PATIENCE_MOST_NS) : PATIENCE_FIRST_NS;
@@ -67,13 +67,13 @@ bool cw_pack_begin(struct cw_pack_policy *p, uint64_t now_ns)
         return !p->on;
     if (p->raw < WINDOW_BYTES || p->busy_ns < WINDOW_NS)
         return false;
-    double rate = per_second(p->raw, p->busy_ns);
+    double rate = window_rate(p->raw, p->busy_ns);
     bool bottleneck = (double)p->blocked_ns > BOTTLENECK * (double)p->busy_ns;
-    begin_window(p);
+    window_begin(p);
     if (p->on) {
         if (rate < WORTH * p->plain) {
-            tell(p, now_ns, false, rate, "compressed payloads get through no sooner");
-            give_up(p, now_ns);
+            policy_record(p, now_ns, false, rate, "compressed payloads get through no sooner");
+            policy_give_up(p, now_ns);
         } else if (now_ns >= p->look_again_ns) {
             p->on = false; /* for a window */
         } else {
@@ -96,14 +96,14 @@ void cw_pack_sampled(struct cw_pack_policy *p, uint64_t now_ns, size_t raw, size
            sending = (double)packed / (double)raw * 1e9 / p->plain, now = 1e9 / p->plain;
     double packed_ns = CW_MAX(compressing, sending);
     if (packed_ns * WORTH > now) {
-        tell(p, now_ns, false, 1e9 / packed_ns,
-             "the link is the bottleneck, but a sample would get through no sooner compressed");
-        give_up(p, now_ns);
+        policy_record(p, now_ns, false, 1e9 / packed_ns,
+                      "the link is the bottleneck, but a sample would get through no sooner compressed");
+        policy_give_up(p, now_ns);
         return;
     }
     p->on = true;
     if (!(p->told.chosen > 0)) /* else it was off for a window */
-        tell(p, now_ns, true, 1e9 / packed_ns,
-             "the link is the bottleneck, and payloads get through sooner compressed");
+        policy_record(p, now_ns, true, 1e9 / packed_ns,
+                      "the link is the bottleneck, and payloads get through sooner compressed");
     p->look_again_ns = now_ns + LOOK_AGAIN_NS;
 }

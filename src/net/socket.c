@@ -17,7 +17,7 @@
  * once after a restart. */
 #define BACKLOG 4096
 
-static int fail(int fd)
+static int socket_fail(int fd)
 {
     int r = -errno;
     close(fd);
@@ -38,7 +38,7 @@ int cw_socket_connect(const struct sockaddr *a, socklen_t size)
         return -errno;
     cw_socket_no_delay(fd);
     if (connect(fd, a, size) < 0 && errno != EINPROGRESS)
-        return fail(fd);
+        return socket_fail(fd);
     return fd;
 }
 
@@ -89,7 +89,7 @@ int cw_socket_peer_process(int fd)
 /* ---- listening ---- */
 
 /* A file that an earlier process left: nobody answers there. */
-static bool is_stale(const struct sockaddr_un *a)
+static bool socket_is_stale(const struct sockaddr_un *a)
 {
     struct stat st;
     if (lstat(a->sun_path, &st) < 0 || !S_ISSOCK(st.st_mode))
@@ -101,7 +101,7 @@ static bool is_stale(const struct sockaddr_un *a)
     return stale;
 }
 
-static int listen_path(const struct cw_address *a, int *ret_fd, struct cw_error *err)
+static int socket_listen_path(const struct cw_address *a, int *ret_fd, struct cw_error *err)
 {
     struct sockaddr_un name;
     socklen_t size = cw_socket_path(a->path, &name);
@@ -110,22 +110,19 @@ static int listen_path(const struct cw_address *a, int *ret_fd, struct cw_error 
         return cw_error_errno(err, CW_E_IO, errno, "no socket");
     (void)fchmod(fd, 0600); /* before bind: the file is never open to others */
     int r = bind(fd, (struct sockaddr *)&name, size);
-    if (r < 0 && errno == EADDRINUSE && is_stale(&name)) {
+    if (r < 0 && errno == EADDRINUSE && socket_is_stale(&name)) {
         unlink(name.sun_path);
         r = bind(fd, (struct sockaddr *)&name, size);
     }
     if (r < 0 || listen(fd, BACKLOG) < 0) {
-        int errnum = errno;
-        close(fd);
-        cw_error_errno(err, CW_E_IO, errnum, "can't listen at unix:%s", a->path);
-        cw_error_file(err, a->path);
-        return CW_E_IO;
+        r = socket_fail(fd);
+        return cw_error_at_file(err, CW_E_IO, a->path, -r, "can't listen at unix:%s", a->path);
     }
     *ret_fd = fd;
     return 0;
 }
 
-static int listen_tcp(const struct addrinfo *a)
+static int socket_listen_tcp(const struct addrinfo *a)
 {
     const int on = 1;
     int fd = socket(a->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
@@ -134,11 +131,11 @@ static int listen_tcp(const struct addrinfo *a)
     /* a restart takes its port again at once */
     (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
     if (bind(fd, a->ai_addr, a->ai_addrlen) < 0 || listen(fd, BACKLOG) < 0)
-        return fail(fd);
+        return socket_fail(fd);
     return fd;
 }
 
-static unsigned port_of(int fd)
+static unsigned socket_port(int fd)
 {
     struct sockaddr_storage name = {0};
     socklen_t size = sizeof(name);
@@ -154,17 +151,17 @@ int cw_socket_listen(const struct cw_address *a, int *ret_fd, unsigned *port, st
     int fd = -EADDRNOTAVAIL, r;
     *port = 0;
     if (a->local)
-        return listen_path(a, ret_fd, err);
+        return socket_listen_path(a, ret_fd, err);
     r = cw_address_resolve(a, true, &list, err);
     if (r < 0)
         return r;
     for (struct addrinfo *i = list; i && fd < 0; i = i->ai_next)
-        fd = listen_tcp(i);
+        fd = socket_listen_tcp(i);
     freeaddrinfo(list);
     cw_address_print(a->host, (unsigned)strtoul(a->port, NULL, 10), text, sizeof(text));
     if (fd < 0)
         return cw_error_errno(err, CW_E_IO, -fd, "can't listen at %s", text);
-    *port = port_of(fd);
+    *port = socket_port(fd);
     *ret_fd = fd;
     return 0;
 }
@@ -197,7 +194,7 @@ ssize_t cw_socket_send(int fd, struct iovec *pieces, size_t n, const int *fds, s
     return r < 0 ? -errno : r;
 }
 
-static size_t take_fds(struct msghdr *m, int *fds)
+static size_t socket_take_fds(struct msghdr *m, int *fds)
 {
     size_t n = 0;
     for (struct cmsghdr *c = CMSG_FIRSTHDR(m); c; c = CMSG_NXTHDR(m, c))
@@ -224,7 +221,7 @@ ssize_t cw_socket_receive(int fd, struct iovec *pieces, size_t n, int *fds, size
     if (r < 0)
         return -errno;
     if (fds && m.msg_controllen) {
-        *n_fds = take_fds(&m, fds);
+        *n_fds = socket_take_fds(&m, fds);
         if (m.msg_flags & MSG_CTRUNC) {
             for (size_t i = 0; i < *n_fds; i++)
                 close(fds[i]);

@@ -52,7 +52,7 @@ struct cw_tls_stream {
 
 /* ---- our socket as a BIO ---- */
 
-static bool try_again(void)
+static bool bio_may_try_again(void)
 {
     return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR;
 }
@@ -62,7 +62,7 @@ static int bio_write(BIO *b, const char *data, int size)
     const struct cw_tls_stream *s = BIO_get_data(b);
     ssize_t r = send(s->fd, data, (size_t)size, MSG_NOSIGNAL);
     BIO_clear_retry_flags(b);
-    if (r < 0 && try_again())
+    if (r < 0 && bio_may_try_again())
         BIO_set_retry_write(b);
     return (int)r;
 }
@@ -72,7 +72,7 @@ static int bio_read(BIO *b, char *data, int size)
     const struct cw_tls_stream *s = BIO_get_data(b);
     ssize_t r = recv(s->fd, data, (size_t)size, 0);
     BIO_clear_retry_flags(b);
-    if (r < 0 && try_again())
+    if (r < 0 && bio_may_try_again())
         BIO_set_retry_read(b);
     if (r == 0)
         BIO_set_flags(b, BIO_FLAGS_IN_EOF);
@@ -84,7 +84,7 @@ static long bio_control(BIO *b, int command, long number CW_UNUSED, void *pointe
     return command == BIO_CTRL_FLUSH || (command == BIO_CTRL_EOF && BIO_test_flags(b, BIO_FLAGS_IN_EOF));
 }
 
-static BIO_METHOD *make_socket(void)
+static BIO_METHOD *bio_make_method(void)
 {
     BIO_METHOD *m = BIO_meth_new(BIO_TYPE_SOURCE_SINK, "cachew socket");
     if (m) {
@@ -98,7 +98,7 @@ static BIO_METHOD *make_socket(void)
 /* ---- files ---- */
 
 /* OpenSSL's first reason, which is the most telling one. */
-static const char *reason(void)
+static const char *tls_reason(void)
 {
     unsigned long code = ERR_peek_error();
     const char *text = code ? ERR_reason_error_string(code) : NULL;
@@ -107,35 +107,35 @@ static const char *reason(void)
     return text ? text : "unknown";
 }
 
-static int bad_file(const char *what, const char *file, struct cw_error *err)
+static int tls_bad_file(const char *what, const char *file, struct cw_error *err)
 {
-    cw_error_set(err, CW_E_OPTION, "the %s %s can't be used: %s", what, file, reason());
-    cw_error_file(err, file);
-    return CW_E_OPTION;
+    return cw_error_at_file(err, CW_E_OPTION, file, 0, "the %s %s can't be used: %s", what, file,
+                            tls_reason());
 }
 
-static int load(SSL_CTX *c, const struct cw_tls_files *f, bool listening, struct cw_error *err)
+static int tls_load(SSL_CTX *c, const struct cw_tls_files *f, bool listening, struct cw_error *err)
 {
     if (!f->certificate != !f->key || (listening && !f->certificate))
         return cw_error_set(err, CW_E_OPTION, "TLS needs a certificate and its key, both");
     if (f->certificate && SSL_CTX_use_certificate_chain_file(c, f->certificate) != 1)
-        return bad_file("certificate", f->certificate, err);
+        return tls_bad_file("certificate", f->certificate, err);
     if (f->key && SSL_CTX_use_PrivateKey_file(c, f->key, SSL_FILETYPE_PEM) != 1)
-        return bad_file("key", f->key, err);
+        return tls_bad_file("key", f->key, err);
     if (f->authority && SSL_CTX_load_verify_file(c, f->authority) != 1)
-        return bad_file("authority", f->authority, err);
+        return tls_bad_file("authority", f->authority, err);
     if (!f->authority && !listening && SSL_CTX_set_default_verify_paths(c) != 1)
-        return cw_error_set(err, CW_E_IO, "the system's certificate authorities can't be read: %s", reason());
+        return cw_error_set(err, CW_E_IO, "the system's certificate authorities can't be read: %s",
+                            tls_reason());
     if (f->authority && listening) { /* peers see whose certificates they may show */
         STACK_OF(X509_NAME) *names = SSL_load_client_CA_file(f->authority);
         if (!names)
-            return bad_file("authority", f->authority, err);
+            return tls_bad_file("authority", f->authority, err);
         SSL_CTX_set_client_CA_list(c, names);
     }
     return 0;
 }
 
-static int make_context(const struct cw_tls *t, SSL_CTX **ret, struct cw_error *err)
+static int tls_make_context(const struct cw_tls *t, SSL_CTX **ret, struct cw_error *err)
 {
     const struct cw_tls_files files = {
         .certificate = t->files[0], .key = t->files[1], .authority = t->files[2]};
@@ -154,19 +154,18 @@ static int make_context(const struct cw_tls *t, SSL_CTX **ret, struct cw_error *
                                                 : SSL_VERIFY_NONE;
     SSL_CTX_set_verify(c, mode, NULL);
     ERR_clear_error();
-    int r = load(c, &files, t->listening, err);
+    int r = tls_load(c, &files, t->listening, err);
     ERR_clear_error();
-    if (r < 0) {
+    if (r < 0)
         SSL_CTX_free(c);
-        return r;
-    }
-    *ret = c;
-    return 0;
+    else
+        *ret = c;
+    return r;
 }
 
 /* ---- files that change ---- */
 
-static void take_stamps(const struct cw_tls *t, struct stamp stamps[N_FILES])
+static void tls_take_stamps(const struct cw_tls *t, struct stamp stamps[N_FILES])
 {
     struct stat st;
     memset(stamps, 0, N_FILES * sizeof(*stamps)); /* they are compared byte by byte */
@@ -180,7 +179,7 @@ static void take_stamps(const struct cw_tls *t, struct stamp stamps[N_FILES])
 
 /* What connections that begin now use; the caller's. Files that do not fit together, as while they are being
  * replaced, are left until they do. */
-static SSL_CTX *context_now(struct cw_tls *t)
+static SSL_CTX *tls_context_now(struct cw_tls *t)
 {
     struct stamp stamps[N_FILES];
     SSL_CTX *c;
@@ -188,8 +187,8 @@ static SSL_CTX *context_now(struct cw_tls *t)
     CW_GUARD(&t->mutex);
     if (now - t->looked_ns >= LOOK_NS) {
         t->looked_ns = now;
-        take_stamps(t, stamps);
-        if (memcmp(stamps, t->stamps, sizeof(stamps)) != 0 && make_context(t, &c, NULL) >= 0) {
+        tls_take_stamps(t, stamps);
+        if (memcmp(stamps, t->stamps, sizeof(stamps)) != 0 && tls_make_context(t, &c, NULL) >= 0) {
             SSL_CTX_free(t->context);
             t->context = c;
             memcpy(t->stamps, stamps, sizeof(stamps));
@@ -208,21 +207,20 @@ int cw_tls_new(const struct cw_tls_files *files, bool listening, struct cw_tls *
         return cw_error_nomem(err, sizeof(*t), "TLS");
     *t = (struct cw_tls){.refs = 1, .listening = listening};
     pthread_mutex_init(&t->mutex, NULL);
-    t->socket = make_socket();
+    t->socket = bio_make_method();
     int r = t->socket ? 0 : cw_error_nomem(err, 0, "TLS");
     for (size_t i = 0; i < N_FILES && r >= 0; i++)
         if (paths[i] && !(t->files[i] = strdup(paths[i])))
             r = cw_error_nomem(err, 0, "TLS");
-    take_stamps(t, t->stamps);
+    tls_take_stamps(t, t->stamps);
     t->looked_ns = cw_now_ns();
     if (r >= 0)
-        r = make_context(t, &t->context, err);
-    if (r < 0) {
+        r = tls_make_context(t, &t->context, err);
+    if (r < 0)
         cw_tls_unref(t);
-        return r;
-    }
-    *ret = t;
-    return 0;
+    else
+        *ret = t;
+    return r;
 }
 
 struct cw_tls *cw_tls_ref(struct cw_tls *t)
@@ -247,7 +245,7 @@ struct cw_tls *cw_tls_unref(struct cw_tls *t)
 /* ---- streams ---- */
 
 /* Names are matched as RFC 6125 has it, addresses with those in the certificate. */
-static bool expect_host(SSL *ssl, const char *host)
+static bool stream_expect_host(SSL *ssl, const char *host)
 {
     uint8_t address[16];
     if (inet_pton(AF_INET, host, address) == 1 || inet_pton(AF_INET6, host, address) == 1)
@@ -256,9 +254,9 @@ static bool expect_host(SSL *ssl, const char *host)
     return SSL_set1_host(ssl, host) == 1 && SSL_set_tlsext_host_name(ssl, host) == 1;
 }
 
-static int make_stream(struct cw_tls_stream *s, const char *host, struct cw_error *err)
+static int stream_init(struct cw_tls_stream *s, const char *host, struct cw_error *err)
 {
-    SSL_CTX *context = context_now(s->tls);
+    SSL_CTX *context = tls_context_now(s->tls);
     s->ssl = SSL_new(context);
     SSL_CTX_free(context); /* s->ssl has it */
     BIO *bio = BIO_new(s->tls->socket);
@@ -275,7 +273,7 @@ static int make_stream(struct cw_tls_stream *s, const char *host, struct cw_erro
     }
     SSL_set_connect_state(s->ssl);
     snprintf(s->host, sizeof(s->host), "%s", host);
-    return expect_host(s->ssl, host)
+    return stream_expect_host(s->ssl, host)
                ? 0
                : cw_error_set(err, CW_E_OPTION, "\"%s\" can't be the name in a certificate", host);
 }
@@ -291,13 +289,12 @@ int cw_tls_stream_new(struct cw_tls *t, int fd, const char *host, struct cw_tls_
         return cw_error_nomem(err, sizeof(*s), "a TLS connection");
     *s = (struct cw_tls_stream){.tls = cw_tls_ref(t), .fd = fd};
     ERR_clear_error();
-    int r = make_stream(s, host, err);
-    if (r < 0) {
+    int r = stream_init(s, host, err);
+    if (r < 0)
         cw_tls_stream_free(s);
-        return r;
-    }
-    *ret = s;
-    return 0;
+    else
+        *ret = s;
+    return r;
 }
 
 struct cw_tls_stream *cw_tls_stream_free(struct cw_tls_stream *s)
@@ -312,7 +309,7 @@ struct cw_tls_stream *cw_tls_stream_free(struct cw_tls_stream *s)
 
 /* ---- what went wrong ---- */
 
-static void explain(struct cw_tls_stream *s)
+static void stream_explain(struct cw_tls_stream *s)
 {
     long verified = SSL_get_verify_result(s->ssl);
     unsigned long code = ERR_peek_error();
@@ -322,9 +319,9 @@ static void explain(struct cw_tls_stream *s)
         cw_error_set(&s->why, CW_E_SERVICE, "TLS: its certificate is not accepted: %s",
                      X509_verify_cert_error_string(verified));
     else if (ERR_GET_REASON(code) == SSL_R_WRONG_VERSION_NUMBER || ERR_GET_REASON(code) == SSL_R_HTTP_REQUEST)
-        cw_error_set(&s->why, CW_E_SERVICE, "TLS: %s: does the other side speak TLS?", reason());
+        cw_error_set(&s->why, CW_E_SERVICE, "TLS: %s: does the other side speak TLS?", tls_reason());
     else
-        cw_error_set(&s->why, CW_E_SERVICE, "TLS: %s", reason());
+        cw_error_set(&s->why, CW_E_SERVICE, "TLS: %s", tls_reason());
     cw_error_attribute(&s->why, "tls", "", "");
     s->failed = true;
 }
@@ -337,7 +334,7 @@ int cw_tls_why(const struct cw_tls_stream *s, struct cw_error *err)
 }
 
 /* What a call of OpenSSL that did not do its work means; *other: it waits for the other direction. */
-static ssize_t outcome(struct cw_tls_stream *s, int r, int waits_for, bool *other)
+static ssize_t stream_outcome(struct cw_tls_stream *s, int r, int waits_for, bool *other)
 {
     int errnum = errno, error = SSL_get_error(s->ssl, r);
     *other = (error == SSL_ERROR_WANT_READ || error == SSL_ERROR_WANT_WRITE) && error != waits_for;
@@ -347,14 +344,14 @@ static ssize_t outcome(struct cw_tls_stream *s, int r, int waits_for, bool *othe
         return 0;
     if (error == SSL_ERROR_SYSCALL && !ERR_peek_error())
         return errnum ? -errnum : CW_SSL_NO_ERRNO;
-    explain(s);
+    stream_explain(s);
     return -EPROTO;
 }
 
 /* ---- bytes ---- */
 
 /* Small pieces in one record. */
-static size_t put_together(const struct iovec *pieces, size_t n, size_t offset, uint8_t buffer[RECORD])
+static size_t stream_gather(const struct iovec *pieces, size_t n, size_t offset, uint8_t buffer[RECORD])
 {
     size_t have = 0;
     for (; n && have < RECORD; pieces++, n--, offset = 0) {
@@ -378,14 +375,14 @@ ssize_t cw_tls_send(struct cw_tls_stream *s, const struct iovec *pieces, size_t 
         if (size < RECORD && n > 1) {
             /* what is tried again after -EAGAIN begins with the same bytes, and is not shorter: OpenSSL wants
              * that */
-            size = put_together(pieces, n, offset, buffer);
+            size = stream_gather(pieces, n, offset, buffer);
             data = buffer;
         }
         ERR_clear_error();
         errno = 0;
         int r = SSL_write(s->ssl, data, (int)size);
         if (r <= 0) {
-            ssize_t e = outcome(s, r, SSL_ERROR_WANT_WRITE, &s->send_wants_readable);
+            ssize_t e = stream_outcome(s, r, SSL_ERROR_WANT_WRITE, &s->send_wants_readable);
             return total ? (ssize_t)total : e ? e : -EPIPE;
         }
         total += (size_t)r;
@@ -408,7 +405,7 @@ ssize_t cw_tls_receive(struct cw_tls_stream *s, const struct iovec *pieces, size
             int r = SSL_read(s->ssl, (uint8_t *)pieces->iov_base + have,
                              (int)CW_MIN(pieces->iov_len - have, (size_t)1 << 30));
             if (r <= 0) {
-                ssize_t e = outcome(s, r, SSL_ERROR_WANT_READ, &s->receive_wants_writable);
+                ssize_t e = stream_outcome(s, r, SSL_ERROR_WANT_READ, &s->receive_wants_writable);
                 return total ? (ssize_t)total : e;
             }
             have += (size_t)r;

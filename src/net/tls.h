@@ -17,8 +17,8 @@ struct cw_tls_files {
     const char *authority;
 };
 
-/* CW_E_OPTION: a file can't be used; the error says which and why. Later they are looked at again, at most
- * once a second, when a connection begins: new ones are used from then on, if they can be. */
+/* CW_E_OPTION: a file can't be used; the error says which and why. The files are checked again when a
+ * connection begins, at most once a second; changed ones are used from then on if they are sound. */
 int cw_tls_new(const struct cw_tls_files *files, bool listening, struct cw_tls **ret,
                struct cw_error *err) _must_check_;
 struct cw_tls *cw_tls_ref(struct cw_tls *t);
@@ -27,7 +27,7 @@ struct cw_tls *cw_tls_unref(struct cw_tls *t);
 /* ---- for conn.c ---- */
 
 struct cw_tls_stream;
-/* host: connecting: the name or address that the peer's certificate must have; NULL: listening. */
+/* host: the name or address that the peer's certificate must have; NULL: listening. */
 int cw_tls_stream_new(struct cw_tls *t, int fd, const char *host, struct cw_tls_stream **ret,
                       struct cw_error *err) _must_check_;
 struct cw_tls_stream *cw_tls_stream_free(struct cw_tls_stream *s);
@@ -35,10 +35,10 @@ struct cw_tls_stream *cw_tls_stream_free(struct cw_tls_stream *s);
 ssize_t cw_tls_send(struct cw_tls_stream *s, const struct iovec *pieces, size_t n);
 ssize_t cw_tls_receive(struct cw_tls_stream *s, const struct iovec *pieces, size_t n);
 int cw_tls_why(const struct cw_tls_stream *s, struct cw_error *err);
-/* What the socket must be for the last -EAGAIN to be worth another try. */
+/* Return what the socket must become before a call that gave -EAGAIN is repeated. */
 bool cw_tls_send_wants_readable(const struct cw_tls_stream *s);
 bool cw_tls_receive_wants_writable(const struct cw_tls_stream *s);
-/* There is something to be received even if the socket is not readable. */
+/* Returns whether bytes can be received although the socket is not readable. */
 bool cw_tls_pending(const struct cw_tls_stream *s);
-/* Tells the peer that nothing follows. */
+/* Notifies the peer that no bytes follow. */
 void cw_tls_end(struct cw_tls_stream *s);

@@ -1,5 +1,5 @@
 /*
- * Files read in ranges, POSIX. A cw_file owns at most one descriptor, opened at the first read. All open
+ * Reading files in ranges. A cw_file owns at most one descriptor, opened at the first read. All open
  * descriptors stand in one table of the process; when it is full, the one not used for longest (by the clock
  * algorithm) is closed. Any thread may read; a read of an open file takes no lock.
  */
@@ -17,7 +17,6 @@
 #include <unistd.h>
 
 #include "base/thread.h"
-#include "storage/mapped.h"
 
 /* Enough for the files that reads in flight touch at one time; far under the usual soft limit of 1,024. */
 #define MAX_OPEN 256
@@ -71,31 +70,30 @@ struct cw_file *cw_file_free(struct cw_file *f)
     }
     if (fd >= 0)
         close(fd);
-    cw_mapped_free(atomic_load(&f->mapped));
     free(f);
     return NULL;
 }
 
-static void before_fork(void)
+static void table_before_fork(void)
 {
     pthread_mutex_lock(&table.mutex);
 }
 
-static void in_parent(void)
+static void table_in_parent(void)
 {
     pthread_mutex_unlock(&table.mutex);
 }
 
-/* A child would hold the space of files that are removed for as long as it lives. What it reads itself is
- * opened again. */
-static void in_child(void)
+/* In a forked child all files are closed, because it would keep the disk space of removed ones. Files that it
+ * reads are opened again. */
+static void table_in_child(void)
 {
     for (unsigned i = 0; i < MAX_OPEN; i++) {
         struct cw_file *f = table.open[i];
         if (!f)
             continue;
         close(f->fd);
-        atomic_store(&f->pins, CLOSED); /* who had it pinned is not there */
+        atomic_store(&f->pins, CLOSED); /* the threads that pinned it do not exist here */
         table.open[i] = NULL;
     }
     table.n = 0;
@@ -107,8 +105,8 @@ static unsigned table_limit(void)
 {
     if (!table.limit) {
         struct rlimit r;
-        /* fails without memory: then a child has what it had */
-        (void)pthread_atfork(before_fork, in_parent, in_child);
+        /* fails without memory: then a child keeps the descriptors */
+        (void)pthread_atfork(table_before_fork, table_in_parent, table_in_child);
         table.limit = MAX_OPEN;
         if (getrlimit(RLIMIT_NOFILE, &r) == 0 && r.rlim_cur != RLIM_INFINITY)
             table.limit = (unsigned)CW_MIN((rlim_t)MAX_OPEN, CW_MAX(r.rlim_cur / 4, (rlim_t)4));
@@ -116,7 +114,7 @@ static unsigned table_limit(void)
     return table.limit;
 }
 
-/* Takes one open file that no read uses out of the table; its descriptor, or -1 when all are in use. Under
+/* Takes an open file that no read uses out of the table. Returns its descriptor; -1: all are in use. Under
  * table.mutex. */
 static int table_evict(void)
 {
@@ -143,9 +141,9 @@ static bool table_make_room(void)
     return fd >= 0;
 }
 
-/* With nowait only what the kernel's name cache answers at once; EAGAIN else. Not blocking: what took the
- * place of a file may be a pipe. */
-static int open_path(const char *path, bool nowait)
+/* Opens a file without blocking, because a pipe may have taken its place. nowait: EAGAIN unless the kernel's
+ * name cache has the answer. */
+static int file_open_path(const char *path, bool nowait)
 {
     if (nowait) {
         struct open_how how = {.flags = O_RDONLY | O_NONBLOCK | O_CLOEXEC, .resolve = RESOLVE_CACHED};
@@ -168,21 +166,20 @@ int cw_file_duplicate(const struct cw_file *f, int fd, struct cw_file **ret, str
     return (*ret)->fd < 0 ? cw_error_errno(err, CW_E_IO, errno, "%s: dup", f->path) : 0;
 }
 
-/* Opens and checks that this still is the file that was indexed. 1: would wait. */
+/* Opens the file and checks that it is still what was indexed. 1: with nowait, it would wait. */
 static int file_open(struct cw_file *f, bool nowait, int *ret_fd, struct cw_error *err)
 {
     int fd;
     do {
-        fd = open_path(f->path, nowait);
+        fd = file_open_path(f->path, nowait);
     } while (fd < 0 && (errno == EINTR || ((errno == EMFILE || errno == ENFILE) && table_make_room())));
     if (fd < 0) {
-        int e = errno;
-        if (nowait && e == EAGAIN)
+        if (nowait && errno == EAGAIN)
             return 1;
-        cw_error_file(err, f->path);
-        if (e == ENOENT || e == ENOTDIR)
-            return cw_error_set(err, CW_E_DATA, "%s: was deleted since it was indexed", f->path);
-        return cw_error_errno(err, CW_E_IO, e, "%s: can't be opened", f->path);
+        if (errno == ENOENT || errno == ENOTDIR)
+            return cw_error_at_file(err, CW_E_DATA, f->path, 0, "%s: was deleted since it was indexed",
+                                    f->path);
+        return cw_error_at_file(err, CW_E_IO, f->path, errno, "%s: can't be opened", f->path);
     }
     int r = cw_file_check_fd(f, fd, nowait, err);
     if (r != 0) {
@@ -193,7 +190,7 @@ static int file_open(struct cw_file *f, bool nowait, int *ret_fd, struct cw_erro
     return 0;
 }
 
-static bool pin(struct cw_file *f)
+static bool file_pin(struct cw_file *f)
 {
     int n = atomic_load(&f->pins);
     while (n != CLOSED)
@@ -208,7 +205,7 @@ static bool pin(struct cw_file *f)
 int cw_file_acquire(struct cw_file *f, bool nowait, int *ret_fd, bool *ret_own, struct cw_error *err)
 {
     *ret_own = false;
-    if (pin(f)) {
+    if (file_pin(f)) {
         *ret_fd = f->fd;
         return 0;
     }
@@ -217,7 +214,7 @@ int cw_file_acquire(struct cw_file *f, bool nowait, int *ret_fd, bool *ret_own, 
     if (r != 0)
         return r;
     CW_WITH (&table.mutex) {
-        if (pin(f)) { /* another thread was quicker */
+        if (file_pin(f)) { /* another thread was quicker */
             stale = fd;
             fd = f->fd;
         } else {
@@ -243,9 +240,9 @@ int cw_file_acquire(struct cw_file *f, bool nowait, int *ret_fd, bool *ret_own, 
     return 0;
 }
 
-/* 1: the bytes are not all in memory, or the file system can't tell. */
-static int read_nowait(struct cw_file *f, int fd, uint64_t offset, const struct iovec *v, int n_v,
-                       size_t length)
+/* Reads from the page cache only. 1: some bytes are not there, or the file system can't say. */
+static int file_read_nowait(struct cw_file *f, int fd, uint64_t offset, const struct iovec *v, int n_v,
+                            size_t length)
 {
     ssize_t n;
     do {
@@ -256,37 +253,33 @@ static int read_nowait(struct cw_file *f, int fd, uint64_t offset, const struct 
     return n >= 0 && (size_t)n == length ? 0 : 1;
 }
 
-/* What is left of v behind its first `done` bytes, at least one: where the first of them is, and how many lie
- * there. */
-static struct iovec rest_of(const struct iovec *v, size_t done)
+/* Returns the piece of v that holds its byte number `done`, from that byte on. */
+static struct iovec iovec_rest(const struct iovec *v, size_t done)
 {
     for (; done >= v->iov_len; v++)
         done -= v->iov_len;
     return (struct iovec){.iov_base = (uint8_t *)v->iov_base + done, .iov_len = v->iov_len - done};
 }
 
-static int read_wait(struct cw_file *f, int fd, uint64_t offset, const struct iovec *v, int n_v,
-                     size_t length, struct cw_error *err)
+static int file_read_wait(struct cw_file *f, int fd, uint64_t offset, const struct iovec *v, int n_v,
+                          size_t length, struct cw_error *err)
 {
     if (length > ADVISE_BYTES)
         (void)posix_fadvise(fd, (off_t)offset, (off_t)length, POSIX_FADV_WILLNEED);
     for (size_t done = 0; done < length;) {
-        struct iovec rest = done ? rest_of(v, done) : (struct iovec){0};
+        struct iovec rest = done ? iovec_rest(v, done) : (struct iovec){0};
         ssize_t n = done ? pread(fd, rest.iov_base, rest.iov_len, (off_t)(offset + done))
                          : preadv(fd, v, n_v, (off_t)offset);
         if (n > 0) {
             done += (size_t)n;
         } else if (n == 0) {
-            cw_error_file(err, f->path);
-            return cw_error_set(err, CW_E_DATA,
-                                "%s: changed since it was indexed: it ends at byte %" PRIu64
-                                ", its size was %" PRIu64,
-                                f->path, offset + done, f->was.size);
+            return cw_error_at_file(err, CW_E_DATA, f->path, 0,
+                                    "%s: changed since it was indexed: it ends at byte %" PRIu64
+                                    ", its size was %" PRIu64,
+                                    f->path, offset + done, f->was.size);
         } else if (errno != EINTR) {
-            int e = errno;
-            cw_error_file(err, f->path);
-            return cw_error_errno(err, CW_E_IO, e, "%s: reading %zu bytes at %" PRIu64, f->path, length,
-                                  offset);
+            return cw_error_at_file(err, CW_E_IO, f->path, errno, "%s: reading %zu bytes at %" PRIu64,
+                                    f->path, length, offset);
         }
     }
     return 0;
@@ -314,10 +307,9 @@ int cw_file_readv(struct cw_file *f, uint64_t offset, const struct iovec *v, int
     for (int i = 0; i < n_v; i++)
         length += v[i].iov_len;
     if (offset > f->was.size || length > f->was.size - offset) {
-        cw_error_file(err, f->path);
-        return cw_error_set(err, CW_E_DATA,
-                            "%s: %zu bytes at %" PRIu64 " are past its end (%" PRIu64 " bytes)", f->path,
-                            length, offset, f->was.size);
+        return cw_error_at_file(err, CW_E_DATA, f->path, 0,
+                                "%s: %zu bytes at %" PRIu64 " are past its end (%" PRIu64 " bytes)", f->path,
+                                length, offset, f->was.size);
     }
     if (nowait && atomic_load_explicit(&f->no_nowait, memory_order_relaxed))
         return 1;
@@ -326,7 +318,8 @@ int cw_file_readv(struct cw_file *f, uint64_t offset, const struct iovec *v, int
     int r = cw_file_acquire(f, nowait, &fd, &own, err);
     if (r != 0)
         return r;
-    r = nowait ? read_nowait(f, fd, offset, v, n_v, length) : read_wait(f, fd, offset, v, n_v, length, err);
+    r = nowait ? file_read_nowait(f, fd, offset, v, n_v, length)
+               : file_read_wait(f, fd, offset, v, n_v, length, err);
     cw_file_release(f, fd, own);
     return r;
 }
@@ -334,33 +327,4 @@ int cw_file_readv(struct cw_file *f, uint64_t offset, const struct iovec *v, int
 bool cw_file_tells_residency(const struct cw_file *f)
 {
     return !atomic_load_explicit(&f->no_nowait, memory_order_relaxed);
-}
-
-/* Of a file that is open. Several threads may try at a time: one of them wins. */
-static struct cw_mapped *map(struct cw_file *f)
-{
-    struct cw_mapped *other = NULL;
-    if (atomic_load_explicit(&f->no_map, memory_order_relaxed) || !pin(f))
-        return NULL;
-    struct cw_mapped *m = cw_mapped_new(f->fd, f->was.size);
-    atomic_fetch_sub(&f->pins, 1);
-    if (!m)
-        atomic_store_explicit(&f->no_map, 1, memory_order_relaxed);
-    else if (!atomic_compare_exchange_strong(&f->mapped, &other, m)) {
-        cw_mapped_free(m);
-        m = other;
-    }
-    return m;
-}
-
-bool cw_file_resident(struct cw_file *f, uint64_t offset, size_t length)
-{
-    struct cw_mapped *m = atomic_load_explicit(&f->mapped, memory_order_acquire);
-    return (m || (m = map(f))) && cw_mapped_resident(m, offset, length);
-}
-
-bool cw_file_copy(struct cw_file *f, uint64_t offset, const struct iovec *v, int n_v, size_t length)
-{
-    struct cw_mapped *m = atomic_load_explicit(&f->mapped, memory_order_acquire);
-    return m && cw_mapped_copy(m, offset, v, n_v, length);
 }

@@ -1,5 +1,5 @@
-/* Whether a file still is what was indexed: by its size and times, and where its change time alone is
- * another, by its content. */
+/* Checking that a file is still what was indexed: by size and times, and by content where only its change
+ * time differs. */
 #include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
@@ -37,13 +37,8 @@ bool cw_file_unchanged(struct cw_file *f, uint64_t turn, bool strictly)
     return true;
 }
 
-static int64_t ns_of(const struct timespec *t)
-{
-    return (int64_t)t->tv_sec * 1000000000 + t->tv_nsec;
-}
-
-static int other_time(const struct cw_file *f, const char *what, int64_t was_ns, const struct timespec *is,
-                      struct cw_error *err)
+static int check_other_time(const struct cw_file *f, const char *what, int64_t was_ns,
+                            const struct timespec *is, struct cw_error *err)
 {
     return cw_error_set(
         err, CW_E_DATA,
@@ -51,9 +46,9 @@ static int other_time(const struct cw_file *f, const char *what, int64_t was_ns,
         what, was_ns / 1000000000, (int)(was_ns % 1000000000), (int64_t)is->tv_sec, (int)is->tv_nsec);
 }
 
-/* A file with another change time. One thread at a time: who waits for it wants the same file to be read,
- * mostly. */
-static int compare(struct cw_file *f, int fd, struct cw_error *err)
+/* Compares the content of a file whose change time differs. One thread at a time, because most threads that
+ * wait want the same file. */
+static int check_content(struct cw_file *f, int fd, struct cw_error *err)
 {
     static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
     struct cw_file *again = NULL;
@@ -62,19 +57,19 @@ static int compare(struct cw_file *f, int fd, struct cw_error *err)
     bool same = false;
     pthread_mutex_lock(&mutex);
     int r = fstat(fd, &s);
-    if (r == 0 && cw_settle(ns_of(&s.st_ctim)))
+    if (r == 0 && cw_settle(cw_timespec_ns(&s.st_ctim)))
         r = fstat(fd, &s);
     if (r < 0)
         r = cw_error_errno(&why, CW_E_IO, errno, "%s: fstat", f->path);
-    else if (ns_of(&s.st_ctim) == atomic_load(&f->ctime_ns))
+    else if (cw_timespec_ns(&s.st_ctim) == atomic_load(&f->ctime_ns))
         same = true; /* another thread has done it */
     else if ((r = cw_file_duplicate(f, fd, &again, &why)) == 0)
         r = f->same(f->index, f->number, again, &same, &why);
     if (r == 0 && same)
-        atomic_store(&f->ctime_ns, ns_of(&s.st_ctim));
+        atomic_store(&f->ctime_ns, cw_timespec_ns(&s.st_ctim));
     pthread_mutex_unlock(&mutex);
     cw_file_free(again);
-    /* in what way it is damaged does not matter: it was not when it was indexed */
+    /* damaged content is other content: the file was sound when it was indexed */
     if (r == CW_E_DATA || (r == 0 && !same))
         return cw_error_set(err, CW_E_DATA,
                             "%s: changed since it was indexed: its content is another, though its size and "
@@ -97,14 +92,14 @@ int cw_file_check_fd(struct cw_file *f, int fd, bool nowait, struct cw_error *er
         r = cw_error_set(err, CW_E_DATA,
                          "%s: changed since it was indexed: its size was %" PRIu64 " and is %" PRIu64,
                          f->path, f->was.size, (uint64_t)s.st_size);
-    else if (ns_of(&s.st_mtim) != f->was.mtime_ns)
-        r = other_time(f, "modification time", f->was.mtime_ns, &s.st_mtim, err);
+    else if (cw_timespec_ns(&s.st_mtim) != f->was.mtime_ns)
+        r = check_other_time(f, "modification time", f->was.mtime_ns, &s.st_mtim, err);
     else if (f->was.ctime_ns != CW_ANY_TIME &&
-             ns_of(&s.st_ctim) != atomic_load_explicit(&f->ctime_ns, memory_order_relaxed))
-        r = !f->same ? other_time(f, "change time (ctime: of content, name or permissions)", f->was.ctime_ns,
-                                  &s.st_ctim, err)
+             cw_timespec_ns(&s.st_ctim) != atomic_load_explicit(&f->ctime_ns, memory_order_relaxed))
+        r = !f->same ? check_other_time(f, "change time (ctime: of content, name or permissions)",
+                                        f->was.ctime_ns, &s.st_ctim, err)
             : nowait ? 1
-                     : compare(f, fd, err);
+                     : check_content(f, fd, err);
     if (r < 0)
         cw_error_file(err, f->path);
     return r;

@@ -1,7 +1,7 @@
 /*
- * A page of a mapped file that can't be had is a SIGBUS, which would end the process. Here it ends with zeros
- * instead, and the file is not read so any more. The handler finds files in a table without locks; what is
- * not in it goes to the handler that was there before.
+ * A page of a mapped file that can't be read is a SIGBUS, which would end the process. The handler here puts
+ * zeros in place of the file instead, and the file is not copied from any more. It finds the file in a table
+ * without locks; any other SIGBUS goes to the handler that was there before.
  */
 #include "storage/mapped.h"
 
@@ -17,8 +17,8 @@
 
 #include "base/macro.h"
 
-#define MAX_FILES 4096 /* mapped at a time; others are read */
-#define MAX_PAGES 4096 /* looked at together: on the stack, a byte of each */
+#define MAX_FILES 4096 /* mapped at a time; further ones are read */
+#define MAX_PAGES 4096 /* checked together, with a byte each on the stack */
 #define CLAIMED ((uintptr_t)1)
 
 struct cw_mapped {         /* an entry of the table */
@@ -33,10 +33,10 @@ static size_t page_bytes;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 /*
- * One of the files? Then there are zeros in its place from now on: of all of it, so that there are no more
- * mappings than before, whose number has a limit. Async-signal-safe.
+ * Replaces the file that is mapped at this address by zeros: all of it, because the number of mappings is
+ * limited. False: no file of the table is mapped there. Async-signal-safe.
  */
-static bool put_zeros(uintptr_t at)
+static bool mapped_put_zeros(uintptr_t at)
 {
     for (size_t i = 0; i < MAX_FILES; i++) {
         uintptr_t from = atomic_load(&table[i].from);
@@ -52,8 +52,9 @@ static bool put_zeros(uintptr_t at)
     return false;
 }
 
-/* As if there was no handler of ours. What the other one wants blocked is blocked (install). */
-static void pass_on(int signal, siginfo_t *info, void *context)
+/* Does what would happen without this handler. The signals that the other handler blocks are blocked
+ * (mapped_install). */
+static void mapped_pass_on(int signal, siginfo_t *info, void *context)
 {
     static const struct sigaction none = {.sa_handler = SIG_DFL};
     bool sent = info->si_code <= 0; /* by a process; else it comes again as soon as this returns */
@@ -71,43 +72,44 @@ static void pass_on(int signal, siginfo_t *info, void *context)
     }
 }
 
-static void on_bus_error(int signal, siginfo_t *info, void *context)
+static void mapped_on_bus_error(int signal, siginfo_t *info, void *context)
 {
     int e = errno;
-    if (info->si_code <= 0 || !put_zeros((uintptr_t)info->si_addr))
-        pass_on(signal, info, context);
+    if (info->si_code <= 0 || !mapped_put_zeros((uintptr_t)info->si_addr))
+        mapped_pass_on(signal, info, context);
     errno = e;
 }
 
-/* What was mapped is not there, and other things may come to lie in its place. Entries stay taken: who had
- * them may free them still, and that is to free nothing. */
-static void in_child(void)
+/* In a forked child nothing is mapped. The entries stay claimed, so that freeing one does not unmap what lies
+ * there by then. */
+static void mapped_in_child(void)
 {
     for (size_t i = 0; i < MAX_FILES; i++)
         if (atomic_load(&table[i].from) != 0)
             atomic_store(&table[i].from, CLAIMED);
 }
 
-static void install(void)
+static void mapped_install(void)
 {
     page_bytes = (size_t)sysconf(_SC_PAGESIZE);
     (void)sigaction(SIGBUS, NULL, &before);
-    struct sigaction a = {.sa_sigaction = on_bus_error,
+    struct sigaction a = {.sa_sigaction = mapped_on_bus_error,
                           .sa_mask = before.sa_mask,
                           .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART | (before.sa_flags & SA_NODEFER)};
     (void)sigaction(SIGBUS, &a, NULL);
     /* fails without memory: then a child's table stays as it is */
-    (void)pthread_atfork(NULL, NULL, in_child);
+    (void)pthread_atfork(NULL, NULL, mapped_in_child);
 }
 
-/* The program, or another library, may have put another one in its place since. */
-static bool guarded(void)
+/* Returns whether the handler is still in place; the program or another library may have replaced it. */
+static bool mapped_is_guarded(void)
 {
     struct sigaction a;
-    return sigaction(SIGBUS, NULL, &a) == 0 && (a.sa_flags & SA_SIGINFO) && a.sa_sigaction == on_bus_error;
+    return sigaction(SIGBUS, NULL, &a) == 0 && (a.sa_flags & SA_SIGINFO) &&
+           a.sa_sigaction == mapped_on_bus_error;
 }
 
-static struct cw_mapped *claim(void)
+static struct cw_mapped *mapped_claim(void)
 {
     for (size_t i = 0; i < MAX_FILES; i++) {
         uintptr_t free_one = 0;
@@ -118,9 +120,8 @@ static struct cw_mapped *claim(void)
     return NULL;
 }
 
-/* Else memory for batches would find no room beside the files: of a cache as large as the limit nothing would
- * be left. */
-static bool address_space_is_free(void)
+/* Returns whether address space is unlimited. With a limit, mapped files could take the room of batches. */
+static bool mapped_has_address_space(void)
 {
     struct rlimit r;
     return getrlimit(RLIMIT_AS, &r) == 0 && r.rlim_cur == RLIM_INFINITY;
@@ -129,12 +130,12 @@ static bool address_space_is_free(void)
 struct cw_mapped *cw_mapped_new(int fd, uint64_t size)
 {
     struct stat st;
-    pthread_once(&once, install);
+    pthread_once(&once, mapped_install);
     /* Of files of others mincore(2) says that all of them is in memory. */
     if (size == 0 || fstat(fd, &st) < 0 || st.st_uid != geteuid() || (uint64_t)st.st_size != size ||
-        !address_space_is_free())
+        !mapped_has_address_space())
         return NULL;
-    struct cw_mapped *m = claim();
+    struct cw_mapped *m = mapped_claim();
     if (!m)
         return NULL;
     void *at = mmap(NULL, size, PROT_READ, MAP_SHARED, fd, 0);
@@ -158,7 +159,7 @@ struct cw_mapped *cw_mapped_free(struct cw_mapped *m)
     return NULL;
 }
 
-static bool in_memory(uintptr_t at, size_t length)
+static bool mapped_in_memory(uintptr_t at, size_t length)
 {
     unsigned char there[MAX_PAGES], all = 1;
     size_t before_it = at % page_bytes, pages = (before_it + length + page_bytes - 1) / page_bytes;
@@ -170,8 +171,8 @@ static bool in_memory(uintptr_t at, size_t length)
     return all & 1;
 }
 
-/* Where it is, or 0. */
-static uintptr_t at(struct cw_mapped *m, uint64_t offset, size_t length)
+/* Returns the address of these bytes; 0: they can't be copied. */
+static uintptr_t mapped_at(struct cw_mapped *m, uint64_t offset, size_t length)
 {
     size_t size = atomic_load_explicit(&m->size, memory_order_relaxed);
     uintptr_t from = atomic_load_explicit(&m->from, memory_order_relaxed);
@@ -182,14 +183,14 @@ static uintptr_t at(struct cw_mapped *m, uint64_t offset, size_t length)
 
 bool cw_mapped_resident(struct cw_mapped *m, uint64_t offset, size_t length)
 {
-    uintptr_t first = at(m, offset, length);
-    return first && guarded() && in_memory(first, length);
+    uintptr_t first = mapped_at(m, offset, length);
+    return first && mapped_is_guarded() && mapped_in_memory(first, length);
 }
 
 bool cw_mapped_copy(struct cw_mapped *m, uint64_t offset, const struct iovec *v, int n_v, size_t length)
 {
     /* NOLINT(performance-no-int-to-ptr): it is one */
-    const uint8_t *from = (const uint8_t *)at(m, offset, length);
+    const uint8_t *from = (const uint8_t *)mapped_at(m, offset, length);
     for (int i = 0; i < n_v && from; from += v[i++].iov_len)
         if (v[i].iov_len)
             memcpy(v[i].iov_base, from, v[i].iov_len);

@@ -13,23 +13,21 @@
 #include "storage/file.h"
 
 #include "base/array.h"
+#include "base/clock.h"
 
-/* Linux stamps changes with the time of its last tick, which are 10 ms apart at most (CONFIG_HZ=100): so
- * much, and as much for a tick that is late. */
+/* Linux stamps changes with the time of its last tick. Ticks are at most 10 ms apart (CONFIG_HZ=100), and one
+ * may be late by as much. */
 #define SETTLED_NS 20000000
 
 int cw_stat(const char *path, struct cw_stat *ret, struct cw_error *err)
 {
     struct stat s;
-    if (stat(path, &s) < 0) {
-        int e = errno;
-        cw_error_file(err, path);
-        return cw_error_errno(err, CW_E_IO, e, "%s", path);
-    }
+    if (stat(path, &s) < 0)
+        return cw_error_at_file(err, CW_E_IO, path, errno, "%s", path);
     *ret = (struct cw_stat){
         .size = (uint64_t)s.st_size,
-        .mtime_ns = (int64_t)s.st_mtim.tv_sec * 1000000000 + s.st_mtim.tv_nsec,
-        .ctime_ns = (int64_t)s.st_ctim.tv_sec * 1000000000 + s.st_ctim.tv_nsec,
+        .mtime_ns = cw_timespec_ns(&s.st_mtim),
+        .ctime_ns = cw_timespec_ns(&s.st_ctim),
         .is_dir = S_ISDIR(s.st_mode),
     };
     return 0;
@@ -39,7 +37,7 @@ bool cw_settle(int64_t ctime_ns)
 {
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
-    int64_t age = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec - ctime_ns;
+    int64_t age = cw_timespec_ns(&now) - ctime_ns;
     if (age < 0 || age >= SETTLED_NS) /* of the future: another machine's clock, waiting would not help */
         return false;
     nanosleep(&(struct timespec){.tv_nsec = SETTLED_NS - age}, NULL);
@@ -60,7 +58,7 @@ void cw_paths_deinit(struct cw_paths *p)
     *p = (struct cw_paths){0};
 }
 
-static int by_bytes(const void *a, const void *b)
+static int path_order(const void *a, const void *b)
 {
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
@@ -76,7 +74,7 @@ static int paths_append(struct cw_paths *p, const char *path)
     return 0;
 }
 
-static bool has_wildcard(const char *pattern, size_t length)
+static bool pattern_has_wildcard(const char *pattern, size_t length)
 {
     for (size_t i = 0; i < length; i++) {
         if (strchr("*?[", pattern[i]))
@@ -86,18 +84,18 @@ static bool has_wildcard(const char *pattern, size_t length)
     return false;
 }
 
-/* Length of the leading directories of a pattern that hold no wildcard, the last slash included. */
-static size_t literal_prefix(const char *pattern)
+/* Returns the length of a pattern's leading directories without wildcards, with the last slash. */
+static size_t pattern_prefix(const char *pattern)
 {
     size_t prefix = 0;
-    for (size_t n;
-         pattern[prefix + (n = strcspn(pattern + prefix, "/"))] && !has_wildcard(pattern + prefix, n);)
+    for (size_t n; pattern[prefix + (n = strcspn(pattern + prefix, "/"))] &&
+                   !pattern_has_wildcard(pattern + prefix, n);)
         prefix += n + 1;
     return prefix;
 }
 
-/* A copy of dir followed by n bytes of name, backslashes that quote taken out if unquote. */
-static char *join(const char *dir, const char *name, size_t n, bool unquote)
+/* Returns dir followed by n bytes of name, without quoting backslashes if unquote. NULL: out of memory. */
+static char *path_join(const char *dir, const char *name, size_t n, bool unquote)
 {
     size_t at = strlen(dir);
     char *path = malloc(at + n + 1);
@@ -113,9 +111,9 @@ static char *join(const char *dir, const char *name, size_t n, bool unquote)
     return path;
 }
 
-/* 0: *ret tells what is there; 1: nothing is. A link that leads nowhere is something, and an error: what it
- * stood for would be missed. */
-static int look(const char *path, struct stat *ret, struct cw_error *err)
+/* Reads the status of a path. 1: nothing is there. A link that leads nowhere is an error, because its target
+ * would be missing silently. */
+static int path_stat(const char *path, struct stat *ret, struct cw_error *err)
 {
     if (stat(path, ret) == 0)
         return 0;
@@ -123,11 +121,11 @@ static int look(const char *path, struct stat *ret, struct cw_error *err)
     struct stat link;
     if ((e == ENOENT || e == ENOTDIR) && lstat(path, &link) < 0)
         return 1;
-    cw_error_file(err, path);
-    return cw_error_errno(err, CW_E_IO, e, "%s%s", path, e == ENOENT ? ": the link leads nowhere" : "");
+    return cw_error_at_file(err, CW_E_IO, path, e, "%s%s", path,
+                            e == ENOENT ? ": the link leads nowhere" : "");
 }
 
-static const char *kind_of(mode_t mode)
+static const char *mode_name(mode_t mode)
 {
     return S_ISDIR(mode)    ? "a directory"
            : S_ISFIFO(mode) ? "a pipe"
@@ -135,34 +133,33 @@ static const char *kind_of(mode_t mode)
                             : "a device";
 }
 
-static int expand(const char *dir, const char *pattern, bool wild, struct cw_paths *found,
-                  struct cw_error *err);
+static int pattern_expand(const char *dir, const char *pattern, bool wild, struct cw_paths *found,
+                          struct cw_error *err);
 
-/* The end of a pattern (wild: one with wildcards). A directory that a wildcard matches is left out; what else
- * is no file can't be meant. */
-static int add_file(const char *path, bool wild, struct cw_paths *found, struct cw_error *err)
+/* Adds the match of a whole pattern (wild: it has wildcards). A directory that a wildcard matches is left
+ * out; any other non-file is an error. */
+static int pattern_add_file(const char *path, bool wild, struct cw_paths *found, struct cw_error *err)
 {
     struct stat s;
-    int r = look(path, &s, err);
+    int r = path_stat(path, &s, err);
     if (r != 0)
         return r < 0 ? r : 0;
     if (!S_ISREG(s.st_mode) && wild && S_ISDIR(s.st_mode))
         return 0;
-    if (!S_ISREG(s.st_mode)) {
-        cw_error_file(err, path);
-        return cw_error_set(err, CW_E_PIPELINE, "%s is %s: expected a file", path, kind_of(s.st_mode));
-    }
+    if (!S_ISREG(s.st_mode))
+        return cw_error_at_file(err, CW_E_PIPELINE, path, 0, "%s is %s: expected a file", path,
+                                mode_name(s.st_mode));
     return paths_append(found, path) < 0 ? cw_error_nomem(err, strlen(path), "the names of files") : 0;
 }
 
-/* Entries of a directory (base, with a slash at its end, or empty) that match a component, and what the rest
- * of the pattern finds in them. */
-static int expand_matches(const char *base, const char *mask, const char *rest, struct cw_paths *found,
-                          struct cw_error *err)
+/* Adds what the rest of the pattern finds in the entries of `base` that match a component. base ends with a
+ * slash, or is empty. */
+static int pattern_expand_matches(const char *base, const char *mask, const char *rest,
+                                  struct cw_paths *found, struct cw_error *err)
 {
     struct stat s;
     const char *listed = *base ? base : ".";
-    int r = look(listed, &s, err);
+    int r = path_stat(listed, &s, err);
     if (r != 0 || !S_ISDIR(s.st_mode))
         return r < 0 ? r : 0;
     struct cw_paths entries = {0};
@@ -170,59 +167,59 @@ static int expand_matches(const char *base, const char *mask, const char *rest, 
     for (size_t i = 0; r == 0 && i < entries.n; i++) {
         if (fnmatch(mask, entries.paths[i], FNM_PERIOD) != 0)
             continue;
-        _cleanup_free_ char *path = join(base, entries.paths[i], strlen(entries.paths[i]), false);
+        _cleanup_free_ char *path = path_join(base, entries.paths[i], strlen(entries.paths[i]), false);
         if (!path)
             r = cw_error_nomem(err, strlen(rest), "the names of files");
         else if (!*rest)
-            r = add_file(path, true, found, err);
-        else if ((r = look(path, &s, err)) == 0)
-            r = expand(path, rest, true, found, err);
+            r = pattern_add_file(path, true, found, err);
+        else if ((r = path_stat(path, &s, err)) == 0)
+            r = pattern_expand(path, rest, true, found, err);
         r = r < 0 ? r : 0;
     }
     cw_paths_deinit(&entries);
     return r;
 }
 
-/* Files below dir (ends with a slash, or empty) that match; rest of the pattern starts with slashes or a
- * component. Own code, because glob(3) frees twice when memory runs out. */
-static int expand(const char *dir, const char *pattern, bool wild, struct cw_paths *found,
-                  struct cw_error *err)
+/* Adds the files below dir that match a pattern. dir ends with a slash, or is empty. Not glob(3), which frees
+ * twice when memory runs out. */
+static int pattern_expand(const char *dir, const char *pattern, bool wild, struct cw_paths *found,
+                          struct cw_error *err)
 {
     size_t slashes = strspn(pattern, "/"), n = strcspn(pattern + slashes, "/");
     const char *component = pattern + slashes, *rest = component + n;
-    _cleanup_free_ char *base = join(dir, pattern, slashes, false);
+    _cleanup_free_ char *base = path_join(dir, pattern, slashes, false);
     if (!base)
         return cw_error_nomem(err, slashes, "the names of files");
-    bool mask = has_wildcard(component, n);
-    _cleanup_free_ char *next = mask ? join("", component, n, false) : join(base, component, n, true);
+    bool mask = pattern_has_wildcard(component, n);
+    _cleanup_free_ char *next = mask ? path_join("", component, n, false)
+                                     : path_join(base, component, n, true);
     if (!next)
         return cw_error_nomem(err, n, "the names of files");
     if (mask)
-        return expand_matches(base, next, rest, found, err);
-    return *rest ? expand(next, rest, wild, found, err) : add_file(next, wild, found, err);
+        return pattern_expand_matches(base, next, rest, found, err);
+    return *rest ? pattern_expand(next, rest, wild, found, err) : pattern_add_file(next, wild, found, err);
 }
 
 int cw_glob(const char *base_dir, const char *pattern, struct cw_paths *ret, size_t *ret_prefix,
             struct cw_error *err)
 {
     bool below = base_dir && *base_dir && pattern[0] != '/';
-    _cleanup_free_ char *base = join(below ? base_dir : "", "/",
-                                     below && base_dir[strlen(base_dir) - 1] != '/', false);
-    size_t prefix = literal_prefix(pattern);
-    _cleanup_free_ char *plain = join("", pattern, prefix, true);
+    _cleanup_free_ char *base = path_join(below ? base_dir : "", "/",
+                                          below && base_dir[strlen(base_dir) - 1] != '/', false);
+    size_t prefix = pattern_prefix(pattern);
+    _cleanup_free_ char *plain = path_join("", pattern, prefix, true);
     if (!base || !plain)
         return cw_error_nomem(err, strlen(pattern), "a pattern");
     struct cw_paths found = {0};
-    int r = expand(base, pattern, has_wildcard(pattern, strlen(pattern)), &found, err);
+    int r = pattern_expand(base, pattern, pattern_has_wildcard(pattern, strlen(pattern)), &found, err);
     if (r == 0 && found.n == 0) {
-        cw_error_file(err, pattern);
-        r = cw_error_set(err, CW_E_PIPELINE, "no file matches %s%s", base, pattern);
+        r = cw_error_at_file(err, CW_E_PIPELINE, pattern, 0, "no file matches %s%s", base, pattern);
     }
     if (r < 0) {
         cw_paths_deinit(&found);
         return r;
     }
-    qsort(found.paths, found.n, sizeof(*found.paths), by_bytes);
+    qsort(found.paths, found.n, sizeof(*found.paths), path_order);
     *ret = found;
     *ret_prefix = strlen(base) + strlen(plain);
     return 0;
@@ -231,9 +228,9 @@ int cw_glob(const char *base_dir, const char *pattern, struct cw_paths *ret, siz
 char *cw_glob_dir(const char *base_dir, const char *pattern)
 {
     bool below = base_dir && *base_dir && pattern[0] != '/';
-    _cleanup_free_ char *base = join(below ? base_dir : "", "/",
-                                     below && base_dir[strlen(base_dir) - 1] != '/', false);
-    char *dir = base ? join(base, pattern, literal_prefix(pattern), true) : NULL;
+    _cleanup_free_ char *base = path_join(below ? base_dir : "", "/",
+                                          below && base_dir[strlen(base_dir) - 1] != '/', false);
+    char *dir = base ? path_join(base, pattern, pattern_prefix(pattern), true) : NULL;
     if (dir && !*dir) {
         free(dir);
         dir = strdup(".");
@@ -244,11 +241,8 @@ char *cw_glob_dir(const char *base_dir, const char *pattern)
 int cw_list(const char *dir, struct cw_paths *ret, struct cw_error *err)
 {
     DIR *d = opendir(dir);
-    if (!d) {
-        int e = errno;
-        cw_error_file(err, dir);
-        return cw_error_errno(err, CW_E_IO, e, "%s", dir);
-    }
+    if (!d)
+        return cw_error_at_file(err, CW_E_IO, dir, errno, "%s", dir);
     struct cw_paths found = {0};
     int r = 0;
     for (;;) {
@@ -273,12 +267,12 @@ int cw_list(const char *dir, struct cw_paths *ret, struct cw_error *err)
         return r;
     }
     if (found.n)
-        qsort(found.paths, found.n, sizeof(*found.paths), by_bytes);
+        qsort(found.paths, found.n, sizeof(*found.paths), path_order);
     *ret = found;
     return 0;
 }
 
-static int write_all(int fd, const uint8_t *data, size_t size)
+static int put_write(int fd, const uint8_t *data, size_t size)
 {
     while (size) {
         ssize_t n = write(fd, data, size);
@@ -294,8 +288,8 @@ static int write_all(int fd, const uint8_t *data, size_t size)
     return 0;
 }
 
-/* The rename is on disk when the directory is. Errors don't matter: the file is whole either way. */
-static void sync_directory(const char *path, char *scratch)
+/* Makes a rename durable. Errors are ignored, because the file is whole either way. */
+static void put_sync_directory(const char *path, char *scratch)
 {
     const char *slash = strrchr(path, '/');
     size_t n = slash ? (size_t)(slash - path) : 0;
@@ -310,8 +304,8 @@ static void sync_directory(const char *path, char *scratch)
     }
 }
 
-/* A new file beside path, open for writing. */
-static int open_temporary(const char *path, char **ret, struct cw_error *err)
+/* Makes a file beside path. Returns a descriptor for writing, or a negative status. */
+static int put_open_temporary(const char *path, char **ret, struct cw_error *err)
 {
     static atomic_uint counter; /* two threads of a process may write the same file */
     size_t room = strlen(path) + 48;
@@ -323,8 +317,7 @@ static int open_temporary(const char *path, char **ret, struct cw_error *err)
     if (fd < 0) {
         int e = errno;
         free(temporary);
-        cw_error_file(err, path);
-        return cw_error_errno(err, CW_E_IO, e, "%s: can't be written", path);
+        return cw_error_at_file(err, CW_E_IO, path, e, "%s: can't be written", path);
     }
     *ret = temporary;
     return fd;
@@ -334,11 +327,10 @@ int cw_put_check(const char *path, struct cw_error *err)
 {
     struct stat st;
     _cleanup_free_ char *temporary = NULL;
-    if (stat(path, &st) == 0 && !S_ISREG(st.st_mode)) {
-        cw_error_file(err, path);
-        return cw_error_set(err, CW_E_OPTION, "%s is %s: expected a file", path, kind_of(st.st_mode));
-    }
-    int fd = open_temporary(path, &temporary, err);
+    if (stat(path, &st) == 0 && !S_ISREG(st.st_mode))
+        return cw_error_at_file(err, CW_E_OPTION, path, 0, "%s is %s: expected a file", path,
+                                mode_name(st.st_mode));
+    int fd = put_open_temporary(path, &temporary, err);
     if (fd == CW_E_IO)
         return err->status = CW_E_OPTION;
     if (fd < 0)
@@ -351,20 +343,19 @@ int cw_put_check(const char *path, struct cw_error *err)
 int cw_put(const char *path, const void *data, size_t size, struct cw_error *err)
 {
     _cleanup_free_ char *temporary = NULL;
-    int fd = open_temporary(path, &temporary, err);
+    int fd = put_open_temporary(path, &temporary, err);
     if (fd < 0)
         return fd;
-    int e = write_all(fd, data, size) < 0 || fsync(fd) < 0 ? errno : 0;
+    int e = put_write(fd, data, size) < 0 || fsync(fd) < 0 ? errno : 0;
     if (close(fd) < 0 && !e)
         e = errno;
     if (!e && rename(temporary, path) < 0)
         e = errno;
     if (e) {
         (void)unlink(temporary);
-        cw_error_file(err, path);
-        return cw_error_errno(err, CW_E_IO, e, "%s: can't be written", path);
+        return cw_error_at_file(err, CW_E_IO, path, e, "%s: can't be written", path);
     }
-    sync_directory(path, temporary);
+    put_sync_directory(path, temporary);
     return 0;
 }
 

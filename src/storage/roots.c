@@ -1,23 +1,22 @@
-/* Which files may be read: those below certain directories, whatever links and dots a path goes through. Any
- * thread. */
+/* Checking that a file lies below certain directories, after all links and dots are resolved. Any thread. */
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "storage/file.h"
 
-static bool below(const char *path, const char *root)
+static bool root_contains(const char *path, const char *root)
 {
     char real[PATH_MAX];
     if (!realpath(root, real))
         return false;
     size_t n = strlen(real);
-    n -= n > 0 && real[n - 1] == '/'; /* the root of all */
+    n -= n > 0 && real[n - 1] == '/'; /* "/" itself */
     return strncmp(path, real, n) == 0 && (path[n] == '/' || path[n] == '\0');
 }
 
-/* Where a path leads; of one that leads nowhere, the part that is there. */
-static bool resolve(const char *path, char real[PATH_MAX])
+/* Resolves a path, or the part of it that exists. */
+static bool root_resolve(const char *path, char real[PATH_MAX])
 {
     char part[PATH_MAX];
     size_t n = strlen(path);
@@ -38,15 +37,14 @@ static bool resolve(const char *path, char real[PATH_MAX])
 int cw_path_check(const char *path, const char *const *roots, size_t n_roots, struct cw_error *err)
 {
     char real[PATH_MAX], list[300] = "";
-    bool may = n_roots == 0, there = !may && resolve(path, real);
+    bool may = n_roots == 0, there = !may && root_resolve(path, real);
     for (size_t i = 0; i < n_roots && there && !may; i++)
-        may = below(real, roots[i]);
+        may = root_contains(real, roots[i]);
     if (may)
         return 0;
     for (size_t i = 0, at = 0; i < n_roots && at < sizeof(list); i++)
         at += (size_t)snprintf(list + at, sizeof(list) - at, "%s%s", i ? ", " : "", roots[i]);
-    cw_error_file(err, path);
-    return cw_error_set(err, CW_E_PIPELINE,
-                        "%s lies outside the directories that may be read here: expected a file below %s",
-                        path, list);
+    return cw_error_at_file(err, CW_E_PIPELINE, path, 0,
+                            "%s lies outside the directories that may be read here: expected a file below %s",
+                            path, list);
 }

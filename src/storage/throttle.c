@@ -1,3 +1,4 @@
+/* The model of slow storage: when it is free again, and which bytes are in memory. */
 #include "storage/throttle.h"
 
 #ifdef CW_CRASH_POINTS
@@ -13,15 +14,15 @@
 #include "base/macro.h"
 #include "base/thread.h"
 
-#define HANG_NS UINT64_C(10000000) /* between two looks at the file */
-#define MEMORY_NS UINT64_C(1)      /* a byte that is read of what is not slow, where costs are modelled */
+#define HANG_NS UINT64_C(10000000) /* between two reads of the file while the storage hangs */
+#define MEMORY_NS UINT64_C(1)      /* for a byte that is not slow, on the modelled clock */
 #define PAGE_BYTES UINT64_C(4096)
 
-struct speed {                                         /* as the file says it */
+struct speed {                                         /* from the file of the environment variable */
     double bytes_per_s[2], reads_per_s, read_s, keeps; /* bytes: reading, writing */
 };
 
-struct kept { /* what was read of a file */
+struct kept { /* the pages of a file that were read */
     struct kept *next;
     uint64_t n_pages;
     uint8_t *pages; /* a byte for each page; 1: it is in memory */
@@ -29,12 +30,12 @@ struct kept { /* what was read of a file */
 };
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-/* guarded by mutex: when what was asked for so far is done; reading, writing */
+/* guarded by mutex: when the accesses so far are done; reading, writing */
 static uint64_t free_ns[CW_N_THROTTLES][2];
 static struct kept *all_kept; /* guarded by mutex */
 static atomic_uint n_waiting;
 
-static struct speed speed_of(enum cw_throttle of)
+static struct speed throttle_speed(enum cw_throttle of)
 {
     static const char *const names[] = {[CW_THROTTLE_STORE] = "CACHEW_STORE",
                                         [CW_THROTTLE_STORE_DIR] = "CACHEW_STORE_DIR",
@@ -50,18 +51,18 @@ static struct speed speed_of(enum cw_throttle of)
     return s;
 }
 
-static void wait_until(uint64_t ns)
+static void throttle_wait_until(uint64_t ns)
 {
     const struct timespec at = {.tv_sec = (time_t)(ns / 1000000000u), .tv_nsec = (long)(ns % 1000000000u)};
     while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, NULL) != 0)
         ;
 }
 
-static void throttle(enum cw_throttle of, int which, size_t bytes)
+static void throttle_access(enum cw_throttle of, int which, size_t bytes)
 {
     struct speed s;
-    while ((s = speed_of(of)).bytes_per_s[which] < 0)
-        wait_until(cw_now_ns() + HANG_NS);
+    while ((s = throttle_speed(of)).bytes_per_s[which] < 0)
+        throttle_wait_until(cw_now_ns() + HANG_NS);
     double busy_s = s.bytes_per_s[which] > 0 ? (double)bytes / s.bytes_per_s[which] : 0,
            least_s = which == 0 ? s.read_s : 0;
     busy_s += which == 0 && s.reads_per_s > 0 ? 1 / s.reads_per_s : 0;
@@ -75,34 +76,35 @@ static void throttle(enum cw_throttle of, int which, size_t bytes)
     uint64_t now = cw_now_ns(),
              until = CW_LOCKED(&mutex, free_ns[of][which] = CW_MAX(free_ns[of][which], now) +
                                                             (uint64_t)(busy_s * 1e9));
-    wait_until(CW_MAX(until, now + (uint64_t)(least_s * 1e9)));
+    throttle_wait_until(CW_MAX(until, now + (uint64_t)(least_s * 1e9)));
 }
 
-static bool is_slow(const struct speed *s, int which)
+static bool throttle_is_slow(const struct speed *s, int which)
 {
     return s->bytes_per_s[which] != 0 || (which == 0 && (s->reads_per_s > 0 || s->read_s > 0));
 }
 
 bool cw_throttled(enum cw_throttle of)
 {
-    const struct speed s = speed_of(of);
-    return is_slow(&s, 0);
+    const struct speed s = throttle_speed(of);
+    return throttle_is_slow(&s, 0);
 }
 
 void cw_throttle_read(enum cw_throttle of, size_t bytes)
 {
-    throttle(of, 0, bytes);
+    throttle_access(of, 0, bytes);
 }
 
 void cw_throttle_write(enum cw_throttle of, size_t bytes)
 {
-    throttle(of, 1, bytes);
+    throttle_access(of, 1, bytes);
 }
 
-/* ---- what was read of files ---- */
+/* ---- pages that were read ---- */
 
-/* The pages of a file up to `end`; NULL: out of memory, or put is false and none was read. Mutex held. */
-static struct kept *kept_of(const char *path, uint64_t end, bool put)
+/* Returns the pages of a file, with put up to `end`. NULL: out of memory, or without put, none was read.
+ * Mutex held. */
+static struct kept *kept_pages(const char *path, uint64_t end, bool put)
 {
     struct kept *k = all_kept;
     while (k && strcmp(k->path, path) != 0)
@@ -126,44 +128,44 @@ static struct kept *kept_of(const char *path, uint64_t end, bool put)
     return k;
 }
 
-static bool is_kept(const char *path, uint64_t offset, size_t length)
+static bool kept_has(const char *path, uint64_t offset, size_t length)
 {
     CW_GUARD(&mutex);
-    const struct kept *k = kept_of(path, offset + length, false);
+    const struct kept *k = kept_pages(path, offset + length, false);
     bool all = k != NULL;
     for (uint64_t i = offset / PAGE_BYTES; all && i * PAGE_BYTES < offset + length; i++)
         all = i < k->n_pages && k->pages[i];
     return all;
 }
 
-static void keep(const char *path, uint64_t offset, size_t length)
+static void kept_add(const char *path, uint64_t offset, size_t length)
 {
     CW_GUARD(&mutex);
-    struct kept *k = kept_of(path, offset + length, true);
+    struct kept *k = kept_pages(path, offset + length, true);
     for (uint64_t i = offset / PAGE_BYTES; k && i * PAGE_BYTES < offset + length; i++)
         k->pages[i] = 1;
 }
 
 bool cw_throttle_absent(const char *path, uint64_t offset, size_t length)
 {
-    const struct speed s = speed_of(CW_THROTTLE_FILES);
-    return is_slow(&s, 0) && !(s.keeps > 0 && is_kept(path, offset, length));
+    const struct speed s = throttle_speed(CW_THROTTLE_FILES);
+    return throttle_is_slow(&s, 0) && !(s.keeps > 0 && kept_has(path, offset, length));
 }
 
 bool cw_throttle_range(const char *path, uint64_t offset, size_t length, bool nowait)
 {
-    const struct speed s = speed_of(CW_THROTTLE_FILES);
-    if (!is_slow(&s, 0) || (s.keeps > 0 && is_kept(path, offset, length))) {
+    const struct speed s = throttle_speed(CW_THROTTLE_FILES);
+    if (!throttle_is_slow(&s, 0) || (s.keeps > 0 && kept_has(path, offset, length))) {
         cw_cost_compute(length * MEMORY_NS);
         return true;
     }
     if (nowait)
         return false;
     atomic_fetch_add(&n_waiting, 1);
-    throttle(CW_THROTTLE_FILES, 0, length);
+    throttle_access(CW_THROTTLE_FILES, 0, length);
     atomic_fetch_sub(&n_waiting, 1);
     if (s.keeps > 0)
-        keep(path, offset, length);
+        kept_add(path, offset, length);
     return true;
 }
 

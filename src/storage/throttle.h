@@ -6,8 +6,8 @@
  *
  *   1  bytes per second that can be read, by all readers together; 0: no limit; negative: none, until the
  * file says otherwise 2  bytes per second that can be written, likewise 3  reads per second, of all readers
- * together; 0: no limit 4  seconds that a read takes at least; reads of several threads overlap 5  1: what
- * was read once is in memory (a page cache; CACHEW_FILES only); 0: nothing ever is
+ * together; 0: no limit 4  seconds that a read takes at least; reads of several threads overlap 5  1: bytes
+ * that were read once are in memory (a page cache; CACHEW_FILES only); 0: none ever are
  *
  * A read occupies the storage for 1/reads per second + length/bytes per second; the storage serves one read
  * after the other. With CACHEW_CLOCK=modelled (base/cost_clock.h) a read costs that much on the model's
@@ -22,42 +22,39 @@
 enum cw_throttle { CW_THROTTLE_STORE, CW_THROTTLE_STORE_DIR, CW_THROTTLE_FILES, CW_N_THROTTLES };
 
 #ifdef CW_CRASH_POINTS
+/* Returns whether reads are slowed down now. */
 bool cw_throttled(enum cw_throttle of);
-void cw_throttle_read(enum cw_throttle of, size_t bytes); /* waits */
+/* These wait as long as reading or writing so many bytes takes. */
+void cw_throttle_read(enum cw_throttle of, size_t bytes);
 void cw_throttle_write(enum cw_throttle of, size_t bytes);
-/* Of CACHEW_FILES. Whether reading these bytes of a file would wait. */
+/* CACHEW_FILES: returns whether reading these bytes of a file would wait. */
 bool cw_throttle_absent(const char *path, uint64_t offset, size_t length);
-/* Waits as such a read does; the bytes may be in memory from then on. nowait: returns false where it would
- * wait. */
+/* Waits as such a read does; the bytes may be in memory from then on. nowait: returns false instead of
+ * waiting. */
 bool cw_throttle_range(const char *path, uint64_t offset, size_t length, bool nowait);
-/* Reads that wait in cw_throttle_range now. */
+/* Returns how many reads wait in cw_throttle_range now. */
 unsigned cw_throttle_waiting(void);
 #else
 static inline bool cw_throttled(enum cw_throttle of)
 {
-    (void)of;
     return false;
 }
 
 static inline void cw_throttle_read(enum cw_throttle of, size_t bytes)
 {
-    (void)of, (void)bytes;
 }
 
 static inline void cw_throttle_write(enum cw_throttle of, size_t bytes)
 {
-    (void)of, (void)bytes;
 }
 
 static inline bool cw_throttle_absent(const char *path, uint64_t offset, size_t length)
 {
-    (void)path, (void)offset, (void)length;
     return false;
 }
 
 static inline bool cw_throttle_range(const char *path, uint64_t offset, size_t length, bool nowait)
 {
-    (void)path, (void)offset, (void)length, (void)nowait;
     return true;
 }
 

@@ -9,6 +9,7 @@
 #include "base/cost_clock.h"
 #include "cache/admin.h"
 #include "cache/internal.h"
+#include "cache/set.h"
 #include "data/budget.h"
 
 static const struct cw_hash128 KEY = {.lo = 1, .hi = 2};

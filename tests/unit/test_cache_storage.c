@@ -139,12 +139,12 @@ static void a_probe_that_reads_nothing_is_none(void **state)
     assert_int_equal(write(fd, name, sizeof(name)), sizeof(name));
     close(fd);
     cw_cache_probe(&s, name);
-    uint64_t probed_ns = c.probed_ns;
-    assert_true(probed_ns > 0 && c.last_probe.bytes == sizeof(name));
+    uint64_t probed_ns = c.probes.last_ns;
+    assert_true(probed_ns > 0 && c.probes.last.bytes == sizeof(name));
     unlink(name);
     s.packing.unsure_ns = probed_ns; /* it is to be looked at again */
     cw_cache_probe(&s, name);
-    assert_true(c.probed_ns == probed_ns);
+    assert_true(c.probes.last_ns == probed_ns);
 }
 
 /* On a store of 20 MB/s, where it pays, once the store is known: of a set of a few MB too, none of which was.

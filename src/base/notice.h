@@ -1,0 +1,17 @@
+/*
+ * Notices: lines for people that a library has no caller to hand to, such as storage that stopped answering.
+ * The program decides once where they go; until it does, they are dropped. Any thread.
+ */
+#pragma once
+#include <stddef.h>
+
+#include "base/macro.h"
+
+/* Sets the function that gets each whole line, its newline included. NULL: lines are dropped. */
+void cw_notice_set(void (*write)(const char *line, size_t size));
+/* A writer for cw_notice_set: one write(2) to standard error per line. */
+void cw_notice_stderr(const char *line, size_t size);
+/* Hands one line to the writer; the newline is added here. Lines above 2 KiB are cut. */
+void cw_notice(const char *fmt, ...) _printf_(1, 2);
+/* Hands on a line that may hold any bytes and ends with a newline. */
+void cw_notice_line(const char *line, size_t size);

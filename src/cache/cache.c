@@ -1,0 +1,223 @@
+/* The cache as a whole: opening and closing it, its sets, and what it counted. */
+#include <errno.h>
+#include <string.h>
+
+#include "base/cost_clock.h"
+#include "base/notice.h"
+#include "base/thread.h"
+#include "cache/internal.h"
+#include "cache/set.h"
+#include "cache/thread.h"
+#include "storage/file.h"
+
+#define SEGMENT_BYTES ((size_t)16 << 20)
+#define QUEUE_BYTES ((size_t)32 << 20)
+/* At the end, writing may take some seconds (thread.c), and its last step as long again; where storage is
+ * known not to answer, hardly any time. */
+#define END_NS UINT64_C(20000000000)
+#define STUCK_NS UINT64_C(1000000000)
+/* Directories are opened within milliseconds, large ones across a network within a second. A longer wait
+ * would cost more than computing meanwhile. */
+#define OPEN_NS UINT64_C(2000000000)
+
+/* ---- waiting for the store's thread; its mutex is held ---- */
+
+/* Waits until the thread has made progress. False: it is later than deadline_ns. */
+static bool cache_wait(struct cw_cache *c, uint64_t deadline_ns)
+{
+    return cw_cond_wait(&c->monitor.progress, &c->monitor.mutex, deadline_ns) != ETIMEDOUT;
+}
+
+/* Returns whether the thread's step has taken too long already. */
+static bool cache_is_stuck(const struct cw_cache *c)
+{
+    return c->monitor.step && cw_now_ns() - c->monitor.step_ns > cw_cost_patience_ns(OPEN_NS);
+}
+
+/* Returns what the cache waits for, for people. */
+static const char *cache_step(const struct cw_cache *c)
+{
+    return c->monitor.step                  ? c->monitor.step
+           : atomic_load(&c->readers.stuck) ? "a read"
+                                            : "waiting for a CPU";
+}
+
+/* Waits until opening something has succeeded or failed (*tried), or the thread does not get there in time.
+ */
+static void cache_wait_opened(struct cw_cache *c, const bool *tried)
+{
+    uint64_t deadline_ns = cw_now_ns() + cw_cost_patience_ns(OPEN_NS);
+    while (!*tried && !cache_is_stuck(c) && cache_wait(c, deadline_ns))
+        ;
+    if (!*tried && !c->monitor.slow_noticed) {
+        cw_notice("cachew: cache %s: %s takes longer than %.0f s; going on without it until then", c->dir,
+                  cache_step(c), (double)OPEN_NS * 1e-9);
+        c->monitor.slow_noticed = true;
+    }
+}
+
+/* ---- opening and closing ---- */
+
+/* Frees a cache that nobody holds. */
+static void cache_free(struct cw_cache *c)
+{
+    cw_cache_room_deinit(&c->room);
+    cw_cache_packer_deinit(&c->packer);
+    cw_cache_unpackers_deinit(&c->unpackers);
+    cw_cache_queue_deinit(&c->queue);
+    cw_cache_monitor_deinit(&c->monitor);
+    cw_cache_readers_deinit(&c->readers);
+    free(c->dir);
+    free(c);
+}
+
+static int cache_new(const struct cw_cache_options *o, struct cw_cache **ret, struct cw_error *err)
+{
+    struct cw_cache *c = calloc(1, sizeof(*c));
+    if (!c || !(c->dir = cw_absolute(o->dir))) { /* segments are opened by name whenever they are needed */
+        free(c);
+        return cw_error_nomem(err, sizeof(*c), "a cache");
+    }
+    c->waits = o->waits;
+    c->plain = o->plain;
+    c->free = cache_free;
+    atomic_init(&c->holders, 1);
+    cw_list_init(&c->sets);
+    cw_cache_monitor_init(&c->monitor, c->dir);
+    cw_cache_readers_init(&c->readers);
+    cw_cache_unpackers_init(&c->unpackers);
+    cw_cache_queue_init(&c->queue, o->queue_bytes ? o->queue_bytes : QUEUE_BYTES);
+    cw_cache_room_init(&c->room, &c->monitor, o->quota, o->segment_bytes ? o->segment_bytes : SEGMENT_BYTES);
+    *ret = c;
+    return 0;
+}
+
+int cw_cache_open(const struct cw_cache_options *o, struct cw_cache **ret, struct cw_error *err)
+{
+    struct cw_cache *c = NULL;
+    int r = cache_new(o, &c, err);
+    if (r < 0)
+        return r;
+    c->state = CW_CACHE_RUNNING;
+    atomic_fetch_add(&c->holders, 1);
+    r = cw_thread_start(&c->thread, cw_cache_main, c, err);
+    if (r < 0) {
+        c->state = CW_CACHE_NOT_STARTED;
+        atomic_fetch_sub(&c->holders, 1);
+    } else {
+        CW_WITH (&c->monitor.mutex) {
+            cache_wait_opened(c, &c->tried);
+            r = c->failed.status ? cw_error_copy(err, &c->failed) : 0;
+        }
+    }
+    if (r < 0) {
+        cw_error_file(err, o->dir);
+        cw_cache_close(c);
+        return r;
+    }
+    *ret = c;
+    return 0;
+}
+
+uint64_t cw_cache_quota(const struct cw_cache *c)
+{
+    return atomic_load(&c->room.quota);
+}
+
+/* Waits for the thread, unless storage does not answer it: then it goes on by itself. */
+static void cache_end_thread(struct cw_cache *c)
+{
+    pthread_mutex_lock(&c->monitor.mutex);
+    c->stop = true;
+    pthread_cond_broadcast(&c->monitor.work);
+    uint64_t patience_ns = atomic_load(&c->readers.stuck) || cache_is_stuck(c) ? STUCK_NS : END_NS;
+    uint64_t deadline_ns = cw_now_ns() + cw_cost_patience_ns(patience_ns);
+    while (c->state != CW_CACHE_ENDED && cache_wait(c, deadline_ns))
+        ;
+    bool ended = c->state == CW_CACHE_ENDED;
+    if (!ended)
+        cw_notice("cachew: cache %s: %s does not end; what was not written yet is lost", c->dir,
+                  cache_step(c));
+    pthread_mutex_unlock(&c->monitor.mutex);
+    (void)(ended ? pthread_join(c->thread, NULL) : pthread_detach(c->thread));
+}
+
+struct cw_cache *cw_cache_close_facts(struct cw_cache *c, struct cw_cache_facts *ret)
+{
+    if (!c)
+        return NULL;
+    cw_cache_readers_stop(&c->readers);
+    if (c->state != CW_CACHE_NOT_STARTED)
+        cache_end_thread(c);
+    cw_cache_facts(c, ret);
+    cw_cache_release(c);
+    return NULL;
+}
+
+struct cw_cache *cw_cache_close(struct cw_cache *c)
+{
+    struct cw_cache_facts facts;
+    return cw_cache_close_facts(c, &facts);
+}
+
+int cw_cache_set_open(struct cw_cache *c, struct cw_hash128 key, const char *meta, struct cw_cache_set **ret,
+                      struct cw_error *err)
+{
+    struct cw_cache_set *s = NULL;
+    CW_GUARD(&c->monitor.mutex);
+    CW_LIST_EACH_OF (have, struct cw_cache_set, link, &c->sets)
+        if (have->key.lo == key.lo && have->key.hi == key.hi)
+            s = have;
+    if (!s) {
+        if (!(s = cw_cache_set_new(c, key, meta, err)))
+            return err->status;
+        cw_list_add(&c->sets, &s->link); /* its first reference is the thread's, while there are others */
+        pthread_cond_signal(&c->monitor.work);
+    }
+    s->refs++;
+    cache_wait_opened(c, &s->tried);
+    *ret = s;
+    return 0;
+}
+
+/* ---- what was put so far ---- */
+
+int cw_cache_flush(struct cw_cache *c, struct cw_error *err)
+{
+    CW_GUARD(&c->monitor.mutex);
+    c->flush = true;
+    pthread_cond_signal(&c->monitor.work);
+    for (uint64_t began_ns = cw_now_ns(); c->flush;) {
+        uint64_t deadline_ns = cw_cache_monitor_deadline(&c->monitor, began_ns);
+        if (cw_now_ns() >= deadline_ns)
+            return cw_error_set(err, CW_E_DEADLINE, "cache %s: %s takes longer than %.0f s", c->dir,
+                                cache_step(c), (double)CW_CACHE_STEP_NS * 1e-9);
+        (void)cache_wait(c, deadline_ns);
+    }
+    return 0;
+}
+
+void cw_cache_facts(const struct cw_cache *c, struct cw_cache_facts *ret)
+{
+    const struct cw_cache_counters *n = &c->counters;
+#define FACT(name) .name = atomic_load_explicit(&n->name, memory_order_relaxed)
+    *ret = (struct cw_cache_facts){FACT(hits),
+                                   FACT(misses),
+                                   FACT(bad),
+                                   FACT(gone),
+                                   FACT(late),
+                                   FACT(kept),
+                                   FACT(skipped),
+                                   FACT(refused),
+                                   FACT(bytes_read),
+                                   FACT(read_ns),
+                                   FACT(bytes_written),
+                                   FACT(bytes_stored),
+                                   FACT(write_ns),
+                                   FACT(published),
+                                   FACT(probe_bytes),
+                                   FACT(probe_ns),
+                                   .evicted = atomic_load(&c->room.evicted),
+                                   .used = atomic_load(&c->room.used)};
+#undef FACT
+}

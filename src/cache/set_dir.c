@@ -1,0 +1,212 @@
+/* The directory of a set: marking it as used, and finding the segments of all processes in it. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/thread.h"
+#include "cache/files.h"
+#include "cache/internal.h"
+#include "cache/set.h"
+#include "storage/throttle.h"
+
+/* Modification times of directories are no finer than this on some file systems: a change so shortly before a
+ * scan may have been missed by it. */
+#define MTIME_GRAIN_NS ((int64_t)2000000000)
+
+/* ---- segments ---- */
+
+void cw_cache_set_name_segment(struct cw_cache_set *s, struct cw_cache_segment *g)
+{
+    /* Without memory a scan loads the segment once more; its entries are known by then. */
+    (void)cw_map_add(&s->names, &g->node, cw_hash64(g->name, strlen(g->name)));
+}
+
+static struct cw_cache_segment *set_find_segment(const struct cw_cache_set *s, const char *name)
+{
+    uint64_t hash = cw_hash64(name, strlen(name));
+    for (struct cw_map_node *at = cw_map_find(&s->names, hash, NULL); at;
+         at = cw_map_find(&s->names, hash, at)) {
+        struct cw_cache_segment *g = CW_CONTAINER(at, struct cw_cache_segment, node);
+        if (strcmp(g->name, name) == 0)
+            return g;
+    }
+    return NULL;
+}
+
+/* Loads a file that has the name of a segment. A damaged one becomes a dead segment, so that it is not read
+ * again. */
+static void set_load_segment(struct cw_cache_set *s, const char *name)
+{
+    _cleanup_free_ struct cw_cache_row *rows = NULL;
+    struct cw_cache_trailer trailer;
+    struct cw_error err = {0};
+    struct stat st;
+    size_t n = 0;
+    uint32_t number;
+    _cleanup_free_ char *path = NULL;
+    _cleanup_close_ int fd = cw_cache_open_file(s->dir_fd, name, O_RDONLY);
+    if (fd < 0 && fd != -CW_CACHE_NO_FILE) /* it was removed meanwhile */
+        return;
+    int r = fd < 0 ? 1 : fstat(fd, &st) < 0 ? -1 : cw_cache_table_read(fd, s->key, &rows, &n, &trailer);
+    if (fd < 0)
+        cw_cache_monitor_trouble(&s->cache->monitor, NULL, name, CW_CACHE_NO_FILE);
+    struct cw_cache_segment *g = cw_cache_segment_new();
+    bool ok = g && (g->name = strdup(name)) &&
+              (r != 0 || (asprintf(&path, "%s/%s", s->dir, name) >= 0 &&
+                          cw_cache_segment_file(path, &st, &g->file, &err) == 0));
+    if (!ok || r < 0) {
+        cw_cache_segment_free(g);
+        return;
+    }
+    g->seen = true;
+    if (r == 1) {
+        atomic_fetch_add(&s->cache->counters.bad, 1);
+        atomic_store(&g->dead, true);
+    }
+    if (cw_cache_index_add_segment(&s->index, g, &number, &err) == 0) {
+        cw_cache_set_name_segment(s, g);
+        if (r == 0)
+            /* without memory for the index, its entries are computed again */
+            (void)!cw_cache_index_insert(&s->index, number, rows, n, &err);
+    }
+}
+
+/* Marks the segments whose names are in the directory, and loads new ones. False: not all names could be
+ * read. */
+static bool set_read_names(struct cw_cache_set *s, DIR *d)
+{
+    for (struct dirent *e; errno = 0, (e = readdir(d));) {
+        if (cw_cache_name(e->d_name) != CW_CACHE_NAME_SEGMENT)
+            continue;
+        struct cw_cache_segment *g = set_find_segment(s, e->d_name);
+        if (g)
+            g->seen = true;
+        else
+            set_load_segment(s, e->d_name);
+    }
+    return errno == 0;
+}
+
+static void set_list(struct cw_cache_set *s)
+{
+    _cleanup_(cw_closedirp) DIR *d = cw_cache_open_names(s->dir_fd);
+    if (!d)
+        return;
+    for (uint32_t i = 0; i < s->index.n_segments; i++)
+        s->index.segments[i]->seen = s->index.segments[i]->fd >= 0;
+    bool all = set_read_names(s, d);
+    for (uint32_t i = 0; i < s->index.n_segments && all; i++)
+        if (!s->index.segments[i]->seen)
+            atomic_store(&s->index.segments[i]->dead, true);
+}
+
+void cw_cache_set_scan(struct cw_cache_set *s)
+{
+    struct stat st;
+    struct timespec wall;
+    clock_gettime(CLOCK_REALTIME, &wall);
+    if (fstat(s->dir_fd, &st) < 0)
+        return;
+    int64_t mtime = cw_timespec_ns(&st.st_mtim);
+    if (mtime != s->scanned_mtime_ns || cw_timespec_ns(&wall) - mtime <= MTIME_GRAIN_NS) {
+        set_list(s);
+        s->scanned_mtime_ns = mtime;
+    }
+    for (uint32_t i = 0; i < s->index.n_segments; i++)
+        cw_cache_segment_let_go(s->index.segments[i]);
+}
+
+/* ---- entering ---- */
+
+/*
+ * Locks the file that marks the set as used. 1: another process removed the set meanwhile, so directory and
+ * file are to be made again. Where the file can't be written, other processes may take the set for unused and
+ * remove it; its entries are then computed again.
+ */
+static int set_mark_used(struct cw_cache_set *s, const char *name)
+{
+    struct stat ours, there;
+    _cleanup_close_ int fd = cw_cache_open_file(s->dir_fd, CW_CACHE_USED, O_RDWR | O_CREAT);
+    if (fd == -CW_CACHE_NO_FILE || fd == -ENOENT)
+        return fd == -ENOENT ? 1 : fd;
+    if (fd < 0)
+        fd = cw_cache_open_file(s->dir_fd, CW_CACHE_USED, O_RDONLY);
+    if (fd < 0 || flock(fd, LOCK_SH) < 0 || fstat(fd, &ours) < 0)
+        return 0;
+    _cleanup_free_ char *path = NULL;
+    if (asprintf(&path, "%s/" CW_CACHE_USED, name) < 0)
+        path = NULL;
+    if (!path || fstatat(s->cache->room.dir_fd, path, &there, AT_SYMLINK_NOFOLLOW) < 0 ||
+        ours.st_ino != there.st_ino)
+        return path ? 1 : -ENOMEM;
+    (void)futimens(fd, NULL);
+    s->used_fd = CW_STEAL_FD(fd);
+    return 0;
+}
+
+/* Opens the directory, which is made if need be, and marks it as used. */
+static int set_open_dir(struct cw_cache_set *s, const char *name)
+{
+    int r;
+    do {
+        cw_closep(&s->dir_fd);
+        int e = mkdirat(s->cache->room.dir_fd, name, 0777) < 0 ? errno : 0;
+        s->dir_fd = cw_cache_open_dir(s->cache->room.dir_fd, name);
+        if (s->dir_fd < 0)
+            return s->dir_fd == -ENOENT && e ? -e : s->dir_fd;
+        r = set_mark_used(s, name);
+    } while (r == 1);
+    return r;
+}
+
+int cw_cache_set_enter(struct cw_cache_set *s)
+{
+    struct cw_cache *c = s->cache;
+    char name[33];
+    char *dir;
+    struct stat st;
+    cw_hash128_print(s->key, name);
+    if (asprintf(&dir, "%s/%s", c->dir, name) < 0)
+        return -ENOMEM;
+    cw_throttle_read(CW_THROTTLE_STORE_DIR, 0);
+    int r = set_open_dir(s, name);
+    if (r < 0) {
+        cw_closep(&s->dir_fd);
+        s->dir_fd = -1;
+        free(dir);
+        return r;
+    }
+    if (fstatat(s->dir_fd, CW_CACHE_META, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        (void)!cw_cache_put_text(s->dir_fd, CW_CACHE_META,
+                                 s->meta); /* it is for people: no error if it is missing */
+    char *profile = cw_cache_read_text(s->dir_fd, CW_CACHE_PROFILE, CW_CACHE_PROFILE_BYTES);
+    CW_WITH (&c->monitor.mutex) {
+        if (s->profile_changed) /* the run has a newer one by now */
+            free(profile);
+        else
+            s->profile = profile;
+    }
+    s->dir = dir;
+    s->scanned_mtime_ns = INT64_MIN;
+    cw_cache_set_scan(s);
+    return 0;
+}
+
+void cw_cache_set_write_profile(struct cw_cache_set *s)
+{
+    _cleanup_free_ char *text = NULL;
+    CW_WITH (&s->cache->monitor.mutex) {
+        text = s->profile_changed ? strdup(s->profile) : NULL;
+        s->profile_changed = false;
+    }
+    if (text)
+        /* on a full disk, later runs measure for themselves */
+        (void)!cw_cache_put_text(s->dir_fd, CW_CACHE_PROFILE, text);
+}

@@ -1,0 +1,22 @@
+/* Decompressing entries: contexts of zstd, kept for the next read. Any thread. */
+#pragma once
+#include <pthread.h>
+#include <stddef.h>
+
+#include "base/error.h"
+
+struct cw_cache_unpacker;
+
+struct cw_cache_unpackers {
+    pthread_mutex_t mutex;
+    struct cw_cache_unpacker *idle; /* guarded by mutex */
+};
+
+void cw_cache_unpackers_init(struct cw_cache_unpackers *l);
+void cw_cache_unpackers_deinit(struct cw_cache_unpackers *l);
+/* Returns an unpacker that nobody else uses until it is put back; NULL: out of memory. */
+struct cw_cache_unpacker *cw_cache_unpacker_get(struct cw_cache_unpackers *l, struct cw_error *err);
+/* Accepts NULL. */
+void cw_cache_unpacker_put(struct cw_cache_unpackers *l, struct cw_cache_unpacker *u);
+/* Decompresses one frame into exactly `length` bytes. 0; 1: it is no such frame. */
+int cw_cache_unpack(struct cw_cache_unpacker *u, const void *from, size_t stored, void *to, size_t length);
