@@ -105,7 +105,6 @@ struct cw_pool_facts cw_pools_together(const struct cw_facts *facts)
             all.busy += (p->busy - all.busy) * p->running / (all.running + p->running);
         all.running += p->running;
         all.starting += p->starting;
-        all.draining += p->draining;
         all.maximum += p->maximum;
         cw_mean_merge(&all.compute, &p->compute);
     }

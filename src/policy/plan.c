@@ -111,10 +111,9 @@ static void compute_tail(const struct cw_outlook *o, int cache_point, int step, 
         struct steady s = best_steady(o, cache_point, cached);
         double more = least(cached + (1 - cached) * write_part(o, m, cached, s.batch_s),
                             CW_MAX(room(o, m), cached));
-        double n = more - cached < 1e-3 || i == TAIL_EPOCHS - 1 ? epochs : 1,
-               kept = 1e-9 * more * m->bytes * batches * o->facts->storage.price_per_gb_h / 3600;
+        double n = more - cached < 1e-3 || i == TAIL_EPOCHS - 1 ? epochs : 1;
         t->time_s[step] += n * batches * s.batch_s;
-        t->cost[step] += n * batches * (s.batch_cost + kept * s.batch_s);
+        t->cost[step] += n * batches * s.batch_cost;
         epochs -= n;
         cached = more;
     }
@@ -165,13 +164,11 @@ static double held_epochs(const struct cw_outlook *o, int cache_point)
     return epoch_s > 0 ? least(epochs, floor(HELD_DELAYS * start_delay_s(f) / epoch_s)) : epochs;
 }
 
-/* So many batches, with the part `cached` of them cached. */
-static void spend(const struct cw_outlook *o, struct cw_alternative *a, const struct cw_cache_point_facts *m,
-                  double batches, double batch_s, double kept)
+/* Adds to an alternative what these batches take. */
+static void spend(const struct cw_outlook *o, struct cw_alternative *a, double batches, double batch_s)
 {
-    double seconds = batches * batch_s, gb = m ? 1e-9 * kept * m->bytes * o->facts->batches_per_epoch : 0;
-    a->time_s += seconds;
-    a->cost += seconds * (price_s(o, a->pools) + gb * o->facts->storage.price_per_gb_h / 3600);
+    a->time_s += batches * batch_s;
+    a->cost += batches * batch_s * price_s(o, a->pools);
 }
 
 /* What there is until all workers have started that are decided on: the pools whose delay is over come first,
@@ -211,17 +208,17 @@ static struct starting starting_of(const struct cw_outlook *o, const int *worker
 }
 
 /* The same with the workers that are decided on; until they have started it goes on with those that run. */
-static void pass(const struct cw_outlook *o, struct cw_alternative *a, const struct cw_cache_point_facts *m,
-                 double batches, double cached, double kept, struct starting *until)
+static void pass(const struct cw_outlook *o, struct cw_alternative *a, double batches, double cached,
+                 struct starting *until)
 {
     for (int i = 0; i < until->n; i++) {
         double now_s = cw_outlook_batch_s(o, until->capacity[i], a->cache_point, cached),
                before = least(until->left_s[i] / now_s, batches);
         until->left_s[i] -= before * now_s;
-        spend(o, a, m, before, now_s, kept);
+        spend(o, a, before, now_s);
         batches -= before;
     }
-    spend(o, a, m, batches, cw_outlook_batch_s(o, a->capacity, a->cache_point, cached), kept);
+    spend(o, a, batches, cw_outlook_batch_s(o, a->capacity, a->cache_point, cached));
 }
 
 /* Epochs with the workers that are decided on now, while a cache fills; returns what is cached behind them.
@@ -234,7 +231,7 @@ static double hold(const struct cw_outlook *o, struct cw_alternative *a, const s
         double batch_s = cw_outlook_batch_s(o, a->capacity, a->cache_point, cached);
         double more = least(cached + (1 - cached) * write_part(o, m, cached, batch_s), most);
         double n = more - cached < 1e-3 || i == TAIL_EPOCHS - 1 ? epochs : 1;
-        pass(o, a, m, n * o->facts->batches_per_epoch, cached, more, until);
+        pass(o, a, n * o->facts->batches_per_epoch, cached, until);
         epochs -= n;
         cached = more;
     }
@@ -258,7 +255,7 @@ static struct cw_alternative rest(const struct cw_outlook *o, const int *workers
     a.batch_s = cw_outlook_batch_s(o, a.capacity, cache_point, cached);
     double written =
         m ? m->written + left / f->batches_per_epoch * (1 - cached) * write_part(o, m, cached, a.batch_s) : 0;
-    pass(o, &a, m, left, cached, cached + written, &until);
+    pass(o, &a, left, cached, &until);
     if (m && !is_full(o, m))
         cached = hold(o, &a, m, least(least(cached + written, CW_MAX(room(o, m), cached)), 1), tail->held,
                       &until);

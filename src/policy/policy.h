@@ -26,22 +26,18 @@ int cw_pool_name_check(const char *name, struct cw_error *err) _must_check_;
 
 enum cw_objective { CW_OBJECTIVE_TIME, CW_OBJECTIVE_COST };
 
-enum cw_place { CW_PLACE_REMOTE, CW_PLACE_TRAINING, CW_PLACE_DISPATCHER };
-
 /* ---- facts: what was measured since the last call, and what is the case now ---- */
 
 struct cw_client_facts { /* of one rank, per batch of its own */
     /* from a batch's arrival to the request for the next one: the training step itself */
     struct cw_mean step;
     struct cw_mean wait; /* from the request to the arrival */
-    double late;         /* batches that were not there when asked for */
     double queue;        /* batches that lay ready, on average */
 };
 
 struct cw_pool_facts {
     const char *name;
-    enum cw_place place;
-    int running, starting, draining;
+    int running, starting;
     /* this job may have so many now: the pool's size, its share and its quota; what the provisioner gives, if
      * that is less */
     int maximum;
@@ -69,7 +65,6 @@ struct cw_storage_facts { /* speeds are for all workers together; 0: not known, 
     double source_bytes_per_s;
     double read_bytes_per_s, write_bytes_per_s; /* the cache's, as last probed */
     double cache_bytes;                         /* room in the cache; 0: not limited */
-    double price_per_gb_h;
 };
 
 struct cw_facts {

@@ -53,7 +53,7 @@ struct cw_sim_played {
     double factor, step_factor, left;
     /* since the last report */
     struct cw_mean step, interval, compute[CW_POLICY_POOLS];
-    double busy_s, since, late, queue;
+    double busy_s, since, queue;
     /* When lumpy waits were last reported (s), and how long the client has waited since then without
      * reporting it. */
     double lump_at, lump_wait_s;

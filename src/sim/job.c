@@ -71,23 +71,19 @@ static void measure(struct cw_sim_played *p, const struct cw_sim_conditions *c, 
         cw_mean_merge(&p->compute[i], &compute);
     }
     p->busy_s += seconds * c->busy;
-    p->late += c->supplied ? n : 0;
     p->queue += seconds * (c->supplied ? 0 : READ_AHEAD * (1 - c->busy));
     p->out->waited_s += n * (piece->interval_s - piece->step_s);
 }
 
 static void pay(struct cw_sim_played *p, double seconds)
 {
-    double gigabytes = 0, price_per_h = 0;
-    for (size_t i = 0; i < p->job->n_cache_points; i++)
-        gigabytes += 1e-9 * (p->cached[i] + p->written[i]) * p->job->batches_per_epoch * p->costs.bytes[i];
+    double price_per_h = 0;
     for (size_t i = 0; i < p->w->n_pools; i++) {
         double workers = p->worker_sets[i].running + p->worker_sets[i].starting;
         p->out->worker_s[i] += seconds * workers;
         price_per_h += workers * p->w->pools[i].price_per_h;
     }
-    p->out->cost += seconds / 3600 *
-                    (p->job->client_price_per_h + price_per_h + gigabytes * p->job->store_price_per_gb_h);
+    p->out->cost += seconds / 3600 * (p->job->client_price_per_h + price_per_h);
 }
 
 /* What was computed up to the cache point goes to the cache, as far as it can be written and there is room.

@@ -55,7 +55,7 @@ static void facts(const struct cw_sim_played *p, struct cw_client_facts *client,
     const struct cw_sim_change *phase = &job->phases[p->phase];
     double spent = p->now - p->since;
     *client = (struct cw_client_facts){
-        .step = p->step, .wait = p->interval, .late = p->late, .queue = spent > 0 ? p->queue / spent : 0};
+        .step = p->step, .wait = p->interval, .queue = spent > 0 ? p->queue / spent : 0};
     client->wait.mean = p->interval.mean - p->step.mean;
     client->wait.m2 = CW_MAX(p->interval.m2 - p->step.m2, 0);
     *f = (struct cw_facts){
@@ -76,7 +76,6 @@ static void facts(const struct cw_sim_played *p, struct cw_client_facts *client,
         const struct cw_sim_pool *pool = &p->w->pools[i];
         f->pools[i] = (struct cw_pool_facts){
             .name = pool->name,
-            .place = pool->place,
             .running = p->worker_sets[i].running,
             .starting = p->worker_sets[i].starting,
             .maximum = (int)pool->max_workers,
@@ -100,8 +99,7 @@ static void facts(const struct cw_sim_played *p, struct cw_client_facts *client,
     f->storage = (struct cw_storage_facts){.source_bytes = job->n_stages ? p->costs.source_bytes : 0,
                                            .read_bytes_per_s = phase->read_bytes_per_s,
                                            .write_bytes_per_s = phase->write_bytes_per_s,
-                                           .cache_bytes = job->store_bytes,
-                                           .price_per_gb_h = job->store_price_per_gb_h};
+                                           .cache_bytes = job->store_bytes};
 }
 
 /*
@@ -141,7 +139,7 @@ static void report_soon(struct cw_sim_played *p, double now)
 static void begin_window(struct cw_sim_played *p)
 {
     p->step = p->interval = (struct cw_mean){0};
-    p->late = p->queue = 0;
+    p->queue = 0;
     p->since = p->now;
     if (!lump_is_due(p))
         return;

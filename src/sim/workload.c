@@ -173,7 +173,6 @@ static int parse_model(const json_t *object, const char *where, struct cw_sim_jo
         {"read_bytes_per_s", &start->read_bytes_per_s, 0, MOST, CW_SIM_MORE, false},
         {"write_bytes_per_s", &start->write_bytes_per_s, 0, MOST, CW_SIM_MORE, false},
         {"bytes", &job->store_bytes, 0, MOST, CW_SIM_MORE, false},
-        {"price_per_gb_h", &job->store_price_per_gb_h, 0, MOST, CW_SIM_ANY, false},
         {0},
     };
     r = cw_sim_fields(model, path, fields, err);

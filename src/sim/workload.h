@@ -46,7 +46,7 @@ struct cw_sim_job { /* as written; strings live as long as the workload */
     double worker_cpu_s;       /* with a table: what a worker computes per batch; 0: all its time */
     struct cw_sim_stage *stages;
     size_t n_stages;
-    double source_batch_bytes, store_price_per_gb_h, store_bytes;
+    double source_batch_bytes, store_bytes;
     size_t cache_points[CW_POLICY_CACHE_POINTS]; /* stage whose output may be cached */
     size_t n_cache_points;
     struct cw_sim_change *phases; /* the first at batch 0 is the beginning; all values filled in */
@@ -55,7 +55,6 @@ struct cw_sim_job { /* as written; strings live as long as the workload */
 
 struct cw_sim_pool {
     const char *name;
-    enum cw_place place;
     double max_workers, start_delay_s, price_per_h, worker_cpus; /* max_workers 0: not said */
     double slowdown;                                             /* of its workers, that nobody is told */
 };
