@@ -1,10 +1,12 @@
-/* The record of a decision of auto: what was seen, what else could be done, why. */
+#include "policy/auto_record.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/macro.h"
-#include "policy/auto.h"
+#include "policy/auto_belief.h"
+#include "policy/auto_pools.h"
 
 #define LEAST_DOUBT 0.01 /* less can't be seen in what is told */
 #define SAME 0.0005      /* of a time: four digits don't tell these apart */
@@ -17,13 +19,14 @@
 static double expected_s(const struct cw_auto *m, const struct cw_facts *f, const struct cw_outlook *o,
                          double capacity, int cache_point, bool now)
 {
-    double cached = cache_point >= 0 && cache_point == (int)m->cache_point ? m->cached : 0,
-           s = cw_outlook_batch_s(o, capacity, cache_point, cached), running = cw_auto_running(m, f);
-    bool measured = m->interval.n > 0 && cache_point == (int)m->cache_point && running > 0;
+    double cached = cache_point >= 0 && cache_point == (int)m->cache.point ? m->cache.cached : 0,
+           s = cw_outlook_batch_s(o, capacity, cache_point, cached),
+           running = cw_auto_pools_running(&m->pools, f);
+    bool measured = m->watch.known.interval.n > 0 && cache_point == (int)m->cache.point && running > 0;
     if (measured && now)
-        return m->interval.mean;
+        return m->watch.known.interval.mean;
     return measured && capacity <= running && s >= cw_outlook_batch_s(o, running, cache_point, cached)
-               ? CW_MAX(s, m->interval.mean)
+               ? CW_MAX(s, m->watch.known.interval.mean)
                : s;
 }
 
@@ -31,7 +34,7 @@ static double expected_s(const struct cw_auto *m, const struct cw_facts *f, cons
 static enum cw_bottleneck limit_of(const struct cw_auto *m, const struct cw_facts *f,
                                    const struct cw_outlook *o, double capacity, int cache_point, bool now)
 {
-    double cached = cache_point >= 0 && cache_point == (int)m->cache_point ? m->cached : 0,
+    double cached = cache_point >= 0 && cache_point == (int)m->cache.point ? m->cache.cached : 0,
            s = expected_s(m, f, o, capacity, cache_point, now);
     if (s <= o->step_s * (1 + 2 * CW_AUTO_WAITING))
         return CW_BOTTLENECK_CLIENT;
@@ -43,7 +46,8 @@ static enum cw_bottleneck limit_of(const struct cw_auto *m, const struct cw_fact
     if (cache_point >= 0 && f->storage.read_bytes_per_s > 0 &&
         cached * f->cache_points[cache_point].bytes / f->storage.read_bytes_per_s >= 0.99 * s)
         return CW_BOTTLENECK_CACHE;
-    return m->floor_s > 0 || m->source_bytes_per_s > 0 ? CW_BOTTLENECK_STORAGE : CW_BOTTLENECK_SCALING;
+    return m->belief.floor_s > 0 || m->belief.source_bytes_per_s > 0 ? CW_BOTTLENECK_STORAGE
+                                                                     : CW_BOTTLENECK_SCALING;
 }
 
 static const char *limit_text(enum cw_bottleneck limit)
@@ -189,12 +193,12 @@ static void put_why(char *to, size_t size, const struct cw_auto *m, const struct
     sure.doubt = 0;
     put_workers(workers, sizeof(workers), o, chosen);
     put_limit(limit, sizeof(limit), m, o, chosen, reason);
-    if (m->interval.n > 0)
+    if (m->watch.known.interval.n > 0)
         n = (size_t)snprintf(measured, sizeof(measured), ": %.4g s a batch with %d (step %.4g s)",
-                             m->interval.mean, seen->workers, m->step.mean);
-    double computed_s = cw_outlook_batch_s(&sure, cw_auto_running(m, o->facts), (int)m->cache_point,
-                                           m->cached);
-    if (m->interval.n > 0 && computed_s > (1 + AHEAD) * m->interval.mean)
+                             m->watch.known.interval.mean, seen->workers, m->watch.known.step.mean);
+    double computed_s = cw_outlook_batch_s(&sure, cw_auto_pools_running(&m->pools, o->facts),
+                                           (int)m->cache.point, m->cache.cached);
+    if (m->watch.known.interval.n > 0 && computed_s > (1 + AHEAD) * m->watch.known.interval.mean)
         n += (size_t)snprintf(measured + n, sizeof(measured) - n,
                               ", though by what they compute it is %.4g s", computed_s);
     if (seen->doubt >= LEAST_DOUBT)
@@ -226,9 +230,9 @@ static void put_cache_why(char *to, size_t size, const struct cw_auto *m, const 
         if (i != chosen->cache_point && (other.time_s < 0 || a.time_s < other.time_s))
             other = a;
     }
-    if (m->interval.n > 0)
-        snprintf(measured, sizeof(measured), ": %.4g s a batch (step %.4g s)", m->interval.mean,
-                 m->step.mean);
+    if (m->watch.known.interval.n > 0)
+        snprintf(measured, sizeof(measured), ": %.4g s a batch (step %.4g s)", m->watch.known.interval.mean,
+                 m->watch.known.step.mean);
     if (other.time_s >= 0) {
         put_place(place, f, other.cache_point);
         bool same = fabs(other.time_s - chosen->time_s) <= SAME * chosen->time_s;
@@ -263,17 +267,18 @@ void cw_auto_record(const struct cw_auto *m, const struct cw_outlook *o, const s
         cw_supply_fill(&o->supply, 0, 1, running);
     d->concluded = true;
     d->promises = chosen->batch_s <= (1 + 2 * CW_AUTO_WAITING) * o->step_s;
-    d->seen = (struct cw_seen){.step_s = m->step.mean,
-                               .wait_s = CW_MAX(m->interval.mean - m->step.mean, 0),
-                               .interval_s = m->interval.mean,
-                               .compute_s = m->compute.mean,
-                               .busy = m->busy,
-                               .error = cw_auto_error(m),
-                               .doubt = o->doubt,
-                               .workers = n_running,
-                               .cache_point = (int)m->cache_point,
-                               .cached = m->cached,
-                               .limit = limit_of(m, f, o, cw_auto_running(m, f), (int)m->cache_point, true)};
+    d->seen = (struct cw_seen){
+        .step_s = m->watch.known.step.mean,
+        .wait_s = CW_MAX(m->watch.known.interval.mean - m->watch.known.step.mean, 0),
+        .interval_s = m->watch.known.interval.mean,
+        .compute_s = m->watch.known.compute.mean,
+        .busy = m->watch.known.busy,
+        .error = cw_auto_belief_error(m),
+        .doubt = o->doubt,
+        .workers = n_running,
+        .cache_point = (int)m->cache.point,
+        .cached = m->cache.cached,
+        .limit = limit_of(m, f, o, cw_auto_pools_running(&m->pools, f), (int)m->cache.point, true)};
     struct cw_alternative now = cw_outlook_rest(o, running, f->cache_point),
                           as_is = cw_outlook_rest(o, running, chosen->cache_point);
     add_alternative(d, f->fixed ? &as_is : chosen);
