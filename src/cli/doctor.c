@@ -21,7 +21,8 @@
 #include "base/hash.h"
 #include "base/machine.h"
 #include "base/text.h"
-#include "cli/options.h"
+#include "cli/print.h"
+#include "cli/verb.h"
 #include "session/local.h"
 #include "ops/kernels/isa.h"
 
@@ -39,7 +40,7 @@ struct check {
     struct cw_text found, todo; /* todo: what to do, where not ok */
 };
 
-static void found(struct check *c, enum verdict verdict, const char *what)
+static void check_found(struct check *c, enum verdict verdict, const char *what)
 {
     c->verdict = verdict;
     cw_text_add(&c->found, "%s", what);
@@ -86,7 +87,7 @@ static void check_kernels(struct check *c)
 {
     const struct cw_pixel_isa *isa = cw_pixel_isa();
     const char *want = getenv("CACHEW_SIMD");
-    found(c, OK, isa->name);
+    check_found(c, OK, isa->name);
     if (want)
         cw_text_add(&c->found, " (CACHEW_SIMD=%.40s)", want);
     if (isa == &cw_pixel_isa_c) {
@@ -112,19 +113,19 @@ static void check_memfd(struct check *c)
     int fd = memfd_create("cachew-doctor", MFD_CLOEXEC | MFD_ALLOW_SEALING),
         seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
     if (fd < 0 || ftruncate(fd, 1 << 16) < 0) {
-        found(c, WARNING, strerror(errno));
+        check_found(c, WARNING, strerror(errno));
         cw_text_add(&c->todo, "workers can only lend memfds: without, batches are copied to clients. Allow "
                               "memfd_create (a seccomp profile may forbid it; Linux 3.17 or later)");
     } else if (fcntl(fd, F_ADD_SEALS, seals) < 0 || ftruncate(fd, 1 << 17) == 0) {
-        found(c, WARNING, "made, but can't be sealed");
+        check_found(c, WARNING, "made, but can't be sealed");
         cw_text_add(&c->todo, "allow fcntl F_ADD_SEALS (a sandbox may forbid it)");
     } else {
         void *p = mmap(NULL, 1 << 16, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
         if (p == MAP_FAILED) {
-            found(c, WARNING, strerror(errno));
+            check_found(c, WARNING, strerror(errno));
             cw_text_add(&c->todo, "a sealed memfd can't be mapped shared and writable");
         } else {
-            found(c, OK, "made, sealed and mapped");
+            check_found(c, OK, "made, sealed and mapped");
             munmap(p, 1 << 16);
         }
     }
@@ -136,7 +137,7 @@ static void check_files(struct check *c)
 {
     struct rlimit l;
     if (getrlimit(RLIMIT_NOFILE, &l) < 0) {
-        found(c, WARNING, strerror(errno));
+        check_found(c, WARNING, strerror(errno));
         return;
     }
     c->verdict = l.rlim_cur < ENOUGH_FILES ? WARNING : OK;
@@ -147,7 +148,7 @@ static void check_files(struct check *c)
 }
 
 /* A file of our own in dir, open for reading and writing, already unlinked. -1: errno says why. */
-static int probe_file(const char *dir)
+static int check_make_file(const char *dir)
 {
     char path[4200];
     snprintf(path, sizeof(path), "%.4100s/.cachew-doctor-XXXXXX", dir);
@@ -158,7 +159,7 @@ static int probe_file(const char *dir)
 }
 
 /* The nearest directory above `path` that is there. */
-static void existing_parent(char *path)
+static void check_existing_parent(char *path)
 {
     struct stat s;
     while (*path && stat(path, &s) < 0) {
@@ -176,14 +177,14 @@ static void check_index_dir(struct check *c)
 {
     _cleanup_free_ char *dir = cw_index_dir(), *parent = dir ? strdup(dir) : NULL;
     if (!dir || !parent) {
-        found(c, WARNING, "there is none");
+        check_found(c, WARNING, "there is none");
         cw_text_add(&c->todo,
                     "set CACHEW_INDEX_DIR or HOME; without it data sets are indexed anew in each run");
         return;
     }
-    existing_parent(parent);
+    check_existing_parent(parent);
     bool there = strcmp(parent, dir) == 0;
-    int fd = probe_file(parent);
+    int fd = check_make_file(parent);
     if (fd < 0) {
         c->verdict = WARNING;
         cw_text_add(&c->found, "%s: %s", parent, strerror(errno));
@@ -206,11 +207,11 @@ static void check_nowait(struct check *c)
 {
     _cleanup_free_ char *dir = cw_index_dir();
     if (dir)
-        existing_parent(dir);
+        check_existing_parent(dir);
     const char *at = dir ? dir : ".";
     char byte = 'x';
     struct iovec v = {.iov_base = &byte, .iov_len = 1};
-    int fd = probe_file(at);
+    int fd = check_make_file(at);
     if (fd < 0 || pwrite(fd, &byte, 1, 0) != 1) {
         c->verdict = WARNING;
         cw_text_add(&c->found, "not tried: %s can't be written to", at);
@@ -240,7 +241,7 @@ static void check_libraries(struct check *c)
     int webp = WebPGetDecoderVersion();
     unsigned xxh = XXH_versionNumber();
     cw_text_add(&c->found, "cachew %s; jansson %s, xxhash %u.%u.%u, zlib %s, libspng %s, libwebp %d.%d.%d",
-                cli_version, jansson_version_str(), xxh / 10000, xxh / 100 % 100, xxh % 100, zlibVersion(),
+                CACHEW_VERSION, jansson_version_str(), xxh / 10000, xxh / 100 % 100, xxh % 100, zlibVersion(),
                 spng_version_string(), webp >> 16, webp >> 8 & 255, webp & 255);
 #ifdef LIBJPEG_TURBO_VERSION
 #define TEXT_OF(x) #x
@@ -269,7 +270,7 @@ static const struct {
     {"libraries", check_libraries},
 };
 
-static int list_crash_points(bool json)
+static int doctor_list_crash_points(bool json)
 {
     size_t n;
     const struct cw_crash_point *p = cw_crash_points(&n);
@@ -288,7 +289,7 @@ static int list_crash_points(bool json)
     return 0;
 }
 
-int cli_doctor(int argc, char **argv)
+static int doctor_main(int argc, char **argv)
 {
     static const char *const verdicts[] = {"ok", "warning", "failed"};
     struct cw_error err = {0};
@@ -296,17 +297,16 @@ int cli_doctor(int argc, char **argv)
     int n_args, failed = 0, warnings = 0;
     const struct cli_option options[] = {
         {"crash-points", CLI_FLAG, &points, NULL,
-         "list the points at which a test build can be made to crash (CACHEW_CRASH=NAME:N)", 0, 0, NULL,
-         NULL},
-        {"json", CLI_FLAG, &json, NULL, "print one JSON object", 0, 0, NULL, NULL},
+         "list the points at which a test build can be made to crash (CACHEW_CRASH=NAME:N)"},
+        {"json", CLI_FLAG, &json, NULL, "print one JSON object"},
         {0},
     };
     json = cli_wants_json(argc, argv);
-    int r = cli_parse(cli_find("doctor"), options, argc, argv, &n_args, &err);
+    int r = cli_parse(&cli_verb_doctor, options, argc, argv, &n_args, &err);
     if (r != 0)
         return r == 1 ? 0 : cli_fail(&err, json, NULL);
     if (points)
-        return list_crash_points(json);
+        return doctor_list_crash_points(json);
     json_t *list = json_array();
     for (size_t i = 0; i < CW_COUNT_OF(checks); i++) {
         struct check c = {.name = checks[i].name};
@@ -329,9 +329,16 @@ int cli_doctor(int argc, char **argv)
     }
     int code = 0;
     if (json)
-        code = cli_print(json_pack("{s:s, s:b, s:i, s:i, s:o}", "version", cli_version, "ok", failed == 0,
+        code = cli_print(json_pack("{s:s, s:b, s:i, s:i, s:o}", "version", CACHEW_VERSION, "ok", failed == 0,
                                    "failed", failed, "warnings", warnings, "checks", list));
     else
         json_decref(list);
     return failed ? 1 : code;
 }
+
+const struct cli_verb cli_verb_doctor = {
+    .name = "doctor",
+    .arguments = "",
+    .summary = "check what this machine offers, and say what to fix",
+    .run = doctor_main,
+};
