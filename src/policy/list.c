@@ -67,7 +67,7 @@ void cw_policy_load(const struct cw_policy *policy, const json_t *saved, struct 
     }
 }
 
-static void scale(struct cw_mean *s, double by)
+static void mean_scale(struct cw_mean *s, double by)
 {
     s->n /= by;
     s->mean *= by;
@@ -89,8 +89,8 @@ struct cw_demand cw_demand(const struct cw_facts *facts)
         d.interval.m2 = c->step.m2 + c->wait.m2;
     }
     if (facts->n_clients > 1) {
-        scale(&d.step, 1.0 / facts->n_clients);
-        scale(&d.interval, 1.0 / facts->n_clients);
+        mean_scale(&d.step, 1.0 / facts->n_clients);
+        mean_scale(&d.interval, 1.0 / facts->n_clients);
     }
     d.wait_s = d.interval.mean - d.step.mean;
     return d;

@@ -7,7 +7,7 @@
 #include "sim/fields.h"
 #include "sim/workload.h"
 
-static int parse_pool(const json_t *object, size_t i, struct cw_workload *w, struct cw_error *err)
+static int pool_parse(const json_t *object, size_t i, struct cw_workload *w, struct cw_error *err)
 {
     char where[64];
     struct cw_sim_pool *p = &w->pools[i];
@@ -48,7 +48,7 @@ int cw_sim_pools_parse(const json_t *root, struct cw_workload *w, struct cw_erro
     json_array_foreach(list, i, value)
     {
         w->pools[i] = said;
-        int r = parse_pool(value, i, w, err);
+        int r = pool_parse(value, i, w, err);
         if (r < 0)
             return r;
     }

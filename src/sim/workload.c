@@ -15,7 +15,7 @@
 #define MOST CW_SIM_MOST
 #define LEAST_KEPT 1e-9 /* of its elements, by all filters together: one in a billion */
 
-static void *items_new(size_t n, size_t size, struct cw_error *err, int *r)
+static void *workload_items(size_t n, size_t size, struct cw_error *err, int *r)
 {
     void *items = calloc(n ? n : 1, size);
     if (!items)
@@ -23,7 +23,7 @@ static void *items_new(size_t n, size_t size, struct cw_error *err, int *r)
     return items;
 }
 
-static int parse_stage(const json_t *value, const char *where, size_t i, struct cw_sim_stage *stage,
+static int stage_parse(const json_t *value, const char *where, size_t i, struct cw_sim_stage *stage,
                        struct cw_error *err)
 {
     char path[128];
@@ -45,8 +45,8 @@ static int parse_stage(const json_t *value, const char *where, size_t i, struct 
 
 /* Each number may be in its bounds and their product out of all. `i`: the stage at which that shows; `field`
  * of it is named. */
-static int too_much(const json_t *stages, const char *where, size_t i, const char *field,
-                    const char *expected, struct cw_error *err)
+static int stage_too_much(const json_t *stages, const char *where, size_t i, const char *field,
+                          const char *expected, struct cw_error *err)
 {
     char path[128];
     snprintf(path, sizeof(path), "%smodel.stages[%zu].", where, i);
@@ -54,33 +54,33 @@ static int too_much(const json_t *stages, const char *where, size_t i, const cha
 }
 
 /* What a batch passes, takes and weighs, all stages together. */
-static int check_stages(const json_t *stages, const char *where, const struct cw_sim_job *job,
+static int stages_check(const json_t *stages, const char *where, const struct cw_sim_job *job,
                         struct cw_error *err)
 {
     double kept = 1, cpu_s = 0, size = job->source_batch_bytes;
     for (size_t i = job->n_stages; i-- > 0;)
         if ((kept *= job->stages[i].keep) < LEAST_KEPT)
-            return too_much(stages, where, i, "keep",
-                            "so much that from there on at least 1e-09 of the elements are kept", err);
+            return stage_too_much(stages, where, i, "keep",
+                                  "so much that from there on at least 1e-09 of the elements are kept", err);
     for (size_t i = 0; i < job->n_stages; i++) {
         const struct cw_sim_stage *stage = &job->stages[i];
         if ((cpu_s += stage->cpu_s / kept) > MOST)
-            return too_much(
+            return stage_too_much(
                 stages, where, i, "cpu_s",
                 "so little that a batch takes at most 1e15 s up to there, what filters leave out included",
                 err);
         kept /= stage->keep;
         if ((size *= stage->size_factor) > MOST)
-            return too_much(stages, where, i, "size_factor",
-                            "so little that as many elements as are in a batch have at most 1e15 bytes there",
-                            err);
+            return stage_too_much(
+                stages, where, i, "size_factor",
+                "so little that as many elements as are in a batch have at most 1e15 bytes there", err);
     }
     return 0;
 }
 
 /* What belongs to another form of a job, or elsewhere, would say nothing here. */
-static int none_of(const json_t *object, const char *where, const char *const *names, const char *expected,
-                   struct cw_error *err)
+static int object_has_none(const json_t *object, const char *where, const char *const *names,
+                           const char *expected, struct cw_error *err)
 {
     for (; *names; names++)
         if (json_object_get(object, *names))
@@ -89,8 +89,8 @@ static int none_of(const json_t *object, const char *where, const char *const *n
 }
 
 /* The error for a cache point that is not one stage. */
-static int not_a_stage(const char *path, const json_t *value, const struct cw_sim_job *job,
-                       struct cw_error *err)
+static int cache_point_unknown(const char *path, const json_t *value, const struct cw_sim_job *job,
+                               struct cw_error *err)
 {
     char names[160], expected[256];
     for (size_t i = 0, used = 0; i < job->n_stages; i++) {
@@ -107,7 +107,7 @@ static int not_a_stage(const char *path, const json_t *value, const struct cw_si
 }
 
 /* Which stage: by its number, or by its name, which only one may have then. */
-static int parse_cache_point(const json_t *value, const char *path, const struct cw_sim_job *job, size_t *ret,
+static int cache_point_parse(const json_t *value, const char *path, const struct cw_sim_job *job, size_t *ret,
                              struct cw_error *err)
 {
     const char *name = json_string_value(value);
@@ -125,10 +125,10 @@ static int parse_cache_point(const json_t *value, const char *path, const struct
     if (found > 1)
         return cw_sim_expected("", path, value, "the number of the stage, from 0: several have this name",
                                err);
-    return found == 1 ? 0 : not_a_stage(path, value, job, err);
+    return found == 1 ? 0 : cache_point_unknown(path, value, job, err);
 }
 
-static int parse_cache_points(const json_t *list, const char *where, struct cw_sim_job *job,
+static int cache_points_parse(const json_t *list, const char *where, struct cw_sim_job *job,
                               struct cw_error *err)
 {
     size_t i;
@@ -140,7 +140,7 @@ static int parse_cache_points(const json_t *list, const char *where, struct cw_s
     {
         char path[128];
         snprintf(path, sizeof(path), "%smodel.cache_markers[%zu]", where, i);
-        int r = parse_cache_point(value, path, job, &job->cache_points[i], err);
+        int r = cache_point_parse(value, path, job, &job->cache_points[i], err);
         if (r < 0)
             return r;
         for (size_t k = 0; k < i; k++)
@@ -151,7 +151,7 @@ static int parse_cache_points(const json_t *list, const char *where, struct cw_s
     return 0;
 }
 
-static int parse_model(const json_t *object, const char *where, struct cw_sim_job *job, struct cw_error *err)
+static int model_parse(const json_t *object, const char *where, struct cw_sim_job *job, struct cw_error *err)
 {
     char path[128], store[128];
     const json_t *model = json_object_get(object, "model"), *stages = json_object_get(model, "stages"),
@@ -182,20 +182,20 @@ static int parse_model(const json_t *object, const char *where, struct cw_sim_jo
         return r;
     if (!json_is_array(stages) || json_array_size(stages) == 0 || json_array_size(stages) > 1000)
         return cw_sim_expected(path, "stages", stages, "a list of 1 to 1000 stages", err);
-    job->stages = items_new(json_array_size(stages), sizeof(*job->stages), err, &r);
+    job->stages = workload_items(json_array_size(stages), sizeof(*job->stages), err, &r);
     json_array_foreach(stages, i,
-                       value) if (r == 0 && (r = parse_stage(value, where, i, &job->stages[i], err)) == 0)
+                       value) if (r == 0 && (r = stage_parse(value, where, i, &job->stages[i], err)) == 0)
         job->n_stages++;
     if (r == 0)
-        r = check_stages(stages, where, job, err);
-    return r < 0 ? r : parse_cache_points(json_object_get(model, "cache_markers"), where, job, err);
+        r = stages_check(stages, where, job, err);
+    return r < 0 ? r : cache_points_parse(json_object_get(model, "cache_markers"), where, job, err);
 }
 
 /* in a change */
 static const char *const of_model[] = {"source_bytes_per_s", "read_bytes_per_s", "write_bytes_per_s", NULL};
 
 /* A change keeps what it does not name. */
-static int parse_changes(const json_t *list, const char *where, struct cw_sim_job *job, struct cw_error *err)
+static int changes_parse(const json_t *list, const char *where, struct cw_sim_job *job, struct cw_error *err)
 {
     size_t i;
     const json_t *value;
@@ -219,7 +219,7 @@ static int parse_changes(const json_t *list, const char *where, struct cw_sim_jo
         };
         int r = cw_sim_fields(value, path, fields, err);
         if (r == 0 && job->table)
-            r = none_of(value, path, of_model, "it in a job with a model, not with a table", err);
+            r = object_has_none(value, path, of_model, "it in a job with a model, not with a table", err);
         if (r == 0 && json_object_size(value) == 1)
             r = cw_sim_expected("", item, value, "at least one field beside at_batch: what changes", err);
         if (r < 0)
@@ -229,7 +229,7 @@ static int parse_changes(const json_t *list, const char *where, struct cw_sim_jo
     return 0;
 }
 
-static int parse_objective(const json_t *object, const char *where, struct cw_sim_job *job,
+static int objective_parse(const json_t *object, const char *where, struct cw_sim_job *job,
                            struct cw_error *err)
 {
     const json_t *v = json_object_get(object, "objective");
@@ -266,7 +266,7 @@ static int job_init(const json_t *object, struct cw_sim_job *job, struct cw_erro
                                .weight = 1,
                                .client_price_per_h = CLIENT_PRICE,
                                .source_batch_bytes = BATCH_BYTES};
-    job->phases = items_new(1 + json_array_size(changes), sizeof(*job->phases), err, &r);
+    job->phases = workload_items(1 + json_array_size(changes), sizeof(*job->phases), err, &r);
     if (r < 0)
         return r;
     job->n_phases = 1;
@@ -277,24 +277,24 @@ static int job_init(const json_t *object, struct cw_sim_job *job, struct cw_erro
 static const char *const of_table[] = {"table_unit", "worker_cpu_s", NULL};
 
 /* What a job's object holds besides numbers. */
-static int parse_job(const json_t *object, const char *where, struct cw_workload *w, struct cw_sim_job *job,
+static int job_parse(const json_t *object, const char *where, struct cw_workload *w, struct cw_sim_job *job,
                      struct cw_error *err)
 {
     bool table = json_object_get(object, "table"), model = json_object_get(object, "model");
-    int r = parse_objective(object, where, job, err);
+    int r = objective_parse(object, where, job, err);
     if (r < 0)
         return r;
     if (table == model)
         return cw_sim_expected(where, "table", json_object_get(object, "table"),
                                table ? "no table beside a model" : "a table, or a model", err);
     if (model)
-        r = none_of(object, where, of_table, "it beside a table, not beside a model", err);
+        r = object_has_none(object, where, of_table, "it beside a table, not beside a model", err);
     if (r == 0)
-        r = table ? cw_sim_table_parse(object, where, w, job, err) : parse_model(object, where, job, err);
-    return r < 0 ? r : parse_changes(json_object_get(object, "changes"), where, job, err);
+        r = table ? cw_sim_table_parse(object, where, w, job, err) : model_parse(object, where, job, err);
+    return r < 0 ? r : changes_parse(json_object_get(object, "changes"), where, job, err);
 }
 
-static int parse_named_job(const json_t *object, size_t i, struct cw_workload *w, struct cw_error *err)
+static int job_parse_named(const json_t *object, size_t i, struct cw_workload *w, struct cw_error *err)
 {
     char where[64], price[80];
     struct cw_sim_job *job = &w->jobs[i];
@@ -328,22 +328,22 @@ static int parse_named_job(const json_t *object, size_t i, struct cw_workload *w
         if (strcmp(w->jobs[k].name, job->name) == 0)
             return cw_sim_expected(where, "name", json_object_get(object, "name"),
                                    "a name that no other job has", err);
-    return parse_job(object, where, w, job, err);
+    return job_parse(object, where, w, job, err);
 }
 
-static int parse_jobs(const json_t *list, const json_t *root, struct cw_workload *w, struct cw_error *err)
+static int jobs_parse(const json_t *list, const json_t *root, struct cw_workload *w, struct cw_error *err)
 {
     size_t i;
     const json_t *value;
     if (!json_is_array(list) || json_array_size(list) == 0 || json_array_size(list) > CW_SIM_MAX_JOBS)
         return cw_sim_expected("", "jobs", list, "a list of 1 to 64 jobs", err);
-    int r = none_of(root, "", of_job, "it inside each of \"jobs\"", err);
-    json_array_foreach(list, i, value) if (r == 0) r = parse_named_job(value, i, w, err);
+    int r = object_has_none(root, "", of_job, "it inside each of \"jobs\"", err);
+    json_array_foreach(list, i, value) if (r == 0) r = job_parse_named(value, i, w, err);
     return r;
 }
 
 /* The job that the file itself describes; thrown away again where there are "jobs". */
-static int parse_root(const json_t *root, struct cw_workload *w, struct cw_error *err)
+static int workload_parse_root(const json_t *root, struct cw_workload *w, struct cw_error *err)
 {
     double version = 0, seed = 0, client = CLIENT_PRICE;
     const json_t *jobs = json_object_get(root, "jobs");
@@ -396,9 +396,9 @@ static int parse_root(const json_t *root, struct cw_workload *w, struct cw_error
     w->seed = (uint64_t)seed;
     w->several = jobs;
     if (jobs)
-        return parse_jobs(jobs, root, w, err);
+        return jobs_parse(jobs, root, w, err);
     job->client_price_per_h = client;
-    return parse_job(root, "", w, job, err);
+    return job_parse(root, "", w, job, err);
 }
 
 int cw_workload_parse(const char *text, size_t size, struct cw_workload *ret, struct cw_error *err)
@@ -416,9 +416,9 @@ int cw_workload_parse(const char *text, size_t size, struct cw_workload *ret, st
         return cw_error_set(err, CW_E_PIPELINE, "the workload %s: line %d, column %d: %s",
                             overflow ? "has a number out of range" : "is not valid JSON", je.line, je.column,
                             je.text);
-    ret->jobs = items_new(CW_SIM_MAX_JOBS, sizeof(*ret->jobs), err, &r);
+    ret->jobs = workload_items(CW_SIM_MAX_JOBS, sizeof(*ret->jobs), err, &r);
     if (r == 0)
-        r = parse_root(ret->text, ret, err);
+        r = workload_parse_root(ret->text, ret, err);
     if (r < 0)
         return r;
     for (size_t i = 0; i < ret->n_pools; i++) {
