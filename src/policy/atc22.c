@@ -25,11 +25,11 @@
 #define DROP_AFTER_SCALING 150
 #define DROP_AT_START 200
 #define PROFILE_BATCHES 300
-#define OUTLIER 1.2 /* a change by more than this is not believed */
+#define OUTLIER 1.2 /* larger relative changes are measurement errors */
 
 struct rule {
-    double up, down; /* least gain of a worker more; largest loss by a worker less */
-    int recheck;     /* reports */
+    double up, down; /* least gain by one worker more, and largest loss by one fewer */
+    int recheck;     /* reports until it looks again */
     double queue_ratio, time_ratio;
 };
 static const struct rule rules[] = {
@@ -43,14 +43,15 @@ enum state { FIRST, UP, DOWN, STABLE };
 
 struct atc22 {
     double workers, mode, state, cache_point, epoch;
-    double drop, batches, time, queue; /* the report that is being filled: left to drop, what came */
-    double before_s, before_workers;   /* the report before the last change */
-    double settled_s, settled_queue;   /* the report on which it settled */
+    double drop, batches, time,
+        queue; /* the report that is being filled: batches to drop, batches, their time, queue */
+    double before_s, before_workers; /* the report before the last change */
+    double settled_s, settled_queue; /* the report on which it settled */
     double counter, profile_time, profile_batches;
 };
 
-/* The published table of GlusterFS reads: row bytes, milliseconds per row; linear between and beyond. Below
- * 0.1 MB that is negative, as it was. */
+/* The published table of GlusterFS reads: MB and milliseconds per row, linear between and beyond points.
+ * Below 0.1 MB it is negative, as published. */
 static double atc22_read_s(double bytes)
 {
     static const double table[][2] = {{0.1, 0.00376}, {1, 0.2549},   {5, 5.627},   {10, 11.94}, {15, 13.68},
@@ -108,7 +109,7 @@ static bool atc22_recheck(const struct rule *rule, struct atc22 *m, double s, do
     return false;
 }
 
-/* A full report: s per batch. */
+/* Handles a full report of s seconds per batch. True: something was decided. */
 static bool atc22_report(const struct rule *rule, struct atc22 *m, double s, double queue, int maximum,
                          struct cw_decision *d)
 {
@@ -141,8 +142,8 @@ static bool atc22_report(const struct rule *rule, struct atc22 *m, double s, dou
     return true;
 }
 
-/* argmin of the time of an epoch: computing all, or for a cache point reading there and computing the rest.
- * Ties go to the earlier cache point, then to computing. */
+/* Chooses the least time per batch: computing all of it, or reading at a cache point and computing the
+ * rest. Ties go to the earlier cache point, then to computing. */
 static void atc22_choose_cache_point(struct atc22 *m, const struct cw_facts *f, double compute_s,
                                      struct cw_decision *d)
 {
@@ -171,7 +172,7 @@ static void atc22_turn_epoch(struct atc22 *m, const struct cw_facts *f)
         atc22_restart(m, DROP_AT_START);
 }
 
-/* True: the profile is complete, and what to cache was chosen. */
+/* Adds to the profile. True: it is complete, and the cache point was chosen. */
 static bool atc22_profile(struct atc22 *m, const struct cw_facts *f, struct cw_decision *d)
 {
     const struct cw_pool_facts all = cw_pools_together(f);

@@ -17,22 +17,25 @@
 #include "policy/auto_watch.h"
 #include "policy/policies.h"
 
-/* Decisions until it rests. More only where much of the objective is at stake: a wrong last guess may not
- * last for the rest of the job. */
+/* Decisions until auto rests. A further decision must gain LATE_GAIN of the objective, so that a wrong
+ * last guess does not last for the rest of the job. */
 #define DECISIONS 3
 #define DECISIONS_AT_MOST 5
 #define LATE_GAIN 0.15
-#define FINE_ERROR 0.03 /* decisions after the first are made with less, or with this part of the gain */
+#define FINE_ERROR 0.03 /* largest error of a decision after the first, or FINE_PART of its gain */
 #define FINE_PART 0.2
-#define SHORT_PART 0.1      /* a start delay that is more than that of the rest is long */
-#define BOLD_PART 0.1       /* of the rest, measured: then it does what seems better */
-#define ROUGH_PER_PART 10.0 /* error with which it may, by that part */
+#define SHORT_PART 0.1 /* part of the rest of the job from which on a start delay is long */
+#define BOLD_PART \
+    0.1 /* part of the rest of the job after which measuring stops and the better plan is taken */
+#define ROUGH_PER_PART \
+    10.0 /* largest error of such a decision, per part of the rest that was spent on measuring */
 #define LEAST_GAIN 0.015
-#define NOW_GAIN 0.1          /* of the time, or the cost, as long as the workers stay */
-#define LOOK_AGAIN 1.15       /* times the batches of the last look */
-#define CACHE_POINT_GAIN 0.05 /* another cache point than the one chosen must give more by so much */
-#define TRIAL_SURER 3         /* than a first guess: what is left behind is not measured again */
-#define MISSING 0.05          /* of the workers: what is measured then still counts */
+#define NOW_GAIN 0.1    /* least gain, of time or cost, while the workers stay, for the first decision */
+#define LOOK_AGAIN 1.15 /* the plan is evaluated again after so many times the batches */
+#define CACHE_POINT_GAIN 0.05 /* least gain of a cache point other than the one in use */
+#define TRIAL_SURER \
+    3 /* a trial needs an error smaller by this factor, since the present workers are not measured again */
+#define MISSING 0.05 /* part of the workers that may be missing while a measurement counts */
 
 static bool auto_rough_enough(const struct cw_auto *m, const struct cw_facts *f, double now_s)
 {
@@ -64,10 +67,8 @@ static void auto_apply(struct cw_auto *m, const struct cw_facts *f, const struct
         cw_auto_belief_expect_compute(m, f, full_s, cached, chosen->cache_point);
 }
 
-/*
- * No worse for the whole job, and better by more than a first guess's error as long as the workers stay. For
- * the first decision: a job of many epochs gains next to nothing by its first one, but that may take hours.
- */
+/* Whether `best` is no worse for the whole job, and better by NOW_GAIN as long as the workers stay. Used
+ * for the first decision: its workers may stay for hours, though that is little of a job with many epochs. */
 static bool auto_better_now(const struct cw_outlook *o, const struct cw_alternative *best,
                             const struct cw_alternative *stay)
 {
@@ -80,8 +81,8 @@ static bool auto_better_now(const struct cw_outlook *o, const struct cw_alternat
     return no_slower && no_dearer && (sooner || cheaper);
 }
 
-/* Whether a change pays. What it gains must be more than an error of what was measured with these workers;
- * the longer that took beside what is left, the bolder. */
+/* Whether a change pays. The gain must exceed the error of the measurement. The larger the part of the
+ * rest that was spent on measuring, the larger the error may be. */
 static bool auto_pays(const struct cw_auto *m, const struct cw_outlook *o, const struct cw_alternative *best,
                       const struct cw_alternative *stay, double decisions, double error, double now_s)
 {
@@ -90,21 +91,19 @@ static bool auto_pays(const struct cw_auto *m, const struct cw_outlook *o, const
     double needed = m->plan.decisions < decisions ? LEAST_GAIN * (1 + m->plan.decisions / 2) : LATE_GAIN;
     if (m->plan.decisions == 0)
         return gain > needed || auto_better_now(o, best, stay);
-    /* nothing is risked for the other measure */
+    /* a change that gains only the other measure takes no risk */
     bool objective = cw_outlook_gain(o, best, stay, true) > needed;
     double part = objective ? (now_s - m->watch.since_s) / CW_MAX(best->time_s, 1e-9) : 0,
            sure = CW_AUTO_SURE * CW_MAX(1 - part / BOLD_PART, 0);
     if (m->watch.waits > 0 &&
-        gain > LATE_GAIN) /* that there is something to gain was seen, if not how much */
+        gain > LATE_GAIN) /* waiting was observed: there is a gain, though its size is uncertain */
         return true;
     return gain > needed && rest > needed + sure * error &&
            error < CW_MAX(CW_MAX(FINE_ERROR, FINE_PART * rest), ROUGH_PER_PART * part);
 }
 
-/*
- * Where only time counts workers should do even if they are slower than they seem, by a standard error: what
- * is missing comes a start delay later. That matters as far as the job is short beside it.
- */
+/* The part by which workers are taken to be slower than measured: a standard error, for objective time. A
+ * missing worker comes a start delay later, which matters in a job that is short beside it. */
 static double auto_doubt(const struct cw_auto *m, const struct cw_outlook *o)
 {
     double delay_s = cw_auto_pools_start_delay(o->facts);
@@ -121,15 +120,15 @@ static void auto_choose(struct cw_auto *m, const struct cw_outlook *o, const str
     auto_apply(m, o->facts, chosen, now_s);
 }
 
-/* Fewer workers are tried out: whether they do, as plans have it; else those come back that were there
- * before. True: there is nothing else to decide now. */
+/* Ends a trial of fewer workers once it is known whether they are enough, and returns to the former number
+ * if not. True: there is nothing else to decide now. */
 static bool auto_judge_trial(struct cw_auto *m, const struct cw_outlook *o, const struct cw_alternative *stay,
                              double now_s, struct cw_decision *d)
 {
     double error = cw_auto_belief_error(m),
            late = m->watch.known.interval.mean / m->watch.known.step.mean - 1 - CW_OUTLOOK_TIME_TOLERANCE;
     if (!(m->watch.waits > 0) && error >= CW_AUTO_EXACT && late < CW_AUTO_SURE * error)
-        return true; /* not known yet */
+        return true; /* not measured well enough yet */
     struct cw_alternative back = cw_outlook_like(o, stay, m->plan.trial_from, stay->cache_point);
     /* the pool may have become smaller meanwhile */
     bool go_back = late > 0 && !cw_auto_pools_is_target(&m->pools, back.pools);
@@ -139,8 +138,8 @@ static bool auto_judge_trial(struct cw_auto *m, const struct cw_outlook *o, cons
     return go_back;
 }
 
-/* What there is stays, whatever `reason` has that is better: it rests once that is known well, unless one
- * worker fewer may do, too. */
+/* Keeps the present workers, whatever `reason` has that is better. Rests once they are measured well,
+ * unless a trial of one worker fewer pays. */
 static void auto_settle(struct cw_auto *m, const struct cw_outlook *o, const struct cw_alternative *stay,
                         const struct cw_auto_reason *reason, double error, double now_s,
                         struct cw_decision *d)
@@ -151,16 +150,16 @@ static void auto_settle(struct cw_auto *m, const struct cw_outlook *o, const str
     m->plan.decisions = CW_MAX(m->plan.decisions, 1);
     double fewer = cw_auto_belief_fewer(m, o, stay, error), before = m->pools.target;
     m->plan.resting = error < CW_AUTO_EXACT && fewer == 0;
-    if (fewer > 0 && !d->concluded) { /* one decision a report: the next time, then */
+    if (fewer > 0 && !d->concluded) { /* one decision per report: the trial waits for the next one */
         struct cw_alternative less = cw_outlook_like(o, stay, fewer, stay->cache_point);
         auto_choose(m, o, &less, &(struct cw_auto_reason){.why = "fewer may do"}, now_s, d);
         m->plan.trial_from = before;
-        d->promises = true; /* if it is not kept, those that were there come back */
+        d->promises = true; /* a trial that breaks this promise ends at once */
     }
 }
 
-/* The best plan as far as is known, held back. `predicted`: conditions changed in a known way, so it rests
- * on the curve alone. `cause`: of this look; NULL: measurements. */
+/* Finds the best plan and takes it if that pays. predicted: conditions changed in a known way, so the
+ * curve alone decides. cause: why the plan is evaluated; NULL: there are more measurements. */
 static void auto_evaluate(struct cw_auto *m, const struct cw_facts *f, double now_s, bool predicted,
                           const char *cause, struct cw_decision *d)
 {
@@ -177,8 +176,9 @@ static void auto_evaluate(struct cw_auto *m, const struct cw_facts *f, double no
         return;
     struct cw_alternative best = cw_outlook_best(&o, first ? 0 : CACHE_POINT_GAIN), seems = best;
     bool fills = cw_outlook_fills(&o, best.cache_point);
-    double decisions = fills ? DECISIONS - 1 : DECISIONS;             /* one is kept for when it is full */
-    double most = predicted && fills ? DECISIONS : DECISIONS_AT_MOST; /* it will be fuller still */
+    double decisions = fills ? DECISIONS - 1 : DECISIONS; /* one decision is kept for the full cache */
+    double most = predicted && fills ? DECISIONS
+                                     : DECISIONS_AT_MOST; /* the cache will be fuller at the next decision */
     double error = predicted ? 0 : cw_auto_belief_error(m),
            trial = predicted ? 0 : cw_auto_belief_explore(m, &o, &stay, error),
            n = trial > 0 ? trial : cw_auto_belief_restrain(m, f, &best);
@@ -221,8 +221,8 @@ static void auto_start(struct cw_auto *m, const struct cw_facts *f, double now_s
     cw_auto_watch_note_cache(m, f);
 }
 
-/* Cache points came to be known, or are not known any more; or what was decided on is not done. It looks at
- * what can be done now, from what is. */
+/* Drops the decisions if cache points were added or removed, or if the one in use is not the one decided
+ * on. */
 static void auto_fit_cache_points(struct cw_auto *m, const struct cw_facts *f)
 {
     if (m->cache.n_points == f->n_cache_points && m->cache.point == f->cache_point)
@@ -235,7 +235,7 @@ static void auto_fit_cache_points(struct cw_auto *m, const struct cw_facts *f)
     cw_auto_watch_note_cache(m, f);
 }
 
-/* Something else is looked for: what was measured holds, what was decided does not. */
+/* Drops the decisions if the objective or the price changed. Measurements stay valid. */
 static void auto_fit_objective(struct cw_auto *m, const struct cw_facts *f)
 {
     if (m->plan.objective == f->objective && m->plan.client_price_per_h == f->client_price_per_h)
@@ -246,8 +246,8 @@ static void auto_fit_objective(struct cw_auto *m, const struct cw_facts *f)
     m->plan.evaluated_n = m->plan.trial_from = 0;
 }
 
-/* There are more of a pool, where all of every pool was taken. In workers: what these are worth is known
- * better with each report, and that is no other maximum. */
+/* Whether a pool may have more workers now, and all of every pool were taken before. Compares workers,
+ * since their capacity is measured again with each report. */
 static bool auto_pools_grew(struct cw_auto *m, const struct cw_facts *f)
 {
     bool all = true, more = false;
@@ -260,10 +260,8 @@ static bool auto_pools_grew(struct cw_auto *m, const struct cw_facts *f)
     return all && more;
 }
 
-/*
- * A pool has become smaller than what was wanted of it, or is gone (`lost`): others give as much, if they
- * can. Or there is more, where all of it was taken: then it looks again.
- */
+/* Fits the target to the maximum of each pool. `lost`: capacity of pools that are gone. Other pools
+ * replace what was lost. If there is more to have, the decisions are dropped. */
 static void auto_fit_maximum(struct cw_auto *m, const struct cw_facts *f, double lost, double now_s,
                              struct cw_decision *d)
 {
@@ -288,28 +286,27 @@ static void auto_fit_maximum(struct cw_auto *m, const struct cw_facts *f, double
         }
     if (!d->concluded)
         return;
-    d->promises = true; /* until it is looked at what those give that are left */
+    d->promises = true; /* until the remaining workers were measured */
     cw_supply_add(&s, lost, workers);
     cw_auto_pools_set_target(&m->pools, workers);
     m->plan.resting = 0;
     cw_auto_watch_restart(m, now_s);
 }
 
-/* The client waits, which was not expected: whatever was decided before, and whether it rests or not, what
- * is seen now is the beginning of another plan. */
+/* Begins another plan from the reports in which the client waited against the promise. */
 static void auto_replan(struct cw_auto *m, const struct cw_facts *f, double now_s, struct cw_decision *d)
 {
     bool first = m->plan.decisions == 0;
     cw_auto_watch_believe_waiting(m, DECISIONS - 1, now_s);
-    if (!first && !(m->plan.trial_from > 0)) /* fewer will not do, if these don't */
+    if (!first && !(m->plan.trial_from > 0)) /* if these are too few, fewer are too */
         m->plan.trial_from = -1;
     auto_evaluate(m, f, now_s, false, first ? NULL : "the client waits, which was not expected", d);
     d->replanned = d->concluded && !first;
     m->plan.evaluated_n = m->watch.known.interval.n;
 }
 
-/* A report with the workers that were decided on. Looks again whenever there is some more to look at, until
- * it rests. */
+/* Handles a report with the workers that were decided on. Evaluates the plan again when there are enough
+ * more batches, until auto rests. */
 static void auto_observe(struct cw_auto *m, const struct cw_facts *f, const struct cw_auto_seen *now,
                          double now_s, struct cw_decision *d)
 {
@@ -335,7 +332,7 @@ static void auto_spend(struct cw_auto *m, const struct cw_facts *f, double now_s
     m->plan.last_s = now_s;
 }
 
-/* Of many workers one may be missing, and be on its way again. */
+/* Whether two capacities are equal but for a worker that died and is being replaced. */
 static bool auto_about(double workers, double of)
 {
     return fabs(workers - of) <= MISSING * of;
@@ -354,14 +351,14 @@ static void auto_decide(const struct cw_policy *policy, struct cw_policy_memory 
     cw_auto_pools_work(&m->pools, f, &now);
     double running = cw_auto_pools_running(&m->pools, f);
     auto_spend(m, f, now_s);
-    /* first: what was measured with more than there may be now is not of these */
+    /* before anything is measured: a measurement with more workers than the maximum is void */
     auto_fit_maximum(m, f, lost, now_s, d);
     bool same = auto_about(running, m->pools.running) && auto_about(running, m->pools.target);
     auto_fit_cache_points(m, f);
     auto_fit_objective(m, f);
     m->pools.running = running;
     bool grows = cw_auto_watch_cache_growing(&m->cache, f);
-    if (!(m->pools.maximum > 0)) /* nothing can be had */
+    if (!(m->pools.maximum > 0)) /* no worker can be had */
         cw_mean_merge(&m->watch.known.step, &now.step);
     else if (!grows && cw_auto_watch_cache_grew(m, f, now_s))
         auto_evaluate(m, f, now_s, true, "more of the epoch is cached now", d);

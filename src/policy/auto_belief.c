@@ -5,32 +5,34 @@
 #include "base/macro.h"
 #include "policy/auto_pools.h"
 
-/* A first guess may be rough, the more so the longer it takes: it is corrected. Relative standard errors, and
- * errors per part of the job that has passed. */
+/* Relative standard error of a first guess, which is corrected later: it may grow by ROUGH_PER_PART per
+ * part of the job that was spent on it, up to ROUGH_MOST. */
 #define ROUGH_ERROR 0.06
 #define ROUGH_MOST 1.0
 #define ROUGH_PER_PART 15.0
 #define STALLED \
-    0.85 /* workers this much less busy than at their busiest, while the client waits: something else is the \
-            limit */
-#define ALL_BUSY 0.9 /* of their time: computing is steadier than batches, which come a range at a time */
-#define LEAST_LEFT \
-    0.1 /* where the cache leaves less to compute than this part, nothing is learned of computing */
-#define SUBLINEAR 1.3 /* times the work per batch: workers get in each other's way, or at a limit */
-#define SUDDEN 10.0   /* the power of a shape with a sudden limit (curve.h) */
+    0.85 /* workers are stalled if they are less busy than this part of `busiest` while the client waits */
+#define ALL_BUSY \
+    0.9 /* part of the time. Compute times scatter less than intervals, since batches come a range at a time \
+         */
+#define LEAST_LEFT 0.1 /* part of the computing that the cache must leave for a measurement of it to count \
+                        */
+#define SUBLINEAR \
+    1.3             /* factor of work per batch from which on workers slow each other down, or hit a limit */
+#define SUDDEN 10.0 /* the power of a shape with a sudden limit (curve.h) */
 #define UNCLEAR \
-    1.7 /* times: so far off that more workers may give more than they seem to, where only time counts */
+    1.7 /* factor of work per batch from which on, for objective time, the curve is too unclear to stop */
 #define FARTHER 4 /* times the workers to try then */
-#define WORTH 1.3 /* ... if there are so many times as many */
+#define WORTH 1.3 /* least maximum for that, in times the workers */
 #define EXPLORE_GAIN 0.06
-#define EXPLORE_PART 5  /* trials that a job must be long for one more */
-#define EXPLORE_LONG 20 /* where less is to be won */
-#define NEARLY 0.04     /* workers that are too slow by less may do after all */
-#define FEWER_GAIN 0.03 /* of the cost, for one that is not needed */
-#define FEW 4           /* workers that may always be tried at once */
-#define MEASURING_S 3.0 /* about what it takes to see what a decision gave, once workers have started */
-/* Of the client's price, for workers without one: where it is as fast fewer are better still; but what is to
- * be as cheap as possible is not to pay for that. */
+#define EXPLORE_PART 5  /* least rest of the job, in trials, for a trial */
+#define EXPLORE_LONG 20 /* the same, where there is less to gain */
+#define NEARLY 0.04     /* part by which fewer workers may be too slow and still be tried */
+#define FEWER_GAIN 0.03 /* least saving of cost by one worker fewer */
+#define FEW 4           /* workers that may be tried at once without a restraint */
+#define MEASURING_S 3.0 /* time to measure a decision, once its workers have started */
+/* Price of workers without a price, as part of the client's. For objective time fewer workers are then
+ * better among equally fast ones. For objective cost it must not matter. */
 #define UNPRICED 0.1
 #define UNPRICED_COST 0.001
 
@@ -55,13 +57,14 @@ void cw_auto_belief_expect_compute(struct cw_auto *m, const struct cw_facts *f, 
     m->watch.known.compute = (struct cw_mean){0, left_s, 0};
 }
 
-/* Workers that are seldom busy even when they are the limit wait for the source. */
+/* The part of its time that a worker waits for the source: workers that are the limit, and yet seldom
+ * busy, do. */
 static double belief_waiting(const struct cw_auto *m)
 {
     return m->belief.busiest > 0 && m->belief.busiest < STALLED ? 1 - m->belief.busiest : 0;
 }
 
-/* What of a worker's time is left with what is cached now. */
+/* The part of a worker's time per batch that the cached part leaves. */
 static double belief_work_left(const struct cw_auto *m, const struct cw_facts *f)
 {
     struct cw_outlook o = {.facts = f, .compute_s = cw_auto_belief_all_s(m, f), .waiting = belief_waiting(m)};
@@ -75,7 +78,8 @@ double cw_auto_belief_fastest(const struct cw_auto *m)
 
 static double belief_error_with(const struct cw_auto *m, double interval)
 {
-    /* a client that takes no time is known; so is one that all the workers there may be can't serve */
+    /* the step of a client that takes no time is known, and so is one that all workers together can't
+     * serve */
     double step = 0;
     if (m->watch.known.step.mean > 0)
         step = cw_mean_error(&m->watch.known.step) * m->watch.known.step.mean /
@@ -88,8 +92,8 @@ double cw_auto_belief_error(const struct cw_auto *m)
     return belief_error_with(m, cw_mean_error(&m->watch.known.interval));
 }
 
-/* Elements that scatter by all of what one takes, each by itself, give a batch that scatters the less the
- * more there are of them. */
+/* Deviation of a batch's compute time. The more elements a batch has, the less it scatters, if they
+ * scatter independently and by all of their time. */
 static double belief_compute_deviation(const struct cw_facts *f)
 {
     return f->positions_per_batch > 0 ? CW_MIN(CW_MEAN_DEVIATION, 1 / sqrt(f->positions_per_batch))
@@ -112,7 +116,7 @@ static bool belief_waits(const struct cw_auto *m)
                m->watch.known.step.mean * (1 + CW_AUTO_WAITING + CW_AUTO_SURE * cw_auto_belief_error(m));
 }
 
-/* Workers are idle though the client waits: more of them would not help. */
+/* Whether workers are idle though the client waits, so that more of them would not help. */
 static bool belief_stalled(const struct cw_auto *m, double workers)
 {
     return belief_waits(m) && m->belief.n_points > 0 && m->watch.known.compute.n > 0 &&
@@ -130,7 +134,7 @@ double cw_auto_belief_scatter(const struct cw_auto *m)
     return cw_mean_error(&all) * sqrt(all.n);
 }
 
-/* That tells how well points are known that few batches gave. */
+/* Sets the error of all points from the scatter of a batch, so that points of few batches have one too. */
 static void belief_judge_points(struct cw_auto *m)
 {
     double of_one = cw_auto_belief_scatter(m);
@@ -139,7 +143,7 @@ static void belief_judge_points(struct cw_auto *m)
             m->belief.points[i].error = CW_MIN(of_one / sqrt(m->belief.points[i].n), 1);
 }
 
-/* `of`: the mean that s is made from. */
+/* Adds or replaces a point. of: the mean that s was computed from. */
 static void belief_add_point(struct cw_auto *m, double workers, double s, const struct cw_mean *of)
 {
     size_t n = (size_t)m->belief.n_points, at = 0;
@@ -165,7 +169,7 @@ double cw_auto_belief_supply_error(const struct cw_auto *m)
     return least;
 }
 
-/* What the cache's storage takes for a batch, at the part of it that is read. */
+/* Seconds that reading the cache takes per batch, at the part that is cached. */
 static double belief_cache_s(const struct cw_auto *m, const struct cw_facts *f)
 {
     bool limited = m->cache.point >= 0 && f->storage.read_bytes_per_s > 0;
@@ -174,13 +178,12 @@ static double belief_cache_s(const struct cw_auto *m, const struct cw_facts *f)
                : 0;
 }
 
-/* What was seen with these workers becomes a point of the curve, or a limit. */
 void cw_auto_belief_learn(struct cw_auto *m, const struct cw_facts *f)
 {
     double workers = cw_auto_pools_running(&m->pools, f), left = belief_work_left(m, f);
     double source = (m->cache.point >= 0 ? 1 - m->cache.cached : 1) * f->storage.source_bytes;
     if (left < LEAST_LEFT || belief_cache_s(m, f) > STALLED * m->watch.known.interval.mean) {
-        /* what was seen is the cache's speed; of computing it is known what it took before */
+        /* the cache's speed was measured, and of computing only what was known before */
         if (m->belief.n_points == 0)
             belief_add_point(m, workers, cw_auto_belief_all_s(m, f) / workers, &(struct cw_mean){0});
         return;
@@ -190,15 +193,15 @@ void cw_auto_belief_learn(struct cw_auto *m, const struct cw_facts *f)
             m->belief.source_bytes_per_s = source / m->watch.known.interval.mean;
         else
             m->belief.floor_s = m->watch.known.interval.mean;
-    } else { /* faster than what was taken for the limit: that is higher, then */
+    } else { /* faster than the limit that was assumed: the limit is higher */
         double most = m->watch.known.interval.mean * (1 + CW_AUTO_SURE * cw_auto_belief_error(m));
         if (m->belief.source_bytes_per_s > 0)
             m->belief.source_bytes_per_s = CW_MAX(m->belief.source_bytes_per_s, source / most);
         m->belief.floor_s = CW_MIN(m->belief.floor_s, most);
     }
-    bool limits = belief_waits(m) && !belief_stalled(m, workers); /* workers do */
+    bool limits = belief_waits(m) && !belief_stalled(m, workers); /* workers are the limit */
     m->belief.busiest = CW_MAX(m->belief.busiest, m->watch.known.busy);
-    /* or no worker has reported its rate yet: it is at least what the client takes */
+    /* without a compute time, workers are at least as fast as the client */
     if (limits || !(m->watch.known.compute.mean > 0))
         belief_add_point(m, workers, m->watch.known.interval.mean / left, &m->watch.known.interval);
     else
@@ -230,10 +233,8 @@ void cw_auto_belief_outlook(const struct cw_auto *m, const struct cw_facts *f, s
     cw_curve_fit(m->belief.points, (size_t)m->belief.n_points, 0, &o->curve);
 }
 
-/*
- * To go on measuring costs time and money: as a part of what the rest takes when it is done better. The more
- * that was already, the less a decision must be sure of.
- */
+/* Measuring costs time and money, as a part of what the rest of the job takes. The more was spent, the
+ * larger the error may be. */
 double cw_auto_belief_tolerated_error(const struct cw_auto *m, const struct cw_facts *f,
                                       const struct cw_alternative *rest, double now_s)
 {
@@ -243,13 +244,13 @@ double cw_auto_belief_tolerated_error(const struct cw_auto *m, const struct cw_f
     return CW_MIN(CW_MAX(ROUGH_ERROR, ROUGH_PER_PART * part), ROUGH_MOST);
 }
 
-/* The largest count that was measured, and the one before it. */
+/* The largest capacity that was measured. */
 static double belief_measured_most(const struct cw_auto *m)
 {
     return m->belief.points[(size_t)m->belief.n_points - 1].workers;
 }
 
-/* Of an alternative, for what a worker of the first pool computes. */
+/* Price per hour of an alternative, per worker of the first pool. */
 static double belief_price_of_one(const struct cw_facts *f, const struct cw_alternative *a)
 {
     double sum = 0;
@@ -258,11 +259,8 @@ static double belief_price_of_one(const struct cw_facts *f, const struct cw_alte
     return sum;
 }
 
-/*
- * More workers than were ever seen are a guess. A wrong one costs what they cost until that is noticed; a
- * step between costs the time until that one was measured. With what was seen so far the risk is taken that
- * is smaller.
- */
+/* More workers than were ever measured are a guess. A wrong guess costs their price until it is noticed. A
+ * step between costs the time of one more measurement. Takes the smaller risk. */
 double cw_auto_belief_restrain(const struct cw_auto *m, const struct cw_facts *f,
                                const struct cw_alternative *best)
 {
@@ -273,13 +271,13 @@ double cw_auto_belief_restrain(const struct cw_auto *m, const struct cw_facts *f
     double exposed = (n - seen) * belief_price_of_one(f, best) * trial_s / 3600 / CW_MAX(best->cost, 1e-12),
            slow = trial_s / CW_MAX(best->time_s, 1e-9);
     if (m->belief.n_points < 2) {
-        /* something else holds this one up already */
+        /* something other than workers limits already */
         if (m->watch.known.busy < STALLED && m->watch.known.interval.mean > m->watch.known.step.mean)
             return FEW;
         return 0.3 * exposed > slow ? ceil(sqrt(n * seen)) : n;
     }
     const struct cw_point *last = &m->belief.points[(size_t)m->belief.n_points - 1], *before = last - 1;
-    /* nothing to be had beyond what was seen */
+    /* more workers gain nothing */
     if (m->belief.n_points > 2 && best->batch_s > 0.97 * CW_MAX(last->s, m->watch.known.step.mean))
         return seen;
     double divided = last->s * last->workers / (before->s * before->workers),
@@ -288,12 +286,10 @@ double cw_auto_belief_restrain(const struct cw_auto *m, const struct cw_facts *f
     return CW_MIN(n, most);
 }
 
-/*
- * Two points tell little. Where workers gain much less than they should and time counts, more of them are
- * tried: too many cost money only, and where they get in each other's way three points show it. Else they may
- * have hit a limit all of a sudden, so that fewer do as much: that is tried if it would pay and the job is
- * long beside the trial. 0: none.
- */
+/* Two points leave the curve open. If workers gain much less than expected and time counts, more are
+ * tried: they cost only money, and a third point shows whether they slow each other down. Otherwise there
+ * may be a sudden limit, so that fewer workers are as fast. They are tried if that would pay and the job
+ * is long beside the trial. */
 double cw_auto_belief_explore(const struct cw_auto *m, const struct cw_outlook *believed,
                               const struct cw_alternative *stay, double error)
 {
@@ -317,15 +313,13 @@ double cw_auto_belief_explore(const struct cw_auto *m, const struct cw_outlook *
         return 0;
     if (m->pools.target < 2.5 * best.capacity)
         return best.capacity;
-    /* half-way: with a curve of yet another shape there is still something to win */
+    /* half-way, which still gains something on a curve of another shape */
     return ceil(sqrt(best.capacity * m->pools.target));
 }
 
-/*
- * The client is served, and with one worker fewer it would have to wait a little, as far as is known: by less
- * than what measuring may be wrong by, since workers beside others are not what one is alone. It is tried
- * where the job is long beside the trial, the start of who has to come back with it.
- */
+/* The client does not wait, and with one worker fewer it would wait by less than the measurement may be
+ * wrong. That number is tried where the job is long beside the trial and the start of a worker that has to
+ * return. */
 double cw_auto_belief_fewer(const struct cw_auto *m, const struct cw_outlook *o,
                             const struct cw_alternative *stay, double error)
 {

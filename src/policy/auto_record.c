@@ -8,14 +8,14 @@
 #include "policy/auto_belief.h"
 #include "policy/auto_pools.h"
 
-#define LEAST_DOUBT 0.01 /* less can't be seen in what is told */
-#define SAME 0.0005      /* of a time: four digits don't tell these apart */
+#define LEAST_DOUBT 0.01 /* smaller doubts do not change the numbers of a record */
+#define SAME 0.0005      /* part of a time below which four digits are equal */
 #define AHEAD \
-    0.02 /* batches that were computed ahead come quicker than workers compute: by so much it is noticed */
+    0.02 /* least part by which prefetched batches come faster than workers compute, for the record to say \
+            so */
 
-/* What a batch takes: as it was measured with these workers, if the limit is that of now; else as it is
- * thought to be. Fewer workers than those with which the client waits, that are not thought to give more than
- * they do, let it wait, too. */
+/* Seconds per batch. Measured with these workers, if `now`; else as the curve has it. Fewer workers than
+ * those with which the client waits are no faster than these. */
 static double record_expected_s(const struct cw_auto *m, const struct cw_facts *f, const struct cw_outlook *o,
                                 double capacity, int cache_point, bool now)
 {
@@ -30,7 +30,7 @@ static double record_expected_s(const struct cw_auto *m, const struct cw_facts *
                : s;
 }
 
-/* `now`: of these workers, which are those that run; else of a plan. */
+/* The limit with this capacity. now: of the workers that run; else of a plan. */
 static enum cw_bottleneck record_limit(const struct cw_auto *m, const struct cw_facts *f,
                                        const struct cw_outlook *o, double capacity, int cache_point, bool now)
 {
@@ -81,7 +81,7 @@ static void record_add_like(struct cw_decision *d, const struct cw_outlook *o,
     record_add(d, &a);
 }
 
-/* "5", or "5 (4 of near, 1 of far": who calls it closes the bracket. */
+/* Prints "5", or "5 (4 of near, 1 of far" without the bracket's end. Returns its length. */
 static size_t record_put_count(char *to, size_t size, const struct cw_facts *f,
                                const struct cw_alternative *a)
 {
@@ -95,7 +95,7 @@ static size_t record_put_count(char *to, size_t size, const struct cw_facts *f,
     return CW_MIN(n, size - 1);
 }
 
-/* The same, and why these: "5 (4 of near, 1 of far; ...)". */
+/* Prints the same with the reason for these pools: "5 (4 of near, 1 of far; near first: ...)". */
 static void record_put_workers(char *to, size_t size, const struct cw_outlook *o,
                                const struct cw_alternative *a)
 {
@@ -106,15 +106,15 @@ static void record_put_workers(char *to, size_t size, const struct cw_outlook *o
                  a->order ? "it is there soonest" : "what it computes costs least");
 }
 
-/* "cached after decode", "cached nowhere". */
+/* Prints "cached after decode", or "cached nowhere". */
 static void record_put_place(char to[80], const struct cw_facts *f, int cache_point)
 {
     snprintf(to, 80, "cached %s%.60s", cache_point >= 0 ? "after " : "nowhere",
              cache_point >= 0 ? f->cache_points[cache_point].name : "");
 }
 
-/* Why not twice as many, though they would be faster: by the rest of the job, or, where that does not tell,
- * by the time for which the workers stay. */
+/* Prints why not twice as many workers: by the rest of the job, or by the time for which the workers stay
+ * where the rest is equal. */
 static void record_put_more(char *to, size_t size, const struct cw_outlook *o,
                             const struct cw_alternative *chosen)
 {
@@ -138,7 +138,7 @@ static void record_put_more(char *to, size_t size, const struct cw_outlook *o,
                  better ? " as long as they stay" : "");
 }
 
-/* Another cache point is to gain a little, so one that gains less is left alone. */
+/* Adds a cache point that would be better, but gains too little. */
 static void record_put_other_place(char *to, size_t size, const struct cw_outlook *o,
                                    const struct cw_alternative *chosen)
 {
@@ -154,8 +154,8 @@ static void record_put_other_place(char *to, size_t size, const struct cw_outloo
     }
 }
 
-/* What follows a decision's numbers: the limit, or why no more workers; and what seems better, but is not
- * done. */
+/* Prints what follows the numbers of a decision: the limit, or why there are no more workers, and what
+ * seems better. */
 static void record_put_limit(char *to, size_t size, const struct cw_auto *m, const struct cw_outlook *o,
                              const struct cw_alternative *chosen, const struct cw_auto_reason *reason)
 {
@@ -212,15 +212,15 @@ static void record_put_why(char *to, size_t size, const struct cw_auto *m, const
              place, *place ? "," : "", chosen->workers == 1 ? "gives" : "give", chosen->batch_s, limit);
 }
 
-/* Per batch, over the rest of the job. */
+/* Seconds per batch over the rest of the job. */
 static double record_rest_s(const struct cw_facts *f, const struct cw_alternative *a)
 {
     double batches = f->epochs * f->batches_per_epoch - f->batches_done;
     return batches > 0 ? a->time_s / batches : a->batch_s;
 }
 
-/* The same where only the cache is a question: what was compared is the rest of the job, as nothing of a
- * cache that fills can be seen at once. */
+/* Prints the reason of a decision about the cache only. It compares the rest of the job, since a cache
+ * that fills gains nothing at once. */
 static void record_put_cache_why(char *to, size_t size, const struct cw_auto *m, const struct cw_outlook *o,
                                  const struct cw_alternative *chosen, const int *running,
                                  const struct cw_auto_reason *reason)

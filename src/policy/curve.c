@@ -5,15 +5,14 @@
 #include "base/macro.h"
 #include "base/math.h"
 
-#define ROUGH \
-    0.015         /* real curves are not smooth: shapes that miss points by so much are as good as others \
-                   */
-#define SURE 2.0  /* errors that a point is off: then it is the shapes that miss it */
-#define RISE 0.02 /* more than that, and than noise, is a valley */
+#define ROUGH 0.015 /* relative error of any shape, as real curves are not smooth */
+#define SURE 2.0    /* errors that a point is off, from which on the shapes are wrong and not the point */
+#define RISE 0.02   /* least rise, beyond noise, of a valley */
 #define VALLEY_BEFORE 0.15
-#define CHORD_BEFORE 0.05  /* seldom: where counts are far apart in a table */
-#define TAIL_BEFORE 0.001  /* it goes through any three points: only if the others miss them by far */
-#define VALLEY_MISFIT 25.0 /* squared errors that the points besides the three may be off */
+#define CHORD_BEFORE 0.05 /* prior weight: rare, of tables whose counts are far apart */
+#define TAIL_BEFORE \
+    0.001 /* prior weight: it fits any three points, so it counts only if the others miss them by far */
+#define VALLEY_MISFIT 25.0 /* squared errors that the points beside the three may be off */
 
 static double curve_power(double x, double p)
 {
@@ -37,7 +36,7 @@ static double point_variance(const struct cw_point *p)
     return p->error * p->error + ROUGH * ROUGH;
 }
 
-/* In logarithms: a hundredth of what was seen is further off than its double, however badly that is known. */
+/* Sum of squared errors in logarithms, so that 1/100 of a measurement is further off than twice it. */
 static double shape_misfit(const struct cw_shape *c, const struct cw_point *points, size_t n)
 {
     double sum = 0;
@@ -77,7 +76,7 @@ static struct cw_shape shape_fit_power(const struct cw_point *points, size_t n, 
     return c;
 }
 
-/* a/n + g n through two points. False: no such curve with a, g > 0. */
+/* Fits a/n + g n through two points. False: there is none with a, g > 0. */
 static bool shape_fit_pure_valley(const struct cw_point *p, struct cw_shape *c)
 {
     double x = p[0].workers, y = p[1].workers, g = (p[1].s * y - p[0].s * x) / (y * y - x * x),
@@ -86,27 +85,27 @@ static bool shape_fit_pure_valley(const struct cw_point *p, struct cw_shape *c)
     return a > 0 && g > 0;
 }
 
-/* a/n + b + g n through three points. */
+/* Fits a/n + b + g n through three points. */
 static void shape_fit_three(const struct cw_point *p, struct cw_shape *c)
 {
     double x[3];
     for (int i = 0; i < 3; i++)
         x[i] = p[i].workers;
-    /* of n: 1; of 1/n: -1/(x0 x1) */
+    /* divided differences: n gives 1, 1/n gives -1/(x0 x1) */
     double d1 = (p[1].s - p[0].s) / (x[1] - x[0]), d2 = (p[2].s - p[1].s) / (x[2] - x[1]);
     double a = (d2 - d1) / (1 / (x[0] * x[1]) - 1 / (x[1] * x[2])), g = d1 + a / (x[0] * x[1]);
     *c = (struct cw_shape){.a = a, .b = p[0].s - a / x[0] - g * x[0], .p = 1, .g = g};
 }
 
-/* False: no such curve with a, g > 0. */
+/* The same. False: there is none with a, g > 0. */
 static bool shape_fit_valley(const struct cw_point *p, struct cw_shape *c)
 {
     shape_fit_three(p, c);
     return c->a > 0 && c->g > 0 && c->b + 2 * sqrt(c->a * c->g) > 0;
 }
 
-/* The same where more workers still gain more than any part that can't be divided would leave: a straight
- * line behind the first ones. */
+/* Fits the last three points where more workers gain more than any indivisible part allows, with perfect
+ * division behind them. False: they do not. */
 static bool shape_fit_tail(const struct cw_point *points, size_t n, struct cw_shape *c)
 {
     shape_fit_three(points + n - 3, c);
@@ -114,8 +113,8 @@ static bool shape_fit_tail(const struct cw_point *points, size_t n, struct cw_sh
     return c->a > 0 && c->g < 0;
 }
 
-/* b - g n: what lies far apart in a table is joined by a straight line, on which the last workers gain the
- * most. False: no such line with b, g > 0. */
+/* Fits b - g n, a straight line, as a table has between distant counts. False: there is none with b, g >
+ * 0. */
 static bool shape_fit_chord(const struct cw_point *points, size_t n, struct cw_shape *c)
 {
     double w = 0, x = 0, y = 0, xx = 0, xy = 0;
@@ -141,7 +140,7 @@ static size_t points_fastest(const struct cw_point *points, size_t n)
     return low;
 }
 
-/* If it got slower again behind the fastest point: a valley through that and its neighbours. */
+/* Fits a valley through the fastest point and its neighbours, if the time rises behind it. */
 static bool shape_try_valley(const struct cw_point *points, size_t n, struct cw_shape *c)
 {
     size_t low = points_fastest(points, n);
@@ -154,7 +153,7 @@ static bool shape_try_valley(const struct cw_point *points, size_t n, struct cw_
            shape_misfit(c, points, n) < VALLEY_MISFIT;
 }
 
-/* All points as if workers were alike: no sign of anything else. */
+/* Fits a/n. False: a point is off by more than noise. */
 static bool shape_try_linear(const struct cw_point *points, size_t n, struct cw_shape *c)
 {
     double w = 0, a = 0;
@@ -171,7 +170,7 @@ static bool shape_try_linear(const struct cw_point *points, size_t n, struct cw_
 
 static void curve_fit_shapes(const struct cw_point *points, size_t n, struct cw_curve *c)
 {
-    /* what is thought of them before anything was seen */
+    /* prior weights */
     static const double powers[] = {1, 1.4, 2, 3, 5, 10}, before[] = {0.4, 0.1, 0.1, 0.1, 0.15, 0.15};
     for (size_t i = 0; i < CW_COUNT_OF(powers); i++) {
         struct cw_shape at = shape_fit_power(points, n, powers[i]);
@@ -196,7 +195,7 @@ static void curve_fit_shapes(const struct cw_point *points, size_t n, struct cw_
     double sum = 0;
     for (size_t i = 0; i < c->n_shapes; i++)
         sum += c->shapes[i].weight;
-    for (size_t i = 0; i < c->n_shapes; i++) /* where none fits at all, all of them */
+    for (size_t i = 0; i < c->n_shapes; i++) /* if no shape fits, all count alike */
         c->shapes[i].weight = sum > 1e-100 ? c->shapes[i].weight / sum : 1.0 / (double)c->n_shapes;
 }
 
@@ -214,7 +213,7 @@ void cw_curve_fit(const struct cw_point *points, size_t n, double p, struct cw_c
     *ret = c;
     ret->n = n;
     ret->reach = n == 2 ? points[1].workers : 1e300;
-    for (size_t i = 0; i < n; i++) { /* c has no points yet: the shapes alone */
+    for (size_t i = 0; i < n; i++) { /* c has no points yet, so this is the shapes alone */
         double off = points[i].s / cw_curve_s(&c, points[i].workers), error = points[i].error,
                by = fabs(cw_log(off));
         double rough = by > SURE * error ? CW_MAX(by * by - SURE * SURE * error * error, ROUGH * ROUGH)
@@ -224,7 +223,7 @@ void cw_curve_fit(const struct cw_point *points, size_t n, double p, struct cw_c
     }
 }
 
-/* What the shapes leave, at this number of workers: linear in log n between points. */
+/* The factor by which points differ from the shapes, linear in log n between points. */
 static double curve_left(const struct cw_curve *c, double workers)
 {
     const struct cw_point *p = c->points;

@@ -15,12 +15,13 @@
 #define TARGET 0.8
 #define TOLERANCE 0.1
 #define SYNC_S 15
-#define REMEMBERED 20 /* 300 s of downscale stabilisation, a recommendation each sync */
+#define REMEMBERED 20 /* recommendations, one per sync: 300 s of downscale stabilisation */
 #define STEP 4
 
 struct hpa {
     double next_s, workers;
-    double seen_s, busy_s, span_s; /* last call; since the last sync: busy time of a worker, and all of it */
+    double seen_s, busy_s,
+        span_s; /* time of the last call. Since the last sync: busy time of a worker, and all of it */
     double recommended[REMEMBERED], n;
 };
 

@@ -1,4 +1,4 @@
-/* The policies there are: a new one is a file and a line here. And what is the same for all of them. */
+/* The list of policies, and what policies share. A new policy is a file, and a line here. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 #include "policy/policies.h"
 #include "policy/supply.h"
 
-#define POOL_NAME_BYTES 64 /* names of its workers begin with it, and stand in one line of a log */
+#define POOL_NAME_BYTES 64 /* names of workers begin with it, and stand in one line of a log */
 
 const struct cw_policy *const cw_policies[] = {
     &cw_policy_auto, &cw_policy_atc22, &cw_policy_atc22_code, &cw_policy_hpa, &cw_policy_fixed, NULL,

@@ -5,12 +5,11 @@
 #include "base/macro.h"
 
 #define COST_TOLERANCE 0.005
-#define CACHE_POINT_TOLERANCE 0.02 /* a cache that gains less is not worth the trouble */
-#define WEIGHT 3      /* of the objective against the other measure, where one is given up for the other */
-#define TAIL_EPOCHS 8 /* of a cache that fills slowly, one by one; the rest as the last one */
-#define FULL 0.02     /* of an epoch less is as good as full */
-#define HELD_DELAYS \
-    4 /* workers that were asked for are kept for so many start delays, however short the epochs are */
+#define CACHE_POINT_TOLERANCE 0.02 /* least gain of a cache point */
+#define WEIGHT 3 /* of the objective against the other measure, where a plan gives up one for the other */
+#define TAIL_EPOCHS 8 /* epochs of a slowly filling cache that are computed one by one */
+#define FULL 0.02     /* part of an epoch that may be missing from a full cache */
+#define HELD_DELAYS 4 /* start delays for which workers are kept at least, however short epochs are */
 
 static double plan_least(double a, double b)
 {
@@ -54,7 +53,7 @@ double cw_outlook_price_s(const struct cw_outlook *o, const struct cw_alternativ
     return outlook_price_s(o, a->pools);
 }
 
-/* The best workers for a long time of the same: when they start makes no difference. */
+/* The best workers for a long time under the same conditions, start delays aside. */
 static struct steady outlook_best_steady(const struct cw_outlook *o, int cache_point, double cached)
 {
     bool time = o->facts->objective == CW_OBJECTIVE_TIME;
@@ -75,7 +74,7 @@ static struct steady outlook_best_steady(const struct cw_outlook *o, int cache_p
     return ret;
 }
 
-/* The part of what is computed that the cache takes in time. */
+/* The part of computed elements that the cache can write in time. */
 static double cache_write_part(const struct cw_outlook *o, const struct cw_cache_point_facts *m,
                                double cached, double batch_s)
 {
@@ -90,15 +89,12 @@ static double cache_room(const struct cw_outlook *o, const struct cw_cache_point
                                                         : 1;
 }
 
-/*
- * What follows the epochs for which workers are held (the one at hand, and some more where those are short):
- * epochs with the best number of workers in each. Time and cost by the part that is cached when they begin,
- * in steps of a 16th.
- */
+/* Time and cost of the epochs after those for which workers are held, with the best number of workers in
+ * each. They depend on the part that is cached at their beginning, which goes in steps of 1/STEPS. */
 #define STEPS 16
 
 struct tail {
-    double held; /* epochs after the one at hand for which workers stay */
+    double held; /* epochs after the current one for which workers are held */
     bool known[STEPS + 1];
     double time_s[STEPS + 1], cost[STEPS + 1];
 };
@@ -133,7 +129,7 @@ static void tail_add(const struct cw_outlook *o, int cache_point, double cached,
     a->cost += t->cost[step] + part * (t->cost[step + 1] - t->cost[step]);
 }
 
-/* Whether the cache will never have more than now: it is full, or has no room. */
+/* Whether the cache will not grow: it is full, or has no room. */
 static bool cache_is_full(const struct cw_outlook *o, const struct cw_cache_point_facts *m)
 {
     return m->cached >= cache_room(o, m) - FULL;
@@ -145,7 +141,7 @@ bool cw_outlook_fills(const struct cw_outlook *o, int cache_point)
            !cache_is_full(o, &o->facts->cache_points[cache_point]);
 }
 
-/* Until workers of every pool have started. */
+/* Seconds until workers of every pool have started. */
 static double outlook_start_delay_s(const struct cw_facts *f)
 {
     double most = 0;
@@ -154,7 +150,7 @@ static double outlook_start_delay_s(const struct cw_facts *f)
     return most;
 }
 
-/* For how many epochs after this one workers stay that are decided on now. */
+/* For how many epochs after the current one the workers decided on now stay. */
 static double outlook_held_epochs(const struct cw_outlook *o, int cache_point)
 {
     const struct cw_facts *f = o->facts;
@@ -173,8 +169,8 @@ static void alternative_spend(const struct cw_outlook *o, struct cw_alternative 
     a->cost += batches * batch_s * outlook_price_s(o, a->pools);
 }
 
-/* What there is until all workers have started that are decided on: the pools whose delay is over come first,
- * and those that are to go stay until then. */
+/* The capacity until all workers decided on have started. Pools start in the order of their delays, and
+ * workers that are to go stay until then. */
 struct starting {
     int n;
     double left_s[CW_POLICY_POOLS], capacity[CW_POLICY_POOLS];
@@ -209,7 +205,7 @@ static struct starting starting_find(const struct cw_outlook *o, const int *work
     }
 }
 
-/* The same with the workers that are decided on; until they have started it goes on with those that run. */
+/* Adds batches with the workers decided on. Until these have started, those that run compute. */
 static void alternative_pass(const struct cw_outlook *o, struct cw_alternative *a, double batches,
                              double cached, struct starting *until)
 {
@@ -223,8 +219,8 @@ static void alternative_pass(const struct cw_outlook *o, struct cw_alternative *
     alternative_spend(o, a, batches, cw_outlook_batch_s(o, a->capacity, a->cache_point, cached));
 }
 
-/* Epochs with the workers that are decided on now, while a cache fills; returns what is cached behind them.
- */
+/* Adds epochs with the workers decided on while the cache fills. Returns the part that is cached at their
+ * end. */
 static double alternative_hold(const struct cw_outlook *o, struct cw_alternative *a,
                                const struct cw_cache_point_facts *m, double cached, double epochs,
                                struct starting *until)
@@ -241,7 +237,7 @@ static double alternative_hold(const struct cw_outlook *o, struct cw_alternative
     return cached;
 }
 
-/* Until workers are decided on anew, and what follows. */
+/* The rest of the job: until workers are decided on again, and what follows. */
 static struct cw_alternative outlook_rest(const struct cw_outlook *o, const int *workers, int cache_point,
                                           struct tail *tail)
 {
@@ -316,8 +312,7 @@ static double outlook_objective(const struct cw_outlook *o, const struct cw_alte
     return o->facts->objective == CW_OBJECTIVE_TIME ? a->time_s : a->cost;
 }
 
-/* As good as the best one: in all, and as long as the workers stay, though that may be next to nothing of it
- * all. */
+/* Whether an alternative is as good as the best one, in all, and for as long as the workers stay. */
 static bool outlook_as_good(const struct cw_outlook *o, const struct cw_alternative *a,
                             const struct cw_alternative *best)
 {

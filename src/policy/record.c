@@ -35,7 +35,7 @@ static void decision_add_place(struct cw_text *t, const char *name)
     cw_text_add(t, "%s%s", name ? "after " : "nowhere", name ? name : "");
 }
 
-/* In words: all who tell of a decision say the same. */
+/* The decision in words, the same for all who print it. */
 static json_t *decision_what(const struct cw_decision *d, const struct cw_facts *facts)
 {
     struct cw_text t = {0};
@@ -87,7 +87,7 @@ json_t *cw_decision_json(const struct cw_decision *d, const struct cw_facts *fac
 {
     char why[sizeof(d->why)];
     json_t *alternatives = json_array();
-    cw_text_show(why, sizeof(why), d->why); /* names of pools stand in it, perhaps cut */
+    cw_text_show(why, sizeof(why), d->why); /* it contains names of pools, which may be cut */
     int before[CW_POLICY_POOLS] = {0};
     for (int i = 0; i < d->n_alternatives; i++)
         json_array_append_new(alternatives, decision_alternative(facts, &d->alternatives[i]));

@@ -5,7 +5,7 @@
 
 #include "base/macro.h"
 
-#define HALVINGS 80 /* of the water level: to the last bit */
+#define HALVINGS 80 /* halvings of the water level, to the last bit */
 #define EQUAL 1e-12
 
 static int claim_limit(const struct cw_claim *c)
@@ -13,8 +13,7 @@ static int claim_limit(const struct cw_claim *c)
     return c->quota > 0 && c->quota < c->want ? c->quota : c->want;
 }
 
-/* What a job has when the water stands at so many workers for a weight of 1: never less than it had, never
- * more than it may. */
+/* A job's workers at a water level, in workers per weight: no fewer than it has, no more than it may have. */
 static int claim_at_level(const struct cw_claim *c, double level)
 {
     return (int)CW_MAX(CW_MIN(floor(level * c->weight), claim_limit(c)), c->share);
@@ -29,8 +28,8 @@ static double share_needed(const struct cw_claim *claims, int n, int priority, d
     return sum;
 }
 
-/* One more for those of whom (share + 1) / weight is least, the first ones first. Returns how many are left.
- */
+/* Gives one more worker to each job whose (share + 1) / weight is least, in order. Returns how many are
+ * left. */
 static int share_give_rest(struct cw_claim *claims, int n, int priority, int rest)
 {
     double least = INFINITY;
@@ -46,7 +45,7 @@ static int share_give_rest(struct cw_claim *claims, int n, int priority, int res
     return least < INFINITY ? rest : 0;
 }
 
-/* Water filling among equals in priority. Returns what is left for others. */
+/* Fills jobs of one priority to the same level. Returns how many workers are left. */
 static int share_fill(struct cw_claim *claims, int n, int priority, int workers)
 {
     double low = 0, high = 1;

@@ -5,8 +5,8 @@
 
 #include "base/macro.h"
 
-#define FINE 16      /* workers of a pool from which on a part of one makes no difference */
-#define UNPRICED 0.1 /* of the least price, beside pools that have one */
+#define FINE 16      /* workers of a pool from which on smaller ones of another pool make no difference */
+#define UNPRICED 0.1 /* price of workers without one, as part of the least price */
 
 static void supply_sort(int *order, int n, const double *first, const double *second)
 {
@@ -26,7 +26,7 @@ void cw_supply_init(struct cw_supply *s, const struct cw_facts *f, const double 
 {
     double dear[CW_POLICY_POOLS], delay_s[CW_POLICY_POOLS];
     *s = (struct cw_supply){.n = f->n_pools};
-    for (int i = 0; i < s->n; i++) /* who has no price is cheaper than who has one */
+    for (int i = 0; i < s->n; i++) /* workers without a price are cheaper than all others */
         if (f->pools[i].price_per_h > 0)
             no_price = CW_MIN(no_price, UNPRICED * f->pools[i].price_per_h);
     for (int i = 0; i < s->n; i++) {
@@ -64,14 +64,14 @@ double cw_supply_most(const struct cw_supply *s)
     return cw_supply_capacity(s, s->maximum);
 }
 
-/* Every count that makes a difference: all small ones, then in steps of a 64th. */
+/* The next count that makes a difference: all up to 64, then steps of 1/64. */
 static int supply_next_count(int n)
 {
     return n < 64 ? n + 1 : n + n / 64;
 }
 
-/* Where workers of the pool that is filled are large, smaller ones may be enough in the place of the next
- * one. */
+/* Moves on to the next rung in which smaller workers take the place of one more of the pool that is being
+ * filled. */
 static bool rung_next_instead(const struct cw_supply *s, struct cw_rung *r)
 {
     int filled = s->order[r->order][r->place];
