@@ -78,7 +78,7 @@ static int send_attach(const struct swarm_client *c, struct cw_error *err)
     return send_frame(c, &e, err);
 }
 
-/* What is said before, and that, it is attached. */
+/* Reads what the dispatcher sends until the client is attached. */
 static int on_frame(struct swarm_client *c, const uint8_t *message, size_t size, struct cw_error *err)
 {
     Cachew__Envelope *m = cachew__envelope__unpack(NULL, size, message);
@@ -178,7 +178,7 @@ void swarm_detach(struct swarm_client *c)
     e.of_case = CACHEW__ENVELOPE__OF_DETACH;
     e.detach = &m;
     if (c->attached)
-        (void)send_frame(c, &e, &(struct cw_error){0}); /* it is over anyway */
+        (void)send_frame(c, &e, &(struct cw_error){0}); /* the client ends in any case */
     if (c->watch)
         cw_watch_free(c->watch);
     if (c->watch && c->fd >= 0)

@@ -13,26 +13,25 @@
 
 #include "base/clock.h"
 
-#define RUN_IN_NS UINT64_C(1000000000) /* until it is as it stays: leases deep enough, memory there */
-#define WINDOW \
-    ((uint64_t)1 << 20) /* as far as acknowledgements are remembered behind the first that is missing */
-#define TICK_NS UINT64_C(2000000) /* of workers and clients that keep a pace */
-#define PROGRESS_S 0.2            /* from one report of such a client to its next */
+#define RUN_IN_NS UINT64_C(1000000000) /* run-in: until leases are deep enough and memory is allocated */
+#define WINDOW ((uint64_t)1 << 20)     /* ids beyond the first missing acknowledgement that are remembered */
+#define TICK_NS UINT64_C(2000000)      /* of workers and clients that keep a pace */
+#define PROGRESS_S 0.2                 /* between two reports of such a client */
 #define LEASED \
-    4 /* ranges that a worker has, for each that is under way: others wait to be begun, or to be passed */
+    4 /* ranges of a worker per completion under way: the others wait to be begun, or to be passed */
 
-/* A completion that was said. */
+/* A completion that was sent. */
 struct said {
     uint64_t id, position, ns;
 };
 
-/* A worker's ranges, each by its position. */
+/* The ranges of a worker, by position. */
 struct leased {
     uint64_t begin, number;
 };
 
 struct hand {
-    struct leased *leased; /* a ring of those that are not begun */
+    struct leased *leased; /* ring of ranges that were not begun */
     size_t first, n_leased;
     struct said *said; /* by id */
     unsigned n_said;
@@ -48,9 +47,9 @@ struct load {
     uint64_t elements[256]; /* of a range, by key */
     bool measuring;
     uint8_t *acknowledged; /* of WINDOW ranges, a byte each */
-    uint64_t from, told;   /* the client's cursor; as the dispatcher knows it */
+    uint64_t from, told;   /* the client's cursor, and the cursor that the dispatcher has */
     struct cw_timer *timer, *pace;
-    /* since when there is a pace; completions that were due since; reports of clients */
+    /* start of the steady rate. Completions due since then, and reports of clients */
     uint64_t paced_ns, n_due, n_reports;
     struct cw_post turn;
     uint64_t began_ns, ended_ns;
@@ -110,7 +109,7 @@ static int on_leases(struct load *l, struct swarm_worker *w, const Cachew__Lease
     return complete_more(l, w, err);
 }
 
-/* Those that are not begun are let go of. */
+/* Returns the ranges that were not begun. */
 static void on_revoke(struct load *l, const struct swarm_worker *w, const Cachew__Revoke *m)
 {
     struct hand *h = &l->hands[w->index];
@@ -168,7 +167,7 @@ static int report(struct load *l, unsigned rank, struct cw_error *err)
     return swarm_progress(&l->clients[rank], l->from, NULL, err);
 }
 
-/* Once for all acknowledgements that came together. */
+/* Called once for all acknowledgements that arrived together. */
 static void on_turn(void *user)
 {
     struct load *l = user;
@@ -199,7 +198,7 @@ static void on_pace(void *user)
     for (; r >= 0 && l->n_due < due; l->n_due++)
         r = complete(l, &l->swarm.workers[l->n_due % o->n_workers], 1, &err);
     for (; r >= 0 && l->n_reports < reports; l->n_reports++)
-        /* by those that are attached: they are alive */
+        /* by attached clients, which show that they are alive */
         r = report(l, (unsigned)(l->n_reports % o->n_ranks), &err);
     if (r < 0)
         swarm_fail(&l->swarm, &err);

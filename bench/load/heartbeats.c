@@ -1,4 +1,4 @@
-/* That many workers are alive: what it costs a dispatcher, and whether it has time for others meanwhile. */
+/* Measures what heartbeats cost a dispatcher, and how fast it answers queries meanwhile. */
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -11,7 +11,7 @@ struct pulse {
     struct swarm swarm;
     struct cw_conn *admin_client;
     struct cw_timer *timer;
-    bool observed; /* the admin client may ask */
+    bool observed; /* the admin client may query */
     uint64_t began_ns, sent, asked_ns, question, answered;
     struct load_histogram times;
 };

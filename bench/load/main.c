@@ -24,14 +24,14 @@ static const struct cli_verb load_verb = {
     .summary = "measure what a dispatcher takes from simulated workers",
 };
 
-/* As many descriptors as this process may have: a connection takes one. */
+/* CW_E_OPTION if this process may not have a descriptor for each connection. */
 static int check_descriptors(uint64_t n_workers, struct cw_error *err)
 {
     struct rlimit limit;
     if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
         return 0;
     limit.rlim_cur = limit.rlim_max;
-    (void)setrlimit(RLIMIT_NOFILE, &limit); /* where it fails, connecting says so */
+    (void)setrlimit(RLIMIT_NOFILE, &limit); /* if this fails, connecting fails */
     return limit.rlim_max >= n_workers + 64
                ? 0
                : cw_error_set(err, CW_E_OPTION,

@@ -1,8 +1,6 @@
-/*
- * What deciding costs a dispatcher: that many workers serve one job and say each second what they have
- * computed, by operator, and what their caches have and would give; a client says how fast it goes. Little is
- * completed: what that costs completions.c measures.
- */
+/* Measures what decisions cost a dispatcher: workers of one job report each second what they computed, by
+ * operator, and what their caches hold and would give. A client reports its pace. Few ranges are completed
+ * (completions.c measures that). */
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -18,7 +16,8 @@
 #define OPERATORS 6
 #define CACHE_POINTS 2 /* places where elements may be cached */
 #define COMPUTE_S \
-    0.004 /* a position; read at the first cache point, half of that, at the second next to nothing */
+    0.004 /* seconds per position: half of it if read at the first cache point, next to nothing at the \
+             second */
 #define CACHE_POINT_BYTES 150000
 
 struct hand {
@@ -74,7 +73,7 @@ static int on_message(void *user, struct swarm_worker *w, const Cachew__Envelope
     return 0;
 }
 
-/* Those that the client needs soon. */
+/* Reports the ranges that the client needs soon. */
 static int complete(struct scaling *x, struct swarm_worker *w, struct cw_error *err)
 {
     struct hand *h = &x->hands[w->index];
@@ -103,7 +102,7 @@ static int complete(struct scaling *x, struct swarm_worker *w, struct cw_error *
     return r;
 }
 
-/* What it would take to use each cache point, and none. */
+/* What each cache point, and none, would cost. */
 static void put_cache_points(const struct scaling *x, Cachew__CachePointWork work[CACHE_POINTS + 1],
                              Cachew__CachePointWork *list[CACHE_POINTS + 1], Cachew__StreamWork *to)
 {

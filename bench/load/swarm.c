@@ -6,7 +6,7 @@
 #include "load.h"
 #include "net/limits.h"
 
-/* Connections on their way at a time: fewer than a listener lets shake hands. */
+/* connections under way at a time, fewer than a listener lets shake hands */
 #define WAVE 256
 #define ENDLESS ((uint64_t)1 << 62)
 
@@ -19,7 +19,7 @@ void load_count(struct load_histogram *h, uint64_t ns)
     h->counts[CW_MIN(ns / LOAD_STEP_NS, CW_COUNT_OF(h->counts) - 1)]++;
 }
 
-/* The least time within which so large a part of all was. */
+/* The least time that this part of all times does not exceed. */
 static double quantile(const struct load_histogram *h, double part)
 {
     uint64_t below = 0, i = 0;

@@ -1,4 +1,4 @@
-/* cachew bench: the rate of a pipeline with 1, 2, 4 ... all threads. */
+/* cachew bench: measures the rate of a pipeline with 1, 2, 4 ... threads. */
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -26,7 +26,7 @@ struct step {
     char bottleneck[64];
 };
 
-/* 1, 2, 4 ... and the number asked for. */
+/* 1, 2, 4 ... and `most`. Returns how many these are. */
 static unsigned bench_steps(unsigned most, unsigned steps[MAX_STEPS])
 {
     unsigned n = 0;
@@ -36,7 +36,7 @@ static unsigned bench_steps(unsigned most, unsigned steps[MAX_STEPS])
     return n;
 }
 
-/* VmHWM starts again from what is resident now. Where the system refuses, peaks are those since the start. */
+/* Sets VmHWM to what is resident now. If the system refuses, peaks are those since the process started. */
 static void bench_reset_peak_rss(void)
 {
     int fd = open("/proc/self/clear_refs", O_WRONLY | O_CLOEXEC);
@@ -59,11 +59,11 @@ static int bench_run_step(struct bench *x, unsigned threads, struct step *ret, s
     };
     for (uint64_t i = 0; i < x->best_of; i++) {
         struct cw_measurement m;
-        /* its slabs are not this run's */
+        /* frees the slabs of the run before */
         x->common.local.iterator = cw_iterator_free(x->common.local.iterator);
         bench_reset_peak_rss();
         int r = cw_measure(&x->common.local, &o, &m, err);
-        cw_measurement_deinit(&m); /* the figures stay */
+        cw_measurement_deinit(&m); /* its numbers stay valid */
         if (r < 0)
             return r;
         ret->peak_rss = CW_MAX(ret->peak_rss, cw_peak_rss());

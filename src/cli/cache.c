@@ -1,4 +1,4 @@
-/* cachew cache: what lies in a cache directory, whether it is sound, filling it, and making room. */
+/* cachew cache: lists, checks, fills and empties a cache directory. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -33,13 +33,13 @@ static json_t *cache_set_json(const struct cw_cache_listed *s)
     return o;
 }
 
-/* Of what entries are, and what is stored of them. */
+/* How many times larger entries are than what is stored of them. */
 static double cache_ratio(uint64_t content, uint64_t stored)
 {
     return stored ? (double)content / (double)stored : 1;
 }
 
-/* "tfrecord, parse_example, decode_image" */
+/* Prints "tfrecord, parse_example, decode_image". */
 static void cache_print_operators(const struct cw_cache_listed *s)
 {
     size_t i;
@@ -126,7 +126,7 @@ static int cache_verify(const struct cache *x, const struct cw_cache_list *l, in
     return 0;
 }
 
-/* all: whoever means all of them does not mean those that were told to stay. */
+/* all: removes every set, except those that are pinned. */
 static int cache_rm(const struct cache *x, const char *dir, const struct cw_cache_list *l, bool all,
                     struct cw_error *err)
 {
@@ -165,7 +165,7 @@ static int cache_set_pinned(const struct cw_cache_list *l, bool on, struct cw_er
     return r;
 }
 
-/* Entries that the store's thread is done with, kept or not. */
+/* Entries that the store's thread has handled, kept or not. */
 static uint64_t cache_n_written(const struct cw_cache *c)
 {
     struct cw_cache_facts f;
@@ -173,8 +173,8 @@ static uint64_t cache_n_written(const struct cw_cache *c)
     return f.kept + f.refused;
 }
 
-/* Takes the batches of one epoch. A batch that waits for room in the cache's queue may take longer than
- * --wait: that is no failure while entries are being written. */
+/* Takes the batches of one epoch. A batch may take longer than --wait while the cache's queue is full.
+ * That is an error only if no entries are being written. */
 static int cache_warm_epoch(struct cache *x, struct cw_iterator_options *o, struct cw_error *err)
 {
     struct cw_local *l = &x->common.local;
@@ -218,11 +218,12 @@ static int cache_warm(struct cache *x, struct cw_error *err)
         r = cw_error_value(
             err, CW_E_OPTION, "cache", x->caching.where, "auto, or the number of a cache point",
             "--cache %s keeps nothing: expected auto, or the number of a cache point", x->caching.where);
-    o.runner.adaptive = false; /* all of it is to be kept */
+    o.runner.adaptive = false; /* keep all elements, however slow storage is */
     if (r >= 0)
         r = cli_pipeline_open(&x->common, err);
     if (r >= 0) {
-        l->compiled->drop_remainder = false; /* what this epoch would leave out other epochs deliver */
+        l->compiled->drop_remainder =
+            false; /* keep elements that this epoch leaves out, as other epochs deliver them */
         r = cache_warm_epoch(x, &o, err);
     }
     if (r >= 0)

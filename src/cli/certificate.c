@@ -28,7 +28,7 @@ static bool certificate_extend(X509 *c, X509 *by, int nid, const char *value)
     return ok;
 }
 
-/* Nobody needs to remember which numbers were given: 127 random bits differ. */
+/* 127 random bits, so that serial numbers differ without a record of them. */
 static bool certificate_set_serial(X509 *c)
 {
     BIGNUM *n = BN_new();
@@ -51,7 +51,7 @@ static bool certificate_fill(X509 *c, EVP_PKEY *key, const char *name, X509 *by,
            X509_set_issuer_name(c, X509_get_subject_name(by)) == 1;
 }
 
-/* RFC 5280, 4.2.1: what each may be used for. Workers serve clients, and are clients of the dispatcher. */
+/* The uses of a key (RFC 5280, 4.2.1). Workers serve clients, and are clients of the dispatcher. */
 static bool certificate_restrict(X509 *c, enum cli_certified kind, const char *hosts, X509 *by)
 {
     bool authority = kind == CLI_AUTHORITY;
@@ -89,7 +89,7 @@ int cli_identity_pem(const struct cli_identity *i, bool key, char **ret, struct 
                         : PEM_write_bio_X509(b, i->certificate)) == 1;
     long size = ok ? BIO_get_mem_data(b, &data) : 0;
     char *text = ok ? malloc((size_t)size + 1) : NULL;
-    if (text) { /* there is no zero behind data */
+    if (text) { /* data does not end with a zero */
         memcpy(text, data, (size_t)size);
         text[size] = '\0';
     }

@@ -7,10 +7,10 @@
 
 #include "formats/image_write.h"
 
-#define SHEETS 1       /* batches saved */
-#define SHEET_MAX 8192 /* pixels, each side */
+#define SHEETS 1       /* batches that are written */
+#define SHEET_MAX 8192 /* most pixels of a side */
 
-/* The first component that looks like images: [n, h, w, c] or [n, c, h, w]. */
+/* The first component with the shape of images: [n, h, w, c] or [n, c, h, w]. NULL: there is none. */
 static const struct cw_batch_component *sheet_find_images(const struct cw_batch *b, bool *ret_chw)
 {
     for (unsigned k = 0; k < b->n_components; k++) {
@@ -69,7 +69,7 @@ int cli_contact_sheet_write(const char *dir, const struct cw_batch *b, uint64_t 
     rows = CW_MIN(rows, SHEET_MAX / h);
     n = CW_MIN(n, rows * columns);
     double low = 0, high = 255;
-    if (cw_dtype_is_float(c->dtype)) { /* normalised: stretch what is there */
+    if (cw_dtype_is_float(c->dtype)) { /* normalised values are stretched to 0 ... 255 */
         low = INFINITY;
         high = -INFINITY;
         for (size_t i = 0; i < n * image; i++) {

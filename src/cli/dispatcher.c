@@ -1,4 +1,4 @@
-/* cachew dispatcher: says who computes what, until a signal ends it. */
+/* cachew dispatcher: runs the dispatcher of a service until a signal ends it. */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>

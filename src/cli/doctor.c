@@ -1,4 +1,5 @@
-/* cachew doctor: what this machine offers, and what to mend. Each check is a function that fills one line. */
+/* cachew doctor: checks what this machine offers, and says what to fix. Each check is a function that
+ * fills in one line. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -26,10 +27,9 @@
 #include "session/local.h"
 #include "ops/kernels/isa.h"
 
-/* Below this a few hundred shards and the daemon's sockets no longer fit; what the engine keeps open is
- * bounded by it. */
+/* Open files that a daemon needs for some hundred shards and its sockets. */
 #define ENOUGH_FILES 1024
-/* A batch of images and what it takes to decode it. */
+/* Bytes that a batch of images and its decoding take. */
 #define ENOUGH_MEMORY ((uint64_t)512 << 20)
 
 enum verdict { OK, WARNING, FAILED };
@@ -37,7 +37,7 @@ enum verdict { OK, WARNING, FAILED };
 struct check {
     const char *name;
     enum verdict verdict;
-    struct cw_text found, todo; /* todo: what to do, where not ok */
+    struct cw_text found, todo; /* todo: what to do, if the verdict is not OK */
 };
 
 static void check_found(struct check *c, enum verdict verdict, const char *what)
@@ -147,7 +147,7 @@ static void check_files(struct check *c)
         cw_text_add(&c->todo, "raise it: ulimit -n %d", ENOUGH_FILES);
 }
 
-/* A file of our own in dir, open for reading and writing, already unlinked. -1: errno says why. */
+/* Makes a file in dir, open for reading and writing and already unlinked. -1: errno says why not. */
 static int check_make_file(const char *dir)
 {
     char path[4200];
@@ -158,7 +158,7 @@ static int check_make_file(const char *dir)
     return fd;
 }
 
-/* The nearest directory above `path` that is there. */
+/* Cuts the path to the nearest directory above it that exists. */
 static void check_existing_parent(char *path)
 {
     struct stat s;
@@ -197,7 +197,7 @@ static void check_index_dir(struct check *c)
     c->verdict = OK;
     cw_text_add(&c->found, there ? "%s can be written to" : "%s is not there yet, but can be made", dir);
     if (!there && slash && (size_t)(slash - dir) > strlen(parent)) {
-        /* a run makes one directory, not those above it */
+        /* a run makes the directory, but not its parents */
         c->verdict = WARNING;
         cw_text_add(&c->todo, "mkdir -p %.*s", (int)(slash - dir), dir);
     }

@@ -1,5 +1,5 @@
-/* cachew explain: what the compiler made of a pipeline, and, after running it for some seconds, where the
- * time goes, what would help, and whether it does. */
+/* cachew explain: shows what the compiler made of a pipeline. Then runs it to show where the time goes and
+ * what would help, and tries that. */
 #include <stdio.h>
 #include <unistd.h>
 
@@ -19,8 +19,8 @@ static void explain_print(void (*describe)(const json_t *, struct cw_text *), co
     cw_text_deinit(&t);
 }
 
-/* The watcher's thread. What was made to try caches is removed first; a second signal does not wait for that.
- */
+/* On the watcher's thread. A first signal waits until the files of trials are removed, a second one does
+ * not. */
 static void explain_on_signal(void *interrupt, int number, bool again)
 {
     if (again)

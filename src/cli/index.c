@@ -1,4 +1,4 @@
-/* cachew index: makes the indexes of files of records before somebody waits for them. */
+/* cachew index: makes the indexes of data files before a pipeline needs them. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,14 +12,14 @@
 #include "ops/source/source_files.h"
 #include "dataset/index.h"
 
-/* Here a pattern that matches nothing is a wrong argument, not a wrong pipeline. */
+/* A pattern that matches nothing is here an error of an argument, not of a pipeline. */
 static int index_add_pattern(struct cw_source_files *f, const char *pattern, struct cw_error *err)
 {
     int r = cw_source_files_match(f, pattern, false, &(struct cw_source_env){.base_dir = "."}, err);
     return r == CW_E_PIPELINE ? (err->status = CW_E_OPTION) : r;
 }
 
-/* The format that a source reads. */
+/* The format that a source operator reads. */
 static enum cw_record_format index_format(const char *source)
 {
     return strcmp(source, "tfrecord") == 0 ? CW_FORMAT_TFRECORD

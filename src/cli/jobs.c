@@ -1,4 +1,4 @@
-/* cachew jobs | workers: what a service has, and what steers it. */
+/* cachew jobs, cachew workers: list what a service has, and steer it. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -44,7 +44,7 @@ static void workers_print(const json_t *rows)
         cli_row_text(row, "state", state), cli_row_number(row, "leases"), cli_row_number(row, "cpu_budget"));
 }
 
-/* Where elements are cached: what a record says under "cache". */
+/* The name of the cache point in use; NULL: none. */
 static const char *record_cache(const json_t *o, char buffer[CLI_TEXT_SIZE])
 {
     return json_is_string(json_object_get(o, "cache")) ? cli_row_text(o, "cache", buffer) : NULL;
@@ -62,7 +62,7 @@ static void record_print_seen(const json_t *seen)
                100 * cli_row_real(seen, "busy"));
     else
         printf("which have not said yet what they computed; ");
-    if (cli_row_real(seen, "doubt") >= 0.01) /* else it can't be seen in what follows */
+    if (cli_row_real(seen, "doubt") >= 0.01) /* smaller doubts do not change the numbers below */
         printf("as few batches tell that, workers are taken to be %.0f %% slower in what follows; ",
                100 * cli_row_real(seen, "doubt"));
     if (record_cache(seen, cache))
@@ -70,7 +70,7 @@ static void record_print_seen(const json_t *seen)
     printf("the limit: %s\n", cli_row_text(seen, "limit", limit));
 }
 
-/* " (4 of near, 1 of far)", where there are several pools. */
+/* Prints " (4 of near, 1 of far)" if there are several pools. */
 static void record_print_pools(const json_t *a)
 {
     const char *between = " (";
@@ -103,14 +103,14 @@ static void record_print_alternatives(const json_t *record)
                record_cache(a, cache) ? ", cached after " : "", record_cache(a, cache) ? cache : "",
                cli_row_real(a, "batch_s"), cli_row_real(a, "time_s"), cli_row_real(a, "cost"));
         if (cli_row_real(a, "held_s") <
-            cli_row_real(a, "time_s")) /* later, with the cache full, there are others */
+            cli_row_real(a, "time_s")) /* once the cache is full another number of workers is best */
             printf("; as long as they stay %.4g s for %.4g", cli_row_real(a, "held_s"),
                    cli_row_real(a, "held_cost"));
         printf("\n");
     }
 }
 
-/* cachew jobs explain NAME: what was decided on the way, and why. */
+/* cachew jobs explain NAME: prints the decisions about a job, and why. */
 static void record_print_all(const json_t *rows)
 {
     size_t i, n = 0;
@@ -170,7 +170,7 @@ static int jobs_explain(const struct cli_admin *a, const char *name, struct cw_e
     return 0;
 }
 
-/* An option that names a job means nothing without those that say what of it, and they nothing without it. */
+/* CW_E_OPTION if an option that names a job stands without those that say what to do, or these without it. */
 static int jobs_check_pair(const char *option, const char *job, bool said, const char *others,
                            struct cw_error *err)
 {

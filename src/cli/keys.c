@@ -1,5 +1,5 @@
-/* cachew keys init: an authority, a certificate for daemons, one for clients, and a token: what a small
- * cluster needs to leave loopback. */
+/* cachew keys init: makes an authority, a certificate for daemons, one for clients, and a token, with
+ * which a small cluster can leave loopback. */
 #include <arpa/inet.h>
 #include <ctype.h>
 #include <errno.h>
@@ -43,10 +43,9 @@ struct keys {
     char *contents[N_FILES];
 };
 
-/* ---- making ---- */
+/* ---- making keys ---- */
 
-/* Letters, digits, dots and hyphens, perhaps "*." before them (RFC 1123); nothing else goes into a
- * certificate. */
+/* Letters, digits, dots and hyphens, maybe after "*." (RFC 1123). Nothing else goes into a certificate. */
 static bool keys_is_name(const char *host)
 {
     const char *at = strncmp(host, "*.", 2) == 0 ? host + 2 : host;
@@ -100,7 +99,7 @@ static int keys_make(struct keys *k, struct cw_error *err)
     return r;
 }
 
-/* ---- writing ---- */
+/* ---- writing files ---- */
 
 static int keys_write_file(int dir, const char *dir_name, size_t i, const char *text, struct cw_error *err)
 {
@@ -122,7 +121,7 @@ static int keys_write_file(int dir, const char *dir_name, size_t i, const char *
     return written ? 0 : cw_error_errno(err, CW_E_OPTION, e, "can't write %s/%s", dir_name, files[i].name);
 }
 
-/* All or none: what stands there half is taken back. */
+/* Writes all files or none: removes those that were written before an error. */
 static int keys_write(const struct keys *k, const char *name, struct cw_error *err)
 {
     if (mkdir(name, 0700) < 0 && errno != EEXIST)
@@ -139,7 +138,7 @@ static int keys_write(const struct keys *k, const char *name, struct cw_error *e
     return r;
 }
 
-/* ---- telling ---- */
+/* ---- printing ---- */
 
 static int keys_print_json(const char *dir, const char *until, const struct keys *k)
 {
@@ -217,7 +216,7 @@ static int keys_main(int argc, char **argv)
     if (r >= 0)
         r = keys_init(&k, argv[2], &err);
     for (size_t i = 0; i < N_FILES; i++) {
-        if (k.contents[i]) /* keys and token do not stay in memory */
+        if (k.contents[i]) /* erases keys and token from memory */
             explicit_bzero(k.contents[i], strlen(k.contents[i]));
         free(k.contents[i]);
     }

@@ -20,8 +20,8 @@ struct zip {
     bool too_large;
 };
 
-/* Headers as a zip archive has them: little-endian, without gaps. */
-struct __attribute__((packed)) about { /* an entry, in both of its headers */
+/* Headers of a zip archive: little-endian, without gaps. */
+struct __attribute__((packed)) about { /* part of both headers of an entry */
     uint16_t version, flags, method;
     uint32_t date, crc, stored, size;
     uint16_t name, extra;
@@ -65,7 +65,7 @@ static struct about zip_about(const struct entry *e)
     };
 }
 
-/* One array: header of format 1.0, then the data. */
+/* Adds an array: a header of format 1.0, then the data. */
 static void zip_add(struct zip *z, const char *name, const char *descr, const int64_t *dims, int ndim,
                     const void *data, size_t size)
 {

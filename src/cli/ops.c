@@ -1,4 +1,4 @@
-/* cachew ops: what the operator table says. */
+/* cachew ops: prints the table of operators. */
 #include <stdio.h>
 #include <string.h>
 

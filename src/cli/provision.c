@@ -1,7 +1,5 @@
-/*
- * cachew provision: keeps as many workers as the dispatcher wants. One thread, with a loop: the fleet
- * (service/fleet/fleet.h), which starts them here, as child processes.
- */
+/* cachew provision: runs as many workers as the dispatcher wants. One thread, with a loop. The fleet
+ * (service/fleet/fleet.h) starts workers as child processes. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,12 +27,12 @@ struct provision {
     char *token;
     struct cw_fleet *fleet;
     struct cw_timer *deadline;
-    struct cw_error refused; /* why it ends, if the dispatcher will have none of it */
+    struct cw_error refused; /* why the dispatcher refused this provisioner */
     bool ending;
 };
 
-/* Workers end by themselves within their own --drain-timeout, whose default is ours: only those that do not
- * are killed. */
+/* Seconds after --drain-timeout until workers are killed: they end by themselves within a timeout of the
+ * same default. */
 #define DRAIN_MORE_S 5
 
 static const char *const kinds[] = {"local", NULL};
@@ -76,7 +74,7 @@ static void provision_on_refused(void *arg, const struct cw_error *why)
     provision_drain(x);
 }
 
-/* The first one lets workers finish, a second one does not. */
+/* The first signal lets workers finish, a second one kills them. */
 static void provision_on_signal(void *arg, int signal)
 {
     struct provision *x = arg;
@@ -107,11 +105,11 @@ static int provision_run(struct provision *x, struct cw_error *err)
     return r;
 }
 
-/* What every worker would refuse is found before any is started. */
+/* Finds what every worker would refuse, before any is started. */
 static int provision_check_words(const char *const *argv, size_t n, struct cw_error *err)
 {
     struct cw_error why = {0};
-    _cleanup_free_ char **words = calloc(n + 1, sizeof(*words)); /* they are moved about */
+    _cleanup_free_ char **words = calloc(n + 1, sizeof(*words)); /* parsing reorders them */
     if (!words)
         return cw_error_nomem(err, n * sizeof(*words), "a command line");
     memcpy(words, argv, n * sizeof(*words));
@@ -122,7 +120,7 @@ static int provision_check_words(const char *const *argv, size_t n, struct cw_er
     return cw_error_set(err, why.status, "workers would refuse their command line: %.800s", why.message);
 }
 
-/* words: of the workers' command line, behind what this one gives on. */
+/* words: of the workers' command line, after those that this process passes on. */
 static int provision_serve(struct provision *x, char **words, size_t n_words, struct cw_error *err)
 {
     _cleanup_free_ const char **argv = calloc(n_words + 16, sizeof(*argv));

@@ -1,4 +1,4 @@
-/* cachew simulate: a policy against a modelled workload. */
+/* cachew simulate: plays a modelled workload with a policy. */
 #include <stdio.h>
 #include <string.h>
 
@@ -9,13 +9,13 @@
 #include "sim/sim.h"
 #include "storage/file.h"
 
-#define MAX_FILE (64 << 20) /* a table of all counts of workers for all jobs is far smaller */
+#define MAX_FILE (64 << 20) /* bytes: a table of all counts of workers for all jobs is far smaller */
 
 struct simulate {
     const char *policy, *plot;
     bool json;
     struct cw_workload w;
-    struct cw_policy chosen; /* but for `oracle` */
+    struct cw_policy chosen; /* unused with `oracle` */
     struct cw_sim_plan plans[CW_SIM_MAX_JOBS];
     struct cw_sim_outcome outcomes[CW_SIM_MAX_JOBS], oracles[CW_SIM_MAX_JOBS];
 };
@@ -39,7 +39,7 @@ static int simulate_load(const char *path, struct cw_workload *w, struct cw_erro
     return r;
 }
 
-/* The oracle's plans are always found: regret needs them. */
+/* Finds the oracle's plans in any case, since regret needs them. */
 static int simulate_play(const char *path, struct simulate *s, struct cw_error *err)
 {
     bool oracle = strcmp(s->policy, "oracle") == 0;
@@ -50,7 +50,7 @@ static int simulate_play(const char *path, struct simulate *s, struct cw_error *
         .policy = oracle ? NULL : &s->chosen, .plans = oracle ? s->plans : NULL, .alone = -1};
     if (r == 0)
         r = cw_sim_run(&s->w, &o, s->outcomes, err);
-    if (r == CW_E_PIPELINE) /* too long to play */
+    if (r == CW_E_PIPELINE) /* it takes too many steps */
         cw_error_file(err, path);
     return r == 0 && s->plot ? cw_sim_plot(s->plot, &s->w, s->policy, s->outcomes, err) : r;
 }

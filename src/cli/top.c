@@ -1,6 +1,6 @@
-/* cachew top: jobs and workers of a service, again and again. Rates are differences between two answers of
- * the dispatcher; what ranks waited it says itself, for it knows which time their sums are of: each told its
- * own up to a second ago. */
+/* cachew top: shows jobs and workers of a service repeatedly. Rates are differences between two answers of
+ * the dispatcher. Only the time that ranks waited is the dispatcher's own figure, since it knows when each
+ * rank reported last. */
 #include <errno.h>
 #include <inttypes.h>
 #include <poll.h>
@@ -18,9 +18,9 @@
 #include "cli/row.h"
 #include "cli/verb.h"
 
-#define MIN_INTERVAL_S 0.1 /* it shall not be what keeps the dispatcher busy */
+#define MIN_INTERVAL_S 0.1 /* limits the load on the dispatcher */
 
-/* ---- what the service says ---- */
+/* ---- the service's state ---- */
 
 struct sample {
     uint64_t at_ns; /* 0: none */
@@ -50,7 +50,7 @@ static int sample_take(const struct cli_admin *a, struct sample *ret, struct cw_
     return r;
 }
 
-/* The row in which `key` is the same; NULL: it is new. */
+/* The row with the same value of `key`; NULL: there is none. */
 static const json_t *sample_row(const json_t *rows, const json_t *row, const char *key)
 {
     size_t i;
@@ -64,7 +64,7 @@ static const json_t *sample_row(const json_t *rows, const json_t *row, const cha
 
 typedef char cell[24];
 
-/* Per second; "-": there is nothing to compare with, or it counts from the beginning again. */
+/* A rate per second; "-": there is no earlier value, or the count began again. */
 static const char *cell_rate(double now, const double *before, double seconds, const char *format, cell ret)
 {
     double r = before && seconds > 0 ? (now - *before) / seconds : -1;
@@ -83,7 +83,7 @@ static double job_sum_ranks(const json_t *job, const char *key)
     return sum;
 }
 
-/* In percent, of the last two seconds; "-": it is not known. */
+/* The part of the last two seconds that ranks waited, in percent; "-": not known. */
 static const char *cell_waited(const json_t *job, cell ret)
 {
     const json_t *part = json_object_get(json_object_get(job, "now"), "waited");
@@ -131,7 +131,7 @@ static void top_add_job(struct cw_text *t, const json_t *job, const json_t *befo
                 cell_waited(job, wait));
 }
 
-/* Those that run first: the others need not fit on a screen. */
+/* Running jobs first, as the others may not fit on a screen. */
 static void top_add_jobs(struct cw_text *t, const struct sample *s, const struct sample *before,
                          double seconds)
 {
@@ -182,7 +182,7 @@ static struct termios terminal_before;
 static volatile sig_atomic_t terminal_changed;
 static bool on_screen;
 
-/* Also from a signal's handler. */
+/* Called from a signal handler, too. */
 static void terminal_restore(void)
 {
     static const char leave[] = "\033[?25h\033[?1049l";
@@ -195,7 +195,7 @@ static void terminal_restore(void)
 static void terminal_on_signal(int s)
 {
     terminal_restore();
-    _exit(s == SIGINT ? 0 : 128 + s); /* Ctrl-C is how it ends */
+    _exit(s == SIGINT ? 0 : 128 + s); /* Ctrl-C is the usual way to end */
 }
 
 static void terminal_begin(void)
@@ -214,7 +214,7 @@ static void terminal_begin(void)
         printf("\033[?1049h\033[?25l");
 }
 
-/* As much of the text as fits, in the place of what was there. */
+/* Prints the lines that fit over those on the screen. */
 static void terminal_print(const char *text)
 {
     struct winsize size = {0};
@@ -223,7 +223,7 @@ static void terminal_print(const char *text)
     printf("\033[H");
     for (unsigned row = 1; row < size.ws_row && *text; row++) {
         size_t line = strcspn(text, "\n"), shown = CW_MIN(line, (size_t)size.ws_col);
-        /* not within a character */
+        /* do not cut within a UTF-8 character */
         while (shown < line && shown > 0 && ((unsigned char)text[shown] & 0xc0) == 0x80)
             shown--;
         printf("%.*s\033[K\n", (int)shown, text);
@@ -232,7 +232,7 @@ static void terminal_print(const char *text)
     printf("\033[J");
 }
 
-/* Whether it is time for the next table; false: somebody pressed q. */
+/* Waits for the next table. False: q was pressed. */
 static bool terminal_wait(double seconds)
 {
     uint64_t until = cw_now_ns() + (uint64_t)(seconds * 1e9);
@@ -249,7 +249,7 @@ static bool terminal_wait(double seconds)
     }
 }
 
-/* ---- again and again ---- */
+/* ---- the loop ---- */
 
 struct top {
     struct cli_admin admin;
@@ -279,7 +279,7 @@ static int top_print(const struct top *t, const struct sample *s, const struct s
     return 0;
 }
 
-/* A dispatcher that was there comes back; till then the error stands where the tables were. */
+/* Prints an error in place of the tables. A dispatcher that answered once is expected to return. */
 static void top_print_gone(const struct cw_error *err)
 {
     char line[700];
@@ -295,7 +295,7 @@ static int top_repeat(const struct top *t, struct cw_error *err)
     struct sample before = {0}, now;
     int r = sample_take(&t->admin, &before, err);
     if (r >= 0 && t->once && !t->admin.json && t->interval > 0)
-        terminal_wait(t->interval); /* for rates */
+        terminal_wait(t->interval); /* rates need two answers */
     if (r >= 0 && !t->once)
         terminal_begin();
     for (bool more = r >= 0; more && r >= 0 && !ferror(stdout);

@@ -1,4 +1,4 @@
-/* cachew trace: the traces of several processes as one. */
+/* cachew trace: merges the traces of several processes. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -7,8 +7,7 @@
 #include "cli/print.h"
 #include "cli/verb.h"
 
-/* Events stand on lines of their own (base/trace.h); one whose writer was killed may be cut off, and is left
- * out. */
+/* Each event is a line (base/trace.h). A line that was cut off when its writer was killed is left out. */
 static int trace_copy(const char *path, bool *first, struct cw_error *err)
 {
     FILE *f = fopen(path, "re");

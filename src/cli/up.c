@@ -1,8 +1,6 @@
-/*
- * cachew up: a service on this machine. Starts a dispatcher and workers as processes of their own, starts
- * again what dies, and drains them at the end. One thread, and one that waits for the end of stdin where that
- * is asked for; signals are waited for.
- */
+/* cachew up: a service on this machine. Starts a dispatcher and workers as processes, restarts those that
+ * die, and drains them at the end. One thread waits for signals. With --end-with-stdin another one waits
+ * for the end of stdin. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -28,16 +26,16 @@
 #include "cli/verb.h"
 
 #define MAX_WORKERS 256
-#define POOL "local" /* of the provisioner */
-/* What dies younger than this is started again only after as long. */
+#define POOL "local" /* name of the provisioner's pool */
+/* A process that dies younger than this is restarted once this time has passed. */
 #define AGE_NS UINT64_C(1000000000)
-/* Who waits longer than this for the end is told what for. */
+/* A drain that takes longer than this is explained. */
 #define SAY_NS UINT64_C(1000000000)
 
 struct daemon {
     pid_t pid; /* 0: not running */
     uint64_t started_ns;
-    json_t *ready; /* what it said: address, id ... */
+    json_t *ready; /* the object that it printed: address, id ... */
 };
 
 struct up {
@@ -46,30 +44,30 @@ struct up {
     uint64_t cache_bytes;
     uint64_t n_workers, threads, memory;
     double drain_s, worker_cpus;
-    uint64_t minimum; /* with a policy: n_workers are the maximum, and a provisioner has them */
+    uint64_t minimum; /* with a policy: n_workers is the maximum, and a provisioner runs the workers */
     struct cli_scaling scaling;
     bool autoscale, no_python, no_restart, end_with_stdin;
     struct cli_texts data_roots, plugins;
     struct cli_credentials credentials;
     struct cli_log log;
     /* while it runs */
-    /* of workers: daemons that are ours. With a policy the first one, a provisioner, has them */
+    /* entries of `workers` in use. With a policy that is one, the provisioner */
     size_t n_started;
     struct daemon dispatcher, workers[MAX_WORKERS];
     struct cli_pool_watch watch;  /* of the provisioner */
-    char *address, *http_address; /* the dispatcher's */
+    char *address, *http_address; /* of the dispatcher */
 };
 
 /* ---- processes ---- */
 
-#define MAX_GIVEN_ON 128 /* roots and plug-ins together: a word more for each, and a few others */
+#define MAX_GIVEN_ON 128 /* most data roots and plug-ins together, two words of a command each */
 
 struct command {
     const char *argv[64 + 2 * MAX_GIVEN_ON];
     size_t n;
 };
 
-/* Pairs of an option and its value, then NULL. An option whose value is NULL is left out. */
+/* Adds pairs of an option and its value, up to a NULL. Options whose value is NULL are left out. */
 static void __attribute__((sentinel)) command_add(struct command *c, ...)
 {
     const char *name;
@@ -85,7 +83,7 @@ static void __attribute__((sentinel)) command_add(struct command *c, ...)
     va_end(ap);
 }
 
-/* What all of them are given. */
+/* Adds the options that all processes get. */
 static void command_add_common(struct command *c, const struct up *u)
 {
     command_add(c, "--token-file", u->credentials.token_file, "--tls-cert", u->credentials.cert, "--tls-key",
@@ -129,7 +127,7 @@ static int up_start_dispatcher(struct up *u, struct cw_error *err)
     return r;
 }
 
-/* What workers are given besides: of each there is an n_workers-th part of what all of them may use. */
+/* Texts of a worker's options: 1/n_workers of what all workers may use. */
 struct parts {
     char threads[32], memory[32], cache[32];
 };
@@ -145,7 +143,7 @@ static void command_add_worker(struct command *c, const struct up *u, struct par
     command_add(c, "--threads", p->threads, "--memory", p->memory, "--http", u->http ? "127.0.0.1:0" : NULL,
                 "--index-dir", u->index_dir, "--cache-dir", u->cache_dir, NULL);
     snprintf(p->cache, sizeof(p->cache), "%" PRIu64, u->cache_bytes);
-    /* of all together, for they share the directory */
+    /* of all workers together, which share the directory */
     command_add(c, "--cache-bytes", u->cache_bytes ? p->cache : NULL, NULL);
     for (size_t k = 0; k < u->data_roots.n; k++)
         command_add(c, "--data-root", u->data_roots.items[k], NULL);
@@ -207,7 +205,7 @@ static int up_print_ready(const struct up *u)
     json_object_set_new(ready, "up", json_integer(getpid()));
     int code = cli_print(json_pack("{s:o}", "ready", ready));
     fflush(stdout);
-    if (cli_log_is_json(&u->log)) { /* not for people */
+    if (cli_log_is_json(&u->log)) { /* the log is read by a program */
         cli_log(&u->log, false, "%s%" PRIu64 " workers serve at %s", u->scaling.policy ? "up to " : "",
                 u->n_workers, u->address);
         return code;
@@ -235,7 +233,7 @@ static void up_log_end(const struct up *u, const char *what, pid_t pid, int stat
         cli_log(&u->log, true, "%s (pid %d) ended with %d%s", what, (int)pid, WEXITSTATUS(status), then);
 }
 
-/* Whose processes ended are no longer running. */
+/* Notes processes that ended. */
 static void up_reap(struct up *u, bool say)
 {
     int status;
@@ -255,7 +253,7 @@ static void up_reap(struct up *u, bool say)
     }
 }
 
-/* Starts again what ended. Returns after how long to look again, in ms; 0: nothing is to be done. */
+/* Restarts processes that ended. Returns after how many ms to call it again; 0: all run. */
 static uint64_t up_restart(struct up *u)
 {
     struct cw_error err = {0};
@@ -279,8 +277,7 @@ static uint64_t up_restart(struct up *u)
     return next;
 }
 
-/* Kills a provisioner that hangs, as it does with workers. Returns after how long to look again, in ms; 0:
- * nobody is watched. */
+/* Kills a provisioner that hangs. Returns after how many ms to call it again; 0: there is none to watch. */
 static uint64_t up_watch_provisioner(struct up *u)
 {
     pid_t pid = u->workers[0].pid;
@@ -314,8 +311,8 @@ static void up_signal(const struct up *u, bool dispatcher, int signal)
             kill(u->workers[i].pid, signal);
 }
 
-/* Workers first: while they finish what they have, the dispatcher tells clients. What does not end in time is
- * killed; so is everything at a second signal. */
+/* Drains workers, then the dispatcher, which serves clients until workers have finished. Kills what does
+ * not end in time, and everything at a second signal. */
 static void up_drain(struct up *u, const sigset_t *signals)
 {
     bool hurry = false;
@@ -340,14 +337,13 @@ static void up_drain(struct up *u, const sigset_t *signals)
     }
 }
 
-/* A thread: when nobody has the other end of stdin any more, be it by kill -9, this process is told to end.
- */
+/* A thread: ends this process when the other end of stdin is closed, even by kill -9. */
 static void *up_watch_stdin(void *unused CW_UNUSED)
 {
     char ignored[256];
     ssize_t n;
     while ((n = read(0, ignored, sizeof(ignored))) > 0 || (n < 0 && (errno == EINTR || errno == EAGAIN)))
-        if (n < 0 && errno == EAGAIN) { /* somebody made it nonblocking */
+        if (n < 0 && errno == EAGAIN) { /* another process made it nonblocking */
             struct pollfd p = {.fd = 0, .events = POLLIN};
             (void)poll(&p, 1, -1);
         }
@@ -388,7 +384,7 @@ static int up_serve(struct up *u, const sigset_t *signals, struct cw_error *err)
     return r;
 }
 
-/* Options that stand beside --autoscale mean nothing without it. */
+/* Checks options that mean nothing without --autoscale, and finds the policy. */
 static int up_check_scaling(struct up *u, bool minimum_given, bool cpus_given, struct cw_error *err)
 {
     int r = u->autoscale ? 0 : cli_needs("policy", u->scaling.policy, "autoscale", err);

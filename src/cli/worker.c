@@ -1,4 +1,4 @@
-/* cachew worker: runs ranges for a dispatcher until a signal drains it. */
+/* cachew worker: computes ranges for a dispatcher until a signal drains it. */
 #include <inttypes.h>
 #include <malloc.h>
 #include <signal.h>
@@ -33,15 +33,15 @@ struct worker_run {
     char *token;
 };
 
-#define MAX_STREAMS 64               /* each has threads of its own, and a part of the memory */
-#define PROBE_NS UINT64_C(100000000) /* for a second signal while draining */
+#define MAX_STREAMS 64               /* each has threads of its own, and shares the memory */
+#define PROBE_NS UINT64_C(100000000) /* between two looks for a second signal while draining */
 
 static void worker_on_log(void *log, const char *text)
 {
     cli_log(log, false, "%s", text);
 }
 
-/* The dispatcher's name for it is known once it answered; without a dispatcher there is nothing to serve. */
+/* Waits until the dispatcher has answered with the worker's id, or for a signal. */
 static int worker_wait_registered(struct cw_worker *w, const struct worker_run *x, const sigset_t *signals,
                                   int *ret_signal, struct cw_error *err)
 {
@@ -76,7 +76,7 @@ static void worker_print_ready(struct cw_worker *w)
                               cw_worker_http(w), "id", (json_int_t)s.id));
 }
 
-/* Until all is done, the time is up, or a second signal says that nobody wants to wait. */
+/* Waits until all work is finished, the time is up, or there is a second signal. */
 static void worker_drain(struct cw_worker *w, const struct worker_run *x, const sigset_t *signals)
 {
     uint64_t now = cw_now_ns(), deadline_ns = now + (uint64_t)(x->drain_s * 1e9);
@@ -159,7 +159,7 @@ static int worker_parse(struct worker_run *x, int argc, char **argv, struct cw_e
     return cli_parse(&cli_verb_worker, options, argc, argv, &n_args, err);
 }
 
-/* All that may be wrong with the command line is found here, but for plug-ins; 1: help was printed. */
+/* Parses and checks the command line, except its plug-ins. 1: help was printed. */
 static int worker_prepare(struct worker_run *x, int argc, char **argv, struct cw_error *err)
 {
     struct cw_address address;
@@ -229,7 +229,7 @@ static int worker_main(int argc, char **argv)
     sigset_t signals;
     cli_raise_limits();
     cli_signals_block(&signals);
-    /* else it learns from large blocks to keep up to 64 MB in each of its many arenas, on top of --memory */
+    /* otherwise glibc learns from large blocks to keep up to 64 MB in each arena, beyond --memory */
     mallopt(M_MMAP_THRESHOLD, 1 << 20);
     if (r == 0)
         r = worker_serve(&x, &signals, &err);

@@ -36,7 +36,7 @@ double cw_draw_exponential(struct cw_draw *d, double mean)
     return -mean * cw_log(cw_draw_uniform(d));
 }
 
-/* Marsaglia's polar method: needs no sine. */
+/* Marsaglia's polar method, which needs no sine. */
 static double draw_normal(struct cw_draw *d)
 {
     double u[2], square;

@@ -4,10 +4,9 @@
 
 #include "base/macro.h"
 
-#define READ_AHEAD \
-    16                /* batches that lie ready where the client is slower: what policies see as its queue \
+#define READ_AHEAD 16 /* batches that lie ready where the client is slower, which policies see as its queue \
                        */
-#define SINGLY 8      /* fewer batches in a report than that are drawn one by one, else together */
+#define SINGLY 8      /* fewer batches than these per report are drawn one by one */
 #define ROUNDING 1e-9 /* batches */
 
 struct stretch { /* a stretch of time in which nothing changes */
@@ -46,11 +45,11 @@ int cw_sim_job_running(const struct cw_sim_played *p)
     return n;
 }
 
-/* The batch at which something changes by itself: epoch, phase, or the end. */
+/* The batch at which conditions change: the end of an epoch, of a phase, or of the job. */
 static double job_boundary(const struct cw_sim_played *p)
 {
     bool alike = p->expected &&
-                 p->choice.cache_point < 0; /* nobody looks, and no cache fills: epochs are all the same */
+                 p->choice.cache_point < 0; /* without reports and a cache all epochs are alike */
     double at = (alike ? p->job->epochs : p->epoch + 1) * p->job->batches_per_epoch;
     if (p->phase + 1 < p->job->n_phases)
         at = CW_MIN(at, p->job->phases[p->phase + 1].at_batch);
@@ -87,8 +86,8 @@ static void job_pay(struct cw_sim_played *p, double seconds)
     p->out->cost += seconds / 3600 * (p->job->client_price_per_h + price_per_h);
 }
 
-/* What was computed up to the cache point goes to the cache, as far as it can be written and there is room.
- */
+/* Adds what was computed up to the cache point to the cache, as far as it can be written and there is
+ * room. */
 static void job_write_cache(struct cw_sim_played *p, const struct cw_sim_conditions *c, double batches)
 {
     int m = p->choice.cache_point;
@@ -116,8 +115,8 @@ static void job_cross(struct cw_sim_played *p)
         p->state = CW_SIM_OVER;
 }
 
-/* Draws how fast it goes: batch by batch where a report has few, else for all until `seconds` are over at
- * once. */
+/* Draws how fast batches are. A report with few batches has each drawn by itself, else one draw stands for
+ * all. */
 static struct stretch job_draw(struct cw_sim_played *p, const struct cw_sim_conditions *c, double seconds)
 {
     double noise = p->expected ? 0 : p->job->noise, factor = 1, step = 1, n = seconds / c->interval_s;
@@ -131,13 +130,13 @@ static struct stretch job_draw(struct cw_sim_played *p, const struct cw_sim_cond
         factor = p->batch.factor;
         step = p->batch.step_factor;
     } else if (noise > 0) {
-        /* of the rate: so that the mean rate is what it is without noise */
+        /* a factor of the rate, so that the mean rate is that without noise */
         factor = 1 / cw_draw_mean(&p->draw, noise, n);
         step = cw_draw_mean(&p->draw, noise, n);
         p->batch.left = 0;
     }
     struct stretch stretch = {.interval_s = c->interval_s * factor};
-    /* a late batch is made up for later: the means count */
+    /* a late batch is made up for later, so means count */
     stretch.step_s = c->supplied ? c->step_s * step : stretch.interval_s;
     stretch.compute_s = c->compute_s * (c->supplied ? factor : step);
     stretch.batches = seconds / stretch.interval_s;
@@ -169,7 +168,7 @@ bool cw_sim_job_advance(struct cw_sim_played *p, double until)
         double to = p->now + seconds;
         p->now = stretch.batches >= room || to < until ? CW_MIN(to, until) : until;
         job_cross(p);
-        if (seconds <= 0 && stretch.batches <= 0) /* too short to be told apart from now */
+        if (seconds <= 0 && stretch.batches <= 0) /* the stretch is too short to change a double */
             p->now = until;
         if (p->plan && p->phase != phase && p->state != CW_SIM_OVER)
             return true;

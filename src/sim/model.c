@@ -2,7 +2,7 @@
 
 #include "base/macro.h"
 
-/* Nothing takes no time: a batch of nothing still has to be handed over. */
+/* least interval: handing over an empty batch takes time too */
 #define LEAST_S 1e-9
 
 double cw_sim_speed(const struct cw_workload *w, size_t pool)
@@ -11,8 +11,7 @@ double cw_sim_speed(const struct cw_workload *w, size_t pool)
     return p->worker_cpus / first->worker_cpus * (first->slowdown / p->slowdown);
 }
 
-/* A stage keeps a part of its elements, so for a batch at the end more than a batch passes what is before it.
- */
+/* Stages keep a part of their elements, so more than a batch passes the stages before the end. */
 struct cw_sim_costs cw_sim_costs(const struct cw_sim_job *job)
 {
     struct cw_sim_costs c = {0};
@@ -39,7 +38,7 @@ static double model_transfer_s(double bytes, double bytes_per_s)
     return bytes_per_s > 0 ? bytes / bytes_per_s : 0;
 }
 
-/* All pools together, in workers of the first one; and by pool, for the table. */
+/* The workers of all pools together, in workers of the first one, and their speeds by pool for the table. */
 static struct cw_sim_workers model_together(const struct cw_workload *w, const struct cw_sim_workers *workers,
                                             double *ret_speeds)
 {
@@ -52,7 +51,7 @@ static struct cw_sim_workers model_together(const struct cw_workload *w, const s
     return all;
 }
 
-/* Batches go to workers as fast as they take them. */
+/* Divides batches among pools: each takes as many as it is fast. */
 static void model_divide(const struct cw_workload *w, const struct cw_sim_workers *workers,
                          const struct cw_sim_workers *all, struct cw_sim_conditions *c)
 {
@@ -72,7 +71,7 @@ struct cw_sim_conditions cw_sim_conditions(const struct cw_workload *w, const st
                                            double cached, bool write_waits)
 {
     struct cw_sim_conditions c = {.step_s = phase->client_step_s};
-    /* cpu_s: of a worker of the first pool, of the usual speed */
+    /* cpu_s: of a worker of the first pool at normal speed */
     double supply, cpu_s, speeds[CW_POLICY_POOLS];
     double to_write = cache_point >= 0 ? (1 - cached) * costs->bytes[cache_point] : 0,
            slow = phase->worker_slowdown * w->pools[0].slowdown, cpus = w->pools[0].worker_cpus;

@@ -1,21 +1,18 @@
-/*
- * The oracle: tries plans of a job in the simulator itself, without noise. It knows the file, and pays for
- * starting workers like everybody. Of one pool it tries all counts; of several all vectors where there are
- * few, else those of a grid, and from the best of them on their neighbours, in ever smaller steps.
- */
+/* The oracle: tries plans of a job in the simulator, without noise. It knows the file, and pays for start
+ * delays like a policy. Of one pool it tries all counts. Of several pools it tries all vectors of counts,
+ * or those of a grid and then neighbours of the best one, in ever smaller steps. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/macro.h"
 #include "sim/sim.h"
 
-/* Plans that are as good as the best one but for this much count as equal: then the other measure decides. */
+/* plans whose objective differs by less count as equal, and the other measure decides */
 #define EQUAL 1e-4
-#define ALL_COUNTS 2000  /* up to so many workers each count is tried, beyond in steps of a thousandth */
-#define ALL_VECTORS 4000 /* of several pools; of more a grid with at most so many */
-#define ROUNDS \
-    8 /* with steps of a size: what is better by the other measure, among equals, may go on in a circle */
-#define SWEEPS 3 /* over the phases: each is chosen with the others as they are */
+#define ALL_COUNTS 2000  /* up to this count each count is tried, beyond in steps of 1/1000 */
+#define ALL_VECTORS 4000 /* most vectors that are all tried, and most of a grid */
+#define ROUNDS 8         /* rounds with one step size, since steps among equal plans may go in a circle */
+#define SWEEPS 3         /* over the phases, each of which is chosen with the others fixed */
 
 struct search {
     const struct cw_workload *w;
@@ -62,8 +59,7 @@ static int oracle_most(const struct search *s, size_t pool)
     return job->quota > 0 ? CW_MIN(most, (int)job->quota) : most;
 }
 
-/* What is tried goes for the phases from `first` to `last`, which get the same; `best` is the best that was
- * found. */
+/* A search over the phases from `first` to `last`, which all get the same workers. */
 struct range {
     struct search *s;
     size_t first, last;
@@ -87,7 +83,7 @@ static int oracle_try_vector(struct range *r, const struct cw_sim_vector *v, boo
     return e;
 }
 
-/* Counts of a pool from 0 on: all of them, or those that are about `ratio` apart; and all that there are. */
+/* The next count of a grid from 0 to `most`, about `ratio` times as many. */
 static int grid_next(int n, double ratio, int most)
 {
     return n == most ? most + 1 : CW_MIN(CW_MAX(n + 1, (int)(n * ratio)), most);
@@ -119,7 +115,7 @@ static int grid_try(struct range *r, double ratio, size_t pool, struct cw_sim_ve
     return e;
 }
 
-/* All neighbours of a vector: `step` less, the same, or `step` more of each pool. */
+/* Tries all neighbours of a vector: `step` fewer, the same, or `step` more of each pool. */
 static int oracle_try_neighbours(struct range *r, struct cw_sim_vector at, const int *step, size_t pool,
                                  bool *any, struct cw_error *err)
 {

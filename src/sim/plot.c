@@ -1,4 +1,5 @@
-/* A picture of a simulation: workers and waiting over time, decisions marked. Plain SVG, a strip per job. */
+/* The picture of a simulation, as SVG: workers and waiting over time, with decisions marked. One strip per
+ * job. */
 #include "base/macro.h"
 #include "base/text.h"
 #include "sim/sim.h"
@@ -7,10 +8,10 @@
 #define WIDTH 900.0
 #define LEFT 60.0
 #define TOP 50.0
-#define HIGH 150.0 /* of a panel */
+#define HIGH 150.0 /* height of a panel */
 #define GAP 40.0
 #define STRIP (2 * HIGH + 2 * GAP)
-#define POINTS 1500 /* drawn at most, of each line */
+#define POINTS 1500 /* most points of a line */
 #define INNER (WIDTH - LEFT - 20)
 
 struct frame {
@@ -27,7 +28,7 @@ static double frame_y(const struct frame *f, double v)
     return f->top + HIGH * (1 - v / f->most);
 }
 
-/* Other people's names stand in an XML file. */
+/* Adds a name, which may hold any characters, to the XML. */
 static void plot_add_text(struct cw_text *t, const char *text)
 {
     for (; *text; text++)
@@ -55,8 +56,8 @@ static void plot_axes(struct cw_text *t, const struct frame *f, const char *what
     }
 }
 
-/* A sample tells of the time since the one before: a stair. Where there are too many, each point is the mean
- * of its neighbours. */
+/* A stair, since a sample holds for the time since the one before. Of many samples each point is the mean
+ * of several. */
 static void plot_stair(struct cw_text *t, const struct frame *f, const struct cw_sim_outcome *o,
                        const char *style, double (*value)(const struct cw_sim_sample *s))
 {

@@ -1,5 +1,4 @@
-/* "pools" of a workload: several kinds of workers, each with a price, a start delay and a speed of its own.
- */
+/* The "pools" of a workload: kinds of workers with a price, a start delay and a speed of their own. */
 #include <stdio.h>
 #include <string.h>
 

@@ -42,7 +42,7 @@ static double result_worker_s(const struct cw_sim_outcome *o)
     return sum;
 }
 
-/* What each pool's workers took. */
+/* Worker hours and cost by pool. */
 static void result_add_pools(json_t *result, const struct cw_workload *w,
                              const struct cw_sim_outcome *outcomes, size_t n)
 {

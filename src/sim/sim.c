@@ -1,4 +1,5 @@
-/* The loop: goes from event to event, asks policies at reports, shares the pool. */
+/* The loop of the simulator: moves jobs from event to event, calls policies at reports, and shares pools
+ * among jobs. */
 #include "sim/sim.h"
 
 #include <inttypes.h>
@@ -12,14 +13,15 @@
 #include "policy/share.h"
 #include "sim/job.h"
 
-/* Reports come often after a change, as daemons send them then, and once a second later. Long after a change
- * they span a thousandth of the time since: a week that nothing happens in is not worth a million of them. */
+/* Seconds between reports: few after a change, as daemons send them then, and REPORT_S later. Long after a
+ * change a report spans REPORT_PART of the time since, so that an uneventful week does not take a million
+ * of them. */
 #define FIRST_REPORT_S 0.125
 #define REPORT_S 1.0
 #define REPORT_PART 1e-3
-#define ASK_STEPS 10  /* asking a policy takes as long as 2 to 20 steps */
-#define STAGES_STEP 8 /* summing up so many stages as long as one */
-#define END_S 1e200   /* when all is over, for those that are not asked on the way */
+#define ASK_STEPS 10  /* steps that a call of a policy counts as: it takes as long as 2 to 20 */
+#define STAGES_STEP 8 /* stages that count as a step when they are summed up */
+#define END_S 1e200   /* end of a run without reports */
 
 struct sim {
     const struct cw_workload *w;
@@ -29,14 +31,13 @@ struct sim {
     uint64_t *steps, own_steps;
 };
 
-/* Whether what workers did since the last lump is reported now. */
+/* Whether the work of the lump is reported now. */
 static bool lump_is_due(const struct cw_sim_played *p)
 {
     return p->now - p->window.lump_at >= p->job->lump_s;
 }
 
-/* The batches of a lump come together, so that the client waits for the first one of the next lump for as
- * long as it waits for all of them. */
+/* The batches of a lump come together, so the client waits for its first batch as long as for all of them. */
 static void lump_wait(struct cw_sim_played *p, struct cw_client_facts *client)
 {
     double n = client->wait.n;
@@ -149,8 +150,8 @@ static void window_restart(struct cw_sim_played *p)
     p->window.lump_at = p->now;
 }
 
-/* Workers that are to come to the other pools; as long as there are any, who is to go stays, so that the job
- * is not left without. */
+/* Whether workers of another pool are starting. Until they run, workers that are to go stay, so that the
+ * job is not left without any. */
 static bool job_others_start(const struct cw_sim_played *p, size_t pool)
 {
     bool any = false;
@@ -159,11 +160,11 @@ static bool job_others_start(const struct cw_sim_played *p, size_t pool)
     return any;
 }
 
-/* A job's share of each pool. 1: something changed. */
+/* Gives a job its share of each pool. 1: something changed. */
 static int job_grant(struct cw_sim_played *p, const struct cw_sim_vector *share, double now)
 {
     bool changed = false;
-    for (int more = 1; more >= 0; more--) /* who comes first, then who goes */
+    for (int more = 1; more >= 0; more--) /* first pools that get more, then those that get fewer */
         for (size_t i = 0; i < p->w->n_pools; i++) {
             struct cw_sim_worker_set *worker_set = &p->worker_sets[i];
             int target = share->workers[i], n = worker_set->running + worker_set->starting;
@@ -178,7 +179,7 @@ static int job_grant(struct cw_sim_played *p, const struct cw_sim_vector *share,
     return changed;
 }
 
-/* Gives all jobs their shares. */
+/* Gives every job its share. */
 static int sim_grant(struct sim *s, double now)
 {
     struct cw_sim_vector shares[CW_SIM_MAX_JOBS];
@@ -247,7 +248,7 @@ static int job_sample(struct cw_sim_played *p)
     return 0;
 }
 
-/* The plan of this phase, as a decision. */
+/* Makes the plan of this phase a decision. */
 static void job_follow_plan(const struct cw_sim_played *p, struct cw_decision *d)
 {
     *d = (struct cw_decision){
@@ -255,7 +256,7 @@ static void job_follow_plan(const struct cw_sim_played *p, struct cw_decision *d
     memcpy(d->workers, p->plan->phases[p->phase].workers, sizeof(d->workers));
 }
 
-/* Asks who decides. */
+/* Calls the policy, or follows the plan, and carries out the decision. */
 static int sim_decide(struct sim *s, struct cw_sim_played *p)
 {
     struct cw_client_facts client;
@@ -302,14 +303,14 @@ static int sim_arrive(struct sim *s, struct cw_sim_played *p, double now)
         p->worker_sets[i].fails_at = CW_SIM_NEVER;
     p->out->ended_s = now;
     reports_restart(p, now);
-    /* the first worker of the first pool is there already, and a job alone begins with it */
+    /* a single job begins with a worker of the first pool */
     if (s->n == 1 || s->o->alone >= 0) {
         p->worker_sets[0].running = 1;
         if (cw_sim_worker_set_resize(&p->worker_sets[0], s->w, now, 1) < 0)
             return CW_E_MEMORY;
     } else if (sim_grant(s, now) < 0)
         return CW_E_MEMORY;
-    return sim_decide(s, p); /* nothing was measured yet, but not everybody needs that */
+    return sim_decide(s, p); /* nothing was measured yet, which some policies don't need */
 }
 
 static double sim_next_event(const struct sim *s)
@@ -337,7 +338,7 @@ static int job_end(struct cw_sim_played *p, double at)
     return r;
 }
 
-/* Who comes takes the place of who stayed until then. */
+/* Carries out what is due in the pools of a job. Workers that come replace those that stayed until then. */
 static int sim_step_workers(struct sim *s, struct cw_sim_played *p, double at)
 {
     bool any = false;
@@ -350,7 +351,7 @@ static int sim_step_workers(struct sim *s, struct cw_sim_played *p, double at)
     return any && s->w->n_pools > 1 && sim_grant(s, at) < 0 ? CW_E_MEMORY : any;
 }
 
-/* One job at the time of an event. 0, or negative. */
+/* Carries out what is due for a job. Returns 0, or negative. */
 static int sim_at_event(struct sim *s, struct cw_sim_played *p, double at)
 {
     if (p->state == CW_SIM_WAITING)
@@ -370,8 +371,8 @@ struct cause {
     double value, times;
 };
 
-/* The field that multiplies the steps most. The oracle, who has plans, plays alike epochs at once, and each
- * of many plans; a run sees each failure. */
+/* Names the field that multiplies the steps most. An expected run plays alike epochs at once, but there is
+ * one for each of many plans. A run with draws sees each failure. */
 static int sim_too_long(const struct sim *s, double at, struct cw_error *err)
 {
     const struct cw_workload *w = s->w;
@@ -386,7 +387,7 @@ static int sim_too_long(const struct sim *s, double at, struct cw_error *err)
         for (size_t k = 0; k < w->n_pools; k++)
             want += s->jobs[i].choice.workers[k];
         const struct cause causes[] = {
-            {"batches_per_epoch", job->batches_per_epoch, 1}, /* if nothing else does */
+            {"batches_per_epoch", job->batches_per_epoch, 1}, /* the default */
             {"epochs", job->epochs, job->epochs},
             {"failures.mtbf_s", w->mtbf_s, !search && w->mtbf_s > 0 ? at / w->mtbf_s * want : 0},
             {"max_workers", most, search ? most : 0},

@@ -1,4 +1,4 @@
-/* Jobs as tables: seconds by counts of workers, an axis per pool, nested where there are several. */
+/* Jobs as tables: seconds by counts of workers, with one axis per pool, nested. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 #include "sim/fields.h"
 #include "sim/workload.h"
 
-#define MOST_POINTS 10000 /* of an axis */
+#define MOST_POINTS 10000 /* most points of an axis */
 
 struct reader {
     const struct cw_workload *w;
@@ -25,8 +25,8 @@ static int point_compare(const void *a, const void *b)
 static int table_parse_named(const struct reader *r, const json_t *table, const char *where, unsigned taken,
                              struct cw_sim_axis **ret);
 
-/* One point: seconds, or the axis of the next pool. `taken`: the pools of the axes around it, bit by bit;
- * `last`: these are all. */
+/* Parses a point: seconds, or the axis of the next pool. taken: bits of the pools whose axes are around
+ * it. */
 static int table_parse_point(const struct reader *r, const char *key, const json_t *value, const char *where,
                              unsigned taken, struct cw_sim_point *point)
 {
@@ -82,7 +82,7 @@ static int table_parse_axis(const struct reader *r, const json_t *axis, const ch
     return 0;
 }
 
-/* {"remote": {...}}: the axis of a pool that none of those around it has. */
+/* Parses {"remote": {...}}, the axis of a pool that is not taken. */
 static int table_parse_named(const struct reader *r, const json_t *table, const char *where, unsigned taken,
                              struct cw_sim_axis **ret)
 {
@@ -134,14 +134,14 @@ static double point_s(const struct cw_sim_point *p, const double *speed)
     return p->next ? cw_sim_table_s(p->next, speed) : p->s;
 }
 
-/* As if workers were alike: half of them take twice as long. */
+/* The time as if workers divided the work perfectly: half of them take twice as long. */
 static double point_alike_s(const struct cw_sim_point *p, double workers, const double *speed)
 {
     return workers > 0 ? point_s(p, speed) * p->workers / workers : CW_SIM_NEVER_S;
 }
 
-/* Linear between points, constant beyond the last; before the first, or where there is nobody at all at the
- * one before, as if workers were alike. */
+/* Linear between points and constant beyond the last. Perfect division before the first point, and behind
+ * a point without any workers. */
 double cw_sim_table_s(const struct cw_sim_axis *axis, const double *speed)
 {
     const struct cw_sim_point *p = axis->points;

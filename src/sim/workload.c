@@ -6,14 +6,14 @@
 
 #include "sim/fields.h"
 
-/* Where a file says nothing. Prices: those of the paper, a TPU v2-8 and an n2-standard-8 in 2023. A batch of
- * the source: 256 photographs of 128 KiB. */
+/* Defaults. Prices per hour are those of the paper, for a TPU v2-8 and an n2-standard-8 in 2023. A batch
+ * of the source has 256 photographs of 128 KiB. */
 #define CLIENT_PRICE 4.96
 #define WORKER_PRICE 0.427319
 #define BATCH_BYTES (256 * 131072.0)
 #define MAX_WORKERS 100
 #define MOST CW_SIM_MOST
-#define LEAST_KEPT 1e-9 /* of its elements, by all filters together: one in a billion */
+#define LEAST_KEPT 1e-9 /* least part of elements that all filters together keep */
 
 static void *workload_items(size_t n, size_t size, struct cw_error *err, int *r)
 {
@@ -43,8 +43,8 @@ static int stage_parse(const json_t *value, const char *where, size_t i, struct 
     return stage->name ? 0 : cw_sim_expected(path, "name", json_object_get(value, "name"), "a string", err);
 }
 
-/* Each number may be in its bounds and their product out of all. `i`: the stage at which that shows; `field`
- * of it is named. */
+/* The error of stages whose numbers are in bounds but whose product is not. i: the stage at which that
+ * shows. */
 static int stage_too_much(const json_t *stages, const char *where, size_t i, const char *field,
                           const char *expected, struct cw_error *err)
 {
@@ -53,7 +53,7 @@ static int stage_too_much(const json_t *stages, const char *where, size_t i, con
     return cw_sim_expected(path, field, json_object_get(json_array_get(stages, i), field), expected, err);
 }
 
-/* What a batch passes, takes and weighs, all stages together. */
+/* Checks the elements, time and bytes of a batch over all stages. */
 static int stages_check(const json_t *stages, const char *where, const struct cw_sim_job *job,
                         struct cw_error *err)
 {
@@ -78,7 +78,7 @@ static int stages_check(const json_t *stages, const char *where, const struct cw
     return 0;
 }
 
-/* What belongs to another form of a job, or elsewhere, would say nothing here. */
+/* CW_E_PIPELINE if an object has one of these fields, which mean nothing here. */
 static int object_has_none(const json_t *object, const char *where, const char *const *names,
                            const char *expected, struct cw_error *err)
 {
@@ -106,7 +106,7 @@ static int cache_point_unknown(const char *path, const json_t *value, const stru
     return cw_sim_expected("", path, value, expected, err);
 }
 
-/* Which stage: by its number, or by its name, which only one may have then. */
+/* A cache point is the number of a stage, or a name that only one stage has. */
 static int cache_point_parse(const json_t *value, const char *path, const struct cw_sim_job *job, size_t *ret,
                              struct cw_error *err)
 {
@@ -191,10 +191,10 @@ static int model_parse(const json_t *object, const char *where, struct cw_sim_jo
     return r < 0 ? r : cache_points_parse(json_object_get(model, "cache_markers"), where, job, err);
 }
 
-/* in a change */
+/* fields of a change that only a model has */
 static const char *const of_model[] = {"source_bytes_per_s", "read_bytes_per_s", "write_bytes_per_s", NULL};
 
-/* A change keeps what it does not name. */
+/* Parses the phases of a job. A change keeps the values that it does not name. */
 static int changes_parse(const json_t *list, const char *where, struct cw_sim_job *job, struct cw_error *err)
 {
     size_t i;
@@ -240,7 +240,7 @@ static int objective_parse(const json_t *object, const char *where, struct cw_si
     return 0;
 }
 
-/* What belongs to a job: it stands in the file itself, or in each of its "jobs". */
+/* The fields of a job, in the file itself or in each of its "jobs". */
 static const char *const of_job[] = {
     "epochs", "batches_per_epoch", "client_step_s", "objective", "noise",   "lump_s",
     "table",  "table_unit",        "worker_cpu_s",  "model",     "changes", NULL};
@@ -276,7 +276,7 @@ static int job_init(const json_t *object, struct cw_sim_job *job, struct cw_erro
 
 static const char *const of_table[] = {"table_unit", "worker_cpu_s", NULL};
 
-/* What a job's object holds besides numbers. */
+/* Parses what a job holds besides numbers. */
 static int job_parse(const json_t *object, const char *where, struct cw_workload *w, struct cw_sim_job *job,
                      struct cw_error *err)
 {
@@ -342,7 +342,7 @@ static int jobs_parse(const json_t *list, const json_t *root, struct cw_workload
     return r;
 }
 
-/* The job that the file itself describes; thrown away again where there are "jobs". */
+/* Parses the file's object. The job that it describes is unused if there are "jobs". */
 static int workload_parse_root(const json_t *root, struct cw_workload *w, struct cw_error *err)
 {
     double version = 0, seed = 0, client = CLIENT_PRICE;
@@ -410,7 +410,8 @@ int cw_workload_parse(const char *text, size_t size, struct cw_workload *ret, st
         .name = "remote", .price_per_h = WORKER_PRICE, .worker_cpus = 1, .slowdown = 1};
     ret->text = json_loadb(text, size, JSON_REJECT_DUPLICATES, &je);
     bool overflow = !ret->text && json_error_code(&je) == json_error_numeric_overflow;
-    if (overflow) /* an integer that no 64 bits hold: its field refuses it, by name */
+    if (overflow) /* an integer of more than 64 bits: as a real number it gets an error that names the field
+                   */
         ret->text = json_loadb(text, size, JSON_REJECT_DUPLICATES | JSON_DECODE_INT_AS_REAL, &je);
     if (!ret->text)
         return cw_error_set(err, CW_E_PIPELINE, "the workload %s: line %d, column %d: %s",
