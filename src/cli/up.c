@@ -22,7 +22,6 @@
 #include "cli/pipeline.h"
 #include "cli/pool_watch.h"
 #include "cli/scaling.h"
-#include "cli/print.h"
 #include "cli/verb.h"
 
 #define MAX_WORKERS 256
@@ -64,8 +63,20 @@ struct up {
 
 struct command {
     const char *argv[64 + 2 * MAX_GIVEN_ON];
-    size_t n;
+    size_t n, n_numbers;
+    char numbers[8][32]; /* texts of argv that are its own */
 };
+
+/* Prints a number into the command. Returns the text, for command_add. */
+static const char _printf_(2, 3) * command_number(struct command *c, const char *format, ...)
+{
+    char *text = c->numbers[c->n_numbers++];
+    va_list ap;
+    va_start(ap, format);
+    vsnprintf(text, sizeof(c->numbers[0]), format, ap);
+    va_end(ap);
+    return text;
+}
 
 /* Adds pairs of an option and its value, up to a NULL. Options whose value is NULL are left out. */
 static void __attribute__((sentinel)) command_add(struct command *c, ...)
@@ -109,42 +120,34 @@ static int up_start_dispatcher(struct up *u, struct cw_error *err)
     struct command c = {.argv = {"cachew", "dispatcher"}, .n = 2};
     command_add(&c, "--listen", u->address ? u->address : u->listen, "--http",
                 u->http_address ? u->http_address : u->http, "--state-dir", u->state_dir, NULL);
-    char client[32], worker[32];
-    snprintf(client, sizeof(client), "%g", u->scaling.price_client);
-    snprintf(worker, sizeof(worker), "%g", u->scaling.price_worker);
-    if (u->scaling.policy) {
+    if (u->scaling.policy)
         command_add(&c, "--policy", u->scaling.policy, "--objective", u->scaling.objective, "--price-client",
-                    client, "--price-worker", worker, NULL);
-    }
+                    command_number(&c, "%g", u->scaling.price_client), "--price-worker",
+                    command_number(&c, "%g", u->scaling.price_worker), NULL);
     command_add_common(&c, u);
     int r = daemon_start(u, &u->dispatcher, &c, err);
-    const char *address = r < 0 ? NULL : json_string_value(json_object_get(u->dispatcher.ready, "address"));
-    if (r >= 0 && !u->address && !(u->address = strdup(address ? address : "")))
-        r = cw_error_nomem(err, 0, "an address");
-    const char *http = r < 0 ? NULL : json_string_value(json_object_get(u->dispatcher.ready, "http"));
-    if (http && !u->http_address && !(u->http_address = strdup(http)))
-        r = cw_error_nomem(err, 0, "an address");
-    return r;
+    if (r < 0)
+        return r;
+    const char *address = json_string_value(json_object_get(u->dispatcher.ready, "address")),
+               *http = json_string_value(json_object_get(u->dispatcher.ready, "http"));
+    if ((!u->address && !(u->address = strdup(address ? address : ""))) ||
+        (http && !u->http_address && !(u->http_address = strdup(http))))
+        return cw_error_nomem(err, 0, "an address");
+    return 0;
 }
 
-/* Texts of a worker's options: 1/n_workers of what all workers may use. */
-struct parts {
-    char threads[32], memory[32], cache[32];
-};
-
-static void command_add_worker(struct command *c, const struct up *u, struct parts *p)
+/* Adds the options of a worker, which gets 1/n_workers of what all workers may use. The cache is shared by
+ * all. */
+static void command_add_worker(struct command *c, const struct up *u)
 {
     uint64_t share = u->threads || !(u->worker_cpus > 0)
                          ? (u->threads ? u->threads : cw_cpu_budget()) / u->n_workers
                          : (uint64_t)(u->worker_cpus + 0.5);
-    snprintf(p->threads, sizeof(p->threads), "%" PRIu64, CW_MAX(share, 1));
-    snprintf(p->memory, sizeof(p->memory), "%" PRIu64,
-             (u->memory ? u->memory : cw_memory_total() / 2) / u->n_workers);
-    command_add(c, "--threads", p->threads, "--memory", p->memory, "--http", u->http ? "127.0.0.1:0" : NULL,
-                "--index-dir", u->index_dir, "--cache-dir", u->cache_dir, NULL);
-    snprintf(p->cache, sizeof(p->cache), "%" PRIu64, u->cache_bytes);
-    /* of all workers together, which share the directory */
-    command_add(c, "--cache-bytes", u->cache_bytes ? p->cache : NULL, NULL);
+    uint64_t memory = (u->memory ? u->memory : cw_memory_total() / 2) / u->n_workers;
+    command_add(c, "--threads", command_number(c, "%" PRIu64, CW_MAX(share, 1)), "--memory",
+                command_number(c, "%" PRIu64, memory), "--http", u->http ? "127.0.0.1:0" : NULL,
+                "--index-dir", u->index_dir, "--cache-dir", u->cache_dir, "--cache-bytes",
+                u->cache_bytes ? command_number(c, "%" PRIu64, u->cache_bytes) : NULL, NULL);
     for (size_t k = 0; k < u->data_roots.n; k++)
         command_add(c, "--data-root", u->data_roots.items[k], NULL);
     for (size_t k = 0; k < u->plugins.n; k++)
@@ -156,21 +159,18 @@ static void command_add_worker(struct command *c, const struct up *u, struct par
 static int up_start_provisioner(struct up *u, struct cw_error *err)
 {
     struct command c = {.argv = {"cachew", "provision"}, .n = 2};
-    struct parts parts;
-    char minimum[32], maximum[32], cpus[32], price[32], drain[32];
-    snprintf(minimum, sizeof(minimum), "%" PRIu64, u->minimum);
-    snprintf(maximum, sizeof(maximum), "%" PRIu64, u->n_workers);
-    snprintf(cpus, sizeof(cpus), "%g", u->worker_cpus);
-    snprintf(price, sizeof(price), "%g", u->scaling.price_worker);
-    snprintf(drain, sizeof(drain), "%g", u->drain_s);
-    command_add(&c, "--dispatcher", u->address, "--pool", POOL, "--min-workers", minimum, "--max-workers",
-                maximum, "--worker-cpus", cpus, "--price-worker", price, "--drain-timeout", drain,
-                "--token-file", u->credentials.token_file, "--tls-cert", u->credentials.cert, "--tls-key",
-                u->credentials.key, "--tls-ca", u->credentials.ca, "--log-format", u->log.format, NULL);
+    command_add(&c, "--dispatcher", u->address, "--pool", POOL, "--min-workers",
+                command_number(&c, "%" PRIu64, u->minimum), "--max-workers",
+                command_number(&c, "%" PRIu64, u->n_workers), "--worker-cpus",
+                command_number(&c, "%g", u->worker_cpus), "--price-worker",
+                command_number(&c, "%g", u->scaling.price_worker), "--drain-timeout",
+                command_number(&c, "%g", u->drain_s), "--token-file", u->credentials.token_file, "--tls-cert",
+                u->credentials.cert, "--tls-key", u->credentials.key, "--tls-ca", u->credentials.ca,
+                "--log-format", u->log.format, NULL);
     c.argv[c.n++] = "--";
     if (u->credentials.mutual)
         c.argv[c.n++] = "--tls-mutual";
-    command_add_worker(&c, u, &parts);
+    command_add_worker(&c, u);
     cli_pool_watch_restart(&u->watch);
     return daemon_start(u, &u->workers[0], &c, err);
 }
@@ -178,20 +178,17 @@ static int up_start_provisioner(struct up *u, struct cw_error *err)
 static int up_start_worker(struct up *u, size_t i, struct cw_error *err)
 {
     struct command c = {.argv = {"cachew", "worker"}, .n = 2};
-    struct parts parts;
-    char name[32];
     if (u->scaling.policy)
         return up_start_provisioner(u, err);
-    snprintf(name, sizeof(name), "worker-%zu", i);
-    command_add(&c, "--dispatcher", u->address, "--name", name, NULL);
+    command_add(&c, "--dispatcher", u->address, "--name", command_number(&c, "worker-%zu", i), NULL);
     command_add_common(&c, u);
-    command_add_worker(&c, u, &parts);
+    command_add_worker(&c, u);
     return daemon_start(u, &u->workers[i], &c, err);
 }
 
 /* ---- while it runs ---- */
 
-static int up_print_ready(const struct up *u)
+static void up_print_ready(const struct up *u)
 {
     json_t *ready = json_copy(u->dispatcher.ready), *workers = json_array();
     for (size_t i = 0; i < u->n_started; i++) {
@@ -203,12 +200,11 @@ static int up_print_ready(const struct up *u)
     }
     json_object_set_new(ready, "workers", workers);
     json_object_set_new(ready, "up", json_integer(getpid()));
-    int code = cli_print(json_pack("{s:o}", "ready", ready));
-    fflush(stdout);
+    cli_print_ready(ready);
     if (cli_log_is_json(&u->log)) { /* the log is read by a program */
         cli_log(&u->log, false, "%s%" PRIu64 " workers serve at %s", u->scaling.policy ? "up to " : "",
                 u->n_workers, u->address);
-        return code;
+        return;
     }
     const char *ca = u->credentials.ca ? u->credentials.ca : "";
     fprintf(stderr,
@@ -220,7 +216,6 @@ static int up_print_ready(const struct up *u)
             ca, u->address);
     if (u->http_address)
         fprintf(stderr, "http://%s/ shows what it does.\n", u->http_address);
-    return code;
 }
 
 static void up_log_end(const struct up *u, const char *what, pid_t pid, int status)
@@ -294,21 +289,17 @@ static uint64_t up_watch_provisioner(struct up *u)
     return CLI_POOL_PROBE_NS / 1000000;
 }
 
-static bool up_running(const struct up *u, bool dispatcher)
+/* Sends a signal (0: none) to the dispatcher, or to all workers. Returns whether any of them runs. */
+static bool up_signal(const struct up *u, bool dispatcher, int signal)
 {
-    bool any = dispatcher && u->dispatcher.pid;
-    for (size_t i = 0; i < u->n_started && !dispatcher; i++)
-        any |= u->workers[i].pid != 0;
+    bool any = false;
+    for (size_t i = 0; i < (dispatcher ? 1 : u->n_started); i++) {
+        const struct daemon *d = dispatcher ? &u->dispatcher : &u->workers[i];
+        if (d->pid && signal)
+            kill(d->pid, signal);
+        any |= d->pid != 0;
+    }
     return any;
-}
-
-static void up_signal(const struct up *u, bool dispatcher, int signal)
-{
-    if (dispatcher && u->dispatcher.pid)
-        kill(u->dispatcher.pid, signal);
-    for (size_t i = 0; i < u->n_started && !dispatcher; i++)
-        if (u->workers[i].pid)
-            kill(u->workers[i].pid, signal);
 }
 
 /* Drains workers, then the dispatcher, which serves clients until workers have finished. Kills what does
@@ -320,7 +311,7 @@ static void up_drain(struct up *u, const sigset_t *signals)
         uint64_t begin = cw_now_ns(), until = begin + (uint64_t)(u->drain_s * 1e9);
         bool said = false;
         up_signal(u, dispatcher, hurry ? SIGKILL : SIGTERM);
-        while (up_running(u, dispatcher)) {
+        while (up_signal(u, dispatcher, 0)) {
             struct timespec wait = {.tv_nsec = 100000000};
             int s = sigtimedwait(signals, NULL, &wait);
             up_reap(u, false);
