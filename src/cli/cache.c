@@ -17,6 +17,8 @@ struct cache {
     struct cli_pipeline common;
     struct cw_caching caching;
     bool repair, all;
+    const char *dir, *key; /* key: the first characters of a set; NULL: all sets */
+    int code;              /* exit code */
 };
 
 static json_t *cache_set_json(const struct cw_cache_listed *s)
@@ -55,7 +57,7 @@ static void cache_print_operators(const struct cw_cache_listed *s)
     printf("\n");
 }
 
-static int cache_ls(const struct cache *x, const struct cw_cache_list *l)
+static int cache_ls(struct cache *x, const struct cw_cache_list *l, struct cw_error *err)
 {
     if (x->common.json) {
         json_t *sets = json_array();
@@ -78,34 +80,36 @@ static int cache_ls(const struct cache *x, const struct cw_cache_list *l)
     return 0;
 }
 
-static int cache_stat(const struct cache *x, const struct cw_cache_list *l)
+static int cache_stat(struct cache *x, const struct cw_cache_list *l, struct cw_error *err)
 {
-    uint64_t bytes = 0, segments = 0, entries = 0, content = 0, stored = 0, used = 0, pinned = 0, cost_us = 0;
+    struct cw_cache_listed all = {0};
+    json_int_t used = 0, pinned = 0;
     for (size_t i = 0; i < l->n; i++) {
-        bytes += l->sets[i].bytes;
-        segments += l->sets[i].segments;
-        entries += l->sets[i].entries;
-        content += l->sets[i].content;
-        stored += l->sets[i].stored;
-        cost_us += l->sets[i].cost_us;
-        used += l->sets[i].used;
-        pinned += l->sets[i].pinned;
+        const struct cw_cache_listed *s = &l->sets[i];
+        all.bytes += s->bytes;
+        all.segments += s->segments;
+        all.entries += s->entries;
+        all.content += s->content;
+        all.stored += s->stored;
+        all.cost_us += s->cost_us;
+        used += s->used;
+        pinned += s->pinned;
     }
+    double compute_s = (double)all.cost_us * 1e-6;
     if (x->common.json)
         return cli_print(json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f}", "sets", (json_int_t)l->n,
-                                   "bytes", (json_int_t)bytes, "segments", (json_int_t)segments, "entries",
-                                   (json_int_t)entries, "content_bytes", (json_int_t)content, "stored_bytes",
-                                   (json_int_t)stored, "in_use", (json_int_t)used, "pinned",
-                                   (json_int_t)pinned, "compute_s", (double)cost_us * 1e-6));
-    printf("%zu sets (%" PRIu64 " in use, %" PRIu64 " pinned), %.1f MiB in %" PRIu64 " segments, %" PRIu64
-           " entries (compressed %.2f times) that took %.1f s to compute\n",
-           l->n, used, pinned, (double)bytes / (1 << 20), segments, entries, cache_ratio(content, stored),
-           (double)cost_us * 1e-6);
+                                   "bytes", (json_int_t)all.bytes, "segments", (json_int_t)all.segments,
+                                   "entries", (json_int_t)all.entries, "content_bytes",
+                                   (json_int_t)all.content, "stored_bytes", (json_int_t)all.stored, "in_use",
+                                   used, "pinned", pinned, "compute_s", compute_s));
+    printf("%zu sets (%" JSON_INTEGER_FORMAT " in use, %" JSON_INTEGER_FORMAT " pinned), %.1f MiB in %" PRIu64
+           " segments, %" PRIu64 " entries (compressed %.2f times) that took %.1f s to compute\n",
+           l->n, used, pinned, (double)all.bytes / (1 << 20), all.segments, all.entries,
+           cache_ratio(all.content, all.stored), compute_s);
     return 0;
 }
 
-static int cache_verify(const struct cache *x, const struct cw_cache_list *l, int *ret_code,
-                        struct cw_error *err)
+static int cache_verify(struct cache *x, const struct cw_cache_list *l, struct cw_error *err)
 {
     struct cw_cache_verified v = {0};
     for (size_t i = 0; i < l->n; i++) {
@@ -113,7 +117,7 @@ static int cache_verify(const struct cache *x, const struct cw_cache_list *l, in
         if (r < 0)
             return r;
     }
-    *ret_code = v.bad_segments && !x->repair ? 1 : 0;
+    x->code = v.bad_segments && !x->repair ? 1 : 0;
     if (x->common.json)
         return cli_print(json_pack("{s:I, s:I, s:I, s:I, s:I, s:b}", "segments", (json_int_t)v.segments,
                                    "entries", (json_int_t)v.entries, "bytes", (json_int_t)v.bytes,
@@ -126,17 +130,17 @@ static int cache_verify(const struct cache *x, const struct cw_cache_list *l, in
     return 0;
 }
 
-/* all: removes every set, except those that are pinned. */
-static int cache_rm(const struct cache *x, const char *dir, const struct cw_cache_list *l, bool all,
-                    struct cw_error *err)
+/* Removes a set, or all sets except those that are pinned. */
+static int cache_rm(struct cache *x, const struct cw_cache_list *l, struct cw_error *err)
 {
+    bool all = !x->key || !*x->key;
     uint64_t removed = 0, bytes = 0, used = 0, pinned = 0;
     for (size_t i = 0; i < l->n; i++) {
         if (all && l->sets[i].pinned) {
             pinned++;
             continue;
         }
-        int r = cw_cache_remove(dir, &l->sets[i], err);
+        int r = cw_cache_remove(x->dir, &l->sets[i], err);
         if (r < 0)
             return r;
         removed += r == 0;
@@ -163,6 +167,16 @@ static int cache_set_pinned(const struct cw_cache_list *l, bool on, struct cw_er
     for (size_t i = 0; i < l->n && r == 0; i++)
         r = cw_cache_pin(&l->sets[i], on, err);
     return r;
+}
+
+static int cache_pin(struct cache *x, const struct cw_cache_list *l, struct cw_error *err)
+{
+    return cache_set_pinned(l, true, err);
+}
+
+static int cache_unpin(struct cache *x, const struct cw_cache_list *l, struct cw_error *err)
+{
+    return cache_set_pinned(l, false, err);
 }
 
 /* Entries that the store's thread has handled, kept or not. */
@@ -245,43 +259,43 @@ static int cache_warm(struct cache *x, struct cw_error *err)
     return 0;
 }
 
-static int cache_dispatch(struct cache *x, const char *verb, const char *what, const char *key, int *ret_code,
-                          struct cw_error *err)
+static const struct {
+    const char *name;
+    bool narrow; /* it needs a set, or --all */
+    int (*run)(struct cache *x, const struct cw_cache_list *l, struct cw_error *err);
+} cache_verbs[] = {
+    {"ls", false, cache_ls}, {"stat", false, cache_stat}, {"verify", false, cache_verify},
+    {"rm", true, cache_rm},  {"pin", true, cache_pin},    {"unpin", true, cache_unpin},
+};
+
+/* x->dir and x->key are given. */
+static int cache_dispatch(struct cache *x, const char *verb, struct cw_error *err)
 {
-    static const char *const verbs[] = {"ls", "stat", "rm", "verify", "warm", "pin", "unpin", NULL};
     struct cw_cache_list l = {0};
-    unsigned v = 0;
-    while (verbs[v] && strcmp(verbs[v], verb) != 0)
-        v++;
-    if (!verbs[v])
-        return cw_error_value(err, CW_E_OPTION, "verb", verb,
-                              "ls, stat, rm, cache_verify, cache_warm, pin or unpin",
-                              "cachew cache %.60s: expected ls, stat, rm, cache_verify, pin or unpin with "
-                              "DIR, or warm PIPELINE",
-                              verb);
-    if (v == 4) {
-        x->common.file = what;
+    size_t v = CW_FIRST(i, 0, CW_COUNT_OF(cache_verbs), strcmp(cache_verbs[i].name, verb) == 0);
+    if (strcmp(verb, "warm") == 0)
         return cache_warm(x, err);
-    }
-    bool narrow = v == 2 || v >= 5;
-    if (narrow && (!key || !*key) && !x->all)
-        return cw_error_set(err, CW_E_OPTION,
-                            "cachew cache %s %s: expected the first characters of a set, as `cachew cache "
-                            "ls` shows it, or --all",
-                            verb, what);
-    int r = cw_cache_list(what, key, &l, err);
-    if (r >= 0 && key && !l.n)
-        r = cw_error_set(err, CW_E_OPTION, "%s has no set that begins with \"%.40s\"", what, key);
-    if (r >= 0 && narrow && key && l.n > 1)
+    if (v == CW_COUNT_OF(cache_verbs))
+        return cw_error_value(
+            err, CW_E_OPTION, "verb", verb, "ls, stat, rm, verify, warm, pin or unpin",
+            "cachew cache %.60s: expected ls, stat, rm, verify, pin or unpin with DIR, or warm PIPELINE",
+            verb);
+    bool narrow = cache_verbs[v].narrow;
+    if (narrow && (!x->key || !*x->key) && !x->all)
+        return cw_error_set(
+            err, CW_E_OPTION,
+            "cachew cache %s %s: expected the first characters of a set, as `cachew cache ls` "
+            "shows it, or --all",
+            verb, x->dir);
+    int r = cw_cache_list(x->dir, x->key, &l, err);
+    if (r >= 0 && x->key && !l.n)
+        r = cw_error_set(err, CW_E_OPTION, "%s has no set that begins with \"%.40s\"", x->dir, x->key);
+    else if (r >= 0 && narrow && x->key && l.n > 1)
         r = cw_error_set(err, CW_E_OPTION,
                          "%zu sets of %s begin with \"%.40s\": expected enough of one's name, or --all", l.n,
-                         what, key);
-    if (r >= 0)
-        r = v == 0   ? cache_ls(x, &l)
-            : v == 1 ? cache_stat(x, &l)
-            : v == 2 ? cache_rm(x, what, &l, !key || !*key, err)
-            : v == 3 ? cache_verify(x, &l, ret_code, err)
-                     : cache_set_pinned(&l, v == 5, err);
+                         x->dir, x->key);
+    else if (r >= 0)
+        r = cache_verbs[v].run(x, &l, err);
     cw_cache_list_deinit(&l);
     return r;
 }
@@ -290,12 +304,11 @@ static int cache_main(int argc, char **argv)
 {
     struct cache x = {0};
     struct cw_error err = {0};
-    int n_args, code = 0;
+    int n_args;
     cli_pipeline_init(&x.common);
     x.common.json = cli_wants_json(argc, argv);
     const struct cli_option options[] = {
-        {"all", CLI_FLAG, &x.all, NULL,
-         "rm, cache_set_pinned, unpin: take all sets (rm: except pinned ones)"},
+        {"all", CLI_FLAG, &x.all, NULL, "rm, pin, unpin: take all sets (rm: except pinned ones)"},
         {"repair", CLI_FLAG, &x.repair, NULL, "verify: remove damaged segments"},
         {"cache-dir", CLI_TEXT, &x.caching.dir, "DIR", "warm: keep elements in DIR"},
         {"cache", CLI_TEXT, &x.caching.where, "WHERE",
@@ -307,10 +320,13 @@ static int cache_main(int argc, char **argv)
     int r = cli_parse(&cli_verb_cache, options, argc, argv, &n_args, &err);
     if (r == 1)
         return 0;
-    if (r >= 0)
-        r = cache_dispatch(&x, argv[1], argv[2], n_args > 2 ? argv[3] : NULL, &code, &err);
+    if (r >= 0) {
+        x.common.file = x.dir = argv[2];
+        x.key = n_args > 2 ? argv[3] : NULL;
+        r = cache_dispatch(&x, argv[1], &err);
+    }
     cli_pipeline_deinit(&x.common);
-    return r < 0 ? cli_fail(&err, x.common.json, NULL) : code;
+    return r < 0 ? cli_fail(&err, x.common.json, NULL) : x.code;
 }
 
 const struct cli_verb cli_verb_cache = {

@@ -47,32 +47,38 @@ static double shape_misfit(const struct cw_shape *c, const struct cw_point *poin
     return sum;
 }
 
+/* Weighted sums for the least squares of a straight line. */
+struct sums {
+    double w, x, y, xx, xy;
+};
+
+static void sums_add(struct sums *s, double w, double x, double y)
+{
+    s->w += w;
+    s->x += w * x;
+    s->y += w * y;
+    s->xx += w * x * x;
+    s->xy += w * x * y;
+}
+
 /* Least squares of s^p = a n^-p + b with relative errors, a and b at least 0. */
 static struct cw_shape shape_fit_power(const struct cw_point *points, size_t n, double p)
 {
-    double w = 0, x = 0, y = 0, xx = 0, xy = 0;
-    struct cw_shape c = {.p = p};
+    struct sums q = {0};
     for (size_t i = 0; i < n; i++) {
-        double xi = 1 / curve_power(points[i].workers, p), yi = curve_power(points[i].s, p),
-               wi = 1 / (yi * yi * point_variance(&points[i]));
-        w += wi;
-        x += wi * xi;
-        y += wi * yi;
-        xx += wi * xi * xi;
-        xy += wi * xi * yi;
+        double y = curve_power(points[i].s, p);
+        sums_add(&q, 1 / (y * y * point_variance(&points[i])), 1 / curve_power(points[i].workers, p), y);
     }
-    double det = w * xx - x * x;
-    bool two = det > 1e-9 * w * xx;
-    c.a = two ? (w * xy - x * y) / det : xy / xx;
-    c.b = two ? (xx * y - x * xy) / det : 0;
-    if (c.b < 0) {
-        c.b = 0;
-        c.a = xy / xx;
-    }
-    if (c.a < 0) {
-        struct cw_shape flat = {.b = y / w, .p = p}, linear = {.a = xy / xx, .p = p};
+    double det = q.w * q.xx - q.x * q.x;
+    bool two = det > 1e-9 * q.w * q.xx;
+    struct cw_shape linear = {.a = q.xy / q.xx, .p = p}, flat = {.b = q.y / q.w, .p = p};
+    struct cw_shape c = {.a = two ? (q.w * q.xy - q.x * q.y) / det : linear.a,
+                         .b = two ? (q.xx * q.y - q.x * q.xy) / det : 0,
+                         .p = p};
+    if (c.b < 0)
+        c = linear;
+    if (c.a < 0)
         c = shape_misfit(&flat, points, n) <= shape_misfit(&linear, points, n) ? flat : linear;
-    }
     return c;
 }
 
@@ -117,16 +123,12 @@ static bool shape_fit_tail(const struct cw_point *points, size_t n, struct cw_sh
  * 0. */
 static bool shape_fit_chord(const struct cw_point *points, size_t n, struct cw_shape *c)
 {
-    double w = 0, x = 0, y = 0, xx = 0, xy = 0;
-    for (size_t i = 0; i < n; i++) {
-        double xi = points[i].workers, yi = points[i].s, wi = 1 / (yi * yi * point_variance(&points[i]));
-        w += wi;
-        x += wi * xi;
-        y += wi * yi;
-        xx += wi * xi * xi;
-        xy += wi * xi * yi;
-    }
-    double det = w * xx - x * x, g = det > 0 ? (w * xy - x * y) / det : 0, b = (y - g * x) / w;
+    struct sums q = {0};
+    for (size_t i = 0; i < n; i++)
+        sums_add(&q, 1 / (points[i].s * points[i].s * point_variance(&points[i])), points[i].workers,
+                 points[i].s);
+    double det = q.w * q.xx - q.x * q.x, g = det > 0 ? (q.w * q.xy - q.x * q.y) / det : 0,
+           b = (q.y - g * q.x) / q.w;
     *c = (struct cw_shape){.b = b, .p = 1, .g = g, .alike = points[n - 1].workers};
     return g < 0 && b + g * c->alike > 0;
 }
@@ -168,31 +170,30 @@ static bool shape_try_linear(const struct cw_point *points, size_t n, struct cw_
     return true;
 }
 
+/* Adds a shape with its weight: what was expected of it, by how well it fits. */
+static void curve_add_shape(struct cw_curve *c, struct cw_shape shape, double before,
+                            const struct cw_point *points, size_t n)
+{
+    shape.weight = before * cw_exp(-0.5 * shape_misfit(&shape, points, n));
+    c->shapes[c->n_shapes++] = shape;
+}
+
 static void curve_fit_shapes(const struct cw_point *points, size_t n, struct cw_curve *c)
 {
     /* prior weights */
     static const double powers[] = {1, 1.4, 2, 3, 5, 10}, before[] = {0.4, 0.1, 0.1, 0.1, 0.15, 0.15};
-    for (size_t i = 0; i < CW_COUNT_OF(powers); i++) {
-        struct cw_shape at = shape_fit_power(points, n, powers[i]);
-        at.weight = before[i] * cw_exp(-0.5 * shape_misfit(&at, points, n));
-        c->shapes[c->n_shapes++] = at;
-    }
-    struct cw_shape valley, chord, tail;
-    if (n > 2 && shape_fit_tail(points, n, &tail)) {
-        tail.weight = TAIL_BEFORE * cw_exp(-0.5 * shape_misfit(&tail, points, n));
-        c->shapes[c->n_shapes++] = tail;
-    }
-    if (n > 2 && shape_fit_chord(points, n, &chord)) {
-        chord.weight = CHORD_BEFORE * cw_exp(-0.5 * shape_misfit(&chord, points, n));
-        c->shapes[c->n_shapes++] = chord;
-    }
-    struct cw_point three[] = {points[0], points[CW_MIN(CW_MAX(points_fastest(points, n), 1), n - 2)],
-                               points[n - 1]};
-    if (n == 2 ? shape_fit_pure_valley(points, &valley) : shape_fit_valley(three, &valley)) {
-        valley.weight = VALLEY_BEFORE * cw_exp(-0.5 * shape_misfit(&valley, points, n));
-        c->shapes[c->n_shapes++] = valley;
-    }
+    const struct cw_point three[] = {points[0], points[CW_MIN(CW_MAX(points_fastest(points, n), 1), n - 2)],
+                                     points[n - 1]};
+    struct cw_shape shape;
     double sum = 0;
+    for (size_t i = 0; i < CW_COUNT_OF(powers); i++)
+        curve_add_shape(c, shape_fit_power(points, n, powers[i]), before[i], points, n);
+    if (n > 2 && shape_fit_tail(points, n, &shape))
+        curve_add_shape(c, shape, TAIL_BEFORE, points, n);
+    if (n > 2 && shape_fit_chord(points, n, &shape))
+        curve_add_shape(c, shape, CHORD_BEFORE, points, n);
+    if (n == 2 ? shape_fit_pure_valley(points, &shape) : shape_fit_valley(three, &shape))
+        curve_add_shape(c, shape, VALLEY_BEFORE, points, n);
     for (size_t i = 0; i < c->n_shapes; i++)
         sum += c->shapes[i].weight;
     for (size_t i = 0; i < c->n_shapes; i++) /* if no shape fits, all count alike */
