@@ -58,7 +58,8 @@ struct load {
 
 /* ---- workers ---- */
 
-static int send_completed(struct load *l, struct swarm_worker *w, struct leased leased, struct cw_error *err)
+static int completions_send(struct load *l, struct swarm_worker *w, struct leased leased,
+                            struct cw_error *err)
 {
     Cachew__Completed m = CACHEW__COMPLETED__INIT;
     Cachew__Report report = CACHEW__REPORT__INIT;
@@ -80,23 +81,24 @@ static int send_completed(struct load *l, struct swarm_worker *w, struct leased 
 }
 
 /* At most n. */
-static int complete(struct load *l, struct swarm_worker *w, unsigned n, struct cw_error *err)
+static int completions_complete(struct load *l, struct swarm_worker *w, unsigned n, struct cw_error *err)
 {
     struct hand *h = &l->hands[w->index];
     int r = 0;
     for (; n > 0 && r >= 0 && h->n_leased > 0 && h->n_said < l->swarm.o->in_flight; n--) {
         h->n_leased--;
-        r = send_completed(l, w, h->leased[h->first++ & (l->room - 1)], err);
+        r = completions_send(l, w, h->leased[h->first++ & (l->room - 1)], err);
     }
     return r;
 }
 
-static int complete_more(struct load *l, struct swarm_worker *w, struct cw_error *err)
+static int completions_complete_more(struct load *l, struct swarm_worker *w, struct cw_error *err)
 {
-    return l->swarm.o->ranges_per_s > 0 ? 0 : complete(l, w, UINT_MAX, err);
+    return l->swarm.o->ranges_per_s > 0 ? 0 : completions_complete(l, w, UINT_MAX, err);
 }
 
-static int on_leases(struct load *l, struct swarm_worker *w, const Cachew__Leases *m, struct cw_error *err)
+static int completions_on_leases(struct load *l, struct swarm_worker *w, const Cachew__Leases *m,
+                                 struct cw_error *err)
 {
     struct hand *h = &l->hands[w->index];
     if (h->n_leased + m->n_ranges > l->room)
@@ -106,11 +108,11 @@ static int on_leases(struct load *l, struct swarm_worker *w, const Cachew__Lease
     for (size_t i = 0; i < m->n_ranges; i++)
         h->leased[(h->first + h->n_leased++) & (l->room - 1)] = (struct leased){m->ranges[i]->begin,
                                                                                 m->ranges[i]->lease};
-    return complete_more(l, w, err);
+    return completions_complete_more(l, w, err);
 }
 
 /* Returns the ranges that were not begun. */
-static void on_revoke(struct load *l, const struct swarm_worker *w, const Cachew__Revoke *m)
+static void completions_on_revoke(struct load *l, const struct swarm_worker *w, const Cachew__Revoke *m)
 {
     struct hand *h = &l->hands[w->index];
     for (size_t i = 0; i < m->n_positions; i++) {
@@ -124,7 +126,7 @@ static void on_revoke(struct load *l, const struct swarm_worker *w, const Cachew
     }
 }
 
-static int on_done(struct load *l, struct swarm_worker *w, uint64_t re, struct cw_error *err)
+static int completions_on_done(struct load *l, struct swarm_worker *w, uint64_t re, struct cw_error *err)
 {
     struct hand *h = &l->hands[w->index];
     const struct said *s = &h->said[re & (l->room - 1)];
@@ -137,22 +139,23 @@ static int on_done(struct load *l, struct swarm_worker *w, uint64_t re, struct c
     if (s->position >= l->from && s->position - l->from < WINDOW)
         l->acknowledged[s->position % WINDOW] = 1;
     cw_loop_post(l->swarm.loop, &l->turn);
-    return complete_more(l, w, err);
+    return completions_complete_more(l, w, err);
 }
 
-static int on_message(void *user, struct swarm_worker *w, const Cachew__Envelope *m, struct cw_error *err)
+static int completions_on_message(void *user, struct swarm_worker *w, const Cachew__Envelope *m,
+                                  struct cw_error *err)
 {
     struct load *l = user;
     switch (m->of_case) {
     case CACHEW__ENVELOPE__OF_PREPARE:
         return swarm_prepared(w, m->id, m->prepare, 1, l->swarm.o->in_flight * LEASED, l->stream, err);
     case CACHEW__ENVELOPE__OF_LEASES:
-        return on_leases(l, w, m->leases, err);
+        return completions_on_leases(l, w, m->leases, err);
     case CACHEW__ENVELOPE__OF_REVOKE:
-        on_revoke(l, w, m->revoke);
+        completions_on_revoke(l, w, m->revoke);
         return 0;
     case CACHEW__ENVELOPE__OF_DONE:
-        return on_done(l, w, m->re, err);
+        return completions_on_done(l, w, m->re, err);
     case CACHEW__ENVELOPE__OF_FAILURE:
         return cw_failure_error(m->failure, err);
     default:
@@ -162,13 +165,13 @@ static int on_message(void *user, struct swarm_worker *w, const Cachew__Envelope
 
 /* ---- the client ---- */
 
-static int report(struct load *l, unsigned rank, struct cw_error *err)
+static int completions_report(struct load *l, unsigned rank, struct cw_error *err)
 {
     return swarm_progress(&l->clients[rank], l->from, NULL, err);
 }
 
 /* Called once for all acknowledgements that arrived together. */
-static void on_turn(void *user)
+static void completions_on_turn(void *user)
 {
     struct load *l = user;
     struct cw_error err = {0};
@@ -180,13 +183,13 @@ static void on_turn(void *user)
         return;
     l->told = l->from;
     for (unsigned i = 0; r >= 0 && i < l->swarm.o->n_ranks; i++)
-        r = report(l, i, &err);
+        r = completions_report(l, i, &err);
     if (r < 0)
         swarm_fail(&l->swarm, &err);
 }
 
 /* Workers and clients take turns. */
-static void on_pace(void *user)
+static void completions_on_pace(void *user)
 {
     struct load *l = user;
     const struct load_options *o = l->swarm.o;
@@ -196,15 +199,15 @@ static void on_pace(void *user)
     uint64_t reports = (uint64_t)(age / PROGRESS_S * o->n_ranks);
     int r = 0;
     for (; r >= 0 && l->n_due < due; l->n_due++)
-        r = complete(l, &l->swarm.workers[l->n_due % o->n_workers], 1, &err);
+        r = completions_complete(l, &l->swarm.workers[l->n_due % o->n_workers], 1, &err);
     for (; r >= 0 && l->n_reports < reports; l->n_reports++)
         /* by attached clients, which show that they are alive */
-        r = report(l, (unsigned)(l->n_reports % o->n_ranks), &err);
+        r = completions_report(l, (unsigned)(l->n_reports % o->n_ranks), &err);
     if (r < 0)
         swarm_fail(&l->swarm, &err);
 }
 
-static void on_attached(void *user)
+static void completions_on_attached(void *user)
 {
     struct load *l = user;
     bool all = ++l->n_attached == l->swarm.o->n_ranks;
@@ -218,10 +221,10 @@ static void on_attached(void *user)
         return;
     }
     cw_timer_start(l->timer, RUN_IN_NS, 0);
-    on_turn(l);
+    completions_on_turn(l);
 }
 
-static void on_ready(void *user)
+static void completions_on_ready(void *user)
 {
     struct load *l = user;
     swarm_attach(&l->clients[0]);
@@ -229,7 +232,7 @@ static void on_ready(void *user)
 
 /* ---- the run ---- */
 
-static void on_timer(void *user)
+static void completions_on_timer(void *user)
 {
     struct load *l = user;
     if (l->measuring) {
@@ -243,7 +246,7 @@ static void on_timer(void *user)
     cw_timer_start(l->timer, (uint64_t)(l->swarm.o->seconds * 1e9), 0);
 }
 
-static int hands_new(struct load *l, struct cw_error *err)
+static int completions_hands_new(struct load *l, struct cw_error *err)
 {
     size_t n = l->swarm.o->n_workers;
     l->room = 64;
@@ -255,7 +258,7 @@ static int hands_new(struct load *l, struct cw_error *err)
     bool ok = l->acknowledged && l->hands && l->clients;
     for (unsigned i = 0; ok && i < l->swarm.o->n_ranks; i++)
         l->clients[i] = (struct swarm_client){
-            .swarm = &l->swarm, .job = "load", .rank = i, .begin = on_attached};
+            .swarm = &l->swarm, .job = "load", .rank = i, .begin = completions_on_attached};
     for (size_t i = 0; ok && i < n; i++) {
         l->hands[i].leased = malloc(l->room * sizeof(*l->hands[i].leased));
         l->hands[i].said = calloc(l->room, sizeof(*l->hands[i].said));
@@ -264,7 +267,7 @@ static int hands_new(struct load *l, struct cw_error *err)
     return ok ? 0 : cw_error_nomem(err, n * l->room * sizeof(struct said), "a load");
 }
 
-static void load_free(struct load *l)
+static void completions_free(struct load *l)
 {
     for (size_t i = 0; l->hands && i < l->swarm.o->n_workers; i++) {
         free(l->hands[i].leased);
@@ -284,17 +287,18 @@ int load_completions(const struct load_options *o, struct load_times *ret, struc
     struct load *l = calloc(1, sizeof(*l));
     if (!l)
         return cw_error_nomem(err, sizeof(*l), "a load");
-    l->swarm = (struct swarm){.o = o, .user = l, .ready = on_ready, .message = on_message};
+    l->swarm = (struct swarm){
+        .o = o, .user = l, .ready = completions_on_ready, .message = completions_on_message};
     for (size_t i = 0; i < CW_COUNT_OF(l->elements); i++)
         l->elements[i] = 1 + i % 3;
-    l->turn = (struct cw_post){.fn = on_turn, .arg = l};
-    int r = hands_new(l, err);
+    l->turn = (struct cw_post){.fn = completions_on_turn, .arg = l};
+    int r = completions_hands_new(l, err);
     if (r >= 0)
         r = cw_loop_new(&l->swarm.loop, err);
     if (r >= 0)
-        r = cw_timer_new(l->swarm.loop, on_timer, l, &l->timer, err);
+        r = cw_timer_new(l->swarm.loop, completions_on_timer, l, &l->timer, err);
     if (r >= 0)
-        r = cw_timer_new(l->swarm.loop, on_pace, l, &l->pace, err);
+        r = cw_timer_new(l->swarm.loop, completions_on_pace, l, &l->pace, err);
     if (r >= 0)
         r = swarm_start(&l->swarm, err);
     if (r >= 0) {
@@ -315,6 +319,6 @@ int load_completions(const struct load_options *o, struct load_times *ret, struc
         *err = l->swarm.failed;
         r = err->status;
     }
-    load_free(l);
+    completions_free(l);
     return r;
 }

@@ -25,7 +25,7 @@ static const struct cli_verb load_verb = {
 };
 
 /* CW_E_OPTION if this process may not have a descriptor for each connection. */
-static int check_descriptors(uint64_t n_workers, struct cw_error *err)
+static int load_check_descriptors(uint64_t n_workers, struct cw_error *err)
 {
     struct rlimit limit;
     if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
@@ -41,7 +41,7 @@ static int check_descriptors(uint64_t n_workers, struct cw_error *err)
                               n_workers + 64, (uint64_t)limit.rlim_max);
 }
 
-static int measure(const char *what, const struct load_options *o, json_t **ret, struct cw_error *err)
+static int load_measure(const char *what, const struct load_options *o, json_t **ret, struct cw_error *err)
 {
     struct load_times t = {0};
     uint64_t sent = 0;
@@ -95,18 +95,18 @@ int main(int argc, char **argv)
     if (r >= 0)
         r = cli_credentials_token(&credentials, &token, &err);
     if (r >= 0)
-        r = check_descriptors(n_workers + n_ranks, &err);
+        r = load_check_descriptors(n_workers + n_ranks, &err);
     if (r >= 0)
-        r = measure(argv[1],
-                    &(struct load_options){.address = argv[2],
-                                           .token = token,
-                                           .n_workers = n_workers,
-                                           .in_flight = (unsigned)in_flight,
-                                           .n_ranks = (unsigned)n_ranks,
-                                           .n_keys = (unsigned)n_keys,
-                                           .ranges_per_s = ranges_per_s,
-                                           .seconds = seconds},
-                    &result, &err);
+        r = load_measure(argv[1],
+                         &(struct load_options){.address = argv[2],
+                                                .token = token,
+                                                .n_workers = n_workers,
+                                                .in_flight = (unsigned)in_flight,
+                                                .n_ranks = (unsigned)n_ranks,
+                                                .n_keys = (unsigned)n_keys,
+                                                .ranges_per_s = ranges_per_s,
+                                                .seconds = seconds},
+                         &result, &err);
     if (r >= 0)
         return cli_print(result);
     json_decref(result);

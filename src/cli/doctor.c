@@ -45,8 +45,10 @@ struct check {
 };
 
 /* Sets the verdict, what to do (NULL: nothing), and what was found. */
-static void _printf_(4, 5)
-    check_set(struct check *c, enum verdict verdict, const char *todo, const char *format, ...)
+static void check_set(struct check *c, enum verdict verdict, const char *todo, const char *format, ...)
+    _printf_(4, 5);
+
+static void check_set(struct check *c, enum verdict verdict, const char *todo, const char *format, ...)
 {
     char found[4400];
     va_list args;

@@ -68,7 +68,9 @@ struct command {
 };
 
 /* Prints a number into the command. Returns the text, for command_add. */
-static const char _printf_(2, 3) * command_number(struct command *c, const char *format, ...)
+static const char *command_number(struct command *c, const char *format, ...) _printf_(2, 3);
+
+static const char *command_number(struct command *c, const char *format, ...)
 {
     char *text = c->numbers[c->n_numbers++];
     va_list ap;
@@ -79,7 +81,9 @@ static const char _printf_(2, 3) * command_number(struct command *c, const char 
 }
 
 /* Adds pairs of an option and its value, up to a NULL. Options whose value is NULL are left out. */
-static void __attribute__((sentinel)) command_add(struct command *c, ...)
+static void command_add(struct command *c, ...) __attribute__((sentinel));
+
+static void command_add(struct command *c, ...)
 {
     const char *name;
     va_list ap;

@@ -25,16 +25,16 @@
 #define FINE_ERROR 0.03 /* largest error of a decision after the first, or FINE_PART of its gain */
 #define FINE_PART 0.2
 #define SHORT_PART 0.1 /* part of the rest of the job from which on a start delay is long */
-#define BOLD_PART \
-    0.1 /* part of the rest of the job after which measuring stops and the better plan is taken */
-#define ROUGH_PER_PART \
-    10.0 /* largest error of such a decision, per part of the rest that was spent on measuring */
+/* Part of the rest of the job after which measuring stops and the better plan is taken. */
+#define BOLD_PART 0.1
+/* Largest error of such a decision, per part of the rest that was spent on measuring. */
+#define ROUGH_PER_PART 10.0
 #define LEAST_GAIN 0.015
 #define NOW_GAIN 0.1    /* least gain, of time or cost, while the workers stay, for the first decision */
 #define LOOK_AGAIN 1.15 /* the plan is evaluated again after so many times the batches */
 #define CACHE_POINT_GAIN 0.05 /* least gain of a cache point other than the one in use */
-#define TRIAL_SURER \
-    3 /* a trial needs an error smaller by this factor, since the present workers are not measured again */
+/* A trial needs an error smaller by this factor, since the present workers are not measured again. */
+#define TRIAL_SURER 3
 #define MISSING 0.05 /* part of the workers that may be missing while a measurement counts */
 
 static bool auto_rough_enough(const struct cw_auto *m, const struct cw_facts *f, double now_s)

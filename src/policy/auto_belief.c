@@ -10,18 +10,17 @@
 #define ROUGH_ERROR 0.06
 #define ROUGH_MOST 1.0
 #define ROUGH_PER_PART 15.0
-#define STALLED \
-    0.85 /* workers are stalled if they are less busy than this part of `busiest` while the client waits */
-#define ALL_BUSY \
-    0.9 /* part of the time. Compute times scatter less than intervals, since batches come a range at a time \
-         */
-#define LEAST_LEFT 0.1 /* part of the computing that the cache must leave for a measurement of it to count \
-                        */
-#define SUBLINEAR \
-    1.3             /* factor of work per batch from which on workers slow each other down, or hit a limit */
+/* Workers are stalled if they are less busy than this part of `busiest` while the client waits. */
+#define STALLED 0.85
+/* Part of the time. Compute times scatter less than intervals, since batches come a range at a time. */
+#define ALL_BUSY 0.9
+/* Part of the computing that the cache must leave for a measurement of it to count. */
+#define LEAST_LEFT 0.1
+/* Factor of work per batch from which on workers slow each other down, or hit a limit. */
+#define SUBLINEAR 1.3
 #define SUDDEN 10.0 /* the power of a shape with a sudden limit (curve.h) */
-#define UNCLEAR \
-    1.7 /* factor of work per batch from which on, for objective time, the curve is too unclear to stop */
+/* Factor of work per batch from which on, for objective time, the curve is too unclear to stop. */
+#define UNCLEAR 1.7
 #define FARTHER 4 /* times the workers to try then */
 #define WORTH 1.3 /* least maximum for that, in times the workers */
 #define EXPLORE_GAIN 0.06

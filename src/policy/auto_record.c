@@ -10,9 +10,8 @@
 
 #define LEAST_DOUBT 0.01 /* smaller doubts do not change the numbers of a record */
 #define SAME 0.0005      /* part of a time below which four digits are equal */
-#define AHEAD \
-    0.02 /* least part by which prefetched batches come faster than workers compute, for the record to say \
-            so */
+/* Least part by which prefetched batches come faster than workers compute, for the record to say so. */
+#define AHEAD 0.02
 
 /* Seconds per batch. Measured with these workers, if `now`; else as the curve has it. Fewer workers than
  * those with which the client waits are no faster than these. */

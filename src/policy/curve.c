@@ -10,8 +10,8 @@
 #define RISE 0.02   /* least rise, beyond noise, of a valley */
 #define VALLEY_BEFORE 0.15
 #define CHORD_BEFORE 0.05 /* prior weight: rare, of tables whose counts are far apart */
-#define TAIL_BEFORE \
-    0.001 /* prior weight: it fits any three points, so it counts only if the others miss them by far */
+/* Prior weight: it fits any three points, so it counts only if the others miss them by far. */
+#define TAIL_BEFORE 0.001
 #define VALLEY_MISFIT 25.0 /* squared errors that the points beside the three may be off */
 
 static double curve_power(double x, double p)

@@ -4,8 +4,8 @@
 
 #include "base/macro.h"
 
-#define READ_AHEAD 16 /* batches that lie ready where the client is slower, which policies see as its queue \
-                       */
+/* Batches that lie ready where the client is slower, which policies see as its queue. */
+#define READ_AHEAD 16
 #define SINGLY 8      /* fewer batches than these per report are drawn one by one */
 #define ROUNDING 1e-9 /* batches */
 
