@@ -21,7 +21,7 @@
     4 /* ranges of a worker per completion under way: the others wait to be begun, or to be passed */
 
 /* A completion that was sent. */
-struct said {
+struct sent {
     uint64_t id, position, ns;
 };
 
@@ -33,7 +33,7 @@ struct leased {
 struct hand {
     struct leased *leased; /* ring of ranges that were not begun */
     size_t first, n_leased;
-    struct said *said; /* by id */
+    struct sent *sent; /* by id */
     unsigned n_said;
 };
 
@@ -46,8 +46,8 @@ struct load {
     uint8_t stream[16];
     uint64_t elements[256]; /* of a range, by key */
     bool measuring;
-    uint8_t *acknowledged; /* of WINDOW ranges, a byte each */
-    uint64_t from, told;   /* the client's cursor, and the cursor that the dispatcher has */
+    uint8_t *acknowledged;   /* of WINDOW ranges, a byte each */
+    uint64_t from, reported; /* the client's cursor, and the cursor that the dispatcher has */
     struct cw_timer *timer, *pace;
     /* start of the steady rate. Completions due since then, and reports of clients */
     uint64_t paced_ns, n_due, n_reports;
@@ -75,7 +75,7 @@ static int completions_send(struct load *l, struct swarm_worker *w, struct lease
     e.id = ++w->last_id;
     e.of_case = CACHEW__ENVELOPE__OF_COMPLETED;
     e.completed = &m;
-    h->said[e.id & (l->room - 1)] = (struct said){.id = e.id, .position = leased.begin, .ns = cw_now_ns()};
+    h->sent[e.id & (l->room - 1)] = (struct sent){.id = e.id, .position = leased.begin, .ns = cw_now_ns()};
     h->n_said++;
     return cw_conn_send(w->conn, &e, NULL, 0, NULL, NULL, NULL, 0, err);
 }
@@ -129,7 +129,7 @@ static void completions_on_revoke(struct load *l, const struct swarm_worker *w, 
 static int completions_on_done(struct load *l, struct swarm_worker *w, uint64_t re, struct cw_error *err)
 {
     struct hand *h = &l->hands[w->index];
-    const struct said *s = &h->said[re & (l->room - 1)];
+    const struct sent *s = &h->sent[re & (l->room - 1)];
     if (s->id != re || h->n_said == 0)
         return cw_error_set(err, CW_E_SERVICE, "request %llu was acknowledged, which was not made",
                             (unsigned long long)re);
@@ -178,10 +178,10 @@ static void completions_on_turn(void *user)
     int r = 0;
     while (l->acknowledged[l->from % WINDOW])
         l->acknowledged[l->from++ % WINDOW] = 0;
-    if (l->from == l->told || l->n_attached < l->swarm.o->n_ranks || l->swarm.closing ||
+    if (l->from == l->reported || l->n_attached < l->swarm.o->n_ranks || l->swarm.closing ||
         l->swarm.o->ranges_per_s > 0)
         return;
-    l->told = l->from;
+    l->reported = l->from;
     for (unsigned i = 0; r >= 0 && i < l->swarm.o->n_ranks; i++)
         r = completions_report(l, i, &err);
     if (r < 0)
@@ -261,24 +261,21 @@ static int completions_hands_new(struct load *l, struct cw_error *err)
             .swarm = &l->swarm, .job = "load", .rank = i, .begin = completions_on_attached};
     for (size_t i = 0; ok && i < n; i++) {
         l->hands[i].leased = malloc(l->room * sizeof(*l->hands[i].leased));
-        l->hands[i].said = calloc(l->room, sizeof(*l->hands[i].said));
-        ok = l->hands[i].leased && l->hands[i].said;
+        l->hands[i].sent = calloc(l->room, sizeof(*l->hands[i].sent));
+        ok = l->hands[i].leased && l->hands[i].sent;
     }
-    return ok ? 0 : cw_error_nomem(err, n * l->room * sizeof(struct said), "a load");
+    return ok ? 0 : cw_error_nomem(err, n * l->room * sizeof(struct sent), "a load");
 }
 
 static void completions_free(struct load *l)
 {
     for (size_t i = 0; l->hands && i < l->swarm.o->n_workers; i++) {
         free(l->hands[i].leased);
-        free(l->hands[i].said);
+        free(l->hands[i].sent);
     }
     free(l->hands);
     free(l->clients);
     free(l->acknowledged);
-    cw_timer_free(l->timer);
-    cw_timer_free(l->pace);
-    cw_loop_free(l->swarm.loop);
     free(l);
 }
 
@@ -306,19 +303,12 @@ int load_completions(const struct load_options *o, struct load_times *ret, struc
         load_times(&l->times, ret);
         ret->seconds = (double)(l->ended_ns - l->began_ns) * 1e-9;
     }
-    if (l->timer)
-        cw_timer_stop(l->timer);
-    if (l->pace)
-        cw_timer_stop(l->pace);
+    cw_timer_free(l->timer);
+    cw_timer_free(l->pace);
     for (unsigned i = 0; l->clients && i < o->n_ranks; i++)
         if (l->clients[i].swarm)
             swarm_detach(&l->clients[i]);
-    if (l->swarm.loop)
-        swarm_end(&l->swarm);
-    if (r >= 0 && l->swarm.failed.status) {
-        *err = l->swarm.failed;
-        r = err->status;
-    }
+    r = swarm_end(&l->swarm, r, err);
     completions_free(l);
     return r;
 }

@@ -127,18 +127,10 @@ int load_heartbeats(const struct load_options *o, uint64_t *ret_sent, struct loa
         ret->seconds = (double)(cw_now_ns() - p->began_ns) * 1e-9;
         *ret_sent = p->sent;
     }
-    if (p->timer)
-        cw_timer_stop(p->timer);
+    cw_timer_free(p->timer);
     if (p->admin_client)
         cw_conn_close(p->admin_client, NULL);
-    if (p->swarm.loop)
-        swarm_end(&p->swarm);
-    if (r >= 0 && p->swarm.failed.status) {
-        *err = p->swarm.failed;
-        r = err->status;
-    }
-    cw_timer_free(p->timer);
-    cw_loop_free(p->swarm.loop);
+    r = swarm_end(&p->swarm, r, err);
     free(p);
     return r;
 }

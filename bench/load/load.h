@@ -83,9 +83,10 @@ int swarm_prepared(struct swarm_worker *w, uint64_t re, const Cachew__Prepare *p
                    uint32_t capacity, uint8_t ret_stream[16], struct cw_error *err) _must_check_;
 /* Ends the run with this error. */
 void swarm_fail(struct swarm *s, const struct cw_error *why);
-/* Closes the workers' connections, waits until all connections are closed (the others must be closing),
- * and frees its own memory. The loop must not be running. */
-void swarm_end(struct swarm *s);
+/* Closes the workers' connections, waits until all connections are closed (the others must be closing), and
+ * frees its memory and the loop. Timers must be freed before; the loop must not be running, and may be NULL.
+ * Returns r, or the error that ended the run. */
+int swarm_end(struct swarm *s, int r, struct cw_error *err) _must_check_;
 
 /* A rank of a job over all workers of a swarm. */
 struct swarm_client {

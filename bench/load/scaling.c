@@ -234,17 +234,9 @@ int load_scaling(const struct load_options *o, uint64_t *ret_sent, double *ret_s
         *ret_sent = x->beats;
         *ret_seconds = (double)(cw_now_ns() - x->began_ns) * 1e-9;
     }
-    if (x->timer)
-        cw_timer_stop(x->timer);
-    swarm_detach(&x->client);
-    if (x->swarm.loop)
-        swarm_end(&x->swarm);
-    if (r >= 0 && x->swarm.failed.status) {
-        *err = x->swarm.failed;
-        r = err->status;
-    }
     cw_timer_free(x->timer);
-    cw_loop_free(x->swarm.loop);
+    swarm_detach(&x->client);
+    r = swarm_end(&x->swarm, r, err);
     free(x->hands);
     free(x);
     return r;

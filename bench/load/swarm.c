@@ -172,7 +172,7 @@ int swarm_prepared(struct swarm_worker *w, uint64_t re, const Cachew__Prepare *p
     return cw_conn_send(w->conn, &e, NULL, 0, NULL, NULL, NULL, 0, err);
 }
 
-void swarm_end(struct swarm *s)
+int swarm_end(struct swarm *s, int r, struct cw_error *err)
 {
     s->closing = true;
     for (size_t i = 0; i < s->n_begun; i++)
@@ -181,4 +181,9 @@ void swarm_end(struct swarm *s)
     if (s->n_open > 0)
         cw_loop_run(s->loop);
     free(s->workers);
+    cw_loop_free(s->loop);
+    if (r < 0 || !s->failed.status)
+        return r;
+    *err = s->failed;
+    return err->status;
 }

@@ -272,7 +272,9 @@ static const struct {
 static int cache_dispatch(struct cache *x, const char *verb, struct cw_error *err)
 {
     struct cw_cache_list l = {0};
-    size_t v = CW_FIRST(i, 0, CW_COUNT_OF(cache_verbs), strcmp(cache_verbs[i].name, verb) == 0);
+    size_t v = 0;
+    while (v < CW_COUNT_OF(cache_verbs) && strcmp(cache_verbs[v].name, verb) != 0)
+        v++;
     if (strcmp(verb, "warm") == 0)
         return cache_warm(x, err);
     if (v == CW_COUNT_OF(cache_verbs))

@@ -61,9 +61,9 @@ static void record_print_seen(const json_t *seen)
         printf("which computed %.4g s for each and were %.0f %% busy; ", cli_row_real(seen, "compute_s"),
                100 * cli_row_real(seen, "busy"));
     else
-        printf("which have not said yet what they computed; ");
+        printf("whose compute time is not known yet; ");
     if (cli_row_real(seen, "doubt") >= 0.01) /* smaller doubts do not change the numbers below */
-        printf("as few batches tell that, workers are taken to be %.0f %% slower in what follows; ",
+        printf("since few batches were measured, workers are taken to be %.0f %% slower below; ",
                100 * cli_row_real(seen, "doubt"));
     if (record_cache(seen, cache))
         printf("%.0f %% of the epoch were cached after %s; ", 100 * cli_row_real(seen, "cached"), cache);
@@ -171,14 +171,14 @@ static int jobs_explain(const struct cli_admin *a, const char *name, struct cw_e
 }
 
 /* CW_E_OPTION if an option that names a job stands without those that say what to do, or these without it. */
-static int jobs_check_pair(const char *option, const char *job, bool said, const char *others,
+static int jobs_check_pair(const char *option, const char *job, bool given, const char *others,
                            struct cw_error *err)
 {
-    if (!job == !said)
+    if (!job == !given)
         return 0;
     cw_error_attribute(err, option, job ? job : "missing", others);
-    return job ? cw_error_set(err, CW_E_OPTION, "--%s %s says nothing of it: expected %s beside it", option,
-                              job, others)
+    return job ? cw_error_set(err, CW_E_OPTION, "--%s %s changes nothing: expected %s beside it", option, job,
+                              others)
                : cw_error_set(err, CW_E_OPTION,
                               "--%s is missing: %s means a job, expected --%s NAME beside it", option, others,
                               option);
@@ -222,8 +222,8 @@ static int jobs_main(int argc, char **argv)
         {0},
     };
     int r = cli_admin_parse(&a, &cli_verb_jobs, options, argc, argv, &err);
-    const char *asked = r == 0 && a.n_args == 2 ? argv[2] : NULL;
-    if (r == 0 && (a.n_args == 1 || (asked && strcmp(argv[1], "explain") != 0)))
+    const char *explained = r == 0 && a.n_args == 2 ? argv[2] : NULL;
+    if (r == 0 && (a.n_args == 1 || (explained && strcmp(argv[1], "explain") != 0)))
         r = cw_error_set(&err, CW_E_OPTION, "cachew jobs %s: expected nothing, or explain NAME", argv[1]);
     if (r == 0)
         r = jobs_check_pair("share", share, claim.has_weight || claim.has_priority || claim.has_quota,
@@ -243,7 +243,7 @@ static int jobs_main(int argc, char **argv)
     if (r == 0 && aim)
         r = cw_aim_job(&a.o, aim, objective, priced ? &price : NULL, &err);
     if (r == 0)
-        r = asked ? jobs_explain(&a, asked, &err) : jobs_show(&a, "jobs", jobs_print, &err);
+        r = explained ? jobs_explain(&a, explained, &err) : jobs_show(&a, "jobs", jobs_print, &err);
     cli_admin_deinit(&a);
     return r < 0 ? cli_fail(&err, a.json, NULL) : 0;
 }

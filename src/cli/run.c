@@ -104,11 +104,11 @@ static void run_advise(struct run *x)
 {
     struct cw_runner *runner = cw_iterator_runner(x->common.local.iterator);
     double row_s = cw_runner_row_s(runner);
-    _cleanup_free_ char *says =
+    _cleanup_free_ char *advice =
         row_s > 0 ? cw_reading_says(x->common.local.reading, cw_runner_threads(runner) / row_s) : NULL;
-    if (says)
-        cli_note(NULL, says);
-    x->advised = says != NULL;
+    if (advice)
+        cli_note(NULL, advice);
+    x->advised = advice != NULL;
 }
 
 static void run_on_mixing(void *unused, const struct cw_mixing *m)

@@ -29,7 +29,7 @@
 /* A process that dies younger than this is restarted once this time has passed. */
 #define AGE_NS UINT64_C(1000000000)
 /* A drain that takes longer than this is explained. */
-#define SAY_NS UINT64_C(1000000000)
+#define EXPLAIN_NS UINT64_C(1000000000)
 
 struct daemon {
     pid_t pid; /* 0: not running */
@@ -233,20 +233,20 @@ static void up_log_end(const struct up *u, const char *what, pid_t pid, int stat
 }
 
 /* Notes processes that ended. */
-static void up_reap(struct up *u, bool say)
+static void up_reap(struct up *u, bool log)
 {
     int status;
     pid_t pid;
     while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
         if (pid == u->dispatcher.pid) {
             u->dispatcher.pid = 0;
-            if (say)
+            if (log)
                 up_log_end(u, "the dispatcher", pid, status);
         }
         for (size_t i = 0; i < u->n_started; i++)
             if (pid == u->workers[i].pid) {
                 u->workers[i].pid = 0;
-                if (say)
+                if (log)
                     up_log_end(u, u->scaling.policy ? "the provisioner" : "a worker", pid, status);
             }
     }
@@ -313,7 +313,7 @@ static void up_drain(struct up *u, const sigset_t *signals)
     bool hurry = false;
     for (int dispatcher = 0; dispatcher <= 1; dispatcher++) {
         uint64_t begin = cw_now_ns(), until = begin + (uint64_t)(u->drain_s * 1e9);
-        bool said = false;
+        bool explained = false;
         up_signal(u, dispatcher, hurry ? SIGKILL : SIGTERM);
         while (up_signal(u, dispatcher, 0)) {
             struct timespec wait = {.tv_nsec = 100000000};
@@ -322,8 +322,8 @@ static void up_drain(struct up *u, const sigset_t *signals)
             if (s == SIGINT || s == SIGTERM || cw_now_ns() >= until) {
                 hurry = true;
                 up_signal(u, dispatcher, SIGKILL);
-            } else if (!said && cw_now_ns() - begin >= SAY_NS) {
-                said = true;
+            } else if (!explained && cw_now_ns() - begin >= EXPLAIN_NS) {
+                explained = true;
                 cli_log(&u->log, false, "waiting until %s; a second Ctrl-C ends them at once",
                         dispatcher ? "the dispatcher has ended"
                                    : "workers have finished what clients still fetch");

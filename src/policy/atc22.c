@@ -250,7 +250,6 @@ static const struct cw_field fields[] = {
 
 const struct cw_policy cw_policy_atc22 = {
     .name = "cachew-atc22",
-    .summary = "the rules of the Cachew paper (ATC'22), with its thresholds",
     .caches = true,
     .fields = fields,
     .parameter = 0,
@@ -258,7 +257,6 @@ const struct cw_policy cw_policy_atc22 = {
 };
 const struct cw_policy cw_policy_atc22_code = {
     .name = "cachew-atc22-code",
-    .summary = "the same with the thresholds of its code",
     .caches = true,
     .fields = fields,
     .parameter = 1,

@@ -145,7 +145,7 @@ static void auto_settle(struct cw_auto *m, const struct cw_outlook *o, const str
                         struct cw_decision *d)
 {
     bool first = m->plan.decisions == 0;
-    if (first || reason->told)
+    if (first || reason->records_stay)
         cw_auto_record(m, o, stay, reason, d);
     m->plan.decisions = CW_MAX(m->plan.decisions, 1);
     double fewer = cw_auto_belief_fewer(m, o, stay, error), before = m->pools.target;
@@ -412,7 +412,6 @@ static const struct cw_field auto_fields[] = {
 
 const struct cw_policy cw_policy_auto = {
     .name = "auto",
-    .summary = "Cachew's own: workers and cache from measured demand and supply",
     .caches = true,
     .fields = auto_fields,
     .decide = auto_decide,

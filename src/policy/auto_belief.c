@@ -221,9 +221,9 @@ void cw_auto_belief_outlook(const struct cw_auto *m, const struct cw_facts *f, s
     o->waiting = belief_waiting(m);
     for (int i = 0; i < f->n_pools; i++) {
         speed[i] = m->pools.pool[i].speed;
-        o->asked[i] = m->pools.pool[i].target;
-        o->asked_delay_s[i] = CW_MAX(m->pools.pool[i].asked_s + f->pools[i].start_delay_s - m->plan.last_s,
-                                     0);
+        o->requested[i] = m->pools.pool[i].target;
+        o->requested_delay_s[i] = CW_MAX(
+            m->pools.pool[i].requested_s + f->pools[i].start_delay_s - m->plan.last_s, 0);
     }
     o->past_time_s = m->plan.past_s;
     o->past_cost = m->plan.past_cost;

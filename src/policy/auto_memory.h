@@ -8,12 +8,12 @@
 /* Every field is a double, so that the dispatcher's journal can keep it by name. All zeros: the job starts.
  */
 
-struct cw_auto_pool { /* in the order of the facts */
-    double id;        /* hash of its name; 0: this entry is free */
-    double target;    /* workers that were decided on */
-    double asked_s;   /* time of that decision */
-    double maximum;   /* most workers it may have, by the last report */
-    double speed;     /* of a worker, relative to one of the pool that was first */
+struct cw_auto_pool {   /* in the order of the facts */
+    double id;          /* hash of its name; 0: this entry is free */
+    double target;      /* workers that were decided on */
+    double requested_s; /* time of that decision */
+    double maximum;     /* most workers it may have, by the last report */
+    double speed;       /* of a worker, relative to one of the pool that was first */
     /* time of a worker per batch, relative to the pools that were measured at the same time; n 0: not
      * measured, speed follows from cpu_share */
     struct cw_mean compute;

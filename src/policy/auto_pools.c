@@ -149,6 +149,6 @@ void cw_auto_pools_request(struct cw_auto_pools *p, const int *workers, double n
 {
     for (int i = 0; i < CW_POLICY_POOLS; i++)
         if (workers[i] != (int)p->pool[i].target)
-            p->pool[i].asked_s = now_s;
+            p->pool[i].requested_s = now_s;
     cw_auto_pools_set_target(p, workers);
 }

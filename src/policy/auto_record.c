@@ -11,7 +11,7 @@
 #define LEAST_DOUBT 0.01 /* smaller doubts do not change the numbers of a record */
 #define SAME 0.0005      /* part of a time below which four digits are equal */
 /* Least part by which prefetched batches come faster than workers compute, for the record to say so. */
-#define AHEAD 0.02
+#define PREFETCHED 0.02
 
 /* Seconds per batch. Measured with these workers, if `now`; else as the curve has it. Fewer workers than
  * those with which the client waits are no faster than these. */
@@ -200,7 +200,7 @@ static void record_put_why(char *to, size_t size, const struct cw_auto *m, const
                              m->watch.known.interval.mean, seen->workers, m->watch.known.step.mean);
     double computed_s = cw_outlook_batch_s(&sure, cw_auto_pools_running(&m->pools, o->facts),
                                            (int)m->cache.point, m->cache.cached);
-    if (m->watch.known.interval.n > 0 && computed_s > (1 + AHEAD) * m->watch.known.interval.mean)
+    if (m->watch.known.interval.n > 0 && computed_s > (1 + PREFETCHED) * m->watch.known.interval.mean)
         n += (size_t)snprintf(measured + n, sizeof(measured) - n,
                               ", though by what they compute it is %.4g s", computed_s);
     if (seen->doubt >= LEAST_DOUBT)

@@ -8,8 +8,8 @@ struct cw_auto_reason {
     const char *why; /* what caused the decision */
     /* what seems better, as far as is known; NULL, or the alternative that was chosen: nothing does */
     const struct cw_alternative *better;
-    const char *but; /* why `better` is not chosen */
-    bool told;       /* that nothing changes is recorded, too */
+    const char *but;   /* why `better` is not chosen */
+    bool records_stay; /* that nothing changes is recorded, too */
 };
 
 /* Fills in the record. */

@@ -85,7 +85,6 @@ static const struct cw_field fields[] = {
 
 const struct cw_policy cw_policy_hpa = {
     .name = "hpa",
-    .summary = "Kubernetes' rule on CPU utilisation, target 80 %",
     .fields = fields,
     .decide = hpa_decide,
 };

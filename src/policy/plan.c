@@ -179,9 +179,9 @@ struct starting {
 static double starting_delay_s(const struct cw_outlook *o, const int *workers, int pool)
 {
     const struct cw_pool_facts *p = &o->facts->pools[pool];
-    return workers[pool] <= p->running       ? 0
-           : workers[pool] <= o->asked[pool] ? o->asked_delay_s[pool]
-                                             : p->start_delay_s;
+    return workers[pool] <= p->running           ? 0
+           : workers[pool] <= o->requested[pool] ? o->requested_delay_s[pool]
+                                                 : p->start_delay_s;
 }
 
 static struct starting starting_find(const struct cw_outlook *o, const int *workers)

@@ -17,7 +17,7 @@ struct cw_outlook { /* what is believed when a plan is made */
     double source_bytes_per_s; /* limit of the source; 0: none seen */
     double floor_s;            /* limit of something else; 0: none seen */
     /* workers that were requested, by pool, and the time until they start */
-    double asked[CW_POLICY_POOLS], asked_delay_s[CW_POLICY_POOLS];
+    double requested[CW_POLICY_POOLS], requested_delay_s[CW_POLICY_POOLS];
     /* what the job took under these conditions so far: gains are parts of all of it */
     double past_time_s, past_cost;
 };

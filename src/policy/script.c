@@ -68,7 +68,6 @@ static const struct cw_field fields[] = {CW_FIELD(struct script, step), {0}};
 
 const struct cw_policy cw_policy_script = {
     .name = "script",
-    .summary = "script: a fixed sequence of decisions, for tests",
     .caches = true,
     .fields = fields,
     .decide = script_decide,

@@ -31,8 +31,8 @@ void cw_supply_init(struct cw_supply *s, const struct cw_facts *f, const double 
             no_price = CW_MIN(no_price, UNPRICED * f->pools[i].price_per_h);
     for (int i = 0; i < s->n; i++) {
         const struct cw_pool_facts *p = &f->pools[i];
-        bool told = p->cpu_share > 0 && f->pools[0].cpu_share > 0;
-        s->speed[i] = speed ? speed[i] : told ? p->cpu_share / f->pools[0].cpu_share : 1;
+        bool shared = p->cpu_share > 0 && f->pools[0].cpu_share > 0;
+        s->speed[i] = speed ? speed[i] : shared ? p->cpu_share / f->pools[0].cpu_share : 1;
         s->price_per_h[i] = p->price_per_h > 0 ? p->price_per_h : no_price;
         s->maximum[i] = CW_MAX(p->maximum, 0);
         dear[i] = s->price_per_h[i] / s->speed[i];

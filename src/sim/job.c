@@ -5,7 +5,7 @@
 #include "base/macro.h"
 
 /* Batches that lie ready where the client is slower, which policies see as its queue. */
-#define READ_AHEAD 16
+#define PREFETCHED 16
 #define SINGLY 8      /* fewer batches than these per report are drawn one by one */
 #define ROUNDING 1e-9 /* batches */
 
@@ -71,7 +71,7 @@ static void job_measure(struct cw_sim_played *p, const struct cw_sim_conditions 
         cw_mean_merge(&p->window.compute[i], &compute);
     }
     p->window.busy_s += seconds * c->busy;
-    p->window.queue += seconds * (c->supplied ? 0 : READ_AHEAD * (1 - c->busy));
+    p->window.queue += seconds * (c->supplied ? 0 : PREFETCHED * (1 - c->busy));
     p->out->waited_s += n * (stretch->interval_s - stretch->step_s);
 }
 

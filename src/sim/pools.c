@@ -38,7 +38,7 @@ int cw_sim_pools_parse(const json_t *root, struct cw_workload *w, struct cw_erro
 {
     size_t i;
     const json_t *list = json_object_get(root, "pools"), *value;
-    const struct cw_sim_pool said = w->pools[0];
+    const struct cw_sim_pool defaults = w->pools[0];
     char expected[64];
     snprintf(expected, sizeof(expected), "a list of 1 to %d pools", CW_POLICY_POOLS);
     if (!json_is_array(list) || json_array_size(list) == 0 || json_array_size(list) > CW_POLICY_POOLS)
@@ -46,7 +46,7 @@ int cw_sim_pools_parse(const json_t *root, struct cw_workload *w, struct cw_erro
     w->n_pools = json_array_size(list);
     json_array_foreach(list, i, value)
     {
-        w->pools[i] = said;
+        w->pools[i] = defaults;
         int r = pool_parse(value, i, w, err);
         if (r < 0)
             return r;

@@ -233,10 +233,10 @@ static int objective_parse(const json_t *object, const char *where, struct cw_si
                            struct cw_error *err)
 {
     const json_t *v = json_object_get(object, "objective");
-    const char *said = json_string_value(v);
-    if (v && !(said && (strcmp(said, "time") == 0 || strcmp(said, "cost") == 0)))
+    const char *text = json_string_value(v);
+    if (v && !(text && (strcmp(text, "time") == 0 || strcmp(text, "cost") == 0)))
         return cw_sim_expected(where, "objective", v, "\"time\" or \"cost\"", err);
-    job->objective = said && strcmp(said, "cost") == 0 ? CW_OBJECTIVE_COST : CW_OBJECTIVE_TIME;
+    job->objective = text && strcmp(text, "cost") == 0 ? CW_OBJECTIVE_COST : CW_OBJECTIVE_TIME;
     return 0;
 }
 
