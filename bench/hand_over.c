@@ -30,14 +30,14 @@ struct options {
     int touch;
 };
 
-static double now(void)
+static double clock_now_s(void)
 {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-static double cpu(void)
+static double clock_cpu_s(void)
 {
     struct rusage u;
     getrusage(RUSAGE_SELF, &u);
@@ -51,7 +51,7 @@ __attribute__((noreturn)) static void die(const char *what, const char *why)
     exit(1);
 }
 
-static void check(int result, const char *what, struct cachew_error *err)
+static void run_check(int result, const char *what, struct cachew_error *err)
 {
     if (result < 0)
         die(what, cachew_error_message(err));
@@ -60,7 +60,7 @@ static void check(int result, const char *what, struct cachew_error *err)
 /* ---- batches ---- */
 
 /* A word of each page: the bytes of an element are all the same, so it must be that of the first. */
-static void touch(const struct cachew_component *c)
+static void batch_touch(const struct cachew_component *c)
 {
     const uint8_t *bytes = c->data;
     for (size_t at = 0; at + sizeof(uint64_t) <= c->size; at += PAGE)
@@ -69,7 +69,7 @@ static void touch(const struct cachew_component *c)
 }
 
 /* The job goes on, and nobody asks for anything. Says so. */
-static void hold(double seconds)
+static void job_hold(double seconds)
 {
     struct timespec t = {.tv_sec = (time_t)seconds,
                          .tv_nsec = (long)((seconds - (double)(time_t)seconds) * 1e9)};
@@ -78,7 +78,7 @@ static void hold(double seconds)
     nanosleep(&t, NULL);
 }
 
-static void take(const struct options *o)
+static void job_take(const struct options *o)
 {
     struct cachew_error *err = NULL;
     struct cachew_pipeline *p = NULL;
@@ -86,41 +86,41 @@ static void take(const struct options *o)
     struct cachew_batch *b = NULL;
     struct cachew_options options = CACHEW_OPTIONS_INIT;
     if (o->plugin)
-        check(cachew_load_plugin(o->plugin, &err), o->plugin, err);
-    check(cachew_pipeline_load(o->pipeline, &p, &err), o->pipeline, err);
+        run_check(cachew_load_plugin(o->plugin, &err), o->plugin, err);
+    run_check(cachew_pipeline_load(o->pipeline, &p, &err), o->pipeline, err);
     options.service = strcmp(o->service, "local") == 0 ? NULL : o->service;
     options.transport = o->transport;
     options.credits = (unsigned)o->credits;
     options.epochs = INT64_MAX;
-    double submitted = now(), first = 0, began = 0, began_cpu = 0;
-    check(cachew_iterator_open(p, &options, &it, &err), o->service, err);
+    double submitted = clock_now_s(), first = 0, began = 0, began_cpu = 0;
+    run_check(cachew_iterator_open(p, &options, &it, &err), o->service, err);
     uint64_t n = 0, bytes = 0;
     for (; n < o->batches; n++) {
         int r = cachew_iterator_next(it, 60, &b, &err);
-        check(r, "a batch", err);
+        run_check(r, "a batch", err);
         if (r == 1)
             break;
-        first = n == 0 ? now() - submitted : first;
+        first = n == 0 ? clock_now_s() - submitted : first;
         const struct cachew_component *c = cachew_batch_component(b, 0);
         if (o->touch)
-            touch(c);
+            batch_touch(c);
         bytes = c->size;
         if (n + 1 == o->batches && o->hold > 0)
-            hold(o->hold);
+            job_hold(o->hold);
         cachew_batch_release(b);
         if (n == o->skip) {
-            began = now();
-            began_cpu = cpu();
+            began = clock_now_s();
+            began_cpu = clock_cpu_s();
         }
     }
     if (n <= o->skip + 1)
         die(o->pipeline, "it has too few batches to measure");
-    double took = now() - began;
+    double took = clock_now_s() - began;
     uint64_t counted = n - 1 - o->skip;
     printf("{\"batches_per_s\": %.1f, \"bytes_per_s\": %.6g, \"batch_bytes\": %llu, \"first_batch_s\": %.6f, "
            "\"seconds\": %.4f, \"cpu_us_per_batch\": %.3f}\n",
            (double)counted / took, (double)counted * (double)bytes / took, (unsigned long long)bytes, first,
-           took, (cpu() - began_cpu) / (double)counted * 1e6);
+           took, (clock_cpu_s() - began_cpu) / (double)counted * 1e6);
     cachew_iterator_free(it);
     cachew_pipeline_free(p);
 }
@@ -129,7 +129,7 @@ static void take(const struct options *o)
 
 static struct options memory;
 
-static void *rewrite(void *arg)
+static void *memory_rewrite(void *arg)
 {
     uint8_t *at[BUFFERS];
     double *bytes_per_s = arg;
@@ -140,11 +140,11 @@ static void *rewrite(void *arg)
         memset(at[i], 1, memory.memset_bytes);
     }
     uint64_t n = 0;
-    double began = now(), took;
+    double began = clock_now_s(), took;
     do {
         memset(at[n % BUFFERS], (int)(n % 255), memory.memset_bytes);
         n++;
-    } while ((took = now() - began) < memory.seconds);
+    } while ((took = clock_now_s() - began) < memory.seconds);
     *bytes_per_s = (double)n * (double)memory.memset_bytes / took;
     return NULL;
 }
@@ -154,7 +154,7 @@ static void measure_memory(void)
     pthread_t threads[MAX_THREADS];
     double rates[MAX_THREADS], sum = 0;
     for (uint64_t i = 0; i < memory.threads; i++)
-        if (pthread_create(&threads[i], NULL, rewrite, &rates[i]))
+        if (pthread_create(&threads[i], NULL, memory_rewrite, &rates[i]))
             die("memory", "a thread can't be started");
     for (uint64_t i = 0; i < memory.threads; i++) {
         pthread_join(threads[i], NULL);
@@ -165,7 +165,7 @@ static void measure_memory(void)
 
 /* ---- options ---- */
 
-static int usage(void)
+static int options_usage(void)
 {
     fprintf(stderr, "usage: hand_over SERVICE PIPELINE [--plugin PATH] [--transport T] [--credits N] "
                     "[--batches N] [--skip N] [--touch] [--hold S]\n"
@@ -180,7 +180,7 @@ int main(int argc, char **argv)
         const char *name = argv[i], *value = i + 1 < argc ? argv[i + 1] : NULL;
         if (name[0] != '-') {
             if (o.service && o.pipeline)
-                return usage();
+                return options_usage();
             *(o.service ? &o.pipeline : &o.service) = name;
             continue;
         }
@@ -189,7 +189,7 @@ int main(int argc, char **argv)
             continue;
         }
         if (!value)
-            return usage();
+            return options_usage();
         i++;
         if (strcmp(name, "--plugin") == 0)
             o.plugin = value;
@@ -210,7 +210,7 @@ int main(int argc, char **argv)
         else if (strcmp(name, "--hold") == 0)
             o.hold = strtod(value, NULL);
         else
-            return usage();
+            return options_usage();
     }
     if (o.memset_bytes && o.threads >= 1 && o.threads <= MAX_THREADS) {
         memory = o;
@@ -218,7 +218,7 @@ int main(int argc, char **argv)
         return 0;
     }
     if (!o.service || !o.pipeline)
-        return usage();
-    take(&o);
+        return options_usage();
+    job_take(&o);
     return 0;
 }

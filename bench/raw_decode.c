@@ -102,7 +102,7 @@ static void load_shard(const char *path)
     }
 }
 
-static double draw(uint64_t *state)
+static double random_draw(uint64_t *state)
 {
     uint64_t z = *state += 0x9e3779b97f4a7c15u; /* SplitMix64 */
     z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
@@ -118,12 +118,12 @@ struct box {
 static struct box draw_box(unsigned width, unsigned height, uint64_t *state)
 {
     for (int i = 0; i < 10; i++) {
-        const double area = (0.08 + 0.92 * draw(state)) * width * height;
-        const double ratio = exp(log(0.75) + (log(4. / 3) - log(0.75)) * draw(state));
+        const double area = (0.08 + 0.92 * random_draw(state)) * width * height;
+        const double ratio = exp(log(0.75) + (log(4. / 3) - log(0.75)) * random_draw(state));
         const unsigned w = (unsigned)lround(sqrt(area * ratio)), h = (unsigned)lround(sqrt(area / ratio));
         if (w && h && w <= width && h <= height)
-            return (struct box){(unsigned)(draw(state) * (width - w + 1)),
-                                (unsigned)(draw(state) * (height - h + 1)), w, h};
+            return (struct box){(unsigned)(random_draw(state) * (width - w + 1)),
+                                (unsigned)(random_draw(state) * (height - h + 1)), w, h};
     }
     return (struct box){0, 0, width, height};
 }
@@ -170,7 +170,7 @@ static void *decode_thread(void *unused)
     return NULL;
 }
 
-static double now(void)
+static double clock_now_s(void)
 {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
@@ -193,13 +193,13 @@ int main(int argc, char **argv)
     }
     n_jobs = n_images * (size_t)epochs;
     pthread_t threads[MAX_THREADS];
-    const double start = now();
+    const double start = clock_now_s();
     for (long i = 0; i < n_threads; i++)
         if (pthread_create(&threads[i], NULL, decode_thread, NULL))
             die("can't start a thread", "pthread_create");
     for (long i = 0; i < n_threads; i++)
         pthread_join(threads[i], NULL);
-    const double seconds = now() - start;
+    const double seconds = clock_now_s() - start;
     printf("{\"peer\": \"raw_decode\", \"images\": %zu, \"seconds\": %.4f, \"images_per_s\": %.1f, \"sum\": "
            "%llu}\n",
            n_jobs, seconds, (double)n_jobs / seconds, (unsigned long long)atomic_load(&sum_of_pixels));

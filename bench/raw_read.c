@@ -40,7 +40,7 @@ __attribute__((noreturn)) static void die(const char *what, const char *which)
     exit(1);
 }
 
-static void *work(void *unused)
+static void *reader_run(void *unused)
 {
     (void)unused;
     uint8_t *buffer = malloc(piece * batch);
@@ -81,7 +81,7 @@ static void find_runs(char **files, int n_files, bool in_pieces)
     }
 }
 
-static void shuffle(void)
+static void runs_shuffle(void)
 {
     unsigned short seed[3] = {1, 2, 3};
     for (long i = n_runs - 1; i > 0; i--) {
@@ -112,13 +112,13 @@ int main(int argc, char **argv)
     const bool shuffled = strcmp(argv[5], "shuffled") == 0;
     find_runs(argv + 6, argc - 6, shuffled);
     if (shuffled)
-        shuffle();
+        runs_shuffle();
     if (n_runs == 0)
         die("no file has a piece", "arguments");
     n_jobs = passes * n_runs;
     const double begin = now_s();
     for (long i = 0; i < n_threads; i++)
-        if (pthread_create(&threads[i], NULL, work, NULL) != 0)
+        if (pthread_create(&threads[i], NULL, reader_run, NULL) != 0)
             die("can't be started", "a thread");
     for (long i = 0; i < n_threads; i++)
         pthread_join(threads[i], NULL);

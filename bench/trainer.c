@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-static double now(void)
+static double clock_now_s(void)
 {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
@@ -28,7 +28,7 @@ __attribute__((noreturn)) static void die(const char *what, const char *why)
     exit(1);
 }
 
-static void check(int result, const char *what, struct cachew_error **err)
+static void run_check(int result, const char *what, struct cachew_error **err)
 {
     if (result < 0)
         die(what, cachew_error_message(*err));
@@ -36,7 +36,7 @@ static void check(int result, const char *what, struct cachew_error **err)
 
 static void sleep_until(double at)
 {
-    double left = at - now();
+    double left = at - clock_now_s();
     if (left <= 0)
         return;
     struct timespec t = {.tv_sec = (time_t)left, .tv_nsec = (long)((left - (double)(time_t)left) * 1e9)};
@@ -48,37 +48,37 @@ struct line {
     uint64_t n;
 };
 
-static void print(struct line *l, double since, double step)
+static void line_print(struct line *l, double since, double step)
 {
     printf("{\"t\": %.3f, \"step_s\": %g, \"seconds\": %.3f, \"batches\": %llu, \"waited_s\": %.4f}\n",
-           now() - since, step, now() - l->began, (unsigned long long)l->n, l->waited);
+           clock_now_s() - since, step, clock_now_s() - l->began, (unsigned long long)l->n, l->waited);
     fflush(stdout);
-    *l = (struct line){.began = now()};
+    *l = (struct line){.began = clock_now_s()};
 }
 
 /* Steps of one length. 1: there are no more batches. */
-static int train(struct cachew_iterator *it, double step, double seconds, double since)
+static int trainer_run(struct cachew_iterator *it, double step, double seconds, double since)
 {
     struct cachew_error *err = NULL;
     struct cachew_batch *b = NULL;
-    struct line l = {.began = now()};
-    double end = now() + seconds;
+    struct line l = {.began = clock_now_s()};
+    double end = clock_now_s() + seconds;
     int r = 0;
-    while (r == 0 && now() < end) {
-        double asked = now();
+    while (r == 0 && clock_now_s() < end) {
+        double asked = clock_now_s();
         r = cachew_iterator_next(it, 120, &b, &err);
-        check(r, "a batch", &err);
-        double came = now();
+        run_check(r, "a batch", &err);
+        double came = clock_now_s();
         if (r != 0)
             break;
         l.n++;
         l.waited += came - asked;
         cachew_batch_release(b);
         sleep_until(came + step);
-        if (now() - l.began >= 1)
-            print(&l, since, step);
+        if (clock_now_s() - l.began >= 1)
+            line_print(&l, since, step);
     }
-    print(&l, since, step);
+    line_print(&l, since, step);
     return r;
 }
 
@@ -91,19 +91,19 @@ int main(int argc, char **argv)
     struct cachew_options options = CACHEW_OPTIONS_INIT;
     if (argc < 5)
         die("usage", "trainer SERVICE PIPELINE JOB STEP_S:SECONDS...");
-    check(cachew_pipeline_load(argv[2], &p, &err), argv[2], &err);
+    run_check(cachew_pipeline_load(argv[2], &p, &err), argv[2], &err);
     options.service = argv[1];
     options.job = argv[3];
-    check(cachew_iterator_open(p, &options, &it, &err), argv[1], &err);
-    check(cachew_iterator_next(it, 120, &b, &err), "the first batch", &err);
+    run_check(cachew_iterator_open(p, &options, &it, &err), argv[1], &err);
+    run_check(cachew_iterator_next(it, 120, &b, &err), "the first batch", &err);
     cachew_batch_release(b);
-    double since = now(), step, seconds;
+    double since = clock_now_s(), step, seconds;
     for (int i = 4; i < argc; i++) {
         if (sscanf(argv[i], "%lf:%lf", &step, &seconds) != 2 || step < 0 || seconds <= 0)
             die(argv[i], "expected STEP_S:SECONDS");
         printf("{\"phase\": %d}\n", i - 4);
         fflush(stdout);
-        if (train(it, step, seconds, since) != 0)
+        if (trainer_run(it, step, seconds, since) != 0)
             break;
     }
     cachew_iterator_free(it);

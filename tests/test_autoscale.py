@@ -319,7 +319,7 @@ def test_two_jobs_share_by_weight(daemons, pipeline):
         assert answer("jobs", "--service", service.address, "--share", "b", "--weight", 3)
         # what was not given is as it was
         assert [scaling(service.address, "b")[key] for key in ("weight", "priority", "quota")] == [3, 1, 5]
-        assert "says nothing of it: expected --weight" in refused(
+        assert "changes nothing: expected --weight" in refused(
             "jobs", "--service", service.address, "--share", "a"
         )
         assert "--share is missing" in refused("jobs", "--service", service.address, "--weight", 2)

@@ -17,13 +17,13 @@
 #include "net/address.h"
 #include "net/frame.h"
 
-static int broken(struct cw_error *err)
+static int client_broken(struct cw_error *err)
 {
     return cw_error_set(err, CW_E_SERVICE, "a client's connection to the dispatcher broke: %s",
                         strerror(errno));
 }
 
-static int send_frame(const struct swarm_client *c, const Cachew__Envelope *e, struct cw_error *err)
+static int client_send(const struct swarm_client *c, const Cachew__Envelope *e, struct cw_error *err)
 {
     struct cw_frame h = {.message = (uint32_t)cachew__envelope__get_packed_size(e)};
     size_t size = CW_FRAME_HEADER + (size_t)h.message;
@@ -33,10 +33,10 @@ static int send_frame(const struct swarm_client *c, const Cachew__Envelope *e, s
     cachew__envelope__pack(e, bytes + CW_FRAME_HEADER);
     h.message_hash = cw_hash64(bytes + CW_FRAME_HEADER, h.message);
     cw_frame_write(&h, bytes);
-    return send(c->fd, bytes, size, MSG_NOSIGNAL) == (ssize_t)size ? 0 : broken(err);
+    return send(c->fd, bytes, size, MSG_NOSIGNAL) == (ssize_t)size ? 0 : client_broken(err);
 }
 
-static int send_hello(const struct swarm_client *c, struct cw_error *err)
+static int client_send_hello(const struct swarm_client *c, struct cw_error *err)
 {
     Cachew__Hello hello;
     Cachew__Envelope e = CACHEW__ENVELOPE__INIT;
@@ -50,21 +50,21 @@ static int send_hello(const struct swarm_client *c, struct cw_error *err)
     e.id = 1;
     e.of_case = CACHEW__ENVELOPE__OF_HELLO;
     e.hello = &hello;
-    return send_frame(c, &e, err);
+    return client_send(c, &e, err);
 }
 
-static char *job_name(const struct swarm_client *c, char buf[64])
+static char *client_job_name(const struct swarm_client *c, char buf[64])
 {
     snprintf(buf, 64, "%s-%d", c->job, (int)getpid());
     return buf;
 }
 
-static int send_attach(const struct swarm_client *c, struct cw_error *err)
+static int client_send_attach(const struct swarm_client *c, struct cw_error *err)
 {
     char job[64];
     Cachew__Attach m = CACHEW__ATTACH__INIT;
     Cachew__Envelope e = CACHEW__ENVELOPE__INIT;
-    m.job = job_name(c, job);
+    m.job = client_job_name(c, job);
     m.rank = c->rank;
     m.world_size = c->swarm->o->n_ranks;
     m.epochs = 1;
@@ -75,11 +75,11 @@ static int send_attach(const struct swarm_client *c, struct cw_error *err)
     e.id = 2;
     e.of_case = CACHEW__ENVELOPE__OF_ATTACH;
     e.attach = &m;
-    return send_frame(c, &e, err);
+    return client_send(c, &e, err);
 }
 
-/* What is said before, and that, it is attached. */
-static int on_frame(struct swarm_client *c, const uint8_t *message, size_t size, struct cw_error *err)
+/* Reads what the dispatcher sends until the client is attached. */
+static int client_on_frame(struct swarm_client *c, const uint8_t *message, size_t size, struct cw_error *err)
 {
     Cachew__Envelope *m = cachew__envelope__unpack(NULL, size, message);
     if (!m)
@@ -88,13 +88,13 @@ static int on_frame(struct swarm_client *c, const uint8_t *message, size_t size,
     if (m->of_case == CACHEW__ENVELOPE__OF_FAILURE)
         r = cw_failure_error(m->failure, err);
     else if (m->of_case == CACHEW__ENVELOPE__OF_WELCOME)
-        r = send_attach(c, err);
+        r = client_send_attach(c, err);
     c->attached |= m->of_case == CACHEW__ENVELOPE__OF_ATTACHED;
     cachew__envelope__free_unpacked(m, NULL);
     return r;
 }
 
-static int take_frames(struct swarm_client *c, struct cw_error *err)
+static int client_take_frames(struct swarm_client *c, struct cw_error *err)
 {
     struct cw_frame f;
     int r = 0;
@@ -103,14 +103,14 @@ static int take_frames(struct swarm_client *c, struct cw_error *err)
         size_t whole = CW_FRAME_HEADER + (size_t)f.message;
         if (r < 0 || c->n_in < whole)
             break;
-        r = on_frame(c, c->in + CW_FRAME_HEADER, f.message, err);
+        r = client_on_frame(c, c->in + CW_FRAME_HEADER, f.message, err);
         c->n_in -= whole;
         memmove(c->in, c->in + whole, c->n_in);
     }
     return r;
 }
 
-static void on_readable(void *user, int events CW_UNUSED)
+static void client_on_readable(void *user, int events CW_UNUSED)
 {
     struct swarm_client *c = user;
     struct cw_error err = {0};
@@ -118,11 +118,11 @@ static void on_readable(void *user, int events CW_UNUSED)
     if (c->attached) {
         ssize_t n = recv(c->fd, NULL, (size_t)1 << 22, MSG_TRUNC | MSG_DONTWAIT); /* dropped by the kernel */
         if (n < 0 ? errno != EAGAIN && errno != EINTR : n == 0)
-            r = broken(&err);
+            r = client_broken(&err);
     } else {
         ssize_t n = recv(c->fd, c->in + c->n_in, sizeof(c->in) - c->n_in, MSG_DONTWAIT);
         c->n_in += n > 0 ? (size_t)n : 0;
-        r = n > 0 ? take_frames(c, &err) : broken(&err);
+        r = n > 0 ? client_take_frames(c, &err) : client_broken(&err);
         if (r >= 0 && c->attached)
             c->begin(c->swarm->user);
     }
@@ -140,14 +140,14 @@ static int client_connect(struct swarm_client *c, struct cw_error *err)
     if (a.local || getaddrinfo(a.host, a.port, &hints, &found) != 0)
         return cw_error_set(err, CW_E_OPTION, "%s: expected HOST:PORT", c->swarm->o->address);
     c->fd = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    r = c->fd < 0 || connect(c->fd, found->ai_addr, found->ai_addrlen) < 0 ? broken(err) : 0;
+    r = c->fd < 0 || connect(c->fd, found->ai_addr, found->ai_addrlen) < 0 ? client_broken(err) : 0;
     freeaddrinfo(found);
     if (r >= 0)
-        r = cw_watch_new(c->swarm->loop, c->fd, on_readable, c, &c->watch, err);
+        r = cw_watch_new(c->swarm->loop, c->fd, client_on_readable, c, &c->watch, err);
     if (r < 0)
         return r;
     cw_watch_set(c->watch, 1);
-    return send_hello(c, err);
+    return client_send_hello(c, err);
 }
 
 void swarm_attach(struct swarm_client *c)
@@ -167,7 +167,7 @@ int swarm_progress(struct swarm_client *c, uint64_t position, Cachew__Pace *pace
     m.pace = pace;
     e.of_case = CACHEW__ENVELOPE__OF_PROGRESS;
     e.progress = &m;
-    return c->attached ? send_frame(c, &e, err) : 0;
+    return c->attached ? client_send(c, &e, err) : 0;
 }
 
 void swarm_detach(struct swarm_client *c)
@@ -178,7 +178,7 @@ void swarm_detach(struct swarm_client *c)
     e.of_case = CACHEW__ENVELOPE__OF_DETACH;
     e.detach = &m;
     if (c->attached)
-        (void)send_frame(c, &e, &(struct cw_error){0}); /* it is over anyway */
+        (void)client_send(c, &e, &(struct cw_error){0}); /* the client ends in any case */
     if (c->watch)
         cw_watch_free(c->watch);
     if (c->watch && c->fd >= 0)

@@ -13,28 +13,27 @@
 
 #include "base/clock.h"
 
-#define RUN_IN_NS UINT64_C(1000000000) /* until it is as it stays: leases deep enough, memory there */
-#define WINDOW \
-    ((uint64_t)1 << 20) /* as far as acknowledgements are remembered behind the first that is missing */
-#define TICK_NS UINT64_C(2000000) /* of workers and clients that keep a pace */
-#define PROGRESS_S 0.2            /* from one report of such a client to its next */
+#define RUN_IN_NS UINT64_C(1000000000) /* run-in: until leases are deep enough and memory is allocated */
+#define WINDOW ((uint64_t)1 << 20)     /* ids beyond the first missing acknowledgement that are remembered */
+#define TICK_NS UINT64_C(2000000)      /* of workers and clients that keep a pace */
+#define PROGRESS_S 0.2                 /* between two reports of such a client */
 #define LEASED \
-    4 /* ranges that a worker has, for each that is under way: others wait to be begun, or to be passed */
+    4 /* ranges of a worker per completion under way: the others wait to be begun, or to be passed */
 
-/* A completion that was said. */
-struct said {
+/* A completion that was sent. */
+struct sent {
     uint64_t id, position, ns;
 };
 
-/* A worker's ranges, each by its position. */
+/* The ranges of a worker, by position. */
 struct leased {
     uint64_t begin, number;
 };
 
 struct hand {
-    struct leased *leased; /* a ring of those that are not begun */
+    struct leased *leased; /* ring of ranges that were not begun */
     size_t first, n_leased;
-    struct said *said; /* by id */
+    struct sent *sent; /* by id */
     unsigned n_said;
 };
 
@@ -47,10 +46,10 @@ struct load {
     uint8_t stream[16];
     uint64_t elements[256]; /* of a range, by key */
     bool measuring;
-    uint8_t *acknowledged; /* of WINDOW ranges, a byte each */
-    uint64_t from, told;   /* the client's cursor; as the dispatcher knows it */
+    uint8_t *acknowledged;   /* of WINDOW ranges, a byte each */
+    uint64_t from, reported; /* the client's cursor, and the cursor that the dispatcher has */
     struct cw_timer *timer, *pace;
-    /* since when there is a pace; completions that were due since; reports of clients */
+    /* start of the steady rate. Completions due since then, and reports of clients */
     uint64_t paced_ns, n_due, n_reports;
     struct cw_post turn;
     uint64_t began_ns, ended_ns;
@@ -59,7 +58,8 @@ struct load {
 
 /* ---- workers ---- */
 
-static int send_completed(struct load *l, struct swarm_worker *w, struct leased leased, struct cw_error *err)
+static int completions_send(struct load *l, struct swarm_worker *w, struct leased leased,
+                            struct cw_error *err)
 {
     Cachew__Completed m = CACHEW__COMPLETED__INIT;
     Cachew__Report report = CACHEW__REPORT__INIT;
@@ -75,29 +75,30 @@ static int send_completed(struct load *l, struct swarm_worker *w, struct leased 
     e.id = ++w->last_id;
     e.of_case = CACHEW__ENVELOPE__OF_COMPLETED;
     e.completed = &m;
-    h->said[e.id & (l->room - 1)] = (struct said){.id = e.id, .position = leased.begin, .ns = cw_now_ns()};
+    h->sent[e.id & (l->room - 1)] = (struct sent){.id = e.id, .position = leased.begin, .ns = cw_now_ns()};
     h->n_said++;
     return cw_conn_send(w->conn, &e, NULL, 0, NULL, NULL, NULL, 0, err);
 }
 
 /* At most n. */
-static int complete(struct load *l, struct swarm_worker *w, unsigned n, struct cw_error *err)
+static int completions_complete(struct load *l, struct swarm_worker *w, unsigned n, struct cw_error *err)
 {
     struct hand *h = &l->hands[w->index];
     int r = 0;
     for (; n > 0 && r >= 0 && h->n_leased > 0 && h->n_said < l->swarm.o->in_flight; n--) {
         h->n_leased--;
-        r = send_completed(l, w, h->leased[h->first++ & (l->room - 1)], err);
+        r = completions_send(l, w, h->leased[h->first++ & (l->room - 1)], err);
     }
     return r;
 }
 
-static int complete_more(struct load *l, struct swarm_worker *w, struct cw_error *err)
+static int completions_complete_more(struct load *l, struct swarm_worker *w, struct cw_error *err)
 {
-    return l->swarm.o->ranges_per_s > 0 ? 0 : complete(l, w, UINT_MAX, err);
+    return l->swarm.o->ranges_per_s > 0 ? 0 : completions_complete(l, w, UINT_MAX, err);
 }
 
-static int on_leases(struct load *l, struct swarm_worker *w, const Cachew__Leases *m, struct cw_error *err)
+static int completions_on_leases(struct load *l, struct swarm_worker *w, const Cachew__Leases *m,
+                                 struct cw_error *err)
 {
     struct hand *h = &l->hands[w->index];
     if (h->n_leased + m->n_ranges > l->room)
@@ -107,11 +108,11 @@ static int on_leases(struct load *l, struct swarm_worker *w, const Cachew__Lease
     for (size_t i = 0; i < m->n_ranges; i++)
         h->leased[(h->first + h->n_leased++) & (l->room - 1)] = (struct leased){m->ranges[i]->begin,
                                                                                 m->ranges[i]->lease};
-    return complete_more(l, w, err);
+    return completions_complete_more(l, w, err);
 }
 
-/* Those that are not begun are let go of. */
-static void on_revoke(struct load *l, const struct swarm_worker *w, const Cachew__Revoke *m)
+/* Returns the ranges that were not begun. */
+static void completions_on_revoke(struct load *l, const struct swarm_worker *w, const Cachew__Revoke *m)
 {
     struct hand *h = &l->hands[w->index];
     for (size_t i = 0; i < m->n_positions; i++) {
@@ -125,10 +126,10 @@ static void on_revoke(struct load *l, const struct swarm_worker *w, const Cachew
     }
 }
 
-static int on_done(struct load *l, struct swarm_worker *w, uint64_t re, struct cw_error *err)
+static int completions_on_done(struct load *l, struct swarm_worker *w, uint64_t re, struct cw_error *err)
 {
     struct hand *h = &l->hands[w->index];
-    const struct said *s = &h->said[re & (l->room - 1)];
+    const struct sent *s = &h->sent[re & (l->room - 1)];
     if (s->id != re || h->n_said == 0)
         return cw_error_set(err, CW_E_SERVICE, "request %llu was acknowledged, which was not made",
                             (unsigned long long)re);
@@ -138,22 +139,23 @@ static int on_done(struct load *l, struct swarm_worker *w, uint64_t re, struct c
     if (s->position >= l->from && s->position - l->from < WINDOW)
         l->acknowledged[s->position % WINDOW] = 1;
     cw_loop_post(l->swarm.loop, &l->turn);
-    return complete_more(l, w, err);
+    return completions_complete_more(l, w, err);
 }
 
-static int on_message(void *user, struct swarm_worker *w, const Cachew__Envelope *m, struct cw_error *err)
+static int completions_on_message(void *user, struct swarm_worker *w, const Cachew__Envelope *m,
+                                  struct cw_error *err)
 {
     struct load *l = user;
     switch (m->of_case) {
     case CACHEW__ENVELOPE__OF_PREPARE:
         return swarm_prepared(w, m->id, m->prepare, 1, l->swarm.o->in_flight * LEASED, l->stream, err);
     case CACHEW__ENVELOPE__OF_LEASES:
-        return on_leases(l, w, m->leases, err);
+        return completions_on_leases(l, w, m->leases, err);
     case CACHEW__ENVELOPE__OF_REVOKE:
-        on_revoke(l, w, m->revoke);
+        completions_on_revoke(l, w, m->revoke);
         return 0;
     case CACHEW__ENVELOPE__OF_DONE:
-        return on_done(l, w, m->re, err);
+        return completions_on_done(l, w, m->re, err);
     case CACHEW__ENVELOPE__OF_FAILURE:
         return cw_failure_error(m->failure, err);
     default:
@@ -163,31 +165,31 @@ static int on_message(void *user, struct swarm_worker *w, const Cachew__Envelope
 
 /* ---- the client ---- */
 
-static int report(struct load *l, unsigned rank, struct cw_error *err)
+static int completions_report(struct load *l, unsigned rank, struct cw_error *err)
 {
     return swarm_progress(&l->clients[rank], l->from, NULL, err);
 }
 
-/* Once for all acknowledgements that came together. */
-static void on_turn(void *user)
+/* Called once for all acknowledgements that arrived together. */
+static void completions_on_turn(void *user)
 {
     struct load *l = user;
     struct cw_error err = {0};
     int r = 0;
     while (l->acknowledged[l->from % WINDOW])
         l->acknowledged[l->from++ % WINDOW] = 0;
-    if (l->from == l->told || l->n_attached < l->swarm.o->n_ranks || l->swarm.closing ||
+    if (l->from == l->reported || l->n_attached < l->swarm.o->n_ranks || l->swarm.closing ||
         l->swarm.o->ranges_per_s > 0)
         return;
-    l->told = l->from;
+    l->reported = l->from;
     for (unsigned i = 0; r >= 0 && i < l->swarm.o->n_ranks; i++)
-        r = report(l, i, &err);
+        r = completions_report(l, i, &err);
     if (r < 0)
         swarm_fail(&l->swarm, &err);
 }
 
 /* Workers and clients take turns. */
-static void on_pace(void *user)
+static void completions_on_pace(void *user)
 {
     struct load *l = user;
     const struct load_options *o = l->swarm.o;
@@ -197,15 +199,15 @@ static void on_pace(void *user)
     uint64_t reports = (uint64_t)(age / PROGRESS_S * o->n_ranks);
     int r = 0;
     for (; r >= 0 && l->n_due < due; l->n_due++)
-        r = complete(l, &l->swarm.workers[l->n_due % o->n_workers], 1, &err);
+        r = completions_complete(l, &l->swarm.workers[l->n_due % o->n_workers], 1, &err);
     for (; r >= 0 && l->n_reports < reports; l->n_reports++)
-        /* by those that are attached: they are alive */
-        r = report(l, (unsigned)(l->n_reports % o->n_ranks), &err);
+        /* by attached clients, which show that they are alive */
+        r = completions_report(l, (unsigned)(l->n_reports % o->n_ranks), &err);
     if (r < 0)
         swarm_fail(&l->swarm, &err);
 }
 
-static void on_attached(void *user)
+static void completions_on_attached(void *user)
 {
     struct load *l = user;
     bool all = ++l->n_attached == l->swarm.o->n_ranks;
@@ -219,10 +221,10 @@ static void on_attached(void *user)
         return;
     }
     cw_timer_start(l->timer, RUN_IN_NS, 0);
-    on_turn(l);
+    completions_on_turn(l);
 }
 
-static void on_ready(void *user)
+static void completions_on_ready(void *user)
 {
     struct load *l = user;
     swarm_attach(&l->clients[0]);
@@ -230,7 +232,7 @@ static void on_ready(void *user)
 
 /* ---- the run ---- */
 
-static void on_timer(void *user)
+static void completions_on_timer(void *user)
 {
     struct load *l = user;
     if (l->measuring) {
@@ -244,7 +246,7 @@ static void on_timer(void *user)
     cw_timer_start(l->timer, (uint64_t)(l->swarm.o->seconds * 1e9), 0);
 }
 
-static int hands_new(struct load *l, struct cw_error *err)
+static int completions_hands_new(struct load *l, struct cw_error *err)
 {
     size_t n = l->swarm.o->n_workers;
     l->room = 64;
@@ -256,27 +258,24 @@ static int hands_new(struct load *l, struct cw_error *err)
     bool ok = l->acknowledged && l->hands && l->clients;
     for (unsigned i = 0; ok && i < l->swarm.o->n_ranks; i++)
         l->clients[i] = (struct swarm_client){
-            .swarm = &l->swarm, .job = "load", .rank = i, .begin = on_attached};
+            .swarm = &l->swarm, .job = "load", .rank = i, .begin = completions_on_attached};
     for (size_t i = 0; ok && i < n; i++) {
         l->hands[i].leased = malloc(l->room * sizeof(*l->hands[i].leased));
-        l->hands[i].said = calloc(l->room, sizeof(*l->hands[i].said));
-        ok = l->hands[i].leased && l->hands[i].said;
+        l->hands[i].sent = calloc(l->room, sizeof(*l->hands[i].sent));
+        ok = l->hands[i].leased && l->hands[i].sent;
     }
-    return ok ? 0 : cw_error_nomem(err, n * l->room * sizeof(struct said), "a load");
+    return ok ? 0 : cw_error_nomem(err, n * l->room * sizeof(struct sent), "a load");
 }
 
-static void load_free(struct load *l)
+static void completions_free(struct load *l)
 {
     for (size_t i = 0; l->hands && i < l->swarm.o->n_workers; i++) {
         free(l->hands[i].leased);
-        free(l->hands[i].said);
+        free(l->hands[i].sent);
     }
     free(l->hands);
     free(l->clients);
     free(l->acknowledged);
-    cw_timer_free(l->timer);
-    cw_timer_free(l->pace);
-    cw_loop_free(l->swarm.loop);
     free(l);
 }
 
@@ -285,17 +284,18 @@ int load_completions(const struct load_options *o, struct load_times *ret, struc
     struct load *l = calloc(1, sizeof(*l));
     if (!l)
         return cw_error_nomem(err, sizeof(*l), "a load");
-    l->swarm = (struct swarm){.o = o, .user = l, .ready = on_ready, .message = on_message};
+    l->swarm = (struct swarm){
+        .o = o, .user = l, .ready = completions_on_ready, .message = completions_on_message};
     for (size_t i = 0; i < CW_COUNT_OF(l->elements); i++)
         l->elements[i] = 1 + i % 3;
-    l->turn = (struct cw_post){.fn = on_turn, .arg = l};
-    int r = hands_new(l, err);
+    l->turn = (struct cw_post){.fn = completions_on_turn, .arg = l};
+    int r = completions_hands_new(l, err);
     if (r >= 0)
         r = cw_loop_new(&l->swarm.loop, err);
     if (r >= 0)
-        r = cw_timer_new(l->swarm.loop, on_timer, l, &l->timer, err);
+        r = cw_timer_new(l->swarm.loop, completions_on_timer, l, &l->timer, err);
     if (r >= 0)
-        r = cw_timer_new(l->swarm.loop, on_pace, l, &l->pace, err);
+        r = cw_timer_new(l->swarm.loop, completions_on_pace, l, &l->pace, err);
     if (r >= 0)
         r = swarm_start(&l->swarm, err);
     if (r >= 0) {
@@ -303,19 +303,12 @@ int load_completions(const struct load_options *o, struct load_times *ret, struc
         load_times(&l->times, ret);
         ret->seconds = (double)(l->ended_ns - l->began_ns) * 1e-9;
     }
-    if (l->timer)
-        cw_timer_stop(l->timer);
-    if (l->pace)
-        cw_timer_stop(l->pace);
+    cw_timer_free(l->timer);
+    cw_timer_free(l->pace);
     for (unsigned i = 0; l->clients && i < o->n_ranks; i++)
         if (l->clients[i].swarm)
             swarm_detach(&l->clients[i]);
-    if (l->swarm.loop)
-        swarm_end(&l->swarm);
-    if (r >= 0 && l->swarm.failed.status) {
-        *err = l->swarm.failed;
-        r = err->status;
-    }
-    load_free(l);
+    r = swarm_end(&l->swarm, r, err);
+    completions_free(l);
     return r;
 }

@@ -1,4 +1,4 @@
-/* That many workers are alive: what it costs a dispatcher, and whether it has time for others meanwhile. */
+/* Measures what heartbeats cost a dispatcher, and how fast it answers queries meanwhile. */
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -11,12 +11,12 @@ struct pulse {
     struct swarm swarm;
     struct cw_conn *admin_client;
     struct cw_timer *timer;
-    bool observed; /* the admin client may ask */
+    bool observed; /* the admin client may query */
     uint64_t began_ns, sent, asked_ns, question, answered;
     struct load_histogram times;
 };
 
-static void say_heartbeats(struct pulse *p, uint64_t now)
+static void heartbeats_send(struct pulse *p, uint64_t now)
 {
     Cachew__Heartbeat m = CACHEW__HEARTBEAT__INIT;
     Cachew__Envelope e = CACHEW__ENVELOPE__INIT;
@@ -34,7 +34,7 @@ static void say_heartbeats(struct pulse *p, uint64_t now)
         }
 }
 
-static void ask(struct pulse *p, uint64_t now)
+static void heartbeats_query(struct pulse *p, uint64_t now)
 {
     Cachew__Query m = CACHEW__QUERY__INIT;
     Cachew__Envelope e = CACHEW__ENVELOPE__INIT;
@@ -48,7 +48,7 @@ static void ask(struct pulse *p, uint64_t now)
         swarm_fail(&p->swarm, &err);
 }
 
-static void on_tick(void *user)
+static void heartbeats_on_tick(void *user)
 {
     struct pulse *p = user;
     uint64_t now = cw_now_ns();
@@ -56,13 +56,13 @@ static void on_tick(void *user)
         cw_loop_stop(p->swarm.loop);
         return;
     }
-    say_heartbeats(p, now);
+    heartbeats_send(p, now);
     if (p->observed && p->answered == p->question && now - p->asked_ns >= ASK_NS)
-        ask(p, now);
+        heartbeats_query(p, now);
 }
 
-static int on_message(void *user CW_UNUSED, struct swarm_worker *w CW_UNUSED,
-                      const Cachew__Envelope *m CW_UNUSED, struct cw_error *err CW_UNUSED)
+static int heartbeats_on_message(void *user CW_UNUSED, struct swarm_worker *w CW_UNUSED,
+                                 const Cachew__Envelope *m CW_UNUSED, struct cw_error *err CW_UNUSED)
 {
     return 0;
 }
@@ -97,7 +97,7 @@ static void admin_client_closed(void *user, struct cw_conn *c CW_UNUSED, const s
 static const struct cw_conn_ops admin_client_ops = {
     .open = admin_client_open, .message = admin_client_message, .closed = admin_client_closed};
 
-static void on_ready(void *user)
+static void heartbeats_on_ready(void *user)
 {
     struct pulse *p = user;
     struct cw_error err = {0};
@@ -114,10 +114,11 @@ int load_heartbeats(const struct load_options *o, uint64_t *ret_sent, struct loa
     struct pulse *p = calloc(1, sizeof(*p));
     if (!p)
         return cw_error_nomem(err, sizeof(*p), "a load");
-    p->swarm = (struct swarm){.o = o, .user = p, .ready = on_ready, .message = on_message};
+    p->swarm = (struct swarm){
+        .o = o, .user = p, .ready = heartbeats_on_ready, .message = heartbeats_on_message};
     int r = cw_loop_new(&p->swarm.loop, err);
     if (r >= 0)
-        r = cw_timer_new(p->swarm.loop, on_tick, p, &p->timer, err);
+        r = cw_timer_new(p->swarm.loop, heartbeats_on_tick, p, &p->timer, err);
     if (r >= 0)
         r = swarm_start(&p->swarm, err);
     if (r >= 0) {
@@ -126,18 +127,10 @@ int load_heartbeats(const struct load_options *o, uint64_t *ret_sent, struct loa
         ret->seconds = (double)(cw_now_ns() - p->began_ns) * 1e-9;
         *ret_sent = p->sent;
     }
-    if (p->timer)
-        cw_timer_stop(p->timer);
+    cw_timer_free(p->timer);
     if (p->admin_client)
         cw_conn_close(p->admin_client, NULL);
-    if (p->swarm.loop)
-        swarm_end(&p->swarm);
-    if (r >= 0 && p->swarm.failed.status) {
-        *err = p->swarm.failed;
-        r = err->status;
-    }
-    cw_timer_free(p->timer);
-    cw_loop_free(p->swarm.loop);
+    r = swarm_end(&p->swarm, r, err);
     free(p);
     return r;
 }

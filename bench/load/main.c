@@ -12,26 +12,26 @@
 #include <string.h>
 #include <sys/resource.h>
 
-#include "cli/common.h"
+#include "cli/credentials.h"
+#include "cli/print.h"
 #include "load.h"
 
-const char cli_version[] = CACHEW_VERSION;
-
-static int load_run(int argc, char **argv);
-const struct cli_verb cli_verbs[] = {
-    {"dispatcher_load", "completions|heartbeats|scaling HOST:PORT ", 2, 2,
-     "measures what a dispatcher takes from simulated workers", NULL, load_run},
-    {0},
+static const struct cli_verb load_verb = {
+    .name = "dispatcher_load",
+    .arguments = "completions|heartbeats|scaling HOST:PORT ",
+    .min_args = 2,
+    .max_args = 2,
+    .summary = "measure what a dispatcher takes from simulated workers",
 };
 
-/* As many descriptors as this process may have: a connection takes one. */
-static int check_descriptors(uint64_t n_workers, struct cw_error *err)
+/* CW_E_OPTION if this process may not have a descriptor for each connection. */
+static int load_check_descriptors(uint64_t n_workers, struct cw_error *err)
 {
     struct rlimit limit;
     if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
         return 0;
     limit.rlim_cur = limit.rlim_max;
-    (void)setrlimit(RLIMIT_NOFILE, &limit); /* where it fails, connecting says so */
+    (void)setrlimit(RLIMIT_NOFILE, &limit); /* if this fails, connecting fails */
     return limit.rlim_max >= n_workers + 64
                ? 0
                : cw_error_set(err, CW_E_OPTION,
@@ -41,7 +41,7 @@ static int check_descriptors(uint64_t n_workers, struct cw_error *err)
                               n_workers + 64, (uint64_t)limit.rlim_max);
 }
 
-static int measure(const char *what, const struct load_options *o, json_t **ret, struct cw_error *err)
+static int load_measure(const char *what, const struct load_options *o, json_t **ret, struct cw_error *err)
 {
     struct load_times t = {0};
     uint64_t sent = 0;
@@ -66,9 +66,9 @@ static int measure(const char *what, const struct load_options *o, json_t **ret,
     return r;
 }
 
-static int load_run(int argc, char **argv)
+int main(int argc, char **argv)
 {
-    const char *token_file = NULL;
+    struct cli_credentials credentials = {0};
     uint64_t n_workers = 128, in_flight = 8, n_ranks = 1, n_keys = 1;
     double seconds = 5, ranges_per_s = 0;
     struct cw_error err = {0};
@@ -76,44 +76,39 @@ static int load_run(int argc, char **argv)
     json_t *result = NULL;
     int n_args;
     const struct cli_option options[] = {
-        {"workers", CLI_COUNT, &n_workers, "N", "simulated workers (default 128)", 1, 10000, NULL, NULL},
+        {"workers", CLI_COUNT, &n_workers, "N", "simulated workers (default 128)", .min = 1, .max = 10000},
         {"in-flight", CLI_COUNT, &in_flight, "N",
-         "completions of each that wait for their acknowledgement (default 8)", 1, 256, NULL, NULL},
-        {"ranks", CLI_COUNT, &n_ranks, "N", "of the job whose ranges are completed (default 1)", 1, 65536,
-         NULL, NULL},
+         "completions of each that wait for their acknowledgement (default 8)", .min = 1, .max = 256},
+        {"ranks", CLI_COUNT, &n_ranks, "N", "of the job whose ranges are completed (default 1)", .min = 1,
+         .max = 65536},
         {"keys", CLI_COUNT, &n_keys, "N",
-         "that its elements have; 0: batches follow from positions (default 1)", 0, 256, NULL, NULL},
+         "that its elements have; 0: batches follow from positions (default 1)", .max = 256},
         {"ranges-per-s", CLI_SECONDS, &ranges_per_s, "N",
-         "that each worker completes (default 0: as many as are acknowledged)", 0, 0, NULL, NULL},
-        {"seconds", CLI_SECONDS, &seconds, "S", "that are measured (default 5)", 0, 0, NULL, NULL},
-        CLI_TOKEN_OPTION(&token_file),
+         "that each worker completes (default 0: as many as are acknowledged)"},
+        {"seconds", CLI_SECONDS, &seconds, "S", "that are measured (default 5)"},
+        CLI_TOKEN_OPTION(&credentials),
         {0},
     };
-    int r = cli_parse(cli_find("dispatcher_load"), options, argc, argv, &n_args, &err);
+    int r = cli_parse(&load_verb, options, argc, argv, &n_args, &err);
     if (r == 1)
         return 0;
     if (r >= 0)
-        r = cli_token(token_file, &token, &err);
+        r = cli_credentials_token(&credentials, &token, &err);
     if (r >= 0)
-        r = check_descriptors(n_workers + n_ranks, &err);
+        r = load_check_descriptors(n_workers + n_ranks, &err);
     if (r >= 0)
-        r = measure(argv[1],
-                    &(struct load_options){.address = argv[2],
-                                           .token = token,
-                                           .n_workers = n_workers,
-                                           .in_flight = (unsigned)in_flight,
-                                           .n_ranks = (unsigned)n_ranks,
-                                           .n_keys = (unsigned)n_keys,
-                                           .ranges_per_s = ranges_per_s,
-                                           .seconds = seconds},
-                    &result, &err);
+        r = load_measure(argv[1],
+                         &(struct load_options){.address = argv[2],
+                                                .token = token,
+                                                .n_workers = n_workers,
+                                                .in_flight = (unsigned)in_flight,
+                                                .n_ranks = (unsigned)n_ranks,
+                                                .n_keys = (unsigned)n_keys,
+                                                .ranges_per_s = ranges_per_s,
+                                                .seconds = seconds},
+                         &result, &err);
     if (r >= 0)
         return cli_print(result);
     json_decref(result);
     return cli_fail(&err, false, NULL);
-}
-
-int main(int argc, char **argv)
-{
-    return load_run(argc, argv);
 }

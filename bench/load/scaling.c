@@ -1,8 +1,6 @@
-/*
- * What deciding costs a dispatcher: that many workers serve one job and say each second what they have
- * computed, by operator, and what their caches have and would give; a client says how fast it goes. Little is
- * completed: what that costs completions.c measures.
- */
+/* Measures what decisions cost a dispatcher: workers of one job report each second what they computed, by
+ * operator, and what their caches hold and would give. A client reports its pace. Few ranges are completed
+ * (completions.c measures that). */
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -18,7 +16,8 @@
 #define OPERATORS 6
 #define CACHE_POINTS 2 /* places where elements may be cached */
 #define COMPUTE_S \
-    0.004 /* a position; read at the first cache point, half of that, at the second next to nothing */
+    0.004 /* seconds per position: half of it if read at the first cache point, next to nothing at the \
+             second */
 #define CACHE_POINT_BYTES 150000
 
 struct hand {
@@ -39,14 +38,14 @@ struct scaling {
     uint64_t began_ns, beats, progress_ns, cursor;
 };
 
-static int send(struct cw_conn *c, const Cachew__Envelope *e, struct cw_error *err)
+static int scaling_send(struct cw_conn *c, const Cachew__Envelope *e, struct cw_error *err)
 {
     return c ? cw_conn_send(c, e, NULL, 0, NULL, NULL, NULL, 0, err) : 0;
 }
 
 /* ---- workers ---- */
 
-static void drop(struct hand *h, uint64_t begin, uint64_t end)
+static void hand_drop(struct hand *h, uint64_t begin, uint64_t end)
 {
     size_t n = 0;
     for (size_t i = 0; i < h->n; i++)
@@ -55,7 +54,8 @@ static void drop(struct hand *h, uint64_t begin, uint64_t end)
     h->n = n;
 }
 
-static int on_message(void *user, struct swarm_worker *w, const Cachew__Envelope *m, struct cw_error *err)
+static int scaling_on_message(void *user, struct swarm_worker *w, const Cachew__Envelope *m,
+                              struct cw_error *err)
 {
     struct scaling *x = user;
     struct hand *h = &x->hands[w->index];
@@ -70,12 +70,12 @@ static int on_message(void *user, struct swarm_worker *w, const Cachew__Envelope
         h->leased[h->n++].number = m->leases->ranges[i]->lease;
     }
     for (size_t i = 0; m->of_case == CACHEW__ENVELOPE__OF_REVOKE && i < m->revoke->n_positions; i++)
-        drop(h, m->revoke->positions[i]->begin, m->revoke->positions[i]->end);
+        hand_drop(h, m->revoke->positions[i]->begin, m->revoke->positions[i]->end);
     return 0;
 }
 
-/* Those that the client needs soon. */
-static int complete(struct scaling *x, struct swarm_worker *w, struct cw_error *err)
+/* Reports the ranges that the client needs soon. */
+static int scaling_complete(struct scaling *x, struct swarm_worker *w, struct cw_error *err)
 {
     struct hand *h = &x->hands[w->index];
     int r = 0;
@@ -97,15 +97,15 @@ static int complete(struct scaling *x, struct swarm_worker *w, struct cw_error *
         e.of_case = CACHEW__ENVELOPE__OF_COMPLETED;
         e.completed = &m;
         h->leased[i].begin = SAID; /* taken off below */
-        r = send(w->conn, &e, err);
+        r = scaling_send(w->conn, &e, err);
     }
-    drop(h, SAID, UINT64_MAX);
+    hand_drop(h, SAID, UINT64_MAX);
     return r;
 }
 
-/* What it would take to use each cache point, and none. */
-static void put_cache_points(const struct scaling *x, Cachew__CachePointWork work[CACHE_POINTS + 1],
-                             Cachew__CachePointWork *list[CACHE_POINTS + 1], Cachew__StreamWork *to)
+/* What each cache point, and none, would cost. */
+static void scaling_put_cache_points(const struct scaling *x, Cachew__CachePointWork work[CACHE_POINTS + 1],
+                                     Cachew__CachePointWork *list[CACHE_POINTS + 1], Cachew__StreamWork *to)
 {
     static const char *const names[] = {"", "autocache (operator 2)", "autocache (operator 4)"};
     for (int i = 0; i <= CACHE_POINTS; i++) {
@@ -123,7 +123,7 @@ static void put_cache_points(const struct scaling *x, Cachew__CachePointWork wor
     to->n_cache_points = CACHE_POINTS + 1;
 }
 
-static int beat(struct scaling *x, struct swarm_worker *w, uint64_t now, struct cw_error *err)
+static int scaling_heartbeat(struct scaling *x, struct swarm_worker *w, uint64_t now, struct cw_error *err)
 {
     static const char *const names[OPERATORS] = {"tfrecord", "parse_example", "decode_image",
                                                  "resize",   "random_flip",   "batch"};
@@ -147,7 +147,7 @@ static int beat(struct scaling *x, struct swarm_worker *w, uint64_t now, struct 
     work.operators = list;
     work.n_operators = OPERATORS;
     work.cached_positions = work.positions / 2;
-    put_cache_points(x, cache_points, cache_point_list, &work);
+    scaling_put_cache_points(x, cache_points, cache_point_list, &work);
     m.cpu_ns = age;
     m.memory_bytes = (uint64_t)1 << 30;
     m.streams = &works;
@@ -158,12 +158,12 @@ static int beat(struct scaling *x, struct swarm_worker *w, uint64_t now, struct 
     m.cache_read_bytes_per_s = m.cache_write_bytes_per_s = 1e9;
     e.of_case = CACHEW__ENVELOPE__OF_HEARTBEAT;
     e.heartbeat = &m;
-    return send(w->conn, &e, err);
+    return scaling_send(w->conn, &e, err);
 }
 
 /* ---- the client ---- */
 
-static int progress(struct scaling *x, uint64_t now, struct cw_error *err)
+static int scaling_progress(struct scaling *x, uint64_t now, struct cw_error *err)
 {
     Cachew__Pace pace = CACHEW__PACE__INIT;
     double batches = (double)(now - x->began_ns) * 1e-9 * RANGES_PER_S * RANGE_SIZE;
@@ -174,14 +174,14 @@ static int progress(struct scaling *x, uint64_t now, struct cw_error *err)
     return swarm_progress(&x->client, x->cursor, &pace, err);
 }
 
-static void on_attached(void *user)
+static void scaling_on_attached(void *user)
 {
     struct scaling *x = user;
     x->began_ns = x->progress_ns = cw_now_ns();
     cw_timer_start(x->timer, TICK_NS, TICK_NS);
 }
 
-static void on_ready(void *user)
+static void scaling_on_ready(void *user)
 {
     struct scaling *x = user;
     swarm_attach(&x->client);
@@ -189,7 +189,7 @@ static void on_ready(void *user)
 
 /* ---- the run ---- */
 
-static void on_tick(void *user)
+static void scaling_on_tick(void *user)
 {
     struct scaling *x = user;
     struct cw_error err = {0};
@@ -202,13 +202,13 @@ static void on_tick(void *user)
     }
     for (; r >= 0 && x->beats < due; x->beats++) {
         struct swarm_worker *w = &x->swarm.workers[x->beats % x->swarm.o->n_workers];
-        r = beat(x, w, now, &err);
+        r = scaling_heartbeat(x, w, now, &err);
         if (r >= 0)
-            r = complete(x, w, &err);
+            r = scaling_complete(x, w, &err);
     }
     if (r >= 0 && now - x->progress_ns >= PROGRESS_NS) {
         x->progress_ns = now;
-        r = progress(x, now, &err);
+        r = scaling_progress(x, now, &err);
     }
     if (r < 0)
         swarm_fail(&x->swarm, &err);
@@ -221,12 +221,12 @@ int load_scaling(const struct load_options *o, uint64_t *ret_sent, double *ret_s
         free(x);
         return cw_error_nomem(err, sizeof(*x), "a load");
     }
-    x->swarm = (struct swarm){.o = o, .user = x, .ready = on_ready, .message = on_message};
-    x->client = (struct swarm_client){.swarm = &x->swarm, .job = "scaling", .begin = on_attached};
+    x->swarm = (struct swarm){.o = o, .user = x, .ready = scaling_on_ready, .message = scaling_on_message};
+    x->client = (struct swarm_client){.swarm = &x->swarm, .job = "scaling", .begin = scaling_on_attached};
     x->cache_point = CACHE_POINTS;
     int r = cw_loop_new(&x->swarm.loop, err);
     if (r >= 0)
-        r = cw_timer_new(x->swarm.loop, on_tick, x, &x->timer, err);
+        r = cw_timer_new(x->swarm.loop, scaling_on_tick, x, &x->timer, err);
     if (r >= 0)
         r = swarm_start(&x->swarm, err);
     if (r >= 0) {
@@ -234,17 +234,9 @@ int load_scaling(const struct load_options *o, uint64_t *ret_sent, double *ret_s
         *ret_sent = x->beats;
         *ret_seconds = (double)(cw_now_ns() - x->began_ns) * 1e-9;
     }
-    if (x->timer)
-        cw_timer_stop(x->timer);
-    swarm_detach(&x->client);
-    if (x->swarm.loop)
-        swarm_end(&x->swarm);
-    if (r >= 0 && x->swarm.failed.status) {
-        *err = x->swarm.failed;
-        r = err->status;
-    }
     cw_timer_free(x->timer);
-    cw_loop_free(x->swarm.loop);
+    swarm_detach(&x->client);
+    r = swarm_end(&x->swarm, r, err);
     free(x->hands);
     free(x);
     return r;

@@ -6,7 +6,7 @@
 #include "load.h"
 #include "net/limits.h"
 
-/* Connections on their way at a time: fewer than a listener lets shake hands. */
+/* connections under way at a time, fewer than a listener lets shake hands */
 #define WAVE 256
 #define ENDLESS ((uint64_t)1 << 62)
 
@@ -19,8 +19,8 @@ void load_count(struct load_histogram *h, uint64_t ns)
     h->counts[CW_MIN(ns / LOAD_STEP_NS, CW_COUNT_OF(h->counts) - 1)]++;
 }
 
-/* The least time within which so large a part of all was. */
-static double quantile(const struct load_histogram *h, double part)
+/* The least time that this part of all times does not exceed. */
+static double histogram_quantile(const struct load_histogram *h, double part)
 {
     uint64_t below = 0, i = 0;
     while (i < CW_COUNT_OF(h->counts) - 1 && (double)(below += h->counts[i]) < part * (double)h->n)
@@ -31,8 +31,8 @@ static double quantile(const struct load_histogram *h, double part)
 void load_times(const struct load_histogram *h, struct load_times *ret)
 {
     ret->n = h->n;
-    ret->p50_s = quantile(h, 0.5);
-    ret->p99_s = quantile(h, 0.99);
+    ret->p50_s = histogram_quantile(h, 0.5);
+    ret->p99_s = histogram_quantile(h, 0.99);
     ret->most_s = (double)h->most_ns * 1e-9;
 }
 
@@ -76,7 +76,7 @@ int swarm_connect(struct swarm *s, Cachew__Role role, const struct cw_conn_ops *
 
 static const struct cw_conn_ops worker_ops;
 
-static int connect_more(struct swarm *s, struct cw_error *err)
+static int swarm_connect_more(struct swarm *s, struct cw_error *err)
 {
     int r = 0;
     while (r >= 0 && s->n_begun < s->o->n_workers && s->n_begun - s->n_registered < WAVE) {
@@ -114,7 +114,7 @@ static int worker_registered(struct swarm_worker *w, struct cw_error *err)
     int r = cw_conn_send(w->conn, &e, NULL, 0, NULL, NULL, NULL, 0, err);
     s->n_registered++;
     if (r >= 0)
-        r = connect_more(s, err);
+        r = swarm_connect_more(s, err);
     if (r >= 0 && s->n_registered == s->o->n_workers)
         s->ready(s->user);
     return r;
@@ -145,7 +145,7 @@ int swarm_start(struct swarm *s, struct cw_error *err)
     if (getrandom(s->fingerprint, sizeof(s->fingerprint), 0) != sizeof(s->fingerprint))
         return cw_error_set(err, CW_E_IO, "the system has no random bytes");
     s->workers = calloc(s->o->n_workers, sizeof(*s->workers));
-    return s->workers ? connect_more(s, err)
+    return s->workers ? swarm_connect_more(s, err)
                       : cw_error_nomem(err, s->o->n_workers * sizeof(*s->workers), "workers");
 }
 
@@ -172,7 +172,7 @@ int swarm_prepared(struct swarm_worker *w, uint64_t re, const Cachew__Prepare *p
     return cw_conn_send(w->conn, &e, NULL, 0, NULL, NULL, NULL, 0, err);
 }
 
-void swarm_end(struct swarm *s)
+int swarm_end(struct swarm *s, int r, struct cw_error *err)
 {
     s->closing = true;
     for (size_t i = 0; i < s->n_begun; i++)
@@ -181,4 +181,9 @@ void swarm_end(struct swarm *s)
     if (s->n_open > 0)
         cw_loop_run(s->loop);
     free(s->workers);
+    cw_loop_free(s->loop);
+    if (r < 0 || !s->failed.status)
+        return r;
+    *err = s->failed;
+    return err->status;
 }

@@ -1,4 +1,4 @@
-/* cachew bench: the rate of a pipeline with 1, 2, 4 ... all threads. */
+/* cachew bench: measures the rate of a pipeline with 1, 2, 4 ... threads. */
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -6,14 +6,16 @@
 #include <unistd.h>
 
 #include "base/machine.h"
-#include "cli/common.h"
+#include "cli/pipeline.h"
+#include "cli/print.h"
+#include "cli/verb.h"
 #include "explain/measure.h"
 #include "session/report.h"
 
 #define MAX_STEPS 16
 
 struct bench {
-    struct cli_common common;
+    struct cli_pipeline common;
     uint64_t best_of;
     double seconds;
 };
@@ -24,8 +26,8 @@ struct step {
     char bottleneck[64];
 };
 
-/* 1, 2, 4 ... and the number asked for. */
-static unsigned steps_of(unsigned most, unsigned steps[MAX_STEPS])
+/* 1, 2, 4 ... and `most`. Returns how many these are. */
+static unsigned bench_steps(unsigned most, unsigned steps[MAX_STEPS])
 {
     unsigned n = 0;
     for (unsigned t = 1; t < most && n < MAX_STEPS - 1; t *= 2)
@@ -34,8 +36,8 @@ static unsigned steps_of(unsigned most, unsigned steps[MAX_STEPS])
     return n;
 }
 
-/* VmHWM starts again from what is resident now. Where the system refuses, peaks are those since the start. */
-static void reset_peak_rss(void)
+/* Sets VmHWM to what is resident now. If the system refuses, peaks are those since the process started. */
+static void bench_reset_peak_rss(void)
 {
     int fd = open("/proc/self/clear_refs", O_WRONLY | O_CLOEXEC);
     if (fd < 0)
@@ -45,7 +47,7 @@ static void reset_peak_rss(void)
     close(fd);
 }
 
-static int run_step(struct bench *x, unsigned threads, struct step *ret, struct cw_error *err)
+static int bench_run_step(struct bench *x, unsigned threads, struct step *ret, struct cw_error *err)
 {
     struct cw_measure_options o = {
         .seed = x->common.seed,
@@ -53,15 +55,15 @@ static int run_step(struct bench *x, unsigned threads, struct step *ret, struct 
         .memory = x->common.memory,
         .optimize = !x->common.no_optimize,
         .seconds = x->seconds,
-        .wait = x->common.wait,
+        .wait = x->common.wait_s,
     };
     for (uint64_t i = 0; i < x->best_of; i++) {
         struct cw_measurement m;
-        /* its slabs are not this run's */
+        /* frees the slabs of the run before */
         x->common.local.iterator = cw_iterator_free(x->common.local.iterator);
-        reset_peak_rss();
+        bench_reset_peak_rss();
         int r = cw_measure(&x->common.local, &o, &m, err);
-        cw_measurement_deinit(&m); /* the figures stay */
+        cw_measurement_deinit(&m); /* its numbers stay valid */
         if (r < 0)
             return r;
         ret->peak_rss = CW_MAX(ret->peak_rss, cw_peak_rss());
@@ -76,7 +78,7 @@ static int run_step(struct bench *x, unsigned threads, struct step *ret, struct 
     return 0;
 }
 
-static json_t *step_json(const struct step *s, double one)
+static json_t *bench_step_json(const struct step *s, double one)
 {
     json_t *o = cw_measurement_json(&s->best);
     json_object_update_new(o, json_pack("{s:f, s:I, s:s}", "speedup",
@@ -85,9 +87,9 @@ static json_t *step_json(const struct step *s, double one)
     return o;
 }
 
-static int run_all(struct bench *x, json_t **ret, struct cw_error *err)
+static int bench_run_all(struct bench *x, json_t **ret, struct cw_error *err)
 {
-    unsigned steps[MAX_STEPS], n = steps_of((unsigned)x->common.threads, steps);
+    unsigned steps[MAX_STEPS], n = bench_steps((unsigned)x->common.threads, steps);
     json_t *list = json_array();
     double one = 0, best = 0;
     unsigned best_threads = 0;
@@ -97,7 +99,7 @@ static int run_all(struct bench *x, json_t **ret, struct cw_error *err)
                "speed-up", "first batch", "peak MB", "bottleneck");
     for (unsigned i = 0; i < n && r >= 0; i++) {
         struct step s = {0};
-        r = run_step(x, steps[i], &s, err);
+        r = bench_run_step(x, steps[i], &s, err);
         if (r < 0)
             break;
         const struct cw_measurement *m = &s.best;
@@ -106,7 +108,7 @@ static int run_all(struct bench *x, json_t **ret, struct cw_error *err)
             best = cw_measurement_rate(m);
             best_threads = steps[i];
         }
-        json_array_append_new(list, step_json(&s, one));
+        json_array_append_new(list, bench_step_json(&s, one));
         if (!x->common.json) {
             printf("%7u %14.0f %12.1f %10.1f %8.2fx %10.3f s %10.1f  %s\n", steps[i], cw_measurement_rate(m),
                    (double)m->batches / m->seconds, (double)m->bytes * 1e-6 / m->seconds,
@@ -122,37 +124,46 @@ static int run_all(struct bench *x, json_t **ret, struct cw_error *err)
     return r;
 }
 
-int cli_bench(int argc, char **argv)
+static int bench_main(int argc, char **argv)
 {
     struct bench x = {.seconds = 3, .best_of = 2};
     struct cw_error err = {0};
     int code = 0;
     json_t *result = NULL;
     const struct cli_option options[] = {
-        {"seconds", CLI_SECONDS, &x.seconds, "S", "of each run (default 3)", 0, 0, NULL, NULL},
+        {"seconds", CLI_SECONDS, &x.seconds, "S", "run for S seconds each time (default 3)"},
         {"best-of", CLI_COUNT, &x.best_of, "N",
-         "runs for each number of threads, of which the best counts (default 2)", 1, 1000, NULL, NULL},
-        CLI_COMMON_OPTIONS(&x.common, "go up to N threads"),
+         "take the best of N runs for each number of threads (default 2)", .min = 1, .max = 1000},
+        CLI_PIPELINE_OPTIONS(&x.common, "measure up to N threads"),
         {0},
     };
-    cli_common_init(&x.common);
-    int r = cli_common_parse(&x.common, "bench", options, argc, argv, &err);
+    cli_pipeline_init(&x.common);
+    int r = cli_pipeline_parse(&x.common, &cli_verb_bench, options, argc, argv, &err);
     if (r == 1)
         return 0;
     if (r >= 0 && !(x.seconds > 0))
         r = cw_error_value(&err, CW_E_OPTION, "seconds", "0", "more than 0",
                            "--seconds 0: expected more than 0");
     if (r >= 0)
-        r = cli_common_load(&x.common, &err);
+        r = cli_pipeline_load(&x.common, &err);
     if (r >= 0)
-        r = cli_common_open(&x.common, &err);
+        r = cli_pipeline_open(&x.common, &err);
     if (r >= 0)
-        r = run_all(&x, &result, &err);
+        r = bench_run_all(&x, &result, &err);
     if (r < 0)
         code = cli_fail(&err, x.common.json, result);
     else if (x.common.json)
         code = cli_print(json_incref(result));
     json_decref(result);
-    cli_common_deinit(&x.common);
+    cli_pipeline_deinit(&x.common);
     return code;
 }
+
+const struct cli_verb cli_verb_bench = {
+    .name = "bench",
+    .arguments = "PIPELINE ",
+    .min_args = 1,
+    .max_args = 1,
+    .summary = "measure the rate of a pipeline with 1, 2, 4 ... threads",
+    .run = bench_main,
+};

@@ -1,4 +1,4 @@
-/* cachew cache: what lies in a cache directory, whether it is sound, filling it, and making room. */
+/* cachew cache: lists, checks, fills and empties a cache directory. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -8,16 +8,20 @@
 #include "base/text.h"
 #include "cache/admin.h"
 #include "cache/cache.h"
-#include "cli/common.h"
+#include "cli/pipeline.h"
+#include "cli/print.h"
+#include "cli/verb.h"
 #include "session/caching.h"
 
 struct cache {
-    struct cli_common common;
+    struct cli_pipeline common;
     struct cw_caching caching;
     bool repair, all;
+    const char *dir, *key; /* key: the first characters of a set; NULL: all sets */
+    int code;              /* exit code */
 };
 
-static json_t *to_json(const struct cw_cache_listed *s)
+static json_t *cache_set_json(const struct cw_cache_listed *s)
 {
     json_t *o = json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:b, s:b, s:I}", "set", s->key,
                           "path", s->path, "bytes", (json_int_t)s->bytes, "segments", (json_int_t)s->segments,
@@ -31,14 +35,14 @@ static json_t *to_json(const struct cw_cache_listed *s)
     return o;
 }
 
-/* Of what entries are, and what is stored of them. */
-static double ratio(uint64_t content, uint64_t stored)
+/* How many times larger entries are than what is stored of them. */
+static double cache_ratio(uint64_t content, uint64_t stored)
 {
     return stored ? (double)content / (double)stored : 1;
 }
 
-/* "tfrecord, parse_example, decode_image" */
-static void print_operators(const struct cw_cache_listed *s)
+/* Prints "tfrecord, parse_example, decode_image". */
+static void cache_print_operators(const struct cw_cache_listed *s)
 {
     size_t i;
     const json_t *op;
@@ -53,12 +57,12 @@ static void print_operators(const struct cw_cache_listed *s)
     printf("\n");
 }
 
-static int list(const struct cache *x, const struct cw_cache_list *l)
+static int cache_ls(struct cache *x, const struct cw_cache_list *l, struct cw_error *err)
 {
     if (x->common.json) {
         json_t *sets = json_array();
         for (size_t i = 0; i < l->n; i++)
-            json_array_append_new(sets, to_json(&l->sets[i]));
+            json_array_append_new(sets, cache_set_json(&l->sets[i]));
         return cli_print(sets);
     }
     printf("%-32s %10s %9s %6s  %-16s %s\n", "set", "MiB", "entries", "ratio", "last used", "");
@@ -70,39 +74,42 @@ static int list(const struct cache *x, const struct cw_cache_list *l)
         if (at)
             strftime(when, sizeof(when), "%Y-%m-%d %H:%M", localtime_r(&at, &local));
         printf("%s %10.1f %9" PRIu64 " %6.2f  %-16s %s%s\n", s->key, (double)s->bytes / (1 << 20), s->entries,
-               ratio(s->content, s->stored), when, s->used ? "in use " : "", s->pinned ? "pinned" : "");
-        print_operators(s);
+               cache_ratio(s->content, s->stored), when, s->used ? "in use " : "", s->pinned ? "pinned" : "");
+        cache_print_operators(s);
     }
     return 0;
 }
 
-static int stat_all(const struct cache *x, const struct cw_cache_list *l)
+static int cache_stat(struct cache *x, const struct cw_cache_list *l, struct cw_error *err)
 {
-    uint64_t bytes = 0, segments = 0, entries = 0, content = 0, stored = 0, used = 0, pinned = 0, cost_us = 0;
+    struct cw_cache_listed all = {0};
+    json_int_t used = 0, pinned = 0;
     for (size_t i = 0; i < l->n; i++) {
-        bytes += l->sets[i].bytes;
-        segments += l->sets[i].segments;
-        entries += l->sets[i].entries;
-        content += l->sets[i].content;
-        stored += l->sets[i].stored;
-        cost_us += l->sets[i].cost_us;
-        used += l->sets[i].used;
-        pinned += l->sets[i].pinned;
+        const struct cw_cache_listed *s = &l->sets[i];
+        all.bytes += s->bytes;
+        all.segments += s->segments;
+        all.entries += s->entries;
+        all.content += s->content;
+        all.stored += s->stored;
+        all.cost_us += s->cost_us;
+        used += s->used;
+        pinned += s->pinned;
     }
+    double compute_s = (double)all.cost_us * 1e-6;
     if (x->common.json)
         return cli_print(json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f}", "sets", (json_int_t)l->n,
-                                   "bytes", (json_int_t)bytes, "segments", (json_int_t)segments, "entries",
-                                   (json_int_t)entries, "content_bytes", (json_int_t)content, "stored_bytes",
-                                   (json_int_t)stored, "in_use", (json_int_t)used, "pinned",
-                                   (json_int_t)pinned, "compute_s", (double)cost_us * 1e-6));
-    printf("%zu sets (%" PRIu64 " in use, %" PRIu64 " pinned), %.1f MiB in %" PRIu64 " segments, %" PRIu64
-           " entries (compressed %.2f times) that took %.1f s to compute\n",
-           l->n, used, pinned, (double)bytes / (1 << 20), segments, entries, ratio(content, stored),
-           (double)cost_us * 1e-6);
+                                   "bytes", (json_int_t)all.bytes, "segments", (json_int_t)all.segments,
+                                   "entries", (json_int_t)all.entries, "content_bytes",
+                                   (json_int_t)all.content, "stored_bytes", (json_int_t)all.stored, "in_use",
+                                   used, "pinned", pinned, "compute_s", compute_s));
+    printf("%zu sets (%" JSON_INTEGER_FORMAT " in use, %" JSON_INTEGER_FORMAT " pinned), %.1f MiB in %" PRIu64
+           " segments, %" PRIu64 " entries (compressed %.2f times) that took %.1f s to compute\n",
+           l->n, used, pinned, (double)all.bytes / (1 << 20), all.segments, all.entries,
+           cache_ratio(all.content, all.stored), compute_s);
     return 0;
 }
 
-static int verify(const struct cache *x, const struct cw_cache_list *l, int *ret_code, struct cw_error *err)
+static int cache_verify(struct cache *x, const struct cw_cache_list *l, struct cw_error *err)
 {
     struct cw_cache_verified v = {0};
     for (size_t i = 0; i < l->n; i++) {
@@ -110,7 +117,7 @@ static int verify(const struct cache *x, const struct cw_cache_list *l, int *ret
         if (r < 0)
             return r;
     }
-    *ret_code = v.bad_segments && !x->repair ? 1 : 0;
+    x->code = v.bad_segments && !x->repair ? 1 : 0;
     if (x->common.json)
         return cli_print(json_pack("{s:I, s:I, s:I, s:I, s:I, s:b}", "segments", (json_int_t)v.segments,
                                    "entries", (json_int_t)v.entries, "bytes", (json_int_t)v.bytes,
@@ -123,17 +130,17 @@ static int verify(const struct cache *x, const struct cw_cache_list *l, int *ret
     return 0;
 }
 
-/* all: whoever means all of them does not mean those that were told to stay. */
-static int remove_sets(const struct cache *x, const char *dir, const struct cw_cache_list *l, bool all,
-                       struct cw_error *err)
+/* Removes a set, or all sets except those that are pinned. */
+static int cache_rm(struct cache *x, const struct cw_cache_list *l, struct cw_error *err)
 {
+    bool all = !x->key || !*x->key;
     uint64_t removed = 0, bytes = 0, used = 0, pinned = 0;
     for (size_t i = 0; i < l->n; i++) {
         if (all && l->sets[i].pinned) {
             pinned++;
             continue;
         }
-        int r = cw_cache_remove(dir, &l->sets[i], err);
+        int r = cw_cache_remove(x->dir, &l->sets[i], err);
         if (r < 0)
             return r;
         removed += r == 0;
@@ -154,7 +161,7 @@ static int remove_sets(const struct cache *x, const char *dir, const struct cw_c
     return 0;
 }
 
-static int pin(const struct cw_cache_list *l, bool on, struct cw_error *err)
+static int cache_set_pinned(const struct cw_cache_list *l, bool on, struct cw_error *err)
 {
     int r = 0;
     for (size_t i = 0; i < l->n && r == 0; i++)
@@ -162,34 +169,44 @@ static int pin(const struct cw_cache_list *l, bool on, struct cw_error *err)
     return r;
 }
 
-/* Entries that the store's thread is done with, kept or not. */
-static uint64_t n_written(const struct cw_cache *c)
+static int cache_pin(struct cache *x, const struct cw_cache_list *l, struct cw_error *err)
+{
+    return cache_set_pinned(l, true, err);
+}
+
+static int cache_unpin(struct cache *x, const struct cw_cache_list *l, struct cw_error *err)
+{
+    return cache_set_pinned(l, false, err);
+}
+
+/* Entries that the store's thread has handled, kept or not. */
+static uint64_t cache_n_written(const struct cw_cache *c)
 {
     struct cw_cache_facts f;
     cw_cache_facts(c, &f);
     return f.kept + f.refused;
 }
 
-/* Takes the batches of one epoch. A batch that waits for room in the cache's queue may take longer than
- * --wait: that is no failure while entries are being written. */
-static int warm_epoch(struct cache *x, struct cw_iterator_options *o, struct cw_error *err)
+/* Takes the batches of one epoch. A batch may take longer than --wait while the cache's queue is full.
+ * That is an error only if no entries are being written. */
+static int cache_warm_epoch(struct cache *x, struct cw_iterator_options *o, struct cw_error *err)
 {
     struct cw_local *l = &x->common.local;
     struct cw_batch *b;
     int r = cw_iterator_new(l->sequence, o, NULL, &l->iterator, err);
     while (r == 0) {
-        uint64_t before = n_written(l->cache);
-        r = cw_iterator_next(l->iterator, (uint64_t)(x->common.wait * 1e9), &b, err);
+        uint64_t before = cache_n_written(l->cache);
+        r = cw_iterator_next(l->iterator, (uint64_t)(x->common.wait_s * 1e9), &b, err);
         if (r == 0)
             cw_iterator_release(l->iterator, b);
-        else if (r == CW_E_DEADLINE && n_written(l->cache) != before)
+        else if (r == CW_E_DEADLINE && cache_n_written(l->cache) != before)
             r = 0;
     }
     l->iterator = cw_iterator_free(l->iterator);
     return r < 0 ? r : 0;
 }
 
-static int warm(struct cache *x, struct cw_error *err)
+static int cache_warm(struct cache *x, struct cw_error *err)
 {
     struct cw_local *l = &x->common.local;
     struct cw_iterator_options o = {
@@ -203,7 +220,7 @@ static int warm(struct cache *x, struct cw_error *err)
     if (!x->caching.dir)
         return cw_error_value(err, CW_E_OPTION, "cache-dir", "", "a directory",
                               "cachew cache warm PIPELINE: expected --cache-dir DIR");
-    int r = cli_common_load(&x->common, err);
+    int r = cli_pipeline_load(&x->common, err);
     o.seed = x->common.seed;
     if (r >= 0 && !l->compiled->n_cache_points)
         r = cw_error_set(err, CW_E_OPTION, "%s has neither autocache nor cache: there is nothing to keep",
@@ -215,12 +232,13 @@ static int warm(struct cache *x, struct cw_error *err)
         r = cw_error_value(
             err, CW_E_OPTION, "cache", x->caching.where, "auto, or the number of a cache point",
             "--cache %s keeps nothing: expected auto, or the number of a cache point", x->caching.where);
-    o.runner.adaptive = false; /* all of it is to be kept */
+    o.runner.adaptive = false; /* keep all elements, however slow storage is */
     if (r >= 0)
-        r = cli_common_open(&x->common, err);
+        r = cli_pipeline_open(&x->common, err);
     if (r >= 0) {
-        l->compiled->drop_remainder = false; /* what this epoch would leave out other epochs deliver */
-        r = warm_epoch(x, &o, err);
+        l->compiled->drop_remainder =
+            false; /* keep elements that this epoch leaves out, as other epochs deliver them */
+        r = cache_warm_epoch(x, &o, err);
     }
     if (r >= 0)
         r = cw_cache_flush(l->cache, err);
@@ -241,70 +259,86 @@ static int warm(struct cache *x, struct cw_error *err)
     return 0;
 }
 
-static int dispatch(struct cache *x, const char *verb, const char *what, const char *key, int *ret_code,
-                    struct cw_error *err)
+static const struct {
+    const char *name;
+    bool narrow; /* it needs a set, or --all */
+    int (*run)(struct cache *x, const struct cw_cache_list *l, struct cw_error *err);
+} cache_verbs[] = {
+    {"ls", false, cache_ls}, {"stat", false, cache_stat}, {"verify", false, cache_verify},
+    {"rm", true, cache_rm},  {"pin", true, cache_pin},    {"unpin", true, cache_unpin},
+};
+
+/* x->dir and x->key are given. */
+static int cache_dispatch(struct cache *x, const char *verb, struct cw_error *err)
 {
-    static const char *const verbs[] = {"ls", "stat", "rm", "verify", "warm", "pin", "unpin", NULL};
     struct cw_cache_list l = {0};
-    unsigned v = 0;
-    while (verbs[v] && strcmp(verbs[v], verb) != 0)
+    size_t v = 0;
+    while (v < CW_COUNT_OF(cache_verbs) && strcmp(cache_verbs[v].name, verb) != 0)
         v++;
-    if (!verbs[v])
+    if (strcmp(verb, "warm") == 0)
+        return cache_warm(x, err);
+    if (v == CW_COUNT_OF(cache_verbs))
         return cw_error_value(
             err, CW_E_OPTION, "verb", verb, "ls, stat, rm, verify, warm, pin or unpin",
             "cachew cache %.60s: expected ls, stat, rm, verify, pin or unpin with DIR, or warm PIPELINE",
             verb);
-    if (v == 4) {
-        x->common.file = what;
-        return warm(x, err);
-    }
-    bool narrow = v == 2 || v >= 5;
-    if (narrow && (!key || !*key) && !x->all)
-        return cw_error_set(err, CW_E_OPTION,
-                            "cachew cache %s %s: expected the first characters of a set, as `cachew cache "
-                            "ls` shows it, or --all",
-                            verb, what);
-    int r = cw_cache_list(what, key, &l, err);
-    if (r >= 0 && key && !l.n)
-        r = cw_error_set(err, CW_E_OPTION, "%s has no set that begins with \"%.40s\"", what, key);
-    if (r >= 0 && narrow && key && l.n > 1)
+    bool narrow = cache_verbs[v].narrow;
+    if (narrow && (!x->key || !*x->key) && !x->all)
+        return cw_error_set(
+            err, CW_E_OPTION,
+            "cachew cache %s %s: expected the first characters of a set, as `cachew cache ls` "
+            "shows it, or --all",
+            verb, x->dir);
+    int r = cw_cache_list(x->dir, x->key, &l, err);
+    if (r >= 0 && x->key && !l.n)
+        r = cw_error_set(err, CW_E_OPTION, "%s has no set that begins with \"%.40s\"", x->dir, x->key);
+    else if (r >= 0 && narrow && x->key && l.n > 1)
         r = cw_error_set(err, CW_E_OPTION,
                          "%zu sets of %s begin with \"%.40s\": expected enough of one's name, or --all", l.n,
-                         what, key);
-    if (r >= 0)
-        r = v == 0   ? list(x, &l)
-            : v == 1 ? stat_all(x, &l)
-            : v == 2 ? remove_sets(x, what, &l, !key || !*key, err)
-            : v == 3 ? verify(x, &l, ret_code, err)
-                     : pin(&l, v == 5, err);
+                         x->dir, x->key);
+    else if (r >= 0)
+        r = cache_verbs[v].run(x, &l, err);
     cw_cache_list_deinit(&l);
     return r;
 }
 
-int cli_cache(int argc, char **argv)
+static int cache_main(int argc, char **argv)
 {
     struct cache x = {0};
     struct cw_error err = {0};
-    int n_args, code = 0;
-    cli_common_init(&x.common);
+    int n_args;
+    cli_pipeline_init(&x.common);
     x.common.json = cli_wants_json(argc, argv);
     const struct cli_option options[] = {
-        {"all", CLI_FLAG, &x.all, NULL, "rm, pin, unpin: all sets; rm: but pinned ones", 0, 0, NULL, NULL},
-        {"repair", CLI_FLAG, &x.repair, NULL, "verify: remove what is damaged", 0, 0, NULL, NULL},
-        {"cache-dir", CLI_TEXT, &x.caching.dir, "DIR", "warm: where to keep elements", 0, 0, NULL, NULL},
+        {"all", CLI_FLAG, &x.all, NULL, "rm, pin, unpin: take all sets (rm: except pinned ones)"},
+        {"repair", CLI_FLAG, &x.repair, NULL, "verify: remove damaged segments"},
+        {"cache-dir", CLI_TEXT, &x.caching.dir, "DIR", "warm: keep elements in DIR"},
         {"cache", CLI_TEXT, &x.caching.where, "WHERE",
-         "warm: auto (default), or the number of a cache point, from 0", 0, 0, NULL, NULL},
-        {"cache-bytes", CLI_BYTES, &x.caching.quota, "BYTES",
-         "warm: what may lie in the directory (default: what is there, and half of what is free)", 1, 0, NULL,
-         NULL},
-        CLI_COMMON_OPTIONS(&x.common, "warm: compute threads"),
+         "warm: fill this cache point: auto (default), or its number, from 0"},
+        CLI_CACHE_BYTES_OPTION(&x.caching.quota, "warm: "),
+        CLI_PIPELINE_OPTIONS(&x.common, "warm: run N compute threads"),
         {0},
     };
-    int r = cli_parse(cli_find("cache"), options, argc, argv, &n_args, &err);
+    int r = cli_parse(&cli_verb_cache, options, argc, argv, &n_args, &err);
     if (r == 1)
         return 0;
-    if (r >= 0)
-        r = dispatch(&x, argv[1], argv[2], n_args > 2 ? argv[3] : NULL, &code, &err);
-    cli_common_deinit(&x.common);
-    return r < 0 ? cli_fail(&err, x.common.json, NULL) : code;
+    if (r >= 0) {
+        x.common.file = x.dir = argv[2];
+        x.key = n_args > 2 ? argv[3] : NULL;
+        r = cache_dispatch(&x, argv[1], &err);
+    }
+    cli_pipeline_deinit(&x.common);
+    return r < 0 ? cli_fail(&err, x.common.json, NULL) : x.code;
 }
+
+const struct cli_verb cli_verb_cache = {
+    .name = "cache",
+    .arguments = "ls|stat|rm|verify|pin|unpin DIR [SET], or warm PIPELINE ",
+    .min_args = 2,
+    .max_args = 3,
+    .summary = "list, check, fill or empty a cache directory",
+    .details =
+        "rm, pin and unpin take the first characters of a set, as ls shows it, or --all. verify ends with 1 "
+        "where something is damaged. What runs use stays.",
+    .run = cache_main,
+};

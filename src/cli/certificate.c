@@ -17,7 +17,7 @@ void cli_identity_deinit(struct cli_identity *i)
     *i = (struct cli_identity){0};
 }
 
-static bool extend(X509 *c, X509 *by, int nid, const char *value)
+static bool certificate_extend(X509 *c, X509 *by, int nid, const char *value)
 {
     X509V3_CTX context;
     X509V3_set_ctx_nodb(&context);
@@ -28,8 +28,8 @@ static bool extend(X509 *c, X509 *by, int nid, const char *value)
     return ok;
 }
 
-/* Nobody needs to remember which numbers were given: 127 random bits differ. */
-static bool set_serial(X509 *c)
+/* 127 random bits, so that serial numbers differ without a record of them. */
+static bool certificate_set_serial(X509 *c)
 {
     BIGNUM *n = BN_new();
     bool ok = n && BN_rand(n, 127, BN_RAND_TOP_ANY, BN_RAND_BOTTOM_ANY) == 1 &&
@@ -38,10 +38,10 @@ static bool set_serial(X509 *c)
     return ok;
 }
 
-static bool fill(X509 *c, EVP_PKEY *key, const char *name, X509 *by, unsigned days)
+static bool certificate_fill(X509 *c, EVP_PKEY *key, const char *name, X509 *by, unsigned days)
 {
     X509_NAME *subject = X509_get_subject_name(c);
-    return X509_set_version(c, X509_VERSION_3) == 1 && set_serial(c) &&
+    return X509_set_version(c, X509_VERSION_3) == 1 && certificate_set_serial(c) &&
            X509_gmtime_adj(X509_getm_notBefore(c), -HOUR) &&
            X509_time_adj_ex(X509_getm_notAfter(c), (int)days, 0, NULL) && X509_set_pubkey(c, key) == 1 &&
            X509_NAME_add_entry_by_txt(subject, "O", MBSTRING_UTF8, (const unsigned char *)"cachew", -1, -1,
@@ -51,19 +51,19 @@ static bool fill(X509 *c, EVP_PKEY *key, const char *name, X509 *by, unsigned da
            X509_set_issuer_name(c, X509_get_subject_name(by)) == 1;
 }
 
-/* RFC 5280, 4.2.1: what each may be used for. Workers serve clients, and are clients of the dispatcher. */
-static bool restrict_to(X509 *c, enum cli_certified kind, const char *hosts, X509 *by)
+/* The uses of a key (RFC 5280, 4.2.1). Workers serve clients, and are clients of the dispatcher. */
+static bool certificate_restrict(X509 *c, enum cli_certified kind, const char *hosts, X509 *by)
 {
     bool authority = kind == CLI_AUTHORITY;
-    return extend(c, by, NID_basic_constraints,
-                  authority ? "critical,CA:TRUE,pathlen:0" : "critical,CA:FALSE") &&
-           extend(c, by, NID_key_usage,
-                  authority ? "critical,keyCertSign,cRLSign" : "critical,digitalSignature") &&
-           extend(c, by, NID_subject_key_identifier, "hash") &&
-           (authority || extend(c, by, NID_authority_key_identifier, "keyid:always")) &&
-           (authority ||
-            extend(c, by, NID_ext_key_usage, kind == CLI_SERVER ? "serverAuth,clientAuth" : "clientAuth")) &&
-           (!hosts || extend(c, by, NID_subject_alt_name, hosts));
+    return certificate_extend(c, by, NID_basic_constraints,
+                              authority ? "critical,CA:TRUE,pathlen:0" : "critical,CA:FALSE") &&
+           certificate_extend(c, by, NID_key_usage,
+                              authority ? "critical,keyCertSign,cRLSign" : "critical,digitalSignature") &&
+           certificate_extend(c, by, NID_subject_key_identifier, "hash") &&
+           (authority || certificate_extend(c, by, NID_authority_key_identifier, "keyid:always")) &&
+           (authority || certificate_extend(c, by, NID_ext_key_usage,
+                                            kind == CLI_SERVER ? "serverAuth,clientAuth" : "clientAuth")) &&
+           (!hosts || certificate_extend(c, by, NID_subject_alt_name, hosts));
 }
 
 int cli_certify(enum cli_certified kind, const char *name, const char *hosts, const struct cli_identity *by,
@@ -71,8 +71,8 @@ int cli_certify(enum cli_certified kind, const char *name, const char *hosts, co
 {
     struct cli_identity i = {.key = EVP_EC_gen("P-256"), .certificate = X509_new()};
     X509 *issuer = by ? by->certificate : i.certificate;
-    if (!i.key || !i.certificate || !fill(i.certificate, i.key, name, issuer, days) ||
-        !restrict_to(i.certificate, kind, hosts, issuer) ||
+    if (!i.key || !i.certificate || !certificate_fill(i.certificate, i.key, name, issuer, days) ||
+        !certificate_restrict(i.certificate, kind, hosts, issuer) ||
         X509_sign(i.certificate, by ? by->key : i.key, EVP_sha256()) <= 0) {
         cli_identity_deinit(&i);
         return cw_error_set(err, CW_E_BUG, "OpenSSL can't make the certificate of %s", name);
@@ -89,7 +89,7 @@ int cli_identity_pem(const struct cli_identity *i, bool key, char **ret, struct 
                         : PEM_write_bio_X509(b, i->certificate)) == 1;
     long size = ok ? BIO_get_mem_data(b, &data) : 0;
     char *text = ok ? malloc((size_t)size + 1) : NULL;
-    if (text) { /* there is no zero behind data */
+    if (text) { /* data does not end with a zero */
         memcpy(text, data, (size_t)size);
         text[size] = '\0';
     }

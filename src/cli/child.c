@@ -1,4 +1,3 @@
-/* Starting a daemon: the process, and the line by which it says that it serves. */
 #include "cli/child.h"
 
 #include <errno.h>
@@ -13,30 +12,27 @@
 #include "base/child.h"
 #include "base/clock.h"
 #include "base/patience.h"
-#include "cli/daemon.h"
 
-/* A daemon that is not ready so long after it would itself say what it waits for is slow: that is said. */
+/* A daemon that waits for another gives up after cw_patience_start_ns and says why. One that is not ready
+ * this much later is slow, which is logged. */
 #define SLOW_NS UINT64_C(5000000000)
-/* A daemon that is not ready after this (longer if CACHEW_START_S asks for it) hangs, however slow the
- * machine is: it is killed. */
+/* A daemon that is not ready after this time (longer if CACHEW_START_S asks for it) hangs, however slow the
+ * machine is. It is killed. */
 #define HANGS_NS UINT64_C(600000000000)
+#define POLL_MS 100 /* between two looks for a pending signal: those that end this process are blocked */
 
-/* How often is looked whether the user wants to end instead: signals that this process waits for are blocked.
- */
-#define LOOK_MS 100
-
-static bool told_to_end(void)
+static bool child_start_interrupted(void)
 {
     sigset_t pending;
     return sigpending(&pending) == 0 && (sigismember(&pending, SIGINT) || sigismember(&pending, SIGTERM));
 }
 
-/* In the child: ours, but for its input and output. */
-static void prepare(pid_t parent, const int out[2])
+/* In the child: stdin is /dev/null, stdout the pipe. */
+static void child_prepare(pid_t parent, const int out[2])
 {
     cw_child_begin(parent);
     int null = open("/dev/null", O_RDONLY);
-    if (null > 0) { /* stdin is ours */
+    if (null > 0) {
         dup2(null, 0);
         close(null);
     }
@@ -45,7 +41,7 @@ static void prepare(pid_t parent, const int out[2])
     close(out[1]);
 }
 
-static int spawn(const struct cli_child_options *o, pid_t *ret, int *ret_out, struct cw_error *err)
+static int child_spawn(const char *const *argv, pid_t *ret, int *ret_out, struct cw_error *err)
 {
     int out[2];
     pid_t parent = getpid();
@@ -54,69 +50,68 @@ static int spawn(const struct cli_child_options *o, pid_t *ret, int *ret_out, st
     fflush(NULL);
     pid_t pid = fork();
     if (pid == 0) {
-        prepare(parent, out);
-        execv("/proc/self/exe", (char **)(uintptr_t)o->argv);
-        fprintf(stderr, "cachew: can't start cachew %s: %s\n", o->argv[1], strerror(errno));
+        child_prepare(parent, out);
+        execv("/proc/self/exe", (char **)(uintptr_t)argv);
+        fprintf(stderr, "cachew: can't start cachew %s: %s\n", argv[1], strerror(errno));
         _exit(127);
     }
     int e = errno;
     close(out[1]);
     if (pid < 0) {
         close(out[0]);
-        return cw_error_errno(err, CW_E_IO, e, "can't start cachew %s", o->argv[1]);
+        return cw_error_errno(err, CW_E_IO, e, "can't start cachew %s", argv[1]);
     }
     *ret = pid;
     *ret_out = out[0];
     return 0;
 }
 
-/* The line that says that a daemon serves. */
-static int read_ready(int out, const struct cli_child_options *o, json_t **ret, struct cw_error *err)
+/* Reads the line by which the daemon says that it serves. */
+static int child_read_ready(int out, const char *what, const struct cli_log *log, json_t **ret,
+                            struct cw_error *err)
 {
-    const char *what = o->argv[1];
     char line[4096];
     size_t n = 0;
     uint64_t slow_ns = cw_patience_start_ns() + SLOW_NS, hangs_ns = CW_MAX(slow_ns, HANGS_NS),
-             began = cw_now_ns();
-    bool said = false;
+             began_ns = cw_now_ns();
+    bool warned = false;
     while (n + 1 < sizeof(line) && !memchr(line, '\n', n)) {
-        uint64_t waited_ns = cw_now_ns() - began;
+        uint64_t waited_ns = cw_now_ns() - began_ns;
         struct pollfd p = {.fd = out, .events = POLLIN};
         if (waited_ns >= hangs_ns)
             return cw_error_set(err, CW_E_DEADLINE, "cachew %s did not say that it is ready within %g s",
                                 what, (double)hangs_ns / 1e9);
-        if (waited_ns >= slow_ns && !said) {
-            said = true;
-            if (o->slow)
-                cli_log(o->slow, true, "cachew %s did not say within %g s that it is ready; waiting for it",
-                        what, (double)slow_ns / 1e9);
+        if (waited_ns >= slow_ns && !warned) {
+            warned = true;
+            cli_log(log, true, "cachew %s did not say within %g s that it is ready; waiting for it", what,
+                    (double)slow_ns / 1e9);
         }
-        if (told_to_end())
-            return cw_error_set(err, CW_E_INTERRUPTED, "cachew %s was starting, and is not waited for", what);
-        if (poll(&p, 1, LOOK_MS) < 0 && errno != EINTR)
+        if (child_start_interrupted())
+            return cw_error_set(err, CW_E_INTERRUPTED, "interrupted while cachew %s was starting", what);
+        if (poll(&p, 1, POLL_MS) < 0 && errno != EINTR)
             return cw_error_errno(err, CW_E_IO, errno, "can't wait for cachew %s", what);
         ssize_t got = p.revents ? read(out, line + n, sizeof(line) - 1 - n) : -1;
         if (got == 0)
             return cw_error_set(err, CW_E_SERVICE,
-                                "cachew %s ended before it was ready; what it said stands above", what);
+                                "cachew %s ended before it was ready; its error stands above", what);
         n += got > 0 ? (size_t)got : 0;
     }
     json_auto_t *object = json_loadb(line, n, JSON_DISABLE_EOF_CHECK, NULL);
     *ret = json_incref(json_object_get(object, "ready"));
     return *ret ? 0
-                : cw_error_set(err, CW_E_SERVICE,
-                               "cachew %s said \"%.*s\" where it should say that it is ready", what,
-                               (int)CW_MIN(n, 80), line);
+                : cw_error_set(err, CW_E_SERVICE, "cachew %s printed \"%.*s\" in place of {\"ready\": ...}",
+                               what, (int)CW_MIN(n, 80), line);
 }
 
-int cli_child_start(const struct cli_child_options *o, pid_t *ret, json_t **ret_ready, struct cw_error *err)
+int cli_child_start(const char *const *argv, const struct cli_log *log, pid_t *ret, json_t **ret_ready,
+                    struct cw_error *err)
 {
     int out = -1;
     pid_t pid = 0;
-    int r = spawn(o, &pid, &out, err);
+    int r = child_spawn(argv, &pid, &out, err);
     if (r < 0)
         return r;
-    r = read_ready(out, o, ret_ready, err);
+    r = child_read_ready(out, argv[1], log, ret_ready, err);
     close(out);
     if (r < 0) {
         kill(pid, SIGKILL);

@@ -1,20 +1,16 @@
-/* Daemons as child processes: this program again, under another verb. */
+/* Daemons as child processes: starts this program again under another verb, and waits until it serves. Called
+ * by `up`. */
 #pragma once
 #include <jansson.h>
 #include <sys/types.h>
 
 #include "base/error.h"
-
-struct cli_log;
-
-struct cli_child_options {
-    const char *const *argv;    /* "cachew", the verb ..., NULL */
-    const struct cli_log *slow; /* where a warning goes if it is slow; NULL: nobody is told */
-};
+#include "cli/daemon.h"
 
 /*
- * Starts it and waits until it says that it serves, which takes long on a slow machine. *ret_ready: what it
- * said, new. It gets SIGTERM when this process ends.
+ * Starts a daemon and waits until it says that it serves, or until SIGINT or SIGTERM is pending. argv:
+ * "cachew", the verb ..., NULL; log: gets a warning if the daemon is slow. *ret_ready is the object that it
+ * printed, new. The child gets SIGTERM when this process ends.
  */
-int cli_child_start(const struct cli_child_options *o, pid_t *ret, json_t **ret_ready,
+int cli_child_start(const char *const *argv, const struct cli_log *log, pid_t *ret, json_t **ret_ready,
                     struct cw_error *err) _must_check_;

@@ -10,30 +10,21 @@
 #include <unistd.h>
 
 #include "base/text.h"
-#include "session/report.h"
+#include "cli/print.h"
 #include "net/address.h"
-
-void cli_block_signals(sigset_t *ret)
-{
-    sigemptyset(ret);
-    sigaddset(ret, SIGINT);
-    sigaddset(ret, SIGTERM);
-    sigprocmask(SIG_BLOCK, ret, NULL);
-}
-
-int cli_wait_signal(const sigset_t *signals)
-{
-    int s = 0;
-    while (sigwait(signals, &s) != 0)
-        ;
-    return s;
-}
+#include "session/report.h"
 
 const char *const cli_log_formats[] = {"text", "json", NULL};
 
-static void print_line(const struct cli_log *log, const char *time, const char *level, const char *message)
+bool cli_log_is_json(const struct cli_log *log)
 {
-    json_auto_t *o = log->format && strcmp(log->format, "json") == 0
+    return log->format && strcmp(log->format, "json") == 0;
+}
+
+static void log_print(const struct cli_log *log, const char *time, const char *level, const char *message)
+{
+    bool plain = strcmp(level, "info") == 0;
+    json_auto_t *o = cli_log_is_json(log)
                          ? json_pack("{s:s, s:s, s:s, s:i, s:o}", "time", time, "level", level, "role",
                                      log->role, "pid", (int)getpid(), "message", cw_report_text(message))
                          : NULL;
@@ -44,8 +35,7 @@ static void print_line(const struct cli_log *log, const char *time, const char *
         fprintf(stderr, "%s\n", text);
     else
         fprintf(stderr, "%s cachew %s%s%s: %s%s%s\n", time, log->role, log->name ? " " : "",
-                log->name ? log->name : "", strcmp(level, "info") == 0 ? "" : level,
-                strcmp(level, "info") == 0 ? "" : ": ", message);
+                log->name ? log->name : "", plain ? "" : level, plain ? "" : ": ", message);
 }
 
 static void log_line(const struct cli_log *log, const char *level, const char *message)
@@ -57,7 +47,7 @@ static void log_line(const struct cli_log *log, const char *level, const char *m
     gmtime_r(&now.tv_sec, &utc);
     strftime(seconds, sizeof(seconds), "%Y-%m-%dT%H:%M:%S", &utc);
     snprintf(time, sizeof(time), "%s.%03ldZ", seconds, now.tv_nsec / 1000000);
-    print_line(log, time, level, message);
+    log_print(log, time, level, message);
 }
 
 void cli_log(const struct cli_log *log, bool warning, const char *format, ...)
@@ -72,10 +62,16 @@ void cli_log(const struct cli_log *log, bool warning, const char *format, ...)
 
 int cli_log_end(const struct cli_log *log, const struct cw_error *err)
 {
-    if (!log->format || strcmp(log->format, "json") != 0)
+    if (!cli_log_is_json(log))
         return cli_fail(err, false, NULL);
     log_line(log, "error", err->message);
     return cw_status_exit(err->status);
+}
+
+void cli_print_ready(json_t *ready)
+{
+    (void)cli_print(json_pack("{s:o}", "ready", ready)); /* main.c checks stdout at the end */
+    fflush(stdout);
 }
 
 int cli_check_roots(const struct cli_texts *roots, struct cw_error *err)
@@ -98,11 +94,11 @@ void cli_raise_limits(void)
     if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur == limit.rlim_max)
         return;
     limit.rlim_cur = limit.rlim_max;
-    (void)setrlimit(RLIMIT_NOFILE, &limit); /* else with what there was */
+    (void)setrlimit(RLIMIT_NOFILE, &limit); /* if it fails the old limit stays */
 }
 
-/* Whether the address is beyond this machine. */
-static int leaves_machine(const char *option, const char *address, struct cw_error *err)
+/* Returns 1 if the address can be reached from other machines. */
+static int address_leaves_machine(const char *option, const char *address, struct cw_error *err)
 {
     struct cw_address a;
     bool local;
@@ -119,7 +115,7 @@ int cli_check_listen(const char *address, bool tls, bool token, bool insecure, s
 {
     if (insecure || (tls && token))
         return 0;
-    int r = leaves_machine("listen", address, err);
+    int r = address_leaves_machine("listen", address, err);
     const char *missing = !tls && !token ? "--tls-cert, --tls-key and --token-file are"
                           : !tls         ? "--tls-cert and --tls-key are"
                                          : "--token-file is";
@@ -133,7 +129,7 @@ int cli_check_listen(const char *address, bool tls, bool token, bool insecure, s
 
 int cli_check_http(const char *address, bool insecure, struct cw_error *err)
 {
-    int r = insecure ? 0 : leaves_machine("http", address, err);
+    int r = insecure ? 0 : address_leaves_machine("http", address, err);
     return r <= 0 ? r
                   : cw_error_set(err, CW_E_OPTION,
                                  "--http %s is no loopback address: the pages are not encrypted, and nobody "

@@ -1,42 +1,38 @@
-/* What the daemons' verbs have in common. */
+/* What the daemons' verbs (`dispatcher`, `worker`, `provision`, `up`) have in common: their log, the line
+ * that says that they serve, and the checks of their options. */
 #pragma once
-#include <signal.h>
+#include <jansson.h>
 
 #include "cli/options.h"
 
-/* SIGINT and SIGTERM are waited for, from now on, in all threads. */
-void cli_block_signals(sigset_t *ret);
-/* Returns which one came. */
-int cli_wait_signal(const sigset_t *signals);
-
-/* Who logs, and how. */
-struct cli_log {
+struct cli_log { /* what stands in each line */
     const char *role;
-    const char *name;   /* of several with the same role, or NULL */
+    const char *name;   /* of several daemons with the same role; NULL: none */
     const char *format; /* --log-format: "text", "json"; NULL: text */
 };
 
+extern const char *const cli_log_formats[];
 #define CLI_LOG_OPTION(log) \
     {"log-format", \
      CLI_TEXT, \
      &(log)->format, \
      "F", \
-     "of what it says on stderr: text (default), or a JSON object per line", \
-     0, \
-     0, \
-     cli_log_formats, \
-     NULL}
-extern const char *const cli_log_formats[];
-/* A line on stderr, written as a whole: time, role, what happened. */
+     "write messages to stderr as text (default), or as json: one JSON object per line", \
+     .choices = cli_log_formats}
+
+bool cli_log_is_json(const struct cli_log *log);
+/* Writes a line to stderr in one piece: time, role, message. */
 void cli_log(const struct cli_log *log, bool warning, const char *format, ...) _printf_(3, 4);
-/* The error that ends a daemon, in the format of its log; returns the exit code. */
+/* Writes the error that ends a daemon, in the format of its log. Returns the exit code. */
 int cli_log_end(const struct cli_log *log, const struct cw_error *err);
-/* As many open files as the system allows: connections, data and shared memory take some each. */
+/* Prints {"ready": {...}}, by which a daemon says that it serves. Releases `ready`. */
+void cli_print_ready(json_t *ready);
+/* Raises the limit of open files to what the system allows: connections, data and shared memory take some. */
 void cli_raise_limits(void);
-/* Addresses beyond this machine are refused unless there are both TLS and a token, or --insecure. */
+/* CW_E_OPTION: the address is not loopback, and neither are there both TLS and a token, nor --insecure. */
 int cli_check_listen(const char *address, bool tls, bool token, bool insecure,
                      struct cw_error *err) _must_check_;
-/* What pipelines may read below is a directory that is there. */
-int cli_check_roots(const struct cli_texts *roots, struct cw_error *err) _must_check_;
-/* The pages of --http have neither: they stay on this machine, unless --insecure. NULL: none. */
+/* The same for --http, whose pages have neither TLS nor token; address NULL: no pages. */
 int cli_check_http(const char *address, bool insecure, struct cw_error *err) _must_check_;
+/* CW_E_OPTION: a --data-root is no directory. */
+int cli_check_roots(const struct cli_texts *roots, struct cw_error *err) _must_check_;

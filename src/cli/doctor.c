@@ -1,8 +1,10 @@
-/* cachew doctor: what this machine offers, and what to mend. Each check is a function that fills one line. */
+/* cachew doctor: checks what this machine offers, and says what to fix. Each check is a function that
+ * fills in one line. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <sched.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -21,45 +23,58 @@
 #include "base/hash.h"
 #include "base/machine.h"
 #include "base/text.h"
-#include "cli/options.h"
+#include "cli/print.h"
+#include "cli/verb.h"
 #include "session/local.h"
 #include "ops/kernels/isa.h"
 
-/* Below this a few hundred shards and the daemon's sockets no longer fit; what the engine keeps open is
- * bounded by it. */
+/* Open files that a daemon needs for some hundred shards and its sockets. */
 #define ENOUGH_FILES 1024
-/* A batch of images and what it takes to decode it. */
+/* Bytes that a batch of images and its decoding take. */
 #define ENOUGH_MEMORY ((uint64_t)512 << 20)
+
+#define TEXT_OF(x) #x
+#define TEXT(x) TEXT_OF(x)
 
 enum verdict { OK, WARNING, FAILED };
 
 struct check {
     const char *name;
     enum verdict verdict;
-    struct cw_text found, todo; /* todo: what to do, where not ok */
+    struct cw_text found, todo; /* todo: what to do, if the verdict is not OK */
 };
 
-static void found(struct check *c, enum verdict verdict, const char *what)
+/* Sets the verdict, what to do (NULL: nothing), and what was found. */
+static void check_set(struct check *c, enum verdict verdict, const char *todo, const char *format, ...)
+    _printf_(4, 5);
+
+static void check_set(struct check *c, enum verdict verdict, const char *todo, const char *format, ...)
 {
+    char found[4400];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(found, sizeof(found), format, args);
+    va_end(args);
     c->verdict = verdict;
-    cw_text_add(&c->found, "%s", what);
+    cw_text_add(&c->found, "%s", found);
+    if (todo)
+        cw_text_add(&c->todo, "%s", todo);
 }
 
 static void check_cpu(struct check *c)
 {
     long online = sysconf(_SC_NPROCESSORS_ONLN);
     unsigned budget = cw_cpu_budget();
-    c->verdict = OK;
-    cw_text_add(&c->found, "%u of %ld CPUs may be used (affinity and cgroup)", budget, online);
-    if ((long)budget < online)
-        cw_text_add(
-            &c->todo,
-            "the cgroup or the affinity mask leaves out CPUs; raise its limit if they are meant for this");
+    check_set(c, OK,
+              (long)budget < online
+                  ? "the cgroup or the affinity mask leaves out CPUs; raise its limit if they are "
+                    "meant for this"
+                  : NULL,
+              "%u of %ld CPUs may be used (affinity and cgroup)", budget, online);
 }
 
 static void check_features(struct check *c)
 {
-    c->verdict = OK;
 #if defined(__x86_64__) || defined(__i386__)
     __builtin_cpu_init();
 
@@ -86,48 +101,44 @@ static void check_kernels(struct check *c)
 {
     const struct cw_pixel_isa *isa = cw_pixel_isa();
     const char *want = getenv("CACHEW_SIMD");
-    found(c, OK, isa->name);
-    if (want)
-        cw_text_add(&c->found, " (CACHEW_SIMD=%.40s)", want);
-    if (isa == &cw_pixel_isa_c) {
-        c->verdict = WARNING;
-        cw_text_add(&c->todo,
-                    want ? "unset CACHEW_SIMD: image operators run in portable C"
-                         : "image operators run in portable C, which is slower; results are the same");
-    }
+    bool portable = isa == &cw_pixel_isa_c;
+    check_set(c, portable ? WARNING : OK,
+              !portable ? NULL
+              : want    ? "unset CACHEW_SIMD: image operators run in portable C"
+                        : "image operators run in portable C, which is slower; results are the same",
+              want ? "%s (CACHEW_SIMD=%.40s)" : "%s", isa->name, want);
 }
 
 static void check_memory(struct check *c)
 {
     uint64_t total = cw_memory_total();
-    c->verdict = total < ENOUGH_MEMORY ? WARNING : OK;
-    cw_text_add(&c->found, "%.1f GB of the cgroup or the machine; the default budget is half of that",
-                (double)total * 1e-9);
-    if (c->verdict != OK)
-        cw_text_add(&c->todo, "give the cgroup more memory, or run with small batches and --memory");
+    bool enough = total >= ENOUGH_MEMORY;
+    check_set(c, enough ? OK : WARNING,
+              enough ? NULL : "give the cgroup more memory, or run with small batches and --memory",
+              "%.1f GB of the cgroup or the machine; the default budget is half of that",
+              (double)total * 1e-9);
 }
 
 static void check_memfd(struct check *c)
 {
     int fd = memfd_create("cachew-doctor", MFD_CLOEXEC | MFD_ALLOW_SEALING),
         seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
-    if (fd < 0 || ftruncate(fd, 1 << 16) < 0) {
-        found(c, WARNING, strerror(errno));
-        cw_text_add(&c->todo, "workers can only lend memfds: without, batches are copied to clients. Allow "
-                              "memfd_create (a seccomp profile may forbid it; Linux 3.17 or later)");
-    } else if (fcntl(fd, F_ADD_SEALS, seals) < 0 || ftruncate(fd, 1 << 17) == 0) {
-        found(c, WARNING, "made, but can't be sealed");
-        cw_text_add(&c->todo, "allow fcntl F_ADD_SEALS (a sandbox may forbid it)");
-    } else {
-        void *p = mmap(NULL, 1 << 16, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-        if (p == MAP_FAILED) {
-            found(c, WARNING, strerror(errno));
-            cw_text_add(&c->todo, "a sealed memfd can't be mapped shared and writable");
-        } else {
-            found(c, OK, "made, sealed and mapped");
-            munmap(p, 1 << 16);
-        }
-    }
+    void *p = MAP_FAILED;
+    if (fd < 0 || ftruncate(fd, 1 << 16) < 0)
+        check_set(
+            c, WARNING,
+            "allow memfd_create (a seccomp profile may forbid it; Linux 3.17 or later): without it workers "
+            "copy batches to clients",
+            "%s", strerror(errno));
+    else if (fcntl(fd, F_ADD_SEALS, seals) < 0 || ftruncate(fd, 1 << 17) == 0)
+        check_set(c, WARNING, "allow fcntl F_ADD_SEALS (a sandbox may forbid it)",
+                  "made, but can't be sealed");
+    else if ((p = mmap(NULL, 1 << 16, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)) == MAP_FAILED)
+        check_set(c, WARNING, "a sealed memfd can't be mapped shared and writable", "%s", strerror(errno));
+    else
+        check_set(c, OK, NULL, "made, sealed and mapped");
+    if (p != MAP_FAILED)
+        munmap(p, 1 << 16);
     if (fd >= 0)
         close(fd);
 }
@@ -136,18 +147,17 @@ static void check_files(struct check *c)
 {
     struct rlimit l;
     if (getrlimit(RLIMIT_NOFILE, &l) < 0) {
-        found(c, WARNING, strerror(errno));
+        check_set(c, WARNING, NULL, "%s", strerror(errno));
         return;
     }
-    c->verdict = l.rlim_cur < ENOUGH_FILES ? WARNING : OK;
-    cw_text_add(&c->found, "%llu open files, at most %llu", (unsigned long long)l.rlim_cur,
-                (unsigned long long)l.rlim_max);
-    if (c->verdict != OK)
-        cw_text_add(&c->todo, "raise it: ulimit -n %d", ENOUGH_FILES);
+    bool enough = l.rlim_cur >= ENOUGH_FILES;
+    check_set(c, enough ? OK : WARNING, enough ? NULL : "raise it: ulimit -n " TEXT(ENOUGH_FILES),
+              "%llu open files, at most %llu", (unsigned long long)l.rlim_cur,
+              (unsigned long long)l.rlim_max);
 }
 
-/* A file of our own in dir, open for reading and writing, already unlinked. -1: errno says why. */
-static int probe_file(const char *dir)
+/* Makes a file in dir, open for reading and writing and already unlinked. -1: errno says why not. */
+static int check_make_file(const char *dir)
 {
     char path[4200];
     snprintf(path, sizeof(path), "%.4100s/.cachew-doctor-XXXXXX", dir);
@@ -157,8 +167,8 @@ static int probe_file(const char *dir)
     return fd;
 }
 
-/* The nearest directory above `path` that is there. */
-static void existing_parent(char *path)
+/* Cuts the path to the nearest directory above it that exists. */
+static void check_existing_parent(char *path)
 {
     struct stat s;
     while (*path && stat(path, &s) < 0) {
@@ -176,28 +186,27 @@ static void check_index_dir(struct check *c)
 {
     _cleanup_free_ char *dir = cw_index_dir(), *parent = dir ? strdup(dir) : NULL;
     if (!dir || !parent) {
-        found(c, WARNING, "there is none");
-        cw_text_add(&c->todo,
-                    "set CACHEW_INDEX_DIR or HOME; without it data sets are indexed anew in each run");
+        check_set(c, WARNING,
+                  "set CACHEW_INDEX_DIR or HOME; without it data sets are indexed anew in each run",
+                  "there is none");
         return;
     }
-    existing_parent(parent);
+    check_existing_parent(parent);
     bool there = strcmp(parent, dir) == 0;
-    int fd = probe_file(parent);
+    int fd = check_make_file(parent);
     if (fd < 0) {
-        c->verdict = WARNING;
-        cw_text_add(&c->found, "%s: %s", parent, strerror(errno));
-        cw_text_add(&c->todo, "set CACHEW_INDEX_DIR to a directory that can be written to; without it data "
-                              "sets are indexed anew in each run");
+        check_set(c, WARNING,
+                  "set CACHEW_INDEX_DIR to a directory that can be written to; without it data sets are "
+                  "indexed anew "
+                  "in each run",
+                  "%s: %s", parent, strerror(errno));
         return;
     }
     close(fd);
     char *slash = strrchr(dir, '/');
-    c->verdict = OK;
-    cw_text_add(&c->found, there ? "%s can be written to" : "%s is not there yet, but can be made", dir);
+    check_set(c, OK, NULL, there ? "%s can be written to" : "%s is not there yet, but can be made", dir);
     if (!there && slash && (size_t)(slash - dir) > strlen(parent)) {
-        /* a run makes one directory, not those above it */
-        c->verdict = WARNING;
+        c->verdict = WARNING; /* a run makes the directory, but not its parents */
         cw_text_add(&c->todo, "mkdir -p %.*s", (int)(slash - dir), dir);
     }
 }
@@ -206,51 +215,46 @@ static void check_nowait(struct check *c)
 {
     _cleanup_free_ char *dir = cw_index_dir();
     if (dir)
-        existing_parent(dir);
+        check_existing_parent(dir);
     const char *at = dir ? dir : ".";
     char byte = 'x';
     struct iovec v = {.iov_base = &byte, .iov_len = 1};
-    int fd = probe_file(at);
-    if (fd < 0 || pwrite(fd, &byte, 1, 0) != 1) {
-        c->verdict = WARNING;
-        cw_text_add(&c->found, "not tried: %s can't be written to", at);
-    } else if (preadv2(fd, &v, 1, 0, RWF_NOWAIT) == 1) {
-        cw_text_add(&c->found, "works in %s", at);
-    } else {
-        c->verdict = WARNING;
-        cw_text_add(&c->found, "%s: %s", at, strerror(errno));
-        cw_text_add(&c->todo, "reads from this file system all go through the read threads, which costs a "
-                              "little; ext4, xfs and btrfs can do it");
-    }
+    int fd = check_make_file(at);
+    if (fd < 0 || pwrite(fd, &byte, 1, 0) != 1)
+        check_set(c, WARNING, NULL, "not tried: %s can't be written to", at);
+    else if (preadv2(fd, &v, 1, 0, RWF_NOWAIT) == 1)
+        check_set(c, OK, NULL, "works in %s", at);
+    else
+        check_set(c, WARNING,
+                  "reads from this file system all go through the read threads, which costs a little; ext4, "
+                  "xfs and "
+                  "btrfs can do it",
+                  "%s: %s", at, strerror(errno));
     if (fd >= 0)
         close(fd);
 }
 
 static void check_system(struct check *c)
 {
-    struct utsname u;
+    struct utsname u = {.sysname = "?"};
     bool known = uname(&u) == 0;
-    c->verdict = known ? OK : WARNING;
-    cw_text_add(&c->found, "%s %s %s", known ? u.sysname : "?", known ? u.release : "",
-                known ? u.machine : "");
+    check_set(c, known ? OK : WARNING, NULL, "%s %s %s", u.sysname, u.release, u.machine);
 }
 
 static void check_libraries(struct check *c)
 {
     int webp = WebPGetDecoderVersion();
     unsigned xxh = XXH_versionNumber();
-    cw_text_add(&c->found, "cachew %s; jansson %s, xxhash %u.%u.%u, zlib %s, libspng %s, libwebp %d.%d.%d",
-                cli_version, jansson_version_str(), xxh / 10000, xxh / 100 % 100, xxh % 100, zlibVersion(),
-                spng_version_string(), webp >> 16, webp >> 8 & 255, webp & 255);
 #ifdef LIBJPEG_TURBO_VERSION
-#define TEXT_OF(x) #x
-#define TEXT(x) TEXT_OF(x)
-    cw_text_add(&c->found, ", libjpeg-turbo " TEXT(LIBJPEG_TURBO_VERSION));
+    const char *jpeg = "libjpeg-turbo " TEXT(LIBJPEG_TURBO_VERSION), *todo = NULL;
 #else
-    c->verdict = WARNING;
-    cw_text_add(&c->found, ", libjpeg %d", JPEG_LIB_VERSION);
-    cw_text_add(&c->todo, "build with libjpeg-turbo: other libjpegs give other pixels and are slower");
+    const char *jpeg = "libjpeg " TEXT(JPEG_LIB_VERSION),
+               *todo = "build with libjpeg-turbo: other libjpegs give other pixels and are slower";
 #endif
+    check_set(c, todo ? WARNING : OK, todo,
+              "cachew %s; jansson %s, xxhash %u.%u.%u, zlib %s, libspng %s, libwebp %d.%d.%d, %s",
+              CACHEW_VERSION, jansson_version_str(), xxh / 10000, xxh / 100 % 100, xxh % 100, zlibVersion(),
+              spng_version_string(), webp >> 16, webp >> 8 & 255, webp & 255, jpeg);
 }
 
 static const struct {
@@ -269,7 +273,7 @@ static const struct {
     {"libraries", check_libraries},
 };
 
-static int list_crash_points(bool json)
+static int doctor_list_crash_points(bool json)
 {
     size_t n;
     const struct cw_crash_point *p = cw_crash_points(&n);
@@ -288,7 +292,7 @@ static int list_crash_points(bool json)
     return 0;
 }
 
-int cli_doctor(int argc, char **argv)
+static int doctor_main(int argc, char **argv)
 {
     static const char *const verdicts[] = {"ok", "warning", "failed"};
     struct cw_error err = {0};
@@ -296,17 +300,16 @@ int cli_doctor(int argc, char **argv)
     int n_args, failed = 0, warnings = 0;
     const struct cli_option options[] = {
         {"crash-points", CLI_FLAG, &points, NULL,
-         "list the points at which a test build can be made to crash (CACHEW_CRASH=NAME:N)", 0, 0, NULL,
-         NULL},
-        {"json", CLI_FLAG, &json, NULL, "print one JSON object", 0, 0, NULL, NULL},
+         "list the points at which a test build can be made to crash (CACHEW_CRASH=NAME:N)"},
+        {"json", CLI_FLAG, &json, NULL, "print one JSON object"},
         {0},
     };
     json = cli_wants_json(argc, argv);
-    int r = cli_parse(cli_find("doctor"), options, argc, argv, &n_args, &err);
+    int r = cli_parse(&cli_verb_doctor, options, argc, argv, &n_args, &err);
     if (r != 0)
         return r == 1 ? 0 : cli_fail(&err, json, NULL);
     if (points)
-        return list_crash_points(json);
+        return doctor_list_crash_points(json);
     json_t *list = json_array();
     for (size_t i = 0; i < CW_COUNT_OF(checks); i++) {
         struct check c = {.name = checks[i].name};
@@ -329,9 +332,16 @@ int cli_doctor(int argc, char **argv)
     }
     int code = 0;
     if (json)
-        code = cli_print(json_pack("{s:s, s:b, s:i, s:i, s:o}", "version", cli_version, "ok", failed == 0,
+        code = cli_print(json_pack("{s:s, s:b, s:i, s:i, s:o}", "version", CACHEW_VERSION, "ok", failed == 0,
                                    "failed", failed, "warnings", warnings, "checks", list));
     else
         json_decref(list);
     return failed ? 1 : code;
 }
+
+const struct cli_verb cli_verb_doctor = {
+    .name = "doctor",
+    .arguments = "",
+    .summary = "check what this machine offers, and say what to fix",
+    .run = doctor_main,
+};

@@ -1,13 +1,15 @@
-/* cachew explain: what the compiler made of a pipeline, and, after running it for some seconds, where the
- * time goes, what would help, and whether it does. */
+/* cachew explain: shows what the compiler made of a pipeline. Then runs it to show where the time goes and
+ * what would help, and tries that. */
 #include <stdio.h>
 #include <unistd.h>
 
-#include "cli/common.h"
-#include "cli/watch.h"
+#include "cli/pipeline.h"
+#include "cli/print.h"
+#include "cli/signals.h"
+#include "cli/verb.h"
 #include "explain/explain.h"
 
-static void print(void (*describe)(const json_t *, struct cw_text *), const json_t *facts)
+static void explain_print(void (*describe)(const json_t *, struct cw_text *), const json_t *facts)
 {
     struct cw_text t = {0};
     describe(facts, &t);
@@ -17,74 +19,69 @@ static void print(void (*describe)(const json_t *, struct cw_text *), const json
     cw_text_deinit(&t);
 }
 
-/* The watcher's thread. What was made to try caches is removed first; a second signal does not wait for that.
- */
-static void on_signal(void *interrupt, int number, bool again)
+/* On the watcher's thread. A first signal waits until the files of trials are removed, a second one does
+ * not. */
+static void explain_on_signal(void *interrupt, int number, bool again)
 {
     if (again)
         _exit(128 + number);
     *(volatile int *)interrupt = 1;
 }
 
-static int explain(struct cli_common *c, struct cw_explain_options *o, double check_seconds, json_t *facts,
-                   struct cw_error *err)
+static int explain_all(struct cli_pipeline *c, struct cw_explain_options *o, double check_seconds,
+                       json_t *facts, struct cw_error *err)
 {
-    int r = cli_common_load(c, err);
+    int r = cli_pipeline_load(c, err);
     if (r >= 0)
-        r = cli_common_open(c, err);
+        r = cli_pipeline_open(c, err);
     o->seed = c->seed;
     if (r >= 0)
         cw_local_probe_reading(&c->local, c->memory);
     if (r >= 0)
         r = cw_explain_pipeline(&c->local, o, facts, err);
     if (r >= 0 && !c->json)
-        print(cw_explain_pipeline_text, facts);
+        explain_print(cw_explain_pipeline_text, facts);
     if (r >= 0 && o->seconds > 0)
         r = cw_explain_run(&c->local, o, facts, err);
     if (r >= 0 && o->seconds > 0 && !c->json)
-        print(cw_explain_run_text, facts);
+        explain_print(cw_explain_run_text, facts);
     o->seconds = check_seconds;
     if (r >= 0 && check_seconds > 0)
         r = cw_explain_check(&c->local, o, facts, err);
     if (json_array_size(json_object_get(facts, "checks")) && !c->json)
-        print(cw_explain_check_text, facts);
+        explain_print(cw_explain_check_text, facts);
     return r;
 }
 
-int cli_explain(int argc, char **argv)
+static int explain_main(int argc, char **argv)
 {
-    struct cli_common c;
+    struct cli_pipeline c;
     double seconds = 3, check_seconds = 3, rate = 0;
     bool check = false;
     const char *cache_dir = NULL;
     struct cw_error err = {0};
     const struct cli_option options[] = {
         {"run", CLI_SECONDS, &seconds, "S",
-         "run it for S seconds to see where the time goes (default 3; 0: don't)", 0, 0, NULL, NULL},
+         "run the pipeline for S seconds to see where the time goes (default 3; 0: do not)"},
         {"check", CLI_FLAG, &check, NULL,
-         "try the remedies that can be tried here, and set what comes beside what was predicted", 0, 0, NULL,
-         NULL},
-        {"seconds", CLI_SECONDS, &check_seconds, "S", "of each trial of --check (default 3)", 0, 0, NULL,
-         NULL},
+         "try each remedy that can be tried here, and compare the result with the prediction"},
+        {"seconds", CLI_SECONDS, &check_seconds, "S", "run each trial of --check for S seconds (default 3)"},
         {"limit-rate", CLI_NUMBER, &rate, "N",
-         "take at most N elements per second, as a training would (default 0: as many as come)", 0, 0, NULL,
-         NULL},
+         "take at most N elements per second, as a training would (default 0: no limit)"},
         {"cache-dir", CLI_TEXT, &cache_dir, "DIR",
-         "where a cache would be: how fast it is there is measured, in a directory of its own (default: "
-         "$TMPDIR)",
-         0, 0, NULL, NULL},
-        CLI_COMMON_OPTIONS(&c, "compute threads"),
+         "measure the speed of a cache in DIR, in a temporary directory below it (default: $TMPDIR)"},
+        CLI_PIPELINE_OPTIONS(&c, "run N compute threads"),
         {0},
     };
-    cli_common_init(&c);
-    int r = cli_common_parse(&c, "explain", options, argc, argv, &err), code = 0;
+    cli_pipeline_init(&c);
+    int r = cli_pipeline_parse(&c, &cli_verb_explain, options, argc, argv, &err), code = 0;
     if (r == 1)
         return 0;
     if (r >= 0 && check && !(seconds > 0 && check_seconds > 0))
         r = cw_error_value(&err, CW_E_OPTION, seconds > 0 ? "seconds" : "run", "0", "more than 0",
                            "--%s 0: expected more than 0 with --check", seconds > 0 ? "seconds" : "run");
     volatile int interrupt = 0;
-    struct cli_watch watch = {0};
+    struct cli_signal_watch watch = {0};
     json_t *facts = json_object();
     struct cw_explain_options o = {
         .name = c.file,
@@ -93,16 +90,16 @@ int cli_explain(int argc, char **argv)
         .optimize = !c.no_optimize,
         .seconds = seconds,
         .rate = rate,
-        .wait = c.wait,
+        .wait = c.wait_s,
         .index_dir = c.index_dir,
         .cache_dir = cache_dir,
         .interrupt = &interrupt,
     };
     c.local.interrupt = &interrupt;
     if (r >= 0) {
-        cli_watch_start(&watch, on_signal, (void *)(uintptr_t)&interrupt);
-        r = explain(&c, &o, check ? check_seconds : 0, facts, &err);
-        cli_watch_stop(&watch);
+        cli_signal_watch_start(&watch, explain_on_signal, (void *)(uintptr_t)&interrupt);
+        r = explain_all(&c, &o, check ? check_seconds : 0, facts, &err);
+        cli_signal_watch_stop(&watch);
     }
     int ended_by = atomic_load(&watch.seen);
     if (ended_by && r == CW_E_INTERRUPTED) {
@@ -116,6 +113,15 @@ int cli_explain(int argc, char **argv)
         code = cli_print(json_incref(facts));
     }
     json_decref(facts);
-    cli_common_deinit(&c);
+    cli_pipeline_deinit(&c);
     return code;
 }
+
+const struct cli_verb cli_verb_explain = {
+    .name = "explain",
+    .arguments = "PIPELINE ",
+    .min_args = 1,
+    .max_args = 1,
+    .summary = "show the compiled pipeline: types, fused operators, where the time goes, and the bottleneck",
+    .run = explain_main,
+};

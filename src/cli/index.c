@@ -1,31 +1,33 @@
-/* cachew index: makes the indexes of files of records before somebody waits for them. */
+/* cachew index: makes the indexes of data files before a pipeline needs them. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "base/machine.h"
-#include "cli/options.h"
+#include "cli/pipeline.h"
+#include "cli/print.h"
+#include "cli/verb.h"
 #include "session/local.h"
 #include "ops/source/source_files.h"
 #include "dataset/index.h"
 
-/* Here a pattern that matches nothing is a wrong argument, not a wrong pipeline. */
-static int add_pattern(struct cw_source_files *f, const char *pattern, struct cw_error *err)
+/* A pattern that matches nothing is here an error of an argument, not of a pipeline. */
+static int index_add_pattern(struct cw_source_files *f, const char *pattern, struct cw_error *err)
 {
     int r = cw_source_files_match(f, pattern, false, &(struct cw_source_env){.base_dir = "."}, err);
     return r == CW_E_PIPELINE ? (err->status = CW_E_OPTION) : r;
 }
 
-/* The format that a source reads. */
-static enum cw_record_format format_of(const char *source)
+/* The format that a source operator reads. */
+static enum cw_record_format index_format(const char *source)
 {
     return strcmp(source, "tfrecord") == 0 ? CW_FORMAT_TFRECORD
            : strcmp(source, "tar") == 0    ? CW_FORMAT_TAR
                                            : CW_FORMAT_LINES;
 }
 
-static json_t *report_json(const struct cw_index_report *p)
+static json_t *index_report_json(const struct cw_index_report *p)
 {
     uint64_t made = p->n_files - p->n_reused;
     return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f}", "files", (json_int_t)p->n_files, "reused",
@@ -35,7 +37,7 @@ static json_t *report_json(const struct cw_index_report *p)
                      made && p->seconds > 0 ? (double)p->file_bytes * 1e-6 / p->seconds : 0.0);
 }
 
-static void print_report(const struct cw_index_report *p, const char *index_dir)
+static void index_print_report(const struct cw_index_report *p, const char *index_dir)
 {
     size_t made = p->n_files - p->n_reused;
     printf("%zu files, %" PRIu64 " records, %.1f MB in %.3f s", p->n_files, p->n_records,
@@ -46,7 +48,7 @@ static void print_report(const struct cw_index_report *p, const char *index_dir)
            index_dir ? index_dir : "beside the files");
 }
 
-int cli_index(int argc, char **argv)
+static int index_main(int argc, char **argv)
 {
     static const char *const codecs[] = {"auto", "none", "gzip", "zlib", NULL}, *const formats[] = {
                                                                                     "tfrecord", "text",
@@ -60,28 +62,28 @@ int cli_index(int argc, char **argv)
     int n_args = 0, code = 0;
     const struct cli_option options[] = {
         {"sidecar", CLI_FLAG, &sidecar, NULL,
-         "keep each index beside its file (FILE.cwx) instead of in the index directory", 0, 0, NULL, NULL},
-        {"index-dir", CLI_TEXT, &index_dir, "DIR", "where indexes are kept (default ~/.cache/cachew/index)",
-         0, 0, NULL, NULL},
+         "keep each index beside its file (FILE.cwx) instead of in the index directory"},
+        CLI_INDEX_DIR_OPTION(&index_dir),
         {"format", CLI_TEXT, &format, "F",
-         "the source that reads the files: tfrecord (default), text, jsonl, tar", 0, 0, formats, NULL},
+         "index files of this format: tfrecord (default), text, jsonl or tar", .choices = formats},
         {"compression", CLI_TEXT, &compression, "C",
-         "of the files: auto (default), none, gzip, zlib; as in the pipeline", 0, 0, codecs, NULL},
-        {"rebuild", CLI_FLAG, &rebuild, NULL, "make all indexes anew", 0, 0, NULL, NULL},
-        {"threads", CLI_COUNT, &threads, "N", "files read at a time (default: the CPUs this process may use)",
-         1, 64, NULL, NULL},
-        {"json", CLI_FLAG, &json, NULL, "print one JSON object", 0, 0, NULL, NULL},
+         "expect this compression, as in the pipeline: auto (default), none, gzip or zlib",
+         .choices = codecs},
+        {"rebuild", CLI_FLAG, &rebuild, NULL, "make all indexes again, valid ones too"},
+        {"threads", CLI_COUNT, &threads, "N",
+         "read N files at a time (default: the CPUs this process may use)", .min = 1, .max = 64},
+        {"json", CLI_FLAG, &json, NULL, "print one JSON object"},
         {0},
     };
     json = cli_wants_json(argc, argv);
-    int r = cli_parse(cli_find("index"), options, argc, argv, &n_args, &err);
+    int r = cli_parse(&cli_verb_index, options, argc, argv, &n_args, &err);
     if (r == 1)
         return 0;
     for (int i = 1; i <= n_args && r >= 0; i++)
-        r = add_pattern(&files, argv[i], &err);
+        r = index_add_pattern(&files, argv[i], &err);
     _cleanup_free_ char *own = index_dir ? NULL : cw_index_dir();
     struct cw_index_options o = {
-        .format = format_of(format),
+        .format = index_format(format),
         .codec = (enum cw_codec)cw_codec_parse(compression),
         .index_dir = index_dir ? index_dir : own,
         .write_sidecar = sidecar,
@@ -99,11 +101,20 @@ int cli_index(int argc, char **argv)
     } else {
         const struct cw_index_report *p = &index.report;
         if (json)
-            code = cli_print(report_json(p));
+            code = cli_print(index_report_json(p));
         else
-            print_report(p, sidecar ? NULL : o.index_dir);
+            index_print_report(p, sidecar ? NULL : o.index_dir);
     }
     cw_index_deinit(&index);
     cw_source_files_deinit(&files);
     return code;
 }
+
+const struct cli_verb cli_verb_index = {
+    .name = "index",
+    .arguments = "FILE... ",
+    .min_args = 1,
+    .max_args = 1000000,
+    .summary = "make the indexes of data files before a pipeline needs them",
+    .run = index_main,
+};

@@ -1,5 +1,5 @@
-/* cachew keys init: an authority, a certificate for daemons, one for clients, and a token: what a small
- * cluster needs to leave loopback. */
+/* cachew keys init: makes an authority, a certificate for daemons, one for clients, and a token, with
+ * which a small cluster can leave loopback. */
 #include <arpa/inet.h>
 #include <ctype.h>
 #include <errno.h>
@@ -14,7 +14,8 @@
 
 #include "base/text.h"
 #include "cli/certificate.h"
-#include "cli/options.h"
+#include "cli/print.h"
+#include "cli/verb.h"
 
 #define TOKEN_BYTES 32
 
@@ -42,11 +43,10 @@ struct keys {
     char *contents[N_FILES];
 };
 
-/* ---- making ---- */
+/* ---- making keys ---- */
 
-/* Letters, digits, dots and hyphens, perhaps "*." before them (RFC 1123); nothing else goes into a
- * certificate. */
-static bool is_name(const char *host)
+/* Letters, digits, dots and hyphens, maybe after "*." (RFC 1123). Nothing else goes into a certificate. */
+static bool keys_is_name(const char *host)
 {
     const char *at = strncmp(host, "*.", 2) == 0 ? host + 2 : host;
     for (const char *c = at; *c; c++)
@@ -55,18 +55,18 @@ static bool is_name(const char *host)
     return *at && *at != '.' && *at != '-' && strlen(host) <= 253;
 }
 
-static int add_host(struct keys *k, const char *host, struct cw_error *err)
+static int keys_add_host(struct keys *k, const char *host, struct cw_error *err)
 {
     uint8_t address[16];
     bool number = inet_pton(AF_INET, host, address) == 1 || inet_pton(AF_INET6, host, address) == 1;
-    if (!number && !is_name(host))
+    if (!number && !keys_is_name(host))
         return cw_error_value(err, CW_E_OPTION, "host", host, "a host's name or address",
                               "--host \"%.300s\": expected a host's name or address, without port", host);
     cw_text_add(&k->names, "%s%s:%s", k->names.size ? "," : "", number ? "IP" : "DNS", host);
     return k->names.failed ? cw_error_nomem(err, 0, "names") : 0;
 }
 
-static int make_token(char **ret, struct cw_error *err)
+static int keys_make_token(char **ret, struct cw_error *err)
 {
     uint8_t bytes[TOKEN_BYTES];
     struct cw_text t = {0};
@@ -79,7 +79,7 @@ static int make_token(char **ret, struct cw_error *err)
     return *ret ? 0 : cw_error_nomem(err, 0, "a token");
 }
 
-static int make(struct keys *k, struct cw_error *err)
+static int keys_make(struct keys *k, struct cw_error *err)
 {
     struct cli_identity ca = {0}, server = {0}, client = {0};
     const struct cli_identity *made[] = {&ca, &server, &client};
@@ -92,16 +92,16 @@ static int make(struct keys *k, struct cw_error *err)
     for (size_t i = 0; r >= 0 && i < TOKEN; i++) /* a certificate, then its key */
         r = cli_identity_pem(made[i / 2], i % 2, &k->contents[i], err);
     if (r >= 0)
-        r = make_token(&k->contents[TOKEN], err);
+        r = keys_make_token(&k->contents[TOKEN], err);
     cli_identity_deinit(&ca);
     cli_identity_deinit(&server);
     cli_identity_deinit(&client);
     return r;
 }
 
-/* ---- writing ---- */
+/* ---- writing files ---- */
 
-static int write_file(int dir, const char *dir_name, size_t i, const char *text, struct cw_error *err)
+static int keys_write_file(int dir, const char *dir_name, size_t i, const char *text, struct cw_error *err)
 {
     int fd = openat(dir, files[i].name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, files[i].mode);
     if (fd < 0 && errno == EEXIST)
@@ -121,8 +121,8 @@ static int write_file(int dir, const char *dir_name, size_t i, const char *text,
     return written ? 0 : cw_error_errno(err, CW_E_OPTION, e, "can't write %s/%s", dir_name, files[i].name);
 }
 
-/* All or none: what stands there half is taken back. */
-static int write_all(const struct keys *k, const char *name, struct cw_error *err)
+/* Writes all files or none: removes those that were written before an error. */
+static int keys_write(const struct keys *k, const char *name, struct cw_error *err)
 {
     if (mkdir(name, 0700) < 0 && errno != EEXIST)
         return cw_error_errno(err, CW_E_OPTION, errno, "can't make directory %s", name);
@@ -130,7 +130,7 @@ static int write_all(const struct keys *k, const char *name, struct cw_error *er
     if (dir < 0)
         return cw_error_errno(err, CW_E_OPTION, errno, "can't open directory %s", name);
     size_t n = 0;
-    while (n < N_FILES && (r = write_file(dir, name, n, k->contents[n], err)) >= 0)
+    while (n < N_FILES && (r = keys_write_file(dir, name, n, k->contents[n], err)) >= 0)
         n++;
     while (r < 0 && n > 0)
         (void)unlinkat(dir, files[--n].name, 0);
@@ -138,9 +138,9 @@ static int write_all(const struct keys *k, const char *name, struct cw_error *er
     return r;
 }
 
-/* ---- telling ---- */
+/* ---- printing ---- */
 
-static int print_json(const char *dir, const char *until, const struct keys *k)
+static int keys_print_json(const char *dir, const char *until, const struct keys *k)
 {
     json_t *o = json_object();
     for (size_t i = 0; i < N_FILES; i++)
@@ -149,7 +149,7 @@ static int print_json(const char *dir, const char *until, const struct keys *k)
                                until, "files", o));
 }
 
-static void print_text(const char *dir, const char *until, const struct keys *k)
+static void keys_print(const char *dir, const char *until, const struct keys *k)
 {
     const char *host = k->hosts.n ? k->hosts.items[0] : "localhost";
     printf("keys for %s, until %s:\n", k->names.data, until);
@@ -176,24 +176,24 @@ static int keys_init(struct keys *k, const char *name, struct cw_error *err)
     struct tm utc;
     int r = 0;
     for (size_t i = 0; r >= 0 && i < CW_COUNT_OF(always); i++)
-        r = add_host(k, always[i], err);
+        r = keys_add_host(k, always[i], err);
     for (size_t i = 0; r >= 0 && i < k->hosts.n; i++)
-        r = add_host(k, k->hosts.items[i], err);
+        r = keys_add_host(k, k->hosts.items[i], err);
     if (r >= 0)
-        r = make(k, err);
+        r = keys_make(k, err);
     if (r >= 0)
-        r = write_all(k, name, err);
+        r = keys_write(k, name, err);
     if (r < 0)
         return r;
     _cleanup_free_ char *dir = realpath(name, NULL);
     strftime(until, sizeof(until), "%Y-%m-%d", gmtime_r(&end, &utc));
     if (k->json)
-        return print_json(dir ? dir : name, until, k);
-    print_text(dir ? dir : name, until, k);
+        return keys_print_json(dir ? dir : name, until, k);
+    keys_print(dir ? dir : name, until, k);
     return 0;
 }
 
-int cli_keys(int argc, char **argv)
+static int keys_main(int argc, char **argv)
 {
     struct keys k = {.days = 365};
     struct cw_error err = {0};
@@ -201,14 +201,13 @@ int cli_keys(int argc, char **argv)
     k.json = cli_wants_json(argc, argv);
     const struct cli_option options[] = {
         {"host", CLI_TEXTS, &k.hosts, "NAME",
-         "a host where daemons are, by name or address; several times (localhost is always one)", 0, 0, NULL,
-         NULL},
-        {"days", CLI_COUNT, &k.days, "N", "how long the certificates are good for (default 365)", 1, 36500,
-         NULL, NULL},
-        {"json", CLI_FLAG, &k.json, NULL, "print one JSON object", 0, 0, NULL, NULL},
+         "certify daemons on this host, a name or an address; may be repeated (localhost always is)"},
+        {"days", CLI_COUNT, &k.days, "N", "make certificates that are valid for N days (default 365)",
+         .min = 1, .max = 36500},
+        {"json", CLI_FLAG, &k.json, NULL, "print one JSON object"},
         {0},
     };
-    int r = cli_parse(cli_find("keys"), options, argc, argv, &n_args, &err);
+    int r = cli_parse(&cli_verb_keys, options, argc, argv, &n_args, &err);
     if (r == 1)
         return 0;
     if (r >= 0 && strcmp(argv[1], "init") != 0)
@@ -217,7 +216,7 @@ int cli_keys(int argc, char **argv)
     if (r >= 0)
         r = keys_init(&k, argv[2], &err);
     for (size_t i = 0; i < N_FILES; i++) {
-        if (k.contents[i]) /* keys and token do not stay in memory */
+        if (k.contents[i]) /* erases keys and token from memory */
             explicit_bzero(k.contents[i], strlen(k.contents[i]));
         free(k.contents[i]);
     }
@@ -225,3 +224,12 @@ int cli_keys(int argc, char **argv)
     cli_texts_deinit(&k.hosts);
     return r < 0 ? cli_fail(&err, k.json, NULL) : 0;
 }
+
+const struct cli_verb cli_verb_keys = {
+    .name = "keys",
+    .arguments = "init DIR ",
+    .min_args = 2,
+    .max_args = 2,
+    .summary = "make keys, certificates and a token for a service on several hosts",
+    .run = keys_main,
+};

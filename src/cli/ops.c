@@ -1,12 +1,14 @@
-/* cachew ops: what the operator table says. */
+/* cachew ops: prints the table of operators. */
 #include <stdio.h>
 #include <string.h>
 
 #include "base/text.h"
-#include "cli/common.h"
+#include "cli/pipeline.h"
+#include "cli/print.h"
+#include "cli/verb.h"
 #include "ops/table.h"
 
-static void describe(const struct cw_op_desc *d)
+static void ops_describe(const struct cw_op_desc *d)
 {
     char allowed[256];
     printf("%s: %s\n", d->name, d->summary);
@@ -22,7 +24,7 @@ static void describe(const struct cw_op_desc *d)
                cw_attr_allowed(a, allowed), a->def ? "default " : "required", a->def ? a->def : "");
 }
 
-int cli_ops(int argc, char **argv)
+static int ops_main(int argc, char **argv)
 {
     struct cw_error err = {0};
     bool json = false;
@@ -30,12 +32,12 @@ int cli_ops(int argc, char **argv)
     struct cli_texts plugins = {0};
     const struct cli_option options[] = {
         CLI_PLUGIN_OPTION(&plugins),
-        {"json", CLI_FLAG, &json, NULL, "print one JSON object", 0, 0, NULL, NULL},
+        {"json", CLI_FLAG, &json, NULL, "print one JSON object"},
         {0},
     };
-    int r = cli_parse(cli_find("ops"), options, argc, argv, &n_args, &err);
+    int r = cli_parse(&cli_verb_ops, options, argc, argv, &n_args, &err);
     if (r == 0)
-        r = cli_load_plugins(&plugins, &err);
+        r = cli_plugins_load(&plugins, &err);
     cli_texts_deinit(&plugins);
     if (r != 0)
         return r == 1 ? 0 : cli_fail(&err, json, NULL);
@@ -57,7 +59,7 @@ int cli_ops(int argc, char **argv)
         }
         if (json)
             return cli_print(cw_op_table_json(&one));
-        describe(d);
+        ops_describe(d);
         return 0;
     }
     if (json)
@@ -66,3 +68,11 @@ int cli_ops(int argc, char **argv)
         printf("%-20s %s\n", table->ops[i]->name, table->ops[i]->summary);
     return 0;
 }
+
+const struct cli_verb cli_verb_ops = {
+    .name = "ops",
+    .arguments = "[NAME] ",
+    .max_args = 1,
+    .summary = "list the operators, or describe one",
+    .run = ops_main,
+};

@@ -1,25 +1,27 @@
-/* Whether the dispatcher hears of a provisioner: one that hangs lives, and starts and ends nobody. */
+/* Finds a provisioner that hangs: its process lives, but the dispatcher has heard nothing of its pool for a
+ * while. Owned by `up`. */
 #pragma once
-#include "cli/asked.h"
+#include "cli/admin.h"
+
+#define CLI_POOL_PROBE_NS UINT64_C(5000000000)
+#define CLI_POOL_MISSING_S 15
 
 struct cli_pool_watch {
-    struct cli_asked asked;
+    struct cli_admin admin;
     const char *pool;
-    uint64_t next_ns;
-    unsigned missed; /* looks in a row at which the dispatcher answered, and had no such pool */
+    uint64_t next_probe_ns;
+    unsigned missed; /* probes in a row that the dispatcher answered without this pool */
 };
 
-/* service, token_file and those of tls stay the caller's. */
+/* service, pool and the texts of `credentials` stay the caller's, and must outlive w. */
 int cli_pool_watch_init(struct cli_pool_watch *w, const char *service, const char *pool,
-                        const char *token_file, const struct cli_tls *tls, struct cw_error *err) _must_check_;
-#define CLI_POOL_LOOK_NS UINT64_C(5000000000)
-#define CLI_POOL_MISSING_S 15
-/* CLI_POOL_MISSING_S; as long as a daemon may take to start (base/patience.h), if that is longer. */
+                        const struct cli_credentials *credentials, struct cw_error *err) _must_check_;
+/* Starts counting again: the provisioner was restarted. */
+void cli_pool_watch_restart(struct cli_pool_watch *w);
+/* CLI_POOL_MISSING_S, or as long as a daemon may take to start (base/patience.h), if that is longer. */
 uint64_t cli_pool_watch_missing_s(void);
-/* Asks the dispatcher, once in CLI_POOL_LOOK_NS. Returns whether the dispatcher has had no such pool for
- * cli_pool_watch_missing_s: a machine that stood still in between is one look, not several. A look that the
- * dispatcher does not answer does not count. */
+/* Queries the dispatcher, at most once in CLI_POOL_PROBE_NS. True: the dispatcher has had no such pool for
+ * cli_pool_watch_missing_s. Probes are counted, not seconds, since a machine may stand still between two of
+ * them. A probe without an answer does not count. */
 bool cli_pool_watch_missing(struct cli_pool_watch *w);
-/* The provisioner was started anew. */
-void cli_pool_watch_again(struct cli_pool_watch *w);
 void cli_pool_watch_deinit(struct cli_pool_watch *w);

@@ -6,7 +6,7 @@
 
 const char *const cli_objectives[] = {"time", "cost", NULL};
 
-int cli_policy_unknown(const char *said, const char *more, struct cw_error *err)
+int cli_policy_unknown(const char *name, const char *more, struct cw_error *err)
 {
     const char *names[16];
     size_t n = 0;
@@ -20,9 +20,9 @@ int cli_policy_unknown(const char *said, const char *more, struct cw_error *err)
     }
     if (more)
         cw_text_add(&all, ", %s", names[n++] = more);
-    const char *near = cw_nearest(said, names, n), *expected = all.data ? all.data : "";
-    cw_error_attribute(err, "policy", said, expected);
-    int r = cw_error_set(err, CW_E_OPTION, "--policy %.100s: expected one of %s%s%s%s", said, expected,
+    const char *near = cw_nearest(name, names, n), *expected = all.data ? all.data : "";
+    cw_error_attribute(err, "policy", name, expected);
+    int r = cw_error_set(err, CW_E_OPTION, "--policy %.100s: expected one of %s%s%s%s", name, expected,
                          near ? "; did you mean " : "", near ? near : "", near ? "?" : "");
     cw_text_deinit(&all);
     return r;
@@ -38,12 +38,10 @@ int cli_needs(const char *option, bool given, const char *needed, struct cw_erro
 
 int cli_scaling_find(struct cli_scaling *x, const char *needed, struct cw_error *err)
 {
-    int r = x->policy ? 0 : cli_needs("objective", x->objective, needed, err);
-    if (r == 0 && !x->policy)
+    if (x->policy)
+        return cw_policy_find(x->policy, &x->found) ? 0 : cli_policy_unknown(x->policy, NULL, err);
+    int r = cli_needs("objective", x->objective, needed, err);
+    if (r == 0)
         r = cli_needs("price-client", x->client_priced, needed, err);
-    if (r == 0 && !x->policy)
-        r = cli_needs("price-worker", x->worker_priced, needed, err);
-    return r < 0                                                ? r
-           : !x->policy || cw_policy_find(x->policy, &x->found) ? 0
-                                                                : cli_policy_unknown(x->policy, NULL, err);
+    return r == 0 ? cli_needs("price-worker", x->worker_priced, needed, err) : r;
 }

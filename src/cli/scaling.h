@@ -1,4 +1,4 @@
-/* What verbs that decide about workers have in common. */
+/* Options of the verbs that decide about workers: policy, objective and prices. */
 #pragma once
 #include "cli/options.h"
 #include "policy/policy.h"
@@ -6,39 +6,40 @@
 struct cli_scaling {
     const char *policy, *objective; /* NULL: none; "time" */
     double price_client, price_worker;
-    bool client_priced, worker_priced; /* it was said */
-    struct cw_policy found;
+    bool client_priced, worker_priced; /* the option was given */
+    struct cw_policy found;            /* of `policy` */
 };
 
 #define CLI_SCALING_OPTIONS(x) \
-    {"objective", CLI_TEXT, &(x)->objective, "O", "of the policy: time (default), or cost", \
-     0,           0,        cli_objectives,  NULL}, \
+    {"objective", \
+     CLI_TEXT, \
+     &(x)->objective, \
+     "O", \
+     "have the policy minimise time (default) or cost", \
+     .choices = cli_objectives}, \
         {"price-client", \
          CLI_NUMBER, \
          &(x)->price_client, \
          "P", \
-         "of a job's ranks together, per hour (default 4.96): what waiting costs", \
-         0, \
-         0, \
-         NULL, \
-         &(x)->client_priced, \
-         CW_CLIENT_PRICE_LEAST, \
-         CW_CLIENT_PRICE_MOST}, \
+         "set what a job's ranks cost together per hour, waiting or not (default 4.96)", \
+         .given = &(x)->client_priced, \
+         .least = CW_CLIENT_PRICE_LEAST, \
+         .most = CW_CLIENT_PRICE_MOST}, \
     { \
-        "price-worker", CLI_NUMBER, &(x)->price_worker, "P", "of a worker, per hour (default 0.427)", 0, 0, \
-            NULL, &(x)->worker_priced, 0, CW_WORKER_PRICE_MOST \
+        "price-worker", CLI_NUMBER, &(x)->price_worker, "P", \
+            "set what a worker costs per hour (default 0.427)", .given = &(x)->worker_priced, \
+            .most = CW_WORKER_PRICE_MOST \
     }
-extern const char *const cli_objectives[];
+extern const char *const cli_objectives[]; /* "time", "cost" */
 
-/* Accelerators and workers as in docs/simulator.md. */
+/* Prices per hour of an accelerator machine and of a worker, as in docs/simulator.md. */
 #define CLI_PRICE_CLIENT 4.96
 #define CLI_PRICE_WORKER 0.427319
 
-/* The error where there is no such policy. `more`: one more name that counts here, or NULL. */
-int cli_policy_unknown(const char *said, const char *more, struct cw_error *err) _must_check_;
-/* Refuses an option that was given without the one it needs; CW_E_OPTION. */
+/* The error for a policy that does not exist. `more`: one more name that counts here, or NULL. */
+int cli_policy_unknown(const char *name, const char *more, struct cw_error *err) _must_check_;
+/* CW_E_OPTION if an option was given without the one that it needs. */
 int cli_needs(const char *option, bool given, const char *needed, struct cw_error *err) _must_check_;
-/* Finds the policy, if there is one. CW_E_OPTION: there is none of this name, or it belongs to the simulator;
- * or there is none, and other options were given, which mean nothing then. `needed`: the option that gives
- * one. */
+/* Finds the policy, if one was named. CW_E_OPTION: there is no such policy, or other options were given
+ * without one. `needed`: the option that names a policy. */
 int cli_scaling_find(struct cli_scaling *x, const char *needed, struct cw_error *err) _must_check_;

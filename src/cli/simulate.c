@@ -1,31 +1,33 @@
-/* cachew simulate: a policy against a modelled workload. */
+/* cachew simulate: plays a modelled workload with a policy. */
 #include <stdio.h>
 #include <string.h>
 
+#include "cli/print.h"
 #include "cli/scaling.h"
+#include "cli/verb.h"
 #include "session/local.h"
 #include "sim/sim.h"
 #include "storage/file.h"
 
-#define MAX_FILE (64 << 20) /* a table of all counts of workers for all jobs is far smaller */
+#define MAX_FILE (64 << 20) /* bytes: a table of all counts of workers for all jobs is far smaller */
 
 struct simulate {
     const char *policy, *plot;
     bool json;
     struct cw_workload w;
-    struct cw_policy chosen; /* but for `oracle` */
+    struct cw_policy chosen; /* unused with `oracle` */
     struct cw_sim_plan plans[CW_SIM_MAX_JOBS];
     struct cw_sim_outcome outcomes[CW_SIM_MAX_JOBS], oracles[CW_SIM_MAX_JOBS];
 };
 
-static int find_policy(struct simulate *s, struct cw_error *err)
+static int simulate_find_policy(struct simulate *s, struct cw_error *err)
 {
     return strcmp(s->policy, "oracle") == 0 || cw_policy_find(s->policy, &s->chosen)
                ? 0
                : cli_policy_unknown(s->policy, "oracle", err);
 }
 
-static int load(const char *path, struct cw_workload *w, struct cw_error *err)
+static int simulate_load(const char *path, struct cw_workload *w, struct cw_error *err)
 {
     _cleanup_free_ char *text = NULL;
     size_t size = 0;
@@ -37,8 +39,8 @@ static int load(const char *path, struct cw_workload *w, struct cw_error *err)
     return r;
 }
 
-/* The oracle's plans are always found: regret needs them. */
-static int play(const char *path, struct simulate *s, struct cw_error *err)
+/* Finds the oracle's plans in any case, since regret needs them. */
+static int simulate_play(const char *path, struct simulate *s, struct cw_error *err)
 {
     bool oracle = strcmp(s->policy, "oracle") == 0;
     int r = s->plot ? cw_put_check(s->plot, err) : 0;
@@ -48,12 +50,12 @@ static int play(const char *path, struct simulate *s, struct cw_error *err)
         .policy = oracle ? NULL : &s->chosen, .plans = oracle ? s->plans : NULL, .alone = -1};
     if (r == 0)
         r = cw_sim_run(&s->w, &o, s->outcomes, err);
-    if (r == CW_E_PIPELINE) /* too long to play */
+    if (r == CW_E_PIPELINE) /* it takes too many steps */
         cw_error_file(err, path);
     return r == 0 && s->plot ? cw_sim_plot(s->plot, &s->w, s->policy, s->outcomes, err) : r;
 }
 
-static void print_text(const struct simulate *s, const json_t *result)
+static void simulate_print(const struct simulate *s, const json_t *result)
 {
     size_t i;
     const json_t *d, *regret = json_object_get(result, "regret");
@@ -76,7 +78,7 @@ static void print_text(const struct simulate *s, const json_t *result)
     }
 }
 
-int cli_simulate(int argc, char **argv)
+static int simulate_main(int argc, char **argv)
 {
     struct cw_error err = {0};
     _cleanup_free_ struct simulate *s = calloc(1, sizeof(*s));
@@ -86,28 +88,27 @@ int cli_simulate(int argc, char **argv)
     s->policy = "auto";
     const struct cli_option options[] = {
         {"policy", CLI_TEXT, &s->policy, "P",
-         "auto (default), cachew-atc22, cachew-atc22-code, hpa, fixed:N, oracle", 0, 0, NULL, NULL},
-        {"plot", CLI_TEXT, &s->plot, "FILE", "write a picture (SVG): workers and waiting over time", 0, 0,
-         NULL, NULL},
-        {"json", CLI_FLAG, &s->json, NULL, "print one JSON object", 0, 0, NULL, NULL},
+         "use this policy: auto (default), cachew-atc22, cachew-atc22-code, hpa, fixed:N or oracle"},
+        {"plot", CLI_TEXT, &s->plot, "FILE", "write an SVG picture to FILE: workers and waiting over time"},
+        {"json", CLI_FLAG, &s->json, NULL, "print one JSON object"},
         {0},
     };
-    int r = cli_parse(cli_find("simulate"), options, argc, argv, &n, &err);
+    int r = cli_parse(&cli_verb_simulate, options, argc, argv, &n, &err);
     if (r == 1)
         return 0;
     s->json = cli_wants_json(argc, argv);
     if (r == 0)
-        r = find_policy(s, &err);
+        r = simulate_find_policy(s, &err);
     if (r == 0)
-        r = load(argv[1], &s->w, &err);
+        r = simulate_load(argv[1], &s->w, &err);
     if (r == 0)
-        r = play(argv[1], s, &err);
+        r = simulate_play(argv[1], s, &err);
     if (r == 0) {
         json_t *result = cw_sim_result(&s->w, s->policy, s->outcomes, s->oracles);
         if (s->json)
             code = cli_print(result);
         else {
-            print_text(s, result);
+            simulate_print(s, result);
             json_decref(result);
         }
     } else
@@ -119,3 +120,13 @@ int cli_simulate(int argc, char **argv)
     cw_workload_deinit(&s->w);
     return code;
 }
+
+const struct cli_verb cli_verb_simulate = {
+    .name = "simulate",
+    .arguments = "WORKLOAD ",
+    .min_args = 1,
+    .max_args = 1,
+    .summary = "simulate a modelled workload with a policy: workers, cache, time and cost",
+    .details = "docs/simulator.md has the format of workloads.",
+    .run = simulate_main,
+};

@@ -1,6 +1,6 @@
-/* cachew top: jobs and workers of a service, again and again. Rates are differences between two answers of
- * the dispatcher; what ranks waited it says itself, for it knows which time their sums are of: each told its
- * own up to a second ago. */
+/* cachew top: shows jobs and workers of a service repeatedly. Rates are differences between two answers of
+ * the dispatcher. Only the time that ranks waited is the dispatcher's own figure, since it knows when each
+ * rank reported last. */
 #include <errno.h>
 #include <inttypes.h>
 #include <poll.h>
@@ -13,11 +13,14 @@
 
 #include "base/clock.h"
 #include "base/text.h"
-#include "cli/asked.h"
+#include "cli/admin.h"
+#include "cli/print.h"
+#include "cli/row.h"
+#include "cli/verb.h"
 
-#define MIN_INTERVAL_S 0.1 /* it shall not be what keeps the dispatcher busy */
+#define MIN_INTERVAL_S 0.1 /* limits the load on the dispatcher */
 
-/* ---- what the service says ---- */
+/* ---- the service's state ---- */
 
 struct sample {
     uint64_t at_ns; /* 0: none */
@@ -32,14 +35,14 @@ static void sample_deinit(struct sample *s)
     *s = (struct sample){0};
 }
 
-static int sample_take(const struct cli_asked *a, struct sample *ret, struct cw_error *err)
+static int sample_take(const struct cli_admin *a, struct sample *ret, struct cw_error *err)
 {
     struct sample s = {0};
-    int r = cli_ask(a, "status", &s.status, err);
+    int r = cli_admin_query(a, "status", &s.status, err);
     if (r >= 0)
-        r = cli_ask(a, "jobs", &s.jobs, err);
+        r = cli_admin_query(a, "jobs", &s.jobs, err);
     if (r >= 0)
-        r = cli_ask(a, "workers", &s.workers, err);
+        r = cli_admin_query(a, "workers", &s.workers, err);
     s.at_ns = cw_now_ns();
     if (r < 0)
         sample_deinit(&s);
@@ -47,8 +50,8 @@ static int sample_take(const struct cli_asked *a, struct sample *ret, struct cw_
     return r;
 }
 
-/* The row in which `key` is the same; NULL: it is new. */
-static const json_t *row_before(const json_t *rows, const json_t *row, const char *key)
+/* The row with the same value of `key`; NULL: there is none. */
+static const json_t *sample_row(const json_t *rows, const json_t *row, const char *key)
 {
     size_t i;
     const json_t *other;
@@ -61,8 +64,8 @@ static const json_t *row_before(const json_t *rows, const json_t *row, const cha
 
 typedef char cell[24];
 
-/* Per second; "-": there is nothing to compare with, or it counts from the beginning again. */
-static const char *rate(double now, const double *before, double seconds, const char *format, cell ret)
+/* A rate per second; "-": there is no earlier value, or the count began again. */
+static const char *cell_rate(double now, const double *before, double seconds, const char *format, cell ret)
 {
     double r = before && seconds > 0 ? (now - *before) / seconds : -1;
     snprintf(ret, sizeof(cell), "-");
@@ -71,22 +74,17 @@ static const char *rate(double now, const double *before, double seconds, const 
     return ret;
 }
 
-static double real(const json_t *row, const char *key)
-{
-    return json_number_value(json_object_get(row, key));
-}
-
-static double sum_ranks(const json_t *job, const char *key)
+static double job_sum_ranks(const json_t *job, const char *key)
 {
     size_t i;
     const json_t *rank;
     double sum = 0;
-    json_array_foreach(json_object_get(job, "ranks"), i, rank) sum += real(rank, key);
+    json_array_foreach(json_object_get(job, "ranks"), i, rank) sum += cli_row_real(rank, key);
     return sum;
 }
 
-/* In percent, of the last two seconds; "-": it is not known. */
-static const char *waited(const json_t *job, cell ret)
+/* The part of the last two seconds that ranks waited, in percent; "-": not known. */
+static const char *cell_waited(const json_t *job, cell ret)
 {
     const json_t *part = json_object_get(json_object_get(job, "now"), "waited");
     snprintf(ret, sizeof(cell), "-");
@@ -95,7 +93,7 @@ static const char *waited(const json_t *job, cell ret)
     return ret;
 }
 
-static unsigned attached(const json_t *job)
+static unsigned job_attached(const json_t *job)
 {
     size_t i;
     const json_t *rank;
@@ -107,11 +105,11 @@ static unsigned attached(const json_t *job)
 
 /* ---- the tables ---- */
 
-static void add_status(struct cw_text *t, const char *service, const struct sample *s)
+static void top_add_status(struct cw_text *t, const char *service, const struct sample *s)
 {
     char journal[CLI_TEXT_SIZE];
     const json_t *o = s->status;
-    int64_t up = (int64_t)real(o, "uptime_s");
+    int64_t up = (int64_t)cli_row_real(o, "uptime_s");
     cw_text_add(t,
                 "%s  up %" PRIi64 ":%02d:%02d  workers %" PRIi64 "  jobs %" PRIi64 "  streams %" PRIi64
                 "  ranges %" PRIi64 " (late %" PRIi64 ", moved %" PRIi64 ")  journal %s\n\n",
@@ -120,21 +118,22 @@ static void add_status(struct cw_text *t, const char *service, const struct samp
                 cli_row_number(o, "late"), cli_row_number(o, "moved"), cli_row_text(o, "journal", journal));
 }
 
-static void add_job(struct cw_text *t, const json_t *job, const json_t *before, double seconds)
+static void top_add_job(struct cw_text *t, const json_t *job, const json_t *before, double seconds)
 {
     char name[CLI_TEXT_SIZE], state[CLI_TEXT_SIZE];
     cell batches, wait, ranks;
-    double n_before = sum_ranks(before, "batches");
-    snprintf(ranks, sizeof(ranks), "%u/%" PRIi64, attached(job), cli_row_number(job, "world_size"));
-    cw_text_add(t, "%s %-10.10s %6" PRIi64 " %7s %12.0f %10s %6s\n", cli_row_column(job, "name", 24, name),
+    double n_before = job_sum_ranks(before, "batches");
+    snprintf(ranks, sizeof(ranks), "%u/%" PRIi64, job_attached(job), cli_row_number(job, "world_size"));
+    cw_text_add(t, "%s %-10.10s %6" PRIi64 " %7s %12.0f %10s %6s\n", cli_row_cut(job, "name", 24, name),
                 cli_row_text(job, "state", state), cli_row_number(job, "epoch"), ranks,
-                sum_ranks(job, "batches"),
-                rate(sum_ranks(job, "batches"), before ? &n_before : NULL, seconds, "%.1f", batches),
-                waited(job, wait));
+                job_sum_ranks(job, "batches"),
+                cell_rate(job_sum_ranks(job, "batches"), before ? &n_before : NULL, seconds, "%.1f", batches),
+                cell_waited(job, wait));
 }
 
-/* Those that run first: the others need not fit on a screen. */
-static void add_jobs(struct cw_text *t, const struct sample *s, const struct sample *before, double seconds)
+/* Running jobs first, as the others may not fit on a screen. */
+static void top_add_jobs(struct cw_text *t, const struct sample *s, const struct sample *before,
+                         double seconds)
 {
     size_t i;
     const json_t *job;
@@ -147,13 +146,13 @@ static void add_jobs(struct cw_text *t, const struct sample *s, const struct sam
             bool is_over = state && strcmp(state, "waiting") != 0 && strcmp(state, "running") != 0 &&
                            strcmp(state, "unattended") != 0 && strcmp(state, "paused") != 0;
             if (is_over == (over == 1))
-                add_job(t, job, row_before(before->jobs, job, "name"), seconds);
+                top_add_job(t, job, sample_row(before->jobs, job, "name"), seconds);
         }
     cw_text_add(t, "\n");
 }
 
-static void add_workers(struct cw_text *t, const struct sample *s, const struct sample *before,
-                        double seconds)
+static void top_add_workers(struct cw_text *t, const struct sample *s, const struct sample *before,
+                            double seconds)
 {
     size_t i;
     const json_t *w;
@@ -163,17 +162,17 @@ static void add_workers(struct cw_text *t, const struct sample *s, const struct 
     {
         char address[CLI_TEXT_SIZE], state[CLI_TEXT_SIZE];
         cell cpu, batches, bytes;
-        const json_t *b = row_before(before->workers, w, "id");
-        double cpu_before = real(b, "cpu_s"), batches_before = real(b, "batches"),
-               bytes_before = real(b, "bytes") / 1e6;
-        cw_text_add(t, "%6" PRIi64 " %s %-10.10s %7" PRIi64 " %6" PRIi64 " %6s %10.1f %10s %10s\n",
-                    cli_row_number(w, "id"), cli_row_column(w, "address", 28, address),
-                    cli_row_text(w, "state", state), cli_row_number(w, "leases"),
-                    cli_row_number(w, "cpu_budget"),
-                    rate(real(w, "cpu_s"), b ? &cpu_before : NULL, seconds, "%.2f", cpu),
-                    real(w, "memory_in_use") / 1e6,
-                    rate(real(w, "batches"), b ? &batches_before : NULL, seconds, "%.1f", batches),
-                    rate(real(w, "bytes") / 1e6, b ? &bytes_before : NULL, seconds, "%.1f", bytes));
+        const json_t *b = sample_row(before->workers, w, "id");
+        double cpu_before = cli_row_real(b, "cpu_s"), batches_before = cli_row_real(b, "batches"),
+               bytes_before = cli_row_real(b, "bytes") / 1e6;
+        cw_text_add(
+            t, "%6" PRIi64 " %s %-10.10s %7" PRIi64 " %6" PRIi64 " %6s %10.1f %10s %10s\n",
+            cli_row_number(w, "id"), cli_row_cut(w, "address", 28, address), cli_row_text(w, "state", state),
+            cli_row_number(w, "leases"), cli_row_number(w, "cpu_budget"),
+            cell_rate(cli_row_real(w, "cpu_s"), b ? &cpu_before : NULL, seconds, "%.2f", cpu),
+            cli_row_real(w, "memory_in_use") / 1e6,
+            cell_rate(cli_row_real(w, "batches"), b ? &batches_before : NULL, seconds, "%.1f", batches),
+            cell_rate(cli_row_real(w, "bytes") / 1e6, b ? &bytes_before : NULL, seconds, "%.1f", bytes));
     }
 }
 
@@ -183,7 +182,7 @@ static struct termios terminal_before;
 static volatile sig_atomic_t terminal_changed;
 static bool on_screen;
 
-/* Also from a signal's handler. */
+/* Called from a signal handler, too. */
 static void terminal_restore(void)
 {
     static const char leave[] = "\033[?25h\033[?1049l";
@@ -193,15 +192,15 @@ static void terminal_restore(void)
         tcsetattr(STDIN_FILENO, TCSANOW, &terminal_before);
 }
 
-static void on_signal(int s)
+static void terminal_on_signal(int s)
 {
     terminal_restore();
-    _exit(s == SIGINT ? 0 : 128 + s); /* Ctrl-C is how it ends */
+    _exit(s == SIGINT ? 0 : 128 + s); /* Ctrl-C is the usual way to end */
 }
 
 static void terminal_begin(void)
 {
-    struct sigaction end = {.sa_handler = on_signal};
+    struct sigaction end = {.sa_handler = terminal_on_signal};
     sigaction(SIGINT, &end, NULL);
     sigaction(SIGTERM, &end, NULL);
     on_screen = isatty(STDOUT_FILENO);
@@ -215,8 +214,8 @@ static void terminal_begin(void)
         printf("\033[?1049h\033[?25l");
 }
 
-/* As much of the text as fits, in the place of what was there. */
-static void print_screen(const char *text)
+/* Prints the lines that fit over those on the screen. */
+static void terminal_print(const char *text)
 {
     struct winsize size = {0};
     if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) < 0 || size.ws_row < 2 || size.ws_col < 2)
@@ -224,7 +223,7 @@ static void print_screen(const char *text)
     printf("\033[H");
     for (unsigned row = 1; row < size.ws_row && *text; row++) {
         size_t line = strcspn(text, "\n"), shown = CW_MIN(line, (size_t)size.ws_col);
-        /* not within a character */
+        /* do not cut within a UTF-8 character */
         while (shown < line && shown > 0 && ((unsigned char)text[shown] & 0xc0) == 0x80)
             shown--;
         printf("%.*s\033[K\n", (int)shown, text);
@@ -233,8 +232,8 @@ static void print_screen(const char *text)
     printf("\033[J");
 }
 
-/* Whether it is time for the next table; false: somebody pressed q. */
-static bool wait_next(double seconds)
+/* Waits for the next table. False: q was pressed. */
+static bool terminal_wait(double seconds)
 {
     uint64_t until = cw_now_ns() + (uint64_t)(seconds * 1e9);
     for (;;) {
@@ -250,72 +249,72 @@ static bool wait_next(double seconds)
     }
 }
 
-/* ---- again and again ---- */
+/* ---- the loop ---- */
 
 struct top {
-    struct cli_asked asked;
+    struct cli_admin admin;
     double interval;
     bool once;
 };
 
-static void print_json(const struct sample *s)
+static void top_print_json(const struct sample *s)
 {
     cli_print(json_pack("{s:O, s:O, s:O}", "status", s->status, "jobs", s->jobs, "workers", s->workers));
 }
 
-static int print_tables(const struct top *t, const struct sample *s, const struct sample *before,
-                        struct cw_error *err)
+static int top_print(const struct top *t, const struct sample *s, const struct sample *before,
+                     struct cw_error *err)
 {
     _cleanup_(cw_text_deinit) struct cw_text text = {0};
     double seconds = before->at_ns ? (double)(s->at_ns - before->at_ns) / 1e9 : 0;
-    add_status(&text, t->asked.service, s);
-    add_jobs(&text, s, before, seconds);
-    add_workers(&text, s, before, seconds);
+    top_add_status(&text, t->admin.service, s);
+    top_add_jobs(&text, s, before, seconds);
+    top_add_workers(&text, s, before, seconds);
     if (text.failed)
         return cw_error_nomem(err, 0, "a table");
     if (on_screen)
-        print_screen(text.data);
+        terminal_print(text.data);
     else
         printf("%s%s", text.data, t->once ? "" : "\n");
     return 0;
 }
 
-/* A dispatcher that was there comes back; till then the error stands where the tables were. */
-static void print_gone(const struct cw_error *err)
+/* Prints an error in place of the tables. A dispatcher that answered once is expected to return. */
+static void top_print_gone(const struct cw_error *err)
 {
     char line[700];
     snprintf(line, sizeof(line), "%s\n", err->message);
     if (on_screen)
-        print_screen(line);
+        terminal_print(line);
     else
         fprintf(stderr, "cachew: %s", line);
 }
 
-static int show_again(const struct top *t, struct cw_error *err)
+static int top_repeat(const struct top *t, struct cw_error *err)
 {
     struct sample before = {0}, now;
-    int r = sample_take(&t->asked, &before, err);
-    if (r >= 0 && t->once && !t->asked.json && t->interval > 0)
-        wait_next(t->interval); /* for rates */
+    int r = sample_take(&t->admin, &before, err);
+    if (r >= 0 && t->once && !t->admin.json && t->interval > 0)
+        terminal_wait(t->interval); /* rates need two answers */
     if (r >= 0 && !t->once)
         terminal_begin();
     for (bool more = r >= 0; more && r >= 0 && !ferror(stdout);
-         more = !t->once && wait_next(CW_MAX(t->interval, MIN_INTERVAL_S))) {
+         more = !t->once && terminal_wait(CW_MAX(t->interval, MIN_INTERVAL_S))) {
         struct cw_error gone = {0};
-        if (sample_take(&t->asked, &now, &gone) < 0) {
+        if (sample_take(&t->admin, &now, &gone) < 0) {
             if (t->once) {
                 *err = gone;
                 r = gone.status;
                 break;
             }
-            print_gone(&gone);
+            top_print_gone(&gone);
             fflush(stdout);
             continue;
         }
-        if (t->asked.json)
-            print_json(&now);
+        if (t->admin.json)
+            top_print_json(&now);
         else
-            r = print_tables(t, &now, &before, err);
+            r = top_print(t, &now, &before, err);
         fflush(stdout);
         sample_deinit(&before);
         before = now;
@@ -325,20 +324,28 @@ static int show_again(const struct top *t, struct cw_error *err)
     return r;
 }
 
-int cli_top(int argc, char **argv)
+static int top_main(int argc, char **argv)
 {
     struct top t = {.interval = 2};
     struct cw_error err = {0};
     const struct cli_option options[] = {
-        {"interval", CLI_SECONDS, &t.interval, "S", "between tables (default 2)", 0, 0, NULL, NULL},
-        {"once", CLI_FLAG, &t.once, NULL, "print one, with the rates of one interval, and end", 0, 0, NULL,
-         NULL},
-        CLI_ASKED_OPTIONS(&t.asked),
+        {"interval", CLI_SECONDS, &t.interval, "S", "print a table every S seconds (default 2)"},
+        {"once", CLI_FLAG, &t.once, NULL, "print one table, with the rates of one interval, and end"},
+        CLI_ADMIN_OPTIONS(&t.admin),
         {0},
     };
-    int r = cli_asked_parse(&t.asked, "top", options, argc, argv, &err);
+    int r = cli_admin_parse(&t.admin, &cli_verb_top, options, argc, argv, &err);
     if (r == 0)
-        r = show_again(&t, &err);
-    cli_asked_deinit(&t.asked);
-    return r < 0 ? cli_fail(&err, t.asked.json, NULL) : 0;
+        r = top_repeat(&t, &err);
+    cli_admin_deinit(&t.admin);
+    return r < 0 ? cli_fail(&err, t.admin.json, NULL) : 0;
 }
+
+const struct cli_verb cli_verb_top = {
+    .name = "top",
+    .arguments = "",
+    .summary = "show the jobs and workers of a service with their rates, again and again",
+    .details = "On a terminal the table is renewed in place; q or Ctrl-C ends. Else each table follows the "
+               "one before.",
+    .run = top_main,
+};

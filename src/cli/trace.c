@@ -1,14 +1,14 @@
-/* cachew trace: the traces of several processes as one. */
+/* cachew trace: merges the traces of several processes. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/macro.h"
-#include "cli/options.h"
+#include "cli/print.h"
+#include "cli/verb.h"
 
-/* Events stand on lines of their own (base/trace.h); one whose writer was killed may be cut off, and is left
- * out. */
-static int copy_events(const char *path, bool *first, struct cw_error *err)
+/* Each event is a line (base/trace.h). A line that was cut off when its writer was killed is left out. */
+static int trace_copy(const char *path, bool *first, struct cw_error *err)
 {
     FILE *f = fopen(path, "re");
     _cleanup_free_ char *line = NULL;
@@ -41,18 +41,27 @@ static int copy_events(const char *path, bool *first, struct cw_error *err)
     return 0;
 }
 
-int cli_trace(int argc, char **argv)
+static int trace_main(int argc, char **argv)
 {
     struct cw_error err = {0};
     int n_files;
     bool first = true;
     const struct cli_option options[] = {{0}};
-    int r = cli_parse(cli_find("trace"), options, argc, argv, &n_files, &err);
+    int r = cli_parse(&cli_verb_trace, options, argc, argv, &n_files, &err);
     if (r == 1)
         return 0;
     for (int i = 1; r >= 0 && i <= n_files; i++)
-        r = copy_events(argv[i], &first, &err);
+        r = trace_copy(argv[i], &first, &err);
     if (r >= 0)
         printf("%s\n]\n", first ? "[" : "");
     return r < 0 ? cli_fail(&err, false, NULL) : 0;
 }
+
+const struct cli_verb cli_verb_trace = {
+    .name = "trace",
+    .arguments = "FILE... ",
+    .min_args = 1,
+    .max_args = 1000000,
+    .summary = "merge the traces of several processes, to standard output",
+    .run = trace_main,
+};

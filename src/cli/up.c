@@ -1,8 +1,6 @@
-/*
- * cachew up: a service on this machine. Starts a dispatcher and workers as processes of their own, starts
- * again what dies, and drains them at the end. One thread, and one that waits for the end of stdin where that
- * is asked for; signals are waited for.
- */
+/* cachew up: a service on this machine. Starts a dispatcher and workers as processes, restarts those that
+ * die, and drains them at the end. One thread waits for signals. With --end-with-stdin another one waits
+ * for the end of stdin. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -20,56 +18,72 @@
 #include "base/machine.h"
 #include "base/text.h"
 #include "cli/child.h"
-#include "cli/common.h"
 #include "cli/daemon.h"
+#include "cli/pipeline.h"
 #include "cli/pool_watch.h"
 #include "cli/scaling.h"
-#include "cli/tls.h"
+#include "cli/verb.h"
 
 #define MAX_WORKERS 256
-#define POOL "local" /* of the provisioner */
-/* What dies younger than this is started again only after as long. */
+#define POOL "local" /* name of the provisioner's pool */
+/* A process that dies younger than this is restarted once this time has passed. */
 #define AGE_NS UINT64_C(1000000000)
-/* Who waits longer than this for the end is told what for. */
-#define SAY_NS UINT64_C(1000000000)
+/* A drain that takes longer than this is explained. */
+#define EXPLAIN_NS UINT64_C(1000000000)
 
 struct daemon {
     pid_t pid; /* 0: not running */
     uint64_t started_ns;
-    json_t *ready; /* what it said: address, id ... */
+    json_t *ready; /* the object that it printed: address, id ... */
 };
 
 struct up {
     /* options */
-    const char *listen, *http, *state_dir, *token_file, *index_dir, *cache_dir;
+    const char *listen, *http, *state_dir, *index_dir, *cache_dir;
     uint64_t cache_bytes;
     uint64_t n_workers, threads, memory;
-    double drain, worker_cpus;
-    uint64_t minimum; /* with a policy: n_workers are the maximum, and a provisioner has them */
+    double drain_s, worker_cpus;
+    uint64_t minimum; /* with a policy: n_workers is the maximum, and a provisioner runs the workers */
     struct cli_scaling scaling;
     bool autoscale, no_python, no_restart, end_with_stdin;
     struct cli_texts data_roots, plugins;
-    struct cli_tls tls;
+    struct cli_credentials credentials;
     struct cli_log log;
     /* while it runs */
-    /* of workers: daemons that are ours. With a policy the first one, a provisioner, has them */
+    /* entries of `workers` in use. With a policy that is one, the provisioner */
     size_t n_started;
     struct daemon dispatcher, workers[MAX_WORKERS];
     struct cli_pool_watch watch;  /* of the provisioner */
-    char *address, *http_address; /* the dispatcher's */
+    char *address, *http_address; /* of the dispatcher */
 };
 
 /* ---- processes ---- */
 
-#define MAX_GIVEN_ON 128 /* roots and plug-ins together: a word more for each, and a few others */
+#define MAX_GIVEN_ON 128 /* most data roots and plug-ins together, two words of a command each */
 
 struct command {
     const char *argv[64 + 2 * MAX_GIVEN_ON];
-    size_t n;
+    size_t n, n_numbers;
+    char numbers[8][32]; /* texts of argv that are its own */
 };
 
-/* Pairs of an option and its value, then NULL. An option whose value is NULL is left out. */
-static void __attribute__((sentinel)) add(struct command *c, ...)
+/* Prints a number into the command. Returns the text, for command_add. */
+static const char *command_number(struct command *c, const char *format, ...) _printf_(2, 3);
+
+static const char *command_number(struct command *c, const char *format, ...)
+{
+    char *text = c->numbers[c->n_numbers++];
+    va_list ap;
+    va_start(ap, format);
+    vsnprintf(text, sizeof(c->numbers[0]), format, ap);
+    va_end(ap);
+    return text;
+}
+
+/* Adds pairs of an option and its value, up to a NULL. Options whose value is NULL are left out. */
+static void command_add(struct command *c, ...) __attribute__((sentinel));
+
+static void command_add(struct command *c, ...)
 {
     const char *name;
     va_list ap;
@@ -84,20 +98,19 @@ static void __attribute__((sentinel)) add(struct command *c, ...)
     va_end(ap);
 }
 
-/* What all of them are given. */
-static void add_common(struct command *c, const struct up *u)
+/* Adds the options that all processes get. */
+static void command_add_common(struct command *c, const struct up *u)
 {
-    add(c, "--token-file", u->token_file, "--tls-cert", u->tls.cert, "--tls-key", u->tls.key, "--tls-ca",
-        u->tls.ca, "--log-format", u->log.format, NULL);
-    if (u->tls.mutual)
+    command_add(c, "--token-file", u->credentials.token_file, "--tls-cert", u->credentials.cert, "--tls-key",
+                u->credentials.key, "--tls-ca", u->credentials.ca, "--log-format", u->log.format, NULL);
+    if (u->credentials.mutual)
         c->argv[c->n++] = "--tls-mutual";
 }
 
-static int start(const struct up *u, struct daemon *d, const struct command *c, struct cw_error *err)
+static int daemon_start(const struct up *u, struct daemon *d, const struct command *c, struct cw_error *err)
 {
     json_t *ready;
-    int r = cli_child_start(&(struct cli_child_options){.argv = c->argv, .slow = &u->log}, &d->pid, &ready,
-                            err);
+    int r = cli_child_start(c->argv, &u->log, &d->pid, &ready, err);
     if (r < 0)
         return r;
     d->started_ns = cw_now_ns();
@@ -106,94 +119,80 @@ static int start(const struct up *u, struct daemon *d, const struct command *c, 
     return 0;
 }
 
-static int start_dispatcher(struct up *u, struct cw_error *err)
+static int up_start_dispatcher(struct up *u, struct cw_error *err)
 {
     struct command c = {.argv = {"cachew", "dispatcher"}, .n = 2};
-    add(&c, "--listen", u->address ? u->address : u->listen, "--http",
-        u->http_address ? u->http_address : u->http, "--state-dir", u->state_dir, NULL);
-    char client[32], worker[32];
-    snprintf(client, sizeof(client), "%g", u->scaling.price_client);
-    snprintf(worker, sizeof(worker), "%g", u->scaling.price_worker);
-    if (u->scaling.policy) {
-        add(&c, "--policy", u->scaling.policy, "--objective", u->scaling.objective, "--price-client", client,
-            "--price-worker", worker, NULL);
-    }
-    add_common(&c, u);
-    int r = start(u, &u->dispatcher, &c, err);
-    const char *address = r < 0 ? NULL : json_string_value(json_object_get(u->dispatcher.ready, "address"));
-    if (r >= 0 && !u->address && !(u->address = strdup(address ? address : "")))
-        r = cw_error_nomem(err, 0, "an address");
-    const char *http = r < 0 ? NULL : json_string_value(json_object_get(u->dispatcher.ready, "http"));
-    if (http && !u->http_address && !(u->http_address = strdup(http)))
-        r = cw_error_nomem(err, 0, "an address");
-    return r;
+    command_add(&c, "--listen", u->address ? u->address : u->listen, "--http",
+                u->http_address ? u->http_address : u->http, "--state-dir", u->state_dir, NULL);
+    if (u->scaling.policy)
+        command_add(&c, "--policy", u->scaling.policy, "--objective", u->scaling.objective, "--price-client",
+                    command_number(&c, "%g", u->scaling.price_client), "--price-worker",
+                    command_number(&c, "%g", u->scaling.price_worker), NULL);
+    command_add_common(&c, u);
+    int r = daemon_start(u, &u->dispatcher, &c, err);
+    if (r < 0)
+        return r;
+    const char *address = json_string_value(json_object_get(u->dispatcher.ready, "address")),
+               *http = json_string_value(json_object_get(u->dispatcher.ready, "http"));
+    if ((!u->address && !(u->address = strdup(address ? address : ""))) ||
+        (http && !u->http_address && !(u->http_address = strdup(http))))
+        return cw_error_nomem(err, 0, "an address");
+    return 0;
 }
 
-/* What workers are given besides: of each there is an n_workers-th part of what all of them may use. */
-struct parts {
-    char threads[32], memory[32], cache[32];
-};
-
-static void add_worker(struct command *c, const struct up *u, struct parts *p)
+/* Adds the options of a worker, which gets 1/n_workers of what all workers may use. The cache is shared by
+ * all. */
+static void command_add_worker(struct command *c, const struct up *u)
 {
     uint64_t share = u->threads || !(u->worker_cpus > 0)
                          ? (u->threads ? u->threads : cw_cpu_budget()) / u->n_workers
                          : (uint64_t)(u->worker_cpus + 0.5);
-    snprintf(p->threads, sizeof(p->threads), "%" PRIu64, CW_MAX(share, 1));
-    snprintf(p->memory, sizeof(p->memory), "%" PRIu64,
-             (u->memory ? u->memory : cw_memory_total() / 2) / u->n_workers);
-    add(c, "--threads", p->threads, "--memory", p->memory, "--http", u->http ? "127.0.0.1:0" : NULL,
-        "--index-dir", u->index_dir, "--cache-dir", u->cache_dir, NULL);
-    snprintf(p->cache, sizeof(p->cache), "%" PRIu64, u->cache_bytes);
-    /* of all together, for they share the directory */
-    add(c, "--cache-bytes", u->cache_bytes ? p->cache : NULL, NULL);
+    uint64_t memory = (u->memory ? u->memory : cw_memory_total() / 2) / u->n_workers;
+    command_add(c, "--threads", command_number(c, "%" PRIu64, CW_MAX(share, 1)), "--memory",
+                command_number(c, "%" PRIu64, memory), "--http", u->http ? "127.0.0.1:0" : NULL,
+                "--index-dir", u->index_dir, "--cache-dir", u->cache_dir, "--cache-bytes",
+                u->cache_bytes ? command_number(c, "%" PRIu64, u->cache_bytes) : NULL, NULL);
     for (size_t k = 0; k < u->data_roots.n; k++)
-        add(c, "--data-root", u->data_roots.items[k], NULL);
+        command_add(c, "--data-root", u->data_roots.items[k], NULL);
     for (size_t k = 0; k < u->plugins.n; k++)
-        add(c, "--plugin", u->plugins.items[k], NULL);
+        command_add(c, "--plugin", u->plugins.items[k], NULL);
     if (!u->no_python)
         c->argv[c->n++] = "--allow-python";
 }
 
-static int start_provisioner(struct up *u, struct cw_error *err)
+static int up_start_provisioner(struct up *u, struct cw_error *err)
 {
     struct command c = {.argv = {"cachew", "provision"}, .n = 2};
-    struct parts parts;
-    char minimum[32], maximum[32], cpus[32], price[32], drain[32];
-    snprintf(minimum, sizeof(minimum), "%" PRIu64, u->minimum);
-    snprintf(maximum, sizeof(maximum), "%" PRIu64, u->n_workers);
-    snprintf(cpus, sizeof(cpus), "%g", u->worker_cpus);
-    snprintf(price, sizeof(price), "%g", u->scaling.price_worker);
-    snprintf(drain, sizeof(drain), "%g", u->drain);
-    add(&c, "--dispatcher", u->address, "--pool", POOL, "--min-workers", minimum, "--max-workers", maximum,
-        "--worker-cpus", cpus, "--price-worker", price, "--drain-timeout", drain, "--token-file",
-        u->token_file, "--tls-cert", u->tls.cert, "--tls-key", u->tls.key, "--tls-ca", u->tls.ca,
-        "--log-format", u->log.format, NULL);
+    command_add(&c, "--dispatcher", u->address, "--pool", POOL, "--min-workers",
+                command_number(&c, "%" PRIu64, u->minimum), "--max-workers",
+                command_number(&c, "%" PRIu64, u->n_workers), "--worker-cpus",
+                command_number(&c, "%g", u->worker_cpus), "--price-worker",
+                command_number(&c, "%g", u->scaling.price_worker), "--drain-timeout",
+                command_number(&c, "%g", u->drain_s), "--token-file", u->credentials.token_file, "--tls-cert",
+                u->credentials.cert, "--tls-key", u->credentials.key, "--tls-ca", u->credentials.ca,
+                "--log-format", u->log.format, NULL);
     c.argv[c.n++] = "--";
-    if (u->tls.mutual)
+    if (u->credentials.mutual)
         c.argv[c.n++] = "--tls-mutual";
-    add_worker(&c, u, &parts);
-    cli_pool_watch_again(&u->watch);
-    return start(u, &u->workers[0], &c, err);
+    command_add_worker(&c, u);
+    cli_pool_watch_restart(&u->watch);
+    return daemon_start(u, &u->workers[0], &c, err);
 }
 
-static int start_worker(struct up *u, size_t i, struct cw_error *err)
+static int up_start_worker(struct up *u, size_t i, struct cw_error *err)
 {
     struct command c = {.argv = {"cachew", "worker"}, .n = 2};
-    struct parts parts;
-    char name[32];
     if (u->scaling.policy)
-        return start_provisioner(u, err);
-    snprintf(name, sizeof(name), "worker-%zu", i);
-    add(&c, "--dispatcher", u->address, "--name", name, NULL);
-    add_common(&c, u);
-    add_worker(&c, u, &parts);
-    return start(u, &u->workers[i], &c, err);
+        return up_start_provisioner(u, err);
+    command_add(&c, "--dispatcher", u->address, "--name", command_number(&c, "worker-%zu", i), NULL);
+    command_add_common(&c, u);
+    command_add_worker(&c, u);
+    return daemon_start(u, &u->workers[i], &c, err);
 }
 
 /* ---- while it runs ---- */
 
-static int print_ready(const struct up *u)
+static void up_print_ready(const struct up *u)
 {
     json_t *ready = json_copy(u->dispatcher.ready), *workers = json_array();
     for (size_t i = 0; i < u->n_started; i++) {
@@ -205,14 +204,13 @@ static int print_ready(const struct up *u)
     }
     json_object_set_new(ready, "workers", workers);
     json_object_set_new(ready, "up", json_integer(getpid()));
-    int code = cli_print(json_pack("{s:o}", "ready", ready));
-    fflush(stdout);
-    if (u->log.format && strcmp(u->log.format, "json") == 0) { /* not for people */
+    cli_print_ready(ready);
+    if (cli_log_is_json(&u->log)) { /* the log is read by a program */
         cli_log(&u->log, false, "%s%" PRIu64 " workers serve at %s", u->scaling.policy ? "up to " : "",
                 u->n_workers, u->address);
-        return code;
+        return;
     }
-    const char *ca = u->tls.ca ? u->tls.ca : "";
+    const char *ca = u->credentials.ca ? u->credentials.ca : "";
     fprintf(stderr,
             "cachew: %s%" PRIu64 " workers serve at %s. A job takes its batches with\n"
             "    cachew run PIPELINE.json --service %s --job NAME%s%s\n"
@@ -222,10 +220,9 @@ static int print_ready(const struct up *u)
             ca, u->address);
     if (u->http_address)
         fprintf(stderr, "http://%s/ shows what it does.\n", u->http_address);
-    return code;
 }
 
-static void describe_end(const struct up *u, const char *what, pid_t pid, int status)
+static void up_log_end(const struct up *u, const char *what, pid_t pid, int status)
 {
     const char *then = u->no_restart ? "" : "; it is started again";
     if (WIFSIGNALED(status))
@@ -235,28 +232,28 @@ static void describe_end(const struct up *u, const char *what, pid_t pid, int st
         cli_log(&u->log, true, "%s (pid %d) ended with %d%s", what, (int)pid, WEXITSTATUS(status), then);
 }
 
-/* Whose processes ended are no longer running. */
-static void reap(struct up *u, bool say)
+/* Notes processes that ended. */
+static void up_reap(struct up *u, bool log)
 {
     int status;
     pid_t pid;
     while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
         if (pid == u->dispatcher.pid) {
             u->dispatcher.pid = 0;
-            if (say)
-                describe_end(u, "the dispatcher", pid, status);
+            if (log)
+                up_log_end(u, "the dispatcher", pid, status);
         }
         for (size_t i = 0; i < u->n_started; i++)
             if (pid == u->workers[i].pid) {
                 u->workers[i].pid = 0;
-                if (say)
-                    describe_end(u, u->scaling.policy ? "the provisioner" : "a worker", pid, status);
+                if (log)
+                    up_log_end(u, u->scaling.policy ? "the provisioner" : "a worker", pid, status);
             }
     }
 }
 
-/* Starts again what ended. Returns after how long to look again, in ms; 0: nothing is to be done. */
-static uint64_t mend(struct up *u)
+/* Restarts processes that ended. Returns after how many ms to call it again; 0: all run. */
+static uint64_t up_restart(struct up *u)
 {
     struct cw_error err = {0};
     uint64_t now = cw_now_ns(), next = 0;
@@ -269,7 +266,7 @@ static uint64_t mend(struct up *u)
             continue;
         }
         d->started_ns = now;
-        if ((i ? start_worker(u, i - 1, &err) : start_dispatcher(u, &err)) < 0) {
+        if ((i ? up_start_worker(u, i - 1, &err) : up_start_dispatcher(u, &err)) < 0) {
             if (err.status == CW_E_INTERRUPTED)
                 return next;
             cli_log(&u->log, true, "%s; tried again soon", err.message);
@@ -279,9 +276,8 @@ static uint64_t mend(struct up *u)
     return next;
 }
 
-/* Kills a provisioner that hangs, as it does with workers. Returns after how long to look again, in ms; 0:
- * nobody is watched. */
-static uint64_t watch_provisioner(struct up *u)
+/* Kills a provisioner that hangs. Returns after how many ms to call it again; 0: there is none to watch. */
+static uint64_t up_watch_provisioner(struct up *u)
 {
     pid_t pid = u->workers[0].pid;
     if (!u->scaling.policy || u->no_restart)
@@ -291,47 +287,43 @@ static uint64_t watch_provisioner(struct up *u)
                 "the provisioner (pid %d): the dispatcher has heard nothing of it for %" PRIu64
                 " s; it is killed, and its workers end",
                 (int)pid, cli_pool_watch_missing_s());
-        cli_pool_watch_again(&u->watch);
+        cli_pool_watch_restart(&u->watch);
         kill(pid, SIGKILL);
     }
-    return CLI_POOL_LOOK_NS / 1000000;
+    return CLI_POOL_PROBE_NS / 1000000;
 }
 
-static bool running(const struct up *u, bool dispatcher)
+/* Sends a signal (0: none) to the dispatcher, or to all workers. Returns whether any of them runs. */
+static bool up_signal(const struct up *u, bool dispatcher, int signal)
 {
-    bool any = dispatcher && u->dispatcher.pid;
-    for (size_t i = 0; i < u->n_started && !dispatcher; i++)
-        any |= u->workers[i].pid != 0;
+    bool any = false;
+    for (size_t i = 0; i < (dispatcher ? 1 : u->n_started); i++) {
+        const struct daemon *d = dispatcher ? &u->dispatcher : &u->workers[i];
+        if (d->pid && signal)
+            kill(d->pid, signal);
+        any |= d->pid != 0;
+    }
     return any;
 }
 
-static void signal_all(const struct up *u, bool dispatcher, int signal)
-{
-    if (dispatcher && u->dispatcher.pid)
-        kill(u->dispatcher.pid, signal);
-    for (size_t i = 0; i < u->n_started && !dispatcher; i++)
-        if (u->workers[i].pid)
-            kill(u->workers[i].pid, signal);
-}
-
-/* Workers first: while they finish what they have, the dispatcher tells clients. What does not end in time is
- * killed; so is everything at a second signal. */
-static void drain(struct up *u, const sigset_t *signals)
+/* Drains workers, then the dispatcher, which serves clients until workers have finished. Kills what does
+ * not end in time, and everything at a second signal. */
+static void up_drain(struct up *u, const sigset_t *signals)
 {
     bool hurry = false;
     for (int dispatcher = 0; dispatcher <= 1; dispatcher++) {
-        uint64_t begin = cw_now_ns(), until = begin + (uint64_t)(u->drain * 1e9);
-        bool said = false;
-        signal_all(u, dispatcher, hurry ? SIGKILL : SIGTERM);
-        while (running(u, dispatcher)) {
+        uint64_t begin = cw_now_ns(), until = begin + (uint64_t)(u->drain_s * 1e9);
+        bool explained = false;
+        up_signal(u, dispatcher, hurry ? SIGKILL : SIGTERM);
+        while (up_signal(u, dispatcher, 0)) {
             struct timespec wait = {.tv_nsec = 100000000};
             int s = sigtimedwait(signals, NULL, &wait);
-            reap(u, false);
+            up_reap(u, false);
             if (s == SIGINT || s == SIGTERM || cw_now_ns() >= until) {
                 hurry = true;
-                signal_all(u, dispatcher, SIGKILL);
-            } else if (!said && cw_now_ns() - begin >= SAY_NS) {
-                said = true;
+                up_signal(u, dispatcher, SIGKILL);
+            } else if (!explained && cw_now_ns() - begin >= EXPLAIN_NS) {
+                explained = true;
                 cli_log(&u->log, false, "waiting until %s; a second Ctrl-C ends them at once",
                         dispatcher ? "the dispatcher has ended"
                                    : "workers have finished what clients still fetch");
@@ -340,14 +332,13 @@ static void drain(struct up *u, const sigset_t *signals)
     }
 }
 
-/* A thread: when nobody has the other end of stdin any more, be it by kill -9, this process is told to end.
- */
-static void *watch_stdin(void *unused CW_UNUSED)
+/* A thread: ends this process when the other end of stdin is closed, even by kill -9. */
+static void *up_watch_stdin(void *unused CW_UNUSED)
 {
     char ignored[256];
     ssize_t n;
     while ((n = read(0, ignored, sizeof(ignored))) > 0 || (n < 0 && (errno == EINTR || errno == EAGAIN)))
-        if (n < 0 && errno == EAGAIN) { /* somebody made it nonblocking */
+        if (n < 0 && errno == EAGAIN) { /* another process made it nonblocking */
             struct pollfd p = {.fd = 0, .events = POLLIN};
             (void)poll(&p, 1, -1);
         }
@@ -355,20 +346,20 @@ static void *watch_stdin(void *unused CW_UNUSED)
     return NULL;
 }
 
-static int serve(struct up *u, const sigset_t *signals, struct cw_error *err)
+static int up_serve(struct up *u, const sigset_t *signals, struct cw_error *err)
 {
     pthread_t watcher;
-    int r = 0, ended_by = 0, e = u->end_with_stdin ? pthread_create(&watcher, NULL, watch_stdin, NULL) : 0;
+    int r = 0, ended_by = 0, e = u->end_with_stdin ? pthread_create(&watcher, NULL, up_watch_stdin, NULL) : 0;
     if (e)
         return cw_error_errno(err, CW_E_MEMORY, e, "can't start a thread");
     u->n_started = u->scaling.policy ? 1 : u->n_workers;
-    r = start_dispatcher(u, err);
+    r = up_start_dispatcher(u, err);
     if (r >= 0 && u->scaling.policy)
-        r = cli_pool_watch_init(&u->watch, u->address, POOL, u->token_file, &u->tls, err);
+        r = cli_pool_watch_init(&u->watch, u->address, POOL, &u->credentials, err);
     for (size_t i = 0; i < u->n_started && r >= 0; i++)
-        r = start_worker(u, i, err);
+        r = up_start_worker(u, i, err);
     if (r >= 0)
-        print_ready(u);
+        up_print_ready(u);
     uint64_t again_ms = 0;
     while (r >= 0 && !ended_by) {
         struct timespec wait = {.tv_sec = again_ms ? (time_t)(again_ms / 1000) : 3600,
@@ -378,18 +369,18 @@ static int serve(struct up *u, const sigset_t *signals, struct cw_error *err)
             ended_by = s;
             break;
         }
-        reap(u, true);
-        uint64_t watch_ms = watch_provisioner(u);
-        again_ms = u->no_restart ? 0 : mend(u);
+        up_reap(u, true);
+        uint64_t watch_ms = up_watch_provisioner(u);
+        again_ms = u->no_restart ? 0 : up_restart(u);
         again_ms = again_ms ? again_ms : watch_ms;
     }
-    drain(u, signals);
+    up_drain(u, signals);
     cli_pool_watch_deinit(&u->watch);
     return r;
 }
 
-/* Options that stand beside --autoscale mean nothing without it. */
-static int check_scaling(struct up *u, bool minimum_given, bool cpus_given, struct cw_error *err)
+/* Checks options that mean nothing without --autoscale, and finds the policy. */
+static int up_check_scaling(struct up *u, bool minimum_given, bool cpus_given, struct cw_error *err)
 {
     int r = u->autoscale ? 0 : cli_needs("policy", u->scaling.policy, "autoscale", err);
     if (r == 0 && !u->autoscale)
@@ -414,11 +405,11 @@ static int check_scaling(struct up *u, bool minimum_given, bool cpus_given, stru
     return 0;
 }
 
-int cli_up(int argc, char **argv)
+static int up_main(int argc, char **argv)
 {
     struct up u = {.listen = "127.0.0.1:5050",
                    .n_workers = 1,
-                   .drain = 30,
+                   .drain_s = 30,
                    .minimum = 1,
                    .log = {.role = "up"},
                    .scaling = {.price_client = CLI_PRICE_CLIENT, .price_worker = CLI_PRICE_WORKER}};
@@ -426,54 +417,50 @@ int cli_up(int argc, char **argv)
     int n_args;
     bool workers_given = false, minimum_given = false, cpus_given = false;
     const struct cli_option options[] = {
-        {"workers", CLI_COUNT, &u.n_workers, "N", "workers (default 1, with all CPUs)", 1, MAX_WORKERS, NULL,
-         &workers_given},
+        {"workers", CLI_COUNT, &u.n_workers, "N", "run N workers, which share the CPUs (default 1)", .min = 1,
+         .max = MAX_WORKERS, .given = &workers_given},
         {"autoscale", CLI_FLAG, &u.autoscale, NULL,
-         "as many workers as jobs need, from --min-workers to --workers (default then: one for each CPU)", 0,
-         0, NULL, NULL},
-        {"min-workers", CLI_COUNT, &u.minimum, "N", "with --autoscale: there in any case (default 1)", 0,
-         MAX_WORKERS, NULL, &minimum_given},
+         "run as many workers as jobs need, from --min-workers to --workers (then one for each CPU by "
+         "default)"},
+        {"min-workers", CLI_COUNT, &u.minimum, "N", "with --autoscale: keep at least N workers (default 1)",
+         .max = MAX_WORKERS, .given = &minimum_given},
         {"policy", CLI_TEXT, &u.scaling.policy, "P",
-         "with --autoscale: auto (default), cachew-atc22, cachew-atc22-code, hpa, fixed:N", 0, 0, NULL, NULL},
+         "with --autoscale: use this policy: auto (default), cachew-atc22, cachew-atc22-code, hpa or "
+         "fixed:N"},
         CLI_SCALING_OPTIONS(&u.scaling),
         {"worker-cpus", CLI_NUMBER, &u.worker_cpus, "N",
-         "with --autoscale: CPUs that each may use, by a control group (default: not limited)", 0, 0, NULL,
-         &cpus_given},
+         "with --autoscale: limit each worker to N CPUs, by a control group (default: no limit)",
+         .given = &cpus_given},
         {"listen", CLI_TEXT, &u.listen, "HOST:PORT",
-         "where the dispatcher listens (default 127.0.0.1:5050; port 0: any)", 0, 0, NULL, NULL},
+         "have the dispatcher listen at this address (default 127.0.0.1:5050; port 0: any free one)"},
         {"http", CLI_TEXT, &u.http, "HOST:PORT",
-         "where it answers over HTTP (the dashboard, /metrics, /healthz, /readyz, /api/v1); workers do, too",
-         0, 0, NULL, NULL},
+         "serve the dashboard, /metrics, /healthz, /readyz and /api/v1 at this address; workers serve "
+         "theirs, too"},
         {"state-dir", CLI_TEXT, &u.state_dir, "DIR",
-         "where its journal is (default: none, it remembers nothing)", 0, 0, NULL, NULL},
+         "keep the dispatcher's journal in DIR (default: no journal, a restart forgets all jobs)"},
         {"threads", CLI_COUNT, &u.threads, "N",
-         "compute threads of all workers together (default: the CPUs this process may use)", 1, 1024, NULL,
-         NULL},
+         "run N compute threads in all workers together (default: the CPUs this process may use)", .min = 1,
+         .max = 1024},
         {"memory", CLI_BYTES, &u.memory, "BYTES",
-         "memory of all workers together (default: half of what there is)", 0, 0, NULL, NULL},
+         "use at most BYTES in all workers together (default: half of what there is)"},
         {"data-root", CLI_TEXTS, &u.data_roots, "DIR",
-         "pipelines may read below it only; several times (default: everywhere)", 0, 0, NULL, NULL},
-        {"no-python", CLI_FLAG, &u.no_python, NULL, "refuse pipelines with Python functions", 0, 0, NULL,
-         NULL},
+         "let pipelines read only files below DIR; may be repeated (default: all files)"},
+        {"no-python", CLI_FLAG, &u.no_python, NULL, "refuse pipelines with Python functions"},
         {"end-with-stdin", CLI_FLAG, &u.end_with_stdin, NULL,
-         "drain and end when stdin ends: with the process that started this one", 0, 0, NULL, NULL},
-        {"no-restart", CLI_FLAG, &u.no_restart, NULL, "leave what dies dead", 0, 0, NULL, NULL},
-        {"drain-timeout", CLI_SECONDS, &u.drain, "S",
-         "at the end, for finishing what is under way (default 30)", 0, 0, NULL, NULL},
-        {"index-dir", CLI_TEXT, &u.index_dir, "DIR", "where indexes are kept (default ~/.cache/cachew/index)",
-         0, 0, NULL, NULL},
+         "drain and end when stdin ends, that is with the process that started this one"},
+        {"no-restart", CLI_FLAG, &u.no_restart, NULL, "do not restart processes that die"},
+        {"drain-timeout", CLI_SECONDS, &u.drain_s, "S",
+         "give work under way S seconds to finish at the end (default 30)"},
+        CLI_INDEX_DIR_OPTION(&u.index_dir),
         {"cache-dir", CLI_TEXT, &u.cache_dir, "DIR",
-         "keep elements there where pipelines have autocache or cache", 0, 0, NULL, NULL},
-        {"cache-bytes", CLI_BYTES, &u.cache_bytes, "BYTES",
-         "what may lie in the directory (default: what is there, and half of what is free)", 1, 0, NULL,
-         NULL},
-        CLI_TOKEN_OPTION(&u.token_file),
-        CLI_TLS_LISTEN_OPTIONS(&u.tls),
+         "keep elements of pipelines with autocache or cache in DIR"},
+        CLI_CACHE_BYTES_OPTION(&u.cache_bytes, ""),
+        CLI_LISTEN_OPTIONS(&u.credentials),
         CLI_LOG_OPTION(&u.log),
         CLI_PLUGIN_OPTION(&u.plugins),
         {0},
     };
-    int r = cli_parse(cli_find("up"), options, argc, argv, &n_args, &err);
+    int r = cli_parse(&cli_verb_up, options, argc, argv, &n_args, &err);
     if (r == 1)
         return 0;
     if (r >= 0 && u.data_roots.n + u.plugins.n > MAX_GIVEN_ON)
@@ -483,7 +470,7 @@ int cli_up(int argc, char **argv)
     if (r >= 0 && u.autoscale && !workers_given)
         u.n_workers = CW_MIN(cw_cpu_budget(), (unsigned)MAX_WORKERS);
     if (r >= 0)
-        r = check_scaling(&u, minimum_given, cpus_given, &err);
+        r = up_check_scaling(&u, minimum_given, cpus_given, &err);
     if (r >= 0)
         r = cli_check_roots(&u.data_roots, &err);
     sigset_t signals;
@@ -493,7 +480,7 @@ int cli_up(int argc, char **argv)
     sigaddset(&signals, SIGCHLD);
     sigprocmask(SIG_BLOCK, &signals, NULL);
     if (r >= 0)
-        r = serve(&u, &signals, &err);
+        r = up_serve(&u, &signals, &err);
     json_decref(u.dispatcher.ready);
     for (size_t i = 0; i < u.n_started; i++)
         json_decref(u.workers[i].ready);
@@ -503,3 +490,10 @@ int cli_up(int argc, char **argv)
     cli_texts_deinit(&u.plugins);
     return r < 0 ? cli_log_end(&u.log, &err) : 0;
 }
+
+const struct cli_verb cli_verb_up = {
+    .name = "up",
+    .arguments = "",
+    .summary = "run a service on this machine: a dispatcher and workers",
+    .run = up_main,
+};

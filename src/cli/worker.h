@@ -1,7 +1,6 @@
-/* What those who start workers ask of their command line. */
+/* Checks of a worker's command line, for `provision`, which starts workers. */
 #pragma once
 #include "base/error.h"
 
-/* Whether a worker would take these words ("worker", ..., NULL), but for its plug-ins; they are moved about.
- * 1: they ask for help, which was printed. */
+/* Checks the words "worker", ..., NULL, except plug-ins; reorders them. 1: help was printed. */
 int cli_worker_check(int argc, char **argv, struct cw_error *err) _must_check_;

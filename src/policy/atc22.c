@@ -25,11 +25,11 @@
 #define DROP_AFTER_SCALING 150
 #define DROP_AT_START 200
 #define PROFILE_BATCHES 300
-#define OUTLIER 1.2 /* a change by more than this is not believed */
+#define OUTLIER 1.2 /* larger relative changes are measurement errors */
 
 struct rule {
-    double up, down; /* least gain of a worker more; largest loss by a worker less */
-    int recheck;     /* reports */
+    double up, down; /* least gain by one worker more, and largest loss by one fewer */
+    int recheck;     /* reports until it looks again */
     double queue_ratio, time_ratio;
 };
 static const struct rule rules[] = {
@@ -43,15 +43,16 @@ enum state { FIRST, UP, DOWN, STABLE };
 
 struct atc22 {
     double workers, mode, state, cache_point, epoch;
-    double drop, batches, time, queue; /* the report that is being filled: left to drop, what came */
-    double before_s, before_workers;   /* the report before the last change */
-    double settled_s, settled_queue;   /* the report on which it settled */
+    double drop, batches, time,
+        queue; /* the report that is being filled: batches to drop, batches, their time, queue */
+    double before_s, before_workers; /* the report before the last change */
+    double settled_s, settled_queue; /* the report on which it settled */
     double counter, profile_time, profile_batches;
 };
 
-/* The published table of GlusterFS reads: row bytes, milliseconds per row; linear between and beyond. Below
- * 0.1 MB that is negative, as it was. */
-static double read_s(double bytes)
+/* The published table of GlusterFS reads: MB and milliseconds per row, linear between and beyond points.
+ * Below 0.1 MB it is negative, as published. */
+static double atc22_read_s(double bytes)
 {
     static const double table[][2] = {{0.1, 0.00376}, {1, 0.2549},   {5, 5.627},   {10, 11.94}, {15, 13.68},
                                       {20, 22.25},    {25, 26.34},   {30, 30.5},   {50, 75.1},  {75, 112.8},
@@ -64,7 +65,7 @@ static double read_s(double bytes)
     return 1e-3 * (a[1] + (b[1] - a[1]) * (mb - a[0]) / (b[0] - a[0]));
 }
 
-static void restart(struct atc22 *m, double drop)
+static void atc22_restart(struct atc22 *m, double drop)
 {
     m->workers = 1;
     m->state = FIRST;
@@ -72,24 +73,24 @@ static void restart(struct atc22 *m, double drop)
     m->batches = m->time = m->queue = m->counter = 0;
 }
 
-static void change(struct atc22 *m, double workers)
+static void atc22_change(struct atc22 *m, double workers)
 {
     m->before_workers = m->workers;
     m->workers = workers;
     m->drop = DROP_AFTER_SCALING;
 }
 
-static void settle(struct atc22 *m, double workers, double s, double queue)
+static void atc22_settle(struct atc22 *m, double workers, double s, double queue)
 {
     m->state = STABLE;
     m->counter = 0;
     m->settled_s = s;
     m->settled_queue = queue;
     if (workers != m->workers)
-        change(m, workers);
+        atc22_change(m, workers);
 }
 
-static bool look_again(const struct rule *rule, struct atc22 *m, double s, double queue)
+static bool atc22_recheck(const struct rule *rule, struct atc22 *m, double s, double queue)
 {
     if (++m->counter < rule->recheck)
         return false;
@@ -97,24 +98,24 @@ static bool look_again(const struct rule *rule, struct atc22 *m, double s, doubl
     m->before_s = s;
     if (m->settled_queue > 0 && queue > rule->queue_ratio * m->settled_queue && m->workers > 1) {
         m->state = DOWN;
-        change(m, m->workers - 1);
+        atc22_change(m, m->workers - 1);
         return true;
     }
     if (s > rule->time_ratio * m->settled_s) {
         m->state = UP;
-        change(m, m->workers + 1);
+        atc22_change(m, m->workers + 1);
         return true;
     }
     return false;
 }
 
-/* A full report: s per batch. */
-static bool report(const struct rule *rule, struct atc22 *m, double s, double queue, int maximum,
-                   struct cw_decision *d)
+/* Handles a full report of s seconds per batch. True: something was decided. */
+static bool atc22_report(const struct rule *rule, struct atc22 *m, double s, double queue, int maximum,
+                         struct cw_decision *d)
 {
     double gain = m->state == UP || m->state == DOWN ? 1 - s / m->before_s : 0;
     if (m->state == STABLE)
-        return look_again(rule, m, s, queue);
+        return atc22_recheck(rule, m, s, queue);
     if (fabs(gain) > OUTLIER)
         return false;
     if (m->state == FIRST) {
@@ -122,9 +123,9 @@ static bool report(const struct rule *rule, struct atc22 *m, double s, double qu
         m->before_s = s;
         snprintf(d->why, sizeof(d->why), "the first report: %.4g s a batch", s);
         if (m->workers < maximum)
-            change(m, m->workers + 1);
+            atc22_change(m, m->workers + 1);
         else
-            settle(m, m->workers, s, queue);
+            atc22_settle(m, m->workers, s, queue);
         return true;
     }
     snprintf(d->why, sizeof(d->why), "%.0f instead of %.0f workers: %.1f %% %s time a batch", m->workers,
@@ -133,23 +134,24 @@ static bool report(const struct rule *rule, struct atc22 *m, double s, double qu
                                 : gain > -rule->down && m->workers > 1;
     bool keep = m->state == UP && gain > rule->up;
     if (!go_on) {
-        settle(m, keep ? m->workers : m->before_workers, keep ? s : m->before_s, queue);
+        atc22_settle(m, keep ? m->workers : m->before_workers, keep ? s : m->before_s, queue);
         return true;
     }
     m->before_s = s;
-    change(m, m->workers + (m->state == UP ? 1 : -1));
+    atc22_change(m, m->workers + (m->state == UP ? 1 : -1));
     return true;
 }
 
-/* argmin of the time of an epoch: computing all, or for a cache point reading there and computing the rest.
- * Ties go to the earlier cache point, then to computing. */
-static void choose_cache_point(struct atc22 *m, const struct cw_facts *f, double compute_s,
-                               struct cw_decision *d)
+/* Chooses the least time per batch: computing all of it, or reading at a cache point and computing the
+ * rest. Ties go to the earlier cache point, then to computing. */
+static void atc22_choose_cache_point(struct atc22 *m, const struct cw_facts *f, double compute_s,
+                                     struct cw_decision *d)
 {
     double best = compute_s * (1 + 1e-9);
     m->cache_point = -1;
     for (int i = 0; i < f->n_cache_points; i++) {
-        double s = read_s(f->cache_points[i].bytes) + CW_MAX(compute_s - f->cache_points[i].prefix_s, 0);
+        double s = atc22_read_s(f->cache_points[i].bytes) +
+                   CW_MAX(compute_s - f->cache_points[i].prefix_s, 0);
         if (s < best) {
             best = s;
             m->cache_point = i;
@@ -159,7 +161,7 @@ static void choose_cache_point(struct atc22 *m, const struct cw_facts *f, double
              m->cache_point >= 0 ? f->cache_points[(int)m->cache_point].name : "no cache", best);
 }
 
-static void turn_epoch(struct atc22 *m, const struct cw_facts *f)
+static void atc22_turn_epoch(struct atc22 *m, const struct cw_facts *f)
 {
     double mode = m->mode;
     m->epoch = f->epoch;
@@ -167,11 +169,11 @@ static void turn_epoch(struct atc22 *m, const struct cw_facts *f)
         return;
     m->mode = mode == COMPUTE ? PUT : GET;
     if (m->mode != mode)
-        restart(m, DROP_AT_START);
+        atc22_restart(m, DROP_AT_START);
 }
 
-/* True: the profile is complete, and what to cache was chosen. */
-static bool profile(struct atc22 *m, const struct cw_facts *f, struct cw_decision *d)
+/* Adds to the profile. True: it is complete, and the cache point was chosen. */
+static bool atc22_profile(struct atc22 *m, const struct cw_facts *f, struct cw_decision *d)
 {
     const struct cw_pool_facts all = cw_pools_together(f);
     const struct cw_mean *compute = &all.compute;
@@ -179,13 +181,14 @@ static bool profile(struct atc22 *m, const struct cw_facts *f, struct cw_decisio
     m->profile_time += compute->n * compute->mean;
     if (m->profile_batches < PROFILE_BATCHES)
         return false;
-    choose_cache_point(m, f, m->profile_time / m->profile_batches, d);
+    atc22_choose_cache_point(m, f, m->profile_time / m->profile_batches, d);
     m->mode = COMPUTE;
     m->drop = 0;
     return true;
 }
 
-static bool measure(const struct rule *rule, struct atc22 *m, const struct cw_facts *f, struct cw_decision *d)
+static bool atc22_measure(const struct rule *rule, struct atc22 *m, const struct cw_facts *f,
+                          struct cw_decision *d)
 {
     struct cw_demand now = cw_demand(f);
     struct cw_pool_facts all = cw_pools_together(f);
@@ -200,7 +203,7 @@ static bool measure(const struct rule *rule, struct atc22 *m, const struct cw_fa
         return false;
     double s = m->time / m->batches, queue = m->queue / m->batches;
     m->batches = m->time = m->queue = 0;
-    return report(rule, m, s, queue, all.maximum, d);
+    return atc22_report(rule, m, s, queue, all.maximum, d);
 }
 
 static void atc22_decide(const struct cw_policy *policy, struct cw_policy_memory *memory,
@@ -209,14 +212,15 @@ static void atc22_decide(const struct cw_policy *policy, struct cw_policy_memory
     struct atc22 *m = (struct atc22 *)memory->values;
     if (m->workers < 1) {
         m->cache_point = -1;
-        restart(m, 0);
+        atc22_restart(m, 0);
     }
     double before = m->workers;
     if (f->epoch > m->epoch)
-        turn_epoch(m, f);
+        atc22_turn_epoch(m, f);
     if (m->workers != before)
         snprintf(d->why, sizeof(d->why), "another mode: from one worker on");
-    bool decided = m->mode == PROFILE ? profile(m, f, d) : measure(&rules[(int)policy->parameter], m, f, d);
+    bool decided = m->mode == PROFILE ? atc22_profile(m, f, d)
+                                      : atc22_measure(&rules[(int)policy->parameter], m, f, d);
     m->workers = CW_MIN(m->workers, cw_pools_together(f).maximum);
     cw_pools_fill(f, m->workers, d);
     d->cache_point = m->mode == PUT || m->mode == GET ? (int)m->cache_point : -1;
@@ -246,7 +250,6 @@ static const struct cw_field fields[] = {
 
 const struct cw_policy cw_policy_atc22 = {
     .name = "cachew-atc22",
-    .summary = "the rules of the Cachew paper (ATC'22), with its thresholds",
     .caches = true,
     .fields = fields,
     .parameter = 0,
@@ -254,7 +257,6 @@ const struct cw_policy cw_policy_atc22 = {
 };
 const struct cw_policy cw_policy_atc22_code = {
     .name = "cachew-atc22-code",
-    .summary = "the same with the thresholds of its code",
     .caches = true,
     .fields = fields,
     .parameter = 1,

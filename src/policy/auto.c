@@ -7,67 +7,70 @@
  * long it measures follows from the noise, and from what waiting costs. docs/policies.md tells it step by
  * step.
  */
-#include "policy/auto.h"
-
 #include <math.h>
 #include <stdio.h>
 
 #include "base/macro.h"
+#include "policy/auto_belief.h"
+#include "policy/auto_pools.h"
+#include "policy/auto_record.h"
+#include "policy/auto_watch.h"
+#include "policy/policies.h"
 
-/* Decisions until it rests. More only where much of the objective is at stake: a wrong last guess may not
- * last for the rest of the job. */
+/* Decisions until auto rests. A further decision must gain LATE_GAIN of the objective, so that a wrong
+ * last guess does not last for the rest of the job. */
 #define DECISIONS 3
 #define DECISIONS_AT_MOST 5
 #define LATE_GAIN 0.15
-#define FINE_ERROR 0.03 /* decisions after the first are made with less, or with this part of the gain */
+#define FINE_ERROR 0.03 /* largest error of a decision after the first, or FINE_PART of its gain */
 #define FINE_PART 0.2
-#define SHORT_PART 0.1      /* a start delay that is more than that of the rest is long */
-#define BOLD_PART 0.1       /* of the rest, measured: then it does what seems better */
-#define ROUGH_PER_PART 10.0 /* error with which it may, by that part */
+#define SHORT_PART 0.1 /* part of the rest of the job from which on a start delay is long */
+/* Part of the rest of the job after which measuring stops and the better plan is taken. */
+#define BOLD_PART 0.1
+/* Largest error of such a decision, per part of the rest that was spent on measuring. */
+#define ROUGH_PER_PART 10.0
 #define LEAST_GAIN 0.015
-#define NOW_GAIN 0.1          /* of the time, or the cost, as long as the workers stay */
-#define LOOK_AGAIN 1.15       /* times the batches of the last look */
-#define CACHE_POINT_GAIN 0.05 /* another cache point than the one chosen must give more by so much */
-#define TRIAL_SURER 3         /* than a first guess: what is left behind is not measured again */
-#define MISSING 0.05          /* of the workers: what is measured then still counts */
+#define NOW_GAIN 0.1    /* least gain, of time or cost, while the workers stay, for the first decision */
+#define LOOK_AGAIN 1.15 /* the plan is evaluated again after so many times the batches */
+#define CACHE_POINT_GAIN 0.05 /* least gain of a cache point other than the one in use */
+/* A trial needs an error smaller by this factor, since the present workers are not measured again. */
+#define TRIAL_SURER 3
+#define MISSING 0.05 /* part of the workers that may be missing while a measurement counts */
 
-static bool rough_enough(const struct cw_auto *m, const struct cw_facts *f, double now_s)
+static bool auto_rough_enough(const struct cw_auto *m, const struct cw_facts *f, double now_s)
 {
     struct cw_outlook o;
-    cw_auto_outlook(m, f, &o);
+    cw_auto_belief_outlook(m, f, &o);
     struct cw_alternative best = cw_outlook_best(&o, 0);
-    return cw_auto_rough_error(m, f) <= cw_auto_tolerated_error(m, f, &best, now_s);
+    return cw_auto_belief_rough_error(m, f) <= cw_auto_belief_tolerated_error(m, f, &best, now_s);
 }
 
-static void take(struct cw_auto *m, const struct cw_facts *f, const struct cw_alternative *chosen,
-                 double now_s)
+/* Makes an alternative the plan. */
+static void auto_apply(struct cw_auto *m, const struct cw_facts *f, const struct cw_alternative *chosen,
+                       double now_s)
 {
     double cached = chosen->cache_point >= 0 ? f->cache_points[chosen->cache_point].cached : 0,
-           full = cw_auto_all_s(m, f);
-    /* what is there, from now on; or no more */
-    bool reads = chosen->cache_point != (int)m->cache_point &&
-                 (cached > CW_AUTO_GREW || (chosen->cache_point < 0 && m->cached > CW_AUTO_GREW));
-    bool other = !cw_auto_is_target(m, chosen->pools) || reads;
-    cw_auto_ask(m, chosen->pools, now_s);
-    m->cache_point = chosen->cache_point;
-    cw_auto_note_cache(m, f);
-    m->cached = cached;
-    m->decisions++;
-    m->tried = CW_MIN(m->tried, 0);
+           full_s = cw_auto_belief_all_s(m, f);
+    /* cached elements are read from now on, or no longer */
+    bool reads = chosen->cache_point != (int)m->cache.point &&
+                 (cached > CW_AUTO_GREW || (chosen->cache_point < 0 && m->cache.cached > CW_AUTO_GREW));
+    bool other = !cw_auto_pools_is_target(&m->pools, chosen->pools) || reads;
+    cw_auto_pools_request(&m->pools, chosen->pools, now_s);
+    m->cache.point = chosen->cache_point;
+    cw_auto_watch_note_cache(m, f);
+    m->cache.cached = cached;
+    m->plan.decisions++;
+    m->plan.trial_from = CW_MIN(m->plan.trial_from, 0);
     if (other)
-        cw_auto_measure_anew(m, now_s);
+        cw_auto_watch_restart(m, now_s);
     if (reads)
-        /* thought, like that of workers */
-        m->compute = (struct cw_mean){0, CW_MAX(full - cached * cw_auto_prefix_s(f, chosen->cache_point), 0),
-                                      0};
+        cw_auto_belief_expect_compute(m, f, full_s, cached, chosen->cache_point);
 }
 
-/*
- * No worse for the whole job, and better by more than a first guess's error as long as the workers stay. For
- * the first decision: a job of many epochs gains next to nothing by its first one, but that may take hours.
- */
-static bool better_now(const struct cw_outlook *o, const struct cw_alternative *best,
-                       const struct cw_alternative *stay)
+/* Whether `best` is no worse for the whole job, and better by NOW_GAIN as long as the workers stay. Used
+ * for the first decision: its workers may stay for hours, though that is little of a job with many epochs. */
+static bool auto_better_now(const struct cw_outlook *o, const struct cw_alternative *best,
+                            const struct cw_alternative *stay)
 {
     bool by_time = o->facts->objective == CW_OBJECTIVE_TIME, no_slower = best->time_s <= stay->time_s,
          no_dearer = best->cost <= stay->cost;
@@ -78,176 +81,178 @@ static bool better_now(const struct cw_outlook *o, const struct cw_alternative *
     return no_slower && no_dearer && (sooner || cheaper);
 }
 
-/* Whether a change pays. What it gains must be more than an error of what was measured with these workers;
- * the longer that took beside what is left, the bolder. */
-static bool pays(const struct cw_auto *m, const struct cw_outlook *o, const struct cw_alternative *best,
-                 const struct cw_alternative *stay, double decisions, double error, double now_s)
+/* Whether a change pays. The gain must exceed the error of the measurement. The larger the part of the
+ * rest that was spent on measuring, the larger the error may be. */
+static bool auto_pays(const struct cw_auto *m, const struct cw_outlook *o, const struct cw_alternative *best,
+                      const struct cw_alternative *stay, double decisions, double error, double now_s)
 {
-    double gain = cw_outlook_gain(o, best, stay, m->decisions >= decisions),
+    double gain = cw_outlook_gain(o, best, stay, m->plan.decisions >= decisions),
            rest = gain * (1 + o->past_time_s / CW_MAX(stay->time_s, 1e-9));
-    double needed = m->decisions < decisions ? LEAST_GAIN * (1 + m->decisions / 2) : LATE_GAIN;
-    if (m->decisions == 0)
-        return gain > needed || better_now(o, best, stay);
-    /* nothing is risked for the other measure */
+    double needed = m->plan.decisions < decisions ? LEAST_GAIN * (1 + m->plan.decisions / 2) : LATE_GAIN;
+    if (m->plan.decisions == 0)
+        return gain > needed || auto_better_now(o, best, stay);
+    /* a change that gains only the other measure takes no risk */
     bool objective = cw_outlook_gain(o, best, stay, true) > needed;
-    double part = objective ? (now_s - m->since_s) / CW_MAX(best->time_s, 1e-9) : 0,
+    double part = objective ? (now_s - m->watch.since_s) / CW_MAX(best->time_s, 1e-9) : 0,
            sure = CW_AUTO_SURE * CW_MAX(1 - part / BOLD_PART, 0);
-    if (m->waits > 0 && gain > LATE_GAIN) /* that there is something to gain was seen, if not how much */
+    if (m->watch.waits > 0 &&
+        gain > LATE_GAIN) /* waiting was observed: there is a gain, though its size is uncertain */
         return true;
     return gain > needed && rest > needed + sure * error &&
            error < CW_MAX(CW_MAX(FINE_ERROR, FINE_PART * rest), ROUGH_PER_PART * part);
 }
 
-/*
- * Where only time counts workers should do even if they are slower than they seem, by a standard error: what
- * is missing comes a start delay later. That matters as far as the job is short beside it.
- */
-static double doubt(const struct cw_auto *m, const struct cw_outlook *o)
+/* The part by which workers are taken to be slower than measured: a standard error, for objective time. A
+ * missing worker comes a start delay later, which matters in a job that is short beside it. */
+static double auto_doubt(const struct cw_auto *m, const struct cw_outlook *o)
 {
-    double delay_s = cw_auto_start_delay(o->facts);
+    double delay_s = cw_auto_pools_start_delay(o->facts);
     if (o->facts->objective != CW_OBJECTIVE_TIME || !(delay_s > 0))
         return 0;
     struct cw_alternative best = cw_outlook_best(o, 0);
-    return cw_auto_error(m) * CW_MIN(delay_s / (SHORT_PART * CW_MAX(best.time_s, 1e-9)), 1);
+    return cw_auto_belief_error(m) * CW_MIN(delay_s / (SHORT_PART * CW_MAX(best.time_s, 1e-9)), 1);
 }
 
-static void choose(struct cw_auto *m, const struct cw_outlook *o, const struct cw_alternative *chosen,
-                   const struct cw_auto_reason *reason, double now_s, struct cw_decision *d)
+static void auto_choose(struct cw_auto *m, const struct cw_outlook *o, const struct cw_alternative *chosen,
+                        const struct cw_auto_reason *reason, double now_s, struct cw_decision *d)
 {
     cw_auto_record(m, o, chosen, reason, d);
-    take(m, o->facts, chosen, now_s);
+    auto_apply(m, o->facts, chosen, now_s);
 }
 
-/* Fewer workers are tried out: whether they do, as plans have it; else those come back that were there
- * before. True: there is nothing else to decide now. */
-static bool judge_fewer(struct cw_auto *m, const struct cw_outlook *o, const struct cw_alternative *stay,
-                        double now_s, struct cw_decision *d)
+/* Ends a trial of fewer workers once it is known whether they are enough, and returns to the former number
+ * if not. True: there is nothing else to decide now. */
+static bool auto_judge_trial(struct cw_auto *m, const struct cw_outlook *o, const struct cw_alternative *stay,
+                             double now_s, struct cw_decision *d)
 {
-    double error = cw_auto_error(m), late = m->interval.mean / m->step.mean - 1 - CW_OUTLOOK_TIME_TOLERANCE;
-    if (!(m->waits > 0) && error >= CW_AUTO_EXACT && late < CW_AUTO_SURE * error)
-        return true; /* not known yet */
-    struct cw_alternative back = cw_outlook_like(o, stay, m->tried, stay->cache_point);
+    double error = cw_auto_belief_error(m),
+           late = m->watch.known.interval.mean / m->watch.known.step.mean - 1 - CW_OUTLOOK_TIME_TOLERANCE;
+    if (!(m->watch.waits > 0) && error >= CW_AUTO_EXACT && late < CW_AUTO_SURE * error)
+        return true; /* not measured well enough yet */
+    struct cw_alternative back = cw_outlook_like(o, stay, m->plan.trial_from, stay->cache_point);
     /* the pool may have become smaller meanwhile */
-    bool go_back = late > 0 && !cw_auto_is_target(m, back.pools);
+    bool go_back = late > 0 && !cw_auto_pools_is_target(&m->pools, back.pools);
     if (go_back)
-        choose(m, o, &back, &(struct cw_auto_reason){.why = "fewer don't do"}, now_s, d);
-    m->tried = -1;
+        auto_choose(m, o, &back, &(struct cw_auto_reason){.why = "fewer don't do"}, now_s, d);
+    m->plan.trial_from = -1;
     return go_back;
 }
 
-/* What there is stays, whatever `reason` has that is better: it rests once that is known well, unless one
- * worker fewer may do, too. */
-static void settle(struct cw_auto *m, const struct cw_outlook *o, const struct cw_alternative *stay,
-                   const struct cw_auto_reason *reason, double error, double now_s, struct cw_decision *d)
+/* Keeps the present workers, whatever `reason` has that is better. Rests once they are measured well,
+ * unless a trial of one worker fewer pays. */
+static void auto_settle(struct cw_auto *m, const struct cw_outlook *o, const struct cw_alternative *stay,
+                        const struct cw_auto_reason *reason, double error, double now_s,
+                        struct cw_decision *d)
 {
-    bool first = m->decisions == 0;
-    if (first || reason->told)
+    bool first = m->plan.decisions == 0;
+    if (first || reason->records_stay)
         cw_auto_record(m, o, stay, reason, d);
-    m->decisions = CW_MAX(m->decisions, 1);
-    double fewer = cw_auto_fewer(m, o, stay, error), before = m->target;
-    m->resting = error < CW_AUTO_EXACT && fewer == 0;
-    if (fewer > 0 && !d->concluded) { /* one decision a report: the next time, then */
+    m->plan.decisions = CW_MAX(m->plan.decisions, 1);
+    double fewer = cw_auto_belief_fewer(m, o, stay, error), before = m->pools.target;
+    m->plan.resting = error < CW_AUTO_EXACT && fewer == 0;
+    if (fewer > 0 && !d->concluded) { /* one decision per report: the trial waits for the next one */
         struct cw_alternative less = cw_outlook_like(o, stay, fewer, stay->cache_point);
-        choose(m, o, &less, &(struct cw_auto_reason){.why = "fewer may do"}, now_s, d);
-        m->tried = before;
-        d->promises = true; /* if it is not kept, those that were there come back */
+        auto_choose(m, o, &less, &(struct cw_auto_reason){.why = "fewer may do"}, now_s, d);
+        m->plan.trial_from = before;
+        d->promises = true; /* a trial that breaks this promise ends at once */
     }
 }
 
-/* The best plan as far as is known, held back. `predicted`: conditions changed in a known way, so it rests
- * on the curve alone. `cause`: of this look; NULL: measurements. */
-static void look(struct cw_auto *m, const struct cw_facts *f, double now_s, bool predicted, const char *cause,
-                 struct cw_decision *d)
+/* Finds the best plan and takes it if that pays. predicted: conditions changed in a known way, so the
+ * curve alone decides. cause: why the plan is evaluated; NULL: there are more measurements. */
+static void auto_evaluate(struct cw_auto *m, const struct cw_facts *f, double now_s, bool predicted,
+                          const char *cause, struct cw_decision *d)
 {
     struct cw_outlook o;
     int target[CW_POLICY_POOLS];
-    bool first = m->decisions == 0;
+    bool first = m->plan.decisions == 0;
     if (!predicted)
-        cw_auto_learn(m, f);
-    cw_auto_outlook(m, f, &o);
-    o.doubt = predicted ? 0 : doubt(m, &o);
-    cw_auto_target(m, target);
+        cw_auto_belief_learn(m, f);
+    cw_auto_belief_outlook(m, f, &o);
+    o.doubt = predicted ? 0 : auto_doubt(m, &o);
+    cw_auto_pools_target(&m->pools, target);
     struct cw_alternative stay = (predicted ? cw_outlook_keep : cw_outlook_rest)(&o, target, f->cache_point);
-    if (m->tried > 0 && !predicted && judge_fewer(m, &o, &stay, now_s, d))
+    if (m->plan.trial_from > 0 && !predicted && auto_judge_trial(m, &o, &stay, now_s, d))
         return;
     struct cw_alternative best = cw_outlook_best(&o, first ? 0 : CACHE_POINT_GAIN), seems = best;
     bool fills = cw_outlook_fills(&o, best.cache_point);
-    double decisions = fills ? DECISIONS - 1 : DECISIONS;             /* one is kept for when it is full */
-    double most = predicted && fills ? DECISIONS : DECISIONS_AT_MOST; /* it will be fuller still */
-    double error = predicted ? 0 : cw_auto_error(m),
-           trial = predicted ? 0 : cw_auto_explore(m, &o, &stay, error),
-           n = trial > 0 ? trial : cw_auto_restrain(m, f, &best);
+    double decisions = fills ? DECISIONS - 1 : DECISIONS; /* one decision is kept for the full cache */
+    double most = predicted && fills ? DECISIONS
+                                     : DECISIONS_AT_MOST; /* the cache will be fuller at the next decision */
+    double error = predicted ? 0 : cw_auto_belief_error(m),
+           trial = predicted ? 0 : cw_auto_belief_explore(m, &o, &stay, error),
+           n = trial > 0 ? trial : cw_auto_belief_restrain(m, f, &best);
     if (n != best.capacity)
         best = cw_outlook_like(&o, &best, n, best.cache_point);
-    bool other = !cw_auto_is_target(m, best.pools) || best.cache_point != f->cache_point;
-    bool worth = trial > 0 ? error < cw_auto_tolerated_error(m, f, &best, now_s) / TRIAL_SURER
-                           : pays(m, &o, &best, &stay, decisions, error, now_s);
+    bool other = !cw_auto_pools_is_target(&m->pools, best.pools) || best.cache_point != f->cache_point;
+    bool worth = trial > 0 ? error < cw_auto_belief_tolerated_error(m, f, &best, now_s) / TRIAL_SURER
+                           : auto_pays(m, &o, &best, &stay, decisions, error, now_s);
     const char *why = cause ? cause : first ? "measured" : "measured again";
-    if (other && worth && m->decisions < most)
-        choose(m, &o, &best,
-               &(struct cw_auto_reason){why, &seems,
-                                        trial > 0 ? "what these give is to be known first"
-                                                  : "so many more than were ever measured are a guess"},
-               now_s, d);
+    if (other && worth && m->plan.decisions < most)
+        auto_choose(m, &o, &best,
+                    &(struct cw_auto_reason){why, &seems,
+                                             trial > 0 ? "what these give is to be known first"
+                                                       : "so many more than were ever measured are a guess"},
+                    now_s, d);
     else if (!predicted)
-        settle(m, &o, &stay,
-               &(struct cw_auto_reason){
-                   why, &best, trial > 0 ? "that is not known well enough yet" : "would gain too little",
-                   cause && !predicted},
-               error, now_s, d);
+        auto_settle(m, &o, &stay,
+                    &(struct cw_auto_reason){
+                        why, &best, trial > 0 ? "that is not known well enough yet" : "would gain too little",
+                        cause && !predicted},
+                    error, now_s, d);
 }
 
-static void start(struct cw_auto *m, const struct cw_facts *f, double now_s)
+static void auto_start(struct cw_auto *m, const struct cw_facts *f, double now_s)
 {
     struct cw_supply s;
     int workers[CW_POLICY_POOLS] = {0};
-    cw_auto_supply(m, f, &s);
+    cw_auto_pools_supply(&m->pools, f, &s);
     for (int i = 0; i < f->n_pools; i++)
         workers[i] = f->pools[i].running;
-    m->running = cw_supply_capacity(&s, workers);
-    if (!(m->running > 0))
+    m->pools.running = cw_supply_capacity(&s, workers);
+    if (!(m->pools.running > 0))
         cw_supply_fill(&s, 0, 1, workers);
-    cw_auto_set_target(m, workers);
-    m->cache_point = f->cache_point;
-    m->cache_points = f->n_cache_points;
-    m->objective = f->objective;
-    m->client_price_per_h = f->client_price_per_h;
-    m->since_s = m->last_s = now_s;
-    cw_auto_note_cache(m, f);
+    cw_auto_pools_set_target(&m->pools, workers);
+    m->cache.point = f->cache_point;
+    m->cache.n_points = f->n_cache_points;
+    m->plan.objective = f->objective;
+    m->plan.client_price_per_h = f->client_price_per_h;
+    m->watch.since_s = m->plan.last_s = now_s;
+    cw_auto_watch_note_cache(m, f);
 }
 
-/* Cache points came to be known, or are not known any more; or what was decided on is not done. It looks at
- * what can be done now, from what is. */
-static void fit_cache_points(struct cw_auto *m, const struct cw_facts *f)
+/* Drops the decisions if cache points were added or removed, or if the one in use is not the one decided
+ * on. */
+static void auto_fit_cache_points(struct cw_auto *m, const struct cw_facts *f)
 {
-    if (m->cache_points == f->n_cache_points && m->cache_point == f->cache_point)
+    if (m->cache.n_points == f->n_cache_points && m->cache.point == f->cache_point)
         return;
-    m->cache_points = f->n_cache_points;
-    m->cache_point = f->cache_point;
-    m->cached = f->cache_point >= 0 ? f->cache_points[f->cache_point].cached : 0;
-    cw_auto_begin_anew(m, 1);
-    m->looked_n = 0;
-    cw_auto_note_cache(m, f);
+    m->cache.n_points = f->n_cache_points;
+    m->cache.point = f->cache_point;
+    m->cache.cached = f->cache_point >= 0 ? f->cache_points[f->cache_point].cached : 0;
+    cw_auto_watch_conditions_changed(m, 1);
+    m->plan.evaluated_n = 0;
+    cw_auto_watch_note_cache(m, f);
 }
 
-/* Something else is looked for: what was measured holds, what was decided does not. */
-static void fit_objective(struct cw_auto *m, const struct cw_facts *f)
+/* Drops the decisions if the objective or the price changed. Measurements stay valid. */
+static void auto_fit_objective(struct cw_auto *m, const struct cw_facts *f)
 {
-    if (m->objective == f->objective && m->client_price_per_h == f->client_price_per_h)
+    if (m->plan.objective == f->objective && m->plan.client_price_per_h == f->client_price_per_h)
         return;
-    m->objective = f->objective;
-    m->client_price_per_h = f->client_price_per_h;
-    cw_auto_begin_anew(m, 1);
-    m->looked_n = m->tried = 0;
+    m->plan.objective = f->objective;
+    m->plan.client_price_per_h = f->client_price_per_h;
+    cw_auto_watch_conditions_changed(m, 1);
+    m->plan.evaluated_n = m->plan.trial_from = 0;
 }
 
-/* There are more of a pool, where all of every pool was taken. In workers: what these are worth is known
- * better with each report, and that is no other maximum. */
-static bool more_than_all(struct cw_auto *m, const struct cw_facts *f)
+/* Whether a pool may have more workers now, and all of every pool were taken before. Compares workers,
+ * since their capacity is measured again with each report. */
+static bool auto_pools_grew(struct cw_auto *m, const struct cw_facts *f)
 {
     bool all = true, more = false;
     for (int i = 0; i < f->n_pools; i++) {
-        struct cw_auto_pool *p = &m->pools[i];
+        struct cw_auto_pool *p = &m->pools.pool[i];
         all &= p->target >= p->maximum;
         more |= f->pools[i].maximum > p->maximum;
         p->maximum = f->pools[i].maximum;
@@ -255,20 +260,18 @@ static bool more_than_all(struct cw_auto *m, const struct cw_facts *f)
     return all && more;
 }
 
-/*
- * A pool has become smaller than what was wanted of it, or is gone (`lost`): others give as much, if they
- * can. Or there is more, where all of it was taken: then it looks again.
- */
-static void fit_maximum(struct cw_auto *m, const struct cw_facts *f, double lost, double now_s,
-                        struct cw_decision *d)
+/* Fits the target to the maximum of each pool. `lost`: capacity of pools that are gone. Other pools
+ * replace what was lost. If there is more to have, the decisions are dropped. */
+static void auto_fit_maximum(struct cw_auto *m, const struct cw_facts *f, double lost, double now_s,
+                             struct cw_decision *d)
 {
     struct cw_supply s;
     int workers[CW_POLICY_POOLS];
-    cw_auto_supply(m, f, &s);
-    if (more_than_all(m, f) && m->maximum > 0)
-        cw_auto_begin_anew(m, 0);
-    m->maximum = cw_supply_most(&s);
-    cw_auto_target(m, workers);
+    cw_auto_pools_supply(&m->pools, f, &s);
+    if (auto_pools_grew(m, f) && m->pools.maximum > 0)
+        cw_auto_watch_conditions_changed(m, 0);
+    m->pools.maximum = cw_supply_most(&s);
+    cw_auto_pools_target(&m->pools, workers);
     if (lost > 0) {
         d->concluded = true;
         snprintf(d->why, sizeof(d->why), "a pool is gone, others give what they can");
@@ -283,55 +286,54 @@ static void fit_maximum(struct cw_auto *m, const struct cw_facts *f, double lost
         }
     if (!d->concluded)
         return;
-    d->promises = true; /* until it is looked at what those give that are left */
+    d->promises = true; /* until the remaining workers were measured */
     cw_supply_add(&s, lost, workers);
-    cw_auto_set_target(m, workers);
-    m->resting = 0;
-    cw_auto_measure_anew(m, now_s);
+    cw_auto_pools_set_target(&m->pools, workers);
+    m->plan.resting = 0;
+    cw_auto_watch_restart(m, now_s);
 }
 
-/* The client waits, which was not expected: whatever was decided before, and whether it rests or not, what
- * is seen now is the beginning of another plan. */
-static void replan(struct cw_auto *m, const struct cw_facts *f, double now_s, struct cw_decision *d)
+/* Begins another plan from the reports in which the client waited against the promise. */
+static void auto_replan(struct cw_auto *m, const struct cw_facts *f, double now_s, struct cw_decision *d)
 {
-    bool first = m->decisions == 0;
-    cw_auto_believe_waiting(m, DECISIONS - 1, now_s);
-    if (!first && !(m->tried > 0)) /* fewer will not do, if these don't */
-        m->tried = -1;
-    look(m, f, now_s, false, first ? NULL : "the client waits, which was not expected", d);
+    bool first = m->plan.decisions == 0;
+    cw_auto_watch_believe_waiting(m, DECISIONS - 1, now_s);
+    if (!first && !(m->plan.trial_from > 0)) /* if these are too few, fewer are too */
+        m->plan.trial_from = -1;
+    auto_evaluate(m, f, now_s, false, first ? NULL : "the client waits, which was not expected", d);
     d->replanned = d->concluded && !first;
-    m->looked_n = m->interval.n;
+    m->plan.evaluated_n = m->watch.known.interval.n;
 }
 
-/* A report with the workers that were decided on. Looks again whenever there is some more to look at, until
- * it rests. */
-static void observe(struct cw_auto *m, const struct cw_facts *f, const struct cw_demand *now, double now_s,
-                    struct cw_decision *d)
+/* Handles a report with the workers that were decided on. Evaluates the plan again when there are enough
+ * more batches, until auto rests. */
+static void auto_observe(struct cw_auto *m, const struct cw_facts *f, const struct cw_auto_seen *now,
+                         double now_s, struct cw_decision *d)
 {
-    if (cw_auto_broken(m, f, now)) {
-        replan(m, f, now_s, d);
+    if (cw_auto_watch_broken(&m->watch, m->plan.promises, now)) {
+        auto_replan(m, f, now_s, d);
         return;
     }
-    if (cw_auto_changed(m, f, now, now_s) || m->resting || m->interval.n < LOOK_AGAIN * m->looked_n ||
-        !(m->interval.n > 0))
+    if (cw_auto_watch_changed(m, f, now, now_s) || m->plan.resting ||
+        m->watch.known.interval.n < LOOK_AGAIN * m->plan.evaluated_n || !(m->watch.known.interval.n > 0))
         return;
-    m->looked_n = m->interval.n;
-    if (m->n_points == 0)
-        cw_auto_learn(m, f);
-    if (m->decisions > 0 || rough_enough(m, f, now_s))
-        look(m, f, now_s, false, NULL, d);
+    m->plan.evaluated_n = m->watch.known.interval.n;
+    if (m->belief.n_points == 0)
+        cw_auto_belief_learn(m, f);
+    if (m->plan.decisions > 0 || auto_rough_enough(m, f, now_s))
+        auto_evaluate(m, f, now_s, false, NULL, d);
 }
 
-static void spend(struct cw_auto *m, const struct cw_facts *f, double now_s)
+static void auto_spend(struct cw_auto *m, const struct cw_facts *f, double now_s)
 {
-    double seconds = CW_MAX(now_s - m->last_s, 0);
-    m->past_s += seconds;
-    m->past_cost += seconds / 3600 * (f->client_price_per_h + cw_auto_price(m, f, false));
-    m->last_s = now_s;
+    double seconds = CW_MAX(now_s - m->plan.last_s, 0);
+    m->plan.past_s += seconds;
+    m->plan.past_cost += seconds / 3600 * (f->client_price_per_h + cw_auto_pools_price(&m->pools, f, false));
+    m->plan.last_s = now_s;
 }
 
-/* Of many workers one may be missing, and be on its way again. */
-static bool about(double workers, double of)
+/* Whether two capacities are equal but for a worker that died and is being replaced. */
+static bool auto_about(double workers, double of)
 {
     return fabs(workers - of) <= MISSING * of;
 }
@@ -340,84 +342,77 @@ static void auto_decide(const struct cw_policy *policy, struct cw_policy_memory 
                         const struct cw_facts *f, double now_s, struct cw_decision *d)
 {
     struct cw_auto *m = (struct cw_auto *)memory->values;
-    struct cw_demand now = cw_demand(f);
-    double lost = cw_auto_fit_pools(m, f);
-    if (!(m->target > 0))
-        start(m, f, now_s);
-    cw_auto_learn_speeds(m, f);
-    double running = cw_auto_running(m, f);
-    spend(m, f, now_s);
-    /* first: what was measured with more than there may be now is not of these */
-    fit_maximum(m, f, lost, now_s, d);
-    bool same = about(running, m->running) && about(running, m->target);
-    fit_cache_points(m, f);
-    fit_objective(m, f);
-    m->running = running;
-    bool grows = cw_auto_cache_grows(m, f);
-    if (!(m->maximum > 0)) /* nothing can be had */
-        cw_mean_merge(&m->step, &now.step);
-    else if (!grows && cw_auto_cache_grew(m, f, now_s))
-        look(m, f, now_s, true, "more of the epoch is cached now", d);
+    struct cw_demand demand = cw_demand(f);
+    struct cw_auto_seen now = {.step = demand.step, .interval = demand.interval};
+    double lost = cw_auto_pools_fit(&m->pools, f);
+    if (!(m->pools.target > 0))
+        auto_start(m, f, now_s);
+    cw_auto_pools_learn_speeds(&m->pools, f);
+    cw_auto_pools_work(&m->pools, f, &now);
+    double running = cw_auto_pools_running(&m->pools, f);
+    auto_spend(m, f, now_s);
+    /* before anything is measured: a measurement with more workers than the maximum is void */
+    auto_fit_maximum(m, f, lost, now_s, d);
+    bool same = auto_about(running, m->pools.running) && auto_about(running, m->pools.target);
+    auto_fit_cache_points(m, f);
+    auto_fit_objective(m, f);
+    m->pools.running = running;
+    bool grows = cw_auto_watch_cache_growing(&m->cache, f);
+    if (!(m->pools.maximum > 0)) /* no worker can be had */
+        cw_mean_merge(&m->watch.known.step, &now.step);
+    else if (!grows && cw_auto_watch_cache_grew(m, f, now_s))
+        auto_evaluate(m, f, now_s, true, "more of the epoch is cached now", d);
     else if (!same || grows)
-        cw_mean_merge(&m->step, &now.step);
+        cw_mean_merge(&m->watch.known.step, &now.step);
     else if (now.interval.n > 0)
-        observe(m, f, &now, now_s, d);
-    cw_auto_target(m, d->workers);
-    d->cache_point = (int)m->cache_point;
+        auto_observe(m, f, &now, now_s, d);
+    cw_auto_pools_target(&m->pools, d->workers);
+    d->cache_point = (int)m->cache.point;
     if (d->concluded) {
-        m->promises = d->promises;
-        cw_auto_forget_waiting(m);
+        m->plan.promises = d->promises;
+        cw_auto_watch_end_streak(&m->watch);
     }
 }
 
-static const struct cw_field fields[] = {
-    CW_FIELD(struct cw_auto, target),
-    CW_FIELD(struct cw_auto, cache_point),
-    CW_FIELD(struct cw_auto, decisions),
-    CW_FIELD(struct cw_auto, resting),
-    CW_FIELD(struct cw_auto, tried),
-    CW_FIELD(struct cw_auto, maximum),
-    CW_FIELD(struct cw_auto, running),
-    CW_FIELD(struct cw_auto, cached),
-    CW_FIELD(struct cw_auto, cached_seen),
-    CW_FIELD(struct cw_auto, cache_points),
-    CW_FIELD(struct cw_auto, since_s),
-    CW_FIELD(struct cw_auto, looked_n),
-    CW_FIELD(struct cw_auto, objective),
-    CW_FIELD(struct cw_auto, client_price_per_h),
-    CW_FIELD(struct cw_auto, last_s),
-    CW_FIELD(struct cw_auto, pools),
-    CW_FIELD(struct cw_auto, past_s),
-    CW_FIELD(struct cw_auto, past_cost),
-    CW_FIELD(struct cw_auto, promises),
-    CW_FIELD(struct cw_auto, waits),
-    CW_FIELD(struct cw_auto, watched),
-    CW_FIELD(struct cw_auto, waited),
-    CW_FIELD(struct cw_auto, watched_together),
-    CW_FIELD(struct cw_auto, waited_together),
-    CW_FIELD(struct cw_auto, busiest),
-    CW_FIELD(struct cw_auto, source_bytes_per_s),
-    CW_FIELD(struct cw_auto, floor_s),
-    CW_FIELD(struct cw_auto, read_bytes_per_s),
-    CW_FIELD(struct cw_auto, write_bytes_per_s),
-    CW_FIELD(struct cw_auto, saved_s),
-    CW_FIELD(struct cw_auto, step),
-    CW_FIELD(struct cw_auto, interval),
-    CW_FIELD(struct cw_auto, compute),
-    CW_FIELD(struct cw_auto, busy),
-    CW_FIELD(struct cw_auto, recent_step),
-    CW_FIELD(struct cw_auto, recent_interval),
-    CW_FIELD(struct cw_auto, recent_compute),
-    CW_FIELD(struct cw_auto, recent_busy),
-    CW_FIELD(struct cw_auto, n_points),
-    CW_FIELD(struct cw_auto, points),
+static const struct cw_field auto_fields[] = {
+    CW_FIELD(struct cw_auto, pools.target),
+    CW_FIELD(struct cw_auto, pools.running),
+    CW_FIELD(struct cw_auto, pools.maximum),
+    CW_FIELD(struct cw_auto, pools.pool),
+    CW_FIELD(struct cw_auto, cache.point),
+    CW_FIELD(struct cw_auto, cache.n_points),
+    CW_FIELD(struct cw_auto, cache.cached),
+    CW_FIELD(struct cw_auto, cache.last_cached),
+    CW_FIELD(struct cw_auto, cache.read_bytes_per_s),
+    CW_FIELD(struct cw_auto, cache.write_bytes_per_s),
+    CW_FIELD(struct cw_auto, cache.saved_s),
+    CW_FIELD(struct cw_auto, plan.decisions),
+    CW_FIELD(struct cw_auto, plan.resting),
+    CW_FIELD(struct cw_auto, plan.trial_from),
+    CW_FIELD(struct cw_auto, plan.promises),
+    CW_FIELD(struct cw_auto, plan.evaluated_n),
+    CW_FIELD(struct cw_auto, plan.objective),
+    CW_FIELD(struct cw_auto, plan.client_price_per_h),
+    CW_FIELD(struct cw_auto, plan.last_s),
+    CW_FIELD(struct cw_auto, plan.past_s),
+    CW_FIELD(struct cw_auto, plan.past_cost),
+    CW_FIELD(struct cw_auto, watch.since_s),
+    CW_FIELD(struct cw_auto, watch.waits),
+    CW_FIELD(struct cw_auto, watch.known),
+    CW_FIELD(struct cw_auto, watch.recent),
+    CW_FIELD(struct cw_auto, watch.window),
+    CW_FIELD(struct cw_auto, watch.streak),
+    CW_FIELD(struct cw_auto, belief.busiest),
+    CW_FIELD(struct cw_auto, belief.source_bytes_per_s),
+    CW_FIELD(struct cw_auto, belief.floor_s),
+    CW_FIELD(struct cw_auto, belief.n_points),
+    CW_FIELD(struct cw_auto, belief.points),
     {0},
 };
 
 const struct cw_policy cw_policy_auto = {
     .name = "auto",
-    .summary = "Cachew's own: workers and cache from measured demand and supply",
     .caches = true,
-    .fields = fields,
+    .fields = auto_fields,
     .decide = auto_decide,
 };

@@ -1,38 +1,40 @@
-/* The record of a decision of auto: what was seen, what else could be done, why. */
+#include "policy/auto_record.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/macro.h"
-#include "policy/auto.h"
+#include "policy/auto_belief.h"
+#include "policy/auto_pools.h"
 
-#define LEAST_DOUBT 0.01 /* less can't be seen in what is told */
-#define SAME 0.0005      /* of a time: four digits don't tell these apart */
-#define AHEAD \
-    0.02 /* batches that were computed ahead come quicker than workers compute: by so much it is noticed */
+#define LEAST_DOUBT 0.01 /* smaller doubts do not change the numbers of a record */
+#define SAME 0.0005      /* part of a time below which four digits are equal */
+/* Least part by which prefetched batches come faster than workers compute, for the record to say so. */
+#define PREFETCHED 0.02
 
-/* What a batch takes: as it was measured with these workers, if the limit is that of now; else as it is
- * thought to be. Fewer workers than those with which the client waits, that are not thought to give more than
- * they do, let it wait, too. */
-static double expected_s(const struct cw_auto *m, const struct cw_facts *f, const struct cw_outlook *o,
-                         double capacity, int cache_point, bool now)
+/* Seconds per batch. Measured with these workers, if `now`; else as the curve has it. Fewer workers than
+ * those with which the client waits are no faster than these. */
+static double record_expected_s(const struct cw_auto *m, const struct cw_facts *f, const struct cw_outlook *o,
+                                double capacity, int cache_point, bool now)
 {
-    double cached = cache_point >= 0 && cache_point == (int)m->cache_point ? m->cached : 0,
-           s = cw_outlook_batch_s(o, capacity, cache_point, cached), running = cw_auto_running(m, f);
-    bool measured = m->interval.n > 0 && cache_point == (int)m->cache_point && running > 0;
+    double cached = cache_point >= 0 && cache_point == (int)m->cache.point ? m->cache.cached : 0,
+           s = cw_outlook_batch_s(o, capacity, cache_point, cached),
+           running = cw_auto_pools_running(&m->pools, f);
+    bool measured = m->watch.known.interval.n > 0 && cache_point == (int)m->cache.point && running > 0;
     if (measured && now)
-        return m->interval.mean;
+        return m->watch.known.interval.mean;
     return measured && capacity <= running && s >= cw_outlook_batch_s(o, running, cache_point, cached)
-               ? CW_MAX(s, m->interval.mean)
+               ? CW_MAX(s, m->watch.known.interval.mean)
                : s;
 }
 
-/* `now`: of these workers, which are those that run; else of a plan. */
-static enum cw_bottleneck limit_of(const struct cw_auto *m, const struct cw_facts *f,
-                                   const struct cw_outlook *o, double capacity, int cache_point, bool now)
+/* The limit with this capacity. now: of the workers that run; else of a plan. */
+static enum cw_bottleneck record_limit(const struct cw_auto *m, const struct cw_facts *f,
+                                       const struct cw_outlook *o, double capacity, int cache_point, bool now)
 {
-    double cached = cache_point >= 0 && cache_point == (int)m->cache_point ? m->cached : 0,
-           s = expected_s(m, f, o, capacity, cache_point, now);
+    double cached = cache_point >= 0 && cache_point == (int)m->cache.point ? m->cache.cached : 0,
+           s = record_expected_s(m, f, o, capacity, cache_point, now);
     if (s <= o->step_s * (1 + 2 * CW_AUTO_WAITING))
         return CW_BOTTLENECK_CLIENT;
     if (capacity >= cw_supply_most(&o->supply) && !f->fixed)
@@ -43,10 +45,11 @@ static enum cw_bottleneck limit_of(const struct cw_auto *m, const struct cw_fact
     if (cache_point >= 0 && f->storage.read_bytes_per_s > 0 &&
         cached * f->cache_points[cache_point].bytes / f->storage.read_bytes_per_s >= 0.99 * s)
         return CW_BOTTLENECK_CACHE;
-    return m->floor_s > 0 || m->source_bytes_per_s > 0 ? CW_BOTTLENECK_STORAGE : CW_BOTTLENECK_SCALING;
+    return m->belief.floor_s > 0 || m->belief.source_bytes_per_s > 0 ? CW_BOTTLENECK_STORAGE
+                                                                     : CW_BOTTLENECK_SCALING;
 }
 
-static const char *limit_text(enum cw_bottleneck limit)
+static const char *record_limit_text(enum cw_bottleneck limit)
 {
     static const char *const texts[] = {
         [CW_BOTTLENECK_UNKNOWN] = "",
@@ -60,7 +63,7 @@ static const char *limit_text(enum cw_bottleneck limit)
     return texts[limit];
 }
 
-static void add_alternative(struct cw_decision *d, const struct cw_alternative *a)
+static void record_add(struct cw_decision *d, const struct cw_alternative *a)
 {
     for (int i = 0; i < d->n_alternatives; i++)
         if (memcmp(d->alternatives[i].pools, a->pools, sizeof(a->pools)) == 0 &&
@@ -70,15 +73,16 @@ static void add_alternative(struct cw_decision *d, const struct cw_alternative *
         d->alternatives[d->n_alternatives++] = *a;
 }
 
-static void add_like(struct cw_decision *d, const struct cw_outlook *o, const struct cw_alternative *chosen,
-                     double capacity)
+static void record_add_like(struct cw_decision *d, const struct cw_outlook *o,
+                            const struct cw_alternative *chosen, double capacity)
 {
     struct cw_alternative a = cw_outlook_like(o, chosen, capacity, chosen->cache_point);
-    add_alternative(d, &a);
+    record_add(d, &a);
 }
 
-/* "5", or "5 (4 of near, 1 of far": who calls it closes the bracket. */
-static size_t put_count(char *to, size_t size, const struct cw_facts *f, const struct cw_alternative *a)
+/* Prints "5", or "5 (4 of near, 1 of far" without the bracket's end. Returns its length. */
+static size_t record_put_count(char *to, size_t size, const struct cw_facts *f,
+                               const struct cw_alternative *a)
 {
     const char *between = " (";
     size_t n = (size_t)snprintf(to, size, "%d", a->workers);
@@ -90,26 +94,28 @@ static size_t put_count(char *to, size_t size, const struct cw_facts *f, const s
     return CW_MIN(n, size - 1);
 }
 
-/* The same, and why these: "5 (4 of near, 1 of far; ...)". */
-static void put_workers(char *to, size_t size, const struct cw_outlook *o, const struct cw_alternative *a)
+/* Prints the same with the reason for these pools: "5 (4 of near, 1 of far; near first: ...)". */
+static void record_put_workers(char *to, size_t size, const struct cw_outlook *o,
+                               const struct cw_alternative *a)
 {
     const struct cw_facts *f = o->facts;
-    size_t n = put_count(to, size, f, a);
+    size_t n = record_put_count(to, size, f, a);
     if (f->n_pools > 1)
         snprintf(to + n, size - n, "; %.20s first: %s)", f->pools[o->supply.order[a->order][0]].name,
                  a->order ? "it is there soonest" : "what it computes costs least");
 }
 
-/* "cached after decode", "cached nowhere". */
-static void put_place(char to[80], const struct cw_facts *f, int cache_point)
+/* Prints "cached after decode", or "cached nowhere". */
+static void record_put_place(char to[80], const struct cw_facts *f, int cache_point)
 {
     snprintf(to, 80, "cached %s%.60s", cache_point >= 0 ? "after " : "nowhere",
              cache_point >= 0 ? f->cache_points[cache_point].name : "");
 }
 
-/* Why not twice as many, though they would be faster: by the rest of the job, or, where that does not tell,
- * by the time for which the workers stay. */
-static void put_more(char *to, size_t size, const struct cw_outlook *o, const struct cw_alternative *chosen)
+/* Prints why not twice as many workers: by the rest of the job, or by the time for which the workers stay
+ * where the rest is equal. */
+static void record_put_more(char *to, size_t size, const struct cw_outlook *o,
+                            const struct cw_alternative *chosen)
 {
     struct cw_alternative more = cw_outlook_like(o, chosen, 2 * chosen->capacity, chosen->cache_point);
     bool better = more.time_s <= chosen->time_s && more.cost <= chosen->cost;
@@ -118,7 +124,7 @@ static void put_more(char *to, size_t size, const struct cw_outlook *o, const st
     double dearer = (better ? more.held_cost / CW_MAX(chosen->held_cost, 1e-12)
                             : more.cost / CW_MAX(chosen->cost, 1e-12)) -
                     1;
-    size_t n = put_count(to, size, o->facts, &more);
+    size_t n = record_put_count(to, size, o->facts, &more);
     n += (size_t)snprintf(to + n, size - n, "%s would ", o->facts->n_pools > 1 ? ")" : "");
     if (n >= size)
         return;
@@ -131,9 +137,9 @@ static void put_more(char *to, size_t size, const struct cw_outlook *o, const st
                  better ? " as long as they stay" : "");
 }
 
-/* Another cache point is to gain a little, so one that gains less is left alone. */
-static void put_other_place(char *to, size_t size, const struct cw_outlook *o,
-                            const struct cw_alternative *chosen)
+/* Adds a cache point that would be better, but gains too little. */
+static void record_put_other_place(char *to, size_t size, const struct cw_outlook *o,
+                                   const struct cw_alternative *chosen)
 {
     char cache[80];
     size_t n = strlen(to);
@@ -141,82 +147,82 @@ static void put_other_place(char *to, size_t size, const struct cw_outlook *o,
         struct cw_alternative a = cw_outlook_rest(o, chosen->pools, i);
         if (i == chosen->cache_point || a.time_s >= chosen->time_s || a.cost >= chosen->cost)
             continue;
-        put_place(cache, o->facts, i);
+        record_put_place(cache, o->facts, i);
         snprintf(to + n, size - n, "; %s would gain too little", cache);
         return;
     }
 }
 
-/* What follows a decision's numbers: the limit, or why no more workers; and what seems better, but is not
- * done. */
-static void put_limit(char *to, size_t size, const struct cw_auto *m, const struct cw_outlook *o,
-                      const struct cw_alternative *chosen, const struct cw_auto_reason *reason)
+/* Prints what follows the numbers of a decision: the limit, or why there are no more workers, and what
+ * seems better. */
+static void record_put_limit(char *to, size_t size, const struct cw_auto *m, const struct cw_outlook *o,
+                             const struct cw_alternative *chosen, const struct cw_auto_reason *reason)
 {
     const struct cw_facts *f = o->facts;
     const struct cw_alternative *better = reason->better;
-    enum cw_bottleneck limit = limit_of(m, f, o, chosen->capacity, chosen->cache_point, false);
+    enum cw_bottleneck limit = record_limit(m, f, o, chosen->capacity, chosen->cache_point, false);
     char cache[80] = "";
     size_t n = 0;
     bool other = better && (memcmp(better->pools, chosen->pools, sizeof(better->pools)) != 0 ||
                             better->cache_point != chosen->cache_point);
     bool more = other && better->capacity > chosen->capacity;
     if (limit == CW_BOTTLENECK_WORKERS && !more)
-        put_more(to, size, o, chosen);
+        record_put_more(to, size, o, chosen);
     else if (!more)
-        snprintf(to, size, "%s", limit_text(limit));
+        snprintf(to, size, "%s", record_limit_text(limit));
     if (!other) {
-        put_other_place(to, size, o, chosen);
+        record_put_other_place(to, size, o, chosen);
         return;
     }
     n = more ? 0 : strlen(to);
     n += (size_t)snprintf(to + n, size - n, "%s", more ? "" : "; ");
     if (n >= size)
         return;
-    n += put_count(to + n, size - n, f, better);
+    n += record_put_count(to + n, size - n, f, better);
     if (better->cache_point != chosen->cache_point)
-        put_place(cache, f, better->cache_point);
+        record_put_place(cache, f, better->cache_point);
     snprintf(to + n, size - n, "%s%s%s would seem better, but %s", f->n_pools > 1 ? ")" : "",
              *cache ? ", " : "", cache, reason->but);
 }
 
-static void put_why(char *to, size_t size, const struct cw_auto *m, const struct cw_outlook *o,
-                    const struct cw_alternative *chosen, const struct cw_auto_reason *reason,
-                    const struct cw_seen *seen)
+static void record_put_why(char *to, size_t size, const struct cw_auto *m, const struct cw_outlook *o,
+                           const struct cw_alternative *chosen, const struct cw_auto_reason *reason,
+                           const struct cw_seen *seen)
 {
     char measured[160] = "", workers[200], limit[240], place[80] = "";
     size_t n = 0;
     struct cw_outlook sure = *o;
     sure.doubt = 0;
-    put_workers(workers, sizeof(workers), o, chosen);
-    put_limit(limit, sizeof(limit), m, o, chosen, reason);
-    if (m->interval.n > 0)
+    record_put_workers(workers, sizeof(workers), o, chosen);
+    record_put_limit(limit, sizeof(limit), m, o, chosen, reason);
+    if (m->watch.known.interval.n > 0)
         n = (size_t)snprintf(measured, sizeof(measured), ": %.4g s a batch with %d (step %.4g s)",
-                             m->interval.mean, seen->workers, m->step.mean);
-    double computed_s = cw_outlook_batch_s(&sure, cw_auto_running(m, o->facts), (int)m->cache_point,
-                                           m->cached);
-    if (m->interval.n > 0 && computed_s > (1 + AHEAD) * m->interval.mean)
+                             m->watch.known.interval.mean, seen->workers, m->watch.known.step.mean);
+    double computed_s = cw_outlook_batch_s(&sure, cw_auto_pools_running(&m->pools, o->facts),
+                                           (int)m->cache.point, m->cache.cached);
+    if (m->watch.known.interval.n > 0 && computed_s > (1 + PREFETCHED) * m->watch.known.interval.mean)
         n += (size_t)snprintf(measured + n, sizeof(measured) - n,
                               ", though by what they compute it is %.4g s", computed_s);
     if (seen->doubt >= LEAST_DOUBT)
         snprintf(measured + n, sizeof(measured) - n, ", which may be %.0f %% more", 100 * seen->doubt);
     if (chosen->cache_point >= 0)
-        put_place(place, o->facts, chosen->cache_point);
+        record_put_place(place, o->facts, chosen->cache_point);
     snprintf(to, size, "%s%s; %s%s%s%s %s %.4g s: %s", reason->why, measured, workers, *place ? ", " : "",
              place, *place ? "," : "", chosen->workers == 1 ? "gives" : "give", chosen->batch_s, limit);
 }
 
-/* Per batch, over the rest of the job. */
-static double rest_s(const struct cw_facts *f, const struct cw_alternative *a)
+/* Seconds per batch over the rest of the job. */
+static double record_rest_s(const struct cw_facts *f, const struct cw_alternative *a)
 {
     double batches = f->epochs * f->batches_per_epoch - f->batches_done;
     return batches > 0 ? a->time_s / batches : a->batch_s;
 }
 
-/* The same where only the cache is a question: what was compared is the rest of the job, as nothing of a
- * cache that fills can be seen at once. */
-static void put_cache_why(char *to, size_t size, const struct cw_auto *m, const struct cw_outlook *o,
-                          const struct cw_alternative *chosen, const int *running,
-                          const struct cw_auto_reason *reason)
+/* Prints the reason of a decision about the cache only. It compares the rest of the job, since a cache
+ * that fills gains nothing at once. */
+static void record_put_cache_why(char *to, size_t size, const struct cw_auto *m, const struct cw_outlook *o,
+                                 const struct cw_alternative *chosen, const int *running,
+                                 const struct cw_auto_reason *reason)
 {
     const struct cw_facts *f = o->facts;
     struct cw_alternative other = {.time_s = -1};
@@ -226,29 +232,29 @@ static void put_cache_why(char *to, size_t size, const struct cw_auto *m, const 
         if (i != chosen->cache_point && (other.time_s < 0 || a.time_s < other.time_s))
             other = a;
     }
-    if (m->interval.n > 0)
-        snprintf(measured, sizeof(measured), ": %.4g s a batch (step %.4g s)", m->interval.mean,
-                 m->step.mean);
+    if (m->watch.known.interval.n > 0)
+        snprintf(measured, sizeof(measured), ": %.4g s a batch (step %.4g s)", m->watch.known.interval.mean,
+                 m->watch.known.step.mean);
     if (other.time_s >= 0) {
-        put_place(place, f, other.cache_point);
+        record_put_place(place, f, other.cache_point);
         bool same = fabs(other.time_s - chosen->time_s) <= SAME * chosen->time_s;
-        snprintf(otherwise, sizeof(otherwise), ", %s %.4g s%s", place, rest_s(f, &other),
+        snprintf(otherwise, sizeof(otherwise), ", %s %.4g s%s", place, record_rest_s(f, &other),
                  same                            ? ", too"
                  : other.time_s < chosen->time_s ? ", which is too little a gain"
                                                  : "");
     }
-    put_place(place, f, chosen->cache_point);
+    record_put_place(place, f, chosen->cache_point);
     snprintf(to, size, "%s%s; %s the rest of the job takes %.4g s a batch%s", reason->why, measured, place,
-             rest_s(f, chosen), otherwise);
+             record_rest_s(f, chosen), otherwise);
 }
 
-static void add_cache_points(struct cw_decision *d, const struct cw_outlook *o,
-                             const struct cw_alternative *chosen, const int *workers)
+static void record_add_cache_points(struct cw_decision *d, const struct cw_outlook *o,
+                                    const struct cw_alternative *chosen, const int *workers)
 {
     for (int i = -1; i < o->facts->n_cache_points && i < 2; i++) {
         struct cw_alternative other = cw_outlook_rest(o, workers, i);
         if (i != chosen->cache_point)
-            add_alternative(d, &other);
+            record_add(d, &other);
     }
 }
 
@@ -263,29 +269,30 @@ void cw_auto_record(const struct cw_auto *m, const struct cw_outlook *o, const s
         cw_supply_fill(&o->supply, 0, 1, running);
     d->concluded = true;
     d->promises = chosen->batch_s <= (1 + 2 * CW_AUTO_WAITING) * o->step_s;
-    d->seen = (struct cw_seen){.step_s = m->step.mean,
-                               .wait_s = CW_MAX(m->interval.mean - m->step.mean, 0),
-                               .interval_s = m->interval.mean,
-                               .compute_s = m->compute.mean,
-                               .busy = m->busy,
-                               .error = cw_auto_error(m),
-                               .doubt = o->doubt,
-                               .workers = n_running,
-                               .cache_point = (int)m->cache_point,
-                               .cached = m->cached,
-                               .limit = limit_of(m, f, o, cw_auto_running(m, f), (int)m->cache_point, true)};
+    d->seen = (struct cw_seen){
+        .step_s = m->watch.known.step.mean,
+        .wait_s = CW_MAX(m->watch.known.interval.mean - m->watch.known.step.mean, 0),
+        .interval_s = m->watch.known.interval.mean,
+        .compute_s = m->watch.known.compute.mean,
+        .busy = m->watch.known.busy,
+        .error = cw_auto_belief_error(m),
+        .doubt = o->doubt,
+        .workers = n_running,
+        .cache_point = (int)m->cache.point,
+        .cached = m->cache.cached,
+        .limit = record_limit(m, f, o, cw_auto_pools_running(&m->pools, f), (int)m->cache.point, true)};
     struct cw_alternative now = cw_outlook_rest(o, running, f->cache_point),
                           as_is = cw_outlook_rest(o, running, chosen->cache_point);
-    add_alternative(d, f->fixed ? &as_is : chosen);
-    add_alternative(d, &now);
-    add_cache_points(d, o, chosen, f->fixed ? running : chosen->pools);
+    record_add(d, f->fixed ? &as_is : chosen);
+    record_add(d, &now);
+    record_add_cache_points(d, o, chosen, f->fixed ? running : chosen->pools);
     if (f->fixed) {
-        put_cache_why(d->why, sizeof(d->why), m, o, &as_is, running, reason);
+        record_put_cache_why(d->why, sizeof(d->why), m, o, &as_is, running, reason);
         return;
     }
     if (reason->better)
-        add_alternative(d, reason->better);
-    add_like(d, o, chosen, 2 * chosen->capacity);
-    add_like(d, o, chosen, chosen->capacity / 2);
-    put_why(d->why, sizeof(d->why), m, o, chosen, reason, &d->seen);
+        record_add(d, reason->better);
+    record_add_like(d, o, chosen, 2 * chosen->capacity);
+    record_add_like(d, o, chosen, chosen->capacity / 2);
+    record_put_why(d->why, sizeof(d->why), m, o, chosen, reason, &d->seen);
 }

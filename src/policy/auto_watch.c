@@ -1,62 +1,59 @@
-/* What auto measures with the workers that it decided on, and whether that says that conditions are others by
- * now: of client, input, cache. */
-#include "policy/auto.h"
+#include "policy/auto_watch.h"
 
 #include <math.h>
 
 #include "base/macro.h"
+#include "policy/auto_belief.h"
 
-#define CHANGED \
-    0.05 /* of step or interval, beyond SURE_CHANGE standard errors: conditions are others now \
-          */
-#define SURE_CHANGE 5.0   /* it is asked at each report, thousands of times */
-#define CHANGED_BATCHES 8 /* that say so: a single one may take several times as long, and tails are long */
-#define KNOWN_BATCHES 30  /* before so many nothing can change: it is not known what it was */
-#define STORE_CHANGED 0.2 /* of the cache's speed */
-#define GREW_LEAST 0.001  /* of the epoch */
-#define STILL_GROWS 0.25  /* of what it grew by, since the last report */
+#define CHANGED 0.05      /* least change of step or interval, beyond SURE_CHANGE standard errors */
+#define SURE_CHANGE 5.0   /* the test is made at each report, thousands of times in a job */
+#define CHANGED_BATCHES 8 /* least batches that show a change: single batches have long tails */
+#define KNOWN_BATCHES 30  /* least batches that a change is a change from */
+#define STORE_CHANGED 0.2 /* least change of the cache's speed */
+#define GREW_LEAST 0.001  /* least change of the cached part of the epoch */
+#define STILL_GROWS 0.25  /* part of that change which came since the last report */
+#define BROKEN_WAIT 0.05  /* waiting, as part of the step, that a plan without waiting must not have */
+#define BROKEN_IN_A_ROW 8 /* reports of a streak that show it */
 
-#define BROKEN_WAIT \
-    0.05                  /* of the step, where none was expected: the plan is not what it was thought to be \
-                           */
-#define BROKEN_IN_A_ROW 8 /* reports that show it */
-
-static void forget_recent(struct cw_auto *m)
+/* Adds one measurement to another, as if all batches had been measured together. */
+static void seen_add(struct cw_auto_seen *into, const struct cw_auto_seen *more)
 {
-    m->recent_step = m->recent_interval = m->recent_compute = (struct cw_mean){0};
-    m->recent_busy = 0;
+    cw_mean_merge(&into->step, &more->step);
+    cw_mean_merge(&into->interval, &more->interval);
+    cw_mean_merge(&into->compute, &more->compute);
+    if (into->compute.n > 0) /* batches whose compute time is not reported say nothing of `busy` */
+        into->busy += (more->busy - into->busy) * more->compute.n / into->compute.n;
 }
 
-static void watch_anew(struct cw_auto *m)
+static bool seen_waits(const struct cw_auto_seen *s)
 {
-    m->watched = 0;
-    m->watched_together = (struct cw_auto_seen){0};
+    return s->interval.mean > (1 + BROKEN_WAIT) * s->step.mean;
 }
 
-void cw_auto_forget_waiting(struct cw_auto *m)
+void cw_auto_watch_end_streak(struct cw_auto_watch *w)
 {
-    m->waited = 0;
-    m->waited_together = (struct cw_auto_seen){0};
+    w->streak = (struct cw_auto_reports){0};
 }
 
-void cw_auto_measure_anew(struct cw_auto *m, double now_s)
+void cw_auto_watch_restart(struct cw_auto *m, double now_s)
 {
-    forget_recent(m);
-    m->interval = (struct cw_mean){0};
-    m->compute = (struct cw_mean){0, m->compute.mean, 0}; /* thought, until it was measured */
-    m->busy = m->looked_n = m->waits = 0;
-    m->since_s = now_s;
-    watch_anew(m);
+    struct cw_auto_watch *w = &m->watch;
+    w->recent = (struct cw_auto_seen){0};
+    w->window = (struct cw_auto_reports){0};
+    /* the compute time is expected to stay, until it was measured */
+    w->known = (struct cw_auto_seen){.step = w->known.step, .compute = {0, w->known.compute.mean, 0}};
+    w->waits = m->plan.evaluated_n = 0;
+    w->since_s = now_s;
 }
 
-void cw_auto_begin_anew(struct cw_auto *m, double decisions)
+void cw_auto_watch_conditions_changed(struct cw_auto *m, double decisions)
 {
-    m->decisions = CW_MIN(m->decisions, decisions);
-    m->resting = m->past_s = m->past_cost = 0;
+    m->plan.decisions = CW_MIN(m->plan.decisions, decisions);
+    m->plan.resting = m->plan.past_s = m->plan.past_cost = 0;
 }
 
-/* What cache points save is measured by those who do not use them too. */
-static double saved_s(const struct cw_facts *f)
+/* What all cache points save: workers measure it also for those that are not in use. */
+static double cache_saved_s(const struct cw_facts *f)
 {
     double sum = 0;
     for (int i = 0; i < f->n_cache_points; i++)
@@ -64,16 +61,16 @@ static double saved_s(const struct cw_facts *f)
     return sum;
 }
 
-void cw_auto_note_cache(struct cw_auto *m, const struct cw_facts *f)
+void cw_auto_watch_note_cache(struct cw_auto *m, const struct cw_facts *f)
 {
-    m->read_bytes_per_s = f->storage.read_bytes_per_s;
-    m->write_bytes_per_s = f->storage.write_bytes_per_s;
-    m->saved_s = saved_s(f);
+    m->cache.read_bytes_per_s = f->storage.read_bytes_per_s;
+    m->cache.write_bytes_per_s = f->storage.write_bytes_per_s;
+    m->cache.saved_s = cache_saved_s(f);
 }
 
-/* `scatter`: of a batch, as far as that is known besides: a few batches don't know theirs, and may happen to
- * be alike. */
-static bool differs(const struct cw_mean *recent, const struct cw_mean *before, double scatter)
+/* Whether a mean changed. `scatter`: of a batch, as other measurements have it, since a few batches may
+ * happen to be alike; 0: not known. */
+static bool mean_changed(const struct cw_mean *recent, const struct cw_mean *before, double scatter)
 {
     double known = CW_MAX(cw_mean_error(before), scatter / sqrt(CW_MAX(before->n, 1)));
     return recent->n >= CHANGED_BATCHES && before->n >= KNOWN_BATCHES &&
@@ -81,176 +78,125 @@ static bool differs(const struct cw_mean *recent, const struct cw_mean *before, 
                CHANGED + SURE_CHANGE * known * sqrt(1 + before->n / recent->n);
 }
 
-/* All that was measured with these workers. */
-static struct cw_auto_seen seen_in_all(const struct cw_auto *m)
-{
-    struct cw_auto_seen all = {m->step, m->interval, m->compute, m->busy};
-    double n = m->compute.n + m->recent_compute.n;
-    if (n > 0)
-        all.busy += (m->recent_busy - m->busy) * m->recent_compute.n / n;
-    cw_mean_merge(&all.interval, &m->recent_interval);
-    cw_mean_merge(&all.compute, &m->recent_compute);
-    cw_mean_merge(&all.step, &m->recent_step);
-    return all;
-}
-
-static void know(struct cw_auto *m, const struct cw_auto_seen *seen)
-{
-    m->step = seen->step;
-    m->interval = seen->interval;
-    m->compute = seen->compute;
-    m->busy = seen->busy;
-}
-
-/* No change has shown in it. */
-static void absorb_recent(struct cw_auto *m)
-{
-    struct cw_auto_seen all = seen_in_all(m);
-    know(m, &all);
-    forget_recent(m);
-}
-
-/* What was measured since the last report. */
-static void take_in(struct cw_auto *m, const struct cw_facts *f, const struct cw_demand *now)
-{
-    struct cw_auto_work work = cw_auto_work(m, f);
-    /* what is not told yet says nothing of how busy workers are */
-    double n = m->recent_compute.n + work.compute.n;
-    if (n > 0)
-        m->recent_busy += (work.busy - m->recent_busy) * work.compute.n / n;
-    cw_mean_merge(&m->recent_interval, &now->interval);
-    cw_mean_merge(&m->recent_compute, &work.compute);
-    cw_mean_merge(&m->recent_step, &now->step);
-}
-
 static bool store_changed(double now, double before)
 {
     return now > 0 && (!(before > 0) || fabs(now / before - 1) > STORE_CHANGED);
 }
 
-/* The cache's storage took a part of what computing takes, and is as quick as memory now: no speed is told of
- * that. */
-static bool store_is_no_limit_now(const struct cw_auto *m, const struct cw_facts *f, double full)
+/* Reading the cache took a noticeable part of computing, and is now as fast as memory, for which no speed is
+ * reported. */
+static bool store_became_memory(const struct cw_auto *m, const struct cw_facts *f, double full_s)
 {
     double bytes = 0;
     for (int i = 0; i < f->n_cache_points; i++)
         bytes = CW_MAX(bytes, f->cache_points[i].bytes);
-    return !(f->storage.read_bytes_per_s > 0) && m->read_bytes_per_s > 0 &&
-           bytes / m->read_bytes_per_s > STORE_CHANGED * full;
+    return !(f->storage.read_bytes_per_s > 0) && m->cache.read_bytes_per_s > 0 &&
+           bytes / m->cache.read_bytes_per_s > STORE_CHANGED * full_s;
 }
 
-/* What is known of the cache's storage, or of what cache points save, is something else by now: that is to be
- * looked at; what was measured of all else still holds. */
+/* Has the plan evaluated again where the cache's speed, or what cache points save, changed. All other
+ * measurements stay valid. */
 static void watch_cache(struct cw_auto *m, const struct cw_facts *f)
 {
-    double full = cw_auto_all_s(m, f);
-    bool store = store_changed(f->storage.read_bytes_per_s, m->read_bytes_per_s) ||
-                 store_changed(f->storage.write_bytes_per_s, m->write_bytes_per_s) ||
-                 store_is_no_limit_now(m, f, full);
-    if (f->n_cache_points == 0 || !(store || fabs(saved_s(f) - m->saved_s) > STORE_CHANGED * full))
+    double full_s = cw_auto_belief_all_s(m, f);
+    bool store = store_changed(f->storage.read_bytes_per_s, m->cache.read_bytes_per_s) ||
+                 store_changed(f->storage.write_bytes_per_s, m->cache.write_bytes_per_s) ||
+                 store_became_memory(m, f, full_s);
+    if (f->n_cache_points == 0 ||
+        !(store || fabs(cache_saved_s(f) - m->cache.saved_s) > STORE_CHANGED * full_s))
         return;
-    cw_auto_note_cache(m, f);
-    cw_auto_begin_anew(m, 1);
-    m->looked_n = 0;
+    cw_auto_watch_note_cache(m, f);
+    cw_auto_watch_conditions_changed(m, 1);
+    m->plan.evaluated_n = 0;
 }
 
-bool cw_auto_changed(struct cw_auto *m, const struct cw_facts *f, const struct cw_demand *now, double now_s)
+bool cw_auto_watch_changed(struct cw_auto *m, const struct cw_facts *f, const struct cw_auto_seen *now,
+                           double now_s)
 {
-    take_in(m, f, now);
-    bool step = differs(&m->recent_step, &m->step, 0) &&
-                fabs(m->recent_step.mean - m->step.mean) > CHANGED * cw_auto_fastest(m),
-         interval = differs(&m->recent_interval, &m->interval, cw_auto_scatter(m));
+    struct cw_auto_seen *known = &m->watch.known, *recent = &m->watch.recent;
+    seen_add(recent, now);
+    bool step = mean_changed(&recent->step, &known->step, 0) &&
+                fabs(recent->step.mean - known->step.mean) > CHANGED * cw_auto_belief_fastest(m),
+         interval = mean_changed(&recent->interval, &known->interval, cw_auto_belief_scatter(m));
     watch_cache(m, f);
     if (!step && !interval) {
-        if (m->interval.n < KNOWN_BATCHES || m->recent_interval.n > m->interval.n ||
-            cw_mean_error(&m->recent_interval) * SURE_CHANGE < CHANGED)
-            absorb_recent(m);
+        if (known->interval.n < KNOWN_BATCHES || recent->interval.n > known->interval.n ||
+            cw_mean_error(&recent->interval) * SURE_CHANGE < CHANGED) {
+            seen_add(known, recent);
+            *recent = (struct cw_auto_seen){0};
+        }
         return false;
     }
-    cw_auto_begin_anew(m, 0);
-    cw_auto_measure_anew(m, now_s);
-    m->tried = 0;
-    m->step = (struct cw_mean){0};
-    if (!step) /* the input changed, so what was known of it is void */
-        m->n_points = m->floor_s = m->source_bytes_per_s = m->busiest = 0;
+    cw_auto_watch_conditions_changed(m, 0);
+    cw_auto_watch_restart(m, now_s);
+    m->plan.trial_from = 0;
+    known->step = (struct cw_mean){0};
+    if (!step) /* the input changed: what was believed of it is void */
+        m->belief.n_points = m->belief.floor_s = m->belief.source_bytes_per_s = m->belief.busiest = 0;
     return true;
 }
 
-static bool shows_waiting(const struct cw_mean *interval, const struct cw_mean *step)
-{
-    return interval->mean > (1 + BROKEN_WAIT) * step->mean;
-}
-
-static void see(struct cw_auto_seen *s, const struct cw_demand *now, const struct cw_auto_work *work)
-{
-    cw_mean_merge(&s->step, &now->step);
-    cw_mean_merge(&s->interval, &now->interval);
-    cw_mean_merge(&s->compute, &work->compute);
-    if (s->compute.n > 0)
-        s->busy += (work->busy - s->busy) * work->compute.n / s->compute.n;
-}
-
-bool cw_auto_broken(struct cw_auto *m, const struct cw_facts *f, const struct cw_demand *now)
+bool cw_auto_watch_broken(struct cw_auto_watch *w, bool promises, const struct cw_auto_seen *now)
 {
     double report = CW_MIN(now->interval.n, 1);
-    struct cw_auto_work work = cw_auto_work(m, f);
-    see(&m->watched_together, now, &work);
-    m->watched += report;
-    if (shows_waiting(&now->interval, &now->step)) {
-        see(&m->waited_together, now, &work);
-        m->waited += report;
+    seen_add(&w->window.seen, now);
+    w->window.n += report;
+    if (seen_waits(now)) {
+        seen_add(&w->streak.seen, now);
+        w->streak.n += report;
     } else {
-        cw_auto_forget_waiting(m);
+        cw_auto_watch_end_streak(w);
     }
-    bool full = m->watched >= CW_AUTO_REPORTS,
-         waits = m->waited >= BROKEN_IN_A_ROW ||
-                 (full && shows_waiting(&m->watched_together.interval, &m->watched_together.step));
-    bool broken = waits && m->promises;
-    if (full && !broken)
-        watch_anew(m);
-    return broken;
+    bool full = w->window.n >= CW_AUTO_REPORTS,
+         waits = w->streak.n >= BROKEN_IN_A_ROW || (full && seen_waits(&w->window.seen));
+    if (full && !(waits && promises))
+        w->window = (struct cw_auto_reports){0};
+    return waits && promises;
 }
 
-void cw_auto_believe_waiting(struct cw_auto *m, double decisions, double now_s)
+void cw_auto_watch_believe_waiting(struct cw_auto *m, double decisions, double now_s)
 {
-    struct cw_auto_seen seen = m->watched_together, all = seen_in_all(m);
-    if (m->waited >= BROKEN_IN_A_ROW)
-        seen = m->waited_together;
-    else if (shows_waiting(
-                 &all.interval,
-                 &all.step)) /* batches come in lumps: only all of them together tell how long one takes */
+    struct cw_auto_watch *w = &m->watch;
+    struct cw_auto_seen seen = w->window.seen, all = w->known;
+    seen_add(&all, &w->recent);
+    if (w->streak.n >= BROKEN_IN_A_ROW)
+        seen = w->streak.seen;
+    else if (seen_waits(&all)) /* batches come in lumps: only all of them together tell the interval */
         seen = all;
-    cw_auto_begin_anew(m, decisions);
-    cw_auto_measure_anew(m, now_s);
+    cw_auto_watch_conditions_changed(m, decisions);
+    cw_auto_watch_restart(m, now_s);
     if (!(seen.compute.n > 0))
-        seen.compute = m->compute;
-    know(m, &seen);
-    m->waits = 1;
+        seen.compute = w->known.compute;
+    w->known = seen;
+    w->waits = 1;
 }
 
-bool cw_auto_cache_grows(struct cw_auto *m, const struct cw_facts *f)
+static double cache_cached(const struct cw_facts *f)
 {
-    double cached = f->cache_point >= 0 ? f->cache_points[f->cache_point].cached : 0,
-           more = fabs(cached - m->cached), now = fabs(cached - m->cached_seen);
-    m->cached_seen = cached;
-    return f->cache_point == (int)m->cache_point && more > CW_AUTO_GREW && now > STILL_GROWS * more;
+    return f->cache_point >= 0 ? f->cache_points[f->cache_point].cached : 0;
 }
 
-bool cw_auto_cache_grew(struct cw_auto *m, const struct cw_facts *f, double now_s)
+bool cw_auto_watch_cache_growing(struct cw_auto_cache *c, const struct cw_facts *f)
 {
-    double cached = f->cache_point >= 0 ? f->cache_points[f->cache_point].cached : 0;
-    double least = CW_MAX(CW_AUTO_GREW * (1 - CW_MIN(cached, m->cached)), GREW_LEAST);
-    bool grew = f->cache_point == (int)m->cache_point && fabs(cached - m->cached) > least;
-    if (!grew)
+    double cached = cache_cached(f), more = fabs(cached - c->cached), now = fabs(cached - c->last_cached);
+    c->last_cached = cached;
+    return f->cache_point == (int)c->point && more > CW_AUTO_GREW && now > STILL_GROWS * more;
+}
+
+bool cw_auto_watch_cache_grew(struct cw_auto *m, const struct cw_facts *f, double now_s)
+{
+    double cached = cache_cached(f),
+           least = CW_MAX(CW_AUTO_GREW * (1 - CW_MIN(cached, m->cache.cached)), GREW_LEAST);
+    if (f->cache_point != (int)m->cache.point || fabs(cached - m->cache.cached) <= least)
         return false;
-    double full = cw_auto_all_s(m, f);
-    /* what is left is a difference: workers that go for too small a one take a start delay to come back */
+    double full_s = cw_auto_belief_all_s(m, f);
+    /* what is left to compute is a small difference, and workers that were let go need a start delay to
+     * return */
     if (f->objective == CW_OBJECTIVE_TIME)
-        full *= 1 + cw_auto_supply_error(m);
-    m->cached = cached;
-    m->resting = 0;
-    cw_auto_measure_anew(m, now_s);
-    /* thought, not measured: weighs nothing */
-    m->compute = (struct cw_mean){0, CW_MAX(full - cached * cw_auto_prefix_s(f, f->cache_point), 0), 0};
-    return m->n_points > 0;
+        full_s *= 1 + cw_auto_belief_supply_error(m);
+    m->cache.cached = cached;
+    m->plan.resting = 0;
+    cw_auto_watch_restart(m, now_s);
+    cw_auto_belief_expect_compute(m, f, full_s, cached, f->cache_point);
+    return m->belief.n_points > 0;
 }

@@ -5,22 +5,21 @@
 #include "base/macro.h"
 #include "base/math.h"
 
-#define ROUGH \
-    0.015         /* real curves are not smooth: shapes that miss points by so much are as good as others \
-                   */
-#define SURE 2.0  /* errors that a point is off: then it is the shapes that miss it */
-#define RISE 0.02 /* more than that, and than noise, is a valley */
+#define ROUGH 0.015 /* relative error of any shape, as real curves are not smooth */
+#define SURE 2.0    /* errors that a point is off, from which on the shapes are wrong and not the point */
+#define RISE 0.02   /* least rise, beyond noise, of a valley */
 #define VALLEY_BEFORE 0.15
-#define CHORD_BEFORE 0.05  /* seldom: where counts are far apart in a table */
-#define TAIL_BEFORE 0.001  /* it goes through any three points: only if the others miss them by far */
-#define VALLEY_MISFIT 25.0 /* squared errors that the points besides the three may be off */
+#define CHORD_BEFORE 0.05 /* prior weight: rare, of tables whose counts are far apart */
+/* Prior weight: it fits any three points, so it counts only if the others miss them by far. */
+#define TAIL_BEFORE 0.001
+#define VALLEY_MISFIT 25.0 /* squared errors that the points beside the three may be off */
 
-static double power(double x, double p)
+static double curve_power(double x, double p)
 {
     return p == 1 ? x : p == 2 ? x * x : cw_pow(x, p);
 }
 
-static double root(double x, double p)
+static double curve_root(double x, double p)
 {
     return p == 1 ? x : p == 2 ? sqrt(x) : cw_pow(x, 1 / p);
 }
@@ -29,56 +28,62 @@ static double shape_s(const struct cw_shape *c, double n)
 {
     if (c->alike > 0 && n > c->alike)
         return shape_s(c, c->alike) * c->alike / n;
-    return root(c->a / power(n, c->p) + c->b, c->p) + c->g * n;
+    return curve_root(c->a / curve_power(n, c->p) + c->b, c->p) + c->g * n;
 }
 
-static double variance(const struct cw_point *p)
+static double point_variance(const struct cw_point *p)
 {
     return p->error * p->error + ROUGH * ROUGH;
 }
 
-/* In logarithms: a hundredth of what was seen is further off than its double, however badly that is known. */
-static double misfit(const struct cw_shape *c, const struct cw_point *points, size_t n)
+/* Sum of squared errors in logarithms, so that 1/100 of a measurement is further off than twice it. */
+static double shape_misfit(const struct cw_shape *c, const struct cw_point *points, size_t n)
 {
     double sum = 0;
     for (size_t i = 0; i < n; i++) {
         double s = shape_s(c, points[i].workers), off = s > 0 ? cw_log(s / points[i].s) : 1e9;
-        sum += off * off / variance(&points[i]);
+        sum += off * off / point_variance(&points[i]);
     }
     return sum;
 }
 
-/* Least squares of s^p = a n^-p + b with relative errors, a and b at least 0. */
-static struct cw_shape fit_power(const struct cw_point *points, size_t n, double p)
+/* Weighted sums for the least squares of a straight line. */
+struct sums {
+    double w, x, y, xx, xy;
+};
+
+static void sums_add(struct sums *s, double w, double x, double y)
 {
-    double w = 0, x = 0, y = 0, xx = 0, xy = 0;
-    struct cw_shape c = {.p = p};
+    s->w += w;
+    s->x += w * x;
+    s->y += w * y;
+    s->xx += w * x * x;
+    s->xy += w * x * y;
+}
+
+/* Least squares of s^p = a n^-p + b with relative errors, a and b at least 0. */
+static struct cw_shape shape_fit_power(const struct cw_point *points, size_t n, double p)
+{
+    struct sums q = {0};
     for (size_t i = 0; i < n; i++) {
-        double xi = 1 / power(points[i].workers, p), yi = power(points[i].s, p),
-               wi = 1 / (yi * yi * variance(&points[i]));
-        w += wi;
-        x += wi * xi;
-        y += wi * yi;
-        xx += wi * xi * xi;
-        xy += wi * xi * yi;
+        double y = curve_power(points[i].s, p);
+        sums_add(&q, 1 / (y * y * point_variance(&points[i])), 1 / curve_power(points[i].workers, p), y);
     }
-    double det = w * xx - x * x;
-    bool two = det > 1e-9 * w * xx;
-    c.a = two ? (w * xy - x * y) / det : xy / xx;
-    c.b = two ? (xx * y - x * xy) / det : 0;
-    if (c.b < 0) {
-        c.b = 0;
-        c.a = xy / xx;
-    }
-    if (c.a < 0) {
-        struct cw_shape flat = {.b = y / w, .p = p}, linear = {.a = xy / xx, .p = p};
-        c = misfit(&flat, points, n) <= misfit(&linear, points, n) ? flat : linear;
-    }
+    double det = q.w * q.xx - q.x * q.x;
+    bool two = det > 1e-9 * q.w * q.xx;
+    struct cw_shape linear = {.a = q.xy / q.xx, .p = p}, flat = {.b = q.y / q.w, .p = p};
+    struct cw_shape c = {.a = two ? (q.w * q.xy - q.x * q.y) / det : linear.a,
+                         .b = two ? (q.xx * q.y - q.x * q.xy) / det : 0,
+                         .p = p};
+    if (c.b < 0)
+        c = linear;
+    if (c.a < 0)
+        c = shape_misfit(&flat, points, n) <= shape_misfit(&linear, points, n) ? flat : linear;
     return c;
 }
 
-/* a/n + g n through two points. False: no such curve with a, g > 0. */
-static bool fit_pure_valley(const struct cw_point *p, struct cw_shape *c)
+/* Fits a/n + g n through two points. False: there is none with a, g > 0. */
+static bool shape_fit_pure_valley(const struct cw_point *p, struct cw_shape *c)
 {
     double x = p[0].workers, y = p[1].workers, g = (p[1].s * y - p[0].s * x) / (y * y - x * x),
            a = p[0].s * x - g * x * x;
@@ -86,53 +91,49 @@ static bool fit_pure_valley(const struct cw_point *p, struct cw_shape *c)
     return a > 0 && g > 0;
 }
 
-/* a/n + b + g n through three points. */
-static void fit_three(const struct cw_point *p, struct cw_shape *c)
+/* Fits a/n + b + g n through three points. */
+static void shape_fit_three(const struct cw_point *p, struct cw_shape *c)
 {
     double x[3];
     for (int i = 0; i < 3; i++)
         x[i] = p[i].workers;
-    /* of n: 1; of 1/n: -1/(x0 x1) */
+    /* divided differences: n gives 1, 1/n gives -1/(x0 x1) */
     double d1 = (p[1].s - p[0].s) / (x[1] - x[0]), d2 = (p[2].s - p[1].s) / (x[2] - x[1]);
     double a = (d2 - d1) / (1 / (x[0] * x[1]) - 1 / (x[1] * x[2])), g = d1 + a / (x[0] * x[1]);
     *c = (struct cw_shape){.a = a, .b = p[0].s - a / x[0] - g * x[0], .p = 1, .g = g};
 }
 
-/* False: no such curve with a, g > 0. */
-static bool fit_valley(const struct cw_point *p, struct cw_shape *c)
+/* The same. False: there is none with a, g > 0. */
+static bool shape_fit_valley(const struct cw_point *p, struct cw_shape *c)
 {
-    fit_three(p, c);
+    shape_fit_three(p, c);
     return c->a > 0 && c->g > 0 && c->b + 2 * sqrt(c->a * c->g) > 0;
 }
 
-/* The same where more workers still gain more than any part that can't be divided would leave: a straight
- * line behind the first ones. */
-static bool fit_tail(const struct cw_point *points, size_t n, struct cw_shape *c)
+/* Fits the last three points where more workers gain more than any indivisible part allows, with perfect
+ * division behind them. False: they do not. */
+static bool shape_fit_tail(const struct cw_point *points, size_t n, struct cw_shape *c)
 {
-    fit_three(points + n - 3, c);
+    shape_fit_three(points + n - 3, c);
     c->alike = points[n - 1].workers;
     return c->a > 0 && c->g < 0;
 }
 
-/* b - g n: what lies far apart in a table is joined by a straight line, on which the last workers gain the
- * most. False: no such line with b, g > 0. */
-static bool fit_chord(const struct cw_point *points, size_t n, struct cw_shape *c)
+/* Fits b - g n, a straight line, as a table has between distant counts. False: there is none with b, g >
+ * 0. */
+static bool shape_fit_chord(const struct cw_point *points, size_t n, struct cw_shape *c)
 {
-    double w = 0, x = 0, y = 0, xx = 0, xy = 0;
-    for (size_t i = 0; i < n; i++) {
-        double xi = points[i].workers, yi = points[i].s, wi = 1 / (yi * yi * variance(&points[i]));
-        w += wi;
-        x += wi * xi;
-        y += wi * yi;
-        xx += wi * xi * xi;
-        xy += wi * xi * yi;
-    }
-    double det = w * xx - x * x, g = det > 0 ? (w * xy - x * y) / det : 0, b = (y - g * x) / w;
+    struct sums q = {0};
+    for (size_t i = 0; i < n; i++)
+        sums_add(&q, 1 / (points[i].s * points[i].s * point_variance(&points[i])), points[i].workers,
+                 points[i].s);
+    double det = q.w * q.xx - q.x * q.x, g = det > 0 ? (q.w * q.xy - q.x * q.y) / det : 0,
+           b = (q.y - g * q.x) / q.w;
     *c = (struct cw_shape){.b = b, .p = 1, .g = g, .alike = points[n - 1].workers};
     return g < 0 && b + g * c->alike > 0;
 }
 
-static size_t fastest(const struct cw_point *points, size_t n)
+static size_t points_fastest(const struct cw_point *points, size_t n)
 {
     size_t low = 0;
     for (size_t i = 1; i < n; i++)
@@ -141,60 +142,61 @@ static size_t fastest(const struct cw_point *points, size_t n)
     return low;
 }
 
-/* If it got slower again behind the fastest point: a valley through that and its neighbours. */
-static bool try_valley(const struct cw_point *points, size_t n, struct cw_shape *c)
+/* Fits a valley through the fastest point and its neighbours, if the time rises behind it. */
+static bool shape_try_valley(const struct cw_point *points, size_t n, struct cw_shape *c)
 {
-    size_t low = fastest(points, n);
+    size_t low = points_fastest(points, n);
     if (n < 3 || low + 1 >= n ||
         points[low + 1].s <
-            points[low].s * (1 + RISE + 2 * sqrt(variance(&points[low]) + variance(&points[low + 1]))))
+            points[low].s *
+                (1 + RISE + 2 * sqrt(point_variance(&points[low]) + point_variance(&points[low + 1]))))
         return false;
-    return fit_valley(points + (low > 0 ? low - 1 : 0), c) && misfit(c, points, n) < VALLEY_MISFIT;
+    return shape_fit_valley(points + (low > 0 ? low - 1 : 0), c) &&
+           shape_misfit(c, points, n) < VALLEY_MISFIT;
 }
 
-/* All points as if workers were alike: no sign of anything else. */
-static bool try_linear(const struct cw_point *points, size_t n, struct cw_shape *c)
+/* Fits a/n. False: a point is off by more than noise. */
+static bool shape_try_linear(const struct cw_point *points, size_t n, struct cw_shape *c)
 {
     double w = 0, a = 0;
     for (size_t i = 0; i < n; i++) {
-        w += 1 / variance(&points[i]);
-        a += points[i].s * points[i].workers / variance(&points[i]);
+        w += 1 / point_variance(&points[i]);
+        a += points[i].s * points[i].workers / point_variance(&points[i]);
     }
     *c = (struct cw_shape){.a = a / w, .p = 1, .weight = 1};
     for (size_t i = 0; i < n; i++)
-        if (fabs(shape_s(c, points[i].workers) / points[i].s - 1) > 2 * sqrt(variance(&points[i])))
+        if (fabs(shape_s(c, points[i].workers) / points[i].s - 1) > 2 * sqrt(point_variance(&points[i])))
             return false;
     return true;
 }
 
-static void fit_shapes(const struct cw_point *points, size_t n, struct cw_curve *c)
+/* Adds a shape with its weight: what was expected of it, by how well it fits. */
+static void curve_add_shape(struct cw_curve *c, struct cw_shape shape, double before,
+                            const struct cw_point *points, size_t n)
 {
-    /* what is thought of them before anything was seen */
+    shape.weight = before * cw_exp(-0.5 * shape_misfit(&shape, points, n));
+    c->shapes[c->n_shapes++] = shape;
+}
+
+static void curve_fit_shapes(const struct cw_point *points, size_t n, struct cw_curve *c)
+{
+    /* prior weights */
     static const double powers[] = {1, 1.4, 2, 3, 5, 10}, before[] = {0.4, 0.1, 0.1, 0.1, 0.15, 0.15};
-    for (size_t i = 0; i < CW_COUNT_OF(powers); i++) {
-        struct cw_shape at = fit_power(points, n, powers[i]);
-        at.weight = before[i] * cw_exp(-0.5 * misfit(&at, points, n));
-        c->shapes[c->n_shapes++] = at;
-    }
-    struct cw_shape valley, chord, tail;
-    if (n > 2 && fit_tail(points, n, &tail)) {
-        tail.weight = TAIL_BEFORE * cw_exp(-0.5 * misfit(&tail, points, n));
-        c->shapes[c->n_shapes++] = tail;
-    }
-    if (n > 2 && fit_chord(points, n, &chord)) {
-        chord.weight = CHORD_BEFORE * cw_exp(-0.5 * misfit(&chord, points, n));
-        c->shapes[c->n_shapes++] = chord;
-    }
-    struct cw_point three[] = {points[0], points[CW_MIN(CW_MAX(fastest(points, n), 1), n - 2)],
-                               points[n - 1]};
-    if (n == 2 ? fit_pure_valley(points, &valley) : fit_valley(three, &valley)) {
-        valley.weight = VALLEY_BEFORE * cw_exp(-0.5 * misfit(&valley, points, n));
-        c->shapes[c->n_shapes++] = valley;
-    }
+    const struct cw_point three[] = {points[0], points[CW_MIN(CW_MAX(points_fastest(points, n), 1), n - 2)],
+                                     points[n - 1]};
+    struct cw_shape shape;
     double sum = 0;
+    for (size_t i = 0; i < CW_COUNT_OF(powers); i++)
+        curve_add_shape(c, shape_fit_power(points, n, powers[i]), before[i], points, n);
+    if (n > 2 && shape_fit_tail(points, n, &shape))
+        curve_add_shape(c, shape, TAIL_BEFORE, points, n);
+    if (n > 2 && shape_fit_chord(points, n, &shape))
+        curve_add_shape(c, shape, CHORD_BEFORE, points, n);
+    if (n == 2 ? shape_fit_pure_valley(points, &shape) : shape_fit_valley(three, &shape))
+        curve_add_shape(c, shape, VALLEY_BEFORE, points, n);
     for (size_t i = 0; i < c->n_shapes; i++)
         sum += c->shapes[i].weight;
-    for (size_t i = 0; i < c->n_shapes; i++) /* where none fits at all, all of them */
+    for (size_t i = 0; i < c->n_shapes; i++) /* if no shape fits, all count alike */
         c->shapes[i].weight = sum > 1e-100 ? c->shapes[i].weight / sum : 1.0 / (double)c->n_shapes;
 }
 
@@ -202,17 +204,17 @@ void cw_curve_fit(const struct cw_point *points, size_t n, double p, struct cw_c
 {
     struct cw_curve c = {.reach = 1e300};
     if (p > 0)
-        c.shapes[c.n_shapes++] = fit_power(points, n, p);
-    else if (try_linear(points, n, &c.shapes[0]) || try_valley(points, n, &c.shapes[0]))
+        c.shapes[c.n_shapes++] = shape_fit_power(points, n, p);
+    else if (shape_try_linear(points, n, &c.shapes[0]) || shape_try_valley(points, n, &c.shapes[0]))
         c.n_shapes = 1;
     else
-        fit_shapes(points, n, &c);
+        curve_fit_shapes(points, n, &c);
     if (c.n_shapes == 1)
         c.shapes[0].weight = 1;
     *ret = c;
     ret->n = n;
     ret->reach = n == 2 ? points[1].workers : 1e300;
-    for (size_t i = 0; i < n; i++) { /* c has no points yet: the shapes alone */
+    for (size_t i = 0; i < n; i++) { /* c has no points yet, so this is the shapes alone */
         double off = points[i].s / cw_curve_s(&c, points[i].workers), error = points[i].error,
                by = fabs(cw_log(off));
         double rough = by > SURE * error ? CW_MAX(by * by - SURE * SURE * error * error, ROUGH * ROUGH)
@@ -222,8 +224,8 @@ void cw_curve_fit(const struct cw_point *points, size_t n, double p, struct cw_c
     }
 }
 
-/* What the shapes leave, at this number of workers: linear in log n between points. */
-static double left(const struct cw_curve *c, double workers)
+/* The factor by which points differ from the shapes, linear in log n between points. */
+static double curve_left(const struct cw_curve *c, double workers)
 {
     const struct cw_point *p = c->points;
     if (c->n == 0)
@@ -245,5 +247,5 @@ double cw_curve_s(const struct cw_curve *c, double workers)
             s += c->shapes[i].weight * shape_s(&c->shapes[i], workers);
     if (workers > c->reach)
         s = shape_s(&c->shapes[0], workers);
-    return s * left(c, workers);
+    return s * curve_left(c, workers);
 }

@@ -1,5 +1,4 @@
-/* How the time of a batch depends on the number of workers: what is believed of that curve after measuring
- * some points of it. */
+/* The time of a batch by the number of workers: a curve through measured points. Called by plans (plan.h). */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -8,19 +7,17 @@
 #define CW_CURVE_SHAPES 9
 
 struct cw_point {
-    double workers, s, error; /* s: per batch, of the input side alone; error: its standard error, relative */
-    /* of how many batches it is the mean, and their squared distances from it, relative; 0: it is none */
+    double workers, s, error; /* s: seconds per batch of the input side. error: its relative standard error */
+    /* batches that s is the mean of, and their squared relative distances from it; 0: it is no mean */
     double n, m2;
 };
 
-/*
- * A shape is  s(n) = (a n^-p + b)^(1/p) + g n:  p = 1 has a part that can't be divided (Amdahl), a large p a
- * floor that is hit all of a sudden (bandwidth), g is what more workers cost each other. Few points don't
- * tell shapes apart, so the curve is the mean of all of them, weighted by how well they fit (two points: p =
- * 1, which expects the most of more workers: trying them is how shapes are told apart); and what that leaves
- * to a point counts around it, the more the better the point is known.
- */
-/* alike: beyond so many workers, as if they were; 0: nowhere */
+/* A shape is s(n) = (a n^-p + b)^(1/p) + g n. p = 1 has an indivisible part (Amdahl), a large p a sudden
+ * floor (bandwidth), and g is what workers cost each other. Few points don't tell shapes apart, so the
+ * curve is their mean, weighted by how well they fit. With two points p = 1 counts, which expects the most
+ * of more workers, since trying them tells shapes apart. What the shapes leave at a point counts around
+ * it, the more the better the point is known. */
+/* alike: beyond this count workers divide the work perfectly; 0: nowhere */
 struct cw_shape {
     double a, b, p, g, alike, weight;
 };
@@ -28,11 +25,11 @@ struct cw_shape {
 struct cw_curve {
     struct cw_shape shapes[CW_CURVE_SHAPES];
     size_t n_shapes;
-    struct cw_point points[CW_CURVE_POINTS]; /* s: what the shapes leave, a factor */
+    struct cw_point points[CW_CURVE_POINTS]; /* s: the factor that the shapes leave */
     size_t n;
-    double reach; /* with more workers than that only the first shape counts */
+    double reach; /* beyond this count only the first shape counts */
 };
 
-/* points: ascending by workers, at least 1. p: only this shape; 0: all of them, as above. */
+/* points: at least one, ascending by workers. p: fits only this shape; 0: all. */
 void cw_curve_fit(const struct cw_point *points, size_t n, double p, struct cw_curve *ret);
 double cw_curve_s(const struct cw_curve *c, double workers);

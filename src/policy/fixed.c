@@ -13,12 +13,12 @@ static void fixed_decide(const struct cw_policy *policy, struct cw_policy_memory
 {
     struct fixed *m = (struct fixed *)memory->values;
     d->cache_point = -1;
-    int asked = (int)policy->parameter, n = CW_MIN(asked, cw_pools_together(facts).maximum);
+    int wanted = (int)policy->parameter, n = CW_MIN(wanted, cw_pools_together(facts).maximum);
     cw_pools_fill(facts, n, d);
     d->concluded = !m->decided;
     m->decided = 1;
-    int size = snprintf(d->why, sizeof(d->why), "%d %s asked for", asked, asked == 1 ? "was" : "were");
-    if (n < asked)
+    int size = snprintf(d->why, sizeof(d->why), "%d %s asked for", wanted, wanted == 1 ? "was" : "were");
+    if (n < wanted)
         snprintf(d->why + size, sizeof(d->why) - (size_t)size, ", this job may have %d now", n);
 }
 
@@ -26,7 +26,6 @@ static const struct cw_field fields[] = {CW_FIELD(struct fixed, decided), {0}};
 
 const struct cw_policy cw_policy_fixed = {
     .name = "fixed:",
-    .summary = "fixed:N: N workers from the start, nothing cached",
     .fields = fields,
     .decide = fixed_decide,
 };

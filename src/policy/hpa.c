@@ -15,16 +15,17 @@
 #define TARGET 0.8
 #define TOLERANCE 0.1
 #define SYNC_S 15
-#define REMEMBERED 20 /* 300 s of downscale stabilisation, a recommendation each sync */
+#define REMEMBERED 20 /* recommendations, one per sync: 300 s of downscale stabilisation */
 #define STEP 4
 
 struct hpa {
     double next_s, workers;
-    double seen_s, busy_s, span_s; /* last call; since the last sync: busy time of a worker, and all of it */
+    double seen_s, busy_s,
+        span_s; /* time of the last call. Since the last sync: busy time of a worker, and all of it */
     double recommended[REMEMBERED], n;
 };
 
-static double desired(const struct hpa *m, const struct cw_pool_facts *pool)
+static double hpa_desired(const struct hpa *m, const struct cw_pool_facts *pool)
 {
     double now = m->workers, ready = pool->running, ratio = m->busy_s / m->span_s / TARGET;
     if (fabs(ratio - 1) <= TOLERANCE)
@@ -36,9 +37,9 @@ static double desired(const struct hpa *m, const struct cw_pool_facts *pool)
     return ceil(ratio * ready);
 }
 
-static void sync(struct hpa *m, const struct cw_pool_facts *pool)
+static void hpa_sync(struct hpa *m, const struct cw_pool_facts *pool)
 {
-    double want = CW_MAX(desired(m, pool), 1), most = want;
+    double want = CW_MAX(hpa_desired(m, pool), 1), most = want;
     m->recommended[(int)m->n % REMEMBERED] = want;
     m->n++;
     for (int i = 0; i < REMEMBERED && i < m->n; i++)
@@ -65,7 +66,7 @@ static void hpa_decide(const struct cw_policy *policy, struct cw_policy_memory *
     d->cache_point = -1;
     double before = m->workers;
     if (now_s >= m->next_s && m->span_s > 0) {
-        sync(m, pool);
+        hpa_sync(m, pool);
         snprintf(d->why, sizeof(d->why), "utilisation %.0f %% of %d workers, target %.0f %%",
                  100 * m->busy_s / m->span_s, pool->running, 100 * TARGET);
         d->concluded = m->workers != before || m->n == 1;
@@ -84,7 +85,6 @@ static const struct cw_field fields[] = {
 
 const struct cw_policy cw_policy_hpa = {
     .name = "hpa",
-    .summary = "Kubernetes' rule on CPU utilisation, target 80 %",
     .fields = fields,
     .decide = hpa_decide,
 };

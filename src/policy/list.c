@@ -1,4 +1,4 @@
-/* The policies there are: a new one is a file and a line here. And what is the same for all of them. */
+/* The list of policies, and what policies share. A new policy is a file, and a line here. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 #include "policy/policies.h"
 #include "policy/supply.h"
 
-#define POOL_NAME_BYTES 64 /* names of its workers begin with it, and stand in one line of a log */
+#define POOL_NAME_BYTES 64 /* names of workers begin with it, and stand in one line of a log */
 
 const struct cw_policy *const cw_policies[] = {
     &cw_policy_auto, &cw_policy_atc22, &cw_policy_atc22_code, &cw_policy_hpa, &cw_policy_fixed, NULL,
@@ -67,7 +67,7 @@ void cw_policy_load(const struct cw_policy *policy, const json_t *saved, struct 
     }
 }
 
-static void scale(struct cw_mean *s, double by)
+static void mean_scale(struct cw_mean *s, double by)
 {
     s->n /= by;
     s->mean *= by;
@@ -89,8 +89,8 @@ struct cw_demand cw_demand(const struct cw_facts *facts)
         d.interval.m2 = c->step.m2 + c->wait.m2;
     }
     if (facts->n_clients > 1) {
-        scale(&d.step, 1.0 / facts->n_clients);
-        scale(&d.interval, 1.0 / facts->n_clients);
+        mean_scale(&d.step, 1.0 / facts->n_clients);
+        mean_scale(&d.interval, 1.0 / facts->n_clients);
     }
     d.wait_s = d.interval.mean - d.step.mean;
     return d;
@@ -105,7 +105,6 @@ struct cw_pool_facts cw_pools_together(const struct cw_facts *facts)
             all.busy += (p->busy - all.busy) * p->running / (all.running + p->running);
         all.running += p->running;
         all.starting += p->starting;
-        all.draining += p->draining;
         all.maximum += p->maximum;
         cw_mean_merge(&all.compute, &p->compute);
     }

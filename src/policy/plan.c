@@ -5,14 +5,13 @@
 #include "base/macro.h"
 
 #define COST_TOLERANCE 0.005
-#define CACHE_POINT_TOLERANCE 0.02 /* a cache that gains less is not worth the trouble */
-#define WEIGHT 3      /* of the objective against the other measure, where one is given up for the other */
-#define TAIL_EPOCHS 8 /* of a cache that fills slowly, one by one; the rest as the last one */
-#define FULL 0.02     /* of an epoch less is as good as full */
-#define HELD_DELAYS \
-    4 /* workers that were asked for are kept for so many start delays, however short the epochs are */
+#define CACHE_POINT_TOLERANCE 0.02 /* least gain of a cache point */
+#define WEIGHT 3 /* of the objective against the other measure, where a plan gives up one for the other */
+#define TAIL_EPOCHS 8 /* epochs of a slowly filling cache that are computed one by one */
+#define FULL 0.02     /* part of an epoch that may be missing from a full cache */
+#define HELD_DELAYS 4 /* start delays for which workers are kept at least, however short epochs are */
 
-static double least(double a, double b)
+static double plan_least(double a, double b)
 {
     return a < b ? a : b;
 }
@@ -44,29 +43,29 @@ struct steady {
     double batch_s, batch_cost;
 };
 
-static double price_s(const struct cw_outlook *o, const int *workers)
+static double outlook_price_s(const struct cw_outlook *o, const int *workers)
 {
     return (o->facts->client_price_per_h + cw_supply_price(&o->supply, workers)) / 3600;
 }
 
 double cw_outlook_price_s(const struct cw_outlook *o, const struct cw_alternative *a)
 {
-    return price_s(o, a->pools);
+    return outlook_price_s(o, a->pools);
 }
 
-/* The best workers for a long time of the same: when they start makes no difference. */
-static struct steady best_steady(const struct cw_outlook *o, int cache_point, double cached)
+/* The best workers for a long time under the same conditions, start delays aside. */
+static struct steady outlook_best_steady(const struct cw_outlook *o, int cache_point, double cached)
 {
     bool time = o->facts->objective == CW_OBJECTIVE_TIME;
     double best = 1e300;
     struct steady ret = {0};
     for (struct cw_rung n = {0}; cw_supply_next(&o->supply, 1, &n);) {
         double s = cw_outlook_batch_s(o, cw_supply_capacity(&o->supply, n.workers), cache_point, cached);
-        best = least(best, time ? s : s * price_s(o, n.workers));
+        best = plan_least(best, time ? s : s * outlook_price_s(o, n.workers));
     }
     for (struct cw_rung n = {0}; cw_supply_next(&o->supply, 1, &n);) {
         double s = cw_outlook_batch_s(o, cw_supply_capacity(&o->supply, n.workers), cache_point, cached),
-               cost = s * price_s(o, n.workers);
+               cost = s * outlook_price_s(o, n.workers);
         if ((time ? s : cost) > best * (1 + (time ? CW_OUTLOOK_TIME_TOLERANCE : COST_TOLERANCE)))
             continue;
         if (!(ret.batch_s > 0) || (time ? cost < ret.batch_cost : s < ret.batch_s))
@@ -75,78 +74,75 @@ static struct steady best_steady(const struct cw_outlook *o, int cache_point, do
     return ret;
 }
 
-/* The part of what is computed that the cache takes in time. */
-static double write_part(const struct cw_outlook *o, const struct cw_cache_point_facts *m, double cached,
-                         double batch_s)
+/* The part of computed elements that the cache can write in time. */
+static double cache_write_part(const struct cw_outlook *o, const struct cw_cache_point_facts *m,
+                               double cached, double batch_s)
 {
     double bytes = (1 - cached) * m->bytes, speed = o->facts->storage.write_bytes_per_s;
     return speed > 0 && bytes > speed * batch_s ? speed * batch_s / bytes : 1;
 }
 
-static double room(const struct cw_outlook *o, const struct cw_cache_point_facts *m)
+static double cache_room(const struct cw_outlook *o, const struct cw_cache_point_facts *m)
 {
     double all = m->bytes * o->facts->batches_per_epoch;
-    return o->facts->storage.cache_bytes > 0 && all > 0 ? least(1, o->facts->storage.cache_bytes / all) : 1;
+    return o->facts->storage.cache_bytes > 0 && all > 0 ? plan_least(1, o->facts->storage.cache_bytes / all)
+                                                        : 1;
 }
 
-/*
- * What follows the epochs for which workers are held (the one at hand, and some more where those are short):
- * epochs with the best number of workers in each. Time and cost by the part that is cached when they begin,
- * in steps of a 16th.
- */
+/* Time and cost of the epochs after those for which workers are held, with the best number of workers in
+ * each. They depend on the part that is cached at their beginning, which goes in steps of 1/STEPS. */
 #define STEPS 16
 
 struct tail {
-    double held; /* epochs after the one at hand for which workers stay */
+    double held; /* epochs after the current one for which workers are held */
     bool known[STEPS + 1];
     double time_s[STEPS + 1], cost[STEPS + 1];
 };
 
-static void compute_tail(const struct cw_outlook *o, int cache_point, int step, struct tail *t)
+static void tail_compute(const struct cw_outlook *o, int cache_point, int step, struct tail *t)
 {
     const struct cw_cache_point_facts *m = &o->facts->cache_points[cache_point];
     double batches = o->facts->batches_per_epoch, cached = (double)step / STEPS,
            epochs = o->facts->epochs - o->facts->epoch - 1 - t->held;
     for (int i = 0; epochs > 0 && i < TAIL_EPOCHS; i++) {
-        struct steady s = best_steady(o, cache_point, cached);
-        double more = least(cached + (1 - cached) * write_part(o, m, cached, s.batch_s),
-                            CW_MAX(room(o, m), cached));
-        double n = more - cached < 1e-3 || i == TAIL_EPOCHS - 1 ? epochs : 1,
-               kept = 1e-9 * more * m->bytes * batches * o->facts->storage.price_per_gb_h / 3600;
+        struct steady s = outlook_best_steady(o, cache_point, cached);
+        double more = plan_least(cached + (1 - cached) * cache_write_part(o, m, cached, s.batch_s),
+                                 CW_MAX(cache_room(o, m), cached));
+        double n = more - cached < 1e-3 || i == TAIL_EPOCHS - 1 ? epochs : 1;
         t->time_s[step] += n * batches * s.batch_s;
-        t->cost[step] += n * batches * (s.batch_cost + kept * s.batch_s);
+        t->cost[step] += n * batches * s.batch_cost;
         epochs -= n;
         cached = more;
     }
     t->known[step] = true;
 }
 
-static void add_tail(const struct cw_outlook *o, int cache_point, double cached, struct tail *t,
+static void tail_add(const struct cw_outlook *o, int cache_point, double cached, struct tail *t,
                      struct cw_alternative *a)
 {
-    int step = (int)least(cached * STEPS, STEPS - 1);
+    int step = (int)plan_least(cached * STEPS, STEPS - 1);
     double part = cached * STEPS - step;
     for (int i = step; i <= step + 1; i++)
         if (!t->known[i])
-            compute_tail(o, cache_point, i, t);
+            tail_compute(o, cache_point, i, t);
     a->time_s += t->time_s[step] + part * (t->time_s[step + 1] - t->time_s[step]);
     a->cost += t->cost[step] + part * (t->cost[step + 1] - t->cost[step]);
 }
 
-/* Whether the cache will never have more than now: it is full, or has no room. */
-static bool is_full(const struct cw_outlook *o, const struct cw_cache_point_facts *m)
+/* Whether the cache will not grow: it is full, or has no room. */
+static bool cache_is_full(const struct cw_outlook *o, const struct cw_cache_point_facts *m)
 {
-    return m->cached >= room(o, m) - FULL;
+    return m->cached >= cache_room(o, m) - FULL;
 }
 
 bool cw_outlook_fills(const struct cw_outlook *o, int cache_point)
 {
     return cache_point >= 0 && o->facts->epoch + 1 < o->facts->epochs &&
-           !is_full(o, &o->facts->cache_points[cache_point]);
+           !cache_is_full(o, &o->facts->cache_points[cache_point]);
 }
 
-/* Until workers of every pool have started. */
-static double start_delay_s(const struct cw_facts *f)
+/* Seconds until workers of every pool have started. */
+static double outlook_start_delay_s(const struct cw_facts *f)
 {
     double most = 0;
     for (int i = 0; i < f->n_pools; i++)
@@ -154,42 +150,41 @@ static double start_delay_s(const struct cw_facts *f)
     return most;
 }
 
-/* For how many epochs after this one workers stay that are decided on now. */
-static double held_epochs(const struct cw_outlook *o, int cache_point)
+/* For how many epochs after the current one the workers decided on now stay. */
+static double outlook_held_epochs(const struct cw_outlook *o, int cache_point)
 {
     const struct cw_facts *f = o->facts;
     double epochs = f->epochs - f->epoch - 1;
-    if (cache_point < 0 || epochs <= 0 || is_full(o, &f->cache_points[cache_point]))
+    if (cache_point < 0 || epochs <= 0 || cache_is_full(o, &f->cache_points[cache_point]))
         return CW_MAX(epochs, 0);
-    double epoch_s = f->batches_per_epoch * best_steady(o, cache_point, 1).batch_s;
-    return epoch_s > 0 ? least(epochs, floor(HELD_DELAYS * start_delay_s(f) / epoch_s)) : epochs;
+    double epoch_s = f->batches_per_epoch * outlook_best_steady(o, cache_point, 1).batch_s;
+    return epoch_s > 0 ? plan_least(epochs, floor(HELD_DELAYS * outlook_start_delay_s(f) / epoch_s)) : epochs;
 }
 
-/* So many batches, with the part `cached` of them cached. */
-static void spend(const struct cw_outlook *o, struct cw_alternative *a, const struct cw_cache_point_facts *m,
-                  double batches, double batch_s, double kept)
+/* Adds to an alternative what these batches take. */
+static void alternative_spend(const struct cw_outlook *o, struct cw_alternative *a, double batches,
+                              double batch_s)
 {
-    double seconds = batches * batch_s, gb = m ? 1e-9 * kept * m->bytes * o->facts->batches_per_epoch : 0;
-    a->time_s += seconds;
-    a->cost += seconds * (price_s(o, a->pools) + gb * o->facts->storage.price_per_gb_h / 3600);
+    a->time_s += batches * batch_s;
+    a->cost += batches * batch_s * outlook_price_s(o, a->pools);
 }
 
-/* What there is until all workers have started that are decided on: the pools whose delay is over come first,
- * and those that are to go stay until then. */
+/* The capacity until all workers decided on have started. Pools start in the order of their delays, and
+ * workers that are to go stay until then. */
 struct starting {
     int n;
     double left_s[CW_POLICY_POOLS], capacity[CW_POLICY_POOLS];
 };
 
-static double delay_of(const struct cw_outlook *o, const int *workers, int pool)
+static double starting_delay_s(const struct cw_outlook *o, const int *workers, int pool)
 {
     const struct cw_pool_facts *p = &o->facts->pools[pool];
-    return workers[pool] <= p->running       ? 0
-           : workers[pool] <= o->asked[pool] ? o->asked_delay_s[pool]
-                                             : p->start_delay_s;
+    return workers[pool] <= p->running           ? 0
+           : workers[pool] <= o->requested[pool] ? o->requested_delay_s[pool]
+                                                 : p->start_delay_s;
 }
 
-static struct starting starting_of(const struct cw_outlook *o, const int *workers)
+static struct starting starting_find(const struct cw_outlook *o, const int *workers)
 {
     const struct cw_facts *f = o->facts;
     struct starting ret = {0};
@@ -197,11 +192,11 @@ static struct starting starting_of(const struct cw_outlook *o, const int *worker
         int there[CW_POLICY_POOLS] = {0}, any = 0;
         next_s = 1e300;
         for (int i = 0; i < f->n_pools; i++) {
-            double delay_s = delay_of(o, workers, i);
+            double delay_s = starting_delay_s(o, workers, i);
             there[i] = delay_s <= now_s ? CW_MAX(workers[i], f->pools[i].running) : f->pools[i].running;
             any |= there[i];
             if (delay_s > now_s)
-                next_s = least(next_s, delay_s);
+                next_s = plan_least(next_s, delay_s);
         }
         if (next_s == 1e300)
             return ret;
@@ -210,75 +205,78 @@ static struct starting starting_of(const struct cw_outlook *o, const int *worker
     }
 }
 
-/* The same with the workers that are decided on; until they have started it goes on with those that run. */
-static void pass(const struct cw_outlook *o, struct cw_alternative *a, const struct cw_cache_point_facts *m,
-                 double batches, double cached, double kept, struct starting *until)
+/* Adds batches with the workers decided on. Until these have started, those that run compute. */
+static void alternative_pass(const struct cw_outlook *o, struct cw_alternative *a, double batches,
+                             double cached, struct starting *until)
 {
     for (int i = 0; i < until->n; i++) {
         double now_s = cw_outlook_batch_s(o, until->capacity[i], a->cache_point, cached),
-               before = least(until->left_s[i] / now_s, batches);
+               before = plan_least(until->left_s[i] / now_s, batches);
         until->left_s[i] -= before * now_s;
-        spend(o, a, m, before, now_s, kept);
+        alternative_spend(o, a, before, now_s);
         batches -= before;
     }
-    spend(o, a, m, batches, cw_outlook_batch_s(o, a->capacity, a->cache_point, cached), kept);
+    alternative_spend(o, a, batches, cw_outlook_batch_s(o, a->capacity, a->cache_point, cached));
 }
 
-/* Epochs with the workers that are decided on now, while a cache fills; returns what is cached behind them.
- */
-static double hold(const struct cw_outlook *o, struct cw_alternative *a, const struct cw_cache_point_facts *m,
-                   double cached, double epochs, struct starting *until)
+/* Adds epochs with the workers decided on while the cache fills. Returns the part that is cached at their
+ * end. */
+static double alternative_hold(const struct cw_outlook *o, struct cw_alternative *a,
+                               const struct cw_cache_point_facts *m, double cached, double epochs,
+                               struct starting *until)
 {
-    double most = CW_MAX(room(o, m), cached);
+    double most = CW_MAX(cache_room(o, m), cached);
     for (int i = 0; epochs > 0 && i < TAIL_EPOCHS; i++) {
         double batch_s = cw_outlook_batch_s(o, a->capacity, a->cache_point, cached);
-        double more = least(cached + (1 - cached) * write_part(o, m, cached, batch_s), most);
+        double more = plan_least(cached + (1 - cached) * cache_write_part(o, m, cached, batch_s), most);
         double n = more - cached < 1e-3 || i == TAIL_EPOCHS - 1 ? epochs : 1;
-        pass(o, a, m, n * o->facts->batches_per_epoch, cached, more, until);
+        alternative_pass(o, a, n * o->facts->batches_per_epoch, cached, until);
         epochs -= n;
         cached = more;
     }
     return cached;
 }
 
-/* Until workers are decided on anew, and what follows. */
-static struct cw_alternative rest(const struct cw_outlook *o, const int *workers, int cache_point,
-                                  struct tail *tail)
+/* The rest of the job: until workers are decided on again, and what follows. */
+static struct cw_alternative outlook_rest(const struct cw_outlook *o, const int *workers, int cache_point,
+                                          struct tail *tail)
 {
     const struct cw_facts *f = o->facts;
     const struct cw_cache_point_facts *m = cache_point >= 0 ? &f->cache_points[cache_point] : NULL;
     double all = f->epochs * f->batches_per_epoch - f->batches_done,
-           here = CW_MAX(least(all, (f->epoch + 1) * f->batches_per_epoch - f->batches_done), 0);
-    double cached = m ? m->cached : 0, left = m && !is_full(o, m) ? here : all;
-    struct starting until = starting_of(o, workers);
+           here = CW_MAX(plan_least(all, (f->epoch + 1) * f->batches_per_epoch - f->batches_done), 0);
+    double cached = m ? m->cached : 0, left = m && !cache_is_full(o, m) ? here : all;
+    struct starting until = starting_find(o, workers);
     struct cw_alternative a = {.capacity = cw_supply_capacity(&o->supply, workers),
                                .cache_point = cache_point};
     for (int i = 0; i < f->n_pools; i++)
         a.workers += a.pools[i] = workers[i];
     a.batch_s = cw_outlook_batch_s(o, a.capacity, cache_point, cached);
-    double written =
-        m ? m->written + left / f->batches_per_epoch * (1 - cached) * write_part(o, m, cached, a.batch_s) : 0;
-    pass(o, &a, m, left, cached, cached + written, &until);
-    if (m && !is_full(o, m))
-        cached = hold(o, &a, m, least(least(cached + written, CW_MAX(room(o, m), cached)), 1), tail->held,
-                      &until);
+    double written = m ? m->written + left / f->batches_per_epoch * (1 - cached) *
+                                          cache_write_part(o, m, cached, a.batch_s)
+                       : 0;
+    alternative_pass(o, &a, left, cached, &until);
+    if (m && !cache_is_full(o, m))
+        cached = alternative_hold(
+            o, &a, m, plan_least(plan_least(cached + written, CW_MAX(cache_room(o, m), cached)), 1),
+            tail->held, &until);
     a.held_s = a.time_s;
     a.held_cost = a.cost;
-    if (m && !is_full(o, m))
-        add_tail(o, cache_point, cached, tail, &a);
+    if (m && !cache_is_full(o, m))
+        tail_add(o, cache_point, cached, tail, &a);
     return a;
 }
 
 struct cw_alternative cw_outlook_rest(const struct cw_outlook *o, const int *workers, int cache_point)
 {
-    struct tail tail = {.held = held_epochs(o, cache_point)};
-    return rest(o, workers, cache_point, &tail);
+    struct tail tail = {.held = outlook_held_epochs(o, cache_point)};
+    return outlook_rest(o, workers, cache_point, &tail);
 }
 
 struct cw_alternative cw_outlook_keep(const struct cw_outlook *o, const int *workers, int cache_point)
 {
     struct tail tail = {.held = CW_MAX(o->facts->epochs - o->facts->epoch - 1, 0)};
-    return rest(o, workers, cache_point, &tail);
+    return outlook_rest(o, workers, cache_point, &tail);
 }
 
 struct cw_alternative cw_outlook_like(const struct cw_outlook *o, const struct cw_alternative *like,
@@ -291,7 +289,7 @@ struct cw_alternative cw_outlook_like(const struct cw_outlook *o, const struct c
     return a;
 }
 
-static double part(double a, double b, double past)
+static double outlook_part(double a, double b, double past)
 {
     return past + b > 0 ? (b - a) / (past + b) : 0;
 }
@@ -300,7 +298,8 @@ double cw_outlook_gain(const struct cw_outlook *o, const struct cw_alternative *
                        const struct cw_alternative *b, bool only)
 {
     bool by_time = o->facts->objective == CW_OBJECTIVE_TIME;
-    double time = part(a->time_s, b->time_s, o->past_time_s), cost = part(a->cost, b->cost, o->past_cost);
+    double time = outlook_part(a->time_s, b->time_s, o->past_time_s),
+           cost = outlook_part(a->cost, b->cost, o->past_cost);
     double first = by_time ? time : cost, second = by_time ? cost : time,
            tolerance = by_time ? CW_OUTLOOK_TIME_TOLERANCE : COST_TOLERANCE;
     if (only || first > tolerance || first < -tolerance)
@@ -308,15 +307,14 @@ double cw_outlook_gain(const struct cw_outlook *o, const struct cw_alternative *
     return CW_MAX(first, first < 0 ? second + WEIGHT * first : second);
 }
 
-static double objective_of(const struct cw_outlook *o, const struct cw_alternative *a)
+static double outlook_objective(const struct cw_outlook *o, const struct cw_alternative *a)
 {
     return o->facts->objective == CW_OBJECTIVE_TIME ? a->time_s : a->cost;
 }
 
-/* As good as the best one: in all, and as long as the workers stay, though that may be next to nothing of it
- * all. */
-static bool as_good(const struct cw_outlook *o, const struct cw_alternative *a,
-                    const struct cw_alternative *best)
+/* Whether an alternative is as good as the best one, in all, and for as long as the workers stay. */
+static bool outlook_as_good(const struct cw_outlook *o, const struct cw_alternative *a,
+                            const struct cw_alternative *best)
 {
     if (o->facts->objective == CW_OBJECTIVE_TIME)
         return a->time_s <= best->time_s * (1 + CW_OUTLOOK_TIME_TOLERANCE) &&
@@ -326,20 +324,21 @@ static bool as_good(const struct cw_outlook *o, const struct cw_alternative *a,
 }
 
 /* The best workers with a cache point. */
-static struct cw_alternative best_of(const struct cw_outlook *o, int cache_point)
+static struct cw_alternative outlook_best(const struct cw_outlook *o, int cache_point)
 {
     bool time = o->facts->objective == CW_OBJECTIVE_TIME;
     struct cw_alternative best = {0}, ret = {0};
-    struct tail tail = {.held = held_epochs(o, cache_point)};
+    struct tail tail = {.held = outlook_held_epochs(o, cache_point)};
     for (struct cw_rung n = {0}; cw_supply_next(&o->supply, CW_SUPPLY_ORDERS, &n);) {
-        struct cw_alternative a = rest(o, n.workers, cache_point, &tail);
-        if (!best.workers || objective_of(o, &a) < objective_of(o, &best))
+        struct cw_alternative a = outlook_rest(o, n.workers, cache_point, &tail);
+        if (!best.workers || outlook_objective(o, &a) < outlook_objective(o, &best))
             best = a;
     }
     for (struct cw_rung n = {0}; cw_supply_next(&o->supply, CW_SUPPLY_ORDERS, &n);) {
-        struct cw_alternative a = rest(o, n.workers, cache_point, &tail);
+        struct cw_alternative a = outlook_rest(o, n.workers, cache_point, &tail);
         a.order = n.order;
-        if (as_good(o, &a, &best) && (!ret.workers || (time ? a.cost < ret.cost : a.time_s < ret.time_s)))
+        if (outlook_as_good(o, &a, &best) &&
+            (!ret.workers || (time ? a.cost < ret.cost : a.time_s < ret.time_s)))
             ret = a;
     }
     return ret;
@@ -347,11 +346,11 @@ static struct cw_alternative best_of(const struct cw_outlook *o, int cache_point
 
 struct cw_alternative cw_outlook_best(const struct cw_outlook *o, double cache_point_gain)
 {
-    struct cw_alternative best = best_of(o, o->facts->cache_point);
+    struct cw_alternative best = outlook_best(o, o->facts->cache_point);
     for (int m = -1; m < o->facts->n_cache_points; m++) {
         if (m == o->facts->cache_point)
             continue;
-        struct cw_alternative a = best_of(o, m);
+        struct cw_alternative a = outlook_best(o, m);
         if (cw_outlook_gain(o, &a, &best, false) > CW_MAX(cache_point_gain, CACHE_POINT_TOLERANCE))
             best = a;
     }

@@ -1,59 +1,55 @@
-/* What the rest of a job would take: time and cost by number of workers and cache point. Autoscale and
- * autocache choose among these together. */
+/* Time and cost of the rest of a job, by workers and cache point. Called by auto and by autocache, which
+ * choose among these together. */
 #pragma once
 #include "policy/curve.h"
 #include "policy/supply.h"
 
-#define CW_OUTLOOK_TIME_TOLERANCE 0.015 /* a plan that takes so much longer is as fast */
+#define CW_OUTLOOK_TIME_TOLERANCE 0.015 /* plans that take longer by this part count as equally fast */
 
-struct cw_outlook { /* what is believed */
+struct cw_outlook { /* what is believed when a plan is made */
     const struct cw_facts *facts;
-    double step_s;           /* the client's own */
-    struct cw_supply supply; /* what workers of each pool are worth, and cost */
-    struct cw_curve curve;   /* the input side by capacity, nothing cached, as far as workers are the limit */
-    double doubt;     /* by this part the input side may be slower, and plans are to be good nevertheless */
-    double compute_s; /* of a worker per batch, nothing cached: what prefixes are parts of */
-    double waiting;   /* the part of a worker's time, if it is the limit, that it waits for the source */
-    double source_bytes_per_s; /* 0: no limit seen yet */
-    double floor_s;            /* of a limit that is none of the known ones; 0: none seen */
-    /* workers that were asked for already, and when these will have started */
-    double asked[CW_POLICY_POOLS], asked_delay_s[CW_POLICY_POOLS];
-    /* of what went before under the same conditions: what is gained is a part of it all */
+    double step_s;           /* of the client */
+    struct cw_supply supply; /* speed and price of workers by pool */
+    struct cw_curve curve;   /* time per batch by capacity, nothing cached, where workers are the limit */
+    double doubt;            /* part by which workers may be slower than the curve says */
+    double compute_s;        /* of a worker per batch, nothing cached: prefixes are parts of it */
+    double waiting; /* part of its time that a worker waits for the source, where workers are the limit */
+    double source_bytes_per_s; /* limit of the source; 0: none seen */
+    double floor_s;            /* limit of something else; 0: none seen */
+    /* workers that were requested, by pool, and the time until they start */
+    double requested[CW_POLICY_POOLS], requested_delay_s[CW_POLICY_POOLS];
+    /* what the job took under these conditions so far: gains are parts of all of it */
     double past_time_s, past_cost;
 };
 
-/* What is left of a worker's time for a batch with the part `cached` of cache point's chunks (cache point -1:
- * all): computing less the prefix, waiting for less of the source. */
+/* The part of a worker's time per batch that is left if the part `cached` is read at the cache point (-1:
+ * all of it). */
 double cw_outlook_left(const struct cw_outlook *o, int cache_point, double cached);
 
-/* A batch with this capacity, reading the part `cached` of cache point's chunks (cache point -1: none). */
+/* Seconds per batch with this capacity, if the part `cached` is read at the cache point (-1: none). */
 double cw_outlook_batch_s(const struct cw_outlook *o, double capacity, int cache_point, double cached);
 
-/* What a second costs with the workers of an alternative, the client's with it. */
+/* Price per second of an alternative's workers and the client. */
 double cw_outlook_price_s(const struct cw_outlook *o, const struct cw_alternative *a);
 
-/* The rest of the job with so many workers of each pool from now on (from when they have started) and cache
- * point; where the cache fills, with the best number afterwards. */
+/* The rest of the job with these workers of each pool, from when they have started, and this cache point.
+ * Once the cache is full the best number of workers follows. */
 struct cw_alternative cw_outlook_rest(const struct cw_outlook *o, const int *workers, int cache_point);
-/* The same, but nothing is decided any more, however full the cache becomes. */
+/* The same, with these workers to the end, however full the cache becomes. */
 struct cw_alternative cw_outlook_keep(const struct cw_outlook *o, const int *workers, int cache_point);
-/* Like an alternative, with this capacity at most, filled in the same order. */
+/* An alternative of at most this capacity, whose pools are filled in the order of `a`. */
 struct cw_alternative cw_outlook_like(const struct cw_outlook *o, const struct cw_alternative *a,
                                       double capacity, int cache_point);
 
-/* More of the epoch will be cached than now: what is best then can be foreseen to be something else. */
+/* Whether the cache will hold more of the epoch than now, so that the best plan will change. */
 bool cw_outlook_fills(const struct cw_outlook *o, int cache_point);
 
-/*
- * The best there is. For objective `time` the cheapest of those that take at most 1.5 % longer than the
- * fastest: so waiting stays below 2 %. For `cost` the fastest of those that cost at most 0.5 % more than the
- * cheapest. Both in all, and as long as the workers stay. Another cache point than the one in use must gain
- * more than cache_point_gain, and 2 %.
- */
+/* The best alternative. For objective time: the cheapest of those that take at most 1.5 % longer than the
+ * fastest, so that waiting stays below 2 %. For objective cost: the fastest of those that cost at most 0.5
+ * % more than the cheapest. Both in all and as long as the workers stay. Another cache point than the one
+ * in use must gain more than cache_point_gain, and 2 %. */
 struct cw_alternative cw_outlook_best(const struct cw_outlook *o, double cache_point_gain);
-/*
- * By how much a is better than b: 0.1 is 10 % less of what the objective is, for the whole job. Where that is
- * about equal the other measure counts, unless `only`.
- */
+/* The gain of a over b, as a part of the whole job's time or cost: 0.1 is 10 % less. Where these are about
+ * equal the other measure counts, unless `only`. */
 double cw_outlook_gain(const struct cw_outlook *o, const struct cw_alternative *a,
                        const struct cw_alternative *b, bool only);

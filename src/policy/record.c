@@ -13,36 +13,36 @@ const char *cw_bottleneck_name(enum cw_bottleneck limit)
     return names[limit];
 }
 
-static const char *cache_point_name(const struct cw_facts *facts, int cache_point)
+static const char *decision_cache_name(const struct cw_facts *facts, int cache_point)
 {
     return cache_point >= 0 && cache_point < facts->n_cache_points ? facts->cache_points[cache_point].name
                                                                    : NULL;
 }
 
-static json_t *cache_point_json(const struct cw_facts *facts, int cache_point)
+static json_t *decision_cache_json(const struct cw_facts *facts, int cache_point)
 {
-    const char *name = cache_point_name(facts, cache_point);
+    const char *name = decision_cache_name(facts, cache_point);
     return name ? json_string(name) : json_null();
 }
 
-static int workers_before(const struct cw_facts *facts, int pool)
+static int decision_workers_before(const struct cw_facts *facts, int pool)
 {
     return facts->pools[pool].running + facts->pools[pool].starting;
 }
 
-static void put_place(struct cw_text *t, const char *name)
+static void decision_add_place(struct cw_text *t, const char *name)
 {
     cw_text_add(t, "%s%s", name ? "after " : "nowhere", name ? name : "");
 }
 
-/* In words: all who tell of a decision say the same. */
-static json_t *what_json(const struct cw_decision *d, const struct cw_facts *facts)
+/* The decision in words, the same for all who print it. */
+static json_t *decision_what(const struct cw_decision *d, const struct cw_facts *facts)
 {
     struct cw_text t = {0};
     int n = 0, before = 0;
     for (int i = 0; i < facts->n_pools; i++) {
         n += d->workers[i];
-        before += workers_before(facts, i);
+        before += decision_workers_before(facts, i);
     }
     if (!facts->fixed)
         cw_text_add(&t, "%d worker%s", n, n == 1 ? "" : "s");
@@ -52,11 +52,11 @@ static json_t *what_json(const struct cw_decision *d, const struct cw_facts *fac
         cw_text_add(&t, ", %d before", before);
     if (facts->n_cache_points > 0 || facts->fixed) {
         cw_text_add(&t, facts->fixed ? "cached " : "; cached ");
-        put_place(&t, cache_point_name(facts, d->cache_point));
+        decision_add_place(&t, decision_cache_name(facts, d->cache_point));
     }
     if (facts->n_cache_points > 0 && d->cache_point != facts->cache_point) {
         cw_text_add(&t, ", ");
-        put_place(&t, cache_point_name(facts, facts->cache_point));
+        decision_add_place(&t, decision_cache_name(facts, facts->cache_point));
         cw_text_add(&t, " before");
     }
     json_t *what = t.failed ? NULL : json_string(t.data);
@@ -65,7 +65,7 @@ static json_t *what_json(const struct cw_decision *d, const struct cw_facts *fac
 }
 
 /* Workers by pool. */
-static json_t *pools_json(const struct cw_facts *facts, const int *workers)
+static json_t *decision_pools(const struct cw_facts *facts, const int *workers)
 {
     json_t *pools = json_object();
     for (int i = 0; i < facts->n_pools; i++)
@@ -73,13 +73,13 @@ static json_t *pools_json(const struct cw_facts *facts, const int *workers)
     return pools;
 }
 
-static json_t *alternative_json(const struct cw_facts *facts, const struct cw_alternative *a)
+static json_t *decision_alternative(const struct cw_facts *facts, const struct cw_alternative *a)
 {
     json_t *o = json_pack("{s:i, s:o, s:f, s:f, s:f, s:f, s:f}", "workers", a->workers, "cache",
-                          cache_point_json(facts, a->cache_point), "batch_s", a->batch_s, "time_s", a->time_s,
-                          "cost", a->cost, "held_s", a->held_s, "held_cost", a->held_cost);
+                          decision_cache_json(facts, a->cache_point), "batch_s", a->batch_s, "time_s",
+                          a->time_s, "cost", a->cost, "held_s", a->held_s, "held_cost", a->held_cost);
     if (facts->n_pools > 1)
-        json_object_set_new(o, "pools", pools_json(facts, a->pools));
+        json_object_set_new(o, "pools", decision_pools(facts, a->pools));
     return o;
 }
 
@@ -87,20 +87,21 @@ json_t *cw_decision_json(const struct cw_decision *d, const struct cw_facts *fac
 {
     char why[sizeof(d->why)];
     json_t *alternatives = json_array();
-    cw_text_show(why, sizeof(why), d->why); /* names of pools stand in it, perhaps cut */
+    cw_text_show(why, sizeof(why), d->why); /* it contains names of pools, which may be cut */
     int before[CW_POLICY_POOLS] = {0};
     for (int i = 0; i < d->n_alternatives; i++)
-        json_array_append_new(alternatives, alternative_json(facts, &d->alternatives[i]));
+        json_array_append_new(alternatives, decision_alternative(facts, &d->alternatives[i]));
     for (int i = 0; i < facts->n_pools; i++)
-        before[i] = workers_before(facts, i);
+        before[i] = decision_workers_before(facts, i);
     const struct cw_seen *s = &d->seen;
     return json_pack(
         "{s:o, s:{s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:i, s:o, s:f, s:s}, s:o, s:{s:o, s:o}, s:{s:o, s:o}, "
         "s:s}",
-        "what", what_json(d, facts), "seen", "step_s", s->step_s, "wait_s", s->wait_s, "interval_s",
+        "what", decision_what(d, facts), "seen", "step_s", s->step_s, "wait_s", s->wait_s, "interval_s",
         s->interval_s, "compute_s", s->compute_s, "busy", s->busy, "error", s->error, "doubt", s->doubt,
-        "workers", s->workers, "cache", cache_point_json(facts, s->cache_point), "cached", s->cached, "limit",
-        cw_bottleneck_name(s->limit), "alternatives", alternatives, "before", "workers",
-        pools_json(facts, before), "cache", cache_point_json(facts, facts->cache_point), "chosen", "workers",
-        pools_json(facts, d->workers), "cache", cache_point_json(facts, d->cache_point), "why", why);
+        "workers", s->workers, "cache", decision_cache_json(facts, s->cache_point), "cached", s->cached,
+        "limit", cw_bottleneck_name(s->limit), "alternatives", alternatives, "before", "workers",
+        decision_pools(facts, before), "cache", decision_cache_json(facts, facts->cache_point), "chosen",
+        "workers", decision_pools(facts, d->workers), "cache", decision_cache_json(facts, d->cache_point),
+        "why", why);
 }

@@ -16,7 +16,7 @@ struct script {
 
 /* Adds an alternative for each pool that can run n workers: n workers of that pool alone, with made-up
  * figures. */
-static void add_alternatives(const struct cw_facts *f, int n, int cache_point, struct cw_decision *d)
+static void script_add_alternatives(const struct cw_facts *f, int n, int cache_point, struct cw_decision *d)
 {
     for (int i = 0; i < f->n_pools && d->n_alternatives < CW_POLICY_ALTERNATIVES; i++) {
         if (f->pools[i].maximum < n)
@@ -60,7 +60,7 @@ static void script_decide(const struct cw_policy *policy, struct cw_policy_memor
                                .workers = n,
                                .cache_point = d->cache_point,
                                .limit = CW_BOTTLENECK_WORKERS};
-    add_alternatives(f, n, d->cache_point, d);
+    script_add_alternatives(f, n, d->cache_point, d);
     snprintf(d->why, sizeof(d->why), "%s", why[step]);
 }
 
@@ -68,7 +68,6 @@ static const struct cw_field fields[] = {CW_FIELD(struct script, step), {0}};
 
 const struct cw_policy cw_policy_script = {
     .name = "script",
-    .summary = "script: a fixed sequence of decisions, for tests",
     .caches = true,
     .fields = fields,
     .decide = script_decide,

@@ -5,40 +5,39 @@
 
 #include "base/macro.h"
 
-#define HALVINGS 80 /* of the water level: to the last bit */
+#define HALVINGS 80 /* halvings of the water level, to the last bit */
 #define EQUAL 1e-12
 
-static int limit_of(const struct cw_claim *c)
+static int claim_limit(const struct cw_claim *c)
 {
     return c->quota > 0 && c->quota < c->want ? c->quota : c->want;
 }
 
-/* What a job has when the water stands at so many workers for a weight of 1: never less than it had, never
- * more than it may. */
-static int at_level(const struct cw_claim *c, double level)
+/* A job's workers at a water level, in workers per weight: no fewer than it has, no more than it may have. */
+static int claim_at_level(const struct cw_claim *c, double level)
 {
-    return (int)CW_MAX(CW_MIN(floor(level * c->weight), limit_of(c)), c->share);
+    return (int)CW_MAX(CW_MIN(floor(level * c->weight), claim_limit(c)), c->share);
 }
 
-static double needed(const struct cw_claim *claims, int n, int priority, double level)
+static double share_needed(const struct cw_claim *claims, int n, int priority, double level)
 {
     double sum = 0;
     for (int i = 0; i < n; i++)
         if (claims[i].priority == priority)
-            sum += at_level(&claims[i], level) - claims[i].share;
+            sum += claim_at_level(&claims[i], level) - claims[i].share;
     return sum;
 }
 
-/* One more for those of whom (share + 1) / weight is least, the first ones first. Returns how many are left.
- */
-static int give_rest(struct cw_claim *claims, int n, int priority, int rest)
+/* Gives one more worker to each job whose (share + 1) / weight is least, in order. Returns how many are
+ * left. */
+static int share_give_rest(struct cw_claim *claims, int n, int priority, int rest)
 {
     double least = INFINITY;
     for (int i = 0; i < n; i++)
-        if (claims[i].priority == priority && claims[i].share < limit_of(&claims[i]))
+        if (claims[i].priority == priority && claims[i].share < claim_limit(&claims[i]))
             least = CW_MIN(least, (claims[i].share + 1) / claims[i].weight);
     for (int i = 0; i < n && rest > 0 && least < INFINITY; i++)
-        if (claims[i].priority == priority && claims[i].share < limit_of(&claims[i]) &&
+        if (claims[i].priority == priority && claims[i].share < claim_limit(&claims[i]) &&
             (claims[i].share + 1) / claims[i].weight <= least * (1 + EQUAL)) {
             claims[i].share++;
             rest--;
@@ -46,32 +45,32 @@ static int give_rest(struct cw_claim *claims, int n, int priority, int rest)
     return least < INFINITY ? rest : 0;
 }
 
-/* Water filling among equals in priority. Returns what is left for others. */
-static int fill(struct cw_claim *claims, int n, int priority, int workers)
+/* Fills jobs of one priority to the same level. Returns how many workers are left. */
+static int share_fill(struct cw_claim *claims, int n, int priority, int workers)
 {
     double low = 0, high = 1;
-    bool enough = needed(claims, n, priority, INFINITY) <= workers;
-    while (!enough && needed(claims, n, priority, high) <= workers)
+    bool enough = share_needed(claims, n, priority, INFINITY) <= workers;
+    while (!enough && share_needed(claims, n, priority, high) <= workers)
         high *= 2;
     for (int i = 0; i < HALVINGS && !enough; i++) {
         double middle = (low + high) / 2;
-        if (needed(claims, n, priority, middle) <= workers)
+        if (share_needed(claims, n, priority, middle) <= workers)
             low = middle;
         else
             high = middle;
     }
     for (int i = 0; i < n; i++)
         if (claims[i].priority == priority) {
-            int share = at_level(&claims[i], enough ? INFINITY : low);
+            int share = claim_at_level(&claims[i], enough ? INFINITY : low);
             workers -= share - claims[i].share;
             claims[i].share = share;
         }
     while (!enough && workers > 0)
-        workers = give_rest(claims, n, priority, workers);
+        workers = share_give_rest(claims, n, priority, workers);
     return workers;
 }
 
-static int next_priority(const struct cw_claim *claims, int n, int below, int *ret)
+static int share_next_priority(const struct cw_claim *claims, int n, int below, int *ret)
 {
     int found = 0;
     for (int i = 0; i < n; i++)
@@ -92,8 +91,8 @@ void cw_share(struct cw_claim *claims, int n, int workers)
             claims[i].share = 1;
             workers--;
         }
-    while (workers > 0 && next_priority(claims, n, below, &level)) {
-        workers = fill(claims, n, level, workers);
+    while (workers > 0 && share_next_priority(claims, n, below, &level)) {
+        workers = share_fill(claims, n, level, workers);
         below = level;
     }
 }

@@ -1,20 +1,17 @@
-/* Workers of one pool for several jobs. */
+/* Divides the workers of a pool among jobs. Called by the dispatcher and the simulator. */
 #pragma once
 
 struct cw_claim {
-    int want;      /* workers that its policy asks for */
-    double weight; /* within these: what is beyond is a slip of the pen */
+    int want;      /* workers that the job's policy wants */
+    double weight; /* values outside this range are rejected as typing errors */
 #define CW_WEIGHT_LEAST 1e-6
 #define CW_WEIGHT_MOST 1e6
-    int priority; /* higher ones first: a lower one gets what they leave, beyond a worker each */
-    int quota;    /* never more than that; 0: none */
-    int share;    /* out */
+    int priority; /* higher priorities are served first, once each job has a worker */
+    int quota;    /* most workers; 0: no limit */
+    int share;    /* the result */
 };
 
-/*
- * Weighted max-min fairness among equals in priority: nobody gets more than wanted, and what one leaves goes
- * to the others, by weight. Each job that wants workers gets one first, in order, as far as they go. Whole
- * workers: what is left of fractions goes to those who are furthest below their part, the earlier one of
- * equals.
- */
+/* Weighted max-min fairness among jobs of equal priority: no job gets more than it wants, and what it
+ * leaves goes to the others by weight. First each job that wants workers gets one, in order. Shares are
+ * whole workers: the rest of fractions goes to the jobs that are furthest below their part, in order. */
 void cw_share(struct cw_claim *claims, int n, int workers);

@@ -5,10 +5,10 @@
 
 #include "base/macro.h"
 
-#define FINE 16      /* workers of a pool from which on a part of one makes no difference */
-#define UNPRICED 0.1 /* of the least price, beside pools that have one */
+#define FINE 16      /* workers of a pool from which on smaller ones of another pool make no difference */
+#define UNPRICED 0.1 /* price of workers without one, as part of the least price */
 
-static void sort(int *order, int n, const double *first, const double *second)
+static void supply_sort(int *order, int n, const double *first, const double *second)
 {
     for (int i = 0; i < n; i++)
         order[i] = i;
@@ -26,20 +26,20 @@ void cw_supply_init(struct cw_supply *s, const struct cw_facts *f, const double 
 {
     double dear[CW_POLICY_POOLS], delay_s[CW_POLICY_POOLS];
     *s = (struct cw_supply){.n = f->n_pools};
-    for (int i = 0; i < s->n; i++) /* who has no price is cheaper than who has one */
+    for (int i = 0; i < s->n; i++) /* workers without a price are cheaper than all others */
         if (f->pools[i].price_per_h > 0)
             no_price = CW_MIN(no_price, UNPRICED * f->pools[i].price_per_h);
     for (int i = 0; i < s->n; i++) {
         const struct cw_pool_facts *p = &f->pools[i];
-        bool told = p->cpu_share > 0 && f->pools[0].cpu_share > 0;
-        s->speed[i] = speed ? speed[i] : told ? p->cpu_share / f->pools[0].cpu_share : 1;
+        bool shared = p->cpu_share > 0 && f->pools[0].cpu_share > 0;
+        s->speed[i] = speed ? speed[i] : shared ? p->cpu_share / f->pools[0].cpu_share : 1;
         s->price_per_h[i] = p->price_per_h > 0 ? p->price_per_h : no_price;
         s->maximum[i] = CW_MAX(p->maximum, 0);
         dear[i] = s->price_per_h[i] / s->speed[i];
         delay_s[i] = p->start_delay_s;
     }
-    sort(s->order[0], s->n, dear, delay_s);
-    sort(s->order[1], s->n, delay_s, dear);
+    supply_sort(s->order[0], s->n, dear, delay_s);
+    supply_sort(s->order[1], s->n, delay_s, dear);
     s->n_orders = memcmp(s->order[0], s->order[1], sizeof(s->order[0])) == 0 ? 1 : 2;
 }
 
@@ -64,15 +64,15 @@ double cw_supply_most(const struct cw_supply *s)
     return cw_supply_capacity(s, s->maximum);
 }
 
-/* Every count that makes a difference: all small ones, then in steps of a 64th. */
-static int next_count(int n)
+/* The next count that makes a difference: all up to 64, then steps of 1/64. */
+static int supply_next_count(int n)
 {
     return n < 64 ? n + 1 : n + n / 64;
 }
 
-/* Where workers of the pool that is filled are large, smaller ones may be enough in the place of the next
- * one. */
-static bool next_instead(const struct cw_supply *s, struct cw_rung *r)
+/* Moves on to the next rung in which smaller workers take the place of one more of the pool that is being
+ * filled. */
+static bool rung_next_instead(const struct cw_supply *s, struct cw_rung *r)
 {
     int filled = s->order[r->order][r->place];
     if (s->n == 1 || r->base >= FINE || r->base >= s->maximum[filled])
@@ -94,12 +94,12 @@ static bool next_instead(const struct cw_supply *s, struct cw_rung *r)
 
 bool cw_supply_next(const struct cw_supply *s, int orders, struct cw_rung *r)
 {
-    if (next_instead(s, r))
+    if (rung_next_instead(s, r))
         return true;
     r->instead = r->more = 0;
     for (; r->order < CW_MIN(orders, s->n_orders); r->order++, r->place = r->base = 0) {
         for (; r->place < s->n; r->place++, r->base = 0) {
-            int pool = s->order[r->order][r->place], n = next_count(r->base);
+            int pool = s->order[r->order][r->place], n = supply_next_count(r->base);
             if (n <= s->maximum[pool]) {
                 r->base = r->workers[pool] = n;
                 return true;
@@ -111,7 +111,7 @@ bool cw_supply_next(const struct cw_supply *s, int orders, struct cw_rung *r)
     return false;
 }
 
-static void at_least_one(const struct cw_supply *s, int order, int *ret)
+static void supply_at_least_one(const struct cw_supply *s, int order, int *ret)
 {
     int first = s->order[order][0];
     for (int i = s->n - 1; i >= 0; i--) {
@@ -123,7 +123,7 @@ static void at_least_one(const struct cw_supply *s, int order, int *ret)
     ret[first] = 1;
 }
 
-static void add(const struct cw_supply *s, int order, double capacity, int *workers)
+static void supply_add(const struct cw_supply *s, int order, double capacity, int *workers)
 {
     for (int i = 0; i < s->n; i++) {
         int pool = s->order[order][i],
@@ -131,18 +131,18 @@ static void add(const struct cw_supply *s, int order, double capacity, int *work
         workers[pool] += more;
         capacity -= more * s->speed[pool];
     }
-    at_least_one(s, order, workers);
+    supply_at_least_one(s, order, workers);
 }
 
 void cw_supply_fill(const struct cw_supply *s, int order, double capacity, int *ret)
 {
     memset(ret, 0, sizeof(int) * CW_POLICY_POOLS);
-    add(s, order, capacity, ret);
+    supply_add(s, order, capacity, ret);
 }
 
 void cw_supply_add(const struct cw_supply *s, double capacity, int *workers)
 {
-    add(s, 0, capacity, workers);
+    supply_add(s, 0, capacity, workers);
 }
 
 void cw_supply_count(const struct cw_supply *s, int n, int *ret)

@@ -1,8 +1,6 @@
-/*
- * Workers of several pools as one capacity. A worker counts as its speed, in workers of the pool that was
- * there first; what a pool adds costs its price and comes after its start delay. Plans go over *rungs*: pools
- * are filled one after the other, and each count of workers on the way is a rung.
- */
+/* Workers of several pools as one capacity, in workers of the pool that was first. A worker counts as its
+ * speed, costs its price, and comes after the start delay of its pool. Plans try *rungs*: pools are filled
+ * one after the other, and each count of workers on the way is a rung. */
 #pragma once
 #include <stdbool.h>
 
@@ -14,30 +12,30 @@ struct cw_supply {
     int n;
     double speed[CW_POLICY_POOLS], price_per_h[CW_POLICY_POOLS]; /* of a worker */
     int maximum[CW_POLICY_POOLS];
-    /* In which order pools are filled. First: the cheapest for what it computes. Then, if that differs: the
-     * one that is there soonest. */
+    /* Orders in which pools are filled: by price for what workers compute, and by start delay, if that
+     * differs. */
     int order[CW_SUPPLY_ORDERS][CW_POLICY_POOLS];
     int n_orders;
 };
 
-struct cw_rung { /* all zeros: below the first one */
+struct cw_rung { /* all zeros: before the first one */
     int workers[CW_POLICY_POOLS];
     int order, place;  /* pool order[place] is being filled */
-    int base;          /* workers of it on the last whole rung */
-    int instead, more; /* 1 + the pool whose workers are tried in the place of one more of it, and how many */
+    int base;          /* its workers on the last whole rung */
+    int instead, more; /* 1 + the pool whose workers replace one more of it, and how many do */
 };
 
-/* speed: by pool, NULL: cpu_share says. no_price: what workers count with that have none. */
+/* speed: by pool; NULL: by cpu_share. no_price: price of workers that have none. */
 void cw_supply_init(struct cw_supply *s, const struct cw_facts *f, const double *speed, double no_price);
 double cw_supply_capacity(const struct cw_supply *s, const int *workers);
 double cw_supply_price(const struct cw_supply *s, const int *workers);
 double cw_supply_most(const struct cw_supply *s);
-/* The next rung: of an order, with every count that makes a difference, then of the next one up to `orders`.
- * False: that was the last one. */
+/* Moves on to the next rung: every count of an order that makes a difference, then the next of `orders`
+ * orders. False: there is none. */
 bool cw_supply_next(const struct cw_supply *s, int orders, struct cw_rung *r);
-/* As much as fits into this capacity, at least a worker. */
+/* Workers that fit into this capacity, at least one. */
 void cw_supply_fill(const struct cw_supply *s, int order, double capacity, int *ret);
-/* As much more, as far as there is: the cheapest first. At least a worker is there then. */
+/* Adds workers of this capacity, the cheapest first, as far as there are any. There is at least one then. */
 void cw_supply_add(const struct cw_supply *s, double capacity, int *workers);
-/* n workers, whatever they compute, the cheapest first; what is more than there are, of the cheapest. */
+/* n workers of any speed, the cheapest first. If there are too few, the rest is of the cheapest pool. */
 void cw_supply_count(const struct cw_supply *s, int n, int *ret);

@@ -181,7 +181,7 @@ static void tell_pool(struct cw_autocache *a, double per_batch, uint64_t now, st
            wall_s = (double)(now - a->reported_ns) * 1e-9;
     double busy_s = (double)(a->effort.busy_ns - before.busy_ns) * 1e-9 / cw_runner_threads(a->runner),
            cold_s = (double)(a->effort.cold_ns - before.cold_ns) * 1e-9;
-    *p = (struct cw_pool_facts){.name = "here", .place = CW_PLACE_TRAINING, .running = 1, .maximum = 1};
+    *p = (struct cw_pool_facts){.name = "here", .running = 1, .maximum = 1};
     if (n > 0)
         p->compute = (struct cw_mean){n, CW_MAX(busy_s, cold_s) / n, 0};
     p->busy = wall_s > 0 ? CW_MIN(CW_MAX(busy_s, cold_s) / wall_s, 1) : 0;

@@ -15,7 +15,7 @@ struct cw_draw cw_draw_new(uint64_t seed, const char *what)
     return (struct cw_draw){.key = cw_key_hash(&k)};
 }
 
-static void words(struct cw_draw *d, double u[2])
+static void draw_words(struct cw_draw *d, double u[2])
 {
     uint32_t counter[4] = {(uint32_t)d->at, (uint32_t)(d->at >> 32), 0, 0}, out[4];
     d->at++;
@@ -27,7 +27,7 @@ static void words(struct cw_draw *d, double u[2])
 double cw_draw_uniform(struct cw_draw *d)
 {
     double u[2];
-    words(d, u);
+    draw_words(d, u);
     return u[0];
 }
 
@@ -36,12 +36,12 @@ double cw_draw_exponential(struct cw_draw *d, double mean)
     return -mean * cw_log(cw_draw_uniform(d));
 }
 
-/* Marsaglia's polar method: needs no sine. */
-static double normal(struct cw_draw *d)
+/* Marsaglia's polar method, which needs no sine. */
+static double draw_normal(struct cw_draw *d)
 {
     double u[2], square;
     do {
-        words(d, u);
+        draw_words(d, u);
         u[0] = 2 * u[0] - 1;
         u[1] = 2 * u[1] - 1;
         square = u[0] * u[0] + u[1] * u[1];
@@ -54,5 +54,5 @@ double cw_draw_mean(struct cw_draw *d, double deviation, double n)
     if (!(deviation > 0) || !(n > 0))
         return 1;
     double variance = cw_log(1 + deviation * deviation / n);
-    return cw_exp(sqrt(variance) * normal(d) - 0.5 * variance);
+    return cw_exp(sqrt(variance) * draw_normal(d) - 0.5 * variance);
 }

@@ -1,5 +1,5 @@
-/* Random numbers of the simulator: Philox with own logarithms, so that a workload gives the same run on every
- * machine. */
+/* Random numbers of the simulator: Philox with own logarithms, so that a workload gives the same run on
+ * every machine. Called by worker sets and jobs. */
 #pragma once
 #include <stdint.h>
 
@@ -10,6 +10,5 @@ struct cw_draw {
 struct cw_draw cw_draw_new(uint64_t seed, const char *what);
 double cw_draw_uniform(struct cw_draw *d); /* (0, 1) */
 double cw_draw_exponential(struct cw_draw *d, double mean);
-/* The mean of n draws of mean 1 and this relative deviation, itself drawn: lognormal, exactly so for n = 1.
- */
+/* Draws the mean of n draws of mean 1 and this relative deviation: lognormal, which is exact for n = 1. */
 double cw_draw_mean(struct cw_draw *d, double deviation, double n);

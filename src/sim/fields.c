@@ -11,8 +11,8 @@
 
 #define NUMBER_BYTES 32
 
-/* The fewest digits that give the number again: 0.1, and not 0.10000000000000001. */
-static const char *shortest(double value, char ret[NUMBER_BYTES])
+/* The fewest digits that give the same number: 0.1, and not 0.10000000000000001. */
+static const char *number_shortest(double value, char ret[NUMBER_BYTES])
 {
     int digits = 15;
     do
@@ -27,7 +27,7 @@ int cw_sim_expected(const char *where, const char *name, const json_t *value, co
     char path[256], number[NUMBER_BYTES];
     _cleanup_free_ char *text =
         value ? json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY | JSON_REAL_PRECISION(15)) : NULL;
-    const char *shown = json_is_real(value) ? shortest(json_real_value(value), number)
+    const char *shown = json_is_real(value) ? number_shortest(json_real_value(value), number)
                         : text              ? text
                                             : "missing";
     snprintf(path, sizeof(path), "%s%s", where, name);
@@ -35,8 +35,8 @@ int cw_sim_expected(const char *where, const char *name, const json_t *value, co
                           expected);
 }
 
-static int unknown_key(const char *where, const char *key, const json_t *value,
-                       const struct cw_sim_field *fields, struct cw_error *err)
+static int fields_unknown_key(const char *where, const char *key, const json_t *value,
+                              const struct cw_sim_field *fields, struct cw_error *err)
 {
     const char *names[32];
     char expected[256];
@@ -58,7 +58,8 @@ static int unknown_key(const char *where, const char *key, const json_t *value,
                           near ? "did you mean" : "expected", expected);
 }
 
-static int number(const char *where, const struct cw_sim_field *f, const json_t *value, struct cw_error *err)
+static int fields_number(const char *where, const struct cw_sim_field *f, const json_t *value,
+                         struct cw_error *err)
 {
     char expected[128], low[NUMBER_BYTES], high[NUMBER_BYTES];
     bool more = f->kind == CW_SIM_MORE && f->least >= CW_SIM_LEAST;
@@ -70,10 +71,10 @@ static int number(const char *where, const struct cw_sim_field *f, const json_t 
         return 0;
     }
     if (least == f->most && !more)
-        return cw_sim_expected(where, f->name, value, shortest(least, low), err);
+        return cw_sim_expected(where, f->name, value, number_shortest(least, low), err);
     snprintf(expected, sizeof(expected), "%s %s %s and at most %s",
              f->kind == CW_SIM_WHOLE ? "a whole number of" : "a number of", more ? "more than" : "at least",
-             shortest(least, low), shortest(f->most, high));
+             number_shortest(least, low), number_shortest(f->most, high));
     return cw_sim_expected(where, f->name, value, expected, err);
 }
 
@@ -93,13 +94,13 @@ int cw_sim_fields(const json_t *object, const char *where, const struct cw_sim_f
         while (f->name && strcmp(f->name, key) != 0)
             f++;
         if (!f->name)
-            return unknown_key(where, key, value, fields, err);
-        int r = f->to ? number(where, f, value, err) : 0;
+            return fields_unknown_key(where, key, value, fields, err);
+        int r = f->to ? fields_number(where, f, value, err) : 0;
         if (r < 0)
             return r;
     }
     for (const struct cw_sim_field *f = fields; f->name; f++)
         if (f->required && !json_object_get(object, f->name))
-            return number(where, f, NULL, err);
+            return fields_number(where, f, NULL, err);
     return 0;
 }

@@ -1,4 +1,5 @@
-/* Objects of a workload file: a table of fields says what may stand in one, and where it goes. */
+/* Objects of a workload file: a table of fields says what an object may hold, and where its numbers go.
+ * Called by the parsers of workloads. */
 #pragma once
 #include <jansson.h>
 #include <stddef.h>
@@ -7,20 +8,20 @@
 
 struct cw_sim_field {
     const char *name; /* NULL: the end */
-    double *to;       /* a number; NULL: something else, that who reads the object looks at himself */
+    double *to;       /* where the number goes; NULL: the caller parses this field */
     double least, most;
 
-    /* any number; more than `least`, and CW_SIM_LEAST; a whole number */
+    /* any number, more than `least` and CW_SIM_LEAST, or a whole number */
     enum { CW_SIM_ANY, CW_SIM_MORE, CW_SIM_WHOLE } kind;
 
-    /* of numbers; who reads something else himself says what was expected where it is missing */
+    /* of numbers. The caller names what it expects in place of a missing field that it parses */
     bool required;
 };
 
-/* Reads the numbers of an object and finds keys that it should not have. `where` is its name in errors: "",
+/* Reads the numbers of an object and rejects unknown keys. where: the object's name in errors: "",
  * "model.", "jobs[2].". */
 int cw_sim_fields(const json_t *object, const char *where, const struct cw_sim_field *fields,
                   struct cw_error *err) _must_check_;
-/* The error for a value that is not what was expected; NULL: that is missing. */
+/* The error for a value other than expected; NULL: it is missing. */
 int cw_sim_expected(const char *where, const char *name, const json_t *value, const char *expected,
                     struct cw_error *err) _must_check_;

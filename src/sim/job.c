@@ -1,20 +1,19 @@
-/* A job's time: from one event to the next, batches are counted, measured and paid for. */
+#include "sim/job.h"
+
 #include <math.h>
 
 #include "base/macro.h"
-#include "sim/internal.h"
 
-#define READ_AHEAD \
-    16                /* batches that lie ready where the client is slower: what policies see as its queue \
-                       */
-#define SINGLY 8      /* fewer batches in a report than that are drawn one by one, else together */
+/* Batches that lie ready where the client is slower, which policies see as its queue. */
+#define PREFETCHED 16
+#define SINGLY 8      /* fewer batches than these per report are drawn one by one */
 #define ROUNDING 1e-9 /* batches */
 
-struct piece { /* a stretch of time in which nothing changes */
+struct stretch { /* a stretch of time in which nothing changes */
     double batches, interval_s, step_s, compute_s;
 };
 
-static struct cw_sim_workers workers_of(const struct cw_sim_played *p, size_t pool)
+static struct cw_sim_workers job_workers(const struct cw_sim_played *p, size_t pool)
 {
     const struct cw_workload *w = p->w;
     const struct cw_sim_worker_set *worker_set = &p->worker_sets[pool];
@@ -28,17 +27,17 @@ static struct cw_sim_workers workers_of(const struct cw_sim_played *p, size_t po
     return ret;
 }
 
-static struct cw_sim_conditions conditions(const struct cw_sim_played *p)
+static struct cw_sim_conditions job_conditions(const struct cw_sim_played *p)
 {
     struct cw_sim_workers workers[CW_POLICY_POOLS];
     for (size_t i = 0; i < p->w->n_pools; i++)
-        workers[i] = workers_of(p, i);
-    double cached = p->cache_point >= 0 ? p->cached[p->cache_point] : 0;
-    return cw_sim_conditions(p->w, p->job, &p->costs, &p->job->phases[p->phase], workers, p->cache_point,
-                             cached, p->write_waits);
+        workers[i] = job_workers(p, i);
+    double cached = p->choice.cache_point >= 0 ? p->cache.readable[p->choice.cache_point] : 0;
+    return cw_sim_conditions(p->w, p->job, &p->costs, &p->job->phases[p->phase], workers,
+                             p->choice.cache_point, cached, p->choice.write_waits);
 }
 
-int cw_sim_running(const struct cw_sim_played *p)
+int cw_sim_job_running(const struct cw_sim_played *p)
 {
     int n = 0;
     for (size_t i = 0; i < p->w->n_pools; i++)
@@ -46,64 +45,61 @@ int cw_sim_running(const struct cw_sim_played *p)
     return n;
 }
 
-/* The batch at which something changes by itself: epoch, phase, or the end. */
-static double boundary(const struct cw_sim_played *p)
+/* The batch at which conditions change: the end of an epoch, of a phase, or of the job. */
+static double job_boundary(const struct cw_sim_played *p)
 {
     bool alike = p->expected &&
-                 p->cache_point < 0; /* nobody looks, and no cache fills: epochs are all the same */
+                 p->choice.cache_point < 0; /* without reports and a cache all epochs are alike */
     double at = (alike ? p->job->epochs : p->epoch + 1) * p->job->batches_per_epoch;
     if (p->phase + 1 < p->job->n_phases)
         at = CW_MIN(at, p->job->phases[p->phase + 1].at_batch);
     return at;
 }
 
-static void measure(struct cw_sim_played *p, const struct cw_sim_conditions *c, const struct piece *piece,
-                    double seconds)
+static void job_measure(struct cw_sim_played *p, const struct cw_sim_conditions *c,
+                        const struct stretch *stretch, double seconds)
 {
-    double n = piece->batches, within = n > 1 ? n - 1 : 0, noise = p->job->noise * p->job->noise;
-    struct cw_mean interval = {n, piece->interval_s, within * noise * piece->interval_s * piece->interval_s};
-    struct cw_mean step = {n, piece->step_s, within * noise * piece->step_s * piece->step_s};
-    cw_mean_merge(&p->interval, &interval);
-    cw_mean_merge(&p->step, &step);
+    double n = stretch->batches, within = n > 1 ? n - 1 : 0, noise = p->job->noise * p->job->noise;
+    struct cw_mean interval = {n, stretch->interval_s,
+                               within * noise * stretch->interval_s * stretch->interval_s};
+    struct cw_mean step = {n, stretch->step_s, within * noise * stretch->step_s * stretch->step_s};
+    cw_mean_merge(&p->window.interval, &interval);
+    cw_mean_merge(&p->window.step, &step);
     for (size_t i = 0; i < p->w->n_pools; i++) {
-        double of_pool = n * c->part[i], s = piece->compute_s * c->slower[i];
+        double of_pool = n * c->part[i], s = stretch->compute_s * c->slower[i];
         struct cw_mean compute = {of_pool, s, (of_pool > 1 ? of_pool - 1 : 0) * noise * s * s};
-        cw_mean_merge(&p->compute[i], &compute);
+        cw_mean_merge(&p->window.compute[i], &compute);
     }
-    p->busy_s += seconds * c->busy;
-    p->late += c->supplied ? n : 0;
-    p->queue += seconds * (c->supplied ? 0 : READ_AHEAD * (1 - c->busy));
-    p->out->waited_s += n * (piece->interval_s - piece->step_s);
+    p->window.busy_s += seconds * c->busy;
+    p->window.queue += seconds * (c->supplied ? 0 : PREFETCHED * (1 - c->busy));
+    p->out->waited_s += n * (stretch->interval_s - stretch->step_s);
 }
 
-static void pay(struct cw_sim_played *p, double seconds)
+static void job_pay(struct cw_sim_played *p, double seconds)
 {
-    double gigabytes = 0, price_per_h = 0;
-    for (size_t i = 0; i < p->job->n_cache_points; i++)
-        gigabytes += 1e-9 * (p->cached[i] + p->written[i]) * p->job->batches_per_epoch * p->costs.bytes[i];
+    double price_per_h = 0;
     for (size_t i = 0; i < p->w->n_pools; i++) {
         double workers = p->worker_sets[i].running + p->worker_sets[i].starting;
         p->out->worker_s[i] += seconds * workers;
         price_per_h += workers * p->w->pools[i].price_per_h;
     }
-    p->out->cost += seconds / 3600 *
-                    (p->job->client_price_per_h + price_per_h + gigabytes * p->job->store_price_per_gb_h);
+    p->out->cost += seconds / 3600 * (p->job->client_price_per_h + price_per_h);
 }
 
-/* What was computed up to the cache point goes to the cache, as far as it can be written and there is room.
- */
-static void write_cache(struct cw_sim_played *p, const struct cw_sim_conditions *c, double batches)
+/* Adds what was computed up to the cache point to the cache, as far as it can be written and there is
+ * room. */
+static void job_write_cache(struct cw_sim_played *p, const struct cw_sim_conditions *c, double batches)
 {
-    int m = p->cache_point;
-    double room = 1 - p->cached[m], all = p->job->batches_per_epoch * p->costs.bytes[m];
+    int m = p->choice.cache_point;
+    double room = 1 - p->cache.readable[m], all = p->job->batches_per_epoch * p->costs.bytes[m];
     if (p->job->store_bytes > 0 && all > 0)
-        room = CW_MIN(room, p->job->store_bytes / all - p->cached[m]);
-    p->written[m] = CW_MIN(p->written[m] +
-                               batches * (1 - p->cached[m]) * c->written / p->job->batches_per_epoch,
-                           CW_MAX(room, 0));
+        room = CW_MIN(room, p->job->store_bytes / all - p->cache.readable[m]);
+    p->cache.written[m] = CW_MIN(p->cache.written[m] + batches * (1 - p->cache.readable[m]) * c->written /
+                                                           p->job->batches_per_epoch,
+                                 CW_MAX(room, 0));
 }
 
-static void cross(struct cw_sim_played *p)
+static void job_cross(struct cw_sim_played *p)
 {
     const struct cw_sim_job *job = p->job;
     if (p->phase + 1 < job->n_phases && p->done >= job->phases[p->phase + 1].at_batch - ROUNDING)
@@ -112,71 +108,72 @@ static void cross(struct cw_sim_played *p)
         return;
     p->epoch = floor((p->done + ROUNDING) / job->batches_per_epoch);
     for (size_t i = 0; i < job->n_cache_points; i++) {
-        p->cached[i] = CW_MIN(p->cached[i] + p->written[i], 1);
-        p->written[i] = 0;
+        p->cache.readable[i] = CW_MIN(p->cache.readable[i] + p->cache.written[i], 1);
+        p->cache.written[i] = 0;
     }
-    p->over = p->epoch >= job->epochs;
+    if (p->epoch >= job->epochs)
+        p->state = CW_SIM_OVER;
 }
 
-/* Draws how fast it goes: batch by batch where a report has few, else for all until `seconds` are over at
- * once. */
-static struct piece draw(struct cw_sim_played *p, const struct cw_sim_conditions *c, double seconds)
+/* Draws how fast batches are. A report with few batches has each drawn by itself, else one draw stands for
+ * all. */
+static struct stretch job_draw(struct cw_sim_played *p, const struct cw_sim_conditions *c, double seconds)
 {
     double noise = p->expected ? 0 : p->job->noise, factor = 1, step = 1, n = seconds / c->interval_s;
-    bool singly = p->report_s / c->interval_s < SINGLY;
+    bool singly = p->reports.every_s / c->interval_s < SINGLY;
     if (noise > 0 && singly) {
-        if (!(p->left > 0)) {
-            p->factor = cw_draw_mean(&p->draw, noise, 1);
-            p->step_factor = cw_draw_mean(&p->draw, noise, 1);
-            p->left = 1;
+        if (!(p->batch.left > 0)) {
+            p->batch.factor = cw_draw_mean(&p->draw, noise, 1);
+            p->batch.step_factor = cw_draw_mean(&p->draw, noise, 1);
+            p->batch.left = 1;
         }
-        factor = p->factor;
-        step = p->step_factor;
+        factor = p->batch.factor;
+        step = p->batch.step_factor;
     } else if (noise > 0) {
-        /* of the rate: so that the mean rate is what it is without noise */
+        /* a factor of the rate, so that the mean rate is that without noise */
         factor = 1 / cw_draw_mean(&p->draw, noise, n);
         step = cw_draw_mean(&p->draw, noise, n);
-        p->left = 0;
+        p->batch.left = 0;
     }
-    struct piece piece = {.interval_s = c->interval_s * factor};
-    /* a late batch is made up for later: the means count */
-    piece.step_s = c->supplied ? c->step_s * step : piece.interval_s;
-    piece.compute_s = c->compute_s * (c->supplied ? factor : step);
-    piece.batches = seconds / piece.interval_s;
+    struct stretch stretch = {.interval_s = c->interval_s * factor};
+    /* a late batch is made up for later, so means count */
+    stretch.step_s = c->supplied ? c->step_s * step : stretch.interval_s;
+    stretch.compute_s = c->compute_s * (c->supplied ? factor : step);
+    stretch.batches = seconds / stretch.interval_s;
     if (noise > 0 && singly)
-        piece.batches = CW_MIN(piece.batches, p->left);
-    return piece;
+        stretch.batches = CW_MIN(stretch.batches, p->batch.left);
+    return stretch;
 }
 
 bool cw_sim_job_advance(struct cw_sim_played *p, double until)
 {
     size_t phase = p->phase;
-    while (p->now < until && !p->over && ++*p->steps <= CW_SIM_MAX_STEPS) {
-        struct cw_sim_conditions c = conditions(p);
-        struct piece piece = draw(p, &c, until - p->now);
-        double room = boundary(p) - p->done, seconds = until - p->now;
-        if (piece.batches >= room) {
-            piece.batches = room;
-            seconds = room * piece.interval_s;
-        } else if (piece.batches * piece.interval_s < seconds)
-            seconds = piece.batches * piece.interval_s;
-        measure(p, &c, &piece, seconds);
-        pay(p, seconds);
-        if (p->cache_point >= 0)
-            write_cache(p, &c, piece.batches);
-        p->left = p->left > 0 ? CW_MAX(p->left - piece.batches, 0) : 0;
-        if (p->left < ROUNDING)
-            p->left = 0;
-        p->done = piece.batches >= room ? boundary(p) : p->done + piece.batches;
+    while (p->now < until && p->state != CW_SIM_OVER && ++*p->steps <= CW_SIM_MAX_STEPS) {
+        struct cw_sim_conditions c = job_conditions(p);
+        struct stretch stretch = job_draw(p, &c, until - p->now);
+        double room = job_boundary(p) - p->done, seconds = until - p->now;
+        if (stretch.batches >= room) {
+            stretch.batches = room;
+            seconds = room * stretch.interval_s;
+        } else if (stretch.batches * stretch.interval_s < seconds)
+            seconds = stretch.batches * stretch.interval_s;
+        job_measure(p, &c, &stretch, seconds);
+        job_pay(p, seconds);
+        if (p->choice.cache_point >= 0)
+            job_write_cache(p, &c, stretch.batches);
+        p->batch.left = p->batch.left > 0 ? CW_MAX(p->batch.left - stretch.batches, 0) : 0;
+        if (p->batch.left < ROUNDING)
+            p->batch.left = 0;
+        p->done = stretch.batches >= room ? job_boundary(p) : p->done + stretch.batches;
         double to = p->now + seconds;
-        p->now = piece.batches >= room || to < until ? CW_MIN(to, until) : until;
-        cross(p);
-        if (seconds <= 0 && piece.batches <= 0) /* too short to be told apart from now */
+        p->now = stretch.batches >= room || to < until ? CW_MIN(to, until) : until;
+        job_cross(p);
+        if (seconds <= 0 && stretch.batches <= 0) /* the stretch is too short to change a double */
             p->now = until;
-        if (p->plan && p->phase != phase && !p->over)
+        if (p->plan && p->phase != phase && p->state != CW_SIM_OVER)
             return true;
     }
-    if (p->over)
+    if (p->state == CW_SIM_OVER)
         p->out->ended_s = p->now;
     return false;
 }

@@ -2,7 +2,7 @@
 
 #include "base/macro.h"
 
-/* Nothing takes no time: a batch of nothing still has to be handed over. */
+/* least interval: handing over an empty batch takes time too */
 #define LEAST_S 1e-9
 
 double cw_sim_speed(const struct cw_workload *w, size_t pool)
@@ -11,8 +11,7 @@ double cw_sim_speed(const struct cw_workload *w, size_t pool)
     return p->worker_cpus / first->worker_cpus * (first->slowdown / p->slowdown);
 }
 
-/* A stage keeps a part of its elements, so for a batch at the end more than a batch passes what is before it.
- */
+/* Stages keep a part of their elements, so more than a batch passes the stages before the end. */
 struct cw_sim_costs cw_sim_costs(const struct cw_sim_job *job)
 {
     struct cw_sim_costs c = {0};
@@ -34,14 +33,14 @@ struct cw_sim_costs cw_sim_costs(const struct cw_sim_job *job)
     return c;
 }
 
-static double transfer_s(double bytes, double bytes_per_s)
+static double model_transfer_s(double bytes, double bytes_per_s)
 {
     return bytes_per_s > 0 ? bytes / bytes_per_s : 0;
 }
 
-/* All pools together, in workers of the first one; and by pool, for the table. */
-static struct cw_sim_workers together(const struct cw_workload *w, const struct cw_sim_workers *workers,
-                                      double *ret_speeds)
+/* The workers of all pools together, in workers of the first one, and their speeds by pool for the table. */
+static struct cw_sim_workers model_together(const struct cw_workload *w, const struct cw_sim_workers *workers,
+                                            double *ret_speeds)
 {
     struct cw_sim_workers all = {0};
     for (size_t i = 0; i < w->n_pools; i++) {
@@ -52,9 +51,9 @@ static struct cw_sim_workers together(const struct cw_workload *w, const struct 
     return all;
 }
 
-/* Batches go to workers as fast as they take them. */
-static void divide(const struct cw_workload *w, const struct cw_sim_workers *workers,
-                   const struct cw_sim_workers *all, struct cw_sim_conditions *c)
+/* Divides batches among pools: each takes as many as it is fast. */
+static void model_divide(const struct cw_workload *w, const struct cw_sim_workers *workers,
+                         const struct cw_sim_workers *all, struct cw_sim_conditions *c)
 {
     for (size_t i = 0; i < w->n_pools; i++) {
         double speed = workers[i].speed * cw_sim_speed(w, i);
@@ -72,11 +71,11 @@ struct cw_sim_conditions cw_sim_conditions(const struct cw_workload *w, const st
                                            double cached, bool write_waits)
 {
     struct cw_sim_conditions c = {.step_s = phase->client_step_s};
-    /* cpu_s: of a worker of the first pool, of the usual speed */
+    /* cpu_s: of a worker of the first pool at normal speed */
     double supply, cpu_s, speeds[CW_POLICY_POOLS];
     double to_write = cache_point >= 0 ? (1 - cached) * costs->bytes[cache_point] : 0,
            slow = phase->worker_slowdown * w->pools[0].slowdown, cpus = w->pools[0].worker_cpus;
-    const struct cw_sim_workers all = together(w, workers, speeds);
+    const struct cw_sim_workers all = model_together(w, workers, speeds);
     if (!(all.speed > 0)) {
         c.interval_s = CW_SIM_NEVER_S;
         c.supplied = true;
@@ -89,20 +88,21 @@ struct cw_sim_conditions cw_sim_conditions(const struct cw_workload *w, const st
         cpu_s = costs->cpu_s * slow / cpus;
         if (cache_point >= 0)
             cpu_s -= cached * costs->prefix_s[cache_point] * slow / cpus;
-        supply = CW_MAX(
-            cpu_s / all.speed,
-            transfer_s((cache_point >= 0 ? 1 - cached : 1) * costs->source_bytes, phase->source_bytes_per_s));
+        supply = CW_MAX(cpu_s / all.speed,
+                        model_transfer_s((cache_point >= 0 ? 1 - cached : 1) * costs->source_bytes,
+                                         phase->source_bytes_per_s));
         if (cache_point >= 0)
-            supply = CW_MAX(supply, transfer_s(cached * costs->bytes[cache_point], phase->read_bytes_per_s));
+            supply = CW_MAX(supply,
+                            model_transfer_s(cached * costs->bytes[cache_point], phase->read_bytes_per_s));
         if (write_waits)
-            supply = CW_MAX(supply, transfer_s(to_write, phase->write_bytes_per_s));
+            supply = CW_MAX(supply, model_transfer_s(to_write, phase->write_bytes_per_s));
     }
     c.supplied = supply > c.step_s;
     c.interval_s = CW_MAX(CW_MAX(supply, c.step_s), LEAST_S);
     c.compute_s = cpu_s * all.running / all.speed;
     c.busy = CW_MIN(1, c.compute_s / (all.running * c.interval_s));
-    divide(w, workers, &all, &c);
-    double write_s = transfer_s(to_write, phase->write_bytes_per_s);
+    model_divide(w, workers, &all, &c);
+    double write_s = model_transfer_s(to_write, phase->write_bytes_per_s);
     c.written = write_s > c.interval_s ? c.interval_s / write_s : 1;
     return c;
 }

@@ -1,21 +1,18 @@
-/*
- * The oracle: tries plans of a job in the simulator itself, without noise. It knows the file, and pays for
- * starting workers like everybody. Of one pool it tries all counts; of several all vectors where there are
- * few, else those of a grid, and from the best of them on their neighbours, in ever smaller steps.
- */
+/* The oracle: tries plans of a job in the simulator, without noise. It knows the file, and pays for start
+ * delays like a policy. Of one pool it tries all counts. Of several pools it tries all vectors of counts,
+ * or those of a grid and then neighbours of the best one, in ever smaller steps. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/macro.h"
 #include "sim/sim.h"
 
-/* Plans that are as good as the best one but for this much count as equal: then the other measure decides. */
+/* plans whose objective differs by less count as equal, and the other measure decides */
 #define EQUAL 1e-4
-#define ALL_COUNTS 2000  /* up to so many workers each count is tried, beyond in steps of a thousandth */
-#define ALL_VECTORS 4000 /* of several pools; of more a grid with at most so many */
-#define ROUNDS \
-    8 /* with steps of a size: what is better by the other measure, among equals, may go on in a circle */
-#define SWEEPS 3 /* over the phases: each is chosen with the others as they are */
+#define ALL_COUNTS 2000  /* up to this count each count is tried, beyond in steps of 1/1000 */
+#define ALL_VECTORS 4000 /* most vectors that are all tried, and most of a grid */
+#define ROUNDS 8         /* rounds with one step size, since steps among equal plans may go in a circle */
+#define SWEEPS 3         /* over the phases, each of which is chosen with the others fixed */
 
 struct search {
     const struct cw_workload *w;
@@ -26,8 +23,8 @@ struct search {
     uint64_t steps;
 };
 
-static bool better(enum cw_objective objective, const struct cw_sim_outcome *a,
-                   const struct cw_sim_outcome *b)
+static bool outcome_better(enum cw_objective objective, const struct cw_sim_outcome *a,
+                           const struct cw_sim_outcome *b)
 {
     double ta = a->ended_s - a->began_s, tb = b->ended_s - b->began_s;
     double first = objective == CW_OBJECTIVE_TIME ? ta : a->cost,
@@ -37,12 +34,12 @@ static bool better(enum cw_objective objective, const struct cw_sim_outcome *a,
     return objective == CW_OBJECTIVE_TIME ? a->cost < b->cost * (1 - EQUAL) : ta < tb * (1 - EQUAL);
 }
 
-static int try_plan(struct search *s, bool *ret, struct cw_error *err)
+static int oracle_try_plan(struct search *s, bool *ret, struct cw_error *err)
 {
     struct cw_sim_outcome outcome;
     struct cw_sim_options o = {.plans = s->plan, .expected = true, .alone = s->job, .steps = &s->steps};
     int r = cw_sim_run(s->w, &o, &outcome, err);
-    *ret = r == 0 && (!s->any || better(s->w->jobs[s->job].objective, &outcome, &s->best));
+    *ret = r == 0 && (!s->any || outcome_better(s->w->jobs[s->job].objective, &outcome, &s->best));
     if (*ret)
         s->best = outcome;
     s->any = true;
@@ -50,27 +47,26 @@ static int try_plan(struct search *s, bool *ret, struct cw_error *err)
     return r;
 }
 
-static int next_count(int n)
+static int oracle_next_count(int n)
 {
     return n < ALL_COUNTS ? n + 1 : n + n / 1000;
 }
 
-static int most_of(const struct search *s, size_t pool)
+static int oracle_most(const struct search *s, size_t pool)
 {
     const struct cw_sim_job *job = &s->w->jobs[s->job];
     int most = (int)s->w->pools[pool].max_workers;
     return job->quota > 0 ? CW_MIN(most, (int)job->quota) : most;
 }
 
-/* What is tried goes for the phases from `first` to `last`, which get the same; `best` is the best that was
- * found. */
+/* A search over the phases from `first` to `last`, which all get the same workers. */
 struct range {
     struct search *s;
     size_t first, last;
     struct cw_sim_vector best;
 };
 
-static int try_vector(struct range *r, const struct cw_sim_vector *v, bool *ret, struct cw_error *err)
+static int oracle_try_vector(struct range *r, const struct cw_sim_vector *v, bool *ret, struct cw_error *err)
 {
     const struct cw_sim_job *job = &r->s->w->jobs[r->s->job];
     int sum = 0, e = 0;
@@ -81,64 +77,64 @@ static int try_vector(struct range *r, const struct cw_sim_vector *v, bool *ret,
         return 0;
     for (size_t i = r->first; i <= r->last; i++)
         r->s->plan->phases[i] = *v;
-    e = try_plan(r->s, ret, err);
+    e = oracle_try_plan(r->s, ret, err);
     if (*ret)
         r->best = *v;
     return e;
 }
 
-/* Counts of a pool from 0 on: all of them, or those that are about `ratio` apart; and all that there are. */
-static int next_of_grid(int n, double ratio, int most)
+/* The next count of a grid from 0 to `most`, about `ratio` times as many. */
+static int grid_next(int n, double ratio, int most)
 {
     return n == most ? most + 1 : CW_MIN(CW_MAX(n + 1, (int)(n * ratio)), most);
 }
 
-static double n_vectors(const struct search *s, double ratio)
+static double grid_size(const struct search *s, double ratio)
 {
     double all = 1;
     for (size_t k = 0; k < s->w->n_pools; k++) {
         double n = 0;
-        for (int i = 0, most = most_of(s, k); i <= most; i = next_of_grid(i, ratio, most))
+        for (int i = 0, most = oracle_most(s, k); i <= most; i = grid_next(i, ratio, most))
             n++;
         all *= n;
     }
     return all;
 }
 
-static int try_grid(struct range *r, double ratio, size_t pool, struct cw_sim_vector *v, struct cw_error *err)
+static int grid_try(struct range *r, double ratio, size_t pool, struct cw_sim_vector *v, struct cw_error *err)
 {
     bool found;
-    int e = 0, most = pool < r->s->w->n_pools ? most_of(r->s, pool) : 0;
+    int e = 0, most = pool < r->s->w->n_pools ? oracle_most(r->s, pool) : 0;
     if (pool == r->s->w->n_pools)
-        return try_vector(r, v, &found, err);
-    for (int n = 0; e == 0 && n <= most; n = next_of_grid(n, ratio, most)) {
+        return oracle_try_vector(r, v, &found, err);
+    for (int n = 0; e == 0 && n <= most; n = grid_next(n, ratio, most)) {
         v->workers[pool] = n;
-        e = try_grid(r, ratio, pool + 1, v, err);
+        e = grid_try(r, ratio, pool + 1, v, err);
     }
     v->workers[pool] = 0;
     return e;
 }
 
-/* All neighbours of a vector: `step` less, the same, or `step` more of each pool. */
-static int try_neighbours(struct range *r, struct cw_sim_vector at, const int *step, size_t pool, bool *any,
-                          struct cw_error *err)
+/* Tries all neighbours of a vector: `step` fewer, the same, or `step` more of each pool. */
+static int oracle_try_neighbours(struct range *r, struct cw_sim_vector at, const int *step, size_t pool,
+                                 bool *any, struct cw_error *err)
 {
     bool found;
     if (pool == r->s->w->n_pools) {
-        int e = try_vector(r, &at, &found, err);
+        int e = oracle_try_vector(r, &at, &found, err);
         *any |= found;
         return e;
     }
     int n = at.workers[pool], e = 0;
     for (int way = -1; e == 0 && way <= 1; way++) {
         at.workers[pool] = n + way * step[pool];
-        if (at.workers[pool] >= 0 && at.workers[pool] <= most_of(r->s, pool))
-            e = try_neighbours(r, at, step, pool + 1, any, err);
+        if (at.workers[pool] >= 0 && at.workers[pool] <= oracle_most(r->s, pool))
+            e = oracle_try_neighbours(r, at, step, pool + 1, any, err);
     }
     return e;
 }
 
-static int refine(struct range *r, struct cw_error *err)
+static int oracle_refine(struct range *r, struct cw_error *err)
 {
     int step[CW_POLICY_POOLS], largest = 1, e = 0;
     for (size_t k = 0; k < r->s->w->n_pools; k++) {
@@ -147,7 +143,7 @@ static int refine(struct range *r, struct cw_error *err)
     }
     for (int round = 0; e == 0;) {
         bool any = false;
-        e = try_neighbours(r, r->best, step, 0, &any, err);
+        e = oracle_try_neighbours(r, r->best, step, 0, &any, err);
         if (any && ++round < ROUNDS)
             continue;
         round = 0;
@@ -160,35 +156,35 @@ static int refine(struct range *r, struct cw_error *err)
     return e;
 }
 
-static int search_vectors(struct range *r, struct cw_error *err)
+static int oracle_search_vectors(struct range *r, struct cw_error *err)
 {
     double ratio = 1;
     struct cw_sim_vector v = {0};
-    while (n_vectors(r->s, ratio) > ALL_VECTORS)
+    while (grid_size(r->s, ratio) > ALL_VECTORS)
         ratio *= 1.25;
-    int e = try_grid(r, ratio, 0, &v, err);
-    return e == 0 && ratio > 1 ? refine(r, err) : e;
+    int e = grid_try(r, ratio, 0, &v, err);
+    return e == 0 && ratio > 1 ? oracle_refine(r, err) : e;
 }
 
-static int search_counts(struct range *r, struct cw_error *err)
+static int oracle_search_counts(struct range *r, struct cw_error *err)
 {
     bool found;
     int e = 0;
-    for (int n = 1, most = most_of(r->s, 0); e == 0 && n <= most; n = next_count(n))
-        e = try_vector(r, &(struct cw_sim_vector){{n}}, &found, err);
+    for (int n = 1, most = oracle_most(r->s, 0); e == 0 && n <= most; n = oracle_next_count(n))
+        e = oracle_try_vector(r, &(struct cw_sim_vector){{n}}, &found, err);
     return e;
 }
 
-static int search_range(struct search *s, size_t first, size_t last, struct cw_error *err)
+static int oracle_search_range(struct search *s, size_t first, size_t last, struct cw_error *err)
 {
     struct range r = {.s = s, .first = first, .last = last, .best = s->plan->phases[first]};
-    int e = s->w->n_pools > 1 ? search_vectors(&r, err) : search_counts(&r, err);
+    int e = s->w->n_pools > 1 ? oracle_search_vectors(&r, err) : oracle_search_counts(&r, err);
     for (size_t i = first; i <= last; i++)
         s->plan->phases[i] = r.best;
     return e;
 }
 
-static int search_all(struct search *s, struct cw_error *err)
+static int oracle_search(struct search *s, struct cw_error *err)
 {
     const struct cw_sim_job *job = &s->w->jobs[s->job];
     _cleanup_free_ struct cw_sim_vector *best = calloc(job->n_phases, sizeof(*best));
@@ -197,8 +193,8 @@ static int search_all(struct search *s, struct cw_error *err)
         struct cw_sim_outcome before = s->best;
         bool had = s->any;
         s->plan->cache_point = m;
-        r = search_range(s, 0, job->n_phases - 1, err);
-        if (r == 0 && (!had || better(job->objective, &s->best, &before))) {
+        r = oracle_search_range(s, 0, job->n_phases - 1, err);
+        if (r == 0 && (!had || outcome_better(job->objective, &s->best, &before))) {
             best_cache_point = m;
             memcpy(best, s->plan->phases, job->n_phases * sizeof(*best));
         }
@@ -209,7 +205,7 @@ static int search_all(struct search *s, struct cw_error *err)
     }
     for (int sweep = 0; r == 0 && job->n_phases > 1 && sweep < SWEEPS; sweep++)
         for (size_t i = 0; r == 0 && i < job->n_phases; i++)
-            r = search_range(s, i, i, err);
+            r = oracle_search_range(s, i, i, err);
     return r;
 }
 
@@ -224,7 +220,7 @@ int cw_sim_oracle(const struct cw_workload *w, int job, struct cw_sim_plan *ret,
     struct search s = {
         .w = w, .job = job, .plan = ret, .steps = CW_SIM_MAX_STEPS - CW_SIM_MAX_STEPS / w->n_jobs};
     ret->phases[0].workers[0] = 1;
-    int r = search_all(&s, err);
+    int r = oracle_search(&s, err);
     if (r < 0) {
         free(ret->phases);
         ret->phases = NULL;

@@ -1,4 +1,5 @@
-/* A picture of a simulation: workers and waiting over time, decisions marked. Plain SVG, a strip per job. */
+/* The picture of a simulation, as SVG: workers and waiting over time, with decisions marked. One strip per
+ * job. */
 #include "base/macro.h"
 #include "base/text.h"
 #include "sim/sim.h"
@@ -7,28 +8,28 @@
 #define WIDTH 900.0
 #define LEFT 60.0
 #define TOP 50.0
-#define HIGH 150.0 /* of a panel */
+#define HIGH 150.0 /* height of a panel */
 #define GAP 40.0
 #define STRIP (2 * HIGH + 2 * GAP)
-#define POINTS 1500 /* drawn at most, of each line */
+#define POINTS 1500 /* most points of a line */
 #define INNER (WIDTH - LEFT - 20)
 
 struct frame {
     double x0, x1, top, most;
 };
 
-static double x_of(const struct frame *f, double t)
+static double frame_x(const struct frame *f, double t)
 {
     return LEFT + INNER * (f->x1 > f->x0 ? (t - f->x0) / (f->x1 - f->x0) : 0);
 }
 
-static double y_of(const struct frame *f, double v)
+static double frame_y(const struct frame *f, double v)
 {
     return f->top + HIGH * (1 - v / f->most);
 }
 
-/* Other people's names stand in an XML file. */
-static void add_text(struct cw_text *t, const char *text)
+/* Adds a name, which may hold any characters, to the XML. */
+static void plot_add_text(struct cw_text *t, const char *text)
 {
     for (; *text; text++)
         if (*text == '<' || *text == '>' || *text == '&' || *text == '"')
@@ -37,28 +38,28 @@ static void add_text(struct cw_text *t, const char *text)
             cw_text_add(t, "%c", *text);
 }
 
-static void axes(struct cw_text *t, const struct frame *f, const char *what, bool percent)
+static void plot_axes(struct cw_text *t, const struct frame *f, const char *what, bool percent)
 {
     cw_text_add(t,
                 "<rect x='%.1f' y='%.1f' width='%.1f' height='%.1f' class='frame'/><text x='%.1f' "
                 "y='%.1f'>%s</text>\n",
                 LEFT, f->top, INNER, HIGH, LEFT, f->top - 6, what);
     for (int i = 0; i <= 4; i++) {
-        double v = f->most * i / 4, y = y_of(f, v);
+        double v = f->most * i / 4, y = frame_y(f, v);
         cw_text_add(t,
                     "<line x1='%.1f' y1='%.1f' x2='%.1f' y2='%.1f' class='grid'/><text x='%.1f' y='%.1f' "
                     "class='right'>%.4g%s</text>\n",
                     LEFT, y, LEFT + INNER, y, LEFT - 6, y + 4, percent ? 100 * v : v, percent ? " %" : "");
         double at = f->x0 + (f->x1 - f->x0) * i / 4;
-        cw_text_add(t, "<text x='%.1f' y='%.1f' class='middle'>%.4g s</text>\n", x_of(f, at),
+        cw_text_add(t, "<text x='%.1f' y='%.1f' class='middle'>%.4g s</text>\n", frame_x(f, at),
                     f->top + HIGH + 14, at);
     }
 }
 
-/* A sample tells of the time since the one before: a stair. Where there are too many, each point is the mean
- * of its neighbours. */
-static void stair(struct cw_text *t, const struct frame *f, const struct cw_sim_outcome *o, const char *style,
-                  double (*value)(const struct cw_sim_sample *s))
+/* A stair, since a sample holds for the time since the one before. Of many samples each point is the mean
+ * of several. */
+static void plot_stair(struct cw_text *t, const struct frame *f, const struct cw_sim_outcome *o,
+                       const char *style, double (*value)(const struct cw_sim_sample *s))
 {
     size_t stride = o->n_samples / POINTS + 1;
     double from = o->began_s;
@@ -68,40 +69,40 @@ static void stair(struct cw_text *t, const struct frame *f, const struct cw_sim_
         double sum = 0;
         for (size_t k = 0; k < n; k++)
             sum += value(&o->samples[i + k]);
-        double y = y_of(f, CW_MIN(sum / (double)n, f->most)), to = o->samples[i + n - 1].t;
-        cw_text_add(t, "%s%.1f %.1fL%.1f %.1f", i ? "L" : "M", x_of(f, from), y, x_of(f, to), y);
+        double y = frame_y(f, CW_MIN(sum / (double)n, f->most)), to = o->samples[i + n - 1].t;
+        cw_text_add(t, "%s%.1f %.1fL%.1f %.1f", i ? "L" : "M", frame_x(f, from), y, frame_x(f, to), y);
         from = to;
     }
     cw_text_add(t, "'/>\n");
 }
 
-static double running(const struct cw_sim_sample *s)
+static double sample_running(const struct cw_sim_sample *s)
 {
     return s->running;
 }
 
-static double wanted(const struct cw_sim_sample *s)
+static double sample_wanted(const struct cw_sim_sample *s)
 {
     return s->target;
 }
 
-static double waiting(const struct cw_sim_sample *s)
+static double sample_waiting(const struct cw_sim_sample *s)
 {
     return CW_MAX(s->waiting, 0);
 }
 
-static void decisions(struct cw_text *t, const struct frame *f, const struct cw_sim_job *job,
-                      const struct cw_sim_outcome *o)
+static void plot_decisions(struct cw_text *t, const struct frame *f, const struct cw_sim_job *job,
+                           const struct cw_sim_outcome *o)
 {
     for (size_t i = 0; i < o->n_decisions; i++) {
         const struct cw_sim_decision *d = &o->decisions[i];
-        double x = x_of(f, d->t);
+        double x = frame_x(f, d->t);
         cw_text_add(t, "<g><title>%.4g s: %d workers, cache %s: ", d->t, d->workers,
                     d->cache_point >= 0 ? "after " : "none");
         if (d->cache_point >= 0)
-            add_text(t, job->stages[job->cache_points[d->cache_point]].name);
+            plot_add_text(t, job->stages[job->cache_points[d->cache_point]].name);
         cw_text_add(t, ". ");
-        add_text(t, json_string_value(json_object_get(d->record, "why")));
+        plot_add_text(t, json_string_value(json_object_get(d->record, "why")));
         cw_text_add(t,
                     "</title><line x1='%.1f' y1='%.1f' x2='%.1f' y2='%.1f' class='decision'/><text x='%.1f' "
                     "y='%.1f' class='mark'>%d%s</text></g>\n",
@@ -110,19 +111,19 @@ static void decisions(struct cw_text *t, const struct frame *f, const struct cw_
     }
 }
 
-static void strip(struct cw_text *t, const struct cw_sim_job *job, const struct cw_sim_outcome *o, double top,
-                  double end)
+static void plot_strip(struct cw_text *t, const struct cw_sim_job *job, const struct cw_sim_outcome *o,
+                       double top, double end)
 {
     struct frame f = {0, end, top, 1};
     for (size_t i = 0; i < o->n_samples; i++)
         f.most = CW_MAX(f.most, CW_MAX(o->samples[i].running, o->samples[i].target));
-    axes(t, &f, "workers: running (line), wanted (dashes)", false);
-    stair(t, &f, o, "wanted", wanted);
-    stair(t, &f, o, "running", running);
-    decisions(t, &f, job, o);
+    plot_axes(t, &f, "workers: running (line), wanted (dashes)", false);
+    plot_stair(t, &f, o, "wanted", sample_wanted);
+    plot_stair(t, &f, o, "running", sample_running);
+    plot_decisions(t, &f, job, o);
     struct frame g = {0, end, top + HIGH + GAP, 1};
-    axes(t, &g, "time that the client waited", true);
-    stair(t, &g, o, "waiting", waiting);
+    plot_axes(t, &g, "time that the client waited", true);
+    plot_stair(t, &g, o, "waiting", sample_waiting);
 }
 
 static const char style[] =
@@ -146,12 +147,12 @@ int cw_sim_plot(const char *path, const struct cw_workload *w, const char *polic
     for (size_t i = 0; i < w->n_jobs; i++) {
         double top = TOP + STRIP * (double)i;
         cw_text_add(&t, "<text x='%.1f' y='%.1f' class='title'>", LEFT, top - 26);
-        add_text(&t, w->jobs[i].name);
+        plot_add_text(&t, w->jobs[i].name);
         cw_text_add(&t, ": ");
-        add_text(&t, policy);
+        plot_add_text(&t, policy);
         cw_text_add(&t, ", %.5g s, cost %.5g</text>\n", outcomes[i].ended_s - outcomes[i].began_s,
                     outcomes[i].cost);
-        strip(&t, &w->jobs[i], &outcomes[i], top, end);
+        plot_strip(&t, &w->jobs[i], &outcomes[i], top, end);
     }
     cw_text_add(&t, "</svg>\n");
     int r = t.failed ? cw_error_nomem(err, 0, "a picture") : cw_put(path, t.data, t.size, err);

@@ -1,5 +1,4 @@
-/* "pools" of a workload: several kinds of workers, each with a price, a start delay and a speed of its own.
- */
+/* The "pools" of a workload: kinds of workers with a price, a start delay and a speed of their own. */
 #include <stdio.h>
 #include <string.h>
 
@@ -7,29 +6,13 @@
 #include "sim/fields.h"
 #include "sim/workload.h"
 
-static int parse_place(const json_t *value, const char *where, enum cw_place *ret, struct cw_error *err)
-{
-    static const char *const names[] = {
-        [CW_PLACE_REMOTE] = "remote", [CW_PLACE_TRAINING] = "training", [CW_PLACE_DISPATCHER] = "dispatcher"};
-    const char *said = json_string_value(value);
-    if (!value)
-        return 0;
-    for (size_t i = 0; said && i < CW_COUNT_OF(names); i++)
-        if (strcmp(said, names[i]) == 0) {
-            *ret = (enum cw_place)i;
-            return 0;
-        }
-    return cw_sim_expected(where, "place", value, "\"remote\", \"training\" or \"dispatcher\"", err);
-}
-
-static int parse_pool(const json_t *object, size_t i, struct cw_workload *w, struct cw_error *err)
+static int pool_parse(const json_t *object, size_t i, struct cw_workload *w, struct cw_error *err)
 {
     char where[64];
     struct cw_sim_pool *p = &w->pools[i];
     snprintf(where, sizeof(where), "pools[%zu].", i);
     const struct cw_sim_field fields[] = {
         {"name", NULL, 0, 0, CW_SIM_ANY, false},
-        {"place", NULL, 0, 0, CW_SIM_ANY, false},
         {"price_per_h", &p->price_per_h, 0, CW_SIM_MOST, CW_SIM_ANY, false},
         {"max_workers", &p->max_workers, 1, CW_SIM_MOST_WORKERS, CW_SIM_WHOLE, false},
         {"start_delay_s", &p->start_delay_s, 0, 1e6, CW_SIM_ANY, false},
@@ -48,14 +31,14 @@ static int parse_pool(const json_t *object, size_t i, struct cw_workload *w, str
         if (strcmp(w->pools[k].name, p->name) == 0)
             return cw_sim_expected(where, "name", json_object_get(object, "name"),
                                    "a name that no other pool has", err);
-    return parse_place(json_object_get(object, "place"), where, &p->place, err);
+    return 0;
 }
 
 int cw_sim_pools_parse(const json_t *root, struct cw_workload *w, struct cw_error *err)
 {
     size_t i;
     const json_t *list = json_object_get(root, "pools"), *value;
-    const struct cw_sim_pool said = w->pools[0];
+    const struct cw_sim_pool defaults = w->pools[0];
     char expected[64];
     snprintf(expected, sizeof(expected), "a list of 1 to %d pools", CW_POLICY_POOLS);
     if (!json_is_array(list) || json_array_size(list) == 0 || json_array_size(list) > CW_POLICY_POOLS)
@@ -63,8 +46,8 @@ int cw_sim_pools_parse(const json_t *root, struct cw_workload *w, struct cw_erro
     w->n_pools = json_array_size(list);
     json_array_foreach(list, i, value)
     {
-        w->pools[i] = said;
-        int r = parse_pool(value, i, w, err);
+        w->pools[i] = defaults;
+        int r = pool_parse(value, i, w, err);
         if (r < 0)
             return r;
     }

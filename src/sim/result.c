@@ -2,39 +2,39 @@
 #include "base/macro.h"
 #include "sim/sim.h"
 
-static json_t *cache_point_json(const struct cw_sim_job *job, int cache_point)
+static json_t *result_cache(const struct cw_sim_job *job, int cache_point)
 {
     return cache_point >= 0 ? json_string(job->stages[job->cache_points[cache_point]].name) : json_null();
 }
 
 /* {"t", "workers", "cache", "why"} and the record that the policy made. */
-static void decisions_json(const struct cw_sim_job *job, const struct cw_sim_outcome *o, bool named,
-                           json_t *to)
+static void result_add_decisions(const struct cw_sim_job *job, const struct cw_sim_outcome *o, bool named,
+                                 json_t *to)
 {
     for (size_t i = 0; i < o->n_decisions; i++) {
         const struct cw_sim_decision *d = &o->decisions[i];
         json_t *one = json_pack("{s:f, s:i, s:o, s:O, s:O}", "t", d->t, "workers", d->workers, "cache",
-                                cache_point_json(job, d->cache_point), "why",
-                                json_object_get(d->record, "why"), "record", d->record);
+                                result_cache(job, d->cache_point), "why", json_object_get(d->record, "why"),
+                                "record", d->record);
         if (named)
             json_object_set_new(one, "job", json_string(job->name));
         json_array_append_new(to, one);
     }
 }
 
-static double settled(const struct cw_sim_outcome *o)
+static double result_settled_s(const struct cw_sim_outcome *o)
 {
     return o->n_decisions > 0 ? o->decisions[o->n_decisions - 1].t : 0;
 }
 
-static json_t *regret_json(double time_s, double cost, const struct cw_sim_outcome *oracle)
+static json_t *result_regret(double time_s, double cost, const struct cw_sim_outcome *oracle)
 {
     double best = oracle->ended_s - oracle->began_s;
     return json_pack("{s:f, s:f}", "time", best > 0 ? time_s / best - 1 : 0, "cost",
                      oracle->cost > 0 ? cost / oracle->cost - 1 : 0);
 }
 
-static double worker_s(const struct cw_sim_outcome *o)
+static double result_worker_s(const struct cw_sim_outcome *o)
 {
     double sum = 0;
     for (int i = 0; i < CW_POLICY_POOLS; i++)
@@ -42,9 +42,9 @@ static double worker_s(const struct cw_sim_outcome *o)
     return sum;
 }
 
-/* What each pool's workers took. */
-static void put_pools(json_t *result, const struct cw_workload *w, const struct cw_sim_outcome *outcomes,
-                      size_t n)
+/* Worker hours and cost by pool. */
+static void result_add_pools(json_t *result, const struct cw_workload *w,
+                             const struct cw_sim_outcome *outcomes, size_t n)
 {
     json_t *pools = json_object();
     for (size_t k = 0; k < w->n_pools; k++) {
@@ -58,18 +58,19 @@ static void put_pools(json_t *result, const struct cw_workload *w, const struct 
     json_object_set_new(result, "pools", pools);
 }
 
-static json_t *job_json(const struct cw_workload *w, const struct cw_sim_job *job,
-                        const struct cw_sim_outcome *o, const struct cw_sim_outcome *oracle)
+static json_t *result_job(const struct cw_workload *w, const struct cw_sim_job *job,
+                          const struct cw_sim_outcome *o, const struct cw_sim_outcome *oracle)
 {
     json_t *decisions = json_array();
     double time_s = o->ended_s - o->began_s;
-    decisions_json(job, o, false, decisions);
-    json_t *result = json_pack(
-        "{s:s, s:f, s:f, s:f, s:f, s:f, s:o, s:f, s:o, s:f, s:f}", "name", job->name, "arrived_s", o->began_s,
-        "time_s", time_s, "cost", o->cost, "oracle_time_s", oracle->ended_s - oracle->began_s, "oracle_cost",
-        oracle->cost, "regret", regret_json(time_s, o->cost, oracle), "settled_at_s", settled(o), "decisions",
-        decisions, "waiting", time_s > 0 ? o->waited_s / time_s : 0, "worker_hours", worker_s(o) / 3600);
-    put_pools(result, w, o, 1);
+    result_add_decisions(job, o, false, decisions);
+    json_t *result = json_pack("{s:s, s:f, s:f, s:f, s:f, s:f, s:o, s:f, s:o, s:f, s:f}", "name", job->name,
+                               "arrived_s", o->began_s, "time_s", time_s, "cost", o->cost, "oracle_time_s",
+                               oracle->ended_s - oracle->began_s, "oracle_cost", oracle->cost, "regret",
+                               result_regret(time_s, o->cost, oracle), "settled_at_s", result_settled_s(o),
+                               "decisions", decisions, "waiting", time_s > 0 ? o->waited_s / time_s : 0,
+                               "worker_hours", result_worker_s(o) / 3600);
+    result_add_pools(result, w, o, 1);
     return result;
 }
 
@@ -86,21 +87,21 @@ json_t *cw_sim_result(const struct cw_workload *w, const char *policy, const str
         cost += o->cost;
         oracle_time = CW_MAX(oracle_time, w->jobs[i].arrive_s + oracles[i].ended_s - oracles[i].began_s);
         oracle_cost += oracles[i].cost;
-        settled_at = CW_MAX(settled_at, settled(o));
+        settled_at = CW_MAX(settled_at, result_settled_s(o));
         waited += o->waited_s;
         lasted += o->ended_s - o->began_s;
-        all_s += worker_s(o);
-        decisions_json(&w->jobs[i], o, w->several, decisions);
-        json_array_append_new(jobs, job_json(w, &w->jobs[i], o, &oracles[i]));
+        all_s += result_worker_s(o);
+        result_add_decisions(&w->jobs[i], o, w->several, decisions);
+        json_array_append_new(jobs, result_job(w, &w->jobs[i], o, &oracles[i]));
     }
     oracle_time -= began;
     struct cw_sim_outcome together = {.ended_s = oracle_time, .cost = oracle_cost};
     json_t *result = json_pack(
         "{s:s, s:f, s:f, s:f, s:f, s:o, s:f, s:o, s:f, s:f}", "policy", policy, "time_s", ended - began,
         "cost", cost, "oracle_time_s", oracle_time, "oracle_cost", oracle_cost, "regret",
-        regret_json(ended - began, cost, &together), "settled_at_s", settled_at, "decisions", decisions,
+        result_regret(ended - began, cost, &together), "settled_at_s", settled_at, "decisions", decisions,
         "waiting", lasted > 0 ? waited / lasted : 0, "worker_hours", all_s / 3600);
-    put_pools(result, w, outcomes, w->n_jobs);
+    result_add_pools(result, w, outcomes, w->n_jobs);
     if (w->several)
         json_object_set_new(result, "jobs", jobs);
     else

@@ -1,4 +1,5 @@
-/* The loop: goes from event to event, asks policies at reports, shares the pool. */
+/* The loop of the simulator: moves jobs from event to event, calls policies at reports, and shares pools
+ * among jobs. */
 #include "sim/sim.h"
 
 #include <inttypes.h>
@@ -10,16 +11,17 @@
 #include "base/array.h"
 #include "base/macro.h"
 #include "policy/share.h"
-#include "sim/internal.h"
+#include "sim/job.h"
 
-/* Reports come often after a change, as daemons send them then, and once a second later. Long after a change
- * they span a thousandth of the time since: a week that nothing happens in is not worth a million of them. */
+/* Seconds between reports: few after a change, as daemons send them then, and REPORT_S later. Long after a
+ * change a report spans REPORT_PART of the time since, so that an uneventful week does not take a million
+ * of them. */
 #define FIRST_REPORT_S 0.125
 #define REPORT_S 1.0
 #define REPORT_PART 1e-3
-#define ASK_STEPS 10  /* asking a policy takes as long as 2 to 20 steps */
-#define STAGES_STEP 8 /* summing up so many stages as long as one */
-#define END_S 1e200   /* when all is over, for those that are not asked on the way */
+#define ASK_STEPS 10  /* steps that a call of a policy counts as: it takes as long as 2 to 20 */
+#define STAGES_STEP 8 /* stages that count as a step when they are summed up */
+#define END_S 1e200   /* end of a run without reports */
 
 struct sim {
     const struct cw_workload *w;
@@ -29,42 +31,41 @@ struct sim {
     uint64_t *steps, own_steps;
 };
 
-/* Whether what workers did since the last lump is reported now. */
+/* Whether the work of the lump is reported now. */
 static bool lump_is_due(const struct cw_sim_played *p)
 {
-    return p->now - p->lump_at >= p->job->lump_s;
+    return p->now - p->window.lump_at >= p->job->lump_s;
 }
 
-/* The batches of a lump come together, so that the client waits for the first one of the next lump for as
- * long as it waits for all of them. */
-static void wait_in_lumps(struct cw_sim_played *p, struct cw_client_facts *client)
+/* The batches of a lump come together, so the client waits for its first batch as long as for all of them. */
+static void lump_wait(struct cw_sim_played *p, struct cw_client_facts *client)
 {
     double n = client->wait.n;
     if (!(p->job->lump_s > 0) || !(n > 0))
         return;
-    p->lump_wait_s += n * client->wait.mean;
-    double wait_s = lump_is_due(p) ? p->lump_wait_s : 0;
+    p->window.lump_wait_s += n * client->wait.mean;
+    double wait_s = lump_is_due(p) ? p->window.lump_wait_s : 0;
     client->wait = (struct cw_mean){n, wait_s / n, n > 1 ? wait_s * wait_s * (1 - 1 / n) : 0};
-    p->lump_wait_s -= wait_s;
+    p->window.lump_wait_s -= wait_s;
 }
 
-static void facts(const struct cw_sim_played *p, struct cw_client_facts *client,
-                  struct cw_cache_point_facts *cache_points, struct cw_facts *f)
+static void sim_facts(const struct cw_sim_played *p, struct cw_client_facts *client,
+                      struct cw_cache_point_facts *cache_points, struct cw_facts *f)
 {
     const struct cw_sim_job *job = p->job;
     const struct cw_sim_change *phase = &job->phases[p->phase];
-    double spent = p->now - p->since;
+    double spent = p->now - p->window.since;
     *client = (struct cw_client_facts){
-        .step = p->step, .wait = p->interval, .late = p->late, .queue = spent > 0 ? p->queue / spent : 0};
-    client->wait.mean = p->interval.mean - p->step.mean;
-    client->wait.m2 = CW_MAX(p->interval.m2 - p->step.m2, 0);
+        .step = p->window.step, .wait = p->window.interval, .queue = spent > 0 ? p->window.queue / spent : 0};
+    client->wait.mean = p->window.interval.mean - p->window.step.mean;
+    client->wait.m2 = CW_MAX(p->window.interval.m2 - p->window.step.m2, 0);
     *f = (struct cw_facts){
         .clients = client,
         .n_clients = 1,
         .n_pools = (int)p->w->n_pools,
         .cache_points = cache_points,
         .n_cache_points = (int)job->n_cache_points,
-        .cache_point = p->cache_point,
+        .cache_point = p->choice.cache_point,
         .epoch = p->epoch,
         .epochs = job->epochs,
         .batches_per_epoch = job->batches_per_epoch,
@@ -76,7 +77,6 @@ static void facts(const struct cw_sim_played *p, struct cw_client_facts *client,
         const struct cw_sim_pool *pool = &p->w->pools[i];
         f->pools[i] = (struct cw_pool_facts){
             .name = pool->name,
-            .place = pool->place,
             .running = p->worker_sets[i].running,
             .starting = p->worker_sets[i].starting,
             .maximum = (int)pool->max_workers,
@@ -85,8 +85,9 @@ static void facts(const struct cw_sim_played *p, struct cw_client_facts *client,
             .cpu_share = pool->worker_cpus,
         };
         if (lump_is_due(p)) {
-            f->pools[i].compute = p->compute[i];
-            f->pools[i].busy = p->now > p->lump_at ? p->busy_s / (p->now - p->lump_at) : 0;
+            f->pools[i].compute = p->window.compute[i];
+            f->pools[i].busy = p->now > p->window.lump_at ? p->window.busy_s / (p->now - p->window.lump_at)
+                                                          : 0;
         }
     }
     for (size_t i = 0; i < job->n_cache_points; i++)
@@ -95,13 +96,12 @@ static void facts(const struct cw_sim_played *p, struct cw_client_facts *client,
             .prefix_s = p->costs.prefix_s[i] * (phase->worker_slowdown * p->w->pools[0].slowdown) /
                         p->w->pools[0].worker_cpus,
             .bytes = p->costs.bytes[i],
-            .cached = p->cached[i],
-            .written = p->written[i]};
+            .cached = p->cache.readable[i],
+            .written = p->cache.written[i]};
     f->storage = (struct cw_storage_facts){.source_bytes = job->n_stages ? p->costs.source_bytes : 0,
                                            .read_bytes_per_s = phase->read_bytes_per_s,
                                            .write_bytes_per_s = phase->write_bytes_per_s,
-                                           .cache_bytes = job->store_bytes,
-                                           .price_per_gb_h = job->store_price_per_gb_h};
+                                           .cache_bytes = job->store_bytes};
 }
 
 /*
@@ -109,7 +109,7 @@ static void facts(const struct cw_sim_played *p, struct cw_client_facts *client,
  * for what it could get; NULL: as it is. A quota is of all pools together: what a job has of the first ones
  * counts.
  */
-static void share_of(const struct sim *s, const struct cw_sim_played *whole, struct cw_sim_vector *shares)
+static void sim_share(const struct sim *s, const struct cw_sim_played *whole, struct cw_sim_vector *shares)
 {
     struct cw_claim claims[CW_SIM_MAX_JOBS];
     int had[CW_SIM_MAX_JOBS] = {0};
@@ -117,7 +117,7 @@ static void share_of(const struct sim *s, const struct cw_sim_played *whole, str
         int most = (int)s->w->pools[k].max_workers;
         for (size_t i = 0; i < s->n; i++) {
             const struct cw_sim_played *p = &s->jobs[i];
-            int want = p->active && !p->over ? p->want[k] : 0, quota = (int)p->job->quota;
+            int want = p->state == CW_SIM_PLAYING ? p->choice.workers[k] : 0, quota = (int)p->job->quota;
             if (p == whole)
                 want = most;
             else if (quota > 0)
@@ -131,28 +131,28 @@ static void share_of(const struct sim *s, const struct cw_sim_played *whole, str
     }
 }
 
-static void report_soon(struct cw_sim_played *p, double now)
+static void reports_restart(struct cw_sim_played *p, double now)
 {
-    p->report_s = FIRST_REPORT_S;
-    p->next_report = now + p->report_s;
-    p->changed_s = now;
+    p->reports.every_s = FIRST_REPORT_S;
+    p->reports.next = now + p->reports.every_s;
+    p->reports.changed = now;
 }
 
-static void begin_window(struct cw_sim_played *p)
+static void window_restart(struct cw_sim_played *p)
 {
-    p->step = p->interval = (struct cw_mean){0};
-    p->late = p->queue = 0;
-    p->since = p->now;
+    p->window.step = p->window.interval = (struct cw_mean){0};
+    p->window.queue = 0;
+    p->window.since = p->now;
     if (!lump_is_due(p))
         return;
-    memset(p->compute, 0, sizeof(p->compute));
-    p->busy_s = 0;
-    p->lump_at = p->now;
+    memset(p->window.compute, 0, sizeof(p->window.compute));
+    p->window.busy_s = 0;
+    p->window.lump_at = p->now;
 }
 
-/* Workers that are to come to the other pools; as long as there are any, who is to go stays, so that the job
- * is not left without. */
-static bool others_start(const struct cw_sim_played *p, size_t pool)
+/* Whether workers of another pool are starting. Until they run, workers that are to go stay, so that the
+ * job is not left without any. */
+static bool job_others_start(const struct cw_sim_played *p, size_t pool)
 {
     bool any = false;
     for (size_t i = 0; i < p->w->n_pools; i++)
@@ -160,46 +160,47 @@ static bool others_start(const struct cw_sim_played *p, size_t pool)
     return any;
 }
 
-/* A job's share of each pool. 1: something changed. */
-static int grant(struct cw_sim_played *p, const struct cw_sim_vector *share, double now)
+/* Gives a job its share of each pool. 1: something changed. */
+static int job_grant(struct cw_sim_played *p, const struct cw_sim_vector *share, double now)
 {
     bool changed = false;
-    for (int more = 1; more >= 0; more--) /* who comes first, then who goes */
+    for (int more = 1; more >= 0; more--) /* first pools that get more, then those that get fewer */
         for (size_t i = 0; i < p->w->n_pools; i++) {
             struct cw_sim_worker_set *worker_set = &p->worker_sets[i];
             int target = share->workers[i], n = worker_set->running + worker_set->starting;
-            if (n > target && others_start(p, i))
+            if (n > target && job_others_start(p, i))
                 target = CW_MAX(target, worker_set->running);
             if (n == target || (n < target) != more)
                 continue;
-            if (cw_sim_worker_set_set(worker_set, p->w, now, target) < 0)
+            if (cw_sim_worker_set_resize(worker_set, p->w, now, target) < 0)
                 return CW_E_MEMORY;
             changed = true;
         }
     return changed;
 }
 
-/* Gives all jobs their shares. */
-static int regrant(struct sim *s, double now)
+/* Gives every job its share. */
+static int sim_grant(struct sim *s, double now)
 {
     struct cw_sim_vector shares[CW_SIM_MAX_JOBS];
-    share_of(s, NULL, shares);
+    sim_share(s, NULL, shares);
     for (size_t i = 0; i < s->n; i++) {
-        int r = s->jobs[i].active ? grant(&s->jobs[i], &shares[i], now) : 0;
+        int r = s->jobs[i].state != CW_SIM_WAITING ? job_grant(&s->jobs[i], &shares[i], now) : 0;
         if (r < 0)
             return r;
         if (r > 0)
-            report_soon(&s->jobs[i], now);
+            reports_restart(&s->jobs[i], now);
     }
     return 0;
 }
 
-static bool changes(const struct cw_sim_played *p, const struct cw_decision *d)
+static bool choice_differs(const struct cw_sim_played *p, const struct cw_decision *d)
 {
-    return memcmp(d->workers, p->want, sizeof(p->want)) != 0 || d->cache_point != p->cache_point;
+    return memcmp(d->workers, p->choice.workers, sizeof(p->choice.workers)) != 0 ||
+           d->cache_point != p->choice.cache_point;
 }
 
-static int sum(const int *workers)
+static int workers_sum(const int *workers)
 {
     int n = 0;
     for (int i = 0; i < CW_POLICY_POOLS; i++)
@@ -207,136 +208,138 @@ static int sum(const int *workers)
     return n;
 }
 
-static int record(struct cw_sim_played *p, const struct cw_decision *d, const struct cw_facts *f)
+static int job_record(struct cw_sim_played *p, const struct cw_decision *d, const struct cw_facts *f)
 {
     struct cw_sim_outcome *out = p->out;
-    if (p->expected || !(changes(p, d) || (d->concluded && !p->decided)))
+    if (p->expected || !(choice_differs(p, d) || (d->concluded && !p->choice.recorded)))
         return 0;
-    p->decided = true;
+    p->choice.recorded = true;
     if (CW_ARRAY_ROOM(out->decisions, out->decisions_room, out->n_decisions + 1, "decisions", NULL) < 0)
         return CW_E_MEMORY;
     json_t *json = cw_decision_json(d, f);
     if (!json)
         return CW_E_MEMORY;
     out->decisions[out->n_decisions++] = (struct cw_sim_decision){
-        .t = p->now, .workers = sum(d->workers), .cache_point = d->cache_point, .record = json};
+        .t = p->now, .workers = workers_sum(d->workers), .cache_point = d->cache_point, .record = json};
     return 0;
 }
 
-static int apply(struct sim *s, struct cw_sim_played *p, const struct cw_decision *d)
+static int sim_apply(struct sim *s, struct cw_sim_played *p, const struct cw_decision *d)
 {
-    bool other = changes(p, d);
-    memcpy(p->want, d->workers, sizeof(p->want));
-    if (d->cache_point != p->cache_point || d->write_waits != p->write_waits)
-        report_soon(p, p->now);
-    p->cache_point = d->cache_point;
-    p->write_waits = d->write_waits;
-    return other ? regrant(s, p->now) : 0;
+    bool other = choice_differs(p, d);
+    memcpy(p->choice.workers, d->workers, sizeof(p->choice.workers));
+    if (d->cache_point != p->choice.cache_point || d->write_waits != p->choice.write_waits)
+        reports_restart(p, p->now);
+    p->choice.cache_point = d->cache_point;
+    p->choice.write_waits = d->write_waits;
+    return other ? sim_grant(s, p->now) : 0;
 }
 
-static int sample(struct cw_sim_played *p)
+static int job_sample(struct cw_sim_played *p)
 {
     struct cw_sim_outcome *out = p->out;
-    if (p->expected || !(p->interval.n > 0))
+    if (p->expected || !(p->window.interval.n > 0))
         return 0;
     if (CW_ARRAY_ROOM(out->samples, out->samples_room, out->n_samples + 1, "samples", NULL) < 0)
         return CW_E_MEMORY;
-    out->samples[out->n_samples++] = (struct cw_sim_sample){p->now, cw_sim_running(p), sum(p->want),
-                                                            1 - p->step.mean / p->interval.mean};
+    out->samples[out->n_samples++] = (struct cw_sim_sample){
+        p->now, cw_sim_job_running(p), workers_sum(p->choice.workers),
+        1 - p->window.step.mean / p->window.interval.mean};
     return 0;
 }
 
-/* The plan of this phase, as a decision. */
-static void follow_plan(const struct cw_sim_played *p, struct cw_decision *d)
+/* Makes the plan of this phase a decision. */
+static void job_follow_plan(const struct cw_sim_played *p, struct cw_decision *d)
 {
     *d = (struct cw_decision){
         .cache_point = p->plan->cache_point, .concluded = true, .why = "the best plan, found by trying all"};
     memcpy(d->workers, p->plan->phases[p->phase].workers, sizeof(d->workers));
 }
 
-/* Asks who decides. */
-static int ask(struct sim *s, struct cw_sim_played *p)
+/* Calls the policy, or follows the plan, and carries out the decision. */
+static int sim_decide(struct sim *s, struct cw_sim_played *p)
 {
     struct cw_client_facts client;
     struct cw_cache_point_facts cache_points[CW_POLICY_CACHE_POINTS];
     struct cw_facts f;
     struct cw_decision d = {0};
     struct cw_sim_vector shares[CW_SIM_MAX_JOBS];
-    facts(p, &client, cache_points, &f);
-    wait_in_lumps(p, &client);
-    share_of(s, p, shares);
+    sim_facts(p, &client, cache_points, &f);
+    lump_wait(p, &client);
+    sim_share(s, p, shares);
     for (int i = 0; i < f.n_pools; i++)
         f.pools[i].maximum = shares[p - s->jobs].workers[i];
     *s->steps += p->plan ? 1 : ASK_STEPS;
     if (p->plan)
-        follow_plan(p, &d);
+        job_follow_plan(p, &d);
     else
         s->o->policy->decide(s->o->policy, &p->memory, &f, p->now, &d);
     for (size_t i = 0; i < s->w->n_pools; i++)
         d.workers[i] = CW_MAX(CW_MIN(d.workers[i], (int)s->w->pools[i].max_workers), 0);
-    if (sum(d.workers) == 0)
+    if (workers_sum(d.workers) == 0)
         d.workers[0] = 1;
-    int r = record(p, &d, &f);
-    return r < 0 ? r : apply(s, p, &d);
+    int r = job_record(p, &d, &f);
+    return r < 0 ? r : sim_apply(s, p, &d);
 }
 
-static int report(struct sim *s, struct cw_sim_played *p)
+static int sim_report(struct sim *s, struct cw_sim_played *p)
 {
-    int r = sample(p);
-    p->report_s = CW_MIN(2 * p->report_s, CW_MAX(REPORT_S, REPORT_PART * (p->now - p->changed_s)));
-    p->next_report = p->now + p->report_s;
+    int r = job_sample(p);
+    p->reports.every_s = CW_MIN(2 * p->reports.every_s,
+                                CW_MAX(REPORT_S, REPORT_PART * (p->now - p->reports.changed)));
+    p->reports.next = p->now + p->reports.every_s;
     if (r == 0)
-        r = ask(s, p);
-    begin_window(p);
+        r = sim_decide(s, p);
+    window_restart(p);
     return r;
 }
 
-static int arrive(struct sim *s, struct cw_sim_played *p, double now)
+static int sim_arrive(struct sim *s, struct cw_sim_played *p, double now)
 {
-    p->active = true;
-    p->now = p->since = p->lump_at = p->out->began_s = now;
-    p->want[0] = 1;
+    p->state = CW_SIM_PLAYING;
+    p->now = p->window.since = p->window.lump_at = p->out->began_s = now;
+    p->choice.workers[0] = 1;
     for (size_t i = 0; i < s->w->n_pools; i++)
         p->worker_sets[i].fails_at = CW_SIM_NEVER;
     p->out->ended_s = now;
-    report_soon(p, now);
-    /* the first worker of the first pool is there already, and a job alone begins with it */
+    reports_restart(p, now);
+    /* a single job begins with a worker of the first pool */
     if (s->n == 1 || s->o->alone >= 0) {
         p->worker_sets[0].running = 1;
-        if (cw_sim_worker_set_set(&p->worker_sets[0], s->w, now, 1) < 0)
+        if (cw_sim_worker_set_resize(&p->worker_sets[0], s->w, now, 1) < 0)
             return CW_E_MEMORY;
-    } else if (regrant(s, now) < 0)
+    } else if (sim_grant(s, now) < 0)
         return CW_E_MEMORY;
-    return ask(s, p); /* nothing was measured yet, but not everybody needs that */
+    return sim_decide(s, p); /* nothing was measured yet, which some policies don't need */
 }
 
-static double next_event(const struct sim *s)
+static double sim_next_event(const struct sim *s)
 {
     double at = CW_SIM_NEVER;
     for (size_t i = 0; i < s->n; i++) {
         const struct cw_sim_played *p = &s->jobs[i];
-        if (p->over)
+        if (p->state == CW_SIM_OVER)
             continue;
-        if (!p->active)
+        if (p->state == CW_SIM_WAITING)
             at = CW_MIN(at, p->job->arrive_s);
         else
-            at = CW_MIN(at, p->expected ? END_S : p->next_report);
-        for (size_t k = 0; p->active && k < s->w->n_pools; k++)
+            at = CW_MIN(at, p->expected ? END_S : p->reports.next);
+        for (size_t k = 0; p->state == CW_SIM_PLAYING && k < s->w->n_pools; k++)
             at = CW_MIN(at, cw_sim_worker_set_next(&p->worker_sets[k]));
     }
     return at;
 }
 
-static int end(struct cw_sim_played *p, double at)
+static int job_end(struct cw_sim_played *p, double at)
 {
     int r = 0;
     for (size_t i = 0; r == 0 && i < p->w->n_pools; i++)
-        r = cw_sim_worker_set_set(&p->worker_sets[i], p->w, at, 0);
+        r = cw_sim_worker_set_resize(&p->worker_sets[i], p->w, at, 0);
     return r;
 }
 
-/* Who comes takes the place of who stayed until then. */
-static int worker_sets_step(struct sim *s, struct cw_sim_played *p, double at)
+/* Carries out what is due in the pools of a job. Workers that come replace those that stayed until then. */
+static int sim_step_workers(struct sim *s, struct cw_sim_played *p, double at)
 {
     bool any = false;
     for (size_t i = 0; i < s->w->n_pools; i++) {
@@ -345,22 +348,22 @@ static int worker_sets_step(struct sim *s, struct cw_sim_played *p, double at)
             return r;
         any |= r > 0;
     }
-    return any && s->w->n_pools > 1 && regrant(s, at) < 0 ? CW_E_MEMORY : any;
+    return any && s->w->n_pools > 1 && sim_grant(s, at) < 0 ? CW_E_MEMORY : any;
 }
 
-/* One job at the time of an event. 0, or negative. */
-static int at_event(struct sim *s, struct cw_sim_played *p, double at)
+/* Carries out what is due for a job. Returns 0, or negative. */
+static int sim_at_event(struct sim *s, struct cw_sim_played *p, double at)
 {
-    if (!p->active)
-        return p->job->arrive_s <= at ? arrive(s, p, at) : 0;
+    if (p->state == CW_SIM_WAITING)
+        return p->job->arrive_s <= at ? sim_arrive(s, p, at) : 0;
     if (cw_sim_job_advance(p, at))
-        return ask(s, p);
-    if (p->over)
-        return end(p, at) < 0 ? CW_E_MEMORY : regrant(s, at);
-    int r = worker_sets_step(s, p, at);
+        return sim_decide(s, p);
+    if (p->state == CW_SIM_OVER)
+        return job_end(p, at) < 0 ? CW_E_MEMORY : sim_grant(s, at);
+    int r = sim_step_workers(s, p, at);
     if (r > 0)
-        report_soon(p, at);
-    return r >= 0 && !p->expected && p->next_report <= at ? report(s, p) : CW_MIN(r, 0);
+        reports_restart(p, at);
+    return r >= 0 && !p->expected && p->reports.next <= at ? sim_report(s, p) : CW_MIN(r, 0);
 }
 
 struct cause {
@@ -368,9 +371,9 @@ struct cause {
     double value, times;
 };
 
-/* The field that multiplies the steps most. The oracle, who has plans, plays alike epochs at once, and each
- * of many plans; a run sees each failure. */
-static int too_long(const struct sim *s, double at, struct cw_error *err)
+/* Names the field that multiplies the steps most. An expected run plays alike epochs at once, but there is
+ * one for each of many plans. A run with draws sees each failure. */
+static int sim_too_long(const struct sim *s, double at, struct cw_error *err)
 {
     const struct cw_workload *w = s->w;
     struct cause worst = {0};
@@ -382,9 +385,9 @@ static int too_long(const struct sim *s, double at, struct cw_error *err)
         bool search = s->jobs[i].expected;
         int want = 0;
         for (size_t k = 0; k < w->n_pools; k++)
-            want += s->jobs[i].want[k];
+            want += s->jobs[i].choice.workers[k];
         const struct cause causes[] = {
-            {"batches_per_epoch", job->batches_per_epoch, 1}, /* if nothing else does */
+            {"batches_per_epoch", job->batches_per_epoch, 1}, /* the default */
             {"epochs", job->epochs, job->epochs},
             {"failures.mtbf_s", w->mtbf_s, !search && w->mtbf_s > 0 ? at / w->mtbf_s * want : 0},
             {"max_workers", most, search ? most : 0},
@@ -402,14 +405,14 @@ static int too_long(const struct sim *s, double at, struct cw_error *err)
                           worst.field, value, more ? "more" : "less", CW_SIM_MAX_STEPS);
 }
 
-static int play(struct sim *s, struct cw_error *err)
+static int sim_play(struct sim *s, struct cw_error *err)
 {
-    for (double at; (at = next_event(s)) < CW_SIM_NEVER;) {
+    for (double at; (at = sim_next_event(s)) < CW_SIM_NEVER;) {
         for (size_t i = 0; i < s->n; i++)
-            if (!s->jobs[i].over && at_event(s, &s->jobs[i], at) < 0)
+            if (s->jobs[i].state != CW_SIM_OVER && sim_at_event(s, &s->jobs[i], at) < 0)
                 return cw_error_nomem(err, 0, "a simulation");
         if (++*s->steps > CW_SIM_MAX_STEPS)
-            return too_long(s, at, err);
+            return sim_too_long(s, at, err);
     }
     return 0;
 }
@@ -431,7 +434,7 @@ int cw_sim_run(const struct cw_workload *w, const struct cw_sim_options *o, stru
                                     .costs = cw_sim_costs(job),
                                     .steps = s.steps,
                                     .expected = o->expected,
-                                    .cache_point = -1,
+                                    .choice = {.cache_point = -1},
                                     .out = &outcomes[i],
                                     .draw = cw_draw_new(w->seed + i, "batches")};
         *s.steps += job->n_stages / STAGES_STEP;
@@ -442,7 +445,7 @@ int cw_sim_run(const struct cw_workload *w, const struct cw_sim_options *o, stru
         }
         outcomes[i] = (struct cw_sim_outcome){0};
     }
-    int r = play(&s, err);
+    int r = sim_play(&s, err);
     for (size_t i = 0; i < s.n; i++)
         for (size_t k = 0; k < w->n_pools; k++)
             free(s.jobs[i].worker_sets[k].starts);

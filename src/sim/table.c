@@ -1,4 +1,4 @@
-/* Jobs as tables: seconds by counts of workers, an axis per pool, nested where there are several. */
+/* Jobs as tables: seconds by counts of workers, with one axis per pool, nested. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 #include "sim/fields.h"
 #include "sim/workload.h"
 
-#define MOST_POINTS 10000 /* of an axis */
+#define MOST_POINTS 10000 /* most points of an axis */
 
 struct reader {
     const struct cw_workload *w;
@@ -16,19 +16,19 @@ struct reader {
     struct cw_error *err;
 };
 
-static int by_workers(const void *a, const void *b)
+static int point_compare(const void *a, const void *b)
 {
     const struct cw_sim_point *x = a, *y = b;
     return (x->workers > y->workers) - (x->workers < y->workers);
 }
 
-static int parse_named(const struct reader *r, const json_t *table, const char *where, unsigned taken,
-                       struct cw_sim_axis **ret);
+static int table_parse_named(const struct reader *r, const json_t *table, const char *where, unsigned taken,
+                             struct cw_sim_axis **ret);
 
-/* One point: seconds, or the axis of the next pool. `taken`: the pools of the axes around it, bit by bit;
- * `last`: these are all. */
-static int parse_point(const struct reader *r, const char *key, const json_t *value, const char *where,
-                       unsigned taken, struct cw_sim_point *point)
+/* Parses a point: seconds, or the axis of the next pool. taken: bits of the pools whose axes are around
+ * it. */
+static int table_parse_point(const struct reader *r, const char *key, const json_t *value, const char *where,
+                             unsigned taken, struct cw_sim_point *point)
 {
     char *end, dotted[256];
     bool last = taken == (1u << r->w->n_pools) - 1;
@@ -44,7 +44,7 @@ static int parse_point(const struct reader *r, const char *key, const json_t *va
     if (!last) {
         char path[256];
         snprintf(path, sizeof(path), "%.180s%.40s", dotted, key);
-        return parse_named(r, value, path, taken, &point->next);
+        return table_parse_named(r, value, path, taken, &point->next);
     }
     if (!json_is_number(value) || !(json_number_value(value) >= CW_SIM_LEAST) ||
         json_number_value(value) > CW_SIM_MOST)
@@ -54,8 +54,8 @@ static int parse_point(const struct reader *r, const char *key, const json_t *va
     return 0;
 }
 
-static int parse_axis(const struct reader *r, const json_t *axis, const char *where, size_t pool,
-                      unsigned taken, struct cw_sim_axis **ret)
+static int table_parse_axis(const struct reader *r, const json_t *axis, const char *where, size_t pool,
+                            unsigned taken, struct cw_sim_axis **ret)
 {
     const char *key;
     json_t *value;
@@ -71,20 +71,20 @@ static int parse_axis(const struct reader *r, const json_t *axis, const char *wh
     (*ret)->pool = pool;
     json_object_foreach((json_t *)axis, key, value)
     {
-        int e = parse_point(r, key, value, where, taken | 1u << pool, &(*ret)->points[(*ret)->n++]);
+        int e = table_parse_point(r, key, value, where, taken | 1u << pool, &(*ret)->points[(*ret)->n++]);
         if (e < 0)
             return e;
     }
-    qsort((*ret)->points, n, sizeof((*ret)->points[0]), by_workers);
+    qsort((*ret)->points, n, sizeof((*ret)->points[0]), point_compare);
     for (size_t i = 1; i < n; i++)
         if ((*ret)->points[i].workers == (*ret)->points[i - 1].workers)
             return cw_sim_expected("", where, axis, "each count of workers once", r->err);
     return 0;
 }
 
-/* {"remote": {...}}: the axis of a pool that none of those around it has. */
-static int parse_named(const struct reader *r, const json_t *table, const char *where, unsigned taken,
-                       struct cw_sim_axis **ret)
+/* Parses {"remote": {...}}, the axis of a pool that is not taken. */
+static int table_parse_named(const struct reader *r, const json_t *table, const char *where, unsigned taken,
+                             struct cw_sim_axis **ret)
 {
     char path[256], expected[200];
     size_t pool = 0;
@@ -102,7 +102,7 @@ static int parse_named(const struct reader *r, const json_t *table, const char *
     if (!name || pool == r->w->n_pools)
         return cw_sim_expected("", where, table, expected, r->err);
     snprintf(path, sizeof(path), "%.180s.%.60s", where, name);
-    return parse_axis(r, json_object_get(table, name), path, pool, taken, ret);
+    return table_parse_axis(r, json_object_get(table, name), path, pool, taken, ret);
 }
 
 int cw_sim_table_parse(const json_t *object, const char *where, struct cw_workload *w, struct cw_sim_job *job,
@@ -117,7 +117,7 @@ int cw_sim_table_parse(const json_t *object, const char *where, struct cw_worklo
         return cw_sim_expected(where, "table_unit", unit, "\"epoch_s\" or \"batch_s\"", err);
     snprintf(path, sizeof(path), "%stable", where);
     const struct reader r = {.w = w, .divide = batch ? 1 : job->batches_per_epoch, .err = err};
-    int e = parse_named(&r, table, path, 0, &job->table);
+    int e = table_parse_named(&r, table, path, 0, &job->table);
     for (size_t i = 0; e == 0 && i < w->n_pools; i++) {
         double alone[CW_POLICY_POOLS] = {0};
         alone[i] = 1;
@@ -134,14 +134,14 @@ static double point_s(const struct cw_sim_point *p, const double *speed)
     return p->next ? cw_sim_table_s(p->next, speed) : p->s;
 }
 
-/* As if workers were alike: half of them take twice as long. */
-static double alike_s(const struct cw_sim_point *p, double workers, const double *speed)
+/* The time as if workers divided the work perfectly: half of them take twice as long. */
+static double point_alike_s(const struct cw_sim_point *p, double workers, const double *speed)
 {
     return workers > 0 ? point_s(p, speed) * p->workers / workers : CW_SIM_NEVER_S;
 }
 
-/* Linear between points, constant beyond the last; before the first, or where there is nobody at all at the
- * one before, as if workers were alike. */
+/* Linear between points and constant beyond the last. Perfect division before the first point, and behind
+ * a point without any workers. */
 double cw_sim_table_s(const struct cw_sim_axis *axis, const double *speed)
 {
     const struct cw_sim_point *p = axis->points;
@@ -150,11 +150,11 @@ double cw_sim_table_s(const struct cw_sim_axis *axis, const double *speed)
     if (workers >= p[last].workers)
         return point_s(&p[last], speed);
     if (workers < p[0].workers)
-        return alike_s(&p[0], workers, speed);
+        return point_alike_s(&p[0], workers, speed);
     size_t high = CW_FIRST(i, 1, last, p[i].workers > workers), low = high - 1;
     double below_s = point_s(&p[low], speed);
     if (below_s >= CW_SIM_NEVER_S)
-        return alike_s(&p[high], workers, speed);
+        return point_alike_s(&p[high], workers, speed);
     return below_s + (point_s(&p[high], speed) - below_s) * (workers - p[low].workers) /
                          (p[high].workers - p[low].workers);
 }

@@ -1,93 +1,95 @@
-/* A job's workers of a pool: they start after a delay, some are slow, some fail and are replaced. */
+#include "sim/worker_set.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/array.h"
 #include "base/macro.h"
-#include "sim/internal.h"
 
-/* Of all workers together: the next failure. Memoryless, so it may be drawn anew whenever their number
- * changes. */
-static void draw_failure(struct cw_sim_worker_set *worker_set, const struct cw_workload *w, double now)
+/* Draws the next failure of all workers together. Failures are memoryless, so a new draw whenever the number
+ * of workers changes has the same distribution. */
+static void worker_set_draw_failure(struct cw_sim_worker_set *set, const struct cw_workload *w, double now)
 {
-    worker_set->fails_at = w->mtbf_s > 0 && !worker_set->reliable && worker_set->running > 0
-                               ? now + cw_draw_exponential(&worker_set->draw, w->mtbf_s / worker_set->running)
-                               : CW_SIM_NEVER;
+    set->fails_at = w->mtbf_s > 0 && !set->reliable && set->running > 0
+                        ? now + cw_draw_exponential(&set->draw, w->mtbf_s / set->running)
+                        : CW_SIM_NEVER;
 }
 
-static void come(struct cw_sim_worker_set *worker_set, const struct cw_workload *w, int n)
+static void worker_set_add(struct cw_sim_worker_set *set, const struct cw_workload *w, int n)
 {
-    worker_set->running += n;
+    set->running += n;
     for (int i = 0; i < n && w->stragglers > 0; i++)
-        worker_set->slow += cw_draw_uniform(&worker_set->draw) < w->stragglers;
+        set->slow += cw_draw_uniform(&set->draw) < w->stragglers;
 }
 
-static void leave(struct cw_sim_worker_set *worker_set, const struct cw_workload *w, int n)
+static void worker_set_remove(struct cw_sim_worker_set *set, int n)
 {
-    for (; n > 0 && worker_set->slow > 0; n--, worker_set->running--)
-        if (cw_draw_uniform(&worker_set->draw) * worker_set->running < worker_set->slow)
-            worker_set->slow--;
-    worker_set->running -= n;
+    for (; n > 0 && set->slow > 0; n--, set->running--)
+        if (cw_draw_uniform(&set->draw) * set->running < set->slow)
+            set->slow--;
+    set->running -= n;
 }
 
-static int start(struct cw_sim_worker_set *worker_set, double at, int n)
+static int worker_set_start(struct cw_sim_worker_set *set, double at, int n)
 {
-    if (CW_ARRAY_ROOM(worker_set->starts, worker_set->room, worker_set->n_starts + 1, "starts", NULL) < 0)
+    if (CW_ARRAY_ROOM(set->starts, set->room, set->n_starts + 1, "starts", NULL) < 0)
         return CW_E_MEMORY;
-    worker_set->starts[worker_set->n_starts++] = (struct cw_sim_start){at, n};
-    worker_set->starting += n;
+    set->starts[set->n_starts++] = (struct cw_sim_start){at, n};
+    set->starting += n;
     return 0;
 }
 
-int cw_sim_worker_set_set(struct cw_sim_worker_set *worker_set, const struct cw_workload *w, double now,
-                          int target)
+/* Cancels up to n workers that start, those that would run last first. Returns how many are left to go. */
+static int worker_set_cancel(struct cw_sim_worker_set *set, int n)
 {
-    int more = target - worker_set->running - worker_set->starting, r = 0;
-    if (more > 0 && worker_set->start_delay_s > 0)
-        r = start(worker_set, now + worker_set->start_delay_s, more);
-    else if (more > 0)
-        come(worker_set, w, more);
-    for (; more < 0 &&
-           worker_set->n_starts > 0;) { /* the last ones asked for are the furthest from being useful */
-        struct cw_sim_start *last = &worker_set->starts[worker_set->n_starts - 1];
-        int n = CW_MIN(-more, last->n);
-        last->n -= n;
-        worker_set->starting -= n;
-        more += n;
-        if (last->n == 0)
-            worker_set->n_starts--;
+    while (n > 0 && set->n_starts > 0) {
+        struct cw_sim_start *last = &set->starts[set->n_starts - 1];
+        int gone = CW_MIN(n, last->n);
+        last->n -= gone;
+        set->starting -= gone;
+        set->n_starts -= last->n == 0;
+        n -= gone;
     }
-    if (more < 0)
-        leave(worker_set, w, -more);
-    draw_failure(worker_set, w, now);
+    return n;
+}
+
+int cw_sim_worker_set_resize(struct cw_sim_worker_set *set, const struct cw_workload *w, double now,
+                             int target)
+{
+    int more = target - set->running - set->starting, r = 0;
+    if (more > 0 && set->start_delay_s > 0)
+        r = worker_set_start(set, now + set->start_delay_s, more);
+    else if (more > 0)
+        worker_set_add(set, w, more);
+    else
+        worker_set_remove(set, worker_set_cancel(set, -more));
+    worker_set_draw_failure(set, w, now);
     return r;
 }
 
-double cw_sim_worker_set_next(const struct cw_sim_worker_set *worker_set)
+double cw_sim_worker_set_next(const struct cw_sim_worker_set *set)
 {
-    return worker_set->n_starts > 0 ? CW_MIN(worker_set->fails_at, worker_set->starts[0].at)
-                                    : worker_set->fails_at;
+    return set->n_starts > 0 ? CW_MIN(set->fails_at, set->starts[0].at) : set->fails_at;
 }
 
-int cw_sim_worker_set_step(struct cw_sim_worker_set *worker_set, const struct cw_workload *w, double now)
+int cw_sim_worker_set_step(struct cw_sim_worker_set *set, const struct cw_workload *w, double now)
 {
     int any = 0;
-    while (worker_set->n_starts > 0 && worker_set->starts[0].at <= now) {
-        int n = worker_set->starts[0].n;
-        worker_set->n_starts--;
-        memmove(worker_set->starts, worker_set->starts + 1,
-                worker_set->n_starts * sizeof(*worker_set->starts));
-        worker_set->starting -= n;
-        come(worker_set, w, n);
+    while (set->n_starts > 0 && set->starts[0].at <= now) {
+        int n = set->starts[0].n;
+        set->n_starts--;
+        memmove(set->starts, set->starts + 1, set->n_starts * sizeof(*set->starts));
+        set->starting -= n;
+        worker_set_add(set, w, n);
         any = 1;
     }
-    if (worker_set->fails_at <= now && worker_set->running > 0) {
-        leave(worker_set, w, 1);
+    if (set->fails_at <= now && set->running > 0) {
+        worker_set_remove(set, 1);
         any = 1;
-        if (start(worker_set, now + worker_set->start_delay_s, 1) < 0)
+        if (worker_set_start(set, now + set->start_delay_s, 1) < 0)
             return CW_E_MEMORY;
     }
     if (any)
-        draw_failure(worker_set, w, now);
+        worker_set_draw_failure(set, w, now);
     return any;
 }

@@ -6,16 +6,16 @@
 
 #include "sim/fields.h"
 
-/* Where a file says nothing. Prices: those of the paper, a TPU v2-8 and an n2-standard-8 in 2023. A batch of
- * the source: 256 photographs of 128 KiB. */
+/* Defaults. Prices per hour are those of the paper, for a TPU v2-8 and an n2-standard-8 in 2023. A batch
+ * of the source has 256 photographs of 128 KiB. */
 #define CLIENT_PRICE 4.96
 #define WORKER_PRICE 0.427319
 #define BATCH_BYTES (256 * 131072.0)
 #define MAX_WORKERS 100
 #define MOST CW_SIM_MOST
-#define LEAST_KEPT 1e-9 /* of its elements, by all filters together: one in a billion */
+#define LEAST_KEPT 1e-9 /* least part of elements that all filters together keep */
 
-static void *items_new(size_t n, size_t size, struct cw_error *err, int *r)
+static void *workload_items(size_t n, size_t size, struct cw_error *err, int *r)
 {
     void *items = calloc(n ? n : 1, size);
     if (!items)
@@ -23,7 +23,7 @@ static void *items_new(size_t n, size_t size, struct cw_error *err, int *r)
     return items;
 }
 
-static int parse_stage(const json_t *value, const char *where, size_t i, struct cw_sim_stage *stage,
+static int stage_parse(const json_t *value, const char *where, size_t i, struct cw_sim_stage *stage,
                        struct cw_error *err)
 {
     char path[128];
@@ -43,44 +43,44 @@ static int parse_stage(const json_t *value, const char *where, size_t i, struct 
     return stage->name ? 0 : cw_sim_expected(path, "name", json_object_get(value, "name"), "a string", err);
 }
 
-/* Each number may be in its bounds and their product out of all. `i`: the stage at which that shows; `field`
- * of it is named. */
-static int too_much(const json_t *stages, const char *where, size_t i, const char *field,
-                    const char *expected, struct cw_error *err)
+/* The error of stages whose numbers are in bounds but whose product is not. i: the stage at which that
+ * shows. */
+static int stage_too_much(const json_t *stages, const char *where, size_t i, const char *field,
+                          const char *expected, struct cw_error *err)
 {
     char path[128];
     snprintf(path, sizeof(path), "%smodel.stages[%zu].", where, i);
     return cw_sim_expected(path, field, json_object_get(json_array_get(stages, i), field), expected, err);
 }
 
-/* What a batch passes, takes and weighs, all stages together. */
-static int check_stages(const json_t *stages, const char *where, const struct cw_sim_job *job,
+/* Checks the elements, time and bytes of a batch over all stages. */
+static int stages_check(const json_t *stages, const char *where, const struct cw_sim_job *job,
                         struct cw_error *err)
 {
     double kept = 1, cpu_s = 0, size = job->source_batch_bytes;
     for (size_t i = job->n_stages; i-- > 0;)
         if ((kept *= job->stages[i].keep) < LEAST_KEPT)
-            return too_much(stages, where, i, "keep",
-                            "so much that from there on at least 1e-09 of the elements are kept", err);
+            return stage_too_much(stages, where, i, "keep",
+                                  "so much that from there on at least 1e-09 of the elements are kept", err);
     for (size_t i = 0; i < job->n_stages; i++) {
         const struct cw_sim_stage *stage = &job->stages[i];
         if ((cpu_s += stage->cpu_s / kept) > MOST)
-            return too_much(
+            return stage_too_much(
                 stages, where, i, "cpu_s",
                 "so little that a batch takes at most 1e15 s up to there, what filters leave out included",
                 err);
         kept /= stage->keep;
         if ((size *= stage->size_factor) > MOST)
-            return too_much(stages, where, i, "size_factor",
-                            "so little that as many elements as are in a batch have at most 1e15 bytes there",
-                            err);
+            return stage_too_much(
+                stages, where, i, "size_factor",
+                "so little that as many elements as are in a batch have at most 1e15 bytes there", err);
     }
     return 0;
 }
 
-/* What belongs to another form of a job, or elsewhere, would say nothing here. */
-static int none_of(const json_t *object, const char *where, const char *const *names, const char *expected,
-                   struct cw_error *err)
+/* CW_E_PIPELINE if an object has one of these fields, which mean nothing here. */
+static int object_has_none(const json_t *object, const char *where, const char *const *names,
+                           const char *expected, struct cw_error *err)
 {
     for (; *names; names++)
         if (json_object_get(object, *names))
@@ -89,8 +89,8 @@ static int none_of(const json_t *object, const char *where, const char *const *n
 }
 
 /* The error for a cache point that is not one stage. */
-static int not_a_stage(const char *path, const json_t *value, const struct cw_sim_job *job,
-                       struct cw_error *err)
+static int cache_point_unknown(const char *path, const json_t *value, const struct cw_sim_job *job,
+                               struct cw_error *err)
 {
     char names[160], expected[256];
     for (size_t i = 0, used = 0; i < job->n_stages; i++) {
@@ -106,8 +106,8 @@ static int not_a_stage(const char *path, const json_t *value, const struct cw_si
     return cw_sim_expected("", path, value, expected, err);
 }
 
-/* Which stage: by its number, or by its name, which only one may have then. */
-static int parse_cache_point(const json_t *value, const char *path, const struct cw_sim_job *job, size_t *ret,
+/* A cache point is the number of a stage, or a name that only one stage has. */
+static int cache_point_parse(const json_t *value, const char *path, const struct cw_sim_job *job, size_t *ret,
                              struct cw_error *err)
 {
     const char *name = json_string_value(value);
@@ -125,10 +125,10 @@ static int parse_cache_point(const json_t *value, const char *path, const struct
     if (found > 1)
         return cw_sim_expected("", path, value, "the number of the stage, from 0: several have this name",
                                err);
-    return found == 1 ? 0 : not_a_stage(path, value, job, err);
+    return found == 1 ? 0 : cache_point_unknown(path, value, job, err);
 }
 
-static int parse_cache_points(const json_t *list, const char *where, struct cw_sim_job *job,
+static int cache_points_parse(const json_t *list, const char *where, struct cw_sim_job *job,
                               struct cw_error *err)
 {
     size_t i;
@@ -140,7 +140,7 @@ static int parse_cache_points(const json_t *list, const char *where, struct cw_s
     {
         char path[128];
         snprintf(path, sizeof(path), "%smodel.cache_markers[%zu]", where, i);
-        int r = parse_cache_point(value, path, job, &job->cache_points[i], err);
+        int r = cache_point_parse(value, path, job, &job->cache_points[i], err);
         if (r < 0)
             return r;
         for (size_t k = 0; k < i; k++)
@@ -151,7 +151,7 @@ static int parse_cache_points(const json_t *list, const char *where, struct cw_s
     return 0;
 }
 
-static int parse_model(const json_t *object, const char *where, struct cw_sim_job *job, struct cw_error *err)
+static int model_parse(const json_t *object, const char *where, struct cw_sim_job *job, struct cw_error *err)
 {
     char path[128], store[128];
     const json_t *model = json_object_get(object, "model"), *stages = json_object_get(model, "stages"),
@@ -173,7 +173,6 @@ static int parse_model(const json_t *object, const char *where, struct cw_sim_jo
         {"read_bytes_per_s", &start->read_bytes_per_s, 0, MOST, CW_SIM_MORE, false},
         {"write_bytes_per_s", &start->write_bytes_per_s, 0, MOST, CW_SIM_MORE, false},
         {"bytes", &job->store_bytes, 0, MOST, CW_SIM_MORE, false},
-        {"price_per_gb_h", &job->store_price_per_gb_h, 0, MOST, CW_SIM_ANY, false},
         {0},
     };
     r = cw_sim_fields(model, path, fields, err);
@@ -183,20 +182,20 @@ static int parse_model(const json_t *object, const char *where, struct cw_sim_jo
         return r;
     if (!json_is_array(stages) || json_array_size(stages) == 0 || json_array_size(stages) > 1000)
         return cw_sim_expected(path, "stages", stages, "a list of 1 to 1000 stages", err);
-    job->stages = items_new(json_array_size(stages), sizeof(*job->stages), err, &r);
+    job->stages = workload_items(json_array_size(stages), sizeof(*job->stages), err, &r);
     json_array_foreach(stages, i,
-                       value) if (r == 0 && (r = parse_stage(value, where, i, &job->stages[i], err)) == 0)
+                       value) if (r == 0 && (r = stage_parse(value, where, i, &job->stages[i], err)) == 0)
         job->n_stages++;
     if (r == 0)
-        r = check_stages(stages, where, job, err);
-    return r < 0 ? r : parse_cache_points(json_object_get(model, "cache_markers"), where, job, err);
+        r = stages_check(stages, where, job, err);
+    return r < 0 ? r : cache_points_parse(json_object_get(model, "cache_markers"), where, job, err);
 }
 
-/* in a change */
+/* fields of a change that only a model has */
 static const char *const of_model[] = {"source_bytes_per_s", "read_bytes_per_s", "write_bytes_per_s", NULL};
 
-/* A change keeps what it does not name. */
-static int parse_changes(const json_t *list, const char *where, struct cw_sim_job *job, struct cw_error *err)
+/* Parses the phases of a job. A change keeps the values that it does not name. */
+static int changes_parse(const json_t *list, const char *where, struct cw_sim_job *job, struct cw_error *err)
 {
     size_t i;
     const json_t *value;
@@ -220,7 +219,7 @@ static int parse_changes(const json_t *list, const char *where, struct cw_sim_jo
         };
         int r = cw_sim_fields(value, path, fields, err);
         if (r == 0 && job->table)
-            r = none_of(value, path, of_model, "it in a job with a model, not with a table", err);
+            r = object_has_none(value, path, of_model, "it in a job with a model, not with a table", err);
         if (r == 0 && json_object_size(value) == 1)
             r = cw_sim_expected("", item, value, "at least one field beside at_batch: what changes", err);
         if (r < 0)
@@ -230,18 +229,18 @@ static int parse_changes(const json_t *list, const char *where, struct cw_sim_jo
     return 0;
 }
 
-static int parse_objective(const json_t *object, const char *where, struct cw_sim_job *job,
+static int objective_parse(const json_t *object, const char *where, struct cw_sim_job *job,
                            struct cw_error *err)
 {
     const json_t *v = json_object_get(object, "objective");
-    const char *said = json_string_value(v);
-    if (v && !(said && (strcmp(said, "time") == 0 || strcmp(said, "cost") == 0)))
+    const char *text = json_string_value(v);
+    if (v && !(text && (strcmp(text, "time") == 0 || strcmp(text, "cost") == 0)))
         return cw_sim_expected(where, "objective", v, "\"time\" or \"cost\"", err);
-    job->objective = said && strcmp(said, "cost") == 0 ? CW_OBJECTIVE_COST : CW_OBJECTIVE_TIME;
+    job->objective = text && strcmp(text, "cost") == 0 ? CW_OBJECTIVE_COST : CW_OBJECTIVE_TIME;
     return 0;
 }
 
-/* What belongs to a job: it stands in the file itself, or in each of its "jobs". */
+/* The fields of a job, in the file itself or in each of its "jobs". */
 static const char *const of_job[] = {
     "epochs", "batches_per_epoch", "client_step_s", "objective", "noise",   "lump_s",
     "table",  "table_unit",        "worker_cpu_s",  "model",     "changes", NULL};
@@ -267,7 +266,7 @@ static int job_init(const json_t *object, struct cw_sim_job *job, struct cw_erro
                                .weight = 1,
                                .client_price_per_h = CLIENT_PRICE,
                                .source_batch_bytes = BATCH_BYTES};
-    job->phases = items_new(1 + json_array_size(changes), sizeof(*job->phases), err, &r);
+    job->phases = workload_items(1 + json_array_size(changes), sizeof(*job->phases), err, &r);
     if (r < 0)
         return r;
     job->n_phases = 1;
@@ -277,25 +276,25 @@ static int job_init(const json_t *object, struct cw_sim_job *job, struct cw_erro
 
 static const char *const of_table[] = {"table_unit", "worker_cpu_s", NULL};
 
-/* What a job's object holds besides numbers. */
-static int parse_job(const json_t *object, const char *where, struct cw_workload *w, struct cw_sim_job *job,
+/* Parses what a job holds besides numbers. */
+static int job_parse(const json_t *object, const char *where, struct cw_workload *w, struct cw_sim_job *job,
                      struct cw_error *err)
 {
     bool table = json_object_get(object, "table"), model = json_object_get(object, "model");
-    int r = parse_objective(object, where, job, err);
+    int r = objective_parse(object, where, job, err);
     if (r < 0)
         return r;
     if (table == model)
         return cw_sim_expected(where, "table", json_object_get(object, "table"),
                                table ? "no table beside a model" : "a table, or a model", err);
     if (model)
-        r = none_of(object, where, of_table, "it beside a table, not beside a model", err);
+        r = object_has_none(object, where, of_table, "it beside a table, not beside a model", err);
     if (r == 0)
-        r = table ? cw_sim_table_parse(object, where, w, job, err) : parse_model(object, where, job, err);
-    return r < 0 ? r : parse_changes(json_object_get(object, "changes"), where, job, err);
+        r = table ? cw_sim_table_parse(object, where, w, job, err) : model_parse(object, where, job, err);
+    return r < 0 ? r : changes_parse(json_object_get(object, "changes"), where, job, err);
 }
 
-static int parse_named_job(const json_t *object, size_t i, struct cw_workload *w, struct cw_error *err)
+static int job_parse_named(const json_t *object, size_t i, struct cw_workload *w, struct cw_error *err)
 {
     char where[64], price[80];
     struct cw_sim_job *job = &w->jobs[i];
@@ -329,22 +328,22 @@ static int parse_named_job(const json_t *object, size_t i, struct cw_workload *w
         if (strcmp(w->jobs[k].name, job->name) == 0)
             return cw_sim_expected(where, "name", json_object_get(object, "name"),
                                    "a name that no other job has", err);
-    return parse_job(object, where, w, job, err);
+    return job_parse(object, where, w, job, err);
 }
 
-static int parse_jobs(const json_t *list, const json_t *root, struct cw_workload *w, struct cw_error *err)
+static int jobs_parse(const json_t *list, const json_t *root, struct cw_workload *w, struct cw_error *err)
 {
     size_t i;
     const json_t *value;
     if (!json_is_array(list) || json_array_size(list) == 0 || json_array_size(list) > CW_SIM_MAX_JOBS)
         return cw_sim_expected("", "jobs", list, "a list of 1 to 64 jobs", err);
-    int r = none_of(root, "", of_job, "it inside each of \"jobs\"", err);
-    json_array_foreach(list, i, value) if (r == 0) r = parse_named_job(value, i, w, err);
+    int r = object_has_none(root, "", of_job, "it inside each of \"jobs\"", err);
+    json_array_foreach(list, i, value) if (r == 0) r = job_parse_named(value, i, w, err);
     return r;
 }
 
-/* The job that the file itself describes; thrown away again where there are "jobs". */
-static int parse_root(const json_t *root, struct cw_workload *w, struct cw_error *err)
+/* Parses the file's object. The job that it describes is unused if there are "jobs". */
+static int workload_parse_root(const json_t *root, struct cw_workload *w, struct cw_error *err)
 {
     double version = 0, seed = 0, client = CLIENT_PRICE;
     const json_t *jobs = json_object_get(root, "jobs");
@@ -397,9 +396,9 @@ static int parse_root(const json_t *root, struct cw_workload *w, struct cw_error
     w->seed = (uint64_t)seed;
     w->several = jobs;
     if (jobs)
-        return parse_jobs(jobs, root, w, err);
+        return jobs_parse(jobs, root, w, err);
     job->client_price_per_h = client;
-    return parse_job(root, "", w, job, err);
+    return job_parse(root, "", w, job, err);
 }
 
 int cw_workload_parse(const char *text, size_t size, struct cw_workload *ret, struct cw_error *err)
@@ -411,15 +410,16 @@ int cw_workload_parse(const char *text, size_t size, struct cw_workload *ret, st
         .name = "remote", .price_per_h = WORKER_PRICE, .worker_cpus = 1, .slowdown = 1};
     ret->text = json_loadb(text, size, JSON_REJECT_DUPLICATES, &je);
     bool overflow = !ret->text && json_error_code(&je) == json_error_numeric_overflow;
-    if (overflow) /* an integer that no 64 bits hold: its field refuses it, by name */
+    if (overflow) /* an integer of more than 64 bits: as a real number it gets an error that names the field
+                   */
         ret->text = json_loadb(text, size, JSON_REJECT_DUPLICATES | JSON_DECODE_INT_AS_REAL, &je);
     if (!ret->text)
         return cw_error_set(err, CW_E_PIPELINE, "the workload %s: line %d, column %d: %s",
                             overflow ? "has a number out of range" : "is not valid JSON", je.line, je.column,
                             je.text);
-    ret->jobs = items_new(CW_SIM_MAX_JOBS, sizeof(*ret->jobs), err, &r);
+    ret->jobs = workload_items(CW_SIM_MAX_JOBS, sizeof(*ret->jobs), err, &r);
     if (r == 0)
-        r = parse_root(ret->text, ret, err);
+        r = workload_parse_root(ret->text, ret, err);
     if (r < 0)
         return r;
     for (size_t i = 0; i < ret->n_pools; i++) {

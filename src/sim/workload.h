@@ -1,4 +1,5 @@
-/* Workload files: what `cachew simulate` plays. docs/simulator.md has the schema; here it is checked. */
+/* Workload files: what `cachew simulate` plays. Checks every field by the schema in docs/simulator.md.
+ * Owns the parsed file. */
 #pragma once
 #include <jansson.h>
 #include <stdint.h>
@@ -7,14 +8,14 @@
 #include "policy/policy.h"
 
 #define CW_SIM_MAX_JOBS 64
-#define CW_SIM_NEVER_S 1e18 /* a batch where there is no worker */
-#define CW_SIM_MOST 1e15    /* of any number: sums of such stay exact enough */
-#define CW_SIM_LEAST 1e-15  /* of what is divided by: what comes of that stays finite */
+#define CW_SIM_NEVER_S 1e18 /* time of a batch without workers */
+#define CW_SIM_MOST 1e15    /* largest number, so that sums stay exact enough */
+#define CW_SIM_LEAST 1e-15  /* least divisor, so that quotients stay finite */
 #define CW_SIM_MOST_WORKERS 100000
 
 struct cw_sim_axis;
 
-/* s per batch; or, where there is another pool, its axis */
+/* s: per batch. next: in its place, the axis of the next pool */
 struct cw_sim_point {
     double workers, s;
     struct cw_sim_axis *next;
@@ -30,61 +31,59 @@ struct cw_sim_stage {
     double cpu_s, size_factor, keep;
 };
 
-struct cw_sim_change { /* from batch `at_batch` on; what was not said stays as it was */
+struct cw_sim_change { /* from batch `at_batch` on. Values that are not given stay as they were */
     double at_batch, client_step_s, worker_slowdown, source_bytes_per_s, read_bytes_per_s, write_bytes_per_s;
 };
 
-struct cw_sim_job { /* as written; strings live as long as the workload */
+struct cw_sim_job { /* strings live as long as the workload */
     const char *name;
     double arrive_s, epochs, batches_per_epoch, noise;
-    /* work is finished, handed over and reported together, every so many seconds; 0: at once */
+    /* seconds of work that are finished and reported together; 0: no lumps */
     double lump_s;
     double weight, priority, quota;
     enum cw_objective objective;
     double client_price_per_h;
-    struct cw_sim_axis *table; /* NULL: the model counts */
+    struct cw_sim_axis *table; /* NULL: there is a model */
     double worker_cpu_s;       /* with a table: what a worker computes per batch; 0: all its time */
     struct cw_sim_stage *stages;
     size_t n_stages;
-    double source_batch_bytes, store_price_per_gb_h, store_bytes;
-    size_t cache_points[CW_POLICY_CACHE_POINTS]; /* stage whose output may be cached */
+    double source_batch_bytes, store_bytes;
+    size_t cache_points[CW_POLICY_CACHE_POINTS]; /* number of the stage whose output may be cached */
     size_t n_cache_points;
-    struct cw_sim_change *phases; /* the first at batch 0 is the beginning; all values filled in */
+    struct cw_sim_change *phases; /* the first one is the beginning, at batch 0, with all values */
     size_t n_phases;
 };
 
 struct cw_sim_pool {
     const char *name;
-    enum cw_place place;
-    double max_workers, start_delay_s, price_per_h, worker_cpus; /* max_workers 0: not said */
-    double slowdown;                                             /* of its workers, that nobody is told */
+    double max_workers, start_delay_s, price_per_h, worker_cpus; /* max_workers 0: not given */
+    double slowdown; /* of its workers, which policies have to measure */
 };
 
 struct cw_workload {
     uint64_t seed;
     struct cw_sim_pool pools[CW_POLICY_POOLS];
     size_t n_pools;
-    double stragglers, slowdown; /* part of the workers, and how much slower these are */
-    double mtbf_s;               /* of a worker; 0: none fails */
+    double stragglers, slowdown; /* part of the workers that are slower, and by how much */
+    double mtbf_s;               /* mean time until a worker fails; 0: none does */
     struct cw_sim_job *jobs;
     size_t n_jobs;
-    bool several; /* written as "jobs" */
+    bool several; /* the file has "jobs" */
     json_t *text;
 };
 
-/* table.c: "table" of a job; pools are known, or its axis names the only one. And what it says: speed by pool
- * is in workers; 1e18 and more: never. */
+/* table.c: parses the "table" of a job, and computes seconds per batch from it. speed: by pool, in
+ * workers. CW_SIM_NEVER_S and more: never. Without "pools" the axis names the only pool. */
 int cw_sim_table_parse(const json_t *object, const char *where, struct cw_workload *w, struct cw_sim_job *job,
                        struct cw_error *err) _must_check_;
 double cw_sim_table_s(const struct cw_sim_axis *axis, const double *speed);
 void cw_sim_table_free(struct cw_sim_axis *axis);
 
-/* pools.c: "pools" of a workload; what they don't say is as w->pools[0] has it, which comes from the file
- * itself. */
+/* pools.c: parses the "pools" of a workload. Their defaults are in w->pools[0]. */
 int cw_sim_pools_parse(const json_t *root, struct cw_workload *w, struct cw_error *err) _must_check_;
 
-/* Checks all fields. On error err names the field, its value and what was expected. Release with
- * cw_workload_deinit in any case. */
+/* On error err names the field, its value and what was expected. Release with cw_workload_deinit in any
+ * case. */
 int cw_workload_parse(const char *text, size_t size, struct cw_workload *ret,
                       struct cw_error *err) _must_check_;
 void cw_workload_deinit(struct cw_workload *w);

@@ -130,7 +130,6 @@ POOLS = {
         {"name": "large", "price_per_h": 1, "max_workers": 4, "start_delay_s": 3, "worker_cpus": 3},
         {
             "name": "training",
-            "place": "training",
             "price_per_h": 0,
             "max_workers": 2,
             "worker_cpus": 0.5,
@@ -560,7 +559,6 @@ WRONG = [
     ({"pools": [{"price_per_h": 1}]}, "pools[0].name", "is missing: expected a string that is not empty"),
     ({"pools": [{"name": ""}]}, "pools[0].name", "not empty"),
     ({"pools": [{"name": "a"}, {"name": "a"}]}, "pools[1].name", "no other pool"),
-    ({"pools": [{"name": "a", "place": "moon"}]}, "pools[0].place", '"training"'),
     ({"pools": [{"name": "a"}, {"name": "b", "max_workers": 0}]}, "pools[1].max_workers", "at least 1"),
     ({"pools": [{"name": "a", "worker_cpu": 2}]}, "pools[0].worker_cpu", "worker_cpus"),
     ({"pools": [{"name": "a"}]}, "table", "one pool"),

@@ -501,7 +501,6 @@ def random_pools(seed):
         pools.append(
             {
                 "name": name,
-                "place": "training" if name == "training" else "remote",
                 "price_per_h": price,
                 "max_workers": most,
                 "start_delay_s": r.choice((0, 1, 5, 10, 30, 60, 120)),

@@ -94,7 +94,6 @@ static struct cw_client_facts client_facts(const struct rank *r)
     double n = b->n - a->n;
     return (struct cw_client_facts){.step = cw_mean_of(n, b->step_s - a->step_s, b->step_sq - a->step_sq),
                                     .wait = cw_mean_of(n, b->wait_s - a->wait_s, b->wait_sq - a->wait_sq),
-                                    .late = b->late - a->late,
                                     .queue = n > 0 ? (b->ready - a->ready) / n : 0};
 }
 
@@ -180,7 +179,6 @@ static struct cw_pool_facts facts_of_slot(const struct cw_dispatcher *d, const s
 {
     const struct pool *p = cw_dp_pool_at(d, slot);
     struct cw_pool_facts f = {.name = p ? p->name : CW_POOL_STATIC,
-                              .place = CW_PLACE_REMOTE,
                               .running = running,
                               .maximum = CW_MIN(most, cap_of(d, j, slot))};
     f.starting = CW_MAX(j->scaling.share[slot] - running, 0);

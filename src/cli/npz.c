@@ -1,11 +1,10 @@
-/* --dump: a batch as an .npz file, that is a zip archive of .npy files, stored without compression. */
+#include "cli/npz.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <zlib.h>
-
-#include "cli/output.h"
 
 #define MAX_ENTRIES (2 * CW_MAX_COMPONENTS + 4)
 
@@ -21,8 +20,8 @@ struct zip {
     bool too_large;
 };
 
-/* Headers as a zip archive has them: little-endian, without gaps. */
-struct __attribute__((packed)) about { /* an entry, in both of its headers */
+/* Headers of a zip archive: little-endian, without gaps. */
+struct __attribute__((packed)) about { /* part of both headers of an entry */
     uint16_t version, flags, method;
     uint32_t date, crc, stored, size;
     uint16_t name, extra;
@@ -53,7 +52,7 @@ _Static_assert(sizeof(struct local_header) == 30 && sizeof(struct central_header
                "the format's");
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the headers are written as they lie in memory");
 
-static struct about about(const struct entry *e)
+static struct about zip_about(const struct entry *e)
 {
     return (struct about){
         .version = 20,
@@ -66,9 +65,9 @@ static struct about about(const struct entry *e)
     };
 }
 
-/* One array: header of format 1.0, then the data. */
-static void add(struct zip *z, const char *name, const char *descr, const int64_t *dims, int ndim,
-                const void *data, size_t size)
+/* Adds an array: a header of format 1.0, then the data. */
+static void zip_add(struct zip *z, const char *name, const char *descr, const int64_t *dims, int ndim,
+                    const void *data, size_t size)
 {
     char header[1024];
     size_t at = 10;
@@ -96,7 +95,7 @@ static void add(struct zip *z, const char *name, const char *descr, const int64_
     e->crc = size ? (uint32_t)crc32(crc, data, (uInt)size) : crc;
     e->size = (uint32_t)(total + size);
     e->offset = (uint32_t)offset;
-    fwrite(&(struct local_header){.magic = 0x04034b50, .about = about(e)}, sizeof(struct local_header), 1,
+    fwrite(&(struct local_header){.magic = 0x04034b50, .about = zip_about(e)}, sizeof(struct local_header), 1,
            z->f);
     fputs(e->name, z->f);
     fwrite(header, 1, total, z->f);
@@ -104,13 +103,13 @@ static void add(struct zip *z, const char *name, const char *descr, const int64_
         fwrite(data, 1, size, z->f);
 }
 
-static void finish(struct zip *z)
+static void zip_finish(struct zip *z)
 {
     long start = ftell(z->f);
     for (unsigned i = 0; i < z->n; i++) {
         const struct entry *e = &z->entries[i];
         const struct central_header h = {
-            .magic = 0x02014b50, .made_by = 20, .about = about(e), .offset = e->offset};
+            .magic = 0x02014b50, .made_by = 20, .about = zip_about(e), .offset = e->offset};
         fwrite(&h, sizeof(h), 1, z->f);
         fputs(e->name, z->f);
     }
@@ -122,7 +121,7 @@ static void finish(struct zip *z)
     fwrite(&h, sizeof(h), 1, z->f);
 }
 
-static const char *descr(enum cw_dtype dtype)
+static const char *npy_descr(enum cw_dtype dtype)
 {
     static const char *const names[CW_N_DTYPES] = {
         [CW_BOOL] = "|b1",    [CW_UINT8] = "|u1",   [CW_UINT16] = "<u2",   [CW_UINT32] = "<u4",
@@ -133,8 +132,8 @@ static const char *descr(enum cw_dtype dtype)
     return names[dtype];
 }
 
-static int add_provenance(struct zip *z, const struct cw_compiled *c, const struct cw_batch *b,
-                          struct cw_error *err)
+static int npz_add_ids(struct zip *z, const struct cw_compiled *c, const struct cw_batch *b,
+                       struct cw_error *err)
 {
     char id[128], text[16];
     size_t width = 1;
@@ -153,13 +152,13 @@ static int add_provenance(struct zip *z, const struct cw_compiled *c, const stru
     }
     int64_t n = b->n, meta[6] = {(int64_t)b->epoch, (int64_t)b->g, 0, 0, n, b->leading}, six = 6;
     snprintf(text, sizeof(text), "|S%zu", width);
-    add(z, "__records__", text, &n, 1, records, b->n * width);
-    add(z, "__flags__", "<u4", &n, 1, flags, b->n * sizeof(*flags));
-    add(z, "__meta__", "<i8", &six, 1, meta, sizeof(meta));
+    zip_add(z, "__records__", text, &n, 1, records, b->n * width);
+    zip_add(z, "__flags__", "<u4", &n, 1, flags, b->n * sizeof(*flags));
+    zip_add(z, "__meta__", "<i8", &six, 1, meta, sizeof(meta));
     return 0;
 }
 
-int cw_dump_batch(const char *dir, const struct cw_compiled *c, const struct cw_batch *b,
+int cli_npz_write(const char *dir, const struct cw_compiled *c, const struct cw_batch *b,
                   struct cw_error *err)
 {
     char path[4200], epoch[32] = "", name[300];
@@ -174,15 +173,15 @@ int cw_dump_batch(const char *dir, const struct cw_compiled *c, const struct cw_
         const struct cw_batch_component *o = &b->components[k];
         if (o->dtype == CW_BYTES) {
             int64_t bytes = (int64_t)o->size, n = b->n;
-            add(&z, o->name, "|u1", &bytes, 1, o->data, o->size);
+            zip_add(&z, o->name, "|u1", &bytes, 1, o->data, o->size);
             snprintf(name, sizeof(name), "%.280s.lengths", o->name);
-            add(&z, name, "<u8", &n, 1, o->lengths, b->n * sizeof(uint64_t));
+            zip_add(&z, name, "<u8", &n, 1, o->lengths, b->n * sizeof(uint64_t));
         } else {
-            add(&z, o->name, descr(o->dtype), o->dims, o->ndim, o->data, o->size);
+            zip_add(&z, o->name, npy_descr(o->dtype), o->dims, o->ndim, o->data, o->size);
         }
     }
-    int r = add_provenance(&z, c, b, err);
-    finish(&z);
+    int r = npz_add_ids(&z, c, b, err);
+    zip_finish(&z);
     bool failed = ferror(z.f) != 0;
     failed |= fclose(z.f) != 0;
     if (r >= 0 && z.too_large)

@@ -1,17 +1,17 @@
-/* --save: contact sheets of batches of images. */
+#include "cli/contact_sheet.h"
+
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/output.h"
 #include "formats/image_write.h"
 
-#define SHEETS 1       /* batches saved */
-#define SHEET_MAX 8192 /* pixels, each side */
+#define SHEETS 1       /* batches that are written */
+#define SHEET_MAX 8192 /* most pixels of a side */
 
-/* The first component that looks like images: [n, h, w, c] or [n, c, h, w]. */
-static const struct cw_batch_component *find_images(const struct cw_batch *b, bool *ret_chw)
+/* The first component with the shape of images: [n, h, w, c] or [n, c, h, w]. NULL: there is none. */
+static const struct cw_batch_component *sheet_find_images(const struct cw_batch *b, bool *ret_chw)
 {
     for (unsigned k = 0; k < b->n_components; k++) {
         const struct cw_batch_component *c = &b->components[k];
@@ -25,7 +25,7 @@ static const struct cw_batch_component *find_images(const struct cw_batch *b, bo
     return NULL;
 }
 
-static double value_at(const struct cw_batch_component *c, size_t i)
+static double sheet_value(const struct cw_batch_component *c, size_t i)
 {
     switch (c->dtype) {
     case CW_UINT8:
@@ -45,12 +45,12 @@ static double value_at(const struct cw_batch_component *c, size_t i)
     }
 }
 
-int cw_save_batch(const char *dir, const struct cw_batch *b, uint64_t nth, struct cw_error *err)
+int cli_contact_sheet_write(const char *dir, const struct cw_batch *b, uint64_t nth, struct cw_error *err)
 {
     bool chw;
     if (nth >= SHEETS || b->n == 0)
         return 0;
-    const struct cw_batch_component *c = find_images(b, &chw);
+    const struct cw_batch_component *c = sheet_find_images(b, &chw);
     if (!c)
         return cw_error_set(err, CW_E_OPTION,
                             "--save: no component of this pipeline is an image: expected one of shape [h, w, "
@@ -69,12 +69,12 @@ int cw_save_batch(const char *dir, const struct cw_batch *b, uint64_t nth, struc
     rows = CW_MIN(rows, SHEET_MAX / h);
     n = CW_MIN(n, rows * columns);
     double low = 0, high = 255;
-    if (cw_dtype_is_float(c->dtype)) { /* normalised: stretch what is there */
+    if (cw_dtype_is_float(c->dtype)) { /* normalised values are stretched to 0 ... 255 */
         low = INFINITY;
         high = -INFINITY;
         for (size_t i = 0; i < n * image; i++) {
-            low = fmin(low, value_at(c, i));
-            high = fmax(high, value_at(c, i));
+            low = fmin(low, sheet_value(c, i));
+            high = fmax(high, sheet_value(c, i));
         }
     }
     _cleanup_free_ uint8_t *sheet = calloc(rows * h, columns * w * channels);
@@ -84,8 +84,8 @@ int cw_save_batch(const char *dir, const struct cw_batch *b, uint64_t nth, struc
         for (size_t y = 0; y < h; y++)
             for (size_t x = 0; x < w; x++)
                 for (size_t k = 0; k < channels; k++) {
-                    double v = value_at(c,
-                                        i * image + (chw ? (k * h + y) * w + x : (y * w + x) * channels + k));
+                    double v = sheet_value(c, i * image +
+                                                  (chw ? (k * h + y) * w + x : (y * w + x) * channels + k));
                     sheet[(((i / columns) * h + y) * columns * w + (i % columns) * w + x) * channels + k] =
                         (uint8_t)CW_MIN(CW_MAX((v - low) * 255 / CW_MAX(high - low, 1e-9), 0), 255);
                 }

@@ -1,0 +1,34 @@
+/* A verb's connection to a dispatcher as an admin client: its options, and queries of the dispatcher's state.
+ * Called by `jobs`, `workers`, `top`, and by `up`, which watches its provisioner (pool_watch.h). */
+#pragma once
+#include <jansson.h>
+
+#include "cli/credentials.h"
+#include "remote/admin_client.h"
+
+struct cli_admin {
+    const char *service; /* --service HOST:PORT */
+    struct cli_credentials credentials;
+    double wait_s; /* deadline for an answer */
+    bool json;
+    int n_args;  /* arguments that are no options: argv[1] ... */
+    char *token; /* its own */
+    struct cw_admin_client_options o;
+};
+
+#define CLI_ADMIN_OPTIONS(a) \
+    {"service", CLI_TEXT, &(a)->service, "HOST:PORT", "connect to the dispatcher at HOST:PORT"}, \
+        CLI_CONNECT_OPTIONS(&(a)->credentials), \
+        {"wait", CLI_SECONDS, &(a)->wait_s, "S", \
+         "fail if an answer takes longer than S seconds (default 5)"}, \
+        {"json", CLI_FLAG, &(a)->json, NULL, "print JSON"}
+
+/* cli_parse, then cli_admin_open. 1: help was printed. */
+int cli_admin_parse(struct cli_admin *a, const struct cli_verb *verb, const struct cli_option *options,
+                    int argc, char **argv, struct cw_error *err) _must_check_;
+/* Fills in a->o from the options. */
+int cli_admin_open(struct cli_admin *a, struct cw_error *err) _must_check_;
+/* Queries the dispatcher: "status" gives an object, everything else an array. *ret is new. */
+int cli_admin_query(const struct cli_admin *a, const char *what, json_t **ret,
+                    struct cw_error *err) _must_check_;
+void cli_admin_deinit(struct cli_admin *a);

@@ -1,0 +1,55 @@
+#include "cli/pipeline.h"
+
+#include "base/machine.h"
+#include "ops/plugin/plugin.h"
+#include "session/tuning.h"
+
+void cli_pipeline_init(struct cli_pipeline *c)
+{
+    *c = (struct cli_pipeline){.threads = cw_cpu_budget(), .memory = cw_memory_total() / 2, .wait_s = 60};
+}
+
+int cli_pipeline_parse(struct cli_pipeline *c, const struct cli_verb *verb, const struct cli_option *options,
+                       int argc, char **argv, struct cw_error *err)
+{
+    int n_args;
+    c->json = cli_wants_json(argc, argv);
+    int r = cli_parse(verb, options, argc, argv, &n_args, err);
+    if (r == 0)
+        c->file = argv[1];
+    return r;
+}
+
+int cli_plugins_load(const struct cli_texts *plugins, struct cw_error *err)
+{
+    int r = 0;
+    for (size_t i = 0; i < plugins->n && r >= 0; i++)
+        r = cw_plugin_load(plugins->items[i], err);
+    return r;
+}
+
+int cli_pipeline_load(struct cli_pipeline *c, struct cw_error *err)
+{
+    int r = cli_plugins_load(&c->plugins, err);
+    if (!c->threads_given)
+        cw_tuning_threads(&c->local, (unsigned)c->threads);
+    if (!c->memory_given)
+        cw_tuning_memory(&c->local, c->memory);
+    if (r >= 0)
+        r = cw_local_load(&c->local, c->file, c->settings.items, c->settings.n, err);
+    if (r >= 0 && !c->seed_given && c->local.pipeline->default_seed >= 0)
+        c->seed = (uint64_t)c->local.pipeline->default_seed;
+    return r;
+}
+
+int cli_pipeline_open(struct cli_pipeline *c, struct cw_error *err)
+{
+    return cw_local_open(&c->local, c->index_dir, (unsigned)c->threads, err);
+}
+
+void cli_pipeline_deinit(struct cli_pipeline *c)
+{
+    cw_local_deinit(&c->local);
+    cli_texts_deinit(&c->settings);
+    cli_texts_deinit(&c->plugins);
+}

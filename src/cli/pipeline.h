@@ -1,0 +1,67 @@
+/* What `run`, `explain`, `bench` and `cache` have in common: their options, and the pipeline these lead to.
+ */
+#pragma once
+#include "cli/options.h"
+#include "session/local.h"
+
+struct cli_pipeline {
+    const char *file, *index_dir;
+    uint64_t seed, threads, memory;
+    bool seed_given, threads_given, memory_given, json, no_optimize;
+    double wait_s; /* deadline for a batch; 0: none */
+    struct cli_texts settings, plugins;
+    struct cw_local local;
+};
+
+/* Rows for a verb's table of options. */
+#define CLI_PLUGIN_OPTION(plugins) \
+    {"plugin", CLI_TEXTS, plugins, "PATH", "load operators from this shared object first; may be repeated"}
+#define CLI_INDEX_DIR_OPTION(dir) \
+    {"index-dir", CLI_TEXT, dir, "DIR", "keep indexes of data files in DIR (default ~/.cache/cachew/index)"}
+#define CLI_CACHE_BYTES_OPTION(bytes, verb) \
+    {"cache-bytes", CLI_BYTES, bytes, "BYTES", \
+     verb "limit the cache directory to BYTES (default: its present size and half of the free space)"}
+#define CLI_PIPELINE_OPTIONS(c, threads_help) \
+    {"seed", \
+     CLI_COUNT, \
+     &(c)->seed, \
+     "S", \
+     "set the seed of all randomness (default: the pipeline's, else 0)", \
+     .max = INT64_MAX, \
+     .given = &(c)->seed_given}, \
+        {"threads", \
+         CLI_COUNT, \
+         &(c)->threads, \
+         "N", \
+         threads_help " (default: the CPUs this process may use)", \
+         .min = 1, \
+         .max = 1024, \
+         .given = &(c)->threads_given}, \
+        {"memory", \
+         CLI_BYTES, \
+         &(c)->memory, \
+         "BYTES", \
+         "use at most BYTES for batches and what they are made from (default: half of what there is)", \
+         .given = &(c)->memory_given}, \
+        {"set", CLI_TEXTS, &(c)->settings, "PATH=VALUE", \
+         "change the pipeline: 2.size=64 sets size of operator 2; may be repeated"}, \
+        CLI_PLUGIN_OPTION(&(c)->plugins), CLI_INDEX_DIR_OPTION(&(c)->index_dir), \
+        {"wait", CLI_SECONDS, &(c)->wait_s, "S", \
+         "fail if a batch takes longer than S seconds (default 60; 0: no deadline)"}, \
+        {"no-optimize", CLI_FLAG, &(c)->no_optimize, NULL, "run the operators as written, without fusion"}, \
+        {"json", CLI_FLAG, &(c)->json, NULL, "print one JSON object"}
+
+/* Sets the defaults. */
+void cli_pipeline_init(struct cli_pipeline *c);
+/* cli_parse for a verb with one argument, the pipeline file; --json counts even where another option is
+ * wrong. */
+int cli_pipeline_parse(struct cli_pipeline *c, const struct cli_verb *verb, const struct cli_option *options,
+                       int argc, char **argv, struct cw_error *err) _must_check_;
+/* Loads the plug-ins, then the pipeline file into c->local; a seed that was not given is the pipeline's.
+ * Touches no data. */
+int cli_pipeline_load(struct cli_pipeline *c, struct cw_error *err) _must_check_;
+/* Opens the sources of a loaded pipeline. */
+int cli_pipeline_open(struct cli_pipeline *c, struct cw_error *err) _must_check_;
+void cli_pipeline_deinit(struct cli_pipeline *c);
+/* Loads operators; they stay until the process ends. */
+int cli_plugins_load(const struct cli_texts *plugins, struct cw_error *err) _must_check_;

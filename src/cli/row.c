@@ -1,0 +1,46 @@
+#include "cli/row.h"
+
+#include <stdbool.h>
+
+#include "base/text.h"
+
+const char *cli_row_text(const json_t *row, const char *key, char buffer[CLI_TEXT_SIZE])
+{
+    const char *text = json_string_value(json_object_get(row, key));
+    cw_text_show(buffer, CLI_TEXT_SIZE, text ? text : "");
+    return buffer;
+}
+
+static const char *row_fit(const json_t *row, const char *key, size_t width, bool cut,
+                           char buffer[CLI_TEXT_SIZE])
+{
+    size_t at = 0, n = 0;
+    cli_row_text(row, key, buffer);
+    for (; buffer[at]; at++) /* a character begins with a byte that is no continuation of UTF-8 */
+        if (((unsigned char)buffer[at] & 0xc0) != 0x80 && ++n > width && cut)
+            break;
+    for (; n < width && at < CLI_TEXT_SIZE - 1; n++)
+        buffer[at++] = ' ';
+    buffer[at] = '\0';
+    return buffer;
+}
+
+const char *cli_row_cut(const json_t *row, const char *key, size_t width, char buffer[CLI_TEXT_SIZE])
+{
+    return row_fit(row, key, width, true, buffer);
+}
+
+const char *cli_row_padded(const json_t *row, const char *key, size_t width, char buffer[CLI_TEXT_SIZE])
+{
+    return row_fit(row, key, width, false, buffer);
+}
+
+int64_t cli_row_number(const json_t *row, const char *key)
+{
+    return (int64_t)json_integer_value(json_object_get(row, key));
+}
+
+double cli_row_real(const json_t *row, const char *key)
+{
+    return json_number_value(json_object_get(row, key));
+}

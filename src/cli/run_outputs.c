@@ -1,0 +1,83 @@
+#include "cli/run_outputs.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <sys/stat.h>
+
+#include "base/macro.h"
+#include "cli/contact_sheet.h"
+#include "cli/npz.h"
+#include "session/report.h"
+
+/* Makes the directory of an option, if it is not there; its parents must exist. */
+static int output_make_dir(const char *option, const char *dir, struct cw_error *err)
+{
+    struct stat st;
+    int e = mkdir(dir, 0777) < 0 ? errno : 0;
+    if (e == EEXIST)
+        e = stat(dir, &st) < 0 ? errno : S_ISDIR(st.st_mode) ? 0 : ENOTDIR;
+    if (!e)
+        return 0;
+    cw_error_attribute(err, option, dir, "a directory that is there or can be made");
+    return cw_error_errno(err, CW_E_OPTION, e, "--%s: can't make directory %s", option, dir);
+}
+
+int cli_outputs_open(struct cli_outputs *o, bool resumed, struct cw_error *err)
+{
+    int r = o->dump ? output_make_dir("dump", o->dump, err) : 0;
+    if (r >= 0 && o->save)
+        r = output_make_dir("save", o->save, err);
+    if (r >= 0 && o->log)
+        r = cli_batch_log_open(&o->batch_log, o->log, err);
+    if (r < 0 || !o->quarantine)
+        return r;
+    o->quarantine_file = fopen(o->quarantine, resumed ? "ae" : "we");
+    if (o->quarantine_file)
+        return 0;
+    int e = errno;
+    cw_error_file(err, o->quarantine);
+    return cw_error_errno(err, CW_E_OPTION, e, "--quarantine: can't open %s", o->quarantine);
+}
+
+int cli_outputs_add(struct cli_outputs *o, const struct cw_compiled *c, const struct cw_batch *b,
+                    unsigned rank, uint64_t nth, struct cw_error *err)
+{
+    struct cw_hash128 hash = o->digest || o->log ? cw_batch_hash(b) : (struct cw_hash128){0, 0};
+    if (o->digest && !(b->flags & CW_RECORD_PADDING)) {
+        o->sum = cw_hash128_add(o->sum, hash);
+        o->set_sum = cw_hash128_add(o->set_sum, cw_batch_set_hash(b));
+    }
+    int r = o->log ? cli_batch_log_add(&o->batch_log, c, b, rank, hash, err) : 0;
+    if (r >= 0 && o->dump)
+        r = cli_npz_write(o->dump, c, b, err);
+    if (r >= 0 && o->save)
+        r = cli_contact_sheet_write(o->save, b, nth, err);
+    return r;
+}
+
+int cli_outputs_quarantine(struct cli_outputs *o, const struct cw_local *local, struct cw_error *err)
+{
+    uint64_t skipped, replaced;
+    bool failed = false;
+    const struct cw_quarantined *q = cw_iterator_quarantined(local->iterator, &skipped, &replaced);
+    if (skipped + replaced)
+        fprintf(stderr, "cachew: %" PRIu64 " records skipped, %" PRIu64 " replaced%s%s\n", skipped, replaced,
+                o->quarantine ? "; listed in " : "",
+                o->quarantine ? o->quarantine : " (--quarantine FILE lists them with reasons)");
+    if (!o->quarantine_file)
+        return 0;
+    for (; q; q = q->next) {
+        json_auto_t *line = cw_report_quarantined(local->compiled, q);
+        failed |= !line || json_dumpf(line, o->quarantine_file, JSON_COMPACT) < 0 ||
+                  fputc('\n', o->quarantine_file) < 0;
+    }
+    failed |= fclose(CW_STEAL(o->quarantine_file)) != 0;
+    return failed ? cw_error_errno(err, CW_E_IO, errno, "--quarantine: can't write %s", o->quarantine) : 0;
+}
+
+void cli_outputs_close(struct cli_outputs *o)
+{
+    cli_batch_log_close(&o->batch_log);
+    if (o->quarantine_file)
+        fclose(CW_STEAL(o->quarantine_file));
+}
