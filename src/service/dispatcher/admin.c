@@ -1,4 +1,4 @@
-/* Handles messages of admin clients; see the header. */
+/* Handles messages of admin clients. */
 #include "service/dispatcher/admin.h"
 
 #include <inttypes.h>
@@ -11,16 +11,16 @@
 #include "service/dispatcher/worker_life.h"
 
 static int admin_query(struct cw_dispatcher *d, struct cw_peer *p, uint64_t id, const char *what,
-                 struct cw_error *err)
+                       struct cw_error *err)
 {
     _cleanup_free_ char *text = NULL;
     int r = cw_dispatcher_query(d, what, d->now_ns, &text, err);
     if (r < 0)
         return r;
     Cachew__Answer a = {CW_MESSAGE(answer), .json = text};
-    Cachew__Envelope m = {CW_MESSAGE(envelope), .re = id, .of_case = CACHEW__ENVELOPE__OF_ANSWER,
-                          .answer = &a};
-    cw_dp_peer_send(d, p, &m);
+    cw_dp_peer_send(d, p,
+                    &(Cachew__Envelope){CW_MESSAGE(envelope), .re = id,
+                                        .of_case = CACHEW__ENVELOPE__OF_ANSWER, .answer = &a});
     return 0;
 }
 
@@ -36,6 +36,13 @@ static int admin_drain_worker(struct cw_dispatcher *d, const char *name, struct 
     return 0;
 }
 
+/* Writes the job to the journal, if it is there already. */
+static int admin_journal_job(struct cw_dispatcher *d, const struct job *j, struct cw_error *err)
+{
+    return cw_dp_job_journalled(j) ? cw_dp_journal_job(d, j, NULL, err) : 0;
+}
+
+/* Cancels, pauses or resumes the job. */
 static int admin_steer_job(struct cw_dispatcher *d, struct job *j, const char *verb, struct cw_error *err)
 {
     struct cw_error why = {0};
@@ -46,7 +53,7 @@ static int admin_steer_job(struct cw_dispatcher *d, struct job *j, const char *v
     }
     bool before = j->paused;
     j->paused = strcmp(verb, "pause-job") == 0;
-    int r = j->durable || j->writing > 0 ? cw_dp_journal_job(d, j, NULL, err) : 0;
+    int r = admin_journal_job(d, j, err);
     if (r < 0)
         j->paused = before;
     cw_dp_held_notify(d, j);
@@ -55,8 +62,9 @@ static int admin_steer_job(struct cw_dispatcher *d, struct job *j, const char *v
     return r;
 }
 
-/* What a job may have of the workers; what was not said stays as it is. */
-static int admin_share_job(struct cw_dispatcher *d, struct job *j, const Cachew__Steer *m, struct cw_error *err)
+/* Sets the weight, priority and quota that the message has. */
+static int admin_share_job(struct cw_dispatcher *d, struct job *j, const Cachew__Steer *m,
+                           struct cw_error *err)
 {
     struct cw_claim *claim = &j->scaling.claim, before = *claim;
     bool weight = m->has_weight_case != CACHEW__STEER__HAS_WEIGHT__NOT_SET,
@@ -73,14 +81,14 @@ static int admin_share_job(struct cw_dispatcher *d, struct job *j, const Cachew_
         claim->priority = m->priority;
     if (quota)
         claim->quota = (int)m->quota;
-    int r = j->durable || j->writing > 0 ? cw_dp_journal_job(d, j, NULL, err) : 0;
+    int r = admin_journal_job(d, j, err);
     if (r < 0)
         *claim = before;
     cw_dp_scaling_due(d);
     return r;
 }
 
-/* What the policy is to look for; what was not said stays as it is. */
+/* Sets the objective and price that the message has. */
 static int admin_aim_job(struct cw_dispatcher *d, struct job *j, const Cachew__Steer *m, struct cw_error *err)
 {
     struct scaling *x = &j->scaling;
@@ -99,7 +107,7 @@ static int admin_aim_job(struct cw_dispatcher *d, struct job *j, const Cachew__S
         x->objective = 1 + (cost ? CW_OBJECTIVE_COST : CW_OBJECTIVE_TIME);
     if (priced)
         x->client_price_per_h = m->client_price_per_h;
-    int r = j->durable || j->writing > 0 ? cw_dp_journal_job(d, j, NULL, err) : 0;
+    int r = admin_journal_job(d, j, err);
     if (r < 0) {
         x->objective = objective;
         x->client_price_per_h = price;
@@ -108,7 +116,7 @@ static int admin_aim_job(struct cw_dispatcher *d, struct job *j, const Cachew__S
 }
 
 static int admin_steer(struct cw_dispatcher *d, struct cw_peer *p, uint64_t id, const Cachew__Steer *m,
-                 struct cw_error *err)
+                       struct cw_error *err)
 {
     struct action then = {.kind = ACTION_DONE, .peer = p, .re = id};
     bool shares = strcmp(m->verb, "share-job") == 0, aims = strcmp(m->verb, "aim-job") == 0;
@@ -123,10 +131,12 @@ static int admin_steer(struct cw_dispatcher *d, struct cw_peer *p, uint64_t id, 
                          "there is no verb \"%.64s\": expected drain-worker, cancel-job, pause-job, "
                          "resume-job, share-job or aim-job",
                          m->verb);
-    else if (!j || j->state >= JOB_DONE)
+    else if (!j || cw_dp_job_over(j))
         r = cw_error_set(err, CW_E_OPTION, "there is no job \"%.255s\" that runs", m->name);
     else
-        r = shares ? admin_share_job(d, j, m, err) : aims ? admin_aim_job(d, j, m, err) : admin_steer_job(d, j, m->verb, err);
+        r = shares ? admin_share_job(d, j, m, err)
+            : aims ? admin_aim_job(d, j, m, err)
+                   : admin_steer_job(d, j, m->verb, err);
     return r < 0 ? r : cw_dp_journal_then(d, &then, err);
 }
 

@@ -2,9 +2,7 @@
 #pragma once
 #include "base/error.h"
 #include "proto/cachew.pb-c.h"
-
-struct cw_dispatcher;
-struct cw_peer;
+#include "service/dispatcher/types.h"
 
 /* Handles an admin client's message; a request that can't be met is answered with Failure. */
 int cw_dp_admin_message(struct cw_dispatcher *d, struct cw_peer *p, const Cachew__Envelope *m,

@@ -34,7 +34,8 @@ static void heap_fix(struct stream *s, struct assignment *t)
         i = (i - 1) / 2;
     }
     for (size_t child; (child = 2 * i + 1) < s->assignments.heap.n; i = child) {
-        if (child + 1 < s->assignments.heap.n && assignment_before(s->assignments.heap.items[child + 1], s->assignments.heap.items[child]))
+        if (child + 1 < s->assignments.heap.n &&
+            assignment_before(s->assignments.heap.items[child + 1], s->assignments.heap.items[child]))
             child++;
         if (!assignment_before(s->assignments.heap.items[child], t))
             break;
@@ -85,7 +86,8 @@ struct assignment *cw_dp_assignment_find(struct worker *w, const struct stream *
 struct assignment *cw_dp_assignment_new(struct cw_dispatcher *d, struct worker *w, struct stream *s)
 {
     if (d->assignments.n >= DP_ASSIGNMENTS ||
-        CW_ARRAY_ROOM(s->assignments.heap.items, s->assignments.heap.capacity, s->assignments.n + 1, "assignments", NULL) < 0)
+        CW_ARRAY_ROOM(s->assignments.heap.items, s->assignments.heap.capacity, s->assignments.n + 1,
+                      "assignments", NULL) < 0)
         return NULL;
     struct assignment *t = malloc(sizeof(*t));
     if (!t)
@@ -93,7 +95,8 @@ struct assignment *cw_dp_assignment_new(struct cw_dispatcher *d, struct worker *
     struct cw_key key = {0};
     cw_key_u64(&key, w->id);
     cw_key_u64(&key, s->number);
-    *t = (struct assignment){.worker = w, .stream = s, .order = cw_key_hash(&key), .granted = !d->scaler.enabled};
+    *t = (struct assignment){
+        .worker = w, .stream = s, .order = cw_key_hash(&key), .granted = !d->scaler.enabled};
     cw_list_add(&w->assignments, &t->by_worker);
     cw_list_add(&s->assignments.list, &t->by_stream);
     s->assignments.n++;
@@ -154,7 +157,8 @@ void cw_dp_assignment_free(struct cw_dispatcher *d, struct assignment *t)
 
 bool cw_dp_assignment_serves(const struct assignment *t)
 {
-    return t->granted && cw_dp_worker_able(t->worker) && t->state != ASSIGNMENT_UNFIT && t->shunned_until == 0;
+    return t->granted && cw_dp_worker_able(t->worker) && t->state != ASSIGNMENT_UNFIT &&
+           t->shunned_until == 0;
 }
 
 int cw_dp_worker_set_running(const struct stream *s)

@@ -8,12 +8,7 @@
 
 #include "base/list.h"
 #include "service/dispatcher/ranges.h"
-
-struct caching;
-struct compute_report;
-struct cw_dispatcher;
-struct stream;
-struct worker;
+#include "service/dispatcher/types.h"
 
 enum assignment_state {
     ASSIGNMENT_IDLE,
@@ -45,21 +40,21 @@ struct assignment {
     struct worker *worker;
     struct stream *stream;
     enum assignment_state state;
-    uint64_t request; /* of Prepare */
-    char *why;        /* unfit */
+    uint64_t request;                      /* of Prepare */
+    char *why;                             /* unfit */
     uint32_t capacity, n_held, n_complete; /* ranges */
     uint32_t most;                         /* capacity that it ever had */
-    uint64_t most_positions; /* of a range, by the worker's memory; UINT64_MAX: any number */
-    uint64_t to_compute;     /* positions of the ranges that it holds and has not completed */
-    uint64_t completed_ns;   /* when its last completion came */
-    size_t heap_at;          /* 0: not in the heap; else index + 1 */
-    uint64_t shunned_until;  /* 0: not shunned */
-    bool failed;             /* unfit: it was ready, and could not go on for a reason of its own */
-    bool granted;            /* in the stream's worker set: it may get leases. Without a policy all are */
-    bool named;              /* in Holdings, since its worker's connection changed */
-    bool beside;             /* Prepare was sent while its worker had other streams */
-    bool announced;          /* the clients of the stream know the worker's address */
-    uint64_t order;          /* decides between assignments with equal room; differs from stream to stream */
+    uint64_t most_positions;               /* of a range, by the worker's memory; UINT64_MAX: any number */
+    uint64_t to_compute;                   /* positions of the ranges that it holds and has not completed */
+    uint64_t completed_ns;                 /* when its last completion came */
+    size_t heap_at;                        /* 0: not in the heap; else index + 1 */
+    uint64_t shunned_until;                /* 0: not shunned */
+    bool failed;    /* unfit: it was ready, and could not go on for a reason of its own */
+    bool granted;   /* in the stream's worker set: it may get leases. Without a policy all are */
+    bool named;     /* in Holdings, since its worker's connection changed */
+    bool beside;    /* Prepare was sent while its worker had other streams */
+    bool announced; /* the clients of the stream know the worker's address */
+    uint64_t order; /* decides between assignments with equal room; differs from stream to stream */
     struct work work, last_work;     /* last_work: at the policy's last decision */
     struct compute_report *computed; /* NULL: no heartbeat yet */
     struct caching *caching;         /* NULL: there is nothing to decide */

@@ -1,4 +1,4 @@
-/* Sums up what workers measured of cache points, and sends them the choice; see the header. */
+/* Sums up what workers measured of cache points, and sends them the choice. */
 #include "service/dispatcher/caching.h"
 
 #include <math.h>
@@ -6,19 +6,22 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "service/dispatcher/json_list.h"
 #include "service/dispatcher/state.h"
 
+/* Sends the stream's cache point to the assignment's worker. */
 static void caching_send(struct cw_dispatcher *d, const struct assignment *t)
 {
     Cachew__Caching c = {CW_MESSAGE(caching), .stream = {16, t->stream->id},
                          .cache_point = t->stream->cache_point};
-    Cachew__Envelope m = {CW_MESSAGE(envelope), .of_case = CACHEW__ENVELOPE__OF_CACHING, .caching = &c};
-    cw_dp_peer_send(d, t->worker->peer, &m);
+    cw_dp_peer_send(
+        d, t->worker->peer,
+        &(Cachew__Envelope){CW_MESSAGE(envelope), .of_case = CACHEW__ENVELOPE__OF_CACHING, .caching = &c});
 }
 
 /* ---- heartbeats ---- */
 
-/* A peer may say anything. */
+/* Returns x, or 0 if it makes no sense: a peer may send any number. */
 static double caching_number(double x)
 {
     return isfinite(x) && x > 0 ? x : 0;
@@ -38,6 +41,7 @@ void cw_dp_caching_store(struct worker *w, const Cachew__Heartbeat *m)
                                      .bound = (double)m->cache_bytes};
 }
 
+/* Copies a name of printable characters. */
 static void caching_take_name(const Cachew__CachePointWork *m, char *ret, size_t size)
 {
     size_t n = 0;
@@ -67,7 +71,7 @@ void cw_dp_caching_heard(struct cw_dispatcher *d, struct assignment *t, const Ca
 {
     struct caching *c = t->caching;
     if (x->n_cache_points && !c && !(c = t->caching = calloc(1, sizeof(*c))))
-        return; /* the next time */
+        return; /* the next heartbeat tries again */
     if (!c)
         return;
     c->n = 0;
@@ -87,6 +91,13 @@ void cw_dp_caching_heard(struct cw_dispatcher *d, struct assignment *t, const Ca
 
 /* ---- facts for the policy ---- */
 
+/* Returns the cache point that was chosen, or the one that the worker uses. */
+static int32_t caching_used(const struct stream *s, const struct caching *c)
+{
+    return s->cache_point ? s->cache_point : c->cache_point;
+}
+
+/* Returns what a member of the worker set measured; NULL: it is not ready, or measured nothing. */
 static const struct caching *caching_of_assignment(const struct assignment *t)
 {
     return t->granted && t->state == ASSIGNMENT_READY && t->caching && t->caching->n ? t->caching : NULL;
@@ -100,7 +111,7 @@ static const struct cache_point_work *caching_find(const struct caching *c, int3
     return NULL;
 }
 
-/* Numbers of facts are places in the list of the first worker that says something. */
+/* Returns the measurements of the first worker that has some: cache points of facts are indexes into them. */
 static const struct caching *caching_first(const struct stream *s)
 {
     CW_LIST_EACH_OF (t, struct assignment, by_stream, &s->assignments.list)
@@ -109,16 +120,17 @@ static const struct caching *caching_first(const struct stream *s)
     return NULL;
 }
 
+/* Returns the number of a cache point of the facts, as in Prepare. */
 static int32_t caching_number_of(const struct caching *c, int cache_point)
 {
     return cache_point < 0 ? -1 : c->cache_points[cache_point].cache_point;
 }
 
-/* What all workers together know of a cache point. */
+/* What all workers together measured of a cache point. */
 struct cache_stats {
-    double workers, saved_s, bytes, cached, written; /* sums; saved_s: by reading, where that is known: */
-    double known, speed, read; /* workers; bytes of storage per second; workers that read from storage */
-    double unread;             /* workers that use it, and compute all the same */
+    double workers, saved_s, bytes, cached, written; /* sums. saved_s: by reading, where that is known: */
+    double known, speed, read; /* workers, bytes of storage per second, workers that read from storage */
+    double unread;             /* workers that use it, and compute anyway */
     /* workers that know it, and sums of what a position takes them */
     double computing, compute_s, reading, read_s, store_s;
     bool was_read;
@@ -155,8 +167,8 @@ static void cache_stats_add(struct cache_stats *k, const struct caching *c, cons
 static struct cache_stats cache_stats_of(const struct stream *s, int32_t cache_point)
 {
     struct cache_stats k = {0};
-    CW_LIST_EACH (at, &s->assignments.list) {
-        const struct caching *c = caching_of_assignment(CW_CONTAINER(at, struct assignment, by_stream));
+    CW_LIST_EACH_OF (t, const struct assignment, by_stream, &s->assignments.list) {
+        const struct caching *c = caching_of_assignment(t);
         const struct cache_point_work *m = c ? caching_find(c, cache_point) : NULL;
         if (m)
             cache_stats_add(&k, c, m);
@@ -164,16 +176,17 @@ static struct cache_stats cache_stats_of(const struct stream *s, int32_t cache_p
     return k;
 }
 
-/* The cache's speeds, of all workers together. What was read tells more than what a store found when it
- * tried. */
-static void caching_storage_facts(const struct stream *s, const struct cache_stats *of, struct cw_storage_facts *f)
+/* Fills in the cache's speeds, of all workers together. Elements that were read show more than a store's own
+ * measurement. */
+static void caching_storage_facts(const struct stream *s, const struct cache_stats *of,
+                                  struct cw_storage_facts *f)
 {
     CW_LIST_EACH_OF (t, const struct assignment, by_stream, &s->assignments.list) {
         if (!caching_of_assignment(t))
             continue;
         f->read_bytes_per_s += t->worker->cache.read_bytes_per_s;
         f->write_bytes_per_s += t->worker->cache.write_bytes_per_s;
-        /* one directory, as far as is known */
+        /* all workers may share one directory */
         f->cache_bytes = CW_MAX(f->cache_bytes, t->worker->cache.bound);
     }
     if (of && of->was_read)
@@ -187,11 +200,11 @@ void cw_dp_caching_facts(const struct stream *s, double per_batch, struct cw_fac
     struct cache_stats in_use = {0};
     f->cache_point = -1;
     f->cache_points = cache_points;
-    int32_t cache_point = s->cache_point ? s->cache_point : first ? first->cache_point : 0;
+    int32_t cache_point = first ? caching_used(s, first) : s->cache_point;
     for (size_t i = 0; first && i < first->n; i++) {
         struct cache_stats k = cache_stats_of(s, first->cache_points[i].cache_point);
         bool used = first->cache_points[i].cache_point == cache_point;
-        if (used && k.unread < k.workers / 2) /* else it is as if none were */
+        if (used && k.unread < k.workers / 2) /* else no cache point is in use in effect */
             f->cache_point = (int)i;
         if (used || !in_use.was_read)
             in_use = k;
@@ -216,15 +229,14 @@ bool cw_dp_caching_open(const struct stream *s)
 bool cw_dp_caching_is(const struct stream *s, int cache_point)
 {
     const struct caching *c = caching_first(s);
-    return !c || cache_point >= (int)c->n ||
-           (s->cache_point ? s->cache_point : c->cache_point) == caching_number_of(c, cache_point);
+    return !c || cache_point >= (int)c->n || caching_used(s, c) == caching_number_of(c, cache_point);
 }
 
 int cw_dp_caching_in_use(const struct stream *s)
 {
     const struct caching *c = caching_first(s);
     for (size_t i = 0; c && i < c->n; i++)
-        if (c->cache_points[i].cache_point == (s->cache_point ? s->cache_point : c->cache_point))
+        if (c->cache_points[i].cache_point == caching_used(s, c))
             return (int)i;
     return -1;
 }
@@ -253,7 +265,8 @@ static json_t *caching_point_json(const struct stream *s, const struct cache_poi
     return json_pack("{s:s, s:b, s:b, s:f, s:f, s:o, s:o, s:o}", "name", m->name, "in_use", in_use, "unread",
                      in_use && k.unread >= k.workers / 2, "cached", k.cached / k.workers, "bytes",
                      k.bytes / k.workers, "compute_s", caching_mean_json(k.compute_s, k.computing), "read_s",
-                     caching_mean_json(k.read_s, k.reading), "store_s", caching_mean_json(k.store_s, k.reading));
+                     caching_mean_json(k.read_s, k.reading), "store_s",
+                     caching_mean_json(k.store_s, k.reading));
 }
 
 json_t *cw_dp_caching_json(const struct stream *s)
@@ -261,13 +274,10 @@ json_t *cw_dp_caching_json(const struct stream *s)
     const struct caching *first = caching_first(s);
     if (!first)
         return json_null();
-    int32_t in_use = s->cache_point ? s->cache_point : first->cache_point;
+    int32_t in_use = caching_used(s, first);
     json_t *list = json_array();
     for (size_t i = 0; i < first->n; i++)
-        if (json_array_append_new(list, caching_point_json(s, &first->cache_points[i],
-                                                         first->cache_points[i].cache_point == in_use)) < 0) {
-            json_decref(list);
-            return NULL;
-        }
+        cw_dp_json_append(&list, caching_point_json(s, &first->cache_points[i],
+                                                    first->cache_points[i].cache_point == in_use));
     return json_pack("{s:o}", "cache_points", list);
 }

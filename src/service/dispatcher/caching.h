@@ -8,11 +8,7 @@
 
 #include "policy/policy.h"
 #include "proto/cachew.pb-c.h"
-
-struct assignment;
-struct cw_dispatcher;
-struct stream;
-struct worker;
+#include "service/dispatcher/types.h"
 
 #define DP_CACHE_POINTS CW_POLICY_CACHE_POINTS
 

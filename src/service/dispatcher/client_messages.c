@@ -1,4 +1,4 @@
-/* Handles messages of clients; see the header. */
+/* Handles messages of clients. */
 #include "service/dispatcher/client_messages.h"
 
 #include <inttypes.h>
@@ -30,7 +30,8 @@ static void client_take_over(struct cw_dispatcher *d, struct rank *r, struct cw_
 {
     struct cw_error why = {0};
     if (r->client && r->client != p) {
-        if (memcmp(r->incarnation, p->incarnation, sizeof(r->incarnation)) != 0) /* else the same process reconnected */
+        if (memcmp(r->incarnation, p->incarnation, sizeof(r->incarnation)) !=
+            0) /* else the same process reconnected */
             snprintf(r->took_over, sizeof(r->took_over), "a client on %.100s, last heard of %.0f s ago",
                      r->client->host && *r->client->host ? r->client->host : "a host that is not known",
                      (double)(d->now_ns - r->heard_ns) / 1e9);
@@ -127,8 +128,8 @@ static int client_wait(struct cw_dispatcher *d, struct cw_peer *p, uint64_t id, 
     return 0;
 }
 
-/* A client with other terms than its job is refused while the job has ranks. Their clients may be gone without
- * being noticed: until ranks are heard of, or DP_SILENT is over, the attachment waits. */
+/* A client with other terms than its job is refused while the job has ranks. Their clients may be gone
+ * without being noticed: until ranks are heard of, or DP_SILENT is over, the attachment waits. */
 static void client_attach_or_wait(struct cw_dispatcher *d, struct cw_peer *p, uint64_t id,
                                   const Cachew__Attach *a)
 {
@@ -170,7 +171,8 @@ static void client_notify_lagging(struct cw_dispatcher *d, struct rank *r)
     Cachew__Lagging l = {CW_MESSAGE(lagging), .at = &at};
     uint64_t least = r->pos;
     uint32_t missing = 0;
-    DP_RANKS_EACH (x, j) {
+    DP_RANKS_EACH(x, j)
+    {
         missing += missing == x->number;
         if (x->finished || !x->began || x->pos >= least)
             continue;
@@ -186,9 +188,9 @@ static void client_notify_lagging(struct cw_dispatcher *d, struct rank *r)
     if (least == r->pos)
         return;
     cw_dp_stream_place(j->stream, least, &at.epoch, &at.position);
-    cw_dp_peer_send(d, r->client,
-                    &(Cachew__Envelope){CW_MESSAGE(envelope), .of_case = CACHEW__ENVELOPE__OF_LAGGING,
-                                        .lagging = &l});
+    cw_dp_peer_send(
+        d, r->client,
+        &(Cachew__Envelope){CW_MESSAGE(envelope), .of_case = CACHEW__ENVELOPE__OF_LAGGING, .lagging = &l});
 }
 
 /* Takes note of the rank's pace. Sums that go back, or are no numbers, are ignored. */
@@ -238,8 +240,8 @@ static int client_progress(struct cw_dispatcher *d, struct rank *r, const Cachew
         cw_dp_stream_dirty(d, j->stream);
     r->pos = pos;
     if (pos > r->next_report) {
-        /* It passed a range without a durable report, of another rank's batches or reported by a worker. Ranges
-         * behind it may have reports. */
+        /* It passed a range without a durable report, of another rank's batches or reported by a worker.
+         * Ranges behind it may have reports. */
         r->next_report = pos;
         cw_dp_stream_reports(d, j->stream);
     }
@@ -256,7 +258,8 @@ static int client_progress(struct cw_dispatcher *d, struct rank *r, const Cachew
 
 /* Returns the rank of a Detach that came without its connection. NULL: the Detach was handled before, another
  * client has the rank, or the job does not run. */
-static struct rank *client_find_detached(struct cw_dispatcher *d, const struct cw_peer *p, const Cachew__Detach *m)
+static struct rank *client_find_detached(struct cw_dispatcher *d, const struct cw_peer *p,
+                                         const Cachew__Detach *m)
 {
     struct job *j = cw_dp_job_find(d, m->job);
     struct rank *r;

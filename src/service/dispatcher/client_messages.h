@@ -2,10 +2,7 @@
 #pragma once
 #include "base/error.h"
 #include "proto/cachew.pb-c.h"
-
-struct cw_dispatcher;
-struct cw_peer;
-struct rank;
+#include "service/dispatcher/types.h"
 
 /* Handles a client's message. */
 int cw_dp_client_message(struct cw_dispatcher *d, struct cw_peer *p, const Cachew__Envelope *m,

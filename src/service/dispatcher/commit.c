@@ -1,4 +1,4 @@
-/* Commits the journal and runs the actions of durable entries; see the header. */
+/* Commits the journal and runs the actions of durable entries. */
 #include "service/dispatcher/commit.h"
 
 #include <stdlib.h>
@@ -34,7 +34,9 @@ static void commit_action_unref(struct action *a)
 /* Does what follows, unless its subject is gone by now. */
 static void commit_action_run(struct cw_dispatcher *d, struct action *a)
 {
-    struct range *x = a->stream && a->stream->state != STREAM_DEAD ? cw_dp_range_find(&a->stream->ranges, a->range.begin) : NULL;
+    struct range *x = a->stream && a->stream->state != STREAM_DEAD
+                          ? cw_dp_range_find(&a->stream->ranges, a->range.begin)
+                          : NULL;
     if (x && x->number != a->range.number) /* its positions were cut anew since */
         x = NULL;
     switch (a->kind) {

@@ -1,7 +1,6 @@
 /* Commits the journal's entries and runs what follows from them. The end of each turn commits. */
 #pragma once
-
-struct cw_dispatcher;
+#include "service/dispatcher/types.h"
 
 /* Commits what is pending, unless a batch is under way. cw_dispatcher_committed follows. */
 void cw_dp_commit(struct cw_dispatcher *d);

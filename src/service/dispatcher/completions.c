@@ -1,4 +1,4 @@
-/* Handles Completed: the report, the rate of the stream, and the lease that ends; see the header. */
+/* Handles Completed: the report, the rate of the stream, and the lease that ends. */
 #include "service/dispatcher/completions.h"
 
 #include <inttypes.h>
@@ -24,8 +24,8 @@ static int completion_contradiction(const struct range *x, const struct worker *
 }
 
 /* Adds a completion, and computes from the last ones the rate, and how many ranges workers have at a time.
- * Short ranges are leased several at a time, long ones hardly in advance, so that all workers have the same to
- * do. */
+ * Short ranges are leased several at a time, long ones hardly in advance, so that all workers have the same
+ * to do. */
 static void speed_measure(const struct cw_dispatcher *d, struct stream_speed *speed, uint64_t positions,
                           uint64_t ns)
 {
@@ -69,8 +69,8 @@ static void completion_note(struct cw_dispatcher *d, struct assignment *t, struc
     cw_dp_stream_dirty(d, s);
 }
 
-static int completion_first_report(struct cw_dispatcher *d, struct stream *s, struct range *x, const struct worker *w,
-                        const Cachew__Report *r, struct cw_error *err)
+static int completion_first_report(struct cw_dispatcher *d, struct stream *s, struct range *x,
+                                   const struct worker *w, const Cachew__Report *r, struct cw_error *err)
 {
     if (cw_dp_range_report(x, r->elements, r->n_elements, r->n_batches) < 0)
         return cw_error_nomem(err, r->n_elements * sizeof(uint64_t), "a report");
@@ -85,8 +85,8 @@ static int completion_first_report(struct cw_dispatcher *d, struct stream *s, st
     return 0;
 }
 
-/* The epoch of x has no elements behind x: its positions that are in no range become a range without elements.
- * The journal does not get it: after a restart, some of it is leased, with the same outcome. */
+/* The epoch of x has no elements behind x: its positions that are in no range become a range without
+ * elements. The journal does not get it: after a restart, some of it is leased, with the same outcome. */
 static void completion_close_epoch(struct cw_dispatcher *d, struct stream *s, const struct range *x)
 {
     uint64_t n = cw_dp_stream_epoch(s), end = (x->begin / n + 1) * n;
@@ -108,7 +108,7 @@ static int completion_holder(const struct range *x, const struct worker *w, uint
 }
 
 int cw_dp_completed(struct cw_dispatcher *d, struct worker *w, uint64_t re, const Cachew__Completed *c,
-                          struct cw_error *err)
+                    struct cw_error *err)
 {
     struct action done = {.kind = ACTION_DONE, .peer = w->peer, .re = re};
     const Cachew__Report *r = c->report;
@@ -126,7 +126,9 @@ int cw_dp_completed(struct cw_dispatcher *d, struct worker *w, uint64_t re, cons
     int result = cw_dp_stream_span(s, r->epoch, r->begin, r->end, &span, err);
     if (result < 0)
         return result;
-    if (s->ranges.state != RANGES_MARKED && (s->ranges.state == RANGES_UNPLACED || span.begin < s->ranges.base) && cw_dp_lease_rebase(d, s, span.begin) < 0)
+    if (s->ranges.state != RANGES_MARKED &&
+        (s->ranges.state == RANGES_UNPLACED || span.begin < s->ranges.base) &&
+        cw_dp_lease_rebase(d, s, span.begin) < 0)
         return cw_error_nomem(err, 0, "a table of ranges");
     struct range *x = cw_dp_range_find(&s->ranges, span.begin);
     int i = x && x->begin == span.begin ? completion_holder(x, w, c->lease) : -1;

@@ -4,9 +4,7 @@
 
 #include "base/error.h"
 #include "proto/cachew.pb-c.h"
-
-struct cw_dispatcher;
-struct worker;
+#include "service/dispatcher/types.h"
 
 /* Handles Completed; Done is sent when the report is durable. 1: two runs of the range gave different things,
  * as err says; nothing was answered, and nothing that the stream delivers can be trusted. */

@@ -1,4 +1,4 @@
-/* Sums of what workers computed of a stream; see the header. */
+/* Sums of what workers computed of a stream. */
 #include "service/dispatcher/compute_stats.h"
 
 #include <stdlib.h>
@@ -37,7 +37,7 @@ static double stats_increase(uint64_t now, uint64_t *before)
 }
 
 void cw_compute_stats_add(struct compute_stats *sum, struct compute_report *last, const Cachew__StreamWork *m,
-                     bool counts)
+                          bool counts)
 {
     double weight = counts ? 1 : 0;
     for (size_t i = 0; i < m->n_operators; i++) {
@@ -46,8 +46,8 @@ void cw_compute_stats_add(struct compute_stats *sum, struct compute_report *last
             continue;
         double compute_s = weight * stats_increase(m->operators[i]->ns, &last->operators[at].ns) / 1e9;
         sum->operators[at].compute_s += compute_s;
-        sum->operators[at].elements += weight *
-                                       stats_increase(m->operators[i]->elements, &last->operators[at].elements);
+        sum->operators[at].elements += weight * stats_increase(m->operators[i]->elements,
+                                                               &last->operators[at].elements);
         sum->compute_s += compute_s;
     }
     sum->read_s += weight * stats_increase(m->read_ns, &last->read_ns) / 1e9;

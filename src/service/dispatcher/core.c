@@ -50,8 +50,8 @@ void cw_dispatcher_lost(struct cw_dispatcher *d, struct cw_peer *p, uint64_t now
         cw_dp_client_lost(d, p->rank);
     if (p->pool) {
         cw_dp_log(d, false,
-                  "pool \"%s\" is away, with %u workers: nobody of it is started or ended until its "
-                  "provisioner is back",
+                  "pool \"%s\" is away, with %u workers: none of them is started or stopped until its "
+                  "provisioner reconnects",
                   p->pool->name, p->pool->units);
         cw_dp_provisioner_lost(d, p->pool);
     }
@@ -106,10 +106,11 @@ uint64_t cw_dispatcher_turn(struct cw_dispatcher *d, uint64_t now_ns)
 
 /* ---- ticks ---- */
 
-#define TICK_BUSY (DP_S / 10) /* late ranges are looked after so often: none is late before 0.3 s */
+#define TICK_BUSY (DP_S / 10) /* a job runs: ranges can be late after 0.3 s */
 #define TICK_IDLE DP_S
-#define NAMED_GONE 8 /* of those that did not come back: there may be thousands */
-/* Nobody knows more of them than their numbers: the rest they would have said. */
+#define NAMED_GONE 8 /* workers that are named in the log: there may be thousands */
+
+/* Logs which workers did not return after a restart. Only their ids are known. */
 static void grace_log_gone(struct cw_dispatcher *d)
 {
     char ids[NAMED_GONE * 22 + 8] = "";
@@ -124,17 +125,17 @@ static void grace_log_gone(struct cw_dispatcher *d)
                   n, (int)(DP_GRACE / DP_S), ids, n > NAMED_GONE ? " ..." : "");
 }
 
+/* Ends the grace period: ranges that no worker reported are leased, or with at-most-once lost. */
 static void grace_over(struct cw_dispatcher *d)
 {
     d->grace_until_ns = 0;
     grace_log_gone(d);
     CW_LIST_EACH_OF (s, struct stream, link, &d->streams.list) {
-        struct range *x;
-        for (size_t i = 0; s->restored && s->at_most_once && (x = cw_dp_range_at(&s->ranges, i)); i++)
-            if ((x->flags & RANGE_GIVEN) && !x->holder[0].assignment) {
-                cw_dp_stream_lose(d, s, x);
-                cw_dp_stream_announce(d, s, x);
-            }
+        DP_RANGES_EACH(x, &s->ranges, 0)
+        if (s->restored && s->at_most_once && (x->flags & RANGE_GIVEN) && !x->holder[0].assignment) {
+            cw_dp_stream_lose(d, s, x);
+            cw_dp_stream_announce(d, s, x);
+        }
         s->restored = false;
         cw_dp_stream_dirty(d, s);
     }
@@ -150,7 +151,7 @@ uint64_t cw_dispatcher_tick(struct cw_dispatcher *d, uint64_t now_ns)
         d->slow_tick_ns = d->now_ns;
         cw_dp_worker_tick(d);
         cw_dp_job_tick(d);
-        cw_dp_scaling_due(d); /* whatever there was no memory for, or time has brought */
+        cw_dp_scaling_due(d); /* memory may have been short, and times pass */
     }
     cw_dp_client_tick(d);
     cw_dp_stream_tick(d);
@@ -186,7 +187,7 @@ int cw_dispatcher_new(const struct cw_dispatcher_options *o, const struct cw_dis
                                 .scaler.worker_price_per_h = o->worker_price_per_h};
     if (d->scaler.enabled)
         d->scaler.policy = *o->policy;
-    struct cw_link *lists[] = {&d->peers.list,         &d->workers.list,           &d->streams.list, &d->jobs.list,
+    struct cw_link *lists[] = {&d->peers.list,    &d->workers.list,      &d->streams.list, &d->jobs.list,
                                &d->streams.dirty, &d->assignments.dirty, &d->scaler.pools};
     for (size_t i = 0; i < CW_COUNT_OF(lists); i++)
         cw_list_init(lists[i]);
@@ -221,7 +222,7 @@ struct cw_dispatcher *cw_dispatcher_free(struct cw_dispatcher *d)
         return NULL;
     cw_dp_commit_deinit(d);
     d->io.log = NULL;
-    d->scaler.enabled = false; /* nothing is given anew */
+    d->scaler.enabled = false; /* worker sets are not updated any more */
     CW_LIST_EACH_OF (p, struct pool, link, &d->scaler.pools)
         cw_dp_provisioner_lost(d, p);
     CW_LIST_EACH_OF (p, struct cw_peer, link, &d->peers.list) {

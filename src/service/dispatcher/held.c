@@ -1,4 +1,4 @@
-/* Finds out why a job does not get on; see the header. */
+/* Finds out why a job does not get on. */
 #include "service/dispatcher/held.h"
 
 #include <inttypes.h>
@@ -7,10 +7,9 @@
 
 #include "base/hash.h"
 #include "base/text.h"
-#include "service/dispatcher/notify.h"
 #include "service/dispatcher/state.h"
 
-/* Nobody takes ranges of it, and no assignment tells why: what is with the workers. */
+/* Writes why no worker takes ranges, if no assignment of the stream shows it. */
 static void held_by_workers(const struct cw_dispatcher *d, char *buf, size_t size)
 {
     size_t n_draining = 0;
@@ -34,7 +33,7 @@ static void held_find(const struct cw_dispatcher *d, const struct job *j, char *
 {
     const struct stream *s = j->stream;
     const struct assignment *unfit = NULL;
-    size_t n_asked = 0;
+    size_t n_preparing = 0;
     *buf = '\0';
     if (d->journal.retry_ns != 0) {
         snprintf(buf, size,
@@ -49,11 +48,11 @@ static void held_find(const struct cw_dispatcher *d, const struct job *j, char *
     if (s->assignments.heap.n > 0 || cw_dp_stream_grace(d, s))
         return;
     CW_LIST_EACH_OF (t, const struct assignment, by_stream, &s->assignments.list) {
-        n_asked += t->state == ASSIGNMENT_ASKED;
+        n_preparing += t->state == ASSIGNMENT_ASKED;
         if (t->state == ASSIGNMENT_UNFIT && (!unfit || t->worker->id < unfit->worker->id))
             unfit = t;
     }
-    if (n_asked > 0)
+    if (n_preparing > 0)
         snprintf(buf, size, "a worker is opening the data");
     else if (s->wants)
         snprintf(buf, size,
@@ -81,8 +80,8 @@ void cw_dp_held_notify(struct cw_dispatcher *d, struct job *j)
     uint64_t hash = *why ? cw_hash64(why, strlen(why)) | 1 : 0;
     Cachew__Held held = {CW_MESSAGE(held), .why = why, .paused = j->paused};
     Cachew__Envelope m = {CW_MESSAGE(envelope), .of_case = CACHEW__ENVELOPE__OF_HELD, .held = &held};
-    for (size_t i = 0; i < j->ranks.n; i++) {
-        struct rank *r = j->ranks.items[i];
+    DP_RANKS_EACH(r, j)
+    {
         if (!r->client || r->held == hash)
             continue;
         r->held = hash;

@@ -2,8 +2,7 @@
 #pragma once
 #include <stddef.h>
 
-struct cw_dispatcher;
-struct job;
+#include "service/dispatcher/types.h"
 
 /* Writes what holds the job, whose stream is not NULL; "": nothing that is known. */
 void cw_dp_held_why(const struct cw_dispatcher *d, const struct job *j, char *buf, size_t size);

@@ -9,16 +9,13 @@
 #include <stdint.h>
 
 #include "service/dispatcher/ranks.h"
+#include "service/dispatcher/types.h"
 
 #define DP_POINT_NS \
     (2 * UINT64_C(1000000000)) /* clients and workers report once a second: each point has such a report */
 #define DP_POINTS 300          /* ten minutes */
 #define DP_MARKS 32
 #define DP_HISTORIES 2000 /* jobs that have one, 13 KB each: further ones have only the last point */
-
-struct cw_dispatcher;
-struct job;
-struct worker;
 
 /* Since the point before. NAN: not known. */
 struct point {
@@ -36,7 +33,9 @@ struct point {
  * notice. */
 struct mark {
     uint64_t at_ns;
+
     enum mark_kind { MARK_WORKER_GONE, MARK_RANK_GONE } kind;
+
     uint64_t which; /* the worker's id, the rank */
 };
 

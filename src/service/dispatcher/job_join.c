@@ -1,4 +1,4 @@
-/* Checks an Attach, and compares it with the job that it names; see the header. */
+/* Checks an Attach, and compares it with the job that it names. */
 #include "service/dispatcher/job_join.h"
 
 #include <inttypes.h>
@@ -13,15 +13,16 @@
 
 /* ---- what must agree ---- */
 
+/* Fills err with the term that differs. */
 static int join_refuse(struct cw_error *err, const char *job, const char *attribute, const char *value,
-                  const char *expected)
+                       const char *expected)
 {
     return cw_error_value(err, CW_E_SERVICE, attribute, value, expected,
                           "job \"%s\": %s is %s, but the job runs with %s", job, attribute, value, expected);
 }
 
 static int join_differs(struct cw_error *err, const char *job, const char *attribute, uint64_t value,
-                   uint64_t expected)
+                        uint64_t expected)
 {
     char a[32], b[32];
     snprintf(a, sizeof(a), "%" PRIu64, value);
@@ -39,8 +40,8 @@ static const char *join_guarantee_name(Cachew__Guarantee guarantee)
     return guarantee == CACHEW__GUARANTEE__GUARANTEE_AT_MOST_ONCE ? "at-most-once" : "exactly-once";
 }
 
-/* Each rank takes every world_size-th batch, from where rounds begin: a rank that counts from elsewhere would
- * take another's. In a later epoch than the one that was begun in the middle, all count from 0. */
+/* Whether the rank counts rounds from another batch than the job. Each rank takes every world_size-th batch
+ * from there on. In epochs after one that was begun in the middle, all count from 0. */
 static int join_round_differs(const struct job *j, const Cachew__Attach *a, struct cw_error *err)
 {
     char x[64], y[64];
@@ -48,20 +49,21 @@ static int join_round_differs(const struct job *j, const Cachew__Attach *a, stru
         return 0;
     const Cachew__Place *first = a->round->epoch < j->round.epoch ? a->round : &j->round,
                         *second = first == a->round ? &j->round : a->round;
-    if (second->batch % j->terms.world_size == (first->epoch == second->epoch ? first->batch % j->terms.world_size : 0))
+    if (second->batch % j->terms.world_size ==
+        (first->epoch == second->epoch ? first->batch % j->terms.world_size : 0))
         return 0;
     snprintf(x, sizeof(x), "%" PRIu64 " of epoch %" PRIu64, a->round->batch, a->round->epoch);
     snprintf(y, sizeof(y), "%" PRIu64 " of epoch %" PRIu64, j->round.batch, j->round.epoch);
     return join_refuse(err, j->name, "the first batch of a round", x, y);
 }
 
-/* 0, or who wants to join is refused. */
+/* Compares all terms. 0: they agree. < 0: err names the term that differs. */
 static int join_job_differs(const struct job *j, const Cachew__Attach *a, struct cw_error *err)
 {
     char x[33], y[33];
     if (memcmp(j->terms.fingerprint, a->fingerprint.data, 16) != 0)
         return join_refuse(err, j->name, "pipeline", cw_dp_hex(a->fingerprint.data, x),
-                      cw_dp_hex(j->terms.fingerprint, y));
+                           cw_dp_hex(j->terms.fingerprint, y));
     int r = join_differs(err, j->name, "seed", a->seed, j->terms.seed);
     if (r == 0)
         r = join_differs(err, j->name, "epochs", a->epochs, j->terms.epochs);
@@ -70,10 +72,12 @@ static int join_job_differs(const struct job *j, const Cachew__Attach *a, struct
     if (r == 0 && a->order != j->terms.order)
         r = join_refuse(err, j->name, "order", join_order_name(a->order), join_order_name(j->terms.order));
     if (r == 0 && a->guarantee != j->terms.guarantee)
-        r = join_refuse(err, j->name, "guarantee", join_guarantee_name(a->guarantee), join_guarantee_name(j->terms.guarantee));
+        r = join_refuse(err, j->name, "guarantee", join_guarantee_name(a->guarantee),
+                        join_guarantee_name(j->terms.guarantee));
     return r == 0 ? join_round_differs(j, a, err) : r;
 }
 
+/* Checks the terms by themselves. */
 static int join_check(const Cachew__Attach *a, struct cw_error *err)
 {
     size_t size = strlen(a->job);
@@ -109,7 +113,7 @@ static int join_check(const Cachew__Attach *a, struct cw_error *err)
 
 /* ---- joining ---- */
 
-/* The earliest epoch in which a rank began in the middle. */
+/* Takes note of where rounds begin: in the earliest epoch in which a rank began in the middle. */
 static void join_note_round(struct job *j, const Cachew__Attach *a)
 {
     if (a->round && (!j->round_known || a->round->epoch < j->round.epoch))
@@ -117,15 +121,16 @@ static void join_note_round(struct job *j, const Cachew__Attach *a)
     j->round_known |= a->round != NULL;
 }
 
+/* Whether an attached rank sent a message since then. */
 static bool join_heard_since(const struct job *j, uint64_t since_ns)
 {
-    for (size_t i = 0; i < j->ranks.n; i++)
-        if (j->ranks.items[i]->client && j->ranks.items[i]->heard_ns >= since_ns)
-            return true;
+    DP_RANKS_EACH(r, j)
+    if (r->client && r->heard_ns >= since_ns)
+        return true;
     return false;
 }
 
-/* The client goes on from a saved state, or was attached before. */
+/* Whether the client goes on from a saved state, or was attached before. */
 static bool join_continues(const Cachew__Attach *a)
 {
     const Cachew__Place *from = a->from, *round = a->round;
@@ -134,13 +139,13 @@ static bool join_continues(const Cachew__Attach *a)
 }
 
 int cw_dp_job_join(struct cw_dispatcher *d, const Cachew__Attach *a, uint64_t since_ns, struct job **ret,
-                  struct cw_error *err)
+                   struct cw_error *err)
 {
     int r = join_check(a, err);
     if (r < 0)
         return r;
     struct job *j = cw_dp_job_find(d, a->job);
-    if (j && j->state < JOB_DONE) {
+    if (j && !cw_dp_job_over(j)) {
         struct cw_error difference = {0};
         r = join_job_differs(j, a, &difference);
         if (r == 0) {
@@ -154,11 +159,12 @@ int cw_dp_job_join(struct cw_dispatcher *d, const Cachew__Attach *a, uint64_t si
             return join_heard_since(j, since_ns) ? r : 1;
         }
     }
-    if (a->guarantee == CACHEW__GUARANTEE__GUARANTEE_AT_MOST_ONCE && (j ? j->lost : d->journal.damaged) && join_continues(a))
+    if (a->guarantee == CACHEW__GUARANTEE__GUARANTEE_AT_MOST_ONCE && (j ? j->lost : d->journal.damaged) &&
+        join_continues(a))
         return cw_error_set(
             err, CW_E_SERVICE, "job \"%s\" can't go on with at-most-once: %s; start it again", a->job,
             j && j->why ? j->why : "the dispatcher's journal was damaged, and does not know the job");
-    if (j) /* over, or left by all: it begins anew */
+    if (j) /* it is over, or has no client: it begins anew */
         cw_dp_job_free(d, j);
     struct stream *s = NULL;
     r = cw_dp_job_new(d, a->job, &j, err);
@@ -169,12 +175,12 @@ int cw_dp_job_join(struct cw_dispatcher *d, const Cachew__Attach *a, uint64_t si
         cw_dp_job_free(d, j);
         return r;
     }
+    j->terms = (struct job_terms){.seed = a->seed,
+                                  .epochs = a->epochs,
+                                  .world_size = a->world_size,
+                                  .order = a->order,
+                                  .guarantee = a->guarantee};
     memcpy(j->terms.fingerprint, a->fingerprint.data, 16);
-    j->terms.seed = a->seed;
-    j->terms.epochs = a->epochs;
-    j->terms.world_size = a->world_size;
-    j->terms.order = a->order;
-    j->terms.guarantee = a->guarantee;
     j->resumed_ns = a->again ? d->now_ns : 0;
     join_note_round(j, a);
     cw_dp_job_join_stream(j, s);

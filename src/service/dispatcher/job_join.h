@@ -4,9 +4,7 @@
 
 #include "base/error.h"
 #include "proto/cachew.pb-c.h"
-
-struct cw_dispatcher;
-struct job;
+#include "service/dispatcher/types.h"
 
 /* *ret: the job of this Attach, made where it is not known or is over. 1: it differs (err says how), and
  * no rank of the job sent a message since since_ns: perhaps its clients are gone. */

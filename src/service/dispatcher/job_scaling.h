@@ -11,12 +11,10 @@
 #include "policy/policy.h"
 #include "policy/share.h"
 #include "proto/journal.pb-c.h"
+#include "service/dispatcher/types.h"
 
-struct cw_dispatcher;
-struct job;
-
-#define DP_POOL_INDEXES CW_POLICY_POOLS /* kinds of workers; 0: those of no pool, else a pool's index */
-#define DP_DECISIONS 32                 /* last decisions of a job that are kept */
+#define DP_POOL_INDEXES CW_POLICY_POOLS    /* kinds of workers; 0: those of no pool, else a pool's index */
+#define DP_DECISIONS 32                    /* last decisions of a job that are kept */
 #define DP_POLICY_BYTES ((size_t)64 << 10) /* of a policy's memory in the journal */
 
 /* A decision of a policy, for people. */
@@ -30,8 +28,8 @@ struct decision {
  * meanwhile. Measuring begins when both are over. */
 enum scaling_phase {
     SCALING_MEASURES,
-    SCALING_STARTS, /* workers are missing */
-    SCALING_PASSES, /* ranges of the old worker set are passed */
+    SCALING_STARTS,   /* workers are missing */
+    SCALING_PASSES,   /* ranges of the old worker set are passed */
     SCALING_DRAWS_OFF /* what was prefetched meanwhile is used up */
 };
 
@@ -64,8 +62,8 @@ struct scaler {
     struct cw_policy policy;
     enum cw_objective objective;
     double client_price_per_h, worker_price_per_h;
-    struct cw_link pools; /* the cheapest first */
-    uint64_t busy_ns;     /* when there was a job last */
+    struct cw_link pools;                /* the cheapest first */
+    uint64_t busy_ns;                    /* when there was a job last */
     uint64_t n_decisions, n_cache_moves; /* n_cache_moves: those that move a cache point */
     uint64_t claims_hash, claims_serial; /* serial: incremented when what shares follow from changes */
     uint64_t supply_serial;              /* incremented whenever more workers may be available */

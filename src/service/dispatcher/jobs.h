@@ -11,9 +11,7 @@
 #include "service/dispatcher/history.h"
 #include "service/dispatcher/job_scaling.h"
 #include "service/dispatcher/ranks.h"
-
-struct cw_dispatcher;
-struct stream;
+#include "service/dispatcher/types.h"
 
 enum job_state { JOB_WAITING, JOB_RUNNING, JOB_DONE, JOB_CANCELLED, JOB_FAILED }; /* as in the journal */
 
@@ -85,7 +83,7 @@ static inline struct rank *cw_dp_rank_next(const struct job *j, struct rank *con
 struct job *cw_dp_job_find(struct cw_dispatcher *d, const char *name); /* NULL: not known */
 /* Drops a reference; the last one frees the job. Accepts NULL, returns NULL. */
 struct job *cw_dp_job_unref(struct job *j);
-bool cw_dp_job_over(const struct job *j);      /* done, cancelled or failed */
+bool cw_dp_job_over(const struct job *j);       /* done, cancelled or failed */
 bool cw_dp_job_journalled(const struct job *j); /* the journal has it, or will */
 /* The least position of its ranks; UINT64_MAX: not known, or nothing more is wanted. */
 uint64_t cw_dp_job_mark(struct job *j);

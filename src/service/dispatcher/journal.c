@@ -63,12 +63,13 @@ static void journal_action_add(struct journal_entries *e, const struct action *t
 
 /* Adds an entry with its checksum, and the action that follows, if it is not NULL. */
 static int journal_put(struct cw_dispatcher *d, struct journal_key k, const ProtobufCMessage *m,
-                     const struct action *then, struct cw_error *err)
+                       const struct action *then, struct cw_error *err)
 {
     uint8_t small[512];
     _cleanup_free_ uint8_t *large = NULL;
     size_t size = protobuf_c_message_get_packed_size(m);
-    uint8_t *packed = size + JOURNAL_SUM_SIZE <= sizeof(small) ? small : (large = malloc(size + JOURNAL_SUM_SIZE));
+    uint8_t *packed = size + JOURNAL_SUM_SIZE <= sizeof(small) ? small
+                                                               : (large = malloc(size + JOURNAL_SUM_SIZE));
     if (!packed)
         return cw_error_nomem(err, size, "an entry of the journal");
     protobuf_c_message_pack(m, packed);
@@ -90,9 +91,9 @@ static int journal_put(struct cw_dispatcher *d, struct journal_key k, const Prot
 
 int cw_dp_journal_delete(struct cw_dispatcher *d, const void *key, size_t key_size, struct cw_error *err)
 {
-    return cw_store_batch_add(&d->journal.pending.batch,
-                              &(struct cw_store_op){.kind = CW_STORE_DELETE, .key = key, .key_size = key_size},
-                              err);
+    return cw_store_batch_add(
+        &d->journal.pending.batch,
+        &(struct cw_store_op){.kind = CW_STORE_DELETE, .key = key, .key_size = key_size}, err);
 }
 
 static int journal_delete(struct cw_dispatcher *d, struct journal_key k, struct cw_error *err)
@@ -221,9 +222,9 @@ int cw_dp_journal_job(struct cw_dispatcher *d, const struct job *j, const struct
     _cleanup_free_ uint32_t *finished = j->ranks.n_finished > 0 && j->ranks.n_finished <= DP_FINISHED
                                             ? malloc(j->ranks.n_finished * sizeof(*finished))
                                             : NULL;
-    DP_RANKS_EACH (r, j)
-        if (finished && r->finished)
-            finished[m.n_finished++] = r->number;
+    DP_RANKS_EACH(r, j)
+    if (finished && r->finished)
+        finished[m.n_finished++] = r->number;
     m.finished = finished;
     return journal_put(d, journal_key('f', j->name, strlen(j->name)), &m.base, then, err);
 }

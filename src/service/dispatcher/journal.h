@@ -22,14 +22,7 @@
 #include "base/error.h"
 #include "service/dispatcher/limits.h"
 #include "service/dispatcher/store.h"
-
-struct cw_dispatcher;
-struct cw_peer;
-struct job;
-struct pipeline;
-struct range;
-struct stream;
-struct worker;
+#include "service/dispatcher/types.h"
 
 #define JOURNAL_SUM_SIZE 8 /* bytes of the checksum behind each value */
 

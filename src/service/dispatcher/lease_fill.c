@@ -1,4 +1,4 @@
-/* Decides which range is cut and leased next, and to which assignment; see the header. */
+/* Decides which range is cut and leased next, and to which assignment. */
 #include "service/dispatcher/lease_fill.h"
 
 #include <inttypes.h>
@@ -12,14 +12,13 @@
 
 /* ---- cutting ---- */
 
-/* Positions of a range in a placed plan while no rate is known: few, since elements may take 0.1 s each;
- * after five completions ranges can have a thousand times as many. */
+/* Positions of a range in a placed plan while no rate is known. Elements may take 0.1 s each, and after five
+ * completions ranges can have a thousand times as many. */
 #define FIRST_POSITIONS 64
-
-/* The same in a counted plan, where a batch has more. */
+/* The same in a counted plan, if a batch has more. */
 #define FIRST_OF_BATCH 16
 
-/* Positions of a range that fit the memory of each ready worker. */
+/* Returns the positions of a range that fit the memory of each ready worker. */
 static uint64_t fill_most_positions(struct stream *s)
 {
     if (s->assignments.most_positions != 0)
@@ -31,8 +30,8 @@ static uint64_t fill_most_positions(struct stream *s)
     return s->assignments.most_positions;
 }
 
-/* Whether threads are busy with so many positions for more than a second, as far as workers said what they
- * computed. The rate alone may be low because clients take little. */
+/* Whether so many positions take more than a second of threads' time, or that is not known. The rate alone
+ * may be low because clients take little. */
 static bool fill_is_expensive(const struct stream *s, uint64_t positions)
 {
     const struct compute_stats *c = &s->computed;
@@ -75,7 +74,7 @@ static struct range *fill_cut(struct stream *s, struct span gap)
 
 /* ---- granting ---- */
 
-/* Whether it is not leased: it was lost, or lies behind the end of its epoch (epoch_close). */
+/* Whether it is never leased: it was lost, or lies behind the last element of its epoch. */
 static bool fill_is_over(const struct range *x)
 {
     return (x->flags & RANGE_LOST) || ((x->flags & RANGE_DURABLE) && x->reporter == 0);
@@ -85,37 +84,36 @@ static bool fill_is_over(const struct range *x)
  * positions up to the next range. False: there is no such position, or no room in the table. */
 static bool fill_next_free(struct stream *s, struct range **ret, struct span *gap)
 {
-    struct range *x;
-    s->ranges.free_from = CW_MAX(s->ranges.free_from, s->ranges.base);
-    for (size_t i = cw_dp_range_index(&s->ranges, s->ranges.free_from);; i++) {
-        x = cw_dp_range_at(&s->ranges, i);
-        if (!x || x->begin > s->ranges.free_from || (!x->holder[0].assignment && !fill_is_over(x)))
-            break;
-        s->ranges.free_from = x->end;
-    }
-    *ret = x && x->begin <= s->ranges.free_from ? x : NULL;
-    *gap = (struct span){s->ranges.free_from, x ? x->begin : UINT64_MAX};
-    return s->ranges.free_from < s->total && (*ret || s->ranges.n < DP_RANGES);
+    struct range_table *ranges = &s->ranges;
+    ranges->free_from = CW_MAX(ranges->free_from, ranges->base);
+    struct range *x = cw_dp_range_at(ranges, cw_dp_range_index(ranges, ranges->free_from));
+    for (; x && x->begin <= ranges->free_from && (x->holder[0].assignment || fill_is_over(x));
+         x = cw_dp_range_next(ranges, x))
+        ranges->free_from = x->end;
+    *ret = x && x->begin <= ranges->free_from ? x : NULL;
+    *gap = (struct span){ranges->free_from, x ? x->begin : UINT64_MAX};
+    return ranges->free_from < s->total && (*ret || ranges->n < DP_RANGES);
 }
 
-/* Everybody is full, while a range that is wanted has nobody: the last of those behind it makes room. Earlier
- * ones are always worth more, so this ends. */
+/* Makes room for the range at pos, as all workers are full: drops the last lease behind it, and returns the
+ * assignment that had it. NULL: there is none. This ends, as earlier ranges are always worth more. */
 static struct assignment *fill_make_room(struct cw_dispatcher *d, struct stream *s, uint64_t pos)
 {
     struct range *x;
-    for (size_t at = s->ranges.n; !s->at_most_once && at-- > 0 && (x = cw_dp_range_at(&s->ranges, at))->begin > pos;)
+    for (size_t at = s->ranges.n;
+         !s->at_most_once && at-- > 0 && (x = cw_dp_range_at(&s->ranges, at))->begin > pos;)
         for (int i = 0; i < 2 && x->holder[i].assignment; i++) {
             struct assignment *t = x->holder[i].assignment;
             if (t->heap_at == 0 || (t->n_held < t->capacity && i == 0 && (x->flags & RANGE_COMPLETE)))
-                continue; /* what is complete takes no room but that of a worker that has all it may have */
+                continue; /* a complete range takes room only at its capacity */
             cw_dp_lease_drop(d, t, x, DROP_REVOKED);
             return t;
         }
     return NULL;
 }
 
-/* Everything is leased, and a worker has nothing to compute: takes the last range from a worker that computes
- * another one before it. Returns that range. NULL: there is none. */
+/* If all ranges are leased and a worker has nothing to compute, takes the last range from a worker that
+ * computes an earlier one. Returns that range. NULL: there is none. */
 static struct range *fill_take_back(struct cw_dispatcher *d, struct stream *s)
 {
     const struct assignment *idle = s->assignments.heap.n > 0 ? s->assignments.heap.items[0] : NULL;
@@ -132,6 +130,7 @@ static struct range *fill_take_back(struct cw_dispatcher *d, struct stream *s)
     return NULL;
 }
 
+/* Whether a job wants ranges of the stream, and they can be leased. */
 static bool fill_is_wanted(const struct cw_dispatcher *d, const struct stream *s)
 {
     if (!s->data || s->ranges.state != RANGES_MARKED || s->state == STREAM_DEAD || cw_dp_stream_grace(d, s))
@@ -142,8 +141,8 @@ static bool fill_is_wanted(const struct cw_dispatcher *d, const struct stream *s
     return false;
 }
 
-/* Chooses the worker that reads the iterable, and tells all. The oldest one: a restarted dispatcher chooses
- * the same, and it is the last to be released. */
+/* Chooses the worker that reads the iterable, and sends its address to all. It is the oldest worker: a
+ * restarted dispatcher chooses the same one, and it is the last to be released. */
 static void fill_choose_origin(struct cw_dispatcher *d, struct stream *s)
 {
     CW_LIST_EACH_OF (t, struct assignment, by_stream, &s->assignments.list)
@@ -166,12 +165,12 @@ void cw_dp_lease_fill(struct cw_dispatcher *d, struct stream *s)
         fill_choose_origin(d, s);
     while (fill_next_free(s, &x, &gap) || (x = fill_take_back(d, s))) {
         if (s->assignments.heap.n == 0 && s->assignments.n_shunned > 0 && !cw_dp_worker_set_comes(d, s))
-            cw_dp_prepare_unshun(d, s, true); /* better than nobody */
+            cw_dp_prepare_unshun(d, s, true); /* a shunned worker is better than none */
         if (s->assignments.heap.n == 0)
             return;
         struct assignment *t = s->assignments.heap.items[0];
-        /* What is complete costs nothing but the worker's memory, which it watches itself: several ranks may
-         * have to have their batches before the first range ends. */
+        /* A complete range costs only memory, which the worker watches itself. Several ranks may need their
+         * batches before the first range ends. */
         if ((t->n_held >= t->capacity || t->n_held - t->n_complete >= s->speed.depth) &&
             !(t = fill_make_room(d, s, gap.begin)))
             return;
@@ -194,15 +193,15 @@ static double late_after_ns(const struct stream *s, const struct range *x)
            CW_MAX(expected_ns + DP_LATE_MORE, DP_LATE_TIMES * expected_ns);
 }
 
-/* With room, or, everything it has being finished, with nothing to do: for the range that all wait for it may
- * have one more. */
+/* Returns a worker with room, or with nothing to compute: it may have one more than its capacity, as all wait
+ * for the range. NULL: there is none. */
 static struct assignment *late_find_idle(const struct stream *s, const struct assignment *but)
 {
-    for (size_t i = 0; i < s->assignments.heap.n; i++)
-        if (s->assignments.heap.items[i] != but &&
-            (s->assignments.heap.items[i]->n_held < s->assignments.heap.items[i]->capacity || s->assignments.heap.items[i]->n_held == s->assignments.heap.items[i]->n_complete))
-            if (s->assignments.heap.items[i]->n_held <= s->assignments.heap.items[i]->capacity)
-                return s->assignments.heap.items[i];
+    for (size_t i = 0; i < s->assignments.heap.n; i++) {
+        struct assignment *t = s->assignments.heap.items[i];
+        if (t != but && (t->n_held < t->capacity || (t->n_held == t->n_complete && t->n_held == t->capacity)))
+            return t;
+    }
     return NULL;
 }
 
@@ -210,15 +209,15 @@ void cw_dp_lease_late(struct cw_dispatcher *d, struct stream *s)
 {
     if (!fill_is_wanted(d, s) || s->at_most_once)
         return;
-    struct range *x;
-    for (size_t i = 0; (x = cw_dp_range_at(&s->ranges, i)) && ((x->flags & RANGE_COMPLETE) || fill_is_over(x)); i++)
-        ;
+    struct range *x = cw_dp_range_at(&s->ranges, 0);
+    while (x && ((x->flags & RANGE_COMPLETE) || fill_is_over(x)))
+        x = cw_dp_range_next(&s->ranges, x);
     if (!x || !x->holder[0].assignment || x->holder[1].assignment)
         return;
     if ((double)(d->now_ns - x->leased_ns) < late_after_ns(s, x))
         return;
     struct assignment *slow = x->holder[0].assignment, *t = late_find_idle(s, slow);
-    /* while no rate is known, a worker that computes is not known to be faster */
+    /* while no rate is known, another worker that computes may be no faster */
     if (!t || (!(s->speed.rate > 0) && t->n_held > t->n_complete))
         return;
     uint64_t epoch, position;
@@ -228,8 +227,8 @@ void cw_dp_lease_late(struct cw_dispatcher *d, struct stream *s)
               " (%" PRIu64 " ms): worker %" PRIu64 " runs them too, and others what else it has not finished",
               position, position + (x->end - x->begin), epoch, slow->worker->id,
               (d->now_ns - x->leased_ns) / 1000000, t->worker->id);
-    for (size_t i = 0; (x = cw_dp_range_at(&s->ranges, i)) && t; i++) {
-        if (x->holder[0].assignment != slow || x->holder[1].assignment || (x->flags & RANGE_COMPLETE))
+    for (; x && t; x = cw_dp_range_next(&s->ranges, x)) {
+        if (!cw_dp_lease_unfinished(x, slow) || x->holder[1].assignment)
             continue;
         d->leases.n_late++;
         if (cw_dp_lease_grant(d, t, x) < 0)

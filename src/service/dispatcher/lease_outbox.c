@@ -1,4 +1,4 @@
-/* Packs leases and revocations into messages; see the header. */
+/* Packs leases and revocations into messages. */
 #include "service/dispatcher/lease_outbox.h"
 
 #include "base/macro.h"
@@ -27,7 +27,8 @@ static void outbox_send_revoke(struct cw_dispatcher *d, struct assignment *t)
     Cachew__Revoke r = {CW_MESSAGE(revoke), .stream = {16, s->id}, .positions = pointers};
     Cachew__Envelope m = {CW_MESSAGE(envelope), .of_case = CACHEW__ENVELOPE__OF_REVOKE, .revoke = &r};
     for (size_t i = 0; i < t->outbox.n_revoke; i++)
-        for (struct span left = t->outbox.revoke[i]; left.begin < left.end;) { /* one message range for each epoch */
+        for (struct span left = t->outbox.revoke[i];
+             left.begin < left.end;) { /* one message range for each epoch */
             pointers[r.n_positions] = &ranges[r.n_positions];
             left.begin = outbox_range(s, left, pointers[r.n_positions++]);
             if (r.n_positions == CW_COUNT_OF(ranges)) {
@@ -68,9 +69,9 @@ static void outbox_send_leases(struct cw_dispatcher *d, struct assignment *t)
         l.origin = &origin;
         l.passed = &passed;
     }
-    cw_dp_peer_send(d, t->worker->peer,
-                    &(Cachew__Envelope){CW_MESSAGE(envelope), .of_case = CACHEW__ENVELOPE__OF_LEASES,
-                                        .leases = &l});
+    cw_dp_peer_send(
+        d, t->worker->peer,
+        &(Cachew__Envelope){CW_MESSAGE(envelope), .of_case = CACHEW__ENVELOPE__OF_LEASES, .leases = &l});
 }
 
 void cw_dp_outbox_flush(struct cw_dispatcher *d)

@@ -3,8 +3,7 @@
 #pragma once
 #include <stdint.h>
 
-struct assignment;
-struct cw_dispatcher;
+#include "service/dispatcher/types.h"
 
 /* Has the end of the turn send the outbox. */
 void cw_dp_outbox_dirty(struct cw_dispatcher *d, struct assignment *t);

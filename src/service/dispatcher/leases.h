@@ -5,9 +5,7 @@
 #include <stdint.h>
 
 #include "service/dispatcher/ranges.h"
-
-struct cw_dispatcher;
-struct stream;
+#include "service/dispatcher/types.h"
 
 /* What the dispatcher counts of leases, and the last lease's number. */
 struct lease_stats {

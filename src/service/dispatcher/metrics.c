@@ -7,7 +7,7 @@
 
 /* A family with a sample per state, those that nothing is in too. */
 static void metrics_by_label(struct cw_metrics *m, const char *label, const char *const *values,
-                     const uint64_t *counts, size_t n)
+                             const uint64_t *counts, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         cw_metrics_add(m, (double)counts[i], label, values[i], NULL);
@@ -135,26 +135,27 @@ void cw_dispatcher_metrics(struct cw_dispatcher *d, uint64_t now_ns, struct cw_t
     metrics_scaling(d, &m);
     metrics_streams(d, &m);
     cw_metrics_list(
-        &m, (const struct cw_metric_row[]){
-                {CW_METRIC_COUNTER, "dispatcher_ranges_leased", NULL, (double)d->leases.n_leased,
-                 "Leases given to workers, second ones of late ranges too."},
-                {CW_METRIC_COUNTER, "dispatcher_ranges_completed", NULL, (double)d->leases.n_completed,
-                 "Ranges whose first completion came."},
-                {CW_METRIC_COUNTER, "dispatcher_ranges_late", NULL, (double)d->leases.n_late,
-                 "Ranges that were late and leased a second time."},
-                {CW_METRIC_COUNTER, "dispatcher_ranges_moved", NULL, (double)d->leases.n_moved,
-                 "Ranges that no worker held any more, and that are leased again if they are wanted."},
-                {CW_METRIC_COUNTER, "dispatcher_ranges_lost", NULL, (double)d->leases.n_lost,
-                 "Ranges of jobs with at-most-once that were lost with their workers, whatever ranks had of "
-                 "them."},
-                {CW_METRIC_COUNTER, "dispatcher_journal_commits", NULL, (double)d->journal.n_commits,
-                 "Transactions of the journal that are durable."},
-                {CW_METRIC_COUNTER, "dispatcher_journal_commit", "seconds", (double)d->journal.commit_ns / 1e9,
-                 "What they took together: divided by their number, the mean."},
-                {CW_METRIC_COUNTER, "dispatcher_journal_failures", NULL, (double)d->journal.n_failures,
-                 "Transactions that could not be written, each try."},
-                {CW_METRIC_GAUGE, "dispatcher_journal_ok", NULL, d->journal.retry_ns == 0,
-                 "1: the journal is written; 0: nothing is acknowledged until it can be."},
-                {0},
-            });
+        &m,
+        (const struct cw_metric_row[]){
+            {CW_METRIC_COUNTER, "dispatcher_ranges_leased", NULL, (double)d->leases.n_leased,
+             "Leases given to workers, second ones of late ranges too."},
+            {CW_METRIC_COUNTER, "dispatcher_ranges_completed", NULL, (double)d->leases.n_completed,
+             "Ranges whose first completion came."},
+            {CW_METRIC_COUNTER, "dispatcher_ranges_late", NULL, (double)d->leases.n_late,
+             "Ranges that were late and leased a second time."},
+            {CW_METRIC_COUNTER, "dispatcher_ranges_moved", NULL, (double)d->leases.n_moved,
+             "Ranges that no worker held any more, and that are leased again if they are wanted."},
+            {CW_METRIC_COUNTER, "dispatcher_ranges_lost", NULL, (double)d->leases.n_lost,
+             "Ranges of jobs with at-most-once that were lost with their workers, whatever ranks had of "
+             "them."},
+            {CW_METRIC_COUNTER, "dispatcher_journal_commits", NULL, (double)d->journal.n_commits,
+             "Transactions of the journal that are durable."},
+            {CW_METRIC_COUNTER, "dispatcher_journal_commit", "seconds", (double)d->journal.commit_ns / 1e9,
+             "What they took together: divided by their number, the mean."},
+            {CW_METRIC_COUNTER, "dispatcher_journal_failures", NULL, (double)d->journal.n_failures,
+             "Transactions that could not be written, each try."},
+            {CW_METRIC_GAUGE, "dispatcher_journal_ok", NULL, d->journal.retry_ns == 0,
+             "1: the journal is written; 0: nothing is acknowledged until it can be."},
+            {0},
+        });
 }

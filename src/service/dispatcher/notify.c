@@ -1,4 +1,4 @@
-/* Sends clients the addresses, placements and reports of their stream; see the header. */
+/* Sends clients the addresses, placements and reports of their stream. */
 #include "service/dispatcher/notify.h"
 
 #include <string.h>
@@ -6,20 +6,22 @@
 #include "base/hash.h"
 #include "service/dispatcher/state.h"
 
-#define TOLD_AT_ONCE 64 /* clients; more are told of all that came within */
-#define TELL_NS \
-    UINT64_C(20000)     /* for each of them, so that telling takes a small part of the dispatcher's time */
-#define PER_MESSAGE 512 /* so that what is sent at a time fits the stack, and one frame */
+#define SENT_AT_ONCE 64         /* clients that are sent news each turn: more get it less often, ... */
+#define SENT_NS UINT64_C(20000) /* ... by this for each client, so that it takes a small part of the time */
+#define PER_MESSAGE 512         /* items that fit the stack, and one frame */
 #define ALL UINT64_MAX
-/* To the attached ranks of a stream; not ALL: to those that were sent the reports before position `from`. */
+
+/* Sends to the attached ranks of a stream, or (not ALL) to those that were sent the reports before position
+ * `from`. */
 static void notify_ranks(struct cw_dispatcher *d, struct stream *s, uint64_t from, const Cachew__Envelope *m)
 {
     struct cw_peer *peers[CW_DISPATCHER_SENDS];
     size_t n = 0;
     CW_LIST_EACH_OF (j, struct job, by_stream, &s->jobs) {
-        for (size_t i = 0; i < j->ranks.n; i++) {
-            if (j->ranks.items[i]->greeted && (from == ALL || j->ranks.items[i]->next_report == from))
-                peers[n++] = j->ranks.items[i]->client;
+        DP_RANKS_EACH(r, j)
+        {
+            if (r->greeted && (from == ALL || r->next_report == from))
+                peers[n++] = r->client;
             if (n == CW_COUNT_OF(peers)) {
                 cw_dp_peer_send_all(d, peers, n, m);
                 n = 0;
@@ -29,9 +31,9 @@ static void notify_ranks(struct cw_dispatcher *d, struct stream *s, uint64_t fro
     cw_dp_peer_send_all(d, peers, n, m);
 }
 
-/* To one client, or all of a stream. */
+/* Sends worker addresses to one client, or (NULL) to all of the stream. */
 static void notify_workers(struct cw_dispatcher *d, struct stream *s, struct cw_peer *client,
-                         struct worker *const *workers, size_t n, bool gone)
+                           struct worker *const *workers, size_t n, bool gone)
 {
     Cachew__WorkerAddress addresses[PER_MESSAGE], *pointers[PER_MESSAGE];
     Cachew__Workers list = {CW_MESSAGE(workers), .workers = pointers, .n_workers = n};
@@ -79,8 +81,7 @@ static void placements_add(struct placements *p, const struct stream *s, const s
     p->end[p->n++] = x->end;
 }
 
-/* Where batches follow from positions: the ranks of a job that ask for a batch of a range, from rank `first`
- * on. */
+/* The ranks of a job that need batches of a range: n of them, from rank `first` on. */
 struct turns {
     uint32_t first, n;
 };
@@ -88,20 +89,21 @@ struct turns {
 static struct turns turns_find(const struct stream *s, const struct job *j, const Cachew__Placement *a)
 {
     uint64_t size = cw_dp_stream_align(s), first = a->begin / size, last = (a->end - 1) / size;
-    uint64_t before = a->epoch == j->round.epoch ? j->terms.world_size - j->round.batch % j->terms.world_size : 0;
-    /* the first batches fill up an epoch's last round, for any rank */
-    bool all = !cw_dp_stream_counted(s) || first < j->terms.world_size;
-    return (struct turns){(uint32_t)((first + before) % j->terms.world_size),
-                          all ? j->terms.world_size : (uint32_t)CW_MIN(last - first + 1, (uint64_t)j->terms.world_size)};
+    uint32_t n = j->terms.world_size;
+    uint64_t before = a->epoch == j->round.epoch ? n - j->round.batch % n : 0;
+    /* any rank may need the first batches, which fill up an epoch's last round */
+    bool all = !cw_dp_stream_counted(s) || first < n;
+    return (struct turns){(uint32_t)((first + before) % n),
+                          all ? n : (uint32_t)CW_MIN(last - first + 1, (uint64_t)n)};
 }
 
 static bool turns_include(const struct turns *t, const struct rank *r)
 {
-    uint32_t after = r->number >= t->first ? r->number - t->first : r->number + r->job->terms.world_size - t->first;
-    return after < t->n;
+    uint32_t wrapped = r->number >= t->first ? 0 : r->job->terms.world_size;
+    return r->number + wrapped - t->first < t->n;
 }
 
-/* Those that the rank may still ask for. */
+/* Sends the placements whose batches the rank may still need. */
 static void placements_send(struct cw_dispatcher *d, struct rank *r, struct placements *p,
                             const struct turns *turns)
 {
@@ -116,39 +118,52 @@ static void placements_send(struct cw_dispatcher *d, struct rank *r, struct plac
         cw_dp_peer_send(d, r->client, &m);
 }
 
-static void placements_flush(struct cw_dispatcher *d, const struct job *j, struct rank *const *ranks,
-                             size_t n, struct placements *p)
+/* Sends the placements to one rank of the job, or (NULL) to all its ranks. */
+static void placements_flush(struct cw_dispatcher *d, const struct job *j, struct rank *only,
+                             struct placements *p)
 {
     struct turns turns[PER_MESSAGE];
     for (size_t i = 0; i < p->n; i++)
         turns[i] = turns_find(j->stream, j, &p->of[i]);
-    for (size_t i = 0; i < n && p->n > 0; i++)
-        if (ranks[i]->greeted)
-            placements_send(d, ranks[i], p, turns);
+    DP_RANKS_EACH(r, j)
+    if (r->greeted && (!only || r == only) && p->n > 0)
+        placements_send(d, r, p, turns);
 }
 
+/* Adds a placement for one rank, and sends all when they fill a message. */
+static void placements_add_for(struct cw_dispatcher *d, struct rank *r, struct placements *p,
+                               const struct range *x)
+{
+    placements_add(p, r->job->stream, x);
+    if (p->n == PER_MESSAGE) {
+        placements_flush(d, r->job, r, p);
+        p->n = 0;
+    }
+}
+
+/* Sends the placements to all ranks of the stream, and empties them. */
 static void placements_send_all(struct cw_dispatcher *d, struct stream *s, struct placements *p)
 {
     Cachew__Placements list = {CW_MESSAGE(placements), .placements = p->pointers, .n_placements = p->n};
-    Cachew__Envelope m = {CW_MESSAGE(envelope), .of_case = CACHEW__ENVELOPE__OF_PLACEMENTS,
-                          .placements = &list};
-    if (!cw_dp_stream_counted(s)) {
-        notify_ranks(d, s, ALL, &m);
-        p->n = 0;
-        return;
-    }
-    CW_LIST_EACH_OF (j, struct job, by_stream, &s->jobs)
-        placements_flush(d, j, j->ranks.items, j->ranks.n, p);
+    if (p->n > 0 && !cw_dp_stream_counted(s))
+        notify_ranks(d, s, ALL,
+                     &(Cachew__Envelope){CW_MESSAGE(envelope), .of_case = CACHEW__ENVELOPE__OF_PLACEMENTS,
+                                         .placements = &list});
+    else
+        CW_LIST_EACH_OF (j, struct job, by_stream, &s->jobs)
+            placements_flush(d, j, NULL, p);
     p->n = 0;
 }
 
+/* Sends the placements that changed. */
 static void notify_placements(struct cw_dispatcher *d, struct stream *s)
 {
     struct placements p;
     p.n = 0;
-    struct range *x;
-    size_t i = cw_dp_range_index(&s->ranges, s->news.first);
-    for (; (x = cw_dp_range_at(&s->ranges, i)) && x->begin < s->news.end; i++) {
+    DP_RANGES_EACH(x, &s->ranges, cw_dp_range_index(&s->ranges, s->news.first))
+    {
+        if (x->begin >= s->news.end)
+            break;
         if (!(x->flags & RANGE_ANNOUNCE) || (x->flags & RANGE_UNSENT))
             continue;
         x->flags &= (uint8_t)~RANGE_ANNOUNCE;
@@ -156,33 +171,34 @@ static void notify_placements(struct cw_dispatcher *d, struct stream *s)
         if (p.n == PER_MESSAGE)
             placements_send_all(d, s, &p);
     }
-    if (p.n > 0)
-        placements_send_all(d, s, &p);
+    placements_send_all(d, s, &p);
     s->news.placements = false;
 }
 
 /* ---- reports ---- */
 
-static void notify_send_reports(struct cw_dispatcher *d, struct stream *s, uint64_t from, Cachew__Report **reports,
-                         size_t n)
+static void notify_send_reports(struct cw_dispatcher *d, struct stream *s, uint64_t from,
+                                Cachew__Report **reports, size_t n)
 {
     Cachew__Reports list = {CW_MESSAGE(reports), .reports = reports, .n_reports = n};
-    Cachew__Envelope m = {CW_MESSAGE(envelope), .of_case = CACHEW__ENVELOPE__OF_REPORTS, .reports = &list};
     if (n > 0)
-        notify_ranks(d, s, from, &m);
+        notify_ranks(d, s, from,
+                     &(Cachew__Envelope){CW_MESSAGE(envelope), .of_case = CACHEW__ENVELOPE__OF_REPORTS,
+                                         .reports = &list});
 }
 
-/* Sends what ranges gave, in order, to the ranks that were sent what is before `from`. Where batches follow
- * from positions, clients need none. */
+/* Sends reports of finished ranges, in order, to the ranks whose next report is at `from`. Where batches
+ * follow from positions, clients need no reports. */
 static void notify_reports(struct cw_dispatcher *d, struct stream *s, uint64_t from)
 {
     Cachew__Report reports[PER_MESSAGE], *pointers[PER_MESSAGE];
     uint64_t sums[PER_MESSAGE], to = from;
     size_t n = 0;
-    struct range *x;
-    for (; !cw_dp_stream_counted(s) && (x = cw_dp_range_find(&s->ranges, to)) && (x->flags & (RANGE_DURABLE | RANGE_LOST));
+    const struct range *x;
+    for (; !cw_dp_stream_counted(s) && (x = cw_dp_range_find(&s->ranges, to)) &&
+           (x->flags & (RANGE_DURABLE | RANGE_LOST));
          to = x->end) {
-        if (!(x->flags & RANGE_DURABLE)) /* lost before its end: there is nothing to tell */
+        if (!(x->flags & RANGE_DURABLE)) /* lost before it was reported */
             continue;
         sums[n] = cw_dp_elements_sum(x->elements, x->n_elements);
         pointers[n] = &reports[n];
@@ -199,9 +215,9 @@ static void notify_reports(struct cw_dispatcher *d, struct stream *s, uint64_t f
     if (to == from)
         return;
     CW_LIST_EACH_OF (j, struct job, by_stream, &s->jobs)
-        for (size_t i = 0; i < j->ranks.n; i++)
-            if (j->ranks.items[i]->greeted && j->ranks.items[i]->next_report == from)
-                j->ranks.items[i]->next_report = to;
+        DP_RANKS_EACH(r, j)
+    if (r->greeted && r->next_report == from)
+        r->next_report = to;
 }
 
 /* ---- both ---- */
@@ -211,7 +227,7 @@ uint64_t cw_dp_notify_stream(struct cw_dispatcher *d, struct stream *s)
     size_t n = 0;
     CW_LIST_EACH_OF (j, struct job, by_stream, &s->jobs)
         n += j->ranks.n_attached;
-    uint64_t due_ns = n > TOLD_AT_ONCE ? s->news.last_sent_ns + n * TELL_NS : 0;
+    uint64_t due_ns = n > SENT_AT_ONCE ? s->news.last_sent_ns + n * SENT_NS : 0;
     if (!s->news.placements && !s->news.reports)
         return 0;
     if (due_ns > d->now_ns)
@@ -222,29 +238,27 @@ uint64_t cw_dp_notify_stream(struct cw_dispatcher *d, struct stream *s)
     if (s->news.reports) {
         s->news.reports = false;
         CW_LIST_EACH_OF (j, struct job, by_stream, &s->jobs)
-            for (size_t i = 0; i < j->ranks.n; i++)
-                if (j->ranks.items[i]->greeted)
-                    notify_reports(d, s, j->ranks.items[i]->next_report);
+            DP_RANKS_EACH(r, j)
+        if (r->greeted)
+            notify_reports(d, s, r->next_report);
     }
     return 0;
 }
 
-/* at-most-once: what was given out before the table begins, and is over for good. */
+/* At-most-once: sends the rank that positions before the table are lost, as they were given out before. */
 static void notify_passed(struct cw_dispatcher *d, struct rank *r, struct placements *p)
 {
     struct stream *s = r->job->stream;
     uint64_t n = cw_dp_stream_epoch(s), end = cw_dp_range_begin(&s->ranges), epoch, position;
     struct range lost = {.begin = r->pos, .flags = RANGE_LOST};
-    for (; s->at_most_once && s->ranges.state != RANGES_UNPLACED && lost.begin < end; lost.begin = lost.end) {
+    if (!s->at_most_once || s->ranges.state == RANGES_UNPLACED)
+        return;
+    for (; lost.begin < end; lost.begin = lost.end) {
         cw_dp_stream_place(s, lost.begin, &epoch, &position);
         lost.end = CW_MIN(end, lost.begin + (n - position));
-        placements_add(p, s, &lost);
-        if (p->n == PER_MESSAGE) {
-            placements_flush(d, r->job, &r, 1, p);
-            p->n = 0;
-        }
+        placements_add_for(d, r, p, &lost);
     }
-    r->next_report = s->at_most_once && s->ranges.state != RANGES_UNPLACED ? CW_MAX(r->next_report, s->ranges.base) : r->next_report;
+    r->next_report = CW_MAX(r->next_report, s->ranges.base);
 }
 
 void cw_dp_notify_rank(struct cw_dispatcher *d, struct rank *r)
@@ -265,15 +279,9 @@ void cw_dp_notify_rank(struct cw_dispatcher *d, struct rank *r)
         notify_workers(d, s, r->client, workers, n, false);
     p.n = 0;
     notify_passed(d, r, &p);
-    struct range *x;
-    for (size_t i = cw_dp_range_index(&s->ranges, r->pos); (x = cw_dp_range_at(&s->ranges, i)); i++) {
-        if ((x->holder[0].assignment && !(x->flags & RANGE_UNSENT)) || (x->flags & RANGE_LOST))
-            placements_add(&p, s, x);
-        if (p.n == PER_MESSAGE) {
-            placements_flush(d, r->job, &r, 1, &p);
-            p.n = 0;
-        }
-    }
-    placements_flush(d, r->job, &r, 1, &p);
+    DP_RANGES_EACH(x, &s->ranges, cw_dp_range_index(&s->ranges, r->pos))
+    if ((x->holder[0].assignment && !(x->flags & RANGE_UNSENT)) || (x->flags & RANGE_LOST))
+        placements_add_for(d, r, &p, x);
+    placements_flush(d, r->job, r, &p);
     notify_reports(d, s, r->next_report);
 }

@@ -3,11 +3,7 @@
 #pragma once
 #include <stdint.h>
 
-struct assignment;
-struct cw_dispatcher;
-struct rank;
-struct stream;
-struct worker;
+#include "service/dispatcher/types.h"
 
 /* Sends a stream's news. Returns 0, or after how many ns it is time for it. */
 uint64_t cw_dp_notify_stream(struct cw_dispatcher *d, struct stream *s);

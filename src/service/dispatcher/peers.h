@@ -9,11 +9,7 @@
 #include "base/list.h"
 #include "net/envelope.h"
 #include "proto/cachew.pb-c.h"
-
-struct cw_dispatcher;
-struct worker;
-struct rank;
-struct pool;
+#include "service/dispatcher/types.h"
 
 /* An Attach whose options differ from those of its job, whose ranks may be gone without being noticed. */
 struct waiting_attach {

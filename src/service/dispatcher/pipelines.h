@@ -6,8 +6,7 @@
 
 #include "base/error.h"
 #include "base/map.h"
-
-struct cw_dispatcher;
+#include "service/dispatcher/types.h"
 
 struct pipeline {
     struct cw_map_node node;

@@ -1,4 +1,4 @@
-/* Collects facts, queries the policy, records its decision; see the header. */
+/* Collects facts, queries the policy, records its decision. */
 #include "service/dispatcher/policy_step.h"
 
 #include <jansson.h>
@@ -13,6 +13,7 @@
 
 /* ---- facts ---- */
 
+/* Returns what the rank reported since the last decision. */
 static struct cw_client_facts policy_client_facts(const struct rank *r)
 {
     const struct pace *a = &r->pace.at_policy, *b = &r->pace.now;
@@ -23,30 +24,30 @@ static struct cw_client_facts policy_client_facts(const struct rank *r)
                                     .queue = n > 0 ? (b->ready - a->ready) / n : 0};
 }
 
-/* Batches that a position gives: as the plan says, or workers. 0: it is not known yet. */
+/* Returns the batches that a position gives, by the plan, or as workers measured. 0: not known yet. */
 static double policy_batches_per_position(const struct stream *s)
 {
     double positions = 0, batches = 0;
     if (cw_dp_stream_counted(s))
         return 1 / (double)s->data->plan->align;
-    CW_LIST_EACH (at, &s->assignments.list) {
-        const struct work *w = &CW_CONTAINER(at, struct assignment, by_stream)->work;
-        positions += w->positions;
-        batches += w->batches;
+    CW_LIST_EACH_OF (t, const struct assignment, by_stream, &s->assignments.list) {
+        positions += t->work.positions;
+        batches += t->work.batches;
     }
     return positions > 0 ? batches / positions : 0;
 }
 
-/* What the worker set computed: of each worker a mean, and what sets them apart is the scatter. facts_of: by
- * slot, its place in f. */
-static void policy_supply_facts(const struct stream *s, double per_position, const int *facts_of, struct cw_facts *f)
+/* Adds what the worker set computed since the last decision. Each worker gives a mean, and their differences
+ * are the scatter. facts_of: by pool index, the index in f, or -1. */
+static void policy_supply_facts(const struct stream *s, double per_position, const int *facts_of,
+                                struct cw_facts *f)
 {
     double bytes = 0, n_all = 0, busy_s[DP_POOL_INDEXES] = {0}, span_s[DP_POOL_INDEXES] = {0};
     CW_LIST_EACH_OF (t, const struct assignment, by_stream, &s->assignments.list) {
         const struct work *a = &t->last_work, *b = &t->work;
         double n = (b->positions - a->positions) * per_position, seconds = b->compute_s - a->compute_s;
         int i = facts_of[t->worker->pool_index];
-        /* not said yet; or begun anew */
+        /* no two heartbeats yet, or sums that began anew */
         if (!t->granted || i < 0 || a->at_ns == 0 || b->at_ns <= a->at_ns || b->compute_s < a->compute_s ||
             b->positions < a->positions)
             continue;
@@ -62,14 +63,16 @@ static void policy_supply_facts(const struct stream *s, double per_position, con
     f->storage.source_bytes = n_all > 0 ? bytes / n_all : 0;
 }
 
+/* Has the next facts begin now. */
 static void policy_measure_anew(struct job *j)
 {
-    for (size_t i = 0; i < j->ranks.n; i++)
-        j->ranks.items[i]->pace.at_policy = j->ranks.items[i]->pace.now;
+    DP_RANKS_EACH(r, j)
+    r->pace.at_policy = r->pace.now;
     CW_LIST_EACH_OF (t, struct assignment, by_stream, &j->stream->assignments.list)
         t->last_work = t->work;
 }
 
+/* Fills in the lengths of batches and epochs, and how far the job is. */
 static void policy_epoch_facts(struct job *j, double per_position, struct cw_facts *f)
 {
     const Cachew__Plan *p = j->stream->data->plan;
@@ -82,14 +85,15 @@ static void policy_epoch_facts(struct job *j, double per_position, struct cw_fac
     f->epoch = CW_MIN(positions > 0 ? (double)(uint64_t)(mark / positions) : 0, f->epochs - 1);
 }
 
-/* So many can be had, as far as is known: more did not come. */
-static int policy_cap(const struct cw_dispatcher *d, const struct job *j, int slot)
+/* Returns how many workers there can be, as far as is known: waiting for more ended without them. */
+static int policy_cap(const struct cw_dispatcher *d, const struct job *j, int pool)
 {
     const struct scaling *x = &j->scaling;
-    return x->cap_serial != 0 && x->cap_serial == d->scaler.supply_serial && x->cap[slot] >= 0 ? x->cap[slot]
-                                                                                        : DP_WORKERS;
+    return x->cap_serial != 0 && x->cap_serial == d->scaler.supply_serial && x->cap[pool] >= 0 ? x->cap[pool]
+                                                                                               : DP_WORKERS;
 }
 
+/* Returns the longest start delay of all pools. */
 static double policy_start_delay_s(const struct cw_dispatcher *d)
 {
     double most = 0;
@@ -98,27 +102,28 @@ static double policy_start_delay_s(const struct cw_dispatcher *d)
     return most;
 }
 
-/* Workers of no pool are there, and are never ended: beside pools, whose workers are paid for when they are
- * wanted, they cost nothing. */
-static struct cw_pool_facts policy_facts_of_pool(const struct cw_dispatcher *d, const struct job *j, int slot,
-                                          int running, int most)
+/* Returns the facts of one pool index. Workers of no pool are never ended: beside pools, whose workers are
+ * paid for while they are wanted, they cost nothing. */
+static struct cw_pool_facts policy_facts_of_pool(const struct cw_dispatcher *d, const struct job *j, int pool,
+                                                 int running, int most)
 {
-    const struct pool *p = cw_dp_pool_at(d, slot);
+    const struct pool *p = cw_dp_pool_at(d, pool);
     struct cw_pool_facts f = {.name = p ? p->name : CW_POOL_STATIC,
                               .place = CW_PLACE_REMOTE,
                               .running = running,
-                              .maximum = CW_MIN(most, policy_cap(d, j, slot))};
-    f.starting = CW_MAX(j->scaling.share[slot] - running, 0);
-    f.price_per_h = p && p->price_per_h > 0         ? p->price_per_h
-                    : p || cw_list_empty(&d->scaler.pools) ? d->scaler.worker_price_per_h
-                                                    : 0;
-    f.start_delay_s = p ? p->start_delay_s : 0;
-    f.cpu_share = p ? p->cpu_share : 0;
+                              .starting = CW_MAX(j->scaling.share[pool] - running, 0),
+                              .maximum = CW_MIN(most, policy_cap(d, j, pool)),
+                              .start_delay_s = p ? p->start_delay_s : 0,
+                              .cpu_share = p ? p->cpu_share : 0};
+    if (p && p->price_per_h > 0)
+        f.price_per_h = p->price_per_h;
+    else if (p || cw_list_empty(&d->scaler.pools))
+        f.price_per_h = d->scaler.worker_price_per_h;
     return f;
 }
 
-/* A pool for each slot that has some; without a policy for all workers together. facts_of: by slot, its place
- * among them, or -1. */
+/* Fills in a pool for each pool index that has workers; without a policy, one for all workers together.
+ * facts_of: by pool index, the index in f, or -1. */
 static void policy_pool_facts(struct cw_dispatcher *d, struct job *j, struct cw_facts *f, int *facts_of)
 {
     int running[DP_POOL_INDEXES];
@@ -132,12 +137,12 @@ static void policy_pool_facts(struct cw_dispatcher *d, struct job *j, struct cw_
         return;
     }
     const int *most = cw_dp_worker_sets_most(d, j);
-    for (int slot = 0; slot < DP_POOL_INDEXES; slot++) {
-        bool any = most[slot] > 0 || running[slot] > 0 || cw_dp_pool_at(d, slot) ||
-                   (slot == 0 && cw_list_empty(&d->scaler.pools));
-        facts_of[slot] = any ? f->n_pools : -1;
+    for (int pool = 0; pool < DP_POOL_INDEXES; pool++) {
+        bool any = most[pool] > 0 || running[pool] > 0 || cw_dp_pool_at(d, pool) ||
+                   (pool == 0 && cw_list_empty(&d->scaler.pools));
+        facts_of[pool] = any ? f->n_pools : -1;
         if (any)
-            f->pools[f->n_pools++] = policy_facts_of_pool(d, j, slot, running[slot], most[slot]);
+            f->pools[f->n_pools++] = policy_facts_of_pool(d, j, pool, running[pool], most[pool]);
     }
 }
 
@@ -147,10 +152,10 @@ static void policy_pool_facts(struct cw_dispatcher *d, struct job *j, struct cw_
 /* A worker set that is not complete after so long will not be: workers can't open the data, or a pool gives
  * less than it said. */
 #define PATIENCE_S 60.0
+#define PATIENCE_STARTS 4 /* start delays in addition */
+#define MISSING 20        /* 1/20 of a worker set changes no measurement */
 
-#define PATIENCE_STARTS 4 /* start delays besides */
-#define MISSING 20        /* a part of a worker set this small changes nothing that is measured */
-/* The first position behind the ranges that are under way. */
+/* Returns the first position behind the ranges that are under way. */
 static uint64_t phase_end_of_unfinished(const struct stream *s)
 {
     for (size_t i = s->ranges.n; i-- > 0;) {
@@ -161,33 +166,35 @@ static uint64_t phase_end_of_unfinished(const struct stream *s)
     return s->ranges.base;
 }
 
-static void phase_begin(struct cw_dispatcher *d, struct job *j, int phase)
+static void phase_begin(struct cw_dispatcher *d, struct job *j, enum scaling_phase phase)
 {
     j->scaling.phase = phase;
     j->scaling.phase_ns = d->now_ns;
 }
 
-/* Others have taken the place of some, perhaps so soon that nobody was seen to be missing: what these had
- * begun is computed once more, and the client waits for it. */
+/* Whether new workers replaced members, perhaps so soon that none was missing between two looks. The ranges
+ * that those had begun are computed again, and clients wait for them. */
 static bool phase_has_replacements(const struct job *j)
 {
-    return j->stream->assignments.n_joined - j->scaling.n_joined > (uint64_t)(j->scaling.claim.share / MISSING);
+    return j->stream->assignments.n_joined - j->scaling.n_joined >
+           (uint64_t)(j->scaling.claim.share / MISSING);
 }
 
-/* Of many workers one may be missing, and be on its way again: as policies have it. */
+/* Whether the worker set is complete: 1/MISSING of it may be missing, as policies assume. */
 static bool phase_is_complete(const struct cw_dispatcher *d, const struct job *j)
 {
     int running[DP_POOL_INDEXES], missing = 0, share = 0;
     cw_dp_worker_set_running_of(j->stream, running);
-    for (int slot = 0; slot < DP_POOL_INDEXES; slot++) {
-        int n = CW_MIN(j->scaling.share[slot], policy_cap(d, j, slot));
+    for (int pool = 0; pool < DP_POOL_INDEXES; pool++) {
+        int n = CW_MIN(j->scaling.share[pool], policy_cap(d, j, pool));
         share += n;
-        missing += CW_MAX(n - running[slot], 0);
+        missing += CW_MAX(n - running[pool], 0);
     }
     return missing <= share / MISSING;
 }
 
-/* Whether to wait for those that are missing. If not, there are no more until another one comes. */
+/* Whether to wait for missing workers. If not, the cap says that there are no more until the supply changes.
+ */
 static bool phase_is_awaited(struct cw_dispatcher *d, struct job *j)
 {
     struct scaling *x = &j->scaling;
@@ -196,13 +203,13 @@ static bool phase_is_awaited(struct cw_dispatcher *d, struct job *j)
     if (cw_dp_worker_set_running(j->stream) == 0 || (double)(d->now_ns - x->phase_ns) < patience_s * 1e9)
         return true;
     cw_dp_worker_set_running_of(j->stream, running);
-    for (int slot = 0; slot < DP_POOL_INDEXES; slot++)
-        x->cap[slot] = running[slot] < x->share[slot] ? running[slot] : -1;
+    for (int pool = 0; pool < DP_POOL_INDEXES; pool++)
+        x->cap[pool] = running[pool] < x->share[pool] ? running[pool] : -1;
     x->cap_serial = d->scaler.supply_serial;
     return false;
 }
 
-/* Whether what is measured now is measured with the worker set that was decided on. */
+/* Moves the phase on. Returns whether measurements are those of the worker set that was decided on. */
 static bool phase_measures(struct cw_dispatcher *d, struct job *j)
 {
     struct scaling *x = &j->scaling;
@@ -215,7 +222,7 @@ static bool phase_measures(struct cw_dispatcher *d, struct job *j)
             return false;
         x->until_pos = phase_end_of_unfinished(j->stream);
         x->n_joined = j->stream->assignments.n_joined;
-        /* before the first decision nothing was under way */
+        /* before the first decision no range was under way */
         phase_begin(d, j, x->n_decisions == 0 ? SCALING_MEASURES : SCALING_PASSES);
         policy_measure_anew(j);
         return false;
@@ -223,7 +230,7 @@ static bool phase_measures(struct cw_dispatcher *d, struct job *j)
         if (cw_dp_job_mark(j) < x->until_pos)
             return false;
         x->until_pos = cw_dp_range_end(&j->stream->ranges);
-        /* what was computed meanwhile lasts no longer than that */
+        /* what was prefetched meanwhile lasts no longer than that */
         x->until_ns = d->now_ns + (d->now_ns - x->phase_ns);
         phase_begin(d, j, SCALING_DRAWS_OFF);
         return false;
@@ -241,8 +248,9 @@ static bool phase_measures(struct cw_dispatcher *d, struct job *j)
 
 /* ---- decisions ---- */
 
+/* Logs the decision and keeps it with its facts. */
 static void decision_record(struct cw_dispatcher *d, struct job *j, const struct cw_decision *decision,
-                   const struct cw_facts *f)
+                            const struct cw_facts *f)
 {
     struct scaling *x = &j->scaling;
     struct decision *at = &x->decisions[x->n_decisions % DP_DECISIONS];
@@ -258,7 +266,7 @@ static void decision_record(struct cw_dispatcher *d, struct job *j, const struct
     x->n_decisions++;
 }
 
-/* Of jobs that share a stream the first one decides where it is cached. */
+/* Whether the job decides where its stream is cached: of jobs that share it, the first one does. */
 static bool decision_moves_cache(const struct job *j, const struct cw_facts *f)
 {
     CW_LIST_EACH_OF (first, const struct job, by_stream, &j->stream->jobs)
@@ -267,28 +275,30 @@ static bool decision_moves_cache(const struct job *j, const struct cw_facts *f)
     return false;
 }
 
-/* What can't be is not decided: no more than there are of each pool, and a worker at least. Returns how many
- * that is. */
-static int decision_bound(const struct cw_dispatcher *d, const struct cw_facts *f, struct cw_decision *decision)
+/* Limits the decision to the workers of each pool, and to at least one worker. Returns the sum. */
+static int decision_bound(const struct cw_dispatcher *d, const struct cw_facts *f,
+                          struct cw_decision *decision)
 {
     int n = 0;
     for (int i = 0; i < f->n_pools; i++)
-        n += decision->workers[i] = d->scaler.enabled ? CW_MAX(CW_MIN(decision->workers[i], f->pools[i].maximum), 0)
-                                              : f->pools[i].running;
+        n += decision->workers[i] = d->scaler.enabled
+                                        ? CW_MAX(CW_MIN(decision->workers[i], f->pools[i].maximum), 0)
+                                        : f->pools[i].running;
     if (n == 0 && d->scaler.enabled)
         n = decision->workers[0] = 1;
     return n;
 }
 
-/* The policy said of which pools its workers are to be; not yet since the job began, or the dispatcher. */
+/* Whether the policy decided on pools, since the job or the dispatcher began. */
 static bool decision_is_placed(const struct scaling *x)
 {
-    bool any = false;
-    for (int slot = 0; slot < DP_POOL_INDEXES; slot++)
-        any |= x->want[slot] > 0;
-    return any;
+    for (int pool = 0; pool < DP_POOL_INDEXES; pool++)
+        if (x->want[pool] > 0)
+            return true;
+    return false;
 }
 
+/* Queries the policy with the clients' facts, and carries out its decision. */
 static void policy_query(struct cw_dispatcher *d, struct job *j, const struct cw_client_facts *clients)
 {
     struct scaling *x = &j->scaling;
@@ -302,7 +312,7 @@ static void policy_query(struct cw_dispatcher *d, struct job *j, const struct cw
     const struct cw_policy *policy = d->scaler.enabled ? &d->scaler.policy : &cw_policy_auto;
     double per_position = policy_batches_per_position(j->stream);
     int facts_of[DP_POOL_INDEXES], want[DP_POOL_INDEXES];
-    /* what cache points give is known in a moment: until then nothing is decided without */
+    /* the gain of cache points is known in a moment: no decision is made without it */
     if (!(per_position > 0) && j->stream->n_completed == 0 && cw_dp_caching_open(j->stream))
         return;
     policy_epoch_facts(j, per_position, &f);
@@ -312,23 +322,24 @@ static void policy_query(struct cw_dispatcher *d, struct job *j, const struct cw
         cw_dp_caching_facts(j->stream, 1 / per_position, &f, cache_points);
     policy->decide(policy, &x->memory, &f, (double)d->now_ns / 1e9, &decision);
     int n = decision_bound(d, &f, &decision);
-    for (int slot = 0; slot < DP_POOL_INDEXES; slot++)
-        want[slot] = facts_of[slot] >= 0 ? decision.workers[facts_of[slot]] : 0;
+    for (int pool = 0; pool < DP_POOL_INDEXES; pool++)
+        want[pool] = facts_of[pool] >= 0 ? decision.workers[facts_of[pool]] : 0;
     if (!policy->caches || !decision_moves_cache(j, &f) || decision.cache_point >= f.n_cache_points)
         decision.cache_point = f.cache_point;
-    bool changes = d->scaler.enabled &&
-                   (n != x->claim.want || (decision_is_placed(x) && memcmp(want, x->want, sizeof(want)) != 0)),
+    bool changes = d->scaler.enabled && (n != x->claim.want ||
+                                         (decision_is_placed(x) && memcmp(want, x->want, sizeof(want)) != 0)),
          moves = f.n_cache_points > 0 && !cw_dp_caching_is(j->stream, decision.cache_point);
-    if (moves && !*decision.why) /* workers did it already: nothing was to be decided */
-        snprintf(decision.why, sizeof(decision.why), "what is there takes longer to read than to compute");
-    /* for the record: what is in use was, though it was not read */
+    if (moves && !*decision.why) /* the workers did it already by themselves */
+        snprintf(decision.why, sizeof(decision.why),
+                 "reading the cached elements takes longer than recomputing them");
+    /* the record names the cache point in use, even if it was not read */
     f.cache_point = cw_dp_caching_in_use(j->stream);
     if (changes || moves || (decision.concluded && x->n_decisions == 0) || decision.replanned)
         decision_record(d, j, &decision, &f);
     if (moves) {
         d->scaler.n_cache_moves++;
         cw_dp_caching_choose(d, j->stream, decision.cache_point);
-        phase_begin(d, j, SCALING_STARTS); /* what is under way is as it was */
+        phase_begin(d, j, SCALING_STARTS); /* ranges under way still use the earlier cache point */
     }
     policy_measure_anew(j);
     if (memcmp(want, x->want, sizeof(want)) != 0)
@@ -339,16 +350,14 @@ static void policy_query(struct cw_dispatcher *d, struct job *j, const struct cw
     x->claim.want = n;
     phase_begin(d, j, SCALING_STARTS);
     cw_dp_scaling_due(d);
-    if (j->durable || j->writing > 0)
-        /* else a restart begins with what was decided before */
-        cw_dp_journal_tried(d, cw_dp_journal_job(d, j, NULL, NULL));
+    cw_dp_job_save(d, j);
 }
 
 static void policy_query_job(struct cw_dispatcher *d, struct job *j)
 {
     _cleanup_free_ struct cw_client_facts *clients = calloc(j->terms.world_size, sizeof(*clients));
     if (!clients)
-        return; /* the next time */
+        return; /* the next step tries again */
     for (size_t i = 0; i < j->ranks.n; i++)
         clients[i] = policy_client_facts(j->ranks.items[i]);
     policy_query(d, j, clients);
@@ -362,7 +371,7 @@ void cw_dp_policy_tick(struct cw_dispatcher *d)
             continue;
         j->scaling.next_ns = d->now_ns + POLICY_STEP_NS;
         if (cw_dp_worker_set_running(j->stream) < j->scaling.claim.share)
-            cw_dp_scaling_due(d); /* somebody may be free by now */
+            cw_dp_scaling_due(d); /* a worker may be free by now */
         if (j->stream->data && j->ranks.n_attached > 0 && phase_measures(d, j))
             policy_query_job(d, j);
     }

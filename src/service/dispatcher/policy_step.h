@@ -5,8 +5,7 @@
  * auto where to cache, for the workers that there are.
  */
 #pragma once
-
-struct cw_dispatcher;
+#include "service/dispatcher/types.h"
 
 /* Queries the policy for each job whose time has come: once a second, as clients and workers report. */
 void cw_dp_policy_tick(struct cw_dispatcher *d);

@@ -1,4 +1,4 @@
-/* The table of pools: lookup, counts, and which workers belong to which pool; see the header. */
+/* The table of pools: lookup, counts, and which workers belong to which pool. */
 #include "service/dispatcher/pools.h"
 
 #include <string.h>
@@ -7,6 +7,7 @@
 #include "service/dispatcher/state.h"
 
 #define DELAY_WEIGHT 0.3 /* of the last start delay in the average */
+
 struct pool *cw_dp_pool_at(const struct cw_dispatcher *d, int index)
 {
     CW_LIST_EACH_OF (p, struct pool, link, &d->scaler.pools)
@@ -95,10 +96,10 @@ json_t *cw_dp_pools_json(const struct cw_dispatcher *d)
 {
     json_t *list = json_array();
     CW_LIST_EACH_OF (p, const struct pool, link, &d->scaler.pools)
-        cw_dp_json_append(
-            &list, json_pack("{s:s, s:i, s:i, s:i, s:i, s:f, s:f, s:f, s:s?}", "name", p->name, "minimum",
-                             (int)p->minimum, "maximum", (int)p->maximum, "workers", (int)p->units, "wanted",
-                             (int)p->wanted, "price_per_h", p->price_per_h, "cpu_share", p->cpu_share,
-                             "start_delay_s", p->start_delay_s, "why", p->why));
+        cw_dp_json_append(&list, json_pack("{s:s, s:i, s:i, s:i, s:i, s:f, s:f, s:f, s:s?}", "name", p->name,
+                                           "minimum", (int)p->minimum, "maximum", (int)p->maximum, "workers",
+                                           (int)p->units, "wanted", (int)p->wanted, "price_per_h",
+                                           p->price_per_h, "cpu_share", p->cpu_share, "start_delay_s",
+                                           p->start_delay_s, "why", p->why));
     return list;
 }

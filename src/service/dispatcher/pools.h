@@ -7,10 +7,7 @@
 
 #include "base/list.h"
 #include "service/dispatcher/job_scaling.h"
-
-struct cw_dispatcher;
-struct cw_peer;
-struct worker;
+#include "service/dispatcher/types.h"
 
 #define DP_POOLS (DP_POOL_INDEXES - 1)
 
@@ -32,8 +29,8 @@ struct pool {
     uint32_t n_requested;  /* of these, not started yet */
 };
 
-struct pool *cw_dp_pool_at(const struct cw_dispatcher *d, int index);             /* NULL: there is none */
-struct pool *cw_dp_pool_find(const struct cw_dispatcher *d, const char *name);    /* NULL: there is none */
+struct pool *cw_dp_pool_at(const struct cw_dispatcher *d, int index);          /* NULL: there is none */
+struct pool *cw_dp_pool_find(const struct cw_dispatcher *d, const char *name); /* NULL: there is none */
 /* Whether the worker registered with the pool's name. */
 bool cw_dp_pool_names(const struct worker *w, const struct pool *p);
 /* Whether the pool's present provisioner started the worker, so that it may end it. */

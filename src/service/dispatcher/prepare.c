@@ -1,4 +1,4 @@
-/* Sends Prepare and Forget to workers, and shuns workers after faults; see the header. */
+/* Sends Prepare and Forget to workers, and shuns workers after faults. */
 #include "service/dispatcher/prepare.h"
 
 #include <inttypes.h>
@@ -16,9 +16,9 @@ static bool prepare_too_large(const struct worker *w, const struct stream *s)
 void cw_dp_prepare_forget(struct cw_dispatcher *d, struct worker *w, ProtobufCBinaryData stream)
 {
     Cachew__Forget f = {CW_MESSAGE(forget), .stream = stream};
-    cw_dp_peer_send(d, w->peer,
-                    &(Cachew__Envelope){CW_MESSAGE(envelope), .of_case = CACHEW__ENVELOPE__OF_FORGET,
-                                        .forget = &f});
+    cw_dp_peer_send(
+        d, w->peer,
+        &(Cachew__Envelope){CW_MESSAGE(envelope), .of_case = CACHEW__ENVELOPE__OF_FORGET, .forget = &f});
 }
 
 static void prepare_send(struct cw_dispatcher *d, struct assignment *t)

@@ -4,11 +4,7 @@
 #include <stdbool.h>
 
 #include "proto/cachew.pb-c.h"
-
-struct assignment;
-struct cw_dispatcher;
-struct stream;
-struct worker;
+#include "service/dispatcher/types.h"
 
 /* Sends Prepare to every worker that should run this stream and does not. */
 void cw_dp_prepare_stream(struct cw_dispatcher *d, struct stream *s);
@@ -21,5 +17,6 @@ void cw_dp_prepare_waiting(struct cw_dispatcher *d);
 void cw_dp_prepare_forget(struct cw_dispatcher *d, struct worker *w, ProtobufCBinaryData stream);
 /* The assignment gets no leases for DP_SHUN, after a fault. */
 void cw_dp_prepare_shun(struct cw_dispatcher *d, struct assignment *t);
-/* Ends shunning where its time is over, or of all that are fit. A worker that was unfit is requested again. */
+/* Ends shunning where its time is over, or of all that are fit. A worker that was unfit is requested again.
+ */
 void cw_dp_prepare_unshun(struct cw_dispatcher *d, struct stream *s, bool all);

@@ -1,4 +1,4 @@
-/* Handles answers to Prepare; see the header. */
+/* Handles answers to Prepare. */
 #include "service/dispatcher/prepare_answers.h"
 
 #include <inttypes.h>
@@ -16,8 +16,8 @@
 
 /* Fills *ret with the reasons of all workers that can't serve the stream. `why`: the last of them, which
  * gives the kind. */
-static void unfit_reasons(const struct cw_dispatcher *d, const struct stream *s,
-                              const Cachew__Failure *why, struct cw_error *ret)
+static void unfit_reasons(const struct cw_dispatcher *d, const struct stream *s, const Cachew__Failure *why,
+                          struct cw_error *ret)
 {
     size_t n = 0, n_left_out = 0, size = 0, room = sizeof(ret->message) - sizeof("; and 1000000 more");
     cw_failure_error(why, ret);
@@ -31,8 +31,8 @@ static void unfit_reasons(const struct cw_dispatcher *d, const struct stream *s,
             continue;
         const char *reason = t->why ? t->why : "no reason was given";
         snprintf(text, sizeof(text), "%s worker %" PRIu64 " (%.*s): %.*s",
-                 size ? ";" : "no worker can run it:", w->id, (int)cw_text_whole(w->info.name, 60), w->info.name,
-                 (int)cw_text_whole(reason, longest), reason);
+                 size ? ";" : "no worker can run it:", w->id, (int)cw_text_whole(w->info.name, 60),
+                 w->info.name, (int)cw_text_whole(reason, longest), reason);
         cw_text_show(shown, size ? sizeof(shown) : room, text); /* the first reason is cut to fit */
         size_t k = strlen(shown);
         if (size + k >= room) {
@@ -46,8 +46,8 @@ static void unfit_reasons(const struct cw_dispatcher *d, const struct stream *s,
         snprintf(ret->message + size, sizeof(ret->message) - size, "; and %zu more", n_left_out);
 }
 
-/* Ends the jobs of a stream, with the reason of each worker, once all workers have failed at it or can't serve
- * it. A draining worker counts while it holds ranges of the stream. */
+/* Ends the jobs of a stream, with the reason of each worker, once all workers have failed at it or can't
+ * serve it. A draining worker counts while it holds ranges of the stream. */
 static void unfit_end_jobs(struct cw_dispatcher *d, struct stream *s, const Cachew__Failure *why)
 {
     struct cw_error err = {0};
@@ -73,13 +73,13 @@ static void unfit_note(struct cw_dispatcher *d, struct assignment *t, const char
     cw_dp_scaling_due(d); /* another worker takes its place */
     free(t->why);
     t->why = cw_text_dup(why, 1000);
-    cw_dp_log(d, true, "worker %" PRIu64 " (%s) can't serve stream %s: %s", t->worker->id, t->worker->info.name,
-              cw_dp_hex(t->stream->id, hex), why);
+    cw_dp_log(d, true, "worker %" PRIu64 " (%s) can't serve stream %s: %s", t->worker->id,
+              t->worker->info.name, cw_dp_hex(t->stream->id, hex), why);
 }
 
 /* Stores the plan, which the stream's jobs waited for. */
 static int prepare_stream_ready(struct cw_dispatcher *d, struct stream *s, const Cachew__Prepared *p,
-                       struct cw_error *err)
+                                struct cw_error *err)
 {
     int r = cw_dp_stream_set_data(s, p, err);
     if (r < 0)
@@ -140,7 +140,7 @@ static void unfit_difference(const Cachew__Prepared *a, const Cachew__Prepared *
 }
 
 int cw_dp_prepare_ready(struct cw_dispatcher *d, struct assignment *t, const Cachew__Prepared *p,
-                              struct cw_error *err)
+                        struct cw_error *err)
 {
     struct stream *s = t->stream;
     if (!p->plan || p->n_files > DP_FILES || p->capacity == 0)
@@ -187,7 +187,8 @@ int cw_dp_prepare_ready(struct cw_dispatcher *d, struct assignment *t, const Cac
     t->failed = false;
     cw_dp_assignment_usable(d, t);
     cw_dp_stream_dirty(d, s);
-    t->outbox.new_origin = s->assignments.origin; /* the worker may know another one from an earlier connection */
+    t->outbox.new_origin =
+        s->assignments.origin; /* the worker may know another one from an earlier connection */
     if (t->outbox.new_origin)
         cw_dp_outbox_dirty(d, t);
     return 0;
@@ -196,7 +197,8 @@ int cw_dp_prepare_ready(struct cw_dispatcher *d, struct assignment *t, const Cac
 /* Whether a part of the worker's memory did not suffice: the stream may fit when others end, or alone. */
 static bool crowded_is(const struct assignment *t, const Cachew__Failure *why)
 {
-    return (t->beside || t->worker->room.n_streams > 1) && strcmp(why->kind, cw_status_name(CW_E_BUDGET)) == 0;
+    return (t->beside || t->worker->room.n_streams > 1) &&
+           strcmp(why->kind, cw_status_name(CW_E_BUDGET)) == 0;
 }
 
 /* Has the stream wait until the worker has room. */
@@ -209,7 +211,7 @@ static void crowded_note(struct cw_dispatcher *d, struct assignment *t)
 }
 
 int cw_dp_prepare_answer(struct cw_dispatcher *d, struct worker *w, uint64_t re, const Cachew__Envelope *m,
-                            struct cw_error *err)
+                         struct cw_error *err)
 {
     struct assignment *t = NULL;
     CW_LIST_EACH_OF (x, struct assignment, by_worker, &w->assignments)
@@ -228,13 +230,14 @@ int cw_dp_prepare_answer(struct cw_dispatcher *d, struct worker *w, uint64_t re,
         prepare_stream_unfit(d, t->stream, m->failure);
         return 0;
     }
-    cw_dp_prepare_shun(d, t); /* other workers can serve it: this one may later, when a file or memory is there */
+    cw_dp_prepare_shun(
+        d, t); /* other workers can serve it: this one may later, when a file or memory is there */
     unfit_end_jobs(d, t->stream, m->failure);
     return 0;
 }
 
 int cw_dp_prepare_failed(struct cw_dispatcher *d, struct worker *w, const Cachew__StreamFailed *m,
-                            struct cw_error *err)
+                         struct cw_error *err)
 {
     char hex[33];
     if (m->stream.len != 16 || !m->why)
@@ -242,7 +245,8 @@ int cw_dp_prepare_failed(struct cw_dispatcher *d, struct worker *w, const Cachew
                             "StreamFailed without a stream of 16 bytes, or without a reason");
     struct stream *s = cw_dp_stream_find(d, m->stream.data);
     struct assignment *t = s ? cw_dp_assignment_find(w, s) : NULL;
-    if (!t || s->state == STREAM_DEAD || t->state != ASSIGNMENT_READY) /* the stream is forgotten, or requested anew */
+    if (!t || s->state == STREAM_DEAD ||
+        t->state != ASSIGNMENT_READY) /* the stream is forgotten, or requested anew */
         return 0;
     cw_dp_log(d, true, "worker %" PRIu64 " (%s) can't go on with stream %s: its %zu ranges go to others: %s",
               w->id, w->info.name, cw_dp_hex(s->id, hex), (size_t)t->n_held, m->why->message);

@@ -5,10 +5,7 @@
 
 #include "base/error.h"
 #include "proto/cachew.pb-c.h"
-
-struct assignment;
-struct cw_dispatcher;
-struct worker;
+#include "service/dispatcher/types.h"
 
 /* Handles Prepared or Failure in answer to request `re`. */
 int cw_dp_prepare_answer(struct cw_dispatcher *d, struct worker *w, uint64_t re, const Cachew__Envelope *m,

@@ -1,4 +1,4 @@
-/* Handles what provisioners send, and sends them how many workers are wanted; see the header. */
+/* Handles what provisioners send, and sends them how many workers are wanted. */
 #include "service/dispatcher/provisioners.h"
 
 #include <stdlib.h>
@@ -10,14 +10,16 @@
 
 /* ---- messages ---- */
 
-#define MAX_UNITS 100000
-#define WHY_BYTES 1000
-static size_t pool_count(const struct cw_dispatcher *d)
+#define MAX_UNITS 100000 /* workers of a pool */
+#define WHY_BYTES 1000   /* of a provisioner's reason */
+
+/* Returns the least pool index that no pool has; at most DP_POOLS + 1. */
+static int pool_free_index(const struct cw_dispatcher *d)
 {
-    size_t n = 0;
-    CW_LIST_EACH (at, &d->scaler.pools)
-        n++;
-    return n;
+    int index = 1;
+    while (cw_dp_pool_at(d, index))
+        index++;
+    return index;
 }
 
 static int pool_check(const struct cw_dispatcher *d, const Cachew__Pool *m, bool known, struct cw_error *err)
@@ -40,11 +42,12 @@ static int pool_check(const struct cw_dispatcher *d, const Cachew__Pool *m, bool
                             "at most %d, a price from 0 to %g, and numbers that are not negative",
                             m->name, m->minimum, m->maximum, m->units, m->price_per_h, m->cpu_share,
                             MAX_UNITS, CW_WORKER_PRICE_MOST);
-    if (!known && pool_count(d) >= DP_POOLS)
+    if (!known && pool_free_index(d) > DP_POOLS)
         return cw_error_set(err, CW_E_SERVICE, "there are %d pools already", DP_POOLS);
     return 0;
 }
 
+/* Moves the pool to its place by price. */
 static void pool_insert(struct cw_dispatcher *d, struct pool *p)
 {
     struct cw_link *before = &d->scaler.pools;
@@ -52,11 +55,11 @@ static void pool_insert(struct cw_dispatcher *d, struct pool *p)
     CW_LIST_EACH (at, &d->scaler.pools)
         if (before == &d->scaler.pools && CW_CONTAINER(at, struct pool, link)->price_per_h > p->price_per_h)
             before = at;
-    cw_list_add(before, &p->link); /* adding to the end of a ring that begins there is adding before it */
+    cw_list_add(before, &p->link); /* the end of a ring that begins at `before` */
 }
 
-/* A provisioner that connects again takes its pool over, before its old connection was noticed to be dead.
- * Another one is refused: who has a pool keeps it. */
+/* Gives the pool to a new connection of its provisioner, whose old one may be dead but not closed yet.
+ * Another provisioner is refused. */
 static int pool_take_over(struct cw_dispatcher *d, struct pool *p, struct cw_peer *by, struct cw_error *err)
 {
     struct cw_error why = {0};
@@ -86,15 +89,14 @@ static int pool_new(struct cw_dispatcher *d, struct cw_peer *peer, const char *n
         return cw_error_nomem(err, sizeof(*p), "a pool");
     }
     p->peer = peer;
-    for (p->index = 1; cw_dp_pool_at(d, p->index);) /* there is one left: at most DP_POOLS pools are let in */
-        p->index++;
+    p->index = pool_free_index(d);
     peer->pool = p;
     *ret = p;
     return 0;
 }
 
 int cw_dp_provisioner_message(struct cw_dispatcher *d, struct cw_peer *peer, const Cachew__Envelope *e,
-                       struct cw_error *err)
+                              struct cw_error *err)
 {
     if (e->of_case != CACHEW__ENVELOPE__OF_POOL)
         return cw_error_set(err, CW_E_SERVICE,
@@ -102,7 +104,7 @@ int cw_dp_provisioner_message(struct cw_dispatcher *d, struct cw_peer *peer, con
                             (int)e->of_case);
     if (!d->scaler.enabled)
         return cw_error_set(err, CW_E_OPTION,
-                            "this dispatcher has no policy, so nobody would say how many workers are wanted: "
+                            "this dispatcher has no policy that decides how many workers are wanted: "
                             "expected one with --policy");
     const Cachew__Pool *m = e->pool;
     struct pool *p = cw_dp_pool_find(d, m->name);
@@ -121,11 +123,11 @@ int cw_dp_provisioner_message(struct cw_dispatcher *d, struct cw_peer *peer, con
         return cw_error_nomem(err, strlen(m->prefix), "a pool");
     free(p->prefix);
     p->prefix = prefix;
-    if (is_new)
+    if (is_new) {
         cw_dp_log(d, false, "pool \"%s\" is there, with %u workers of %u to %u", p->name, m->units,
                   m->minimum, m->maximum);
-    if (is_new)
-        p->wanted = CW_MAX(m->units, m->minimum); /* what is there stays, until it is known what is needed */
+        p->wanted = CW_MAX(m->units, m->minimum); /* its workers stay until it is known what is needed */
+    }
     if (*m->why && (!p->why || strcmp(p->why, m->why) != 0))
         cw_dp_log(d, true, "pool \"%s\" has %u workers, %u are wanted: %s", p->name, m->units, p->wanted,
                   m->why);
@@ -156,7 +158,9 @@ void cw_dp_provisioner_lost(struct cw_dispatcher *d, struct pool *p)
 
 /* ---- workers that are wanted ---- */
 
-#define PRESENT_NS DP_S  /* all names each time: not for each of a thousand workers that come one by one */
+#define PRESENT_NS DP_S /* least time between two Wants that only name other workers: each has all names */
+
+/* Counts connected workers of earlier provisioners. */
 static uint32_t pool_count_foreign(const struct cw_dispatcher *d, const struct pool *p)
 {
     uint32_t n = 0;
@@ -165,7 +169,7 @@ static uint32_t pool_count_foreign(const struct cw_dispatcher *d, const struct p
     return n;
 }
 
-/* It serves nobody; and what it has for somebody to fetch is not lost with it. */
+/* Whether the worker serves no stream, and no range would be lost with it. */
 static bool worker_may_go(const struct worker *w)
 {
     bool may = cw_dp_worker_able(w) && w->n_worker_sets == 0;
@@ -174,7 +178,7 @@ static bool worker_may_go(const struct worker *w)
     return may;
 }
 
-/* Lets idle workers go that are too many. What is still starting is looked at again when it is there. */
+/* Drains idle workers that are too many. Those that are starting are checked once they are ready. */
 static void pool_drain_surplus(struct cw_dispatcher *d, struct pool *p)
 {
     uint32_t n = 0;
@@ -188,10 +192,11 @@ static void pool_drain_surplus(struct cw_dispatcher *d, struct pool *p)
     }
 }
 
+/* Sends the provisioner how many workers are wanted, which it may end, and which are there. */
 static void pool_send_want(struct cw_dispatcher *d, struct pool *p)
 {
     _cleanup_free_ char **names = calloc(2 * d->workers.n + 1, sizeof(char *));
-    p->due = !names; /* without memory: later */
+    p->due = !names; /* without memory, it is sent later */
     if (!names)
         return;
     p->changed = false;
@@ -205,8 +210,9 @@ static void pool_send_want(struct cw_dispatcher *d, struct pool *p)
         if (w->leaving == WORKER_RELEASED)
             m.release[m.n_release++] = w->info.name;
     }
-    Cachew__Envelope e = {CW_MESSAGE(envelope), .of_case = CACHEW__ENVELOPE__OF_WANT, .want = &m};
-    cw_dp_peer_send(d, p->peer, &e);
+    cw_dp_peer_send(
+        d, p->peer,
+        &(Cachew__Envelope){CW_MESSAGE(envelope), .of_case = CACHEW__ENVELOPE__OF_WANT, .want = &m});
 }
 
 void cw_dp_provisioners_want(struct cw_dispatcher *d, const int *needed)
@@ -216,7 +222,7 @@ void cw_dp_provisioners_want(struct cw_dispatcher *d, const int *needed)
         n_workers += needed[i];
     if (n_workers > 0)
         d->scaler.busy_ns = d->now_ns;
-    /* the next job may come soon, or be found again */
+    /* a next job may come soon, or return after a restart */
     bool keep = d->grace_until_ns != 0 || d->now_ns - d->scaler.busy_ns < DP_WARM;
     CW_LIST_EACH_OF (p, struct pool, link, &d->scaler.pools) {
         p->n_foreign = pool_count_foreign(d, p);

@@ -6,10 +6,7 @@
 #pragma once
 #include "base/error.h"
 #include "proto/cachew.pb-c.h"
-
-struct cw_dispatcher;
-struct cw_peer;
-struct pool;
+#include "service/dispatcher/types.h"
 
 /* Handles a provisioner's message. */
 int cw_dp_provisioner_message(struct cw_dispatcher *d, struct cw_peer *p, const Cachew__Envelope *m,

@@ -1,4 +1,4 @@
-/* The table of a stream's ranges; see the header. Knows nothing of streams or workers. */
+/* The table of a stream's ranges. Knows nothing of streams or workers. */
 #include "service/dispatcher/ranges.h"
 
 #include <stdlib.h>

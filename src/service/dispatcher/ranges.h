@@ -7,8 +7,7 @@
 #include <stdint.h>
 
 #include "base/error.h"
-
-struct assignment;
+#include "service/dispatcher/types.h"
 
 struct span {
     uint64_t begin, end;
@@ -51,13 +50,13 @@ enum range_table_state {
 };
 
 struct range_table {
-    struct range *items;    /* by begin: n of them, from `first` on */
-    size_t first, n, room;  /* room: of items */
-    uint64_t last_number;   /* of ranges */
-    uint64_t base;          /* ranges that end at or before it are gone */
+    struct range *items;   /* by begin: n of them, from `first` on */
+    size_t first, n, room; /* room: of items */
+    uint64_t last_number;  /* of ranges */
+    uint64_t base;         /* ranges that end at or before it are gone */
     enum range_table_state state;
-    uint64_t free_from;     /* before it, every wanted position is in a range that has a holder */
-    size_t n_passed;        /* removed ranges whose rows may still be in the journal */
+    uint64_t free_from; /* before it, every wanted position is in a range that has a holder */
+    size_t n_passed;    /* removed ranges whose rows may still be in the journal */
 };
 
 /* Each range of the table from index `from` on; adding or removing ranges ends the pass. */
@@ -65,7 +64,7 @@ struct range_table {
     for (struct range *x = cw_dp_range_at(table, from); x; x = cw_dp_range_next(table, x))
 
 /* Pointers to ranges are valid until a range is added or removed. */
-struct range *cw_dp_range_at(const struct range_table *t, size_t i);                 /* NULL: no more */
+struct range *cw_dp_range_at(const struct range_table *t, size_t i);                /* NULL: no more */
 struct range *cw_dp_range_next(const struct range_table *t, const struct range *x); /* NULL: no more */
 /* Returns the index of the first range that ends behind pos. */
 size_t cw_dp_range_index(const struct range_table *t, uint64_t pos);

@@ -1,4 +1,4 @@
-/* The ranks of a job, and the answers that their clients get; see the header. */
+/* The ranks of a job, and the answers that their clients get. */
 #include "service/dispatcher/ranks.h"
 
 #include <inttypes.h>
@@ -37,7 +37,8 @@ int cw_dp_rank_get(struct cw_dispatcher *d, struct job *j, uint32_t number, stru
 
 void cw_dp_ranks_free(struct cw_dispatcher *d, struct job *j)
 {
-    DP_RANKS_EACH (r, j) {
+    DP_RANKS_EACH(r, j)
+    {
         if (r->client)
             r->client->rank = NULL;
         free(r);
@@ -64,7 +65,7 @@ void cw_dp_rank_detach(struct cw_dispatcher *d, struct rank *r)
 }
 
 int cw_dp_rank_position(const struct job *j, const Cachew__Place *from, uint64_t snapshot, uint64_t *ret,
-                      struct cw_error *err)
+                        struct cw_error *err)
 {
     const struct stream *s = j->stream;
     int result = cw_dp_stream_position(s, from, ret, err);
@@ -125,9 +126,9 @@ void cw_dp_rank_end(struct cw_dispatcher *d, struct rank *r, const struct cw_err
     Cachew__Failure f;
     cw_failure_init(&f, why);
     Cachew__Ended e = {CW_MESSAGE(ended), .why = &f};
-    cw_dp_peer_send(d, r->client,
-                    &(Cachew__Envelope){CW_MESSAGE(envelope), .of_case = CACHEW__ENVELOPE__OF_ENDED,
-                                        .ended = &e});
+    cw_dp_peer_send(
+        d, r->client,
+        &(Cachew__Envelope){CW_MESSAGE(envelope), .of_case = CACHEW__ENVELOPE__OF_ENDED, .ended = &e});
     if (r->attach_id != 0)
         cw_dp_peer_fail(d, r->client, r->attach_id, why);
     cw_dp_rank_detach(d, r);

@@ -7,11 +7,7 @@
 
 #include "base/error.h"
 #include "proto/cachew.pb-c.h"
-
-struct cw_dispatcher;
-struct cw_peer;
-struct job;
-struct stream;
+#include "service/dispatcher/types.h"
 
 /* How fast a client goes: sums, as message Pace. */
 struct pace {

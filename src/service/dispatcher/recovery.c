@@ -1,4 +1,4 @@
-/* Reads the journal's rows into the tables, and leaves damaged ones out; see the header. */
+/* Reads the journal's rows into the tables, and leaves damaged ones out. */
 #include "service/dispatcher/recovery.h"
 
 #include <endian.h>
@@ -31,7 +31,7 @@ static int restore_worker(struct cw_dispatcher *d, const Cachew__Journal__Worker
 }
 
 static int restore_stream(struct cw_dispatcher *d, const uint8_t id[16], const Cachew__Journal__Stream *row,
-                         struct cw_error *err)
+                          struct cw_error *err)
 {
     struct stream *s;
     if (row->fingerprint.len != 16 || !row->data || !row->data->plan)
@@ -95,7 +95,7 @@ static int restore_job(struct cw_dispatcher *d, const Cachew__Journal__Job *row,
 }
 
 static int restore_range(struct cw_dispatcher *d, struct stream *s, uint64_t begin,
-                      const Cachew__Journal__Range *row, struct cw_error *err)
+                         const Cachew__Journal__Range *row, struct cw_error *err)
 {
     struct span span;
     uint64_t epoch, position;
@@ -106,7 +106,8 @@ static int restore_range(struct cw_dispatcher *d, struct stream *s, uint64_t beg
                             row->end);
     if (s->ranges.state == RANGES_UNPLACED && cw_dp_lease_rebase(d, s, begin) < 0)
         return cw_error_nomem(err, 0, "a table of ranges");
-    if (begin < cw_dp_range_end(&s->ranges) || s->ranges.n >= DP_RANGES) { /* its positions were cut differently since */
+    if (begin < cw_dp_range_end(&s->ranges) ||
+        s->ranges.n >= DP_RANGES) { /* its positions were cut differently since */
         if (row->given)
             return cw_error_set(err, CW_E_STATE, "it overlaps another one, or there are more than %zu",
                                 DP_RANGES);
@@ -125,8 +126,8 @@ static int restore_range(struct cw_dispatcher *d, struct stream *s, uint64_t beg
 }
 
 /* Restores the row, whose key and value fit its kind. CW_E_STATE: it makes no sense. */
-static int restore_row(struct cw_dispatcher *d, const uint8_t *key, size_t key_size, const ProtobufCMessage *m,
-                    struct cw_error *err)
+static int restore_row(struct cw_dispatcher *d, const uint8_t *key, size_t key_size,
+                       const ProtobufCMessage *m, struct cw_error *err)
 {
     const uint8_t *id = key + 1;
     struct stream *s;
@@ -168,7 +169,6 @@ static int restore_row(struct cw_dispatcher *d, const uint8_t *key, size_t key_s
 /* numbers of workers and streams that are left out, where the last ones are not known */
 #define NUMBERS_SKIPPED 1000000
 
-
 /* The subject of an entry, by its letter, and what leaving it out costs. */
 struct kind {
     const ProtobufCMessageDescriptor *type;
@@ -192,7 +192,8 @@ static const struct kind kinds[] = {
 
 /* The subject of an entry as text: a job by its name, all else by its bytes without the letter; an entry of
  * an unknown kind (NULL) by all bytes of its key. */
-static void damaged_key_text(const void *key, size_t size, const struct kind *kind, char *buf, size_t buf_size)
+static void damaged_key_text(const void *key, size_t size, const struct kind *kind, char *buf,
+                             size_t buf_size)
 {
     const uint8_t *bytes = key;
     if (kind && bytes[0] == 'f')
@@ -203,14 +204,14 @@ static void damaged_key_text(const void *key, size_t size, const struct kind *ki
 }
 
 /*
- * Leaves a damaged entry out, and deletes it with the next commit. What rests on it is found damaged when it is
- * read: streams on their pipeline, jobs on their stream. With at-most-once it must be known which ranges were
- * given out; if the entry may belong to any stream, that is known of none. The key may be what is damaged: a
- * job whose name is not UTF-8 is none.
- * CW_E_DATA: err names the entry and what it costs; all else can be served.
+ * Leaves a damaged entry out, and deletes it with the next commit. What rests on it is found damaged when it
+ * is read: streams on their pipeline, jobs on their stream. With at-most-once it must be known which ranges
+ * were given out; if the entry may belong to any stream, that is known of none. The key may be what is
+ * damaged: a job whose name is not UTF-8 is none. CW_E_DATA: err names the entry and what it costs; all else
+ * can be served.
  */
-static int damaged_leave_out(struct cw_dispatcher *d, const void *key, size_t key_size, const struct kind *kind,
-                        const char *why, struct cw_error *err)
+static int damaged_leave_out(struct cw_dispatcher *d, const void *key, size_t key_size,
+                             const struct kind *kind, const char *why, struct cw_error *err)
 {
     char text[2 * DP_NAME + 20] = "";
     const uint8_t *letter = key;
@@ -267,8 +268,8 @@ int cw_dispatcher_load(struct cw_dispatcher *d, const void *key, size_t key_size
     return r;
 }
 
-/* Ends the jobs that damaged entries cost. Such an entry may sort behind those of jobs, so that this waits until
- * all were read. */
+/* Ends the jobs that damaged entries cost. Such an entry may sort behind those of jobs, so that this waits
+ * until all were read. */
 static void damaged_end_jobs(struct cw_dispatcher *d)
 {
     static const char why[] = "the dispatcher's journal was damaged: what was computed of the job, or given "

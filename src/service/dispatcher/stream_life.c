@@ -1,4 +1,4 @@
-/* Makes, parks and forgets streams, and moves their low-water mark; see the header. */
+/* Makes, parks and forgets streams, and moves their low-water mark. */
 #include "service/dispatcher/stream_life.h"
 
 #include <stdlib.h>
@@ -28,8 +28,8 @@ static bool stream_room(struct cw_dispatcher *d)
 }
 
 int cw_dp_stream_new(struct cw_dispatcher *d, const uint8_t id[16], const uint8_t fingerprint[16],
-                      const char *json, uint64_t seed, const char *base_dir, struct stream **ret,
-                      struct cw_error *err)
+                     const char *json, uint64_t seed, const char *base_dir, struct stream **ret,
+                     struct cw_error *err)
 {
     if (!stream_room(d))
         return cw_error_set(err, CW_E_SERVICE, "there are %d streams already", DP_STREAMS);
@@ -117,10 +117,10 @@ void cw_dp_stream_mark(struct cw_dispatcher *d, struct stream *s)
             mark = CW_MIN(mark, cw_dp_job_mark(j));
     if (mark == UINT64_MAX)
         return;
-    /* Ranges that were given out are not given again (at-most-once). After a restart, ranks with earlier cursors
-     * may still return. */
-    if (s->ranges.state != RANGES_UNPLACED && ((s->at_most_once && mark < s->ranges.base) ||
-                                               (mark > s->ranges.base && cw_dp_stream_grace(d, s))))
+    /* Ranges that were given out are not given again (at-most-once). After a restart, ranks with earlier
+     * cursors may still return. */
+    if (s->ranges.state != RANGES_UNPLACED &&
+        ((s->at_most_once && mark < s->ranges.base) || (mark > s->ranges.base && cw_dp_stream_grace(d, s))))
         mark = s->ranges.base;
     if (cw_dp_lease_rebase(d, s, mark) < 0)
         return; /* no memory: a later turn tries again */
@@ -173,7 +173,7 @@ void cw_dp_stream_free(struct cw_dispatcher *d, struct stream *s)
 /* Whether workers have it ready without a client, and since when. With at-most-once this loses ranges, and is
  * only done where other streams need the room (needed). */
 static bool stream_is_left(const struct cw_dispatcher *d, const struct stream *s, bool needed,
-                    uint64_t *ret_since_ns)
+                           uint64_t *ret_since_ns)
 {
     *ret_since_ns = s->idle_ns;
     CW_LIST_EACH_OF (j, const struct job, by_stream, &s->jobs) {
@@ -207,8 +207,8 @@ static bool stream_room_is_needed(const struct cw_dispatcher *d)
     return false;
 }
 
-/* Retires streams without clients. The youngest that a client may soon want are kept ready, unless other streams
- * wait for room. True: there may be more to retire. */
+/* Retires streams without clients. The youngest that a client may soon want are kept ready, unless other
+ * streams wait for room. True: there may be more to retire. */
 static bool stream_retire_left(struct cw_dispatcher *d)
 {
     bool needed = stream_room_is_needed(d);

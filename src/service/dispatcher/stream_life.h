@@ -4,9 +4,7 @@
 
 #include "base/error.h"
 #include "proto/cachew.pb-c.h"
-
-struct cw_dispatcher;
-struct stream;
+#include "service/dispatcher/types.h"
 
 /* *ret: a stream that the job of this Attach can share, or a new one. */
 int cw_dp_stream_get(struct cw_dispatcher *d, const Cachew__Attach *a, struct stream **ret,

@@ -13,10 +13,7 @@
 #include "service/dispatcher/compute_stats.h"
 #include "service/dispatcher/limits.h"
 #include "service/dispatcher/ranges.h"
-
-struct assignment;
-struct cw_dispatcher;
-struct pipeline;
+#include "service/dispatcher/types.h"
 
 enum stream_state {
     STREAM_ACTIVE,
@@ -127,5 +124,6 @@ int cw_dp_stream_span(const struct stream *s, uint64_t epoch, uint64_t begin, ui
 void cw_dp_stream_place(const struct stream *s, uint64_t pos, uint64_t *epoch, uint64_t *position);
 bool cw_dp_stream_counted(const struct stream *s); /* batches follow from positions, and the order is exact */
 bool cw_dp_stream_placed(const struct stream *s);  /* ... from the elements before, and the order is exact */
-/* Returns what ranges' bounds are multiples of, in positions of their epoch; an epoch's end is a bound too. */
+/* Returns what ranges' bounds are multiples of, in positions of their epoch; an epoch's end is a bound too.
+ */
 uint64_t cw_dp_stream_align(const struct stream *s);

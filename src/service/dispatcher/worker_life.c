@@ -1,4 +1,4 @@
-/* Registers, drains and loses workers; see the header. */
+/* Registers, drains and loses workers. */
 #include "service/dispatcher/worker_life.h"
 
 #include <inttypes.h>
@@ -88,7 +88,7 @@ static int worker_room(struct cw_dispatcher *d, struct cw_error *err)
 }
 
 int cw_dp_worker_register(struct cw_dispatcher *d, struct cw_peer *p, uint64_t id, const Cachew__Register *r,
-                           struct cw_error *err)
+                          struct cw_error *err)
 {
     int result = worker_register_check(p, r, err);
     if (result < 0)
@@ -152,8 +152,8 @@ void cw_dp_worker_registered(struct cw_dispatcher *d, struct cw_peer *p, uint64_
 void cw_dp_worker_lost(struct cw_dispatcher *d, struct worker *w)
 {
     if (w->n_held > 0)
-        cw_dp_log(d, true, "worker %" PRIu64 " (%s) is gone: its %zu ranges go to others", w->id, w->info.name,
-                  w->n_held);
+        cw_dp_log(d, true, "worker %" PRIu64 " (%s) is gone: its %zu ranges go to others", w->id,
+                  w->info.name, w->n_held);
     if (w->leaving == WORKER_STAYS) {
         d->workers.n_lost++;
         cw_dp_history_worker_gone(d, w);
@@ -198,8 +198,8 @@ void cw_dp_worker_drain(struct cw_dispatcher *d, struct worker *w, enum worker_l
     CW_LIST_EACH_OF (t, struct assignment, by_worker, &w->assignments) {
         const struct stream *s = t->stream;
         cw_dp_assignment_usable(d, t);
-        /* Ranges that are not begun are moved at once, if another worker can have them; clients wait for those
-         * that are being read. Without a client nothing is read. */
+        /* Ranges that are not begun are moved at once, if another worker can have them; clients wait for
+         * those that are being read. Without a client nothing is read. */
         if (!s->at_most_once && !cw_dp_stream_attended(s))
             cw_dp_lease_drop_from(d, t, 0, DROP_REVOKED);
         else if (!s->at_most_once && s->assignments.heap.n + s->assignments.n_shunned > 0)

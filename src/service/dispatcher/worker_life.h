@@ -6,10 +6,7 @@
 #include "base/error.h"
 #include "proto/cachew.pb-c.h"
 #include "service/dispatcher/workers.h"
-
-struct cw_dispatcher;
-struct cw_peer;
-struct worker;
+#include "service/dispatcher/types.h"
 
 /* Handles Register. Its id is sent when it is durable. */
 int cw_dp_worker_register(struct cw_dispatcher *d, struct cw_peer *p, uint64_t id, const Cachew__Register *r,

@@ -1,4 +1,4 @@
-/* Handles messages of workers; see the header. */
+/* Handles messages of workers. */
 #include "service/dispatcher/worker_messages.h"
 
 #include <inttypes.h>
@@ -17,7 +17,8 @@
 /* ---- holdings ---- */
 
 /* Returns the range of Holdings that begins where x begins; NULL: none does. */
-static const Cachew__Range *holding_find(const struct stream *s, const Cachew__Holding *h, const struct range *x)
+static const Cachew__Range *holding_find(const struct stream *s, const Cachew__Holding *h,
+                                         const struct range *x)
 {
     uint64_t epoch, begin;
     cw_dp_stream_place(s, x->begin, &epoch, &begin);
@@ -30,7 +31,8 @@ static const Cachew__Range *holding_find(const struct stream *s, const Cachew__H
 /* Drops leases of an earlier connection that are not in Holdings: the worker lost them, or never got them. */
 static void holding_drop_unnamed(struct cw_dispatcher *d, struct assignment *t, const Cachew__Holding *h)
 {
-    DP_RANGES_EACH (x, &t->stream->ranges, 0) {
+    DP_RANGES_EACH(x, &t->stream->ranges, 0)
+    {
         int held = x->holder[0].assignment == t ? 0 : 1;
         if (x->holder[held].assignment != t)
             continue;
@@ -128,8 +130,8 @@ static void worker_note_rates(const struct cw_dispatcher *d, struct worker *w, c
     x->from_misses = m->cache_misses;
 }
 
-/* Takes note of the worker's sums for a stream. The first ones after Holdings are not added to the stream's: an
- * earlier dispatcher or connection counted them. */
+/* Takes note of the worker's sums for a stream. The first ones after Holdings are not added to the stream's:
+ * an earlier dispatcher or connection counted them. */
 static void worker_note_work(struct cw_dispatcher *d, struct assignment *t, const Cachew__StreamWork *m)
 {
     bool counts = t->computed || !t->named;
@@ -172,8 +174,8 @@ static int worker_heartbeat(struct cw_dispatcher *d, struct worker *w, const Cac
 /* ---- messages ---- */
 
 /* Handles Completed. If two runs of a range gave different things, the jobs of the stream fail. */
-static int worker_completed(struct cw_dispatcher *d, struct worker *w, uint64_t id, const Cachew__Completed *m,
-                            struct cw_error *err)
+static int worker_completed(struct cw_dispatcher *d, struct worker *w, uint64_t id,
+                            const Cachew__Completed *m, struct cw_error *err)
 {
     struct cw_error why = {0};
     int r = cw_dp_completed(d, w, id, m, &why);

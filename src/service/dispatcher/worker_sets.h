@@ -6,9 +6,7 @@
 #pragma once
 #include <stdbool.h>
 
-struct cw_dispatcher;
-struct job;
-struct stream;
+#include "service/dispatcher/types.h"
 
 /* Makes worker sets as large as jobs' shares, and has provisioners start and end workers. */
 void cw_dp_worker_sets_update(struct cw_dispatcher *d);

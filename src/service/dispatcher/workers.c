@@ -81,14 +81,12 @@ bool cw_dp_worker_able(const struct worker *w)
 
 bool cw_dp_worker_full(const struct worker *w)
 {
-    return w->room.short_of_memory ||
-           (w->room.max_streams > 0 && w->room.n_streams >= w->room.max_streams);
+    return w->room.short_of_memory || (w->room.max_streams > 0 && w->room.n_streams >= w->room.max_streams);
 }
 
 Cachew__WorkerAddress cw_dp_worker_address(const struct worker *w)
 {
-    return (Cachew__WorkerAddress){CW_MESSAGE(worker_address), .worker = w->id,
-                                   .host = w->info.host,       .unix_path = w->info.unix_path,
-                                   .addresses = w->info.addresses,
-                                   .n_addresses = w->info.n_addresses};
+    return (Cachew__WorkerAddress){CW_MESSAGE(worker_address),     .worker = w->id,
+                                   .host = w->info.host,           .unix_path = w->info.unix_path,
+                                   .addresses = w->info.addresses, .n_addresses = w->info.n_addresses};
 }

@@ -8,10 +8,7 @@
 #include "base/list.h"
 #include "base/map.h"
 #include "proto/cachew.pb-c.h"
-
-struct assignment;
-struct cw_dispatcher;
-struct cw_peer;
+#include "service/dispatcher/types.h"
 
 /* What a worker registered with; all texts are owned. */
 struct worker_info {
