@@ -10,7 +10,6 @@
 #include "service/dispatcher/held.h"
 #include "service/dispatcher/job_join.h"
 #include "service/dispatcher/job_life.h"
-#include "service/dispatcher/notify.h"
 #include "service/dispatcher/prepare.h"
 #include "service/dispatcher/state.h"
 #include "service/dispatcher/worker_sets.h"
@@ -25,7 +24,7 @@ void cw_dp_client_lost(struct cw_dispatcher *d, struct rank *r)
         cw_dp_job_free(d, j);
 }
 
-/* Makes the peer the rank's client; an earlier client is sent Ended. */
+/* Makes the peer the rank's client. An earlier client is sent Ended. */
 static void client_take_over(struct cw_dispatcher *d, struct rank *r, struct cw_peer *p)
 {
     struct cw_error why = {0};

@@ -5,7 +5,7 @@
 #include "net/metrics.h"
 #include "service/dispatcher/state.h"
 
-/* A family with a sample per state, those that nothing is in too. */
+/* Adds a sample for each value of the label, also where the count is 0. */
 static void metrics_by_label(struct cw_metrics *m, const char *label, const char *const *values,
                              const uint64_t *counts, size_t n)
 {
@@ -76,7 +76,7 @@ static void metrics_jobs(const struct cw_dispatcher *d, struct cw_metrics *m)
                        });
 }
 
-/* Without a policy all but the decisions is 0. */
+/* Without a policy only decisions count. */
 static void metrics_scaling(const struct cw_dispatcher *d, struct cw_metrics *m)
 {
     uint64_t wanted = 0, serving = 0, pooled = 0, pools = 0, short_of = 0;

@@ -1,9 +1,6 @@
 /* Sends clients the addresses, placements and reports of their stream. */
 #include "service/dispatcher/notify.h"
 
-#include <string.h>
-
-#include "base/hash.h"
 #include "service/dispatcher/state.h"
 
 #define SENT_AT_ONCE 64         /* clients that are sent news each turn: more get it less often, ... */

@@ -6,7 +6,6 @@
 #include "service/dispatcher/dispatcher.h"
 
 #include <stdio.h>
-#include <string.h>
 #include <sys/random.h>
 #include <unistd.h>
 
@@ -73,7 +72,7 @@ static void server_on_turn(void *arg)
     struct cw_dispatcher_server *s = arg;
     if (!s->closed)
         server_turn(s);
-    else if (cw_list_empty(&s->peers)) /* the last use of it */
+    else if (cw_list_empty(&s->peers)) /* nothing refers to it any more */
         free(s);
 }
 
@@ -145,7 +144,7 @@ static void peer_on_closed(void *user, struct cw_conn *c, const struct cw_error 
     if (p->peer)
         cw_dispatcher_lost(p->server->core, p->peer, cw_now_ns());
     cw_link_out(&p->link);
-    /* the last one lets a closed server be freed */
+    /* a closed server is freed after its last connection */
     if (!p->server->closed || cw_list_empty(&p->server->peers))
         server_turn_later(p->server);
     free(p);
@@ -181,7 +180,7 @@ static void server_on_refused(void *user, const char *peer, const struct cw_erro
     server_log(s, false, "%s was not let in: %s", peer, why->message);
 }
 
-/* what it lets in has peer_ops */
+/* accepted connections get peer_ops */
 static const struct cw_conn_ops listen_ops = {.open = server_on_open, .refused = server_on_refused};
 
 /* ---- life ---- */
@@ -306,7 +305,7 @@ struct cw_dispatcher_server *cw_dispatcher_server_free(struct cw_dispatcher_serv
     s->http = cw_http_free(s->http);
     cw_timer_free(s->timer);
     if (s->core)
-        cw_dispatcher_turn(s->core, cw_now_ns()); /* the last that is to be written and sent */
+        cw_dispatcher_turn(s->core, cw_now_ns()); /* commits and sends what is pending */
     s->store = cw_store_close(s->store);          /* waits until it is written */
     s->core = cw_dispatcher_free(s->core);
     CW_LIST_EACH_OF (p, struct server_peer, link, &s->peers) {

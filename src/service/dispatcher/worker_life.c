@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/hash.h"
 #include "service/dispatcher/notify.h"
 #include "service/dispatcher/prepare.h"
 #include "service/dispatcher/state.h"

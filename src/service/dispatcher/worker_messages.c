@@ -1,7 +1,6 @@
 /* Handles messages of workers. */
 #include "service/dispatcher/worker_messages.h"
 
-#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 
