@@ -2,8 +2,7 @@
 
 #include "base/macro.h"
 
-#define RANGE_S 0.5 /* lease and report cost little against it, and a lost worker costs at most two ranges \
-                     */
+#define RANGE_S 0.5 /* lease and report cost little against it; a lost worker costs at most two ranges */
 #define PER_WORKER_S 1e-4 /* all workers together ask for at most 10,000 ranges a second */
 #define LEAST_S 0.02      /* shorter ranges leave workers waiting for leases */
 #define DIVIDED_S 1.0     /* the parts of a batch are copied once more, by the client */
