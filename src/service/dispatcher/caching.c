@@ -1,27 +1,27 @@
-/*
- * Which cache point of a stream is used: what its workers measured goes to the policy (scale.c), and what
- * that says goes to the workers. A worker's heartbeat tells what it uses: while that is something else it is
- * told again, so that nothing is lost with a connection.
- */
+/* Sums up what workers measured of cache points, and sends them the choice. */
+#include "service/dispatcher/caching.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "service/dispatcher/internal.h"
+#include "service/dispatcher/json_list.h"
+#include "service/dispatcher/state.h"
 
-static void say(struct cw_dispatcher *d, const struct assignment *t)
+/* Sends the stream's cache point to the assignment's worker. */
+static void caching_send(struct cw_dispatcher *d, const struct assignment *t)
 {
     Cachew__Caching c = {CW_MESSAGE(caching), .stream = {16, t->stream->id},
                          .cache_point = t->stream->cache_point};
-    Cachew__Envelope m = {CW_MESSAGE(envelope), .of_case = CACHEW__ENVELOPE__OF_CACHING, .caching = &c};
-    cw_dp_send(d, t->worker->peer, &m);
+    cw_dp_peer_send(
+        d, t->worker->peer,
+        &(Cachew__Envelope){CW_MESSAGE(envelope), .of_case = CACHEW__ENVELOPE__OF_CACHING, .caching = &c});
 }
 
-/* ---- what workers say ---- */
+/* ---- heartbeats ---- */
 
-/* A peer may say anything. */
-static double sane(double x)
+/* Returns x, or 0 if it makes no sense: a peer may send any number. */
+static double caching_number(double x)
 {
     return isfinite(x) && x > 0 ? x : 0;
 }
@@ -35,12 +35,13 @@ void cw_dp_caching_store(struct worker *w, const Cachew__Heartbeat *m)
                                      .late = m->cache_late,
                                      .refused = m->cache_refused,
                                      .skipped = m->cache_skipped,
-                                     .read_bytes_per_s = sane(m->cache_read_bytes_per_s),
-                                     .write_bytes_per_s = sane(m->cache_write_bytes_per_s),
+                                     .read_bytes_per_s = caching_number(m->cache_read_bytes_per_s),
+                                     .write_bytes_per_s = caching_number(m->cache_write_bytes_per_s),
                                      .bound = (double)m->cache_bytes};
 }
 
-static void take_name(const Cachew__CachePointWork *m, char *ret, size_t size)
+/* Copies a name of printable characters. */
+static void caching_take_name(const Cachew__CachePointWork *m, char *ret, size_t size)
 {
     size_t n = 0;
     for (const char *at = m->name ? m->name : ""; *at && n + 1 < size; at++)
@@ -51,25 +52,25 @@ static void take_name(const Cachew__CachePointWork *m, char *ret, size_t size)
         snprintf(ret, size, "cache point %d", m->cache_point - 1);
 }
 
-static void take_cache_point(const Cachew__CachePointWork *m, struct cache_point_work *ret)
+static void caching_take(const Cachew__CachePointWork *m, struct cache_point_work *ret)
 {
     *ret = (struct cache_point_work){.cache_point = m->cache_point,
-                                     .compute_s = sane(m->compute_s),
-                                     .read_s = sane(m->read_s),
-                                     .store_s = sane(m->store_s),
+                                     .compute_s = caching_number(m->compute_s),
+                                     .read_s = caching_number(m->read_s),
+                                     .store_s = caching_number(m->store_s),
                                      .was_read = m->was_read,
                                      .unread = m->unread,
-                                     .bytes = sane(m->bytes),
-                                     .cached = fmin(sane(m->cached), 1),
-                                     .written = fmin(sane(m->written), 1)};
-    take_name(m, ret->name, sizeof(ret->name));
+                                     .bytes = caching_number(m->bytes),
+                                     .cached = fmin(caching_number(m->cached), 1),
+                                     .written = fmin(caching_number(m->written), 1)};
+    caching_take_name(m, ret->name, sizeof(ret->name));
 }
 
 void cw_dp_caching_heard(struct cw_dispatcher *d, struct assignment *t, const Cachew__StreamWork *x)
 {
     struct caching *c = t->caching;
     if (x->n_cache_points && !c && !(c = t->caching = calloc(1, sizeof(*c))))
-        return; /* the next time */
+        return; /* the next heartbeat tries again */
     if (!c)
         return;
     c->n = 0;
@@ -78,23 +79,30 @@ void cw_dp_caching_heard(struct cw_dispatcher *d, struct assignment *t, const Ca
     for (size_t i = 0; i < x->n_cache_points; i++) {
         const Cachew__CachePointWork *m = x->cache_points[i];
         if (m->cache_point < 0)
-            c->none_s = sane(m->compute_s);
+            c->none_s = caching_number(m->compute_s);
         else if (m->cache_point > 0 && c->n < DP_CACHE_POINTS)
-            take_cache_point(m, &c->cache_points[c->n++]);
+            caching_take(m, &c->cache_points[c->n++]);
     }
     if (c->n && t->stream->cache_point && t->stream->cache_point != c->cache_point &&
         t->state == ASSIGNMENT_READY)
-        say(d, t);
+        caching_send(d, t);
 }
 
-/* ---- what the policy is told ---- */
+/* ---- facts for the policy ---- */
 
-static const struct caching *caching_of(const struct assignment *t)
+/* Returns the cache point that was chosen, or the one that the worker uses. */
+static int32_t caching_used(const struct stream *s, const struct caching *c)
+{
+    return s->cache_point ? s->cache_point : c->cache_point;
+}
+
+/* Returns what a member of the worker set measured; NULL: it is not ready, or measured nothing. */
+static const struct caching *caching_of_assignment(const struct assignment *t)
 {
     return t->granted && t->state == ASSIGNMENT_READY && t->caching && t->caching->n ? t->caching : NULL;
 }
 
-static const struct cache_point_work *find(const struct caching *c, int32_t cache_point)
+static const struct cache_point_work *caching_find(const struct caching *c, int32_t cache_point)
 {
     for (size_t i = 0; i < c->n; i++)
         if (c->cache_points[i].cache_point == cache_point)
@@ -102,31 +110,32 @@ static const struct cache_point_work *find(const struct caching *c, int32_t cach
     return NULL;
 }
 
-/* Numbers of facts are places in the list of the first worker that says something. */
-static const struct caching *first_of(const struct stream *s)
+/* Returns the measurements of the first worker that has some: cache points of facts are indexes into them. */
+static const struct caching *caching_first(const struct stream *s)
 {
-    CW_LIST_EACH_OF (t, struct assignment, by_stream, &s->assignments)
-        if (caching_of(t))
-            return caching_of(t);
+    CW_LIST_EACH_OF (t, struct assignment, by_stream, &s->assignments.list)
+        if (caching_of_assignment(t))
+            return caching_of_assignment(t);
     return NULL;
 }
 
-static int32_t number_of(const struct caching *c, int cache_point)
+/* Returns the number of a cache point of the facts, as in Prepare. */
+static int32_t caching_number_of(const struct caching *c, int cache_point)
 {
     return cache_point < 0 ? -1 : c->cache_points[cache_point].cache_point;
 }
 
-/* What all workers together know of a cache point. */
-struct known {
-    double workers, saved_s, bytes, cached, written; /* sums; saved_s: by reading, where that is known: */
-    double known, speed, read; /* workers; bytes of storage per second; workers that read from storage */
-    double unread;             /* workers that use it, and compute all the same */
+/* What all workers together measured of a cache point. */
+struct cache_stats {
+    double workers, saved_s, bytes, cached, written; /* sums. saved_s: by reading, where that is known: */
+    double known, speed, read; /* workers, bytes of storage per second, workers that read from storage */
+    double unread;             /* workers that use it, and compute anyway */
     /* workers that know it, and sums of what a position takes them */
     double computing, compute_s, reading, read_s, store_s;
     bool was_read;
 };
 
-static void add(struct known *k, const struct caching *c, const struct cache_point_work *m)
+static void cache_stats_add(struct cache_stats *k, const struct caching *c, const struct cache_point_work *m)
 {
     double compute_s = c->none_s > 0 ? c->none_s : m->compute_s;
     k->workers++;
@@ -154,28 +163,29 @@ static void add(struct known *k, const struct caching *c, const struct cache_poi
     }
 }
 
-static struct known know(const struct stream *s, int32_t cache_point)
+static struct cache_stats cache_stats_of(const struct stream *s, int32_t cache_point)
 {
-    struct known k = {0};
-    CW_LIST_EACH (at, &s->assignments) {
-        const struct caching *c = caching_of(CW_CONTAINER(at, struct assignment, by_stream));
-        const struct cache_point_work *m = c ? find(c, cache_point) : NULL;
+    struct cache_stats k = {0};
+    CW_LIST_EACH_OF (t, const struct assignment, by_stream, &s->assignments.list) {
+        const struct caching *c = caching_of_assignment(t);
+        const struct cache_point_work *m = c ? caching_find(c, cache_point) : NULL;
         if (m)
-            add(&k, c, m);
+            cache_stats_add(&k, c, m);
     }
     return k;
 }
 
-/* The cache's speeds, of all workers together. What was read tells more than what a store found when it
- * tried. */
-static void storage_facts(const struct stream *s, const struct known *of, struct cw_storage_facts *f)
+/* Fills in the cache's speeds, of all workers together. Elements that were read show more than a store's own
+ * measurement. */
+static void caching_storage_facts(const struct stream *s, const struct cache_stats *of,
+                                  struct cw_storage_facts *f)
 {
-    CW_LIST_EACH_OF (t, const struct assignment, by_stream, &s->assignments) {
-        if (!caching_of(t))
+    CW_LIST_EACH_OF (t, const struct assignment, by_stream, &s->assignments.list) {
+        if (!caching_of_assignment(t))
             continue;
         f->read_bytes_per_s += t->worker->cache.read_bytes_per_s;
         f->write_bytes_per_s += t->worker->cache.write_bytes_per_s;
-        /* one directory, as far as is known */
+        /* all workers may share one directory */
         f->cache_bytes = CW_MAX(f->cache_bytes, t->worker->cache.bound);
     }
     if (of && of->was_read)
@@ -185,15 +195,15 @@ static void storage_facts(const struct stream *s, const struct known *of, struct
 void cw_dp_caching_facts(const struct stream *s, double per_batch, struct cw_facts *f,
                          struct cw_cache_point_facts *cache_points)
 {
-    const struct caching *first = first_of(s);
-    struct known in_use = {0};
+    const struct caching *first = caching_first(s);
+    struct cache_stats in_use = {0};
     f->cache_point = -1;
     f->cache_points = cache_points;
-    int32_t cache_point = s->cache_point ? s->cache_point : first ? first->cache_point : 0;
+    int32_t cache_point = first ? caching_used(s, first) : s->cache_point;
     for (size_t i = 0; first && i < first->n; i++) {
-        struct known k = know(s, first->cache_points[i].cache_point);
+        struct cache_stats k = cache_stats_of(s, first->cache_points[i].cache_point);
         bool used = first->cache_points[i].cache_point == cache_point;
-        if (used && k.unread < k.workers / 2) /* else it is as if none were */
+        if (used && k.unread < k.workers / 2) /* else no cache point is in use in effect */
             f->cache_point = (int)i;
         if (used || !in_use.was_read)
             in_use = k;
@@ -205,71 +215,68 @@ void cw_dp_caching_facts(const struct stream *s, double per_batch, struct cw_fac
             .written = fmin(k.written, 1)};
     }
     f->n_cache_points = first ? (int)first->n : 0;
-    storage_facts(s, first ? &in_use : NULL, &f->storage);
+    caching_storage_facts(s, first ? &in_use : NULL, &f->storage);
 }
 
-/* ---- what it said ---- */
+/* ---- decisions ---- */
 
 bool cw_dp_caching_open(const struct stream *s)
 {
-    return first_of(s) != NULL;
+    return caching_first(s) != NULL;
 }
 
 bool cw_dp_caching_is(const struct stream *s, int cache_point)
 {
-    const struct caching *c = first_of(s);
-    return !c || cache_point >= (int)c->n ||
-           (s->cache_point ? s->cache_point : c->cache_point) == number_of(c, cache_point);
+    const struct caching *c = caching_first(s);
+    return !c || cache_point >= (int)c->n || caching_used(s, c) == caching_number_of(c, cache_point);
 }
 
 int cw_dp_caching_in_use(const struct stream *s)
 {
-    const struct caching *c = first_of(s);
+    const struct caching *c = caching_first(s);
     for (size_t i = 0; c && i < c->n; i++)
-        if (c->cache_points[i].cache_point == (s->cache_point ? s->cache_point : c->cache_point))
+        if (c->cache_points[i].cache_point == caching_used(s, c))
             return (int)i;
     return -1;
 }
 
 void cw_dp_caching_choose(struct cw_dispatcher *d, struct stream *s, int cache_point)
 {
-    const struct caching *c = first_of(s);
+    const struct caching *c = caching_first(s);
     if (!c || cache_point >= (int)c->n)
         return;
-    s->cache_point = number_of(c, cache_point);
-    CW_LIST_EACH_OF (t, struct assignment, by_stream, &s->assignments)
+    s->cache_point = caching_number_of(c, cache_point);
+    CW_LIST_EACH_OF (t, struct assignment, by_stream, &s->assignments.list)
         if (t->state == ASSIGNMENT_READY && t->caching && t->worker->peer)
-            say(d, t);
+            caching_send(d, t);
 }
 
-/* ---- for people ---- */
+/* ---- JSON ---- */
 
-static json_t *mean_json(double sum, double n)
+static json_t *caching_mean_json(double sum, double n)
 {
     return n > 0 ? json_real(sum / n) : json_null();
 }
 
-static json_t *cache_point_json(const struct stream *s, const struct cache_point_work *m, bool in_use)
+static json_t *caching_point_json(const struct stream *s, const struct cache_point_work *m, bool in_use)
 {
-    struct known k = know(s, m->cache_point);
+    struct cache_stats k = cache_stats_of(s, m->cache_point);
     return json_pack("{s:s, s:b, s:b, s:f, s:f, s:o, s:o, s:o}", "name", m->name, "in_use", in_use, "unread",
                      in_use && k.unread >= k.workers / 2, "cached", k.cached / k.workers, "bytes",
-                     k.bytes / k.workers, "compute_s", mean_json(k.compute_s, k.computing), "read_s",
-                     mean_json(k.read_s, k.reading), "store_s", mean_json(k.store_s, k.reading));
+                     k.bytes / k.workers, "compute_s", caching_mean_json(k.compute_s, k.computing), "read_s",
+                     caching_mean_json(k.read_s, k.reading), "store_s",
+                     caching_mean_json(k.store_s, k.reading));
 }
 
 json_t *cw_dp_caching_json(const struct stream *s)
 {
-    const struct caching *first = first_of(s);
+    const struct caching *first = caching_first(s);
     if (!first)
         return json_null();
-    int32_t in_use = s->cache_point ? s->cache_point : first->cache_point;
+    int32_t in_use = caching_used(s, first);
     json_t *list = json_array();
     for (size_t i = 0; i < first->n; i++)
-        if (json_array_append_new(list, cache_point_json(s, &first->cache_points[i],
-                                                         first->cache_points[i].cache_point == in_use)) < 0) {
-            json_decref(list);
-            return NULL;
-        }
+        cw_dp_json_append(&list, caching_point_json(s, &first->cache_points[i],
+                                                    first->cache_points[i].cache_point == in_use));
     return json_pack("{s:o}", "cache_points", list);
 }

@@ -1,97 +1,30 @@
-/* The dispatcher as a whole: its peers, where messages go, what a turn and a tick do. */
+/* The dispatcher as a whole: what comes in is given to its module, and the end of a turn sends what it
+ * caused. Everything is called through core.h. */
 #include "service/dispatcher/core.h"
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-#include "base/text.h"
-#include "service/dispatcher/internal.h"
-#include "net/conn.h"
-
-#define TICK_BUSY (DP_S / 10) /* late ranges are looked after so often: none is late before 0.3 s */
-#define TICK_IDLE DP_S
-
-/* ---- saying ---- */
-
-void cw_dp_send_all(struct cw_dispatcher *d, struct cw_peer *const *peers, size_t n,
-                    const Cachew__Envelope *m)
-{
-    void *users[CW_DISPATCHER_SENDS];
-    size_t n_users = 0;
-    for (size_t i = 0; i < n; i++) {
-        if (!peers[i]->gone && !peers[i]->closing)
-            users[n_users++] = peers[i]->user;
-        if (n_users > 0 && (n_users == CW_DISPATCHER_SENDS || i + 1 == n)) {
-            d->io.send(d->io.user, users, n_users, m);
-            n_users = 0;
-        }
-    }
-}
-
-void cw_dp_send(struct cw_dispatcher *d, struct cw_peer *p, const Cachew__Envelope *m)
-{
-    cw_dp_send_all(d, &p, 1, m);
-}
-
-void cw_dp_done(struct cw_dispatcher *d, struct cw_peer *p, uint64_t re)
-{
-    if (re == 0)
-        return;
-    Cachew__Done done = {CW_MESSAGE(done)};
-    Cachew__Envelope m = {CW_MESSAGE(envelope), .re = re, .of_case = CACHEW__ENVELOPE__OF_DONE,
-                          .done = &done};
-    cw_dp_send(d, p, &m);
-}
-
-void cw_dp_fail(struct cw_dispatcher *d, struct cw_peer *p, uint64_t re, const struct cw_error *why)
-{
-    Cachew__Failure failure;
-    Cachew__Envelope m;
-    cw_failure_envelope(&m, &failure, re, why);
-    cw_dp_send(d, p, &m);
-}
-
-void cw_dp_close(struct cw_dispatcher *d, struct cw_peer *p, const struct cw_error *why)
-{
-    if (p->gone || p->closing)
-        return;
-    p->closing = true;
-    d->io.close(d->io.user, p->user, why);
-}
-
-void cw_dp_log(struct cw_dispatcher *d, bool warning, const char *fmt, ...)
-{
-    char text[1500];
-    if (!d->io.log)
-        return;
-    CW_FORMAT(text, fmt);
-    d->io.log(d->io.user, warning, cw_text_clean(text, sizeof(text)));
-}
-
-char *cw_dp_hex(const uint8_t id[16], char ret[33])
-{
-    for (int i = 0; i < 16; i++)
-        snprintf(ret + 2 * i, 3, "%02x", id[i]);
-    return ret;
-}
-
-bool cw_dp_grace(const struct cw_dispatcher *d, const struct stream *s)
-{
-    return s->restored && d->grace_until_ns != 0;
-}
+#include "service/dispatcher/admin.h"
+#include "service/dispatcher/client_messages.h"
+#include "service/dispatcher/commit.h"
+#include "service/dispatcher/job_life.h"
+#include "service/dispatcher/lease_fill.h"
+#include "service/dispatcher/lease_outbox.h"
+#include "service/dispatcher/notify.h"
+#include "service/dispatcher/policy_step.h"
+#include "service/dispatcher/prepare.h"
+#include "service/dispatcher/provisioners.h"
+#include "service/dispatcher/recovery.h"
+#include "service/dispatcher/state.h"
+#include "service/dispatcher/stream_life.h"
+#include "service/dispatcher/worker_life.h"
+#include "service/dispatcher/worker_messages.h"
+#include "service/dispatcher/worker_sets.h"
 
 /* ---- peers ---- */
-
-struct cw_peer *cw_dp_peer_unref(struct cw_peer *p)
-{
-    if (!p || --p->refs > 0)
-        return NULL;
-    free(p->name);
-    free(p->host);
-    free(p);
-    return NULL;
-}
 
 int cw_dispatcher_connected(struct cw_dispatcher *d, void *user, const Cachew__Hello *hello,
                             struct cw_peer **ret, struct cw_error *err)
@@ -99,32 +32,16 @@ int cw_dispatcher_connected(struct cw_dispatcher *d, void *user, const Cachew__H
     if (hello->role != CACHEW__ROLE__ROLE_CLIENT && hello->role != CACHEW__ROLE__ROLE_WORKER &&
         hello->role != CACHEW__ROLE__ROLE_ADMIN_CLIENT && hello->role != CACHEW__ROLE__ROLE_PROVISIONER)
         return cw_error_set(err, CW_E_SERVICE, "role %d does not connect to a dispatcher", (int)hello->role);
-    if (d->n_peers >= DP_PEERS)
+    if (d->peers.n >= DP_PEERS)
         return cw_error_set(err, CW_E_SERVICE, "there are %d connections already", DP_PEERS);
-    struct cw_peer *p = malloc(sizeof(*p));
-    if (!p)
-        return cw_error_nomem(err, sizeof(*p), "a connection");
-    *p = (struct cw_peer){.user = user,
-                          .role = hello->role,
-                          .refs = 1,
-                          .name = cw_text_dup(hello->name, DP_NAME),
-                          .host = cw_text_dup(hello->host, DP_ADDRESS)};
-    if (!p->name || !p->host) {
-        cw_dp_peer_unref(p);
-        return cw_error_nomem(err, sizeof(*p), "a connection");
-    }
-    if (hello->incarnation.len == 16)
-        memcpy(p->incarnation, hello->incarnation.data, 16);
-    cw_list_add(&d->peers, &p->link);
-    d->n_peers++;
-    *ret = p;
-    return 0;
+    *ret = cw_dp_peer_new(d, user, hello);
+    return *ret ? 0 : cw_error_nomem(err, sizeof(**ret), "a connection");
 }
 
 void cw_dispatcher_lost(struct cw_dispatcher *d, struct cw_peer *p, uint64_t now_ns)
 {
     d->now_ns = CW_MAX(d->now_ns, now_ns);
-    p->gone = true;
+    p->state = PEER_GONE;
     if (p->worker)
         cw_dp_worker_lost(d, p->worker);
     if (p->rank && !p->rank->leaves)
@@ -133,14 +50,14 @@ void cw_dispatcher_lost(struct cw_dispatcher *d, struct cw_peer *p, uint64_t now
         cw_dp_client_lost(d, p->rank);
     if (p->pool) {
         cw_dp_log(d, false,
-                  "pool \"%s\" is away, with %u workers: nobody of it is started or ended until its "
-                  "provisioner is back",
+                  "pool \"%s\" is away, with %u workers: none of them is started or stopped until its "
+                  "provisioner reconnects",
                   p->pool->name, p->pool->units);
-        cw_dp_pool_lost(d, p->pool);
+        cw_dp_provisioner_lost(d, p->pool);
     }
     cw_dp_client_forget_waiting(d, p);
     cw_link_out(&p->link);
-    d->n_peers--;
+    d->peers.n--;
     cw_dp_peer_unref(p);
 }
 
@@ -148,7 +65,7 @@ int cw_dispatcher_message(struct cw_dispatcher *d, struct cw_peer *p, const Cach
                           uint64_t now_ns, struct cw_error *err)
 {
     d->now_ns = CW_MAX(d->now_ns, now_ns);
-    if (p->closing)
+    if (p->state == PEER_CLOSING)
         return 0;
     switch (p->role) {
     case CACHEW__ROLE__ROLE_CLIENT:
@@ -156,7 +73,7 @@ int cw_dispatcher_message(struct cw_dispatcher *d, struct cw_peer *p, const Cach
     case CACHEW__ROLE__ROLE_WORKER:
         return cw_dp_worker_message(d, p, m, err);
     case CACHEW__ROLE__ROLE_PROVISIONER:
-        return cw_dp_pool_message(d, p, m, err);
+        return cw_dp_provisioner_message(d, p, m, err);
     default:
         return cw_dp_admin_message(d, p, m, err);
     }
@@ -168,33 +85,37 @@ uint64_t cw_dispatcher_turn(struct cw_dispatcher *d, uint64_t now_ns)
 {
     uint64_t again_ns = 0;
     d->now_ns = CW_MAX(d->now_ns, now_ns);
-    if (d->worker_sets_due)
-        cw_dp_worker_sets(d);
-    cw_dp_assignment_room(d);
-    CW_LIST_EACH_OF (s, struct stream, dirty, &d->dirty_streams) {
+    if (d->scaler.worker_sets_due)
+        cw_dp_worker_sets_update(d);
+    cw_dp_prepare_waiting(d);
+    CW_LIST_EACH_OF (s, struct stream, dirty, &d->streams.dirty) {
         cw_dp_stream_mark(d, s);
         cw_dp_lease_fill(d, s);
     }
-    cw_dp_assignment_flush(d);
-    CW_LIST_EACH_OF (s, struct stream, dirty, &d->dirty_streams) {
-        uint64_t wait_ns = cw_dp_tell_stream(d, s);
+    cw_dp_outbox_flush(d);
+    CW_LIST_EACH_OF (s, struct stream, dirty, &d->streams.dirty) {
+        uint64_t wait_ns = cw_dp_notify_stream(d, s);
         if (wait_ns == 0)
             cw_link_out(&s->dirty);
         else
             again_ns = again_ns == 0 ? wait_ns : CW_MIN(again_ns, wait_ns);
     }
-    cw_dp_journal_commit(d);
+    cw_dp_commit(d);
     return again_ns;
 }
 
-#define NAMED_GONE 8 /* of those that did not come back: there may be thousands */
+/* ---- ticks ---- */
 
-/* Nobody knows more of them than their numbers: the rest they would have said. */
-static void say_gone(struct cw_dispatcher *d)
+#define TICK_BUSY (DP_S / 10) /* a job runs: ranges can be late after 0.3 s */
+#define TICK_IDLE DP_S
+#define NAMED_GONE 8 /* workers that are named in the log: there may be thousands */
+
+/* Logs which workers did not return after a restart. Only their ids are known. */
+static void grace_log_gone(struct cw_dispatcher *d)
 {
     char ids[NAMED_GONE * 22 + 8] = "";
     size_t n = 0, size = 0;
-    CW_LIST_EACH_OF (w, const struct worker, link, &d->workers)
+    CW_LIST_EACH_OF (w, const struct worker, link, &d->workers.list)
         if (w->awaited && !w->peer && n++ < NAMED_GONE)
             size += (size_t)snprintf(ids + size, sizeof(ids) - size, "%s%" PRIu64, n > 1 ? ", " : "", w->id);
     if (n > 0)
@@ -204,17 +125,17 @@ static void say_gone(struct cw_dispatcher *d)
                   n, (int)(DP_GRACE / DP_S), ids, n > NAMED_GONE ? " ..." : "");
 }
 
+/* Ends the grace period: ranges that no worker reported are leased, or with at-most-once lost. */
 static void grace_over(struct cw_dispatcher *d)
 {
     d->grace_until_ns = 0;
-    say_gone(d);
-    CW_LIST_EACH_OF (s, struct stream, link, &d->streams) {
-        struct range *x;
-        for (size_t i = 0; s->restored && s->at_most_once && (x = cw_dp_range_at(s, i)); i++)
-            if ((x->flags & RANGE_GIVEN) && !x->holder[0].assignment) {
-                cw_dp_range_lose(d, s, x);
-                cw_dp_range_announce(d, s, x);
-            }
+    grace_log_gone(d);
+    CW_LIST_EACH_OF (s, struct stream, link, &d->streams.list) {
+        DP_RANGES_EACH(x, &s->ranges, 0)
+        if (s->restored && s->at_most_once && (x->flags & RANGE_GIVEN) && !x->holder[0].assignment) {
+            cw_dp_stream_lose(d, s, x);
+            cw_dp_stream_announce(d, s, x);
+        }
         s->restored = false;
         cw_dp_stream_dirty(d, s);
     }
@@ -222,30 +143,30 @@ static void grace_over(struct cw_dispatcher *d)
 
 uint64_t cw_dispatcher_tick(struct cw_dispatcher *d, uint64_t now_ns)
 {
-    bool busy = d->grace_until_ns != 0 || d->retry_ns != 0;
+    bool busy = d->grace_until_ns != 0 || d->journal.retry_ns != 0;
     d->now_ns = CW_MAX(d->now_ns, now_ns);
-    if (d->grace_until_ns != 0 && (d->now_ns >= d->grace_until_ns || d->n_awaited == 0))
+    if (d->grace_until_ns != 0 && (d->now_ns >= d->grace_until_ns || d->workers.n_awaited == 0))
         grace_over(d);
     if (d->now_ns - d->slow_tick_ns >= TICK_IDLE) { /* there may be ten thousand of them */
         d->slow_tick_ns = d->now_ns;
         cw_dp_worker_tick(d);
         cw_dp_job_tick(d);
-        cw_dp_worker_sets_later(d); /* whatever there was no memory for, or time has brought */
+        cw_dp_scaling_due(d); /* memory may have been short, and times pass */
     }
     cw_dp_client_tick(d);
     cw_dp_stream_tick(d);
-    cw_dp_scale_tick(d);
+    cw_dp_policy_tick(d);
     cw_dp_history_tick(d);
-    CW_LIST_EACH_OF (s, const struct stream, link, &d->streams)
-        busy |= !s->parked && !cw_list_empty(&s->jobs);
+    CW_LIST_EACH_OF (s, const struct stream, link, &d->streams.list)
+        busy |= s->state != STREAM_PARKED && !cw_list_empty(&s->jobs);
     return busy ? TICK_BUSY : TICK_IDLE;
 }
 
 int cw_dispatcher_ready(const struct cw_dispatcher *d, struct cw_error *err)
 {
-    return d->retry_ns == 0
+    return d->journal.retry_ns == 0
                ? 0
-               : cw_error_set(err, CW_E_IO, "the journal can't be written: %.500s", d->journal_error.message);
+               : cw_error_set(err, CW_E_IO, "the journal can't be written: %.500s", d->journal.error.message);
 }
 
 /* ---- life ---- */
@@ -260,14 +181,14 @@ int cw_dispatcher_new(const struct cw_dispatcher_options *o, const struct cw_dis
                                 .pid = o->pid,
                                 .share_streams = o->share_streams,
                                 .depth = o->depth ? o->depth : DP_DEPTH,
-                                .scales = o->policy != NULL,
-                                .objective = o->objective,
-                                .client_price_per_h = o->client_price_per_h,
-                                .worker_price_per_h = o->worker_price_per_h};
-    if (d->scales)
-        d->policy = *o->policy;
-    struct cw_link *lists[] = {&d->peers,         &d->workers,           &d->streams, &d->jobs,
-                               &d->dirty_streams, &d->dirty_assignments, &d->pools};
+                                .scaler.enabled = o->policy != NULL,
+                                .scaler.objective = o->objective,
+                                .scaler.client_price_per_h = o->client_price_per_h,
+                                .scaler.worker_price_per_h = o->worker_price_per_h};
+    if (d->scaler.enabled)
+        d->scaler.policy = *o->policy;
+    struct cw_link *lists[] = {&d->peers.list,    &d->workers.list,      &d->streams.list, &d->jobs.list,
+                               &d->streams.dirty, &d->assignments.dirty, &d->scaler.pools};
     for (size_t i = 0; i < CW_COUNT_OF(lists); i++)
         cw_list_init(lists[i]);
     d->name = strdup(o->name ? o->name : "dispatcher");
@@ -282,31 +203,30 @@ int cw_dispatcher_new(const struct cw_dispatcher_options *o, const struct cw_dis
 
 void cw_dispatcher_start(struct cw_dispatcher *d, uint64_t now_ns)
 {
-    d->now_ns = d->start_ns = d->looked_ns = now_ns;
-    d->last_lease = now_ns;
+    d->now_ns = d->start_ns = d->history.last_point_ns = now_ns;
+    d->leases.last_number = now_ns;
     d->started = true;
-    cw_dp_pipelines_loaded(d);
-    cw_dp_journal_loaded(d);
-    CW_LIST_EACH_OF (s, struct stream, link, &d->streams)
+    cw_dp_recovery_end(d);
+    CW_LIST_EACH_OF (s, struct stream, link, &d->streams.list)
         s->idle_ns = now_ns;
-    CW_LIST_EACH_OF (j, struct job, link, &d->jobs)
+    CW_LIST_EACH_OF (j, struct job, link, &d->jobs.list)
         j->since_ns = j->resumed_ns = now_ns;
-    CW_LIST_EACH_OF (w, struct worker, link, &d->workers)
+    CW_LIST_EACH_OF (w, struct worker, link, &d->workers.list)
         w->since_ns = now_ns;
-    d->grace_until_ns = cw_list_empty(&d->streams) ? 0 : now_ns + DP_GRACE;
+    d->grace_until_ns = cw_list_empty(&d->streams.list) ? 0 : now_ns + DP_GRACE;
 }
 
 struct cw_dispatcher *cw_dispatcher_free(struct cw_dispatcher *d)
 {
     if (!d)
         return NULL;
-    cw_dp_journal_deinit(d);
+    cw_dp_commit_deinit(d);
     d->io.log = NULL;
-    d->scales = false; /* nothing is given anew */
-    CW_LIST_EACH_OF (p, struct pool, link, &d->pools)
-        cw_dp_pool_lost(d, p);
-    CW_LIST_EACH_OF (p, struct cw_peer, link, &d->peers) {
-        p->gone = true;
+    d->scaler.enabled = false; /* worker sets are not updated any more */
+    CW_LIST_EACH_OF (p, struct pool, link, &d->scaler.pools)
+        cw_dp_provisioner_lost(d, p);
+    CW_LIST_EACH_OF (p, struct cw_peer, link, &d->peers.list) {
+        p->state = PEER_GONE;
         if (p->worker)
             p->worker->peer = NULL;
         if (p->rank)
@@ -314,20 +234,20 @@ struct cw_dispatcher *cw_dispatcher_free(struct cw_dispatcher *d)
         cw_dp_client_forget_waiting(d, p);
         cw_dp_peer_unref(p);
     }
-    CW_LIST_EACH_OF (j, struct job, link, &d->jobs)
+    CW_LIST_EACH_OF (j, struct job, link, &d->jobs.list)
         cw_dp_job_free(d, j);
-    CW_LIST_EACH_OF (w, struct worker, link, &d->workers)
+    CW_LIST_EACH_OF (w, struct worker, link, &d->workers.list)
         cw_dp_worker_free(d, w);
-    CW_LIST_EACH_OF (s, struct stream, link, &d->streams)
+    CW_LIST_EACH_OF (s, struct stream, link, &d->streams.list)
         cw_dp_stream_free(d, s);
     if (!d->started)
         cw_dp_pipelines_loaded(d);
-    cw_dp_journal_deinit(d);
-    cw_map_deinit(&d->workers_by_id);
-    cw_map_deinit(&d->workers_by_incarnation);
-    cw_map_deinit(&d->streams_by_id);
-    cw_map_deinit(&d->jobs_by_name);
-    cw_map_deinit(&d->pipelines);
+    cw_dp_commit_deinit(d);
+    cw_map_deinit(&d->workers.by_id);
+    cw_map_deinit(&d->workers.by_incarnation);
+    cw_map_deinit(&d->streams.by_id);
+    cw_map_deinit(&d->jobs.by_name);
+    cw_map_deinit(&d->pipelines.by_fingerprint);
     free(d->name);
     free(d->software);
     free(d);

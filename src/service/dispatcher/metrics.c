@@ -1,45 +1,45 @@
-/* What the dispatcher counts, as Prometheus reads it. docs/metrics.md lists the same. */
-#include "net/metrics.h"
-
+/* The dispatcher's metrics in Prometheus' format (cw_dispatcher_metrics in core.h). docs/metrics.md lists
+ * them. */
 #include <string.h>
 
-#include "service/dispatcher/internal.h"
+#include "net/metrics.h"
+#include "service/dispatcher/state.h"
 
-/* A family with a sample per state, those that nothing is in too. */
-static void by_label(struct cw_metrics *m, const char *label, const char *const *values,
-                     const uint64_t *counts, size_t n)
+/* Adds a sample for each value of the label, also where the count is 0. */
+static void metrics_by_label(struct cw_metrics *m, const char *label, const char *const *values,
+                             const uint64_t *counts, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         cw_metrics_add(m, (double)counts[i], label, values[i], NULL);
 }
 
-static void connections(const struct cw_dispatcher *d, struct cw_metrics *m)
+static void metrics_connections(const struct cw_dispatcher *d, struct cw_metrics *m)
 {
     static const char *const roles[] = {"client", "worker", "admin_client", "provisioner"};
     uint64_t counts[CW_COUNT_OF(roles)] = {0};
-    CW_LIST_EACH_OF (p, struct cw_peer, link, &d->peers)
+    CW_LIST_EACH_OF (p, struct cw_peer, link, &d->peers.list)
         counts[p->role == CACHEW__ROLE__ROLE_CLIENT         ? 0
                : p->role == CACHEW__ROLE__ROLE_WORKER       ? 1
                : p->role == CACHEW__ROLE__ROLE_ADMIN_CLIENT ? 2
                                                             : 3]++;
     cw_metrics_family(m, CW_METRIC_GAUGE, "dispatcher_connections", NULL,
                       "Peers that are connected, by role.");
-    by_label(m, "role", roles, counts, CW_COUNT_OF(roles));
+    metrics_by_label(m, "role", roles, counts, CW_COUNT_OF(roles));
 }
 
-static void workers(const struct cw_dispatcher *d, struct cw_metrics *m)
+static void metrics_workers(const struct cw_dispatcher *d, struct cw_metrics *m)
 {
     static const char *const states[] = {"ready", "draining", "gone"};
     uint64_t counts[CW_COUNT_OF(states)] = {0}, held = 0;
-    CW_LIST_EACH_OF (w, const struct worker, link, &d->workers) {
-        counts[!w->peer ? 2 : w->draining ? 1 : 0]++;
+    CW_LIST_EACH_OF (w, const struct worker, link, &d->workers.list) {
+        counts[!w->peer ? 2 : w->leaving ? 1 : 0]++;
         held += w->n_held;
     }
     cw_metrics_family(m, CW_METRIC_GAUGE, "dispatcher_workers", NULL,
                       "Workers by state; those that are gone are known for ten minutes.");
-    by_label(m, "state", states, counts, CW_COUNT_OF(states));
+    metrics_by_label(m, "state", states, counts, CW_COUNT_OF(states));
     cw_metrics_list(m, (const struct cw_metric_row[]){
-                           {CW_METRIC_COUNTER, "dispatcher_workers_lost", NULL, (double)d->n_workers_lost,
+                           {CW_METRIC_COUNTER, "dispatcher_workers_lost", NULL, (double)d->workers.n_lost,
                             "Workers whose connection was lost, though they had not said that they leave."},
                            {CW_METRIC_GAUGE, "dispatcher_ranges_held", NULL, (double)held,
                             "Ranges that workers hold at the moment, finished or not."},
@@ -47,45 +47,45 @@ static void workers(const struct cw_dispatcher *d, struct cw_metrics *m)
                        });
 }
 
-static void jobs(const struct cw_dispatcher *d, struct cw_metrics *m)
+static void metrics_jobs(const struct cw_dispatcher *d, struct cw_metrics *m)
 {
     static const char *const states[] = {"waiting", "running",   "unattended", "paused",
                                          "done",    "cancelled", "failed"};
     uint64_t counts[CW_COUNT_OF(states)] = {0}, ranks = 0;
-    CW_LIST_EACH_OF (j, const struct job, link, &d->jobs) {
+    CW_LIST_EACH_OF (j, const struct job, link, &d->jobs.list) {
         const char *state = cw_dp_job_state(j);
         for (size_t i = 0; i < CW_COUNT_OF(states); i++)
             counts[i] += strcmp(state, states[i]) == 0;
-        ranks += j->n_attached;
+        ranks += j->ranks.n_attached;
     }
     cw_metrics_family(m, CW_METRIC_GAUGE, "dispatcher_jobs", NULL,
                       "Jobs by state; those that are over are listed for an hour.");
-    by_label(m, "state", states, counts, CW_COUNT_OF(states));
+    metrics_by_label(m, "state", states, counts, CW_COUNT_OF(states));
     cw_metrics_list(m, (const struct cw_metric_row[]){
                            {CW_METRIC_GAUGE, "dispatcher_ranks_attached", NULL, (double)ranks,
                             "Ranks of jobs with a client."},
-                           {CW_METRIC_COUNTER, "dispatcher_rank_batches", NULL, d->paces.n,
+                           {CW_METRIC_COUNTER, "dispatcher_rank_batches", NULL, d->history.paces.n,
                             "Batches that ranks were handed, but the first of each."},
-                           {CW_METRIC_COUNTER, "dispatcher_rank_wait", "seconds", d->paces.wait_s,
+                           {CW_METRIC_COUNTER, "dispatcher_rank_wait", "seconds", d->history.paces.wait_s,
                             "What ranks waited for them."},
-                           {CW_METRIC_COUNTER, "dispatcher_rank_step", "seconds", d->paces.step_s,
+                           {CW_METRIC_COUNTER, "dispatcher_rank_step", "seconds", d->history.paces.step_s,
                             "What ranks did between them."},
-                           {CW_METRIC_GAUGE, "dispatcher_rank_waiting", "ratio", d->waited_most,
+                           {CW_METRIC_GAUGE, "dispatcher_rank_waiting", "ratio", d->history.waited_most,
                             "Part of the last two seconds that the rank which waited most has waited."},
                            {0},
                        });
 }
 
-/* Without a policy all but the decisions is 0. */
-static void scaling(const struct cw_dispatcher *d, struct cw_metrics *m)
+/* Without a policy only decisions count. */
+static void metrics_scaling(const struct cw_dispatcher *d, struct cw_metrics *m)
 {
     uint64_t wanted = 0, serving = 0, pooled = 0, pools = 0, short_of = 0;
-    CW_LIST_EACH_OF (j, const struct job, link, &d->jobs)
-        if (d->scales && cw_dp_scale_active(j))
+    CW_LIST_EACH_OF (j, const struct job, link, &d->jobs.list)
+        if (d->scaler.enabled && cw_dp_scaling_active(j))
             wanted += (uint64_t)j->scaling.claim.want;
-    CW_LIST_EACH_OF (w, struct worker, link, &d->workers)
-        serving += d->scales && w->n_worker_sets > 0;
-    CW_LIST_EACH_OF (p, const struct pool, link, &d->pools) {
+    CW_LIST_EACH_OF (w, struct worker, link, &d->workers.list)
+        serving += d->scaler.enabled && w->n_worker_sets > 0;
+    CW_LIST_EACH_OF (p, const struct pool, link, &d->scaler.pools) {
         pooled += p->wanted;
         pools++;
         short_of += p->why != NULL;
@@ -101,23 +101,23 @@ static void scaling(const struct cw_dispatcher *d, struct cw_metrics *m)
                {CW_METRIC_GAUGE, "dispatcher_pools", NULL, (double)pools, "Provisioners that are connected."},
                {CW_METRIC_GAUGE, "dispatcher_pools_short", NULL, (double)short_of,
                 "Those of them that can't give what is wanted."},
-               {CW_METRIC_COUNTER, "dispatcher_decisions", NULL, (double)d->n_decisions,
+               {CW_METRIC_COUNTER, "dispatcher_decisions", NULL, (double)d->scaler.n_decisions,
                 "Decisions of the policy, to stay included."},
-               {CW_METRIC_COUNTER, "dispatcher_cache_moves", NULL, (double)d->n_cache_moves,
+               {CW_METRIC_COUNTER, "dispatcher_cache_moves", NULL, (double)d->scaler.n_cache_moves,
                 "Of these, those by which a job is cached elsewhere, or not any more."},
                {0},
            });
 }
 
-static void streams(const struct cw_dispatcher *d, struct cw_metrics *m)
+static void metrics_streams(const struct cw_dispatcher *d, struct cw_metrics *m)
 {
     static const char *const states[] = {"preparing", "ready", "idle"};
     uint64_t counts[CW_COUNT_OF(states)] = {0};
-    CW_LIST_EACH_OF (s, const struct stream, link, &d->streams)
+    CW_LIST_EACH_OF (s, const struct stream, link, &d->streams.list)
         counts[!s->data ? 0 : cw_list_empty(&s->jobs) ? 2 : 1]++;
     cw_metrics_family(m, CW_METRIC_GAUGE, "dispatcher_streams", NULL,
                       "Streams by state; an idle one has no job and is kept ready for a while.");
-    by_label(m, "state", states, counts, CW_COUNT_OF(states));
+    metrics_by_label(m, "state", states, counts, CW_COUNT_OF(states));
 }
 
 void cw_dispatcher_metrics(struct cw_dispatcher *d, uint64_t now_ns, struct cw_text *text)
@@ -129,32 +129,33 @@ void cw_dispatcher_metrics(struct cw_dispatcher *d, uint64_t now_ns, struct cw_t
                              (double)(d->now_ns - d->start_ns) / 1e9, "Since it started."},
                             {0},
                         });
-    connections(d, &m);
-    workers(d, &m);
-    jobs(d, &m);
-    scaling(d, &m);
-    streams(d, &m);
+    metrics_connections(d, &m);
+    metrics_workers(d, &m);
+    metrics_jobs(d, &m);
+    metrics_scaling(d, &m);
+    metrics_streams(d, &m);
     cw_metrics_list(
-        &m, (const struct cw_metric_row[]){
-                {CW_METRIC_COUNTER, "dispatcher_ranges_leased", NULL, (double)d->n_leased,
-                 "Leases given to workers, second ones of late ranges too."},
-                {CW_METRIC_COUNTER, "dispatcher_ranges_completed", NULL, (double)d->n_completed,
-                 "Ranges whose first completion came."},
-                {CW_METRIC_COUNTER, "dispatcher_ranges_late", NULL, (double)d->n_late,
-                 "Ranges that were late and leased a second time."},
-                {CW_METRIC_COUNTER, "dispatcher_ranges_moved", NULL, (double)d->n_moved,
-                 "Ranges that no worker held any more, and that are leased again if they are wanted."},
-                {CW_METRIC_COUNTER, "dispatcher_ranges_lost", NULL, (double)d->n_lost,
-                 "Ranges of jobs with at-most-once that were lost with their workers, whatever ranks had of "
-                 "them."},
-                {CW_METRIC_COUNTER, "dispatcher_journal_commits", NULL, (double)d->n_commits,
-                 "Transactions of the journal that are durable."},
-                {CW_METRIC_COUNTER, "dispatcher_journal_commit", "seconds", (double)d->commit_ns / 1e9,
-                 "What they took together: divided by their number, the mean."},
-                {CW_METRIC_COUNTER, "dispatcher_journal_failures", NULL, (double)d->n_commit_failures,
-                 "Transactions that could not be written, each try."},
-                {CW_METRIC_GAUGE, "dispatcher_journal_ok", NULL, d->retry_ns == 0,
-                 "1: the journal is written; 0: nothing is acknowledged until it can be."},
-                {0},
-            });
+        &m,
+        (const struct cw_metric_row[]){
+            {CW_METRIC_COUNTER, "dispatcher_ranges_leased", NULL, (double)d->leases.n_leased,
+             "Leases given to workers, second ones of late ranges too."},
+            {CW_METRIC_COUNTER, "dispatcher_ranges_completed", NULL, (double)d->leases.n_completed,
+             "Ranges whose first completion came."},
+            {CW_METRIC_COUNTER, "dispatcher_ranges_late", NULL, (double)d->leases.n_late,
+             "Ranges that were late and leased a second time."},
+            {CW_METRIC_COUNTER, "dispatcher_ranges_moved", NULL, (double)d->leases.n_moved,
+             "Ranges that no worker held any more, and that are leased again if they are wanted."},
+            {CW_METRIC_COUNTER, "dispatcher_ranges_lost", NULL, (double)d->leases.n_lost,
+             "Ranges of jobs with at-most-once that were lost with their workers, whatever ranks had of "
+             "them."},
+            {CW_METRIC_COUNTER, "dispatcher_journal_commits", NULL, (double)d->journal.n_commits,
+             "Transactions of the journal that are durable."},
+            {CW_METRIC_COUNTER, "dispatcher_journal_commit", "seconds", (double)d->journal.commit_ns / 1e9,
+             "What they took together: divided by their number, the mean."},
+            {CW_METRIC_COUNTER, "dispatcher_journal_failures", NULL, (double)d->journal.n_failures,
+             "Transactions that could not be written, each try."},
+            {CW_METRIC_GAUGE, "dispatcher_journal_ok", NULL, d->journal.retry_ns == 0,
+             "1: the journal is written; 0: nothing is acknowledged until it can be."},
+            {0},
+        });
 }

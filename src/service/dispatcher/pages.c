@@ -1,3 +1,4 @@
+/* Answers HTTP requests: files of the dashboard, metrics, health, and queries. */
 #include "service/dispatcher/pages.h"
 
 #include <string.h>
@@ -7,7 +8,7 @@
 #include "service/dispatcher/web.h"
 #include "net/metrics.h"
 
-static void api(struct cw_dispatcher *d, const char *what, struct cw_http_reply *reply)
+static void page_query(struct cw_dispatcher *d, const char *what, struct cw_http_reply *reply)
 {
     struct cw_error err = {0};
     _cleanup_free_ char *json = NULL;
@@ -21,8 +22,8 @@ static void api(struct cw_dispatcher *d, const char *what, struct cw_http_reply 
     cw_text_add(&reply->body, "%s\n", json);
 }
 
-/* A file of the dashboard; NULL: it has no such file. */
-static const struct cw_web_file *find_file(const char *path)
+/* Returns a file of the dashboard. NULL: it has no such file. */
+static const struct cw_web_file *page_find_file(const char *path)
 {
     for (size_t i = 0; i < cw_n_web_files; i++)
         if (strcmp(cw_web_files[i].path, path) == 0)
@@ -36,21 +37,21 @@ void cw_dispatcher_page(void *user, const char *path, const char *query CW_UNUSE
     static const char prefix[] = "/api/v1/";
     struct cw_dispatcher *d = user;
     struct cw_error why = {0};
-    const struct cw_web_file *file = find_file(path);
+    const struct cw_web_file *file = page_find_file(path);
     if (file) {
         reply->type = file->type;
         cw_text_add(&reply->body, "%.*s", (int)file->size, (const char *)file->data);
     } else if (strcmp(path, "/metrics") == 0) {
         reply->type = CW_METRICS_TYPE;
         cw_dispatcher_metrics(d, cw_now_ns(), &reply->body);
-    } else if (strcmp(path, "/healthz") == 0) { /* who answers works */
+    } else if (strcmp(path, "/healthz") == 0) { /* a dispatcher that answers works */
         cw_text_add(&reply->body, "ok\n");
     } else if (strcmp(path, "/readyz") == 0) {
         if (cw_dispatcher_ready(d, &why) < 0)
             reply->status = 503;
         cw_text_add(&reply->body, "%s\n", why.status ? why.message : "ready");
     } else if (strncmp(path, prefix, strlen(prefix)) == 0) {
-        api(d, path + strlen(prefix), reply);
+        page_query(d, path + strlen(prefix), reply);
     } else {
         reply->status = 404;
         cw_text_add(&reply->body, "expected / (the dashboard), /metrics, /healthz, /readyz, /api/v1/status, "

@@ -1,12 +1,11 @@
 /*
- * The I/O around the dispatcher's core. What the core says goes to connections and to the store; what they
- * say goes to the core. After one or several inputs the core has its turn, once, posted to the loop: so
- * everything that was received in one iteration is answered together.
+ * The I/O around the dispatcher's core: passes its output to connections and the store, and their input to
+ * it. After one or several inputs the core has its turn, posted to the loop, so that everything received in
+ * one iteration is answered together.
  */
 #include "service/dispatcher/dispatcher.h"
 
 #include <stdio.h>
-#include <string.h>
 #include <sys/random.h>
 #include <unistd.h>
 
@@ -31,8 +30,8 @@ struct cw_dispatcher_server {
     struct cw_http *http;
     struct cw_post turn;
     struct cw_link peers;
-    bool closed, soon; /* soon: the timer is set for a turn */
-    size_t n_damaged;  /* entries of the journal that were left out */
+    bool closed, turn_timed; /* turn_timed: the timer is set for a turn */
+    size_t n_damaged;        /* entries of the journal that were left out */
     struct cw_refusals refusals;
     void (*log)(void *arg, bool warning, const char *text);
     void *log_arg;
@@ -45,7 +44,7 @@ struct server_peer {
     struct cw_peer *peer;
 };
 
-static void turn_later(struct cw_dispatcher_server *s)
+static void server_turn_later(struct cw_dispatcher_server *s)
 {
     cw_loop_post(s->loop, &s->turn);
 }
@@ -59,33 +58,33 @@ static void _printf_(3, 4) server_log(struct cw_dispatcher_server *s, bool warni
     s->log(s->log_arg, warning, text);
 }
 
-static void take_turn(struct cw_dispatcher_server *s)
+static void server_turn(struct cw_dispatcher_server *s)
 {
     uint64_t again_ns = cw_dispatcher_turn(s->core, cw_now_ns());
-    if (again_ns == 0 || s->soon)
+    if (again_ns == 0 || s->turn_timed)
         return;
-    s->soon = true;
+    s->turn_timed = true;
     cw_timer_start(s->timer, again_ns, 0);
 }
 
-static void on_turn(void *arg)
+static void server_on_turn(void *arg)
 {
     struct cw_dispatcher_server *s = arg;
     if (!s->closed)
-        take_turn(s);
-    else if (cw_list_empty(&s->peers)) /* the last use of it */
+        server_turn(s);
+    else if (cw_list_empty(&s->peers)) /* nothing refers to it any more */
         free(s);
 }
 
-static void on_timer(void *arg)
+static void server_on_timer(void *arg)
 {
     struct cw_dispatcher_server *s = arg;
-    s->soon = false;
+    s->turn_timed = false;
     cw_timer_start(s->timer, cw_dispatcher_tick(s->core, cw_now_ns()), 0);
-    take_turn(s);
+    server_turn(s);
 }
 
-/* ---- what the core says ---- */
+/* ---- output of the core ---- */
 
 static void io_send(void *user CW_UNUSED, void *const *peers, size_t n, const Cachew__Envelope *m)
 {
@@ -102,19 +101,19 @@ static void io_close(void *user CW_UNUSED, void *peer, const struct cw_error *wh
     cw_conn_close(((struct server_peer *)peer)->conn, why);
 }
 
-static void on_committed(void *arg, const struct cw_error *why)
+static void server_on_committed(void *arg, const struct cw_error *why)
 {
     struct cw_dispatcher_server *s = arg;
     cw_crash_point("dispatcher-committed");
     cw_dispatcher_committed(s->core, why, cw_now_ns());
-    take_turn(s);
+    server_turn(s);
 }
 
 static void io_commit(void *user, const struct cw_store_batch *batch)
 {
     struct cw_dispatcher_server *s = user;
     cw_crash_point("dispatcher-commit");
-    cw_store_commit(s->store, batch, on_committed, s);
+    cw_store_commit(s->store, batch, server_on_committed, s);
 }
 
 static void io_log(void *user, bool warning, const char *text)
@@ -122,14 +121,14 @@ static void io_log(void *user, bool warning, const char *text)
     server_log(user, warning, "%s", text);
 }
 
-/* ---- what connections say ---- */
+/* ---- input from connections ---- */
 
-static int on_message(void *user, struct cw_conn *c CW_UNUSED, const Cachew__Envelope *m,
-                      void *payload CW_UNUSED, size_t size CW_UNUSED, const int *fds CW_UNUSED,
-                      size_t n_fds CW_UNUSED, struct cw_error *err)
+static int peer_on_message(void *user, struct cw_conn *c CW_UNUSED, const Cachew__Envelope *m,
+                           void *payload CW_UNUSED, size_t size CW_UNUSED, const int *fds CW_UNUSED,
+                           size_t n_fds CW_UNUSED, struct cw_error *err)
 {
     struct server_peer *p = user;
-    turn_later(p->server);
+    server_turn_later(p->server);
     if (m->of_case == CACHEW__ENVELOPE__OF_ATTACH)
         cw_crash_point("dispatcher-attach");
     if (m->of_case == CACHEW__ENVELOPE__OF_COMPLETED)
@@ -137,7 +136,7 @@ static int on_message(void *user, struct cw_conn *c CW_UNUSED, const Cachew__Env
     return cw_dispatcher_message(p->server->core, p->peer, m, cw_now_ns(), err);
 }
 
-static void on_closed(void *user, struct cw_conn *c, const struct cw_error *why)
+static void peer_on_closed(void *user, struct cw_conn *c, const struct cw_error *why)
 {
     struct server_peer *p = user;
     if (why->status < 0 && !p->server->closed)
@@ -145,15 +144,15 @@ static void on_closed(void *user, struct cw_conn *c, const struct cw_error *why)
     if (p->peer)
         cw_dispatcher_lost(p->server->core, p->peer, cw_now_ns());
     cw_link_out(&p->link);
-    /* the last one lets a closed server be freed */
+    /* a closed server is freed after its last connection */
     if (!p->server->closed || cw_list_empty(&p->server->peers))
-        turn_later(p->server);
+        server_turn_later(p->server);
     free(p);
 }
 
-static const struct cw_conn_ops peer_ops = {.message = on_message, .closed = on_closed};
+static const struct cw_conn_ops peer_ops = {.message = peer_on_message, .closed = peer_on_closed};
 
-static int on_open(void *user, struct cw_conn *c, const Cachew__Envelope *hello, struct cw_error *err)
+static int server_on_open(void *user, struct cw_conn *c, const Cachew__Envelope *hello, struct cw_error *err)
 {
     struct cw_dispatcher_server *s = user;
     struct server_peer *p = malloc(sizeof(*p));
@@ -170,24 +169,24 @@ static int on_open(void *user, struct cw_conn *c, const Cachew__Envelope *hello,
     return 0;
 }
 
-static void on_refused(void *user, const char *peer, const struct cw_error *why)
+static void server_on_refused(void *user, const char *peer, const struct cw_error *why)
 {
     struct cw_dispatcher_server *s = user;
-    unsigned unsaid;
-    if (!s->log || !cw_refusal_said(&s->refusals, cw_now_ns(), &unsaid))
+    unsigned n_hidden;
+    if (!s->log || !cw_refusal_said(&s->refusals, cw_now_ns(), &n_hidden))
         return;
-    if (unsaid)
-        server_log(s, false, "%u more were not let in before", unsaid);
+    if (n_hidden)
+        server_log(s, false, "%u more were not let in before", n_hidden);
     server_log(s, false, "%s was not let in: %s", peer, why->message);
 }
 
-/* what it lets in has peer_ops */
-static const struct cw_conn_ops listen_ops = {.open = on_open, .refused = on_refused};
+/* accepted connections get peer_ops */
+static const struct cw_conn_ops listen_ops = {.open = server_on_open, .refused = server_on_refused};
 
 /* ---- life ---- */
 
-static int on_row(void *user, const void *key, size_t key_size, const void *value, size_t value_size,
-                  struct cw_error *err)
+static int server_on_row(void *user, const void *key, size_t key_size, const void *value, size_t value_size,
+                         struct cw_error *err)
 {
     struct cw_dispatcher_server *s = user;
     int r = cw_dispatcher_load(s->core, key, key_size, value, value_size, err);
@@ -200,7 +199,7 @@ static int on_row(void *user, const void *key, size_t key_size, const void *valu
 
 static int server_load(struct cw_dispatcher_server *s, struct cw_error *err)
 {
-    int r = cw_store_read(s->store, on_row, s, err);
+    int r = cw_store_read(s->store, server_on_row, s, err);
     if (r < 0 || s->n_damaged == 0)
         return r;
     server_log(s, true,
@@ -255,7 +254,7 @@ static int server_start(struct cw_dispatcher_server *s, const struct cw_dispatch
     if (r == 0)
         r = server_load(s, err);
     if (r == 0)
-        r = cw_timer_new(s->loop, on_timer, s, &s->timer, err);
+        r = cw_timer_new(s->loop, server_on_timer, s, &s->timer, err);
     if (r == 0)
         r = server_listen(s, o, err);
     if (r == 0 && o->http)
@@ -274,7 +273,7 @@ int cw_dispatcher_server_start(const struct cw_dispatcher_server_options *o,
     if (!s)
         return cw_error_nomem(err, sizeof(*s), "the dispatcher");
     *s = (struct cw_dispatcher_server){
-        .loop = o->loop, .log = o->log, .log_arg = o->log_arg, .turn.fn = on_turn};
+        .loop = o->loop, .log = o->log, .log_arg = o->log_arg, .turn.fn = server_on_turn};
     s->turn.arg = s;
     cw_list_init(&s->peers);
     int r = server_start(s, o, err);
@@ -306,7 +305,7 @@ struct cw_dispatcher_server *cw_dispatcher_server_free(struct cw_dispatcher_serv
     s->http = cw_http_free(s->http);
     cw_timer_free(s->timer);
     if (s->core)
-        cw_dispatcher_turn(s->core, cw_now_ns()); /* the last that is to be written and sent */
+        cw_dispatcher_turn(s->core, cw_now_ns()); /* commits and sends what is pending */
     s->store = cw_store_close(s->store);          /* waits until it is written */
     s->core = cw_dispatcher_free(s->core);
     CW_LIST_EACH_OF (p, struct server_peer, link, &s->peers) {

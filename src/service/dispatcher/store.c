@@ -1,4 +1,4 @@
-/* The store's thread: has the batch that was committed made durable, and says so on the loop. */
+/* The store's thread: makes committed batches durable, and posts the result to the loop. */
 #include "service/dispatcher/store.h"
 
 #include <pthread.h>
@@ -51,7 +51,7 @@ static void store_free(struct cw_store *s)
 }
 
 /* On the loop's thread. */
-static void on_post(void *arg)
+static void store_on_post(void *arg)
 {
     struct cw_store *s = arg;
     if (s->closed) {
@@ -67,7 +67,7 @@ int cw_store_open(const char *dir, struct cw_loop *l, struct cw_store **ret, str
     struct cw_store *s = calloc(1, sizeof(*s));
     if (!s)
         return cw_error_nomem(err, sizeof(*s), "the store");
-    *s = (struct cw_store){.loop = l, .post.fn = on_post};
+    *s = (struct cw_store){.loop = l, .post.fn = store_on_post};
     s->post.arg = s;
     pthread_mutex_init(&s->mutex, NULL);
     pthread_cond_init(&s->wake, NULL);

@@ -1,8 +1,7 @@
 /*
- * What the dispatcher writes down so that it is there after kill -9: values under keys that are ordered by
- * their bytes. A batch becomes durable as a whole, and there is one under way at a time: what comes while it
- * is being synced gathers with its owner (journal.c), and is the next. A thread of the store's own writes.
- * The database is the business of store_sqlite.c alone.
+ * The store of the journal, which survives kill -9: values under keys that are ordered by their bytes. A
+ * batch becomes durable as a whole, and one is under way at a time. The store has a thread that writes. Only
+ * store_sqlite.c knows the database. server.c calls the store, journal.c fills its batches.
  */
 #pragma once
 #include <stdbool.h>
@@ -23,18 +22,18 @@ struct cw_store_op {
     size_t key_size, value_size;
 };
 
-/* What is to be done, in this order. Zeros: empty. */
+/* Operations in the order in which they are applied. Zeros: empty. */
 struct cw_store_batch {
     uint8_t *data;
     size_t size, capacity, n;
 };
 
-/* CW_E_MEMORY, and the batch is as it was. */
+/* Adds a copy of the operation. CW_E_MEMORY: the batch is unchanged. */
 int cw_store_batch_add(struct cw_store_batch *b, const struct cw_store_op *op,
                        struct cw_error *err) _must_check_;
-/* The operation at *at (0: the first), and *at goes on. False: there are no more. */
+/* *ret: the operation at *at (0: the first), which moves on. False: there are no more. */
 bool cw_store_batch_next(const struct cw_store_batch *b, size_t *at, struct cw_store_op *ret);
-/* Empty again; its memory stays. */
+/* Empties the batch and keeps its memory. */
 void cw_store_batch_clear(struct cw_store_batch *b);
 void cw_store_batch_deinit(struct cw_store_batch *b);
 
@@ -43,27 +42,26 @@ void cw_store_batch_deinit(struct cw_store_batch *b);
 struct cw_loop;
 struct cw_store;
 
-/* dir: where it lies, made if it is not there (those above it are not). NULL: nothing is written, and
- * everything is as durable as the process. CW_E_SERVICE: another process has it. CW_E_DATA: what is there is
- * not ours, or damaged. */
+/* dir: the directory of the store, made if it does not exist (its parents are not). NULL: nothing is written.
+ * CW_E_SERVICE: another process has it. CW_E_DATA: it belongs to another program, or is damaged. */
 int cw_store_open(const char *dir, struct cw_loop *l, struct cw_store **ret,
                   struct cw_error *err) _must_check_;
-/* Everything that is there, in the order of keys; before the first commit. row < 0: ends it with that result.
- */
+/* Calls row for all entries in the order of keys. Call before the first commit. row < 0 ends it with that
+ * result. */
 int cw_store_read(struct cw_store *s,
                   int (*row)(void *user, const void *key, size_t key_size, const void *value,
                              size_t value_size, struct cw_error *err),
                   void *user, struct cw_error *err) _must_check_;
 
-/* The file, for people; "": nothing is written. */
+/* Returns the file, for people. "": nothing is written. */
 const char *cw_store_path(const struct cw_store *s);
 
-/* Makes a batch durable, all of it or nothing. Then done(arg, why), on the loop's thread: why is NULL, or
- * says why it did not happen. From the loop's thread, and not again before done was called; until then the
- * batch stays as it is. */
+/* Makes a batch durable, all of it or nothing, then calls done(arg, why) on the loop's thread. why: NULL, or
+ * what went wrong. Call from the loop's thread, and not again before done. The batch must not change until
+ * then. */
 void cw_store_commit(struct cw_store *s, const struct cw_store_batch *b,
                      void (*done)(void *arg, const struct cw_error *why), void *arg);
-/* What was committed is still written; done is not called any more. */
+/* Waits until the committed batch is written. done is not called any more. */
 struct cw_store *cw_store_close(struct cw_store *s);
 
 /* store_sqlite.c: one file, used by one thread at a time. */
@@ -74,7 +72,7 @@ int cw_store_file_read(struct cw_store_file *f,
                                   size_t value_size, struct cw_error *err),
                        void *user, struct cw_error *err) _must_check_;
 const char *cw_store_file_path(const struct cw_store_file *f);
-/* All of it in one transaction, durable when this returns; or nothing of it. */
+/* Applies the batch in one durable transaction, or nothing of it. */
 int cw_store_file_apply(struct cw_store_file *f, const struct cw_store_batch *b,
                         struct cw_error *err) _must_check_;
 struct cw_store_file *cw_store_file_close(struct cw_store_file *f);

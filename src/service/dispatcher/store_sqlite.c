@@ -1,7 +1,7 @@
 /*
- * The store as a file of SQLite's, journal.db: a table of keys and values, a write-ahead log, and an fsync
- * per transaction (synchronous=FULL). Nobody else may open it meanwhile (locking_mode=EXCLUSIVE), so that no
- * shared memory is needed. All SQL of the project is here.
+ * The store as an SQLite file, journal.db: a table of keys and values, a write-ahead log, and an fsync per
+ * transaction (synchronous=FULL). It is locked for one process (locking_mode=EXCLUSIVE), so that it needs no
+ * shared memory. All SQL of the project is here. store.c calls it, from one thread at a time.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -54,19 +54,18 @@ static int file_error(struct cw_store_file *f, struct cw_error *err)
     int status = code == SQLITE_BUSY ? CW_E_SERVICE : code == SQLITE_NOMEM ? CW_E_MEMORY : CW_E_IO;
     if (code == SQLITE_NOTADB || code == SQLITE_CORRUPT)
         return file_damaged(f, sqlite3_errmsg(f->db), err);
-    if (code == SQLITE_FULL && system == 0) /* SQLite keeps that one to itself */
+    if (code == SQLITE_FULL && system == 0) /* SQLite does not pass it on */
         system = ENOSPC;
-    bool tell = system != 0 && (code == SQLITE_IOERR || code == SQLITE_CANTOPEN || code == SQLITE_FULL ||
-                                code == SQLITE_READONLY);
+    bool shows = system != 0 && (code == SQLITE_IOERR || code == SQLITE_CANTOPEN || code == SQLITE_FULL ||
+                                 code == SQLITE_READONLY);
     cw_error_set(err, status, "%s: %s%s%s%s", f->path,
-                 code == SQLITE_BUSY ? "another process uses it" : sqlite3_errmsg(f->db), tell ? " (" : "",
-                 tell ? strerror(system) : "", tell ? ")" : "");
+                 code == SQLITE_BUSY ? "another process uses it" : sqlite3_errmsg(f->db), shows ? " (" : "",
+                 shows ? strerror(system) : "", shows ? ")" : "");
     cw_error_file(err, f->path);
     return status;
 }
 
-static int run_statement(struct cw_store_file *f, int which, const struct cw_store_op *op,
-                         struct cw_error *err)
+static int file_run(struct cw_store_file *f, int which, const struct cw_store_op *op, struct cw_error *err)
 {
     sqlite3_stmt *q = f->statements[which];
     if (op) {
@@ -85,7 +84,7 @@ struct cw_store_file *cw_store_file_close(struct cw_store_file *f)
     if (!f)
         return NULL;
     if (cw_mutated("sync") && f->db && !sqlite3_get_autocommit(f->db))
-        (void)run_statement(f, SQL_COMMIT, NULL, NULL);
+        (void)file_run(f, SQL_COMMIT, NULL, NULL);
     for (int i = 0; i < SQL_COUNT; i++)
         sqlite3_finalize(f->statements[i]);
     sqlite3_close(f->db); /* also puts the log into the file */
@@ -111,7 +110,7 @@ static int file_exec(struct cw_store_file *f, const char *text, struct cw_error 
     return sqlite3_exec(f->db, text, NULL, NULL, NULL) == SQLITE_OK ? 0 : file_error(f, err);
 }
 
-/* An empty file becomes ours; another must be. */
+/* Makes an empty file a journal, or checks that the file is one. */
 static int file_claim(struct cw_store_file *f, struct cw_error *err)
 {
     char text[256];
@@ -141,7 +140,7 @@ static int file_claim(struct cw_store_file *f, struct cw_error *err)
     return 0;
 }
 
-/* The directory and the file, for the owner alone: pipelines may hold what others should not read. */
+/* Makes the directory and the file, for the owner alone: pipelines may have secrets. */
 static int file_create(const char *dir, const char *path, struct cw_error *err)
 {
     if (mkdir(dir, 0700) < 0 && errno != EEXIST)
@@ -198,7 +197,7 @@ int cw_store_file_open(const char *dir, struct cw_store_file **ret, struct cw_er
     return 0;
 }
 
-/* That the pages are as they must be, so that no entry is missing without a word. */
+/* Checks the pages, so that no entry is missing unnoticed. */
 static int file_check(struct cw_store_file *f, struct cw_error *err)
 {
     sqlite3_stmt *q = NULL;
@@ -242,12 +241,12 @@ int cw_store_file_apply(struct cw_store_file *f, const struct cw_store_batch *b,
     static const int statement[] = {
         [CW_STORE_PUT] = SQL_PUT, [CW_STORE_DELETE] = SQL_DELETE, [CW_STORE_DELETE_RANGE] = SQL_DELETE_RANGE};
     struct cw_store_op op;
-    int r = sqlite3_get_autocommit(f->db) ? run_statement(f, SQL_BEGIN, NULL, err) : 0;
+    int r = sqlite3_get_autocommit(f->db) ? file_run(f, SQL_BEGIN, NULL, err) : 0;
     for (size_t at = 0; r == 0 && cw_store_batch_next(b, &at, &op);)
-        r = run_statement(f, statement[op.kind], &op, err);
+        r = file_run(f, statement[op.kind], &op, err);
     if (r == 0 && !cw_mutated("sync"))
-        r = run_statement(f, SQL_COMMIT, NULL, err);
-    if (r < 0 && !sqlite3_get_autocommit(f->db)) /* some errors have ended it already */
-        (void)run_statement(f, SQL_ROLLBACK, NULL, NULL);
+        r = file_run(f, SQL_COMMIT, NULL, err);
+    if (r < 0 && !sqlite3_get_autocommit(f->db)) /* some errors end it by themselves */
+        (void)file_run(f, SQL_ROLLBACK, NULL, NULL);
     return r;
 }

@@ -4,7 +4,7 @@
 #include <stddef.h>
 
 struct cw_web_file {
-    const char *path, *type; /* as asked for: "/" is index.html; of its content */
+    const char *path, *type; /* path: "/" is index.html. type: of the content */
     const unsigned char *data;
     size_t size;
 };

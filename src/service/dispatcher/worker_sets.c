@@ -1,72 +1,27 @@
-/*
- * Worker sets: with a policy, a stream is computed by as many workers as its job got of the pool, and a
- * worker serves one stream where there are enough of them. Who is in a worker set stays there as long as
- * possible: another worker has to open the data first.
- */
+/* Divides workers among jobs, and updates worker sets accordingly. */
+#include "service/dispatcher/worker_sets.h"
+
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/hash.h"
-#include "service/dispatcher/internal.h"
-
-void cw_dp_worker_sets_later(struct cw_dispatcher *d)
-{
-    d->worker_sets_due = d->scales;
-}
-
-static bool able(const struct worker *w)
-{
-    return w->ready && !w->draining;
-}
-
-/* Of a worker set, and of use to it. */
-static bool serves(const struct assignment *t)
-{
-    return t->granted && able(t->worker) && t->state != ASSIGNMENT_UNFIT && t->shunned_until == 0;
-}
-
-int cw_dp_worker_set_running(const struct stream *s)
-{
-    int n = 0;
-    CW_LIST_EACH_OF (t, const struct assignment, by_stream, &s->assignments)
-        n += serves(t) && t->state == ASSIGNMENT_READY;
-    return n;
-}
-
-void cw_dp_worker_set_running_of(const struct stream *s, int *ret)
-{
-    memset(ret, 0, DP_SLOTS * sizeof(*ret));
-    CW_LIST_EACH_OF (t, const struct assignment, by_stream, &s->assignments)
-        ret[t->worker->slot] += serves(t) && t->state == ASSIGNMENT_READY;
-}
-
-bool cw_dp_worker_set_comes(const struct cw_dispatcher *d, const struct stream *s)
-{
-    bool comes = false;
-    CW_LIST_EACH_OF (t, const struct assignment, by_stream, &s->assignments)
-        comes |= serves(t) && t->state != ASSIGNMENT_READY;
-    return d->scales && comes;
-}
+#include "service/dispatcher/prepare.h"
+#include "service/dispatcher/provisioners.h"
+#include "service/dispatcher/state.h"
 
 /* ---- shares ---- */
 
-static size_t n_active(const struct cw_dispatcher *d)
-{
-    size_t n = 0;
-    CW_LIST_EACH_OF (j, struct job, link, &d->jobs)
-        n += cw_dp_scale_active(j);
-    return n;
-}
-
-/* A job that needs workers: how many of each slot, what it has been given so far, and the sum of that. */
+/* A job that needs workers: how many it wants by pool index, what it was given so far, and the sum of that.
+ */
 struct party {
     struct job *job;
-    int want[DP_SLOTS], share[DP_SLOTS], sum;
+    int want[DP_POOL_INDEXES], share[DP_POOL_INDEXES], sum;
 };
 
-/* Whether anything changed that shares follow from: a hash of it all. */
-static void note_claims(struct cw_dispatcher *d, const struct party *parties, size_t n, const int *most)
+/* Increments claims_serial if anything changed that shares follow from, by a hash of it all. */
+static void claims_note(struct cw_dispatcher *d, const struct party *parties, size_t n, const int *most)
 {
-    uint64_t hash = cw_hash64(most, DP_SLOTS * sizeof(*most));
+    uint64_t hash = cw_hash64(most, DP_POOL_INDEXES * sizeof(*most));
     for (size_t i = 0; i < n; i++) {
         const struct scaling *x = &parties[i].job->scaling;
 
@@ -78,92 +33,93 @@ static void note_claims(struct cw_dispatcher *d, const struct party *parties, si
         hash = hash * 31 + cw_hash64(&what, sizeof(what));
         hash = hash * 31 + cw_hash64(x->want, sizeof(x->want));
     }
-    d->claims_serial += hash != d->claims_hash || d->claims_serial == 0;
-    d->claims_hash = hash;
+    d->scaler.claims_serial += hash != d->scaler.claims_hash || d->scaler.claims_serial == 0;
+    d->scaler.claims_hash = hash;
 }
 
-static int sum_of(const int *workers)
+/* Returns the sum over all pool indexes. */
+static int claims_sum(const int *workers)
 {
     int n = 0;
-    for (int i = 0; i < DP_SLOTS; i++)
+    for (int i = 0; i < DP_POOL_INDEXES; i++)
         n += workers[i];
     return n;
 }
 
-/* As its policy said, as far as there are so many; the rest, and where it has not said so yet, of the first
- * slots that have some. */
-static void take_wants(struct party *p, const int *most)
+/* Fills in what the job wants by pool index: what its policy wants, as far as there are so many. The rest is
+ * wanted of the first pools that have some. */
+static void claims_take_wants(struct party *p, const int *most)
 {
     const struct scaling *x = &p->job->scaling;
     int missing = x->claim.want;
-    for (int slot = 0; slot < DP_SLOTS; slot++)
-        missing -= p->want[slot] = CW_MIN(x->want[slot], most[slot]);
-    for (int slot = 0; slot < DP_SLOTS; slot++) {
-        int more = CW_MAX(CW_MIN(missing, most[slot] - p->want[slot]), 0);
-        p->want[slot] += more;
+    for (int pool = 0; pool < DP_POOL_INDEXES; pool++)
+        missing -= p->want[pool] = CW_MIN(x->want[pool], most[pool]);
+    for (int pool = 0; pool < DP_POOL_INDEXES; pool++) {
+        int more = CW_MAX(CW_MIN(missing, most[pool] - p->want[pool]), 0);
+        p->want[pool] += more;
         missing -= more;
     }
 }
 
-/* Of a slot, what a job wants; then, of any, what others have taken of that. A quota counts over all of them.
- */
-static int want_of(const struct party *p, const struct job *whole, int slot, int left, bool of_any)
+/* Returns what a job wants of one pool, or (of_any) what is missing in its sum. Its quota limits the sum. */
+static int claims_want(const struct party *p, const struct job *whole, int pool, int left, bool of_any)
 {
     const struct scaling *x = &p->job->scaling;
-    int want = p->job == whole ? left : of_any ? x->claim.want - p->sum : p->want[slot];
+    int want = p->job == whole ? left : of_any ? x->claim.want - p->sum : p->want[pool];
     return CW_MAX(x->claim.quota > 0 ? CW_MIN(want, x->claim.quota - p->sum) : want, 0);
 }
 
-static void divide_slot(struct party *parties, size_t n, struct cw_claim *claims, const struct job *whole,
-                        int slot, int *left, bool of_any)
+/* Divides the `left` workers of one pool index among the jobs. */
+static void claims_divide_pool(struct party *parties, size_t n, struct cw_claim *claims,
+                               const struct job *whole, int pool, int *left, bool of_any)
 {
     for (size_t i = 0; i < n; i++) {
         claims[i] = parties[i].job->scaling.claim;
-        claims[i].want = want_of(&parties[i], whole, slot, *left, of_any);
+        claims[i].want = claims_want(&parties[i], whole, pool, *left, of_any);
         claims[i].quota = 0;
     }
     cw_share(claims, (int)n, *left);
     for (size_t i = 0; i < n; i++) {
-        parties[i].share[slot] += claims[i].share;
+        parties[i].share[pool] += claims[i].share;
         parties[i].sum += claims[i].share;
         *left -= claims[i].share;
     }
 }
 
-/* What each job that needs workers gets of them. `whole` gets what it could get if it wanted all. */
-static void divide(const struct cw_dispatcher *d, struct party *parties, size_t n, struct cw_claim *claims,
-                   const struct job *whole)
+/* Divides all workers among the jobs. `whole` (or NULL) gets what it could get if it wanted all. */
+static void claims_divide(const struct cw_dispatcher *d, struct party *parties, size_t n,
+                          struct cw_claim *claims, const struct job *whole)
 {
-    int left[DP_SLOTS];
+    int left[DP_POOL_INDEXES];
     cw_dp_pools_most(d, left);
     for (size_t i = 0; i < n; i++)
-        take_wants(&parties[i], left);
+        claims_take_wants(&parties[i], left);
     for (int any = 0; any <= 1; any++)
-        for (int slot = 0; slot < DP_SLOTS; slot++)
-            divide_slot(parties, n, claims, whole, slot, &left[slot], any);
+        for (int pool = 0; pool < DP_POOL_INDEXES; pool++)
+            claims_divide_pool(parties, n, claims, whole, pool, &left[pool], any);
     for (size_t i = 0; i < n; i++)
-        if (parties[i].sum == 0) { /* where there are fewer workers than jobs, they have one together */
-            int slot = 0;
-            while (slot + 1 < DP_SLOTS && parties[i].job->scaling.want[slot] == 0)
-                slot++;
-            parties[i].share[slot] = parties[i].sum = 1;
+        if (parties[i].sum == 0) { /* jobs share a worker where there are too few */
+            int pool = 0;
+            while (pool + 1 < DP_POOL_INDEXES && parties[i].job->scaling.want[pool] == 0)
+                pool++;
+            parties[i].share[pool] = parties[i].sum = 1;
         }
 }
 
-/* Shares of all jobs; or, with `whole`, only what that one could have. */
-static void share(struct cw_dispatcher *d, struct job *whole)
+/* Updates the shares of all jobs, or only what `whole` could have. */
+static void claims_share(struct cw_dispatcher *d, struct job *whole)
 {
-    size_t n = n_active(d), i = 0;
-    int most[DP_SLOTS];
-    _cleanup_free_ struct cw_claim *claims = calloc(n + 1, sizeof(*claims));
-    _cleanup_free_ struct party *parties = calloc(n + 1, sizeof(*parties));
+    size_t n = 0;
+    int most[DP_POOL_INDEXES];
+    _cleanup_free_ struct cw_claim *claims = calloc(d->jobs.n + 1, sizeof(*claims));
+    _cleanup_free_ struct party *parties = calloc(d->jobs.n + 1, sizeof(*parties));
     if (!claims || !parties)
         return; /* shares stay as they are */
-    CW_LIST_EACH_OF (j, struct job, link, &d->jobs)
-        if (cw_dp_scale_active(j))
-            parties[i++].job = j;
-    divide(d, parties, n, claims, whole);
-    for (i = 0; i < n; i++) {
+    CW_LIST_EACH_OF (j, struct job, link, &d->jobs.list)
+        if (cw_dp_scaling_active(j))
+            parties[n++].job = j;
+    claims_divide(d, parties, n, claims, whole);
+    for (size_t i = 0; i < n; i++) {
         struct scaling *x = &parties[i].job->scaling;
         if (!whole) {
             memcpy(x->share, parties[i].share, sizeof(x->share));
@@ -173,91 +129,98 @@ static void share(struct cw_dispatcher *d, struct job *whole)
     }
     cw_dp_pools_most(d, most);
     if (!whole)
-        note_claims(d, parties, n, most);
+        claims_note(d, parties, n, most);
 }
 
 const int *cw_dp_worker_sets_most(struct cw_dispatcher *d, struct job *j)
 {
     struct scaling *x = &j->scaling;
-    if (x->most_serial == 0 || x->most_serial != d->claims_serial) {
-        /* each job asks each second, and mostly nothing changed */
-        share(d, j);
-        x->most_serial = d->claims_serial;
+    if (x->most_serial == 0 || x->most_serial != d->scaler.claims_serial) {
+        /* else nothing changed since the job's last query, a second ago */
+        claims_share(d, j);
+        x->most_serial = d->scaler.claims_serial;
     }
     return x->most;
 }
 
-/* ---- worker sets ---- */
+/* ---- members ---- */
 
-static void leave(struct cw_dispatcher *d, struct assignment *t)
+/* Takes a member out of its worker set. */
+static void member_leave(struct cw_dispatcher *d, struct assignment *t)
 {
     if (!t->granted)
         return;
     t->granted = false;
     t->worker->n_worker_sets--;
     cw_dp_assignment_usable(d, t);
-    cw_dp_worker_sets_later(d);
+    cw_dp_scaling_due(d);
 }
 
-/* What it has begun it finishes, as it has to be read from somewhere; the rest goes to those that stay. */
-static void dismiss(struct cw_dispatcher *d, struct assignment *t)
+/* Takes a member out. It finishes the ranges that it has begun. Members that stay get the others. */
+static void member_dismiss(struct cw_dispatcher *d, struct assignment *t)
 {
-    leave(d, t);
-    if (t->stream->n_heap + t->stream->n_shunned > 0 && !t->stream->at_most_once)
+    member_leave(d, t);
+    if (t->stream->assignments.heap.n + t->stream->assignments.n_shunned > 0 && !t->stream->at_most_once)
         cw_dp_lease_drop_unbegun(d, t);
     cw_dp_stream_dirty(d, t->stream);
 }
 
-/* Who is of least use goes first: who serves others too, who has least of it, who came last. */
-static bool goes_before(const struct assignment *a, const struct assignment *b)
+/* Whether a is of less use than b: it serves other streams too, holds fewer ranges, or is the younger worker.
+ */
+static bool member_goes_before(const struct assignment *a, const struct assignment *b)
 {
     if ((a->worker->n_worker_sets > 1) != (b->worker->n_worker_sets > 1))
         return a->worker->n_worker_sets > 1;
     return a->n_held != b->n_held ? a->n_held < b->n_held : a->worker->id > b->worker->id;
 }
 
-static void count_serving(const struct stream *s, int *ret)
+/* Counts the members that serve, by pool index. */
+static void member_count(const struct stream *s, int *ret)
 {
-    memset(ret, 0, DP_SLOTS * sizeof(*ret));
-    CW_LIST_EACH_OF (t, const struct assignment, by_stream, &s->assignments)
-        ret[t->worker->slot] += serves(t);
+    memset(ret, 0, DP_POOL_INDEXES * sizeof(*ret));
+    CW_LIST_EACH_OF (t, const struct assignment, by_stream, &s->assignments.list)
+        ret[t->worker->pool_index] += cw_dp_assignment_serves(t);
 }
 
 /*
- * Who is still opening the data takes nobody's place: one more may be there meanwhile. So those that are too
- * many of a slot stay until those of another one are there. Returns how many serve then, of each slot.
+ * Takes members out that are too many. A worker that is still opening its data does not count towards the
+ * target, so that members of one pool stay until those of another pool are ready. Fills in how many serve
+ * then, by pool index.
  */
-static void shrink(struct cw_dispatcher *d, struct stream *s, const int *target, int *n)
+static void worker_set_shrink(struct cw_dispatcher *d, struct stream *s, const int *target, int *n)
 {
-    CW_LIST_EACH_OF (t, struct assignment, by_stream, &s->assignments)
-        if (t->granted && !able(t->worker)) /* who drains hands back what it has by itself */
-            leave(d, t);
-    count_serving(s, n);
-    int all = sum_of(target);
-    for (int ready = cw_dp_worker_set_running(s); all > 0 ? ready > all : sum_of(n) > 0;) {
+    CW_LIST_EACH_OF (t, struct assignment, by_stream, &s->assignments.list)
+        if (t->granted &&
+            !cw_dp_worker_able(t->worker)) /* a draining worker gives its ranges back by itself */
+            member_leave(d, t);
+    member_count(s, n);
+    int all = claims_sum(target);
+    for (int ready = cw_dp_worker_set_running(s); all > 0 ? ready > all : claims_sum(n) > 0;) {
         struct assignment *first = NULL;
-        CW_LIST_EACH_OF (t, struct assignment, by_stream, &s->assignments)
-            if (serves(t) && n[t->worker->slot] > target[t->worker->slot] &&
-                (!first || goes_before(t, first)))
+        CW_LIST_EACH_OF (t, struct assignment, by_stream, &s->assignments.list)
+            if (cw_dp_assignment_serves(t) && n[t->worker->pool_index] > target[t->worker->pool_index] &&
+                (!first || member_goes_before(t, first)))
                 first = t;
         ready -= first->state == ASSIGNMENT_READY;
-        n[first->worker->slot]--;
-        dismiss(d, first);
+        n[first->worker->pool_index]--;
+        member_dismiss(d, first);
     }
 }
 
-/* Of a slot, or of any (-1). Who serves nobody comes first; then who still has something of the stream, and
- * who was there before others. */
-static struct worker *next_worker(struct cw_dispatcher *d, const struct stream *s, int slot, bool shared)
+/* Returns the worker that joins next, of one pool index or of any (-1). NULL: there is none. A worker that
+ * serves no stream comes first, then one that has something of this stream, then the older one. `shared`:
+ * also one that serves other streams. */
+static struct worker *worker_set_candidate(struct cw_dispatcher *d, const struct stream *s, int pool,
+                                           bool shared)
 {
     struct worker *best = NULL;
     const struct assignment *best_assignment = NULL;
-    CW_LIST_EACH_OF (t, struct assignment, by_stream, &s->assignments)
+    CW_LIST_EACH_OF (t, struct assignment, by_stream, &s->assignments.list)
         t->worker->here = t;
-    CW_LIST_EACH_OF (w, struct worker, link, &d->workers) {
+    CW_LIST_EACH_OF (w, struct worker, link, &d->workers.list) {
         const struct assignment *t = w->here;
         w->here = NULL;
-        if (!able(w) || (slot >= 0 && w->slot != slot) ||
+        if (!cw_dp_worker_able(w) || (pool >= 0 && w->pool_index != pool) ||
             (t && (t->granted || t->state == ASSIGNMENT_UNFIT || t->shunned_until != 0)) ||
             (w->n_worker_sets > 0 && !shared))
             continue;
@@ -272,10 +235,11 @@ static struct worker *next_worker(struct cw_dispatcher *d, const struct stream *
 
 bool cw_dp_worker_sets_spare(struct cw_dispatcher *d, const struct stream *s)
 {
-    return d->scales && next_worker(d, s, -1, true);
+    return d->scaler.enabled && worker_set_candidate(d, s, -1, true);
 }
 
-static bool join(struct cw_dispatcher *d, struct stream *s, struct worker *w)
+/* Makes the worker (or NULL) a member. False: no worker, or no memory. */
+static bool worker_set_join(struct cw_dispatcher *d, struct stream *s, struct worker *w)
 {
     struct assignment *t = w ? cw_dp_assignment_find(w, s) : NULL;
     if (w && !t)
@@ -284,70 +248,75 @@ static bool join(struct cw_dispatcher *d, struct stream *s, struct worker *w)
         return false;
     t->granted = true;
     w->n_worker_sets++;
-    s->n_joined++;
+    s->assignments.n_joined++;
     cw_dp_assignment_usable(d, t);
     return true;
 }
 
-static bool shares(const struct assignment *t)
+static bool member_is_shared(const struct assignment *t)
 {
-    return serves(t) && t->worker->n_worker_sets > 1;
+    return cw_dp_assignment_serves(t) && t->worker->n_worker_sets > 1;
 }
 
-/* Up to the target; better a part of one than none, and one of another slot than none. Who only has a part of
- * one gets one of its own once somebody is free. */
-static void grow(struct cw_dispatcher *d, struct stream *s, int *n, const int *target)
+/* Adds members up to the target. A shared worker, or one of another pool, is better than none. A stream that
+ * only shares a worker gets one of its own once a worker is free. */
+static void worker_set_grow(struct cw_dispatcher *d, struct stream *s, int *n, const int *target)
 {
     bool any = false;
-    for (int slot = 0; slot < DP_SLOTS; slot++)
-        for (; n[slot] < target[slot] && join(d, s, next_worker(d, s, slot, false)); n[slot]++)
+    for (int pool = 0; pool < DP_POOL_INDEXES; pool++)
+        for (; n[pool] < target[pool] && worker_set_join(d, s, worker_set_candidate(d, s, pool, false));
+             n[pool]++)
             any = true;
-    if (sum_of(n) == 0 && sum_of(target) > 0 && join(d, s, next_worker(d, s, -1, true))) {
+    if (claims_sum(n) == 0 && claims_sum(target) > 0 &&
+        worker_set_join(d, s, worker_set_candidate(d, s, -1, true))) {
         any = true;
-        count_serving(s, n);
+        member_count(s, n);
     }
-    bool complete = memcmp(n, target, DP_SLOTS * sizeof(*n)) == 0;
-    CW_LIST_EACH_OF (t, const struct assignment, by_stream, &s->assignments)
-        if (complete && shares(t) && join(d, s, next_worker(d, s, t->worker->slot, false)))
-            any = true, complete = false; /* the one that is shared leaves when this one is ready */
+    bool complete = memcmp(n, target, DP_POOL_INDEXES * sizeof(*n)) == 0;
+    CW_LIST_EACH_OF (t, const struct assignment, by_stream, &s->assignments.list)
+        if (complete && member_is_shared(t) &&
+            worker_set_join(d, s, worker_set_candidate(d, s, t->worker->pool_index, false))) {
+            any = true;
+            complete = false; /* the shared worker leaves when the new one is ready */
+        }
     if (any)
-        cw_dp_assignment_ask(d, s);
+        cw_dp_prepare_stream(d, s);
 }
 
-/* As large as the largest share of its jobs: mostly there is one. */
-static void target_of(const struct stream *s, int *ret)
+/* Fills in the target by pool index: the largest share of the stream's jobs. */
+static void worker_set_target(const struct stream *s, int *ret)
 {
-    memset(ret, 0, DP_SLOTS * sizeof(*ret));
+    memset(ret, 0, DP_POOL_INDEXES * sizeof(*ret));
     CW_LIST_EACH_OF (j, const struct job, by_stream, &s->jobs)
-        for (int slot = 0; cw_dp_scale_active(j) && slot < DP_SLOTS; slot++)
-            ret[slot] = CW_MAX(ret[slot], j->scaling.share[slot]);
+        for (int pool = 0; cw_dp_scaling_active(j) && pool < DP_POOL_INDEXES; pool++)
+            ret[pool] = CW_MAX(ret[pool], j->scaling.share[pool]);
 }
 
-void cw_dp_worker_sets(struct cw_dispatcher *d)
+void cw_dp_worker_sets_update(struct cw_dispatcher *d)
 {
-    int needed[DP_SLOTS] = {0}, target[DP_SLOTS], n[DP_SLOTS];
-    d->worker_sets_due = false;
-    cw_dp_pools_place(d);
-    share(d, NULL);
-    CW_LIST_EACH_OF (s, struct stream, link, &d->streams) { /* who has too many lets go first */
-        target_of(s, target);
-        shrink(d, s, target, n);
-        for (int slot = 0; slot < DP_SLOTS; slot++)
-            needed[slot] += target[slot];
+    int needed[DP_POOL_INDEXES] = {0}, target[DP_POOL_INDEXES], n[DP_POOL_INDEXES];
+    d->scaler.worker_sets_due = false;
+    cw_dp_pools_assign(d);
+    claims_share(d, NULL);
+    CW_LIST_EACH_OF (s, struct stream, link, &d->streams.list) { /* members that are too many leave first */
+        worker_set_target(s, target);
+        worker_set_shrink(d, s, target, n);
+        for (int pool = 0; pool < DP_POOL_INDEXES; pool++)
+            needed[pool] += target[pool];
     }
-    CW_LIST_EACH_OF (s, struct stream, link, &d->streams) {
-        target_of(s, target);
-        shrink(d, s, target, n);
-        grow(d, s, n, target);
+    CW_LIST_EACH_OF (s, struct stream, link, &d->streams.list) {
+        worker_set_target(s, target);
+        worker_set_shrink(d, s, target, n);
+        worker_set_grow(d, s, n, target);
     }
-    cw_dp_pools_want(d, needed);
-    d->worker_sets_due = false; /* what the above changed is taken care of */
+    cw_dp_provisioners_want(d, needed);
+    d->scaler.worker_sets_due = false; /* the changes above are taken care of */
 }
 
 void cw_dp_worker_sets_tick(struct cw_dispatcher *d)
 {
-    CW_LIST_EACH_OF (s, struct stream, link, &d->streams)
-        CW_LIST_EACH_OF (t, struct assignment, by_stream, &s->assignments)
+    CW_LIST_EACH_OF (s, struct stream, link, &d->streams.list)
+        CW_LIST_EACH_OF (t, struct assignment, by_stream, &s->assignments.list)
             if (!t->granted && t->n_held == 0 && t->state != ASSIGNMENT_UNFIT && t->state != ASSIGNMENT_ASKED)
-                cw_dp_assignment_forget(d, t); /* the worker's memory is for those that it serves */
+                cw_dp_lease_forget(d, t); /* the worker's memory is for streams that it serves */
 }

@@ -8,24 +8,23 @@
 
 #include "proto/cachew.pb-c.h"
 
-#define DP_OPERATORS 64     /* of a stream: a heartbeat names no more */
+#define DP_OPERATORS 64     /* of a stream: further operators are left out */
 #define DP_OPERATOR_NAME 64 /* bytes of a name */
 
-/* Of a stream; zeros: nothing so far. */
-struct computed {
-    struct computed_operator {
+/* Sums of a stream. Zeros: nothing so far. */
+struct compute_stats {
+    struct operator_stats {
         char *name;
         double compute_s, elements;
     } *operators;
 
-    size_t n;
+    size_t n;                             /* operators */
     double compute_s, read_s, read_bytes; /* compute_s: of all operators */
     double positions, cached_positions;   /* of the sequence; of these, read from the cache */
 };
 
-/* What one worker said of it last, operators as they stand in the sum; zeros: nothing yet. At most as large
- * as a assignment. */
-struct computed_seen {
+/* The last heartbeat of one worker, operators in the order of the sums. Zeros: none yet. */
+struct compute_report {
     struct {
         uint64_t ns, elements;
     } operators[DP_OPERATORS];
@@ -33,11 +32,11 @@ struct computed_seen {
     uint64_t read_ns, read_bytes, positions, cached_positions;
 };
 
-/* Adds what is more than the worker said last. counts false: that was added before, by who heard it then; it
- * is only noted. What can't be kept is left out. */
-void cw_computed_add(struct computed *sum, struct computed_seen *seen, const Cachew__StreamWork *m,
-                     bool counts);
-void cw_computed_deinit(struct computed *sum);
+/* Adds what the worker computed since its last report, and stores the new report in *last. counts false: an
+ * earlier connection or dispatcher added these numbers, so that they are only stored. */
+void cw_compute_stats_add(struct compute_stats *sum, struct compute_report *last, const Cachew__StreamWork *m,
+                          bool counts);
+void cw_compute_stats_deinit(struct compute_stats *sum);
 /* {"operators": [{"name", "compute_s", "elements"}], "read_s", "read_bytes", "positions",
  * "cached_positions"}; NULL: no memory. */
-json_t *cw_computed_json(const struct computed *sum);
+json_t *cw_compute_stats_json(const struct compute_stats *sum);

@@ -1,0 +1,163 @@
+/* Handles Completed: the report, the rate of the stream, and the lease that ends. */
+#include "service/dispatcher/completions.h"
+
+#include <inttypes.h>
+
+#include "service/dispatcher/state.h"
+
+/* A range that took so many times as long as expected shows that elements cost more than before. */
+#define COSTS_CHANGED 8
+
+/* Fills err with how two runs of one range differ. Returns 1. */
+static int completion_contradiction(const struct range *x, const struct worker *w, const Cachew__Report *r,
+                                    struct cw_error *err)
+{
+    cw_error_set(err, CW_E_DATA,
+                 "positions %" PRIu64 " to %" PRIu64 " of epoch %" PRIu64 " gave %" PRIu64
+                 " batches and %" PRIu64 " elements of %" PRIu32 " keys on worker %" PRIu64 ", but %" PRIu64
+                 " batches and %" PRIu64 " elements of %zu keys on worker %" PRIu64
+                 ": a function in the pipeline, or the data, is not the same every time",
+                 r->begin, r->end, r->epoch, x->n_batches, cw_dp_elements_sum(x->elements, x->n_elements),
+                 x->n_elements, x->reporter, r->n_batches, cw_dp_elements_sum(r->elements, r->n_elements),
+                 r->n_elements, w->id);
+    return 1;
+}
+
+/* Adds a completion, and computes the rate from the last ones. */
+static void speed_measure(struct stream_speed *speed, uint64_t positions, uint64_t ns)
+{
+    double n = 0, all = 0, seconds = 1e-9;
+    if (speed->rate > 0 && (double)ns / 1e9 * speed->rate > COSTS_CHANGED * (double)positions)
+        speed->n_measured = 0; /* earlier measurements are of other elements */
+    speed->last[speed->n_measured++ % DP_MEASURED] = (struct completion){positions, ns};
+    for (; n < DP_MEASURED && n < (double)speed->n_measured; n++) {
+        all += (double)speed->last[(size_t)n].positions;
+        seconds += (double)speed->last[(size_t)n].ns / 1e9;
+    }
+    speed->rate = all / seconds;
+}
+
+/* The assignment, a holder, has computed the whole range: another holder loses it. */
+static void completion_note(struct cw_dispatcher *d, struct assignment *t, struct range *x)
+{
+    struct stream *s = t->stream;
+    if (x->flags & RANGE_COMPLETE)
+        return;
+    /* it computed this range from its lease on, or from its last completion on */
+    uint64_t took_ns = d->now_ns - CW_MAX(x->leased_ns, t->completed_ns);
+    /* the start time of a second holder is not known */
+    bool measured = !(x->flags & RANGE_HELD) && (!x->holder[1].assignment || x->holder[1].assignment == t);
+    t->completed_ns = d->now_ns;
+    if (x->holder[1].assignment == t) { /* the late holder was faster after all */
+        const struct holder late = x->holder[1];
+        x->holder[1] = x->holder[0];
+        x->holder[0] = late;
+        cw_dp_stream_announce(d, s, x);
+    }
+    x->flags |= RANGE_COMPLETE;
+    t->n_complete++;
+    t->to_compute -= x->end - x->begin;
+    cw_dp_assignment_usable(d, t);
+    if (x->holder[1].assignment)
+        cw_dp_lease_drop(d, x->holder[1].assignment, x, DROP_REVOKED);
+    if (measured)
+        speed_measure(&s->speed, x->end - x->begin, took_ns);
+    cw_dp_stream_dirty(d, s);
+}
+
+static int completion_first_report(struct cw_dispatcher *d, struct stream *s, struct range *x,
+                                   const struct worker *w, const Cachew__Report *r, struct cw_error *err)
+{
+    if (cw_dp_range_report(x, r->elements, r->n_elements, r->n_batches) < 0)
+        return cw_error_nomem(err, r->n_elements * sizeof(uint64_t), "a report");
+    x->reporter = w->id;
+    int result = cw_dp_journal_range(d, s, x, ACTION_REPORT, err);
+    if (result < 0) {
+        x->flags &= (uint8_t)~RANGE_REPORTED;
+        return result;
+    }
+    s->n_completed++;
+    d->leases.n_completed++;
+    return 0;
+}
+
+/* The epoch of x has no elements behind x: its positions that are in no range become a range without
+ * elements. The journal does not get it: after a restart, some of it is leased, with the same outcome. */
+static void completion_close_epoch(struct cw_dispatcher *d, struct stream *s, const struct range *x)
+{
+    uint64_t n = cw_dp_stream_epoch(s), end = (x->begin / n + 1) * n;
+    struct span rest = {cw_dp_range_at(&s->ranges, cw_dp_range_index(&s->ranges, end) - 1)->end, end};
+    struct range *y = rest.begin < end ? cw_dp_range_add(&s->ranges, rest) : NULL;
+    if (y)
+        y->flags = RANGE_REPORTED | RANGE_DURABLE;
+    cw_dp_stream_reports(d, s);
+}
+
+/* Returns the index of the holder that has the lease. -1: it has ended; another range with the same begin may
+ * have been leased to the same worker since. */
+static int completion_holder(const struct range *x, const struct worker *w, uint64_t lease)
+{
+    for (int i = 0; i < 2; i++)
+        if (x->holder[i].assignment && x->holder[i].assignment->worker == w && x->holder[i].lease == lease)
+            return i;
+    return -1;
+}
+
+int cw_dp_completed(struct cw_dispatcher *d, struct worker *w, uint64_t re, const Cachew__Completed *c,
+                    struct cw_error *err)
+{
+    struct action done = {.kind = ACTION_DONE, .peer = w->peer, .re = re};
+    const Cachew__Report *r = c->report;
+    if (c->stream.len != 16 || !r || r->n_elements > DP_KEYS)
+        return cw_error_set(err, CW_E_SERVICE,
+                            "Completed of a stream of %zu bytes (expected 16), with %s report of %zu keys "
+                            "(expected at most %d)",
+                            c->stream.len, r ? "a" : "no", r ? r->n_elements : 0, DP_KEYS);
+    struct stream *s = cw_dp_stream_find(d, c->stream.data);
+    struct span span;
+    if (!s || !s->data) { /* the stream is forgotten */
+        cw_dp_peer_done(d, w->peer, re);
+        return 0;
+    }
+    int result = cw_dp_stream_span(s, r->epoch, r->begin, r->end, &span, err);
+    if (result < 0)
+        return result;
+    if (s->ranges.state != RANGES_MARKED &&
+        (s->ranges.state == RANGES_UNPLACED || span.begin < s->ranges.base) &&
+        cw_dp_lease_rebase(d, s, span.begin) < 0)
+        return cw_error_nomem(err, 0, "a table of ranges");
+    struct range *x = cw_dp_range_find(&s->ranges, span.begin);
+    int i = x && x->begin == span.begin ? completion_holder(x, w, c->lease) : -1;
+    if (i >= 0)
+        cw_dp_lease_shorten(d, x, i, span.end);
+    if (i >= 0 && x->end > span.end && !s->at_most_once) {
+        /* a reported range can't be shortened: it is leased again as a whole */
+        cw_dp_lease_drop(d, x->holder[i].assignment, x, DROP_REVOKED);
+        cw_dp_stream_dirty(d, s);
+    }
+    x = span.begin < s->total ? cw_dp_lease_exact(s, span) : NULL;
+    if (!x || (x->flags & RANGE_LOST)) { /* no job wants it, or its positions were cut differently since */
+        cw_dp_peer_done(d, w->peer, re);
+        return 0;
+    }
+    if (x->flags & RANGE_REPORTED) {
+        if (!cw_dp_range_same(x, r->elements, r->n_elements, r->n_batches))
+            return completion_contradiction(x, w, r, err);
+    } else {
+        result = completion_first_report(d, s, x, w, r, err);
+        if (result < 0)
+            return result;
+    }
+    if (c->last)
+        x->flags |= RANGE_HELD; /* the rest of its epoch is empty: it says nothing of the rate */
+    if ((i = completion_holder(x, w, c->lease)) >= 0)
+        completion_note(d, x->holder[i].assignment, x);
+    bool durable = x->flags & RANGE_DURABLE;
+    if (c->last && cw_dp_stream_placed(s))
+        completion_close_epoch(d, s, x);
+    if (durable) {
+        cw_dp_peer_done(d, w->peer, re);
+        return 0;
+    }
+    return cw_dp_journal_then(d, &done, err);
+}

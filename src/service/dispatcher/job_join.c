@@ -1,0 +1,190 @@
+/* Checks an Attach, and compares it with the job that it names. */
+#include "service/dispatcher/job_join.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "net/limits.h"
+#include "service/dispatcher/job_life.h"
+#include "service/dispatcher/state.h"
+#include "service/dispatcher/stream_life.h"
+
+/* ---- what must agree ---- */
+
+/* Fills err with the term that differs. */
+static int join_refuse(struct cw_error *err, const char *job, const char *attribute, const char *value,
+                       const char *expected)
+{
+    return cw_error_value(err, CW_E_SERVICE, attribute, value, expected,
+                          "job \"%s\": %s is %s, but the job runs with %s", job, attribute, value, expected);
+}
+
+static int join_differs(struct cw_error *err, const char *job, const char *attribute, uint64_t value,
+                        uint64_t expected)
+{
+    char a[32], b[32];
+    snprintf(a, sizeof(a), "%" PRIu64, value);
+    snprintf(b, sizeof(b), "%" PRIu64, expected);
+    return value == expected ? 0 : join_refuse(err, job, attribute, a, b);
+}
+
+static const char *join_order_name(Cachew__Order order)
+{
+    return order == CACHEW__ORDER__ORDER_ANY ? "any" : "exact";
+}
+
+static const char *join_guarantee_name(Cachew__Guarantee guarantee)
+{
+    return guarantee == CACHEW__GUARANTEE__GUARANTEE_AT_MOST_ONCE ? "at-most-once" : "exactly-once";
+}
+
+/* Whether the rank counts rounds from another batch than the job. Each rank takes every world_size-th batch
+ * from there on. In epochs after one that was begun in the middle, all count from 0. */
+static int join_round_differs(const struct job *j, const Cachew__Attach *a, struct cw_error *err)
+{
+    char x[64], y[64];
+    if (!j->round_known || !a->round)
+        return 0;
+    const Cachew__Place *first = a->round->epoch < j->round.epoch ? a->round : &j->round,
+                        *second = first == a->round ? &j->round : a->round;
+    if (second->batch % j->terms.world_size ==
+        (first->epoch == second->epoch ? first->batch % j->terms.world_size : 0))
+        return 0;
+    snprintf(x, sizeof(x), "%" PRIu64 " of epoch %" PRIu64, a->round->batch, a->round->epoch);
+    snprintf(y, sizeof(y), "%" PRIu64 " of epoch %" PRIu64, j->round.batch, j->round.epoch);
+    return join_refuse(err, j->name, "the first batch of a round", x, y);
+}
+
+/* Compares all terms. 0: they agree. < 0: err names the term that differs. */
+static int join_job_differs(const struct job *j, const Cachew__Attach *a, struct cw_error *err)
+{
+    char x[33], y[33];
+    if (memcmp(j->terms.fingerprint, a->fingerprint.data, 16) != 0)
+        return join_refuse(err, j->name, "pipeline", cw_dp_hex(a->fingerprint.data, x),
+                           cw_dp_hex(j->terms.fingerprint, y));
+    int r = join_differs(err, j->name, "seed", a->seed, j->terms.seed);
+    if (r == 0)
+        r = join_differs(err, j->name, "epochs", a->epochs, j->terms.epochs);
+    if (r == 0)
+        r = join_differs(err, j->name, "world_size", a->world_size, j->terms.world_size);
+    if (r == 0 && a->order != j->terms.order)
+        r = join_refuse(err, j->name, "order", join_order_name(a->order), join_order_name(j->terms.order));
+    if (r == 0 && a->guarantee != j->terms.guarantee)
+        r = join_refuse(err, j->name, "guarantee", join_guarantee_name(a->guarantee),
+                        join_guarantee_name(j->terms.guarantee));
+    return r == 0 ? join_round_differs(j, a, err) : r;
+}
+
+/* Checks the terms by themselves. */
+static int join_check(const Cachew__Attach *a, struct cw_error *err)
+{
+    size_t size = strlen(a->job);
+    char value[32];
+    snprintf(value, sizeof(value), "%" PRIu32, a->world_size);
+    if (size == 0 || size > DP_NAME || !cw_text_utf8(a->job, size))
+        return cw_error_set(err, CW_E_OPTION, "a job's name has 1 to %d bytes of UTF-8, not %zu", DP_NAME,
+                            size);
+    if (a->world_size == 0 || a->world_size > DP_RANKS)
+        return cw_error_value(err, CW_E_OPTION, "world_size", value, "1 to 1048576",
+                              "world_size is %s: expected 1 to %" PRIu32, value, DP_RANKS);
+    if (a->rank >= a->world_size)
+        return cw_error_set(err, CW_E_OPTION,
+                            "rank is %" PRIu32 ": expected less than the world size %" PRIu32, a->rank,
+                            a->world_size);
+    if (a->fingerprint.len != 16 || a->epochs == 0 || strlen(a->base_dir) > DP_PATH ||
+        strlen(a->pipeline) > CW_PIPELINE_BYTES)
+        return cw_error_set(
+            err, CW_E_SERVICE,
+            "Attach needs a fingerprint of 16 bytes, epochs, and a pipeline of at most %zu bytes",
+            CW_PIPELINE_BYTES);
+    if ((unsigned)a->order > CACHEW__ORDER__ORDER_ANY ||
+        (unsigned)a->guarantee > CACHEW__GUARANTEE__GUARANTEE_AT_MOST_ONCE)
+        return cw_error_set(err, CW_E_SERVICE,
+                            "order %d with guarantee %d: this dispatcher does not know them", (int)a->order,
+                            (int)a->guarantee);
+    if (a->guarantee == CACHEW__GUARANTEE__GUARANTEE_AT_MOST_ONCE && a->order != CACHEW__ORDER__ORDER_ANY)
+        return cw_error_value(err, CW_E_OPTION, "order", "exact", "any",
+                              "guarantee \"at-most-once\" with order \"exact\": a range that is lost leaves "
+                              "a gap; expected order \"any\"");
+    return 0;
+}
+
+/* ---- joining ---- */
+
+/* Takes note of where rounds begin: in the earliest epoch in which a rank began in the middle. */
+static void join_note_round(struct job *j, const Cachew__Attach *a)
+{
+    if (a->round && (!j->round_known || a->round->epoch < j->round.epoch))
+        j->round = (Cachew__Place){.epoch = a->round->epoch, .batch = a->round->batch};
+    j->round_known |= a->round != NULL;
+}
+
+/* Whether an attached rank sent a message since then. */
+static bool join_heard_since(const struct job *j, uint64_t since_ns)
+{
+    DP_RANKS_EACH(r, j)
+    if (r->client && r->heard_ns >= since_ns)
+        return true;
+    return false;
+}
+
+/* Whether the client goes on from a saved state, or was attached before. */
+static bool join_continues(const Cachew__Attach *a)
+{
+    const Cachew__Place *from = a->from, *round = a->round;
+    return a->again || a->snapshot != 0 || (from && (from->epoch | from->position)) ||
+           (round && (round->epoch | round->batch));
+}
+
+int cw_dp_job_join(struct cw_dispatcher *d, const Cachew__Attach *a, uint64_t since_ns, struct job **ret,
+                   struct cw_error *err)
+{
+    int r = join_check(a, err);
+    if (r < 0)
+        return r;
+    struct job *j = cw_dp_job_find(d, a->job);
+    if (j && !cw_dp_job_over(j)) {
+        struct cw_error difference = {0};
+        r = join_job_differs(j, a, &difference);
+        if (r == 0) {
+            join_note_round(j, a);
+            *ret = j;
+            return 0;
+        }
+        if (j->ranks.n_attached > 0) {
+            if (err)
+                *err = difference;
+            return join_heard_since(j, since_ns) ? r : 1;
+        }
+    }
+    if (a->guarantee == CACHEW__GUARANTEE__GUARANTEE_AT_MOST_ONCE && (j ? j->lost : d->journal.damaged) &&
+        join_continues(a))
+        return cw_error_set(
+            err, CW_E_SERVICE, "job \"%s\" can't go on with at-most-once: %s; start it again", a->job,
+            j && j->why ? j->why : "the dispatcher's journal was damaged, and does not know the job");
+    if (j) /* it is over, or has no client: it begins anew */
+        cw_dp_job_free(d, j);
+    struct stream *s = NULL;
+    r = cw_dp_job_new(d, a->job, &j, err);
+    if (r < 0)
+        return r;
+    r = cw_dp_stream_get(d, a, &s, err);
+    if (r < 0) {
+        cw_dp_job_free(d, j);
+        return r;
+    }
+    j->terms = (struct job_terms){.seed = a->seed,
+                                  .epochs = a->epochs,
+                                  .world_size = a->world_size,
+                                  .order = a->order,
+                                  .guarantee = a->guarantee};
+    memcpy(j->terms.fingerprint, a->fingerprint.data, 16);
+    j->resumed_ns = a->again ? d->now_ns : 0;
+    join_note_round(j, a);
+    cw_dp_job_join_stream(j, s);
+    cw_dp_scaling_begin(d, j);
+    *ret = j;
+    return 0;
+}

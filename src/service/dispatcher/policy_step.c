@@ -1,0 +1,378 @@
+/* Collects facts, queries the policy, records its decision. */
+#include "service/dispatcher/policy_step.h"
+
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "policy/policies.h"
+#include "service/dispatcher/caching.h"
+#include "service/dispatcher/state.h"
+#include "service/dispatcher/worker_sets.h"
+
+/* ---- facts ---- */
+
+/* Returns what the rank reported since the last decision. */
+static struct cw_client_facts policy_client_facts(const struct rank *r)
+{
+    const struct pace *a = &r->pace.at_policy, *b = &r->pace.now;
+    double n = b->n - a->n;
+    return (struct cw_client_facts){.step = cw_mean_of(n, b->step_s - a->step_s, b->step_sq - a->step_sq),
+                                    .wait = cw_mean_of(n, b->wait_s - a->wait_s, b->wait_sq - a->wait_sq),
+                                    .queue = n > 0 ? (b->ready - a->ready) / n : 0};
+}
+
+/* Returns the batches that a position gives, by the plan, or as workers measured. 0: not known yet. */
+static double policy_batches_per_position(const struct stream *s)
+{
+    double positions = 0, batches = 0;
+    if (cw_dp_stream_counted(s))
+        return 1 / (double)s->data->plan->align;
+    CW_LIST_EACH_OF (t, const struct assignment, by_stream, &s->assignments.list) {
+        positions += t->work.positions;
+        batches += t->work.batches;
+    }
+    return positions > 0 ? batches / positions : 0;
+}
+
+/* Adds what the worker set computed since the last decision. Each worker gives a mean, and their differences
+ * are the scatter. facts_of: by pool index, the index in f, or -1. */
+static void policy_supply_facts(const struct stream *s, double per_position, const int *facts_of,
+                                struct cw_facts *f)
+{
+    double bytes = 0, n_all = 0, busy_s[DP_POOL_INDEXES] = {0}, span_s[DP_POOL_INDEXES] = {0};
+    CW_LIST_EACH_OF (t, const struct assignment, by_stream, &s->assignments.list) {
+        const struct work *a = &t->last_work, *b = &t->work;
+        double n = (b->positions - a->positions) * per_position, seconds = b->compute_s - a->compute_s;
+        int i = facts_of[t->worker->pool_index];
+        /* no two heartbeats yet, or sums that began anew */
+        if (!t->granted || i < 0 || a->at_ns == 0 || b->at_ns <= a->at_ns || b->compute_s < a->compute_s ||
+            b->positions < a->positions)
+            continue;
+        struct cw_mean mean = cw_mean_of(n, seconds, n > 0 ? seconds * seconds / n : 0);
+        cw_mean_merge(&f->pools[i].compute, &mean);
+        n_all += n;
+        bytes += b->read_bytes - a->read_bytes;
+        busy_s[i] += seconds;
+        span_s[i] += (double)(b->at_ns - a->at_ns) / 1e9;
+    }
+    for (int i = 0; i < f->n_pools; i++)
+        f->pools[i].busy = span_s[i] > 0 ? CW_MIN(busy_s[i] / span_s[i], 1) : 0;
+    f->storage.source_bytes = n_all > 0 ? bytes / n_all : 0;
+}
+
+/* Has the next facts begin now. */
+static void policy_measure_anew(struct job *j)
+{
+    DP_RANKS_EACH(r, j)
+    r->pace.at_policy = r->pace.now;
+    CW_LIST_EACH_OF (t, struct assignment, by_stream, &j->stream->assignments.list)
+        t->last_work = t->work;
+}
+
+/* Fills in the lengths of batches and epochs, and how far the job is. */
+static void policy_epoch_facts(struct job *j, double per_position, struct cw_facts *f)
+{
+    const Cachew__Plan *p = j->stream->data->plan;
+    double positions = (double)p->n_positions, mark = (double)CW_MIN(cw_dp_job_mark(j), DP_ENDLESS),
+           per = per_position > 0 ? per_position : 1;
+    f->positions_per_batch = per_position > 0 ? 1 / per_position : 0;
+    f->epochs = (double)j->terms.epochs;
+    f->batches_per_epoch = CW_MAX(positions * per, 1);
+    f->batches_done = CW_MIN(mark * per, f->epochs * f->batches_per_epoch);
+    f->epoch = CW_MIN(positions > 0 ? (double)(uint64_t)(mark / positions) : 0, f->epochs - 1);
+}
+
+/* Returns how many workers there can be, as far as is known: waiting for more ended without them. */
+static int policy_cap(const struct cw_dispatcher *d, const struct job *j, int pool)
+{
+    const struct scaling *x = &j->scaling;
+    return x->cap_serial != 0 && x->cap_serial == d->scaler.supply_serial && x->cap[pool] >= 0 ? x->cap[pool]
+                                                                                               : DP_WORKERS;
+}
+
+/* Returns the longest start delay of all pools. */
+static double policy_start_delay_s(const struct cw_dispatcher *d)
+{
+    double most = 0;
+    CW_LIST_EACH_OF (p, struct pool, link, &d->scaler.pools)
+        most = CW_MAX(most, p->start_delay_s);
+    return most;
+}
+
+/* Returns the facts of one pool index. Workers of no pool are never ended: beside pools, whose workers are
+ * paid for while they are wanted, they cost nothing. */
+static struct cw_pool_facts policy_facts_of_pool(const struct cw_dispatcher *d, const struct job *j, int pool,
+                                                 int running, int most)
+{
+    const struct pool *p = cw_dp_pool_at(d, pool);
+    struct cw_pool_facts f = {.name = p ? p->name : CW_POOL_STATIC,
+                              .running = running,
+                              .starting = CW_MAX(j->scaling.share[pool] - running, 0),
+                              .maximum = CW_MIN(most, policy_cap(d, j, pool)),
+                              .start_delay_s = p ? p->start_delay_s : 0,
+                              .cpu_share = p ? p->cpu_share : 0};
+    if (p && p->price_per_h > 0)
+        f.price_per_h = p->price_per_h;
+    else if (p || cw_list_empty(&d->scaler.pools))
+        f.price_per_h = d->scaler.worker_price_per_h;
+    return f;
+}
+
+/* Fills in a pool for each pool index that has workers; without a policy, one for all workers together.
+ * facts_of: by pool index, the index in f, or -1. */
+static void policy_pool_facts(struct cw_dispatcher *d, struct job *j, struct cw_facts *f, int *facts_of)
+{
+    int running[DP_POOL_INDEXES];
+    memset(facts_of, 0, DP_POOL_INDEXES * sizeof(*facts_of));
+    cw_dp_worker_set_running_of(j->stream, running);
+    if (!d->scaler.enabled) {
+        int n = cw_dp_worker_set_running(j->stream);
+        f->fixed = true;
+        f->pools[f->n_pools++] = (struct cw_pool_facts){
+            .name = CW_POOL_STATIC, .running = n, .maximum = n, .price_per_h = d->scaler.worker_price_per_h};
+        return;
+    }
+    const int *most = cw_dp_worker_sets_most(d, j);
+    for (int pool = 0; pool < DP_POOL_INDEXES; pool++) {
+        bool any = most[pool] > 0 || running[pool] > 0 || cw_dp_pool_at(d, pool) ||
+                   (pool == 0 && cw_list_empty(&d->scaler.pools));
+        facts_of[pool] = any ? f->n_pools : -1;
+        if (any)
+            f->pools[f->n_pools++] = policy_facts_of_pool(d, j, pool, running[pool], most[pool]);
+    }
+}
+
+/* ---- phases ---- */
+
+#define POLICY_STEP_NS DP_S /* between two queries: clients and workers report once a second */
+/* A worker set that is not complete after so long will not be: workers can't open the data, or a pool gives
+ * less than it said. */
+#define PATIENCE_S 60.0
+#define PATIENCE_STARTS 4 /* start delays in addition */
+#define MISSING 20        /* 1/20 of a worker set changes no measurement */
+
+/* Returns the first position behind the ranges that are under way. */
+static uint64_t phase_end_of_unfinished(const struct stream *s)
+{
+    for (size_t i = s->ranges.n; i-- > 0;) {
+        const struct range *x = cw_dp_range_at(&s->ranges, i);
+        if (x->holder[0].assignment && !(x->flags & RANGE_COMPLETE))
+            return x->end;
+    }
+    return s->ranges.base;
+}
+
+static void phase_begin(struct cw_dispatcher *d, struct job *j, enum scaling_phase phase)
+{
+    j->scaling.phase = phase;
+    j->scaling.phase_ns = d->now_ns;
+}
+
+/* Whether new workers replaced members, perhaps so soon that none was missing between two looks. The ranges
+ * that those had begun are computed again, and clients wait for them. */
+static bool phase_has_replacements(const struct job *j)
+{
+    return j->stream->assignments.n_joined - j->scaling.n_joined >
+           (uint64_t)(j->scaling.claim.share / MISSING);
+}
+
+/* Whether the worker set is complete: 1/MISSING of it may be missing, as policies assume. */
+static bool phase_is_complete(const struct cw_dispatcher *d, const struct job *j)
+{
+    int running[DP_POOL_INDEXES], missing = 0, share = 0;
+    cw_dp_worker_set_running_of(j->stream, running);
+    for (int pool = 0; pool < DP_POOL_INDEXES; pool++) {
+        int n = CW_MIN(j->scaling.share[pool], policy_cap(d, j, pool));
+        share += n;
+        missing += CW_MAX(n - running[pool], 0);
+    }
+    return missing <= share / MISSING;
+}
+
+/* Whether to wait for missing workers. If not, the cap says that there are no more until the supply changes.
+ */
+static bool phase_is_awaited(struct cw_dispatcher *d, struct job *j)
+{
+    struct scaling *x = &j->scaling;
+    int running[DP_POOL_INDEXES];
+    double patience_s = PATIENCE_S + PATIENCE_STARTS * policy_start_delay_s(d);
+    if (cw_dp_worker_set_running(j->stream) == 0 || (double)(d->now_ns - x->phase_ns) < patience_s * 1e9)
+        return true;
+    cw_dp_worker_set_running_of(j->stream, running);
+    for (int pool = 0; pool < DP_POOL_INDEXES; pool++)
+        x->cap[pool] = running[pool] < x->share[pool] ? running[pool] : -1;
+    x->cap_serial = d->scaler.supply_serial;
+    return false;
+}
+
+/* Moves the phase on. Returns whether measurements are those of the worker set that was decided on. */
+static bool phase_measures(struct cw_dispatcher *d, struct job *j)
+{
+    struct scaling *x = &j->scaling;
+    bool complete = phase_is_complete(d, j);
+    if ((!complete || phase_has_replacements(j)) && x->phase != SCALING_STARTS)
+        phase_begin(d, j, SCALING_STARTS);
+    switch (x->phase) {
+    case SCALING_STARTS:
+        if (!complete && phase_is_awaited(d, j))
+            return false;
+        x->until_pos = phase_end_of_unfinished(j->stream);
+        x->n_joined = j->stream->assignments.n_joined;
+        /* before the first decision no range was under way */
+        phase_begin(d, j, x->n_decisions == 0 ? SCALING_MEASURES : SCALING_PASSES);
+        policy_measure_anew(j);
+        return false;
+    case SCALING_PASSES:
+        if (cw_dp_job_mark(j) < x->until_pos)
+            return false;
+        x->until_pos = cw_dp_range_end(&j->stream->ranges);
+        /* what was prefetched meanwhile lasts no longer than that */
+        x->until_ns = d->now_ns + (d->now_ns - x->phase_ns);
+        phase_begin(d, j, SCALING_DRAWS_OFF);
+        return false;
+    case SCALING_DRAWS_OFF:
+        if (cw_dp_job_mark(j) < x->until_pos && d->now_ns < x->until_ns)
+            return false;
+        phase_begin(d, j, SCALING_MEASURES);
+        policy_measure_anew(j);
+        return false;
+    case SCALING_MEASURES:
+        break;
+    }
+    return true;
+}
+
+/* ---- decisions ---- */
+
+/* Logs the decision and keeps it with its facts. */
+static void decision_record(struct cw_dispatcher *d, struct job *j, const struct cw_decision *decision,
+                            const struct cw_facts *f)
+{
+    struct scaling *x = &j->scaling;
+    struct decision *at = &x->decisions[x->n_decisions % DP_DECISIONS];
+    json_t *json = cw_decision_json(decision, f);
+    const char *what = json_string_value(json_object_get(json, "what"));
+    d->scaler.n_decisions++;
+    cw_dp_log(d, false, "job \"%s\": %s: %s", j->name, what ? what : "decided", decision->why);
+    if (!json)
+        return;
+    if (x->n_decisions >= DP_DECISIONS)
+        json_decref(at->record);
+    *at = (struct decision){(double)(d->now_ns - x->began_ns) / 1e9, d->now_ns, json};
+    x->n_decisions++;
+}
+
+/* Whether the job decides where its stream is cached: of jobs that share it, the first one does. */
+static bool decision_moves_cache(const struct job *j, const struct cw_facts *f)
+{
+    CW_LIST_EACH_OF (first, const struct job, by_stream, &j->stream->jobs)
+        if (cw_dp_scaling_active(first) && first->ranks.n_attached > 0)
+            return f->n_cache_points > 0 && first == j;
+    return false;
+}
+
+/* Limits the decision to the workers of each pool, and to at least one worker. Returns the sum. */
+static int decision_bound(const struct cw_dispatcher *d, const struct cw_facts *f,
+                          struct cw_decision *decision)
+{
+    int n = 0;
+    for (int i = 0; i < f->n_pools; i++)
+        n += decision->workers[i] = d->scaler.enabled
+                                        ? CW_MAX(CW_MIN(decision->workers[i], f->pools[i].maximum), 0)
+                                        : f->pools[i].running;
+    if (n == 0 && d->scaler.enabled)
+        n = decision->workers[0] = 1;
+    return n;
+}
+
+/* Whether the policy decided on pools, since the job or the dispatcher began. */
+static bool decision_is_placed(const struct scaling *x)
+{
+    for (int pool = 0; pool < DP_POOL_INDEXES; pool++)
+        if (x->want[pool] > 0)
+            return true;
+    return false;
+}
+
+/* Queries the policy with the clients' facts, and carries out its decision. */
+static void policy_query(struct cw_dispatcher *d, struct job *j, const struct cw_client_facts *clients)
+{
+    struct scaling *x = &j->scaling;
+    struct cw_facts f = {.clients = clients,
+                         .n_clients = (int)j->terms.world_size,
+                         .cache_point = -1,
+                         .objective = cw_dp_scaling_objective(d, j),
+                         .client_price_per_h = cw_dp_scaling_client_price(d, j)};
+    struct cw_decision decision = {.cache_point = -1, .seen.cache_point = -1};
+    struct cw_cache_point_facts cache_points[DP_CACHE_POINTS];
+    const struct cw_policy *policy = d->scaler.enabled ? &d->scaler.policy : &cw_policy_auto;
+    double per_position = policy_batches_per_position(j->stream);
+    int facts_of[DP_POOL_INDEXES], want[DP_POOL_INDEXES];
+    /* the gain of cache points is known in a moment: no decision is made without it */
+    if (!(per_position > 0) && j->stream->n_completed == 0 && cw_dp_caching_open(j->stream))
+        return;
+    policy_epoch_facts(j, per_position, &f);
+    policy_pool_facts(d, j, &f, facts_of);
+    policy_supply_facts(j->stream, per_position, facts_of, &f);
+    if (per_position > 0)
+        cw_dp_caching_facts(j->stream, 1 / per_position, &f, cache_points);
+    policy->decide(policy, &x->memory, &f, (double)d->now_ns / 1e9, &decision);
+    int n = decision_bound(d, &f, &decision);
+    for (int pool = 0; pool < DP_POOL_INDEXES; pool++)
+        want[pool] = facts_of[pool] >= 0 ? decision.workers[facts_of[pool]] : 0;
+    if (!policy->caches || !decision_moves_cache(j, &f) || decision.cache_point >= f.n_cache_points)
+        decision.cache_point = f.cache_point;
+    bool changes = d->scaler.enabled && (n != x->claim.want ||
+                                         (decision_is_placed(x) && memcmp(want, x->want, sizeof(want)) != 0)),
+         moves = f.n_cache_points > 0 && !cw_dp_caching_is(j->stream, decision.cache_point);
+    if (moves && !*decision.why) /* the workers did it already by themselves */
+        snprintf(decision.why, sizeof(decision.why),
+                 "reading the cached elements takes longer than recomputing them");
+    /* the record names the cache point in use, even if it was not read */
+    f.cache_point = cw_dp_caching_in_use(j->stream);
+    if (changes || moves || (decision.concluded && x->n_decisions == 0) || decision.replanned)
+        decision_record(d, j, &decision, &f);
+    if (moves) {
+        d->scaler.n_cache_moves++;
+        cw_dp_caching_choose(d, j->stream, decision.cache_point);
+        phase_begin(d, j, SCALING_STARTS); /* ranges under way still use the earlier cache point */
+    }
+    policy_measure_anew(j);
+    if (memcmp(want, x->want, sizeof(want)) != 0)
+        cw_dp_scaling_due(d);
+    memcpy(x->want, want, sizeof(want));
+    if (!changes)
+        return;
+    x->claim.want = n;
+    phase_begin(d, j, SCALING_STARTS);
+    cw_dp_scaling_due(d);
+    cw_dp_job_save(d, j);
+}
+
+static void policy_query_job(struct cw_dispatcher *d, struct job *j)
+{
+    _cleanup_free_ struct cw_client_facts *clients = calloc(j->terms.world_size, sizeof(*clients));
+    if (!clients)
+        return; /* the next step tries again */
+    for (size_t i = 0; i < j->ranks.n; i++)
+        clients[i] = policy_client_facts(j->ranks.items[i]);
+    policy_query(d, j, clients);
+}
+
+void cw_dp_policy_tick(struct cw_dispatcher *d)
+{
+    CW_LIST_EACH_OF (j, struct job, link, &d->jobs.list) {
+        if (!cw_dp_scaling_active(j) || d->now_ns < j->scaling.next_ns ||
+            !(d->scaler.enabled || cw_dp_caching_open(j->stream)))
+            continue;
+        j->scaling.next_ns = d->now_ns + POLICY_STEP_NS;
+        if (cw_dp_worker_set_running(j->stream) < j->scaling.claim.share)
+            cw_dp_scaling_due(d); /* a worker may be free by now */
+        if (j->stream->data && j->ranks.n_attached > 0 && phase_measures(d, j))
+            policy_query_job(d, j);
+    }
+    if (d->scaler.enabled)
+        cw_dp_worker_sets_tick(d);
+}

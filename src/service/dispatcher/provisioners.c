@@ -1,0 +1,243 @@
+/* Handles what provisioners send, and sends them how many workers are wanted. */
+#include "service/dispatcher/provisioners.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "service/dispatcher/state.h"
+#include "service/dispatcher/worker_life.h"
+
+/* ---- messages ---- */
+
+#define MAX_UNITS 100000 /* workers of a pool */
+#define WHY_BYTES 1000   /* of a provisioner's reason */
+
+/* Returns the least pool index that no pool has; at most DP_POOLS + 1. */
+static int pool_free_index(const struct cw_dispatcher *d)
+{
+    int index = 1;
+    while (cw_dp_pool_at(d, index))
+        index++;
+    return index;
+}
+
+static int pool_check(const struct cw_dispatcher *d, const Cachew__Pool *m, bool known, struct cw_error *err)
+{
+    int r = cw_pool_name_check(m->name, err);
+    if (r < 0)
+        return r;
+    if (strlen(m->prefix) > DP_NAME)
+        return cw_error_set(err, CW_E_OPTION,
+                            "pool \"%s\": names of its workers begin with %zu bytes: expected at most %d",
+                            m->name, strlen(m->prefix), DP_NAME);
+    if (strlen(m->why) > WHY_BYTES)
+        return cw_error_set(err, CW_E_OPTION, "pool \"%s\" says why in %zu bytes: expected at most %d",
+                            m->name, strlen(m->why), WHY_BYTES);
+    if (m->maximum > MAX_UNITS || m->minimum > m->maximum || m->units > MAX_UNITS ||
+        !(m->price_per_h >= 0 && m->price_per_h <= CW_WORKER_PRICE_MOST) ||
+        !(m->cpu_share >= 0 && m->cpu_share < 1e6))
+        return cw_error_set(err, CW_E_OPTION,
+                            "pool \"%s\": %u to %u workers, %u there, for %g an hour with %g CPUs: expected "
+                            "at most %d, a price from 0 to %g, and numbers that are not negative",
+                            m->name, m->minimum, m->maximum, m->units, m->price_per_h, m->cpu_share,
+                            MAX_UNITS, CW_WORKER_PRICE_MOST);
+    if (!known && pool_free_index(d) > DP_POOLS)
+        return cw_error_set(err, CW_E_SERVICE, "there are %d pools already", DP_POOLS);
+    return 0;
+}
+
+/* Moves the pool to its place by price. */
+static void pool_insert(struct cw_dispatcher *d, struct pool *p)
+{
+    struct cw_link *before = &d->scaler.pools;
+    cw_link_out(&p->link);
+    CW_LIST_EACH (at, &d->scaler.pools)
+        if (before == &d->scaler.pools && CW_CONTAINER(at, struct pool, link)->price_per_h > p->price_per_h)
+            before = at;
+    cw_list_add(before, &p->link); /* the end of a ring that begins at `before` */
+}
+
+/* Gives the pool to a new connection of its provisioner, whose old one may be dead but not closed yet.
+ * Another provisioner is refused. */
+static int pool_take_over(struct cw_dispatcher *d, struct pool *p, struct cw_peer *by, struct cw_error *err)
+{
+    struct cw_error why = {0};
+    struct cw_peer *old = p->peer;
+    if (old == by)
+        return 0;
+    if (memcmp(old->incarnation, by->incarnation, sizeof(by->incarnation)) != 0)
+        return cw_error_value(
+            err, CW_E_SERVICE, "pool", p->name, "a name of its own for each provisioner",
+            "another provisioner has pool \"%s\": expected a name of its own for each (--pool)", p->name);
+    cw_error_set(&why, CW_E_SERVICE, "the provisioner has another connection");
+    old->pool = NULL;
+    cw_dp_peer_close(d, old, &why);
+    p->peer = by;
+    by->pool = p;
+    return 0;
+}
+
+static int pool_new(struct cw_dispatcher *d, struct cw_peer *peer, const char *name, struct pool **ret,
+                    struct cw_error *err)
+{
+    struct pool *p = calloc(1, sizeof(*p));
+    if (!p || !(p->name = strdup(name)) || !(p->prefix = strdup(""))) {
+        if (p)
+            free(p->name);
+        free(p);
+        return cw_error_nomem(err, sizeof(*p), "a pool");
+    }
+    p->peer = peer;
+    p->index = pool_free_index(d);
+    peer->pool = p;
+    *ret = p;
+    return 0;
+}
+
+int cw_dp_provisioner_message(struct cw_dispatcher *d, struct cw_peer *peer, const Cachew__Envelope *e,
+                              struct cw_error *err)
+{
+    if (e->of_case != CACHEW__ENVELOPE__OF_POOL)
+        return cw_error_set(err, CW_E_SERVICE,
+                            "a provisioner does not say this (field %d of Envelope) to a dispatcher",
+                            (int)e->of_case);
+    if (!d->scaler.enabled)
+        return cw_error_set(err, CW_E_OPTION,
+                            "this dispatcher has no policy that decides how many workers are wanted: "
+                            "expected one with --policy");
+    const Cachew__Pool *m = e->pool;
+    struct pool *p = cw_dp_pool_find(d, m->name);
+    int r = pool_check(d, m, p != NULL, err);
+    if (r == 0 && peer->pool && peer->pool != p)
+        r = cw_error_set(err, CW_E_SERVICE, "this connection is that of pool \"%s\"", peer->pool->name);
+    bool is_new = !p;
+    if (r == 0 && p)
+        r = pool_take_over(d, p, peer, err);
+    if (r == 0 && is_new)
+        r = pool_new(d, peer, m->name, &p, err);
+    if (r < 0)
+        return r;
+    char *prefix = strdup(m->prefix);
+    if (!prefix)
+        return cw_error_nomem(err, strlen(m->prefix), "a pool");
+    free(p->prefix);
+    p->prefix = prefix;
+    if (is_new) {
+        cw_dp_log(d, false, "pool \"%s\" is there, with %u workers of %u to %u", p->name, m->units,
+                  m->minimum, m->maximum);
+        p->wanted = CW_MAX(m->units, m->minimum); /* its workers stay until it is known what is needed */
+    }
+    if (*m->why && (!p->why || strcmp(p->why, m->why) != 0))
+        cw_dp_log(d, true, "pool \"%s\" has %u workers, %u are wanted: %s", p->name, m->units, p->wanted,
+                  m->why);
+    free(p->why);
+    p->why = *m->why ? strdup(cw_text_utf8(m->why, strlen(m->why)) ? m->why : "(not UTF-8)") : NULL;
+    d->scaler.supply_serial += m->maximum > p->maximum;
+    p->minimum = m->minimum;
+    p->maximum = m->maximum;
+    p->units = m->units;
+    p->price_per_h = m->price_per_h;
+    p->cpu_share = m->cpu_share;
+    p->due = true;
+    pool_insert(d, p);
+    cw_dp_scaling_due(d);
+    return 0;
+}
+
+void cw_dp_provisioner_lost(struct cw_dispatcher *d, struct pool *p)
+{
+    p->peer->pool = NULL;
+    cw_link_out(&p->link);
+    free(p->name);
+    free(p->why);
+    free(p->prefix);
+    free(p);
+    cw_dp_scaling_due(d);
+}
+
+/* ---- workers that are wanted ---- */
+
+#define PRESENT_NS DP_S /* least time between two Wants that only name other workers: each has all names */
+
+/* Counts connected workers of earlier provisioners. */
+static uint32_t pool_count_foreign(const struct cw_dispatcher *d, const struct pool *p)
+{
+    uint32_t n = 0;
+    CW_LIST_EACH_OF (w, const struct worker, link, &d->workers.list)
+        n += w->peer && cw_dp_pool_names(w, p) && !cw_dp_pool_owns(w, p);
+    return n;
+}
+
+/* Whether the worker serves no stream, and no range would be lost with it. */
+static bool worker_may_go(const struct worker *w)
+{
+    bool may = cw_dp_worker_able(w) && w->n_worker_sets == 0;
+    CW_LIST_EACH_OF (t, const struct assignment, by_worker, &w->assignments)
+        may &= t->n_held == 0 || !t->stream->at_most_once;
+    return may;
+}
+
+/* Drains idle workers that are too many. Those that are starting are checked once they are ready. */
+static void pool_drain_surplus(struct cw_dispatcher *d, struct pool *p)
+{
+    uint32_t n = 0;
+    CW_LIST_EACH_OF (w, const struct worker, link, &d->workers.list)
+        n += cw_dp_worker_able(w) && cw_dp_pool_owns(w, p);
+    CW_LIST_EACH_OF (w, struct worker, link, &d->workers.list) {
+        if (n > p->wanted && cw_dp_pool_owns(w, p) && worker_may_go(w)) {
+            cw_dp_worker_drain(d, w, WORKER_RELEASED);
+            n--;
+        }
+    }
+}
+
+/* Sends the provisioner how many workers are wanted, which it may end, and which are there. */
+static void pool_send_want(struct cw_dispatcher *d, struct pool *p)
+{
+    _cleanup_free_ char **names = calloc(2 * d->workers.n + 1, sizeof(char *));
+    p->due = !names; /* without memory, it is sent later */
+    if (!names)
+        return;
+    p->changed = false;
+    p->last_send_ns = d->now_ns;
+    Cachew__Present present = {CW_MESSAGE(present), .names = names + d->workers.n};
+    Cachew__Want m = {CW_MESSAGE(want), .workers = p->wanted, .release = names, .present = &present};
+    CW_LIST_EACH_OF (w, struct worker, link, &d->workers.list) {
+        if (!w->peer || !cw_dp_pool_owns(w, p))
+            continue;
+        present.names[present.n_names++] = w->info.name;
+        if (w->leaving == WORKER_RELEASED)
+            m.release[m.n_release++] = w->info.name;
+    }
+    cw_dp_peer_send(
+        d, p->peer,
+        &(Cachew__Envelope){CW_MESSAGE(envelope), .of_case = CACHEW__ENVELOPE__OF_WANT, .want = &m});
+}
+
+void cw_dp_provisioners_want(struct cw_dispatcher *d, const int *needed)
+{
+    int n_workers = 0;
+    for (int i = 0; i < DP_POOL_INDEXES; i++)
+        n_workers += needed[i];
+    if (n_workers > 0)
+        d->scaler.busy_ns = d->now_ns;
+    /* a next job may come soon, or return after a restart */
+    bool keep = d->grace_until_ns != 0 || d->now_ns - d->scaler.busy_ns < DP_WARM;
+    CW_LIST_EACH_OF (p, struct pool, link, &d->scaler.pools) {
+        p->n_foreign = pool_count_foreign(d, p);
+        uint32_t most = cw_dp_pool_most(p),
+                 n = (uint32_t)CW_MIN(CW_MAX((int64_t)needed[p->index], (int64_t)p->minimum), (int64_t)most);
+        if (n_workers == 0 && keep)
+            n = CW_MIN(CW_MAX(n, p->wanted), most);
+        if (n > p->wanted)
+            p->requested_ns = d->now_ns;
+        if (n != p->wanted)
+            p->n_requested = n > p->units ? n - p->units : 0;
+        p->due |= n != p->wanted || (p->changed && d->now_ns - p->last_send_ns >= PRESENT_NS);
+        p->wanted = n;
+        pool_drain_surplus(d, p);
+        if (p->due)
+            pool_send_want(d, p);
+    }
+}

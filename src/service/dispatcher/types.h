@@ -1,0 +1,15 @@
+/* The structs of the dispatcher by name, so that headers need not include each other. */
+#pragma once
+
+struct assignment;
+struct caching;
+struct compute_report;
+struct cw_dispatcher;
+struct cw_peer;
+struct job;
+struct pipeline;
+struct pool;
+struct range;
+struct rank;
+struct stream;
+struct worker;

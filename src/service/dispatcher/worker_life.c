@@ -1,0 +1,232 @@
+/* Registers, drains and loses workers. */
+#include "service/dispatcher/worker_life.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "service/dispatcher/notify.h"
+#include "service/dispatcher/prepare.h"
+#include "service/dispatcher/state.h"
+
+/* ---- registering ---- */
+
+static int worker_info_fill(struct worker *w, const struct cw_peer *p, const Cachew__Register *r,
+                            struct cw_error *err)
+{
+    struct worker_info x = {.name = strdup(p->name),
+                            .host = strdup(p->host),
+                            .unix_path = strdup(r->unix_path),
+                            .http = strdup(r->http),
+                            .pool = strdup(r->pool),
+                            .addresses = calloc(r->n_addresses + 1, sizeof(char *)),
+                            .pid = r->pid,
+                            .cpu_budget = r->cpu_budget,
+                            .memory = r->memory};
+    bool ok = x.name && x.host && x.unix_path && x.http && x.pool && x.addresses;
+    for (; ok && x.n_addresses < r->n_addresses; x.n_addresses += ok) {
+        x.addresses[x.n_addresses] = strdup(r->addresses[x.n_addresses]);
+        ok = x.addresses[x.n_addresses] != NULL;
+    }
+    if (!ok) {
+        cw_dp_worker_info_clear(&x);
+        return cw_error_nomem(err, 0, "the addresses of a worker");
+    }
+    cw_dp_worker_info_clear(&w->info);
+    w->info = x;
+    w->room.max_streams = r->max_streams;
+    return 0;
+}
+
+static int worker_register_check(const struct cw_peer *p, const Cachew__Register *r, struct cw_error *err)
+{
+    bool sound = r->n_addresses <= DP_ADDRESSES && strlen(r->unix_path) <= DP_PATH &&
+                 strlen(r->http) <= DP_ADDRESS && strlen(r->pool) <= DP_NAME &&
+                 (r->n_addresses > 0 || *r->unix_path);
+    for (size_t i = 0; sound && i < r->n_addresses; i++)
+        sound = strlen(r->addresses[i]) <= DP_ADDRESS;
+    static const uint8_t none[16];
+    if (!sound)
+        return cw_error_set(err, CW_E_SERVICE,
+                            "a worker needs an address, and has at most %d, of at most %d bytes",
+                            DP_ADDRESSES, DP_ADDRESS);
+    if (memcmp(p->incarnation, none, 16) == 0)
+        return cw_error_set(err, CW_E_SERVICE, "a worker's Hello must have an incarnation of 16 bytes");
+    return 0;
+}
+
+/* It has another connection. It keeps its leases until its Holdings; messages under way are lost. */
+static void worker_keep(struct cw_dispatcher *d, struct worker *w)
+{
+    w->kept = true;
+    w->ready = false;
+    CW_LIST_EACH_OF (t, struct assignment, by_worker, &w->assignments) {
+        t->outbox.n_leases = t->outbox.n_revoke = 0;
+        t->named = false;
+        cw_dp_assignment_usable(d, t);
+        if (t->state != ASSIGNMENT_READY)
+            cw_dp_lease_discard(d, t);
+    }
+}
+
+/* Makes room for one more worker: the one that is gone longest gives up its id. */
+static int worker_room(struct cw_dispatcher *d, struct cw_error *err)
+{
+    struct worker *oldest = NULL;
+    if (d->workers.n < DP_WORKERS)
+        return 0;
+    CW_LIST_EACH_OF (w, struct worker, link, &d->workers.list)
+        if (!w->peer && (!oldest || w->since_ns < oldest->since_ns))
+            oldest = w;
+    if (!oldest)
+        return cw_error_set(err, CW_E_SERVICE, "there are %d workers already", DP_WORKERS);
+    int r = cw_dp_journal_worker_gone(d, oldest, err);
+    if (r == 0)
+        cw_dp_worker_free(d, oldest);
+    return r;
+}
+
+int cw_dp_worker_register(struct cw_dispatcher *d, struct cw_peer *p, uint64_t id, const Cachew__Register *r,
+                          struct cw_error *err)
+{
+    int result = worker_register_check(p, r, err);
+    if (result < 0)
+        return result;
+    struct worker *w = cw_dp_worker_find_incarnation(d, p->incarnation);
+    bool known = w != NULL;
+    if (!known) {
+        result = worker_room(d, err);
+        if (result == 0)
+            result = cw_dp_worker_new(d, d->workers.last_id + 1, p->incarnation, &w, err);
+        if (result < 0)
+            return result;
+        d->workers.last_id++;
+    }
+    result = worker_info_fill(w, p, r, err);
+    /* its id is sent when it is durable: no other worker gets it then */
+    struct action then = {.kind = ACTION_REGISTERED, .peer = p, .re = id};
+    if (result == 0)
+        result = known ? cw_dp_journal_then(d, &then, err) : cw_dp_journal_counters(d, err);
+    if (result == 0 && !known)
+        result = cw_dp_journal_worker(d, w, &then, err);
+    if (result < 0) {
+        if (!known)
+            cw_dp_worker_free(d, w);
+        return result;
+    }
+    if (w->peer && w->peer != p) { /* its old connection is dead, but not closed yet */
+        struct cw_error why = {0};
+        cw_error_set(&why, CW_E_SERVICE, "the worker has another connection");
+        w->peer->worker = NULL;
+        cw_dp_peer_close(d, w->peer, &why);
+        worker_keep(d, w);
+    }
+    w->leaving = WORKER_STAYS;
+    w->peer = p;
+    p->worker = w;
+    return 0;
+}
+
+void cw_dp_worker_registered(struct cw_dispatcher *d, struct cw_peer *p, uint64_t re)
+{
+    struct worker *w = p->worker;
+    if (p->state == PEER_GONE || !w)
+        return;
+    Cachew__Registered r = {CW_MESSAGE(registered), .worker = w->id};
+    cw_dp_peer_send(d, p,
+                    &(Cachew__Envelope){CW_MESSAGE(envelope), .re = re,
+                                        .of_case = CACHEW__ENVELOPE__OF_REGISTERED, .registered = &r});
+    cw_dp_log(d, false, "worker %" PRIu64 " (%s) is there: process %" PRIu32 " at %s", w->id, w->info.name,
+              w->info.pid, w->info.n_addresses > 0 ? w->info.addresses[0] : w->info.unix_path);
+    w->ready = true;
+    cw_dp_pool_started(d, w);
+    cw_dp_scaling_due(d);
+    CW_LIST_EACH_OF (t, struct assignment, by_worker, &w->assignments) /* that a lost connection left */
+        cw_dp_assignment_usable(d, t);
+    cw_dp_prepare_all(d, false);
+}
+
+/* ---- leaving ---- */
+
+void cw_dp_worker_lost(struct cw_dispatcher *d, struct worker *w)
+{
+    if (w->n_held > 0)
+        cw_dp_log(d, true, "worker %" PRIu64 " (%s) is gone: its %zu ranges go to others", w->id,
+                  w->info.name, w->n_held);
+    if (w->leaving == WORKER_STAYS) {
+        d->workers.n_lost++;
+        cw_dp_history_worker_gone(d, w);
+    }
+    cw_dp_notify_gone(d, w);
+    cw_dp_pool_missed(d, w);
+    w->peer->worker = NULL;
+    w->peer = NULL;
+    w->ready = false;
+    w->rates.from_ns = 0;
+    w->rates.cpus = w->rates.batches_per_s = w->rates.bytes_per_s = 0;
+    w->since_ns = d->now_ns;
+    cw_dp_scaling_due(d);
+    CW_LIST_EACH_OF (t, struct assignment, by_worker, &w->assignments) {
+        struct stream *s = t->stream;
+        bool requested = t->state == ASSIGNMENT_ASKED;
+        cw_dp_lease_discard(d, t);
+        if (requested && !s->data)
+            cw_dp_prepare_stream(d, s);
+        cw_dp_stream_dirty(d, s);
+    }
+}
+
+void cw_dp_worker_drain(struct cw_dispatcher *d, struct worker *w, enum worker_leaving by)
+{
+    enum worker_leaving was = w->leaving;
+    if (by == WORKER_RELEASED && w->peer) {
+        Cachew__Drain drain = CACHEW__DRAIN__INIT;
+        cw_dp_peer_send(d, w->peer,
+                        &(Cachew__Envelope){CW_MESSAGE(envelope), .of_case = CACHEW__ENVELOPE__OF_DRAIN,
+                                            .drain = &drain});
+    }
+    w->leaving = CW_MAX(was, by);
+    if (w->leaving != was)
+        cw_dp_scaling_due(d);
+    if (w->leaving != was && by == WORKER_RELEASED)
+        cw_dp_pool_released(d, w);
+    if (was != WORKER_STAYS)
+        return;
+    cw_dp_log(d, false, "worker %" PRIu64 " (%s) leaves", w->id, w->info.name);
+    w->since_ns = d->now_ns;
+    CW_LIST_EACH_OF (t, struct assignment, by_worker, &w->assignments) {
+        const struct stream *s = t->stream;
+        cw_dp_assignment_usable(d, t);
+        /* Ranges that are not begun are moved at once, if another worker can have them; clients wait for
+         * those that are being read. Without a client nothing is read. */
+        if (!s->at_most_once && !cw_dp_stream_attended(s))
+            cw_dp_lease_drop_from(d, t, 0, DROP_REVOKED);
+        else if (!s->at_most_once && s->assignments.heap.n + s->assignments.n_shunned > 0)
+            cw_dp_lease_drop_unbegun(d, t);
+        cw_dp_stream_dirty(d, t->stream);
+    }
+    cw_dp_prepare_all(d, true); /* streams that waited for room at this worker wait for another one now */
+}
+
+void cw_dp_worker_free(struct cw_dispatcher *d, struct worker *w)
+{
+    CW_LIST_EACH_OF (t, struct assignment, by_worker, &w->assignments)
+        cw_dp_lease_discard(d, t);
+    cw_dp_worker_remove(d, w);
+}
+
+void cw_dp_worker_tick(struct cw_dispatcher *d)
+{
+    CW_LIST_EACH_OF (w, struct worker, link, &d->workers.list) {
+        uint64_t age = d->now_ns - w->since_ns;
+        if (!w->peer && age >= DP_GONE) {
+            if (cw_dp_journal_worker_gone(d, w, NULL) == 0)
+                cw_dp_worker_free(d, w);
+        } else if (w->peer && w->leaving && age >= DP_DRAIN) {
+            CW_LIST_EACH_OF (t, struct assignment, by_worker, &w->assignments)
+                /* with at-most-once its ranges would be lost: it announces itself when it goes */
+                if (t->n_held > 0 && !t->stream->at_most_once)
+                    cw_dp_lease_drop_from(d, t, 0, DROP_REVOKED);
+        }
+    }
+}
