@@ -1,22 +1,24 @@
 /* docs/metrics.md lists the metrics. */
 #include "service/worker/pages.h"
 
-#include <jansson.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "cache/cache.h"
 #include "net/metrics.h"
+#include "service/worker/status.h"
+#include "service/worker/tuning.h"
 #include "service/worker/worker_impl.h"
 
 /* ---- metrics ---- */
 
-static void computed(const struct cw_worker *w, struct cw_metrics *m)
+static void page_add_work(const struct cw_worker *w, struct cw_metrics *m)
 {
     struct cw_work work = {0};
-    cw_work_add_all(&work, &w->work);
-    for (const struct worker_stream *s = w->streams; s; s = s->next)
-        cw_stream_work(s->stream, &work);
+    cw_work_add_all(&work, &w->streams.work);
+    for (const struct cw_worker_stream *s = w->streams.list; s; s = s->next)
+        cw_stream_add_work(s->stream, &work);
     cw_metrics_family(m, CW_METRIC_COUNTER, "worker_operator", "seconds",
                       "Computing, by operator, summed over threads.");
     for (size_t i = 0; i < work.n; i++)
@@ -35,8 +37,8 @@ static void computed(const struct cw_worker *w, struct cw_metrics *m)
     cw_work_deinit(&work);
 }
 
-/* Without a cache all is 0. */
-static void cached(const struct cw_worker *w, struct cw_metrics *m)
+/* Without a cache all values are 0. */
+static void page_add_cache(const struct cw_worker *w, struct cw_metrics *m)
 {
     struct cw_cache_facts f = {0};
     if (w->cache)
@@ -66,58 +68,58 @@ static void cached(const struct cw_worker *w, struct cw_metrics *m)
                        });
 }
 
-static void metrics(struct cw_worker *w, struct cw_text *text)
+static void page_metrics(struct cw_worker *w, struct cw_text *text)
 {
     struct cw_metrics m = {.text = text};
-    struct cw_worker_status s;
-    cw_worker_look(w); /* what is in use changes with every block that is computed */
-    cw_worker_status(w, &s);
+    const struct cw_worker_status *s = &w->status;
+    cw_status_update(w); /* what is in use changes with every block that is computed */
     cw_metrics_list(
         &m,
         (const struct cw_metric_row[]){
-            {CW_METRIC_GAUGE, "worker_uptime", "seconds", (double)(cw_now_ns() - w->started_ns) / 1e9,
+            {CW_METRIC_GAUGE, "worker_uptime", "seconds", (double)(cw_now_ns() - w->common.started_ns) / 1e9,
              "Since it started."},
-            {CW_METRIC_GAUGE, "worker_registered", NULL, s.registered,
+            {CW_METRIC_GAUGE, "worker_registered", NULL, s->registered,
              "1: the dispatcher knows it; 0: it is looked for."},
-            {CW_METRIC_GAUGE, "worker_draining", NULL, s.draining, "1: it takes no more ranges."},
-            {CW_METRIC_GAUGE, "worker_streams", NULL, (double)s.n_streams, "Streams that it has open."},
-            {CW_METRIC_GAUGE, "worker_leases", NULL, (double)s.n_leases,
+            {CW_METRIC_GAUGE, "worker_draining", NULL, s->draining, "1: it takes no more ranges."},
+            {CW_METRIC_GAUGE, "worker_streams", NULL, (double)s->n_streams, "Streams that it has open."},
+            {CW_METRIC_GAUGE, "worker_leases", NULL, (double)s->n_leases,
              "Ranges that it holds, finished or not."},
-            {CW_METRIC_GAUGE, "worker_clients", NULL, (double)s.n_clients, "Connections of clients."},
-            {CW_METRIC_GAUGE, "worker_batches_out", NULL, (double)s.n_out,
+            {CW_METRIC_GAUGE, "worker_clients", NULL, (double)s->n_clients, "Connections of clients."},
+            {CW_METRIC_GAUGE, "worker_batches_out", NULL, (double)s->n_out,
              "Batches on their way to clients, or lent to them in shared memory."},
-            {CW_METRIC_GAUGE, "worker_completions_unacknowledged", NULL, (double)s.n_reports,
+            {CW_METRIC_GAUGE, "worker_completions_unacknowledged", NULL, (double)s->n_reports,
              "Finished ranges that the dispatcher has not written down yet."},
-            {CW_METRIC_GAUGE, "worker_memory_used", "bytes", (double)s.memory_used,
+            {CW_METRIC_GAUGE, "worker_memory_used", "bytes", (double)s->memory_used,
              "Batches, and what they are made from."},
-            {CW_METRIC_GAUGE, "worker_memory_limit", "bytes", (double)w->options.memory, "Its budget."},
-            {CW_METRIC_COUNTER, "worker_sent_batches", NULL, (double)s.n_batches,
+            {CW_METRIC_GAUGE, "worker_memory_limit", "bytes", (double)w->common.options.memory,
+             "Its budget."},
+            {CW_METRIC_COUNTER, "worker_sent_batches", NULL, (double)s->n_batches,
              "Batches given to clients."},
-            {CW_METRIC_COUNTER, "worker_sent", "bytes", (double)s.n_bytes,
+            {CW_METRIC_COUNTER, "worker_sent", "bytes", (double)s->n_bytes,
              "Bytes of these, by whatever way."},
-            {CW_METRIC_COUNTER, "worker_wire", "bytes", (double)cw_clients_wire_bytes(w),
+            {CW_METRIC_COUNTER, "worker_wire", "bytes", (double)cw_clients_wire_bytes(&w->clients),
              "Payloads over connections, as they went: fewer than sent where they were lent or compressed."},
             {0},
         });
     cw_metrics_family(&m, CW_METRIC_COUNTER, "worker_quarantined_records", NULL,
                       "Records that were skipped or replaced in what was given to clients.");
-    cw_metrics_add(&m, (double)w->n_skipped, "action", "skipped", NULL);
-    cw_metrics_add(&m, (double)w->n_replaced, "action", "replaced", NULL);
+    cw_metrics_add(&m, (double)w->clients.stats.n_skipped, "action", "skipped", NULL);
+    cw_metrics_add(&m, (double)w->clients.stats.n_replaced, "action", "replaced", NULL);
     cw_metrics_list(&m, (const struct cw_metric_row[]){
-                            {CW_METRIC_COUNTER, "worker_cpu", "seconds", (double)cw_control_cpu_ns() / 1e9,
+                            {CW_METRIC_COUNTER, "worker_cpu", "seconds", (double)cw_status_cpu_ns() / 1e9,
                              "CPU of the process, user and system."},
-                            {CW_METRIC_GAUGE, "worker_threads", NULL, w->options.threads,
+                            {CW_METRIC_GAUGE, "worker_threads", NULL, w->common.options.threads,
                              "Compute threads of each stream."},
                             {0},
                         });
-    computed(w, &m);
-    cached(w, &m);
+    page_add_work(w, &m);
+    page_add_cache(w, &m);
 }
 
 /* ---- pages ---- */
 
-/* Takes o over; NULL: out of memory. */
-static void put_json(struct cw_http_reply *reply, json_t *o)
+/* Answers with JSON, which it takes over; NULL: out of memory. */
+static void page_put_json(struct cw_http_reply *reply, json_t *o)
 {
     _cleanup_free_ char *text = o ? json_dumps(o, JSON_COMPACT) : NULL;
     json_decref(o);
@@ -129,21 +131,20 @@ static void put_json(struct cw_http_reply *reply, json_t *o)
     cw_text_add(&reply->body, "%s\n", text);
 }
 
-static void status(struct cw_worker *w, struct cw_http_reply *reply)
+static void page_status(struct cw_worker *w, struct cw_http_reply *reply)
 {
-    struct cw_worker_status s;
-    cw_worker_look(w);
-    cw_worker_status(w, &s);
+    const struct cw_worker_status *s = &w->status; /* written by this thread only */
+    cw_status_update(w);
     json_t *o = json_pack(
         "{s:s, s:s, s:i, s:I, s:b, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f}", "role",
-        "worker", "software", "cachew " CACHEW_VERSION, "pid", (int)getpid(), "id", (json_int_t)s.id,
-        "registered", s.registered, "draining", s.draining, "streams", (json_int_t)s.n_streams, "leases",
-        (json_int_t)s.n_leases, "clients", (json_int_t)s.n_clients, "batches_out", (json_int_t)s.n_out,
-        "completions_unacknowledged", (json_int_t)s.n_reports, "memory_in_use", (json_int_t)s.memory_used,
-        "memory", (json_int_t)w->options.memory, "batches", (json_int_t)s.n_batches, "bytes",
-        (json_int_t)s.n_bytes, "cpu_s", (double)cw_control_cpu_ns() / 1e9, "uptime_s",
-        (double)(cw_now_ns() - w->started_ns) / 1e9);
-    put_json(reply, o);
+        "worker", "software", "cachew " CACHEW_VERSION, "pid", (int)getpid(), "id", (json_int_t)s->id,
+        "registered", s->registered, "draining", s->draining, "streams", (json_int_t)s->n_streams, "leases",
+        (json_int_t)s->n_leases, "clients", (json_int_t)s->n_clients, "batches_out", (json_int_t)s->n_out,
+        "completions_unacknowledged", (json_int_t)s->n_reports, "memory_in_use", (json_int_t)s->memory_used,
+        "memory", (json_int_t)w->common.options.memory, "batches", (json_int_t)s->n_batches, "bytes",
+        (json_int_t)s->n_bytes, "cpu_s", (double)cw_status_cpu_ns() / 1e9, "uptime_s",
+        (double)(cw_now_ns() - w->common.started_ns) / 1e9);
+    page_put_json(reply, o);
 }
 
 void cw_worker_page(void *user, const char *path, const char *query CW_UNUSED, struct cw_http_reply *reply)
@@ -151,20 +152,20 @@ void cw_worker_page(void *user, const char *path, const char *query CW_UNUSED, s
     struct cw_worker *w = user;
     if (strcmp(path, "/metrics") == 0) {
         reply->type = CW_METRICS_TYPE;
-        metrics(w, &reply->body);
-    } else if (strcmp(path, "/healthz") == 0) { /* who answers works */
+        page_metrics(w, &reply->body);
+    } else if (strcmp(path, "/healthz") == 0) { /* a worker that answers is healthy */
         cw_text_add(&reply->body, "ok\n");
     } else if (strcmp(path, "/readyz") == 0) {
-        if (!w->registered || w->draining)
+        if (w->uplink.state != CW_UPLINK_REGISTERED || w->common.draining)
             reply->status = 503;
         cw_text_add(&reply->body, "%s\n",
-                    w->draining     ? "draining"
-                    : w->registered ? "ready"
-                                    : "the dispatcher has not answered");
+                    w->common.draining                        ? "draining"
+                    : w->uplink.state == CW_UPLINK_REGISTERED ? "ready"
+                                                              : "the dispatcher has not answered");
     } else if (strcmp(path, "/api/v1/status") == 0) {
-        status(w, reply);
+        page_status(w, reply);
     } else if (strcmp(path, "/api/v1/tuning") == 0) {
-        put_json(reply, cw_tuning_status(w));
+        page_put_json(reply, cw_tuning_status(w));
     } else {
         reply->status = 404;
         cw_text_add(&reply->body, "expected /metrics, /healthz, /readyz, /api/v1/status or /api/v1/tuning\n");

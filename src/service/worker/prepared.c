@@ -1,17 +1,17 @@
-/* What the dispatcher is told of a stream that is ready: its plan, and the files that it is made from, with
- * what is in them. */
-#include "service/worker/worker_impl.h"
+#include "service/worker/prepared.h"
 
-#define MAX_FILES 4096 /* that a Prepared names */
+#include "net/envelope.h"
 
-struct files {
+#define MAX_FILES 4096 /* with more than this, a Prepared names none */
+
+struct prepared_files {
     Cachew__FileFact facts[MAX_FILES], *list[MAX_FILES];
     size_t n;
     bool too_many;
 };
 
-/* The rows of a file follow one another: the first row behind those of the file that has row `at`. */
-static uint64_t next_file(const struct cw_source *s, uint64_t at)
+/* Returns the first row behind those of the file that has row `at`. The rows of a file follow one another. */
+static uint64_t files_next(const struct cw_source *s, uint64_t at)
 {
     const char *path = s->ops->path(s, at);
     uint64_t in = at, step = 1;
@@ -23,11 +23,11 @@ static uint64_t next_file(const struct cw_source *s, uint64_t at)
     return CW_FIRST(i, in + 1, out, s->ops->path(s, i) != path);
 }
 
-static void list_files(struct files *f, const struct cw_source *s)
+static void files_list(struct prepared_files *f, const struct cw_source *s)
 {
     if (!s->ops->path || s->ops->pull)
         return;
-    for (uint64_t row = 0; row < s->n_records && !f->too_many; row = next_file(s, row)) {
+    for (uint64_t row = 0; row < s->n_records && !f->too_many; row = files_next(s, row)) {
         struct cw_record_id id = {0};
         const char *path = s->ops->path(s, row);
         if (!path)
@@ -43,20 +43,19 @@ static void list_files(struct files *f, const struct cw_source *s)
     }
 }
 
-void *cw_facts_prepared(const struct worker_stream *s, Cachew__Prepared *m, Cachew__Plan *plan)
+void *cw_prepared_message(const struct cw_worker_stream *s, Cachew__Prepared *m, Cachew__Plan *plan)
 {
     const struct cw_sequence *q = s->stream->local.sequence;
-    struct files *files = malloc(sizeof(*files));
+    struct prepared_files *files = malloc(sizeof(*files));
     *plan = (Cachew__Plan){CW_MESSAGE(plan),
-                           .n_positions = s->plan.n_positions,
-                           .snapshot = s->plan.snapshot,
+                           .n_positions = q->n_positions,
+                           .snapshot = q->snapshot,
                            .window = q->by_chunk || q->stream_salt ? q->window : 0,
-                           .align = s->stream->kind == RANGES_COUNTED ? q->compiled->batch_size : 1,
-                           .sequential = s->stream->kind == RANGES_SEQUENTIAL,
-                           .n_keys = s->stream->n_keys,
+                           .align = s->stream->leases.kind == CW_RANGES_COUNTED ? q->compiled->batch_size : 1,
+                           .sequential = s->stream->leases.kind == CW_RANGES_SEQUENTIAL,
+                           .n_keys = s->stream->leases.n_keys,
                            .origin = q->stream != NULL};
-    *m = (Cachew__Prepared){CW_MESSAGE(prepared),
-                            .stream = {.data = s->stream->name, .len = sizeof(s->stream->name)}, .plan = plan,
+    *m = (Cachew__Prepared){CW_MESSAGE(prepared), .stream = cw_streams_name(s), .plan = plan,
                             .capacity = cw_streams_capacity(s),
                             .most_positions = atomic_load(&s->stream->most_positions)};
     if (!files)
@@ -64,7 +63,7 @@ void *cw_facts_prepared(const struct worker_stream *s, Cachew__Prepared *m, Cach
     files->n = 0;
     files->too_many = false;
     for (unsigned i = 0; i < q->compiled->n_programs; i++)
-        list_files(files, q->sources[i]);
+        files_list(files, q->sources[i]);
     m->files = files->list;
     m->n_files = files->too_many ? 0 : files->n;
     return files;
