@@ -52,8 +52,8 @@ struct cw_client {
 
 /* Of all clients so far. */
 struct cw_clients_stats {
-    uint64_t n_batches, n_bytes; /* sent */
-    uint64_t wire_bytes;         /* over connections that ended */
+    uint64_t n_batches, n_bytes;    /* sent */
+    uint64_t wire_bytes;            /* over connections that ended */
     uint64_t n_skipped, n_replaced; /* records of what was sent */
 };
 

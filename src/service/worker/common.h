@@ -15,9 +15,9 @@ struct cw_worker_common {
     uint64_t started_ns;
 
     /* the loop's thread only */
-    uint64_t id;    /* the dispatcher's name for the worker; 0: none yet */
-    bool draining;  /* no more ranges are taken */
-    bool stopping;  /* the loop ends once no stream and no connection is left */
+    uint64_t id;            /* the dispatcher's name for the worker; 0: none yet */
+    bool draining;          /* no more ranges are taken */
+    bool stopping;          /* the loop ends once no stream and no connection is left */
     struct cw_post changed; /* of worker.c */
 };
 

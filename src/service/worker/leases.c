@@ -43,8 +43,7 @@ void cw_leases_add(struct cw_leases *s, const struct cw_command *c)
                            .sent_upto = elements + s->n_keys,
                            .dropped = elements + 2 * (size_t)s->n_keys};
     *at = l;
-    cw_lease_open(s, l,
-                  s->kind == CW_RANGES_COUNTED ? c->from / batch_size - c->begin / batch_size : 0);
+    cw_lease_open(s, l, s->kind == CW_RANGES_COUNTED ? c->from / batch_size - c->begin / batch_size : 0);
 }
 
 void cw_leases_revoke(struct cw_leases *s, uint64_t epoch, uint64_t begin, uint64_t end)

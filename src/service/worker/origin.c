@@ -1,7 +1,7 @@
 /*
  * Both sides of a stream's origin. A compute thread that pulls elements waits, while the loop's thread sends
- * its request to the origin and takes the answer. On the origin itself a thread of its own reads the source
- * for these requests.
+ * its request to the origin and takes the answer. On the origin itself a thread of this module reads the
+ * source for these requests.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +16,8 @@
 #include "net/limits.h"
 
 #define CANCEL_NS UINT64_C(10000000) /* how often a waiting pull checks whether it was cancelled */
-#define RETRY_NS UINT64_C(200000000) /* an origin that can't be reached, or does not know the stream yet */
+#define RETRY_NS \
+    UINT64_C(200000000) /* wait for an origin that can't be reached, or does not know the stream yet */
 
 /* A request for elements, from another worker (answer->peer) or from this one (answer->peer is NULL). Each
  * worker has at most one. */
@@ -62,7 +63,8 @@ struct cw_origin {
 
 /* ---- requesting elements ---- */
 
-/* An answer came: the waiting pull takes the bytes. If it was broken off meanwhile, they are freed. */
+/* Hands an answer to the waiting pull, which takes the bytes. If the pull was cancelled meanwhile, they are
+ * freed. */
 static void pull_came(struct cw_origin *o, uint64_t id, uint8_t *bytes, size_t size,
                       const struct cw_error *why)
 {
@@ -104,8 +106,8 @@ static void pull_request_free(struct pull_request *x)
     free(x);
 }
 
-/* Adds a request to be served, in the place of an older one of the same peer, which does not wait for it any
- * more. */
+/* Adds a request to be served, and frees an older one of the same peer, which does not wait for it any more.
+ * The mutex is held. */
 static int pull_request_add(struct cw_origin *o, struct cw_peer *peer, uint64_t id, const struct cw_pull *q,
                             struct cw_error *err)
 {
@@ -131,12 +133,12 @@ static int pull_request_add(struct cw_origin *o, struct cw_peer *peer, uint64_t 
     return 0;
 }
 
-static const struct cw_conn_ops origin_ops, closed_ops;
+static const struct cw_conn_ops origin_ops;
 
 static void origin_leave(struct cw_origin *o)
 {
     if (o->conn) {
-        cw_conn_set_user(o->conn, &closed_ops, NULL);
+        cw_conn_set_user(o->conn, &origin_ops, NULL);
         cw_conn_close(CW_STEAL(o->conn), NULL);
     }
     o->open = false;
@@ -247,23 +249,15 @@ static int origin_on_message(void *user, struct cw_conn *c CW_UNUSED, const Cach
 {
     struct cw_origin *o = user;
     struct cw_error why = {0};
-    switch (m->of_case) {
-    case CACHEW__ENVELOPE__OF_PULLED:
-        if (!payload && !m->pulled->why)
-            return cw_error_set(err, CW_E_SERVICE, "elements of a stream came without bytes");
-        if (!payload && cw_failure_error(m->pulled->why, &why) != CW_E_DATA) {
-            /* its own trouble, with which it fails, so that another one is named */
-            origin_resend(o);
-            break;
-        }
-        pull_came(o, m->re, payload, size, &why);
-        return 0;
-    case CACHEW__ENVELOPE__OF_NOT_HERE:
+    bool pulled = m->of_case == CACHEW__ENVELOPE__OF_PULLED;
+    if (o && pulled && !payload && !m->pulled->why)
+        return cw_error_set(err, CW_E_SERVICE, "elements of a stream came without bytes");
+    /* an error of its own, with which the origin fails, so that another worker is named */
+    bool fails = pulled && !payload && cw_failure_error(m->pulled->why, &why) != CW_E_DATA;
+    if (o && (fails || m->of_case == CACHEW__ENVELOPE__OF_NOT_HERE))
         origin_resend(o);
-        break;
-    default:
-        break;
-    }
+    if (o && pulled && !fails)
+        pull_came(o, m->re, CW_STEAL(payload), size, &why);
     free(payload);
     return 0;
 }
@@ -271,6 +265,8 @@ static int origin_on_message(void *user, struct cw_conn *c CW_UNUSED, const Cach
 static void origin_on_closed(void *user, struct cw_conn *c CW_UNUSED, const struct cw_error *why)
 {
     struct cw_origin *o = user;
+    if (!o)
+        return;
     o->conn = NULL;
     o->open = false;
     o->attempt++;
@@ -279,28 +275,12 @@ static void origin_on_closed(void *user, struct cw_conn *c CW_UNUSED, const stru
     origin_resend(o);
 }
 
-static void closed_on_closed(void *user CW_UNUSED, struct cw_conn *c CW_UNUSED,
-                             const struct cw_error *why CW_UNUSED)
-{
-}
-
-static int closed_on_message(void *user CW_UNUSED, struct cw_conn *c CW_UNUSED,
-                             const Cachew__Envelope *m CW_UNUSED, void *payload, size_t size CW_UNUSED,
-                             const int *fds CW_UNUSED, size_t n_fds CW_UNUSED, struct cw_error *err CW_UNUSED)
-{
-    free(payload);
-    return 0;
-}
-
+/* Without a user, the stream left the connection, which is closing. */
 static const struct cw_conn_ops origin_ops = {.open = origin_on_open,
                                               .payload = origin_on_payload,
                                               .abandoned = origin_on_abandoned,
                                               .message = origin_on_message,
                                               .closed = origin_on_closed};
-static const struct cw_conn_ops closed_ops = {.payload = origin_on_payload,
-                                              .abandoned = origin_on_abandoned,
-                                              .message = closed_on_message,
-                                              .closed = closed_on_closed};
 
 static void origin_free_addresses(struct cw_origin *o)
 {
