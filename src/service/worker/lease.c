@@ -148,51 +148,45 @@ int cw_lease_part_rows(struct cw_leases *s, struct cw_assembly *a, uint64_t n, s
     return r;
 }
 
-/* Returns the report of a range, for the dispatcher or a client. NULL: out of memory. */
+/* Returns the report of a range, for a request or (NULL) the dispatcher. NULL: out of memory. */
 static struct cw_answer *lease_report(const struct cw_leases *s, const struct cw_lease *l,
-                                      enum cw_answer_kind kind)
+                                      const struct cw_request *r, struct cw_answer x)
 {
-    struct cw_answer *a = malloc(sizeof(*a));
-    uint64_t *elements = calloc((size_t)s->n_keys + 1, sizeof(*elements));
-    if (!a || !elements) {
-        free(a);
-        free(elements);
-        return NULL;
-    }
-    *a = (struct cw_answer){.kind = kind,
-                            .epoch = l->epoch,
-                            .begin = l->begin,
-                            .end = l->end,
-                            .elements = elements,
-                            .n_batches = s->kind == CW_RANGES_SEQUENTIAL ? l->n_batches : 0};
-    for (unsigned k = 0; s->kind == CW_RANGES_PLACED && k < s->n_keys; k++)
-        if ((elements[k] = l->elements[k]))
-            a->n_elements = k + 1;
+    x.end = l->end;
+    x.n_batches = s->kind == CW_RANGES_SEQUENTIAL ? l->n_batches : 0;
+    x.elements = calloc((size_t)s->n_keys + 1, sizeof(*x.elements));
+    for (unsigned k = 0; x.elements && s->kind == CW_RANGES_PLACED && k < s->n_keys; k++)
+        if ((x.elements[k] = l->elements[k]))
+            x.n_elements = k + 1;
+    struct cw_answer *a = x.elements ? cw_answer_new(r, &x) : NULL;
+    if (!a)
+        free(x.elements);
     return a;
 }
 
 void cw_lease_reply_end(struct cw_leases *s, struct cw_lease *l, struct cw_request *r)
 {
-    struct cw_answer *a = lease_report(s, l, CW_ANSWER_END);
-    if (a) {
-        a->peer = cw_peer_ref(r->peer);
-        a->re = r->id;
-        cw_mailbox_answer(s->mailbox, a);
-    }
+    struct cw_answer *a = lease_report(s, l, r, (struct cw_answer){.kind = CW_ANSWER_END});
     cw_lease_done(s, l, r);
-    if (!a)
+    if (a)
+        cw_mailbox_answer(s->mailbox, a);
+    else
         cw_leases_out_of_memory(s);
 }
 
 bool cw_lease_completed(struct cw_leases *s, struct cw_lease *l)
 {
-    struct cw_answer *a = lease_report(s, l, CW_ANSWER_COMPLETED);
+    struct cw_answer *a = lease_report(
+        s, l, NULL,
+        (struct cw_answer){.kind = CW_ANSWER_COMPLETED,
+                           .epoch = l->epoch,
+                           .begin = l->begin,
+                           .lease = l->number,
+                           .last = l->range && cw_runner_stream_over(s->runner, l->range)});
     if (!a)
         return cw_leases_out_of_memory(s);
     l->computed = true;
     s->completed_ns = cw_now_ns();
-    a->lease = l->number;
-    a->last = l->range && cw_runner_stream_over(s->runner, l->range);
     cw_trace_span(s->trace, "range", &(struct cw_traced){s->stream, l->epoch, l->begin, CW_TRACE_RANGE, 0},
                   l->leased_ns, s->completed_ns);
     cw_mailbox_answer(s->mailbox, a);
@@ -272,11 +266,11 @@ void cw_leases_fail(struct cw_leases *s, const struct cw_error *why)
     if (s->failed)
         return;
     s->failed = true;
-    struct cw_answer *a = malloc(sizeof(*a));
+    struct cw_answer *a = cw_answer_new(NULL, &(struct cw_answer){.kind = CW_ANSWER_FAILED});
     cw_leases_clear(s);
     if (!a)
         return; /* the dispatcher takes the leases back when it sees no progress */
-    *a = (struct cw_answer){.kind = CW_ANSWER_FAILED, .why = cw_answer_why(why)};
+    a->why = cw_answer_why(why);
     cw_mailbox_answer(s->mailbox, a);
 }
 

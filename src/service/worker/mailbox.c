@@ -27,6 +27,8 @@ struct cw_answer *cw_answer_new(const struct cw_request *r, const struct cw_answ
     if (!a)
         return NULL;
     *a = *x;
+    if (!r)
+        return a;
     a->peer = cw_peer_ref(r->peer);
     a->re = r->id;
     a->epoch = r->epoch;

@@ -97,8 +97,8 @@ struct cw_answer {
     struct cw_error *why;
 };
 
-/* Returns an answer to a request: a copy of x with peer, id, range and `at` of the request. NULL: out of
- * memory, and what x points to is still the caller's. */
+/* Returns a copy of x, with peer, id, range and `at` of the request that it answers (NULL: none). NULL: out
+ * of memory, and what x points to is still the caller's. */
 struct cw_answer *cw_answer_new(const struct cw_request *r, const struct cw_answer *x);
 /* The caller took batch and rows out of it, or releases the batch first. NULL is ignored. */
 void cw_answer_free(struct cw_answer *a);

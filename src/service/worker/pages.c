@@ -20,17 +20,17 @@ static void page_add_work(const struct cw_worker *w, struct cw_metrics *m)
     for (const struct cw_worker_stream *s = w->streams.list; s; s = s->next)
         cw_stream_add_work(s->stream, &work);
     cw_metrics_family(m, CW_METRIC_COUNTER, "worker_operator", "seconds",
-                      "Computing, by operator, summed over threads.");
+                      "Compute time by operator, summed over threads.");
     for (size_t i = 0; i < work.n; i++)
         cw_metrics_add(m, (double)work.ops[i].ns / 1e9, "operator", work.ops[i].name, NULL);
     cw_metrics_family(m, CW_METRIC_COUNTER, "worker_operator_elements", NULL,
-                      "Elements that went into an operator.");
+                      "Elements that an operator took.");
     for (size_t i = 0; i < work.n; i++)
         cw_metrics_add(m, (double)work.ops[i].rows, "operator", work.ops[i].name, NULL);
     cw_metrics_list(
         m, (const struct cw_metric_row[]){
                {CW_METRIC_COUNTER, "worker_read", "seconds", (double)work.read_ns / 1e9,
-                "Reading files, summed over threads."},
+                "Time of reading files, summed over threads."},
                {CW_METRIC_COUNTER, "worker_read", "bytes", (double)work.read_bytes, "Bytes read from files."},
                {0},
            });
@@ -45,25 +45,25 @@ static void page_add_cache(const struct cw_worker *w, struct cw_metrics *m)
         cw_cache_facts(w->cache, &f);
     cw_metrics_list(m, (const struct cw_metric_row[]){
                            {CW_METRIC_GAUGE, "worker_cache_used", "bytes", (double)f.used,
-                            "Bytes of all files in the cache directory, as it saw them last."},
+                            "Bytes of all files in the cache directory, when it was read last."},
                            {CW_METRIC_GAUGE, "worker_cache_limit", "bytes",
-                            w->cache ? (double)cw_cache_quota(w->cache) : 0, "That may lie there."},
+                            w->cache ? (double)cw_cache_quota(w->cache) : 0, "Limit of the cache directory."},
                            {CW_METRIC_COUNTER, "worker_cache_hits", NULL, (double)f.hits,
                             "Elements read from the cache."},
                            {CW_METRIC_COUNTER, "worker_cache_misses", NULL, (double)f.misses,
-                            "Elements that it did not have, and that were computed."},
+                            "Elements that were not in the cache, and were computed."},
                            {CW_METRIC_COUNTER, "worker_cache_bad", NULL, (double)(f.bad + f.gone),
-                            "Entries that were damaged, or gone when they were read."},
+                            "Entries of the cache that were damaged, or gone when they were read."},
                            {CW_METRIC_COUNTER, "worker_cache_late", NULL, (double)f.late,
-                            "Elements that it had, and storage did not give in time."},
+                            "Elements in the cache that storage did not give in time, and were computed."},
                            {CW_METRIC_COUNTER, "worker_cache_refused", NULL, (double)f.refused,
-                            "Elements not kept: no room, or the disk failed."},
+                            "Elements not written to the cache: no room, or the disk failed."},
                            {CW_METRIC_COUNTER, "worker_cache_skipped", NULL, (double)f.skipped,
-                            "Elements not kept: the disk was too slow."},
+                            "Elements not written to the cache: the disk was too slow."},
                            {CW_METRIC_COUNTER, "worker_cache_read", "bytes", (double)f.bytes_read,
                             "Bytes read from the cache."},
                            {CW_METRIC_COUNTER, "worker_cache_written", "bytes", (double)f.bytes_written,
-                            "Bytes written to it."},
+                            "Bytes written to the cache."},
                            {0},
                        });
 }
@@ -77,37 +77,38 @@ static void page_metrics(struct cw_worker *w, struct cw_text *text)
         &m,
         (const struct cw_metric_row[]){
             {CW_METRIC_GAUGE, "worker_uptime", "seconds", (double)(cw_now_ns() - w->common.started_ns) / 1e9,
-             "Since it started."},
+             "Time since the worker started."},
             {CW_METRIC_GAUGE, "worker_registered", NULL, s->registered,
-             "1: the dispatcher knows it; 0: it is looked for."},
-            {CW_METRIC_GAUGE, "worker_draining", NULL, s->draining, "1: it takes no more ranges."},
-            {CW_METRIC_GAUGE, "worker_streams", NULL, (double)s->n_streams, "Streams that it has open."},
+             "1: the worker is registered with its dispatcher; 0: it tries to connect."},
+            {CW_METRIC_GAUGE, "worker_draining", NULL, s->draining, "1: the worker takes no more ranges."},
+            {CW_METRIC_GAUGE, "worker_streams", NULL, (double)s->n_streams,
+             "Streams that the worker has open."},
             {CW_METRIC_GAUGE, "worker_leases", NULL, (double)s->n_leases,
-             "Ranges that it holds, finished or not."},
+             "Ranges that are leased to the worker, finished or not."},
             {CW_METRIC_GAUGE, "worker_clients", NULL, (double)s->n_clients, "Connections of clients."},
             {CW_METRIC_GAUGE, "worker_batches_out", NULL, (double)s->n_out,
-             "Batches on their way to clients, or lent to them in shared memory."},
+             "Batches on their way to clients, or in shared memory that clients use (shm_loans)."},
             {CW_METRIC_GAUGE, "worker_completions_unacknowledged", NULL, (double)s->n_reports,
-             "Finished ranges that the dispatcher has not written down yet."},
+             "Finished ranges that the dispatcher has not acknowledged yet."},
             {CW_METRIC_GAUGE, "worker_memory_used", "bytes", (double)s->memory_used,
-             "Batches, and what they are made from."},
+             "Memory of batches, and of what they are made from."},
             {CW_METRIC_GAUGE, "worker_memory_limit", "bytes", (double)w->common.options.memory,
-             "Its budget."},
+             "Memory budget of the worker."},
             {CW_METRIC_COUNTER, "worker_sent_batches", NULL, (double)s->n_batches,
-             "Batches given to clients."},
+             "Batches sent to clients, or parts of them."},
             {CW_METRIC_COUNTER, "worker_sent", "bytes", (double)s->n_bytes,
-             "Bytes of these, by whatever way."},
+             "Bytes of batches sent to clients, over connections or in shared memory."},
             {CW_METRIC_COUNTER, "worker_wire", "bytes", (double)cw_clients_wire_bytes(&w->clients),
-             "Payloads over connections, as they went: fewer than sent where they were lent or compressed."},
+             "Bytes of payloads over connections: fewer than sent with shared memory or compression."},
             {0},
         });
     cw_metrics_family(&m, CW_METRIC_COUNTER, "worker_quarantined_records", NULL,
-                      "Records that were skipped or replaced in what was given to clients.");
+                      "Records that were skipped or replaced in batches sent to clients.");
     cw_metrics_add(&m, (double)w->clients.stats.n_skipped, "action", "skipped", NULL);
     cw_metrics_add(&m, (double)w->clients.stats.n_replaced, "action", "replaced", NULL);
     cw_metrics_list(&m, (const struct cw_metric_row[]){
                             {CW_METRIC_COUNTER, "worker_cpu", "seconds", (double)cw_status_cpu_ns() / 1e9,
-                             "CPU of the process, user and system."},
+                             "CPU time of the process, user and system."},
                             {CW_METRIC_GAUGE, "worker_threads", NULL, w->common.options.threads,
                              "Compute threads of each stream."},
                             {0},

@@ -6,8 +6,7 @@
 
 struct prepared_files {
     Cachew__FileFact facts[MAX_FILES], *list[MAX_FILES];
-    size_t n;
-    bool too_many;
+    size_t n; /* more than MAX_FILES: too many */
 };
 
 /* Returns the first row behind those of the file that has row `at`. The rows of a file follow one another. */
@@ -27,19 +26,15 @@ static void files_list(struct prepared_files *f, const struct cw_source *s)
 {
     if (!s->ops->path || s->ops->pull)
         return;
-    for (uint64_t row = 0; row < s->n_records && !f->too_many; row = files_next(s, row)) {
+    for (uint64_t row = 0; row < s->n_records && f->n <= MAX_FILES; row = files_next(s, row)) {
         struct cw_record_id id = {0};
         const char *path = s->ops->path(s, row);
-        if (!path)
-            return;
-        f->too_many = f->n == MAX_FILES;
-        if (f->too_many)
+        if (!path || f->n++ == MAX_FILES)
             return;
         s->ops->ids(s, &row, 1, &id);
-        Cachew__FileFact *fact = f->list[f->n] = &f->facts[f->n];
+        Cachew__FileFact *fact = f->list[f->n - 1] = &f->facts[f->n - 1];
         *fact = (Cachew__FileFact){CW_MESSAGE(file_fact), .path = (char *)(uintptr_t)path,
                                    .key = id.file_key};
-        f->n++;
     }
 }
 
@@ -61,10 +56,9 @@ void *cw_prepared_message(const struct cw_worker_stream *s, Cachew__Prepared *m,
     if (!files)
         return NULL;
     files->n = 0;
-    files->too_many = false;
     for (unsigned i = 0; i < q->compiled->n_programs; i++)
         files_list(files, q->sources[i]);
     m->files = files->list;
-    m->n_files = files->too_many ? 0 : files->n;
+    m->n_files = files->n > MAX_FILES ? 0 : files->n;
     return files;
 }
