@@ -51,7 +51,7 @@ struct cw_fleet {
     char prefix[80]; /* of the names of units; a number follows */
     bool open;       /* the connection is */
     bool ending;
-    bool presence_known; /* the dispatcher says which units are present: not every one does */
+    bool presence_known; /* the dispatcher names the units that are present; older ones do not */
     uint64_t open_ns;    /* when the connection was opened last; 0: never */
     uint64_t away_ns;    /* when it was logged last that it can't be reached; 0: not since it was there */
     uint64_t taken_ns;   /* since when it is refused, as another one has the pool; 0: it is not */
@@ -176,7 +176,7 @@ static void unit_end(struct unit *u, bool now)
 }
 
 /* Ends a row of failures if a worker serves: it is old enough, was started after the last failure, and the
- * dispatcher has had a connection with it. Where the dispatcher does not say that, the age decides alone. */
+ * dispatcher has had a connection with it. Where the dispatcher names no units, the age decides alone. */
 static void fleet_forgive(struct cw_fleet *f, uint64_t now)
 {
     CW_LIST_EACH_OF (u, const struct unit, link, &f->units) {

@@ -42,7 +42,7 @@ static void process_exec(const struct process *x, const char *const *argv, pid_t
 {
     cw_child_begin(parent);
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-    /* the line that says that it serves goes nowhere: the dispatcher knows */
+    /* its output is dropped: the dispatcher notices that it serves */
     if (null < 0 || dup2(null, 0) < 0 || dup2(null, 1) < 0)
         _exit(1);
     if (x->cgroup && write(cw_cgroup_entry(x->cgroup), "0", 1) != 1)

@@ -69,7 +69,7 @@ struct cw_clients {
     struct cw_budget handed_out; /* of batches that clients have, or that are on their way to them */
     size_t n_out;                /* deliveries */
     uint64_t next_slab, next_region;
-    bool copies_logged; /* that batches can't be lent */
+    bool copies_logged; /* that batches can't be shm_loans */
     struct cw_refusals refusals;
     struct cw_clients_stats stats;
 };

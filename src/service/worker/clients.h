@@ -12,7 +12,7 @@ int cw_clients_init(struct cw_clients *all, struct cw_worker_common *common, str
 void cw_clients_deinit(struct cw_clients *all);
 /* Stops listening and ends all connections, after what is queued was sent. */
 void cw_clients_close(struct cw_clients *all);
-/* Ends connections that do not close when they are told to. */
+/* Ends at once the connections that cw_clients_close did not end. */
 void cw_clients_cut(struct cw_clients *all);
 /* Returns the bytes of payloads, as they went over connections. */
 uint64_t cw_clients_wire_bytes(const struct cw_clients *all);

@@ -27,6 +27,6 @@ int cw_common_init(struct cw_worker_common *c, const struct cw_worker_options *o
 /* Frees the options. Accepts zeros. */
 void cw_common_deinit(struct cw_worker_common *c);
 void cw_common_log(const struct cw_worker_common *c, const char *format, ...) _printf_(2, 3);
-/* Something in the status, or who shares the memory, or whether anything is left may have changed: worker.c
- * queries it once the messages at hand are handled, once for all of them. */
+/* Posts `changed`: once the messages at hand are handled, worker.c divides the memory among streams, updates
+ * the status, and ends the loop if the worker stops and nothing is left. */
 void cw_common_changed(struct cw_worker_common *c);

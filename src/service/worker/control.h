@@ -1,6 +1,6 @@
 /*
- * What the dispatcher and this worker say to each other: registering, streams, leases, draining. What the
- * worker holds is sent anew on each connection. The loop's thread only; called by worker.c.
+ * Messages between the dispatcher and this worker: registering, streams, leases, draining. What the worker
+ * holds is sent anew on each connection. The loop's thread only; called by worker.c.
  */
 #pragma once
 #include "service/worker/streams.h"

@@ -23,7 +23,7 @@ static void shm_loan_append(struct cw_client *c, struct cw_delivery *d)
     c->loans.bytes += d->bytes;
 }
 
-/* ---- lending ---- */
+/* ---- sending ---- */
 
 void cw_shm_loans_init(struct cw_client *c, const Cachew__Hello *hello)
 {
@@ -117,7 +117,8 @@ int cw_shm_loan_return(struct cw_client *c, uint64_t slab, struct cw_error *err)
             }
     if (c->loans.kept) /* of an earlier connection, perhaps, of which nothing is known here */
         return 0;
-    return cw_error_set(err, CW_E_SERVICE, "slab %llu was returned, which was not lent, or came back before",
+    return cw_error_set(err, CW_E_SERVICE,
+                        "slab %llu was returned, which is no shm_loan of this client, or was returned before",
                         (unsigned long long)slab);
 }
 
@@ -215,7 +216,7 @@ static void shm_loans_take_over(struct cw_client *c, struct cw_client *from)
         shm_loan_append(c, d);
     }
     from->loans.watch = cw_watch_free(from->loans.watch);
-    if (c->loans.process < 0) { /* the new connection does not tell which process it is */
+    if (c->loans.process < 0) { /* the new connection does not name its process */
         c->loans.process = from->loans.process;
         from->loans.process = -1;
     }

@@ -1,6 +1,6 @@
 /*
  * Shared memory of batches that clients on this host have: a shm_loan is the client's until it returns it or
- * its process ends. A connection may end before: its shm_loans stay, and the client says over its next
+ * its process ends. A connection may end before: its shm_loans stay, and the client sends over its next
  * connection which of them it still has. The loop's thread only; called by clients.c and answers.c.
  *
  * All shm_loans count in the worker's budget `handed_out`. A client may have as many bytes of them as it
@@ -10,9 +10,9 @@
 #pragma once
 #include "service/worker/client.h"
 
-/* A client says hello: whether batches may be lent to it. */
+/* A client connected: notes whether it may get batches as shm_loans, and which process it is. */
 void cw_shm_loans_init(struct cw_client *c, const Cachew__Hello *hello);
-/* Returns whether there is room to lend d->batch to the client; otherwise it is copied. */
+/* Returns whether d->batch may become a shm_loan of the client; otherwise it is copied. */
 bool cw_shm_loan_room(const struct cw_client *c, const struct cw_delivery *d);
 /* Names the slabs of d->batch to the client, with the regions that they lie in. Returns how many slabs.
  * CW_E_IO: they can't be given to another process. */
@@ -20,7 +20,7 @@ int cw_shm_loan_name(struct cw_client *c, struct cw_delivery *d, Cachew__Slab sl
                      struct cw_error *err) _must_check_;
 /* d is sent as a shm_loan: it is the client's. */
 void cw_shm_loan_add(struct cw_client *c, struct cw_delivery *d);
-/* The client returns a slab. < 0: it is not lent to this client. */
+/* The client returns a slab. CW_E_SERVICE: it is in no shm_loan of this client. */
 int cw_shm_loan_return(struct cw_client *c, uint64_t slab, struct cw_error *err) _must_check_;
 /* Over an earlier connection the client got these regions, and has these slabs still: they are of this
  * connection now, all others of that one are free. Without regions: of this connection, which ends. */

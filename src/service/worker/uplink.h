@@ -47,5 +47,5 @@ void cw_uplink_send_failure(struct cw_uplink *u, uint64_t re, const struct cw_er
 void cw_uplink_registered(struct cw_uplink *u, uint64_t id);
 /* Sends nothing more, and closes the connection, after what is queued was sent. */
 void cw_uplink_close(struct cw_uplink *u);
-/* Ends a connection that does not close when it is told to. */
+/* Ends at once a connection that cw_uplink_close did not end. */
 void cw_uplink_cut(struct cw_uplink *u);

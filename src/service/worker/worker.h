@@ -1,7 +1,7 @@
 /*
  * A worker: runs ranges that a dispatcher leases to it, and serves their batches to clients
  * (docs/service.md). It owns an event loop, whose thread has all control state; each stream has a thread
- * (stream.h) and a runner. Called by `cachew worker` and by tests; any thread, where nothing else is said.
+ * (stream.h) and a runner. Called by `cachew worker` and by tests; any thread.
  */
 #pragma once
 #include <stdbool.h>

@@ -1,6 +1,6 @@
 /*
  * The parts of a worker, for worker.c and what looks at all parts: control.c, heartbeat.c, tuning.c, status.c
- * and pages.c. The loop's thread only, where nothing else is said.
+ * and pages.c. The loop's thread only, but for what `mutex` guards.
  */
 #pragma once
 #include <pthread.h>
