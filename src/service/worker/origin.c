@@ -224,6 +224,8 @@ static int origin_on_open(void *user, struct cw_conn *c CW_UNUSED, const Cachew_
                           struct cw_error *err CW_UNUSED)
 {
     struct cw_origin *o = user;
+    if (!o)
+        return 0;
     o->open = true;
     o->logged[0] = '\0';
     origin_pump(o);
@@ -250,13 +252,17 @@ static int origin_on_message(void *user, struct cw_conn *c CW_UNUSED, const Cach
     struct cw_origin *o = user;
     struct cw_error why = {0};
     bool pulled = m->of_case == CACHEW__ENVELOPE__OF_PULLED;
-    if (o && pulled && !payload && !m->pulled->why)
+    if (!o) {
+        free(payload);
+        return 0;
+    }
+    if (pulled && !payload && !m->pulled->why)
         return cw_error_set(err, CW_E_SERVICE, "elements of a stream came without bytes");
     /* an error of its own, with which the origin fails, so that another worker is named */
     bool fails = pulled && !payload && cw_failure_error(m->pulled->why, &why) != CW_E_DATA;
-    if (o && (fails || m->of_case == CACHEW__ENVELOPE__OF_NOT_HERE))
+    if (fails || m->of_case == CACHEW__ENVELOPE__OF_NOT_HERE)
         origin_resend(o);
-    if (o && pulled && !fails)
+    if (pulled && !fails)
         pull_came(o, m->re, CW_STEAL(payload), size, &why);
     free(payload);
     return 0;
@@ -275,7 +281,7 @@ static void origin_on_closed(void *user, struct cw_conn *c CW_UNUSED, const stru
     origin_resend(o);
 }
 
-/* Without a user, the stream left the connection, which is closing. */
+/* A connection without a user is closing: the stream does not use it any more. */
 static const struct cw_conn_ops origin_ops = {.open = origin_on_open,
                                               .payload = origin_on_payload,
                                               .abandoned = origin_on_abandoned,
