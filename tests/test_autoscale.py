@@ -403,7 +403,7 @@ def test_a_worker_that_can_not_start_is_no_end(daemons, dispatcher):
             p["maximum"] == 0 and "ended with 2" in (p["why"] or "") for p in dispatcher.json("/api/v1/pools")
         )
     )
-    assert "3 workers in a row ended before they served, and said why above" in provisioner.err
+    assert "3 workers in a row ended before they served, for the reasons above" in provisioner.err
     assert provisioner.err.count("expected at least 16777216 bytes, 16 MiB") >= 3
     short = {"cachew_dispatcher_pools 1", "cachew_dispatcher_pools_short 1"}
     wait_for(lambda: short <= set(dispatcher.get("/metrics")[1].splitlines()))

@@ -56,7 +56,7 @@ static void whole_init(struct whole *w, struct reference *r)
     cw_iterator_free(it);
 }
 
-/* Whoever asks puts batches together of rows in ranges. */
+/* The test joins batches from rows in ranges, as a client does. */
 struct piece {
     uint64_t range, first, n;
 };
@@ -67,7 +67,7 @@ struct waiting { /* of a key */
     uint64_t n;
 };
 
-struct asking {
+struct reader {
     struct reference *r;
     struct fake *f;
     struct whole whole;
@@ -76,14 +76,14 @@ struct asking {
     size_t n_quarantined, n_whole, n_joined, n_answers;
 };
 
-static void check_made(struct asking *a, struct cw_hash128 hash)
+static void check_made(struct reader *a, struct cw_hash128 hash)
 {
     assert_true(a->g < a->whole.n);
     assert_same(hash, a->whole.hashes[a->g++]);
 }
 
 /* Adds rows that came to a batch. */
-static void join_rows(struct asking *a, const struct got *g, struct cw_assembly *joined)
+static void join_rows(struct reader *a, const struct got *g, struct cw_assembly *joined)
 {
     struct cw_error err = {0};
     struct cw_part m;
@@ -95,10 +95,10 @@ static void join_rows(struct asking *a, const struct got *g, struct cw_assembly 
     cw_part_deinit(&m);
 }
 
-static void add_part(struct asking *a, const struct piece *p, uint32_t key, struct cw_assembly *joined)
+static void add_part(struct reader *a, const struct piece *p, uint32_t key, struct cw_assembly *joined)
 {
-    struct got *g = wait_got(a->f, is_answer,
-                             say_want(a->f, 0, 0, p->range, CACHEW__WHAT__WHAT_PART, key, p->first, p->n), 0);
+    struct got *g = wait_got(
+        a->f, is_answer, send_want(a->f, 0, 0, p->range, CACHEW__WHAT__WHAT_PART, key, p->first, p->n), 0);
     assert_int_equal(g->m->of_case, CACHEW__ENVELOPE__OF_PART);
     const Cachew__Part *w = g->m->part;
     assert_true(w->begin == p->range * a->r->cut.size && w->key == key && w->first == p->first &&
@@ -108,14 +108,15 @@ static void add_part(struct asking *a, const struct piece *p, uint32_t key, stru
 }
 
 /* The next batch: what waits under a key. */
-static void make_batch(struct asking *a, uint32_t key)
+static void make_batch(struct reader *a, uint32_t key)
 {
     struct waiting *w = &a->keys[key];
     struct cw_hash128 hash;
     if (w->n_pieces == 1) {
         struct piece *p = &w->pieces[0];
         struct got *g = wait_got(
-            a->f, is_answer, say_want(a->f, 0, 0, p->range, CACHEW__WHAT__WHAT_ROWS, key, p->first, p->n), 0);
+            a->f, is_answer, send_want(a->f, 0, 0, p->range, CACHEW__WHAT__WHAT_ROWS, key, p->first, p->n),
+            0);
         a->n_quarantined += read_batch(a->r, a->f, g, a->g, &hash);
         assert_true(g->m->batch->index == p->first && g->m->batch->key == key);
         give_back(a->f, g);
@@ -139,7 +140,7 @@ static void make_batch(struct asking *a, uint32_t key)
     w->n = 0;
 }
 
-static void take_element(struct asking *a, uint64_t range, uint32_t key, uint64_t at)
+static void take_element(struct reader *a, uint64_t range, uint32_t key, uint64_t at)
 {
     struct waiting *w = &a->keys[key];
     struct piece *last = w->n_pieces ? &w->pieces[w->n_pieces - 1] : NULL;
@@ -154,13 +155,13 @@ static void take_element(struct asking *a, uint64_t range, uint32_t key, uint64_
 }
 
 /* Takes the elements of a range as their keys come. arrived: by key, the number of elements. */
-static void run_placed(struct asking *a, uint64_t range, uint64_t *arrived)
+static void run_placed(struct reader *a, uint64_t range, uint64_t *arrived)
 {
     Cachew__Range of = cut_range(0, 0, range, 1);
     bool over = false;
     for (uint64_t first = 0; !over; a->n_answers++) {
         struct got *g = wait_got(a->f, is_answer,
-                                 say_want(a->f, 0, 0, range, CACHEW__WHAT__WHAT_KEYS, 0, first, 0), 0);
+                                 send_want(a->f, 0, 0, range, CACHEW__WHAT__WHAT_KEYS, 0, first, 0), 0);
         assert_int_equal(g->m->of_case, CACHEW__ENVELOPE__OF_KEYS);
         const Cachew__Keys *m = g->m->keys;
         assert_true(m->begin == of.begin && m->end == of.end && m->first == first && !m->why);
@@ -177,22 +178,22 @@ static void run_placed(struct asking *a, uint64_t range, uint64_t *arrived)
 }
 
 /* The keys of a range are those that its report counts. */
-static void check_arrived(struct asking *a, uint64_t range, const uint64_t *arrived,
+static void check_arrived(struct reader *a, uint64_t range, const uint64_t *arrived,
                           const Cachew__Report *report)
 {
     for (unsigned k = 0; k < cw_n_keys(a->r->local.compiled); k++) {
         uint64_t n = k < report->n_elements ? report->elements[k] : 0;
         assert_int_equal(arrived[k], n);
-        expect_kind(a->f, say_want(a->f, 0, 0, range, CACHEW__WHAT__WHAT_ROWS, k, n, 1),
+        expect_kind(a->f, send_want(a->f, 0, 0, range, CACHEW__WHAT__WHAT_ROWS, k, n, 1),
                     CACHEW__ENVELOPE__OF_RANGE_END);
     }
 }
 
 /* Asked for in parts of so many, also beyond the end. */
-static void run_batches(struct asking *a, uint64_t range, uint64_t n, uint64_t part, bool shared)
+static void run_batches(struct reader *a, uint64_t range, uint64_t n, uint64_t part, bool shared)
 {
     for (uint64_t from = 0; from <= n; from += part) {
-        uint64_t id = say_get(a->f, 0, 0, range, from, part),
+        uint64_t id = send_get(a->f, 0, 0, range, from, part),
                  answers = n - from >= part ? part : n - from + 1;
         for (uint64_t i = 0; i < answers; i++) {
             struct got *g = wait_got(a->f, is_answer, id, 0);
@@ -212,13 +213,13 @@ static void run_batches(struct asking *a, uint64_t range, uint64_t n, uint64_t p
     }
 }
 
-/* The batches of one epoch, over a transport, in ranges of so many positions (0: all), asked for in parts of
+/* The batches of one epoch, over a transport, in ranges of so many positions (0: all), requested in parts of
  * so many. Returns the number of answers that brought keys. */
 static size_t run_epoch_in(size_t memory, const char *chain, uint64_t size, enum transport t, uint64_t part)
 {
     struct reference r;
     struct got *prep;
-    struct asking a = {.r = &r, .f = &clients[0]};
+    struct reader a = {.r = &r, .f = &clients[0]};
     reference_init(&r, chain, 5, size);
     whole_init(&a.whole, &r);
     struct cw_worker_options o = worker_defaults();
@@ -238,7 +239,7 @@ static size_t run_epoch_in(size_t memory, const char *chain, uint64_t size, enum
         lease(0, 0, i, 1, 0);
         if (has_rows(&r))
             run_placed(&a, i, arrived);
-        else if (c->sequential) /* it is over once all was asked for */
+        else if (c->sequential) /* the range is over once all was requested */
             run_batches(&a, i, a.whole.n, part, t == SHARED);
         Cachew__Range range = cut_range(0, 0, i, 1);
         struct got *report = wait_got(&dispatcher, is_report, 0, range.begin);
@@ -259,9 +260,9 @@ static size_t run_epoch_in(size_t memory, const char *chain, uint64_t size, enum
     assert_int_equal(a.n_quarantined, a.whole.n_skipped);
     assert_true(!has_rows(&r) || cw_key_size(c, 0) == 1 ||
                 ((a.n_joined || n_ranges() == 1) && (a.n_whole || size < 32)));
-    say_revoke(0, 0, 0, n_ranges());
+    send_revoke(0, 0, 0, n_ranges());
     run_until(status_now().n_leases == 0);
-    say_forget(0);
+    send_forget(0);
     run_until(status_now().n_streams == 0);
     run_until(status_now().n_out == 0);
     got_free(prep);
@@ -370,10 +371,10 @@ static void filtered_elements(void **state)
 }
 
 /* Rows of positions at .. end - 1, of batch a->g, which lies in several ranges. */
-static void add_rows(struct asking *a, uint64_t at, uint64_t end, struct cw_assembly *joined)
+static void add_rows(struct reader *a, uint64_t at, uint64_t end, struct cw_assembly *joined)
 {
     uint64_t size = a->r->cut.size, batch = a->r->local.compiled->batch_size, range = at / size;
-    struct got *g = wait_got(a->f, is_answer, say_get(a->f, 0, 0, range, a->g - range * size / batch, 1), 0);
+    struct got *g = wait_got(a->f, is_answer, send_get(a->f, 0, 0, range, a->g - range * size / batch, 1), 0);
     assert_int_equal(g->m->of_case, CACHEW__ENVELOPE__OF_PART);
     assert_int_equal(g->m->part->first, a->g - range * size / batch);
     assert_int_equal(g->m->part->n, CW_MIN(end, (range + 1) * size) - at);
@@ -385,7 +386,7 @@ static void add_rows(struct asking *a, uint64_t at, uint64_t end, struct cw_asse
 
 /* A batch of a counted pipeline whose ranges end anywhere: as a whole where it lies in one, else of its
  * parts. */
-static void next_counted(struct asking *a)
+static void next_counted(struct reader *a)
 {
     uint64_t size = a->r->cut.size, batch = a->r->local.compiled->batch_size;
     uint64_t begin = a->g * batch, end = CW_MIN(begin + batch, a->r->cut.n_positions), range = begin / size;
@@ -393,7 +394,7 @@ static void next_counted(struct asking *a)
     struct cw_hash128 hash;
     struct cw_assembly *joined;
     if (range == (end - 1) / size) {
-        struct got *g = wait_got(a->f, is_answer, say_get(a->f, 0, 0, range, a->g - range * size / batch, 1),
+        struct got *g = wait_got(a->f, is_answer, send_get(a->f, 0, 0, range, a->g - range * size / batch, 1),
                                  0);
         a->n_quarantined += read_batch(a->r, a->f, g, a->g, &hash);
         give_back(a->f, g);
@@ -414,7 +415,7 @@ static void next_counted(struct asking *a)
 static void run_divided(const char *chain, uint64_t size)
 {
     start_with(chain, size, TCP, (size_t)64 << 20);
-    struct asking a = {.r = &reference, .f = &clients[0]};
+    struct reader a = {.r = &reference, .f = &clients[0]};
     whole_init(&a.whole, &reference);
     lease(0, 0, 0, n_ranges(), 0);
     for (uint64_t from = 0; from < 6; from += 5)
@@ -532,15 +533,15 @@ static void failed_record(void **state)
     for (int times = 0; times < 2; times++) {
         for (uint64_t i = 0; i < 6; i++)
             fetch(&clients[0], 0, i);
-        expect_kind(&clients[0], say_want(&clients[0], 0, 0, 0, CACHEW__WHAT__WHAT_PART, 0, 96, 4),
+        expect_kind(&clients[0], send_want(&clients[0], 0, 0, 0, CACHEW__WHAT__WHAT_PART, 0, 96, 4),
                     CACHEW__ENVELOPE__OF_PART);
-        expect_failure(say_get_at(&clients[0], 0, 6), CACHEW__WHAT__WHAT_ROWS, 96);
-        expect_failure(say_want(&clients[0], 0, 0, 0, CACHEW__WHAT__WHAT_PART, 0, 96, 5),
+        expect_failure(send_get_at(&clients[0], 0, 6), CACHEW__WHAT__WHAT_ROWS, 96);
+        expect_failure(send_want(&clients[0], 0, 0, 0, CACHEW__WHAT__WHAT_PART, 0, 96, 5),
                        CACHEW__WHAT__WHAT_PART, 96);
-        expect_failure(say_want(&clients[0], 0, 0, 0, CACHEW__WHAT__WHAT_PART, 0, 500, 5),
+        expect_failure(send_want(&clients[0], 0, 0, 0, CACHEW__WHAT__WHAT_PART, 0, 500, 5),
                        CACHEW__WHAT__WHAT_PART, 500);
         struct got *g = wait_got(&clients[0], is_answer,
-                                 say_want(&clients[0], 0, 0, 0, CACHEW__WHAT__WHAT_KEYS, 0, 0, 0), 0);
+                                 send_want(&clients[0], 0, 0, 0, CACHEW__WHAT__WHAT_KEYS, 0, 0, 0), 0);
         assert_int_equal(g->m->keys->keys.len, 100);
         assert_string_equal(g->m->keys->why->op, "fail");
         got_free(g);
@@ -569,7 +570,7 @@ static void failed_record_in_counted(void **state)
     for (int times = 0; times < 2; times++) {
         for (uint64_t i = 0; i < 6; i++)
             fetch(&clients[0], 0, i);
-        expect_failure(say_get(&clients[0], 0, 0, 0, 6, 2), CACHEW__WHAT__WHAT_BATCHES, 6);
+        expect_failure(send_get(&clients[0], 0, 0, 0, 6, 2), CACHEW__WHAT__WHAT_BATCHES, 6);
     }
     fetch(&clients[0], 1, 0);
     end_all();
@@ -589,18 +590,18 @@ static void failed_stream(void **state)
                "> 0\"}, {\"op\": \"batch\", \"size\": 64}",
                4096, SHARED, (size_t)64 << 20);
     assert_int_equal(truncate(path, 100), 0);
-    say_lease(0, 0, 0, 4, 0);
+    send_lease(0, 0, 0, 4, 0);
     run_until(n_failed_streams == 1);
     struct got *g = wait_got(&dispatcher, is_kind, CACHEW__ENVELOPE__OF_STREAM_FAILED, 0);
     assert_contains(g->m->stream_failed->why->message, "gone.txt");
     got_free(g);
     /* Another worker may have it. */
-    expect_kind(&clients[0], say_get(&clients[0], 0, 0, 1, 0, 1), CACHEW__ENVELOPE__OF_NOT_HERE);
+    expect_kind(&clients[0], send_get(&clients[0], 0, 0, 1, 0, 1), CACHEW__ENVELOPE__OF_NOT_HERE);
     run_until(status_now().n_leases == 0);
     struct got *again;
     prepare(0, RANGE, 512, &again);
     run_until(status_now().n_streams == 1);
-    expect_kind(&clients[0], say_get(&clients[0], 0, 0, 0, 0, 1), CACHEW__ENVELOPE__OF_NOT_HERE);
+    expect_kind(&clients[0], send_get(&clients[0], 0, 0, 0, 0, 1), CACHEW__ENVELOPE__OF_NOT_HERE);
     got_free(again);
     end_all();
 }
@@ -618,18 +619,18 @@ static void failed_stream_ends_with_the_connection(void **state)
     start_with("{\"op\": \"text\", \"files\": \"lost.txt\"}, {\"op\": \"batch\", \"size\": 64}", 4096, SHARED,
                (size_t)64 << 20);
     assert_int_equal(truncate(path, 100), 0);
-    say_lease(0, 0, 0, 4, 0);
+    send_lease(0, 0, 0, 4, 0);
     run_until(n_failed_streams == 1);
     fake_close(&dispatcher);
     run_until(n_registered == 2 && status_now().n_streams == 0 && status_now().memory_used == 0);
     assert_int_equal(n_holdings, 0);
-    expect_kind(&clients[0], say_get(&clients[0], 0, 0, 0, 0, 1), CACHEW__ENVELOPE__OF_NOT_HERE);
+    expect_kind(&clients[0], send_get(&clients[0], 0, 0, 0, 0, 1), CACHEW__ENVELOPE__OF_NOT_HERE);
     end_all();
 }
 
 /* ---- what dispatchers do ---- */
 
-/* A new connection: the same leases are named, and completions said again until they are acknowledged. */
+/* A new connection: the same leases are named, and completions are sent again until they are acknowledged. */
 static void dispatcher_comes_back(void **state)
 {
     (void)state;
@@ -643,23 +644,24 @@ static void dispatcher_comes_back(void **state)
         unsigned before = n_registered, holdings = n_holdings, completed = n_completed;
         fake_close(&dispatcher);
         dispatcher.dead_slow = times == 0;
-        fetch(&clients[0], 1, 2); /* nobody's business */
+        fetch(&clients[0], 1, 2); /* the dispatcher does not notice */
         run_until(n_registered == before + 1 && n_holdings == holdings + 1);
         const Cachew__Holding *h = last_holdings->holdings->holdings[0];
         assert_int_equal(h->n_ranges, 3);
         assert_true(h->ranges[2]->begin == 2000 && h->ranges[2]->end == 3000);
         assert_true(h->prepared->plan->snapshot == reference.local.sequence->snapshot);
-        run_until(n_completed >= completed + 3); /* each is said anew */
+        run_until(n_completed >= completed + 3); /* each is sent again */
     }
     run_until(status_now().n_reports == 0);
-    /* The next one may not know what was acknowledged: it is told of all that there is a lease for. */
+    /* The next dispatcher may not know what was acknowledged: it gets all reports that there is a lease for.
+     */
     for (unsigned left = 3; left >= 2; left--) {
         unsigned before = n_completed, registered = n_registered;
         fake_close(&dispatcher);
         run_until(n_registered == registered + 1 && n_completed >= before + left &&
                   status_now().n_reports == 0);
         assert_int_equal(n_completed, before + left);
-        say_revoke(0, 0, left - 1, 1);
+        send_revoke(0, 0, left - 1, 1);
         run_until(status_now().n_leases == left - 1);
     }
     end_all();
@@ -671,7 +673,7 @@ static void prepared_again(void **state)
     struct got *again;
     start_with(RANGE, 512, SHARED, (size_t)64 << 20);
     lease(0, 0, 0, 1, 0);
-    say_lease(0, 0, 0, 1, 0); /* said twice */
+    send_lease(0, 0, 0, 1, 0); /* sent twice */
     const Cachew__Prepared *p = prepare(0, RANGE, 512, &again);
     assert_true(p->plan->snapshot == prepared->m->prepared->plan->snapshot && p->capacity >= 2);
     run_until(status_now().n_leases == 1);
@@ -687,7 +689,7 @@ static void expect_no_lease(uint64_t begin, uint64_t end)
     Cachew__Range range = CACHEW__RANGE__INIT;
     range.begin = begin;
     range.end = end;
-    say_lease_of(0, &range, begin);
+    send_lease_of(0, &range, begin);
     run_until(n_registered == before + 1);
 }
 
@@ -728,7 +730,7 @@ static void drains(void **state)
     got_free(wait_got(&dispatcher, is_kind, CACHEW__ENVELOPE__OF_DRAINING, 0));
     fetch(&clients[0], 1, 0);
     assert_int_equal(cw_worker_wait_drained(worker, 1000000, &err), CW_E_DEADLINE);
-    say_revoke(0, 0, 0, 2);
+    send_revoke(0, 0, 0, 2);
     run_until(status_now().n_leases == 0 && status_now().n_reports == 0);
     assert_int_equal(cw_worker_wait_drained(worker, 0, &err), 0);
     end_all();
@@ -749,12 +751,12 @@ static void two_streams(void **state)
     lease(1, 0, 0, 4, 0);
     for (uint64_t i = 4; i < 8; i++) {
         fetch(&clients[0], 0, i);
-        struct got *g = wait_got(&clients[0], is_answer, say_get(&clients[0], 1, 0, 2, i, 1), 0);
+        struct got *g = wait_got(&clients[0], is_answer, send_get(&clients[0], 1, 0, 2, i, 1), 0);
         check_batch(&other, &clients[0], g);
         give_back(&clients[0], g);
         got_free(g);
     }
-    say_forget(1);
+    send_forget(1);
     run_until(status_now().n_streams == 1);
     for (uint64_t i = 0; i < 4; i++)
         fetch(&clients[0], 3, i);
@@ -763,7 +765,7 @@ static void two_streams(void **state)
     end_all();
 }
 
-/* Who takes the place of others has their memory, also where all of it is said in one breath. */
+/* A stream that replaces others has their memory, also where all messages come at once. */
 static void one_for_two(void **state)
 {
     (void)state;
@@ -773,14 +775,14 @@ static void one_for_two(void **state)
     worker_start(&o);
     prepare(1, RANGE, 512, &first);
     prepare(2, SINGLE, 100, &second);
-    say_forget(1);
-    say_forget(2);
+    send_forget(1);
+    send_forget(2);
     /* 8 MiB each */
     prepare(0,
             "{\"op\": \"synthetic\", \"count\": 256, \"shape\": [64, 1024], \"dtype\": \"uint8\"}, {\"op\": "
             "\"batch\", \"size\": 128}",
             128, &third);
-    say_forget(0);
+    send_forget(0);
     run_until(status_now().n_streams == 0);
     got_free(first);
     got_free(second);
@@ -791,7 +793,7 @@ static void one_for_two(void **state)
 
 static void expect_refused(const char *chain, const char *part)
 {
-    struct got *g = wait_got(&dispatcher, is_answer, say_prepare(0, chain, 5), 0);
+    struct got *g = wait_got(&dispatcher, is_answer, send_prepare(0, chain, 5), 0);
     assert_int_equal(g->m->of_case, CACHEW__ENVELOPE__OF_FAILURE);
     assert_contains(g->m->failure->message, part);
     got_free(g);

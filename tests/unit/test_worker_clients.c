@@ -1,5 +1,5 @@
-/* A worker and its clients: what is asked for in any order and by any number of them, what is lent, what is
- * revoked, and nonsense. */
+/* A worker and its clients: requests in any order and of several clients, shm_loans, revoked ranges, and
+ * faulty messages. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -59,7 +59,7 @@ static void sequential_asked_again(void **state)
     end_all();
 }
 
-/* After all of a range was fetched and reported, it can still be asked for: the whole of it, and parts. */
+/* After all of a range was fetched and reported, it can still be requested: the whole of it, and parts. */
 static void finished_asked_again(void **state)
 {
     (void)state;
@@ -73,14 +73,14 @@ static void finished_asked_again(void **state)
             fetch(&clients[0], 0, i);
         for (int again = 0; again < 2; again++)
             expect_kind(&clients[0],
-                        say_want(&clients[0], 0, 0, 0, CACHEW__WHAT__WHAT_PART, 0, n - left, left),
+                        send_want(&clients[0], 0, 0, 0, CACHEW__WHAT__WHAT_PART, 0, n - left, left),
                         CACHEW__ENVELOPE__OF_PART);
-        expect_kind(&clients[0], say_want(&clients[0], 0, 0, 0, CACHEW__WHAT__WHAT_ROWS, 0, n - 1, 2),
+        expect_kind(&clients[0], send_want(&clients[0], 0, 0, 0, CACHEW__WHAT__WHAT_ROWS, 0, n - 1, 2),
                     CACHEW__ENVELOPE__OF_RANGE_END);
-        expect_kind(&clients[0], say_want(&clients[0], 0, 0, 0, CACHEW__WHAT__WHAT_PART, 0, n, 1),
+        expect_kind(&clients[0], send_want(&clients[0], 0, 0, 0, CACHEW__WHAT__WHAT_PART, 0, n, 1),
                     CACHEW__ENVELOPE__OF_RANGE_END);
         struct got *g = wait_got(&clients[0], is_answer,
-                                 say_want(&clients[0], 0, 0, 0, CACHEW__WHAT__WHAT_KEYS, 0, 0, 0), 0);
+                                 send_want(&clients[0], 0, 0, 0, CACHEW__WHAT__WHAT_KEYS, 0, 0, 0), 0);
         assert_int_equal(g->m->keys->keys.len, n);
         got_free(g);
     }
@@ -108,7 +108,7 @@ static void check_rows(struct fake *f, const struct got *g, uint64_t at, uint64_
     free(b.ids);
 }
 
-/* Where rows lie in the runner does not show: they are asked for from any element on, last ones first, and by
+/* Where rows lie in the runner does not show: they are requested from any element on, last ones first, and by
  * two clients at once. */
 static void rows_from_any_element(void **state)
 {
@@ -121,8 +121,8 @@ static void rows_from_any_element(void **state)
     for (uint64_t at = 960; at >= 19; at -= 19) {
         uint64_t n = at % 5 ? 1 + at % 32 : 32, ids[2];
         for (int i = 0; i < 2; i++)
-            ids[i] = say_want(&clients[i], 0, 0, 1,
-                              at % 2 ? CACHEW__WHAT__WHAT_PART : CACHEW__WHAT__WHAT_ROWS, 0, at, n);
+            ids[i] = send_want(&clients[i], 0, 0, 1,
+                               at % 2 ? CACHEW__WHAT__WHAT_PART : CACHEW__WHAT__WHAT_ROWS, 0, at, n);
         for (int i = 0; i < 2; i++) {
             struct got *g = wait_got(&clients[i], is_answer, ids[i], 0);
             assert_int_equal(g->m->of_case, at % 2 ? CACHEW__ENVELOPE__OF_PART : CACHEW__ENVELOPE__OF_BATCH);
@@ -180,7 +180,7 @@ static void range_of_batches(void **state)
     (void)state;
     start_with(LARGE, 32, TCP, (size_t)16 << 20);
     lease(0, 0, 0, 1, 0);
-    uint64_t id = say_get(&clients[0], 0, 0, 0, 2, 14);
+    uint64_t id = send_get(&clients[0], 0, 0, 0, 2, 14);
     for (uint64_t i = 2; i < 16; i++) {
         struct got *g = wait_got(&clients[0], is_answer, id, 0);
         assert_int_equal(g->m->batch->index, i);
@@ -190,7 +190,7 @@ static void range_of_batches(void **state)
     end_all();
 }
 
-/* Leased far more than there is memory for, and asked for from the end: who is asked for is computed. */
+/* Leased far more than there is memory for, and requested from the end: what is requested is computed. */
 static void later_ranges_first(const char *chain, uint64_t size)
 {
     start_with(chain, size, SHARED, (size_t)16 << 20);
@@ -232,9 +232,9 @@ static void range_beyond_the_memory(void **state)
     for (uint64_t at = 1; at + 2 < n; at += 2) {
         Cachew__What what = at % 10 == 1 ? CACHEW__WHAT__WHAT_PART : CACHEW__WHAT__WHAT_ROWS;
         if (at == 1) /* the first element, which no batch has */
-            expect_kind(&clients[0], say_want(&clients[0], 0, 0, 0, CACHEW__WHAT__WHAT_PART, 0, 0, 1),
+            expect_kind(&clients[0], send_want(&clients[0], 0, 0, 0, CACHEW__WHAT__WHAT_PART, 0, 0, 1),
                         CACHEW__ENVELOPE__OF_PART);
-        struct got *g = wait_got(&clients[0], is_answer, say_want(&clients[0], 0, 0, 0, what, 0, at, 2), 0);
+        struct got *g = wait_got(&clients[0], is_answer, send_want(&clients[0], 0, 0, 0, what, 0, at, 2), 0);
         assert_int_equal(g->m->of_case, what == CACHEW__WHAT__WHAT_PART ? CACHEW__ENVELOPE__OF_PART
                                                                         : CACHEW__ENVELOPE__OF_BATCH);
         if (what == CACHEW__WHAT__WHAT_ROWS)
@@ -245,9 +245,9 @@ static void range_beyond_the_memory(void **state)
     end_all();
 }
 
-/* The rows of a range fill the worker's memory, and no client asks for the first of them, since the client
+/* The rows of a range fill the worker's memory, and no client requests the first of them, since the client
  * began in the middle of the range. The worker still answers with the keys, and computes dropped rows again
- * when a client asks. */
+ * when a client requests them. */
 static void keys_come_though_no_client_takes_the_rows(void **state)
 {
     (void)state;
@@ -257,7 +257,7 @@ static void keys_come_though_no_client_takes_the_rows(void **state)
     lease(0, 0, 0, 1, 0);
     while (!over) {
         struct got *g = wait_got(&clients[0], is_answer,
-                                 say_want(&clients[0], 0, 0, 0, CACHEW__WHAT__WHAT_KEYS, 0, first, 0), 0);
+                                 send_want(&clients[0], 0, 0, 0, CACHEW__WHAT__WHAT_KEYS, 0, first, 0), 0);
         assert_int_equal(g->m->of_case, CACHEW__ENVELOPE__OF_KEYS);
         first += g->m->keys->keys.len;
         over = g->m->keys->over;
@@ -279,7 +279,8 @@ static void two_ends_at_once(void **state)
     lease(0, 0, 0, n, 0);
     for (uint64_t s = 0; s < n; s++)
         for (uint64_t i = 0; i < 3; i++) {
-            uint64_t a = say_get(&clients[0], 0, 0, s, i, 1), b = say_get(&clients[1], 0, 0, n - 1 - s, i, 1);
+            uint64_t a = send_get(&clients[0], 0, 0, s, i, 1),
+                     b = send_get(&clients[1], 0, 0, n - 1 - s, i, 1);
             struct got *g = wait_got(&clients[0], is_answer, a, 0),
                        *h = wait_got(&clients[1], is_answer, b, 0);
             check_batch(&reference, &clients[0], g);
@@ -296,13 +297,13 @@ static uint32_t draw(uint32_t *seed)
     return (*seed = *seed * 1664525u + 1013904223u) >> 8;
 }
 
-struct asked {
+struct pending {
     struct fake *f;
     uint64_t id, range, at, left; /* left 0: not in use */
 };
 
-/* The next answer to one that is asked for. False: its range was taken away. */
-static bool take_one(struct asked *a, struct got **ret)
+/* Takes the next answer to a request. Returns false if its range was revoked. */
+static bool take_one(struct pending *a, struct got **ret)
 {
     struct got *g = wait_got(a->f, is_answer, a->id, 0);
     bool here = g->m->of_case != CACHEW__ENVELOPE__OF_NOT_HERE;
@@ -323,22 +324,22 @@ static bool take_one(struct asked *a, struct got **ret)
  * was. */
 static void any_order(const char *chain, uint32_t seed)
 {
-    struct asked asked[12] = {0};
+    struct pending pending[12] = {0};
     struct got *held[6] = {0};
     start_with(chain, 32, SHARED, (size_t)16 << 20);
     client_connect(&clients[1], TCP);
     client_connect(&clients[2], SHARED);
     lease(0, 0, 0, 24, 0);
     for (int i = 0; i < (int)sample_size(400); i++) {
-        struct asked *a = &asked[draw(&seed) % CW_COUNT_OF(asked)];
+        struct pending *a = &pending[draw(&seed) % CW_COUNT_OF(pending)];
         if (!a->left) {
-            *a = (struct asked){.f = &clients[draw(&seed) % 3],
-                                .range = draw(&seed) % 24,
-                                .at = draw(&seed) % 13,
-                                .left = 1 + draw(&seed) % 3};
+            *a = (struct pending){.f = &clients[draw(&seed) % 3],
+                                  .range = draw(&seed) % 24,
+                                  .at = draw(&seed) % 13,
+                                  .left = 1 + draw(&seed) % 3};
             a->left = has_rows(&reference) ? 1 : a->left;
-            a->id = a->left == 1 ? say_get_at(a->f, a->range, a->at)
-                                 : say_get(a->f, 0, 0, a->range, a->at, a->left);
+            a->id = a->left == 1 ? send_get_at(a->f, a->range, a->at)
+                                 : send_get(a->f, 0, 0, a->range, a->at, a->left);
         } else {
             struct got *g, **place = &held[draw(&seed) % CW_COUNT_OF(held)];
             bool shared = a->f != &clients[1];
@@ -356,16 +357,16 @@ static void any_order(const char *chain, uint32_t seed)
         }
         if (draw(&seed) % 40 == 0) {
             uint64_t range = draw(&seed) % 24;
-            say_revoke(0, 0, range, 1);
+            send_revoke(0, 0, range, 1);
             run_until(status_now().n_leases == 23);
             lease(0, 0, range, 1, draw(&seed) % 16);
         }
     }
-    for (size_t i = 0; i < CW_COUNT_OF(asked); i++)
-        while (asked[i].left) {
+    for (size_t i = 0; i < CW_COUNT_OF(pending); i++)
+        while (pending[i].left) {
             struct got *g;
-            if (take_one(&asked[i], &g))
-                give_back(asked[i].f, g);
+            if (take_one(&pending[i], &g))
+                give_back(pending[i].f, g);
             got_free(g);
         }
     for (size_t i = 0; i < CW_COUNT_OF(held); i++)
@@ -414,16 +415,16 @@ static void nothing_here(void **state)
     (void)state;
     start_with(RANGE, 512, TCP, (size_t)64 << 20);
     /* not leased */
-    expect_kind(&clients[0], say_get(&clients[0], 0, 0, 0, 0, 1), CACHEW__ENVELOPE__OF_NOT_HERE);
+    expect_kind(&clients[0], send_get(&clients[0], 0, 0, 0, 0, 1), CACHEW__ENVELOPE__OF_NOT_HERE);
     /* no such stream */
-    expect_kind(&clients[0], say_get(&clients[0], 1, 0, 0, 0, 1), CACHEW__ENVELOPE__OF_NOT_HERE);
-    expect_kind(&clients[0], say_get(&clients[0], 0, 7, UINT64_MAX, 0, 1), CACHEW__ENVELOPE__OF_NOT_HERE);
+    expect_kind(&clients[0], send_get(&clients[0], 1, 0, 0, 0, 1), CACHEW__ENVELOPE__OF_NOT_HERE);
+    expect_kind(&clients[0], send_get(&clients[0], 0, 7, UINT64_MAX, 0, 1), CACHEW__ENVELOPE__OF_NOT_HERE);
     lease(0, 0, 0, 1, 0);
     fetch(&clients[0], 0, 0);
-    say_revoke(0, 0, 0, 1);
+    send_revoke(0, 0, 0, 1);
     run_until(status_now().n_leases == 0);
-    expect_kind(&clients[0], say_get(&clients[0], 0, 0, 0, 0, 1), CACHEW__ENVELOPE__OF_NOT_HERE);
-    expect_kind(&clients[0], say_want(&clients[0], 0, 0, 0, CACHEW__WHAT__WHAT_PART, 0, 0, 1),
+    expect_kind(&clients[0], send_get(&clients[0], 0, 0, 0, 0, 1), CACHEW__ENVELOPE__OF_NOT_HERE);
+    expect_kind(&clients[0], send_want(&clients[0], 0, 0, 0, CACHEW__WHAT__WHAT_PART, 0, 0, 1),
                 CACHEW__ENVELOPE__OF_NOT_HERE);
     end_all();
 }
@@ -437,21 +438,21 @@ static void revoked_inside(void **state)
     Cachew__Range range = CACHEW__RANGE__INIT;
     range.begin = 500;
     range.end = 3999; /* 1 and 2: 0 begins before, 3 ends behind */
-    say_revoke_of(0, &range);
+    send_revoke_of(0, &range);
     run_until(status_now().n_leases == 3);
     for (uint64_t i = 0; i < 5; i++)
         if (i == 1 || i == 2)
-            expect_kind(&clients[0], say_get_at(&clients[0], i, 0), CACHEW__ENVELOPE__OF_NOT_HERE);
+            expect_kind(&clients[0], send_get_at(&clients[0], i, 0), CACHEW__ENVELOPE__OF_NOT_HERE);
         else
             fetch(&clients[0], i, 0);
     range.epoch = 1; /* another one */
     range.begin = 0;
     range.end = 60000;
-    say_revoke_of(0, &range);
+    send_revoke_of(0, &range);
     range.epoch = 0;
     range.begin = 3000;
     range.end = 4000;
-    say_revoke_of(0, &range);
+    send_revoke_of(0, &range);
     run_until(status_now().n_leases == 2);
     fetch(&clients[0], 4, 1);
     end_all();
@@ -460,7 +461,7 @@ static void revoked_inside(void **state)
 #define HALVES_SOURCE "{\"op\": \"range\", \"stop\": 40000}, "
 #define HALVES_BATCHES "{\"op\": \"filter\", \"where\": \"value % 3 != 1\"}, {\"op\": \"batch\", \"size\": 4}"
 
-/* Taken away while somebody waits, and leased again. Of the second range some rows come, and then something
+/* Revoked while a client waits, and leased again. Of the second range some rows come, and then something
  * hangs: it is not over before it is taken away. (The delay makes blocks small: what comes before is no part
  * of the block that hangs.) */
 static void revoked_in_the_middle(void **state)
@@ -475,12 +476,12 @@ static void revoked_in_the_middle(void **state)
             1000, &prepared);
     client_connect(&clients[0], SHARED);
     lease(0, 0, 0, 2, 0);
-    struct got *g = wait_got(&clients[0], is_answer, say_get_at(&clients[0], 1, 0), 0);
+    struct got *g = wait_got(&clients[0], is_answer, send_get_at(&clients[0], 1, 0), 0);
     check_batch(&reference, &clients[0], g);
-    uint64_t ids[] = {say_get_at(&clients[0], 1, 100),
-                      say_want(&clients[0], 0, 0, 1, CACHEW__WHAT__WHAT_PART, 0, 400, 3),
-                      say_want(&clients[0], 0, 0, 1, CACHEW__WHAT__WHAT_KEYS, 0, 0, 0)};
-    say_revoke(0, 0, 1, 1);
+    uint64_t ids[] = {send_get_at(&clients[0], 1, 100),
+                      send_want(&clients[0], 0, 0, 1, CACHEW__WHAT__WHAT_PART, 0, 400, 3),
+                      send_want(&clients[0], 0, 0, 1, CACHEW__WHAT__WHAT_KEYS, 0, 0, 0)};
+    send_revoke(0, 0, 1, 1);
     for (size_t i = 0; i < CW_COUNT_OF(ids); i++)
         expect_kind(&clients[0], ids[i], CACHEW__ENVELOPE__OF_NOT_HERE);
     lease(0, 0, 1, 1, 3);
@@ -510,21 +511,21 @@ static void asked_for_what_is_not_there(void **state)
     prepare(1, RANGE, 512, &counted);
     lease(0, 0, 0, 1, 0);
     lease(1, 0, 0, 1, 0);
-    expect_refusal(say_get(&clients[0], 0, 0, 0, 0, 1), "rows are asked for by key");
-    expect_refusal(say_want(&clients[0], 0, 0, 0, CACHEW__WHAT__WHAT_ROWS, 1, 0, 1), "key 1");
-    expect_refusal(say_want(&clients[0], 0, 0, 0, CACHEW__WHAT__WHAT_PART, 0, 0, 33), "33 elements");
-    expect_refusal(say_want(&clients[0], 0, 0, 0, (Cachew__What)9, 0, 0, 1), "kind 9");
-    expect_refusal(say_want(&clients[0], 1, 0, 0, CACHEW__WHAT__WHAT_ROWS, 0, 0, 1),
-                   "batches are asked for by number");
-    expect_refusal(say_want(&clients[0], 1, 0, 0, CACHEW__WHAT__WHAT_KEYS, 0, 0, 0),
-                   "batches are asked for by number");
+    expect_refusal(send_get(&clients[0], 0, 0, 0, 0, 1), "rows are requested by key");
+    expect_refusal(send_want(&clients[0], 0, 0, 0, CACHEW__WHAT__WHAT_ROWS, 1, 0, 1), "key 1");
+    expect_refusal(send_want(&clients[0], 0, 0, 0, CACHEW__WHAT__WHAT_PART, 0, 0, 33), "33 elements");
+    expect_refusal(send_want(&clients[0], 0, 0, 0, (Cachew__What)9, 0, 0, 1), "kind 9");
+    expect_refusal(send_want(&clients[0], 1, 0, 0, CACHEW__WHAT__WHAT_ROWS, 0, 0, 1),
+                   "batches are requested by number");
+    expect_refusal(send_want(&clients[0], 1, 0, 0, CACHEW__WHAT__WHAT_KEYS, 0, 0, 0),
+                   "batches are requested by number");
     fetch(&clients[0], 0, 0);
-    say_forget(1);
+    send_forget(1);
     got_free(counted);
     end_all();
 }
 
-/* A batch with a record that fails can be asked for again and again, whole and in parts: the range stays as
+/* A batch with a record that fails can be requested again and again, whole and in parts: the range stays as
  * it is. */
 static void failed_asked_again(void **state)
 {
@@ -532,16 +533,16 @@ static void failed_asked_again(void **state)
     start_with(FAILING, 1000, SHARED, (size_t)64 << 20);
     lease(0, 0, 0, 1, 0);
     for (int times = 0; times < 3; times++) {
-        expect_refusal(say_want(&clients[0], 0, 0, 0, CACHEW__WHAT__WHAT_ROWS, 0, 32, 32), "value == 60");
-        expect_refusal(say_want(&clients[0], 0, 0, 0, CACHEW__WHAT__WHAT_PART, 0, 40, 2), "value == 60");
-        expect_kind(&clients[0], say_want(&clients[0], 0, 0, 0, CACHEW__WHAT__WHAT_PART, 0, 41, 2),
+        expect_refusal(send_want(&clients[0], 0, 0, 0, CACHEW__WHAT__WHAT_ROWS, 0, 32, 32), "value == 60");
+        expect_refusal(send_want(&clients[0], 0, 0, 0, CACHEW__WHAT__WHAT_PART, 0, 40, 2), "value == 60");
+        expect_kind(&clients[0], send_want(&clients[0], 0, 0, 0, CACHEW__WHAT__WHAT_PART, 0, 41, 2),
                     CACHEW__ENVELOPE__OF_PART);
     }
     end_all();
 }
 
-/* An operator that hangs where it is told to, and says that it does. */
-static _Atomic bool told_to_hang, hangs;
+/* An operator that hangs while `must_hang` is set, and sets `hangs`. */
+static _Atomic bool must_hang, hangs;
 
 static int hang_bind(struct cw_bind *b, struct cw_op *op, struct cw_error *err)
 {
@@ -554,7 +555,7 @@ static int hang_bind(struct cw_bind *b, struct cw_op *op, struct cw_error *err)
 static int hang_run(const struct cw_op *op, struct cw_block *block, struct cw_error *err)
 {
     (void)op;
-    if (!told_to_hang)
+    if (!must_hang)
         return 0;
     hangs = true;
     return cw_fault_wait(block, UINT64_MAX, err);
@@ -568,7 +569,7 @@ static const struct cw_op_desc hang_op = {.name = "unit_hang",
                                           .bind = hang_bind,
                                           .run = hang_run};
 
-/* An operator that can't be compiled, which it says when the test lets it. */
+/* An operator that can't be compiled; it fails when the test lets it. */
 static _Atomic bool compiling;
 static sem_t may_fail;
 
@@ -597,12 +598,12 @@ static void asked_for_before_opening_fails(void **state)
     worker_start(&o);
     client_connect(&clients[0], SHARED);
     client_connect(&clients[1], SHARED);
-    uint64_t prepare_id = say_prepare(0, "{\"op\": \"range\", \"stop\": 3}, {\"op\": \"unit_fails\"}", 5);
+    uint64_t prepare_id = send_prepare(0, "{\"op\": \"range\", \"stop\": 3}, {\"op\": \"unit_fails\"}", 5);
     run_until(compiling);
-    uint64_t id = say_get(&clients[0], 0, 0, 0, 0, 1),
-             left = say_want(&clients[0], 0, 0, 0, CACHEW__WHAT__WHAT_PART, 0, 0, 1);
+    uint64_t id = send_get(&clients[0], 0, 0, 0, 0, 1),
+             left = send_want(&clients[0], 0, 0, 0, CACHEW__WHAT__WHAT_PART, 0, 0, 1);
     /* the worker has the two before */
-    expect_kind(&clients[0], say_get(&clients[0], 1, 0, 0, 0, 1), CACHEW__ENVELOPE__OF_NOT_HERE);
+    expect_kind(&clients[0], send_get(&clients[0], 1, 0, 0, 0, 1), CACHEW__ENVELOPE__OF_NOT_HERE);
     fake_close(&clients[1]); /* the stream forgets this client, too */
     run_until(status_now().n_clients == 1);
     sem_post(&may_fail);
@@ -619,13 +620,13 @@ static void revoked_while_it_hangs(void **state)
     start_with(
         "{\"op\": \"range\", \"stop\": 40000}, {\"op\": \"unit_hang\"}, {\"op\": \"batch\", \"size\": 8}",
         512, SHARED, (size_t)64 << 20);
-    told_to_hang = true;
+    must_hang = true;
     uint64_t last = n_ranges() - 1;
     lease(0, 0, last, 1, 0);
-    (void)say_get(&clients[0], 0, 0, last, 0, 1);
+    (void)send_get(&clients[0], 0, 0, last, 0, 1);
     run_until(hangs);
-    told_to_hang = false; /* the others */
-    say_revoke(0, 0, last, 1);
+    must_hang = false; /* the others */
+    send_revoke(0, 0, last, 1);
     run_until(status_now().n_leases == 0);
     lease(0, 0, 0, 1, 0);
     fetch(&clients[0], 0, 0);
@@ -638,12 +639,12 @@ static void left_while_lent(void **state)
     start_with(LARGE, 32, SHARED, (size_t)32 << 20);
     client_connect(&clients[1], SHARED);
     lease(0, 0, 0, 2, 0);
-    uint64_t id = say_get(&clients[0], 0, 0, 0, 0, 6);
+    uint64_t id = send_get(&clients[0], 0, 0, 0, 0, 6);
     for (int i = 0; i < 6; i++)
         got_free(wait_got(&clients[0], is_answer, id, 0));
-    (void)say_get(&clients[0], 0, 0, 1, 0, 1000); /* and some are asked for */
-    run_until(status_now().n_out >= 6);           /* told once a turn of the loop */
-    say_keep(&clients[0], NULL, 0, NULL, 0);
+    (void)send_get(&clients[0], 0, 0, 1, 0, 1000); /* and some are requested */
+    run_until(status_now().n_out >= 6);            /* updated once a turn of the loop */
+    send_keep(&clients[0], NULL, 0, NULL, 0);
     fake_close(&clients[0]);
     run_until(status_now().n_clients == 1 && status_now().n_out == 0);
     for (uint64_t i = 0; i < 8; i++)
@@ -664,7 +665,7 @@ static void kept_over_the_end_of_a_connection(void **state)
     start_with(LARGE, 32, SHARED, (size_t)32 << 20);
     client_connect(&clients[1], SHARED);
     lease(0, 0, 0, 5, 0);
-    id = say_get(&clients[0], 0, 0, 0, 0, 4);
+    id = send_get(&clients[0], 0, 0, 0, 0, 4);
     for (size_t i = 0; i < CW_COUNT_OF(g); i++)
         g[i] = wait_got(&clients[0], is_answer, id, 0);
     fake_close(&clients[0]);
@@ -677,7 +678,7 @@ static void kept_over_the_end_of_a_connection(void **state)
     client_connect(&clients[0], SHARED);
     slabs[0] = g[1]->m->batch->slabs[0]->slab;
     slabs[1] = g[3]->m->batch->slabs[0]->slab;
-    say_keep(&clients[0], &clients[0].mapped[0].region, 1, slabs, 2);
+    send_keep(&clients[0], &clients[0].mapped[0].region, 1, slabs, 2);
     run_until(status_now().n_out == 2);
     fetch(&clients[0], 0, 4); /* which comes in the memory that it has mapped */
     assert_int_equal(clients[0].n_mapped, 1);
@@ -693,16 +694,16 @@ static void kept_over_the_end_of_a_connection(void **state)
     end_all();
 }
 
-/* Regions are numbered: who names another client's gets nothing of it. */
+/* Regions are numbered: a client that names another client's region gets nothing of it. */
 static void kept_of_another(void **state)
 {
     (void)state;
     start_with(LARGE, 32, SHARED, (size_t)32 << 20);
     lease(0, 0, 0, 1, 0);
-    struct got *g = wait_got(&clients[0], is_answer, say_get(&clients[0], 0, 0, 0, 0, 1), 0);
+    struct got *g = wait_got(&clients[0], is_answer, send_get(&clients[0], 0, 0, 0, 0, 1), 0);
     fake_incarnation = 2;
     client_connect(&clients[1], SHARED);
-    say_keep(&clients[1], &clients[0].mapped[0].region, 1, NULL, 0);
+    send_keep(&clients[1], &clients[0].mapped[0].region, 1, NULL, 0);
     fetch(&clients[1], 0, 1);
     run_until(status_now().n_out == 1);
     for (uint64_t i = 2; i < 16; i++)
@@ -713,25 +714,25 @@ static void kept_of_another(void **state)
     end_all();
 }
 
-/* A client that gives back what it does not have is cut off, and nobody else notices. */
+/* A client that gives back what it does not have is cut off, and no other client notices. */
 static void returned_wrongly(uint64_t slab_of_first_plus)
 {
     start_with(RANGE, 512, SHARED, (size_t)64 << 20);
     client_connect(&clients[1], SHARED);
     lease(0, 0, 0, 1, 0);
-    struct got *g = wait_got(&clients[0], is_answer, say_get(&clients[0], 0, 0, 0, 0, 1), 0);
+    struct got *g = wait_got(&clients[0], is_answer, send_get(&clients[0], 0, 0, 0, 0, 1), 0);
     fetch(&clients[1], 0, 1);
     uint64_t slab = g->m->batch->slabs[0]->slab + slab_of_first_plus;
-    say_return(&clients[0], &slab, 1);
+    send_return(&clients[0], &slab, 1);
     if (!slab_of_first_plus)
-        say_return(&clients[0], &slab, 1);
+        send_return(&clients[0], &slab, 1);
     run_until(clients[0].closed);
     assert_contains(clients[0].why.message, "returned");
     fetch(&clients[1], 0, 2);
     /* what it has it has, */
     run_until(status_now().n_clients == 1 && status_now().n_out == (slab_of_first_plus ? 1 : 0));
     client_connect(&clients[0], SHARED);
-    say_keep(&clients[0], &clients[0].mapped[0].region, 1, NULL, 0); /* until it comes again without */
+    send_keep(&clients[0], &clients[0].mapped[0].region, 1, NULL, 0); /* until it comes again without */
     run_until(status_now().n_out == 0);
     got_free(g);
     end_all();
@@ -756,9 +757,9 @@ static void returned_for_another(void **state)
     start_with(RANGE, 512, SHARED, (size_t)64 << 20);
     client_connect(&clients[1], SHARED);
     lease(0, 0, 0, 1, 0);
-    struct got *g = wait_got(&clients[0], is_answer, say_get(&clients[0], 0, 0, 0, 0, 1), 0);
+    struct got *g = wait_got(&clients[0], is_answer, send_get(&clients[0], 0, 0, 0, 0, 1), 0);
     uint64_t slab = g->m->batch->slabs[0]->slab;
-    say_return(&clients[1], &slab, 1);
+    send_return(&clients[1], &slab, 1);
     run_until(clients[1].closed);
     check_batch(&reference, &clients[0], g);
     give_back(&clients[0], g);
@@ -773,11 +774,11 @@ static void forgotten_while_lent(void **state)
     struct got *g[8];
     start_with(LARGE, 32, SHARED, (size_t)16 << 20);
     lease(0, 0, 0, 3, 0);
-    uint64_t id = say_get(&clients[0], 0, 0, 1, 0, 8);
+    uint64_t id = send_get(&clients[0], 0, 0, 1, 0, 8);
     for (int i = 0; i < 8; i++)
         g[i] = wait_got(&clients[0], is_answer, id, 0);
-    say_forget(0);
-    expect_kind(&clients[0], say_get(&clients[0], 0, 0, 1, 0, 1), CACHEW__ENVELOPE__OF_NOT_HERE);
+    send_forget(0);
+    expect_kind(&clients[0], send_get(&clients[0], 0, 0, 1, 0, 1), CACHEW__ENVELOPE__OF_NOT_HERE);
     struct got *again;
     prepare(0, LARGE, 32, &again); /* the same name, anew */
     lease(0, 0, 0, 1, 0);
@@ -800,7 +801,7 @@ static size_t keep_all(struct fake *f, struct got **kept, size_t n, uint64_t per
 {
     size_t lent = 0;
     for (size_t i = 0; i < n; i += per_range) {
-        uint64_t id = say_get(f, 0, 0, i / per_range, 0, CW_MIN(per_range, n - i));
+        uint64_t id = send_get(f, 0, 0, i / per_range, 0, CW_MIN(per_range, n - i));
         for (size_t k = i; k < CW_MIN(i + per_range, n); k++) {
             kept[k] = wait_got(f, is_answer, id, 0);
             check_batch(&reference, f, kept[k]);
@@ -827,7 +828,7 @@ static void kept_beyond_the_memory(void **state)
         got_free(kept[0][i]);
     }
     run_until(status_now().n_out == 16);
-    struct got *g = wait_got(&clients[0], is_answer, say_get(&clients[0], 0, 0, 0, 0, 1), 0);
+    struct got *g = wait_got(&clients[0], is_answer, send_get(&clients[0], 0, 0, 0, 0, 1), 0);
     assert_int_equal(g->m->batch->n_slabs, 1); /* there is room again */
     give_back(&clients[0], g);
     got_free(g);
@@ -870,7 +871,8 @@ static void parts_for_clients_that_do_not_read(void **state)
     for (size_t c = 0; c < 2; c++) {
         client_connect(&clients[1 + c], LOCAL);
         for (size_t i = 0; i < EACH; i++)
-            ids[c][i] = say_want(&clients[1 + c], 0, 0, 0, CACHEW__WHAT__WHAT_PART, 0, 2 * (EACH * c + i), 2);
+            ids[c][i] = send_want(&clients[1 + c], 0, 0, 0, CACHEW__WHAT__WHAT_PART, 0, 2 * (EACH * c + i),
+                                  2);
     }
     cw_loop_stop(asleep);
     cw_loop_run(asleep); /* the requests are sent */
@@ -895,15 +897,15 @@ static void nonsense(void **state)
 {
     (void)state;
     start_with(RANGE, 512, SHARED, (size_t)64 << 20);
-    (void)say_get(&clients[0], 0, 0, 0, 0, 0);
+    (void)send_get(&clients[0], 0, 0, 0, 0, 0);
     run_until(clients[0].closed);
     client_connect(&clients[0], TCP);
-    (void)say_get(&clients[0], 0, 0, 0, 5, UINT64_MAX);
+    (void)send_get(&clients[0], 0, 0, 0, 5, UINT64_MAX);
     run_until(clients[0].closed);
     client_connect(&clients[1], SHARED);
     lease(0, 0, 0, 1, 0);
     fetch(&clients[1], 0, 0);
-    say_revoke(0, 0, 0, 1);
+    send_revoke(0, 0, 0, 1);
     run_until(status_now().n_leases == 0);
     struct got *slow; /* more requests than anybody makes, of a range that never comes */
     prepare(1,
@@ -913,10 +915,10 @@ static void nonsense(void **state)
     client_connect(&clients[0], TCP);
     lease(1, 0, 3, 1, 0);
     for (int i = 0; i < 6000 && clients[0].conn; i++)
-        (void)say_get(&clients[0], 1, 0, 3, 0, 60);
+        (void)send_get(&clients[0], 1, 0, 3, 0, 60);
     run_until(clients[0].closed);
     assert_contains(clients[0].why.message, "requests");
-    say_forget(1);
+    send_forget(1);
     got_free(slow);
     end_all();
 }

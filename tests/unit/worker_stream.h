@@ -224,14 +224,14 @@ static void check_batch(struct reference *r, struct fake *f, const struct got *g
 static void lease(unsigned stream, uint64_t epoch, uint64_t first, uint64_t n, uint64_t batch)
 {
     size_t before = status_now().n_leases;
-    say_lease(stream, epoch, first, n, batch);
+    send_lease(stream, epoch, first, n, batch);
     run_until(status_now().n_leases == before + n);
 }
 
 /* size: positions of a range; 0: all of them. */
 static Cachew__Prepared *prepare(unsigned stream, const char *chain, uint64_t size, struct got **ret)
 {
-    struct got *g = wait_got(&dispatcher, is_answer, say_prepare(stream, chain, 5), 0);
+    struct got *g = wait_got(&dispatcher, is_answer, send_prepare(stream, chain, 5), 0);
     if (g->m->of_case != CACHEW__ENVELOPE__OF_PREPARED)
         fail_msg("not prepared: %s",
                  g->m->of_case == CACHEW__ENVELOPE__OF_FAILURE ? g->m->failure->message : "?");
@@ -263,7 +263,7 @@ static void start_with(const char *chain, uint64_t size, enum transport t, size_
 
 static void end_all(void)
 {
-    say_forget(0);
+    send_forget(0);
     run_until(status_now().n_streams == 0);
     run_until(status_now().n_out == 0);
     run_until(status_now().memory_used == 0);
@@ -272,18 +272,18 @@ static void end_all(void)
 }
 
 /* Asks for batch `index` of a range of stream 0, as it comes when the range is run by itself. */
-static uint64_t say_get_at(struct fake *f, uint64_t range, uint64_t index)
+static uint64_t send_get_at(struct fake *f, uint64_t range, uint64_t index)
 {
     if (!has_rows(&reference))
-        return say_get(f, 0, 0, range, index, 1);
+        return send_get(f, 0, 0, range, index, 1);
     const struct expected *e = expected_at(&reference, range, index);
-    return say_want(f, 0, 0, range, CACHEW__WHAT__WHAT_ROWS, e->key, e->first, e->n);
+    return send_want(f, 0, 0, range, CACHEW__WHAT__WHAT_ROWS, e->key, e->first, e->n);
 }
 
 /* One batch is had, checked and given back. */
 static void fetch(struct fake *f, uint64_t range, uint64_t index)
 {
-    struct got *g = wait_got(f, is_answer, say_get_at(f, range, index), 0);
+    struct got *g = wait_got(f, is_answer, send_get_at(f, range, index), 0);
     if (g->m->of_case == CACHEW__ENVELOPE__OF_RANGE_FAILED)
         fail_msg("no batch: %s", g->m->range_failed->why->message);
     assert_int_equal(g->m->of_case, CACHEW__ENVELOPE__OF_BATCH);

@@ -357,7 +357,7 @@ static void client_connect(struct fake *f, enum transport t)
     run_until(f->open);
 }
 
-/* ---- what is said ---- */
+/* ---- messages to the worker ---- */
 
 static void send_message(struct fake *f, Cachew__Envelope *m)
 {
@@ -373,7 +373,7 @@ static ProtobufCBinaryData stream_name(unsigned stream)
     return (ProtobufCBinaryData){.data = names[stream], .len = 16};
 }
 
-static uint64_t say_prepare(unsigned stream, const char *chain, uint64_t seed)
+static uint64_t send_prepare(unsigned stream, const char *chain, uint64_t seed)
 {
     char text[4000];
     Cachew__Envelope e = CACHEW__ENVELOPE__INIT;
@@ -414,7 +414,7 @@ static Cachew__Range cut_range(unsigned stream, uint64_t epoch, uint64_t first, 
     return r;
 }
 
-static void say_lease_of(unsigned stream, const Cachew__Range *range, uint64_t from)
+static void send_lease_of(unsigned stream, const Cachew__Range *range, uint64_t from)
 {
     Cachew__Envelope e = CACHEW__ENVELOPE__INIT;
     Cachew__Leases m = CACHEW__LEASES__INIT;
@@ -431,15 +431,15 @@ static void say_lease_of(unsigned stream, const Cachew__Range *range, uint64_t f
 }
 
 /* batch: the first that anybody needs of each. */
-static void say_lease(unsigned stream, uint64_t epoch, uint64_t first, uint64_t n, uint64_t batch)
+static void send_lease(unsigned stream, uint64_t epoch, uint64_t first, uint64_t n, uint64_t batch)
 {
     for (uint64_t i = first; i < first + n; i++) {
         Cachew__Range range = cut_range(stream, epoch, i, 1);
-        say_lease_of(stream, &range, range.begin + CW_MIN(batch, range.end) * cuts[stream].align);
+        send_lease_of(stream, &range, range.begin + CW_MIN(batch, range.end) * cuts[stream].align);
     }
 }
 
-static void say_revoke_of(unsigned stream, const Cachew__Range *range)
+static void send_revoke_of(unsigned stream, const Cachew__Range *range)
 {
     Cachew__Envelope e = CACHEW__ENVELOPE__INIT;
     Cachew__Revoke m = CACHEW__REVOKE__INIT;
@@ -452,13 +452,13 @@ static void say_revoke_of(unsigned stream, const Cachew__Range *range)
     send_message(&dispatcher, &e);
 }
 
-static void say_revoke(unsigned stream, uint64_t epoch, uint64_t first, uint64_t n)
+static void send_revoke(unsigned stream, uint64_t epoch, uint64_t first, uint64_t n)
 {
     Cachew__Range range = cut_range(stream, epoch, first, n);
-    say_revoke_of(stream, &range);
+    send_revoke_of(stream, &range);
 }
 
-static void say_forget(unsigned stream)
+static void send_forget(unsigned stream)
 {
     Cachew__Envelope e = CACHEW__ENVELOPE__INIT;
     Cachew__Forget m = CACHEW__FORGET__INIT;
@@ -468,8 +468,8 @@ static void say_forget(unsigned stream)
     send_message(&dispatcher, &e);
 }
 
-static uint64_t say_want(struct fake *f, unsigned stream, uint64_t epoch, uint64_t range, Cachew__What what,
-                         uint32_t key, uint64_t first, uint64_t count)
+static uint64_t send_want(struct fake *f, unsigned stream, uint64_t epoch, uint64_t range, Cachew__What what,
+                          uint32_t key, uint64_t first, uint64_t count)
 {
     Cachew__Envelope e = CACHEW__ENVELOPE__INIT;
     Cachew__Get m = CACHEW__GET__INIT;
@@ -488,13 +488,13 @@ static uint64_t say_want(struct fake *f, unsigned stream, uint64_t epoch, uint64
 }
 
 /* Batches first .. first + count - 1 of a range. */
-static uint64_t say_get(struct fake *f, unsigned stream, uint64_t epoch, uint64_t range, uint64_t first,
-                        uint64_t count)
+static uint64_t send_get(struct fake *f, unsigned stream, uint64_t epoch, uint64_t range, uint64_t first,
+                         uint64_t count)
 {
-    return say_want(f, stream, epoch, range, CACHEW__WHAT__WHAT_BATCHES, 0, first, count);
+    return send_want(f, stream, epoch, range, CACHEW__WHAT__WHAT_BATCHES, 0, first, count);
 }
 
-static void say_return(struct fake *f, const uint64_t *slabs, size_t n)
+static void send_return(struct fake *f, const uint64_t *slabs, size_t n)
 {
     Cachew__Envelope e = CACHEW__ENVELOPE__INIT;
     Cachew__Return m = CACHEW__RETURN__INIT;
@@ -507,8 +507,8 @@ static void say_return(struct fake *f, const uint64_t *slabs, size_t n)
 
 /* Of regions that came over an earlier connection (n_regions 0: over this one), only these slabs are in use.
  */
-CW_UNUSED static void say_keep(struct fake *f, const uint64_t *regions, size_t n_regions,
-                               const uint64_t *slabs, size_t n_slabs)
+CW_UNUSED static void send_keep(struct fake *f, const uint64_t *regions, size_t n_regions,
+                                const uint64_t *slabs, size_t n_slabs)
 {
     Cachew__Envelope e = CACHEW__ENVELOPE__INIT;
     Cachew__Keep m = CACHEW__KEEP__INIT;
@@ -521,7 +521,7 @@ CW_UNUSED static void say_keep(struct fake *f, const uint64_t *regions, size_t n
     send_message(f, &e);
 }
 
-/* ---- what came ---- */
+/* ---- messages from the worker ---- */
 
 static struct got *find_got(struct fake *f, bool (*fits)(const Cachew__Envelope *m, uint64_t x, uint64_t y),
                             uint64_t x, uint64_t y)
@@ -577,5 +577,5 @@ static void give_back(struct fake *f, const struct got *g)
     for (size_t i = 0; i < n; i++)
         slabs[i] = g->m->batch->slabs[i]->slab;
     if (n && f->conn)
-        say_return(f, slabs, n);
+        send_return(f, slabs, n);
 }

@@ -14,10 +14,10 @@
 
 #include "base/macro.h"
 
-/* A group that has used its part of a period stands still until the next: short periods, so that a throttled
+/* A group that has used its part of a period stands still until the next one. 50 ms, so that a throttled
  * worker still answers. */
 #define PERIOD_US 50000
-#define LEAST_US 1000 /* what the kernel takes */
+#define LEAST_US 1000 /* the least quota that the kernel takes */
 #define WHY_BYTES 600
 
 struct cw_cgroup {
@@ -25,8 +25,8 @@ struct cw_cgroup {
     int entry;
 };
 
-/* Whether a comma-separated list has a word. */
-static bool has_word(const char *list, const char *word)
+/* Returns whether a comma-separated list has a word. */
+static bool cgroup_has_word(const char *list, const char *word)
 {
     size_t size = strlen(word);
     for (const char *at = list; at; at = strchr(at, ','), at = at ? at + 1 : NULL)
@@ -35,15 +35,15 @@ static bool has_word(const char *list, const char *word)
     return false;
 }
 
-/* Where the groups of version 1's cpu controller, or (2) of version 2 are mounted. */
-static bool find_mount(int version, char mount[PATH_MAX])
+/* Finds where the groups of version 1's cpu controller, or (2) of version 2 are mounted. */
+static bool cgroup_find_mount(int version, char mount[PATH_MAX])
 {
     char line[2 * PATH_MAX], path[PATH_MAX], type[64], options[PATH_MAX];
     bool found = false;
     FILE *f = fopen("/proc/self/mounts", "re");
     while (f && !found && fgets(line, sizeof(line), f))
         if (sscanf(line, "%*s %4095s %63s %4095s", path, type, options) == 3)
-            found = version == 1 ? strcmp(type, "cgroup") == 0 && has_word(options, "cpu")
+            found = version == 1 ? strcmp(type, "cgroup") == 0 && cgroup_has_word(options, "cpu")
                                  : strcmp(type, "cgroup2") == 0;
     if (f)
         fclose(f);
@@ -52,8 +52,8 @@ static bool find_mount(int version, char mount[PATH_MAX])
     return found;
 }
 
-/* The group that this process is in; "" if that can't be told. */
-static void find_own(int version, char own[PATH_MAX])
+/* Finds the group that this process is in; "" if that is not known. */
+static void cgroup_find_own(int version, char own[PATH_MAX])
 {
     char line[2 * PATH_MAX];
     FILE *f = fopen("/proc/self/cgroup", "re");
@@ -64,14 +64,14 @@ static void find_own(int version, char own[PATH_MAX])
             continue;
         *path++ = '\0';
         path[strcspn(path, "\n")] = '\0';
-        if (version == 1 ? has_word(controllers + 1, "cpu") : controllers[1] == '\0')
+        if (version == 1 ? cgroup_has_word(controllers + 1, "cpu") : controllers[1] == '\0')
             snprintf(own, PATH_MAX, "%s", strcmp(path, "/") == 0 ? "" : path);
     }
     if (f)
         fclose(f);
 }
 
-static int write_file(const char *folder, const char *name, const char *text)
+static int cgroup_write(const char *folder, const char *name, const char *text)
 {
     char path[2 * PATH_MAX + 64];
     snprintf(path, sizeof(path), "%s/%s", folder, name);
@@ -85,38 +85,39 @@ static int write_file(const char *folder, const char *name, const char *text)
     return n == (ssize_t)strlen(text) ? 0 : -1;
 }
 
-static int limit(const struct cw_cgroup *c, int version, double cpus)
+static int cgroup_limit(const struct cw_cgroup *c, int version, double cpus)
 {
     char text[64];
     long quota = (long)fmax(cpus * PERIOD_US, LEAST_US);
     if (version == 2) {
         snprintf(text, sizeof(text), "%ld %d", quota, PERIOD_US);
-        return write_file(c->path, "cpu.max", text);
+        return cgroup_write(c->path, "cpu.max", text);
     }
     snprintf(text, sizeof(text), "%d", PERIOD_US);
-    if (write_file(c->path, "cpu.cfs_period_us", text) < 0)
+    if (cgroup_write(c->path, "cpu.cfs_period_us", text) < 0)
         return -1;
     snprintf(text, sizeof(text), "%ld", quota);
-    return write_file(c->path, "cpu.cfs_quota_us", text);
+    return cgroup_write(c->path, "cpu.cfs_quota_us", text);
 }
 
-/* The group that new ones are to be in: that of this process. */
-static bool find_parent(int version, char parent[2 * PATH_MAX])
+/* Finds the group that new ones are to be in: that of this process. */
+static bool cgroup_find_parent(int version, char parent[2 * PATH_MAX])
 {
     char mount[PATH_MAX], own[PATH_MAX];
     struct stat st;
-    if (!find_mount(version, mount))
+    if (!cgroup_find_mount(version, mount))
         return false;
-    find_own(version, own);
+    cgroup_find_own(version, own);
     snprintf(parent, 2 * PATH_MAX, "%s%s", mount, own);
-    if (stat(parent, &st) < 0) /* in a container the path may be another one's: then its top is ours */
+    if (stat(parent, &st) <
+        0) /* in a container the path may be that of the host: then the mount is this group */
         snprintf(parent, 2 * PATH_MAX, "%s", mount);
     return true;
 }
 
-/* In version 2, a group that has processes itself (this one, for a start) may give CPU time to groups of
- * threads only; whole processes may be in such a group, too. Only at the very top, and where nobody is in the
- * parent, a group is what it should be from the start. */
+/* In version 2, a group that has processes itself (such as the parent here) may give CPU time to threaded
+ * groups only; whole processes may be in such a group, too. Only at the very top, and where no process is in
+ * the parent, a group needs no change of its type. */
 int cw_cgroup_admit(const char *path)
 {
     char name[PATH_MAX + 64], type[64] = "";
@@ -127,40 +128,40 @@ int cw_cgroup_admit(const char *path)
     (void)!fgets(type, sizeof(type), f);
     fclose(f);
     return strncmp(type, "domain invalid", strlen("domain invalid")) == 0
-               ? write_file(path, "cgroup.type", "threaded")
+               ? cgroup_write(path, "cgroup.type", "threaded")
                : 0;
 }
 
-static int failed(const char *what, const char *path, char why[WHY_BYTES])
+static int cgroup_failed(const char *what, const char *path, char why[WHY_BYTES])
 {
     snprintf(why, WHY_BYTES, "%s %.400s: %s", what, path, strerror(errno));
     return -1;
 }
 
-/* In one version's tree. */
-static int make(struct cw_cgroup *c, int version, const char *name, double cpus, char why[WHY_BYTES])
+/* Makes a group in the tree of one version. Returns 0, or -1 with the reason in `why`. */
+static int cgroup_make(struct cw_cgroup *c, int version, const char *name, double cpus, char why[WHY_BYTES])
 {
     char parent[2 * PATH_MAX], procs[PATH_MAX + 64];
-    if (!find_parent(version, parent)) {
+    if (!cgroup_find_parent(version, parent)) {
         snprintf(why, WHY_BYTES, "is not mounted with it");
         return -1;
     }
-    if (version == 2 && write_file(parent, "cgroup.subtree_control", "+cpu") < 0)
-        return failed(errno == ENOENT || errno == EINVAL ? "has no cpu controller in"
-                      : errno == EBUSY ? "has other processes and groups of its own beside them in"
-                                       : "can't give CPU time to groups in",
-                      parent, why);
+    if (version == 2 && cgroup_write(parent, "cgroup.subtree_control", "+cpu") < 0)
+        return cgroup_failed(errno == ENOENT || errno == EINVAL ? "has no cpu controller in"
+                             : errno == EBUSY ? "has other processes and groups of its own beside them in"
+                                              : "can't give CPU time to groups in",
+                             parent, why);
     if (snprintf(c->path, sizeof(c->path), "%s/%s", parent, name) >= PATH_MAX) {
         errno = ENAMETOOLONG;
-        return failed("can't make a group in", parent, why);
+        return cgroup_failed("can't make a group in", parent, why);
     }
     if (mkdir(c->path, 0755) < 0)
-        return failed("can't make", c->path, why);
+        return cgroup_failed("can't make", c->path, why);
     snprintf(procs, sizeof(procs), "%s/cgroup.procs", c->path);
-    if ((version == 1 || cw_cgroup_admit(c->path) == 0) && limit(c, version, cpus) == 0 &&
+    if ((version == 1 || cw_cgroup_admit(c->path) == 0) && cgroup_limit(c, version, cpus) == 0 &&
         (c->entry = open(procs, O_WRONLY | O_CLOEXEC)) >= 0)
         return 0;
-    failed("can't limit", c->path, why);
+    cgroup_failed("can't limit", c->path, why);
     (void)rmdir(c->path);
     return -1;
 }
@@ -171,7 +172,7 @@ int cw_cgroup_new(const char *name, double cpus, struct cw_cgroup **ret, struct 
     struct cw_cgroup *c = calloc(1, sizeof(*c));
     if (!c)
         return cw_error_nomem(err, sizeof(*c), "a control group");
-    if (make(c, 1, name, cpus, first) < 0 && make(c, 2, name, cpus, second) < 0) {
+    if (cgroup_make(c, 1, name, cpus, first) < 0 && cgroup_make(c, 2, name, cpus, second) < 0) {
         free(c);
         return cw_error_set(err, CW_E_OPTION,
                             "CPU time can't be limited here, by a control group %s: version 1 %.400s; "
@@ -182,8 +183,8 @@ int cw_cgroup_new(const char *name, double cpus, struct cw_cgroup **ret, struct 
     return 0;
 }
 
-/* Those of processes that are no more: `PREFIX-PID-...`. Where somebody is in one it stays. */
-static void sweep(const char *parent, const char *prefix)
+/* Removes groups of ended processes, `PREFIX-PID-...`, below one parent. A group with processes stays. */
+static void cgroup_sweep(const char *parent, const char *prefix)
 {
     DIR *folder = opendir(parent);
     const struct dirent *e;
@@ -204,8 +205,8 @@ void cw_cgroup_sweep(const char *prefix)
 {
     char parent[2 * PATH_MAX];
     for (int version = 1; version <= 2; version++)
-        if (find_parent(version, parent))
-            sweep(parent, prefix);
+        if (cgroup_find_parent(version, parent))
+            cgroup_sweep(parent, prefix);
 }
 
 int cw_cgroup_entry(const struct cw_cgroup *c)
@@ -218,7 +219,7 @@ struct cw_cgroup *cw_cgroup_free(struct cw_cgroup *c)
     if (!c)
         return NULL;
     close(c->entry);
-    /* processes that it started itself may be there still: it stays until it is swept */
+    /* processes that the worker started may be there still: then the group stays until it is swept */
     (void)rmdir(c->path);
     free(c);
     return NULL;

@@ -15,56 +15,58 @@
 
 #define RECONNECT_FIRST_NS UINT64_C(200000000)
 #define RECONNECT_LAST_NS UINT64_C(5000000000)
-/* A worker that ends younger, or before the dispatcher knew it, has not served: others are tried at
- * longer and longer intervals. */
+/* A worker that ends younger than this, or before the dispatcher knew it, has not served: it failed. */
 #define AGE_NS UINT64_C(1000000000)
-#define FIRST_RETRY_NS UINT64_C(200000000)
-#define LAST_RETRY_NS UINT64_C(30000000000)
-#define HOPELESS 3 /* so many failures in a row: there are no more than those that are there */
-#define MISSING_NS \
-    UINT64_C(15000000000) /* a worker that lost its dispatcher tries again each second: who does not come \
-                             back within this hangs ... */
-#define STARTING_NS \
-    UINT64_C(120000000000) /* ... and so does who never came. One that is not let in ends by itself before \
-                              that */
-#define TAKEN_NS \
-    UINT64_C(10000000000) /* a pool whose provisioner died is free once its connection is noticed to be \
-                             dead: 3 s */
-#define AWAY_NS UINT64_C(60000000000) /* how often is said that the dispatcher can't be reached */
-#define LOOK_NS UINT64_C(1000000000)  /* how often is looked who is late, while somebody is */
+/* After a failure, the next worker is started later: the wait doubles from the first value to the last. */
+#define RETRY_FIRST_NS UINT64_C(200000000)
+#define RETRY_LAST_NS UINT64_C(30000000000)
+/* After this many failures in a row, the dispatcher is sent the present number of units as the maximum. */
+#define HOPELESS 3
+/* A worker that lost its dispatcher tries again each second: one that is not back within this hangs. */
+#define MISSING_NS UINT64_C(15000000000)
+/* A worker that never came hangs after this. One that is not let in ends by itself before that. */
+#define STARTING_NS UINT64_C(120000000000)
+/* A pool whose provisioner died is free once its connection is noticed to be dead, after 3 s. */
+#define TAKEN_NS UINT64_C(10000000000)
+#define AWAY_NS UINT64_C(60000000000) /* how often it is logged that the dispatcher can't be reached */
+#define LATE_NS UINT64_C(1000000000)  /* how often units are checked, while one is missing or ending */
 
 struct unit {
     struct cw_link link;
     struct cw_fleet *fleet;
     char name[112];
-    void *handle;
+    void *handle; /* the provisioner's */
     uint64_t started_ns;
     /* since when the dispatcher has no connection with it; 0: it has, or that is not known */
     uint64_t missing_ns;
-    uint64_t kill_ns;  /* ending: when it is killed; 0: it was */
-    bool ending, came; /* came: the dispatcher has had a connection with it */
+    uint64_t kill_ns; /* ending: when it is killed; 0: it was */
+    bool ending;
+    bool came; /* the dispatcher has had a connection with it */
 };
 
 struct cw_fleet {
     struct cw_fleet_options o;
-    struct cw_conn *conn;
+    struct cw_conn *conn; /* NULL: none */
     uint8_t incarnation[16];
-    char prefix[80]; /* of the names of units: what comes after it is a number */
-    bool open, ending;
-    bool told;         /* who is present: not every dispatcher says so */
-    uint64_t open_ns;  /* since when */
-    uint64_t away_ns;  /* when it was said last that it can't be reached; 0: not since it was there */
-    uint64_t taken_ns; /* since when it is refused, as another one has the pool; 0: it is not */
+    char prefix[80]; /* of the names of units; a number follows */
+    bool open;       /* the connection is */
+    bool ending;
+    bool presence_known; /* the dispatcher names the units that are present; older ones do not */
+    uint64_t open_ns;    /* when the connection was opened last; 0: never */
+    uint64_t away_ns;    /* when it was logged last that it can't be reached; 0: not since it was there */
+    uint64_t taken_ns;   /* since when it is refused, as another one has the pool; 0: it is not */
     struct cw_timer *reconnect, *retry;
-    struct cw_post post; /* to look what is to be done */
+    struct cw_post post; /* to settle */
     struct cw_link units;
-    /* hoped: wanted while they failed: the dispatcher wants no more than it was told there can be */
-    uint32_t wanted, hoped;
+    uint32_t wanted;
+    uint32_t wanted_failing; /* most units wanted while they failed: the dispatcher wants no more than the
+                                maximum */
     uint64_t n_started, next_start_ns, failed_ns, backoff_ns;
-    unsigned failures; /* in a row */
-    char why[300];
-    uint32_t said_units, said_maximum; /* to the dispatcher */
-    bool said;
+    unsigned n_failures; /* in a row */
+    char why[300];       /* of the last one */
+    /* the last message Pool on this connection: */
+    bool sent;
+    uint32_t sent_units, sent_maximum;
     void (*empty)(void *arg);
     void *empty_arg;
 };
@@ -79,31 +81,24 @@ static void fleet_log(struct cw_fleet *f, bool warning, const char *format, ...)
         f->o.log(f->o.log_arg, warning, text);
 }
 
-static uint32_t n_all(const struct cw_fleet *f)
-{
-    uint32_t n = 0;
-    CW_LIST_EACH (at, &f->units)
-        n++;
-    return n;
-}
-
-/* Those that are to stay. */
-static uint32_t n_units(const struct cw_fleet *f)
+/* Returns the number of units; all: with those that are ending. */
+static uint32_t fleet_n_units(const struct cw_fleet *f, bool all)
 {
     uint32_t n = 0;
     CW_LIST_EACH_OF (u, struct unit, link, &f->units)
-        n += !u->ending;
+        n += all || !u->ending;
     return n;
 }
 
-/* ---- what is said ---- */
+/* ---- messages to the dispatcher ---- */
 
-static void say(struct cw_fleet *f)
+/* Sends message Pool, if it is not as it was sent last. */
+static void fleet_send_pool(struct cw_fleet *f)
 {
     struct cw_error err = {0};
-    uint32_t units = n_units(f),
-             maximum = f->failures >= HOPELESS ? CW_MIN(units, f->o.maximum) : f->o.maximum;
-    if (!f->open || f->ending || (f->said && units == f->said_units && maximum == f->said_maximum))
+    uint32_t units = fleet_n_units(f, false),
+             maximum = f->n_failures >= HOPELESS ? CW_MIN(units, f->o.maximum) : f->o.maximum;
+    if (!f->open || f->ending || (f->sent && units == f->sent_units && maximum == f->sent_maximum))
         return;
     Cachew__Pool m = {CW_MESSAGE(pool),
                       .name = (char *)(uintptr_t)f->o.pool,
@@ -113,147 +108,144 @@ static void say(struct cw_fleet *f)
                       .cpu_share = f->o.cpu_share,
                       .units = units,
                       .prefix = f->prefix,
-                      .why = f->failures ? f->why : (char *)(uintptr_t)""};
+                      .why = f->n_failures ? f->why : (char *)(uintptr_t)""};
     Cachew__Envelope e = {CW_MESSAGE(envelope), .of_case = CACHEW__ENVELOPE__OF_POOL, .pool = &m};
-    f->said = true;
-    f->said_units = units;
-    f->said_maximum = maximum;
+    f->sent = true;
+    f->sent_units = units;
+    f->sent_maximum = maximum;
     if (cw_conn_send(f->conn, &e, NULL, 0, NULL, NULL, NULL, 0, &err) < 0)
-        fleet_log(f, true, "%s", err.message); /* the connection ends, and it is said on the next one */
+        fleet_log(f, true, "%s", err.message); /* the connection ends, and it is sent on the next one */
 }
 
 /* ---- units ---- */
 
-static void failed(struct cw_fleet *f, const char *why)
+/* Notes that a unit ended before it served, or could not be started. */
+static void fleet_note_failure(struct cw_fleet *f, const char *why)
 {
-    uint64_t wait = FIRST_RETRY_NS << CW_MIN(f->failures, 8u);
-    f->failures++;
-    f->hoped = CW_MAX(f->hoped, f->wanted);
-    f->said &= f->failures != HOPELESS;
+    uint64_t wait = RETRY_FIRST_NS << CW_MIN(f->n_failures, 8u);
+    f->n_failures++;
+    f->wanted_failing = CW_MAX(f->wanted_failing, f->wanted);
+    f->sent &= f->n_failures != HOPELESS;
     snprintf(f->why, sizeof(f->why), "%s", why);
     f->failed_ns = cw_now_ns();
-    f->next_start_ns = f->failed_ns + CW_MIN(wait, LAST_RETRY_NS);
-    if (f->failures == HOPELESS)
-        fleet_log(
-            f, true,
-            "%d workers in a row ended before they served, and said why above: the dispatcher is told that "
-            "there are no more, and they are tried at longer and longer intervals, until one serves",
-            HOPELESS);
+    f->next_start_ns = f->failed_ns + CW_MIN(wait, RETRY_LAST_NS);
+    if (f->n_failures == HOPELESS)
+        fleet_log(f, true,
+                  "%d workers in a row ended before they served, for the reasons above: the dispatcher is "
+                  "notified that the pool has no more workers, and they are tried at longer and longer "
+                  "intervals, until one serves",
+                  HOPELESS);
 }
 
-static void on_ended(void *arg, const char *why)
+static void unit_on_ended(void *arg, const char *why)
 {
     struct unit *u = arg;
     struct cw_fleet *f = u->fleet;
-    bool young = cw_now_ns() - u->started_ns < AGE_NS || (f->told && !u->came);
+    bool young = cw_now_ns() - u->started_ns < AGE_NS || (f->presence_known && !u->came);
     if (!u->ending)
         fleet_log(f, true, "worker %s: %s%s", u->name, why, f->ending ? "" : "; another one takes its place");
     if (!u->ending && young)
-        failed(f, why);
+        fleet_note_failure(f, why);
     cw_link_out(&u->link);
     free(u);
     cw_loop_post(f->o.loop, &f->post);
 }
 
-static int start_one(struct cw_fleet *f, struct cw_error *err)
+static int unit_start(struct cw_fleet *f, struct cw_error *err)
 {
     struct unit *u = calloc(1, sizeof(*u));
     if (!u)
         return cw_error_nomem(err, sizeof(*u), "a worker");
-    *u = (struct unit){.fleet = f, .started_ns = cw_now_ns()};
-    u->missing_ns = u->started_ns;
+    u->fleet = f;
+    u->missing_ns = u->started_ns = cw_now_ns();
     snprintf(u->name, sizeof(u->name), "%s%llu", f->prefix, (unsigned long long)++f->n_started);
     int r = f->o.provisioner->ops->start(f->o.provisioner, u->name, u, &u->handle, err);
-    if (r < 0) {
+    if (r < 0)
         free(u);
-        return r;
-    }
-    cw_list_add(&f->units, &u->link);
-    return 0;
+    else
+        cw_list_add(&f->units, &u->link);
+    return r;
 }
 
-/* A worker ends a row of failures if it is old enough and the dispatcher has had a connection with it.
- * Where the dispatcher does not say that, its age decides alone. */
-static void forgive(struct cw_fleet *f, uint64_t now)
+static void unit_end(struct unit *u, bool now)
+{
+    const struct cw_fleet_options *o = &u->fleet->o;
+    u->ending = true;
+    u->kill_ns = now ? 0 : cw_now_ns() + o->drain_ns;
+    o->provisioner->ops->end(o->provisioner, u->handle, now);
+}
+
+/* Ends a row of failures if a worker serves: it is old enough, was started after the last failure, and the
+ * dispatcher has had a connection with it. Where the dispatcher names no units, the age decides alone. */
+static void fleet_forgive(struct cw_fleet *f, uint64_t now)
 {
     CW_LIST_EACH_OF (u, const struct unit, link, &f->units) {
-        bool served = u->started_ns + AGE_NS <= now && (u->came || !f->told);
-        if (f->failures && served && u->started_ns > f->failed_ns)
-            f->failures = f->hoped = 0;
+        bool served = u->started_ns + AGE_NS <= now && (u->came || !f->presence_known);
+        if (served && u->started_ns > f->failed_ns)
+            f->n_failures = f->wanted_failing = 0;
     }
 }
 
-static void end_unit(struct cw_fleet *f, struct unit *u, bool now)
-{
-    u->ending = true;
-    u->kill_ns = now ? 0 : cw_now_ns() + f->o.drain_ns;
-    f->o.provisioner->ops->end(f->o.provisioner, u->handle, now);
-}
-
-/* How long a worker may be missing. */
-static uint64_t may_miss_ns(const struct unit *u)
+/* Returns how long a worker may be missing. */
+static uint64_t unit_may_miss_ns(const struct unit *u)
 {
     return u->came ? CW_MAX(MISSING_NS, cw_patience_silence_ns())
                    : CW_MAX(STARTING_NS, cw_patience_start_ns());
 }
 
-/* Whether the dispatcher has waited in vain for it, as long as it could be asked. */
-static bool hangs(const struct cw_fleet *f, const struct unit *u, uint64_t now)
+/* Kills a worker that hangs, or does not end. A worker hangs if the dispatcher has waited for it in vain as
+ * long as it may miss, while this fleet was connected. Returns whether to check again soon. */
+static bool unit_end_late(struct unit *u, uint64_t now)
 {
-    return f->told && u->missing_ns && now >= CW_MAX(u->missing_ns, f->open_ns) + may_miss_ns(u);
+    struct cw_fleet *f = u->fleet;
+    uint64_t since = CW_MAX(u->missing_ns, f->open_ns);
+    bool hung = !u->ending && f->presence_known && u->missing_ns && now >= since + unit_may_miss_ns(u),
+         slow = u->ending && u->kill_ns && now >= u->kill_ns;
+    if (hung)
+        fleet_log(f, true,
+                  "worker %s: the dispatcher has heard nothing of it for %llu s; it is killed, and another "
+                  "one takes its place",
+                  u->name, (unsigned long long)(unit_may_miss_ns(u) / 1000000000));
+    if (slow)
+        fleet_log(f, true, "worker %s was to end %llu s ago; it is killed", u->name,
+                  (unsigned long long)(f->o.drain_ns / 1000000000));
+    if (hung || slow)
+        unit_end(u, true);
+    return u->ending ? u->kill_ns != 0 : u->missing_ns != 0;
 }
 
-/* Kills who hangs, and who does not end. Returns whether to look again soon: somebody is missing, or ending.
- */
-static bool end_late(struct cw_fleet *f, uint64_t now)
-{
-    bool late = false;
-    CW_LIST_EACH_OF (u, struct unit, link, &f->units) {
-        bool hung = !u->ending && hangs(f, u, now), slow = u->ending && u->kill_ns && now >= u->kill_ns;
-        if (hung)
-            fleet_log(f, true,
-                      "worker %s: the dispatcher has heard nothing of it for %llu s; it is killed, and "
-                      "another one takes its place",
-                      u->name, (unsigned long long)(may_miss_ns(u) / 1000000000));
-        if (slow)
-            fleet_log(f, true, "worker %s was to end %llu s ago; it is killed", u->name,
-                      (unsigned long long)(f->o.drain_ns / 1000000000));
-        if (hung || slow)
-            end_unit(f, u, true);
-        late |= u->ending ? u->kill_ns != 0 : u->missing_ns != 0;
-    }
-    return late;
-}
-
-static void look(void *arg)
+/* Makes the units as many as are wanted. */
+static void fleet_settle(void *arg)
 {
     struct cw_fleet *f = arg;
     uint64_t now = cw_now_ns();
+    bool late = false;
     if (f->ending) {
         if (cw_list_empty(&f->units) && !f->conn && f->empty)
             f->empty(f->empty_arg);
         return;
     }
-    forgive(f, now);
-    bool late = end_late(f, now);
-    while (n_units(f) < CW_MAX(f->wanted, f->hoped) && n_all(f) < f->o.maximum && now >= f->next_start_ns) {
+    fleet_forgive(f, now);
+    CW_LIST_EACH_OF (u, struct unit, link, &f->units)
+        late |= unit_end_late(u, now);
+    while (fleet_n_units(f, false) < CW_MAX(f->wanted, f->wanted_failing) &&
+           fleet_n_units(f, true) < f->o.maximum && now >= f->next_start_ns) {
         struct cw_error err = {0};
-        if (start_one(f, &err) < 0) {
+        if (unit_start(f, &err) < 0) {
             fleet_log(f, true, "%s", err.message);
-            failed(f, err.message);
-        } else if (f->failures) /* one by one, until one serves */
+            fleet_note_failure(f, err.message);
+        } else if (f->n_failures) { /* one by one, until one serves */
             f->next_start_ns = now + AGE_NS;
+        }
     }
-    if (late)
-        cw_timer_start(f->retry, LOOK_NS, 0);
-    else if (f->failures)
-        cw_timer_start(f->retry, CW_MAX(f->next_start_ns, now + AGE_NS) - now, 0);
-    say(f);
+    if (late || f->n_failures)
+        cw_timer_start(f->retry, late ? LATE_NS : CW_MAX(f->next_start_ns, now + AGE_NS) - now, 0);
+    fleet_send_pool(f);
 }
 
 /* ---- the dispatcher ---- */
 
-static struct unit *find_unit(struct cw_fleet *f, const char *name)
+static struct unit *fleet_find(struct cw_fleet *f, const char *name)
 {
     CW_LIST_EACH_OF (u, struct unit, link, &f->units)
         if (strcmp(u->name, name) == 0)
@@ -261,50 +253,50 @@ static struct unit *find_unit(struct cw_fleet *f, const char *name)
     return NULL;
 }
 
-/* All that the dispatcher has connections with: since when the others are missing. */
-static void on_present(struct cw_fleet *f, const Cachew__Present *m)
+/* The dispatcher names all workers that it has connections with: the others are missing. */
+static void fleet_on_present(struct cw_fleet *f, const Cachew__Present *m)
 {
     uint64_t now = cw_now_ns();
-    f->told = true;
+    f->presence_known = true;
     for (size_t i = 0; i < m->n_names; i++) {
-        struct unit *u = find_unit(f, m->names[i]);
+        struct unit *u = fleet_find(f, m->names[i]);
         if (u) {
             u->came = true;
-            u->missing_ns = UINT64_MAX; /* marked */
+            u->missing_ns = UINT64_MAX; /* present, until the loop below */
         }
     }
     CW_LIST_EACH_OF (u, struct unit, link, &f->units)
         u->missing_ns = u->missing_ns == UINT64_MAX ? 0 : u->missing_ns ? u->missing_ns : now;
 }
 
-static void on_want(struct cw_fleet *f, const Cachew__Want *m)
+static void fleet_on_want(struct cw_fleet *f, const Cachew__Want *m)
 {
     f->wanted = CW_MIN(m->workers, f->o.maximum);
     f->backoff_ns = RECONNECT_FIRST_NS;
     f->taken_ns = 0;
     for (size_t i = 0; i < m->n_release; i++) {
-        struct unit *u = find_unit(f, m->release[i]);
+        struct unit *u = fleet_find(f, m->release[i]);
         if (u && !u->ending)
-            end_unit(f, u, false);
+            unit_end(u, false);
     }
     if (m->present)
-        on_present(f, m->present);
+        fleet_on_present(f, m->present);
     cw_loop_post(f->o.loop, &f->post);
 }
 
-static int on_message(void *user, struct cw_conn *c CW_UNUSED, const Cachew__Envelope *m,
-                      void *payload CW_UNUSED, size_t size CW_UNUSED, const int *fds CW_UNUSED,
-                      size_t n_fds CW_UNUSED, struct cw_error *err)
+static int fleet_on_message(void *user, struct cw_conn *c CW_UNUSED, const Cachew__Envelope *m,
+                            void *payload CW_UNUSED, size_t size CW_UNUSED, const int *fds CW_UNUSED,
+                            size_t n_fds CW_UNUSED, struct cw_error *err)
 {
     struct cw_fleet *f = user;
     if (m->of_case == CACHEW__ENVELOPE__OF_WANT && !f->ending)
-        on_want(f, m->want);
+        fleet_on_want(f, m->want);
     if (m->of_case == CACHEW__ENVELOPE__OF_FAILURE)
         return cw_failure_error(m->failure, err);
     return 0;
 }
 
-static int on_open(void *user, struct cw_conn *c, const Cachew__Envelope *peer, struct cw_error *err)
+static int fleet_on_open(void *user, struct cw_conn *c, const Cachew__Envelope *peer, struct cw_error *err)
 {
     struct cw_fleet *f = user;
     if (!peer->welcome || peer->welcome->role != CACHEW__ROLE__ROLE_DISPATCHER)
@@ -312,19 +304,20 @@ static int on_open(void *user, struct cw_conn *c, const Cachew__Envelope *peer, 
     f->open = true;
     f->open_ns = cw_now_ns();
     f->away_ns = 0;
-    f->said = false;
-    say(f);
+    f->sent = false;
+    fleet_send_pool(f);
     return 0;
 }
 
-static void connect_later(struct cw_fleet *f)
+static void fleet_connect_later(struct cw_fleet *f)
 {
     cw_timer_start(f->reconnect, f->backoff_ns, 0);
     f->backoff_ns = CW_MIN(2 * f->backoff_ns, RECONNECT_LAST_NS);
 }
 
-/* For good: what was wrong stays so until somebody changes it. Who was accepted before waits for that. */
-static bool is_refused(struct cw_fleet *f, const struct cw_error *why)
+/* Returns whether the dispatcher refuses this fleet for good: the reason stays until a person changes it. A
+ * fleet that was accepted before waits for that. */
+static bool fleet_is_refused(struct cw_fleet *f, const struct cw_error *why)
 {
     uint64_t now = cw_now_ns();
     if (strcmp(why->attribute, "pool") != 0)
@@ -335,7 +328,7 @@ static bool is_refused(struct cw_fleet *f, const struct cw_error *why)
     return now - f->taken_ns >= TAKEN_NS;
 }
 
-static void say_away(struct cw_fleet *f, const char *why)
+static void fleet_log_away(struct cw_fleet *f, const char *why)
 {
     uint64_t now = cw_now_ns();
     if (f->away_ns && now - f->away_ns < AWAY_NS)
@@ -344,29 +337,30 @@ static void say_away(struct cw_fleet *f, const char *why)
     fleet_log(f, true, "waiting for the dispatcher at %s: %s", f->o.dispatcher, why);
 }
 
-static void on_closed(void *user, struct cw_conn *c CW_UNUSED, const struct cw_error *why)
+static void fleet_on_closed(void *user, struct cw_conn *c CW_UNUSED, const struct cw_error *why)
 {
     struct cw_fleet *f = user;
+    const char *reason = why->status ? why->message : "it closed the connection";
     if (f->open && !f->ending)
-        fleet_log(f, false, "the dispatcher's connection ended: %s",
-                  why->status ? why->message : "it closed it");
+        fleet_log(f, false, "the dispatcher's connection ended: %s", reason);
     if (!f->open && !f->ending)
-        say_away(f, why->status ? why->message : "it closed the connection");
+        fleet_log_away(f, reason);
     f->conn = NULL;
-    f->open = f->told = false;
+    f->open = f->presence_known = false;
     if (f->ending) {
         cw_loop_post(f->o.loop, &f->post);
         return;
     }
-    bool refused = is_refused(f, why);
-    connect_later(f);
+    bool refused = fleet_is_refused(f, why);
+    fleet_connect_later(f);
     if (refused && f->o.refused)
         f->o.refused(f->o.log_arg, why);
 }
 
-static const struct cw_conn_ops conn_ops = {.open = on_open, .message = on_message, .closed = on_closed};
+static const struct cw_conn_ops fleet_ops = {
+    .open = fleet_on_open, .message = fleet_on_message, .closed = fleet_on_closed};
 
-static void connect_now(void *arg)
+static void fleet_connect(void *arg)
 {
     struct cw_fleet *f = arg;
     struct cw_error err = {0};
@@ -378,9 +372,9 @@ static void connect_now(void *arg)
     cw_hello_init(&hello, CACHEW__ROLE__ROLE_PROVISIONER, f->o.pool, f->incarnation, host);
     struct cw_conn_options o = {
         .hello = &hello, .limits = CW_LIMITS_PROVISIONER, .token = f->o.token, .tls = f->o.tls};
-    if (cw_conn_connect(f->o.loop, f->o.dispatcher, &o, &conn_ops, f, &f->conn, &err) < 0) {
-        say_away(f, err.message);
-        connect_later(f);
+    if (cw_conn_connect(f->o.loop, f->o.dispatcher, &o, &fleet_ops, f, &f->conn, &err) < 0) {
+        fleet_log_away(f, err.message);
+        fleet_connect_later(f);
     }
 }
 
@@ -399,19 +393,19 @@ int cw_fleet_new(const struct cw_fleet_options *o, struct cw_fleet **ret, struct
     snprintf(f->prefix, sizeof(f->prefix), "%.64s-%02x%02x%02x%02x-", o->pool, f->incarnation[0],
              f->incarnation[1], f->incarnation[2], f->incarnation[3]);
     f->backoff_ns = RECONNECT_FIRST_NS;
-    f->post = (struct cw_post){.fn = look, .arg = f};
+    f->post = (struct cw_post){.fn = fleet_settle, .arg = f};
     cw_list_init(&f->units);
-    o->provisioner->ended = on_ended;
-    int r = cw_timer_new(o->loop, connect_now, f, &f->reconnect, err);
+    o->provisioner->ended = unit_on_ended;
+    int r = cw_timer_new(o->loop, fleet_connect, f, &f->reconnect, err);
     if (r >= 0)
-        r = cw_timer_new(o->loop, look, f, &f->retry, err);
+        r = cw_timer_new(o->loop, fleet_settle, f, &f->retry, err);
     if (r < 0) {
         if (f->reconnect)
             cw_timer_free(f->reconnect);
         free(f);
         return r;
     }
-    connect_now(f);
+    fleet_connect(f);
     *ret = f;
     return 0;
 }

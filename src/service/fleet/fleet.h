@@ -1,7 +1,7 @@
 /*
- * As many workers as the dispatcher wants: asks it, starts and ends units of a provisioner, makes up for
- * those that die or hang, and says what became of that. While the dispatcher is away everything stays as it
- * is. Loop thread only.
+ * Keeps as many workers as the dispatcher wants: queries it, starts and ends units of a provisioner, replaces
+ * those that die or hang, and reports what became of them. While the dispatcher is away everything stays as
+ * it is. The loop's thread only; called by `cachew provision` and `cachew up`.
  */
 #pragma once
 #include <stdbool.h>
@@ -17,26 +17,26 @@ struct cw_fleet_options {
     struct cw_loop *loop;
     struct cw_provisioner *provisioner;
     const char *dispatcher; /* HOST:PORT, [IPV6]:PORT or unix:PATH */
-    /* its name; units are called POOL-RANDOM-1 ...: those of a provisioner before this one may still be
-     * there, and are not ours to end */
+    /* its name; units are called POOL-RANDOM-1 ...: units of an earlier provisioner may still be there, and
+     * this one does not end them */
     const char *pool;
-    uint32_t minimum, maximum; /* never more than the maximum, those included that are ending */
-    uint64_t drain_ns;         /* who was to end and has not by then is killed */
+    uint32_t minimum, maximum; /* never more than the maximum, with units that are ending */
+    uint64_t drain_ns;         /* a unit that does not end within this is killed */
     double price_per_h, cpu_share;
     const char *token;  /* NULL: none */
     struct cw_tls *tls; /* NULL: plain; stays the caller's */
     void (*log)(void *arg, bool warning, const char *text);
-    /* Its dispatcher will have none of it: another one has the pool, or the token is wrong. It may be ended
-     * from within. NULL: it goes on trying. */
+    /* The dispatcher refuses the fleet for good: another one has the pool, or the token is wrong. The fleet
+     * may be ended from within. NULL: it goes on trying. */
     void (*refused)(void *arg, const struct cw_error *why);
     void *log_arg; /* of log and refused */
 };
 
-/* Starts nobody before a dispatcher has accepted it. Everything in o stays the caller's; the provisioner is
- * freed with the fleet. */
+/* Starts no unit before a dispatcher has accepted the fleet. Everything in o stays the caller's but the
+ * provisioner, which is freed with the fleet. */
 int cw_fleet_new(const struct cw_fleet_options *o, struct cw_fleet **ret, struct cw_error *err) _must_check_;
-/* Ends all units, and says no more; empty(arg) is called once there are none. Again, or with now: without
- * letting them finish. */
+/* Ends all units, and sends nothing more; empty(arg) is called once there are none. now: without letting them
+ * finish. May be called again, with now. */
 void cw_fleet_end(struct cw_fleet *f, bool now, void (*empty)(void *arg), void *arg);
-/* When it is empty. */
+/* Once it is empty, or never had a unit. Returns NULL. */
 struct cw_fleet *cw_fleet_free(struct cw_fleet *f);

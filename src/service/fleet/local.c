@@ -1,5 +1,5 @@
-/* Workers as child processes of this one, each in a control group of its own where their CPU is limited. Loop
- * thread only. */
+/* The provisioner of local processes: each worker is a child of this process, in a control group of its own
+ * where its CPU time is limited. The loop's thread only; called by fleet.c through its table. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -16,7 +16,7 @@
 #include "service/fleet/provisioner.h"
 #include "net/loop.h"
 
-/* Groups are named GROUP-PID-NAME. */
+/* Control groups are named GROUP-PID-NAME. */
 #define GROUP "cachew"
 
 struct local {
@@ -37,12 +37,12 @@ struct process {
     struct cw_cgroup *cgroup;
 };
 
-/* In the child: nothing to read. Only what may be called between fork and exec. */
-static void become(const struct process *x, const char *const *argv, pid_t parent)
+/* Runs the worker in the child, with no input. Calls only what may be called between fork and exec. */
+static void process_exec(const struct process *x, const char *const *argv, pid_t parent)
 {
     cw_child_begin(parent);
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-    /* the line that says that it serves is for who waits for it */
+    /* its output is dropped: the dispatcher notices that it serves */
     if (null < 0 || dup2(null, 0) < 0 || dup2(null, 1) < 0)
         _exit(1);
     if (x->cgroup && write(cw_cgroup_entry(x->cgroup), "0", 1) != 1)
@@ -61,7 +61,7 @@ static void process_free(struct process *x)
     free(x);
 }
 
-static void on_exit_of(void *arg, int events CW_UNUSED)
+static void process_on_exit(void *arg, int events CW_UNUSED)
 {
     struct process *x = arg;
     struct local *l = x->local;
@@ -79,7 +79,7 @@ static void on_exit_of(void *arg, int events CW_UNUSED)
     l->base.ended(unit, why);
 }
 
-static int spawn(struct process *x, const char *name, struct cw_error *err)
+static int process_start(struct process *x, const char *name, struct cw_error *err)
 {
     struct local *l = x->local;
     pid_t parent = getpid();
@@ -90,7 +90,7 @@ static int spawn(struct process *x, const char *name, struct cw_error *err)
     fflush(NULL);
     x->pid = fork();
     if (x->pid == 0)
-        become(x, l->argv, parent);
+        process_exec(x, l->argv, parent);
     if (x->pid < 0)
         return cw_error_errno(err, CW_E_IO, errno, "can't start a worker");
     x->pidfd = (int)syscall(SYS_pidfd_open, x->pid, 0);
@@ -109,9 +109,9 @@ static int local_start(struct cw_provisioner *p, const char *name, void *unit, v
     snprintf(group, sizeof(group), GROUP "-%d-%.120s", (int)getpid(), name);
     int r = l->cpu_share > 0 ? cw_cgroup_new(group, l->cpu_share, &x->cgroup, err) : 0;
     if (r >= 0)
-        r = spawn(x, name, err);
+        r = process_start(x, name, err);
     if (r >= 0)
-        r = cw_watch_new(l->loop, x->pidfd, on_exit_of, x, &x->watch, err);
+        r = cw_watch_new(l->loop, x->pidfd, process_on_exit, x, &x->watch, err);
     if (r < 0) {
         if (x->pid > 0) {
             kill(x->pid, SIGKILL);
@@ -128,14 +128,14 @@ static int local_start(struct cw_provisioner *p, const char *name, void *unit, v
 static void local_end(struct cw_provisioner *p CW_UNUSED, void *unit, bool now)
 {
     const struct process *x = unit;
-    kill(x->pid, now ? SIGKILL : SIGTERM); /* it was not waited for: the number is its own */
+    kill(x->pid, now ? SIGKILL : SIGTERM); /* it was not waited for: the id is its own still */
 }
 
 static void local_free(struct cw_provisioner *p)
 {
     struct local *l = (struct local *)p;
     if (l->cpu_share > 0)
-        /* who was killed left some, and so did processes of workers that ended after those */
+        /* killed workers left some, and so did their processes that ended later */
         cw_cgroup_sweep(GROUP);
     free(l->argv);
     free(l->pool);

@@ -1,11 +1,11 @@
 /*
- * What makes workers exist: local processes here, a cluster's scheduler elsewhere. A kind of provisioner is a
- * table of three functions over units; a unit is one worker, known by a name that it says in its Hello.
- * Nothing waits: what becomes of a unit is told by `ended`. Who wants how many is the fleet's affair
- * (fleet.h).
+ * A provisioner makes workers: local processes here (local.c), a cluster's scheduler elsewhere. Each kind is
+ * a table of three functions over units; a unit is one worker, known by the name in its Hello. Nothing waits:
+ * `ended` is called when a unit is gone. How many there are is decided by the fleet (fleet.h), which owns the
+ * provisioner.
  *
  * Kubernetes would make a pod per unit and delete it, Slurm a job per unit and cancel it; `ended` then comes
- * from a watch, or from asking now and then.
+ * from a watch, or from queries now and then.
  */
 #pragma once
 #include <stdbool.h>
@@ -16,10 +16,11 @@ struct cw_provisioner;
 
 struct cw_provisioner_ops {
     const char *name;
-    /* Begins to make a unit. *ret is its handle, the provisioner's until `ended`. `name` is copied. */
+    /* Begins to make a unit. *ret is its handle, which stays the provisioner's until `ended`. Copies `name`.
+     */
     int (*start)(struct cw_provisioner *p, const char *name, void *unit_of_fleet, void **ret,
                  struct cw_error *err);
-    /* Lets it finish what it has, or (now) not. `ended` follows. */
+    /* Ends a unit; now: without letting it finish what it has. `ended` follows. */
     void (*end)(struct cw_provisioner *p, void *unit, bool now);
     /* After all units have ended. */
     void (*free)(struct cw_provisioner *p);
@@ -27,7 +28,7 @@ struct cw_provisioner_ops {
 
 struct cw_provisioner {
     const struct cw_provisioner_ops *ops;
-    /* Set by the fleet: the unit that start was called with is no more. `why` for people. Called from the
+    /* Set by the fleet. The unit that start was called with is gone; `why` is for people. Called from the
      * loop, never within start or end. */
     void (*ended)(void *unit_of_fleet, const char *why);
 };
@@ -38,14 +39,14 @@ struct cw_loop;
 
 struct cw_local_options {
     struct cw_loop *loop;
-    /* of a worker: "cachew", "worker", ...; --name and --pool are added. Stays the caller's */
+    /* of a worker: "cachew", "worker", ...; --name and --pool are added. Copied, but for the texts */
     const char *const *argv;
     size_t n;
     const char *pool;
-    double cpu_share; /* CPUs that each may use, by a cgroup of its own; 0: not limited */
+    double cpu_share; /* CPUs that each may use, by a control group of its own; 0: not limited */
 };
 
-/* Processes of this program, children of this one: they are told to end when it ends, however that comes.
- * CW_E_OPTION: there is no way to limit their CPU here. */
+/* Units are processes of this program, children of this one; they get a signal to end when it ends, for
+ * whatever reason. CW_E_OPTION: their CPU time can't be limited here. */
 int cw_local_new(const struct cw_local_options *o, struct cw_provisioner **ret,
                  struct cw_error *err) _must_check_;

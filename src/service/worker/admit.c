@@ -1,6 +1,6 @@
 #include "service/worker/admit.h"
 
-static bool runs_python(const struct cw_op_desc *desc)
+static bool admit_runs_python(const struct cw_op_desc *desc)
 {
     bool any = desc->function;
     for (const struct cw_attr_def *a = desc->attrs; a && a->name; a++)
@@ -8,28 +8,29 @@ static bool runs_python(const struct cw_op_desc *desc)
     return any;
 }
 
-/* What only who trusts the pipeline's author runs. */
-static bool needs_trust(const struct cw_node *node)
+/* Returns whether an operator is run only by a worker that trusts the pipeline's author. */
+static bool admit_needs_trust(const struct cw_node *node)
 {
-    return runs_python(node->desc) || (node->desc->ends_process && node->desc->ends_process(node->attrs));
+    return admit_runs_python(node->desc) ||
+           (node->desc->ends_process && node->desc->ends_process(node->attrs));
 }
 
-static const struct cw_node *find_trusted(const struct cw_chain *chain)
+static const struct cw_node *admit_find(const struct cw_chain *chain)
 {
     const struct cw_node *found = NULL;
     for (size_t i = 0; i < chain->n && !found; i++) {
         const struct cw_node *node = &chain->nodes[i];
-        if (needs_trust(node))
+        if (admit_needs_trust(node))
             found = node;
         for (size_t k = 0; k < node->n_inputs && !found; k++)
-            found = find_trusted(&node->inputs[k]);
+            found = admit_find(&node->inputs[k]);
     }
     return found;
 }
 
 int cw_worker_admit(const struct cw_pipeline *p, bool allow_python, struct cw_error *err)
 {
-    const struct cw_node *node = allow_python ? NULL : find_trusted(&p->chain);
+    const struct cw_node *node = allow_python ? NULL : admit_find(&p->chain);
     if (!node)
         return 0;
     cw_error_op(err, node->desc->name);
@@ -37,5 +38,5 @@ int cw_worker_admit(const struct cw_pipeline *p, bool allow_python, struct cw_er
                         "%s %s, which a worker of the service does not: it was started without "
                         "--allow-python (cachew up: with --no-python)",
                         node->desc->name,
-                        runs_python(node->desc) ? "runs a Python function" : "may end the process");
+                        admit_runs_python(node->desc) ? "runs a Python function" : "may end the process");
 }

@@ -1,18 +1,17 @@
-/* What a worker says of itself every second: that it is alive, what it uses, and what it has computed of each
- * stream. The loop's thread only. */
-#include <stdlib.h>
+#include "service/worker/heartbeat.h"
 
 #include "cache/cache.h"
-#include "session/caching.h"
+#include "service/worker/status.h"
+#include "service/worker/tuning.h"
 #include "service/worker/worker_impl.h"
 
 #define HEARTBEAT_NS UINT64_C(1000000000)
-#define MAX_STREAMS \
-    64 /* that a heartbeat tells of: of more than that, each would have next to nothing of the worker */
-#define MAX_OPERATORS 64 /* of a stream */
+/* More streams than this are left out of a heartbeat: each would have next to nothing of the worker. */
+#define MAX_STREAMS 64
+#define MAX_OPERATORS 64 /* of a stream; more are left out */
 
 struct cache_points {
-    struct cw_choice choices[CW_CHOICES_MAX];
+    struct cw_choice variants[CW_CHOICES_MAX];
     Cachew__CachePointWork work[CW_CHOICES_MAX], *list[CW_CHOICES_MAX];
     char names[CW_CHOICES_MAX][CW_CACHE_POINT_NAME];
 };
@@ -23,13 +22,14 @@ struct beat {
     Cachew__OperatorWork operators[MAX_STREAMS][MAX_OPERATORS], *operator_lists[MAX_STREAMS][MAX_OPERATORS];
 };
 
-/* What there is to decide about cache points. */
-static void cache_point_work(struct cache_points *x, const struct worker_stream *s, Cachew__StreamWork *m)
+/* Adds what there is to decide about a stream's cache points. */
+static void beat_add_cache_points(struct cache_points *x, const struct cw_worker_stream *s,
+                                  Cachew__StreamWork *m)
 {
-    m->n_cache_points = cw_stream_choices(s->stream, x->choices, &m->cache_point);
+    m->n_cache_points = cw_stream_cache_variants(s->stream, x->variants, &m->cache_point);
     m->cache_points = x->list;
     for (size_t k = 0; k < m->n_cache_points; k++) {
-        const struct cw_choice *c = &x->choices[k];
+        const struct cw_choice *c = &x->variants[k];
         Cachew__CachePointWork *work = x->list[k] = &x->work[k];
         *work = (Cachew__CachePointWork){CW_MESSAGE(cache_point_work),
                                          .cache_point = cw_stream_cache_point(c->cache_point),
@@ -48,14 +48,14 @@ static void cache_point_work(struct cache_points *x, const struct worker_stream 
     }
 }
 
-static void stream_work(struct beat *b, size_t i, const struct worker_stream *s)
+static void beat_add_stream(struct beat *b, size_t i, const struct cw_worker_stream *s)
 {
     struct cw_work work = {0};
     Cachew__StreamWork *m = b->list[i] = &b->streams[i];
-    cw_stream_work(s->stream, &work);
+    cw_stream_add_work(s->stream, &work);
     *m = (Cachew__StreamWork){CW_MESSAGE(stream_work),
-                              .stream = {.data = s->stream->name, .len = sizeof(s->stream->name)},
-                              .compute_ns = work.compute_ns / s->w->options.threads,
+                              .stream = cw_streams_name(s),
+                              .compute_ns = work.compute_ns / s->streams->common->options.threads,
                               .positions = work.positions,
                               .cached_positions = work.cached_positions,
                               .batches = work.batches,
@@ -69,23 +69,23 @@ static void stream_work(struct beat *b, size_t i, const struct worker_stream *s)
                                     .ns = op->ns, .elements = op->rows};
     }
     cw_work_deinit(&work);
-    cache_point_work(&b->cache_points[i], s, m);
+    beat_add_cache_points(&b->cache_points[i], s, m);
 }
 
-static void on_heartbeat(void *arg)
+static void heartbeat_on_timer(void *arg)
 {
     struct cw_worker *w = arg;
     struct cw_cache_facts f = {0};
-    /* without memory it says only that it is alive */
-    _cleanup_free_ struct beat *b = w->streams ? malloc(sizeof(*b)) : NULL;
+    /* without memory for it, the heartbeat names no streams */
+    _cleanup_free_ struct beat *b = w->streams.list ? malloc(sizeof(*b)) : NULL;
     if (w->cache)
         cw_cache_facts(w->cache, &f);
     Cachew__Heartbeat beat = {
         CW_MESSAGE(heartbeat),
-        .cpu_ns = cw_control_cpu_ns(),
-        .memory_bytes = atomic_load(&w->handed_out.used),
-        .n_batches = w->n_batches,
-        .n_bytes = w->n_bytes,
+        .cpu_ns = cw_status_cpu_ns(),
+        .memory_bytes = atomic_load(&w->clients.handed_out.used),
+        .n_batches = w->clients.stats.n_batches,
+        .n_bytes = w->clients.stats.n_bytes,
         .streams = b ? b->list : NULL,
         .cache_hits = f.hits,
         .cache_misses = f.misses,
@@ -97,24 +97,22 @@ static void on_heartbeat(void *arg)
         .cache_refused = f.refused,
         .cache_skipped = f.skipped,
         .cache_late = f.late};
-    for (const struct worker_stream *s = w->streams; s; s = s->next) {
+    for (const struct cw_worker_stream *s = w->streams.list; s; s = s->next) {
         beat.memory_bytes += cw_stream_memory_used(s->stream);
         if (b && s->state == STREAM_READY && beat.n_streams < MAX_STREAMS)
-            stream_work(b, beat.n_streams++, s);
+            beat_add_stream(b, beat.n_streams++, s);
     }
     Cachew__Envelope m = {CW_MESSAGE(envelope), .of_case = CACHEW__ENVELOPE__OF_HEARTBEAT,
                           .heartbeat = &beat};
-    cw_control_say(w, &m);
+    cw_uplink_send(&w->uplink, &m);
     cw_tuning_log(w);
-    cw_worker_changed(w);
+    cw_common_changed(&w->common);
 }
 
-int cw_heartbeat_init(struct cw_worker *w, struct cw_error *err)
+int cw_heartbeat_start(struct cw_worker *w, struct cw_error *err)
 {
-    return cw_timer_new(w->loop, on_heartbeat, w, &w->heartbeat, err);
-}
-
-void cw_heartbeat_start(struct cw_worker *w)
-{
-    cw_timer_start(w->heartbeat, HEARTBEAT_NS, HEARTBEAT_NS);
+    int r = cw_timer_new(w->common.loop, heartbeat_on_timer, w, &w->heartbeat, err);
+    if (r >= 0)
+        cw_timer_start(w->heartbeat, HEARTBEAT_NS, HEARTBEAT_NS);
+    return r;
 }

@@ -1,173 +1,35 @@
-/* Which ranges of a stream are leased, what they have in the runner, and the requests that wait for them. */
-#include "service/worker/lease.h"
+#include "service/worker/leases.h"
 
 #include "base/clock.h"
 #include "base/crash.h"
+#include "service/worker/batches.h"
+#include "service/worker/rows.h"
 
-static struct cw_lease **lease_find(struct cw_stream *s, uint64_t epoch, uint64_t begin)
-{
-    struct cw_lease **at = &s->leases;
-    while (*at && ((*at)->epoch < epoch || ((*at)->epoch == epoch && (*at)->begin < begin)))
-        at = &(*at)->next;
-    return at;
-}
+/* ---- commands ---- */
 
-static void request_append(struct cw_request **list, struct cw_request *r)
+/* Returns the number of batches of a counted range, with those that it has a part of. */
+static uint64_t leases_n_batches(const struct cw_leases *s, uint64_t begin, uint64_t end)
 {
-    while (*list)
-        list = &(*list)->next;
-    r->next = NULL;
-    *list = r;
-}
-
-void cw_lease_remove(struct cw_stream *s, struct cw_lease *l, struct cw_request *r)
-{
-    struct cw_request **at = &l->requests;
-    while (*at != r)
-        at = &(*at)->next;
-    *at = r->next;
-    cw_request_drop_part(s, r);
-    if (s->short_of == r)
-        s->short_of = NULL;
-}
-
-void cw_lease_done(struct cw_stream *s, struct cw_lease *l, struct cw_request *r)
-{
-    cw_lease_remove(s, l, r);
-    cw_request_free(r);
-}
-
-void cw_lease_reply(struct cw_stream *s, struct cw_lease *l, struct cw_request *r, enum cw_answer_kind kind,
-                    const struct cw_error *why)
-{
-    cw_lease_remove(s, l, r);
-    cw_stream_reply(s, r, kind, why);
-}
-
-void cw_kept_free(struct cw_stream *s, struct kept *k)
-{
-    s->kept_bytes -= k->bytes;
-    if (k->batch)
-        cw_runner_release(s->runner, k->batch);
-    cw_quarantined_free(k->quarantined);
-    if (k->rows)
-        cw_part_deinit(k->rows);
-    free(k->rows);
-    free(k);
-}
-
-void cw_lease_out_of_memory(struct cw_stream *s)
-{
-    struct cw_error err = {0};
-    cw_error_nomem(&err, 0, "what a range gives");
-    cw_stream_fail(s, &err);
-}
-
-void cw_lease_close(struct cw_stream *s, struct cw_lease *l)
-{
-    for (struct cw_request *r = l->requests; r; r = r->next)
-        cw_request_drop_part(s, r);
-    if (l->unfinished)
-        cw_runner_drop(s->runner, CW_STEAL(l->unfinished));
-    if (l->range)
-        cw_runner_close(s->runner, CW_STEAL(l->range));
-}
-
-void cw_lease_open(struct cw_stream *s, struct cw_lease *l, uint64_t first_batch)
-{
-    bool counted = s->kind == RANGES_COUNTED;
-    struct cw_range_options o = {
-        .seed = s->seed,
-        .epoch = l->epoch,
-        .from.position = l->begin,
-        .end = s->kind == RANGES_SEQUENTIAL ? s->local.sequence->n_positions : l->end,
-        .rows = s->kind == RANGES_PLACED,
-    };
-    struct cw_error err = {0};
-    cw_lease_close(s, l);
-    l->next_batch = counted ? CW_MIN(first_batch, l->n_batches) : 0;
-    if (counted && l->next_batch == l->n_batches)
-        return;        /* nothing of it is wanted */
-    if (l->next_batch) /* the first one may be a part */
-        o.from.position = (l->begin / s->local.compiled->batch_size + l->next_batch) *
-                          s->local.compiled->batch_size;
-    if (cw_runner_open(s->runner, &o, &l->range, &err) < 0)
-        cw_stream_fail(s, &err);
-    else if (o.rows)
-        cw_lease_drop_rows(s, l);
-}
-
-bool cw_lease_open_for(struct cw_stream *s, struct cw_lease *l, const struct cw_request *r)
-{
-    if (s->short_of && s->short_of != r)
-        return false;
-    cw_lease_open(s, l, r->at);
-    return !s->failed;
-}
-
-static void lease_clear(struct cw_stream *s, struct cw_lease *l)
-{
-    cw_lease_close(s, l);
-    while (l->requests)
-        cw_lease_reply(s, l, l->requests, CW_SAY_NOT_HERE, NULL);
-    while (l->kept)
-        cw_kept_free(s, CW_POP(l->kept));
-    while (l->spans)
-        free(CW_POP(l->spans));
-    free(l->elements);
-    free(l->keys);
-    free(l->failed);
-    free(l->sent);
-    free(l);
-}
-
-void cw_leases_clear(struct cw_stream *s)
-{
-    while (s->leases)
-        lease_clear(s, CW_POP(s->leases));
-}
-
-/* Batches of a counted range, with those that it has a part of. */
-static uint64_t batches_of(const struct cw_stream *s, uint64_t begin, uint64_t end)
-{
-    const struct cw_compiled *c = s->local.compiled;
-    bool cut = c->drop_remainder && end == s->local.sequence->n_positions;
+    const struct cw_compiled *c = s->sequence->compiled;
+    bool cut = c->drop_remainder && end == s->sequence->n_positions;
     uint64_t upto = (end + (cut ? 0 : c->batch_size - 1)) / c->batch_size;
-    return upto - CW_MIN(begin / c->batch_size, upto);
+    return s->kind == CW_RANGES_COUNTED ? upto - CW_MIN(begin / c->batch_size, upto) : 0;
 }
 
-void cw_lease_shorten(struct cw_stream *s)
+void cw_leases_add(struct cw_leases *s, const struct cw_command *c)
 {
-    struct cw_lease *l = s->leases;
-    while (l && (l->computed || l->failed || !l->range))
-        l = l->next;
-    if (!l || l->whole || s->kind == RANGES_SEQUENTIAL ||
-        cw_now_ns() - CW_MAX(l->leased_ns, s->completed_ns) < s->options->range_ns)
-        return;
-    if (cw_runner_stuck(s->runner))
-        return; /* it waits for clients to take something: that is no work that others could do */
-    uint64_t end = cw_runner_shorten(s->runner, l->range);
-    if (end == 0)
-        return;
-    l->end = end;
-    l->n_keys = 0; /* known from an earlier run of the range, they may stand behind its end */
-    l->n_batches = s->kind == RANGES_COUNTED ? batches_of(s, l->begin, end) : 0;
-}
-
-void cw_leases_add(struct cw_stream *s, const struct cw_command *c)
-{
-    struct cw_lease **at = lease_find(s, c->epoch, c->begin), *l = *at;
+    struct cw_lease **at = cw_lease_find(s, c->epoch, c->begin), *l = *at;
+    uint64_t batch_size = s->sequence->compiled->batch_size;
     if (l && l->epoch == c->epoch && l->begin == c->begin)
-        return; /* said again */
+        return; /* sent again */
     l = malloc(sizeof(*l));
     uint64_t *elements = calloc((size_t)3 * s->n_keys + 1, sizeof(*elements));
     if (!l || !elements) {
         free(l);
         free(elements);
-        cw_lease_out_of_memory(s);
+        cw_leases_out_of_memory(s);
         return;
     }
-    bool counted = s->kind == RANGES_COUNTED;
     *l = (struct cw_lease){.next = *at,
                            .epoch = c->epoch,
                            .begin = c->begin,
@@ -176,64 +38,64 @@ void cw_leases_add(struct cw_stream *s, const struct cw_command *c)
                            .leased_ns = cw_now_ns(),
                            .whole = c->whole,
                            .lowest = UINT64_MAX,
-                           .n_batches = counted ? batches_of(s, c->begin, c->end) : 0,
+                           .n_batches = leases_n_batches(s, c->begin, c->end),
                            .elements = elements,
                            .sent_upto = elements + s->n_keys,
                            .dropped = elements + 2 * (size_t)s->n_keys};
     *at = l;
-    cw_lease_open(s, l,
-                  counted ? c->from / s->local.compiled->batch_size - c->begin / s->local.compiled->batch_size
-                          : 0);
+    cw_lease_open(s, l, s->kind == CW_RANGES_COUNTED ? c->from / batch_size - c->begin / batch_size : 0);
 }
 
-void cw_leases_revoke(struct cw_stream *s, uint64_t epoch, uint64_t begin, uint64_t end)
+void cw_leases_revoke(struct cw_leases *s, uint64_t epoch, uint64_t begin, uint64_t end)
 {
-    struct cw_lease **at = lease_find(s, epoch, begin);
-    while (*at && (*at)->epoch == epoch && (*at)->begin < end) {
-        if ((*at)->end > end)
-            return; /* none behind it ends before */
-        lease_clear(s, CW_POP(*at));
-    }
+    struct cw_lease **at = cw_lease_find(s, epoch, begin);
+    while (*at && (*at)->epoch == epoch && (*at)->end <= end) /* none behind it ends before */
+        cw_lease_free(s, CW_POP(*at));
 }
 
-/* What is wrong with a request for a range, which only a client can do that has another pipeline in mind. */
-static int request_check(const struct cw_stream *s, const struct cw_request *r, struct cw_error *err)
+/* Checks a request for a range. An error means that the client has another pipeline in mind. */
+static int leases_check_request(const struct cw_leases *s, const struct cw_request *r, struct cw_error *err)
 {
-    bool rows = r->what == CACHEW__WHAT__WHAT_ROWS || r->what == CACHEW__WHAT__WHAT_PART;
-    if (s->kind != RANGES_PLACED ? r->what != CACHEW__WHAT__WHAT_BATCHES
-                                 : !rows && r->what != CACHEW__WHAT__WHAT_KEYS)
+    bool rows = cw_request_for_rows(r);
+    if (s->kind != CW_RANGES_PLACED ? r->what != CACHEW__WHAT__WHAT_BATCHES
+                                    : !rows && r->what != CACHEW__WHAT__WHAT_KEYS)
         return cw_error_set(
             err, CW_E_SERVICE, "a Get of kind %d came for a range of a pipeline whose %s", (int)r->what,
-            s->kind == RANGES_PLACED ? "rows are asked for by key" : "batches are asked for by number");
+            s->kind == CW_RANGES_PLACED ? "rows are requested by key" : "batches are requested by number");
     if (rows && r->key >= s->n_keys)
-        return cw_error_set(err, CW_E_SERVICE, "elements of key %u were asked for, expected less than %u",
+        return cw_error_set(err, CW_E_SERVICE, "elements of key %u were requested, expected less than %u",
                             r->key, s->n_keys);
-    if (rows && r->end - r->at > cw_key_size(s->local.compiled, r->key))
+    if (rows && r->end - r->at > cw_key_size(s->sequence->compiled, r->key))
         return cw_error_set(err, CW_E_SERVICE,
-                            "%llu elements of key %u were asked for, expected at most a full batch: %llu",
+                            "%llu elements of key %u were requested, expected at most a full batch: %llu",
                             (unsigned long long)(r->end - r->at), r->key,
-                            (unsigned long long)cw_key_size(s->local.compiled, r->key));
+                            (unsigned long long)cw_key_size(s->sequence->compiled, r->key));
     return 0;
 }
 
-void cw_leases_request(struct cw_stream *s, struct cw_request *r)
+void cw_leases_request(struct cw_leases *s, struct cw_request *r)
 {
-    struct cw_lease *l = *lease_find(s, r->epoch, r->begin);
+    struct cw_lease *l = *cw_lease_find(s, r->epoch, r->begin);
     struct cw_error why = {0};
     if (!l || l->epoch != r->epoch || l->begin != r->begin ||
         (cw_mutated("not-here") && l->number % 4 == 0)) {
-        cw_stream_reply(s, r, CW_SAY_NOT_HERE, NULL);
-    } else if (request_check(s, r, &why) < 0) {
-        cw_stream_reply(s, r, CW_SAY_RANGE_FAILED, &why);
-    } else {
-        l->lowest = CW_MIN(l->lowest, r->at);
-        request_append(&l->requests, r);
+        cw_request_reply(s, r, CW_ANSWER_NOT_HERE, NULL);
+        return;
     }
+    if (leases_check_request(s, r, &why) < 0) {
+        cw_request_reply(s, r, CW_ANSWER_RANGE_FAILED, &why);
+        return;
+    }
+    struct cw_request **at = &l->requests;
+    while (*at)
+        at = &(*at)->next;
+    *at = r;
+    l->lowest = CW_MIN(l->lowest, r->at);
 }
 
-void cw_leases_forget_peer(struct cw_stream *s, const struct cw_peer *p)
+void cw_leases_forget_peer(struct cw_leases *s, const struct cw_peer *p)
 {
-    for (struct cw_lease *l = s->leases; l; l = l->next)
+    for (struct cw_lease *l = s->list; l; l = l->next)
         for (struct cw_request *r = l->requests, *next; r; r = next) {
             next = r->next;
             if (r->peer == p)
@@ -243,9 +105,103 @@ void cw_leases_forget_peer(struct cw_stream *s, const struct cw_peer *p)
         cw_runner_relent(s->runner);
 }
 
-void cw_leases_set_aside(struct cw_stream *s)
+/* ---- memory ---- */
+
+size_t cw_leases_runner_memory(size_t memory)
 {
-    for (struct cw_lease *l = s->leases; l; l = l->next)
+    return memory - memory / CW_KEPT_PART;
+}
+
+void cw_leases_set_memory(struct cw_leases *s, size_t memory)
+{
+    size_t runner_memory = cw_leases_runner_memory(memory);
+    bool over = cw_runner_memory_used(s->runner) > runner_memory; /* one range may have that alone */
+    for (struct cw_lease *l = over ? s->list : NULL; l; l = l->next)
         if (l->range)
             cw_lease_close(s, l);
+    s->memory = memory;
+    cw_runner_set_memory(s->runner, runner_memory);
+}
+
+/* Returns whether the lease's range was closed to free memory before all of it was computed. */
+static bool lease_gave_way(const struct cw_leases *s, const struct cw_lease *l)
+{
+    return !l->range && !l->computed && !l->failed &&
+           (s->kind != CW_RANGES_COUNTED || l->next_batch < l->n_batches);
+}
+
+/* Frees memory when the runner can compute nothing more for the first range with a request. Returns whether
+ * anything was done. The steps, in order: clients get the keys so far; later requests give their parts back;
+ * the last range before the request's gives way, as no request is for such a range; ranges behind it give
+ * way, the last one first; rows of the request's range go that no request is for. Where there is no request,
+ * no range gives way, and one that gave way goes on. Of the range's requests the first whose rows are
+ * computed gets the memory: when they are sent, there is more. */
+static bool leases_make_room(struct cw_leases *s)
+{
+    struct cw_lease *gives = NULL, *l = s->list, *aside = NULL;
+    for (; l && !cw_lease_first_request(l); l = l->next) {
+        gives = l->range ? l : gives;
+        aside = lease_gave_way(s, l) ? l : aside;
+    }
+    if (!l) {
+        if (aside)
+            cw_lease_open(s, aside, aside->next_batch);
+        return false;
+    }
+    if (!cw_runner_stuck(s->runner))
+        return false;
+    if (cw_rows_send_keys(s) || s->failed)
+        return !s->failed;
+    struct cw_request *first = cw_rows_first_ready(s, l);
+    first = first ? first : cw_lease_first_request(l);
+    if (cw_rows_give_up_part(s, l, first))
+        return true;
+    bool before = gives != NULL;
+    for (struct cw_lease *later = l->next; later && !before; later = later->next)
+        gives = later->range ? later : gives;
+    if (!gives && (!s->short_of || s->short_of == first))
+        return cw_rows_give_up(s, l);
+    if (gives)
+        cw_lease_close(s, gives);
+    if (!before)
+        s->short_of = first;
+    return true;
+}
+
+/* ---- serving ---- */
+
+/* Ends the first range that is being computed behind what was begun of it, if it takes longer than range_ns:
+ * the dispatcher leases the rest anew. A runner that waits for clients to take something has no work that
+ * other workers could do, and goes on. */
+static void leases_shorten(struct cw_leases *s)
+{
+    struct cw_lease *l = s->list;
+    while (l && (l->computed || l->failed || !l->range))
+        l = l->next;
+    if (!l || l->whole || s->kind == CW_RANGES_SEQUENTIAL ||
+        cw_now_ns() - CW_MAX(l->leased_ns, s->completed_ns) < s->range_ns || cw_runner_stuck(s->runner))
+        return;
+    uint64_t end = cw_runner_shorten(s->runner, l->range);
+    if (end == 0)
+        return;
+    l->end = end;
+    l->n_keys = 0; /* known from an earlier run of the range, they may stand behind its end */
+    l->n_batches = leases_n_batches(s, l->begin, end);
+}
+
+bool cw_leases_serve(struct cw_leases *s)
+{
+    struct cw_error fatal = {0};
+    bool any = false;
+    if (s->short_of && !cw_peer_room(s->short_of->peer))
+        s->short_of = NULL;
+    leases_shorten(s);
+    for (struct cw_lease *l = s->list, *next; l && !s->failed; l = next) {
+        next = l->next;
+        /* if the stream fails here, all leases are gone */
+        any |= s->kind == CW_RANGES_PLACED ? cw_rows_serve(s, l) : cw_batches_serve(s, l);
+    }
+    if (!s->failed && cw_runner_fatal(s->runner, &fatal) < 0)
+        cw_leases_fail(s, &fatal);
+    return !s->failed && (any || leases_make_room(s));
 }

@@ -1,7 +1,7 @@
 /*
  * Both sides of a stream's origin. A compute thread that pulls elements waits, while the loop's thread sends
- * its request to the origin and takes the answer. On the origin itself a thread of its own reads the source
- * for these requests.
+ * its request to the origin and takes the answer. On the origin itself a thread of this module reads the
+ * source for these requests.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,22 +12,27 @@
 #include "base/clock.h"
 #include "base/list.h"
 #include "base/thread.h"
+#include "net/conn.h"
 #include "net/limits.h"
 
-#define LOOK_NS UINT64_C(10000000)   /* whether a pull was cancelled */
-#define RETRY_NS UINT64_C(200000000) /* an origin that can't be reached, or does not know the stream yet */
+#define CANCEL_NS UINT64_C(10000000) /* how often a waiting pull checks whether it was cancelled */
+#define RETRY_NS \
+    UINT64_C(200000000) /* wait for an origin that can't be reached, or does not know the stream yet */
 
 /* A request for elements, from another worker (answer->peer) or from this one (answer->peer is NULL). Each
  * worker has at most one. */
-struct request {
-    struct request *next;
+struct pull_request {
+    struct pull_request *next;
     struct cw_answer *answer;
     struct cw_pull q;
 };
 
 struct cw_origin {
-    struct cw_stream *stream;
-    struct cw_loop *loop;
+    /* immutable */
+    uint8_t stream[16];                 /* its name */
+    const struct cw_sequence *sequence; /* until the stream's thread has ended */
+    const volatile int *interrupt;
+    struct cw_mailbox *mailbox;
     struct cw_pull_away away;
     struct cw_post post;
     pthread_t thread;
@@ -35,34 +40,36 @@ struct cw_origin {
     pthread_mutex_t mutex;
     pthread_cond_t changed;
     /* guarded by mutex. The pull under way: a runner plans one piece at a time. */
-    const struct cw_pull *asked; /* NULL: none */
-    uint64_t id;                 /* its; grows */
+    const struct cw_pull *pull; /* NULL: none */
+    uint64_t id;                /* its; grows */
     bool sent, came;
     uint8_t *bytes; /* what came; NULL: `why` */
     size_t size;
     struct cw_error why;
     uint64_t passed_epoch, passed; /* clients need no elements before this position of this epoch */
-    struct request *requests;      /* to be served, by (epoch, from) */
+    struct pull_request *requests; /* to be served, by (epoch, from) */
     bool stopping;
 
     /* the loop's thread only: */
-    struct cw_worker *w; /* this worker; NULL: the dispatcher has not named the origin yet */
-    uint64_t worker;     /* id of the worker that is the origin */
-    char **addresses;    /* of the origin; the first may be a Unix socket */
+    const struct cw_worker_common *common; /* NULL: the dispatcher has not named the origin yet */
+    uint64_t worker;                       /* id of the worker that is the origin */
+    char **addresses;                      /* of the origin; the first may be a Unix socket */
     size_t n_addresses, attempt;
-    char said[200];
+    char logged[200]; /* the last reason why the origin can't be reached */
     struct cw_conn *conn;
     bool open, closed;
     struct cw_timer *retry;
 };
 
-/* ---- asking ---- */
+/* ---- requesting elements ---- */
 
-/* An answer came: the waiting pull takes the bytes. If it was broken off meanwhile, they are freed. */
-static void came(struct cw_origin *o, uint64_t id, uint8_t *bytes, size_t size, const struct cw_error *why)
+/* Hands an answer to the waiting pull, which takes the bytes. If the pull was cancelled meanwhile, they are
+ * freed. */
+static void pull_came(struct cw_origin *o, uint64_t id, uint8_t *bytes, size_t size,
+                      const struct cw_error *why)
 {
     CW_GUARD(&o->mutex);
-    if (!o->asked || o->id != id || o->came) {
+    if (!o->pull || o->id != id || o->came) {
         free(bytes);
         return;
     }
@@ -78,13 +85,13 @@ static int origin_pull(void *arg, const struct cw_pull *q, uint8_t **ret, size_t
 {
     struct cw_origin *o = arg;
     CW_GUARD(&o->mutex);
-    o->asked = q;
+    o->pull = q;
     o->id++;
     o->sent = o->came = false;
-    cw_loop_post(o->loop, &o->post);
+    cw_loop_post(o->mailbox->loop, &o->post);
     while (!o->came && !q->cancelled(q->cancel_arg))
-        (void)cw_cond_wait(&o->changed, &o->mutex, cw_now_ns() + LOOK_NS);
-    o->asked = NULL;
+        (void)cw_cond_wait(&o->changed, &o->mutex, cw_now_ns() + CANCEL_NS);
+    o->pull = NULL;
     if (!o->came)
         return cw_error_set(err, CW_E_INTERRUPTED, "interrupted");
     *ret = CW_STEAL(o->bytes);
@@ -92,28 +99,29 @@ static int origin_pull(void *arg, const struct cw_pull *q, uint8_t **ret, size_t
     return *ret ? 0 : cw_error_copy(err, &o->why);
 }
 
-static void request_free(struct request *x)
+static void pull_request_free(struct pull_request *x)
 {
     if (x)
         cw_answer_free(x->answer);
     free(x);
 }
 
-/* Adds a request to be served, in the place of an older one of the same peer, which does not wait for it any
- * more. */
-static int request_add(struct cw_origin *o, struct cw_peer *peer, uint64_t id, const struct cw_pull *q,
-                       struct cw_error *err)
+/* Adds a request to be served, and frees an older one of the same peer, which does not wait for it any more.
+ * The mutex is held. */
+static int pull_request_add(struct cw_origin *o, struct cw_peer *peer, uint64_t id, const struct cw_pull *q,
+                            struct cw_error *err)
 {
-    struct request *x = calloc(1, sizeof(*x)), **at = &o->requests;
+    struct pull_request *x = calloc(1, sizeof(*x)), **at = &o->requests;
     if (!x || !(x->answer = malloc(sizeof(*x->answer)))) {
         free(x);
         return cw_error_nomem(err, sizeof(*x), "a request");
     }
-    *x->answer = (struct cw_answer){.kind = CW_SAY_PULLED, .peer = peer ? cw_peer_ref(peer) : NULL, .re = id};
+    *x->answer = (struct cw_answer){
+        .kind = CW_ANSWER_PULLED, .peer = peer ? cw_peer_ref(peer) : NULL, .re = id};
     x->q = *q;
     while (*at)
         if ((*at)->answer->peer == peer)
-            request_free(CW_POP(*at));
+            pull_request_free(CW_POP(*at));
         else
             at = &(*at)->next;
     for (at = &o->requests;
@@ -125,28 +133,28 @@ static int request_add(struct cw_origin *o, struct cw_peer *peer, uint64_t id, c
     return 0;
 }
 
-static const struct cw_conn_ops conn_ops, closed_ops;
+static const struct cw_conn_ops origin_ops;
 
-static void leave(struct cw_origin *o)
+static void origin_leave(struct cw_origin *o)
 {
     if (o->conn) {
-        cw_conn_set_user(o->conn, &closed_ops, NULL);
+        cw_conn_set_user(o->conn, &origin_ops, NULL);
         cw_conn_close(CW_STEAL(o->conn), NULL);
     }
     o->open = false;
 }
 
-static void say(struct cw_origin *o, const struct cw_error *why)
+static void origin_log(struct cw_origin *o, const struct cw_error *why)
 {
-    if (strncmp(o->said, why->message, sizeof(o->said) - 1) != 0)
-        cw_worker_log(o->w, "worker %llu, which runs the source of a stream, can't be reached: %s",
+    if (strncmp(o->logged, why->message, sizeof(o->logged) - 1) != 0)
+        cw_common_log(o->common, "worker %llu, which runs the source of a stream, can't be reached: %s",
                       (unsigned long long)o->worker, why->message);
-    snprintf(o->said, sizeof(o->said), "%.199s", why->message);
+    snprintf(o->logged, sizeof(o->logged), "%.199s", why->message);
 }
 
-static void connect_to(struct cw_origin *o)
+static void origin_connect(struct cw_origin *o)
 {
-    struct cw_worker *w = o->w;
+    const struct cw_worker_common *w = o->common;
     struct cw_error err = {0};
     Cachew__Hello hello;
     cw_hello_init(&hello, CACHEW__ROLE__ROLE_CLIENT, w->options.name, w->incarnation, w->host);
@@ -158,142 +166,129 @@ static void connect_to(struct cw_origin *o)
                                 .token = w->options.token,
                                 .pack = true,
                                 .tls = local ? NULL : w->options.dispatcher_tls};
-    if (cw_conn_connect(o->loop, address, &c, &conn_ops, o, &o->conn, &err) < 0) {
+    if (cw_conn_connect(o->mailbox->loop, address, &c, &origin_ops, o, &o->conn, &err) < 0) {
         o->conn = NULL;
         o->attempt++;
-        say(o, &err);
+        origin_log(o, &err);
         cw_timer_start(o->retry, RETRY_NS, 0);
     }
 }
 
 /* Sends the request of the pull under way, unless it was sent; connects first where there is no connection.
  */
-static void pump(void *arg)
+static void origin_pump(void *arg)
 {
     struct cw_origin *o = arg;
     struct cw_error err = {0};
     int r = 0;
-    if (!o->w || o->closed)
+    if (!o->common || o->closed)
         return;
-    bool here = o->worker == o->w->id;
+    bool here = o->worker == o->common->id;
     if (!here && !o->conn)
-        connect_to(o);
+        origin_connect(o);
     CW_WITH (&o->mutex) {
-        if (o->asked && !o->sent && (here || o->open)) {
-            struct cw_pull q = *o->asked;
+        if (o->pull && !o->sent && (here || o->open)) {
+            struct cw_pull q = *o->pull;
             /* of a shuffled one, all is read */
-            uint64_t window = o->stream->local.sequence->window, passed = o->passed / window * window;
-            q.keep = o->stream->kind == RANGES_SEQUENTIAL ? q.from
-                     : q.epoch > o->passed_epoch          ? 0
-                     : q.epoch == o->passed_epoch         ? CW_MIN(passed, q.from)
-                                                          : q.from;
-            Cachew__Pull m = {
-                CW_MESSAGE(pull), .stream = {.data = o->stream->name, .len = sizeof(o->stream->name)},
-                .epoch = q.epoch, .from = q.from,
-                .n = q.n,         .least = q.least,
-                .keep = q.keep};
+            uint64_t window = o->sequence->window, passed = o->passed / window * window;
+            q.keep = o->sequence->compiled->sequential ? q.from
+                     : q.epoch > o->passed_epoch       ? 0
+                     : q.epoch == o->passed_epoch      ? CW_MIN(passed, q.from)
+                                                       : q.from;
+            Cachew__Pull m = {CW_MESSAGE(pull), .stream = {.data = o->stream, .len = sizeof(o->stream)},
+                              .epoch = q.epoch, .from = q.from,
+                              .n = q.n,         .least = q.least,
+                              .keep = q.keep};
             Cachew__Envelope e = {CW_MESSAGE(envelope), .id = o->id, .of_case = CACHEW__ENVELOPE__OF_PULL,
                                   .pull = &m};
-            r = here ? request_add(o, NULL, o->id, &q, &err)
+            r = here ? pull_request_add(o, NULL, o->id, &q, &err)
                      : cw_conn_send(o->conn, &e, NULL, 0, NULL, NULL, NULL, 0, &err);
             o->sent = r >= 0;
         }
     }
     if (r < 0) {
-        say(o, &err);
+        origin_log(o, &err);
         cw_timer_start(o->retry, RETRY_NS, 0);
     }
 }
 
 /* The origin did not answer the request, or can't: it is sent again after RETRY_NS. */
-static void unsent(struct cw_origin *o)
+static void origin_resend(struct cw_origin *o)
 {
     CW_WITH (&o->mutex)
         o->sent = false;
     cw_timer_start(o->retry, RETRY_NS, 0);
 }
 
-static int on_open(void *user, struct cw_conn *c CW_UNUSED, const Cachew__Envelope *peer CW_UNUSED,
-                   struct cw_error *err CW_UNUSED)
+static int origin_on_open(void *user, struct cw_conn *c CW_UNUSED, const Cachew__Envelope *peer CW_UNUSED,
+                          struct cw_error *err CW_UNUSED)
 {
     struct cw_origin *o = user;
+    if (!o)
+        return 0;
     o->open = true;
-    o->said[0] = '\0';
-    pump(o);
+    o->logged[0] = '\0';
+    origin_pump(o);
     return 0;
 }
 
-static int on_payload(void *user CW_UNUSED, struct cw_conn *c CW_UNUSED, const Cachew__Envelope *m CW_UNUSED,
-                      size_t size, void **ret, struct cw_error *err)
+static int origin_on_payload(void *user CW_UNUSED, struct cw_conn *c CW_UNUSED,
+                             const Cachew__Envelope *m CW_UNUSED, size_t size, void **ret,
+                             struct cw_error *err)
 {
     *ret = aligned_alloc(64, CW_ALIGN_UP(size, 64));
     return *ret ? 0 : cw_error_nomem(err, size, "elements of a stream");
 }
 
-static void on_abandoned(void *user CW_UNUSED, struct cw_conn *c CW_UNUSED, void *payload)
+static void origin_on_abandoned(void *user CW_UNUSED, struct cw_conn *c CW_UNUSED, void *payload)
 {
     free(payload);
 }
 
-static int on_message(void *user, struct cw_conn *c CW_UNUSED, const Cachew__Envelope *m, void *payload,
-                      size_t size, const int *fds CW_UNUSED, size_t n_fds CW_UNUSED, struct cw_error *err)
+static int origin_on_message(void *user, struct cw_conn *c CW_UNUSED, const Cachew__Envelope *m,
+                             void *payload, size_t size, const int *fds CW_UNUSED, size_t n_fds CW_UNUSED,
+                             struct cw_error *err)
 {
     struct cw_origin *o = user;
     struct cw_error why = {0};
-    switch (m->of_case) {
-    case CACHEW__ENVELOPE__OF_PULLED:
-        if (!payload && !m->pulled->why)
-            return cw_error_set(err, CW_E_SERVICE, "elements of a stream came without bytes");
-        if (!payload && cw_failure_error(m->pulled->why, &why) != CW_E_DATA) {
-            /* its own trouble, with which it fails, so that another one is named */
-            unsent(o);
-            break;
-        }
-        came(o, m->re, payload, size, &why);
+    bool pulled = m->of_case == CACHEW__ENVELOPE__OF_PULLED;
+    if (!o) {
+        free(payload);
         return 0;
-    case CACHEW__ENVELOPE__OF_NOT_HERE:
-        unsent(o);
-        break;
-    default:
-        break;
     }
+    if (pulled && !payload && !m->pulled->why)
+        return cw_error_set(err, CW_E_SERVICE, "elements of a stream came without bytes");
+    /* an error of its own, with which the origin fails, so that another worker is named */
+    bool fails = pulled && !payload && cw_failure_error(m->pulled->why, &why) != CW_E_DATA;
+    if (fails || m->of_case == CACHEW__ENVELOPE__OF_NOT_HERE)
+        origin_resend(o);
+    if (pulled && !fails)
+        pull_came(o, m->re, CW_STEAL(payload), size, &why);
     free(payload);
     return 0;
 }
 
-static void on_closed(void *user, struct cw_conn *c CW_UNUSED, const struct cw_error *why)
+static void origin_on_closed(void *user, struct cw_conn *c CW_UNUSED, const struct cw_error *why)
 {
     struct cw_origin *o = user;
+    if (!o)
+        return;
     o->conn = NULL;
     o->open = false;
     o->attempt++;
     if (why->status)
-        say(o, why);
-    unsent(o);
+        origin_log(o, why);
+    origin_resend(o);
 }
 
-static void on_closed_after(void *user CW_UNUSED, struct cw_conn *c CW_UNUSED,
-                            const struct cw_error *why CW_UNUSED)
-{
-}
+/* A connection without a user is closing: the stream does not use it any more. */
+static const struct cw_conn_ops origin_ops = {.open = origin_on_open,
+                                              .payload = origin_on_payload,
+                                              .abandoned = origin_on_abandoned,
+                                              .message = origin_on_message,
+                                              .closed = origin_on_closed};
 
-static int on_message_after(void *user CW_UNUSED, struct cw_conn *c CW_UNUSED,
-                            const Cachew__Envelope *m CW_UNUSED, void *payload, size_t size CW_UNUSED,
-                            const int *fds CW_UNUSED, size_t n_fds CW_UNUSED, struct cw_error *err CW_UNUSED)
-{
-    free(payload);
-    return 0;
-}
-
-static const struct cw_conn_ops conn_ops = {.open = on_open,
-                                            .payload = on_payload,
-                                            .abandoned = on_abandoned,
-                                            .message = on_message,
-                                            .closed = on_closed};
-static const struct cw_conn_ops closed_ops = {
-    .payload = on_payload, .abandoned = on_abandoned, .message = on_message_after, .closed = on_closed_after};
-
-static void addresses_free(struct cw_origin *o)
+static void origin_free_addresses(struct cw_origin *o)
 {
     for (size_t i = 0; i < o->n_addresses; i++)
         free(o->addresses[i]);
@@ -301,11 +296,11 @@ static void addresses_free(struct cw_origin *o)
     o->n_addresses = 0;
 }
 
-static int addresses_copy(struct cw_origin *o, const Cachew__WorkerAddress *a, struct cw_error *err)
+static int origin_copy_addresses(struct cw_origin *o, const Cachew__WorkerAddress *a, struct cw_error *err)
 {
-    bool local = *a->unix_path && strcmp(a->host, o->w->host) == 0;
+    bool local = *a->unix_path && strcmp(a->host, o->common->host) == 0;
     size_t n = a->n_addresses + local;
-    addresses_free(o);
+    origin_free_addresses(o);
     if (!(o->addresses = calloc(n + 1, sizeof(*o->addresses))))
         return cw_error_nomem(err, n * sizeof(*o->addresses), "the addresses of a worker");
     for (; o->n_addresses < n; o->n_addresses++)
@@ -315,39 +310,39 @@ static int addresses_copy(struct cw_origin *o, const Cachew__WorkerAddress *a, s
     return 0;
 }
 
-void cw_origin_is(struct cw_origin *o, struct cw_worker *w, const Cachew__WorkerAddress *a,
-                  const Cachew__Place *passed)
+void cw_origin_name(struct cw_origin *o, const struct cw_worker_common *common,
+                    const Cachew__WorkerAddress *a, const Cachew__Place *passed)
 {
     struct cw_error err = {0};
-    bool same = o->w && o->worker == a->worker;
+    bool same = o->common && o->worker == a->worker;
     CW_WITH (&o->mutex) {
         o->passed_epoch = passed ? passed->epoch : 0;
         o->passed = passed ? passed->position : 0;
         o->sent &= same;
     }
     if (!same)
-        leave(o);
-    o->w = w;
+        origin_leave(o);
+    o->common = common;
     o->worker = a->worker;
-    if (addresses_copy(o, a, &err) < 0 ||
-        (!o->retry && cw_timer_new(o->loop, pump, o, &o->retry, &err) < 0)) {
-        cw_worker_log(w, "%s: a stream waits", err.message);
-        o->w = NULL;
+    if (origin_copy_addresses(o, a, &err) < 0 ||
+        (!o->retry && cw_timer_new(o->mailbox->loop, origin_pump, o, &o->retry, &err) < 0)) {
+        cw_common_log(common, "%s: a stream waits", err.message);
+        o->common = NULL;
     }
-    pump(o);
+    origin_pump(o);
 }
 
-/* ---- being it ---- */
+/* ---- serving elements, where this worker is the origin ---- */
 
-static int is_stopping(void *arg)
+static int pull_cancelled(void *arg)
 {
-    return ((struct cw_origin *)arg)->stream->interrupt;
+    return *((struct cw_origin *)arg)->interrupt;
 }
 
 int cw_origin_serve(struct cw_origin *o, struct cw_peer *peer, uint64_t id, const Cachew__Pull *m,
                     struct cw_error *err)
 {
-    uint64_t most = o->stream->local.sequence->window;
+    uint64_t most = o->sequence->window;
     CW_GUARD(&o->mutex);
     if (!id || m->n == 0 || m->n > most || m->least > m->n || m->from >= CW_EPOCH_POSITIONS)
         return cw_error_set(
@@ -355,67 +350,76 @@ int cw_origin_serve(struct cw_origin *o, struct cw_peer *peer, uint64_t id, cons
             "a Pull without id, or of %llu elements (expected at most %llu), at least %llu, from %llu on",
             (unsigned long long)m->n, (unsigned long long)most, (unsigned long long)m->least,
             (unsigned long long)m->from);
-    return request_add(
+    return pull_request_add(
         o, peer, id,
         &(struct cw_pull){.epoch = m->epoch, .from = m->from, .n = m->n, .least = m->least, .keep = m->keep},
         err);
 }
 
-static void serve(struct cw_origin *o, struct request *x, bool stopping)
+static void origin_serve_one(struct cw_origin *o, struct pull_request *x, bool stopping)
 {
-    struct cw_source *source = o->stream->local.sequence->stream;
+    struct cw_source *source = o->sequence->stream;
     struct cw_answer *a = CW_STEAL(x->answer);
     struct cw_error err = {0};
-    x->q.cancelled = is_stopping;
+    x->q.cancelled = pull_cancelled;
     x->q.cancel_arg = o;
     int r = stopping ? cw_error_set(&err, CW_E_INTERRUPTED, "the stream ends here")
                      : source->ops->serve(source, &x->q, &a->pulled, &a->bytes, &err);
     if (a->peer) {
-        a->why = r < 0 ? cw_stream_why(&err) : NULL;
-        cw_stream_say(o->stream, a);
+        a->why = r < 0 ? cw_answer_why(&err) : NULL;
+        cw_mailbox_answer(o->mailbox, a);
     } else {
-        came(o, a->re, CW_STEAL(a->pulled), a->bytes, &err);
+        pull_came(o, a->re, CW_STEAL(a->pulled), a->bytes, &err);
         cw_answer_free(a);
     }
-    request_free(x);
+    pull_request_free(x);
 }
 
-static void *serve_main(void *arg)
+static void *origin_main(void *arg)
 {
     struct cw_origin *o = arg;
     for (;;) {
         pthread_mutex_lock(&o->mutex);
         while (!o->requests && !o->stopping)
             pthread_cond_wait(&o->changed, &o->mutex);
-        struct request *x = o->requests ? CW_POP(o->requests) : NULL;
+        struct pull_request *x = o->requests ? CW_POP(o->requests) : NULL;
         bool stopping = o->stopping;
         pthread_mutex_unlock(&o->mutex);
         if (!x)
             return NULL;
-        serve(o, x, stopping);
+        origin_serve_one(o, x, stopping);
     }
 }
 
 /* ---- life ---- */
 
-int cw_origin_new(struct cw_stream *s, struct cw_origin **ret, struct cw_error *err)
+static void origin_destroy(struct cw_origin *o)
+{
+    pthread_mutex_destroy(&o->mutex);
+    pthread_cond_destroy(&o->changed);
+    free(o);
+}
+
+int cw_origin_new(const uint8_t *name, const struct cw_sequence *sequence, const volatile int *interrupt,
+                  struct cw_mailbox *mailbox, struct cw_origin **ret, struct cw_error *err)
 {
     struct cw_origin *o = malloc(sizeof(*o));
     if (!o)
         return cw_error_nomem(err, sizeof(*o), "a stream");
-    *o = (struct cw_origin){
-        .stream = s, .loop = s->loop, .away = {origin_pull, o}, .post = {.fn = pump, .arg = o}};
+    *o = (struct cw_origin){.sequence = sequence,
+                            .interrupt = interrupt,
+                            .mailbox = mailbox,
+                            .away = {origin_pull, o},
+                            .post = {.fn = origin_pump, .arg = o}};
+    memcpy(o->stream, name, sizeof(o->stream));
     pthread_mutex_init(&o->mutex, NULL);
     cw_cond_init(&o->changed);
-    int r = cw_thread_start(&o->thread, serve_main, o, err);
-    if (r < 0) {
-        pthread_mutex_destroy(&o->mutex);
-        pthread_cond_destroy(&o->changed);
-        free(o);
-        return r;
-    }
-    *ret = o;
-    return 0;
+    int r = cw_thread_start(&o->thread, origin_main, o, err);
+    if (r < 0)
+        origin_destroy(o);
+    else
+        *ret = o;
+    return r;
 }
 
 const struct cw_pull_away *cw_origin_away(const struct cw_origin *o)
@@ -439,7 +443,7 @@ void cw_origin_close(struct cw_origin *o)
     if (!o || o->closed)
         return;
     o->closed = true;
-    leave(o);
+    origin_leave(o);
     o->retry = cw_timer_free(o->retry);
 }
 
@@ -448,11 +452,9 @@ void cw_origin_free(struct cw_origin *o)
     if (!o)
         return;
     cw_origin_close(o);
-    cw_loop_unpost(o->loop, &o->post);
+    cw_loop_unpost(o->mailbox->loop, &o->post);
     while (o->requests) /* that came after the end */
-        request_free(CW_POP(o->requests));
-    addresses_free(o);
-    pthread_mutex_destroy(&o->mutex);
-    pthread_cond_destroy(&o->changed);
-    free(o);
+        pull_request_free(CW_POP(o->requests));
+    origin_free_addresses(o);
+    origin_destroy(o);
 }

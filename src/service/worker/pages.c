@@ -1,123 +1,126 @@
 /* docs/metrics.md lists the metrics. */
 #include "service/worker/pages.h"
 
-#include <jansson.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "cache/cache.h"
 #include "net/metrics.h"
+#include "service/worker/status.h"
+#include "service/worker/tuning.h"
 #include "service/worker/worker_impl.h"
 
 /* ---- metrics ---- */
 
-static void computed(const struct cw_worker *w, struct cw_metrics *m)
+static void page_add_work(const struct cw_worker *w, struct cw_metrics *m)
 {
     struct cw_work work = {0};
-    cw_work_add_all(&work, &w->work);
-    for (const struct worker_stream *s = w->streams; s; s = s->next)
-        cw_stream_work(s->stream, &work);
+    cw_work_add_all(&work, &w->streams.work);
+    for (const struct cw_worker_stream *s = w->streams.list; s; s = s->next)
+        cw_stream_add_work(s->stream, &work);
     cw_metrics_family(m, CW_METRIC_COUNTER, "worker_operator", "seconds",
-                      "Computing, by operator, summed over threads.");
+                      "Compute time by operator, summed over threads.");
     for (size_t i = 0; i < work.n; i++)
         cw_metrics_add(m, (double)work.ops[i].ns / 1e9, "operator", work.ops[i].name, NULL);
     cw_metrics_family(m, CW_METRIC_COUNTER, "worker_operator_elements", NULL,
-                      "Elements that went into an operator.");
+                      "Elements that an operator took.");
     for (size_t i = 0; i < work.n; i++)
         cw_metrics_add(m, (double)work.ops[i].rows, "operator", work.ops[i].name, NULL);
     cw_metrics_list(
         m, (const struct cw_metric_row[]){
                {CW_METRIC_COUNTER, "worker_read", "seconds", (double)work.read_ns / 1e9,
-                "Reading files, summed over threads."},
+                "Time of reading files, summed over threads."},
                {CW_METRIC_COUNTER, "worker_read", "bytes", (double)work.read_bytes, "Bytes read from files."},
                {0},
            });
     cw_work_deinit(&work);
 }
 
-/* Without a cache all is 0. */
-static void cached(const struct cw_worker *w, struct cw_metrics *m)
+/* Without a cache all values are 0. */
+static void page_add_cache(const struct cw_worker *w, struct cw_metrics *m)
 {
     struct cw_cache_facts f = {0};
     if (w->cache)
         cw_cache_facts(w->cache, &f);
     cw_metrics_list(m, (const struct cw_metric_row[]){
                            {CW_METRIC_GAUGE, "worker_cache_used", "bytes", (double)f.used,
-                            "Bytes of all files in the cache directory, as it saw them last."},
+                            "Bytes of all files in the cache directory, when it was read last."},
                            {CW_METRIC_GAUGE, "worker_cache_limit", "bytes",
-                            w->cache ? (double)cw_cache_quota(w->cache) : 0, "That may lie there."},
+                            w->cache ? (double)cw_cache_quota(w->cache) : 0, "Limit of the cache directory."},
                            {CW_METRIC_COUNTER, "worker_cache_hits", NULL, (double)f.hits,
                             "Elements read from the cache."},
                            {CW_METRIC_COUNTER, "worker_cache_misses", NULL, (double)f.misses,
-                            "Elements that it did not have, and that were computed."},
+                            "Elements that were not in the cache, and were computed."},
                            {CW_METRIC_COUNTER, "worker_cache_bad", NULL, (double)(f.bad + f.gone),
-                            "Entries that were damaged, or gone when they were read."},
+                            "Entries of the cache that were damaged, or gone when they were read."},
                            {CW_METRIC_COUNTER, "worker_cache_late", NULL, (double)f.late,
-                            "Elements that it had, and storage did not give in time."},
+                            "Elements in the cache that storage did not give in time, and were computed."},
                            {CW_METRIC_COUNTER, "worker_cache_refused", NULL, (double)f.refused,
-                            "Elements not kept: no room, or the disk failed."},
+                            "Elements not written to the cache: no room, or the disk failed."},
                            {CW_METRIC_COUNTER, "worker_cache_skipped", NULL, (double)f.skipped,
-                            "Elements not kept: the disk was too slow."},
+                            "Elements not written to the cache: the disk was too slow."},
                            {CW_METRIC_COUNTER, "worker_cache_read", "bytes", (double)f.bytes_read,
                             "Bytes read from the cache."},
                            {CW_METRIC_COUNTER, "worker_cache_written", "bytes", (double)f.bytes_written,
-                            "Bytes written to it."},
+                            "Bytes written to the cache."},
                            {0},
                        });
 }
 
-static void metrics(struct cw_worker *w, struct cw_text *text)
+static void page_metrics(struct cw_worker *w, struct cw_text *text)
 {
     struct cw_metrics m = {.text = text};
-    struct cw_worker_status s;
-    cw_worker_look(w); /* what is in use changes with every block that is computed */
-    cw_worker_status(w, &s);
+    const struct cw_worker_status *s = &w->status;
+    cw_status_update(w); /* what is in use changes with every block that is computed */
     cw_metrics_list(
         &m,
         (const struct cw_metric_row[]){
-            {CW_METRIC_GAUGE, "worker_uptime", "seconds", (double)(cw_now_ns() - w->started_ns) / 1e9,
-             "Since it started."},
-            {CW_METRIC_GAUGE, "worker_registered", NULL, s.registered,
-             "1: the dispatcher knows it; 0: it is looked for."},
-            {CW_METRIC_GAUGE, "worker_draining", NULL, s.draining, "1: it takes no more ranges."},
-            {CW_METRIC_GAUGE, "worker_streams", NULL, (double)s.n_streams, "Streams that it has open."},
-            {CW_METRIC_GAUGE, "worker_leases", NULL, (double)s.n_leases,
-             "Ranges that it holds, finished or not."},
-            {CW_METRIC_GAUGE, "worker_clients", NULL, (double)s.n_clients, "Connections of clients."},
-            {CW_METRIC_GAUGE, "worker_batches_out", NULL, (double)s.n_out,
-             "Batches on their way to clients, or lent to them in shared memory."},
-            {CW_METRIC_GAUGE, "worker_completions_unacknowledged", NULL, (double)s.n_reports,
-             "Finished ranges that the dispatcher has not written down yet."},
-            {CW_METRIC_GAUGE, "worker_memory_used", "bytes", (double)s.memory_used,
-             "Batches, and what they are made from."},
-            {CW_METRIC_GAUGE, "worker_memory_limit", "bytes", (double)w->options.memory, "Its budget."},
-            {CW_METRIC_COUNTER, "worker_sent_batches", NULL, (double)s.n_batches,
-             "Batches given to clients."},
-            {CW_METRIC_COUNTER, "worker_sent", "bytes", (double)s.n_bytes,
-             "Bytes of these, by whatever way."},
-            {CW_METRIC_COUNTER, "worker_wire", "bytes", (double)cw_clients_wire_bytes(w),
-             "Payloads over connections, as they went: fewer than sent where they were lent or compressed."},
+            {CW_METRIC_GAUGE, "worker_uptime", "seconds", (double)(cw_now_ns() - w->common.started_ns) / 1e9,
+             "Time since the worker started."},
+            {CW_METRIC_GAUGE, "worker_registered", NULL, s->registered,
+             "1: the worker is registered with its dispatcher; 0: it tries to connect."},
+            {CW_METRIC_GAUGE, "worker_draining", NULL, s->draining, "1: the worker takes no more ranges."},
+            {CW_METRIC_GAUGE, "worker_streams", NULL, (double)s->n_streams,
+             "Streams that the worker has open."},
+            {CW_METRIC_GAUGE, "worker_leases", NULL, (double)s->n_leases,
+             "Ranges that are leased to the worker, finished or not."},
+            {CW_METRIC_GAUGE, "worker_clients", NULL, (double)s->n_clients, "Connections of clients."},
+            {CW_METRIC_GAUGE, "worker_batches_out", NULL, (double)s->n_out,
+             "Batches on their way to clients, or in shared memory that clients use (shm_loans)."},
+            {CW_METRIC_GAUGE, "worker_completions_unacknowledged", NULL, (double)s->n_reports,
+             "Finished ranges that the dispatcher has not acknowledged yet."},
+            {CW_METRIC_GAUGE, "worker_memory_used", "bytes", (double)s->memory_used,
+             "Memory of batches, and of what they are made from."},
+            {CW_METRIC_GAUGE, "worker_memory_limit", "bytes", (double)w->common.options.memory,
+             "Memory budget of the worker."},
+            {CW_METRIC_COUNTER, "worker_sent_batches", NULL, (double)s->n_batches,
+             "Batches sent to clients, or parts of them."},
+            {CW_METRIC_COUNTER, "worker_sent", "bytes", (double)s->n_bytes,
+             "Bytes of batches sent to clients, over connections or in shared memory."},
+            {CW_METRIC_COUNTER, "worker_wire", "bytes", (double)cw_clients_wire_bytes(&w->clients),
+             "Bytes of payloads over connections: fewer than sent with shared memory or compression."},
             {0},
         });
     cw_metrics_family(&m, CW_METRIC_COUNTER, "worker_quarantined_records", NULL,
-                      "Records that were skipped or replaced in what was given to clients.");
-    cw_metrics_add(&m, (double)w->n_skipped, "action", "skipped", NULL);
-    cw_metrics_add(&m, (double)w->n_replaced, "action", "replaced", NULL);
+                      "Records that were skipped or replaced in batches sent to clients.");
+    cw_metrics_add(&m, (double)w->clients.stats.n_skipped, "action", "skipped", NULL);
+    cw_metrics_add(&m, (double)w->clients.stats.n_replaced, "action", "replaced", NULL);
     cw_metrics_list(&m, (const struct cw_metric_row[]){
-                            {CW_METRIC_COUNTER, "worker_cpu", "seconds", (double)cw_control_cpu_ns() / 1e9,
-                             "CPU of the process, user and system."},
-                            {CW_METRIC_GAUGE, "worker_threads", NULL, w->options.threads,
+                            {CW_METRIC_COUNTER, "worker_cpu", "seconds", (double)cw_status_cpu_ns() / 1e9,
+                             "CPU time of the process, user and system."},
+                            {CW_METRIC_GAUGE, "worker_threads", NULL, w->common.options.threads,
                              "Compute threads of each stream."},
                             {0},
                         });
-    computed(w, &m);
-    cached(w, &m);
+    page_add_work(w, &m);
+    page_add_cache(w, &m);
 }
 
 /* ---- pages ---- */
 
-/* Takes o over; NULL: out of memory. */
-static void put_json(struct cw_http_reply *reply, json_t *o)
+/* Answers with JSON, which it takes over; NULL: out of memory. */
+static void page_put_json(struct cw_http_reply *reply, json_t *o)
 {
     _cleanup_free_ char *text = o ? json_dumps(o, JSON_COMPACT) : NULL;
     json_decref(o);
@@ -129,21 +132,20 @@ static void put_json(struct cw_http_reply *reply, json_t *o)
     cw_text_add(&reply->body, "%s\n", text);
 }
 
-static void status(struct cw_worker *w, struct cw_http_reply *reply)
+static void page_status(struct cw_worker *w, struct cw_http_reply *reply)
 {
-    struct cw_worker_status s;
-    cw_worker_look(w);
-    cw_worker_status(w, &s);
+    const struct cw_worker_status *s = &w->status; /* written by this thread only */
+    cw_status_update(w);
     json_t *o = json_pack(
         "{s:s, s:s, s:i, s:I, s:b, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f}", "role",
-        "worker", "software", "cachew " CACHEW_VERSION, "pid", (int)getpid(), "id", (json_int_t)s.id,
-        "registered", s.registered, "draining", s.draining, "streams", (json_int_t)s.n_streams, "leases",
-        (json_int_t)s.n_leases, "clients", (json_int_t)s.n_clients, "batches_out", (json_int_t)s.n_out,
-        "completions_unacknowledged", (json_int_t)s.n_reports, "memory_in_use", (json_int_t)s.memory_used,
-        "memory", (json_int_t)w->options.memory, "batches", (json_int_t)s.n_batches, "bytes",
-        (json_int_t)s.n_bytes, "cpu_s", (double)cw_control_cpu_ns() / 1e9, "uptime_s",
-        (double)(cw_now_ns() - w->started_ns) / 1e9);
-    put_json(reply, o);
+        "worker", "software", "cachew " CACHEW_VERSION, "pid", (int)getpid(), "id", (json_int_t)s->id,
+        "registered", s->registered, "draining", s->draining, "streams", (json_int_t)s->n_streams, "leases",
+        (json_int_t)s->n_leases, "clients", (json_int_t)s->n_clients, "batches_out", (json_int_t)s->n_out,
+        "completions_unacknowledged", (json_int_t)s->n_reports, "memory_in_use", (json_int_t)s->memory_used,
+        "memory", (json_int_t)w->common.options.memory, "batches", (json_int_t)s->n_batches, "bytes",
+        (json_int_t)s->n_bytes, "cpu_s", (double)cw_status_cpu_ns() / 1e9, "uptime_s",
+        (double)(cw_now_ns() - w->common.started_ns) / 1e9);
+    page_put_json(reply, o);
 }
 
 void cw_worker_page(void *user, const char *path, const char *query CW_UNUSED, struct cw_http_reply *reply)
@@ -151,20 +153,20 @@ void cw_worker_page(void *user, const char *path, const char *query CW_UNUSED, s
     struct cw_worker *w = user;
     if (strcmp(path, "/metrics") == 0) {
         reply->type = CW_METRICS_TYPE;
-        metrics(w, &reply->body);
-    } else if (strcmp(path, "/healthz") == 0) { /* who answers works */
+        page_metrics(w, &reply->body);
+    } else if (strcmp(path, "/healthz") == 0) { /* a worker that answers is healthy */
         cw_text_add(&reply->body, "ok\n");
     } else if (strcmp(path, "/readyz") == 0) {
-        if (!w->registered || w->draining)
+        if (w->uplink.state != CW_UPLINK_REGISTERED || w->common.draining)
             reply->status = 503;
         cw_text_add(&reply->body, "%s\n",
-                    w->draining     ? "draining"
-                    : w->registered ? "ready"
-                                    : "the dispatcher has not answered");
+                    w->common.draining                        ? "draining"
+                    : w->uplink.state == CW_UPLINK_REGISTERED ? "ready"
+                                                              : "the dispatcher has not answered");
     } else if (strcmp(path, "/api/v1/status") == 0) {
-        status(w, reply);
+        page_status(w, reply);
     } else if (strcmp(path, "/api/v1/tuning") == 0) {
-        put_json(reply, cw_tuning_status(w));
+        page_put_json(reply, cw_tuning_status(w));
     } else {
         reply->status = 404;
         cw_text_add(&reply->body, "expected /metrics, /healthz, /readyz, /api/v1/status or /api/v1/tuning\n");

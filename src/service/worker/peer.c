@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-static bool room(const struct cw_peer *p)
+static bool peer_has_room(const struct cw_peer *p)
 {
     size_t out = atomic_load(&p->out);
     return out == 0 || (out < CW_PEER_WINDOW && out < cw_budget_left(p->handed_out));
@@ -10,10 +10,10 @@ static bool room(const struct cw_peer *p)
 
 bool cw_peer_room(struct cw_peer *p)
 {
-    if (room(p))
+    if (peer_has_room(p))
         return true;
     atomic_store(&p->blocked, true);
-    return room(p); /* it may have been given between the two */
+    return peer_has_room(p); /* bytes may have been given back before `blocked` was set */
 }
 
 void cw_peer_take(struct cw_peer *p, size_t bytes)
@@ -24,7 +24,7 @@ void cw_peer_take(struct cw_peer *p, size_t bytes)
 bool cw_peer_give(struct cw_peer *p, size_t bytes)
 {
     atomic_fetch_sub(&p->out, bytes);
-    return room(p) && atomic_exchange(&p->blocked, false);
+    return peer_has_room(p) && atomic_exchange(&p->blocked, false);
 }
 
 struct cw_peer *cw_peer_ref(struct cw_peer *p)

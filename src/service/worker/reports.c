@@ -1,14 +1,10 @@
-/*
- * What ranges gave, to the dispatcher: said until it is acknowledged, and again to the next one, of all
- * ranges that are still leased: it may have no journal. The loop's thread only.
- */
-#include <string.h>
+#include "service/worker/reports.h"
 
-#include "service/worker/worker_impl.h"
+#include <string.h>
 
 #include "base/crash.h"
 
-static void say_report(struct cw_worker *w, struct report *r)
+static void report_send(struct cw_reports *all, struct cw_report *r)
 {
     Cachew__Report report = {
         CW_MESSAGE(report),        .epoch = r->epoch,       .begin = r->begin,          .end = r->end,
@@ -17,107 +13,98 @@ static void say_report(struct cw_worker *w, struct report *r)
                                    .last = r->last, .stream = {.data = r->stream, .len = sizeof(r->stream)}};
     Cachew__Envelope m = {CW_MESSAGE(envelope), .of_case = CACHEW__ENVELOPE__OF_COMPLETED,
                           .completed = &completed};
-    m.id = r->id = next_number(&w->next_id);
+    m.id = r->id = ++all->uplink->next_id;
     cw_crash_point("worker-completed");
-    cw_control_say(w, &m);
+    cw_uplink_send(all->uplink, &m);
 }
 
-void cw_report_free(struct report *r)
-{
-    if (!r)
-        return;
-    free(r->elements);
-    free(r);
-}
-
-static void append(struct cw_worker *w, struct report *r)
+static void reports_append(struct cw_reports *all, struct cw_report *r)
 {
     r->next = NULL;
-    *w->reports_tail = r;
-    w->reports_tail = &r->next;
+    *all->tail = r;
+    all->tail = &r->next;
 }
 
-void cw_reports_completed(struct cw_worker *w, struct worker_stream *s, struct cw_answer *a)
+void cw_reports_completed(struct cw_reports *all, struct cw_worker_stream *s, struct cw_answer *a)
 {
-    struct report *r = malloc(sizeof(*r));
+    struct cw_report *r = malloc(sizeof(*r));
     if (!r) {
-        cw_worker_log(w, "out of memory: a stream ends");
-        cw_streams_end(w, s);
+        cw_streams_end_without_memory(s);
         return;
     }
-    *r = (struct report){.epoch = a->epoch,
-                         .begin = a->begin,
-                         .end = a->end,
-                         .n_batches = a->n_batches,
-                         .lease = a->lease,
-                         .elements = CW_STEAL(a->elements),
-                         .n_elements = a->n_elements,
-                         .last = a->last};
+    *r = (struct cw_report){.epoch = a->epoch,
+                            .begin = a->begin,
+                            .end = a->end,
+                            .n_batches = a->n_batches,
+                            .lease = a->lease,
+                            .elements = CW_STEAL(a->elements),
+                            .n_elements = a->n_elements,
+                            .last = a->last};
     memcpy(r->stream, s->stream->name, sizeof(r->stream));
-    struct lease *l = cw_streams_find_lease(s, a->epoch, a->begin);
-    if (l && l->number == a->lease)
-        l->end = a->end; /* it may have been shortened */
-    append(w, r);
-    say_report(w, r);
+    struct cw_grant *g = cw_grants_find(&s->grants, a->epoch, a->begin);
+    if (g && g->number == a->lease)
+        g->end = a->end; /* it may have been shortened */
+    reports_append(all, r);
+    report_send(all, r);
 }
 
-/* Acknowledged: it is kept with its lease, if that is still there. */
-static void settle(struct cw_worker *w, struct report *r)
+/* Hands an acknowledged report to its grant, if that is still there; else frees it. */
+static void report_keep(struct cw_reports *all, struct cw_report *r)
 {
-    struct worker_stream *s = cw_streams_find(
-        w, (ProtobufCBinaryData){.data = r->stream, .len = sizeof(r->stream)});
-    struct lease *l = s ? cw_streams_find_lease(s, r->epoch, r->begin) : NULL;
-    if (l && l->number == r->lease && !l->report)
-        l->report = r;
+    struct cw_worker_stream *s = cw_streams_find(
+        all->streams, (ProtobufCBinaryData){.data = r->stream, .len = sizeof(r->stream)});
+    struct cw_grant *g = s ? cw_grants_find(&s->grants, r->epoch, r->begin) : NULL;
+    if (g && g->number == r->lease && !g->report)
+        g->report = r;
     else
         cw_report_free(r);
 }
 
-void cw_reports_answered(struct cw_worker *w, uint64_t id, bool done)
+void cw_reports_answered(struct cw_reports *all, uint64_t id, bool acknowledged)
 {
-    struct report **at = &w->reports;
+    struct cw_report **at = &all->list;
     while (*at && (*at)->id != id)
         at = &(*at)->next;
-    struct report *r = *at;
+    struct cw_report *r = *at;
     if (!r)
         return;
     *at = r->next;
     if (!r->next)
-        w->reports_tail = at;
-    if (done)
-        settle(w, r);
+        all->tail = at;
+    if (acknowledged)
+        report_keep(all, r);
     else
         cw_report_free(r);
 }
 
-void cw_reports_forget(struct cw_worker *w, ProtobufCBinaryData stream)
+void cw_reports_forget(struct cw_reports *all, ProtobufCBinaryData stream)
 {
-    struct report **at = &w->reports;
+    struct cw_report **at = &all->list;
     while (*at)
         if (stream.len == sizeof((*at)->stream) && memcmp(stream.data, (*at)->stream, stream.len) == 0)
             cw_report_free(CW_POP(*at));
         else
             at = &(*at)->next;
-    w->reports_tail = at;
+    all->tail = at;
 }
 
-void cw_reports_say(struct cw_worker *w)
+void cw_reports_send_all(struct cw_reports *all)
 {
-    for (struct worker_stream *s = w->streams; s; s = s->next)
-        for (struct lease *l = s->leases; l; l = l->next)
-            if (l->report)
-                append(w, CW_STEAL(l->report));
-    for (struct report *r = w->reports; r; r = r->next)
-        say_report(w, r);
+    for (struct cw_worker_stream *s = all->streams->list; s; s = s->next)
+        for (struct cw_grant *g = s->grants.list; g; g = g->next)
+            if (g->report)
+                reports_append(all, CW_STEAL(g->report));
+    for (struct cw_report *r = all->list; r; r = r->next)
+        report_send(all, r);
 }
 
-void cw_reports_init(struct cw_worker *w)
+void cw_reports_init(struct cw_reports *all, struct cw_streams *streams, struct cw_uplink *uplink)
 {
-    w->reports_tail = &w->reports;
+    *all = (struct cw_reports){.streams = streams, .uplink = uplink, .tail = &all->list};
 }
 
-void cw_reports_deinit(struct cw_worker *w)
+void cw_reports_deinit(struct cw_reports *all)
 {
-    while (w->reports)
-        cw_report_free(CW_POP(w->reports));
+    while (all->list)
+        cw_report_free(CW_POP(all->list));
 }

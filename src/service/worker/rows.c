@@ -1,10 +1,8 @@
-/*
- * Serves requests for placed ranges: elements by key, as batches or as rows that the client joins, and the
- * keys of the elements in order. Elements stay in the runner until they were sent once.
- */
-#include "service/worker/lease.h"
+#include "service/worker/rows.h"
 
 #include <string.h>
+
+#include "service/worker/spans.h"
 
 /* Requests hold parts of at most 1/8 of the stream's memory; a single part is always allowed. */
 #define PARTS_OF_MEMORY 8
@@ -13,20 +11,12 @@
 
 /* Whether a request may begin a part. With map_batches, each part has a call of its own under way. Otherwise
  * a part that is there lacks memory, and a second part would lack it, too. */
-static bool part_may_begin(const struct cw_stream *s, const struct cw_request *r)
+static bool part_may_begin(const struct cw_leases *s, const struct cw_request *r)
 {
     if (s->short_of && s->short_of != r)
         return false;
-    return !s->n_parts || (s->local.compiled->n_batch_ops && s->n_parts < s->options->threads &&
+    return !s->n_parts || (s->sequence->compiled->n_batch_ops && s->n_parts < s->threads &&
                            s->part_bytes * (s->n_parts + 1) <= s->memory / PARTS_OF_MEMORY);
-}
-
-void cw_request_drop_part(struct cw_stream *s, struct cw_request *r)
-{
-    if (!r->part)
-        return;
-    s->n_parts--;
-    cw_runner_drop(s->runner, CW_STEAL(r->part));
 }
 
 /* The last request of leases from `l` on that has a part; NULL: no request has one. */
@@ -39,7 +29,7 @@ static struct cw_request *part_last(const struct cw_lease *l)
     return last;
 }
 
-bool cw_leases_give_up_part(struct cw_stream *s, const struct cw_lease *l, const struct cw_request *first)
+bool cw_rows_give_up_part(struct cw_leases *s, const struct cw_lease *l, const struct cw_request *first)
 {
     struct cw_request *r = s->n_parts ? part_last(l->next) : NULL;
     if (!r)
@@ -49,104 +39,17 @@ bool cw_leases_give_up_part(struct cw_stream *s, const struct cw_lease *l, const
     return true;
 }
 
-/* ---- rows that were given away ---- */
-
-/* The span of a request's rows, made where there is none. NULL: out of memory. */
-static struct rows_span *span_get(struct cw_lease *l, const struct cw_request *r)
-{
-    struct rows_span *x = l->spans;
-    while (x && !(x->key == r->key && x->first == r->at && x->end == r->end))
-        x = x->next;
-    if (!x && (x = malloc(sizeof(*x)))) {
-        *x = (struct rows_span){.next = l->spans, .key = r->key, .first = r->at, .end = r->end};
-        l->spans = x;
-    }
-    return x;
-}
-
-/* Whether rows that request r asks for were dropped, or given away for another request. */
-static bool rows_gone(const struct cw_lease *l, const struct cw_request *r)
-{
-    bool gone = r->at < l->dropped[r->key];
-    for (const struct rows_span *x = l->spans; x && !gone; x = x->next)
-        gone = x->gone && x->key == r->key && x->first < r->end && r->at < x->end;
-    return gone;
-}
-
-/* Rows of a key before `upto` are dropped, but for those that are asked for. Returns whether any were there.
- */
-static bool rows_give_up(struct cw_stream *s, struct cw_lease *l, uint32_t key, uint64_t upto)
-{
-    for (const struct cw_request *r = l->requests; r; r = r->next)
-        if (r->key == key && r->what != CACHEW__WHAT__WHAT_KEYS)
-            upto = CW_MIN(upto, r->at);
-    if (upto <= l->dropped[key])
-        return false;
-    l->dropped[key] = upto;
-    cw_runner_drop_rows(s->runner, l->range, key, upto);
-    return true;
-}
-
-/* Drops the rows of a key that were sent, and the spans of these. */
-static void rows_drop(struct cw_stream *s, struct cw_lease *l, uint32_t key)
-{
-    if (!rows_give_up(s, l, key, l->sent_upto[key]))
-        return;
-    for (struct rows_span **at = &l->spans; *at;)
-        if ((*at)->key == key && (*at)->end <= l->dropped[key])
-            free(CW_POP(*at));
-        else
-            at = &(*at)->next;
-}
-
-void cw_lease_drop_rows(struct cw_stream *s, struct cw_lease *l)
-{
-    for (struct rows_span *x = l->spans; x; x = x->next)
-        x->gone = false;
-    for (uint32_t k = 0; k < s->n_keys; k++) {
-        l->dropped[k] = 0;
-        rows_drop(s, l, k);
-    }
-}
-
-/* Ends a request whose rows were sent. Without memory to note that, the rows stay until the range is
- * revoked. */
-static void rows_done(struct cw_stream *s, struct cw_lease *l, struct cw_request *r)
-{
-    struct rows_span *span = span_get(l, r);
-    uint64_t *upto = &l->sent_upto[r->key], before;
-    if (span)
-        span->sent = true;
-    do {
-        before = *upto;
-        for (const struct rows_span *x = l->spans; x; x = x->next)
-            if (x->key == r->key && x->sent && x->first <= *upto)
-                *upto = CW_MAX(*upto, x->end);
-    } while (*upto > before);
-    uint32_t key = r->key;
-    cw_lease_done(s, l, r);
-    rows_drop(s, l, key);
-}
-
-static bool rows_all_dropped(const struct cw_stream *s, const struct cw_lease *l)
-{
-    bool all = l->computed;
-    for (uint32_t k = 0; k < s->n_keys && all; k++)
-        all = l->dropped[k] >= l->elements[k];
-    return all;
-}
-
 /* ---- keys, and the end of a range ---- */
 
 /* Bytes of a key in message Keys. */
-static size_t key_width(const struct cw_stream *s)
+static size_t key_width(const struct cw_leases *s)
 {
     return s->n_keys > 256 ? 2 : 1;
 }
 
 /* Reads the keys of a range's elements so far, as message Keys has them. A range that began again may have
  * fewer than before. */
-static int keys_read(struct cw_stream *s, struct cw_lease *l, struct cw_error *err)
+static int keys_read(struct cw_leases *s, struct cw_lease *l, struct cw_error *err)
 {
     size_t n;
     _cleanup_free_ uint16_t *keys = NULL;
@@ -166,7 +69,7 @@ static int keys_read(struct cw_stream *s, struct cw_lease *l, struct cw_error *e
 
 /* If a range is newly over, reads its elements and keys, and reports them to the dispatcher. Returns whether
  * it is newly over. If not, the stream may have failed, and the lease be gone. */
-static bool rows_note_over(struct cw_stream *s, struct cw_lease *l)
+static bool rows_note_over(struct cw_leases *s, struct cw_lease *l)
 {
     struct cw_error why = {0}, err = {0};
     int status = !l->range || l->computed || l->failed
@@ -174,79 +77,69 @@ static bool rows_note_over(struct cw_stream *s, struct cw_lease *l)
                      : cw_runner_summary(s->runner, l->range, l->elements, &why);
     if (status == 2)
         return false;
-    if (status < 0 && !cw_lease_lasting(s, status)) {
-        cw_stream_fail(s, &why);
-        return false;
-    }
-    if (keys_read(s, l, &err) < 0) {
-        cw_stream_fail(s, &err);
+    bool lasts = status < 0 && cw_leases_error_lasts(s, status);
+    if ((status < 0 && !lasts) || keys_read(s, l, &err) < 0) {
+        cw_leases_fail(s, status < 0 && !lasts ? &why : &err);
         return false;
     }
     if (status >= 0)
         return cw_lease_completed(s, l);
-    if (!(l->failed = malloc(sizeof(*l->failed)))) {
-        cw_lease_out_of_memory(s);
-        return false;
-    }
+    if (!(l->failed = malloc(sizeof(*l->failed))))
+        return cw_leases_out_of_memory(s);
     *l->failed = why;
     return true;
 }
 
-/* Sends the keys of l from number r->at on. False: the stream failed. */
-static bool keys_answer(struct cw_stream *s, struct cw_lease *l, struct cw_request *r)
+/* Sends the keys of l from number r->at on. Returns false if the stream failed. */
+static bool keys_send(struct cw_leases *s, struct cw_lease *l, struct cw_request *r)
 {
     size_t width = key_width(s), all = s->n_keys > 1 ? l->n_keys : l->elements[0],
            n = (all - CW_MIN(r->at, all)) * width;
-    struct cw_answer *a = malloc(sizeof(*a));
     uint8_t *keys = calloc(n + 1, 1);
-    if (!a || !keys) {
-        free(a);
+    struct cw_answer *a = keys ? cw_answer_new(r, &(struct cw_answer){.kind = CW_ANSWER_KEYS,
+                                                                      .end = l->end,
+                                                                      .keys = keys,
+                                                                      .bytes = n,
+                                                                      .over = l->computed || l->failed})
+                               : NULL;
+    if (!a) {
         free(keys);
-        cw_lease_out_of_memory(s);
-        return false;
+        return cw_leases_out_of_memory(s);
     }
     if (l->keys && n > 0)
         memcpy(keys, l->keys + r->at * width, n);
-    *a = (struct cw_answer){.kind = CW_SAY_KEYS,
-                            .peer = cw_peer_ref(r->peer),
-                            .re = r->id,
-                            .epoch = l->epoch,
-                            .begin = l->begin,
-                            .end = l->end,
-                            .at = r->at,
-                            .keys = keys,
-                            .bytes = n,
-                            .over = l->computed || l->failed,
-                            .why = l->failed ? cw_stream_why(l->failed) : NULL};
-    cw_peer_take(r->peer, a->bytes);
-    cw_stream_say(s, a);
+    a->why = l->failed ? cw_answer_why(l->failed) : NULL;
+    cw_peer_take(r->peer, n);
+    cw_mailbox_answer(s->mailbox, a);
     cw_lease_done(s, l, r);
     return true;
 }
 
-/* The same of the keys so far, if that are more than r asks for. */
-static bool keys_answer_early(struct cw_stream *s, struct cw_lease *l, struct cw_request *r)
+/* Sends the keys so far, if they are more than r has already. */
+static bool keys_send_early(struct cw_leases *s, struct cw_lease *l, struct cw_request *r)
 {
     struct cw_error err = {0};
-    if (r->what != CACHEW__WHAT__WHAT_KEYS || !l->range || l->computed || l->failed || !cw_peer_room(r->peer))
+    if (cw_request_for_rows(r) || !l->range || l->computed || l->failed || !cw_peer_room(r->peer))
         return false;
-    if (keys_read(s, l, &err) < 0)
-        cw_stream_fail(s, &err);
-    return !s->failed && l->n_keys > r->at && keys_answer(s, l, r);
+    if (keys_read(s, l, &err) < 0) {
+        cw_leases_fail(s, &err);
+        return false;
+    }
+    return l->n_keys > r->at && keys_send(s, l, r);
 }
 
-bool cw_leases_give_keys(struct cw_stream *s)
+bool cw_rows_send_keys(struct cw_leases *s)
 {
     bool any = false;
-    for (struct cw_lease *l = s->leases; l && !s->failed; l = s->failed ? NULL : l->next)
+    for (struct cw_lease *l = s->list; l && !s->failed; l = s->failed ? NULL : l->next)
         for (struct cw_request *r = l->requests, *next; r && !s->failed; r = next) {
             next = r->next;
-            any |= keys_answer_early(s, l, r);
+            any |= keys_send_early(s, l, r);
         }
     return any;
 }
 
-bool cw_lease_give_up_rows(struct cw_stream *s, struct cw_lease *l)
+bool cw_rows_give_up(struct cw_leases *s, struct cw_lease *l)
 {
     uint64_t first = UINT64_MAX;
     _cleanup_free_ uint64_t *before = calloc(s->n_keys, sizeof(*before));
@@ -256,38 +149,40 @@ bool cw_lease_give_up_rows(struct cw_stream *s, struct cw_lease *l)
     if (!before || !l->range || s->n_keys <= 1 || cw_runner_keys(s->runner, l->range, &keys, &n, NULL) < 0)
         return false;
     for (const struct cw_request *r = l->requests; r; r = r->next)
-        if (r->what == CACHEW__WHAT__WHAT_KEYS)
+        if (!cw_request_for_rows(r))
             first = CW_MIN(first, r->at);
     for (size_t i = 0; i < first && i < n; i++)
         before[keys[i]]++;
     for (uint32_t k = 0; k < s->n_keys; k++)
-        any |= rows_give_up(s, l, k, before[k]);
+        any |= cw_spans_give_up(s, l, k, before[k]);
     return any;
 }
 
 /* ---- rows ---- */
 
-/* Sends the rows of a part as they are: the client joins them. */
-static int part_send(struct cw_stream *s, struct cw_lease *l, struct cw_request *r, struct cw_assembly *part,
-                     struct cw_error *err)
+/* Ends a request whose rows were sent. */
+static void rows_done(struct cw_leases *s, struct cw_lease *l, struct cw_request *r)
 {
-    struct cw_part *rows = calloc(1, sizeof(*rows));
-    int status = rows ? cw_part_read(part, 0, r->end - r->at, rows, err)
-                      : cw_error_nomem(err, sizeof(*rows), "rows of a range");
-    if (status >= 0)
-        cw_quarantined_move(&part->quarantined, &rows->quarantined);
-    cw_runner_drop(s->runner, part);
-    if (status < 0) {
-        free(rows);
-        return status;
-    }
-    if (cw_lease_answer_rows(s, l, r, rows))
-        rows_done(s, l, r);
-    return 0;
+    uint32_t key = r->key;
+    cw_spans_note_sent(l, r);
+    cw_lease_done(s, l, r);
+    cw_spans_drop(s, l, key);
 }
 
-/* Sends the part of a request as a batch, once the batch is finished. 2: it is not finished yet. */
-static int batch_send(struct cw_stream *s, struct cw_lease *l, struct cw_request *r, struct cw_error *err)
+/* Sends the rows of a part as they are: the client joins them. */
+static int part_send(struct cw_leases *s, struct cw_lease *l, struct cw_request *r, struct cw_assembly *part,
+                     struct cw_error *err)
+{
+    struct cw_part *rows;
+    int status = cw_lease_part_rows(s, part, r->end - r->at, &rows, err);
+    if (status >= 0 && cw_lease_answer_rows(s, r, rows))
+        rows_done(s, l, r);
+    return status;
+}
+
+/* Sends the part of a request as a batch. Returns 2 if the batch is not finished yet. */
+static int part_send_batch(struct cw_leases *s, struct cw_lease *l, struct cw_request *r,
+                           struct cw_error *err)
 {
     int status = cw_runner_try_finish(s->runner, r->part, l->range, err);
     if (status != 0)
@@ -301,13 +196,13 @@ static int batch_send(struct cw_stream *s, struct cw_lease *l, struct cw_request
 }
 
 /* Takes the rows of a request from the runner and sends them. Returns as cw_runner_part, part_send and
- * batch_send. */
-static int rows_send(struct cw_stream *s, struct cw_lease *l, struct cw_request *r, struct cw_error *err)
+ * part_send_batch. */
+static int rows_send(struct cw_leases *s, struct cw_lease *l, struct cw_request *r, struct cw_error *err)
 {
     bool whole = r->what == CACHEW__WHAT__WHAT_ROWS;
     struct cw_assembly *part;
     if (r->part)
-        return batch_send(s, l, r, err);
+        return part_send_batch(s, l, r, err);
     if (whole && !part_may_begin(s, r))
         return 2;
     int status = cw_runner_part(s->runner, l->range, r->key, r->at, r->end - r->at, &part, err);
@@ -315,7 +210,7 @@ static int rows_send(struct cw_stream *s, struct cw_lease *l, struct cw_request 
         return status;
     if (!whole)
         return part_send(s, l, r, part, err);
-    struct rows_span *span = span_get(l, r);
+    struct cw_span *span = cw_span_get(l, r);
     if (!span) {
         cw_runner_drop(s->runner, part);
         return cw_error_nomem(err, sizeof(*span), "rows of a range");
@@ -324,61 +219,59 @@ static int rows_send(struct cw_stream *s, struct cw_lease *l, struct cw_request 
     r->part = part;
     s->n_parts++;
     s->part_bytes = (part->slab ? part->slab->size : 0) + part->charged;
-    return batch_send(s, l, r, err);
+    return part_send_batch(s, l, r, err);
 }
 
-/* Answers a request, if possible now. False: no progress was possible, or the stream has failed. */
-static bool request_answer(struct cw_stream *s, struct cw_lease *l, struct cw_request *r)
+/* Answers a request, if possible now. Returns false if no progress was possible, or the stream has failed. */
+static bool rows_answer(struct cw_leases *s, struct cw_lease *l, struct cw_request *r)
 {
     struct cw_error err = {0};
-    if (r->what == CACHEW__WHAT__WHAT_KEYS && (l->computed || l->failed))
-        return keys_answer(s, l, r);
-    if (l->computed && r->what != CACHEW__WHAT__WHAT_KEYS && r->end > l->elements[r->key]) {
+    bool rows = cw_request_for_rows(r);
+    if (!rows && (l->computed || l->failed))
+        return keys_send(s, l, r);
+    if (rows && l->computed && r->end > l->elements[r->key]) {
         cw_lease_reply_end(s, l, r);
         return true;
     }
-    bool again = !l->range || (r->what != CACHEW__WHAT__WHAT_KEYS && !r->part && rows_gone(l, r));
-    if ((again && !cw_lease_open_for(s, l, r)) || r->what == CACHEW__WHAT__WHAT_KEYS)
+    bool again = !l->range || (rows && !r->part && cw_spans_rows_gone(l, r));
+    if ((again && !cw_lease_open_for(s, l, r)) || !rows)
         return false;
     int status = rows_send(s, l, r, &err);
-    if (status < 0 && !cw_lease_lasting(s, status) && s->n_parts > (r->part != NULL)) {
+    bool lasts = status < 0 && cw_leases_error_lasts(s, status);
+    if (status < 0 && !lasts && s->n_parts > (r->part != NULL)) {
         /* other parts may have the memory that this one lacks */
-        for (struct cw_request *x; (x = part_last(s->leases));)
+        for (struct cw_request *x; (x = part_last(s->list));)
             cw_request_drop_part(s, x);
         s->short_of = r;
         return true;
     }
     if (status == 1) /* the range has fewer elements: their number is known now, or soon */
         return rows_note_over(s, l);
-    if (status >= 0)
-        return status == 0 && !s->failed;
-    if (!cw_lease_lasting(s, status)) {
-        cw_stream_fail(s, &err);
-        return false;
-    }
-    cw_lease_reply(s, l, r, CW_SAY_RANGE_FAILED, &err);
-    return true;
+    if (lasts)
+        cw_lease_reply(s, l, r, CW_ANSWER_RANGE_FAILED, &err);
+    else if (status < 0)
+        cw_leases_fail(s, &err);
+    return (lasts || status == 0) && !s->failed;
 }
 
-struct cw_request *cw_lease_rows_there(struct cw_stream *s, const struct cw_lease *l)
+struct cw_request *cw_rows_first_ready(struct cw_leases *s, const struct cw_lease *l)
 {
     for (struct cw_request *r = l->range ? l->requests : NULL; r; r = r->next)
-        if ((r->what == CACHEW__WHAT__WHAT_ROWS || r->what == CACHEW__WHAT__WHAT_PART) &&
-            cw_peer_room(r->peer) &&
-            (r->part ||
-             (!rows_gone(l, r) && cw_runner_part_there(s->runner, l->range, r->key, r->at, r->end - r->at))))
+        if (cw_request_for_rows(r) && cw_peer_room(r->peer) &&
+            (r->part || (!cw_spans_rows_gone(l, r) &&
+                         cw_runner_part_there(s->runner, l->range, r->key, r->at, r->end - r->at))))
             return r;
     return NULL;
 }
 
-bool cw_lease_serve_rows(struct cw_stream *s, struct cw_lease *l)
+bool cw_rows_serve(struct cw_leases *s, struct cw_lease *l)
 {
     bool any = rows_note_over(s, l);
     for (struct cw_request *r = s->failed ? NULL : l->requests, *next; r && !s->failed; r = next) {
         next = r->next;
-        any |= cw_peer_room(r->peer) && request_answer(s, l, r);
+        any |= cw_peer_room(r->peer) && rows_answer(s, l, r);
     }
-    if (!s->failed && l->range && rows_all_dropped(s, l))
+    if (!s->failed && l->range && cw_spans_all_dropped(s, l))
         cw_lease_close(s, l);
     return any && !s->failed;
 }

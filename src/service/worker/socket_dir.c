@@ -14,9 +14,9 @@
 #define PATH_MAX_BYTES 90 /* a socket's path has at most 107 bytes */
 #define TRIES 16          /* each fails only when another worker starts at that moment */
 
-/* Returns a descriptor that has the lock of this directory, if it is our user's and no process has it; else
- * -1. */
-static int take_left(int below, const char *name)
+/* Returns a descriptor that has the lock of this directory, if it is this user's and no process has the lock;
+ * else -1. */
+static int socket_dir_take(int below, const char *name)
 {
     struct stat st;
     int fd = openat(below, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -27,11 +27,12 @@ static int take_left(int below, const char *name)
     return -1;
 }
 
-static void reap(const char *below)
+/* Removes the directories of killed workers below a directory. */
+static void socket_dir_reap(const char *below)
 {
     DIR *d = opendir(below);
     for (struct dirent *e; d && (e = readdir(d));) {
-        int fd = strncmp(e->d_name, PREFIX, strlen(PREFIX)) == 0 ? take_left(dirfd(d), e->d_name) : -1;
+        int fd = strncmp(e->d_name, PREFIX, strlen(PREFIX)) == 0 ? socket_dir_take(dirfd(d), e->d_name) : -1;
         if (fd < 0)
             continue;
         (void)unlinkat(fd, "socket", 0);
@@ -42,22 +43,24 @@ static void reap(const char *below)
         closedir(d);
 }
 
-/* Locks a directory that was just made. Returns 0; 1 if another worker took it for one that was left, and
- * removes it; or a negative errno. */
-static int lock_new(const char *path, int *ret)
+/* Locks a directory that was just made. Returns 0; 1 if another worker took it for one of a killed worker,
+ * and removes it; or a negative errno. */
+static int socket_dir_lock(const char *path, int *ret)
 {
     struct stat st;
     *ret = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (*ret < 0)
         return errno == ENOENT ? 1 : -errno;
-    bool ours = flock(*ret, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK; /* or there are no locks */
+    bool ours = flock(*ret, LOCK_EX | LOCK_NB) == 0 ||
+                errno != EWOULDBLOCK; /* or the file system has no locks */
     if (ours && fstat(*ret, &st) == 0 && st.st_nlink > 0)
         return 0;
     close(*ret);
     return 1;
 }
 
-static int make_below(const char *below, char **ret_path, int *ret_lock)
+/* Makes and locks a directory below another one. Returns 0 or a negative errno. */
+static int socket_dir_make(const char *below, char **ret_path, int *ret_lock)
 {
     for (int i = 0; i < TRIES; i++) {
         char *path;
@@ -69,7 +72,7 @@ static int make_below(const char *below, char **ret_path, int *ret_lock)
             free(path);
             return -e;
         }
-        int r = lock_new(path, ret_lock);
+        int r = socket_dir_lock(path, ret_lock);
         if (r == 0) {
             *ret_path = path;
             return 0;
@@ -88,8 +91,8 @@ int cw_socket_dir_new(char **ret_path, int *ret_lock, struct cw_error *err)
     const char *places[] = {runtime && *runtime ? runtime : "/tmp", "/tmp"};
     int r = -1;
     for (size_t i = 0; i < CW_COUNT_OF(places) && r < 0; i++) {
-        reap(places[i]);
-        r = make_below(places[i], ret_path, ret_lock);
+        socket_dir_reap(places[i]);
+        r = socket_dir_make(places[i], ret_path, ret_lock);
     }
     if (r < 0)
         return cw_error_errno(err, CW_E_IO, -r,

@@ -1,12 +1,12 @@
-/* Streams of a worker: from Prepare to Forget, their leases, and where their answers go. The loop's thread
- * only. */
+#include "service/worker/streams.h"
+
 #include <malloc.h>
 #include <string.h>
 
-#include "host/host.h"
+#include "base/patience.h"
 #include "dataset/mixing.h"
+#include "host/host.h"
 #include "service/worker/origin.h"
-#include "service/worker/worker_impl.h"
 
 /* Ranges that are leased at a time, from CAPACITY_MIN to CAPACITY_MAX: so many that, at piece_size positions
  * each, requests and completions cost little. Of a counted pipeline, CAPACITY_MAX: one worker can have all
@@ -14,357 +14,325 @@
 #define CAPACITY_ELEMENTS 8192
 #define CAPACITY_MIN 2
 #define CAPACITY_MAX 64
-/* More leases than any dispatcher gives by that measure: what is not revoked stays until clients are behind
- * it. */
-#define MAX_LEASES 65536
 
-struct worker_stream *cw_streams_find(struct cw_worker *w, ProtobufCBinaryData name)
+ProtobufCBinaryData cw_streams_name(const struct cw_worker_stream *s)
 {
-    struct worker_stream *s = name.len == sizeof(s->stream->name) ? w->streams : NULL;
+    return (ProtobufCBinaryData){.data = s->stream->name, .len = sizeof(s->stream->name)};
+}
+
+struct cw_worker_stream *cw_streams_find(struct cw_streams *all, ProtobufCBinaryData name)
+{
+    struct cw_worker_stream *s = name.len == sizeof(s->stream->name) ? all->list : NULL;
     while (s && (s->state == STREAM_ENDING || memcmp(s->stream->name, name.data, name.len) != 0))
         s = s->next;
     return s;
 }
 
-uint32_t cw_streams_capacity(const struct worker_stream *s)
+uint32_t cw_streams_capacity(const struct cw_worker_stream *s)
 {
-    if (s->stream->kind == RANGES_COUNTED)
+    if (s->stream->leases.kind == CW_RANGES_COUNTED)
         return CAPACITY_MAX;
     return (uint32_t)CW_MIN(
         CW_MAX(CAPACITY_ELEMENTS / CW_MAX(s->stream->local.sequence->piece_size, 1), (uint64_t)CAPACITY_MIN),
         (uint64_t)CAPACITY_MAX);
 }
 
-void cw_streams_do(struct worker_stream *s, struct cw_command *c)
+void cw_streams_wake(struct cw_streams *all)
 {
-    if (c) {
-        cw_stream_do(s->stream, c);
-        return;
-    }
-    cw_worker_log(s->w, "out of memory: a stream ends");
-    cw_streams_end(s->w, s);
+    for (struct cw_worker_stream *s = all->list; s; s = s->next)
+        cw_mailbox_wake(&s->stream->mailbox);
 }
 
-void cw_streams_wake(struct cw_worker *w)
+/* ---- memory: streams that compute share it equally ---- */
+
+/* Returns the bytes of one of n streams. */
+static size_t streams_share(const struct cw_streams *all, size_t n)
 {
-    for (struct worker_stream *s = w->streams; s; s = s->next)
-        cw_stream_wake(s->stream);
+    size_t memory = all->options.memory;
+    return (memory - memory / CW_HANDED_OUT_PART) / CW_MAX(n, (size_t)1);
 }
 
-/* Bytes of one of n streams. */
-static size_t share(const struct cw_worker *w, size_t n)
-{
-    return (w->options.memory - w->options.memory / CW_HANDED_OUT_PART) / CW_MAX(n, (size_t)1);
-}
-
-/* Those that compute, or will. */
-static size_t n_using(const struct cw_worker *w)
+/* Returns how many streams compute, or will. */
+static size_t streams_n_sharing(const struct cw_streams *all)
 {
     size_t n = 0;
-    for (const struct worker_stream *s = w->streams; s; s = s->next)
+    for (const struct cw_worker_stream *s = all->list; s; s = s->next)
         n += s->state == STREAM_OPENING || s->state == STREAM_READY;
     return n;
 }
 
-/* Tells a stream how much memory it has, as it was divided last. Without memory for a message, it learns it
- * the next time. */
-static void send_share(struct worker_stream *s)
+/* Sends a stream its part of the memory. Without memory for a message, it gets its part the next time. */
+static void streams_send_share(struct cw_worker_stream *s)
 {
-    struct cw_command *c = malloc(sizeof(*c));
-    if (!c)
+    size_t memory = streams_share(s->streams, s->streams->n_sharing);
+    (void)cw_stream_command(s->stream, &(struct cw_command){.kind = CW_COMMAND_MEMORY, .memory = memory});
+}
+
+void cw_streams_settle(struct cw_streams *all)
+{
+    size_t n = streams_n_sharing(all);
+    if (n == all->n_sharing)
         return;
-    *c = (struct cw_command){.kind = CW_DO_MEMORY, .memory = share(s->w, s->w->n_streams_using)};
-    cw_stream_do(s->stream, c);
+    all->n_sharing = n;
+    for (struct cw_worker_stream *s = all->list; s; s = s->next)
+        if (s->state == STREAM_READY) /* a stream that opens gets its part when it is open */
+            streams_send_share(s);
 }
 
-/* Streams that compute share the memory equally. */
-void cw_streams_settle(struct cw_worker *w)
-{
-    size_t n = n_using(w);
-    if (n == w->n_streams_using)
-        return;
-    w->n_streams_using = n;
-    for (struct worker_stream *s = w->streams; s; s = s->next)
-        if (s->state == STREAM_READY) /* one that opens learns it when it is open */
-            send_share(s);
-}
+/* ---- ending ---- */
 
-static void lease_free(struct lease *l)
-{
-    cw_report_free(l->report);
-    free(l);
-}
-
-static void forget_leases(struct worker_stream *s)
-{
-    while (s->leases)
-        lease_free(CW_POP(s->leases));
-    s->n_leases = 0;
-}
-
-void cw_streams_end(struct cw_worker *w, struct worker_stream *s)
+void cw_streams_end(struct cw_worker_stream *s)
 {
     if (s->state == STREAM_ENDING)
         return;
     if (s->state != STREAM_OPENING) /* else its thread may be about to set it */
         cw_origin_close(s->stream->origin);
     s->state = STREAM_ENDING;
-    forget_leases(s);
-    cw_stream_do(s->stream, CW_STEAL(s->end));
-    cw_worker_changed(w);
+    cw_grants_clear(&s->grants);
+    cw_stream_end(s->stream);
+    cw_common_changed(s->streams->common);
 }
 
-/* ---- what streams answer ---- */
-
-static void exited(struct worker_stream *s)
+void cw_streams_end_without_memory(struct cw_worker_stream *s)
 {
-    struct cw_worker *w = s->w;
-    struct worker_stream **at = &w->streams;
+    cw_common_log(s->streams->common, "out of memory: a stream ends");
+    cw_streams_end(s);
+}
+
+void cw_streams_forget_peer(struct cw_streams *all, struct cw_peer *p)
+{
+    for (struct cw_worker_stream *s = all->list; s; s = s->next)
+        if (!cw_stream_command(
+                s->stream, &(struct cw_command){.kind = CW_COMMAND_FORGET_PEER, .peer = cw_peer_ref(p)})) {
+            cw_peer_unref(p);
+            cw_streams_end_without_memory(s);
+        }
+}
+
+/* ---- answers of streams ---- */
+
+static void streams_on_exited(struct cw_worker_stream *s)
+{
+    struct cw_streams *all = s->streams;
+    struct cw_worker_stream **at = &all->list;
     while (*at != s)
         at = &(*at)->next;
     *at = s->next;
-    cw_stream_work(s->stream, &w->work);
+    cw_stream_add_work(s->stream, &all->work);
     cw_stream_free(s->stream);
-    forget_leases(s);
-    free(s->end);
+    cw_grants_clear(&s->grants);
     free(s);
-    if (!w->streams) { /* nothing is kept for anybody: what functions loaded, what the allocator holds */
+    if (!all->list) { /* nothing is kept: what functions loaded, what the allocator holds */
         cw_host_shutdown();
         malloc_trim(0);
     }
-    cw_worker_changed(w);
-    cw_worker_maybe_over(w);
 }
 
-static void log_mixing(void *worker, const struct cw_mixing *m)
+static void streams_log_mixing(void *common, const struct cw_mixing *m)
 {
-    cw_worker_log(worker, "%s", m->says);
+    cw_common_log(common, "%s", m->says);
 }
 
-static void opened(struct worker_stream *s)
+static void streams_on_opened(struct cw_worker_stream *s)
 {
+    struct cw_streams *all = s->streams;
     if (s->state != STREAM_OPENING)
         return;
     s->state = STREAM_READY;
-    s->plan = cw_sequence_plan(s->stream->local.sequence); /* immutable now */
-    cw_mixing_each(s->stream->local.sequence, log_mixing, s->w);
-    send_share(s); /* others may have come or gone meanwhile */
-    cw_control_prepared(s->w, s);
+    cw_mixing_each(s->stream->local.sequence, streams_log_mixing, all->common);
+    streams_send_share(s); /* others may have come or gone meanwhile */
+    all->events->opened(all->events_arg, s);
 }
 
-static void stream_failed(struct worker_stream *s, const struct cw_error *why)
+static void streams_on_not_opened(struct cw_worker_stream *s, const struct cw_error *why)
+{
+    if (s->state == STREAM_OPENING)
+        s->streams->events->not_opened(s->streams->events_arg, s, why);
+    cw_streams_end(s);
+}
+
+static void streams_on_failed(struct cw_worker_stream *s, const struct cw_error *why)
 {
     if (s->state != STREAM_READY)
         return;
     s->state = STREAM_FAILED;
-    forget_leases(s);
-    cw_control_stream_failed(
-        s->w, (ProtobufCBinaryData){.data = s->stream->name, .len = sizeof(s->stream->name)}, why);
+    cw_grants_clear(&s->grants);
+    s->streams->events->failed(s->streams->events_arg, cw_streams_name(s), why);
 }
 
-/* The dispatcher is to be told of a range that it did not take away meanwhile; else it would not listen
- * anyway. */
-static void take_answer(struct worker_stream *s, struct cw_answer *a)
+/* Handles one answer. After EXITED, s is gone. */
+static void streams_on_answer(struct cw_worker_stream *s, struct cw_answer *a)
 {
     static const struct cw_error unknown = {.status = CW_E_MEMORY, .message = "out of memory"};
     const struct cw_error *why = a->why ? a->why : &unknown;
+    const struct cw_streams *all = s->streams;
     switch (a->kind) {
-    case CW_SAY_OPENED:
-        opened(s);
+    case CW_ANSWER_OPENED:
+        streams_on_opened(s);
         break;
-    case CW_SAY_NOT_OPENED:
-        if (s->state == STREAM_OPENING)
-            cw_control_prepare_failed(s->w, s, why);
-        cw_streams_end(s->w, s);
+    case CW_ANSWER_NOT_OPENED:
+        streams_on_not_opened(s, why);
         break;
-    case CW_SAY_COMPLETED:
+    case CW_ANSWER_COMPLETED:
         if (s->state == STREAM_READY)
-            cw_reports_completed(s->w, s, a);
+            all->events->completed(all->events_arg, s, a);
         break;
-    case CW_SAY_FAILED:
-        stream_failed(s, why);
+    case CW_ANSWER_FAILED:
+        streams_on_failed(s, why);
         break;
-    case CW_SAY_EXITED:
-        exited(s);
+    case CW_ANSWER_EXITED:
+        streams_on_exited(s);
         break;
     default:
-        cw_clients_answer(s, a);
+        all->events->answered(all->events_arg, s, a);
     }
 }
 
-static void on_answers(void *arg)
+static void streams_on_answers(void *arg)
 {
-    struct worker_stream *s = arg;
-    struct cw_worker *w = s->w;
-    struct cw_answer *came = cw_stream_answers(s->stream);
+    struct cw_worker_stream *s = arg;
+    struct cw_streams *all = s->streams;
+    struct cw_answer *came = cw_mailbox_answers(&s->stream->mailbox);
     while (came) {
         struct cw_answer *a = CW_POP(came);
-        take_answer(s, a); /* after the last one s is gone */
+        streams_on_answer(s, a);
         cw_answer_free(a);
     }
-    cw_worker_changed(w);
+    cw_common_changed(all->common);
 }
 
-/* ---- what the dispatcher says ---- */
+/* ---- messages of the dispatcher ---- */
 
-int cw_streams_prepare(struct cw_worker *w, uint64_t id, const Cachew__Prepare *m, struct cw_error *err)
+static int streams_check_prepare(const Cachew__Prepare *m, struct cw_error *err)
 {
-    struct worker_stream *s = cw_streams_find(w, m->stream);
-    if (m->stream.len != sizeof(s->stream->name))
+    const struct cw_stream *s;
+    if (m->stream.len != sizeof(s->name))
         return cw_error_set(err, CW_E_SERVICE, "Prepare names a stream of %zu bytes: expected %zu",
-                            m->stream.len, sizeof(s->stream->name));
-    if (m->fingerprint.len != sizeof(s->stream->fingerprint))
+                            m->stream.len, sizeof(s->name));
+    if (m->fingerprint.len != sizeof(s->fingerprint))
         return cw_error_set(err, CW_E_SERVICE, "Prepare has a fingerprint of %zu bytes: expected %zu",
-                            m->fingerprint.len, sizeof(s->stream->fingerprint));
-    if (s && s->state == STREAM_FAILED) { /* anew */
-        cw_streams_end(w, s);
+                            m->fingerprint.len, sizeof(s->fingerprint));
+    return 0;
+}
+
+int cw_streams_prepare(struct cw_streams *all, uint64_t id, const Cachew__Prepare *m, struct cw_error *err)
+{
+    int r = streams_check_prepare(m, err);
+    if (r < 0)
+        return r;
+    struct cw_worker_stream *s = cw_streams_find(all, m->stream);
+    if (s && s->state == STREAM_FAILED) { /* it is prepared anew */
+        cw_streams_end(s);
         s = NULL;
     }
     if (s) {
         s->prepare_id = id;
         if (s->state == STREAM_READY)
-            cw_control_prepared(w, s);
+            all->events->opened(all->events_arg, s);
         return 0;
     }
-    struct worker_stream *n = malloc(sizeof(*n));
-    struct cw_command *end = malloc(sizeof(*end));
-    if (!n || !end) {
-        free(n);
-        free(end);
-        return cw_error_nomem(err, sizeof(*n), "a stream");
-    }
-    *end = (struct cw_command){.kind = CW_DO_END};
-    *n = (struct worker_stream){
-        .next = w->streams, .w = w, .prepare_id = id, .serial = next_number(&w->next_serial), .end = end};
-    /* as it is now: what is forgotten in the same breath makes room */
-    size_t memory = share(w, n_using(w) + 1);
-    int r = cw_stream_new(&w->stream_options, w->loop, m->stream.data, m->fingerprint.data, m->pipeline,
-                          strlen(m->pipeline), m->base_dir, m->seed, memory, on_answers, n, &n->stream, err);
+    if (!(s = malloc(sizeof(*s))))
+        return cw_error_nomem(err, sizeof(*s), "a stream");
+    *s = (struct cw_worker_stream){
+        .next = all->list, .streams = all, .prepare_id = id, .serial = ++all->next_serial};
+    /* its part as of now: streams that are forgotten by the messages at hand make room */
+    r = cw_stream_new(&all->options, all->common->loop, m, streams_share(all, streams_n_sharing(all) + 1),
+                      streams_on_answers, s, &s->stream, err);
     if (r < 0) {
-        free(end);
-        free(n);
+        free(s);
         return r;
     }
-    cw_stream_set_cache_point(n->stream, m->cache_point);
-    w->streams = n;
-    cw_worker_changed(w);
+    all->list = s;
+    cw_common_changed(all->common);
     return 0;
 }
 
-void cw_streams_caching(struct cw_worker *w, const Cachew__Caching *m)
+void cw_streams_set_caching(struct cw_streams *all, const Cachew__Caching *m)
 {
-    struct worker_stream *s = cw_streams_find(w, m->stream);
+    struct cw_worker_stream *s = cw_streams_find(all, m->stream);
     if (s)
         cw_stream_set_cache_point(s->stream, m->cache_point);
 }
 
-static struct lease **find_lease(struct worker_stream *s, uint64_t epoch, uint64_t begin)
+static int streams_lease_one(struct cw_worker_stream *s, const Cachew__Range *m, uint64_t from, bool whole,
+                             struct cw_error *err)
 {
-    struct lease **at = &s->leases;
-    while (*at && ((*at)->epoch < epoch || ((*at)->epoch == epoch && (*at)->begin < begin)))
-        at = &(*at)->next;
-    return at;
+    bool sequential = s->stream->leases.kind == CW_RANGES_SEQUENTIAL;
+    int r = cw_grants_add(&s->grants, m, s->stream->local.sequence->n_positions, sequential, err);
+    if (r != 0)
+        return CW_MIN(r, 0);
+    const struct cw_command c = {.kind = CW_COMMAND_LEASE,
+                                 .epoch = m->epoch,
+                                 .begin = m->begin,
+                                 .end = m->end,
+                                 .from = CW_MIN(CW_MAX(from, m->begin), m->end),
+                                 .whole = whole,
+                                 .lease = m->lease};
+    if (cw_stream_command(s->stream, &c))
+        return 0;
+    cw_grants_revoke(&s->grants, m);
+    return cw_error_nomem(err, sizeof(c), "a lease");
 }
 
-struct lease *cw_streams_find_lease(struct worker_stream *s, uint64_t epoch, uint64_t begin)
+int cw_streams_lease(struct cw_streams *all, const Cachew__Leases *m, struct cw_error *err)
 {
-    struct lease *l = *find_lease(s, epoch, begin);
-    return l && l->epoch == epoch && l->begin == begin ? l : NULL;
-}
-
-/* Whether a range can be run: it is one of this plan, and no part of it is leased. */
-static int range_check(struct worker_stream *s, const Cachew__Range *m, struct cw_error *err)
-{
-    uint64_t n = s->plan.n_positions;
-    bool whole = s->stream->kind == RANGES_SEQUENTIAL;
-    const char *expected = NULL;
-    if (m->begin >= m->end || m->end > n)
-        expected = "positions of the epoch";
-    else if (whole && (m->begin ||
-                       (m->end != n && n < CW_ENDLESS))) /* an endless epoch has an end for the dispatcher */
-        expected = "the whole epoch, which is one range";
-    for (const struct lease *l = s->leases; l && !expected; l = l->next)
-        if (l->epoch == m->epoch && l->begin < m->end && m->begin < l->end)
-            expected = "no position that is leased already";
-    return expected
-               ? cw_error_set(err, CW_E_SERVICE, "positions %llu to %llu of %llu were leased, expected %s",
-                              (unsigned long long)m->begin, (unsigned long long)m->end, (unsigned long long)n,
-                              expected)
-               : 0;
-}
-
-static int lease(struct worker_stream *s, const Cachew__Range *m, uint64_t from, bool whole,
-                 struct cw_error *err)
-{
-    struct lease **at = find_lease(s, m->epoch, m->begin);
-    if (*at && (*at)->epoch == m->epoch && (*at)->begin == m->begin &&
-        ((*at)->end == m->end || (*at)->number == m->lease))
-        return 0; /* said again */
-    int r = range_check(s, m, err);
-    if (r < 0)
-        return r;
-    if (s->n_leases == MAX_LEASES)
-        return cw_error_set(err, CW_E_SERVICE, "more than %d ranges were leased", MAX_LEASES);
-    struct lease *l = malloc(sizeof(*l));
-    struct cw_command *c = calloc(1, sizeof(*c));
-    if (!l || !c) {
-        free(l);
-        free(c);
-        return cw_error_nomem(err, sizeof(*l), "a lease");
-    }
-    *l = (struct lease){.next = *at, .epoch = m->epoch, .begin = m->begin, .end = m->end, .number = m->lease};
-    *at = l;
-    s->n_leases++;
-    *c = (struct cw_command){.kind = CW_DO_LEASE,
-                             .epoch = m->epoch,
-                             .begin = m->begin,
-                             .end = m->end,
-                             .from = CW_MIN(CW_MAX(from, m->begin), m->end),
-                             .whole = whole,
-                             .lease = m->lease};
-    cw_stream_do(s->stream, c);
-    return 0;
-}
-
-int cw_streams_lease(struct cw_worker *w, const Cachew__Leases *m, struct cw_error *err)
-{
-    struct worker_stream *s = cw_streams_find(w, m->stream);
+    struct cw_worker_stream *s = cw_streams_find(all, m->stream);
     int r = 0;
-    if (!s) { /* of a dispatcher that believes otherwise: it prepares it anew */
+    if (!s) { /* the dispatcher believes otherwise, and prepares it anew */
         struct cw_error why = {0};
         (void)cw_error_set(&why, CW_E_SERVICE, "ranges of a stream were leased that is not prepared here");
-        cw_control_stream_failed(w, m->stream, &why);
+        all->events->failed(all->events_arg, m->stream, &why);
         return 0;
     }
     if (s->state != STREAM_READY)
-        return 0; /* it failed just now, and the dispatcher learns of it */
+        return 0; /* it failed just now, and the dispatcher is notified */
     if (s->stream->origin && m->origin)
-        cw_origin_is(s->stream->origin, w, m->origin, m->passed);
+        cw_origin_name(s->stream->origin, all->common, m->origin, m->passed);
     for (size_t i = 0; i < m->n_ranges && r == 0; i++)
-        r = lease(s, m->ranges[i], i < m->n_from ? m->from[i] : 0, i < m->n_whole && m->whole[i], err);
-    cw_worker_changed(w);
+        r = streams_lease_one(s, m->ranges[i], i < m->n_from ? m->from[i] : 0, i < m->n_whole && m->whole[i],
+                              err);
+    cw_common_changed(all->common);
     return r;
 }
 
-int cw_streams_revoke(struct cw_worker *w, const Cachew__Revoke *m, struct cw_error *err)
+int cw_streams_revoke(struct cw_streams *all, const Cachew__Revoke *m, struct cw_error *err)
 {
-    struct worker_stream *s = cw_streams_find(w, m->stream);
+    struct cw_worker_stream *s = cw_streams_find(all, m->stream);
     if (!s || s->state != STREAM_READY)
         return 0;
     for (size_t i = 0; i < m->n_positions; i++) {
         const Cachew__Range *range = m->positions[i];
-        struct cw_command *c = calloc(1, sizeof(*c));
-        if (!c)
-            return cw_error_nomem(err, sizeof(*c), "a message");
-        for (struct lease **at = find_lease(s, range->epoch, range->begin);
-             *at && (*at)->epoch == range->epoch && (*at)->end <= range->end;) {
-            s->n_leases--;
-            lease_free(CW_POP(*at));
-        }
-        *c = (struct cw_command){
-            .kind = CW_DO_REVOKE, .epoch = range->epoch, .begin = range->begin, .end = range->end};
-        cw_stream_do(s->stream, c);
+        const struct cw_command c = {
+            .kind = CW_COMMAND_REVOKE, .epoch = range->epoch, .begin = range->begin, .end = range->end};
+        if (!cw_stream_command(s->stream, &c))
+            return cw_error_nomem(err, sizeof(c), "a message");
+        cw_grants_revoke(&s->grants, range);
     }
-    cw_worker_changed(w);
+    cw_common_changed(all->common);
     return 0;
+}
+
+/* ---- life ---- */
+
+void cw_streams_init(struct cw_streams *s, struct cw_worker_common *common, struct cw_cache *cache,
+                     const struct cw_streams_events *events, void *arg)
+{
+    const struct cw_worker_options *o = &common->options;
+    s->common = common;
+    s->events = events;
+    s->events_arg = arg;
+    s->options = (struct cw_stream_options){.threads = o->threads,
+                                            .memory = o->memory,
+                                            .index_dir = o->index_dir,
+                                            .data_roots = o->data_roots,
+                                            .n_data_roots = o->n_data_roots,
+                                            .allow_python = o->allow_python,
+                                            .cache = cache,
+                                            .trace = o->trace,
+                                            .range_ns = cw_patience_range_ns()};
+}
+
+void cw_streams_deinit(struct cw_streams *s)
+{
+    cw_work_deinit(&s->work);
 }

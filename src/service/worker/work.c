@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void add_op(struct cw_work *w, const char *name, uint64_t ns, uint64_t rows)
+static void work_add_op(struct cw_work *w, const char *name, uint64_t ns, uint64_t rows)
 {
     size_t i = 0;
     while (i < w->n && strcmp(w->ops[i].name, name) != 0)
@@ -19,22 +19,22 @@ static void add_op(struct cw_work *w, const char *name, uint64_t ns, uint64_t ro
     w->ops[i].rows += rows;
 }
 
-static void add_chain(struct cw_work *w, const struct cw_chain *chain, const struct cw_op_profile *ops)
+static void work_add_chain(struct cw_work *w, const struct cw_chain *chain, const struct cw_op_profile *ops)
 {
     for (size_t i = 0; i < chain->n; i++) {
         const struct cw_node *node = &chain->nodes[i];
         for (size_t k = 0; k < node->n_inputs; k++)
-            add_chain(w, &node->inputs[k], ops);
+            work_add_chain(w, &node->inputs[k], ops);
         const struct cw_op_profile *op = &ops[node->position];
         if (op->calls)
-            add_op(w, node->desc->name, op->ns + op->call_ns, op->rows);
+            work_add_op(w, node->desc->name, op->ns + op->call_ns, op->rows);
         w->compute_ns += op->ns + op->call_ns;
     }
 }
 
 void cw_work_add(struct cw_work *w, const struct cw_compiled *c, const struct cw_profile *profile)
 {
-    add_chain(w, &c->pipeline->chain, profile->ops);
+    work_add_chain(w, &c->pipeline->chain, profile->ops);
     w->compute_ns += profile->plan_ns + profile->emit_ns + profile->fetch_ns;
     w->positions += profile->positions;
     w->cached_positions += profile->cached_positions;
@@ -46,7 +46,7 @@ void cw_work_add(struct cw_work *w, const struct cw_compiled *c, const struct cw
 void cw_work_add_all(struct cw_work *w, const struct cw_work *other)
 {
     for (size_t i = 0; i < other->n; i++)
-        add_op(w, other->ops[i].name, other->ops[i].ns, other->ops[i].rows);
+        work_add_op(w, other->ops[i].name, other->ops[i].ns, other->ops[i].rows);
     w->compute_ns += other->compute_ns;
     w->positions += other->positions;
     w->cached_positions += other->cached_positions;

@@ -1,0 +1,92 @@
+#include "service/worker/grants.h"
+
+#include "base/macro.h"
+#include "dataset/sequence.h"
+
+/* More than any dispatcher leases (cw_streams_capacity): leases that are not revoked stay until clients are
+ * behind them. */
+#define MAX_GRANTS 65536
+
+void cw_report_free(struct cw_report *r)
+{
+    if (!r)
+        return;
+    free(r->elements);
+    free(r);
+}
+
+static struct cw_grant **grants_at(struct cw_grants *g, uint64_t epoch, uint64_t begin)
+{
+    struct cw_grant **at = &g->list;
+    while (*at && ((*at)->epoch < epoch || ((*at)->epoch == epoch && (*at)->begin < begin)))
+        at = &(*at)->next;
+    return at;
+}
+
+struct cw_grant *cw_grants_find(struct cw_grants *g, uint64_t epoch, uint64_t begin)
+{
+    struct cw_grant *x = *grants_at(g, epoch, begin);
+    return x && x->epoch == epoch && x->begin == begin ? x : NULL;
+}
+
+/* Checks that a range can be run: it is one of this stream, and no part of it is granted. */
+static int grants_check(const struct cw_grants *g, const Cachew__Range *m, uint64_t n, bool whole,
+                        struct cw_error *err)
+{
+    const char *expected = NULL;
+    if (m->begin >= m->end || m->end > n)
+        expected = "positions of the epoch";
+    else if (whole && (m->begin ||
+                       (m->end != n && n < CW_ENDLESS))) /* an endless epoch has an end for the dispatcher */
+        expected = "the whole epoch, which is one range";
+    for (const struct cw_grant *x = g->list; x && !expected; x = x->next)
+        if (x->epoch == m->epoch && x->begin < m->end && m->begin < x->end)
+            expected = "no position that is leased already";
+    if (expected)
+        return cw_error_set(err, CW_E_SERVICE, "positions %llu to %llu of %llu were leased, expected %s",
+                            (unsigned long long)m->begin, (unsigned long long)m->end, (unsigned long long)n,
+                            expected);
+    if (g->n == MAX_GRANTS)
+        return cw_error_set(err, CW_E_SERVICE, "more than %d ranges were leased", MAX_GRANTS);
+    return 0;
+}
+
+int cw_grants_add(struct cw_grants *g, const Cachew__Range *m, uint64_t n_positions, bool whole,
+                  struct cw_error *err)
+{
+    struct cw_grant **at = grants_at(g, m->epoch, m->begin), *x = *at;
+    if (x && x->epoch == m->epoch && x->begin == m->begin && (x->end == m->end || x->number == m->lease))
+        return 1;
+    int r = grants_check(g, m, n_positions, whole, err);
+    if (r < 0)
+        return r;
+    if (!(x = malloc(sizeof(*x))))
+        return cw_error_nomem(err, sizeof(*x), "a lease");
+    *x = (struct cw_grant){
+        .next = *at, .epoch = m->epoch, .begin = m->begin, .end = m->end, .number = m->lease};
+    *at = x;
+    g->n++;
+    return 0;
+}
+
+/* Frees the grant that is linked at `at`. */
+static void grants_remove(struct cw_grants *g, struct cw_grant **at)
+{
+    struct cw_grant *x = CW_POP(*at);
+    g->n--;
+    cw_report_free(x->report);
+    free(x);
+}
+
+void cw_grants_revoke(struct cw_grants *g, const Cachew__Range *m)
+{
+    struct cw_grant **at = grants_at(g, m->epoch, m->begin);
+    while (*at && (*at)->epoch == m->epoch && (*at)->end <= m->end)
+        grants_remove(g, at);
+}
+
+void cw_grants_clear(struct cw_grants *g)
+{
+    while (g->list)
+        grants_remove(g, &g->list);
+}

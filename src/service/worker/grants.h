@@ -1,0 +1,47 @@
+/*
+ * The leases of a stream as the loop's thread keeps them: what the dispatcher granted and did not revoke. It
+ * checks new ones, and reports all of them to the next dispatcher. A stream (streams.c) owns its grants.
+ */
+#pragma once
+#include <stdbool.h>
+
+#include "base/error.h"
+#include "proto/cachew.pb-c.h"
+
+/* What a range gave. reports.c owns it until it is acknowledged, and then its grant, to be sent again to the
+ * next dispatcher: that one may have no journal. */
+struct cw_report {
+    struct cw_report *next;
+    uint8_t stream[16];
+    uint64_t epoch, begin, end, n_batches, lease;
+    uint64_t *elements; /* by key */
+    size_t n_elements;
+    bool last;   /* as in message Completed */
+    uint64_t id; /* of the message, on this connection */
+};
+
+void cw_report_free(struct cw_report *r); /* NULL is ignored */
+
+struct cw_grant {
+    struct cw_grant *next;
+    uint64_t epoch, begin, end;
+    uint64_t number;          /* as Range.lease */
+    struct cw_report *report; /* acknowledged; NULL: not yet, or the range is not finished */
+};
+
+/* Zeros: none. */
+struct cw_grants {
+    struct cw_grant *list; /* in the order of (epoch, begin) */
+    size_t n;
+};
+
+/* Returns the grant that begins there; NULL: none does. */
+struct cw_grant *cw_grants_find(struct cw_grants *g, uint64_t epoch, uint64_t begin);
+/* Adds a range of an epoch of n_positions; whole: the epoch is one range. Returns 1 if it was granted before
+ * and is sent again. CW_E_SERVICE: it is no range of this stream, a part of it is granted already, or there
+ * are too many. */
+int cw_grants_add(struct cw_grants *g, const Cachew__Range *m, uint64_t n_positions, bool whole,
+                  struct cw_error *err) _must_check_;
+/* Frees all that lie within a range. */
+void cw_grants_revoke(struct cw_grants *g, const Cachew__Range *m);
+void cw_grants_clear(struct cw_grants *g);

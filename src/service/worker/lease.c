@@ -1,0 +1,290 @@
+#include "service/worker/lease.h"
+
+#include "base/clock.h"
+#include "service/worker/spans.h"
+
+struct cw_lease **cw_lease_find(struct cw_leases *s, uint64_t epoch, uint64_t begin)
+{
+    struct cw_lease **at = &s->list;
+    while (*at && ((*at)->epoch < epoch || ((*at)->epoch == epoch && (*at)->begin < begin)))
+        at = &(*at)->next;
+    return at;
+}
+
+struct cw_request *cw_lease_first_request(const struct cw_lease *l)
+{
+    struct cw_request *first = NULL;
+    for (struct cw_request *r = l->requests; r; r = r->next)
+        if ((!first || r->at < first->at) && cw_peer_room(r->peer))
+            first = r;
+    return first;
+}
+
+size_t cw_lease_batch_bytes(const struct cw_batch *b)
+{
+    size_t bytes = 0;
+    for (size_t i = 0; i < CW_COUNT_OF(b->slabs); i++)
+        bytes += b->slabs[i] ? b->slabs[i]->size : 0;
+    return bytes;
+}
+
+void cw_kept_free(struct cw_leases *s, struct cw_kept *k)
+{
+    s->kept_bytes -= k->bytes;
+    if (k->batch)
+        cw_runner_release(s->runner, k->batch);
+    cw_quarantined_free(k->quarantined);
+    if (k->rows)
+        cw_part_deinit(k->rows);
+    free(k->rows);
+    free(k);
+}
+
+/* ---- answers ---- */
+
+void cw_request_drop_part(struct cw_leases *s, struct cw_request *r)
+{
+    if (!r->part)
+        return;
+    s->n_parts--;
+    cw_runner_drop(s->runner, CW_STEAL(r->part));
+}
+
+/* Unlinks a request, which is the caller's then. */
+static void lease_remove(struct cw_leases *s, struct cw_lease *l, struct cw_request *r)
+{
+    struct cw_request **at = &l->requests;
+    while (*at != r)
+        at = &(*at)->next;
+    *at = r->next;
+    cw_request_drop_part(s, r);
+    if (s->short_of == r)
+        s->short_of = NULL;
+}
+
+void cw_lease_done(struct cw_leases *s, struct cw_lease *l, struct cw_request *r)
+{
+    lease_remove(s, l, r);
+    cw_request_free(r);
+}
+
+void cw_request_reply(struct cw_leases *s, struct cw_request *r, enum cw_answer_kind kind,
+                      const struct cw_error *why)
+{
+    struct cw_answer *a = cw_answer_new(r, &(struct cw_answer){.kind = kind, .what = r->what});
+    if (a) {
+        a->why = why ? cw_answer_why(why) : NULL;
+        cw_mailbox_answer(s->mailbox, a);
+    }
+    cw_request_free(r);
+}
+
+void cw_lease_reply(struct cw_leases *s, struct cw_lease *l, struct cw_request *r, enum cw_answer_kind kind,
+                    const struct cw_error *why)
+{
+    lease_remove(s, l, r);
+    cw_request_reply(s, r, kind, why);
+}
+
+bool cw_lease_answer_batch(struct cw_leases *s, struct cw_lease *l, struct cw_request *r, struct cw_batch *b,
+                           struct cw_quarantined *quarantined)
+{
+    struct cw_budget *handed_out = r->peer->handed_out;
+    struct cw_answer *a = cw_answer_new(r, &(struct cw_answer){.kind = CW_ANSWER_BATCH,
+                                                               .key = r->key,
+                                                               .batch = b,
+                                                               .quarantined = quarantined,
+                                                               .bytes = cw_lease_batch_bytes(b),
+                                                               .requested_ns = r->requested_ns});
+    if (!a) {
+        cw_runner_release(s->runner, b);
+        cw_quarantined_free(quarantined);
+        return cw_leases_out_of_memory(s);
+    }
+    b->epoch = l->epoch;
+    b->index = r->at;
+    a->handed_out = cw_budget_take(handed_out, a->bytes, "a batch", NULL) == 0;
+    if (a->handed_out && !b->disowned)
+        cw_runner_disown(s->runner, b);
+    if (!a->handed_out && b->disowned) { /* a kept batch makes room for others to be kept */
+        cw_budget_force(handed_out, a->bytes);
+        a->handed_out = true;
+    }
+    cw_peer_take(r->peer, a->bytes);
+    cw_mailbox_answer(s->mailbox, a);
+    return true;
+}
+
+bool cw_lease_answer_rows(struct cw_leases *s, struct cw_request *r, struct cw_part *rows)
+{
+    struct cw_answer *a = cw_answer_new(r, &(struct cw_answer){.kind = CW_ANSWER_PART,
+                                                               .key = r->key,
+                                                               .rows = rows,
+                                                               .bytes = rows->size,
+                                                               .handed_out = true,
+                                                               .requested_ns = r->requested_ns});
+    if (!a) {
+        cw_part_deinit(rows);
+        free(rows);
+        return cw_leases_out_of_memory(s);
+    }
+    cw_budget_force(r->peer->handed_out, a->bytes); /* at most one part of each client finds no room there */
+    cw_peer_take(r->peer, a->bytes);
+    cw_mailbox_answer(s->mailbox, a);
+    return true;
+}
+
+int cw_lease_part_rows(struct cw_leases *s, struct cw_assembly *a, uint64_t n, struct cw_part **ret,
+                       struct cw_error *err)
+{
+    struct cw_part *rows = calloc(1, sizeof(*rows));
+    int r = rows ? cw_part_read(a, 0, n, rows, err) : cw_error_nomem(err, sizeof(*rows), "rows of a range");
+    if (r >= 0)
+        cw_quarantined_move(&a->quarantined, &rows->quarantined);
+    cw_runner_drop(s->runner, a);
+    if (r < 0)
+        free(CW_STEAL(rows));
+    *ret = rows;
+    return r;
+}
+
+/* Returns the report of a range, for a request or (NULL) the dispatcher. NULL: out of memory. */
+static struct cw_answer *lease_report(const struct cw_leases *s, const struct cw_lease *l,
+                                      const struct cw_request *r, struct cw_answer x)
+{
+    x.end = l->end;
+    x.n_batches = s->kind == CW_RANGES_SEQUENTIAL ? l->n_batches : 0;
+    x.elements = calloc((size_t)s->n_keys + 1, sizeof(*x.elements));
+    for (unsigned k = 0; x.elements && s->kind == CW_RANGES_PLACED && k < s->n_keys; k++)
+        if ((x.elements[k] = l->elements[k]))
+            x.n_elements = k + 1;
+    struct cw_answer *a = x.elements ? cw_answer_new(r, &x) : NULL;
+    if (!a)
+        free(x.elements);
+    return a;
+}
+
+void cw_lease_reply_end(struct cw_leases *s, struct cw_lease *l, struct cw_request *r)
+{
+    struct cw_answer *a = lease_report(s, l, r, (struct cw_answer){.kind = CW_ANSWER_END});
+    cw_lease_done(s, l, r);
+    if (a)
+        cw_mailbox_answer(s->mailbox, a);
+    else
+        cw_leases_out_of_memory(s);
+}
+
+bool cw_lease_completed(struct cw_leases *s, struct cw_lease *l)
+{
+    struct cw_answer *a = lease_report(
+        s, l, NULL,
+        (struct cw_answer){.kind = CW_ANSWER_COMPLETED,
+                           .epoch = l->epoch,
+                           .begin = l->begin,
+                           .lease = l->number,
+                           .last = l->range && cw_runner_stream_over(s->runner, l->range)});
+    if (!a)
+        return cw_leases_out_of_memory(s);
+    l->computed = true;
+    s->completed_ns = cw_now_ns();
+    cw_trace_span(s->trace, "range", &(struct cw_traced){s->stream, l->epoch, l->begin, CW_TRACE_RANGE, 0},
+                  l->leased_ns, s->completed_ns);
+    cw_mailbox_answer(s->mailbox, a);
+    return true;
+}
+
+/* ---- the range in the runner ---- */
+
+void cw_lease_close(struct cw_leases *s, struct cw_lease *l)
+{
+    for (struct cw_request *r = l->requests; r; r = r->next)
+        cw_request_drop_part(s, r);
+    if (l->unfinished)
+        cw_runner_drop(s->runner, CW_STEAL(l->unfinished));
+    if (l->range)
+        cw_runner_close(s->runner, CW_STEAL(l->range));
+}
+
+bool cw_lease_open(struct cw_leases *s, struct cw_lease *l, uint64_t first_batch)
+{
+    bool counted = s->kind == CW_RANGES_COUNTED;
+    uint64_t batch_size = s->sequence->compiled->batch_size;
+    struct cw_range_options o = {
+        .seed = s->seed,
+        .epoch = l->epoch,
+        .from.position = l->begin,
+        .end = s->kind == CW_RANGES_SEQUENTIAL ? s->sequence->n_positions : l->end,
+        .rows = s->kind == CW_RANGES_PLACED,
+    };
+    struct cw_error err = {0};
+    cw_lease_close(s, l);
+    l->next_batch = counted ? CW_MIN(first_batch, l->n_batches) : 0;
+    if (counted && l->next_batch == l->n_batches)
+        return true;   /* none of its batches is wanted */
+    if (l->next_batch) /* the first one may be a part */
+        o.from.position = (l->begin / batch_size + l->next_batch) * batch_size;
+    if (cw_runner_open(s->runner, &o, &l->range, &err) < 0) {
+        cw_leases_fail(s, &err);
+        return false;
+    }
+    if (o.rows)
+        cw_spans_restart(s, l);
+    return true;
+}
+
+bool cw_lease_open_for(struct cw_leases *s, struct cw_lease *l, const struct cw_request *r)
+{
+    return (!s->short_of || s->short_of == r) && cw_lease_open(s, l, r->at);
+}
+
+/* ---- failing ---- */
+
+void cw_lease_free(struct cw_leases *s, struct cw_lease *l)
+{
+    cw_lease_close(s, l);
+    while (l->requests)
+        cw_lease_reply(s, l, l->requests, CW_ANSWER_NOT_HERE, NULL);
+    while (l->kept)
+        cw_kept_free(s, CW_POP(l->kept));
+    while (l->spans)
+        free(CW_POP(l->spans));
+    free(l->elements);
+    free(l->keys);
+    free(l->failed);
+    free(l->sent);
+    free(l);
+}
+
+void cw_leases_clear(struct cw_leases *s)
+{
+    while (s->list)
+        cw_lease_free(s, CW_POP(s->list));
+}
+
+void cw_leases_fail(struct cw_leases *s, const struct cw_error *why)
+{
+    if (s->failed)
+        return;
+    s->failed = true;
+    struct cw_answer *a = cw_answer_new(NULL, &(struct cw_answer){.kind = CW_ANSWER_FAILED});
+    cw_leases_clear(s);
+    if (!a)
+        return; /* the dispatcher takes the leases back when it sees no progress */
+    a->why = cw_answer_why(why);
+    cw_mailbox_answer(s->mailbox, a);
+}
+
+bool cw_leases_out_of_memory(struct cw_leases *s)
+{
+    struct cw_error err = {0};
+    cw_error_nomem(&err, 0, "what a range gives");
+    cw_leases_fail(s, &err);
+    return false;
+}
+
+bool cw_leases_error_lasts(const struct cw_leases *s, int status)
+{
+    struct cw_error fatal;
+    return (status == CW_E_RECORD || status == CW_E_DATA || status == CW_E_PIPELINE) &&
+           cw_runner_fatal(s->runner, &fatal) == 0;
+}

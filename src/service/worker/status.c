@@ -1,0 +1,41 @@
+#include "service/worker/status.h"
+
+#include <stdio.h>
+#include <sys/resource.h>
+
+#include "base/thread.h"
+#include "service/worker/worker_impl.h"
+
+void cw_status_update(struct cw_worker *w)
+{
+    const struct cw_clients *clients = &w->clients;
+    struct cw_worker_status s = {.registered = w->uplink.state == CW_UPLINK_REGISTERED,
+                                 .refused = w->uplink.state == CW_UPLINK_REFUSED,
+                                 .draining = w->common.draining,
+                                 .id = w->common.id,
+                                 .n_out = clients->n_out,
+                                 .n_batches = clients->stats.n_batches,
+                                 .n_bytes = clients->stats.n_bytes,
+                                 .memory_used = atomic_load(&clients->handed_out.used)};
+    snprintf(s.why, sizeof(s.why), "%s", w->uplink.why);
+    for (const struct cw_worker_stream *t = w->streams.list; t; t = t->next) {
+        s.n_streams++;
+        s.n_leases += t->grants.n;
+        s.memory_used += cw_stream_memory_used(t->stream);
+    }
+    for (const struct cw_client *c = clients->list; c; c = c->next)
+        s.n_clients++;
+    for (const struct cw_report *r = w->reports.list; r; r = r->next)
+        s.n_reports++;
+    CW_GUARD(&w->mutex);
+    w->status = s;
+    pthread_cond_broadcast(&w->status_changed);
+}
+
+uint64_t cw_status_cpu_ns(void)
+{
+    struct rusage usage = {0};
+    getrusage(RUSAGE_SELF, &usage);
+    return (uint64_t)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * 1000000000u +
+           (uint64_t)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * 1000u;
+}
