@@ -131,6 +131,11 @@ void cw_conn_close(struct cw_conn *c, const struct cw_error *why)
         cw_conn_die(c, NULL);
 }
 
+void cw_conn_abort(struct cw_conn *c)
+{
+    cw_conn_die(c, NULL);
+}
+
 /* ---- signs of life ---- */
 
 static void say_ping(struct cw_conn *c, uint64_t now)

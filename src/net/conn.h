@@ -101,6 +101,9 @@ size_t cw_conn_queued(const struct cw_conn *c); /* as limits.queued counts */
 /* What is queued is still sent, within the timeout and 3 s; then `closed`, once the peer has closed too. why
  * (may be NULL): told to the peer as Failure. No more calls but `closed` (and `abandoned`) follow. */
 void cw_conn_close(struct cw_conn *c, const struct cw_error *why);
+/* Ends the connection at once, without a reason: queued frames are released unsent, and `closed` follows from
+ * the loop's deferred work. For a loop that is being stopped. */
+void cw_conn_abort(struct cw_conn *c);
 bool cw_conn_is_local(const struct cw_conn *c); /* a Unix socket: descriptors may be sent */
 
 /* Payloads so far: as they are, and as they went over the wire. */

@@ -6,7 +6,7 @@
 #include "base/text.h"
 #include "base/thread.h"
 #include "remote/remote_impl.h"
-#include "net/conn_impl.h"
+#include "net/conn.h"
 #include "net/limits.h"
 
 #include "base/crash.h"
@@ -470,7 +470,7 @@ void cw_remote_stop(struct remote *r)
     r->running = false;
     for (struct link *l = r->links; l; l = l->next) /* nobody waits for peers that do not close their side */
         if (l->conn)
-            cw_conn_die(l->conn, NULL);
+            cw_conn_abort(l->conn);
     if (r->dispatcher)
-        cw_conn_die(r->dispatcher, NULL);
+        cw_conn_abort(r->dispatcher);
 }

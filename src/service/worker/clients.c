@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "net/conn_impl.h"
+#include "net/conn.h"
 #include "net/limits.h"
 #include "remote/wire.h"
 #include "service/worker/origin.h"
@@ -507,5 +507,5 @@ uint64_t cw_clients_wire_bytes(const struct cw_worker *w)
 void cw_clients_cut(struct cw_worker *w)
 {
     for (struct client *c = w->clients; c; c = c->next)
-        cw_conn_die(c->conn, NULL);
+        cw_conn_abort(c->conn);
 }

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "base/text.h"
-#include "net/conn_impl.h"
+#include "net/conn.h"
 #include "net/limits.h"
 #include "service/worker/worker_impl.h"
 
@@ -312,7 +312,7 @@ void cw_control_close(struct cw_worker *w)
 void cw_control_cut(struct cw_worker *w)
 {
     if (w->dispatcher)
-        cw_conn_die(w->dispatcher, NULL);
+        cw_conn_abort(w->dispatcher);
 }
 
 void cw_control_deinit(struct cw_worker *w)
