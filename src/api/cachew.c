@@ -139,11 +139,11 @@ static int parse_choice(const char *option, const char *given, const char *first
 static int parse_delivery(const struct cachew_options *o, struct cw_iterator_options *io,
                           struct cw_error *err)
 {
-    int r = parse_choice("order", o->order, "exact", "any", &io->any_order, err);
+    int r = parse_choice("order", o->order, "exact", "any", &io->unordered, err);
     if (r >= 0)
         r = parse_choice("guarantee", o->guarantee, "exactly-once", "at-most-once", &io->at_most_once, err);
     if (!o->order)
-        io->any_order = io->at_most_once;
+        io->unordered = io->at_most_once;
     return r;
 }
 
@@ -162,7 +162,7 @@ static int open_service(const struct cachew_options *o, const struct cw_iterator
         .seed = io->seed,
         .epochs = io->epochs,
         .first_epoch = io->first_epoch,
-        .any_order = io->any_order,
+        .unordered = io->unordered,
         .at_most_once = io->at_most_once,
         .token = o->token      ? o->token
                  : own && *own ? own

@@ -310,7 +310,7 @@ static int open_local(struct run *x, const json_t *state, struct cw_error *err)
         .epochs = x->epochs,
         .rank = (unsigned)x->rank,
         .world_size = (unsigned)x->world_size,
-        .any_order = x->order && strcmp(x->order, "any") == 0,
+        .unordered = x->order && strcmp(x->order, "any") == 0,
         .runner = {.threads = (unsigned)x->common.threads,
                    .memory = x->common.memory,
                    .optimize = !x->common.no_optimize},
@@ -372,7 +372,7 @@ static int open_service(struct run *x, const json_t *state, struct cw_error *err
         .seed = x->common.seed,
         .epochs = x->epochs,
         .at_most_once = x->guarantee && strcmp(x->guarantee, "at-most-once") == 0,
-        .any_order = x->order && strcmp(x->order, "any") == 0,
+        .unordered = x->order && strcmp(x->order, "any") == 0,
         .credits = (unsigned)x->credits,
         .transport = cli_transport(x->transport),
         .token = token,
@@ -382,7 +382,7 @@ static int open_service(struct run *x, const json_t *state, struct cw_error *err
         .note = on_note,
     };
     if (!x->order) /* what is lost leaves gaps in the exact one */
-        o.any_order = o.at_most_once;
+        o.unordered = o.at_most_once;
     r = cli_tls_connecting(&x->tls, &o.tls, err);
     if (r >= 0)
         r = cw_local_remote(&x->common.local, &o, state, err);

@@ -13,7 +13,7 @@ struct cw_iterator_options {
     uint64_t seed, epochs;
     unsigned rank, world_size;
     /* a rank hands out its batches as they are ready (docs/semantics.md, section 8); else in exact order */
-    bool any_order;
+    bool unordered;
     bool at_most_once; /* batches may be lost: then no rank makes up for what another one has more */
     /* a rank's batches are made of ranges that no other rank uses: its states are no other's */
     bool own_ranges;

@@ -15,7 +15,7 @@ int cw_padding_open(struct cw_iterator *it, uint64_t epoch, unsigned rank, uint6
     struct cw_producer *producer;
     if (it->again)
         return 0;
-    o.any_order = false;
+    o.unordered = false;
     o.rank = rank;
     o.world_size = (unsigned)world_size;
     o.first_epoch = epoch;

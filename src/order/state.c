@@ -231,7 +231,7 @@ static int state_handed(const struct cw_iterator_options *o, const json_t *state
         return cw_error_set(err, CW_E_STATE,
                             "state: handed_out is %.60s: expected 1 to 16 hexadecimal digits",
                             bits ? bits : "no text");
-    if (!o->any_order)
+    if (!o->unordered)
         return cw_error_value(err, CW_E_STATE, "order", "any", "exact",
                               "state: order is any, this run has exact: batches behind batch g were handed "
                               "out before it, and can't be left out of the exact order; expected order any");

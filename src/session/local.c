@@ -216,7 +216,7 @@ static int expected_check(struct cw_expected *e, const struct cw_batch *b, struc
          e->came >>= 1)
         e->g += ranks;
     uint64_t ahead = b->g < e->g ? UINT64_MAX : (b->g - e->g) / ranks;
-    bool good = b->epoch == e->epoch && ahead < (e->options.any_order ? CW_ROUNDS_AHEAD : 1) &&
+    bool good = b->epoch == e->epoch && ahead < (e->options.unordered ? CW_ROUNDS_AHEAD : 1) &&
                 (b->g - e->g) % ranks == 0 && !(e->came >> ahead & 1);
     if (!good)
         return cw_error_set(err, CW_E_BUG,
