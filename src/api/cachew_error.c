@@ -50,7 +50,7 @@ void cachew_error_free(struct cachew_error *e)
         free(e);
 }
 
-static const char *fact(const char *text)
+static const char *error_fact(const char *text)
 {
     return text[0] ? text : NULL;
 }
@@ -72,32 +72,32 @@ const char *cachew_error_message(const struct cachew_error *e)
 
 const char *cachew_error_operator(const struct cachew_error *e)
 {
-    return fact(e->e.op);
+    return error_fact(e->e.op);
 }
 
 const char *cachew_error_attribute(const struct cachew_error *e)
 {
-    return fact(e->e.attribute);
+    return error_fact(e->e.attribute);
 }
 
 const char *cachew_error_value(const struct cachew_error *e)
 {
-    return fact(e->e.value);
+    return error_fact(e->e.value);
 }
 
 const char *cachew_error_expected(const struct cachew_error *e)
 {
-    return fact(e->e.expected);
+    return error_fact(e->e.expected);
 }
 
 const char *cachew_error_file(const struct cachew_error *e)
 {
-    return fact(e->e.file);
+    return error_fact(e->e.file);
 }
 
 const char *cachew_error_record(const struct cachew_error *e)
 {
-    return fact(e->e.record);
+    return error_fact(e->e.record);
 }
 
 const char *cachew_version(void)

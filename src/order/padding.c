@@ -1,4 +1,4 @@
-/* Batches of an epoch that is over, once more: they fill up what one rank has fewer of than another. */
+/* Padding: repeats batches of an epoch that is over, so that all ranks have as many. */
 #include <inttypes.h>
 #include <poll.h>
 

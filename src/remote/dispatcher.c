@@ -28,7 +28,7 @@ static char *message_text(const char *text) /* messages that are sent do not cha
     return (char *)(uintptr_t)text;
 }
 
-static void send_attach(struct remote *r)
+static void dispatcher_attach(struct remote *r)
 {
     struct dispatcher *d = &r->dispatcher;
     const struct remote_job *job = &r->job;
@@ -65,7 +65,7 @@ static void send_attach(struct remote *r)
     cw_crash_point("client-attach");
 }
 
-static void send_progress(struct remote *r, uint64_t now)
+static void dispatcher_send_progress(struct remote *r, uint64_t now)
 {
     struct dispatcher *d = &r->dispatcher;
     struct waiting *w = &r->waiting;
@@ -98,9 +98,9 @@ void cw_dispatcher_report(struct remote *r, uint64_t now)
     const struct dispatcher *d = &r->dispatcher;
     bool moved = cw_placement_cursor_moved(r);
     if (cw_position_before(cw_placement_cursor(r), d->cursor))
-        send_attach(r); /* only that moves the cursor back */
+        dispatcher_attach(r); /* only that moves the cursor back */
     else if (moved || now - d->told_ns >= cw_dispatcher_report_interval_ns(r))
-        send_progress(r, now);
+        dispatcher_send_progress(r, now);
     if (moved)
         cw_placement_forget(r);
 }
@@ -124,7 +124,7 @@ void cw_dispatcher_leave(struct remote *r)
     if (d->state == DISPATCHER_PARTED || d->detach_id)
         return;
     if (d->state == DISPATCHER_ATTACHED && !cw_position_before(cw_placement_cursor(r), d->cursor))
-        send_progress(r, cw_now_ns()); /* the last numbers */
+        dispatcher_send_progress(r, cw_now_ns()); /* the last numbers */
     Cachew__Detach m = {CW_MESSAGE(detach), .finished = r->run.finished,
                         .job = message_text(r->job.options.job), .rank = r->job.options.rank};
     Cachew__Envelope e = {CW_MESSAGE(envelope), .id = r->loop.last_id + 1,
@@ -137,7 +137,7 @@ void cw_dispatcher_leave(struct remote *r)
 
 /* ---- what it says ---- */
 
-static int on_attached(struct remote *r, const Cachew__Attached *m, struct cw_error *err)
+static int dispatcher_on_attached(struct remote *r, const Cachew__Attached *m, struct cw_error *err)
 {
     const Cachew__Plan *p = m->plan;
     struct cw_plan *plan = &r->view.base.plan;
@@ -162,7 +162,7 @@ static int on_attached(struct remote *r, const Cachew__Attached *m, struct cw_er
     return 0;
 }
 
-static void on_refused(struct remote *r, const Cachew__Failure *m)
+static void dispatcher_on_refused(struct remote *r, const Cachew__Failure *m)
 {
     struct cw_error why = {0};
     cw_failure_error(m, &why);
@@ -172,7 +172,7 @@ static void on_refused(struct remote *r, const Cachew__Failure *m)
     cw_remote_fail(r, &why);
 }
 
-static void on_ended(struct remote *r, const Cachew__Ended *m)
+static void dispatcher_on_ended(struct remote *r, const Cachew__Ended *m)
 {
     struct cw_error why = {0};
     if (m->why)
@@ -182,7 +182,7 @@ static void on_ended(struct remote *r, const Cachew__Ended *m)
     cw_remote_fail(r, &why);
 }
 
-static void on_lagging(struct remote *r, const Cachew__Lagging *m)
+static void dispatcher_on_lagging(struct remote *r, const Cachew__Lagging *m)
 {
     if (m->at)
         snprintf(r->waiting.lagging, sizeof(r->waiting.lagging),
@@ -202,17 +202,17 @@ static int dispatcher_hear(struct remote *r, const Cachew__Envelope *m, struct c
             dispatcher_part(d);
         return 0;
     case CACHEW__ENVELOPE__OF_ATTACHED:
-        status = m->re == d->attach_id ? on_attached(r, m->attached, err) : 0;
+        status = m->re == d->attach_id ? dispatcher_on_attached(r, m->attached, err) : 0;
         break;
     case CACHEW__ENVELOPE__OF_FAILURE:
         if (m->re == d->attach_id)
-            on_refused(r, m->failure);
+            dispatcher_on_refused(r, m->failure);
         break;
     case CACHEW__ENVELOPE__OF_ENDED:
-        on_ended(r, m->ended);
+        dispatcher_on_ended(r, m->ended);
         break;
     case CACHEW__ENVELOPE__OF_LAGGING:
-        on_lagging(r, m->lagging);
+        dispatcher_on_lagging(r, m->lagging);
         break;
     case CACHEW__ENVELOPE__OF_HELD:
         cw_waiting_hold(&r->waiting, m->held);
@@ -252,7 +252,7 @@ static int dispatcher_open(void *user, struct cw_conn *c, const Cachew__Envelope
     if (r->run.phase != REMOTE_RUNNING)
         cw_dispatcher_leave(r);
     else
-        send_attach(r);
+        dispatcher_attach(r);
     return 0;
 }
 
