@@ -5,9 +5,8 @@
 
 #include "base/machine.h"
 
-/* An operator that is on a CPU for less than this part of its time waits. */
-#define BETWEEN 0.4 /* of the threads' time, between operators: much for them */
-#define WAITS 0.5
+#define BETWEEN 0.4 /* part of the threads' time between operators from which on batches are too small */
+#define WAITS 0.5   /* an operator that is on a CPU for less than this part of its time waits */
 
 const char *const cw_resource_names[] = {
     [CW_RESOURCE_THREADS] = "threads",   [CW_RESOURCE_CPUS] = "cpus",
@@ -37,8 +36,8 @@ static double seconds_per(uint64_t ns, uint64_t n)
     return n ? (double)ns * 1e-9 / (double)n : 0;
 }
 
-/* A fused run counts under its first operator, but for the blocks that ran unfused; its time is divided as in
- * these. */
+/* The time of a fused run counts under its first operator, except for blocks that ran unfused. It is divided
+ * among the operators as in those blocks. */
 static void costs_add_ops(struct cw_costs *c, const struct cw_profile *p, double elements)
 {
     for (unsigned i = 0; i < c->n_ops; i++) {
@@ -74,8 +73,9 @@ static void costs_add_ops(struct cw_costs *c, const struct cw_profile *p, double
     }
 }
 
-/* The system tells how long threads wanted a CPU in all, not in which operator: in those that compute, as far
- * as they took longer than they computed; in those that woke up late from waiting; and between operators. */
+/* The system says how long threads wanted a CPU in all, not where. That time is divided among operators that
+ * took longer than they computed, operators that woke up late from waiting, and the time between operators,
+ * in this order. */
 static void costs_separate_delay(struct cw_costs *c)
 {
     double cpu_s = 0, left = c->delay_s, gaps = 0;
@@ -110,7 +110,7 @@ double cw_costs_value_bytes(const struct cw_compiled *c, const struct cw_profile
     return v->rows ? (double)v->bytes / (double)v->rows : NAN;
 }
 
-/* What there is of an element behind ops[at] and is needed there. */
+/* Returns the bytes of an element behind ops[at] that later operators need. */
 static double program_bytes_behind(const struct cw_compiled *c, const struct cw_profile *p,
                                    const struct cw_program *g, unsigned at)
 {
@@ -123,7 +123,8 @@ static double program_bytes_behind(const struct cw_compiled *c, const struct cw_
     return bytes;
 }
 
-/* Where elements of several sources pass, by how many each gave. */
+/* Sets the bytes behind each operator: the mean over the sources whose elements pass it, weighted by their
+ * elements. */
 static void costs_add_bytes(struct cw_costs *c, const struct cw_compiled *compiled,
                             const struct cw_profile *p)
 {
@@ -142,7 +143,8 @@ static void costs_add_bytes(struct cw_costs *c, const struct cw_compiled *compil
     }
 }
 
-/* Where threads wanted a CPU and others had it, more threads would not get more; but for what was had. */
+/* Returns how many CPUs this process can get: fewer where its threads wanted a CPU that others had. At least
+ * as many as it used. */
 static double measurement_cpus(const struct cw_measurement *m, double used)
 {
     double cpus = cw_cpu_budget(), wanted = m->cpu_s + m->delay_s;
@@ -187,7 +189,7 @@ int cw_costs_init(struct cw_costs *c, const struct cw_local *l, const struct cw_
     for (unsigned i = 0; i < c->n_ops; i++)
         c->cpu_s += c->ops[i].function ? fmax(c->ops[i].busy_s - c->ops[i].cpu_s, 0) + c->ops[i].call_s : 0;
     c->cpus = measurement_cpus(m, c->cpu_s * n / m->seconds);
-    /* waiting for calls is waiting, here */
+    /* waiting for calls counts as waiting here */
     c->consumer_s = fmax(m->seconds - (double)p->wait_ns * 1e-9, 0) / (double)m->elements;
     c->read_bytes = (double)p->read_bytes / n;
     c->cold_bytes = (double)p->cold_bytes / n;
@@ -256,7 +258,7 @@ static const char *op_cost_kind(const struct cw_op_cost *o)
     return o->cpu_s < WAITS * o->busy_s ? "waiting" : "cpu";
 }
 
-/* The operator whose calls take most of the time of who takes the batches; NULL: the rest of it is more. */
+/* Returns the operator whose calls take most of the consumer's time; NULL: the rest takes more. */
 static const struct cw_op_cost *costs_caller(const struct cw_costs *c)
 {
     const struct cw_op_cost *most = NULL;
@@ -312,7 +314,7 @@ bool cw_costs_wants_larger_batches(const struct cw_costs *c)
     enum cw_resource least = cw_costs_limits(c, limits);
     for (unsigned i = 0; i < c->n_ops; i++)
         operators += c->ops[i].busy_s;
-    /* else threads wait for others, whatever they do between */
+    /* else threads wait for other resources, whatever they do between operators */
     bool own = least == CW_RESOURCE_THREADS || least == CW_RESOURCE_CPUS || least == CW_RESOURCE_PLANNING;
     return own && c->other_s + c->plan_s > CW_MAX(operators, BETWEEN * cw_costs_occupied(c));
 }

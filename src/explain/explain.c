@@ -1,4 +1,3 @@
-/* What the compiler made of a pipeline, as JSON. */
 #include "explain/explain.h"
 
 #include <string.h>
@@ -9,11 +8,11 @@
 
 /* ---- the pipeline as compiled ---- */
 
-/* {component: type} after the first n operators of a chain. They are compiled as a pipeline of their own;
- * NULL where that is none. */
+/* Returns {component: type} after the first n operators of a chain, compiled as a pipeline of their own.
+ * NULL: they do not compile. */
 static json_t *chain_schema(const struct cw_pipeline *p, const struct cw_chain *chain, size_t n)
 {
-    struct cw_pipeline part = *p; /* borrows everything; the count of references keeps it from being freed */
+    struct cw_pipeline part = *p; /* borrows everything; its reference keeps it from being freed */
     struct cw_compiled *c;
     struct cw_error ignored = {0};
     char text[160];
@@ -30,7 +29,7 @@ static json_t *chain_schema(const struct cw_pipeline *p, const struct cw_chain *
     return schema;
 }
 
-/* What an operator writes (components that are new or have another type) and removes. */
+/* Adds what an operator writes (components that are new or have another type) and removes. */
 static void node_add_types(json_t *node, const json_t *before, const json_t *after)
 {
     json_t *outputs = json_object(), *removed = json_array(), *value;
@@ -77,7 +76,7 @@ static json_t *chain_json(const struct cw_compiled *c, const struct cw_chain *ch
             json_object_set_new(o, "counts_elements", json_boolean(c->is_limit[node->position]));
         json_object_set(o, "attributes", node->attrs);
         json_array_append_new(list, o);
-        if (after) { /* what did not compile by itself says nothing about the next one */
+        if (after) { /* else the next operator is compared with the last schema that is known */
             json_decref(before);
             before = after;
         }
@@ -105,7 +104,7 @@ static int pipeline_fused_into(const struct cw_compiled *c, bool optimize, unsig
     return 0;
 }
 
-/* By position, for sentences. */
+/* Returns the operator at a position; NULL: the chain has none. */
 static const struct cw_node *chain_find_node(const struct cw_chain *chain, unsigned position)
 {
     for (size_t i = 0; i < chain->n; i++) {
@@ -118,8 +117,8 @@ static const struct cw_node *chain_find_node(const struct cw_chain *chain, unsig
     return NULL;
 }
 
-/* Why an epoch is run by one worker: the first take or skip that has to count, and the operator that makes
- * it. */
+/* Returns why one worker runs a whole epoch: the first take or skip that has to count, and the operator
+ * before it that is the cause. */
 static json_t *pipeline_sequential_reason(const struct cw_compiled *c)
 {
     const struct cw_chain *chain = &c->pipeline->chain;
@@ -135,7 +134,7 @@ static json_t *pipeline_sequential_reason(const struct cw_compiled *c)
     const struct cw_node *limit = chain_find_node(chain, at),
                          *cause = from == UINT32_MAX ? NULL : chain_find_node(chain, from);
     return json_sprintf(
-        "%s (operator %u) counts what arrives one after the other, because %s%s leaves open how much that is",
+        "%s (operator %u) must count elements in order, because %s%s passes an unknown number of them",
         limit->desc->name, at, cause ? cause->desc->name : "an operator", " before it");
 }
 
@@ -171,7 +170,8 @@ static json_t *count_or_null(uint64_t n)
     return n >= CW_ENDLESS ? json_null() : json_integer((json_int_t)n);
 }
 
-/* What a batch takes: exact for components of fixed size; those that vary are counted when they are there. */
+/* Adds the memory of a batch: exact for components of fixed size. The names of other components are listed.
+ */
 static int batch_add_json(const struct cw_local *l, const struct cw_explain_options *o, json_t *facts,
                           struct cw_error *err)
 {
@@ -196,7 +196,7 @@ static int batch_add_json(const struct cw_local *l, const struct cw_explain_opti
     return r;
 }
 
-/* Before anything was computed. */
+/* The rate at which elements are computed is not known yet. */
 static json_t *reading_add_json(const struct cw_reading *k)
 {
     json_t *o = cw_reading_json(k);

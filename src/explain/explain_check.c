@@ -1,5 +1,5 @@
-/* Tries remedies: the changed pipeline, or the other option, for some seconds; what was predicted beside what
- * came. */
+/* Tries remedies: runs the changed pipeline, or the pipeline with another option, for some seconds, and
+ * compares the rate with the predicted one. */
 #include "explain/explain.h"
 
 #include <string.h>
@@ -10,20 +10,18 @@
 #include "session/report.h"
 #include "explain/rewrite.h"
 
-/* What a cache's queue had no room for in one pass through the data it may have in the next. */
-#define FILL_PASSES 3
-/* Fewer batches than these would be all beginnings and ends of epochs. */
-#define LEAST_BATCHES 8
+#define FILL_PASSES 3   /* to fill a cache: its queue may have no room for some elements in one pass */
+#define LEAST_BATCHES 8 /* of an epoch: with fewer, its beginning and end would dominate */
 
 struct trial {
     struct cw_local local;
     struct cw_measure_options mo;
     json_t *root;
-    bool cached; /* it has a cache: */
-    size_t at;   /* place of the cache point in the list of operators */
+    bool cached; /* it has a cache, and the rest is used */
+    size_t at;   /* index of the cache point in the list of operators */
     char *dir;
-    uint64_t enough; /* elements, for an epoch without end */
-    double hits;     /* that part of the elements came from there */
+    uint64_t enough; /* elements that fill the cache, of an endless epoch */
+    double hits;     /* part of the elements that came from the cache */
 };
 
 static double json_number(const json_t *o, const char *key)
@@ -33,7 +31,7 @@ static double json_number(const json_t *o, const char *key)
 
 /* ---- what is tried ---- */
 
-/* Positions of the sequence that are computed in so many seconds. */
+/* Returns the number of positions that are computed in a time. */
 static uint64_t positions_within(const json_t *facts, const struct cw_local *l, double seconds)
 {
     const json_t *costs = json_object_get(facts, "costs");
@@ -60,12 +58,12 @@ static int trial_change_root(struct trial *t, const json_t *change, struct cw_er
     return 0;
 }
 
-/* A cache holds what is measured only once it is full: so of no more elements than can be computed in the
- * time of a measurement. */
+/* A cache is of use once it has all elements of an epoch. Limits the epoch to the elements that can be
+ * computed in the time of a measurement. */
 static int trial_shorten(struct trial *t, const json_t *facts, const struct cw_local *l, struct cw_error *err)
 {
     uint64_t n = positions_within(facts, l, t->mo.seconds);
-    /* twice: as far as a shuffle reaches */
+    /* twice as many: as far as a shuffle reaches */
     t->enough = l->sequence->n_positions >= CW_ENDLESS ? 2 * n : UINT64_MAX;
     if (n >= l->sequence->n_positions)
         return 0;
@@ -76,7 +74,7 @@ static int trial_shorten(struct trial *t, const json_t *facts, const struct cw_l
     return r;
 }
 
-/* The place of a cache point in the list of operators. */
+/* Returns the index of a cache point in the list of operators. */
 static size_t pipeline_place_of(const struct cw_local *l, const struct cw_pipeline *p, int64_t number)
 {
     for (size_t i = 0; i < p->chain.n; i++)
@@ -88,7 +86,7 @@ static size_t pipeline_place_of(const struct cw_local *l, const struct cw_pipeli
     return 0;
 }
 
-/* The pipeline and the options with a change (NULL: as they are). */
+/* Applies a change (NULL: none) to the pipeline and the options. */
 static int trial_change(struct trial *t, const json_t *facts, const struct cw_local *l, const json_t *change,
                         struct cw_error *err)
 {
@@ -129,7 +127,7 @@ static int trial_open_cache(struct trial *t, const struct cw_explain_options *o,
     return cw_cache_open(&options, &t->local.cache, err);
 }
 
-/* An epoch, so that the cache has it. */
+/* Runs an epoch, so that the cache has it. */
 static int trial_pass(struct trial *t, struct cw_error *err)
 {
     struct cw_local *l = &t->local;
@@ -154,8 +152,8 @@ static int trial_pass(struct trial *t, struct cw_error *err)
     return r < 0 ? r : cw_cache_flush(l->cache, err);
 }
 
-/* Segments are written past the page cache: what is measured is how it is from the third epoch on, so they
- * are read once before. */
+/* Fills the cache, and reads it once: segments are written past the page cache, and the third epoch is what
+ * is measured. */
 static int trial_fill_cache(struct trial *t, struct cw_error *err)
 {
     struct cw_cache_facts before = {0}, now = {0};
@@ -209,8 +207,8 @@ static json_t *trial_json(const json_t *facts, const json_t *remedy, double seco
                      json_number(remedy, "elements_per_s"), "predicted_gain", json_number(remedy, "gain"));
 }
 
-/* What remedies gain over the pipeline as it is, before and after them: what a machine gives changes
- * meanwhile, where others use it. */
+/* Adds the gain of each remedy over the pipeline as it is. That runs before and after the remedies, because a
+ * shared machine changes meanwhile. */
 static void trials_add_gains(json_t *list)
 {
     double sum = 0, n = 0;
@@ -227,7 +225,8 @@ static void trials_add_gains(json_t *list)
         json_object_set_new(o, "gain", json_real(json_number(o, "measured") * n / sum - 1));
 }
 
-/* One remedy (NULL: none, once more as it is). What can't be run is told, and ends nothing but this trial. */
+/* Tries one remedy (NULL: none). A failure is reported in the list, and ends only this trial; except
+ * interruption and want of memory. */
 static int trial_try(const struct cw_local *l, const struct cw_explain_options *o, const json_t *facts,
                      const json_t *remedy, json_t *list, struct cw_error *err)
 {

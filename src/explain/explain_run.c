@@ -1,4 +1,5 @@
-/* Runs a pipeline for some seconds: where its time goes, what limits it, what would help. */
+/* Runs a pipeline for some seconds, and adds where its time goes, what limits its rate, and what would help.
+ */
 #include "explain/explain.h"
 
 #include <math.h>
@@ -9,7 +10,7 @@
 #include "session/report.h"
 #include "session/tuning.h"
 
-/* Of the time, at the beginning, that is not counted: processes start, pages come into memory. */
+/* Part of the time, at the beginning, that is not measured: processes start, pages come into memory. */
 #define SETTLE 0.25
 
 /* ---- the bottleneck ---- */
@@ -33,9 +34,10 @@ static json_t *bottleneck_text(const struct cw_bottleneck *b, const struct cw_co
       };
 
     if (strcmp(b->kind, "calls") == 0)
-        return json_sprintf("%s (operator %u): who takes the batches waits for its calls on joined ones, one "
-                            "after the other, %.0f %% of the time",
-                            b->op->op, b->op->position, b->share * 100);
+        return json_sprintf(
+            "%s (operator %u): the consumer waits for its calls on joined batches, one after the "
+            "other, %.0f %% of the time",
+            b->op->op, b->op->position, b->share * 100);
     for (size_t i = 0; b->op && i < CW_COUNT_OF(of_operators); i++)
         if (strcmp(of_operators[i].kind, b->kind) == 0)
             return json_sprintf("%s (operator %u): %s for %.0f %% of the threads' time", b->op->op,
@@ -44,11 +46,12 @@ static json_t *bottleneck_text(const struct cw_bottleneck *b, const struct cw_co
         if (strcmp(of_threads[i].kind, b->kind) == 0)
             return json_sprintf("%s: %.0f %% of the threads' time", of_threads[i].text, b->share * 100);
     if (strcmp(b->kind, "storage") == 0)
-        return json_sprintf("storage: what is not in memory comes at %.0f MB/s, and %.0f %% of that are used",
-                            c->storage_bytes_per_s * 1e-6, b->share * 100);
+        return json_sprintf(
+            "storage: data that are not in memory come at %.0f MB/s, and %.0f %% of that are used",
+            c->storage_bytes_per_s * 1e-6, b->share * 100);
     if (strcmp(b->kind, "planning") == 0)
         return json_sprintf("planning, which one thread at a time does: %.0f %% of its time", b->share * 100);
-    return json_string("who takes the batches: they are ready before they are asked for");
+    return json_string("the consumer: batches are ready before it takes them");
 }
 
 static json_t *bottleneck_json(const struct cw_costs *c)
@@ -63,7 +66,7 @@ static json_t *bottleneck_json(const struct cw_costs *c)
     return o;
 }
 
-/* ---- what has no number ---- */
+/* ---- advice without numbers ---- */
 
 static bool facts_in_fused(const json_t *facts, json_int_t position)
 {
@@ -74,7 +77,7 @@ static bool facts_in_fused(const json_t *facts, json_int_t position)
     return false;
 }
 
-/* Sentences on what would help too, or why little does, where nothing measured says by how much. */
+/* Returns sentences on what else would help, or why little does, where the gain can't be predicted. */
 static json_t *advice_json(const struct cw_local *l, const struct cw_measurement *m, const struct cw_costs *c,
                            const json_t *facts)
 {
@@ -108,7 +111,7 @@ static json_t *advice_json(const struct cw_local *l, const struct cw_measurement
 
 /* ---- all of it ---- */
 
-/* Records that a cache would hold entries of: repeats are had again. */
+/* Returns the number of records that a cache would have entries of: repeats use the same entries. */
 static double sequence_records(const struct cw_local *l)
 {
     double n = 0;
@@ -118,8 +121,7 @@ static double sequence_records(const struct cw_local *l)
     return l->sequence->n_positions >= CW_ENDLESS ? n : fmin(n, (double)l->sequence->n_positions);
 }
 
-/* Entries lie in the order of the epoch that wrote them: another epoch's is another one, where there is a
- * shuffle. */
+/* Whether each epoch has another order. Entries of a cache lie in the order of the epoch that wrote them. */
 static bool chain_shuffles(const struct cw_chain *chain)
 {
     bool any = false;

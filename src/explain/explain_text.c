@@ -1,5 +1,5 @@
-/* What there is to tell of a pipeline, for people: from the JSON object that explain.c, explain_run.c and
- * explain_check.c make, so that both say the same. */
+/* The explanation for people, made of the JSON object that explain.c, explain_run.c and explain_check.c fill,
+ * so that both say the same. */
 #include "explain/explain.h"
 
 #include <stdio.h>
@@ -168,14 +168,13 @@ static void text_add_stages(struct cw_text *t, const json_t *costs)
         cw_text_add(t, "\n");
     }
     if (json_get_number(costs, "calls_s") > 0)
-        cw_text_add(t,
-                    "  calls on joined batches: %.1f us per element, for which who takes the batches waits\n",
+        cw_text_add(t, "  calls on joined batches: %.1f us per element, for which the consumer waits\n",
                     json_get_number(costs, "calls_s") * 1e6);
     cw_text_add(t, "  files: %.0f bytes per element, %s/s at this rate",
                 json_get_number(storage, "bytes_per_element"),
                 json_bytes_text(storage, "needed_bytes_per_s", a));
     if (json_is_real(json_object_get(storage, "had_bytes_per_s")))
-        cw_text_add(t, "; what is not in memory comes at %s/s",
+        cw_text_add(t, "; data that are not in memory come at %s/s",
                     json_bytes_text(storage, "had_bytes_per_s", b));
     cw_text_add(t, "\n");
 }
@@ -213,8 +212,8 @@ void cw_explain_run_text(const json_t *facts, struct cw_text *t)
         json_get_number(run, "elements_per_s"), json_get_number(run, "batches"),
         json_bytes_text(run, "bytes_per_s", a), json_get_number(run, "first_batch_s"));
     cw_text_add(t,
-                "  threads were idle %.0f %% and between operators %.0f %% of the time; who takes the "
-                "batches waited %.0f %%\n",
+                "  threads were idle %.0f %% and between operators %.0f %% of the time; the consumer waited "
+                "%.0f %%\n",
                 json_get_number(run, "idle_share") * 100, json_get_number(run, "other_share") * 100,
                 json_get_number(run, "wait_share") * 100);
     cw_text_add(t, "  %s read from files, at most %s of the memory budget in use\n",

@@ -7,10 +7,10 @@
 #include "base/cost_clock.h"
 #include "base/machine.h"
 
-/* How late an interruption may be noticed. */
+/* An interruption is noticed at this interval. */
 #define SLICE_NS UINT64_C(50000000)
-/* Where costs are modelled, this many are taken at least: enough that those that were under way before do not
- * count. */
+/* Where costs are modelled, at least this many batches are taken: those that were under way before then do
+ * not matter. */
 #define MODELLED_BATCHES 32
 
 int cw_measure_next(struct cw_local *l, const struct cw_measure_options *o, struct cw_batch **ret,
@@ -71,8 +71,8 @@ static void profile_deinit(struct cw_profile *p)
     *p = (struct cw_profile){0};
 }
 
-/* What was counted after `before`. What was sampled stays: it gives means, which are the better the more
- * there are. */
+/* Leaves in p what was counted after `before`. Samples stay: they give means, which get better with their
+ * number. */
 static void profile_subtract(struct cw_profile *p, const struct cw_profile *before)
 {
     for (unsigned i = 0; i < p->n_ops; i++) {
@@ -99,14 +99,15 @@ static void profile_subtract(struct cw_profile *p, const struct cw_profile *befo
     p->run_ns -= before->run_ns;
 }
 
-/* Where costs are modelled, how long what was done so far takes, or until when the consumer paused. */
+/* Returns the time. Where costs are modelled, it is the time that the work so far takes, or the end of the
+ * consumer's last pause. */
 static uint64_t measure_now_ns(const struct cw_local *l, uint64_t paused_until_ns)
 {
     return CW_MAX(cw_runner_now_ns(cw_iterator_runner(l->iterator)), paused_until_ns);
 }
 
-/* Waits until it is time for the next batch, after one of n elements: *until_ns. So long that it would
- * outlast what is measured is an error: such a rate can't be seen there. */
+/* Waits until the next batch is due, at *until_ns, after one of n elements. A wait longer than the
+ * measurement is an error: it could not show such a rate. */
 static int measure_keep_rate(const struct cw_measure_options *o, uint64_t start,
                              const struct cw_measurement *m, unsigned n, uint64_t *until_ns,
                              struct cw_error *err)
@@ -167,9 +168,9 @@ static int measure_take(struct cw_local *l, const struct cw_measure_options *o, 
 }
 
 /*
- * Where costs are modelled (base/cost_clock.h), the rest follows from them: a run is as long as what was
- * computed in it takes, or as the consumer made it, who takes no time of its own; a thread that has nothing
- * to do is idle; and CPUs do what the model says. What is in the batches counts, taken or not: it is what was
+ * Where costs are modelled (base/cost_clock.h), the rest follows from them. A run takes the time of its work,
+ * or of the consumer's limit; the consumer takes no time of its own. A thread without work is idle, and CPUs
+ * do what the model says. Elements of batches count whether the batches were taken or not: they were
  * computed.
  */
 static void measurement_model(const struct cw_measure_options *o, double runner_s, struct cw_measurement *m)

@@ -11,14 +11,14 @@
 #include "base/text.h"
 #include "cache/cache.h"
 
-/* Two sizes of entries, between which the time of an entry is a straight line: about a number and a label,
- * and a small image. */
+/* Two sizes of entries: about a number and a label, and a small image. The time of an entry is taken to be
+ * linear in its size. */
 #define SMALL_BYTES ((size_t)256)
 #define LARGE_BYTES ((size_t)128 << 10)
-/* So many of them take some milliseconds to read. */
+/* Entries of each size: they take some milliseconds to read. */
 #define N_SMALL 8192
 #define N_LARGE 128
-/* Entries asked for at once, as a block of elements does. */
+/* Entries that are read at once, as by a block of elements. */
 #define AT_ONCE 32
 /* A step through the entries that visits them all, far apart: a prime that divides neither number. */
 #define STRIDE 37
@@ -48,7 +48,7 @@ int cw_scratch_dir(const char *dir, char **ret, struct cw_error *err)
 static int scratch_remove_one(const char *path, const struct stat *s CW_UNUSED, int type CW_UNUSED,
                               struct FTW *f CW_UNUSED)
 {
-    (void)remove(path); /* what is left is left: the directory is below one for temporary files */
+    (void)remove(path); /* a failure leaves a file below a directory for temporary files */
     return 0;
 }
 
@@ -88,8 +88,8 @@ static int probe_fill(const struct probe *p, struct cw_cache_set *set, struct cw
     return 0;
 }
 
-/* Seconds for an entry by a clock: all of it for a disk; of a thread's CPU for memory, since what others do
- * on the CPUs is not the store's doing. */
+/* Sets *ret to the seconds for an entry by a clock: of the wall for a disk, of this thread's CPU for memory,
+ * so that other processes do not count. */
 static int probe_read(const struct probe *p, struct cw_cache_set *set, size_t stride,
                       uint64_t (*clock_ns)(void), uint8_t *to, double *ret, struct cw_error *err)
 {
@@ -124,12 +124,12 @@ static int probe_read(const struct probe *p, struct cw_cache_set *set, size_t st
     return r == 2 ? cw_error_set(err, CW_E_IO, "a cache does not keep there what it is given") : r;
 }
 
-/* A cache of its own: read in steps of `first`, from the disk as far as it was written there, and then of
- * `second`, from memory. */
+/* Measures a new cache: reads it in steps of `first`, from the disk as far as it was written there, and then
+ * in steps of `second`, from memory. */
 static int probe_size(const struct probe *p, size_t first, size_t second, double *ret_first,
                       double *ret_second, struct cw_error *err)
 {
-    /* what is put there is all of one byte */
+    /* plain: the entries consist of one repeated byte, and would compress */
     const struct cw_cache_options o = {.dir = p->dir, .plain = true};
     struct cw_cache *c;
     struct cw_cache_set *set = NULL;

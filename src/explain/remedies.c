@@ -4,9 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What gains less is not worth a sentence. */
+/* Remedies that gain less are not proposed. */
 #define LEAST_GAIN 0.03
-/* Threads that wait cost memory: not more than so many for each CPU. */
+/* Waiting threads cost memory: at most this many for each CPU. */
 #define THREADS_PER_CPU 8
 
 struct finding {
@@ -16,8 +16,7 @@ struct finding {
     size_t n;
 };
 
-/* Takes r in, if it gains enough; its change is taken over. The range is widened by what the run itself
- * varied. */
+/* Adds r, whose change is taken over, if it gains enough. Widens low and high by the noise of the run. */
 static void finding_offer(struct finding *f, struct cw_remedy r)
 {
     double noise = 1 + f->c->noise;
@@ -36,14 +35,14 @@ static json_t *option_json(const char *name, json_int_t value)
 
 /* ---- threads, CPUs, memory, storage ---- */
 
-/* Amdahl: as if scheduling, which takes a lock, were not shared among threads. */
+/* Returns the rate if scheduling, which takes a lock, does not get faster with threads (Amdahl). */
 static double costs_predict_serial(const struct cw_costs *now, struct cw_costs then)
 {
     then.other_s = now->other_s * then.threads / now->threads;
     return cw_costs_predict(now, &then);
 }
 
-/* As many threads as are needed until something else is the limit. */
+/* Returns how many threads it takes until another resource is the limit. */
 static unsigned costs_threads_wanted(const struct cw_costs *c)
 {
     double limits[CW_N_RESOURCES], least = INFINITY, most = THREADS_PER_CPU * ceil(c->cpus);
@@ -51,7 +50,7 @@ static unsigned costs_threads_wanted(const struct cw_costs *c)
     for (int i = 0; i < CW_N_RESOURCES; i++)
         if (i != CW_RESOURCE_THREADS)
             least = fmin(least, limits[i]);
-    /* what rounding and noise leave is no thread */
+    /* 0.99: rounding and noise do not add a thread */
     double wanted = ceil(least * cw_costs_occupied(c) * 0.99);
     return (unsigned)fmax(fmin(wanted, most), 1);
 }
@@ -114,7 +113,7 @@ static void finding_storage(struct finding *f)
     finding_offer(f, r);
 }
 
-/* What there would be for a quicker training, or for a second one. */
+/* The rate for a faster consumer, or for a second one. */
 static void finding_consumer(struct finding *f)
 {
     struct cw_costs then = *f->c;
@@ -136,7 +135,7 @@ static void finding_consumer(struct finding *f)
 
 /* ---- a cache ---- */
 
-/* Elements that pass a place, per element of a batch. */
+/* Returns the elements that pass behind an operator, per element of a batch. */
 static double costs_rows_behind(const struct cw_costs *c, unsigned position)
 {
     for (unsigned i = position + 1; i < c->n_ops; i++)
@@ -145,7 +144,7 @@ static double costs_rows_behind(const struct cw_costs *c, unsigned position)
     return 1;
 }
 
-/* Whether others of the operator's fused run stand behind the place: then these are a run of their own. */
+/* Whether other operators of the fused run are behind the place: then these are a run of their own. */
 static bool costs_still_fused(const struct cw_costs *c, unsigned op, unsigned last)
 {
     bool any = false;
@@ -154,9 +153,9 @@ static bool costs_still_fused(const struct cw_costs *c, unsigned op, unsigned la
     return any;
 }
 
-/* Operators before the place cost nothing, those behind it what they do. Where a fused run is cut what is
- * left of it is taken to gain as much from being fused as the whole did, or nothing (`alone`). False: that is
- * not known. */
+/* Sets the costs to those of a cache behind operator `last`: operators up to it cost nothing. The rest of a
+ * fused run that is cut gains as much from fusion as the whole run, or nothing (`alone`). False: its costs
+ * are not known. */
 static bool costs_skip_before(struct cw_costs *then, unsigned last, bool alone)
 {
     for (unsigned i = 0; i < then->n_ops; i++) {
@@ -178,7 +177,7 @@ static bool costs_skip_before(struct cw_costs *then, unsigned last, bool alone)
     return true;
 }
 
-/* Threads' work on an element. */
+/* Returns the seconds of threads' work on an element. */
 static double costs_work(const struct cw_costs *c)
 {
     double s = c->read_s + c->emit_s;
@@ -187,8 +186,8 @@ static double costs_work(const struct cw_costs *c)
     return s;
 }
 
-/* CPU time of an element that is neither an operator's nor other work on elements or batches: that of
- * scheduling, wherever it was counted. */
+/* Returns the CPU time of an element for scheduling: what is neither an operator's nor other work on elements
+ * or batches. */
 static double costs_scheduling_cpu(const struct cw_costs *c)
 {
     double s = c->cpu_s - c->read_s - c->emit_s - c->plan_s - c->consumer_s;
@@ -197,8 +196,8 @@ static double costs_scheduling_cpu(const struct cw_costs *c)
     return fmax(s, 0);
 }
 
-/* Scheduling is by blocks, and these are made so that each takes about the same time: elements that are
- * cheaper share it with more others. */
+/* Adapts the time of scheduling. It is spent per block, and each block takes about the same time, so that
+ * cheaper elements share it with more others. */
 static void costs_share_scheduling(const struct cw_costs *now, struct cw_costs *then)
 {
     double part = costs_work(now) > 0 ? fmin(costs_work(then) / costs_work(now), 1) : 1;
@@ -207,7 +206,7 @@ static void costs_share_scheduling(const struct cw_costs *now, struct cw_costs *
     then->cpu_s -= costs_scheduling_cpu(now) * (1 - part);
 }
 
-/* The rate with everything at the place read from the cache, in read_s each. */
+/* Returns the rate if all elements at the place are read from the cache, in read_s each. */
 static double costs_cached_rate(const struct cw_costs *c, const struct cw_costs *behind, double read_s,
                                 bool same_blocks)
 {
@@ -266,7 +265,7 @@ static bool remedy_inserts(const struct cw_remedy *r)
     return json_object_get(r->change, "insert") != NULL;
 }
 
-/* The smallest first; of equals a cache point that is there, then the one that gains more. */
+/* Orders by size; of equals, an existing cache point comes first, then the one that gains more. */
 static int remedy_compare_bytes(const void *a, const void *b)
 {
     const struct cw_remedy *x = a, *y = b;
@@ -277,8 +276,7 @@ static int remedy_compare_bytes(const void *a, const void *b)
     return x->rate > y->rate ? -1 : x->rate < y->rate ? 1 : 0;
 }
 
-/* A larger cache is worth a sentence only if it gains more than those that are smaller. From list[from] on
- * they are caches. */
+/* Drops caches that gain no more than a smaller one. The list has only caches from index `from` on. */
 static void finding_keep_best_caches(struct finding *f, size_t from)
 {
     size_t n = from;
