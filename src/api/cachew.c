@@ -71,7 +71,7 @@ int cw_api_read_options(const struct cachew_options *given, struct cachew_option
     return r;
 }
 
-/* Later ones than there are is a mistake; a state behind them is the end of a run. */
+/* Refuses a first epoch behind the last one. A state behind the last one is accepted: that run is over. */
 static int option_check_first_epoch(int64_t first, uint64_t epochs, struct cw_error *err)
 {
     char expected[64];
@@ -108,7 +108,7 @@ static int option_transport(const char *name, enum cw_transport *ret, struct cw_
                           name);
 }
 
-/* NULL: plain. */
+/* Sets *ret to what the options say of TLS; NULL: plain. */
 static int option_tls(const struct cachew_options *o, struct cw_tls **ret, struct cw_error *err)
 {
     const struct cw_tls_files files = {.certificate = o->tls_cert, .key = o->tls_key, .authority = o->tls_ca};
@@ -123,7 +123,7 @@ static int option_tls(const struct cachew_options *o, struct cw_tls **ret, struc
     return o->tls_ca || o->tls_cert ? cw_tls_new(&files, false, ret, err) : 0;
 }
 
-/* One of two words; *ret is whether it is the second. */
+/* Parses an option of two words (given may be NULL). *ret: whether it is the second. */
 static int option_choice(const char *option, const char *given, const char *first, const char *second,
                          bool *ret, struct cw_error *err)
 {
@@ -147,7 +147,7 @@ static int option_delivery(const struct cachew_options *o, struct cw_iterator_op
     return r;
 }
 
-/* An iterator over what the service computes. */
+/* Makes the iterator over batches that a service computes. */
 static int engine_open_service(const struct cachew_options *o, const struct cw_iterator_options *io,
                                const json_t *state, struct cw_local *l, struct cw_error *err)
 {
@@ -192,7 +192,7 @@ static int engine_open_service(const struct cachew_options *o, const struct cw_i
     return r;
 }
 
-/* What is asked of an iterator over a pipeline that was read. */
+/* Sets *ret to the iterator options, with defaults of the pipeline. */
 static int engine_iterator_options(const struct cachew_options *o, const struct cw_pipeline *written,
                                    unsigned threads, struct cw_iterator_options *ret, struct cw_error *err)
 {
@@ -240,7 +240,7 @@ static int engine_open(const struct cachew_pipeline *p, const struct cachew_opti
             r = cw_caching_open(l, &caching, &options.runner, err);
         if (r >= 0 && l->cache && o->note)
             cw_caching_warn(l->compiled, o->note, o->note_arg);
-        /* what goes on has been told */
+        /* the user was told when the run began */
         if (r >= 0 && !o->service && o->note && !state && o->first_epoch == 0)
             cw_mixing_each(l->sequence, engine_note_mixing, (void *)(uintptr_t)o);
         if (r >= 0)
@@ -248,7 +248,7 @@ static int engine_open(const struct cachew_pipeline *p, const struct cachew_opti
                            : cw_local_iterate(l, &options, state, err);
     }
     json_decref(state);
-    l->interrupt = NULL; /* the caller's, for this call only */
+    l->interrupt = NULL; /* the caller's flag is valid in this call only */
     return r;
 }
 

@@ -1,4 +1,4 @@
-/* Errors as objects of the caller, and the names of things. */
+/* Errors as objects of the caller, and names of types. */
 #include "api/cachew_impl.h"
 
 #include <string.h>
@@ -28,7 +28,7 @@ _Static_assert(CACHEW_REPLACEMENT == (int)CW_RECORD_REPLACEMENT && CACHEW_PADDIN
                "enum cachew_flag");
 _Static_assert(CACHEW_MAX_NDIM == CW_MAX_NDIM && CACHEW_VARIES == CW_VARIES, "dimensions");
 
-/* When there is no memory for an error. Never changed, never freed. */
+/* The error where there is no memory for one. Immutable, never freed. */
 static struct cachew_error no_memory = {.e = {.status = CW_E_MEMORY, .message = "out of memory"}};
 
 int cw_api_fail(int status, const struct cw_error *from, struct cachew_error **err)

@@ -1,10 +1,10 @@
-/* What can be told of a pipeline once its sources are open. */
+/* What is known of a pipeline once its sources are open. */
 #include "api/cachew_impl.h"
 
 #include "base/machine.h"
 #include "explain/explain.h"
 
-/* Of an epoch over all ranks. 1: not known beforehand. */
+/* Sets *ret to the number of batches of an epoch, over all ranks. 1: it is not known before the run. */
 static int pipeline_count_batches(const struct cw_local *l, uint64_t *ret)
 {
     const struct cw_compiled *c = l->compiled;

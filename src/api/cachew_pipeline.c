@@ -1,4 +1,4 @@
-/* Pipelines as the caller builds them: JSON that is checked at each step. */
+/* Pipelines that the caller builds: JSON that is checked at each step; and their schemas. */
 #include "api/cachew_impl.h"
 
 #include <libgen.h>
@@ -94,7 +94,7 @@ int cachew_pipeline_parse(const char *json, const char *base_dir, struct cachew_
     return r < 0 ? cw_api_fail(r, &e, err) : 0;
 }
 
-/* Whether names, attributes and places of operators are right; types are not looked at. */
+/* Checks names, attributes and places of operators, not types. */
 static int pipeline_check_structure(const struct cachew_pipeline *p, struct cw_error *err)
 {
     struct cw_pipeline *parsed;
@@ -105,7 +105,7 @@ static int pipeline_check_structure(const struct cachew_pipeline *p, struct cw_e
     return 0;
 }
 
-/* The object of an operator from its parts. inputs: may be NULL, taken over. */
+/* Makes the JSON object of an operator. inputs: may be NULL, taken over. */
 static int node_make(const char *op, const char *attributes, json_t *inputs, json_t **ret,
                      struct cw_error *err)
 {

@@ -7,7 +7,7 @@
 #include "net/conn.h"
 #include "net/limits.h"
 
-struct question {
+struct admin_query {
     const struct cw_admin_client_options *options;
     const Cachew__Envelope *request;
     struct cw_loop *loop;
@@ -21,7 +21,7 @@ struct question {
 static int query_open(void *user, struct cw_conn *c, const Cachew__Envelope *peer CW_UNUSED,
                       struct cw_error *err)
 {
-    struct question *q = user;
+    struct admin_query *q = user;
     return cw_conn_send(c, q->request, NULL, 0, NULL, NULL, NULL, 0, err);
 }
 
@@ -29,7 +29,7 @@ static int query_message(void *user, struct cw_conn *c, const Cachew__Envelope *
                          size_t size CW_UNUSED, const int *fds CW_UNUSED, size_t n_fds CW_UNUSED,
                          struct cw_error *err)
 {
-    struct question *q = user;
+    struct admin_query *q = user;
     if (m->re != q->request->id)
         return 0;
     q->answered = true;
@@ -43,7 +43,7 @@ static int query_message(void *user, struct cw_conn *c, const Cachew__Envelope *
 
 static void query_closed(void *user, struct cw_conn *c CW_UNUSED, const struct cw_error *why)
 {
-    struct question *q = user;
+    struct admin_query *q = user;
     q->over = true;
     if (!q->answered)
         q->status = cw_error_set(&q->err, CW_E_SERVICE, "the dispatcher at %s can't be reached: %.400s",
@@ -54,7 +54,7 @@ static void query_closed(void *user, struct cw_conn *c CW_UNUSED, const struct c
 
 static void query_late(void *user)
 {
-    struct question *q = user;
+    struct admin_query *q = user;
     if (!q->answered) {
         q->answered = true;
         q->status = cw_error_set(&q->err, CW_E_DEADLINE, "the dispatcher at %s did not answer within %.1f s",
@@ -65,7 +65,7 @@ static void query_late(void *user)
 
 static const struct cw_conn_ops ops = {.open = query_open, .message = query_message, .closed = query_closed};
 
-static int query_run(struct question *q, struct cw_error *err)
+static int query_run(struct admin_query *q, struct cw_error *err)
 {
     struct cw_timer *timer = NULL;
     Cachew__Hello hello;
@@ -106,7 +106,7 @@ int cw_observe(const struct cw_admin_client_options *o, const char *what, char *
     struct cw_error own = {0};
     Cachew__Query m = {CW_MESSAGE(query), .what = (char *)(uintptr_t)what};
     Cachew__Envelope e = {CW_MESSAGE(envelope), .id = 1, .of_case = CACHEW__ENVELOPE__OF_QUERY, .query = &m};
-    struct question q = {.options = o, .request = &e};
+    struct admin_query q = {.options = o, .request = &e};
     int r = query_run(&q, err ? err : &own);
     if (r >= 0 && !q.json)
         r = cw_error_set(err, CW_E_SERVICE, "the dispatcher at %s answered something else", o->service);
@@ -122,7 +122,7 @@ static int steer_send(const struct cw_admin_client_options *o, Cachew__Steer *m,
 {
     struct cw_error own = {0};
     Cachew__Envelope e = {CW_MESSAGE(envelope), .id = 1, .of_case = CACHEW__ENVELOPE__OF_STEER, .steer = m};
-    struct question q = {.options = o, .request = &e};
+    struct admin_query q = {.options = o, .request = &e};
     int r = query_run(&q, err ? err : &own);
     free(q.json);
     return r;

@@ -57,7 +57,7 @@ static size_t quarantined_count(const struct cw_quarantined *q)
     return n;
 }
 
-/* Into arrays of as many as the list has. */
+/* Writes a list of records into arrays, which have room for all. */
 static void wire_write_quarantined(const struct cw_quarantined *q, Cachew__Quarantined *messages,
                                    Cachew__Quarantined **list, uint8_t *ids)
 {
@@ -88,7 +88,7 @@ static int wire_read_quarantined(Cachew__Quarantined *const *m, size_t n, const 
         if (r >= 0)
             r = wire_read_ids(&m[i]->by, 1, c, &by, err);
         if (r >= 0) {
-            const struct cw_op_desc *op = cw_op_find(cw_ops(), m[i]->op); /* its name is there for good */
+            const struct cw_op_desc *op = cw_op_find(cw_ops(), m[i]->op); /* its name is a constant */
             *q = (struct cw_quarantined){.next = list,
                                          .id = *id,
                                          .by = *by,
@@ -117,7 +117,7 @@ static int wire_read_quarantined(Cachew__Quarantined *const *m, size_t n, const 
 int cw_wire_batch_write(const struct cw_batch *b, const struct cw_quarantined *q, bool in_slabs,
                         struct cw_wire_batch *ret, struct cw_error *err)
 {
-    struct tail { /* what the message points to */
+    struct tail { /* that the message points to */
         Cachew__Component components[CW_MAX_COMPONENTS], *component_list[CW_MAX_COMPONENTS];
         int64_t dims[CW_MAX_COMPONENTS][CW_MAX_NDIM + 1];
         struct iovec pieces[4 * CW_MAX_COMPONENTS];
@@ -161,7 +161,7 @@ int cw_wire_batch_write(const struct cw_batch *b, const struct cw_quarantined *q
             if (in_slabs) {
                 const struct cw_slab *s = b->slabs[0];
                 bool second = !(s && data >= s->data && data < s->data + s->size);
-                o->slab = second && s; /* those that are there are counted */
+                o->slab = second && s; /* slabs that are NULL are not counted */
                 places[i] = (size_t)(data - b->slabs[second]->data);
                 continue;
             }
@@ -199,7 +199,7 @@ static bool memory_holds(const struct cw_memory *m, uint64_t offset, uint64_t si
     return offset <= m->size && size <= m->size - offset;
 }
 
-/* One component, as the pipeline makes it, in its memory. */
+/* Reads a component, and checks that it is what the pipeline makes and lies in its memory. */
 static int wire_read_component(const Cachew__Batch *m, const Cachew__Component *from,
                                const struct cw_component *expected, const struct cw_memory memory[2],
                                struct cw_batch_component *ret, struct cw_error *err)
