@@ -34,11 +34,6 @@ void cw_remote_batch_drop(struct remote_batch *b)
         cw_remote_wake(r);
 }
 
-void cw_remote_batches_return(struct remote *r, struct shm_loan **ret_done)
-{
-    cw_shm_loans_return(&r->released, ret_done);
-}
-
 void cw_remote_batches_free(struct shm_loan *done)
 {
     while (done) {

@@ -20,8 +20,5 @@ struct remote_batch *cw_remote_batch_new(struct remote *r); /* NULL: out of memo
 void cw_remote_batch_release(struct remote_batch *b);
 /* The same for a batch that the user never had; mutex held. */
 void cw_remote_batch_drop(struct remote_batch *b);
-/* Returns loans to their workers; mutex held. *ret_done: batches to be freed by cw_remote_batches_free once
- * the mutex is released. */
-void cw_remote_batches_return(struct remote *r, struct shm_loan **ret_done);
 /* Frees batches whose loans are over. Mutex not held. */
 void cw_remote_batches_free(struct shm_loan *done);

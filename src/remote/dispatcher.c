@@ -61,7 +61,7 @@ static void dispatcher_attach(struct remote *r)
     Cachew__Envelope e = {CW_MESSAGE(envelope), .id = d->attach_id, .of_case = CACHEW__ENVELOPE__OF_ATTACH,
                           .attach = &m};
     cw_dispatcher_send(d, &e);
-    d->told_ns = cw_now_ns();
+    d->last_report_ns = cw_now_ns();
     cw_crash_point("client-attach");
 }
 
@@ -71,7 +71,7 @@ static void dispatcher_send_progress(struct remote *r, uint64_t now)
     struct waiting *w = &r->waiting;
     const struct pace *p = &r->pace;
     d->cursor = cw_placement_cursor(r);
-    d->n_batches = r->n_batches;
+    d->reported_batches = r->n_batches;
     if (!w->active)
         w->lagging[0] = '\0';
     Cachew__Place from = {CW_MESSAGE(place), .epoch = d->cursor.epoch, .position = d->cursor.position};
@@ -84,13 +84,13 @@ static void dispatcher_send_progress(struct remote *r, uint64_t now)
                           .waiting = w->active,   .pace = &pace};
     Cachew__Envelope e = {CW_MESSAGE(envelope), .of_case = CACHEW__ENVELOPE__OF_PROGRESS, .progress = &m};
     cw_dispatcher_send(d, &e);
-    d->told_ns = now;
+    d->last_report_ns = now;
     cw_crash_point("client-progress");
 }
 
 uint64_t cw_dispatcher_report_interval_ns(const struct remote *r)
 {
-    return r->n_batches != r->dispatcher.n_batches ? PROGRESS_NS : STILL_NS;
+    return r->n_batches != r->dispatcher.reported_batches ? PROGRESS_NS : STILL_NS;
 }
 
 void cw_dispatcher_report(struct remote *r, uint64_t now)
@@ -99,10 +99,10 @@ void cw_dispatcher_report(struct remote *r, uint64_t now)
     bool moved = cw_placement_cursor_moved(r);
     if (cw_position_before(cw_placement_cursor(r), d->cursor))
         dispatcher_attach(r); /* only that moves the cursor back */
-    else if (moved || now - d->told_ns >= cw_dispatcher_report_interval_ns(r))
+    else if (moved || now - d->last_report_ns >= cw_dispatcher_report_interval_ns(r))
         dispatcher_send_progress(r, now);
     if (moved)
-        cw_placement_forget(r);
+        cw_range_table_forget(&r->ranges, d->cursor); /* it names them again only after an Attach */
 }
 
 static void dispatcher_part(struct dispatcher *d)

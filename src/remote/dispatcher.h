@@ -22,9 +22,9 @@ struct dispatcher {
     uint64_t retry_ns; /* when to connect again */
     uint64_t attach_id,
         detach_id; /* ids of the last requests; detach_id 0: none was sent on this connection */
-    /* as it was told last: */
+    /* as they were last sent: */
     struct epoch_position cursor;
-    uint64_t told_ns, n_batches;
+    uint64_t last_report_ns, reported_batches;
 };
 
 /* Sends a message. False: the dispatcher is not there. Where sending fails, the connection ends, and what

@@ -13,8 +13,8 @@
 #define RETRY_FIRST_NS UINT64_C(20000000)
 #define RETRY_MAX_NS UINT64_C(1000000000)
 #define RETRY_DOUBLINGS 6u
-/* The dispatcher is told of a worker that can't be reached for this long, and again after this time: it may
- * have been replaced by then, or know of other workers. */
+/* A report to the dispatcher names a worker that can't be reached for this long, and again after this time:
+ * it may have been replaced by then, or know of other workers. */
 #define REPORT_AFTER_NS UINT64_C(500000000)
 #define REPORT_AGAIN_NS UINT64_C(2000000000)
 

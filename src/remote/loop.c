@@ -13,7 +13,7 @@ static void loop_turn(void *user)
     struct shm_loan *done = NULL;
     uint64_t now = cw_now_ns();
     CW_WITH (&r->mutex) {
-        cw_remote_batches_return(r, &done);
+        cw_shm_loans_return(&r->released, &done);
         if (r->run.phase != REMOTE_RUNNING)
             cw_dispatcher_leave(r);
         cw_dispatcher_connect(r, now);

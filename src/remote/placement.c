@@ -111,11 +111,6 @@ int cw_placement_report(struct remote *r, const Cachew__Report *m, bool by_worke
     return 0;
 }
 
-void cw_placement_forget(struct remote *r)
-{
-    cw_range_table_forget(&r->ranges, r->dispatcher.cursor);
-}
-
 /* ---- the cursor ---- */
 
 static struct epoch_position position_min(struct epoch_position a, struct epoch_position b)

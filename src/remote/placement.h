@@ -15,9 +15,6 @@ int cw_placement_set(struct remote *r, const Cachew__Placement *m, struct cw_err
  * with the bounds that are known. */
 int cw_placement_report(struct remote *r, const Cachew__Report *m, bool by_worker,
                         struct cw_error *err) _must_check_;
-/* Forgets ranges before the cursor that the dispatcher has: it names them again only in answer to an Attach.
- */
-void cw_placement_forget(struct remote *r);
 
 /* Returns the first position that this client may still request. */
 struct epoch_position cw_placement_cursor(const struct remote *r);
