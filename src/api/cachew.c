@@ -35,7 +35,7 @@ int cachew_set_python(const char *python, const char *program, struct cachew_err
     return r < 0 ? cw_api_fail(r, &e, err) : 0;
 }
 
-static int check_option(const char *name, int64_t value, bool good, const char *expected,
+static int option_check(const char *name, int64_t value, bool good, const char *expected,
                         struct cw_error *err)
 {
     char text[32];
@@ -49,7 +49,7 @@ static int check_option(const char *name, int64_t value, bool good, const char *
 int cw_api_read_options(const struct cachew_options *given, struct cachew_options *o, struct cw_error *err)
 {
     if (given) {
-        int r = check_option("size", (int64_t)given->size,
+        int r = option_check("size", (int64_t)given->size,
                              given->size >= offsetof(struct cachew_options, index_dir) && given->size <= 4096,
                              "sizeof(struct cachew_options), as CACHEW_OPTIONS_INIT sets it", err);
         if (r < 0)
@@ -57,28 +57,28 @@ int cw_api_read_options(const struct cachew_options *given, struct cachew_option
         memcpy(o, given, CW_MIN(given->size, sizeof(*o)));
     }
     o->world_size = CW_MAX(o->world_size, 1);
-    int r = check_option("seed", o->seed, o->seed >= -1, "an integer of at least 0, or -1", err);
+    int r = option_check("seed", o->seed, o->seed >= -1, "an integer of at least 0, or -1", err);
     if (r >= 0)
-        r = check_option("epochs", o->epochs, o->epochs >= -1, "an integer of at least 0, or -1", err);
+        r = option_check("epochs", o->epochs, o->epochs >= -1, "an integer of at least 0, or -1", err);
     if (r >= 0)
-        r = check_option("first_epoch", o->first_epoch, o->first_epoch >= 0, "an integer of at least 0", err);
+        r = option_check("first_epoch", o->first_epoch, o->first_epoch >= 0, "an integer of at least 0", err);
     if (r >= 0)
-        r = check_option("threads", o->threads, o->threads <= 1024, "at most 1024", err);
+        r = option_check("threads", o->threads, o->threads <= 1024, "at most 1024", err);
     if (r >= 0)
-        r = check_option("credits", o->credits, o->credits <= CW_MAX_CREDITS, "at most 4096", err);
+        r = option_check("credits", o->credits, o->credits <= CW_MAX_CREDITS, "at most 4096", err);
     if (r >= 0)
-        r = check_option("rank", o->rank, o->rank < o->world_size, "less than world_size", err);
+        r = option_check("rank", o->rank, o->rank < o->world_size, "less than world_size", err);
     return r;
 }
 
-/* Later ones than there are is a mistake; a state behind them is the end of a run. */
-static int check_first_epoch(int64_t first, uint64_t epochs, struct cw_error *err)
+/* Refuses a first epoch behind the last one. A state behind the last one is accepted: that run is over. */
+static int option_check_first_epoch(int64_t first, uint64_t epochs, struct cw_error *err)
 {
     char expected[64];
     if (first == 0 || (uint64_t)first < epochs)
         return 0;
     snprintf(expected, sizeof(expected), "less than epochs, %" PRIu64, epochs);
-    return check_option("first_epoch", first, false, expected, err);
+    return option_check("first_epoch", first, false, expected, err);
 }
 
 int cw_api_open(const struct cachew_pipeline *p, const struct cachew_options *o, struct cw_local *l,
@@ -96,7 +96,7 @@ int cw_api_open(const struct cachew_pipeline *p, const struct cachew_options *o,
     return cw_local_open(l, o->index_dir, *ret_threads, err);
 }
 
-static int parse_transport(const char *name, enum cw_transport *ret, struct cw_error *err)
+static int option_transport(const char *name, enum cw_transport *ret, struct cw_error *err)
 {
     for (*ret = CW_TRANSPORT_AUTO; name && *ret <= CW_TRANSPORT_TCP; ++*ret)
         if (strcmp(name, cw_transport_name(*ret)) == 0)
@@ -108,8 +108,8 @@ static int parse_transport(const char *name, enum cw_transport *ret, struct cw_e
                           name);
 }
 
-/* NULL: plain. */
-static int open_tls(const struct cachew_options *o, struct cw_tls **ret, struct cw_error *err)
+/* Sets *ret to what the options say of TLS; NULL: plain. */
+static int option_tls(const struct cachew_options *o, struct cw_tls **ret, struct cw_error *err)
 {
     const struct cw_tls_files files = {.certificate = o->tls_cert, .key = o->tls_key, .authority = o->tls_ca};
     *ret = NULL;
@@ -123,9 +123,9 @@ static int open_tls(const struct cachew_options *o, struct cw_tls **ret, struct 
     return o->tls_ca || o->tls_cert ? cw_tls_new(&files, false, ret, err) : 0;
 }
 
-/* One of two words; *ret is whether it is the second. */
-static int parse_choice(const char *option, const char *given, const char *first, const char *second,
-                        bool *ret, struct cw_error *err)
+/* Parses an option of two words (given may be NULL). *ret: whether it is the second. */
+static int option_choice(const char *option, const char *given, const char *first, const char *second,
+                         bool *ret, struct cw_error *err)
 {
     char expected[64];
     *ret = given && strcmp(given, second) == 0;
@@ -136,20 +136,20 @@ static int parse_choice(const char *option, const char *given, const char *first
                           option, given, expected);
 }
 
-static int parse_delivery(const struct cachew_options *o, struct cw_iterator_options *io,
-                          struct cw_error *err)
+static int option_delivery(const struct cachew_options *o, struct cw_iterator_options *io,
+                           struct cw_error *err)
 {
-    int r = parse_choice("order", o->order, "exact", "any", &io->any_order, err);
+    int r = option_choice("order", o->order, "exact", "any", &io->unordered, err);
     if (r >= 0)
-        r = parse_choice("guarantee", o->guarantee, "exactly-once", "at-most-once", &io->at_most_once, err);
+        r = option_choice("guarantee", o->guarantee, "exactly-once", "at-most-once", &io->at_most_once, err);
     if (!o->order)
-        io->any_order = io->at_most_once;
+        io->unordered = io->at_most_once;
     return r;
 }
 
-/* An iterator over what the service computes. */
-static int open_service(const struct cachew_options *o, const struct cw_iterator_options *io,
-                        const json_t *state, struct cw_local *l, struct cw_error *err)
+/* Makes the iterator over batches that a service computes. */
+static int engine_open_service(const struct cachew_options *o, const struct cw_iterator_options *io,
+                               const json_t *state, struct cw_local *l, struct cw_error *err)
 {
     char anonymous[64];
     const char *own = getenv("CACHEW_TOKEN");
@@ -162,7 +162,7 @@ static int open_service(const struct cachew_options *o, const struct cw_iterator
         .seed = io->seed,
         .epochs = io->epochs,
         .first_epoch = io->first_epoch,
-        .any_order = io->any_order,
+        .unordered = io->unordered,
         .at_most_once = io->at_most_once,
         .token = o->token      ? o->token
                  : own && *own ? own
@@ -183,18 +183,18 @@ static int open_service(const struct cachew_options *o, const struct cw_iterator
             o->world_size);
     int r = cw_patience_check(err);
     if (r >= 0)
-        r = parse_transport(o->transport, &remote.transport, err);
+        r = option_transport(o->transport, &remote.transport, err);
     if (r >= 0)
-        r = open_tls(o, &remote.tls, err);
+        r = option_tls(o, &remote.tls, err);
     if (r >= 0)
         r = cw_local_remote(l, &remote, state, err);
     cw_tls_unref(remote.tls);
     return r;
 }
 
-/* What is asked of an iterator over a pipeline that was read. */
-static int iterator_options(const struct cachew_options *o, const struct cw_pipeline *written,
-                            unsigned threads, struct cw_iterator_options *ret, struct cw_error *err)
+/* Sets *ret to the iterator options, with defaults of the pipeline. */
+static int engine_iterator_options(const struct cachew_options *o, const struct cw_pipeline *written,
+                                   unsigned threads, struct cw_iterator_options *ret, struct cw_error *err)
 {
     *ret = (struct cw_iterator_options){
         .seed = (uint64_t)(o->seed >= 0 ? o->seed : CW_MAX(written->default_seed, 0)),
@@ -209,17 +209,17 @@ static int iterator_options(const struct cachew_options *o, const struct cw_pipe
                    .batches_are_users = true,
                    .optimize = o->optimize != 0},
     };
-    int r = parse_delivery(o, ret, err);
-    return r < 0 || o->state ? r : check_first_epoch(o->first_epoch, ret->epochs, err);
+    int r = option_delivery(o, ret, err);
+    return r < 0 || o->state ? r : option_check_first_epoch(o->first_epoch, ret->epochs, err);
 }
 
-static void on_mixing(void *options, const struct cw_mixing *m)
+static void engine_note_mixing(void *options, const struct cw_mixing *m)
 {
     const struct cachew_options *o = options;
     o->note(o->note_arg, m->says);
 }
 
-static int open_engine(const struct cachew_pipeline *p, const struct cachew_options *o, struct cw_local *l,
+static int engine_open(const struct cachew_pipeline *p, const struct cachew_options *o, struct cw_local *l,
                        struct cw_error *err)
 {
     unsigned threads = 0;
@@ -234,21 +234,21 @@ static int open_engine(const struct cachew_pipeline *p, const struct cachew_opti
             o->cache_dir);
     if (r >= 0) {
         struct cw_iterator_options options;
-        r = iterator_options(o, l->pipeline, threads, &options, err);
+        r = engine_iterator_options(o, l->pipeline, threads, &options, err);
         const struct cw_caching caching = {.dir = o->cache_dir, .where = o->cache, .quota = o->cache_bytes};
         if (r >= 0 && !o->service)
             r = cw_caching_open(l, &caching, &options.runner, err);
         if (r >= 0 && l->cache && o->note)
             cw_caching_warn(l->compiled, o->note, o->note_arg);
-        /* what goes on has been told */
+        /* the user was told when the run began */
         if (r >= 0 && !o->service && o->note && !state && o->first_epoch == 0)
-            cw_mixing_each(l->sequence, on_mixing, (void *)(uintptr_t)o);
+            cw_mixing_each(l->sequence, engine_note_mixing, (void *)(uintptr_t)o);
         if (r >= 0)
-            r = o->service ? open_service(o, &options, state, l, err)
+            r = o->service ? engine_open_service(o, &options, state, l, err)
                            : cw_local_iterate(l, &options, state, err);
     }
     json_decref(state);
-    l->interrupt = NULL; /* the caller's, for this call only */
+    l->interrupt = NULL; /* the caller's flag is valid in this call only */
     return r;
 }
 
@@ -262,7 +262,7 @@ int cachew_iterator_open(const struct cachew_pipeline *p, const struct cachew_op
     int r = it && engine ? cw_api_read_options(options, &o, &e)
                          : cw_error_nomem(&e, sizeof(*it), "an iterator");
     if (r >= 0)
-        r = open_engine(p, &o, &engine->local, &e);
+        r = engine_open(p, &o, &engine->local, &e);
     if (r < 0) {
         if (engine)
             cw_local_deinit(&engine->local);
@@ -276,7 +276,7 @@ int cachew_iterator_open(const struct cachew_pipeline *p, const struct cachew_op
     return 0;
 }
 
-static uint64_t timeout_ns(double seconds)
+static uint64_t seconds_to_ns(double seconds)
 {
     if (seconds < 0 || isnan(seconds) || seconds > 1e9)
         return 0; /* for ever */
@@ -291,7 +291,7 @@ int cachew_iterator_offer(struct cachew_iterator *it, double timeout_s, struct c
     if (it->failed.status)
         return cw_api_fail(it->failed.status, &it->failed, err);
     cachew_iterator_accept(it);
-    int r = cw_local_offer(&it->engine->local, timeout_ns(timeout_s), &b, &e);
+    int r = cw_local_offer(&it->engine->local, seconds_to_ns(timeout_s), &b, &e);
     if (r == 1)
         return 1;
     if (r == 0)
@@ -319,7 +319,7 @@ int cachew_iterator_next(struct cachew_iterator *it, double timeout_s, struct ca
     return r;
 }
 
-static char *dump(json_t *value)
+static char *json_take_text(json_t *value)
 {
     char *text = value ? json_dumps(value, JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;
     json_decref(value);
@@ -327,7 +327,7 @@ static char *dump(json_t *value)
 }
 
 /* Opens an iterator that has a position and computes no batches. */
-static int open_position(const struct cachew_pipeline *p, const struct cachew_options *o, struct cw_local *l,
+static int position_open(const struct cachew_pipeline *p, const struct cachew_options *o, struct cw_local *l,
                          struct cw_error *err)
 {
     unsigned threads;
@@ -343,7 +343,7 @@ static int open_position(const struct cachew_pipeline *p, const struct cachew_op
     if (r >= 0)
         r = cw_api_open(p, o, l, &threads, err);
     if (r >= 0)
-        r = iterator_options(o, l->pipeline, threads, &options, err);
+        r = engine_iterator_options(o, l->pipeline, threads, &options, err);
     if (r >= 0)
         r = cw_producer_none(l->sequence, options.seed, &producer, err);
     if (r >= 0)
@@ -359,8 +359,8 @@ int cachew_pipeline_state(const struct cachew_pipeline *p, const struct cachew_o
     struct cachew_options o = CACHEW_OPTIONS_INIT;
     int r = cw_api_read_options(options, &o, &e);
     if (r >= 0)
-        r = open_position(p, &o, &l, &e);
-    if (r >= 0 && !(*ret = dump(cw_iterator_state(l.iterator))))
+        r = position_open(p, &o, &l, &e);
+    if (r >= 0 && !(*ret = json_take_text(cw_iterator_state(l.iterator))))
         r = cw_error_nomem(&e, 0, "a state");
     cw_local_deinit(&l);
     return r < 0 ? cw_api_fail(r, &e, err) : 0;
@@ -368,7 +368,7 @@ int cachew_pipeline_state(const struct cachew_pipeline *p, const struct cachew_o
 
 char *cachew_iterator_state(const struct cachew_iterator *it)
 {
-    return dump(cw_iterator_state(it->engine->local.iterator));
+    return json_take_text(cw_iterator_state(it->engine->local.iterator));
 }
 
 void cachew_iterator_interrupt(struct cachew_iterator *it, int on)
@@ -378,14 +378,14 @@ void cachew_iterator_interrupt(struct cachew_iterator *it, int on)
 
 char *cachew_iterator_profile(const struct cachew_iterator *it)
 {
-    return dump(cw_api_profile(&it->engine->local, cachew_iterator_held(it)));
+    return json_take_text(cw_api_profile(&it->engine->local, cachew_iterator_held(it)));
 }
 
 char *cachew_iterator_quarantine(const struct cachew_iterator *it, uint64_t *ret_skipped,
                                  uint64_t *ret_replaced)
 {
     uint64_t skipped, replaced;
-    char *text = dump(cw_api_quarantine(&it->engine->local, &skipped, &replaced));
+    char *text = json_take_text(cw_api_quarantine(&it->engine->local, &skipped, &replaced));
     if (ret_skipped)
         *ret_skipped = skipped;
     if (ret_replaced)

@@ -5,17 +5,17 @@
 #include "api/cachew_impl.h"
 #include "data/arrays.h"
 
-static struct cw_arrays *inner(struct cachew_arrays *a)
+static struct cw_arrays *arrays_inner(struct cachew_arrays *a)
 {
     return (struct cw_arrays *)a;
 }
 
-static const struct cw_arrays *inner_const(const struct cachew_arrays *a)
+static const struct cw_arrays *arrays_inner_const(const struct cachew_arrays *a)
 {
     return (const struct cw_arrays *)a;
 }
 
-static int add_array(struct cw_arrays *a, size_t i, const struct cachew_array *from, struct cw_error *err)
+static int arrays_add(struct cw_arrays *a, size_t i, const struct cachew_array *from, struct cw_error *err)
 {
     struct cw_type type = {.dtype = (enum cw_dtype)from->dtype, .ndim = from->ndim};
     if (from->ndim < 0 || from->ndim > CW_MAX_NDIM || (from->ndim && !from->dims))
@@ -43,7 +43,7 @@ int cachew_arrays_new(const struct cachew_array *arrays, size_t n_arrays, uint64
     struct cw_arrays *a = cw_arrays_new(n_arrays, 1);
     int r = a ? 0 : cw_error_nomem(&e, n_arrays * sizeof(struct cw_array_column), "arrays");
     for (size_t i = 0; r == 0 && i < n_arrays; i++)
-        r = add_array(a, i, &arrays[i], &e);
+        r = arrays_add(a, i, &arrays[i], &e);
     if (r == 0) {
         a->first[1] = n_elements;
         a->release = release;
@@ -72,15 +72,15 @@ int cachew_arrays_from_arrow(struct ArrowArrayStream *stream, struct cachew_arra
 
 const char *cachew_arrays_id(const struct cachew_arrays *a)
 {
-    return inner_const(a)->id;
+    return arrays_inner_const(a)->id;
 }
 
 uint64_t cachew_arrays_count(const struct cachew_arrays *a)
 {
-    return inner_const(a)->n_elements;
+    return arrays_inner_const(a)->n_elements;
 }
 
 void cachew_arrays_free(struct cachew_arrays *a)
 {
-    cw_arrays_unref(inner(a));
+    cw_arrays_unref(arrays_inner(a));
 }

@@ -94,32 +94,32 @@ size_t cachew_batch_record_id(const struct cachew_batch *b, uint32_t i, char *bu
     return (size_t)snprintf(buffer, size, "%s", text);
 }
 
-static struct cachew_hash to_hash(struct cw_hash128 h)
+static struct cachew_hash hash_to_api(struct cw_hash128 h)
 {
     return (struct cachew_hash){.low = h.lo, .high = h.hi};
 }
 
-static struct cw_hash128 from_hash(struct cachew_hash h)
+static struct cw_hash128 hash_from_api(struct cachew_hash h)
 {
     return (struct cw_hash128){.lo = h.low, .hi = h.high};
 }
 
 struct cachew_hash cachew_batch_hash(const struct cachew_batch *b)
 {
-    return to_hash(cw_batch_hash(b->b));
+    return hash_to_api(cw_batch_hash(b->b));
 }
 
 struct cachew_hash cachew_batch_set_hash(const struct cachew_batch *b)
 {
-    return to_hash(cw_batch_set_hash(b->b));
+    return hash_to_api(cw_batch_set_hash(b->b));
 }
 
 struct cachew_hash cachew_hash_add(struct cachew_hash a, struct cachew_hash b)
 {
-    return to_hash(cw_hash128_add(from_hash(a), from_hash(b)));
+    return hash_to_api(cw_hash128_add(hash_from_api(a), hash_from_api(b)));
 }
 
 void cachew_hash_print(struct cachew_hash h, char buffer[33])
 {
-    cw_hash128_print(from_hash(h), buffer);
+    cw_hash128_print(hash_from_api(h), buffer);
 }

@@ -1,4 +1,4 @@
-/* Errors as objects of the caller, and the names of things. */
+/* Errors as objects of the caller, and names of types. */
 #include "api/cachew_impl.h"
 
 #include <string.h>
@@ -28,7 +28,7 @@ _Static_assert(CACHEW_REPLACEMENT == (int)CW_RECORD_REPLACEMENT && CACHEW_PADDIN
                "enum cachew_flag");
 _Static_assert(CACHEW_MAX_NDIM == CW_MAX_NDIM && CACHEW_VARIES == CW_VARIES, "dimensions");
 
-/* When there is no memory for an error. Never changed, never freed. */
+/* The error where there is no memory for one. Immutable, never freed. */
 static struct cachew_error no_memory = {.e = {.status = CW_E_MEMORY, .message = "out of memory"}};
 
 int cw_api_fail(int status, const struct cw_error *from, struct cachew_error **err)
@@ -50,7 +50,7 @@ void cachew_error_free(struct cachew_error *e)
         free(e);
 }
 
-static const char *fact(const char *text)
+static const char *error_fact(const char *text)
 {
     return text[0] ? text : NULL;
 }
@@ -72,32 +72,32 @@ const char *cachew_error_message(const struct cachew_error *e)
 
 const char *cachew_error_operator(const struct cachew_error *e)
 {
-    return fact(e->e.op);
+    return error_fact(e->e.op);
 }
 
 const char *cachew_error_attribute(const struct cachew_error *e)
 {
-    return fact(e->e.attribute);
+    return error_fact(e->e.attribute);
 }
 
 const char *cachew_error_value(const struct cachew_error *e)
 {
-    return fact(e->e.value);
+    return error_fact(e->e.value);
 }
 
 const char *cachew_error_expected(const struct cachew_error *e)
 {
-    return fact(e->e.expected);
+    return error_fact(e->e.expected);
 }
 
 const char *cachew_error_file(const struct cachew_error *e)
 {
-    return fact(e->e.file);
+    return error_fact(e->e.file);
 }
 
 const char *cachew_error_record(const struct cachew_error *e)
 {
-    return fact(e->e.record);
+    return error_fact(e->e.record);
 }
 
 const char *cachew_version(void)

@@ -1,11 +1,11 @@
-/* What can be told of a pipeline once its sources are open. */
+/* What is known of a pipeline once its sources are open. */
 #include "api/cachew_impl.h"
 
 #include "base/machine.h"
 #include "explain/explain.h"
 
-/* Of an epoch over all ranks. 1: not known beforehand. */
-static int count_batches(const struct cw_local *l, uint64_t *ret)
+/* Sets *ret to the number of batches of an epoch, over all ranks. 1: it is not known before the run. */
+static int pipeline_count_batches(const struct cw_local *l, uint64_t *ret)
 {
     const struct cw_compiled *c = l->compiled;
     uint64_t n = l->sequence->n_positions;
@@ -27,7 +27,7 @@ int cachew_pipeline_batches(const struct cachew_pipeline *p, const struct cachew
     if (r >= 0)
         r = cw_api_open(p, &o, &l, &threads, &e);
     if (r >= 0)
-        r = count_batches(&l, &n);
+        r = pipeline_count_batches(&l, &n);
     cw_local_deinit(&l);
     if (r < 0)
         return cw_api_fail(r, &e, err);
@@ -36,7 +36,7 @@ int cachew_pipeline_batches(const struct cachew_pipeline *p, const struct cachew
     return r;
 }
 
-static char *explanation(const json_t *facts, bool json, struct cw_error *err)
+static char *explanation_text(const json_t *facts, bool json, struct cw_error *err)
 {
     struct cw_text t = {0};
     char *text = json ? json_dumps(facts, JSON_INDENT(1) | JSON_REAL_PRECISION(9)) : NULL;
@@ -74,7 +74,7 @@ int cachew_pipeline_explain(const struct cachew_pipeline *p, const struct cachew
     }
     if (r >= 0 && seconds > 0)
         r = cw_explain_run(&l, &x, facts, &e);
-    char *text = r >= 0 ? explanation(facts, json != 0, &e) : NULL;
+    char *text = r >= 0 ? explanation_text(facts, json != 0, &e) : NULL;
     json_decref(facts);
     cw_local_deinit(&l);
     if (!text)

@@ -1,4 +1,4 @@
-/* What the files of the C interface share. */
+/* What the files of the C interface share: the types behind the public handles. */
 #pragma once
 #include <cachew/cachew.h>
 #include <jansson.h>
@@ -6,7 +6,7 @@
 
 #include "session/local.h"
 
-/* cachew_error.c: makes *err (may be NULL) from what the library says. Returns the status. */
+/* cachew_error.c: makes *err (may be NULL) from an error of the library. Returns the status. */
 int cw_api_fail(int status, const struct cw_error *from, struct cachew_error **err);
 
 struct cachew_pipeline {
@@ -17,16 +17,16 @@ struct cachew_pipeline {
 /* cachew_pipeline.c: parses and compiles into l, which the caller deinits in any case. */
 int cw_api_compile(const struct cachew_pipeline *p, struct cw_local *l, struct cw_error *err) _must_check_;
 
-/* cachew.c: checks what the caller's structure (may be NULL) says; *o holds the defaults, for what it is too
- * old to know. */
+/* cachew.c: copies the caller's options (may be NULL) to *o, and checks them. *o has the defaults, which stay
+ * for fields that an older caller does not have. */
 int cw_api_read_options(const struct cachew_options *given, struct cachew_options *o,
                         struct cw_error *err) _must_check_;
-/* Compiles the pipeline and opens its sources. *ret_threads: that compute. The caller deinits l in any case.
- */
+/* Compiles the pipeline and opens its sources. *ret_threads: the number of compute threads. The caller
+ * deinits l in any case. */
 int cw_api_open(const struct cachew_pipeline *p, const struct cachew_options *o, struct cw_local *l,
                 unsigned *ret_threads, struct cw_error *err) _must_check_;
 
-/* What runs. Lives as long as the iterator or one of its batches. */
+/* A session. It lives as long as the iterator or one of its batches. */
 struct cw_api_engine {
     struct cw_local local;
     atomic_size_t refs; /* iterator and batches */
@@ -37,7 +37,7 @@ void cw_api_engine_unref(struct cw_api_engine *e);
 
 struct cachew_iterator {
     struct cw_api_engine *engine;
-    struct cw_error failed; /* once it is not to be mended */
+    struct cw_error failed; /* an error that ended the run: each later call returns it */
 };
 
 struct cachew_batch {
@@ -46,7 +46,7 @@ struct cachew_batch {
     struct cachew_component components[];
 };
 
-/* cachew_batch.c: takes b over, also on failure. */
+/* cachew_batch.c: makes a batch for the caller. Takes b over, also on failure. */
 int cw_api_batch_new(struct cw_api_engine *e, struct cw_batch *b, struct cachew_batch **ret,
                      struct cw_error *err) _must_check_;
 

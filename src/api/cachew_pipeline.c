@@ -1,4 +1,4 @@
-/* Pipelines as the caller builds them: JSON that is checked at each step. */
+/* Pipelines that the caller builds: JSON that is checked at each step; and their schemas. */
 #include "api/cachew_impl.h"
 
 #include <libgen.h>
@@ -51,8 +51,8 @@ int cw_api_compile(const struct cachew_pipeline *p, struct cw_local *l, struct c
     return cw_local_compile(l, p->root, p->base_dir, err);
 }
 
-static int parse(const char *text, size_t size, const char *base_dir, struct cachew_pipeline **ret,
-                 struct cw_error *err)
+static int pipeline_parse(const char *text, size_t size, const char *base_dir, struct cachew_pipeline **ret,
+                          struct cw_error *err)
 {
     json_error_t je;
     struct cw_local l = {0};
@@ -81,7 +81,7 @@ int cachew_pipeline_load(const char *file, struct cachew_pipeline **ret, struct 
     int r = copy ? cw_read_file(file, CW_MAX_PIPELINE_BYTES, &text, &size, &e)
                  : cw_error_nomem(&e, 0, "a path");
     if (r >= 0)
-        r = parse(text, size, dirname(copy), ret, &e);
+        r = pipeline_parse(text, size, dirname(copy), ret, &e);
     if (r >= 0)
         return 0;
     cw_error_file(&e, file);
@@ -92,12 +92,12 @@ int cachew_pipeline_parse(const char *json, const char *base_dir, struct cachew_
                           struct cachew_error **err)
 {
     struct cw_error e = {0};
-    int r = parse(json, strlen(json), base_dir, ret, &e);
+    int r = pipeline_parse(json, strlen(json), base_dir, ret, &e);
     return r < 0 ? cw_api_fail(r, &e, err) : 0;
 }
 
-/* Whether names, attributes and places of operators are right; types are not looked at. */
-static int check_structure(const struct cachew_pipeline *p, struct cw_error *err)
+/* Checks names, attributes and places of operators, not types. */
+static int pipeline_check_structure(const struct cachew_pipeline *p, struct cw_error *err)
 {
     struct cw_pipeline *parsed;
     int r = cw_pipeline_from_json(cw_ops(), p->root, p->base_dir, &parsed, err);
@@ -107,8 +107,8 @@ static int check_structure(const struct cachew_pipeline *p, struct cw_error *err
     return 0;
 }
 
-/* The object of an operator from its parts. inputs: may be NULL, taken over. */
-static int make_node(const char *op, const char *attributes, json_t *inputs, json_t **ret,
+/* Makes the JSON object of an operator. inputs: may be NULL, taken over. */
+static int node_make(const char *op, const char *attributes, json_t *inputs, json_t **ret,
                      struct cw_error *err)
 {
     json_error_t je;
@@ -140,15 +140,15 @@ static int make_node(const char *op, const char *attributes, json_t *inputs, jso
     return 0;
 }
 
-static int add(struct cachew_pipeline *p, const char *op, const char *attributes, json_t *inputs,
-               struct cachew_error **err)
+static int pipeline_add(struct cachew_pipeline *p, const char *op, const char *attributes, json_t *inputs,
+                        struct cachew_error **err)
 {
     struct cw_error e = {0};
     json_t *node, *chain = json_object_get(p->root, "pipeline");
-    int r = make_node(op, attributes, inputs, &node, &e);
+    int r = node_make(op, attributes, inputs, &node, &e);
     if (r >= 0 && json_array_append_new(chain, node) < 0)
         r = cw_error_nomem(&e, 0, "an operator");
-    if (r >= 0 && (r = check_structure(p, &e)) < 0)
+    if (r >= 0 && (r = pipeline_check_structure(p, &e)) < 0)
         json_array_remove(chain, json_array_size(chain) - 1);
     return r < 0 ? cw_api_fail(r, &e, err) : 0;
 }
@@ -156,7 +156,7 @@ static int add(struct cachew_pipeline *p, const char *op, const char *attributes
 int cachew_pipeline_add(struct cachew_pipeline *p, const char *op, const char *attributes,
                         struct cachew_error **err)
 {
-    return add(p, op, attributes, NULL, err);
+    return pipeline_add(p, op, attributes, NULL, err);
 }
 
 int cachew_pipeline_add_inputs(struct cachew_pipeline *p, const char *op, const char *attributes,
@@ -172,7 +172,7 @@ int cachew_pipeline_add_inputs(struct cachew_pipeline *p, const char *op, const 
         json_decref(list);
         return cw_api_fail(cw_error_nomem(&e, 0, "inputs"), &e, err);
     }
-    return add(p, op, attributes, list, err);
+    return pipeline_add(p, op, attributes, list, err);
 }
 
 int cachew_pipeline_set_on_error(struct cachew_pipeline *p, const char *on_error, struct cachew_error **err)

@@ -1,4 +1,4 @@
-/* cachew_iterator's reports. */
+/* Reports of an iterator: its profile, and the records that were skipped or replaced. */
 #include "api/cachew_impl.h"
 #include "session/caching.h"
 #include "remote/remote.h"

@@ -5,9 +5,8 @@
 
 #include "base/machine.h"
 
-/* An operator that is on a CPU for less than this part of its time waits. */
-#define BETWEEN 0.4 /* of the threads' time, between operators: much for them */
-#define WAITS 0.5
+#define BETWEEN 0.4 /* part of the threads' time between operators from which on batches are too small */
+#define WAITS 0.5   /* an operator that is on a CPU for less than this part of its time waits */
 
 const char *const cw_resource_names[] = {
     [CW_RESOURCE_THREADS] = "threads",   [CW_RESOURCE_CPUS] = "cpus",
@@ -17,12 +16,12 @@ const char *const cw_resource_names[] = {
 
 /* ---- from a run ---- */
 
-static void name_ops(const struct cw_chain *chain, struct cw_op_cost *ops)
+static void costs_name_ops(const struct cw_chain *chain, struct cw_op_cost *ops)
 {
     for (size_t i = 0; i < chain->n; i++) {
         const struct cw_node *node = &chain->nodes[i];
         for (size_t k = 0; k < node->n_inputs; k++)
-            name_ops(&node->inputs[k], ops);
+            costs_name_ops(&node->inputs[k], ops);
         ops[node->position] = (struct cw_op_cost){.op = node->desc->name,
                                                   .position = node->position,
                                                   .fused_into = node->position,
@@ -32,14 +31,14 @@ static void name_ops(const struct cw_chain *chain, struct cw_op_cost *ops)
     }
 }
 
-static double per(uint64_t ns, uint64_t n)
+static double seconds_per(uint64_t ns, uint64_t n)
 {
     return n ? (double)ns * 1e-9 / (double)n : 0;
 }
 
-/* A fused run counts under its first operator, but for the blocks that ran unfused; its time is divided as in
- * these. */
-static void add_ops(struct cw_costs *c, const struct cw_profile *p, double elements)
+/* The time of a fused run counts under its first operator, except for blocks that ran unfused. It is divided
+ * among the operators as in those blocks. */
+static void costs_add_ops(struct cw_costs *c, const struct cw_profile *p, double elements)
 {
     for (unsigned i = 0; i < c->n_ops; i++) {
         const struct cw_op_profile *o = &p->ops[i], *into = &p->ops[c->ops[i].fused_into];
@@ -62,8 +61,8 @@ static void add_ops(struct cw_costs *c, const struct cw_profile *p, double eleme
         c->ops[i].alone_cpu_s = c->ops[i].cpu_s;
         if (alone)
             continue;
-        double own = per(o->sampled_ns, o->sampled_rows) * rows / elements,
-               own_cpu = per(o->sampled_cpu_ns, o->sampled_rows) * rows / elements;
+        double own = seconds_per(o->sampled_ns, o->sampled_rows) * rows / elements,
+               own_cpu = seconds_per(o->sampled_cpu_ns, o->sampled_rows) * rows / elements;
         c->ops[i].alone_s = o->sampled_rows ? own : -1;
         c->ops[i].alone_cpu_s = o->sampled_rows ? own_cpu : -1;
         c->ops[i].busy_s = fused * 1e-9 / elements *
@@ -74,9 +73,10 @@ static void add_ops(struct cw_costs *c, const struct cw_profile *p, double eleme
     }
 }
 
-/* The system tells how long threads wanted a CPU in all, not in which operator: in those that compute, as far
- * as they took longer than they computed; in those that woke up late from waiting; and between operators. */
-static void take_delay_out(struct cw_costs *c)
+/* The system says how long threads wanted a CPU in all, not where. That time is divided among operators that
+ * took longer than they computed, operators that woke up late from waiting, and the time between operators,
+ * in this order. */
+static void costs_separate_delay(struct cw_costs *c)
 {
     double cpu_s = 0, left = c->delay_s, gaps = 0;
     for (unsigned i = 0; i < c->n_ops; i++)
@@ -110,9 +110,9 @@ double cw_costs_value_bytes(const struct cw_compiled *c, const struct cw_profile
     return v->rows ? (double)v->bytes / (double)v->rows : NAN;
 }
 
-/* What there is of an element behind ops[at] and is needed there. */
-static double bytes_behind(const struct cw_compiled *c, const struct cw_profile *p,
-                           const struct cw_program *g, unsigned at)
+/* Returns the bytes of an element behind ops[at] that later operators need. */
+static double program_bytes_behind(const struct cw_compiled *c, const struct cw_profile *p,
+                                   const struct cw_program *g, unsigned at)
 {
     double bytes = 0;
     for (unsigned i = 0; i <= at; i++)
@@ -123,8 +123,10 @@ static double bytes_behind(const struct cw_compiled *c, const struct cw_profile 
     return bytes;
 }
 
-/* Where elements of several sources pass, by how many each gave. */
-static void add_bytes(struct cw_costs *c, const struct cw_compiled *compiled, const struct cw_profile *p)
+/* Sets the bytes behind each operator: the mean over the sources whose elements pass it, weighted by their
+ * elements. */
+static void costs_add_bytes(struct cw_costs *c, const struct cw_compiled *compiled,
+                            const struct cw_profile *p)
 {
     for (unsigned i = 0; i < c->n_ops; i++) {
         double sum = 0, weight = 0;
@@ -133,7 +135,7 @@ static void add_bytes(struct cw_costs *c, const struct cw_compiled *compiled, co
             double w = (double)p->ops[g->ops[0]->position].rows;
             for (unsigned at = 0; at < g->n_ops && w > 0; at++)
                 if (g->ops[at]->position == i) {
-                    sum += w * bytes_behind(compiled, p, g, at);
+                    sum += w * program_bytes_behind(compiled, p, g, at);
                     weight += w;
                 }
         }
@@ -141,8 +143,9 @@ static void add_bytes(struct cw_costs *c, const struct cw_compiled *compiled, co
     }
 }
 
-/* Where threads wanted a CPU and others had it, more threads would not get more; but for what was had. */
-static double cpus_had(const struct cw_measurement *m, double used)
+/* Returns how many CPUs this process can get: fewer where its threads wanted a CPU that others had. At least
+ * as many as it used. */
+static double measurement_cpus(const struct cw_measurement *m, double used)
 {
     double cpus = cw_cpu_budget(), wanted = m->cpu_s + m->delay_s;
     return fmin(cpus, fmax(wanted > 0 ? cpus * m->cpu_s / wanted : cpus, used));
@@ -164,12 +167,12 @@ int cw_costs_init(struct cw_costs *c, const struct cw_local *l, const struct cw_
         return cw_error_nomem(err, 0, "costs");
     if (p->emit_rows == 0 || m->elements == 0)
         return 1;
-    name_ops(&l->pipeline->chain, c->ops);
+    costs_name_ops(&l->pipeline->chain, c->ops);
     cw_iterator_fused(l->iterator, into);
     for (unsigned i = 0; i < c->n_ops; i++)
         c->ops[i].fused_into = into[i];
-    add_ops(c, p, n);
-    add_bytes(c, l->compiled, p);
+    costs_add_ops(c, p, n);
+    costs_add_bytes(c, l->compiled, p);
     c->cpu_s = m->cpu_s / n;
     c->delay_s = m->delay_s / n;
     for (unsigned i = 0; i < c->n_ops; i++)
@@ -182,11 +185,11 @@ int cw_costs_init(struct cw_costs *c, const struct cw_local *l, const struct cw_
     c->other_s = fmax((double)(p->run_ns - CW_MIN(p->idle_ns, p->run_ns)) * 1e-9 / n - busy - c->plan_s -
                           c->read_s - c->emit_s,
                       0);
-    take_delay_out(c);
+    costs_separate_delay(c);
     for (unsigned i = 0; i < c->n_ops; i++)
         c->cpu_s += c->ops[i].function ? fmax(c->ops[i].busy_s - c->ops[i].cpu_s, 0) + c->ops[i].call_s : 0;
-    c->cpus = cpus_had(m, c->cpu_s * n / m->seconds);
-    /* waiting for calls is waiting, here */
+    c->cpus = measurement_cpus(m, c->cpu_s * n / m->seconds);
+    /* waiting for calls counts as waiting here */
     c->consumer_s = fmax(m->seconds - (double)p->wait_ns * 1e-9, 0) / (double)m->elements;
     c->read_bytes = (double)p->read_bytes / n;
     c->cold_bytes = (double)p->cold_bytes / n;
@@ -220,7 +223,7 @@ double cw_costs_occupied(const struct cw_costs *c)
     return s;
 }
 
-static double over(double n, double seconds)
+static double rate_over(double n, double seconds)
 {
     return seconds > 0 ? n / seconds : INFINITY;
 }
@@ -228,12 +231,13 @@ static double over(double n, double seconds)
 enum cw_resource cw_costs_limits(const struct cw_costs *c, double ret[CW_N_RESOURCES])
 {
     enum cw_resource least = CW_RESOURCE_THREADS;
-    ret[CW_RESOURCE_THREADS] = over(c->threads, cw_costs_occupied(c));
-    ret[CW_RESOURCE_CPUS] = over(c->cpus, c->cpu_s);
-    ret[CW_RESOURCE_STORAGE] = c->storage_bytes_per_s > 0 ? over(c->storage_bytes_per_s, c->cold_bytes)
+    ret[CW_RESOURCE_THREADS] = rate_over(c->threads, cw_costs_occupied(c));
+    ret[CW_RESOURCE_CPUS] = rate_over(c->cpus, c->cpu_s);
+    ret[CW_RESOURCE_STORAGE] = c->storage_bytes_per_s > 0 ? rate_over(c->storage_bytes_per_s, c->cold_bytes)
                                                           : INFINITY;
-    ret[CW_RESOURCE_CONSUMER] = fmin(over(1, c->consumer_s + c->calls_s), c->taken > 0 ? c->taken : INFINITY);
-    ret[CW_RESOURCE_PLANNING] = over(1, c->plan_s); /* one thread at a time plans */
+    ret[CW_RESOURCE_CONSUMER] = fmin(rate_over(1, c->consumer_s + c->calls_s),
+                                     c->taken > 0 ? c->taken : INFINITY);
+    ret[CW_RESOURCE_PLANNING] = rate_over(1, c->plan_s); /* one thread at a time plans */
     for (enum cw_resource i = 1; i < CW_N_RESOURCES; i++)
         if (ret[i] < ret[least])
             least = i;
@@ -247,15 +251,15 @@ double cw_costs_predict(const struct cw_costs *now, const struct cw_costs *then)
     return isfinite(from) && isfinite(to) ? now->rate * to / from : now->rate;
 }
 
-static const char *kind_of(const struct cw_op_cost *o)
+static const char *op_cost_kind(const struct cw_op_cost *o)
 {
     if (o->function)
         return "function";
     return o->cpu_s < WAITS * o->busy_s ? "waiting" : "cpu";
 }
 
-/* The operator whose calls take most of the time of who takes the batches; NULL: the rest of it is more. */
-static const struct cw_op_cost *called(const struct cw_costs *c)
+/* Returns the operator whose calls take most of the consumer's time; NULL: the rest takes more. */
+static const struct cw_op_cost *costs_caller(const struct cw_costs *c)
 {
     const struct cw_op_cost *most = NULL;
     for (unsigned i = 0; i < c->n_ops; i++)
@@ -282,7 +286,7 @@ struct cw_bottleneck cw_costs_bottleneck(const struct cw_costs *c)
         {"order", c->idle_s[CW_IDLE_OTHER]},
     };
 
-    if (least == CW_RESOURCE_CONSUMER && (b.op = called(c)))
+    if (least == CW_RESOURCE_CONSUMER && (b.op = costs_caller(c)))
         return (struct cw_bottleneck){.kind = "calls", .op = b.op, .share = fmin(c->rate * b.op->call_s, 1)};
     if (least == CW_RESOURCE_STORAGE || least == CW_RESOURCE_CONSUMER || least == CW_RESOURCE_PLANNING)
         return (struct cw_bottleneck){.kind = cw_resource_names[least],
@@ -290,7 +294,7 @@ struct cw_bottleneck cw_costs_bottleneck(const struct cw_costs *c)
     for (unsigned i = 0; i < c->n_ops; i++)
         if (c->ops[i].busy_s > most) {
             most = c->ops[i].busy_s;
-            b = (struct cw_bottleneck){.kind = kind_of(&c->ops[i]), .op = &c->ops[i]};
+            b = (struct cw_bottleneck){.kind = op_cost_kind(&c->ops[i]), .op = &c->ops[i]};
         }
     for (size_t i = 0; i < CW_COUNT_OF(parts); i++)
         if (parts[i].s > most) {
@@ -310,14 +314,14 @@ bool cw_costs_wants_larger_batches(const struct cw_costs *c)
     enum cw_resource least = cw_costs_limits(c, limits);
     for (unsigned i = 0; i < c->n_ops; i++)
         operators += c->ops[i].busy_s;
-    /* else threads wait for others, whatever they do between */
+    /* else threads wait for other resources, whatever they do between operators */
     bool own = least == CW_RESOURCE_THREADS || least == CW_RESOURCE_CPUS || least == CW_RESOURCE_PLANNING;
     return own && c->other_s + c->plan_s > CW_MAX(operators, BETWEEN * cw_costs_occupied(c));
 }
 
 /* ---- as JSON ---- */
 
-static json_t *stages(const struct cw_costs *c)
+static json_t *costs_stages_json(const struct cw_costs *c)
 {
     json_t *list = json_array();
     for (unsigned i = 0; i < c->n_ops; i++) {
@@ -360,7 +364,7 @@ json_t *cw_costs_json(const struct cw_costs *c)
         "elements_per_s", c->rate, "threads", (int)c->threads, "cpus", c->cpus, "thread_s",
         cw_costs_occupied(c), "cpu_s", c->cpu_s, "delay_s", c->delay_s, "consumer_s", c->consumer_s,
         "calls_s", c->calls_s, "taken_per_s", c->taken > 0 ? json_real(c->taken) : json_null(), "stages",
-        stages(c), "parts", "delay_s", c->late_s, "reading_s", c->read_s, "planning_s", c->plan_s,
+        costs_stages_json(c), "parts", "delay_s", c->late_s, "reading_s", c->read_s, "planning_s", c->plan_s,
         "copying_s", c->emit_s, "scheduling_s", c->other_s, "memory_s", c->idle_s[CW_IDLE_MEMORY], "order_s",
         c->idle_s[CW_IDLE_OTHER], "storage", "bytes_per_element", c->read_bytes, "cold_bytes_per_element",
         c->cold_bytes, "needed_bytes_per_s", c->read_bytes * c->rate, "had_bytes_per_s",

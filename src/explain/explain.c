@@ -1,4 +1,3 @@
-/* What the compiler made of a pipeline, as JSON. */
 #include "explain/explain.h"
 
 #include <string.h>
@@ -9,11 +8,11 @@
 
 /* ---- the pipeline as compiled ---- */
 
-/* {component: type} after the first n operators of a chain. They are compiled as a pipeline of their own;
- * NULL where that is none. */
-static json_t *schema_after(const struct cw_pipeline *p, const struct cw_chain *chain, size_t n)
+/* Returns {component: type} after the first n operators of a chain, compiled as a pipeline of their own.
+ * NULL: they do not compile. */
+static json_t *chain_schema(const struct cw_pipeline *p, const struct cw_chain *chain, size_t n)
 {
-    struct cw_pipeline part = *p; /* borrows everything; the count of references keeps it from being freed */
+    struct cw_pipeline part = *p; /* borrows everything; its reference keeps it from being freed */
     struct cw_compiled *c;
     struct cw_error ignored = {0};
     char text[160];
@@ -30,8 +29,8 @@ static json_t *schema_after(const struct cw_pipeline *p, const struct cw_chain *
     return schema;
 }
 
-/* What an operator writes (components that are new or have another type) and removes. */
-static void describe_types(json_t *node, const json_t *before, const json_t *after)
+/* Adds what an operator writes (components that are new or have another type) and removes. */
+static void node_add_types(json_t *node, const json_t *before, const json_t *after)
 {
     json_t *outputs = json_object(), *removed = json_array(), *value;
     const char *name;
@@ -52,7 +51,7 @@ static void describe_types(json_t *node, const json_t *before, const json_t *aft
     json_decref(removed);
 }
 
-static json_t *describe_chain(const struct cw_compiled *c, const struct cw_chain *chain, const unsigned *into)
+static json_t *chain_json(const struct cw_compiled *c, const struct cw_chain *chain, const unsigned *into)
 {
     static const char *const kinds[] = {[CW_OP_SOURCE] = "source",      [CW_OP_MAP] = "map",
                                         [CW_OP_FILTER] = "filter",      [CW_OP_FLAT_MAP] = "flat_map",
@@ -63,21 +62,21 @@ static json_t *describe_chain(const struct cw_compiled *c, const struct cw_chain
         const struct cw_node *node = &chain->nodes[i];
         json_t *o = json_pack("{s:s, s:i, s:s}", "op", node->desc->name, "position", (int)node->position,
                               "kind", kinds[node->desc->kind]);
-        json_t *after = schema_after(c->pipeline, chain, i + 1);
+        json_t *after = chain_schema(c->pipeline, chain, i + 1);
         if (node->n_inputs) {
             json_t *inputs = json_array();
             for (size_t k = 0; k < node->n_inputs; k++)
-                json_array_append_new(inputs, describe_chain(c, &node->inputs[k], into));
+                json_array_append_new(inputs, chain_json(c, &node->inputs[k], into));
             json_object_set_new(o, "inputs", inputs);
         }
-        describe_types(o, before, after);
+        node_add_types(o, before, after);
         if (into[node->position] != node->position)
             json_object_set_new(o, "fused_into", json_integer(into[node->position]));
         if (node->desc->kind == CW_OP_INDEX)
             json_object_set_new(o, "counts_elements", json_boolean(c->is_limit[node->position]));
         json_object_set(o, "attributes", node->attrs);
         json_array_append_new(list, o);
-        if (after) { /* what did not compile by itself says nothing about the next one */
+        if (after) { /* else the next operator is compared with the last schema that is known */
             json_decref(before);
             before = after;
         }
@@ -86,7 +85,8 @@ static json_t *describe_chain(const struct cw_compiled *c, const struct cw_chain
     return list;
 }
 
-static int fused_into(const struct cw_compiled *c, bool optimize, unsigned *into, struct cw_error *err)
+static int pipeline_fused_into(const struct cw_compiled *c, bool optimize, unsigned *into,
+                               struct cw_error *err)
 {
     unsigned n = c->pipeline->n_ops;
     for (unsigned i = 0; i < n; i++)
@@ -104,41 +104,41 @@ static int fused_into(const struct cw_compiled *c, bool optimize, unsigned *into
     return 0;
 }
 
-/* By position, for sentences. */
-static const struct cw_node *find_node(const struct cw_chain *chain, unsigned position)
+/* Returns the operator at a position; NULL: the chain has none. */
+static const struct cw_node *chain_find_node(const struct cw_chain *chain, unsigned position)
 {
     for (size_t i = 0; i < chain->n; i++) {
         const struct cw_node *node = &chain->nodes[i], *found = NULL;
         for (size_t k = 0; k < node->n_inputs && !found; k++)
-            found = find_node(&node->inputs[k], position);
+            found = chain_find_node(&node->inputs[k], position);
         if (found || node->position == position)
             return found ? found : node;
     }
     return NULL;
 }
 
-/* Why an epoch is run by one worker: the first take or skip that has to count, and the operator that makes
- * it. */
-static json_t *sequential_reason(const struct cw_compiled *c)
+/* Returns why one worker runs a whole epoch: the first take or skip that has to count, and the operator
+ * before it that is the cause. */
+static json_t *pipeline_sequential_reason(const struct cw_compiled *c)
 {
     const struct cw_chain *chain = &c->pipeline->chain;
     unsigned at = 0, from = UINT32_MAX;
     while (at < c->pipeline->n_ops && !c->is_limit[at])
         at++;
     for (unsigned i = 0; i < at && from == UINT32_MAX; i++) {
-        const struct cw_node *node = find_node(chain, i);
+        const struct cw_node *node = chain_find_node(chain, i);
         if (node->desc->kind == CW_OP_FILTER || node->desc->kind == CW_OP_FLAT_MAP ||
             strcmp(node->desc->name, "bucket_by_length") == 0)
             from = i;
     }
-    const struct cw_node *limit = find_node(chain, at),
-                         *cause = from == UINT32_MAX ? NULL : find_node(chain, from);
+    const struct cw_node *limit = chain_find_node(chain, at),
+                         *cause = from == UINT32_MAX ? NULL : chain_find_node(chain, from);
     return json_sprintf(
-        "%s (operator %u) counts what arrives one after the other, because %s%s leaves open how much that is",
+        "%s (operator %u) must count elements in order, because %s%s passes an unknown number of them",
         limit->desc->name, at, cause ? cause->desc->name : "an operator", " before it");
 }
 
-static json_t *fused_groups(const unsigned *into, unsigned n)
+static json_t *fused_groups_json(const unsigned *into, unsigned n)
 {
     json_t *groups = json_array();
     for (unsigned i = 0; i < n; i++) {
@@ -153,7 +153,7 @@ static json_t *fused_groups(const unsigned *into, unsigned n)
     return groups;
 }
 
-static void describe_mixing(void *list, const struct cw_mixing *m)
+static void mixing_add_json(void *list, const struct cw_mixing *m)
 {
     json_t *o = json_pack("{s:i, s:s, s:I, s:f, s:I, s:f, s:f, s:s}", "position", (int)m->position, "because",
                           m->compressed ? "compressed" : "by", "chunks", (json_int_t)m->chunks,
@@ -170,8 +170,9 @@ static json_t *count_or_null(uint64_t n)
     return n >= CW_ENDLESS ? json_null() : json_integer((json_int_t)n);
 }
 
-/* What a batch takes: exact for components of fixed size; those that vary are counted when they are there. */
-static int describe_batch(const struct cw_local *l, const struct cw_explain_options *o, json_t *facts,
+/* Adds the memory of a batch: exact for components of fixed size. The names of other components are listed.
+ */
+static int batch_add_json(const struct cw_local *l, const struct cw_explain_options *o, json_t *facts,
                           struct cw_error *err)
 {
     const struct cw_compiled *c = l->compiled;
@@ -195,8 +196,8 @@ static int describe_batch(const struct cw_local *l, const struct cw_explain_opti
     return r;
 }
 
-/* Before anything was computed. */
-static json_t *describe_reading(const struct cw_reading *k)
+/* The rate at which elements are computed is not known yet. */
+static json_t *reading_add_json(const struct cw_reading *k)
 {
     json_t *o = cw_reading_json(k);
     _cleanup_free_ char *says = cw_reading_says(k, 0);
@@ -216,7 +217,7 @@ int cw_explain_pipeline(const struct cw_local *l, const struct cw_explain_option
     _cleanup_free_ unsigned *into = calloc(n + 1, sizeof(*into));
     if (!into)
         return cw_error_nomem(err, 0, "an explanation");
-    int r = fused_into(c, o->optimize, into, err);
+    int r = pipeline_fused_into(c, o->optimize, into, err);
     if (r < 0)
         return r;
     cw_hash128_print(c->pipeline->fingerprint, fingerprint);
@@ -237,17 +238,17 @@ int cw_explain_pipeline(const struct cw_local *l, const struct cw_explain_option
     json_object_update_new(
         facts, json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:b, s:b, s:o}", "pipeline", o->name,
                          "fingerprint", fingerprint, "on_error", on_error[c->pipeline->on_error], "operators",
-                         describe_chain(c, &c->pipeline->chain, into), "outputs", outputs, "fused",
-                         fused_groups(into, n), "sources", sources, "counted", (int)c->counted, "sequential",
-                         (int)c->sequential, "elements", count_or_null(s->n_positions)));
+                         chain_json(c, &c->pipeline->chain, into), "outputs", outputs, "fused",
+                         fused_groups_json(into, n), "sources", sources, "counted", (int)c->counted,
+                         "sequential", (int)c->sequential, "elements", count_or_null(s->n_positions)));
     json_t *mixing = json_array();
-    cw_mixing_each(s, describe_mixing, mixing);
+    cw_mixing_each(s, mixing_add_json, mixing);
     json_object_set_new(facts, "by_chunk", mixing);
     if (c->sequential)
-        json_object_set_new(facts, "sequential_because", sequential_reason(c));
+        json_object_set_new(facts, "sequential_because", pipeline_sequential_reason(c));
     if (c->n_cache_points)
         json_object_set_new(facts, "cache_points", cw_caching_cache_points(c));
     if (l->reading)
-        json_object_set_new(facts, "reading", describe_reading(l->reading));
-    return describe_batch(l, o, facts, err);
+        json_object_set_new(facts, "reading", reading_add_json(l->reading));
+    return batch_add_json(l, o, facts, err);
 }

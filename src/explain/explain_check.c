@@ -1,5 +1,5 @@
-/* Tries remedies: the changed pipeline, or the other option, for some seconds; what was predicted beside what
- * came. */
+/* Tries remedies: runs the changed pipeline, or the pipeline with another option, for some seconds, and
+ * compares the rate with the predicted one. */
 #include "explain/explain.h"
 
 #include <string.h>
@@ -10,44 +10,45 @@
 #include "session/report.h"
 #include "explain/rewrite.h"
 
-/* What a cache's queue had no room for in one pass through the data it may have in the next. */
-#define FILL_PASSES 3
-/* Fewer batches than these would be all beginnings and ends of epochs. */
-#define LEAST_BATCHES 8
+#define FILL_PASSES 3   /* to fill a cache: its queue may have no room for some elements in one pass */
+#define LEAST_BATCHES 8 /* of an epoch: with fewer, its beginning and end would dominate */
 
 struct trial {
     struct cw_local local;
     struct cw_measure_options mo;
     json_t *root;
-    bool cached; /* it has a cache: */
-    size_t at;   /* place of the cache point in the list of operators */
+    bool cached; /* it has a cache, and the rest is used */
+    size_t at;   /* index of the cache point in the list of operators */
     char *dir;
-    uint64_t enough; /* elements, for an epoch without end */
-    double hits;     /* that part of the elements came from there */
+    uint64_t enough; /* elements that fill the cache, of an endless epoch */
+    double hits;     /* part of the elements that came from the cache */
 };
 
-static double number(const json_t *o, const char *key)
+static double json_number(const json_t *o, const char *key)
 {
     return json_number_value(json_object_get(o, key));
 }
 
 /* ---- what is tried ---- */
 
-/* Positions of the sequence that are computed in so many seconds. */
-static uint64_t positions_in(const json_t *facts, const struct cw_local *l, double seconds)
+/* Returns the number of positions that are computed in a time. */
+static uint64_t positions_within(const json_t *facts, const struct cw_local *l, double seconds)
 {
     const json_t *costs = json_object_get(facts, "costs");
     double rows = 0;
     size_t i;
     json_t *o;
     json_array_foreach(json_object_get(costs, "stages"), i, o) for (unsigned k = 0;
-                                                                    k < l->compiled->n_programs; k++) rows +=
-        (unsigned)number(o, "position") == l->compiled->programs[k].ops[0]->position ? number(o, "rows") : 0;
-    uint64_t size = l->compiled->batch_size, n = (uint64_t)(number(costs, "elements_per_s") * rows * seconds);
+                                                                    k < l->compiled->n_programs; k++)
+        rows += (unsigned)json_number(o, "position") == l->compiled->programs[k].ops[0]->position
+                    ? json_number(o, "rows")
+                    : 0;
+    uint64_t size = l->compiled->batch_size,
+             n = (uint64_t)(json_number(costs, "elements_per_s") * rows * seconds);
     return CW_MAX(n / size, LEAST_BATCHES) * size;
 }
 
-static int change_root(struct trial *t, const json_t *change, struct cw_error *err)
+static int trial_change_root(struct trial *t, const json_t *change, struct cw_error *err)
 {
     json_t *root = change ? cw_change_apply(t->root, change) : NULL;
     if (!root)
@@ -57,24 +58,24 @@ static int change_root(struct trial *t, const json_t *change, struct cw_error *e
     return 0;
 }
 
-/* A cache holds what is measured only once it is full: so of no more elements than can be computed in the
- * time of a measurement. */
-static int shorten(struct trial *t, const json_t *facts, const struct cw_local *l, struct cw_error *err)
+/* A cache is of use once it has all elements of an epoch. Limits the epoch to the elements that can be
+ * computed in the time of a measurement. */
+static int trial_shorten(struct trial *t, const json_t *facts, const struct cw_local *l, struct cw_error *err)
 {
-    uint64_t n = positions_in(facts, l, t->mo.seconds);
-    /* twice: as far as a shuffle reaches */
+    uint64_t n = positions_within(facts, l, t->mo.seconds);
+    /* twice as many: as far as a shuffle reaches */
     t->enough = l->sequence->n_positions >= CW_ENDLESS ? 2 * n : UINT64_MAX;
     if (n >= l->sequence->n_positions)
         return 0;
     json_auto_t *take = json_pack("{s:{s:s, s:I}, s:i}", "insert", "op", "take", "count", (json_int_t)n, "at",
                                   1);
-    int r = change_root(t, take, err);
+    int r = trial_change_root(t, take, err);
     t->at++;
     return r;
 }
 
-/* The place of a cache point in the list of operators. */
-static size_t place_of(const struct cw_local *l, const struct cw_pipeline *p, int64_t number)
+/* Returns the index of a cache point in the list of operators. */
+static size_t pipeline_place_of(const struct cw_local *l, const struct cw_pipeline *p, int64_t number)
 {
     for (size_t i = 0; i < p->chain.n; i++)
         for (unsigned k = 0; k < l->compiled->programs[0].n_cache_points; k++) {
@@ -85,9 +86,9 @@ static size_t place_of(const struct cw_local *l, const struct cw_pipeline *p, in
     return 0;
 }
 
-/* The pipeline and the options with a change (NULL: as they are). */
-static int change(struct trial *t, const json_t *facts, const struct cw_local *l, const json_t *change,
-                  struct cw_error *err)
+/* Applies a change (NULL: none) to the pipeline and the options. */
+static int trial_change(struct trial *t, const json_t *facts, const struct cw_local *l, const json_t *change,
+                        struct cw_error *err)
 {
     const char *option = json_string_value(json_object_get(change, "option"));
     json_int_t value = json_integer_value(json_object_get(change, "value"));
@@ -99,7 +100,7 @@ static int change(struct trial *t, const json_t *facts, const struct cw_local *l
         t->at = (size_t)json_integer_value(json_object_get(change, "at"));
     } else if (option && strcmp(option, "cache") == 0) {
         t->cached = true;
-        t->at = place_of(l, l->pipeline, value);
+        t->at = pipeline_place_of(l, l->pipeline, value);
     } else if (option && strcmp(option, "threads") == 0) {
         t->mo.threads = (unsigned)value;
     } else if (option && strcmp(option, "memory") == 0) {
@@ -107,13 +108,13 @@ static int change(struct trial *t, const json_t *facts, const struct cw_local *l
     } else if (option && strcmp(option, "limit-rate") == 0) {
         t->mo.rate = (double)value;
     }
-    int r = option ? 0 : change_root(t, change, err);
-    return r >= 0 && t->cached ? shorten(t, facts, l, err) : r;
+    int r = option ? 0 : trial_change_root(t, change, err);
+    return r >= 0 && t->cached ? trial_shorten(t, facts, l, err) : r;
 }
 
 /* ---- trying it ---- */
 
-static int open_cache(struct trial *t, const struct cw_explain_options *o, struct cw_error *err)
+static int trial_open_cache(struct trial *t, const struct cw_explain_options *o, struct cw_error *err)
 {
     unsigned position = t->local.pipeline->chain.nodes[t->at].position;
     int r = cw_scratch_dir(o->cache_dir, &t->dir, err);
@@ -126,8 +127,8 @@ static int open_cache(struct trial *t, const struct cw_explain_options *o, struc
     return cw_cache_open(&options, &t->local.cache, err);
 }
 
-/* An epoch, so that the cache has it. */
-static int pass(struct trial *t, struct cw_error *err)
+/* Runs an epoch, so that the cache has it. */
+static int trial_pass(struct trial *t, struct cw_error *err)
 {
     struct cw_local *l = &t->local;
     const struct cw_iterator_options io = {
@@ -151,24 +152,24 @@ static int pass(struct trial *t, struct cw_error *err)
     return r < 0 ? r : cw_cache_flush(l->cache, err);
 }
 
-/* Segments are written past the page cache: what is measured is how it is from the third epoch on, so they
- * are read once before. */
-static int fill(struct trial *t, struct cw_error *err)
+/* Fills the cache, and reads it once: segments are written past the page cache, and the third epoch is what
+ * is measured. */
+static int trial_fill_cache(struct trial *t, struct cw_error *err)
 {
     struct cw_cache_facts before = {0}, now = {0};
     int r = 0;
     for (int i = 0; i < FILL_PASSES && r >= 0; i++) {
         before = now;
-        r = pass(t, err);
+        r = trial_pass(t, err);
         cw_cache_facts(t->local.cache, &now);
         if (now.skipped == before.skipped)
             break;
     }
-    return r < 0 ? r : pass(t, err);
+    return r < 0 ? r : trial_pass(t, err);
 }
 
-static int run(struct trial *t, const struct cw_local *l, const struct cw_explain_options *o,
-               struct cw_measurement *m, struct cw_error *err)
+static int trial_run(struct trial *t, const struct cw_local *l, const struct cw_explain_options *o,
+                     struct cw_measurement *m, struct cw_error *err)
 {
     struct cw_cache_facts before = {0}, now = {0};
     int r = cw_local_compile(&t->local, t->root, l->pipeline->base_dir, err);
@@ -178,9 +179,9 @@ static int run(struct trial *t, const struct cw_local *l, const struct cw_explai
     if (r >= 0)
         r = cw_local_open(&t->local, o->index_dir, t->mo.threads, err);
     if (r >= 0 && t->cached)
-        r = open_cache(t, o, err);
+        r = trial_open_cache(t, o, err);
     if (r >= 0 && t->cached)
-        r = fill(t, err);
+        r = trial_fill_cache(t, err);
     if (r >= 0 && t->cached)
         cw_cache_facts(t->local.cache, &before);
     if (r >= 0)
@@ -195,20 +196,20 @@ static int run(struct trial *t, const struct cw_local *l, const struct cw_explai
 
 /* ---- as JSON ---- */
 
-static json_t *told(const json_t *facts, const json_t *remedy, double seconds)
+static json_t *trial_json(const json_t *facts, const json_t *remedy, double seconds)
 {
-    double rate = number(json_object_get(facts, "run"), "elements_per_s");
+    double rate = json_number(json_object_get(facts, "run"), "elements_per_s");
     if (!remedy)
         return json_pack("{s:s, s:s, s:f, s:f}", "kind", "unchanged", "what", "once more as it is", "seconds",
                          seconds, "predicted", rate);
     return json_pack("{s:O, s:O, s:f, s:f, s:f}", "kind", json_object_get(remedy, "kind"), "what",
                      json_object_get(remedy, "what"), "seconds", seconds, "predicted",
-                     number(remedy, "elements_per_s"), "predicted_gain", number(remedy, "gain"));
+                     json_number(remedy, "elements_per_s"), "predicted_gain", json_number(remedy, "gain"));
 }
 
-/* What remedies gain over the pipeline as it is, before and after them: what a machine gives changes
- * meanwhile, where others use it. */
-static void put_gains(json_t *list)
+/* Adds the gain of each remedy over the pipeline as it is. That runs before and after the remedies, because a
+ * shared machine changes meanwhile. */
+static void trials_add_gains(json_t *list)
 {
     double sum = 0, n = 0;
     size_t i;
@@ -216,17 +217,18 @@ static void put_gains(json_t *list)
     json_array_foreach(list, i,
                        o) if (!json_object_get(o, "predicted_gain") && json_object_get(o, "measured"))
     {
-        sum += number(o, "measured");
+        sum += json_number(o, "measured");
         n++;
     }
     json_array_foreach(list, i, o) if (json_object_get(o, "predicted_gain") &&
                                        json_object_get(o, "measured") && sum > 0)
-        json_object_set_new(o, "gain", json_real(number(o, "measured") * n / sum - 1));
+        json_object_set_new(o, "gain", json_real(json_number(o, "measured") * n / sum - 1));
 }
 
-/* One remedy (NULL: none, once more as it is). What can't be run is told, and ends nothing but this trial. */
-static int try(const struct cw_local *l, const struct cw_explain_options *o, const json_t *facts,
-               const json_t *remedy, json_t *list, struct cw_error *err)
+/* Tries one remedy (NULL: none). A failure is reported in the list, and ends only this trial; except
+ * interruption and want of memory. */
+static int trial_try(const struct cw_local *l, const struct cw_explain_options *o, const json_t *facts,
+                     const json_t *remedy, json_t *list, struct cw_error *err)
 {
     struct trial t = {.mo = {
                           .seed = o->seed,
@@ -241,11 +243,11 @@ static int try(const struct cw_local *l, const struct cw_explain_options *o, con
                       }};
     struct cw_measurement m = {0};
     struct cw_error own = {0};
-    json_t *trial = told(facts, remedy, o->seconds);
-    double predicted = number(trial, "predicted");
-    int r = change(&t, facts, l, json_object_get(remedy, "change"), &own);
+    json_t *trial = trial_json(facts, remedy, o->seconds);
+    double predicted = json_number(trial, "predicted");
+    int r = trial_change(&t, facts, l, json_object_get(remedy, "change"), &own);
     if (r >= 0)
-        r = run(&t, l, o, &m, &own);
+        r = trial_run(&t, l, o, &m, &own);
     if (r >= 0) {
         double measured = cw_measurement_rate(&m);
         json_object_update_new(trial, json_pack("{s:f, s:f}", "measured", measured, "error",
@@ -273,15 +275,15 @@ int cw_explain_check(const struct cw_local *l, const struct cw_explain_options *
 {
     json_t *list = json_array(), *remedy;
     size_t i;
-    int r = try(l, o, facts, NULL, list, err);
+    int r = trial_try(l, o, facts, NULL, list, err);
     json_array_foreach(json_object_get(facts, "remedies"), i, remedy)
     {
         if (r >= 0 && json_is_true(json_object_get(remedy, "here")))
-            r = try(l, o, facts, remedy, list, err);
+            r = trial_try(l, o, facts, remedy, list, err);
     }
     if (r >= 0 && json_array_size(list) > 1)
-        r = try(l, o, facts, NULL, list, err);
-    put_gains(list);
+        r = trial_try(l, o, facts, NULL, list, err);
+    trials_add_gains(list);
     json_object_set_new(facts, "checks", list);
     return r;
 }

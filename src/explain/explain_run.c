@@ -1,4 +1,5 @@
-/* Runs a pipeline for some seconds: where its time goes, what limits it, what would help. */
+/* Runs a pipeline for some seconds, and adds where its time goes, what limits its rate, and what would help.
+ */
 #include "explain/explain.h"
 
 #include <math.h>
@@ -9,12 +10,12 @@
 #include "session/report.h"
 #include "session/tuning.h"
 
-/* Of the time, at the beginning, that is not counted: processes start, pages come into memory. */
+/* Part of the time, at the beginning, that is not measured: processes start, pages come into memory. */
 #define SETTLE 0.25
 
 /* ---- the bottleneck ---- */
 
-static json_t *says(const struct cw_bottleneck *b, const struct cw_costs *c)
+static json_t *bottleneck_text(const struct cw_bottleneck *b, const struct cw_costs *c)
 {
     static const struct {
         const char *kind, *text;
@@ -33,9 +34,10 @@ static json_t *says(const struct cw_bottleneck *b, const struct cw_costs *c)
       };
 
     if (strcmp(b->kind, "calls") == 0)
-        return json_sprintf("%s (operator %u): who takes the batches waits for its calls on joined ones, one "
-                            "after the other, %.0f %% of the time",
-                            b->op->op, b->op->position, b->share * 100);
+        return json_sprintf(
+            "%s (operator %u): the consumer waits for its calls on joined batches, one after the "
+            "other, %.0f %% of the time",
+            b->op->op, b->op->position, b->share * 100);
     for (size_t i = 0; b->op && i < CW_COUNT_OF(of_operators); i++)
         if (strcmp(of_operators[i].kind, b->kind) == 0)
             return json_sprintf("%s (operator %u): %s for %.0f %% of the threads' time", b->op->op,
@@ -44,17 +46,19 @@ static json_t *says(const struct cw_bottleneck *b, const struct cw_costs *c)
         if (strcmp(of_threads[i].kind, b->kind) == 0)
             return json_sprintf("%s: %.0f %% of the threads' time", of_threads[i].text, b->share * 100);
     if (strcmp(b->kind, "storage") == 0)
-        return json_sprintf("storage: what is not in memory comes at %.0f MB/s, and %.0f %% of that are used",
-                            c->storage_bytes_per_s * 1e-6, b->share * 100);
+        return json_sprintf(
+            "storage: data that are not in memory come at %.0f MB/s, and %.0f %% of that are used",
+            c->storage_bytes_per_s * 1e-6, b->share * 100);
     if (strcmp(b->kind, "planning") == 0)
         return json_sprintf("planning, which one thread at a time does: %.0f %% of its time", b->share * 100);
-    return json_string("who takes the batches: they are ready before they are asked for");
+    return json_string("the consumer: batches are ready before it takes them");
 }
 
 static json_t *bottleneck_json(const struct cw_costs *c)
 {
     struct cw_bottleneck b = cw_costs_bottleneck(c);
-    json_t *o = json_pack("{s:s, s:f, s:o}", "kind", b.kind, "share", b.share, "says", says(&b, c));
+    json_t *o = json_pack("{s:s, s:f, s:o}", "kind", b.kind, "share", b.share, "says",
+                          bottleneck_text(&b, c));
     if (o && b.op) {
         json_object_set_new(o, "op", json_string(b.op->op));
         json_object_set_new(o, "position", json_integer(b.op->position));
@@ -62,9 +66,9 @@ static json_t *bottleneck_json(const struct cw_costs *c)
     return o;
 }
 
-/* ---- what has no number ---- */
+/* ---- advice without numbers ---- */
 
-static bool in_fused(const json_t *facts, json_int_t position)
+static bool facts_in_fused(const json_t *facts, json_int_t position)
 {
     size_t i, k;
     json_t *group, *member;
@@ -73,9 +77,9 @@ static bool in_fused(const json_t *facts, json_int_t position)
     return false;
 }
 
-/* Sentences on what would help too, or why little does, where nothing measured says by how much. */
-static json_t *hints(const struct cw_local *l, const struct cw_measurement *m, const struct cw_costs *c,
-                     const json_t *facts)
+/* Returns sentences on what else would help, or why little does, where the gain can't be predicted. */
+static json_t *advice_json(const struct cw_local *l, const struct cw_measurement *m, const struct cw_costs *c,
+                           const json_t *facts)
 {
     json_t *list = json_array();
     double occupied = cw_costs_occupied(c);
@@ -90,7 +94,7 @@ static json_t *hints(const struct cw_local *l, const struct cw_measurement *m, c
                                           "one size (crop or resize before batch) are computed in place"));
     for (unsigned i = 0; i < c->n_ops; i++)
         if (strcmp(c->ops[i].op, "decode_image") == 0 && c->ops[i].busy_s > 0.3 * occupied &&
-            !in_fused(facts, i))
+            !facts_in_fused(facts, i))
             json_array_append_new(
                 list, json_string("decode_image is not fused: with a crop of the same component directly "
                                   "after it, only what the crop needs would be decoded"));
@@ -107,8 +111,8 @@ static json_t *hints(const struct cw_local *l, const struct cw_measurement *m, c
 
 /* ---- all of it ---- */
 
-/* Records that a cache would hold entries of: repeats are had again. */
-static double records(const struct cw_local *l)
+/* Returns the number of records that a cache would have entries of: repeats use the same entries. */
+static double sequence_records(const struct cw_local *l)
 {
     double n = 0;
     for (unsigned i = 0; i < l->compiled->n_programs; i++)
@@ -117,22 +121,21 @@ static double records(const struct cw_local *l)
     return l->sequence->n_positions >= CW_ENDLESS ? n : fmin(n, (double)l->sequence->n_positions);
 }
 
-/* Entries lie in the order of the epoch that wrote them: another epoch's is another one, where there is a
- * shuffle. */
-static bool shuffles(const struct cw_chain *chain)
+/* Whether each epoch has another order. Entries of a cache lie in the order of the epoch that wrote them. */
+static bool chain_shuffles(const struct cw_chain *chain)
 {
     bool any = false;
     for (size_t i = 0; i < chain->n && !any; i++) {
         any = strcmp(chain->nodes[i].desc->name, "shuffle") == 0;
         for (size_t k = 0; k < chain->nodes[i].n_inputs; k++)
-            any |= shuffles(&chain->nodes[i].inputs[k]);
+            any |= chain_shuffles(&chain->nodes[i].inputs[k]);
     }
     return any;
 }
 
-static int remedies(const struct cw_local *l, const struct cw_explain_options *o,
-                    const struct cw_measurement *m, const struct cw_costs *c, json_t *facts,
-                    struct cw_error *err)
+static int facts_add_remedies(const struct cw_local *l, const struct cw_explain_options *o,
+                              const struct cw_measurement *m, const struct cw_costs *c, json_t *facts,
+                              struct cw_error *err)
 {
     struct cw_cache_speed speed;
     struct cw_error unfit = {0};
@@ -145,7 +148,8 @@ static int remedies(const struct cw_local *l, const struct cw_explain_options *o
     if (r >= 0)
         r = cw_moves_find(l, c, &m->profile, &moves, &n_moves, err);
     if (r >= 0 && n_places) {
-        int fit = cw_probe_cache(o->cache_dir, shuffles(&l->pipeline->chain), o->interrupt, &speed, &unfit);
+        int fit = cw_probe_cache(o->cache_dir, chain_shuffles(&l->pipeline->chain), o->interrupt, &speed,
+                                 &unfit);
         if (fit == CW_E_INTERRUPTED)
             return cw_error_set(err, fit, "%s", unfit.message);
         probed = fit >= 0;
@@ -156,7 +160,7 @@ static int remedies(const struct cw_local *l, const struct cw_explain_options *o
                                    : json_pack("{s:o}", "unknown", cw_report_text(unfit.message)));
     }
     const struct cw_remedy_options options = {.speed = probed ? &speed : NULL,
-                                              .elements = records(l),
+                                              .elements = sequence_records(l),
                                               .page_cache = (double)(total - CW_MIN(total, o->memory)),
                                               .memory_total = total};
     if (r >= 0)
@@ -167,8 +171,8 @@ static int remedies(const struct cw_local *l, const struct cw_explain_options *o
     return r;
 }
 
-static int explain(const struct cw_local *l, const struct cw_explain_options *o,
-                   const struct cw_measurement *m, json_t *facts, struct cw_error *err)
+static int facts_add_run(const struct cw_local *l, const struct cw_explain_options *o,
+                         const struct cw_measurement *m, json_t *facts, struct cw_error *err)
 {
     struct cw_costs c;
     json_t *run = cw_measurement_json(m), *profile = cw_report_profile_of(l, &m->profile);
@@ -179,10 +183,10 @@ static int explain(const struct cw_local *l, const struct cw_explain_options *o,
     json_decref(profile);
     int r = cw_costs_init(&c, l, m, err);
     if (r == 0) {
-        json_object_set_new(run, "advice", hints(l, m, &c, facts));
+        json_object_set_new(run, "advice", advice_json(l, m, &c, facts));
         json_object_set_new(facts, "costs", cw_costs_json(&c));
         json_object_set_new(facts, "bottleneck", bottleneck_json(&c));
-        r = remedies(l, o, m, &c, facts, err);
+        r = facts_add_remedies(l, o, m, &c, facts, err);
     }
     cw_costs_deinit(&c);
     return r < 0 ? r : 0;
@@ -206,7 +210,7 @@ int cw_explain_run(struct cw_local *l, const struct cw_explain_options *o, json_
     };
     int r = cw_measure(l, &mo, &m, err); /* leaves the iterator for what it knows */
     if (r >= 0)
-        r = explain(l, o, &m, facts, err);
+        r = facts_add_run(l, o, &m, facts, err);
     cw_measurement_deinit(&m);
     return r;
 }

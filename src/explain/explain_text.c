@@ -1,5 +1,5 @@
-/* What there is to tell of a pipeline, for people: from the JSON object that explain.c, explain_run.c and
- * explain_check.c make, so that both say the same. */
+/* The explanation for people, made of the JSON object that explain.c, explain_run.c and explain_check.c fill,
+ * so that both say the same. */
 #include "explain/explain.h"
 
 #include <stdio.h>
@@ -8,17 +8,17 @@
 #include "base/text.h"
 #include "session/tuning.h"
 
-static const char *get_text(const json_t *o, const char *key)
+static const char *json_get_text(const json_t *o, const char *key)
 {
     return json_string_value(json_object_get(o, key));
 }
 
-static double get(const json_t *o, const char *key)
+static double json_get_number(const json_t *o, const char *key)
 {
     return json_number_value(json_object_get(o, key));
 }
 
-static void add_components(struct cw_text *t, const json_t *components)
+static void text_add_components(struct cw_text *t, const json_t *components)
 {
     const char *name, *comma = "";
     json_t *type;
@@ -29,7 +29,7 @@ static void add_components(struct cw_text *t, const json_t *components)
     }
 }
 
-static void add_operators(struct cw_text *t, const json_t *operators, int depth)
+static void text_add_operators(struct cw_text *t, const json_t *operators, int depth)
 {
     size_t i, k;
     json_t *o, *in, *name;
@@ -38,42 +38,43 @@ static void add_operators(struct cw_text *t, const json_t *operators, int depth)
         json_array_foreach(json_object_get(o, "inputs"), k, in)
         {
             cw_text_add(t, "  %*sinput %zu:\n", depth * 2, "", k);
-            add_operators(t, in, depth + 1);
+            text_add_operators(t, in, depth + 1);
         }
-        cw_text_add(t, "  %*s%3d %-20s", depth * 2, "", (int)get(o, "position"), get_text(o, "op"));
+        cw_text_add(t, "  %*s%3d %-20s", depth * 2, "", (int)json_get_number(o, "position"),
+                    json_get_text(o, "op"));
         const json_t *attributes = json_object_get(o, "attributes"),
                      *count = json_object_get(attributes, "count"),
                      *size = json_object_get(attributes, "size");
-        bool index = strcmp(get_text(o, "kind"), "index") == 0,
-             batcher = strcmp(get_text(o, "kind"), "batcher") == 0;
+        bool index = strcmp(json_get_text(o, "kind"), "index") == 0,
+             batcher = strcmp(json_get_text(o, "kind"), "batcher") == 0;
         if (index && count)
             cw_text_add(t, " %" JSON_INTEGER_FORMAT, json_integer_value(count));
         if (batcher && size)
             cw_text_add(t, " %" JSON_INTEGER_FORMAT, json_integer_value(size));
         if (json_object_size(json_object_get(o, "outputs"))) {
             cw_text_add(t, " -> ");
-            add_components(t, json_object_get(o, "outputs"));
+            text_add_components(t, json_object_get(o, "outputs"));
         }
         json_array_foreach(json_object_get(o, "removes"), k, name)
             cw_text_add(t, "%s%s", k ? ", " : " without ", json_string_value(name));
         if (json_object_get(o, "fused_into"))
-            cw_text_add(t, "  (fused into %d)", (int)get(o, "fused_into"));
+            cw_text_add(t, "  (fused into %d)", (int)json_get_number(o, "fused_into"));
         cw_text_add(t, "\n");
     }
 }
 
-static const char *count_text(const json_t *o, const char *key, char buf[32])
+static const char *json_count_text(const json_t *o, const char *key, char buf[32])
 {
     if (json_is_null(json_object_get(o, key)))
         return "endlessly many";
-    snprintf(buf, 32, "%.0f", get(o, key));
+    snprintf(buf, 32, "%.0f", json_get_number(o, key));
     return buf;
 }
 
-static const char *bytes_text(const json_t *o, const char *key, char buf[32])
+static const char *json_bytes_text(const json_t *o, const char *key, char buf[32])
 {
     static const char *const units[] = {"bytes", "kB", "MB", "GB", "TB"};
-    double v = get(o, key);
+    double v = json_get_number(o, key);
     unsigned unit = 0;
     for (; v >= 1000 && unit + 1 < CW_COUNT_OF(units); unit++)
         v /= 1000;
@@ -87,35 +88,36 @@ void cw_explain_pipeline_text(const json_t *f, struct cw_text *t)
     size_t i;
     json_t *source, *name, *cache_point, *shuffle;
     cw_text_add(t, "%s, fingerprint %s\n\noperators (what each writes, per element):\n",
-                get_text(f, "pipeline"), get_text(f, "fingerprint"));
-    add_operators(t, json_object_get(f, "operators"), 0);
+                json_get_text(f, "pipeline"), json_get_text(f, "fingerprint"));
+    text_add_operators(t, json_object_get(f, "operators"), 0);
     json_array_foreach(json_object_get(f, "cache_points"), i,
                        cache_point) if (json_object_get(cache_point, "inert"))
-        cw_text_add(t, "%s (operator %d) can't keep anything: %s\n", get_text(cache_point, "op"),
-                    (int)get(cache_point, "position"), get_text(cache_point, "inert"));
+        cw_text_add(t, "%s (operator %d) can't keep anything: %s\n", json_get_text(cache_point, "op"),
+                    (int)json_get_number(cache_point, "position"), json_get_text(cache_point, "inert"));
     cw_text_add(t, "batches hold: ");
-    add_components(t, json_object_get(f, "outputs"));
+    text_add_components(t, json_object_get(f, "outputs"));
     cw_text_add(t, "\n\nsequence:\n");
-    json_array_foreach(json_object_get(f, "sources"), i, source)
-        cw_text_add(t, "  source %zu: %s, %s records, %s in %.0f %s%s\n", i, get_text(source, "op"),
-                    count_text(source, "records", a), bytes_text(source, "bytes", b), get(source, "chunks"),
-                    get(source, "chunks") == 1 ? "chunk" : "chunks",
-                    json_is_true(json_object_get(source, "random_access")) ? "" : ", read chunk by chunk");
-    cw_text_add(t, "  %s positions per epoch (elements before filters)\n", count_text(f, "elements", a));
+    json_array_foreach(json_object_get(f, "sources"), i, source) cw_text_add(
+        t, "  source %zu: %s, %s records, %s in %.0f %s%s\n", i, json_get_text(source, "op"),
+        json_count_text(source, "records", a), json_bytes_text(source, "bytes", b),
+        json_get_number(source, "chunks"), json_get_number(source, "chunks") == 1 ? "chunk" : "chunks",
+        json_is_true(json_object_get(source, "random_access")) ? "" : ", read chunk by chunk");
+    cw_text_add(t, "  %s positions per epoch (elements before filters)\n", json_count_text(f, "elements", a));
     cw_text_add(t, "  %s\n",
                 json_is_true(json_object_get(f, "counted"))
                     ? "counted: the place of every batch is known beforehand"
                     : "not counted: which elements a batch has follows from how many were left before");
-    if (get_text(f, "sequential_because"))
-        cw_text_add(t, "  a service runs each epoch on one worker: %s\n", get_text(f, "sequential_because"));
+    if (json_get_text(f, "sequential_because"))
+        cw_text_add(t, "  a service runs each epoch on one worker: %s\n",
+                    json_get_text(f, "sequential_because"));
     json_array_foreach(json_object_get(f, "by_chunk"), i, shuffle)
-        cw_text_add(t, "  %s\n", get_text(shuffle, "says"));
-    if (get_text(json_object_get(f, "reading"), "says"))
-        cw_text_add(t, "  %s\n", get_text(json_object_get(f, "reading"), "says"));
+        cw_text_add(t, "  %s\n", json_get_text(shuffle, "says"));
+    if (json_get_text(json_object_get(f, "reading"), "says"))
+        cw_text_add(t, "  %s\n", json_get_text(json_object_get(f, "reading"), "says"));
     const json_t *batch = json_object_get(f, "batch");
     cw_text_add(t, "  batches of %.0f: %s of fixed size, in slabs of %s; memory budget %s\n",
-                get(batch, "size"), bytes_text(batch, "bytes", a), bytes_text(batch, "slab_bytes", b),
-                bytes_text(batch, "memory_budget_bytes", c));
+                json_get_number(batch, "size"), json_bytes_text(batch, "bytes", a),
+                json_bytes_text(batch, "slab_bytes", b), json_bytes_text(batch, "memory_budget_bytes", c));
     if (json_array_size(json_object_get(batch, "varying"))) {
         cw_text_add(t, "  collected, then copied, because their size varies:");
         json_array_foreach(json_object_get(batch, "varying"), i, name)
@@ -124,29 +126,30 @@ void cw_explain_pipeline_text(const json_t *f, struct cw_text *t)
     }
 }
 
-static void add_parts(struct cw_text *t, const json_t *run)
+static void text_add_parts(struct cw_text *t, const json_t *run)
 {
     size_t i;
     json_t *o;
     cw_text_add(t, "  %-24s %9s %7s %12s\n", "part", "seconds", "share", "elements");
     json_array_foreach(json_object_get(run, "operators"), i, o)
     {
-        const char *op = get_text(o, "op");
+        const char *op = json_get_text(o, "op");
         char label[64];
         if (op)
-            snprintf(label, sizeof(label), "%3.0f %s", get(o, "position"), op);
+            snprintf(label, sizeof(label), "%3.0f %s", json_get_number(o, "position"), op);
         else
-            snprintf(label, sizeof(label), "    %s", get_text(o, "part"));
-        if (get(o, "seconds") <= 0)
+            snprintf(label, sizeof(label), "    %s", json_get_text(o, "part"));
+        if (json_get_number(o, "seconds") <= 0)
             continue;
-        cw_text_add(t, "  %-24s %9.3f %6.1f%%", label, get(o, "seconds"), get(o, "share") * 100);
+        cw_text_add(t, "  %-24s %9.3f %6.1f%%", label, json_get_number(o, "seconds"),
+                    json_get_number(o, "share") * 100);
         if (op)
-            cw_text_add(t, " %12.0f", get(o, "elements"));
+            cw_text_add(t, " %12.0f", json_get_number(o, "elements"));
         cw_text_add(t, "\n");
     }
 }
 
-static void add_stages(struct cw_text *t, const json_t *costs)
+static void text_add_stages(struct cw_text *t, const json_t *costs)
 {
     char a[32], b[32];
     size_t i;
@@ -157,29 +160,30 @@ static void add_stages(struct cw_text *t, const json_t *costs)
     json_array_foreach(json_object_get(costs, "stages"), i, o)
     {
         char label[64];
-        snprintf(label, sizeof(label), "%3.0f %s", get(o, "position"), get_text(o, "op"));
-        cw_text_add(t, "  %-24s %12.0f %10.1f %10.1f", label, get(o, "elements_per_s"), get(o, "cpu_s") * 1e6,
-                    get(o, "wait_s") * 1e6);
+        snprintf(label, sizeof(label), "%3.0f %s", json_get_number(o, "position"), json_get_text(o, "op"));
+        cw_text_add(t, "  %-24s %12.0f %10.1f %10.1f", label, json_get_number(o, "elements_per_s"),
+                    json_get_number(o, "cpu_s") * 1e6, json_get_number(o, "wait_s") * 1e6);
         if (json_object_get(o, "bytes"))
-            cw_text_add(t, " %12.0f", get(o, "bytes"));
+            cw_text_add(t, " %12.0f", json_get_number(o, "bytes"));
         cw_text_add(t, "\n");
     }
-    if (get(costs, "calls_s") > 0)
-        cw_text_add(t,
-                    "  calls on joined batches: %.1f us per element, for which who takes the batches waits\n",
-                    get(costs, "calls_s") * 1e6);
-    cw_text_add(t, "  files: %.0f bytes per element, %s/s at this rate", get(storage, "bytes_per_element"),
-                bytes_text(storage, "needed_bytes_per_s", a));
+    if (json_get_number(costs, "calls_s") > 0)
+        cw_text_add(t, "  calls on joined batches: %.1f us per element, for which the consumer waits\n",
+                    json_get_number(costs, "calls_s") * 1e6);
+    cw_text_add(t, "  files: %.0f bytes per element, %s/s at this rate",
+                json_get_number(storage, "bytes_per_element"),
+                json_bytes_text(storage, "needed_bytes_per_s", a));
     if (json_is_real(json_object_get(storage, "had_bytes_per_s")))
-        cw_text_add(t, "; what is not in memory comes at %s/s", bytes_text(storage, "had_bytes_per_s", b));
+        cw_text_add(t, "; data that are not in memory come at %s/s",
+                    json_bytes_text(storage, "had_bytes_per_s", b));
     cw_text_add(t, "\n");
 }
 
-static void add_remedies(struct cw_text *t, const json_t *facts)
+static void text_add_remedies(struct cw_text *t, const json_t *facts)
 {
     size_t i;
     json_t *o;
-    const char *unknown = get_text(json_object_get(facts, "cache_speed"), "unknown");
+    const char *unknown = json_get_text(json_object_get(facts, "cache_speed"), "unknown");
     if (unknown)
         cw_text_add(t, "how fast a cache would be is not known: %s\n", unknown);
     if (json_array_size(json_object_get(facts, "remedies")) == 0) {
@@ -187,10 +191,11 @@ static void add_remedies(struct cw_text *t, const json_t *facts)
         return;
     }
     cw_text_add(t, "remedies, and what each would make of %.0f elements/s:\n",
-                get(json_object_get(facts, "run"), "elements_per_s"));
-    json_array_foreach(json_object_get(facts, "remedies"), i, o) cw_text_add(
-        t, "  %8.0f (%.0f to %.0f)  %s%s\n", get(o, "elements_per_s"), get(o, "low"), get(o, "high"),
-        get_text(o, "what"), json_is_true(json_object_get(o, "here")) ? "" : "; can't be tried here");
+                json_get_number(json_object_get(facts, "run"), "elements_per_s"));
+    json_array_foreach(json_object_get(facts, "remedies"), i, o)
+        cw_text_add(t, "  %8.0f (%.0f to %.0f)  %s%s\n", json_get_number(o, "elements_per_s"),
+                    json_get_number(o, "low"), json_get_number(o, "high"), json_get_text(o, "what"),
+                    json_is_true(json_object_get(o, "here")) ? "" : "; can't be tried here");
 }
 
 void cw_explain_run_text(const json_t *facts, struct cw_text *t)
@@ -203,21 +208,23 @@ void cw_explain_run_text(const json_t *facts, struct cw_text *t)
         return;
     cw_text_add(
         t, "\nran %.1f s on %.0f threads: %.0f elements/s, %.0f batches, %s/s, first batch after %.3f s\n",
-        get(run, "seconds"), get(run, "threads"), get(run, "elements_per_s"), get(run, "batches"),
-        bytes_text(run, "bytes_per_s", a), get(run, "first_batch_s"));
+        json_get_number(run, "seconds"), json_get_number(run, "threads"),
+        json_get_number(run, "elements_per_s"), json_get_number(run, "batches"),
+        json_bytes_text(run, "bytes_per_s", a), json_get_number(run, "first_batch_s"));
     cw_text_add(t,
-                "  threads were idle %.0f %% and between operators %.0f %% of the time; who takes the "
-                "batches waited %.0f %%\n",
-                get(run, "idle_share") * 100, get(run, "other_share") * 100, get(run, "wait_share") * 100);
+                "  threads were idle %.0f %% and between operators %.0f %% of the time; the consumer waited "
+                "%.0f %%\n",
+                json_get_number(run, "idle_share") * 100, json_get_number(run, "other_share") * 100,
+                json_get_number(run, "wait_share") * 100);
     cw_text_add(t, "  %s read from files, at most %s of the memory budget in use\n",
-                bytes_text(run, "read_bytes", a), bytes_text(run, "memory_peak_bytes", b));
-    add_parts(t, run);
+                json_bytes_text(run, "read_bytes", a), json_bytes_text(run, "memory_peak_bytes", b));
+    text_add_parts(t, run);
     if (json_object_get(facts, "costs"))
-        add_stages(t, json_object_get(facts, "costs"));
+        text_add_stages(t, json_object_get(facts, "costs"));
     cw_text_add(t, "\nbottleneck: %s\n",
-                bottleneck ? get_text(bottleneck, "says") : get_text(run, "bottleneck"));
+                bottleneck ? json_get_text(bottleneck, "says") : json_get_text(run, "bottleneck"));
     if (bottleneck)
-        add_remedies(t, facts);
+        text_add_remedies(t, facts);
     json_array_foreach(json_object_get(run, "advice"), i, o) cw_text_add(t, "%s\n", json_string_value(o));
     cw_tuning_text(json_object_get(facts, "tuning"), t);
 }
@@ -229,17 +236,18 @@ void cw_explain_check_text(const json_t *facts, struct cw_text *t)
     json_array_foreach(json_object_get(facts, "checks"), i, o)
     {
         if (i == 0)
-            cw_text_add(t, "\ntried, each for %.3g s:\n  %10s %10s %7s\n", get(o, "seconds"), "predicted",
-                        "measured", "error");
+            cw_text_add(t, "\ntried, each for %.3g s:\n  %10s %10s %7s\n", json_get_number(o, "seconds"),
+                        "predicted", "measured", "error");
         if (json_object_get(o, "failed"))
-            cw_text_add(t, "  %10.0f %10s %7s  %s: %s\n", get(o, "predicted"), "-", "-", get_text(o, "what"),
-                        get_text(o, "failed"));
+            cw_text_add(t, "  %10.0f %10s %7s  %s: %s\n", json_get_number(o, "predicted"), "-", "-",
+                        json_get_text(o, "what"), json_get_text(o, "failed"));
         else
-            cw_text_add(t, "  %10.0f %10.0f %+6.1f%%  %s", get(o, "predicted"), get(o, "measured"),
-                        get(o, "error") * 100, get_text(o, "what"));
+            cw_text_add(t, "  %10.0f %10.0f %+6.1f%%  %s", json_get_number(o, "predicted"),
+                        json_get_number(o, "measured"), json_get_number(o, "error") * 100,
+                        json_get_text(o, "what"));
         if (json_object_get(o, "gain"))
-            cw_text_add(t, "; %.2f times as fast, predicted %.2f", 1 + get(o, "gain"),
-                        1 + get(o, "predicted_gain"));
+            cw_text_add(t, "; %.2f times as fast, predicted %.2f", 1 + json_get_number(o, "gain"),
+                        1 + json_get_number(o, "predicted_gain"));
         if (!json_object_get(o, "failed"))
             cw_text_add(t, "\n");
     }

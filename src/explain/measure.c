@@ -7,10 +7,10 @@
 #include "base/cost_clock.h"
 #include "base/machine.h"
 
-/* How late an interruption may be noticed. */
+/* An interruption is noticed at this interval. */
 #define SLICE_NS UINT64_C(50000000)
-/* Where costs are modelled, this many are taken at least: enough that those that were under way before do not
- * count. */
+/* Where costs are modelled, at least this many batches are taken: those that were under way before then do
+ * not matter. */
 #define MODELLED_BATCHES 32
 
 int cw_measure_next(struct cw_local *l, const struct cw_measure_options *o, struct cw_batch **ret,
@@ -37,7 +37,7 @@ int cw_measure_next(struct cw_local *l, const struct cw_measure_options *o, stru
 }
 
 /* Sleeps until then; an interruption ends it. */
-static int pause_until(uint64_t until_ns, const volatile int *interrupt, struct cw_error *err)
+static int measure_sleep_until(uint64_t until_ns, const volatile int *interrupt, struct cw_error *err)
 {
     for (uint64_t now; (now = cw_now_ns()) < until_ns;) {
         struct timespec t = {.tv_nsec = (long)CW_MIN(until_ns - now, SLICE_NS)};
@@ -48,7 +48,7 @@ static int pause_until(uint64_t until_ns, const volatile int *interrupt, struct 
     return 0;
 }
 
-static double process_cpu_s(void)
+static double measure_process_cpu_s(void)
 {
     struct rusage u;
     getrusage(RUSAGE_SELF, &u);
@@ -71,9 +71,9 @@ static void profile_deinit(struct cw_profile *p)
     *p = (struct cw_profile){0};
 }
 
-/* What was counted after `before`. What was sampled stays: it gives means, which are the better the more
- * there are. */
-static void subtract(struct cw_profile *p, const struct cw_profile *before)
+/* Leaves in p what was counted after `before`. Samples stay: they give means, which get better with their
+ * number. */
+static void profile_subtract(struct cw_profile *p, const struct cw_profile *before)
 {
     for (unsigned i = 0; i < p->n_ops; i++) {
         p->ops[i].ns -= before->ops[i].ns;
@@ -99,21 +99,23 @@ static void subtract(struct cw_profile *p, const struct cw_profile *before)
     p->run_ns -= before->run_ns;
 }
 
-/* Where costs are modelled, how long what was done so far takes, or until when the consumer paused. */
-static uint64_t now_ns(const struct cw_local *l, uint64_t paused_until_ns)
+/* Returns the time. Where costs are modelled, it is the time that the work so far takes, or the end of the
+ * consumer's last pause. */
+static uint64_t measure_now_ns(const struct cw_local *l, uint64_t paused_until_ns)
 {
     return CW_MAX(cw_runner_now_ns(cw_iterator_runner(l->iterator)), paused_until_ns);
 }
 
-/* Waits until it is time for the next batch, after one of n elements: *until_ns. So long that it would
- * outlast what is measured is an error: such a rate can't be seen there. */
-static int keep_rate(const struct cw_measure_options *o, uint64_t start, const struct cw_measurement *m,
-                     unsigned n, uint64_t *until_ns, struct cw_error *err)
+/* Waits until the next batch is due, at *until_ns, after one of n elements. A wait longer than the
+ * measurement is an error: it could not show such a rate. */
+static int measure_keep_rate(const struct cw_measure_options *o, uint64_t start,
+                             const struct cw_measurement *m, unsigned n, uint64_t *until_ns,
+                             struct cw_error *err)
 {
     char value[32], expected[96];
     *until_ns = start + (uint64_t)((double)m->elements / o->rate * 1e9);
     if (n <= o->rate * o->seconds)
-        return cw_cost_modelled() ? 0 : pause_until(*until_ns, o->interrupt, err);
+        return cw_cost_modelled() ? 0 : measure_sleep_until(*until_ns, o->interrupt, err);
     snprintf(value, sizeof(value), "%g", o->rate);
     snprintf(expected, sizeof(expected), "at least %g, for a batch of %u in the %g s that are measured",
              n / o->seconds, n, o->seconds);
@@ -122,11 +124,11 @@ static int keep_rate(const struct cw_measure_options *o, uint64_t start, const s
 }
 
 /* Takes batches until the first one after `seconds`, and counts. */
-static int take(struct cw_local *l, const struct cw_measure_options *o, double seconds,
-                struct cw_measurement *m, struct cw_error *err)
+static int measure_take(struct cw_local *l, const struct cw_measure_options *o, double seconds,
+                        struct cw_measurement *m, struct cw_error *err)
 {
-    uint64_t start = now_ns(l, 0), last = start, end = start + (uint64_t)(seconds * 1e9), paused_until = 0,
-             half_elements = 0;
+    uint64_t start = measure_now_ns(l, 0), last = start, end = start + (uint64_t)(seconds * 1e9),
+             paused_until = 0, half_elements = 0;
     double half_s = 0;
     int r = 0;
     m->batches = m->elements = m->bytes = 0;
@@ -136,7 +138,7 @@ static int take(struct cw_local *l, const struct cw_measure_options *o, double s
         r = cw_measure_next(l, o, &b, err);
         if (r != 0)
             break;
-        last = now_ns(l, paused_until);
+        last = measure_now_ns(l, paused_until);
         if (m->first_batch_s == 0)
             m->first_batch_s = (double)(last - start) * 1e-9;
         m->batches++;
@@ -146,8 +148,8 @@ static int take(struct cw_local *l, const struct cw_measure_options *o, double s
             m->bytes += b->components[k].size;
         cw_iterator_release(l->iterator, b);
         if (o->rate > 0) {
-            r = keep_rate(o, start, m, n, &paused_until, err);
-            last = now_ns(l, paused_until);
+            r = measure_keep_rate(o, start, m, n, &paused_until, err);
+            last = measure_now_ns(l, paused_until);
         }
         if (half_s == 0 && (double)(last - start) * 2e-9 >= seconds) {
             half_s = (double)(last - start) * 1e-9;
@@ -166,12 +168,12 @@ static int take(struct cw_local *l, const struct cw_measure_options *o, double s
 }
 
 /*
- * Where costs are modelled (base/cost_clock.h), the rest follows from them: a run is as long as what was
- * computed in it takes, or as the consumer made it, who takes no time of its own; a thread that has nothing
- * to do is idle; and CPUs do what the model says. What is in the batches counts, taken or not: it is what was
+ * Where costs are modelled (base/cost_clock.h), the rest follows from them. A run takes the time of its work,
+ * or of the consumer's limit; the consumer takes no time of its own. A thread without work is idle, and CPUs
+ * do what the model says. Elements of batches count whether the batches were taken or not: they were
  * computed.
  */
-static void model(const struct cw_measure_options *o, double runner_s, struct cw_measurement *m)
+static void measurement_model(const struct cw_measure_options *o, double runner_s, struct cw_measurement *m)
 {
     struct cw_profile *p = &m->profile;
     uint64_t busy_ns = p->plan_ns + p->read_ns - p->cold_ns + p->emit_ns + p->fetch_ns,
@@ -193,7 +195,7 @@ static void model(const struct cw_measure_options *o, double runner_s, struct cw
     m->delay_s = m->noise = 0;
 }
 
-static void summarise(struct cw_measurement *m)
+static void measurement_summarise(struct cw_measurement *m)
 {
     const struct cw_profile *p = &m->profile;
     for (unsigned i = 0; i < p->n_ops; i++)
@@ -209,31 +211,31 @@ static void summarise(struct cw_measurement *m)
     m->memory_peak = p->memory_peak;
 }
 
-static int measure(struct cw_local *l, const struct cw_measure_options *o, struct cw_measurement *m,
-                   struct cw_profile *before, struct cw_error *err)
+static int measure_run(struct cw_local *l, const struct cw_measure_options *o, struct cw_measurement *m,
+                       struct cw_profile *before, struct cw_error *err)
 {
-    double cpu_s = process_cpu_s();
+    double cpu_s = measure_process_cpu_s();
     uint64_t delay_ns = cw_run_delay_ns(), start;
     int r = 0;
     if (o->settle > 0) {
-        r = take(l, o, o->settle, m, err);
+        r = measure_take(l, o, o->settle, m, err);
         if (r < 0)
             return r;
         cw_iterator_profile(l->iterator, before);
-        cpu_s = process_cpu_s();
+        cpu_s = measure_process_cpu_s();
         delay_ns = cw_run_delay_ns();
     }
-    start = now_ns(l, 0);
-    r = take(l, o, o->seconds, m, err);
+    start = measure_now_ns(l, 0);
+    r = measure_take(l, o, o->seconds, m, err);
     if (r < 0)
         return r;
-    m->cpu_s = process_cpu_s() - cpu_s;
+    m->cpu_s = measure_process_cpu_s() - cpu_s;
     m->delay_s = (double)(cw_run_delay_ns() - delay_ns) * 1e-9;
     cw_iterator_profile(l->iterator, &m->profile);
-    subtract(&m->profile, before);
+    profile_subtract(&m->profile, before);
     if (cw_cost_modelled())
-        model(o, (double)(now_ns(l, 0) - start) * 1e-9, m);
-    summarise(m);
+        measurement_model(o, (double)(measure_now_ns(l, 0) - start) * 1e-9, m);
+    measurement_summarise(m);
     return 0;
 }
 
@@ -262,7 +264,7 @@ int cw_measure(struct cw_local *l, const struct cw_measure_options *o, struct cw
     if (r >= 0)
         r = cw_iterator_new(l->sequence, &io, NULL, &l->iterator, err);
     if (r >= 0)
-        r = measure(l, o, ret, &before, err);
+        r = measure_run(l, o, ret, &before, err);
     profile_deinit(&before);
     return r;
 }

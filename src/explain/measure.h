@@ -1,4 +1,4 @@
-/* Running a pipeline for some seconds, and what was counted meanwhile: for `explain` and `bench`. */
+/* Measurements: runs a pipeline for some seconds and counts. `explain` and `bench` call it. */
 #pragma once
 #include "session/local.h"
 
@@ -9,10 +9,10 @@ struct cw_measure_options {
     bool optimize;
     bool detail;         /* count more (engine/profile.h) */
     int64_t cache_point; /* of the cache in l->cache, where there is one */
-    double seconds;      /* until the first batch after these */
-    double settle; /* not measured: so long before that, until a batch comes; 0: from the first request on */
-    /* elements per second that are taken at most; 0: as many as come; a batch must not take longer than
-     * `seconds` then */
+    double seconds;      /* measured: until the first batch after this time */
+    double settle;       /* not measured: until the first batch after this time, before; 0: none */
+    /* elements per second that are taken at most; 0: no limit. A batch must not take longer than `seconds`
+     * then */
     double rate;
     double wait;                   /* deadline for a batch; 0: none */
     const volatile int *interrupt; /* set by another thread: it ends with CW_E_INTERRUPTED; may be NULL */
@@ -21,11 +21,12 @@ struct cw_measure_options {
 struct cw_measurement {
     double seconds, first_batch_s; /* the latter from the first request */
     uint64_t batches, elements, bytes;
-    double taken; /* elements per second that were taken at most; 0: as many as came */
-    double noise; /* by what part the rates of both halves lie beside their mean */
+    double taken; /* elements per second that were taken at most; 0: no limit */
+    double noise; /* relative deviation of the rates of both halves from their mean */
     uint64_t read_bytes, memory_peak, memory_limit;
-    double busy_s;         /* operators, reading, planning, copying */
-    double cpu_s, delay_s; /* of this process, all threads; the latter: a CPU was wanted, and others had it */
+    double busy_s; /* operators, reading, planning, copying */
+    double cpu_s,
+        delay_s; /* of this process, all threads; delay_s: while others had the CPU that was wanted */
     /* of the threads' time; other: neither idle nor busy, that is scheduling */
     double idle_share, other_share;
     double wait_share; /* of the consumer's time */
@@ -33,13 +34,12 @@ struct cw_measurement {
     struct cw_profile profile; /* of these seconds; of values and of what was sampled, since the run began */
 };
 
-/* Takes batches, epoch after epoch. The iterator stays in l, for what it knows; one that is there already is
- * freed first. Sequences without elements are an error. *ret is to be deinited in any case. */
+/* Takes batches, epoch after epoch. Frees an iterator that l has, and leaves its own there, to be queried. A
+ * sequence without elements is an error. The caller deinits *ret in any case. */
 int cw_measure(struct cw_local *l, const struct cw_measure_options *o, struct cw_measurement *ret,
                struct cw_error *err) _must_check_;
 void cw_measurement_deinit(struct cw_measurement *m);
-/* cw_iterator_next of l's iterator with the deadline and the interruption of o, for who takes batches beside
- * measuring. */
+/* As cw_iterator_next of l's iterator, with the deadline and the interruption of o. */
 int cw_measure_next(struct cw_local *l, const struct cw_measure_options *o, struct cw_batch **ret,
                     struct cw_error *err) _must_check_;
 

@@ -11,14 +11,14 @@
 #include "base/text.h"
 #include "cache/cache.h"
 
-/* Two sizes of entries, between which the time of an entry is a straight line: about a number and a label,
- * and a small image. */
+/* Two sizes of entries: about a number and a label, and a small image. The time of an entry is taken to be
+ * linear in its size. */
 #define SMALL_BYTES ((size_t)256)
 #define LARGE_BYTES ((size_t)128 << 10)
-/* So many of them take some milliseconds to read. */
+/* Entries of each size: they take some milliseconds to read. */
 #define N_SMALL 8192
 #define N_LARGE 128
-/* Entries asked for at once, as a block of elements does. */
+/* Entries that are read at once, as by a block of elements. */
 #define AT_ONCE 32
 /* A step through the entries that visits them all, far apart: a prime that divides neither number. */
 #define STRIDE 37
@@ -45,16 +45,16 @@ int cw_scratch_dir(const char *dir, char **ret, struct cw_error *err)
     return 0;
 }
 
-static int remove_one(const char *path, const struct stat *s CW_UNUSED, int type CW_UNUSED,
-                      struct FTW *f CW_UNUSED)
+static int scratch_remove_one(const char *path, const struct stat *s CW_UNUSED, int type CW_UNUSED,
+                              struct FTW *f CW_UNUSED)
 {
-    (void)remove(path); /* what is left is left: the directory is below one for temporary files */
+    (void)remove(path); /* a failure leaves a file below a directory for temporary files */
     return 0;
 }
 
 void cw_scratch_remove(const char *path)
 {
-    nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    nftw(path, scratch_remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 
 /* ---- reading ---- */
@@ -65,12 +65,12 @@ struct probe {
     size_t n, bytes; /* entries, and the size of each */
 };
 
-static int go_on(const struct probe *p, struct cw_error *err)
+static int probe_interrupted(const struct probe *p, struct cw_error *err)
 {
     return p->interrupt && *p->interrupt ? cw_error_set(err, CW_E_INTERRUPTED, "interrupted") : 0;
 }
 
-static int fill(const struct probe *p, struct cw_cache_set *set, struct cw_error *err)
+static int probe_fill(const struct probe *p, struct cw_cache_set *set, struct cw_error *err)
 {
     size_t n = p->n, bytes = p->bytes;
     for (uint64_t row = 0; row < n; row++) {
@@ -79,7 +79,7 @@ static int fill(const struct probe *p, struct cw_cache_set *set, struct cw_error
         void *to = cw_cache_reserve(set, &key, bytes, false, 1, &slot);
         if (!to)
             return cw_error_set(err, CW_E_IO, "a cache has no room for %zu bytes there", n * bytes);
-        int r = go_on(p, err);
+        int r = probe_interrupted(p, err);
         if (r < 0)
             return r;
         memset(to, (int)row, bytes);
@@ -88,10 +88,10 @@ static int fill(const struct probe *p, struct cw_cache_set *set, struct cw_error
     return 0;
 }
 
-/* Seconds for an entry by a clock: all of it for a disk; of a thread's CPU for memory, since what others do
- * on the CPUs is not the store's doing. */
-static int read_all(const struct probe *p, struct cw_cache_set *set, size_t stride,
-                    uint64_t (*clock_ns)(void), uint8_t *to, double *ret, struct cw_error *err)
+/* Sets *ret to the seconds for an entry by a clock: of the wall for a disk, of this thread's CPU for memory,
+ * so that other processes do not count. */
+static int probe_read(const struct probe *p, struct cw_cache_set *set, size_t stride,
+                      uint64_t (*clock_ns)(void), uint8_t *to, double *ret, struct cw_error *err)
 {
     struct cw_budget budget;
     struct cw_arena arena;
@@ -116,7 +116,7 @@ static int read_all(const struct probe *p, struct cw_cache_set *set, size_t stri
         if (r == 0)
             r = cw_cache_read(set, gets, AT_ONCE, &arena, CW_CACHE_FOREVER, err);
         if (r == 0)
-            r = go_on(p, err);
+            r = probe_interrupted(p, err);
         cw_arena_reset(&arena, SCRATCH_BYTES);
     }
     cw_arena_deinit(&arena);
@@ -124,12 +124,12 @@ static int read_all(const struct probe *p, struct cw_cache_set *set, size_t stri
     return r == 2 ? cw_error_set(err, CW_E_IO, "a cache does not keep there what it is given") : r;
 }
 
-/* A cache of its own: read in steps of `first`, from the disk as far as it was written there, and then of
- * `second`, from memory. */
+/* Measures a new cache: reads it in steps of `first`, from the disk as far as it was written there, and then
+ * in steps of `second`, from memory. */
 static int probe_size(const struct probe *p, size_t first, size_t second, double *ret_first,
                       double *ret_second, struct cw_error *err)
 {
-    /* what is put there is all of one byte */
+    /* plain: the entries consist of one repeated byte, and would compress */
     const struct cw_cache_options o = {.dir = p->dir, .plain = true};
     struct cw_cache *c;
     struct cw_cache_set *set = NULL;
@@ -139,21 +139,21 @@ static int probe_size(const struct probe *p, size_t first, size_t second, double
         return r;
     r = cw_cache_set_open(c, (struct cw_hash128){.lo = p->bytes, .hi = first}, "{}", &set, err);
     if (r >= 0)
-        r = fill(p, set, err);
+        r = probe_fill(p, set, err);
     if (r >= 0) {
         memset(to, 0, AT_ONCE * p->bytes); /* its pages are there when the clock runs */
         r = cw_cache_flush(c, err);
     }
     if (r >= 0)
-        r = read_all(p, set, first, cw_cost_now_ns, to, ret_first, err);
+        r = probe_read(p, set, first, cw_cost_now_ns, to, ret_first, err);
     if (r >= 0)
-        r = read_all(p, set, second, cw_cost_cpu_ns, to, ret_second, err);
+        r = probe_read(p, set, second, cw_cost_cpu_ns, to, ret_second, err);
     cw_cache_set_unref(set);
     cw_cache_close(c);
     return r;
 }
 
-static void line(double small, double large, double *ret_entry, double *ret_byte)
+static void speed_line(double small, double large, double *ret_entry, double *ret_byte)
 {
     *ret_byte = CW_MAX(large - small, 0) / (double)(LARGE_BYTES - SMALL_BYTES);
     *ret_entry = CW_MAX(small - *ret_byte * (double)SMALL_BYTES, 0);
@@ -184,7 +184,7 @@ int cw_probe_cache(const char *dir, bool scattered, const volatile int *interrup
     cw_scratch_remove(path);
     if (r < 0)
         return r;
-    line(cold[0], cold[1], &ret->cold_entry_s, &ret->cold_byte_s);
-    line(warm[0], warm[1], &ret->entry_s, &ret->byte_s);
+    speed_line(cold[0], cold[1], &ret->cold_entry_s, &ret->cold_byte_s);
+    speed_line(warm[0], warm[1], &ret->entry_s, &ret->byte_s);
     return 0;
 }

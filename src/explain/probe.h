@@ -1,5 +1,5 @@
-/* How fast a cache would be in a directory: measured with the store that a cache is (cache/cache.h), in a
- * directory of its own below it. */
+/* Measures how fast a cache would be in a directory, with the store that caches use (cache/cache.h), in a new
+ * directory below it. explain_run.c calls it. */
 #pragma once
 #include <stdbool.h>
 
@@ -8,7 +8,7 @@
 struct cw_cache_speed {
     /* One thread: seconds for an entry, and for each byte of it. */
     double entry_s, byte_s; /* from the page cache */
-    /* right after they were written, past the page cache where the file system lets us */
+    /* right after they were written, past the page cache where the file system allows that */
     double cold_entry_s, cold_byte_s;
 };
 
@@ -17,6 +17,7 @@ struct cw_cache_speed {
 int cw_probe_cache(const char *dir, bool scattered, const volatile int *interrupt, struct cw_cache_speed *ret,
                    struct cw_error *err) _must_check_;
 
-/* A new directory below dir (NULL: as above), and its removal with all that is in it. Caller frees *ret. */
+/* Makes a new directory below dir (NULL: as above); removes it with all that is in it. The caller frees *ret.
+ */
 int cw_scratch_dir(const char *dir, char **ret, struct cw_error *err) _must_check_;
 void cw_scratch_remove(const char *path);

@@ -4,9 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What gains less is not worth a sentence. */
+/* Remedies that gain less are not proposed. */
 #define LEAST_GAIN 0.03
-/* Threads that wait cost memory: not more than so many for each CPU. */
+/* Waiting threads cost memory: at most this many for each CPU. */
 #define THREADS_PER_CPU 8
 
 struct finding {
@@ -16,9 +16,8 @@ struct finding {
     size_t n;
 };
 
-/* Takes r in, if it gains enough; its change is taken over. The range is widened by what the run itself
- * varied. */
-static void offer(struct finding *f, struct cw_remedy r)
+/* Adds r, whose change is taken over, if it gains enough. Widens low and high by the noise of the run. */
+static void finding_offer(struct finding *f, struct cw_remedy r)
 {
     double noise = 1 + f->c->noise;
     r.low = fmin(r.low, r.rate) / noise;
@@ -29,64 +28,64 @@ static void offer(struct finding *f, struct cw_remedy r)
         json_decref(r.change);
 }
 
-static json_t *option(const char *name, json_int_t value)
+static json_t *option_json(const char *name, json_int_t value)
 {
     return json_pack("{s:s, s:I}", "option", name, "value", value);
 }
 
 /* ---- threads, CPUs, memory, storage ---- */
 
-/* Amdahl: as if scheduling, which takes a lock, were not shared among threads. */
-static double with_serial(const struct cw_costs *now, struct cw_costs then)
+/* Returns the rate if scheduling, which takes a lock, does not get faster with threads (Amdahl). */
+static double costs_predict_serial(const struct cw_costs *now, struct cw_costs then)
 {
     then.other_s = now->other_s * then.threads / now->threads;
     return cw_costs_predict(now, &then);
 }
 
-/* As many threads as are needed until something else is the limit. */
-static unsigned threads_wanted(const struct cw_costs *c)
+/* Returns how many threads it takes until another resource is the limit. */
+static unsigned costs_threads_wanted(const struct cw_costs *c)
 {
     double limits[CW_N_RESOURCES], least = INFINITY, most = THREADS_PER_CPU * ceil(c->cpus);
     (void)cw_costs_limits(c, limits);
     for (int i = 0; i < CW_N_RESOURCES; i++)
         if (i != CW_RESOURCE_THREADS)
             least = fmin(least, limits[i]);
-    /* what rounding and noise leave is no thread */
+    /* 0.99: rounding and noise do not add a thread */
     double wanted = ceil(least * cw_costs_occupied(c) * 0.99);
     return (unsigned)fmax(fmin(wanted, most), 1);
 }
 
-static void find_threads(struct finding *f)
+static void finding_threads(struct finding *f)
 {
     struct cw_costs then = *f->c;
-    then.threads = CW_MAX(threads_wanted(f->c), f->c->threads);
+    then.threads = CW_MAX(costs_threads_wanted(f->c), f->c->threads);
     if (then.threads > f->c->threads) {
         struct cw_remedy r = {.kind = "threads",
                               .here = true,
                               .rate = cw_costs_predict(f->c, &then),
-                              .low = with_serial(f->c, then),
-                              .change = option("threads", then.threads)};
+                              .low = costs_predict_serial(f->c, then),
+                              .change = option_json("threads", then.threads)};
         snprintf(r.what, sizeof(r.what), "%u threads instead of %u", then.threads, f->c->threads);
-        offer(f, r);
+        finding_offer(f, r);
     }
     then.threads *= 2;
     then.cpus *= 2;
     struct cw_remedy more = {.kind = "cores",
                              .rate = cw_costs_predict(f->c, &then),
-                             .low = with_serial(f->c, then),
-                             .change = option("threads", then.threads)};
+                             .low = costs_predict_serial(f->c, then),
+                             .change = option_json("threads", then.threads)};
     double limits[CW_N_RESOURCES];
     (void)cw_costs_limits(f->c, limits);
     bool no_cpu_left = limits[CW_RESOURCE_CPUS] * then.threads <
                        2 * 1.05 * f->c->threads * limits[CW_RESOURCE_THREADS];
     snprintf(more.what, sizeof(more.what), "twice the CPUs, and %u threads", then.threads);
     if (no_cpu_left)
-        offer(f, more);
+        finding_offer(f, more);
     else
         json_decref(more.change);
 }
 
-static void find_memory(struct finding *f)
+static void finding_memory(struct finding *f)
 {
     struct cw_costs then = *f->c;
     size_t memory = f->c->memory * 2;
@@ -95,13 +94,13 @@ static void find_memory(struct finding *f)
                           .here = memory < f->o->memory_total,
                           .rate = cw_costs_predict(f->c, &then),
                           .low = f->c->rate,
-                          .change = option("memory", (json_int_t)memory)};
+                          .change = option_json("memory", (json_int_t)memory)};
     snprintf(r.what, sizeof(r.what), "a memory budget of %.0f MB instead of %.0f", (double)memory * 1e-6,
              (double)f->c->memory * 1e-6);
-    offer(f, r);
+    finding_offer(f, r);
 }
 
-static void find_storage(struct finding *f)
+static void finding_storage(struct finding *f)
 {
     struct cw_costs then = *f->c;
     then.storage_bytes_per_s *= 2;
@@ -111,11 +110,11 @@ static void find_storage(struct finding *f)
     r.high = cw_costs_predict(f->c, &then);
     snprintf(r.what, sizeof(r.what), "storage of %.0f MB/s instead of %.0f for what is not in memory",
              f->c->storage_bytes_per_s * 2e-6, f->c->storage_bytes_per_s * 1e-6);
-    offer(f, r);
+    finding_offer(f, r);
 }
 
-/* What there would be for a quicker training, or for a second one. */
-static void find_consumer(struct finding *f)
+/* The rate for a faster consumer, or for a second one. */
+static void finding_consumer(struct finding *f)
 {
     struct cw_costs then = *f->c;
     then.consumer_s = then.taken = 0;
@@ -125,19 +124,19 @@ static void find_consumer(struct finding *f)
                           .rate = rate,
                           .low = rate,
                           .high = rate,
-                          .change = option("limit-rate", 0)};
+                          .change = option_json("limit-rate", 0)};
     if (f->c->taken > 0)
         snprintf(r.what, sizeof(r.what), "batches taken as they come, instead of %.0f elements/s",
                  f->c->taken);
     else
         snprintf(r.what, sizeof(r.what), "batches taken as they come");
-    offer(f, r);
+    finding_offer(f, r);
 }
 
 /* ---- a cache ---- */
 
-/* Elements that pass a place, per element of a batch. */
-static double rows_behind(const struct cw_costs *c, unsigned position)
+/* Returns the elements that pass behind an operator, per element of a batch. */
+static double costs_rows_behind(const struct cw_costs *c, unsigned position)
 {
     for (unsigned i = position + 1; i < c->n_ops; i++)
         if (c->ops[i].rows > 0)
@@ -145,8 +144,8 @@ static double rows_behind(const struct cw_costs *c, unsigned position)
     return 1;
 }
 
-/* Whether others of the operator's fused run stand behind the place: then these are a run of their own. */
-static bool still_fused(const struct cw_costs *c, unsigned op, unsigned last)
+/* Whether other operators of the fused run are behind the place: then these are a run of their own. */
+static bool costs_still_fused(const struct cw_costs *c, unsigned op, unsigned last)
 {
     bool any = false;
     for (unsigned i = last + 1; i < c->n_ops; i++)
@@ -154,14 +153,14 @@ static bool still_fused(const struct cw_costs *c, unsigned op, unsigned last)
     return any;
 }
 
-/* Operators before the place cost nothing, those behind it what they do. Where a fused run is cut what is
- * left of it is taken to gain as much from being fused as the whole did, or nothing (`alone`). False: that is
- * not known. */
-static bool skip_before(struct cw_costs *then, unsigned last, bool alone)
+/* Sets the costs to those of a cache behind operator `last`: operators up to it cost nothing. The rest of a
+ * fused run that is cut gains as much from fusion as the whole run, or nothing (`alone`). False: its costs
+ * are not known. */
+static bool costs_skip_before(struct cw_costs *then, unsigned last, bool alone)
 {
     for (unsigned i = 0; i < then->n_ops; i++) {
         struct cw_op_cost *o = &then->ops[i];
-        bool cut = o->fused_into <= last && i > last && (alone || !still_fused(then, i, last));
+        bool cut = o->fused_into <= last && i > last && (alone || !costs_still_fused(then, i, last));
         double busy = i <= last ? 0
                       : cut     ? o->alone_s
                                 : o->busy_s,
@@ -178,8 +177,8 @@ static bool skip_before(struct cw_costs *then, unsigned last, bool alone)
     return true;
 }
 
-/* Threads' work on an element. */
-static double work(const struct cw_costs *c)
+/* Returns the seconds of threads' work on an element. */
+static double costs_work(const struct cw_costs *c)
 {
     double s = c->read_s + c->emit_s;
     for (unsigned i = 0; i < c->n_ops; i++)
@@ -187,9 +186,9 @@ static double work(const struct cw_costs *c)
     return s;
 }
 
-/* CPU time of an element that is neither an operator's nor other work on elements or batches: that of
- * scheduling, wherever it was counted. */
-static double scheduling_cpu(const struct cw_costs *c)
+/* Returns the CPU time of an element for scheduling: what is neither an operator's nor other work on elements
+ * or batches. */
+static double costs_scheduling_cpu(const struct cw_costs *c)
 {
     double s = c->cpu_s - c->read_s - c->emit_s - c->plan_s - c->consumer_s;
     for (unsigned i = 0; i < c->n_ops; i++)
@@ -197,34 +196,34 @@ static double scheduling_cpu(const struct cw_costs *c)
     return fmax(s, 0);
 }
 
-/* Scheduling is by blocks, and these are made so that each takes about the same time: elements that are
- * cheaper share it with more others. */
-static void share_scheduling(const struct cw_costs *now, struct cw_costs *then)
+/* Adapts the time of scheduling. It is spent per block, and each block takes about the same time, so that
+ * cheaper elements share it with more others. */
+static void costs_share_scheduling(const struct cw_costs *now, struct cw_costs *then)
 {
-    double part = work(now) > 0 ? fmin(work(then) / work(now), 1) : 1;
+    double part = costs_work(now) > 0 ? fmin(costs_work(then) / costs_work(now), 1) : 1;
     then->other_s = now->other_s * part;
     then->late_s = now->late_s * part;
-    then->cpu_s -= scheduling_cpu(now) * (1 - part);
+    then->cpu_s -= costs_scheduling_cpu(now) * (1 - part);
 }
 
-/* The rate with everything at the place read from the cache, in read_s each. */
-static double cached_rate(const struct cw_costs *c, const struct cw_costs *behind, double read_s,
-                          bool same_blocks)
+/* Returns the rate if all elements at the place are read from the cache, in read_s each. */
+static double costs_cached_rate(const struct cw_costs *c, const struct cw_costs *behind, double read_s,
+                                bool same_blocks)
 {
     struct cw_costs then = *behind;
     then.read_s = read_s;
     then.cold_bytes = 0;
     if (!same_blocks)
-        share_scheduling(c, &then);
+        costs_share_scheduling(c, &then);
     then.cpu_s = fmax(then.cpu_s + read_s - c->read_s, read_s);
     return cw_costs_predict(c, &then);
 }
 
-static int find_cache(struct finding *f, const struct cw_place *p, struct cw_error *err)
+static int finding_cache(struct finding *f, const struct cw_place *p, struct cw_error *err)
 {
     const struct cw_cache_speed *s = f->o->speed;
     struct cw_costs behind, slower;
-    double rows = rows_behind(f->c, p->last), source_rows = 0;
+    double rows = costs_rows_behind(f->c, p->last), source_rows = 0;
     int r = cw_costs_copy(&behind, f->c, err);
     if (r < 0)
         return r;
@@ -237,16 +236,16 @@ static int find_cache(struct finding *f, const struct cw_place *p, struct cw_err
     struct cw_remedy m = {.kind = "cache", .here = true};
     m.bytes = isfinite(f->o->elements) && source_rows > 0 ? f->o->elements * rows / source_rows * p->bytes
                                                           : 0;
-    if (skip_before(&behind, p->last, false) && skip_before(&slower, p->last, true)) {
+    if (costs_skip_before(&behind, p->last, false) && costs_skip_before(&slower, p->last, true)) {
         double warm_s = rows * (s->entry_s + p->bytes * s->byte_s),
                cold_s = rows * (s->cold_entry_s + p->bytes * s->cold_byte_s);
         m.here = m.bytes > 0 && m.bytes < f->o->page_cache;
-        m.rate = cached_rate(f->c, &behind, m.here ? warm_s : cold_s, false);
-        m.low = cached_rate(f->c, &slower, fmax(warm_s, cold_s), true);
-        m.high = cached_rate(f->c, &behind, fmin(warm_s, cold_s), false);
+        m.rate = costs_cached_rate(f->c, &behind, m.here ? warm_s : cold_s, false);
+        m.low = costs_cached_rate(f->c, &slower, fmax(warm_s, cold_s), true);
+        m.high = costs_cached_rate(f->c, &behind, fmin(warm_s, cold_s), false);
     }
     if (p->cache_point >= 0) {
-        m.change = option("cache", p->cache_point);
+        m.change = option_json("cache", p->cache_point);
         snprintf(m.what, sizeof(m.what),
                  "a cache at the cache point behind %s (operator %u): %.*f MB for all elements",
                  f->c->ops[p->last].op, p->last, m.bytes < 1e7, m.bytes * 1e-6);
@@ -255,35 +254,34 @@ static int find_cache(struct finding *f, const struct cw_place *p, struct cw_err
         snprintf(m.what, sizeof(m.what), "autocache behind %s (operator %u): %.*f MB for all elements",
                  f->c->ops[p->last].op, p->last, m.bytes < 1e7, m.bytes * 1e-6);
     }
-    offer(f, m);
+    finding_offer(f, m);
     cw_costs_deinit(&behind);
     cw_costs_deinit(&slower);
     return 0;
 }
 
-static bool inserts(const struct cw_remedy *r)
+static bool remedy_inserts(const struct cw_remedy *r)
 {
     return json_object_get(r->change, "insert") != NULL;
 }
 
-/* The smallest first; of equals a cache point that is there, then the one that gains more. */
-static int by_bytes(const void *a, const void *b)
+/* Orders by size; of equals, an existing cache point comes first, then the one that gains more. */
+static int remedy_compare_bytes(const void *a, const void *b)
 {
     const struct cw_remedy *x = a, *y = b;
     if (x->bytes != y->bytes)
         return x->bytes < y->bytes ? -1 : 1;
-    if (inserts(x) != inserts(y))
-        return inserts(x) ? 1 : -1;
+    if (remedy_inserts(x) != remedy_inserts(y))
+        return remedy_inserts(x) ? 1 : -1;
     return x->rate > y->rate ? -1 : x->rate < y->rate ? 1 : 0;
 }
 
-/* A larger cache is worth a sentence only if it gains more than those that are smaller. From list[from] on
- * they are caches. */
-static void keep_best_caches(struct finding *f, size_t from)
+/* Drops caches that gain no more than a smaller one. The list has only caches from index `from` on. */
+static void finding_keep_best_caches(struct finding *f, size_t from)
 {
     size_t n = from;
     double best = 0;
-    qsort(f->list + from, f->n - from, sizeof(*f->list), by_bytes);
+    qsort(f->list + from, f->n - from, sizeof(*f->list), remedy_compare_bytes);
     for (size_t i = from; i < f->n; i++) {
         struct cw_remedy r = f->list[i];
         if (r.rate > best * (1 + LEAST_GAIN)) {
@@ -298,7 +296,7 @@ static void keep_best_caches(struct finding *f, size_t from)
 
 /* ---- another order ---- */
 
-static int find_order(struct finding *f, const struct cw_move *m, struct cw_error *err)
+static int finding_order(struct finding *f, const struct cw_move *m, struct cw_error *err)
 {
     struct cw_costs then;
     int r = cw_costs_copy(&then, f->c, err);
@@ -312,7 +310,7 @@ static int find_order(struct finding *f, const struct cw_move *m, struct cw_erro
         o->delay_s *= m->factor;
         o->cpu_s *= m->factor;
     }
-    share_scheduling(f->c, &then);
+    costs_share_scheduling(f->c, &then);
     struct cw_remedy order = {.kind = "order",
                               .here = true,
                               .rate = cw_costs_predict(f->c, &then),
@@ -323,14 +321,14 @@ static int find_order(struct finding *f, const struct cw_move *m, struct cw_erro
              "%s (operator %u) in front of %s (operator %u): %.3g %% of the work remain there, with the same "
              "result",
              moved->op, moved->position, then.ops[m->first].op, m->first, m->factor * 100);
-    offer(f, order);
+    finding_offer(f, order);
     cw_costs_deinit(&then);
     return 0;
 }
 
 /* ---- all of them ---- */
 
-static int by_rate(const void *a, const void *b)
+static int remedy_compare_rate(const void *a, const void *b)
 {
     const struct cw_remedy *x = a, *y = b;
     return x->rate < y->rate ? 1 : x->rate > y->rate ? -1 : 0;
@@ -344,23 +342,23 @@ int cw_remedies_find(const struct cw_costs *c, const struct cw_place *places, si
     int r = f.list ? 0 : cw_error_nomem(err, 0, "remedies");
     if (r < 0)
         return r;
-    find_threads(&f);
+    finding_threads(&f);
     if (c->idle_s[CW_IDLE_MEMORY] > 0)
-        find_memory(&f);
+        finding_memory(&f);
     if (c->storage_bytes_per_s > 0)
-        find_storage(&f);
-    find_consumer(&f);
+        finding_storage(&f);
+    finding_consumer(&f);
     size_t caches_from = f.n;
     for (size_t i = 0; i < n_places && o->speed && r >= 0; i++)
-        r = find_cache(&f, &places[i], err);
-    keep_best_caches(&f, caches_from);
+        r = finding_cache(&f, &places[i], err);
+    finding_keep_best_caches(&f, caches_from);
     for (size_t i = 0; i < n_moves && r >= 0; i++)
-        r = find_order(&f, &moves[i], err);
+        r = finding_order(&f, &moves[i], err);
     if (r < 0) {
         cw_remedies_free(f.list, f.n);
         return r;
     }
-    qsort(f.list, f.n, sizeof(*f.list), by_rate);
+    qsort(f.list, f.n, sizeof(*f.list), remedy_compare_rate);
     *ret = f.list;
     *ret_n = f.n;
     return 0;

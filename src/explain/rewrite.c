@@ -29,7 +29,8 @@ json_t *cw_change_apply(const json_t *root, const json_t *change)
 }
 
 /* The pipeline with a change, compiled. 1: it does not compile. */
-static int compile(const struct cw_local *l, json_t *change, struct cw_local *ret, struct cw_error *err)
+static int change_compile(const struct cw_local *l, json_t *change, struct cw_local *ret,
+                          struct cw_error *err)
 {
     struct cw_error own = {0};
     json_auto_t *root = change ? cw_change_apply(l->root, change) : NULL;
@@ -93,8 +94,8 @@ int cw_places_find(const struct cw_local *l, const struct cw_profile *p, struct 
         /* the same elements as one place earlier */
         if (before->desc->cache_point || before->desc->kind == CW_OP_INDEX)
             continue;
-        r = compile(l, json_pack("{s:{s:s}, s:i}", "insert", "op", "autocache", "at", (int)at), &changed,
-                    err);
+        r = change_compile(l, json_pack("{s:{s:s}, s:i}", "insert", "op", "autocache", "at", (int)at),
+                           &changed, err);
         if (r == 0 && cache_point_bytes(changed.compiled, p, changed.pipeline->chain.nodes[at].position,
                                         &place.bytes, &number) == 0)
             places[n++] = place;
@@ -112,7 +113,7 @@ int cw_places_find(const struct cw_local *l, const struct cw_profile *p, struct 
 /* ---- another order ---- */
 
 /* The bound operator of a program at a position; NULL: it is not in this one, or does nothing. */
-static const struct cw_op *find_op(const struct cw_program *g, unsigned position)
+static const struct cw_op *program_find_op(const struct cw_program *g, unsigned position)
 {
     for (unsigned i = 0; i < g->n_ops; i++)
         if (g->ops[i]->position == position)
@@ -120,7 +121,7 @@ static const struct cw_op *find_op(const struct cw_program *g, unsigned position
     return NULL;
 }
 
-static bool needs(const struct cw_op *op, const struct cw_op *of)
+static bool op_needs(const struct cw_op *op, const struct cw_op *of)
 {
     for (unsigned i = 0; i < op->n_in; i++)
         for (unsigned k = 0; k < of->n_out; k++)
@@ -129,7 +130,7 @@ static bool needs(const struct cw_op *op, const struct cw_op *of)
     return false;
 }
 
-static bool draws(const struct cw_op *op)
+static bool op_draws(const struct cw_op *op)
 {
     return op->desc->random ||
            (op->desc->function && json_is_true(json_object_get(cw_attr_json(op, "function"), "rng")));
@@ -137,20 +138,20 @@ static bool draws(const struct cw_op *op)
 
 /* Whether `op` gives the same where it stands directly before `other` instead of directly behind it. Draws
  * have keys by name: those of other names stay. */
-static bool passes(const struct cw_op *op, const struct cw_op *other)
+static bool op_passes(const struct cw_op *op, const struct cw_op *other)
 {
     /* what renames or drops changes what names mean */
     bool computes = other->desc->kind == CW_OP_MAP && other->desc->run && !other->desc->cache_point;
     if (op->desc->kind == CW_OP_FILTER)
-        return computes && !draws(op) && !needs(op, other);
+        return computes && !op_draws(op) && !op_needs(op, other);
     bool crops = op->desc->image && op->desc->image->crops && !op->desc->image->resizes;
     bool pixelwise = other->desc->image && other->desc->image->step == CW_IMAGE_PIXELWISE;
-    return crops && pixelwise && computes && other->n_out == 1 && needs(op, other);
+    return crops && pixelwise && computes && other->n_out == 1 && op_needs(op, other);
 }
 
 /* That part of what comes in goes out: elements of a filter, bytes of a crop. */
-static double kept(const struct cw_compiled *c, const struct cw_costs *costs, const struct cw_profile *p,
-                   const struct cw_op *op, unsigned leaf)
+static double op_kept_part(const struct cw_compiled *c, const struct cw_costs *costs,
+                           const struct cw_profile *p, const struct cw_op *op, unsigned leaf)
 {
     if (op->desc->kind == CW_OP_FILTER) {
         for (unsigned i = op->position + 1; i < costs->n_ops; i++)
@@ -163,17 +164,17 @@ static double kept(const struct cw_compiled *c, const struct cw_costs *costs, co
 }
 
 /* How far the operator at place `from` can go towards the front. */
-static size_t earliest(const struct cw_local *l, const struct cw_program *g, const struct cw_costs *costs,
-                       size_t from)
+static size_t move_earliest(const struct cw_local *l, const struct cw_program *g,
+                            const struct cw_costs *costs, size_t from)
 {
     const struct cw_node *nodes = l->pipeline->chain.nodes;
-    const struct cw_op *op = find_op(g, nodes[from].position);
+    const struct cw_op *op = program_find_op(g, nodes[from].position);
     size_t to = from;
     while (op && op->live && to > 1 && nodes[to - 1].n_inputs == 0) {
-        const struct cw_op *other = find_op(g, nodes[to - 1].position);
+        const struct cw_op *other = program_find_op(g, nodes[to - 1].position);
         bool same_run = other &&
                         costs->ops[other->position].fused_into == costs->ops[op->position].fused_into;
-        if (!other || same_run || !passes(op, other))
+        if (!other || same_run || !op_passes(op, other))
             break;
         to--;
     }
@@ -194,18 +195,18 @@ int cw_moves_find(const struct cw_local *l, const struct cw_costs *c, const stru
     for (size_t from = 2; from < chain->n && r >= 0 && l->compiled->n_programs == 1 &&
                           l->pipeline->on_error == CW_ON_ERROR_RAISE;
          from++) {
-        size_t to = earliest(l, g, c, from);
+        size_t to = move_earliest(l, g, c, from);
         struct cw_local changed = {0};
         if (to == from)
             continue;
-        const struct cw_op *op = find_op(g, chain->nodes[from].position);
-        struct cw_move move = {.from = from,
-                               .to = to,
-                               .first = chain->nodes[to].position,
-                               .last = chain->nodes[from - 1].position,
-                               .factor = c->ops[op->position].rows > 0 ? kept(l->compiled, c, p, op, 0)
-                                                                       : NAN};
-        r = compile(l, json_pack("{s:i, s:i}", "move", (int)from, "to", (int)to), &changed, err);
+        const struct cw_op *op = program_find_op(g, chain->nodes[from].position);
+        struct cw_move move = {
+            .from = from,
+            .to = to,
+            .first = chain->nodes[to].position,
+            .last = chain->nodes[from - 1].position,
+            .factor = c->ops[op->position].rows > 0 ? op_kept_part(l->compiled, c, p, op, 0) : NAN};
+        r = change_compile(l, json_pack("{s:i, s:i}", "move", (int)from, "to", (int)to), &changed, err);
         if (r == 0 && move.factor < 1) /* NAN is not */
             moves[n++] = move;
         cw_local_deinit(&changed);

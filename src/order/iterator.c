@@ -1,4 +1,3 @@
-/* The order of batches: an epoch after the other, batches numbered and shared out among ranks. */
 #include "order/iterator_impl.h"
 
 #include <inttypes.h>
@@ -8,18 +7,18 @@
 #include "base/clock.h"
 #include "base/thread.h"
 
-#define MAX_LISTED 10000 /* records that failed; beyond, they are only counted */
+#define MAX_LISTED 10000 /* records that failed; more are counted, not listed */
 
 /* ---- epochs ---- */
 
-static int open_epochs(struct cw_iterator *it, struct cw_error *err)
+static int iterator_open_epochs(struct cw_iterator *it, struct cw_error *err)
 {
     while (it->n_open < OPEN_EPOCHS && it->at.epoch + it->n_open < it->options.epochs &&
            it->plan.n_positions) {
         struct cw_cursor from = {.epoch = it->at.epoch + it->n_open};
         if (it->n_open == 0) {
             from = it->at;
-            from.g = it->seen;
+            from.g = it->passed;
         }
         int r = it->producer->ops->open(it->producer, &from, &it->open[it->n_open], err);
         if (r < 0)
@@ -29,7 +28,7 @@ static int open_epochs(struct cw_iterator *it, struct cw_error *err)
     return 0;
 }
 
-static void close_epoch(struct cw_iterator *it)
+static void iterator_close_epoch(struct cw_iterator *it)
 {
     if (it->n_open == 0)
         return;
@@ -45,9 +44,8 @@ void cw_cursor_set(const struct cw_compiled *c, struct cw_cursor *to, const stru
     cw_entry_set(c, &to->entry, &from->entry);
 }
 
-/* Makes the present place of the iterator its state, and tells the producer, which may forget all before it.
- */
-static void set_state(struct cw_iterator *it)
+/* Makes the present place of the iterator its state. The producer may then forget all before it. */
+static void iterator_set_state(struct cw_iterator *it)
 {
     cw_cursor_set(it->compiled, &it->round, &it->at);
     if (it->producer->ops->passed)
@@ -76,14 +74,14 @@ int cw_iterator_over(struct cw_producer *producer, const struct cw_iterator_opti
     if (r >= 0 && state)
         r = cw_iterator_load_state(it, state, err);
     if (r >= 0) {
-        it->seen = it->at.g + (it->at.g ? c->batch_from : 0);
-        r = open_epochs(it, err);
+        it->passed = it->at.g + (it->at.g ? c->batch_from : 0);
+        r = iterator_open_epochs(it, err);
     }
     if (r < 0) {
         cw_iterator_free(it);
         return r;
     }
-    set_state(it);
+    iterator_set_state(it);
     *ret = it;
     return 0;
 }
@@ -105,13 +103,13 @@ struct cw_iterator *cw_iterator_free(struct cw_iterator *it)
 {
     if (!it)
         return NULL;
-    if (it->mine)
-        it->producer->ops->release(it->producer, it->mine);
+    if (it->own)
+        it->producer->ops->release(it->producer, it->own);
     if (it->pending)
         it->producer->ops->drop(it->producer, it->pending);
-    cw_iterator_free(it->again); /* its batches may be a view of ours */
+    cw_iterator_free(it->again); /* first: it may use this producer */
     while (it->n_open > 0)
-        close_epoch(it);
+        iterator_close_epoch(it);
     it->producer->ops->free(it->producer);
     pthread_mutex_destroy(&it->mutex);
     cw_quarantined_free(it->quarantined);
@@ -125,34 +123,36 @@ struct cw_iterator *cw_iterator_free(struct cw_iterator *it)
 
 /* Returns how many batches come before the next one to be handed out: batches of other ranks, batches that
  * were handed out early, and batches that a `skip` leaves out. */
-static uint64_t ahead(const struct cw_iterator *it)
+static uint64_t iterator_count_ahead(const struct cw_iterator *it)
 {
-    uint64_t skipped = it->seen < it->compiled->batch_from ? it->compiled->batch_from - it->seen : 0;
+    uint64_t skipped = it->passed < it->compiled->batch_from ? it->compiled->batch_from - it->passed : 0;
     uint64_t turn = it->at.g - it->round.g, round = turn > it->options.rank;
     while (round < CW_ROUNDS_AHEAD && it->round.handed >> round & 1)
         round++;
     return skipped + round * it->options.world_size + it->options.rank - turn;
 }
 
-/* The next batch of the epoch, which may be unfinished. 1: the epoch is over. */
-static int pull(struct cw_iterator *it, uint64_t deadline_ns, struct cw_assembly **ret, struct cw_error *err)
+/* Sets *ret to the next batch of the epoch, which may be unfinished. 1: the epoch is over. */
+static int iterator_pull(struct cw_iterator *it, uint64_t deadline_ns, struct cw_assembly **ret,
+                         struct cw_error *err)
 {
-    if (it->seen >= it->compiled->batch_to || it->n_open == 0)
+    if (it->passed >= it->compiled->batch_to || it->n_open == 0)
         return 1;
-    return it->producer->ops->next(it->producer, it->open[0], ahead(it), deadline_ns, ret, err);
+    return it->producer->ops->next(it->producer, it->open[0], iterator_count_ahead(it), deadline_ns, ret,
+                                   err);
 }
 
-static int epoch_over(struct cw_iterator *it, struct cw_error *err)
+static int iterator_next_epoch(struct cw_iterator *it, struct cw_error *err)
 {
-    close_epoch(it);
+    iterator_close_epoch(it);
     it->at.epoch = it->plan.n_positions == 0 ? it->options.epochs : it->at.epoch + 1;
-    it->at.g = it->at.handed = it->seen = 0;
+    it->at.g = it->at.handed = it->passed = 0;
     cw_entry_set(it->compiled, &it->at.entry, NULL);
-    return open_epochs(it, err);
+    return iterator_open_epochs(it, err);
 }
 
-/* A batch is behind us. */
-static void pass_batch(struct cw_iterator *it, const struct cw_assembly *a)
+/* Moves the position past a batch. */
+static void iterator_advance(struct cw_iterator *it, const struct cw_assembly *a)
 {
     if (a->after)
         cw_entry_set(it->compiled, &it->at.entry, a->after);
@@ -161,7 +161,7 @@ static void pass_batch(struct cw_iterator *it, const struct cw_assembly *a)
                                        it->plan.n_positions);
 }
 
-static void note_quarantined(struct cw_iterator *it, struct cw_assembly *a)
+static void iterator_note_quarantined(struct cw_iterator *it, struct cw_assembly *a)
 {
     while (a->quarantined) {
         struct cw_quarantined *q = CW_POP(a->quarantined);
@@ -178,10 +178,10 @@ static void note_quarantined(struct cw_iterator *it, struct cw_assembly *a)
     }
 }
 
-/* Makes a batch from what was pulled, whether it is handed out or another rank's, or left out by a `skip`:
- * what is wrong in one ends the run, wherever its elements came from. */
-static int finish(struct cw_iterator *it, struct cw_assembly *a, bool mine, uint64_t deadline_ns,
-                  struct cw_error *err)
+/* Finishes a batch that was pulled, also one of another rank, or one that a `skip` leaves out: an error in
+ * any batch ends the run. */
+static int iterator_finish(struct cw_iterator *it, struct cw_assembly *a, bool mine, uint64_t deadline_ns,
+                           struct cw_error *err)
 {
     if (a->error)
         return cw_error_copy(err, a->error);
@@ -191,82 +191,81 @@ static int finish(struct cw_iterator *it, struct cw_assembly *a, bool mine, uint
     return r;
 }
 
-/* A repetition of batch j of an epoch, as batch g. A wait that ends leaves it where it is: the next call goes
- * on. */
-static int padding(struct cw_iterator *it, uint64_t epoch, uint64_t g, uint64_t j, uint64_t deadline_ns,
-                   struct cw_error *err)
+/* Repeats batch j of an epoch as batch g. After a wait that ended, the next call goes on. */
+static int iterator_pad(struct cw_iterator *it, uint64_t epoch, uint64_t g, uint64_t j, uint64_t deadline_ns,
+                        struct cw_error *err)
 {
     int r = cw_padding_open(it, epoch, (unsigned)j, j + 1, err); /* j is less than the world size */
     if (r >= 0)
-        r = cw_padding_next(it, epoch, g, deadline_ns, &it->mine, err);
+        r = cw_padding_next(it, epoch, g, deadline_ns, &it->own, err);
     if (r >= 0)
         cw_padding_close(it);
     return r;
 }
 
-/* A finished batch of this rank becomes the one that is offered, as batch g. */
-static void take_mine(struct cw_iterator *it, struct cw_assembly *a, uint64_t g)
+/* Makes a finished batch of this rank the one that is offered, as batch g. */
+static void iterator_take_own(struct cw_iterator *it, struct cw_assembly *a, uint64_t g)
 {
-    note_quarantined(it, a);
-    it->mine = it->producer->ops->take(it->producer, a);
-    it->mine->epoch = it->at.epoch;
-    it->mine->g = g;
+    iterator_note_quarantined(it, a);
+    it->own = it->producer->ops->take(it->producer, a);
+    it->own->epoch = it->at.epoch;
+    it->own->g = g;
 }
 
 /* The epoch is over: a rank that has no batch in the last round repeats one. */
-static int end_epoch(struct cw_iterator *it, uint64_t deadline_ns, struct cw_error *err)
+static int iterator_end_epoch(struct cw_iterator *it, uint64_t deadline_ns, struct cw_error *err)
 {
     uint64_t total = it->at.g, rest = total - it->round.g, j = it->options.rank - rest;
     int r = 0;
-    if (rest && !it->mine && it->options.rank >= rest && !it->options.at_most_once)
-        r = padding(it, it->at.epoch, total + j, j % total, deadline_ns, err);
+    if (rest && !it->own && it->options.rank >= rest && !it->options.at_most_once)
+        r = iterator_pad(it, it->at.epoch, total + j, j % total, deadline_ns, err);
     if (r >= 0)
-        r = epoch_over(it, err);
-    /* nor will the next one have a batch: without end would be for ever */
+        r = iterator_next_epoch(it, err);
+    /* the next epoch will have no batch either: endless epochs would never give one */
     if (r >= 0 && total == 0 && it->options.epochs >= INT64_MAX)
         it->at.epoch = it->options.epochs;
     return r;
 }
 
-/* Goes past a finished batch whose turn it is, which it frees, but for this rank's. */
-static void pass(struct cw_iterator *it, struct cw_assembly *a, bool mine)
+/* Goes past a finished batch whose turn it is. Frees it, unless it is this rank's. */
+static void iterator_pass(struct cw_iterator *it, struct cw_assembly *a, bool mine)
 {
-    pass_batch(it, a);
-    bool left_out = it->seen++ < it->compiled->batch_from;
+    iterator_advance(it, a);
+    bool left_out = it->passed++ < it->compiled->batch_from;
     if (mine && !left_out)
-        take_mine(it, a, it->at.g);
+        iterator_take_own(it, a, it->at.g);
     else
         it->producer->ops->drop(it->producer, a);
     it->at.g += !left_out;
 }
 
-static int offer_until(struct cw_iterator *it, uint64_t deadline_ns, struct cw_error *err)
+static int iterator_offer(struct cw_iterator *it, uint64_t deadline_ns, struct cw_error *err)
 {
     while (it->at.epoch < it->options.epochs) {
         struct cw_assembly *a = CW_STEAL(it->pending);
-        int r = a ? 0 : pull(it, deadline_ns, &a, err);
+        int r = a ? 0 : iterator_pull(it, deadline_ns, &a, err);
         if (r == 0) {
-            bool mine = (a->n_before || ahead(it) == 0) && !a->lost;
-            if ((r = finish(it, a, mine, deadline_ns, err)) < 0) {
-                it->pending = a; /* nothing is lost, and nobody gets past a failure */
+            bool mine = (a->n_before || iterator_count_ahead(it) == 0) && !a->lost;
+            if ((r = iterator_finish(it, a, mine, deadline_ns, err)) < 0) {
+                it->pending = a; /* no batch is lost, and none behind a failure is handed out */
                 return r;
             }
             if (a->n_before) {
-                uint64_t g = it->seen + a->n_before - it->compiled->batch_from;
+                uint64_t g = it->passed + a->n_before - it->compiled->batch_from;
                 it->offered_bit = UINT64_C(1) << (g - it->round.g) / it->options.world_size;
-                take_mine(it, a, g);
+                iterator_take_own(it, a, g);
                 return 0;
             }
-            pass(it, a, mine);
+            iterator_pass(it, a, mine);
             if (it->at.g - it->round.g < it->options.world_size)
                 continue;
             it->at.handed = it->round.handed >> 1;
-        } else if (r < 0 || (r = end_epoch(it, deadline_ns, err)) < 0) {
+        } else if (r < 0 || (r = iterator_end_epoch(it, deadline_ns, err)) < 0) {
             return r;
         }
-        if (it->mine)
+        if (it->own)
             return 0;
-        set_state(it);
+        iterator_set_state(it);
     }
     return 1;
 }
@@ -275,10 +274,10 @@ int cw_iterator_offer_until(struct cw_iterator *it, uint64_t deadline_ns, struct
                             struct cw_error *err)
 {
     it->offered_bit = 0;
-    int r = offer_until(it, deadline_ns, err);
+    int r = iterator_offer(it, deadline_ns, err);
     it->offered = r == 0;
     if (r == 0)
-        *ret = CW_STEAL(it->mine);
+        *ret = CW_STEAL(it->own);
     return r;
 }
 
@@ -296,7 +295,7 @@ void cw_iterator_accept(struct cw_iterator *it)
     if (it->offered_bit)
         it->round.handed |= it->offered_bit;
     else
-        set_state(it);
+        iterator_set_state(it);
 }
 
 int cw_iterator_next(struct cw_iterator *it, uint64_t timeout_ns, struct cw_batch **ret, struct cw_error *err)

@@ -1,4 +1,4 @@
-/* Batches of an epoch that is over, once more: they fill up what one rank has fewer of than another. */
+/* Padding: repeats batches of an epoch that is over, so that all ranks have as many. */
 #include <inttypes.h>
 #include <poll.h>
 
@@ -15,7 +15,7 @@ int cw_padding_open(struct cw_iterator *it, uint64_t epoch, unsigned rank, uint6
     struct cw_producer *producer;
     if (it->again)
         return 0;
-    o.any_order = false;
+    o.unordered = false;
     o.rank = rank;
     o.world_size = (unsigned)world_size;
     o.first_epoch = epoch;

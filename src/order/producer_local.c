@@ -1,4 +1,5 @@
-/* Batches that a runner in this process computes: an epoch is one range. And a producer of none. */
+/* The producer whose batches a runner of this process computes, an epoch as one range; and one without
+ * batches. */
 #include "order/producer.h"
 
 #include "engine/runner.h"
@@ -12,19 +13,19 @@ struct local {
 
 struct cw_batches {
     struct cw_range *range;
-    /* batches that come again though they were handed out: a state of a service that gives nothing but their
+    /* batches that were handed out and are computed again: the state came from a service, and only has their
      * number */
     uint64_t discard;
 };
 
-static struct cw_runner *runner_of(struct cw_producer *p)
+static struct cw_runner *local_runner(struct cw_producer *p)
 {
     return ((struct local *)p)->runner;
 }
 
 static struct cw_producer *local_free(struct cw_producer *p)
 {
-    cw_runner_free(runner_of(p));
+    cw_runner_free(local_runner(p));
     free(p);
     return NULL;
 }
@@ -61,17 +62,17 @@ static int local_open(struct cw_producer *p, const struct cw_cursor *from, struc
 
 static void local_close(struct cw_producer *p, struct cw_batches *b)
 {
-    cw_runner_close(runner_of(p), b->range);
+    cw_runner_close(local_runner(p), b->range);
     free(b);
 }
 
 static int local_next(struct cw_producer *p, struct cw_batches *b, uint64_t ahead CW_UNUSED,
                       uint64_t deadline_ns, struct cw_assembly **ret, struct cw_error *err)
 {
-    int r = cw_runner_next(runner_of(p), b->range, deadline_ns, ret, err);
+    int r = cw_runner_next(local_runner(p), b->range, deadline_ns, ret, err);
     for (; r == 0 && b->discard > 0; b->discard--) {
-        cw_runner_drop(runner_of(p), *ret);
-        r = cw_runner_next(runner_of(p), b->range, deadline_ns, ret, err);
+        cw_runner_drop(local_runner(p), *ret);
+        r = cw_runner_next(local_runner(p), b->range, deadline_ns, ret, err);
     }
     return r;
 }
@@ -79,42 +80,42 @@ static int local_next(struct cw_producer *p, struct cw_batches *b, uint64_t ahea
 static int local_finish(struct cw_producer *p, struct cw_assembly *a, bool wanted CW_UNUSED, uint64_t epoch,
                         uint64_t deadline_ns, struct cw_error *err)
 {
-    return cw_runner_finish(runner_of(p), a, p->seed, epoch, deadline_ns, err);
+    return cw_runner_finish(local_runner(p), a, p->seed, epoch, deadline_ns, err);
 }
 
 static struct cw_batch *local_take(struct cw_producer *p, struct cw_assembly *a)
 {
-    return cw_runner_take_batch(runner_of(p), a);
+    return cw_runner_take_batch(local_runner(p), a);
 }
 
 static void local_drop(struct cw_producer *p, struct cw_assembly *a)
 {
-    cw_runner_drop(runner_of(p), a);
+    cw_runner_drop(local_runner(p), a);
 }
 
 static void local_release(struct cw_producer *p, struct cw_batch *b)
 {
-    cw_runner_release(runner_of(p), b);
+    cw_runner_release(local_runner(p), b);
 }
 
 static void local_interrupt(struct cw_producer *p, bool on)
 {
-    cw_runner_interrupt(runner_of(p), on);
+    cw_runner_interrupt(local_runner(p), on);
 }
 
 static void local_profile(struct cw_producer *p, struct cw_profile *ret)
 {
-    cw_runner_profile(runner_of(p), ret);
+    cw_runner_profile(local_runner(p), ret);
 }
 
 static void local_fused(struct cw_producer *p, unsigned *ret)
 {
-    cw_runner_fused(runner_of(p), ret);
+    cw_runner_fused(local_runner(p), ret);
 }
 
 static void local_tuned(struct cw_producer *p, struct cw_tuned_log *ret)
 {
-    cw_runner_tuned(runner_of(p), ret);
+    cw_runner_tuned(local_runner(p), ret);
 }
 
 static const struct cw_producer_ops local_ops = {
@@ -135,7 +136,7 @@ static const struct cw_producer_ops local_ops = {
 
 struct cw_runner *cw_producer_runner(struct cw_producer *p)
 {
-    return p->ops == &local_ops ? runner_of(p) : NULL;
+    return p->ops == &local_ops ? local_runner(p) : NULL;
 }
 
 int cw_producer_local(const struct cw_sequence *s, uint64_t seed, const struct cw_runner_options *o,

@@ -1,4 +1,4 @@
-/* The position of an iterator as JSON, and back. */
+/* States: writes the position of an iterator as JSON, and reads it back. iterator.c and remote/ call it. */
 #include "order/iterator_impl.h"
 
 #include <inttypes.h>
@@ -9,14 +9,12 @@
 #include "base/text.h"
 
 #define STATE_VERSION 4
-#define PLAN_VERSION \
-    3 /* of docs/semantics.md: a change there that changes what a pipeline gives raises it \
-       */
+#define PLAN_VERSION 3 /* raised by each change of docs/semantics.md that changes what a pipeline gives */
 
 /* Lists by key in a state: "value value key:value". A value without its key is of the key behind the last.
  * 100 numbers below 36^6 take at most 700 bytes, so that a state with 100 keys stays within 1 KB. */
-/* Adds what stands before a key's value; *next, at first 0, becomes the key behind it. */
-static void add_key(struct cw_text *t, unsigned key, unsigned *next)
+/* Writes what comes before a key's value. *next: the key that follows without being named; at first 0. */
+static void state_add_key(struct cw_text *t, unsigned key, unsigned *next)
 {
     if (t->size)
         cw_text_add(t, " ");
@@ -25,8 +23,8 @@ static void add_key(struct cw_text *t, unsigned key, unsigned *next)
     *next = key + 1;
 }
 
-/* The value at `at`; where a key stands before it, that is written to *key. */
-static const char *state_key(const char *at, unsigned *key)
+/* Returns where the value at `at` begins. If its key is written before it, sets *key. */
+static const char *state_read_key(const char *at, unsigned *key)
 {
     uint64_t named;
     int used = 0;
@@ -35,14 +33,15 @@ static const char *state_key(const char *at, unsigned *key)
     return at + used;
 }
 
-/* `skip` of those that are not 0; and "limit:pass:elements" of those that counted something. */
-static int add_entry(const struct cw_compiled *c, json_t *state, const struct cw_entry *e)
+/* Adds `skip` for keys that skip something, and `limits` ("limit:pass:elements") for limits that counted
+ * something. */
+static int state_add_entry(const struct cw_compiled *c, json_t *state, const struct cw_entry *e)
 {
     struct cw_text skip = {0}, limits = {0};
     unsigned next = 0;
     for (unsigned k = 0; k < cw_n_keys(c); k++)
         if (e->skip[k]) {
-            add_key(&skip, k, &next);
+            state_add_key(&skip, k, &next);
             cw_text_add_base36(&skip, e->skip[k]);
         }
     for (unsigned k = 0; k < c->n_limits; k++)
@@ -59,9 +58,9 @@ static int add_entry(const struct cw_compiled *c, json_t *state, const struct cw
     return r;
 }
 
-/* Batches that were handed out before their turn: a hexadecimal number with bit i for the one of the i-th
- * round from g on. And whose state it is, where it is no other rank's. */
-static int add_rank(const struct cw_iterator *it, json_t *state)
+/* Adds `handed_out`, the batches that were handed out before their turn: a hexadecimal number with bit i for
+ * the batch of the i-th round from g on. Adds the rank where the state is good for that rank only. */
+static int state_add_rank(const struct cw_iterator *it, json_t *state)
 {
     char bits[17];
     bool own = it->options.own_ranges, handed = it->round.handed != 0;
@@ -85,14 +84,14 @@ json_t *cw_iterator_state(const struct cw_iterator *it)
                               "plan", PLAN_VERSION, "pipeline", fingerprint, "snapshot", snapshot, "seed",
                               (json_int_t)it->producer->seed, "epoch", (json_int_t)at->epoch, "g",
                               (json_int_t)at->g, "position", (json_int_t)at->entry.position);
-    if (!state || add_entry(it->compiled, state, &at->entry) < 0 || add_rank(it, state) < 0) {
+    if (!state || state_add_entry(it->compiled, state, &at->entry) < 0 || state_add_rank(it, state) < 0) {
         json_decref(state);
         return NULL;
     }
     return state;
 }
 
-/* The text of a number is right, and no 64 bits hold it: says of which field. */
+/* Explains a number that is valid JSON and does not fit in 64 bits: which field has it. */
 static int state_overflow(const char *name, const char *text, size_t size, const json_error_t *je,
                           struct cw_error *err)
 {
@@ -128,7 +127,7 @@ int cw_state_parse(const char *name, const char *text, size_t size, json_t **ret
                         je.line, je.text);
 }
 
-static int state_u64(const json_t *state, const char *key, uint64_t *ret, struct cw_error *err)
+static int state_read_u64(const json_t *state, const char *key, uint64_t *ret, struct cw_error *err)
 {
     const json_t *v = json_object_get(state, key);
     if (!json_is_integer(v) || json_integer_value(v) < 0) {
@@ -141,8 +140,8 @@ static int state_u64(const json_t *state, const char *key, uint64_t *ret, struct
     return 0;
 }
 
-static int state_text(const json_t *state, const char *key, const char *expected, const char *what,
-                      struct cw_error *err)
+static int state_check_text(const json_t *state, const char *key, const char *expected, const char *what,
+                            struct cw_error *err)
 {
     const char *have = json_string_value(json_object_get(state, key));
     if (have && strcmp(have, expected) == 0)
@@ -152,13 +151,14 @@ static int state_text(const json_t *state, const char *key, const char *expected
                           have ? have : "missing", expected, what);
 }
 
-/* e has room. */
-static int state_skip(const struct cw_compiled *c, const char *skip, struct cw_entry *e, struct cw_error *err)
+/* e has room for all keys. */
+static int state_read_skip(const struct cw_compiled *c, const char *skip, struct cw_entry *e,
+                           struct cw_error *err)
 {
     unsigned key = 0;
     for (const char *at = skip; *at; at += strspn(at, " "), key++) {
         uint64_t n;
-        at = state_key(at, &key);
+        at = state_read_key(at, &key);
         if (!cw_text_base36(&at, &n) || (*at && *at != ' ') || key >= cw_n_keys(c) || n >= CW_ENDLESS)
             return cw_error_set(err, CW_E_STATE,
                                 "state: skip is \"%.60s\": expected \"elements\" or \"key:elements\" for "
@@ -169,16 +169,16 @@ static int state_skip(const struct cw_compiled *c, const char *skip, struct cw_e
     return 0;
 }
 
-/* e has room. */
-static int state_entry(const struct cw_compiled *c, const json_t *state, struct cw_entry *e,
-                       struct cw_error *err)
+/* e has room for all keys. */
+static int state_read_entry(const struct cw_compiled *c, const json_t *state, struct cw_entry *e,
+                            struct cw_error *err)
 {
     const char *skip = json_string_value(json_object_get(state, "skip")),
                *limits = json_string_value(json_object_get(state, "limits"));
-    int r = state_u64(state, "position", &e->position, err), used;
+    int r = state_read_u64(state, "position", &e->position, err), used;
     unsigned k;
     if (r >= 0 && skip)
-        r = state_skip(c, skip, e, err);
+        r = state_read_skip(c, skip, e, err);
     for (const char *at = limits; r >= 0 && at && *at; at += used, at += strspn(at, " ")) {
         struct cw_limit_count l = {.started = true};
         used = 0;
@@ -193,16 +193,17 @@ static int state_entry(const struct cw_compiled *c, const json_t *state, struct 
     return r;
 }
 
-/* Whether it was saved by a run of this pipeline and seed, as far as that is known without the data. */
-static int state_owner(const struct cw_compiled *c, uint64_t seed, const json_t *state, struct cw_error *err)
+/* Checks that a run of this pipeline and seed saved the state, as far as that is known without the data. */
+static int state_check_owner(const struct cw_compiled *c, uint64_t seed, const json_t *state,
+                             struct cw_error *err)
 {
     char fingerprint[33];
     uint64_t version, plan, saved;
     int r;
     if (!json_is_object(state))
         return cw_error_set(err, CW_E_STATE, "state: expected a JSON object");
-    if ((r = state_u64(state, "cachew_state", &version, err)) < 0 ||
-        (r = state_u64(state, "plan", &plan, err)) < 0)
+    if ((r = state_read_u64(state, "cachew_state", &version, err)) < 0 ||
+        (r = state_read_u64(state, "plan", &plan, err)) < 0)
         return r;
     if (version != STATE_VERSION || plan != PLAN_VERSION)
         return cw_error_set(err, CW_E_STATE,
@@ -210,16 +211,16 @@ static int state_owner(const struct cw_compiled *c, uint64_t seed, const json_t 
                             ": expected version %d of plan %d; another cachew wrote it",
                             version, plan, STATE_VERSION, PLAN_VERSION);
     cw_hash128_print(c->pipeline->fingerprint, fingerprint);
-    if ((r = state_text(state, "pipeline", fingerprint, "pipeline", err)) < 0 ||
-        (r = state_u64(state, "seed", &saved, err)) < 0)
+    if ((r = state_check_text(state, "pipeline", fingerprint, "pipeline", err)) < 0 ||
+        (r = state_read_u64(state, "seed", &saved, err)) < 0)
         return r;
     return saved == seed ? 0
                          : cw_error_set(err, CW_E_STATE, "state: seed is %" PRIu64 ", this run has %" PRIu64,
                                         saved, seed);
 }
 
-static int state_handed(const struct cw_iterator_options *o, const json_t *state, uint64_t *ret,
-                        struct cw_error *err)
+static int state_read_handed(const struct cw_iterator_options *o, const json_t *state, uint64_t *ret,
+                             struct cw_error *err)
 {
     const char *bits = json_string_value(json_object_get(state, "handed_out"));
     char *end;
@@ -231,16 +232,16 @@ static int state_handed(const struct cw_iterator_options *o, const json_t *state
         return cw_error_set(err, CW_E_STATE,
                             "state: handed_out is %.60s: expected 1 to 16 hexadecimal digits",
                             bits ? bits : "no text");
-    if (!o->any_order)
+    if (!o->unordered)
         return cw_error_value(err, CW_E_STATE, "order", "any", "exact",
                               "state: order is any, this run has exact: batches behind batch g were handed "
                               "out before it, and can't be left out of the exact order; expected order any");
     return 0;
 }
 
-/* A state with batches that were handed out before their turn, or with a place in its own ranges, is good for
- * its rank. */
-static int state_rank(const struct cw_iterator_options *o, const json_t *state, struct cw_error *err)
+/* Checks the rank. A state with batches that were handed out before their turn, or of ranges of the rank's
+ * own, is good for that rank only. */
+static int state_check_rank(const struct cw_iterator_options *o, const json_t *state, struct cw_error *err)
 {
     bool own = json_is_true(json_object_get(state, "own_ranges")),
          begun = json_integer_value(json_object_get(state, "g")) > 0;
@@ -256,8 +257,8 @@ static int state_rank(const struct cw_iterator_options *o, const json_t *state, 
             own ? "is" : "is not", own ? "are not" : "are");
     if (!own && !json_object_get(state, "handed_out"))
         return 0;
-    if ((r = state_u64(state, "rank", &rank, err)) < 0 ||
-        (r = state_u64(state, "world_size", &world_size, err)) < 0)
+    if ((r = state_read_u64(state, "rank", &rank, err)) < 0 ||
+        (r = state_read_u64(state, "world_size", &world_size, err)) < 0)
         return r;
     if (rank == o->rank && world_size == o->world_size)
         return 0;
@@ -272,19 +273,19 @@ static int state_rank(const struct cw_iterator_options *o, const json_t *state, 
 int cw_state_begin(const struct cw_compiled *c, uint64_t seed, const struct cw_iterator_options *o,
                    const json_t *state, struct cw_cursor *ret, struct cw_error *err)
 {
-    int r = state_owner(c, seed, state, err);
+    int r = state_check_owner(c, seed, state, err);
     if (r >= 0)
-        r = state_handed(o, state, &ret->handed, err);
+        r = state_read_handed(o, state, &ret->handed, err);
     if (r >= 0)
-        r = state_rank(o, state, err);
+        r = state_check_rank(o, state, err);
     if (r >= 0)
-        r = state_u64(state, "epoch", &ret->epoch, err);
+        r = state_read_u64(state, "epoch", &ret->epoch, err);
     if (r >= 0)
-        r = state_u64(state, "g", &ret->g, err);
-    return r < 0 ? r : state_entry(c, state, &ret->entry, err);
+        r = state_read_u64(state, "g", &ret->g, err);
+    return r < 0 ? r : state_read_entry(c, state, &ret->entry, err);
 }
 
-static int wrong(const char *key, uint64_t value, const char *expected, struct cw_error *err)
+static int state_wrong(const char *key, uint64_t value, const char *expected, struct cw_error *err)
 {
     char have[32];
     snprintf(have, sizeof(have), "%" PRIu64, value);
@@ -292,8 +293,9 @@ static int wrong(const char *key, uint64_t value, const char *expected, struct c
                           expected);
 }
 
-/* Whether the place can be one of this data: where batches follow from positions it has one number. */
-static int state_place(const struct cw_iterator *it, struct cw_error *err)
+/* Checks that the data have such a position. Where batches follow from positions, each batch begins at one.
+ */
+static int state_check_position(const struct cw_iterator *it, struct cw_error *err)
 {
     const struct cw_compiled *c = it->compiled;
     uint64_t n = it->plan.n_positions, size = c->batch_size, position = it->at.entry.position,
@@ -301,14 +303,15 @@ static int state_place(const struct cw_iterator *it, struct cw_error *err)
     char expected[120];
     snprintf(expected, sizeof(expected), "at most %" PRIu64 ", the number of positions of an epoch", n);
     if (position > n)
-        return wrong("position", position, expected, err);
+        return state_wrong("position", position, expected, err);
     snprintf(expected, sizeof(expected), "at most %" PRIu64 ", the number of batches of an epoch", batches);
     if (c->counted && n < CW_ENDLESS && it->at.g > batches)
-        return wrong("g", it->at.g, expected, err);
+        return state_wrong("g", it->at.g, expected, err);
     snprintf(expected, sizeof(expected), "%" PRIu64 ", where batch %" PRIu64 " begins",
              CW_MIN(it->at.g * size, n), it->at.g);
-    return c->counted && position != CW_MIN(it->at.g * size, n) ? wrong("position", position, expected, err)
-                                                                : 0;
+    return c->counted && position != CW_MIN(it->at.g * size, n)
+               ? state_wrong("position", position, expected, err)
+               : 0;
 }
 
 int cw_iterator_load_state(struct cw_iterator *it, const json_t *state, struct cw_error *err)
@@ -318,6 +321,7 @@ int cw_iterator_load_state(struct cw_iterator *it, const json_t *state, struct c
     snprintf(snapshot, sizeof(snapshot), "%016" PRIx64, it->plan.snapshot);
     int r = cw_state_begin(c, it->producer->seed, &it->options, state, &it->at, err);
     if (r >= 0)
-        r = state_text(state, "snapshot", snapshot, "data set (files were added, removed or changed)", err);
-    return r < 0 ? r : state_place(it, err);
+        r = state_check_text(state, "snapshot", snapshot, "data set (files were added, removed or changed)",
+                             err);
+    return r < 0 ? r : state_check_position(it, err);
 }

@@ -7,7 +7,7 @@
 #include "net/conn.h"
 #include "net/limits.h"
 
-struct question {
+struct admin_query {
     const struct cw_admin_client_options *options;
     const Cachew__Envelope *request;
     struct cw_loop *loop;
@@ -18,18 +18,18 @@ struct question {
     struct cw_error err;
 };
 
-static int on_open(void *user, struct cw_conn *c, const Cachew__Envelope *peer CW_UNUSED,
-                   struct cw_error *err)
+static int query_open(void *user, struct cw_conn *c, const Cachew__Envelope *peer CW_UNUSED,
+                      struct cw_error *err)
 {
-    struct question *q = user;
+    struct admin_query *q = user;
     return cw_conn_send(c, q->request, NULL, 0, NULL, NULL, NULL, 0, err);
 }
 
-static int on_message(void *user, struct cw_conn *c, const Cachew__Envelope *m, void *payload CW_UNUSED,
-                      size_t size CW_UNUSED, const int *fds CW_UNUSED, size_t n_fds CW_UNUSED,
-                      struct cw_error *err)
+static int query_message(void *user, struct cw_conn *c, const Cachew__Envelope *m, void *payload CW_UNUSED,
+                         size_t size CW_UNUSED, const int *fds CW_UNUSED, size_t n_fds CW_UNUSED,
+                         struct cw_error *err)
 {
-    struct question *q = user;
+    struct admin_query *q = user;
     if (m->re != q->request->id)
         return 0;
     q->answered = true;
@@ -41,9 +41,9 @@ static int on_message(void *user, struct cw_conn *c, const Cachew__Envelope *m, 
     return 0;
 }
 
-static void on_closed(void *user, struct cw_conn *c CW_UNUSED, const struct cw_error *why)
+static void query_closed(void *user, struct cw_conn *c CW_UNUSED, const struct cw_error *why)
 {
-    struct question *q = user;
+    struct admin_query *q = user;
     q->over = true;
     if (!q->answered)
         q->status = cw_error_set(&q->err, CW_E_SERVICE, "the dispatcher at %s can't be reached: %.400s",
@@ -52,9 +52,9 @@ static void on_closed(void *user, struct cw_conn *c CW_UNUSED, const struct cw_e
     cw_loop_stop(q->loop);
 }
 
-static void on_late(void *user)
+static void query_late(void *user)
 {
-    struct question *q = user;
+    struct admin_query *q = user;
     if (!q->answered) {
         q->answered = true;
         q->status = cw_error_set(&q->err, CW_E_DEADLINE, "the dispatcher at %s did not answer within %.1f s",
@@ -63,9 +63,9 @@ static void on_late(void *user)
     cw_loop_stop(q->loop);
 }
 
-static const struct cw_conn_ops ops = {.open = on_open, .message = on_message, .closed = on_closed};
+static const struct cw_conn_ops ops = {.open = query_open, .message = query_message, .closed = query_closed};
 
-static int ask(struct question *q, struct cw_error *err)
+static int query_run(struct admin_query *q, struct cw_error *err)
 {
     struct cw_timer *timer = NULL;
     Cachew__Hello hello;
@@ -83,7 +83,7 @@ static int ask(struct question *q, struct cw_error *err)
     int r = cw_loop_new(&q->loop, err);
     if (r < 0)
         return r;
-    r = cw_timer_new(q->loop, on_late, q, &timer, err);
+    r = cw_timer_new(q->loop, query_late, q, &timer, err);
     if (r >= 0)
         r = cw_conn_connect(q->loop, q->options->service, &o, &ops, q, &q->conn, err);
     if (r >= 0) {
@@ -106,8 +106,8 @@ int cw_observe(const struct cw_admin_client_options *o, const char *what, char *
     struct cw_error own = {0};
     Cachew__Query m = {CW_MESSAGE(query), .what = (char *)(uintptr_t)what};
     Cachew__Envelope e = {CW_MESSAGE(envelope), .id = 1, .of_case = CACHEW__ENVELOPE__OF_QUERY, .query = &m};
-    struct question q = {.options = o, .request = &e};
-    int r = ask(&q, err ? err : &own);
+    struct admin_query q = {.options = o, .request = &e};
+    int r = query_run(&q, err ? err : &own);
     if (r >= 0 && !q.json)
         r = cw_error_set(err, CW_E_SERVICE, "the dispatcher at %s answered something else", o->service);
     if (r < 0) {
@@ -118,12 +118,12 @@ int cw_observe(const struct cw_admin_client_options *o, const char *what, char *
     return 0;
 }
 
-static int steer(const struct cw_admin_client_options *o, Cachew__Steer *m, struct cw_error *err)
+static int steer_send(const struct cw_admin_client_options *o, Cachew__Steer *m, struct cw_error *err)
 {
     struct cw_error own = {0};
     Cachew__Envelope e = {CW_MESSAGE(envelope), .id = 1, .of_case = CACHEW__ENVELOPE__OF_STEER, .steer = m};
-    struct question q = {.options = o, .request = &e};
-    int r = ask(&q, err ? err : &own);
+    struct admin_query q = {.options = o, .request = &e};
+    int r = query_run(&q, err ? err : &own);
     free(q.json);
     return r;
 }
@@ -132,7 +132,7 @@ int cw_steer(const struct cw_admin_client_options *o, const char *verb, const ch
              struct cw_error *err)
 {
     Cachew__Steer m = {CW_MESSAGE(steer), .verb = (char *)(uintptr_t)verb, .name = (char *)(uintptr_t)name};
-    return steer(o, &m, err);
+    return steer_send(o, &m, err);
 }
 
 int cw_share_job(const struct cw_admin_client_options *o, const char *name,
@@ -152,7 +152,7 @@ int cw_share_job(const struct cw_admin_client_options *o, const char *name,
         m.has_quota_case = CACHEW__STEER__HAS_QUOTA_QUOTA;
         m.quota = claim->quota;
     }
-    return steer(o, &m, err);
+    return steer_send(o, &m, err);
 }
 
 int cw_aim_job(const struct cw_admin_client_options *o, const char *name, const char *objective,
@@ -165,5 +165,5 @@ int cw_aim_job(const struct cw_admin_client_options *o, const char *name, const 
         m.has_price_case = CACHEW__STEER__HAS_PRICE_CLIENT_PRICE_PER_H;
         m.client_price_per_h = *client_price_per_h;
     }
-    return steer(o, &m, err);
+    return steer_send(o, &m, err);
 }

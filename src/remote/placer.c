@@ -1,5 +1,3 @@
-/* Computes which elements make which batch: from the elements of ranges to batches, their parts, and the
- * entry behind each. */
 #include "remote/placer.h"
 
 #include <string.h>
@@ -20,7 +18,7 @@ int cw_placer_init(struct cw_placer *w, unsigned n_keys, const uint64_t *sizes, 
         return cw_error_nomem(err, 0, "the batches of an epoch");
     w->planned = w->taken + n_keys;
     w->seen = w->planned + n_keys;
-    w->asked = w->seen + n_keys;
+    w->requested = w->seen + n_keys;
     for (unsigned k = 0; k < n_keys && from->skip; k++)
         w->taken[k] = w->planned[k] = from->skip[k];
     return 0;
@@ -33,21 +31,21 @@ void cw_placer_limit(struct cw_placer *w, const struct cw_entry *from, unsigned 
     w->take = take - CW_MIN(w->arrived, take);
 }
 
-static void range_deinit(struct placer_range *x)
+static void placer_range_deinit(struct placer_range *x)
 {
     free(x->keys);
     free(x->before);
 }
 
 /* Forgets the ranges from number `from` on. */
-static void forget_ranges(struct cw_placer *w, size_t from)
+static void placer_forget_ranges(struct cw_placer *w, size_t from)
 {
     for (size_t i = from; i < w->n_ranges; i++)
-        range_deinit(&w->ranges[i]);
+        placer_range_deinit(&w->ranges[i]);
     w->n_ranges = from;
 }
 
-static void batch_free_first(struct cw_placer *w)
+static void placer_free_first_batch(struct cw_placer *w)
 {
     free(CW_POP(w->batches));
     if (!w->batches)
@@ -58,8 +56,8 @@ static void batch_free_first(struct cw_placer *w)
 void cw_placer_deinit(struct cw_placer *w)
 {
     while (w->batches)
-        batch_free_first(w);
-    forget_ranges(w, 0);
+        placer_free_first_batch(w);
+    placer_forget_ranges(w, 0);
     free(w->ranges);
     free(w->taken);
     *w = (struct cw_placer){0};
@@ -84,24 +82,29 @@ int cw_placer_add(struct cw_placer *w, uint64_t end, struct cw_error *err)
     return 0;
 }
 
+/* Returns where range i begins, which may be the one that comes next. */
+static uint64_t placer_begin(const struct cw_placer *w, size_t i)
+{
+    return i < w->n_ranges ? w->ranges[i].begin : cw_placer_position(w);
+}
+
 /* ---- the plan ---- */
 
-/* Elements of a key before range i, which the plan has come to, or past. */
-static uint64_t before(const struct cw_placer *w, size_t i, unsigned key)
+/* Returns the number of elements of a key before range i. The plan has come to that range, or past it. */
+static uint64_t placer_before(const struct cw_placer *w, size_t i, unsigned key)
 {
     return i < w->n_ranges ? w->ranges[i].before[key] : w->seen[key];
 }
 
-/* The index of the range with element number `element` of a key, among ranges that the plan has come to, or
- * past. One past the last range where the element's range is still to come. */
-static size_t range_of(const struct cw_placer *w, unsigned key, uint64_t element)
+/* Returns the index of the range with an element of a key, among ranges that the plan has come to, or past;
+ * one more where the element's range is still to come. */
+static size_t placer_range_of(const struct cw_placer *w, unsigned key, uint64_t element)
 {
-    return CW_FIRST(i, 1, w->at + 1, before(w, i, key) > element) - 1;
+    return CW_FIRST(i, 1, w->at + 1, placer_before(w, i, key) > element) - 1;
 }
 
-/* Drops planned batches with elements that stand at or behind limit[key]; returns how many batches are
- * left. */
-static size_t drop_behind(struct cw_placer *w, const uint64_t *limit)
+/* Drops planned batches with elements at or behind limit[key]. Returns how many batches are left. */
+static size_t placer_drop_behind(struct cw_placer *w, const uint64_t *limit)
 {
     struct cw_placer_batch **at = &w->batches;
     size_t n = 0;
@@ -133,7 +136,7 @@ size_t cw_placer_known(struct cw_placer *w, struct placer_range *range, uint64_t
     range->failed = failed;
     range->elements = elements;
     uint64_t end = range->before[0] + elements;
-    return w->n_keys == 1 && range == &w->ranges[w->at] && end < w->planned[0] ? drop_behind(w, &end)
+    return w->n_keys == 1 && range == &w->ranges[w->at] && end < w->planned[0] ? placer_drop_behind(w, &end)
                                                                                : w->n_batches;
 }
 
@@ -144,22 +147,22 @@ uint64_t cw_placer_planned(const struct cw_placer *w, const struct placer_range 
 }
 
 /* Makes a batch of the next n elements of a key that are in no batch yet. */
-static int add_batch(struct cw_placer *w, unsigned key, uint64_t n, const struct cw_placer_batch **ret,
-                     struct cw_error *err)
+static int placer_add_batch(struct cw_placer *w, unsigned key, uint64_t n, const struct cw_placer_batch **ret,
+                            struct cw_error *err)
 {
     uint64_t from = w->planned[key], upto = from + n;
-    size_t first = range_of(w, key, from), last = first;
-    while (last < w->at && before(w, last + 1, key) < upto)
+    size_t first = placer_range_of(w, key, from), last = first;
+    while (last < w->at && placer_before(w, last + 1, key) < upto)
         last++;
     struct cw_placer_batch *b = malloc(sizeof(*b) + (last - first + 1) * sizeof(b->parts[0]));
     if (!b)
         return cw_error_nomem(err, sizeof(*b), "a batch");
     *b = (struct cw_placer_batch){.key = key, .n = n};
     for (size_t i = first; i <= last; i++) {
-        uint64_t end = i == last ? upto : before(w, i + 1, key);
+        uint64_t end = i == last ? upto : placer_before(w, i + 1, key);
         if (end > from)
             b->parts[b->n_parts++] = (struct cw_placer_part){
-                .begin = w->ranges[i].begin, .from = from - before(w, i, key), .n = end - from};
+                .begin = w->ranges[i].begin, .from = from - placer_before(w, i, key), .n = end - from};
         from = end;
     }
     w->planned[key] = upto;
@@ -170,35 +173,35 @@ static int add_batch(struct cw_placer *w, unsigned key, uint64_t n, const struct
     return 0;
 }
 
-/* One key: elements of the next batch, if ranges have as many; 0: there is no other before the epoch ends. */
-static uint64_t next_size(const struct cw_placer *w)
+/* One key: returns the size of the next batch, if ranges have as many elements; 0: the epoch ends before. */
+static uint64_t placer_next_size(const struct cw_placer *w)
 {
     uint64_t n = CW_MIN(w->sizes[0], w->take - w->planned[0]);
     return w->drop_remainder && n < w->sizes[0] ? 0 : n;
 }
 
-static bool taken_all(const struct cw_placer *w)
+static bool placer_took_all(const struct cw_placer *w)
 {
-    return w->n_keys == 1 && next_size(w) == 0;
+    return w->n_keys == 1 && placer_next_size(w) == 0;
 }
 
 /* Plans with the elements of a range from the plan's place on. 0: they completed a batch; 1: they did not. */
-static int plan_range(struct cw_placer *w, struct placer_range *range, const struct cw_placer_batch **ret,
-                      struct cw_error *err)
+static int placer_plan_range(struct cw_placer *w, struct placer_range *range,
+                             const struct cw_placer_batch **ret, struct cw_error *err)
 {
     if (range->foreign && !range->known)
         return 1;
     if (w->n_keys == 1) {
-        uint64_t n = next_size(w);
+        uint64_t n = placer_next_size(w);
         if (!range->known || range->before[0] + range->elements >= w->planned[0] + n)
-            return add_batch(w, 0, n, ret, err);
+            return placer_add_batch(w, 0, n, ret, err);
         w->seen[0] = range->before[0] + range->elements;
         return 1;
     }
     while (w->element < range->n) {
         unsigned key = range->keys[w->element];
         bool full = w->seen[key] + 1 == w->planned[key] + w->sizes[key];
-        int r = full ? add_batch(w, key, w->sizes[key], ret, err) : 1;
+        int r = full ? placer_add_batch(w, key, w->sizes[key], ret, err) : 1;
         if (r < 0)
             return r;
         w->seen[key]++;
@@ -211,13 +214,13 @@ static int plan_range(struct cw_placer *w, struct placer_range *range, const str
 
 int cw_placer_plan(struct cw_placer *w, const struct cw_placer_batch **ret, struct cw_error *err)
 {
-    if (taken_all(w))
+    if (placer_took_all(w))
         return 1;
     for (; w->at < w->n_ranges; w->at++) {
         struct placer_range *range = &w->ranges[w->at];
         if (!w->element)
             memcpy(range->before, w->seen, w->n_keys * sizeof(*range->before));
-        int r = plan_range(w, range, ret, err);
+        int r = placer_plan_range(w, range, ret, err);
         if (r <= 0)
             return r;
         if (!range->known)
@@ -231,34 +234,41 @@ int cw_placer_plan(struct cw_placer *w, const struct cw_placer_batch **ret, stru
         return 2;
     for (unsigned k = 0; k < w->n_keys && !w->drop_remainder; k++)
         if (w->seen[k] > w->planned[k])
-            return add_batch(w, k, w->seen[k] - w->planned[k], ret, err);
+            return placer_add_batch(w, k, w->seen[k] - w->planned[k], ret, err);
     return 1;
 }
 
-/* The first element of a key that waits for a batch and was not asked for. */
-static uint64_t first_waiting(const struct cw_placer *w, unsigned key)
+/* Returns the first element of a key that waits for a batch and was not requested. */
+static uint64_t placer_first_waiting(const struct cw_placer *w, unsigned key)
 {
-    return CW_MAX(w->asked[key], w->planned[key]);
+    return CW_MAX(w->requested[key], w->planned[key]);
 }
 
-bool cw_placer_ask(struct cw_placer *w, unsigned key, struct cw_placer_part *ret)
+bool cw_placer_request(struct cw_placer *w, unsigned key, struct cw_placer_part *ret)
 {
-    uint64_t from = first_waiting(w, key);
-    if (from >= before(w, w->at, key))
+    uint64_t from = placer_first_waiting(w, key);
+    if (from >= placer_before(w, w->at, key))
         return false;
-    size_t i = range_of(w, key, from);
-    w->asked[key] = before(w, i + 1, key);
+    size_t i = placer_range_of(w, key, from);
+    w->requested[key] = placer_before(w, i + 1, key);
     *ret = (struct cw_placer_part){
-        .begin = w->ranges[i].begin, .from = from - before(w, i, key), .n = w->asked[key] - from};
+        .begin = w->ranges[i].begin, .from = from - placer_before(w, i, key), .n = w->requested[key] - from};
     return true;
+}
+
+uint64_t cw_placer_plan_position(const struct cw_placer *w)
+{
+    return placer_begin(w, w->at);
 }
 
 uint64_t cw_placer_needed(const struct cw_placer *w, bool waiting)
 {
     size_t i = w->at;
     for (unsigned k = 0; k < w->n_keys && waiting; k++)
-        i = first_waiting(w, k) < w->seen[k] ? CW_MIN(i, range_of(w, k, first_waiting(w, k))) : i;
-    return i < w->n_ranges ? w->ranges[i].begin : cw_placer_position(w);
+        i = placer_first_waiting(w, k) < w->seen[k]
+                ? CW_MIN(i, placer_range_of(w, k, placer_first_waiting(w, k)))
+                : i;
+    return placer_begin(w, i);
 }
 
 bool cw_placer_over(const struct cw_placer *w)
@@ -266,7 +276,7 @@ bool cw_placer_over(const struct cw_placer *w)
     bool over = w->at == w->n_ranges && cw_placer_position(w) >= w->end;
     for (unsigned k = 0; k < w->n_keys && over && !w->drop_remainder; k++)
         over = w->seen[k] <= w->planned[k]; /* less, where elements that an entry leaves out were lost */
-    return over || taken_all(w);
+    return over || placer_took_all(w);
 }
 
 bool cw_placer_certain(const struct cw_placer *w)
@@ -275,26 +285,26 @@ bool cw_placer_certain(const struct cw_placer *w)
            w->taken[0] + w->batches->n <= w->ranges[w->at].before[0];
 }
 
-/* ---- what was taken ---- */
+/* ---- batches that were taken ---- */
 
-/* The index of the first range that may have an element in no batch that was taken. */
-static size_t first_needed(const struct cw_placer *w)
+/* Returns the index of the first range that may have an element in no batch that was taken. */
+static size_t placer_first_needed(const struct cw_placer *w)
 {
     size_t least = w->at;
     for (unsigned k = 0; k < w->n_keys && least; k++)
-        least = CW_MIN(least, range_of(w, k, w->taken[k]));
+        least = CW_MIN(least, placer_range_of(w, k, w->taken[k]));
     return least;
 }
 
 void cw_placer_take(struct cw_placer *w)
 {
     w->taken[w->batches->key] += w->batches->n;
-    batch_free_first(w);
-    size_t n = first_needed(w);
+    placer_free_first_batch(w);
+    size_t n = placer_first_needed(w);
     if (n == w->n_ranges && n) /* the last range stays: the placer's position is its end */
         n--;
     for (size_t i = 0; i < n; i++)
-        range_deinit(&w->ranges[i]);
+        placer_range_deinit(&w->ranges[i]);
     if (n)
         memmove(w->ranges, w->ranges + n, (w->n_ranges - n) * sizeof(*w->ranges));
     w->n_ranges -= n;
@@ -303,12 +313,13 @@ void cw_placer_take(struct cw_placer *w)
 
 void cw_placer_entry(const struct cw_placer *w, struct cw_entry *ret)
 {
-    size_t i = first_needed(w);
-    ret->position = i < w->n_ranges ? w->ranges[i].begin : cw_placer_position(w);
+    size_t i = placer_first_needed(w);
+    ret->position = placer_begin(w, i);
     for (unsigned k = 0; k < w->n_keys; k++)
-        ret->skip[k] = w->taken[k] - before(w, i, k);
+        ret->skip[k] = w->taken[k] - placer_before(w, i, k);
     for (unsigned k = 0; k < w->n_limits; k++)
-        ret->limits[k] = (struct cw_limit_count){.started = true, .count = w->arrived + before(w, i, 0)};
+        ret->limits[k] = (struct cw_limit_count){.started = true,
+                                                 .count = w->arrived + placer_before(w, i, 0)};
 }
 
 uint64_t cw_placer_differs(const struct cw_placer *w, uint64_t begin, uint64_t end)
@@ -329,7 +340,7 @@ bool cw_placer_shorten(struct cw_placer *w, uint64_t begin, uint64_t end)
     if (i == w->n_ranges || w->ranges[i].begin != begin || w->ranges[i].known || w->ranges[i].n > 0)
         return false;
     w->ranges[i].end = end;
-    forget_ranges(w, i + 1);
+    placer_forget_ranges(w, i + 1);
     return true;
 }
 
@@ -342,15 +353,15 @@ bool cw_placer_cut(struct cw_placer *w, uint64_t position)
         if (w->taken[k] > w->ranges[i].before[k])
             return false;
     if (i < w->at || (i == w->at && i < w->n_ranges)) {
-        drop_behind(w, w->ranges[i].before);
+        placer_drop_behind(w, w->ranges[i].before);
         memcpy(w->seen, w->ranges[i].before, w->n_keys * sizeof(*w->seen));
         for (unsigned k = 0; k < w->n_keys; k++)
-            w->asked[k] = CW_MIN(w->asked[k], w->seen[k]);
+            w->requested[k] = CW_MIN(w->requested[k], w->seen[k]);
         w->at = i;
         w->element = 0;
     }
     if (i == 0 && w->n_ranges) /* the placer goes on here when no range is left */
         w->begin = w->ranges[0].begin;
-    forget_ranges(w, i);
+    placer_forget_ranges(w, i);
     return true;
 }

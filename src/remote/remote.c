@@ -1,14 +1,154 @@
-/* The producer as the iterator sees it: the consumer's thread. */
-#include "remote/remote_impl.h"
+#include "remote/producer.h"
 
 #include <errno.h>
-#include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 
 #include "base/clock.h"
+#include "base/machine.h"
 #include "base/thread.h"
+#include "remote/assembly.h"
+#include "remote/internal.h"
+#include "remote/loop.h"
+#include "remote/placement.h"
+#include "remote/sequencer.h"
+
+/* ---- the job's life ---- */
+
+/* Replaces all texts of the caller by copies, or by NULL where there is no memory. */
+static int options_copy_texts(struct cw_remote_options *o, struct cw_error *err)
+{
+    const char **texts[] = {&o->service, &o->job, &o->token, &o->base_dir, &o->pipeline};
+    bool all = true;
+    for (size_t i = 0; i < CW_COUNT_OF(texts); i++) {
+        const char *given = *texts[i];
+        *texts[i] = given ? strdup(given) : NULL;
+        all &= !given || *texts[i];
+    }
+    return all ? 0 : cw_error_nomem(err, 0, "a job");
+}
+
+static void options_free_texts(struct cw_remote_options *o)
+{
+    const char *texts[] = {o->service, o->job, o->token, o->base_dir, o->pipeline};
+    for (size_t i = 0; i < CW_COUNT_OF(texts); i++)
+        free((void *)(uintptr_t)texts[i]);
+}
+
+void cw_remote_free(struct remote *r)
+{
+    struct remote_job *job = &r->job;
+    cw_remote_loop_stop(r);
+    if (r->loop.timer)
+        cw_timer_free(CW_STEAL(r->loop.timer));
+    if (r->loop.loop)
+        cw_loop_free(r->loop.loop); /* connections that were not over end now */
+    while (r->links)
+        cw_link_free(r->links);
+    for (struct shm_loan *l = r->released; l; l = l->next)
+        cw_shm_loan_end(l);
+    cw_remote_batches_free(r->released);
+    cw_entry_deinit(&r->from.entry);
+    cw_entry_deinit(&r->attached_from.entry);
+    cw_layout_deinit(&job->layout);
+    cw_slab_pool_deinit(&r->slabs);
+    pthread_cond_destroy(&r->changed);
+    pthread_mutex_destroy(&r->mutex);
+    free(r->ranges.list);
+    free(r->ops);
+    options_free_texts(&job->options);
+    cw_tls_unref(job->options.tls);
+    free(r);
+}
+
+static int job_init(struct remote_job *job, const struct cw_compiled *c, const struct cw_remote_options *o,
+                    bool own_ranges, struct cw_error *err)
+{
+    static char *capabilities[] = {(char *)(uintptr_t)"shm"};
+    unsigned n_keys = c->sequential ? 0 : cw_n_keys(c);
+    bool shm = o->transport == CW_TRANSPORT_AUTO || o->transport == CW_TRANSPORT_SHM;
+    *job = (struct remote_job){
+        .compiled = c,
+        .options = *o,
+        .n_keys = n_keys,
+        .own_ranges = own_ranges,
+        /* An epoch that is one range comes from its front to its end. Where batches follow from what ranges
+         * leave, a range that is lost changes those behind it: none of them may be handed out before. */
+        .unordered = o->unordered && !c->sequential && !(o->at_most_once && n_keys),
+        .n_cpus = cw_cpu_budget()};
+    struct cw_remote_options *own = &job->options;
+    own->tls = o->tls ? cw_tls_ref(o->tls) : NULL;
+    if (options_copy_texts(own, err) < 0)
+        return CW_E_MEMORY;
+    if (getrandom(job->incarnation, sizeof(job->incarnation), 0) != sizeof(job->incarnation))
+        return cw_error_errno(err, CW_E_IO, errno, "can't get random bytes");
+    cw_host_identity(job->host);
+    cw_hello_init(&job->hello, CACHEW__ROLE__ROLE_CLIENT, own->job, job->incarnation, job->host);
+    job->hello.capabilities = capabilities;
+    job->hello.n_capabilities = shm;
+    return 0;
+}
+
+static int remote_set_state(struct remote *r, const struct cw_iterator_options *io, const json_t *state,
+                            struct cw_error *err)
+{
+    const char *snapshot = json_string_value(json_object_get(state, "snapshot"));
+    int status = cw_state_begin(r->job.compiled, r->job.options.seed, io, state, &r->from, err);
+    r->view.rounds_epoch = r->from.epoch;
+    r->view.rounds_from = r->from.g;
+    r->run.snapshot = strtoull(snapshot ? snapshot : "", NULL, 16);
+    return status;
+}
+
+static int remote_init(struct remote *r, const struct cw_compiled *c, const struct cw_remote_options *o,
+                       const struct cw_iterator_options *io, const json_t *state, struct cw_error *err)
+{
+    pthread_mutex_init(&r->mutex, NULL);
+    cw_cond_init(&r->changed);
+    r->view = (struct view){.base = {.ops = &cw_remote_ops, .compiled = c, .seed = o->seed},
+                            .remote = r,
+                            .rank = o->rank,
+                            .world_size = o->world_size,
+                            .main = true};
+    r->from.epoch = o->first_epoch;
+    r->run.finished = o->first_epoch >= o->epochs;
+    r->window.credits = o->credits;
+    cw_budget_init(&r->budget, SIZE_MAX / 2);
+    int status = cw_slab_pool_init(&r->slabs, false, &r->budget, err);
+    int job_status = job_init(&r->job, c, o, io->own_ranges, err); /* in any case: it is freed */
+    status = status < 0 ? status : job_status;
+    r->ops = calloc(c->pipeline->n_ops, sizeof(*r->ops));
+    if (status >= 0 && !r->ops)
+        status = cw_error_nomem(err, 0, "a job");
+    if (status >= 0)
+        status = cw_layout_init(&r->job.layout, c, &r->budget, err);
+    if (status >= 0)
+        status = cw_entry_init(c, &r->from.entry, err);
+    if (status >= 0)
+        status = cw_entry_init(c, &r->attached_from.entry, err);
+    if (status >= 0 && state)
+        status = remote_set_state(r, io, state, err);
+    return status < 0 ? status : cw_loop_new(&r->loop.loop, err);
+}
+
+int cw_remote_new(const struct cw_compiled *compiled, const struct cw_remote_options *o,
+                  const struct cw_iterator_options *io, const json_t *state, struct remote **ret,
+                  struct cw_error *err)
+{
+    struct remote *r = calloc(1, sizeof(*r));
+    if (!r)
+        return cw_error_nomem(err, sizeof(*r), "a job");
+    int status = remote_init(r, compiled, o, io, state, err);
+    if (status < 0) {
+        cw_remote_free(r);
+        return status;
+    }
+    *ret = r;
+    return 0;
+}
+
+/* ---- the producer's functions ---- */
 
 static struct view *view_of(struct cw_producer *p)
 {
@@ -19,8 +159,6 @@ static struct remote *remote_of(struct cw_producer *p)
 {
     return view_of(p)->remote;
 }
-
-/* ---- batches ---- */
 
 static int remote_open(struct cw_producer *base, const struct cw_cursor *from, struct cw_batches **ret,
                        struct cw_error *err)
@@ -42,10 +180,10 @@ static void remote_close(struct cw_producer *base, struct cw_batches *b)
     cw_remote_wake(r);
 }
 
-static int remote_next(struct cw_producer *base CW_UNUSED, struct cw_batches *b, uint64_t ahead,
+static int remote_next(struct cw_producer *base CW_UNUSED, struct cw_batches *b, uint64_t n_ahead,
                        uint64_t deadline_ns, struct cw_assembly **ret, struct cw_error *err)
 {
-    return cw_course_next((struct course *)b, ahead, deadline_ns, ret, err);
+    return cw_course_next((struct course *)b, n_ahead, deadline_ns, ret, err);
 }
 
 static void remote_release(struct cw_producer *base CW_UNUSED, struct cw_batch *b)
@@ -59,9 +197,9 @@ static void remote_passed(struct cw_producer *base, const struct cw_cursor *from
     if (!view_of(base)->main)
         return;
     CW_GUARD(&r->mutex);
-    cw_cursor_set(r->compiled, &r->from, from);
-    r->finished = from->epoch >= r->options.epochs;
-    if (cw_remote_moved(r))
+    cw_cursor_set(r->job.compiled, &r->from, from);
+    r->run.finished = from->epoch >= r->job.options.epochs;
+    if (cw_placement_cursor_moved(r))
         cw_remote_wake(r);
 }
 
@@ -69,16 +207,22 @@ static void remote_interrupt(struct cw_producer *base, bool on)
 {
     struct remote *r = remote_of(base);
     CW_GUARD(&r->mutex);
-    r->interrupted = on;
+    r->waiting.interrupted = on;
     pthread_cond_broadcast(&r->changed);
 }
 
-/* What came and was not taken goes back to the workers that lent it; the loop's thread says goodbye. */
+static void remote_set_left(struct remote *r)
+{
+    if (r->run.phase == REMOTE_RUNNING)
+        r->run.phase = REMOTE_LEFT;
+}
+
+/* What arrived and was not taken is returned to its workers; the loop's thread says goodbye. */
 static void remote_leave(struct cw_producer *base)
 {
     struct remote *r = remote_of(base);
     CW_WITH (&r->mutex) {
-        r->left = true;
+        remote_set_left(r);
         for (struct course *c = r->courses; c; c = c->next)
             cw_course_drop_slots(c);
     }
@@ -94,15 +238,14 @@ static void remote_profile(struct cw_producer *base, struct cw_profile *ret)
     memcpy(ops, r->ops, n * sizeof(*ops));
     *ret = (struct cw_profile){.ops = ops,
                                .n_ops = n,
-                               .wait_ns = r->wait_ns,
-                               .run_ns = cw_now_ns() - r->started_ns}; /* no threads here compute */
+                               .wait_ns = r->waiting.total_ns,
+                               .run_ns = cw_now_ns() - r->loop.started_ns}; /* no threads here compute */
 }
 
 uint64_t cw_remote_lost(const struct cw_producer *p)
 {
     struct remote *r = ((const struct view *)p)->remote;
-    CW_GUARD(&r->mutex);
-    return r->n_lost;
+    return CW_LOCKED(&r->mutex, r->n_lost);
 }
 
 static void remote_fused(struct cw_producer *base, unsigned *ret)
@@ -115,32 +258,10 @@ static void remote_tuned(struct cw_producer *base, struct cw_tuned_log *ret)
 {
     struct remote *r = remote_of(base);
     CW_GUARD(&r->mutex);
-    cw_tuned_add_all(ret, &r->tuned);
+    cw_tuned_add_all(ret, &r->window.tuned);
 }
 
-static struct cw_producer *remote_free(struct cw_producer *base);
-static int remote_again(struct cw_producer *base, unsigned rank, uint64_t world_size,
-                        struct cw_producer **ret, struct cw_error *err);
-
-const struct cw_producer_ops cw_remote_ops = {
-    .free = remote_free,
-    .again = remote_again,
-    .open = remote_open,
-    .close = remote_close,
-    .next = remote_next,
-    .finish = cw_remote_finish,
-    .take = cw_remote_take,
-    .drop = cw_remote_drop,
-    .leave = remote_leave,
-    .release = remote_release,
-    .interrupt = remote_interrupt,
-    .passed = remote_passed,
-    .profile = remote_profile,
-    .fused = remote_fused,
-    .tuned = remote_tuned,
-};
-
-/* ---- views: the iterator's, and those that repeat a batch ---- */
+/* ---- views for padding ---- */
 
 static int remote_again(struct cw_producer *base, unsigned rank, uint64_t world_size,
                         struct cw_producer **ret, struct cw_error *err)
@@ -158,7 +279,8 @@ static struct cw_producer *remote_free(struct cw_producer *base)
     struct view *v = view_of(base);
     struct remote *r = v->remote;
     CW_WITH (&r->mutex) {
-        r->left |= v->main; /* nothing more is planned */
+        if (v->main) /* nothing more is planned */
+            remote_set_left(r);
         for (struct course *c = r->courses; c;) {
             struct course *next = c->next;
             if (c->view == v)
@@ -167,8 +289,26 @@ static struct cw_producer *remote_free(struct cw_producer *base)
         }
     }
     if (v->main)
-        cw_remote_deinit(r);
+        cw_remote_free(r);
     else
         free(v);
     return NULL;
 }
+
+const struct cw_producer_ops cw_remote_ops = {
+    .free = remote_free,
+    .again = remote_again,
+    .open = remote_open,
+    .close = remote_close,
+    .next = remote_next,
+    .finish = cw_remote_assembly_finish,
+    .take = cw_remote_assembly_take,
+    .drop = cw_remote_assembly_drop,
+    .leave = remote_leave,
+    .release = remote_release,
+    .interrupt = remote_interrupt,
+    .passed = remote_passed,
+    .profile = remote_profile,
+    .fused = remote_fused,
+    .tuned = remote_tuned,
+};

@@ -20,14 +20,14 @@ static const uint8_t zeros[COMPONENT_ALIGN];
 
 /* ---- record ids ---- */
 
-static void write_id(uint8_t *to, const struct cw_record_id *id)
+static void wire_write_id(uint8_t *to, const struct cw_record_id *id)
 {
     memcpy(to, id, ID_USED);
     memset(to + ID_USED, 0, ID_BYTES - ID_USED);
 }
 
-static int read_ids(const ProtobufCBinaryData *m, uint64_t n, const struct cw_compiled *c,
-                    struct cw_record_id **ret, struct cw_error *err)
+static int wire_read_ids(const ProtobufCBinaryData *m, uint64_t n, const struct cw_compiled *c,
+                         struct cw_record_id **ret, struct cw_error *err)
 {
     if (m->len != n * ID_BYTES)
         return cw_error_set(err, CW_E_SERVICE, "%llu record ids came in %zu bytes", (unsigned long long)n,
@@ -49,7 +49,7 @@ static int read_ids(const ProtobufCBinaryData *m, uint64_t n, const struct cw_co
 
 /* ---- records that were skipped or replaced ---- */
 
-static size_t count(const struct cw_quarantined *q)
+static size_t quarantined_count(const struct cw_quarantined *q)
 {
     size_t n = 0;
     for (; q; q = q->next)
@@ -57,13 +57,13 @@ static size_t count(const struct cw_quarantined *q)
     return n;
 }
 
-/* Into arrays of as many as the list has. */
-static void write_quarantined(const struct cw_quarantined *q, Cachew__Quarantined *messages,
-                              Cachew__Quarantined **list, uint8_t *ids)
+/* Writes a list of records into arrays, which have room for all. */
+static void wire_write_quarantined(const struct cw_quarantined *q, Cachew__Quarantined *messages,
+                                   Cachew__Quarantined **list, uint8_t *ids)
 {
     for (; q; q = q->next, messages++, list++, ids += 2 * ID_BYTES) {
-        write_id(ids, &q->id);
-        write_id(ids + ID_BYTES, &q->by);
+        wire_write_id(ids, &q->id);
+        wire_write_id(ids + ID_BYTES, &q->by);
         *messages = (Cachew__Quarantined){CW_MESSAGE(quarantined),
                                           .id = {.data = ids, .len = ID_BYTES},
                                           .by = {.data = ids + ID_BYTES, .len = ID_BYTES},
@@ -75,19 +75,20 @@ static void write_quarantined(const struct cw_quarantined *q, Cachew__Quarantine
     }
 }
 
-static int read_quarantined(Cachew__Quarantined *const *m, size_t n, const struct cw_compiled *c,
-                            struct cw_quarantined **ret, struct cw_error *err)
+static int wire_read_quarantined(Cachew__Quarantined *const *m, size_t n, const struct cw_compiled *c,
+                                 struct cw_quarantined **ret, struct cw_error *err)
 {
     struct cw_quarantined *list = NULL;
     int r = 0;
     for (size_t i = n; i-- > 0 && r >= 0;) {
         struct cw_record_id *id = NULL, *by = NULL;
         struct cw_quarantined *q = calloc(1, sizeof(*q));
-        r = q ? read_ids(&m[i]->id, 1, c, &id, err) : cw_error_nomem(err, sizeof(*q), "a skipped record");
+        r = q ? wire_read_ids(&m[i]->id, 1, c, &id, err)
+              : cw_error_nomem(err, sizeof(*q), "a skipped record");
         if (r >= 0)
-            r = read_ids(&m[i]->by, 1, c, &by, err);
+            r = wire_read_ids(&m[i]->by, 1, c, &by, err);
         if (r >= 0) {
-            const struct cw_op_desc *op = cw_op_find(cw_ops(), m[i]->op); /* its name is there for good */
+            const struct cw_op_desc *op = cw_op_find(cw_ops(), m[i]->op); /* its name is a constant */
             *q = (struct cw_quarantined){.next = list,
                                          .id = *id,
                                          .by = *by,
@@ -116,13 +117,13 @@ static int read_quarantined(Cachew__Quarantined *const *m, size_t n, const struc
 int cw_wire_batch_write(const struct cw_batch *b, const struct cw_quarantined *q, bool in_slabs,
                         struct cw_wire_batch *ret, struct cw_error *err)
 {
-    struct tail { /* what the message points to */
+    struct tail { /* that the message points to */
         Cachew__Component components[CW_MAX_COMPONENTS], *component_list[CW_MAX_COMPONENTS];
         int64_t dims[CW_MAX_COMPONENTS][CW_MAX_NDIM + 1];
         struct iovec pieces[4 * CW_MAX_COMPONENTS];
     };
 
-    size_t n_quarantined = count(q);
+    size_t n_quarantined = quarantined_count(q);
     struct tail *t = NULL;
     uint8_t *at = NULL;
     size_t head = CW_ALIGN_UP(offsetof(struct tail, pieces) + sizeof(t->pieces), 64);
@@ -160,7 +161,7 @@ int cw_wire_batch_write(const struct cw_batch *b, const struct cw_quarantined *q
             if (in_slabs) {
                 const struct cw_slab *s = b->slabs[0];
                 bool second = !(s && data >= s->data && data < s->data + s->size);
-                o->slab = second && s; /* those that are there are counted */
+                o->slab = second && s; /* slabs that are NULL are not counted */
                 places[i] = (size_t)(data - b->slabs[second]->data);
                 continue;
             }
@@ -178,10 +179,10 @@ int cw_wire_batch_write(const struct cw_batch *b, const struct cw_quarantined *q
     }
     m->ids = (ProtobufCBinaryData){.data = at, .len = (size_t)b->n * ID_BYTES};
     for (uint32_t i = 0; i < b->n; i++, at += ID_BYTES)
-        write_id(at, &b->ids[i]);
+        wire_write_id(at, &b->ids[i]);
     Cachew__Quarantined *messages = (Cachew__Quarantined *)(void *)at;
     Cachew__Quarantined **list = (Cachew__Quarantined **)(void *)(messages + n_quarantined);
-    write_quarantined(q, messages, list, (uint8_t *)(list + n_quarantined));
+    wire_write_quarantined(q, messages, list, (uint8_t *)(list + n_quarantined));
     m->n_quarantined = n_quarantined;
     m->quarantined = list;
     return 0;
@@ -193,15 +194,15 @@ void cw_wire_batch_deinit(struct cw_wire_batch *w)
     *w = (struct cw_wire_batch){0};
 }
 
-static bool within(const struct cw_memory *m, uint64_t offset, uint64_t size)
+static bool memory_holds(const struct cw_memory *m, uint64_t offset, uint64_t size)
 {
     return offset <= m->size && size <= m->size - offset;
 }
 
-/* One component, as the pipeline makes it, in its memory. */
-static int read_component(const Cachew__Batch *m, const Cachew__Component *from,
-                          const struct cw_component *expected, const struct cw_memory memory[2],
-                          struct cw_batch_component *ret, struct cw_error *err)
+/* Reads a component, and checks that it is what the pipeline makes and lies in its memory. */
+static int wire_read_component(const Cachew__Batch *m, const Cachew__Component *from,
+                               const struct cw_component *expected, const struct cw_memory memory[2],
+                               struct cw_batch_component *ret, struct cw_error *err)
 {
     const struct cw_type *type = &expected->type;
     size_t lead = m->leading ? 1 : 0;
@@ -223,14 +224,14 @@ static int read_component(const Cachew__Batch *m, const Cachew__Component *from,
     }
     const struct cw_memory *place = &memory[good ? from->slab : 0];
     if (good && from->size)
-        good = from->offset % COMPONENT_ALIGN == 0 && within(place, from->offset, from->size);
+        good = from->offset % COMPONENT_ALIGN == 0 && memory_holds(place, from->offset, from->size);
     if (good && type->dtype != CW_BYTES)
         good = from->size == size;
     ret->data = place->data && good && from->size ? place->data + from->offset : place->data;
     if (good && type->dtype == CW_BYTES) {
         uint64_t total = 0, bytes = m->n * sizeof(uint64_t);
         good = from->lengths_offset % sizeof(uint64_t) == 0 &&
-               (bytes == 0 || within(place, from->lengths_offset, bytes));
+               (bytes == 0 || memory_holds(place, from->lengths_offset, bytes));
         ret->lengths = (const uint64_t *)(const void *)(good && bytes ? place->data + from->lengths_offset
                                                                       : place->data);
         for (uint32_t i = 0; good && i < m->n; i++)
@@ -255,12 +256,12 @@ int cw_wire_batch_read(const Cachew__Batch *m, const struct cw_compiled *c, cons
                             m->n, m->n_components, n);
     struct cw_batch_component *components = calloc(CW_MAX(n, 1), sizeof(*components));
     struct cw_record_id *ids = NULL;
-    int r = components ? read_ids(&m->ids, m->n, c, &ids, err)
+    int r = components ? wire_read_ids(&m->ids, m->n, c, &ids, err)
                        : cw_error_nomem(err, n * sizeof(*components), "a batch");
     for (unsigned k = 0; k < n && r >= 0; k++)
-        r = read_component(m, m->components[k], &expected[k], memory, &components[k], err);
+        r = wire_read_component(m, m->components[k], &expected[k], memory, &components[k], err);
     if (r >= 0)
-        r = read_quarantined(m->quarantined, m->n_quarantined, c, ret_quarantined, err);
+        r = wire_read_quarantined(m->quarantined, m->n_quarantined, c, ret_quarantined, err);
     if (r < 0) {
         free(components);
         free(ids);
@@ -281,7 +282,7 @@ int cw_wire_batch_read(const Cachew__Batch *m, const struct cw_compiled *c, cons
 
 int cw_wire_part_write(const struct cw_part *r, struct cw_wire_part *ret, struct cw_error *err)
 {
-    size_t n = count(r->quarantined);
+    size_t n = quarantined_count(r->quarantined);
     uint8_t *memory = malloc(
         CW_MAX(n * (sizeof(Cachew__Quarantined) + sizeof(void *) + 2 * ID_BYTES) + r->n * ID_BYTES, 1));
     if (!memory)
@@ -290,12 +291,12 @@ int cw_wire_part_write(const struct cw_part *r, struct cw_wire_part *ret, struct
     Cachew__Quarantined *messages = (Cachew__Quarantined *)(void *)memory,
                         **list = (Cachew__Quarantined **)(void *)(messages + n);
     uint8_t *at = (uint8_t *)(list + n);
-    write_quarantined(r->quarantined, messages, list, at);
+    wire_write_quarantined(r->quarantined, messages, list, at);
     at += n * 2 * ID_BYTES;
     ret->message = (Cachew__Part){CW_MESSAGE(part), .n_quarantined = n, .quarantined = list,
                                   .n = (uint32_t)r->n, .ids = {.data = at, .len = r->n * ID_BYTES}};
     for (uint64_t i = 0; i < r->n; i++)
-        write_id(at + i * ID_BYTES, &r->ids[i]);
+        wire_write_id(at + i * ID_BYTES, &r->ids[i]);
     return 0;
 }
 
@@ -309,9 +310,9 @@ int cw_wire_part_read(const Cachew__Part *m, const void *payload, size_t size, c
                       struct cw_part *ret, struct cw_error *err)
 {
     struct cw_part r = {.n = m->n, .size = size};
-    int status = read_ids(&m->ids, m->n, c, &r.ids, err);
+    int status = wire_read_ids(&m->ids, m->n, c, &r.ids, err);
     if (status >= 0)
-        status = read_quarantined(m->quarantined, m->n_quarantined, c, &r.quarantined, err);
+        status = wire_read_quarantined(m->quarantined, m->n_quarantined, c, &r.quarantined, err);
     if (status >= 0 && !(r.data = malloc(CW_MAX(size, 1))))
         status = cw_error_nomem(err, size, "a part");
     if (status < 0) {

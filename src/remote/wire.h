@@ -1,7 +1,7 @@
 /*
- * Batches and parts as messages, and back (docs/protocol.md). What is read comes from another process:
- * everything in it is checked against what the pipeline makes, and against the memory that came with it. Any
- * thread.
+ * Batches and parts as messages, and back (docs/protocol.md). Messages come from another process: everything
+ * in them is checked against what the pipeline makes, and against the memory that came with it. Workers write
+ * them, clients read them. Any thread.
  */
 #pragma once
 #include <sys/uio.h>
@@ -14,7 +14,7 @@ struct cw_memory {
     size_t size;
 };
 
-/* A batch on its way out. message is what is sent; it borrows from this struct and from the batch. */
+/* A batch to be sent. The message borrows from this struct and from the batch. */
 struct cw_wire_batch {
     Cachew__Batch message;
     /* the payload, where the components do not stay in their slabs: components at multiples of 64 bytes */
@@ -23,18 +23,18 @@ struct cw_wire_batch {
     void *memory;
 };
 
-/* epoch and index are the batch's. in_slabs: components are named by their places in b->slabs (of the slabs
- * that are there), and there is no payload; the caller fills message.slabs in. */
+/* Makes the message of a batch. in_slabs: components are named by their places in b->slabs (numbered without
+ * those that are NULL), and there is no payload; the caller fills message.slabs in. */
 int cw_wire_batch_write(const struct cw_batch *b, const struct cw_quarantined *q, bool in_slabs,
                         struct cw_wire_batch *ret, struct cw_error *err) _must_check_;
 void cw_wire_batch_deinit(struct cw_wire_batch *w);
-/* memory: by slab, or memory[0] the payload. *b has new components and ids, its data in the memory, and no
- * slabs; fills also *ret_quarantined. CW_E_SERVICE: it is not a batch of this pipeline. */
+/* Makes a batch from its message. memory: by slab, or memory[0] is the payload. *b has new components and
+ * ids, its data lie in the memory, and it has no slabs. CW_E_SERVICE: it is no batch of this pipeline. */
 int cw_wire_batch_read(const Cachew__Batch *m, const struct cw_compiled *c, const struct cw_memory memory[2],
                        struct cw_batch *b, struct cw_quarantined **ret_quarantined,
                        struct cw_error *err) _must_check_;
 
-/* A part on its way out: the payload is its data. */
+/* A part to be sent; the payload is its data. */
 struct cw_wire_part {
     Cachew__Part message;
     void *memory;
@@ -42,6 +42,6 @@ struct cw_wire_part {
 
 int cw_wire_part_write(const struct cw_part *r, struct cw_wire_part *ret, struct cw_error *err) _must_check_;
 void cw_wire_part_deinit(struct cw_wire_part *w);
-/* Copies; *ret is new. Whether the rows fit the pipeline, cw_part_join looks at. */
+/* Makes a part from its message, as a copy. cw_part_join checks that the rows fit the pipeline. */
 int cw_wire_part_read(const Cachew__Part *m, const void *payload, size_t size, const struct cw_compiled *c,
                       struct cw_part *ret, struct cw_error *err) _must_check_;

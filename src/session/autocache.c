@@ -11,24 +11,23 @@
 #include "policy/plan.h"
 #include "policy/policies.h"
 
-/* The policy is asked once a second, as by a dispatcher; sooner at first, for epochs may be short. */
-#define REPORT_NS UINT64_C(1000000000)
+/* The policy decides once a second, as a dispatcher's does; sooner at first, because epochs may be short. */
+#define DECISION_NS UINT64_C(1000000000)
 #define FIRST_NS UINT64_C(200000000)
-#define SOONER 4 /* after this part of the time that has passed */
-/* Decisions that are kept: the last ones. */
-#define DECISIONS 32
-/* A step so many times as long as those before, and longer than a second, is an evaluation or a checkpoint:
- * once. */
+#define SOONER 4     /* at first, the next decision comes after this part of the time that has passed */
+#define DECISIONS 32 /* the last ones are kept */
+/* A step this many times as long as the mean, and longer than PAUSE_S, is an evaluation or a checkpoint. The
+ * step after it is not. */
 #define PAUSE_STEPS 10
 #define PAUSE_S 1.0
-/* Endless epochs have so many batches; a pipeline has no more epochs that matter. */
+/* Stands for the batches of an endless epoch, and for endless epochs. */
 #define ENDLESS 1e12
 
 struct sums {
     double n, step_s, step_sq, wait_s, wait_sq;
 };
 
-/* as now_ns had them last, where costs are modelled */
+/* Where costs are modelled: what autocache_now_ns returned last. */
 struct modelled {
     uint64_t ns;
     struct cw_effort effort;
@@ -43,11 +42,10 @@ struct cw_autocache {
     /* the consumer's */
     struct cw_policy_memory memory;
     struct sums sums; /* since the last report */
-    bool asking, paused;
-    uint64_t asked_ns, got_ns;
-    uint64_t next_ns, reported_ns;
-    /* taken; epoch at hand, and batches of all epochs that are behind, from the first one of the pipeline on
-     */
+    bool requested, paused;
+    uint64_t requested_ns, received_ns;
+    uint64_t next_decision_ns, last_decision_ns;
+    /* batches that were taken; the present epoch, and its batches that are behind */
     double batches, epoch, done;
     double known_steps, known_step_s;
     struct cw_effort effort; /* at the last report */
@@ -55,26 +53,26 @@ struct cw_autocache {
     struct cw_write_rate written;
 
     pthread_mutex_t mutex;
-    json_t *decisions; /* guarded by mutex, like the next: those that are not kept any more */
-    unsigned n_forgotten;
+    json_t *decisions;    /* guarded by mutex */
+    unsigned n_forgotten; /* decisions that are not kept any more; guarded by mutex */
 };
 
-/* All that the policy is told, and what it points to. */
-struct told {
+/* The facts that the policy gets, and what they point to. */
+struct collected {
     struct cw_facts facts;
     struct cw_client_facts client;
     struct cw_cache_point_facts cache_points[CW_POLICY_CACHE_POINTS];
     char names[CW_POLICY_CACHE_POINTS][CW_CACHE_POINT_NAME];
     int64_t numbers[CW_POLICY_CACHE_POINTS];
-    double compute_s; /* of a batch, nothing cached; 0: not known */
-    bool stored;      /* an earlier run measured something of it */
+    double compute_s; /* of a batch with nothing cached; 0: not known */
+    bool stored;      /* an earlier run measured one of the cache points */
 };
 
 /* ---- facts ---- */
 
-/* Positions of the sequence that a batch of this rank stands for: those of the other ranks are computed too.
- */
-static double positions_per_batch(const struct cw_autocache *a, const struct cw_effort *e)
+/* Returns the positions that are computed for a batch of this rank: those of other ranks' batches are among
+ * them. */
+static double autocache_positions_per_batch(const struct cw_autocache *a, const struct cw_effort *e)
 {
     const struct cw_compiled *c = a->local->compiled;
     if (c->counted || !(a->batches > 0))
@@ -83,11 +81,10 @@ static double positions_per_batch(const struct cw_autocache *a, const struct cw_
 }
 
 /*
- * Returns the time by the clock of the consumer's waits, and sets *ret (may be NULL) to what was done so far.
- * Where costs are modelled (base/cost_clock.h) both are of the batches that were taken: their part of what
- * was computed, which is more.
+ * Returns the time by the clock of the consumer's waits, and sets *ret (may be NULL) to the work done so far.
+ * Where costs are modelled (base/cost_clock.h), both count only the part for the batches that were taken.
  */
-static uint64_t now_ns(struct cw_autocache *a, struct cw_effort *ret)
+static uint64_t autocache_now_ns(struct cw_autocache *a, struct cw_effort *ret)
 {
     struct modelled *m = &a->modelled;
     uint64_t now = cw_runner_now_ns(a->runner);
@@ -99,7 +96,7 @@ static uint64_t now_ns(struct cw_autocache *a, struct cw_effort *ret)
             *ret = e;
         return now;
     }
-    double taken = a->batches * positions_per_batch(a, &e),
+    double taken = a->batches * autocache_positions_per_batch(a, &e),
            part = CW_MIN(taken / (double)CW_MAX(e.positions, 1), 1);
     m->ns = CW_MAX(m->ns, (uint64_t)((double)now * part));
     m->effort.positions = CW_MAX(m->effort.positions, (uint64_t)((double)e.positions * part));
@@ -110,7 +107,7 @@ static uint64_t now_ns(struct cw_autocache *a, struct cw_effort *ret)
     return m->ns;
 }
 
-static void tell_epochs(const struct cw_autocache *a, double per_batch, struct cw_facts *f)
+static void facts_add_epochs(const struct cw_autocache *a, double per_batch, struct cw_facts *f)
 {
     uint64_t n = a->local->sequence->n_positions;
     f->batches_per_epoch = n >= CW_ENDLESS ? ENDLESS : CW_MAX((double)n / per_batch, 1);
@@ -120,10 +117,10 @@ static void tell_epochs(const struct cw_autocache *a, double per_batch, struct c
     f->batches_done = a->epoch * f->batches_per_epoch + CW_MIN(a->done, f->batches_per_epoch);
 }
 
-/* The cache's reading speed: as it was for what is in use, or for another cache point; else as the store
- * found it. 0: as quick as memory. */
-static double read_speed(const struct cw_choice *choices, unsigned n, int64_t in_use,
-                         const struct cw_cache_facts *store)
+/* Returns the cache's reading speed in bytes per second: measured at the cache point in use, else at another
+ * one, else by the store's probe. 0: as fast as memory. */
+static double facts_read_speed(const struct cw_choice *choices, unsigned n, int64_t in_use,
+                               const struct cw_cache_facts *store)
 {
     const struct cw_choice *known = NULL;
     for (unsigned k = 1; k < n; k++)
@@ -134,14 +131,15 @@ static double read_speed(const struct cw_choice *choices, unsigned n, int64_t in
     return store->probe_ns ? (double)store->probe_bytes * 1e9 / (double)store->probe_ns : 0;
 }
 
-static void tell_store(struct cw_autocache *a, const struct cw_cache_facts *store, struct cw_storage_facts *f)
+static void facts_add_store(struct cw_autocache *a, const struct cw_cache_facts *store,
+                            struct cw_storage_facts *f)
 {
     f->write_bytes_per_s = cw_write_rate(&a->written, store);
     f->cache_bytes = (double)cw_cache_quota(a->local->cache);
 }
 
-static void tell_cache_points(const struct cw_autocache *a, double per_batch,
-                              const struct cw_cache_facts *store, struct told *t)
+static void facts_add_cache_points(const struct cw_autocache *a, double per_batch,
+                                   const struct cw_cache_facts *store, struct collected *t)
 {
     struct cw_choice choices[CW_CHOICES_MAX];
     struct cw_facts *f = &t->facts;
@@ -153,7 +151,7 @@ static void tell_cache_points(const struct cw_autocache *a, double per_batch,
     for (unsigned k = 1; k < n; k++) {
         const struct cw_choice *c = &choices[k];
         int i = f->n_cache_points++;
-        if (c->cache_point == in_use && !c->unread) /* else it is as if none were */
+        if (c->cache_point == in_use && !c->unread) /* one that is not read counts as none */
             f->cache_point = i;
         if (!(compute_s > 0))
             compute_s = c->compute_s;
@@ -169,16 +167,16 @@ static void tell_cache_points(const struct cw_autocache *a, double per_batch,
             .written = c->written};
     }
     t->compute_s = per_batch * compute_s;
-    f->storage.read_bytes_per_s = read_speed(choices, n, in_use, store);
+    f->storage.read_bytes_per_s = facts_read_speed(choices, n, in_use, store);
 }
 
-/* What was computed since the last report, as if by one worker that is this process. */
-static void tell_pool(struct cw_autocache *a, double per_batch, uint64_t now, struct cw_pool_facts *p)
+/* Adds a pool of one worker, which is this process: what it computed since the last decision. */
+static void facts_add_pool(struct cw_autocache *a, double per_batch, uint64_t now, struct cw_pool_facts *p)
 {
     struct cw_effort before = a->effort;
-    (void)now_ns(a, &a->effort);
+    (void)autocache_now_ns(a, &a->effort);
     double n = (double)(a->effort.positions - before.positions) / per_batch,
-           wall_s = (double)(now - a->reported_ns) * 1e-9;
+           wall_s = (double)(now - a->last_decision_ns) * 1e-9;
     double busy_s = (double)(a->effort.busy_ns - before.busy_ns) * 1e-9 / cw_runner_threads(a->runner),
            cold_s = (double)(a->effort.cold_ns - before.cold_ns) * 1e-9;
     *p = (struct cw_pool_facts){.name = "here", .running = 1, .maximum = 1};
@@ -187,30 +185,30 @@ static void tell_pool(struct cw_autocache *a, double per_batch, uint64_t now, st
     p->busy = wall_s > 0 ? CW_MIN(CW_MAX(busy_s, cold_s) / wall_s, 1) : 0;
 }
 
-static void tell(struct cw_autocache *a, uint64_t now, struct told *t)
+static void facts_collect(struct cw_autocache *a, uint64_t now, struct collected *t)
 {
     const struct sums *s = &a->sums;
     struct cw_effort e;
     struct cw_cache_facts store;
-    *t = (struct told){.facts = {.n_clients = 1, .n_pools = 1, .fixed = true}};
+    *t = (struct collected){.facts = {.n_clients = 1, .n_pools = 1, .fixed = true}};
     t->facts.clients = &t->client;
     t->client = (struct cw_client_facts){.step = cw_mean_of(s->n, s->step_s, s->step_sq),
                                          .wait = cw_mean_of(s->n, s->wait_s, s->wait_sq)};
     cw_runner_effort(a->runner, &e);
-    double per_batch = positions_per_batch(a, &e);
-    tell_pool(a, per_batch, now, &t->facts.pools[0]);
-    tell_epochs(a, per_batch, &t->facts);
+    double per_batch = autocache_positions_per_batch(a, &e);
+    facts_add_pool(a, per_batch, now, &t->facts.pools[0]);
+    facts_add_epochs(a, per_batch, &t->facts);
     cw_cache_facts(a->local->cache, &store);
-    tell_store(a, &store, &t->facts.storage);
-    tell_cache_points(a, per_batch, &store, t);
+    facts_add_store(a, &store, &t->facts.storage);
+    facts_add_cache_points(a, per_batch, &store, t);
 }
 
 /* ---- deciding ---- */
 
-static void record(struct cw_autocache *a, const struct cw_decision *d, const struct cw_facts *f)
+static void autocache_record(struct cw_autocache *a, const struct cw_decision *d, const struct cw_facts *f)
 {
-    json_t *o = json_pack("{s:f, s:o}", "t", (double)(now_ns(a, NULL) - a->began_ns) * 1e-9, "record",
-                          cw_decision_json(d, f));
+    json_t *o = json_pack("{s:f, s:o}", "t", (double)(autocache_now_ns(a, NULL) - a->began_ns) * 1e-9,
+                          "record", cw_decision_json(d, f));
     CW_GUARD(&a->mutex);
     if (o && json_array_size(a->decisions) == DECISIONS) {
         json_array_remove(a->decisions, 0);
@@ -220,43 +218,44 @@ static void record(struct cw_autocache *a, const struct cw_decision *d, const st
         json_array_append_new(a->decisions, o);
 }
 
-static bool none_yet(struct cw_autocache *a)
+static bool autocache_has_no_decision(struct cw_autocache *a)
 {
     CW_GUARD(&a->mutex);
     return json_array_size(a->decisions) == 0;
 }
 
-static void carry_out(struct cw_autocache *a, struct cw_decision *d, const struct told *t)
+static void autocache_carry_out(struct cw_autocache *a, struct cw_decision *d, const struct collected *t)
 {
     int64_t number = d->cache_point >= 0 ? t->numbers[d->cache_point] : CW_CACHE_POINT_NONE;
     bool changes = t->facts.n_cache_points > 0 && number != cw_runner_cache_point(a->runner);
-    if (changes && !*d->why) /* the engine did it already: nothing was to be decided */
-        snprintf(d->why, sizeof(d->why), "what is there takes longer to read than to compute");
+    if (changes && !*d->why) /* the engine decided already */
+        snprintf(d->why, sizeof(d->why), "reading the cached elements takes longer than recomputing them");
     if (changes)
         cw_runner_set_cache_point(a->runner, number);
-    if (changes || (d->concluded && none_yet(a)) || d->replanned)
-        record(a, d, &t->facts);
+    if (changes || (d->concluded && autocache_has_no_decision(a)) || d->replanned)
+        autocache_record(a, d, &t->facts);
 }
 
-static void report(struct cw_autocache *a, uint64_t now)
+static void autocache_decide(struct cw_autocache *a, uint64_t now)
 {
-    struct told t;
+    struct collected t;
     struct cw_decision d = {.cache_point = -1};
-    tell(a, now, &t);
+    facts_collect(a, now, &t);
     d.cache_point = t.facts.cache_point;
     cw_policy_auto.decide(&cw_policy_auto, &a->memory, &t.facts, (double)now * 1e-9, &d);
     d.workers[0] = 1;
-    carry_out(a, &d, &t);
+    autocache_carry_out(a, &d, &t);
     a->sums = (struct sums){0};
-    a->reported_ns = now;
-    a->next_ns = now + CW_MAX(CW_MIN((now - a->began_ns) / SOONER, REPORT_NS), FIRST_NS / 2);
+    a->last_decision_ns = now;
+    a->next_decision_ns = now + CW_MAX(CW_MIN((now - a->began_ns) / SOONER, DECISION_NS), FIRST_NS / 2);
 }
 
-/* An earlier run knew what cache points give: the best plan by that, for a client that takes no time. */
-static void recall(struct cw_autocache *a)
+/* Where an earlier run measured the cache points: decides by its numbers, for a consumer that takes no time.
+ */
+static void autocache_recall(struct cw_autocache *a)
 {
-    struct told t;
-    tell(a, a->began_ns, &t);
+    struct collected t;
+    facts_collect(a, a->began_ns, &t);
     if (!t.stored || !(t.compute_s > 0))
         return;
     const struct cw_point point = {1, t.compute_s, 1};
@@ -274,37 +273,39 @@ static void recall(struct cw_autocache *a)
     d.seen = (struct cw_seen){
         .compute_s = t.compute_s, .error = 1, .workers = 1, .cache_point = t.facts.cache_point};
     if (best.cache_point >= 0)
-        snprintf(
-            d.why, sizeof(d.why),
-            "as an earlier run measured: %.4g s a batch that is computed, %.4g s one that is read at %.60s",
-            t.compute_s, t.compute_s - t.cache_points[best.cache_point].prefix_s, t.names[best.cache_point]);
+        snprintf(d.why, sizeof(d.why),
+                 "measured by an earlier run: %.4g s to compute a batch, %.4g s to read one at %.60s",
+                 t.compute_s, t.compute_s - t.cache_points[best.cache_point].prefix_s,
+                 t.names[best.cache_point]);
     else
         snprintf(d.why, sizeof(d.why),
-                 "as an earlier run measured: %.4g s a batch that is computed, and none is read any quicker",
+                 "measured by an earlier run: %.4g s to compute a batch; reading is faster at no cache point",
                  t.compute_s);
-    carry_out(a, &d, &t);
+    autocache_carry_out(a, &d, &t);
 }
 
 /* ---- the consumer ---- */
 
-static bool is_pause(struct cw_autocache *a, double step_s)
+static bool autocache_is_pause(struct cw_autocache *a, double step_s)
 {
     a->paused = !a->paused && a->known_steps >= PAUSE_STEPS && step_s > PAUSE_S &&
                 step_s > PAUSE_STEPS * a->known_step_s / a->known_steps;
     return a->paused;
 }
 
-void cw_autocache_asked(struct cw_autocache *a)
+void cw_autocache_requested(struct cw_autocache *a)
 {
-    if (!a->asking) /* else a wait ended without a batch, and goes on */
-        a->asked_ns = cw_cost_modelled() ? a->got_ns : cw_now_ns(); /* a modelled consumer takes no time */
-    a->asking = true;
+    if (!a->requested) /* else an earlier wait ended without a batch */
+        a->requested_ns = cw_cost_modelled() ? a->received_ns
+                                             : cw_now_ns(); /* a modelled consumer takes no time */
+    a->requested = true;
 }
 
-static void count(struct cw_autocache *a, uint64_t now)
+static void autocache_count_step(struct cw_autocache *a, uint64_t now)
 {
-    double wait_s = (double)(now - a->asked_ns) * 1e-9, step_s = (double)(a->asked_ns - a->got_ns) * 1e-9;
-    if (!a->got_ns || is_pause(a, step_s))
+    double wait_s = (double)(now - a->requested_ns) * 1e-9,
+           step_s = (double)(a->requested_ns - a->received_ns) * 1e-9;
+    if (!a->received_ns || autocache_is_pause(a, step_s))
         return;
     a->known_steps++;
     a->known_step_s += step_s;
@@ -315,18 +316,18 @@ static void count(struct cw_autocache *a, uint64_t now)
     a->sums.wait_sq += wait_s * wait_s;
 }
 
-void cw_autocache_got(struct cw_autocache *a, const struct cw_batch *b)
+void cw_autocache_received(struct cw_autocache *a, const struct cw_batch *b)
 {
-    a->asking = false;
+    a->requested = false;
     a->batches++;
-    uint64_t now = now_ns(a, NULL);
+    uint64_t now = autocache_now_ns(a, NULL);
     a->epoch = CW_MAX((double)b->epoch - a->first_epoch, 0);
     a->done = (double)b->g / a->world_size + 1;
-    count(a, now);
-    a->got_ns = now;
-    if (now >= a->next_ns) {
-        report(a, now);
-        a->got_ns = now_ns(a, NULL); /* that was no step of the user's */
+    autocache_count_step(a, now);
+    a->received_ns = now;
+    if (now >= a->next_decision_ns) {
+        autocache_decide(a, now);
+        a->received_ns = autocache_now_ns(a, NULL); /* deciding is no part of the user's step */
     }
 }
 
@@ -342,10 +343,10 @@ struct cw_autocache *cw_autocache_new(const struct cw_local *l, const struct cw_
                                .world_size = o->world_size,
                                .decisions = json_array()};
     a->began_ns = cw_runner_now_ns(a->runner);
-    a->reported_ns = a->began_ns;
-    a->next_ns = a->began_ns + FIRST_NS;
+    a->last_decision_ns = a->began_ns;
+    a->next_decision_ns = a->began_ns + FIRST_NS;
     pthread_mutex_init(&a->mutex, NULL);
-    recall(a);
+    autocache_recall(a);
     return a;
 }
 

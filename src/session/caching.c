@@ -7,8 +7,8 @@
 #include "cache/cache.h"
 #include "session/autocache.h"
 
-static int cache_point_number(const struct cw_compiled *c, const char *where, int64_t *ret,
-                              struct cw_error *err)
+static int caching_cache_point(const struct cw_compiled *c, const char *where, int64_t *ret,
+                               struct cw_error *err)
 {
     char *end, expected[64];
     long long n = strtoll(where, &end, 10);
@@ -63,7 +63,7 @@ int cw_caching_open(struct cw_local *l, const struct cw_caching *c, struct cw_ru
     const char *where = c->where ? c->where : "auto";
     bool off = strcmp(where, "off") == 0;
     int64_t number = CW_CACHE_POINT_AUTO;
-    int r = off ? 0 : cache_point_number(l->compiled, where, &number, err);
+    int r = off ? 0 : caching_cache_point(l->compiled, where, &number, err);
     if (r < 0 || off)
         return r;
     if (!c->dir) {
@@ -76,7 +76,7 @@ int cw_caching_open(struct cw_local *l, const struct cw_caching *c, struct cw_ru
     const struct cw_cache_options options = {.dir = c->dir, .quota = c->quota, .waits = c->waits};
     r = cw_cache_open(&options, &l->cache, err);
     if (r < 0)
-        return err->status = CW_E_OPTION; /* so far it is but an argument */
+        return err->status = CW_E_OPTION; /* no data are involved yet */
     o->cache = l->cache;
     o->cache_point = number;
     o->adaptive = number == CW_CACHE_POINT_AUTO && cw_caching_open_to(l->compiled);
@@ -89,7 +89,7 @@ json_t *cw_caching_cache_points(const struct cw_compiled *c)
     for (unsigned k = 0; k < c->n_programs; k++)
         for (unsigned i = 0; i < c->programs[k].n_cache_points; i++) {
             const struct cw_cache_point *m = &c->programs[k].cache_points[i];
-            /* behind concat there are several programs with it: one that can't use it says why */
+            /* behind concat several programs have it: one that can't use it says why */
             bool known = false;
             for (size_t j = 0; j < json_array_size(list); j++) {
                 json_t *o = json_array_get(list, j);
@@ -127,7 +127,7 @@ void cw_caching_warn(const struct cw_compiled *c, void (*note)(void *arg, const 
     }
 }
 
-static json_t *counted(const struct cw_cache_facts *f)
+static json_t *caching_counts_json(const struct cw_cache_facts *f)
 {
     return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:I, s:I, s:f, s:I, s:I}", "hits",
                      (json_int_t)f->hits, "misses", (json_int_t)f->misses, "bad", (json_int_t)f->bad, "gone",
@@ -145,7 +145,7 @@ json_t *cw_caching_report(const struct cw_local *l)
     if (!l->cache)
         return NULL;
     cw_cache_facts(l->cache, &f);
-    json_t *o = counted(&f);
+    json_t *o = caching_counts_json(&f);
     if (o && l->autocache)
         cw_autocache_report(l->autocache, o);
     return o;
@@ -159,6 +159,6 @@ void cw_caching_end(struct cw_local *l, json_t *report)
     l->autocache = cw_autocache_free(l->autocache);
     l->iterator = cw_iterator_free(l->iterator);
     l->cache = cw_cache_close_facts(l->cache, &f);
-    json_auto_t *all = counted(&f);
+    json_auto_t *all = caching_counts_json(&f);
     json_object_update(report, all);
 }

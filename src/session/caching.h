@@ -1,4 +1,5 @@
-/* A run's cache: which directory, which cache point, and what to say about both. */
+/* The cache of a run in this process: opens it, chooses the cache point, and reports on both. cli/ and api/
+ * call it. */
 #pragma once
 #include "cache/cache.h"
 #include "session/local.h"
@@ -6,36 +7,37 @@
 struct cw_caching {
     const char *dir;   /* NULL: none */
     const char *where; /* "auto", "off", or the number of a cache point; NULL: auto */
-    uint64_t quota;    /* bytes; 0: what is there, and half of what is free */
-    bool waits;        /* for storage that is slower than the run, which else is not kept up with */
+    uint64_t quota;    /* bytes; 0: what the cache has, and half of the free space */
+    bool waits;        /* the run waits for storage that is slower; else elements are left out of the cache */
 };
 
-/* Whether there is something to decide: cache points that can be used, and none that is forced. */
+/* Whether a policy may choose the cache point: some can be used, and none is forced. */
 bool cw_caching_open_to(const struct cw_compiled *c);
-/* For people: which one it is. */
+/* Writes the name of a cache point, for people. */
 #define CW_CACHE_POINT_NAME 64
 void cw_caching_name(const struct cw_op *cache_point, char ret[CW_CACHE_POINT_NAME]);
 
-/* How fast a store is written, in bytes per second: each look at it that finds more written counts half,
- * those before it the other half. 0: nothing was. */
+/* How fast a store is written. */
 struct cw_write_rate {
-    uint64_t bytes, ns; /* of the store, at the last look */
+    uint64_t bytes, ns; /* of the store, at the last call */
     double bytes_per_s;
 };
 
+/* Returns bytes per second: half the rate since the last call that found more written, half the rate before.
+ * 0: nothing was written. */
 double cw_write_rate(struct cw_write_rate *rate, const struct cw_cache_facts *now);
-/* Opens l->cache, where one is asked for, and says in *o where it is used, or that it is to be decided.
- * CW_E_OPTION for what the pipeline has no cache point for. The pipeline must be compiled. */
+/* Opens l->cache, if the user wants one, and sets the cache point in *o, or that a policy decides.
+ * CW_E_OPTION: the pipeline has no such cache point. The pipeline must be compiled. */
 int cw_caching_open(struct cw_local *l, const struct cw_caching *c, struct cw_runner_options *o,
                     struct cw_error *err) _must_check_;
-/* Tells which cache points can't be used, though there is a cache, and why. */
+/* Tells the user which cache points can't be used, and why. */
 void cw_caching_warn(const struct cw_compiled *c, void (*note)(void *arg, const char *text), void *arg);
-/* The cache points as JSON: [{number, op, position, draws, inert?}]. New reference, NULL: out of memory. */
+/* Returns the cache points: [{number, op, position, draws, inert?}]. New reference; NULL: out of memory. */
 json_t *cw_caching_cache_points(const struct cw_compiled *c);
-/* {hits, misses, bad, gone, kept, skipped, refused, bytes_read, read_s, bytes_written, bytes_stored, write_s,
- * published, evicted} so far. New reference, NULL: out of memory, or there is no cache. Where cache points
- * are decided about, what cw_autocache_report adds too. */
+/* Returns {hits, misses, bad, gone, late, kept, skipped, refused, bytes_read, read_s, bytes_written,
+ * bytes_stored, write_s, published, evicted} so far, and what cw_autocache_report adds. New reference; NULL:
+ * out of memory, or there is no cache. */
 json_t *cw_caching_report(const struct cw_local *l);
-/* Ends the iterator and closes the cache, if there is one: what was still to be written is then counted in
- * the report too, which was made before. */
+/* Ends the iterator and closes the cache, if there is one. Updates the report, which was made before, by what
+ * was still to be written. */
 void cw_caching_end(struct cw_local *l, json_t *report);

@@ -12,7 +12,7 @@
 #include "session/autocache.h"
 #include "ops/table.h"
 
-static int too_large(FILE *f, const char *path, size_t limit, struct cw_error *err)
+static int file_too_large(FILE *f, const char *path, size_t limit, struct cw_error *err)
 {
     struct stat st;
     cw_error_file(err, path);
@@ -37,7 +37,7 @@ int cw_read_file(const char *path, size_t limit, char **ret, size_t *ret_size, s
         if (size < capacity)
             break;
         if (capacity >= limit) {
-            r = too_large(f, path, limit, err);
+            r = file_too_large(f, path, limit, err);
             break;
         }
         capacity *= 2;
@@ -70,7 +70,8 @@ static int setting_error(const char *setting, const char *why, struct cw_error *
                           "--set %s: %s; expected PATH=VALUE, for example 2.size=64", setting, why);
 }
 
-/* Numbers in a path are places in lists (operators count from 0), everything else are keys. */
+/* Sets a value in a pipeline. Numbers in a path are indexes of lists (operators count from 0); all else are
+ * keys. */
 static int apply_setting(json_t *root, const char *setting, struct cw_error *err)
 {
     const char *equals = strchr(setting, '=');
@@ -117,8 +118,8 @@ int cw_local_compile(struct cw_local *l, const json_t *root, const char *base_di
     return r < 0 ? r : cw_compile(l->pipeline, &l->compiled, err);
 }
 
-static int parse(struct cw_local *l, const char *text, size_t size, const char *base_dir,
-                 const char *const *settings, size_t n_settings, struct cw_error *err)
+static int local_parse(struct cw_local *l, const char *text, size_t size, const char *base_dir,
+                       const char *const *settings, size_t n_settings, struct cw_error *err)
 {
     json_error_t je;
     json_auto_t *root = json_loadb(text, size, JSON_REJECT_DUPLICATES, &je);
@@ -143,7 +144,7 @@ int cw_local_load(struct cw_local *l, const char *file, const char *const *setti
     int r = cw_read_file(file, CW_MAX_PIPELINE_BYTES, &text, &size, err);
     if (r < 0)
         return r;
-    r = parse(l, text, size, dirname(copy), settings, n_settings, err);
+    r = local_parse(l, text, size, dirname(copy), settings, n_settings, err);
     if (r < 0)
         cw_error_file(err, file);
     return r;
@@ -152,7 +153,7 @@ int cw_local_load(struct cw_local *l, const char *file, const char *const *setti
 int cw_local_parse(struct cw_local *l, const char *text, size_t size, const char *base_dir,
                    struct cw_error *err)
 {
-    return parse(l, text, size, base_dir, NULL, 0, err);
+    return local_parse(l, text, size, base_dir, NULL, 0, err);
 }
 
 char *cw_index_dir(void)
@@ -168,7 +169,7 @@ char *cw_index_dir(void)
     return t.size ? t.data : NULL;
 }
 
-static int interrupted(void *arg)
+static int local_interrupted(void *arg)
 {
     const volatile int *flag = arg;
     return *flag;
@@ -183,7 +184,7 @@ int cw_local_open(struct cw_local *l, const char *index_dir, unsigned threads, s
         .data_roots = l->data_roots,
         .n_data_roots = l->n_data_roots,
         .threads = (int)threads,
-        .cancelled = l->interrupt ? interrupted : NULL,
+        .cancelled = l->interrupt ? local_interrupted : NULL,
         .cancel_arg = (void *)(uintptr_t)l->interrupt,
     };
     return cw_sequence_open(l->compiled, &env, &l->sequence, err);
@@ -194,7 +195,7 @@ static void expected_init(struct cw_expected *e, const json_t *state, const stru
     const char *handed = json_string_value(json_object_get(state, "handed_out"));
     *e = (struct cw_expected){.epoch = o->first_epoch,
                               .g = o->rank,
-                              .came = handed ? strtoull(handed, NULL, 16) : 0,
+                              .received = handed ? strtoull(handed, NULL, 16) : 0,
                               .options = *o};
     if (state) {
         e->epoch = (uint64_t)json_integer_value(json_object_get(state, "epoch"));
@@ -208,35 +209,35 @@ static int expected_check(struct cw_expected *e, const struct cw_batch *b, struc
     if (b->epoch > e->epoch) {
         e->epoch = b->epoch;
         e->g = e->options.rank;
-        e->came = 0;
+        e->received = 0;
     }
-    /* In order any, batches that are lost are found missing when one comes that is too far behind them. */
-    for (;
-         e->came & 1 || (e->options.at_most_once && b->g > e->g && (b->g - e->g) / ranks >= CW_ROUNDS_AHEAD);
-         e->came >>= 1)
+    /* Unordered, batches that are lost are noticed when one comes that is too far behind them. */
+    for (; e->received & 1 ||
+           (e->options.at_most_once && b->g > e->g && (b->g - e->g) / ranks >= CW_ROUNDS_AHEAD);
+         e->received >>= 1)
         e->g += ranks;
     uint64_t ahead = b->g < e->g ? UINT64_MAX : (b->g - e->g) / ranks;
-    bool good = b->epoch == e->epoch && ahead < (e->options.any_order ? CW_ROUNDS_AHEAD : 1) &&
-                (b->g - e->g) % ranks == 0 && !(e->came >> ahead & 1);
+    bool good = b->epoch == e->epoch && ahead < (e->options.unordered ? CW_ROUNDS_AHEAD : 1) &&
+                (b->g - e->g) % ranks == 0 && !(e->received >> ahead & 1);
     if (!good)
         return cw_error_set(err, CW_E_BUG,
                             "delivery out of order: batch g=%" PRIu64 " of epoch %" PRIu64
                             " came, expected g=%" PRIu64 " of epoch %" PRIu64,
                             b->g, b->epoch, e->g, e->epoch);
-    e->came |= UINT64_C(1) << ahead;
+    e->received |= UINT64_C(1) << ahead;
     return 0;
 }
 
-/* What a cache is used for is kept under the identity of its source's data. */
-static int hold_sources(const struct cw_local *l, struct cw_error *err)
+/* Lets sources that a cache is used for keep the identity of their data: entries are kept under it. */
+static int local_hold_sources(const struct cw_local *l, struct cw_error *err)
 {
     int r = 0;
     for (unsigned i = 0; i < l->compiled->n_programs && r >= 0; i++) {
         const struct cw_program *g = &l->compiled->programs[i];
         struct cw_source *s = l->sequence->sources[g->leaf];
         if (cw_cache_point_choose(g, CW_CACHE_POINT_AUTO) && s->ops->hold)
-            r = s->ops->hold(s, g->ops[0], l->interrupt ? interrupted : NULL, (void *)(uintptr_t)l->interrupt,
-                             err);
+            r = s->ops->hold(s, g->ops[0], l->interrupt ? local_interrupted : NULL,
+                             (void *)(uintptr_t)l->interrupt, err);
     }
     return r;
 }
@@ -251,8 +252,8 @@ int cw_local_iterate(struct cw_local *l, const struct cw_iterator_options *o, co
                      struct cw_error *err)
 {
     struct cw_iterator_options own = *o;
-    own.runner.read_in = o->world_size == 1; /* else other ranks' processes read most of the records */
-    int r = o->runner.cache ? hold_sources(l, err) : 0;
+    own.runner.read_in = o->world_size == 1; /* with several ranks, this process reads few of the records */
+    int r = o->runner.cache ? local_hold_sources(l, err) : 0;
     if (r >= 0)
         cw_local_probe_reading(l, o->runner.memory);
     if (r >= 0)
@@ -277,12 +278,12 @@ int cw_local_over(struct cw_local *l, struct cw_producer *producer, const struct
 int cw_local_offer(struct cw_local *l, uint64_t timeout_ns, struct cw_batch **ret, struct cw_error *err)
 {
     if (l->autocache)
-        cw_autocache_asked(l->autocache);
+        cw_autocache_requested(l->autocache);
     int r = cw_iterator_offer(l->iterator, timeout_ns, ret, err);
     if (r == 0 && (r = expected_check(&l->expected, *ret, err)) < 0)
         cw_iterator_release(l->iterator, *ret);
     if (r == 0 && l->autocache)
-        cw_autocache_got(l->autocache, *ret);
+        cw_autocache_received(l->autocache, *ret);
     return r;
 }
 

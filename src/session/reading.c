@@ -10,11 +10,11 @@
 #include "base/thread.h"
 #include "storage/file.h"
 
-/* Records that are looked at: for the largest round of reads, those before it, and chunks. */
+/* Records that are checked for being in memory: enough for all rounds of reads, and for chunks. */
 #define LOOKS 96
-#define LOOK_BYTES ((size_t)4096)
-/* Single records are read first, in rounds of so many reads at a time; a round that would end later than
- * this is not begun. The engine has up to 64 reads in flight. */
+#define LOOK_BYTES ((size_t)4096) /* of each */
+/* Single records are read first, in rounds of parallel reads. A round that would end after RECORDS_NS is not
+ * begun. The engine has up to 64 reads in flight. */
 #define MOST_READS 64
 #define GROWTH 4 /* from round to round */
 static const unsigned rounds[] = {1, GROWTH, 16, MOST_READS};
@@ -26,7 +26,7 @@ static const unsigned rounds[] = {1, GROWTH, 16, MOST_READS};
 #define PART_BYTES ((size_t)1 << 20)
 /* The run waits at most this long for the result: the probe's rounds, and a last read that takes long. */
 #define WAIT_NS UINT64_C(400000000)
-/* Bytes from which reading a record by itself takes about as long as reading it with its neighbours. */
+/* From this size on, reading a record by itself takes about as long as reading it with its neighbours. */
 #define LARGE_RECORD ((double)(256 << 10))
 #define LEAST_GAIN 2.0
 
@@ -50,8 +50,9 @@ struct cw_reading_probe {
 
 /* ---- what to read ---- */
 
-/* A record of all sources that are read from files, drawn by number. */
-static bool draw(const struct cw_sequence *s, uint64_t number, uint64_t n_records, struct sample *ret)
+/* Draws a record of all sources that are read from files, by number. False: it can't be read by itself. */
+static bool probe_draw_sample(const struct cw_sequence *s, uint64_t number, uint64_t n_records,
+                              struct sample *ret)
 {
     struct cw_error err = {0};
     uint64_t row = cw_hash64(&number, sizeof(number)) % n_records;
@@ -68,15 +69,15 @@ static bool draw(const struct cw_sequence *s, uint64_t number, uint64_t n_record
     return false;
 }
 
-/* Looks which records are not in memory; without waiting. */
-static void look(struct cw_reading_probe *p, uint64_t n_records)
+/* Finds records that are not in memory, without waiting for reads. */
+static void probe_find_samples(struct cw_reading_probe *p, uint64_t n_records)
 {
     uint8_t scratch[LOOK_BYTES];
     unsigned n = 0;
     for (uint64_t i = 0; i < LOOKS; i++) {
         struct cw_error err = {0};
         struct sample *one = &p->samples[p->n_samples];
-        if (!draw(p->sequence, i, n_records, one))
+        if (!probe_draw_sample(p->sequence, i, n_records, one))
             continue;
         struct cw_extent first = one->extent;
         first.length = CW_MIN(first.length, LOOK_BYTES);
@@ -94,15 +95,15 @@ struct round {
     pthread_mutex_t mutex;
     pthread_cond_t began;
     bool go;                                     /* guarded by mutex, like the next two */
-    bool failed, kept;                           /* kept: the page cache has what was read of all chunks */
+    bool failed, kept;                           /* kept: all chunks that were read are in the page cache */
     uint64_t start_ns;                           /* of the first read */
     uint64_t ns[MOST_READS], end_ns[MOST_READS]; /* how long each read took, and its end */
     unsigned n_ended;
     const struct sample *next;
 };
 
-/* What is read of the chunk of a record: the first part of a large one. */
-static int chunk_part(const struct sample *s, struct cw_extent *ret)
+/* Sets *ret to what is read of the chunk of a record: the first part, if the chunk is large. */
+static int sample_chunk_part(const struct sample *s, struct cw_extent *ret)
 {
     int r = cw_source_chunk_extent(s->source, cw_source_chunk_of(s->source, s->row), ret);
     ret->length = r < 0 ? 0 : CW_MIN(ret->length, PART_BYTES);
@@ -119,7 +120,7 @@ static void *round_main(void *arg)
         pthread_cond_wait(&round->began, &round->mutex);
     pthread_mutex_unlock(&round->mutex);
     struct cw_extent e = sample->extent;
-    bool failed = round->chunks && chunk_part(sample, &e) < 0, kept = true;
+    bool failed = round->chunks && sample_chunk_part(sample, &e) < 0, kept = true;
     uint8_t *data = malloc(round->chunks ? CW_EXTENT_SCRATCH : e.length);
     uint64_t start_ns = cw_cost_now_ns();
     failed |= !data || (round->chunks ? cw_extent_read_in(&e, data, false, &err)
@@ -137,33 +138,33 @@ static void *round_main(void *arg)
     return NULL;
 }
 
-static int by_size(const void *a, const void *b)
+static int compare_ns(const void *a, const void *b)
 {
     const uint64_t *x = a, *y = b;
     return (*x > *y) - (*x < *y);
 }
 
-/* How long the reads took together. On a busy machine threads start late: counted from the first start
- * that is too long, and the longest read alone is too short where storage serves one read after the other.
- * The truth lies between. The last tenth, at least one of four, is extrapolated, for a single read may
- * have been late. */
+/* Returns how long the reads took together. On a busy machine threads start late, so the time from the first
+ * start is too long; the longest read alone is too short where storage serves one read after the other. The
+ * mean of both is used. The last tenth of the reads, at least one of four, is extrapolated, because a single
+ * read may have been late. */
 static uint64_t round_ns(struct round *round)
 {
     unsigned n = round->n_ended, late = n < 4 ? 0 : CW_MAX(n / 10, 1), most = n - late;
     uint64_t sum_ns = 0;
     for (unsigned i = 0; i < n; i++)
         sum_ns += round->ns[i];
-    qsort(round->ns, n, sizeof(*round->ns), by_size);
-    qsort(round->end_ns, n, sizeof(*round->end_ns), by_size);
+    qsort(round->ns, n, sizeof(*round->ns), compare_ns);
+    qsort(round->end_ns, n, sizeof(*round->end_ns), compare_ns);
     uint64_t wall_ns = round->end_ns[most - 1] - round->start_ns;
     /* in the model one read comes after the other */
     return cw_cost_modelled() ? sum_ns : (round->ns[most - 1] + wall_ns) / 2 * n / most;
 }
 
-/* Reads n samples, or their chunks, all at a time. Returns how long that took; 0: it failed. *ret_median:
+/* Reads n samples, or their chunks, all at a time. Returns how long that took; 0: a read failed. *ret_median:
  * of the reads; *ret_kept: as round.kept. */
-static uint64_t read_round(struct cw_reading_probe *p, unsigned n, bool chunks, uint64_t *ret_median,
-                           bool *ret_kept)
+static uint64_t probe_read_round(struct cw_reading_probe *p, unsigned n, bool chunks, uint64_t *ret_median,
+                                 bool *ret_kept)
 {
     pthread_t threads[MOST_READS];
     struct cw_error err = {0};
@@ -190,16 +191,16 @@ static uint64_t read_round(struct cw_reading_probe *p, unsigned n, bool chunks, 
     return ns;
 }
 
-/* Seconds of a chunk, of several that are read at a time if there is time for that. 0: it failed, or the
- * page cache does not keep what was read, so that it is of no use. */
-static double read_chunks(struct cw_reading_probe *p)
+/* Returns the seconds to read a chunk, several at a time if there is time for that. 0: a read failed, or the
+ * page cache does not keep chunks, so that reading them is of no use. */
+static double probe_read_chunks(struct cw_reading_probe *p)
 {
     uint64_t median_ns, ns = 0, several_ns = 0;
     bool kept = true;
     if (p->next < p->n_samples)
-        ns = read_round(p, 1, true, &median_ns, &kept);
+        ns = probe_read_round(p, 1, true, &median_ns, &kept);
     if (ns && kept && ns * CHUNKS <= CHUNKS_NS && p->n_samples - p->next >= CHUNKS)
-        several_ns = read_round(p, CHUNKS, true, &median_ns, &kept);
+        several_ns = probe_read_round(p, CHUNKS, true, &median_ns, &kept);
     double s = (double)ns * 1e-9;
     if (several_ns)
         s = fmin(s, (double)several_ns * 1e-9 / CHUNKS);
@@ -208,7 +209,7 @@ static double read_chunks(struct cw_reading_probe *p)
 
 /* Returns the seconds that storage takes for one record, with as many parallel reads as raise the rate; 0: a
  * read failed. */
-static double read_records(struct cw_reading_probe *p)
+static double probe_read_records(struct cw_reading_probe *p)
 {
     uint64_t spent_ns = 0, before_ns = 0, median_ns = 0, median_before_ns;
     double s = INFINITY, growth = 1; /* of a round's time with its reads; 1: they don't hinder one another */
@@ -217,24 +218,24 @@ static double read_records(struct cw_reading_probe *p)
             break;
         median_before_ns = median_ns;
         bool kept;
-        uint64_t ns = read_round(p, rounds[i], false, &median_ns, &kept);
+        uint64_t ns = probe_read_round(p, rounds[i], false, &median_ns, &kept);
         if (ns == 0)
             return 0;
         growth = median_before_ns ? fmin(fmax((double)median_ns / (double)median_before_ns, 1), GROWTH) : 1;
         before_ns = ns;
         spent_ns += ns;
-        s = fmin(s, (double)ns * 1e-9 / rounds[i]); /* more at a time are no slower: what looks so was late */
+        s = fmin(s, (double)ns * 1e-9 / rounds[i]); /* more parallel reads are never slower, only late */
         p->found.read_s = i == 0 ? s : p->found.read_s;
     }
     return isfinite(s) ? s : 0;
 }
 
-static void probe(struct cw_reading_probe *p)
+static void probe_run(struct cw_reading_probe *p)
 {
-    double record_s = read_records(p);
+    double record_s = probe_read_records(p);
     if (!(record_s > 0))
         return;
-    double chunk_s = read_chunks(p);
+    double chunk_s = probe_read_chunks(p);
     p->found.records_per_s = 1 / record_s / p->found.absent;
     p->found.chunked_per_s = p->found.records_per_s;
     if (chunk_s > 0)
@@ -245,7 +246,7 @@ static void probe(struct cw_reading_probe *p)
 static void *probe_main(void *arg)
 {
     struct cw_reading_probe *p = arg;
-    probe(p);
+    probe_run(p);
     CW_GUARD(&p->mutex);
     p->over = true;
     pthread_cond_signal(&p->changed);
@@ -272,7 +273,7 @@ struct cw_reading_probe *cw_reading_probe_new(const struct cw_sequence *s, uint6
                                    .failed = true,
                                    .found.record_bytes = (double)cw_sequence_file_bytes(s) /
                                                          (double)n_records};
-    look(p, n_records);
+    probe_find_samples(p, n_records);
     pthread_mutex_init(&p->mutex, NULL);
     cw_cond_init(&p->changed);
     if (p->n_samples > 0) {
@@ -306,10 +307,10 @@ void cw_reading_probe_free(struct cw_reading_probe *p)
     free(p);
 }
 
-/* ---- what it means ---- */
+/* ---- for people ---- */
 
-/* A number with two digits that count, and commas: 149.7 is "150", 17655 is "18,000". */
-static void add_number(struct cw_text *t, double v)
+/* Adds a number with two significant digits, and commas: 149.7 is "150", 17655 is "18,000". */
+static void text_add_rounded(struct cw_text *t, double v)
 {
     char digits[32];
     double unit = v >= 1 ? pow(10, floor(log10(v)) - 1) : 1;
@@ -325,9 +326,9 @@ char *cw_reading_says(const struct cw_reading *k, double computed_per_s)
     if (k->fits || fmin(k->chunked_per_s, limit) < LEAST_GAIN * fmin(k->records_per_s, limit))
         return NULL;
     cw_text_add(&t, "shuffle by record reads ");
-    add_number(&t, k->records_per_s);
+    text_add_rounded(&t, k->records_per_s);
     cw_text_add(&t, " records/s here; by=\"chunk\" would read about ");
-    add_number(&t, k->chunked_per_s);
+    text_add_rounded(&t, k->chunked_per_s);
     double kb = k->record_bytes * 1e-3, ms = k->read_s * 1e3;
     cw_text_add(&t, "/s (%.*f kB records, %.*f ms a read)", kb < 10, kb, ms < 10, ms);
     return t.data;

@@ -1,5 +1,5 @@
-/* What reading single records in random order gives, and what reading whole chunks would: a few reads when
- * a run begins, before its first batch. */
+/* Predicts how fast single records are read in random order, and how fast whole chunks would be: by a few
+ * reads before the first batch of a run. local.c runs it; explain/ and cli/ report it. */
 #pragma once
 #include <stdbool.h>
 
@@ -17,9 +17,9 @@ struct cw_reading {       /* of records of a sequence; rates are of all of them,
 };
 
 struct cw_reading_probe;
-/* Begins to probe, on threads of its own, while nothing else reads; for 0.2 s, or as long as a single read
- * takes. memory: the budget of the run. NULL: there is nothing to predict. Records are not read in random
- * order, are large, or those looked at are all in memory. */
+/* Begins to probe, on threads of its own, while nothing else reads. It takes 0.2 s, or as long as a single
+ * read. memory: the budget of the run. NULL: there is nothing to predict, because records are not read in
+ * random order, are large, or are in memory as far as was checked. */
 struct cw_reading_probe *cw_reading_probe_new(const struct cw_sequence *s, uint64_t memory);
 /* Waits for the result, a little longer than probing should take. NULL: storage did not answer in that
  * time. */

@@ -4,8 +4,8 @@
 
 #include "base/text.h"
 
-/* Bytes of the UTF-8 character that text begins with; 0: it begins with none. */
-static size_t character(const char *text)
+/* Returns the size of the UTF-8 character that a text begins with; 0: it begins with none. */
+static size_t utf8_character(const char *text)
 {
     for (size_t n = 1; n <= 4 && text[n - 1]; n++)
         if (cw_text_utf8(text, n))
@@ -19,7 +19,7 @@ json_t *cw_report_text(const char *text)
     if (cw_text_utf8(text, strlen(text)))
         return json_string(text);
     while (*text) {
-        size_t n = character(text);
+        size_t n = utf8_character(text);
         if (n)
             cw_text_add(&t, "%.*s", (int)n, text);
         else
@@ -38,17 +38,17 @@ struct share {
     unsigned fused_into;
 };
 
-static void collect_nodes(const struct cw_chain *chain, struct share *shares)
+static void shares_name(const struct cw_chain *chain, struct share *shares)
 {
     for (size_t i = 0; i < chain->n; i++) {
         for (size_t k = 0; k < chain->nodes[i].n_inputs; k++)
-            collect_nodes(&chain->nodes[i].inputs[k], shares);
+            shares_name(&chain->nodes[i].inputs[k], shares);
         shares[chain->nodes[i].position].op = chain->nodes[i].desc->name;
     }
 }
 
-/* The time of fused operators divides as in the blocks that ran unfused. */
-static void divide(const struct cw_profile *p, const unsigned *into, struct share *shares)
+/* Divides the time of fused operators as in the blocks that ran unfused. */
+static void shares_divide(const struct cw_profile *p, const unsigned *into, struct share *shares)
 {
     for (unsigned i = 0; i < p->n_ops; i++) {
         double sampled = 0, total = 0;
@@ -66,9 +66,9 @@ static void divide(const struct cw_profile *p, const unsigned *into, struct shar
     }
 }
 
-/* The operator whose calls on joined batches take most of the time of who waits for them; NULL: they don't.
- */
-static const char *called(const struct cw_profile *p, const struct share *shares)
+/* Returns the operator whose calls on joined batches the consumer waits for most of the time; NULL: there is
+ * none. */
+static const char *profile_caller(const struct cw_profile *p, const struct share *shares)
 {
     for (unsigned i = 0; i < p->n_ops; i++)
         if ((double)p->ops[i].call_ns > 0.5 * (double)p->run_ns / CW_MAX(p->threads, 1u))
@@ -76,14 +76,14 @@ static const char *called(const struct cw_profile *p, const struct share *shares
     return NULL;
 }
 
-/* Threads that mostly have nothing they may do: batches are not taken fast enough, or bytes don't come. */
-static const char *bottleneck(const struct cw_profile *p, const struct share *shares)
+/* Returns what limits the rate. Where threads are mostly idle, it is the consumer or reading. */
+static const char *profile_bottleneck(const struct cw_profile *p, const struct share *shares)
 {
-    const char *name = called(p, shares);
+    const char *name = profile_caller(p, shares);
     double most = 0;
     if (name)
         return name;
-    if (!p->threads) /* nothing but that is computed here */
+    if (!p->threads) /* a service computes */
         return (double)p->wait_ns < 0.5 * (double)p->run_ns ? "the consumer" : "the service";
     name = "unknown";
     if (p->run_ns && (double)p->idle_ns > 0.5 * (double)p->run_ns)
@@ -97,7 +97,7 @@ static const char *bottleneck(const struct cw_profile *p, const struct share *sh
     return name;
 }
 
-static json_t *to_json(const struct cw_profile *p, const struct share *shares)
+static json_t *profile_json(const struct cw_profile *p, const struct share *shares)
 {
     const struct {
         const char *name;
@@ -130,7 +130,7 @@ static json_t *to_json(const struct cw_profile *p, const struct share *shares)
                      (double)p->run_ns / CW_MAX(p->threads, 1u) * 1e-9, "threads", (int)p->threads, "busy_s",
                      busy, "idle_s", (double)p->idle_ns * 1e-9, "wait_s", (double)p->wait_ns * 1e-9,
                      "read_bytes", (json_int_t)p->read_bytes, "memory_peak_bytes", (json_int_t)p->memory_peak,
-                     "bottleneck", bottleneck(p, shares), "operators", list);
+                     "bottleneck", profile_bottleneck(p, shares), "operators", list);
 }
 
 json_t *cw_report_profile_of(const struct cw_local *l, const struct cw_profile *p)
@@ -139,10 +139,10 @@ json_t *cw_report_profile_of(const struct cw_local *l, const struct cw_profile *
     _cleanup_free_ unsigned *into = calloc(p->n_ops + 1, sizeof(*into));
     if (!shares || !into)
         return NULL;
-    collect_nodes(&l->pipeline->chain, shares);
+    shares_name(&l->pipeline->chain, shares);
     cw_iterator_fused(l->iterator, into);
-    divide(p, into, shares);
-    return to_json(p, shares);
+    shares_divide(p, into, shares);
+    return profile_json(p, shares);
 }
 
 json_t *cw_report_profile(const struct cw_local *l)

@@ -25,7 +25,7 @@ void cw_tuning_memory(struct cw_local *l, size_t memory)
 
 /* ---- as JSON ---- */
 
-static json_t *numbers_json(const struct cw_number *numbers)
+static json_t *tuned_numbers_json(const struct cw_number *numbers)
 {
     json_t *o = json_object();
     for (int i = 0; i < CW_TUNED_NUMBERS && numbers[i].name; i++)
@@ -33,14 +33,14 @@ static json_t *numbers_json(const struct cw_number *numbers)
     return o;
 }
 
-static json_t *record_json(const struct cw_tuned *t)
+static json_t *tuned_record_json(const struct cw_tuned *t)
 {
     json_t *alternatives = json_array();
     for (int i = 0; i < CW_TUNED_NUMBERS && t->others[i].name; i++)
         json_array_append_new(alternatives,
                               json_pack("{s:f, s:s}", t->what, t->others[i].value, "by", t->others[i].name));
-    return json_pack("{s:o, s:o, s:{s:f}, s:s}", "seen", numbers_json(t->seen), "alternatives", alternatives,
-                     "chosen", t->what, t->chosen, "why", t->why);
+    return json_pack("{s:o, s:o, s:{s:f}, s:s}", "seen", tuned_numbers_json(t->seen), "alternatives",
+                     alternatives, "chosen", t->what, t->chosen, "why", t->why);
 }
 
 json_t *cw_tuned_log_json(const struct cw_tuned_log *log, uint64_t began_ns)
@@ -50,7 +50,7 @@ json_t *cw_tuned_log_json(const struct cw_tuned_log *log, uint64_t began_ns)
         const struct cw_tuned *t = &log->last[i];
         json_t *o = json_pack("{s:f, s:s, s:I, s:o}", "t",
                               (double)(t->at_ns - CW_MIN(began_ns, t->at_ns)) * 1e-9, "what", t->what,
-                              "times", (json_int_t)t->n, "record", record_json(t));
+                              "times", (json_int_t)t->n, "record", tuned_record_json(t));
         if (o && t->of)
             json_object_set_new(o, "of", json_string(t->of));
         json_array_append_new(list, o);
@@ -61,7 +61,7 @@ json_t *cw_tuned_log_json(const struct cw_tuned_log *log, uint64_t began_ns)
 json_t *cw_tuning_json(const struct cw_local *l)
 {
     struct cw_tuned_log log = {0};
-    if (!l->remote) /* else it is not this process that computes */
+    if (!l->remote) /* else a service computes, not this process */
         cw_tuned_add_all(&log, &l->tuned);
     cw_iterator_tuned(l->iterator, &log);
     return cw_tuned_log_json(&log, log.n ? log.last[0].at_ns : 0);
@@ -79,7 +79,7 @@ void cw_tuned_line(const struct cw_tuned *t, struct cw_text *to)
         cw_text_add(to, ")");
 }
 
-static void add_numbers(struct cw_text *t, const json_t *numbers, const char *before)
+static void text_add_numbers(struct cw_text *t, const json_t *numbers, const char *before)
 {
     const char *name;
     json_t *value;
@@ -106,7 +106,7 @@ void cw_tuning_text(const json_t *list, struct cw_text *t)
                     of ? " of " : "", of ? of : "",
                     json_number_value(json_object_get(json_object_get(record, "chosen"), what)),
                     json_string_value(json_object_get(record, "why")));
-        add_numbers(t, json_object_get(record, "seen"), "             seen: ");
+        text_add_numbers(t, json_object_get(record, "seen"), "             seen: ");
         json_array_foreach(json_object_get(record, "alternatives"), k, alternative) cw_text_add(
             t, "%sby %s %.4g", k ? ", " : "; ", json_string_value(json_object_get(alternative, "by")),
             json_number_value(json_object_get(alternative, what)));

@@ -1,20 +1,21 @@
-/* What was set by itself (base/tuned.h), as JSON and for people: records of the form that decisions of
- * policies have. */
+/* Tuning records (base/tuned.h) as JSON and for people, in the form that decisions of policies have. cli/,
+ * api/ and the service call it. */
 #pragma once
 #include "base/text.h"
 #include "session/local.h"
 
-/* Nobody said how many threads there are, or how much memory: they are the machine's. Before it runs. */
+/* The user left the number of threads, or the memory, to Cachew: adds a record of the default. Before the
+ * run. */
 void cw_tuning_threads(struct cw_local *l, unsigned threads);
 void cw_tuning_memory(struct cw_local *l, size_t memory);
 
-/* [{"t": seconds since the first, "what", "of"?, "times", "record": {"seen", "alternatives", "chosen",
- * "why"}}]: the last of each kind, of all that runs for l, which has its iterator. New reference; NULL: out
- * of memory. Any thread. */
+/* Returns [{"t": seconds since the first, "what", "of"?, "times", "record": {"seen", "alternatives",
+ * "chosen", "why"}}]: the last record of each kind, of all modules that run for l, which has its iterator.
+ * New reference; NULL: out of memory. Any thread. */
 json_t *cw_tuning_json(const struct cw_local *l);
-/* The same of a log; its times are since began_ns. */
+/* The same of a log. Times count from began_ns. */
 json_t *cw_tuned_log_json(const struct cw_tuned_log *log, uint64_t began_ns);
-/* A line for a log: "block_rows of tfrecord is 12: ...". */
+/* Adds a line for a log: "block_rows of tfrecord is 12: ...". */
 void cw_tuned_line(const struct cw_tuned *t, struct cw_text *to);
-/* What cw_tuning_json gave, for people. */
+/* Adds the result of cw_tuning_json, for people. */
 void cw_tuning_text(const json_t *list, struct cw_text *t);

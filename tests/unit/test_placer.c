@@ -468,24 +468,24 @@ static void test_what_waits_is_asked_for(void **state)
     assert_int_equal(plan(&w), 2);
     assert_int_equal(cw_placer_needed(&w, true), 0);
     assert_int_equal(cw_placer_needed(&w, false), 20);
-    assert_true(cw_placer_ask(&w, 0, &part));
+    assert_true(cw_placer_request(&w, 0, &part));
     assert_int_equal(part.begin, 10);
     assert_int_equal(part.from, 2);
     assert_int_equal(part.n, 1);
-    assert_false(cw_placer_ask(&w, 0, &part));
-    assert_true(cw_placer_ask(&w, 1, &part));
+    assert_false(cw_placer_request(&w, 0, &part));
+    assert_true(cw_placer_request(&w, 1, &part));
     assert_int_equal(part.begin, 0);
     assert_int_equal(part.n, 2);
     assert_int_equal(cw_placer_needed(&w, true), 10);
-    assert_true(cw_placer_ask(&w, 1, &part));
+    assert_true(cw_placer_request(&w, 1, &part));
     assert_int_equal(part.begin, 10);
     assert_int_equal(part.from, 0);
     assert_int_equal(part.n, 1);
-    assert_false(cw_placer_ask(&w, 1, &part));
+    assert_false(cw_placer_request(&w, 1, &part));
     assert_int_equal(cw_placer_needed(&w, true), 20);
     assert_true(cw_placer_cut(&w, 10)); /* what the second range had is to be asked for again */
     assert_int_equal(cw_placer_needed(&w, true), 10);
-    assert_false(cw_placer_ask(&w, 1, &part));
+    assert_false(cw_placer_request(&w, 1, &part));
     cw_placer_deinit(&w);
 }
 
@@ -508,15 +508,15 @@ static void test_what_waits_is_asked_for_up_to_the_range_that_the_plan_is_in(voi
     cw_placer_known(&w, &w.ranges[0], 0, false);
     assert_int_equal(plan(&w), 2);
     for (unsigned k = 0; k < 2; k++) {
-        assert_true(cw_placer_ask(&w, k, &part));
+        assert_true(cw_placer_request(&w, k, &part));
         assert_int_equal(part.begin, 0);
         assert_int_equal(part.from, 0);
         assert_int_equal(part.n, k ? 1 : 2);
-        assert_false(cw_placer_ask(&w, k, &part));
+        assert_false(cw_placer_request(&w, k, &part));
     }
     cw_placer_known(&w, &w.ranges[1], 0, false);
     assert_int_equal(plan(&w), 2);
-    assert_true(cw_placer_ask(&w, 1, &part));
+    assert_true(cw_placer_request(&w, 1, &part));
     assert_int_equal(part.begin, 10);
     assert_int_equal(part.n, 2);
     cw_placer_deinit(&w);

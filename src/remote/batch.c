@@ -1,8 +1,9 @@
-/* Batches that came: in slabs of ours, or lent by a worker on this host. Any thread. */
+#include "remote/batch.h"
+
 #include <stdlib.h>
 
 #include "base/thread.h"
-#include "remote/remote_impl.h"
+#include "remote/internal.h"
 
 struct remote_batch *cw_remote_batch_new(struct remote *r)
 {
@@ -12,11 +13,10 @@ struct remote_batch *cw_remote_batch_new(struct remote *r)
     return b;
 }
 
-/* What is lent goes back by the loop's thread. */
 void cw_remote_batch_release(struct remote_batch *b)
 {
     struct remote *r = b->remote;
-    cw_remote_users_remove(b);
+    cw_shm_loan_users_remove(&b->loan);
     CW_GUARD(&r->mutex);
     cw_remote_batch_drop(b);
 }
@@ -24,12 +24,20 @@ void cw_remote_batch_release(struct remote_batch *b)
 void cw_remote_batch_drop(struct remote_batch *b)
 {
     struct remote *r = b->remote;
-    if (!b->n_lent) {
+    if (!b->loan.n) {
         cw_batch_free(&b->b);
         return;
     }
-    b->next = r->returned;
-    r->returned = b;
-    if (!b->next)
+    b->loan.next = r->released;
+    r->released = &b->loan;
+    if (!b->loan.next)
         cw_remote_wake(r);
+}
+
+void cw_remote_batches_free(struct shm_loan *done)
+{
+    while (done) {
+        struct shm_loan *l = CW_POP(done);
+        cw_batch_free(&CW_CONTAINER(l, struct remote_batch, loan)->b);
+    }
 }

@@ -1,0 +1,359 @@
+/*
+ * What arrives from workers: batches, parts and keys go to the fetches that wait for them, shared memory to
+ * the link's map. The callbacks of links' connections: the loop's thread, which takes the mutex here.
+ */
+#include "remote/arrivals.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/crash.h"
+#include "base/thread.h"
+#include "remote/internal.h"
+#include "remote/placement.h"
+#include "remote/requests.h"
+#include "remote/wire.h"
+
+/* ---- fetches ---- */
+
+static void fetch_arrived(struct remote *r, struct fetch *f)
+{
+    f->state = FETCH_HERE;
+    f->received_ns = r->job.options.trace ? cw_now_ns() : 0;
+    pthread_cond_broadcast(&r->changed);
+}
+
+/* Returns the first fetch of a whole batch that is not here: for mutations, which deliver wrong batches. */
+static struct fetch *fetch_any_batch(const struct remote *r)
+{
+    struct fetch *f = r->fetches.first;
+    while (f && (f->state == FETCH_HERE || f->what > CACHEW__WHAT__WHAT_ROWS))
+        f = f->next;
+    return f;
+}
+
+/* Returns the fetch that waits for a batch; NULL: none does (any more). */
+static struct fetch *fetch_of_batch(const struct remote *r, const Cachew__Batch *m)
+{
+    bool rows = r->job.n_keys > 0; /* the batch is of a key, or counts from its range's begin */
+    Cachew__What what = rows ? CACHEW__WHAT__WHAT_ROWS : CACHEW__WHAT__WHAT_BATCHES;
+    uint64_t first = rows ? m->index : m->begin / r->job.compiled->batch_size + m->index;
+    struct fetch *f = cw_mutated("g") ? NULL : r->fetches.first;
+    while (f && (f->state == FETCH_HERE || f->what != what || f->epoch != m->epoch || f->first != first ||
+                 (rows ? f->begin != m->begin || f->key != m->key : f->is_part)))
+        f = f->next;
+    return f ? f : cw_mutated("g") || cw_mutated("dedup") ? fetch_any_batch(r) : NULL;
+}
+
+/* Returns the fetch that waits for a part of n rows; NULL: none does. */
+static struct fetch *fetch_of_part(const struct remote *r, const Cachew__Part *m, uint64_t n)
+{
+    uint64_t size = r->job.compiled->batch_size, g = m->begin / size + m->first;
+    struct fetch *f = r->fetches.first;
+    while (f && (f->state == FETCH_HERE || f->epoch != m->epoch || f->n != n ||
+                 (r->job.n_keys ? f->what != CACHEW__WHAT__WHAT_PART || f->begin != m->begin ||
+                                      f->key != m->key || f->first != m->first
+                                : !f->is_part || f->first != g || f->begin != CW_MAX(m->begin, g * size))))
+        f = f->next;
+    return f;
+}
+
+/* Returns the first fetch of a request that is not here; NULL: there is none (any more). */
+static struct fetch *fetch_of_request(const struct link *l, uint64_t request)
+{
+    struct fetch *f = l->remote->fetches.first;
+    while (f && (f->state == FETCH_HERE || f->link != l || f->request != request))
+        f = f->next;
+    return f;
+}
+
+/* Returns the fetch that waits for batch g of a counted pipeline with a request; NULL: none does. */
+static struct fetch *fetch_of_request_batch(const struct link *l, uint64_t request, uint64_t g)
+{
+    struct fetch *f = fetch_of_request(l, request);
+    while (f && (f->state == FETCH_HERE || f->link != l || f->request != request || f->first != g))
+        f = f->next;
+    return f;
+}
+
+static int fetch_set_failure(struct fetch *f, const Cachew__Failure *why, struct cw_error *err)
+{
+    if (!(f->failure = calloc(1, sizeof(*f->failure))))
+        return cw_error_nomem(err, sizeof(*f->failure), "why a range failed");
+    cw_failure_error(why, f->failure);
+    return 0;
+}
+
+/* No fetch waits for a batch, or part, number `index` of a range of a counted pipeline. Where its request was
+ * for such a batch, the worker had another range there than this client knows of: it is requested again. */
+static void link_range_differs(struct link *l, uint64_t request, uint64_t epoch, uint64_t begin,
+                               uint64_t index)
+{
+    struct remote *r = l->remote;
+    const struct fetch *f = fetch_of_request_batch(l, request, begin / r->job.compiled->batch_size + index);
+    if (f && f->what == CACHEW__WHAT__WHAT_BATCHES)
+        cw_requests_not_here(r, l, request, epoch, begin);
+}
+
+/* ---- batches and parts ---- */
+
+/* Makes a batch from its message. Mutex not held. */
+static int batch_read(struct link *l, const Cachew__Batch *m, struct cw_slab *payload, size_t size,
+                      struct remote_batch **ret, struct cw_quarantined **ret_quarantined,
+                      struct cw_error *err)
+{
+    struct remote_batch *b = cw_remote_batch_new(l->remote);
+    int status = b ? cw_shm_loan_read(&b->loan, l->map, l->worker, m, err)
+                   : cw_error_nomem(err, sizeof(*b), "a batch");
+    if (status >= 0 && !b->loan.n && payload)
+        b->loan.memory[0] = (struct cw_memory){.data = payload->data, .size = size};
+    if (status >= 0)
+        status = cw_wire_batch_read(m, l->remote->job.compiled, b->loan.memory, &b->b, ret_quarantined, err);
+    if (status < 0) {
+        free(b);
+        return status; /* it ends the connection, with which the worker takes shared memory back */
+    }
+    b->b.slabs[0] = payload;
+    *ret = b;
+    return 0;
+}
+
+/* payload: taken over, unless the result is negative. */
+static int link_on_batch(struct link *l, uint64_t request, const Cachew__Batch *m, struct cw_slab *payload,
+                         size_t size, struct cw_error *err)
+{
+    struct remote *r = l->remote;
+    struct remote_batch *b;
+    struct cw_quarantined *quarantined = NULL;
+    struct fetch *f = NULL;
+    int status = batch_read(l, m, payload, size, &b, &quarantined, err);
+    if (status < 0)
+        return status;
+    cw_crash_point("client-batch");
+    size_t bytes = b->loan.memory[0].size + b->loan.memory[1].size;
+    CW_WITH (&r->mutex) {
+        cw_shm_loan_begin(&b->loan);
+        cw_link_count_batch(l, b->loan.n ? bytes : 0);
+        f = fetch_of_batch(r, m);
+        if (f) {
+            f->batch = b;
+            f->quarantined = quarantined;
+            cw_window_received(&r->window, CW_MAX(size, bytes), b->loan.n > 0);
+            fetch_arrived(r, f);
+        } else {
+            link_range_differs(l, request, m->epoch, m->begin, m->index);
+        }
+    }
+    if (!f) {
+        cw_quarantined_free(quarantined);
+        cw_remote_batch_release(b);
+    }
+    return 0;
+}
+
+/* payload: taken over. */
+static int link_on_part(struct link *l, uint64_t request, const Cachew__Part *m, struct cw_slab *payload,
+                        size_t size, struct cw_error *err)
+{
+    struct remote *r = l->remote;
+    struct cw_part part = {0};
+    int status = cw_wire_part_read(m, payload ? payload->data : NULL, size, r->job.compiled, &part, err);
+    if (payload)
+        cw_slab_put(payload);
+    if (status < 0)
+        return status;
+    cw_crash_point("client-part");
+    CW_WITH (&r->mutex) {
+        struct fetch *f = fetch_of_part(r, m, part.n);
+        if (f) {
+            f->rows = part;
+            part = (struct cw_part){0};
+            fetch_arrived(r, f);
+            cw_remote_wake(r); /* the cursor may move on */
+        } else {
+            link_range_differs(l, request, m->epoch, m->begin, m->first);
+        }
+    }
+    cw_part_deinit(&part);
+    return 0;
+}
+
+/* ---- messages without a payload; mutex held ---- */
+
+/* Keys of the elements of a range. They are matched by request, because the range may have been another one
+ * when its keys were requested earlier. */
+static int link_on_keys(struct link *l, uint64_t request, const Cachew__Keys *m, struct cw_error *err)
+{
+    struct remote *r = l->remote;
+    struct fetch *f = fetch_of_request(l, request);
+    size_t width = r->job.n_keys > 256 ? 2 : 1, n = m->keys.len / width;
+    if (!f || f->what != CACHEW__WHAT__WHAT_KEYS)
+        return 0;
+    const struct known_range *x = cw_range_table_find(&r->ranges, f->epoch, f->begin);
+    /* A range that its worker ends early: the dispatcher says so once it is over, unless it ends in an error.
+     * Then these are all its keys. Keys of its begin hold wherever it ends. */
+    bool early = x && m->end < x->end && (m->why || !m->over);
+    if (!x || x->begin != f->begin || (x->end != m->end && !early)) { /* the worker had another range there */
+        cw_requests_not_here(r, l, request, f->epoch, f->begin);
+        return 0;
+    }
+    if (m->first != f->first)
+        return cw_error_set(
+            err, CW_E_SERVICE, "worker %llu: keys from element %llu on came: expected those from %llu on",
+            (unsigned long long)l->worker, (unsigned long long)m->first, (unsigned long long)f->first);
+    free(f->keys); /* of a message that was wrong */
+    if (!(f->keys = malloc(n * sizeof(*f->keys) + 1)))
+        return cw_error_nomem(err, n * sizeof(*f->keys), "the keys of a range");
+    for (f->n_keys = 0; f->n_keys < n; f->n_keys++) {
+        const uint8_t *key = m->keys.data + f->n_keys * width;
+        f->keys[f->n_keys] = (uint16_t)(key[0] | (width > 1 ? key[1] << 8 : 0));
+        if (f->keys[f->n_keys] >= r->job.n_keys)
+            return cw_error_set(err, CW_E_SERVICE,
+                                "worker %llu: an element has key %u: expected less than %u",
+                                (unsigned long long)l->worker, f->keys[f->n_keys], r->job.n_keys);
+    }
+    if (m->why && fetch_set_failure(f, m->why, err) < 0)
+        return err->status;
+    f->first += n;
+    f->over = m->over;
+    fetch_arrived(r, f);
+    return 0;
+}
+
+/* A range is over. report may be NULL. */
+static int link_on_range_end(struct link *l, uint64_t request, const Cachew__Report *report,
+                             struct cw_error *err)
+{
+    int status = report ? cw_placement_report(l->remote, report, true, err) : 0;
+    cw_requests_send(l->remote);
+    if (report) /* what the request still waits for lies in another range by now, or will */
+        cw_requests_not_here(l->remote, l, request, report->epoch, report->begin);
+    return status;
+}
+
+/* What was requested can't be had. */
+static int link_on_failed(struct link *l, uint64_t request, const Cachew__RangeFailed *m,
+                          struct cw_error *err)
+{
+    struct fetch *f = fetch_of_request(l, request);
+    if (f && f->what == CACHEW__WHAT__WHAT_BATCHES)
+        f = fetch_of_request_batch(l, request, m->begin / l->remote->job.compiled->batch_size + m->index);
+    if (!f)
+        return 0;
+    if (fetch_set_failure(f, m->why, err) < 0)
+        return err->status;
+    fetch_arrived(l->remote, f);
+    return 0;
+}
+
+/* Shared memory came. Where this process can't map it, the connection ends, and the next one asks for copies.
+ */
+static int link_on_region(struct link *l, const Cachew__Region *m, const int *fds, size_t n_fds,
+                          struct cw_error *err)
+{
+    int status = cw_shm_map_add_region(l->map, l->worker, m, fds, n_fds, err);
+    if (status != 1)
+        return status;
+    l->no_shm = *err;
+    l->retry.same_address = true;
+    return cw_error_set(
+        err, CW_E_SERVICE,
+        "this process can't have the memory that worker %llu shares, and asks for copies: %.300s",
+        (unsigned long long)l->worker, l->no_shm.message);
+}
+
+static int link_on_message(struct link *l, const Cachew__Envelope *m, const int *fds, size_t n_fds,
+                           struct cw_error *err)
+{
+    struct remote *r = l->remote;
+    int status = 0;
+    CW_GUARD(&r->mutex);
+    switch (m->of_case) {
+    case CACHEW__ENVELOPE__OF_REGION:
+        return link_on_region(l, m->region, fds, n_fds, err);
+    case CACHEW__ENVELOPE__OF_RANGE_END:
+        return link_on_range_end(l, m->re, m->range_end->report, err);
+    case CACHEW__ENVELOPE__OF_RANGE_FAILED:
+        return link_on_failed(l, m->re, m->range_failed, err);
+    case CACHEW__ENVELOPE__OF_NOT_HERE:
+        cw_requests_not_here(r, l, m->re, m->not_here->epoch, m->not_here->begin);
+        return 0;
+    case CACHEW__ENVELOPE__OF_KEYS:
+        status = link_on_keys(l, m->re, m->keys, err);
+        cw_requests_send(r);
+        return status;
+    default: /* of a later version */
+        return 0;
+    }
+}
+
+/* ---- callbacks ---- */
+
+static int arrivals_payload(void *user, struct cw_conn *c CW_UNUSED, const Cachew__Envelope *m, size_t size,
+                            void **ret, struct cw_error *err)
+{
+    struct link *l = user;
+    if (m->of_case != CACHEW__ENVELOPE__OF_BATCH && m->of_case != CACHEW__ENVELOPE__OF_PART)
+        return cw_error_set(err, CW_E_SERVICE, "a payload of %zu bytes came with a message that has none",
+                            size);
+    int status = cw_slab_get(&l->remote->slabs, size, &l->incoming, err);
+    if (status >= 0)
+        *ret = l->incoming->data;
+    return status;
+}
+
+static void arrivals_abandoned(void *user, struct cw_conn *c CW_UNUSED, void *payload CW_UNUSED)
+{
+    struct link *l = user;
+    cw_slab_put(CW_STEAL(l->incoming));
+}
+
+static int arrivals_message(void *user, struct cw_conn *c CW_UNUSED, const Cachew__Envelope *m,
+                            void *payload CW_UNUSED, size_t size, const int *fds, size_t n_fds,
+                            struct cw_error *err)
+{
+    struct link *l = user;
+    struct cw_slab *slab = CW_STEAL(l->incoming);
+    int status;
+    l->retry.attempt = 0; /* the address is of use */
+    if (m->of_case == CACHEW__ENVELOPE__OF_PART)
+        return link_on_part(l, m->re, m->part, slab, size, err);
+    if (m->of_case == CACHEW__ENVELOPE__OF_BATCH)
+        status = link_on_batch(l, m->re, m->batch, slab, size, err);
+    else
+        status = link_on_message(l, m, fds, n_fds, err);
+    if (slab && (status < 0 || m->of_case != CACHEW__ENVELOPE__OF_BATCH))
+        cw_slab_put(slab);
+    return status;
+}
+
+static int arrivals_open(void *user, struct cw_conn *c, const Cachew__Envelope *peer, struct cw_error *err)
+{
+    struct link *l = user;
+    CW_GUARD(&l->remote->mutex);
+    int status = cw_link_opened(l, c, peer->welcome, err);
+    if (status >= 0)
+        cw_requests_send(l->remote);
+    return status < 0 ? status : 0;
+}
+
+static void arrivals_closed(void *user, struct cw_conn *c CW_UNUSED, const struct cw_error *why)
+{
+    struct link *l = user;
+    struct remote *r = l->remote;
+    CW_GUARD(&r->mutex);
+    r->loop.n_conns--;
+    cw_link_down(l, why);
+    if (l->gone)
+        cw_link_free(l);
+    cw_remote_end_if_done(r);
+}
+
+const struct cw_conn_ops cw_arrivals_ops = {
+    .open = arrivals_open,
+    .payload = arrivals_payload,
+    .abandoned = arrivals_abandoned,
+    .message = arrivals_message,
+    .closed = arrivals_closed,
+};

@@ -1,0 +1,619 @@
+#include "remote/course.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/hash.h"
+#include "net/limits.h"
+#include "remote/assembly.h"
+#include "remote/internal.h"
+
+/* Keys are requested of this many ranges beyond the one that the plan is in. */
+#define KEYS_AHEAD 16
+
+static struct remote *course_remote(const struct course *c)
+{
+    return c->view->remote;
+}
+
+static const struct cw_compiled *course_compiled(const struct course *c)
+{
+    return c->view->base.compiled;
+}
+
+static struct known_range *course_range(const struct course *c, uint64_t position)
+{
+    return cw_range_table_find(&course_remote(c)->ranges, c->epoch, position);
+}
+
+static bool course_is_recut(const struct course *c)
+{
+    return c->recut_at != UINT64_MAX;
+}
+
+/* ---- whose batches are whose ---- */
+
+/* Returns the batch at which rounds of ranks begin. */
+static uint64_t course_rounds_from(const struct course *c)
+{
+    const struct view *v = c->view;
+    return v->base.compiled->batch_from + (c->epoch == v->rounds_epoch ? v->rounds_from : 0);
+}
+
+bool cw_course_owns_batch(const struct course *c, uint64_t g)
+{
+    const struct view *v = c->view;
+    uint64_t from = course_rounds_from(c);
+    return v->main && g >= from && g < v->base.compiled->batch_to && (g - from) % v->world_size == v->rank;
+}
+
+/* Returns the distance between batches of the placer. */
+static uint64_t course_stride(const struct course *c)
+{
+    return course_remote(c)->job.own_ranges ? c->view->world_size : 1;
+}
+
+/* Returns the first batch of the placer from g on. */
+static uint64_t course_next_placed(const struct course *c, uint64_t g)
+{
+    while (course_remote(c)->job.own_ranges && !cw_course_owns_batch(c, g))
+        g++;
+    return g;
+}
+
+/* Whether this rank's batches are made of the elements of a range. */
+static bool course_owns_range(const struct course *c, uint64_t begin)
+{
+    const uint64_t place[] = {c->epoch, begin};
+    return !course_remote(c)->job.own_ranges ||
+           cw_hash64(place, sizeof(place)) % c->view->world_size == c->view->rank;
+}
+
+uint64_t cw_course_handed_bit(const struct course *c, uint64_t g)
+{
+    uint64_t from = course_rounds_from(c), ranks = c->view->world_size, round = (g - from) / ranks,
+             now = c->g > from ? (c->g - from) / ranks : 0;
+    return round - now < CW_ROUNDS_AHEAD ? UINT64_C(1) << round % CW_ROUNDS_AHEAD : 0;
+}
+
+/* Whether batch g will be wanted, as far as is known. */
+static bool course_wants(const struct course *c, uint64_t g)
+{
+    return g >= c->g &&
+           (g == c->wanted || (cw_course_owns_batch(c, g) && !(c->handed & cw_course_handed_bit(c, g))));
+}
+
+void cw_remote_count_lost(struct remote *r, struct known_range *x)
+{
+    r->n_lost += x && !x->missed;
+    if (x)
+        x->missed = true;
+}
+
+/* ---- beginning and end ---- */
+
+int cw_course_cursor_init(const struct cw_compiled *c, struct cw_cursor *to, const struct cw_cursor *from,
+                          struct cw_error *err)
+{
+    int r = cw_entry_init(c, &to->entry, err);
+    if (r >= 0)
+        cw_cursor_set(c, to, from);
+    return r;
+}
+
+/* Begins the placer at a cursor. */
+static int course_begin_placer(struct course *c, const struct cw_cursor *from, struct cw_error *err)
+{
+    const struct cw_compiled *p = course_compiled(c);
+    static const uint64_t single[] = {1};
+    cw_placer_deinit(&c->placer);
+    c->planned = from->g;
+    c->placer_g = course_next_placed(c, from->g);
+    int r = cw_placer_init(&c->placer, course_remote(c)->job.n_keys, p->n_buckets ? p->bucket_sizes : single,
+                           p->drop_remainder, &from->entry, c->end, err);
+    if (r >= 0 && p->n_limits)
+        cw_placer_limit(&c->placer, &from->entry, p->n_limits, p->take);
+    return r;
+}
+
+struct course *cw_course_new(struct view *v, const struct cw_cursor *from)
+{
+    struct remote *r = v->remote;
+    struct course *c = malloc(sizeof(*c)), **at = &r->courses;
+    if (!c)
+        return NULL;
+    *c = (struct course){.view = v,
+                         .epoch = from->epoch,
+                         .end = CW_MIN(v->base.plan.n_positions, CW_EPOCH_POSITIONS),
+                         .g = from->g,
+                         .handed = from->handed,
+                         .planned = from->g,
+                         .wanted = UINT64_MAX,
+                         .placed = r->job.n_keys > 0,
+                         .recut_at = UINT64_MAX};
+    if (cw_course_cursor_init(r->job.compiled, &c->from, from, NULL) < 0 ||
+        (c->placed && course_begin_placer(c, &c->from, NULL) < 0)) {
+        cw_entry_deinit(&c->from.entry);
+        free(c);
+        return NULL;
+    }
+    while (*at)
+        at = &(*at)->next;
+    *at = c;
+    return c;
+}
+
+void cw_slots_free(struct remote *r, struct slot *slots)
+{
+    pthread_mutex_unlock(&r->mutex); /* a call of map_batches for a slot may need it */
+    for (struct slot *s = slots; s; s = s->next)
+        cw_remote_joined_free(&s->joined);
+    pthread_mutex_lock(&r->mutex);
+    while (slots) {
+        struct slot *s = CW_POP(slots);
+        cw_fetches_free(r, &s->fetches);
+        r->window.n_outstanding--;
+        free(s);
+    }
+}
+
+void cw_course_drop_slots(struct course *c)
+{
+    cw_slots_free(course_remote(c), CW_STEAL(c->slots));
+}
+
+void cw_course_free(struct course *c)
+{
+    struct remote *r = course_remote(c);
+    struct course **at = &r->courses;
+    while (*at != c)
+        at = &(*at)->next;
+    *at = c->next;
+    cw_course_drop_slots(c);
+    cw_fetches_free(r, &c->keys);
+    cw_fetches_free(r, &c->early);
+    cw_placer_deinit(&c->placer);
+    cw_entry_deinit(&c->from.entry);
+    free(c);
+}
+
+/* ---- slots ---- */
+
+/* Describes what to fetch for a part of a batch. */
+static struct fetch part_fetch(const struct course *c, Cachew__What what, unsigned key,
+                               const struct cw_placer_part *part)
+{
+    return (struct fetch){
+        .epoch = c->epoch, .what = what, .key = key, .begin = part->begin, .first = part->from, .n = part->n};
+}
+
+/* Returns the fetch for part of a batch: one that was made early, or a new one. NULL: out of memory. */
+static struct fetch *course_fetch(struct course *c, const struct fetch *what)
+{
+    for (struct fetch **at = &c->early; *at; at = &(*at)->sibling) {
+        struct fetch *f = *at;
+        if (f->begin == what->begin && f->first == what->first && f->n == what->n && f->key == what->key) {
+            *at = CW_STEAL(f->sibling);
+            return f;
+        }
+    }
+    return cw_fetch_new(course_remote(c), what);
+}
+
+/* Frees the early fetches of a key once the batch that they were made for is planned: those that the batch
+ * did not take are another rank's. */
+static void course_drop_early(struct course *c, unsigned key)
+{
+    for (struct fetch **at = &c->early; *at;)
+        if ((*at)->key == key)
+            cw_fetch_drop(course_remote(c), at);
+        else
+            at = &(*at)->sibling;
+}
+
+/* Returns where the slot of the first batch from number g on is, or would be inserted. */
+static struct slot **course_slot_at(struct course *c, uint64_t g)
+{
+    struct slot **at = &c->slots;
+    while (*at && (*at)->g < g)
+        at = &(*at)->next;
+    return at;
+}
+
+int cw_course_add_slot(struct course *c, uint64_t g, const struct cw_placer_batch *b, struct cw_error *err)
+{
+    struct remote *r = course_remote(c);
+    struct slot **at = course_slot_at(c, g), *s = *at;
+    if (!s || s->g != g) {
+        if (!(s = malloc(sizeof(*s))))
+            return cw_error_nomem(err, sizeof(*s), "a batch");
+        *s = (struct slot){.next = *at, .g = g};
+        *at = s;
+        r->window.n_outstanding++;
+    }
+    /* planned again: what is here is the batch, and may be in use by the consumer's thread */
+    if (cw_slot_here(s))
+        return 0;
+    cw_fetches_free(r, &s->fetches); /* fetches of an earlier plan */
+    const struct cw_compiled *p = course_compiled(c);
+    bool counted = !b && !p->sequential;
+    uint64_t begin = counted ? g * p->batch_size : 0;
+    struct fetch **fetch = &s->fetches;
+    const struct cw_placer_part batch = {
+        .begin = begin, .from = g, .n = counted ? CW_MIN(p->batch_size, c->end - begin) : 0};
+    const struct cw_placer_part *parts = b ? b->parts : &batch;
+    size_t n = b ? b->n_parts : 1;
+    Cachew__What kind = !b       ? CACHEW__WHAT__WHAT_BATCHES
+                        : n == 1 ? CACHEW__WHAT__WHAT_ROWS
+                                 : CACHEW__WHAT__WHAT_PART;
+    s->key = b ? b->key : 0;
+    for (size_t i = 0; i < n; i++, fetch = &(*fetch)->sibling) {
+        const struct fetch what = part_fetch(c, kind, s->key, &parts[i]);
+        if (!(*fetch = course_fetch(c, &what))) {
+            cw_fetches_free(r, &s->fetches); /* a slot has all its fetches or none */
+            return cw_error_nomem(err, sizeof(**fetch), "a batch");
+        }
+    }
+    return 0;
+}
+
+void cw_course_recut(struct course *c, uint64_t position)
+{
+    for (struct slot *s = c->slots; s; s = s->next) {
+        struct fetch *f = s->fetches;
+        if (!f || !f->is_part || cw_slot_here(s) ||
+            (f->first + 1) * course_compiled(c)->batch_size <= position)
+            continue;
+        cw_fetches_free(course_remote(c), &s->fetches);
+        /* where there is no memory, the batch gets its fetch when its turn comes */
+        (void)!cw_course_add_slot(c, s->g, NULL, NULL);
+    }
+}
+
+/* Drops the slots of batches from number g on, which will be planned anew: ranges from `begin` on have fewer
+ * elements than the plan took them to have. Fetches of earlier ranges are kept as early fetches. A slot whose
+ * fetches are all here proves that the elements existed: then an operator is not deterministic, and the run
+ * fails. Where the range was ended early, they are elements of the next range, and the slot stays. */
+static void course_unplan(struct course *c, uint64_t g, uint64_t begin)
+{
+    struct remote *r = course_remote(c);
+    struct slot **at = course_slot_at(c, g);
+    const struct known_range *x = course_range(c, begin);
+    c->planned = g;
+    while (*at) {
+        struct slot *s = *at;
+        if (cw_slot_here(s) && !s->fetches->failure) {
+            if (!x || !x->ended_early) /* else it is the same batch, wherever ranges end */
+                cw_remote_fail_text(
+                    r, CW_E_DATA,
+                    "positions from %llu on of epoch %llu gave fewer elements when they were run "
+                    "again: an operator of the pipeline is not deterministic",
+                    (unsigned long long)begin, (unsigned long long)c->epoch);
+            at = &s->next;
+            continue;
+        }
+        while (s->fetches && s->fetches->what == CACHEW__WHAT__WHAT_PART && s->fetches->begin < begin) {
+            struct fetch *f = s->fetches;
+            s->fetches = f->sibling;
+            f->sibling = c->early;
+            c->early = f;
+            c->placer.requested[f->key] = c->placer.seen[f->key];
+        }
+        cw_fetches_free(r, &s->fetches);
+        *at = s->next;
+        r->window.n_outstanding--;
+        free(s);
+    }
+}
+
+/* ---- keys ---- */
+
+/* Returns the fetch of the keys of the range that begins there; NULL: there is none. */
+static struct fetch *course_keys(struct course *c, uint64_t begin)
+{
+    struct fetch *f = c->keys;
+    while (f && f->begin != begin)
+        f = f->sibling;
+    return f;
+}
+
+static int course_want_keys(struct course *c, uint64_t begin, struct cw_error *err)
+{
+    const struct fetch what = {.epoch = c->epoch, .begin = begin, .what = CACHEW__WHAT__WHAT_KEYS, .n = 1};
+    struct fetch **at = &c->keys;
+    while (*at)
+        at = &(*at)->sibling;
+    *at = cw_fetch_new(course_remote(c), &what);
+    return *at ? 0 : cw_error_nomem(err, sizeof(**at), "the keys of a range");
+}
+
+/* Frees the fetches of keys of ranges that the plan has passed: no later batch needs them. */
+static void course_drop_passed_keys(struct course *c)
+{
+    while (c->keys && c->keys->begin < cw_placer_plan_position(&c->placer))
+        cw_fetch_drop(course_remote(c), &c->keys);
+}
+
+/* Frees the fetches of keys of ranges from a position on. */
+static void course_drop_keys(struct course *c, uint64_t begin)
+{
+    struct fetch **at = &c->keys;
+    while (*at && (*at)->begin < begin)
+        at = &(*at)->sibling;
+    cw_fetches_free(course_remote(c), at);
+}
+
+/* The plan has come to the last key that is known of a range which is not over. Only now are more keys
+ * requested: the rows of all batches before are requested by then, as the range's worker may assume. */
+static void course_request_more_keys(struct course *c)
+{
+    const struct cw_placer *w = &c->placer;
+    struct fetch *f = w->at < w->n_ranges ? course_keys(c, w->ranges[w->at].begin) : NULL;
+    if (f && f->state == FETCH_HERE && !f->over)
+        cw_fetch_again(course_remote(c), f);
+}
+
+/* Passes keys of a range that arrived to the placer. lost: no more will arrive. As course_learn_range. */
+static int course_learn_keys(struct course *c, struct placer_range *range, bool lost, struct cw_error *err)
+{
+    struct fetch *f = course_keys(c, range->begin);
+    if (!f || (!lost && (f->state != FETCH_HERE || (!f->n_keys && !f->over))))
+        return 0;
+    int r = cw_placer_keys(range, f->keys, f->n_keys, err);
+    if (r < 0)
+        return r;
+    free(CW_STEAL(f->keys));
+    f->n_keys = 0;
+    if (f->over || lost)
+        (void)cw_placer_known(&c->placer, range, 0, f->failure);
+    return 1;
+}
+
+/* ---- the plan ---- */
+
+/* Returns the number of batches of an epoch of a counted pipeline. */
+static uint64_t course_count_batches(const struct course *c)
+{
+    const struct cw_compiled *p = course_compiled(c);
+    return c->end / p->batch_size + (c->end % p->batch_size && !p->drop_remainder);
+}
+
+bool cw_course_count_sequential(const struct course *c, uint64_t *ret)
+{
+    const struct known_range *x = c->end ? course_range(c, 0) : NULL;
+    *ret = !x ? 0 : x->reported ? x->n_batches : c->planned; /* one that is lost has no more */
+    return !c->end || (x && (x->reported || x->lost));
+}
+
+/* Whether all batches of the course are planned. */
+static bool course_is_over(const struct course *c)
+{
+    uint64_t n;
+    if (c->placed)
+        return cw_placer_over(&c->placer);
+    if (!course_compiled(c)->sequential)
+        return c->planned >= course_count_batches(c);
+    return cw_course_count_sequential(c, &n) && c->planned >= n;
+}
+
+/* Passes what became known of a range to the placer. 1: something was new; 0: nothing was. */
+static int course_learn_range(struct course *c, struct placer_range *range, struct cw_error *err)
+{
+    struct known_range *x = course_range(c, range->begin);
+    bool same = x && x->begin == range->begin && x->end == range->end, lost = same && x->lost;
+    if (range->known)
+        return 0;
+    if (lost && !x->reported && !range->foreign)
+        cw_remote_count_lost(course_remote(c), x);
+    if (c->placer.n_keys > 1 && !range->foreign && !(same && x->reported && x->elements == 0))
+        return course_learn_keys(c, range, lost, err);
+    if (!same || (!lost && !x->reported))
+        return 0;
+    uint64_t elements = range->foreign ? 0 : x->reported ? x->elements : cw_placer_planned(&c->placer, range);
+    uint64_t g = c->placer_g + cw_placer_known(&c->placer, range, elements, false) * course_stride(c);
+    if (g < c->planned)
+        course_unplan(c, g, range->begin);
+    return 1;
+}
+
+/* Adds the range that begins where the placer ends. 1: it was added; 0: it is not known. */
+static int course_add_range(struct course *c, struct cw_error *err)
+{
+    struct cw_placer *w = &c->placer;
+    uint64_t position = cw_placer_position(w);
+    const struct known_range *x = course_range(c, position);
+    if (x && x->begin != position) /* cut anew since the placer began, or came here */
+        c->recut_at = CW_MIN(c->recut_at, x->begin);
+    if (!x || x->begin != position)
+        return 0;
+    int r = cw_placer_add(w, x->end, err);
+    if (r < 0)
+        return r;
+    bool foreign = !course_owns_range(c, position);
+    w->ranges[w->n_ranges - 1].foreign = foreign;
+    if (w->n_keys > 1 && !foreign && !(x->reported && x->elements == 0))
+        r = course_want_keys(c, position, err);
+    return r < 0 ? r : 1;
+}
+
+/* Adds ranges to the placer, and passes what became known of them. 1: the placer got something new. */
+static int course_feed(struct course *c, struct cw_error *err)
+{
+    struct cw_placer *w = &c->placer;
+    int news = 0, r = 1;
+    while (r == 1 && cw_placer_position(w) < c->end && w->n_ranges - w->at <= KEYS_AHEAD) {
+        r = course_add_range(c, err);
+        news |= r == 1;
+    }
+    for (size_t i = w->at; r >= 0 && i < w->n_ranges; i++) {
+        r = course_learn_range(c, &w->ranges[i], err);
+        news |= r == 1;
+    }
+    return r < 0 ? r : news;
+}
+
+/* Plans batch c->planned of a placed pipeline. As course_plan_next. */
+static int course_plan_placed(struct course *c, const struct cw_placer_batch **ret, struct cw_error *err)
+{
+    struct cw_placer *w = &c->placer;
+    if (course_is_recut(c))
+        return 2;
+    /* another rank's: there is no end of them before this rank's last */
+    if (c->planned != course_next_placed(c, c->planned))
+        return cw_placer_over(w);
+    int r = cw_placer_plan(w, ret, err);
+    course_drop_passed_keys(c);
+    if (r == 3) /* the range at the plan's place ends in an error */
+        return cw_error_copy(err, course_keys(c, w->ranges[w->at].begin)->failure);
+    if (r == 0 && c->planned < c->g) { /* the batch was taken before */
+        cw_course_take_placed(c);
+        *ret = NULL;
+    }
+    return r;
+}
+
+/* Plans batch c->planned. 0: *ret has its parts, if they are known; 1 and 2: as cw_course_plan. */
+static int course_plan_next(struct course *c, const struct cw_placer_batch **ret, struct cw_error *err)
+{
+    return c->placed ? course_plan_placed(c, ret, err) : course_is_over(c);
+}
+
+void cw_course_take_placed(struct course *c)
+{
+    cw_placer_take(&c->placer);
+    c->placer_g += course_stride(c);
+}
+
+/* Whether this rank may need elements that wait for a batch: with one key, it is known which rank's batch
+ * comes next. */
+static bool course_waiting_counts(const struct course *c)
+{
+    return c->placer.n_keys > 1 || course_remote(c)->job.own_ranges || course_wants(c, c->planned);
+}
+
+/* Fetches elements that wait for a batch, if the plan waits for a range that no worker has. Workers may lack
+ * memory for that range as long as they keep these elements. */
+static int course_fetch_early(struct course *c, struct cw_error *err)
+{
+    const struct known_range *x = course_range(c, cw_placer_needed(&c->placer, false));
+    struct cw_placer_part part;
+    if (course_is_recut(c) || (x && x->worker) || !course_waiting_counts(c))
+        return 0;
+    for (unsigned key = 0; key < c->placer.n_keys; key++)
+        while (cw_placer_request(&c->placer, key, &part)) {
+            const struct fetch what = part_fetch(c, CACHEW__WHAT__WHAT_PART, key, &part);
+            struct fetch *f = cw_fetch_new(course_remote(c), &what);
+            if (!f)
+                return cw_error_nomem(err, sizeof(*f), "a batch");
+            f->sibling = c->early;
+            c->early = f;
+        }
+    return 0;
+}
+
+int cw_course_plan(struct course *c, uint64_t g, struct cw_error *err)
+{
+    int r = c->placed ? course_feed(c, err) : 0;
+    uint64_t n;
+    if (!c->placed && course_compiled(c)->sequential && cw_course_count_sequential(c, &n) && n < c->planned)
+        course_unplan(c, CW_MAX(n, c->g), 0);
+    while (r >= 0 && c->planned < g) {
+        const struct cw_placer_batch *b = NULL;
+        r = course_plan_next(c, &b, err);
+        if (r == 2 && c->placed && (r = course_feed(c, err)) == 0) {
+            course_request_more_keys(c);
+            return (r = course_fetch_early(c, err)) < 0 ? r : 2;
+        }
+        if (r < 0 || (r == 1 && course_is_over(c)))
+            return r;
+        if (r == 1) /* the placer got something new */
+            continue;
+        if (course_wants(c, c->planned))
+            r = cw_course_add_slot(c, c->planned, b, err);
+        if (b)
+            course_drop_early(c, b->key);
+        c->planned++;
+    }
+    return CW_MIN(r, 0);
+}
+
+uint64_t cw_course_position(const struct course *c)
+{
+    const struct cw_compiled *p = course_compiled(c);
+    if (c->placed)
+        return cw_placer_needed(&c->placer, course_waiting_counts(c));
+    return p->sequential ? 0 : CW_MIN(c->g * p->batch_size, c->end);
+}
+
+uint64_t cw_course_plan_position(const struct course *c)
+{
+    return c->placed ? cw_placer_plan_position(&c->placer) : cw_course_position(c);
+}
+
+/* ---- ranges that were cut again ---- */
+
+/* Whether the placer can begin at a cursor: it is of the course's epoch, not behind its next batch, and a
+ * range begins at its entry, as far as is known. */
+static bool course_can_begin(const struct course *c, const struct cw_cursor *from)
+{
+    const struct known_range *x = course_range(c, from->entry.position);
+    return from->epoch == c->epoch && from->g <= c->g && (!x || x->begin == from->entry.position);
+}
+
+/* Begins the placer again: at its present place, or else at an earlier place where a range begins. If there
+ * is no such place, c->recut_at stays set, until the dispatcher names other ranges. */
+static void course_restart_placer(struct course *c)
+{
+    struct remote *r = course_remote(c);
+    struct cw_cursor here = {.epoch = c->epoch, .g = CW_MIN(c->placer_g, c->g)}, now = r->from,
+                     attached = r->attached_from;
+    struct cw_error err = {0};
+    const struct cw_cursor *from[] = {&here, &now, &attached, &c->from};
+    /* courses count the batches that a skip leaves out */
+    now.g += now.g ? r->job.compiled->batch_from : 0;
+    attached.g += attached.g ? r->job.compiled->batch_from : 0;
+    if (cw_entry_init(r->job.compiled, &here.entry, &err) < 0)
+        return; /* the next call tries again */
+    cw_placer_entry(&c->placer, &here.entry);
+    struct slot *slots = NULL;
+    for (size_t i = 0; i < CW_COUNT_OF(from) && course_is_recut(c); i++)
+        if (course_can_begin(c, from[i]) && (c->view->main || i == 0 || i == 3)) {
+            cw_fetches_free(r, &c->keys);
+            cw_fetches_free(r, &c->early);
+            slots = slots ? slots : CW_STEAL(c->slots);
+            if (course_begin_placer(c, from[i], &err) >= 0)
+                c->recut_at = UINT64_MAX;
+        }
+    cw_entry_deinit(&here.entry);
+    cw_slots_free(r, slots); /* last: it releases the mutex */
+}
+
+bool cw_course_shorten(struct course *c, uint64_t begin, uint64_t end)
+{
+    if (cw_placer_position(&c->placer) <= begin)
+        return true;
+    if (!cw_placer_shorten(&c->placer, begin, end))
+        return false;
+    course_drop_keys(c, end);
+    return true;
+}
+
+void cw_course_settle(struct course *c)
+{
+    if (!course_is_recut(c))
+        return;
+    if (!c->placer.n_ranges || !cw_placer_cut(&c->placer, c->recut_at)) {
+        course_restart_placer(c);
+        return;
+    }
+    uint64_t begin = cw_placer_position(&c->placer);
+    course_drop_keys(c, begin);
+    for (struct fetch **early = &c->early; *early;)
+        if ((*early)->begin >= begin)
+            cw_fetch_drop(course_remote(c), early);
+        else
+            early = &(*early)->sibling;
+    c->recut_at = UINT64_MAX;
+    c->planned = c->placer_g + c->placer.n_batches * course_stride(c);
+    cw_slots_free(course_remote(c), CW_STEAL(*course_slot_at(c, c->planned)));
+}

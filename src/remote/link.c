@@ -1,0 +1,292 @@
+#include "remote/link.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/thread.h"
+#include "net/limits.h"
+#include "remote/internal.h"
+
+/* A connection is tried again after the first time, which doubles with each attempt up to the last one. */
+#define RETRY_FIRST_NS UINT64_C(20000000)
+#define RETRY_MAX_NS UINT64_C(1000000000)
+#define RETRY_DOUBLINGS 6u
+/* A report to the dispatcher names a worker that can't be reached for this long, and again after this time:
+ * it may have been replaced by then, or know of other workers. */
+#define REPORT_AFTER_NS UINT64_C(500000000)
+#define REPORT_AGAIN_NS UINT64_C(2000000000)
+
+static const char *const transports[] = {[CW_TRANSPORT_AUTO] = "auto",
+                                         [CW_TRANSPORT_SHM] = "shm",
+                                         [CW_TRANSPORT_UNIX] = "unix",
+                                         [CW_TRANSPORT_TCP] = "tcp"};
+
+const char *cw_transport_name(enum cw_transport t)
+{
+    return transports[t];
+}
+
+struct link *cw_link_find(const struct remote *r, uint64_t worker)
+{
+    struct link *l = r->links;
+    while (l && l->worker != worker)
+        l = l->next;
+    return l;
+}
+
+/* ---- up and down ---- */
+
+/* Goes on with the shared memory of an earlier connection if the worker is still the same process; else with
+ * none of it. */
+static int link_resume_shm(struct link *l, struct cw_conn *c, const Cachew__Welcome *peer,
+                           struct cw_error *err)
+{
+    uint8_t worker[16] = {0};
+    if (peer->incarnation.len == sizeof(worker))
+        memcpy(worker, peer->incarnation.data, sizeof(worker));
+    if (l->map && memcmp(l->map->worker, worker, sizeof(worker)) != 0)
+        cw_shm_map_unref(CW_STEAL(l->map));
+    if (!l->map && !(l->map = cw_shm_map_new(worker)))
+        return cw_error_nomem(err, sizeof(*l->map), "a worker");
+    return cw_shm_map_resume(l->map, c, err);
+}
+
+int cw_link_opened(struct link *l, struct cw_conn *c, const Cachew__Welcome *peer, struct cw_error *err)
+{
+    int status = link_resume_shm(l, c, peer, err);
+    if (status < 0)
+        return status;
+    l->conn = c;
+    l->open = true;
+    l->retry.down_since_ns = 0;
+    l->retry.reported_ns = 0;
+    l->why = (struct cw_error){0};
+    return 0;
+}
+
+static void link_report_unreachable(struct link *l, uint64_t now)
+{
+    struct link_retry *t = &l->retry;
+    if (l->gone || now - t->reported_ns < REPORT_AGAIN_NS || now - t->down_since_ns < REPORT_AFTER_NS)
+        return;
+    Cachew__Unreachable m = {CW_MESSAGE(unreachable), .worker = l->worker, .reason = l->why.message};
+    Cachew__Envelope e = {CW_MESSAGE(envelope), .of_case = CACHEW__ENVELOPE__OF_UNREACHABLE,
+                          .unreachable = &m};
+    if (cw_dispatcher_send(&l->remote->dispatcher, &e))
+        t->reported_ns = now;
+}
+
+void cw_link_down(struct link *l, const struct cw_error *why)
+{
+    struct link_retry *t = &l->retry;
+    uint64_t now = cw_now_ns(), wait = RETRY_FIRST_NS << CW_MIN(t->attempt, RETRY_DOUBLINGS);
+    if (l->map)
+        l->map->conn = NULL;
+    if (!l->open) /* it did not open again: only batches still need the shared memory */
+        cw_shm_map_unref(CW_STEAL(l->map));
+    l->conn = NULL;
+    l->open = false;
+    l->stats.counted = (struct cw_conn_traffic){0};
+    t->attempt += !t->same_address;
+    t->same_address = false;
+    if (why->status)
+        l->why = *why;
+    if (!t->down_since_ns)
+        t->down_since_ns = now;
+    cw_fetches_unrequest(l->remote, l);
+    t->next_ns = now + CW_MIN(wait, RETRY_MAX_NS);
+    cw_remote_wake_at(l->remote, t->next_ns);
+    link_report_unreachable(l, now);
+}
+
+void cw_link_count_batch(struct link *l, size_t loan_bytes)
+{
+    struct cw_conn_traffic now;
+    struct link_stats *s = &l->stats;
+    bool local = cw_conn_is_local(l->conn);
+    cw_conn_traffic(l->conn, &now);
+    s->bytes += now.in - s->counted.in + loan_bytes;
+    s->wire_bytes += now.in_wire - s->counted.in_wire;
+    s->counted = now;
+    /* A worker that shares memory also sends copies, of what it has no memory for. Over TCP it shares none.
+     */
+    if (loan_bytes || s->transport != CW_TRANSPORT_SHM || l->no_shm.status || !local)
+        s->transport = loan_bytes ? CW_TRANSPORT_SHM : local ? CW_TRANSPORT_UNIX : CW_TRANSPORT_TCP;
+    s->n_batches++;
+}
+
+/* ---- connecting ---- */
+
+/* Returns the address to try: a Unix socket where the worker is on this host, else one address after the
+ * other. NULL: the worker has none for the transport that the user wants. buf: for the address. */
+static const char *link_address(const struct link *l, char *buf, size_t size)
+{
+    const struct remote_job *job = &l->remote->job;
+    enum cw_transport t = job->options.transport;
+    bool has_socket = l->unix_path && *l->unix_path,
+         same_host = has_socket && l->host && strcmp(l->host, job->host) == 0,
+         local = t == CW_TRANSPORT_AUTO ? same_host : t != CW_TRANSPORT_TCP && has_socket;
+    size_t n = (t == CW_TRANSPORT_AUTO || t == CW_TRANSPORT_TCP ? l->n_addresses : 0) + local,
+           i = n ? l->retry.attempt % n : 0;
+    if (n == 0)
+        return NULL;
+    if (!local || i > 0)
+        return l->addresses[i - local];
+    snprintf(buf, size, "unix:%s", l->unix_path);
+    return buf;
+}
+
+static void link_connect(struct link *l)
+{
+    struct remote *r = l->remote;
+    char buf[512];
+    if (l->retry.next_ns > cw_now_ns()) {
+        cw_remote_wake_at(r, l->retry.next_ns);
+        return;
+    }
+    struct cw_error err = {0};
+    Cachew__Hello hello = r->job.hello;
+    const char *address = link_address(l, buf, sizeof(buf));
+    if (l->no_shm.status)
+        hello.n_capabilities = 0;
+    struct cw_conn_options o = {
+        .hello = &hello,
+        .limits = CW_LIMITS_CLIENT,
+        .timeout_ns = address && strncmp(address, "unix:", 5) == 0 ? CW_CONN_LOCAL_TIMEOUT_NS : 0,
+        .token = r->job.options.token,
+        .pack = true,
+        .tls = r->job.options.tls};
+    int status = address ? cw_conn_connect(r->loop.loop, address, &o, r->loop.link_ops, l, &l->conn, &err)
+                         : cw_error_set(&err, CW_E_SERVICE, "it has no address for transport %s",
+                                        cw_transport_name(r->job.options.transport));
+    if (status < 0)
+        cw_link_down(l, &err);
+    else
+        r->loop.n_conns++;
+}
+
+struct link *cw_link_usable(struct remote *r, uint64_t worker)
+{
+    struct link *l = worker ? cw_link_find(r, worker) : NULL;
+    if (!l || l->gone)
+        return NULL;
+    if (!l->conn)
+        link_connect(l);
+    return l->conn && l->open ? l : NULL;
+}
+
+void cw_link_close(struct link *l)
+{
+    if (!l->conn)
+        return;
+    if (l->open && l->map && cw_list_empty(&l->map->loans))
+        cw_shm_map_leave(l->map);
+    l->open = false;
+    cw_fetches_unrequest(l->remote, l);
+    cw_conn_close(l->conn, NULL);
+}
+
+/* ---- the dispatcher's list ---- */
+
+void cw_link_free(struct link *l)
+{
+    struct link **at = &l->remote->links;
+    while (*at != l)
+        at = &(*at)->next;
+    *at = l->next;
+    cw_shm_map_unref(l->map);
+    free(l->unix_path);
+    free(l->host);
+    for (size_t i = 0; i < l->n_addresses; i++)
+        free(l->addresses[i]);
+    free(l->addresses);
+    free(l);
+}
+
+static bool link_has_address(const struct link *l, const Cachew__WorkerAddress *m)
+{
+    bool same = l->unix_path && strcmp(l->unix_path, m->unix_path) == 0 && strcmp(l->host, m->host) == 0 &&
+                l->n_addresses == m->n_addresses;
+    for (size_t i = 0; same && i < m->n_addresses; i++)
+        same = strcmp(l->addresses[i], m->addresses[i]) == 0;
+    return same;
+}
+
+/* A retired link may close: else the worker, which may live on, would use its shared memory for other
+ * batches. */
+static bool link_may_close(const struct link *l)
+{
+    return l->conn && (!l->map || l->map->refs <= 1);
+}
+
+/* Nothing more is requested of a worker that is gone. It may answer earlier requests, until all shared memory
+ * is returned. The fetches are requested elsewhere once the dispatcher says who has their ranges. */
+static void link_retire(struct link *l)
+{
+    l->gone = true;
+    if (!l->conn)
+        cw_link_free(l);
+    else if (link_may_close(l))
+        cw_link_close(l);
+}
+
+void cw_links_close_retired(struct remote *r)
+{
+    for (struct link *l = r->links; l; l = l->next)
+        if (l->gone && link_may_close(l))
+            cw_link_close(l);
+}
+
+static int link_new(struct remote *r, const Cachew__WorkerAddress *m, struct cw_error *err)
+{
+    struct link *l = malloc(sizeof(*l));
+    if (!l)
+        return cw_error_nomem(err, sizeof(*l), "a worker");
+    *l = (struct link){.next = r->links,
+                       .remote = r,
+                       .worker = m->worker,
+                       .unix_path = strdup(m->unix_path),
+                       .host = strdup(m->host),
+                       .addresses = calloc(CW_MAX(m->n_addresses, 1), sizeof(*l->addresses))};
+    r->links = l;
+    for (size_t i = 0; l->addresses && i < m->n_addresses; i++)
+        if ((l->addresses[l->n_addresses] = strdup(m->addresses[i])))
+            l->n_addresses++;
+    return l->unix_path && l->host && l->addresses ? 0 : cw_error_nomem(err, 0, "a worker");
+}
+
+int cw_link_set(struct remote *r, const Cachew__WorkerAddress *m, struct cw_error *err)
+{
+    struct link *l = cw_link_find(r, m->worker);
+    if (l && !m->gone && link_has_address(l, m)) {
+        l->gone = false;
+        l->retry.next_ns = 0;
+        return 0;
+    }
+    if (l && !m->gone) /* a dispatcher that lost its state numbers workers anew: this is another worker */
+        l->worker = 0;
+    if (l)
+        link_retire(l);
+    return m->gone ? 0 : link_new(r, m, err);
+}
+
+json_t *cw_remote_links(const struct cw_producer *p)
+{
+    struct remote *r = ((const struct view *)p)->remote;
+    json_t *list = json_array();
+    CW_GUARD(&r->mutex);
+    for (const struct link *l = r->links; l && list; l = l->next) {
+        const struct link_stats *s = &l->stats;
+        if (!s->n_batches)
+            continue;
+        json_t *o = json_pack("{s:I, s:s, s:I, s:I, s:I}", "worker", (json_int_t)l->worker, "transport",
+                              cw_transport_name(s->transport), "batches", (json_int_t)s->n_batches, "bytes",
+                              (json_int_t)s->bytes, "wire_bytes", (json_int_t)s->wire_bytes);
+        if (o && l->no_shm.status)
+            json_object_set_new(o, "note", json_string(l->no_shm.message));
+        json_array_append_new(list, o);
+    }
+    return list;
+}

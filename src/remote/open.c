@@ -1,0 +1,192 @@
+/*
+ * Opens a job: checks what the user wants, attaches, and waits for the plan. The consumer's thread.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/thread.h"
+#include "net/address.h"
+#include "net/limits.h"
+#include "remote/internal.h"
+#include "remote/loop.h"
+#include "remote/producer.h"
+
+/* The flag that interrupts an opening is read at this interval. */
+#define INTERRUPT_NS UINT64_C(20000000)
+
+/* Tells the user that this client took another one's place. Two clients of one rank replace each other: the
+ * other one learns so from its error, and this one, which may know nothing of the other, by this note. */
+static void open_note_taken_over(const struct remote *r)
+{
+    const struct cw_remote_options *o = &r->job.options;
+    char text[800];
+    if (!*r->run.took_over || !o->note)
+        return;
+    snprintf(text, sizeof(text),
+             "rank %llu of job %s was held by %s: it is this one's now; if both are to run, one needs a job "
+             "of another name",
+             (unsigned long long)o->rank, o->job, r->run.took_over);
+    o->note(o->note_arg, text);
+}
+
+/* Waits for something to change, or for the interrupting flag to be read again. CW_E_DEADLINE: the deadline
+ * passed (0: there is none). Mutex held. */
+static int open_wait_once(struct remote *r, uint64_t deadline_ns, struct cw_error *err)
+{
+    const volatile int *interrupt = r->job.options.interrupt;
+    uint64_t look_ns = interrupt ? cw_now_ns() + INTERRUPT_NS : 0;
+    bool last = !look_ns || (deadline_ns && deadline_ns <= look_ns);
+    int status = cw_waiting_wait(r, last ? deadline_ns : look_ns, NULL, "the plan of the job", err);
+    if (interrupt && *interrupt)
+        return cw_error_set(err, CW_E_INTERRUPTED, "interrupted");
+    return status == CW_E_DEADLINE && !last ? 0 : status;
+}
+
+/* Waits until the dispatcher has answered. */
+static int open_wait_attached(struct remote *r, struct cw_error *err)
+{
+    const struct cw_remote_options *o = &r->job.options;
+    uint64_t deadline_ns = o->timeout_ns ? cw_now_ns() + o->timeout_ns : 0;
+    int status = 0;
+    CW_GUARD(&r->mutex);
+    while (!r->run.attached && status >= 0) {
+        status = open_wait_once(r, deadline_ns, err);
+        if (status == CW_E_DEADLINE && cw_remote_is_paused(err)) { /* over a pause no deadline passes */
+            deadline_ns = cw_now_ns() + o->timeout_ns;
+            status = 0;
+        }
+    }
+    if (status >= 0)
+        cw_waiting_done(&r->waiting);
+    if (status != CW_E_DEADLINE)
+        return status;
+    if (r->run.service_down.status)
+        return cw_error_set(err, CW_E_SERVICE, "the dispatcher at %s can't be reached: %.400s", o->service,
+                            r->run.service_down.message);
+    return cw_error_set(
+        err, CW_E_DEADLINE, "job %s: the service at %s did not open the data before the deadline%s%s", o->job,
+        o->service, *r->waiting.held ? ": " : ": are there workers (`cachew workers`)?", r->waiting.held);
+}
+
+/* Whether each rank makes its batches of ranges of its own. At most once, ranks can't agree on batches behind
+ * a range that is lost where these depend on what it would have left. */
+static bool owns_ranges(const struct cw_compiled *c, const struct cw_remote_options *o)
+{
+    return o->at_most_once && o->world_size > 1 && !c->counted && !c->sequential;
+}
+
+static struct cw_iterator_options iterator_options_of(const struct cw_compiled *c,
+                                                      const struct cw_remote_options *o)
+{
+    return (struct cw_iterator_options){.epochs = o->epochs,
+                                        .rank = o->rank,
+                                        .world_size = o->world_size,
+                                        .first_epoch = o->first_epoch,
+                                        .unordered = o->unordered,
+                                        .at_most_once = o->at_most_once,
+                                        .own_ranges = owns_ranges(c, o)};
+}
+
+static int check_guarantee(const struct cw_compiled *c, const struct cw_remote_options *o,
+                           struct cw_error *err)
+{
+    if (!o->at_most_once)
+        return 0;
+    if (!o->unordered) /* what is lost would shift the numbers of all batches that come after it */
+        return cw_error_value(err, CW_E_OPTION, "order", "exact", "any",
+                              "guarantee \"at-most-once\" with order \"exact\": batches that are lost leave "
+                              "gaps in the order; expected order \"any\"");
+    if (owns_ranges(c, o) && c->n_limits)
+        return cw_error_value(err, CW_E_OPTION, "guarantee", "at-most-once",
+                              "exactly-once, or a world size of 1",
+                              "guarantee \"at-most-once\" with %u ranks: each rank has ranges of its own, so "
+                              "that no rank knows when a `take` behind a filter is full; expected guarantee "
+                              "\"exactly-once\", or a world size of 1",
+                              o->world_size);
+    return 0;
+}
+
+int cw_producer_remote(const struct cw_compiled *compiled, const struct cw_remote_options *o,
+                       const json_t *state, struct cw_producer **ret, struct cw_error *err)
+{
+    struct cw_iterator_options io = iterator_options_of(compiled, o);
+    struct remote *r = NULL;
+    int status = check_guarantee(compiled, o, err);
+    if (status >= 0)
+        status = cw_remote_new(compiled, o, &io, state, &r, err);
+    if (status >= 0)
+        status = cw_remote_loop_start(r, err);
+    if (status >= 0)
+        status = open_wait_attached(r, err);
+    if (status < 0) {
+        if (r)
+            cw_remote_free(r);
+        return status;
+    }
+    open_note_taken_over(r);
+    *ret = &r->view.base;
+    return 0;
+}
+
+static int check_service(const char *service, struct cw_error *err)
+{
+    struct cw_address a;
+    if (cw_address_parse(service, &a, NULL) >= 0)
+        return 0;
+    return cw_error_value(
+        err, CW_E_OPTION, "service", service, "HOST:PORT of a dispatcher",
+        "option service is \"%.200s\": expected HOST:PORT (or [IPV6]:PORT, or unix:PATH) of a dispatcher, as "
+        "`cachew up` prints it%s",
+        service,
+        strcmp(service, "local") == 0 ? "; \"local\" is for the Python package, which starts one" : "");
+}
+
+/* Refuses a pipeline that no worker can run: its data are in this process's memory. */
+static int check_sources(const struct cw_compiled *c, struct cw_error *err)
+{
+    for (unsigned i = 0; i < c->n_programs; i++) {
+        const struct cw_op *source = c->programs[i].ops[0];
+        if (!source->desc->here_only)
+            continue;
+        cw_error_op(err, source->desc->name);
+        return cw_error_set(err, CW_E_PIPELINE,
+                            "%s: its data are in the memory of this process, where the workers of a service "
+                            "can't read them: expected a source of files, or a run without a service",
+                            source->desc->name);
+    }
+    return 0;
+}
+
+int cw_local_remote(struct cw_local *l, const struct cw_remote_options *given, const json_t *state,
+                    struct cw_error *err)
+{
+    struct cw_remote_options o = *given;
+    struct cw_producer *producer;
+    _cleanup_free_ char *pipeline = json_dumps(l->root, JSON_COMPACT),
+                        *base_dir = realpath(l->pipeline->base_dir, NULL);
+    if (!pipeline || !base_dir)
+        return pipeline ? cw_error_errno(err, CW_E_OPTION, errno,
+                                         "can't find the directory %s of the pipeline", l->pipeline->base_dir)
+                        : cw_error_nomem(err, 0, "a pipeline");
+    if (strlen(pipeline) > CW_PIPELINE_BYTES)
+        return cw_error_set(
+            err, CW_E_PIPELINE,
+            "the pipeline has %zu bytes with its Python functions: a service takes at most %zu; what is "
+            "large and does not change, a function loads from a file (once, where it is first called)",
+            strlen(pipeline), CW_PIPELINE_BYTES);
+    o.pipeline = pipeline;
+    o.base_dir = base_dir;
+    struct cw_iterator_options io = iterator_options_of(l->compiled, &o);
+    int r = check_sources(l->compiled, err);
+    if (r >= 0)
+        r = check_service(o.service, err);
+    if (r >= 0)
+        r = cw_producer_remote(l->compiled, &o, state, &producer, err);
+    if (r >= 0)
+        r = cw_local_over(l, producer, &io, state, err);
+    if (r >= 0)
+        l->remote = producer;
+    return r;
+}

@@ -1,0 +1,49 @@
+/*
+ * The ranges of positions that the dispatcher named, sorted by epoch and position; no two overlap. It holds
+ * those that end behind the client's cursor. Part of struct remote, whose mutex guards it; placement.c
+ * changes it, and courses, requests and arrivals look ranges up.
+ */
+#pragma once
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct epoch_position {
+    uint64_t epoch, position;
+};
+
+static inline bool cw_position_before(struct epoch_position a, struct epoch_position b)
+{
+    return a.epoch != b.epoch ? a.epoch < b.epoch : a.position < b.position;
+}
+
+struct known_range {
+    uint64_t epoch, begin, end;
+    uint64_t worker;        /* id of the worker that has the lease; 0: none */
+    uint64_t not_before_ns; /* the worker answered NotHere: no request is sent before this time */
+    unsigned n_not_here;    /* NotHere answers in a row */
+    bool lost;              /* at-most-once: the range will not be run again */
+    bool missed;            /* it is counted in n_lost: this rank did not get all of its batches */
+    bool ended_early;       /* its worker ended it early; earlier runs may have given more elements */
+    bool reported;          /* the range is over, and the counts below are final */
+    uint64_t n_batches;     /* of a sequential pipeline */
+    uint64_t elements;      /* that the range leaves, over all keys */
+};
+
+struct range_table {
+    struct known_range *list;
+    size_t n, capacity;
+};
+
+/* Returns the range that holds a position; NULL: none is known. Valid until the table changes. */
+struct known_range *cw_range_table_find(const struct range_table *t, uint64_t epoch, uint64_t position);
+/* Returns the index of the first range that overlaps begin .. end - 1, or where such a range would be
+ * inserted. *ret_n: how many ranges overlap. */
+size_t cw_range_table_overlap(const struct range_table *t, uint64_t epoch, uint64_t begin, uint64_t end,
+                              size_t *ret_n);
+/* Replaces n ranges from index `at` on by a new one, and returns that. NULL: out of memory, or too many
+ * ranges; the n ranges are gone all the same. */
+struct known_range *cw_range_table_replace(struct range_table *t, size_t at, size_t n, uint64_t epoch,
+                                           uint64_t begin, uint64_t end);
+/* Removes the ranges that end at or before a position. */
+void cw_range_table_forget(struct range_table *t, struct epoch_position before);

@@ -1,0 +1,239 @@
+#include "remote/sequencer.h"
+
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "remote/internal.h"
+
+/* ---- slots ---- */
+
+/* Returns the error that a part of a batch came as; NULL: none did. */
+static const struct cw_error *slot_failure(const struct slot *s)
+{
+    const struct fetch *f = s->fetches;
+    while (f && !f->failure)
+        f = f->sibling;
+    return f ? f->failure : NULL;
+}
+
+/* Whether a batch can be handed out at once: all of it is here, and operators on batches were applied, or
+ * failed. */
+static bool slot_ready(const struct course *c, const struct slot *s)
+{
+    unsigned n_ops = c->view->base.compiled->n_batch_ops;
+    if (!cw_slot_here(s))
+        return false;
+    return !n_ops || s->fetches->batch || slot_failure(s) ||
+           (s->joined && (s->joined->error || s->joined->n_applied == n_ops));
+}
+
+/* Whether a part of a batch is lost; its range is then counted. */
+static bool slot_lost(struct remote *r, const struct slot *s)
+{
+    const struct fetch *f = s->fetches;
+    while (f && !f->lost)
+        f = f->sibling;
+    if (f)
+        cw_remote_count_lost(r, cw_range_table_find(&r->ranges, f->epoch, f->begin));
+    return f;
+}
+
+/* Removes a slot, whose fetches the caller has. */
+static void slot_remove(struct remote *r, struct slot **at)
+{
+    free(CW_POP(*at));
+    size_t window = cw_window_size(&r->window), n = --r->window.n_outstanding;
+    if (n <= window / 2 && (window < 8 || n % 4 == 0)) /* several requests at a time */
+        cw_remote_wake(r);
+}
+
+static void slot_trace(struct remote *r, const struct fetch *first)
+{
+    struct cw_trace *trace = r->job.options.trace;
+    for (const struct fetch *f = trace ? first : NULL; f; f = f->sibling) {
+        struct cw_traced what = {r->run.stream, f->epoch, f->requested_begin, cw_fetch_first(r, f), f->key};
+        if (f == first)
+            cw_trace_span(trace, "batch", &what, f->requested_ns, cw_now_ns());
+        cw_trace_span(trace, "fetch", &what, f->requested_ns, f->received_ns);
+    }
+}
+
+/* Moves a batch, all of which is here, from its slot to a. */
+static int slot_take(struct course *c, struct slot **at, struct remote_assembly *a, struct cw_error *err)
+{
+    struct remote *r = c->view->remote;
+    struct slot *s = *at;
+    struct fetch *first = s->fetches;
+    const struct cw_error *failure = slot_failure(s);
+    if (failure)
+        return cw_error_copy(err, failure);
+    slot_trace(r, first);
+    cw_waiting_done(&r->waiting);
+    a->a.bucket = s->key;
+    a->joined = s->joined;
+    if (first->batch) {
+        a->a.batch = &CW_STEAL(first->batch)->b;
+        a->a.quarantined = CW_STEAL(first->quarantined);
+        cw_fetches_free(r, &s->fetches);
+    } else {
+        a->fetches = s->fetches;
+    }
+    slot_remove(r, at);
+    return 0;
+}
+
+/* ---- the next batch ---- */
+
+/* Moves the course past the next batch, which was taken: a->a.after becomes the entry behind it. */
+static int course_advance(struct course *c, struct remote_assembly *a, struct cw_error *err)
+{
+    struct remote *r = c->view->remote;
+    const struct cw_compiled *p = r->job.compiled;
+    if (c->placed && c->g == c->placer_g)
+        cw_course_take_placed(c);
+    if (cw_course_owns_batch(c, c->g))
+        c->handed &= ~cw_course_handed_bit(c, c->g);
+    c->g++;
+    while (c->slots && c->slots->g < c->g) { /* batches that were not wanted after all */
+        struct slot *s = CW_POP(c->slots);
+        s->next = NULL;
+        cw_slots_free(r, s);
+    }
+    if (!c->placed && (!p->sequential || p->counted))
+        return 0;
+    if (!(a->a.after = cw_entry_new(p)))
+        return cw_error_nomem(err, sizeof(*a->a.after), "a place in an epoch");
+    if (c->placed) /* of a sequential pipeline only the number of the batch is known */
+        cw_placer_entry(&c->placer, a->a.after);
+    return 0;
+}
+
+/* Whether batch c->g, which is planned and another rank's, exists. 0: it does; 2: not known yet; < 0: its
+ * range failed. */
+static int course_next_exists(const struct course *c, struct cw_error *err)
+{
+    uint64_t n;
+    if (c->placed ? c->g != c->placer_g || cw_placer_certain(&c->placer)
+                  : !c->view->base.compiled->sequential || cw_course_count_sequential(c, &n))
+        return 0;
+    for (const struct slot *s = c->slots; s; s = s->next)
+        if (s->g >= c->g && cw_slot_here(s)) /* so batch c->g exists, unless its range ended in an error */
+            return s->fetches->failure ? cw_error_copy(err, s->fetches->failure) : 0;
+    return 2;
+}
+
+/* Passes batch c->g, which is another rank's. As course_take_next. */
+static int course_pass_next(struct course *c, struct remote_assembly *a, struct cw_error *err)
+{
+    int r = course_next_exists(c, err);
+    if (r == 0)
+        return course_advance(c, a, err);
+    if (r == 2 && !c->slots) /* nothing behind it is wanted that would show whether it exists */
+        r = cw_course_add_slot(c, c->g, c->placer.batches, err) < 0 ? err->status : 2;
+    return r;
+}
+
+/* Takes batch c->g, which is planned, into a; n_ahead > 0: only passes it. 0: done; 2: it is not here. */
+static int course_take_next(struct course *c, uint64_t n_ahead, struct remote_assembly *a,
+                            struct cw_error *err)
+{
+    struct remote *r = c->view->remote;
+    struct slot *s = c->slots;
+    int status = 0;
+    if (n_ahead > 0)
+        return course_pass_next(c, a, err);
+    if (!s || s->g != c->g || !s->fetches) /* it was not known to be wanted, or a slot lacked memory */
+        status = cw_course_add_slot(c, c->g, c->placer.batches, err);
+    if (status < 0)
+        return status;
+    if (cw_slot_here(c->slots)) {
+        status = slot_take(c, &c->slots, a, err);
+    } else if (slot_lost(r, c->slots)) {
+        a->a.lost = true;
+        cw_fetches_free(r, &c->slots->fetches);
+        slot_remove(r, &c->slots);
+    } else {
+        status = 2;
+    }
+    return status == 0 ? course_advance(c, a, err) : status;
+}
+
+/* Takes the first batch behind number c->g that is ready. 0: done; 2: none is. */
+static int course_take_early(struct course *c, struct remote_assembly *a, struct cw_error *err)
+{
+    for (struct slot **at = &c->slots; *at && cw_course_handed_bit(c, (*at)->g); at = &(*at)->next)
+        if ((*at)->g > c->g && slot_ready(c, *at) && !slot_failure(*at)) {
+            c->handed |= cw_course_handed_bit(c, (*at)->g);
+            a->a.n_before = (*at)->g - c->g;
+            return slot_take(c, at, a, err);
+        }
+    return 2;
+}
+
+/* ---- sequencers ---- */
+
+/* Hands a batch of a course out into a. planned: what cw_course_plan returned. 0: done; 1: there are no more;
+ * 2: none is here. */
+typedef int sequencer(struct course *c, uint64_t n_ahead, int planned, struct remote_assembly *a,
+                      struct cw_error *err);
+
+static int sequencer_exact(struct course *c, uint64_t n_ahead, int planned, struct remote_assembly *a,
+                           struct cw_error *err)
+{
+    return c->planned > c->g ? course_take_next(c, n_ahead, a, err) : planned;
+}
+
+/* Batches that are ready go before the next one while operators on batches are applied to that. */
+static int sequencer_unordered(struct course *c, uint64_t n_ahead, int planned, struct remote_assembly *a,
+                               struct cw_error *err)
+{
+    const struct slot *s = c->slots;
+    bool later = !n_ahead && s && s->g == c->g && cw_slot_here(s) && !slot_ready(c, s);
+    int status = !later ? sequencer_exact(c, n_ahead, planned, a, err) : c->planned > c->g ? 2 : planned;
+    if (status == 2)
+        status = course_take_early(c, a, err);
+    return status == 2 && later ? course_take_next(c, n_ahead, a, err) : status;
+}
+
+static sequencer *const sequencers[] = {[false] = sequencer_exact, [true] = sequencer_unordered};
+
+/* Returns where the range is that the next batch waits for. */
+static struct epoch_position course_waits_at(const struct course *c)
+{
+    const struct fetch *f = c->slots && c->slots->g == c->g ? c->slots->fetches : NULL;
+    while (f && f->state == FETCH_HERE)
+        f = f->sibling;
+    return (struct epoch_position){.epoch = c->epoch, .position = f ? f->begin : cw_course_plan_position(c)};
+}
+
+int cw_course_next(struct course *c, uint64_t n_ahead, uint64_t deadline_ns, struct cw_assembly **ret,
+                   struct cw_error *err)
+{
+    struct remote *r = c->view->remote;
+    sequencer *take = sequencers[r->job.unordered && c->view->main];
+    struct remote_assembly *a = cw_remote_assembly_new();
+    int status = a ? 2 : cw_error_nomem(err, sizeof(*a), "a batch");
+    pthread_mutex_lock(&r->mutex);
+    cw_remote_join_early(r);
+    while (status == 2) {
+        cw_course_settle(c);
+        if (!c->view->main)
+            c->wanted = c->g + n_ahead;
+        int planned = cw_course_plan(c, c->g + n_ahead + 1, err);
+        status = take(c, n_ahead, planned, a, err);
+        if (status != 2)
+            break;
+        if (r->fetches.changed)
+            cw_remote_wake(r);
+        const struct epoch_position at = course_waits_at(c);
+        status = cw_waiting_wait(r, deadline_ns, &at, "a batch", err);
+        status = status == 0 ? 2 : status;
+        cw_remote_join_early(r);
+    }
+    pthread_mutex_unlock(&r->mutex);
+    if (status == 0)
+        *ret = &a->a;
+    else if (a)
+        cw_remote_assembly_drop(&c->view->base, &a->a);
+    return status;
+}
