@@ -1,6 +1,6 @@
-/* What the policy `auto` remembers of a job between two reports. Each part belongs to one module, which alone
- * changes it: pools (auto_pools.h), belief (auto_belief.h), watch (auto_watch.h); cache and plan are
- * auto.c's. */
+/* What the policy `auto` remembers of a job between two reports. Each part has a module: pools
+ * (auto_pools.h), belief (auto_belief.h) and watch (auto_watch.h). auto.c owns cache and plan. When
+ * conditions change, watch resets belief and plan too. */
 #pragma once
 #include "policy/curve.h"
 #include "policy/policy.h"
