@@ -176,7 +176,7 @@ static int run_open_local(struct run *x, const json_t *state, struct cw_error *e
         .epochs = x->ranks.epochs,
         .rank = (unsigned)x->ranks.rank,
         .world_size = (unsigned)x->ranks.world_size,
-        .any_order = cli_ranks_unordered(&x->ranks),
+        .unordered = cli_ranks_unordered(&x->ranks),
         .runner = {.threads = (unsigned)x->common.threads,
                    .memory = x->common.memory,
                    .optimize = !x->common.no_optimize},

@@ -103,7 +103,7 @@ int cli_remote_open(struct cli_remote *x, struct cli_pipeline *c, const struct c
         .seed = c->seed,
         .epochs = ranks->epochs,
         .at_most_once = x->guarantee && strcmp(x->guarantee, "at-most-once") == 0,
-        .any_order = cli_ranks_unordered(ranks),
+        .unordered = cli_ranks_unordered(ranks),
         .credits = (unsigned)x->credits,
         .token = token,
         .trace = x->tracing,
@@ -115,7 +115,7 @@ int cli_remote_open(struct cli_remote *x, struct cli_pipeline *c, const struct c
         if (strcmp(x->transport, cw_transport_name(t)) == 0)
             o.transport = t;
     if (!ranks->order) /* lost ranges leave gaps in the exact order */
-        o.any_order = o.at_most_once;
+        o.unordered = o.at_most_once;
     r = cli_credentials_connect(&x->credentials, &o.tls, err);
     if (r >= 0)
         r = cw_local_remote(&c->local, &o, state, err);
