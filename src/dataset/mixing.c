@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/text.h"
-#include "dataset/seq.h"
+#include "dataset/orders.h"
 
 /* Elements in a row that are judged where there are no batches. */
 #define ROW UINT64_C(256)
@@ -22,7 +22,7 @@ static double parts_met(double n, double parts, uint64_t batch)
 
 static const char *find_compressed(const struct cw_seq *s)
 {
-    const char *path = s->kind == SEQ_SOURCE ? s->source->compressed : NULL;
+    const char *path = s->source ? s->source->compressed : NULL;
     for (size_t i = 0; i < s->n_children && !path; i++)
         path = find_compressed(s->children[i]);
     return path;
@@ -51,18 +51,18 @@ static bool mixing_estimate(const struct cw_sequence *q, const struct cw_seq *sh
 {
     const struct cw_compiled *c = q->compiled;
     double window = (double)q->window, n = (double)shuffle->n, parts = 1;
-    for (const struct cw_seq *s = shuffle; s->n_children == 1 && s->kind != SEQ_CONCAT; s = s->children[0]) {
-        if (s->kind != SEQ_SHUFFLE)
+    for (const struct cw_seq *s = shuffle; s->n_children == 1 && !s->joins; s = s->children[0]) {
+        if (!s->shuffle)
             continue;
-        if (s->shuffle != SHUFFLE_CHUNKS || s->n <= q->window)
+        if (s->shuffle->kind != CW_SHUFFLE_CHUNKS || s->n <= q->window)
             return false;
-        parts *= window * (double)s->n_chunks / (double)s->n + 1;
+        parts *= window * (double)s->shuffle->n_chunks / (double)s->n + 1;
     }
     *ret = (struct cw_mixing){
-        .position = shuffle->position,
+        .position = shuffle->shuffle->position,
         .compressed = find_compressed(shuffle),
-        .chunks = shuffle->n_chunks,
-        .chunk_records = n / (double)shuffle->n_chunks,
+        .chunks = shuffle->shuffle->n_chunks,
+        .chunk_records = n / (double)shuffle->shuffle->n_chunks,
         .batch = c->batch_size > 1 ? c->batch_size : CW_MIN(ROW, q->window),
     };
     ret->chunks_per_batch = parts_met(window, fmin(parts, (double)ret->chunks), ret->batch);
@@ -74,9 +74,9 @@ static bool mixing_estimate(const struct cw_sequence *q, const struct cw_seq *sh
 static void mixing_walk(const struct cw_sequence *q, const struct cw_seq *s, cw_mixing_found found, void *arg)
 {
     struct cw_mixing m;
-    if (s->kind == SEQ_SHUFFLE && s->shuffle == SHUFFLE_CHUNKS && mixing_estimate(q, s, &m))
+    if (s->shuffle && s->shuffle->kind == CW_SHUFFLE_CHUNKS && mixing_estimate(q, s, &m))
         found(arg, &m);
-    for (size_t i = 0; i < s->n_children && s->kind != SEQ_SHUFFLE; i++)
+    for (size_t i = 0; i < s->n_children && !s->shuffle; i++)
         mixing_walk(q, s->children[i], found, arg);
 }
 

@@ -25,7 +25,8 @@ uint64_t cw_shuffle_key(const struct cw_epoch *e, const char *salt, bool reshuff
 void cw_shuffle_network(const struct cw_epoch *e, const struct cw_seq *node, uint64_t pass,
                         struct cw_permutation *ret)
 {
-    cw_permutation_init(ret, cw_shuffle_key(e, node->salt, node->reshuffle, pass, 0, 0), node->n);
+    cw_permutation_init(ret, cw_shuffle_key(e, node->shuffle->salt, node->shuffle->reshuffle, pass, 0, 0),
+                        node->n);
 }
 
 int cw_orders_new(const struct cw_sequence *s, struct cw_orders **ret, struct cw_error *err)
@@ -68,7 +69,7 @@ void cw_orders_free(struct cw_epoch *e)
 static struct cw_order **slot_of(const struct cw_orders *all, const struct cw_seq *node, uint64_t pass,
                                  uint64_t window)
 {
-    uint64_t words[] = {node->id, pass, window};
+    uint64_t words[] = {node->shuffle->id, pass, window};
     return &all->slots[cw_hash64(words, sizeof(words)) & (all->n_slots - 1)];
 }
 
@@ -108,7 +109,7 @@ static void sweep(struct cw_epoch *e, uint64_t before)
     for (size_t i = 0; i < all->n_slots; i++)
         for (struct cw_order **at = &all->slots[i]; *at;) {
             struct cw_order *o = *at;
-            if (o->held || o->used >= before || all->latest[o->node->id] == o)
+            if (o->held || o->used >= before || all->latest[o->node->shuffle->id] == o)
                 at = &o->next;
             else
                 drop(e, at);
@@ -132,11 +133,12 @@ static void orders_bytes(const struct cw_sequence *q, const struct cw_seq *s, si
 {
     for (size_t i = 0; i < s->n_children; i++)
         orders_bytes(q, s->children[i], chunks, window);
-    if (s->kind != SEQ_SHUFFLE || s->shuffle == SHUFFLE_NETWORK)
+    const struct cw_shuffle *f = s->shuffle;
+    if (!f || f->kind == CW_SHUFFLE_NETWORK)
         return;
     *chunks += sizeof(struct cw_order) +
-               s->n_chunks * (sizeof(uint32_t) + (s->shuffle == SHUFFLE_CHUNKS ? sizeof(uint64_t) : 0));
-    if (s->shuffle == SHUFFLE_CHUNKS)
+               f->n_chunks * (sizeof(uint32_t) + (f->kind == CW_SHUFFLE_CHUNKS ? sizeof(uint64_t) : 0));
+    if (f->kind == CW_SHUFFLE_CHUNKS)
         *window += sizeof(struct cw_order) +
                    CW_MIN(q->window, s->n) * (sizeof(uint32_t) + sizeof(struct cw_ref));
 }
@@ -200,8 +202,9 @@ static int take(struct cw_epoch *e, size_t bytes, const char *what, struct cw_er
 static int make(struct cw_epoch *e, const struct cw_seq *s, uint64_t pass, uint64_t window,
                 struct cw_order **ret, struct cw_error *err)
 {
-    bool chunks = window == CW_ORDER_CHUNKS, ends = chunks && s->shuffle == SHUFFLE_CHUNKS;
-    uint64_t size = e->sequence->window, n = chunks ? s->n_chunks : CW_MIN(size, s->n - window * size);
+    const struct cw_shuffle *f = s->shuffle;
+    bool chunks = window == CW_ORDER_CHUNKS, ends = chunks && f->kind == CW_SHUFFLE_CHUNKS;
+    uint64_t size = e->sequence->window, n = chunks ? f->n_chunks : CW_MIN(size, s->n - window * size);
     const char *what = chunks ? "the order of a shuffle" : "a window of shuffle";
     size_t bytes = sizeof(struct cw_order) + n * (sizeof(uint32_t) + (ends ? sizeof(uint64_t) : 0));
     int r = take(e, bytes, what, err);
@@ -222,10 +225,10 @@ static int make(struct cw_epoch *e, const struct cw_seq *s, uint64_t pass, uint6
     }
     for (uint64_t k = 0; k < n; k++)
         o->at[k] = (uint32_t)k;
-    cw_permute(cw_shuffle_key(e, s->salt, s->reshuffle, pass, !chunks, chunks ? 0 : window), o->at, n,
+    cw_permute(cw_shuffle_key(e, f->salt, f->reshuffle, pass, !chunks, chunks ? 0 : window), o->at, n,
                sizeof(*o->at));
     for (uint64_t k = 0, end = 0; ends && k < n; k++)
-        o->ends[k] = end += cw_chunk_end(s, o->at[k]) - cw_chunk_begin(s, o->at[k]);
+        o->ends[k] = end += cw_chunk_end(f, o->at[k], s->n) - cw_chunk_begin(f, o->at[k]);
     *ret = o;
     return 0;
 }
@@ -234,7 +237,7 @@ int cw_order_get(struct cw_epoch *e, const struct cw_seq *s, uint64_t pass, uint
                  struct cw_order **ret, struct cw_error *err)
 {
     struct cw_orders *all = e->orders;
-    struct cw_order *o = find(all, s, pass, window), **latest = &all->latest[s->id];
+    struct cw_order *o = find(all, s, pass, window), **latest = &all->latest[s->shuffle->id];
     if (!o) {
         if (e->stopped && e->stopped(e->stop_arg))
             return cw_error_set(err, CW_E_INTERRUPTED, "planning was interrupted");

@@ -1,7 +1,7 @@
 /* How the records of a sequence are read: in which order, and their bytes. Stateless; any thread. */
 #include "base/crash.h"
 #include "base/machine.h"
-#include "dataset/seq.h"
+#include "dataset/orders.h"
 #include "storage/file.h"
 #include "storage/throttle.h"
 
@@ -51,7 +51,7 @@ uint64_t cw_source_chunk_of(const struct cw_source *s, uint64_t row)
 /* Whether a shuffle below s permutes single records; `by_record` false: chunks of them. */
 static bool shuffles(const struct cw_seq *s, bool by_record)
 {
-    bool any = s->kind == SEQ_SHUFFLE && (s->shuffle != SHUFFLE_CHUNKS) == by_record;
+    bool any = s->shuffle && (s->shuffle->kind != CW_SHUFFLE_CHUNKS) == by_record;
     for (size_t i = 0; i < s->n_children && !any; i++)
         any = shuffles(s->children[i], by_record);
     return any;

@@ -129,12 +129,6 @@ static bool needs(const struct cw_op *op, const struct cw_op *of)
     return false;
 }
 
-static bool draws(const struct cw_op *op)
-{
-    return op->desc->random ||
-           (op->desc->function && json_is_true(json_object_get(cw_attr_json(op, "function"), "rng")));
-}
-
 /* Whether `op` gives the same where it stands directly before `other` instead of directly behind it. Draws
  * have keys by name: those of other names stay. */
 static bool passes(const struct cw_op *op, const struct cw_op *other)
@@ -142,7 +136,7 @@ static bool passes(const struct cw_op *op, const struct cw_op *other)
     /* what renames or drops changes what names mean */
     bool computes = other->desc->kind == CW_OP_MAP && other->desc->run && !other->desc->cache_point;
     if (op->desc->kind == CW_OP_FILTER)
-        return computes && !draws(op) && !needs(op, other);
+        return computes && !cw_op_draws(op) && !needs(op, other);
     bool crops = op->desc->image && op->desc->image->crops && !op->desc->image->resizes;
     bool pixelwise = other->desc->image && other->desc->image->step == CW_IMAGE_PIXELWISE;
     return crops && pixelwise && computes && other->n_out == 1 && needs(op, other);

@@ -330,12 +330,23 @@ const char *cw_attr_string_at(const struct cw_op *op, const char *name, size_t i
     return json_string_value(list_at(op, name, i));
 }
 
+bool cw_op_draws(const struct cw_op *op)
+{
+    return op->desc->effects.random ||
+           (op->desc->function && json_is_true(json_object_get(cw_attr_json(op, "function"), "rng")));
+}
+
+const char *cw_op_kind_name(enum cw_op_kind kind)
+{
+    static const char *const names[] = {[CW_OP_SOURCE] = "source",      [CW_OP_MAP] = "map",
+                                        [CW_OP_FILTER] = "filter",      [CW_OP_FLAT_MAP] = "flat_map",
+                                        [CW_OP_INDEX] = "index",        [CW_OP_BATCHER] = "batcher",
+                                        [CW_OP_BATCH_MAP] = "batch_map"};
+    return names[kind];
+}
+
 json_t *cw_op_table_json(const struct cw_op_table *table)
 {
-    static const char *const op_kinds[] = {[CW_OP_SOURCE] = "source",      [CW_OP_MAP] = "map",
-                                           [CW_OP_FILTER] = "filter",      [CW_OP_FLAT_MAP] = "flat_map",
-                                           [CW_OP_INDEX] = "index",        [CW_OP_BATCHER] = "batcher",
-                                           [CW_OP_BATCH_MAP] = "batch_map"};
     json_t *ops = json_array();
     for (size_t i = 0; i < table->n; i++) {
         const struct cw_op_desc *d = table->ops[i];
@@ -366,9 +377,9 @@ json_t *cw_op_table_json(const struct cw_op_table *table)
             }
             json_array_append_new(attributes, o);
         }
-        json_t *op = json_pack("{s:s, s:s, s:s, s:s, s:b, s:o}", "name", d->name, "kind", op_kinds[d->kind],
-                               "summary", d->summary, "doc", d->doc ? d->doc : "", "random", d->random,
-                               "attributes", attributes);
+        json_t *op = json_pack("{s:s, s:s, s:s, s:s, s:b, s:o}", "name", d->name, "kind",
+                               cw_op_kind_name(d->kind), "summary", d->summary, "doc", d->doc ? d->doc : "",
+                               "random", d->effects.random, "attributes", attributes);
         if (d->hint)
             json_object_set_new(op, "hint", json_string(d->hint));
         if (d->plugin)

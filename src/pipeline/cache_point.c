@@ -11,24 +11,17 @@
  * was kept is computed anew then. */
 #define RESULTS_VERSION 1
 
-/* Functions draw only where they ask for a generator. */
-static bool draws(const struct cw_op *op)
-{
-    return op->desc->random ||
-           (op->desc->function && json_is_true(json_object_get(cw_attr_json(op, "function"), "rng")));
-}
-
 static const char *why_inert(const struct cw_compiled *c, const struct cw_program *g, bool *ret_draws)
 {
     *ret_draws = false;
-    if (g->ops[0]->desc->stream)
+    if (cw_op_is_stream(g->ops[0]->desc))
         return "its source gives elements that can't be told from others: what they are is known only when "
                "they come";
     for (unsigned i = 1; i + 1 < g->n_ops; i++) {
         if (g->ops[i]->desc->kind == CW_OP_FLAT_MAP)
             return "it stands behind flat_map, whose elements are not kept; write it before";
-        *ret_draws |= draws(g->ops[i]);
-        if (draws(g->ops[i]) && !c->freeze[g->ops[i]->position].on)
+        *ret_draws |= cw_op_draws(g->ops[i]);
+        if (cw_op_draws(g->ops[i]) && !c->freeze[g->ops[i]->position].on)
             return "it stands behind an operator that draws anew in each epoch; write it before, or set "
                    "freeze";
     }
@@ -46,7 +39,7 @@ int cw_cache_point_add(struct cw_compiled *c, struct cw_program *g, const struct
     *m = (struct cw_cache_point){.op = op,
                                  .number = c->n_cache_points,
                                  .counts = limited,
-                                 .forced = strcmp(op->desc->name, "cache") == 0};
+                                 .forced = op->desc->cache_point == CW_CACHE_FORCED};
     if (cw_attr_bool(op, "freeze"))
         for (unsigned i = 0; i < g->n_ops; i++)
             if (!c->freeze[g->ops[i]->position].on)

@@ -17,18 +17,13 @@ static int refuse(struct cw_compile *x, const struct cw_node *node, const char *
     return cw_error_set(x->err, CW_E_PIPELINE, "%s: %s", node->desc->name, why);
 }
 
-static bool named(const struct cw_node *node, const char *name)
-{
-    return strcmp(node->desc->name, name) == 0;
-}
-
 static void add_limit(struct cw_compile *x, const struct cw_node *node, unsigned first, bool top)
 {
     struct cw_compiled *c = x->c;
     unsigned k = c->n_limits++;
     c->limits[k] = (struct cw_limit){
-        .take = named(node, "take"),
-        .ends_epoch = top && named(node, "take"),
+        .take = node->desc->index->limit == CW_LIMIT_TAKE,
+        .ends_epoch = top && node->desc->index->limit == CW_LIMIT_TAKE,
         .count = (uint64_t)json_integer_value(json_object_get(node->attrs, "count")),
     };
     c->is_limit[node->position] = true;
@@ -53,37 +48,29 @@ static int compile_batcher(struct cw_compile *x, const struct cw_node *node, uns
     struct cw_compiled *c = x->c;
     if (!top)
         return refuse(x, node, "stands inside an input of concat: batch after concat");
-    if (c->batcher != CW_BATCHER_NONE)
+    if (c->batcher)
         return refuse(x, node, "the elements are batched already");
-    const json_t *sizes = json_object_get(node->attrs, "sizes");
-    if (sizes) {
-        c->batcher = CW_BATCHER_BUCKET;
-        c->n_buckets = (unsigned)json_array_size(sizes);
-        c->bucket_sizes = calloc(c->n_buckets + 1, sizeof(*c->bucket_sizes));
-        if (!c->bucket_sizes)
-            return cw_error_nomem(x->err, 0, "buckets");
-        for (unsigned i = 0; i < c->n_buckets; i++) {
-            c->bucket_sizes[i] = (uint64_t)json_integer_value(json_array_get(sizes, i));
-            c->batch_size = CW_MAX(c->batch_size, c->bucket_sizes[i]);
-        }
-        c->bucket_pad = json_object_get(node->attrs, "pad");
-        for (unsigned i = first; i < x->n_paths; i++) {
-            struct cw_op *op;
-            int r = cw_path_bind(x, &x->paths[i], node, NULL, &op);
-            if (r < 0)
-                return r;
-            x->paths[i].program.bucket_value = op->out[0].value;
-            op->out[0].live = true;
-        }
-    } else {
-        c->batcher = CW_BATCHER_BATCH;
-        c->batch_size = (uint64_t)json_integer_value(json_object_get(node->attrs, "size"));
-        c->drop_remainder = json_is_true(json_object_get(node->attrs, "drop_remainder"));
-        c->n_buckets = 1;
-        c->bucket_sizes = calloc(1, sizeof(*c->bucket_sizes));
-        if (!c->bucket_sizes)
-            return cw_error_nomem(x->err, 0, "buckets");
-        c->bucket_sizes[0] = c->batch_size;
+    const json_t *sizes = json_object_get(node->attrs, node->desc->batcher->sizes);
+    c->batcher = node->desc;
+    c->batcher_attrs = node->attrs;
+    c->keyed = node->desc->batcher->keyed;
+    c->drop_remainder = json_is_true(json_object_get(node->attrs, "drop_remainder"));
+    c->n_buckets = json_is_array(sizes) ? (unsigned)json_array_size(sizes) : 1;
+    c->bucket_sizes = calloc(c->n_buckets + 1, sizeof(*c->bucket_sizes));
+    if (!c->bucket_sizes)
+        return cw_error_nomem(x->err, 0, "buckets");
+    for (unsigned i = 0; i < c->n_buckets; i++) {
+        const json_t *size = json_is_array(sizes) ? json_array_get(sizes, i) : sizes;
+        c->bucket_sizes[i] = (uint64_t)json_integer_value(size);
+        c->batch_size = CW_MAX(c->batch_size, c->bucket_sizes[i]);
+    }
+    for (unsigned i = first; c->keyed && i < x->n_paths; i++) {
+        struct cw_op *op;
+        int r = cw_path_bind(x, &x->paths[i], node, NULL, &op);
+        if (r < 0)
+            return r;
+        x->paths[i].program.bucket_value = op->out[0].value;
+        op->out[0].live = true;
     }
     return 0;
 }
@@ -92,7 +79,7 @@ static int compile_batcher(struct cw_compile *x, const struct cw_node *node, uns
 static int compile_after_batch(struct cw_compile *x, const struct cw_node *node, const struct flow *flow)
 {
     struct cw_compiled *c = x->c;
-    bool take = named(node, "take"), skip = named(node, "skip");
+    const struct cw_index_map *index = node->desc->index;
     if (node->desc->kind == CW_OP_FILTER && !node->desc->function)
         return refuse(x, node, "stands after a batcher: it drops elements, so write it before");
     if (c->n_batch_ops && node->desc->kind == CW_OP_MAP)
@@ -101,17 +88,19 @@ static int compile_after_batch(struct cw_compile *x, const struct cw_node *node,
         return refuse(
             x, node,
             "stands after a batcher: write it before, or use map_batches, whose function gets whole batches");
-    if (node->desc->kind == CW_OP_INDEX && !take && !skip &&
-        !(named(node, "repeat") && c->batcher == CW_BATCHER_BATCH && flow->counted))
+    if (index && !index->limit && !(index->repeats && !c->keyed && flow->counted))
         return refuse(
             x, node,
             "stands after a batcher: write it before (to repeat the data set, --epochs does it too)");
-    if (c->batcher == CW_BATCHER_BUCKET && node->desc->kind == CW_OP_MAP && !node->desc->after_bucket)
-        return refuse(x, node, "stands after bucket_by_length: write it before");
-    if ((take || skip) && (!flow->counted || c->batcher == CW_BATCHER_BUCKET)) {
+    if (c->keyed && node->desc->kind == CW_OP_MAP && !node->desc->effects.renames) {
+        cw_error_op(x->err, node->desc->name);
+        return cw_error_set(x->err, CW_E_PIPELINE, "%s: stands after %s: write it before", node->desc->name,
+                            c->batcher->name);
+    }
+    if (index && index->limit && (!flow->counted || c->keyed)) {
         uint64_t n = (uint64_t)json_integer_value(json_object_get(node->attrs, "count"));
         c->is_limit[node->position] = true;
-        if (skip)
+        if (index->limit == CW_LIMIT_SKIP)
             c->batch_from = n > c->batch_to - c->batch_from ? c->batch_to : c->batch_from + n;
         else
             c->batch_to = n < c->batch_to - c->batch_from ? c->batch_from + n : c->batch_to;
@@ -130,7 +119,7 @@ static int cache_point_components(struct cw_compile *x, struct cw_compile_path *
 static int compile_batch_op(struct cw_compile *x, const struct cw_node *node)
 {
     struct cw_compiled *c = x->c;
-    if (c->batcher == CW_BATCHER_NONE)
+    if (!c->batcher)
         return refuse(
             x, node,
             "stands before a batcher: its function gets whole batches; write batch before it, or use map");
@@ -168,11 +157,12 @@ static int compile_chain(struct cw_compile *x, const struct cw_chain *chain, boo
         const struct cw_node *node = &chain->nodes[i], *next = i + 1 < chain->n ? &chain->nodes[i + 1] : NULL;
         if (i == 0) {
             r = node->n_inputs == 0 ? cw_path_add(x, node) : 0;
-            if (node->desc->stream && c->pipeline->on_error == CW_ON_ERROR_REPLACE)
+            if (cw_op_is_stream(node->desc) && c->pipeline->on_error == CW_ON_ERROR_REPLACE)
                 return refuse(x, node,
                               "can't be used with on_error \"replace\": no other records are known that "
                               "could replace one; use \"skip\"");
-            flow->counted &= !node->desc->stream; /* batches wait for its end like those behind a filter */
+            flow->counted &= !cw_op_is_stream(
+                node->desc); /* batches wait for its end like those behind a filter */
             for (size_t k = 0; k < node->n_inputs && r >= 0; k++) {
                 struct flow in;
                 r = compile_chain(x, &node->inputs[k], false, &in);
@@ -185,7 +175,7 @@ static int compile_chain(struct cw_compile *x, const struct cw_chain *chain, boo
                 return r;
             continue;
         }
-        if (c->batcher != CW_BATCHER_NONE && top && node->desc->kind != CW_OP_BATCHER) {
+        if (c->batcher && top && node->desc->kind != CW_OP_BATCHER) {
             r = compile_after_batch(x, node, flow);
             if (r < 0)
                 return r;
@@ -224,20 +214,20 @@ static int compile_chain(struct cw_compile *x, const struct cw_chain *chain, boo
                 c->sequential |= flow->limited;
                 x->last_takes = c->n_limits;
             }
-            c->n_cache_points += node->desc->cache_point;
+            c->n_cache_points += node->desc->cache_point != CW_CACHE_NEVER;
             break;
         case CW_OP_INDEX:
             r = 0;
-            if (named(node, "shuffle") && flow->limited)
+            if (node->desc->index->permutes && flow->limited)
                 r = refuse(
                     x, node,
                     "stands after a take or skip whose input has no known count: write shuffle before it");
-            else if ((named(node, "take") || named(node, "skip")) && !flow->counted) {
+            else if (node->desc->index->limit && !flow->counted) {
                 add_limit(x, node, first, top);
                 flow->limited = true;
-                if (!top || named(node, "skip"))
+                if (!top || node->desc->index->limit == CW_LIMIT_SKIP)
                     x->last_takes = c->n_limits;
-            } else if (named(node, "repeat")) {
+            } else if (node->desc->index->repeats) {
                 c->sequential |= flow->limited;
                 x->last_takes = c->n_limits;
                 for (unsigned k = 0; k < c->n_limits; k++) /* those before it start anew in each pass */
@@ -305,9 +295,9 @@ static int compile(struct cw_compile *x)
         r = compile_chain(x, &c->pipeline->chain, true, &flow);
     if (r < 0)
         return r;
-    c->counted = flow.counted && c->batcher != CW_BATCHER_BUCKET;
-    c->sequential |= flow.limited && c->batcher == CW_BATCHER_BUCKET;
-    if (c->batcher == CW_BATCHER_BATCH && c->drop_remainder)
+    c->counted = flow.counted && !c->keyed;
+    c->sequential |= flow.limited && c->keyed;
+    if (c->drop_remainder)
         whole_batches(c, x->last_takes);
     c->programs = calloc(x->n_paths, sizeof(*c->programs));
     if (!c->programs)

@@ -119,15 +119,15 @@ int cw_paths_merge(struct cw_compile *x, const struct cw_node *node, unsigned fi
                 cw_error_op(x->err, node->desc->name);
                 return cw_error_set(
                     x->err, CW_E_PIPELINE,
-                    "concat: component \"%s\" is not in all inputs: expected the same components in each",
-                    odd);
+                    "%s: component \"%s\" is not in all inputs: expected the same components in each",
+                    node->desc->name, odd);
             }
             if (merge_types(&u->type, &v->type) < 0) {
                 cw_error_op(x->err, node->desc->name);
                 return cw_error_set(
                     x->err, CW_E_PIPELINE,
-                    "concat: component \"%s\" is %s in one input and %s in another: expected one dtype",
-                    u->name, cw_type_print(&u->type, left), cw_type_print(&v->type, right));
+                    "%s: component \"%s\" is %s in one input and %s in another: expected one dtype",
+                    node->desc->name, u->name, cw_type_print(&u->type, left), cw_type_print(&v->type, right));
             }
         }
     }
@@ -179,7 +179,7 @@ int cw_path_finish(struct cw_compile *x, struct cw_compile_path *p)
     }
     /* The slot in the batch is given out after the last operator that can drop; with buckets after all
      * operators. */
-    unsigned slot = c->batcher == CW_BATCHER_BUCKET ? g->n_ops : CW_MAX(p->last_filter, at);
+    unsigned slot = c->keyed ? g->n_ops : CW_MAX(p->last_filter, at);
     g->stage[0] = 1;
     g->stage[c->n_limits + 1] = slot;
     g->stage[c->n_limits + 2] = g->n_ops;

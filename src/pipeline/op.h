@@ -65,10 +65,56 @@ enum cw_op_kind {
     CW_OP_BATCH_MAP
 };
 
+/* ---- effects: what the compiler and the laws of optimize/ need to know of an operator ---- */
+
+enum cw_op_count {                 /* how many elements it gives */
+                   CW_COUNT_SAME,  /* one for each element that arrives */
+                   CW_COUNT_KNOWN, /* a number that follows from the numbers that arrive: index operators,
+                                      indexed sources */
+                   CW_COUNT_FEWER, /* none or one for each element, known after running it */
+                   CW_COUNT_ANY, /* any number for each element, known after running it; of a source: known at
+                                    its end */
+                   CW_COUNT_GROUPS, /* one batch for several elements */
+};
+
+enum cw_op_state {                   /* what the result for an element depends on beside the element itself */
+                   CW_STATE_NONE,    /* nothing */
+                   CW_STATE_COUNTED, /* how many elements arrived before it (of its key) */
+                   CW_STATE_WINDOWED,   /* the other elements of its window of positions */
+                   CW_STATE_SEQUENTIAL, /* all elements before it */
+};
+
+enum cw_op_action {                 /* how it makes the component that it writes from the one that it reads */
+                    CW_ACTS_OPAQUE, /* in a way that nobody may rely on */
+                    CW_ACTS_PIXELWISE, /* each value by itself, given its channel: values change, places do
+                                          not */
+                    CW_ACTS_CAST,      /* each value by itself, whatever its channel */
+                    CW_ACTS_SPATIAL,   /* places change, values do not: crops, flips */
+                    CW_ACTS_NEIGHBOURHOOD, /* each value from several neighbours: resizing */
+};
+
+struct cw_op_effects {
+    enum cw_op_count count;
+    enum cw_op_state state;
+    enum cw_op_action action;
+    bool random;  /* draws, whatever its attributes: its values depend on (seed, epoch, element) */
+    bool renames; /* gives components other names, or removes some, and computes nothing. Otherwise the ports
+                     of a bound operator are all that it reads and writes */
+    bool pinned;  /* stays where it is written: no other operator moves across it */
+};
+
+enum cw_op_cache {                 /* a place where elements may be kept, and read back instead of computed */
+                   CW_CACHE_NEVER, /* no such place */
+                   CW_CACHE_AUTO,  /* where it pays */
+                   CW_CACHE_FORCED, /* wherever there is a cache; chosen before those where it pays */
+};
+
 struct cw_op;
 struct cw_bind;
 struct cw_source;
 struct cw_source_env;
+struct cw_index_map;  /* pipeline/roles.h */
+struct cw_batcher;    /* pipeline/roles.h */
 struct cw_image_role; /* ops/image/image_role.h: what makes an image operator fusable */
 
 struct cw_batch_result {                       /* what an operator on batches gave: as many rows as came */
@@ -85,14 +131,12 @@ struct cw_op_desc {
     /* ends errors about its attributes: for users of libraries that call it differently; NULL: none */
     const char *hint;
     enum cw_op_kind kind;
-    bool random;       /* draws: its results depend on (seed, epoch, element) */
-    bool after_bucket; /* may stand after bucket_by_length */
-    /* source: its records come one after the other, and their count is not known before the last: it is
-     * pulled from */
-    bool stream;
-    bool here_only;   /* source: its data are in the memory of this process and nowhere else */
-    bool cache_point; /* autocache, cache: does nothing; the engine may keep what passes it */
-    bool function;    /* runs a Python function: needs element ids, and stands before the batcher */
+    struct cw_op_effects effects;
+    enum cw_op_cache cache_point; /* unless CW_CACHE_NEVER it computes nothing */
+    bool here_only;               /* source: its data are in the memory of this process and nowhere else */
+    bool function; /* runs a Python function: needs element ids, and stands before the batcher */
+    const struct cw_index_map *index; /* index operators */
+    const struct cw_batcher *batcher; /* batchers */
     /* with these attributes it may end the process that runs it; NULL: never */
     bool (*ends_process)(const json_t *attrs);
     /* "NAME VERSION" of the plug-in it comes from, part of fingerprints; NULL: built in */
@@ -119,6 +163,12 @@ struct cw_op_desc {
     const struct cw_image_role *image; /* NULL: not an image operator that fuses */
 };
 
+/* Whether it is a source whose records come one after the other, their count unknown before the last. */
+static inline bool cw_op_is_stream(const struct cw_op_desc *desc)
+{
+    return desc->kind == CW_OP_SOURCE && desc->effects.state == CW_STATE_SEQUENTIAL;
+}
+
 struct cw_port {
     unsigned value; /* value number: index of its column */
     struct cw_type type;
@@ -137,6 +187,11 @@ struct cw_op {
     struct cw_port in[CW_OP_MAX_PORTS], out[CW_OP_MAX_PORTS];
     void *state;
 };
+
+/* The name of a kind, as `cachew ops` prints it. */
+const char *cw_op_kind_name(enum cw_op_kind kind);
+/* Whether its results depend on (seed, epoch, element): functions draw where they ask for a generator. */
+bool cw_op_draws(const struct cw_op *op);
 
 /* ---- for bind ---- */
 

@@ -112,7 +112,7 @@ const struct cw_op_desc cw_op_random_resized_crop = {
     .doc = "The usual augmentation of image classifiers (Inception's crop). Ten attempts; if none fits the "
            "image, as much of its middle as `ratio` allows. The crop is resized as an image of its own.",
     .kind = CW_OP_MAP,
-    .random = true,
+    .effects = {.action = CW_ACTS_NEIGHBOURHOOD, .random = true},
     .attrs = attrs,
     .bind = cw_image_bind_region,
     .run = cw_image_run,

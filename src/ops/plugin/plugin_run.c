@@ -137,7 +137,7 @@ static void row_draw(struct cachew_row *row, uint32_t n, uint32_t words[4])
 {
     struct running *x = of(row);
     memset(words, 0, 4 * sizeof(*words));
-    if (x->op->desc->random)
+    if (x->op->desc->effects.random)
         cw_block_draw(x->block, x->op->index, x->row, n, words);
     else
         fail_element(x, "the plug-in draws, but does not say that the operator is random");

@@ -115,6 +115,7 @@ const struct cw_op_desc cw_op_flat_map = {
            "them. The elements of a record follow one another; the count of elements is not known behind it. "
            "Not with on_error \"replace\".",
     .kind = CW_OP_FLAT_MAP,
+    .effects.count = CW_COUNT_ANY,
     .function = true,
     .attrs = attrs,
     .bind = flat_map_bind,

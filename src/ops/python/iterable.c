@@ -326,8 +326,8 @@ const struct cw_op_desc cw_op_iterable = {
            "through what was before. For data that can be entered anywhere, use a source with an index, or "
            "`sequence`.",
     .kind = CW_OP_SOURCE,
+    .effects = {.count = CW_COUNT_ANY, .state = CW_STATE_SEQUENTIAL},
     .function = true,
-    .stream = true,
     .attrs = attrs,
     .bind = iterable_bind,
     .open = iterable_open,

@@ -113,6 +113,7 @@ const struct cw_op_desc cw_op_map_batches = {
         "returns a dict of arrays (or lists of bytes) with as many rows; shapes in `outputs` are those of "
         "one element. What makes it raise ends the run, whatever on_error says: it is not one record's.",
     .kind = CW_OP_BATCH_MAP,
+    .effects.count = CW_COUNT_SAME,
     .function = true,
     .attrs = attrs,
     .bind = map_batches_bind,

@@ -159,6 +159,7 @@ const struct cw_op_desc cw_op_arrays = {
            "id is a hash of their content: the same data have the same id in every process, but it has to be "
            "made there before a pipeline can name it.",
     .kind = CW_OP_SOURCE,
+    .effects.count = CW_COUNT_KNOWN,
     .here_only = true,
     .attrs = attrs,
     .bind = arrays_bind,

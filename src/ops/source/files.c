@@ -77,6 +77,7 @@ const struct cw_op_desc cw_op_files = {
         "Gives `data`, the bytes of each file, and `path`, its path without the pattern's directory (that "
         "before the first wildcard). Files are taken pattern by pattern, those of a pattern sorted by bytes.",
     .kind = CW_OP_SOURCE,
+    .effects.count = CW_COUNT_KNOWN,
     .attrs = attrs,
     .outputs = outputs,
     .open = files_open,

@@ -187,6 +187,7 @@ const struct cw_op_desc cw_op_image_folder = {
            "sorted by bytes) and `path` (below root). Of a class's files those are taken that lie directly "
            "in its directory and end in jpg, jpeg, png or webp, in any case.",
     .kind = CW_OP_SOURCE,
+    .effects.count = CW_COUNT_KNOWN,
     .attrs = attrs,
     .outputs = outputs,
     .open = image_folder_open,

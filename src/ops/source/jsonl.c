@@ -195,6 +195,7 @@ const struct cw_op_desc cw_op_jsonl = {
            "and a fraction for an integer do; NaN, Infinity and -Infinity are numbers. Of a key that comes "
            "twice the last one counts. Files and lines are those of text; an empty line is no object.",
     .kind = CW_OP_SOURCE,
+    .effects.count = CW_COUNT_KNOWN,
     .attrs = attrs,
     .bind = jsonl_bind,
     .open = jsonl_open,

@@ -158,6 +158,7 @@ const struct cw_op_desc cw_op_synthetic = {
     .doc = "Gives `data`. Random integers have all values of their dtype, random floats lie in [0, 1); they "
            "depend on the element's number alone.",
     .kind = CW_OP_SOURCE,
+    .effects.count = CW_COUNT_KNOWN,
     .attrs = attrs,
     .bind = synthetic_bind,
     .open = synthetic_open,

@@ -266,6 +266,7 @@ const struct cw_op_desc cw_op_tar = {
            "over. Headers may be v7, ustar, GNU or pax; damaged archives, sparse files, devices, and names "
            "that lead out of the archive's directory are errors.",
     .kind = CW_OP_SOURCE,
+    .effects.count = CW_COUNT_KNOWN,
     .attrs = attrs,
     .bind = tar_bind,
     .open = tar_open,

@@ -85,6 +85,7 @@ const struct cw_op_desc cw_op_tfrecord = {
            "sorted by bytes; index files (*.cwx) that a wildcard matches are left out. The CRC of a record's "
            "length is always checked, when a file is indexed.",
     .kind = CW_OP_SOURCE,
+    .effects.count = CW_COUNT_KNOWN,
     .attrs = attrs,
     .outputs = outputs,
     .open = tfrecord_open,
