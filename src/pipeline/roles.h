@@ -10,10 +10,10 @@ struct cw_node; /* pipeline.h */
 struct cw_seq;  /* dataset/seq.h */
 struct cw_seq_build;
 
-enum cw_index_limit {  /* counts the elements that arrive, where their number is unknown beforehand */
-    CW_LIMIT_NONE,     /* does not */
-    CW_LIMIT_TAKE,     /* lets the first `count` pass */
-    CW_LIMIT_SKIP,     /* lets all but the first `count` pass */
+enum cw_index_limit { /* counts the elements that arrive, where their number is unknown beforehand */
+                      CW_LIMIT_NONE, /* does not */
+                      CW_LIMIT_TAKE, /* lets the first `count` pass */
+                      CW_LIMIT_SKIP, /* lets all but the first `count` pass */
 };
 
 struct cw_index_map {

@@ -28,8 +28,7 @@ static void cut_chunks(const struct cw_seq *s, uint64_t from, uint64_t to, struc
     s->children[0]->ops->chunks(s->children[0], cut_from(s) + from, cut_from(s) + to, ret);
 }
 
-static const struct cw_seq_ops cut_seq_ops = {
-    .refs = cut_refs, .lookup = cut_lookup, .chunks = cut_chunks};
+static const struct cw_seq_ops cut_seq_ops = {.refs = cut_refs, .lookup = cut_lookup, .chunks = cut_chunks};
 
 int cw_cut_build(struct cw_seq_build *b, struct cw_seq **at, uint64_t from, uint64_t n)
 {
