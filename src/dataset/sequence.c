@@ -164,7 +164,7 @@ int cw_seq_build_chain(struct cw_seq_build *b, const struct cw_chain *chain, str
 }
 
 /* W, docs/semantics.md, section 4, and the size of pieces. */
-static void set_sizes(struct cw_sequence *s)
+static void sequence_set_sizes(struct cw_sequence *s)
 {
     const struct cw_compiled *c = s->compiled;
     uint64_t batch = c->batch_size, bytes = 0, records = 0, limit = LIMIT_POSITIONS;
@@ -223,7 +223,7 @@ int cw_sequence_open(struct cw_compiled *c, const struct cw_source_env *env, str
     }
     s->snapshot = cw_key_hash(&key);
     s->n_positions = s->root->n;
-    set_sizes(s);
+    sequence_set_sizes(s);
     *ret = s;
     return 0;
 }

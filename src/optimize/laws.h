@@ -25,7 +25,7 @@ struct cw_law {
 
 const struct cw_law *cw_laws(size_t *ret_n);
 
-/* The law by which `later`, which stands directly behind `earlier` in a program, may stand directly before it;
+/* The law by which `later`, directly behind `earlier` in a program, may stand directly before it;
  * NULL: there is none. Both are bound and live. The law is about elements that do not fail: where another
  * operator meets a bad element first, another error ends the run, or another reason is recorded. */
 const struct cw_law *cw_law_find(const struct cw_op *earlier, const struct cw_op *later);

@@ -11,7 +11,8 @@
  * was kept is computed anew then. */
 #define RESULTS_VERSION 1
 
-static const char *why_inert(const struct cw_compiled *c, const struct cw_program *g, bool *ret_draws)
+static const char *cache_point_why_inert(const struct cw_compiled *c, const struct cw_program *g,
+                                         bool *ret_draws)
 {
     *ret_draws = false;
     if (cw_op_is_stream(g->ops[0]->desc))
@@ -45,12 +46,12 @@ int cw_cache_point_add(struct cw_compiled *c, struct cw_program *g, const struct
             if (!c->freeze[g->ops[i]->position].on)
                 c->freeze[g->ops[i]->position] = (struct cw_freeze){
                     .on = true, .seed = cw_attr_int(op, "seed"), .reuse = (uint64_t)cw_attr_int(op, "reuse")};
-    m->inert = why_inert(c, g, &m->draws);
+    m->inert = cache_point_why_inert(c, g, &m->draws);
     return 0;
 }
 
 /* Keeps of the components those that are needed behind ops[at]. */
-static void keep_needed(const struct cw_program *g, struct cw_cache_point *m, unsigned at)
+static void cache_point_keep_needed(const struct cw_program *g, struct cw_cache_point *m, unsigned at)
 {
     unsigned n = 0;
     for (unsigned k = 0; k < m->n; k++)
@@ -63,7 +64,7 @@ static void keep_needed(const struct cw_program *g, struct cw_cache_point *m, un
 
 /* What decides the values: operators with their attributes, but for those that only say where the files are,
  * for a record has an id. */
-static void add_op(struct cw_text *t, const struct cw_op *op)
+static void cache_point_add_op(struct cw_text *t, const struct cw_op *op)
 {
     json_auto_t *identity = cw_attrs_identity(op->desc, op->attrs);
     for (const struct cw_attr_def *a = op->desc->attrs; identity && a && a->name; a++)
@@ -85,8 +86,8 @@ int cw_cache_points_finish(struct cw_program *g, struct cw_error *err)
         cw_text_add(&t, CACHEW_VERSION " %d\n", RESULTS_VERSION);
         for (; g->ops[at] != m->op; at++)
             if (g->ops[at]->live && !g->ops[at]->desc->cache_point)
-                add_op(&t, g->ops[at]);
-        keep_needed(g, m, at);
+                cache_point_add_op(&t, g->ops[at]);
+        cache_point_keep_needed(g, m, at);
         for (unsigned i = 0; i < m->n; i++)
             cw_text_add(&t, "%s %s\n", cw_type_print(&m->components[i].type, type), m->components[i].name);
         if (!t.failed) {

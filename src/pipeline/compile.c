@@ -11,13 +11,13 @@ struct flow {
     bool limited; /* a limit stands before */
 };
 
-static int refuse(struct cw_compile *x, const struct cw_node *node, const char *why)
+static int compile_refuse(struct cw_compile *x, const struct cw_node *node, const char *why)
 {
     cw_error_op(x->err, node->desc->name);
     return cw_error_set(x->err, CW_E_PIPELINE, "%s: %s", node->desc->name, why);
 }
 
-static void add_limit(struct cw_compile *x, const struct cw_node *node, unsigned first, bool top)
+static void compile_add_limit(struct cw_compile *x, const struct cw_node *node, unsigned first, bool top)
 {
     struct cw_compiled *c = x->c;
     unsigned k = c->n_limits++;
@@ -47,9 +47,9 @@ static int compile_batcher(struct cw_compile *x, const struct cw_node *node, uns
 {
     struct cw_compiled *c = x->c;
     if (!top)
-        return refuse(x, node, "stands inside an input of concat: batch after concat");
+        return compile_refuse(x, node, "stands inside an input of concat: batch after concat");
     if (c->batcher)
-        return refuse(x, node, "the elements are batched already");
+        return compile_refuse(x, node, "the elements are batched already");
     const json_t *sizes = json_object_get(node->attrs, node->desc->batcher->sizes);
     c->batcher = node->desc;
     c->batcher_attrs = node->attrs;
@@ -81,15 +81,15 @@ static int compile_after_batch(struct cw_compile *x, const struct cw_node *node,
     struct cw_compiled *c = x->c;
     const struct cw_index_map *index = node->desc->index;
     if (node->desc->kind == CW_OP_FILTER && !node->desc->function)
-        return refuse(x, node, "stands after a batcher: it drops elements, so write it before");
+        return compile_refuse(x, node, "stands after a batcher: it drops elements, so write it before");
     if (c->n_batch_ops && node->desc->kind == CW_OP_MAP)
-        return refuse(x, node, "stands after map_batches: write it before");
+        return compile_refuse(x, node, "stands after map_batches: write it before");
     if (node->desc->function && node->desc->kind != CW_OP_BATCH_MAP)
-        return refuse(
+        return compile_refuse(
             x, node,
             "stands after a batcher: write it before, or use map_batches, whose function gets whole batches");
     if (index && !index->limit && !(index->repeats && !c->keyed && flow->counted))
-        return refuse(
+        return compile_refuse(
             x, node,
             "stands after a batcher: write it before (to repeat the data set, --epochs does it too)");
     if (c->keyed && node->desc->kind == CW_OP_MAP && !node->desc->effects.renames) {
@@ -109,7 +109,7 @@ static int compile_after_batch(struct cw_compile *x, const struct cw_node *node,
 }
 
 /* What stands at the cache point just added. */
-static int cache_point_components(struct cw_compile *x, struct cw_compile_path *p)
+static int compile_cache_point_components(struct cw_compile *x, struct cw_compile_path *p)
 {
     struct cw_cache_point *m = &p->program.cache_points[p->program.n_cache_points - 1];
     return cw_copy_outputs(&p->bind, &m->components, &m->n, x->err);
@@ -120,7 +120,7 @@ static int compile_batch_op(struct cw_compile *x, const struct cw_node *node)
 {
     struct cw_compiled *c = x->c;
     if (!c->batcher)
-        return refuse(
+        return compile_refuse(
             x, node,
             "stands before a batcher: its function gets whole batches; write batch before it, or use map");
     struct cw_batch_op *grown = realloc(c->batch_ops, (c->n_batch_ops + 1) * sizeof(*grown)), *o;
@@ -158,9 +158,10 @@ static int compile_chain(struct cw_compile *x, const struct cw_chain *chain, boo
         if (i == 0) {
             r = node->n_inputs == 0 ? cw_path_add(x, node) : 0;
             if (cw_op_is_stream(node->desc) && c->pipeline->on_error == CW_ON_ERROR_REPLACE)
-                return refuse(x, node,
-                              "can't be used with on_error \"replace\": no other records are known that "
-                              "could replace one; use \"skip\"");
+                return compile_refuse(
+                    x, node,
+                    "can't be used with on_error \"replace\": no other records are known that "
+                    "could replace one; use \"skip\"");
             flow->counted &= !cw_op_is_stream(
                 node->desc); /* batches wait for its end like those behind a filter */
             for (size_t k = 0; k < node->n_inputs && r >= 0; k++) {
@@ -191,9 +192,10 @@ static int compile_chain(struct cw_compile *x, const struct cw_chain *chain, boo
             break;
         case CW_OP_FLAT_MAP:
             if (c->pipeline->on_error == CW_ON_ERROR_REPLACE)
-                return refuse(x, node,
-                              "can't be used with on_error \"replace\": a record that gives several elements "
-                              "can't stand in for one; use \"skip\"");
+                return compile_refuse(
+                    x, node,
+                    "can't be used with on_error \"replace\": a record that gives several elements "
+                    "can't stand in for one; use \"skip\"");
             __attribute__((fallthrough));
         case CW_OP_FILTER:
         case CW_OP_MAP:
@@ -205,7 +207,7 @@ static int compile_chain(struct cw_compile *x, const struct cw_chain *chain, boo
                                            x->paths[k].program.ops[x->paths[k].program.n_ops - 1],
                                            flow->limited, x->err);
                 if (r >= 0 && node->desc->cache_point)
-                    r = cache_point_components(x, &x->paths[k]);
+                    r = compile_cache_point_components(x, &x->paths[k]);
                 if (node->desc->kind != CW_OP_MAP)
                     x->paths[k].last_filter = x->paths[k].program.n_ops;
             }
@@ -219,11 +221,11 @@ static int compile_chain(struct cw_compile *x, const struct cw_chain *chain, boo
         case CW_OP_INDEX:
             r = 0;
             if (node->desc->index->permutes && flow->limited)
-                r = refuse(
+                r = compile_refuse(
                     x, node,
                     "stands after a take or skip whose input has no known count: write shuffle before it");
             else if (node->desc->index->limit && !flow->counted) {
-                add_limit(x, node, first, top);
+                compile_add_limit(x, node, first, top);
                 flow->limited = true;
                 if (!top || node->desc->index->limit == CW_LIMIT_SKIP)
                     x->last_takes = c->n_limits;
@@ -240,7 +242,7 @@ static int compile_chain(struct cw_compile *x, const struct cw_chain *chain, boo
             }
             break;
         default:
-            r = refuse(x, node, "can only stand first in a chain");
+            r = compile_refuse(x, node, "can only stand first in a chain");
         }
         if (r < 0)
             return r;
@@ -248,12 +250,12 @@ static int compile_chain(struct cw_compile *x, const struct cw_chain *chain, boo
     return 0;
 }
 
-static int make_salts(struct cw_compiled *c, const struct cw_chain *chain, struct cw_error *err)
+static int compile_make_salts(struct cw_compiled *c, const struct cw_chain *chain, struct cw_error *err)
 {
     for (size_t i = 0; i < chain->n; i++) {
         const struct cw_node *node = &chain->nodes[i];
         for (size_t k = 0; k < node->n_inputs; k++) {
-            int r = make_salts(c, &node->inputs[k], err);
+            int r = compile_make_salts(c, &node->inputs[k], err);
             if (r < 0)
                 return r;
         }
@@ -267,7 +269,7 @@ static int make_salts(struct cw_compiled *c, const struct cw_chain *chain, struc
 
 /* With drop_remainder the takes in front of `batch` (limits from number `first` on) need to let through only
  * what whole batches need: their counts are rounded down. */
-static void whole_batches(struct cw_compiled *c, unsigned first)
+static void compile_whole_batches(struct cw_compiled *c, unsigned first)
 {
     uint64_t n = UINT64_MAX;
     for (unsigned k = first; k < c->n_limits; k++) {
@@ -290,7 +292,7 @@ static int compile(struct cw_compile *x)
     c->freeze = calloc(n + 1, sizeof(*c->freeze));
     if (!c->salts || !c->freeze || !c->is_limit || !c->limits || !(c->salts[n] = strdup("replace/0")))
         return cw_error_nomem(x->err, 0, "a pipeline");
-    int r = make_salts(c, &c->pipeline->chain, x->err);
+    int r = compile_make_salts(c, &c->pipeline->chain, x->err);
     if (r >= 0)
         r = compile_chain(x, &c->pipeline->chain, true, &flow);
     if (r < 0)
@@ -298,7 +300,7 @@ static int compile(struct cw_compile *x)
     c->counted = flow.counted && !c->keyed;
     c->sequential |= flow.limited && c->keyed;
     if (c->drop_remainder)
-        whole_batches(c, x->last_takes);
+        compile_whole_batches(c, x->last_takes);
     c->programs = calloc(x->n_paths, sizeof(*c->programs));
     if (!c->programs)
         return cw_error_nomem(x->err, 0, "programs");

@@ -72,8 +72,9 @@ static struct cachew_iterator *opened(const struct pair *p, bool swapped, bool o
     options.optimize = optimize;
     options.seed = seed;
     options.threads = 2;
-    snprintf(text, sizeof(text), "{\"cachew\": 1, \"pipeline\": [%s%s, %s, {\"op\": \"batch\", \"size\": 37}]}",
-             p->source, swapped ? p->later : p->earlier, swapped ? p->earlier : p->later);
+    snprintf(text, sizeof(text),
+             "{\"cachew\": 1, \"pipeline\": [%s%s, %s, {\"op\": \"batch\", \"size\": 37}]}", p->source,
+             swapped ? p->later : p->earlier, swapped ? p->earlier : p->later);
     int r = cachew_pipeline_parse(text, NULL, &pipeline, &err);
     if (r == 0)
         r = cachew_iterator_open(pipeline, &options, &it, &err);
@@ -160,7 +161,8 @@ static void no_law_speaks_of_the_others(void **state)
         {NUMBERS, "{\"op\": \"autocache\"}", FILTER},
         {NUMBERS, "{\"op\": \"cache\"}", FILTER},
         {NUMBERS, "{\"op\": \"count\"}", FILTER},
-        {NUMBERS, "{\"op\": \"rename\", \"names\": {\"value\": \"v\"}}", "{\"op\": \"filter\", \"where\": \"v > 9\"}"},
+        {NUMBERS, "{\"op\": \"rename\", \"names\": {\"value\": \"v\"}}",
+         "{\"op\": \"filter\", \"where\": \"v > 9\"}"},
         {NUMBERS, FILTER, FILTER},
         /* a crop reads the layout that the transposition changes; interpolation mixes neighbours */
         {IMAGES, TRANSPOSE, "{\"op\": \"center_crop\", \"component\": \"data\", \"size\": [2, 5]}"},
@@ -183,11 +185,13 @@ static void no_law_speaks_of_the_others(void **state)
 static void effects_fit_the_kind(void **state)
 {
     (void)state;
+
     static const enum cw_op_count counts[] = {
         [CW_OP_SOURCE] = CW_COUNT_KNOWN,   [CW_OP_MAP] = CW_COUNT_SAME,    [CW_OP_FILTER] = CW_COUNT_FEWER,
         [CW_OP_FLAT_MAP] = CW_COUNT_ANY,   [CW_OP_INDEX] = CW_COUNT_KNOWN, [CW_OP_BATCHER] = CW_COUNT_GROUPS,
         [CW_OP_BATCH_MAP] = CW_COUNT_SAME,
     };
+
     for (size_t i = 0; i < cw_ops()->n; i++) {
         const struct cw_op_desc *d = cw_ops()->ops[i];
         const struct cw_op_effects *e = &d->effects;

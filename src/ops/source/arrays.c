@@ -50,8 +50,8 @@ static int arrays_hold(struct cw_source *s, const struct cw_op *op, int (*cancel
 /* Elements of one size are copied to where the column wants them; of others views are given, but where they
  * lie so that their values can't be read as such, or where they are held (sums, of each row over the columns
  * before this one, go on with it): nobody writes to a copy. */
-static int produce_column(const struct cw_arrays *a, const struct cw_array_column *c, uint64_t *sums,
-                          const struct cw_port *port, struct cw_block *b, struct cw_error *err)
+static int arrays_produce_column(const struct cw_arrays *a, const struct cw_array_column *c, uint64_t *sums,
+                                 const struct cw_port *port, struct cw_block *b, struct cw_error *err)
 {
     bool fixed = cw_type_fixed(&port->type);
     int r = cw_block_column(b, port->value, &port->type, err);
@@ -79,7 +79,7 @@ static int produce_column(const struct cw_arrays *a, const struct cw_array_colum
 }
 
 /* Which array it was, the whole says; or nothing, where somebody has written the old values again. */
-static int changed(const struct cw_arrays *a, const struct cw_block *b, struct cw_error *err)
+static int arrays_changed(const struct cw_arrays *a, const struct cw_block *b, struct cw_error *err)
 {
     struct cw_arrays_look look = {.cancelled = b->cancelled, .cancel_arg = b->cancel_arg};
     int r = cw_arrays_check(a, &look, err);
@@ -101,11 +101,11 @@ static int arrays_produce(const struct cw_source *s, const struct cw_op *op, str
         sums[i] = 0;
     for (unsigned i = 0; r == 0 && i < op->n_out; i++)
         if (op->out[i].live)
-            r = produce_column(x->arrays, &x->arrays->columns[i], x->held[i] ? sums : NULL, &op->out[i], b,
-                               err);
+            r = arrays_produce_column(x->arrays, &x->arrays->columns[i], x->held[i] ? sums : NULL,
+                                      &op->out[i], b, err);
     for (size_t i = 0; r == 0 && sums && i < b->n; i++)
         if (sums[i] != x->sums[b->rows[i]])
-            r = changed(x->arrays, b, err);
+            r = arrays_changed(x->arrays, b, err);
     return r;
 }
 

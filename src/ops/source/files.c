@@ -27,7 +27,7 @@ static const struct cw_source_ops files_ops = {
 };
 
 /* The patterns as JSON, behind the directory they count from. */
-static char *identity(const struct cw_op *op, const struct cw_source_env *env)
+static char *files_identity(const struct cw_op *op, const struct cw_source_env *env)
 {
     char *ret = NULL;
     _cleanup_free_ char *directory = realpath(env->base_dir && *env->base_dir ? env->base_dir : ".", NULL);
@@ -45,7 +45,7 @@ static int files_open(const struct cw_op *op, const struct cw_source_env *env, s
         return cw_error_nomem(err, sizeof(*f), "a source");
     f->base.ops = &files_ops;
     _cleanup_(cw_source_files_deinit) struct cw_source_files found = {0};
-    _cleanup_free_ char *name = identity(op, env);
+    _cleanup_free_ char *name = files_identity(op, env);
     int r = name ? cw_source_files(op, "files", env, &found, err) : cw_error_nomem(err, 0, "a source");
     if (r == 0)
         r = cw_record_files_init(f, &found, "files", name, NULL, env, err);
