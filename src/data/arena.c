@@ -67,7 +67,7 @@ static struct cw_arena_chunk *arena_chunk_new(struct cw_arena *a, size_t bytes, 
     return c;
 }
 
-/* An arena that is exact grows where it is, by what is asked of it. 1: it can't. */
+/* Grows an exact arena in place by what is allocated. 1: it can't. */
 static int arena_extend(struct cw_arena *a, size_t bytes, struct cw_error *err)
 {
     struct cw_arena_chunk *c = a->current;

@@ -335,6 +335,6 @@ void cw_arrays_unref(struct cw_arrays *a)
     void (*release)(void *) = a->release;
     void *arg = a->arg;
     cw_arrays_free(a);
-    if (release) /* not under the mutex: it may be anybody's code */
+    if (release) /* not under the mutex: it is the program's code */
         release(arg);
 }

@@ -1,7 +1,7 @@
 /*
  * Arrow streams as data sets in memory. Buffers are used where they are; only what has another layout here is
  * expanded: bits of bools, numbers behind a dictionary. The Arrow arrays live as long as the data set. Sizes
- * of buffers are not part of the interface: who makes the stream vouches for them.
+ * of buffers are not part of the interface: the producer of the stream vouches for them.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -43,7 +43,7 @@ static int arrow_malformed(const struct cw_arrow_column *c, struct cw_error *err
         c->schema->format);
 }
 
-/* No element of the range may be null. per_row: so many of them make a row, 0: it differs; row: of the first.
+/* No element of the range may be null. per_row: elements of a row, 0: it differs; row: of the first.
  */
 static int arrow_check_nulls(const struct cw_arrow_column *c, const struct range *x, uint64_t row,
                              uint64_t per_row, struct cw_error *err)
@@ -303,7 +303,7 @@ static int arrow_read_batches(struct ArrowArrayStream *s, struct import *m, int6
             return cw_error_set(
                 err, CW_E_DATA,
                 "the Arrow stream is malformed: a batch does not have the columns of its schema");
-        if (b->length == 0) { /* nobody needs it */
+        if (b->length == 0) { /* an empty piece */
             b->release(b);
             m->n--;
         }

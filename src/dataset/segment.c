@@ -87,7 +87,7 @@ uint64_t cw_segment_file_key(const struct cw_segment *s, const char *relative_pa
 
 /* ---- from bytes ---- */
 
-/* Takes count items of a column off the bytes left; NULL when there are not so many. */
+/* Takes count items of a column off the bytes left; NULL: there are fewer. */
 static const uint8_t *segment_take(const uint8_t **at, const uint8_t *end, uint64_t count, size_t item)
 {
     const uint8_t *p = *at;

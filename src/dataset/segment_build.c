@@ -36,7 +36,7 @@ struct building {
         struct cw_tar_walk tar;
     } walk;
     struct restarts restarts;
-    size_t n_seen;                       /* records that the open chunk was told of */
+    size_t n_seen;                       /* records added to the open chunk */
     uint64_t chunk_bytes, chunk_records; /* of the open chunk */
     /* The last place before the record that is being read, and the last one of all: a record is known only
      * when it has been read, and may turn out to open a chunk, but a place inside it is of use only for those
@@ -140,7 +140,7 @@ static int build_inflate_file(struct building *b, const struct cw_segment_input 
     return r < 0 ? r : build_see_records(b, err);
 }
 
-/* The codec asked for, or what the file's first bytes are. A plain TFRecord file may begin like a gzip one
+/* The requested codec, or what the file's first bytes are. A plain TFRecord file may begin like a gzip one
  * (its length's low bytes): a header whose CRC is right settles it. No text and no tar of ours begins like
  * gzip; like zlib ("x" and another letter) a text may well begin. */
 static int build_choose_codec(const struct cw_segment_input *in, struct cw_file *file, enum cw_codec *ret,

@@ -8,7 +8,7 @@
 #include "dataset/segment.h"
 #include "storage/file.h"
 
-#define SKIP_BYTES ((size_t)32 << 10) /* output that nobody wants is thrown away in pieces of this size */
+#define SKIP_BYTES ((size_t)32 << 10) /* output before the position is discarded in pieces of this size */
 
 static int segment_changed(const struct cw_file *file, struct cw_error *err)
 {

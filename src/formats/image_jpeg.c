@@ -1,5 +1,5 @@
 /*
- * JPEG through libjpeg-turbo's libjpeg interface: all of an image or only the rows and columns asked for,
+ * JPEG through libjpeg-turbo's libjpeg interface: all of an image or only the requested rows and columns,
  * bit-identical to decoding everything and cropping (tests/test_pixels.py tries all subsamplings). Owns the
  * decompressor between open and close.
  *

@@ -145,7 +145,7 @@ static void entropy_make_table(struct table *t, const JHUFF_TBL *from, bool dc)
 }
 
 /* The entry of a code that the table has no room for. One that does not exist counts as 0, as in libjpeg,
- * which tells it only near the end. */
+ * which reports it only near the end. */
 static __attribute__((noinline)) uint32_t long_code(uint64_t bits, const struct table *t, bool dc,
                                                     struct jpeg_decompress_struct *d)
 {

@@ -1,6 +1,6 @@
 /*
- * PNG through libspng, row by row: every row is decompressed (its checksum counts), only those asked for are
- * unpacked. Interlaced images need all of the raw image. Owns the libspng context between open and close.
+ * PNG through libspng, row by row: every row is decompressed (its checksum counts), only the requested ones
+ * are unpacked. Interlaced images need all of the raw image. Owns the libspng context between open and close.
  */
 #include <errno.h>
 #include <string.h>
@@ -35,8 +35,8 @@ static bool png_matches(const uint8_t *data, size_t size)
     return size >= 8 && memcmp(data, "\x89PNG\r\n\x1a\n", 8) == 0;
 }
 
-/* libspng does not tell a damaged stream from zlib having had no memory, but a failing malloc leaves ENOMEM:
- * errno is 0 when a call begins. */
+/* libspng does not distinguish a damaged stream from zlib running out of memory, but a failing malloc leaves
+ * ENOMEM: errno is 0 when a call begins. */
 static int png_error(int e, struct cw_error *err)
 {
     if (e == SPNG_EMEM || e == SPNG_EZLIB_INIT || errno == ENOMEM)

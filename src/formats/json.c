@@ -13,7 +13,7 @@ const char *cw_json_kind_name(enum cw_json_kind kind)
     return names[kind];
 }
 
-/* What is wrong, and where. Set once, by who finds it. */
+/* What is wrong, and where. The first error found is kept. */
 struct fault {
     const char *why, *at;
 };

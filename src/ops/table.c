@@ -16,7 +16,7 @@ static const struct cw_op_desc *const ops[] = {
 #undef OP
 };
 
-/* A table that is replaced is kept, because somebody may be reading it: plug-ins are few, and loaded once. */
+/* A replaced table is kept, because another thread may be reading it. Plug-ins are few, and loaded once. */
 struct tables {
     struct cw_op_table table;
     const struct tables *older;

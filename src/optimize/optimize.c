@@ -31,8 +31,8 @@ static bool optimize_used_elsewhere(const struct cw_program *g, unsigned value, 
     return false;
 }
 
-/* The length of a run of operators from ops[at] on, before `end`, whose intermediate values nobody else sees;
- * image operators of other components may not stand between. 0 or 1: nothing to fuse. */
+/* The length of a run of operators from ops[at] on, before `end`, whose intermediate values no other operator
+ * reads; image operators of other components may not stand between. 0 or 1: nothing to fuse. */
 static unsigned optimize_fusable(const struct cw_program *g, unsigned at, unsigned end)
 {
     unsigned n = 1;

@@ -1,10 +1,11 @@
 /*
- * What an operator is: one descriptor, from which come the checks, `cachew ops`, the reference page and the
- * fuzzer's grammar.
+ * The descriptor of an operator. Attribute checks, `cachew ops`, the reference page, the fuzzer's grammar,
+ * the compiler's rules and the laws of order all come from it; nothing outside ops/ knows an operator by
+ * name.
  *
- * Life of an operator: its attributes are checked against `attrs`; `bind` sees the types of the components
- * that arrive, says what it reads and writes, and makes its state (immutable from then on, shared by all
- * threads); `run` computes one block.
+ * Life of an operator: its attributes are checked against `attrs`. `bind` gets the types of the components
+ * that arrive, declares what the operator reads and writes, and makes its state, which is immutable from then
+ * on and shared by all threads. `run` computes one block.
  */
 #pragma once
 #include <jansson.h>
@@ -67,46 +68,48 @@ enum cw_op_kind {
 
 /* ---- effects: what the compiler and the laws of optimize/ need to know of an operator ---- */
 
-enum cw_op_count {                 /* how many elements it gives */
-                   CW_COUNT_SAME,  /* one for each element that arrives */
-                   CW_COUNT_KNOWN, /* a number that follows from the numbers that arrive: index operators,
-                                      indexed sources */
-                   CW_COUNT_FEWER, /* none or one for each element, known after running it */
-                   CW_COUNT_ANY, /* any number for each element, known after running it; of a source: known at
-                                    its end */
-                   CW_COUNT_GROUPS, /* one batch for several elements */
+/* The number of elements that the operator gives. */
+enum cw_op_count {
+    CW_COUNT_SAME,   /* one for each element that arrives */
+    CW_COUNT_KNOWN,  /* computed from the numbers that arrive, or from an index, without running anything */
+    CW_COUNT_FEWER,  /* none or one for each element, known after running it */
+    CW_COUNT_ANY,    /* any number for each element, known after running it; a source: known at its end */
+    CW_COUNT_GROUPS, /* one batch for several elements */
 };
 
-enum cw_op_state {                   /* what the result for an element depends on beside the element itself */
-                   CW_STATE_NONE,    /* nothing */
-                   CW_STATE_COUNTED, /* how many elements arrived before it (of its key) */
-                   CW_STATE_WINDOWED,   /* the other elements of its window of positions */
-                   CW_STATE_SEQUENTIAL, /* all elements before it */
+/* What the result for an element depends on, beside the element itself. */
+enum cw_op_state {
+    CW_STATE_NONE,
+    CW_STATE_COUNTED,    /* the number of elements that arrived before it (of its key) */
+    CW_STATE_WINDOWED,   /* the other elements of its window of positions */
+    CW_STATE_SEQUENTIAL, /* all elements before it */
 };
 
-enum cw_op_action {                 /* how it makes the component that it writes from the one that it reads */
-                    CW_ACTS_OPAQUE, /* in a way that nobody may rely on */
-                    CW_ACTS_PIXELWISE, /* each value by itself, given its channel: values change, places do
-                                          not */
-                    CW_ACTS_CAST,      /* each value by itself, whatever its channel */
-                    CW_ACTS_SPATIAL,   /* places change, values do not: crops, flips */
-                    CW_ACTS_NEIGHBOURHOOD, /* each value from several neighbours: resizing */
+/* How the operator makes the component that it writes from the one that it reads. */
+enum cw_op_action {
+    CW_ACTS_OPAQUE,        /* unknown: no law applies */
+    CW_ACTS_PIXELWISE,     /* each value by itself, given its channel: values change, places do not */
+    CW_ACTS_CAST,          /* each value by itself, whatever its channel */
+    CW_ACTS_SPATIAL,       /* places change, values do not: crops, flips */
+    CW_ACTS_NEIGHBOURHOOD, /* each value from several neighbours: resizing */
 };
 
 struct cw_op_effects {
     enum cw_op_count count;
     enum cw_op_state state;
     enum cw_op_action action;
-    bool random;  /* draws, whatever its attributes: its values depend on (seed, epoch, element) */
-    bool renames; /* gives components other names, or removes some, and computes nothing. Otherwise the ports
-                     of a bound operator are all that it reads and writes */
-    bool pinned;  /* stays where it is written: no other operator moves across it */
+    bool random; /* draws, whatever its attributes: its values depend on (seed, epoch, element) */
+    /* Gives components other names, or removes some, and computes nothing. Of other operators the ports, once
+     * bound, are all that they read and write. */
+    bool renames;
+    bool pinned; /* stays where it is written: no other operator moves across it */
 };
 
-enum cw_op_cache {                 /* a place where elements may be kept, and read back instead of computed */
-                   CW_CACHE_NEVER, /* no such place */
-                   CW_CACHE_AUTO,  /* where it pays */
-                   CW_CACHE_FORCED, /* wherever there is a cache; chosen before those where it pays */
+/* Whether elements may be kept at this operator, and read back instead of computed. */
+enum cw_op_cache {
+    CW_CACHE_NEVER,
+    CW_CACHE_AUTO,   /* where it pays */
+    CW_CACHE_FORCED, /* wherever there is a cache; chosen before those where it pays */
 };
 
 struct cw_op;
@@ -121,7 +124,7 @@ struct cw_batch_result {                       /* what an operator on batches ga
     struct cw_tensor columns[CW_OP_MAX_PORTS]; /* by port: size is of all rows, dims those of one */
     const uint64_t *offsets[CW_OP_MAX_PORTS];  /* by port: of strings (n + 1); NULL for numbers */
     void *owner;                               /* of what they point into, until batch_release */
-    char note[400];                            /* something that somebody should know; empty: nothing */
+    char note[400];                            /* a warning for the log; empty: none */
 };
 
 struct cw_op_desc {
@@ -172,7 +175,8 @@ static inline bool cw_op_is_stream(const struct cw_op_desc *desc)
 struct cw_port {
     unsigned value; /* value number: index of its column */
     struct cw_type type;
-    bool live; /* outputs: somebody needs it; what is not live is not computed and can't make a record fail */
+    bool live; /* outputs: an operator or the batch needs it. Otherwise it is not computed, and can't make a
+                  record fail */
 };
 
 /* An operator in a pipeline, bound. Immutable after compile. */
@@ -190,7 +194,7 @@ struct cw_op {
 
 /* The name of a kind, as `cachew ops` prints it. */
 const char *cw_op_kind_name(enum cw_op_kind kind);
-/* Whether its results depend on (seed, epoch, element): functions draw where they ask for a generator. */
+/* Whether its results depend on (seed, epoch, element): functions draw where they request a generator. */
 bool cw_op_draws(const struct cw_op *op);
 
 /* ---- for bind ---- */

@@ -87,7 +87,7 @@ struct cw_compiled {
     bool counted;   /* the slots of elements are known beforehand: nothing is filtered, nor bucketed */
     /* what becomes of an element depends on all before it: a service runs an epoch on one worker */
     bool sequential;
-    uint64_t take; /* not sequential: the epoch ends behind so many elements; UINT64_MAX: it does not */
+    uint64_t take; /* not sequential: elements after which the epoch ends; UINT64_MAX: no such limit */
     const struct cw_op_desc *batcher; /* NULL: elements are delivered one by one */
     const json_t *batcher_attrs;
     bool keyed;          /* of the batcher's table: batches by key */

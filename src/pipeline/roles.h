@@ -10,10 +10,11 @@ struct cw_node; /* pipeline.h */
 struct cw_seq;  /* dataset/seq.h */
 struct cw_seq_build;
 
-enum cw_index_limit { /* counts the elements that arrive, where their number is unknown beforehand */
-                      CW_LIMIT_NONE, /* does not */
-                      CW_LIMIT_TAKE, /* lets the first `count` pass */
-                      CW_LIMIT_SKIP, /* lets all but the first `count` pass */
+/* Counting, where the number of elements that arrive is unknown beforehand. */
+enum cw_index_limit {
+    CW_LIMIT_NONE,
+    CW_LIMIT_TAKE, /* the first `count` elements pass */
+    CW_LIMIT_SKIP, /* all but the first `count` elements pass */
 };
 
 struct cw_index_map {

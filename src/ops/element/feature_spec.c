@@ -1,4 +1,4 @@
-/* Features as they are asked for: the attribute read and checked, defaults converted. Immutable after bind.
+/* Features as they are requested: the attribute read and checked, defaults converted. Immutable after bind.
  */
 #include "ops/element/feature_spec.h"
 

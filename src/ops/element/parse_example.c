@@ -39,7 +39,7 @@ static int parse_example_bind(struct cw_bind *b, struct cw_op *op, struct cw_err
 
 /* ---- records ---- */
 
-/* The last occurrence of each feature asked for; false: the record failed. */
+/* The last occurrence of each requested feature; false: the record failed. */
 static bool parse_example_find_features(const struct cw_feature_specs *p, const struct cw_op *op,
                                         struct cw_block *b, size_t row, struct cw_feature *found)
 {

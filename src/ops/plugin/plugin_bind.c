@@ -1,4 +1,4 @@
-/* Binding an operator of a plug-in: what its `bind` may ask for and declare. The first error is kept, so that
+/* Binding an operator of a plug-in: what its `bind` may query and declare. The first error is kept, so that
  * `bind` need not look at results. */
 #include <stdio.h>
 #include <string.h>

@@ -127,7 +127,7 @@ static int check_default(const struct check *c, const struct cw_op_desc *desc, c
         return 0;
     json_error_t je;
     json_auto_t *value = json_loads(a->def, JSON_DECODE_ANY, &je);
-    /* what is wrong with a text is always told */
+    /* a parse error of jansson always has a text */
     if (!value && (!je.text[0] || json_error_code(&je) == json_error_out_of_memory))
         return cw_error_nomem(c->err, 0, "a plug-in");
     if (!value)

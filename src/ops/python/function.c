@@ -302,7 +302,7 @@ static void function_write_request(const struct cw_function_call *c, uint8_t *to
     cw_exchange_write(&((const struct run *)c)->request, to);
 }
 
-/* The rows that are asked for next. */
+/* The rows of the next request. */
 static void function_set_request(struct run *x, const uint32_t *rows, size_t n)
 {
     const struct cw_block *b = x->block;
@@ -327,7 +327,7 @@ static int function_run_alone(struct run *x, uint32_t row, const struct cw_host_
 {
     struct cw_host_tries tries = {0};
     char why[500];
-    (void)cw_host_give_up(&tries, death); /* nobody gives up at the first */
+    (void)cw_host_give_up(&tries, death); /* never at the first */
     function_set_request(x, &row, 1);
     int r = cw_function_insist(&x->call, &x->process, &tries, why, err);
     if (r == 1)

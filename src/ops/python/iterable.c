@@ -80,7 +80,7 @@ struct call {
     struct cw_arena *arena;
     struct cw_tensor *raw;
     size_t *ret_n;
-    /* And what who serves one does: */
+    /* Of `serve`: */
     uint8_t **ret_bytes;
     size_t *ret_size;
 };
@@ -94,8 +94,8 @@ static void iterable_write_request(const struct cw_function_call *base, uint8_t 
         &(struct cw_exchange_pull){.from = q->from, .n = q->n, .least = q->least, .keep = keep}, to);
 }
 
-/* Where elements of an answer are copied to: taken at once, so that who has no memory for it learns how much
- * it is. */
+/* Where elements of an answer are copied to: taken at once, so that a failure for want of memory says how
+ * much it is. */
 struct room {
     uint8_t *at;
     size_t left;
@@ -214,7 +214,7 @@ static int iterable_keep_answer(struct cw_function_call *base, const uint8_t *da
 }
 
 /* Where the host dies the iterable is started anew, and skipped to where it was; where memory is short, it is
- * asked again, from where it is. */
+ * requested again, from the same element. */
 static int iterable_call_host(struct iterable *s, struct call *c, bool served, struct cw_error *err)
 {
     const struct cw_function *f = s->op->state;

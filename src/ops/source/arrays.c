@@ -21,8 +21,8 @@ static void arrays_free(struct cw_source *s)
     free(x);
 }
 
-/* The whole is looked at behind its elements: so their sums are of what the id says, whenever somebody
- * writes. */
+/* Checks all data against the id after the sums of elements were computed. Sums are those of the id then,
+ * whenever the program writes to its memory. */
 static int arrays_hold(struct cw_source *s, const struct cw_op *op, int (*cancelled)(void *),
                        void *cancel_arg, struct cw_error *err)
 {
@@ -49,7 +49,7 @@ static int arrays_hold(struct cw_source *s, const struct cw_op *op, int (*cancel
 
 /* Elements of one size are copied to where the column wants them; of others views are given, but where they
  * lie so that their values can't be read as such, or where they are held (sums, of each row over the columns
- * before this one, go on with it): nobody writes to a copy. */
+ * before this one, go on with it): a copy is never written to. */
 static int arrays_produce_column(const struct cw_arrays *a, const struct cw_array_column *c, uint64_t *sums,
                                  const struct cw_port *port, struct cw_block *b, struct cw_error *err)
 {
@@ -78,7 +78,8 @@ static int arrays_produce_column(const struct cw_arrays *a, const struct cw_arra
     return 0;
 }
 
-/* Which array it was, the whole says; or nothing, where somebody has written the old values again. */
+/* An element does not have its sum: a check of all data names the column, or finds nothing where the program
+ * has written the old values again. */
 static int arrays_changed(const struct cw_arrays *a, const struct cw_block *b, struct cw_error *err)
 {
     struct cw_arrays_look look = {.cancelled = b->cancelled, .cancel_arg = b->cancel_arg};

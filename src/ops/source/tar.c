@@ -68,7 +68,7 @@ static bool tar_is_npy(const struct cw_tar_name *name)
            (name->extension_size == 3 || end[-4] == '.');
 }
 
-/* A file of the sample: it is that of each component that asks for its extension, the first alternative
+/* A file of the sample: it is that of each component that requests its extension, the first alternative
  * before the others. */
 static void tar_take_file(const struct cw_op *op, const struct cw_feature_specs *specs,
                           const struct cw_tar_file *file, struct found *found)
