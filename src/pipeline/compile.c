@@ -147,40 +147,102 @@ static int compile_batch_op(struct cw_compile *x, const struct cw_node *node)
     return r;
 }
 
+static int compile_chain(struct cw_compile *x, const struct cw_chain *chain, bool top, struct flow *flow);
+
+/* The operator that begins a chain: a source, or one with inputs. */
+static int compile_first(struct cw_compile *x, const struct cw_node *node, struct flow *flow)
+{
+    unsigned first = x->n_paths;
+    int r = 0;
+    if (cw_op_is_stream(node->desc) && x->c->pipeline->on_error == CW_ON_ERROR_REPLACE)
+        return compile_refuse(x, node,
+                              "can't be used with on_error \"replace\": no other records are known that "
+                              "could replace one; use \"skip\"");
+    flow->counted &= !cw_op_is_stream(node->desc); /* batches wait for its end like those behind a filter */
+    if (node->n_inputs == 0)
+        return cw_path_add(x, node);
+    for (size_t k = 0; k < node->n_inputs && r >= 0; k++) {
+        struct flow in;
+        r = compile_chain(x, &node->inputs[k], false, &in);
+        flow->counted &= in.counted;
+        flow->limited |= in.limited;
+    }
+    return r < 0 ? r : cw_paths_merge(x, node, first);
+}
+
+/* An operator that runs on elements: on each path from number `first` on. */
+static int compile_element_op(struct cw_compile *x, const struct cw_node *node, const struct cw_node *next,
+                              unsigned first, struct flow *flow)
+{
+    struct cw_compiled *c = x->c;
+    bool drops = node->desc->kind != CW_OP_MAP;
+    if (node->desc->kind == CW_OP_FLAT_MAP && c->pipeline->on_error == CW_ON_ERROR_REPLACE)
+        return compile_refuse(x, node,
+                              "can't be used with on_error \"replace\": a record that gives several elements "
+                              "can't stand in for one; use \"skip\"");
+    for (unsigned k = first; k < x->n_paths; k++) {
+        struct cw_compile_path *p = &x->paths[k];
+        struct cw_op *op;
+        int r = cw_path_bind(x, p, node, next, &op);
+        if (r >= 0 && node->desc->cache_point)
+            r = cw_cache_point_add(c, &p->program, op, flow->limited, x->err);
+        if (r >= 0 && node->desc->cache_point)
+            r = compile_cache_point_components(x, p);
+        if (r < 0)
+            return r;
+        if (drops)
+            p->last_filter = p->program.n_ops;
+    }
+    if (drops) {
+        flow->counted = false;
+        c->sequential |= flow->limited;
+        x->last_takes = c->n_limits;
+    }
+    c->n_cache_points += node->desc->cache_point != CW_CACHE_NEVER;
+    return 0;
+}
+
+/* An index operator is part of the sequence, unless it has to count what arrives. */
+static int compile_index(struct cw_compile *x, const struct cw_node *node, unsigned first, bool top,
+                         struct flow *flow)
+{
+    const struct cw_index_map *map = node->desc->index;
+    struct cw_compiled *c = x->c;
+    if (map->permutes && flow->limited)
+        return compile_refuse(
+            x, node, "stands after a take or skip whose input has no known count: write shuffle before it");
+    if (map->limit && !flow->counted) {
+        compile_add_limit(x, node, first, top);
+        flow->limited = true;
+        if (!top || map->limit == CW_LIMIT_SKIP)
+            x->last_takes = c->n_limits;
+    }
+    if (!map->repeats)
+        return 0;
+    c->sequential |= flow->limited;
+    x->last_takes = c->n_limits;
+    for (unsigned k = 0; k < c->n_limits; k++) /* those before it start anew in each pass */
+        c->limits[k].ends_epoch = false;
+    for (unsigned k = first; k < x->n_paths; k++) {
+        struct cw_program *g = &x->paths[k].program;
+        g->repeat_counts[g->n_repeats++] = json_integer_value(json_object_get(node->attrs, "count"));
+    }
+    return 0;
+}
+
+/* Appends the paths of a chain and sets *flow to what is known at its end. top: it is not an input of another
+ * chain. */
 static int compile_chain(struct cw_compile *x, const struct cw_chain *chain, bool top, struct flow *flow)
 {
     struct cw_compiled *c = x->c;
     unsigned first = x->n_paths;
-    int r;
     *flow = (struct flow){.counted = true};
-    for (size_t i = 0; i < chain->n; i++) {
+    int r = compile_first(x, &chain->nodes[0], flow);
+    for (size_t i = 1; i < chain->n && r >= 0; i++) {
         const struct cw_node *node = &chain->nodes[i], *next = i + 1 < chain->n ? &chain->nodes[i + 1] : NULL;
-        if (i == 0) {
-            r = node->n_inputs == 0 ? cw_path_add(x, node) : 0;
-            if (cw_op_is_stream(node->desc) && c->pipeline->on_error == CW_ON_ERROR_REPLACE)
-                return compile_refuse(
-                    x, node,
-                    "can't be used with on_error \"replace\": no other records are known that "
-                    "could replace one; use \"skip\"");
-            flow->counted &= !cw_op_is_stream(
-                node->desc); /* batches wait for its end like those behind a filter */
-            for (size_t k = 0; k < node->n_inputs && r >= 0; k++) {
-                struct flow in;
-                r = compile_chain(x, &node->inputs[k], false, &in);
-                flow->counted &= in.counted;
-                flow->limited |= in.limited;
-            }
-            if (r >= 0 && node->n_inputs)
-                r = cw_paths_merge(x, node, first);
-            if (r < 0)
-                return r;
-            continue;
-        }
         if (c->batcher && top && node->desc->kind != CW_OP_BATCHER) {
             r = compile_after_batch(x, node, flow);
-            if (r < 0)
-                return r;
-            if (c->is_limit[node->position])
+            if (r < 0 || c->is_limit[node->position])
                 continue;
         }
         switch (node->desc->kind) {
@@ -191,63 +253,18 @@ static int compile_chain(struct cw_compile *x, const struct cw_chain *chain, boo
             r = compile_batch_op(x, node);
             break;
         case CW_OP_FLAT_MAP:
-            if (c->pipeline->on_error == CW_ON_ERROR_REPLACE)
-                return compile_refuse(
-                    x, node,
-                    "can't be used with on_error \"replace\": a record that gives several elements "
-                    "can't stand in for one; use \"skip\"");
-            __attribute__((fallthrough));
         case CW_OP_FILTER:
         case CW_OP_MAP:
-            r = 0;
-            for (unsigned k = first; k < x->n_paths && r >= 0; k++) {
-                r = cw_path_bind(x, &x->paths[k], node, next, NULL);
-                if (r >= 0 && node->desc->cache_point)
-                    r = cw_cache_point_add(c, &x->paths[k].program,
-                                           x->paths[k].program.ops[x->paths[k].program.n_ops - 1],
-                                           flow->limited, x->err);
-                if (r >= 0 && node->desc->cache_point)
-                    r = compile_cache_point_components(x, &x->paths[k]);
-                if (node->desc->kind != CW_OP_MAP)
-                    x->paths[k].last_filter = x->paths[k].program.n_ops;
-            }
-            if (node->desc->kind != CW_OP_MAP) {
-                flow->counted = false;
-                c->sequential |= flow->limited;
-                x->last_takes = c->n_limits;
-            }
-            c->n_cache_points += node->desc->cache_point != CW_CACHE_NEVER;
+            r = compile_element_op(x, node, next, first, flow);
             break;
         case CW_OP_INDEX:
-            r = 0;
-            if (node->desc->index->permutes && flow->limited)
-                r = compile_refuse(
-                    x, node,
-                    "stands after a take or skip whose input has no known count: write shuffle before it");
-            else if (node->desc->index->limit && !flow->counted) {
-                compile_add_limit(x, node, first, top);
-                flow->limited = true;
-                if (!top || node->desc->index->limit == CW_LIMIT_SKIP)
-                    x->last_takes = c->n_limits;
-            } else if (node->desc->index->repeats) {
-                c->sequential |= flow->limited;
-                x->last_takes = c->n_limits;
-                for (unsigned k = 0; k < c->n_limits; k++) /* those before it start anew in each pass */
-                    c->limits[k].ends_epoch = false;
-                for (unsigned k = first; k < x->n_paths; k++) {
-                    struct cw_program *g = &x->paths[k].program;
-                    g->repeat_counts[g->n_repeats++] = json_integer_value(
-                        json_object_get(node->attrs, "count"));
-                }
-            }
+            r = compile_index(x, node, first, top, flow);
             break;
         default:
             r = compile_refuse(x, node, "can only stand first in a chain");
         }
-        if (r < 0)
-            return r;
     }
-    return 0;
+    return r;
 }
 
 static int compile_make_salts(struct cw_compiled *c, const struct cw_chain *chain, struct cw_error *err)
