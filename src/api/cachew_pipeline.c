@@ -238,7 +238,7 @@ int cachew_pipeline_schema(const struct cachew_pipeline *p, struct cachew_schema
             r = s->components[i].name ? 0 : cw_error_nomem(&e, 0, "a schema");
             s->n += r >= 0;
         }
-        s->batch_size = l.compiled->batcher == CW_BATCHER_NONE ? 0 : l.compiled->batch_size;
+        s->batch_size = l.compiled->batcher ? l.compiled->batch_size : 0;
     }
     cw_local_deinit(&l);
     if (r < 0) {

@@ -16,7 +16,7 @@ static void ops_describe(const struct cw_op_desc *d)
         printf("\n%s\n", d->doc);
     if (d->plugin)
         printf("\nFrom the plug-in %s.\n", d->plugin);
-    if (d->random)
+    if (d->effects.random)
         printf("\nIts draws depend on seed, epoch and element (docs/randomness.md).\n");
     printf("\nattributes:%s\n", d->attrs && d->attrs->name ? "" : " none");
     for (const struct cw_attr_def *a = d->attrs; a && a->name; a++)

@@ -25,7 +25,7 @@ void cw_arena_init(struct cw_arena *a, struct cw_budget *budget)
     *a = (struct cw_arena){.budget = budget};
 }
 
-static void chunk_free(struct cw_arena *a, struct cw_arena_chunk *c)
+static void arena_chunk_free(struct cw_arena *a, struct cw_arena_chunk *c)
 {
     cw_budget_give(a->budget, c->size);
     munmap(c->data, c->mapped);
@@ -33,7 +33,7 @@ static void chunk_free(struct cw_arena *a, struct cw_arena_chunk *c)
 }
 
 /* Address space of size bytes, or where the system does not give as much, of `least`. NULL: not even that. */
-static void *map(size_t *size, size_t least)
+static void *arena_map(size_t *size, size_t least)
 {
     void *data = mmap(NULL, *size, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | (*size > least ? MAP_NORESERVE : 0), -1, 0);
@@ -42,7 +42,7 @@ static void *map(size_t *size, size_t least)
     return data == MAP_FAILED ? NULL : data;
 }
 
-static struct cw_arena_chunk *chunk_new(struct cw_arena *a, size_t bytes, struct cw_error *err)
+static struct cw_arena_chunk *arena_chunk_new(struct cw_arena *a, size_t bytes, struct cw_error *err)
 {
     size_t size = a->current ? CW_MIN(a->current->size * 2, CHUNK_MAX) : CHUNK_MIN,
            least = CW_ALIGN_UP(bytes, 4096);
@@ -56,7 +56,7 @@ static struct cw_arena_chunk *chunk_new(struct cw_arena *a, size_t bytes, struct
     struct cw_arena_chunk *c = malloc(sizeof(*c));
     /* Straight from the system, so that giving back means giving back: malloc would keep it, uncounted. */
     size_t mapped = a->exact ? CW_MAX(CW_MIN(CW_ALIGN_UP(a->budget->limit, 4096), SPAN_MAX), size) : size;
-    void *data = c ? map(&mapped, size) : NULL;
+    void *data = c ? arena_map(&mapped, size) : NULL;
     if (!data) {
         free(c);
         cw_budget_give(a->budget, size);
@@ -67,8 +67,8 @@ static struct cw_arena_chunk *chunk_new(struct cw_arena *a, size_t bytes, struct
     return c;
 }
 
-/* An arena that is exact grows where it is, by what is asked of it. 1: it can't. */
-static int extend(struct cw_arena *a, size_t bytes, struct cw_error *err)
+/* Grows an exact arena in place by what is allocated. 1: it can't. */
+static int arena_extend(struct cw_arena *a, size_t bytes, struct cw_error *err)
 {
     struct cw_arena_chunk *c = a->current;
     size_t size = CW_ALIGN_UP(a->used + bytes, 4096);
@@ -88,11 +88,11 @@ void *cw_arena_alloc(struct cw_arena *a, size_t bytes, struct cw_error *err)
     }
     bytes = CW_ALIGN_UP(CW_MAX(bytes, 1), 64);
     while (!a->current || a->used + bytes > a->current->size) {
-        int r = extend(a, bytes, err);
+        int r = arena_extend(a, bytes, err);
         if (r == 0)
             break;
         struct cw_arena_chunk **next = a->current ? &a->current->next : &a->first;
-        if (r < 0 || (!*next && !(*next = chunk_new(a, bytes, err))))
+        if (r < 0 || (!*next && !(*next = arena_chunk_new(a, bytes, err))))
             return NULL;
         a->current = *next; /* one that is too small is passed over: what follows was made because it was */
         a->used = 0;
@@ -139,7 +139,7 @@ void cw_arena_reset(struct cw_arena *a, size_t keep_bytes)
             at = &c->next;
         } else {
             *at = c->next;
-            chunk_free(a, c);
+            arena_chunk_free(a, c);
         }
     }
     a->current = NULL;

@@ -12,7 +12,7 @@ struct cw_arena {
     struct cw_arena_chunk *first, *current;
     size_t used;     /* in current */
     size_t reserved; /* bytes charged by cw_arena_reserve */
-    /* it takes what is asked of it, rounded up to a page: no less would do, and no more if there is more */
+    /* takes from the budget exactly what is allocated, rounded up to a page */
     bool exact;
 };
 

@@ -60,7 +60,7 @@ void *cw_arrays_own(struct cw_arrays *a, size_t bytes)
     return memory;
 }
 
-static int bad(struct cw_error *err, const char *name, const char *expected)
+static int arrays_bad(struct cw_error *err, const char *name, const char *expected)
 {
     return cw_error_set(err, CW_E_OPTION, "the array \"%.60s\": expected %s", name, expected);
 }
@@ -74,21 +74,21 @@ int cw_arrays_column(struct cw_arrays *a, size_t i, const char *name, const stru
         return cw_error_set(err, CW_E_OPTION, "array %zu has no name", i);
     for (size_t k = 0; k < i; k++)
         if (a->columns[k].name && strcmp(a->columns[k].name, name) == 0)
-            return bad(err, name, "one array of this name, but there are two");
+            return arrays_bad(err, name, "one array of this name, but there are two");
     if ((unsigned)type->dtype >= CW_N_DTYPES)
-        return bad(err, name, "a dtype there is");
+        return arrays_bad(err, name, "a dtype there is");
     if (type->ndim < 0 || type->ndim > (type->dtype == CW_BYTES ? 0 : CW_MAX_NDIM))
-        return bad(err, name, "elements of at most 6 dimensions, of none where they are bytes");
+        return arrays_bad(err, name, "elements of at most 6 dimensions, of none where they are bytes");
     for (int k = 0; k < type->ndim; k++)
         if (type->dims[k] < 1 && !(k == 0 && type->dims[k] == CW_VARIES))
-            return bad(err, name, "dimensions of at least 1");
+            return arrays_bad(err, name, "dimensions of at least 1");
     if (type->ndim > 0 && type->dims[0] == CW_VARIES) {
         item.ndim--;
         memmove(item.dims, item.dims + 1, (size_t)item.ndim * sizeof(item.dims[0]));
     }
     c->item = type->dtype == CW_BYTES ? 1 : cw_type_bytes(&item);
     if (c->item > INT64_MAX)
-        return bad(err, name, "elements of less than 2^63 bytes");
+        return arrays_bad(err, name, "elements of less than 2^63 bytes");
     c->type = *type;
     c->name = strdup(name);
     return c->name ? 0 : cw_error_nomem(err, strlen(name) + 1, "a name");
@@ -96,21 +96,21 @@ int cw_arrays_column(struct cw_arrays *a, size_t i, const char *name, const stru
 
 /* ---- elements ---- */
 
-static uint64_t offset_at(const struct cw_array_piece *p, uint64_t i)
+static uint64_t arrays_offset_at(const struct cw_array_piece *p, uint64_t i)
 {
     if (p->offset_size == 8)
         return ((const uint64_t *)p->offsets)[i];
     return (uint64_t)(int64_t)((const int32_t *)p->offsets)[i];
 }
 
-static size_t piece_of(const struct cw_arrays *a, uint64_t i)
+static size_t arrays_piece_of(const struct cw_arrays *a, uint64_t i)
 {
     return CW_FIRST(k, 1, a->n_pieces, a->first[k] > i) - 1;
 }
 
 struct cw_tensor cw_arrays_get(const struct cw_arrays *a, const struct cw_array_column *c, uint64_t i)
 {
-    size_t k = a->n_pieces == 1 ? 0 : piece_of(a, i);
+    size_t k = a->n_pieces == 1 ? 0 : arrays_piece_of(a, i);
     const struct cw_array_piece *p = &c->pieces[k];
     struct cw_tensor t = {.ndim = c->type.ndim};
     memcpy(t.dims, c->type.dims, sizeof(t.dims));
@@ -119,7 +119,7 @@ struct cw_tensor cw_arrays_get(const struct cw_arrays *a, const struct cw_array_
         t.data = (void *)p->views[i].data;
         t.size = p->views[i].size;
     } else if (p->offsets) {
-        uint64_t start = offset_at(p, i), n = offset_at(p, i + 1) - start;
+        uint64_t start = arrays_offset_at(p, i), n = arrays_offset_at(p, i + 1) - start;
         t.data = p->data ? (void *)(p->data + (start - p->base) * c->item) : NULL;
         t.size = n * c->item;
         if (t.ndim)
@@ -134,33 +134,33 @@ struct cw_tensor cw_arrays_get(const struct cw_arrays *a, const struct cw_array_
 /* ---- ids ---- */
 
 /* Offsets must ascend, and what they count must fit in memory. The bytes of all elements, into *bytes. */
-static int check_piece(const struct cw_array_column *c, const struct cw_array_piece *p, uint64_t n,
-                       uint64_t *bytes, struct cw_error *err)
+static int arrays_check_piece(const struct cw_array_column *c, const struct cw_array_piece *p, uint64_t n,
+                              uint64_t *bytes, struct cw_error *err)
 {
     uint64_t size = 0;
     if (p->views) {
         for (uint64_t i = 0; i < n; i++)
             size += p->views[i].size;
     } else if (p->offsets) {
-        uint64_t last = offset_at(p, 0);
+        uint64_t last = arrays_offset_at(p, 0);
         if (last < p->base)
-            return bad(err, c->name, "offsets that ascend");
+            return arrays_bad(err, c->name, "offsets that ascend");
         for (uint64_t i = 1; i <= n; i++) {
-            uint64_t next = offset_at(p, i);
+            uint64_t next = arrays_offset_at(p, i);
             if (next < last || next > INT64_MAX)
-                return bad(err, c->name, "offsets that ascend");
+                return arrays_bad(err, c->name, "offsets that ascend");
             last = next;
         }
-        if (__builtin_mul_overflow(last - offset_at(p, 0), (uint64_t)c->item, &size) ||
+        if (__builtin_mul_overflow(last - arrays_offset_at(p, 0), (uint64_t)c->item, &size) ||
             last > INT64_MAX / c->item)
-            return bad(err, c->name, "less than 2^63 bytes");
+            return arrays_bad(err, c->name, "less than 2^63 bytes");
         if (!p->data && size)
-            return bad(err, c->name, "data, but there is a null pointer");
+            return arrays_bad(err, c->name, "data, but there is a null pointer");
     } else {
         if (__builtin_mul_overflow(n, (uint64_t)c->item, &size) || size > INT64_MAX)
-            return bad(err, c->name, "less than 2^63 bytes");
+            return arrays_bad(err, c->name, "less than 2^63 bytes");
         if (!p->data && size)
-            return bad(err, c->name, "data, but there is a null pointer");
+            return arrays_bad(err, c->name, "data, but there is a null pointer");
     }
     *bytes += size;
     return 0;
@@ -183,8 +183,8 @@ int cw_arrays_look(struct cw_arrays_look *look, size_t bytes, struct cw_error *e
                : 0;
 }
 
-static int hash_items(XXH3_state_t *x, const uint8_t *data, uint64_t size, struct cw_arrays_look *look,
-                      struct cw_error *err)
+static int arrays_hash_items(XXH3_state_t *x, const uint8_t *data, uint64_t size, struct cw_arrays_look *look,
+                             struct cw_error *err)
 {
     int r = 0;
     for (uint64_t at = 0; r == 0 && at < size; at += LOOK_BYTES) {
@@ -197,22 +197,22 @@ static int hash_items(XXH3_state_t *x, const uint8_t *data, uint64_t size, struc
 }
 
 /* Sizes come first: they say where elements begin. */
-static int hash_rows(XXH3_state_t *x, const struct cw_arrays *a, const struct cw_array_column *c,
-                     size_t piece, struct cw_arrays_look *look, struct cw_error *err)
+static int arrays_hash_rows(XXH3_state_t *x, const struct cw_arrays *a, const struct cw_array_column *c,
+                            size_t piece, struct cw_arrays_look *look, struct cw_error *err)
 {
     int r = 0;
     for (uint64_t i = a->first[piece]; r == 0 && i < a->first[piece + 1]; i++) {
         struct cw_tensor t = cw_arrays_get(a, c, i);
         uint64_t size = t.size;
         XXH3_128bits_update(x, &size, sizeof(size));
-        r = hash_items(x, t.data, size, look, err);
+        r = arrays_hash_items(x, t.data, size, look, err);
     }
     return r;
 }
 
 /* Into the hash: what the column's elements are, however they are cut into pieces. */
-static int hash_column(XXH3_state_t *x, const struct cw_arrays *a, const struct cw_array_column *c,
-                       struct cw_arrays_look *look, struct cw_error *err)
+static int arrays_hash_column(XXH3_state_t *x, const struct cw_arrays *a, const struct cw_array_column *c,
+                              struct cw_arrays_look *look, struct cw_error *err)
 {
     struct cw_key k = {0};
     XXH3_128bits_update(x, c->name, strlen(c->name) + 1);
@@ -225,36 +225,36 @@ static int hash_column(XXH3_state_t *x, const struct cw_arrays *a, const struct 
     for (size_t at = 0; r == 0 && at < a->n_pieces; at++) {
         const struct cw_array_piece *p = &c->pieces[at];
         bool sizes = c->type.dtype == CW_BYTES || p->offsets;
-        r = sizes ? hash_rows(x, a, c, at, look, err)
-                  : hash_items(x, p->data, (a->first[at + 1] - a->first[at]) * c->item, look, err);
+        r = sizes ? arrays_hash_rows(x, a, c, at, look, err)
+                  : arrays_hash_items(x, p->data, (a->first[at + 1] - a->first[at]) * c->item, look, err);
     }
     return r;
 }
 
-static void hash_begin(XXH3_state_t *x, const struct cw_arrays *a)
+static void arrays_hash_begin(XXH3_state_t *x, const struct cw_arrays *a)
 {
     XXH3_128bits_reset(x);
     XXH3_128bits_update(x, &a->n_elements, sizeof(a->n_elements));
 }
 
 /* Of all columns up to this one; those before it are in x already. */
-static int hash_next(XXH3_state_t *x, const struct cw_arrays *a, const struct cw_array_column *c,
-                     struct cw_arrays_look *look, struct cw_hash128 *ret, struct cw_error *err)
+static int arrays_hash_next(XXH3_state_t *x, const struct cw_arrays *a, const struct cw_array_column *c,
+                            struct cw_arrays_look *look, struct cw_hash128 *ret, struct cw_error *err)
 {
-    int r = hash_column(x, a, c, look, err);
+    int r = arrays_hash_column(x, a, c, look, err);
     XXH128_hash_t d = XXH3_128bits_digest(x);
     *ret = (struct cw_hash128){.lo = d.low64, .hi = d.high64};
     return r;
 }
 
-static int compute_id(struct cw_arrays *a, struct cw_error *err)
+static int arrays_compute_id(struct cw_arrays *a, struct cw_error *err)
 {
     XXH3_state_t x;
     struct cw_arrays_look look = {0};
     int r = 0;
-    hash_begin(&x, a);
+    arrays_hash_begin(&x, a);
     for (size_t i = 0; r == 0 && i < a->n_columns; i++)
-        r = hash_next(&x, a, &a->columns[i], &look, &a->columns[i].hash, err);
+        r = arrays_hash_next(&x, a, &a->columns[i], &look, &a->columns[i].hash, err);
     cw_hash128_print(a->columns[a->n_columns - 1].hash, a->id);
     return r;
 }
@@ -263,10 +263,10 @@ int cw_arrays_check(const struct cw_arrays *a, struct cw_arrays_look *look, stru
 {
     XXH3_state_t x;
     int r = 0;
-    hash_begin(&x, a);
+    arrays_hash_begin(&x, a);
     for (size_t i = 0; r == 0 && i < a->n_columns; i++) {
         struct cw_hash128 now;
-        r = hash_next(&x, a, &a->columns[i], look, &now, err);
+        r = arrays_hash_next(&x, a, &a->columns[i], look, &now, err);
         if (r == 0 && (now.lo != a->columns[i].hash.lo || now.hi != a->columns[i].hash.hi))
             r = cw_error_set(err, CW_E_DATA,
                              "the array \"%.60s\" was written to after the data set was made: a cache would "
@@ -287,11 +287,11 @@ int cw_arrays_register(struct cw_arrays *a, struct cw_error *err)
     a->total_bytes = 0;
     for (size_t i = 0; r == 0 && i < a->n_columns; i++)
         for (size_t k = 0; r == 0 && k < a->n_pieces; k++)
-            r = check_piece(&a->columns[i], &a->columns[i].pieces[k], a->first[k + 1] - a->first[k],
-                            &a->total_bytes, err);
+            r = arrays_check_piece(&a->columns[i], &a->columns[i].pieces[k], a->first[k + 1] - a->first[k],
+                                   &a->total_bytes, err);
     if (r < 0)
         return r;
-    if ((r = compute_id(a, err)) < 0)
+    if ((r = arrays_compute_id(a, err)) < 0)
         return r;
     CW_GUARD(&registry.mutex);
     a->refs = 1;
@@ -335,6 +335,6 @@ void cw_arrays_unref(struct cw_arrays *a)
     void (*release)(void *) = a->release;
     void *arg = a->arg;
     cw_arrays_free(a);
-    if (release) /* not under the mutex: it may be anybody's code */
+    if (release) /* not under the mutex: it is the program's code */
         release(arg);
 }

@@ -72,24 +72,25 @@ int cw_arrays_column(struct cw_arrays *a, size_t i, const char *name, const stru
 /* From now on it has one reference and is read only. In case of error it is as it was. */
 int cw_arrays_register(struct cw_arrays *a, struct cw_error *err) _must_check_;
 
-/* A new reference to those with this id; NULL: nobody has any. */
+/* A new reference to those with this id; NULL: there are none. */
 struct cw_arrays *cw_arrays_find(const char *id);
 struct cw_arrays *cw_arrays_ref(struct cw_arrays *a);
 /* The last one frees, on the calling thread. NULL is fine. */
 void cw_arrays_unref(struct cw_arrays *a);
 
-/* Reading all of it takes long where it is much. Zero but for whom to ask: nobody may be asked. */
+/* Lets a reader of a whole data set, which may take long, be cancelled. Zero it before use; cancelled is
+ * optional. */
 struct cw_arrays_look {
     int (*cancelled)(void *); /* may be NULL */
     void *cancel_arg;
     uint64_t bytes; /* that may be read before the next look */
 };
 
-/* Before so many bytes more are read: CW_E_INTERRUPTED if it is cancelled. Looks at the first call, and then
+/* Called before `bytes` more are read. CW_E_INTERRUPTED if it is cancelled. Looks at the first call, and then
  * once in a while. */
 int cw_arrays_look(struct cw_arrays_look *look, size_t bytes, struct cw_error *err) _must_check_;
-/* Whether the content is still that of the id: it is somebody else's memory. Reads all of it. CW_E_DATA names
- * the first column that is another. */
+/* Whether the content is still that of the id: the memory belongs to the program, which may write to it.
+ * Reads all of it. CW_E_DATA names the first column that is another. */
 int cw_arrays_check(const struct cw_arrays *a, struct cw_arrays_look *look,
                     struct cw_error *err) _must_check_;
 /* Element i of a column. dims as in the type, with the one that varies filled in. */

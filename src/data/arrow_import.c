@@ -1,7 +1,7 @@
 /*
  * Arrow streams as data sets in memory. Buffers are used where they are; only what has another layout here is
  * expanded: bits of bools, numbers behind a dictionary. The Arrow arrays live as long as the data set. Sizes
- * of buffers are not part of the interface: who makes the stream vouches for them.
+ * of buffers are not part of the interface: the producer of the stream vouches for them.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -25,17 +25,17 @@ struct range {
 
 /* ---- buffers ---- */
 
-static const void *buffer(const struct ArrowArray *a, int64_t i)
+static const void *arrow_buffer(const struct ArrowArray *a, int64_t i)
 {
     return i < a->n_buffers ? a->buffers[i] : NULL;
 }
 
-static bool bit(const uint8_t *bits, uint64_t i)
+static bool arrow_bit(const uint8_t *bits, uint64_t i)
 {
     return bits[i / 8] >> i % 8 & 1;
 }
 
-static int malformed(const struct cw_arrow_column *c, struct cw_error *err)
+static int arrow_malformed(const struct cw_arrow_column *c, struct cw_error *err)
 {
     return cw_arrow_bad(
         err, c->schema->name,
@@ -43,14 +43,14 @@ static int malformed(const struct cw_arrow_column *c, struct cw_error *err)
         c->schema->format);
 }
 
-/* No element of the range may be null. per_row: so many of them make a row, 0: it differs; row: of the first.
+/* No element of the range may be null. per_row: elements of a row, 0: it differs; row: of the first.
  */
-static int check_nulls(const struct cw_arrow_column *c, const struct range *x, uint64_t row, uint64_t per_row,
-                       struct cw_error *err)
+static int arrow_check_nulls(const struct cw_arrow_column *c, const struct range *x, uint64_t row,
+                             uint64_t per_row, struct cw_error *err)
 {
-    const uint8_t *valid = x->array->null_count ? buffer(x->array, 0) : NULL;
+    const uint8_t *valid = x->array->null_count ? arrow_buffer(x->array, 0) : NULL;
     for (uint64_t i = 0; valid && i < x->n; i++)
-        if (!bit(valid, x->start + i))
+        if (!arrow_bit(valid, x->start + i))
             return per_row ? cw_arrow_bad(err, c->schema->name,
                                           "has a null in row %" PRIu64
                                           ": fill nulls or leave these rows out, components have none",
@@ -63,67 +63,67 @@ static int check_nulls(const struct cw_arrow_column *c, const struct range *x, u
 }
 
 /* Elements [start, start + n) of a child, as its parent counts them. */
-static int child_range(const struct cw_arrow_column *c, const struct ArrowArray *child, uint64_t start,
-                       uint64_t n, struct range *ret, struct cw_error *err)
+static int arrow_child_range(const struct cw_arrow_column *c, const struct ArrowArray *child, uint64_t start,
+                             uint64_t n, struct range *ret, struct cw_error *err)
 {
     if (!child || child->length < 0 || child->offset < 0 || start > (uint64_t)child->length ||
         n > (uint64_t)child->length - start)
-        return malformed(c, err);
+        return arrow_malformed(c, err);
     *ret = (struct range){.array = child, .start = start + (uint64_t)child->offset, .n = n};
     return 0;
 }
 
-static int nomem(size_t bytes, struct cw_error *err)
+static int arrow_nomem(size_t bytes, struct cw_error *err)
 {
     return cw_error_nomem(err, bytes, "arrays from Arrow");
 }
 
 /* Numbers of a range as bytes: in place, or bools expanded. */
-static int number_data(struct cw_arrays *a, const struct cw_arrow_column *c, const struct range *x,
-                       const uint8_t **ret, struct cw_error *err)
+static int arrow_number_data(struct cw_arrays *a, const struct cw_arrow_column *c, const struct range *x,
+                             const uint8_t **ret, struct cw_error *err)
 {
-    const uint8_t *data = buffer(x->array, 1);
+    const uint8_t *data = arrow_buffer(x->array, 1);
     *ret = data;
     if (x->n == 0)
         return 0;
     if (!data)
-        return malformed(c, err);
+        return arrow_malformed(c, err);
     if (c->type.dtype != CW_BOOL) {
         *ret = data + x->start * cw_dtype_size(c->type.dtype);
         return 0;
     }
     uint8_t *bytes = cw_arrays_own(a, x->n);
     if (!bytes)
-        return nomem(x->n, err);
+        return arrow_nomem(x->n, err);
     for (uint64_t i = 0; i < x->n; i++)
-        bytes[i] = bit(data, x->start + i);
+        bytes[i] = arrow_bit(data, x->start + i);
     *ret = bytes;
     return 0;
 }
 
 /* Nested fixed-size lists, down to their numbers. row and per_row as for check_nulls. */
-static int fixed_data(struct cw_arrays *a, const struct cw_arrow_column *c, struct range x, uint64_t row,
-                      uint64_t per_row, const uint8_t **ret, struct cw_error *err)
+static int arrow_fixed_data(struct cw_arrays *a, const struct cw_arrow_column *c, struct range x,
+                            uint64_t row, uint64_t per_row, const uint8_t **ret, struct cw_error *err)
 {
     int first = c->type.ndim && c->type.dims[0] == CW_VARIES;
     for (int d = first; d < c->type.ndim; d++) {
         uint64_t times = (uint64_t)c->type.dims[d], start, n;
-        int r = check_nulls(c, &x, row, per_row, err);
+        int r = arrow_check_nulls(c, &x, row, per_row, err);
         if (r < 0)
             return r;
         if (x.array->n_children != 1 || __builtin_mul_overflow(x.start, times, &start) ||
             __builtin_mul_overflow(x.n, times, &n))
-            return malformed(c, err);
-        r = child_range(c, x.array->children[0], start, n, &x, err);
+            return arrow_malformed(c, err);
+        r = arrow_child_range(c, x.array->children[0], start, n, &x, err);
         if (r < 0)
             return r;
         per_row *= times;
     }
-    int r = check_nulls(c, &x, row, per_row, err);
-    return r < 0 ? r : number_data(a, c, &x, ret, err);
+    int r = arrow_check_nulls(c, &x, row, per_row, err);
+    return r < 0 ? r : arrow_number_data(a, c, &x, ret, err);
 }
 
-static uint64_t offset_at(const void *offsets, unsigned size, uint64_t i)
+static uint64_t arrow_offset_at(const void *offsets, unsigned size, uint64_t i)
 {
     return size == 8 ? ((const uint64_t *)offsets)[i] : (uint64_t)(int64_t)((const int32_t *)offsets)[i];
 }
@@ -134,31 +134,31 @@ static int import_list(struct cw_arrays *a, const struct cw_arrow_column *c, con
                        uint64_t row, struct cw_array_piece *p, struct cw_error *err)
 {
     unsigned size = c->schema->format[1] == 'L' ? 8 : 4;
-    const uint8_t *offsets = buffer(x->array, 1);
+    const uint8_t *offsets = arrow_buffer(x->array, 1);
     if (!offsets || x->array->n_children != 1)
-        return x->n ? malformed(c, err) : 0;
+        return x->n ? arrow_malformed(c, err) : 0;
     p->offsets = offsets + x->start * size;
     p->offset_size = size;
-    uint64_t begin = offset_at(p->offsets, size, 0), end = offset_at(p->offsets, size, x->n);
+    uint64_t begin = arrow_offset_at(p->offsets, size, 0), end = arrow_offset_at(p->offsets, size, x->n);
     if (end < begin)
-        return malformed(c, err);
+        return arrow_malformed(c, err);
     struct range items;
     p->base = begin;
-    int r = child_range(c, x->array->children[0], begin, end - begin, &items, err);
-    return r < 0 ? r : fixed_data(a, c, items, row, 0, &p->data, err);
+    int r = arrow_child_range(c, x->array->children[0], begin, end - begin, &items, err);
+    return r < 0 ? r : arrow_fixed_data(a, c, items, row, 0, &p->data, err);
 }
 
 /* One string or binary value each, as views. */
-static int view_strings(struct cw_arrays *a, const struct cw_arrow_column *c, const char *format,
-                        const struct range *x, const struct cw_array_view **ret, struct cw_error *err)
+static int arrow_view_strings(struct cw_arrays *a, const struct cw_arrow_column *c, const char *format,
+                              const struct range *x, const struct cw_array_view **ret, struct cw_error *err)
 {
     struct cw_array_view *views = cw_arrays_own(a, x->n * sizeof(*views));
     if (!views)
-        return nomem(x->n * sizeof(*views), err);
+        return arrow_nomem(x->n * sizeof(*views), err);
     *ret = views;
-    const uint8_t *first = buffer(x->array, 1), *data = buffer(x->array, 2);
+    const uint8_t *first = arrow_buffer(x->array, 1), *data = arrow_buffer(x->array, 2);
     if (x->n && !first)
-        return malformed(c, err);
+        return arrow_malformed(c, err);
     for (uint64_t i = 0; i < x->n; i++) {
         if (format[0] == 'v') {
             /* 16 bytes: size, then the text if it is up to 12 bytes, else 4 of them, its buffer, and where in
@@ -168,18 +168,18 @@ static int view_strings(struct cw_arrays *a, const struct cw_arrow_column *c, co
             memcpy(&size, view, 4);
             memcpy(&number, view + 8, 4);
             memcpy(&at, view + 12, 4);
-            const uint8_t *inside = size > 12 && number >= 0 ? buffer(x->array, 2 + (int64_t)number)
+            const uint8_t *inside = size > 12 && number >= 0 ? arrow_buffer(x->array, 2 + (int64_t)number)
                                                              : view + 4;
             if (size < 0 || (size > 12 &&
                              (number < 0 || at < 0 || 3 + (int64_t)number >= x->array->n_buffers || !inside)))
-                return malformed(c, err);
+                return arrow_malformed(c, err);
             views[i] = (struct cw_array_view){.data = size > 12 ? inside + at : inside, .size = (size_t)size};
         } else {
             unsigned width = format[0] == 'U' || format[0] == 'Z' ? 8 : 4;
-            uint64_t begin = offset_at(first, width, x->start + i),
-                     end = offset_at(first, width, x->start + i + 1);
+            uint64_t begin = arrow_offset_at(first, width, x->start + i),
+                     end = arrow_offset_at(first, width, x->start + i + 1);
             if (end < begin || end > INT64_MAX || (end > begin && !data))
-                return malformed(c, err);
+                return arrow_malformed(c, err);
             views[i] = (struct cw_array_view){.data = data ? data + begin : NULL, .size = end - begin};
         }
     }
@@ -191,18 +191,18 @@ static int import_binary(struct cw_arrays *a, const struct cw_arrow_column *c, c
 {
     const char *format = c->schema->format;
     if (format[0] == 'v')
-        return view_strings(a, c, format, x, &p->views, err);
+        return arrow_view_strings(a, c, format, x, &p->views, err);
     unsigned size = format[0] == 'U' || format[0] == 'Z' ? 8 : 4;
-    const uint8_t *offsets = buffer(x->array, 1);
+    const uint8_t *offsets = arrow_buffer(x->array, 1);
     if (!offsets)
-        return x->n ? malformed(c, err) : 0;
+        return x->n ? arrow_malformed(c, err) : 0;
     p->offsets = offsets + x->start * size;
     p->offset_size = size;
-    p->data = buffer(x->array, 2);
+    p->data = arrow_buffer(x->array, 2);
     return 0;
 }
 
-static uint64_t index_at(const void *indices, enum cw_dtype dtype, uint64_t i)
+static uint64_t arrow_index_at(const void *indices, enum cw_dtype dtype, uint64_t i)
 {
     int64_t v = 0;
     size_t size = cw_dtype_size(dtype);
@@ -214,29 +214,29 @@ static uint64_t index_at(const void *indices, enum cw_dtype dtype, uint64_t i)
 static int import_dictionary(struct cw_arrays *a, const struct cw_arrow_column *c, const struct range *x,
                              struct cw_array_piece *p, struct cw_error *err)
 {
-    const uint8_t *indices = buffer(x->array, 1), *numbers = NULL;
+    const uint8_t *indices = arrow_buffer(x->array, 1), *numbers = NULL;
     const struct ArrowArray *dictionary = x->array->dictionary;
     const struct cw_array_view *strings = NULL;
     struct range values;
     if (!dictionary || (x->n && !indices))
-        return malformed(c, err);
-    int r = child_range(c, dictionary, 0, (uint64_t)dictionary->length, &values, err);
-    if (r == 0 && dictionary->null_count && buffer(dictionary, 0))
+        return arrow_malformed(c, err);
+    int r = arrow_child_range(c, dictionary, 0, (uint64_t)dictionary->length, &values, err);
+    if (r == 0 && dictionary->null_count && arrow_buffer(dictionary, 0))
         for (uint64_t i = 0; r == 0 && i < values.n; i++)
-            if (!bit(buffer(dictionary, 0), values.start + i))
+            if (!arrow_bit(arrow_buffer(dictionary, 0), values.start + i))
                 r = cw_arrow_bad(err, c->schema->name, "has a null in its dictionary: components have none");
     if (r == 0)
         r = c->type.dtype == CW_BYTES
-                ? view_strings(a, c, c->schema->dictionary->format, &values, &strings, err)
-                : number_data(a, c, &values, &numbers, err);
+                ? arrow_view_strings(a, c, c->schema->dictionary->format, &values, &strings, err)
+                : arrow_number_data(a, c, &values, &numbers, err);
     size_t item = strings ? sizeof(*strings) : cw_dtype_size(c->type.dtype);
     uint8_t *out = r == 0 ? cw_arrays_own(a, x->n * item) : NULL;
     if (!out)
-        return r < 0 ? r : nomem(x->n * item, err);
+        return r < 0 ? r : arrow_nomem(x->n * item, err);
     for (uint64_t i = 0; i < x->n; i++) {
-        uint64_t k = index_at(indices, c->index, x->start + i);
+        uint64_t k = arrow_index_at(indices, c->index, x->start + i);
         if (k >= values.n)
-            return malformed(c, err);
+            return arrow_malformed(c, err);
         memcpy(out + i * item, strings ? (const uint8_t *)&strings[k] : numbers + k * item, item);
     }
     if (strings)
@@ -249,7 +249,7 @@ static int import_dictionary(struct cw_arrays *a, const struct cw_arrow_column *
 static int import_piece(struct cw_arrays *a, const struct cw_arrow_column *c, const struct range *x,
                         uint64_t row, struct cw_array_piece *p, struct cw_error *err)
 {
-    int r = check_nulls(c, x, row, 1, err);
+    int r = arrow_check_nulls(c, x, row, 1, err);
     if (r < 0)
         return r;
     if (c->schema->dictionary)
@@ -257,10 +257,10 @@ static int import_piece(struct cw_arrays *a, const struct cw_arrow_column *c, co
     if (cw_arrow_is_list(c->schema->format))
         return import_list(a, c, x, row, p, err);
     if (c->type.dtype != CW_BYTES)
-        return fixed_data(a, c, *x, row, 1, &p->data, err);
+        return arrow_fixed_data(a, c, *x, row, 1, &p->data, err);
     if (c->width == 0)
         return import_binary(a, c, x, p, err);
-    p->data = buffer(x->array, 1);
+    p->data = arrow_buffer(x->array, 1);
     if (p->data)
         p->data += x->start * c->width;
     return 0;
@@ -278,15 +278,15 @@ static void import_free(void *arg)
     free(m);
 }
 
-static int stream_failed(struct ArrowArrayStream *s, int code, struct cw_error *err)
+static int arrow_stream_failed(struct ArrowArrayStream *s, int code, struct cw_error *err)
 {
     const char *why = s->get_last_error ? s->get_last_error(s) : NULL;
     return cw_error_set(err, code == ENOMEM ? CW_E_MEMORY : CW_E_DATA, "the Arrow stream failed: %s",
                         why && *why ? why : strerror(code));
 }
 
-static int read_batches(struct ArrowArrayStream *s, struct import *m, int64_t n_children,
-                        struct cw_error *err)
+static int arrow_read_batches(struct ArrowArrayStream *s, struct import *m, int64_t n_children,
+                              struct cw_error *err)
 {
     for (;;) {
         if (CW_ARRAY_ROOM(m->batches, m->capacity, m->n + 1, "arrays from Arrow", err) < 0)
@@ -295,7 +295,7 @@ static int read_batches(struct ArrowArrayStream *s, struct import *m, int64_t n_
         *b = (struct ArrowArray){0};
         int code = s->get_next(s, b);
         if (code)
-            return stream_failed(s, code, err);
+            return arrow_stream_failed(s, code, err);
         if (!b->release)
             return 0;
         m->n++;
@@ -303,7 +303,7 @@ static int read_batches(struct ArrowArrayStream *s, struct import *m, int64_t n_
             return cw_error_set(
                 err, CW_E_DATA,
                 "the Arrow stream is malformed: a batch does not have the columns of its schema");
-        if (b->length == 0) { /* nobody needs it */
+        if (b->length == 0) { /* an empty piece */
             b->release(b);
             m->n--;
         }
@@ -323,9 +323,9 @@ static int import_column(struct cw_arrays *a, const struct import *m, size_t i, 
     for (size_t k = 0; r == 0 && k < m->n; k++) {
         const struct ArrowArray *b = &m->batches[k];
         struct range top = {.array = b, .start = (uint64_t)b->offset, .n = (uint64_t)b->length}, x = {0};
-        r = check_nulls(&c, &top, a->first[k], 1, err);
+        r = arrow_check_nulls(&c, &top, a->first[k], 1, err);
         if (r == 0)
-            r = child_range(&c, b->children[i], (uint64_t)b->offset, (uint64_t)b->length, &x, err);
+            r = arrow_child_range(&c, b->children[i], (uint64_t)b->offset, (uint64_t)b->length, &x, err);
         if (r == 0)
             r = import_piece(a, &c, &x, a->first[k], &a->columns[i].pieces[k], err);
     }
@@ -338,12 +338,12 @@ static int import_all(struct ArrowArrayStream *s, struct ArrowSchema *schema, st
     if (!schema->format || strcmp(schema->format, "+s") != 0)
         return cw_error_set(err, CW_E_DATA, "the Arrow stream gives %s, expected structs (record batches)",
                             schema->format ? cw_arrow_format_name(schema->format) : "nothing");
-    int r = read_batches(s, m, schema->n_children, err);
+    int r = arrow_read_batches(s, m, schema->n_children, err);
     if (r < 0)
         return r;
     *a = cw_arrays_new((size_t)schema->n_children, m->n);
     if (!*a)
-        return nomem(0, err);
+        return arrow_nomem(0, err);
     for (size_t k = 0; k < m->n; k++)
         if (__builtin_add_overflow((*a)->first[k], (uint64_t)m->batches[k].length, &(*a)->first[k + 1]))
             return cw_error_set(err, CW_E_DATA, "the Arrow stream is malformed: it has 2^64 rows");
@@ -359,10 +359,10 @@ int cw_arrays_from_arrow(struct ArrowArrayStream *stream, struct cw_arrays **ret
     struct ArrowSchema schema = {0};
     struct cw_arrays *a = NULL;
     struct import *m = calloc(1, sizeof(*m));
-    int r = m ? 0 : nomem(sizeof(*m), err);
+    int r = m ? 0 : arrow_nomem(sizeof(*m), err);
     if (r == 0) {
         int code = stream->get_schema(stream, &schema);
-        r = code ? stream_failed(stream, code, err) : import_all(stream, &schema, m, &a, err);
+        r = code ? arrow_stream_failed(stream, code, err) : import_all(stream, &schema, m, &a, err);
     }
     if (schema.release)
         schema.release(&schema);

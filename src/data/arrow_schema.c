@@ -17,7 +17,7 @@ int cw_arrow_bad(struct cw_error *err, const char *column, const char *fmt, ...)
     return cw_error_set(err, CW_E_DATA, "the column \"%.60s\" %s", column ? column : "", what);
 }
 
-static bool number_format(const char *format, enum cw_dtype *ret)
+static bool arrow_number_format(const char *format, enum cw_dtype *ret)
 {
     static const struct {
         char letter;
@@ -70,7 +70,8 @@ const char *cw_arrow_format_name(const char *format)
     return "of an unknown type";
 }
 
-static int unsupported(const struct ArrowSchema *top, const struct ArrowSchema *what, struct cw_error *err)
+static int arrow_unsupported(const struct ArrowSchema *top, const struct ArrowSchema *what,
+                             struct cw_error *err)
 {
     return cw_arrow_bad(
         err, top->name,
@@ -78,15 +79,15 @@ static int unsupported(const struct ArrowSchema *top, const struct ArrowSchema *
         cw_arrow_format_name(what->format), what->format);
 }
 
-static bool is_binary(const char *format)
+static bool arrow_is_binary(const char *format)
 {
     format += format[0] == 'v'; /* views have small letters only, but there is no other type of that name */
     return format[0] && strchr("uUzZ", format[0]) && format[1] == 0;
 }
 
 /* Appends the dimensions of nested fixed-size lists of numbers to a type. */
-static int read_numbers(const struct ArrowSchema *top, const struct ArrowSchema *s, struct cw_type *type,
-                        struct cw_error *err)
+static int arrow_read_numbers(const struct ArrowSchema *top, const struct ArrowSchema *s,
+                              struct cw_type *type, struct cw_error *err)
 {
     for (; strncmp(s->format, "+w:", 3) == 0 && s->n_children == 1; s = s->children[0]) {
         char *end;
@@ -97,7 +98,8 @@ static int read_numbers(const struct ArrowSchema *top, const struct ArrowSchema 
                 "has elements of a shape that can't be taken (at most 6 dimensions, each at least 1)");
         type->dims[type->ndim++] = n;
     }
-    return !s->dictionary && number_format(s->format, &type->dtype) ? 0 : unsupported(top, s, err);
+    return !s->dictionary && arrow_number_format(s->format, &type->dtype) ? 0
+                                                                          : arrow_unsupported(top, s, err);
 }
 
 int cw_arrow_column(struct ArrowSchema *s, struct cw_arrow_column *c, struct cw_error *err)
@@ -105,26 +107,26 @@ int cw_arrow_column(struct ArrowSchema *s, struct cw_arrow_column *c, struct cw_
     *c = (struct cw_arrow_column){.schema = s, .type = cw_type_scalar(CW_BYTES)};
     const struct ArrowSchema *values = s;
     if (s->dictionary) {
-        if (!number_format(s->format, &c->index) || !cw_dtype_is_integer(c->index))
-            return unsupported(s, s, err);
+        if (!arrow_number_format(s->format, &c->index) || !cw_dtype_is_integer(c->index))
+            return arrow_unsupported(s, s, err);
         values = s->dictionary;
-        if (is_binary(values->format))
+        if (arrow_is_binary(values->format))
             return 0;
-        return number_format(values->format, &c->type.dtype) && !values->dictionary
+        return arrow_number_format(values->format, &c->type.dtype) && !values->dictionary
                    ? 0
-                   : unsupported(s, values, err);
+                   : arrow_unsupported(s, values, err);
     }
-    if (is_binary(s->format))
+    if (arrow_is_binary(s->format))
         return 0;
     if (strncmp(s->format, "w:", 2) == 0) {
         char *end;
         long long n = strtoll(s->format + 2, &end, 10);
         c->width = (size_t)n;
-        return *end || n < 1 ? unsupported(s, s, err) : 0;
+        return *end || n < 1 ? arrow_unsupported(s, s, err) : 0;
     }
     if (cw_arrow_is_list(s->format) && s->n_children == 1) {
         c->type.dims[c->type.ndim++] = CW_VARIES;
-        return read_numbers(s, s->children[0], &c->type, err);
+        return arrow_read_numbers(s, s->children[0], &c->type, err);
     }
-    return read_numbers(s, s, &c->type, err);
+    return arrow_read_numbers(s, s, &c->type, err);
 }

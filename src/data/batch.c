@@ -60,34 +60,34 @@ int cw_batch_copy(const struct cw_batch *b, struct cw_batch **ret, struct cw_err
 }
 
 /* little-endian hosts */
-static void add_u64(XXH3_state_t *x, uint64_t v)
+static void batch_add_u64(XXH3_state_t *x, uint64_t v)
 {
     XXH3_128bits_update(x, &v, sizeof(v));
 }
 
-static void add_text(XXH3_state_t *x, const char *text)
+static void batch_add_text(XXH3_state_t *x, const char *text)
 {
     size_t n = strlen(text);
-    add_u64(x, n);
+    batch_add_u64(x, n);
     XXH3_128bits_update(x, text, n);
 }
 
 /* Dims from `first` on; data of `size` bytes. */
-static void add_component(XXH3_state_t *x, const struct cw_batch_component *c, int first,
-                          const uint64_t *lengths, size_t n_lengths, const void *data, size_t size)
+static void batch_add_component(XXH3_state_t *x, const struct cw_batch_component *c, int first,
+                                const uint64_t *lengths, size_t n_lengths, const void *data, size_t size)
 {
-    add_text(x, c->name);
-    add_text(x, cw_dtype_name(c->dtype));
-    add_u64(x, (uint64_t)(c->ndim - first));
+    batch_add_text(x, c->name);
+    batch_add_text(x, cw_dtype_name(c->dtype));
+    batch_add_u64(x, (uint64_t)(c->ndim - first));
     for (int i = first; i < c->ndim; i++)
-        add_u64(x, (uint64_t)c->dims[i]);
+        batch_add_u64(x, (uint64_t)c->dims[i]);
     if (lengths)
         XXH3_128bits_update(x, lengths, n_lengths * sizeof(*lengths));
     if (size)
         XXH3_128bits_update(x, data, size);
 }
 
-static struct cw_hash128 finish(XXH3_state_t *x)
+static struct cw_hash128 batch_finish(XXH3_state_t *x)
 {
     XXH128_hash_t h = XXH3_128bits_digest(x);
     return (struct cw_hash128){.lo = h.low64, .hi = h.high64};
@@ -98,15 +98,15 @@ struct cw_hash128 cw_batch_hash(const struct cw_batch *b)
     XXH3_state_t x;
     XXH3_INITSTATE(&x);
     XXH3_128bits_reset(&x);
-    add_u64(&x, b->epoch);
-    add_u64(&x, b->g);
-    add_u64(&x, b->n);
+    batch_add_u64(&x, b->epoch);
+    batch_add_u64(&x, b->g);
+    batch_add_u64(&x, b->n);
     for (unsigned i = 0; i < b->n_components; i++) {
         const struct cw_batch_component *c = &b->components[i];
-        add_component(&x, c, 0, c->lengths, c->lengths ? (c->ndim ? (size_t)c->dims[0] : 1) : 0, c->data,
-                      c->size);
+        batch_add_component(&x, c, 0, c->lengths, c->lengths ? (c->ndim ? (size_t)c->dims[0] : 1) : 0,
+                            c->data, c->size);
     }
-    return finish(&x);
+    return batch_finish(&x);
 }
 
 struct cw_hash128 cw_batch_set_hash(const struct cw_batch *b)
@@ -117,15 +117,15 @@ struct cw_hash128 cw_batch_set_hash(const struct cw_batch *b)
         XXH3_state_t x;
         XXH3_INITSTATE(&x);
         XXH3_128bits_reset(&x);
-        add_u64(&x, 1);
+        batch_add_u64(&x, 1);
         for (unsigned i = 0; i < b->n_components; i++) {
             const struct cw_batch_component *c = &b->components[i];
             size_t size = c->lengths ? c->lengths[r] : c->size / b->n;
-            add_component(&x, c, b->leading, c->lengths ? &c->lengths[r] : NULL, 1,
-                          (const uint8_t *)c->data + at[i], size);
+            batch_add_component(&x, c, b->leading, c->lengths ? &c->lengths[r] : NULL, 1,
+                                (const uint8_t *)c->data + at[i], size);
             at[i] += size;
         }
-        sum = cw_hash128_add(sum, finish(&x));
+        sum = cw_hash128_add(sum, batch_finish(&x));
     }
     return sum;
 }

@@ -1,4 +1,4 @@
-/* Batches: what a client receives. Components lie in slabs; who holds the batch holds the slabs. */
+/* Batches: what a client receives. Components lie in slabs, which a batch owns. */
 #pragma once
 #include "base/hash.h"
 #include "data/block.h"

@@ -11,7 +11,8 @@ void *cw_block_alloc(struct cw_block *b, size_t bytes, struct cw_error *err)
     return cw_arena_alloc(b->arena, bytes, err);
 }
 
-static void add_fault(struct cw_block *b, size_t row, const char *op, bool note, const char *fmt, va_list ap)
+static void block_add_fault(struct cw_block *b, size_t row, const char *op, bool note, const char *fmt,
+                            va_list ap)
 {
     struct cw_fault *f = cw_arena_alloc(b->arena, sizeof(*f), NULL);
     if (!f) /* the reason is lost, not the fact */
@@ -27,7 +28,7 @@ bool cw_block_fail(struct cw_block *b, size_t row, const char *op, const char *f
     b->status[row] = CW_ROW_FAILED;
     b->all_ok = false;
     va_start(ap, fmt);
-    add_fault(b, row, op, false, fmt, ap);
+    block_add_fault(b, row, op, false, fmt, ap);
     va_end(ap);
     return false;
 }
@@ -36,7 +37,7 @@ void cw_block_note(struct cw_block *b, size_t row, const char *op, const char *f
 {
     va_list ap;
     va_start(ap, fmt);
-    add_fault(b, row, op, true, fmt, ap);
+    block_add_fault(b, row, op, true, fmt, ap);
     va_end(ap);
 }
 

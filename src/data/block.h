@@ -46,7 +46,7 @@ struct cw_fault { /* why a row failed */
     struct cw_fault *next;
     size_t row;
     const char *op; /* operator's name, static */
-    bool note;      /* it did not fail, but somebody should know */
+    bool note;      /* the row did not fail: a warning for the log */
     char message[400];
 };
 

@@ -5,7 +5,7 @@ void cw_budget_init(struct cw_budget *b, size_t limit)
     *b = (struct cw_budget){.limit = limit};
 }
 
-static void note_peak(struct cw_budget *b, size_t used)
+static void budget_note_peak(struct cw_budget *b, size_t used)
 {
     size_t peak = atomic_load_explicit(&b->peak, memory_order_relaxed);
     while (used > peak && !atomic_compare_exchange_weak_explicit(&b->peak, &peak, used, memory_order_relaxed,
@@ -27,13 +27,13 @@ int cw_budget_take(struct cw_budget *b, size_t bytes, const char *what, struct c
         }
     } while (!atomic_compare_exchange_weak_explicit(&b->used, &used, used + bytes, memory_order_relaxed,
                                                     memory_order_relaxed));
-    note_peak(b, used + bytes);
+    budget_note_peak(b, used + bytes);
     return 0;
 }
 
 void cw_budget_force(struct cw_budget *b, size_t bytes)
 {
-    note_peak(b, atomic_fetch_add_explicit(&b->used, bytes, memory_order_relaxed) + bytes);
+    budget_note_peak(b, atomic_fetch_add_explicit(&b->used, bytes, memory_order_relaxed) + bytes);
 }
 
 size_t cw_budget_left(const struct cw_budget *b)

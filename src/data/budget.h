@@ -14,8 +14,8 @@ struct cw_budget {
 };
 
 void cw_budget_init(struct cw_budget *b, size_t limit);
-/* 0, or CW_E_BUDGET when bytes more would pass the limit. Never waits: who is refused gives back and tries
- * later. */
+/* 0, or CW_E_BUDGET when bytes more would pass the limit. Never waits: a refused caller gives memory back and
+ * tries later. */
 int cw_budget_take(struct cw_budget *b, size_t bytes, const char *what, struct cw_error *err) _must_check_;
 /* Charges bytes of memory that exists already, even beyond the limit. Given back with cw_budget_give. */
 void cw_budget_force(struct cw_budget *b, size_t bytes);

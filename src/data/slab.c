@@ -25,7 +25,7 @@ struct cw_slab_region {
 
 /* Sizes are rounded up to 8 steps per power of two, so that slabs of similar size serve each other: at
  * most 12.5 % are lost. */
-static unsigned size_class(size_t size, size_t *ret_size)
+static unsigned slab_size_class(size_t size, size_t *ret_size)
 {
     size_t pages = CW_MAX((size + PAGE - 1) / PAGE, 1);
     if (pages <= 8) {
@@ -41,7 +41,7 @@ static unsigned size_class(size_t size, size_t *ret_size)
 size_t cw_slab_charge(size_t size)
 {
     size_t rounded;
-    size_class(size, &rounded);
+    slab_size_class(size, &rounded);
     return rounded;
 }
 
@@ -56,7 +56,7 @@ int cw_slab_pool_init(struct cw_slab_pool *p, bool shared, struct cw_budget *bud
     return 0;
 }
 
-static void free_list(struct cw_slab *s, struct cw_budget *budget)
+static void slab_free_list(struct cw_slab *s, struct cw_budget *budget)
 {
     while (s) {
         struct cw_slab *next = s->next;
@@ -72,10 +72,10 @@ void cw_slab_pool_deinit(struct cw_slab_pool *p)
     if (!p->shared)
         cw_slab_fork_remove(p);
     for (size_t i = 0; i < CW_COUNT_OF(p->backed); i++) {
-        free_list(p->backed[i], p->budget);
-        free_list(p->punched[i], p->budget);
+        slab_free_list(p->backed[i], p->budget);
+        slab_free_list(p->punched[i], p->budget);
     }
-    free_list(p->retired, p->budget);
+    slab_free_list(p->retired, p->budget);
     while (p->regions) {
         struct cw_slab_region *region = p->regions;
         p->regions = region->next;
@@ -88,7 +88,7 @@ void cw_slab_pool_deinit(struct cw_slab_pool *p)
 }
 
 /* A memfd of this size, sealed; -errno. */
-static int make_memfd(size_t size)
+static int slab_make_memfd(size_t size)
 {
     struct rlimit limit;
     if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < size)
@@ -104,7 +104,7 @@ static int make_memfd(size_t size)
     return -e;
 }
 
-static const char *why_no_memfd(int errnum)
+static const char *slab_why_no_memfd(int errnum)
 {
     switch (errnum) {
     case EFBIG:
@@ -122,10 +122,10 @@ static const char *why_no_memfd(int errnum)
 }
 
 /* Maps size bytes, of a memfd or not. -errno. */
-static int map_region(struct cw_slab_region *region, size_t size, bool memfd)
+static int slab_map_region(struct cw_slab_region *region, size_t size, bool memfd)
 {
     region->size = size;
-    region->fd = memfd ? make_memfd(size) : -1;
+    region->fd = memfd ? slab_make_memfd(size) : -1;
     if (memfd && region->fd < 0)
         return region->fd;
     region->data = mmap(NULL, size, PROT_READ | PROT_WRITE,
@@ -139,14 +139,14 @@ static int map_region(struct cw_slab_region *region, size_t size, bool memfd)
 }
 
 /* Pages that are not needed go back to the system, and are zeros when they are. */
-static void punch(const struct cw_slab *s)
+static void slab_punch(const struct cw_slab *s)
 {
     (void)madvise(s->data, s->size, s->fd >= 0 ? MADV_REMOVE : MADV_DONTNEED);
 }
 
 /* In a shared pool a memfd where there can be one, and as large as it may be; else other memory, and why.
  * mutex held */
-static int region_new(struct cw_slab_pool *p, size_t size, struct cw_error *err)
+static int slab_region_new(struct cw_slab_pool *p, size_t size, struct cw_error *err)
 {
     const size_t sizes[] = {CW_MAX(size, REGION_SIZE), CW_MAX(size, REGION_SIZE_SMALL)};
     struct cw_slab_region *region = calloc(1, sizeof(*region));
@@ -154,7 +154,7 @@ static int region_new(struct cw_slab_pool *p, size_t size, struct cw_error *err)
     if (!region)
         return cw_error_nomem(err, sizeof(*region), "slabs");
     for (size_t i = p->shared ? 0 : CW_COUNT_OF(sizes); i < 2 * CW_COUNT_OF(sizes) && r < 0; i++) {
-        r = map_region(region, sizes[i % 2], i < CW_COUNT_OF(sizes));
+        r = slab_map_region(region, sizes[i % 2], i < CW_COUNT_OF(sizes));
         if (i == 1)
             first = -r;
     }
@@ -166,7 +166,7 @@ static int region_new(struct cw_slab_pool *p, size_t size, struct cw_error *err)
                               size, sizes[1]);
     }
     if (first && !p->why_private.status)
-        cw_error_errno(&p->why_private, CW_E_MEMORY, first, "%s", why_no_memfd(first));
+        cw_error_errno(&p->why_private, CW_E_MEMORY, first, "%s", slab_why_no_memfd(first));
     if (!p->shared)
         (void)madvise(region->data, region->size, MADV_DONTFORK); /* else a child has more than it needs */
     region->next = p->regions;
@@ -179,7 +179,7 @@ static int slab_new(struct cw_slab_pool *p, size_t size, unsigned class, struct 
                     struct cw_error *err)
 {
     if (!p->regions || p->regions->size - p->regions->used < size) {
-        int r = region_new(p, size, err);
+        int r = slab_region_new(p, size, err);
         if (r < 0)
             return r;
     }
@@ -205,7 +205,7 @@ int cw_slab_get(struct cw_slab_pool *p, size_t size, struct cw_slab **ret, struc
     size_t rounded;
     if (size > (size_t)1 << 46)
         return cw_error_nomem(err, size, "a batch");
-    unsigned class = size_class(size, &rounded);
+    unsigned class = slab_size_class(size, &rounded);
     struct cw_slab *s;
     int r = 0;
     CW_GUARD(&p->mutex);
@@ -242,7 +242,7 @@ void cw_slab_put(struct cw_slab *s)
                             : s->charged ? &p->backed[s->size_class]
                                          : &p->punched[s->size_class];
     if (!s->charged && !s->retired)
-        punch(s);
+        slab_punch(s);
     s->users = false;
     s->next = *list;
     *list = s;
@@ -281,7 +281,7 @@ size_t cw_slab_trim(struct cw_slab_pool *p)
         while (p->backed[i]) {
             struct cw_slab *s = p->backed[i];
             p->backed[i] = s->next;
-            punch(s);
+            slab_punch(s);
             s->charged = 0;
             cw_budget_give(p->budget, s->size);
             given += s->size;

@@ -1,6 +1,6 @@
 /*
- * Slabs: the memory of batches, page-aligned ranges of a few large regions, reused; faulted in by who writes
- * them first. Charged to the memory budget while their pages may be there. Thread-safe.
+ * Slabs: the memory of batches, page-aligned ranges of a few large regions, reused; faulted in by the thread
+ * that writes them first. Charged to the memory budget while their pages may be there. Thread-safe.
  *
  * The regions of a shared pool are memfds, sealed against resizing, that other processes can be given; where
  * there can be none, memory that they can't. The regions of a private pool are memory of which a forked child
@@ -53,7 +53,7 @@ void cw_slab_put(struct cw_slab *s);
 /* The slab's bytes are the user's from now on, until it comes back: not in the budget, and a forked child
  * gets them. */
 void cw_slab_disown(struct cw_slab *s);
-/* When it comes back it is not used again: somebody else may still read it, or write to it, as long as the
+/* When it comes back it is not used again: another process may still read it, or write to it, as long as the
  * memory is mapped anywhere. */
 void cw_slab_retire(struct cw_slab *s);
 /* Whether no other process can be given this memory, and *why. */

@@ -14,7 +14,7 @@ static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* taken before that o
 static struct cw_slab_pool *pools;                        /* guarded by mutex */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-static void each_users(int advice)
+static void slab_fork_each_users(int advice)
 {
     for (struct cw_slab_pool *p = pools; p; p = p->next)
         for (struct cw_slab *s = p->made; s; s = s->made)
@@ -23,42 +23,43 @@ static void each_users(int advice)
                 (void)madvise(s->data, s->size, advice);
 }
 
-static void unlock_all(void)
+static void slab_fork_unlock_all(void)
 {
     for (struct cw_slab_pool *p = pools; p; p = p->next)
         pthread_mutex_unlock(&p->mutex);
     pthread_mutex_unlock(&mutex);
 }
 
-static void before(void)
+static void slab_fork_before(void)
 {
     pthread_mutex_lock(&mutex);
     for (struct cw_slab_pool *p = pools; p; p = p->next)
         pthread_mutex_lock(&p->mutex);
-    each_users(MADV_DOFORK);
+    slab_fork_each_users(MADV_DOFORK);
 }
 
-static void in_parent(void)
+static void slab_fork_in_parent(void)
 {
-    each_users(MADV_DONTFORK);
-    unlock_all();
+    slab_fork_each_users(MADV_DONTFORK);
+    slab_fork_unlock_all();
 }
 
 /* The parent's pools are no pools here: nothing of the engine runs, and nothing is given back. */
-static void in_child(void)
+static void slab_fork_in_child(void)
 {
-    unlock_all();
+    slab_fork_unlock_all();
     pools = NULL;
 }
 
-static void install(void)
+static void slab_fork_install(void)
 {
-    (void)pthread_atfork(before, in_parent, in_child); /* fails without memory: then a child has no batches */
+    (void)pthread_atfork(slab_fork_before, slab_fork_in_parent,
+                         slab_fork_in_child); /* fails without memory: then a child has no batches */
 }
 
 void cw_slab_fork_add(struct cw_slab_pool *p)
 {
-    pthread_once(&once, install);
+    pthread_once(&once, slab_fork_install);
     CW_GUARD(&mutex);
     p->next = pools;
     pools = p;

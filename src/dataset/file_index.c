@@ -68,7 +68,7 @@ struct known {
     size_t mask;
 };
 
-static void known_load(struct known *k, const char *path)
+static void file_index_known_load(struct known *k, const char *path)
 {
     const uint8_t *base;
     size_t size;
@@ -100,14 +100,14 @@ static void known_load(struct known *k, const char *path)
     }
 }
 
-static void known_deinit(struct known *k)
+static void file_index_known_deinit(struct known *k)
 {
     free(k->slots);
     cw_file_index_deinit(&k->index);
 }
 
-static bool known_key(const struct known *k, const char *path, size_t prefix, const struct cw_stat *st,
-                      uint64_t *ret)
+static bool file_index_known_key(const struct known *k, const char *path, size_t prefix,
+                                 const struct cw_stat *st, uint64_t *ret)
 {
     if (!k->slots)
         return false;
@@ -170,7 +170,7 @@ struct hashing {
     struct cw_file_threads threads;
 };
 
-static int hash_one(struct hashing *h, size_t i, uint8_t *buffer, struct cw_error *err)
+static int file_index_hash_one(struct hashing *h, size_t i, uint8_t *buffer, struct cw_error *err)
 {
     struct cw_stat st;
     struct cw_file *file;
@@ -181,7 +181,7 @@ static int hash_one(struct hashing *h, size_t i, uint8_t *buffer, struct cw_erro
     h->sizes[i] = st.size;
     h->mtimes[i] = st.mtime_ns;
     h->ctimes[i] = st.ctime_ns;
-    if (known_key(h->known, path, h->prefixes[i], &st, &h->keys[i])) {
+    if (file_index_known_key(h->known, path, h->prefixes[i], &st, &h->keys[i])) {
         atomic_fetch_add(&h->reused, 1);
         return 0;
     }
@@ -195,7 +195,7 @@ static int hash_one(struct hashing *h, size_t i, uint8_t *buffer, struct cw_erro
     return r;
 }
 
-static void *hash_files(void *arg)
+static void *file_index_hash_files(void *arg)
 {
     struct hashing *h = arg;
     _cleanup_free_ uint8_t *buffer = malloc(2 * CW_KEY_EDGE_BYTES);
@@ -205,7 +205,7 @@ static void *hash_files(void *arg)
             return NULL;
         for (size_t i = begin; i < end; i++) {
             struct cw_error error = {0};
-            int r = buffer ? hash_one(h, i, buffer, &error)
+            int r = buffer ? file_index_hash_one(h, i, buffer, &error)
                            : cw_error_nomem(&error, 2 * CW_KEY_EDGE_BYTES, "a read buffer");
             if (r == 0)
                 continue;
@@ -237,8 +237,8 @@ int cw_file_index_open(char *const *paths, const size_t *prefixes, size_t n,
         at += length;
     }
     struct known known = {0};
-    known_load(&known, options->sidecar);
-    known_load(&known, options->index_path);
+    file_index_known_load(&known, options->sidecar);
+    file_index_known_load(&known, options->index_path);
     struct hashing h = {
         .paths = paths,
         .prefixes = prefixes,
@@ -250,11 +250,11 @@ int cw_file_index_open(char *const *paths, const size_t *prefixes, size_t n,
         .ctimes = (int64_t *)(columns + 2 * n),
         .keys = columns + 3 * n,
     };
-    cw_file_threads_run(&h.threads, CW_MIN(n / BATCH + 1, (size_t)CW_MAX(options->threads, 1)), hash_files,
-                        &h);
+    cw_file_threads_run(&h.threads, CW_MIN(n / BATCH + 1, (size_t)CW_MAX(options->threads, 1)),
+                        file_index_hash_files, &h);
     size_t reused = atomic_load(&h.reused);
     bool same = reused == n && known.index.n == n;
-    known_deinit(&known);
+    file_index_known_deinit(&known);
     int r = h.threads.status;
     if (r < 0 && err)
         *err = h.threads.error;

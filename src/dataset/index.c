@@ -54,8 +54,8 @@ void cw_index_save(const char *index_dir, const char *path, const uint8_t *data,
         return; /* made anew next time */
 }
 
-static bool load(const char *index_path, const struct cw_stat *st, const struct cw_index_options *o,
-                 struct cw_segment *ret)
+static bool index_load(const char *index_path, const struct cw_stat *st, const struct cw_index_options *o,
+                       struct cw_segment *ret)
 {
     const uint8_t *base;
     size_t size;
@@ -73,8 +73,8 @@ static bool load(const char *index_path, const struct cw_stat *st, const struct 
 }
 
 /* One file: from its index files, or by reading it. *ret_reused says which. */
-static int open_segment(const char *path, size_t prefix, const struct cw_index_options *o,
-                        struct cw_segment *ret, bool *ret_reused, struct cw_error *err)
+static int index_open_segment(const char *path, size_t prefix, const struct cw_index_options *o,
+                              struct cw_segment *ret, bool *ret_reused, struct cw_error *err)
 {
     static const char *const kinds[] = {"tfrecord", "lines", "tar"};
     struct cw_stat st;
@@ -94,8 +94,8 @@ static int open_segment(const char *path, size_t prefix, const struct cw_index_o
         sidecar = NULL;
         return cw_error_nomem(err, strlen(path), "a file name");
     }
-    *ret_reused = !o->rebuild &&
-                  (load(sidecar, &st, o, ret) || (!o->write_sidecar && cached && load(cached, &st, o, ret)));
+    *ret_reused = !o->rebuild && (index_load(sidecar, &st, o, ret) ||
+                                  (!o->write_sidecar && cached && index_load(cached, &st, o, ret)));
     if (*ret_reused) {
         if (strcmp(ret->relative_path, relative) != 0) /* indexed under another pattern */
             ret->file_key = cw_segment_file_key(ret, relative);
@@ -155,7 +155,7 @@ void cw_file_threads_fail(struct cw_file_threads *t, size_t i, int status, const
     t->status = status;
 }
 
-static void *open_files(void *arg)
+static void *index_open_files(void *arg)
 {
     struct opening *o = arg;
     for (;;) {
@@ -164,7 +164,7 @@ static void *open_files(void *arg)
             return NULL;
         struct cw_error error = {0};
         bool reused = false;
-        int r = open_segment(o->paths[i], o->prefixes[i], o->options, &o->segments[i], &reused, &error);
+        int r = index_open_segment(o->paths[i], o->prefixes[i], o->options, &o->segments[i], &reused, &error);
         if (r == 0)
             atomic_fetch_add(&o->reused, reused);
         else
@@ -181,7 +181,7 @@ int cw_index_open(char *const *paths, const size_t *prefixes, size_t n,
     if (!x.segments)
         return cw_error_nomem(err, n * sizeof(*x.segments), "an index");
     o.segments = x.segments;
-    cw_file_threads_run(&o.threads, CW_MIN(n, (size_t)CW_MAX(options->threads, 1)), open_files, &o);
+    cw_file_threads_run(&o.threads, CW_MIN(n, (size_t)CW_MAX(options->threads, 1)), index_open_files, &o);
     if (o.threads.status < 0) {
         if (err)
             *err = o.threads.error;

@@ -6,13 +6,13 @@
 #include <string.h>
 
 #include "base/text.h"
-#include "dataset/seq.h"
+#include "dataset/orders.h"
 
 /* Elements in a row that are judged where there are no batches. */
 #define ROW UINT64_C(256)
 
 /* n positions are `parts` equal parts: how many of these `batch` random positions come from, on average. */
-static double parts_met(double n, double parts, uint64_t batch)
+static double mixing_parts_met(double n, double parts, uint64_t batch)
 {
     double missed = 1;
     for (uint64_t i = 0; i < batch && missed > 0; i++)
@@ -20,15 +20,15 @@ static double parts_met(double n, double parts, uint64_t batch)
     return parts * (1 - missed);
 }
 
-static const char *find_compressed(const struct cw_seq *s)
+static const char *mixing_find_compressed(const struct cw_seq *s)
 {
-    const char *path = s->kind == SEQ_SOURCE ? s->source->compressed : NULL;
+    const char *path = s->source ? s->source->compressed : NULL;
     for (size_t i = 0; i < s->n_children && !path; i++)
-        path = find_compressed(s->children[i]);
+        path = mixing_find_compressed(s->children[i]);
     return path;
 }
 
-static void say(struct cw_mixing *m, bool batched)
+static void mixing_describe(struct cw_mixing *m, bool batched)
 {
     const char *slash = m->compressed ? strrchr(m->compressed, '/') : NULL;
     const char *name = slash ? slash + 1 : m->compressed;
@@ -51,32 +51,32 @@ static bool mixing_estimate(const struct cw_sequence *q, const struct cw_seq *sh
 {
     const struct cw_compiled *c = q->compiled;
     double window = (double)q->window, n = (double)shuffle->n, parts = 1;
-    for (const struct cw_seq *s = shuffle; s->n_children == 1 && s->kind != SEQ_CONCAT; s = s->children[0]) {
-        if (s->kind != SEQ_SHUFFLE)
+    for (const struct cw_seq *s = shuffle; s->n_children == 1 && !s->joins; s = s->children[0]) {
+        if (!s->shuffle)
             continue;
-        if (s->shuffle != SHUFFLE_CHUNKS || s->n <= q->window)
+        if (s->shuffle->kind != CW_SHUFFLE_CHUNKS || s->n <= q->window)
             return false;
-        parts *= window * (double)s->n_chunks / (double)s->n + 1;
+        parts *= window * (double)s->shuffle->n_chunks / (double)s->n + 1;
     }
     *ret = (struct cw_mixing){
-        .position = shuffle->position,
-        .compressed = find_compressed(shuffle),
-        .chunks = shuffle->n_chunks,
-        .chunk_records = n / (double)shuffle->n_chunks,
+        .position = shuffle->shuffle->position,
+        .compressed = mixing_find_compressed(shuffle),
+        .chunks = shuffle->shuffle->n_chunks,
+        .chunk_records = n / (double)shuffle->shuffle->n_chunks,
         .batch = c->batch_size > 1 ? c->batch_size : CW_MIN(ROW, q->window),
     };
-    ret->chunks_per_batch = parts_met(window, fmin(parts, (double)ret->chunks), ret->batch);
-    ret->chunks_by_record = parts_met(n, (double)ret->chunks, ret->batch);
-    say(ret, c->batch_size > 1);
+    ret->chunks_per_batch = mixing_parts_met(window, fmin(parts, (double)ret->chunks), ret->batch);
+    ret->chunks_by_record = mixing_parts_met(n, (double)ret->chunks, ret->batch);
+    mixing_describe(ret, c->batch_size > 1);
     return true;
 }
 
 static void mixing_walk(const struct cw_sequence *q, const struct cw_seq *s, cw_mixing_found found, void *arg)
 {
     struct cw_mixing m;
-    if (s->kind == SEQ_SHUFFLE && s->shuffle == SHUFFLE_CHUNKS && mixing_estimate(q, s, &m))
+    if (s->shuffle && s->shuffle->kind == CW_SHUFFLE_CHUNKS && mixing_estimate(q, s, &m))
         found(arg, &m);
-    for (size_t i = 0; i < s->n_children && s->kind != SEQ_SHUFFLE; i++)
+    for (size_t i = 0; i < s->n_children && !s->shuffle; i++)
         mixing_walk(q, s->children[i], found, arg);
 }
 

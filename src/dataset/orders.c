@@ -25,7 +25,8 @@ uint64_t cw_shuffle_key(const struct cw_epoch *e, const char *salt, bool reshuff
 void cw_shuffle_network(const struct cw_epoch *e, const struct cw_seq *node, uint64_t pass,
                         struct cw_permutation *ret)
 {
-    cw_permutation_init(ret, cw_shuffle_key(e, node->salt, node->reshuffle, pass, 0, 0), node->n);
+    cw_permutation_init(ret, cw_shuffle_key(e, node->shuffle->salt, node->shuffle->reshuffle, pass, 0, 0),
+                        node->n);
 }
 
 int cw_orders_new(const struct cw_sequence *s, struct cw_orders **ret, struct cw_error *err)
@@ -65,25 +66,25 @@ void cw_orders_free(struct cw_epoch *e)
 
 /* ---- the table ---- */
 
-static struct cw_order **slot_of(const struct cw_orders *all, const struct cw_seq *node, uint64_t pass,
-                                 uint64_t window)
+static struct cw_order **orders_slot(const struct cw_orders *all, const struct cw_seq *node, uint64_t pass,
+                                     uint64_t window)
 {
-    uint64_t words[] = {node->id, pass, window};
+    uint64_t words[] = {node->shuffle->id, pass, window};
     return &all->slots[cw_hash64(words, sizeof(words)) & (all->n_slots - 1)];
 }
 
-static struct cw_order *find(const struct cw_orders *all, const struct cw_seq *node, uint64_t pass,
-                             uint64_t window)
+static struct cw_order *orders_find(const struct cw_orders *all, const struct cw_seq *node, uint64_t pass,
+                                    uint64_t window)
 {
-    struct cw_order *o = all->n_slots ? *slot_of(all, node, pass, window) : NULL;
+    struct cw_order *o = all->n_slots ? *orders_slot(all, node, pass, window) : NULL;
     while (o && (o->node != node || o->pass != pass || o->window != window))
         o = o->next;
     return o;
 }
 
-static void keep(struct cw_orders *all, struct cw_order *o)
+static void orders_keep(struct cw_orders *all, struct cw_order *o)
 {
-    struct cw_order **slot = slot_of(all, o->node, o->pass, o->window);
+    struct cw_order **slot = orders_slot(all, o->node, o->pass, o->window);
     o->kept = true;
     o->next = *slot;
     *slot = o;
@@ -91,7 +92,7 @@ static void keep(struct cw_orders *all, struct cw_order *o)
     all->bytes += o->charged;
 }
 
-static void drop(struct cw_epoch *e, struct cw_order **at)
+static void orders_drop(struct cw_epoch *e, struct cw_order **at)
 {
     struct cw_order *o = *at;
     *at = o->next;
@@ -102,22 +103,22 @@ static void drop(struct cw_epoch *e, struct cw_order **at)
 
 /* Drops orders that were last used before a call, but for those that are held, and the latest one of each
  * shuffle. */
-static void sweep(struct cw_epoch *e, uint64_t before)
+static void orders_sweep(struct cw_epoch *e, uint64_t before)
 {
     struct cw_orders *all = e->orders;
     for (size_t i = 0; i < all->n_slots; i++)
         for (struct cw_order **at = &all->slots[i]; *at;) {
             struct cw_order *o = *at;
-            if (o->held || o->used >= before || all->latest[o->node->id] == o)
+            if (o->held || o->used >= before || all->latest[o->node->shuffle->id] == o)
                 at = &o->next;
             else
-                drop(e, at);
+                orders_drop(e, at);
         }
 }
 
 void cw_epoch_trim(struct cw_epoch *e)
 {
-    sweep(e, UINT64_MAX);
+    orders_sweep(e, UINT64_MAX);
 }
 
 void cw_epoch_forget(struct cw_epoch *e)
@@ -132,11 +133,12 @@ static void orders_bytes(const struct cw_sequence *q, const struct cw_seq *s, si
 {
     for (size_t i = 0; i < s->n_children; i++)
         orders_bytes(q, s->children[i], chunks, window);
-    if (s->kind != SEQ_SHUFFLE || s->shuffle == SHUFFLE_NETWORK)
+    const struct cw_shuffle *f = s->shuffle;
+    if (!f || f->kind == CW_SHUFFLE_NETWORK)
         return;
     *chunks += sizeof(struct cw_order) +
-               s->n_chunks * (sizeof(uint32_t) + (s->shuffle == SHUFFLE_CHUNKS ? sizeof(uint64_t) : 0));
-    if (s->shuffle == SHUFFLE_CHUNKS)
+               f->n_chunks * (sizeof(uint32_t) + (f->kind == CW_SHUFFLE_CHUNKS ? sizeof(uint64_t) : 0));
+    if (f->kind == CW_SHUFFLE_CHUNKS)
         *window += sizeof(struct cw_order) +
                    CW_MIN(q->window, s->n) * (sizeof(uint32_t) + sizeof(struct cw_ref));
 }
@@ -149,7 +151,7 @@ size_t cw_orders_bytes(const struct cw_sequence *s)
 }
 
 /* Room in the table for one more. */
-static bool grow(struct cw_orders *all)
+static bool orders_grow(struct cw_orders *all)
 {
     size_t n = all->n_slots ? all->n_slots * 2 : FIRST_SLOTS;
     if (all->n < all->n_slots)
@@ -159,7 +161,7 @@ static bool grow(struct cw_orders *all)
         return all->n_slots > 0;
     for (size_t i = 0; i < all->n_slots; i++)
         while (all->slots[i]) {
-            struct cw_order *o = all->slots[i], **slot = slot_of(&larger, o->node, o->pass, o->window);
+            struct cw_order *o = all->slots[i], **slot = orders_slot(&larger, o->node, o->pass, o->window);
             all->slots[i] = o->next;
             o->next = *slot;
             *slot = o;
@@ -172,7 +174,7 @@ static bool grow(struct cw_orders *all)
 
 /* Whether one more may be kept. Those that neither this call nor the one before used make room; what is in
  * use does not, as it would be made again at once. */
-static bool may_keep(struct cw_epoch *e, size_t bytes)
+static bool orders_may_keep(struct cw_epoch *e, size_t bytes)
 {
     struct cw_orders *all = e->orders;
     for (int i = 0; i < 2; i++) {
@@ -182,14 +184,14 @@ static bool may_keep(struct cw_epoch *e, size_t bytes)
         if (all->swept == all->call)
             return false;
         all->swept = all->call;
-        sweep(e, all->call - 1);
+        orders_sweep(e, all->call - 1);
     }
     return false;
 }
 
 /* ---- making one ---- */
 
-static int take(struct cw_epoch *e, size_t bytes, const char *what, struct cw_error *err)
+static int orders_take_budget(struct cw_epoch *e, size_t bytes, const char *what, struct cw_error *err)
 {
     if (cw_budget_take(e->budget, bytes, what, NULL) >= 0)
         return 0;
@@ -197,14 +199,15 @@ static int take(struct cw_epoch *e, size_t bytes, const char *what, struct cw_er
     return cw_budget_take(e->budget, bytes, what, err);
 }
 
-static int make(struct cw_epoch *e, const struct cw_seq *s, uint64_t pass, uint64_t window,
-                struct cw_order **ret, struct cw_error *err)
+static int order_make(struct cw_epoch *e, const struct cw_seq *s, uint64_t pass, uint64_t window,
+                      struct cw_order **ret, struct cw_error *err)
 {
-    bool chunks = window == CW_ORDER_CHUNKS, ends = chunks && s->shuffle == SHUFFLE_CHUNKS;
-    uint64_t size = e->sequence->window, n = chunks ? s->n_chunks : CW_MIN(size, s->n - window * size);
+    const struct cw_shuffle *f = s->shuffle;
+    bool chunks = window == CW_ORDER_CHUNKS, ends = chunks && f->kind == CW_SHUFFLE_CHUNKS;
+    uint64_t size = e->sequence->window, n = chunks ? f->n_chunks : CW_MIN(size, s->n - window * size);
     const char *what = chunks ? "the order of a shuffle" : "a window of shuffle";
     size_t bytes = sizeof(struct cw_order) + n * (sizeof(uint32_t) + (ends ? sizeof(uint64_t) : 0));
-    int r = take(e, bytes, what, err);
+    int r = orders_take_budget(e, bytes, what, err);
     if (r < 0)
         return r;
     struct cw_order *o = calloc(1, sizeof(*o));
@@ -222,10 +225,10 @@ static int make(struct cw_epoch *e, const struct cw_seq *s, uint64_t pass, uint6
     }
     for (uint64_t k = 0; k < n; k++)
         o->at[k] = (uint32_t)k;
-    cw_permute(cw_shuffle_key(e, s->salt, s->reshuffle, pass, !chunks, chunks ? 0 : window), o->at, n,
+    cw_permute(cw_shuffle_key(e, f->salt, f->reshuffle, pass, !chunks, chunks ? 0 : window), o->at, n,
                sizeof(*o->at));
     for (uint64_t k = 0, end = 0; ends && k < n; k++)
-        o->ends[k] = end += cw_chunk_end(s, o->at[k]) - cw_chunk_begin(s, o->at[k]);
+        o->ends[k] = end += cw_chunk_end(f, o->at[k], s->n) - cw_chunk_begin(f, o->at[k]);
     *ret = o;
     return 0;
 }
@@ -234,18 +237,18 @@ int cw_order_get(struct cw_epoch *e, const struct cw_seq *s, uint64_t pass, uint
                  struct cw_order **ret, struct cw_error *err)
 {
     struct cw_orders *all = e->orders;
-    struct cw_order *o = find(all, s, pass, window), **latest = &all->latest[s->id];
+    struct cw_order *o = orders_find(all, s, pass, window), **latest = &all->latest[s->shuffle->id];
     if (!o) {
         if (e->stopped && e->stopped(e->stop_arg))
             return cw_error_set(err, CW_E_INTERRUPTED, "planning was interrupted");
         if (window == CW_ORDER_CHUNKS && *latest && (*latest)->used < all->call)
             *latest = NULL; /* of a pass that is over, most likely */
         bool needed = window == CW_ORDER_CHUNKS && !*latest;
-        int r = make(e, s, pass, window, &o, err);
+        int r = order_make(e, s, pass, window, &o, err);
         if (r < 0)
             return r;
-        if ((may_keep(e, o->charged) || needed) && grow(all))
-            keep(all, o);
+        if ((orders_may_keep(e, o->charged) || needed) && orders_grow(all))
+            orders_keep(all, o);
     }
     if (o->kept && window == CW_ORDER_CHUNKS)
         *latest = o;

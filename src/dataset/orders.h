@@ -10,6 +10,33 @@
 
 #define CW_ORDER_CHUNKS UINT64_MAX /* in place of a window */
 
+enum cw_shuffle_kind {
+    CW_SHUFFLE_TABLE,   /* all positions, by a table: an order of its pass */
+    CW_SHUFFLE_NETWORK, /* all positions, each computed by itself: base/permutation.h */
+    CW_SHUFFLE_CHUNKS,  /* the chunks of its input, then the positions of each window */
+};
+
+/* How a shuffle permutes (docs/semantics.md, section 4). */
+struct cw_shuffle {
+    enum cw_shuffle_kind kind;
+    unsigned id;       /* below n_shuffles of the sequence: names its orders */
+    unsigned position; /* of the operator in the pipeline */
+    bool reshuffle;    /* another order each epoch; false: that of epoch 0 in all of them */
+    char *salt;
+    /* Unless kind is CW_SHUFFLE_NETWORK: what is permuted first. Chunks of the child, either all of `uniform`
+     * positions (the last may be shorter), or by cumulative ends; of a table, single positions. */
+    uint64_t uniform, n_chunks, *ends;
+};
+
+static inline void cw_shuffle_free(struct cw_shuffle *s)
+{
+    if (s) {
+        free(s->salt);
+        free(s->ends);
+    }
+    free(s);
+}
+
 struct cw_order {
     struct cw_order *next; /* of the same slot of the table */
     const struct cw_seq *node;
@@ -46,12 +73,13 @@ void cw_shuffle_network(const struct cw_epoch *e, const struct cw_seq *node, uin
                         struct cw_permutation *ret);
 
 /* Positions of the child where chunk k begins and ends. */
-static inline uint64_t cw_chunk_begin(const struct cw_seq *s, uint64_t k)
+static inline uint64_t cw_chunk_begin(const struct cw_shuffle *s, uint64_t k)
 {
     return s->ends ? (k ? s->ends[k - 1] : 0) : k * s->uniform;
 }
 
-static inline uint64_t cw_chunk_end(const struct cw_seq *s, uint64_t k)
+/* n: positions of the child. */
+static inline uint64_t cw_chunk_end(const struct cw_shuffle *s, uint64_t k, uint64_t n)
 {
-    return s->ends ? s->ends[k] : CW_MIN((k + 1) * s->uniform, s->children[0]->n);
+    return s->ends ? s->ends[k] : CW_MIN((k + 1) * s->uniform, n);
 }

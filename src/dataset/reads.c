@@ -1,7 +1,7 @@
 /* How the records of a sequence are read: in which order, and their bytes. Stateless; any thread. */
 #include "base/crash.h"
 #include "base/machine.h"
-#include "dataset/seq.h"
+#include "dataset/orders.h"
 #include "storage/file.h"
 #include "storage/throttle.h"
 
@@ -49,15 +49,15 @@ uint64_t cw_source_chunk_of(const struct cw_source *s, uint64_t row)
 }
 
 /* Whether a shuffle below s permutes single records; `by_record` false: chunks of them. */
-static bool shuffles(const struct cw_seq *s, bool by_record)
+static bool reads_shuffled(const struct cw_seq *s, bool by_record)
 {
-    bool any = s->kind == SEQ_SHUFFLE && (s->shuffle != SHUFFLE_CHUNKS) == by_record;
+    bool any = s->shuffle && (s->shuffle->kind != CW_SHUFFLE_CHUNKS) == by_record;
     for (size_t i = 0; i < s->n_children && !any; i++)
-        any = shuffles(s->children[i], by_record);
+        any = reads_shuffled(s->children[i], by_record);
     return any;
 }
 
-static bool locates(const struct cw_sequence *s)
+static bool reads_located(const struct cw_sequence *s)
 {
     bool any = false;
     for (unsigned i = 0; i < s->compiled->n_programs; i++)
@@ -67,12 +67,12 @@ static bool locates(const struct cw_sequence *s)
 
 bool cw_sequence_reads_randomly(const struct cw_sequence *s)
 {
-    return locates(s) && shuffles(s->root, true);
+    return reads_located(s) && reads_shuffled(s->root, true);
 }
 
 bool cw_sequence_reads_by_chunk(const struct cw_sequence *s)
 {
-    return locates(s) && !shuffles(s->root, true) && shuffles(s->root, false);
+    return reads_located(s) && !reads_shuffled(s->root, true) && reads_shuffled(s->root, false);
 }
 
 uint64_t cw_sequence_file_bytes(const struct cw_sequence *s)

@@ -87,8 +87,8 @@ uint64_t cw_segment_file_key(const struct cw_segment *s, const char *relative_pa
 
 /* ---- from bytes ---- */
 
-/* Takes count items of a column off the bytes left; NULL when there are not so many. */
-static const uint8_t *take(const uint8_t **at, const uint8_t *end, uint64_t count, size_t item)
+/* Takes count items of a column off the bytes left; NULL: there are fewer. */
+static const uint8_t *segment_take(const uint8_t **at, const uint8_t *end, uint64_t count, size_t item)
 {
     const uint8_t *p = *at;
     uint64_t bytes;
@@ -100,7 +100,7 @@ static const uint8_t *take(const uint8_t **at, const uint8_t *end, uint64_t coun
 }
 
 /* What lies between the end of a record's data and the next record, or the end of the stream. */
-static bool gap_fits(enum cw_record_format format, uint64_t gap, bool last)
+static bool segment_gap_fits(enum cw_record_format format, uint64_t gap, bool last)
 {
     switch (format) {
     case CW_FORMAT_TFRECORD:
@@ -113,7 +113,7 @@ static bool gap_fits(enum cw_record_format format, uint64_t gap, bool last)
 }
 
 /* The records follow one another in the stream; all but those of a tar fill it. Sums the lengths. */
-static bool records_fit(struct cw_segment *s)
+static bool segment_records_fit(struct cw_segment *s)
 {
     uint64_t at = s->format == CW_FORMAT_TAR && s->n_records ? s->offsets[0] : 0;
     s->data_bytes = 0;
@@ -121,7 +121,7 @@ static bool records_fit(struct cw_segment *s)
         bool last = i + 1 == s->n_records;
         uint64_t next = last ? s->stream_size : s->offsets[i + 1];
         if (s->offsets[i] != at || next < at || next > s->stream_size || s->lengths[i] > next - at ||
-            !gap_fits(s->format, next - at - s->lengths[i], last))
+            !segment_gap_fits(s->format, next - at - s->lengths[i], last))
             return false;
         s->data_bytes += s->lengths[i];
         at = next;
@@ -129,7 +129,7 @@ static bool records_fit(struct cw_segment *s)
     return s->n_records > 0 || s->format == CW_FORMAT_TAR || s->stream_size == 0;
 }
 
-static bool chunks_fit(const struct cw_segment *s)
+static bool segment_chunks_fit(const struct cw_segment *s)
 {
     uint64_t first = 0;
     for (uint64_t i = 0; i < s->n_chunks; i++) {
@@ -141,7 +141,7 @@ static bool chunks_fit(const struct cw_segment *s)
     return first == s->n_records;
 }
 
-static bool restarts_fit(const struct cw_segment *s, uint64_t windows, uint64_t windows_size)
+static bool segment_restarts_fit(const struct cw_segment *s, uint64_t windows, uint64_t windows_size)
 {
     for (uint64_t i = 0; i < s->n_restarts; i++) {
         const struct cw_restart *r = &s->restarts[i];
@@ -155,7 +155,7 @@ static bool restarts_fit(const struct cw_segment *s, uint64_t windows, uint64_t 
 }
 
 /* The format of a sound segment; false: it is none. */
-static bool find_format(const uint8_t *base, size_t size, enum cw_record_format *ret)
+static bool segment_find_format(const uint8_t *base, size_t size, enum cw_record_format *ret)
 {
     for (*ret = CW_FORMAT_TFRECORD; *ret <= CW_FORMAT_TAR; (*ret)++)
         if (cw_index_sound(base, size, cw_index_kind_of(*ret)))
@@ -167,7 +167,7 @@ int cw_segment_attach(const uint8_t *base, size_t size, struct cw_segment *ret)
 {
     struct cw_segment_body b;
     struct cw_segment s;
-    if (size < sizeof(struct cw_index_header) + sizeof(b) || !find_format(base, size, &s.format))
+    if (size < sizeof(struct cw_index_header) + sizeof(b) || !segment_find_format(base, size, &s.format))
         return -1;
     memcpy(&b, base + sizeof(struct cw_index_header), sizeof(b));
     if (b.codec < CW_CODEC_PLAIN || b.codec > CW_CODEC_ZLIB || b.path_size == 0 ||
@@ -189,21 +189,21 @@ int cw_segment_attach(const uint8_t *base, size_t size, struct cw_segment *ret)
     };
     bool crcs = s.format == CW_FORMAT_TFRECORD;
     const uint8_t *windows, *path, *sums;
-    if (!(s.offsets = (const void *)take(&at, end, b.n_records, 8)) ||
-        !(s.lengths = (const void *)take(&at, end, b.n_records, 8)) ||
-        !(sums = take(&at, end, crcs ? b.n_records : 1, crcs ? 4 : 8)) ||
-        !(s.chunk_ends = (const void *)take(&at, end, b.n_chunks, 8)) ||
-        !(s.restarts = (const void *)take(&at, end, b.n_restarts, sizeof(struct cw_restart))) ||
-        !(windows = take(&at, end, b.windows_size, 1)) || !(path = take(&at, end, b.path_size, 1)) ||
-        at != end)
+    if (!(s.offsets = (const void *)segment_take(&at, end, b.n_records, 8)) ||
+        !(s.lengths = (const void *)segment_take(&at, end, b.n_records, 8)) ||
+        !(sums = segment_take(&at, end, crcs ? b.n_records : 1, crcs ? 4 : 8)) ||
+        !(s.chunk_ends = (const void *)segment_take(&at, end, b.n_chunks, 8)) ||
+        !(s.restarts = (const void *)segment_take(&at, end, b.n_restarts, sizeof(struct cw_restart))) ||
+        !(windows = segment_take(&at, end, b.windows_size, 1)) ||
+        !(path = segment_take(&at, end, b.path_size, 1)) || at != end)
         return -1;
     s.relative_path = (const char *)path;
     if (crcs)
         s.crcs = (const void *)sums;
     else
         memcpy(&s.content, sums, sizeof(s.content));
-    if (memchr(path, 0, b.path_size) != path + b.path_size - 1 || !records_fit(&s) || !chunks_fit(&s) ||
-        !restarts_fit(&s, (uint64_t)(windows - base), b.windows_size))
+    if (memchr(path, 0, b.path_size) != path + b.path_size - 1 || !segment_records_fit(&s) ||
+        !segment_chunks_fit(&s) || !segment_restarts_fit(&s, (uint64_t)(windows - base), b.windows_size))
         return -1;
     *ret = s;
     return 0;

@@ -36,7 +36,7 @@ struct building {
         struct cw_tar_walk tar;
     } walk;
     struct restarts restarts;
-    size_t n_seen;                       /* records that the open chunk was told of */
+    size_t n_seen;                       /* records added to the open chunk */
     uint64_t chunk_bytes, chunk_records; /* of the open chunk */
     /* The last place before the record that is being read, and the last one of all: a record is known only
      * when it has been read, and may turn out to open a chunk, but a place inside it is of use only for those
@@ -46,8 +46,8 @@ struct building {
     uint8_t buffer[BUFFER_BYTES];
 };
 
-static int restart_append(struct restarts *l, const struct cw_restart *r, const uint8_t *window,
-                          struct cw_error *err)
+static int build_restart_append(struct restarts *l, const struct cw_restart *r, const uint8_t *window,
+                                struct cw_error *err)
 {
     if (CW_ARRAY_ROOM(l->points, l->capacity, l->n + 1, "restart points", err) < 0 ||
         CW_ARRAY_ROOM(l->windows, l->windows_capacity, l->windows_size + CW_INFLATE_WINDOW, "restart points",
@@ -60,7 +60,7 @@ static int restart_append(struct restarts *l, const struct cw_restart *r, const 
     return 0;
 }
 
-static void promote_place(struct building *b)
+static void build_promote_place(struct building *b)
 {
     struct place *old = b->before;
     b->before = b->latest;
@@ -70,17 +70,17 @@ static void promote_place(struct building *b)
 
 /* A record of the stream: where it opens a chunk, the last place between blocks before it becomes a restart
  * point, unless the one before is near enough. */
-static int see_record(struct building *b, uint64_t offset, uint64_t length, struct cw_error *err)
+static int build_see_record(struct building *b, uint64_t offset, uint64_t length, struct cw_error *err)
 {
     uint64_t last = b->restarts.n ? b->restarts.points[b->restarts.n - 1].out : 0;
     b->n_seen++;
     if (b->latest->there && b->latest->restart.out <= offset)
-        promote_place(b);
+        build_promote_place(b);
     if (b->chunk_records == CW_CHUNK_RECORDS ||
         (b->chunk_records && (length > CW_CHUNK_BYTES || b->chunk_bytes > CW_CHUNK_BYTES - length))) {
         b->chunk_records = b->chunk_bytes = 0;
         if (b->before->there && b->before->restart.out > last && offset - last >= RESTART_SPACING) {
-            int r = restart_append(&b->restarts, &b->before->restart, b->before->window, err);
+            int r = build_restart_append(&b->restarts, &b->before->restart, b->before->window, err);
             if (r < 0)
                 return r;
         }
@@ -90,17 +90,17 @@ static int see_record(struct building *b, uint64_t offset, uint64_t length, stru
     return 0;
 }
 
-static int see_records(struct building *b, struct cw_error *err)
+static int build_see_records(struct building *b, struct cw_error *err)
 {
     const struct cw_record_list *l = &b->walk.base.list;
     int r = 0;
     while (r == 0 && b->n_seen < l->n)
-        r = see_record(b, l->offsets[b->n_seen], l->lengths[b->n_seen], err);
+        r = build_see_record(b, l->offsets[b->n_seen], l->lengths[b->n_seen], err);
     return r;
 }
 
 /* One piece of the stream, up to a place between two blocks or a buffer full. */
-static int inflate_piece(struct building *b, struct cw_inflate *z, struct cw_error *err)
+static int build_inflate_piece(struct building *b, struct cw_inflate *z, struct cw_error *err)
 {
     uint64_t at = cw_inflate_position(z);
     size_t n;
@@ -108,11 +108,11 @@ static int inflate_piece(struct building *b, struct cw_inflate *z, struct cw_err
     if (r == 0)
         r = cw_walk_feed(&b->walk.base, at, b->buffer, n, err);
     if (r == 0)
-        r = see_records(b, err);
+        r = build_see_records(b, err);
     if (r < 0)
         return r;
     if (b->latest->there && b->latest->restart.out <= b->walk.base.start)
-        promote_place(b);
+        build_promote_place(b);
     /* Where blocks are tiny, one place in 32 KiB will do: its window has to be copied. */
     const struct place *newest = b->latest->there ? b->latest : b->before;
     if ((!newest->there || cw_inflate_position(z) - newest->restart.out >= CW_INFLATE_WINDOW) &&
@@ -121,15 +121,15 @@ static int inflate_piece(struct building *b, struct cw_inflate *z, struct cw_err
     return 0;
 }
 
-static int inflate_file(struct building *b, const struct cw_segment_input *in, struct cw_file *file,
-                        enum cw_codec codec, struct cw_error *err)
+static int build_inflate_file(struct building *b, const struct cw_segment_input *in, struct cw_file *file,
+                              enum cw_codec codec, struct cw_error *err)
 {
     struct cw_inflate *z;
     int r = cw_inflate_open(file, codec, NULL, NULL, &z, err);
     if (r < 0)
         return r;
     for (unsigned pieces = 0; r == 0 && !cw_inflate_ended(z); pieces++) {
-        r = inflate_piece(b, z, err);
+        r = build_inflate_piece(b, z, err);
         if (r == 0 && pieces % 16 == 0 && in->cancelled && in->cancelled(in->cancel_arg))
             r = cw_error_set(err, CW_E_INTERRUPTED, "interrupted");
     }
@@ -137,14 +137,14 @@ static int inflate_file(struct building *b, const struct cw_segment_input *in, s
     cw_inflate_free(z);
     if (r == 0)
         r = cw_walk_end(&b->walk.base, b->walk.base.stream_size, err);
-    return r < 0 ? r : see_records(b, err);
+    return r < 0 ? r : build_see_records(b, err);
 }
 
-/* The codec asked for, or what the file's first bytes are. A plain TFRecord file may begin like a gzip one
+/* The requested codec, or what the file's first bytes are. A plain TFRecord file may begin like a gzip one
  * (its length's low bytes): a header whose CRC is right settles it. No text and no tar of ours begins like
  * gzip; like zlib ("x" and another letter) a text may well begin. */
-static int choose_codec(const struct cw_segment_input *in, struct cw_file *file, enum cw_codec *ret,
-                        struct cw_error *err)
+static int build_choose_codec(const struct cw_segment_input *in, struct cw_file *file, enum cw_codec *ret,
+                              struct cw_error *err)
 {
     uint8_t head[CW_TFRECORD_HEADER];
     size_t n = (size_t)CW_MIN(in->file.size, (uint64_t)sizeof(head));
@@ -160,7 +160,7 @@ static int choose_codec(const struct cw_segment_input *in, struct cw_file *file,
     return 0;
 }
 
-static uint8_t *put(uint8_t *at, const void *data, size_t bytes)
+static uint8_t *build_put(uint8_t *at, const void *data, size_t bytes)
 {
     if (bytes)
         memcpy(at, data, bytes);
@@ -169,8 +169,8 @@ static uint8_t *put(uint8_t *at, const void *data, size_t bytes)
 }
 
 /* All that was found as the bytes of a segment. */
-static int assemble(struct building *b, const struct cw_segment_input *in, enum cw_codec codec,
-                    struct cw_segment *ret, struct cw_error *err)
+static int build_assemble(struct building *b, const struct cw_segment_input *in, enum cw_codec codec,
+                          struct cw_segment *ret, struct cw_error *err)
 {
     const struct cw_record_list *l = &b->walk.base.list;
     struct cw_segment_body body = {
@@ -202,19 +202,19 @@ static int assemble(struct building *b, const struct cw_segment_input *in, enum 
     uint8_t *base = malloc(size);
     if (!base)
         return cw_error_nomem(err, size, "an index");
-    uint8_t *at = put(base + sizeof(struct cw_index_header), &body, sizeof(body));
-    at = put(at, l->offsets, l->n * 8);
-    at = put(at, l->lengths, l->n * 8);
-    at = put(at, sums, sums_size);
+    uint8_t *at = build_put(base + sizeof(struct cw_index_header), &body, sizeof(body));
+    at = build_put(at, l->offsets, l->n * 8);
+    at = build_put(at, l->lengths, l->n * 8);
+    at = build_put(at, sums, sums_size);
     for (uint64_t first = 0; first < l->n;) {
         first = cw_chunk_end(l->lengths, first, l->n);
-        at = put(at, &first, 8);
+        at = build_put(at, &first, 8);
     }
     for (size_t i = 0; i < b->restarts.n; i++)
         b->restarts.points[i].window += head + columns;
-    at = put(at, b->restarts.points, b->restarts.n * sizeof(struct cw_restart));
-    at = put(at, b->restarts.windows, b->restarts.windows_size);
-    put(at, in->relative_path, body.path_size);
+    at = build_put(at, b->restarts.points, b->restarts.n * sizeof(struct cw_restart));
+    at = build_put(at, b->restarts.windows, b->restarts.windows_size);
+    build_put(at, in->relative_path, body.path_size);
     cw_index_seal(base, size, cw_index_kind_of(in->format));
     if (cw_segment_attach(base, size, ret) < 0) {
         free(base);
@@ -223,7 +223,7 @@ static int assemble(struct building *b, const struct cw_segment_input *in, enum 
     return 0;
 }
 
-static int start_walk(struct building *b, const struct cw_segment_input *in, struct cw_error *err)
+static int build_start_walk(struct building *b, const struct cw_segment_input *in, struct cw_error *err)
 {
     switch (in->format) {
     case CW_FORMAT_TAR:
@@ -247,21 +247,21 @@ int cw_segment_build(const struct cw_segment_input *in, struct cw_segment *ret, 
     b->before = &b->places[0];
     b->latest = &b->places[1];
     b->before->there = b->latest->there = false;
-    int r = start_walk(b, in, err);
+    int r = build_start_walk(b, in, err);
     if (r == 0 && !file)
         r = cw_file_new(in->path, &in->file, &file, err);
     if (r == 0)
-        r = choose_codec(in, file, &codec, err);
+        r = build_choose_codec(in, file, &codec, err);
     if (r == 0 && codec == CW_CODEC_PLAIN) {
         b->walk.base.stream_size = in->file.size;
         r = cw_walk_scan(&b->walk.base, file, in->cancelled, in->cancel_arg, err);
     } else if (r == 0) {
-        r = inflate_file(b, in, file, codec, err);
+        r = build_inflate_file(b, in, file, codec, err);
     }
     if (file && r != CW_E_INTERRUPTED)
         r = cw_file_verdict(file, r, err);
     if (r == 0)
-        r = assemble(b, in, codec, ret, err);
+        r = build_assemble(b, in, codec, ret, err);
     if (!in->opened)
         cw_file_free(file);
     cw_walk_deinit(&b->walk.base);

@@ -8,26 +8,26 @@
 #include "dataset/segment.h"
 #include "storage/file.h"
 
-#define SKIP_BYTES ((size_t)32 << 10) /* output that nobody wants is thrown away in pieces of this size */
+#define SKIP_BYTES ((size_t)32 << 10) /* output before the position is discarded in pieces of this size */
 
-static int changed(const struct cw_file *file, struct cw_error *err)
+static int segment_changed(const struct cw_file *file, struct cw_error *err)
 {
     cw_error_file(err, cw_file_path(file));
     return cw_error_set(err, CW_E_DATA, "%s: changed since it was indexed: its data end too early",
                         cw_file_path(file));
 }
 
-static const struct cw_restart *restart_before(const struct cw_segment *s, uint64_t target)
+static const struct cw_restart *segment_restart_before(const struct cw_segment *s, uint64_t target)
 {
     uint64_t behind = CW_FIRST(i, 0, s->n_restarts, s->restarts[i].out > target);
     return behind ? &s->restarts[behind - 1] : NULL;
 }
 
 /* Brings *z to the target: from where it is, or from a restart point where that is nearer. */
-static int seek(const struct cw_segment *s, struct cw_file *file, uint64_t target, struct cw_inflate **z,
-                uint8_t *skip, struct cw_error *err)
+static int segment_seek(const struct cw_segment *s, struct cw_file *file, uint64_t target,
+                        struct cw_inflate **z, uint8_t *skip, struct cw_error *err)
 {
-    const struct cw_restart *from = restart_before(s, target);
+    const struct cw_restart *from = segment_restart_before(s, target);
     uint64_t at = *z ? cw_inflate_position(*z) : 0;
     if (!*z || at > target || (from && from->out > at)) {
         *z = cw_inflate_free(*z);
@@ -39,7 +39,7 @@ static int seek(const struct cw_segment *s, struct cw_file *file, uint64_t targe
         size_t n;
         int r = cw_inflate_read(*z, skip, (size_t)CW_MIN(target - at, (uint64_t)SKIP_BYTES), false, &n, err);
         if (r == 0 && n == 0)
-            r = changed(file, err);
+            r = segment_changed(file, err);
         if (r < 0)
             return r;
     }
@@ -67,11 +67,11 @@ int cw_segment_read(const struct cw_segment *s, struct cw_file *file, const uint
     for (size_t i = 0; r == 0 && i < n; i++) {
         struct cw_span span = cw_segment_span(s, records[i]);
         size_t got = 0;
-        r = seek(s, file, span.offset, &z, skip, err);
+        r = segment_seek(s, file, span.offset, &z, skip, err);
         if (r == 0 && span.size > 0)
             r = cw_inflate_read(z, into[i], span.size, false, &got, err);
         if (r == 0 && got < span.size)
-            r = changed(file, err);
+            r = segment_changed(file, err);
     }
     cw_inflate_free(z);
     free(skip);

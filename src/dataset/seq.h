@@ -1,43 +1,94 @@
-/* The tree that index operators make: sequence.c builds it, epoch.c looks runs of positions up in it,
- * lookup.c positions in any order. Immutable once built. */
+/*
+ * The tree that index operators make: a node maps positions to those of its children, and the leaves are
+ * sources. Each operator of src/ops/sequence has its table of functions here; sequence.c builds the tree.
+ * Immutable once built; any thread reads it.
+ */
 #pragma once
 #include "dataset/sequence.h"
 
-enum seq_kind { SEQ_SOURCE, SEQ_CONCAT, SEQ_CUT, SEQ_REPEAT, SEQ_SHUFFLE };
+struct cw_seq;
+struct cw_shuffle; /* dataset/orders.h */
 
-/* How a shuffle permutes (docs/semantics.md, section 4). */
-enum shuffle_kind {
-    SHUFFLE_TABLE,   /* all positions, by a table: an order of its pass, orders.c */
-    SHUFFLE_NETWORK, /* all positions, each computed by itself: base/permutation.h */
-    SHUFFLE_CHUNKS,  /* the chunks of its input, then the positions of each window */
+/* Positions that are looked up in any order, all of them at once. */
+struct cw_lookup {
+    struct cw_epoch *epoch;
+    struct cw_ref *refs; /* position (row) and pass of each, then its record */
+    /* for sorting: as many as refs, and mask + 1 */
+    uint32_t *sorted, *counts;
+    uint64_t mask;
+    struct cw_error *err;
 };
 
+/* Chunks of unequal size: cumulative ends of positions. */
+struct cw_chunks {
+    uint64_t *ends;
+    uint64_t n, capacity;
+    uint64_t positions;
+    bool failed, too_many; /* too_many: more than CW_CHUNKS_MAX; otherwise it failed for want of memory */
+};
+
+/* 8 bytes each: a shuffle after a repeat of many passes over a few records would take all memory. */
+#define CW_CHUNKS_MAX (UINT64_C(1) << 26)
+
+struct cw_seq_ops {
+    /* The records at positions [begin, begin + n) of s, in the pass in which s is reached. */
+    int (*refs)(struct cw_epoch *e, const struct cw_seq *s, uint64_t begin, uint64_t n, uint64_t pass,
+                struct cw_ref *ret, struct cw_error *err);
+    /* l->refs[index[i]] for i < n are positions of s (cw_ref_at) and become records. Leaves the indices in
+     * another order. */
+    int (*lookup)(struct cw_lookup *l, const struct cw_seq *s, uint32_t *index, uint64_t n);
+    /* Appends the chunks of positions [from, to) of s, cut to that range. */
+    void (*chunks)(const struct cw_seq *s, uint64_t from, uint64_t to, struct cw_chunks *ret);
+};
+
+/* A node. Operators with facts of their own put it first in a larger struct, which free() frees. */
 struct cw_seq {
-    enum seq_kind kind;
-    uint64_t n;
+    const struct cw_seq_ops *ops;
+    uint64_t n; /* positions; CW_ENDLESS */
     struct cw_seq **children;
     size_t n_children;
-    bool shuffled; /* there is a SHUFFLE in it */
-    unsigned leaf; /* SOURCE */
-    const struct cw_source *source;
-    uint64_t from;  /* CUT: first position of the child */
-    uint64_t count; /* REPEAT: passes; CW_ENDLESS */
+    bool joins;    /* children follow each other; false: positions are those of the only child, mapped */
+    bool shuffled; /* there is a shuffle in it */
     /* numbers of combined passes of the finite repeats from here down: below 2^32, as in a cw_ref */
     uint64_t passes;
-    char *salt;        /* SHUFFLE */
-    unsigned id;       /* SHUFFLE: names its orders */
-    unsigned position; /* SHUFFLE: of the operator in the pipeline */
-    enum shuffle_kind shuffle;
-    bool reshuffle; /* SHUFFLE: another order each epoch; false: that of epoch 0 in all of them */
-    /* SHUFFLE_TABLE, SHUFFLE_CHUNKS: what is permuted first. Chunks of the child, either all of `uniform`
-     * positions (the last may be shorter), or by cumulative ends; of a table, single positions. */
-    uint64_t uniform;
-    uint64_t n_chunks;
-    uint64_t *ends;
+    /* positions of each of its chunks, of which the last may have fewer; 0: they differ */
+    uint64_t chunk;
+    const struct cw_source *source; /* of a leaf, else NULL; `leaf` is the number of its program */
+    unsigned leaf;
+    struct cw_shuffle *shuffle; /* of a shuffle, else NULL */
 };
 
-/* CW_E_PIPELINE: a combined pass that its 32 bits do not hold. */
-int cw_too_many_passes(uint64_t pass, struct cw_error *err);
+/* ---- for building: index operators call these ---- */
+
+struct cw_seq_build {
+    struct cw_sequence *sequence; /* so far */
+    const struct cw_source_env *env;
+    unsigned leaf; /* of the next source */
+    struct cw_error *err;
+};
+
+/* A new node of `size` bytes, of which struct cw_seq is the first; the others are 0. NULL: out of memory, the
+ * error is set. */
+struct cw_seq *cw_seq_new(struct cw_seq_build *b, const struct cw_seq_ops *ops, size_t size,
+                          size_t n_children);
+/* The same on top of *at, whose place it takes; it has the facts of *at. */
+struct cw_seq *cw_seq_wrap(struct cw_seq_build *b, const struct cw_seq_ops *ops, size_t size,
+                           struct cw_seq **at);
+/* The tree of a chain of operators. *ret is to be freed, with the tree that it is in, also after an error. */
+int cw_seq_build_chain(struct cw_seq_build *b, const struct cw_chain *chain,
+                       struct cw_seq **ret) _must_check_;
+/* Appends the chunks of a list, which ends at position n, cut to [from, to). uniform: as cw_seq.chunk; 0: the
+ * chunks end at ends[0] .. ends[n_chunks - 1]. */
+void cw_chunks_add(struct cw_chunks *c, uint64_t uniform, const uint64_t *ends, uint64_t n_chunks, uint64_t n,
+                   uint64_t from, uint64_t to);
+
+/* ---- for looking up: a node calls these for its children ---- */
+
+static inline int cw_seq_refs(struct cw_epoch *e, const struct cw_seq *s, uint64_t begin, uint64_t n,
+                              uint64_t pass, struct cw_ref *ret, struct cw_error *err)
+{
+    return s->ops->refs(e, s, begin, n, pass, ret, err);
+}
 
 /* The records at n positions of s (n < 2^32) in any order, in place: row is the position, pass and leaf are
  * the low and the high half of the pass in which s is reached. Takes time for the positions and for the

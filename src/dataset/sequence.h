@@ -64,7 +64,8 @@ struct cw_epoch {
     uint64_t *keys; /* by operator position: Philox keys of draws; n_keys of the compiled pipeline */
     struct cw_orders *orders; /* permutations, made when first needed */
     struct cw_budget *budget; /* what they are charged to */
-    /* asked now and then by cw_epoch_refs, which ends with CW_E_INTERRUPTED when it says so; NULL: never */
+    /* called now and then by cw_epoch_refs, which ends with CW_E_INTERRUPTED when it returns non-zero; NULL:
+     * never */
     int (*stopped)(void *arg);
     void *stop_arg;
 };

@@ -4,8 +4,6 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "ops/batch/bucket.h"
-
 #define COMPONENT_ALIGN 64 /* every component at a multiple of a cache line */
 /* Staged chunks of so many bytes come straight from the system. malloc would keep them when they are freed,
  * uncounted, for each thread; smaller ones it uses again. */
@@ -19,7 +17,7 @@ int cw_layout_init(struct cw_layout *l, const struct cw_compiled *c, struct cw_b
                             .budget = budget,
                             .capacity = c->batch_size,
                             .n = c->n_outputs,
-                            .leading = c->batcher != CW_BATCHER_NONE};
+                            .leading = c->batcher != NULL};
     l->offset = calloc(l->n, sizeof(*l->offset));
     l->row_bytes = calloc(l->n, sizeof(*l->row_bytes));
     if (!l->offset || !l->row_bytes) {
@@ -30,7 +28,7 @@ int cw_layout_init(struct cw_layout *l, const struct cw_compiled *c, struct cw_b
         const struct cw_type *t = &c->outputs[k].type;
         size_t total;
         l->offset[k] = SIZE_MAX;
-        if (c->batcher == CW_BATCHER_BUCKET || !cw_type_fixed(t)) {
+        if (c->keyed || !cw_type_fixed(t)) {
             l->n_staged++;
             continue;
         }
@@ -321,18 +319,16 @@ static int common_dims(const struct cw_assembly *a, unsigned k, uint64_t n, stru
         const struct cw_tensor *t = staged_row(a, k, i);
         bool same = t->ndim == first->ndim &&
                     memcmp(t->dims, first->dims, (size_t)t->ndim * sizeof(t->dims[0])) == 0;
-        if (!same && (g->batcher != CW_BATCHER_BUCKET || t->ndim != first->ndim)) {
+        if (!same && (!g->batcher->batcher->pad || t->ndim != first->ndim)) {
             char left[96], right[96];
-            bool bucket = g->batcher == CW_BATCHER_BUCKET;
-            const char *op = bucket ? "bucket_by_length" : "batch";
+            const struct cw_batcher *b = g->batcher->batcher;
+            const char *op = g->batcher->name;
             print_dims(first, left);
             print_dims(t, right);
             cw_error_op(err, op);
-            return cw_error_value(err, CW_E_DATA, "component", g->outputs[k].name,
-                                  bucket ? "equal numbers of dimensions" : "equal shapes",
+            return cw_error_value(err, CW_E_DATA, "component", g->outputs[k].name, b->expected,
                                   "%s: component \"%s\" differs in %s: %s and %s%s", op, g->outputs[k].name,
-                                  bucket ? "its number of dimensions" : "shape", left, right,
-                                  bucket ? "" : "; crop, resize or bucket it before");
+                                  b->differs, left, right, b->advice);
         }
         for (int d = 0; d < t->ndim; d++)
             c->dims[lead + d] = CW_MAX(c->dims[lead + d], t->dims[d]);
@@ -369,8 +365,8 @@ static void fill_staged(const struct cw_assembly *a, unsigned k, uint64_t n, str
     uint8_t *at = c->data, pad[8] = {0};
     for (int i = lead; i < c->ndim && n; i++)
         row *= (size_t)c->dims[i];
-    if (g->bucket_pad && c->dtype != CW_BYTES)
-        cw_bucket_pad(g->bucket_pad, g->outputs[k].name, c->dtype, pad);
+    if (g->batcher && g->batcher->batcher->pad && c->dtype != CW_BYTES)
+        g->batcher->batcher->pad(g->batcher_attrs, g->outputs[k].name, c->dtype, pad);
     for (uint64_t i = 0; i < n; i++) {
         const struct cw_tensor *t = staged_row(a, k, i);
         if (c->dtype == CW_BYTES) {

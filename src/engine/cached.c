@@ -49,7 +49,7 @@ static struct cw_hash128 key_of(const struct cw_runner *r, const struct cached *
     XXH3_128bits_reset(&state);
     (void)XXH3_128bits_update(&state, &c->identity, sizeof(c->identity));
     for (unsigned i = 0; g->ops[i] != c->m->op; i++)
-        if (g->ops[i]->desc->random || g->ops[i]->desc->function)
+        if (g->ops[i]->desc->effects.random || g->ops[i]->desc->function)
             (void)XXH3_128bits_update(&state, &e->keys[g->ops[i]->position], sizeof(*e->keys));
     XXH128_hash_t h = XXH3_128bits_digest(&state);
     return (struct cw_hash128){.lo = h.low64, .hi = h.high64};

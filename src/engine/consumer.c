@@ -133,8 +133,7 @@ int cw_try_finish(struct cw_runner *r, void *batch, struct cw_error *err)
 static int flush(struct cw_runner *r, struct cw_range *s, struct cw_error *err)
 {
     const struct cw_compiled *c = r->compiled;
-    bool wanted = !c->drop_remainder && s->limit == r->sequence->n_positions,
-         listed = c->batcher != CW_BATCHER_BUCKET;
+    bool wanted = !c->drop_remainder && s->limit == r->sequence->n_positions, listed = !c->keyed;
     for (unsigned k = 0; k < cw_n_keys(c); k++) {
         struct cw_assembly *a = s->open[k];
         if (!a)

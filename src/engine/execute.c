@@ -410,7 +410,7 @@ static int run_single(struct cw_runner *r, struct thread *t, struct block *b, ui
                 ret->values[k] = cw_block_row(&one.b, g->outputs[k].value, 0);
             cw_row_id(r, &one, 0, &ret->id);
             ret->id.flags |= CW_RECORD_REPLACEMENT;
-            if (r->compiled->batcher == CW_BATCHER_BUCKET)
+            if (r->compiled->keyed)
                 memcpy(&ret->bucket, cw_block_row(&one.b, g->bucket_value, 0).data, sizeof(ret->bucket));
         } else {
             status = err->status;

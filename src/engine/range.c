@@ -80,7 +80,7 @@ static void assembly_drop(struct cw_runner *r, struct cw_assembly *a)
 static void range_drop(struct cw_runner *r, struct cw_range *s)
 {
     unsigned n_keys = CW_MAX(r->compiled->n_buckets, 1u);
-    bool listed = r->compiled->batcher != CW_BATCHER_BUCKET || s->rows; /* open batches are in a list, too */
+    bool listed = !r->compiled->keyed || s->rows; /* open batches are in a list, too */
     while (s->first)
         piece_free(CW_POP(s->first));
     s->last = NULL;

@@ -29,14 +29,14 @@ static void set_assemblies(struct cw_runner *r, size_t memory)
     r->few_assemblies = by_memory < wanted;
     wanted = CW_MIN(wanted, by_memory);
     r->max_assemblies = (unsigned)CW_MIN(CW_MAX(wanted, r->compiled->counted ? 1u : 3u), 4096u);
-    if (r->compiled->batcher == CW_BATCHER_BUCKET)
+    if (r->compiled->keyed)
         r->max_assemblies += 2 * r->compiled->n_buckets * (unsigned)CW_MIN(r->options.threads + 2, 16u);
     const struct cw_tuned t = {
         .what = "batches_under_way",
         .seen = {{"batch_bytes", (double)batch},
                  {"memory_bytes", (double)memory},
                  {"threads", r->options.threads},
-                 {r->compiled->batcher == CW_BATCHER_BUCKET ? "buckets" : NULL, r->compiled->n_buckets}},
+                 {r->compiled->keyed ? "buckets" : NULL, r->compiled->n_buckets}},
         .others = {{"threads", (double)by_threads},
                    {"output", (double)by_output},
                    {"memory", (double)by_memory}},
@@ -119,7 +119,8 @@ int cw_runner_new(const struct cw_sequence *s, const struct cw_runner_options *o
     r->needs_eids = c->pipeline->on_error == CW_ON_ERROR_REPLACE;
     for (unsigned i = 0; i < c->n_programs; i++)
         for (unsigned k = 0; k < c->programs[i].n_ops; k++)
-            r->needs_eids |= c->programs[i].ops[k]->desc->random || c->programs[i].ops[k]->desc->function;
+            r->needs_eids |= c->programs[i].ops[k]->desc->effects.random ||
+                             c->programs[i].ops[k]->desc->function;
     if (status >= 0)
         status = cw_choices_new(r, err);
     if (status >= 0)

@@ -72,7 +72,7 @@ static int pass_limit(struct cw_runner *r, struct block *b, unsigned k, struct c
 int32_t cw_block_key(const struct cw_runner *r, const struct block *b, size_t row)
 {
     int32_t bucket = 0;
-    if (r->compiled->batcher != CW_BATCHER_BUCKET)
+    if (!r->compiled->keyed)
         return 0;
     if (b->b.status[row] == CW_ROW_REPLACED)
         return b->replaced[row].bucket;
@@ -96,7 +96,7 @@ static int poison(struct cw_runner *r, struct block *b, size_t row, struct cw_er
         *s->failed = error;
         return 0;
     }
-    struct cw_assembly *a = r->compiled->batcher == CW_BATCHER_BUCKET ? NULL : s->open[0];
+    struct cw_assembly *a = r->compiled->keyed ? NULL : s->open[0];
     if (!a) {
         a = calloc(1, sizeof(*a));
         if (!a)
@@ -131,7 +131,7 @@ static int filling(struct cw_runner *r, struct block *b, unsigned key, struct cw
             return status;
         }
         s->open[key] = a;
-        if (!s->rows && r->compiled->batcher != CW_BATCHER_BUCKET)
+        if (!s->rows && !r->compiled->keyed)
             cw_range_append(s, a);
     }
     *ret = a;
@@ -148,7 +148,7 @@ static int close_batch(struct cw_runner *r, struct block *b, struct cw_assembly 
     if (s->rows)
         return 0;
     s->batched[a->bucket] += a->n_assigned;
-    if (r->compiled->batcher == CW_BATCHER_BUCKET)
+    if (r->compiled->keyed)
         cw_range_append(s, a);
     a->after = cw_block_after(r, b, at);
     return a->after ? 0 : cw_error_nomem(err, 0, "a position");
@@ -189,7 +189,7 @@ static int add_segment(struct cw_runner *r, struct block *b, struct cw_assembly 
 static int pass_slots(struct cw_runner *r, struct block *b, struct cw_error *err)
 {
     struct cw_range *s = b->range;
-    bool one_by_one = r->compiled->batcher == CW_BATCHER_BUCKET ||
+    bool one_by_one = r->compiled->keyed ||
                       (b->has_failed && r->compiled->pipeline->on_error != CW_ON_ERROR_SKIP);
     while (b->n_given < b->n_live && !s->poisoned) {
         size_t row = b->idx[b->n_given], rest = one_by_one ? 1 : b->n_live - b->n_given;

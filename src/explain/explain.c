@@ -53,15 +53,11 @@ static void node_add_types(json_t *node, const json_t *before, const json_t *aft
 
 static json_t *chain_json(const struct cw_compiled *c, const struct cw_chain *chain, const unsigned *into)
 {
-    static const char *const kinds[] = {[CW_OP_SOURCE] = "source",      [CW_OP_MAP] = "map",
-                                        [CW_OP_FILTER] = "filter",      [CW_OP_FLAT_MAP] = "flat_map",
-                                        [CW_OP_INDEX] = "index",        [CW_OP_BATCHER] = "batcher",
-                                        [CW_OP_BATCH_MAP] = "batch_map"};
     json_t *list = json_array(), *before = NULL;
     for (size_t i = 0; i < chain->n; i++) {
         const struct cw_node *node = &chain->nodes[i];
         json_t *o = json_pack("{s:s, s:i, s:s}", "op", node->desc->name, "position", (int)node->position,
-                              "kind", kinds[node->desc->kind]);
+                              "kind", cw_op_kind_name(node->desc->kind));
         json_t *after = chain_schema(c->pipeline, chain, i + 1);
         if (node->n_inputs) {
             json_t *inputs = json_array();
@@ -128,7 +124,7 @@ static json_t *pipeline_sequential_reason(const struct cw_compiled *c)
     for (unsigned i = 0; i < at && from == UINT32_MAX; i++) {
         const struct cw_node *node = chain_find_node(chain, i);
         if (node->desc->kind == CW_OP_FILTER || node->desc->kind == CW_OP_FLAT_MAP ||
-            strcmp(node->desc->name, "bucket_by_length") == 0)
+            (node->desc->batcher && node->desc->batcher->keyed))
             from = i;
     }
     const struct cw_node *limit = chain_find_node(chain, at),

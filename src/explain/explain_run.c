@@ -126,7 +126,7 @@ static bool chain_shuffles(const struct cw_chain *chain)
 {
     bool any = false;
     for (size_t i = 0; i < chain->n && !any; i++) {
-        any = strcmp(chain->nodes[i].desc->name, "shuffle") == 0;
+        any = chain->nodes[i].desc->index && chain->nodes[i].desc->index->permutes;
         for (size_t k = 0; k < chain->nodes[i].n_inputs; k++)
             any |= chain_shuffles(&chain->nodes[i].inputs[k]);
     }

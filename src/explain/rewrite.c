@@ -3,8 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "ops/image/image_role.h"
-#include "ops/table.h"
+#include "optimize/laws.h"
 
 /* ---- JSON ---- */
 
@@ -121,44 +120,18 @@ static const struct cw_op *program_find_op(const struct cw_program *g, unsigned 
     return NULL;
 }
 
-static bool op_needs(const struct cw_op *op, const struct cw_op *of)
-{
-    for (unsigned i = 0; i < op->n_in; i++)
-        for (unsigned k = 0; k < of->n_out; k++)
-            if (op->in[i].value == of->out[k].value)
-                return true;
-    return false;
-}
-
-static bool op_draws(const struct cw_op *op)
-{
-    return op->desc->random ||
-           (op->desc->function && json_is_true(json_object_get(cw_attr_json(op, "function"), "rng")));
-}
-
-/* Whether `op` gives the same where it stands directly before `other` instead of directly behind it. Draws
- * have keys by name: those of other names stay. */
-static bool op_passes(const struct cw_op *op, const struct cw_op *other)
-{
-    /* what renames or drops changes what names mean */
-    bool computes = other->desc->kind == CW_OP_MAP && other->desc->run && !other->desc->cache_point;
-    if (op->desc->kind == CW_OP_FILTER)
-        return computes && !op_draws(op) && !op_needs(op, other);
-    bool crops = op->desc->image && op->desc->image->crops && !op->desc->image->resizes;
-    bool pixelwise = other->desc->image && other->desc->image->step == CW_IMAGE_PIXELWISE;
-    return crops && pixelwise && computes && other->n_out == 1 && op_needs(op, other);
-}
-
-/* That part of what comes in goes out: elements of a filter, bytes of a crop. */
+/* Returns the part of what comes in that goes out: elements of a filter, bytes of any other operator. */
 static double op_kept_part(const struct cw_compiled *c, const struct cw_costs *costs,
                            const struct cw_profile *p, const struct cw_op *op, unsigned leaf)
 {
-    if (op->desc->kind == CW_OP_FILTER) {
+    if (op->desc->effects.count == CW_COUNT_FEWER) {
         for (unsigned i = op->position + 1; i < costs->n_ops; i++)
             if (costs->ops[i].rows > 0)
                 return costs->ops[i].rows / costs->ops[op->position].rows;
         return 1 / costs->ops[op->position].rows; /* the batch is next */
     }
+    if (memcmp(&op->in[0].type, &op->out[0].type, sizeof(op->in[0].type)) == 0)
+        return 1; /* a flip; what was measured of both differs by chance */
     return cw_costs_value_bytes(c, p, leaf, op->out[0].value, &op->out[0].type) /
            cw_costs_value_bytes(c, p, leaf, op->in[0].value, &op->in[0].type);
 }
@@ -174,7 +147,7 @@ static size_t move_earliest(const struct cw_local *l, const struct cw_program *g
         const struct cw_op *other = program_find_op(g, nodes[to - 1].position);
         bool same_run = other &&
                         costs->ops[other->position].fused_into == costs->ops[op->position].fused_into;
-        if (!other || same_run || !op_passes(op, other))
+        if (!other || same_run || !cw_law_find(other, op))
             break;
         to--;
     }

@@ -32,7 +32,7 @@ static struct {
     extend_function extend;
 } crc = {.once = PTHREAD_ONCE_INIT};
 
-static inline uint64_t load64(const uint8_t *p)
+static inline uint64_t crc32c_load64(const uint8_t *p)
 {
     uint64_t v;
     memcpy(&v, p, 8);
@@ -42,10 +42,10 @@ static inline uint64_t load64(const uint8_t *p)
     return v;
 }
 
-static uint32_t extend_portable(uint32_t state, const uint8_t *p, size_t n)
+static uint32_t crc32c_extend_portable(uint32_t state, const uint8_t *p, size_t n)
 {
     for (; n >= 8; p += 8, n -= 8) {
-        uint64_t v = load64(p) ^ state;
+        uint64_t v = crc32c_load64(p) ^ state;
         state = 0;
         for (unsigned i = 0; i < 8; i++)
             state ^= crc.slices[7 - i][(v >> (8 * i)) & 0xff];
@@ -56,7 +56,7 @@ static uint32_t extend_portable(uint32_t state, const uint8_t *p, size_t n)
 }
 
 #if defined(__x86_64__) || defined(__aarch64__)
-static inline uint32_t shift(const uint32_t table[4][256], uint32_t state)
+static inline uint32_t crc32c_shift(const uint32_t table[4][256], uint32_t state)
 {
     return table[0][state & 0xff] ^ table[1][(state >> 8) & 0xff] ^ table[2][(state >> 16) & 0xff] ^
            table[3][state >> 24];
@@ -81,11 +81,11 @@ TARGET static inline uint32_t three_lanes(uint32_t state, const uint8_t *p, size
 {
     uint32_t a = state, b = 0, c = 0;
     for (size_t i = 0; i < lane; i += 8) {
-        a = STEP64(a, load64(p + i));
-        b = STEP64(b, load64(p + lane + i));
-        c = STEP64(c, load64(p + 2 * lane + i));
+        a = STEP64(a, crc32c_load64(p + i));
+        b = STEP64(b, crc32c_load64(p + lane + i));
+        c = STEP64(c, crc32c_load64(p + 2 * lane + i));
     }
-    return shift(zeros, shift(zeros, a) ^ b) ^ c;
+    return crc32c_shift(zeros, crc32c_shift(zeros, a) ^ b) ^ c;
 }
 
 TARGET static uint32_t extend_hardware(uint32_t state, const uint8_t *p, size_t n)
@@ -95,13 +95,13 @@ TARGET static uint32_t extend_hardware(uint32_t state, const uint8_t *p, size_t 
     for (; n >= 3 * LANE_SHORT; p += 3 * LANE_SHORT, n -= 3 * LANE_SHORT)
         state = three_lanes(state, p, LANE_SHORT, crc.zeros_short);
     for (; n >= 8; p += 8, n -= 8)
-        state = STEP64(state, load64(p));
+        state = STEP64(state, crc32c_load64(p));
     for (; n; p++, n--)
         state = STEP8(state, *p);
     return state;
 }
 
-static bool has_hardware(void)
+static bool crc32c_has_hardware(void)
 {
 #if defined(__x86_64__)
     return __builtin_cpu_supports("sse4.2");
@@ -110,7 +110,7 @@ static bool has_hardware(void)
 #endif
 }
 
-static void make_zeros(uint32_t table[4][256], size_t lane)
+static void crc32c_make_zeros(uint32_t table[4][256], size_t lane)
 {
     for (unsigned bit = 0; bit < 32; bit++) {
         uint32_t state = 1u << bit;
@@ -122,7 +122,7 @@ static void make_zeros(uint32_t table[4][256], size_t lane)
 }
 #endif
 
-static void init(void)
+static void crc32c_init(void)
 {
     for (uint32_t i = 0; i < 256; i++) {
         uint32_t state = i;
@@ -133,11 +133,11 @@ static void init(void)
     for (unsigned s = 1; s < 8; s++)
         for (unsigned i = 0; i < 256; i++)
             crc.slices[s][i] = (crc.slices[s - 1][i] >> 8) ^ crc.slices[0][crc.slices[s - 1][i] & 0xff];
-    crc.extend = extend_portable;
+    crc.extend = crc32c_extend_portable;
 #if defined(__x86_64__) || defined(__aarch64__)
-    if (has_hardware()) {
-        make_zeros(crc.zeros_long, LANE_LONG);
-        make_zeros(crc.zeros_short, LANE_SHORT);
+    if (crc32c_has_hardware()) {
+        crc32c_make_zeros(crc.zeros_long, LANE_LONG);
+        crc32c_make_zeros(crc.zeros_short, LANE_SHORT);
         crc.extend = extend_hardware;
     }
 #endif
@@ -145,7 +145,7 @@ static void init(void)
 
 uint32_t cw_crc32c_extend(uint32_t start, const void *data, size_t size)
 {
-    pthread_once(&crc.once, init);
+    pthread_once(&crc.once, crc32c_init);
     return ~crc.extend(~start, data, size);
 }
 
@@ -156,6 +156,6 @@ uint32_t cw_crc32c(const void *data, size_t size)
 
 uint32_t cw_crc32c_portable(uint32_t start, const void *data, size_t size)
 {
-    pthread_once(&crc.once, init);
-    return ~extend_portable(~start, data, size);
+    pthread_once(&crc.once, crc32c_init);
+    return ~crc32c_extend_portable(~start, data, size);
 }

@@ -19,7 +19,7 @@ struct field {
 
 /* After the varint at p, or NULL when it is cut off or longer than 10 bytes. Bits past 64 are dropped, as
  * protobuf does. */
-static inline const uint8_t *read_varint(const uint8_t *p, const uint8_t *end, uint64_t *ret)
+static inline const uint8_t *example_read_varint(const uint8_t *p, const uint8_t *end, uint64_t *ret)
 {
     if (CW_LIKELY(p < end && *p < 0x80)) {
         *ret = *p;
@@ -38,10 +38,11 @@ static inline const uint8_t *read_varint(const uint8_t *p, const uint8_t *end, u
 }
 
 /* After the field at p, or NULL with *why. */
-static const uint8_t *read_field(const uint8_t *p, const uint8_t *end, struct field *ret, const char **why)
+static const uint8_t *example_read_field(const uint8_t *p, const uint8_t *end, struct field *ret,
+                                         const char **why)
 {
     uint64_t tag, length = 0;
-    p = read_varint(p, end, &tag);
+    p = example_read_varint(p, end, &tag);
     if (!p || tag > UINT32_MAX || tag >> 3 == 0) {
         *why = "no valid field tag";
         return NULL;
@@ -51,7 +52,7 @@ static const uint8_t *read_field(const uint8_t *p, const uint8_t *end, struct fi
     ret->data = p;
     switch (ret->wire) {
     case VARINT:
-        p = read_varint(p, end, &length);
+        p = example_read_varint(p, end, &length);
         if (!p)
             *why = "a number is cut off";
         ret->end = p;
@@ -63,7 +64,7 @@ static const uint8_t *read_field(const uint8_t *p, const uint8_t *end, struct fi
         length = 4;
         break;
     case LENGTH:
-        p = read_varint(p, end, &length);
+        p = example_read_varint(p, end, &length);
         if (!p) {
             *why = "a length is cut off";
             return NULL;
@@ -83,12 +84,12 @@ static const uint8_t *read_field(const uint8_t *p, const uint8_t *end, struct fi
 }
 
 /* Adds the lists of one Feature message; NULL with *why, else something. */
-static const uint8_t *read_feature(const uint8_t *p, const uint8_t *end, struct cw_feature *f,
-                                   const char **why)
+static const uint8_t *example_read_feature(const uint8_t *p, const uint8_t *end, struct cw_feature *f,
+                                           const char **why)
 {
     struct field field;
     while (p < end) {
-        const uint8_t *next = read_field(p, end, &field, why);
+        const uint8_t *next = example_read_field(p, end, &field, why);
         if (!next)
             return NULL;
         p = next;
@@ -106,21 +107,21 @@ static const uint8_t *read_feature(const uint8_t *p, const uint8_t *end, struct 
     return p;
 }
 
-static int read_entry(const uint8_t *p, const uint8_t *end, struct cw_feature *f, const uint8_t **ret_at,
-                      const char **why)
+static int example_read_entry(const uint8_t *p, const uint8_t *end, struct cw_feature *f,
+                              const uint8_t **ret_at, const char **why)
 {
     struct field field;
     *f = (struct cw_feature){.key = "", .entry = p, .entry_end = end};
     while (p < end) {
         *ret_at = p;
-        p = read_field(p, end, &field, why);
+        p = example_read_field(p, end, &field, why);
         if (!p)
             return -1;
         if (field.wire == LENGTH && field.number == 1) {
             f->key = (const char *)field.data;
             f->key_size = (size_t)(field.end - field.data);
         } else if (field.wire == LENGTH && field.number == 2 &&
-                   !read_feature(field.data, field.end, f, why)) {
+                   !example_read_feature(field.data, field.end, f, why)) {
             return -1;
         }
     }
@@ -134,7 +135,7 @@ void cw_example_walk_init(struct cw_example_walk *w, const void *data, size_t si
     *w = (struct cw_example_walk){.start = p, .at = p, .end = p + size, .features = p, .features_end = p};
 }
 
-static int malformed(struct cw_example_walk *w, const uint8_t *at)
+static int example_malformed(struct cw_example_walk *w, const uint8_t *at)
 {
     return w->where = (size_t)(at - w->start), -1;
 }
@@ -146,20 +147,21 @@ int cw_example_next(struct cw_example_walk *w, struct cw_feature *ret)
     for (;;) {
         while (w->features < w->features_end) {
             at = w->features;
-            next = read_field(at, w->features_end, &field, &w->why);
+            next = example_read_field(at, w->features_end, &field, &w->why);
             if (!next)
-                return malformed(w, at);
+                return example_malformed(w, at);
             w->features = next;
             if (field.wire != LENGTH || field.number != 1)
                 continue;
-            return read_entry(field.data, field.end, ret, &at, &w->why) < 0 ? malformed(w, at) : 1;
+            return example_read_entry(field.data, field.end, ret, &at, &w->why) < 0 ? example_malformed(w, at)
+                                                                                    : 1;
         }
         if (w->at == w->end)
             return 0;
         at = w->at;
-        next = read_field(at, w->end, &field, &w->why);
+        next = example_read_field(at, w->end, &field, &w->why);
         if (!next)
-            return malformed(w, at);
+            return example_malformed(w, at);
         w->at = next;
         if (field.wire == LENGTH && field.number == 1) {
             w->features = field.data;
@@ -178,7 +180,7 @@ struct lists {
     unsigned given;
 };
 
-static bool next_list(struct lists *l, const uint8_t **ret, const uint8_t **ret_end)
+static bool example_next_list(struct lists *l, const uint8_t **ret, const uint8_t **ret_end)
 {
     const struct cw_feature *f = l->f;
     struct field field;
@@ -195,7 +197,7 @@ static bool next_list(struct lists *l, const uint8_t **ret, const uint8_t **ret_
         l->entry = f->entry;
     for (;;) {
         while (l->feature < l->feature_end) {
-            l->feature = read_field(l->feature, l->feature_end, &field, &why);
+            l->feature = example_read_field(l->feature, l->feature_end, &field, &why);
             if (!l->feature)
                 return false;
             if (field.wire == LENGTH && field.number == (uint32_t)f->kind && field.data >= f->list) {
@@ -207,7 +209,7 @@ static bool next_list(struct lists *l, const uint8_t **ret, const uint8_t **ret_
         }
         if (l->entry >= f->entry_end)
             return false;
-        l->entry = read_field(l->entry, f->entry_end, &field, &why);
+        l->entry = example_read_field(l->entry, f->entry_end, &field, &why);
         if (!l->entry)
             return false;
         if (field.wire == LENGTH && field.number == 2) {
@@ -225,28 +227,28 @@ struct values {
     bool bad;
 };
 
-static bool next_value(struct values *v, struct field *ret)
+static bool example_next_value(struct values *v, struct field *ret)
 {
     const char *why;
     do {
         while (v->at == v->end)
-            if (!next_list(&v->lists, &v->at, &v->end))
+            if (!example_next_list(&v->lists, &v->at, &v->end))
                 return false;
-        v->at = read_field(v->at, v->end, ret, &why);
+        v->at = example_read_field(v->at, v->end, ret, &why);
         v->bad = !v->at;
     } while (!v->bad && ret->number != 1);
     return !v->bad;
 }
 
 /* Values in a packed field, -1 when malformed. */
-static int64_t packed_count(enum cw_feature_kind kind, const uint8_t *p, const uint8_t *end)
+static int64_t example_packed_count(enum cw_feature_kind kind, const uint8_t *p, const uint8_t *end)
 {
     if (kind == CW_FEATURE_FLOAT)
         return (end - p) % 4 ? -1 : (end - p) / 4;
     int64_t n = 0;
     uint64_t v;
     for (; p < end; n++)
-        if (!(p = read_varint(p, end, &v)))
+        if (!(p = example_read_varint(p, end, &v)))
             return -1;
     return n;
 }
@@ -256,11 +258,11 @@ int64_t cw_feature_count(const struct cw_feature *f)
     struct values values = {.lists.f = f};
     struct field field;
     int64_t n = 0;
-    while (next_value(&values, &field)) {
+    while (example_next_value(&values, &field)) {
         if (f->kind == CW_FEATURE_BYTES) {
             n += field.wire == LENGTH;
         } else if (field.wire == LENGTH) {
-            int64_t more = packed_count(f->kind, field.data, field.end);
+            int64_t more = example_packed_count(f->kind, field.data, field.end);
             if (more < 0)
                 return -1;
             n += more;
@@ -275,12 +277,12 @@ void cw_feature_bytes(const struct cw_feature *f, struct cw_bytes_view *out)
 {
     struct values values = {.lists.f = f};
     struct field field;
-    while (next_value(&values, &field))
+    while (example_next_value(&values, &field))
         if (field.wire == LENGTH)
             *out++ = (struct cw_bytes_view){.data = field.data, .size = (size_t)(field.end - field.data)};
 }
 
-static float load_float(const uint8_t *p)
+static float example_load_float(const uint8_t *p)
 {
     uint32_t bits = (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
     float v;
@@ -292,21 +294,21 @@ void cw_feature_floats(const struct cw_feature *f, float *out)
 {
     struct values values = {.lists.f = f};
     struct field field;
-    while (next_value(&values, &field))
+    while (example_next_value(&values, &field))
         if (field.wire == LENGTH || field.wire == FIXED32)
             for (const uint8_t *v = field.data; v < field.end; v += 4)
-                *out++ = load_float(v);
+                *out++ = example_load_float(v);
 }
 
 void cw_feature_int64s(const struct cw_feature *f, int64_t *out)
 {
     struct values values = {.lists.f = f};
     struct field field;
-    while (next_value(&values, &field))
+    while (example_next_value(&values, &field))
         if (field.wire == LENGTH || field.wire == VARINT)
             for (const uint8_t *v = field.data; v < field.end;) {
                 uint64_t bits = 0;
-                v = read_varint(v, field.end, &bits);
+                v = example_read_varint(v, field.end, &bits);
                 *out++ = (int64_t)bits;
             }
 }

@@ -8,7 +8,7 @@
  * As in protobuf: unknown fields are skipped, lists may be packed or not, a message that occurs twice is
  * merged, of a oneof the last kind counts. A map key may occur several times; the walk gives each, the last
  * one counts. Stricter than protobuf: groups are malformed. Looser: keys need not be UTF-8, and lists are
- * looked into only when their values are asked for.
+ * looked into only when their values are requested.
  */
 #pragma once
 #include <stddef.h>

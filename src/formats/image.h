@@ -51,7 +51,7 @@ int cw_image_open(struct cw_image *im, const void *data, size_t size, const stru
 int cw_image_decode(struct cw_image *im, const struct cw_rect *want, const struct cw_rect *needed, void *dst,
                     size_t stride, struct cw_arena *arena, struct cw_error *err) _must_check_;
 
-/* The same row by row, for those who use each row while it lies in the cache: put gets row y of `want`
+/* The same row by row, for callers that use each row while it lies in the cache: put gets row y of `want`
  * (counting from 0, in order); pixels are its own during the call, with `slack` readable bytes behind them.
  * After a failure no more rows come. */
 struct cw_image_rows {

@@ -8,13 +8,13 @@ bool cw_convert_is_copy(const struct cw_convert *c)
     return c->from == c->to && c->from_wide == c->to_wide && !c->cmyk;
 }
 
-static inline uint32_t cmyk_mix(uint32_t ink, uint32_t nk)
+static inline uint32_t image_cmyk_mix(uint32_t ink, uint32_t nk)
 {
     uint32_t t = ink * nk + 128;
     return (uint32_t)(uint8_t)(nk - ((t + (t >> 8)) >> 8));
 }
 
-static inline uint32_t grey(uint32_t r, uint32_t g, uint32_t b)
+static inline uint32_t image_grey(uint32_t r, uint32_t g, uint32_t b)
 {
     return (19595 * r + 38470 * g + 7471 * b + 32768) >> 16;
 }
@@ -25,9 +25,9 @@ static inline void convert_pixel(const uint32_t *s, int from, bool cmyk, uint32_
     uint32_t rgba[4];
     if (cmyk) {
         uint32_t nk = 255 - s[3];
-        rgba[0] = cmyk_mix(s[0], nk);
-        rgba[1] = cmyk_mix(s[1], nk);
-        rgba[2] = cmyk_mix(s[2], nk);
+        rgba[0] = image_cmyk_mix(s[0], nk);
+        rgba[1] = image_cmyk_mix(s[1], nk);
+        rgba[2] = image_cmyk_mix(s[2], nk);
         rgba[3] = opaque;
     } else if (from <= 2) {
         rgba[0] = rgba[1] = rgba[2] = s[0];
@@ -39,7 +39,7 @@ static inline void convert_pixel(const uint32_t *s, int from, bool cmyk, uint32_
         rgba[3] = from == 4 ? s[3] : opaque;
     }
     if (to <= 2) {
-        d[0] = from <= 2 && !cmyk ? s[0] : grey(rgba[0], rgba[1], rgba[2]);
+        d[0] = from <= 2 && !cmyk ? s[0] : image_grey(rgba[0], rgba[1], rgba[2]);
         d[1] = rgba[3];
     } else {
         d[0] = rgba[0];
@@ -49,10 +49,10 @@ static inline void convert_pixel(const uint32_t *s, int from, bool cmyk, uint32_
     }
 }
 
-static void rgb_to_grey(uint8_t *d, const uint8_t *s, size_t n)
+static void image_rgb_to_grey(uint8_t *d, const uint8_t *s, size_t n)
 {
     for (size_t i = 0; i < n; i++, s += 3)
-        d[i] = (uint8_t)grey(s[0], s[1], s[2]);
+        d[i] = (uint8_t)image_grey(s[0], s[1], s[2]);
 }
 
 void cw_convert_row(const struct cw_convert *c, void *dst, const void *src, size_t n)
@@ -63,7 +63,7 @@ void cw_convert_row(const struct cw_convert *c, void *dst, const void *src, size
         return;
     }
     if (c->from == 3 && c->to == 1 && !c->from_wide && !c->to_wide) {
-        rgb_to_grey(dst, src, n);
+        image_rgb_to_grey(dst, src, n);
         return;
     }
     const uint8_t *s8 = src;

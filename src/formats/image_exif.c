@@ -10,35 +10,35 @@ struct tiff {
     bool little;
 };
 
-static uint32_t tiff_u16(const struct tiff *t, size_t at)
+static uint32_t exif_u16(const struct tiff *t, size_t at)
 {
     const uint8_t *p = t->data + at;
     return t->little ? p[0] | (uint32_t)p[1] << 8 : p[1] | (uint32_t)p[0] << 8;
 }
 
-static uint32_t tiff_u32(const struct tiff *t, size_t at)
+static uint32_t exif_u32(const struct tiff *t, size_t at)
 {
-    return t->little ? tiff_u16(t, at) | tiff_u16(t, at + 2) << 16
-                     : tiff_u16(t, at + 2) | tiff_u16(t, at) << 16;
+    return t->little ? exif_u16(t, at) | exif_u16(t, at + 2) << 16
+                     : exif_u16(t, at + 2) | exif_u16(t, at) << 16;
 }
 
 /* Tag 0x0112 of the first image file directory (TIFF 6.0 section 2: 12 bytes an entry: tag, type, count,
  * value). */
-static int tiff_orientation(const struct tiff *t)
+static int exif_orientation(const struct tiff *t)
 {
-    if (t->size < 8 || tiff_u16(t, 2) != 42)
+    if (t->size < 8 || exif_u16(t, 2) != 42)
         return 1;
-    size_t at = tiff_u32(t, 4);
+    size_t at = exif_u32(t, 4);
     if (at > t->size - 2)
         return 1;
-    size_t n = tiff_u16(t, at);
+    size_t n = exif_u16(t, at);
     at += 2;
     for (size_t i = 0; i < n && t->size - at >= 12; i++, at += 12) {
-        if (tiff_u16(t, at) != 0x0112)
+        if (exif_u16(t, at) != 0x0112)
             continue;
-        uint32_t type = tiff_u16(t, at + 2), count = tiff_u32(t, at + 4);
+        uint32_t type = exif_u16(t, at + 2), count = exif_u32(t, at + 4);
         /* SHORT or LONG */
-        uint32_t value = type == 3 ? tiff_u16(t, at + 8) : type == 4 ? tiff_u32(t, at + 8) : 0;
+        uint32_t value = type == 3 ? exif_u16(t, at + 8) : type == 4 ? exif_u32(t, at + 8) : 0;
         return count == 1 && value >= 1 && value <= 8 ? (int)value : 1;
     }
     return 1;
@@ -69,7 +69,7 @@ int cw_exif_orientation(const uint8_t *data, size_t size)
                 t.little = t.data[0] == 'I';
             if (t.size < 2 || t.data[0] != t.data[1] || (t.data[0] != 'I' && t.data[0] != 'M'))
                 return 1;
-            return tiff_orientation(&t);
+            return exif_orientation(&t);
         }
         at += 2 + length;
     }

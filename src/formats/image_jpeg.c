@@ -1,5 +1,5 @@
 /*
- * JPEG through libjpeg-turbo's libjpeg interface: all of an image or only the rows and columns asked for,
+ * JPEG through libjpeg-turbo's libjpeg interface: all of an image or only the requested rows and columns,
  * bit-identical to decoding everything and cropping (tests/test_pixels.py tries all subsamplings). Owns the
  * decompressor between open and close.
  *
@@ -38,7 +38,7 @@ struct jpeg_reader {
 _Static_assert(sizeof(struct jpeg_reader) <= sizeof(((struct cw_image *)0)->state),
                "struct cw_image.state is too small");
 
-static struct jpeg_reader *reader_of(struct cw_image *im)
+static struct jpeg_reader *jpeg_reader_of(struct cw_image *im)
 {
     return (struct jpeg_reader *)(void *)im->state;
 }
@@ -83,7 +83,7 @@ static bool jpeg_matches(const uint8_t *data, size_t size)
     return size >= 3 && data[0] == 0xFF && data[1] == 0xD8 && data[2] == 0xFF;
 }
 
-static int header_guarded(struct jpeg_reader *j, const uint8_t *data, size_t size)
+static int jpeg_header_guarded(struct jpeg_reader *j, const uint8_t *data, size_t size)
 {
     if (setjmp(j->jump))
         return j->status;
@@ -96,12 +96,12 @@ static int header_guarded(struct jpeg_reader *j, const uint8_t *data, size_t siz
 
 static void jpeg_close(struct cw_image *im)
 {
-    jpeg_destroy_decompress(&reader_of(im)->d);
+    jpeg_destroy_decompress(&jpeg_reader_of(im)->d);
 }
 
 /* An end-of-image marker anywhere after the first SOS: whole files have it at their end, so the search starts
  * there. */
-static bool has_eoi(const struct jpeg_decompress_struct *d)
+static bool jpeg_has_eoi(const struct jpeg_decompress_struct *d)
 {
     const uint8_t *first = d->src->next_input_byte, *p = first + d->src->bytes_in_buffer;
     while (p - first >= 2) {
@@ -114,7 +114,7 @@ static bool has_eoi(const struct jpeg_decompress_struct *d)
 
 static int jpeg_check(struct cw_image *im, struct cw_error *err)
 {
-    struct jpeg_reader *j = reader_of(im);
+    struct jpeg_reader *j = jpeg_reader_of(im);
     im->file_height = j->d.image_height;
     im->file_width = j->d.image_width;
     int r = cw_image_check_size(im, err);
@@ -124,7 +124,7 @@ static int jpeg_check(struct cw_image *im, struct cw_error *err)
         return cw_error_set(err, CW_E_RECORD, "JPEG image with %d components", j->d.num_components);
     im->file_channels = j->d.num_components;
     im->cmyk = j->d.num_components == 4;
-    if (!has_eoi(&j->d))
+    if (!jpeg_has_eoi(&j->d))
         return cw_error_set(err, CW_E_RECORD, "damaged JPEG: no end-of-image marker");
     if (im->options.orientation)
         im->orientation = cw_exif_orientation(im->data, im->size);
@@ -133,13 +133,13 @@ static int jpeg_check(struct cw_image *im, struct cw_error *err)
 
 static int jpeg_open(struct cw_image *im, struct cw_error *err)
 {
-    struct jpeg_reader *j = reader_of(im);
+    struct jpeg_reader *j = jpeg_reader_of(im);
     memset(j, 0, offsetof(struct jpeg_reader, text));
     j->d.err = jpeg_std_error(&j->errors);
     j->errors.error_exit = jpeg_fail;
     j->errors.emit_message = jpeg_message;
     j->errors.output_message = jpeg_silent;
-    int r = header_guarded(j, im->data, im->size);
+    int r = jpeg_header_guarded(j, im->data, im->size);
     if (r < 0)
         cw_error_set(err, r, "%s: %s", r == CW_E_MEMORY ? "libjpeg" : "damaged JPEG", j->text);
     else
@@ -152,7 +152,7 @@ static int jpeg_open(struct cw_image *im, struct cw_error *err)
 /* Bytes that libjpeg allocates from jpeg_start_decompress on: coefficients of every block where there are
  * several scans, and rows of samples for upsampling (up to 5 groups of iMCU rows of every component and a
  * colour-converted strip). */
-static size_t decode_bytes(struct jpeg_decompress_struct *d)
+static size_t jpeg_decode_bytes(struct jpeg_decompress_struct *d)
 {
     size_t bytes = FIXED_BYTES;
     size_t mcu_w = (size_t)d->max_h_samp_factor * DCTSIZE, mcu_h = (size_t)d->max_v_samp_factor * DCTSIZE;
@@ -170,7 +170,7 @@ static size_t decode_bytes(struct jpeg_decompress_struct *d)
 
 /* Samplings for which skipping rows and columns was tried exhaustively: every component either full or,
  * chroma, 1 x 1. */
-static bool region_is_exact(const struct jpeg_decompress_struct *d)
+static bool jpeg_region_is_exact(const struct jpeg_decompress_struct *d)
 {
     int h = d->max_h_samp_factor, v = d->max_v_samp_factor;
     if (h > 2 || v > 2)
@@ -184,7 +184,8 @@ static bool region_is_exact(const struct jpeg_decompress_struct *d)
     return true;
 }
 
-static void set_output(const struct cw_image *im, struct jpeg_decompress_struct *d, struct cw_convert *ret)
+static void jpeg_set_output(const struct cw_image *im, struct jpeg_decompress_struct *d,
+                            struct cw_convert *ret)
 {
     int to = im->channels;
     d->dct_method = JDCT_ISLOW;
@@ -223,19 +224,19 @@ struct jpeg_job {
 };
 
 /* Adobe writes CMYK inverted (and Pillow, as everybody, takes all files to be Adobe's). */
-static void invert(uint8_t *p, size_t n)
+static void jpeg_invert(uint8_t *p, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         p[i] = (uint8_t)(255 - p[i]);
 }
 
-static void deliver(const struct jpeg_job *job, const struct jpeg_decompress_struct *d, int64_t row,
-                    uint8_t *pixels)
+static void jpeg_deliver(const struct jpeg_job *job, const struct jpeg_decompress_struct *d, int64_t row,
+                         uint8_t *pixels)
 {
     size_t px = (size_t)d->output_components;
     uint8_t *from = pixels + ((size_t)job->want.x - job->left) * px;
     if (d->out_color_space == JCS_CMYK)
-        invert(from, (size_t)job->want.w * px);
+        jpeg_invert(from, (size_t)job->want.w * px);
     if (job->direct)
         return;
     int64_t y = row - job->want.y;
@@ -248,7 +249,7 @@ static void deliver(const struct jpeg_job *job, const struct jpeg_decompress_str
         job->rows->put(job->rows->arg, y, job->copy ? from : to);
 }
 
-static void read_rows(struct jpeg_job *job, struct jpeg_decompress_struct *d)
+static void jpeg_read_rows(struct jpeg_job *job, struct jpeg_decompress_struct *d)
 {
     const int64_t end = job->want.y + job->want.h;
     JSAMPROW rows[STRIP_ROWS];
@@ -260,18 +261,18 @@ static void read_rows(struct jpeg_job *job, struct jpeg_decompress_struct *d)
                                   : job->strip + i * job->strip_stride;
         JDIMENSION got = jpeg_read_scanlines(d, rows, n);
         for (JDIMENSION i = 0; i < got; i++)
-            deliver(job, d, y + i, rows[i]);
+            jpeg_deliver(job, d, y + i, rows[i]);
     }
 }
 
-static int decode_guarded(struct jpeg_reader *j, struct jpeg_job *job)
+static int jpeg_decode_guarded(struct jpeg_reader *j, struct jpeg_job *job)
 {
     struct jpeg_decompress_struct *d = &j->d;
     if (setjmp(j->jump))
         return j->status;
     j->reading = true;
     jpeg_start_decompress(d);
-    bool exact = region_is_exact(d);
+    bool exact = jpeg_region_is_exact(d);
     JDIMENSION left = 0, width = d->output_width;
     if (exact && job->want.w < (int64_t)d->output_width) {
         left = (JDIMENSION)CW_MAX(job->want.x - MARGIN, 0);
@@ -288,7 +289,7 @@ static int decode_guarded(struct jpeg_reader *j, struct jpeg_job *job)
         jpeg_skip_scanlines(d, (JDIMENSION)job->want.y);
     while ((int64_t)d->output_scanline < job->want.y)
         jpeg_read_scanlines(d, &row, 1);
-    read_rows(job, d);
+    jpeg_read_rows(job, d);
     /* What else is needed is read for its damage alone. */
     while (d->output_scanline < d->output_height && (int64_t)d->input_iMCU_row <= j->last_needed)
         jpeg_read_scanlines(d, &row, 1);
@@ -296,17 +297,17 @@ static int decode_guarded(struct jpeg_reader *j, struct jpeg_job *job)
 }
 
 /* The job but for the strip, which is made here. */
-static int run_job(struct cw_image *im, struct jpeg_job *job, const struct cw_rect *needed,
-                   struct cw_arena *arena, struct cw_error *err)
+static int jpeg_run_job(struct cw_image *im, struct jpeg_job *job, const struct cw_rect *needed,
+                        struct cw_arena *arena, struct cw_error *err)
 {
-    struct jpeg_reader *j = reader_of(im);
-    set_output(im, &j->d, &job->convert);
+    struct jpeg_reader *j = jpeg_reader_of(im);
+    jpeg_set_output(im, &j->d, &job->convert);
     job->copy = cw_convert_is_copy(&job->convert);
     j->last_needed = needed->h > 0 ? (needed->y + needed->h - 1) / (j->d.max_v_samp_factor * DCTSIZE) : -1;
     j->progress.progress_monitor = jpeg_progress;
     j->d.progress = &j->progress;
 
-    size_t charged = decode_bytes(&j->d);
+    size_t charged = jpeg_decode_bytes(&j->d);
     int r = cw_arena_reserve(arena, charged, "decoding a JPEG image", err);
     if (r < 0)
         return r;
@@ -323,7 +324,7 @@ static int run_job(struct cw_image *im, struct jpeg_job *job, const struct cw_re
         r = err ? err->status : CW_E_MEMORY;
     } else {
         job->strip += STRIP_OFFSET;
-        r = decode_guarded(j, job);
+        r = jpeg_decode_guarded(j, job);
         if (r < 0)
             cw_error_set(err, r, "%s: %s", r == CW_E_MEMORY ? "libjpeg" : "damaged JPEG", j->text);
         jpeg_abort_decompress(&j->d); /* frees what it allocated for this image */
@@ -337,14 +338,14 @@ static int jpeg_decode(struct cw_image *im, const struct cw_rect *want, const st
                        uint8_t *dst, size_t stride, struct cw_arena *arena, struct cw_error *err)
 {
     struct jpeg_job job = {.want = *want, .dst = dst, .stride = stride};
-    return run_job(im, &job, needed, arena, err);
+    return jpeg_run_job(im, &job, needed, arena, err);
 }
 
 static int jpeg_decode_rows(struct cw_image *im, const struct cw_rect *want, const struct cw_rect *needed,
                             const struct cw_image_rows *rows, struct cw_arena *arena, struct cw_error *err)
 {
     struct jpeg_job job = {.want = *want, .rows = rows};
-    return run_job(im, &job, needed, arena, err);
+    return jpeg_run_job(im, &job, needed, arena, err);
 }
 
 const struct cw_image_codec cw_image_jpeg = {.name = "JPEG",

@@ -99,7 +99,7 @@ static __attribute__((noinline)) struct bits next_chunk(struct entropy *e, struc
 }
 
 /* At least 56 bits from here on. */
-static INLINE struct bits refill(struct entropy *e, struct bits b)
+static INLINE struct bits entropy_refill(struct entropy *e, struct bits b)
 {
     if (CW_UNLIKELY(b.limit - b.p < 8))
         b = next_chunk(e, b);
@@ -116,7 +116,7 @@ static INLINE struct bits refill(struct entropy *e, struct bits b)
 
 /* ---- codes ---- */
 
-static uint32_t entry_of(unsigned length, unsigned symbol, bool dc)
+static uint32_t entropy_entry_of(unsigned length, unsigned symbol, bool dc)
 {
     unsigned size = dc ? symbol : symbol & 15, run = dc ? 0 : symbol >> 4;
     return ENTRY(length + size, length, size, run + 1);
@@ -124,7 +124,7 @@ static uint32_t entry_of(unsigned length, unsigned symbol, bool dc)
 
 /* jpeg_start_decompress has checked the table: no code is longer than its length, and DC sizes are at
  * most 15. */
-static void make_table(struct table *t, const JHUFF_TBL *from, bool dc)
+static void entropy_make_table(struct table *t, const JHUFF_TBL *from, bool dc)
 {
     unsigned code = 0, n = 0;
     memset(t->look, 0, sizeof(t->look));
@@ -133,7 +133,7 @@ static void make_table(struct table *t, const JHUFF_TBL *from, bool dc)
         for (unsigned i = 0; i < from->bits[length]; i++, n++, code++) {
             if (length > LOOK)
                 continue;
-            uint32_t entry = entry_of(length, from->huffval[n], dc),
+            uint32_t entry = entropy_entry_of(length, from->huffval[n], dc),
                      *to = t->look + (code << (LOOK - length));
             for (unsigned k = 0; k < 1u << (LOOK - length); k++)
                 to[k] = entry;
@@ -145,7 +145,7 @@ static void make_table(struct table *t, const JHUFF_TBL *from, bool dc)
 }
 
 /* The entry of a code that the table has no room for. One that does not exist counts as 0, as in libjpeg,
- * which tells it only near the end. */
+ * which reports it only near the end. */
 static __attribute__((noinline)) uint32_t long_code(uint64_t bits, const struct table *t, bool dc,
                                                     struct jpeg_decompress_struct *d)
 {
@@ -156,11 +156,12 @@ static __attribute__((noinline)) uint32_t long_code(uint64_t bits, const struct 
         WARNMS(d, JWRN_HUFF_BAD_CODE);
         return ENTRY(length, length, 0, 1);
     }
-    return entry_of(length, t->values[((int32_t)(bits >> (64 - length)) + t->offset[length]) & 0xFF], dc);
+    return entropy_entry_of(length, t->values[((int32_t)(bits >> (64 - length)) + t->offset[length]) & 0xFF],
+                            dc);
 }
 
 /* The value behind a code. Values below half of what their bits hold stand for negative ones. */
-static INLINE int32_t value_of(uint64_t bits, uint32_t entry)
+static INLINE int32_t entropy_value_of(uint64_t bits, uint32_t entry)
 {
     uint64_t value = bits << (entry >> 8 & 63);
     unsigned size = entry >> 16 & 15;
@@ -168,7 +169,7 @@ static INLINE int32_t value_of(uint64_t bits, uint32_t entry)
     return (int32_t)(value >> 1 >> (63 - size)) + (int32_t)((uint32_t)negative << size) - negative;
 }
 
-static INLINE struct bits skip(struct bits b, uint32_t entry)
+static INLINE struct bits entropy_skip(struct bits b, uint32_t entry)
 {
     b.bits <<= entry & 63;
     b.count -= entry & 63;
@@ -178,15 +179,16 @@ static INLINE struct bits skip(struct bits b, uint32_t entry)
 /* ---- blocks ---- */
 
 /* A block's coefficients, or with `keep` false only past them. */
-static INLINE struct bits decode_block(struct bits b, struct entropy *e, const struct block_kind *kind,
-                                       JCOEF *block, const bool keep, struct jpeg_decompress_struct *d)
+static INLINE struct bits entropy_decode_block(struct bits b, struct entropy *e,
+                                               const struct block_kind *kind, JCOEF *block, const bool keep,
+                                               struct jpeg_decompress_struct *d)
 {
-    b = refill(e, b);
+    b = entropy_refill(e, b);
     uint32_t entry = kind->dc->look[b.bits >> (64 - LOOK)];
     if (CW_UNLIKELY(!entry))
         entry = long_code(b.bits, kind->dc, true, d);
-    int64_t dc = (int64_t)e->dc[kind->component] + value_of(b.bits, entry);
-    b = skip(b, entry);
+    int64_t dc = (int64_t)e->dc[kind->component] + entropy_value_of(b.bits, entry);
+    b = entropy_skip(b, entry);
     if (dc != (int32_t)dc)
         ERREXIT(d, JERR_BAD_DCT_COEF);
     e->dc[kind->component] = (int32_t)dc;
@@ -195,7 +197,7 @@ static INLINE struct bits decode_block(struct bits b, struct entropy *e, const s
     const struct table *ac = kind->ac;
     unsigned at = 0;
     for (;;) {
-        b = refill(e, b);
+        b = entropy_refill(e, b);
 #if !defined(__clang__) || __clang_major__ >= 14 /* clang 11 does not know it */
 #pragma GCC unroll 2
 #endif
@@ -203,24 +205,24 @@ static INLINE struct bits decode_block(struct bits b, struct entropy *e, const s
             /* one refill is good for two coefficients, unless the code of one is long */
             entry = ac->look[b.bits >> (64 - LOOK)];
             if (CW_UNLIKELY(!entry)) {
-                b = refill(e, b);
+                b = entropy_refill(e, b);
                 entry = long_code(b.bits, ac, false, d);
             }
             at += entry >> 24;
             if (CW_LIKELY(entry & 15u << 16)) {
                 if (keep)
-                    block[natural[at]] = (JCOEF)value_of(b.bits, entry);
+                    block[natural[at]] = (JCOEF)entropy_value_of(b.bits, entry);
             } else if (entry >> 24 != 16) { /* 16: sixteen zeros; else the rest is zero */
-                return skip(b, entry);
+                return entropy_skip(b, entry);
             }
-            b = skip(b, entry);
+            b = entropy_skip(b, entry);
             if (at >= 63)
                 return b;
         }
     }
 }
 
-static boolean decode_mcu(j_decompress_ptr d, JBLOCKROW *blocks)
+static boolean entropy_decode_mcu(j_decompress_ptr d, JBLOCKROW *blocks)
 {
     struct entropy *e = d->client_data;
     bool wanted = blocks && e->column >= e->first && e->column <= e->last;
@@ -230,10 +232,10 @@ static boolean decode_mcu(j_decompress_ptr d, JBLOCKROW *blocks)
     struct bits b = e->bits;
     if (wanted)
         for (int i = 0; i < d->blocks_in_MCU; i++)
-            b = decode_block(b, e, &e->kinds[i], *blocks[i], true, d);
+            b = entropy_decode_block(b, e, &e->kinds[i], *blocks[i], true, d);
     else
         for (int i = 0; i < d->blocks_in_MCU; i++)
-            b = decode_block(b, e, &e->kinds[i], NULL, false, d);
+            b = entropy_decode_block(b, e, &e->kinds[i], NULL, false, d);
     e->bits = b;
     if (CW_UNLIKELY(e->zeros) && b.count + 8 * (size_t)(b.limit - b.p) < 8 * e->zeros) {
         /* some of them were used */
@@ -258,11 +260,12 @@ size_t cw_jpeg_entropy_bytes(void)
     return sizeof(struct entropy);
 }
 
-static struct table *table_for(struct entropy *e, const struct jpeg_decompress_struct *d, bool dc, int number)
+static struct table *entropy_table_for(struct entropy *e, const struct jpeg_decompress_struct *d, bool dc,
+                                       int number)
 {
     struct table *t = &e->tables[dc][number];
     if (!e->made[dc][number])
-        make_table(t, (dc ? d->dc_huff_tbl_ptrs : d->ac_huff_tbl_ptrs)[number], dc);
+        entropy_make_table(t, (dc ? d->dc_huff_tbl_ptrs : d->ac_huff_tbl_ptrs)[number], dc);
     e->made[dc][number] = true;
     return t;
 }
@@ -280,9 +283,9 @@ void cw_jpeg_entropy_install(struct jpeg_decompress_struct *d, void *state, JDIM
     for (int i = 0; i < d->blocks_in_MCU; i++) {
         int component = d->MCU_membership[i];
         const jpeg_component_info *c = d->cur_comp_info[component];
-        e->kinds[i] = (struct block_kind){table_for(e, d, true, c->dc_tbl_no),
-                                          table_for(e, d, false, c->ac_tbl_no), component};
+        e->kinds[i] = (struct block_kind){entropy_table_for(e, d, true, c->dc_tbl_no),
+                                          entropy_table_for(e, d, false, c->ac_tbl_no), component};
     }
     d->client_data = e;
-    d->entropy->decode_mcu = decode_mcu;
+    d->entropy->decode_mcu = entropy_decode_mcu;
 }

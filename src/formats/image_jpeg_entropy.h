@@ -18,7 +18,7 @@ size_t cw_jpeg_entropy_bytes(void) _pure_; /* of its state, to be kept until the
 /*
  * Call after jpeg_start_decompress and jpeg_crop_scanline, before any row is read; takes d->client_data.
  * Coefficients are made for the columns [left, left + width) of the image, which must cover what
- * jpeg_crop_scanline left; others are passed over. Damage is told as libjpeg does, by its warnings and
+ * jpeg_crop_scanline left; others are passed over. Damage is reported as by libjpeg, by its warnings and
  * errors, and in every MCU alike, passed over or not.
  */
 void cw_jpeg_entropy_install(struct jpeg_decompress_struct *d, void *state, JDIMENSION left,

@@ -1,6 +1,6 @@
 /*
- * PNG through libspng, row by row: every row is decompressed (its checksum counts), only those asked for are
- * unpacked. Interlaced images need all of the raw image. Owns the libspng context between open and close.
+ * PNG through libspng, row by row: every row is decompressed (its checksum counts), only the requested ones
+ * are unpacked. Interlaced images need all of the raw image. Owns the libspng context between open and close.
  */
 #include <errno.h>
 #include <string.h>
@@ -25,7 +25,7 @@ struct png_reader {
 _Static_assert(sizeof(struct png_reader) <= sizeof(((struct cw_image *)0)->state),
                "struct cw_image.state is too small");
 
-static struct png_reader *reader_of(struct cw_image *im)
+static struct png_reader *png_reader_of(struct cw_image *im)
 {
     return (struct png_reader *)(void *)im->state;
 }
@@ -35,8 +35,8 @@ static bool png_matches(const uint8_t *data, size_t size)
     return size >= 8 && memcmp(data, "\x89PNG\r\n\x1a\n", 8) == 0;
 }
 
-/* libspng does not tell a damaged stream from zlib having had no memory, but a failing malloc leaves ENOMEM:
- * errno is 0 when a call begins. */
+/* libspng does not distinguish a damaged stream from zlib running out of memory, but a failing malloc leaves
+ * ENOMEM: errno is 0 when a call begins. */
 static int png_error(int e, struct cw_error *err)
 {
     if (e == SPNG_EMEM || e == SPNG_EZLIB_INIT || errno == ENOMEM)
@@ -46,7 +46,7 @@ static int png_error(int e, struct cw_error *err)
 
 static void png_close(struct cw_image *im)
 {
-    spng_ctx_free(reader_of(im)->ctx);
+    spng_ctx_free(png_reader_of(im)->ctx);
 }
 
 /* Palette and transparency; says how many channels the file has. */
@@ -115,7 +115,7 @@ static int png_headers(struct cw_image *im, struct png_reader *p, struct cw_erro
 
 static int png_open(struct cw_image *im, struct cw_error *err)
 {
-    struct png_reader *p = reader_of(im);
+    struct png_reader *p = png_reader_of(im);
     memset(p, 0, sizeof(*p));
     errno = 0;
     p->ctx = spng_ctx_new(0);
@@ -142,7 +142,7 @@ static unsigned png_samples(const struct spng_ihdr *h)
     }
 }
 
-static inline unsigned packed_value(const uint8_t *raw, size_t i, unsigned bits)
+static inline unsigned png_packed_value(const uint8_t *raw, size_t i, unsigned bits)
 {
     size_t at = i * bits;
     return (unsigned)raw[at >> 3] >> (8 - bits - (at & 7)) & ((1u << bits) - 1);
@@ -158,7 +158,7 @@ static void png_unpack(const struct png_reader *p, const uint8_t *raw, size_t x,
     uint16_t *o16 = out;
     if (p->ihdr.color_type == SPNG_COLOR_TYPE_INDEXED) {
         for (size_t i = 0; i < n; i++, o8 += channels)
-            memcpy(o8, p->palette[packed_value(raw, x + i, bits)], (size_t)channels);
+            memcpy(o8, p->palette[png_packed_value(raw, x + i, bits)], (size_t)channels);
         return;
     }
     if (!p->has_key && bits >= 8) {
@@ -173,7 +173,7 @@ static void png_unpack(const struct png_reader *p, const uint8_t *raw, size_t x,
             uint16_t wide = 0;
             if (bits == 16)
                 memcpy(&wide, raw + at * 2, 2);
-            v[k] = bits == 16 ? wide : packed_value(raw, at, bits);
+            v[k] = bits == 16 ? wide : png_packed_value(raw, at, bits);
         }
         if (!p->has_key) {
             o8[i] = (uint8_t)(v[0] * scale);
@@ -238,7 +238,7 @@ static int png_rows(const struct png_job *job, struct png_reader *p, struct cw_e
 static int png_decode(struct cw_image *im, const struct cw_rect *want, const struct cw_rect *needed CW_UNUSED,
                       uint8_t *dst, size_t stride, struct cw_arena *arena, struct cw_error *err)
 {
-    struct png_reader *p = reader_of(im);
+    struct png_reader *p = png_reader_of(im);
     struct png_job job = {.want = want, .dst = dst, .stride = stride};
     job.convert = (struct cw_convert){.from = p->has_key ? 4 : im->file_channels,
                                       .to = im->channels,

@@ -44,12 +44,12 @@ enum cw_codec cw_codec_detect(const uint8_t *head, size_t size)
     return CW_CODEC_PLAIN;
 }
 
-static int window_bits(enum cw_codec codec)
+static int inflate_window_bits(enum cw_codec codec)
 {
     return codec == CW_CODEC_GZIP ? 15 + 16 : 15;
 }
 
-static int zlib_error(const struct cw_inflate *z, int code, struct cw_error *err)
+static int inflate_zlib_error(const struct cw_inflate *z, int code, struct cw_error *err)
 {
     if (code == Z_MEM_ERROR)
         return cw_error_nomem(err, CW_INFLATE_WINDOW, "decompression");
@@ -74,9 +74,9 @@ int cw_inflate_open(struct cw_file *file, enum cw_codec codec, const struct cw_r
     z->file = file;
     z->codec = codec;
     z->raw = from != NULL;
-    int code = inflateInit2(&z->z, z->raw ? -15 : window_bits(codec)), r = 0;
+    int code = inflateInit2(&z->z, z->raw ? -15 : inflate_window_bits(codec)), r = 0;
     if (code != Z_OK) {
-        r = zlib_error(z, code, err);
+        r = inflate_zlib_error(z, code, err);
         free(z);
         return r;
     }
@@ -92,7 +92,7 @@ int cw_inflate_open(struct cw_file *file, enum cw_codec codec, const struct cw_r
         if (r == 0 && code == Z_OK && from->window_size)
             code = inflateSetDictionary(&z->z, window, from->window_size);
         if (r == 0 && code != Z_OK)
-            r = zlib_error(z, code, err);
+            r = inflate_zlib_error(z, code, err);
     }
     if (r < 0) {
         cw_inflate_free(z);
@@ -122,7 +122,7 @@ bool cw_inflate_ended(const struct cw_inflate *z)
 }
 
 /* Fills the empty input buffer. 1: the file is at its end. */
-static int fill(struct cw_inflate *z, struct cw_error *err)
+static int inflate_fill(struct cw_inflate *z, struct cw_error *err)
 {
     uint64_t left = cw_file_size(z->file) - z->next;
     size_t n = (size_t)CW_MIN(left, (uint64_t)INPUT_BYTES);
@@ -137,7 +137,7 @@ static int fill(struct cw_inflate *z, struct cw_error *err)
     return 0;
 }
 
-static int truncated(const struct cw_inflate *z, struct cw_error *err)
+static int inflate_truncated(const struct cw_inflate *z, struct cw_error *err)
 {
     const char *path = cw_file_path(z->file);
     cw_error_file(err, path);
@@ -148,17 +148,17 @@ static int truncated(const struct cw_inflate *z, struct cw_error *err)
 }
 
 /* A member has ended: what follows is another one, zero padding (as tape blocks leave it) or the end. */
-static int next_member(struct cw_inflate *z, struct cw_error *err)
+static int inflate_next_member(struct cw_inflate *z, struct cw_error *err)
 {
     bool padding = false;
     for (unsigned skip = !z->raw ? 0 : z->codec == CW_CODEC_GZIP ? 8 : 4;;) {
         if (z->z.avail_in == 0) {
-            int r = fill(z, err);
+            int r = inflate_fill(z, err);
             if (r < 0)
                 return r;
             if (r > 0) {
                 z->ended = true;
-                return skip ? truncated(z, err) : 0;
+                return skip ? inflate_truncated(z, err) : 0;
             }
         }
         if (!skip && *z->z.next_in != 0)
@@ -175,8 +175,8 @@ static int next_member(struct cw_inflate *z, struct cw_error *err)
                             codec_names[z->codec], z->next - z->z.avail_in);
     }
     z->raw = false;
-    int code = inflateReset2(&z->z, window_bits(z->codec));
-    return code == Z_OK ? 0 : zlib_error(z, code, err);
+    int code = inflateReset2(&z->z, inflate_window_bits(z->codec));
+    return code == Z_OK ? 0 : inflate_zlib_error(z, code, err);
 }
 
 int cw_inflate_read(struct cw_inflate *z, void *buffer, size_t size, bool at_blocks, size_t *ret_n,
@@ -186,12 +186,12 @@ int cw_inflate_read(struct cw_inflate *z, void *buffer, size_t size, bool at_blo
     size_t left = size;
     while (left && !z->ended) {
         if (z->z.avail_in == 0) {
-            int r = fill(z, err);
+            int r = inflate_fill(z, err);
             if (r < 0)
                 return r;
             if (r > 0) { /* an empty file is an empty stream */
                 if (z->next != 0)
-                    return truncated(z, err);
+                    return inflate_truncated(z, err);
                 z->ended = true;
                 break;
             }
@@ -205,11 +205,11 @@ int cw_inflate_read(struct cw_inflate *z, void *buffer, size_t size, bool at_blo
         left -= n;
         z->out += n;
         if (code == Z_STREAM_END) {
-            int r = next_member(z, err);
+            int r = inflate_next_member(z, err);
             if (r < 0)
                 return r;
         } else if (code != Z_OK && code != Z_BUF_ERROR) {
-            return zlib_error(z, code, err);
+            return inflate_zlib_error(z, code, err);
         } else if (at_blocks && (z->z.data_type & 128)) {
             break;
         }

@@ -30,7 +30,7 @@ enum cw_codec cw_codec_detect(const uint8_t *head, size_t size);
 struct cw_restart {
     uint64_t out;  /* position in the stream */
     uint64_t in;   /* offset in the file of the first byte not begun */
-    uint32_t bits; /* 0-7: so many high bits of the byte before it belong to the block that starts here */
+    uint32_t bits; /* 0-7: high bits of the byte before it that are the first of the block starting here */
     uint32_t window_size; /* up to CW_INFLATE_WINDOW */
     uint64_t window;      /* where the window lies; the holder of the restart points says in what */
 };

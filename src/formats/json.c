@@ -13,18 +13,18 @@ const char *cw_json_kind_name(enum cw_json_kind kind)
     return names[kind];
 }
 
-/* What is wrong, and where. Set once, by who finds it. */
+/* What is wrong, and where. The first error found is kept. */
 struct fault {
     const char *why, *at;
 };
 
-static const char *wrong(struct fault *f, const char *at, const char *why)
+static const char *scan_wrong(struct fault *f, const char *at, const char *why)
 {
     *f = (struct fault){.why = why, .at = at};
     return NULL;
 }
 
-static const char *skip_space(const char *p, const char *end)
+static const char *scan_space(const char *p, const char *end)
 {
     while (p < end && (*p == ' ' || *p == '\t' || *p == '\r' || *p == '\n'))
         p++;
@@ -34,7 +34,7 @@ static const char *skip_space(const char *p, const char *end)
 /* ---- strings ---- */
 
 /* Length of the UTF-8 sequence at p that starts with a byte >= 0x80; 0: there is none. */
-static size_t utf8_length(const char *s, const char *end)
+static size_t scan_utf8_length(const char *s, const char *end)
 {
     const uint8_t *p = (const uint8_t *)s;
     size_t left = (size_t)(end - s), n = p[0] >= 0xc2 && p[0] < 0xe0   ? 2
@@ -53,7 +53,7 @@ static size_t utf8_length(const char *s, const char *end)
 }
 
 /* The four hexadecimal digits at p, or -1. */
-static int hex4(const char *p, const char *end)
+static int scan_hex4(const char *p, const char *end)
 {
     int v = 0;
     if (end - p < 4)
@@ -72,15 +72,15 @@ static int hex4(const char *p, const char *end)
 }
 
 /* The character of the \u escape(s) whose digits start at *p, which is moved past them; -1: malformed. */
-static int32_t unicode_escape(const char **p, const char *end)
+static int32_t scan_unicode_escape(const char **p, const char *end)
 {
-    int high = hex4(*p, end), low;
+    int high = scan_hex4(*p, end), low;
     if (high < 0 || (high >= 0xdc00 && high < 0xe000))
         return -1;
     *p += 4;
     if (high < 0xd800 || high >= 0xe000)
         return high;
-    if (end - *p < 6 || (*p)[0] != '\\' || (*p)[1] != 'u' || (low = hex4(*p + 2, end)) < 0xdc00 ||
+    if (end - *p < 6 || (*p)[0] != '\\' || (*p)[1] != 'u' || (low = scan_hex4(*p + 2, end)) < 0xdc00 ||
         low >= 0xe000)
         return -1;
     *p += 6;
@@ -98,28 +98,28 @@ static const char *scan_string(const char *p, const char *end, struct cw_json_va
             return p + 1;
         }
         if (c < 0x20)
-            return wrong(f, p, "a control character in a string");
+            return scan_wrong(f, p, "a control character in a string");
         if (c >= 0x80) {
-            size_t n = utf8_length(p, end);
+            size_t n = scan_utf8_length(p, end);
             if (n == 0)
-                return wrong(f, p, "a string that is not UTF-8");
+                return scan_wrong(f, p, "a string that is not UTF-8");
             p += n;
         } else if (c == '\\') {
             v->escaped = true;
             const char *at = p;
             if (end - p < 2 || !strchr("\"\\/bfnrtu", p[1]) || p[1] == 0)
-                return wrong(f, p, "an unknown escape in a string");
+                return scan_wrong(f, p, "an unknown escape in a string");
             p += 2;
-            if (at[1] == 'u' && unicode_escape(&p, end) < 0)
-                return wrong(f, at, "a malformed \\u escape, or half of a surrogate pair");
+            if (at[1] == 'u' && scan_unicode_escape(&p, end) < 0)
+                return scan_wrong(f, at, "a malformed \\u escape, or half of a surrogate pair");
         } else {
             p++;
         }
     }
-    return wrong(f, v->text - 1, "a string without end");
+    return scan_wrong(f, v->text - 1, "a string without end");
 }
 
-static size_t put_utf8(char *out, int32_t c)
+static size_t text_put_utf8(char *out, int32_t c)
 {
     if (c < 0x80) {
         out[0] = (char)c;
@@ -134,7 +134,7 @@ static size_t put_utf8(char *out, int32_t c)
 }
 
 /* The next character or escape of a good string, up to four bytes. */
-static size_t next_bytes(const char **p, const char *end, char out[4])
+static size_t text_next_bytes(const char **p, const char *end, char out[4])
 {
     static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
     if (**p != '\\') {
@@ -144,7 +144,7 @@ static size_t next_bytes(const char **p, const char *end, char out[4])
     char kind = (*p)[1];
     *p += 2;
     if (kind == 'u')
-        return put_utf8(out, unicode_escape(p, end));
+        return text_put_utf8(out, scan_unicode_escape(p, end));
     out[0] = to[strchr(from, kind) - from];
     return 1;
 }
@@ -154,7 +154,7 @@ size_t cw_json_unescape(const struct cw_json_value *string, char *out)
     const char *p = string->text, *end = p + string->size;
     char *start = out, bytes[4];
     while (p < end) {
-        size_t n = next_bytes(&p, end, bytes);
+        size_t n = text_next_bytes(&p, end, bytes);
         memcpy(out, bytes, n);
         out += n;
     }
@@ -168,7 +168,7 @@ bool cw_json_string_is(const struct cw_json_value *string, const char *text, siz
     if (!string->escaped)
         return string->size == size && memcmp(string->text, text, size) == 0;
     while (p < end) {
-        size_t n = next_bytes(&p, end, bytes);
+        size_t n = text_next_bytes(&p, end, bytes);
         if (n > (size_t)(stop - text) || memcmp(text, bytes, n) != 0)
             return false;
         text += n;
@@ -185,7 +185,7 @@ static const char *scan_digits(const char *p, const char *end)
     return p;
 }
 
-static bool word_at(const char *p, const char *end, const char *word)
+static bool scan_word_at(const char *p, const char *end, const char *word)
 {
     size_t n = strlen(word);
     return (size_t)(end - p) >= n && memcmp(p, word, n) == 0;
@@ -195,17 +195,17 @@ static const char *scan_number(const char *p, const char *end, struct fault *f)
 {
     const char *start = p, *digits;
     p += *p == '-';
-    if (word_at(p, end, "Infinity"))
+    if (scan_word_at(p, end, "Infinity"))
         return p + 8;
     digits = p;
     p = scan_digits(p, end);
     if (p == digits || (*digits == '0' && p > digits + 1))
-        return wrong(f, start, p == digits ? "expected a value" : "a number that begins with 0");
+        return scan_wrong(f, start, p == digits ? "expected a value" : "a number that begins with 0");
     if (p < end && *p == '.') {
         digits = ++p;
         p = scan_digits(p, end);
         if (p == digits)
-            return wrong(f, start, "a number without digits after its point");
+            return scan_wrong(f, start, "a number without digits after its point");
     }
     if (p < end && (*p == 'e' || *p == 'E')) {
         p++;
@@ -213,7 +213,7 @@ static const char *scan_number(const char *p, const char *end, struct fault *f)
         digits = p;
         p = scan_digits(p, end);
         if (p == digits)
-            return wrong(f, start, "a number without digits in its exponent");
+            return scan_wrong(f, start, "a number without digits in its exponent");
     }
     return p;
 }
@@ -236,7 +236,7 @@ static const char *scan_scalar(const char *p, const char *end, struct cw_json_va
     *v = (struct cw_json_value){.kind = CW_JSON_NUMBER, .text = p};
     const char *after = NULL;
     for (size_t i = 0; i < CW_COUNT_OF(words) && !after; i++)
-        if (word_at(p, end, words[i].word)) {
+        if (scan_word_at(p, end, words[i].word)) {
             v->kind = words[i].kind;
             after = p + strlen(words[i].word);
         }
@@ -248,14 +248,14 @@ static const char *scan_scalar(const char *p, const char *end, struct cw_json_va
 /* The key of a member and its colon. */
 static const char *scan_key(const char *p, const char *end, struct cw_json_value *key, struct fault *f)
 {
-    p = skip_space(p, end);
+    p = scan_space(p, end);
     if (p == end || *p != '"')
-        return wrong(f, p, "expected a key in quotes");
+        return scan_wrong(f, p, "expected a key in quotes");
     p = scan_string(p + 1, end, key, f);
     if (!p)
         return NULL;
-    p = skip_space(p, end);
-    return p < end && *p == ':' ? p + 1 : wrong(f, p, "expected \":\" after a key");
+    p = scan_space(p, end);
+    return p < end && *p == ':' ? p + 1 : scan_wrong(f, p, "expected \":\" after a key");
 }
 
 /* One value with all that is in it; without recursion. After it, or NULL. */
@@ -264,13 +264,13 @@ static const char *scan_value(const char *p, const char *end, struct cw_json_val
     uint64_t objects[CW_JSON_DEPTH / 64]; /* bit d: what is open at depth d is an object */
     unsigned depth = 0;
     struct cw_json_value inner;
-    p = skip_space(p, end);
+    p = scan_space(p, end);
     const char *start = p;
     enum cw_json_kind kind = p < end && *p == '{' ? CW_JSON_OBJECT : CW_JSON_ARRAY;
     do {
-        p = skip_space(p, end);
+        p = scan_space(p, end);
         if (p == end)
-            return wrong(f, p, "expected a value");
+            return scan_wrong(f, p, "expected a value");
         bool open = *p == '{' || *p == '[', object = *p == '{';
         if (!open) {
             p = scan_scalar(p, end, depth ? &inner : v, f);
@@ -278,17 +278,17 @@ static const char *scan_value(const char *p, const char *end, struct cw_json_val
                 return p;
         } else {
             if (depth == CW_JSON_DEPTH)
-                return wrong(f, p, "arrays or objects nested too deeply");
+                return scan_wrong(f, p, "arrays or objects nested too deeply");
             objects[depth / 64] = (objects[depth / 64] & ~(UINT64_C(1) << depth % 64)) | (uint64_t)object
                                                                                              << depth % 64;
             depth++;
-            p = skip_space(p + 1, end);
+            p = scan_space(p + 1, end);
         }
         /* Closes what ends here. */
         bool more = false;
         while (depth && !more) {
             object = objects[(depth - 1) / 64] >> (depth - 1) % 64 & 1;
-            p = skip_space(p, end);
+            p = scan_space(p, end);
             if (p < end && *p == (object ? '}' : ']')) {
                 p++;
                 depth--;
@@ -300,7 +300,7 @@ static const char *scan_value(const char *p, const char *end, struct cw_json_val
                     return NULL;
                 more = true;
             } else {
-                return wrong(f, p, object ? "expected \",\" or \"}\"" : "expected \",\" or \"]\"");
+                return scan_wrong(f, p, object ? "expected \",\" or \"}\"" : "expected \",\" or \"]\"");
             }
         }
     } while (depth);
@@ -310,7 +310,7 @@ static const char *scan_value(const char *p, const char *end, struct cw_json_val
 
 /* ---- walks ---- */
 
-static int failed(struct cw_json_walk *w, const struct fault *f)
+static int scan_failed(struct cw_json_walk *w, const struct fault *f)
 {
     w->why = f->why;
     w->where = (size_t)(f->at - w->start);
@@ -320,11 +320,12 @@ static int failed(struct cw_json_walk *w, const struct fault *f)
 int cw_json_open(struct cw_json_walk *w, const void *text, size_t size)
 {
     *w = (struct cw_json_walk){.start = text, .at = text, .end = (const char *)text + size};
-    w->at = skip_space(w->at, w->end);
+    w->at = scan_space(w->at, w->end);
     if (w->at == w->end || *w->at != '{')
-        return failed(w, &(struct fault){.why = w->at == w->end ? "expected an object, but there is nothing"
-                                                                : "expected an object",
-                                         .at = w->at});
+        return scan_failed(w,
+                           &(struct fault){.why = w->at == w->end ? "expected an object, but there is nothing"
+                                                                  : "expected an object",
+                                           .at = w->at});
     w->at++;
     return 0;
 }
@@ -332,17 +333,18 @@ int cw_json_open(struct cw_json_walk *w, const void *text, size_t size)
 int cw_json_member(struct cw_json_walk *w, struct cw_json_value *key, struct cw_json_value *value)
 {
     struct fault f = {0};
-    const char *p = skip_space(w->at, w->end);
+    const char *p = scan_space(w->at, w->end);
     if (p < w->end && *p == '}') {
-        p = skip_space(p + 1, w->end);
-        return p == w->end ? 0 : failed(w, &(struct fault){.why = "something after the object", .at = p});
+        p = scan_space(p + 1, w->end);
+        return p == w->end ? 0
+                           : scan_failed(w, &(struct fault){.why = "something after the object", .at = p});
     }
     if (w->any && (p == w->end || *p != ','))
-        return failed(w, &(struct fault){.why = "expected \",\" or \"}\"", .at = p});
+        return scan_failed(w, &(struct fault){.why = "expected \",\" or \"}\"", .at = p});
     p = scan_key(p + w->any, w->end, key, &f);
     p = p ? scan_value(p, w->end, value, &f) : NULL;
     if (!p)
-        return failed(w, &f);
+        return scan_failed(w, &f);
     w->at = p;
     w->any = true;
     return 1;
@@ -356,11 +358,11 @@ struct cw_json_items cw_json_items(const struct cw_json_value *array)
 bool cw_json_item(struct cw_json_items *items, struct cw_json_value *ret)
 {
     struct fault f;
-    items->at = skip_space(items->at, items->end);
+    items->at = scan_space(items->at, items->end);
     if (items->at == items->end)
         return false;
     /* it was found good before */
-    items->at = skip_space(scan_value(items->at, items->end, ret, &f), items->end);
+    items->at = scan_space(scan_value(items->at, items->end, ret, &f), items->end);
     items->at += items->at < items->end; /* the comma */
     return true;
 }

@@ -1,7 +1,7 @@
 /*
- * JSON objects, read in place: no allocation, values that nobody asks for are checked and passed over. Strict
- * (RFC 8259, strings in UTF-8) but for NaN, Infinity and -Infinity, which many writers put where a number
- * stands. jansson reads what people write (pipelines); this is for what is read a million times.
+ * JSON objects, read in place: no allocation, values that the caller does not request are checked and passed
+ * over. Strict (RFC 8259, strings in UTF-8) but for NaN, Infinity and -Infinity, which many writers put where
+ * a number stands. jansson reads what people write (pipelines); this is for what is read a million times.
  */
 #pragma once
 #include <stdbool.h>

@@ -3,7 +3,8 @@
 
 #include <string.h>
 
-static int feed(struct cw_walk *base, uint64_t at, const uint8_t *data, size_t size, struct cw_error *err)
+static int lines_feed(struct cw_walk *base, uint64_t at, const uint8_t *data, size_t size,
+                      struct cw_error *err)
 {
     struct cw_line_walk *w = (struct cw_line_walk *)base;
     const uint8_t *p = data + (base->wanted - at), *end = data + size;
@@ -24,21 +25,22 @@ static int feed(struct cw_walk *base, uint64_t at, const uint8_t *data, size_t s
     return 0;
 }
 
-static int end_of_stream(struct cw_walk *base, uint64_t size, struct cw_error *err)
+static int lines_end_of_stream(struct cw_walk *base, uint64_t size, struct cw_error *err)
 {
     struct cw_line_walk *w = (struct cw_line_walk *)base;
     base->content = XXH3_64bits_digest(w->hash);
     return base->start < size ? cw_record_list_add(&base->list, base->start, size - base->start, 0, err) : 0;
 }
 
-static void deinit(struct cw_walk *base)
+static void lines_deinit(struct cw_walk *base)
 {
     XXH3_freeState(((struct cw_line_walk *)base)->hash);
 }
 
 int cw_line_walk_init(struct cw_line_walk *w, const char *path, uint64_t stream_size, struct cw_error *err)
 {
-    static const struct cw_walk_ops ops = {.feed = feed, .end = end_of_stream, .deinit = deinit};
+    static const struct cw_walk_ops ops = {
+        .feed = lines_feed, .end = lines_end_of_stream, .deinit = lines_deinit};
     *w = (struct cw_line_walk){.base = {.ops = &ops, .path = path, .stream_size = stream_size}};
     w->hash = XXH3_createState();
     if (!w->hash)

@@ -9,22 +9,22 @@ struct text {
     const char *at, *end;
 };
 
-static bool wrong(char why[CW_NPY_WHY], const char *what)
+static bool npy_wrong(char why[CW_NPY_WHY], const char *what)
 {
     snprintf(why, CW_NPY_WHY, "%s", what);
     return false;
 }
 
-static void skip_space(struct text *t)
+static void npy_skip_space(struct text *t)
 {
     while (t->at < t->end && (*t->at == ' ' || *t->at == '\n' || *t->at == '\t'))
         t->at++;
 }
 
-static bool take(struct text *t, const char *word)
+static bool npy_take(struct text *t, const char *word)
 {
     size_t n = strlen(word);
-    skip_space(t);
+    npy_skip_space(t);
     if ((size_t)(t->end - t->at) < n || memcmp(t->at, word, n) != 0)
         return false;
     t->at += n;
@@ -32,9 +32,9 @@ static bool take(struct text *t, const char *word)
 }
 
 /* 'text' or "text" without escapes. */
-static bool take_string(struct text *t, char *out, size_t room)
+static bool npy_take_string(struct text *t, char *out, size_t room)
 {
-    skip_space(t);
+    npy_skip_space(t);
     char quote = t->at < t->end ? *t->at : 0;
     const char *end = quote == '\'' || quote == '"' ? memchr(t->at + 1, quote, (size_t)(t->end - t->at - 1))
                                                     : NULL;
@@ -47,13 +47,13 @@ static bool take_string(struct text *t, char *out, size_t room)
     return true;
 }
 
-static bool take_shape(struct text *t, struct cw_npy *npy)
+static bool npy_take_shape(struct text *t, struct cw_npy *npy)
 {
-    if (!take(t, "("))
+    if (!npy_take(t, "("))
         return false;
-    while (!take(t, ")")) {
+    while (!npy_take(t, ")")) {
         int64_t v = 0;
-        skip_space(t);
+        npy_skip_space(t);
         if (npy->ndim == CW_MAX_NDIM || t->at == t->end || *t->at < '0' || *t->at > '9')
             return false;
         for (; t->at < t->end && *t->at >= '0' && *t->at <= '9'; t->at++) {
@@ -62,13 +62,13 @@ static bool take_shape(struct text *t, struct cw_npy *npy)
             v = v * 10 + (*t->at - '0');
         }
         npy->dims[npy->ndim++] = v;
-        if (!take(t, ",") && (skip_space(t), t->at == t->end || *t->at != ')'))
+        if (!npy_take(t, ",") && (npy_skip_space(t), t->at == t->end || *t->at != ')'))
             return false;
     }
     return true;
 }
 
-static bool read_descr(const char *descr, struct cw_npy *npy, char why[CW_NPY_WHY])
+static bool npy_read_descr(const char *descr, struct cw_npy *npy, char why[CW_NPY_WHY])
 {
     static const struct {
         const char *descr;
@@ -90,54 +90,55 @@ static bool read_descr(const char *descr, struct cw_npy *npy, char why[CW_NPY_WH
     return false;
 }
 
-static bool read_header(struct text t, struct cw_npy *npy, char why[CW_NPY_WHY])
+static bool npy_read_header(struct text t, struct cw_npy *npy, char why[CW_NPY_WHY])
 {
     char key[20], descr[24] = "";
     bool shape = false, order = false, fortran = false;
-    if (!take(&t, "{"))
-        return wrong(why, "a NumPy file with a malformed header");
-    while (!take(&t, "}")) {
-        bool good = take_string(&t, key, sizeof(key)) && take(&t, ":");
+    if (!npy_take(&t, "{"))
+        return npy_wrong(why, "a NumPy file with a malformed header");
+    while (!npy_take(&t, "}")) {
+        bool good = npy_take_string(&t, key, sizeof(key)) && npy_take(&t, ":");
         if (good && strcmp(key, "descr") == 0 && !descr[0])
-            good = take_string(&t, descr, sizeof(descr));
+            good = npy_take_string(&t, descr, sizeof(descr));
         else if (good && strcmp(key, "shape") == 0 && !shape)
-            good = shape = take_shape(&t, npy);
+            good = shape = npy_take_shape(&t, npy);
         else if (good && strcmp(key, "fortran_order") == 0 && !order)
-            good = order = (fortran = take(&t, "True")) || take(&t, "False");
+            good = order = (fortran = npy_take(&t, "True")) || npy_take(&t, "False");
         else
             good = false;
         if (!good)
-            return wrong(why, "a NumPy file whose header is malformed, or of a structured dtype, or of more "
-                              "than 6 dimensions");
-        if (!take(&t, ","))
-            skip_space(&t);
+            return npy_wrong(why,
+                             "a NumPy file whose header is malformed, or of a structured dtype, or of more "
+                             "than 6 dimensions");
+        if (!npy_take(&t, ","))
+            npy_skip_space(&t);
     }
     if (!descr[0] || !shape || !order)
-        return wrong(why, "a NumPy file whose header lacks descr, shape or fortran_order");
+        return npy_wrong(why, "a NumPy file whose header lacks descr, shape or fortran_order");
     if (fortran && npy->ndim > 1)
-        return wrong(why, "a NumPy file in Fortran order: expected C order");
-    return read_descr(descr, npy, why);
+        return npy_wrong(why, "a NumPy file in Fortran order: expected C order");
+    return npy_read_descr(descr, npy, why);
 }
 
 bool cw_npy_parse(const void *bytes, size_t size, struct cw_npy *ret, char why[CW_NPY_WHY])
 {
     const uint8_t *p = bytes;
     if (size < 10 || memcmp(p, "\x93NUMPY", 6) != 0 || p[6] < 1 || p[6] > 3)
-        return wrong(why, "no NumPy file (.npy)");
+        return npy_wrong(why, "no NumPy file (.npy)");
     size_t at = p[6] == 1 ? 10 : 12;
     if (size < at)
-        return wrong(why, "a NumPy file that is cut off");
+        return npy_wrong(why, "a NumPy file that is cut off");
     size_t header = p[6] == 1 ? (size_t)(p[8] | p[9] << 8)
                               : (size_t)p[8] | (size_t)p[9] << 8 | (size_t)p[10] << 16 | (size_t)p[11] << 24;
     if (header > size - at)
-        return wrong(why, "a NumPy file that is cut off");
+        return npy_wrong(why, "a NumPy file that is cut off");
     *ret = (struct cw_npy){.data = p + at + header, .size = size - at - header};
-    if (!read_header((struct text){.at = (const char *)p + at, .end = (const char *)p + at + header}, ret,
-                     why))
+    if (!npy_read_header((struct text){.at = (const char *)p + at, .end = (const char *)p + at + header}, ret,
+                         why))
         return false;
     struct cw_type type = {.dtype = ret->dtype, .ndim = ret->ndim};
     memcpy(type.dims, ret->dims, sizeof(type.dims));
     if (cw_type_bytes(&type) != ret->size)
-        return wrong(why, "a NumPy file that has not as many bytes as its shape says");
+        return npy_wrong(why, "a NumPy file that has not as many bytes as its shape says");
     return true;
 }

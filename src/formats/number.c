@@ -16,7 +16,7 @@ const char *cw_number_why(enum cw_number n)
 }
 
 /* magnitude with a sign as an integer dtype (or bool). */
-static enum cw_number store_integer(bool negative, uint64_t magnitude, enum cw_dtype dtype, void *out)
+static enum cw_number number_store_integer(bool negative, uint64_t magnitude, enum cw_dtype dtype, void *out)
 {
     size_t size = cw_dtype_size(dtype);
     uint64_t most = dtype == CW_BOOL ? 1 : UINT64_MAX >> (64 - 8 * size + cw_dtype_is_signed(dtype));
@@ -28,7 +28,7 @@ static enum cw_number store_integer(bool negative, uint64_t magnitude, enum cw_d
     return CW_NUMBER_OK;
 }
 
-static enum cw_number store_float(double v, enum cw_dtype dtype, void *out)
+static enum cw_number number_store_float(double v, enum cw_dtype dtype, void *out)
 {
     double stored = v;
     if (dtype == CW_FLOAT64) {
@@ -48,37 +48,37 @@ static enum cw_number store_float(double v, enum cw_dtype dtype, void *out)
 enum cw_number cw_number_from_int(int64_t v, enum cw_dtype dtype, void *out)
 {
     if (cw_dtype_is_float(dtype))
-        return store_float((double)v, dtype, out);
-    return store_integer(v < 0, v < 0 ? 0 - (uint64_t)v : (uint64_t)v, dtype, out);
+        return number_store_float((double)v, dtype, out);
+    return number_store_integer(v < 0, v < 0 ? 0 - (uint64_t)v : (uint64_t)v, dtype, out);
 }
 
 enum cw_number cw_number_from_double(double v, enum cw_dtype dtype, void *out)
 {
     if (cw_dtype_is_float(dtype))
-        return store_float(v, dtype, out);
+        return number_store_float(v, dtype, out);
     if (isnan(v) || fabs(v) > 0x1p53)
         return CW_NUMBER_RANGE;
     if (v != floor(v))
         return CW_NUMBER_FRACTION;
-    return store_integer(v < 0, (uint64_t)fabs(v), dtype, out);
+    return number_store_integer(v < 0, (uint64_t)fabs(v), dtype, out);
 }
 
 static locale_t c_locale;
 
-static void make_locale(void)
+static void number_make_locale(void)
 {
     c_locale = newlocale(LC_ALL_MASK, "C", (locale_t)0);
 }
 
 /* By the C library, whatever the program's decimal point. glibc's "C" locale is static: making it can't fail.
  */
-static enum cw_number parse_slowly(const char *text, size_t size, double *ret)
+static enum cw_number number_parse_slowly(const char *text, size_t size, double *ret)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     char copy[CW_NUMBER_MAX + 1], *end;
     if (size > CW_NUMBER_MAX)
         return CW_NUMBER_SYNTAX;
-    pthread_once(&once, make_locale);
+    pthread_once(&once, number_make_locale);
     memcpy(copy, text, size);
     copy[size] = 0;
     *ret = strtod_l(copy, &end, c_locale);
@@ -95,7 +95,7 @@ struct decimal {            /* digits times 10^exponent */
 };
 
 /* Takes digits; how many there were. */
-static size_t take_digits(const char **p, const char *end, struct decimal *d, bool fraction)
+static size_t number_take_digits(const char **p, const char *end, struct decimal *d, bool fraction)
 {
     const char *start = *p;
     for (; *p < end && **p >= '0' && **p <= '9'; (*p)++) {
@@ -107,15 +107,15 @@ static size_t take_digits(const char **p, const char *end, struct decimal *d, bo
     return (size_t)(*p - start);
 }
 
-static bool split(const char *p, const char *end, struct decimal *d)
+static bool number_split(const char *p, const char *end, struct decimal *d)
 {
     *d = (struct decimal){.negative = p < end && *p == '-', .integer = true, .exact = true};
     p += p < end && (*p == '-' || *p == '+');
-    size_t n = take_digits(&p, end, d, false);
+    size_t n = number_take_digits(&p, end, d, false);
     if (p < end && *p == '.') {
         p++;
         d->integer = false;
-        n += take_digits(&p, end, d, true);
+        n += number_take_digits(&p, end, d, true);
     }
     if (n > 0 && p < end && (*p == 'e' || *p == 'E')) {
         bool negative = ++p < end && *p == '-';
@@ -129,7 +129,7 @@ static bool split(const char *p, const char *end, struct decimal *d)
     return n > 0 && p == end;
 }
 
-static bool parse_word(const char *text, size_t size, double *ret)
+static bool number_parse_word(const char *text, size_t size, double *ret)
 {
     static const struct {
         const char *text;
@@ -158,16 +158,16 @@ enum cw_number cw_number_parse(const char *text, size_t size, enum cw_dtype dtyp
     double v;
     if (size > CW_NUMBER_MAX)
         return CW_NUMBER_SYNTAX;
-    if (!split(text, text + size, &d))
-        return parse_word(text, size, &v) ? cw_number_from_double(v, dtype, out) : CW_NUMBER_SYNTAX;
+    if (!number_split(text, text + size, &d))
+        return number_parse_word(text, size, &v) ? cw_number_from_double(v, dtype, out) : CW_NUMBER_SYNTAX;
     if (d.integer && !cw_dtype_is_float(dtype))
-        return d.exact ? store_integer(d.negative, d.digits, dtype, out) : CW_NUMBER_RANGE;
+        return d.exact ? number_store_integer(d.negative, d.digits, dtype, out) : CW_NUMBER_RANGE;
     if (d.exact && d.digits <= (UINT64_C(1) << 53) && d.exponent >= -22 && d.exponent <= 22) {
         /* one rounding: exact */
         v = d.exponent < 0 ? (double)d.digits / powers[-d.exponent] : (double)d.digits * powers[d.exponent];
         v = d.negative ? -v : v;
     } else {
-        enum cw_number r = parse_slowly(text, size, &v);
+        enum cw_number r = number_parse_slowly(text, size, &v);
         if (r != CW_NUMBER_OK)
             return r;
     }

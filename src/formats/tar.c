@@ -31,7 +31,7 @@ __attribute__((format(printf, 2, 3))) static bool wrong(char why[CW_TAR_WHY], co
     return false;
 }
 
-static bool octal(const uint8_t *field, size_t size, uint64_t *ret)
+static bool tar_octal(const uint8_t *field, size_t size, uint64_t *ret)
 {
     size_t i = 0;
     *ret = 0;
@@ -43,10 +43,10 @@ static bool octal(const uint8_t *field, size_t size, uint64_t *ret)
 }
 
 /* Octal digits, or (the first bit is set) a number in base 256. */
-static bool read_size(const uint8_t *field, uint64_t *ret)
+static bool tar_read_size(const uint8_t *field, uint64_t *ret)
 {
     if (!(field[0] & 0x80))
-        return octal(field, SIZE_SIZE, ret);
+        return tar_octal(field, SIZE_SIZE, ret);
     *ret = field[0] & 0x7f; /* 0x7f: negative, and too large */
     for (size_t i = 1; i < SIZE_SIZE; i++) {
         if (*ret >> 56)
@@ -56,7 +56,7 @@ static bool read_size(const uint8_t *field, uint64_t *ret)
     return *ret <= MAX_SIZE;
 }
 
-static bool checksum_fits(const uint8_t block[CW_TAR_BLOCK], char why[CW_TAR_WHY])
+static bool tar_checksum_fits(const uint8_t block[CW_TAR_BLOCK], char why[CW_TAR_WHY])
 {
     uint64_t stored;
     uint32_t sum = 0;
@@ -66,13 +66,13 @@ static bool checksum_fits(const uint8_t block[CW_TAR_BLOCK], char why[CW_TAR_WHY
         sum += b;
         as_chars += (int8_t)b;
     }
-    if (octal(block + CHECKSUM, CHECKSUM_SIZE, &stored) && (stored == sum || (int64_t)stored == as_chars))
+    if (tar_octal(block + CHECKSUM, CHECKSUM_SIZE, &stored) && (stored == sum || (int64_t)stored == as_chars))
         return true;
     return wrong(why, "the checksum of its header does not match (%u computed): damaged, or no tar archive",
                  sum);
 }
 
-static bool read_kind(uint8_t type, struct cw_tar_header *h, char why[CW_TAR_WHY])
+static bool tar_read_kind(uint8_t type, struct cw_tar_header *h, char why[CW_TAR_WHY])
 {
     static const struct {
         char type;
@@ -129,7 +129,7 @@ bool cw_tar_parse(const uint8_t block[CW_TAR_BLOCK], struct cw_tar_header *ret, 
     *ret = (struct cw_tar_header){.kind = CW_TAR_ZERO};
     if (memcmp(block, zeros, CW_TAR_BLOCK) == 0)
         return true;
-    if (!checksum_fits(block, why))
+    if (!tar_checksum_fits(block, why))
         return false;
     /* GNU's magic goes on with a space, and it has no prefix */
     bool ustar = memcmp(block + MAGIC, "ustar", 6) == 0;
@@ -140,14 +140,14 @@ bool cw_tar_parse(const uint8_t block[CW_TAR_BLOCK], struct cw_tar_header *ret, 
         ret->name[prefix++] = '/';
     memcpy(ret->name + prefix, block + NAME, name);
     ret->name_size = prefix + name;
-    if (!read_size(block + SIZE, &ret->size))
+    if (!tar_read_size(block + SIZE, &ret->size))
         return wrong(why, "its size is no number below 2^62");
-    return read_kind(block[TYPE], ret, why);
+    return tar_read_kind(block[TYPE], ret, why);
 }
 
 /* ---- extended headers ---- */
 
-static bool decimal(const char *text, size_t size, uint64_t *ret)
+static bool tar_decimal(const char *text, size_t size, uint64_t *ret)
 {
     *ret = 0;
     for (size_t i = 0; i < size; i++) {
@@ -158,8 +158,8 @@ static bool decimal(const char *text, size_t size, uint64_t *ret)
     return size > 0 && *ret <= MAX_SIZE;
 }
 
-static bool pax_value(struct cw_tar_extended *x, enum cw_tar_kind kind, const char *key, size_t key_size,
-                      const char *value, size_t size, char why[CW_TAR_WHY])
+static bool tar_pax_value(struct cw_tar_extended *x, enum cw_tar_kind kind, const char *key, size_t key_size,
+                          const char *value, size_t size, char why[CW_TAR_WHY])
 {
     bool path = key_size == 4 && memcmp(key, "path", 4) == 0,
          length = key_size == 4 && memcmp(key, "size", 4) == 0;
@@ -173,26 +173,26 @@ static bool pax_value(struct cw_tar_extended *x, enum cw_tar_kind kind, const ch
     }
     if (length) {
         x->has_size = true;
-        if (!decimal(value, size, &x->size))
+        if (!tar_decimal(value, size, &x->size))
             return wrong(why, "its size (pax) is no number below 2^62");
     }
     return true;
 }
 
 /* Records "LENGTH KEY=VALUE\n", LENGTH counting all of it. */
-static bool read_pax(struct cw_tar_extended *x, enum cw_tar_kind kind, const char *p, size_t left,
-                     char why[CW_TAR_WHY])
+static bool tar_read_pax(struct cw_tar_extended *x, enum cw_tar_kind kind, const char *p, size_t left,
+                         char why[CW_TAR_WHY])
 {
     while (left > 0) {
         const char *space = memchr(p, ' ', CW_MIN(left, (size_t)21));
         uint64_t length = 0;
-        if (!space || !decimal(p, (size_t)(space - p), &length) || length > left ||
+        if (!space || !tar_decimal(p, (size_t)(space - p), &length) || length > left ||
             length < (uint64_t)(space - p) + 3 || p[length - 1] != '\n')
             return wrong(why, "its pax header is malformed");
         const char *key = space + 1, *end = p + length - 1, *equals = memchr(key, '=', (size_t)(end - key));
         if (!equals)
             return wrong(why, "its pax header is malformed");
-        if (!pax_value(x, kind, key, (size_t)(equals - key), equals + 1, (size_t)(end - equals - 1), why))
+        if (!tar_pax_value(x, kind, key, (size_t)(equals - key), equals + 1, (size_t)(end - equals - 1), why))
             return false;
         p += length;
         left -= length;
@@ -204,7 +204,7 @@ bool cw_tar_extend(struct cw_tar_extended *x, enum cw_tar_kind kind, const uint8
                    char why[CW_TAR_WHY])
 {
     if (kind == CW_TAR_PAX || kind == CW_TAR_PAX_ALL)
-        return read_pax(x, kind, (const char *)data, size, why);
+        return tar_read_pax(x, kind, (const char *)data, size, why);
     if (kind == CW_TAR_LONG_NAME && !x->path) { /* pax counts for more, wherever it stands */
         x->path = (const char *)data;
         x->path_size = strnlen((const char *)data, size);
@@ -215,7 +215,7 @@ bool cw_tar_extend(struct cw_tar_extended *x, enum cw_tar_kind kind, const uint8
 /* ---- names ---- */
 
 /* A name for people: cut, without control characters. */
-static const char *printable(const char *name, size_t size, char buf[161])
+static const char *tar_printable(const char *name, size_t size, char buf[161])
 {
     size_t n = CW_MIN(size, (size_t)160);
     for (size_t i = 0; i < n; i++)
@@ -230,16 +230,16 @@ bool cw_tar_check_name(const char *name, size_t size, char why[CW_TAR_WHY])
     if (size == 0)
         return wrong(why, "it has no name");
     if (memchr(name, 0, size))
-        return wrong(why, "its name \"%s\" has a byte 0 in it", printable(name, size, buf));
+        return wrong(why, "its name \"%s\" has a byte 0 in it", tar_printable(name, size, buf));
     if (name[0] == '/')
         return wrong(why, "its name \"%s\" is absolute: expected one below the archive's directory",
-                     printable(name, size, buf));
+                     tar_printable(name, size, buf));
     for (const char *p = name, *end = name + size; p < end;) {
         const char *slash = memchr(p, '/', (size_t)(end - p));
         size_t n = (size_t)((slash ? slash : end) - p);
         if (n == 2 && memcmp(p, "..", 2) == 0)
             return wrong(why, "its name \"%s\" leads out of the archive's directory",
-                         printable(name, size, buf));
+                         tar_printable(name, size, buf));
         p += n + 1;
     }
     return true;

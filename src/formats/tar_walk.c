@@ -10,24 +10,24 @@
 #define SPARSE_SIZE ((uint64_t)32 << 10)
 
 /* Which of the walk's buffers takes the data of an extended header. */
-static int buffer_of(enum cw_tar_kind kind)
+static int tar_walk_buffer_of(enum cw_tar_kind kind)
 {
     return kind == CW_TAR_LONG_NAME ? 0 : kind == CW_TAR_PAX ? 1 : 2;
 }
 
-static uint64_t padded(uint64_t size)
+static uint64_t tar_walk_padded(uint64_t size)
 {
     return CW_ALIGN_UP(size, (uint64_t)CW_TAR_BLOCK);
 }
 
-static int damaged(const struct cw_tar_walk *w, struct cw_error *err, const char *why)
+static int tar_walk_damaged(const struct cw_tar_walk *w, struct cw_error *err, const char *why)
 {
     cw_error_file(err, w->base.path);
     return cw_error_set(err, CW_E_DATA, "%s: the member at byte %" PRIu64 ": %s", w->base.path, w->member,
                         why);
 }
 
-static int close_sample(struct cw_tar_walk *w, struct cw_error *err)
+static int tar_walk_close_sample(struct cw_tar_walk *w, struct cw_error *err)
 {
     int r = w->key_size ? cw_record_list_add(&w->base.list, w->base.start, w->end - w->base.start, 0, err)
                         : 0;
@@ -35,7 +35,7 @@ static int close_sample(struct cw_tar_walk *w, struct cw_error *err)
     return r;
 }
 
-static int open_sample(struct cw_tar_walk *w, const struct cw_tar_name *name, struct cw_error *err)
+static int tar_walk_open_sample(struct cw_tar_walk *w, const struct cw_tar_name *name, struct cw_error *err)
 {
     if (name->key_size > w->key_capacity) {
         char *p = realloc(w->key, name->key_size);
@@ -51,7 +51,7 @@ static int open_sample(struct cw_tar_walk *w, const struct cw_tar_name *name, st
 }
 
 /* A file or something passed over, whose name and size are known now. */
-static int take_member(struct cw_tar_walk *w, struct cw_error *err)
+static int tar_walk_take_member(struct cw_tar_walk *w, struct cw_error *err)
 {
     const struct cw_tar_header *h = &w->header;
     const char *name = w->extended.path ? w->extended.path : h->name;
@@ -60,12 +60,12 @@ static int take_member(struct cw_tar_walk *w, struct cw_error *err)
     char why[CW_TAR_WHY];
     int r = 0;
     if (!cw_tar_check_name(name, name_size, why))
-        return damaged(w, err, why);
+        return tar_walk_damaged(w, err, why);
     if (h->kind == CW_TAR_FILE && cw_tar_split(name, name_size, &split)) {
         if (w->key_size != split.key_size || memcmp(w->key, split.key, split.key_size) != 0) {
-            r = close_sample(w, err);
+            r = tar_walk_close_sample(w, err);
             if (r == 0)
-                r = open_sample(w, &split, err);
+                r = tar_walk_open_sample(w, &split, err);
         }
         w->end = w->next;
     }
@@ -78,17 +78,17 @@ static int take_member(struct cw_tar_walk *w, struct cw_error *err)
     return r;
 }
 
-static int begin_extended(struct cw_tar_walk *w, struct cw_error *err)
+static int tar_walk_begin_extended(struct cw_tar_walk *w, struct cw_error *err)
 {
-    int which = buffer_of(w->header.kind);
+    int which = tar_walk_buffer_of(w->header.kind);
     if (w->size > CW_TAR_EXTENDED) {
         char why[100];
         snprintf(why, sizeof(why), "an extended header has %" PRIu64 " bytes, more than %zu", w->size,
                  CW_TAR_EXTENDED);
-        return damaged(w, err, why);
+        return tar_walk_damaged(w, err, why);
     }
     if (which < 2 && w->seen[which])
-        return damaged(w, err, "it has two extended headers of one kind");
+        return tar_walk_damaged(w, err, "it has two extended headers of one kind");
     if (which < 2)
         w->seen[which] = true;
     if (w->size > w->capacities[which]) {
@@ -102,45 +102,45 @@ static int begin_extended(struct cw_tar_walk *w, struct cw_error *err)
     return 0;
 }
 
-static int end_extended(struct cw_tar_walk *w, struct cw_error *err)
+static int tar_walk_end_extended(struct cw_tar_walk *w, struct cw_error *err)
 {
     enum cw_tar_kind kind = w->header.kind;
-    const uint8_t *data = w->buffers[buffer_of(kind)];
+    const uint8_t *data = w->buffers[tar_walk_buffer_of(kind)];
     char why[CW_TAR_WHY];
     XXH3_64bits_update(w->hash, data, (size_t)w->size);
     w->state = CW_TAR_AT_HEADER;
-    return cw_tar_extend(&w->extended, kind, data, (size_t)w->size, why) ? 0 : damaged(w, err, why);
+    return cw_tar_extend(&w->extended, kind, data, (size_t)w->size, why) ? 0 : tar_walk_damaged(w, err, why);
 }
 
 /* A header block is complete; base.wanted is behind it. */
-static int take_header(struct cw_tar_walk *w, struct cw_error *err)
+static int tar_walk_take_header(struct cw_tar_walk *w, struct cw_error *err)
 {
     char why[CW_TAR_WHY];
     if (!cw_tar_parse(w->block, &w->header, why))
-        return damaged(w, err, why);
+        return tar_walk_damaged(w, err, why);
     bool member = w->header.kind == CW_TAR_FILE || w->header.kind == CW_TAR_PASSED;
     if (w->header.kind == CW_TAR_ZERO) {
         if (w->member != w->base.wanted - CW_TAR_BLOCK)
-            return damaged(w, err, "the archive ends after its extended header");
+            return tar_walk_damaged(w, err, "the archive ends after its extended header");
         w->state = CW_TAR_AT_END;
-        return close_sample(w, err);
+        return tar_walk_close_sample(w, err);
     }
     XXH3_64bits_update(w->hash, w->block, CW_TAR_BLOCK);
     w->size = w->header.kind == CW_TAR_FILE && w->extended.has_size ? w->extended.size : w->header.size;
     uint64_t left = CW_MIN(w->base.stream_size, (uint64_t)INT64_MAX) - w->base.wanted;
-    if (w->size > left || padded(w->size) > left) {
+    if (w->size > left || tar_walk_padded(w->size) > left) {
         snprintf(why, sizeof(why),
                  "%" PRIu64 " bytes of data run past the end of the file (%" PRIu64
                  " bytes): truncated, or a wrong size",
                  w->size, CW_MIN(w->base.stream_size, (uint64_t)INT64_MAX));
-        return damaged(w, err, why);
+        return tar_walk_damaged(w, err, why);
     }
-    w->next = w->base.wanted + padded(w->size);
-    return member ? take_member(w, err) : begin_extended(w, err);
+    w->next = w->base.wanted + tar_walk_padded(w->size);
+    return member ? tar_walk_take_member(w, err) : tar_walk_begin_extended(w, err);
 }
 
 /* Collects up to `need` bytes into a buffer; true when they are there. */
-static bool collect(struct cw_tar_walk *w, uint8_t *into, size_t need, const uint8_t *p, size_t n)
+static bool tar_walk_collect(struct cw_tar_walk *w, uint8_t *into, size_t need, const uint8_t *p, size_t n)
 {
     n = CW_MIN(n, need - w->have);
     memcpy(into + w->have, p, n);
@@ -149,19 +149,20 @@ static bool collect(struct cw_tar_walk *w, uint8_t *into, size_t need, const uin
     return w->have == need;
 }
 
-static int take_end(struct cw_tar_walk *w, const uint8_t *p, size_t n, struct cw_error *err)
+static int tar_walk_take_end(struct cw_tar_walk *w, const uint8_t *p, size_t n, struct cw_error *err)
 {
     for (size_t i = 0; i < n; i++)
         if (p[i]) {
             w->member = w->base.wanted + i;
-            return damaged(w, err,
-                           "there are data after the end of the archive (several archives in one file?)");
+            return tar_walk_damaged(
+                w, err, "there are data after the end of the archive (several archives in one file?)");
         }
     w->base.wanted += n;
     return 0;
 }
 
-static int feed(struct cw_walk *base, uint64_t at, const uint8_t *data, size_t size, struct cw_error *err)
+static int tar_walk_feed(struct cw_walk *base, uint64_t at, const uint8_t *data, size_t size,
+                         struct cw_error *err)
 {
     struct cw_tar_walk *w = (struct cw_tar_walk *)base;
     int r = 0;
@@ -170,20 +171,20 @@ static int feed(struct cw_walk *base, uint64_t at, const uint8_t *data, size_t s
         size_t n = (size_t)(at + size - base->wanted);
         switch (w->state) {
         case CW_TAR_AT_HEADER:
-            if (collect(w, w->block, CW_TAR_BLOCK, p, n)) {
+            if (tar_walk_collect(w, w->block, CW_TAR_BLOCK, p, n)) {
                 w->have = 0;
-                r = take_header(w, err);
+                r = tar_walk_take_header(w, err);
             }
             break;
         case CW_TAR_AT_EXTENDED:
-            if (collect(w, w->buffers[buffer_of(w->header.kind)], (size_t)w->size, p, n)) {
+            if (tar_walk_collect(w, w->buffers[tar_walk_buffer_of(w->header.kind)], (size_t)w->size, p, n)) {
                 w->have = 0;
                 base->wanted = w->next;
-                r = end_extended(w, err);
+                r = tar_walk_end_extended(w, err);
             }
             break;
         case CW_TAR_AT_DATA:
-            if (collect(w, w->block, CW_TAR_BLOCK, p, n)) {
+            if (tar_walk_collect(w, w->block, CW_TAR_BLOCK, p, n)) {
                 w->have = 0;
                 XXH3_64bits_update(w->hash, w->block, CW_TAR_BLOCK);
                 base->wanted = w->next;
@@ -191,14 +192,14 @@ static int feed(struct cw_walk *base, uint64_t at, const uint8_t *data, size_t s
             }
             break;
         case CW_TAR_AT_END:
-            r = take_end(w, p, n, err);
+            r = tar_walk_take_end(w, p, n, err);
             break;
         }
     }
     return r;
 }
 
-static int end_of_stream(struct cw_walk *base, uint64_t size, struct cw_error *err)
+static int tar_walk_end_of_stream(struct cw_walk *base, uint64_t size, struct cw_error *err)
 {
     struct cw_tar_walk *w = (struct cw_tar_walk *)base;
     base->content = XXH3_64bits_digest(w->hash);
@@ -210,17 +211,17 @@ static int end_of_stream(struct cw_walk *base, uint64_t size, struct cw_error *e
                  ? "it is missing: the archive has no end after %" PRIu64 " bytes: truncated"
                  : "the data end inside it, at byte %" PRIu64 ": truncated",
              size);
-    return damaged(w, err, why);
+    return tar_walk_damaged(w, err, why);
 }
 
-static size_t stride(const struct cw_walk *base)
+static size_t tar_walk_stride(const struct cw_walk *base)
 {
     const struct cw_tar_walk *w = (const struct cw_tar_walk *)base;
     bool sparse = w->size >= SPARSE_SIZE && w->state != CW_TAR_AT_EXTENDED && w->state != CW_TAR_AT_END;
     return sparse ? 2 * CW_TAR_BLOCK : 0; /* a header, and the first block of its data */
 }
 
-static void deinit(struct cw_walk *base)
+static void tar_walk_deinit(struct cw_walk *base)
 {
     struct cw_tar_walk *w = (struct cw_tar_walk *)base;
     XXH3_freeState(w->hash);
@@ -231,8 +232,10 @@ static void deinit(struct cw_walk *base)
 
 int cw_tar_walk_init(struct cw_tar_walk *w, const char *path, uint64_t stream_size, struct cw_error *err)
 {
-    static const struct cw_walk_ops ops = {
-        .feed = feed, .end = end_of_stream, .stride = stride, .deinit = deinit};
+    static const struct cw_walk_ops ops = {.feed = tar_walk_feed,
+                                           .end = tar_walk_end_of_stream,
+                                           .stride = tar_walk_stride,
+                                           .deinit = tar_walk_deinit};
     *w = (struct cw_tar_walk){.base = {.ops = &ops, .path = path, .stream_size = stream_size}};
     w->hash = XXH3_createState();
     if (!w->hash)

@@ -11,19 +11,19 @@
  * than a read of a cached page. */
 #define SPARSE_LENGTH ((uint64_t)32 << 10)
 
-static uint32_t load32(const uint8_t *p)
+static uint32_t tfrecord_load32(const uint8_t *p)
 {
     return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
 }
 
-static uint64_t load64(const uint8_t *p)
+static uint64_t tfrecord_load64(const uint8_t *p)
 {
-    return load32(p) | (uint64_t)load32(p + 4) << 32;
+    return tfrecord_load32(p) | (uint64_t)tfrecord_load32(p + 4) << 32;
 }
 
 /* Facts of a damaged record: its number in the file stands for its id, which is not known before the file is.
  */
-static int damaged(const struct cw_tfrecord_walk *w, struct cw_error *err, const char *what)
+static int tfrecord_damaged(const struct cw_tfrecord_walk *w, struct cw_error *err, const char *what)
 {
     char number[24];
     snprintf(number, sizeof(number), "%zu", w->base.list.n);
@@ -33,29 +33,29 @@ static int damaged(const struct cw_tfrecord_walk *w, struct cw_error *err, const
                         w->base.start, what);
 }
 
-static int header(struct cw_tfrecord_walk *w, struct cw_error *err)
+static int tfrecord_header(struct cw_tfrecord_walk *w, struct cw_error *err)
 {
     char what[200];
-    uint64_t length = load64(w->stash);
-    uint32_t stored = load32(w->stash + 8), computed = cw_crc32c_mask(cw_crc32c(w->stash, 8));
+    uint64_t length = tfrecord_load64(w->stash);
+    uint32_t stored = tfrecord_load32(w->stash + 8), computed = cw_crc32c_mask(cw_crc32c(w->stash, 8));
     if (stored != computed) {
         snprintf(what, sizeof(what),
                  ": the checksum of its length does not match (stored %08x, computed %08x): damaged, or no "
                  "TFRecord file",
                  stored, computed);
-        return damaged(w, err, what);
+        return tfrecord_damaged(w, err, what);
     }
     if (length > (uint64_t)INT64_MAX - CW_TFRECORD_FRAME ||
         w->base.start > (uint64_t)INT64_MAX - CW_TFRECORD_FRAME - length) {
         snprintf(what, sizeof(what), ": a length of %" PRIu64 " bytes is impossible", length);
-        return damaged(w, err, what);
+        return tfrecord_damaged(w, err, what);
     }
     uint64_t end = w->base.start + CW_TFRECORD_FRAME + length;
     if (end > w->base.stream_size) {
         snprintf(what, sizeof(what),
                  ": %" PRIu64 " bytes of data run past the end of the file (%" PRIu64 " bytes): truncated?",
                  length, w->base.stream_size);
-        return damaged(w, err, what);
+        return tfrecord_damaged(w, err, what);
     }
     w->length = length;
     w->base.wanted = end - 4;
@@ -64,16 +64,17 @@ static int header(struct cw_tfrecord_walk *w, struct cw_error *err)
     return 0;
 }
 
-static int tail(struct cw_tfrecord_walk *w, struct cw_error *err)
+static int tfrecord_tail(struct cw_tfrecord_walk *w, struct cw_error *err)
 {
-    int r = cw_record_list_add(&w->base.list, w->base.start, w->length, load32(w->stash), err);
+    int r = cw_record_list_add(&w->base.list, w->base.start, w->length, tfrecord_load32(w->stash), err);
     w->base.start = w->base.wanted;
     w->in_tail = false;
     w->have = 0;
     return r;
 }
 
-static int feed(struct cw_walk *base, uint64_t at, const uint8_t *data, size_t size, struct cw_error *err)
+static int tfrecord_feed(struct cw_walk *base, uint64_t at, const uint8_t *data, size_t size,
+                         struct cw_error *err)
 {
     struct cw_tfrecord_walk *w = (struct cw_tfrecord_walk *)base;
     uint64_t end = at + size;
@@ -85,24 +86,24 @@ static int feed(struct cw_walk *base, uint64_t at, const uint8_t *data, size_t s
         base->wanted += n;
         if (w->have < need)
             break;
-        int r = w->in_tail ? tail(w, err) : header(w, err);
+        int r = w->in_tail ? tfrecord_tail(w, err) : tfrecord_header(w, err);
         if (r < 0)
             return r;
     }
     return 0;
 }
 
-static int end_of_stream(struct cw_walk *base, uint64_t size, struct cw_error *err)
+static int tfrecord_end_of_stream(struct cw_walk *base, uint64_t size, struct cw_error *err)
 {
     if (base->start == size)
         return 0;
     char what[160];
     snprintf(what, sizeof(what), ": the data end inside it, at byte %" PRIu64 ": truncated", size);
-    return damaged((struct cw_tfrecord_walk *)base, err, what);
+    return tfrecord_damaged((struct cw_tfrecord_walk *)base, err, what);
 }
 
 /* Of large records a tail and the next header are read, not what lies between. */
-static size_t stride(const struct cw_walk *base)
+static size_t tfrecord_stride(const struct cw_walk *base)
 {
     const struct cw_tfrecord_walk *w = (const struct cw_tfrecord_walk *)base;
     return w->in_tail && w->length >= SPARSE_LENGTH ? 4 + CW_TFRECORD_HEADER : 0;
@@ -110,13 +111,14 @@ static size_t stride(const struct cw_walk *base)
 
 void cw_tfrecord_walk_init(struct cw_tfrecord_walk *w, const char *path, uint64_t stream_size)
 {
-    static const struct cw_walk_ops ops = {.feed = feed, .end = end_of_stream, .stride = stride};
+    static const struct cw_walk_ops ops = {
+        .feed = tfrecord_feed, .end = tfrecord_end_of_stream, .stride = tfrecord_stride};
     *w = (struct cw_tfrecord_walk){.base = {.ops = &ops, .path = path, .stream_size = stream_size}};
 }
 
 bool cw_tfrecord_is_header(const uint8_t *data, size_t size)
 {
-    return size >= CW_TFRECORD_HEADER && load32(data + 8) == cw_crc32c_mask(cw_crc32c(data, 8));
+    return size >= CW_TFRECORD_HEADER && tfrecord_load32(data + 8) == cw_crc32c_mask(cw_crc32c(data, 8));
 }
 
 uint32_t cw_tfrecord_length_crc(uint64_t length)
@@ -129,12 +131,13 @@ uint32_t cw_tfrecord_length_crc(uint64_t length)
 
 const char *cw_tfrecord_check(const uint8_t *record, size_t size, char buf[160])
 {
-    if (size < CW_TFRECORD_FRAME || load64(record) != size - CW_TFRECORD_FRAME) {
+    if (size < CW_TFRECORD_FRAME || tfrecord_load64(record) != size - CW_TFRECORD_FRAME) {
         snprintf(buf, 160, "its length is %" PRIu64 ", the index says %zu: the file changed",
-                 size >= 8 ? load64(record) : 0, size >= CW_TFRECORD_FRAME ? size - CW_TFRECORD_FRAME : 0);
+                 size >= 8 ? tfrecord_load64(record) : 0,
+                 size >= CW_TFRECORD_FRAME ? size - CW_TFRECORD_FRAME : 0);
         return buf;
     }
-    uint32_t stored = load32(record + size - 4),
+    uint32_t stored = tfrecord_load32(record + size - 4),
              computed = cw_crc32c_mask(cw_crc32c(record + CW_TFRECORD_HEADER, size - CW_TFRECORD_FRAME));
     if (stored != computed) {
         snprintf(buf, 160, "the checksum of its data does not match (stored %08x, computed %08x)", stored,

@@ -16,7 +16,7 @@ static const struct cw_op_desc *const ops[] = {
 #undef OP
 };
 
-/* A table that is replaced is kept, because somebody may be reading it: plug-ins are few, and loaded once. */
+/* A replaced table is kept, because another thread may be reading it. Plug-ins are few, and loaded once. */
 struct tables {
     struct cw_op_table table;
     const struct tables *older;
@@ -32,7 +32,7 @@ const struct cw_op_table *cw_ops(void)
     return &atomic_load_explicit(&current, memory_order_acquire)->table;
 }
 
-static int clash(const struct cw_op_desc *have, struct cw_error *err)
+static int table_clash(const struct cw_op_desc *have, struct cw_error *err)
 {
     cw_error_op(err, have->name);
     return cw_error_value(
@@ -42,13 +42,13 @@ static int clash(const struct cw_op_desc *have, struct cw_error *err)
 }
 
 /* Puts an operator at its place by name. */
-static int insert(struct tables *t, const struct cw_op_desc *op, struct cw_error *err)
+static int table_insert(struct tables *t, const struct cw_op_desc *op, struct cw_error *err)
 {
     size_t at = t->table.n;
     for (; at > 0; at--) {
         int order = strcmp(t->ops[at - 1]->name, op->name);
         if (order == 0)
-            return clash(t->ops[at - 1], err);
+            return table_clash(t->ops[at - 1], err);
         if (order < 0)
             break;
     }
@@ -58,7 +58,7 @@ static int insert(struct tables *t, const struct cw_op_desc *op, struct cw_error
     return 0;
 }
 
-static int add(const struct cw_op_desc *const *more, size_t n, struct cw_error *err)
+static int table_add(const struct cw_op_desc *const *more, size_t n, struct cw_error *err)
 {
     const struct tables *old = atomic_load_explicit(&current, memory_order_relaxed);
     size_t bytes = (old->table.n + n) * sizeof(*old->ops);
@@ -68,7 +68,7 @@ static int add(const struct cw_op_desc *const *more, size_t n, struct cw_error *
     *t = (struct tables){.table = {.ops = t->ops, .n = old->table.n}, .older = old};
     memcpy(t->ops, old->table.ops, old->table.n * sizeof(*t->ops));
     for (size_t i = 0; i < n; i++) {
-        int r = insert(t, more[i], err);
+        int r = table_insert(t, more[i], err);
         if (r < 0) {
             free(t);
             return r;
@@ -81,5 +81,5 @@ static int add(const struct cw_op_desc *const *more, size_t n, struct cw_error *
 int cw_ops_add(const struct cw_op_desc *const *more, size_t n, struct cw_error *err)
 {
     CW_GUARD(&adding);
-    return add(more, n, err);
+    return table_add(more, n, err);
 }

@@ -19,7 +19,7 @@ struct cw_optimized *cw_optimized_free(struct cw_optimized *o)
 }
 
 /* Whether a value is read by an operator other than ops[except], or is an output. */
-static bool used_elsewhere(const struct cw_program *g, unsigned value, unsigned except)
+static bool optimize_used_elsewhere(const struct cw_program *g, unsigned value, unsigned except)
 {
     for (unsigned k = 0; k < g->n_outputs; k++)
         if (g->outputs[k].value == value)
@@ -31,20 +31,20 @@ static bool used_elsewhere(const struct cw_program *g, unsigned value, unsigned 
     return false;
 }
 
-/* The length of a run of operators from ops[at] on, before `end`, whose intermediate values nobody else sees;
- * image operators of other components may not stand between. 0 or 1: nothing to fuse. */
-static unsigned fusable(const struct cw_program *g, unsigned at, unsigned end)
+/* The length of a run of operators from ops[at] on, before `end`, whose intermediate values no other operator
+ * reads; image operators of other components may not stand between. 0 or 1: nothing to fuse. */
+static unsigned optimize_fusable(const struct cw_program *g, unsigned at, unsigned end)
 {
     unsigned n = 1;
     while (at + n < end && g->ops[at + n - 1]->desc->image && g->ops[at + n]->desc->image &&
            g->ops[at + n]->in[0].value == g->ops[at + n - 1]->out[0].value &&
-           !used_elsewhere(g, g->ops[at + n - 1]->out[0].value, at + n))
+           !optimize_used_elsewhere(g, g->ops[at + n - 1]->out[0].value, at + n))
         n++;
     return n < 2 ? n : (unsigned)cw_image_chain_match((const struct cw_op *const *)&g->ops[at], n);
 }
 
-static int fuse(struct cw_optimized *o, const struct cw_program *g, unsigned at, unsigned n,
-                struct cw_error *err)
+static int optimize_fuse(struct cw_optimized *o, const struct cw_program *g, unsigned at, unsigned n,
+                         struct cw_error *err)
 {
     struct cw_op *op = calloc(1, sizeof(*op));
     if (!op)
@@ -63,8 +63,8 @@ static int fuse(struct cw_optimized *o, const struct cw_program *g, unsigned at,
 }
 
 /* The operators without the cache points that are not in use: they do nothing, and nothing ends there. */
-static void leave_out_cache_points(const struct cw_program *from, unsigned n_limits,
-                                   const struct cw_op *cache_point, struct cw_program *to)
+static void optimize_leave_out_cache_points(const struct cw_program *from, unsigned n_limits,
+                                            const struct cw_op *cache_point, struct cw_program *to)
 {
     to->n_ops = 0;
     for (unsigned k = 0, i = 0; k < n_limits + 3; k++) {
@@ -75,8 +75,8 @@ static void leave_out_cache_points(const struct cw_program *from, unsigned n_lim
     }
 }
 
-static int optimize(const struct cw_program *g, unsigned n_limits, unsigned n_positions, bool enable,
-                    struct cw_optimized **ret, struct cw_error *err)
+static int optimize_program(const struct cw_program *g, unsigned n_limits, unsigned n_positions, bool enable,
+                            struct cw_optimized **ret, struct cw_error *err)
 {
     struct cw_optimized *o = calloc(1, sizeof(*o));
     if (!o)
@@ -95,8 +95,8 @@ static int optimize(const struct cw_program *g, unsigned n_limits, unsigned n_po
     for (unsigned k = 0; k < n_limits + 2; k++) { /* stages are kept: fused runs don't cross them */
         o->stage[k] = o->n_ops;
         for (unsigned i = g->stage[k]; i < g->stage[k + 1];) {
-            unsigned n = enable ? fusable(g, i, g->stage[k + 1]) : 1;
-            int r = n >= 2 ? fuse(o, g, i, n, err) : 1;
+            unsigned n = enable ? optimize_fusable(g, i, g->stage[k + 1]) : 1;
+            int r = n >= 2 ? optimize_fuse(o, g, i, n, err) : 1;
             if (r < 0) {
                 cw_optimized_free(o);
                 return r;
@@ -123,6 +123,6 @@ int cw_optimize(const struct cw_program *g, unsigned n_limits, unsigned n_positi
         return cw_error_nomem(err, 0, "a program");
     copy.ops = ops;
     copy.stage = stage;
-    leave_out_cache_points(g, n_limits, cache_point, &copy);
-    return optimize(&copy, n_limits, n_positions, enable, ret, err);
+    optimize_leave_out_cache_points(g, n_limits, cache_point, &copy);
+    return optimize_program(&copy, n_limits, n_positions, enable, ret, err);
 }

@@ -27,12 +27,12 @@ const char *cw_attr_kind_name(enum cw_attr_kind kind)
     return kind_names[kind];
 }
 
-static bool is_list(enum cw_attr_kind kind)
+static bool attr_is_list(enum cw_attr_kind kind)
 {
     return kind == CW_ATTR_INTS || kind == CW_ATTR_FLOATS || kind == CW_ATTR_STRINGS;
 }
 
-static bool is_number(enum cw_attr_kind kind)
+static bool attr_is_number(enum cw_attr_kind kind)
 {
     return kind == CW_ATTR_INT || kind == CW_ATTR_INTS || kind == CW_ATTR_FLOAT || kind == CW_ATTR_FLOATS;
 }
@@ -102,7 +102,7 @@ int cw_attr_error(const struct cw_op *op, const char *attribute, struct cw_error
 }
 
 /* What the Python package writes for a function. */
-static bool function_ok(const json_t *v)
+static bool attr_function_ok(const json_t *v)
 {
     const char *key, *const strings[] = {"name", "identity", "payload"};
     json_t *field;
@@ -115,7 +115,7 @@ static bool function_ok(const json_t *v)
     return ok;
 }
 
-static bool value_ok(const struct cw_attr_def *a, enum cw_attr_kind kind, const json_t *v)
+static bool attr_value_ok(const struct cw_attr_def *a, enum cw_attr_kind kind, const json_t *v)
 {
     enum cw_dtype dtype;
     switch (kind) {
@@ -146,9 +146,9 @@ static bool value_ok(const struct cw_attr_def *a, enum cw_attr_kind kind, const 
     case CW_ATTR_CHAINS:
         return json_is_array(v);
     case CW_ATTR_FUNCTION:
-        return function_ok(v);
+        return attr_function_ok(v);
     }
-    if (is_number(kind) && (a->min != 0 || a->max != 0) &&
+    if (attr_is_number(kind) && (a->min != 0 || a->max != 0) &&
         (json_number_value(v) < a->min || json_number_value(v) > a->max))
         return false;
     if (a->choices) {
@@ -165,15 +165,15 @@ int cw_attr_check(const struct cw_op_desc *desc, const struct cw_attr_def *a, co
 {
     char allowed[256], expected[200];
     const char *const *choices = a->choices;
-    if (!is_list(a->kind) || (a->scalar_too && !json_is_array(v))) {
-        if (value_ok(a, a->kind, v))
+    if (!attr_is_list(a->kind) || (a->scalar_too && !json_is_array(v))) {
+        if (attr_value_ok(a, a->kind, v))
             return 0;
     } else if (json_is_array(v)) {
         size_t n = json_array_size(v), i = 0;
         bool ok = (!a->len_min && !a->len_max) ||
                   (n >= (size_t)a->len_min && (!a->len_max || n <= (size_t)a->len_max));
         for (; ok && i < n; i++)
-            ok = value_ok(a, a->kind, json_array_get(v, i));
+            ok = attr_value_ok(a, a->kind, json_array_get(v, i));
         if (ok)
             return 0;
     }
@@ -194,7 +194,7 @@ int cw_attr_check(const struct cw_op_desc *desc, const struct cw_attr_def *a, co
     return attr_error(desc->name, a->name, v, expected, err);
 }
 
-static const struct cw_attr_def *find_attr(const struct cw_op_desc *desc, const char *name)
+static const struct cw_attr_def *attr_find(const struct cw_op_desc *desc, const char *name)
 {
     for (const struct cw_attr_def *a = desc->attrs; a && a->name; a++)
         if (strcmp(a->name, name) == 0)
@@ -202,7 +202,7 @@ static const struct cw_attr_def *find_attr(const struct cw_op_desc *desc, const 
     return NULL;
 }
 
-static int unknown_attr(const struct cw_op_desc *desc, const char *key, const json_t *value,
+static int attr_unknown(const struct cw_op_desc *desc, const char *key, const json_t *value,
                         struct cw_error *err)
 {
     const char *names[64];
@@ -233,8 +233,8 @@ int cw_attrs_check(const struct cw_op_desc *desc, const json_t *object, json_t *
     {
         if (strcmp(key, "op") == 0)
             continue;
-        const struct cw_attr_def *a = find_attr(desc, key);
-        int r = a ? cw_attr_check(desc, a, value, err) : unknown_attr(desc, key, value, err);
+        const struct cw_attr_def *a = attr_find(desc, key);
+        int r = a ? cw_attr_check(desc, a, value, err) : attr_unknown(desc, key, value, err);
         if (r < 0)
             return r;
         if (a->kind != CW_ATTR_CHAINS && json_object_set_new(attrs, key, json_deep_copy(value)) < 0)
@@ -303,7 +303,7 @@ enum cw_dtype cw_attr_dtype(const struct cw_op *op, const char *name)
     return dtype;
 }
 
-static const json_t *list_at(const struct cw_op *op, const char *name, size_t i)
+static const json_t *attr_list_at(const struct cw_op *op, const char *name, size_t i)
 {
     const json_t *v = cw_attr_json(op, name);
     return json_is_array(v) ? json_array_get(v, i) : v;
@@ -317,25 +317,36 @@ size_t cw_attr_len(const struct cw_op *op, const char *name)
 
 double cw_attr_float_at(const struct cw_op *op, const char *name, size_t i)
 {
-    return json_number_value(list_at(op, name, i));
+    return json_number_value(attr_list_at(op, name, i));
 }
 
 int64_t cw_attr_int_at(const struct cw_op *op, const char *name, size_t i)
 {
-    return json_integer_value(list_at(op, name, i));
+    return json_integer_value(attr_list_at(op, name, i));
 }
 
 const char *cw_attr_string_at(const struct cw_op *op, const char *name, size_t i)
 {
-    return json_string_value(list_at(op, name, i));
+    return json_string_value(attr_list_at(op, name, i));
+}
+
+bool cw_op_draws(const struct cw_op *op)
+{
+    return op->desc->effects.random ||
+           (op->desc->function && json_is_true(json_object_get(cw_attr_json(op, "function"), "rng")));
+}
+
+const char *cw_op_kind_name(enum cw_op_kind kind)
+{
+    static const char *const names[] = {[CW_OP_SOURCE] = "source",      [CW_OP_MAP] = "map",
+                                        [CW_OP_FILTER] = "filter",      [CW_OP_FLAT_MAP] = "flat_map",
+                                        [CW_OP_INDEX] = "index",        [CW_OP_BATCHER] = "batcher",
+                                        [CW_OP_BATCH_MAP] = "batch_map"};
+    return names[kind];
 }
 
 json_t *cw_op_table_json(const struct cw_op_table *table)
 {
-    static const char *const op_kinds[] = {[CW_OP_SOURCE] = "source",      [CW_OP_MAP] = "map",
-                                           [CW_OP_FILTER] = "filter",      [CW_OP_FLAT_MAP] = "flat_map",
-                                           [CW_OP_INDEX] = "index",        [CW_OP_BATCHER] = "batcher",
-                                           [CW_OP_BATCH_MAP] = "batch_map"};
     json_t *ops = json_array();
     for (size_t i = 0; i < table->n; i++) {
         const struct cw_op_desc *d = table->ops[i];
@@ -366,9 +377,9 @@ json_t *cw_op_table_json(const struct cw_op_table *table)
             }
             json_array_append_new(attributes, o);
         }
-        json_t *op = json_pack("{s:s, s:s, s:s, s:s, s:b, s:o}", "name", d->name, "kind", op_kinds[d->kind],
-                               "summary", d->summary, "doc", d->doc ? d->doc : "", "random", d->random,
-                               "attributes", attributes);
+        json_t *op = json_pack("{s:s, s:s, s:s, s:s, s:b, s:o}", "name", d->name, "kind",
+                               cw_op_kind_name(d->kind), "summary", d->summary, "doc", d->doc ? d->doc : "",
+                               "random", d->effects.random, "attributes", attributes);
         if (d->hint)
             json_object_set_new(op, "hint", json_string(d->hint));
         if (d->plugin)

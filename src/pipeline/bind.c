@@ -15,7 +15,7 @@ void cw_bind_deinit(struct cw_bind *b)
     b->n = b->capacity = 0;
 }
 
-static struct cw_component *find(const struct cw_bind *b, const char *name)
+static struct cw_component *bind_find(const struct cw_bind *b, const char *name)
 {
     for (unsigned i = 0; i < b->n; i++)
         if (strcmp(b->components[i].name, name) == 0)
@@ -23,27 +23,27 @@ static struct cw_component *find(const struct cw_bind *b, const char *name)
     return NULL;
 }
 
-static bool holds(const json_t *value, const char *name)
+static bool bind_value_names(const json_t *value, const char *name)
 {
     size_t i;
     json_t *item;
     if (json_is_string(value))
         return strcmp(json_string_value(value), name) == 0;
-    json_array_foreach((json_t *)value, i, item) if (holds(item, name)) return true;
+    json_array_foreach((json_t *)value, i, item) if (bind_value_names(item, name)) return true;
     return json_object_get(value, name) != NULL;
 }
 
 /* The attribute that names a component. */
-static const char *attribute_with(const struct cw_op *op, const char *name)
+static const char *bind_attribute_naming(const struct cw_op *op, const char *name)
 {
     for (const struct cw_attr_def *a = op->desc->attrs; a && a->name; a++)
         if ((a->kind == CW_ATTR_COMPONENT || a->kind == CW_ATTR_STRINGS || a->kind == CW_ATTR_OBJECT) &&
-            holds(cw_attr_json(op, a->name), name))
+            bind_value_names(cw_attr_json(op, a->name), name))
             return a->name;
     return "component";
 }
 
-static int unknown_component(const struct cw_bind *b, const char *name, struct cw_error *err)
+static int bind_unknown_component(const struct cw_bind *b, const char *name, struct cw_error *err)
 {
     const char *names[128];
     size_t n = 0;
@@ -54,9 +54,9 @@ static int unknown_component(const struct cw_bind *b, const char *name, struct c
     }
     const char *near = cw_nearest(name, names, n), *op = b->op->desc->name;
     cw_error_op(err, op);
-    cw_error_value(err, CW_E_PIPELINE, attribute_with(b->op, name), name, list.data ? list.data : "none",
-                   "%s: there is no component \"%.80s\"%s%s%s; there are: %s", op, name,
-                   near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "",
+    cw_error_value(err, CW_E_PIPELINE, bind_attribute_naming(b->op, name), name,
+                   list.data ? list.data : "none", "%s: there is no component \"%.80s\"%s%s%s; there are: %s",
+                   op, name, near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "",
                    list.data ? list.data : "none");
     cw_text_deinit(&list);
     return CW_E_PIPELINE;
@@ -65,7 +65,7 @@ static int unknown_component(const struct cw_bind *b, const char *name, struct c
 int cw_bind_put(struct cw_bind *b, const char *name, unsigned value, const struct cw_type *type,
                 struct cw_error *err)
 {
-    struct cw_component *c = find(b, name);
+    struct cw_component *c = bind_find(b, name);
     if (c) {
         c->value = value;
         c->type = *type;
@@ -89,7 +89,7 @@ int cw_bind_put(struct cw_bind *b, const char *name, unsigned value, const struc
     return 0;
 }
 
-static int too_many(const struct cw_bind *b, struct cw_error *err)
+static int bind_too_many_ports(const struct cw_bind *b, struct cw_error *err)
 {
     cw_error_op(err, b->op->desc->name);
     return cw_error_set(err, CW_E_PIPELINE, "%s uses more than %d components", b->op->desc->name,
@@ -98,9 +98,9 @@ static int too_many(const struct cw_bind *b, struct cw_error *err)
 
 int cw_bind_read(struct cw_bind *b, const char *component, struct cw_type *ret_type, struct cw_error *err)
 {
-    const struct cw_component *c = find(b, component);
+    const struct cw_component *c = bind_find(b, component);
     if (!c)
-        return unknown_component(b, component, err);
+        return bind_unknown_component(b, component, err);
     struct cw_op *op = b->op;
     if (ret_type)
         *ret_type = c->type;
@@ -108,7 +108,7 @@ int cw_bind_read(struct cw_bind *b, const char *component, struct cw_type *ret_t
         if (op->in[i].value == c->value)
             return (int)i;
     if (op->n_in == CW_OP_MAX_PORTS)
-        return too_many(b, err);
+        return bind_too_many_ports(b, err);
     op->in[op->n_in] = (struct cw_port){.value = c->value, .type = c->type, .live = true};
     return (int)op->n_in++;
 }
@@ -117,7 +117,7 @@ int cw_bind_write(struct cw_bind *b, const char *component, const struct cw_type
 {
     struct cw_op *op = b->op;
     if (op->n_out == CW_OP_MAX_PORTS)
-        return too_many(b, err);
+        return bind_too_many_ports(b, err);
     unsigned value = b->next_value++;
     if (component) {
         int r = cw_bind_put(b, component, value, type, err);
@@ -140,9 +140,9 @@ int cw_bind_outputs(struct cw_bind *b, const struct cw_output_def *outputs, stru
 
 int cw_bind_remove(struct cw_bind *b, const char *component, struct cw_error *err)
 {
-    struct cw_component *c = find(b, component);
+    struct cw_component *c = bind_find(b, component);
     if (!c)
-        return unknown_component(b, component, err);
+        return bind_unknown_component(b, component, err);
     free(c->name);
     memmove(c, c + 1, (size_t)(b->components + b->n - (c + 1)) * sizeof(*c));
     b->n--;
@@ -151,9 +151,9 @@ int cw_bind_remove(struct cw_bind *b, const char *component, struct cw_error *er
 
 int cw_bind_rename(struct cw_bind *b, const char *old_name, const char *new_name, struct cw_error *err)
 {
-    struct cw_component *c = find(b, old_name);
+    struct cw_component *c = bind_find(b, old_name);
     if (!c)
-        return unknown_component(b, old_name, err);
+        return bind_unknown_component(b, old_name, err);
     struct cw_component copy = *c;
     if (strcmp(old_name, new_name) == 0)
         return 0;

@@ -11,24 +11,18 @@
  * was kept is computed anew then. */
 #define RESULTS_VERSION 1
 
-/* Functions draw only where they ask for a generator. */
-static bool draws(const struct cw_op *op)
-{
-    return op->desc->random ||
-           (op->desc->function && json_is_true(json_object_get(cw_attr_json(op, "function"), "rng")));
-}
-
-static const char *why_inert(const struct cw_compiled *c, const struct cw_program *g, bool *ret_draws)
+static const char *cache_point_why_inert(const struct cw_compiled *c, const struct cw_program *g,
+                                         bool *ret_draws)
 {
     *ret_draws = false;
-    if (g->ops[0]->desc->stream)
+    if (cw_op_is_stream(g->ops[0]->desc))
         return "its source gives elements that can't be told from others: what they are is known only when "
                "they come";
     for (unsigned i = 1; i + 1 < g->n_ops; i++) {
         if (g->ops[i]->desc->kind == CW_OP_FLAT_MAP)
             return "it stands behind flat_map, whose elements are not kept; write it before";
-        *ret_draws |= draws(g->ops[i]);
-        if (draws(g->ops[i]) && !c->freeze[g->ops[i]->position].on)
+        *ret_draws |= cw_op_draws(g->ops[i]);
+        if (cw_op_draws(g->ops[i]) && !c->freeze[g->ops[i]->position].on)
             return "it stands behind an operator that draws anew in each epoch; write it before, or set "
                    "freeze";
     }
@@ -46,18 +40,18 @@ int cw_cache_point_add(struct cw_compiled *c, struct cw_program *g, const struct
     *m = (struct cw_cache_point){.op = op,
                                  .number = c->n_cache_points,
                                  .counts = limited,
-                                 .forced = strcmp(op->desc->name, "cache") == 0};
+                                 .forced = op->desc->cache_point == CW_CACHE_FORCED};
     if (cw_attr_bool(op, "freeze"))
         for (unsigned i = 0; i < g->n_ops; i++)
             if (!c->freeze[g->ops[i]->position].on)
                 c->freeze[g->ops[i]->position] = (struct cw_freeze){
                     .on = true, .seed = cw_attr_int(op, "seed"), .reuse = (uint64_t)cw_attr_int(op, "reuse")};
-    m->inert = why_inert(c, g, &m->draws);
+    m->inert = cache_point_why_inert(c, g, &m->draws);
     return 0;
 }
 
 /* Keeps of the components those that are needed behind ops[at]. */
-static void keep_needed(const struct cw_program *g, struct cw_cache_point *m, unsigned at)
+static void cache_point_keep_needed(const struct cw_program *g, struct cw_cache_point *m, unsigned at)
 {
     unsigned n = 0;
     for (unsigned k = 0; k < m->n; k++)
@@ -70,7 +64,7 @@ static void keep_needed(const struct cw_program *g, struct cw_cache_point *m, un
 
 /* What decides the values: operators with their attributes, but for those that only say where the files are,
  * for a record has an id. */
-static void add_op(struct cw_text *t, const struct cw_op *op)
+static void cache_point_add_op(struct cw_text *t, const struct cw_op *op)
 {
     json_auto_t *identity = cw_attrs_identity(op->desc, op->attrs);
     for (const struct cw_attr_def *a = op->desc->attrs; identity && a && a->name; a++)
@@ -92,8 +86,8 @@ int cw_cache_points_finish(struct cw_program *g, struct cw_error *err)
         cw_text_add(&t, CACHEW_VERSION " %d\n", RESULTS_VERSION);
         for (; g->ops[at] != m->op; at++)
             if (g->ops[at]->live && !g->ops[at]->desc->cache_point)
-                add_op(&t, g->ops[at]);
-        keep_needed(g, m, at);
+                cache_point_add_op(&t, g->ops[at]);
+        cache_point_keep_needed(g, m, at);
         for (unsigned i = 0; i < m->n; i++)
             cw_text_add(&t, "%s %s\n", cw_type_print(&m->components[i].type, type), m->components[i].name);
         if (!t.failed) {

@@ -11,24 +11,19 @@ struct flow {
     bool limited; /* a limit stands before */
 };
 
-static int refuse(struct cw_compile *x, const struct cw_node *node, const char *why)
+static int compile_refuse(struct cw_compile *x, const struct cw_node *node, const char *why)
 {
     cw_error_op(x->err, node->desc->name);
     return cw_error_set(x->err, CW_E_PIPELINE, "%s: %s", node->desc->name, why);
 }
 
-static bool named(const struct cw_node *node, const char *name)
-{
-    return strcmp(node->desc->name, name) == 0;
-}
-
-static void add_limit(struct cw_compile *x, const struct cw_node *node, unsigned first, bool top)
+static void compile_add_limit(struct cw_compile *x, const struct cw_node *node, unsigned first, bool top)
 {
     struct cw_compiled *c = x->c;
     unsigned k = c->n_limits++;
     c->limits[k] = (struct cw_limit){
-        .take = named(node, "take"),
-        .ends_epoch = top && named(node, "take"),
+        .take = node->desc->index->limit == CW_LIMIT_TAKE,
+        .ends_epoch = top && node->desc->index->limit == CW_LIMIT_TAKE,
         .count = (uint64_t)json_integer_value(json_object_get(node->attrs, "count")),
     };
     c->is_limit[node->position] = true;
@@ -52,38 +47,30 @@ static int compile_batcher(struct cw_compile *x, const struct cw_node *node, uns
 {
     struct cw_compiled *c = x->c;
     if (!top)
-        return refuse(x, node, "stands inside an input of concat: batch after concat");
-    if (c->batcher != CW_BATCHER_NONE)
-        return refuse(x, node, "the elements are batched already");
-    const json_t *sizes = json_object_get(node->attrs, "sizes");
-    if (sizes) {
-        c->batcher = CW_BATCHER_BUCKET;
-        c->n_buckets = (unsigned)json_array_size(sizes);
-        c->bucket_sizes = calloc(c->n_buckets + 1, sizeof(*c->bucket_sizes));
-        if (!c->bucket_sizes)
-            return cw_error_nomem(x->err, 0, "buckets");
-        for (unsigned i = 0; i < c->n_buckets; i++) {
-            c->bucket_sizes[i] = (uint64_t)json_integer_value(json_array_get(sizes, i));
-            c->batch_size = CW_MAX(c->batch_size, c->bucket_sizes[i]);
-        }
-        c->bucket_pad = json_object_get(node->attrs, "pad");
-        for (unsigned i = first; i < x->n_paths; i++) {
-            struct cw_op *op;
-            int r = cw_path_bind(x, &x->paths[i], node, NULL, &op);
-            if (r < 0)
-                return r;
-            x->paths[i].program.bucket_value = op->out[0].value;
-            op->out[0].live = true;
-        }
-    } else {
-        c->batcher = CW_BATCHER_BATCH;
-        c->batch_size = (uint64_t)json_integer_value(json_object_get(node->attrs, "size"));
-        c->drop_remainder = json_is_true(json_object_get(node->attrs, "drop_remainder"));
-        c->n_buckets = 1;
-        c->bucket_sizes = calloc(1, sizeof(*c->bucket_sizes));
-        if (!c->bucket_sizes)
-            return cw_error_nomem(x->err, 0, "buckets");
-        c->bucket_sizes[0] = c->batch_size;
+        return compile_refuse(x, node, "stands inside an input of concat: batch after concat");
+    if (c->batcher)
+        return compile_refuse(x, node, "the elements are batched already");
+    const json_t *sizes = json_object_get(node->attrs, node->desc->batcher->sizes);
+    c->batcher = node->desc;
+    c->batcher_attrs = node->attrs;
+    c->keyed = node->desc->batcher->keyed;
+    c->drop_remainder = json_is_true(json_object_get(node->attrs, "drop_remainder"));
+    c->n_buckets = json_is_array(sizes) ? (unsigned)json_array_size(sizes) : 1;
+    c->bucket_sizes = calloc(c->n_buckets + 1, sizeof(*c->bucket_sizes));
+    if (!c->bucket_sizes)
+        return cw_error_nomem(x->err, 0, "buckets");
+    for (unsigned i = 0; i < c->n_buckets; i++) {
+        const json_t *size = json_is_array(sizes) ? json_array_get(sizes, i) : sizes;
+        c->bucket_sizes[i] = (uint64_t)json_integer_value(size);
+        c->batch_size = CW_MAX(c->batch_size, c->bucket_sizes[i]);
+    }
+    for (unsigned i = first; c->keyed && i < x->n_paths; i++) {
+        struct cw_op *op;
+        int r = cw_path_bind(x, &x->paths[i], node, NULL, &op);
+        if (r < 0)
+            return r;
+        x->paths[i].program.bucket_value = op->out[0].value;
+        op->out[0].live = true;
     }
     return 0;
 }
@@ -92,26 +79,28 @@ static int compile_batcher(struct cw_compile *x, const struct cw_node *node, uns
 static int compile_after_batch(struct cw_compile *x, const struct cw_node *node, const struct flow *flow)
 {
     struct cw_compiled *c = x->c;
-    bool take = named(node, "take"), skip = named(node, "skip");
+    const struct cw_index_map *index = node->desc->index;
     if (node->desc->kind == CW_OP_FILTER && !node->desc->function)
-        return refuse(x, node, "stands after a batcher: it drops elements, so write it before");
+        return compile_refuse(x, node, "stands after a batcher: it drops elements, so write it before");
     if (c->n_batch_ops && node->desc->kind == CW_OP_MAP)
-        return refuse(x, node, "stands after map_batches: write it before");
+        return compile_refuse(x, node, "stands after map_batches: write it before");
     if (node->desc->function && node->desc->kind != CW_OP_BATCH_MAP)
-        return refuse(
+        return compile_refuse(
             x, node,
             "stands after a batcher: write it before, or use map_batches, whose function gets whole batches");
-    if (node->desc->kind == CW_OP_INDEX && !take && !skip &&
-        !(named(node, "repeat") && c->batcher == CW_BATCHER_BATCH && flow->counted))
-        return refuse(
+    if (index && !index->limit && !(index->repeats && !c->keyed && flow->counted))
+        return compile_refuse(
             x, node,
             "stands after a batcher: write it before (to repeat the data set, --epochs does it too)");
-    if (c->batcher == CW_BATCHER_BUCKET && node->desc->kind == CW_OP_MAP && !node->desc->after_bucket)
-        return refuse(x, node, "stands after bucket_by_length: write it before");
-    if ((take || skip) && (!flow->counted || c->batcher == CW_BATCHER_BUCKET)) {
+    if (c->keyed && node->desc->kind == CW_OP_MAP && !node->desc->effects.renames) {
+        cw_error_op(x->err, node->desc->name);
+        return cw_error_set(x->err, CW_E_PIPELINE, "%s: stands after %s: write it before", node->desc->name,
+                            c->batcher->name);
+    }
+    if (index && index->limit && (!flow->counted || c->keyed)) {
         uint64_t n = (uint64_t)json_integer_value(json_object_get(node->attrs, "count"));
         c->is_limit[node->position] = true;
-        if (skip)
+        if (index->limit == CW_LIMIT_SKIP)
             c->batch_from = n > c->batch_to - c->batch_from ? c->batch_to : c->batch_from + n;
         else
             c->batch_to = n < c->batch_to - c->batch_from ? c->batch_from + n : c->batch_to;
@@ -120,7 +109,7 @@ static int compile_after_batch(struct cw_compile *x, const struct cw_node *node,
 }
 
 /* What stands at the cache point just added. */
-static int cache_point_components(struct cw_compile *x, struct cw_compile_path *p)
+static int compile_cache_point_components(struct cw_compile *x, struct cw_compile_path *p)
 {
     struct cw_cache_point *m = &p->program.cache_points[p->program.n_cache_points - 1];
     return cw_copy_outputs(&p->bind, &m->components, &m->n, x->err);
@@ -130,8 +119,8 @@ static int cache_point_components(struct cw_compile *x, struct cw_compile_path *
 static int compile_batch_op(struct cw_compile *x, const struct cw_node *node)
 {
     struct cw_compiled *c = x->c;
-    if (c->batcher == CW_BATCHER_NONE)
-        return refuse(
+    if (!c->batcher)
+        return compile_refuse(
             x, node,
             "stands before a batcher: its function gets whole batches; write batch before it, or use map");
     struct cw_batch_op *grown = realloc(c->batch_ops, (c->n_batch_ops + 1) * sizeof(*grown)), *o;
@@ -158,38 +147,102 @@ static int compile_batch_op(struct cw_compile *x, const struct cw_node *node)
     return r;
 }
 
+static int compile_chain(struct cw_compile *x, const struct cw_chain *chain, bool top, struct flow *flow);
+
+/* The operator that begins a chain: a source, or one with inputs. */
+static int compile_first(struct cw_compile *x, const struct cw_node *node, struct flow *flow)
+{
+    unsigned first = x->n_paths;
+    int r = 0;
+    if (cw_op_is_stream(node->desc) && x->c->pipeline->on_error == CW_ON_ERROR_REPLACE)
+        return compile_refuse(x, node,
+                              "can't be used with on_error \"replace\": no other records are known that "
+                              "could replace one; use \"skip\"");
+    flow->counted &= !cw_op_is_stream(node->desc); /* batches wait for its end like those behind a filter */
+    if (node->n_inputs == 0)
+        return cw_path_add(x, node);
+    for (size_t k = 0; k < node->n_inputs && r >= 0; k++) {
+        struct flow in;
+        r = compile_chain(x, &node->inputs[k], false, &in);
+        flow->counted &= in.counted;
+        flow->limited |= in.limited;
+    }
+    return r < 0 ? r : cw_paths_merge(x, node, first);
+}
+
+/* An operator that runs on elements: on each path from number `first` on. */
+static int compile_element_op(struct cw_compile *x, const struct cw_node *node, const struct cw_node *next,
+                              unsigned first, struct flow *flow)
+{
+    struct cw_compiled *c = x->c;
+    bool drops = node->desc->kind != CW_OP_MAP;
+    if (node->desc->kind == CW_OP_FLAT_MAP && c->pipeline->on_error == CW_ON_ERROR_REPLACE)
+        return compile_refuse(x, node,
+                              "can't be used with on_error \"replace\": a record that gives several elements "
+                              "can't stand in for one; use \"skip\"");
+    for (unsigned k = first; k < x->n_paths; k++) {
+        struct cw_compile_path *p = &x->paths[k];
+        struct cw_op *op;
+        int r = cw_path_bind(x, p, node, next, &op);
+        if (r >= 0 && node->desc->cache_point)
+            r = cw_cache_point_add(c, &p->program, op, flow->limited, x->err);
+        if (r >= 0 && node->desc->cache_point)
+            r = compile_cache_point_components(x, p);
+        if (r < 0)
+            return r;
+        if (drops)
+            p->last_filter = p->program.n_ops;
+    }
+    if (drops) {
+        flow->counted = false;
+        c->sequential |= flow->limited;
+        x->last_takes = c->n_limits;
+    }
+    c->n_cache_points += node->desc->cache_point != CW_CACHE_NEVER;
+    return 0;
+}
+
+/* An index operator is part of the sequence, unless it has to count what arrives. */
+static int compile_index(struct cw_compile *x, const struct cw_node *node, unsigned first, bool top,
+                         struct flow *flow)
+{
+    const struct cw_index_map *map = node->desc->index;
+    struct cw_compiled *c = x->c;
+    if (map->permutes && flow->limited)
+        return compile_refuse(
+            x, node, "stands after a take or skip whose input has no known count: write shuffle before it");
+    if (map->limit && !flow->counted) {
+        compile_add_limit(x, node, first, top);
+        flow->limited = true;
+        if (!top || map->limit == CW_LIMIT_SKIP)
+            x->last_takes = c->n_limits;
+    }
+    if (!map->repeats)
+        return 0;
+    c->sequential |= flow->limited;
+    x->last_takes = c->n_limits;
+    for (unsigned k = 0; k < c->n_limits; k++) /* those before it start anew in each pass */
+        c->limits[k].ends_epoch = false;
+    for (unsigned k = first; k < x->n_paths; k++) {
+        struct cw_program *g = &x->paths[k].program;
+        g->repeat_counts[g->n_repeats++] = json_integer_value(json_object_get(node->attrs, "count"));
+    }
+    return 0;
+}
+
+/* Appends the paths of a chain and sets *flow to what is known at its end. top: it is not an input of another
+ * chain. */
 static int compile_chain(struct cw_compile *x, const struct cw_chain *chain, bool top, struct flow *flow)
 {
     struct cw_compiled *c = x->c;
     unsigned first = x->n_paths;
-    int r;
     *flow = (struct flow){.counted = true};
-    for (size_t i = 0; i < chain->n; i++) {
+    int r = compile_first(x, &chain->nodes[0], flow);
+    for (size_t i = 1; i < chain->n && r >= 0; i++) {
         const struct cw_node *node = &chain->nodes[i], *next = i + 1 < chain->n ? &chain->nodes[i + 1] : NULL;
-        if (i == 0) {
-            r = node->n_inputs == 0 ? cw_path_add(x, node) : 0;
-            if (node->desc->stream && c->pipeline->on_error == CW_ON_ERROR_REPLACE)
-                return refuse(x, node,
-                              "can't be used with on_error \"replace\": no other records are known that "
-                              "could replace one; use \"skip\"");
-            flow->counted &= !node->desc->stream; /* batches wait for its end like those behind a filter */
-            for (size_t k = 0; k < node->n_inputs && r >= 0; k++) {
-                struct flow in;
-                r = compile_chain(x, &node->inputs[k], false, &in);
-                flow->counted &= in.counted;
-                flow->limited |= in.limited;
-            }
-            if (r >= 0 && node->n_inputs)
-                r = cw_paths_merge(x, node, first);
-            if (r < 0)
-                return r;
-            continue;
-        }
-        if (c->batcher != CW_BATCHER_NONE && top && node->desc->kind != CW_OP_BATCHER) {
+        if (c->batcher && top && node->desc->kind != CW_OP_BATCHER) {
             r = compile_after_batch(x, node, flow);
-            if (r < 0)
-                return r;
-            if (c->is_limit[node->position])
+            if (r < 0 || c->is_limit[node->position])
                 continue;
         }
         switch (node->desc->kind) {
@@ -200,70 +253,26 @@ static int compile_chain(struct cw_compile *x, const struct cw_chain *chain, boo
             r = compile_batch_op(x, node);
             break;
         case CW_OP_FLAT_MAP:
-            if (c->pipeline->on_error == CW_ON_ERROR_REPLACE)
-                return refuse(x, node,
-                              "can't be used with on_error \"replace\": a record that gives several elements "
-                              "can't stand in for one; use \"skip\"");
-            __attribute__((fallthrough));
         case CW_OP_FILTER:
         case CW_OP_MAP:
-            r = 0;
-            for (unsigned k = first; k < x->n_paths && r >= 0; k++) {
-                r = cw_path_bind(x, &x->paths[k], node, next, NULL);
-                if (r >= 0 && node->desc->cache_point)
-                    r = cw_cache_point_add(c, &x->paths[k].program,
-                                           x->paths[k].program.ops[x->paths[k].program.n_ops - 1],
-                                           flow->limited, x->err);
-                if (r >= 0 && node->desc->cache_point)
-                    r = cache_point_components(x, &x->paths[k]);
-                if (node->desc->kind != CW_OP_MAP)
-                    x->paths[k].last_filter = x->paths[k].program.n_ops;
-            }
-            if (node->desc->kind != CW_OP_MAP) {
-                flow->counted = false;
-                c->sequential |= flow->limited;
-                x->last_takes = c->n_limits;
-            }
-            c->n_cache_points += node->desc->cache_point;
+            r = compile_element_op(x, node, next, first, flow);
             break;
         case CW_OP_INDEX:
-            r = 0;
-            if (named(node, "shuffle") && flow->limited)
-                r = refuse(
-                    x, node,
-                    "stands after a take or skip whose input has no known count: write shuffle before it");
-            else if ((named(node, "take") || named(node, "skip")) && !flow->counted) {
-                add_limit(x, node, first, top);
-                flow->limited = true;
-                if (!top || named(node, "skip"))
-                    x->last_takes = c->n_limits;
-            } else if (named(node, "repeat")) {
-                c->sequential |= flow->limited;
-                x->last_takes = c->n_limits;
-                for (unsigned k = 0; k < c->n_limits; k++) /* those before it start anew in each pass */
-                    c->limits[k].ends_epoch = false;
-                for (unsigned k = first; k < x->n_paths; k++) {
-                    struct cw_program *g = &x->paths[k].program;
-                    g->repeat_counts[g->n_repeats++] = json_integer_value(
-                        json_object_get(node->attrs, "count"));
-                }
-            }
+            r = compile_index(x, node, first, top, flow);
             break;
         default:
-            r = refuse(x, node, "can only stand first in a chain");
+            r = compile_refuse(x, node, "can only stand first in a chain");
         }
-        if (r < 0)
-            return r;
     }
-    return 0;
+    return r;
 }
 
-static int make_salts(struct cw_compiled *c, const struct cw_chain *chain, struct cw_error *err)
+static int compile_make_salts(struct cw_compiled *c, const struct cw_chain *chain, struct cw_error *err)
 {
     for (size_t i = 0; i < chain->n; i++) {
         const struct cw_node *node = &chain->nodes[i];
         for (size_t k = 0; k < node->n_inputs; k++) {
-            int r = make_salts(c, &node->inputs[k], err);
+            int r = compile_make_salts(c, &node->inputs[k], err);
             if (r < 0)
                 return r;
         }
@@ -277,7 +286,7 @@ static int make_salts(struct cw_compiled *c, const struct cw_chain *chain, struc
 
 /* With drop_remainder the takes in front of `batch` (limits from number `first` on) need to let through only
  * what whole batches need: their counts are rounded down. */
-static void whole_batches(struct cw_compiled *c, unsigned first)
+static void compile_whole_batches(struct cw_compiled *c, unsigned first)
 {
     uint64_t n = UINT64_MAX;
     for (unsigned k = first; k < c->n_limits; k++) {
@@ -300,15 +309,15 @@ static int compile(struct cw_compile *x)
     c->freeze = calloc(n + 1, sizeof(*c->freeze));
     if (!c->salts || !c->freeze || !c->is_limit || !c->limits || !(c->salts[n] = strdup("replace/0")))
         return cw_error_nomem(x->err, 0, "a pipeline");
-    int r = make_salts(c, &c->pipeline->chain, x->err);
+    int r = compile_make_salts(c, &c->pipeline->chain, x->err);
     if (r >= 0)
         r = compile_chain(x, &c->pipeline->chain, true, &flow);
     if (r < 0)
         return r;
-    c->counted = flow.counted && c->batcher != CW_BATCHER_BUCKET;
-    c->sequential |= flow.limited && c->batcher == CW_BATCHER_BUCKET;
-    if (c->batcher == CW_BATCHER_BATCH && c->drop_remainder)
-        whole_batches(c, x->last_takes);
+    c->counted = flow.counted && !c->keyed;
+    c->sequential |= flow.limited && c->keyed;
+    if (c->drop_remainder)
+        compile_whole_batches(c, x->last_takes);
     c->programs = calloc(x->n_paths, sizeof(*c->programs));
     if (!c->programs)
         return cw_error_nomem(x->err, 0, "programs");

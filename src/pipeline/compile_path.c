@@ -20,7 +20,7 @@ int cw_copy_outputs(const struct cw_bind *b, struct cw_component **ret, unsigned
     return 0;
 }
 
-static int program_add(struct cw_compile *x, struct cw_compile_path *p, struct cw_op *op)
+static int path_add_op(struct cw_compile *x, struct cw_compile_path *p, struct cw_op *op)
 {
     struct cw_program *g = &p->program;
     if (CW_ARRAY_ROOM(g->ops, p->capacity, g->n_ops + (size_t)1, "operators", x->err) < 0) {
@@ -68,7 +68,7 @@ int cw_path_bind(struct cw_compile *x, struct cw_compile_path *p, const struct c
         return r;
     if (ret)
         *ret = op;
-    return program_add(x, p, op);
+    return path_add_op(x, p, op);
 }
 
 int cw_path_add(struct cw_compile *x, const struct cw_node *node)
@@ -88,7 +88,7 @@ int cw_path_add(struct cw_compile *x, const struct cw_node *node)
 }
 
 /* The type that holds elements of both. 0, or -1 when there is none. */
-static int merge_types(struct cw_type *a, const struct cw_type *b)
+static int path_merge_types(struct cw_type *a, const struct cw_type *b)
 {
     if (a->dtype != b->dtype)
         return -1;
@@ -119,15 +119,15 @@ int cw_paths_merge(struct cw_compile *x, const struct cw_node *node, unsigned fi
                 cw_error_op(x->err, node->desc->name);
                 return cw_error_set(
                     x->err, CW_E_PIPELINE,
-                    "concat: component \"%s\" is not in all inputs: expected the same components in each",
-                    odd);
+                    "%s: component \"%s\" is not in all inputs: expected the same components in each",
+                    node->desc->name, odd);
             }
-            if (merge_types(&u->type, &v->type) < 0) {
+            if (path_merge_types(&u->type, &v->type) < 0) {
                 cw_error_op(x->err, node->desc->name);
                 return cw_error_set(
                     x->err, CW_E_PIPELINE,
-                    "concat: component \"%s\" is %s in one input and %s in another: expected one dtype",
-                    u->name, cw_type_print(&u->type, left), cw_type_print(&v->type, right));
+                    "%s: component \"%s\" is %s in one input and %s in another: expected one dtype",
+                    node->desc->name, u->name, cw_type_print(&u->type, left), cw_type_print(&v->type, right));
             }
         }
     }
@@ -137,7 +137,7 @@ int cw_paths_merge(struct cw_compile *x, const struct cw_node *node, unsigned fi
     return 0;
 }
 
-static void need(struct cw_program *g, unsigned value)
+static void path_need(struct cw_program *g, unsigned value)
 {
     for (unsigned i = 0; i < g->n_ops; i++)
         for (unsigned o = 0; o < g->ops[i]->n_out; o++)
@@ -145,10 +145,10 @@ static void need(struct cw_program *g, unsigned value)
 }
 
 /* A value that nothing needs is not computed, and can't make a record fail. */
-static void mark_live(struct cw_program *g)
+static void path_mark_live(struct cw_program *g)
 {
     for (unsigned k = 0; k < g->n_outputs; k++)
-        need(g, g->outputs[k].value);
+        path_need(g, g->outputs[k].value);
     for (unsigned i = g->n_ops; i-- > 0;) {
         struct cw_op *op = g->ops[i];
         op->live = op->n_out == 0 || op->desc->kind == CW_OP_FILTER || op->desc->kind == CW_OP_FLAT_MAP ||
@@ -156,7 +156,7 @@ static void mark_live(struct cw_program *g)
         for (unsigned o = 0; o < op->n_out; o++)
             op->live |= op->out[o].live;
         for (unsigned p = 0; p < op->n_in && op->live; p++)
-            need(g, op->in[p].value);
+            path_need(g, op->in[p].value);
     }
 }
 
@@ -179,12 +179,12 @@ int cw_path_finish(struct cw_compile *x, struct cw_compile_path *p)
     }
     /* The slot in the batch is given out after the last operator that can drop; with buckets after all
      * operators. */
-    unsigned slot = c->batcher == CW_BATCHER_BUCKET ? g->n_ops : CW_MAX(p->last_filter, at);
+    unsigned slot = c->keyed ? g->n_ops : CW_MAX(p->last_filter, at);
     g->stage[0] = 1;
     g->stage[c->n_limits + 1] = slot;
     g->stage[c->n_limits + 2] = g->n_ops;
     int r = cw_copy_outputs(&p->bind, &g->outputs, &g->n_outputs, x->err);
-    mark_live(g);
+    path_mark_live(g);
     return r < 0 ? r : cw_cache_points_finish(g, x->err);
 }
 

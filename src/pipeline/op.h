@@ -1,10 +1,11 @@
 /*
- * What an operator is: one descriptor, from which come the checks, `cachew ops`, the reference page and the
- * fuzzer's grammar.
+ * The descriptor of an operator. Attribute checks, `cachew ops`, the reference page, the fuzzer's grammar,
+ * the compiler's rules and the laws of order all come from it; nothing outside ops/ knows an operator by
+ * name.
  *
- * Life of an operator: its attributes are checked against `attrs`; `bind` sees the types of the components
- * that arrive, says what it reads and writes, and makes its state (immutable from then on, shared by all
- * threads); `run` computes one block.
+ * Life of an operator: its attributes are checked against `attrs`. `bind` gets the types of the components
+ * that arrive, declares what the operator reads and writes, and makes its state, which is immutable from then
+ * on and shared by all threads. `run` computes one block.
  */
 #pragma once
 #include <jansson.h>
@@ -65,17 +66,65 @@ enum cw_op_kind {
     CW_OP_BATCH_MAP
 };
 
+/* ---- effects: what the compiler and the laws of optimize/ need to know of an operator ---- */
+
+/* The number of elements that the operator gives. */
+enum cw_op_count {
+    CW_COUNT_SAME,   /* one for each element that arrives */
+    CW_COUNT_KNOWN,  /* computed from the numbers that arrive, or from an index, without running anything */
+    CW_COUNT_FEWER,  /* none or one for each element, known after running it */
+    CW_COUNT_ANY,    /* any number for each element, known after running it; a source: known at its end */
+    CW_COUNT_GROUPS, /* one batch for several elements */
+};
+
+/* What the result for an element depends on, beside the element itself. */
+enum cw_op_state {
+    CW_STATE_NONE,
+    CW_STATE_COUNTED,    /* the number of elements that arrived before it (of its key) */
+    CW_STATE_WINDOWED,   /* the other elements of its window of positions */
+    CW_STATE_SEQUENTIAL, /* all elements before it */
+};
+
+/* How the operator makes the component that it writes from the one that it reads. */
+enum cw_op_action {
+    CW_ACTS_OPAQUE,        /* unknown: no law applies */
+    CW_ACTS_PIXELWISE,     /* each value by itself, given its channel: values change, places do not */
+    CW_ACTS_CAST,          /* each value by itself, whatever its channel */
+    CW_ACTS_SPATIAL,       /* places change, values do not: crops, flips */
+    CW_ACTS_NEIGHBOURHOOD, /* each value from several neighbours: resizing */
+};
+
+struct cw_op_effects {
+    enum cw_op_count count;
+    enum cw_op_state state;
+    enum cw_op_action action;
+    bool random; /* draws, whatever its attributes: its values depend on (seed, epoch, element) */
+    /* Gives components other names, or removes some, and computes nothing. Of other operators the ports, once
+     * bound, are all that they read and write. */
+    bool renames;
+    bool pinned; /* stays where it is written: no other operator moves across it */
+};
+
+/* Whether elements may be kept at this operator, and read back instead of computed. */
+enum cw_op_cache {
+    CW_CACHE_NEVER,
+    CW_CACHE_AUTO,   /* where it pays */
+    CW_CACHE_FORCED, /* wherever there is a cache; chosen before those where it pays */
+};
+
 struct cw_op;
 struct cw_bind;
 struct cw_source;
 struct cw_source_env;
+struct cw_index_map;  /* pipeline/roles.h */
+struct cw_batcher;    /* pipeline/roles.h */
 struct cw_image_role; /* ops/image/image_role.h: what makes an image operator fusable */
 
 struct cw_batch_result {                       /* what an operator on batches gave: as many rows as came */
     struct cw_tensor columns[CW_OP_MAX_PORTS]; /* by port: size is of all rows, dims those of one */
     const uint64_t *offsets[CW_OP_MAX_PORTS];  /* by port: of strings (n + 1); NULL for numbers */
     void *owner;                               /* of what they point into, until batch_release */
-    char note[400];                            /* something that somebody should know; empty: nothing */
+    char note[400];                            /* a warning for the log; empty: none */
 };
 
 struct cw_op_desc {
@@ -85,14 +134,12 @@ struct cw_op_desc {
     /* ends errors about its attributes: for users of libraries that call it differently; NULL: none */
     const char *hint;
     enum cw_op_kind kind;
-    bool random;       /* draws: its results depend on (seed, epoch, element) */
-    bool after_bucket; /* may stand after bucket_by_length */
-    /* source: its records come one after the other, and their count is not known before the last: it is
-     * pulled from */
-    bool stream;
-    bool here_only;   /* source: its data are in the memory of this process and nowhere else */
-    bool cache_point; /* autocache, cache: does nothing; the engine may keep what passes it */
-    bool function;    /* runs a Python function: needs element ids, and stands before the batcher */
+    struct cw_op_effects effects;
+    enum cw_op_cache cache_point; /* unless CW_CACHE_NEVER it computes nothing */
+    bool here_only;               /* source: its data are in the memory of this process and nowhere else */
+    bool function; /* runs a Python function: needs element ids, and stands before the batcher */
+    const struct cw_index_map *index; /* index operators */
+    const struct cw_batcher *batcher; /* batchers */
     /* with these attributes it may end the process that runs it; NULL: never */
     bool (*ends_process)(const json_t *attrs);
     /* "NAME VERSION" of the plug-in it comes from, part of fingerprints; NULL: built in */
@@ -119,10 +166,17 @@ struct cw_op_desc {
     const struct cw_image_role *image; /* NULL: not an image operator that fuses */
 };
 
+/* Whether it is a source whose records come one after the other, their count unknown before the last. */
+static inline bool cw_op_is_stream(const struct cw_op_desc *desc)
+{
+    return desc->kind == CW_OP_SOURCE && desc->effects.state == CW_STATE_SEQUENTIAL;
+}
+
 struct cw_port {
     unsigned value; /* value number: index of its column */
     struct cw_type type;
-    bool live; /* outputs: somebody needs it; what is not live is not computed and can't make a record fail */
+    bool live; /* outputs: an operator or the batch needs it. Otherwise it is not computed, and can't make a
+                  record fail */
 };
 
 /* An operator in a pipeline, bound. Immutable after compile. */
@@ -137,6 +191,11 @@ struct cw_op {
     struct cw_port in[CW_OP_MAX_PORTS], out[CW_OP_MAX_PORTS];
     void *state;
 };
+
+/* The name of a kind, as `cachew ops` prints it. */
+const char *cw_op_kind_name(enum cw_op_kind kind);
+/* Whether its results depend on (seed, epoch, element): functions draw where they request a generator. */
+bool cw_op_draws(const struct cw_op *op);
 
 /* ---- for bind ---- */
 

@@ -37,7 +37,7 @@ static void chain_deinit(struct cw_chain *c)
     *c = (struct cw_chain){0};
 }
 
-static int unknown_op(const struct parse *p, const char *name)
+static int pipeline_unknown_op(const struct parse *p, const char *name)
 {
     _cleanup_free_ const char **names = calloc(p->table->n, sizeof(*names));
     if (!names)
@@ -51,7 +51,7 @@ static int unknown_op(const struct parse *p, const char *name)
                           near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
 }
 
-static int add_function(struct parse *p, const json_t *function)
+static int pipeline_add_function(struct parse *p, const json_t *function)
 {
     const char *identity = json_string_value(json_object_get(function, "identity"));
     struct cw_pipeline *to = p->pipeline;
@@ -65,9 +65,9 @@ static int add_function(struct parse *p, const json_t *function)
     return 0;
 }
 
-static int parse_chain(struct parse *p, const json_t *list, int depth, struct cw_chain *ret);
+static int pipeline_parse_chain(struct parse *p, const json_t *list, int depth, struct cw_chain *ret);
 
-static int parse_node(struct parse *p, const json_t *object, int depth, struct cw_node *node)
+static int pipeline_parse_node(struct parse *p, const json_t *object, int depth, struct cw_node *node)
 {
     if (!json_is_object(object)) {
         _cleanup_free_ char *shown = json_dumps(object, JSON_COMPACT | JSON_ENCODE_ANY);
@@ -80,10 +80,10 @@ static int parse_node(struct parse *p, const json_t *object, int depth, struct c
                             "operator %u has no \"op\": expected the name of an operator", p->position);
     node->desc = cw_op_find(p->table, json_string_value(name));
     if (!node->desc)
-        return unknown_op(p, json_string_value(name));
+        return pipeline_unknown_op(p, json_string_value(name));
     int r = cw_attrs_check(node->desc, object, &node->attrs, p->err);
     if (r >= 0)
-        r = add_function(p, json_object_get(node->attrs, "function"));
+        r = pipeline_add_function(p, json_object_get(node->attrs, "function"));
     if (r < 0)
         return r;
     const json_t *inputs = json_object_get(object, "inputs");
@@ -97,7 +97,7 @@ static int parse_node(struct parse *p, const json_t *object, int depth, struct c
             return cw_error_nomem(p->err, n * sizeof(*node->inputs), "inputs");
         node->n_inputs = n;
         for (size_t i = 0; i < n; i++) {
-            r = parse_chain(p, json_array_get(inputs, i), depth + 1, &node->inputs[i]);
+            r = pipeline_parse_chain(p, json_array_get(inputs, i), depth + 1, &node->inputs[i]);
             if (r < 0)
                 return r;
         }
@@ -111,7 +111,7 @@ static int parse_node(struct parse *p, const json_t *object, int depth, struct c
     return 0;
 }
 
-static int parse_chain(struct parse *p, const json_t *list, int depth, struct cw_chain *ret)
+static int pipeline_parse_chain(struct parse *p, const json_t *list, int depth, struct cw_chain *ret)
 {
     if (depth > MAX_NESTING)
         return cw_error_set(p->err, CW_E_PIPELINE, "the pipeline is nested deeper than %d chains",
@@ -126,7 +126,7 @@ static int parse_chain(struct parse *p, const json_t *list, int depth, struct cw
         return cw_error_nomem(p->err, n * sizeof(*ret->nodes), "operators");
     for (size_t i = 0; i < n; i++) {
         ret->n = i + 1;
-        int r = parse_node(p, json_array_get(list, i), depth, &ret->nodes[i]);
+        int r = pipeline_parse_node(p, json_array_get(list, i), depth, &ret->nodes[i]);
         if (r < 0)
             return r;
         const struct cw_node *node = &ret->nodes[i];
@@ -143,7 +143,8 @@ static int parse_chain(struct parse *p, const json_t *list, int depth, struct cw
     return 0;
 }
 
-static struct cw_hash128 chain_fingerprint(const struct cw_chain *chain, struct cw_error *err, int *r)
+static struct cw_hash128 pipeline_chain_fingerprint(const struct cw_chain *chain, struct cw_error *err,
+                                                    int *r)
 {
     XXH128_hash_t fp = {0, 0};
     for (size_t i = 0; i < chain->n && *r == 0; i++) {
@@ -159,7 +160,7 @@ static struct cw_hash128 chain_fingerprint(const struct cw_chain *chain, struct 
         if (node->desc->plugin)
             cw_text_add(&t, " plug-in %s", node->desc->plugin);
         for (size_t k = 0; k < node->n_inputs; k++) {
-            struct cw_hash128 in = chain_fingerprint(&node->inputs[k], err, r);
+            struct cw_hash128 in = pipeline_chain_fingerprint(&node->inputs[k], err, r);
             cw_text_add(&t, " %016llx%016llx", (unsigned long long)in.hi, (unsigned long long)in.lo);
         }
         if (t.failed)
@@ -171,7 +172,7 @@ static struct cw_hash128 chain_fingerprint(const struct cw_chain *chain, struct 
     return (struct cw_hash128){.lo = fp.low64, .hi = fp.high64};
 }
 
-static int parse_defaults(const json_t *v, struct cw_pipeline *p, struct cw_error *err)
+static int pipeline_parse_defaults(const json_t *v, struct cw_pipeline *p, struct cw_error *err)
 {
     const char *key;
     json_t *value;
@@ -192,7 +193,7 @@ static int parse_defaults(const json_t *v, struct cw_pipeline *p, struct cw_erro
     return 0;
 }
 
-static int parse_on_error(const json_t *v, struct cw_pipeline *p, struct cw_error *err)
+static int pipeline_parse_on_error(const json_t *v, struct cw_pipeline *p, struct cw_error *err)
 {
     static const char *const names[] = {"raise", "skip", "replace"};
     for (unsigned i = 0; json_is_string(v) && i < 3; i++)
@@ -206,8 +207,8 @@ static int parse_on_error(const json_t *v, struct cw_pipeline *p, struct cw_erro
         "on_error is %.60s: expected \"raise\", \"skip\" or \"replace\"", shown ? shown : "?");
 }
 
-static int parse_root(const struct cw_op_table *table, const json_t *root, struct cw_pipeline *p,
-                      struct cw_error *err)
+static int pipeline_parse_root(const struct cw_op_table *table, const json_t *root, struct cw_pipeline *p,
+                               struct cw_error *err)
 {
     static const char *const keys[] = {"cachew", "pipeline", "on_error", "defaults"};
     const char *key;
@@ -237,20 +238,20 @@ static int parse_root(const struct cw_op_table *table, const json_t *root, struc
                               "\"cachew\" is %.60s: expected 1, the version of the format",
                               shown ? shown : "missing");
     }
-    if ((v = json_object_get(root, "on_error")) && (r = parse_on_error(v, p, err)) < 0)
+    if ((v = json_object_get(root, "on_error")) && (r = pipeline_parse_on_error(v, p, err)) < 0)
         return r;
-    if ((v = json_object_get(root, "defaults")) && (r = parse_defaults(v, p, err)) < 0)
+    if ((v = json_object_get(root, "defaults")) && (r = pipeline_parse_defaults(v, p, err)) < 0)
         return r;
     _cleanup_free_ unsigned *seen = calloc(table->n + 1, sizeof(*seen));
     if (!seen)
         return cw_error_nomem(err, 0, "a pipeline");
     struct parse parse = {.table = table, .seen = seen, .pipeline = p, .err = err};
-    r = parse_chain(&parse, json_object_get(root, "pipeline"), 0, &p->chain);
+    r = pipeline_parse_chain(&parse, json_object_get(root, "pipeline"), 0, &p->chain);
     if (r < 0)
         return r;
     p->n_ops = parse.position;
     r = 0;
-    p->fingerprint = chain_fingerprint(&p->chain, err, &r);
+    p->fingerprint = pipeline_chain_fingerprint(&p->chain, err, &r);
     p->fingerprint.lo += p->on_error;
     return r;
 }
@@ -264,7 +265,7 @@ int cw_pipeline_from_json(const struct cw_op_table *table, const json_t *root, c
     p->refs = 1;
     p->default_seed = p->default_epochs = -1;
     p->base_dir = strdup(base_dir ? base_dir : ".");
-    int r = p->base_dir ? parse_root(table, root, p, err) : cw_error_nomem(err, 0, "a pipeline");
+    int r = p->base_dir ? pipeline_parse_root(table, root, p, err) : cw_error_nomem(err, 0, "a pipeline");
     if (r < 0) {
         cw_pipeline_unref(p);
         return r;

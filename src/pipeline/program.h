@@ -4,6 +4,7 @@
  */
 #pragma once
 #include "pipeline/pipeline.h"
+#include "pipeline/roles.h"
 
 struct cw_component {
     char *name;
@@ -57,7 +58,7 @@ struct cw_program {
     uint64_t *limit_passes;
     struct cw_component *outputs; /* in byte order of names; the same names in all programs */
     unsigned n_outputs;
-    unsigned bucket_value;               /* bucket_by_length: int32 scalar, the bucket */
+    unsigned bucket_value;               /* of a keyed batcher: int32 scalar, the key */
     struct cw_cache_point *cache_points; /* in the order of ops */
     unsigned n_cache_points;
     int64_t *repeat_counts; /* of the repeats passed, innermost first; -1: endless */
@@ -71,8 +72,6 @@ struct cw_batch_op {
     struct cw_component *outputs;
     unsigned n_outputs;
 };
-
-enum cw_batcher { CW_BATCHER_NONE, CW_BATCHER_BATCH, CW_BATCHER_BUCKET };
 
 struct cw_compiled {
     struct cw_pipeline *pipeline;
@@ -88,13 +87,14 @@ struct cw_compiled {
     bool counted;   /* the slots of elements are known beforehand: nothing is filtered, nor bucketed */
     /* what becomes of an element depends on all before it: a service runs an epoch on one worker */
     bool sequential;
-    uint64_t take; /* not sequential: the epoch ends behind so many elements; UINT64_MAX: it does not */
-    enum cw_batcher batcher;
-    uint64_t batch_size; /* 1 without batcher; largest size of bucket_by_length */
+    uint64_t take; /* not sequential: elements after which the epoch ends; UINT64_MAX: no such limit */
+    const struct cw_op_desc *batcher; /* NULL: elements are delivered one by one */
+    const json_t *batcher_attrs;
+    bool keyed;          /* of the batcher's table: batches by key */
+    uint64_t batch_size; /* 1 without batcher; else the largest of bucket_sizes */
     bool drop_remainder;
-    unsigned n_buckets;
-    uint64_t *bucket_sizes;
-    const json_t *bucket_pad;
+    unsigned n_buckets;     /* keys: 0 without batcher, 1 where it is not keyed */
+    uint64_t *bucket_sizes; /* by key: elements of a full batch */
     /* take and skip after a batcher with unknown count: batches [batch_from, batch_to) of the epoch are
      * delivered */
     uint64_t batch_from, batch_to;

@@ -39,7 +39,7 @@ int cw_extent_read_in(const struct cw_extent *e, void *scratch, bool nowait,
 struct cw_pull {
     uint64_t epoch, from;
     size_t n, least; /* least: fewer than n are returned, but not fewer than this, when the source is slow */
-    uint64_t keep;   /* elements from here on may be asked for again */
+    uint64_t keep;   /* elements from here on may be requested again */
     int (*cancelled)(void *arg);
     void *cancel_arg;
     const struct cw_pull_away *away; /* NULL: the stream runs here */
@@ -54,7 +54,7 @@ struct cw_pull_away {
 struct cw_source_ops {
     void (*free)(struct cw_source *s);
     /* What comes of its elements may be kept in a cache, under what the source was when it was opened: called
-     * before any is asked for. From here on produce gives what they were then, or fails. May take long;
+     * before any is requested. From here on produce gives what they were then, or fails. May take long;
      * CW_E_INTERRUPTED soon after it is cancelled. NULL: file_key and the file say what they are. */
     int (*hold)(struct cw_source *s, const struct cw_op *op, int (*cancelled)(void *), void *cancel_arg,
                 struct cw_error *err);

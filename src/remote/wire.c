@@ -250,7 +250,7 @@ int cw_wire_batch_read(const Cachew__Batch *m, const struct cw_compiled *c, cons
 {
     unsigned n;
     const struct cw_component *expected = cw_delivered(c, &n);
-    bool leading = c->batcher != CW_BATCHER_NONE || m->n == 0;
+    bool leading = c->batcher || m->n == 0;
     if (m->n_components != n || m->leading != leading || (!leading && m->n != 1))
         return cw_error_set(err, CW_E_SERVICE, "a batch of %u elements came with %zu components: expected %u",
                             m->n, m->n_components, n);

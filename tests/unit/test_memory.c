@@ -131,7 +131,7 @@ static const struct cw_attr_def attrs[] = {
 static const struct cw_op_desc ticks_op = {.name = "ticks",
                                            .summary = "a stream of numbers",
                                            .kind = CW_OP_SOURCE,
-                                           .stream = true,
+                                           .effects.state = CW_STATE_SEQUENTIAL,
                                            .attrs = attrs,
                                            .bind = ticks_bind,
                                            .open = ticks_open};

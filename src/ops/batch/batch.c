@@ -1,4 +1,5 @@
-#include "pipeline/op.h"
+/* batch: one open batch, which takes the elements in their order. */
+#include "pipeline/roles.h"
 
 static const struct cw_attr_def attrs[] = {
     {.name = "size", .kind = CW_ATTR_INT, .min = 1, .max = 1 << 20, .doc = "elements of a batch"},
@@ -9,10 +10,17 @@ static const struct cw_attr_def attrs[] = {
     {0},
 };
 
+static const struct cw_batcher batcher = {.sizes = "size",
+                                          .differs = "shape",
+                                          .expected = "equal shapes",
+                                          .advice = "; crop, resize or bucket it before"};
+
 const struct cw_op_desc cw_op_batch = {
     .name = "batch",
     .summary = "stacks elements",
     .doc = "Components of all elements of a batch must have the same shape.",
     .kind = CW_OP_BATCHER,
+    .effects = {.count = CW_COUNT_GROUPS, .state = CW_STATE_COUNTED},
+    .batcher = &batcher,
     .attrs = attrs,
 };

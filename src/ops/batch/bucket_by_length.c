@@ -1,13 +1,11 @@
 /* Batches of elements of similar length. What the engine needs of it at run time is one number per element,
  * its bucket. */
-#include "ops/batch/bucket.h"
-
 #include <math.h>
 #include <string.h>
 
 #include "ops/element/convert.h"
 #include "ops/expr/expr.h"
-#include "pipeline/op.h"
+#include "pipeline/roles.h"
 
 /* The entries of a batch (places.c) take 16 bytes for each bucket: 16 KiB with this many. A worker sends a
  * key in at most 2 bytes. */
@@ -26,15 +24,28 @@ static void bucket_free(void *state)
     free(s);
 }
 
+/* The value of attribute `pad` for a component in a dtype; 0 where it names none. */
+static void bucket_pad(const json_t *attrs, const char *component, enum cw_dtype dtype, uint8_t ret[8])
+{
+    const json_t *v = json_object_get(json_object_get(attrs, "pad"), component);
+    double d = json_is_boolean(v) ? json_is_true(v) : json_number_value(v);
+    int64_t i = json_integer_value(v);
+    if (v && json_is_integer(v))
+        cw_convert(CW_INT64, dtype, ret, &i, 1);
+    else if (v)
+        cw_convert(CW_FLOAT64, dtype, ret, &d, 1);
+}
+
 /* Whether a dtype holds a pad: integers exactly, floating types when it is finite. Everything is something as
  * a bool. */
-static bool pad_fits(const json_t *pad, const char *component, enum cw_dtype dtype)
+static bool bucket_pad_fits(const struct cw_op *op, const char *component, enum cw_dtype dtype)
 {
     uint8_t bits[8] = {0};
-    double back, value = json_number_value(json_object_get(pad, component));
-    if (dtype == CW_BOOL || json_is_boolean(json_object_get(pad, component)))
+    const json_t *pad = json_object_get(cw_attr_json(op, "pad"), component);
+    double back, value = json_number_value(pad);
+    if (dtype == CW_BOOL || json_is_boolean(pad))
         return true;
-    cw_bucket_pad(pad, component, dtype, bits);
+    bucket_pad(op->attrs, component, dtype, bits);
     cw_convert(dtype, CW_FLOAT64, &back, bits, 1);
     return cw_dtype_is_float(dtype) ? isfinite(back) : back == value;
 }
@@ -71,7 +82,7 @@ static int bucket_bind(struct cw_bind *b, struct cw_op *op, struct cw_error *err
                 op, "pad", err,
                 "{component: number}; \"%.60s\" is no component with numbers, or its value is no number",
                 name);
-        if (!pad_fits(cw_attr_json(op, "pad"), name, type.dtype))
+        if (!bucket_pad_fits(op, name, type.dtype))
             return cw_attr_error(op, "pad", err, "values that the components can hold; \"%.60s\" is %s", name,
                                  cw_dtype_name(type.dtype));
     }
@@ -104,20 +115,6 @@ static int bucket_run(const struct cw_op *op, struct cw_block *b, struct cw_erro
     return 0;
 }
 
-void cw_bucket_pad(const json_t *pad, const char *component, enum cw_dtype dtype, uint8_t ret[8])
-{
-    const json_t *v = json_object_get(pad, component);
-    if (!v)
-        return;
-    if (json_is_integer(v)) {
-        int64_t i = json_integer_value(v);
-        cw_convert(CW_INT64, dtype, ret, &i, 1);
-    } else {
-        double d = json_is_boolean(v) ? json_is_true(v) : json_real_value(v);
-        cw_convert(CW_FLOAT64, dtype, ret, &d, 1);
-    }
-}
-
 static const struct cw_attr_def attrs[] = {
     {.name = "length",
      .kind = CW_ATTR_EXPR,
@@ -141,12 +138,21 @@ static const struct cw_attr_def attrs[] = {
     {0},
 };
 
+static const struct cw_batcher batcher = {.sizes = "sizes",
+                                          .keyed = true,
+                                          .pad = bucket_pad,
+                                          .differs = "its number of dimensions",
+                                          .expected = "equal numbers of dimensions",
+                                          .advice = ""};
+
 const struct cw_op_desc cw_op_bucket_by_length = {
     .name = "bucket_by_length",
     .summary = "batches elements of similar length, padded to the longest",
     .doc = "Components whose shape varies are padded at the end of each dimension to the largest of the "
            "batch; bytes are not padded.",
     .kind = CW_OP_BATCHER,
+    .effects = {.count = CW_COUNT_GROUPS, .state = CW_STATE_COUNTED},
+    .batcher = &batcher,
     .attrs = attrs,
     .bind = bucket_bind,
     .run = bucket_run,

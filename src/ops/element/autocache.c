@@ -41,7 +41,8 @@ const struct cw_op_desc cw_op_autocache = {
            "epochs and by other runs. It never changes a result. Whether that pays is measured; of several "
            "at most one is used. Behind an operator that draws it is not used, unless `freeze` is set.",
     .kind = CW_OP_MAP,
-    .cache_point = true,
+    .effects.pinned = true,
+    .cache_point = CW_CACHE_AUTO,
     .attrs = cw_cache_point_attrs,
     .bind = cw_cache_point_bind,
 };

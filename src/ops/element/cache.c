@@ -6,7 +6,8 @@ const struct cw_op_desc cw_op_cache = {
     .summary = "a place where elements are kept, wherever there is a cache",
     .doc = "As `autocache`, but chosen before any of those, and without asking whether it pays.",
     .kind = CW_OP_MAP,
-    .cache_point = true,
+    .effects.pinned = true,
+    .cache_point = CW_CACHE_FORCED,
     .attrs = cw_cache_point_attrs,
     .bind = cw_cache_point_bind,
 };

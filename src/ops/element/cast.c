@@ -61,6 +61,7 @@ const struct cw_op_desc cw_op_cast = {
     .doc = "Floating point to integer rounds half to even and saturates, NaN is 0; integer to integer wraps "
            "around; to bool is x != 0.",
     .kind = CW_OP_MAP,
+    .effects.action = CW_ACTS_CAST,
     .attrs = attrs,
     .bind = cast_bind,
     .run = cast_run,

@@ -9,7 +9,7 @@ typedef void (*convert_fn)(void *restrict dst, const void *restrict src, size_t 
 /* ---- scalars ---- */
 
 /* Round half to even without a call: adding 2^52 leaves no room for a fraction. */
-static inline double round_even(double x)
+static inline double convert_round_even(double x)
 {
     double a = __builtin_fabs(x), r = (a + 0x1p52) - 0x1p52;
     return __builtin_copysign(a < 0x1p52 ? r : a, x);
@@ -18,7 +18,7 @@ static inline double round_even(double x)
 #define SATURATE(T, LOW, HIGH) \
     static inline T to_##T(double x) \
     { \
-        double r = x == x ? round_even(x) : 0.0; \
+        double r = x == x ? convert_round_even(x) : 0.0; \
         r = r < LOW ? LOW : r; \
         r = r > HIGH ? HIGH : r; \
         return (T)r; \
@@ -30,47 +30,47 @@ SATURATE(uint8_t, 0.0, 255.0)
 SATURATE(uint16_t, 0.0, 65535.0)
 SATURATE(uint32_t, 0.0, 0x1.fffffffep31)
 
-static inline int64_t to_int64_t(double x)
+static inline int64_t convert_to_int64_t(double x)
 {
-    double r = x == x ? round_even(x) : 0.0;
+    double r = x == x ? convert_round_even(x) : 0.0;
     return r >= 0x1p63 ? INT64_MAX : r <= -0x1p63 ? INT64_MIN : (int64_t)r;
 }
 
-static inline uint64_t to_uint64_t(double x)
+static inline uint64_t convert_to_uint64_t(double x)
 {
-    double r = x == x ? round_even(x) : 0.0;
+    double r = x == x ? convert_round_even(x) : 0.0;
     return r >= 0x1p64 ? UINT64_MAX : r <= 0.0 ? 0 : (uint64_t)r;
 }
 
-static inline uint32_t float_bits(float f)
+static inline uint32_t convert_float_bits(float f)
 {
     uint32_t u;
     memcpy(&u, &f, 4);
     return u;
 }
 
-static inline float bits_float(uint32_t u)
+static inline float convert_bits_float(uint32_t u)
 {
     float f;
     memcpy(&f, &u, 4);
     return f;
 }
 
-static inline float half_to_float(uint16_t h)
+static inline float convert_half_to_float(uint16_t h)
 {
     uint32_t sign = (uint32_t)(h & 0x8000u) << 16, m = (uint32_t)(h & 0x7fffu) << 13;
     /* The exponent is put right by an exact multiplication, which normalises subnormals too. */
-    uint32_t finite = float_bits(bits_float(m) * 0x1p112f);
-    return bits_float(sign | (m >= 0x0f800000u ? m | 0x7f800000u : finite));
+    uint32_t finite = convert_float_bits(convert_bits_float(m) * 0x1p112f);
+    return convert_bits_float(sign | (m >= 0x0f800000u ? m | 0x7f800000u : finite));
 }
 
-static inline uint16_t float_to_half(float f)
+static inline uint16_t convert_float_to_half(float f)
 {
-    uint32_t u = float_bits(f), sign = (u >> 16) & 0x8000u, a = u & 0x7fffffffu;
+    uint32_t u = convert_float_bits(f), sign = (u >> 16) & 0x8000u, a = u & 0x7fffffffu;
     /* carries into the exponent, up to infinity */
     uint32_t normal = (a - 0x38000000u + 0xfffu + ((a >> 13) & 1u)) >> 13;
     /* 0.5 has the ulp of a half's subnormals */
-    uint32_t small = float_bits(bits_float(a) + 0.5f) - 0x3f000000u;
+    uint32_t small = convert_float_bits(convert_bits_float(a) + 0.5f) - 0x3f000000u;
     uint32_t r = a < 0x38800000u ? small : normal;
     r = a >= 0x47800000u ? 0x7c00u : r;
     r = a > 0x7f800000u ? 0x7e00u : r;
@@ -79,35 +79,35 @@ static inline uint16_t float_to_half(float f)
 
 /* Rounds a double to a float such that rounding that to fewer than 23 bits gives what rounding the double
  * would ("round to odd"). */
-static inline float double_to_odd(double d)
+static inline float convert_double_to_odd(double d)
 {
     float f = (float)d;
     double back = (double)f;
-    uint32_t u = float_bits(f);
+    uint32_t u = convert_float_bits(f);
     if (back == d || d != d || (u & 0x7f800000u) == 0x7f800000u)
         return f;
     if (!(u & 1u)) /* even and inexact: the odd neighbour on the side of d */
         u = __builtin_fabs(back) < __builtin_fabs(d) ? u + 1 : u - 1;
-    return bits_float(u);
+    return convert_bits_float(u);
 }
 
-static inline uint16_t double_to_half(double d)
+static inline uint16_t convert_double_to_half(double d)
 {
-    return float_to_half(double_to_odd(d));
+    return convert_float_to_half(convert_double_to_odd(d));
 }
 
-static inline uint16_t float_to_bfloat(float f)
+static inline uint16_t convert_float_to_bfloat(float f)
 {
-    uint32_t u = float_bits(f);
+    uint32_t u = convert_float_bits(f);
     uint32_t nan = (u >> 16) | 0x40u, rounded = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
     return (uint16_t)(f != f ? nan : rounded);
 }
 
 /* Near the largest float, round to odd keeps a double on its side of the bound at which bfloat16 becomes
  * infinite. */
-static inline uint16_t double_to_bfloat(double d)
+static inline uint16_t convert_double_to_bfloat(double d)
 {
-    return float_to_bfloat(double_to_odd(d));
+    return convert_float_to_bfloat(convert_double_to_odd(d));
 }
 
 /* ---- loops ---- */
@@ -147,22 +147,22 @@ FROM_INTEGER(uint64_t)
     LOOP(S##_uint8_t, S, uint8_t, to_uint8_t((double)x)) \
     LOOP(S##_uint16_t, S, uint16_t, to_uint16_t((double)x)) \
     LOOP(S##_uint32_t, S, uint32_t, to_uint32_t((double)x)) \
-    LOOP(S##_uint64_t, S, uint64_t, to_uint64_t((double)x)) \
+    LOOP(S##_uint64_t, S, uint64_t, convert_to_uint64_t((double)x)) \
     LOOP(S##_int8_t, S, int8_t, to_int8_t((double)x)) \
     LOOP(S##_int16_t, S, int16_t, to_int16_t((double)x)) \
     LOOP(S##_int32_t, S, int32_t, to_int32_t((double)x)) \
-    LOOP(S##_int64_t, S, int64_t, to_int64_t((double)x)) \
+    LOOP(S##_int64_t, S, int64_t, convert_to_int64_t((double)x)) \
     LOOP(S##_float, S, float, x) \
     LOOP(S##_double, S, double, x)
 FROM_FLOAT(float)
 FROM_FLOAT(double)
 
-LOOP(half_float, uint16_t, float, half_to_float(x))
-LOOP(float_half, float, uint16_t, float_to_half(x))
-LOOP(double_half, double, uint16_t, double_to_half(x))
-LOOP(bfloat_float, uint16_t, float, bits_float((uint32_t)x << 16))
-LOOP(float_bfloat, float, uint16_t, float_to_bfloat(x))
-LOOP(double_bfloat, double, uint16_t, double_to_bfloat(x))
+LOOP(half_float, uint16_t, float, convert_half_to_float(x))
+LOOP(float_half, float, uint16_t, convert_float_to_half(x))
+LOOP(double_half, double, uint16_t, convert_double_to_half(x))
+LOOP(bfloat_float, uint16_t, float, convert_bits_float((uint32_t)x << 16))
+LOOP(float_bfloat, float, uint16_t, convert_float_to_bfloat(x))
+LOOP(double_bfloat, double, uint16_t, convert_double_to_bfloat(x))
 
 #define INTEGER_ROW(S) \
     { \

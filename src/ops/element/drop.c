@@ -23,7 +23,7 @@ const struct cw_op_desc cw_op_drop = {
     .name = "drop",
     .summary = "drops the components named",
     .kind = CW_OP_MAP,
-    .after_bucket = true,
+    .effects.renames = true,
     .attrs = attrs,
     .bind = drop_bind,
 };

@@ -1,4 +1,4 @@
-/* Features as they are asked for: the attribute read and checked, defaults converted. Immutable after bind.
+/* Features as they are requested: the attribute read and checked, defaults converted. Immutable after bind.
  */
 #include "ops/element/feature_spec.h"
 
@@ -25,13 +25,13 @@ void cw_feature_specs_free(void *state)
     free(specs);
 }
 
-static int bad(const struct reading *x, struct cw_error *err, const char *expected)
+static int feature_error(const struct reading *x, struct cw_error *err, const char *expected)
 {
     return cw_attr_error(x->op, x->words->attr, err, "for the %s \"%.60s\" %s", x->words->noun, x->name,
                          expected);
 }
 
-static int read_dtype(const struct reading *x, const json_t *v, struct cw_error *err)
+static int feature_read_dtype(const struct reading *x, const json_t *v, struct cw_error *err)
 {
     enum cw_dtype dtype;
     if (json_is_string(v) && cw_dtype_parse(json_string_value(v), &dtype) == 0 &&
@@ -39,14 +39,14 @@ static int read_dtype(const struct reading *x, const json_t *v, struct cw_error 
         x->f->dtype = dtype;
         return 0;
     }
-    return bad(
+    return feature_error(
         x, err,
         x->words->dtypes == CW_FEATURE_ALL
             ? "a dtype (\"bytes\", \"int64\", \"float32\", \"bool\", ...), or an object with dtype and more"
             : "a dtype \"bytes\", \"int64\" or \"float32\", or an object with dtype and more");
 }
 
-static int read_shape(const struct reading *x, const json_t *v, struct cw_error *err)
+static int feature_read_shape(const struct reading *x, const json_t *v, struct cw_error *err)
 {
     size_t n = json_array_size(v);
     bool good = json_is_array(v) && n <= CW_MAX_NDIM;
@@ -57,12 +57,12 @@ static int read_shape(const struct reading *x, const json_t *v, struct cw_error 
         x->f->n_values *= good ? x->type->dims[i] : 1;
     }
     if (!good)
-        return bad(x, err, "a shape: a list of at most 6 positive integers, 2^28 values in all");
+        return feature_error(x, err, "a shape: a list of at most 6 positive integers, 2^28 values in all");
     x->type->ndim = (int)n;
     return 0;
 }
 
-static bool put_number(const json_t *v, enum cw_dtype dtype, void *out)
+static bool feature_put_number(const json_t *v, enum cw_dtype dtype, void *out)
 {
     if (dtype == CW_BOOL) {
         memcpy(out, &(uint8_t){json_is_true(v)}, 1);
@@ -75,56 +75,58 @@ static bool put_number(const json_t *v, enum cw_dtype dtype, void *out)
 
 /* Appends the numbers of a list, of lists in it too, to a default with room for `room`; false: not numbers of
  * the dtype, or too many. */
-static bool put_numbers(struct cw_feature_spec *f, int64_t room, const json_t *v, int depth)
+static bool feature_put_numbers(struct cw_feature_spec *f, int64_t room, const json_t *v, int depth)
 {
     bool good = true;
     if (json_is_array(v)) {
         for (size_t i = 0; good && i < json_array_size(v); i++)
-            good = depth < CW_MAX_NDIM && put_numbers(f, room, json_array_get(v, i), depth + 1);
+            good = depth < CW_MAX_NDIM && feature_put_numbers(f, room, json_array_get(v, i), depth + 1);
         return good;
     }
     size_t item = cw_dtype_size(f->dtype);
-    good = f->n_default < room && put_number(v, f->dtype, (uint8_t *)f->def + (size_t)f->n_default * item);
+    good = f->n_default < room &&
+           feature_put_number(v, f->dtype, (uint8_t *)f->def + (size_t)f->n_default * item);
     f->n_default += good;
     return good;
 }
 
-static int64_t count_leaves(const json_t *v, int depth)
+static int64_t feature_count_leaves(const json_t *v, int depth)
 {
     int64_t n = 0;
     if (!json_is_array(v))
         return 1;
     for (size_t i = 0; depth < CW_MAX_NDIM && i < json_array_size(v); i++)
-        n += count_leaves(json_array_get(v, i), depth + 1);
+        n += feature_count_leaves(json_array_get(v, i), depth + 1);
     return n;
 }
 
 /* A string; or a number, which stands for all values; or a list of as many numbers as there are values. */
-static int read_default(const struct reading *x, const json_t *v, struct cw_error *err)
+static int feature_read_default(const struct reading *x, const json_t *v, struct cw_error *err)
 {
     struct cw_feature_spec *f = x->f;
     f->has_default = true;
     if (f->dtype == CW_BYTES) {
         if (!json_is_string(v))
-            return bad(x, err, "a string as default");
+            return feature_error(x, err, "a string as default");
         f->text = json_string_value(v);
         f->text_size = json_string_length(v);
         return 0;
     }
-    int64_t given = count_leaves(v, 0), room = CW_MAX(given, f->n_values);
+    int64_t given = feature_count_leaves(v, 0), room = CW_MAX(given, f->n_values);
     size_t item = cw_dtype_size(f->dtype);
     f->def = calloc((size_t)room, item);
     if (!f->def)
         return cw_error_nomem(err, (size_t)room * item, "a default");
-    bool good = put_numbers(f, room, v, 0);
+    bool good = feature_put_numbers(f, room, v, 0);
     for (; good && given == 1 && f->n_default < f->n_values; f->n_default++)
         memcpy((uint8_t *)f->def + (size_t)f->n_default * item, f->def, item);
     if (!good || (f->variable ? f->n_default % f->n_values != 0 : f->n_default != f->n_values))
-        return bad(x, err, "as default a number of its dtype, or a list of as many as it has values");
+        return feature_error(x, err,
+                             "as default a number of its dtype, or a list of as many as it has values");
     return 0;
 }
 
-static int read_feature(const struct reading *x, const json_t *v, struct cw_error *err)
+static int feature_read(const struct reading *x, const json_t *v, struct cw_error *err)
 {
     const json_t *dtype = v, *key = NULL, *shape = NULL, *variable = NULL, *def = NULL, *value;
     struct cw_feature_spec *f = x->f;
@@ -140,17 +142,17 @@ static int read_feature(const struct reading *x, const json_t *v, struct cw_erro
                                   : strcmp(field, "default") == 0  ? &def
                                                                    : NULL;
             if (!into)
-                return bad(x, err, "an object of key, dtype, shape, variable and default only");
+                return feature_error(x, err, "an object of key, dtype, shape, variable and default only");
             *into = value;
         }
     }
-    int r = read_dtype(x, dtype, err);
+    int r = feature_read_dtype(x, dtype, err);
     if (r < 0)
         return r;
     if (key && !json_is_string(key))
-        return bad(x, err, "a string as key");
+        return feature_error(x, err, "a string as key");
     if (variable && !json_is_boolean(variable))
-        return bad(x, err, "true or false for variable");
+        return feature_error(x, err, "true or false for variable");
     struct cw_type *type = x->type;
     *type = cw_type_scalar(f->dtype);
     f->key = key ? json_string_value(key) : x->name;
@@ -158,17 +160,17 @@ static int read_feature(const struct reading *x, const json_t *v, struct cw_erro
     f->variable = json_is_true(variable);
     f->n_values = 1;
     if ((json_array_size(shape) > 0 || f->variable) && f->dtype == CW_BYTES)
-        return bad(x, err, "exactly one value where it is bytes: no shape, not variable");
+        return feature_error(x, err, "exactly one value where it is bytes: no shape, not variable");
     if (shape)
-        r = read_shape(x, shape, err);
+        r = feature_read_shape(x, shape, err);
     if (r == 0 && f->variable) {
         if (type->ndim == CW_MAX_NDIM)
-            return bad(x, err, "a shape of at most 5 dimensions beside the one that varies");
+            return feature_error(x, err, "a shape of at most 5 dimensions beside the one that varies");
         memmove(type->dims + 1, type->dims, (size_t)type->ndim * sizeof(type->dims[0]));
         type->dims[0] = CW_VARIES;
         type->ndim++;
     }
-    return r == 0 && def ? read_default(x, def, err) : r;
+    return r == 0 && def ? feature_read_default(x, def, err) : r;
 }
 
 int cw_feature_specs_bind(const struct cw_feature_words *words, struct cw_bind *b, struct cw_op *op,
@@ -187,7 +189,7 @@ int cw_feature_specs_bind(const struct cw_feature_words *words, struct cw_bind *
     {
         struct cw_feature_spec *f = &specs->items[specs->n++];
         struct reading x = {.words = words, .op = op, .name = name, .f = f, .type = &type};
-        int r = read_feature(&x, value, err);
+        int r = feature_read(&x, value, err);
         if (r < 0)
             return r;
         r = cw_bind_write(b, name, &type, err);

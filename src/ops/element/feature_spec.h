@@ -1,5 +1,5 @@
 /*
- * What an operator is asked to take from each record, by name: the attribute `features` of parse_example, and
+ * What an operator takes from each record, by name: the attribute `features` of parse_example, and
  * those like it of other sources. {name: DTYPE}, or {name: {key, dtype, shape, variable, default}}
  */
 #pragma once
@@ -10,7 +10,7 @@ struct cw_feature_spec {
     size_t key_size;
     enum cw_dtype dtype;
     bool variable;    /* any number of values, in multiples of n_values; the component's first dimension */
-    int64_t n_values; /* exactly so many, where not variable */
+    int64_t n_values; /* values of each element, unless variable */
     unsigned port;    /* output */
     bool has_default;
     int64_t n_default;

@@ -10,7 +10,7 @@
 
 #include "ops/element/feature_spec.h"
 
-static enum cw_feature_kind kind_of(enum cw_dtype dtype)
+static enum cw_feature_kind parse_example_kind_of(enum cw_dtype dtype)
 {
     return dtype == CW_BYTES ? CW_FEATURE_BYTES : dtype == CW_INT64 ? CW_FEATURE_INT64 : CW_FEATURE_FLOAT;
 }
@@ -39,9 +39,9 @@ static int parse_example_bind(struct cw_bind *b, struct cw_op *op, struct cw_err
 
 /* ---- records ---- */
 
-/* The last occurrence of each feature asked for; false: the record failed. */
-static bool find_features(const struct cw_feature_specs *p, const struct cw_op *op, struct cw_block *b,
-                          size_t row, struct cw_feature *found)
+/* The last occurrence of each requested feature; false: the record failed. */
+static bool parse_example_find_features(const struct cw_feature_specs *p, const struct cw_op *op,
+                                        struct cw_block *b, size_t row, struct cw_feature *found)
 {
     struct cw_tensor record = cw_in(op, b, 0, row);
     struct cw_example_walk walk;
@@ -68,10 +68,10 @@ static bool find_features(const struct cw_feature_specs *p, const struct cw_op *
 /* Number of values of a feature, or TAKE_DEFAULT; false: the record failed. */
 enum { TAKE_DEFAULT = -1 };
 
-static bool check_feature(const struct cw_feature_spec *want, const struct cw_feature *f,
-                          const struct cw_op *op, struct cw_block *b, size_t row, int64_t *ret)
+static bool parse_example_check_feature(const struct cw_feature_spec *want, const struct cw_feature *f,
+                                        const struct cw_op *op, struct cw_block *b, size_t row, int64_t *ret)
 {
-    const char *name = op->desc->name, *kind = cw_feature_kind_name(kind_of(want->dtype));
+    const char *name = op->desc->name, *kind = cw_feature_kind_name(parse_example_kind_of(want->dtype));
     int key_size = (int)CW_MIN(want->key_size, (size_t)80);
     int64_t n = *ret = f->kind == CW_FEATURE_NONE ? 0 : cw_feature_count(f);
     if (n < 0)
@@ -86,7 +86,7 @@ static bool check_feature(const struct cw_feature_spec *want, const struct cw_fe
         return cw_block_fail(b, row, name, "the feature \"%.*s\" (%s) is %s and has no default", key_size,
                              want->key, kind, f->entry ? "empty" : "missing");
     }
-    if (f->kind != kind_of(want->dtype))
+    if (f->kind != parse_example_kind_of(want->dtype))
         return cw_block_fail(b, row, name, "the feature \"%.*s\" holds %s, expected %s", key_size, want->key,
                              cw_feature_kind_name(f->kind), kind);
     if (want->variable ? n % want->n_values == 0 : n == want->n_values)
@@ -96,8 +96,9 @@ static bool check_feature(const struct cw_feature_spec *want, const struct cw_fe
                          want->key, n, kind, want->variable ? "a multiple of " : "", want->n_values);
 }
 
-static int extract(const struct cw_feature_spec *want, const struct cw_feature *f, int64_t n,
-                   const struct cw_port *port, struct cw_block *b, size_t row, struct cw_error *err)
+static int parse_example_extract(const struct cw_feature_spec *want, const struct cw_feature *f, int64_t n,
+                                 const struct cw_port *port, struct cw_block *b, size_t row,
+                                 struct cw_error *err)
 {
     if (n == TAKE_DEFAULT)
         return cw_feature_default(want, port, b, row, err);
@@ -125,16 +126,16 @@ static int parse_example_run(const struct cw_op *op, struct cw_block *b, struct 
     int r = cw_feature_columns(p, op, b, err);
     CW_ROWS_OK(row, b, r == 0)
     {
-        if (!find_features(p, op, b, row, found))
+        if (!parse_example_find_features(p, op, b, row, found))
             continue;
         bool good = true;
         for (unsigned i = 0; good && i < p->n; i++)
             if (op->out[p->items[i].port].live)
-                good = check_feature(&p->items[i], &found[i], op, b, row, &counts[i]);
+                good = parse_example_check_feature(&p->items[i], &found[i], op, b, row, &counts[i]);
         for (unsigned i = 0; good && r == 0 && i < p->n; i++) {
             const struct cw_port *port = &op->out[p->items[i].port];
             if (port->live)
-                r = extract(&p->items[i], &found[i], counts[i], port, b, row, err);
+                r = parse_example_extract(&p->items[i], &found[i], counts[i], port, b, row, err);
         }
     }
     return r;

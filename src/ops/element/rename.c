@@ -47,7 +47,7 @@ const struct cw_op_desc cw_op_rename = {
     .name = "rename",
     .summary = "gives components other names",
     .kind = CW_OP_MAP,
-    .after_bucket = true,
+    .effects.renames = true,
     .attrs = attrs,
     .bind = rename_bind,
 };

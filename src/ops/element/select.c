@@ -36,7 +36,7 @@ const struct cw_op_desc cw_op_select = {
     .name = "select",
     .summary = "keeps the components named, drops the others",
     .kind = CW_OP_MAP,
-    .after_bucket = true,
+    .effects.renames = true,
     .attrs = attrs,
     .bind = select_bind,
 };

@@ -10,7 +10,7 @@
 
 /* ---- functions ---- */
 
-static int reduce(struct compiler *c, const struct cw_node *node, struct operand o, struct operand *ret)
+static int lower_reduce(struct compiler *c, const struct cw_node *node, struct operand o, struct operand *ret)
 {
     int r = cw_lower_any_value(c, &o);
     if (r < 0)
@@ -31,8 +31,8 @@ static int reduce(struct compiler *c, const struct cw_node *node, struct operand
     return r < 0 ? r : cw_lower_convert(c, ret, t);
 }
 
-static int where(struct compiler *c, const struct cw_node *node, struct operand cond, struct operand a,
-                 struct operand b, struct operand *ret)
+static int lower_where(struct compiler *c, const struct cw_node *node, struct operand cond, struct operand a,
+                       struct operand b, struct operand *ret)
 {
     int r;
     if ((r = cw_lower_truth(c, &cond)) < 0 || (r = cw_lower_no_bytes(c, &a)) < 0 ||
@@ -55,10 +55,10 @@ static int where(struct compiler *c, const struct cw_node *node, struct operand 
         &type, ret);
 }
 
-static int lower(struct compiler *c, const struct cw_node *node, struct operand *ret);
-static int find_component(struct compiler *c, const struct cw_node *node, struct name **ret);
+static int lower_node(struct compiler *c, const struct cw_node *node, struct operand *ret);
+static int lower_find_component(struct compiler *c, const struct cw_node *node, struct name **ret);
 
-static int length(struct compiler *c, const struct cw_node *node, struct operand *ret)
+static int lower_length(struct compiler *c, const struct cw_node *node, struct operand *ret)
 {
     const struct cw_node *argument = node->first;
     struct cw_type scalar = cw_type_scalar(CW_INT64);
@@ -66,7 +66,7 @@ static int length(struct compiler *c, const struct cw_node *node, struct operand
     int r;
     if (argument->kind == CW_NODE_NAME) {
         struct name *n;
-        if ((r = find_component(c, argument, &n)) < 0)
+        if ((r = lower_find_component(c, argument, &n)) < 0)
             return r;
         if (n->type.dtype == CW_BYTES || n->type.ndim < 0 || (n->type.ndim > 0 && n->type.dims[0] < 0)) {
             c->e->can_fail |= n->type.dtype != CW_BYTES && n->type.ndim < 0;
@@ -78,7 +78,7 @@ static int length(struct compiler *c, const struct cw_node *node, struct operand
                                  &scalar, ret);
         }
     }
-    if ((r = lower(c, argument, &o)) < 0 || (r = cw_lower_any_value(c, &o)) < 0)
+    if ((r = lower_node(c, argument, &o)) < 0 || (r = cw_lower_any_value(c, &o)) < 0)
         return r;
     const struct cw_type *type = &reg_of(c, o.reg)->type;
     if (type->ndim == 0)
@@ -95,28 +95,29 @@ static int length(struct compiler *c, const struct cw_node *node, struct operand
                          &scalar, ret);
 }
 
-static int call(struct compiler *c, const struct cw_node *node, struct operand *ret)
+static int lower_call(struct compiler *c, const struct cw_node *node, struct operand *ret)
 {
     struct operand a, b, third;
     int r;
     if (node->op == CW_X_LENGTH)
-        return length(c, node, ret);
-    if ((r = lower(c, node->first, &a)) < 0)
+        return lower_length(c, node, ret);
+    if ((r = lower_node(c, node->first, &a)) < 0)
         return r;
     if (node->op == CW_X_MIN || node->op == CW_X_MAX) {
         if (node->n_operands == 1)
-            return reduce(c, node, a, ret);
+            return lower_reduce(c, node, a, ret);
         for (const struct cw_node *next = node->first->sibling; next; next = next->sibling)
-            if ((r = lower(c, next, &b)) < 0 || (r = cw_lower_arithmetic(c, node, node->op, a, b, &a)) < 0)
+            if ((r = lower_node(c, next, &b)) < 0 ||
+                (r = cw_lower_arithmetic(c, node, node->op, a, b, &a)) < 0)
                 return r;
         *ret = a;
         return 0;
     }
     if (node->op == CW_X_WHERE) {
-        if ((r = lower(c, node->first->sibling, &b)) < 0 ||
-            (r = lower(c, node->first->sibling->sibling, &third)) < 0)
+        if ((r = lower_node(c, node->first->sibling, &b)) < 0 ||
+            (r = lower_node(c, node->first->sibling->sibling, &third)) < 0)
             return r;
-        return where(c, node, a, b, third, ret);
+        return lower_where(c, node, a, b, third, ret);
     }
     if ((r = cw_lower_any_value(c, &a)) < 0)
         return r;
@@ -142,9 +143,9 @@ static int call(struct compiler *c, const struct cw_node *node, struct operand *
     return 0;
 }
 
-static int cast(struct compiler *c, const struct cw_node *node, struct operand *ret)
+static int lower_cast(struct compiler *c, const struct cw_node *node, struct operand *ret)
 {
-    int r = lower(c, node->first, ret);
+    int r = lower_node(c, node->first, ret);
     if (r == 0)
         r = cw_lower_no_bytes(c, ret);
     if (r < 0)
@@ -161,7 +162,7 @@ static int cast(struct compiler *c, const struct cw_node *node, struct operand *
 
 /* ---- the walk ---- */
 
-static int find_component(struct compiler *c, const struct cw_node *node, struct name **ret)
+static int lower_find_component(struct compiler *c, const struct cw_node *node, struct name **ret)
 {
     for (struct name *n = c->names; n; n = n->next)
         if (strcmp(n->node->text, node->text) == 0) {
@@ -189,10 +190,10 @@ static int find_component(struct compiler *c, const struct cw_node *node, struct
     return 0;
 }
 
-static int component(struct compiler *c, const struct cw_node *node, struct operand *ret)
+static int lower_component(struct compiler *c, const struct cw_node *node, struct operand *ret)
 {
     struct name *n;
-    int r = find_component(c, node, &n);
+    int r = lower_find_component(c, node, &n);
     if (r < 0)
         return r;
     *ret = (struct operand){.kind = O_BYTES, .reg = (unsigned)n->port, .node = node};
@@ -213,12 +214,12 @@ static int component(struct compiler *c, const struct cw_node *node, struct oper
     return 0;
 }
 
-static int comparison(struct compiler *c, const struct cw_node *node, struct operand *ret)
+static int lower_comparison(struct compiler *c, const struct cw_node *node, struct operand *ret)
 {
     struct operand left, right, all, one;
-    int r = lower(c, node->first, &left);
+    int r = lower_node(c, node->first, &left);
     for (const struct cw_node *next = node->first->sibling; r == 0 && next; next = next->sibling) {
-        if ((r = lower(c, next, &right)) < 0)
+        if ((r = lower_node(c, next, &right)) < 0)
             return r;
         if (next->sibling && right.kind == O_REG) /* read once more, as the next left side */
             reg_of(c, right.reg)->refs++;
@@ -235,7 +236,7 @@ static int comparison(struct compiler *c, const struct cw_node *node, struct ope
     return r;
 }
 
-static int lower(struct compiler *c, const struct cw_node *node, struct operand *ret)
+static int lower_node(struct compiler *c, const struct cw_node *node, struct operand *ret)
 {
     struct operand a, b;
     int r;
@@ -255,28 +256,28 @@ static int lower(struct compiler *c, const struct cw_node *node, struct operand 
         ret->kind = O_STRING;
         return 0;
     case CW_NODE_NAME:
-        return component(c, node, ret);
+        return lower_component(c, node, ret);
     case CW_NODE_UNARY:
-        if ((r = lower(c, node->first, &a)) < 0)
+        if ((r = lower_node(c, node->first, &a)) < 0)
             return r;
         return cw_lower_prefix(c, node, a, ret);
     case CW_NODE_BINARY:
-        if ((r = lower(c, node->first, &a)) < 0 || (r = lower(c, node->first->sibling, &b)) < 0)
+        if ((r = lower_node(c, node->first, &a)) < 0 || (r = lower_node(c, node->first->sibling, &b)) < 0)
             return r;
         return node->op == CW_X_AND || node->op == CW_X_OR
                    ? cw_lower_logical(c, node, node->op, a, b, ret)
                    : cw_lower_arithmetic(c, node, node->op, a, b, ret);
     case CW_NODE_COMPARE:
-        return comparison(c, node, ret);
+        return lower_comparison(c, node, ret);
     case CW_NODE_CALL:
-        return call(c, node, ret);
+        return lower_call(c, node, ret);
     case CW_NODE_CAST:
-        return cast(c, node, ret);
+        return lower_cast(c, node, ret);
     }
     return CW_E_BUG;
 }
 
-static int finish(struct compiler *c, enum cw_expr_use use, struct operand o)
+static int expr_finish(struct compiler *c, enum cw_expr_use use, struct operand o)
 {
     struct cw_expr *e = c->e;
     char text[160];
@@ -323,9 +324,9 @@ int cw_expr_compile(const char *text, enum cw_expr_use use, cw_expr_lookup looku
     if (r == 0)
         r = cw_tree_parse(e->text ? e->text : text, &e->tree, err);
     if (r == 0)
-        r = lower(&c, e->tree.root, &o);
+        r = lower_node(&c, e->tree.root, &o);
     if (r == 0)
-        r = finish(&c, use, o);
+        r = expr_finish(&c, use, o);
     while (c.names) {
         struct name *next = c.names->next;
         free(c.names);
@@ -340,7 +341,7 @@ int cw_expr_compile(const char *text, enum cw_expr_use use, cw_expr_lookup looku
     return r;
 }
 
-static int lookup_bound(void *arg, const char *name, struct cw_type *ret_type, struct cw_error *err)
+static int expr_lookup_bound(void *arg, const char *name, struct cw_type *ret_type, struct cw_error *err)
 {
     return cw_bind_read(arg, name, ret_type, err);
 }
@@ -349,7 +350,7 @@ int cw_expr_bind(struct cw_bind *b, const struct cw_op *op, const char *attribut
                  enum cw_expr_use use, struct cw_expr **ret, struct cw_error *err)
 {
     struct cw_error why = {0};
-    int r = cw_expr_compile(text, use, lookup_bound, b, ret, &why);
+    int r = cw_expr_compile(text, use, expr_lookup_bound, b, ret, &why);
     if (r >= 0 || !err)
         return r;
     cw_error_op(err, op->desc->name);

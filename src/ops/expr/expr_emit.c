@@ -45,7 +45,7 @@ void cw_lower_release(struct compiler *c, unsigned r, enum cw_level reader)
     s->free[s->n++] = reg->slot; /* room for all slots is made when a slot is */
 }
 
-static int slot_new(struct compiler *c, enum cw_level level, unsigned *ret)
+static int emit_slot_new(struct compiler *c, enum cw_level level, unsigned *ret)
 {
     struct slots *s = &c->slots[level];
     if (s->n > 0) {
@@ -58,8 +58,8 @@ static int slot_new(struct compiler *c, enum cw_level level, unsigned *ret)
     return r;
 }
 
-static enum cw_level level_of(const struct compiler *c, const struct cw_instr *in, const struct cw_type *type,
-                              unsigned n_operands)
+static enum cw_level emit_level_of(const struct compiler *c, const struct cw_instr *in,
+                                   const struct cw_type *type, unsigned n_operands)
 {
     if (type->ndim != 0)
         return CW_LEVEL_ELEMENT;
@@ -73,7 +73,7 @@ static enum cw_level level_of(const struct compiler *c, const struct cw_instr *i
     return level;
 }
 
-static unsigned operands_of(const struct cw_instr *in)
+static unsigned emit_operands_of(const struct cw_instr *in)
 {
     switch (in->kind) {
     case CW_I_BINARY:
@@ -90,7 +90,7 @@ static unsigned operands_of(const struct cw_instr *in)
 
 /* An instruction all of whose operands are constants is carried out here and now. 1: that can't be done, each
  * record is to fail of it. */
-static int fold(struct compiler *c, const struct cw_instr *in, enum cw_dtype dtype, struct operand *ret)
+static int emit_fold(struct compiler *c, const struct cw_instr *in, enum cw_dtype dtype, struct operand *ret)
 {
     uint64_t value[4] = {0};
     const void *a = reg_of(c, in->a)->constant, *b = reg_of(c, in->b)->constant;
@@ -106,23 +106,23 @@ static int fold(struct compiler *c, const struct cw_instr *in, enum cw_dtype dty
 int cw_lower_emit(struct compiler *c, const struct cw_node *node, struct cw_instr in,
                   const struct cw_type *type, struct operand *ret)
 {
-    unsigned n = operands_of(&in);
+    unsigned n = emit_operands_of(&in);
     struct operand result = {.kind = O_REG, .node = node};
-    in.level = level_of(c, &in, type, n);
+    in.level = emit_level_of(c, &in, type, n);
     if (n < 3)
         in.c = in.a;
     if (n < 2 && n > 0)
         in.b = in.a;
     int r;
     if (in.level == CW_LEVEL_CONSTANT) {
-        if ((r = fold(c, &in, type->dtype, &result)) != 1) {
+        if ((r = emit_fold(c, &in, type->dtype, &result)) != 1) {
             *ret = result;
             return r;
         }
         in.level = CW_LEVEL_ROW;
     }
     struct cw_reg reg = {.kind = CW_REG_TEMP, .level = in.level, .type = *type, .refs = 1};
-    if ((r = slot_new(c, in.level, &reg.slot)) < 0 || (r = cw_lower_reg_new(c, &reg, &in.dst)) < 0)
+    if ((r = emit_slot_new(c, in.level, &reg.slot)) < 0 || (r = cw_lower_reg_new(c, &reg, &in.dst)) < 0)
         return r;
     if ((r = CW_ARRAY_ROOM(c->e->instrs, c->instrs_capacity, c->e->n_instrs + (size_t)1, "an expression",
                            c->err)) < 0)
@@ -170,7 +170,7 @@ enum cw_dtype cw_lower_literal_dtype(const struct operand *o)
                                                                                             : CW_UINT64;
 }
 
-static void print_i128(cw_i128 v, char out[48])
+static void emit_print_i128(cw_i128 v, char out[48])
 {
     char digits[48], *p = digits + sizeof(digits);
     bool negative = v < 0;
@@ -195,10 +195,10 @@ int cw_lower_value(struct compiler *c, struct operand *o, enum cw_dtype dtype)
         if (!cw_integer_fits(o->integer, dtype)) {
             char text[48], low[48] = "0", high[48];
             int bits = (int)cw_dtype_size(dtype) * 8 - cw_dtype_is_signed(dtype);
-            print_i128(o->integer, text);
-            print_i128(((cw_i128)1 << bits) - 1, high);
+            emit_print_i128(o->integer, text);
+            emit_print_i128(((cw_i128)1 << bits) - 1, high);
             if (cw_dtype_is_signed(dtype))
-                print_i128(-((cw_i128)1 << bits), low);
+                emit_print_i128(-((cw_i128)1 << bits), low);
             return CW_LOWER_FAIL(
                 c, o->node, "%s is out of range for %s: expected %s to %s, or a cast of the other operand",
                 text, cw_dtype_name(dtype), low, high);
@@ -222,7 +222,7 @@ int cw_lower_any_value(struct compiler *c, struct operand *o)
     return r < 0 || o->kind == O_REG ? r : cw_lower_value(c, o, cw_lower_literal_dtype(o));
 }
 
-static bool any_fits(const struct operand *o)
+static bool emit_any_fits(const struct operand *o)
 {
     return cw_integer_fits(o->integer, CW_INT64) || cw_integer_fits(o->integer, CW_UINT64);
 }
@@ -232,7 +232,7 @@ enum cw_dtype cw_lower_common_dtype(const struct compiler *c, const struct opera
 {
     if (a->kind == O_REG && b->kind == O_REG)
         return cw_promote(dtype_of(c, a), dtype_of(c, b));
-    if (a->kind == O_INT && b->kind == O_INT && !(any_fits(a) && any_fits(b)))
+    if (a->kind == O_INT && b->kind == O_INT && !(emit_any_fits(a) && emit_any_fits(b)))
         return CW_INT64; /* and the one that is out of range becomes an error */
     if (a->kind != O_REG && b->kind != O_REG)
         return cw_promote(cw_lower_literal_dtype(a), cw_lower_literal_dtype(b));
@@ -262,7 +262,7 @@ int cw_lower_truth(struct compiler *c, struct operand *o)
 }
 
 /* "[2,3]": without the dtype, which may be one that was promoted to. */
-static const char *shape_text(const struct cw_type *t, char buf[160])
+static const char *emit_shape_text(const struct cw_type *t, char buf[160])
 {
     struct cw_type plain = *t;
     plain.dtype = CW_BOOL;
@@ -276,8 +276,8 @@ int cw_lower_result_shape(struct compiler *c, const struct cw_node *node, unsign
     struct cw_type type = *ret;
     if (!cw_broadcast(x, y, &type)) {
         char left[160], right[160];
-        return CW_LOWER_FAIL(c, node, "shapes don't match: %s and %s", shape_text(x, left),
-                             shape_text(y, right));
+        return CW_LOWER_FAIL(c, node, "shapes don't match: %s and %s", emit_shape_text(x, left),
+                             emit_shape_text(y, right));
     }
     /* Where a dimension is not known, the shapes may turn out not to match. */
     if (x->ndim != 0 && y->ndim != 0 &&

@@ -11,8 +11,8 @@
 /* ---- instructions ---- */
 
 /* Copies an array of one shape into a larger one, repeating where a dimension is 1. */
-static void spread_one(uint8_t *d, const struct cw_type *to, const uint8_t *s, const struct cw_type *from,
-                       size_t size)
+static void eval_spread_one(uint8_t *d, const struct cw_type *to, const uint8_t *s,
+                            const struct cw_type *from, size_t size)
 {
     size_t strides[CW_MAX_NDIM] = {0}, step = size, n;
     int64_t at[CW_MAX_NDIM] = {0};
@@ -49,7 +49,7 @@ struct feed {
     enum cw_level level;
 }; /* an operand of the piece */
 
-static struct feed feed(struct run *x, unsigned index, int k, size_t rows)
+static struct feed eval_feed(struct run *x, unsigned index, int k, size_t rows)
 {
     const struct cw_instr *in = &x->e->instrs[index];
     unsigned r = k == 0 ? in->a : k == 1 ? in->b : in->c;
@@ -58,13 +58,13 @@ static struct feed feed(struct run *x, unsigned index, int k, size_t rows)
     uint8_t *to = in->level == CW_LEVEL_ELEMENT ? x->spread[index][k] : NULL;
     if (to) {
         for (size_t i = 0; i < rows; i++)
-            spread_one(to + i * d->n * f.size, &d->shape, v->p + i * v->n * f.size, &v->shape, f.size);
+            eval_spread_one(to + i * d->n * f.size, &d->shape, v->p + i * v->n * f.size, &v->shape, f.size);
         f.p = to;
     }
     return f;
 }
 
-static bool forbidden(const struct cw_instr *in, const uint8_t *v, size_t size)
+static bool eval_forbidden(const struct cw_instr *in, const uint8_t *v, size_t size)
 {
     if (in->op == CW_X_POW) /* little-endian: the sign is in the last byte */
         return v[size - 1] & 0x80;
@@ -75,14 +75,14 @@ static bool forbidden(const struct cw_instr *in, const uint8_t *v, size_t size)
 }
 
 /* Finds the rows whose operand made a kernel complain. */
-static void blame(struct run *x, const struct cw_instr *in, const struct feed *b, size_t rows, size_t n)
+static void eval_blame(struct run *x, const struct cw_instr *in, const struct feed *b, size_t rows, size_t n)
 {
     enum fault f = in->op == CW_X_FLOORDIV ? FAULT_DIVISION : in->op == CW_X_MOD ? FAULT_MODULO : FAULT_POWER;
     for (size_t r = 0; r < rows; r++) {
         size_t first = b->level == CW_LEVEL_ELEMENT ? r * n : b->level == CW_LEVEL_ROW ? r : 0;
         size_t last = b->level == CW_LEVEL_ELEMENT ? first + n : first + 1;
         for (size_t i = first; i < last; i++)
-            if (forbidden(in, b->p + i * b->size, b->size)) {
+            if (eval_forbidden(in, b->p + i * b->size, b->size)) {
                 fault(x, x->row + r, f);
                 break;
             }
@@ -90,8 +90,8 @@ static void blame(struct run *x, const struct cw_instr *in, const struct feed *b
 }
 
 /* One call: n results, operands that are runs have step 1. */
-static unsigned apply(const struct cw_instr *in, uint8_t *d, size_t d_size, const uint8_t *a, int a_step,
-                      const uint8_t *b, int b_step, const uint8_t *c, int c_step, size_t n)
+static unsigned eval_apply(const struct cw_instr *in, uint8_t *d, size_t d_size, const uint8_t *a, int a_step,
+                           const uint8_t *b, int b_step, const uint8_t *c, int c_step, size_t n)
 {
     switch (in->kind) {
     case CW_I_UNARY:
@@ -111,13 +111,14 @@ static unsigned apply(const struct cw_instr *in, uint8_t *d, size_t d_size, cons
 }
 
 /* n: values per row of element registers in this piece. */
-static void execute(struct run *x, unsigned index, size_t rows, size_t n)
+static void eval_execute(struct run *x, unsigned index, size_t rows, size_t n)
 {
     const struct cw_instr *in = &x->e->instrs[index];
     uint8_t *d = x->values[in->dst].p;
     size_t d_size = size_of(x, in->dst);
     bool elements = in->level == CW_LEVEL_ELEMENT;
-    struct feed a = feed(x, index, 0, rows), b = feed(x, index, 1, rows), c = feed(x, index, 2, rows);
+    struct feed a = eval_feed(x, index, 0, rows), b = eval_feed(x, index, 1, rows),
+                c = eval_feed(x, index, 2, rows);
     if (in->kind == CW_I_CONVERT) {
         cw_convert(in->dtype, reg_of(x, in->dst)->type.dtype, d, a.p, elements ? rows * n : rows);
         return;
@@ -127,21 +128,21 @@ static void execute(struct run *x, unsigned index, size_t rows, size_t n)
     unsigned bad = 0;
     if (!mixed) {
         enum cw_level run = in->level; /* operands of this level are runs, lower ones single values */
-        bad = apply(in, d, d_size, a.p, a.level == run, b.p, b.level == run, c.p, c.level == run,
-                    elements ? rows * n : rows);
+        bad = eval_apply(in, d, d_size, a.p, a.level == run, b.p, b.level == run, c.p, c.level == run,
+                         elements ? rows * n : rows);
     } else {
 #define STEP(f) ((f).level == CW_LEVEL_ELEMENT ? n * (f).size : (f).level == CW_LEVEL_ROW ? (f).size : 0)
         for (size_t r = 0; r < rows; r++)
-            bad |= apply(in, d + r * n * d_size, d_size, a.p + r * STEP(a), a.level == CW_LEVEL_ELEMENT,
-                         b.p + r * STEP(b), b.level == CW_LEVEL_ELEMENT, c.p + r * STEP(c),
-                         c.level == CW_LEVEL_ELEMENT, n);
+            bad |= eval_apply(in, d + r * n * d_size, d_size, a.p + r * STEP(a), a.level == CW_LEVEL_ELEMENT,
+                              b.p + r * STEP(b), b.level == CW_LEVEL_ELEMENT, c.p + r * STEP(c),
+                              c.level == CW_LEVEL_ELEMENT, n);
 #undef STEP
     }
     if (CW_UNLIKELY(bad))
-        blame(x, in, &b, rows, n);
+        eval_blame(x, in, &b, rows, n);
 }
 
-static void column_length(struct run *x, const struct cw_instr *in, size_t rows)
+static void eval_column_length(struct run *x, const struct cw_instr *in, size_t rows)
 {
     int64_t *d = (int64_t *)x->values[in->dst].p;
     for (size_t i = 0; i < rows; i++) {
@@ -152,7 +153,7 @@ static void column_length(struct run *x, const struct cw_instr *in, size_t rows)
     }
 }
 
-static void bytes_equal(struct run *x, const struct cw_instr *in, size_t rows)
+static void eval_bytes_equal(struct run *x, const struct cw_instr *in, size_t rows)
 {
     uint8_t *d = x->values[in->dst].p;
     for (size_t i = 0; i < rows; i++) {
@@ -166,7 +167,7 @@ static void bytes_equal(struct run *x, const struct cw_instr *in, size_t rows)
     }
 }
 
-static void across(struct run *x, const struct cw_instr *in, size_t rows)
+static void eval_across(struct run *x, const struct cw_instr *in, size_t rows)
 {
     const struct value *a = &x->values[in->a];
     uint8_t *d = x->values[in->dst].p;
@@ -185,29 +186,29 @@ static void across(struct run *x, const struct cw_instr *in, size_t rows)
     }
 }
 
-static void step(struct run *x, unsigned index, size_t rows, size_t n)
+static void eval_step(struct run *x, unsigned index, size_t rows, size_t n)
 {
     const struct cw_instr *in = &x->e->instrs[index];
     switch (in->kind) {
     case CW_I_REDUCE:
     case CW_I_LENGTH:
-        across(x, in, rows);
+        eval_across(x, in, rows);
         break;
     case CW_I_COLUMN_LENGTH:
-        column_length(x, in, rows);
+        eval_column_length(x, in, rows);
         break;
     case CW_I_BYTES_EQUAL:
-        bytes_equal(x, in, rows);
+        eval_bytes_equal(x, in, rows);
         break;
     default:
-        execute(x, index, rows, n ? n : x->values[in->dst].n);
+        eval_execute(x, index, rows, n ? n : x->values[in->dst].n);
         break;
     }
 }
 
 /* ---- a piece of rows ---- */
 
-static void store(struct run *x, uint8_t *out, size_t n, bool once)
+static void eval_store(struct run *x, uint8_t *out, size_t n, bool once)
 {
     const struct cw_expr *e = x->e;
     const struct cw_reg *reg = reg_of(x, e->result);
@@ -221,7 +222,7 @@ static void store(struct run *x, uint8_t *out, size_t n, bool once)
 }
 
 /* Computes rows [x->row, x->row + rows) into out, rows * n values. */
-static int compute(struct run *x, size_t rows, uint8_t *out)
+static int eval_compute(struct run *x, size_t rows, uint8_t *out)
 {
     const struct cw_expr *e = x->e;
     struct value *result = &x->values[e->result];
@@ -235,20 +236,20 @@ static int compute(struct run *x, size_t rows, uint8_t *out)
         result->p = out;
     if (!x->in_pieces) {
         for (unsigned i = 0; i < e->n_instrs; i++)
-            step(x, i, rows, 0);
-        store(x, out, rows * result->n, true);
+            eval_step(x, i, rows, 0);
+        eval_store(x, out, rows * result->n, true);
         return 0;
     }
     bool scalar = e->regs[e->result].level != CW_LEVEL_ELEMENT;
     for (unsigned i = 0; i < e->n_instrs; i++)
         if (e->instrs[i].level != CW_LEVEL_ELEMENT)
-            step(x, i, 1, 0);
+            eval_step(x, i, 1, 0);
     for (size_t at = 0; at < x->max_n && !scalar; at += PIECE) {
         size_t n = CW_MIN(x->max_n - at, (size_t)PIECE);
         for (unsigned i = 0; i < e->n_instrs; i++)
             if (e->instrs[i].level == CW_LEVEL_ELEMENT)
-                step(x, i, 1, n);
-        store(x, out, n, true);
+                eval_step(x, i, 1, n);
+        eval_store(x, out, n, true);
         out += n * size_of(x, e->result);
         if (temp)
             result->p = out;
@@ -257,13 +258,13 @@ static int compute(struct run *x, size_t rows, uint8_t *out)
                 x->values[i].p += n * size_of(x, i);
     }
     if (scalar)
-        store(x, out, 1, true);
+        eval_store(x, out, 1, true);
     return 0;
 }
 
 /* ---- blocks ---- */
 
-static void report(struct run *x, size_t row)
+static void eval_report(struct run *x, size_t row)
 {
     static const char *const reasons[] = {
         [FAULT_DIVISION] = "integer division by zero",
@@ -287,7 +288,7 @@ static void report(struct run *x, size_t row)
     }
 }
 
-static int cancelled(const struct run *x)
+static int eval_cancelled(const struct run *x)
 {
     if (x->b->cancelled && x->b->cancelled(x->b->cancel_arg))
         return cw_error_set(x->err, CW_E_INTERRUPTED, "cancelled");
@@ -298,7 +299,7 @@ static int cancelled(const struct run *x)
 #define LOOK_EVERY ((size_t)1 << 20)
 
 /* All rows have the same shapes: one plan. */
-static int run_fixed(struct run *x, uint8_t *out)
+static int eval_run_fixed(struct run *x, uint8_t *out)
 {
     struct cw_arena_mark mark = cw_arena_mark(x->b->arena);
     size_t bytes = cw_type_bytes(&x->e->type), since = 0;
@@ -306,11 +307,11 @@ static int run_fixed(struct run *x, uint8_t *out)
                                      : cw_error_set(x->err, CW_E_BUG, "shapes of an expression do not match");
     for (x->row = 0; x->row < x->b->n && r == 0; x->row += x->rows_at_once) {
         size_t rows = CW_MIN(x->rows_at_once, x->b->n - x->row);
-        r = compute(x, rows, out + x->row * bytes);
+        r = eval_compute(x, rows, out + x->row * bytes);
         since += rows * x->max_n;
         if (r == 0 && since > LOOK_EVERY) {
             since = 0;
-            r = cancelled(x);
+            r = eval_cancelled(x);
         }
     }
     cw_arena_release(x->b->arena, mark);
@@ -319,7 +320,7 @@ static int run_fixed(struct run *x, uint8_t *out)
 
 /* Shapes vary: a plan for each row. out: where fixed results go; else they go into ragged column `value`, or
  * nowhere. */
-static int run_varying(struct run *x, uint8_t *out, bool ragged, unsigned value)
+static int eval_run_varying(struct run *x, uint8_t *out, bool ragged, unsigned value)
 {
     size_t since = 0;
     CW_ROWS_OK(row, x->b, true)
@@ -328,7 +329,7 @@ static int run_varying(struct run *x, uint8_t *out, bool ragged, unsigned value)
         x->row = row;
         if (!cw_run_plan_shapes(x, row)) {
             fault(x, row, FAULT_SHAPE);
-            report(x, row);
+            eval_report(x, row);
             continue;
         }
         const struct value *result = &x->values[x->e->result];
@@ -347,23 +348,23 @@ static int run_varying(struct run *x, uint8_t *out, bool ragged, unsigned value)
         if (r == 0)
             r = cw_run_plan_memory(x);
         if (r == 0)
-            r = compute(x, 1, to);
+            r = eval_compute(x, 1, to);
         cw_arena_release(x->b->arena, mark);
         if (r < 0)
             return r;
-        report(x, row);
+        eval_report(x, row);
         since += x->max_n;
         if (since > LOOK_EVERY) {
             since = 0;
-            if ((r = cancelled(x)) < 0)
+            if ((r = eval_cancelled(x)) < 0)
                 return r;
         }
     }
     return 0;
 }
 
-static int run(const struct cw_expr *e, const struct cw_port *in, const char *op, struct cw_block *b,
-               uint8_t *out, bool ragged, unsigned value, struct cw_error *err)
+static int eval_run(const struct cw_expr *e, const struct cw_port *in, const char *op, struct cw_block *b,
+                    uint8_t *out, bool ragged, unsigned value, struct cw_error *err)
 {
     struct run x = {.e = e, .in = in, .op = op, .b = b, .err = err};
     int r = 0;
@@ -380,13 +381,13 @@ static int run(const struct cw_expr *e, const struct cw_port *in, const char *op
     memset(x.values, 0, e->n_regs * sizeof(*x.values));
     if (e->varies)
         /* its rows that fail are recorded in the arena as it goes: nothing is given back */
-        return run_varying(&x, out, ragged, value);
-    r = run_fixed(&x, out);
+        return eval_run_varying(&x, out, ragged, value);
+    r = eval_run_fixed(&x, out);
     if (can_release)
         cw_arena_release(b->arena, mark);
     if (e->can_fail)
         for (size_t row = 0; row < b->n && r == 0; row++)
-            report(&x, row);
+            eval_report(&x, row);
     return r;
 }
 
@@ -402,7 +403,7 @@ int cw_expr_eval(const struct cw_expr *e, const struct cw_port *in, const char *
             b->columns[value].rows[i] = cw_block_row(b, in[e->bytes_port].value, i);
         return 0;
     }
-    return run(e, in, op, b, dense ? b->columns[value].data : NULL, !dense, value, err);
+    return eval_run(e, in, op, b, dense ? b->columns[value].data : NULL, !dense, value, err);
 }
 
 int cw_expr_eval_into(const struct cw_expr *e, const struct cw_port *in, const char *op, struct cw_block *b,
@@ -411,12 +412,12 @@ int cw_expr_eval_into(const struct cw_expr *e, const struct cw_port *in, const c
     if (e->is_bytes)
         return 0;
     if (out || e->varies)
-        return run(e, in, op, b, out, false, 0, err);
+        return eval_run(e, in, op, b, out, false, 0, err);
     size_t bytes;
     if (__builtin_mul_overflow(cw_type_bytes(&e->type), b->n, &bytes))
         return cw_error_nomem(err, SIZE_MAX, "a column");
     out = cw_block_alloc(b, bytes, err);
     if (!out)
         return err && err->status < 0 ? err->status : CW_E_MEMORY;
-    return run(e, in, op, b, out, false, 0, err);
+    return eval_run(e, in, op, b, out, false, 0, err);
 }

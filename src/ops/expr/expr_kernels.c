@@ -177,7 +177,7 @@ WHERE(uint16_t)
 WHERE(uint32_t)
 WHERE(uint64_t)
 
-static void fill(size_t size, uint8_t *restrict d, const uint8_t *v, size_t n)
+static void kernel_fill(size_t size, uint8_t *restrict d, const uint8_t *v, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         memcpy(d + i * size, v, size);
@@ -193,7 +193,7 @@ void cw_kernel_where(size_t size, void *restrict d, const uint8_t *c, const void
         if (*c ? a_step : b_step)
             memcpy(d, chosen, n * size);
         else
-            fill(size, d, chosen, n);
+            kernel_fill(size, d, chosen, n);
         return;
     }
     switch (size) {

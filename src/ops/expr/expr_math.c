@@ -17,7 +17,7 @@
     }
 
 /* Notes that an operand is not allowed for; returns whether it is not. */
-static inline bool refused(bool yes, unsigned *bad)
+static inline bool math_refused(bool yes, unsigned *bad)
 {
     *bad |= yes;
     return yes;
@@ -27,7 +27,7 @@ static inline bool refused(bool yes, unsigned *bad)
 #define SIGNED(T, U) \
     static inline T floordiv_one_##T(T x, T y, unsigned *bad) \
     { \
-        if (refused(y == 0, bad)) \
+        if (math_refused(y == 0, bad)) \
             return 0; \
         if (y == -1) \
             return (T)(0u - (U)x); \
@@ -36,14 +36,14 @@ static inline bool refused(bool yes, unsigned *bad)
     } \
     static inline T mod_one_##T(T x, T y, unsigned *bad) \
     { \
-        if (refused(y == 0, bad) || y == -1) \
+        if (math_refused(y == 0, bad) || y == -1) \
             return 0; \
         T r = (T)(x % y); \
         return (T)(r + (r != 0 && (r < 0) != (y < 0) ? y : 0)); \
     } \
     static inline T pow_one_##T(T x, T y, unsigned *bad) \
     { \
-        return refused(y < 0, bad) ? 0 : (T)pow_bits((uint64_t)x, (uint64_t)y); \
+        return math_refused(y < 0, bad) ? 0 : (T)math_pow_bits((uint64_t)x, (uint64_t)y); \
     } \
     BINARY(floordiv_##T, T, floordiv_one_##T) \
     BINARY(mod_##T, T, mod_one_##T) \
@@ -52,22 +52,22 @@ static inline bool refused(bool yes, unsigned *bad)
 #define UNSIGNED(T) \
     static inline T floordiv_one_##T(T x, T y, unsigned *bad) \
     { \
-        return refused(y == 0, bad) ? 0 : (T)(x / y); \
+        return math_refused(y == 0, bad) ? 0 : (T)(x / y); \
     } \
     static inline T mod_one_##T(T x, T y, unsigned *bad) \
     { \
-        return refused(y == 0, bad) ? 0 : (T)(x % y); \
+        return math_refused(y == 0, bad) ? 0 : (T)(x % y); \
     } \
     static inline T pow_one_##T(T x, T y, unsigned *bad CW_UNUSED) \
     { \
-        return (T)pow_bits(x, y); \
+        return (T)math_pow_bits(x, y); \
     } \
     BINARY(floordiv_##T, T, floordiv_one_##T) \
     BINARY(mod_##T, T, mod_one_##T) \
     BINARY(pow_##T, T, pow_one_##T)
 
 /* x^y modulo 2^64, hence modulo every smaller power of two. */
-static inline uint64_t pow_bits(uint64_t x, uint64_t y)
+static inline uint64_t math_pow_bits(uint64_t x, uint64_t y)
 {
     uint64_t r = 1;
     for (; y; y >>= 1, x *= x)
@@ -140,7 +140,7 @@ BINARY(pow_double, double, pow_one_double)
 
 /* ---- divisors known at compile time ---- */
 
-static unsigned log2_ceil(uint64_t d)
+static unsigned math_log2_ceil(uint64_t d)
 {
     return 64u - (unsigned)__builtin_clzll(d - 1);
 } /* d >= 2 */
@@ -150,7 +150,7 @@ static unsigned log2_ceil(uint64_t d)
  * bits, the highest implied. */
 struct cw_divisor cw_divisor_make(uint64_t d, bool unsigned64)
 {
-    unsigned l = log2_ceil(d);
+    unsigned l = math_log2_ceil(d);
     unsigned __int128 one = 1;
     return (struct cw_divisor){
         .magic = (uint64_t)(unsigned64 ? (((one << l) - d) << 64) / d + 1 : ((one << (63 + l)) + d - 1) / d),
@@ -159,7 +159,7 @@ struct cw_divisor cw_divisor_make(uint64_t d, bool unsigned64)
     };
 }
 
-static inline uint64_t high(uint64_t a, uint64_t b)
+static inline uint64_t math_high(uint64_t a, uint64_t b)
 {
     return (uint64_t)(((unsigned __int128)a * b) >> 64);
 }
@@ -184,8 +184,8 @@ static inline uint64_t high(uint64_t a, uint64_t b)
 #define SIGN_APART \
     int64_t x = a[i]; \
     uint64_t t = (uint64_t)(x >> 63), u = (uint64_t)x ^ t;
-#define BY_SIGNED(T) BY(T, int64_t, SIGN_APART, (high(u, by.magic) >> by.shift) ^ t)
-#define BY_UNSIGNED(T) BY(T, uint64_t, uint64_t u = a[i];, high(u, by.magic) >> by.shift)
+#define BY_SIGNED(T) BY(T, int64_t, SIGN_APART, (math_high(u, by.magic) >> by.shift) ^ t)
+#define BY_UNSIGNED(T) BY(T, uint64_t, uint64_t u = a[i];, math_high(u, by.magic) >> by.shift)
 BY_SIGNED(int8_t)
 BY_SIGNED(int16_t)
 BY_SIGNED(int32_t)
@@ -193,7 +193,7 @@ BY_SIGNED(int64_t)
 BY_UNSIGNED(uint8_t)
 BY_UNSIGNED(uint16_t)
 BY_UNSIGNED(uint32_t)
-#define CARRY_APART uint64_t u = a[i], h = high(u, by.magic);
+#define CARRY_APART uint64_t u = a[i], h = math_high(u, by.magic);
 BY(uint64_t, uint64_t, CARRY_APART, (h + ((u - h) >> 1)) >> by.shift)
 
 /* ---- functions of one value ---- */

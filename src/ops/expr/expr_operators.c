@@ -7,8 +7,8 @@
 
 /* ---- literals among themselves: Python's arithmetic ---- */
 
-static int literal_integer(struct compiler *c, const struct cw_node *node, enum cw_xop op, cw_i128 a,
-                           cw_i128 b, struct operand *ret)
+static int operator_literal_integer(struct compiler *c, const struct cw_node *node, enum cw_xop op, cw_i128 a,
+                                    cw_i128 b, struct operand *ret)
 {
     const cw_i128 limit = (cw_i128)1 << 120;
     cw_i128 v = 0;
@@ -68,18 +68,18 @@ static int literal_integer(struct compiler *c, const struct cw_node *node, enum 
     return 0;
 }
 
-static double literal_real(const struct operand *o)
+static double operator_literal_real(const struct operand *o)
 {
     return o->kind == O_INT ? (double)o->integer : o->real;
 }
 
-static int literal_binary(struct compiler *c, const struct cw_node *node, enum cw_xop op,
-                          const struct operand *a, const struct operand *b, struct operand *ret)
+static int operator_literal_binary(struct compiler *c, const struct cw_node *node, enum cw_xop op,
+                                   const struct operand *a, const struct operand *b, struct operand *ret)
 {
     bool integers = a->kind == O_INT && b->kind == O_INT;
     if (integers && op != CW_X_DIV && !(op == CW_X_POW && b->integer < 0))
-        return literal_integer(c, node, op, a->integer, b->integer, ret);
-    double x = literal_real(a), y = literal_real(b), v = 0;
+        return operator_literal_integer(c, node, op, a->integer, b->integer, ret);
+    double x = operator_literal_real(a), y = operator_literal_real(b), v = 0;
     cw_kernel kernel = cw_kernel_arithmetic(op, CW_FLOAT64);
     if (!kernel)
         kernel = cw_kernel_math(op, CW_FLOAT64);
@@ -92,15 +92,15 @@ static int literal_binary(struct compiler *c, const struct cw_node *node, enum c
     return 0;
 }
 
-static bool literal_compare(enum cw_xop op, const struct operand *a, const struct operand *b)
+static bool operator_literal_compare(enum cw_xop op, const struct operand *a, const struct operand *b)
 {
     int less, greater;
     if (a->kind == O_INT && b->kind == O_INT) {
         less = a->integer < b->integer;
         greater = a->integer > b->integer;
     } else {
-        less = literal_real(a) < literal_real(b);
-        greater = literal_real(a) > literal_real(b);
+        less = operator_literal_real(a) < operator_literal_real(b);
+        greater = operator_literal_real(a) > operator_literal_real(b);
     }
     switch (op) {
     case CW_X_LT:
@@ -122,8 +122,9 @@ static bool literal_compare(enum cw_xop op, const struct operand *a, const struc
 
 /* x // d and x % d by a constant d: masks and shifts for powers of two, a multiplication for others. Returns
  * 1 when it did. */
-static int divide_by_constant(struct compiler *c, const struct cw_node *node, enum cw_xop op, enum cw_dtype t,
-                              const struct operand *a, const struct operand *b, struct operand *ret)
+static int operator_divide_by_constant(struct compiler *c, const struct cw_node *node, enum cw_xop op,
+                                       enum cw_dtype t, const struct operand *a, const struct operand *b,
+                                       struct operand *ret)
 {
     if (reg_of(c, b->reg)->kind != CW_REG_CONSTANT)
         return 0;
@@ -149,7 +150,8 @@ static int divide_by_constant(struct compiler *c, const struct cw_node *node, en
 }
 
 /* Whether constant b makes it certain that no record fails: not 0 for divisions, not negative for powers. */
-static bool harmless(const struct compiler *c, enum cw_xop op, enum cw_dtype t, const struct operand *b)
+static bool operator_harmless(const struct compiler *c, enum cw_xop op, enum cw_dtype t,
+                              const struct operand *b)
 {
     const struct cw_reg *reg = reg_of(c, b->reg);
     int64_t v;
@@ -168,7 +170,7 @@ int cw_lower_arithmetic(struct compiler *c, const struct cw_node *node, enum cw_
     if ((r = cw_lower_no_bytes(c, &a)) < 0 || (r = cw_lower_no_bytes(c, &b)) < 0)
         return r;
     if (a.kind != O_REG && b.kind != O_REG && op != CW_X_MIN && op != CW_X_MAX)
-        return literal_binary(c, node, op, &a, &b, ret);
+        return operator_literal_binary(c, node, op, &a, &b, ret);
     enum cw_dtype t = cw_lower_common_dtype(c, &a, &b);
     bool boolean = t == CW_BOOL, real = cw_dtype_is_float(t);
     bool square = op == CW_X_POW &&
@@ -199,9 +201,9 @@ int cw_lower_arithmetic(struct compiler *c, const struct cw_node *node, enum cw_
         return r;
     }
     if (op == CW_X_FLOORDIV || op == CW_X_MOD || op == CW_X_POW) {
-        c->e->can_fail |= !harmless(c, op, t, &b);
+        c->e->can_fail |= !operator_harmless(c, op, t, &b);
         if (!cw_dtype_is_float(t) && op != CW_X_POW &&
-            (r = divide_by_constant(c, node, op, t, &a, &b, ret)) != 0)
+            (r = operator_divide_by_constant(c, node, op, t, &a, &b, ret)) != 0)
             return CW_MIN(r, 0);
     }
     enum cw_dtype computing = cw_lower_computing_dtype(op, t);
@@ -220,7 +222,7 @@ int cw_lower_arithmetic(struct compiler *c, const struct cw_node *node, enum cw_
     return r < 0 ? r : cw_lower_convert(c, ret, t);
 }
 
-static enum cw_xop mirrored(enum cw_xop op)
+static enum cw_xop operator_mirrored(enum cw_xop op)
 {
     return op == CW_X_LT   ? CW_X_GT
            : op == CW_X_LE ? CW_X_GE
@@ -229,8 +231,8 @@ static enum cw_xop mirrored(enum cw_xop op)
                            : op;
 }
 
-static int compare_bytes(struct compiler *c, const struct cw_node *node, enum cw_xop op, struct operand a,
-                         struct operand b, struct operand *ret)
+static int operator_compare_bytes(struct compiler *c, const struct cw_node *node, enum cw_xop op,
+                                  struct operand a, struct operand b, struct operand *ret)
 {
     if (a.kind == O_STRING && b.kind == O_BYTES) {
         struct operand t = a;
@@ -254,9 +256,9 @@ int cw_lower_compare(struct compiler *c, const struct cw_node *node, enum cw_xop
                      struct operand b, struct operand *ret)
 {
     if (a.kind >= O_BYTES || b.kind >= O_BYTES)
-        return compare_bytes(c, node, op, a, b, ret);
+        return operator_compare_bytes(c, node, op, a, b, ret);
     if (a.kind != O_REG && b.kind != O_REG)
-        return cw_lower_bool_constant(c, literal_compare(op, &a, &b), ret);
+        return cw_lower_bool_constant(c, operator_literal_compare(op, &a, &b), ret);
     struct operand *literal = a.kind == O_INT   ? &a
                               : b.kind == O_INT ? &b
                                                 : NULL,
@@ -269,7 +271,8 @@ int cw_lower_compare(struct compiler *c, const struct cw_node *node, enum cw_xop
              * x. */
             bool above = literal->integer > 0;
             struct operand big = {.kind = O_INT, .integer = above ? 1 : -1}, zero = {.kind = O_INT};
-            bool always = literal == &b ? literal_compare(op, &zero, &big) : literal_compare(op, &big, &zero);
+            bool always = literal == &b ? operator_literal_compare(op, &zero, &big)
+                                        : operator_literal_compare(op, &big, &zero);
             reg_of(c, other->reg)->refs++;
             return cw_lower_binary(c, node, always ? CW_X_EQ : CW_X_NE, dtype_of(c, other), CW_BOOL, other,
                                    other, ret);
@@ -280,7 +283,7 @@ int cw_lower_compare(struct compiler *c, const struct cw_node *node, enum cw_xop
             struct operand t = a;
             a = b;
             b = t;
-            op = mirrored(op);
+            op = operator_mirrored(op);
             ta = CW_UINT64;
             tb = dtype_of(c, &b);
         }
@@ -294,7 +297,7 @@ int cw_lower_compare(struct compiler *c, const struct cw_node *node, enum cw_xop
     if ((r = cw_lower_both_values(c, &a, &b, t)) < 0 || (r = cw_lower_both_values(c, &a, &b, computing)) < 0)
         return r;
     if (op == CW_X_GT || op == CW_X_GE)
-        return cw_lower_binary(c, node, mirrored(op), computing, CW_BOOL, &b, &a, ret);
+        return cw_lower_binary(c, node, operator_mirrored(op), computing, CW_BOOL, &b, &a, ret);
     return cw_lower_binary(c, node, op, computing, CW_BOOL, &a, &b, ret);
 }
 

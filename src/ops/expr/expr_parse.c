@@ -100,17 +100,17 @@ int cw_tree_error(const struct cw_tree *t, size_t at, struct cw_error *err, cons
 
 /* ---- tokens ---- */
 
-static bool name_start(char c)
+static bool parse_name_start(char c)
 {
     return isalpha((unsigned char)c) || c == '_' || (unsigned char)c >= 0x80;
 }
 
-static bool name_part(char c)
+static bool parse_name_part(char c)
 {
-    return name_start(c) || isdigit((unsigned char)c);
+    return parse_name_start(c) || isdigit((unsigned char)c);
 }
 
-static int digit_value(char c)
+static int parse_digit_value(char c)
 {
     if (c >= '0' && c <= '9')
         return c - '0';
@@ -119,11 +119,11 @@ static int digit_value(char c)
 }
 
 /* Digits with single underscores between them; returns how many characters, 0 where there are none. */
-static size_t scan_digits(const char *s, int base)
+static size_t lex_digits(const char *s, int base)
 {
     size_t n = 0;
-    while (digit_value(s[n]) < base ||
-           (s[n] == '_' && n > 0 && s[n - 1] != '_' && digit_value(s[n + 1]) < base))
+    while (parse_digit_value(s[n]) < base ||
+           (s[n] == '_' && n > 0 && s[n - 1] != '_' && parse_digit_value(s[n + 1]) < base))
         n++;
     return n;
 }
@@ -135,7 +135,7 @@ static int lex_integer(struct parser *p, struct token *t, const char *s, size_t 
     for (size_t i = 0; i < n; i++) {
         if (s[i] == '_')
             continue;
-        t->integer = t->integer * base + digit_value(s[i]);
+        t->integer = t->integer * base + parse_digit_value(s[i]);
         if (t->integer > limit)
             return FAIL(p, t->at, "this integer is too large: expected at most 120 bits");
     }
@@ -151,21 +151,21 @@ static int lex_number(struct parser *p, struct token *t)
                       : (s[1] | 0x20) == 'b' ? 2
                                              : 10;
     if (base != 10) {
-        size_t skip = s[2] == '_' ? 3 : 2, n = scan_digits(s + skip, base);
+        size_t skip = s[2] == '_' ? 3 : 2, n = lex_digits(s + skip, base);
         t->length = skip + n;
         if (n == 0)
             return FAIL(p, t->at, "expected digits after %.2s", s);
         r = lex_integer(p, t, s + skip, n, base);
     } else {
-        size_t whole = scan_digits(s, 10), n = whole;
+        size_t whole = lex_digits(s, 10), n = whole;
         bool real = false;
         if (s[n] == '.') {
             real = true;
             n++;
-            n += scan_digits(s + n, 10);
+            n += lex_digits(s + n, 10);
         }
         if ((s[n] | 0x20) == 'e') {
-            size_t sign = s[n + 1] == '+' || s[n + 1] == '-', digits = scan_digits(s + n + 1 + sign, 10);
+            size_t sign = s[n + 1] == '+' || s[n + 1] == '-', digits = lex_digits(s + n + 1 + sign, 10);
             if (digits) {
                 real = true;
                 n += 1 + sign + digits;
@@ -193,7 +193,7 @@ static int lex_number(struct parser *p, struct token *t)
     }
     if (r < 0)
         return r;
-    if (name_part(p->text[t->at + t->length]) || p->text[t->at + t->length] == '.')
+    if (parse_name_part(p->text[t->at + t->length]) || p->text[t->at + t->length] == '.')
         return FAIL(p, t->at + t->length, "expected an operator after the number");
     return 0;
 }
@@ -209,7 +209,7 @@ static const struct {
     {"^", CW_X_BITXOR}, {"~", CW_X_INVERT},    {"<", CW_X_LT},   {">", CW_X_GT},
 };
 
-static bool token_is(const struct parser *p, const char *word)
+static bool parse_token_is(const struct parser *p, const char *word)
 {
     const struct token *t = &p->token;
     return t->kind == TOKEN_NAME && strlen(word) == t->length &&
@@ -217,7 +217,7 @@ static bool token_is(const struct parser *p, const char *word)
 }
 
 /* Reads the next token. */
-static int advance(struct parser *p)
+static int lex_next(struct parser *p)
 {
     size_t at = p->token.at + p->token.length;
     while (p->text[at] == ' ' || p->text[at] == '\t' || p->text[at] == '\n' || p->text[at] == '\r')
@@ -229,12 +229,12 @@ static int advance(struct parser *p)
         return 0;
     if (isdigit((unsigned char)*s) || (*s == '.' && isdigit((unsigned char)s[1])))
         return lex_number(p, t);
-    if (name_start(*s)) {
+    if (parse_name_start(*s)) {
         t->kind = TOKEN_NAME;
-        while (name_part(s[t->length]))
+        while (parse_name_part(s[t->length]))
             t->length++;
         for (enum cw_xop op = CW_X_AND; op <= CW_X_NOT; op++)
-            if ((op == CW_X_AND || op == CW_X_OR || op == CW_X_NOT) && token_is(p, xop_names[op])) {
+            if ((op == CW_X_AND || op == CW_X_OR || op == CW_X_NOT) && parse_token_is(p, xop_names[op])) {
                 t->kind = TOKEN_OP;
                 t->op = op;
                 break;
@@ -273,12 +273,12 @@ static int advance(struct parser *p)
     return FAIL(p, at, "unexpected character '%c'%s", isprint((unsigned char)*s) ? *s : '?', hint);
 }
 
-static bool is_punctuation(const struct parser *p, char c)
+static bool parse_is_punctuation(const struct parser *p, char c)
 {
     return p->token.kind == TOKEN_PUNCTUATION && p->token.punctuation == c;
 }
 
-static int unexpected(struct parser *p, const char *expected)
+static int parse_unexpected(struct parser *p, const char *expected)
 {
     const struct token *t = &p->token;
     if (t->kind == TOKEN_END)
@@ -289,8 +289,8 @@ static int unexpected(struct parser *p, const char *expected)
 
 /* ---- nodes ---- */
 
-static struct cw_node *node_new(struct parser *p, enum cw_node_kind kind, size_t at, const char *text,
-                                size_t length)
+static struct cw_node *parse_node_new(struct parser *p, enum cw_node_kind kind, size_t at, const char *text,
+                                      size_t length)
 {
     struct cw_node *n = calloc(1, sizeof(*n) + length + 1);
     if (!n) {
@@ -309,7 +309,7 @@ static struct cw_node *node_new(struct parser *p, enum cw_node_kind kind, size_t
 }
 
 /* Appends an operand; `last` is the one before it, or NULL. */
-static int node_add(struct parser *p, struct cw_node *n, struct cw_node *last, struct cw_node *operand)
+static int parse_node_add(struct parser *p, struct cw_node *n, struct cw_node *last, struct cw_node *operand)
 {
     if (last)
         last->sibling = operand;
@@ -324,7 +324,7 @@ static int node_add(struct parser *p, struct cw_node *n, struct cw_node *last, s
     return 0;
 }
 
-static int parse(struct parser *p, int level, struct cw_node **ret);
+static int parse_level(struct parser *p, int level, struct cw_node **ret);
 
 static int parse_call(struct parser *p, const struct token *name, struct cw_node **ret)
 {
@@ -349,7 +349,7 @@ static int parse_call(struct parser *p, const struct token *name, struct cw_node
                     "min, round, sqrt, where or a dtype",
                     word, near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
     }
-    struct cw_node *n = node_new(p, cast ? CW_NODE_CAST : CW_NODE_CALL, name->at, word, strlen(word)),
+    struct cw_node *n = parse_node_new(p, cast ? CW_NODE_CAST : CW_NODE_CALL, name->at, word, strlen(word)),
                    *last = NULL, *argument;
     if (!n)
         return CW_E_MEMORY;
@@ -357,15 +357,15 @@ static int parse_call(struct parser *p, const struct token *name, struct cw_node
     if (f)
         n->op = f->op;
     unsigned min = f ? f->min : 1, max = f ? f->max : 1;
-    int r = advance(p); /* the parenthesis */
-    while (r == 0 && !is_punctuation(p, ')')) {
-        if ((r = parse(p, LEVEL_OR, &argument)) < 0 || (r = node_add(p, n, last, argument)) < 0)
+    int r = lex_next(p); /* the parenthesis */
+    while (r == 0 && !parse_is_punctuation(p, ')')) {
+        if ((r = parse_level(p, LEVEL_OR, &argument)) < 0 || (r = parse_node_add(p, n, last, argument)) < 0)
             return r;
         last = argument;
-        if (is_punctuation(p, ','))
-            r = advance(p);
-        else if (!is_punctuation(p, ')'))
-            return unexpected(p, "\",\" or \")\"");
+        if (parse_is_punctuation(p, ','))
+            r = lex_next(p);
+        else if (!parse_is_punctuation(p, ')'))
+            return parse_unexpected(p, "\",\" or \")\"");
     }
     if (r < 0)
         return r;
@@ -373,7 +373,7 @@ static int parse_call(struct parser *p, const struct token *name, struct cw_node
         return FAIL(p, name->at, "%s has %u argument%s: expected %u%s", word, n->n_operands,
                     n->n_operands == 1 ? "" : "s", min, max > min ? " or more" : "");
     *ret = n;
-    return advance(p);
+    return lex_next(p);
 }
 
 static int parse_atom(struct parser *p, struct cw_node **ret)
@@ -384,47 +384,48 @@ static int parse_atom(struct parser *p, struct cw_node **ret)
     int r;
     switch (t.kind) {
     case TOKEN_INT:
-        n = node_new(p, CW_NODE_INT, t.at, NULL, 0);
+        n = parse_node_new(p, CW_NODE_INT, t.at, NULL, 0);
         break;
     case TOKEN_FLOAT:
-        n = node_new(p, CW_NODE_FLOAT, t.at, NULL, 0);
+        n = parse_node_new(p, CW_NODE_FLOAT, t.at, NULL, 0);
         break;
     case TOKEN_STRING:
-        n = node_new(p, CW_NODE_STRING, t.at, s + 1, t.length - 2);
+        n = parse_node_new(p, CW_NODE_STRING, t.at, s + 1, t.length - 2);
         break;
     case TOKEN_QUOTED_NAME:
-        n = node_new(p, CW_NODE_NAME, t.at, s + 1, t.length - 2);
+        n = parse_node_new(p, CW_NODE_NAME, t.at, s + 1, t.length - 2);
         break;
     case TOKEN_NAME:
-        if (token_is(p, "True") || token_is(p, "true") || token_is(p, "False") || token_is(p, "false")) {
+        if (parse_token_is(p, "True") || parse_token_is(p, "true") || parse_token_is(p, "False") ||
+            parse_token_is(p, "false")) {
             t.integer = s[0] == 'T' || s[0] == 't';
-            n = node_new(p, CW_NODE_BOOL, t.at, NULL, 0);
+            n = parse_node_new(p, CW_NODE_BOOL, t.at, NULL, 0);
             break;
         }
-        if ((r = advance(p)) < 0)
+        if ((r = lex_next(p)) < 0)
             return r;
-        if (is_punctuation(p, '('))
+        if (parse_is_punctuation(p, '('))
             return parse_call(p, &t, ret);
-        *ret = node_new(p, CW_NODE_NAME, t.at, s, t.length);
+        *ret = parse_node_new(p, CW_NODE_NAME, t.at, s, t.length);
         return *ret ? 0 : CW_E_MEMORY;
     case TOKEN_PUNCTUATION:
         if (t.punctuation != '(')
-            return unexpected(p, "a value");
-        if ((r = advance(p)) < 0 || (r = parse(p, LEVEL_OR, ret)) < 0)
+            return parse_unexpected(p, "a value");
+        if ((r = lex_next(p)) < 0 || (r = parse_level(p, LEVEL_OR, ret)) < 0)
             return r;
-        if (!is_punctuation(p, ')'))
-            return unexpected(p, "an operator or \")\"");
-        return advance(p);
+        if (!parse_is_punctuation(p, ')'))
+            return parse_unexpected(p, "an operator or \")\"");
+        return lex_next(p);
     case TOKEN_END:
     case TOKEN_OP:
-        return unexpected(p, "a value");
+        return parse_unexpected(p, "a value");
     }
     if (!n)
         return CW_E_MEMORY;
     n->integer = t.integer;
     n->real = t.real;
     *ret = n;
-    return advance(p);
+    return lex_next(p);
 }
 
 /* Signs, not, and what binds tighter: power, whose right side may have a sign. */
@@ -447,13 +448,13 @@ static int parse_unary(struct parser *p, int level, struct cw_node **ret)
             continue;
         if (level > prefixes[i].level && prefixes[i].level == LEVEL_NOT)
             return FAIL(p, t.at, "\"not\" needs parentheses here");
-        if ((r = advance(p)) < 0 || (r = parse(p, prefixes[i].level, &operand)) < 0)
+        if ((r = lex_next(p)) < 0 || (r = parse_level(p, prefixes[i].level, &operand)) < 0)
             return r;
-        if (!(n = node_new(p, CW_NODE_UNARY, t.at, NULL, 0)))
+        if (!(n = parse_node_new(p, CW_NODE_UNARY, t.at, NULL, 0)))
             return CW_E_MEMORY;
         n->op = prefixes[i].op;
         *ret = n;
-        return node_add(p, n, NULL, operand);
+        return parse_node_add(p, n, NULL, operand);
     }
     struct cw_node *base, *exponent;
     if ((r = parse_atom(p, &base)) < 0)
@@ -462,17 +463,17 @@ static int parse_unary(struct parser *p, int level, struct cw_node **ret)
     t = p->token;
     if (t.kind != TOKEN_OP || t.op != CW_X_POW)
         return 0;
-    if ((r = advance(p)) < 0 || (r = parse(p, LEVEL_SIGN, &exponent)) < 0)
+    if ((r = lex_next(p)) < 0 || (r = parse_level(p, LEVEL_SIGN, &exponent)) < 0)
         return r;
-    if (!(n = node_new(p, CW_NODE_BINARY, t.at, NULL, 0)))
+    if (!(n = parse_node_new(p, CW_NODE_BINARY, t.at, NULL, 0)))
         return CW_E_MEMORY;
     n->op = CW_X_POW;
     *ret = n;
-    r = node_add(p, n, NULL, base);
-    return r < 0 ? r : node_add(p, n, base, exponent);
+    r = parse_node_add(p, n, NULL, base);
+    return r < 0 ? r : parse_node_add(p, n, base, exponent);
 }
 
-static int binary_level(const struct token *t)
+static int parse_binary_level(const struct token *t)
 {
     static const uint8_t levels[CW_N_XOPS] = {
         [CW_X_OR] = LEVEL_OR,         [CW_X_AND] = LEVEL_AND,       [CW_X_LT] = LEVEL_COMPARE,
@@ -491,29 +492,29 @@ static int parse_binary(struct parser *p, int level, struct cw_node **ret)
 {
     struct cw_node *left = NULL, *right, *n;
     int r = parse_unary(p, level, &left), l;
-    while (r == 0 && (l = binary_level(&p->token)) >= level && l > 0) {
+    while (r == 0 && (l = parse_binary_level(&p->token)) >= level && l > 0) {
         struct token t = p->token;
         if (l == LEVEL_COMPARE) { /* a < b < c is one node */
             struct cw_node *last = left;
-            if (!(n = node_new(p, CW_NODE_COMPARE, t.at, NULL, 0)))
+            if (!(n = parse_node_new(p, CW_NODE_COMPARE, t.at, NULL, 0)))
                 return CW_E_MEMORY;
-            if ((r = node_add(p, n, NULL, left)) < 0)
+            if ((r = parse_node_add(p, n, NULL, left)) < 0)
                 return r;
-            while (binary_level(&p->token) == LEVEL_COMPARE) {
+            while (parse_binary_level(&p->token) == LEVEL_COMPARE) {
                 enum cw_xop op = p->token.op;
-                if ((r = advance(p)) < 0 || (r = parse(p, LEVEL_BITOR, &right)) < 0 ||
-                    (r = node_add(p, n, last, right)) < 0)
+                if ((r = lex_next(p)) < 0 || (r = parse_level(p, LEVEL_BITOR, &right)) < 0 ||
+                    (r = parse_node_add(p, n, last, right)) < 0)
                     return r;
                 right->before = op;
                 last = right;
             }
         } else {
-            if ((r = advance(p)) < 0 || (r = parse(p, l + 1, &right)) < 0)
+            if ((r = lex_next(p)) < 0 || (r = parse_level(p, l + 1, &right)) < 0)
                 return r;
-            if (!(n = node_new(p, CW_NODE_BINARY, t.at, NULL, 0)))
+            if (!(n = parse_node_new(p, CW_NODE_BINARY, t.at, NULL, 0)))
                 return CW_E_MEMORY;
             n->op = t.op;
-            if ((r = node_add(p, n, NULL, left)) < 0 || (r = node_add(p, n, left, right)) < 0)
+            if ((r = parse_node_add(p, n, NULL, left)) < 0 || (r = parse_node_add(p, n, left, right)) < 0)
                 return r;
         }
         left = n;
@@ -522,7 +523,7 @@ static int parse_binary(struct parser *p, int level, struct cw_node **ret)
     return r;
 }
 
-static int parse(struct parser *p, int level, struct cw_node **ret)
+static int parse_level(struct parser *p, int level, struct cw_node **ret)
 {
     if (p->depth == CW_EXPR_MAX_NESTING)
         return FAIL(p, p->token.at, "the expression is nested too deeply: expected at most %d levels",
@@ -540,12 +541,12 @@ int cw_tree_parse(const char *text, struct cw_tree *ret, struct cw_error *err)
         return cw_error_set(err, CW_E_PIPELINE, "the expression is too long: expected at most %zu bytes",
                             CW_EXPR_MAX_TEXT);
     struct parser p = {.tree = ret, .text = text, .err = err};
-    int r = advance(&p);
+    int r = lex_next(&p);
     if (r == 0)
-        r = parse(&p, LEVEL_OR, &ret->root);
+        r = parse_level(&p, LEVEL_OR, &ret->root);
     if (r == 0 && p.token.kind != TOKEN_END)
-        r = token_is(&p, "if") ? FAIL(&p, p.token.at, "there is no \"if\": use where(condition, a, b)")
-                               : unexpected(&p, "an operator or the end");
+        r = parse_token_is(&p, "if") ? FAIL(&p, p.token.at, "there is no \"if\": use where(condition, a, b)")
+                                     : parse_unexpected(&p, "an operator or the end");
     if (r < 0)
         cw_tree_deinit(ret);
     return r;

@@ -18,16 +18,16 @@ bool cw_run_count(const struct cw_type *t, size_t *ret)
     return *ret < SIZE_MAX / 64;
 }
 
-static bool same_shape(const struct cw_type *a, const struct cw_type *b)
+static bool plan_same_shape(const struct cw_type *a, const struct cw_type *b)
 {
     return a->ndim == b->ndim &&
            memcmp(a->dims, b->dims, (size_t)CW_MAX(a->ndim, 0) * sizeof(a->dims[0])) == 0;
 }
 
-static bool combine(struct run *x, struct cw_type *shape, unsigned operand)
+static bool plan_combine(struct run *x, struct cw_type *shape, unsigned operand)
 {
     const struct cw_type *other = &x->values[operand].shape;
-    if (reg_of(x, operand)->level != CW_LEVEL_ELEMENT || same_shape(shape, other))
+    if (reg_of(x, operand)->level != CW_LEVEL_ELEMENT || plan_same_shape(shape, other))
         return true;
     x->left = *shape;
     x->right = *other;
@@ -60,7 +60,8 @@ bool cw_run_plan_shapes(struct run *x, size_t row)
         if (in->level != CW_LEVEL_ELEMENT)
             continue;
         struct cw_type shape = cw_type_scalar(d->shape.dtype);
-        if (!combine(x, &shape, in->a) || !combine(x, &shape, in->b) || !combine(x, &shape, in->c))
+        if (!plan_combine(x, &shape, in->a) || !plan_combine(x, &shape, in->b) ||
+            !plan_combine(x, &shape, in->c))
             return false;
         d->shape = shape;
         if (!cw_run_count(&shape, &d->n))
@@ -70,10 +71,10 @@ bool cw_run_plan_shapes(struct run *x, size_t row)
     return true;
 }
 
-static bool is_spread(const struct run *x, const struct cw_instr *in, unsigned operand)
+static bool plan_is_spread(const struct run *x, const struct cw_instr *in, unsigned operand)
 {
     return in->level == CW_LEVEL_ELEMENT && reg_of(x, operand)->level == CW_LEVEL_ELEMENT &&
-           !same_shape(&x->values[operand].shape, &x->values[in->dst].shape);
+           !plan_same_shape(&x->values[operand].shape, &x->values[in->dst].shape);
 }
 
 int cw_run_plan_memory(struct run *x)
@@ -84,8 +85,8 @@ int cw_run_plan_memory(struct run *x)
     for (unsigned i = 0; i < e->n_instrs && !crosses; i++) {
         const struct cw_instr *in = &e->instrs[i];
         if (in->level == CW_LEVEL_ELEMENT)
-            crosses = x->values[in->dst].n != x->max_n || is_spread(x, in, in->a) ||
-                      is_spread(x, in, in->b) || is_spread(x, in, in->c);
+            crosses = x->values[in->dst].n != x->max_n || plan_is_spread(x, in, in->a) ||
+                      plan_is_spread(x, in, in->b) || plan_is_spread(x, in, in->c);
     }
     x->rows_at_once = e->varies ? 1 : x->max_n >= PIECE ? 1 : PIECE / CW_MAX(x->max_n, 1u);
     x->rows_at_once = CW_MIN(x->rows_at_once, CW_MAX(x->b->n, 1u));
@@ -113,7 +114,7 @@ int cw_run_plan_memory(struct run *x)
             continue;
         for (int k = 0; k < 3; k++)
             x->spread[i][k] =
-                is_spread(x, in, operands[k])
+                plan_is_spread(x, in, operands[k])
                     ? cw_run_take(x, x->rows_at_once * x->values[in->dst].n * size_of(x, operands[k]), &r)
                     : NULL;
     }

@@ -3,20 +3,20 @@
 #include "ops/expr/expr_impl.h"
 
 /* Bits that an integer dtype has for its magnitude; bool counts as an unsigned type of none. */
-static int width(enum cw_dtype t)
+static int expr_dtype_width(enum cw_dtype t)
 {
     return t == CW_BOOL ? 0 : (int)cw_dtype_size(t) * 8;
 }
 
-static enum cw_dtype signed_of(int bits)
+static enum cw_dtype expr_signed_of(int bits)
 {
     return bits <= 8 ? CW_INT8 : bits <= 16 ? CW_INT16 : bits <= 32 ? CW_INT32 : CW_INT64;
 }
 
 /* The float16, float32 or float64 that NumPy takes for an integer beside a float16. */
-static enum cw_dtype float_holding(enum cw_dtype t)
+static enum cw_dtype expr_float_holding(enum cw_dtype t)
 {
-    return width(t) <= 8 ? CW_FLOAT16 : width(t) <= 16 ? CW_FLOAT32 : CW_FLOAT64;
+    return expr_dtype_width(t) <= 8 ? CW_FLOAT16 : expr_dtype_width(t) <= 16 ? CW_FLOAT32 : CW_FLOAT64;
 }
 
 enum cw_dtype cw_promote(enum cw_dtype a, enum cw_dtype b)
@@ -34,27 +34,27 @@ enum cw_dtype cw_promote(enum cw_dtype a, enum cw_dtype b)
     if (fa) {
         if (a == CW_BFLOAT16)
             return CW_BFLOAT16;
-        enum cw_dtype f = float_holding(b);
+        enum cw_dtype f = expr_float_holding(b);
         return CW_MAX(a, f); /* float16 < float32 < float64 in the enumeration */
     }
     bool sa = cw_dtype_is_signed(a), sb = cw_dtype_is_signed(b);
-    int wa = width(a), wb = width(b);
+    int wa = expr_dtype_width(a), wb = expr_dtype_width(b);
     if (sa == sb || a == CW_BOOL || b == CW_BOOL)
         return wa > wb ? a : b;
     int ws = sa ? wa : wb, wu = sa ? wb : wa;
     if (ws > wu)
-        return signed_of(ws);
-    return wu == 64 ? CW_FLOAT64 : signed_of(wu * 2);
+        return expr_signed_of(ws);
+    return wu == 64 ? CW_FLOAT64 : expr_signed_of(wu * 2);
 }
 
 enum cw_dtype cw_float_for(enum cw_dtype t)
 {
-    return cw_dtype_is_float(t) ? t : float_holding(t);
+    return cw_dtype_is_float(t) ? t : expr_float_holding(t);
 }
 
 bool cw_integer_fits(cw_i128 v, enum cw_dtype t)
 {
-    int bits = width(t);
+    int bits = expr_dtype_width(t);
     if (cw_dtype_is_signed(t)) {
         cw_i128 limit = (cw_i128)1 << (bits - 1);
         return v >= -limit && v < limit;

@@ -45,6 +45,7 @@ const struct cw_op_desc cw_op_filter = {
     .summary = "only the elements for which an expression holds",
     .doc = "A number is true when it is not 0. The count of elements is not known behind a filter.",
     .kind = CW_OP_FILTER,
+    .effects.count = CW_COUNT_FEWER,
     .attrs = attrs,
     .bind = filter_bind,
     .run = filter_run,

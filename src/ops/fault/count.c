@@ -8,5 +8,6 @@ const struct cw_op_desc cw_op_count = {
     .name = "count",
     .summary = "does nothing: a place where the profile counts elements, for tests",
     .kind = CW_OP_MAP,
+    .effects.pinned = true,
     .attrs = attrs,
 };

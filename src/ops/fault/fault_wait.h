@@ -6,7 +6,7 @@
 
 #include "data/block.h"
 
-/* Sleeps for so many ns (UINT64_MAX: for ever). CW_E_INTERRUPTED when the block was cancelled meanwhile. */
+/* Sleeps for `ns` nanoseconds (UINT64_MAX: without end). CW_E_INTERRUPTED: the block was cancelled. */
 static inline int cw_fault_wait(const struct cw_block *b, uint64_t ns, struct cw_error *err)
 {
     const uint64_t slice_ns = 20 * 1000 * 1000; /* how late a cancellation may be noticed */

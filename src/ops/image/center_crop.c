@@ -27,6 +27,7 @@ const struct cw_op_desc cw_op_center_crop = {
     .summary = "the middle of an image",
     .doc = "y = (height - h) div 2, x = (width - w) div 2. A crop larger than the image fails the record.",
     .kind = CW_OP_MAP,
+    .effects.action = CW_ACTS_SPATIAL,
     .attrs = attrs,
     .bind = cw_image_bind_region,
     .run = cw_image_run,

@@ -17,8 +17,8 @@ static void decode_image_free(void *state)
 }
 
 /* The crop that directly follows, if one does, for computing what it is going to cut. */
-static int find_crop(struct cw_decode_image *d, const struct cw_op *next, const char *component,
-                     struct cw_error *err)
+static int decode_image_find_crop(struct cw_decode_image *d, const struct cw_op *next, const char *component,
+                                  struct cw_error *err)
 {
     if (!next || !next->desc->image || !next->desc->image->crops ||
         strcmp(cw_attr_string(next, "component"), component) != 0)
@@ -57,7 +57,7 @@ static int decode_image_bind(struct cw_bind *b, struct cw_op *op, struct cw_erro
                                            .wide = dtype == CW_UINT16,
                                            .orientation = cw_attr_bool(op, "orientation"),
                                            .max_pixels = (uint64_t)cw_attr_int(op, "max_pixels")};
-    r = find_crop(d, cw_bind_next(b), name, err);
+    r = decode_image_find_crop(d, cw_bind_next(b), name, err);
     if (r < 0)
         return r;
     type = (struct cw_type){

@@ -63,7 +63,7 @@ struct cw_image_geometry cw_image_attr_resize(const struct cw_op *op)
     return g;
 }
 
-static int check_resizable(const struct cw_op *op, enum cw_dtype dtype, struct cw_error *err)
+static int image_check_resizable(const struct cw_op *op, enum cw_dtype dtype, struct cw_error *err)
 {
     if (dtype == CW_UINT8 || dtype == CW_UINT16 || dtype == CW_FLOAT32 || dtype == CW_FLOAT64)
         return 0;
@@ -79,7 +79,7 @@ int cw_image_bind_region(struct cw_bind *b, struct cw_op *op, struct cw_error *e
     if (r >= 0)
         r = op->desc->image->prepare(op, err);
     if (r >= 0 && op->desc->image->resizes)
-        r = check_resizable(op, type.dtype, err);
+        r = image_check_resizable(op, type.dtype, err);
     if (r < 0)
         return r;
     cw_image_attr_size(op, &type.dims[0], &type.dims[1]);

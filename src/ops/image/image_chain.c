@@ -63,7 +63,7 @@ static void chain_begin(struct chain *c, const struct cw_op *first)
     *c = (struct chain){.in = first->in[0], .dtype = first->in[0].type.dtype};
 }
 
-static bool is_image(const struct cw_type *t)
+static bool chain_is_image(const struct cw_type *t)
 {
     return t->dtype != CW_BYTES && (t->ndim == 3 || t->ndim == 2);
 }
@@ -74,7 +74,7 @@ size_t cw_image_chain_match(const struct cw_op *const *ops, size_t n)
         return 0;
     struct chain c;
     chain_begin(&c, ops[0]);
-    if (c.in.type.dtype != CW_BYTES && !is_image(&c.in.type)) /* cast takes anything */
+    if (c.in.type.dtype != CW_BYTES && !chain_is_image(&c.in.type)) /* cast takes anything */
         return 0;
     size_t i = 0;
     while (i < n && i < CW_IMAGE_CHAIN_MAX && ops[i]->n_in == 1 && ops[i]->n_out == 1 &&
@@ -95,8 +95,8 @@ struct plan {     /* of one image: what is cut from it, and what becomes of that
 };
 
 /* Follows the region operators; the one that can't be computed goes into *ret_failed. */
-static int plan_regions(const struct chain *c, const struct cw_block *b, size_t row, struct plan *p,
-                        const struct cw_op **ret_failed, struct cw_error *err)
+static int chain_plan_regions(const struct chain *c, const struct cw_block *b, size_t row, struct plan *p,
+                              const struct cw_op **ret_failed, struct cw_error *err)
 {
     struct cw_resize_spec *s = &p->spec;
     p->rect = (struct cw_rect){.h = p->h, .w = p->w};
@@ -143,8 +143,8 @@ static int plan_regions(const struct chain *c, const struct cw_block *b, size_t 
 }
 
 /* The part of the image that must be undamaged: what the crop that follows decode_image as written cuts. */
-static void plan_needed(const struct chain *c, const struct cw_block *b, size_t row, const struct plan *p,
-                        struct cw_rect *ret)
+static void chain_plan_needed(const struct chain *c, const struct cw_block *b, size_t row,
+                              const struct plan *p, struct cw_rect *ret)
 {
     const struct cw_op *crop = ((const struct cw_decode_image *)c->decode->state)->crop;
     *ret = (struct cw_rect){.h = p->h, .w = p->w};
@@ -171,7 +171,7 @@ struct record { /* on its way */
 };
 
 /* The output's memory: first, as the arena gives back everything after it. */
-static int record_output(struct record *r, struct cw_error *err)
+static int chain_record_output(struct record *r, struct cw_error *err)
 {
     const struct cw_resize_spec *s = &r->plan.spec;
     int64_t hwc[3] = {s->cut_h, s->cut_w, r->plan.channels}, chw[3] = {r->plan.channels, s->cut_h, s->cut_w};
@@ -185,13 +185,13 @@ struct resize_feed {
     const struct cw_row_sink *sink;
 };
 
-static void feed_row(void *arg, int64_t y, const uint8_t *pixels)
+static void chain_feed_row(void *arg, int64_t y, const uint8_t *pixels)
 {
     struct resize_feed *f = arg;
     cw_resize_row(&f->resize, y, pixels, f->resize.pad, f->sink);
 }
 
-static int record_resize(struct record *r, const struct cw_row_sink *sink, struct cw_error *err)
+static int chain_record_resize(struct record *r, const struct cw_row_sink *sink, struct cw_error *err)
 {
     struct resize_feed feed = {.sink = sink};
     struct cw_resize *resize = &feed.resize;
@@ -204,8 +204,8 @@ static int record_resize(struct record *r, const struct cw_row_sink *sink, struc
                            .w = resize->x.used};
     if (r->c->decode) {
         struct cw_rect needed;
-        struct cw_image_rows rows = {.put = feed_row, .arg = &feed, .slack = resize->pad};
-        plan_needed(r->c, r->b, r->row, &r->plan, &needed);
+        struct cw_image_rows rows = {.put = chain_feed_row, .arg = &feed, .slack = resize->pad};
+        chain_plan_needed(r->c, r->b, r->row, &r->plan, &needed);
         r->failed = r->c->decode;
         return cw_image_decode_rows(&r->image, &want, &needed, &rows, r->b->arena, err);
     }
@@ -217,17 +217,17 @@ static int record_resize(struct record *r, const struct cw_row_sink *sink, struc
 }
 
 /* The rectangle as it is, straight into the output. */
-static int record_decode(struct record *r, struct cw_error *err)
+static int chain_record_decode(struct record *r, struct cw_error *err)
 {
     struct cw_rect needed;
     size_t stride = (size_t)r->plan.rect.w * (size_t)r->plan.channels * cw_dtype_size(r->c->dtype);
-    plan_needed(r->c, r->b, r->row, &r->plan, &needed);
+    chain_plan_needed(r->c, r->b, r->row, &r->plan, &needed);
     r->failed = r->c->decode;
     return cw_image_decode(&r->image, &r->plan.rect, &needed, r->dst, stride, r->b->arena, err);
 }
 
 /* With the input open and planned, the output there. */
-static int record_pixels(struct record *r, struct cw_error *err)
+static int chain_record_pixels(struct record *r, struct cw_error *err)
 {
     const struct cw_resize_spec *s = &r->plan.spec;
     struct cw_image_finish finish = {.pixel = r->c->pixel,
@@ -243,11 +243,11 @@ static int record_pixels(struct record *r, struct cw_error *err)
                                      .err = err};
     if (r->c->decode && !r->plan.resized && !r->plan.flip_x && !r->plan.flip_y &&
         cw_image_finish_is_copy(&finish))
-        return record_decode(r, err);
+        return chain_record_decode(r, err);
     struct cw_row_sink sink;
     int e = cw_image_finish_init(&finish, &sink, r->b->arena, err);
     if (e >= 0)
-        e = record_resize(r, &sink, err);
+        e = chain_record_resize(r, &sink, err);
     if (e >= 0 && finish.status < 0) {
         e = finish.status;
         r->failed = finish.failed;
@@ -255,7 +255,7 @@ static int record_pixels(struct record *r, struct cw_error *err)
     return e;
 }
 
-static int record_open(struct record *r, const struct cw_op *op, struct cw_error *err)
+static int chain_record_open(struct record *r, const struct cw_op *op, struct cw_error *err)
 {
     struct cw_tensor in = cw_block_row(r->b, r->c->in.value, r->row);
     struct plan *p = &r->plan;
@@ -286,14 +286,14 @@ static int chain_record(const struct chain *c, const struct cw_op *op, struct cw
     r.b = b;
     r.row = row;
     r.image.codec = NULL;
-    int e = record_open(&r, op, err);
+    int e = chain_record_open(&r, op, err);
     if (e >= 0)
-        e = plan_regions(c, b, row, &r.plan, &r.failed, err);
+        e = chain_plan_regions(c, b, row, &r.plan, &r.failed, err);
     if (e >= 0)
-        e = record_output(&r, err);
+        e = chain_record_output(&r, err);
     if (e >= 0) {
         struct cw_arena_mark mark = cw_arena_mark(b->arena);
-        e = record_pixels(&r, err);
+        e = chain_record_pixels(&r, err);
         cw_arena_release(b->arena, mark);
     }
     cw_image_close(&r.image);
@@ -336,7 +336,7 @@ int cw_image_run(const struct cw_op *op, struct cw_block *b, struct cw_error *er
     return chain_run(&c, op, b, err);
 }
 
-static int fused_run(const struct cw_op *op, struct cw_block *b, struct cw_error *err)
+static int chain_run_fused(const struct cw_op *op, struct cw_block *b, struct cw_error *err)
 {
     return chain_run(op->state, op, b, err);
 }
@@ -348,7 +348,7 @@ static const struct cw_op_desc fused = {
     .summary = "several image operators in one pass",
     .kind = CW_OP_MAP,
     .attrs = no_attrs,
-    .run = fused_run,
+    .run = chain_run_fused,
     .free_state = free,
 };
 

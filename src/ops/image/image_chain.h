@@ -7,7 +7,8 @@
 #include "ops/image/image_role.h"
 
 /* How many operators from ops[0] on can become one: at least 2, or 0. All must work on the same component,
- * each on the one before's result. The caller knows that nobody else reads what lies between. */
+ * each on the one before's result. The caller makes sure that no other operator reads the values between
+ * them. */
 size_t cw_image_chain_match(const struct cw_op *const *ops, size_t n);
 
 /* Fuses n bound operators (which must outlive the result) into ret: its descriptor is named "image_chain",

@@ -121,6 +121,7 @@ const struct cw_op_desc cw_op_normalize = {
     .doc = "Computed in float32 whatever the input. The channels are the last axis, so it stands before "
            "transpose_image; a two-dimensional image has one.",
     .kind = CW_OP_MAP,
+    .effects.action = CW_ACTS_PIXELWISE,
     .attrs = attrs,
     .bind = normalize_bind,
     .run = cw_image_run,

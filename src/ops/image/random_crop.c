@@ -31,7 +31,7 @@ const struct cw_op_desc cw_op_random_crop = {
     .summary = "a rectangle of fixed size anywhere in an image",
     .doc = "All positions are equally likely. A crop larger than the image fails the record.",
     .kind = CW_OP_MAP,
-    .random = true,
+    .effects = {.action = CW_ACTS_SPATIAL, .random = true},
     .attrs = attrs,
     .bind = cw_image_bind_region,
     .run = cw_image_run,

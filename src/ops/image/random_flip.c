@@ -58,7 +58,7 @@ const struct cw_op_desc cw_op_random_flip = {
     .doc = "Both flips are drawn independently for each element. Images are [height, width, channels] or "
            "[height, width].",
     .kind = CW_OP_MAP,
-    .random = true,
+    .effects = {.action = CW_ACTS_SPATIAL, .random = true},
     .attrs = attrs,
     .bind = random_flip_bind,
     .run = cw_image_run,

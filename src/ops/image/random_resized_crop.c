@@ -13,7 +13,7 @@ struct random_resized_crop {
 };
 
 /* What is cut when ten draws didn't fit: as much of the middle as the ratio's bounds allow. */
-static struct cw_rect middle(const struct random_resized_crop *c, int64_t h, int64_t w)
+static struct cw_rect random_resized_crop_middle(const struct random_resized_crop *c, int64_t h, int64_t w)
 {
     double in_ratio = (double)w / (double)h, ch = (double)h, cw = (double)w;
     if (in_ratio < c->ratio[0])
@@ -53,7 +53,7 @@ static int random_resized_crop_geometry(const struct cw_op *op, const struct cw_
                                      .w = (int64_t)rw};
         return 0;
     }
-    ret->rect = middle(c, h, w);
+    ret->rect = random_resized_crop_middle(c, h, w);
     return 0;
 }
 
@@ -112,7 +112,7 @@ const struct cw_op_desc cw_op_random_resized_crop = {
     .doc = "The usual augmentation of image classifiers (Inception's crop). Ten attempts; if none fits the "
            "image, as much of its middle as `ratio` allows. The crop is resized as an image of its own.",
     .kind = CW_OP_MAP,
-    .random = true,
+    .effects = {.action = CW_ACTS_NEIGHBOURHOOD, .random = true},
     .attrs = attrs,
     .bind = cw_image_bind_region,
     .run = cw_image_run,

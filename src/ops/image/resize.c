@@ -37,6 +37,7 @@ const struct cw_op_desc cw_op_resize = {
            "averaged over all its pixels; without it (as tf.image.resize and OpenCV) each pixel is made of "
            "its nearest 2 x 2 or 4 x 4. docs/pixels.md has the arithmetic.",
     .kind = CW_OP_MAP,
+    .effects.action = CW_ACTS_NEIGHBOURHOOD,
     .attrs = attrs,
     .bind = cw_image_bind_region,
     .run = cw_image_run,

@@ -4,12 +4,12 @@
 
 #include "ops/image/image_role.h"
 
-static bool to_chw(const struct cw_op *op)
+static bool transpose_image_to_chw(const struct cw_op *op)
 {
     return op->state != NULL;
 }
 
-static const struct cw_image_role role = {.step = CW_IMAGE_LAYOUT, .fuses = to_chw};
+static const struct cw_image_role role = {.step = CW_IMAGE_LAYOUT, .fuses = transpose_image_to_chw};
 
 static int transpose_image_bind(struct cw_bind *b, struct cw_op *op, struct cw_error *err)
 {
@@ -26,7 +26,7 @@ static int transpose_image_bind(struct cw_bind *b, struct cw_op *op, struct cw_e
 }
 
 /* CHW to HWC; the other way is image_chain.c's. */
-static void interleave(uint8_t *dst, const uint8_t *src, const int64_t chw[3], size_t value)
+static void transpose_image_interleave(uint8_t *dst, const uint8_t *src, const int64_t chw[3], size_t value)
 {
     size_t pixels = (size_t)chw[1] * (size_t)chw[2], channels = (size_t)chw[0];
     for (size_t c = 0; c < channels; c++)
@@ -36,7 +36,7 @@ static void interleave(uint8_t *dst, const uint8_t *src, const int64_t chw[3], s
 
 static int transpose_image_run(const struct cw_op *op, struct cw_block *b, struct cw_error *err)
 {
-    if (to_chw(op))
+    if (transpose_image_to_chw(op))
         return cw_image_run(op, b, err);
     const struct cw_port *out = &op->out[0];
     if (!out->live)
@@ -49,7 +49,7 @@ static int transpose_image_run(const struct cw_op *op, struct cw_block *b, struc
         void *dst = cw_block_row_out(b, out->value, &out->type, row, dims, 3, err);
         if (!dst)
             return err ? err->status : CW_E_MEMORY;
-        interleave(dst, in.data, in.dims, cw_dtype_size(out->type.dtype));
+        transpose_image_interleave(dst, in.data, in.dims, cw_dtype_size(out->type.dtype));
     }
     return r;
 }

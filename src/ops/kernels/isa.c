@@ -15,7 +15,7 @@ const struct cw_pixel_isa *cw_pixel_isa_find(const char *name)
     return strcmp(name, "c") == 0 ? &cw_pixel_isa_c : NULL;
 }
 
-static void choose(void)
+static void isa_choose(void)
 {
     const char *name = getenv("CACHEW_SIMD");
     chosen = name ? cw_pixel_isa_find(name) : NULL;
@@ -28,6 +28,6 @@ static void choose(void)
 
 const struct cw_pixel_isa *cw_pixel_isa(void)
 {
-    pthread_once(&once, choose);
+    pthread_once(&once, isa_choose);
     return chosen;
 }

@@ -82,7 +82,7 @@ AVX2 static inline void horizontal_pairs(const struct cw_resize *r, const uint8_
     }
 }
 
-static void tables_pairs(struct cw_resize *r)
+static void avx2_tables_pairs(struct cw_resize *r)
 {
     const struct cw_axis *a = &r->x;
     struct pairs8 *t = r->tables;
@@ -104,22 +104,22 @@ static void tables_pairs(struct cw_resize *r)
  * taps: high and low weights, 4 registers. */
 #define QUAD_WORDS (4 * 2 * 2 * 16)
 
-static size_t quads_of(const struct cw_resize *r)
+static size_t avx2_quads_of(const struct cw_resize *r)
 {
     return ((size_t)r->x.taps + 3) / 4;
 }
 
-static size_t group_bytes(const struct cw_resize *r)
+static size_t avx2_group_bytes(const struct cw_resize *r)
 {
-    return 32 + quads_of(r) * QUAD_WORDS * sizeof(int16_t);
+    return 32 + avx2_quads_of(r) * QUAD_WORDS * sizeof(int16_t);
 }
 
-static void tables_quads(struct cw_resize *r)
+static void avx2_tables_quads(struct cw_resize *r)
 {
     const struct cw_axis *a = &r->x;
     uint8_t *group = r->tables;
-    size_t quads = quads_of(r);
-    for (int64_t i = 0; i < a->out; i += 8, group += group_bytes(r)) {
+    size_t quads = avx2_quads_of(r);
+    for (int64_t i = 0; i < a->out; i += 8, group += avx2_group_bytes(r)) {
         int32_t *at = (int32_t *)(void *)group;
         int16_t *w = (int16_t *)(void *)(group + 32);
         for (int k = 0; k < 8; k++) {
@@ -195,32 +195,32 @@ AVX2 static inline void horizontal_quads(const struct cw_resize *r, const uint8_
 
 /* ---- horizontal: dispatch ---- */
 
-static bool two_taps(const struct cw_resize *r)
+static bool avx2_two_taps(const struct cw_resize *r)
 {
     return r->x.p == 14;
 }
 
-static size_t table_bytes(struct cw_resize *r)
+static size_t avx2_table_bytes(struct cw_resize *r)
 {
     if ((r->spec.channels != 3 && r->spec.channels != 4) || r->x.used > INT32_MAX / 8)
         return 0;
     size_t groups = ((size_t)r->x.out + 7) / 8;
-    r->pad = 16 + 4 * quads_of(r) * r->pixel; /* the last output's first tap may be the last pixel */
-    return groups * (two_taps(r) ? sizeof(struct pairs8) : group_bytes(r));
+    r->pad = 16 + 4 * avx2_quads_of(r) * r->pixel; /* the last output's first tap may be the last pixel */
+    return groups * (avx2_two_taps(r) ? sizeof(struct pairs8) : avx2_group_bytes(r));
 }
 
-static void tables(struct cw_resize *r)
+static void avx2_tables(struct cw_resize *r)
 {
-    if (two_taps(r))
-        tables_pairs(r);
+    if (avx2_two_taps(r))
+        avx2_tables_pairs(r);
     else
-        tables_quads(r);
+        avx2_tables_quads(r);
 }
 
 AVX2 static void horizontal_avx2(const struct cw_resize *r, const uint8_t *src, uint8_t *dst)
 {
     bool rgb = r->spec.channels == 3;
-    if (two_taps(r)) {
+    if (avx2_two_taps(r)) {
         if (rgb)
             horizontal_pairs(r, src, dst, 3);
         else
@@ -228,9 +228,9 @@ AVX2 static void horizontal_avx2(const struct cw_resize *r, const uint8_t *src, 
     } else if (rgb && r->x.taps <= 4) {
         horizontal_quads(r, src, dst, 1, 3);
     } else if (rgb) {
-        horizontal_quads(r, src, dst, quads_of(r), 3);
+        horizontal_quads(r, src, dst, avx2_quads_of(r), 3);
     } else {
-        horizontal_quads(r, src, dst, quads_of(r), 4);
+        horizontal_quads(r, src, dst, avx2_quads_of(r), 4);
     }
 }
 
@@ -293,7 +293,7 @@ AVX2 static inline __m256i weigh32(const uint8_t *const *rows, const int32_t *w,
                                _mm256_packs_epi32(join(s2.high, s2.low), join(s3.high, s3.low)));
 }
 
-static int32_t both(int32_t a, int32_t b)
+static int32_t avx2_both(int32_t a, int32_t b)
 {
     return (int32_t)((uint32_t)(uint16_t)a | (uint32_t)(uint16_t)b << 16);
 }
@@ -304,8 +304,8 @@ AVX2 static void vertical_many(const uint8_t *const *rows, const int32_t *w, int
     int32_t pairs[MAX_ROWS];
     for (int k = 0; k < n; k += 2) {
         int32_t next = k + 1 < n ? w[k + 1] : 0;
-        pairs[k] = both(w[k] >> LOW_BITS, next >> LOW_BITS);
-        pairs[k + 1] = both(w[k] & LOW_MASK, next & LOW_MASK);
+        pairs[k] = avx2_both(w[k] >> LOW_BITS, next >> LOW_BITS);
+        pairs[k + 1] = avx2_both(w[k] & LOW_MASK, next & LOW_MASK);
     }
     for (size_t i = 0;;) {
         _mm256_storeu_si256((void *)(dst + i), weigh32(rows, pairs, n, i));
@@ -397,16 +397,16 @@ AVX2 static void planar3_avx2(uint8_t *const dst[3], const uint8_t *src, size_t 
     cw_pixel_isa_c.planar3((uint8_t *[]){dst[0] + i, dst[1] + i, dst[2] + i}, src + 3 * i, n - i);
 }
 
-static bool supported(void)
+static bool avx2_supported(void)
 {
     return __builtin_cpu_supports("avx2");
 }
 
 const struct cw_pixel_isa cw_pixel_isa_avx2 = {
     .name = "avx2",
-    .supported = supported,
-    .table_bytes = table_bytes,
-    .tables = tables,
+    .supported = avx2_supported,
+    .table_bytes = avx2_table_bytes,
+    .tables = avx2_tables,
     .horizontal = horizontal_avx2,
     .vertical = vertical_avx2,
     .normalize_planar3 = normalize_planar3_avx2,

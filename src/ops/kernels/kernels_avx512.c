@@ -15,7 +15,7 @@
 #define HALF (1 << 21)
 
 /* First taps of outputs i .. i+n-1: the smallest; and how far the largest lies beyond. */
-static int32_t window_at(const struct cw_axis *a, int64_t i, int64_t n, int32_t *ret_span)
+static int32_t avx512_window_at(const struct cw_axis *a, int64_t i, int64_t n, int32_t *ret_span)
 {
     int32_t min = a->lo[i], max = min;
     for (int64_t k = i + 1; k < i + n && k < a->out; k++) {
@@ -28,12 +28,12 @@ static int32_t window_at(const struct cw_axis *a, int64_t i, int64_t n, int32_t 
 
 /* Whether the taps of any n neighbouring outputs lie within `window` bytes; `taps` pixels from the first are
  * read. */
-static bool windows_fit(const struct cw_resize *r, int64_t n, size_t taps, size_t window)
+static bool avx512_windows_fit(const struct cw_resize *r, int64_t n, size_t taps, size_t window)
 {
     bool fits = true;
     for (int64_t i = 0; i < r->x.out && fits; i += n) {
         int32_t span;
-        window_at(&r->x, i, n, &span);
+        avx512_window_at(&r->x, i, n, &span);
         fits = ((size_t)span + taps) * r->pixel <= window;
     }
     return fits;
@@ -51,7 +51,7 @@ struct pairs { /* LANES / channels outputs */
     int64_t unused[7]; /* keep 64-byte alignment */
 };
 
-static int64_t pairs_outputs(const struct cw_resize *r)
+static int64_t avx512_pairs_outputs(const struct cw_resize *r)
 {
     return LANES / (int64_t)r->pixel;
 }
@@ -60,7 +60,7 @@ AVX512 static void tables_pairs(struct cw_resize *r)
 {
     const struct cw_axis *a = &r->x;
     struct pairs *t = r->tables;
-    int64_t n = pairs_outputs(r);
+    int64_t n = avx512_pairs_outputs(r);
     int16_t output[LANES], channel[LANES]; /* of each lane */
     for (int k = 0; k < LANES; k++) {
         output[k] = (int16_t)(k / (int)r->pixel);
@@ -70,7 +70,7 @@ AVX512 static void tables_pairs(struct cw_resize *r)
                   add = _mm512_loadu_si512((const void *)channel);
     for (int64_t i = 0; i < a->out; i += n, t++) {
         int16_t from[LANES] = {0}, f[LANES] = {0};
-        int32_t span, min = window_at(a, i, n, &span);
+        int32_t span, min = avx512_window_at(a, i, n, &span);
         for (int64_t k = 0; k < n && i + k < a->out; k++) {
             from[k] = (int16_t)((a->lo[i + k] - min) * (int32_t)r->pixel);
             f[k] = (int16_t)(a->n[i + k] == 2 ? 2 * a->w[2 * (i + k) + 1] : 0);
@@ -88,7 +88,7 @@ AVX512 static void horizontal_pairs(const struct cw_resize *r, const uint8_t *sr
     const __mmask64 even = 0x5555555555555555;
     const __m512i pixel = _mm512_set1_epi8((char)r->pixel);
     const struct pairs *t = r->tables;
-    int64_t n = pairs_outputs(r);
+    int64_t n = avx512_pairs_outputs(r);
     for (int64_t i = 0; i < r->x.out; i += n, t++, dst += n * (int64_t)r->pixel) {
         const __m512i window = _mm512_loadu_si512((const void *)(src + t->at));
         __m512i left = _mm512_loadu_si512((const void *)t->left), right = _mm512_add_epi8(left, pixel);
@@ -107,18 +107,18 @@ struct quads4 {           /* 4 outputs; 3 * 64 bytes of weights per four taps fo
     int64_t unused[7]; /* keep 64-byte alignment */
 };
 
-static size_t quads_of(const struct cw_resize *r)
+static size_t avx512_quads_of(const struct cw_resize *r)
 {
     return ((size_t)r->x.taps + 3) / 4;
 }
 
-static size_t quads4_bytes(const struct cw_resize *r)
+static size_t avx512_quads4_bytes(const struct cw_resize *r)
 {
-    return sizeof(struct quads4) + quads_of(r) * 3 * 64;
+    return sizeof(struct quads4) + avx512_quads_of(r) * 3 * 64;
 }
 
 /* Four taps' weights as bytes: w = 65536 d[2] + 256 d[1] + d[0], all signed. */
-static inline void digits(const int32_t *w, int n, uint32_t d[3])
+static inline void avx512_digits(const int32_t *w, int n, uint32_t d[3])
 {
     d[0] = d[1] = d[2] = 0;
     for (int k = 0; k < n; k++) {
@@ -134,12 +134,12 @@ AVX512 static void tables_quads(struct cw_resize *r)
 {
     const struct cw_axis *a = &r->x;
     uint8_t *at = r->tables;
-    size_t quads = quads_of(r);
+    size_t quads = avx512_quads_of(r);
     const __m128i lane = r->pixel == 3 ? _mm_setr_epi8(0, 3, 6, 9, 1, 4, 7, 10, 2, 5, 8, 11, 2, 5, 8, 11)
                                        : _mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
-    for (int64_t i = 0; i < (a->out + 15) / 16 * 16; i += 4, at += quads4_bytes(r)) {
+    for (int64_t i = 0; i < (a->out + 15) / 16 * 16; i += 4, at += avx512_quads4_bytes(r)) {
         struct quads4 *t = (void *)at;
-        int32_t span, min = i < a->out ? window_at(a, i, 4, &span) : 0;
+        int32_t span, min = i < a->out ? avx512_window_at(a, i, 4, &span) : 0;
         t->at = (int64_t)min * (int64_t)r->pixel;
         for (int k = 0; k < 4; k++) {
             bool there = i + k < a->out;
@@ -148,7 +148,7 @@ AVX512 static void tables_quads(struct cw_resize *r)
             for (size_t q = 0; q < quads; q++) {
                 int n = there ? CW_MIN(CW_MAX(a->n[i + k] - (int)(4 * q), 0), 4) : 0;
                 uint32_t d[3];
-                digits(n ? a->w + (i + k) * a->taps + (int64_t)(4 * q) : NULL, n, d);
+                avx512_digits(n ? a->w + (i + k) * a->taps + (int64_t)(4 * q) : NULL, n, d);
                 for (size_t j = 0; j < 3; j++)
                     _mm_storeu_si128((void *)(at + sizeof(*t) + q * 192 + j * 64 + 16 * (size_t)k),
                                      _mm_set1_epi32((int)d[j]));
@@ -232,7 +232,7 @@ AVX512 static inline void quads_row(const struct cw_resize *r, const uint8_t *sr
 
 AVX512 static void horizontal_quads(const struct cw_resize *r, const uint8_t *src, uint8_t *dst)
 {
-    size_t quads = quads_of(r);
+    size_t quads = avx512_quads_of(r);
     if (r->pixel == 3 && quads == 1)
         quads_row(r, src, dst, 1, 3);
     else if (r->pixel == 3 && quads == 2)
@@ -243,24 +243,24 @@ AVX512 static void horizontal_quads(const struct cw_resize *r, const uint8_t *sr
 
 /* ---- horizontal: dispatch ---- */
 
-static bool two_taps(const struct cw_resize *r)
+static bool avx512_two_taps(const struct cw_resize *r)
 {
     return r->x.p == 14;
 }
 
-static size_t table_bytes(struct cw_resize *r)
+static size_t avx512_table_bytes(struct cw_resize *r)
 {
     const struct cw_axis *a = &r->x;
     if ((r->spec.channels != 3 && r->spec.channels != 4) || a->used > INT32_MAX / 8)
         return 0;
-    if (two_taps(r) && windows_fit(r, pairs_outputs(r), 2, WINDOW)) {
+    if (avx512_two_taps(r) && avx512_windows_fit(r, avx512_pairs_outputs(r), 2, WINDOW)) {
         r->pad = WINDOW;
-        return ((size_t)a->out + (size_t)pairs_outputs(r) - 1) / (size_t)pairs_outputs(r) *
+        return ((size_t)a->out + (size_t)avx512_pairs_outputs(r) - 1) / (size_t)avx512_pairs_outputs(r) *
                sizeof(struct pairs);
     }
-    if (!two_taps(r) && windows_fit(r, 4, 4, WINDOW)) {
-        r->pad = WINDOW + 4 * quads_of(r) * r->pixel;
-        return ((size_t)a->out + 15) / 16 * 4 * quads4_bytes(r);
+    if (!avx512_two_taps(r) && avx512_windows_fit(r, 4, 4, WINDOW)) {
+        r->pad = WINDOW + 4 * avx512_quads_of(r) * r->pixel;
+        return ((size_t)a->out + 15) / 16 * 4 * avx512_quads4_bytes(r);
     }
     r->x_isa = &cw_pixel_isa_avx2;
     return r->x_isa->table_bytes(r);
@@ -268,7 +268,7 @@ static size_t table_bytes(struct cw_resize *r)
 
 static void tables_avx512(struct cw_resize *r)
 {
-    if (two_taps(r))
+    if (avx512_two_taps(r))
         tables_pairs(r);
     else
         tables_quads(r);
@@ -276,7 +276,7 @@ static void tables_avx512(struct cw_resize *r)
 
 static void horizontal_avx512(const struct cw_resize *r, const uint8_t *src, uint8_t *dst)
 {
-    if (two_taps(r))
+    if (avx512_two_taps(r))
         horizontal_pairs(r, src, dst);
     else
         horizontal_quads(r, src, dst);
@@ -335,7 +335,7 @@ AVX512 static void vertical_many(const uint8_t *const *rows, const int32_t *w, i
     for (int k = 0; k < (int)(4 * quads); k++)
         all[k] = rows[CW_MIN(k, n - 1)]; /* those beyond have no weight */
     for (size_t q = 0; q < quads; q++)
-        digits(w + 4 * q, CW_MIN(n - (int)(4 * q), 4), d[q]);
+        avx512_digits(w + 4 * q, CW_MIN(n - (int)(4 * q), 4), d[q]);
     for (size_t i = 0;;) {
         _mm512_storeu_si512((void *)(dst + i),
                             quads == 1 ? weigh64(all, d, 1, i) : weigh64(all, d, quads, i));
@@ -375,7 +375,7 @@ static void planar3_avx512(uint8_t *const dst[3], const uint8_t *src, size_t n)
     cw_pixel_isa_avx2.planar3(dst, src, n);
 }
 
-static bool supported(void)
+static bool avx512_supported(void)
 {
     return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("avx512f") &&
            __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
@@ -384,8 +384,8 @@ static bool supported(void)
 
 const struct cw_pixel_isa cw_pixel_isa_avx512 = {
     .name = "avx512",
-    .supported = supported,
-    .table_bytes = table_bytes,
+    .supported = avx512_supported,
+    .table_bytes = avx512_table_bytes,
     .tables = tables_avx512,
     .horizontal = horizontal_avx512,
     .vertical = vertical_avx512,

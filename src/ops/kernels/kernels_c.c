@@ -4,7 +4,7 @@
 #include "ops/kernels/isa.h"
 #include "ops/kernels/resize.h"
 
-static inline uint8_t clamp8(int32_t v)
+static inline uint8_t c_clamp8(int32_t v)
 {
     return (uint8_t)(v < 0 ? 0 : v > 255 ? 255 : v);
 }
@@ -21,7 +21,7 @@ static void horizontal_c(const struct cw_resize *r, const uint8_t *src, uint8_t 
             int32_t sum = half;
             for (int32_t k = 0; k < a->n[i]; k++)
                 sum += w[k] * s[(size_t)k * channels + c];
-            *dst++ = clamp8(sum >> a->p);
+            *dst++ = c_clamp8(sum >> a->p);
         }
     }
 }
@@ -33,7 +33,7 @@ static void vertical_c(const uint8_t *const *rows, const int32_t *w, int n, int 
         int32_t sum = half;
         for (int k = 0; k < n; k++)
             sum += w[k] * rows[k][i];
-        dst[i] = clamp8(sum >> p);
+        dst[i] = c_clamp8(sum >> p);
     }
 }
 

@@ -18,7 +18,7 @@ struct weight {
     int16_t high, low;
 };
 
-static size_t table_bytes(struct cw_resize *r)
+static size_t neon_table_bytes(struct cw_resize *r)
 {
     if (r->spec.channels != 3 && r->spec.channels != 4)
         return 0;
@@ -26,7 +26,7 @@ static size_t table_bytes(struct cw_resize *r)
     return (size_t)r->x.out * (size_t)r->x.taps * sizeof(struct weight);
 }
 
-static void tables(struct cw_resize *r)
+static void neon_tables(struct cw_resize *r)
 {
     struct weight *t = r->tables;
     size_t n = (size_t)r->x.out * (size_t)r->x.taps;
@@ -36,12 +36,12 @@ static void tables(struct cw_resize *r)
                    : (struct weight){(int16_t)(r->x.w[i] >> LOW_BITS), (int16_t)(r->x.w[i] & LOW_MASK)};
 }
 
-static inline uint8x8_t narrow(int32x4_t v)
+static inline uint8x8_t neon_narrow(int32x4_t v)
 {
     return vqmovun_s16(vcombine_s16(vqmovn_s32(v), vdup_n_s16(0)));
 }
 
-static inline int32x4_t join(int32x4_t high, int32x4_t low)
+static inline int32x4_t neon_join(int32x4_t high, int32x4_t low)
 {
     return vrshrq_n_s32(vaddq_s32(vshlq_n_s32(high, LOW_BITS), low), 22);
 }
@@ -60,7 +60,7 @@ static void horizontal_neon(const struct cw_resize *r, const uint8_t *src, uint8
             if (!plain)
                 high = vmlal_n_s16(high, v, w[k].high);
         }
-        uint8x8_t o = narrow(plain ? vrshrq_n_s32(low, 14) : join(high, low));
+        uint8x8_t o = neon_narrow(plain ? vrshrq_n_s32(low, 14) : neon_join(high, low));
         /* the byte too many is the next pixel's, or slack */
         vst1_lane_u32((void *)dst, vreinterpret_u32_u8(o), 0);
     }
@@ -68,7 +68,8 @@ static void horizontal_neon(const struct cw_resize *r, const uint8_t *src, uint8
 
 /* ---- vertical ---- */
 
-static inline void weigh16(const uint8_t *const *rows, const int32_t *w, int n, int p, size_t i, uint8_t *dst)
+static inline void neon_weigh16(const uint8_t *const *rows, const int32_t *w, int n, int p, size_t i,
+                                uint8_t *dst)
 {
     int32x4_t h0 = vdupq_n_s32(0), h1 = h0, h2 = h0, h3 = h0, l0 = h0, l1 = h0, l2 = h0, l3 = h0;
     for (int k = 0; k < n; k++) {
@@ -94,10 +95,10 @@ static inline void weigh16(const uint8_t *const *rows, const int32_t *w, int n, 
         l2 = vrshrq_n_s32(l2, 14);
         l3 = vrshrq_n_s32(l3, 14);
     } else {
-        l0 = join(h0, l0);
-        l1 = join(h1, l1);
-        l2 = join(h2, l2);
-        l3 = join(h3, l3);
+        l0 = neon_join(h0, l0);
+        l1 = neon_join(h1, l1);
+        l2 = neon_join(h2, l2);
+        l3 = neon_join(h3, l3);
     }
     uint8x8_t a = vqmovun_s16(vcombine_s16(vqmovn_s32(l0), vqmovn_s32(l1))),
               b = vqmovun_s16(vcombine_s16(vqmovn_s32(l2), vqmovn_s32(l3)));
@@ -112,7 +113,7 @@ static void vertical_neon(const uint8_t *const *rows, const int32_t *w, int n, i
         return;
     }
     for (size_t i = 0;;) { /* the last vector overlaps the one before it */
-        weigh16(rows, w, n, p, i, dst);
+        neon_weigh16(rows, w, n, p, i, dst);
         if (i + 16 == bytes)
             return;
         i = CW_MIN(i + 16, bytes - 16);
@@ -121,7 +122,7 @@ static void vertical_neon(const uint8_t *const *rows, const int32_t *w, int n, i
 
 /* ---- channels and normalisation ---- */
 
-static inline float32x4_t normal(uint16x4_t v, float mean, float std)
+static inline float32x4_t neon_normal(uint16x4_t v, float mean, float std)
 {
     return vdivq_f32(vsubq_f32(vcvtq_f32_u32(vmovl_u16(v)), vdupq_n_f32(mean)), vdupq_n_f32(std));
 }
@@ -134,8 +135,8 @@ static void normalize_planar3_neon(float *const dst[3], const uint8_t *src, size
         uint8x8x3_t v = vld3_u8(src + 3 * i);
         for (int c = 0; c < 3; c++) {
             uint16x8_t x = vmovl_u8(v.val[c]);
-            vst1q_f32(dst[c] + i, normal(vget_low_u16(x), mean[c], std[c]));
-            vst1q_f32(dst[c] + i + 4, normal(vget_high_u16(x), mean[c], std[c]));
+            vst1q_f32(dst[c] + i, neon_normal(vget_low_u16(x), mean[c], std[c]));
+            vst1q_f32(dst[c] + i + 4, neon_normal(vget_high_u16(x), mean[c], std[c]));
         }
     }
     cw_pixel_isa_c.normalize_planar3((float *[]){dst[0] + i, dst[1] + i, dst[2] + i}, src + 3 * i, n - i,
@@ -160,16 +161,16 @@ static void planar3_neon(uint8_t *const dst[3], const uint8_t *src, size_t n)
     cw_pixel_isa_c.planar3((uint8_t *[]){dst[0] + i, dst[1] + i, dst[2] + i}, src + 3 * i, n - i);
 }
 
-static bool supported(void)
+static bool neon_supported(void)
 {
     return true;
 }
 
 static const struct cw_pixel_isa neon = {
     .name = "neon",
-    .supported = supported,
-    .table_bytes = table_bytes,
-    .tables = tables,
+    .supported = neon_supported,
+    .table_bytes = neon_table_bytes,
+    .tables = neon_tables,
     .horizontal = horizontal_neon,
     .vertical = vertical_neon,
     .normalize_planar3 = normalize_planar3_neon,

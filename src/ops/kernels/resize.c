@@ -4,7 +4,7 @@
 
 #include "ops/kernels/isa.h"
 
-static size_t power_of_two(size_t n)
+static size_t resize_power_of_two(size_t n)
 {
     size_t p = 1;
     while (p < n)
@@ -12,24 +12,24 @@ static size_t power_of_two(size_t n)
     return p;
 }
 
-static bool passes_through(const struct cw_axis *a)
+static bool resize_passes_through(const struct cw_axis *a)
 {
     return a->gather && !a->lo;
 }
 
-static int32_t first_tap(const struct cw_axis *a, int64_t i)
+static int32_t resize_first_tap(const struct cw_axis *a, int64_t i)
 {
     return a->lo ? a->lo[i] : (int32_t)i;
 }
 
-static int32_t last_tap(const struct cw_axis *a, int64_t i)
+static int32_t resize_last_tap(const struct cw_axis *a, int64_t i)
 {
-    return a->gather ? first_tap(a, i) : a->lo[i] + a->n[i] - 1;
+    return a->gather ? resize_first_tap(a, i) : a->lo[i] + a->n[i] - 1;
 }
 
 /* Rows that are kept are those from keep[next] up to the last one that came, which was needed for an output
  * up to next. */
-static int ring_init(struct cw_resize *r, struct cw_arena *arena, struct cw_error *err)
+static int resize_ring_init(struct cw_resize *r, struct cw_arena *arena, struct cw_error *err)
 {
     const struct cw_axis *a = &r->y;
     int32_t last = 0, span = 1;
@@ -37,14 +37,14 @@ static int ring_init(struct cw_resize *r, struct cw_arena *arena, struct cw_erro
     if (!r->keep)
         return err ? err->status : CW_E_MEMORY;
     for (int64_t i = a->out - 1; i >= 0; i--)
-        r->keep[i] = i + 1 < a->out ? CW_MIN(first_tap(a, i), r->keep[i + 1]) : first_tap(a, i);
+        r->keep[i] = i + 1 < a->out ? CW_MIN(resize_first_tap(a, i), r->keep[i + 1]) : resize_first_tap(a, i);
     for (int64_t i = 0; i < a->out; i++) {
-        last = CW_MAX(last, last_tap(a, i));
+        last = CW_MAX(last, resize_last_tap(a, i));
         span = CW_MAX(span, last - r->keep[i] + 1);
     }
-    if (a->gather && passes_through(&r->x))
+    if (a->gather && resize_passes_through(&r->x))
         return 0; /* rows go on as they come */
-    size_t n = power_of_two((size_t)span);
+    size_t n = resize_power_of_two((size_t)span);
     r->ring_mask = n - 1;
     r->ring_stride = CW_ALIGN_UP(r->row + CW_ROW_SLACK, 64);
     r->ring = cw_arena_alloc(arena, n * r->ring_stride, err);
@@ -63,7 +63,7 @@ int cw_resize_plan_isa(struct cw_resize *r, const struct cw_resize_spec *spec, c
     if (e >= 0)
         e = cw_axis_init(&r->y, spec, false, arena, err);
     if (e >= 0)
-        e = ring_init(r, arena, err);
+        e = resize_ring_init(r, arena, err);
     if (e < 0)
         return e;
     r->x_isa = isa;
@@ -92,7 +92,7 @@ int cw_resize_plan(struct cw_resize *r, const struct cw_resize_spec *spec, struc
     return cw_resize_plan_isa(r, spec, cw_pixel_isa(), arena, err);
 }
 
-static void gather_row(const struct cw_resize *r, const uint8_t *src, uint8_t *dst)
+static void resize_gather_row(const struct cw_resize *r, const uint8_t *src, uint8_t *dst)
 {
     const int32_t *lo = r->x.lo;
     size_t n = (size_t)r->x.out, px = r->pixel;
@@ -111,7 +111,7 @@ static void gather_row(const struct cw_resize *r, const uint8_t *src, uint8_t *d
 
 /* ---- dtypes other than uint8: double precision, in order ---- */
 
-static double load_value(enum cw_dtype t, const uint8_t *p)
+static double resize_load_value(enum cw_dtype t, const uint8_t *p)
 {
     uint16_t u;
     float f;
@@ -129,7 +129,7 @@ static double load_value(enum cw_dtype t, const uint8_t *p)
     }
 }
 
-static void store_value(enum cw_dtype t, uint8_t *p, double v)
+static void resize_store_value(enum cw_dtype t, uint8_t *p, double v)
 {
     if (t == CW_UINT16) {
         v = __builtin_floor(v + 0.5);
@@ -143,7 +143,7 @@ static void store_value(enum cw_dtype t, uint8_t *p, double v)
     }
 }
 
-static void float_horizontal(const struct cw_resize *r, const uint8_t *src, uint8_t *dst)
+static void resize_float_horizontal(const struct cw_resize *r, const uint8_t *src, uint8_t *dst)
 {
     enum cw_dtype t = r->spec.dtype;
     size_t value = cw_dtype_size(t), channels = (size_t)r->spec.channels;
@@ -153,13 +153,13 @@ static void float_horizontal(const struct cw_resize *r, const uint8_t *src, uint
             const uint8_t *s = src + (size_t)r->x.lo[i] * r->pixel + c * value;
             double sum = 0.0;
             for (int32_t k = 0; k < r->x.n[i]; k++)
-                sum += w[k] * load_value(t, s + (size_t)k * r->pixel);
-            store_value(t, dst, sum);
+                sum += w[k] * resize_load_value(t, s + (size_t)k * r->pixel);
+            resize_store_value(t, dst, sum);
         }
     }
 }
 
-static void float_vertical(const struct cw_resize *r, int64_t y, uint8_t *dst)
+static void resize_float_vertical(const struct cw_resize *r, int64_t y, uint8_t *dst)
 {
     enum cw_dtype t = r->spec.dtype;
     const double *w = r->y.v + (size_t)y * (size_t)r->y.taps;
@@ -167,25 +167,25 @@ static void float_vertical(const struct cw_resize *r, int64_t y, uint8_t *dst)
     for (size_t at = 0; at < r->row; at += value) {
         double sum = 0.0;
         for (int32_t k = 0; k < r->y.n[y]; k++)
-            sum += w[k] * load_value(t, r->taps[k] + at);
-        store_value(t, dst + at, sum);
+            sum += w[k] * resize_load_value(t, r->taps[k] + at);
+        resize_store_value(t, dst + at, sum);
     }
 }
 
 /* ---- rows ---- */
 
 /* Source row y through the horizontal pass: into the ring, or as it is where it need not be kept. */
-static const uint8_t *horizontal(struct cw_resize *r, int64_t y, const uint8_t *src, size_t slack)
+static const uint8_t *resize_horizontal(struct cw_resize *r, int64_t y, const uint8_t *src, size_t slack)
 {
     if (!r->ring)
         return src;
     uint8_t *dst = r->ring + ((size_t)y & r->ring_mask) * r->ring_stride;
-    if (passes_through(&r->x)) {
+    if (resize_passes_through(&r->x)) {
         memcpy(dst, src, r->row);
     } else if (r->x.gather) {
-        gather_row(r, src, dst);
+        resize_gather_row(r, src, dst);
     } else if (r->spec.dtype != CW_UINT8) {
-        float_horizontal(r, src, dst);
+        resize_float_horizontal(r, src, dst);
     } else {
         if (r->tables && slack < r->pad) /* the kernel would read past the image's end */
             src = memcpy(r->padded, src, r->pixel * (size_t)r->x.used);
@@ -194,13 +194,13 @@ static const uint8_t *horizontal(struct cw_resize *r, int64_t y, const uint8_t *
     return dst;
 }
 
-static const uint8_t *kept_row(const struct cw_resize *r, int64_t y)
+static const uint8_t *resize_kept_row(const struct cw_resize *r, int64_t y)
 {
     return r->ring + ((size_t)y & r->ring_mask) * r->ring_stride;
 }
 
 /* Output row y: into dst, or where it lies already. latest: the source row that came last. */
-static const uint8_t *make_row(struct cw_resize *r, int64_t y, const uint8_t *latest, uint8_t *dst)
+static const uint8_t *resize_make_row(struct cw_resize *r, int64_t y, const uint8_t *latest, uint8_t *dst)
 {
     const struct cw_axis *a = &r->y;
     if (a->gather)
@@ -208,15 +208,15 @@ static const uint8_t *make_row(struct cw_resize *r, int64_t y, const uint8_t *la
     int n = 0;
     if (r->spec.dtype != CW_UINT8) {
         for (int32_t k = 0; k < a->n[y]; k++)
-            r->taps[k] = kept_row(r, a->lo[y] + k);
-        float_vertical(r, y, dst);
+            r->taps[k] = resize_kept_row(r, a->lo[y] + k);
+        resize_float_vertical(r, y, dst);
         return dst;
     }
     const int32_t *w = a->w + (size_t)y * (size_t)a->taps;
     for (int32_t k = 0; k < a->n[y]; k++) {
         if (!w[k])
             continue;
-        r->taps[n] = kept_row(r, a->lo[y] + k);
+        r->taps[n] = resize_kept_row(r, a->lo[y] + k);
         r->tap_w[n++] = w[k];
     }
     if (n == 1 && r->tap_w[0] == 1 << a->p)
@@ -230,10 +230,10 @@ void cw_resize_row(struct cw_resize *r, int64_t y, const uint8_t *row, size_t sl
 {
     if (r->next == r->out_h || y < r->keep[r->next])
         return; /* nothing depends on it */
-    const uint8_t *latest = horizontal(r, y, row, slack);
-    for (; r->next < r->out_h && last_tap(&r->y, r->next) <= y; r->next++) {
+    const uint8_t *latest = resize_horizontal(r, y, row, slack);
+    for (; r->next < r->out_h && resize_last_tap(&r->y, r->next) <= y; r->next++) {
         uint8_t *dst = sink->direct ? sink->direct + r->next * sink->stride : r->out;
-        const uint8_t *made = make_row(r, r->next, latest, dst);
+        const uint8_t *made = resize_make_row(r, r->next, latest, dst);
         if (!sink->direct)
             sink->put(sink->arg, r->next, made);
         else if (made != dst)

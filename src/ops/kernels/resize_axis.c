@@ -7,14 +7,14 @@
 
 #include "ops/kernels/resize.h"
 
-static inline double filter_bilinear(double x)
+static inline double axis_filter_bilinear(double x)
 {
     if (x < 0)
         x = -x;
     return x < 1.0 ? 1.0 - x : 0.0;
 }
 
-static double filter_bicubic(double x)
+static double axis_filter_bicubic(double x)
 {
     const double a = -0.5; /* Keys' cubic, as Pillow has it */
     if (x < 0)
@@ -34,18 +34,18 @@ struct taps { /* of one axis, in double precision, not yet scaled to sum 1 */
     double *sum; /* per output */
 };
 
-static int64_t clamp_index(double v, int64_t max)
+static int64_t axis_clamp_index(double v, int64_t max)
 {
     return v >= (double)max ? max : v > 0 ? (int64_t)v : 0;
 }
 
-static void taps_compute(const struct taps *t, int64_t in, struct cw_axis *a)
+static void axis_taps_compute(const struct taps *t, int64_t in, struct cw_axis *a)
 {
     double ss = 1.0 / t->fs;
     for (int64_t i = 0; i < a->out; i++) {
         double centre = ((double)i + 0.5) * t->scale;
-        int64_t lo = clamp_index(centre - t->support + 0.5, in),
-                hi = clamp_index(centre + t->support + 0.5, in);
+        int64_t lo = axis_clamp_index(centre - t->support + 0.5, in),
+                hi = axis_clamp_index(centre + t->support + 0.5, in);
         double *w = t->w + (size_t)i * (size_t)t->ksize, sum = 0.0;
         int n = (int)(hi - lo);
         for (int k = 0; k < n; k++) {
@@ -59,7 +59,7 @@ static void taps_compute(const struct taps *t, int64_t in, struct cw_axis *a)
 }
 
 /* Pillow's weights of 22 bits. Zero weights at both ends are no taps. */
-static void taps_integer(const struct taps *t, struct cw_axis *a, int32_t *w)
+static void axis_taps_integer(const struct taps *t, struct cw_axis *a, int32_t *w)
 {
     a->taps = 1;
     for (int64_t i = 0; i < a->out; i++) {
@@ -88,16 +88,16 @@ static void taps_integer(const struct taps *t, struct cw_axis *a, int32_t *w)
 /* Plain bilinear: weights of 14 bits, differences of the rounded partial sums, so that what one tap loses the
  * other gets. Rounding in the taps' bounds can make three of them, of which the outer ones have no weight
  * left. */
-static void plain_weights(struct cw_axis *a, int64_t in, int32_t *w)
+static void axis_plain_weights(struct cw_axis *a, int64_t in, int32_t *w)
 {
     double scale = (double)in / (double)a->out;
     a->taps = 2;
     for (int64_t i = 0; i < a->out; i++, w += 2) {
         double centre = ((double)i + 0.5) * scale, part[4] = {0};
-        int64_t lo = clamp_index(centre - 1.0 + 0.5, in), hi = clamp_index(centre + 1.0 + 0.5, in);
+        int64_t lo = axis_clamp_index(centre - 1.0 + 0.5, in), hi = axis_clamp_index(centre + 1.0 + 0.5, in);
         int n = (int)(hi - lo), used = 0, first = 0;
         for (int k = 0; k < n; k++)
-            part[k + 1] = part[k] + filter_bilinear((double)(k + lo) - centre + 0.5);
+            part[k + 1] = part[k] + axis_filter_bilinear((double)(k + lo) - centre + 0.5);
         int32_t before = 0;
         w[1] = 0;
         for (int k = 0; k < n; k++) {
@@ -113,7 +113,7 @@ static void plain_weights(struct cw_axis *a, int64_t in, int32_t *w)
     }
 }
 
-static void taps_float(const struct taps *t, struct cw_axis *a)
+static void axis_taps_float(const struct taps *t, struct cw_axis *a)
 {
     a->taps = t->ksize;
     for (int64_t i = 0; i < a->out; i++) {
@@ -124,19 +124,19 @@ static void taps_float(const struct taps *t, struct cw_axis *a)
     a->v = t->w;
 }
 
-static int weights_init(struct cw_axis *a, int64_t in, const struct cw_resize_spec *spec,
-                        struct cw_arena *arena, struct cw_error *err)
+static int axis_weights_init(struct cw_axis *a, int64_t in, const struct cw_resize_spec *spec,
+                             struct cw_arena *arena, struct cw_error *err)
 {
     if (spec->dtype == CW_UINT8 && spec->interp == CW_BILINEAR && !spec->antialias) {
         a->p = 14;
         a->w = cw_arena_alloc(arena, (2 * (size_t)a->out + 1) * sizeof(*a->w), err); /* one more: see above */
         if (!a->w)
             return err ? err->status : CW_E_MEMORY;
-        plain_weights(a, in, a->w);
+        axis_plain_weights(a, in, a->w);
         return 0;
     }
     struct taps t = {.scale = (double)in / (double)a->out, .fs = 1.0};
-    t.filter = spec->interp == CW_BICUBIC ? filter_bicubic : filter_bilinear;
+    t.filter = spec->interp == CW_BICUBIC ? axis_filter_bicubic : axis_filter_bilinear;
     if (spec->antialias && t.scale > 1)
         t.fs = t.scale;
     t.support = t.fs * (spec->interp == CW_BICUBIC ? 2.0 : 1.0);
@@ -146,16 +146,16 @@ static int weights_init(struct cw_axis *a, int64_t in, const struct cw_resize_sp
     t.sum = t.w ? cw_arena_alloc(arena, out * sizeof(double), err) : NULL;
     if (!t.sum)
         return err ? err->status : CW_E_MEMORY;
-    taps_compute(&t, in, a);
+    axis_taps_compute(&t, in, a);
     if (spec->dtype != CW_UINT8) {
-        taps_float(&t, a);
+        axis_taps_float(&t, a);
         return 0;
     }
     a->p = 22;
     int32_t *w = cw_arena_alloc(arena, all * sizeof(*w), err);
     if (!w)
         return err ? err->status : CW_E_MEMORY;
-    taps_integer(&t, a, w);
+    axis_taps_integer(&t, a, w);
     a->w = w;
     if (a->taps == t.ksize)
         return 0;
@@ -165,7 +165,7 @@ static int weights_init(struct cw_axis *a, int64_t in, const struct cw_resize_sp
     return 0;
 }
 
-static void nearest_init(struct cw_axis *a, int64_t in)
+static void axis_nearest_init(struct cw_axis *a, int64_t in)
 {
     double scale = (double)in / (double)a->out, at = scale * 0.5;
     for (int64_t i = 0; i < a->out; i++, at += scale)
@@ -173,7 +173,7 @@ static void nearest_init(struct cw_axis *a, int64_t in)
 }
 
 /* Outputs cut .. cut+n-1 alone. */
-static void cut_outputs(struct cw_axis *a, int64_t cut, int64_t n)
+static void axis_cut_outputs(struct cw_axis *a, int64_t cut, int64_t n)
 {
     a->out = n;
     if (!a->lo)
@@ -187,7 +187,7 @@ static void cut_outputs(struct cw_axis *a, int64_t cut, int64_t n)
 }
 
 /* Which inputs are left, and taps counted from there. */
-static void find_used(struct cw_axis *a, int64_t cut)
+static void axis_find_used(struct cw_axis *a, int64_t cut)
 {
     if (!a->lo) {
         a->first = cut;
@@ -206,21 +206,21 @@ static void find_used(struct cw_axis *a, int64_t cut)
     a->used = last - first;
 }
 
-static void swap_i32(int32_t *a, int32_t *b)
+static void axis_swap_i32(int32_t *a, int32_t *b)
 {
     int32_t t = *a;
     *a = *b;
     *b = t;
 }
 
-static void reverse(struct cw_axis *a)
+static void axis_reverse(struct cw_axis *a)
 {
     size_t taps = (size_t)a->taps;
     for (size_t i = 0, j = (size_t)a->out - 1; i < j; i++, j--) {
-        swap_i32(&a->lo[i], &a->lo[j]);
+        axis_swap_i32(&a->lo[i], &a->lo[j]);
         if (a->gather)
             continue;
-        swap_i32(&a->n[i], &a->n[j]);
+        axis_swap_i32(&a->n[i], &a->n[j]);
         for (size_t k = 0; a->w && k < taps; k++) {
             int32_t w = a->w[i * taps + k];
             a->w[i * taps + k] = a->w[j * taps + k];
@@ -249,9 +249,9 @@ int cw_axis_init(struct cw_axis *a, const struct cw_resize_spec *spec, bool hori
             return err ? err->status : CW_E_MEMORY;
         a->n = a->lo + out;
         if (!a->gather)
-            r = weights_init(a, in, spec, arena, err);
+            r = axis_weights_init(a, in, spec, arena, err);
         else if (!same)
-            nearest_init(a, in);
+            axis_nearest_init(a, in);
         else
             for (int64_t i = 0; i < out; i++)
                 a->lo[i] = (int32_t)i;
@@ -259,9 +259,9 @@ int cw_axis_init(struct cw_axis *a, const struct cw_resize_spec *spec, bool hori
     if (r < 0)
         return r;
     if (n)
-        cut_outputs(a, cut, n);
-    find_used(a, cut);
+        axis_cut_outputs(a, cut, n);
+    axis_find_used(a, cut);
     if (flip)
-        reverse(a);
+        axis_reverse(a);
     return 0;
 }

@@ -28,10 +28,10 @@ static struct loaded *all; /* guarded by loading */
 /* taken after dlopen and dlsym: constructors of a plug-in run there */
 static pthread_mutex_t loading = PTHREAD_MUTEX_INITIALIZER;
 
-static int refuse(const char *path, struct cw_error *err, const char *expected, const char *fmt, ...)
+static int plugin_refuse(const char *path, struct cw_error *err, const char *expected, const char *fmt, ...)
     _printf_(4, 5);
 
-static int refuse(const char *path, struct cw_error *err, const char *expected, const char *fmt, ...)
+static int plugin_refuse(const char *path, struct cw_error *err, const char *expected, const char *fmt, ...)
 {
     char what[300];
     CW_FORMAT(what, fmt);
@@ -43,18 +43,18 @@ static int refuse(const char *path, struct cw_error *err, const char *expected, 
 
 /* "/a/b/solarize.so.1" and version "2" are "solarize 2". The version has no spaces, so that this can be taken
  * apart again. */
-static int make_identity(const struct cachew_plugin *plugin, const char *path, char **ret,
-                         struct cw_error *err)
+static int plugin_make_identity(const struct cachew_plugin *plugin, const char *path, char **ret,
+                                struct cw_error *err)
 {
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path, *end = strstr(name, ".so");
     size_t length = end && end > name ? (size_t)(end - name) : strlen(name);
     if (!plugin->version || !plugin->version[0] || strlen(plugin->version) > CW_PLUGIN_MAX_NAME ||
         plugin->version[strspn(plugin->version,
                                "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._+-")])
-        return refuse(path, err, "1 to 48 letters, digits and . _ + -", "has the version \"%.60s\"",
-                      plugin->version ? plugin->version : "");
+        return plugin_refuse(path, err, "1 to 48 letters, digits and . _ + -", "has the version \"%.60s\"",
+                             plugin->version ? plugin->version : "");
     if (!cw_text_utf8(name, length))
-        return refuse(path, err, "a name in UTF-8", "has a name that is not");
+        return plugin_refuse(path, err, "a name in UTF-8", "has a name that is not");
     if (asprintf(ret, "%.*s %s", (int)length, name, plugin->version) < 0) {
         *ret = NULL;
         return cw_error_nomem(err, 0, "a plug-in");
@@ -67,11 +67,11 @@ int cw_plugin_add(const struct cachew_plugin *plugin, const char *path, struct c
     _cleanup_free_ char *identity = NULL;
     struct cw_plugin_ops o = {0};
     if (plugin->abi != CACHEW_PLUGIN_ABI) /* before anything else is looked at */
-        return refuse(
+        return plugin_refuse(
             path, err,
             "version " TEXT_OF(CACHEW_PLUGIN_ABI) ": compile it against this installation's cachew/plugin.h",
             "has ABI version %u", plugin->abi);
-    int r = make_identity(plugin, path, &identity, err);
+    int r = plugin_make_identity(plugin, path, &identity, err);
     if (r >= 0)
         r = cw_plugin_check(plugin, path, identity, &o, err);
     if (r < 0)
@@ -91,8 +91,8 @@ int cw_plugin_add(const struct cachew_plugin *plugin, const char *path, struct c
 }
 
 /* The caller holds loading. Two threads may come here with one object: the second finds it in the list. */
-static int add_object(void *handle, const struct cachew_plugin *plugin, const char *path, bool *ret_new,
-                      struct cw_error *err)
+static int plugin_add_object(void *handle, const struct cachew_plugin *plugin, const char *path,
+                             bool *ret_new, struct cw_error *err)
 {
     *ret_new = false;
     for (const struct loaded *l = all; l; l = l->next)
@@ -112,7 +112,7 @@ static int add_object(void *handle, const struct cachew_plugin *plugin, const ch
 
 /* Whether all that the file's headers say is to be mapped is there: the loader of the system does not look,
  * and ends the process on a file that was copied in part. Anything else that is wrong it finds by itself. */
-static bool is_whole(const char *path, uint64_t size)
+static bool plugin_is_whole(const char *path, uint64_t size)
 {
     ElfW(Ehdr) header;
     ElfW(Phdr) part;
@@ -136,30 +136,31 @@ int cw_plugin_load(const char *path, struct cw_error *err)
     /* dlopen would search its directories for a name without a slash */
     _cleanup_free_ char *real = realpath(path, NULL);
     if (!real || stat(real, &st) < 0)
-        return errno == ENOMEM ? cw_error_nomem(err, 0, "a plug-in")
-                               : refuse(path, err, "a shared object", "can't be opened: %s", strerror(errno));
+        return errno == ENOMEM
+                   ? cw_error_nomem(err, 0, "a plug-in")
+                   : plugin_refuse(path, err, "a shared object", "can't be opened: %s", strerror(errno));
     if (!S_ISREG(st.st_mode))
-        return refuse(path, err, "a shared object", "is not a file");
-    if (!is_whole(real, (uint64_t)st.st_size))
-        return refuse(path, err, "a shared object",
-                      "is cut off: its headers tell of more than the %lld bytes that are there",
-                      (long long)st.st_size);
+        return plugin_refuse(path, err, "a shared object", "is not a file");
+    if (!plugin_is_whole(real, (uint64_t)st.st_size))
+        return plugin_refuse(path, err, "a shared object",
+                             "is cut off: its headers tell of more than the %lld bytes that are there",
+                             (long long)st.st_size);
     void *handle = dlopen(real, RTLD_NOW | RTLD_LOCAL);
     if (!handle) {
         const char *why = dlerror();
-        return refuse(path, err, "a shared object for this machine, all of whose symbols are found",
-                      "can't be loaded: %s", why ? why : "no reason given");
+        return plugin_refuse(path, err, "a shared object for this machine, all of whose symbols are found",
+                             "can't be loaded: %s", why ? why : "no reason given");
     }
     int r;
     bool new = false;
     const struct cachew_plugin *plugin = dlsym(handle, ENTRY);
     if (plugin) {
         CW_WITH (&loading)
-            r = add_object(handle, plugin, real, &new, err);
+            r = plugin_add_object(handle, plugin, real, &new, err);
     } else {
-        r = refuse(path, err,
-                   "a plug-in, which defines `const struct cachew_plugin " ENTRY "` (docs/plugins.md)",
-                   "has no symbol " ENTRY);
+        r = plugin_refuse(path, err,
+                          "a plug-in, which defines `const struct cachew_plugin " ENTRY "` (docs/plugins.md)",
+                          "has no symbol " ENTRY);
     }
     if (!new)
         dlclose(handle); /* one that was loaded before stays: it is counted */

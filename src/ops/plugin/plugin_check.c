@@ -33,7 +33,8 @@ void cw_plugin_clean(char *text)
 }
 
 /* "plug-in PATH: operator OP: attribute ATTR: FIELD is VALUE: expected EXPECTED" */
-static int wrong(const struct check *c, const char *field, const char *value, const char *expected)
+static int plugin_check_wrong(const struct check *c, const char *field, const char *value,
+                              const char *expected)
 {
     char shown[80];
     snprintf(shown, sizeof(shown), "%.79s", value ? value : "NULL");
@@ -47,21 +48,22 @@ static int wrong(const struct check *c, const char *field, const char *value, co
                           shown, expected);
 }
 
-static int wrong_number(const struct check *c, const char *field, double value, const char *expected)
+static int plugin_check_wrong_number(const struct check *c, const char *field, double value,
+                                     const char *expected)
 {
     char text[40];
     snprintf(text, sizeof(text), "%.17g", value);
-    return wrong(c, field, text, expected);
+    return plugin_check_wrong(c, field, text, expected);
 }
 
-static bool is_name(const char *s)
+static bool plugin_check_is_name(const char *s)
 {
     size_t n = s ? strlen(s) : 0;
     return n > 0 && n <= CW_PLUGIN_MAX_NAME && s[0] >= 'a' && s[0] <= 'z' &&
            s[strspn(s, "abcdefghijklmnopqrstuvwxyz0123456789_")] == '\0';
 }
 
-static bool is_text(const char *s, size_t most, bool line)
+static bool plugin_check_is_text(const char *s, size_t most, bool line)
 {
     return s && *s && strlen(s) <= most && (!line || !s[strcspn(s, "\n\r\t")]) && cw_text_utf8(s, strlen(s));
 }
@@ -96,22 +98,25 @@ static int check_bounds(const struct check *c, const struct cachew_attr *a)
     bool text = a->kind == CACHEW_ATTR_STRING || a->kind == CACHEW_ATTR_STRINGS ||
                 a->kind == CACHEW_ATTR_DTYPE;
     if (!isfinite(a->min) || (!number && a->min != 0))
-        return wrong_number(c, "min", a->min, number ? "a finite number" : "0, because it is not a number");
+        return plugin_check_wrong_number(c, "min", a->min,
+                                         number ? "a finite number" : "0, because it is not a number");
     if (!isfinite(a->max) || a->max < a->min || (!number && a->max != 0))
-        return wrong_number(c, "max", a->max,
-                            number ? "a finite number, at least min" : "0, because it is not a number");
+        return plugin_check_wrong_number(
+            c, "max", a->max, number ? "a finite number, at least min" : "0, because it is not a number");
     if (a->len_min < 0 || (!list && a->len_min != 0))
-        return wrong_number(c, "len_min", a->len_min, list ? "at least 0" : "0, because it is not a list");
+        return plugin_check_wrong_number(c, "len_min", a->len_min,
+                                         list ? "at least 0" : "0, because it is not a list");
     if (a->len_max < 0 || (a->len_max && a->len_max < a->len_min) || (!list && a->len_max != 0))
-        return wrong_number(c, "len_max", a->len_max,
-                            list ? "0, or at least len_min" : "0, because it is not a list");
+        return plugin_check_wrong_number(c, "len_max", a->len_max,
+                                         list ? "0, or at least len_min" : "0, because it is not a list");
     if (a->scalar_too && !list)
-        return wrong_number(c, "scalar_too", a->scalar_too, "0, because it is not a list");
+        return plugin_check_wrong_number(c, "scalar_too", a->scalar_too, "0, because it is not a list");
     if (a->choices && !text)
-        return wrong(c, "choices", "not NULL", "NULL, because it is neither a string nor a dtype");
+        return plugin_check_wrong(c, "choices", "not NULL",
+                                  "NULL, because it is neither a string nor a dtype");
     for (size_t i = 0; a->choices && a->choices[i]; i++)
-        if (!is_text(a->choices[i], MAX_LINE, true))
-            return wrong(c, "a choice", a->choices[i], EXPECT_LINE);
+        if (!plugin_check_is_text(a->choices[i], MAX_LINE, true))
+            return plugin_check_wrong(c, "a choice", a->choices[i], EXPECT_LINE);
     return 0;
 }
 
@@ -122,21 +127,23 @@ static int check_default(const struct check *c, const struct cw_op_desc *desc, c
         return 0;
     json_error_t je;
     json_auto_t *value = json_loads(a->def, JSON_DECODE_ANY, &je);
-    /* what is wrong with a text is always told */
+    /* a parse error of jansson always has a text */
     if (!value && (!je.text[0] || json_error_code(&je) == json_error_out_of_memory))
         return cw_error_nomem(c->err, 0, "a plug-in");
     if (!value)
-        return wrong(c, "def", a->def, "JSON (a string in it has quotation marks of its own)");
+        return plugin_check_wrong(c, "def", a->def, "JSON (a string in it has quotation marks of its own)");
     int r = cw_attr_check(desc, a, value, &why);
-    return r < 0 ? wrong(c, "def", a->def, why.expected[0] ? why.expected : why.message) : 0;
+    return r < 0 ? plugin_check_wrong(c, "def", a->def, why.expected[0] ? why.expected : why.message) : 0;
 }
 
 static int check_attr(const struct check *base, const struct cw_op_desc *desc, const struct cachew_attr *from,
                       struct cw_attr_def *to)
 {
     struct check in = *base, *c = &in;
-    if (!is_name(from->name) || strcmp(from->name, "op") == 0 || strcmp(from->name, "inputs") == 0)
-        return wrong(c, "the name of an attribute", from->name, EXPECT_NAME "; not op, not inputs");
+    if (!plugin_check_is_name(from->name) || strcmp(from->name, "op") == 0 ||
+        strcmp(from->name, "inputs") == 0)
+        return plugin_check_wrong(c, "the name of an attribute", from->name,
+                                  EXPECT_NAME "; not op, not inputs");
     c->attr = from->name;
     *to = (struct cw_attr_def){.name = from->name,
                                .def = from->def,
@@ -148,12 +155,13 @@ static int check_attr(const struct check *base, const struct cw_op_desc *desc, c
                                .scalar_too = from->scalar_too != 0,
                                .doc = from->doc};
     if (!cw_plugin_attr_kind(from->kind, &to->kind))
-        return wrong_number(c, "kind", from->kind, "one of CACHEW_ATTR_*");
-    if (!is_text(from->doc, MAX_LINE, true))
-        return wrong(c, "doc", from->doc, EXPECT_LINE);
+        return plugin_check_wrong_number(c, "kind", from->kind, "one of CACHEW_ATTR_*");
+    if (!plugin_check_is_text(from->doc, MAX_LINE, true))
+        return plugin_check_wrong(c, "doc", from->doc, EXPECT_LINE);
     for (const struct cw_attr_def *other = desc->attrs; other < to; other++)
         if (strcmp(other->name, to->name) == 0)
-            return wrong(c, "its name", to->name, "a name that no other attribute of the operator has");
+            return plugin_check_wrong(c, "its name", to->name,
+                                      "a name that no other attribute of the operator has");
     int r = check_bounds(c, from);
     return r < 0 ? r : check_default(c, desc, to);
 }
@@ -163,22 +171,23 @@ static int check_op(struct check *c, const struct cachew_operator *from, const c
 {
     struct cw_op_desc *d = &to->desc;
     c->op = NULL;
-    if (!is_name(from->name))
-        return wrong(c, "the name of an operator", from->name, EXPECT_NAME);
+    if (!plugin_check_is_name(from->name))
+        return plugin_check_wrong(c, "the name of an operator", from->name, EXPECT_NAME);
     c->op = from->name;
-    if (!is_text(from->summary, MAX_LINE, true))
-        return wrong(c, "summary", from->summary, EXPECT_LINE);
-    if (from->doc && !is_text(from->doc, MAX_DOC, false))
-        return wrong(c, "doc", from->doc, "NULL, or UTF-8 text of at most 10000 bytes");
+    if (!plugin_check_is_text(from->summary, MAX_LINE, true))
+        return plugin_check_wrong(c, "summary", from->summary, EXPECT_LINE);
+    if (from->doc && !plugin_check_is_text(from->doc, MAX_DOC, false))
+        return plugin_check_wrong(c, "doc", from->doc, "NULL, or UTF-8 text of at most 10000 bytes");
     if (from->kind != CACHEW_MAP && from->kind != CACHEW_FILTER)
-        return wrong_number(c, "kind", from->kind, "CACHEW_MAP or CACHEW_FILTER");
+        return plugin_check_wrong_number(c, "kind", from->kind, "CACHEW_MAP or CACHEW_FILTER");
     if (!from->bind || !from->run)
-        return wrong(c, from->bind ? "run" : "bind", NULL, "a function");
+        return plugin_check_wrong(c, from->bind ? "run" : "bind", NULL, "a function");
     size_t n = 0;
     while (from->attrs && from->attrs[n].name && n <= MAX_ATTRS)
         n++;
     if (n > MAX_ATTRS)
-        return wrong(c, "attrs", "too long", "at most 64 attributes, then one whose name is NULL");
+        return plugin_check_wrong(c, "attrs", "too long",
+                                  "at most 64 attributes, then one whose name is NULL");
     struct cw_attr_def *attrs = calloc(n + 1, sizeof(*attrs));
     if (!attrs)
         return cw_error_nomem(c->err, (n + 1) * sizeof(*attrs), "a plug-in");
@@ -187,7 +196,8 @@ static int check_op(struct check *c, const struct cachew_operator *from, const c
                              .summary = from->summary,
                              .doc = from->doc,
                              .kind = from->kind == CACHEW_MAP ? CW_OP_MAP : CW_OP_FILTER,
-                             .random = from->random != 0,
+                             .effects = {.count = from->kind == CACHEW_MAP ? CW_COUNT_SAME : CW_COUNT_FEWER,
+                                         .random = from->random != 0},
                              .attrs = attrs,
                              .bind = cw_plugin_bind,
                              .run = cw_plugin_run,
@@ -207,7 +217,7 @@ int cw_plugin_check(const struct cachew_plugin *plugin, const char *path, const 
     while (plugin->operators && plugin->operators[o.n] && o.n <= MAX_OPERATORS)
         o.n++;
     if (o.n == 0 || o.n > MAX_OPERATORS)
-        return wrong_number(&c, "the number of operators", (double)o.n, "1 to 256, then NULL");
+        return plugin_check_wrong_number(&c, "the number of operators", (double)o.n, "1 to 256, then NULL");
     o.ops = calloc(o.n, sizeof(*o.ops));
     if (!o.ops)
         return cw_error_nomem(err, o.n * sizeof(*o.ops), "a plug-in");

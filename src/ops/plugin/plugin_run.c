@@ -22,14 +22,14 @@ struct running {
 
 _Static_assert(CW_OP_MAX_PORTS <= 64, "a bit of `written` for each output");
 
-static struct running *of(struct cachew_row *row)
+static struct running *plugin_run_of(struct cachew_row *row)
 {
     return (struct running *)(void *)row;
 }
 
 #define fail_element(x, ...) cw_block_fail((x)->block, (x)->row, (x)->op->desc->name, __VA_ARGS__)
 
-static void *no_memory(struct running *x)
+static void *plugin_run_no_memory(struct running *x)
 {
     x->status = x->err && x->err->status < 0 ? x->err->status : CW_E_MEMORY;
     return NULL;
@@ -37,7 +37,7 @@ static void *no_memory(struct running *x)
 
 /* ---- outputs ---- */
 
-static const struct cw_port *port_of(struct running *x, unsigned output)
+static const struct cw_port *plugin_run_port_of(struct running *x, unsigned output)
 {
     if (output < x->op->n_out)
         return &x->op->out[output];
@@ -45,7 +45,7 @@ static const struct cw_port *port_of(struct running *x, unsigned output)
     return NULL;
 }
 
-static bool fits(const struct cw_type *type, const int64_t *dims, int ndim)
+static bool plugin_run_fits(const struct cw_type *type, const int64_t *dims, int ndim)
 {
     if (ndim < 0 || ndim > CW_MAX_NDIM || (type->ndim >= 0 && ndim != type->ndim))
         return false;
@@ -55,7 +55,7 @@ static bool fits(const struct cw_type *type, const int64_t *dims, int ndim)
     return true;
 }
 
-static void *wrong_shape(struct running *x, unsigned output, const int64_t *dims, int ndim)
+static void *plugin_run_wrong_shape(struct running *x, unsigned output, const int64_t *dims, int ndim)
 {
     const struct cw_type *type = &x->op->out[output].type;
     struct cw_type given = {.dtype = type->dtype, .ndim = ndim};
@@ -74,10 +74,10 @@ static void *wrong_shape(struct running *x, unsigned output, const int64_t *dims
     return NULL;
 }
 
-static void *row_output(struct cachew_row *row, unsigned output, const int64_t *dims, int ndim)
+static void *plugin_run_row_output(struct cachew_row *row, unsigned output, const int64_t *dims, int ndim)
 {
-    struct running *x = of(row);
-    const struct cw_port *port = port_of(x, output);
+    struct running *x = plugin_run_of(row);
+    const struct cw_port *port = plugin_run_port_of(x, output);
     if (!port)
         return NULL;
     const struct cw_type *type = &port->type;
@@ -89,17 +89,17 @@ static void *row_output(struct cachew_row *row, unsigned output, const int64_t *
         dims = type->dims;
         ndim = type->ndim;
     }
-    if ((!dims && ndim != 0) || !fits(type, dims, ndim))
-        return wrong_shape(x, output, dims, ndim);
+    if ((!dims && ndim != 0) || !plugin_run_fits(type, dims, ndim))
+        return plugin_run_wrong_shape(x, output, dims, ndim);
     x->written |= UINT64_C(1) << output;
     void *data = cw_block_row_out(x->block, port->value, type, x->row, dims, ndim, x->err);
-    return data ? data : no_memory(x);
+    return data ? data : plugin_run_no_memory(x);
 }
 
-static void *row_bytes(struct cachew_row *row, unsigned output, size_t size)
+static void *plugin_run_row_bytes(struct cachew_row *row, unsigned output, size_t size)
 {
-    struct running *x = of(row);
-    const struct cw_port *port = port_of(x, output);
+    struct running *x = plugin_run_of(row);
+    const struct cw_port *port = plugin_run_port_of(x, output);
     if (!port)
         return NULL;
     if (port->type.dtype != CW_BYTES) {
@@ -111,60 +111,60 @@ static void *row_bytes(struct cachew_row *row, unsigned output, size_t size)
     x->written |= UINT64_C(1) << output;
     void *data = cw_block_alloc(x->block, size, x->err);
     x->block->columns[port->value].rows[x->row] = (struct cw_tensor){.data = data, .size = size};
-    return data ? data : no_memory(x);
+    return data ? data : plugin_run_no_memory(x);
 }
 
-static int row_wanted(struct cachew_row *row, unsigned output)
+static int plugin_run_row_wanted(struct cachew_row *row, unsigned output)
 {
-    const struct running *x = of(row);
+    const struct running *x = plugin_run_of(row);
     return output < x->op->n_out && x->op->out[output].live;
 }
 
 /* ---- the rest of what `run` may call ---- */
 
-static void *row_scratch(struct cachew_row *row, size_t size)
+static void *plugin_run_row_scratch(struct cachew_row *row, size_t size)
 {
-    struct running *x = of(row);
+    struct running *x = plugin_run_of(row);
     if (size > x->scratch_size || !x->scratch) {
         size_t most = CW_MAX(size, x->scratch_size * 2); /* what is outgrown is gone with the block */
         x->scratch = cw_block_alloc(x->block, most, x->err);
         x->scratch_size = x->scratch ? most : 0;
     }
-    return x->scratch ? x->scratch : no_memory(x);
+    return x->scratch ? x->scratch : plugin_run_no_memory(x);
 }
 
-static void row_draw(struct cachew_row *row, uint32_t n, uint32_t words[4])
+static void plugin_run_row_draw(struct cachew_row *row, uint32_t n, uint32_t words[4])
 {
-    struct running *x = of(row);
+    struct running *x = plugin_run_of(row);
     memset(words, 0, 4 * sizeof(*words));
-    if (x->op->desc->random)
+    if (x->op->desc->effects.random)
         cw_block_draw(x->block, x->op->index, x->row, n, words);
     else
         fail_element(x, "the plug-in draws, but does not say that the operator is random");
 }
 
-static int row_fail(struct cachew_row *row, const char *text)
+static int plugin_run_row_fail(struct cachew_row *row, const char *text)
 {
     char clean[300];
     snprintf(clean, sizeof(clean), "%s", text ? text : "");
     cw_plugin_clean(clean);
-    fail_element(of(row), "%s", clean);
+    fail_element(plugin_run_of(row), "%s", clean);
     return CACHEW_E_RECORD;
 }
 
 static const struct cachew_row_calls calls = {
-    .output = row_output,
-    .bytes = row_bytes,
-    .wanted = row_wanted,
-    .scratch = row_scratch,
-    .draw = row_draw,
-    .fail_row = row_fail,
+    .output = plugin_run_row_output,
+    .bytes = plugin_run_row_bytes,
+    .wanted = plugin_run_row_wanted,
+    .scratch = plugin_run_row_scratch,
+    .draw = plugin_run_row_draw,
+    .fail_row = plugin_run_row_fail,
 };
 
 /* ---- blocks ---- */
 
 /* Outputs that nothing needs get a column too: a plug-in may write them. */
-static int make_columns(const struct cw_op *op, struct cw_block *block, struct cw_error *err)
+static int plugin_run_make_columns(const struct cw_op *op, struct cw_block *block, struct cw_error *err)
 {
     int r = 0;
     for (unsigned i = 0; i < op->n_out && r >= 0; i++) {
@@ -175,7 +175,7 @@ static int make_columns(const struct cw_op *op, struct cw_block *block, struct c
     return r;
 }
 
-static void set_inputs(struct running *x)
+static void plugin_run_set_inputs(struct running *x)
 {
     for (unsigned i = 0; i < x->bound->n_in; i++) {
         const struct cw_port *port = &x->op->in[x->bound->in[i]];
@@ -198,7 +198,7 @@ static void set_inputs(struct running *x)
 }
 
 /* What the result of `run` means for the element. */
-static int settle(struct running *x, int result)
+static int plugin_run_settle(struct running *x, int result)
 {
     uint8_t *status = &x->block->status[x->row];
     if (x->status < 0)
@@ -231,13 +231,13 @@ int cw_plugin_run(const struct cw_op *op, struct cw_block *block, struct cw_erro
     x.bound = bound;
     x.block = block;
     x.err = err;
-    int r = make_columns(op, block, err);
+    int r = plugin_run_make_columns(op, block, err);
     for (; r >= 0 && x.row < block->n; x.row++) {
         if (block->status[x.row] != CW_ROW_OK)
             continue;
-        set_inputs(&x);
+        plugin_run_set_inputs(&x);
         x.written = 0;
-        r = settle(&x, bound->from->run(bound->state, &x.face));
+        r = plugin_run_settle(&x, bound->from->run(bound->state, &x.face));
     }
     return r;
 }

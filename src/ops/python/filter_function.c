@@ -36,6 +36,7 @@ const struct cw_op_desc cw_op_filter_function = {
     .summary = "only the elements for which a Python function returns something true",
     .doc = "In Python this is `filter(function)`. The function gets the element as map's does.",
     .kind = CW_OP_FILTER,
+    .effects.count = CW_COUNT_FEWER,
     .function = true,
     .attrs = attrs,
     .bind = filter_function_bind,

@@ -49,8 +49,8 @@ static int flat_row(struct cw_function_sink *base, const struct cw_exchange_answ
 }
 
 /* Output k of all elements as a column of the expansion. */
-static int put_column(const struct cw_op *op, unsigned k, const struct flat_sink *s, size_t n_rows,
-                      struct cw_expansion *e, struct cw_error *err)
+static int flat_map_put_column(const struct cw_op *op, unsigned k, const struct flat_sink *s, size_t n_rows,
+                               struct cw_expansion *e, struct cw_error *err)
 {
     const struct cw_port *port = &op->out[k];
     struct cw_block to = {.n = e->n, .arena = s->block->arena, .columns = e->columns};
@@ -101,7 +101,7 @@ static int flat_map_run(const struct cw_op *op, struct cw_block *b, struct cw_er
     *e = (struct cw_expansion){.n = n, .origin = origin, .status = status, .columns = columns};
     for (unsigned k = 0; k < op->n_out && r >= 0; k++)
         if (op->out[k].live)
-            r = put_column(op, k, &s, b->n, e, err);
+            r = flat_map_put_column(op, k, &s, b->n, e, err);
     b->expansion = e;
     return r;
 }
@@ -115,6 +115,7 @@ const struct cw_op_desc cw_op_flat_map = {
            "them. The elements of a record follow one another; the count of elements is not known behind it. "
            "Not with on_error \"replace\".",
     .kind = CW_OP_FLAT_MAP,
+    .effects.count = CW_COUNT_ANY,
     .function = true,
     .attrs = attrs,
     .bind = flat_map_bind,

@@ -25,7 +25,7 @@ void cw_function_free(void *state)
     free(f);
 }
 
-static json_t *shape_json(const struct cw_type *type)
+static json_t *function_shape_json(const struct cw_type *type)
 {
     if (type->ndim < 0)
         return json_null();
@@ -35,13 +35,13 @@ static json_t *shape_json(const struct cw_type *type)
     return shape;
 }
 
-static json_t *component_json(const char *name, const struct cw_type *type)
+static json_t *function_component_json(const char *name, const struct cw_type *type)
 {
     return json_pack("{s:s, s:s, s:o}", "name", name, "dtype", cw_dtype_name(type->dtype), "shape",
-                     shape_json(type));
+                     function_shape_json(type));
 }
 
-static int parse_shape(const json_t *v, struct cw_type *type)
+static int function_parse_shape(const json_t *v, struct cw_type *type)
 {
     size_t n = json_array_size(v);
     if (json_is_null(v)) {
@@ -87,7 +87,7 @@ int cw_function_outputs(struct cw_bind *b, struct cw_op *op, struct cw_error *er
                                       strcmp(field, "shape") !=
                                           0) return cw_attr_error(op, "outputs", err,
                                                                   "for \"%.60s\" dtype and shape only", name);
-        if (shape && parse_shape(shape, &type) < 0)
+        if (shape && function_parse_shape(shape, &type) < 0)
             return cw_attr_error(op, "outputs", err,
                                  "for \"%.60s\" a shape of at most %d dimensions, null where one varies",
                                  name, CW_MAX_NDIM);
@@ -101,8 +101,8 @@ int cw_function_outputs(struct cw_bind *b, struct cw_op *op, struct cw_error *er
 }
 
 /* The spec that hosts get. */
-static int make_spec(const struct cw_op *op, struct cw_function *f, const json_t *inputs,
-                     struct cw_error *err)
+static int function_make_spec(const struct cw_op *op, struct cw_function *f, const json_t *inputs,
+                              struct cw_error *err)
 {
     const json_t *function = cw_attr_json(op, "function"), *outputs = cw_attr_json(op, "outputs"), *value;
     json_t *list = json_array(), *path = json_object_get(function, "path"),
@@ -113,8 +113,8 @@ static int make_spec(const struct cw_op *op, struct cw_function *f, const json_t
         struct cw_type type = {0};
         (void)cw_dtype_parse(json_string_value(json_object_get(value, "dtype")), &type.dtype);
         if (json_object_get(value, "shape"))
-            (void)parse_shape(json_object_get(value, "shape"), &type);
-        json_array_append_new(list, component_json(name, &type));
+            (void)function_parse_shape(json_object_get(value, "shape"), &type);
+        json_array_append_new(list, function_component_json(name, &type));
     }
     json_auto_t *spec = json_pack("{s:s, s:s, s:O, s:O, s:O, s:b, s:O, s:o}", "kind", kind_names[f->kind],
                                   "name", f->name, "payload", json_object_get(function, "payload"), "modules",
@@ -155,7 +155,7 @@ int cw_function_bind(struct cw_bind *b, struct cw_op *op, enum cw_function_kind 
             r = port;
             break;
         }
-        json_array_append_new(inputs, component_json(name, &type));
+        json_array_append_new(inputs, function_component_json(name, &type));
         f->in[f->n_in++].value = (unsigned)port; /* the port, until all are there */
     }
     for (unsigned i = 0; i < f->n_in; i++) {
@@ -163,7 +163,7 @@ int cw_function_bind(struct cw_bind *b, struct cw_op *op, enum cw_function_kind 
         f->in[i] = (struct cw_exchange_column){.type = &port->type, .value = port->value};
     }
     if (r >= 0)
-        r = make_spec(op, f, inputs, err);
+        r = function_make_spec(op, f, inputs, err);
     while (r >= 0 && kind != CW_FUNCTION_FILTER && cw_bind_count(b) > 0)
         r = cw_bind_remove(b, cw_bind_name(b, 0, NULL), err);
     if (r >= 0 && kind != CW_FUNCTION_FILTER)
@@ -240,8 +240,8 @@ int cw_function_errors(const struct cw_function *f, const struct cw_exchange_ans
 }
 
 /* Messages of rows that failed, or that came out differently the second time. */
-static int take_errors(struct run *x, const struct cw_exchange_answer *a, const uint32_t *rows, size_t n,
-                       struct cw_error *err)
+static int function_take_errors(struct run *x, const struct cw_exchange_answer *a, const uint32_t *rows,
+                                size_t n, struct cw_error *err)
 {
     json_t *list = NULL, *entry;
     size_t i;
@@ -261,7 +261,8 @@ static int take_errors(struct run *x, const struct cw_exchange_answer *a, const 
     return r;
 }
 
-static int take_answer(struct cw_function_call *c, const uint8_t *data, size_t size, struct cw_error *err)
+static int function_take_answer(struct cw_function_call *c, const uint8_t *data, size_t size,
+                                struct cw_error *err)
 {
     struct run *x = (struct run *)c;
     const uint32_t *rows = x->request.rows;
@@ -273,7 +274,7 @@ static int take_answer(struct cw_function_call *c, const uint8_t *data, size_t s
     if (!cw_exchange_read(data, size, n, n_out, x->f->kind == CW_FUNCTION_FLAT_MAP, &a, &why))
         return cw_error_set(err, CW_E_BUG, "%s: %s: the host process sent a malformed answer: %s",
                             x->op->desc->name, x->f->name, why);
-    int r = take_errors(x, &a, rows, n, err);
+    int r = function_take_errors(x, &a, rows, n, err);
     for (size_t i = 0; i < n && r >= 0; i++) {
         uint8_t status = a.status[i];
         uint32_t elements = a.counts ? a.counts[i] : 1;
@@ -296,13 +297,13 @@ static int take_answer(struct cw_function_call *c, const uint8_t *data, size_t s
     return r;
 }
 
-static void write_request(const struct cw_function_call *c, uint8_t *to)
+static void function_write_request(const struct cw_function_call *c, uint8_t *to)
 {
     cw_exchange_write(&((const struct run *)c)->request, to);
 }
 
-/* The rows that are asked for next. */
-static void set_request(struct run *x, const uint32_t *rows, size_t n)
+/* The rows of the next request. */
+static void function_set_request(struct run *x, const uint32_t *rows, size_t n)
 {
     const struct cw_block *b = x->block;
     for (size_t i = 0; i < n; i++) {
@@ -321,31 +322,32 @@ static void set_request(struct run *x, const uint32_t *rows, size_t n)
 }
 
 /* A row that a host died at, by itself: once more, and again, each time in a fresh host. */
-static int run_alone(struct run *x, uint32_t row, const struct cw_host_death *death, struct cw_error *err)
+static int function_run_alone(struct run *x, uint32_t row, const struct cw_host_death *death,
+                              struct cw_error *err)
 {
     struct cw_host_tries tries = {0};
     char why[500];
-    (void)cw_host_give_up(&tries, death); /* nobody gives up at the first */
-    set_request(x, &row, 1);
+    (void)cw_host_give_up(&tries, death); /* never at the first */
+    function_set_request(x, &row, 1);
     int r = cw_function_insist(&x->call, &x->process, &tries, why, err);
     if (r == 1)
         cw_block_fail(x->block, row, x->op->desc->name, "%s: %s", x->f->name, why);
     return r < 0 ? r : 0;
 }
 
-static int run_rows(struct run *x, const uint32_t *rows, size_t n, struct cw_error *err)
+static int function_run_rows(struct run *x, const uint32_t *rows, size_t n, struct cw_error *err)
 {
     while (n > 0) {
         struct cw_host_death death;
-        set_request(x, rows, n);
+        function_set_request(x, rows, n);
         int r = cw_function_call(&x->call, &x->process, &death, err);
         if (r <= 0)
             return r;
         /* Answers come at the end of a call: those before the row that it died at are computed again. */
         size_t at = death.progress < n ? death.progress : 0;
-        r = run_rows(x, rows, at, err);
+        r = function_run_rows(x, rows, at, err);
         if (r >= 0)
-            r = run_alone(x, rows[at], &death, err);
+            r = function_run_alone(x, rows[at], &death, err);
         if (r < 0)
             return r;
         rows += at + 1;
@@ -358,7 +360,8 @@ int cw_function_run(const struct cw_op *op, struct cw_block *block, struct cw_fu
                     struct cw_error *err)
 {
     struct run x = {.op = op, .f = op->state, .block = block, .sink = sink};
-    x.call = (struct cw_function_call){.host = x.f->host, .write = write_request, .take = take_answer};
+    x.call = (struct cw_function_call){
+        .host = x.f->host, .write = function_write_request, .take = function_take_answer};
     uint32_t *rows = cw_block_alloc(block, block->n * sizeof(*rows), err);
     size_t n = 0;
     if (!rows)
@@ -371,7 +374,7 @@ int cw_function_run(const struct cw_op *op, struct cw_block *block, struct cw_fu
         return err ? err->status : CW_E_MEMORY;
     x.call.host.cancelled = block->cancelled;
     x.call.host.cancel_arg = block->cancel_arg;
-    int r = run_rows(&x, rows, n, err);
+    int r = function_run_rows(&x, rows, n, err);
     cw_host_release(x.process);
     return r;
 }

@@ -13,7 +13,8 @@ enum cw_function_kind {
     CW_FUNCTION_ITERATE
 };
 
-/* One record (map_batches: batch) in so many is computed twice, to find functions that are not deterministic.
+/* One record (map_batches: batch) in CW_FUNCTION_CHECK_ONE_IN is computed twice, to find functions that are
+ * not deterministic.
  */
 #define CW_FUNCTION_CHECK_ONE_IN 1000
 

@@ -33,7 +33,7 @@ struct iterable {
 /* Chooses the run for a pull of an epoch. Without a service a later epoch takes over the run of the last one,
  * even if a full `take` stopped that in the middle: so two iterables exist at a time only while padding goes
  * back to an earlier epoch. */
-static struct run *run_of(struct iterable *s, uint64_t epoch, bool served)
+static struct run *iterable_run_of(struct iterable *s, uint64_t epoch, bool served)
 {
     CW_GUARD(&s->mutex);
     struct run *last = &s->runs[s->runs[1].n_epochs > s->runs[0].n_epochs],
@@ -64,7 +64,7 @@ static void iterable_free(struct cw_source *base)
     free(s);
 }
 
-static const char *copy_text(struct cw_arena *arena, const char *text, struct cw_error *err)
+static const char *iterable_copy_text(struct cw_arena *arena, const char *text, struct cw_error *err)
 {
     size_t size = strlen(text) + 1;
     char *copy = cw_arena_alloc(arena, size, err);
@@ -80,12 +80,12 @@ struct call {
     struct cw_arena *arena;
     struct cw_tensor *raw;
     size_t *ret_n;
-    /* And what who serves one does: */
+    /* Of `serve`: */
     uint8_t **ret_bytes;
     size_t *ret_size;
 };
 
-static void write_request(const struct cw_function_call *base, uint8_t *to)
+static void iterable_write_request(const struct cw_function_call *base, uint8_t *to)
 {
     const struct call *c = (const struct call *)base;
     const struct cw_pull *q = c->q;
@@ -94,15 +94,15 @@ static void write_request(const struct cw_function_call *base, uint8_t *to)
         &(struct cw_exchange_pull){.from = q->from, .n = q->n, .least = q->least, .keep = keep}, to);
 }
 
-/* Where elements of an answer are copied to: taken at once, so that who has no memory for it learns how much
- * it is. */
+/* Where elements of an answer are copied to: taken at once, so that a failure for want of memory says how
+ * much it is. */
 struct room {
     uint8_t *at;
     size_t left;
 };
 
 /* NULL: the answer has become larger since room was made for it, which a host could do that means ill. */
-static void *room_take(struct room *r, size_t bytes)
+static void *iterable_room_take(struct room *r, size_t bytes)
 {
     uint8_t *at = r->at;
     size_t whole = CW_ALIGN_UP(bytes, 64);
@@ -113,15 +113,15 @@ static void *room_take(struct room *r, size_t bytes)
     return at;
 }
 
-static size_t element_bytes(const struct iterable *s)
+static size_t iterable_element_bytes(const struct iterable *s)
 {
     return sizeof(struct element) + s->op->n_out * sizeof(struct cw_tensor);
 }
 
-static int room_for(const struct iterable *s, const struct cw_exchange_answer *a, struct cw_arena *arena,
-                    struct room *ret, struct cw_error *err)
+static int iterable_room_for(const struct iterable *s, const struct cw_exchange_answer *a,
+                             struct cw_arena *arena, struct room *ret, struct cw_error *err)
 {
-    size_t element = element_bytes(s), bytes = 0;
+    size_t element = iterable_element_bytes(s), bytes = 0;
     struct cw_tensor t;
     for (size_t i = 0; i < a->n; i++) {
         bytes += CW_ALIGN_UP(element, 64);
@@ -135,7 +135,8 @@ static int room_for(const struct iterable *s, const struct cw_exchange_answer *a
 
 /* Copies what the host wrote into the arena. Elements before something that the iterable raised are given out
  * first. */
-static int take_answer(struct cw_function_call *base, const uint8_t *data, size_t size, struct cw_error *err)
+static int iterable_take_answer(struct cw_function_call *base, const uint8_t *data, size_t size,
+                                struct cw_error *err)
 {
     const struct call *c = (const struct call *)base;
     const struct iterable *s = c->s;
@@ -150,16 +151,16 @@ static int take_answer(struct cw_function_call *base, const uint8_t *data, size_
         return cw_error_set(err, CW_E_BUG, "iterable: %s: the host process sent a malformed answer: %s",
                             f->name, why);
     struct room room;
-    int r = room_for(s, &a, arena, &room, err);
+    int r = iterable_room_for(s, &a, arena, &room, err);
     if (r < 0)
         return r;
     for (size_t i = 0; i < a.n; i++) {
-        struct element *e = room_take(&room, element_bytes(s));
+        struct element *e = iterable_room_take(&room, iterable_element_bytes(s));
         if (!e)
             return cw_error_set(err, CW_E_BUG,
                                 "iterable: %s: the host process changed its answer while it was read",
                                 f->name);
-        memset(e, 0, element_bytes(s));
+        memset(e, 0, iterable_element_bytes(s));
         if (a.status[i] == CW_EXCHANGE_FAILED)
             e->error = "failed";
         for (unsigned k = 0; k < n_out && !e->error; k++) {
@@ -171,7 +172,7 @@ static int take_answer(struct cw_function_call *base, const uint8_t *data, size_
                     err, CW_E_BUG,
                     "iterable: %s: the host process sent a malformed answer: a component's type or place",
                     f->name);
-            void *copy = room_take(&room, t->size);
+            void *copy = iterable_room_take(&room, t->size);
             if (!copy)
                 return cw_error_set(err, CW_E_BUG,
                                     "iterable: %s: the host process changed its answer while it was read",
@@ -191,7 +192,9 @@ static int take_answer(struct cw_function_call *base, const uint8_t *data, size_
         json_int_t row = json_integer_value(json_array_get(entry, 0));
         const char *text = json_string_value(json_array_get(entry, 1));
         if (text && row >= 0 && (size_t)row < a.n && r >= 0)
-            r = (((struct element *)raw[row].data)->error = copy_text(arena, text, err)) ? 0 : err->status;
+            r = (((struct element *)raw[row].data)->error = iterable_copy_text(arena, text, err))
+                    ? 0
+                    : err->status;
         else if (text && r >= 0 && a.n == 0) /* the iterable itself raised: there is nothing after it */
             r = cw_error_set(err, CW_E_DATA, "iterable: %s: %s", f->name, text);
     }
@@ -199,7 +202,8 @@ static int take_answer(struct cw_function_call *base, const uint8_t *data, size_
     return r;
 }
 
-static int keep_answer(struct cw_function_call *base, const uint8_t *data, size_t size, struct cw_error *err)
+static int iterable_keep_answer(struct cw_function_call *base, const uint8_t *data, size_t size,
+                                struct cw_error *err)
 {
     const struct call *c = (const struct call *)base;
     if (!(*c->ret_bytes = aligned_alloc(64, CW_ALIGN_UP(CW_MAX(size, 1), 64))))
@@ -210,16 +214,16 @@ static int keep_answer(struct cw_function_call *base, const uint8_t *data, size_
 }
 
 /* Where the host dies the iterable is started anew, and skipped to where it was; where memory is short, it is
- * asked again, from where it is. */
-static int call_host(struct iterable *s, struct call *c, bool served, struct cw_error *err)
+ * requested again, from the same element. */
+static int iterable_call_host(struct iterable *s, struct call *c, bool served, struct cw_error *err)
 {
     const struct cw_function *f = s->op->state;
-    struct run *run = run_of(s, c->q->epoch, served);
+    struct run *run = iterable_run_of(s, c->q->epoch, served);
     char why[500];
     c->s = s;
     c->base.host = f->host;
     c->base.size = cw_exchange_pull_size();
-    c->base.write = write_request;
+    c->base.write = iterable_write_request;
     c->base.host.cancelled = c->q->cancelled;
     c->base.host.cancel_arg = c->q->cancel_arg;
     CW_GUARD(&run->mutex);
@@ -239,14 +243,15 @@ static int iterable_pull(struct cw_source *base, const struct cw_pull *q, struct
                          struct cw_tensor *raw, size_t *ret_n, struct cw_error *err)
 {
     struct iterable *s = (struct iterable *)base;
-    struct call c = {.base.take = take_answer, .s = s, .q = q, .arena = arena, .raw = raw, .ret_n = ret_n};
+    struct call c = {
+        .base.take = iterable_take_answer, .s = s, .q = q, .arena = arena, .raw = raw, .ret_n = ret_n};
     uint8_t *bytes;
     size_t size;
     if (!q->away)
-        return call_host(s, &c, false, err);
+        return iterable_call_host(s, &c, false, err);
     int r = q->away->pull(q->away->arg, q, &bytes, &size, err);
     if (r >= 0) {
-        r = take_answer(&c.base, bytes, size, err);
+        r = iterable_take_answer(&c.base, bytes, size, err);
         free(bytes);
     }
     return r;
@@ -256,9 +261,9 @@ static int iterable_serve(struct cw_source *base, const struct cw_pull *q, uint8
                           struct cw_error *err)
 {
     struct iterable *s = (struct iterable *)base;
-    return call_host(s,
-                     &(struct call){.base.take = keep_answer, .q = q, .ret_bytes = ret, .ret_size = ret_size},
-                     true, err);
+    return iterable_call_host(
+        s, &(struct call){.base.take = iterable_keep_answer, .q = q, .ret_bytes = ret, .ret_size = ret_size},
+        true, err);
 }
 
 static int iterable_produce(const struct cw_source *base CW_UNUSED, const struct cw_op *op,
@@ -326,8 +331,8 @@ const struct cw_op_desc cw_op_iterable = {
            "through what was before. For data that can be entered anywhere, use a source with an index, or "
            "`sequence`.",
     .kind = CW_OP_SOURCE,
+    .effects = {.count = CW_COUNT_ANY, .state = CW_STATE_SEQUENTIAL},
     .function = true,
-    .stream = true,
     .attrs = attrs,
     .bind = iterable_bind,
     .open = iterable_open,

@@ -9,7 +9,7 @@ static int map_batches_bind(struct cw_bind *b, struct cw_op *op, struct cw_error
     return cw_function_bind(b, op, CW_FUNCTION_MAP_BATCHES, err);
 }
 
-static int failed(const struct cw_function *f, const char *what, struct cw_error *err)
+static int map_batches_failed(const struct cw_function *f, const char *what, struct cw_error *err)
 {
     cw_error_op(err, "map_batches");
     return cw_error_set(err, CW_E_RECORD, "map_batches: %s: %s", f->name, what);
@@ -24,7 +24,7 @@ struct call {
     struct cw_batch_result *ret;
 };
 
-static void write_request(const struct cw_function_call *base, uint8_t *to)
+static void map_batches_write_request(const struct cw_function_call *base, uint8_t *to)
 {
     const struct call *c = (const struct call *)base;
     const struct cw_function *f = c->op->state;
@@ -33,7 +33,8 @@ static void write_request(const struct cw_function_call *base, uint8_t *to)
 }
 
 /* What the host wrote, checked, as columns by port. */
-static int take_answer(struct cw_function_call *base, const uint8_t *data, size_t size, struct cw_error *err)
+static int map_batches_take_answer(struct cw_function_call *base, const uint8_t *data, size_t size,
+                                   struct cw_error *err)
 {
     const struct call *c = (const struct call *)base;
     const struct cw_op *op = c->op;
@@ -52,7 +53,7 @@ static int take_answer(struct cw_function_call *base, const uint8_t *data, size_
     const char *text = json_string_value(json_array_get(json_array_get(errors, 0), 1));
     if (text && in->n && a.status[0] == CW_EXCHANGE_DIFFERS)
         snprintf(ret->note, sizeof(ret->note), "%s: %s", f->name, text);
-    r = text && !*ret->note ? failed(f, text, err) : 0;
+    r = text && !*ret->note ? map_batches_failed(f, text, err) : 0;
     json_decref(errors);
     for (unsigned k = 0; k < op->n_out && r >= 0; k++)
         if (!cw_exchange_column_whole(&a, k, &op->out[k].type, &ret->columns[k], &ret->offsets[k]))
@@ -68,11 +69,12 @@ static int map_batches_batch(const struct cw_op *op, const struct cw_batch *in, 
                              struct cw_error *err)
 {
     const struct cw_function *f = op->state;
-    struct call c = {.base = {.host = f->host, .write = write_request, .take = take_answer},
-                     .op = op,
-                     .in = in,
-                     .key = key,
-                     .ret = ret};
+    struct call c = {
+        .base = {.host = f->host, .write = map_batches_write_request, .take = map_batches_take_answer},
+        .op = op,
+        .in = in,
+        .key = key,
+        .ret = ret};
     struct cw_host_tries tries = {0};
     struct cw_host *h = NULL;
     char why[500];
@@ -94,7 +96,7 @@ static int map_batches_batch(const struct cw_op *op, const struct cw_batch *in, 
         ret->owner = h; /* the answer lies in its memory */
     else
         cw_host_release(h);
-    return r == 1 ? failed(f, why, err) : r;
+    return r == 1 ? map_batches_failed(f, why, err) : r;
 }
 
 static void map_batches_release(struct cw_batch_result *result)
@@ -113,6 +115,7 @@ const struct cw_op_desc cw_op_map_batches = {
         "returns a dict of arrays (or lists of bytes) with as many rows; shapes in `outputs` are those of "
         "one element. What makes it raise ends the run, whatever on_error says: it is not one record's.",
     .kind = CW_OP_BATCH_MAP,
+    .effects.count = CW_COUNT_SAME,
     .function = true,
     .attrs = attrs,
     .bind = map_batches_bind,

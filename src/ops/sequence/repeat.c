@@ -1,4 +1,104 @@
-#include "pipeline/op.h"
+/* repeat: the positions of its input in several passes, each with a number. */
+#include <inttypes.h>
+
+#include "ops/sequence/cut.h"
+
+struct repeat {
+    struct cw_seq base;
+    uint64_t count; /* passes; CW_ENDLESS */
+};
+
+/* The number of pass o of s, where s itself is reached in a pass: those of the repeats around it multiplied
+ * in. */
+static int repeat_pass(const struct cw_seq *s, uint64_t o, uint64_t pass, uint64_t *ret, struct cw_error *err)
+{
+    uint64_t count = ((const struct repeat *)s)->count;
+    *ret = count >= CW_ENDLESS ? o : o + count * pass;
+    if (*ret >> 32 == 0)
+        return 0;
+    return cw_error_set(err, CW_E_PIPELINE,
+                        "repeat: pass %" PRIu64
+                        " (those of repeats before it multiplied in): expected fewer than 2^32",
+                        *ret);
+}
+
+static int repeat_refs(struct cw_epoch *e, const struct cw_seq *s, uint64_t begin, uint64_t n, uint64_t pass,
+                       struct cw_ref *ret, struct cw_error *err)
+{
+    const struct cw_seq *child = s->children[0];
+    int r = 0;
+    for (uint64_t m, combined; n > 0 && r >= 0; ret += m, begin += m, n -= m) {
+        m = CW_MIN(child->n - begin % child->n, n);
+        r = repeat_pass(s, begin / child->n, pass, &combined, err);
+        if (r >= 0)
+            r = cw_seq_refs(e, child, begin % child->n, m, combined, ret, err);
+    }
+    return r;
+}
+
+static int repeat_lookup(struct cw_lookup *l, const struct cw_seq *s, uint32_t *index, uint64_t n)
+{
+    const struct cw_seq *child = s->children[0];
+    for (uint64_t i = 0, size = child->n, combined; i < n; i++) {
+        struct cw_ref *ref = &l->refs[index[i]];
+        int r = repeat_pass(s, ref->row / size, cw_ref_pass(ref), &combined, l->err);
+        if (r < 0) /* of an endless one; finite ones were checked */
+            return r;
+        *ref = cw_ref_at(ref->row % size, combined);
+    }
+    return child->ops->lookup(l, child, index, n);
+}
+
+static void repeat_chunks(const struct cw_seq *s, uint64_t from, uint64_t to, struct cw_chunks *ret)
+{
+    const struct cw_seq *child = s->children[0];
+    for (uint64_t n = child->n, end; from < to && n > 0 && !ret->failed; from = end) {
+        end = CW_MIN(to, (from / n + 1) * n);
+        child->ops->chunks(child, from % n, end - from + from % n, ret);
+    }
+}
+
+static const struct cw_seq_ops repeat_seq_ops = {
+    .refs = repeat_refs, .lookup = repeat_lookup, .chunks = repeat_chunks};
+
+static int repeat_build(struct cw_seq_build *b, const struct cw_node *node, bool batched, struct cw_seq **at)
+{
+    const struct cw_compiled *c = b->sequence->compiled;
+    int64_t count = json_integer_value(json_object_get(node->attrs, "count"));
+    uint64_t n = (*at)->n;
+    if (batched && n % c->batch_size != 0 && n < CW_ENDLESS) {
+        if (!c->drop_remainder)
+            return cw_error_set(b->err, CW_E_PIPELINE,
+                                "repeat: stands after %s, but %" PRIu64
+                                " elements leave a short batch of size %" PRIu64
+                                ": write repeat before %s, set drop_remainder, or use --epochs",
+                                c->batcher->name, n, c->batch_size, c->batcher->name);
+        n = n / c->batch_size * c->batch_size;
+        int r = cw_cut_build(b, at, 0, n);
+        if (r < 0)
+            return r;
+    }
+    struct cw_seq *s = cw_seq_wrap(b, &repeat_seq_ops, sizeof(struct repeat), at);
+    if (!s)
+        return CW_E_MEMORY;
+    uint64_t passes = count < 0 ? CW_ENDLESS : (uint64_t)count;
+    ((struct repeat *)s)->count = passes;
+    if (n == 0 || count == 0)
+        s->n = 0;
+    else if (count < 0 || n >= CW_ENDLESS)
+        s->n = CW_ENDLESS;
+    else if (__builtin_mul_overflow(n, passes, &s->n) || s->n >= CW_ENDLESS ||
+             __builtin_mul_overflow(s->passes, passes, &s->passes) || s->passes >> 32)
+        return cw_error_set(b->err, CW_E_PIPELINE,
+                            "repeat: %" PRIu64 " elements times %" PRIi64
+                            " are too many: expected fewer than 2^32 passes, those of repeats before it "
+                            "multiplied in, or -1",
+                            n, count);
+    return 0;
+}
+
+static const struct cw_index_map map = {
+    .repeats = true, .instead = "several epochs instead", .build = repeat_build};
 
 static const struct cw_attr_def attrs[] = {
     {.name = "count", .kind = CW_ATTR_INT, .min = -1, .max = 0x1p62, .doc = "passes; -1: without end"},
@@ -10,5 +110,7 @@ const struct cw_op_desc cw_op_repeat = {
     .summary = "the elements several times",
     .doc = "Goes through the elements `count` times; random operators draw anew in each pass.",
     .kind = CW_OP_INDEX,
+    .effects.count = CW_COUNT_KNOWN,
     .attrs = attrs,
+    .index = &map,
 };

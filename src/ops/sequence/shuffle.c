@@ -1,4 +1,358 @@
-#include "pipeline/op.h"
+/* shuffle: the positions of its input in pseudo-random order, by single record or by chunk
+ * (docs/semantics.md, section 4). The tables of an epoch are in dataset/orders.h. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/philox.h"
+#include "dataset/orders.h"
+#include "pipeline/roles.h"
+
+/* ---- runs of positions ---- */
+
+/* Positions [begin, begin + n) of the permuted chunks, before windows are permuted. */
+static int shuffle_chunk_refs(struct cw_epoch *e, const struct cw_seq *s, const struct cw_order *o,
+                              uint64_t begin, uint64_t n, uint64_t pass, struct cw_ref *out,
+                              struct cw_error *err)
+{
+    const struct cw_seq *child = s->children[0];
+    if (s->shuffle->kind == CW_SHUFFLE_TABLE && child->source) {
+        for (uint64_t i = 0; i < n; i++)
+            out[i] = (struct cw_ref){.row = o->at[begin + i], .leaf = child->leaf, .pass = (uint32_t)pass};
+        return 0;
+    }
+    uint64_t k = o->ends ? CW_FIRST(i, 0, s->shuffle->n_chunks, o->ends[i] > begin) : begin;
+    struct cw_ref *first = out;
+    uint64_t all = n;
+    while (n > 0) {
+        uint64_t start = o->ends ? (k ? o->ends[k - 1] : 0) : k, end = o->ends ? o->ends[k] : k + 1;
+        uint64_t m = CW_MIN(end - begin, n);
+        uint64_t position = cw_chunk_begin(s->shuffle, o->at[k]) + (begin - start);
+        int r = 0;
+        if (!child->shuffled)
+            r = cw_seq_refs(e, child, position, m, pass, out, err);
+        for (uint64_t i = 0; child->shuffled && i < m; i++)
+            out[i] = cw_ref_at(position + i, pass);
+        if (r < 0)
+            return r;
+        out += m;
+        begin += m;
+        n -= m;
+        k++;
+    }
+    return child->shuffled ? cw_seq_lookup(e, child, first, all, err) : 0;
+}
+
+/* Positions [begin, begin + n) of window w, which starts at `from` and has `length`. */
+static int shuffle_window_refs(struct cw_epoch *e, const struct cw_seq *s, const struct cw_order *o,
+                               uint64_t w, uint64_t from, uint64_t length, uint64_t begin, uint64_t n,
+                               uint64_t pass, struct cw_ref *out, struct cw_error *err)
+{
+    bool whole = begin == from && n == length;
+    struct cw_ref *window = out;
+    size_t bytes = whole ? 0 : length * sizeof(*window);
+    int r = 0;
+    if (!whole) {
+        if ((r = cw_budget_take(e->budget, bytes, "a window of shuffle", err)) < 0)
+            return r;
+        if (!(window = malloc(bytes))) {
+            cw_budget_give(e->budget, bytes);
+            return cw_error_nomem(err, bytes, "a window of shuffle");
+        }
+    }
+    r = shuffle_chunk_refs(e, s, o, from, length, pass, window, err);
+    if (r >= 0)
+        cw_permute(cw_shuffle_key(e, s->shuffle->salt, s->shuffle->reshuffle, pass, 1, w), window, length,
+                   sizeof(*window));
+    if (!whole) {
+        if (r >= 0)
+            memcpy(out, window + (begin - from), n * sizeof(*out));
+        free(window);
+        cw_budget_give(e->budget, bytes);
+    }
+    return r;
+}
+
+/* Positions [begin, begin + n) of a shuffle whose positions are computed one by one. */
+static int shuffle_network_refs(struct cw_epoch *e, const struct cw_seq *s, uint64_t begin, uint64_t n,
+                                uint64_t pass, struct cw_ref *out, struct cw_error *err)
+{
+    const struct cw_seq *child = s->children[0];
+    struct cw_permutation p;
+    uint64_t at[1024];
+    cw_shuffle_network(e, s, pass, &p);
+    for (uint64_t i = 0; i < n; i += CW_COUNT_OF(at)) {
+        uint64_t m = CW_MIN(n - i, CW_COUNT_OF(at));
+        cw_permutation_run(&p, begin + i, m, at);
+        for (uint64_t k = 0; k < m; k++)
+            out[i + k] = child->source
+                             ? (struct cw_ref){.row = at[k], .leaf = child->leaf, .pass = (uint32_t)pass}
+                             : cw_ref_at(at[k], pass);
+    }
+    return child->source ? 0 : cw_seq_lookup(e, child, out, n, err);
+}
+
+static int shuffle_refs(struct cw_epoch *e, const struct cw_seq *s, uint64_t begin, uint64_t n, uint64_t pass,
+                        struct cw_ref *out, struct cw_error *err)
+{
+    struct cw_order *o = NULL;
+    if (s->shuffle->kind == CW_SHUFFLE_NETWORK)
+        return shuffle_network_refs(e, s, begin, n, pass, out, err);
+    int r = cw_order_get(e, s, pass, CW_ORDER_CHUNKS, &o, err);
+    if (r < 0)
+        return r;
+    uint64_t size = e->sequence->window;
+    if (s->shuffle->kind == CW_SHUFFLE_TABLE) {
+        r = shuffle_chunk_refs(e, s, o, begin, n, pass, out, err);
+        n = 0;
+    }
+    while (n > 0 && r >= 0) {
+        uint64_t w = begin / size, from = w * size, length = CW_MIN(size, s->n - from),
+                 m = CW_MIN(from + length - begin, n);
+        r = shuffle_window_refs(e, s, o, w, from, length, begin, m, pass, out, err);
+        out += m;
+        begin += m;
+        n -= m;
+    }
+    cw_order_put(e, o);
+    return r;
+}
+
+/* ---- positions in any order ---- */
+
+/* Where a position of a shuffle lies: its window, numbered through all passes. */
+static uint64_t shuffle_window_of(const struct cw_seq *s, uint64_t size, const struct cw_ref *r)
+{
+    uint64_t windows = s->shuffle->kind == CW_SHUFFLE_CHUNKS ? (s->n + size - 1) / size : 1;
+    return cw_ref_pass(r) * windows + (s->shuffle->kind == CW_SHUFFLE_CHUNKS ? r->row / size : 0);
+}
+
+/* Sorts the indices so that positions of one window are neighbours. With more windows than counts some share
+ * one: their positions mix, which takes more time and changes nothing. */
+static void shuffle_sort(const struct cw_lookup *l, const struct cw_seq *s, uint32_t *index, uint64_t n)
+{
+    uint64_t size = l->epoch->sequence->window, mask = l->mask;
+    while (mask > n)
+        mask >>= 1;
+    memset(l->counts, 0, (mask + 1) * sizeof(*l->counts));
+    for (uint64_t i = 0; i < n; i++)
+        l->counts[shuffle_window_of(s, size, &l->refs[index[i]]) & mask]++;
+    uint32_t before = 0;
+    for (uint64_t k = 0; k <= mask; k++) {
+        uint32_t count = l->counts[k];
+        l->counts[k] = before;
+        before += count;
+    }
+    for (uint64_t i = 0; i < n; i++)
+        l->sorted[l->counts[shuffle_window_of(s, size, &l->refs[index[i]]) & mask]++] = index[i];
+    memcpy(index, l->sorted, n * sizeof(*index));
+}
+
+/* The chunk in [low, high) that holds a position of the permuted chunks: the first that ends after it. */
+static uint64_t shuffle_chunk_at(const struct cw_order *o, uint64_t low, uint64_t high, uint64_t position)
+{
+    return CW_FIRST(i, low, high, o->ends[i] > position);
+}
+
+/* Positions of one window of a shuffle become those of its input. */
+static int shuffle_map_window(struct cw_lookup *l, const struct cw_seq *s, const struct cw_order *chunks,
+                              uint64_t window, const uint32_t *index, uint64_t n)
+{
+    uint64_t size = l->epoch->sequence->window, from = window * size, last = CW_MIN(from + size, s->n) - 1;
+    uint64_t low = shuffle_chunk_at(chunks, 0, s->shuffle->n_chunks, from),
+             high = shuffle_chunk_at(chunks, low, s->shuffle->n_chunks, last);
+    struct cw_order *o;
+    int r = cw_order_get(l->epoch, s, chunks->pass, window, &o, l->err);
+    if (r < 0)
+        return r;
+    for (uint64_t i = 0; i < n; i++) {
+        struct cw_ref *ref = &l->refs[index[i]];
+        uint64_t position = from + o->at[ref->row - from], k = shuffle_chunk_at(chunks, low, high, position);
+        ref->row = cw_chunk_begin(s->shuffle, chunks->at[k]) + position - (k ? chunks->ends[k - 1] : 0);
+    }
+    cw_order_put(l->epoch, o);
+    return 0;
+}
+
+/* Positions of a shuffle of kind SHUFFLE_NETWORK in one pass become those of its input. */
+static void shuffle_map_network(struct cw_lookup *l, const struct cw_seq *s, uint64_t pass,
+                                const uint32_t *index, uint64_t n)
+{
+    struct cw_permutation p;
+    uint64_t at[256];
+    cw_shuffle_network(l->epoch, s, pass, &p);
+    for (uint64_t i = 0; i < n; i += CW_COUNT_OF(at)) {
+        uint64_t m = CW_MIN(n - i, CW_COUNT_OF(at));
+        for (uint64_t k = 0; k < m; k++)
+            at[k] = l->refs[index[i + k]].row;
+        cw_permutation_map(&p, at, m);
+        for (uint64_t k = 0; k < m; k++)
+            l->refs[index[i + k]].row = at[k];
+    }
+}
+
+/* Positions of one pass of a shuffle with an order, those of a window standing together, become those of its
+ * input. */
+static int shuffle_map_pass(struct cw_lookup *l, const struct cw_seq *s, uint64_t pass, const uint32_t *index,
+                            uint64_t n)
+{
+    uint64_t size = l->epoch->sequence->window;
+    struct cw_order *chunks;
+    int r = cw_order_get(l->epoch, s, pass, CW_ORDER_CHUNKS, &chunks, l->err);
+    if (r < 0)
+        return r;
+    for (uint64_t i = 0; s->shuffle->kind == CW_SHUFFLE_TABLE && i < n; i++)
+        l->refs[index[i]].row = chunks->at[l->refs[index[i]].row];
+    for (uint64_t i = 0, end; s->shuffle->kind == CW_SHUFFLE_CHUNKS && i < n && r >= 0; i = end) {
+        uint64_t window = l->refs[index[i]].row / size;
+        for (end = i + 1; end < n && l->refs[index[end]].row / size == window; end++)
+            ;
+        r = shuffle_map_window(l, s, chunks, window, index + i, end - i);
+    }
+    cw_order_put(l->epoch, chunks);
+    return r;
+}
+
+static int shuffle_lookup(struct cw_lookup *l, const struct cw_seq *s, uint32_t *index, uint64_t n)
+{
+    int r = 0;
+    shuffle_sort(l, s, index, n);
+    for (uint64_t i = 0, end; i < n && r >= 0; i = end) {
+        uint64_t pass = cw_ref_pass(&l->refs[index[i]]);
+        for (end = i + 1; end < n && cw_ref_pass(&l->refs[index[end]]) == pass; end++)
+            ;
+        if (s->shuffle->kind == CW_SHUFFLE_NETWORK)
+            shuffle_map_network(l, s, pass, index + i, end - i);
+        else
+            r = shuffle_map_pass(l, s, pass, index + i, end - i);
+    }
+    return r < 0 ? r : s->children[0]->ops->lookup(l, s->children[0], index, n);
+}
+
+/* ---- building ---- */
+
+/* Positions of a chunk where the result is permuted by record: as many as a source's chunk has at most. */
+#define SHUFFLED_CHUNK UINT64_C(1024)
+
+/* A shuffled child is cut as its chunks lie before permuting: sizes only matter, the order is permuted
+ * anyway. */
+static void shuffle_chunks(const struct cw_seq *s, uint64_t from, uint64_t to, struct cw_chunks *ret)
+{
+    const struct cw_shuffle *f = s->shuffle;
+    if (f->kind == CW_SHUFFLE_CHUNKS)
+        cw_chunks_add(ret, f->uniform, f->ends, f->n_chunks, s->n, from, to);
+    else
+        cw_chunks_add(ret, SHUFFLED_CHUNK, NULL, (s->n + SHUFFLED_CHUNK - 1) / SHUFFLED_CHUNK, s->n, from,
+                      to);
+}
+
+static const struct cw_seq_ops shuffle_seq_ops = {
+    .refs = shuffle_refs, .lookup = shuffle_lookup, .chunks = shuffle_chunks};
+
+/* Whether every record below s can be read by itself, and whether each is a file of its own. */
+static void shuffle_survey(const struct cw_seq *s, bool *all_random, bool *all_single)
+{
+    if (s->source) {
+        *all_random &= s->source->random_access;
+        *all_single &= s->source->one_file_per_record;
+    }
+    for (size_t i = 0; i < s->n_children; i++)
+        shuffle_survey(s->children[i], all_random, all_single);
+}
+
+/* By record where each record can be read by itself, unless chunks are requested and have more than one
+ * record. */
+static int shuffle_choose(struct cw_shuffle *f, const struct cw_seq *child, bool by_chunk,
+                          struct cw_error *err)
+{
+    bool all_random = true, all_single = true;
+    shuffle_survey(child, &all_random, &all_single);
+    if (all_single || (all_random && !by_chunk)) {
+        f->kind = child->n <= CW_PERMUTATION_TABLE ? CW_SHUFFLE_TABLE : CW_SHUFFLE_NETWORK;
+        f->n_chunks = child->n;
+        f->uniform = 1;
+        return 0;
+    }
+    f->kind = CW_SHUFFLE_CHUNKS;
+    f->uniform = child->chunk;
+    if (f->uniform) {
+        f->n_chunks = (child->n + f->uniform - 1) / f->uniform;
+    } else {
+        struct cw_chunks c = {0};
+        child->ops->chunks(child, 0, child->n, &c);
+        f->ends = c.ends;
+        f->n_chunks = c.n;
+        if (c.too_many)
+            return cw_error_set(err, CW_E_PIPELINE,
+                                "shuffle: what stands before it has more than %" PRIu64
+                                " chunks: expected fewer elements, or by \"record\"",
+                                CW_CHUNKS_MAX);
+        if (c.failed)
+            return cw_error_nomem(err, 0, "the chunks of a shuffle");
+    }
+    if (f->n_chunks >> 32)
+        return cw_error_set(err, CW_E_PIPELINE, "shuffle: %" PRIu64 " chunks are more than 2^32",
+                            f->n_chunks);
+    return 0;
+}
+
+/* Of a stream: the engine permutes its windows when they are there. */
+static int shuffle_build_stream(struct cw_sequence *q, uint64_t window, bool reshuffle, bool by_chunk,
+                                const char *salt, struct cw_error *err)
+{
+    if (by_chunk)
+        return cw_error_set(err, CW_E_PIPELINE,
+                            "shuffle: by is \"chunk\": expected \"record\", as a stream has no chunks");
+    if (q->stream_salt)
+        return cw_error_set(err, CW_E_PIPELINE,
+                            "shuffle: the stream is shuffled already: expected one shuffle");
+    q->stream_reshuffle = reshuffle;
+    q->window = window;
+    q->stream_salt = strdup(salt);
+    return q->stream_salt ? 0 : cw_error_nomem(err, 0, "a salt");
+}
+
+static int shuffle_build(struct cw_seq_build *b, const struct cw_node *node, bool batched CW_UNUSED,
+                         struct cw_seq **at)
+{
+    struct cw_sequence *q = b->sequence;
+    const char *salt = q->compiled->salts[node->position];
+    bool by_chunk = strcmp(json_string_value(json_object_get(node->attrs, "by")), "chunk") == 0;
+    bool reshuffle = json_is_true(json_object_get(node->attrs, "reshuffle"));
+    uint64_t window = (uint64_t)json_integer_value(json_object_get(node->attrs, "window"));
+    if (!window == !!q->stream) {
+        char shown[24];
+        const char *expected =
+            window ? "0, as the number of elements is known and all of them are permuted"
+                   : "how many elements are permuted among themselves, as the stream's end is not known";
+        snprintf(shown, sizeof(shown), "%" PRIu64, window);
+        cw_error_attribute(b->err, "window", shown, expected);
+        return cw_error_set(b->err, CW_E_PIPELINE, "shuffle: window is %s: expected %s", shown, expected);
+    }
+    if (q->stream)
+        return shuffle_build_stream(q, window, reshuffle, by_chunk, salt, b->err);
+    for (; (*at)->n >= CW_ENDLESS; at = &(*at)->children[0]) /* stands before the endless repeat */
+        if ((*at)->joins)
+            return cw_error_set(
+                b->err, CW_E_PIPELINE,
+                "shuffle: an input of concat before it is endless: expected repeat after concat");
+    struct cw_seq *s = cw_seq_wrap(b, &shuffle_seq_ops, sizeof(*s), at);
+    if (!s)
+        return CW_E_MEMORY;
+    struct cw_shuffle *f = s->shuffle = calloc(1, sizeof(*f));
+    if (!f || !(f->salt = strdup(salt)))
+        return cw_error_nomem(b->err, 0, "a salt");
+    s->shuffled = true;
+    f->id = q->n_shuffles++;
+    f->position = node->position;
+    f->reshuffle = reshuffle;
+    int r = shuffle_choose(f, s->children[0], by_chunk, b->err);
+    s->chunk = f->kind == CW_SHUFFLE_CHUNKS ? 0 : SHUFFLED_CHUNK;
+    q->by_chunk |= f->kind == CW_SHUFFLE_CHUNKS;
+    return r;
+}
+
+static const struct cw_index_map map = {.permutes = true, .build = shuffle_build};
 
 static const char *const units[] = {"record", "chunk", NULL};
 
@@ -31,5 +385,7 @@ const struct cw_op_desc cw_op_shuffle = {
            "shuffled by chunk, which mixes less well (docs/shuffling.md).",
     .hint = "there is no buffer to size: shuffle() permutes all elements",
     .kind = CW_OP_INDEX,
+    .effects = {.count = CW_COUNT_KNOWN, .state = CW_STATE_WINDOWED},
     .attrs = attrs,
+    .index = &map,
 };

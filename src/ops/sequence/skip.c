@@ -1,4 +1,15 @@
-#include "pipeline/op.h"
+/* skip: all but the first elements, where their number is known; otherwise the engine counts (struct
+ * cw_limit). */
+#include "ops/sequence/cut.h"
+
+static int skip_build(struct cw_seq_build *b, const struct cw_node *node, bool batched, struct cw_seq **at)
+{
+    uint64_t n = (*at)->n, from = CW_MIN(cw_cut_count(b, node, batched), n);
+    return cw_cut_build(b, at, from, n >= CW_ENDLESS ? n : n - from);
+}
+
+static const struct cw_index_map map = {
+    .limit = CW_LIMIT_SKIP, .instead = "a source with an index", .build = skip_build};
 
 static const struct cw_attr_def attrs[] = {
     {.name = "count", .kind = CW_ATTR_INT, .min = 0, .max = 0x1p62, .doc = "elements left out"},
@@ -11,5 +22,7 @@ const struct cw_op_desc cw_op_skip = {
     .doc = "Leaves out the first `count` elements (after a batcher: batches). Where it counts elements that "
            "a filter or `flat_map` left, one worker of a service runs the epoch.",
     .kind = CW_OP_INDEX,
+    .effects = {.count = CW_COUNT_KNOWN, .state = CW_STATE_COUNTED},
     .attrs = attrs,
+    .index = &map,
 };

@@ -1,4 +1,14 @@
-#include "pipeline/op.h"
+/* take: the first elements, where their number is known; otherwise the engine counts (struct cw_limit). */
+#include "ops/sequence/cut.h"
+
+static int take_build(struct cw_seq_build *b, const struct cw_node *node, bool batched, struct cw_seq **at)
+{
+    uint64_t n = cw_cut_count(b, node, batched);
+    return cw_cut_build(b, at, 0, CW_MIN(n, (*at)->n));
+}
+
+static const struct cw_index_map map = {
+    .limit = CW_LIMIT_TAKE, .instead = "a source with an index", .build = take_build};
 
 static const struct cw_attr_def attrs[] = {
     {.name = "count", .kind = CW_ATTR_INT, .min = 0, .max = 0x1p62, .doc = "elements kept"},
@@ -12,5 +22,7 @@ const struct cw_op_desc cw_op_take = {
            "filter or `flat_map` left, all workers of a service run the epoch until it is full, if nothing "
            "but maps and `batch` stand behind it; else one worker does.",
     .kind = CW_OP_INDEX,
+    .effects = {.count = CW_COUNT_KNOWN, .state = CW_STATE_COUNTED},
     .attrs = attrs,
+    .index = &map,
 };

@@ -21,8 +21,8 @@ static void arrays_free(struct cw_source *s)
     free(x);
 }
 
-/* The whole is looked at behind its elements: so their sums are of what the id says, whenever somebody
- * writes. */
+/* Checks all data against the id after the sums of elements were computed. Sums are those of the id then,
+ * whenever the program writes to its memory. */
 static int arrays_hold(struct cw_source *s, const struct cw_op *op, int (*cancelled)(void *),
                        void *cancel_arg, struct cw_error *err)
 {
@@ -49,9 +49,9 @@ static int arrays_hold(struct cw_source *s, const struct cw_op *op, int (*cancel
 
 /* Elements of one size are copied to where the column wants them; of others views are given, but where they
  * lie so that their values can't be read as such, or where they are held (sums, of each row over the columns
- * before this one, go on with it): nobody writes to a copy. */
-static int produce_column(const struct cw_arrays *a, const struct cw_array_column *c, uint64_t *sums,
-                          const struct cw_port *port, struct cw_block *b, struct cw_error *err)
+ * before this one, go on with it): a copy is never written to. */
+static int arrays_produce_column(const struct cw_arrays *a, const struct cw_array_column *c, uint64_t *sums,
+                                 const struct cw_port *port, struct cw_block *b, struct cw_error *err)
 {
     bool fixed = cw_type_fixed(&port->type);
     int r = cw_block_column(b, port->value, &port->type, err);
@@ -78,8 +78,9 @@ static int produce_column(const struct cw_arrays *a, const struct cw_array_colum
     return 0;
 }
 
-/* Which array it was, the whole says; or nothing, where somebody has written the old values again. */
-static int changed(const struct cw_arrays *a, const struct cw_block *b, struct cw_error *err)
+/* An element does not have its sum: a check of all data names the column, or finds nothing where the program
+ * has written the old values again. */
+static int arrays_changed(const struct cw_arrays *a, const struct cw_block *b, struct cw_error *err)
 {
     struct cw_arrays_look look = {.cancelled = b->cancelled, .cancel_arg = b->cancel_arg};
     int r = cw_arrays_check(a, &look, err);
@@ -101,11 +102,11 @@ static int arrays_produce(const struct cw_source *s, const struct cw_op *op, str
         sums[i] = 0;
     for (unsigned i = 0; r == 0 && i < op->n_out; i++)
         if (op->out[i].live)
-            r = produce_column(x->arrays, &x->arrays->columns[i], x->held[i] ? sums : NULL, &op->out[i], b,
-                               err);
+            r = arrays_produce_column(x->arrays, &x->arrays->columns[i], x->held[i] ? sums : NULL,
+                                      &op->out[i], b, err);
     for (size_t i = 0; r == 0 && sums && i < b->n; i++)
         if (sums[i] != x->sums[b->rows[i]])
-            r = changed(x->arrays, b, err);
+            r = arrays_changed(x->arrays, b, err);
     return r;
 }
 
@@ -159,6 +160,7 @@ const struct cw_op_desc cw_op_arrays = {
            "id is a hash of their content: the same data have the same id in every process, but it has to be "
            "made there before a pipeline can name it.",
     .kind = CW_OP_SOURCE,
+    .effects.count = CW_COUNT_KNOWN,
     .here_only = true,
     .attrs = attrs,
     .bind = arrays_bind,

@@ -27,7 +27,7 @@ static const struct cw_source_ops files_ops = {
 };
 
 /* The patterns as JSON, behind the directory they count from. */
-static char *identity(const struct cw_op *op, const struct cw_source_env *env)
+static char *files_identity(const struct cw_op *op, const struct cw_source_env *env)
 {
     char *ret = NULL;
     _cleanup_free_ char *directory = realpath(env->base_dir && *env->base_dir ? env->base_dir : ".", NULL);
@@ -45,7 +45,7 @@ static int files_open(const struct cw_op *op, const struct cw_source_env *env, s
         return cw_error_nomem(err, sizeof(*f), "a source");
     f->base.ops = &files_ops;
     _cleanup_(cw_source_files_deinit) struct cw_source_files found = {0};
-    _cleanup_free_ char *name = identity(op, env);
+    _cleanup_free_ char *name = files_identity(op, env);
     int r = name ? cw_source_files(op, "files", env, &found, err) : cw_error_nomem(err, 0, "a source");
     if (r == 0)
         r = cw_record_files_init(f, &found, "files", name, NULL, env, err);
@@ -77,6 +77,7 @@ const struct cw_op_desc cw_op_files = {
         "Gives `data`, the bytes of each file, and `path`, its path without the pattern's directory (that "
         "before the first wildcard). Files are taken pattern by pattern, those of a pattern sorted by bytes.",
     .kind = CW_OP_SOURCE,
+    .effects.count = CW_COUNT_KNOWN,
     .attrs = attrs,
     .outputs = outputs,
     .open = files_open,

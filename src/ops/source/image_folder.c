@@ -21,7 +21,7 @@ static void image_folder_free(struct cw_source *s)
     free(f);
 }
 
-static int64_t class_of(const struct image_folder *f, uint64_t row)
+static int64_t image_folder_class_of(const struct image_folder *f, uint64_t row)
 {
     return (int64_t)CW_FIRST(i, 0, f->n_classes - 1, f->class_ends[i] > row);
 }
@@ -35,7 +35,7 @@ static int image_folder_produce(const struct cw_source *s, const struct cw_op *o
     if (r == 0 && label->live) {
         r = cw_block_dense(b, label->value, &label->type, err);
         for (size_t i = 0; r == 0 && i < b->n; i++)
-            ((int64_t *)(void *)b->columns[label->value].data)[i] = class_of(f, b->rows[i]);
+            ((int64_t *)(void *)b->columns[label->value].data)[i] = image_folder_class_of(f, b->rows[i]);
     }
     return r < 0 ? r : cw_record_files_produce_paths(&f->common, b, &op->out[2], err);
 }
@@ -49,7 +49,7 @@ static const struct cw_source_ops image_folder_ops = {
     .path = cw_record_files_path,
 };
 
-static bool is_image(const char *name)
+static bool image_folder_is_image(const char *name)
 {
     static const char *const extensions[] = {"jpg", "jpeg", "png", "webp"};
     const char *dot = strrchr(name, '.');
@@ -59,7 +59,7 @@ static bool is_image(const char *name)
     return false;
 }
 
-static char *join(const char *dir, const char *name)
+static char *image_folder_join(const char *dir, const char *name)
 {
     size_t n = strlen(dir);
     char *path = NULL;
@@ -67,12 +67,13 @@ static char *join(const char *dir, const char *name)
 }
 
 /* Adds a class's images. 1: this entry of root is no directory. */
-static int add_class(const char *root, const char *name, size_t prefix, const struct cw_source_env *env,
-                     struct cw_source_files *files, struct cw_error *err)
+static int image_folder_add_class(const char *root, const char *name, size_t prefix,
+                                  const struct cw_source_env *env, struct cw_source_files *files,
+                                  struct cw_error *err)
 {
     struct cw_stat st;
     _cleanup_(cw_paths_deinit) struct cw_paths entries = {0};
-    _cleanup_free_ char *dir = join(root, name);
+    _cleanup_free_ char *dir = image_folder_join(root, name);
     if (!dir)
         return cw_error_nomem(err, 0, "the names of files");
     int r = cw_stat(dir, &st, err);
@@ -83,9 +84,9 @@ static int add_class(const char *root, const char *name, size_t prefix, const st
     if (r == 0)
         r = cw_list(dir, &entries, err);
     for (size_t i = 0; r == 0 && i < entries.n; i++) {
-        if (!is_image(entries.paths[i]))
+        if (!image_folder_is_image(entries.paths[i]))
             continue;
-        char *path = join(dir, entries.paths[i]);
+        char *path = image_folder_join(dir, entries.paths[i]);
         if (path && cw_stat(path, &st, NULL) == 0 && st.is_dir)
             free(path);
         else
@@ -94,15 +95,15 @@ static int add_class(const char *root, const char *name, size_t prefix, const st
     return r;
 }
 
-static int bad_root(const char *root, const char *what, struct cw_error *err)
+static int image_folder_bad_root(const char *root, const char *what, struct cw_error *err)
 {
     cw_error_file(err, root);
     return cw_error_value(err, CW_E_PIPELINE, "root", root, "a directory of directories of images",
                           "image_folder: %s %s", root, what);
 }
 
-static int scan(struct image_folder *f, const char *root, const struct cw_source_env *env,
-                struct cw_source_files *files, struct cw_error *err)
+static int image_folder_scan(struct image_folder *f, const char *root, const struct cw_source_env *env,
+                             struct cw_source_files *files, struct cw_error *err)
 {
     struct cw_stat st;
     _cleanup_(cw_paths_deinit) struct cw_paths entries = {0};
@@ -110,7 +111,7 @@ static int scan(struct image_folder *f, const char *root, const struct cw_source
     int r = cw_path_check(root, env->data_roots, env->n_data_roots, err);
     if (r < 0)
         return r;
-    r = cw_stat(root, &st, NULL) < 0 || !st.is_dir ? bad_root(root, "is no directory", err)
+    r = cw_stat(root, &st, NULL) < 0 || !st.is_dir ? image_folder_bad_root(root, "is no directory", err)
                                                    : cw_list(root, &entries, err);
     if (r < 0)
         return r;
@@ -120,7 +121,7 @@ static int scan(struct image_folder *f, const char *root, const struct cw_source
     XXH3_state_t classes; /* an image's label depends on what classes there are */
     XXH3_64bits_reset(&classes);
     for (size_t i = 0; r >= 0 && i < entries.n; i++) {
-        r = add_class(root, entries.paths[i], prefix, env, files, err);
+        r = image_folder_add_class(root, entries.paths[i], prefix, env, files, err);
         if (r == 0) {
             f->class_ends[f->n_classes++] = files->n;
             (void)XXH3_64bits_update(&classes, entries.paths[i], strlen(entries.paths[i]) + 1);
@@ -130,9 +131,10 @@ static int scan(struct image_folder *f, const char *root, const struct cw_source
     if (r < 0)
         return r;
     if (f->n_classes == 0)
-        return bad_root(root, "holds no directory: expected one per class", err);
+        return image_folder_bad_root(root, "holds no directory: expected one per class", err);
     if (files->n == 0)
-        return bad_root(root, "holds no image (jpg, jpeg, png, webp) in any of its directories", err);
+        return image_folder_bad_root(root, "holds no image (jpg, jpeg, png, webp) in any of its directories",
+                                     err);
     return 0;
 }
 
@@ -146,14 +148,14 @@ static int image_folder_open(const struct cw_op *op, const struct cw_source_env 
     const char *given = cw_attr_string(op, "root");
     _cleanup_free_ char *root = given[0] == '/' || !env->base_dir || !*env->base_dir
                                     ? strdup(given)
-                                    : join(env->base_dir, given);
+                                    : image_folder_join(env->base_dir, given);
     _cleanup_free_ char *sidecar = NULL;
     _cleanup_(cw_source_files_deinit) struct cw_source_files files = {0};
     int r = root ? 0 : cw_error_nomem(err, 0, "a source");
     for (size_t n = root ? strlen(root) : 0; n > 1 && root[n - 1] == '/'; n--)
         root[n - 1] = 0;
     if (r == 0)
-        r = scan(f, root, env, &files, err);
+        r = image_folder_scan(f, root, env, &files, err);
     if (r == 0 && asprintf(&sidecar, "%s.cwx", root) < 0) {
         sidecar = NULL;
         r = cw_error_nomem(err, 0, "a source");
@@ -187,6 +189,7 @@ const struct cw_op_desc cw_op_image_folder = {
            "sorted by bytes) and `path` (below root). Of a class's files those are taken that lie directly "
            "in its directory and end in jpg, jpeg, png or webp, in any case.",
     .kind = CW_OP_SOURCE,
+    .effects.count = CW_COUNT_KNOWN,
     .attrs = attrs,
     .outputs = outputs,
     .open = image_folder_open,

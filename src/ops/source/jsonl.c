@@ -23,15 +23,15 @@ struct row { /* what is being read */
     cw_block_fail((x)->b, (x)->row, (x)->op->desc->name, "line %" PRIu64 ": " fmt, \
                   cw_line_number((x)->source, (x)->b->rows[(x)->row]), __VA_ARGS__)
 
-static int key_size(const struct cw_feature_spec *f)
+static int jsonl_key_size(const struct cw_feature_spec *f)
 {
     return (int)CW_MIN(f->key_size, (size_t)80);
 }
 
 /* The last occurrence of each feature that is needed; a kind of CW_JSON_NULL: none. False: the line failed.
  */
-static bool find_features(const struct row *x, const struct cw_feature_specs *specs, const uint8_t *line,
-                          size_t size, struct cw_json_value *found)
+static bool jsonl_find_features(const struct row *x, const struct cw_feature_specs *specs,
+                                const uint8_t *line, size_t size, struct cw_json_value *found)
 {
     struct cw_json_walk w;
     struct cw_json_value key, value;
@@ -53,8 +53,8 @@ static bool find_features(const struct row *x, const struct cw_feature_specs *sp
 }
 
 /* One number, true or false; false: the row failed. */
-static bool put_scalar(const struct row *x, const struct cw_feature_spec *f, const struct cw_json_value *v,
-                       void *out)
+static bool jsonl_put_scalar(const struct row *x, const struct cw_feature_spec *f,
+                             const struct cw_json_value *v, void *out)
 {
     const char *dtype = cw_dtype_name(f->dtype);
     if (f->dtype == CW_BOOL && (v->kind == CW_JSON_TRUE || v->kind == CW_JSON_FALSE)) {
@@ -62,40 +62,41 @@ static bool put_scalar(const struct row *x, const struct cw_feature_spec *f, con
         return true;
     }
     if (f->dtype == CW_BOOL || v->kind != CW_JSON_NUMBER)
-        return fail(x, "\"%.*s\" holds %s, expected %s", key_size(f), f->key, cw_json_kind_name(v->kind),
-                    f->dtype == CW_BOOL ? "true or false" : dtype);
+        return fail(x, "\"%.*s\" holds %s, expected %s", jsonl_key_size(f), f->key,
+                    cw_json_kind_name(v->kind), f->dtype == CW_BOOL ? "true or false" : dtype);
     enum cw_number n = cw_number_parse(v->text, v->size, f->dtype, out);
     if (n != CW_NUMBER_OK)
-        fail(x, "\"%.*s\" holds %.*s, which %s for %s", key_size(f), f->key, (int)CW_MIN(v->size, (size_t)40),
-             v->text, cw_number_why(n), dtype);
+        fail(x, "\"%.*s\" holds %.*s, which %s for %s", jsonl_key_size(f), f->key,
+             (int)CW_MIN(v->size, (size_t)40), v->text, cw_number_why(n), dtype);
     return n == CW_NUMBER_OK;
 }
 
 /* The values of v, which must have this shape, from *out on. dims[0] < 0: any length. */
-static bool put_values(const struct row *x, const struct cw_feature_spec *f, const struct cw_json_value *v,
-                       const int64_t *dims, int ndim, uint8_t **out)
+static bool jsonl_put_values(const struct row *x, const struct cw_feature_spec *f,
+                             const struct cw_json_value *v, const int64_t *dims, int ndim, uint8_t **out)
 {
     if (ndim == 0) {
-        bool good = put_scalar(x, f, v, *out);
+        bool good = jsonl_put_scalar(x, f, v, *out);
         *out += cw_dtype_size(f->dtype);
         return good;
     }
     if (v->kind != CW_JSON_ARRAY)
-        return fail(x, "\"%.*s\" holds %s where an array is expected", key_size(f), f->key,
+        return fail(x, "\"%.*s\" holds %s where an array is expected", jsonl_key_size(f), f->key,
                     cw_json_kind_name(v->kind));
     struct cw_json_items items = cw_json_items(v);
     struct cw_json_value item;
     int64_t n = 0;
     for (; (dims[0] < 0 || n <= dims[0]) && cw_json_item(&items, &item); n++)
-        if ((dims[0] < 0 || n < dims[0]) && !put_values(x, f, &item, dims + 1, ndim - 1, out))
+        if ((dims[0] < 0 || n < dims[0]) && !jsonl_put_values(x, f, &item, dims + 1, ndim - 1, out))
             return false;
     if (dims[0] >= 0 && n != dims[0])
         return fail(x, "\"%.*s\" has an array of %s%" PRId64 " values where %" PRId64 " are expected",
-                    key_size(f), f->key, n > dims[0] ? "more than " : "", n > dims[0] ? dims[0] : n, dims[0]);
+                    jsonl_key_size(f), f->key, n > dims[0] ? "more than " : "", n > dims[0] ? dims[0] : n,
+                    dims[0]);
     return true;
 }
 
-static int64_t count_items(const struct cw_json_value *v)
+static int64_t jsonl_count_items(const struct cw_json_value *v)
 {
     struct cw_json_items items = cw_json_items(v);
     struct cw_json_value item;
@@ -105,11 +106,11 @@ static int64_t count_items(const struct cw_json_value *v)
     return n;
 }
 
-static int put_string(const struct row *x, const struct cw_feature_spec *f, const struct cw_json_value *v,
-                      const struct cw_port *port, struct cw_error *err)
+static int jsonl_put_string(const struct row *x, const struct cw_feature_spec *f,
+                            const struct cw_json_value *v, const struct cw_port *port, struct cw_error *err)
 {
     if (v->kind != CW_JSON_STRING)
-        return fail(x, "\"%.*s\" holds %s, expected a string", key_size(f), f->key,
+        return fail(x, "\"%.*s\" holds %s, expected a string", jsonl_key_size(f), f->key,
                     cw_json_kind_name(v->kind));
     if (!v->escaped) {
         cw_feature_bytes_row(port, x->b, x->row, v->text, v->size);
@@ -122,22 +123,22 @@ static int put_string(const struct row *x, const struct cw_feature_spec *f, cons
     return 0;
 }
 
-static int put_feature(const struct row *x, const struct cw_feature_spec *f, const struct cw_json_value *v,
-                       struct cw_error *err)
+static int jsonl_put_feature(const struct row *x, const struct cw_feature_spec *f,
+                             const struct cw_json_value *v, struct cw_error *err)
 {
     const struct cw_port *port = &x->op->out[f->port];
     if (v->kind == CW_JSON_NULL)
         return f->has_default || f->variable
                    ? cw_feature_default(f, port, x->b, x->row, err)
-                   : fail(x, "\"%.*s\" (%s) is %s and has no default", key_size(f), f->key,
+                   : fail(x, "\"%.*s\" (%s) is %s and has no default", jsonl_key_size(f), f->key,
                           cw_dtype_name(f->dtype), v->text ? "null" : "missing");
     if (f->dtype == CW_BYTES)
-        return put_string(x, f, v, port, err);
-    int64_t n = f->variable && v->kind == CW_JSON_ARRAY ? count_items(v) : 0;
+        return jsonl_put_string(x, f, v, port, err);
+    int64_t n = f->variable && v->kind == CW_JSON_ARRAY ? jsonl_count_items(v) : 0;
     uint8_t *out = cw_feature_row(f, port, x->b, x->row, n * f->n_values, err);
     if (!out)
         return err ? err->status : CW_E_MEMORY;
-    (void)put_values(x, f, v, port->type.dims, port->type.ndim, &out);
+    (void)jsonl_put_values(x, f, v, port->type.dims, port->type.ndim, &out);
     return 0;
 }
 
@@ -154,11 +155,11 @@ static int jsonl_produce(const struct cw_source *s, const struct cw_op *op, stru
         struct row x = {.source = s, .op = op, .b = b, .row = row};
         const uint8_t *line;
         size_t size;
-        if (!cw_line_of(s, op, b, row, &line, &size) || !find_features(&x, specs, line, size, found))
+        if (!cw_line_of(s, op, b, row, &line, &size) || !jsonl_find_features(&x, specs, line, size, found))
             continue;
         for (unsigned i = 0; r == 0 && i < specs->n && b->status[row] == CW_ROW_OK; i++)
             if (op->out[specs->items[i].port].live)
-                r = put_feature(&x, &specs->items[i], &found[i], err);
+                r = jsonl_put_feature(&x, &specs->items[i], &found[i], err);
     }
     return r;
 }
@@ -195,6 +196,7 @@ const struct cw_op_desc cw_op_jsonl = {
            "and a fraction for an integer do; NaN, Infinity and -Infinity are numbers. Of a key that comes "
            "twice the last one counts. Files and lines are those of text; an empty line is no object.",
     .kind = CW_OP_SOURCE,
+    .effects.count = CW_COUNT_KNOWN,
     .attrs = attrs,
     .bind = jsonl_bind,
     .open = jsonl_open,

@@ -83,6 +83,7 @@ const struct cw_op_desc cw_op_range = {
     .summary = "integers from start to stop, in steps",
     .doc = "Gives `value`, an int64: start, start + step, ... as Python's range(start, stop, step) does.",
     .kind = CW_OP_SOURCE,
+    .effects.count = CW_COUNT_KNOWN,
     .attrs = attrs,
     .outputs = outputs,
     .bind = range_bind,

@@ -11,8 +11,8 @@ struct cw_record_files {
     struct cw_file **files; /* index.n */
 };
 
-/* identity: what tells this data set from others in the index directory; an absolute path or patterns.
- * sidecar may be NULL. */
+/* identity: what distinguishes this data set from others in the index directory; an absolute path or
+ * patterns. sidecar may be NULL. */
 int cw_record_files_init(struct cw_record_files *f, const struct cw_source_files *files, const char *kind,
                          const char *identity, const char *sidecar, const struct cw_source_env *env,
                          struct cw_error *err) _must_check_;

@@ -22,17 +22,17 @@ static void streams_free(struct cw_source *s)
 
 /* The file that holds a row: the last that starts at or before it (files without records start where the next
  * one does). */
-static size_t file_of(const struct cw_record_streams *f, uint64_t row)
+static size_t record_streams_file_of(const struct cw_record_streams *f, uint64_t row)
 {
     return CW_FIRST(i, 1, f->index.n, f->first[i] > row) - 1;
 }
 
-static bool holds(const struct cw_record_streams *f, size_t file, uint64_t row)
+static bool record_streams_holds(const struct cw_record_streams *f, size_t file, uint64_t row)
 {
     return f->first[file] <= row && row < f->first[file + 1];
 }
 
-static bool too_long(const struct cw_record_streams *f, uint64_t length)
+static bool record_streams_too_long(const struct cw_record_streams *f, uint64_t length)
 {
     return f->options.max_length && length > f->options.max_length;
 }
@@ -42,8 +42,8 @@ static void streams_ids(const struct cw_source *s, const uint64_t *rows, size_t 
     const struct cw_record_streams *f = (const struct cw_record_streams *)s;
     size_t file = 0;
     for (size_t i = 0; i < n; i++) {
-        if (!holds(f, file, rows[i]))
-            file = file_of(f, rows[i]);
+        if (!record_streams_holds(f, file, rows[i]))
+            file = record_streams_file_of(f, rows[i]);
         out[i].file_key = f->index.segments[file].file_key;
         out[i].row = rows[i] - f->first[file];
     }
@@ -52,26 +52,27 @@ static void streams_ids(const struct cw_source *s, const uint64_t *rows, size_t 
 static const char *streams_path(const struct cw_source *s, uint64_t row)
 {
     const struct cw_record_streams *f = (const struct cw_record_streams *)s;
-    return cw_file_path(f->files[file_of(f, row)]);
+    return cw_file_path(f->files[record_streams_file_of(f, row)]);
 }
 
 static struct cw_file *streams_file(const struct cw_source *s, uint64_t row, bool *ret_partial)
 {
     const struct cw_record_streams *f = (const struct cw_record_streams *)s;
     *ret_partial = f->options.partial_keys;
-    return f->files[file_of(f, row)];
+    return f->files[record_streams_file_of(f, row)];
 }
 
 static int streams_locate(const struct cw_source *s, uint64_t row, struct cw_extent *ret,
                           struct cw_error *err CW_UNUSED)
 {
     const struct cw_record_streams *f = (const struct cw_record_streams *)s;
-    size_t file = file_of(f, row);
+    size_t file = record_streams_file_of(f, row);
     const struct cw_segment *g = &f->index.segments[file];
     uint64_t i = row - f->first[file];
     struct cw_span span = cw_segment_span(g, i);
-    *ret = (struct cw_extent){
-        .file = f->files[file], .offset = span.offset, .length = too_long(f, g->lengths[i]) ? 0 : span.size};
+    *ret = (struct cw_extent){.file = f->files[file],
+                              .offset = span.offset,
+                              .length = record_streams_too_long(f, g->lengths[i]) ? 0 : span.size};
     return 0;
 }
 
@@ -80,16 +81,16 @@ struct wanted { /* a row to load, and its place in the caller's order */
     size_t place;
 };
 
-static int by_row(const void *a, const void *b)
+static int record_streams_by_row(const void *a, const void *b)
 {
     const struct wanted *x = a, *y = b;
     return x->row != y->row ? (x->row < y->row ? -1 : 1) : (x->place > y->place) - (x->place < y->place);
 }
 
 /* Loads the different rows among wanted[0..n) (ascending, of one file). */
-static int load_file(const struct cw_record_streams *f, size_t file, const struct wanted *wanted, size_t n,
-                     uint64_t *records, uint8_t **into, struct cw_arena *arena, struct cw_tensor *raw,
-                     struct cw_error *err)
+static int record_streams_load_file(const struct cw_record_streams *f, size_t file,
+                                    const struct wanted *wanted, size_t n, uint64_t *records, uint8_t **into,
+                                    struct cw_arena *arena, struct cw_tensor *raw, struct cw_error *err)
 {
     const struct cw_segment *g = &f->index.segments[file];
     size_t m = 0;
@@ -97,7 +98,7 @@ static int load_file(const struct cw_record_streams *f, size_t file, const struc
         uint64_t record = wanted[i].row - f->first[file];
         struct cw_span span = cw_segment_span(g, record);
         raw[wanted[i].place] = (struct cw_tensor){0};
-        if (too_long(f, g->lengths[record]))
+        if (record_streams_too_long(f, g->lengths[record]))
             continue;
         if (m == 0 || records[m - 1] != record) {
             into[m] = cw_arena_alloc(arena, span.size, err);
@@ -123,15 +124,15 @@ static int streams_load(const struct cw_source *s, const uint64_t *rows, size_t 
         return err->status;
     for (size_t i = 0; i < n; i++)
         wanted[i] = (struct wanted){.row = rows[i], .place = i};
-    qsort(wanted, n, sizeof(*wanted), by_row);
+    qsort(wanted, n, sizeof(*wanted), record_streams_by_row);
     int r = cw_arena_reserve(arena, CW_SEGMENT_READ_BYTES, "decompression", err);
     if (r < 0)
         return r;
     for (size_t i = 0, end; r == 0 && i < n; i = end) {
-        size_t file = file_of(f, wanted[i].row);
-        for (end = i + 1; end < n && holds(f, file, wanted[end].row);)
+        size_t file = record_streams_file_of(f, wanted[i].row);
+        for (end = i + 1; end < n && record_streams_holds(f, file, wanted[end].row);)
             end++;
-        r = load_file(f, file, wanted + i, end - i, records, into, arena, raw, err);
+        r = record_streams_load_file(f, file, wanted + i, end - i, records, into, arena, raw, err);
     }
     cw_arena_unreserve(arena, CW_SEGMENT_READ_BYTES);
     return r;
@@ -139,13 +140,13 @@ static int streams_load(const struct cw_source *s, const uint64_t *rows, size_t 
 
 uint64_t cw_record_streams_length(const struct cw_record_streams *f, uint64_t row, uint64_t *ret_number)
 {
-    size_t file = file_of(f, row);
+    size_t file = record_streams_file_of(f, row);
     *ret_number = row - f->first[file];
     return f->index.segments[file].lengths[*ret_number];
 }
 
 /* Everything about the data set as a whole, from the segments. */
-static int sum_up(struct cw_record_streams *f, char *const *paths, struct cw_error *err)
+static int record_streams_sum_up(struct cw_record_streams *f, char *const *paths, struct cw_error *err)
 {
     size_t n = f->index.n;
     uint64_t n_chunks = 0, chunk = 0;
@@ -218,7 +219,7 @@ int cw_record_streams_open(const struct cw_op *op, const struct cw_source_env *e
     if (r == 0)
         r = cw_index_open(files.paths, files.prefixes, files.n, &index, &f->index, err);
     if (r == 0)
-        r = sum_up(f, files.paths, err);
+        r = record_streams_sum_up(f, files.paths, err);
     if (r < 0) {
         cw_error_op(err, op->desc->name);
         streams_free(&f->base);
@@ -230,7 +231,7 @@ int cw_record_streams_open(const struct cw_op *op, const struct cw_source_env *e
 
 size_t cw_record_streams_file(const struct cw_record_streams *f, uint64_t row, uint64_t *ret_number)
 {
-    size_t file = file_of(f, row);
+    size_t file = record_streams_file_of(f, row);
     *ret_number = row - f->first[file];
     return file;
 }

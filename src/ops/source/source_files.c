@@ -33,7 +33,7 @@ int cw_source_files_add(struct cw_source_files *f, char *path, size_t prefix, co
     return 0;
 }
 
-static bool is_index(const char *path)
+static bool source_files_is_index(const char *path)
 {
     size_t n = strlen(path);
     return n > 4 && strcmp(path + n - 4, ".cwx") == 0;
@@ -52,7 +52,7 @@ int cw_source_files_match(struct cw_source_files *f, const char *pattern, bool i
         r = cw_glob(env->base_dir, pattern, &found, &prefix, err);
     bool all = index_named && !strpbrk(pattern, "*?[");
     for (size_t i = 0; r == 0 && i < found.n; i++)
-        if (all || !is_index(found.paths[i]))
+        if (all || !source_files_is_index(found.paths[i]))
             r = cw_source_files_add(f, CW_STEAL(found.paths[i]), prefix, env, err);
     if (r == 0 && f->n == before) {
         cw_error_file(err, pattern);

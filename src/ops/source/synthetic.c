@@ -48,7 +48,7 @@ static int synthetic_bind(struct cw_bind *b, struct cw_op *op, struct cw_error *
 
 /* n values of four words. An integer has the low bits of its word, one of 64 bits two words, the low one
  * first. */
-static void put_values(enum cw_dtype dtype, uint8_t *out, uint32_t words[4], size_t n)
+static void synthetic_put_values(enum cw_dtype dtype, uint8_t *out, uint32_t words[4], size_t n)
 {
     if (cw_dtype_is_float(dtype)) {
         const double uniform[4] = {cw_uniform(words[0]), cw_uniform(words[1]), cw_uniform(words[2]),
@@ -61,19 +61,19 @@ static void put_values(enum cw_dtype dtype, uint8_t *out, uint32_t words[4], siz
     cw_convert(cw_dtype_size(dtype) == 8 ? dtype : CW_UINT32, dtype, out, words, n);
 }
 
-static void fill_element(const struct synthetic *s, enum cw_dtype dtype, uint64_t row, uint8_t *out)
+static void synthetic_fill_element(const struct synthetic *s, enum cw_dtype dtype, uint64_t row, uint8_t *out)
 {
     size_t at_once = dtype == CW_UINT64 || dtype == CW_INT64 ? 2 : 4; /* values of four words */
     for (size_t k = 0; k < s->n_values; k += at_once) {
         uint32_t words[4];
         const uint32_t counter[4] = {(uint32_t)row, (uint32_t)(row >> 32), (uint32_t)(k / at_once), STREAM};
         cw_philox(s->base.file_key, counter, words);
-        put_values(dtype, out + k * cw_dtype_size(dtype), words, CW_MIN(at_once, s->n_values - k));
+        synthetic_put_values(dtype, out + k * cw_dtype_size(dtype), words, CW_MIN(at_once, s->n_values - k));
     }
 }
 
 /* Uses up CPU time, not wall time: a preempted thread still does all its work. */
-static int burn(const struct synthetic *s, const struct cw_block *b, struct cw_error *err)
+static int synthetic_burn(const struct synthetic *s, const struct cw_block *b, struct cw_error *err)
 {
     uint64_t start = cw_thread_cpu_ns();
     if (cw_cost_modelled()) {
@@ -96,10 +96,10 @@ static int synthetic_produce(const struct cw_source *source, const struct cw_op 
         memset(b->columns[port->value].data, 0, b->n * b->columns[port->value].stride);
     for (size_t i = 0; r == 0 && i < b->n && (s->cost_ns || (port->live && s->random)); i++) {
         if (port->live && s->random)
-            fill_element(s, port->type.dtype, b->rows[i],
-                         b->columns[port->value].data + i * b->columns[port->value].stride);
+            synthetic_fill_element(s, port->type.dtype, b->rows[i],
+                                   b->columns[port->value].data + i * b->columns[port->value].stride);
         if (s->cost_ns)
-            r = burn(s, b, err);
+            r = synthetic_burn(s, b, err);
     }
     return r;
 }
@@ -158,6 +158,7 @@ const struct cw_op_desc cw_op_synthetic = {
     .doc = "Gives `data`. Random integers have all values of their dtype, random floats lie in [0, 1); they "
            "depend on the element's number alone.",
     .kind = CW_OP_SOURCE,
+    .effects.count = CW_COUNT_KNOWN,
     .attrs = attrs,
     .bind = synthetic_bind,
     .open = synthetic_open,

@@ -37,18 +37,18 @@ struct row { /* what is being read */
     cw_block_fail((x)->b, (x)->row, (x)->op->desc->name, "sample \"%.*s\": " fmt, \
                   (int)CW_MIN((x)->key_size, (size_t)60), (x)->key ? (x)->key : "", __VA_ARGS__)
 
-static int spec_size(const struct cw_feature_spec *f)
+static int tar_spec_size(const struct cw_feature_spec *f)
 {
     return (int)CW_MIN(f->key_size, (size_t)60);
 }
 
-static bool is_key(const struct cw_feature_spec *f)
+static bool tar_is_key(const struct cw_feature_spec *f)
 {
     return f->key_size == strlen(KEY) && memcmp(f->key, KEY, f->key_size) == 0;
 }
 
 /* Number of the alternative of "jpg;jpeg;png" that an extension is, whatever its case; -1: none. */
-static int alternative_of(const struct cw_feature_spec *f, const struct cw_tar_name *name)
+static int tar_alternative_of(const struct cw_feature_spec *f, const struct cw_tar_name *name)
 {
     const char *p = f->key, *end = p + f->key_size;
     for (int i = 0; p <= end; i++) {
@@ -61,35 +61,35 @@ static int alternative_of(const struct cw_feature_spec *f, const struct cw_tar_n
     return -1;
 }
 
-static bool is_npy(const struct cw_tar_name *name)
+static bool tar_is_npy(const struct cw_tar_name *name)
 {
     const char *end = name->extension + name->extension_size;
     return name->extension_size >= 3 && strncasecmp(end - 3, "npy", 3) == 0 &&
            (name->extension_size == 3 || end[-4] == '.');
 }
 
-/* A file of the sample: it is that of each component that asks for its extension, the first alternative
+/* A file of the sample: it is that of each component that requests its extension, the first alternative
  * before the others. */
-static void take_file(const struct cw_op *op, const struct cw_feature_specs *specs,
-                      const struct cw_tar_file *file, struct found *found)
+static void tar_take_file(const struct cw_op *op, const struct cw_feature_specs *specs,
+                          const struct cw_tar_file *file, struct found *found)
 {
     for (unsigned i = 0; i < specs->n; i++) {
         const struct cw_feature_spec *f = &specs->items[i];
-        int which = op->out[f->port].live && !is_key(f) ? alternative_of(f, &file->name) : -1;
+        int which = op->out[f->port].live && !tar_is_key(f) ? tar_alternative_of(f, &file->name) : -1;
         if (which < 0 || (found[i].data && found[i].alternative < (unsigned)which))
             continue;
         bool twice = found[i].data && found[i].alternative == (unsigned)which;
         found[i] = (struct found){.data = file->data,
                                   .size = file->size,
                                   .alternative = (unsigned)which,
-                                  .npy = is_npy(&file->name),
+                                  .npy = tar_is_npy(&file->name),
                                   .twice = twice};
     }
 }
 
 /* All files of the sample, and its key. 1: the row failed. */
-static int find_files(struct row *x, const struct cw_feature_specs *specs, struct found *found,
-                      struct cw_error *err)
+static int tar_find_files(struct row *x, const struct cw_feature_specs *specs, struct found *found,
+                          struct cw_error *err)
 {
     struct cw_tar_files files;
     struct cw_tar_file file;
@@ -105,7 +105,7 @@ static int find_files(struct row *x, const struct cw_feature_specs *specs, struc
             x->key = memcpy(copy, file.name.key, file.name.key_size);
             x->key_size = file.name.key_size;
         }
-        take_file(x->op, specs, &file, found);
+        tar_take_file(x->op, specs, &file, found);
     }
     if (r == 0 && x->key)
         return 0;
@@ -114,20 +114,20 @@ static int find_files(struct row *x, const struct cw_feature_specs *specs, struc
 
 /* ---- values ---- */
 
-static int put_npy(const struct row *x, const struct cw_feature_spec *f, const struct found *found,
-                   const struct cw_port *port, struct cw_error *err)
+static int tar_put_npy(const struct row *x, const struct cw_feature_spec *f, const struct found *found,
+                       const struct cw_port *port, struct cw_error *err)
 {
     struct cw_npy npy;
     char why[CW_NPY_WHY], is[160], wanted[160];
     if (!cw_npy_parse(found->data, found->size, &npy, why))
-        return fail(x, "\"%.*s\" is %s", spec_size(f), f->key, why);
+        return fail(x, "\"%.*s\" is %s", tar_spec_size(f), f->key, why);
     struct cw_type type = {.dtype = npy.dtype, .ndim = npy.ndim};
     memcpy(type.dims, npy.dims, sizeof(type.dims));
     bool fits = npy.dtype == f->dtype && npy.ndim == port->type.ndim;
     for (int d = 0; fits && d < npy.ndim; d++)
         fits = port->type.dims[d] == CW_VARIES || port->type.dims[d] == npy.dims[d];
     if (!fits)
-        return fail(x, "\"%.*s\" is %s, expected %s", spec_size(f), f->key, cw_type_print(&type, is),
+        return fail(x, "\"%.*s\" is %s, expected %s", tar_spec_size(f), f->key, cw_type_print(&type, is),
                     cw_type_print(&port->type, wanted));
     void *out = cw_feature_row(f, port, x->b, x->row, (int64_t)(npy.size / cw_dtype_size(npy.dtype)), err);
     if (!out)
@@ -137,67 +137,67 @@ static int put_npy(const struct row *x, const struct cw_feature_spec *f, const s
     return 0;
 }
 
-static bool is_space(uint8_t c)
+static bool tar_is_space(uint8_t c)
 {
     return c == ' ' || c == '\t' || c == '\r' || c == '\n';
 }
 
 /* The next word of a text, from *at on. */
-static bool next_word(const struct found *text, size_t *at, const char **ret, size_t *ret_size)
+static bool tar_next_word(const struct found *text, size_t *at, const char **ret, size_t *ret_size)
 {
-    while (*at < text->size && is_space(text->data[*at]))
+    while (*at < text->size && tar_is_space(text->data[*at]))
         (*at)++;
     *ret = (const char *)text->data + *at;
     size_t start = *at;
-    while (*at < text->size && !is_space(text->data[*at]))
+    while (*at < text->size && !tar_is_space(text->data[*at]))
         (*at)++;
     *ret_size = *at - start;
     return *ret_size > 0;
 }
 
 /* Numbers in text, between spaces. */
-static int put_text(const struct row *x, const struct cw_feature_spec *f, const struct found *text,
-                    const struct cw_port *port, struct cw_error *err)
+static int tar_put_text(const struct row *x, const struct cw_feature_spec *f, const struct found *text,
+                        const struct cw_port *port, struct cw_error *err)
 {
     const char *word;
     size_t size, at = 0, item = cw_dtype_size(f->dtype);
     int64_t n = 0;
-    while (next_word(text, &at, &word, &size))
+    while (tar_next_word(text, &at, &word, &size))
         n++;
     if (f->variable ? n % f->n_values != 0 : n != f->n_values)
-        return fail(x, "\"%.*s\" holds %" PRId64 " numbers, expected %s%" PRId64, spec_size(f), f->key, n,
+        return fail(x, "\"%.*s\" holds %" PRId64 " numbers, expected %s%" PRId64, tar_spec_size(f), f->key, n,
                     f->variable ? "a multiple of " : "", f->n_values);
     uint8_t *out = cw_feature_row(f, port, x->b, x->row, n, err);
     if (!out)
         return err ? err->status : CW_E_MEMORY;
-    for (at = 0; next_word(text, &at, &word, &size); out += item) {
+    for (at = 0; tar_next_word(text, &at, &word, &size); out += item) {
         enum cw_number r = cw_number_parse(word, size, f->dtype, out);
         if (r != CW_NUMBER_OK)
-            return fail(x, "\"%.*s\" holds \"%.*s\", which %s for %s", spec_size(f), f->key,
+            return fail(x, "\"%.*s\" holds \"%.*s\", which %s for %s", tar_spec_size(f), f->key,
                         (int)CW_MIN(size, (size_t)40), word, cw_number_why(r), cw_dtype_name(f->dtype));
     }
     return 0;
 }
 
-static int put_component(const struct row *x, const struct cw_feature_spec *f, const struct found *found,
-                         struct cw_error *err)
+static int tar_put_component(const struct row *x, const struct cw_feature_spec *f, const struct found *found,
+                             struct cw_error *err)
 {
     const struct cw_port *port = &x->op->out[f->port];
-    if (is_key(f)) {
+    if (tar_is_key(f)) {
         cw_feature_bytes_row(port, x->b, x->row, x->key, x->key_size);
         return 0;
     }
     if (!found->data)
         return f->has_default || f->variable
                    ? cw_feature_default(f, port, x->b, x->row, err)
-                   : fail(x, "it has no file \"%.*s\", and there is no default", spec_size(f), f->key);
+                   : fail(x, "it has no file \"%.*s\", and there is no default", tar_spec_size(f), f->key);
     if (found->twice)
-        return fail(x, "it has two files \"%.*s\"", spec_size(f), f->key);
+        return fail(x, "it has two files \"%.*s\"", tar_spec_size(f), f->key);
     if (f->dtype == CW_BYTES) {
         cw_feature_bytes_row(port, x->b, x->row, found->data, found->size);
         return 0;
     }
-    return found->npy ? put_npy(x, f, found, port, err) : put_text(x, f, found, port, err);
+    return found->npy ? tar_put_npy(x, f, found, port, err) : tar_put_text(x, f, found, port, err);
 }
 
 static int tar_produce(const struct cw_source *s CW_UNUSED, const struct cw_op *op, struct cw_block *b,
@@ -211,12 +211,12 @@ static int tar_produce(const struct cw_source *s CW_UNUSED, const struct cw_op *
     CW_ROWS_OK(row, b, r == 0)
     {
         struct row x = {.op = op, .b = b, .row = row};
-        int failed = find_files(&x, specs, found, err);
+        int failed = tar_find_files(&x, specs, found, err);
         if (failed < 0)
             return failed;
         for (unsigned i = 0; r == 0 && i < specs->n && b->status[row] == CW_ROW_OK; i++)
             if (op->out[specs->items[i].port].live)
-                r = put_component(&x, &specs->items[i], &found[i], err);
+                r = tar_put_component(&x, &specs->items[i], &found[i], err);
     }
     return r;
 }
@@ -238,7 +238,7 @@ static int tar_bind(struct cw_bind *b, struct cw_op *op, struct cw_error *err)
     int r = cw_feature_specs_bind(&words, b, op, err);
     const struct cw_feature_specs *specs = op->state;
     for (unsigned i = 0; r == 0 && i < specs->n; i++)
-        if (is_key(&specs->items[i]) && specs->items[i].dtype != CW_BYTES)
+        if (tar_is_key(&specs->items[i]) && specs->items[i].dtype != CW_BYTES)
             r = cw_attr_error(op, "components", err,
                               "\"bytes\" as dtype of \"" KEY "\", the key of a sample");
     return r;
@@ -266,6 +266,7 @@ const struct cw_op_desc cw_op_tar = {
            "over. Headers may be v7, ustar, GNU or pax; damaged archives, sparse files, devices, and names "
            "that lead out of the archive's directory are errors.",
     .kind = CW_OP_SOURCE,
+    .effects.count = CW_COUNT_KNOWN,
     .attrs = attrs,
     .bind = tar_bind,
     .open = tar_open,

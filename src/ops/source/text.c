@@ -36,6 +36,7 @@ const struct cw_op_desc cw_op_text = {
            "pattern sorted by bytes; index files (*.cwx) that a wildcard matches are left out. `compression` "
            "auto knows gzip; zlib has to be named, because a text may begin like it.",
     .kind = CW_OP_SOURCE,
+    .effects.count = CW_COUNT_KNOWN,
     .attrs = attrs,
     .outputs = outputs,
     .open = text_open,

@@ -10,8 +10,8 @@
 
 /* Whether a record, whose bytes fit its own CRC, is the one that was indexed. A file of another content but
  * the same size and time is found here. */
-static int check_indexed(const struct cw_record_streams *t, uint64_t row, const struct cw_tensor *raw,
-                         struct cw_error *err)
+static int tfrecord_check_indexed(const struct cw_record_streams *t, uint64_t row,
+                                  const struct cw_tensor *raw, struct cw_error *err)
 {
     uint64_t number;
     size_t file = cw_record_streams_file(t, row, &number);
@@ -43,7 +43,7 @@ static int tfrecord_produce(const struct cw_source *s, const struct cw_op *op, s
     if (cw_tfrecord_check(b->raw[i].data, b->raw[i].size, why))
         cw_block_fail(b, i, op->desc->name, "%s", why);
     else
-        r = check_indexed(t, b->rows[i], &b->raw[i], err);
+        r = tfrecord_check_indexed(t, b->rows[i], &b->raw[i], err);
     if (r >= 0)
         r = cw_block_ragged(b, port->value, err);
     if (r < 0)
@@ -85,6 +85,7 @@ const struct cw_op_desc cw_op_tfrecord = {
            "sorted by bytes; index files (*.cwx) that a wildcard matches are left out. The CRC of a record's "
            "length is always checked, when a file is indexed.",
     .kind = CW_OP_SOURCE,
+    .effects.count = CW_COUNT_KNOWN,
     .attrs = attrs,
     .outputs = outputs,
     .open = tfrecord_open,
