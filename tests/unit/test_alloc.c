@@ -518,10 +518,11 @@ CASE(image_chain,
                 "50, 50]}, {\"op\": \"transpose_image\", \"component\": \"image\"}, {\"op\": \"drop\", "
                 "\"components\": [\"path\"]},"
                 "{\"op\": \"rename\", \"names\": {\"label\": \"class\"}}, {\"op\": \"batch\", \"size\": 2}"))
-/* /*\"}, {\"op\": \"decode_image\", \"component\": \"data\"}, {\"op\": \"random_crop\", \"component\":
- * \"data\", \"size\": [8, 8]}," "{\"op\": \"select\", \"components\": [\"data\"]}"))  /* With an argument:
- * only the tests of this name ("test_images*"). */
-CASE(images_unbatched, .text = SKIPPING("{\"op\": \"files\", \"files\": \"images
+CASE(images_unbatched,
+     .text = SKIPPING("{\"op\": \"files\", \"files\": \"images/*/*\"}, {\"op\": \"decode_image\", "
+                      "\"component\": \"data\"}, {\"op\": \"random_crop\", \"component\": \"data\", \"size\": "
+                      "[8, 8]}, {\"op\": \"select\", \"components\": [\"data\"]}"))
+
 /* ---- data sets in memory ---- */
 
 static void test_arrays(void **state)
