@@ -58,10 +58,11 @@ void cw_out_of_memory(struct cw_runner *r, const char *what)
 static uint64_t block_rows(const struct cw_runner *r, const struct block *b, const struct piece *p,
                            uint64_t at)
 {
-    const struct cw_ref *first = &p->refs[at];
-    const uint8_t *kept = b->choice == p->choice || b->uncached ? p->kept : NULL;
-    bool hit = kept && kept[at] && !b->uncached;
-    uint64_t most = CW_MIN(cw_rows_most(r, first->leaf, hit), p->n - at), n = 1;
+    const struct cw_ref *first = &p->plan.refs[at];
+    bool uncached = b->exec.cache.use == CW_CACHE_USE_NONE;
+    const uint8_t *kept = b->choice == p->choice || uncached ? p->kept : NULL;
+    bool hit = kept && kept[at] && !uncached;
+    uint64_t most = CW_MIN(cw_rows_most(r, first->leaf, hit), p->plan.n - at), n = 1;
     while (kept && n < most && kept[at + n] == kept[at])
         n++;
     most = kept ? n : most;
@@ -99,8 +100,8 @@ static int counted_batch(struct cw_runner *r, struct cw_range *s, struct cw_asse
 static int counted_slots(struct cw_runner *r, struct cw_range *s, struct piece *p, uint64_t *n,
                          struct block *b)
 {
-    uint64_t size = r->compiled->batch_size, at = p->begin + p->carved,
-             end = CW_MIN(at - at % size + size, p->begin + p->n);
+    uint64_t size = r->compiled->batch_size, at = p->plan.begin + p->carved,
+             end = CW_MIN(at - at % size + size, p->plan.begin + p->plan.n);
     bool first = at % size == 0 || at == s->entry.position;
     b->segments = calloc(1, sizeof(*b->segments));
     if (!b->segments) {
@@ -122,6 +123,7 @@ static int counted_slots(struct cw_runner *r, struct cw_range *s, struct piece *
     }
     *n = CW_MIN(*n, end - at);
     b->segments[0] = (struct segment){.assembly = s->tail, .slot0 = s->tail->n_assigned, .n = *n};
+    b->exec.dest = cw_assembly_dest(s->tail, s->tail->n_assigned);
     s->tail->n_assigned += *n;
     s->tail->closed = at + *n == end;
     b->n_segments = 1;
@@ -140,7 +142,7 @@ struct block *cw_carve(struct cw_runner *r)
         struct piece *p = s->first;
         if (s->over || s->closed)
             continue;
-        while (p && p->carved == p->n)
+        while (p && p->carved == p->plan.n)
             p = p->next;
         if (!p && s->position == s->end) {
             s->over = true;
@@ -154,7 +156,7 @@ struct block *cw_carve(struct cw_runner *r)
             return NULL;
         r->n_blocks++;
         b->range = s;
-        b->arena.exact = r->frugal > 0;
+        b->exec.arena.exact = r->frugal > 0;
         cw_block_choose(r, b, p);
         uint64_t n = block_rows(r, b, p, p->carved);
         if (r->compiled->counted && counted_slots(r, s, p, &n, b) != 0) {
@@ -162,16 +164,21 @@ struct block *cw_carve(struct cw_runner *r)
             return NULL;
         }
         b->piece = p;
-        b->program = &r->compiled->programs[p->refs[p->carved].leaf];
+        b->exec.env = &r->env;
+        b->exec.epoch = &s->epoch->epoch;
+        b->exec.cancelled = cw_range_stopped;
+        b->exec.cancel_arg = s;
+        b->exec.plan = &p->plan;
+        b->exec.program = &r->compiled->programs[p->plan.refs[p->carved].leaf];
         b->seq = s->next_seq++;
-        b->at = p->carved;
-        b->b.n = b->n_refs = n;
-        b->point = r->compiled->counted ? r->n_points : 0;
+        b->exec.at = p->carved;
+        b->exec.block.n = b->exec.n_refs = n;
+        b->point = r->compiled->counted ? r->env.n_points : 0;
         b->n_passed = b->point;
         p->carved += n;
         p->users++;
         s->n_blocks++;
-        if (p->carved == p->n && !p->next && s->position == s->end)
+        if (p->carved == p->plan.n && !p->next && s->position == s->end)
             s->over = true;
         return b;
     }

@@ -36,7 +36,7 @@ static char *profile_of(struct cw_runner *r, const struct choice *c)
 {
     for (unsigned i = 0; i < r->compiled->n_programs; i++)
         if (c->ways[i].cached)
-            return cw_cached_profile(r, i, c->ways[i].cached);
+            return cw_cached_profile(c->ways[i].cached);
     return NULL;
 }
 
@@ -68,7 +68,7 @@ static json_t *pace_json(const struct pace *p)
     return json_pack("[f, f, f]", p->ns / p->rows, p->cold_ns / p->rows, p->prefix_ns / p->rows);
 }
 
-void cw_choice_save(const struct choice *none, const struct choice *c, struct cached *to)
+void cw_choice_save(const struct choice *none, const struct choice *c, struct cw_cached *to)
 {
     json_auto_t *profile = json_object();
     if (none->computed.rows > 0)

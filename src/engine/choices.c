@@ -71,9 +71,9 @@ static int ways_new(struct cw_runner *r, struct choice *c, struct cw_error *err)
     for (unsigned i = 0; i < compiled->n_programs && status >= 0; i++) {
         const struct cw_program *g = &compiled->programs[i];
         const struct cw_cache_point *m = cache_point_of(g, c->number);
-        struct way *way = &c->ways[i];
+        struct cw_variant *way = &c->ways[i];
         if (m)
-            status = cw_cached_new(r, i, m, &way->cached, err);
+            status = cw_cached_new(&r->env, i, m, r->options.cache, &way->cached, err);
         if (status >= 0)
             status = cw_optimize(g, compiled->n_limits, compiled->pipeline->n_ops, r->options.optimize,
                                  cw_cached_cache_point(way->cached), &way->optimized, err);
@@ -105,7 +105,7 @@ static int check(struct cw_runner *r, const struct choice *c, struct cw_error *e
     int status = 0;
     for (unsigned i = 0; i < r->compiled->n_programs && status >= 0; i++)
         if (c->ways[i].cached)
-            status = cw_cached_check(r, i, c->ways[i].cached, err);
+            status = cw_cached_check(c->ways[i].cached, err);
     return status;
 }
 
@@ -128,6 +128,7 @@ int cw_choices_new(struct cw_runner *r, struct cw_error *err)
             status = add(r, k, err);
     if (status < 0)
         return status;
+    r->env.uncached = r->choices[0].ways;
     r->options.adaptive &= r->n_choices > 1;
     atomic_init(&r->choice, first_choice(r));
     r->choices[first_choice(r)].probed = true;
@@ -217,10 +218,10 @@ static void begin_probe(struct cw_runner *r, unsigned in_use)
 
 uint64_t cw_block_patience(const struct cw_runner *r, const struct block *b)
 {
-    uint64_t row_ns = r->rows[2 * b->program->leaf].ns;
+    uint64_t row_ns = r->rows[2 * b->exec.program->leaf].ns;
     if (cw_cost_modelled()) /* what a read takes is stated */
         return CW_CACHE_FOREVER;
-    return row_ns ? CW_MIN(CW_MAX(PATIENCE * row_ns * b->n_refs, PATIENCE_LEAST_NS), PATIENCE_MOST_NS)
+    return row_ns ? CW_MIN(CW_MAX(PATIENCE * row_ns * b->exec.n_refs, PATIENCE_LEAST_NS), PATIENCE_MOST_NS)
                   : PATIENCE_MOST_NS;
 }
 
@@ -236,7 +237,7 @@ void cw_block_choose(struct cw_runner *r, struct block *b, const struct piece *p
     b->choice = p->choice;
     if (r->frugal) { /* with the memory that it takes to compute them, whatever there is to be read */
         b->choice = 0;
-        b->way = cw_way(r, 0, p->refs[p->carved].leaf);
+        b->exec.variant = cw_way(r, 0, p->plan.refs[p->carved].leaf);
         return;
     }
     if (cw_mutated("cache_point"))
@@ -250,12 +251,12 @@ void cw_block_choose(struct cw_runner *r, struct block *b, const struct piece *p
         b->choice = r->probing;
     } else if (r->options.adaptive && p->choice &&
                (is_slow(r, &r->choices[p->choice]) || is_behind(r, &r->choices[p->choice]))) {
-        b->unread = true;
-        /* so it is not to be kept again either: as if there were no cache point */
-        b->uncached = p->kept && p->kept[p->carved];
-        b->choice = b->uncached ? 0 : p->choice;
+        /* rows that the cache has are not to be kept again either: as if there were no cache point */
+        bool kept = p->kept && p->kept[p->carved];
+        b->exec.cache.use = kept ? CW_CACHE_USE_NONE : CW_CACHE_USE_KEEP;
+        b->choice = kept ? 0 : p->choice;
     }
-    b->way = cw_way(r, b->choice, p->refs[p->carved].leaf);
+    b->exec.variant = cw_way(r, b->choice, p->plan.refs[p->carved].leaf);
 }
 
 /* ---- measuring ---- */
@@ -270,10 +271,10 @@ static void pace_scale(struct pace *p, double by)
 
 static void pace_add(struct pace *p, const struct block *b, uint64_t spent_ns, uint64_t cold_ns)
 {
-    p->rows += (double)b->n_refs;
+    p->rows += (double)b->exec.n_refs;
     p->ns += (double)spent_ns;
     p->cold_ns += (double)cold_ns;
-    p->prefix_ns += (double)CW_MIN(b->prefix_ns, spent_ns);
+    p->prefix_ns += (double)CW_MIN(b->exec.prefix_ns, spent_ns);
     if (p->ns + p->cold_ns > WINDOW_NS)
         pace_scale(p, 0.5);
 }
@@ -283,10 +284,10 @@ static void pace_add(struct pace *p, const struct block *b, uint64_t spent_ns, u
 static void pace_measured(struct choice *c, const struct block *b)
 {
     /* of storage, as far as it was this block that it was for */
-    uint64_t late_ns = CW_MIN(b->late_ns, b->cold_ns);
+    uint64_t late_ns = CW_MIN(b->exec.cache.late_ns, b->cold_ns);
     if (late_ns)
         pace_add(&c->hit, b, 0, late_ns);
-    pace_add(b->hit ? &c->hit : &c->computed, b, b->spent_ns, b->cold_ns - late_ns);
+    pace_add(b->exec.cache.hit ? &c->hit : &c->computed, b, b->spent_ns, b->cold_ns - late_ns);
 }
 
 /* What was known before a probe gives way to what it finds: all of it, or so much that it is still known that
@@ -302,25 +303,26 @@ void cw_block_measured(struct cw_runner *r, const struct block *b)
 {
     struct choice *c = &r->choices[b->choice];
     double spent_ns = (double)(b->spent_ns + b->cold_ns);
-    r->n_positions_done += b->n_refs;
-    r->n_positions_cached += b->hit ? b->n_refs : 0;
+    r->n_positions_done += b->exec.n_refs;
+    r->n_positions_cached += b->exec.cache.hit ? b->exec.n_refs : 0;
     r->spent_ns += spent_ns;
     r->probe_ns += b->probe ? spent_ns : 0;
     r->busy_ns += b->spent_ns;
-    if (b->uncached) /* where it was known to be there, and not to be read */
-        cw_choice_looked(&r->choices[b->piece->choice], b->range->epoch->epoch.epoch, b->n_refs, b->n_refs);
-    else if (b->n_looked)
-        cw_choice_looked(c, b->range->epoch->epoch.epoch, b->n_looked, b->n_found);
-    c->content_rows += (double)b->content_rows;
-    c->content_bytes += (double)b->content_bytes;
+    if (b->exec.cache.use == CW_CACHE_USE_NONE) /* where it was known to be there, and not to be read */
+        cw_choice_looked(&r->choices[b->piece->choice], b->range->epoch->epoch.epoch, b->exec.n_refs,
+                         b->exec.n_refs);
+    else if (b->exec.cache.n_looked)
+        cw_choice_looked(c, b->range->epoch->epoch.epoch, b->exec.cache.n_looked, b->exec.cache.n_found);
+    c->content_rows += (double)b->exec.cache.content_rows;
+    c->content_bytes += (double)b->exec.cache.content_bytes;
     if (c->content_rows > WINDOW_ROWS) {
         c->content_rows /= 2;
         c->content_bytes /= 2;
     }
-    c->n_kept += b->range->epoch->epoch.epoch == c->epoch ? b->n_kept : 0;
-    if (b->plain) /* a sample takes longer */
+    c->n_kept += b->range->epoch->epoch.epoch == c->epoch ? b->exec.cache.n_kept : 0;
+    if (b->exec.plain) /* a sample takes longer */
         return;
-    struct pace *p = b->hit || b->late_ns ? &c->hit : &c->computed;
+    struct pace *p = b->exec.cache.hit || b->exec.cache.late_ns ? &c->hit : &c->computed;
     if (b->probe && c->stale) {
         c->stale = false;
         pace_forget(p, b->choice == atomic_load(&r->choice));

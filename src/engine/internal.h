@@ -7,7 +7,8 @@
 #include <pthread.h>
 
 #include "engine/runner.h"
-#include "optimize/optimize.h"
+#include "exec/cached.h"
+#include "exec/exec.h"
 
 /* Permutations and keys of an epoch, shared by its ranges. Used by whoever holds r->planning. */
 struct epoch_ref {
@@ -18,20 +19,12 @@ struct epoch_ref {
 /* Positions of a range that are planned together: piece_size of them, from a multiple of it on. */
 struct piece {
     struct piece *next;
-    uint64_t begin, n; /* positions of the sequence */
+    struct cw_exec_plan plan;
     bool planned;
-    unsigned choice;     /* of cache points, for its blocks: as it was when it was planned */
-    uint8_t *kept;       /* by position: the cache has it; NULL: not looked up */
-    bool cut;            /* the stream gave less than was asked for; nothing: it is over */
-    struct cw_ref *refs; /* n; immutable once planned */
-    /* owned: refs, and with on_error "replace" all of the windows of CW_REPLACE_POSITIONS that they lie in,
-     * from plan_begin on */
-    struct cw_ref *plan;
-    uint64_t plan_begin;   /* position of the sequence; begin, unless records are replaced */
-    struct cw_tensor *raw; /* n, where a source can't be entered at a record */
-    struct cw_arena arena; /* of raw */
-    size_t charged;
-    uint64_t carved;
+    unsigned choice;         /* of cache points, for its blocks: as it was when it was planned */
+    uint8_t *kept;           /* by position: the cache has it; NULL: not looked up */
+    bool cut;                /* the stream gave less than was asked for; nothing: it is over */
+    uint64_t carved;         /* positions that have a block, or are not wanted */
     unsigned users;          /* blocks in flight */
     struct read_in *read_in; /* chunks of files that are read before it is planned; NULL: none */
 };
@@ -90,26 +83,6 @@ struct segment { /* rows idx[first .. first+n) of a block go to slots from slot0
     size_t staged_bytes; /* there; 0: none yet */
 };
 
-struct replaced {
-    struct cw_record_id id;
-    int32_t bucket;
-    struct cw_tensor *values; /* by output; NULL: the row was not replaced */
-};
-
-struct fault { /* a failed row, until its fate is known */
-    struct fault *next;
-    size_t row;
-    const char *op;
-    char message[400];
-    bool note, replaced;
-};
-
-struct block_read { /* one read of neighbouring records: first .. first + n - 1 of the block */
-    struct cw_extent extent;
-    size_t first, n;
-    uint8_t *data;
-};
-
 /* What a limit had counted before each position of a block, and behind the last. */
 struct limit_passage {
     struct cw_limit_count before;
@@ -118,67 +91,38 @@ struct limit_passage {
 
 struct block {
     struct block *next;
-    struct cw_block b;
-    struct cw_arena arena;
+    struct cw_exec exec;
     struct cw_range *range;
     struct piece *piece;
-    const struct cw_program *program;
-    unsigned choice;       /* of cache points, */
-    const struct way *way; /* and what that means for its program; NULL: it is no block of the pool's */
-    bool probe;            /* not the choice in use: to know what it would take */
-    uint64_t seq, at;      /* order in its range; first position in its piece */
-    size_t n_refs;         /* positions; rows, until flat_map makes others of them: */
-    uint32_t *origin;      /* by row: position in the block; NULL: the same */
-    uint32_t *element; /* by row: which of the elements of its record, from 1; NULL: no flat_map was passed */
+    unsigned choice;   /* of cache points */
+    bool probe;        /* not the choice in use: to know what it would take */
+    uint64_t seq;      /* order in its range */
     unsigned point;    /* stage that is to run */
     unsigned n_passed; /* points passed, in an earlier attempt too */
-    bool have_raw, plain;     /* bytes are there; runs unfused, as a sample */
-    struct cw_tensor *raw;    /* by row, in the arena: where the bytes are put that are being read */
-    struct block_read *reads; /* in the arena; NULL: not planned */
-    size_t n_reads, read_bytes;
-    atomic_size_t next_read;    /* of reads: the first that was not begun; n_reads or more: there is none */
-    _Atomic bool reads_low;     /* fewer than READ_DEPTH are left: compute threads know that there is room */
-    unsigned n_readers;         /* read threads at it; like the next one guarded by the runner's mutex */
-    bool queued, read_failed;   /* it is in runner->reading; a read of it failed */
-    bool uncached;              /* not to be had from the cache */
-    bool unread;                /* nor read, if it is there; what is not there is kept */
-    bool hit;                   /* what stands at the cache point came from the cache: */
-    struct cw_column *hits;     /* by component of the cache point */
-    uint8_t *hit_status;        /* n */
-    uint8_t *kept;              /* n: rows that the cache has already; NULL: not looked up, or hit */
-    bool kept_dropped;          /* those that were dropped went to the cache */
-    uint64_t n_looked, n_found; /* positions that were looked for, and were there */
-    /* rows that went to the cache; rows that stood at the cache point, kept or read, and their bytes */
-    uint64_t n_kept, content_rows, content_bytes;
-    struct cw_cache_set *set;             /* with a reference; NULL: not looked up */
+    /* In runner->reading. Guarded by the runner's mutex, but for reads_low. */
+    _Atomic bool
+        reads_low;      /* fewer than READ_DEPTH reads are left: compute threads know that there is room */
+    unsigned n_readers; /* read threads at it */
+    bool queued, read_failed;             /* it is in runner->reading; a read of it failed */
     bool waited;                          /* was parked before the point after the stage just run */
-    struct replaced *replaced;            /* n, or NULL */
-    struct fault *faults;                 /* newest first */
     uint8_t **dropped;                    /* by limit: rows that it dropped, for a second attempt */
     struct limit_passage *limit_passages; /* by limit; NULL: no limits, or none passed */
     size_t n_given;   /* of the rows that live: they have slots, or are in earlier batches */
-    uint64_t shape;   /* of what flat_map made of it: a hash of which rows came of which; 0: none */
-    uint64_t *shapes; /* by point: as it was there in the first attempt */
+    uint64_t *shapes; /* by point: exec.shape as it was there in the first attempt */
     uint32_t *idx;    /* rows that live, in order; kept for a second attempt, like the segments */
     size_t n_live;
     bool has_failed; /* one of them failed */
     struct segment *segments;
     unsigned n_segments;
     size_t segment_capacity;
-    uint64_t started_ns;
-    /* of compute threads, in all and up to the cache point; of read threads (choices.c) */
-    uint64_t spent_ns, prefix_ns, cold_ns;
-    uint64_t patience_ns; /* for the cache's storage; CW_CACHE_AT_ONCE: for read threads */
-    uint64_t late_ns;     /* of cold_ns: it was waited for, and then computed; 0: it was not */
+    uint64_t spent_ns, cold_ns; /* of compute threads in all; of read threads (choices.c) */
 };
 
 struct thread {
     struct cw_runner *r;
     pthread_t id;
-    struct cw_op_profile *ops;       /* by operator position; since the last block, like the rest */
-    struct cw_value_profile *values; /* with `detail`, else NULL */
-    uint64_t plan_ns, read_ns, read_bytes, emit_ns, emit_rows, fetch_ns;
-    uint64_t n_run, n_reads;
+    struct cw_counts counts; /* since the last block */
+    uint64_t n_run;          /* blocks */
 };
 
 /* Reads of sources in flight at most: what a solid-state disk or a network file system needs to give its full
@@ -199,14 +143,6 @@ struct row_pace {
     uint64_t told;         /* so many for a block, as was told last */
 };
 
-struct cached; /* cached.c */
-
-/* What blocks of a program do under a choice of cache points. Immutable. */
-struct way {
-    struct cached *cached; /* NULL: nothing is kept */
-    struct cw_optimized *optimized;
-};
-
 /* What positions took lately: sums, halved now and then. */
 struct pace {
     double rows, ns;  /* of compute threads */
@@ -217,8 +153,8 @@ struct pace {
 /* One of what can be done about cache points: none, or a certain one. Guarded by the runner's mutex, but for
  * the first two, which are immutable. */
 struct choice {
-    int64_t number;   /* of the cache point, CW_CACHE_POINT_AUTO or CW_CACHE_POINT_NONE */
-    struct way *ways; /* by leaf */
+    int64_t number;          /* of the cache point, CW_CACHE_POINT_AUTO or CW_CACHE_POINT_NONE */
+    struct cw_variant *ways; /* by leaf */
     struct pace computed, hit;
     double content_rows, content_bytes;
     uint64_t epoch;       /* that is planned: */
@@ -248,8 +184,7 @@ struct cw_runner {
     struct cw_layout layout;
     struct cw_budget budget;
     struct cw_slab_pool slabs;
-    unsigned n_points;
-    bool needs_eids;
+    struct cw_exec_env env;
 
     pthread_mutex_t mutex;
     pthread_cond_t work, done, reads;
@@ -328,24 +263,15 @@ struct piece *cw_piece_to_plan(struct cw_runner *r, struct cw_range **ret_range)
 /* Mutex not held. Where it fails, p is to be unplanned. */
 int cw_piece_plan(struct cw_runner *r, struct thread *t, struct cw_range *s, struct piece *p,
                   struct cw_error *err);
-/* The records of a piece's positions; where records are replaced, also of those that may take their place.
- * Mutex not held; e: used by the caller alone. */
-int cw_piece_refs(const struct cw_sequence *s, struct cw_epoch *e, struct piece *p, struct cw_error *err);
 void cw_piece_unplan(struct piece *p);
 /* Two pieces in the place of one that is not planned, for whose plan there is no memory. False: it can not be
  * divided, or there is none for that either. */
 bool cw_piece_halve(struct cw_runner *r, struct cw_range *s, struct piece *p);
-/* raw bytes, where sources can't be entered at a record; mutex not held */
-int cw_piece_load(struct cw_runner *r, struct piece *p, struct cw_error *err);
-size_t cw_plan_bytes(const struct cw_sequence *s, uint64_t n); /* of n positions */
 
 /* block.c: mutex held, where nothing else is said */
 struct block *cw_block_new(struct cw_runner *r);             /* NULL: the run ends */
 void cw_block_recycle(struct cw_runner *r, struct block *b); /* done with; kept for another use */
 void cw_block_free(struct cw_runner *r, struct block *b);
-/* How much of a block's scratch is kept for what comes next (a photograph's takes a few MiB), lest the kernel
- * zeroes pages for each: nothing when memory is getting short. Mutex need not be held. */
-size_t cw_scratch_keep(struct cw_runner *r);
 /* back to the start, memory given back; mutex need not be held */
 void cw_block_reset(struct cw_runner *r, struct block *b);
 
@@ -385,74 +311,24 @@ void cw_range_remove_last(struct cw_range *s);
 void cw_epoch_unref(struct epoch_ref *e);                       /* may be NULL */
 void cw_range_collect(struct cw_runner *r, struct cw_range *s); /* frees what is used up */
 
-static inline const struct cw_ref *cw_block_ref(const struct block *b, size_t row)
+/* pieces.c; non-zero once a run ends, or a range is not wanted any more: for what may take long */
+int cw_stopped(void *runner);
+int cw_range_stopped(void *range);
+
+/* Where rows from slot0 on of a batch go. */
+static inline struct cw_exec_dest cw_assembly_dest(const struct cw_assembly *a, uint64_t slot0)
 {
-    return &b->piece->refs[b->at + (b->origin ? b->origin[row] : row)];
+    return (struct cw_exec_dest){.offset = a->layout->offset,
+                                 .row_bytes = a->layout->row_bytes,
+                                 .data = a->slab ? a->slab->data : NULL,
+                                 .slot0 = slot0};
 }
 
-/* expand.c: what flat_map left in b->b.expansion becomes the rows of b; mutex not held */
-int cw_block_expand(struct cw_runner *r, struct block *b, struct cw_error *err);
-
-/* execute.c: mutex not held */
-int cw_stopped(void *runner);      /* for what may take long: non-zero once the pool ends, */
-int cw_range_stopped(void *range); /* or the range is not wanted any more */
-/* 1: would block */
-int cw_block_read(struct cw_runner *r, struct thread *t, struct block *b, bool nowait, struct cw_error *err);
-int cw_block_stage(struct cw_runner *r, struct thread *t, struct block *b, struct cw_error *err);
-void cw_fault_error(const struct cw_runner *r, const struct block *b, const struct fault *f,
-                    struct cw_error *ret);
-void cw_row_id(const struct cw_runner *r, const struct block *b, size_t row, struct cw_record_id *ret);
-
-/* Does the next read of a block that was not begun. 1: would block, and is the next one again; 2: all were
- * begun. */
-int cw_block_read_next(struct thread *t, struct block *b, bool nowait, struct cw_error *err);
-
-/* Makes what is the same for all operators, and runs the source. */
-int cw_block_start(struct cw_runner *r, struct thread *t, struct block *b, struct cw_error *err);
-/* Runs operators from .. to - 1 on c, whose row i is row map[i] of block b (map NULL: i). */
-int cw_block_run_ops(struct cw_runner *r, struct thread *t, struct block *b, struct cw_block *c,
-                     const uint32_t *map, unsigned from, unsigned to, struct cw_error *err);
-void cw_block_stage_range(const struct block *b, unsigned stage, unsigned *from, unsigned *to);
-/* Lets operators write outputs of fixed type straight into the batch of s. */
-int cw_block_set_slots(struct cw_runner *r, struct block *b, struct cw_block *c, const struct segment *s,
-                       struct cw_error *err);
-
-/* Where the rows of an output of a segment go in its batch; NULL: nowhere known. */
-static inline uint8_t *cw_segment_slots(const struct cw_runner *r, const struct segment *s, unsigned output)
-{
-    return r->layout.offset[output] == SIZE_MAX
-               ? NULL
-               : s->assembly->slab->data + r->layout.offset[output] + s->slot0 * r->layout.row_bytes[output];
-}
-
-/* cached.c: mutex not held */
-int cw_cached_new(struct cw_runner *r, unsigned leaf, const struct cw_cache_point *m, struct cached **ret,
-                  struct cw_error *err);
-struct cached *cw_cached_free(struct cached *c);
-const struct cw_op *cw_cached_cache_point(const struct cached *c); /* NULL: of NULL */
-/* An unusable directory is to be known at the start. */
-int cw_cached_check(struct cw_runner *r, unsigned leaf, struct cached *c, struct cw_error *err);
-/* What runs before this one measured, as JSON, the caller's; NULL: nothing is known. And for those after it.
- */
-char *cw_cached_profile(struct cw_runner *r, unsigned leaf, struct cached *c);
-void cw_cached_put_profile(struct cached *c, const char *text);
-/* Which positions of a piece the cache has. Where there is no memory for the answer it is left open. */
+/* Which positions of a piece the cache has. Where there is no memory for the answer it is left open. Mutex
+ * not held. */
 void cw_piece_look_up(struct cw_runner *r, const struct cw_range *s, struct piece *p);
-/* Reads what stands at the cache point, if the cache has it for every row and gives it within b->patience_ns:
- * b->hit. 1: would block. */
-int cw_block_fetch(struct cw_runner *r, struct block *b, struct cw_error *err);
-/* Columns and statuses of a block that was fetched, in place of what the source and the operators before the
- * cache point make. */
-void cw_block_put_hits(struct block *b);
-/* Rows of c that were computed up to the cache point are kept. Row i of c is row map[i] of b (map NULL: i).
- */
-void cw_block_keep(struct cw_runner *r, struct block *b, const struct cw_block *c, const uint32_t *map);
-/* And those that a filter before the cache point dropped. */
-void cw_block_keep_dropped(struct cw_runner *r, struct block *b);
-void cw_block_forget(struct block *b); /* what was fetched or looked up */
 
 /* account.c */
-bool cw_counted(void); /* but where a test measures what counting takes (base/crash.h: uncounted) */
 /* room to count in: each thread's, and that of the sums */
 int cw_account_new(struct cw_runner *r, struct cw_error *err);
 /* adds what a thread counted since last time. Mutex held */
@@ -460,13 +336,6 @@ void cw_account(struct cw_runner *r, struct thread *t);
 /* waits for something to do, and counts why there was nothing. Mutex held */
 void cw_idle(struct cw_runner *r);
 
-struct turn { /* of an operator at a block; mutex not held */
-    uint64_t start_ns, cpu_ns;
-    size_t n_live;
-};
-struct turn cw_turn_begin(const struct thread *t, const struct cw_block *c);
-void cw_turn_end(struct thread *t, const struct block *b, const struct cw_op *op, const struct cw_block *c,
-                 const struct turn *turn);
 /* choices.c */
 int cw_choices_new(struct cw_runner *r, struct cw_error *err);
 void cw_choices_free(struct cw_runner *r); /* and keeps what was measured for later runs */
@@ -474,7 +343,7 @@ void cw_choices_free(struct cw_runner *r); /* and keeps what was measured for la
 /* choice_profile.c: at the start, and at the end */
 void cw_choices_load(struct cw_runner *r);
 void cw_choice_recall(struct choice *none, struct choice *c, const char *text);
-void cw_choice_save(const struct choice *none, const struct choice *c, struct cached *to);
+void cw_choice_save(const struct choice *none, const struct choice *c, struct cw_cached *to);
 /* How long it is worth waiting for what the cache has of a block. Mutex held. */
 uint64_t cw_block_patience(const struct cw_runner *r, const struct block *b);
 /* What is done about cache points in a block that begins at p->refs[p->carved]. Mutex held. */
@@ -489,7 +358,7 @@ uint64_t cw_store_leave(struct cw_runner *r, uint64_t began_ns);
 /* What a block took that is done. Mutex held. */
 void cw_block_measured(struct cw_runner *r, const struct block *b);
 
-static inline const struct way *cw_way(const struct cw_runner *r, unsigned choice, unsigned leaf)
+static inline const struct cw_variant *cw_way(const struct cw_runner *r, unsigned choice, unsigned leaf)
 {
     return &r->choices[choice].ways[leaf];
 }
@@ -505,6 +374,8 @@ struct cw_entry *cw_range_after(const struct cw_runner *r, const struct cw_range
 int32_t cw_block_key(const struct cw_runner *r, const struct block *b, size_t row);
 
 /* emit.c: mutex not held */
+/* Runs the block to its next point. */
+int cw_block_stage(struct cw_runner *r, struct thread *t, struct block *b, struct cw_error *err);
 int cw_block_emit(struct cw_runner *r, struct thread *t, struct block *b, struct cw_error *err);
 
 /* slots.c: mutex held. 0: passed; 1: has to wait for a batch to be released; < 0: memory. */

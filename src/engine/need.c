@@ -36,91 +36,89 @@ struct sample {     /* the most that an element took */
 struct trial {
     struct cw_runner *r;
     struct cw_budget budget;
-    struct thread thread;
-    struct epoch_ref epoch;
-    struct cw_range range;
-    struct piece piece;
+    struct cw_counts counts;
+    struct cw_epoch epoch;
+    struct cw_exec_plan plan;
 };
 
-static int run_all(struct trial *t, struct block *b, struct cw_error *err)
+static int trial_run(struct trial *t, struct cw_exec *x, struct cw_error *err)
 {
-    unsigned from, to, stage;
-    int status = cw_block_read(t->r, &t->thread, b, false, err);
+    int status = cw_exec_read(x, &t->counts, false, err);
     if (status >= 0)
-        status = cw_block_start(t->r, &t->thread, b, err);
-    for (stage = 0; stage <= t->r->n_points && status >= 0; stage++) {
-        cw_block_stage_range(b, stage, &from, &to);
-        status = cw_block_run_ops(t->r, &t->thread, b, &b->b, NULL, from, to, err);
-    }
+        status = cw_exec_start(x, &t->counts, err);
+    for (unsigned stage = 0; stage <= x->env->n_points && status >= 0; stage++)
+        status = cw_exec_run_stage(x, &t->counts, &x->block, NULL, stage, err);
     return status;
 }
 
-/* What the rows of a block that was run wait with. */
-static void note_staged(const struct trial *t, const struct block *b, struct sample *s)
+/* Notes what the rows of an execution wait with for their batch. */
+static void trial_note_staged(const struct trial *t, const struct cw_exec *x, struct sample *s)
 {
-    s->rows = CW_MAX(s->rows, b->b.n);
-    for (size_t i = 0; i < b->b.n; i++) {
+    const struct cw_layout *l = &t->r->layout;
+    s->rows = CW_MAX(s->rows, x->block.n);
+    for (size_t i = 0; i < x->block.n; i++) {
         size_t bytes = 0;
-        for (unsigned k = 0; k < t->r->layout.n && b->b.status[i] == CW_ROW_OK; k++)
-            if (t->r->layout.offset[k] == SIZE_MAX) {
-                struct cw_tensor value = cw_block_row(&b->b, b->program->outputs[k].value, i);
+        for (unsigned k = 0; k < l->n && x->block.status[i] == CW_ROW_OK; k++)
+            if (l->offset[k] == SIZE_MAX) {
+                struct cw_tensor value = cw_block_row(&x->block, x->program->outputs[k].value, i);
                 bytes += cw_staged_bytes(&value);
             }
         s->staged = CW_MAX(s->staged, bytes);
     }
 }
 
-/* An element that fails has taken what it took until then. */
-static int try_element(struct trial *t, uint64_t at, struct sample *s, struct cw_error *err)
+/* Computes one element. An element that fails has taken what it took until then. */
+static int trial_element(struct trial *t, uint64_t at, struct sample *s, struct cw_error *err)
 {
-    const unsigned leaf = t->piece.refs[at].leaf;
-    struct block *b = calloc(1, sizeof(*b));
-    if (!b)
-        return cw_error_nomem(err, sizeof(*b), "a block");
-    *b = (struct block){.range = &t->range,
-                        .piece = &t->piece,
-                        .program = &t->r->compiled->programs[leaf],
-                        .way = cw_way(t->r, 0, leaf),
+    const struct cw_exec_env *env = &t->r->env;
+    const unsigned leaf = t->plan.refs[at].leaf;
+    struct cw_exec x = {.env = env,
+                        .epoch = &t->epoch,
+                        .cancelled = cw_stopped,
+                        .cancel_arg = t->r,
+                        .plan = &t->plan,
+                        .program = &env->compiled->programs[leaf],
+                        .variant = &env->uncached[leaf],
                         .at = at,
                         .n_refs = 1,
-                        .b.n = 1};
-    cw_arena_init(&b->arena, &t->budget);
-    b->arena.exact = true;
+                        .block.n = 1};
+    cw_arena_init(&x.arena, &t->budget);
+    x.arena.exact = true;
     size_t before = atomic_load(&t->budget.used);
     atomic_store(&t->budget.peak, before);
-    int status = run_all(t, b, err);
+    int status = trial_run(t, &x, err);
     s->scratch = CW_MAX(s->scratch, atomic_load(&t->budget.peak) - before);
     if (status == CW_E_BUDGET) /* as much as that it would have taken at least */
         s->scratch = CW_MAX(s->scratch, atomic_load(&t->budget.wanted) - before);
     if (status >= 0)
-        note_staged(t, b, s);
-    cw_block_free(t->r, b);
+        trial_note_staged(t, &x, s);
+    cw_exec_free_faults(&x);
+    cw_arena_deinit(&x.arena);
     return status;
 }
 
-/* Records of the positions from t->piece.begin on, and what is loaded of them. */
-static int plan(struct trial *t, struct sample *s, struct cw_error *err)
+/* Plans the positions from t->plan.begin on, and loads what is to be loaded of them. */
+static int trial_plan(struct trial *t, struct sample *s, struct cw_error *err)
 {
-    struct piece *p = &t->piece;
-    struct cw_runner *r = t->r;
-    int status = cw_piece_refs(r->sequence, &t->epoch.epoch, p, err);
-    if (status >= 0 && r->sequence->needs_load) {
+    const struct cw_sequence *q = t->r->sequence;
+    int status = cw_exec_plan_refs(&t->plan, q, &t->epoch, err);
+    if (status >= 0 && q->needs_load) {
         size_t before = atomic_load(&t->budget.used);
-        status = cw_piece_load(r, p, err);
+        status = cw_exec_plan_load(&t->plan, q, err);
         s->raw = (status == CW_E_BUDGET ? atomic_load(&t->budget.wanted) : atomic_load(&t->budget.used)) -
                  before;
     }
     return status;
 }
 
-static void try_elements(struct trial *t, struct sample *s)
+static void trial_elements(struct trial *t, struct sample *s)
 {
     struct cw_error err = {0};
-    uint64_t n = CW_MIN(CW_MIN(t->piece.n, t->r->compiled->batch_size), SAMPLES_MOST),
+    uint64_t n = CW_MIN(CW_MIN(t->plan.n, t->r->compiled->batch_size), SAMPLES_MOST),
              until_ns = cw_cost_now_ns() + SAMPLES_NS;
-    int status = plan(t, s, &err);
+    int status = trial_plan(t, s, &err);
     for (uint64_t i = 0; i < n && status >= 0 && (i == 0 || cw_cost_now_ns() < until_ns); i++)
-        status = try_element(t, i, s, &err);
+        status = trial_element(t, i, s, &err);
 }
 
 /* Elements of a stream can't be tried: to have one again it would be begun again. Of those of fixed size it
@@ -146,22 +144,20 @@ static void sample(struct cw_runner *r, const struct cw_place *at, struct sample
     if (!t)
         return;
     uint64_t most = q->needs_load ? q->piece_size : CW_MIN(r->compiled->batch_size, SAMPLES_MOST);
-    *t = (struct trial){
-        .r = r,
-        .thread = {.r = r, .ops = calloc(r->compiled->pipeline->n_ops, sizeof(*t->thread.ops))},
-        .range = {.runner = r, .epoch = &t->epoch},
-        .piece = {.begin = at->position, .n = CW_MIN(most, q->n_positions - at->position), .planned = true}};
+    *t = (struct trial){.r = r,
+                        .plan = {.begin = at->position, .n = CW_MIN(most, q->n_positions - at->position)}};
     cw_budget_init(&t->budget, (size_t)SAMPLE_SHARE(cw_memory_total()));
-    cw_arena_init(&t->piece.arena, &t->budget);
-    t->piece.arena.exact = true;
-    if (t->thread.ops && cw_epoch_init(&t->epoch.epoch, q, at->seed, at->epoch, &t->budget, NULL) >= 0) {
-        t->epoch.epoch.stopped = cw_stopped;
-        t->epoch.epoch.stop_arg = r;
-        try_elements(t, ret);
-        cw_epoch_deinit(&t->epoch.epoch);
+    cw_arena_init(&t->plan.arena, &t->budget);
+    t->plan.arena.exact = true;
+    if (cw_counts_init(&t->counts, r->compiled, false, NULL) >= 0 &&
+        cw_epoch_init(&t->epoch, q, at->seed, at->epoch, &t->budget, NULL) >= 0) {
+        t->epoch.stopped = cw_stopped;
+        t->epoch.stop_arg = r;
+        trial_elements(t, ret);
+        cw_epoch_deinit(&t->epoch);
     }
-    cw_piece_unplan(&t->piece);
-    free(t->thread.ops);
+    cw_exec_plan_clear(&t->plan);
+    cw_counts_deinit(&t->counts);
 }
 
 /* ---- adding up ---- */
@@ -191,7 +187,7 @@ static size_t add_up(const struct cw_runner *r, const struct sample *s)
     /* all of what one element became is computed at once */
     batches += (s->rows - 1) / CW_MAX(c->batch_size, 1) * largest;
     size_t copies = s->rows > 1 ? 2 : 1; /* of columns, where rows are in several batches */
-    return cw_plan_bytes(r->sequence, r->sequence->piece_size) + cw_orders_bytes(r->sequence) +
+    return cw_exec_plan_bytes(r->sequence, r->sequence->piece_size) + cw_orders_bytes(r->sequence) +
            ROOM_STAGED(s->raw) + batches + CW_MAX(ROOM(copies * s->scratch), final);
 }
 

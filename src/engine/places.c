@@ -5,7 +5,7 @@
 
 static size_t position_in_block(const struct block *b, size_t at)
 {
-    return b->origin ? b->origin[b->idx[at]] : b->idx[at];
+    return b->exec.origin ? b->exec.origin[b->idx[at]] : b->idx[at];
 }
 
 /* Live rows of the record of idx[at] that stand before it are not counted; those before its record are. */
@@ -13,7 +13,7 @@ static void counts_before_record(const struct cw_runner *r, const struct block *
                                  uint64_t *counts)
 {
     memcpy(counts, b->range->arrived, cw_n_keys(r->compiled) * sizeof(*counts));
-    for (size_t i = at; b->origin && i-- > 0 && position_in_block(b, i) == position_in_block(b, at);)
+    for (size_t i = at; b->exec.origin && i-- > 0 && position_in_block(b, i) == position_in_block(b, at);)
         counts[cw_block_key(r, b, b->idx[i])]--;
 }
 
@@ -34,7 +34,7 @@ struct cw_entry *cw_block_entry(const struct cw_runner *r, const struct block *b
     if (!e)
         return NULL;
     size_t position = position_in_block(b, at);
-    e->position = b->piece->begin + b->at + position;
+    e->position = b->piece->plan.begin + b->exec.at + position;
     counts_before_record(r, b, at, e->skip); /* so many arrived before */
     set_limits(r, b, position, e);
     return e;
@@ -67,13 +67,13 @@ struct cw_entry *cw_block_after(const struct cw_runner *r, const struct block *b
         return NULL;
     if (waits) {
         cw_entry_set(r->compiled, e, waits);
-    } else if (b->origin && at + 1 < b->n_live && position_in_block(b, at + 1) == position) {
+    } else if (b->exec.origin && at + 1 < b->n_live && position_in_block(b, at + 1) == position) {
         /* the record has more */
-        e->position = b->piece->begin + b->at + position;
+        e->position = b->piece->plan.begin + b->exec.at + position;
         counts_before_record(r, b, at + 1, e->skip);
         set_limits(r, b, position, e);
     } else {
-        e->position = b->piece->begin + b->at + position + 1;
+        e->position = b->piece->plan.begin + b->exec.at + position + 1;
         memcpy(e->skip, s->arrived, cw_n_keys(r->compiled) * sizeof(*e->skip));
         set_limits(r, b, position + 1, e);
     }

@@ -49,7 +49,7 @@ void cw_leave(struct cw_runner *r, unsigned *count)
 
 static void park(struct block *b)
 {
-    b->spent_ns += cw_cost_now_ns() - b->started_ns;
+    b->spent_ns += cw_cost_now_ns() - b->exec.started_ns;
     b->waited = true;
     insert_ordered(&b->range->parked, b);
 }
@@ -85,7 +85,7 @@ void cw_trim(struct cw_runner *r)
 {
     cw_slab_trim(&r->slabs);
     for (struct block *b = r->idle; b; b = b->next)
-        cw_arena_reset(&b->arena, 0);
+        cw_arena_reset(&b->exec.arena, 0);
     for (struct cw_range *s = r->ranges; s && !r->planning; s = s->next)
         cw_epoch_trim(&s->epoch->epoch);
 }
@@ -97,10 +97,10 @@ void cw_evict(struct cw_runner *r)
             cw_starve(r, CW_POP(s->parked));
         bool first = s == r->ranges;
         for (struct piece *p = s->first; p; p = p->next) {
-            bool needed = p->users > 0 || (first && p->carved < p->n);
-            if (!needed && (p->planned || p->read_in) && p->carved < p->n)
+            bool needed = p->users > 0 || (first && p->carved < p->plan.n);
+            if (!needed && (p->planned || p->read_in) && p->carved < p->plan.n)
                 cw_piece_unplan(p);
-            if (p->carved < p->n)
+            if (p->carved < p->plan.n)
                 first = false;
         }
     }
@@ -123,11 +123,11 @@ static int finish_batch(struct cw_runner *r, struct thread *t, struct cw_range *
     const struct cw_epoch *e = &s->epoch->epoch;
     uint64_t start = cw_cost_now_ns();
     int status = cw_assembly_finish(a, &r->slabs, err);
-    t->emit_ns += cw_cost_now_ns() - start;
+    t->counts.emit_ns += cw_cost_now_ns() - start;
     if (status < 0)
         return status;
-    return cw_batch_apply(r->compiled, a, e->seed, e->epoch, t->ops, cw_range_stopped, s, slab_now, &r->slabs,
-                          err);
+    return cw_batch_apply(r->compiled, a, e->seed, e->epoch, t->counts.ops, cw_range_stopped, s, slab_now,
+                          &r->slabs, err);
 }
 
 /* Batches that this block completed are finished by its thread: bytes of varying size need memory and work,
@@ -168,7 +168,7 @@ static void advance(struct cw_runner *r, struct thread *t, struct block *b)
     struct cw_range *s = b->range;
     struct cw_error err = {0};
     int status = 0;
-    b->started_ns = cw_cost_now_ns();
+    b->exec.started_ns = cw_cost_now_ns();
     r->settled = false;
     r->n_running++;
     while (!r->stop && !s->closed) {
@@ -177,11 +177,12 @@ static void advance(struct cw_runner *r, struct thread *t, struct block *b)
             goto pass;
         }
         bool nowait = !r->alone; /* who runs alone is done with when this returns */
-        b->patience_ns = nowait ? CW_CACHE_AT_ONCE : cw_block_patience(r, b);
+        b->exec.cache.patience_ns = nowait ? CW_CACHE_AT_ONCE : cw_block_patience(r, b);
         pthread_mutex_unlock(&r->mutex);
-        status = b->have_raw ? 0 : cw_block_read(r, t, b, nowait, &err);
+        status = b->exec.reads.done ? 0 : cw_exec_read(&b->exec, &t->counts, nowait, &err);
         if (status == 0)
-            status = b->point < r->n_points ? cw_block_stage(r, t, b, &err) : cw_block_emit(r, t, b, &err);
+            status = b->point < r->env.n_points ? cw_block_stage(r, t, b, &err)
+                                                : cw_block_emit(r, t, b, &err);
         pthread_mutex_lock(&r->mutex);
         if (status == 1 && (r->stop || s->closed))
             break;
@@ -191,17 +192,18 @@ static void advance(struct cw_runner *r, struct thread *t, struct block *b)
                 cw_blocks_tell(r);
                 cw_read_in_begin(r);
             }
-            b->spent_ns += cw_cost_now_ns() - b->started_ns;
+            b->spent_ns += cw_cost_now_ns() - b->exec.started_ns;
             cw_reads_add(r, b);
             cw_leave(r, &r->n_running);
             return;
         }
         if (status < 0)
             break;
-        if (b->point == r->n_points) {
-            cw_rows_timed(r, b->program->leaf, b->hit,
-                          (cw_cost_now_ns() - b->started_ns + (b->hit ? b->cold_ns : 0)) / b->n_refs);
-            b->spent_ns += cw_cost_now_ns() - b->started_ns;
+        if (b->point == r->env.n_points) {
+            cw_rows_timed(r, b->exec.program->leaf, b->exec.cache.hit,
+                          (cw_cost_now_ns() - b->exec.started_ns + (b->exec.cache.hit ? b->cold_ns : 0)) /
+                              b->exec.n_refs);
+            b->spent_ns += cw_cost_now_ns() - b->exec.started_ns;
             cw_block_measured(r, b);
             cw_block_settle(r, b);
             finish_batches(r, t, b);
@@ -258,8 +260,9 @@ static void run_block(struct cw_runner *r, struct thread *t, struct block *b)
 
 static void run_carved(struct cw_runner *r, struct thread *t, struct block *b)
 {
-    b->plain = !r->frugal && (r->options.detail ? t->n_run++ % SAMPLE_DETAIL == SAMPLE_DETAIL_FIRST
-                                                : t->n_run++ % SAMPLE_EVERY == SAMPLE_FIRST && cw_counted());
+    b->exec.plain = !r->frugal &&
+                    (r->options.detail ? t->n_run++ % SAMPLE_DETAIL == SAMPLE_DETAIL_FIRST
+                                       : t->n_run++ % SAMPLE_EVERY == SAMPLE_FIRST && cw_counted());
     run_block(r, t, b);
 }
 
@@ -268,7 +271,7 @@ static void run_carved(struct cw_runner *r, struct thread *t, struct block *b)
 static bool block_lacks(struct cw_runner *r, const struct block *b)
 {
     struct cw_error err = {0};
-    const struct cw_place at = cw_place_of(b->range, b->piece->begin + b->at);
+    const struct cw_place at = cw_place_of(b->range, b->piece->plan.begin + b->exec.at);
     int status = cw_lack_of_memory(r, &at, "an element does not fit beside the batch that it belongs to",
                                    &err);
     if (status < 0 && !r->fatal.status)
@@ -321,7 +324,7 @@ static void run_starved(struct cw_runner *r, struct thread *t)
  * meanwhile. */
 static void plan_lacks(struct cw_runner *r, struct cw_range *s, struct piece *p)
 {
-    const struct cw_place at = cw_place_of(s, p->begin);
+    const struct cw_place at = cw_place_of(s, p->plan.begin);
     struct cw_error err = {0};
     if ((!r->frugal && cw_frugal_begin(r)) || cw_piece_halve(r, s, p))
         return;
@@ -350,10 +353,10 @@ static void plan_piece(struct cw_runner *r, struct thread *t, struct cw_range *s
     s->n_blocks--;
     if (status >= 0) {
         p->planned = !cw_read_in_piece(r, p, in);
-        p->carved = CW_MIN(p->carved, p->n);
+        p->carved = CW_MIN(p->carved, p->plan.n);
         if (p->cut)
-            s->position = p->begin + p->n;
-        if (p->cut && p->n == 0)
+            s->position = p->plan.begin + p->plan.n;
+        if (p->cut && p->plan.n == 0)
             s->end = s->position;
         r->plan_short = false;
     } else if (s->closed || status == CW_E_INTERRUPTED) {
@@ -363,8 +366,8 @@ static void plan_piece(struct cw_runner *r, struct thread *t, struct cw_range *s
         if (!s->over) /* else a full `take` ended the epoch before it */
             *s->failed = err;
         p->planned = true;
-        p->n = p->carved = 0;
-        s->end = s->position = p->begin;
+        p->plan.n = p->carved = 0;
+        s->end = s->position = p->plan.begin;
     } else if (status == CW_E_BUDGET && (r->n_blocks || r->n_running || r->n_reading_in || !r->plan_short ||
                                          cw_reclaim(r, s) || cw_may_be_released(r))) {
         r->plan_short = true; /* tried again when something is released, or when nothing else is under way */

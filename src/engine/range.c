@@ -17,12 +17,12 @@ void cw_range_collect(struct cw_runner *r, struct cw_range *s)
     struct piece **at = &s->first, *before = NULL;
     while (*at) {
         struct piece *p = *at;
-        if (p->users == 0 && p->carved == p->n) {
+        if (p->users == 0 && p->carved == p->plan.n) {
             *at = p->next;
             if (s->last == p)
                 s->last = before;
             if (!r->spare_plan)
-                r->spare_plan = CW_STEAL(p->plan);
+                r->spare_plan = CW_STEAL(p->plan.room);
             piece_free(p);
             cw_frugal_passed(r);
         } else {
@@ -110,7 +110,7 @@ void cw_range_begin(struct cw_runner *r, struct cw_range *s)
     s->end = s->limit; /* where a stream ended or failed before, the next run finds that out again */
     s->next_seq = 0;
     s->n_keys = 0;
-    memset(s->passed, 0, r->n_points * sizeof(*s->passed));
+    memset(s->passed, 0, r->env.n_points * sizeof(*s->passed));
     for (unsigned k = 0; k < r->compiled->n_limits; k++)
         s->limits[k] = e->limits ? e->limits[k] : (struct cw_limit_count){0};
     for (unsigned k = 0; k < cw_n_keys(r->compiled); k++) {
@@ -131,9 +131,9 @@ void cw_range_restart(struct cw_runner *r, struct cw_range *s)
 static uint64_t range_progress(const struct cw_runner *r, const struct cw_range *s)
 {
     const struct piece *p = s->first;
-    while (p && p->carved == p->n)
+    while (p && p->carved == p->plan.n)
         p = p->next;
-    uint64_t at = p ? p->begin + p->carved : s->position,
+    uint64_t at = p ? p->plan.begin + p->carved : s->position,
              size = r->compiled->counted ? r->compiled->batch_size : 1;
     return at > s->begin ? CW_MIN(CW_ALIGN_UP(at, size), s->end) : s->begin;
 }
@@ -146,14 +146,14 @@ uint64_t cw_runner_shorten(struct cw_runner *r, struct cw_range *s)
         return 0;
     struct piece **at = &s->first;
     s->last = NULL;
-    while (*at && (*at)->begin < end) {
+    while (*at && (*at)->plan.begin < end) {
         s->last = *at;
         at = &(*at)->next;
     }
     while (*at)
         piece_free(CW_POP(*at));
     if (s->last)
-        s->last->n = CW_MIN(s->last->n, end - s->last->begin);
+        s->last->plan.n = CW_MIN(s->last->plan.n, end - s->last->plan.begin);
     s->position = s->end = s->limit = end;
     cw_work(r);
     return end;

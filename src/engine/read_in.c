@@ -90,7 +90,7 @@ static struct read_in *read_in_free(struct read_in *in)
 }
 
 /* Whether some records of a piece are not in memory. Of those that are looked at the first bytes are read. */
-static bool is_absent(const struct cw_sequence *q, const struct piece *p)
+static bool is_absent(const struct cw_sequence *q, const struct cw_exec_plan *p)
 {
     uint8_t scratch[LOOK_BYTES];
     struct cw_error err = {0};
@@ -108,7 +108,7 @@ static bool is_absent(const struct cw_sequence *q, const struct piece *p)
 }
 
 /* The chunks that records of a piece lie in. False: the records are few for them. */
-static bool mark_chunks(const struct cw_sequence *q, const struct piece *p, struct read_in *in)
+static bool mark_chunks(const struct cw_sequence *q, const struct cw_exec_plan *p, struct read_in *in)
 {
     uint64_t first = 0, n_marked = 0;
     double least = 0; /* chunks that would hold as many records */
@@ -130,14 +130,14 @@ static bool mark_chunks(const struct cw_sequence *q, const struct piece *p, stru
 struct read_in *cw_read_in_new(struct cw_runner *r, const struct piece *p)
 {
     const struct cw_sequence *q = r->sequence;
-    if (!cw_sequence_reads_by_chunk(q) || !is_absent(q, p))
+    if (!cw_sequence_reads_by_chunk(q) || !is_absent(q, &p->plan))
         return NULL;
     struct read_in *in = calloc(1, sizeof(*in));
     if (in)
         pthread_mutex_init(&in->mutex, NULL);
     for (unsigned leaf = 0; in && leaf < q->compiled->n_programs; leaf++)
         in->n_chunks += q->sources[leaf]->n_chunks;
-    if (in && (in->chunks = calloc(in->n_chunks + 1, 1)) && mark_chunks(q, p, in)) {
+    if (in && (in->chunks = calloc(in->n_chunks + 1, 1)) && mark_chunks(q, &p->plan, in)) {
         in->cursor.only = in->chunks;
         return in;
     }

@@ -10,8 +10,8 @@ static void *read_main(void *arg);
 
 static size_t block_waiting(const struct block *b)
 {
-    size_t next = atomic_load(&b->next_read);
-    return !b->reads ? 1 : b->n_reads - CW_MIN(next, b->n_reads);
+    size_t next = atomic_load(&b->exec.reads.next);
+    return !b->exec.reads.list ? 1 : b->exec.reads.n - CW_MIN(next, b->exec.reads.n);
 }
 
 size_t cw_reads_waiting(const struct cw_runner *r)
@@ -45,9 +45,9 @@ static void enqueue(struct cw_runner *r, struct block *b, bool first)
     b->queued = true;
     b->n_readers = 0;
     b->read_failed = false;
-    atomic_store(&b->reads_low, b->n_reads < READ_DEPTH);
-    r->n_fetching += !b->reads;
-    r->reading_bytes += b->read_bytes;
+    atomic_store(&b->reads_low, b->exec.reads.n < READ_DEPTH);
+    r->n_fetching += !b->exec.reads.list;
+    r->reading_bytes += b->exec.reads.bytes;
     wake_reader(r);
 }
 
@@ -89,7 +89,7 @@ void cw_reads_add(struct cw_runner *r, struct block *b)
 }
 
 /* A thread is done with a read, or several: what it counted. */
-static void count(struct cw_runner *r, struct thread *own)
+static void count(struct cw_runner *r, struct cw_counts *own)
 {
     r->profile.read_ns += own->read_ns;
     r->profile.read_bytes += own->read_bytes;
@@ -104,7 +104,7 @@ static void count(struct cw_runner *r, struct thread *own)
 /* No thread is at the block any more, and nothing of it is left to be read. */
 static void done(struct cw_runner *r, struct block *b, int status, const struct cw_error *err)
 {
-    r->reading_bytes -= b->read_bytes;
+    r->reading_bytes -= b->exec.reads.bytes;
     cw_reading_end(r, &r->n_reading);
     if (status == CW_E_BUDGET) {
         cw_starve(r, b);
@@ -126,25 +126,25 @@ void cw_reads_drop(struct cw_runner *r, const struct cw_range *s)
         next = b->next;
         if (b->range != s)
             continue;
-        atomic_store(&b->next_read, b->n_reads);
+        atomic_store(&b->exec.reads.next, b->exec.reads.n);
         if (b->n_readers == 0) { /* no thread is at it: it need not wait for one */
             dequeue(r, b);
-            r->n_fetching -= !b->reads;
+            r->n_fetching -= !b->exec.reads.list;
             done(r, b, 0, NULL);
         }
     }
 }
 
 /* Looks into the cache, and waits for it. What is to be had of the source instead is read by all threads. */
-static void fetch(struct cw_runner *r, struct thread *own, struct block *b)
+static void fetch(struct cw_runner *r, struct cw_counts *own, struct block *b)
 {
     struct cw_error err = {0};
     dequeue(r, b);
     r->n_fetchers++;
-    b->patience_ns = cw_block_patience(r, b);
+    b->exec.cache.patience_ns = cw_block_patience(r, b);
     uint64_t began_ns = cw_store_enter(r);
     pthread_mutex_unlock(&r->mutex);
-    int status = cw_block_read(r, own, b, true, &err);
+    int status = cw_exec_read(&b->exec, own, true, &err);
     pthread_mutex_lock(&r->mutex);
     b->cold_ns += cw_store_leave(r, began_ns);
     count(r, own);
@@ -154,13 +154,13 @@ static void fetch(struct cw_runner *r, struct thread *own, struct block *b)
         enqueue(r, b, true);
     } else {
         /* which done() takes off: the reads were planned here, and need no thread */
-        r->reading_bytes += b->read_bytes;
+        r->reading_bytes += b->exec.reads.bytes;
         done(r, b, status, &err);
     }
 }
 
 /* Reads of the block until all were begun. */
-static void read_some(struct cw_runner *r, struct thread *own, struct block *b)
+static void read_some(struct cw_runner *r, struct cw_counts *own, struct block *b)
 {
     struct cw_error err = {0};
     int status = 0;
@@ -169,7 +169,7 @@ static void read_some(struct cw_runner *r, struct thread *own, struct block *b)
     pthread_mutex_unlock(&r->mutex);
     uint64_t start_ns = cw_cost_now_ns();
     while (status == 0) {
-        status = cw_block_read_next(own, b, false, &err);
+        status = cw_exec_read_next(&b->exec, own, false, &err);
         if (block_waiting(b) < READ_DEPTH && !atomic_exchange(&b->reads_low, true)) {
             CW_WITH (&r->mutex)
                 cw_work(r); /* there is room for the reads of another block */
@@ -178,9 +178,9 @@ static void read_some(struct cw_runner *r, struct thread *own, struct block *b)
     own->read_ns += cw_cost_now_ns() - start_ns;
     pthread_mutex_lock(&r->mutex);
     if (status < 0) {
-        atomic_store(&b->next_read, b->n_reads);
+        atomic_store(&b->exec.reads.next, b->exec.reads.n);
         b->read_failed = true;
-        cw_error_op(&err, b->program->ops[0]->desc->name);
+        cw_error_op(&err, b->exec.program->ops[0]->desc->name);
     }
     if (status < 0 && !r->fatal.status) {
         r->fatal = err;
@@ -189,7 +189,7 @@ static void read_some(struct cw_runner *r, struct thread *own, struct block *b)
     dequeue(r, b);
     if (b->n_readers == 1 && !b->read_failed && !b->range->closed) { /* the last one: everything is there */
         pthread_mutex_unlock(&r->mutex);
-        status = cw_block_read(r, own, b, false, &err);
+        status = cw_exec_read(&b->exec, own, false, &err);
         pthread_mutex_lock(&r->mutex);
     }
     b->cold_ns += cw_store_leave(r, began_ns);
@@ -202,7 +202,7 @@ static void read_some(struct cw_runner *r, struct thread *own, struct block *b)
 static struct block *next_block(struct cw_runner *r)
 {
     struct block *b = r->reading;
-    while (b && !b->reads && r->n_fetchers == STORE_THREADS)
+    while (b && !b->exec.reads.list && r->n_fetchers == STORE_THREADS)
         b = b->next;
     return b;
 }
@@ -210,7 +210,7 @@ static struct block *next_block(struct cw_runner *r)
 static void *read_main(void *arg)
 {
     struct cw_runner *r = arg;
-    struct thread own = {.r = r};
+    struct cw_counts own = {.compiled = r->compiled};
     CW_GUARD(&r->mutex);
     while (!r->stop) {
         struct block *b = next_block(r);
@@ -222,7 +222,7 @@ static void *read_main(void *arg)
         }
         if (b->next || block_waiting(b) > 1)
             wake_reader(r);
-        if (b->reads)
+        if (b->exec.reads.list)
             read_some(r, &own, b);
         else
             fetch(r, &own, b);
@@ -234,7 +234,7 @@ void cw_reads_stop(struct cw_runner *r)
 {
     CW_WITH (&r->mutex) {
         for (struct block *b = r->reading; b; b = b->next)
-            atomic_store(&b->next_read, b->n_reads);
+            atomic_store(&b->exec.reads.next, b->exec.reads.n);
         pthread_cond_broadcast(&r->reads);
     }
     for (unsigned i = 0; i < r->n_readers; i++)

@@ -21,7 +21,7 @@ static void set_assemblies(struct cw_runner *r, size_t memory)
 {
     size_t slab = r->layout.slab_bytes ? cw_slab_charge(r->layout.slab_bytes) : 0;
     size_t batch = slab + cw_assembly_bytes(&r->layout, r->compiled->batch_size),
-           plan = cw_plan_bytes(r->sequence, r->sequence->piece_size);
+           plan = cw_exec_plan_bytes(r->sequence, r->sequence->piece_size);
     size_t by_memory = SLAB_SHARE(memory - plan) / batch;
     size_t by_output = slab ? SLAB_AHEAD / slab : 4096, by_threads = r->options.threads * 2 + 2,
            wanted = CW_MAX(by_output, by_threads);
@@ -53,7 +53,7 @@ static int check_budget(struct cw_runner *r, struct cw_error *err)
 {
     size_t slab = r->layout.slab_bytes ? cw_slab_charge(r->layout.slab_bytes) : 0, memory = r->budget.limit;
     size_t batch = slab + cw_assembly_bytes(&r->layout, r->compiled->batch_size),
-           plan = cw_plan_bytes(r->sequence, r->sequence->piece_size);
+           plan = cw_exec_plan_bytes(r->sequence, r->sequence->piece_size);
     /* one to fill; where the count is unknown one more to put one together in; the records they are made of;
      * and scratch for a block */
     size_t least = batch * (r->compiled->counted ? 1 : 2) + plan + ((size_t)1 << 20);
@@ -98,7 +98,10 @@ int cw_runner_new(const struct cw_sequence *s, const struct cw_runner_options *o
     struct cw_runner *r = calloc(1, sizeof(*r));
     if (!r)
         return cw_error_nomem(err, sizeof(*r), "the engine");
-    *r = (struct cw_runner){.sequence = s, .compiled = c, .options = *o, .n_points = c->n_limits + 1};
+    *r = (struct cw_runner){.sequence = s,
+                            .compiled = c,
+                            .options = *o,
+                            .env = {.sequence = s, .compiled = c, .n_points = c->n_limits + 1}};
     r->reading_tail = &r->reading;
     r->started_ns = cw_now_ns();
     pthread_mutex_init(&r->mutex, NULL);
@@ -116,10 +119,10 @@ int cw_runner_new(const struct cw_sequence *s, const struct cw_runner_options *o
         status = cw_rows_new(r, err);
     if (status >= 0)
         status = cw_account_new(r, err);
-    r->needs_eids = c->pipeline->on_error == CW_ON_ERROR_REPLACE;
+    r->env.needs_eids = c->pipeline->on_error == CW_ON_ERROR_REPLACE;
     for (unsigned i = 0; i < c->n_programs; i++)
         for (unsigned k = 0; k < c->programs[i].n_ops; k++)
-            r->needs_eids |= c->programs[i].ops[k]->desc->random || c->programs[i].ops[k]->desc->function;
+            r->env.needs_eids |= c->programs[i].ops[k]->desc->random || c->programs[i].ops[k]->desc->function;
     if (status >= 0)
         status = cw_choices_new(r, err);
     if (status >= 0)
@@ -158,10 +161,8 @@ struct cw_runner *cw_runner_free(struct cw_runner *r)
         cw_range_free(r, CW_POP(r->ranges));
     cw_epoch_unref(r->epoch);
     cw_choices_free(r);
-    for (unsigned i = 0; r->threads && i < r->options.threads; i++) {
-        free(r->threads[i].ops);
-        free(r->threads[i].values);
-    }
+    for (unsigned i = 0; r->threads && i < r->options.threads; i++)
+        cw_counts_deinit(&r->threads[i].counts);
     free(r->threads);
     free(r->spare_plan);
     free(r->rows);
@@ -209,7 +210,7 @@ static int range_alloc(const struct cw_runner *r, struct cw_range *s, const stru
                        struct cw_error *err)
 {
     unsigned n_keys = cw_n_keys(r->compiled);
-    s->passed = calloc(r->n_points, sizeof(*s->passed));
+    s->passed = calloc(r->env.n_points, sizeof(*s->passed));
     s->limits = calloc(r->compiled->n_limits + 1, sizeof(*s->limits));
     s->open = calloc(n_keys + 1, sizeof(*s->open));
     s->arrived = calloc(n_keys + 1, sizeof(*s->arrived));

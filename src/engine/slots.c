@@ -21,13 +21,13 @@ static int new_passage(struct cw_runner *r, struct block *b, unsigned k, const s
     if (!b->limit_passages && !(b->limit_passages = calloc(n, sizeof(*b->limit_passages))))
         return cw_error_nomem(err, 0, "a limit");
     b->limit_passages[k].before = *now;
-    if (!b->program->has_limit[k])
+    if (!b->exec.program->has_limit[k])
         return 0;
     if (!b->dropped && !(b->dropped = calloc(n, sizeof(*b->dropped))))
         return cw_error_nomem(err, 0, "a limit");
-    b->dropped[k] = calloc(b->b.n + 1, 1);
-    b->limit_passages[k].counts = malloc((b->n_refs + 1) * sizeof(uint64_t));
-    return b->dropped[k] && b->limit_passages[k].counts ? 0 : cw_error_nomem(err, b->b.n, "a limit");
+    b->dropped[k] = calloc(b->exec.block.n + 1, 1);
+    b->limit_passages[k].counts = malloc((b->exec.n_refs + 1) * sizeof(uint64_t));
+    return b->dropped[k] && b->limit_passages[k].counts ? 0 : cw_error_nomem(err, b->exec.block.n, "a limit");
 }
 
 static int pass_limit(struct cw_runner *r, struct block *b, unsigned k, struct cw_error *err)
@@ -35,21 +35,22 @@ static int pass_limit(struct cw_runner *r, struct block *b, unsigned k, struct c
     const struct cw_limit *limit = &r->compiled->limits[k];
     struct cw_range *s = b->range;
     struct cw_limit_count *state = &s->limits[k];
-    uint64_t divisor = b->program->limit_passes[k], pass = divisor ? b->piece->refs[b->at].pass / divisor : 0;
+    uint64_t divisor = b->exec.program->limit_passes[k],
+             pass = divisor ? b->piece->plan.refs[b->exec.at].pass / divisor : 0;
     size_t noted = 0;
-    if (b->program->has_limit[k] && (!state->started || state->pass != pass))
+    if (b->exec.program->has_limit[k] && (!state->started || state->pass != pass))
         *state = (struct cw_limit_count){.started = true, .pass = pass};
     int status = new_passage(r, b, k, state, err);
-    if (status < 0 || !b->program->has_limit[k])
+    if (status < 0 || !b->exec.program->has_limit[k])
         return status;
     uint64_t *counts = b->limit_passages[k].counts;
-    for (size_t i = 0; i < b->b.n; i++) {
-        for (size_t position = b->origin ? b->origin[i] : i; noted <= position; noted++)
+    for (size_t i = 0; i < b->exec.block.n; i++) {
+        for (size_t position = b->exec.origin ? b->exec.origin[i] : i; noted <= position; noted++)
             counts[noted] = state->count;
-        if (b->b.status[i] == CW_ROW_DROPPED)
+        if (b->exec.block.status[i] == CW_ROW_DROPPED)
             continue;
         bool within = state->count < limit->count;
-        if (raises(r, b->b.status[i]) && !(limit->take && !within))
+        if (raises(r, b->exec.block.status[i]) && !(limit->take && !within))
             /* ends the run where it stands, skipped or not; behind a full `take` nobody gets to it */
             continue;
         if (within)
@@ -57,10 +58,10 @@ static int pass_limit(struct cw_runner *r, struct block *b, unsigned k, struct c
         if (within == limit->take)
             continue;
         b->dropped[k][i] = 1;
-        b->b.status[i] = CW_ROW_DROPPED;
-        b->b.all_ok = false;
+        b->exec.block.status[i] = CW_ROW_DROPPED;
+        b->exec.block.all_ok = false;
     }
-    for (; noted <= b->n_refs; noted++)
+    for (; noted <= b->exec.n_refs; noted++)
         counts[noted] = state->count;
     if (limit->ends_epoch && state->count >= limit->count) {
         s->over = true;            /* nothing after this can live */
@@ -74,9 +75,9 @@ int32_t cw_block_key(const struct cw_runner *r, const struct block *b, size_t ro
     int32_t bucket = 0;
     if (r->compiled->batcher != CW_BATCHER_BUCKET)
         return 0;
-    if (b->b.status[row] == CW_ROW_REPLACED)
-        return b->replaced[row].bucket;
-    memcpy(&bucket, cw_block_row(&b->b, b->program->bucket_value, row).data, sizeof(bucket));
+    if (b->exec.block.status[row] == CW_ROW_REPLACED)
+        return b->exec.replaced[row].bucket;
+    memcpy(&bucket, cw_block_row(&b->exec.block, b->exec.program->bucket_value, row).data, sizeof(bucket));
     return bucket;
 }
 
@@ -86,9 +87,9 @@ static int poison(struct cw_runner *r, struct block *b, size_t row, struct cw_er
 {
     struct cw_range *s = b->range;
     struct cw_error error = {0};
-    for (const struct fault *f = b->faults; f; f = f->next)
+    for (const struct cw_exec_fault *f = b->exec.faults; f; f = f->next)
         if (f->row == row && !f->note)
-            cw_fault_error(r, b, f, &error);
+            cw_exec_fault_error(&b->exec, f, &error);
     s->over = s->poisoned = true;
     if (s->rows) {
         if (!s->failed && !(s->failed = malloc(sizeof(*s->failed))))
@@ -194,7 +195,7 @@ static int pass_slots(struct cw_runner *r, struct block *b, struct cw_error *err
     while (b->n_given < b->n_live && !s->poisoned) {
         size_t row = b->idx[b->n_given], rest = one_by_one ? 1 : b->n_live - b->n_given;
         struct cw_assembly *a;
-        if (raises(r, b->b.status[row]))
+        if (raises(r, b->exec.block.status[row]))
             return poison(r, b, row, err);
         unsigned key = (unsigned)cw_block_key(r, b, row);
         uint64_t skip = s->entry.skip ? s->entry.skip[key] : 0;
@@ -211,7 +212,7 @@ static int pass_slots(struct cw_runner *r, struct block *b, struct cw_error *err
         if (status < 0)
             return status;
     }
-    s->slots_at = b->piece->begin + b->at + b->n_refs;
+    s->slots_at = b->piece->plan.begin + b->exec.at + b->exec.n_refs;
     return 0;
 }
 
@@ -219,10 +220,11 @@ int cw_block_pass(struct cw_runner *r, struct block *b, struct cw_error *err)
 {
     if (b->n_passed > b->point) { /* a second attempt: what was decided stays */
         for (size_t i = 0;
-             b->point < r->compiled->n_limits && b->dropped && b->dropped[b->point] && i < b->b.n; i++)
+             b->point < r->compiled->n_limits && b->dropped && b->dropped[b->point] && i < b->exec.block.n;
+             i++)
             if (b->dropped[b->point][i]) {
-                b->b.status[i] = CW_ROW_DROPPED;
-                b->b.all_ok = false;
+                b->exec.block.status[i] = CW_ROW_DROPPED;
+                b->exec.block.all_ok = false;
             }
         return 0;
     }
@@ -247,11 +249,12 @@ static struct segment *segment_of(const struct block *b, size_t row, bool *ret_t
     return *ret_told ? NULL : &b->segments[k];
 }
 
-static void quarantine(struct cw_runner *r, const struct block *b, const struct fault *f,
+static void quarantine(struct cw_runner *r, const struct block *b, const struct cw_exec_fault *f,
                        struct cw_quarantined **list)
 {
-    const struct cw_source *source = r->sequence->sources[b->program->leaf];
-    const char *path = source->ops->path ? source->ops->path(source, cw_block_ref(b, f->row)->row) : NULL;
+    const struct cw_source *source = r->sequence->sources[b->exec.program->leaf];
+    const char *path = source->ops->path ? source->ops->path(source, cw_exec_ref(&b->exec, f->row)->row)
+                                         : NULL;
     struct cw_quarantined *q = calloc(1, sizeof(*q));
     if (!q)
         return; /* the count is short by one; there is no memory to say so */
@@ -260,9 +263,9 @@ static void quarantine(struct cw_runner *r, const struct block *b, const struct 
                                  .file = path ? strdup(path) : NULL,
                                  .note = f->note,
                                  .replaced = f->replaced};
-    cw_row_id(r, b, f->row, &q->id);
+    cw_exec_record_id(&b->exec, f->row, &q->id);
     if (f->replaced)
-        q->by = b->replaced[f->row].id;
+        q->by = b->exec.replaced[f->row].id;
     memcpy(q->message, f->message, sizeof(q->message));
     *list = q;
 }
@@ -270,13 +273,13 @@ static void quarantine(struct cw_runner *r, const struct block *b, const struct 
 void cw_block_settle(struct cw_runner *r, struct block *b)
 {
     struct cw_range *s = b->range;
-    for (const struct fault *f = b->faults; f; f = f->next) {
+    for (const struct cw_exec_fault *f = b->exec.faults; f; f = f->next) {
         bool told;
         struct segment *g = segment_of(b, f->row, &told);
         bool raised = r->compiled->pipeline->on_error != CW_ON_ERROR_SKIP && !f->replaced && !f->note;
         if (raised && g) {
             struct cw_error error;
-            cw_fault_error(r, b, f, &error);
+            cw_exec_fault_error(&b->exec, f, &error);
             cw_assembly_poison(g->assembly, &error, b->seq << 32 | f->row);
         } else if (!raised && !told) {
             quarantine(r, b, f,
