@@ -518,10 +518,11 @@ CASE(image_chain,
                 "50, 50]}, {\"op\": \"transpose_image\", \"component\": \"image\"}, {\"op\": \"drop\", "
                 "\"components\": [\"path\"]},"
                 "{\"op\": \"rename\", \"names\": {\"label\": \"class\"}}, {\"op\": \"batch\", \"size\": 2}"))
-CASE(images_unbatched,
-     .text = SKIPPING("{\"op\": \"files\", \"files\": \"images/*/*\"}, {\"op\": \"decode_image\", "
-                      "\"component\": \"data\"}, {\"op\": \"random_crop\", \"component\": \"data\", \"size\": "
-                      "[8, 8]}, {\"op\": \"select\", \"components\": [\"data\"]}"))
+CASE(
+    images_unbatched,
+    .text = SKIPPING("{\"op\": \"files\", \"files\": \"images/*/*\"}, {\"op\": \"decode_image\", "
+                     "\"component\": \"data\"}, {\"op\": \"random_crop\", \"component\": \"data\", \"size\": "
+                     "[8, 8]}, {\"op\": \"select\", \"components\": [\"data\"]}"))
 
 /* ---- data sets in memory ---- */
 
@@ -550,12 +551,20 @@ static void test_arrays(void **state)
     cw_arrays_unref(a);
 }
 
-static void schema_release(struct ArrowSchema *s) {
-    s->release = NULL; }
-static void array_release(struct ArrowArray *a) {
-    a->release = NULL; }
-static void stream_release(struct ArrowArrayStream *s) {
-    s->release = NULL; }
+static void schema_release(struct ArrowSchema *s)
+{
+    s->release = NULL;
+}
+
+static void array_release(struct ArrowArray *a)
+{
+    a->release = NULL;
+}
+
+static void stream_release(struct ArrowArrayStream *s)
+{
+    s->release = NULL;
+}
 
 /* A column of bools and one of strings behind a dictionary: what is expanded. */
 static int arrow_schema(struct ArrowArrayStream *s, struct ArrowSchema *out)
