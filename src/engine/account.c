@@ -1,10 +1,11 @@
-/* What is counted while it runs (profile.h), per thread, and summed under the mutex after each block. */
+#include "engine/account.h"
+
 #include <string.h>
 
-#include "engine/internal.h"
-
 #include "base/cost_clock.h"
+#include "base/machine.h"
 #include "base/thread.h"
+#include "engine/internal.h"
 
 int cw_account_new(struct cw_runner *r, struct cw_error *err)
 {
@@ -15,7 +16,7 @@ int cw_account_new(struct cw_runner *r, struct cw_error *err)
                                      .values = sums.values,
                                      .n_values = sums.values ? cw_n_values(r->compiled) : 0};
     for (unsigned i = 0; i < r->options.threads && status >= 0; i++)
-        status = cw_counts_init(&r->threads[i].counts, r->compiled, r->options.detail, err);
+        status = cw_counts_init(&r->sched.threads[i].counts, r->compiled, r->options.detail, err);
     return status;
 }
 
@@ -23,7 +24,7 @@ void cw_runner_profile(struct cw_runner *r, struct cw_profile *ret)
 {
     struct cw_op_profile *ops = ret->ops;
     struct cw_value_profile *values = ret->values;
-    CW_GUARD(&r->mutex);
+    CW_GUARD(&r->sched.mutex);
     *ret = r->profile;
     memcpy(ops, r->profile.ops, r->profile.n_ops * sizeof(*ops));
     if (values && r->profile.n_values)
@@ -33,11 +34,11 @@ void cw_runner_profile(struct cw_runner *r, struct cw_profile *ret)
     uint64_t now = cw_now_ns();
     ret->run_ns = (now - r->started_ns) * r->options.threads;
     /* where storage is the limit that never ends */
-    ret->cold_wall_ns += r->n_reading || r->n_reading_in ? now - r->reading_since_ns : 0;
-    ret->memory_peak = atomic_load(&r->budget.peak);
+    ret->cold_wall_ns += r->reads.n_blocks || r->read_in.n_pieces ? now - r->reads.since_ns : 0;
+    ret->memory_peak = atomic_load(&r->memory.budget.peak);
     ret->threads = r->options.threads;
-    ret->positions = r->n_positions_done;
-    ret->cached_positions = r->n_positions_cached;
+    ret->positions = r->cache.n_done;
+    ret->cached_positions = r->cache.n_cached;
 }
 
 uint64_t cw_runner_now_ns(struct cw_runner *r)
@@ -46,16 +47,16 @@ uint64_t cw_runner_now_ns(struct cw_runner *r)
     uint64_t busy_ns = 0, cpu_ns = 0;
     if (!cw_cost_modelled())
         return cw_now_ns();
-    CW_GUARD(&r->mutex);
+    CW_GUARD(&r->sched.mutex);
     for (unsigned k = 0; k < p->n_ops; k++) {
         busy_ns += p->ops[k].ns;
         cpu_ns += p->ops[k].cpu_ns;
     }
     busy_ns += p->plan_ns + p->read_ns - p->cold_ns + p->emit_ns + p->fetch_ns;
-    return CW_MAX(CW_MAX(busy_ns / r->options.threads, cpu_ns / cw_cpu_budget()), r->cold_ns);
+    return CW_MAX(CW_MAX(busy_ns / r->options.threads, cpu_ns / cw_cpu_budget()), r->reads.busy_ns);
 }
 
-void cw_account(struct cw_runner *r, struct thread *t)
+void cw_account_add(struct cw_runner *r, struct compute_thread *t)
 {
     struct cw_profile *p = &r->profile;
     struct cw_counts *c = &t->counts;
@@ -87,25 +88,24 @@ void cw_account(struct cw_runner *r, struct thread *t)
     c->plan_ns = c->read_ns = c->read_bytes = c->emit_ns = c->emit_rows = c->fetch_ns = 0;
 }
 
-/* Mutex held. */
-static enum cw_idle idle_reason(const struct cw_runner *r)
+static enum cw_idle account_idle_reason(const struct cw_runner *r)
 {
+    const struct cw_memory *m = &r->memory;
     const struct cw_range *s = r->ranges;
-    const struct cw_assembly *a = s ? s->head : NULL;
-    if (r->alone || r->starved || r->consumer_short || r->plan_short || r->frugal)
+    if (m->starved == STARVED_ALONE || r->sched.starved || m->consumer_short || m->plan_short || m->low_rows)
         return CW_IDLE_MEMORY;
-    if (r->n_reading || r->n_reading_in)
+    if (r->reads.n_blocks || r->read_in.n_pieces)
         return CW_IDLE_READING;
-    if (!s || (a && a->closed && a->n_done == a->n_assigned) || (s->over && s->n_blocks == 0))
+    if (!s || cw_range_head_complete(s) || cw_range_computed(s))
         return CW_IDLE_CONSUMER;
-    return r->few_assemblies && r->n_assemblies >= r->max_assemblies ? CW_IDLE_MEMORY : CW_IDLE_OTHER;
+    return m->few_assemblies && m->n_assemblies >= m->max_assemblies ? CW_IDLE_MEMORY : CW_IDLE_OTHER;
 }
 
-void cw_idle(struct cw_runner *r)
+void cw_account_idle(struct cw_runner *r)
 {
     uint64_t start = cw_now_ns();
-    enum cw_idle reason = idle_reason(r);
-    pthread_cond_wait(&r->work, &r->mutex);
+    enum cw_idle reason = account_idle_reason(r);
+    pthread_cond_wait(&r->sched.work, &r->sched.mutex);
     uint64_t ns = cw_now_ns() - start;
     r->profile.idle_ns += ns;
     r->profile.idle_for_ns[reason] += ns;

@@ -1,12 +1,13 @@
-/* What a block has, from one use to the next. */
+#include "engine/block.h"
+
 #include <string.h>
 
 #include "engine/internal.h"
 
 /* Spare blocks: more than are in flight with the usual number of threads. */
-#define IDLE_MAX 64
+#define SPARE_MOST 64
 
-void cw_block_reset(struct cw_runner *r, struct block *b)
+void cw_block_reset(const struct cw_runner *r, struct block *b)
 {
     cw_exec_reset(&b->exec);
     b->spent_ns = b->cold_ns = 0;
@@ -32,7 +33,7 @@ static void block_clear(const struct cw_runner *r, struct block *b)
     cw_cached_forget(&b->exec);
 }
 
-void cw_block_free(struct cw_runner *r, struct block *b)
+void cw_block_free(const struct cw_runner *r, struct block *b)
 {
     block_clear(r, b);
     cw_arena_deinit(&b->exec.arena);
@@ -41,33 +42,31 @@ void cw_block_free(struct cw_runner *r, struct block *b)
 
 void cw_block_recycle(struct cw_runner *r, struct block *b)
 {
-    r->n_blocks--;
-    r->n_probes -= b->probe;
-    if (r->n_idle == IDLE_MAX) {
+    r->sched.n_blocks--;
+    r->cache.n_probes -= b->probe;
+    if (r->sched.n_spare == SPARE_MOST) {
         cw_block_free(r, b);
         return;
     }
     block_clear(r, b);
-    cw_arena_reset(&b->exec.arena, cw_exec_scratch_keep(&r->budget));
+    cw_arena_reset(&b->exec.arena, cw_exec_scratch_keep(&r->memory.budget));
     const struct cw_arena arena = b->exec.arena;
     memset(b, 0, sizeof(*b));
     b->exec.arena = arena;
-    b->next = r->idle;
-    r->idle = b;
-    r->n_idle++;
+    b->next = r->sched.spare;
+    r->sched.spare = b;
+    r->sched.n_spare++;
 }
 
 struct block *cw_block_new(struct cw_runner *r)
 {
-    struct block *b = r->idle;
+    struct block *b = r->sched.spare;
     if (b) {
-        r->idle = b->next;
-        r->n_idle--;
+        r->sched.spare = b->next;
+        r->sched.n_spare--;
         b->next = NULL;
     } else if ((b = calloc(1, sizeof(*b)))) {
-        cw_arena_init(&b->exec.arena, &r->budget);
-    } else {
-        cw_out_of_memory(r, "a block");
+        cw_arena_init(&b->exec.arena, &r->memory.budget);
     }
     return b;
 }
@@ -110,7 +109,7 @@ static int block_check_shape(const struct cw_runner *r, struct block *b, struct 
     return 0;
 }
 
-int cw_block_stage(struct cw_runner *r, struct thread *t, struct block *b, struct cw_error *err)
+int cw_block_stage(const struct cw_runner *r, struct compute_thread *t, struct block *b, struct cw_error *err)
 {
     struct cw_exec *x = &b->exec;
     int status = x->block.status ? 0 : cw_exec_start(x, &t->counts, err);

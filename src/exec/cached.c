@@ -1,6 +1,6 @@
 /*
- * An execution reads the rows at its cache point from the cache as a whole or computes them as a whole, so that
- * no operator ever sees rows that are not to be computed.
+ * An execution reads the rows at its cache point from the cache as a whole or computes them as a whole, so
+ * that no operator ever sees rows that are not to be computed.
  *
  * The content of an entry: components of fixed type one after the other, then those of varying shape, each
  * behind a struct varying.
@@ -198,8 +198,8 @@ static void cached_keys(const struct cw_cached *c, const struct cw_ref *refs, si
     }
 }
 
-/* As cw_cache_find, for n rows of the source. What was kept of a file that was changed since it was indexed is
- * not found: the file is read instead, which is an error. */
+/* As cw_cache_find, for n rows of the source. What was kept of a file that was changed since it was indexed
+ * is not found: the file is read instead, which is an error. */
 static size_t cached_find(const struct cw_cached *c, struct cw_cache_set *set, const struct cw_epoch *e,
                           const uint64_t *rows, const struct cw_cache_key *keys, size_t n,
                           struct cw_cache_place *ret)
@@ -298,8 +298,8 @@ static int fetch_prepare(struct cw_exec *x, struct cw_cache_get *gets, uint8_t *
     return 0;
 }
 
-/* Sets the values of varying shape of a row from `left` bytes at `at`. 1: the bytes are not what this pipeline
- * writes. */
+/* Sets the values of varying shape of a row from `left` bytes at `at`. 1: the bytes are not what this
+ * pipeline writes. */
 static int fetch_varying(const struct cw_exec *x, size_t row, uint8_t *at, size_t left)
 {
     const struct cw_cached *c = x->variant->cached;

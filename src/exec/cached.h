@@ -37,7 +37,8 @@ void cw_cached_forget(struct cw_exec *x);
 /* Columns and statuses that were fetched take the place of what the source and the operators before the cache
  * point make. */
 void cw_cached_put_hits(struct cw_exec *x);
-/* Keeps the rows of c that were computed up to the cache point. Row i of c is row map[i] of x (map NULL: i). */
+/* Keeps the rows of c that were computed up to the cache point. Row i of c is row map[i] of x (map NULL: i).
+ */
 void cw_cached_keep(struct cw_exec *x, const struct cw_block *c, const uint32_t *map);
 /* Keeps that a filter before the cache point dropped rows. Nothing without x->cache.kept. */
 void cw_cached_keep_dropped(struct cw_exec *x);

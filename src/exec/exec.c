@@ -101,8 +101,8 @@ int cw_exec_set_slots(struct cw_exec *x, struct cw_block *c, const struct cw_exe
     return 0;
 }
 
-static int exec_run_op(const struct cw_exec *x, struct cw_counts *t, const struct cw_op *op, struct cw_block *c,
-                  struct cw_error *err)
+static int exec_run_op(const struct cw_exec *x, struct cw_counts *t, const struct cw_op *op,
+                       struct cw_block *c, struct cw_error *err)
 {
     struct cw_turn turn = cw_turn_begin(t, c);
     int status = op->desc->run(op, c, err);
@@ -115,8 +115,8 @@ static int exec_run_op(const struct cw_exec *x, struct cw_counts *t, const struc
 static int exec_replace(struct cw_exec *x, struct cw_counts *t, struct cw_block *c, size_t row, size_t own,
                         struct cw_error *err);
 
-/* Moves the faults of c to x, and replaces the rows that failed where that is wanted. Row i of c is row map[i]
- * of x (map NULL: i). */
+/* Moves the faults of c to x, and replaces the rows that failed where that is wanted. Row i of c is row
+ * map[i] of x (map NULL: i). */
 static int exec_take_faults(struct cw_exec *x, struct cw_counts *t, struct cw_block *c, const uint32_t *map,
                             struct cw_error *err)
 {
@@ -193,6 +193,7 @@ static int exec_expand(struct cw_exec *x, struct cw_error *err)
     c->eids = eids;
     return 0;
 }
+
 /* The first operator of a stage; of the stage after the last: how many operators there are. */
 static unsigned exec_stage_begin(const struct cw_exec *x, unsigned stage)
 {
@@ -204,8 +205,8 @@ bool cw_exec_stage_is_empty(const struct cw_exec *x, unsigned stage)
     return exec_stage_begin(x, stage) == exec_stage_begin(x, stage + 1);
 }
 
-/* A filter or a batcher can't decide about elements that failed, so these are dropped. Where errors are raised
- * they stay, to be found. */
+/* A filter or a batcher can't decide about elements that failed, so these are dropped. Where errors are
+ * raised they stay, to be found. */
 static void exec_drop_failed(const struct cw_exec *x, const struct cw_op *op, struct cw_block *c)
 {
     bool decides = op->desc->kind == CW_OP_FILTER || op->desc->kind == CW_OP_FLAT_MAP ||
@@ -312,7 +313,7 @@ static int exec_run_single(struct cw_exec *x, struct cw_counts *t, uint64_t at, 
 {
     const struct cw_exec_plan plan = {.begin = x->plan->room_begin, .refs = x->plan->room};
     const struct cw_program *g = &x->env->compiled->programs[plan.refs[at].leaf];
-    const struct cw_variant *variant = &x->env->uncached[g->leaf];
+    const struct cw_exec_variant *variant = &x->env->uncached[g->leaf];
     struct cw_exec one = {.env = x->env,
                           .epoch = x->epoch,
                           .cancelled = x->cancelled,
@@ -371,8 +372,7 @@ static int exec_replace(struct cw_exec *x, struct cw_counts *t, struct cw_block 
     return 1;
 }
 
-void cw_exec_fault_error(const struct cw_exec *x, const struct cw_exec_fault *f,
-                    struct cw_error *ret)
+void cw_exec_fault_error(const struct cw_exec *x, const struct cw_exec_fault *f, struct cw_error *ret)
 {
     const struct cw_source *source = cw_exec_source(x);
     struct cw_record_id record;
@@ -386,11 +386,12 @@ void cw_exec_fault_error(const struct cw_exec *x, const struct cw_exec_fault *f,
     cw_error_record(ret, id);
     cw_error_set(ret, CW_E_RECORD, "%s: %s", f->op, f->message);
 }
+
 /* ---- some of the rows ---- */
 
 /* Rows of a column by index, as a column of its own. */
 static int column_gather(struct cw_arena *arena, const struct cw_column *from, const uint32_t *idx, size_t n,
-                  struct cw_column *to, struct cw_error *err)
+                         struct cw_column *to, struct cw_error *err)
 {
     *to = *from;
     if (from->dense) {

@@ -13,7 +13,7 @@
 struct cw_cached; /* exec/cached.h */
 
 /* How a program runs where a certain cache point is used, or none. Immutable. */
-struct cw_variant {
+struct cw_exec_variant {
     struct cw_cached *cached; /* NULL: nothing is kept */
     struct cw_optimized *optimized;
 };
@@ -25,8 +25,8 @@ struct cw_exec_env {
     /* Points are places that elements pass in order: limits, and last the place where slots are given out.
      * Stages 0 .. n_points - 1 end at a point each; the stage after them writes batches. */
     unsigned n_points;
-    bool needs_eids; /* some operator draws, or calls a function */
-    const struct cw_variant *uncached; /* by program: without a cache point */
+    bool needs_eids;                        /* some operator draws, or calls a function */
+    const struct cw_exec_variant *uncached; /* by program: without a cache point */
 };
 
 /* Where outputs of fixed type go: row 0 of output k is at data + offset[k] + slot0 * row_bytes[k]. */
@@ -61,13 +61,13 @@ enum cw_cache_use {
 
 struct cw_exec_cache {
     enum cw_cache_use use;
-    uint64_t patience_ns;    /* longest wait for the cache's storage; CW_CACHE_AT_ONCE: no wait */
-    struct cw_cache_set *set; /* with a reference; NULL: not looked up */
-    bool hit;                /* the rows at the cache point were read from the cache: */
-    struct cw_column *columns; /* by component of the cache point */
-    uint8_t *status;           /* n */
-    uint8_t *kept;             /* n: rows that the cache has already; NULL: not looked up, or hit */
-    bool kept_dropped;         /* rows that a filter dropped were kept */
+    uint64_t patience_ns;       /* longest wait for the cache's storage; CW_CACHE_AT_ONCE: no wait */
+    struct cw_cache_set *set;   /* with a reference; NULL: not looked up */
+    bool hit;                   /* the rows at the cache point were read from the cache: */
+    struct cw_column *columns;  /* by component of the cache point */
+    uint8_t *status;            /* n */
+    uint8_t *kept;              /* n: rows that the cache has already; NULL: not looked up, or hit */
+    bool kept_dropped;          /* rows that a filter dropped were kept */
     uint64_t n_looked, n_found; /* positions that were looked up, and found */
     /* rows written to the cache; rows at the cache point, written or read, and their bytes */
     uint64_t n_kept, content_rows, content_bytes;
@@ -95,7 +95,7 @@ struct cw_exec {
     void *cancel_arg;
     const struct cw_exec_plan *plan;
     const struct cw_program *program;
-    const struct cw_variant *variant;
+    const struct cw_exec_variant *variant;
     uint64_t at;              /* first position in the plan */
     size_t n_refs;            /* positions; rows too, until flat_map makes other rows */
     struct cw_exec_dest dest; /* of all rows, where they go to one batch that is known from the beginning */
@@ -125,8 +125,7 @@ size_t cw_exec_scratch_keep(const struct cw_budget *b);
 /* Reads the rows' bytes, or the rows themselves from the cache. 1: would block. */
 int cw_exec_read(struct cw_exec *x, struct cw_counts *t, bool nowait, struct cw_error *err) _must_check_;
 /* Does the next read that was not begun. 1: would block, and is the next one again; 2: all were begun. */
-int cw_exec_read_next(struct cw_exec *x, struct cw_counts *t, bool nowait,
-                      struct cw_error *err) _must_check_;
+int cw_exec_read_next(struct cw_exec *x, struct cw_counts *t, bool nowait, struct cw_error *err) _must_check_;
 
 /* ---- operators (exec.c) ---- */
 
@@ -162,6 +161,5 @@ void cw_exec_fault_error(const struct cw_exec *x, const struct cw_exec_fault *f,
 /* Where row 0 of output k goes; NULL: not known. */
 static inline uint8_t *cw_exec_slot(const struct cw_exec_dest *d, unsigned k)
 {
-    return !d->data || d->offset[k] == SIZE_MAX ? NULL
-                                                : d->data + d->offset[k] + d->slot0 * d->row_bytes[k];
+    return !d->data || d->offset[k] == SIZE_MAX ? NULL : d->data + d->offset[k] + d->slot0 * d->row_bytes[k];
 }

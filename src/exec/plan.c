@@ -17,7 +17,8 @@ size_t cw_exec_plan_bytes(const struct cw_sequence *s, uint64_t n)
            (s->needs_load ? CW_MIN(n, s->n_positions) * sizeof(struct cw_tensor) : 0);
 }
 
-int cw_exec_plan_refs(struct cw_exec_plan *p, const struct cw_sequence *s, struct cw_epoch *e, struct cw_error *err)
+int cw_exec_plan_refs(struct cw_exec_plan *p, const struct cw_sequence *s, struct cw_epoch *e,
+                      struct cw_error *err)
 {
     uint64_t window = plan_replaces(s) ? CW_REPLACE_POSITIONS : 1, end = p->begin + p->n;
     if (!p->room &&

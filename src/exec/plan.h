@@ -22,7 +22,7 @@ size_t cw_exec_plan_bytes(const struct cw_sequence *s, uint64_t n);
 /* Fills in p->refs, for positions p->begin .. p->begin + p->n - 1. `e` is used by the caller alone. Uses
  * p->room where it is there already. */
 int cw_exec_plan_refs(struct cw_exec_plan *p, const struct cw_sequence *s, struct cw_epoch *e,
-                 struct cw_error *err) _must_check_;
+                      struct cw_error *err) _must_check_;
 /* Reads the bytes of records of sources that can't be entered at a record. */
 int cw_exec_plan_load(struct cw_exec_plan *p, const struct cw_sequence *s, struct cw_error *err) _must_check_;
 /* Frees what was planned, and gives back what was charged. Positions stay. */

@@ -107,4 +107,3 @@ int cw_exec_read(struct cw_exec *x, struct cw_counts *t, bool nowait, struct cw_
         cw_error_op(err, x->program->ops[0]->desc->name);
     return status;
 }
-

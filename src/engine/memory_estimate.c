@@ -1,18 +1,10 @@
-/*
- * How much memory a pipeline needs. The error of a budget that is too small names this number. The number
- * must be enough for the next run, with any number of threads and in any order of events. So the number is
- * not what was in use when the budget refused memory. It is what the runner takes at its most frugal
- * (frugal.c): the plan of one piece, the batch that is filled, the batch that the consumer holds, and what
- * one element takes while it is computed. Some elements are computed once more to measure the last part, in
- * memory beyond the budget, as the run is over. A later element may take more than these.
- */
-#include <stdio.h>
-#include <string.h>
+#include "engine/memory_estimate.h"
 
-#include "engine/internal.h"
+#include <string.h>
 
 #include "base/cost_clock.h"
 #include "base/machine.h"
+#include "engine/internal.h"
 
 /* Elements that are tried, and for how long: where they differ, the largest of a batch says more than the
  * first. */
@@ -74,7 +66,7 @@ static int trial_element(struct trial *t, uint64_t at, struct sample *s, struct 
     const unsigned leaf = t->plan.refs[at].leaf;
     struct cw_exec x = {.env = env,
                         .epoch = &t->epoch,
-                        .cancelled = cw_stopped,
+                        .cancelled = cw_sched_stopped,
                         .cancel_arg = t->r,
                         .plan = &t->plan,
                         .program = &env->compiled->programs[leaf],
@@ -123,7 +115,7 @@ static void trial_elements(struct trial *t, struct sample *s)
 
 /* Elements of a stream can't be tried: to have one again it would be begun again. Of those of fixed size it
  * is known what a piece of them takes. */
-static size_t stream_bytes(const struct cw_sequence *q)
+static size_t estimate_stream(const struct cw_sequence *q)
 {
     const struct cw_op *op = q->compiled->programs[0].ops[0];
     size_t element = sizeof(struct cw_tensor) * (op->n_out + 1) + 128; /* with what else is noted of it */
@@ -134,10 +126,10 @@ static size_t stream_bytes(const struct cw_sequence *q)
 }
 
 /* Elements from a place on. */
-static void sample(struct cw_runner *r, const struct cw_place *at, struct sample *ret)
+static void estimate_sample(struct cw_runner *r, const struct cw_place *at, struct sample *ret)
 {
     const struct cw_sequence *q = r->sequence;
-    *ret = (struct sample){.rows = 1, .raw = q->stream ? stream_bytes(q) : 0};
+    *ret = (struct sample){.rows = 1, .raw = q->stream ? estimate_stream(q) : 0};
     if (q->stream || at->position >= q->n_positions)
         return;
     _cleanup_free_ struct trial *t = calloc(1, sizeof(*t));
@@ -151,7 +143,7 @@ static void sample(struct cw_runner *r, const struct cw_place *at, struct sample
     t->plan.arena.exact = true;
     if (cw_counts_init(&t->counts, r->compiled, false, NULL) >= 0 &&
         cw_epoch_init(&t->epoch, q, at->seed, at->epoch, &t->budget, NULL) >= 0) {
-        t->epoch.stopped = cw_stopped;
+        t->epoch.stopped = cw_sched_stopped;
         t->epoch.stop_arg = r;
         trial_elements(t, ret);
         cw_epoch_deinit(&t->epoch);
@@ -164,7 +156,7 @@ static void sample(struct cw_runner *r, const struct cw_place *at, struct sample
 
 /* A batch of n elements, and (ret_final) the form it is handed out in, which it takes beside that where
  * values vary in size. */
-static size_t batch_bytes(const struct cw_runner *r, uint64_t n, size_t staged, size_t *ret_final)
+static size_t estimate_batch(const struct cw_runner *r, uint64_t n, size_t staged, size_t *ret_final)
 {
     const struct cw_layout *l = &r->layout;
     /* of strings; and where components begin */
@@ -173,12 +165,12 @@ static size_t batch_bytes(const struct cw_runner *r, uint64_t n, size_t staged, 
     return (l->slab_bytes ? cw_slab_charge(l->slab_bytes) : 0) + cw_assembly_bytes(l, n) + n * staged;
 }
 
-static size_t add_up(const struct cw_runner *r, const struct sample *s)
+static size_t estimate_add_up(const struct cw_runner *r, const struct sample *s)
 {
     const struct cw_compiled *c = r->compiled;
     size_t staged = ROOM_STAGED(s->staged), final = 0, batches = 0, largest = 0;
     for (unsigned k = 0; k < CW_MAX(c->n_buckets, 1); k++) {
-        size_t batch = batch_bytes(r, c->n_buckets ? c->bucket_sizes[k] : 1, staged, &final);
+        size_t batch = estimate_batch(r, c->n_buckets ? c->bucket_sizes[k] : 1, staged, &final);
         batches += batch;
         largest = CW_MAX(largest, batch);
     }
@@ -191,56 +183,12 @@ static size_t add_up(const struct cw_runner *r, const struct sample *s)
            ROOM_STAGED(s->raw) + batches + CW_MAX(ROOM(copies * s->scratch), final);
 }
 
-size_t cw_memory_needed(struct cw_runner *r, const struct cw_place *at, size_t least)
+size_t cw_memory_estimate(struct cw_runner *r, const struct cw_place *at, size_t least)
 {
     struct sample s;
-    sample(r, at, &s);
-    size_t needed = CW_MAX(least, add_up(r, &s));
+    estimate_sample(r, at, &s);
+    size_t needed = CW_MAX(least, estimate_add_up(r, &s));
     if (r->sequence->stream) /* what an element takes was not tried */
         needed = CW_MAX(needed, least + least / 2);
     return CW_ALIGN_UP(needed, (size_t)4096);
-}
-
-/* ---- errors ---- */
-
-/* How large the option must be, of which the runner has a part, for the runner to have `needed` bytes. */
-static size_t whole_memory(const struct cw_runner *r, size_t needed)
-{
-    size_t whole = r->options.memory_whole;
-    double parts = whole && r->given ? (double)whole / (double)r->given : 1;
-    return parts > 1 ? CW_ALIGN_UP((size_t)((double)needed * parts) + 1, (size_t)4096) : needed;
-}
-
-int cw_too_small(const struct cw_runner *r, size_t needed, const char *what, struct cw_error *err)
-{
-    char value[32], expected[64];
-    size_t smallest = whole_memory(r, needed), whole = r->options.memory_whole,
-           given = whole ? whole : r->given;
-    snprintf(value, sizeof(value), "%zu", given);
-    snprintf(expected, sizeof(expected), "at least %zu bytes", smallest);
-    if (err)
-        *err = (struct cw_error){0};
-    const char *name = r->options.memory_name;
-    return cw_error_value(err, CW_E_BUDGET, name ? name : "memory", value, expected,
-                          "%s %zu is too small: %s; expected at least %zu", name ? name : "option memory",
-                          given, what, smallest);
-}
-
-int cw_lack_of_memory(struct cw_runner *r, const struct cw_place *at, const char *what, struct cw_error *err)
-{
-    size_t wanted = atomic_load(&r->budget.wanted), used = atomic_load(&r->budget.used);
-    uint64_t n_released = r->n_released;
-    r->n_running++;
-    pthread_mutex_unlock(&r->mutex);
-    size_t needed = cw_memory_needed(r, at, wanted);
-    /* it may be what a function gave, beside what there would be otherwise */
-    if (r->compiled->n_batch_ops && wanted > used)
-        needed += wanted - used;
-    pthread_mutex_lock(&r->mutex);
-    r->n_running--;
-    cw_work(r);
-    cw_done(r);
-    if (r->n_released != n_released)
-        return 1;
-    return cw_too_small(r, needed, what, err);
 }
