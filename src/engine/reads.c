@@ -176,7 +176,7 @@ static void reads_fetch(struct cw_runner *r, struct cw_counts *own, struct block
     if (status == 1 && !b->range->closed) {
         reads_enqueue(r, b, true);
     } else {
-        /* which done() takes off: the reads were planned here, and need no thread */
+        /* which reads_end_block takes off: the reads were planned here, and need no thread */
         r->reads.bytes += b->exec.reads.bytes;
         reads_end_block(r, b, status, &err);
     }
