@@ -14,7 +14,7 @@
 #include "cache/internal.h"
 #include "cache/sum.h"
 #include "data/budget.h"
-#include "engine/internal.h"
+#include "engine/cache_stats.h"
 
 #define KEY \
     "0000000000000002" \
@@ -159,9 +159,9 @@ static void use_segment(const uint8_t *file, size_t size)
 
 static void use_profile(const uint8_t *data, size_t size)
 {
-    struct choice none = {0}, c = {0};
+    struct cache_variant none = {0}, c = {0};
     char *text = strndup((const char *)data, size);
-    cw_choice_recall(&none, &c, text);
+    cw_cache_variant_recall(&none, &c, text);
     const struct pace *paces[] = {&none.computed, &c.computed, &c.hit};
     for (size_t i = 0; i < CW_COUNT_OF(paces); i++)
         if (!isfinite(paces[i]->rows) || !isfinite(paces[i]->ns) || !isfinite(paces[i]->cold_ns) ||

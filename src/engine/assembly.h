@@ -72,6 +72,12 @@ struct cw_assembly {
     size_t charged;             /* for ids, present, staged, from and after */
 };
 
+/* Every row is there, and no more will come. Mutex held. */
+static inline bool cw_assembly_complete(const struct cw_assembly *a)
+{
+    return a->closed && a->n_done == a->n_assigned;
+}
+
 /* What an assembly takes beside its slab and staged values: it grows with the batch. */
 size_t cw_assembly_bytes(const struct cw_layout *l, uint64_t capacity);
 /* Takes the slab. CW_E_BUDGET when there is none now. */

@@ -125,7 +125,7 @@ static int put_result(const struct cw_batch_op *o, struct cw_assembly *a,
     return 0;
 }
 
-static void count(struct cw_op_profile *p, const struct cw_batch *b)
+static void op_profile_count(struct cw_op_profile *p, const struct cw_batch *b)
 {
     p->calls++;
     p->rows += b->n;
@@ -158,7 +158,7 @@ int cw_batch_apply(const struct cw_compiled *c, struct cw_assembly *a, uint64_t 
         const struct cw_op *op = c->batch_ops[a->n_applied].op;
         struct cw_op_profile *p = &ops[op->index];
         uint64_t start_ns = cw_cost_now_ns(), start_cpu_ns = cw_cost_cpu_ns();
-        count(p, a->batch);
+        op_profile_count(p, a->batch);
         cw_cost_operator(op->desc->name, a->batch->n);
         status = apply_next(c, a, seed, epoch, stopped, stop_arg, get, get_arg, err);
         p->ns += cw_cost_now_ns() - start_ns;
@@ -234,7 +234,7 @@ void cw_batch_call_count(struct cw_assembly *a, struct cw_op_profile *ops)
     if (call->counted)
         return;
     call->counted = true;
-    count(&ops[call->op->index], call->in);
+    op_profile_count(&ops[call->op->index], call->in);
     ops[call->op->index].call_ns += call->took_ns;
 }
 

@@ -1,37 +1,18 @@
-/* What a block has, from one use to the next. */
+#include "engine/block.h"
+
 #include <string.h>
 
 #include "engine/internal.h"
 
 /* Spare blocks: more than are in flight with the usual number of threads. */
-#define IDLE_MAX 64
+#define SPARE_MOST 64
 
-static void free_faults(struct block *b)
+void cw_block_reset(const struct cw_runner *r, struct block *b)
 {
-    while (b->faults)
-        free(CW_POP(b->faults));
-}
-
-void cw_block_reset(struct cw_runner *r, struct block *b)
-{
-    cw_arena_reset(&b->arena, 0);
-    b->b = (struct cw_block){.n = b->n_refs};
-    b->origin = b->element = NULL;
-    b->spent_ns = b->prefix_ns = b->cold_ns = b->late_ns = 0;
-    b->n_looked = b->n_found = b->n_kept = b->content_rows = b->content_bytes = 0;
-    b->shape = 0;
-    b->point = r->compiled->counted ? r->n_points : 0;
-    b->have_raw = b->waited = false;
-    b->reads = NULL;
-    b->n_reads = b->read_bytes = 0;
-    cw_block_forget(b);
-    b->replaced = NULL;
-    free_faults(b);
-}
-
-size_t cw_scratch_keep(struct cw_runner *r)
-{
-    return atomic_load(&r->budget.used) < r->budget.limit / 4 * 3 ? (size_t)16 << 20 : 0;
+    cw_exec_reset(&b->exec);
+    b->spent_ns = b->cold_ns = 0;
+    b->point = r->compiled->counted ? r->env.n_points : 0;
+    b->waited = false;
 }
 
 /* Frees all that a block has but its arena. */
@@ -48,46 +29,93 @@ static void block_clear(const struct cw_runner *r, struct block *b)
     free(b->shapes);
     free(b->idx);
     free(b->segments);
-    free_faults(b);
-    cw_block_forget(b);
+    cw_exec_free_faults(&b->exec);
+    cw_cached_forget(&b->exec);
 }
 
-void cw_block_free(struct cw_runner *r, struct block *b)
+void cw_block_free(const struct cw_runner *r, struct block *b)
 {
     block_clear(r, b);
-    cw_arena_deinit(&b->arena);
+    cw_arena_deinit(&b->exec.arena);
     free(b);
 }
 
 void cw_block_recycle(struct cw_runner *r, struct block *b)
 {
-    r->n_blocks--;
-    r->n_probes -= b->probe;
-    if (r->n_idle == IDLE_MAX) {
+    r->sched.n_blocks--;
+    r->cache.n_probes -= b->probe;
+    if (r->sched.n_spare == SPARE_MOST) {
         cw_block_free(r, b);
         return;
     }
     block_clear(r, b);
-    cw_arena_reset(&b->arena, cw_scratch_keep(r));
-    struct cw_arena arena = b->arena;
+    cw_arena_reset(&b->exec.arena, cw_exec_scratch_keep(&r->memory.budget));
+    const struct cw_arena arena = b->exec.arena;
     memset(b, 0, sizeof(*b));
-    b->arena = arena;
-    b->next = r->idle;
-    r->idle = b;
-    r->n_idle++;
+    b->exec.arena = arena;
+    b->next = r->sched.spare;
+    r->sched.spare = b;
+    r->sched.n_spare++;
 }
 
 struct block *cw_block_new(struct cw_runner *r)
 {
-    struct block *b = r->idle;
+    struct block *b = r->sched.spare;
     if (b) {
-        r->idle = b->next;
-        r->n_idle--;
+        r->sched.spare = b->next;
+        r->sched.n_spare--;
         b->next = NULL;
     } else if ((b = calloc(1, sizeof(*b)))) {
-        cw_arena_init(&b->arena, &r->budget);
-    } else {
-        cw_out_of_memory(r, "a block");
+        cw_arena_init(&b->exec.arena, &r->memory.budget);
     }
     return b;
+}
+
+/* ---- stages ---- */
+
+/* Before slots are given out: which rows get one. */
+static int block_find_live(struct block *b, struct cw_error *err)
+{
+    const struct cw_block *c = &b->exec.block;
+    b->idx = malloc(c->n * sizeof(*b->idx));
+    if (!b->idx)
+        return cw_error_nomem(err, c->n * sizeof(*b->idx), "slots");
+    size_t n = 0;
+    b->has_failed = false;
+    for (size_t i = 0; i < c->n; i++) {
+        b->idx[n] = (uint32_t)i;
+        n += c->status[i] != CW_ROW_DROPPED;
+        b->has_failed |= c->status[i] == CW_ROW_FAILED;
+    }
+    b->n_live = n;
+    return 0;
+}
+
+/* In a second attempt flat_map must have made the same rows: what was decided about them stays. */
+static int block_check_shape(const struct cw_runner *r, struct block *b, struct cw_error *err)
+{
+    unsigned n_points = r->env.n_points;
+    if (!b->exec.shape)
+        return 0;
+    if (!b->shapes && !(b->shapes = calloc(n_points, sizeof(*b->shapes))))
+        return cw_error_nomem(err, n_points * sizeof(*b->shapes), "a block");
+    uint64_t before = b->shapes[b->point];
+    b->shapes[b->point] = b->exec.shape;
+    if (before && before != b->exec.shape)
+        return cw_error_set(
+            err, CW_E_DATA,
+            "flat_map: a function gave other elements for the same records when memory was short and it was "
+            "called again: expected the same ones; make it deterministic, or give more memory");
+    return 0;
+}
+
+int cw_block_stage(const struct cw_runner *r, struct compute_thread *t, struct block *b, struct cw_error *err)
+{
+    struct cw_exec *x = &b->exec;
+    int status = x->block.status ? 0 : cw_exec_start(x, &t->counts, err);
+    if (status >= 0)
+        status = cw_exec_run_stage(x, &t->counts, &x->block, NULL, b->point, err);
+    if (status >= 0)
+        status = block_check_shape(r, b, err);
+    return status >= 0 && b->point + 1 == r->env.n_points && !b->idx ? block_find_live(b, err) : status;
 }

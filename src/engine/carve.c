@@ -1,71 +1,121 @@
-/* Blocks, carved off pieces, and batches for their rows. */
+#include "engine/carve.h"
+
 #include "engine/internal.h"
 
-/* Whether range s may have another batch: the number of batches under way is bounded. Later ranges leave two
- * batches of that number to the first range, one to fill and one to put together. A range may become the
- * first when later ranges have all batches. Then the bound does not hold for it, unless the consumer can take
- * a batch of it, which makes room. */
-static bool may_take(const struct cw_runner *r, const struct cw_range *s)
+/* Enough to keep a thread busy while some blocks wait for their turn. */
+#define BLOCKS_PER_THREAD 4
+/* The part of the budget that bytes of sources may take that are being read, or wait for it. */
+#define READ_SHARE(memory) ((memory) / 8)
+/* Pieces that are planned: the one that blocks are carved from, and one beyond. */
+#define PIECES_PLANNED 2
+
+/* ---- pieces ---- */
+
+static struct piece *piece_new(struct cw_runner *r, struct cw_range *s)
 {
-    if (s->rows) { /* batches of earlier ranges wait for requests; later ones give way when memory is short */
-        unsigned n = r->n_handed + s->n_held;
-        for (const struct cw_range *before = r->ranges; before != s; before = before->next)
-            n += before->n_held;
-        return n < r->max_assemblies;
+    struct piece *p = calloc(1, sizeof(*p));
+    if (!p) {
+        cw_sched_out_of_memory(r, "a range");
+        return NULL;
     }
-    bool first = s == r->ranges;
-    unsigned reserve = first || r->compiled->counted ? 0 : 2;
-    if (r->n_assemblies + reserve < r->max_assemblies)
-        return true;
-    if (!first || (s->head && s->head->closed && s->head->n_done == s->head->n_assigned))
+    uint64_t size = r->sequence->piece_size;
+    p->plan.begin = s->position;
+    /* what a stream gives is permuted by whole windows */
+    if (r->sequence->stream_salt && s->position == s->entry.position)
+        p->plan.begin = s->position / size * size;
+    p->plan.n = CW_MIN(size - p->plan.begin % size, s->end - p->plan.begin);
+    p->carved = s->position - p->plan.begin;
+    s->position = p->plan.begin + p->plan.n;
+    cw_arena_init(&p->plan.arena, &r->memory.budget);
+    p->plan.arena.exact = r->memory.low_rows > 0;
+    if (s->last)
+        s->last->next = p;
+    else
+        s->first = p;
+    s->last = p;
+    return p;
+}
+
+/* A plan was refused memory, and something else will give some back: it is not tried now. */
+static bool carve_plan_waits(const struct cw_runner *r, unsigned n_planned)
+{
+    return r->memory.plan_short && (n_planned > 0 || r->sched.n_blocks > 0 || r->sched.n_running > 0 ||
+                                    r->read_in.n_pieces > 0 || cw_memory_may_be_released(r));
+}
+
+struct piece *cw_carve_piece(struct cw_runner *r, struct cw_range **ret_range)
+{
+    unsigned n_planned = 0, most = r->memory.low_rows ? 1 : PIECES_PLANNED;
+    if (r->sched.planning)
+        return NULL;
+    for (struct cw_range *s = r->ranges; s && n_planned < PIECES_PLANNED; s = s->next) {
+        if (r->memory.low_rows && (s != r->ranges || r->sched.n_blocks > 0))
+            return NULL;
+        if (s->state != RANGE_OPEN || s->closed)
+            continue;
+        for (struct piece *p = s->first; n_planned < most; p = p->next) {
+            if (!p && s->position < s->end && !(p = piece_new(r, s)))
+                return NULL;
+            if (!p)
+                break;
+            if (p->carved == p->plan.n) /* used up, or nothing of it is wanted */
+                continue;
+            if (!p->planned && !p->read_in) {
+                *ret_range = s;
+                return carve_plan_waits(r, n_planned) ? NULL : p;
+            }
+            n_planned++;
+        }
+    }
+    return NULL;
+}
+
+/* ---- blocks ---- */
+
+/* Blocks that may be in flight while nothing is read. */
+static unsigned carve_blocks_most(const struct cw_runner *r)
+{
+    return r->options.threads * BLOCKS_PER_THREAD;
+}
+
+/* No more blocks may be in flight now. Bytes being read are bounded: storage's queue stays full, and no more
+ * memory waits for compute threads. */
+static bool carve_is_full(const struct cw_runner *r)
+{
+    if (r->sched.n_blocks < carve_blocks_most(r))
         return false;
-    if (!r->compiled->counted) /* else rows of a block may wait, and the first batch with them */
-        return true;
-    unsigned own = 0; /* a counted range may be as long as its epoch: it has at most max_assemblies */
-    for (const struct cw_assembly *a = s->head; a; a = a->next)
-        own++;
-    return own < r->max_assemblies;
+    return !r->reads.n_blocks || r->sched.n_blocks >= carve_blocks_most(r) + READ_DEPTH ||
+           cw_reads_waiting(r) >= READ_DEPTH || r->reads.bytes >= READ_SHARE(r->memory.budget.limit);
 }
 
-int cw_assembly_take(struct cw_runner *r, struct cw_range *s, unsigned bucket, struct cw_assembly **ret,
-                     struct cw_error *err)
+void cw_carve_record(struct cw_runner *r)
 {
-    if (!may_take(r, s))
-        return 1;
-    int status = cw_assembly_new(&r->layout, &r->slabs,
-                                 r->compiled->n_buckets ? r->compiled->bucket_sizes[bucket] : 1, bucket, ret,
-                                 err);
-    if (status == CW_E_BUDGET) {
-        cw_trim(r);
-        status = cw_assembly_new(&r->layout, &r->slabs,
-                                 r->compiled->n_buckets ? r->compiled->bucket_sizes[bucket] : 1, bucket, ret,
-                                 err);
-    }
-    if (status >= 0)
-        r->n_assemblies++;
-    return status;
-}
-
-void cw_out_of_memory(struct cw_runner *r, const char *what)
-{
-    if (!r->fatal.status)
-        (void)cw_error_nomem(&r->fatal, 0, what);
-    cw_done(r);
+    unsigned computing = carve_blocks_most(r);
+    const struct cw_tuned t = {
+        .what = "blocks_in_flight",
+        .seen = {{"threads", r->options.threads}, {"reads_wait", r->reads.cold}},
+        .others = {{"computing", computing}, {"computing_and_reading", computing + READ_DEPTH}},
+        .chosen = computing + (r->reads.cold ? READ_DEPTH : 0),
+        .why = r->reads.cold ? "files are not in memory, and storage reads quickest with many reads in flight"
+                             : "some wait for their turn while each thread has one",
+    };
+    cw_tuned_add(&r->tuned, &t);
 }
 
 /* The number of rows from position `at` of a piece that make block b. The rows are of one source, of one pass
  * where limits count passes, and take about the time that a block should take. */
-static uint64_t block_rows(const struct cw_runner *r, const struct block *b, const struct piece *p,
+static uint64_t carve_rows(const struct cw_runner *r, const struct block *b, const struct piece *p,
                            uint64_t at)
 {
-    const struct cw_ref *first = &p->refs[at];
-    const uint8_t *kept = b->choice == p->choice || b->uncached ? p->kept : NULL;
-    bool hit = kept && kept[at] && !b->uncached;
-    uint64_t most = CW_MIN(cw_rows_most(r, first->leaf, hit), p->n - at), n = 1;
+    const struct cw_ref *first = &p->plan.refs[at];
+    bool uncached = b->exec.cache.use == CW_CACHE_USE_NONE;
+    const uint8_t *kept = b->variant == p->variant || uncached ? p->kept : NULL;
+    bool hit = kept && kept[at] && !uncached;
+    uint64_t most = CW_MIN(cw_block_size(r, first->leaf, hit), p->plan.n - at), n = 1;
     while (kept && n < most && kept[at + n] == kept[at])
         n++;
     most = kept ? n : most;
-    most = r->frugal ? CW_MIN(most, r->frugal) : most;
+    most = r->memory.low_rows ? CW_MIN(most, r->memory.low_rows) : most;
     if (r->compiled->n_programs == 1 && !r->compiled->n_limits)
         return most;
     n = 1;
@@ -75,46 +125,44 @@ static uint64_t block_rows(const struct cw_runner *r, const struct block *b, con
     return n;
 }
 
-/* The next batch of a counted pipeline. 1: no batch can be had now. Mutex held; the block that is carved is
- * counted in r->n_blocks. */
-static int counted_batch(struct cw_runner *r, struct cw_range *s, struct cw_assembly **ret,
-                         struct cw_error *err)
+/* The next batch of a counted pipeline. 1: no batch can be had now. The block that is carved is counted in
+ * sched.n_blocks. */
+static int carve_batch(struct cw_runner *r, struct cw_range *s, struct cw_assembly **ret,
+                       struct cw_error *err)
 {
-    int status = cw_assembly_take(r, s, 0, ret, err);
+    int status = cw_memory_take_assembly(r, s, 0, ret, err);
     if (status != CW_E_BUDGET)
         return status;
-    if (r->n_blocks > 1 || r->n_running || cw_may_be_released(r)) /* then s need not be the first range */
+    if (r->sched.n_blocks > 1 || r->sched.n_running ||
+        cw_memory_may_be_released(r)) /* then s need not be the first range */
         return 1;
-    cw_evict(r); /* no block or batch will give memory back */
-    while ((status = cw_assembly_take(r, s, 0, ret, err)) == CW_E_BUDGET && cw_reclaim(r, s))
+    cw_memory_evict(r); /* no block or batch will give memory back */
+    while ((status = cw_memory_take_assembly(r, s, 0, ret, err)) == CW_E_BUDGET && cw_memory_reclaim(r, s))
         ;
-    if (status != CW_E_BUDGET || (!r->frugal && cw_frugal_begin(r)))
+    if (status != CW_E_BUDGET || (!r->memory.low_rows && cw_low_memory_begin(r)))
         return status == CW_E_BUDGET ? 1 : status;
-    const struct cw_place at = cw_place_of(s, s->entry.position);
-    return cw_lack_of_memory(r, &at, "a batch does not fit beside the plan of its range", err);
+    const struct cw_place at = cw_range_place(s, s->entry.position);
+    return cw_memory_lacks(r, &at, "a batch does not fit beside the plan of its range", err);
 }
 
 /* Gives a block of a counted pipeline its slots, which follow from its position. Where a range begins or ends
  * inside a batch, its rows of that batch are a batch of their own, a part. 1: no batch can be had now. */
-static int counted_slots(struct cw_runner *r, struct cw_range *s, struct piece *p, uint64_t *n,
-                         struct block *b)
+static int carve_slots(struct cw_runner *r, struct cw_range *s, struct piece *p, uint64_t *n, struct block *b)
 {
-    uint64_t size = r->compiled->batch_size, at = p->begin + p->carved,
-             end = CW_MIN(at - at % size + size, p->begin + p->n);
+    uint64_t size = r->compiled->batch_size, at = p->plan.begin + p->carved,
+             end = CW_MIN(at - at % size + size, p->plan.begin + p->plan.n);
     bool first = at % size == 0 || at == s->entry.position;
     b->segments = calloc(1, sizeof(*b->segments));
     if (!b->segments) {
-        cw_out_of_memory(r, "slots");
+        cw_sched_out_of_memory(r, "slots");
         return 1;
     }
     if (first) {
         struct cw_assembly *a;
         struct cw_error err = {0};
-        int status = counted_batch(r, s, &a, &err);
-        if (status < 0 && !r->fatal.status) {
-            r->fatal = err;
-            cw_done(r);
-        }
+        int status = carve_batch(r, s, &a, &err);
+        if (status < 0)
+            cw_sched_fail(r, &err);
         if (status != 0)
             return 1;
         a->part = at % size != 0 || (end % size != 0 && end == s->limit && end != r->sequence->n_positions);
@@ -122,57 +170,71 @@ static int counted_slots(struct cw_runner *r, struct cw_range *s, struct piece *
     }
     *n = CW_MIN(*n, end - at);
     b->segments[0] = (struct segment){.assembly = s->tail, .slot0 = s->tail->n_assigned, .n = *n};
+    b->exec.dest = cw_assembly_dest(s->tail, s->tail->n_assigned);
     s->tail->n_assigned += *n;
     s->tail->closed = at + *n == end;
     b->n_segments = 1;
     return 0;
 }
 
-struct block *cw_carve(struct cw_runner *r)
+/* Makes b the block of the next n rows of piece p. */
+static void carve_fill(const struct cw_runner *r, struct block *b, struct piece *p, size_t n)
+{
+    struct cw_exec *x = &b->exec;
+    x->env = &r->env;
+    x->epoch = &b->range->epoch->epoch;
+    x->cancelled = cw_range_stopped;
+    x->cancel_arg = b->range;
+    x->plan = &p->plan;
+    x->program = &r->compiled->programs[p->plan.refs[p->carved].leaf];
+    x->at = p->carved;
+    x->block.n = x->n_refs = n;
+    b->piece = p;
+    b->seq = b->range->next_seq++;
+    b->point = b->n_passed = r->compiled->counted ? r->env.n_points : 0;
+}
+
+struct block *cw_carve_block(struct cw_runner *r)
 {
     /* All blocks in flight may be later ranges', and wait for batches that only progress of the first range
      * sets free. So the first range may have one block beyond the limit. */
-    bool full = cw_blocks_full(r), first_has_none = r->ranges && r->ranges->n_blocks == 0;
-    if ((full && !first_has_none) || r->starved || r->consumer_short || r->fatal.status ||
-        (r->frugal && cw_frugal_waits(r)))
+    bool full = carve_is_full(r), first_has_none = r->ranges && r->ranges->n_blocks == 0;
+    if ((full && !first_has_none) || r->sched.starved || r->memory.consumer_short || r->sched.fatal.status ||
+        (r->memory.low_rows && cw_low_memory_waits(r)))
         return NULL;
     for (struct cw_range *s = r->ranges; s; s = s->next) {
         struct piece *p = s->first;
-        if (s->over || s->closed)
+        if (s->state != RANGE_OPEN || s->closed)
             continue;
-        while (p && p->carved == p->n)
+        while (p && p->carved == p->plan.n)
             p = p->next;
         if (!p && s->position == s->end) {
-            s->over = true;
-            cw_done(r);
+            cw_range_end(s, RANGE_OVER);
+            cw_sched_notify(r);
             continue;
         }
-        if (!p || !p->planned || ((full || r->frugal) && s != r->ranges))
+        if (!p || !p->planned || ((full || r->memory.low_rows) && s != r->ranges))
             return NULL; /* ranges are carved in order: later ones wait */
         struct block *b = cw_block_new(r);
-        if (!b)
+        if (!b) {
+            cw_sched_out_of_memory(r, "a block");
             return NULL;
-        r->n_blocks++;
+        }
+        r->sched.n_blocks++;
         b->range = s;
-        b->arena.exact = r->frugal > 0;
-        cw_block_choose(r, b, p);
-        uint64_t n = block_rows(r, b, p, p->carved);
-        if (r->compiled->counted && counted_slots(r, s, p, &n, b) != 0) {
+        b->exec.arena.exact = r->memory.low_rows > 0;
+        cw_cache_stats_choose(r, b, p);
+        uint64_t n = carve_rows(r, b, p, p->carved);
+        if (r->compiled->counted && carve_slots(r, s, p, &n, b) != 0) {
             cw_block_recycle(r, b);
             return NULL;
         }
-        b->piece = p;
-        b->program = &r->compiled->programs[p->refs[p->carved].leaf];
-        b->seq = s->next_seq++;
-        b->at = p->carved;
-        b->b.n = b->n_refs = n;
-        b->point = r->compiled->counted ? r->n_points : 0;
-        b->n_passed = b->point;
+        carve_fill(r, b, p, n);
         p->carved += n;
         p->users++;
         s->n_blocks++;
-        if (p->carved == p->n && !p->next && s->position == s->end)
-            s->over = true;
+        if (p->carved == p->plan.n && !p->next && s->position == s->end)
+            cw_range_end(s, RANGE_OVER);
         return b;
     }
     return NULL;

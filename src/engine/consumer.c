@@ -1,136 +1,17 @@
 /*
- * What the consumer takes from the runner and gives back: batches, rows by key (parts.c), and the memory to
- * finish (finish.c) them. Run by the consumer's thread, but for cw_runner_release and _interrupt.
+ * What the consumer takes from the runner and gives back: batches, the memory to finish them, and operators
+ * on batches, whose calls may take minutes: each is made by a thread of its own (batch_ops.h), so that the
+ * consumer can go away when it must. Run by the consumer's thread, but for cw_runner_release and _interrupt.
  */
-#include <errno.h>
-
+#include "base/clock.h"
 #include "base/thread.h"
 #include "engine/batch_ops.h"
 #include "engine/internal.h"
-
-#include "base/clock.h"
-
-void cw_released(struct cw_runner *r)
-{
-    r->starving = r->plan_short = r->poll_short = false;
-    r->n_released++;
-    cw_wake_parked(r);
-    cw_work(r);
-    if (r->consumer_short) /* another thread than the consumer released it */
-        cw_done(r);
-}
-
-int cw_wait_change(struct cw_runner *r, uint64_t deadline_ns, const char *what, struct cw_error *err)
-{
-    if (r->interrupted)
-        return cw_error_set(err, CW_E_INTERRUPTED, "interrupted");
-    uint64_t start = cw_now_ns();
-    int e = cw_cond_wait(&r->done, &r->mutex, deadline_ns);
-    r->profile.wait_ns += cw_now_ns() - start;
-    if (r->interrupted)
-        return cw_error_set(err, CW_E_INTERRUPTED, "interrupted");
-    if (e == ETIMEDOUT)
-        return cw_error_set(
-            err, CW_E_DEADLINE,
-            "%s did not come before the deadline: %u blocks are being computed, %u wait for bytes", what,
-            r->n_running, r->n_reading);
-    return 0;
-}
-
-/* Runs `attempt`, which needs memory for a range that is not the first: ranges before it keep their memory,
- * and go on. 2: no memory now; the caller tries again when something was released, or nothing runs. Mutex
- * held. */
-static int with_memory_behind(struct cw_runner *r,
-                              int (*attempt)(struct cw_runner *r, void *arg, struct cw_error *err), void *arg,
-                              const struct cw_range *s, struct cw_error *err)
-{
-    int status = attempt(r, arg, err);
-    if (status != CW_E_BUDGET)
-        return status;
-    cw_trim(r);
-    status = attempt(r, arg, err);
-    if (r->n_running || r->n_reading)
-        return status == CW_E_BUDGET ? 2 : status;
-    if (status == CW_E_BUDGET && cw_can_reclaim(r, s)) {
-        cw_evict(r);
-        while ((status = attempt(r, arg, err)) == CW_E_BUDGET && cw_reclaim(r, s))
-            ;
-        cw_released(r); /* what gave way goes on */
-    }
-    r->poll_short |= status == CW_E_BUDGET;
-    return status == CW_E_BUDGET ? 2 : status;
-}
-
-/* Nothing runs, and the consumer lacks memory: ranges give theirs up, the last one first. Mutex held, but it
- * may be released meanwhile. */
-static int with_all_memory(struct cw_runner *r,
-                           int (*attempt)(struct cw_runner *r, void *arg, struct cw_error *err), void *arg,
-                           bool of_first, struct cw_error *err)
-{
-    const struct cw_place at = r->ranges ? cw_place_of(r->ranges, r->ranges->entry.position)
-                                         : (struct cw_place){0};
-    int status;
-    cw_evict(r);
-    while ((status = attempt(r, arg, err)) == CW_E_BUDGET && cw_reclaim(r, r->ranges))
-        ;
-    if (status == CW_E_BUDGET && of_first && !r->frugal && cw_frugal_begin(r))
-        return 2; /* what it was for comes again */
-    if (status == CW_E_BUDGET && !of_first && cw_give_up_first(r))
-        status = attempt(r, arg, err);
-    return status == CW_E_BUDGET ? cw_lack_of_memory(r, &at, "a batch does not fit", err) : status;
-}
-
-void cw_consumer_served(struct cw_runner *r)
-{
-    if (!r->consumer_short)
-        return;
-    r->consumer_short = false;
-    cw_released(r);
-}
-
-/* Something that needs memory, in the consumer: while it lacks, nothing new is begun, and when nothing runs
- * any more everything else gives way. of_first: the first range holds what needs the memory, and loses it
- * when it starts over. 2: the range did so, or with CW_AT_ONCE there is no memory now. Mutex held. */
-static int with_memory(struct cw_runner *r,
-                       int (*attempt)(struct cw_runner *r, void *arg, struct cw_error *err), void *arg,
-                       bool of_first, uint64_t deadline_ns, struct cw_error *err)
-{
-    int status;
-    while ((status = attempt(r, arg, err)) == CW_E_BUDGET) {
-        r->consumer_short = true;
-        if (r->n_running == 0 && r->n_reading == 0) {
-            status = with_all_memory(r, attempt, arg, of_first, err);
-            if (status == 1)
-                continue;
-            break;
-        }
-        cw_trim(r);
-        if (deadline_ns == CW_AT_ONCE)
-            return 2;
-        status = cw_wait_change(r, deadline_ns, "memory for a batch", err);
-        if (status < 0)
-            break;
-    }
-    cw_consumer_served(r);
-    return status;
-}
-
-int cw_with_memory(struct cw_runner *r, int (*attempt)(struct cw_runner *r, void *arg, struct cw_error *err),
-                   void *arg, const struct cw_range *s, bool of_first, uint64_t deadline_ns,
-                   struct cw_error *err)
-{
-    return !s || s == r->ranges ? with_memory(r, attempt, arg, of_first, deadline_ns, err)
-                                : with_memory_behind(r, attempt, arg, s, err);
-}
-
-int cw_try_finish(struct cw_runner *r, void *batch, struct cw_error *err)
-{
-    return cw_assembly_finish(batch, &r->slabs, err);
-}
+#include "engine/slots.h"
 
 /* Everything is computed, and the range ends with its epoch: what is left over under its keys, ascending, are
  * batches, or nobody's. Mutex held. */
-static int flush(struct cw_runner *r, struct cw_range *s, struct cw_error *err)
+static int range_flush(struct cw_runner *r, struct cw_range *s, struct cw_error *err)
 {
     const struct cw_compiled *c = r->compiled;
     bool wanted = !c->drop_remainder && s->limit == r->sequence->n_positions, listed = !c->keyed;
@@ -141,24 +22,24 @@ static int flush(struct cw_runner *r, struct cw_range *s, struct cw_error *err)
         if (!wanted) {
             if (listed)
                 cw_range_remove_last(s);
-            s->open[k] = cw_assembly_free(a);
-            r->n_assemblies--;
+            s->open[k] = NULL;
+            cw_memory_drop_assembly(r, a);
             continue;
         }
         s->open[k] = NULL;
-        s->batched[k] += a->n_assigned;
+        s->counts.batched[k] += a->n_assigned;
         a->closed = true;
         if (!listed)
             cw_range_append(s, a);
-        if (!(a->after = cw_range_after(r, s)))
+        if (!(a->after = cw_slots_entry_at_end(r, s)))
             return cw_error_nomem(err, 0, "a position");
     }
-    s->flushed = true;
+    cw_range_end(s, RANGE_FLUSHED);
     return 0;
 }
 
 /* Where the range begins again from now on. */
-static void pass_batch(struct cw_runner *r, struct cw_range *s, const struct cw_assembly *a)
+static void range_pass_batch(struct cw_runner *r, struct cw_range *s, const struct cw_assembly *a)
 {
     s->n_taken++;
     if (a->after)
@@ -168,18 +49,23 @@ static void pass_batch(struct cw_runner *r, struct cw_range *s, const struct cw_
             (s->entry.position / r->compiled->batch_size + 1) * r->compiled->batch_size, s->limit);
 }
 
+static int batch_try_finish(struct cw_runner *r, void *batch, struct cw_error *err)
+{
+    return cw_assembly_finish(batch, &r->memory.slabs, err);
+}
+
 /* The batch at the head of a range, if it is ready. 1: there are no more; 2: not yet. Mutex held. */
-static int take_head(struct cw_runner *r, struct cw_range *s, uint64_t deadline_ns, struct cw_assembly **ret,
-                     struct cw_error *err)
+static int range_take_head(struct cw_runner *r, struct cw_range *s, uint64_t deadline_ns,
+                           struct cw_assembly **ret, struct cw_error *err)
 {
     int status;
     for (;;) {
         struct cw_assembly *a = s->head;
-        if (a && !a->finishing && a->closed && a->n_done == a->n_assigned) {
+        if (a && !a->finishing && cw_assembly_complete(a)) {
             if (a->error)
                 return cw_error_copy(err, a->error);
             if (!a->batch && !a->part) {
-                status = cw_with_memory(r, cw_try_finish, a, s, true, deadline_ns, err);
+                status = cw_memory_try(r, batch_try_finish, a, s, true, deadline_ns, err);
                 if (status != 0)
                     return status;
             }
@@ -189,24 +75,25 @@ static int take_head(struct cw_runner *r, struct cw_range *s, uint64_t deadline_
             a->next = NULL;
             /* of records that died before they had a batch */
             cw_quarantined_move(&s->quarantined, &a->quarantined);
-            pass_batch(r, s, a);
-            r->n_handed++;
-            if (r->n_assemblies >= r->max_assemblies) { /* now the first range may take another (carve.c) */
-                cw_wake_parked(r);
-                cw_work(r);
+            range_pass_batch(r, s, a);
+            r->memory.n_handed++;
+            /* now the first range may take another */
+            if (r->memory.n_assemblies >= r->memory.max_assemblies) {
+                cw_sched_wake_parked(r);
+                cw_sched_wake(r);
             }
             *ret = a;
             return 0;
         }
-        if (r->fatal.status)
-            return cw_error_copy(err, &r->fatal);
+        if (r->sched.fatal.status)
+            return cw_error_copy(err, &r->sched.fatal);
         if (!cw_range_computed(s) || (a && a->closed))
             return 2;
         if (s->failed)
             return cw_error_copy(err, s->failed);
-        if (s->flushed || s->poisoned)
+        if (s->state >= RANGE_FLUSHED)
             return 1;
-        if ((status = flush(r, s, err)) < 0)
+        if ((status = range_flush(r, s, err)) < 0)
             return status;
     }
 }
@@ -214,31 +101,33 @@ static int take_head(struct cw_runner *r, struct cw_range *s, uint64_t deadline_
 int cw_runner_next(struct cw_runner *r, struct cw_range *s, uint64_t deadline_ns, struct cw_assembly **ret,
                    struct cw_error *err)
 {
-    CW_GUARD(&r->mutex);
-    int status = take_head(r, s, deadline_ns, ret, err);
-    r->awaited = status == 2;
-    if (status == 2 && cw_nothing_runs(r)) {
+    CW_GUARD(&r->sched.mutex);
+    int status = range_take_head(r, s, deadline_ns, ret, err);
+    r->sched.awaited = status == 2;
+    if (status == 2 && cw_sched_is_idle(r)) {
         /* threads have waited for what the consumer has: it won't be released now */
-        r->starving = r->plan_short = false;
-        cw_work(r);
+        r->memory.plan_short = false;
+        if (r->memory.starved == STARVED_STUCK)
+            r->memory.starved = STARVED_TRY;
+        cw_sched_wake(r);
     }
-    while (status == 2 && (status = cw_wait_change(r, deadline_ns, "the next batch", err)) == 0)
-        status = take_head(r, s, deadline_ns, ret, err);
-    r->awaited = false;
+    while (status == 2 && (status = cw_sched_wait(r, deadline_ns, "the next batch", err)) == 0)
+        status = range_take_head(r, s, deadline_ns, ret, err);
+    r->sched.awaited = false;
     return status;
 }
 
 int cw_runner_poll(struct cw_runner *r, struct cw_range *s, struct cw_assembly **ret, struct cw_error *err)
 {
-    CW_GUARD(&r->mutex);
-    return take_head(r, s, CW_AT_ONCE, ret, err);
+    CW_GUARD(&r->sched.mutex);
+    return range_take_head(r, s, CW_AT_ONCE, ret, err);
 }
 
 bool cw_runner_computed(struct cw_runner *r, struct cw_range *s, uint64_t *ret_batches)
 {
-    CW_GUARD(&r->mutex);
-    bool all = cw_range_computed(s) && !s->failed && !s->poisoned && !r->fatal.status;
-    if (all && !s->flushed && flush(r, s, NULL) < 0)
+    CW_GUARD(&r->sched.mutex);
+    bool all = cw_range_computed(s) && !s->failed && s->state != RANGE_POISONED && !r->sched.fatal.status;
+    if (all && s->state != RANGE_FLUSHED && range_flush(r, s, NULL) < 0)
         all = false;
     uint64_t n = s->n_taken;
     for (const struct cw_assembly *a = s->head; a && all; a = a->next) {
@@ -251,27 +140,27 @@ bool cw_runner_computed(struct cw_runner *r, struct cw_range *s, uint64_t *ret_b
 
 bool cw_runner_stuck(struct cw_runner *r)
 {
-    CW_GUARD(&r->mutex);
+    CW_GUARD(&r->sched.mutex);
     bool more = false;
     for (const struct cw_range *s = r->ranges; s && !more; s = s->next)
         more = !cw_range_computed(s);
-    return (r->poll_short || (more && r->settled && !r->n_running && !r->n_reading && !r->n_reading_in)) &&
-           !r->n_calls && !r->fatal.status;
+    return (r->memory.poll_short || (more && r->sched.settled && cw_sched_is_idle(r))) && !r->sched.n_calls &&
+           !r->sched.fatal.status;
 }
 
 void cw_runner_relent(struct cw_runner *r)
 {
-    CW_GUARD(&r->mutex);
-    cw_consumer_served(r);
-    r->poll_short = false;
+    CW_GUARD(&r->sched.mutex);
+    cw_memory_served(r);
+    r->memory.poll_short = false;
 }
 
 int cw_runner_fatal(struct cw_runner *r, struct cw_error *err)
 {
-    CW_GUARD(&r->mutex);
-    int status = r->fatal.status;
+    CW_GUARD(&r->sched.mutex);
+    int status = r->sched.fatal.status;
     if (status)
-        *err = r->fatal;
+        *err = r->sched.fatal;
     return status;
 }
 
@@ -279,21 +168,21 @@ int cw_runner_fatal(struct cw_runner *r, struct cw_error *err)
 static void batch_disown(struct cw_runner *r, struct cw_batch *b)
 {
     cw_batch_disown(b);
-    r->n_assemblies--;
-    r->n_handed--;
-    cw_released(r);
+    r->memory.n_assemblies--;
+    r->memory.n_handed--;
+    cw_memory_released(r);
 }
 
 void cw_runner_disown(struct cw_runner *r, struct cw_batch *b)
 {
-    CW_GUARD(&r->mutex);
+    CW_GUARD(&r->sched.mutex);
     batch_disown(r, b);
 }
 
 struct cw_batch *cw_runner_take_batch(struct cw_runner *r, struct cw_assembly *a)
 {
     struct cw_batch *b = CW_STEAL(a->batch);
-    CW_GUARD(&r->mutex);
+    CW_GUARD(&r->sched.mutex);
     cw_assembly_free(a);
     if (r->options.batches_are_users)
         batch_disown(r, b);
@@ -302,26 +191,134 @@ struct cw_batch *cw_runner_take_batch(struct cw_runner *r, struct cw_assembly *a
 
 void cw_runner_release(struct cw_runner *r, struct cw_batch *b)
 {
-    CW_GUARD(&r->mutex);
-    r->n_assemblies -= !b->disowned;
-    r->n_handed -= !b->disowned;
+    CW_GUARD(&r->sched.mutex);
+    r->memory.n_assemblies -= !b->disowned;
+    r->memory.n_handed -= !b->disowned;
     cw_batch_free(b);
-    cw_released(r);
+    cw_memory_released(r);
 }
 
 void cw_runner_drop(struct cw_runner *r, struct cw_assembly *a)
 {
     cw_batch_call_drop(a); /* its thread takes the mutex at its end */
-    CW_GUARD(&r->mutex);
+    CW_GUARD(&r->sched.mutex);
     cw_assembly_free(a);
-    r->n_assemblies--;
-    r->n_handed--;
-    cw_released(r);
+    r->memory.n_assemblies--;
+    r->memory.n_handed--;
+    cw_memory_released(r);
 }
 
 void cw_runner_interrupt(struct cw_runner *r, bool on)
 {
-    CW_GUARD(&r->mutex);
-    r->interrupted = on;
-    pthread_cond_broadcast(&r->done);
+    CW_GUARD(&r->sched.mutex);
+    r->sched.interrupted = on;
+    pthread_cond_broadcast(&r->sched.done);
+}
+
+/* ---- what is left to do of a batch ---- */
+
+struct slab_request {
+    struct cw_runner *r;
+    uint64_t deadline_ns;
+    const struct cw_range *range; /* not NULL: for a batch of this one */
+    bool later;                   /* there was none now */
+    size_t size;
+    struct cw_slab *slab;
+};
+
+static int slab_try(struct cw_runner *r, void *arg, struct cw_error *err)
+{
+    struct slab_request *q = arg;
+    return cw_slab_get(&r->memory.slabs, q->size, &q->slab, err);
+}
+
+static int slab_waiting(size_t size, struct cw_slab **ret, void *arg, struct cw_error *err)
+{
+    struct slab_request *q = arg;
+    struct cw_runner *r = q->r;
+    q->size = size;
+    int status = CW_LOCKED(&r->sched.mutex,
+                           cw_memory_try(r, slab_try, q, q->range, false, q->deadline_ns, err));
+    q->later = status == 2;
+    if (q->later)
+        return cw_error_set(err, CW_E_BUDGET, "there is no memory for a batch now");
+    if (status >= 0)
+        *ret = q->slab;
+    return status;
+}
+
+static void call_end_notify(void *arg)
+{
+    struct cw_runner *r = arg;
+    CW_GUARD(&r->sched.mutex);
+    r->sched.n_calls--;
+    cw_sched_notify(r);
+}
+
+static int call_begin(struct cw_runner *r, struct cw_assembly *a, uint64_t seed, uint64_t epoch,
+                      struct cw_error *err)
+{
+    r->sched.n_calls++;
+    int status = cw_batch_call_begin(r->compiled, a, seed, epoch, call_end_notify, r, err);
+    if (status < 0)
+        r->sched.n_calls--;
+    return status;
+}
+
+/* 2, at once: it is not over yet. */
+static int call_wait(struct cw_runner *r, struct cw_assembly *a, uint64_t deadline_ns, struct cw_error *err)
+{
+    int status = 0;
+    CW_GUARD(&r->sched.mutex);
+    while (status == 0 && !cw_batch_call_over(a))
+        status = deadline_ns == CW_AT_ONCE
+                     ? 2
+                     : cw_sched_wait(r, deadline_ns, "what map_batches makes of the next batch", err);
+    if (status == 0)
+        cw_batch_call_count(a, r->profile.ops);
+    return status;
+}
+
+static int batch_apply_ops(struct cw_runner *r, struct cw_assembly *a, uint64_t seed, uint64_t epoch,
+                           struct slab_request *q, struct cw_error *err)
+{
+    int status = 0;
+    while (status == 0 && a->n_applied < r->compiled->n_batch_ops) {
+        if (!a->call)
+            status = call_begin(r, a, seed, epoch, err);
+        if (status == 0)
+            status = call_wait(r, a, q->deadline_ns, err);
+        if (status == 0)
+            status = cw_batch_call_end(r->compiled, a, slab_waiting, q, err);
+    }
+    return status;
+}
+
+static int batch_finish_all(struct cw_runner *r, struct cw_assembly *a, uint64_t seed, uint64_t epoch,
+                            struct slab_request *q, struct cw_error *err)
+{
+    int status = 0;
+    CW_WITH (&r->sched.mutex) {
+        if (a->error)
+            status = cw_error_copy(err, a->error);
+        if (status >= 0 && !a->batch)
+            status = cw_memory_try(r, batch_try_finish, a, q->range, false, q->deadline_ns, err);
+    }
+    return status != 0 ? status : batch_apply_ops(r, a, seed, epoch, q, err);
+}
+
+int cw_runner_finish(struct cw_runner *r, struct cw_assembly *a, uint64_t seed, uint64_t epoch,
+                     uint64_t deadline_ns, struct cw_error *err)
+{
+    struct slab_request q = {.r = r, .deadline_ns = deadline_ns};
+    return batch_finish_all(r, a, seed, epoch, &q, err);
+}
+
+int cw_runner_try_finish(struct cw_runner *r, struct cw_assembly *a, const struct cw_range *s,
+                         struct cw_error *err)
+{
+    const struct cw_epoch *e = &s->epoch->epoch;
+    struct slab_request q = {.r = r, .deadline_ns = CW_AT_ONCE, .range = s};
+    int status = batch_finish_all(r, a, e->seed, e->epoch, &q, err);
+    return status == CW_E_BUDGET && q.later ? 2 : status;
 }

@@ -1,76 +1,19 @@
-/* The last stage of a block: its rows go into batches. No lock is held here. */
-#include <string.h>
+#include "engine/emit.h"
 
-#include "engine/internal.h"
+#include <string.h>
 
 #include "base/cost_clock.h"
 #include "base/thread.h"
+#include "engine/internal.h"
 
 /* Elements that wait for later batches may fill this much of the budget. The rest is for the first batch: a
  * block of it can then run alone, and the batch can be finished. Waiting elements can't be made to give way,
  * for their range may have delivered batches already. */
 #define STAGED_SHARE(memory) ((memory) / 4 * 3)
 
-/* Rows of a column by index, as a column of its own. */
-static int gather(struct cw_arena *arena, const struct cw_column *from, const uint32_t *idx, size_t n,
-                  struct cw_column *to, struct cw_error *err)
-{
-    *to = *from;
-    if (from->dense) {
-        to->data = cw_arena_alloc(arena, n * from->stride, err);
-        if (!to->data)
-            return err->status;
-        if (from->stride == 8)
-            for (size_t i = 0; i < n; i++)
-                memcpy(to->data + 8 * i, from->data + 8 * (size_t)idx[i], 8);
-        else
-            for (size_t i = 0; i < n; i++)
-                memcpy(to->data + i * from->stride, from->data + idx[i] * from->stride, from->stride);
-    } else if (from->rows) {
-        to->rows = cw_arena_alloc(arena, n * sizeof(*to->rows), err);
-        if (!to->rows)
-            return err->status;
-        for (size_t i = 0; i < n; i++)
-            to->rows[i] = from->rows[idx[i]];
-    }
-    return 0;
-}
-
-/* The rows of a segment as a block, for the operators after the slots are known. */
-static int segment_block(struct cw_runner *r, struct block *b, const struct segment *s, struct cw_block *ret,
-                         struct cw_error *err)
-{
-    const uint32_t *idx = b->idx + s->first;
-    *ret = b->b;
-    ret->n = s->n;
-    ret->faults = NULL;
-    ret->status = cw_arena_alloc(&b->arena, s->n, err);
-    ret->columns = cw_arena_alloc(&b->arena, b->program->n_values * sizeof(*ret->columns), err);
-    uint64_t *eids = b->b.eids ? cw_arena_alloc(&b->arena, s->n * sizeof(*eids), err) : NULL;
-    uint64_t *rows = cw_arena_alloc(&b->arena, s->n * sizeof(*rows), err);
-    if (!ret->status || !ret->columns || (b->b.eids && !eids) || !rows)
-        return err->status;
-    ret->all_ok = true;
-    for (size_t i = 0; i < s->n; i++) {
-        ret->status[i] = b->b.status[idx[i]];
-        ret->all_ok &= ret->status[i] == CW_ROW_OK;
-        rows[i] = b->b.rows[idx[i]];
-        if (eids)
-            eids[i] = b->b.eids[idx[i]];
-    }
-    ret->eids = eids;
-    ret->rows = rows;
-    for (unsigned v = 0; v < b->program->n_values; v++) {
-        int status = gather(&b->arena, &b->b.columns[v], idx, s->n, &ret->columns[v], err);
-        if (status < 0)
-            return status;
-    }
-    return cw_block_set_slots(r, b, ret, s, err);
-}
-
 /* Whether rows of a segment failed or were replaced. */
-static bool idx_needs_care(const struct cw_block *c, const struct segment *s, const uint32_t *idx,
-                           bool gathered)
+static bool emit_needs_care(const struct cw_block *c, const struct segment *s, const uint32_t *idx,
+                            bool gathered)
 {
     uint8_t all = 0;
     for (size_t i = 0; i < s->n; i++)
@@ -79,18 +22,18 @@ static bool idx_needs_care(const struct cw_block *c, const struct segment *s, co
 }
 
 /* Record ids of a segment's rows, into the batch. */
-static int put_ids(struct cw_runner *r, struct block *b, const struct segment *s, const uint32_t *idx,
-                   struct cw_error *err)
+static int emit_ids(struct cw_runner *r, struct block *b, const struct segment *s, const uint32_t *idx,
+                    struct cw_error *err)
 {
-    const struct cw_source *source = r->sequence->sources[b->program->leaf];
-    const struct cw_ref *refs = b->piece->refs + b->at;
-    const uint32_t *origin = b->origin, *element = b->element;
-    const uint16_t leaf = (uint16_t)b->program->leaf;
+    const struct cw_source *source = r->sequence->sources[b->exec.program->leaf];
+    const struct cw_ref *refs = b->piece->plan.refs + b->exec.at;
+    const uint32_t *origin = b->exec.origin, *element = b->exec.element;
+    const uint16_t leaf = (uint16_t)b->exec.program->leaf;
     struct cw_record_id *ids = s->assembly->ids + s->slot0;
-    struct cw_arena_mark mark = cw_arena_mark(&b->arena);
-    const uint64_t *rows = b->b.rows;
+    struct cw_arena_mark mark = cw_arena_mark(&b->exec.arena);
+    const uint64_t *rows = b->exec.block.rows;
     if (idx) {
-        uint64_t *picked = cw_arena_alloc(&b->arena, s->n * sizeof(*picked), err);
+        uint64_t *picked = cw_arena_alloc(&b->exec.arena, s->n * sizeof(*picked), err);
         if (!picked)
             return err->status;
         for (size_t i = 0; i < s->n; i++)
@@ -105,30 +48,31 @@ static int put_ids(struct cw_runner *r, struct block *b, const struct segment *s
         ids[i].leaf = leaf;
         ids[i].flags = 0;
     }
-    cw_arena_release(&b->arena, mark);
+    cw_arena_release(&b->exec.arena, mark);
     return 0;
 }
 
 /* Memory for the staged values of a segment. A second attempt (memory was short in a later segment) gets that
  * of the first if it is enough: a function of the user's may give other values now. */
-static int stage_bytes(struct cw_runner *r, struct segment *s, size_t bytes, uint8_t **ret,
-                       struct cw_error *err)
+static int emit_stage(struct cw_runner *r, struct segment *s, size_t bytes, uint8_t **ret,
+                      struct cw_error *err)
 {
     struct cw_assembly *a = s->assembly;
     if (bytes > s->staged_bytes) {
         struct cw_staged_chunk *chunk;
-        bool alone = CW_LOCKED(&r->mutex, (r->alone || r->frugal) && !(r->ranges && r->ranges->rows &&
-                                                                       cw_rows_may_be_taken(r, r->ranges)));
-        if (!alone && atomic_load(&r->budget.used) + bytes > STAGED_SHARE(r->budget.limit))
+        bool alone = CW_LOCKED(&r->sched.mutex,
+                               (r->memory.starved == STARVED_ALONE || r->memory.low_rows) &&
+                                   !(r->ranges && r->ranges->rows && cw_range_rows_ready(r, r->ranges)));
+        if (!alone && atomic_load(&r->memory.budget.used) + bytes > STAGED_SHARE(r->memory.budget.limit))
             return cw_error_set(
                 err, CW_E_BUDGET,
                 "%zu bytes more of elements that wait for their batch leave too little for the first of them",
                 bytes);
-        int status = cw_staged_chunk_new(&r->budget, bytes, &chunk, &s->staged, err);
+        int status = cw_staged_chunk_new(&r->memory.budget, bytes, &chunk, &s->staged, err);
         if (status < 0)
             return status;
         s->staged_bytes = bytes;
-        CW_WITH (&r->mutex) {
+        CW_WITH (&r->sched.mutex) {
             chunk->next = a->chunks;
             a->chunks = chunk;
         }
@@ -139,7 +83,7 @@ static int stage_bytes(struct cw_runner *r, struct segment *s, size_t bytes, uin
 
 /* Rows of a segment. Row i of it is row idx[i] of the block (idx NULL: i), and that of c too unless c was
  * gathered for the segment: then it is row i of c. */
-struct rows {
+struct emit_rows {
     const struct block *b;
     const struct cw_block *c;
     const struct segment *s;
@@ -147,51 +91,52 @@ struct rows {
     bool gathered;
 };
 
-static size_t row_of_block(const struct rows *rows, size_t i)
+static size_t emit_block_row(const struct emit_rows *rows, size_t i)
 {
     return rows->idx ? rows->idx[i] : i;
 }
 
-static size_t row_of_columns(const struct rows *rows, size_t i)
+static size_t emit_column_row(const struct emit_rows *rows, size_t i)
 {
-    return rows->gathered ? i : row_of_block(rows, i);
+    return rows->gathered ? i : emit_block_row(rows, i);
 }
 
 /* Output k of row i: the row's own, or that of the record it was replaced by. */
-static struct cw_tensor row_value(const struct rows *rows, unsigned k, size_t i)
+static struct cw_tensor emit_value(const struct emit_rows *rows, unsigned k, size_t i)
 {
-    size_t own = row_of_columns(rows, i);
+    size_t own = emit_column_row(rows, i);
     if (rows->c->status[own] == CW_ROW_REPLACED)
-        return rows->b->replaced[row_of_block(rows, i)].values[k];
-    return cw_block_row(rows->c, rows->b->program->outputs[k].value, own);
+        return rows->b->exec.replaced[emit_block_row(rows, i)].values[k];
+    return cw_block_row(rows->c, rows->b->exec.program->outputs[k].value, own);
 }
 
 /* Rows that were skipped are not there, rows that were replaced are others. */
-static void mark_present(const struct rows *rows)
+static void emit_mark_present(const struct emit_rows *rows)
 {
     struct cw_assembly *a = rows->s->assembly;
     for (size_t i = 0; i < rows->s->n; i++) {
-        uint8_t status = rows->c->status[row_of_columns(rows, i)];
+        uint8_t status = rows->c->status[emit_column_row(rows, i)];
         a->present[rows->s->slot0 + i] = status == CW_ROW_OK || status == CW_ROW_REPLACED;
         if (status == CW_ROW_REPLACED)
-            a->ids[rows->s->slot0 + i] = rows->b->replaced[row_of_block(rows, i)].id;
+            a->ids[rows->s->slot0 + i] = rows->b->exec.replaced[emit_block_row(rows, i)].id;
     }
 }
 
-static size_t staged_size(const struct rows *rows, const struct cw_layout *l)
+static size_t emit_staged_size(const struct emit_rows *rows, const struct cw_layout *l)
 {
     size_t bytes = 0;
     for (unsigned k = 0; k < l->n; k++)
         for (size_t i = 0; i < rows->s->n && l->offset[k] == SIZE_MAX; i++)
             if (rows->s->assembly->present[rows->s->slot0 + i]) {
-                struct cw_tensor value = row_value(rows, k, i);
+                struct cw_tensor value = emit_value(rows, k, i);
                 bytes += cw_staged_bytes(&value);
             }
     return bytes;
 }
 
 /* A column of fixed type, all rows of which are there. */
-static void put_dense(const struct rows *rows, const struct cw_column *column, uint8_t *to, size_t bytes)
+static void emit_dense(const struct emit_rows *rows, const struct cw_column *column, uint8_t *to,
+                       size_t bytes)
 {
     const uint32_t *idx = rows->idx;
     size_t n = rows->s->n;
@@ -208,78 +153,77 @@ static void put_dense(const struct rows *rows, const struct cw_column *column, u
 }
 
 /* Writes the rows of a segment into their slots. */
-static int put_rows(struct cw_runner *r, struct thread *t, struct block *b, const struct cw_block *c,
-                    struct segment *s, const uint32_t *idx, bool gathered, struct cw_error *err)
+static int emit_put_rows(struct cw_runner *r, struct compute_thread *t, struct block *b,
+                         const struct cw_block *c, struct segment *s, const uint32_t *idx, bool gathered,
+                         struct cw_error *err)
 {
     const struct cw_layout *l = &r->layout;
-    const struct rows rows = {.b = b, .c = c, .s = s, .idx = idx, .gathered = gathered};
+    const struct emit_rows rows = {.b = b, .c = c, .s = s, .idx = idx, .gathered = gathered};
     struct cw_assembly *a = s->assembly;
     uint8_t *at = NULL;
-    bool plain_rows = c->all_ok || !idx_needs_care(c, s, idx, gathered);
-    int status = put_ids(r, b, s, idx, err);
+    bool plain_rows = c->all_ok || !emit_needs_care(c, s, idx, gathered);
+    int status = emit_ids(r, b, s, idx, err);
     if (status < 0)
         return status;
-    t->emit_rows += s->n;
+    t->counts.emit_rows += s->n;
     memset(a->present + s->slot0, 1, s->n);
     if (!plain_rows)
-        mark_present(&rows);
-    if (l->n_staged && (status = stage_bytes(r, s, staged_size(&rows, l), &at, err)) < 0)
+        emit_mark_present(&rows);
+    if (l->n_staged && (status = emit_stage(r, s, emit_staged_size(&rows, l), &at, err)) < 0)
         return status;
     for (unsigned k = 0; k < l->n; k++) {
-        const struct cw_column *column = &c->columns[b->program->outputs[k].value];
+        const struct cw_column *column = &c->columns[b->exec.program->outputs[k].value];
         if (l->offset[k] != SIZE_MAX && column->dense && plain_rows) {
-            put_dense(&rows, column, a->slab->data + l->offset[k] + s->slot0 * l->row_bytes[k],
-                      l->row_bytes[k]);
+            emit_dense(&rows, column, a->slab->data + l->offset[k] + s->slot0 * l->row_bytes[k],
+                       l->row_bytes[k]);
             continue;
         }
         for (size_t i = 0; i < s->n; i++)
             if (a->present[s->slot0 + i]) {
-                struct cw_tensor value = row_value(&rows, k, i);
+                struct cw_tensor value = emit_value(&rows, k, i);
                 cw_assembly_put(a, k, s->slot0 + i, &value, &at);
             }
     }
     return 0;
 }
 
-int cw_block_emit(struct cw_runner *r, struct thread *t, struct block *b, struct cw_error *err)
+/* Emits a segment: b->exec has all its rows and no others, or `idx` says which. */
+static int emit_segment(struct cw_runner *r, struct compute_thread *t, struct block *b, struct segment *s,
+                        const uint32_t *idx, struct cw_error *err)
 {
-    unsigned from, to;
-    int status = b->b.status ? 0 : cw_block_start(r, t, b, err);
+    struct cw_exec *x = &b->exec;
+    const struct cw_exec_dest dest = cw_assembly_dest(s->assembly, s->slot0);
+    struct cw_block some, *c = &x->block;
+    bool gathered = idx && !cw_exec_stage_is_empty(x, r->env.n_points);
+    int status = 0;
+    uint64_t begin = cw_cost_now_ns();
+    if (gathered) {
+        c = &some;
+        status = cw_exec_gather(x, idx, s->n, c, err);
+    }
+    if (status >= 0 && (gathered || (!idx && !c->slots)))
+        status = cw_exec_set_slots(x, c, &dest, err);
+    t->counts.emit_ns += cw_cost_now_ns() - begin;
+    if (status >= 0 && (gathered || !idx))
+        status = cw_exec_run_stage(x, &t->counts, c, idx, r->env.n_points, err);
+    begin = cw_cost_now_ns();
+    if (status >= 0)
+        status = emit_put_rows(r, t, b, c, s, idx, gathered, err);
+    t->counts.emit_ns += cw_cost_now_ns() - begin;
+    return status;
+}
+
+int cw_emit_block(struct cw_runner *r, struct compute_thread *t, struct block *b, struct cw_error *err)
+{
+    struct cw_exec *x = &b->exec;
+    int status = x->block.status ? 0 : cw_exec_start(x, &t->counts, err);
     if (status < 0)
         return status;
-    cw_block_stage_range(b, r->n_points, &from, &to);
-    if (b->kept)
-        cw_block_keep_dropped(r, b);
-    /* every row lives and goes to one batch */
-    bool direct = b->n_segments == 1 && b->segments[0].n == b->b.n;
-    if (direct) {
-        if (!b->b.slots)
-            status = cw_block_set_slots(r, b, &b->b, &b->segments[0], err);
-        if (status >= 0)
-            status = cw_block_run_ops(r, t, b, &b->b, NULL, from, to, err);
-        uint64_t begin = cw_cost_now_ns();
-        if (status >= 0)
-            status = put_rows(r, t, b, &b->b, &b->segments[0], NULL, false, err);
-        t->emit_ns += cw_cost_now_ns() - begin;
-        return status;
-    }
-    for (unsigned i = 0; i < b->n_segments && status >= 0; i++) {
-        struct segment *s = &b->segments[i];
-        uint64_t begin = cw_cost_now_ns();
-        if (from == to) {
-            status = put_rows(r, t, b, &b->b, s, b->idx + s->first, false, err);
-            t->emit_ns += cw_cost_now_ns() - begin;
-            continue;
-        }
-        struct cw_block c;
-        status = segment_block(r, b, s, &c, err);
-        t->emit_ns += cw_cost_now_ns() - begin;
-        if (status >= 0)
-            status = cw_block_run_ops(r, t, b, &c, b->idx + s->first, from, to, err);
-        begin = cw_cost_now_ns();
-        if (status >= 0)
-            status = put_rows(r, t, b, &c, s, b->idx + s->first, true, err);
-        t->emit_ns += cw_cost_now_ns() - begin;
-    }
+    if (x->variant->cached)
+        cw_cached_keep_dropped(x);
+    if (b->n_segments == 1 && b->segments[0].n == x->block.n) /* every row lives and goes to one batch */
+        return emit_segment(r, t, b, &b->segments[0], NULL, err);
+    for (unsigned i = 0; i < b->n_segments && status >= 0; i++)
+        status = emit_segment(r, t, b, &b->segments[i], b->idx + b->segments[i].first, err);
     return status;
 }

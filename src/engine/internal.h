@@ -1,628 +1,67 @@
 /*
- * What the files of the runner share. Three kinds of threads: compute threads (pool.c) plan pieces, carve
+ * The runner: what its modules share. Three kinds of threads: compute threads (compute.c) plan pieces, carve
  * blocks and run them; read threads fetch the bytes of blocks that are not in memory; the consumer takes
- * batches. One mutex guards everything that they share; a block, while it runs, belongs to its thread alone.
+ * batches. sched.mutex guards everything that they share; a block, while it runs, belongs to its thread
+ * alone.
  */
 #pragma once
-#include <pthread.h>
-
+#include "engine/block.h"
+#include "engine/block_size.h"
+#include "engine/cache_stats.h"
+#include "engine/memory.h"
+#include "engine/piece.h"
+#include "engine/range.h"
+#include "engine/read_in.h"
+#include "engine/reads.h"
 #include "engine/runner.h"
-#include "optimize/optimize.h"
-
-/* Permutations and keys of an epoch, shared by its ranges. Used by whoever holds r->planning. */
-struct epoch_ref {
-    unsigned refs;
-    struct cw_epoch epoch;
-};
-
-/* Positions of a range that are planned together: piece_size of them, from a multiple of it on. */
-struct piece {
-    struct piece *next;
-    uint64_t begin, n; /* positions of the sequence */
-    bool planned;
-    unsigned choice;     /* of cache points, for its blocks: as it was when it was planned */
-    uint8_t *kept;       /* by position: the cache has it; NULL: not looked up */
-    bool cut;            /* the stream gave less than was asked for; nothing: it is over */
-    struct cw_ref *refs; /* n; immutable once planned */
-    /* owned: refs, and with on_error "replace" all of the windows of CW_REPLACE_POSITIONS that they lie in,
-     * from plan_begin on */
-    struct cw_ref *plan;
-    uint64_t plan_begin;   /* position of the sequence; begin, unless records are replaced */
-    struct cw_tensor *raw; /* n, where a source can't be entered at a record */
-    struct cw_arena arena; /* of raw */
-    size_t charged;
-    uint64_t carved;
-    unsigned users;          /* blocks in flight */
-    struct read_in *read_in; /* chunks of files that are read before it is planned; NULL: none */
-};
-
-/* Elements of a key, where a range keeps them by key: batch i has elements i * size .. of them. */
-struct key_rows {
-    struct cw_assembly **batches; /* NULL: given away, or dropped */
-    size_t n, room, first;        /* first: those before are gone */
-    uint64_t dropped;             /* elements before it are not wanted any more */
-};
-
-struct cw_range {
-    struct cw_range *next;
-    const struct cw_runner *runner;
-    struct epoch_ref *epoch;
-    uint64_t begin, limit; /* as it was opened: positions begin .. limit - 1 */
-    bool rows;             /* elements are kept by key */
-    /* where it begins, or begins again: behind the last batch that the consumer took */
-    struct cw_entry entry;
-    /* of the sequence; from `position` on not yet in a piece. end: limit, or where a stream ended */
-    uint64_t position, end;
-    uint64_t n_taken; /* batches that the consumer took */
-    struct piece *first, *last;
-    uint64_t next_seq; /* of the next block carved */
-    uint64_t *passed;  /* by point: the block whose turn it is */
-    struct block *parked;
-    struct cw_limit_count *limits;
-    uint64_t *arrived; /* by key: elements that passed the last point since it began (again) */
-    /* by key: of these and of those to come, so many are in batches that are full, or were before */
-    uint64_t *batched;
-    uint64_t slots_at;               /* the position behind the blocks that passed the last point */
-    struct cw_assembly *head, *tail; /* batches in the order of delivery */
-    struct cw_assembly **open;       /* by key: the one that fills */
-    struct key_rows *by_key;         /* rows: by key, */
-    unsigned n_held;                 /* and so many batches of them that are there */
-    uint16_t *keys;                  /* rows, several keys: of each element in order */
-    size_t n_keys, keys_room;
-    struct cw_quarantined *quarantined; /* of records that left no trace in a batch */
-    /* of a stream: comes after everything that it gave; rows: of a record, behind all elements. NULL: it did
-     * not fail */
-    struct cw_error *failed;
-    unsigned n_blocks; /* carved and not done */
-    bool over;         /* nothing more is carved: positions used up, a full `take`, an error */
-    bool poisoned;
-    bool flushed;           /* what is left over at the epoch's end is among the batches */
-    bool closed;            /* by the consumer */
-    _Atomic bool cancelled; /* closed, and what still runs for it takes long */
-};
-
-struct segment { /* rows idx[first .. first+n) of a block go to slots from slot0 on */
-    struct cw_assembly *assembly;
-    uint64_t slot0;
-    size_t first, n;
-    bool completed;      /* its batch, by this block */
-    uint8_t *staged;     /* for values of varying size: in a chunk of the assembly */
-    size_t staged_bytes; /* there; 0: none yet */
-};
-
-struct replaced {
-    struct cw_record_id id;
-    int32_t bucket;
-    struct cw_tensor *values; /* by output; NULL: the row was not replaced */
-};
-
-struct fault { /* a failed row, until its fate is known */
-    struct fault *next;
-    size_t row;
-    const char *op;
-    char message[400];
-    bool note, replaced;
-};
-
-struct block_read { /* one read of neighbouring records: first .. first + n - 1 of the block */
-    struct cw_extent extent;
-    size_t first, n;
-    uint8_t *data;
-};
-
-/* What a limit had counted before each position of a block, and behind the last. */
-struct limit_passage {
-    struct cw_limit_count before;
-    uint64_t *counts; /* n_refs + 1; NULL: the block's rows do not pass the limit */
-};
-
-struct block {
-    struct block *next;
-    struct cw_block b;
-    struct cw_arena arena;
-    struct cw_range *range;
-    struct piece *piece;
-    const struct cw_program *program;
-    unsigned choice;       /* of cache points, */
-    const struct way *way; /* and what that means for its program; NULL: it is no block of the pool's */
-    bool probe;            /* not the choice in use: to know what it would take */
-    uint64_t seq, at;      /* order in its range; first position in its piece */
-    size_t n_refs;         /* positions; rows, until flat_map makes others of them: */
-    uint32_t *origin;      /* by row: position in the block; NULL: the same */
-    uint32_t *element; /* by row: which of the elements of its record, from 1; NULL: no flat_map was passed */
-    unsigned point;    /* stage that is to run */
-    unsigned n_passed; /* points passed, in an earlier attempt too */
-    bool have_raw, plain;     /* bytes are there; runs unfused, as a sample */
-    struct cw_tensor *raw;    /* by row, in the arena: where the bytes are put that are being read */
-    struct block_read *reads; /* in the arena; NULL: not planned */
-    size_t n_reads, read_bytes;
-    atomic_size_t next_read;    /* of reads: the first that was not begun; n_reads or more: there is none */
-    _Atomic bool reads_low;     /* fewer than READ_DEPTH are left: compute threads know that there is room */
-    unsigned n_readers;         /* read threads at it; like the next one guarded by the runner's mutex */
-    bool queued, read_failed;   /* it is in runner->reading; a read of it failed */
-    bool uncached;              /* not to be had from the cache */
-    bool unread;                /* nor read, if it is there; what is not there is kept */
-    bool hit;                   /* what stands at the cache point came from the cache: */
-    struct cw_column *hits;     /* by component of the cache point */
-    uint8_t *hit_status;        /* n */
-    uint8_t *kept;              /* n: rows that the cache has already; NULL: not looked up, or hit */
-    bool kept_dropped;          /* those that were dropped went to the cache */
-    uint64_t n_looked, n_found; /* positions that were looked for, and were there */
-    /* rows that went to the cache; rows that stood at the cache point, kept or read, and their bytes */
-    uint64_t n_kept, content_rows, content_bytes;
-    struct cw_cache_set *set;             /* with a reference; NULL: not looked up */
-    bool waited;                          /* was parked before the point after the stage just run */
-    struct replaced *replaced;            /* n, or NULL */
-    struct fault *faults;                 /* newest first */
-    uint8_t **dropped;                    /* by limit: rows that it dropped, for a second attempt */
-    struct limit_passage *limit_passages; /* by limit; NULL: no limits, or none passed */
-    size_t n_given;   /* of the rows that live: they have slots, or are in earlier batches */
-    uint64_t shape;   /* of what flat_map made of it: a hash of which rows came of which; 0: none */
-    uint64_t *shapes; /* by point: as it was there in the first attempt */
-    uint32_t *idx;    /* rows that live, in order; kept for a second attempt, like the segments */
-    size_t n_live;
-    bool has_failed; /* one of them failed */
-    struct segment *segments;
-    unsigned n_segments;
-    size_t segment_capacity;
-    uint64_t started_ns;
-    /* of compute threads, in all and up to the cache point; of read threads (choices.c) */
-    uint64_t spent_ns, prefix_ns, cold_ns;
-    uint64_t patience_ns; /* for the cache's storage; CW_CACHE_AT_ONCE: for read threads */
-    uint64_t late_ns;     /* of cold_ns: it was waited for, and then computed; 0: it was not */
-};
-
-struct thread {
-    struct cw_runner *r;
-    pthread_t id;
-    struct cw_op_profile *ops;       /* by operator position; since the last block, like the rest */
-    struct cw_value_profile *values; /* with `detail`, else NULL */
-    uint64_t plan_ns, read_ns, read_bytes, emit_ns, emit_rows, fetch_ns;
-    uint64_t n_run, n_reads;
-};
-
-/* Reads of sources in flight at most: what a solid-state disk or a network file system needs to give its full
- * rate. Each has a thread, which is started when a read is to be done and no thread is idle. As many reads
- * may wait for a thread, so that storage never runs dry. */
-#define READ_DEPTH 64
-/* Threads that read chunks of files into the page cache: chunks are large, so that fewer at a time are
- * enough. */
-#define READ_IN_THREADS 16
-/* Threads that read the cache's storage: entries are large, and a cache is on a local disk. */
-#define STORE_THREADS 4
-/* Where more blocks wait for the cache's storage, it is behind: others are computed instead (choices.c). */
-#define STORE_DEPTH 16
-
-struct row_pace {
-    uint64_t aim_ns, most; /* a block takes about so long, and has no more; set once */
-    uint64_t ns;           /* mean time of one, lately */
-    uint64_t told;         /* so many for a block, as was told last */
-};
-
-struct cached; /* cached.c */
-
-/* What blocks of a program do under a choice of cache points. Immutable. */
-struct way {
-    struct cached *cached; /* NULL: nothing is kept */
-    struct cw_optimized *optimized;
-};
-
-/* What positions took lately: sums, halved now and then. */
-struct pace {
-    double rows, ns;  /* of compute threads */
-    double cold_ns;   /* of storage, for all reads together: time during which read threads were at it */
-    double prefix_ns; /* of ns, up to the cache point */
-};
-
-/* One of what can be done about cache points: none, or a certain one. Guarded by the runner's mutex, but for
- * the first two, which are immutable. */
-struct choice {
-    int64_t number;   /* of the cache point, CW_CACHE_POINT_AUTO or CW_CACHE_POINT_NONE */
-    struct way *ways; /* by leaf */
-    struct pace computed, hit;
-    double content_rows, content_bytes;
-    uint64_t epoch;       /* that is planned: */
-    double looked, found; /* positions of it, lately, and those that the cache has */
-    uint64_t n_kept;      /* that went to the cache */
-    double found_before;  /* part of the epoch before it; negative: not known */
-    /* probed_reading: since there was something to read; stored: by an earlier run */
-    bool probed, probed_reading, stored;
-    bool stale; /* a probe begins: what was measured before is forgotten, once there is something new */
-};
+#include "engine/sched.h"
 
 struct cw_runner {
+    /* immutable once it runs: */
     const struct cw_sequence *sequence;
     const struct cw_compiled *compiled;
     struct cw_runner_options options;
-    struct choice *choices; /* the first is to use no cache point */
-    unsigned n_choices;
-    atomic_uint choice;                 /* in use, for pieces that are planned from now on */
-    unsigned probing, probe_left;       /* blocks that are still to be carved under another choice */
-    unsigned n_probes;                  /* that are carved, and not done with */
-    double probe_ns, spent_ns;          /* of compute threads and storage: by probes, and by all blocks */
-    uint64_t busy_ns, n_positions_done; /* by blocks that are done, of compute threads alone */
-    uint64_t n_positions_cached;        /* of these, read from the cache */
-    /* read threads were at it, any of them: in all; accounted for up to here */
-    uint64_t cold_ns, at_store_ns;
-    unsigned n_at_store; /* of them */
     struct cw_layout layout;
-    struct cw_budget budget;
-    struct cw_slab_pool slabs;
-    unsigned n_points;
-    bool needs_eids;
-
-    pthread_mutex_t mutex;
-    pthread_cond_t work, done, reads;
-    /* guarded by mutex: */
-    struct cw_range *ranges; /* in the order of (epoch, begin) */
-    struct block *ready;     /* can run now */
-    struct block *starved;   /* had not enough memory; run one at a time when nothing else runs */
-    struct block *reading, **reading_tail;
-    struct block *idle;        /* spare ones, with an empty arena */
-    struct epoch_ref *epoch;   /* of the range opened last */
-    struct cw_ref *spare_plan; /* of a piece that is done, for the next one */
-    unsigned n_idle, n_blocks, n_running, n_reading;
-    /* of n_reading: blocks that wait for the cache's storage; and read threads that read it */
-    unsigned n_fetching, n_fetchers;
-    size_t reading_bytes; /* of sources, of blocks that are being read or wait for it */
-    unsigned n_assemblies, max_assemblies;
-    bool few_assemblies;       /* there would be more of them with more memory */
-    uint64_t reading_since_ns; /* where n_reading or n_reading_in is not 0 */
-    size_t least;              /* memory; set once */
-    size_t given;              /* memory, with the part that who opened it keeps */
-    bool planning, stop;
-    bool interrupted;
-    /* Short of memory (docs/engine.md): */
-    bool consumer_short; /* the consumer waits for some: nothing new is begun */
-    bool plan_short; /* a piece could not be planned: not tried again before something ends or is released */
-    bool alone;      /* a starved block runs: nobody else begins anything */
-    bool starving; /* a starved block got all there is, and it was not enough: until something is released */
-    /* Rows of a block at most, while only the first range is computed, one block and one batch at a time
-     * (frugal.c); 0: as usual. Pieces until that ends; pieces that it lasts, or lasted the last time. */
-    atomic_uint frugal;
-    unsigned frugal_left, frugal_term;
-    bool awaited;          /* the consumer waits for a batch: what it has it won't release before */
-    uint64_t n_released;   /* how often something was released, or a range closed */
-    unsigned n_handed;     /* assemblies and batches that the consumer has, and will release */
-    bool poll_short;       /* a batch of a range that is not the first could not be finished */
-    bool settled;          /* a thread found nothing to do, and nothing was done by others */
-    bool cold;             /* reads go to the read threads first */
-    struct row_pace *rows; /* by leaf: of those that are computed, and of those from the cache (rows.c) */
-    struct cw_tuned_log tuned;
-    struct cw_error fatal;
-    struct thread *threads;
-    unsigned n_threads;
-    pthread_t readers[READ_DEPTH];
-    unsigned n_readers, n_readers_idle; /* read threads; those that wait for work */
-    uint64_t n_cold_reads;              /* done by read threads */
-    pthread_t read_in_threads[READ_IN_THREADS];
-    pthread_cond_t read_in_work;
-    unsigned n_read_in_threads, n_read_in_idle;
-    bool read_in_files;       /* a thread is going to decide whether it reads all files in */
-    bool read_in_useless;     /* the page cache does not keep what is read */
-    struct read_in *read_ins; /* of pieces, in order */
-    unsigned n_reading_in;    /* of them there are. They hold no memory, so n_reading does not count them */
-    struct cw_profile profile;
+    struct cw_exec_env env;
     uint64_t started_ns;
-    _Atomic bool cancelled;
-    _Atomic unsigned n_calls; /* of operators on the consumer's batches, that are under way */
+    /* guarded by sched.mutex: */
+    struct cw_range *ranges;        /* in the order of (epoch, begin) */
+    struct epoch_ref *epoch;        /* of the range opened last */
+    struct cw_ref *spare_plan;      /* of a piece that is done, for the next one */
+    struct block_size *block_sizes; /* by leaf: of blocks that are computed, and of those from the cache */
+    struct cw_sched sched;
+    struct cw_memory memory;
+    struct cw_reads reads;
+    struct cw_read_in read_in;
+    struct cw_cache_stats cache;
+    struct cw_profile profile;
+    struct cw_tuned_log tuned; /* tuning records */
 };
 
-/* rows.c: mutex held, but for the first */
-int cw_rows_new(struct cw_runner *r, struct cw_error *err);
-uint64_t cw_rows_most(const struct cw_runner *r, unsigned leaf, bool hit);
-/* a row of a block that is done took so long */
-void cw_rows_timed(struct cw_runner *r, unsigned leaf, bool hit, uint64_t ns);
-bool cw_blocks_full(const struct cw_runner *r); /* no more may be in flight now */
-void cw_blocks_tell(struct cw_runner *r);       /* it is another number now */
-
-/* carve.c: mutex held */
-struct block *cw_carve(struct cw_runner *r);
-int cw_assembly_take(struct cw_runner *r, struct cw_range *s, unsigned bucket, struct cw_assembly **ret,
-                     struct cw_error *err);
-/* Memory that the system does not give ends the run: there is nobody to wait for. */
-void cw_out_of_memory(struct cw_runner *r, const char *what);
-
-/* pieces.c: mutex held, where nothing else is said */
-struct piece *cw_piece_to_plan(struct cw_runner *r, struct cw_range **ret_range);
-/* Mutex not held. Where it fails, p is to be unplanned. */
-int cw_piece_plan(struct cw_runner *r, struct thread *t, struct cw_range *s, struct piece *p,
-                  struct cw_error *err);
-/* The records of a piece's positions; where records are replaced, also of those that may take their place.
- * Mutex not held; e: used by the caller alone. */
-int cw_piece_refs(const struct cw_sequence *s, struct cw_epoch *e, struct piece *p, struct cw_error *err);
-void cw_piece_unplan(struct piece *p);
-/* Two pieces in the place of one that is not planned, for whose plan there is no memory. False: it can not be
- * divided, or there is none for that either. */
-bool cw_piece_halve(struct cw_runner *r, struct cw_range *s, struct piece *p);
-/* raw bytes, where sources can't be entered at a record; mutex not held */
-int cw_piece_load(struct cw_runner *r, struct piece *p, struct cw_error *err);
-size_t cw_plan_bytes(const struct cw_sequence *s, uint64_t n); /* of n positions */
-
-/* block.c: mutex held, where nothing else is said */
-struct block *cw_block_new(struct cw_runner *r);             /* NULL: the run ends */
-void cw_block_recycle(struct cw_runner *r, struct block *b); /* done with; kept for another use */
-void cw_block_free(struct cw_runner *r, struct block *b);
-/* How much of a block's scratch is kept for what comes next (a photograph's takes a few MiB), lest the kernel
- * zeroes pages for each: nothing when memory is getting short. Mutex need not be held. */
-size_t cw_scratch_keep(struct cw_runner *r);
-/* back to the start, memory given back; mutex need not be held */
-void cw_block_reset(struct cw_runner *r, struct block *b);
-
-/* range.c: mutex held */
-void cw_range_free(struct cw_runner *r, struct cw_range *s);
-
-static inline bool cw_range_before(const struct cw_range *a, const struct cw_range *b)
+/* What a program runs under a variant. */
+static inline const struct cw_exec_variant *cw_runner_variant(const struct cw_runner *r, unsigned variant,
+                                                              unsigned leaf)
 {
-    return a->epoch->epoch.epoch != b->epoch->epoch.epoch ? a->epoch->epoch.epoch < b->epoch->epoch.epoch
-                                                          : a->begin < b->begin;
+    return &r->cache.variants[variant].programs[leaf];
 }
 
-/* No thread computes, reads or plans. Mutex held. */
-static inline bool cw_nothing_runs(const struct cw_runner *r)
-{
-    return r->n_running + r->n_reading + r->n_reading_in == 0;
-}
-
-/* Everything was computed. */
-static inline bool cw_range_computed(const struct cw_range *s)
-{
-    return s->over && s->n_blocks == 0;
-}
-
-/* Nothing of it is computed yet, or any more: it begins at its entry. */
-void cw_range_begin(struct cw_runner *r, struct cw_range *s);
-void cw_range_restart(struct cw_runner *r, struct cw_range *s);  /* no block of it is in flight */
-void cw_range_append(struct cw_range *s, struct cw_assembly *a); /* at the end of the batches to deliver */
-/* Whether clients can take rows of the range before more of it is computed, which frees memory. They can once
- * a batch and all rows but one of the next are computed: wherever their batches begin, one of them lies
- * within. */
-bool cw_rows_may_be_taken(const struct cw_runner *r, const struct cw_range *s);
-/* at the end of its key's */
-int cw_range_append_rows(struct cw_range *s, struct cw_assembly *a, struct cw_error *err) _must_check_;
-/* Takes a batch that is not full, the last one, out of those to deliver. */
-void cw_range_remove_last(struct cw_range *s);
-void cw_epoch_unref(struct epoch_ref *e);                       /* may be NULL */
-void cw_range_collect(struct cw_runner *r, struct cw_range *s); /* frees what is used up */
-
-static inline const struct cw_ref *cw_block_ref(const struct block *b, size_t row)
-{
-    return &b->piece->refs[b->at + (b->origin ? b->origin[row] : row)];
-}
-
-/* expand.c: what flat_map left in b->b.expansion becomes the rows of b; mutex not held */
-int cw_block_expand(struct cw_runner *r, struct block *b, struct cw_error *err);
-
-/* execute.c: mutex not held */
-int cw_stopped(void *runner);      /* for what may take long: non-zero once the pool ends, */
-int cw_range_stopped(void *range); /* or the range is not wanted any more */
-/* 1: would block */
-int cw_block_read(struct cw_runner *r, struct thread *t, struct block *b, bool nowait, struct cw_error *err);
-int cw_block_stage(struct cw_runner *r, struct thread *t, struct block *b, struct cw_error *err);
-void cw_fault_error(const struct cw_runner *r, const struct block *b, const struct fault *f,
-                    struct cw_error *ret);
-void cw_row_id(const struct cw_runner *r, const struct block *b, size_t row, struct cw_record_id *ret);
-
-/* Does the next read of a block that was not begun. 1: would block, and is the next one again; 2: all were
- * begun. */
-int cw_block_read_next(struct thread *t, struct block *b, bool nowait, struct cw_error *err);
-
-/* Makes what is the same for all operators, and runs the source. */
-int cw_block_start(struct cw_runner *r, struct thread *t, struct block *b, struct cw_error *err);
-/* Runs operators from .. to - 1 on c, whose row i is row map[i] of block b (map NULL: i). */
-int cw_block_run_ops(struct cw_runner *r, struct thread *t, struct block *b, struct cw_block *c,
-                     const uint32_t *map, unsigned from, unsigned to, struct cw_error *err);
-void cw_block_stage_range(const struct block *b, unsigned stage, unsigned *from, unsigned *to);
-/* Lets operators write outputs of fixed type straight into the batch of s. */
-int cw_block_set_slots(struct cw_runner *r, struct block *b, struct cw_block *c, const struct segment *s,
-                       struct cw_error *err);
-
-/* Where the rows of an output of a segment go in its batch; NULL: nowhere known. */
-static inline uint8_t *cw_segment_slots(const struct cw_runner *r, const struct segment *s, unsigned output)
-{
-    return r->layout.offset[output] == SIZE_MAX
-               ? NULL
-               : s->assembly->slab->data + r->layout.offset[output] + s->slot0 * r->layout.row_bytes[output];
-}
-
-/* cached.c: mutex not held */
-int cw_cached_new(struct cw_runner *r, unsigned leaf, const struct cw_cache_point *m, struct cached **ret,
-                  struct cw_error *err);
-struct cached *cw_cached_free(struct cached *c);
-const struct cw_op *cw_cached_cache_point(const struct cached *c); /* NULL: of NULL */
-/* An unusable directory is to be known at the start. */
-int cw_cached_check(struct cw_runner *r, unsigned leaf, struct cached *c, struct cw_error *err);
-/* What runs before this one measured, as JSON, the caller's; NULL: nothing is known. And for those after it.
- */
-char *cw_cached_profile(struct cw_runner *r, unsigned leaf, struct cached *c);
-void cw_cached_put_profile(struct cached *c, const char *text);
-/* Which positions of a piece the cache has. Where there is no memory for the answer it is left open. */
-void cw_piece_look_up(struct cw_runner *r, const struct cw_range *s, struct piece *p);
-/* Reads what stands at the cache point, if the cache has it for every row and gives it within b->patience_ns:
- * b->hit. 1: would block. */
-int cw_block_fetch(struct cw_runner *r, struct block *b, struct cw_error *err);
-/* Columns and statuses of a block that was fetched, in place of what the source and the operators before the
- * cache point make. */
-void cw_block_put_hits(struct block *b);
-/* Rows of c that were computed up to the cache point are kept. Row i of c is row map[i] of b (map NULL: i).
- */
-void cw_block_keep(struct cw_runner *r, struct block *b, const struct cw_block *c, const uint32_t *map);
-/* And those that a filter before the cache point dropped. */
-void cw_block_keep_dropped(struct cw_runner *r, struct block *b);
-void cw_block_forget(struct block *b); /* what was fetched or looked up */
-
-/* account.c */
-bool cw_counted(void); /* but where a test measures what counting takes (base/crash.h: uncounted) */
-/* room to count in: each thread's, and that of the sums */
-int cw_account_new(struct cw_runner *r, struct cw_error *err);
-/* adds what a thread counted since last time. Mutex held */
-void cw_account(struct cw_runner *r, struct thread *t);
-/* waits for something to do, and counts why there was nothing. Mutex held */
-void cw_idle(struct cw_runner *r);
-
-struct turn { /* of an operator at a block; mutex not held */
-    uint64_t start_ns, cpu_ns;
-    size_t n_live;
-};
-struct turn cw_turn_begin(const struct thread *t, const struct cw_block *c);
-void cw_turn_end(struct thread *t, const struct block *b, const struct cw_op *op, const struct cw_block *c,
-                 const struct turn *turn);
-/* choices.c */
-int cw_choices_new(struct cw_runner *r, struct cw_error *err);
-void cw_choices_free(struct cw_runner *r); /* and keeps what was measured for later runs */
-#define CW_CHOICE_KNOWN_ROWS 16.0          /* positions, before which nothing is concluded of a pace */
-/* choice_profile.c: at the start, and at the end */
-void cw_choices_load(struct cw_runner *r);
-void cw_choice_recall(struct choice *none, struct choice *c, const char *text);
-void cw_choice_save(const struct choice *none, const struct choice *c, struct cached *to);
-/* How long it is worth waiting for what the cache has of a block. Mutex held. */
-uint64_t cw_block_patience(const struct cw_runner *r, const struct block *b);
-/* What is done about cache points in a block that begins at p->refs[p->carved]. Mutex held. */
-void cw_block_choose(struct cw_runner *r, struct block *b, const struct piece *p);
-/* Positions of an epoch were looked for under a choice. Mutex held. */
-void cw_choice_looked(struct choice *c, uint64_t epoch, uint64_t looked, uint64_t found);
-/* A read thread begins; returns when, by cw_cost_now_ns. Mutex held. */
-uint64_t cw_store_enter(struct cw_runner *r);
-/* The read thread that began then leaves off. Returns the time of storage that it stands for: with others
- * together no more than has passed. Mutex held. */
-uint64_t cw_store_leave(struct cw_runner *r, uint64_t began_ns);
-/* What a block took that is done. Mutex held. */
-void cw_block_measured(struct cw_runner *r, const struct block *b);
-
-static inline const struct way *cw_way(const struct cw_runner *r, unsigned choice, unsigned leaf)
-{
-    return &r->choices[choice].ways[leaf];
-}
-
-/* places.c: mutex held */
-/* What stands before the record of live row idx[at] of a block whose rows before it have passed: where its
- * batch begins. NULL: out of memory. */
-struct cw_entry *cw_block_entry(const struct cw_runner *r, const struct block *b, size_t at);
-/* The entry behind a batch that idx[at] completed, and everything before it. NULL: out of memory. */
-struct cw_entry *cw_block_after(const struct cw_runner *r, const struct block *b, size_t at);
-/* The entry behind a batch of what is left over at the end. */
-struct cw_entry *cw_range_after(const struct cw_runner *r, const struct cw_range *s);
-int32_t cw_block_key(const struct cw_runner *r, const struct block *b, size_t row);
-
-/* emit.c: mutex not held */
-int cw_block_emit(struct cw_runner *r, struct thread *t, struct block *b, struct cw_error *err);
-
-/* slots.c: mutex held. 0: passed; 1: has to wait for a batch to be released; < 0: memory. */
-int cw_block_pass(struct cw_runner *r, struct block *b, struct cw_error *err);
-/* after emit: rows are done, faults find their place */
-void cw_block_settle(struct cw_runner *r, struct block *b);
-
-/* consumer.c: memory came back, who waits for it tries again. Mutex held. */
-void cw_released(struct cw_runner *r);
-/* A deadline: not waiting at all. What lacks memory then is tried again later, and nothing new is begun until
- * it has it. */
-#define CW_AT_ONCE UINT64_MAX
-/* The consumer waits for something to change. what: for the error. Mutex held. */
-int cw_wait_change(struct cw_runner *r, uint64_t deadline_ns, const char *what,
-                   struct cw_error *err) _must_check_;
-/* The consumer has the memory that it lacked, if it did: threads begin something new again. Mutex held. */
-void cw_consumer_served(struct cw_runner *r);
-/* Runs `attempt`, which needs memory for something of range s (NULL: the runner has no such range). Later
- * ranges give memory up for it, and if that is not enough and s is the first range, s starts over: 2, as
- * where there is no memory now; the caller tries again later. of_first: what needs the memory is the range's,
- * and gone when that starts over; else it is a batch that the consumer has. Mutex held, but released while
- * waiting. */
-int cw_with_memory(struct cw_runner *r, int (*attempt)(struct cw_runner *r, void *arg, struct cw_error *err),
-                   void *arg, const struct cw_range *s, bool of_first, uint64_t deadline_ns,
-                   struct cw_error *err) _must_check_;
-/* Frees rows that are there and were dropped, maybe before they came. Mutex held. */
-void cw_range_forget_rows(struct cw_runner *r, struct cw_range *s);
-/* cw_assembly_finish, as an attempt */
-int cw_try_finish(struct cw_runner *r, void *batch, struct cw_error *err) _must_check_;
-
-/* There may be something to do for the threads. Mutex held. */
-static inline void cw_work(struct cw_runner *r)
-{
-    r->settled = false;
-    pthread_cond_broadcast(&r->work);
-}
-
-/* There may be something for the consumer. Mutex held. */
-static inline void cw_done(struct cw_runner *r)
-{
-    pthread_cond_signal(&r->done);
-    if (r->options.notify)
-        r->options.notify(r->options.notify_arg);
-}
-
-/* reclaim.c */
-/* Takes all memory of the last range behind `s` that holds any; that range will be computed again. False: no
- * such range. Nothing must be running. */
-bool cw_reclaim(struct cw_runner *r, const struct cw_range *s); /* mutex held */
-void cw_give_up(struct cw_runner *r, struct cw_range *s);       /* the same with this one. Mutex held */
-bool cw_holds_anything(const struct cw_runner *r, const struct cw_range *s); /* mutex held */
-/* mutex held: it would take something */
-bool cw_can_reclaim(const struct cw_runner *r, const struct cw_range *s);
-/* Whether the consumer has, or can take, something that it will release. While it waits for a batch it
- * releases nothing. */
-bool cw_may_be_released(const struct cw_runner *r); /* mutex held */
-
-/* frugal.c; mutex held, and nothing runs */
-/* All but what the consumer has is given up, to be computed again with less at a time. False: there is no
- * less. */
-bool cw_frugal_begin(struct cw_runner *r);
-/* The first range gives up all that it holds, and starts over. False: it holds nothing. */
-bool cw_give_up_first(struct cw_runner *r);
-void cw_frugal_passed(struct cw_runner *r); /* a piece is used up */
-/* nothing more is begun before the consumer has taken, and released, what is there */
-bool cw_frugal_waits(const struct cw_runner *r);
-
-/* need.c */
-struct cw_place {
-    uint64_t seed, epoch, position;
-}; /* of an element */
-
-static inline struct cw_place cw_place_of(const struct cw_range *s, uint64_t position)
+static inline struct cw_place cw_range_place(const struct cw_range *s, uint64_t position)
 {
     return (struct cw_place){s->epoch->epoch.seed, s->epoch->epoch.epoch, position};
 }
 
-/* Memory with which an element there, its batch and all that is like them can be computed. least: what is
- * known to be needed. Mutex not held. */
-size_t cw_memory_needed(struct cw_runner *r, const struct cw_place *at, size_t least);
-/* CW_E_BUDGET: the budget is too small for something; expected is at least `needed`, the runner's. */
-int cw_too_small(const struct cw_runner *r, size_t needed, const char *what, struct cw_error *err);
-/* The same, where the last refusal was the reason. Mutex held, but released meanwhile. 1: what was the matter
- * is over, it is to be tried again. */
-int cw_lack_of_memory(struct cw_runner *r, const struct cw_place *at, const char *what, struct cw_error *err);
+/* Frees a batch that was under way; NULL: nothing. */
+static inline void cw_memory_drop_assembly(struct cw_runner *r, struct cw_assembly *a)
+{
+    r->memory.n_assemblies -= a != NULL;
+    cw_assembly_free(a);
+}
 
-/* reads.c: read threads; mutex held, but for the last */
-/* The bytes of a block are not in memory: it is ready again when they are. */
-void cw_reads_add(struct cw_runner *r, struct block *b);
-/* Reads that wait for a thread; counting stops at READ_DEPTH. */
-size_t cw_reads_waiting(const struct cw_runner *r);
-/* Reads of blocks of a range are not begun any more. */
-void cw_reads_drop(struct cw_runner *r, const struct cw_range *s);
-void cw_reads_stop(struct cw_runner *r); /* after r->stop was set: waits for the threads */
-
-/* read_in.c: mutex held, where nothing else is said */
-/* The first read would have blocked: files may be worth reading in. */
-void cw_read_in_begin(struct cw_runner *r);
-void cw_read_in_stop(struct cw_runner *r); /* after r->stop was set: waits for the thread */
-/* Chunks that should be in memory before the records of a piece are read; NULL: none. Mutex not held. */
-struct read_in *cw_read_in_new(struct cw_runner *r, const struct piece *p);
-/* Has them read; then the piece counts as planned. False: it does already. */
-bool cw_read_in_piece(struct cw_runner *r, struct piece *p, struct read_in *in);
-void cw_read_in_cancel(struct piece *p); /* no thread begins another read for this piece */
-
-/* pool.c */
-int cw_pool_start(struct cw_runner *r, struct cw_error *err);
-void cw_pool_stop(struct cw_runner *r);
-void cw_ready(struct cw_runner *r, struct block *b);  /* mutex held */
-void cw_starve(struct cw_runner *r, struct block *b); /* mutex held: the budget refused it memory */
-/* A thread leaves off running or reading, of which so many were (n_running, n_reading). Mutex held. */
-void cw_leave(struct cw_runner *r, unsigned *count);
-/* Storage is busy for the runner, for blocks or pieces, which `count` counts; and not so any more. Mutex
- * held. */
-void cw_reading_begin(struct cw_runner *r, unsigned *count);
-void cw_reading_end(struct cw_runner *r, unsigned *count);
-void cw_wake_parked(struct cw_runner *r); /* mutex held: blocks whose turn it is try again */
-/* Gives back what can be had again: free slabs, idle arenas. */
-void cw_trim(struct cw_runner *r); /* mutex held */
-/* Everything that can be computed again gives its memory back; nothing must be running. */
-void cw_evict(struct cw_runner *r); /* mutex held */
+/* Where rows from slot0 on of a batch go. */
+static inline struct cw_exec_dest cw_assembly_dest(const struct cw_assembly *a, uint64_t slot0)
+{
+    return (struct cw_exec_dest){.offset = a->layout->offset,
+                                 .row_bytes = a->layout->row_bytes,
+                                 .data = a->slab ? a->slab->data : NULL,
+                                 .slot0 = slot0};
+}

@@ -1,25 +1,6 @@
 /* Where the time goes: counted always, per thread, summed when asked. */
 #pragma once
-#include <stddef.h>
-#include <stdint.h>
-
-struct cw_op_profile {
-    uint64_t ns;                       /* computing */
-    uint64_t calls;                    /* blocks, or batches */
-    uint64_t rows;                     /* elements that went in */
-    uint64_t sampled_ns, sampled_rows; /* in blocks that ran unfused: how a fused run's time divides */
-    /* beside ns: calls on batches for who takes these, each on a thread of its own; a service's client may
-     * have several at a time */
-    uint64_t call_ns;
-    /* Of operators on elements counted only where a runner's options say `detail`: */
-    uint64_t cpu_ns, sampled_cpu_ns; /* of ns: on a CPU; the rest of it was waiting */
-    uint64_t live_rows;              /* of rows: neither dropped nor failed before */
-};
-
-/* What a value takes of an element, in blocks that ran unfused; with `detail`. */
-struct cw_value_profile {
-    uint64_t rows, bytes;
-};
+#include "exec/account.h"
 
 /* Why threads had nothing that they were allowed to do. */
 enum cw_idle {
@@ -49,8 +30,3 @@ struct cw_profile {
     uint64_t memory_peak;
     unsigned threads;
 };
-
-struct cw_compiled;
-/* Where a value of a program is counted, of cw_n_values places. */
-unsigned cw_value_index(const struct cw_compiled *c, unsigned leaf, unsigned value);
-unsigned cw_n_values(const struct cw_compiled *c);

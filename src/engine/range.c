@@ -1,35 +1,31 @@
-/* What a range holds while it is computed: pieces, and the batches that blocks fill. */
-#include <string.h>
+#include "engine/range.h"
 
-#include "engine/internal.h"
+#include <string.h>
 
 #include "base/array.h"
 #include "base/thread.h"
+#include "engine/internal.h"
 
-static void piece_free(struct piece *p)
+unsigned cw_range_collect(struct cw_runner *r, struct cw_range *s)
 {
-    cw_piece_unplan(p);
-    free(p);
-}
-
-void cw_range_collect(struct cw_runner *r, struct cw_range *s)
-{
+    unsigned n = 0;
     struct piece **at = &s->first, *before = NULL;
     while (*at) {
         struct piece *p = *at;
-        if (p->users == 0 && p->carved == p->n) {
+        if (p->users == 0 && p->carved == p->plan.n) {
             *at = p->next;
             if (s->last == p)
                 s->last = before;
             if (!r->spare_plan)
-                r->spare_plan = CW_STEAL(p->plan);
-            piece_free(p);
-            cw_frugal_passed(r);
+                r->spare_plan = CW_STEAL(p->plan.room);
+            cw_piece_free(p);
+            n++;
         } else {
             before = p;
             at = &p->next;
         }
     }
+    return n;
 }
 
 void cw_range_append(struct cw_range *s, struct cw_assembly *a)
@@ -52,15 +48,15 @@ void cw_range_remove_last(struct cw_range *s)
 
 int cw_range_append_rows(struct cw_range *s, struct cw_assembly *a, struct cw_error *err)
 {
-    struct key_rows *k = &s->by_key[a->bucket];
+    struct key_rows *k = &s->keyed.by_key[a->bucket];
     if (CW_ARRAY_ROOM(k->batches, k->room, k->n + 1, "rows", err) < 0)
         return CW_E_MEMORY;
     k->batches[k->n++] = a;
-    s->n_held++;
+    s->keyed.n_held++;
     return 0;
 }
 
-void cw_epoch_unref(struct epoch_ref *e)
+void cw_epoch_ref_drop(struct epoch_ref *e)
 {
     if (e && --e->refs == 0) {
         cw_epoch_deinit(&e->epoch);
@@ -68,12 +64,12 @@ void cw_epoch_unref(struct epoch_ref *e)
     }
 }
 
-static void assembly_drop(struct cw_runner *r, struct cw_assembly *a)
+bool cw_range_holds_anything(const struct cw_runner *r, const struct cw_range *s)
 {
-    if (!a)
-        return;
-    cw_assembly_free(a);
-    r->n_assemblies--;
+    bool any = s->first || s->head;
+    for (unsigned k = 0; k < cw_n_keys(r->compiled); k++)
+        any |= s->open[k] != NULL || (s->rows && s->keyed.by_key[k].n > 0);
+    return any;
 }
 
 /* Gives back all that a range holds. */
@@ -82,42 +78,42 @@ static void range_drop(struct cw_runner *r, struct cw_range *s)
     unsigned n_keys = CW_MAX(r->compiled->n_buckets, 1u);
     bool listed = !r->compiled->keyed || s->rows; /* open batches are in a list, too */
     while (s->first)
-        piece_free(CW_POP(s->first));
+        cw_piece_free(CW_POP(s->first));
     s->last = NULL;
     while (s->head)
-        assembly_drop(r, CW_POP(s->head));
+        cw_memory_drop_assembly(r, CW_POP(s->head));
     s->tail = NULL;
     for (unsigned k = 0; k < n_keys; k++) {
-        struct key_rows *rows = s->by_key ? &s->by_key[k] : NULL;
+        struct key_rows *rows = s->keyed.by_key ? &s->keyed.by_key[k] : NULL;
         for (size_t i = 0; rows && i < rows->n; i++)
-            assembly_drop(r, rows->batches[i]);
+            cw_memory_drop_assembly(r, rows->batches[i]);
         if (rows)
             rows->n = rows->first = 0;
         if (s->open && !listed)
-            assembly_drop(r, s->open[k]);
+            cw_memory_drop_assembly(r, s->open[k]);
         if (s->open)
             s->open[k] = NULL;
     }
-    s->n_held = 0;
+    s->keyed.n_held = 0;
     s->quarantined = cw_quarantined_free(s->quarantined);
     free(CW_STEAL(s->failed));
 }
 
-void cw_range_begin(struct cw_runner *r, struct cw_range *s)
+void cw_range_begin(const struct cw_runner *r, struct cw_range *s)
 {
     const struct cw_entry *e = &s->entry;
-    s->position = s->slots_at = e->position;
+    s->position = s->counts.slots_at = e->position;
     s->end = s->limit; /* where a stream ended or failed before, the next run finds that out again */
     s->next_seq = 0;
-    s->n_keys = 0;
-    memset(s->passed, 0, r->n_points * sizeof(*s->passed));
+    s->keyed.n_keys = 0;
+    memset(s->passed, 0, r->env.n_points * sizeof(*s->passed));
     for (unsigned k = 0; k < r->compiled->n_limits; k++)
-        s->limits[k] = e->limits ? e->limits[k] : (struct cw_limit_count){0};
+        s->counts.limits[k] = e->limits ? e->limits[k] : (struct cw_limit_count){0};
     for (unsigned k = 0; k < cw_n_keys(r->compiled); k++) {
-        s->arrived[k] = 0;
-        s->batched[k] = e->skip ? e->skip[k] : 0;
+        s->counts.arrived[k] = 0;
+        s->counts.batched[k] = e->skip ? e->skip[k] : 0;
     }
-    s->over = s->poisoned = s->flushed = false;
+    s->state = RANGE_OPEN;
 }
 
 void cw_range_restart(struct cw_runner *r, struct cw_range *s)
@@ -126,52 +122,47 @@ void cw_range_restart(struct cw_runner *r, struct cw_range *s)
     cw_range_begin(r, s);
 }
 
-/* The position behind all that was carved, at the end of a batch where batches follow from positions; the
- * range's begin if nothing was carved. */
-static uint64_t range_progress(const struct cw_runner *r, const struct cw_range *s)
-{
-    const struct piece *p = s->first;
-    while (p && p->carved == p->n)
-        p = p->next;
-    uint64_t at = p ? p->begin + p->carved : s->position,
-             size = r->compiled->counted ? r->compiled->batch_size : 1;
-    return at > s->begin ? CW_MIN(CW_ALIGN_UP(at, size), s->end) : s->begin;
-}
-
-uint64_t cw_runner_shorten(struct cw_runner *r, struct cw_range *s)
-{
-    CW_GUARD(&r->mutex);
-    uint64_t end = range_progress(r, s);
-    if (s->over || r->planning || end <= s->begin || end >= s->end)
-        return 0;
-    struct piece **at = &s->first;
-    s->last = NULL;
-    while (*at && (*at)->begin < end) {
-        s->last = *at;
-        at = &(*at)->next;
-    }
-    while (*at)
-        piece_free(CW_POP(*at));
-    if (s->last)
-        s->last->n = CW_MIN(s->last->n, end - s->last->begin);
-    s->position = s->end = s->limit = end;
-    cw_work(r);
-    return end;
-}
-
 void cw_range_free(struct cw_runner *r, struct cw_range *s)
 {
     range_drop(r, s);
-    cw_epoch_unref(s->epoch);
+    cw_epoch_ref_drop(s->epoch);
     cw_entry_deinit(&s->entry);
-    for (unsigned k = 0; s->by_key && k < cw_n_keys(r->compiled); k++)
-        free(s->by_key[k].batches);
-    free(s->by_key);
-    free(s->keys);
+    for (unsigned k = 0; s->keyed.by_key && k < cw_n_keys(r->compiled); k++)
+        free(s->keyed.by_key[k].batches);
+    free(s->keyed.by_key);
+    free(s->keyed.keys);
     free(s->passed);
-    free(s->limits);
-    free(s->arrived);
-    free(s->batched);
+    free(s->counts.limits);
+    free(s->counts.arrived);
+    free(s->counts.batched);
     free(s->open);
     free(s);
+}
+
+/* ---- rows by key ---- */
+
+bool cw_range_copyable(const struct cw_range *s, const struct cw_assembly *a)
+{
+    return a->n_done == a->n_assigned && (a->closed || cw_range_computed(s));
+}
+
+/* Rows of batch i of a key that can be copied. A batch that was given away had all. */
+static uint64_t range_rows_done(const struct cw_range *s, const struct key_rows *x, size_t i, uint64_t size)
+{
+    const struct cw_assembly *a = i < x->n ? x->batches[i] : NULL;
+    return i >= x->n ? 0 : !a ? size : cw_range_copyable(s, a) ? a->n_done : 0;
+}
+
+bool cw_range_rows_ready(const struct cw_runner *r, const struct cw_range *s)
+{
+    for (unsigned k = 0; k < cw_n_keys(r->compiled); k++) {
+        const struct key_rows *x = &s->keyed.by_key[k];
+        uint64_t size = cw_key_size(r->compiled, k);
+        size_t i = x->first;
+        while (i < x->n && !x->batches[i])
+            i++;
+        if (i < x->n && range_rows_done(s, x, i, size) + range_rows_done(s, x, i + 1, size) >= 2 * size - 1)
+            return true;
+    }
+    return false;
 }

@@ -1,21 +1,16 @@
-/*
- * Reading whole chunks of files into the page cache, by threads of low priority that are started when they
- * are needed. Two uses: where a shuffle permutes chunks, the chunks of a piece are read before its records,
- * several at a time; where it permutes single records, one thread reads all files from front to back, if they
- * fit in memory and that takes less than half of the time that single reads would.
- */
+#include "engine/read_in.h"
+
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "engine/internal.h"
-
 #include "base/cost_clock.h"
 #include "base/thread.h"
+#include "engine/internal.h"
 #include "storage/file.h"
 
 /* Records of a piece that are looked at, and bytes of each: where they are in memory, so is the rest. */
-#define LOOKS 16
+#define LOOK_RECORDS 16
 #define LOOK_BYTES ((size_t)4096)
 /* Chunks of a piece are read where its records take at least 1/SPARSE of them, beside two that may lie in
  * other pieces too. */
@@ -28,28 +23,10 @@
 #define LEAST_S 1.0
 #define NICE 10
 
-struct cursor { /* over the chunks of all sources */
-    unsigned leaf;
-    uint64_t chunk, n;     /* next one of the source; n: of chunks before it, of all sources */
-    const uint8_t *only;   /* by n: 1 for those that are wanted; NULL: all are */
-    struct cw_extent rest; /* of neighbouring chunks; what was not given out */
-};
-
-struct read_in { /* of a piece */
-    struct read_in *next;
-    struct piece *piece; /* NULL: the piece was dropped. Guarded by the runner's mutex, like the next two */
-    unsigned n_threads;  /* at it */
-    bool over;           /* nothing of it is left that was not begun */
-    uint8_t *chunks;     /* a byte for each chunk of all sources, in order; 1: to be read */
-    uint64_t n_chunks;
-    pthread_mutex_t mutex; /* of the cursor alone: the index may have to be read for it */
-    struct cursor cursor;
-};
-
 /* ---- chunks ---- */
 
 /* The next extent, of neighbouring chunks. False: there is none. */
-static bool cursor_next(const struct cw_sequence *q, struct cursor *c, struct cw_extent *ret)
+static bool cursor_next(const struct cw_sequence *q, struct read_in_cursor *c, struct cw_extent *ret)
 {
     struct cw_extent e;
     while (c->leaf < q->compiled->n_programs && c->rest.length < CW_EXTENT_MOST) {
@@ -90,13 +67,13 @@ static struct read_in *read_in_free(struct read_in *in)
 }
 
 /* Whether some records of a piece are not in memory. Of those that are looked at the first bytes are read. */
-static bool is_absent(const struct cw_sequence *q, const struct piece *p)
+static bool piece_is_absent(const struct cw_sequence *q, const struct cw_exec_plan *p)
 {
     uint8_t scratch[LOOK_BYTES];
     struct cw_error err = {0};
     struct cw_extent e;
-    for (unsigned i = 0; i < LOOKS && p->n > 0; i++) {
-        const struct cw_ref *ref = &p->refs[i * p->n / LOOKS];
+    for (unsigned i = 0; i < LOOK_RECORDS && p->n > 0; i++) {
+        const struct cw_ref *ref = &p->refs[i * p->n / LOOK_RECORDS];
         const struct cw_source *s = q->sources[ref->leaf];
         if (!s->ops->locate || s->ops->locate(s, ref->row, &e, &err) < 0)
             continue;
@@ -108,7 +85,7 @@ static bool is_absent(const struct cw_sequence *q, const struct piece *p)
 }
 
 /* The chunks that records of a piece lie in. False: the records are few for them. */
-static bool mark_chunks(const struct cw_sequence *q, const struct piece *p, struct read_in *in)
+static bool read_in_mark(const struct cw_sequence *q, const struct cw_exec_plan *p, struct read_in *in)
 {
     uint64_t first = 0, n_marked = 0;
     double least = 0; /* chunks that would hold as many records */
@@ -130,31 +107,24 @@ static bool mark_chunks(const struct cw_sequence *q, const struct piece *p, stru
 struct read_in *cw_read_in_new(struct cw_runner *r, const struct piece *p)
 {
     const struct cw_sequence *q = r->sequence;
-    if (!cw_sequence_reads_by_chunk(q) || !is_absent(q, p))
+    if (!cw_sequence_reads_by_chunk(q) || !piece_is_absent(q, &p->plan))
         return NULL;
     struct read_in *in = calloc(1, sizeof(*in));
     if (in)
         pthread_mutex_init(&in->mutex, NULL);
     for (unsigned leaf = 0; in && leaf < q->compiled->n_programs; leaf++)
         in->n_chunks += q->sources[leaf]->n_chunks;
-    if (in && (in->chunks = calloc(in->n_chunks + 1, 1)) && mark_chunks(q, p, in)) {
+    if (in && (in->chunks = calloc(in->n_chunks + 1, 1)) && read_in_mark(q, &p->plan, in)) {
         in->cursor.only = in->chunks;
         return in;
     }
     return in ? read_in_free(in) : NULL; /* without memory for it single records are read */
 }
 
-void cw_read_in_cancel(struct piece *p)
-{
-    struct read_in *in = CW_STEAL(p->read_in);
-    if (in)
-        in->piece = NULL;
-}
-
 /* Ends reading in for a piece: all its chunks were read, or the piece was dropped. */
-static void piece_read(struct cw_runner *r, struct read_in *in)
+static void read_in_end(struct cw_runner *r, struct read_in *in)
 {
-    struct read_in **at = &r->read_ins;
+    struct read_in **at = &r->read_in.first;
     while (*at != in)
         at = &(*at)->next;
     *at = in->next;
@@ -162,16 +132,16 @@ static void piece_read(struct cw_runner *r, struct read_in *in)
         in->piece->read_in = NULL;
         in->piece->planned = true;
     }
-    cw_reading_end(r, &r->n_reading_in);
+    cw_reads_end_busy(r, &r->read_in.n_pieces);
     read_in_free(in);
-    cw_work(r);
-    cw_done(r);
+    cw_sched_wake(r);
+    cw_sched_notify(r);
 }
 
 /* Reads the next chunks of a piece. False: there are none, or reading them is of no use. *ret_bytes: read
  * from storage. Mutex not held. */
-static bool read_chunk(const struct cw_runner *r, struct read_in *in, uint8_t *scratch, uint64_t *ret_bytes,
-                       bool *ret_kept)
+static bool read_in_chunk(const struct cw_runner *r, struct read_in *in, uint8_t *scratch,
+                          uint64_t *ret_bytes, bool *ret_kept)
 {
     struct cw_extent e;
     struct cw_error err = {0};
@@ -188,33 +158,33 @@ static bool read_chunk(const struct cw_runner *r, struct read_in *in, uint8_t *s
 }
 
 /* Mutex held, but released meanwhile. */
-static void read_piece(struct cw_runner *r, struct read_in *in, uint8_t *scratch)
+static void read_in_run(struct cw_runner *r, struct read_in *in, uint8_t *scratch)
 {
     in->n_threads++;
-    while (in->piece && !r->stop && !in->over) {
+    while (in->piece && !r->sched.stop && !in->over) {
         uint64_t bytes = 0;
         bool kept = true;
-        pthread_mutex_unlock(&r->mutex);
+        pthread_mutex_unlock(&r->sched.mutex);
         uint64_t start_ns = cw_cost_now_ns();
-        bool more = read_chunk(r, in, scratch, &bytes, &kept);
+        bool more = read_in_chunk(r, in, scratch, &bytes, &kept);
         uint64_t ns = cw_cost_now_ns() - start_ns;
-        pthread_mutex_lock(&r->mutex);
+        pthread_mutex_lock(&r->sched.mutex);
         r->profile.read_ns += ns;
         r->profile.cold_ns += ns;
         r->profile.read_bytes += bytes;
         r->profile.cold_bytes += bytes;
-        r->cold_ns += cw_cost_modelled() ? ns : 0;
-        r->read_in_useless |= !kept;
+        r->reads.busy_ns += cw_cost_modelled() ? ns : 0;
+        r->read_in.useless |= !kept;
         in->over |= !more;
     }
     in->over = true;
     if (--in->n_threads == 0)
-        piece_read(r, in);
+        read_in_end(r, in);
 }
 
 /* ---- all files ---- */
 
-struct progress {                  /* of reading all files in */
+struct files_progress {            /* of reading all files in */
     uint64_t bytes, read, read_ns; /* there are; read; in so long */
     uint64_t room;                 /* memory that is free */
     bool fits;
@@ -222,34 +192,34 @@ struct progress {                  /* of reading all files in */
 };
 
 /* Mutex held. */
-static double records_left(const struct cw_runner *r)
+static double files_records_left(const struct cw_runner *r)
 {
     const struct cw_sequence *q = r->sequence;
     uint64_t n = 0;
     for (unsigned i = 0; i < q->compiled->n_programs; i++)
         n += q->sources[i]->ops->locate ? q->sources[i]->n_records : 0;
     n = CW_MIN(n, q->n_positions);
-    return (double)(n - CW_MIN(n, r->n_positions_done));
+    return (double)(n - CW_MIN(n, r->cache.n_done));
 }
 
 /* Both times are for what is not in memory yet: the same part of the bytes and of the records. */
-static bool is_worth_it(const struct cw_runner *r, struct progress *p)
+static bool files_are_worth_it(const struct cw_runner *r, struct files_progress *p)
 {
-    p->records = records_left(r);
+    p->records = files_records_left(r);
     double single_s = p->records * p->single_s;
     double in_s = p->read ? (double)p->bytes / (double)p->read * (double)p->read_ns * 1e-9 : 0;
     return single_s > LEAST_S && in_s * GAIN < single_s;
 }
 
-static bool fits(const struct cw_runner *r, struct progress *p)
+static bool files_fit(const struct cw_runner *r, struct files_progress *p)
 {
-    uint64_t limit = r->budget.limit, own = limit - CW_MIN(limit, atomic_load(&r->budget.used));
+    uint64_t limit = r->memory.budget.limit, own = limit - CW_MIN(limit, atomic_load(&r->memory.budget.used));
     p->bytes = cw_sequence_file_bytes(r->sequence);
     return cw_sequence_fits_in_memory(r->sequence, own, &p->room);
 }
 
 /* worth: whether it takes less time. */
-static void tell(struct cw_runner *r, const struct progress *p, bool worth)
+static void files_record(struct cw_runner *r, const struct files_progress *p, bool worth)
 {
     double speed = p->read_ns ? (double)p->read / (double)p->read_ns * 1e9 : 0, bytes = (double)p->bytes;
     const struct cw_tuned t = {
@@ -271,7 +241,7 @@ static void tell(struct cw_runner *r, const struct progress *p, bool worth)
 
 /* Reads an extent, where it is not in memory. False: it can't be read; who reads its records finds the
  * error. Mutex not held. */
-static bool read_extent(struct progress *p, const struct cw_extent *e, uint8_t *scratch)
+static bool files_read_extent(struct files_progress *p, const struct cw_extent *e, uint8_t *scratch)
 {
     struct cw_error err = {0};
     uint64_t start_ns = cw_cost_now_ns();
@@ -287,31 +257,31 @@ static bool read_extent(struct progress *p, const struct cw_extent *e, uint8_t *
 }
 
 /* Where they are in memory already nothing is read. Mutex held, but released meanwhile. */
-static void read_files(struct cw_runner *r, struct progress *p, uint8_t *scratch)
+static void files_read(struct cw_runner *r, struct files_progress *p, uint8_t *scratch)
 {
-    struct cursor c = {0};
+    struct read_in_cursor c = {0};
     struct cw_extent e;
-    bool worth = is_worth_it(r, p), more = true, told = false;
-    while (p->fits && worth && more && !r->stop) {
-        pthread_mutex_unlock(&r->mutex);
-        more = cursor_next(r->sequence, &c, &e) && read_extent(p, &e, scratch);
-        pthread_mutex_lock(&r->mutex);
-        worth = is_worth_it(r, p);
-        if (!told && p->read > 0)
-            tell(r, p, worth);
-        told |= p->read > 0;
+    bool worth = files_are_worth_it(r, p), more = true, recorded = false;
+    while (p->fits && worth && more && !r->sched.stop) {
+        pthread_mutex_unlock(&r->sched.mutex);
+        more = cursor_next(r->sequence, &c, &e) && files_read_extent(p, &e, scratch);
+        pthread_mutex_lock(&r->sched.mutex);
+        worth = files_are_worth_it(r, p);
+        if (!recorded && p->read > 0)
+            files_record(r, p, worth);
+        recorded |= p->read > 0;
     }
-    if (!told || !worth)
-        tell(r, p, worth);
+    if (!recorded || !worth)
+        files_record(r, p, worth);
 }
 
 /* ---- the thread ---- */
 
-static bool start(struct cw_runner *r);
+static bool read_in_start(struct cw_runner *r);
 
-static struct read_in *next_read_in(const struct cw_runner *r)
+static struct read_in *read_in_next(const struct cw_runner *r)
 {
-    struct read_in *in = r->read_ins;
+    struct read_in *in = r->read_in.first;
     while (in && in->over)
         in = in->next;
     return in;
@@ -322,21 +292,21 @@ static void *read_in_main(void *arg)
     struct cw_runner *r = arg;
     uint8_t scratch[CW_EXTENT_SCRATCH];
     (void)setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), NICE);
-    CW_GUARD(&r->mutex);
-    while (!r->stop) {
-        struct read_in *in = next_read_in(r);
+    CW_GUARD(&r->sched.mutex);
+    while (!r->sched.stop) {
+        struct read_in *in = read_in_next(r);
         if (in) {
-            (void)start(r);
-            read_piece(r, in, scratch);
-        } else if (r->read_in_files && r->n_cold_reads >= KNOWN_READS) {
-            struct progress p = {.single_s = (double)r->cold_ns * 1e-9 / (double)r->n_cold_reads};
-            r->read_in_files = false;
-            p.fits = fits(r, &p);
-            read_files(r, &p, scratch);
+            (void)read_in_start(r);
+            read_in_run(r, in, scratch);
+        } else if (r->read_in.files && r->reads.n_done >= KNOWN_READS) {
+            struct files_progress p = {.single_s = (double)r->reads.busy_ns * 1e-9 / (double)r->reads.n_done};
+            r->read_in.files = false;
+            p.fits = files_fit(r, &p);
+            files_read(r, &p, scratch);
         } else {
-            r->n_read_in_idle++;
-            pthread_cond_wait(&r->read_in_work, &r->mutex);
-            r->n_read_in_idle--;
+            r->read_in.n_idle++;
+            pthread_cond_wait(&r->read_in.wake, &r->sched.mutex);
+            r->read_in.n_idle--;
         }
     }
     return NULL;
@@ -344,34 +314,34 @@ static void *read_in_main(void *arg)
 
 /* There is something for one more thread; each that begins with a piece calls it again. False: there is
  * none, and nothing is read in. */
-static bool start(struct cw_runner *r)
+static bool read_in_start(struct cw_runner *r)
 {
     struct cw_error err = {0};
-    if (r->n_read_in_idle > 0)
-        pthread_cond_signal(&r->read_in_work);
-    else if (r->n_read_in_threads < READ_IN_THREADS &&
-             cw_thread_start(&r->read_in_threads[r->n_read_in_threads], read_in_main, r, &err) >= 0)
-        r->n_read_in_threads++;
-    return r->n_read_in_threads > 0;
+    if (r->read_in.n_idle > 0)
+        pthread_cond_signal(&r->read_in.wake);
+    else if (r->read_in.n_threads < READ_IN_THREADS &&
+             cw_thread_start(&r->read_in.threads[r->read_in.n_threads], read_in_main, r, &err) >= 0)
+        r->read_in.n_threads++;
+    return r->read_in.n_threads > 0;
 }
 
 void cw_read_in_begin(struct cw_runner *r)
 {
-    struct progress p = {0};
+    struct files_progress p = {0};
     if (!r->options.read_in || !cw_sequence_reads_randomly(r->sequence))
         return;
-    p.fits = fits(r, &p);
-    r->read_in_files = p.fits && start(r);
+    p.fits = files_fit(r, &p);
+    r->read_in.files = p.fits && read_in_start(r);
     if (!p.fits)
-        tell(r, &p, true);
+        files_record(r, &p, true);
 }
 
 bool cw_read_in_piece(struct cw_runner *r, struct piece *p, struct read_in *in)
 {
-    struct read_in **at = &r->read_ins;
+    struct read_in **at = &r->read_in.first;
     if (!in)
         return false;
-    if (r->read_in_useless || r->frugal || !start(r)) {
+    if (r->read_in.useless || r->memory.low_rows || !read_in_start(r)) {
         read_in_free(in);
         return false;
     }
@@ -380,17 +350,17 @@ bool cw_read_in_piece(struct cw_runner *r, struct piece *p, struct read_in *in)
     *at = in;
     in->piece = p;
     p->read_in = in;
-    cw_reading_begin(r, &r->n_reading_in);
+    cw_reads_begin_busy(r, &r->read_in.n_pieces);
     return true;
 }
 
 void cw_read_in_stop(struct cw_runner *r)
 {
-    CW_WITH (&r->mutex)
-        pthread_cond_broadcast(&r->read_in_work);
-    for (unsigned i = 0; i < r->n_read_in_threads; i++)
-        pthread_join(r->read_in_threads[i], NULL);
-    r->n_read_in_threads = 0;
-    while (r->read_ins) /* not begun */
-        piece_read(r, r->read_ins);
+    CW_WITH (&r->sched.mutex)
+        pthread_cond_broadcast(&r->read_in.wake);
+    for (unsigned i = 0; i < r->read_in.n_threads; i++)
+        pthread_join(r->read_in.threads[i], NULL);
+    r->read_in.n_threads = 0;
+    while (r->read_in.first) /* not begun */
+        read_in_end(r, r->read_in.first);
 }

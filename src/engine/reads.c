@@ -1,208 +1,228 @@
-/* Read threads: they read what is not in memory, for blocks that compute threads handed over, many reads
- * at a time. The work item of a thread is a single read: all threads read for the first block of the list,
- * then for the next. */
-#include "engine/internal.h"
+#include "engine/reads.h"
 
 #include "base/cost_clock.h"
 #include "base/thread.h"
+#include "engine/internal.h"
 
 static void *read_main(void *arg);
 
-static size_t block_waiting(const struct block *b)
+/* ---- storage ---- */
+
+/* A read thread begins; returns when, by cw_cost_now_ns. */
+static uint64_t storage_enter(struct cw_runner *r)
 {
-    size_t next = atomic_load(&b->next_read);
-    return !b->reads ? 1 : b->n_reads - CW_MIN(next, b->n_reads);
+    uint64_t now = cw_cost_now_ns();
+    if (r->reads.n_busy++ == 0)
+        r->reads.counted_ns = now;
+    return now;
+}
+
+/* The read thread that began then leaves off. Returns the time of storage that it stands for: with others
+ * together no more than has passed. */
+static uint64_t storage_leave(struct cw_runner *r, uint64_t began_ns)
+{
+    /* in the model each thread has a clock of its own */
+    uint64_t now = cw_cost_now_ns(), ns = now - (cw_cost_modelled() ? began_ns : r->reads.counted_ns);
+    r->reads.counted_ns = now;
+    r->reads.n_busy--;
+    r->reads.busy_ns += ns;
+    return ns;
+}
+
+/* ---- the list of blocks ---- */
+
+/* Reads of a block that were not begun. */
+static size_t reads_waiting(const struct block *b)
+{
+    size_t next = atomic_load(&b->exec.reads.next);
+    return !b->exec.reads.list ? 1 : b->exec.reads.n - CW_MIN(next, b->exec.reads.n);
 }
 
 size_t cw_reads_waiting(const struct cw_runner *r)
 {
     size_t n = 0;
-    for (const struct block *b = r->reading; b && n < READ_DEPTH; b = b->next)
-        n += block_waiting(b);
+    for (const struct block *b = r->reads.first; b && n < READ_DEPTH; b = b->next)
+        n += reads_waiting(b);
     return n;
 }
 
 /* There is a read for one more thread. Each thread that begins calls it again, so that there are soon as
  * many as there are reads. */
-static void wake_reader(struct cw_runner *r)
+static void reads_wake(struct cw_runner *r)
 {
     struct cw_error err = {0};
-    if (r->n_readers_idle > 0)
-        pthread_cond_signal(&r->reads);
-    else if (r->n_readers < READ_DEPTH && cw_thread_start(&r->readers[r->n_readers], read_main, r, &err) >= 0)
-        r->n_readers++;
-    else if (r->n_readers == 0 && !r->fatal.status)
-        r->fatal = err;
+    if (r->reads.n_idle > 0)
+        pthread_cond_signal(&r->reads.wake);
+    else if (r->reads.n_threads < READ_DEPTH &&
+             cw_thread_start(&r->reads.threads[r->reads.n_threads], read_main, r, &err) >= 0)
+        r->reads.n_threads++;
+    else if (r->reads.n_threads == 0)
+        cw_sched_fail(r, &err);
 }
 
-static void enqueue(struct cw_runner *r, struct block *b, bool first)
+static void reads_enqueue(struct cw_runner *r, struct block *b, bool first)
 {
-    struct block **at = first ? &r->reading : r->reading_tail;
+    struct block **at = first ? &r->reads.first : r->reads.tail;
     b->next = *at;
     *at = b;
     if (!b->next)
-        r->reading_tail = &b->next;
+        r->reads.tail = &b->next;
     b->queued = true;
     b->n_readers = 0;
     b->read_failed = false;
-    atomic_store(&b->reads_low, b->n_reads < READ_DEPTH);
-    r->n_fetching += !b->reads;
-    r->reading_bytes += b->read_bytes;
-    wake_reader(r);
+    atomic_store(&b->reads_low, b->exec.reads.n < READ_DEPTH);
+    r->reads.n_fetching += !b->exec.reads.list;
+    r->reads.bytes += b->exec.reads.bytes;
+    reads_wake(r);
 }
 
-static void dequeue(struct cw_runner *r, struct block *b)
+static void reads_dequeue(struct cw_runner *r, struct block *b)
 {
-    struct block **at = &r->reading;
+    struct block **at = &r->reads.first;
     if (!b->queued)
         return;
     while (*at != b)
         at = &(*at)->next;
     *at = b->next;
     if (!*at)
-        r->reading_tail = at;
+        r->reads.tail = at;
     b->queued = false;
     if (cw_reads_waiting(r) < READ_DEPTH)
-        cw_work(r); /* there is room for the reads of another block */
+        cw_sched_wake(r); /* there is room for the reads of another block */
 }
 
-void cw_reading_begin(struct cw_runner *r, unsigned *count)
+void cw_reads_begin_busy(struct cw_runner *r, unsigned *count)
 {
-    if (r->n_reading + r->n_reading_in == 0)
-        r->reading_since_ns = cw_now_ns();
+    if (r->reads.n_blocks + r->read_in.n_pieces == 0)
+        r->reads.since_ns = cw_now_ns();
     ++*count;
 }
 
-void cw_reading_end(struct cw_runner *r, unsigned *count)
+void cw_reads_end_busy(struct cw_runner *r, unsigned *count)
 {
-    cw_leave(r, count);
-    if (r->n_reading + r->n_reading_in == 0)
-        r->profile.cold_wall_ns += cw_now_ns() - r->reading_since_ns;
+    cw_sched_leave(r, count);
+    if (r->reads.n_blocks + r->read_in.n_pieces == 0)
+        r->profile.cold_wall_ns += cw_now_ns() - r->reads.since_ns;
 }
 
 void cw_reads_add(struct cw_runner *r, struct block *b)
 {
-    cw_reading_begin(r, &r->n_reading);
-    enqueue(r, b, false);
-    if (r->fatal.status)
-        cw_done(r);
+    cw_reads_begin_busy(r, &r->reads.n_blocks);
+    reads_enqueue(r, b, false);
+    if (r->sched.fatal.status)
+        cw_sched_notify(r);
 }
 
 /* A thread is done with a read, or several: what it counted. */
-static void count(struct cw_runner *r, struct thread *own)
+static void reads_count(struct cw_runner *r, struct cw_counts *own)
 {
     r->profile.read_ns += own->read_ns;
     r->profile.read_bytes += own->read_bytes;
     r->profile.cold_ns += own->read_ns;
     r->profile.cold_bytes += own->read_bytes;
-    r->n_cold_reads += own->n_reads;
+    r->reads.n_done += own->n_reads;
     own->read_ns = own->read_bytes = own->n_reads = 0;
-    if (r->read_in_files)
-        pthread_cond_signal(&r->read_in_work);
+    if (r->read_in.files)
+        pthread_cond_signal(&r->read_in.wake);
 }
 
 /* No thread is at the block any more, and nothing of it is left to be read. */
-static void done(struct cw_runner *r, struct block *b, int status, const struct cw_error *err)
+static void reads_end_block(struct cw_runner *r, struct block *b, int status, const struct cw_error *err)
 {
-    r->reading_bytes -= b->read_bytes;
-    cw_reading_end(r, &r->n_reading);
+    r->reads.bytes -= b->exec.reads.bytes;
+    cw_reads_end_busy(r, &r->reads.n_blocks);
     if (status == CW_E_BUDGET) {
-        cw_starve(r, b);
-        cw_work(r);
+        cw_sched_starve(r, b);
+        cw_sched_wake(r);
     } else {
-        if (status < 0 && !r->fatal.status) {
-            r->fatal = *err;
-            cw_done(r);
-        }
-        cw_ready(r, b);
+        if (status < 0)
+            cw_sched_fail(r, err);
+        cw_sched_ready(r, b);
     }
     if (b->range->closed) /* the consumer waits for its blocks to end */
-        cw_done(r);
+        cw_sched_notify(r);
 }
 
 void cw_reads_drop(struct cw_runner *r, const struct cw_range *s)
 {
-    for (struct block *b = r->reading, *next; b; b = next) {
+    for (struct block *b = r->reads.first, *next; b; b = next) {
         next = b->next;
         if (b->range != s)
             continue;
-        atomic_store(&b->next_read, b->n_reads);
+        atomic_store(&b->exec.reads.next, b->exec.reads.n);
         if (b->n_readers == 0) { /* no thread is at it: it need not wait for one */
-            dequeue(r, b);
-            r->n_fetching -= !b->reads;
-            done(r, b, 0, NULL);
+            reads_dequeue(r, b);
+            r->reads.n_fetching -= !b->exec.reads.list;
+            reads_end_block(r, b, 0, NULL);
         }
     }
 }
 
 /* Looks into the cache, and waits for it. What is to be had of the source instead is read by all threads. */
-static void fetch(struct cw_runner *r, struct thread *own, struct block *b)
+static void reads_fetch(struct cw_runner *r, struct cw_counts *own, struct block *b)
 {
     struct cw_error err = {0};
-    dequeue(r, b);
-    r->n_fetchers++;
-    b->patience_ns = cw_block_patience(r, b);
-    uint64_t began_ns = cw_store_enter(r);
-    pthread_mutex_unlock(&r->mutex);
-    int status = cw_block_read(r, own, b, true, &err);
-    pthread_mutex_lock(&r->mutex);
-    b->cold_ns += cw_store_leave(r, began_ns);
-    count(r, own);
-    r->n_fetchers--;
-    r->n_fetching--;
+    reads_dequeue(r, b);
+    r->reads.n_fetchers++;
+    b->exec.cache.patience_ns = cw_cache_stats_patience(r, b);
+    uint64_t began_ns = storage_enter(r);
+    pthread_mutex_unlock(&r->sched.mutex);
+    int status = cw_exec_read(&b->exec, own, true, &err);
+    pthread_mutex_lock(&r->sched.mutex);
+    b->cold_ns += storage_leave(r, began_ns);
+    reads_count(r, own);
+    r->reads.n_fetchers--;
+    r->reads.n_fetching--;
     if (status == 1 && !b->range->closed) {
-        enqueue(r, b, true);
+        reads_enqueue(r, b, true);
     } else {
-        /* which done() takes off: the reads were planned here, and need no thread */
-        r->reading_bytes += b->read_bytes;
-        done(r, b, status, &err);
+        /* which reads_end_block takes off: the reads were planned here, and need no thread */
+        r->reads.bytes += b->exec.reads.bytes;
+        reads_end_block(r, b, status, &err);
     }
 }
 
 /* Reads of the block until all were begun. */
-static void read_some(struct cw_runner *r, struct thread *own, struct block *b)
+static void reads_some(struct cw_runner *r, struct cw_counts *own, struct block *b)
 {
     struct cw_error err = {0};
     int status = 0;
     b->n_readers++;
-    uint64_t began_ns = cw_store_enter(r);
-    pthread_mutex_unlock(&r->mutex);
+    uint64_t began_ns = storage_enter(r);
+    pthread_mutex_unlock(&r->sched.mutex);
     uint64_t start_ns = cw_cost_now_ns();
     while (status == 0) {
-        status = cw_block_read_next(own, b, false, &err);
-        if (block_waiting(b) < READ_DEPTH && !atomic_exchange(&b->reads_low, true)) {
-            CW_WITH (&r->mutex)
-                cw_work(r); /* there is room for the reads of another block */
+        status = cw_exec_read_next(&b->exec, own, false, &err);
+        if (reads_waiting(b) < READ_DEPTH && !atomic_exchange(&b->reads_low, true)) {
+            CW_WITH (&r->sched.mutex)
+                cw_sched_wake(r); /* there is room for the reads of another block */
         }
     }
     own->read_ns += cw_cost_now_ns() - start_ns;
-    pthread_mutex_lock(&r->mutex);
+    pthread_mutex_lock(&r->sched.mutex);
     if (status < 0) {
-        atomic_store(&b->next_read, b->n_reads);
+        atomic_store(&b->exec.reads.next, b->exec.reads.n);
         b->read_failed = true;
-        cw_error_op(&err, b->program->ops[0]->desc->name);
+        cw_error_op(&err, b->exec.program->ops[0]->desc->name);
+        cw_sched_fail(r, &err);
     }
-    if (status < 0 && !r->fatal.status) {
-        r->fatal = err;
-        cw_done(r);
-    }
-    dequeue(r, b);
+    reads_dequeue(r, b);
     if (b->n_readers == 1 && !b->read_failed && !b->range->closed) { /* the last one: everything is there */
-        pthread_mutex_unlock(&r->mutex);
-        status = cw_block_read(r, own, b, false, &err);
-        pthread_mutex_lock(&r->mutex);
+        pthread_mutex_unlock(&r->sched.mutex);
+        status = cw_exec_read(&b->exec, own, false, &err);
+        pthread_mutex_lock(&r->sched.mutex);
     }
-    b->cold_ns += cw_store_leave(r, began_ns);
-    count(r, own);
+    b->cold_ns += storage_leave(r, began_ns);
+    reads_count(r, own);
     if (--b->n_readers == 0)
-        done(r, b, b->read_failed ? 0 : status, &err);
+        reads_end_block(r, b, b->read_failed ? 0 : status, &err);
 }
 
 /* The first block with a read for another thread. */
-static struct block *next_block(struct cw_runner *r)
+static struct block *reads_next_block(struct cw_runner *r)
 {
-    struct block *b = r->reading;
-    while (b && !b->reads && r->n_fetchers == STORE_THREADS)
+    struct block *b = r->reads.first;
+    while (b && !b->exec.reads.list && r->reads.n_fetchers == STORE_THREADS)
         b = b->next;
     return b;
 }
@@ -210,34 +230,34 @@ static struct block *next_block(struct cw_runner *r)
 static void *read_main(void *arg)
 {
     struct cw_runner *r = arg;
-    struct thread own = {.r = r};
-    CW_GUARD(&r->mutex);
-    while (!r->stop) {
-        struct block *b = next_block(r);
+    struct cw_counts own = {.compiled = r->compiled};
+    CW_GUARD(&r->sched.mutex);
+    while (!r->sched.stop) {
+        struct block *b = reads_next_block(r);
         if (!b) {
-            r->n_readers_idle++;
-            pthread_cond_wait(&r->reads, &r->mutex);
-            r->n_readers_idle--;
+            r->reads.n_idle++;
+            pthread_cond_wait(&r->reads.wake, &r->sched.mutex);
+            r->reads.n_idle--;
             continue;
         }
-        if (b->next || block_waiting(b) > 1)
-            wake_reader(r);
-        if (b->reads)
-            read_some(r, &own, b);
+        if (b->next || reads_waiting(b) > 1)
+            reads_wake(r);
+        if (b->exec.reads.list)
+            reads_some(r, &own, b);
         else
-            fetch(r, &own, b);
+            reads_fetch(r, &own, b);
     }
     return NULL;
 }
 
 void cw_reads_stop(struct cw_runner *r)
 {
-    CW_WITH (&r->mutex) {
-        for (struct block *b = r->reading; b; b = b->next)
-            atomic_store(&b->next_read, b->n_reads);
-        pthread_cond_broadcast(&r->reads);
+    CW_WITH (&r->sched.mutex) {
+        for (struct block *b = r->reads.first; b; b = b->next)
+            atomic_store(&b->exec.reads.next, b->exec.reads.n);
+        pthread_cond_broadcast(&r->reads.wake);
     }
-    for (unsigned i = 0; i < r->n_readers; i++)
-        pthread_join(r->readers[i], NULL);
-    r->n_readers = 0;
+    for (unsigned i = 0; i < r->reads.n_threads; i++)
+        pthread_join(r->reads.threads[i], NULL);
+    r->reads.n_threads = 0;
 }

@@ -1,89 +1,48 @@
 /* A runner from its start to its end, and its ranges. */
 #include <errno.h>
-#include <stdio.h>
-#include <string.h>
-
-#include "engine/internal.h"
 
 #include "base/clock.h"
 #include "base/thread.h"
+#include "engine/account.h"
+#include "engine/carve.h"
+#include "engine/compute.h"
+#include "engine/internal.h"
 
-/* What batches may take of the budget; the rest is for reading and scratch. */
-#define SLAB_SHARE(memory) ((memory) / 10 * 6)
-/* With memory to spare, this much output may be under way. */
-#define SLAB_AHEAD ((size_t)64 << 20)
 /* Calls that run for a range that is closed may end by themselves for so long. Then they are cancelled, which
  * costs a Python function its process. */
 #define CLOSE_NS UINT64_C(100000000)
 
-/* How many batches may be under way with the memory there is. */
-static void set_assemblies(struct cw_runner *r, size_t memory)
+/* The position behind all that was carved, at the end of a batch where batches follow from positions; the
+ * range's begin if nothing was carved. */
+static uint64_t range_progress(const struct cw_runner *r, const struct cw_range *s)
 {
-    size_t slab = r->layout.slab_bytes ? cw_slab_charge(r->layout.slab_bytes) : 0;
-    size_t batch = slab + cw_assembly_bytes(&r->layout, r->compiled->batch_size),
-           plan = cw_plan_bytes(r->sequence, r->sequence->piece_size);
-    size_t by_memory = SLAB_SHARE(memory - plan) / batch;
-    size_t by_output = slab ? SLAB_AHEAD / slab : 4096, by_threads = r->options.threads * 2 + 2,
-           wanted = CW_MAX(by_output, by_threads);
-    unsigned before = r->max_assemblies;
-    r->few_assemblies = by_memory < wanted;
-    wanted = CW_MIN(wanted, by_memory);
-    r->max_assemblies = (unsigned)CW_MIN(CW_MAX(wanted, r->compiled->counted ? 1u : 3u), 4096u);
-    if (r->compiled->keyed)
-        r->max_assemblies += 2 * r->compiled->n_buckets * (unsigned)CW_MIN(r->options.threads + 2, 16u);
-    const struct cw_tuned t = {
-        .what = "batches_under_way",
-        .seen = {{"batch_bytes", (double)batch},
-                 {"memory_bytes", (double)memory},
-                 {"threads", r->options.threads},
-                 {r->compiled->keyed ? "buckets" : NULL, r->compiled->n_buckets}},
-        .others = {{"threads", (double)by_threads},
-                   {"output", (double)by_output},
-                   {"memory", (double)by_memory}},
-        .chosen = r->max_assemblies,
-        .why = r->few_assemblies        ? "batches may take so much of the memory budget"
-               : by_output > by_threads ? "so much output may lie ready"
-                                        : "two for each thread, and two",
-    };
-    if (r->max_assemblies != before)
-        cw_tuned_add(&r->tuned, &t);
+    const struct piece *p = s->first;
+    while (p && p->carved == p->plan.n)
+        p = p->next;
+    uint64_t at = p ? p->plan.begin + p->carved : s->position,
+             size = r->compiled->counted ? r->compiled->batch_size : 1;
+    return at > s->begin ? CW_MIN(CW_ALIGN_UP(at, size), s->end) : s->begin;
 }
 
-static int check_budget(struct cw_runner *r, struct cw_error *err)
+uint64_t cw_runner_shorten(struct cw_runner *r, struct cw_range *s)
 {
-    size_t slab = r->layout.slab_bytes ? cw_slab_charge(r->layout.slab_bytes) : 0, memory = r->budget.limit;
-    size_t batch = slab + cw_assembly_bytes(&r->layout, r->compiled->batch_size),
-           plan = cw_plan_bytes(r->sequence, r->sequence->piece_size);
-    /* one to fill; where the count is unknown one more to put one together in; the records they are made of;
-     * and scratch for a block */
-    size_t least = batch * (r->compiled->counted ? 1 : 2) + plan + ((size_t)1 << 20);
-    r->least = least;
-    if (memory < least) {
-        char what[160];
-        snprintf(what, sizeof(what), "a batch of %llu takes %zu bytes, the plan of a range %zu",
-                 (unsigned long long)r->compiled->batch_size, batch, plan);
-        return cw_too_small(r, cw_memory_needed(r, &(struct cw_place){0}, least), what, err);
+    CW_GUARD(&r->sched.mutex);
+    uint64_t end = range_progress(r, s);
+    if (s->state != RANGE_OPEN || r->sched.planning || end <= s->begin || end >= s->end)
+        return 0;
+    struct piece **at = &s->first;
+    s->last = NULL;
+    while (*at && (*at)->plan.begin < end) {
+        s->last = *at;
+        at = &(*at)->next;
     }
-    set_assemblies(r, memory);
-    return 0;
-}
-
-size_t cw_runner_set_memory(struct cw_runner *r, size_t given)
-{
-    size_t memory = CW_MAX(given, r->least);
-    CW_GUARD(&r->mutex);
-    r->given = given;
-    atomic_store(&r->budget.limit, memory);
-    set_assemblies(r, memory);
-    if (atomic_load(&r->budget.used) > memory)
-        cw_slab_trim(&r->slabs);
-    cw_released(r); /* where it is more now */
-    return memory;
-}
-
-size_t cw_runner_memory_used(struct cw_runner *r)
-{
-    return atomic_load(&r->budget.used);
+    while (*at)
+        cw_piece_free(CW_POP(*at));
+    if (s->last)
+        s->last->plan.n = CW_MIN(s->last->plan.n, end - s->last->plan.begin);
+    s->position = s->end = s->limit = end;
+    cw_sched_wake(r);
+    return end;
 }
 
 unsigned cw_runner_threads(const struct cw_runner *r)
@@ -98,38 +57,40 @@ int cw_runner_new(const struct cw_sequence *s, const struct cw_runner_options *o
     struct cw_runner *r = calloc(1, sizeof(*r));
     if (!r)
         return cw_error_nomem(err, sizeof(*r), "the engine");
-    *r = (struct cw_runner){.sequence = s, .compiled = c, .options = *o, .n_points = c->n_limits + 1};
-    r->reading_tail = &r->reading;
+    *r = (struct cw_runner){.sequence = s,
+                            .compiled = c,
+                            .options = *o,
+                            .env = {.sequence = s, .compiled = c, .n_points = c->n_limits + 1}};
+    r->reads.tail = &r->reads.first;
     r->started_ns = cw_now_ns();
-    pthread_mutex_init(&r->mutex, NULL);
-    pthread_cond_init(&r->work, NULL);
-    cw_cond_init(&r->done);
-    pthread_cond_init(&r->reads, NULL);
-    pthread_cond_init(&r->read_in_work, NULL);
-    r->given = o->memory;
-    cw_budget_init(&r->budget, o->memory);
-    int status = cw_slab_pool_init(&r->slabs, o->lends, &r->budget, err);
-    r->threads = calloc(o->threads, sizeof(*r->threads));
-    if (!r->threads)
+    pthread_mutex_init(&r->sched.mutex, NULL);
+    pthread_cond_init(&r->sched.work, NULL);
+    cw_cond_init(&r->sched.done);
+    pthread_cond_init(&r->reads.wake, NULL);
+    pthread_cond_init(&r->read_in.wake, NULL);
+    r->memory.given = o->memory;
+    cw_budget_init(&r->memory.budget, o->memory);
+    int status = cw_slab_pool_init(&r->memory.slabs, o->lends, &r->memory.budget, err);
+    r->sched.threads = calloc(o->threads, sizeof(*r->sched.threads));
+    if (!r->sched.threads)
         status = cw_error_nomem(err, 0, "the engine");
     if (status >= 0)
-        status = cw_rows_new(r, err);
+        status = cw_block_sizes_new(r, err);
     if (status >= 0)
         status = cw_account_new(r, err);
-    r->needs_eids = c->pipeline->on_error == CW_ON_ERROR_REPLACE;
+    r->env.needs_eids = c->pipeline->on_error == CW_ON_ERROR_REPLACE;
     for (unsigned i = 0; i < c->n_programs; i++)
         for (unsigned k = 0; k < c->programs[i].n_ops; k++)
-            r->needs_eids |= c->programs[i].ops[k]->desc->effects.random ||
-                             c->programs[i].ops[k]->desc->function;
+            r->env.needs_eids |= c->programs[i].ops[k]->desc->effects.random || c->programs[i].ops[k]->desc->function;
     if (status >= 0)
-        status = cw_choices_new(r, err);
+        status = cw_cache_stats_new(r, err);
     if (status >= 0)
-        status = cw_layout_init(&r->layout, c, &r->budget, err);
+        status = cw_layout_init(&r->layout, c, &r->memory.budget, err);
     if (status >= 0)
-        status = check_budget(r, err);
-    cw_blocks_tell(r);
+        status = cw_memory_start(r, err);
+    cw_carve_record(r);
     if (status >= 0)
-        status = cw_pool_start(r, err);
+        status = cw_compute_start(r, err);
     if (status < 0) {
         cw_runner_free(r);
         return status;
@@ -138,7 +99,7 @@ int cw_runner_new(const struct cw_sequence *s, const struct cw_runner_options *o
     return 0;
 }
 
-static void free_blocks(struct cw_runner *r, struct block *list)
+static void blocks_free(struct cw_runner *r, struct block *list)
 {
     while (list)
         cw_block_free(r, CW_POP(list));
@@ -148,39 +109,37 @@ struct cw_runner *cw_runner_free(struct cw_runner *r)
 {
     if (!r)
         return NULL;
-    cw_pool_stop(r);
+    cw_compute_stop(r);
     for (struct cw_range *s = r->ranges; s; s = s->next)
-        free_blocks(r, s->parked);
-    free_blocks(r, r->ready);
-    free_blocks(r, r->starved);
-    free_blocks(r, r->reading);
-    free_blocks(r, r->idle);
+        blocks_free(r, s->parked);
+    blocks_free(r, r->sched.ready);
+    blocks_free(r, r->sched.starved);
+    blocks_free(r, r->reads.first);
+    blocks_free(r, r->sched.spare);
     while (r->ranges)
         cw_range_free(r, CW_POP(r->ranges));
-    cw_epoch_unref(r->epoch);
-    cw_choices_free(r);
-    for (unsigned i = 0; r->threads && i < r->options.threads; i++) {
-        free(r->threads[i].ops);
-        free(r->threads[i].values);
-    }
-    free(r->threads);
+    cw_epoch_ref_drop(r->epoch);
+    cw_cache_stats_free(r);
+    for (unsigned i = 0; r->sched.threads && i < r->options.threads; i++)
+        cw_counts_deinit(&r->sched.threads[i].counts);
+    free(r->sched.threads);
     free(r->spare_plan);
-    free(r->rows);
+    free(r->block_sizes);
     free(r->profile.ops);
     free(r->profile.values);
     cw_layout_deinit(&r->layout);
-    cw_slab_pool_deinit(&r->slabs);
-    pthread_cond_destroy(&r->work);
-    pthread_cond_destroy(&r->done);
-    pthread_cond_destroy(&r->reads);
-    pthread_cond_destroy(&r->read_in_work);
-    pthread_mutex_destroy(&r->mutex);
+    cw_slab_pool_deinit(&r->memory.slabs);
+    pthread_cond_destroy(&r->sched.work);
+    pthread_cond_destroy(&r->sched.done);
+    pthread_cond_destroy(&r->reads.wake);
+    pthread_cond_destroy(&r->read_in.wake);
+    pthread_mutex_destroy(&r->sched.mutex);
     free(r);
     return NULL;
 }
 
-static int epoch_get(struct cw_runner *r, uint64_t seed, uint64_t epoch, struct epoch_ref **ret,
-                     struct cw_error *err)
+static int runner_get_epoch(struct cw_runner *r, uint64_t seed, uint64_t epoch, struct epoch_ref **ret,
+                            struct cw_error *err)
 {
     for (struct cw_range *s = r->ranges; s; s = s->next)
         if (s->epoch->epoch.epoch == epoch && s->epoch->epoch.seed == seed) {
@@ -192,13 +151,13 @@ static int epoch_get(struct cw_runner *r, uint64_t seed, uint64_t epoch, struct 
         struct epoch_ref *e = calloc(1, sizeof(*e));
         if (!e)
             return cw_error_nomem(err, sizeof(*e), "an epoch");
-        int status = cw_epoch_init(&e->epoch, r->sequence, seed, epoch, &r->budget, err);
+        int status = cw_epoch_init(&e->epoch, r->sequence, seed, epoch, &r->memory.budget, err);
         if (status < 0) {
             free(e);
             return status;
         }
         e->refs = 1;
-        cw_epoch_unref(r->epoch);
+        cw_epoch_ref_drop(r->epoch);
         r->epoch = e;
     }
     r->epoch->refs++;
@@ -210,13 +169,14 @@ static int range_alloc(const struct cw_runner *r, struct cw_range *s, const stru
                        struct cw_error *err)
 {
     unsigned n_keys = cw_n_keys(r->compiled);
-    s->passed = calloc(r->n_points, sizeof(*s->passed));
-    s->limits = calloc(r->compiled->n_limits + 1, sizeof(*s->limits));
+    s->passed = calloc(r->env.n_points, sizeof(*s->passed));
+    s->counts.limits = calloc(r->compiled->n_limits + 1, sizeof(*s->counts.limits));
     s->open = calloc(n_keys + 1, sizeof(*s->open));
-    s->arrived = calloc(n_keys + 1, sizeof(*s->arrived));
-    s->batched = calloc(n_keys + 1, sizeof(*s->batched));
-    s->by_key = s->rows ? calloc(n_keys, sizeof(*s->by_key)) : NULL;
-    if (!s->passed || !s->limits || !s->open || !s->arrived || !s->batched || (s->rows && !s->by_key))
+    s->counts.arrived = calloc(n_keys + 1, sizeof(*s->counts.arrived));
+    s->counts.batched = calloc(n_keys + 1, sizeof(*s->counts.batched));
+    s->keyed.by_key = s->rows ? calloc(n_keys, sizeof(*s->keyed.by_key)) : NULL;
+    if (!s->passed || !s->counts.limits || !s->open || !s->counts.arrived || !s->counts.batched ||
+        (s->rows && !s->keyed.by_key))
         return cw_error_nomem(err, 0, "a range");
     int status = cw_entry_init(r->compiled, &s->entry, err);
     if (status >= 0)
@@ -237,9 +197,9 @@ int cw_runner_open(struct cw_runner *r, const struct cw_range_options *o, struct
     int status = range_alloc(r, s, &o->from, err);
     if (status >= 0)
         cw_range_begin(r, s);
-    CW_GUARD(&r->mutex);
+    CW_GUARD(&r->sched.mutex);
     if (status >= 0)
-        status = epoch_get(r, o->seed, o->epoch, &s->epoch, err);
+        status = runner_get_epoch(r, o->seed, o->epoch, &s->epoch, err);
     if (status >= 0) {
         struct cw_range **at = &r->ranges;
         while (*at && !cw_range_before(s, *at))
@@ -250,15 +210,15 @@ int cw_runner_open(struct cw_runner *r, const struct cw_range_options *o, struct
         /* the one that the consumer lacked memory for is not the first any more: it asks as for a later one
          */
         if (s == r->ranges)
-            cw_consumer_served(r);
-        cw_work(r);
+            cw_memory_served(r);
+        cw_sched_wake(r);
     } else {
         cw_range_free(r, s);
     }
     return status;
 }
 
-static void drop_waiting(struct cw_runner *r, struct block **list, const struct cw_range *s)
+static void blocks_drop_of(struct cw_runner *r, struct block **list, const struct cw_range *s)
 {
     while (*list) {
         struct block *b = *list;
@@ -275,21 +235,21 @@ static void drop_waiting(struct cw_runner *r, struct block **list, const struct 
 
 void cw_runner_close(struct cw_runner *r, struct cw_range *s)
 {
-    CW_GUARD(&r->mutex);
+    CW_GUARD(&r->sched.mutex);
     s->closed = true;
     cw_reads_drop(r, s);
     uint64_t until_ns = cw_now_ns() + CLOSE_NS;
     const struct timespec until = {.tv_sec = (time_t)(until_ns / 1000000000u),
                                    .tv_nsec = (long)(until_ns % 1000000000u)};
     for (;;) { /* blocks that run or read see `closed` and end */
-        drop_waiting(r, &r->ready, s);
-        drop_waiting(r, &r->starved, s);
-        drop_waiting(r, &s->parked, s);
+        blocks_drop_of(r, &r->sched.ready, s);
+        blocks_drop_of(r, &r->sched.starved, s);
+        blocks_drop_of(r, &s->parked, s);
         if (!s->n_blocks)
             break;
         if (s->cancelled)
-            pthread_cond_wait(&r->done, &r->mutex);
-        else if (pthread_cond_timedwait(&r->done, &r->mutex, &until) == ETIMEDOUT)
+            pthread_cond_wait(&r->sched.done, &r->sched.mutex);
+        else if (pthread_cond_timedwait(&r->sched.done, &r->sched.mutex, &until) == ETIMEDOUT)
             s->cancelled = true;
     }
     for (struct cw_range **at = &r->ranges; *at; at = &(*at)->next)
@@ -298,13 +258,14 @@ void cw_runner_close(struct cw_runner *r, struct cw_range *s)
             break;
         }
     cw_range_free(r, s);
-    r->consumer_short = false; /* what lacked memory may be gone with the range; else this is set again */
-    cw_released(r);            /* and another range is the first now */
+    r->memory.consumer_short =
+        false;             /* what lacked memory may be gone with the range; else this is set again */
+    cw_memory_released(r); /* and another range is the first now */
 }
 
 void cw_runner_tuned(struct cw_runner *r, struct cw_tuned_log *ret)
 {
-    CW_GUARD(&r->mutex);
+    CW_GUARD(&r->sched.mutex);
     cw_tuned_add_all(ret, &r->tuned);
 }
 
@@ -313,7 +274,7 @@ void cw_runner_fused(const struct cw_runner *r, unsigned *ret)
     for (unsigned i = 0; i < r->compiled->pipeline->n_ops; i++)
         ret[i] = i;
     for (unsigned k = 0; k < r->compiled->n_programs; k++) {
-        const struct cw_optimized *o = cw_way(r, atomic_load(&r->choice), k)->optimized;
+        const struct cw_optimized *o = cw_runner_variant(r, atomic_load(&r->cache.in_use), k)->optimized;
         for (unsigned i = 0; i < r->compiled->pipeline->n_ops; i++)
             if (o->fused_into[i] != i)
                 ret[i] = o->fused_into[i];

@@ -1,55 +1,55 @@
-/* Points that blocks pass in order: limits count elements, slots are given out. And what becomes of rows that
- * failed. Mutex held throughout. */
+#include "engine/slots.h"
+
 #include <stdio.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "engine/internal.h"
 
-#include "base/array.h"
-
 /* Errors are raised where the failed element stood. */
-static bool raises(const struct cw_runner *r, uint8_t status)
+static bool slots_raise(const struct cw_runner *r, uint8_t status)
 {
     return status == CW_ROW_FAILED && r->compiled->pipeline->on_error != CW_ON_ERROR_SKIP;
 }
 
 /* Room to note what a limit counts before each position of a block. */
-static int new_passage(struct cw_runner *r, struct block *b, unsigned k, const struct cw_limit_count *now,
-                       struct cw_error *err)
+static int limit_passage_new(struct cw_runner *r, struct block *b, unsigned k,
+                             const struct cw_limit_count *now, struct cw_error *err)
 {
     unsigned n = r->compiled->n_limits;
     if (!b->limit_passages && !(b->limit_passages = calloc(n, sizeof(*b->limit_passages))))
         return cw_error_nomem(err, 0, "a limit");
     b->limit_passages[k].before = *now;
-    if (!b->program->has_limit[k])
+    if (!b->exec.program->has_limit[k])
         return 0;
     if (!b->dropped && !(b->dropped = calloc(n, sizeof(*b->dropped))))
         return cw_error_nomem(err, 0, "a limit");
-    b->dropped[k] = calloc(b->b.n + 1, 1);
-    b->limit_passages[k].counts = malloc((b->n_refs + 1) * sizeof(uint64_t));
-    return b->dropped[k] && b->limit_passages[k].counts ? 0 : cw_error_nomem(err, b->b.n, "a limit");
+    b->dropped[k] = calloc(b->exec.block.n + 1, 1);
+    b->limit_passages[k].counts = malloc((b->exec.n_refs + 1) * sizeof(uint64_t));
+    return b->dropped[k] && b->limit_passages[k].counts ? 0 : cw_error_nomem(err, b->exec.block.n, "a limit");
 }
 
-static int pass_limit(struct cw_runner *r, struct block *b, unsigned k, struct cw_error *err)
+static int slots_pass_limit(struct cw_runner *r, struct block *b, unsigned k, struct cw_error *err)
 {
     const struct cw_limit *limit = &r->compiled->limits[k];
     struct cw_range *s = b->range;
-    struct cw_limit_count *state = &s->limits[k];
-    uint64_t divisor = b->program->limit_passes[k], pass = divisor ? b->piece->refs[b->at].pass / divisor : 0;
+    struct cw_limit_count *state = &s->counts.limits[k];
+    uint64_t divisor = b->exec.program->limit_passes[k],
+             pass = divisor ? b->piece->plan.refs[b->exec.at].pass / divisor : 0;
     size_t noted = 0;
-    if (b->program->has_limit[k] && (!state->started || state->pass != pass))
+    if (b->exec.program->has_limit[k] && (!state->started || state->pass != pass))
         *state = (struct cw_limit_count){.started = true, .pass = pass};
-    int status = new_passage(r, b, k, state, err);
-    if (status < 0 || !b->program->has_limit[k])
+    int status = limit_passage_new(r, b, k, state, err);
+    if (status < 0 || !b->exec.program->has_limit[k])
         return status;
     uint64_t *counts = b->limit_passages[k].counts;
-    for (size_t i = 0; i < b->b.n; i++) {
-        for (size_t position = b->origin ? b->origin[i] : i; noted <= position; noted++)
+    for (size_t i = 0; i < b->exec.block.n; i++) {
+        for (size_t position = b->exec.origin ? b->exec.origin[i] : i; noted <= position; noted++)
             counts[noted] = state->count;
-        if (b->b.status[i] == CW_ROW_DROPPED)
+        if (b->exec.block.status[i] == CW_ROW_DROPPED)
             continue;
         bool within = state->count < limit->count;
-        if (raises(r, b->b.status[i]) && !(limit->take && !within))
+        if (slots_raise(r, b->exec.block.status[i]) && !(limit->take && !within))
             /* ends the run where it stands, skipped or not; behind a full `take` nobody gets to it */
             continue;
         if (within)
@@ -57,39 +57,141 @@ static int pass_limit(struct cw_runner *r, struct block *b, unsigned k, struct c
         if (within == limit->take)
             continue;
         b->dropped[k][i] = 1;
-        b->b.status[i] = CW_ROW_DROPPED;
-        b->b.all_ok = false;
+        b->exec.block.status[i] = CW_ROW_DROPPED;
+        b->exec.block.all_ok = false;
     }
-    for (; noted <= b->n_refs; noted++)
+    for (; noted <= b->exec.n_refs; noted++)
         counts[noted] = state->count;
     if (limit->ends_epoch && state->count >= limit->count) {
-        s->over = true;            /* nothing after this can live */
-        free(CW_STEAL(s->failed)); /* a stream that was read ahead: nobody gets to where it failed */
+        cw_range_end(s, RANGE_OVER); /* nothing after this can live */
+        free(CW_STEAL(s->failed));   /* a stream that was read ahead: nobody gets to where it failed */
     }
     return 0;
 }
 
-int32_t cw_block_key(const struct cw_runner *r, const struct block *b, size_t row)
+/* The key of a row. */
+static int32_t slots_key(const struct cw_runner *r, const struct block *b, size_t row)
 {
     int32_t bucket = 0;
     if (!r->compiled->keyed)
         return 0;
-    if (b->b.status[row] == CW_ROW_REPLACED)
-        return b->replaced[row].bucket;
-    memcpy(&bucket, cw_block_row(&b->b, b->program->bucket_value, row).data, sizeof(bucket));
+    if (b->exec.block.status[row] == CW_ROW_REPLACED)
+        return b->exec.replaced[row].bucket;
+    memcpy(&bucket, cw_block_row(&b->exec.block, b->exec.program->bucket_value, row).data, sizeof(bucket));
     return bucket;
+}
+
+/* ---- entries ---- */
+
+static size_t slots_position(const struct block *b, size_t at)
+{
+    return b->exec.origin ? b->exec.origin[b->idx[at]] : b->idx[at];
+}
+
+/* Live rows of the record of idx[at] that stand before it are not counted; those before its record are. */
+static void entry_count_before(const struct cw_runner *r, const struct block *b, size_t at, uint64_t *counts)
+{
+    memcpy(counts, b->range->counts.arrived, cw_n_keys(r->compiled) * sizeof(*counts));
+    for (size_t i = at; b->exec.origin && i-- > 0 && slots_position(b, i) == slots_position(b, at);)
+        counts[slots_key(r, b, b->idx[i])]--;
+}
+
+/* What limits had counted before a position of a block; n_refs: behind it. */
+static void entry_set_limits(const struct cw_runner *r, const struct block *b, size_t position,
+                             struct cw_entry *e)
+{
+    for (unsigned k = 0; k < r->compiled->n_limits; k++) {
+        const struct limit_passage *p = &b->limit_passages[k];
+        e->limits[k] = p->before;
+        if (p->counts)
+            e->limits[k].count = p->counts[position];
+    }
+}
+
+/* The entry before the record of live row idx[at] of a block whose rows before it have passed: where its
+ * batch begins. NULL: out of memory. */
+static struct cw_entry *slots_entry_before(const struct cw_runner *r, const struct block *b, size_t at)
+{
+    struct cw_entry *e = cw_entry_new(r->compiled);
+    if (!e)
+        return NULL;
+    size_t position = slots_position(b, at);
+    e->position = b->piece->plan.begin + b->exec.at + position;
+    entry_count_before(r, b, at, e->skip); /* so many arrived before */
+    entry_set_limits(r, b, position, e);
+    return e;
+}
+
+/* The open batch with the earliest element; NULL: none is open. */
+static const struct cw_entry *entry_earliest_open(const struct cw_runner *r, const struct cw_range *s)
+{
+    const struct cw_entry *first = NULL;
+    for (unsigned k = 0; k < cw_n_keys(r->compiled); k++)
+        if (s->open[k] && s->open[k]->from && (!first || s->open[k]->from->position < first->position))
+            first = s->open[k]->from;
+    return first;
+}
+
+/* From what had arrived at a place to what of that which follows is in batches. */
+static void entry_set_skip(const struct cw_runner *r, const struct cw_range *s, struct cw_entry *e)
+{
+    for (unsigned k = 0; k < cw_n_keys(r->compiled); k++)
+        e->skip[k] = s->counts.batched[k] - e->skip[k];
+}
+
+/* The entry behind a batch that idx[at] completed, and everything before it. NULL: out of memory. */
+static struct cw_entry *slots_entry_after(const struct cw_runner *r, const struct block *b, size_t at)
+{
+    const struct cw_range *s = b->range;
+    const struct cw_entry *waits = entry_earliest_open(r, s);
+    struct cw_entry *e = cw_entry_new(r->compiled);
+    size_t position = slots_position(b, at);
+    if (!e)
+        return NULL;
+    if (waits) {
+        cw_entry_set(r->compiled, e, waits);
+    } else if (b->exec.origin && at + 1 < b->n_live && slots_position(b, at + 1) == position) {
+        /* the record has more */
+        e->position = b->piece->plan.begin + b->exec.at + position;
+        entry_count_before(r, b, at + 1, e->skip);
+        entry_set_limits(r, b, position, e);
+    } else {
+        e->position = b->piece->plan.begin + b->exec.at + position + 1;
+        memcpy(e->skip, s->counts.arrived, cw_n_keys(r->compiled) * sizeof(*e->skip));
+        entry_set_limits(r, b, position + 1, e);
+    }
+    entry_set_skip(r, s, e);
+    return e;
+}
+
+struct cw_entry *cw_slots_entry_at_end(const struct cw_runner *r, const struct cw_range *s)
+{
+    const struct cw_entry *waits = entry_earliest_open(r, s);
+    struct cw_entry *e = cw_entry_new(r->compiled);
+    if (!e)
+        return NULL;
+    if (waits) {
+        cw_entry_set(r->compiled, e, waits);
+    } else {
+        e->position = s->counts.slots_at;
+        memcpy(e->skip, s->counts.arrived, cw_n_keys(r->compiled) * sizeof(*e->skip));
+        for (unsigned k = 0; k < r->compiled->n_limits; k++)
+            e->limits[k] = s->counts.limits[k];
+    }
+    entry_set_skip(r, s, e);
+    return e;
 }
 
 /* The error of a row takes the place of the batch that it would have been in, or stands behind all rows;
  * nothing comes after. */
-static int poison(struct cw_runner *r, struct block *b, size_t row, struct cw_error *err)
+static int slots_poison(struct cw_runner *r, struct block *b, size_t row, struct cw_error *err)
 {
     struct cw_range *s = b->range;
     struct cw_error error = {0};
-    for (const struct fault *f = b->faults; f; f = f->next)
+    for (const struct cw_exec_fault *f = b->exec.faults; f; f = f->next)
         if (f->row == row && !f->note)
-            cw_fault_error(r, b, f, &error);
-    s->over = s->poisoned = true;
+            cw_exec_fault_error(&b->exec, f, &error);
+    cw_range_end(s, RANGE_POISONED);
     if (s->rows) {
         if (!s->failed && !(s->failed = malloc(sizeof(*s->failed))))
             return cw_error_nomem(err, sizeof(*s->failed), "an error");
@@ -101,7 +203,7 @@ static int poison(struct cw_runner *r, struct block *b, size_t row, struct cw_er
         a = calloc(1, sizeof(*a));
         if (!a)
             return cw_error_nomem(err, sizeof(*a), "an error");
-        r->n_assemblies++;
+        r->memory.n_assemblies++;
         cw_range_append(s, a);
     } else {
         s->open[0] = NULL;
@@ -112,22 +214,21 @@ static int poison(struct cw_runner *r, struct block *b, size_t row, struct cw_er
 }
 
 /* The batch that live row idx[b->n_given] goes to. 1: none to be had now. */
-static int filling(struct cw_runner *r, struct block *b, unsigned key, struct cw_assembly **ret,
-                   struct cw_error *err)
+static int slots_open_batch(struct cw_runner *r, struct block *b, unsigned key, struct cw_assembly **ret,
+                            struct cw_error *err)
 {
     struct cw_range *s = b->range;
     struct cw_assembly *a = s->open[key];
     if (!a) {
-        int status = cw_assembly_take(r, s, key, &a, err);
+        int status = cw_memory_take_assembly(r, s, key, &a, err);
         if (status != 0)
             return status;
-        if (!s->rows && a->capacity > 1 && !(a->from = cw_block_entry(r, b, b->n_given)))
+        if (!s->rows && a->capacity > 1 && !(a->from = slots_entry_before(r, b, b->n_given)))
             status = cw_error_nomem(err, 0, "a position");
         if (status == 0 && s->rows)
             status = cw_range_append_rows(s, a, err);
         if (status < 0) {
-            cw_assembly_free(a);
-            r->n_assemblies--;
+            cw_memory_drop_assembly(r, a);
             return status;
         }
         s->open[key] = a;
@@ -139,37 +240,37 @@ static int filling(struct cw_runner *r, struct block *b, unsigned key, struct cw
 }
 
 /* The batch is full: idx[at] was the last one. */
-static int close_batch(struct cw_runner *r, struct block *b, struct cw_assembly *a, size_t at,
-                       struct cw_error *err)
+static int slots_close_batch(struct cw_runner *r, struct block *b, struct cw_assembly *a, size_t at,
+                             struct cw_error *err)
 {
     struct cw_range *s = b->range;
     a->closed = true;
     s->open[a->bucket] = NULL;
     if (s->rows)
         return 0;
-    s->batched[a->bucket] += a->n_assigned;
+    s->counts.batched[a->bucket] += a->n_assigned;
     if (r->compiled->keyed)
         cw_range_append(s, a);
-    a->after = cw_block_after(r, b, at);
+    a->after = slots_entry_after(r, b, at);
     return a->after ? 0 : cw_error_nomem(err, 0, "a position");
 }
 
-static int note_keys(struct cw_range *s, unsigned key, size_t n, struct cw_error *err)
+static int slots_note_keys(struct cw_range *s, unsigned key, size_t n, struct cw_error *err)
 {
-    if (CW_ARRAY_ROOM(s->keys, s->keys_room, s->n_keys + n, "keys", err) < 0)
+    if (CW_ARRAY_ROOM(s->keyed.keys, s->keyed.keys_room, s->keyed.n_keys + n, "keys", err) < 0)
         return CW_E_MEMORY;
     for (size_t i = 0; i < n; i++)
-        s->keys[s->n_keys++] = (uint16_t)key;
+        s->keyed.keys[s->keyed.n_keys++] = (uint16_t)key;
     return 0;
 }
 
 /* Gives the next n rows that live slots in a. */
-static int add_segment(struct cw_runner *r, struct block *b, struct cw_assembly *a, size_t n,
-                       struct cw_error *err)
+static int slots_add_segment(struct cw_runner *r, struct block *b, struct cw_assembly *a, size_t n,
+                             struct cw_error *err)
 {
     struct segment *last = b->n_segments ? &b->segments[b->n_segments - 1] : NULL;
     struct cw_range *s = b->range;
-    if (s->rows && r->compiled->n_buckets > 1 && note_keys(s, a->bucket, n, err) < 0)
+    if (s->rows && r->compiled->n_buckets > 1 && slots_note_keys(s, a->bucket, n, err) < 0)
         return err->status;
     if (last && last->assembly == a && last->first + last->n == b->n_given) {
         last->n += n;
@@ -180,78 +281,80 @@ static int add_segment(struct cw_runner *r, struct block *b, struct cw_assembly 
             .assembly = a, .slot0 = a->n_assigned, .first = b->n_given, .n = n};
     }
     a->n_assigned += n;
-    s->arrived[a->bucket] += n;
+    s->counts.arrived[a->bucket] += n;
     b->n_given += n;
-    return a->n_assigned == a->capacity ? close_batch(r, b, a, b->n_given - 1, err) : 0;
+    return a->n_assigned == a->capacity ? slots_close_batch(r, b, a, b->n_given - 1, err) : 0;
 }
 
 /* Gives the rows that live (b->idx) their slots. Goes on where it stopped when a batch was not to be had. */
-static int pass_slots(struct cw_runner *r, struct block *b, struct cw_error *err)
+static int slots_give(struct cw_runner *r, struct block *b, struct cw_error *err)
 {
     struct cw_range *s = b->range;
     bool one_by_one = r->compiled->keyed ||
                       (b->has_failed && r->compiled->pipeline->on_error != CW_ON_ERROR_SKIP);
-    while (b->n_given < b->n_live && !s->poisoned) {
+    while (b->n_given < b->n_live && s->state != RANGE_POISONED) {
         size_t row = b->idx[b->n_given], rest = one_by_one ? 1 : b->n_live - b->n_given;
         struct cw_assembly *a;
-        if (raises(r, b->b.status[row]))
-            return poison(r, b, row, err);
-        unsigned key = (unsigned)cw_block_key(r, b, row);
+        if (slots_raise(r, b->exec.block.status[row]))
+            return slots_poison(r, b, row, err);
+        unsigned key = (unsigned)slots_key(r, b, row);
         uint64_t skip = s->entry.skip ? s->entry.skip[key] : 0;
-        if (s->arrived[key] < skip) { /* in an earlier batch */
-            size_t n = CW_MIN(rest, skip - s->arrived[key]);
-            s->arrived[key] += n;
+        if (s->counts.arrived[key] < skip) { /* in an earlier batch */
+            size_t n = CW_MIN(rest, skip - s->counts.arrived[key]);
+            s->counts.arrived[key] += n;
             b->n_given += n;
             continue;
         }
-        int status = filling(r, b, key, &a, err);
+        int status = slots_open_batch(r, b, key, &a, err);
         if (status != 0)
             return status;
-        status = add_segment(r, b, a, CW_MIN(rest, a->capacity - a->n_assigned), err);
+        status = slots_add_segment(r, b, a, CW_MIN(rest, a->capacity - a->n_assigned), err);
         if (status < 0)
             return status;
     }
-    s->slots_at = b->piece->begin + b->at + b->n_refs;
+    s->counts.slots_at = b->piece->plan.begin + b->exec.at + b->exec.n_refs;
     return 0;
 }
 
-int cw_block_pass(struct cw_runner *r, struct block *b, struct cw_error *err)
+int cw_slots_pass(struct cw_runner *r, struct block *b, struct cw_error *err)
 {
+    bool limit = b->point < r->compiled->n_limits;
     if (b->n_passed > b->point) { /* a second attempt: what was decided stays */
-        for (size_t i = 0;
-             b->point < r->compiled->n_limits && b->dropped && b->dropped[b->point] && i < b->b.n; i++)
-            if (b->dropped[b->point][i]) {
-                b->b.status[i] = CW_ROW_DROPPED;
-                b->b.all_ok = false;
+        const uint8_t *dropped = limit && b->dropped ? b->dropped[b->point] : NULL;
+        for (size_t i = 0; dropped && i < b->exec.block.n; i++)
+            if (dropped[i]) {
+                b->exec.block.status[i] = CW_ROW_DROPPED;
+                b->exec.block.all_ok = false;
             }
         return 0;
     }
-    int status = b->point < r->compiled->n_limits ? pass_limit(r, b, b->point, err) : pass_slots(r, b, err);
+    int status = limit ? slots_pass_limit(r, b, b->point, err) : slots_give(r, b, err);
     if (status == 0)
         b->n_passed = b->point + 1;
     return status;
 }
 
-/* NULL: the row has no slot. *ret_told: as it has one in an earlier batch, or comes behind an error that ends
- * the range. */
-static struct segment *segment_of(const struct block *b, size_t row, bool *ret_told)
+/* The segment of a row; NULL: the row has no slot. *ret_settled: as it has one in an earlier batch, or comes
+ * behind an error that ends the range. */
+static struct segment *slots_segment_of(const struct block *b, size_t row, bool *ret_settled)
 {
-    *ret_told = false;
+    *ret_settled = false;
     if (!b->idx)
         return &b->segments[0];                              /* counted: all rows are in one batch */
     size_t at = CW_FIRST(i, 0, b->n_live, b->idx[i] >= row); /* idx ascends */
     if (at == b->n_live || b->idx[at] != row)
         return NULL;
     size_t k = CW_FIRST(i, 0, b->n_segments, b->segments[i].first + b->segments[i].n > at);
-    *ret_told = k == b->n_segments || b->segments[k].first > at;
-    return *ret_told ? NULL : &b->segments[k];
+    *ret_settled = k == b->n_segments || b->segments[k].first > at;
+    return *ret_settled ? NULL : &b->segments[k];
 }
 
-static void quarantine(struct cw_runner *r, const struct block *b, const struct fault *f,
-                       struct cw_quarantined **list)
+static void slots_quarantine(struct cw_runner *r, const struct block *b, const struct cw_exec_fault *f,
+                             struct cw_quarantined **list)
 {
-    const struct cw_source *source = r->sequence->sources[b->program->leaf];
-    const char *path = source->ops->path ? source->ops->path(source, cw_block_ref(b, f->row)->row) : NULL;
+    const struct cw_source *source = r->sequence->sources[b->exec.program->leaf];
+    const char *path = source->ops->path ? source->ops->path(source, cw_exec_ref(&b->exec, f->row)->row)
+                                         : NULL;
     struct cw_quarantined *q = calloc(1, sizeof(*q));
     if (!q)
         return; /* the count is short by one; there is no memory to say so */
@@ -260,29 +363,29 @@ static void quarantine(struct cw_runner *r, const struct block *b, const struct 
                                  .file = path ? strdup(path) : NULL,
                                  .note = f->note,
                                  .replaced = f->replaced};
-    cw_row_id(r, b, f->row, &q->id);
+    cw_exec_record_id(&b->exec, f->row, &q->id);
     if (f->replaced)
-        q->by = b->replaced[f->row].id;
+        q->by = b->exec.replaced[f->row].id;
     memcpy(q->message, f->message, sizeof(q->message));
     *list = q;
 }
 
-void cw_block_settle(struct cw_runner *r, struct block *b)
+void cw_slots_settle(struct cw_runner *r, struct block *b)
 {
     struct cw_range *s = b->range;
-    for (const struct fault *f = b->faults; f; f = f->next) {
-        bool told;
-        struct segment *g = segment_of(b, f->row, &told);
+    for (const struct cw_exec_fault *f = b->exec.faults; f; f = f->next) {
+        bool settled;
+        struct segment *g = slots_segment_of(b, f->row, &settled);
         bool raised = r->compiled->pipeline->on_error != CW_ON_ERROR_SKIP && !f->replaced && !f->note;
         if (raised && g) {
             struct cw_error error;
-            cw_fault_error(r, b, f, &error);
+            cw_exec_fault_error(&b->exec, f, &error);
             cw_assembly_poison(g->assembly, &error, b->seq << 32 | f->row);
-        } else if (!raised && !told) {
-            quarantine(r, b, f,
-                       g                                ? &g->assembly->quarantined
-                       : s->tail && !s->tail->finishing ? &s->tail->quarantined
-                                                        : &s->quarantined);
+        } else if (!raised && !settled) {
+            slots_quarantine(r, b, f,
+                             g                                ? &g->assembly->quarantined
+                             : s->tail && !s->tail->finishing ? &s->tail->quarantined
+                                                              : &s->quarantined);
         }
     }
     for (unsigned i = 0; i < b->n_segments; i++)

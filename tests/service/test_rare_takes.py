@@ -16,8 +16,8 @@ CHAIN = range_chain(
     {"op": "take", "count": TAKEN},
     {"op": "batch", "size": 4},
 )
-BLOCKS = 5 * 4096  # positions that a thread has under way (src/engine/rows.c), and a block more
-RANGE = 1 << 20  # the largest placed range (src/engine/parts.c)
+BLOCKS = 5 * 4096  # positions that a thread has under way (src/engine/carve.c), and a block more
+RANGE = 1 << 20  # the largest placed range (src/engine/range_rows.c)
 LEASES = 64  # that a worker holds (src/service/worker/streams.c)
 
 

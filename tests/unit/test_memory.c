@@ -187,7 +187,7 @@ struct ran {
 };
 
 static struct cw_local local;
-static unsigned n_frugal; /* runs in which memory was that short, as they said of themselves */
+static unsigned n_low_memory; /* runs in which memory was that short, as they said of themselves */
 
 static void load(const char *chain)
 {
@@ -200,15 +200,15 @@ static void load(const char *chain)
 }
 
 /* What a run set by itself because memory was short: rows of a block, fewer than usual, or again as many. */
-static void look_at_frugality(const struct cw_iterator *it, size_t memory)
+static void look_at_low_memory(const struct cw_iterator *it, size_t memory)
 {
     struct cw_tuned_log log = {0};
     cw_iterator_tuned(it, &log);
     for (unsigned i = 0; i < log.n; i++) {
         const struct cw_tuned *t = &log.last[i];
-        if (strcmp(t->what, "frugal_rows") != 0)
+        if (strcmp(t->what, "low_memory_rows") != 0)
             continue;
-        n_frugal++;
+        n_low_memory++;
         assert_string_equal(t->seen[0].name, "memory_bytes");
         assert_true(t->seen[0].value == (double)memory);
         assert_true(t->chosen >= 1 && t->chosen <= t->others[0].value); /* as usual */
@@ -233,7 +233,7 @@ static struct ran run(uint64_t seed, unsigned threads, size_t memory)
         ran.n++;
         cw_iterator_release(it, b);
     }
-    look_at_frugality(it, memory);
+    look_at_low_memory(it, memory);
     cw_iterator_free(it);
     return ran;
 }
@@ -374,7 +374,7 @@ static void what_is_named_later_is_enough_too(void **state)
         cw_local_deinit(&local);
     }
     /* of all tests so far: in a single one of the sample's it may never have been that short */
-    assert_true(n_frugal > 0);
+    assert_true(n_low_memory > 0);
 }
 
 /* Others look at what a thread has planned, while it plans: for ThreadSanitizer. */

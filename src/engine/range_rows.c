@@ -1,9 +1,9 @@
-/* Rows of a range by key, for a process that joins batches of several ranges. The consumer's thread. */
+#include "engine/range_rows.h"
+
 #include <string.h>
 
-#include "engine/internal.h"
-
 #include "base/thread.h"
+#include "engine/internal.h"
 
 struct part {
     struct cw_range *s;
@@ -17,12 +17,12 @@ struct part {
 
 /* Copies the rows into a batch of their own. The rows are complete, and only the consumer's thread drops
  * them. So the mutex need not be held, as long as the copy counts as running. */
-static int try_part(struct cw_runner *r, void *arg, struct cw_error *err)
+static int part_try(struct cw_runner *r, void *arg, struct cw_error *err)
 {
     struct part *p = arg;
     uint64_t size = cw_key_size(r->compiled, p->key);
     struct cw_assembly *a = NULL;
-    int status = cw_assembly_new(&r->layout, &r->slabs, size, p->key, &a, err);
+    int status = cw_assembly_new(&r->layout, &r->memory.slabs, size, p->key, &a, err);
     for (uint64_t at = p->from; at < p->from + p->n && status >= 0;) {
         uint64_t slot = at % size, n = CW_MIN(size - slot, p->from + p->n - at);
         status = cw_assembly_join(a, p->batches[at / size - p->from / size], slot, n, err);
@@ -36,70 +36,64 @@ static int try_part(struct cw_runner *r, void *arg, struct cw_error *err)
 
 /* Moves the reasons of skipped records: the part with the last row of a batch gets all reasons of that
  * batch. */
-static void take_reasons(struct cw_runner *r, struct part *p)
+static void part_take_reasons(struct cw_runner *r, struct part *p)
 {
-    const struct key_rows *k = &p->s->by_key[p->key];
+    const struct key_rows *k = &p->s->keyed.by_key[p->key];
     uint64_t size = cw_key_size(r->compiled, p->key), end = p->from + p->n;
     for (uint64_t i = p->from / size; i * size < end; i++)
         if (end >= i * size + k->batches[i]->n_assigned)
             cw_quarantined_move(&k->batches[i]->quarantined, &p->joined->quarantined);
 }
 
-static int join_part(struct cw_runner *r, struct part *p, struct cw_assembly **ret, struct cw_error *err)
+static int part_join(struct cw_runner *r, struct part *p, struct cw_assembly **ret, struct cw_error *err)
 {
-    const struct key_rows *k = &p->s->by_key[p->key];
+    const struct key_rows *k = &p->s->keyed.by_key[p->key];
     uint64_t first = p->from / cw_key_size(r->compiled, p->key);
-    /* a block that lacks memory may take the rows' memory back while they are copied (pool.c) */
-    if (r->alone)
+    /* a block that lacks memory may take the rows' memory back while they are copied (compute.c) */
+    if (r->memory.starved == STARVED_ALONE)
         return 2;
     for (uint64_t i = 0; i < 2 && first + i < k->n; i++)
         p->batches[i] = k->batches[first + i];
-    r->n_running++;
-    pthread_mutex_unlock(&r->mutex);
-    int status = try_part(r, p, err);
-    pthread_mutex_lock(&r->mutex);
-    cw_leave(r, &r->n_running);
-    cw_work(r); /* threads may wait until nothing runs */
+    r->sched.n_running++;
+    pthread_mutex_unlock(&r->sched.mutex);
+    int status = part_try(r, p, err);
+    pthread_mutex_lock(&r->sched.mutex);
+    cw_sched_leave(r, &r->sched.n_running);
+    cw_sched_wake(r); /* threads may wait until nothing runs */
     if (status == CW_E_BUDGET)
-        status = cw_with_memory(r, try_part, p, p->s, true, CW_AT_ONCE, err);
+        status = cw_memory_try(r, part_try, p, p->s, true, CW_AT_ONCE, err);
     else
-        cw_consumer_served(r); /* it may have lacked memory when it tried before */
+        cw_memory_served(r); /* it may have lacked memory when it tried before */
     if (status == 0 && p->joined->error) {
         status = cw_error_copy(err, p->joined->error);
         p->joined = cw_assembly_free(p->joined);
     }
     if (status == 0) {
-        take_reasons(r, p);
-        r->n_assemblies++;
-        r->n_handed++;
+        part_take_reasons(r, p);
+        r->memory.n_assemblies++;
+        r->memory.n_handed++;
         p->joined->closed = true;
         *ret = p->joined;
     }
     return status;
 }
 
-/* Whether the rows of a batch can be copied: they are computed, and no others will come to them meanwhile. */
-static bool copyable(const struct cw_range *s, const struct cw_assembly *a)
-{
-    return a->n_done == a->n_assigned && (a->closed || cw_range_computed(s));
-}
-
 /* Whether all of these rows are computed. 0: they are; 2: not yet; 1: the range has fewer; < 0: the range
  * ends in an error before them. Mutex held. */
-static int rows_there(const struct cw_runner *r, const struct cw_range *s, unsigned key, uint64_t from,
+static int rows_check(const struct cw_runner *r, const struct cw_range *s, unsigned key, uint64_t from,
                       uint64_t n, struct cw_error *err)
 {
-    const struct key_rows *k = &s->by_key[key];
+    const struct key_rows *k = &s->keyed.by_key[key];
     uint64_t size = cw_key_size(r->compiled, key), end = from + n;
-    if (r->fatal.status)
-        return cw_error_copy(err, &r->fatal);
-    if (end <= s->arrived[key]) {
+    if (r->sched.fatal.status)
+        return cw_error_copy(err, &r->sched.fatal);
+    if (end <= s->counts.arrived[key]) {
         for (uint64_t i = from / size; i * size < end; i++) {
             const struct cw_assembly *a = i < k->n ? k->batches[i] : NULL;
             if (!a)
                 return cw_error_set(err, CW_E_BUG, "rows from %llu on of key %u were given away",
                                     (unsigned long long)from, key);
-            if (!copyable(s, a))
+            if (!cw_range_copyable(s, a))
                 return 2;
         }
         return 0;
@@ -113,111 +107,90 @@ bool cw_runner_part_there(struct cw_runner *r, const struct cw_range *s, unsigne
                           uint64_t n)
 {
     struct cw_error err = {0};
-    CW_GUARD(&r->mutex);
-    return rows_there(r, s, key, from, n, &err) == 0;
+    CW_GUARD(&r->sched.mutex);
+    return rows_check(r, s, key, from, n, &err) == 0;
 }
 
 int cw_runner_part(struct cw_runner *r, struct cw_range *s, unsigned key, uint64_t from, uint64_t n,
                    struct cw_assembly **ret, struct cw_error *err)
 {
     uint64_t size = cw_key_size(r->compiled, key);
-    CW_GUARD(&r->mutex);
-    int status = rows_there(r, s, key, from, n, err);
+    CW_GUARD(&r->sched.mutex);
+    int status = rows_check(r, s, key, from, n, err);
     if (status != 0)
         return status;
-    struct cw_assembly **batch = &s->by_key[key].batches[from / size];
+    struct cw_assembly **batch = &s->keyed.by_key[key].batches[from / size];
     if (n == size && from % size == 0 && !(*batch)->finishing) {
         if ((*batch)->error) /* the batch stays in the range: a second request gets the same error */
             return cw_error_copy(err, (*batch)->error);
         *ret = CW_STEAL(*batch); /* given away as it is */
-        s->n_held--;
-        r->n_handed++;
+        s->keyed.n_held--;
+        r->memory.n_handed++;
     } else {
-        status = join_part(r, &(struct part){.s = s, .key = key, .from = from, .n = n}, ret, err);
+        status = part_join(r, &(struct part){.s = s, .key = key, .from = from, .n = n}, ret, err);
     }
     if (status == 0)
         cw_quarantined_move(&s->quarantined, &(*ret)->quarantined);
     return status;
 }
 
-/* Rows of batch i of a key that can be copied. A batch that was given away had all. */
-static uint64_t rows_done(const struct cw_range *s, const struct key_rows *x, size_t i, uint64_t size)
+static void rows_forget(struct cw_runner *r, struct cw_range *s, unsigned key)
 {
-    const struct cw_assembly *a = i < x->n ? x->batches[i] : NULL;
-    return i >= x->n ? 0 : !a ? size : copyable(s, a) ? a->n_done : 0;
-}
-
-bool cw_rows_may_be_taken(const struct cw_runner *r, const struct cw_range *s)
-{
-    for (unsigned k = 0; k < cw_n_keys(r->compiled); k++) {
-        const struct key_rows *x = &s->by_key[k];
-        uint64_t size = cw_key_size(r->compiled, k);
-        size_t i = x->first;
-        while (i < x->n && !x->batches[i])
-            i++;
-        if (i < x->n && rows_done(s, x, i, size) + rows_done(s, x, i + 1, size) >= 2 * size - 1)
-            return true;
-    }
-    return false;
-}
-
-static void forget_rows(struct cw_runner *r, struct cw_range *s, unsigned key)
-{
-    struct key_rows *k = &s->by_key[key];
+    struct key_rows *k = &s->keyed.by_key[key];
     for (uint64_t size = cw_key_size(r->compiled, key);
          k->first < k->n && (k->first + 1) * size <= k->dropped; k->first++) {
         struct cw_assembly *a = k->batches[k->first];
         if (!a)
             continue;
-        if (!a->closed || a->n_done != a->n_assigned || a->finishing)
+        if (!cw_assembly_complete(a) || a->finishing)
             return;
-        k->batches[k->first] = cw_assembly_free(a); /* its reasons went with its last row */
-        s->n_held--;
-        r->n_assemblies--;
-        cw_released(r);
+        k->batches[k->first] = NULL;
+        cw_memory_drop_assembly(r, a); /* its reasons went with its last row */
+        s->keyed.n_held--;
+        cw_memory_released(r);
     }
 }
 
 void cw_range_forget_rows(struct cw_runner *r, struct cw_range *s)
 {
     for (unsigned k = 0; s->rows && k < cw_n_keys(r->compiled); k++)
-        forget_rows(r, s, k);
+        rows_forget(r, s, k);
 }
 
 void cw_runner_drop_rows(struct cw_runner *r, struct cw_range *s, unsigned key, uint64_t upto)
 {
-    CW_GUARD(&r->mutex);
-    s->by_key[key].dropped = CW_MAX(s->by_key[key].dropped, upto);
-    forget_rows(r, s, key);
+    CW_GUARD(&r->sched.mutex);
+    s->keyed.by_key[key].dropped = CW_MAX(s->keyed.by_key[key].dropped, upto);
+    rows_forget(r, s, key);
 }
 
 int cw_runner_summary(struct cw_runner *r, struct cw_range *s, uint64_t *ret_elements, struct cw_error *err)
 {
-    CW_GUARD(&r->mutex);
-    int status = r->fatal.status;
+    CW_GUARD(&r->sched.mutex);
+    int status = r->sched.fatal.status;
     if (status)
-        *err = r->fatal;
+        *err = r->sched.fatal;
     else if (!cw_range_computed(s))
         status = 2;
-    memcpy(ret_elements, s->arrived, cw_n_keys(r->compiled) * sizeof(*ret_elements));
+    memcpy(ret_elements, s->counts.arrived, cw_n_keys(r->compiled) * sizeof(*ret_elements));
     return status == 0 && s->failed ? cw_error_copy(err, s->failed) : status;
 }
 
 bool cw_runner_stream_over(struct cw_runner *r, struct cw_range *s)
 {
-    CW_GUARD(&r->mutex);
+    CW_GUARD(&r->sched.mutex);
     return s->end < s->limit;
 }
 
 int cw_runner_keys(struct cw_runner *r, struct cw_range *s, uint16_t **ret, size_t *ret_n,
                    struct cw_error *err)
 {
-    CW_GUARD(&r->mutex);
+    CW_GUARD(&r->sched.mutex);
     bool one = r->compiled->n_buckets <= 1;
-    size_t n = *ret_n = one ? s->arrived[0] : s->n_keys;
+    size_t n = *ret_n = one ? s->counts.arrived[0] : s->keyed.n_keys;
     uint16_t *keys = *ret = calloc(n + 1, sizeof(*keys));
     if (keys && !one && n > 0)
-        memcpy(keys, s->keys, n * sizeof(*keys));
+        memcpy(keys, s->keyed.keys, n * sizeof(*keys));
     return keys ? 0 : cw_error_nomem(err, n * sizeof(*keys), "keys");
 }
 
@@ -227,7 +200,7 @@ uint64_t cw_runner_rows_most(struct cw_runner *r)
     uint64_t size = c->batch_size;
     for (unsigned k = 0; k < c->n_buckets; k++)
         size = CW_MIN(size, c->bucket_sizes[k]);
-    CW_GUARD(&r->mutex);
-    uint64_t most = size * CW_MAX(r->max_assemblies / 4, 1u);
+    CW_GUARD(&r->sched.mutex);
+    uint64_t most = size * CW_MAX(r->memory.max_assemblies / 4, 1u);
     return CW_MIN(most, UINT64_C(1) << 20);
 }

@@ -1,0 +1,120 @@
+#include "engine/block_size.h"
+
+#include "base/thread.h"
+#include "engine/internal.h"
+
+/* A block should take about this long: long against the cost of scheduling it (microseconds), short against a
+ * batch. */
+#define BLOCK_NS UINT64_C(500000)
+/* Where functions are called it has to be long against waking a host process and its answer (tenths of a
+ * millisecond on some machines). */
+#define CALL_NS UINT64_C(8000000)
+/* A block's columns should stay in a core's cache; what goes to a host process and back leaves it anyway. */
+#define BLOCK_BYTES ((uint64_t)256 << 10)
+#define CALL_BYTES ((uint64_t)4 << 20)
+#define ROWS_MOST 4096
+/* Rows from the cache are only read, so that a block of them need not fit in a core's cache. */
+#define HITS_LEAST 8
+/* A change by this factor is recorded. */
+#define RECORD_FACTOR 2
+
+/* Bytes of columns of known size, and of the source, for a row. */
+static uint64_t block_row_bytes(const struct cw_sequence *s, unsigned leaf)
+{
+    const struct cw_program *g = &s->compiled->programs[leaf];
+    uint64_t bytes = s->sources[leaf]->n_records
+                         ? s->sources[leaf]->source_bytes / s->sources[leaf]->n_records
+                         : 0;
+    for (unsigned k = 0; k < g->n_ops; k++)
+        for (unsigned o = 0; o < g->ops[k]->n_out; o++)
+            if (cw_type_fixed(&g->ops[k]->out[o].type))
+                bytes += cw_type_bytes(&g->ops[k]->out[o].type);
+    return bytes;
+}
+
+static bool program_calls_functions(const struct cw_program *g)
+{
+    bool any = false;
+    for (unsigned k = 0; k < g->n_ops; k++)
+        any |= g->ops[k]->desc->function;
+    return any;
+}
+
+int cw_block_sizes_new(struct cw_runner *r, struct cw_error *err)
+{
+    unsigned n = r->compiled->n_programs;
+    r->block_sizes = calloc(2 * n, sizeof(*r->block_sizes));
+    if (!r->block_sizes)
+        return cw_error_nomem(err, 0, "the engine");
+    for (unsigned i = 0; i < n; i++) {
+        bool calls = program_calls_functions(&r->compiled->programs[i]);
+        uint64_t most = CW_MIN(
+            CW_MAX((calls ? CALL_BYTES : BLOCK_BYTES) / CW_MAX(block_row_bytes(r->sequence, i), 1), 1),
+            ROWS_MOST);
+        r->block_sizes[2 * i] = (struct block_size){.aim_ns = calls ? CALL_NS : BLOCK_NS, .most = most};
+        r->block_sizes[2 * i + 1] = (struct block_size){.aim_ns = BLOCK_NS, .most = CW_MAX(most, HITS_LEAST)};
+    }
+    return 0;
+}
+
+static uint64_t block_size_by_time(const struct block_size *p)
+{
+    return p->ns ? CW_MAX(p->aim_ns / p->ns, 1) : 1;
+}
+
+uint64_t cw_block_size(const struct cw_runner *r, unsigned leaf, bool hit)
+{
+    const struct block_size *p = &r->block_sizes[2 * leaf + hit];
+    return CW_MIN(block_size_by_time(p), p->most);
+}
+
+/* Adds a tuning record, if the number of rows changed by much. */
+static void block_size_record(struct cw_runner *r, unsigned leaf, bool hit)
+{
+    struct block_size *rows = &r->block_sizes[2 * leaf + hit];
+    uint64_t now = cw_block_size(r, leaf, hit), time = block_size_by_time(rows);
+    if (now < RECORD_FACTOR * rows->recorded && now * RECORD_FACTOR > rows->recorded)
+        return;
+    rows->recorded = now;
+    const struct cw_tuned t = {
+        .what = hit ? "block_rows_cached" : "block_rows",
+        .of = r->compiled->programs[leaf].ops[0]->desc->name,
+        .seen = {{"row_s", (double)rows->ns * 1e-9},
+                 {"row_bytes", (double)block_row_bytes(r->sequence, leaf)}},
+        .others = {{"time", (double)time}, {"core_cache", (double)rows->most}},
+        .chosen = (double)now,
+        .why =
+            time > rows->most ? "the columns of more would not stay in a core's cache"
+            : rows->aim_ns == CALL_NS
+                ? "so many take some milliseconds: long against waking a host process, short against a batch"
+                : "so many take about half a millisecond: long against scheduling, short against a batch",
+    };
+    cw_tuned_add(&r->tuned, &t);
+}
+
+void cw_block_size_timed(struct cw_runner *r, unsigned leaf, bool hit, uint64_t ns)
+{
+    uint64_t *mean = &r->block_sizes[2 * leaf + hit].ns;
+    *mean = CW_MAX(*mean ? (*mean * 7 + ns) / 8 : ns, (uint64_t)1);
+    block_size_record(r, leaf, hit);
+}
+
+uint64_t cw_block_size_most(const struct cw_runner *r)
+{
+    uint64_t most = 1;
+    for (unsigned i = 0; i < r->compiled->n_programs; i++)
+        most = CW_MAX(most, r->block_sizes[2 * i].most);
+    return most;
+}
+
+double cw_runner_row_s(struct cw_runner *r)
+{
+    double ns = 0, n = 0;
+    CW_GUARD(&r->sched.mutex);
+    for (unsigned i = 0; i < r->compiled->n_programs; i++) {
+        double records = (double)r->sequence->sources[i]->n_records;
+        ns += (double)r->block_sizes[2 * i].ns * records;
+        n += r->block_sizes[2 * i].ns ? records : 0;
+    }
+    return n > 0 ? ns / n * 1e-9 : 0;
+}

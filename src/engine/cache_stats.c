@@ -1,0 +1,488 @@
+#include "engine/cache_stats.h"
+
+#include <jansson.h>
+#include <math.h>
+
+#include "base/cost_clock.h"
+#include "base/crash.h"
+#include "base/thread.h"
+#include "cache/cache.h"
+#include "engine/internal.h"
+
+/* A pace is what was measured in about so long, of threads and storage; sizes of rows are those of so many
+ * positions. */
+#define WINDOW_NS 2e9
+#define WINDOW_ROWS 8192.0
+/* Positions before which nothing is concluded from a pace. */
+#define KNOWN_ROWS 16.0
+/* Probes take at most 1/64 of the time. The first probe of each variant is exempt. */
+#define PROBE_PART 64.0
+/* Blocks of a probe, in a row, so that storage meets the load that it would have. Of a store whose speed is
+ * known, no more than that part of the time so far, but at least one for each read thread. */
+#define PROBE_BLOCKS STORE_DEPTH
+/* Reading that takes so many times as long as computing does not pay. */
+#define SLOWER 1.25
+/* Where it takes so many times as long, fewer positions are enough to know: those that read threads begin
+ * with. */
+#define MUCH_SLOWER 4.0
+#define MUCH_SLOWER_ROWS ((double)STORE_THREADS)
+/* Positions of an epoch that are enough to know how much of it is cached; and how many of the last ones
+ * count. */
+#define KNOWN_LOOKS 256.0
+#define WINDOW_LOOKS 2048.0
+/* Storage that takes so many times as long as computing has a hitch or is gone, so the block is computed: but
+ * no less than a busy disk may take, and no more than is felt. */
+#define PATIENCE 32
+#define PATIENCE_LEAST_NS UINT64_C(100000000)
+#define PATIENCE_MOST_NS UINT64_C(1000000000)
+/* Of a byte that is read: copied, and summed up. Until it is measured. */
+#define COPY_NS 0.3
+/* What an earlier run measured counts as much as so long of this one. */
+#define STORED_NS 2e8
+/* No measurement is longer, or larger, than this: a stored one that says so is rejected. */
+#define STORED_MOST 1e15
+
+/* ---- paces ---- */
+
+/* Time of a position, with all threads at it. */
+static double pace_row_ns(const struct cw_runner *r, const struct pace *p)
+{
+    return fmax(p->ns / r->options.threads, p->cold_ns) / p->rows;
+}
+
+static void pace_scale(struct pace *p, double by)
+{
+    p->rows *= by;
+    p->ns *= by;
+    p->cold_ns *= by;
+    p->prefix_ns *= by;
+}
+
+static void pace_add(struct pace *p, const struct cw_exec *x, uint64_t spent_ns, uint64_t cold_ns)
+{
+    p->rows += (double)x->n_refs;
+    p->ns += (double)spent_ns;
+    p->cold_ns += (double)cold_ns;
+    p->prefix_ns += (double)CW_MIN(x->prefix_ns, spent_ns);
+    if (p->ns + p->cold_ns > WINDOW_NS)
+        pace_scale(p, 0.5);
+}
+
+/* ---- what earlier runs measured, and what this one leaves to later ones ---- */
+
+/* Reads n numbers of a list; false: they are missing or make no sense. */
+static bool stored_numbers(const json_t *profile, const char *key, double *ret, size_t n)
+{
+    const json_t *list = json_object_get(profile, key);
+    for (size_t i = 0; i < n; i++) {
+        const json_t *v = json_array_get(list, i);
+        ret[i] = json_number_value(v);
+        if (!json_is_number(v) || !(ret[i] >= 0) || ret[i] > STORED_MOST)
+            return false;
+    }
+    return true;
+}
+
+static void stored_pace(const json_t *profile, const char *key, struct pace *ret)
+{
+    double v[3];
+    if (!stored_numbers(profile, key, v, CW_COUNT_OF(v)) || !(v[0] > 0))
+        return;
+    *ret = (struct pace){.rows = 1, .ns = v[0], .cold_ns = v[1], .prefix_ns = fmin(v[2], v[0])};
+    pace_scale(ret, fmax(STORED_NS / (v[0] + v[1]), KNOWN_ROWS));
+}
+
+void cw_cache_variant_recall(struct cache_variant *none, struct cache_variant *v, const char *text)
+{
+    json_auto_t *profile = text ? json_loads(text, 0, NULL) : NULL;
+    double bytes;
+    stored_pace(profile, "none", &none->computed);
+    stored_pace(profile, "computed", &v->computed);
+    stored_pace(profile, "read", &v->hit);
+    v->stored = v->computed.rows > 0 || v->hit.rows > 0;
+    if (stored_numbers(profile, "bytes", &bytes, 1)) {
+        v->content_rows = 1;
+        v->content_bytes = bytes;
+    }
+}
+
+static void store_pace(json_t *profile, const char *key, const struct pace *p)
+{
+    if (p->rows > 0)
+        json_object_set_new(
+            profile, key,
+            json_pack("[f, f, f]", p->ns / p->rows, p->cold_ns / p->rows, p->prefix_ns / p->rows));
+}
+
+/* Stores what was measured of a variant beside its sets. Sets whose key changes with the epoch store nothing.
+ */
+static void variant_store(const struct cache_variant *none, const struct cache_variant *v,
+                          struct cw_cached *to)
+{
+    json_auto_t *profile = json_object();
+    store_pace(profile, "none", &none->computed);
+    store_pace(profile, "computed", &v->computed);
+    store_pace(profile, "read", &v->hit);
+    if (v->content_rows > 0)
+        json_object_set_new(profile, "bytes", json_pack("[f]", v->content_bytes / v->content_rows));
+    _cleanup_free_ char *text = profile ? json_dumps(profile, JSON_COMPACT | JSON_REAL_PRECISION(6)) : NULL;
+    if (text && json_object_size(profile))
+        cw_cached_put_profile(to, text);
+}
+
+/* ---- variants ---- */
+
+/* The cache point of a number, if a program has it and it can be used. */
+static const struct cw_cache_point *program_cache_point(const struct cw_program *g, int64_t number)
+{
+    const struct cw_cache_point *m = cw_cache_point_choose(g, number);
+    return m && m->n ? m : NULL;
+}
+
+static bool cache_point_is_usable(const struct cw_compiled *c, int64_t number)
+{
+    for (unsigned i = 0; i < c->n_programs; i++)
+        if (program_cache_point(&c->programs[i], number))
+            return true;
+    return false;
+}
+
+/* Adds the variant of a cache point. Programs without that cache point use the one that they would use by
+ * themselves. */
+static int variant_add(struct cw_runner *r, int64_t number, struct cw_error *err)
+{
+    const struct cw_compiled *c = r->compiled;
+    struct cache_variant *v = &r->cache.variants[r->cache.n++];
+    *v = (struct cache_variant){
+        .number = number, .found_before = -1, .programs = calloc(c->n_programs, sizeof(*v->programs))};
+    if (!v->programs)
+        return cw_error_nomem(err, c->n_programs * sizeof(*v->programs), "the engine");
+    int status = 0;
+    for (unsigned i = 0; i < c->n_programs && status >= 0; i++) {
+        const struct cw_program *g = &c->programs[i];
+        struct cw_exec_variant *x = &v->programs[i];
+        const struct cw_cache_point *m = program_cache_point(g, number);
+        if (!m && number != CW_CACHE_POINT_NONE)
+            m = program_cache_point(g, CW_CACHE_POINT_AUTO);
+        if (m)
+            status = cw_cached_new(&r->env, i, m, r->options.cache, &x->cached, err);
+        if (status >= 0)
+            status = cw_optimize(g, c->n_limits, c->pipeline->n_ops, r->options.optimize,
+                                 cw_cached_cache_point(x->cached), &x->optimized, err);
+    }
+    return status;
+}
+
+/* The index of the variant to begin with. */
+static unsigned variant_first(const struct cw_runner *r)
+{
+    int64_t wanted = r->options.cache_point;
+    for (unsigned i = 0; i < r->compiled->n_programs; i++) {
+        const struct cw_cache_point *m = program_cache_point(&r->compiled->programs[i], wanted);
+        for (unsigned k = 1; m && k < r->cache.n; k++)
+            if (r->cache.variants[k].number == m->number || r->cache.variants[k].number == wanted)
+                return k;
+    }
+    return 0;
+}
+
+/* The first program's cache point; NULL: no program uses one. */
+static struct cw_cached *variant_cached(const struct cw_runner *r, const struct cache_variant *v)
+{
+    for (unsigned i = 0; i < r->compiled->n_programs; i++)
+        if (v->programs[i].cached)
+            return v->programs[i].cached;
+    return NULL;
+}
+
+int cw_cache_stats_new(struct cw_runner *r, struct cw_error *err)
+{
+    const struct cw_compiled *c = r->compiled;
+    struct cw_cache_stats *stats = &r->cache;
+    bool cache = r->options.cache != NULL, adaptive = cache && r->options.adaptive;
+    if (!(stats->variants = calloc(CW_CHOICES_MAX, sizeof(*stats->variants))))
+        return cw_error_nomem(err, CW_CHOICES_MAX * sizeof(*stats->variants), "the engine");
+    int status = variant_add(r, CW_CACHE_POINT_NONE, err);
+    if (cache && !adaptive && cache_point_is_usable(c, r->options.cache_point) && status >= 0)
+        status = variant_add(r, r->options.cache_point, err);
+    for (unsigned k = 0; adaptive && k < c->n_cache_points && stats->n < CW_CHOICES_MAX && status >= 0; k++)
+        if (cache_point_is_usable(c, k))
+            status = variant_add(r, k, err);
+    if (status < 0)
+        return status;
+    r->env.uncached = stats->variants[0].programs;
+    r->options.adaptive &= stats->n > 1;
+    unsigned first = variant_first(r);
+    atomic_init(&stats->in_use, first);
+    stats->variants[first].probed = true;
+    for (unsigned i = 0; i < c->n_programs && status >= 0; i++)
+        if (stats->variants[first].programs[i].cached)
+            status = cw_cached_check(stats->variants[first].programs[i].cached, err);
+    for (unsigned k = 1; k < stats->n && r->options.adaptive && status >= 0; k++) {
+        struct cw_cached *cached = variant_cached(r, &stats->variants[k]);
+        _cleanup_free_ char *text = cached ? cw_cached_profile(cached) : NULL;
+        cw_cache_variant_recall(&stats->variants[0], &stats->variants[k], text);
+    }
+    return status;
+}
+
+void cw_cache_stats_free(struct cw_runner *r)
+{
+    for (unsigned k = 0; k < r->cache.n; k++) {
+        struct cache_variant *v = &r->cache.variants[k];
+        for (unsigned i = 0; v->programs && i < r->compiled->n_programs; i++) {
+            struct cw_exec_variant *x = &v->programs[i];
+            if (r->options.adaptive && x->cached)
+                variant_store(&r->cache.variants[0], v, x->cached);
+            cw_cached_free(x->cached);
+            cw_optimized_free(x->optimized);
+        }
+        free(v->programs);
+    }
+    free(r->cache.variants);
+}
+
+/* ---- which variant a block runs under ---- */
+
+/* Whether reading under a variant takes longer than computing. */
+static bool variant_is_slow(const struct cw_runner *r, const struct cache_variant *v)
+{
+    const struct pace *none = &r->cache.variants[0].computed,
+                      *computed = none->rows >= KNOWN_ROWS ? none : &v->computed;
+    if (v->hit.rows < MUCH_SLOWER_ROWS || computed->rows < KNOWN_ROWS)
+        return false;
+    return pace_row_ns(r, &v->hit) >
+           (v->hit.rows >= KNOWN_ROWS ? SLOWER : MUCH_SLOWER) * pace_row_ns(r, computed);
+}
+
+/* Whether storage has as much to read as it can do at a time; while little is known of it, as many blocks as
+ * there are read threads. More would only wait, and threads have nothing to do. */
+static bool variant_is_behind(const struct cw_runner *r, const struct cache_variant *v)
+{
+    return r->reads.n_fetching >= (v->hit.rows >= KNOWN_ROWS ? STORE_DEPTH : STORE_THREADS);
+}
+
+/* Nothing is known yet of a variant, or of reading under it. */
+static bool variant_is_new(const struct cache_variant *v)
+{
+    return !v->probed || (!v->probed_reading && !(v->hit.rows > 0) && v->found >= KNOWN_ROWS);
+}
+
+/* The next variant that a probe would measure something new of; the one in use only where it is not read any
+ * more. fresh: only one that nothing is known of. */
+static bool probe_next(const struct cw_runner *r, unsigned in_use, bool fresh, unsigned *ret)
+{
+    for (unsigned i = 1; i <= r->cache.n; i++) {
+        unsigned k = (r->cache.probing + i) % r->cache.n;
+        const struct cache_variant *v = &r->cache.variants[k];
+        if ((k == in_use && !variant_is_slow(r, v)) || (fresh && !variant_is_new(v)))
+            continue;
+        *ret = k;
+        return true;
+    }
+    return false;
+}
+
+static unsigned probe_blocks(const struct cw_runner *r, const struct cache_variant *v)
+{
+    /* blocks of what is slow have one row */
+    double ns = v->hit.rows > 0 ? (v->hit.ns + v->hit.cold_ns) / v->hit.rows : 0;
+    return ns > 0 ? (unsigned)fmin(fmax(r->cache.spent_ns / PROBE_PART / ns, STORE_THREADS), PROBE_BLOCKS)
+                  : PROBE_BLOCKS;
+}
+
+static void probe_begin(struct cw_runner *r, unsigned in_use)
+{
+    struct cw_cache_stats *stats = &r->cache;
+    unsigned k;
+    if (stats->n_probes > 0) /* the results of the last one are not known yet */
+        return;
+    if (!probe_next(r, in_use, true, &k) &&
+        (stats->probe_ns * PROBE_PART > stats->spent_ns || !probe_next(r, in_use, false, &k)))
+        return;
+    struct cache_variant *v = &stats->variants[k];
+    v->probed = true;
+    v->probed_reading = v->found >= KNOWN_ROWS;
+    v->stale = true;
+    stats->probing = k;
+    stats->probe_left = probe_blocks(r, v);
+}
+
+uint64_t cw_cache_stats_patience(const struct cw_runner *r, const struct block *b)
+{
+    uint64_t row_ns = r->block_sizes[2 * b->exec.program->leaf].ns;
+    if (cw_cost_modelled()) /* what a read takes is stated */
+        return CW_CACHE_FOREVER;
+    return row_ns ? CW_MIN(CW_MAX(PATIENCE * row_ns * b->exec.n_refs, PATIENCE_LEAST_NS), PATIENCE_MOST_NS)
+                  : PATIENCE_MOST_NS;
+}
+
+void cw_cache_stats_choose(struct cw_runner *r, struct block *b, const struct piece *p)
+{
+    struct cw_cache_stats *stats = &r->cache;
+    const struct cache_variant *v = &stats->variants[p->variant];
+    bool probes = r->options.adaptive && !r->memory.low_rows;
+    /* with low memory, the memory that it takes to compute the rows, whatever there is to be read */
+    b->variant = r->memory.low_rows ? 0 : p->variant;
+    if (cw_mutated("cache_point") && !r->memory.low_rows)
+        b->variant = (unsigned)(b->range->next_seq * UINT64_C(0x9e3779b97f4a7c15) >> 32) % stats->n;
+    if (probes && stats->probe_left == 0)
+        probe_begin(r, p->variant);
+    if (stats->probe_left > 0 && !r->memory.low_rows) {
+        stats->probe_left--;
+        stats->n_probes++;
+        b->probe = true;
+        b->variant = stats->probing;
+    } else if (probes && p->variant && (variant_is_slow(r, v) || variant_is_behind(r, v))) {
+        /* rows that the cache has are not to be kept again either: as if there were no cache point */
+        bool kept = p->kept && p->kept[p->carved];
+        b->exec.cache.use = kept ? CW_CACHE_USE_NONE : CW_CACHE_USE_KEEP;
+        b->variant = kept ? 0 : p->variant;
+    }
+    b->exec.variant = cw_runner_variant(r, b->variant, p->plan.refs[p->carved].leaf);
+}
+
+/* ---- measuring ---- */
+
+/* What was read, or computed; or, where it was waited for in vain, took at least so long to read, and was
+ * then computed. */
+static void variant_measured(struct cache_variant *v, const struct block *b)
+{
+    /* of storage, as far as it was this block that it was for */
+    uint64_t late_ns = CW_MIN(b->exec.cache.late_ns, b->cold_ns);
+    if (late_ns)
+        pace_add(&v->hit, &b->exec, 0, late_ns);
+    pace_add(b->exec.cache.hit ? &v->hit : &v->computed, &b->exec, b->spent_ns, b->cold_ns - late_ns);
+}
+
+/* What was known before a probe gives way to what it finds: all of it, or so much that it is still known that
+ * reading does not pay. */
+static void pace_forget(struct pace *p, bool in_use)
+{
+    double keep = in_use ? KNOWN_ROWS : 0;
+    if (p->rows > keep)
+        pace_scale(p, keep / p->rows);
+}
+
+void cw_cache_stats_measured(struct cw_runner *r, const struct block *b)
+{
+    struct cw_cache_stats *stats = &r->cache;
+    struct cache_variant *v = &stats->variants[b->variant];
+    const struct cw_exec_cache *cache = &b->exec.cache;
+    uint64_t n = b->exec.n_refs, epoch = b->exec.epoch->epoch;
+    double spent_ns = (double)(b->spent_ns + b->cold_ns);
+    stats->n_done += n;
+    stats->n_cached += cache->hit ? n : 0;
+    stats->spent_ns += spent_ns;
+    stats->probe_ns += b->probe ? spent_ns : 0;
+    stats->busy_ns += b->spent_ns;
+    if (cache->use == CW_CACHE_USE_NONE) /* the rows were known to be there, and not to be read */
+        cw_cache_variant_looked(&stats->variants[b->piece->variant], epoch, n, n);
+    else if (cache->n_looked)
+        cw_cache_variant_looked(v, epoch, cache->n_looked, cache->n_found);
+    v->content_rows += (double)cache->content_rows;
+    v->content_bytes += (double)cache->content_bytes;
+    if (v->content_rows > WINDOW_ROWS) {
+        v->content_rows /= 2;
+        v->content_bytes /= 2;
+    }
+    v->n_kept += epoch == v->epoch ? cache->n_kept : 0;
+    if (b->exec.plain) /* a sample takes longer */
+        return;
+    if (b->probe && v->stale) {
+        v->stale = false;
+        pace_forget(cache->hit || cache->late_ns ? &v->hit : &v->computed,
+                    b->variant == atomic_load(&stats->in_use));
+    }
+    variant_measured(v, b);
+}
+
+void cw_cache_variant_looked(struct cache_variant *v, uint64_t epoch, uint64_t looked, uint64_t found)
+{
+    if (epoch != v->epoch) {
+        v->found_before = v->looked > 0 ? v->found / v->looked : -1;
+        v->epoch = epoch;
+        v->looked = v->found = 0;
+        v->n_kept = 0;
+    }
+    v->looked += (double)looked;
+    v->found += (double)found;
+    while (v->looked > WINDOW_LOOKS) {
+        v->looked /= 2;
+        v->found /= 2;
+    }
+}
+
+/* ---- what others see ---- */
+
+static double variant_cached_part(const struct cache_variant *v)
+{
+    if (v->looked < KNOWN_LOOKS && v->found_before >= 0)
+        return v->found_before;
+    return v->looked > 0 ? v->found / v->looked : 0;
+}
+
+static double per_row(double sum, double rows)
+{
+    return rows > 0 ? sum / rows : 0;
+}
+
+/* Reading was measured, or it is what computing leaves out, and a copy. */
+static void variant_put_reading(const struct cw_runner *r, const struct cache_variant *v,
+                                struct cw_choice *ret)
+{
+    const struct pace *p = &v->hit, *computed = &v->computed;
+    ret->was_read = p->rows > 0;
+    ret->store_s = per_row(p->cold_ns, p->rows) * 1e-9;
+    double ns = per_row(p->ns, p->rows);
+    if (!ret->was_read && computed->rows > 0)
+        ns = per_row(computed->ns - computed->prefix_ns, computed->rows) + ret->bytes * COPY_NS;
+    ret->read_s = ns / r->options.threads * 1e-9;
+}
+
+unsigned cw_runner_choices(struct cw_runner *r, struct cw_choice ret[CW_CHOICES_MAX])
+{
+    double positions = (double)CW_MAX(r->sequence->n_positions, (uint64_t)1);
+    if (!r->options.adaptive)
+        return 0;
+    CW_GUARD(&r->sched.mutex);
+    unsigned in_use = atomic_load(&r->cache.in_use);
+    for (unsigned k = 0; k < r->cache.n; k++) {
+        const struct cache_variant *v = &r->cache.variants[k];
+        ret[k] = (struct cw_choice){
+            .cache_point = v->number,
+            .op = cw_cached_cache_point(variant_cached(r, v)),
+            .compute_s = v->computed.rows > 0 ? pace_row_ns(r, &v->computed) * 1e-9 : 0,
+            .bytes = per_row(v->content_bytes, v->content_rows),
+            .cached = variant_cached_part(v),
+            .stored = v->stored,
+            .unread = k == in_use && variant_is_slow(r, v),
+            .written = fmin((double)v->n_kept / positions, 1),
+        };
+        if (k)
+            variant_put_reading(r, v, &ret[k]);
+    }
+    return r->cache.n;
+}
+
+void cw_runner_effort(struct cw_runner *r, struct cw_effort *ret)
+{
+    CW_GUARD(&r->sched.mutex);
+    *ret = (struct cw_effort){
+        .positions = r->cache.n_done, .busy_ns = r->cache.busy_ns, .cold_ns = r->reads.busy_ns};
+}
+
+bool cw_runner_set_cache_point(struct cw_runner *r, int64_t cache_point)
+{
+    for (unsigned k = 0; k < r->cache.n; k++)
+        if (r->cache.variants[k].number == cache_point) {
+            atomic_store(&r->cache.in_use, k);
+            return true;
+        }
+    return false;
+}
+
+int64_t cw_runner_cache_point(const struct cw_runner *r)
+{
+    return r->cache.variants[atomic_load(&r->cache.in_use)].number;
+}

@@ -1,0 +1,444 @@
+#include "exec/exec.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/cost_clock.h"
+#include "base/hash.h"
+#include "base/philox.h"
+#include "exec/cached.h"
+
+#define REPLACE_ATTEMPTS 64 /* records that are tried for a row that failed */
+
+void cw_exec_free_faults(struct cw_exec *x)
+{
+    while (x->faults)
+        free(CW_POP(x->faults));
+}
+
+void cw_exec_reset(struct cw_exec *x)
+{
+    cw_arena_reset(&x->arena, 0);
+    x->block = (struct cw_block){.n = x->n_refs};
+    x->origin = x->element = NULL;
+    x->reads = (struct cw_exec_reads){0};
+    cw_cached_forget(x);
+    x->replaced = NULL;
+    cw_exec_free_faults(x);
+    x->shape = x->prefix_ns = 0;
+}
+
+size_t cw_exec_scratch_keep(const struct cw_budget *b)
+{
+    return atomic_load(&b->used) < atomic_load(&b->limit) / 4 * 3 ? (size_t)16 << 20 : 0;
+}
+
+/* ---- operators ---- */
+
+void cw_exec_record_id(const struct cw_exec *x, size_t row, struct cw_record_id *ret)
+{
+    const struct cw_ref *ref = cw_exec_ref(x, row);
+    const struct cw_source *source = cw_exec_source(x);
+    source->ops->ids(source, &ref->row, 1, ret);
+    ret->pass = ref->pass;
+    ret->leaf = (uint16_t)x->program->leaf;
+    ret->flags = 0;
+    ret->element = x->element ? x->element[row] : 0;
+}
+
+/* Makes what is the same for all operators. */
+static int exec_prepare(struct cw_exec *x, struct cw_error *err)
+{
+    const struct cw_program *g = x->program;
+    struct cw_block *c = &x->block;
+    const struct cw_ref *refs = x->plan->refs + x->at;
+    size_t n = c->n;
+
+    c->arena = &x->arena;
+    c->keys = x->epoch->keys;
+    c->cancelled = x->cancelled;
+    c->cancel_arg = x->cancel_arg;
+    c->all_ok = true;
+    c->n_values = g->n_values;
+    c->status = cw_arena_alloc(&x->arena, n, err);
+    c->columns = cw_arena_alloc(&x->arena, g->n_values * sizeof(*c->columns), err);
+    uint64_t *rows = cw_arena_alloc(&x->arena, n * sizeof(*rows), err);
+    if (!c->status || !c->columns || !rows)
+        return err->status;
+    memset(c->status, 0, n);
+    memset(c->columns, 0, g->n_values * sizeof(*c->columns));
+    for (size_t i = 0; i < n; i++)
+        rows[i] = refs[i].row;
+    c->rows = rows;
+    if (x->env->needs_eids) {
+        uint64_t *eids = cw_arena_alloc(&x->arena, n * sizeof(*eids), err);
+        struct cw_record_id id;
+        if (!eids)
+            return err->status;
+        for (size_t i = 0; i < n; i++) {
+            cw_exec_record_id(x, i, &id);
+            eids[i] = cw_element_id(g, &id);
+        }
+        c->eids = eids;
+    }
+    return 0;
+}
+
+int cw_exec_set_slots(struct cw_exec *x, struct cw_block *c, const struct cw_exec_dest *d,
+                      struct cw_error *err)
+{
+    const struct cw_program *g = x->program;
+    if (!d->data)
+        return 0;
+    uint8_t **slots = cw_arena_alloc(&x->arena, g->n_values * sizeof(*slots), err);
+    if (!slots)
+        return err->status;
+    memset(slots, 0, g->n_values * sizeof(*slots));
+    for (unsigned k = 0; k < g->n_outputs; k++)
+        if (d->offset[k] != SIZE_MAX)
+            slots[g->outputs[k].value] = cw_exec_slot(d, k);
+    c->slots = slots;
+    return 0;
+}
+
+static int exec_run_op(const struct cw_exec *x, struct cw_counts *t, const struct cw_op *op,
+                       struct cw_block *c, struct cw_error *err)
+{
+    struct cw_turn turn = cw_turn_begin(t, c);
+    int status = op->desc->run(op, c, err);
+    cw_turn_end(t, x->program->leaf, x->plain, op, c, &turn);
+    if (status < 0 && status != CW_E_BUDGET)
+        cw_error_op(err, op->desc->name);
+    return status;
+}
+
+static int exec_replace(struct cw_exec *x, struct cw_counts *t, struct cw_block *c, size_t row, size_t own,
+                        struct cw_error *err);
+
+/* Moves the faults of c to x, and replaces the rows that failed where that is wanted. Row i of c is row
+ * map[i] of x (map NULL: i). */
+static int exec_take_faults(struct cw_exec *x, struct cw_counts *t, struct cw_block *c, const uint32_t *map,
+                            struct cw_error *err)
+{
+    enum cw_on_error on_error = x->env->compiled->pipeline->on_error;
+    while (c->faults) {
+        struct cw_fault *from = c->faults;
+        struct cw_exec_fault *f = calloc(1, sizeof(*f));
+        if (!f)
+            return cw_error_nomem(err, sizeof(*f), "an error");
+        c->faults = from->next;
+        *f = (struct cw_exec_fault){
+            .next = x->faults, .row = map ? map[from->row] : from->row, .op = from->op, .note = from->note};
+        snprintf(f->message, sizeof(f->message), "%s", from->message);
+        x->faults = f;
+        if (on_error == CW_ON_ERROR_REPLACE && !f->note) {
+            int status = exec_replace(x, t, c, from->row, f->row, err);
+            if (status < 0)
+                return status;
+            f->replaced = status == 0;
+            if (f->replaced)
+                c->status[from->row] = CW_ROW_REPLACED;
+        }
+    }
+    return 0;
+}
+
+/* Faults name rows: the faults of a record become those of its first row. */
+static void exec_move_faults(struct cw_exec *x, const struct cw_expansion *e)
+{
+    for (struct cw_exec_fault *f = x->faults; f; f = f->next)
+        f->row = CW_FIRST(i, 0, e->n, e->origin[i] >= f->row);
+}
+
+/* What flat_map left in x->block.expansion becomes the rows of x. */
+static int exec_expand(struct cw_exec *x, struct cw_error *err)
+{
+    struct cw_block *c = &x->block;
+    const struct cw_expansion *e = CW_STEAL(c->expansion);
+    uint32_t *origin = cw_block_alloc(c, e->n * sizeof(*origin), err),
+             *element = cw_block_alloc(c, e->n * sizeof(*element), err);
+    uint64_t *rows = cw_block_alloc(c, e->n * sizeof(*rows), err),
+             *eids = c->eids ? cw_block_alloc(c, e->n * sizeof(*eids), err) : NULL;
+    if (!origin || !element || !rows || (c->eids && !eids))
+        return err->status;
+    c->all_ok = true;
+    uint32_t given = 0; /* of the record */
+    for (size_t i = 0; i < e->n; i++) {
+        origin[i] = x->origin ? x->origin[e->origin[i]] : e->origin[i];
+        given = i > 0 && origin[i] == origin[i - 1] ? given : 0;
+        /* a row that was dropped or failed takes no number, and keeps the id that errors name */
+        element[i] = e->status[i] == CW_ROW_OK ? ++given : x->element ? x->element[e->origin[i]] : 0;
+        rows[i] = c->rows[e->origin[i]];
+        c->all_ok &= e->status[i] == CW_ROW_OK;
+    }
+    exec_move_faults(x, e);
+
+    struct {
+        uint64_t before, origin, status;
+    } shape = {x->shape, cw_hash64(e->origin, e->n * sizeof(*e->origin)), cw_hash64(e->status, e->n)};
+
+    x->shape = cw_hash64(&shape, sizeof(shape));
+    x->origin = origin;
+    x->element = element;
+    c->n = e->n;
+    c->status = e->status;
+    c->rows = rows;
+    c->raw = NULL; /* the bytes were the source's */
+    c->columns = e->columns;
+    for (size_t i = 0; eids && i < e->n; i++) {
+        struct cw_record_id id;
+        cw_exec_record_id(x, i, &id);
+        eids[i] = cw_element_id(x->program, &id);
+    }
+    c->eids = eids;
+    return 0;
+}
+
+/* The first operator of a stage; of the stage after the last: how many operators there are. */
+static unsigned exec_stage_begin(const struct cw_exec *x, unsigned stage)
+{
+    return x->plain ? x->program->stage[stage] : x->variant->optimized->stage[stage];
+}
+
+bool cw_exec_stage_is_empty(const struct cw_exec *x, unsigned stage)
+{
+    return exec_stage_begin(x, stage) == exec_stage_begin(x, stage + 1);
+}
+
+/* A filter or a batcher can't decide about elements that failed, so these are dropped. Where errors are
+ * raised they stay, to be found. */
+static void exec_drop_failed(const struct cw_exec *x, const struct cw_op *op, struct cw_block *c)
+{
+    bool decides = op->desc->kind == CW_OP_FILTER || op->desc->kind == CW_OP_FLAT_MAP ||
+                   op->desc->kind == CW_OP_BATCHER;
+    if (!decides || c->all_ok || x->env->compiled->pipeline->on_error != CW_ON_ERROR_SKIP)
+        return;
+    for (size_t k = 0; k < c->n; k++)
+        if (c->status[k] == CW_ROW_FAILED)
+            c->status[k] = CW_ROW_DROPPED;
+}
+
+int cw_exec_run_stage(struct cw_exec *x, struct cw_counts *t, struct cw_block *c, const uint32_t *map,
+                      unsigned stage, struct cw_error *err)
+{
+    struct cw_op *const *ops = x->plain ? x->program->ops : x->variant->optimized->ops;
+    const struct cw_op *cache_point = cw_cached_cache_point(x->variant->cached);
+    unsigned end = exec_stage_begin(x, stage + 1);
+    for (unsigned i = exec_stage_begin(x, stage); i < end; i++) {
+        const struct cw_op *op = ops[i];
+        uint64_t before = t->ops[op->index].ns;
+        int status = 0;
+        if (x->cache.hit && op->position <= cache_point->position)
+            continue;
+        if (op == cache_point)
+            cw_cached_keep(x, c, map);
+        if (op->desc->run && op->live)
+            status = exec_run_op(x, t, op, c, err);
+        if (cache_point && op->position < cache_point->position)
+            x->prefix_ns += t->ops[op->index].ns - before;
+        if (status >= 0 && c->faults)
+            status = exec_take_faults(x, t, c, map, err);
+        if (status >= 0 && c->expansion)
+            status = exec_expand(x, err);
+        if (status < 0)
+            return status;
+        exec_drop_failed(x, op, c);
+    }
+    return 0;
+}
+
+int cw_exec_start(struct cw_exec *x, struct cw_counts *t, struct cw_error *err)
+{
+    const struct cw_source *source = cw_exec_source(x);
+    const struct cw_op *op = x->program->ops[0];
+    int status = exec_prepare(x, err);
+    if (status >= 0)
+        status = cw_exec_set_slots(x, &x->block, &x->dest, err);
+    if (status < 0)
+        return status;
+    if (x->cache.hit) {
+        cw_cached_put_hits(x);
+        return 0;
+    }
+    struct cw_turn turn = cw_turn_begin(t, &x->block);
+    status = source->ops->produce(source, op, &x->block, err);
+    cw_turn_end(t, x->program->leaf, x->plain, op, &x->block, &turn);
+    x->prefix_ns += cw_cost_now_ns() - turn.start_ns;
+    if (status >= 0 && x->block.faults)
+        status = exec_take_faults(x, t, &x->block, NULL, err);
+    if (status < 0 && status != CW_E_BUDGET)
+        cw_error_op(err, op->desc->name);
+    return status;
+}
+
+/* ---- replacement ---- */
+
+/* Reads the bytes of the record of an execution with one row, which need not have been loaded with its
+ * plan. */
+static int exec_read_single(struct cw_exec *one, struct cw_counts *t, struct cw_error *err)
+{
+    const struct cw_source *source = cw_exec_source(one);
+    if (!source->ops->load)
+        return cw_exec_read(one, t, false, err);
+    struct cw_tensor *raw = cw_arena_alloc(&one->arena, sizeof(*raw), err);
+    int status = raw ? source->ops->load(source, &one->plan->refs[one->at].row, 1, &one->arena, raw, err)
+                     : err->status;
+    if (status < 0 && status != CW_E_BUDGET)
+        cw_error_op(err, one->program->ops[0]->desc->name);
+    one->block.raw = raw;
+    one->reads.done = true;
+    return status;
+}
+
+/* The outputs of the only row, in memory of the arena. */
+static int exec_take_single(const struct cw_exec *one, struct cw_arena *arena, struct cw_replaced *ret,
+                            struct cw_error *err)
+{
+    const struct cw_program *g = one->program;
+    if (!(ret->values = cw_arena_alloc(arena, g->n_outputs * sizeof(*ret->values), err)))
+        return err->status;
+    for (unsigned k = 0; k < g->n_outputs; k++)
+        ret->values[k] = cw_block_row(&one->block, g->outputs[k].value, 0);
+    cw_exec_record_id(one, 0, &ret->id);
+    ret->id.flags |= CW_RECORD_REPLACEMENT;
+    if (one->env->compiled->keyed)
+        memcpy(&ret->bucket, cw_block_row(&one->block, g->bucket_value, 0).data, sizeof(ret->bucket));
+    return 0;
+}
+
+/* Runs the record of x->plan->room[at] through all operators. 0: ret is filled (memory of the arena); 1: it
+ * failed or was dropped. */
+static int exec_run_single(struct cw_exec *x, struct cw_counts *t, uint64_t at, struct cw_replaced *ret,
+                           struct cw_error *err)
+{
+    const struct cw_exec_plan plan = {.begin = x->plan->room_begin, .refs = x->plan->room};
+    const struct cw_program *g = &x->env->compiled->programs[plan.refs[at].leaf];
+    const struct cw_exec_variant *variant = &x->env->uncached[g->leaf];
+    struct cw_exec one = {.env = x->env,
+                          .epoch = x->epoch,
+                          .cancelled = x->cancelled,
+                          .cancel_arg = x->cancel_arg,
+                          .plan = &plan,
+                          .program = g,
+                          .variant = variant,
+                          .at = at,
+                          .n_refs = 1,
+                          .block.n = 1,
+                          .arena = x->arena, /* handed back below */
+                          .cache.use = CW_CACHE_USE_NONE};
+    const struct cw_source *source = cw_exec_source(&one);
+    const struct cw_optimized *o = variant->optimized;
+    int status = exec_read_single(&one, t, err);
+    if (status >= 0)
+        status = exec_prepare(&one, err);
+    if (status >= 0 && (status = source->ops->produce(source, g->ops[0], &one.block, err)) < 0 &&
+        status != CW_E_BUDGET)
+        cw_error_op(err, g->ops[0]->desc->name);
+    for (unsigned i = 1; i < o->n_ops && status >= 0 && one.block.status[0] == CW_ROW_OK; i++)
+        if (o->ops[i]->desc->run && o->ops[i]->live)
+            status = exec_run_op(&one, t, o->ops[i], &one.block, err);
+    if (status >= 0)
+        status = one.block.status[0] == CW_ROW_OK ? exec_take_single(&one, &one.arena, ret, err) : 1;
+    x->arena = one.arena;
+    x->block.arena = &x->arena;
+    return status;
+}
+
+/* Replaces row `row` of c, which is row `own` of x, by another record. 0: replaced; 1: no good record
+ * found. */
+static int exec_replace(struct cw_exec *x, struct cw_counts *t, struct cw_block *c, size_t row, size_t own,
+                        struct cw_error *err)
+{
+    if (!x->replaced) {
+        x->replaced = cw_arena_alloc(&x->arena, x->block.n * sizeof(*x->replaced), err);
+        if (!x->replaced)
+            return err->status;
+        memset(x->replaced, 0, x->block.n * sizeof(*x->replaced));
+    }
+    const struct cw_exec_plan *p = x->plan;
+    uint64_t position = p->begin + x->at + own,
+             window = position / CW_REPLACE_POSITIONS * CW_REPLACE_POSITIONS;
+    uint64_t n = CW_MIN(CW_REPLACE_POSITIONS, x->env->sequence->n_positions - window);
+    for (uint32_t k = 0; k < REPLACE_ATTEMPTS; k++) {
+        uint32_t words[4];
+        cw_block_draw(c, x->env->compiled->n_keys - 1, row, k, words);
+        struct cw_arena_mark mark = cw_arena_mark(&x->arena);
+        int status = exec_run_single(x, t, window - p->room_begin + cw_integer(words[0], n),
+                                     &x->replaced[own], err);
+        if (status <= 0)
+            return status;
+        cw_arena_release(&x->arena, mark);
+    }
+    return 1;
+}
+
+void cw_exec_fault_error(const struct cw_exec *x, const struct cw_exec_fault *f, struct cw_error *ret)
+{
+    const struct cw_source *source = cw_exec_source(x);
+    struct cw_record_id record;
+    char id[128];
+    *ret = (struct cw_error){0};
+    cw_exec_record_id(x, f->row, &record);
+    cw_record_print(x->program, &record, id);
+    if (source->ops->path)
+        cw_error_file(ret, source->ops->path(source, cw_exec_ref(x, f->row)->row));
+    cw_error_op(ret, f->op);
+    cw_error_record(ret, id);
+    cw_error_set(ret, CW_E_RECORD, "%s: %s", f->op, f->message);
+}
+
+/* ---- some of the rows ---- */
+
+/* Rows of a column by index, as a column of its own. */
+static int column_gather(struct cw_arena *arena, const struct cw_column *from, const uint32_t *idx, size_t n,
+                         struct cw_column *to, struct cw_error *err)
+{
+    *to = *from;
+    if (from->dense) {
+        to->data = cw_arena_alloc(arena, n * from->stride, err);
+        if (!to->data)
+            return err->status;
+        if (from->stride == 8)
+            for (size_t i = 0; i < n; i++)
+                memcpy(to->data + 8 * i, from->data + 8 * (size_t)idx[i], 8);
+        else
+            for (size_t i = 0; i < n; i++)
+                memcpy(to->data + i * from->stride, from->data + idx[i] * from->stride, from->stride);
+    } else if (from->rows) {
+        to->rows = cw_arena_alloc(arena, n * sizeof(*to->rows), err);
+        if (!to->rows)
+            return err->status;
+        for (size_t i = 0; i < n; i++)
+            to->rows[i] = from->rows[idx[i]];
+    }
+    return 0;
+}
+
+int cw_exec_gather(struct cw_exec *x, const uint32_t *idx, size_t n, struct cw_block *ret,
+                   struct cw_error *err)
+{
+    const struct cw_block *from = &x->block;
+    *ret = *from;
+    ret->n = n;
+    ret->faults = NULL;
+    ret->status = cw_arena_alloc(&x->arena, n, err);
+    ret->columns = cw_arena_alloc(&x->arena, x->program->n_values * sizeof(*ret->columns), err);
+    uint64_t *eids = from->eids ? cw_arena_alloc(&x->arena, n * sizeof(*eids), err) : NULL;
+    uint64_t *rows = cw_arena_alloc(&x->arena, n * sizeof(*rows), err);
+    if (!ret->status || !ret->columns || (from->eids && !eids) || !rows)
+        return err->status;
+    ret->all_ok = true;
+    for (size_t i = 0; i < n; i++) {
+        ret->status[i] = from->status[idx[i]];
+        ret->all_ok &= ret->status[i] == CW_ROW_OK;
+        rows[i] = from->rows[idx[i]];
+        if (eids)
+            eids[i] = from->eids[idx[i]];
+    }
+    ret->eids = eids;
+    ret->rows = rows;
+    int status = 0;
+    for (unsigned v = 0; v < x->program->n_values && status >= 0; v++)
+        status = column_gather(&x->arena, &from->columns[v], idx, n, &ret->columns[v], err);
+    return status;
+}
