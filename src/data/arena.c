@@ -1,3 +1,4 @@
+/* Chunks of an arena: mapped, charged, reused. The thread that has the arena calls it. */
 #include "data/arena.h"
 
 #include <stdint.h>

@@ -1,3 +1,4 @@
+/* Copies, hashes and frees batches. */
 #include "data/batch.h"
 
 #include <string.h>

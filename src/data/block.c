@@ -1,3 +1,4 @@
+/* Columns, faults and draws of a block. The thread that has the block calls it. */
 #include "data/block.h"
 
 #include <stdarg.h>

@@ -1,3 +1,4 @@
+/* Counts charged bytes with atomics, without locks. */
 #include "data/budget.h"
 
 void cw_budget_init(struct cw_budget *b, size_t limit)

@@ -1,3 +1,4 @@
+/* Makes, hands out, trims and frees slabs. One mutex per pool. */
 #include "data/slab.h"
 
 #include <errno.h>

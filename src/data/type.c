@@ -1,3 +1,4 @@
+/* Names and sizes of dtypes and types, and conversions of 16-bit floats. */
 #include "data/type.h"
 
 #include <math.h>

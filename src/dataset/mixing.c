@@ -1,3 +1,4 @@
+/* Estimates how many chunks the elements of a batch come from, and describes that in a sentence. */
 #include "dataset/mixing.h"
 
 #include <inttypes.h>

@@ -1,3 +1,4 @@
+/* Makes the permutation tables of an epoch, keeps those in use within the budget, and drops the others. */
 #include "dataset/orders.h"
 
 #include <string.h>

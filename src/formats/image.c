@@ -1,3 +1,4 @@
+/* Recognises an image format by its first bytes, and calls its codec. */
 #include "formats/image.h"
 
 #include <string.h>

@@ -1,3 +1,4 @@
+/* Writes images as PNG files, for contact sheets. */
 #include "formats/image_write.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* The table of operators, which plug-ins replace with a longer one. Readers take no lock. */
 #include "ops/table.h"
 
 #include <pthread.h>

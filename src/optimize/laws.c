@@ -1,3 +1,4 @@
+/* The table of laws, and the check of two operators against it. Stateless; any thread. */
 #include "optimize/laws.h"
 
 #include <string.h>

@@ -1,3 +1,4 @@
+/* Fuses runs of image operators of a program. Called once per program; the result is immutable. */
 #include "optimize/optimize.h"
 
 #include <string.h>

@@ -1,3 +1,5 @@
+/* The components that an operator sees while it is bound, under their names. Owned by the path that is
+ * compiled. */
 #include "pipeline/bind.h"
 
 #include <stdio.h>

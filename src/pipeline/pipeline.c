@@ -1,3 +1,5 @@
+/* Parses a pipeline and computes its fingerprint. Called when a pipeline is loaded; the result is immutable.
+ */
 #include "pipeline/pipeline.h"
 
 #include <stdio.h>

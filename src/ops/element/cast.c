@@ -1,3 +1,4 @@
+/* cast: a component in another dtype; fuses with image operators. */
 #include "ops/element/convert.h"
 #include "ops/image/image_role.h"
 

@@ -1,3 +1,4 @@
+/* drop: removes components. Nothing runs. */
 #include "pipeline/op.h"
 
 static int drop_bind(struct cw_bind *b, struct cw_op *op, struct cw_error *err)

@@ -1,3 +1,4 @@
+/* rename: components under other names. Values keep their numbers, so nothing runs. */
 #include <stdio.h>
 #include <string.h>
 

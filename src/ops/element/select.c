@@ -1,3 +1,4 @@
+/* select: removes all components but those named. Nothing runs. */
 #include <string.h>
 
 #include "pipeline/op.h"

@@ -1,3 +1,4 @@
+/* assign: components computed by expressions. */
 #include <stdio.h>
 
 #include "ops/expr/expr.h"

@@ -1,3 +1,4 @@
+/* filter: drops the elements for which an expression is false. */
 #include "ops/expr/expr.h"
 #include "pipeline/op.h"
 

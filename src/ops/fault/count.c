@@ -1,3 +1,4 @@
+/* count: computes nothing; the profile counts the elements that arrive. */
 #include "pipeline/op.h"
 
 static const struct cw_attr_def attrs[] = {

@@ -1,3 +1,4 @@
+/* delay: sleeps for each element, for tests. */
 #include "base/cost_clock.h"
 #include "ops/expr/expr.h"
 #include "ops/fault/fault_wait.h"

@@ -1,3 +1,4 @@
+/* fail: makes chosen elements fail, or ends the process, for tests. */
 #include <signal.h>
 #include <string.h>
 #include <unistd.h>

@@ -1,3 +1,4 @@
+/* Runs image operators, one or a fused run of them, row by row of pixels. Its state is immutable. */
 #include "ops/image/image_chain.h"
 
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* The last step of an image chain: writes rows of pixels in their final dtype, order and layout. */
 #include "ops/image/image_finish.h"
 
 #include <string.h>

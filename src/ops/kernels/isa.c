@@ -1,3 +1,4 @@
+/* Chooses the image kernels of the best instruction set that this CPU has, once per process. */
 #include "ops/kernels/isa.h"
 
 #include <pthread.h>

@@ -1,3 +1,4 @@
+/* Resizes an image row by row, with the kernels of one instruction set. The caller owns all memory. */
 #include "ops/kernels/resize.h"
 
 #include <string.h>

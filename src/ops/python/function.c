@@ -1,3 +1,5 @@
+/* Calls Python functions in host processes: requests, answers, tries, and errors by row. Compute threads call
+ * it. */
 #include "ops/python/function.h"
 
 #include <inttypes.h>

@@ -1,3 +1,4 @@
+/* The node of take and skip: positions of the child from a first one on. */
 #include "ops/sequence/cut.h"
 
 struct cut {

@@ -1,3 +1,4 @@
+/* Record ids of sources whose records are in no file: one file key, and the row. */
 #include "ops/source/keyed_source.h"
 
 #include "base/hash.h"

@@ -1,3 +1,4 @@
+/* Sources that are indexed files: opens the index, and finds the records in it. */
 #include "ops/source/record_files.h"
 
 #include <string.h>

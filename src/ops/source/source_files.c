@@ -1,3 +1,4 @@
+/* Finds the files of a source from its patterns. Called when a source is opened. */
 #include "ops/source/source_files.h"
 
 #include <string.h>
