@@ -11,7 +11,10 @@
 #include <unistd.h>
 
 #include "cache/admin.h"
-#include "cache/internal.h"
+#include "cache/cache.h"
+#include "cache/files.h"
+#include "cache/format.h"
+#include "cache/set.h"
 #include "cache/sum.h"
 #include "data/budget.h"
 #include "engine/cache_stats.h"
@@ -122,7 +125,7 @@ static void read_all(struct cw_cache_set *s, const uint8_t *file, size_t size)
     struct cw_budget budget;
     struct cw_arena arena;
     struct cw_cache_trailer t;
-    if (!s->n_used) /* nothing is said to be there */
+    if (!s->index.n_used) /* nothing is said to be there */
         return;
     cw_budget_init(&budget, BUDGET);
     cw_arena_init(&arena, &budget);

@@ -10,7 +10,8 @@ ruff_format() { files '*.py' '*.pyi' | xargs "$venv/bin/ruff" format --quiet --n
 case ${1:-} in
 --check)
     bad=0
-    clang_format --dry-run -Werror 2>&1 | grep -m 20 'error:' && bad=1
+    said=$(clang_format --dry-run -Werror 2>&1 | grep 'error:') || true
+    [ -z "$said" ] || { head -n 20 <<<"$said"; bad=1; }
     ruff_format --check || bad=1
     [ $bad -eq 0 ] || { echo "format: run tools/format.sh"; exit 1; }
     echo "format: ok"

@@ -42,6 +42,16 @@ json() {
     echo "json: $n files"
 }
 
+structure() { # circles among linked files, if the library has been built
+    local build
+    for build in $(dirname "${CACHEW:-build/cachew}") build-gcc; do
+        [ -d "$build/src" ] || continue
+        python3 tools/check_structure.py --objects "$build"
+        return
+    done
+    python3 tools/check_structure.py
+}
+
 exports() { # if the library has been built
     local library
     for library in build/src/api/libcachew.so build-gcc/src/api/libcachew.so; do
@@ -61,7 +71,7 @@ tables() { # pages and stubs that the operator table gives, and the man page, if
 }
 
 step layers python3 tools/check_layers.py
-step structure python3 tools/check_structure.py ${BUILD:+--objects "$BUILD"}
+step structure structure
 step words python3 tools/check_words.py
 step limits python3 tools/make_limits.py --check
 step ruff "$venv/bin/ruff" check --quiet --no-cache --config tools/ruff.toml tests tools bench python examples

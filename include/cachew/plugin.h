@@ -16,7 +16,8 @@
  *         cachew_bind_read(b, component, &type); // input 0
  *         if (type.dtype != CACHEW_UINT8)
  *             return cachew_bind_fail(b, "component", "a uint8 component, not %s",
- * cachew_dtype_text(type.dtype)); return cachew_bind_write(b, component, &type); // output 0
+ *                 cachew_dtype_text(type.dtype));
+ *         return cachew_bind_write(b, component, &type); // output 0
  *     }
  *
  *     static int negative_run(const void *state, struct cachew_row *row)
@@ -34,8 +35,9 @@
  *
  *     static const struct cachew_attr attrs[] = {
  *         {.name = "component", .kind = CACHEW_ATTR_COMPONENT, .doc = "the uint8 component"},
- *         {.name = "top", .kind = CACHEW_ATTR_INT, .def = "255", .min = 0, .max = 255, .doc = "what 0
- * becomes"}, {0},
+ *         {.name = "top", .kind = CACHEW_ATTR_INT, .def = "255", .min = 0, .max = 255,
+ *             .doc = "what 0 becomes"},
+ *         {0},
  *     };
  *     static const struct cachew_operator negative = {
  *         .name = "negative", .summary = "a component as a negative", .kind = CACHEW_MAP, .attrs = attrs,
@@ -44,7 +46,7 @@
  *     static const struct cachew_operator *const operators[] = {&negative, NULL};
  *
  *     CACHEW_API const struct cachew_plugin cachew_plugin = {.abi = CACHEW_PLUGIN_ABI, .version = "1",
- * .operators = operators};
+ *         .operators = operators};
  *
  *     cc -shared -fPIC $(pkg-config --cflags cachew) -o negative.so negative.c
  *     cachew run train.json --plugin ./negative.so

@@ -81,7 +81,8 @@ int cw_runner_new(const struct cw_sequence *s, const struct cw_runner_options *o
     r->env.needs_eids = c->pipeline->on_error == CW_ON_ERROR_REPLACE;
     for (unsigned i = 0; i < c->n_programs; i++)
         for (unsigned k = 0; k < c->programs[i].n_ops; k++)
-            r->env.needs_eids |= c->programs[i].ops[k]->desc->effects.random || c->programs[i].ops[k]->desc->function;
+            r->env.needs_eids |= c->programs[i].ops[k]->desc->effects.random ||
+                                 c->programs[i].ops[k]->desc->function;
     if (status >= 0)
         status = cw_cache_stats_new(r, err);
     if (status >= 0)

@@ -52,8 +52,8 @@ const char *cw_attr_allowed(const struct cw_attr_def *a, char buf[256])
         [CW_ATTR_STRINGS] = "a list of strings",
         [CW_ATTR_OBJECT] = "an object",
         [CW_ATTR_CHAINS] = "a list of chains",
-        [CW_ATTR_FUNCTION] = "a function: an object of name, identity and payload (strings), and possibly "
-                             "modules, path and rng",
+        [CW_ATTR_FUNCTION] = ("a function: an object of name, identity and payload (strings), and possibly "
+                              "modules, path and rng"),
     };
     size_t at = (size_t)snprintf(buf, 256, "%s", nouns[a->kind]);
     if (a->scalar_too)

@@ -156,7 +156,7 @@ struct cw_field { /* of the memory; the last entry has no name */
 
 struct cw_policy {
     const char *name; /* as in --policy; one that ends with ":" takes a number after it */
-    bool caches; /* it decides about cache points. Otherwise decision.cache_point is always -1 */
+    bool caches;      /* it decides about cache points. Otherwise decision.cache_point is always -1 */
     const struct cw_field *fields;
     double parameter; /* the number after ":", or what policies of one file differ in */
     /* Called with each report of the job: about once a second, more often at first. d: zeros. */

@@ -375,7 +375,7 @@ static void whim_decide(const struct cw_policy *policy, struct cw_policy_memory 
     d->concluded = true;
 }
 
-static const struct cw_policy whim = {.name = "whim", .summary = "", .decide = whim_decide};
+static const struct cw_policy whim = {.name = "whim", .decide = whim_decide};
 
 static void run_seed(uint64_t seed)
 {

@@ -77,8 +77,8 @@ static void test_sizes_follow_the_rate(void **state)
     run_free(u);
 }
 
-/* The first elements may be cheap by chance: a worker is then not leased dozens of the larger ranges that follow,
- * which would take it long while the other workers run far ahead. */
+/* The first elements may be cheap by chance: a worker is then not leased dozens of the larger ranges that
+ * follow, which would take it long while the other workers run far ahead. */
 static void test_leases_ahead_are_bounded_in_time(void **state)
 {
     (void)state;

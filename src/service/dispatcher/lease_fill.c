@@ -160,8 +160,7 @@ static void fill_choose_origin(struct cw_dispatcher *d, struct stream *s)
  * seemed cheap are not leased by the dozen. */
 static bool fill_has_enough(const struct stream *s, const struct assignment *t)
 {
-    return t->n_held - t->n_complete >= s->speed.depth &&
-           (double)t->to_compute >= s->speed.rate * DP_DEPTH_S;
+    return t->n_held - t->n_complete >= s->speed.depth && (double)t->to_compute >= s->speed.rate * DP_DEPTH_S;
 }
 
 void cw_dp_lease_fill(struct cw_dispatcher *d, struct stream *s)
@@ -180,8 +179,7 @@ void cw_dp_lease_fill(struct cw_dispatcher *d, struct stream *s)
         struct assignment *t = s->assignments.heap.items[0];
         /* A complete range costs only memory, which the worker watches itself. Several ranks may need their
          * batches before the first range ends. */
-        if ((t->n_held >= t->capacity || fill_has_enough(s, t)) &&
-            !(t = fill_make_room(d, s, gap.begin)))
+        if ((t->n_held >= t->capacity || fill_has_enough(s, t)) && !(t = fill_make_room(d, s, gap.begin)))
             return;
         if (!x && !(x = fill_cut(s, gap)))
             return;
