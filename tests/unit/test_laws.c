@@ -36,7 +36,7 @@ static struct cw_compiled *compiled(const struct pair *p, bool swapped)
 {
     char text[1000];
     struct cw_pipeline *pipeline;
-    struct cw_compiled *c;
+    struct cw_compiled *c = NULL;
     struct cw_error err = {0};
     snprintf(text, sizeof(text), "{\"cachew\": 1, \"pipeline\": [%s%s, %s]}", p->source,
              swapped ? p->later : p->earlier, swapped ? p->earlier : p->later);
