@@ -279,8 +279,9 @@ static void test_a_profile_may_be_nonsense(void **state)
         "{\"none\": [1]}",
         "{\"none\": [-1, 0, 0], \"read\": [1e300, 1e300, 1e300]}",
         "{\"none\": [0, 0, 0], \"computed\": [\"a\", 1, 2], \"read\": [null, null, null], \"bytes\": [-5]}",
-        "{\"none\": [1, 1, 1e14], \"computed\": [1e-300, 0, 0], \"read\": [1e15, 1e15, 1e15], \"bytes\": "
-        "[1e15]}"};
+        ("{\"none\": [1, 1, 1e14], \"computed\": [1e-300, 0, 0], \"read\": [1e15, 1e15, 1e15], "
+         "\"bytes\": [1e15]}"),
+    };
     const struct cw_caching caching = {.dir = dir};
     struct ran wanted = run(COUNTED, NULL, 1, false), got = run(COUNTED, &caching, 1, false);
     expect_same(&got, &wanted);

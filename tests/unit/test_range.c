@@ -224,8 +224,8 @@ static void test_rows_in_little_memory(void **state)
 static const char *const row_chains[] = {
     "{\"op\": \"filter\", \"where\": \"length(data) > 0\"}, {\"op\": \"batch\", \"size\": 12}",
     "{\"op\": \"filter\", \"where\": \"int64(min(data) * 1e9) % 3 != 0\"}, {\"op\": \"batch\", \"size\": 5}",
-    "{\"op\": \"bucket_by_length\", \"length\": \"int64(min(data) * 1e9) % 4\", \"boundaries\": [1, 2, 3], "
-    "\"sizes\": [2, 3, 6, 4]}",
+    ("{\"op\": \"bucket_by_length\", \"length\": \"int64(min(data) * 1e9) % 4\", "
+     "\"boundaries\": [1, 2, 3], \"sizes\": [2, 3, 6, 4]}"),
 };
 
 struct rows_of_keys {
