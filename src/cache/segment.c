@@ -89,7 +89,8 @@ int cw_cache_segment_read(struct cw_cache_segment *g, uint64_t offset, struct io
         r = n >= 0 && (size_t)n == bytes ? 0 : nowait ? 1 : 2;
     } else if (g->file) {
         struct cw_mapped *m = atomic_load(&g->mapped);
-        bool copied = way == CW_CACHE_COPY && m && cw_mapped_copy(m, offset, v, n_v, bytes);
+        bool copied = way == CW_CACHE_COPY && bytes >= MAPPED_BYTES && m &&
+                      cw_mapped_copy(m, offset, v, n_v, bytes);
         r = copied ? 0 : cw_file_readv(g->file, offset, v, n_v, nowait, NULL);
         r = r < 0 ? 2 : r;
     }
