@@ -63,9 +63,10 @@ static void *reader_main(void *arg)
     struct cw_cache *c = t->cache;
     pthread_mutex_lock(&c->readers.mutex);
     for (;;) {
-        while (t->state != READER_REQUESTED && !c->readers.stop)
+        /* A request that was left before this thread began is read too: it ends the wait of others. */
+        while ((t->state == READER_IDLE || t->state == READER_DONE) && !c->readers.stop)
             pthread_cond_wait(&t->requested, &c->readers.mutex);
-        if (t->state != READER_REQUESTED)
+        if (t->state == READER_IDLE || t->state == READER_DONE)
             break;
         struct iovec v = {.iov_base = t->data, .iov_len = t->bytes};
         pthread_mutex_unlock(&c->readers.mutex);

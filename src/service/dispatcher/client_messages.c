@@ -170,8 +170,7 @@ static void client_notify_lagging(struct cw_dispatcher *d, struct rank *r)
     Cachew__Lagging l = {CW_MESSAGE(lagging), .at = &at};
     uint64_t least = r->pos;
     uint32_t missing = 0;
-    DP_RANKS_EACH(x, j)
-    {
+    DP_RANKS_EACH (x, j) {
         missing += missing == x->number;
         if (x->finished || !x->began || x->pos >= least)
             continue;

@@ -131,11 +131,11 @@ static void grace_over(struct cw_dispatcher *d)
     d->grace_until_ns = 0;
     grace_log_gone(d);
     CW_LIST_EACH_OF (s, struct stream, link, &d->streams.list) {
-        DP_RANGES_EACH(x, &s->ranges, 0)
-        if (s->restored && s->at_most_once && (x->flags & RANGE_GIVEN) && !x->holder[0].assignment) {
-            cw_dp_stream_lose(d, s, x);
-            cw_dp_stream_announce(d, s, x);
-        }
+        DP_RANGES_EACH (x, &s->ranges, 0)
+            if (s->restored && s->at_most_once && (x->flags & RANGE_GIVEN) && !x->holder[0].assignment) {
+                cw_dp_stream_lose(d, s, x);
+                cw_dp_stream_announce(d, s, x);
+            }
         s->restored = false;
         cw_dp_stream_dirty(d, s);
     }

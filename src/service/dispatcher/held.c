@@ -80,8 +80,7 @@ void cw_dp_held_notify(struct cw_dispatcher *d, struct job *j)
     uint64_t hash = *why ? cw_hash64(why, strlen(why)) | 1 : 0;
     Cachew__Held held = {CW_MESSAGE(held), .why = why, .paused = j->paused};
     Cachew__Envelope m = {CW_MESSAGE(envelope), .of_case = CACHEW__ENVELOPE__OF_HELD, .held = &held};
-    DP_RANKS_EACH(r, j)
-    {
+    DP_RANKS_EACH (r, j) {
         if (!r->client || r->held == hash)
             continue;
         r->held = hash;

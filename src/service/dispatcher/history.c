@@ -43,8 +43,7 @@ static void point_add_ranks(struct job *j, double seconds, struct point *p)
 {
     double batches = 0, demand = 0, waited = 0, most = 0;
     size_t n_known = 0, n_demand = 0;
-    DP_RANKS_EACH(r, j)
-    {
+    DP_RANKS_EACH (r, j) {
         batches += point_batches(r);
         r->pace.waited = NAN;
         if (!r->client || r->finished)

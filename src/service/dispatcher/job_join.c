@@ -124,9 +124,9 @@ static void join_note_round(struct job *j, const Cachew__Attach *a)
 /* Whether an attached rank sent a message since then. */
 static bool join_heard_since(const struct job *j, uint64_t since_ns)
 {
-    DP_RANKS_EACH(r, j)
-    if (r->client && r->heard_ns >= since_ns)
-        return true;
+    DP_RANKS_EACH (r, j)
+        if (r->client && r->heard_ns >= since_ns)
+            return true;
     return false;
 }
 

@@ -88,9 +88,9 @@ void cw_dp_job_ready(struct cw_dispatcher *d, struct job *j)
     struct cw_error err = {0};
     struct action then = {.kind = ACTION_JOB, .job = j};
     cw_dp_stream_set_total(j->stream);
-    DP_RANKS_EACH(r, j)
-    if (r->client && r->attach_id != 0)
-        cw_dp_rank_begin(d, r);
+    DP_RANKS_EACH (r, j)
+        if (r->client && r->attach_id != 0)
+            cw_dp_rank_begin(d, r);
     if (cw_dp_job_journalled(j))
         return;
     if (j->ranks.n_attached == 0) { /* all of them were refused */
@@ -106,9 +106,9 @@ void cw_dp_job_ready(struct cw_dispatcher *d, struct job *j)
         j->writing++;
         return;
     }
-    DP_RANKS_EACH(r, j)
-    if (r->client)
-        cw_dp_rank_refuse(d, r, &err);
+    DP_RANKS_EACH (r, j)
+        if (r->client)
+            cw_dp_rank_refuse(d, r, &err);
     cw_dp_job_free(d, j);
 }
 
@@ -116,19 +116,20 @@ void cw_dp_job_written(struct cw_dispatcher *d, struct job *j)
 {
     j->writing--;
     j->durable = true;
-    DP_RANKS_EACH(r, j)
-    if (r->client && r->attach_id != 0)
-        cw_dp_rank_greet(d, r);
+    DP_RANKS_EACH (r, j)
+        if (r->client && r->attach_id != 0)
+            cw_dp_rank_greet(d, r);
 }
 
 void cw_dp_job_refuse(struct cw_dispatcher *d, struct job *j, const Cachew__Failure *why)
 {
     Cachew__Failure failure = *why;
-    DP_RANKS_EACH(r, j)
-    if (r->client && r->attach_id != 0)
-        cw_dp_peer_send(d, r->client,
-                        &(Cachew__Envelope){CW_MESSAGE(envelope), .re = r->attach_id,
-                                            .of_case = CACHEW__ENVELOPE__OF_FAILURE, .failure = &failure});
+    DP_RANKS_EACH (r, j)
+        if (r->client && r->attach_id != 0)
+            cw_dp_peer_send(d, r->client,
+                            &(Cachew__Envelope){CW_MESSAGE(envelope), .re = r->attach_id,
+                                                .of_case = CACHEW__ENVELOPE__OF_FAILURE,
+                                                .failure = &failure});
     cw_dp_job_free(d, j);
 }
 
@@ -161,9 +162,9 @@ void cw_dp_job_end(struct cw_dispatcher *d, struct job *j, enum job_state state,
     if (why && !j->why)
         j->why = strdup(why->message);
     d->jobs.n_over++;
-    DP_RANKS_EACH(r, j)
-    if (r->client && why)
-        cw_dp_rank_end(d, r, why);
+    DP_RANKS_EACH (r, j)
+        if (r->client && why)
+            cw_dp_rank_end(d, r, why);
     cw_dp_job_save(d, j);
     cw_dp_job_leave_stream(d, j);
 }

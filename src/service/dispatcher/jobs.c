@@ -51,8 +51,7 @@ uint64_t cw_dp_job_mark(struct job *j)
         return j->mark.pos;
     bool missing = j->ranks.n < j->terms.world_size && !j->missing_over; /* ranks that did not attach yet */
     j->mark = (struct job_mark){.pos = missing ? j->first_from : UINT64_MAX, .n = missing};
-    DP_RANKS_EACH(r, j)
-    {
+    DP_RANKS_EACH (r, j) {
         if (r->finished || !r->began)
             continue;
         if (r->pos < j->mark.pos)
@@ -73,7 +72,7 @@ const char *cw_dp_job_state(const struct job *j)
 uint64_t cw_dp_job_lost(const struct job *j)
 {
     uint64_t n = 0;
-    DP_RANKS_EACH(r, j)
-    n += r->progress.n_lost;
+    DP_RANKS_EACH (r, j)
+        n += r->progress.n_lost;
     return n;
 }

@@ -222,9 +222,9 @@ int cw_dp_journal_job(struct cw_dispatcher *d, const struct job *j, const struct
     _cleanup_free_ uint32_t *finished = j->ranks.n_finished > 0 && j->ranks.n_finished <= DP_FINISHED
                                             ? malloc(j->ranks.n_finished * sizeof(*finished))
                                             : NULL;
-    DP_RANKS_EACH(r, j)
-    if (finished && r->finished)
-        finished[m.n_finished++] = r->number;
+    DP_RANKS_EACH (r, j)
+        if (finished && r->finished)
+            finished[m.n_finished++] = r->number;
     m.finished = finished;
     return journal_put(d, journal_key('f', j->name, strlen(j->name)), &m.base, then, err);
 }

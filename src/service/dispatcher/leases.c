@@ -114,8 +114,7 @@ void cw_dp_lease_drop(struct cw_dispatcher *d, struct assignment *t, struct rang
 void cw_dp_lease_drop_from(struct cw_dispatcher *d, struct assignment *t, uint64_t from, enum drop how)
 {
     const struct range_table *ranges = &t->stream->ranges;
-    DP_RANGES_EACH(x, ranges, cw_dp_range_index(ranges, from))
-    {
+    DP_RANGES_EACH (x, ranges, cw_dp_range_index(ranges, from)) {
         if (t->n_held == 0)
             return;
         cw_dp_lease_drop(d, t, x, how);
@@ -130,8 +129,7 @@ bool cw_dp_lease_unfinished(const struct range *x, const struct assignment *t)
 void cw_dp_lease_drop_unbegun(struct cw_dispatcher *d, struct assignment *t)
 {
     unsigned begun = 0;
-    DP_RANGES_EACH(x, &t->stream->ranges, 0)
-    {
+    DP_RANGES_EACH (x, &t->stream->ranges, 0) {
         if (t->n_held == 0)
             return;
         if (begun < DP_DEPTH)
@@ -162,9 +160,9 @@ uint64_t cw_dp_lease_bound(const struct stream *s, struct span span)
     if (s->begun_to <= span.begin || !cw_dp_stream_placed(s))
         return span.end;
     CW_LIST_EACH_OF (j, const struct job, by_stream, &s->jobs)
-        DP_RANKS_EACH(r, j)
-    if (r->client && r->began && r->pos == r->began_at && r->pos > span.begin && r->pos < span.end)
-        span.end = r->pos;
+        DP_RANKS_EACH (r, j)
+            if (r->client && r->began && r->pos == r->began_at && r->pos > span.begin && r->pos < span.end)
+                span.end = r->pos;
     return span.end;
 }
 
@@ -292,9 +290,9 @@ void cw_dp_lease_split(struct cw_dispatcher *d, struct stream *s, uint64_t pos)
         cw_dp_lease_drop(d, x->holder[0].assignment, x, DROP_REVOKED);
     struct span behind = {pos, x->end};
     CW_LIST_EACH_OF (j, struct job, by_stream, &s->jobs)
-        DP_RANKS_EACH(r, j)
-    if (r->next_report > x->begin)
-        r->next_report = CW_MAX(x->begin, r->pos);
+        DP_RANKS_EACH (r, j)
+            if (r->next_report > x->begin)
+                r->next_report = CW_MAX(x->begin, r->pos);
     if (x->flags & RANGE_REPORTED)
         cw_dp_journal_tried(d, cw_dp_journal_range_gone(d, s, x->begin, NULL));
     free(x->elements);

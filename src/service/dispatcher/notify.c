@@ -15,8 +15,7 @@ static void notify_ranks(struct cw_dispatcher *d, struct stream *s, uint64_t fro
     struct cw_peer *peers[CW_DISPATCHER_SENDS];
     size_t n = 0;
     CW_LIST_EACH_OF (j, struct job, by_stream, &s->jobs) {
-        DP_RANKS_EACH(r, j)
-        {
+        DP_RANKS_EACH (r, j) {
             if (r->greeted && (from == ALL || r->next_report == from))
                 peers[n++] = r->client;
             if (n == CW_COUNT_OF(peers)) {
@@ -122,9 +121,13 @@ static void placements_flush(struct cw_dispatcher *d, const struct job *j, struc
     struct turns turns[PER_MESSAGE];
     for (size_t i = 0; i < p->n; i++)
         turns[i] = turns_find(j->stream, j, &p->of[i]);
-    DP_RANKS_EACH(r, j)
-    if (r->greeted && (!only || r == only) && p->n > 0)
-        placements_send(d, r, p, turns);
+    if (only && p->n > 0 && only->greeted)
+        placements_send(d, only, p, turns);
+    if (only || p->n == 0)
+        return;
+    DP_RANKS_EACH (r, j)
+        if (r->greeted)
+            placements_send(d, r, p, turns);
 }
 
 /* Adds a placement for one rank, and sends all when they fill a message. */
@@ -157,8 +160,7 @@ static void notify_placements(struct cw_dispatcher *d, struct stream *s)
 {
     struct placements p;
     p.n = 0;
-    DP_RANGES_EACH(x, &s->ranges, cw_dp_range_index(&s->ranges, s->news.first))
-    {
+    DP_RANGES_EACH (x, &s->ranges, cw_dp_range_index(&s->ranges, s->news.first)) {
         if (x->begin >= s->news.end)
             break;
         if (!(x->flags & RANGE_ANNOUNCE) || (x->flags & RANGE_UNSENT))
@@ -212,9 +214,9 @@ static void notify_reports(struct cw_dispatcher *d, struct stream *s, uint64_t f
     if (to == from)
         return;
     CW_LIST_EACH_OF (j, struct job, by_stream, &s->jobs)
-        DP_RANKS_EACH(r, j)
-    if (r->greeted && r->next_report == from)
-        r->next_report = to;
+        DP_RANKS_EACH (r, j)
+            if (r->greeted && r->next_report == from)
+                r->next_report = to;
 }
 
 /* ---- both ---- */
@@ -235,9 +237,9 @@ uint64_t cw_dp_notify_stream(struct cw_dispatcher *d, struct stream *s)
     if (s->news.reports) {
         s->news.reports = false;
         CW_LIST_EACH_OF (j, struct job, by_stream, &s->jobs)
-            DP_RANKS_EACH(r, j)
-        if (r->greeted)
-            notify_reports(d, s, r->next_report);
+            DP_RANKS_EACH (r, j)
+                if (r->greeted)
+                    notify_reports(d, s, r->next_report);
     }
     return 0;
 }
@@ -276,9 +278,9 @@ void cw_dp_notify_rank(struct cw_dispatcher *d, struct rank *r)
         notify_workers(d, s, r->client, workers, n, false);
     p.n = 0;
     notify_passed(d, r, &p);
-    DP_RANGES_EACH(x, &s->ranges, cw_dp_range_index(&s->ranges, r->pos))
-    if ((x->holder[0].assignment && !(x->flags & RANGE_UNSENT)) || (x->flags & RANGE_LOST))
-        placements_add_for(d, r, &p, x);
+    DP_RANGES_EACH (x, &s->ranges, cw_dp_range_index(&s->ranges, r->pos))
+        if ((x->holder[0].assignment && !(x->flags & RANGE_UNSENT)) || (x->flags & RANGE_LOST))
+            placements_add_for(d, r, &p, x);
     placements_flush(d, r->job, r, &p);
     notify_reports(d, s, r->next_report);
 }

@@ -65,8 +65,8 @@ static void policy_supply_facts(const struct stream *s, double per_position, con
 /* Has the next facts begin now. */
 static void policy_measure_anew(struct job *j)
 {
-    DP_RANKS_EACH(r, j)
-    r->pace.at_policy = r->pace.now;
+    DP_RANKS_EACH (r, j)
+        r->pace.at_policy = r->pace.now;
     CW_LIST_EACH_OF (t, struct assignment, by_stream, &j->stream->assignments.list)
         t->last_work = t->work;
 }

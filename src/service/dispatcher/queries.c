@@ -48,8 +48,7 @@ static __attribute__((sentinel)) void query_set(json_t **object, ...)
 static uint64_t query_job_epoch(const struct job *j)
 {
     uint64_t least = UINT64_MAX, most = 0;
-    DP_RANKS_EACH(r, j)
-    {
+    DP_RANKS_EACH (r, j) {
         if (!r->finished)
             least = CW_MIN(least, r->from.epoch);
         most = CW_MAX(most, r->from.epoch);
@@ -60,8 +59,7 @@ static uint64_t query_job_epoch(const struct job *j)
 static json_t *query_job_ranks(const struct job *j)
 {
     json_t *ranks = json_array();
-    DP_RANKS_EACH(r, j)
-    {
+    DP_RANKS_EACH (r, j) {
         json_t *o = json_object();
         query_set(&o, "rank", query_integer(r->number), "g", query_integer(r->progress.g), "attached",
                   json_boolean(r->client != NULL), "finished", json_boolean(r->finished), "batches",
@@ -79,8 +77,9 @@ static json_t *query_job_digest(const struct job *j)
 {
     struct cw_hash128 sum = {0};
     char t[33];
-    DP_RANKS_EACH(r, j)
-    sum = cw_hash128_add(sum, (struct cw_hash128){.lo = r->progress.digest_lo, .hi = r->progress.digest_hi});
+    DP_RANKS_EACH (r, j)
+        sum = cw_hash128_add(sum,
+                             (struct cw_hash128){.lo = r->progress.digest_lo, .hi = r->progress.digest_hi});
     if (sum.lo == 0 && sum.hi == 0)
         return json_null();
     cw_hash128_print(sum, t);
@@ -130,9 +129,9 @@ static json_t *query_job(const struct cw_dispatcher *d, const struct job *j)
 
 /* ---- workers ---- */
 
-static void query_worker_cache(json_t *o, const struct worker *w)
+static void query_worker_cache(json_t **o, const struct worker *w)
 {
-    query_set(&o, "cache_used", query_integer(w->cache.used), "cache_quota", json_real(w->cache.bound),
+    query_set(o, "cache_used", query_integer(w->cache.used), "cache_quota", json_real(w->cache.bound),
               "cache_bad", query_integer(w->cache.bad), "cache_late", query_integer(w->cache.late),
               "cache_refused", query_integer(w->cache.refused), "cache_skipped",
               query_integer(w->cache.skipped), "cache_hits_per_s", json_real(w->rates.cache_hits_per_s),
@@ -157,7 +156,7 @@ static json_t *query_worker(const struct worker *w)
               json_real(w->rates.batches_per_s), "bytes_per_s", json_real(w->rates.bytes_per_s), "cache_hits",
               query_integer(w->cache.hits), "cache_misses", query_integer(w->cache.misses), NULL);
     if (w->cache.bound > 0)
-        query_worker_cache(o, w);
+        query_worker_cache(&o, w);
     CW_LIST_EACH_OF (t, const struct assignment, by_worker, &w->assignments) {
         if (t->state != ASSIGNMENT_UNFIT)
             continue;

@@ -37,8 +37,7 @@ int cw_dp_rank_get(struct cw_dispatcher *d, struct job *j, uint32_t number, stru
 
 void cw_dp_ranks_free(struct cw_dispatcher *d, struct job *j)
 {
-    DP_RANKS_EACH(r, j)
-    {
+    DP_RANKS_EACH (r, j) {
         if (r->client)
             r->client->rank = NULL;
         free(r);

@@ -30,8 +30,7 @@ static const Cachew__Range *holding_find(const struct stream *s, const Cachew__H
 /* Drops leases of an earlier connection that are not in Holdings: the worker lost them, or never got them. */
 static void holding_drop_unnamed(struct cw_dispatcher *d, struct assignment *t, const Cachew__Holding *h)
 {
-    DP_RANGES_EACH(x, &t->stream->ranges, 0)
-    {
+    DP_RANGES_EACH (x, &t->stream->ranges, 0) {
         int held = x->holder[0].assignment == t ? 0 : 1;
         if (x->holder[held].assignment != t)
             continue;
