@@ -19,7 +19,7 @@ pc=$(find "$prefix" -name cachew.pc)
 shared=$(find "$prefix" -name 'libcachew.so')
 [ -n "$pc" ] && [ -n "$shared" ] && [ -n "$(find "$prefix" -name libcachew.a)" ] || fail "the library is not installed"
 libdir=$(dirname "$shared")
-sh "$source/src/client/check_exports.sh" "$shared"
+sh "$source/src/api/check_exports.sh" "$shared"
 bash -n "$prefix/share/bash-completion/completions/cachew"
 
 # The example, in a place that knows nothing of the source tree.
