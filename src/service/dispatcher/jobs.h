@@ -77,7 +77,7 @@ struct job_table {
 /* Returns *at, or NULL behind the last rank of the job. */
 static inline struct rank *cw_dp_rank_next(const struct job *j, struct rank *const *at)
 {
-    return at < j->ranks.items + j->ranks.n ? *at : NULL;
+    return j->ranks.n > 0 && at < j->ranks.items + j->ranks.n ? *at : NULL;
 }
 
 struct job *cw_dp_job_find(struct cw_dispatcher *d, const char *name); /* NULL: not known */
