@@ -232,14 +232,22 @@ def link_graph(build):
     }
 
 
-def circles(build):
-    graph = link_graph(build)
+def room(path):
+    """The room of a source: its folder in src/, or the second one below src/service."""
+    words = path.parts[1:-1]
+    return "/".join(words[: 2 if words[0] == "service" else 1])
+
+
+def circles(graph):
+    """Circles of {file: files that it uses}: of too many files in a room, and of any rooms."""
+    rooms = collections.defaultdict(set)
+    for source, used in graph.items():
+        rooms[room(source)] |= {room(u) for u in used} - {room(source)}
+    for members in components(rooms):
+        yield f"a circle of rooms: {', '.join(members)}"
     for members in components(graph):
-        folders = sorted({str(m.parent) for m in members})
-        if len(folders) > 1:
-            yield f"a circle of {len(members)} files in {', '.join(folders)}: {', '.join(map(str, members))}"
-        elif len(members) > MOST_FILES_IN_CIRCLE:
-            yield f"{folders[0]}: a circle of {len(members)} files: {', '.join(m.name for m in members)}"
+        if len(members) > MOST_FILES_IN_CIRCLE:
+            yield f"{room(members[0])}: a circle of {len(members)} files: {', '.join(map(str, members))}"
 
 
 def sources(root):
@@ -252,8 +260,7 @@ def sources(root):
     ]
 
 
-def violations(root, build=None):
-    texts = sources(root)
+def violations(texts, build=None):
     bare = [(path, without_comments(text)) for path, text in texts]
     found = {"width": [v for path, text in texts for v in long_lines(path, text)]}
     found["internal headers"] = [v for path, text in bare for v in foreign_headers(path, text, Path())]
@@ -261,8 +268,38 @@ def violations(root, build=None):
     found["static names"] = list(shared_names(bare))
     found["operators"] = list(compared_operators(bare))
     if build:
-        found["circles"] = list(circles(build))
+        found["circles"] = list(circles(link_graph(build)))
     return found
+
+
+def test():
+    """Each check fires on what it is for, and on nothing else."""
+    fields = "\n".join(f"int f{i};" for i in range(MOST_FIELDS + 1))
+    files = {
+        "src/ops/image/resize.c": 'const struct cw_op_desc cw_op_resize = {\n    .name = "resize",\n};\n',
+        "src/net/conn_impl.h": "struct few { int a, b; struct { int c; } inner; };\n",
+        "src/net/conn.c": '#include "net/conn_impl.h"\nstatic int add(int a)\n{\n    return a;\n}\n',
+        "src/cli/a.c": '#include "net/conn_impl.h"\nstatic int add(int a)\n{\n    return a;\n}\n',
+        "src/cli/b.c": "static int add(int a)\n{\n    return a;\n}\n",
+        "src/cli/c.c": 'bool x(const char *name)\n{\n    return strcmp(name, "resize") == 0;\n}\n',
+        "src/cli/d.c": "int wide;" + " " * WIDTH + "/* */\n",
+        "src/cli/e.h": f"struct many {{\n{fields}\n}};\n",
+    }
+    found = violations([(Path(name), text) for name, text in files.items()])
+    expected = {
+        "width": ["src/cli/d.c:1"],
+        "internal headers": ["src/cli/a.c:1"],
+        "structs": ["src/cli/e.h:1"],
+        "static names": ["add"],
+        "operators": ["src/cli/c.c:3"],
+    }
+    assert {kind: [line.split(": ")[0] for line in lines] for kind, lines in found.items()} == expected, found
+    ring = [Path(f"src/a/{i}.c") for i in range(MOST_FILES_IN_CIRCLE + 1)]
+    graph = {path: {ring[i - 1]} for i, path in enumerate(ring)}
+    assert len(list(circles(graph))) == 1, "a circle of too many files"
+    assert not list(circles({path: used for path, used in list(graph.items())[1:]})), "no circle"
+    one, two, three = Path("src/a/1.c"), Path("src/service/b/2.c"), Path("src/a/3.c")
+    assert len(list(circles({one: {two}, two: {three}, three: set()}))) == 1, "a circle of rooms"
 
 
 def main():
@@ -274,7 +311,8 @@ def main():
     )
     parser.add_argument("--report", action="store_true", help="print all, and the number of each kind")
     args = parser.parse_args()
-    found = violations(ROOT, args.objects)
+    test()
+    found = violations(sources(ROOT), args.objects)
     for kind, lines in found.items():
         for line in lines:
             print(line)
