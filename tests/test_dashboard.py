@@ -272,7 +272,7 @@ def test_what_caches_hold(daemons, cached, page, tmp_path):
     with endless_job(cached, service, "one"):
         page.open(url(service))
         page.until(
-            "[...document.querySelectorAll('#cache points tbody td')].some((cell) => cell.textContent === "
+            "[...document.querySelectorAll('#cache_points tbody td')].some((cell) => cell.textContent === "
             "'100 %')"
         )
         ((name, _, part, held, *_),) = rows(page, "cache_points")
@@ -355,7 +355,7 @@ def test_without_a_cache_nothing_is_said_of_one(daemons, cached, page):
             "tbody')?.rows.length"
         )
         assert page.evaluate(
-            "document.querySelector('#cache points').hidden && document.querySelector('#caches').hidden"
+            "document.querySelector('#cache_points').hidden && document.querySelector('#caches').hidden"
         )
         assert "cache" not in page.text("#legend") and "cache" not in page.text("#moment-text")
         assert rows(page, "jobs")[0][7] == "–"

@@ -85,7 +85,7 @@ export class JobView {
     this.ranks = new Table(byId("ranks"), { caption: "Ranks", columns: RANK_COLUMNS, key: (r) => r.rank, text: (r) => `${r.rank} ${rankState(r)}`, none: "No rank was ever attached." });
     this.operators = new Table(byId("operators"), { caption: "Operators", columns: OPERATOR_COLUMNS, key: (o) => o.name, text: (o) => o.name,
       none: "Workers have not told of any yet, or the job's data is not ready any more." });
-    this.cache_points = new Table(byId("cache_points"), { caption: "CachePoints", columns: CACHE_POINT_COLUMNS, key: (m) => m.name, text: (m) => m.name, none: "" });
+    this.cache_points = new Table(byId("cache_points"), { caption: "Cache points", columns: CACHE_POINT_COLUMNS, key: (m) => m.name, text: (m) => m.name, none: "" });
     this.values = PLOTS.flatMap((plot) => this.legend(plot));
     this.name = null;
   }
