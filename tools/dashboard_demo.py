@@ -78,7 +78,7 @@ def take(service, directory, out):
             page.theme(theme)
             page.open(url(service))
             page.until(
-                "document.querySelector('#events li.loss') && document.querySelector('#cache points "
+                "document.querySelector('#events li.loss') && document.querySelector('#cache_points "
                 "tbody')?.rows.length"
             )
             page.until("document.querySelector('#operators tbody')?.rows.length")
