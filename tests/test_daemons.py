@@ -332,7 +332,7 @@ def test_pages(daemons, pipeline):
             assert job.poll() is None
         job.kill()
     assert dispatcher.get("/")[1].startswith("<!doctype html>") and worker.get("/")[0] == 404
-    for file in (HERE.parent / "src" / "dispatcher" / "web").glob("*.*"):
+    for file in (HERE.parent / "src" / "service" / "dispatcher" / "web").glob("*.*"):
         if file.name not in ("index.html", "meson.build"):
             assert dispatcher.get(f"/{file.name}") == (200, file.read_text())
     assert dispatcher.get("/index.html")[0] == 404 and dispatcher.get("/../web.h")[0] == 404

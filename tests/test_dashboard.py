@@ -21,7 +21,7 @@ from deadlines import HANG_S, wait_for
 
 HERE = Path(__file__).resolve().parent
 pytestmark = pytest.mark.skipif(not PROGRAM, reason="no browser is there (package chromium-headless-shell)")
-WEB = HERE.parent / "src" / "dispatcher" / "web"
+WEB = HERE.parent / "src" / "service" / "dispatcher" / "web"
 BAD_NAME = """<img src=x onerror="alert(1)">'&amp;</td><script>alert(2)</script>/%41\u202e#?\x1b[31m"""
 SHOWN_NAME = BAD_NAME.replace("\u202e", "\\u202e").replace("\x1b", "\\u001b")
 
