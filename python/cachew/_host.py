@@ -13,7 +13,8 @@ import socket
 import struct
 import sys
 
-# noqa: F401  before the folder of the package is on the path, where files are named as other packages are
+# before the folder of the package is on the path, where files are named as other packages are
+import numpy  # noqa: F401
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 PARENT = os.path.dirname(HERE)

@@ -91,8 +91,8 @@ def loader(
 
 
 def _local() -> Sharding:
-    # type: ignore[no-untyped-call]
-    return NamedSharding(Mesh(np.array(jax.local_devices()), ("batch",)), PartitionSpec("batch"))
+    spec = PartitionSpec("batch")  # type: ignore[no-untyped-call]
+    return NamedSharding(Mesh(np.array(jax.local_devices()), ("batch",)), spec)
 
 
 class _Converter:
