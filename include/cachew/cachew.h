@@ -186,9 +186,9 @@ struct cachew_array {
 struct cachew_arrays; /* opaque */
 
 /* data and offsets stay where they are and must not change (with a cache, data that did end the iteration:
- * CACHEW_E_DATA); names and dims are copied. release(arg), which may be NULL, is called once nobody uses them
- * any more, by the thread that gave them back last; it is not called when the result is negative. All data
- * are read once, for the id. */
+ * CACHEW_E_DATA); names and dims are copied. release(arg), which may be NULL, is called by the thread that
+ * drops the last reference; it is not called when the result is negative. All data are read once, for the id.
+ */
 CACHEW_API int cachew_arrays_new(const struct cachew_array *arrays, size_t n_arrays, uint64_t n_elements,
                                  void (*release)(void *arg), void *arg, struct cachew_arrays **ret,
                                  struct cachew_error **err) CACHEW_CHECKED;
@@ -254,8 +254,7 @@ struct cachew_options {
     /* "HOST:PORT" of a dispatcher: workers of that service compute; NULL: this process does. ("local", a
      * service that is started on demand, is the Python package's: here it is an error) */
     const char *service;
-    /* its name in the service, the same for all ranks; NULL: one that nobody else has, for a world_size of 1
-     */
+    /* the job's name in the service, the same for all ranks; NULL: a unique one, for a world_size of 1 */
     const char *job;
     const char *token;     /* the service's; NULL: $CACHEW_TOKEN, if it is set */
     const char *transport; /* from workers: "auto", "shm", "unix" or "tcp"; NULL: "auto" */
@@ -285,7 +284,7 @@ struct cachew_options {
     uint64_t cache_bytes; /* what may lie in cache_dir; 0: what does, and half of what is free */
     /* told which cache points can't be used, where there is a cache, and how well a shuffle by chunk mixes,
      * where an iterator begins with epoch 0 and without a state; of a service, what is waited for when that
-     * takes long (after 5 s, 10 s, 20 s ...); on the thread that opens or asks for a batch; NULL: nobody is
+     * takes long (after 5 s, 10 s, 20 s ...); on the thread that opens or asks for a batch; NULL: no notes
      */
     void (*note)(void *arg, const char *text);
     void *note_arg;
@@ -350,13 +349,13 @@ CACHEW_API int cachew_pipeline_explain(const struct cachew_pipeline *p, const st
 /* The next batch of this rank, new (cachew_batch_release); any number may be held at a time. 1: the last
  * epoch is over. Waits at most timeout_s seconds (negative: without limit), then fails with
  * CACHEW_E_DEADLINE; after that, and after CACHEW_E_INTERRUPTED, it may be called again and nothing is lost.
- * (A deadline of which attribute is "job" and value "paused" passed because somebody paused the service's
- * job.) After other errors there are no more batches: they fail again. */
+ * (An error with attribute "job" and value "paused" means that the job was paused in the service.) After
+ * other errors there are no more batches: they fail again. */
 CACHEW_API int cachew_iterator_next(struct cachew_iterator *it, double timeout_s, struct cachew_batch **ret,
                                     struct cachew_error **err) CACHEW_CHECKED;
-/* The same, for who may yet lose what he is given, as an interpreter does in which a signal raises an
- * exception: the position stays before the batch until it is accepted. To ask for another one is to accept
- * it. */
+/* Like cachew_iterator_next, but the position stays before the batch until the caller accepts it. For callers
+ * that may lose a batch after it was returned, such as an interpreter in which a signal raises an exception.
+ * Asking for another batch accepts it. */
 CACHEW_API int cachew_iterator_offer(struct cachew_iterator *it, double timeout_s, struct cachew_batch **ret,
                                      struct cachew_error **err) CACHEW_CHECKED;
 CACHEW_API void cachew_iterator_accept(struct cachew_iterator *it);
