@@ -138,6 +138,7 @@ static int link_on_batch(struct link *l, uint64_t request, const Cachew__Batch *
         f = fetch_of_batch(r, m);
         if (f) {
             f->batch = b;
+            f->range_end = m->end;
             f->quarantined = quarantined;
             cw_window_received(&r->window, CW_MAX(size, bytes), b->loan.n > 0);
             fetch_arrived(r, f);
@@ -168,6 +169,7 @@ static int link_on_part(struct link *l, uint64_t request, const Cachew__Part *m,
         struct fetch *f = fetch_of_part(r, m, part.n);
         if (f) {
             f->rows = part;
+            f->range_end = m->end;
             part = (struct cw_part){0};
             fetch_arrived(r, f);
             cw_remote_wake(r); /* the cursor may move on */

@@ -270,10 +270,20 @@ void cw_course_recut(struct course *c, uint64_t position)
     }
 }
 
+/* Whether a slot has a batch, or elements, that its range does not have by its report. Then an operator is
+ * not deterministic: the range had the same bounds where they came from. */
+static bool course_slot_contradicts(const struct course *c, const struct slot *s, const struct known_range *x)
+{
+    for (const struct fetch *f = s->fetches; f; f = f->sibling)
+        if (f->begin == x->begin && f->range_end == x->end &&
+            (c->placed ? f->first + f->n > x->elements : f->first >= x->n_batches))
+            return true;
+    return false;
+}
+
 /* Drops the slots of batches from number g on, which will be planned anew: ranges from `begin` on have fewer
  * elements than the plan took them to have. Fetches of earlier ranges are kept as early fetches. A slot whose
- * fetches are all here proves that the elements existed: then an operator is not deterministic, and the run
- * fails. Where the range was ended early, they are elements of the next range, and the slot stays. */
+ * fetches are all here stays: wherever ranges end, it is the same batch. */
 static void course_unplan(struct course *c, uint64_t g, uint64_t begin)
 {
     struct remote *r = course_remote(c);
@@ -283,7 +293,7 @@ static void course_unplan(struct course *c, uint64_t g, uint64_t begin)
     while (*at) {
         struct slot *s = *at;
         if (cw_slot_here(s) && !s->fetches->failure) {
-            if (!x || !x->ended_early) /* else it is the same batch, wherever ranges end */
+            if (x && course_slot_contradicts(c, s, x))
                 cw_remote_fail_text(
                     r, CW_E_DATA,
                     "positions from %llu on of epoch %llu gave fewer elements when they were run "

@@ -35,6 +35,7 @@ struct fetch {
     struct link *link;                  /* the worker that has not answered the last request; NULL: none */
     uint64_t request;                   /* id of that request */
     uint64_t requested_begin;           /* begin of the range that it names */
+    uint64_t range_end;                 /* FETCH_HERE: end of the range that it came from */
     bool lost;                          /* its range is lost and will not be run again */
     struct cw_error
         *failure; /* FETCH_HERE: why it can't be had. WHAT_KEYS: why the range ends there. Owned */

@@ -27,7 +27,6 @@ static bool placement_shorten(struct remote *r, struct known_range *x, uint64_t 
         if (!c->placed && c->epoch == x->epoch)
             cw_course_recut(c, end);
     x->end = end;
-    x->ended_early = true;
     return true;
 }
 

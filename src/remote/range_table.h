@@ -24,7 +24,6 @@ struct known_range {
     unsigned n_not_here;    /* NotHere answers in a row */
     bool lost;              /* at-most-once: the range will not be run again */
     bool missed;            /* it is counted in n_lost: this rank did not get all of its batches */
-    bool ended_early;       /* its worker ended it early; earlier runs may have given more elements */
     bool reported;          /* the range is over, and the counts below are final */
     uint64_t n_batches;     /* of a sequential pipeline */
     uint64_t elements;      /* that the range leaves, over all keys */

@@ -4,6 +4,8 @@ off, and every batch exactly once in the same order.
 CACHEW names the command (default build/cachew). Schedules of random faults are in test_schedules.py."""
 
 import json
+import random
+import time
 from pathlib import Path
 
 import oracle
@@ -21,7 +23,6 @@ from workbench import (
     until_said,
     with_more_time,
 )
-
 
 # ---- without faults ----
 
@@ -233,6 +234,30 @@ def test_the_dispatcher_is_killed_and_restarted(bench, state_dir):
     bench.cluster.wait_lines(ranks[0], 10)
     bench.cluster.dispatcher.kill9()
     bench.cluster.start_dispatcher(state_dir=state_dir)
+    for r in ranks:
+        r.finish()
+    bench.judge(SLOW, (2, None, ranks))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_worker_that_has_longer_ranges_than_the_next_dispatcher_cuts(bench, seed):
+    """Its elements behind the new end of a range are the next range's: no operator is said not to be
+    deterministic.
+    """
+    draw = random.Random(seed)
+    bench.cluster.start(3, state_dir=False)
+    ranks = bench.ranks(SLOW, world=2, held=10)
+    bench.cluster.wait_lines(ranks[0], 10)
+    for n in (20, 30, 40):
+        time.sleep(draw.uniform(0, 0.3))
+        worker = bench.cluster.workers[f"w{draw.randrange(3)}"]
+        worker.stop()
+        bench.cluster.dispatcher.kill9()
+        bench.cluster.start_dispatcher(state_dir=False)
+        time.sleep(draw.uniform(0, 0.2))
+        worker.cont()
+        for r in ranks:
+            r.hold(n)
     for r in ranks:
         r.finish()
     bench.judge(SLOW, (2, None, ranks))

@@ -51,6 +51,7 @@ static int answer_send_data(struct cw_client *c, const struct cw_answer *a, stru
         return r;
     }
     wire.message.begin = a->begin;
+    wire.message.end = a->end;
     wire.message.key = a->key;
     m->of_case = CACHEW__ENVELOPE__OF_BATCH;
     m->batch = &wire.message;
@@ -115,6 +116,7 @@ static int answer_send_rows(struct cw_client *c, struct cw_worker_stream *s, str
     answer_count_quarantined(stats, a->rows->quarantined);
     wire.message.epoch = a->epoch;
     wire.message.begin = a->begin;
+    wire.message.end = a->end;
     wire.message.key = a->key;
     wire.message.first = a->at;
     m->of_case = CACHEW__ENVELOPE__OF_PART;

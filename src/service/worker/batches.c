@@ -89,7 +89,7 @@ static void batch_failed(struct cw_leases *s, struct cw_lease *l, int status, co
 /* Answers a request with the batch, or the part of one, that the request is at. Frees k. */
 static void kept_send(struct cw_leases *s, struct cw_lease *l, struct cw_request *r, struct cw_kept *k)
 {
-    bool sent = k->rows ? cw_lease_answer_rows(s, r, CW_STEAL(k->rows))
+    bool sent = k->rows ? cw_lease_answer_rows(s, l, r, CW_STEAL(k->rows))
                         : cw_lease_answer_batch(s, l, r, CW_STEAL(k->batch), CW_STEAL(k->quarantined));
     cw_kept_free(s, k);
     if (!sent)

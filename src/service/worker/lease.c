@@ -91,6 +91,7 @@ bool cw_lease_answer_batch(struct cw_leases *s, struct cw_lease *l, struct cw_re
 {
     struct cw_budget *handed_out = r->peer->handed_out;
     struct cw_answer *a = cw_answer_new(r, &(struct cw_answer){.kind = CW_ANSWER_BATCH,
+                                                               .end = l->end,
                                                                .key = r->key,
                                                                .batch = b,
                                                                .quarantined = quarantined,
@@ -115,9 +116,11 @@ bool cw_lease_answer_batch(struct cw_leases *s, struct cw_lease *l, struct cw_re
     return true;
 }
 
-bool cw_lease_answer_rows(struct cw_leases *s, struct cw_request *r, struct cw_part *rows)
+bool cw_lease_answer_rows(struct cw_leases *s, const struct cw_lease *l, struct cw_request *r,
+                          struct cw_part *rows)
 {
     struct cw_answer *a = cw_answer_new(r, &(struct cw_answer){.kind = CW_ANSWER_PART,
+                                                               .end = l->end,
                                                                .key = r->key,
                                                                .rows = rows,
                                                                .bytes = rows->size,

@@ -154,7 +154,8 @@ void cw_lease_reply_end(struct cw_leases *s, struct cw_lease *l, struct cw_reque
 bool cw_lease_answer_batch(struct cw_leases *s, struct cw_lease *l, struct cw_request *r, struct cw_batch *b,
                            struct cw_quarantined *quarantined);
 /* The same with rows that the client joins to a batch. */
-bool cw_lease_answer_rows(struct cw_leases *s, struct cw_request *r, struct cw_part *rows);
+bool cw_lease_answer_rows(struct cw_leases *s, const struct cw_lease *l, struct cw_request *r,
+                          struct cw_part *rows);
 /* Reads the first n rows of an assembly that is a part of a batch, and drops it. *ret is the caller's; NULL
  * on errors. */
 int cw_lease_part_rows(struct cw_leases *s, struct cw_assembly *a, uint64_t n, struct cw_part **ret,

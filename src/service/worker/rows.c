@@ -175,7 +175,7 @@ static int part_send(struct cw_leases *s, struct cw_lease *l, struct cw_request 
 {
     struct cw_part *rows;
     int status = cw_lease_part_rows(s, part, r->end - r->at, &rows, err);
-    if (status >= 0 && cw_lease_answer_rows(s, r, rows))
+    if (status >= 0 && cw_lease_answer_rows(s, l, r, rows))
         rows_done(s, l, r);
     return status;
 }
