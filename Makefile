@@ -18,7 +18,7 @@ SOAK_KILLS ?= 500
 .PHONY: help deps build demo demo-dashboard test test-all lint bench fuzz soak coverage wheel install clean
 
 help:
-	@echo 'make demo       ./demo: decode, crop and batch 3,000 photographs for two epochs; report and contact sheet'
+	@echo 'make demo       ./demo: decode, crop and batch 3,000 photographs for two epochs'
 	@echo 'make demo-dashboard'
 	@echo '                a service with a dashboard, a job on it, a worker that is killed: what a person sees'
 	@echo 'make test       ./test: the tests, a sample of them: what every change must pass'
@@ -28,10 +28,12 @@ help:
 	@echo 'make bench      compare with tf.data, DataLoader, Grain (PEERS=none|tfdata|all)'
 	@echo 'make lint       layers, words, Python, man page, scripts'
 	@echo 'make fuzz       every parser under libFuzzer (FUZZ_RUNS=$(FUZZ_RUNS) executions each)'
-	@echo 'make soak       random schedules of faults against the service, judged by the delivery oracle (SOAK_RUNS=$(SOAK_RUNS) SOAK_SEED=$(SOAK_SEED));'
-	@echo '                SOAK_KILLS=$(SOAK_KILLS) kills while caches are written; SOAK_JOBS=$(SOAK_JOBS) short jobs in a row, and what they leave behind'
+	@echo 'make soak       random schedules of faults against the service, judged by the delivery oracle'
+	@echo '                (SOAK_RUNS=$(SOAK_RUNS) SOAK_SEED=$(SOAK_SEED));'
+	@echo '                SOAK_KILLS=$(SOAK_KILLS) kills while caches are written;'
+	@echo '                SOAK_JOBS=$(SOAK_JOBS) short jobs in a row, and what they leave behind'
 	@echo 'make coverage   which lines the tests reach: build-coverage/report/index.html'
-	@echo 'make wheel      the Python package as dist/cachew-*.whl, with all it needs, tried in a bare environment'
+	@echo 'make wheel      the Python package as dist/cachew-*.whl, tried in a bare environment'
 	@echo 'make install    into /usr/local (DESTDIR and PREFIX are honoured)'
 	@echo 'make clean      remove what was built; packages, photographs and Python environments stay'
 
@@ -73,9 +75,12 @@ soak:
 	@$(DEPS) build test
 	@tools/setup.sh build-soak -Dcrash_points=true
 	@$(MESON) compile -C build-soak && $(MESON) compile -C build-soak jobs_tool
-	@CACHEW=$(CURDIR)/build-soak/cachew "$$(tools/venv.sh)/bin/python" tests/service/soak.py --n $(SOAK_RUNS) --seed $(SOAK_SEED) --keep build-soak/failed
-	@CACHEW=$(CURDIR)/build-soak/cachew "$$(tools/venv.sh)/bin/python" tests/cache_kills.py --n $(SOAK_KILLS) --seed $(SOAK_SEED)
-	@CACHEW=$(CURDIR)/build-soak/cachew "$$(tools/venv.sh)/bin/python" tests/service/short_jobs.py --jobs $(SOAK_JOBS)
+	@CACHEW=$(CURDIR)/build-soak/cachew "$$(tools/venv.sh)/bin/python" tests/service/soak.py \
+	    --n $(SOAK_RUNS) --seed $(SOAK_SEED) --keep build-soak/failed
+	@CACHEW=$(CURDIR)/build-soak/cachew "$$(tools/venv.sh)/bin/python" tests/cache_kills.py \
+	    --n $(SOAK_KILLS) --seed $(SOAK_SEED)
+	@CACHEW=$(CURDIR)/build-soak/cachew "$$(tools/venv.sh)/bin/python" tests/service/short_jobs.py \
+	    --jobs $(SOAK_JOBS)
 
 coverage:
 	@$(DEPS) build test coverage
@@ -91,6 +96,7 @@ install: build
 	@$(MESON) install -C build
 
 clean:
-	@for b in build build-sample build-gcc build-asan build-tsan build-fuzz build-soak build-coverage build-python; do \
+	@for b in build build-sample build-gcc build-asan build-tsan build-fuzz build-soak build-coverage \
+	    build-python; do \
 	    test ! -f $$b/build.ninja || ninja -C $$b -t clean; \
 	done

@@ -1,14 +1,17 @@
-# bash completion for cachew(1). What it offers comes from the command itself: verbs and options from --help, operators from `cachew ops`.
+# bash completion for cachew(1). It takes verbs and options from the command's --help, and operators from
+# `cachew ops`.
 
 _cachew_options() {
     "$1" "$2" --help 2>/dev/null | sed -n 's/^  \(--[a-z-]*\).*/\1/p'
 }
 
 _cachew() {
-    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} verb=${COMP_WORDS[1]} command=${COMP_WORDS[0]}
+    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} verb=${COMP_WORDS[1]}
+    local command=${COMP_WORDS[0]}
     COMPREPLY=()
     if [ "$COMP_CWORD" -eq 1 ]; then
-        COMPREPLY=($(compgen -W "$("$command" --help 2>/dev/null | sed -n 's/^  \([a-z]*\) .*/\1/p') --help --version" -- "$cur"))
+        local verbs=$("$command" --help 2>/dev/null | sed -n 's/^  \([a-z]*\) .*/\1/p')
+        COMPREPLY=($(compgen -W "$verbs --help --version" -- "$cur"))
         return
     fi
     case $prev in
@@ -20,7 +23,8 @@ _cachew() {
         COMPREPLY=($(compgen -f -X '!*.so' -- "$cur") $(compgen -d -S / -- "$cur"))
         return
         ;;
-    --state | --log | --quarantine | --token-file | --trace | --tls-ca | --tls-cert | --tls-key | --unix-socket | --plot)
+    --state | --log | --quarantine | --token-file | --trace | --tls-ca | --tls-cert | --tls-key | \
+        --unix-socket | --plot)
         COMPREPLY=($(compgen -f -- "$cur"))
         return
         ;;
@@ -72,8 +76,11 @@ _cachew() {
         COMPREPLY=($(compgen -W "127.0.0.1:5050" -- "$cur"))
         return
         ;;
-    --threads | --seed | --epochs | --batches | --rank | --world-size | --state-every | --set | --wait | --run | --seconds | --best-of | --job | --workers | --drain-timeout | \
-        --min-workers | --max-workers | --worker-cpus | --price-client | --price-worker | --limit-rate | --pool | --share | --weight | --priority | --quota | --scaling | --name | --cancel | --pause | --resume | --drain | --interval | --host | --days)
+    --threads | --seed | --epochs | --batches | --rank | --world-size | --state-every | --set | --wait | \
+        --run | --seconds | --best-of | --job | --workers | --drain-timeout | --min-workers | \
+        --max-workers | --worker-cpus | --price-client | --price-worker | --limit-rate | --pool | --share | \
+        --weight | --priority | --quota | --scaling | --name | --cancel | --pause | --resume | --drain | \
+        --interval | --host | --days)
         return
         ;;
     esac
@@ -83,7 +90,9 @@ _cachew() {
     fi
     case $verb in
     ops) COMPREPLY=($(compgen -W "$("$command" ops 2>/dev/null | cut -d' ' -f1)" -- "$cur")) ;;
-    run | explain | bench | simulate) COMPREPLY=($(compgen -f -X '!*.json' -- "$cur") $(compgen -d -S / -- "$cur")) ;;
+    run | explain | bench | simulate)
+        COMPREPLY=($(compgen -f -X '!*.json' -- "$cur") $(compgen -d -S / -- "$cur"))
+        ;;
     keys)
         if [ "$COMP_CWORD" -eq 2 ]; then
             COMPREPLY=($(compgen -W "init" -- "$cur"))

@@ -1,4 +1,5 @@
-// An expression: [[contrast, text, colour]] of every text that shows, against all that is behind it; of lines, 1.5 times theirs, as they need 3 where text needs 4.5 (WCAG 2).
+// An expression: [[contrast, text, colour]] of each visible text against each colour behind it. Lines give
+// 1.5 times their contrast, since WCAG 2 asks for 3 where text needs 4.5.
 (() => {
   const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
   const found = [];
@@ -15,7 +16,8 @@
   }
 
   function contrast(a, b) {
-    const [x, y] = [a, b].map(([r, g, b]) => 0.2126 * linear(r) + 0.7152 * linear(g) + 0.0722 * linear(b)).sort((p, q) => q - p);
+    const luminance = ([r, g, b]) => 0.2126 * linear(r) + 0.7152 * linear(g) + 0.0722 * linear(b);
+    const [x, y] = [luminance(a), luminance(b)].sort((p, q) => q - p);
     return (x + 0.05) / (y + 0.05);
   }
 
@@ -37,9 +39,11 @@
   const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
   for (let text; (text = texts.nextNode());) {
     const node = text.parentElement, style = getComputedStyle(node);
-    if (!text.data.trim() || node.closest("[hidden], .unseen, noscript, script") || node.getClientRects().length === 0) continue;
+    if (!text.data.trim() || node.closest("[hidden], .unseen, noscript, script")) continue;
+    if (node.getClientRects().length === 0) continue;
     const colour = node.closest("svg") ? style.fill : style.color;
-    for (const under of behind(node)) found.push([contrast(rgba(colour), under), text.data.trim().slice(0, 30), colour]);
+    for (const under of behind(node))
+      found.push([contrast(rgba(colour), under), text.data.trim().slice(0, 30), colour]);
   }
   for (const line of document.querySelectorAll(".timeline .line, .timeline .moment, .sample .line")) {
     const colour = getComputedStyle(line).stroke;

@@ -17,6 +17,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 WIDTH = 110
+SCRIPTS = (".bash", ".proto", ".sh")
 MOST_FIELDS = 30
 MOST_FILES_PER_STATIC = 2
 MOST_FILES_IN_CIRCLE = 6
@@ -260,9 +261,20 @@ def sources(root):
     ]
 
 
-def violations(texts, build=None):
+def scripts(root):
+    """Other files whose lines have at most WIDTH columns: shell, make, meson, protocols."""
+    listed = subprocess.run(["git", "ls-files"], cwd=root, stdout=subprocess.PIPE, text=True).stdout.split()
+    paths = [Path(name) for name in listed if (root / name).is_file()]
+    return [
+        (path, (root / path).read_text())
+        for path in paths
+        if path.suffix in SCRIPTS or path.name in ("Makefile", "meson.build", "demo", "test", "run")
+    ]
+
+
+def violations(texts, build=None, others=()):
     bare = [(path, without_comments(text)) for path, text in texts]
-    found = {"width": [v for path, text in texts for v in long_lines(path, text)]}
+    found = {"width": [v for path, text in [*texts, *others] for v in long_lines(path, text)]}
     found["internal headers"] = [v for path, text in bare for v in foreign_headers(path, text, Path())]
     found["structs"] = [v for path, text in bare for v in big_structs(path, text)]
     found["static names"] = list(shared_names(bare))
@@ -312,7 +324,7 @@ def main():
     parser.add_argument("--report", action="store_true", help="print all, and the number of each kind")
     args = parser.parse_args()
     test()
-    found = violations(sources(ROOT), args.objects)
+    found = violations(sources(ROOT), args.objects, scripts(ROOT))
     for kind, lines in found.items():
         for line in lines:
             print(line)

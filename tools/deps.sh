@@ -1,18 +1,20 @@
 #!/bin/sh
 # Installs missing packages on Debian and Ubuntu, as root or with sudo. Elsewhere it lists what is missing.
 #
-# usage: tools/deps.sh [--list | --no-install] GROUP...    (build, demo, test, test-all, lint, python, coverage)
+# usage: tools/deps.sh [--list | --no-install] GROUP...
+# groups: build, demo, test, test-all, lint, python, coverage
 #   --list        print each package and whether it is missing; install nothing
 #   --no-install  install nothing; if a required package is missing, list the missing ones and exit with 1
 #
-# A need is met by its package, or by anything else that does the same: a program on PATH, a library that pkg-config
-# finds. Package names differ between releases: the first of a need's packages that apt-get knows is installed.
-# An optional need that cannot be met is reported and is no failure: the tests that need it are not run.
+# A need is met by its package, or by anything else that does the same: a program on PATH, a library that
+# pkg-config finds. Package names differ between releases: the first of a need's packages that apt-get knows
+# is installed. An optional need that cannot be met is reported and is no failure: the tests that need it are
+# not run.
 set -eu
 export LC_ALL=C
 
-# A need is a line: groups (with a ? if it is optional)|what is needed|arguments for `found`|packages, the best first.
-# NN stands for the version of the package clang.
+# A need is a line: groups (with a ? if it is optional)|what is needed|arguments for `found`|packages, the
+# best first. NN stands for the version of the package clang.
 needs() {
     cat <<'END'
 build|gcc 10 or later|program gcc|gcc
@@ -108,7 +110,10 @@ found() {
     png) found library spng 0.7 || found library libpng 1.6 ;;
     header) compiler && echo "#include <$1>" | "$compiler" -E -x c - >/dev/null 2>&1 ;;
     meson) there "$meson" && not_older "$("$meson" --version 2>/dev/null)" "$1" ;;
-    python) there "$python" && not_older "$("$python" -c 'import platform; print(platform.python_version())')" "$1" ;;
+    python)
+        there "$python" &&
+            not_older "$("$python" -c 'import platform; print(platform.python_version())')" "$1"
+        ;;
     modules)
         there "$python" && "$python" - "$@" <<'END' 2>/dev/null
 import importlib, os, sys
@@ -127,7 +132,8 @@ END
         return 1
         ;;
     certificates)
-        [ -e "${SSL_CERT_FILE:-/etc/ssl/certs/ca-certificates.crt}" ] || [ -e /etc/pki/tls/certs/ca-bundle.crt ] ||
+        [ -e "${SSL_CERT_FILE:-/etc/ssl/certs/ca-certificates.crt}" ] ||
+            [ -e /etc/pki/tls/certs/ca-bundle.crt ] ||
             [ -e /etc/ssl/cert.pem ]
         ;;
     photographs)
@@ -140,13 +146,15 @@ END
 
 release=$(sed -n 's/^VERSION_CODENAME=//p' "${OS_RELEASE:-/etc/os-release}" 2>/dev/null || true)
 
-# Prints the version of the installed clang, else that of the package clang; without package lists, the release's.
+# Prints the version of the installed clang, else that of the package clang; without package lists, the
+# release's.
 clang_version() {
     version=
     if there clang; then
         version=$(clang -dumpversion | cut -d . -f 1)
     elif there apt-cache; then
-        version=$(apt-cache depends clang 2>/dev/null | sed -n 's/^ *Depends: clang-\([0-9]*\)$/\1/p' | head -n 1)
+        version=$(apt-cache depends clang 2>/dev/null |
+            sed -n 's/^ *Depends: clang-\([0-9]*\)$/\1/p' | head -n 1)
     fi
     if [ -z "$version" ]; then
         case $release in
@@ -159,7 +167,8 @@ clang_version() {
     echo "$version"
 }
 
-# guess PACKAGES: prints the package to name where there are no package lists. The oldest releases have the last one.
+# guess PACKAGES: prints the package to name where there are no package lists. The oldest releases have the
+# last one.
 guess() {
     case $release in
     bullseye | jammy) echo "${1##* }" ;;
@@ -169,7 +178,8 @@ guess() {
 
 installed=
 if there dpkg-query; then
-    installed=$(dpkg-query -W -f '${Package} ${db:Status-Status}\n' 2>/dev/null | sed -n 's/ installed$//p' | tr '\n' ' ')
+    installed=$(dpkg-query -W -f '${Package} ${db:Status-Status}\n' 2>/dev/null |
+        sed -n 's/ installed$//p' | tr '\n' ' ')
 fi
 
 # Prints a line for each need of the groups: STATE|WHAT|PACKAGES.
@@ -199,7 +209,8 @@ collect() {
 candidates() {
     there apt-cache || return 0
     apt-cache policy $(echo "$1" | cut -d '|' -f 3) 2>/dev/null |
-        awk '/^[^ ]/ { name = $1; sub(/:$/, "", name) } $1 == "Candidate:" && $2 != "(none)" { print name }' | tr '\n' ' '
+        awk '/^[^ ]/ { name = $1; sub(/:$/, "", name) }
+             $1 == "Candidate:" && $2 != "(none)" { print name }' | tr '\n' ' '
 }
 
 # choose PACKAGES LIST: prints the first of the packages that LIST contains; nothing if there is none.
@@ -232,8 +243,9 @@ lacking=$(echo "$collected" | grep -v '^=' || true)
 required=$(echo "$lacking" | grep '^!' || true)
 [ -n "$lacking" ] || exit 0
 
-# Sets `packages` to the packages to install for required needs and `extra` to those for optional needs; `unknown`
-# to the required packages that apt-get does not know, and `absent` to the optional needs without a known package.
+# Sets `packages` to the packages to install for required needs and `extra` to those for optional needs;
+# `unknown` to the required packages that apt-get does not know, and `absent` to the optional needs without a
+# known package.
 resolve() {
     packages='' extra='' unknown='' absent=''
     known=$(candidates "$lacking")
@@ -290,14 +302,16 @@ install() { # prints what is installed and how long it took; sets `errors` to wh
     began=$(date +%s)
     (as_root= && apt install --no-install-recommends --print-uris $packages $extra) 2>/dev/null |
         awk -v names="$packages$extra" '/^\047/ { n++; bytes += $3 } END {
-            printf "deps: installing%s (%d packages with dependencies, %.0f MB to fetch)\n", names, n, bytes / 1e6 }'
+            printf "deps: installing%s (%d packages with dependencies, %.0f MB to fetch)\n",
+                names, n, bytes / 1e6 }'
     errors=$(apt install -y --no-install-recommends $packages $extra 2>&1 >/dev/null) || return 1
     echo "deps: installed in $(($(date +%s) - began)) s"
 }
 
 # Fetches the package lists where a package is unknown, or could not be installed: it may have a new address.
 [ -z "$unknown" ] || update
-[ -z "$unknown" ] || stop "apt-get does not know$unknown (the package sources may lack a component: universe on Ubuntu)"
+[ -z "$unknown" ] ||
+    stop "apt-get does not know$unknown (the package sources may lack a component: universe on Ubuntu)"
 tell_absent "$absent"
 [ -n "$packages$extra" ] || exit 0
 if install; then exit 0; fi

@@ -1,12 +1,18 @@
 #!/bin/bash
-# Formats the C sources by .clang-format and the Python sources by tools/ruff.toml. usage: tools/format.sh [--check]
+# Formats the C sources by .clang-format and the Python sources by tools/ruff.toml.
+# usage: tools/format.sh [--check]
 set -euo pipefail
 CDPATH= cd "$(dirname "$0")/.."
 venv=${VENV:-$(tools/venv.sh)}
-files() { git ls-files "$@" 2>/dev/null || find . \( -name 'build*' -o -name shared -o -name .git \) -prune -o -type f \
-    \( -name "${1}" ${2:+-o -name "$2"} \) -print; }
+files() {
+    git ls-files "$@" 2>/dev/null ||
+        find . \( -name 'build*' -o -name shared -o -name .git \) -prune -o -type f \
+            \( -name "${1}" ${2:+-o -name "$2"} \) -print
+}
 clang_format() { files '*.c' '*.h' | xargs -P "$(nproc)" -n 40 "$venv/bin/clang-format" "$@"; }
-ruff_format() { files '*.py' '*.pyi' | xargs "$venv/bin/ruff" format --quiet --no-cache --config tools/ruff.toml "$@"; }
+ruff_format() {
+    files '*.py' '*.pyi' | xargs "$venv/bin/ruff" format --quiet --no-cache --config tools/ruff.toml "$@"
+}
 case ${1:-} in
 --check)
     bad=0

@@ -1,13 +1,14 @@
 #!/bin/bash
-# Runs every fuzz target FUZZ_RUNS times (default 1,000,000) under ASan and UBSan, as many at once as there are CPUs. What was found worth keeping
-# stays in build-fuzz/corpus and is where the next run goes on. usage: tools/fuzz.sh [TARGET...]
+# Runs every fuzz target FUZZ_RUNS times (default 1,000,000) under ASan and UBSan, as many at once as there
+# are CPUs. What was found worth keeping stays in build-fuzz/corpus and is where the next run goes on. usage:
+# tools/fuzz.sh [TARGET...]
 set -euo pipefail
 CDPATH= cd "$(dirname "$0")/.."
 runs=${FUZZ_RUNS:-1000000}
 build=${BUILD:-build}-fuzz
 venv=${VENV:-$(tools/venv.sh)}
-CC=clang tools/setup.sh "$build" -Dfuzz=true -Db_lundef=false -Db_sanitize=address,undefined -Dbuildtype=debugoptimized \
-    '-Dc_args=-fsanitize=fuzzer-no-link -fno-sanitize-recover=undefined'
+CC=clang tools/setup.sh "$build" -Dfuzz=true -Db_lundef=false -Db_sanitize=address,undefined \
+    -Dbuildtype=debugoptimized '-Dc_args=-fsanitize=fuzzer-no-link -fno-sanitize-recover=undefined'
 "${MESON:-meson}" compile -C "$build" >"$build/compile.log" 2>&1 || { cat "$build/compile.log"; exit 1; }
 build=$(cd "$build" && pwd)
 corpus=$build/corpus
@@ -24,9 +25,14 @@ one() {
     [ "$target" != cache ] || length=8192 # entries begin behind 4 KiB
     mkdir -p "$corpus/$target" "$build/found"
     [ "$target" != pipeline ] || dict=("-dict=$corpus/pipeline.dict")
-    if (cd "$build/found" && ASAN_OPTIONS=abort_on_error=0:detect_leaks=1 "$build/fuzz/fuzz_$target" -runs="$runs" -max_len="$length" -rss_limit_mb=4096 -timeout=20 \
-        -print_final_stats=1 -artifact_prefix="$build/found/$target-" "${dict[@]}" "$corpus/$target") >"$build/$target.log" 2>&1; then
-        echo "fuzz_$target: $(sed -n 's/^stat::number_of_executed_units: *//p' "$build/$target.log") executions, $(ls "$corpus/$target" | wc -l) inputs kept, $((SECONDS - from)) s: nothing found"
+    local options=(-runs="$runs" -max_len="$length" -rss_limit_mb=4096 -timeout=20 -print_final_stats=1
+        -artifact_prefix="$build/found/$target-" "${dict[@]}")
+    if (cd "$build/found" &&
+        ASAN_OPTIONS=abort_on_error=0:detect_leaks=1 "$build/fuzz/fuzz_$target" "${options[@]}" \
+            "$corpus/$target") >"$build/$target.log" 2>&1; then
+        local n=$(sed -n 's/^stat::number_of_executed_units: *//p' "$build/$target.log")
+        local kept=$(ls "$corpus/$target" | wc -l)
+        echo "fuzz_$target: $n executions, $kept inputs kept, $((SECONDS - from)) s: nothing found"
     else
         tail -40 "$build/$target.log"
         echo "fuzz_$target: FAILED; the input is in $build/found"

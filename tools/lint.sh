@@ -18,7 +18,8 @@ scripts() { # each by the shell that its first line names: ./demo and ./test mus
         '#!/bin/sh') sh -n "$script" || bad=1 ;;
         *) bash -n "$script" || bad=1 ;;
         esac
-    done < <(find . \( -name .git -o -name 'build*' -o -name shared \) -prune -o -type f -exec grep -lE '^#!/bin/(ba)?sh' {} +)
+    done < <(find . \( -name .git -o -name 'build*' -o -name shared \) -prune -o -type f \
+        -exec grep -lE '^#!/bin/(ba)?sh' {} +)
     bash -n data/cachew.bash || bad=1
     [ $n -gt 0 ] || { echo "no script was found"; bad=1; }
     echo "scripts: $n parsed"
@@ -35,7 +36,7 @@ man_page() { # groff says on stderr what it does not like
 # Pipelines and workloads are JSON.
 json() {
     local f n=0
-    for f in examples/pipelines/*.json examples/workloads/*.json examples/plugin/*.json bench/pipelines/*.json monitoring/*.json; do
+    for f in examples/{pipelines,workloads,plugin}/*.json bench/pipelines/*.json monitoring/*.json; do
         "$venv/bin/python" -m json.tool "$f" >/dev/null || return 1
         n=$((n + 1))
     done
@@ -63,7 +64,8 @@ tables() { # pages and stubs that the operator table gives, and the man page, if
     local command
     for command in ${CACHEW:-build/cachew build-gcc/cachew}; do
         [ -x "$command" ] || { [ -z "${CACHEW:-}" ] && continue; }
-        "$venv/bin/python" tools/make_operator_pages.py --check --cachew "$command" && "$venv/bin/python" tools/make_stubs.py --check --cachew "$command" &&
+        "$venv/bin/python" tools/make_operator_pages.py --check --cachew "$command" &&
+            "$venv/bin/python" tools/make_stubs.py --check --cachew "$command" &&
             "$venv/bin/python" tools/check_man.py "$command" || return 1
         echo "operator pages and stubs: ok"
         return 0

@@ -1,5 +1,6 @@
 #!/bin/bash
-# Configures a build directory, once: again only when its options differ. usage: [CC=...] tools/setup.sh DIR [meson options]
+# Configures a build directory, once: again only when its options differ.
+# usage: [CC=...] tools/setup.sh DIR [meson options]
 set -euo pipefail
 dir=${1:-}
 case $dir in

@@ -1,5 +1,6 @@
 #!/bin/bash
-# Makes dist/cachew-*.whl, which holds the native libraries and the command, and tries it in an environment that has nothing else.
+# Makes dist/cachew-*.whl, which holds the native libraries and the command, and tries it in an environment
+# that has nothing else.
 set -euo pipefail
 CDPATH= cd "$(dirname "$0")/.."
 python=${PYTHON:-python3}
@@ -8,9 +9,13 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 # In a build directory of its own: nothing that was built before gets in.
-PATH=$venv/bin:$PATH "$venv/bin/pip" wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation -w "$work/linux" . >&2
+PATH=$venv/bin:$PATH "$venv/bin/pip" wheel --quiet --disable-pip-version-check --no-deps \
+    --no-build-isolation -w "$work/linux" . >&2
 rm -f dist/cachew-*.whl
-PATH=$venv/bin:$PATH "$venv/bin/auditwheel" repair --wheel-dir dist "$work"/linux/*.whl >"$work/log" 2>&1 || { cat "$work/log" >&2; exit 1; }
+PATH=$venv/bin:$PATH "$venv/bin/auditwheel" repair --wheel-dir dist "$work"/linux/*.whl >"$work/log" 2>&1 || {
+    cat "$work/log" >&2
+    exit 1
+}
 wheel=$(echo dist/cachew-*.whl)
 case $wheel in
 *-cp311-abi3-manylinux*) ;;
