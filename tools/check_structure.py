@@ -17,7 +17,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 WIDTH = 110
-SCRIPTS = (".bash", ".proto", ".sh")
+SCRIPTS = (".bash", ".js", ".proto", ".sh")
 MOST_FIELDS = 30
 MOST_FILES_PER_STATIC = 2
 MOST_FILES_IN_CIRCLE = 6
@@ -262,7 +262,7 @@ def sources(root):
 
 
 def scripts(root):
-    """Other files whose lines have at most WIDTH columns: shell, make, meson, protocols."""
+    """Other files whose lines have at most WIDTH columns: shell, make, meson, JavaScript, protocols."""
     listed = subprocess.run(["git", "ls-files"], cwd=root, stdout=subprocess.PIPE, text=True).stdout.split()
     paths = [Path(name) for name in listed if (root / name).is_file()]
     return [

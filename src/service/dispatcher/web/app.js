@@ -1,7 +1,9 @@
-// The page as a whole: what the service is, its jobs, workers and provisioners. Which job is looked at stands in the address, so that it can be kept and sent.
+// The page as a whole: what the service is, its jobs, workers and provisioners. Which job is looked at stands
+// in the address, so that it can be kept and sent.
 
 import { JobView } from "./job.js";
-import { NONE, byId, bytes, clock, duration, element, number, percent, plural, say, set, showPart, showState } from "./page.js";
+import { NONE, byId, bytes, clock, duration, element, number, percent, plural, say, set, showPart,
+  showState } from "./page.js";
 import { Service } from "./service.js";
 import { Table } from "./table.js";
 
@@ -35,7 +37,8 @@ function named() {
 function choose(jobs) {
   const name = named();
   if (name !== null) return name;
-  if (!jobs.some((j) => j.name === chosen && !OVER.has(j.state))) chosen = jobs.toSorted(byState)[0]?.name ?? null;
+  if (!jobs.some((j) => j.name === chosen && !OVER.has(j.state)))
+    chosen = jobs.toSorted(byState)[0]?.name ?? null;
   return chosen;
 }
 
@@ -53,18 +56,24 @@ function showName(cell, job) {
 }
 
 function workersOf(job) {
-  return job.scaling ? `${number(job.scaling.running)} of ${number(job.scaling.wanted)}` : number(job.workers);
+  return job.scaling ? `${number(job.scaling.running)} of ${number(job.scaling.wanted)}`
+    : number(job.workers);
 }
 
 const JOB_COLUMNS = [
   { title: "Job", show: showName },
   { title: "State", show: (cell, j) => showState(cell, j.state) },
-  { title: "Epoch", numeric: true, show: (cell, j) => say(cell, `${number(j.epoch + 1)} of ${number(j.epochs)}`) },
-  { title: "Ranks", numeric: true, show: (cell, j) => say(cell, `${number(j.ranks.filter((r) => r.attached).length)} of ${number(j.world_size)}`) },
+  { title: "Epoch", numeric: true,
+    show: (cell, j) => say(cell, `${number(j.epoch + 1)} of ${number(j.epochs)}`) },
+  { title: "Ranks", numeric: true,
+    show: (cell, j) => say(cell,
+    `${number(j.ranks.filter((r) => r.attached).length)} of ${number(j.world_size)}`) },
   { title: "Batches/s", numeric: true, show: (cell, j) => say(cell, number(j.now?.rate)) },
   { title: "Demand/s", numeric: true, show: (cell, j) => say(cell, number(j.now?.demand)) },
-  { title: "Ranks waited", numeric: true, show: (cell, j) => showPart(cell, j.now?.waited, percent(j.now?.waited)) },
-  { title: "Read from caches", numeric: true, show: (cell, j) => showPart(cell, j.now?.cached, percent(j.now?.cached)) },
+  { title: "Ranks waited", numeric: true,
+    show: (cell, j) => showPart(cell, j.now?.waited, percent(j.now?.waited)) },
+  { title: "Read from caches", numeric: true,
+    show: (cell, j) => showPart(cell, j.now?.cached, percent(j.now?.cached)) },
   { title: "Workers", numeric: true, show: (cell, j) => say(cell, OVER.has(j.state) ? NONE : workersOf(j)) },
 ];
 
@@ -78,8 +87,12 @@ const WORKER_COLUMNS = [
   { title: "Name", show: (cell, w) => say(cell, w.name) },
   { title: "Address", show: (cell, w) => say(cell, w.address) },
   { title: "State", show: (cell, w) => showState(cell, w.state) },
-  { title: "CPUs", numeric: true, show: (cell, w) => showPart(cell, w.cpu_budget > 0 ? w.cpus / w.cpu_budget : null, `${number(w.cpus)} of ${number(w.cpu_budget)}`) },
-  { title: "Memory", numeric: true, show: (cell, w) => showPart(cell, w.memory > 0 ? w.memory_in_use / w.memory : null, `${bytes(w.memory_in_use)} of ${bytes(w.memory)}`) },
+  { title: "CPUs", numeric: true,
+    show: (cell, w) => showPart(cell, w.cpu_budget > 0 ? w.cpus / w.cpu_budget : null,
+    `${number(w.cpus)} of ${number(w.cpu_budget)}`) },
+  { title: "Memory", numeric: true,
+    show: (cell, w) => showPart(cell, w.memory > 0 ? w.memory_in_use / w.memory : null,
+    `${bytes(w.memory_in_use)} of ${bytes(w.memory)}`) },
   { title: "Ranges", numeric: true, show: (cell, w) => say(cell, number(w.leases)) },
   { title: "Batches/s", numeric: true, show: (cell, w) => say(cell, number(w.batches_per_s)) },
   { title: "Sends", numeric: true, show: (cell, w) => say(cell, `${bytes(w.bytes_per_s)}/s`) },
@@ -90,8 +103,11 @@ const WORKER_COLUMNS = [
 const CACHE_COLUMNS = [
   { title: "Worker", show: (cell, w) => say(cell, String(w.id)) },
   { title: "Name", show: (cell, w) => say(cell, w.name) },
-  { title: "In its directory", numeric: true, show: (cell, w) => showPart(cell, w.cache_used / w.cache_quota, `${bytes(w.cache_used)} of ${bytes(w.cache_quota)}`) },
-  { title: "Found, last 1 s", numeric: true, show: (cell, w) => showPart(cell, w.cache_part, percent(w.cache_part)) },
+  { title: "In its directory", numeric: true,
+    show: (cell, w) => showPart(cell, w.cache_used / w.cache_quota,
+    `${bytes(w.cache_used)} of ${bytes(w.cache_quota)}`) },
+  { title: "Found, last 1 s", numeric: true,
+    show: (cell, w) => showPart(cell, w.cache_part, percent(w.cache_part)) },
   { title: "Found, in all", numeric: true, show: (cell, w) => say(cell, percent(found(w))) },
   { title: "Reads/s", numeric: true, show: (cell, w) => say(cell, number(w.cache_hits_per_s)) },
   { title: "Read in all", numeric: true, show: (cell, w) => say(cell, number(w.cache_hits)) },
@@ -107,7 +123,8 @@ const POOL_COLUMNS = [
   { title: "Wanted", numeric: true, show: (cell, p) => say(cell, number(p.wanted)) },
   { title: "At most", numeric: true, show: (cell, p) => say(cell, number(p.maximum)) },
   { title: "Price per hour", numeric: true, show: (cell, p) => say(cell, number(p.price_per_h)) },
-  { title: "Start takes", numeric: true, show: (cell, p) => say(cell, p.start_delay_s > 0 ? `${number(p.start_delay_s)} s` : NONE) },
+  { title: "Start takes", numeric: true,
+    show: (cell, p) => say(cell, p.start_delay_s > 0 ? `${number(p.start_delay_s)} s` : NONE) },
   { title: "Why there are fewer", show: (cell, p) => say(cell, p.why ?? "") },
 ];
 
@@ -123,7 +140,8 @@ function facts({ status, jobs, workers }) {
     ["Jobs", counts(jobs, ["running", "waiting", "unattended", "paused", "done", "cancelled", "failed"])],
     ["Workers", counts(workers, ["ready", "draining", "gone"])],
     ["Policy", status.policy ?? "none: all workers serve all jobs"],
-    ["Ranges", `${number(status.completed)} done, ${number(status.late)} late, ${number(status.moved)} moved`],
+    ["Ranges",
+      `${number(status.completed)} done, ${number(status.late)} late, ${number(status.moved)} moved`],
     ["Journal", status.journal],
     ["Up", duration(status.uptime_s)],
   ];
@@ -140,17 +158,26 @@ function showFacts(all) {
 
 function showConnection(since) {
   const lost = since !== null;
-  say(byId("connection"), lost ? `No answer from the dispatcher since ${clock(since)}. What is shown is as old; it is asked again each second.` : "Live");
+  say(byId("connection"),
+    lost ? `No answer from the dispatcher since ${clock(since)}; the page asks again each second.` : "Live");
   set(byId("connection"), "class", lost ? "problem" : "live");
   document.body.classList.toggle("stale", lost);
 }
 
 const tables = {
-  jobs: new Table(byId("jobs"), { caption: "Jobs", columns: JOB_COLUMNS, key: (j) => j.name, text: (j) => `${j.name} ${j.state}`, none: "There are no jobs." }),
-  workers: new Table(byId("workers"), { caption: "Workers", columns: WORKER_COLUMNS, key: (w) => w.id, text: (w) => `${w.id} ${w.name} ${w.address} ${w.state} ${w.pool}`,
+  jobs: new Table(byId("jobs"),
+    { caption: "Jobs", columns: JOB_COLUMNS, key: (j) => j.name, text: (j) => `${j.name} ${j.state}`,
+    none: "There are no jobs." }),
+  workers: new Table(byId("workers"),
+    { caption: "Workers", columns: WORKER_COLUMNS, key: (w) => w.id,
+    text: (w) => `${w.id} ${w.name} ${w.address} ${w.state} ${w.pool}`,
     none: "There are no workers." }),
-  caches: new Table(byId("caches"), { caption: "Caches of workers", columns: CACHE_COLUMNS, key: (w) => w.id, text: (w) => `${w.id} ${w.name}`, none: "There are none." }),
-  pools: new Table(byId("pools"), { caption: "Provisioners", columns: POOL_COLUMNS, key: (p) => p.name, text: (p) => p.name, none: "There are none." }),
+  caches: new Table(byId("caches"),
+    { caption: "Caches of workers", columns: CACHE_COLUMNS, key: (w) => w.id,
+    text: (w) => `${w.id} ${w.name}`, none: "There are none." }),
+  pools: new Table(byId("pools"),
+    { caption: "Provisioners", columns: POOL_COLUMNS, key: (p) => p.name, text: (p) => p.name,
+    none: "There are none." }),
 };
 const view = new JobView();
 
@@ -158,7 +185,8 @@ function answered(all) {
   shown = all.name;
   showConnection(null);
   say(byId("dispatcher"), all.status.name);
-  document.title = `Cachew: ${plural(all.jobs.filter((j) => j.state === "running").length, "job")}, ${plural(all.status.workers, "worker")}`;
+  const running = plural(all.jobs.filter((j) => j.state === "running").length, "job");
+  document.title = `Cachew: ${running}, ${plural(all.status.workers, "worker")}`;
   showFacts(all);
   tables.jobs.update(all.jobs.toSorted(byState));
   tables.workers.update(all.workers.toSorted(byTrouble));

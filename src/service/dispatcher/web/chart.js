@@ -1,12 +1,16 @@
-// The time line of a job: plots under each other that share their time, with a numbered mark for each thing that happened. Numbers of lines and marks are bounded by what the
-// dispatcher keeps, so all of it is drawn anew each time. As a picture it has one label; its numbers are told by the moment below it (job.js).
+// The time line of a job: plots under each other that share their time, with a numbered mark for each thing
+// that happened. Numbers of lines and marks are bounded by what the
+// dispatcher keeps, so all of it is drawn anew each time. As a picture it has one label; its numbers are told
+// by the moment below it (job.js).
 
 import { set, shape } from "./page.js";
 
 const SPANS_S = [60, 120, 300, 600]; // of time that is shown
 const LEFT = 58, RIGHT = 14, TITLE = 26, BODY = 84, GAP = 10, AXIS = 22, LANE = 22, LANES = 3, MARK = 9;
-const TIMES = 4; // a demand above so many times what was handed out is cut off there: it would flatten everything else ...
-const MOST = 0.9; // ... as would one that only a tenth of the points have: the first steps of a client are often short
+// a demand above so many times what was handed out is cut off there: it would flatten everything else ...
+const TIMES = 4;
+// ... as would one that only a tenth of the points have: the first steps of a client are often short
+const MOST = 0.9;
 
 /** A round number not below this one. */
 function roundUp(value) {
@@ -41,13 +45,20 @@ const tops = {
   },
 };
 
-// Each line differs by its dashes as well as by its colour. A plot with `where` is shown where that column has values.
+// Each line differs by its dashes as well as by its colour. A plot with `where` is shown where that column
+// has values.
 export const PLOTS = [
-  { title: "Batches per second", top: tops.rate, scale: tick, lines: [{ key: "rate", name: "handed out", style: "main" }, { key: "demand", name: "demanded", style: "other" }] },
+  { title: "Batches per second", top: tops.rate, scale: tick,
+    lines: [{ key: "rate", name: "handed out", style: "main" },
+    { key: "demand", name: "demanded", style: "other" }] },
   { title: "Part of the time that ranks waited", top: tops.part, scale: (v) => `${Math.round(100 * v)} %`,
-    lines: [{ key: "waited", name: "on average", style: "main" }, { key: "waited_most", name: "the one that waited most", style: "other" }] },
-  { title: "Part of the elements read from caches", top: tops.part, scale: (v) => `${Math.round(100 * v)} %`, where: "cached", lines: [{ key: "cached", name: "read", style: "main" }] },
-  { title: "Workers", top: tops.count, scale: tick, steps: true, lines: [{ key: "workers", name: "computing", style: "main" }, { key: "wanted", name: "wanted", style: "other" }] },
+    lines: [{ key: "waited", name: "on average", style: "main" },
+      { key: "waited_most", name: "the one that waited most", style: "other" }] },
+  { title: "Part of the elements read from caches", top: tops.part, scale: (v) => `${Math.round(100 * v)} %`,
+    where: "cached", lines: [{ key: "cached", name: "read", style: "main" }] },
+  { title: "Workers", top: tops.count, scale: tick, steps: true,
+    lines: [{ key: "workers", name: "computing", style: "main" },
+    { key: "wanted", name: "wanted", style: "other" }] },
 ];
 
 export function isKnown(column) {
@@ -56,7 +67,8 @@ export function isKnown(column) {
 
 /** A short line in the style of a plot's, for a legend. */
 export function sample(style) {
-  return shape("svg", { viewBox: "0 0 28 10", class: "sample", "aria-hidden": "true" }, shape("path", { d: "M1 5H27", class: `line ${style}` }));
+  return shape("svg", { viewBox: "0 0 28 10", class: "sample", "aria-hidden": "true" },
+    shape("path", { d: "M1 5H27", class: `line ${style}` }));
 }
 
 export class TimeLine {
@@ -66,7 +78,8 @@ export class TimeLine {
     this.box = box;
     this.pointed = pointed;
     box.append(this.svg);
-    new ResizeObserver(() => this.last && box.clientWidth !== this.drawn && this.draw(...this.last)).observe(box);
+    new ResizeObserver(() => this.last && box.clientWidth !== this.drawn && this.draw(...this.last))
+      .observe(box);
     this.svg.addEventListener("click", (e) => {
       if (this.last) pointed(this.time(e.clientX - this.svg.getBoundingClientRect().left));
     });
@@ -80,7 +93,8 @@ export class TimeLine {
     return LEFT + ((t - this.begin) / this.span) * (this.width - LEFT - RIGHT);
   }
 
-  /** history as the dispatcher has it; marks: [{t, kind, number}] by time; moment: the time to point at; label: all of it in a sentence. */
+  /** history as the dispatcher has it; marks: [{t, kind, number}] by time; moment: the time to point at;
+   * label: all of it in a sentence. */
   draw(history, marks, moment, label) {
     this.last = [history, marks, moment, label];
     const end = history.uptime_s, age = end - (history.t[0] ?? end);
@@ -88,7 +102,8 @@ export class TimeLine {
     this.begin = end - this.span;
     this.drawn = this.box.clientWidth;
     this.width = Math.max(this.drawn, 280);
-    const seen = marks.filter((m) => m.t >= this.begin), plots = PLOTS.filter((p) => !p.where || isKnown(history[p.where]));
+    const seen = marks.filter((m) => m.t >= this.begin),
+      plots = PLOTS.filter((p) => !p.where || isKnown(history[p.where]));
     const lanes = this.lanes(seen), top = 4 + LANE * Math.max(1, ...lanes.map((l) => l + 1));
     const height = top + plots.length * (TITLE + BODY + GAP) + AXIS;
     set(this.svg, "viewBox", `0 0 ${this.width} ${height}`);
@@ -98,7 +113,8 @@ export class TimeLine {
       ...plots.map((plot, i) => this.plot(plot, history, top + i * (TITLE + BODY + GAP) + TITLE)),
       this.axis(height - AXIS),
       ...seen.map((m, i) => this.mark(m, 4 + LANE * lanes[i] + MARK, height - AXIS)),
-      ...(moment === null || moment < this.begin ? [] : [shape("path", { class: "moment", d: `M${this.x(moment).toFixed(1)} ${top}V${height - AXIS}` })]),
+      ...(moment === null || moment < this.begin ? []
+        : [shape("path", { class: "moment", d: `M${this.x(moment).toFixed(1)} ${top}V${height - AXIS}` })]),
     );
   }
 
@@ -120,9 +136,12 @@ export class TimeLine {
       shape("text", { x: 0, y: y - 11, class: "title" }, title),
       ...[0, 0.5, 1].flatMap((part) => [
         shape("path", { d: `M${LEFT} ${at(part * most)}H${right}`, class: "grid" }),
-        shape("text", { x: LEFT - 6, y: at(part * most) + 4, class: "scale", "text-anchor": "end" }, scale(part * most)),
+        shape("text", { x: LEFT - 6, y: at(part * most) + 4, class: "scale", "text-anchor": "end" },
+          scale(part * most)),
       ]),
-      ...lines.toReversed().map((line) => shape("path", { class: `line ${line.style}`, d: this.path(history, line.key, at, steps) })));
+      ...lines.toReversed()
+        .map((line) => shape("path",
+        { class: `line ${line.style}`, d: this.path(history, line.key, at, steps) })));
   }
 
   path(history, key, at, steps) {
@@ -145,7 +164,9 @@ export class TimeLine {
     const texts = parts.map((part) => {
       const ago = this.span * (1 - part);
       const text = ago === 0 ? "now" : ago < 60 || ago === 90 ? `${ago} s ago` : `${ago / 60} min ago`;
-      return shape("text", { x: this.x(this.begin + part * this.span), y: y + 15, class: "scale", "text-anchor": part === 0 ? "start" : part === 1 ? "end" : "middle" }, text);
+      return shape("text",
+        { x: this.x(this.begin + part * this.span), y: y + 15, class: "scale",
+        "text-anchor": part === 0 ? "start" : part === 1 ? "end" : "middle" }, text);
     });
     return shape("g", {}, ...texts);
   }
@@ -156,9 +177,11 @@ export class TimeLine {
     const signs = {
       decision: () => shape("circle", { cx: x, cy: y, r }),
       cache: () => shape("path", { d: `M${x - r} ${y - r}h${2 * r}v${2 * r}h${-2 * r}Z` }),
-      loss: () => shape("path", { d: `M${x} ${y - r - 2}l${r + 2} ${r + 2}l${-r - 2} ${r + 2}l${-r - 2} ${-r - 2}Z` }),
+      loss: () => shape("path",
+        { d: `M${x} ${y - r - 2}l${r + 2} ${r + 2}l${-r - 2} ${r + 2}l${-r - 2} ${-r - 2}Z` }),
     };
     const sign = signs[kind]();
-    return shape("g", { class: `mark ${kind}` }, shape("path", { class: "stem", d: `M${x} ${y}V${bottom}` }), sign, shape("text", { x, y: y + 4, "text-anchor": "middle" }, String(n)));
+    return shape("g", { class: `mark ${kind}` }, shape("path", { class: "stem", d: `M${x} ${y}V${bottom}` }),
+      sign, shape("text", { x, y: y + 4, "text-anchor": "middle" }, String(n)));
   }
 }

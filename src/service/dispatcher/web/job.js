@@ -1,7 +1,9 @@
-// The job that is looked at: its time line, what was decided and lost, what its ranks waited, where its computing time went.
+// The job that is looked at: its time line, what was decided and lost, what its ranks waited, where its
+// computing time went.
 
 import { PLOTS, TimeLine, isKnown, sample } from "./chart.js";
-import { NONE, byId, bytes, clock, duration, element, number, percent, plural, say, seconds, set, showPart, showState } from "./page.js";
+import { NONE, byId, bytes, clock, duration, element, number, percent, plural, say, seconds, set, showPart,
+  showState } from "./page.js";
 import { Table } from "./table.js";
 
 function rankState(rank) {
@@ -11,8 +13,10 @@ function rankState(rank) {
 const RANK_COLUMNS = [
   { title: "Rank", show: (cell, r) => say(cell, String(r.rank)) },
   { title: "State", show: (cell, r) => showState(cell, rankState(r)) },
-  { title: "Waited, last 2 s", numeric: true, show: (cell, r) => showPart(cell, r.waited, percent(r.waited)) },
-  { title: "Waited, in all", numeric: true, show: (cell, r) => say(cell, r.wait_s < 60 ? seconds(r.wait_s) : duration(r.wait_s)) },
+  { title: "Waited, last 2 s", numeric: true,
+    show: (cell, r) => showPart(cell, r.waited, percent(r.waited)) },
+  { title: "Waited, in all", numeric: true,
+    show: (cell, r) => say(cell, r.wait_s < 60 ? seconds(r.wait_s) : duration(r.wait_s)) },
   { title: "Step", numeric: true, show: (cell, r) => say(cell, seconds(r.step_s)) },
   { title: "Batches", numeric: true, show: (cell, r) => say(cell, number(r.batches)) },
   { title: "Late", numeric: true, show: (cell, r) => say(cell, number(r.late)) },
@@ -23,24 +27,37 @@ const OPERATOR_COLUMNS = [
   { title: "Part", numeric: true, show: (cell, o) => showPart(cell, o.part, percent(o.part)) },
   { title: "Time of threads", numeric: true, show: (cell, o) => say(cell, seconds(o.compute_s)) },
   { title: "Elements", numeric: true, show: (cell, o) => say(cell, number(o.elements)) },
-  { title: "Per element", numeric: true, show: (cell, o) => say(cell, o.elements > 0 ? seconds(o.compute_s / o.elements) : NONE) },
+  { title: "Per element", numeric: true,
+    show: (cell, o) => say(cell, o.elements > 0 ? seconds(o.compute_s / o.elements) : NONE) },
 ];
 
 const CACHE_POINT_COLUMNS = [
   { title: "Cached after", show: (cell, m) => say(cell, m.name) },
-  { title: "State", show: (cell, m) => showState(cell, !m.in_use ? "not used" : m.unread ? "not read" : "in use") },
+  { title: "State", show: (cell, m) =>
+    showState(cell, !m.in_use ? "not used" : m.unread ? "not read" : "in use") },
   { title: "Of an epoch", numeric: true, show: (cell, m) => showPart(cell, m.cached, percent(m.cached)) },
-  { title: "Bytes", numeric: true, show: (cell, m) => say(cell, m.all === null ? `${bytes(m.bytes)} per element` : `${bytes(m.cached * m.all)} of ${bytes(m.all)}`) },
+  { title: "Bytes", numeric: true,
+    show: (cell, m) => say(cell,
+    m.all === null ? `${bytes(m.bytes)} per element` : `${bytes(m.cached * m.all)} of ${bytes(m.all)}`) },
   { title: "Computing an element", numeric: true, show: (cell, m) => say(cell, seconds(m.compute_s)) },
   { title: "Reading it", numeric: true, show: (cell, m) => say(cell, seconds(m.read_s)) },
   { title: "Storage meanwhile", numeric: true, show: (cell, m) => say(cell, seconds(m.store_s)) },
 ];
 
-const SEEN = [["step_s", "Step of the client", seconds], ["wait_s", "Waited per batch", seconds], ["compute_s", "Computing per batch", seconds], ["busy", "Workers busy", percent],
-  ["cache", "Cached after", (v) => v ?? "nothing"], ["cached", "Cached of the epoch", percent], ["error", "Uncertainty", percent], ["doubt", "Taken to be slower by", percent], ["limit", "Limit", (v) => v]];
-const OF_POOLS = (n, { pools }) => (pools ? `${number(n)} (${Object.entries(pools).filter(([, k]) => k > 0).map(([name, k]) => `${number(k)} of ${name}`).join(", ")})` : number(n));
-const ALTERNATIVES = [["workers", "Workers", OF_POOLS], ["cache", "Cached after", (v) => v ?? "nothing"], ["batch_s", "Per batch", seconds], ["time_s", "Rest of the job", duration],
-  ["cost", "Its cost", number], ["held_s", "As long as they stay", duration], ["held_cost", "Its cost", number]];
+const SEEN = [["step_s", "Step of the client", seconds], ["wait_s", "Waited per batch", seconds],
+  ["compute_s", "Computing per batch", seconds], ["busy", "Workers busy", percent],
+  ["cache", "Cached after", (v) => v ?? "nothing"], ["cached", "Cached of the epoch", percent],
+    ["error", "Uncertainty", percent], ["doubt", "Taken to be slower by", percent],
+    ["limit", "Limit", (v) => v]];
+function ofPools(n, { pools }) {
+  if (!pools) return number(n);
+  const used = Object.entries(pools).filter(([, k]) => k > 0);
+  return `${number(n)} (${used.map(([name, k]) => `${number(k)} of ${name}`).join(", ")})`;
+}
+const ALTERNATIVES = [["workers", "Workers", ofPools], ["cache", "Cached after", (v) => v ?? "nothing"],
+  ["batch_s", "Per batch", seconds], ["time_s", "Rest of the job", duration],
+  ["cost", "Its cost", number], ["held_s", "As long as they stay", duration],
+    ["held_cost", "Its cost", number]];
 
 // ---- what happened ----
 
@@ -48,30 +65,41 @@ function ofDecision(decision, uptime) {
   const { what, why, before, chosen } = decision.record;
   const sum = (workers) => Object.values(workers).reduce((s, x) => s + x, 0);
   const caches = before.cache !== chosen.cache && sum(before.workers) === sum(chosen.workers);
-  return { key: `decision ${decision.t}`, t: uptime - decision.ago_s, kind: caches ? "cache" : "decision", record: decision.record, what, why };
+  return { key: `decision ${decision.t}`, t: uptime - decision.ago_s, kind: caches ? "cache" : "decision",
+    record: decision.record, what, why };
 }
 
 function ofLoss(event) {
-  const what = event.kind === "worker-gone" ? `Worker ${event.worker} is gone` : `The client of rank ${event.rank} is gone`;
-  const why = event.kind === "worker-gone" ? "Its connection was lost. What it had to compute goes to others." : "Its connection was lost; it may come back.";
+  const what = event.kind === "worker-gone" ? `Worker ${event.worker} is gone`
+    : `The client of rank ${event.rank} is gone`;
+  const why = event.kind === "worker-gone" ? "Its connection was lost. What it had to compute goes to others."
+    : "Its connection was lost; it may come back.";
   return { key: `${event.kind} ${event.t}`, t: event.t, kind: "loss", what, why };
 }
 
 /** All that is known to have happened, by time, with numbers. */
 function happened(decisions, history) {
-  const all = [...(decisions ?? []).map((d) => ofDecision(d, history.uptime_s)), ...history.events.map(ofLoss)].sort((a, b) => a.t - b.t);
+  const all = [...(decisions ?? []).map((d) => ofDecision(d, history.uptime_s)),
+    ...history.events.map(ofLoss)].sort((a, b) => a.t - b.t);
   all.forEach((event, i) => { event.number = i + 1; });
   return all;
 }
 
 function details(record) {
   if (record.alternatives.length === 0 && !(record.seen.interval_s > 0)) return [];
-  const rows = record.alternatives.map((a) => element("tr", {}, ...ALTERNATIVES.map(([key, , format]) => element("td", { class: "numeric" }, format(a[key], a)))));
+  const rows = record.alternatives.map((a) =>
+    element("tr", {}, ...ALTERNATIVES.map(([key, , format]) =>
+    element("td", { class: "numeric" }, format(a[key], a)))));
   return [element("details", {},
     element("summary", {}, "What was seen, and what else could be done"),
-    element("dl", { class: "seen" }, ...SEEN.map(([key, title, format]) => element("div", {}, element("dt", {}, title), element("dd", {}, format(record.seen[key]))))),
+    element("dl", { class: "seen" },
+      ...SEEN.map(([key, title, format]) =>
+      element("div", {}, element("dt", {}, title), element("dd", {}, format(record.seen[key]))))),
     element("div", { class: "scroll", role: "region", "aria-label": "Alternatives", tabindex: "0" },
-      element("table", {}, element("thead", {}, element("tr", {}, ...ALTERNATIVES.map(([, title]) => element("th", { scope: "col", class: "numeric" }, title)))),
+      element("table", {},
+        element("thead", {},
+        element("tr", {}, ...ALTERNATIVES.map(([, title]) =>
+        element("th", { scope: "col", class: "numeric" }, title)))),
         element("tbody", {}, ...rows))))];
 }
 
@@ -82,17 +110,23 @@ export class JobView {
     this.timeline = new TimeLine(byId("timeline"), (t) => this.point(t));
     this.moment = byId("moment");
     this.moment.addEventListener("input", () => this.moved());
-    this.ranks = new Table(byId("ranks"), { caption: "Ranks", columns: RANK_COLUMNS, key: (r) => r.rank, text: (r) => `${r.rank} ${rankState(r)}`, none: "No rank was ever attached." });
-    this.operators = new Table(byId("operators"), { caption: "Operators", columns: OPERATOR_COLUMNS, key: (o) => o.name, text: (o) => o.name,
+    this.ranks = new Table(byId("ranks"),
+      { caption: "Ranks", columns: RANK_COLUMNS, key: (r) => r.rank, text: (r) => `${r.rank} ${rankState(r)}`,
+      none: "No rank was ever attached." });
+    this.operators = new Table(byId("operators"),
+      { caption: "Operators", columns: OPERATOR_COLUMNS, key: (o) => o.name, text: (o) => o.name,
       none: "Workers have not told of any yet, or the job's data is not ready any more." });
-    this.cache_points = new Table(byId("cache_points"), { caption: "Cache points", columns: CACHE_POINT_COLUMNS, key: (m) => m.name, text: (m) => m.name, none: "" });
+    this.cache_points = new Table(byId("cache_points"),
+      { caption: "Cache points", columns: CACHE_POINT_COLUMNS, key: (m) => m.name, text: (m) => m.name,
+      none: "" });
     this.values = PLOTS.flatMap((plot) => this.legend(plot));
     this.name = null;
   }
 
   /** What the lines of a plot are. */
   legend(plot) {
-    const values = plot.lines.map((line) => ({ key: line.key, item: element("span", {}, sample(line.style), line.name) }));
+    const values = plot.lines.map((line) =>
+      ({ key: line.key, item: element("span", {}, sample(line.style), line.name) }));
     byId("legend").append(element("li", {}, `${plot.title}: `, ...values.map((v) => v.item)));
     return values;
   }
@@ -120,17 +154,21 @@ export class JobView {
     for (const { item, key } of this.values) item.hidden = !isKnown(history[key]);
     for (const plot of byId("legend").children) plot.hidden = [...plot.children].every((item) => item.hidden);
     const uptime = all.status.uptime_s;
-    say(byId("timeline-note"), uptime < 600 ? `The dispatcher was started at ${clock(all.at - 1000 * uptime)}. What was before is not known.` : "");
+    say(byId("timeline-note"),
+      uptime < 600 ? `The dispatcher started at ${clock(all.at - 1000 * uptime)}; it knows nothing earlier.`
+        : "");
   }
 
   /** Where its elements may be cached. */
   showMarkers(stream) {
     const cache_points = stream?.caching?.cache_points ?? [];
     byId("cache_points").hidden = cache_points.length === 0;
-    this.cache_points.update(cache_points.map((m) => ({ ...m, all: stream.positions === null ? null : m.bytes * stream.positions })));
+    this.cache_points.update(cache_points.map((m) =>
+      ({ ...m, all: stream.positions === null ? null : m.bytes * stream.positions })));
     if (!stream || cache_points.length === 0) return;
     const { positions, cached_positions: read } = stream.computing;
-    say(byId("cache_points-note"), positions > 0 ? `In all, ${percent(read / positions)} of its elements were read from caches.` : "");
+    say(byId("cache_points-note"),
+      positions > 0 ? `In all, ${percent(read / positions)} of its elements were read from caches.` : "");
   }
 
   begin(name) {
@@ -143,7 +181,8 @@ export class JobView {
   }
 
   state(job) {
-    const words = [`${job.state[0].toUpperCase()}${job.state.slice(1)}`, `epoch ${number(job.epoch + 1)} of ${number(job.epochs)}`, `order ${job.order}`, job.guarantee];
+    const words = [`${job.state[0].toUpperCase()}${job.state.slice(1)}`,
+      `epoch ${number(job.epoch + 1)} of ${number(job.epochs)}`, `order ${job.order}`, job.guarantee];
     if (job.scaling) {
       const { phase, objective, client_price_per_h: price, weight, priority, quota } = job.scaling;
       words.push(`policy: ${phase}`, `objective: ${objective}, its ranks at ${number(price)} per hour`);
@@ -186,14 +225,17 @@ export class JobView {
     const text = h.t.length === 0 ? "Nothing was measured yet." : this.sentence(i);
     say(byId("moment-text"), text);
     set(this.moment, "aria-valuetext", text);
-    this.timeline.draw(h, this.events, this.held, `Time line. ${h.t.length === 0 ? text : this.sentence(h.t.length - 1)}`);
+    this.timeline.draw(h, this.events, this.held,
+      `Time line. ${h.t.length === 0 ? text : this.sentence(h.t.length - 1)}`);
   }
 
   sentence(i) {
     const h = this.history, ago = h.uptime_s - h.t[i];
     const when = `${clock(this.at - 1000 * ago)}${ago >= 4 ? `, ${duration(ago)} ago` : ""}`;
-    return `${when}: ${number(h.rate[i])} batches per second of ${number(h.demand[i])} demanded; ranks waited ${percent(h.waited[i])} of the time, at most ${percent(h.waited_most[i])}; ` +
-      `${plural(h.workers[i] ?? 0, "worker")}${h.wanted[i] === null ? "" : ` of ${number(h.wanted[i])} wanted`}` +
+    return `${when}: ${number(h.rate[i])} batches per second of ${number(h.demand[i])} demanded; ` +
+      `ranks waited ${percent(h.waited[i])} of the time, at most ${percent(h.waited_most[i])}; ` +
+      `${plural(h.workers[i] ?? 0, "worker")}${h.wanted[i] === null ? ""
+        : ` of ${number(h.wanted[i])} wanted`}` +
       `${h.cached[i] === null ? "" : `; ${percent(h.cached[i])} of the elements read from caches`}.`;
   }
 
@@ -222,11 +264,13 @@ export class JobView {
   }
 
   item(event) {
-    const show = element("button", { type: "button" }, "Show", element("span", { class: "unseen" }, ` on the time line: ${event.what}`));
+    const show = element("button", { type: "button" }, "Show",
+      element("span", { class: "unseen" }, ` on the time line: ${event.what}`));
     show.addEventListener("click", () => this.point(event.t));
     const when = clock(this.at - 1000 * (this.history.uptime_s - event.t));
     return element("li", { class: event.kind },
-      element("p", {}, element("strong", {}, event.what), " ", element("span", { class: "when" }, when), " ", show),
+      element("p", {}, element("strong", {}, event.what), " ", element("span", { class: "when" }, when), " ",
+        show),
       element("p", {}, event.why), ...(event.record ? details(event.record) : []));
   }
 }
@@ -236,7 +280,8 @@ function operators(stream) {
   if (!stream) return [];
   const { operators: list, read_s, read_bytes } = stream.computing;
   const all = list.map((o) => ({ ...o }));
-  if (read_bytes > 0) all.push({ name: `reading files, ${bytes(read_bytes)}`, compute_s: read_s, elements: 0 });
+  if (read_bytes > 0) all.push({ name: `reading files, ${bytes(read_bytes)}`, compute_s: read_s,
+    elements: 0 });
   const sum = all.reduce((s, o) => s + o.compute_s, 0);
   for (const o of all) o.part = sum > 0 ? o.compute_s / sum : null;
   return all.sort((a, b) => b.compute_s - a.compute_s);

@@ -3,12 +3,15 @@
 const SVG = "http://www.w3.org/2000/svg";
 
 // What moves, hides or turns characters: the same as the command shows as escapes (src/base/text.c).
-const HIDDEN = /[\u0000-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\u{e0000}-\u{e007f}]/gu;
+const HIDDEN = new RegExp(
+  String.raw`[\u0000-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e` +
+  String.raw`\u2060-\u206f\ufeff\ufff9-\ufffb\u{e0000}-\u{e007f}]`, "gu");
 const LETTERS = { "\n": "\\n", "\t": "\\t", "\r": "\\r" };
 
 function escape(c) {
   const code = c.codePointAt(0);
-  return LETTERS[c] ?? (code > 0xffff ? `\\U${code.toString(16).padStart(8, "0")}` : `\\u${code.toString(16).padStart(4, "0")}`);
+  return LETTERS[c] ?? (code > 0xffff ? `\\U${code.toString(16).padStart(8, "0")}`
+    : `\\u${code.toString(16).padStart(4, "0")}`);
 }
 
 function shown(child) {
@@ -61,7 +64,8 @@ export function number(value) {
 }
 
 export function percent(part) {
-  return part === null || part === undefined ? NONE : `${(100 * part).toFixed(part > 0 && part < 0.0995 ? 1 : 0)} %`;
+  return part === null || part === undefined ? NONE
+    : `${(100 * part).toFixed(part > 0 && part < 0.0995 ? 1 : 0)} %`;
 }
 
 export function bytes(value) {
@@ -100,13 +104,16 @@ export function plural(n, one, many = `${one}s`) {
 }
 
 // A state has a sign and a word beside its colour.
-const SIGNS = { ready: "●", running: "●", waiting: "◌", draining: "◐", unattended: "◌", paused: "‖", done: "✓", cancelled: "✕", failed: "✕", gone: "✕",
+const SIGNS = { ready: "●", running: "●", waiting: "◌", draining: "◐", unattended: "◌", paused: "‖",
+  done: "✓", cancelled: "✕", failed: "✕", gone: "✕",
   "in use": "●", "not used": "○", "not read": "◐" };
-const KINDS = { ready: "good", running: "good", "in use": "good", done: "plain", "not used": "plain", failed: "bad", gone: "bad" };
+const KINDS = { ready: "good", running: "good", "in use": "good", done: "plain", "not used": "plain",
+  failed: "bad", gone: "bad" };
 
 /** A cell that shows a state. */
 export function showState(cell, state) {
-  if (!cell.firstChild) cell.append(element("span", { "aria-hidden": "true", class: "sign" }), document.createTextNode(""));
+  if (!cell.firstChild) cell.append(element("span", { "aria-hidden": "true", class: "sign" }),
+    document.createTextNode(""));
   say(cell.firstChild, SIGNS[state] ?? "?");
   if (cell.lastChild.data !== ` ${state}`) cell.lastChild.data = ` ${state}`;
   set(cell, "class", `state ${KINDS[state] ?? "odd"}`);
@@ -114,7 +121,8 @@ export function showState(cell, state) {
 
 /** A cell with a text and a bar as long as a part of it; null: without. */
 export function showPart(cell, part, text) {
-  if (!cell.firstChild) cell.append(element("span", { class: "bar", "aria-hidden": "true" }), element("span"));
+  if (!cell.firstChild) cell.append(element("span", { class: "bar", "aria-hidden": "true" }),
+    element("span"));
   cell.firstChild.style.setProperty("--part", Math.min(Math.max(part ?? 0, 0), 1).toFixed(3));
   say(cell.lastChild, text);
 }

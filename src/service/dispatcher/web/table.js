@@ -1,4 +1,5 @@
-// A table of rows that have keys. Only what changed is touched, so that the focus and what is selected stay; a page of rows at a time, so that thousands of them are no more
+// A table of rows that have keys. Only what changed is touched, so that the focus and what is selected stay;
+// a page of rows at a time, so that thousands of them are no more
 // work than fifty.
 
 import { element, number, say } from "./page.js";
@@ -7,24 +8,30 @@ const SIZE = 50;
 
 export class Table {
   /**
-   * Appends itself to `section`. columns: [{title, numeric, show(cell, row)}], the first one names the row. key(row): differs from row to row. text(row): what "Find" looks
+   * Appends itself to `section`. columns: [{title, numeric, show(cell, row)}], the first one names the row.
+   * key(row): differs from row to row. text(row): what "Find" looks
    * in. none: what is said where there are no rows.
    */
   constructor(section, { caption, columns, key, text, none }) {
     Object.assign(this, { columns, key, text, none, rows: [], made: new Map(), from: 0 });
     const name = section.id;
-    this.find = element("input", { type: "search", id: `${name}-find`, autocomplete: "off", spellcheck: "false" });
+    this.find = element("input",
+      { type: "search", id: `${name}-find`, autocomplete: "off", spellcheck: "false" });
     this.back = element("button", { type: "button", id: `${name}-back` }, "Previous");
     this.on = element("button", { type: "button", id: `${name}-next` }, "Next");
     this.range = element("span", { class: "range" });
-    this.pager = element("div", { class: "pager", role: "group", "aria-label": `${caption}: find and turn pages` },
+    this.pager = element("div",
+      { class: "pager", role: "group", "aria-label": `${caption}: find and turn pages` },
       element("label", { for: `${name}-find` }, "Find"), this.find, this.back, this.on, this.range);
-    const head = element("tr", {}, ...columns.map((c) => element("th", { scope: "col", class: c.numeric ? "numeric" : null }, c.title)));
+    const head = element("tr", {},
+      ...columns.map((c) => element("th", { scope: "col", class: c.numeric ? "numeric" : null }, c.title)));
     this.body = element("tbody");
-    this.table = element("table", {}, element("caption", { class: "unseen" }, caption), element("thead", {}, head), this.body);
+    this.table = element("table", {}, element("caption", { class: "unseen" }, caption),
+      element("thead", {}, head), this.body);
     this.empty = element("p", { class: "note" });
     // What scrolls must be reachable by keyboard.
-    this.scroll = element("div", { class: "scroll", role: "region", "aria-label": caption, tabindex: "0" }, this.table);
+    this.scroll = element("div", { class: "scroll", role: "region", "aria-label": caption, tabindex: "0" },
+      this.table);
     section.append(this.pager, this.scroll, this.empty);
     this.find.addEventListener("input", () => this.turn(0));
     this.back.addEventListener("click", () => this.turn(this.from - SIZE));
@@ -51,7 +58,8 @@ export class Table {
     this.scroll.hidden = this.rows.length === 0;
     this.empty.hidden = found.length > 0;
     say(this.empty, this.rows.length === 0 ? this.none : "Nothing of that kind was found.");
-    say(this.range, `${number(shown.length ? this.from + 1 : 0)}–${number(this.from + shown.length)} of ${number(found.length)}`);
+    say(this.range, `${number(shown.length ? this.from + 1 : 0)}–${number(this.from
+      + shown.length)} of ${number(found.length)}`);
     // A button that can't be used keeps the focus that it has, and says so.
     this.back.setAttribute("aria-disabled", String(this.from === 0));
     this.on.setAttribute("aria-disabled", String(this.from + SIZE >= found.length));
@@ -60,7 +68,8 @@ export class Table {
 
   place(shown) {
     const kept = new Map(), keys = new Set(shown.map(this.key));
-    for (const [key, line] of this.made) { // first: a line that is moved loses the focus, and most stay where they are
+    // first: a line that is moved loses the focus, and most stay where they are
+    for (const [key, line] of this.made) {
       if (!keys.has(key)) line.remove();
     }
     let at = this.body.firstElementChild;
@@ -76,7 +85,8 @@ export class Table {
   }
 
   make() {
-    const cells = this.columns.map((c, i) => (i === 0 ? element("th", { scope: "row" }) : element("td", { class: c.numeric ? "numeric" : null })));
+    const cells = this.columns.map((c, i) =>
+      (i === 0 ? element("th", { scope: "row" }) : element("td", { class: c.numeric ? "numeric" : null })));
     return element("tr", {}, ...cells);
   }
 }
