@@ -13,20 +13,14 @@
 
 int cli_batch_log_open(struct cli_batch_log *l, const char *path, struct cw_error *err)
 {
-    int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666), e = errno;
-    if (fd < 0) {
-        cw_error_file(err, path);
-        return cw_error_errno(err, CW_E_OPTION, e, "--log: can't open %s", path);
-    }
-    l->fd = fd;
-    return 0;
+    l->fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    return l->fd < 0 ? cw_error_at_file(err, CW_E_OPTION, path, errno, "--log: can't open %s", path) : 0;
 }
 
 void cli_batch_log_close(struct cli_batch_log *l)
 {
-    if (l->fd)
+    if (l->fd > 0)
         close(l->fd);
-    l->fd = 0;
 }
 
 /* Removes the n bytes of a partial line, unless another process has appended to the file since. */

@@ -3,7 +3,7 @@
 #include "session/local.h"
 
 struct cli_batch_log {
-    int fd; /* 0: not open */
+    int fd; /* 0 or less: not open */
 };
 
 int cli_batch_log_open(struct cli_batch_log *l, const char *path, struct cw_error *err) _must_check_;

@@ -124,11 +124,9 @@ static int bench_run_all(struct bench *x, json_t **ret, struct cw_error *err)
     return r;
 }
 
-static int bench_main(int argc, char **argv)
+static int bench_main(int argc, char **argv, struct cw_error *err)
 {
     struct bench x = {.seconds = 3, .best_of = 2};
-    struct cw_error err = {0};
-    int code = 0;
     json_t *result = NULL;
     const struct cli_option options[] = {
         {"seconds", CLI_SECONDS, &x.seconds, "S", "run for S seconds each time (default 3)"},
@@ -138,25 +136,23 @@ static int bench_main(int argc, char **argv)
         {0},
     };
     cli_pipeline_init(&x.common);
-    int r = cli_pipeline_parse(&x.common, &cli_verb_bench, options, argc, argv, &err);
-    if (r == 1)
-        return 0;
-    if (r >= 0 && !(x.seconds > 0))
-        r = cw_error_value(&err, CW_E_OPTION, "seconds", "0", "more than 0",
+    int r = cli_pipeline_parse(&x.common, &cli_verb_bench, options, argc, argv, err);
+    if (r == 0 && !(x.seconds > 0))
+        r = cw_error_value(err, CW_E_OPTION, "seconds", "0", "more than 0",
                            "--seconds 0: expected more than 0");
-    if (r >= 0)
-        r = cli_pipeline_load(&x.common, &err);
-    if (r >= 0)
-        r = cli_pipeline_open(&x.common, &err);
-    if (r >= 0)
-        r = bench_run_all(&x, &result, &err);
+    if (r == 0)
+        r = cli_pipeline_load(&x.common, err);
+    if (r == 0)
+        r = cli_pipeline_open(&x.common, err);
+    if (r == 0)
+        r = bench_run_all(&x, &result, err);
     if (r < 0)
-        code = cli_fail(&err, x.common.json, result);
-    else if (x.common.json)
-        code = cli_print(json_incref(result));
+        r = cli_fail(err, x.common.json, result);
+    else if (x.common.json && result)
+        r = cli_print(json_incref(result));
     json_decref(result);
     cli_pipeline_deinit(&x.common);
-    return code;
+    return r;
 }
 
 const struct cli_verb cli_verb_bench = {

@@ -53,10 +53,7 @@ static void log_line(const struct cli_log *log, const char *level, const char *m
 void cli_log(const struct cli_log *log, bool warning, const char *format, ...)
 {
     char message[1600];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(message, sizeof(message), format, args);
-    va_end(args);
+    CW_FORMAT(message, format);
     log_line(log, warning ? "warning" : "info", cw_text_clean(message, sizeof(message)));
 }
 

@@ -51,10 +51,7 @@ static void check_set(struct check *c, enum verdict verdict, const char *todo, c
 static void check_set(struct check *c, enum verdict verdict, const char *todo, const char *format, ...)
 {
     char found[4400];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(found, sizeof(found), format, args);
-    va_end(args);
+    CW_FORMAT(found, format);
     c->verdict = verdict;
     cw_text_add(&c->found, "%s", found);
     if (todo)
@@ -292,24 +289,20 @@ static int doctor_list_crash_points(bool json)
     return 0;
 }
 
-static int doctor_main(int argc, char **argv)
+static int doctor_main(int argc, char **argv, struct cw_error *err)
 {
     static const char *const verdicts[] = {"ok", "warning", "failed"};
-    struct cw_error err = {0};
     bool json = false, points = false;
-    int n_args, failed = 0, warnings = 0;
+    int failed = 0, warnings = 0;
     const struct cli_option options[] = {
         {"crash-points", CLI_FLAG, &points, NULL,
          "list the points at which a test build can be made to crash (CACHEW_CRASH=NAME:N)"},
         {"json", CLI_FLAG, &json, NULL, "print one JSON object"},
         {0},
     };
-    json = cli_wants_json(argc, argv);
-    int r = cli_parse(&cli_verb_doctor, options, argc, argv, &n_args, &err);
-    if (r != 0)
-        return r == 1 ? 0 : cli_fail(&err, json, NULL);
-    if (points)
-        return doctor_list_crash_points(json);
+    int r = cli_parse(&cli_verb_doctor, options, argc, argv, err);
+    if (r != 0 || points)
+        return r != 0 ? r : doctor_list_crash_points(json);
     json_t *list = json_array();
     for (size_t i = 0; i < CW_COUNT_OF(checks); i++) {
         struct check c = {.name = checks[i].name};

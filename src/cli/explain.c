@@ -53,13 +53,12 @@ static int explain_all(struct cli_pipeline *c, struct cw_explain_options *o, dou
     return r;
 }
 
-static int explain_main(int argc, char **argv)
+static int explain_main(int argc, char **argv, struct cw_error *err)
 {
     struct cli_pipeline c;
     double seconds = 3, check_seconds = 3, rate = 0;
     bool check = false;
     const char *cache_dir = NULL;
-    struct cw_error err = {0};
     const struct cli_option options[] = {
         {"run", CLI_SECONDS, &seconds, "S",
          "run the pipeline for S seconds to see where the time goes (default 3; 0: do not)"},
@@ -74,11 +73,11 @@ static int explain_main(int argc, char **argv)
         {0},
     };
     cli_pipeline_init(&c);
-    int r = cli_pipeline_parse(&c, &cli_verb_explain, options, argc, argv, &err), code = 0;
-    if (r == 1)
-        return 0;
-    if (r >= 0 && check && !(seconds > 0 && check_seconds > 0))
-        r = cw_error_value(&err, CW_E_OPTION, seconds > 0 ? "seconds" : "run", "0", "more than 0",
+    int r = cli_pipeline_parse(&c, &cli_verb_explain, options, argc, argv, err), code = 0;
+    if (r > 0)
+        return r;
+    if (r == 0 && check && !(seconds > 0 && check_seconds > 0))
+        r = cw_error_value(err, CW_E_OPTION, seconds > 0 ? "seconds" : "run", "0", "more than 0",
                            "--%s 0: expected more than 0 with --check", seconds > 0 ? "seconds" : "run");
     volatile int interrupt = 0;
     struct cli_signal_watch watch = {0};
@@ -98,7 +97,7 @@ static int explain_main(int argc, char **argv)
     c.local.interrupt = &interrupt;
     if (r >= 0) {
         cli_signal_watch_start(&watch, explain_on_signal, (void *)(uintptr_t)&interrupt);
-        r = explain_all(&c, &o, check ? check_seconds : 0, facts, &err);
+        r = explain_all(&c, &o, check ? check_seconds : 0, facts, err);
         cli_signal_watch_stop(&watch);
     }
     int ended_by = atomic_load(&watch.seen);
@@ -108,7 +107,7 @@ static int explain_main(int argc, char **argv)
         if (c.json)
             cli_print(json_incref(facts));
     } else if (r < 0) {
-        code = cli_fail(&err, c.json, facts);
+        code = cli_fail(err, c.json, facts);
     } else if (c.json) {
         code = cli_print(json_incref(facts));
     }

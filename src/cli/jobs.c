@@ -184,19 +184,19 @@ static int jobs_check_pair(const char *option, const char *job, bool given, cons
                               option);
 }
 
-static int jobs_main(int argc, char **argv)
+static int jobs_main(int argc, char **argv, struct cw_error *err)
 {
     struct cli_admin a = {0};
-    struct cw_error err = {0};
-    const char *cancel = NULL, *pause = NULL, *resume = NULL, *share = NULL, *aim = NULL, *objective = NULL;
+    static const char *const requests[] = {"cancel-job", "pause-job", "resume-job"};
+    const char *steered[CW_COUNT_OF(requests)] = {0}, *share = NULL, *aim = NULL, *objective = NULL;
     double price = 0;
     bool priced = false;
     struct cw_claim_options claim = {0};
     uint64_t quota = 0, priority = 0;
     const struct cli_option options[] = {
-        {"cancel", CLI_TEXT, &cancel, "NAME", "end a job for all its ranks"},
-        {"pause", CLI_TEXT, &pause, "NAME", "stop computing for a job until --resume"},
-        {"resume", CLI_TEXT, &resume, "NAME", "go on with a paused job"},
+        {"cancel", CLI_TEXT, &steered[0], "NAME", "end a job for all its ranks"},
+        {"pause", CLI_TEXT, &steered[1], "NAME", "stop computing for a job until --resume"},
+        {"resume", CLI_TEXT, &steered[2], "NAME", "go on with a paused job"},
         {"share", CLI_TEXT, &share, "NAME",
          "set a job's claim to workers, where they are too few for all jobs: with --weight, --priority, "
          "--quota"},
@@ -221,31 +221,28 @@ static int jobs_main(int argc, char **argv)
         CLI_ADMIN_OPTIONS(&a),
         {0},
     };
-    int r = cli_admin_parse(&a, &cli_verb_jobs, options, argc, argv, &err);
-    const char *explained = r == 0 && a.n_args == 2 ? argv[2] : NULL;
-    if (r == 0 && (a.n_args == 1 || (explained && strcmp(argv[1], "explain") != 0)))
-        r = cw_error_set(&err, CW_E_OPTION, "cachew jobs %s: expected nothing, or explain NAME", argv[1]);
+    int r = cli_admin_parse(&a, &cli_verb_jobs, options, argc, argv, err);
+    const char *explained = r == 0 && argv[1] ? argv[2] : NULL;
+    if (r == 0 && argv[1] && (!explained || strcmp(argv[1], "explain") != 0))
+        r = cw_error_set(err, CW_E_OPTION, "cachew jobs %s: expected nothing, or explain NAME", argv[1]);
     if (r == 0)
         r = jobs_check_pair("share", share, claim.has_weight || claim.has_priority || claim.has_quota,
-                            "--weight, --priority or --quota", &err);
+                            "--weight, --priority or --quota", err);
     if (r == 0)
-        r = jobs_check_pair("aim", aim, objective || priced, "--objective or --price-client", &err);
-    if (r == 0 && cancel)
-        r = cw_steer(&a.o, "cancel-job", cancel, &err);
-    if (r == 0 && pause)
-        r = cw_steer(&a.o, "pause-job", pause, &err);
-    if (r == 0 && resume)
-        r = cw_steer(&a.o, "resume-job", resume, &err);
+        r = jobs_check_pair("aim", aim, objective || priced, "--objective or --price-client", err);
+    for (size_t i = 0; r == 0 && i < CW_COUNT_OF(steered); i++)
+        if (steered[i])
+            r = cw_steer(&a.o, requests[i], steered[i], err);
     claim.priority = (int)priority;
     claim.quota = (unsigned)quota;
     if (r == 0 && share)
-        r = cw_share_job(&a.o, share, &claim, &err);
+        r = cw_share_job(&a.o, share, &claim, err);
     if (r == 0 && aim)
-        r = cw_aim_job(&a.o, aim, objective, priced ? &price : NULL, &err);
+        r = cw_aim_job(&a.o, aim, objective, priced ? &price : NULL, err);
     if (r == 0)
-        r = explained ? jobs_explain(&a, explained, &err) : jobs_show(&a, "jobs", jobs_print, &err);
+        r = explained ? jobs_explain(&a, explained, err) : jobs_show(&a, "jobs", jobs_print, err);
     cli_admin_deinit(&a);
-    return r < 0 ? cli_fail(&err, a.json, NULL) : 0;
+    return r;
 }
 
 const struct cli_verb cli_verb_jobs = {
@@ -256,23 +253,22 @@ const struct cli_verb cli_verb_jobs = {
     .run = jobs_main,
 };
 
-static int workers_main(int argc, char **argv)
+static int workers_main(int argc, char **argv, struct cw_error *err)
 {
     struct cli_admin a = {0};
-    struct cw_error err = {0};
     const char *drain = NULL;
     const struct cli_option options[] = {
         {"drain", CLI_TEXT, &drain, "ID", "let a worker finish what it has, and give it nothing more"},
         CLI_ADMIN_OPTIONS(&a),
         {0},
     };
-    int r = cli_admin_parse(&a, &cli_verb_workers, options, argc, argv, &err);
+    int r = cli_admin_parse(&a, &cli_verb_workers, options, argc, argv, err);
     if (r == 0 && drain)
-        r = cw_steer(&a.o, "drain-worker", drain, &err);
+        r = cw_steer(&a.o, "drain-worker", drain, err);
     if (r == 0)
-        r = jobs_show(&a, "workers", workers_print, &err);
+        r = jobs_show(&a, "workers", workers_print, err);
     cli_admin_deinit(&a);
-    return r < 0 ? cli_fail(&err, a.json, NULL) : 0;
+    return r;
 }
 
 const struct cli_verb cli_verb_workers = {

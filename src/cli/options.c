@@ -152,11 +152,23 @@ static int option_unknown(const struct cli_verb *verb, const struct cli_option *
                           near ? "; did you mean --" : "", near ? near : "", near ? "?" : "", verb->name);
 }
 
+static int options_check_required(const struct cli_option *options, struct cw_error *err)
+{
+    for (const struct cli_option *o = options; o->name; o++)
+        if (o->required && !*(const char **)o->to)
+            return cw_error_value(err, CW_E_OPTION, o->name, "missing", o->required,
+                                  "--%s is missing: expected %s", o->name, o->required);
+    return 0;
+}
+
 int cli_parse(const struct cli_verb *verb, const struct cli_option *options, int argc, char **argv,
-              int *n_args, struct cw_error *err)
+              struct cw_error *err)
 {
     int n = 0;
     bool only_args = false;
+    for (const struct cli_option *o = options; o->name; o++)
+        if (strcmp(o->name, "json") == 0)
+            *(bool *)o->to = cli_wants_json(argc, argv);
     for (int i = 1; i < argc; i++) {
         char *a = argv[i];
         if (only_args || a[0] != '-' || a[1] == '\0') {
@@ -169,7 +181,7 @@ int cli_parse(const struct cli_verb *verb, const struct cli_option *options, int
         }
         if (strcmp(a, "--help") == 0 || strcmp(a, "-h") == 0) {
             options_print_help(verb, options);
-            return 1;
+            return CLI_HELP;
         }
         if (a[1] != '-')
             return option_unknown(verb, options, a + 1, err);
@@ -201,13 +213,6 @@ int cli_parse(const struct cli_verb *verb, const struct cli_option *options, int
         return cw_error_set(err, CW_E_OPTION, "%s: usage: cachew %s %s[options]",
                             (unsigned)n < verb->min_args ? "an argument is missing" : "too many arguments",
                             verb->name, verb->arguments);
-    *n_args = n;
-    return 0;
-}
-
-int cli_required(const char *option, const char *value, const char *expected, struct cw_error *err)
-{
-    return value ? 0
-                 : cw_error_value(err, CW_E_OPTION, option, "missing", expected,
-                                  "--%s is missing: expected %s", option, expected);
+    argv[n + 1] = NULL;
+    return options_check_required(options, err);
 }

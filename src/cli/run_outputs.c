@@ -32,11 +32,9 @@ int cli_outputs_open(struct cli_outputs *o, bool resumed, struct cw_error *err)
     if (r < 0 || !o->quarantine)
         return r;
     o->quarantine_file = fopen(o->quarantine, resumed ? "ae" : "we");
-    if (o->quarantine_file)
-        return 0;
-    int e = errno;
-    cw_error_file(err, o->quarantine);
-    return cw_error_errno(err, CW_E_OPTION, e, "--quarantine: can't open %s", o->quarantine);
+    return o->quarantine_file ? 0
+                              : cw_error_at_file(err, CW_E_OPTION, o->quarantine, errno,
+                                                 "--quarantine: can't open %s", o->quarantine);
 }
 
 int cli_outputs_add(struct cli_outputs *o, const struct cw_compiled *c, const struct cw_batch *b,

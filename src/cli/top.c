@@ -324,21 +324,20 @@ static int top_repeat(const struct top *t, struct cw_error *err)
     return r;
 }
 
-static int top_main(int argc, char **argv)
+static int top_main(int argc, char **argv, struct cw_error *err)
 {
     struct top t = {.interval = 2};
-    struct cw_error err = {0};
     const struct cli_option options[] = {
         {"interval", CLI_SECONDS, &t.interval, "S", "print a table every S seconds (default 2)"},
         {"once", CLI_FLAG, &t.once, NULL, "print one table, with the rates of one interval, and end"},
         CLI_ADMIN_OPTIONS(&t.admin),
         {0},
     };
-    int r = cli_admin_parse(&t.admin, &cli_verb_top, options, argc, argv, &err);
+    int r = cli_admin_parse(&t.admin, &cli_verb_top, options, argc, argv, err);
     if (r == 0)
-        r = top_repeat(&t, &err);
+        r = top_repeat(&t, err);
     cli_admin_deinit(&t.admin);
-    return r < 0 ? cli_fail(&err, t.admin.json, NULL) : 0;
+    return r;
 }
 
 const struct cli_verb cli_verb_top = {

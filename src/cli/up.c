@@ -72,12 +72,9 @@ static const char *command_number(struct command *c, const char *format, ...) _p
 
 static const char *command_number(struct command *c, const char *format, ...)
 {
-    char *text = c->numbers[c->n_numbers++];
-    va_list ap;
-    va_start(ap, format);
-    vsnprintf(text, sizeof(c->numbers[0]), format, ap);
-    va_end(ap);
-    return text;
+    char (*text)[sizeof(c->numbers[0])] = &c->numbers[c->n_numbers++];
+    CW_FORMAT(*text, format);
+    return *text;
 }
 
 /* Adds pairs of an option and its value, up to a NULL. Options whose value is NULL are left out. */
@@ -405,7 +402,7 @@ static int up_check_scaling(struct up *u, bool minimum_given, bool cpus_given, s
     return 0;
 }
 
-static int up_main(int argc, char **argv)
+static int up_main(int argc, char **argv, struct cw_error *err)
 {
     struct up u = {.listen = "127.0.0.1:5050",
                    .n_workers = 1,
@@ -413,8 +410,6 @@ static int up_main(int argc, char **argv)
                    .minimum = 1,
                    .log = {.role = "up"},
                    .scaling = {.price_client = CLI_PRICE_CLIENT, .price_worker = CLI_PRICE_WORKER}};
-    struct cw_error err = {0};
-    int n_args;
     bool workers_given = false, minimum_given = false, cpus_given = false;
     const struct cli_option options[] = {
         {"workers", CLI_COUNT, &u.n_workers, "N", "run N workers, which share the CPUs (default 1)", .min = 1,
@@ -460,27 +455,25 @@ static int up_main(int argc, char **argv)
         CLI_PLUGIN_OPTION(&u.plugins),
         {0},
     };
-    int r = cli_parse(&cli_verb_up, options, argc, argv, &n_args, &err);
-    if (r == 1)
-        return 0;
-    if (r >= 0 && u.data_roots.n + u.plugins.n > MAX_GIVEN_ON)
-        r = cw_error_set(&err, CW_E_OPTION,
+    int r = cli_parse(&cli_verb_up, options, argc, argv, err);
+    if (r == 0 && u.data_roots.n + u.plugins.n > MAX_GIVEN_ON)
+        r = cw_error_set(err, CW_E_OPTION,
                          "%zu times --data-root and --plugin: expected at most %d of both together",
                          u.data_roots.n + u.plugins.n, MAX_GIVEN_ON);
-    if (r >= 0 && u.autoscale && !workers_given)
+    if (u.autoscale && !workers_given)
         u.n_workers = CW_MIN(cw_cpu_budget(), (unsigned)MAX_WORKERS);
-    if (r >= 0)
-        r = up_check_scaling(&u, minimum_given, cpus_given, &err);
-    if (r >= 0)
-        r = cli_check_roots(&u.data_roots, &err);
+    if (r == 0)
+        r = up_check_scaling(&u, minimum_given, cpus_given, err);
+    if (r == 0)
+        r = cli_check_roots(&u.data_roots, err);
     sigset_t signals;
     sigemptyset(&signals);
     sigaddset(&signals, SIGINT);
     sigaddset(&signals, SIGTERM);
     sigaddset(&signals, SIGCHLD);
     sigprocmask(SIG_BLOCK, &signals, NULL);
-    if (r >= 0)
-        r = up_serve(&u, &signals, &err);
+    if (r == 0)
+        r = up_serve(&u, &signals, err);
     json_decref(u.dispatcher.ready);
     for (size_t i = 0; i < u.n_started; i++)
         json_decref(u.workers[i].ready);
@@ -488,7 +481,7 @@ static int up_main(int argc, char **argv)
     free(u.http_address);
     cli_texts_deinit(&u.data_roots);
     cli_texts_deinit(&u.plugins);
-    return r < 0 ? cli_log_end(&u.log, &err) : 0;
+    return r < 0 ? cli_log_end(&u.log, err) : r;
 }
 
 const struct cli_verb cli_verb_up = {

@@ -113,9 +113,9 @@ static int worker_serve(struct worker_run *x, const sigset_t *signals, struct cw
 
 static int worker_parse(struct worker_run *x, int argc, char **argv, struct cw_error *err)
 {
-    int n_args;
     const struct cli_option options[] = {
-        {"dispatcher", CLI_TEXT, &x->o.dispatcher, "HOST:PORT", "work for the dispatcher at HOST:PORT"},
+        {"dispatcher", CLI_TEXT, &x->o.dispatcher, "HOST:PORT", "work for the dispatcher at HOST:PORT",
+         .required = "HOST:PORT of a dispatcher"},
         {"listen", CLI_TEXT, &x->o.listen, "HOST:PORT",
          "listen for clients over TCP at this address (default 127.0.0.1:0; port 0: any free one)"},
         {"advertise", CLI_TEXTS, &x->advertise, "HOST:PORT",
@@ -156,10 +156,10 @@ static int worker_parse(struct worker_run *x, int argc, char **argv, struct cw_e
         CLI_PLUGIN_OPTION(&x->plugins),
         {0},
     };
-    return cli_parse(&cli_verb_worker, options, argc, argv, &n_args, err);
+    return cli_parse(&cli_verb_worker, options, argc, argv, err);
 }
 
-/* Parses and checks the command line, except its plug-ins. 1: help was printed. */
+/* Parses and checks the command line, except its plug-ins. Returns what cli_parse does. */
 static int worker_prepare(struct worker_run *x, int argc, char **argv, struct cw_error *err)
 {
     struct cw_address address;
@@ -173,9 +173,7 @@ static int worker_prepare(struct worker_run *x, int argc, char **argv, struct cw
     x->log.name = x->o.name;
     if (r != 0)
         return r;
-    r = cli_required("dispatcher", x->o.dispatcher, "HOST:PORT of a dispatcher", err);
-    if (r >= 0)
-        r = cw_address_parse(x->o.dispatcher, &address, err);
+    r = cw_address_parse(x->o.dispatcher, &address, err);
     if (r >= 0)
         r = cli_credentials_token(&x->credentials, &x->token, err);
     if (r >= 0)
@@ -217,27 +215,27 @@ int cli_worker_check(int argc, char **argv, struct cw_error *err)
     return r;
 }
 
-static int worker_main(int argc, char **argv)
+static int worker_main(int argc, char **argv, struct cw_error *err)
 {
     struct worker_run x;
-    struct cw_error err = {0}, late = {0};
-    int r = worker_prepare(&x, argc, argv, &err);
+    struct cw_error late = {0};
+    int r = worker_prepare(&x, argc, argv, err);
     if (r == 0)
-        r = cli_plugins_load(&x.plugins, &err);
+        r = cli_plugins_load(&x.plugins, err);
     if (r == 0 && x.trace)
-        r = cw_trace_open(x.trace, "cachew worker", CW_TRACE_BYTES, &x.o.trace, &err);
+        r = cw_trace_open(x.trace, "cachew worker", CW_TRACE_BYTES, &x.o.trace, err);
     sigset_t signals;
     cli_raise_limits();
     cli_signals_block(&signals);
     /* otherwise glibc learns from large blocks to keep up to 64 MB in each arena, beyond --memory */
     mallopt(M_MMAP_THRESHOLD, 1 << 20);
     if (r == 0)
-        r = worker_serve(&x, &signals, &err);
+        r = worker_serve(&x, &signals, err);
     cw_host_shutdown();
     if (cw_trace_close(x.o.trace, &late) < 0)
         cli_log(&x.log, true, "%s", late.message);
     worker_deinit(&x);
-    return r < 0 ? cli_log_end(&x.log, &err) : 0;
+    return r < 0 ? cli_log_end(&x.log, err) : r;
 }
 
 const struct cli_verb cli_verb_worker = {
