@@ -78,6 +78,16 @@ static int fields_number(const char *where, const struct cw_sim_field *f, const 
     return cw_sim_expected(where, f->name, value, expected, err);
 }
 
+static int fields_text(const char *where, const struct cw_sim_field *f, const json_t *value,
+                       struct cw_error *err)
+{
+    *f->text = json_string_value(value);
+    if (*f->text && strlen(*f->text) >= f->least)
+        return 0;
+    return cw_sim_expected(where, f->name, value, f->least > 0 ? "a string that is not empty" : "a string",
+                           err);
+}
+
 int cw_sim_fields(const json_t *object, const char *where, const struct cw_sim_field *fields,
                   struct cw_error *err)
 {
@@ -102,5 +112,14 @@ int cw_sim_fields(const json_t *object, const char *where, const struct cw_sim_f
     for (const struct cw_sim_field *f = fields; f->name; f++)
         if (f->required && !json_object_get(object, f->name))
             return fields_number(where, f, NULL, err);
+    for (const struct cw_sim_field *f = fields; f->name; f++) {
+        value = json_object_get(object, f->name);
+        snprintf(name, sizeof(name), "%s%s.", where, f->name);
+        int r = f->fields && value ? cw_sim_fields(value, name, f->fields, err)
+                : f->text          ? fields_text(where, f, value, err)
+                                   : 0;
+        if (r < 0)
+            return r;
+    }
     return 0;
 }
