@@ -58,18 +58,18 @@ int cachew_pipeline_explain(const struct cachew_pipeline *p, const struct cachew
     struct cw_error e = {0};
     struct cw_local l = {0};
     struct cachew_options o = CACHEW_OPTIONS_INIT;
-    struct cw_explain_options x = {.name = "pipeline", .seconds = seconds};
+    struct cw_explain_options x = {.name = "pipeline", .run = {.seconds = seconds}};
     json_t *facts = json_object();
     int r = facts ? cw_api_read_options(options, &o, &e) : cw_error_nomem(&e, 0, "an explanation");
     if (r >= 0)
-        r = cw_api_open(p, &o, &l, &x.threads, &e);
+        r = cw_api_open(p, &o, &l, &x.run.threads, &e);
     if (r >= 0) {
-        x.seed = (uint64_t)(o.seed >= 0 ? o.seed : CW_MAX(l.pipeline->default_seed, 0));
-        x.memory = o.memory ? o.memory : cw_memory_total() / 2;
-        x.optimize = o.optimize != 0;
-        x.interrupt = o.interrupt;
+        x.run.seed = (uint64_t)(o.seed >= 0 ? o.seed : CW_MAX(l.pipeline->default_seed, 0));
+        x.run.memory = o.memory ? o.memory : cw_memory_total() / 2;
+        x.run.optimize = o.optimize != 0;
+        x.run.interrupt = o.interrupt;
         x.cache_dir = o.cache_dir;
-        cw_local_probe_reading(&l, x.memory);
+        cw_local_probe_reading(&l, x.run.memory);
         r = cw_explain_pipeline(&l, &x, facts, &e);
     }
     if (r >= 0 && seconds > 0)

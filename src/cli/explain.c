@@ -34,18 +34,18 @@ static int explain_all(struct cli_pipeline *c, struct cw_explain_options *o, dou
     int r = cli_pipeline_load(c, err);
     if (r >= 0)
         r = cli_pipeline_open(c, err);
-    o->seed = c->seed;
+    o->run.seed = c->seed;
     if (r >= 0)
         cw_local_probe_reading(&c->local, c->memory);
     if (r >= 0)
         r = cw_explain_pipeline(&c->local, o, facts, err);
     if (r >= 0 && !c->json)
         explain_print(cw_explain_pipeline_text, facts);
-    if (r >= 0 && o->seconds > 0)
+    if (r >= 0 && o->run.seconds > 0)
         r = cw_explain_run(&c->local, o, facts, err);
-    if (r >= 0 && o->seconds > 0 && !c->json)
+    if (r >= 0 && o->run.seconds > 0 && !c->json)
         explain_print(cw_explain_run_text, facts);
-    o->seconds = check_seconds;
+    o->run.seconds = check_seconds;
     if (r >= 0 && check_seconds > 0)
         r = cw_explain_check(&c->local, o, facts, err);
     if (json_array_size(json_object_get(facts, "checks")) && !c->json)
@@ -84,15 +84,15 @@ static int explain_main(int argc, char **argv, struct cw_error *err)
     json_t *facts = json_object();
     struct cw_explain_options o = {
         .name = c.file,
-        .threads = (unsigned)c.threads,
-        .memory = c.memory,
-        .optimize = !c.no_optimize,
-        .seconds = seconds,
-        .rate = rate,
-        .wait = c.wait_s,
+        .run = {.threads = (unsigned)c.threads,
+                .memory = c.memory,
+                .optimize = !c.no_optimize,
+                .seconds = seconds,
+                .rate = rate,
+                .wait = c.wait_s,
+                .interrupt = &interrupt},
         .index_dir = c.index_dir,
         .cache_dir = cache_dir,
-        .interrupt = &interrupt,
     };
     c.local.interrupt = &interrupt;
     if (r >= 0) {

@@ -158,9 +158,9 @@ int cw_costs_init(struct cw_costs *c, const struct cw_local *l, const struct cw_
     double n = (double)p->emit_rows, busy = 0;
     _cleanup_free_ unsigned *into = calloc(l->pipeline->n_ops + 1, sizeof(*into));
     *c = (struct cw_costs){.n_ops = l->pipeline->n_ops,
-                           .threads = m->threads,
-                           .memory = m->memory_limit,
-                           .taken = m->taken,
+                           .threads = m->options.threads,
+                           .memory = m->options.memory,
+                           .taken = m->options.rate,
                            .rate = cw_measurement_rate(m),
                            .noise = m->noise};
     if (!into || !(c->ops = calloc(c->n_ops + 1, sizeof(*c->ops))))
@@ -251,11 +251,13 @@ double cw_costs_predict(const struct cw_costs *now, const struct cw_costs *then)
     return isfinite(from) && isfinite(to) ? now->rate * to / from : now->rate;
 }
 
-static const char *op_cost_kind(const struct cw_op_cost *o)
+static struct cw_bottleneck op_cost_bottleneck(const struct cw_op_cost *o)
 {
     if (o->function)
-        return "function";
-    return o->cpu_s < WAITS * o->busy_s ? "waiting" : "cpu";
+        return (struct cw_bottleneck){.kind = "function", .op = o, .says = "its Python function runs"};
+    return o->cpu_s < WAITS * o->busy_s
+               ? (struct cw_bottleneck){.kind = "waiting", .op = o, .says = "it waits"}
+               : (struct cw_bottleneck){.kind = "cpu", .op = o, .says = "it computes"};
 }
 
 /* Returns the operator whose calls take most of the consumer's time; NULL: the rest takes more. */
@@ -272,19 +274,20 @@ struct cw_bottleneck cw_costs_bottleneck(const struct cw_costs *c)
 {
     double limits[CW_N_RESOURCES], occupied = cw_costs_occupied(c), most = 0;
     enum cw_resource least = cw_costs_limits(c, limits);
-    struct cw_bottleneck b = {.kind = "scheduling"};
 
     const struct {
-        const char *kind;
         double s;
+        const char *kind, *says;
     } parts[] = {
-        {"reading", c->read_s},
-        {"copying", c->emit_s},
-        {"planning", c->plan_s},
-        {"scheduling", c->other_s},
-        {"memory", c->idle_s[CW_IDLE_MEMORY]},
-        {"order", c->idle_s[CW_IDLE_OTHER]},
+        {c->other_s, "scheduling", "scheduling, for the operators are cheap"},
+        {c->read_s, "reading", "reading files that are in memory"},
+        {c->emit_s, "copying", "copying into batches"},
+        {c->plan_s, "planning", NULL},
+        {c->idle_s[CW_IDLE_MEMORY], "memory", "waiting for memory, for the budget is used up"},
+        {c->idle_s[CW_IDLE_OTHER], "order", "elements that wait for others"},
     };
+
+    struct cw_bottleneck b = {.kind = parts[0].kind, .says = parts[0].says};
 
     if (least == CW_RESOURCE_CONSUMER && (b.op = costs_caller(c)))
         return (struct cw_bottleneck){.kind = "calls", .op = b.op, .share = fmin(c->rate * b.op->call_s, 1)};
@@ -294,12 +297,12 @@ struct cw_bottleneck cw_costs_bottleneck(const struct cw_costs *c)
     for (unsigned i = 0; i < c->n_ops; i++)
         if (c->ops[i].busy_s > most) {
             most = c->ops[i].busy_s;
-            b = (struct cw_bottleneck){.kind = op_cost_kind(&c->ops[i]), .op = &c->ops[i]};
+            b = op_cost_bottleneck(&c->ops[i]);
         }
     for (size_t i = 0; i < CW_COUNT_OF(parts); i++)
         if (parts[i].s > most) {
             most = parts[i].s;
-            b = (struct cw_bottleneck){.kind = parts[i].kind};
+            b = (struct cw_bottleneck){.kind = parts[i].kind, .says = parts[i].says};
         }
     for (unsigned i = 0; i < c->n_ops; i++)
         occupied -= c->ops[i].delay_s;

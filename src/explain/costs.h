@@ -78,6 +78,7 @@ struct cw_bottleneck {
     /* "cpu", "function", "waiting", "calls" (of an operator); "reading", "copying", "planning", "scheduling";
      * "storage", "consumer", "memory", "order" */
     const char *kind;
+    const char *says;            /* what takes the threads' time; NULL: it is not theirs */
     const struct cw_op_cost *op; /* of the first four; else NULL */
     double share;                /* of that resource: of the threads' time, of the CPUs' time, of a second */
 };

@@ -29,19 +29,14 @@
 int cw_scratch_dir(const char *dir, char **ret, struct cw_error *err)
 {
     const char *tmp = getenv("TMPDIR");
-    struct cw_text t = {0};
+    _cleanup_(cw_text_deinit) struct cw_text t = {0};
     cw_text_add(&t, "%s/cachew-explain-XXXXXX", dir ? dir : tmp && *tmp ? tmp : "/tmp");
-    if (t.failed) {
-        cw_text_deinit(&t);
+    if (t.failed)
         return cw_error_nomem(err, 0, "a path");
-    }
-    if (!mkdtemp(t.data)) {
-        int r = cw_error_errno(err, CW_E_OPTION, errno,
-                               "can't make a directory for a cache (--cache-dir): %s", t.data);
-        cw_text_deinit(&t);
-        return r;
-    }
-    *ret = t.data;
+    if (!mkdtemp(t.data))
+        return cw_error_errno(err, CW_E_OPTION, errno, "can't make a directory for a cache (--cache-dir): %s",
+                              t.data);
+    *ret = CW_STEAL(t.data);
     return 0;
 }
 
