@@ -11,9 +11,9 @@
 #define NO_DTYPE 255 /* of a component that is not there */
 
 struct cachew_schema {
-    uint64_t batch_size;
+    struct cw_local local; /* the pipeline, compiled */
+    const struct cw_component *components;
     unsigned n;
-    struct cw_component *components;
 };
 
 static struct cachew_pipeline *pipeline_new(const char *base_dir, json_t *root)
@@ -224,27 +224,13 @@ int cachew_pipeline_schema(const struct cachew_pipeline *p, struct cachew_schema
                            struct cachew_error **err)
 {
     struct cw_error e = {0};
-    struct cw_local l = {0};
     struct cachew_schema *s = calloc(1, sizeof(*s));
-    int r = s ? cw_api_compile(p, &l, &e) : cw_error_nomem(&e, sizeof(*s), "a schema");
-    if (r >= 0) {
-        unsigned n;
-        const struct cw_component *delivered = cw_delivered(l.compiled, &n);
-        s->components = calloc(n + 1, sizeof(*s->components));
-        r = s->components ? 0 : cw_error_nomem(&e, 0, "a schema");
-        for (unsigned i = 0; i < n && r >= 0; i++) {
-            s->components[i] = delivered[i];
-            s->components[i].name = strdup(delivered[i].name);
-            r = s->components[i].name ? 0 : cw_error_nomem(&e, 0, "a schema");
-            s->n += r >= 0;
-        }
-        s->batch_size = l.compiled->batcher ? l.compiled->batch_size : 0;
-    }
-    cw_local_deinit(&l);
+    int r = s ? cw_api_compile(p, &s->local, &e) : cw_error_nomem(&e, sizeof(*s), "a schema");
     if (r < 0) {
         cachew_schema_free(s);
         return cw_api_fail(r, &e, err);
     }
+    s->components = cw_delivered(s->local.compiled, &s->n);
     *ret = s;
     return 0;
 }
@@ -253,9 +239,7 @@ void cachew_schema_free(struct cachew_schema *s)
 {
     if (!s)
         return;
-    for (unsigned i = 0; i < s->n; i++)
-        free(s->components[i].name);
-    free(s->components);
+    cw_local_deinit(&s->local);
     free(s);
 }
 
@@ -289,5 +273,6 @@ int64_t cachew_schema_dim(const struct cachew_schema *s, size_t i, int k)
 
 uint64_t cachew_schema_batch_size(const struct cachew_schema *s)
 {
-    return s->batch_size;
+    const struct cw_compiled *c = s->local.compiled;
+    return c->batcher ? c->batch_size : 0;
 }

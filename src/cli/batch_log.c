@@ -11,16 +11,10 @@
 
 #include "base/text.h"
 
-int cli_batch_log_open(struct cli_batch_log *l, const char *path, struct cw_error *err)
+int cli_batch_log_open(const char *path, int *ret_fd, struct cw_error *err)
 {
-    l->fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-    return l->fd < 0 ? cw_error_at_file(err, CW_E_OPTION, path, errno, "--log: can't open %s", path) : 0;
-}
-
-void cli_batch_log_close(struct cli_batch_log *l)
-{
-    if (l->fd > 0)
-        close(l->fd);
+    *ret_fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    return *ret_fd < 0 ? cw_error_at_file(err, CW_E_OPTION, path, errno, "--log: can't open %s", path) : 0;
 }
 
 /* Removes the n bytes of a partial line, unless another process has appended to the file since. */
@@ -50,8 +44,8 @@ static int log_write(int fd, const char *line, size_t size, struct cw_error *err
     return 0;
 }
 
-int cli_batch_log_add(const struct cli_batch_log *l, const struct cw_compiled *c, const struct cw_batch *b,
-                      unsigned rank, struct cw_hash128 hash, struct cw_error *err)
+int cli_batch_log_add(int fd, const struct cw_compiled *c, const struct cw_batch *b, unsigned rank,
+                      struct cw_hash128 hash, struct cw_error *err)
 {
     _cleanup_(cw_text_deinit) struct cw_text t = {0};
     struct timeval now;
@@ -68,5 +62,5 @@ int cli_batch_log_add(const struct cli_batch_log *l, const struct cw_compiled *c
     }
     cw_hash128_print(hash, text);
     cw_text_add(&t, "],\"hash\":\"%s\",\"t\":%lld.%06ld}\n", text, (long long)now.tv_sec, (long)now.tv_usec);
-    return t.failed ? cw_error_nomem(err, t.capacity, "a log line") : log_write(l->fd, t.data, t.size, err);
+    return t.failed ? cw_error_nomem(err, t.capacity, "a log line") : log_write(fd, t.data, t.size, err);
 }

@@ -2,12 +2,8 @@
 #pragma once
 #include "session/local.h"
 
-struct cli_batch_log {
-    int fd; /* 0 or less: not open */
-};
-
-int cli_batch_log_open(struct cli_batch_log *l, const char *path, struct cw_error *err) _must_check_;
+/* Opens the log for cli_batch_log_add; the caller closes *ret_fd. */
+int cli_batch_log_open(const char *path, int *ret_fd, struct cw_error *err) _must_check_;
 /* Appends the line of a batch; removes what was written of a line that can't be written whole. */
-int cli_batch_log_add(const struct cli_batch_log *l, const struct cw_compiled *c, const struct cw_batch *b,
-                      unsigned rank, struct cw_hash128 hash, struct cw_error *err) _must_check_;
-void cli_batch_log_close(struct cli_batch_log *l);
+int cli_batch_log_add(int fd, const struct cw_compiled *c, const struct cw_batch *b, unsigned rank,
+                      struct cw_hash128 hash, struct cw_error *err) _must_check_;

@@ -20,7 +20,7 @@ static void jobs_print(const json_t *rows)
     printf("%-24s %-10s %8s %8s  %s\n", "JOB", "STATE", "EPOCH", "WORKERS", "RANKS");
     json_array_foreach(rows, i, row)
     {
-        printf("%s %-10s %8" PRIi64 " %8" PRIi64 " ", cli_row_padded(row, "name", 24, name),
+        printf("%s %-10s %8" PRIi64 " %8" PRIi64 " ", cli_row_fit(row, "name", 24, false, name),
                cli_row_text(row, "state", state), cli_row_number(row, "epoch"),
                cli_row_number(row, "workers"));
         json_array_foreach(json_object_get(row, "ranks"), k, rank)
@@ -40,7 +40,7 @@ static void workers_print(const json_t *rows)
     printf("%4s %8s %-28s %-10s %7s %5s\n", "ID", "PID", "ADDRESS", "STATE", "LEASES", "CPUS");
     json_array_foreach(rows, i, row) printf(
         "%4" PRIi64 " %8" PRIi64 " %s %-10s %7" PRIi64 " %5" PRIi64 "\n", cli_row_number(row, "id"),
-        cli_row_number(row, "pid"), cli_row_padded(row, "address", 28, address),
+        cli_row_number(row, "pid"), cli_row_fit(row, "address", 28, false, address),
         cli_row_text(row, "state", state), cli_row_number(row, "leases"), cli_row_number(row, "cpu_budget"));
 }
 
@@ -192,7 +192,6 @@ static int jobs_main(int argc, char **argv, struct cw_error *err)
     double price = 0;
     bool priced = false;
     struct cw_claim_options claim = {0};
-    uint64_t quota = 0, priority = 0;
     const struct cli_option options[] = {
         {"cancel", CLI_TEXT, &steered[0], "NAME", "end a job for all its ranks"},
         {"pause", CLI_TEXT, &steered[1], "NAME", "stop computing for a job until --resume"},
@@ -203,10 +202,10 @@ static int jobs_main(int argc, char **argv, struct cw_error *err)
         {"weight", CLI_NUMBER, &claim.weight, "W",
          "with --share: divide workers by weight among jobs of one priority (default: unchanged, at first 1)",
          .given = &claim.has_weight, .least = CW_WEIGHT_LEAST, .most = CW_WEIGHT_MOST},
-        {"priority", CLI_COUNT, &priority, "P",
+        {"priority", CLI_SMALL, &claim.priority, "P",
          "with --share: serve jobs of higher priority first (default: unchanged, at first 0)", .max = 1000000,
          .given = &claim.has_priority},
-        {"quota", CLI_COUNT, &quota, "N",
+        {"quota", CLI_SMALL, &claim.quota, "N",
          "with --share: give the job at most N workers; 0: no limit (default: unchanged, at first no limit)",
          .max = 10000, .given = &claim.has_quota},
         {"aim", CLI_TEXT, &aim, "NAME",
@@ -233,8 +232,6 @@ static int jobs_main(int argc, char **argv, struct cw_error *err)
     for (size_t i = 0; r == 0 && i < CW_COUNT_OF(steered); i++)
         if (steered[i])
             r = cw_steer(&a.o, requests[i], steered[i], err);
-    claim.priority = (int)priority;
-    claim.quota = (unsigned)quota;
     if (r == 0 && share)
         r = cw_share_job(&a.o, share, &claim, err);
     if (r == 0 && aim)

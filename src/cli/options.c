@@ -68,7 +68,10 @@ static int option_parse_count(const struct cli_option *o, const char *value, str
             snprintf(expected, sizeof(expected), "an integer of at least %" PRIu64, o->min);
         return option_bad_value(o, value, expected, err);
     }
-    *(uint64_t *)o->to = v;
+    if (o->kind == CLI_SMALL)
+        *(unsigned *)o->to = (unsigned)v;
+    else
+        *(uint64_t *)o->to = v;
     return 0;
 }
 
@@ -100,6 +103,7 @@ static int option_parse_value(const struct cli_option *o, const char *value, str
         *(const char **)o->to = value;
         return 0;
     case CLI_COUNT:
+    case CLI_SMALL:
         return option_parse_count(o, value, err);
     case CLI_BYTES:
         return option_parse_bytes(o, value, err);

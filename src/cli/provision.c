@@ -20,7 +20,6 @@
 struct provision {
     struct cw_fleet_options o;
     const char *kind;
-    uint64_t minimum, maximum;
     double drain_s;
     struct cli_credentials credentials;
     struct cli_log log;
@@ -157,12 +156,12 @@ static int provision_serve(struct provision *x, int most, char **words, struct c
 static int provision_main(int argc, char **argv, struct cw_error *err)
 {
     struct provision x = {.o = {.pool = "local",
+                                .minimum = 1,
+                                .maximum = 1,
                                 .price_per_h = CLI_PRICE_WORKER,
                                 .log = provision_on_log,
                                 .log_arg = &x,
                                 .refused = provision_on_refused},
-                          .minimum = 1,
-                          .maximum = 1,
                           .kind = "local",
                           .drain_s = 20,
                           .log = {.role = "provisioner"}};
@@ -172,8 +171,8 @@ static int provision_main(int argc, char **argv, struct cw_error *err)
         {"provisioner", CLI_TEXT, &x.kind, "KIND",
          "start workers as: local (default), child processes on this host", .choices = kinds},
         {"pool", CLI_TEXT, &x.o.pool, "NAME", "call the pool of these workers NAME (default local)"},
-        {"min-workers", CLI_COUNT, &x.minimum, "N", "keep at least N workers (default 1)", .max = 10000},
-        {"max-workers", CLI_COUNT, &x.maximum, "N", "start at most N workers (default 1)", .min = 1,
+        {"min-workers", CLI_SMALL, &x.o.minimum, "N", "keep at least N workers (default 1)", .max = 10000},
+        {"max-workers", CLI_SMALL, &x.o.maximum, "N", "start at most N workers (default 1)", .min = 1,
          .max = 10000},
         {"worker-cpus", CLI_NUMBER, &x.o.cpu_share, "N",
          "limit each worker to N CPUs, by a control group (default: no limit)"},
@@ -192,17 +191,15 @@ static int provision_main(int argc, char **argv, struct cw_error *err)
         r = cw_address_parse(x.o.dispatcher, &address, err);
     if (r == 0)
         r = cw_pool_name_check(x.o.pool, err);
-    if (r == 0 && x.minimum > x.maximum)
+    if (r == 0 && x.o.minimum > x.o.maximum)
         r = cw_error_set(err, CW_E_OPTION,
-                         "--min-workers %llu is more than --max-workers %llu: expected at most as many",
-                         (unsigned long long)x.minimum, (unsigned long long)x.maximum);
+                         "--min-workers %u is more than --max-workers %u: expected at most as many",
+                         x.o.minimum, x.o.maximum);
     if (r == 0)
         r = cli_credentials_token(&x.credentials, &x.token, err);
     if (r == 0)
         r = cli_credentials_connect(&x.credentials, &x.o.tls, err);
     x.o.token = x.token;
-    x.o.minimum = (uint32_t)x.minimum;
-    x.o.maximum = (uint32_t)x.maximum;
     x.o.drain_ns = (uint64_t)((x.drain_s + DRAIN_MORE_S) * 1e9);
     cli_raise_limits();
     if (r == 0)

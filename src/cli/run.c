@@ -70,15 +70,12 @@ static int state_write(const struct run *x, struct cw_error *err)
 /* *ret stays as it is if there is no such file. */
 static int state_read(const char *path, json_t **ret, struct cw_error *err)
 {
-    struct cw_stat st;
     char name[320];
     size_t size;
     _cleanup_free_ char *text = NULL;
     if (access(path, F_OK) != 0 && errno == ENOENT)
         return 0;
-    int r = cw_stat(path, &st, err);
-    if (r >= 0)
-        r = cw_read_file(path, STATE_MOST, &text, &size, err);
+    int r = cw_read_file(path, STATE_MOST, &text, &size, err);
     if (r < 0)
         return r;
     cw_error_file(err, path);

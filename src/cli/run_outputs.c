@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/macro.h"
 #include "cli/contact_sheet.h"
@@ -28,7 +29,7 @@ int cli_outputs_open(struct cli_outputs *o, bool resumed, struct cw_error *err)
     if (r >= 0 && o->save)
         r = output_make_dir("save", o->save, err);
     if (r >= 0 && o->log)
-        r = cli_batch_log_open(&o->batch_log, o->log, err);
+        r = cli_batch_log_open(o->log, &o->log_fd, err);
     if (r < 0 || !o->quarantine)
         return r;
     o->quarantine_file = fopen(o->quarantine, resumed ? "ae" : "we");
@@ -45,7 +46,7 @@ int cli_outputs_add(struct cli_outputs *o, const struct cw_compiled *c, const st
         o->sum = cw_hash128_add(o->sum, hash);
         o->set_sum = cw_hash128_add(o->set_sum, cw_batch_set_hash(b));
     }
-    int r = o->log ? cli_batch_log_add(&o->batch_log, c, b, rank, hash, err) : 0;
+    int r = o->log ? cli_batch_log_add(o->log_fd, c, b, rank, hash, err) : 0;
     if (r >= 0 && o->dump)
         r = cli_npz_write(o->dump, c, b, err);
     if (r >= 0 && o->save)
@@ -75,7 +76,8 @@ int cli_outputs_quarantine(struct cli_outputs *o, const struct cw_local *local, 
 
 void cli_outputs_close(struct cli_outputs *o)
 {
-    cli_batch_log_close(&o->batch_log);
+    if (o->log_fd > 0)
+        close(o->log_fd);
     if (o->quarantine_file)
         fclose(CW_STEAL(o->quarantine_file));
 }

@@ -11,7 +11,7 @@ struct cli_outputs {
     const char *log, *dump, *save, *quarantine;
     bool digest;
     /* while it runs */
-    struct cli_batch_log batch_log;
+    int log_fd; /* of `log`; 0 or less: not open */
     FILE *quarantine_file;
     struct cw_hash128 sum, set_sum; /* of all batches, of all elements (docs/cli.md) */
 };

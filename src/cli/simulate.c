@@ -39,8 +39,11 @@ static int simulate_play(const char *path, struct simulate *s, struct cw_error *
     int r = s->plot ? cw_put_check(s->plot, err) : 0;
     for (size_t i = 0; r == 0 && i < s->w.n_jobs; i++)
         r = cw_sim_oracle(&s->w, (int)i, &s->plans[i], &s->oracles[i], err);
-    struct cw_sim_options o = {
-        .policy = oracle ? NULL : &s->chosen, .plans = oracle ? s->plans : NULL, .alone = -1};
+    uint64_t steps = 0;
+    struct cw_sim_options o = {.policy = oracle ? NULL : &s->chosen,
+                               .plans = oracle ? s->plans : NULL,
+                               .alone = -1,
+                               .steps = &steps};
     if (r == 0)
         r = cw_sim_run(&s->w, &o, s->outcomes, err);
     if (r == CW_E_PIPELINE) /* it takes too many steps */

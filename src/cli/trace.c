@@ -31,8 +31,7 @@ static int trace_copy(const char *path, bool *first, struct cw_error *err)
     fclose(f);
     if (failed)
         return cw_error_errno(err, CW_E_IO, e, "can't read %s", path);
-    return ours ? 0
-                : cw_error_at_file(err, CW_E_OPTION, path, 0, "%s is no trace that cachew wrote", path);
+    return ours ? 0 : cw_error_at_file(err, CW_E_OPTION, path, 0, "%s is no trace that cachew wrote", path);
 }
 
 static int trace_main(int argc, char **argv, struct cw_error *err)

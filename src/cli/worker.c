@@ -25,7 +25,6 @@ struct worker_run {
     struct cw_worker_options o;
     struct cli_texts advertise, data_roots, plugins;
     const char *trace;
-    uint64_t threads, memory, max_streams;
     double drain_s;
     bool insecure;
     struct cli_credentials credentials;
@@ -129,12 +128,12 @@ static int worker_parse(struct worker_run *x, int argc, char **argv, struct cw_e
         {"name", CLI_TEXT, &x->o.name, "NAME", "show this name to people"},
         {"pool", CLI_TEXT, &x->o.pool, "NAME",
          "belong to this provisioner's pool, which starts and ends workers (default: none)"},
-        {"threads", CLI_COUNT, &x->threads, "N",
+        {"threads", CLI_SMALL, &x->o.threads, "N",
          "run N compute threads for each stream (default: the CPUs this process may use)", .min = 1,
          .max = 1024},
-        {"memory", CLI_BYTES, &x->memory, "BYTES",
+        {"memory", CLI_BYTES, &x->o.memory, "BYTES",
          "use at most BYTES for batches and what they are made from (default: half of what there is)"},
-        {"max-streams", CLI_COUNT, &x->max_streams, "N",
+        {"max-streams", CLI_SMALL, &x->o.max_streams, "N",
          "run at most N pipelines at a time, of all jobs; others wait (default 64)", .min = 1, .max = 10000},
         {"data-root", CLI_TEXTS, &x->data_roots, "DIR",
          "let pipelines read only files below DIR; may be repeated (default: all files)"},
@@ -163,11 +162,13 @@ static int worker_parse(struct worker_run *x, int argc, char **argv, struct cw_e
 static int worker_prepare(struct worker_run *x, int argc, char **argv, struct cw_error *err)
 {
     struct cw_address address;
-    *x = (struct worker_run){.o = {.listen = "127.0.0.1:0", .log = worker_on_log, .log_arg = &x->log},
+    *x = (struct worker_run){.o = {.listen = "127.0.0.1:0",
+                                   .threads = cw_cpu_budget(),
+                                   .memory = cw_memory_total() / 2,
+                                   .max_streams = MAX_STREAMS,
+                                   .log = worker_on_log,
+                                   .log_arg = &x->log},
                              .log = {.role = "worker"},
-                             .threads = cw_cpu_budget(),
-                             .memory = cw_memory_total() / 2,
-                             .max_streams = MAX_STREAMS,
                              .drain_s = 20};
     int r = worker_parse(x, argc, argv, err);
     x->log.name = x->o.name;
@@ -186,9 +187,6 @@ static int worker_prepare(struct worker_run *x, int argc, char **argv, struct cw
         r = cli_check_roots(&x->data_roots, err);
     if (r >= 0)
         r = cli_check_http(x->o.http, x->insecure, err);
-    x->o.threads = (unsigned)x->threads;
-    x->o.memory = x->memory;
-    x->o.max_streams = (uint32_t)x->max_streams;
     x->o.token = x->token;
     x->o.advertise = x->advertise.items;
     x->o.n_advertise = x->advertise.n;
