@@ -71,18 +71,11 @@ static PyObject *component(const void *slab, size_t i)
 {
     PyObject *self = (PyObject *)(uintptr_t)slab;
     const struct cachew_component *c = cachew_batch_component(get(self), i);
-    PyObject *shape = core_tuple((size_t)c->ndim, dim, c);
-    PyObject *data = shape ? buffer_over(self, c->data, c->size) : NULL;
-    PyObject *lengths = NULL;
-    if (data)
-        lengths = c->lengths
-                      ? buffer_over(self, c->lengths, cachew_batch_records(get(self)) * sizeof(c->lengths[0]))
-                      : Py_NewRef(Py_None);
-    if (lengths)
-        return Py_BuildValue("(ssNNN)", c->name, cachew_dtype_name(c->dtype), shape, data, lengths);
-    Py_XDECREF(shape);
-    Py_XDECREF(data);
-    return NULL;
+    size_t lengths = cachew_batch_records(get(self)) * sizeof(c->lengths[0]);
+    /* if one of the objects is NULL, an exception is set, and the others are released */
+    return Py_BuildValue("(ssNNN)", c->name, cachew_dtype_name(c->dtype),
+                         core_tuple((size_t)c->ndim, dim, c), buffer_over(self, c->data, c->size),
+                         c->lengths ? buffer_over(self, c->lengths, lengths) : Py_NewRef(Py_None));
 }
 
 static PyObject *slab_components(PyObject *self, PyObject *unused)

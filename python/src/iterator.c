@@ -196,9 +196,7 @@ static PyObject *iterator_quarantine(PyObject *o, PyObject *unused)
         return NULL;
     char *text = cachew_iterator_quarantine(self->it, &skipped, &replaced);
     leave(self);
-    PyObject *list = core_text(text);
-    return list ? Py_BuildValue("(KKN)", (unsigned long long)skipped, (unsigned long long)replaced, list)
-                : NULL;
+    return Py_BuildValue("(KKN)", (unsigned long long)skipped, (unsigned long long)replaced, core_text(text));
 }
 
 static PyObject *iterator_held(PyObject *o, PyObject *unused)

@@ -72,10 +72,9 @@ static PyObject *component(const void *schema, size_t i)
 {
     const struct place p = {schema, i};
     int n = cachew_schema_ndim(schema, i);
-    PyObject *shape = n < 0 ? Py_NewRef(Py_None) : core_tuple((size_t)n, dim, &p);
-    return shape ? Py_BuildValue("(ssN)", cachew_schema_name(schema, i),
-                                 cachew_dtype_name(cachew_schema_dtype(schema, i)), shape)
-                 : NULL;
+    return Py_BuildValue("(ssN)", cachew_schema_name(schema, i),
+                         cachew_dtype_name(cachew_schema_dtype(schema, i)),
+                         n < 0 ? Py_NewRef(Py_None) : core_tuple((size_t)n, dim, &p));
 }
 
 static PyObject *pipeline_schema(PyObject *self, PyObject *unused)
@@ -84,10 +83,8 @@ static PyObject *pipeline_schema(PyObject *self, PyObject *unused)
     struct cachew_error *e;
     if (cachew_pipeline_schema(get(self), &s, &e) < 0)
         return core_raise(core_state_of(self), e);
-    PyObject *components = core_tuple(cachew_schema_count(s), component, s);
-    PyObject *result = components ? Py_BuildValue("(NK)", components,
-                                                  (unsigned long long)cachew_schema_batch_size(s))
-                                  : NULL;
+    PyObject *result = Py_BuildValue("(NK)", core_tuple(cachew_schema_count(s), component, s),
+                                     (unsigned long long)cachew_schema_batch_size(s));
     cachew_schema_free(s);
     return result;
 }

@@ -57,17 +57,25 @@ int cw_api_read_options(const struct cachew_options *given, struct cachew_option
         memcpy(o, given, CW_MIN(given->size, sizeof(*o)));
     }
     o->world_size = CW_MAX(o->world_size, 1);
-    int r = option_check("seed", o->seed, o->seed >= -1, "an integer of at least 0, or -1", err);
-    if (r >= 0)
-        r = option_check("epochs", o->epochs, o->epochs >= -1, "an integer of at least 0, or -1", err);
-    if (r >= 0)
-        r = option_check("first_epoch", o->first_epoch, o->first_epoch >= 0, "an integer of at least 0", err);
-    if (r >= 0)
-        r = option_check("threads", o->threads, o->threads <= 1024, "at most 1024", err);
-    if (r >= 0)
-        r = option_check("credits", o->credits, o->credits <= CW_MAX_CREDITS, "at most 4096", err);
-    if (r >= 0)
-        r = option_check("rank", o->rank, o->rank < o->world_size, "less than world_size", err);
+
+    const struct {
+        const char *name;
+        int64_t value, least, most;
+        const char *expected;
+    } bounds[] = {
+        {"seed", o->seed, -1, INT64_MAX, "an integer of at least 0, or -1"},
+        {"epochs", o->epochs, -1, INT64_MAX, "an integer of at least 0, or -1"},
+        {"first_epoch", o->first_epoch, 0, INT64_MAX, "an integer of at least 0"},
+        {"threads", o->threads, 0, 1024, "at most 1024"},
+        {"credits", o->credits, 0, CW_MAX_CREDITS, "at most 4096"},
+        {"rank", o->rank, 0, (int64_t)o->world_size - 1, "less than world_size"},
+    };
+
+    int r = 0;
+    for (size_t i = 0; r >= 0 && i < CW_COUNT_OF(bounds); i++)
+        r = option_check(bounds[i].name, bounds[i].value,
+                         bounds[i].value >= bounds[i].least && bounds[i].value <= bounds[i].most,
+                         bounds[i].expected, err);
     return r;
 }
 
@@ -395,7 +403,7 @@ char *cachew_iterator_quarantine(const struct cachew_iterator *it, uint64_t *ret
 
 size_t cachew_iterator_held(const struct cachew_iterator *it)
 {
-    return atomic_load(&it->engine->held);
+    return atomic_load(&it->engine->refs) - 1;
 }
 
 void cachew_iterator_free(struct cachew_iterator *it)

@@ -29,8 +29,7 @@ int cw_api_open(const struct cachew_pipeline *p, const struct cachew_options *o,
 /* A session. It lives as long as the iterator or one of its batches. */
 struct cw_api_engine {
     struct cw_local local;
-    atomic_size_t refs; /* iterator and batches */
-    atomic_size_t held; /* batches */
+    atomic_size_t refs; /* the iterator, and each of its batches */
 };
 
 void cw_api_engine_unref(struct cw_api_engine *e);

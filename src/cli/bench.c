@@ -108,7 +108,7 @@ static int bench_run_all(struct bench *x, json_t **ret, struct cw_error *err)
 static int bench_main(int argc, char **argv, struct cw_error *err)
 {
     struct bench x = {.seconds = 3, .best_of = 2};
-    json_t *result = NULL;
+    json_auto_t *result = NULL;
     const struct cli_option options[] = {
         {"seconds", CLI_SECONDS, &x.seconds, "S", "run for S seconds each time (default 3)"},
         {"best-of", CLI_COUNT, &x.best_of, "N",
@@ -131,7 +131,6 @@ static int bench_main(int argc, char **argv, struct cw_error *err)
         r = cli_fail(err, x.common.json, result);
     else if (x.common.json && result)
         r = cli_print(json_incref(result));
-    json_decref(result);
     cli_pipeline_deinit(&x.common);
     return r;
 }

@@ -95,7 +95,7 @@ static int dispatcher_main(int argc, char **argv, struct cw_error *err)
          "give jobs workers by this policy: auto, cachew-atc22, cachew-atc22-code, hpa or fixed:N (default: "
          "every "
          "worker serves all jobs)"},
-        CLI_SCALING_OPTIONS(&x.scaling),
+        CLI_SCALING_OPTIONS(&x.scaling, "policy"),
         {"insecure", CLI_FLAG, &x.insecure, NULL,
          "listen at addresses that are not loopback without TLS and token"},
         CLI_LISTEN_OPTIONS(&x.credentials),
@@ -104,15 +104,9 @@ static int dispatcher_main(int argc, char **argv, struct cw_error *err)
     };
     int r = cli_parse(&cli_verb_dispatcher, options, argc, argv, err);
     if (r == 0)
-        r = cli_scaling_find(&x.scaling, "policy", err);
+        r = cli_scaling_find(&x.scaling, err);
     if (r == 0)
-        r = cli_credentials_token(&x.credentials, &x.token, err);
-    if (r == 0)
-        r = cli_credentials_listen(&x.credentials, &x.tls, err);
-    if (r == 0)
-        r = cli_check_listen(x.listen, x.tls != NULL, x.token != NULL, x.insecure, err);
-    if (r == 0)
-        r = cli_check_http(x.http, x.insecure, err);
+        r = cli_listen_open(&x.credentials, x.listen, x.http, x.insecure, &x.token, &x.tls, err);
     if (r == 0 && x.state_dir && mkdir(x.state_dir, 0700) < 0 && errno != EEXIST)
         r = cw_error_at_file(err, CW_E_OPTION, x.state_dir, errno, "can't make --state-dir %s", x.state_dir);
     cli_raise_limits();

@@ -73,7 +73,7 @@ static int explain_main(int argc, char **argv, struct cw_error *err)
         {0},
     };
     cli_pipeline_init(&c);
-    int r = cli_pipeline_parse(&c, &cli_verb_explain, options, argc, argv, err), code = 0;
+    int r = cli_pipeline_parse(&c, &cli_verb_explain, options, argc, argv, err);
     if (r > 0)
         return r;
     if (r == 0 && check && !(seconds > 0 && check_seconds > 0))
@@ -81,7 +81,7 @@ static int explain_main(int argc, char **argv, struct cw_error *err)
                            "--%s 0: expected more than 0 with --check", seconds > 0 ? "seconds" : "run");
     volatile int interrupt = 0;
     struct cli_signal_watch watch = {0};
-    json_t *facts = json_object();
+    json_auto_t *facts = json_object();
     struct cw_explain_options o = {
         .name = c.file,
         .run = {.threads = (unsigned)c.threads,
@@ -103,17 +103,16 @@ static int explain_main(int argc, char **argv, struct cw_error *err)
     int ended_by = atomic_load(&watch.seen);
     if (ended_by && r == CW_E_INTERRUPTED) {
         fprintf(stderr, "cachew: ended by %s\n", cli_signal_name(ended_by));
-        code = 128 + ended_by;
+        r = 128 + ended_by;
         if (c.json)
             cli_print(json_incref(facts));
     } else if (r < 0) {
-        code = cli_fail(err, c.json, facts);
+        r = cli_fail(err, c.json, facts);
     } else if (c.json) {
-        code = cli_print(json_incref(facts));
+        r = cli_print(json_incref(facts));
     }
-    json_decref(facts);
     cli_pipeline_deinit(&c);
-    return code;
+    return r;
 }
 
 const struct cli_verb cli_verb_explain = {

@@ -136,15 +136,13 @@ static void record_print_all(const json_t *rows)
 static int jobs_show(const struct cli_admin *a, const char *what, void (*print)(const json_t *rows),
                      struct cw_error *err)
 {
-    json_t *rows;
+    json_auto_t *rows = NULL;
     int r = cli_admin_query(a, what, &rows, err);
-    if (r < 0)
-        return r;
-    if (a->json)
-        return cli_print(rows);
-    print(rows);
-    json_decref(rows);
-    return 0;
+    if (r >= 0 && a->json)
+        return cli_print(json_incref(rows));
+    if (r >= 0)
+        print(rows);
+    return r;
 }
 
 static int jobs_explain(const struct cli_admin *a, const char *name, struct cw_error *err)
@@ -154,19 +152,15 @@ static int jobs_explain(const struct cli_admin *a, const char *name, struct cw_e
         what = NULL;
         return cw_error_nomem(err, 0, "a question");
     }
-    json_t *rows, *status = NULL;
+    json_auto_t *rows = NULL, *status = NULL;
     int r = cli_admin_query(a, what, &rows, err);
-    if (r < 0)
-        return r;
-    if (a->json)
-        return cli_print(rows);
+    if (r < 0 || a->json)
+        return r < 0 ? r : cli_print(json_incref(rows));
     if (json_array_size(rows) == 0 && cli_admin_query(a, "status", &status, err) == 0 &&
         !json_is_string(json_object_get(status, "policy")))
         printf("nothing was decided: the dispatcher has no policy, so that all workers serve all jobs\n");
     else
         record_print_all(rows);
-    json_decref(status);
-    json_decref(rows);
     return 0;
 }
 

@@ -34,6 +34,7 @@ struct cli_option {
     bool *given;                /* set to true if the option is there; may be NULL */
     double least, most;         /* CLI_NUMBER; most 0: 1e9 */
     const char *required;       /* CLI_TEXT: what is expected if the option is missing; NULL: it may be */
+    const char *needs;          /* the option without which this one means nothing; NULL: none */
 };
 
 struct cli_verb {

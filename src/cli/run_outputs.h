@@ -3,8 +3,8 @@
 #pragma once
 #include <stdio.h>
 
-#include "cli/batch_log.h"
 #include "cli/options.h"
+#include "session/local.h"
 
 struct cli_outputs {
     /* options; NULL: not wanted */

@@ -376,18 +376,12 @@ static int up_serve(struct up *u, const sigset_t *signals, struct cw_error *err)
     return r;
 }
 
-/* Checks options that mean nothing without --autoscale, and finds the policy. */
-static int up_check_scaling(struct up *u, bool minimum_given, bool cpus_given, struct cw_error *err)
+/* Finds the policy of --autoscale. */
+static int up_check_scaling(struct up *u, struct cw_error *err)
 {
-    int r = u->autoscale ? 0 : cli_needs("policy", u->scaling.policy, "autoscale", err);
-    if (r == 0 && !u->autoscale)
-        r = cli_needs("min-workers", minimum_given, "autoscale", err);
-    if (r == 0 && !u->autoscale)
-        r = cli_needs("worker-cpus", cpus_given, "autoscale", err);
     if (u->autoscale && !u->scaling.policy)
         u->scaling.policy = "auto";
-    if (r == 0)
-        r = cli_scaling_find(&u->scaling, "autoscale", err);
+    int r = cli_scaling_find(&u->scaling, err);
     if (r < 0 || !u->autoscale)
         return r;
     if (u->minimum > u->n_workers)
@@ -410,7 +404,7 @@ static int up_main(int argc, char **argv, struct cw_error *err)
                    .minimum = 1,
                    .log = {.role = "up"},
                    .scaling = {.price_client = CLI_PRICE_CLIENT, .price_worker = CLI_PRICE_WORKER}};
-    bool workers_given = false, minimum_given = false, cpus_given = false;
+    bool workers_given = false;
     const struct cli_option options[] = {
         {"workers", CLI_COUNT, &u.n_workers, "N", "run N workers, which share the CPUs (default 1)", .min = 1,
          .max = MAX_WORKERS, .given = &workers_given},
@@ -418,14 +412,15 @@ static int up_main(int argc, char **argv, struct cw_error *err)
          "run as many workers as jobs need, from --min-workers to --workers (then one for each CPU by "
          "default)"},
         {"min-workers", CLI_COUNT, &u.minimum, "N", "with --autoscale: keep at least N workers (default 1)",
-         .max = MAX_WORKERS, .given = &minimum_given},
+         .max = MAX_WORKERS, .needs = "autoscale"},
         {"policy", CLI_TEXT, &u.scaling.policy, "P",
          "with --autoscale: use this policy: auto (default), cachew-atc22, cachew-atc22-code, hpa or "
-         "fixed:N"},
-        CLI_SCALING_OPTIONS(&u.scaling),
+         "fixed:N",
+         .needs = "autoscale"},
+        CLI_SCALING_OPTIONS(&u.scaling, "autoscale"),
         {"worker-cpus", CLI_NUMBER, &u.worker_cpus, "N",
          "with --autoscale: limit each worker to N CPUs, by a control group (default: no limit)",
-         .given = &cpus_given},
+         .needs = "autoscale"},
         {"listen", CLI_TEXT, &u.listen, "HOST:PORT",
          "have the dispatcher listen at this address (default 127.0.0.1:5050; port 0: any free one)"},
         {"http", CLI_TEXT, &u.http, "HOST:PORT",
@@ -463,7 +458,7 @@ static int up_main(int argc, char **argv, struct cw_error *err)
     if (u.autoscale && !workers_given)
         u.n_workers = CW_MIN(cw_cpu_budget(), (unsigned)MAX_WORKERS);
     if (r == 0)
-        r = up_check_scaling(&u, minimum_given, cpus_given, err);
+        r = up_check_scaling(&u, err);
     if (r == 0)
         r = cli_check_roots(&u.data_roots, err);
     sigset_t signals;

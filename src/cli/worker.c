@@ -102,7 +102,8 @@ static int worker_serve(struct worker_run *x, const sigset_t *signals, struct cw
     r = worker_wait_registered(w, x, signals, &s, err);
     if (r >= 0 && !s) {
         worker_print_ready(w);
-        s = cli_signals_wait(signals);
+        while (sigwait(signals, &s) != 0)
+            ;
         cli_log(&x->log, false, "%s: finishing what it has", cli_signal_name(s));
         worker_drain(w, x, signals);
     }
@@ -176,17 +177,11 @@ static int worker_prepare(struct worker_run *x, int argc, char **argv, struct cw
         return r;
     r = cw_address_parse(x->o.dispatcher, &address, err);
     if (r >= 0)
-        r = cli_credentials_token(&x->credentials, &x->token, err);
-    if (r >= 0)
-        r = cli_credentials_listen(&x->credentials, &x->o.tls, err);
+        r = cli_listen_open(&x->credentials, x->o.listen, x->o.http, x->insecure, &x->token, &x->o.tls, err);
     if (r >= 0)
         r = cli_credentials_connect(&x->credentials, &x->o.dispatcher_tls, err);
     if (r >= 0)
-        r = cli_check_listen(x->o.listen, x->o.tls != NULL, x->token != NULL, x->insecure, err);
-    if (r >= 0)
         r = cli_check_roots(&x->data_roots, err);
-    if (r >= 0)
-        r = cli_check_http(x->o.http, x->insecure, err);
     x->o.token = x->token;
     x->o.advertise = x->advertise.items;
     x->o.n_advertise = x->advertise.n;
