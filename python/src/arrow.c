@@ -177,34 +177,29 @@ static const char *format_of(enum cachew_dtype dtype)
     return formats[dtype];
 }
 
-static char *put(char *at, const char *text, size_t n)
-{
-    int32_t length = (int32_t)n;
-    memcpy(at, &length, sizeof(length));
-    memcpy(at + sizeof(length), text, n);
-    return at + sizeof(length) + n;
-}
-
 /* Elements of two and more dimensions are Arrow's canonical tensors: the list's type carries their shape. */
 static char *tensor_metadata(const int64_t *dims, int ndim)
 {
-    static const char name_key[] = "ARROW:extension:name", name[] = "arrow.fixed_shape_tensor",
-                      shape_key[] = "ARROW:extension:metadata";
+    /* two pairs of a key and a value, each behind its length in native order; the last value is the shape */
+    _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "lengths are as they lie in memory");
+    static const char head[] = "\x02\0\0\0"
+                               "\x14\0\0\0ARROW:extension:name"
+                               "\x18\0\0\0"
+                               "arrow.fixed_shape_tensor"
+                               "\x18\0\0\0"
+                               "ARROW:extension:metadata";
     char shape[32 + 24 * CACHEW_MAX_NDIM];
     int at = snprintf(shape, sizeof(shape), "{\"shape\":[");
     for (int i = 0; i < ndim; i++)
         at += snprintf(shape + at, sizeof(shape) - (size_t)at, "%s%lld", i ? "," : "", (long long)dims[i]);
     at += snprintf(shape + at, sizeof(shape) - (size_t)at, "]}");
-    char *metadata = malloc(sizeof(int32_t) * 5 + sizeof(name_key) + sizeof(name) + sizeof(shape_key) +
-                            (size_t)at);
+    int32_t size = at;
+    char *metadata = malloc(sizeof(head) + sizeof(size) + (size_t)size);
     if (!metadata)
         return NULL;
-    int32_t pairs = 2;
-    memcpy(metadata, &pairs, sizeof(pairs));
-    char *end = put(metadata + sizeof(pairs), name_key, strlen(name_key));
-    end = put(end, name, strlen(name));
-    end = put(end, shape_key, strlen(shape_key));
-    put(end, shape, (size_t)at);
+    memcpy(metadata, head, sizeof(head) - 1);
+    memcpy(metadata + sizeof(head) - 1, &size, sizeof(size));
+    memcpy(metadata + sizeof(head) - 1 + sizeof(size), shape, (size_t)size);
     return metadata;
 }
 

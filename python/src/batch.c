@@ -73,8 +73,8 @@ static PyObject *component(const void *slab, size_t i)
     const struct cachew_component *c = cachew_batch_component(get(self), i);
     size_t lengths = cachew_batch_records(get(self)) * sizeof(c->lengths[0]);
     /* if one of the objects is NULL, an exception is set, and the others are released */
-    return Py_BuildValue("(ssNNN)", c->name, cachew_dtype_name(c->dtype),
-                         core_tuple((size_t)c->ndim, dim, c), buffer_over(self, c->data, c->size),
+    return Py_BuildValue("(ssNNN)", c->name, cachew_dtype_name(c->dtype), core_tuple((size_t)c->ndim, dim, c),
+                         buffer_over(self, c->data, c->size),
                          c->lengths ? buffer_over(self, c->lengths, lengths) : Py_NewRef(Py_None));
 }
 

@@ -16,6 +16,7 @@
 #include "base/patience.h"
 #include "session/caching.h"
 #include "remote/remote.h"
+#include "session/report.h"
 #include "session/tuning.h"
 #include "host/host.h"
 #include "dataset/mixing.h"
@@ -384,16 +385,44 @@ void cachew_iterator_interrupt(struct cachew_iterator *it, int on)
     cw_iterator_interrupt(it->engine->local.iterator, on != 0);
 }
 
+static json_t *engine_profile(const struct cw_local *l, size_t held)
+{
+    json_t *o = cw_report_profile(l);
+    if (o)
+        json_object_set_new(o, "batches_held", json_integer((json_int_t)held));
+    if (o)
+        json_object_set_new(o, "tuning", cw_tuning_json(l));
+    if (o && l->cache)
+        json_object_set_new(o, "cache", cw_caching_report(l));
+    if (o && l->remote) {
+        json_object_set_new(o, "links", cw_remote_links(l->remote));
+        json_object_set_new(o, "lost_ranges", json_integer((json_int_t)cw_remote_lost(l->remote)));
+    }
+    return o;
+}
+
+static json_t *engine_quarantine(const struct cw_local *l, uint64_t *ret_skipped, uint64_t *ret_replaced)
+{
+    const struct cw_quarantined *q = cw_iterator_quarantined(l->iterator, ret_skipped, ret_replaced);
+    json_t *list = json_array();
+    for (; q && list; q = q->next)
+        if (json_array_append_new(list, cw_report_quarantined(l->compiled, q)) < 0) {
+            json_decref(list);
+            return NULL;
+        }
+    return list;
+}
+
 char *cachew_iterator_profile(const struct cachew_iterator *it)
 {
-    return json_take_text(cw_api_profile(&it->engine->local, cachew_iterator_held(it)));
+    return json_take_text(engine_profile(&it->engine->local, cachew_iterator_held(it)));
 }
 
 char *cachew_iterator_quarantine(const struct cachew_iterator *it, uint64_t *ret_skipped,
                                  uint64_t *ret_replaced)
 {
     uint64_t skipped, replaced;
-    char *text = json_take_text(cw_api_quarantine(&it->engine->local, &skipped, &replaced));
+    char *text = json_take_text(engine_quarantine(&it->engine->local, &skipped, &replaced));
     if (ret_skipped)
         *ret_skipped = skipped;
     if (ret_replaced)

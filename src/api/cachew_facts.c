@@ -36,20 +36,17 @@ int cachew_pipeline_batches(const struct cachew_pipeline *p, const struct cachew
     return r;
 }
 
-static char *explanation_text(const json_t *facts, bool json, struct cw_error *err)
+/* NULL: out of memory. */
+static char *explanation_text(const json_t *facts, bool json)
 {
     struct cw_text t = {0};
-    char *text = json ? json_dumps(facts, JSON_INDENT(1) | JSON_REAL_PRECISION(9)) : NULL;
-    if (!json) {
-        cw_explain_pipeline_text(facts, &t);
-        cw_explain_run_text(facts, &t);
-        if (t.failed)
-            cw_text_deinit(&t);
-        text = t.data;
-    }
-    if (!text)
-        (void)cw_error_nomem(err, 0, "an explanation");
-    return text;
+    if (json)
+        return json_dumps(facts, JSON_INDENT(1) | JSON_REAL_PRECISION(9));
+    cw_explain_pipeline_text(facts, &t);
+    cw_explain_run_text(facts, &t);
+    if (t.failed)
+        cw_text_deinit(&t);
+    return t.data;
 }
 
 int cachew_pipeline_explain(const struct cachew_pipeline *p, const struct cachew_options *options,
@@ -74,11 +71,9 @@ int cachew_pipeline_explain(const struct cachew_pipeline *p, const struct cachew
     }
     if (r >= 0 && seconds > 0)
         r = cw_explain_run(&l, &x, facts, &e);
-    char *text = r >= 0 ? explanation_text(facts, json != 0, &e) : NULL;
+    if (r >= 0 && !(*ret = explanation_text(facts, json != 0)))
+        r = cw_error_nomem(&e, 0, "an explanation");
     json_decref(facts);
     cw_local_deinit(&l);
-    if (!text)
-        return cw_api_fail(r < 0 ? r : CW_E_MEMORY, &e, err);
-    *ret = text;
-    return 0;
+    return r < 0 ? cw_api_fail(r, &e, err) : 0;
 }

@@ -48,7 +48,3 @@ struct cachew_batch {
 /* cachew_batch.c: makes a batch for the caller. Takes b over, also on failure. */
 int cw_api_batch_new(struct cw_api_engine *e, struct cw_batch *b, struct cachew_batch **ret,
                      struct cw_error *err) _must_check_;
-
-/* cachew_profile.c: new references; NULL: out of memory. */
-json_t *cw_api_profile(const struct cw_local *l, size_t held);
-json_t *cw_api_quarantine(const struct cw_local *l, uint64_t *ret_skipped, uint64_t *ret_replaced);

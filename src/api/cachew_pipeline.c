@@ -96,17 +96,6 @@ int cachew_pipeline_parse(const char *json, const char *base_dir, struct cachew_
     return r < 0 ? cw_api_fail(r, &e, err) : 0;
 }
 
-/* Checks names, attributes and places of operators, not types. */
-static int pipeline_check_structure(const struct cachew_pipeline *p, struct cw_error *err)
-{
-    struct cw_pipeline *parsed;
-    int r = cw_pipeline_from_json(cw_ops(), p->root, p->base_dir, &parsed, err);
-    if (r < 0)
-        return r;
-    cw_pipeline_unref(parsed);
-    return 0;
-}
-
 /* Makes the JSON object of an operator. inputs: may be NULL, taken over. */
 static int node_make(const char *op, const char *attributes, json_t *inputs, json_t **ret,
                      struct cw_error *err)
@@ -144,12 +133,15 @@ static int pipeline_add(struct cachew_pipeline *p, const char *op, const char *a
                         struct cachew_error **err)
 {
     struct cw_error e = {0};
+    struct cw_pipeline *parsed = NULL;
     json_t *node, *chain = json_object_get(p->root, "pipeline");
     int r = node_make(op, attributes, inputs, &node, &e);
     if (r >= 0 && json_array_append_new(chain, node) < 0)
         r = cw_error_nomem(&e, 0, "an operator");
-    if (r >= 0 && (r = pipeline_check_structure(p, &e)) < 0)
+    /* checks names, attributes and places of operators, not types */
+    if (r >= 0 && (r = cw_pipeline_from_json(cw_ops(), p->root, p->base_dir, &parsed, &e)) < 0)
         json_array_remove(chain, json_array_size(chain) - 1);
+    cw_pipeline_unref(parsed);
     return r < 0 ? cw_api_fail(r, &e, err) : 0;
 }
 

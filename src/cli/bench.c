@@ -116,7 +116,6 @@ static int bench_main(int argc, char **argv, struct cw_error *err)
         CLI_PIPELINE_OPTIONS(&x.common, "measure up to N threads"),
         {0},
     };
-    cli_pipeline_init(&x.common);
     int r = cli_pipeline_parse(&x.common, &cli_verb_bench, options, argc, argv, err);
     if (r == 0 && !(x.seconds > 0))
         r = cw_error_value(err, CW_E_OPTION, "seconds", "0", "more than 0",

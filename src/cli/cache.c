@@ -295,7 +295,6 @@ static int cache_dispatch(struct cache *x, struct cw_error *err)
 static int cache_main(int argc, char **argv, struct cw_error *err)
 {
     struct cache x = {0};
-    cli_pipeline_init(&x.common);
     const struct cli_option options[] = {
         {"all", CLI_FLAG, &x.all, NULL, "rm, pin, unpin: take all sets (rm: except pinned ones)"},
         {"repair", CLI_FLAG, &x.repair, NULL, "verify: remove damaged segments"},
@@ -306,7 +305,7 @@ static int cache_main(int argc, char **argv, struct cw_error *err)
         CLI_PIPELINE_OPTIONS(&x.common, "warm: run N compute threads"),
         {0},
     };
-    int r = cli_parse(&cli_verb_cache, options, argc, argv, err);
+    int r = cli_pipeline_parse(&x.common, &cli_verb_cache, options, argc, argv, err);
     if (r == 0) {
         x.verb = argv[1];
         x.common.file = x.dir = argv[2];

@@ -30,8 +30,8 @@ void cli_print_ready(json_t *ready);
 /* Raises the limit of open files to what the system allows: connections, data and shared memory take some. */
 void cli_raise_limits(void);
 /* Reads the token and loads TLS, both new and the caller's, also after an error; NULL where there is none.
- * CW_E_OPTION: `listen` is not loopback, and neither are there both TLS and a token, nor --insecure; or `http`
- * (NULL: no pages) is not, whose pages have neither TLS nor token. */
+ * CW_E_OPTION: `listen` is not loopback, and neither are there both TLS and a token, nor --insecure; or
+ * `http` (NULL: no pages) is not, whose pages have neither TLS nor token. */
 int cli_listen_open(const struct cli_credentials *c, const char *listen, const char *http, bool insecure,
                     char **ret_token, struct cw_tls **ret_tls, struct cw_error *err) _must_check_;
 /* CW_E_OPTION: a --data-root is no directory. */

@@ -88,7 +88,8 @@ static void check_features(struct check *c)
 #elif defined(__aarch64__)
     cw_text_add(&found, "neon");
 #endif
-    check_set(c, OK, NULL, "%s", found.data ? found.data : "no vector instructions that kernels are written for");
+    check_set(c, OK, NULL, "%s",
+              found.data ? found.data : "no vector instructions that kernels are written for");
 }
 
 static void check_kernels(struct check *c)

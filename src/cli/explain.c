@@ -72,7 +72,6 @@ static int explain_main(int argc, char **argv, struct cw_error *err)
         CLI_PIPELINE_OPTIONS(&c, "run N compute threads"),
         {0},
     };
-    cli_pipeline_init(&c);
     int r = cli_pipeline_parse(&c, &cli_verb_explain, options, argc, argv, err);
     if (r > 0)
         return r;

@@ -283,7 +283,6 @@ static int run_main(int argc, char **argv, struct cw_error *err)
         CLI_PIPELINE_OPTIONS(&x.common, "run N compute threads"),
         {0},
     };
-    cli_pipeline_init(&x.common);
     int r = cli_pipeline_parse(&x.common, &cli_verb_run, options, argc, argv, err);
     if (r > 0)
         return r;

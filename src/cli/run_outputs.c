@@ -44,7 +44,7 @@ static int log_write(int fd, const char *line, size_t size, struct cw_error *err
 
 /* Appends the line of a batch; removes what was written of a line that can't be written whole. */
 static int log_add(int fd, const struct cw_compiled *c, const struct cw_batch *b, unsigned rank,
-                      struct cw_hash128 hash, struct cw_error *err)
+                   struct cw_hash128 hash, struct cw_error *err)
 {
     _cleanup_(cw_text_deinit) struct cw_text t = {0};
     struct timeval now;

@@ -155,7 +155,7 @@ int cw_costs_init(struct cw_costs *c, const struct cw_local *l, const struct cw_
                   struct cw_error *err)
 {
     const struct cw_profile *p = &m->profile;
-    double n = (double)p->emit_rows, busy = 0;
+    double n = (double)p->emit_rows;
     _cleanup_free_ unsigned *into = calloc(l->pipeline->n_ops + 1, sizeof(*into));
     *c = (struct cw_costs){.n_ops = l->pipeline->n_ops,
                            .threads = m->options.threads,
@@ -175,15 +175,13 @@ int cw_costs_init(struct cw_costs *c, const struct cw_local *l, const struct cw_
     costs_add_bytes(c, l->compiled, p);
     c->cpu_s = m->cpu_s / n;
     c->delay_s = m->delay_s / n;
-    for (unsigned i = 0; i < c->n_ops; i++)
-        busy += c->ops[i].busy_s;
     c->plan_s = (double)p->plan_ns * 1e-9 / n;
     c->read_s = (double)(p->read_ns - p->cold_ns) * 1e-9 / n;
     c->emit_s = (double)p->emit_ns * 1e-9 / n;
     for (int i = 0; i < CW_N_IDLE; i++)
         c->idle_s[i] = (double)p->idle_for_ns[i] * 1e-9 / n;
-    c->other_s = fmax((double)(p->run_ns - CW_MIN(p->idle_ns, p->run_ns)) * 1e-9 / n - busy - c->plan_s -
-                          c->read_s - c->emit_s,
+    c->other_s = fmax((double)(p->run_ns - CW_MIN(p->idle_ns, p->run_ns)) * 1e-9 / n -
+                          cw_costs_busy(c, false) - c->plan_s - c->read_s - c->emit_s,
                       0);
     costs_separate_delay(c);
     for (unsigned i = 0; i < c->n_ops; i++)
@@ -214,13 +212,18 @@ void cw_costs_deinit(struct cw_costs *c)
 
 /* ---- the model ---- */
 
+double cw_costs_busy(const struct cw_costs *c, bool delayed)
+{
+    double s = 0;
+    for (unsigned i = 0; i < c->n_ops; i++)
+        s += c->ops[i].busy_s + (delayed ? c->ops[i].delay_s : 0);
+    return s;
+}
+
 double cw_costs_occupied(const struct cw_costs *c)
 {
-    double s = c->plan_s + c->read_s + c->emit_s + c->other_s + c->late_s + c->idle_s[CW_IDLE_MEMORY] +
-               c->idle_s[CW_IDLE_OTHER];
-    for (unsigned i = 0; i < c->n_ops; i++)
-        s += c->ops[i].busy_s + c->ops[i].delay_s;
-    return s;
+    return c->plan_s + c->read_s + c->emit_s + c->other_s + c->late_s + c->idle_s[CW_IDLE_MEMORY] +
+           c->idle_s[CW_IDLE_OTHER] + cw_costs_busy(c, true);
 }
 
 static double rate_over(double n, double seconds)
@@ -272,7 +275,10 @@ static const struct cw_op_cost *costs_caller(const struct cw_costs *c)
 
 struct cw_bottleneck cw_costs_bottleneck(const struct cw_costs *c)
 {
-    double limits[CW_N_RESOURCES], occupied = cw_costs_occupied(c), most = 0;
+    /* late threads do no work */
+    double limits[CW_N_RESOURCES], most = 0,
+                                   late_s = c->late_s + cw_costs_busy(c, true) - cw_costs_busy(c, false),
+                                   occupied = cw_costs_occupied(c) - late_s;
     enum cw_resource least = cw_costs_limits(c, limits);
 
     const struct {
@@ -304,19 +310,14 @@ struct cw_bottleneck cw_costs_bottleneck(const struct cw_costs *c)
             most = parts[i].s;
             b = (struct cw_bottleneck){.kind = parts[i].kind, .says = parts[i].says};
         }
-    for (unsigned i = 0; i < c->n_ops; i++)
-        occupied -= c->ops[i].delay_s;
-    occupied -= c->late_s;
     b.share = occupied > 0 ? most / occupied : 0;
     return b;
 }
 
 bool cw_costs_wants_larger_batches(const struct cw_costs *c)
 {
-    double limits[CW_N_RESOURCES], operators = 0;
+    double limits[CW_N_RESOURCES], operators = cw_costs_busy(c, false);
     enum cw_resource least = cw_costs_limits(c, limits);
-    for (unsigned i = 0; i < c->n_ops; i++)
-        operators += c->ops[i].busy_s;
     /* else threads wait for other resources, whatever they do between operators */
     bool own = least == CW_RESOURCE_THREADS || least == CW_RESOURCE_CPUS || least == CW_RESOURCE_PLANNING;
     return own && c->other_s + c->plan_s > CW_MAX(operators, BETWEEN * cw_costs_occupied(c));

@@ -125,20 +125,20 @@ static const struct cw_node *chain_find_node(const struct cw_chain *chain, unsig
 static json_t *pipeline_sequential_reason(const struct cw_compiled *c)
 {
     const struct cw_chain *chain = &c->pipeline->chain;
-    unsigned at = 0, from = UINT32_MAX;
+    const struct cw_node *cause = NULL;
+    unsigned at = 0;
     while (at < c->pipeline->n_ops && !c->is_limit[at])
         at++;
-    for (unsigned i = 0; i < at && from == UINT32_MAX; i++) {
+    for (unsigned i = 0; i < at && !cause; i++) {
         const struct cw_node *node = chain_find_node(chain, i);
         if (node->desc->kind == CW_OP_FILTER || node->desc->kind == CW_OP_FLAT_MAP ||
             (node->desc->batcher && node->desc->batcher->keyed))
-            from = i;
+            cause = node;
     }
-    const struct cw_node *limit = chain_find_node(chain, at),
-                         *cause = from == UINT32_MAX ? NULL : chain_find_node(chain, from);
-    return json_sprintf(
-        "%s (operator %u) must count elements in order, because %s%s passes an unknown number of them",
-        limit->desc->name, at, cause ? cause->desc->name : "an operator", " before it");
+    return json_sprintf("%s (operator %u) must count elements in order, because %s before it passes an "
+                        "unknown number of them",
+                        chain_find_node(chain, at)->desc->name, at,
+                        cause ? cause->desc->name : "an operator");
 }
 
 static json_t *fused_groups_json(const unsigned *into, unsigned n)

@@ -2,7 +2,6 @@
 
 #include <math.h>
 #include <string.h>
-#include <sys/resource.h>
 
 #include "base/cost_clock.h"
 #include "base/machine.h"
@@ -46,14 +45,6 @@ static int measure_sleep_until(uint64_t until_ns, const volatile int *interrupt,
             return cw_error_set(err, CW_E_INTERRUPTED, "interrupted");
     }
     return 0;
-}
-
-static double measure_process_cpu_s(void)
-{
-    struct rusage u;
-    getrusage(RUSAGE_SELF, &u);
-    return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) +
-           (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) * 1e-6;
 }
 
 static int profile_init(const struct cw_local *l, struct cw_profile *p, struct cw_error *err)
@@ -201,7 +192,7 @@ static void measurement_model(const struct cw_measure_options *o, double runner_
 static int measure_run(struct cw_local *l, const struct cw_measure_options *o, struct cw_measurement *m,
                        struct cw_profile *before, struct cw_error *err)
 {
-    double cpu_s = measure_process_cpu_s();
+    double cpu_s = cw_cpu_s(false);
     uint64_t delay_ns = cw_run_delay_ns(), start;
     int r = 0;
     if (o->settle > 0) {
@@ -209,14 +200,14 @@ static int measure_run(struct cw_local *l, const struct cw_measure_options *o, s
         if (r < 0)
             return r;
         cw_iterator_profile(l->iterator, before);
-        cpu_s = measure_process_cpu_s();
+        cpu_s = cw_cpu_s(false);
         delay_ns = cw_run_delay_ns();
     }
     start = measure_now_ns(l, 0);
     r = measure_take(l, o, o->seconds, m, err);
     if (r < 0)
         return r;
-    m->cpu_s = measure_process_cpu_s() - cpu_s;
+    m->cpu_s = cw_cpu_s(false) - cpu_s;
     m->delay_s = (double)(cw_run_delay_ns() - delay_ns) * 1e-9;
     cw_iterator_profile(l->iterator, &m->profile);
     profile_subtract(&m->profile, before);
@@ -245,8 +236,9 @@ int cw_measure(struct cw_local *l, const struct cw_measure_options *o, struct cw
     l->iterator = cw_iterator_free(l->iterator);
     if (l->sequence->n_positions == 0)
         return cw_error_set(err, CW_E_DATA, "the pipeline has no elements: there is nothing to measure");
-    int r = profile_init(l, &ret->profile, err), r2 = profile_init(l, &before, err);
-    r = r < 0 ? r : r2;
+    int r = profile_init(l, &ret->profile, err);
+    if (r >= 0)
+        r = profile_init(l, &before, err);
     if (r >= 0)
         r = cw_iterator_new(l->sequence, &io, NULL, &l->iterator, err);
     if (r >= 0)

@@ -67,17 +67,16 @@ static int probe_interrupted(const struct probe *p, struct cw_error *err)
 
 static int probe_fill(const struct probe *p, struct cw_cache_set *set, struct cw_error *err)
 {
-    size_t n = p->n, bytes = p->bytes;
-    for (uint64_t row = 0; row < n; row++) {
+    for (uint64_t row = 0; row < p->n; row++) {
         const struct cw_cache_key key = {.file_key = 1, .row = row};
         struct cw_cache_slot slot;
-        void *to = cw_cache_reserve(set, &key, bytes, false, 1, &slot);
+        void *to = cw_cache_reserve(set, &key, p->bytes, false, 1, &slot);
         if (!to)
-            return cw_error_set(err, CW_E_IO, "a cache has no room for %zu bytes there", n * bytes);
+            return cw_error_set(err, CW_E_IO, "a cache has no room for %zu bytes there", p->n * p->bytes);
         int r = probe_interrupted(p, err);
         if (r < 0)
             return r;
-        memset(to, (int)row, bytes);
+        memset(to, (int)row, p->bytes);
         cw_cache_commit(&slot);
     }
     return 0;

@@ -179,10 +179,7 @@ static bool costs_skip_before(struct cw_costs *then, unsigned last, bool alone)
 /* Returns the seconds of threads' work on an element. */
 static double costs_work(const struct cw_costs *c)
 {
-    double s = c->read_s + c->emit_s;
-    for (unsigned i = 0; i < c->n_ops; i++)
-        s += c->ops[i].busy_s + c->ops[i].delay_s;
-    return s;
+    return c->read_s + c->emit_s + cw_costs_busy(c, true);
 }
 
 /* Returns the CPU time of an element for scheduling: what is neither an operator's nor other work on elements

@@ -39,23 +39,20 @@ static int fields_unknown_key(const char *where, const char *key, const json_t *
                               const struct cw_sim_field *fields, struct cw_error *err)
 {
     const char *names[32];
-    char expected[256];
-    size_t n = 0, used = 0;
+    char path[256];
+    _cleanup_(cw_text_deinit) struct cw_text expected = {0};
+    size_t n = 0;
     for (const struct cw_sim_field *f = fields; f->name && n < CW_COUNT_OF(names); f++)
         names[n++] = f->name;
     const char *near = cw_nearest(key, names, n);
     if (near)
-        snprintf(expected, sizeof(expected), "\"%s\"?", near);
-    else {
-        used = (size_t)snprintf(expected, sizeof(expected), "one of");
-        for (size_t i = 0; i < n && used < sizeof(expected); i++)
-            used += (size_t)snprintf(expected + used, sizeof(expected) - used, "%s %s", i ? "," : "",
-                                     names[i]);
-    }
-    char path[256];
+        cw_text_add(&expected, "\"%s\"?", near);
+    for (size_t i = 0; i < n && !near; i++)
+        cw_text_add(&expected, "%s %s", i ? "," : "one of", names[i]);
     snprintf(path, sizeof(path), "%s%.100s", where, key);
-    return cw_error_value(err, CW_E_PIPELINE, path, "unknown", expected, "unknown key %s: %s %s", path,
-                          near ? "did you mean" : "expected", expected);
+    return cw_error_value(err, CW_E_PIPELINE, path, "unknown", expected.data ? expected.data : "",
+                          "unknown key %s: %s %.255s", path, near ? "did you mean" : "expected",
+                          expected.data ? expected.data : "");
 }
 
 static int fields_number(const char *where, const struct cw_sim_field *f, const json_t *value,

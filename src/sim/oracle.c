@@ -50,11 +50,6 @@ static int oracle_try_plan(struct search *s, bool *ret, struct cw_error *err)
     return r;
 }
 
-static int oracle_next_count(int n)
-{
-    return n < ALL_COUNTS ? n + 1 : n + n / 1000;
-}
-
 static int oracle_most(const struct search *s, size_t pool)
 {
     const struct cw_sim_job *job = &s->w->jobs[s->job];
@@ -165,7 +160,7 @@ static int oracle_search_counts(struct search *s, struct cw_error *err)
 {
     bool found;
     int e = 0;
-    for (int n = 1, most = oracle_most(s, 0); e == 0 && n <= most; n = oracle_next_count(n))
+    for (int n = 1, most = oracle_most(s, 0); e == 0 && n <= most; n += n < ALL_COUNTS ? 1 : n / 1000)
         e = oracle_try_vector(s, &(struct cw_sim_vector){{n}}, &found, err);
     return e;
 }

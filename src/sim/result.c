@@ -2,20 +2,15 @@
 #include "base/macro.h"
 #include "sim/sim.h"
 
-static json_t *result_cache(const struct cw_sim_job *job, int cache_point)
-{
-    return cache_point >= 0 ? json_string(job->stages[job->cache_points[cache_point]].name) : json_null();
-}
-
 /* {"t", "workers", "cache", "why"} and the record that the policy made. */
 static void result_add_decisions(const struct cw_sim_job *job, const struct cw_sim_outcome *o, bool named,
                                  json_t *to)
 {
     for (size_t i = 0; i < o->n_decisions; i++) {
         const struct cw_sim_decision *d = &o->decisions[i];
-        json_t *one = json_pack("{s:f, s:i, s:o, s:O, s:O}", "t", d->t, "workers", d->workers, "cache",
-                                result_cache(job, d->cache_point), "why", json_object_get(d->record, "why"),
-                                "record", d->record);
+        const char *cache = d->cache_point >= 0 ? job->stages[job->cache_points[d->cache_point]].name : NULL;
+        json_t *one = json_pack("{s:f, s:i, s:s?, s:O, s:O}", "t", d->t, "workers", d->workers, "cache",
+                                cache, "why", json_object_get(d->record, "why"), "record", d->record);
         if (named)
             json_object_set_new(one, "job", json_string(job->name));
         json_array_append_new(to, one);
@@ -89,11 +84,11 @@ json_t *cw_sim_result(const struct cw_workload *w, const char *policy, const str
     }
     oracle_time -= began;
     struct cw_sim_outcome together = {.ended_s = oracle_time, .cost = oracle_cost};
-    json_t *result = json_pack(
-        "{s:s, s:f, s:f, s:f, s:f, s:o, s:f, s:o, s:f}", "policy", policy, "time_s", ended - began,
-        "cost", cost, "oracle_time_s", oracle_time, "oracle_cost", oracle_cost, "regret",
-        result_regret(ended - began, cost, &together), "settled_at_s", settled_at, "decisions", decisions,
-        "waiting", lasted > 0 ? waited / lasted : 0);
+    json_t *result = json_pack("{s:s, s:f, s:f, s:f, s:f, s:o, s:f, s:o, s:f}", "policy", policy, "time_s",
+                               ended - began, "cost", cost, "oracle_time_s", oracle_time, "oracle_cost",
+                               oracle_cost, "regret", result_regret(ended - began, cost, &together),
+                               "settled_at_s", settled_at, "decisions", decisions, "waiting",
+                               lasted > 0 ? waited / lasted : 0);
     result_add_pools(result, w, outcomes, w->n_jobs);
     if (w->several)
         json_object_set_new(result, "jobs", jobs);

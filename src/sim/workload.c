@@ -15,14 +15,6 @@
 #define MOST CW_SIM_MOST
 #define LEAST_KEPT 1e-9 /* least part of elements that all filters together keep */
 
-static void *workload_items(size_t n, size_t size, struct cw_error *err, int *r)
-{
-    void *items = calloc(n ? n : 1, size);
-    if (!items)
-        *r = cw_error_nomem(err, n * size, "a workload");
-    return items;
-}
-
 static int stage_parse(const json_t *value, const char *where, size_t i, struct cw_sim_stage *stage,
                        struct cw_error *err)
 {
@@ -175,7 +167,9 @@ static int model_parse(const json_t *object, const char *where, struct cw_sim_jo
         return r;
     if (!json_is_array(stages) || json_array_size(stages) == 0 || json_array_size(stages) > 1000)
         return cw_sim_expected(path, "stages", stages, "a list of 1 to 1000 stages", err);
-    job->stages = workload_items(json_array_size(stages), sizeof(*job->stages), err, &r);
+    job->stages = calloc(json_array_size(stages), sizeof(*job->stages));
+    if (!job->stages)
+        return cw_error_nomem(err, 0, "a workload");
     json_array_foreach(stages, i,
                        value) if (r == 0 && (r = stage_parse(value, where, i, &job->stages[i], err)) == 0)
         job->n_stages++;
@@ -247,16 +241,15 @@ static const char *const of_job[] = {
 
 static int job_init(const json_t *object, struct cw_sim_job *job, struct cw_error *err)
 {
-    int r = 0;
     const json_t *changes = json_object_get(object, "changes");
     *job = (struct cw_sim_job){.name = "job",
                                .epochs = 1,
                                .weight = 1,
                                .client_price_per_h = CLIENT_PRICE,
                                .source_batch_bytes = BATCH_BYTES};
-    job->phases = workload_items(1 + json_array_size(changes), sizeof(*job->phases), err, &r);
-    if (r < 0)
-        return r;
+    job->phases = calloc(1 + json_array_size(changes), sizeof(*job->phases));
+    if (!job->phases)
+        return cw_error_nomem(err, 0, "a workload");
     job->n_phases = 1;
     job->phases[0].worker_slowdown = 1;
     return 0;
@@ -374,7 +367,6 @@ static int workload_parse_root(const json_t *root, struct cw_workload *w, struct
 int cw_workload_parse(const char *text, size_t size, struct cw_workload *ret, struct cw_error *err)
 {
     json_error_t je;
-    int r = 0;
     *ret = (struct cw_workload){.slowdown = 1, .n_pools = 1};
     ret->pools[0] = (struct cw_sim_pool){
         .name = "remote", .price_per_h = WORKER_PRICE, .worker_cpus = 1, .slowdown = 1};
@@ -387,9 +379,8 @@ int cw_workload_parse(const char *text, size_t size, struct cw_workload *ret, st
         return cw_error_set(err, CW_E_PIPELINE, "the workload %s: line %d, column %d: %s",
                             overflow ? "has a number out of range" : "is not valid JSON", je.line, je.column,
                             je.text);
-    ret->jobs = workload_items(CW_SIM_MAX_JOBS, sizeof(*ret->jobs), err, &r);
-    if (r == 0)
-        r = workload_parse_root(ret->text, ret, err);
+    ret->jobs = calloc(CW_SIM_MAX_JOBS, sizeof(*ret->jobs));
+    int r = ret->jobs ? workload_parse_root(ret->text, ret, err) : cw_error_nomem(err, 0, "a workload");
     if (r < 0)
         return r;
     for (size_t i = 0; i < ret->n_pools; i++) {
