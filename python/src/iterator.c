@@ -3,8 +3,8 @@
  * lock is not held meanwhile.
  *
  * One thread at a time may be inside (`busy`, guarded by the interpreter's lock); close() from another thread
- * ends its wait. While a handler of a signal runs nobody is: it may ask for the state, or close. In a forked
- * child nothing of the engine is touched: its threads are not there.
+ * ends its wait. While a handler of a signal runs no thread is inside: the handler may ask for the state, or
+ * close. In a forked child nothing of the engine is touched: its threads are not there.
  *
  * A batch is offered until it is accepted: what a handler raises meanwhile, in here or in Python, loses
  * nothing. The next call gives it again.
@@ -91,7 +91,7 @@ static void leave(struct iterator *self)
         end(self);
 }
 
-/* Somebody paused the job. */
+/* The job was paused on request. */
 static bool is_paused(const struct cachew_error *e)
 {
     const char *attribute = cachew_error_attribute(e), *value = cachew_error_value(e);

@@ -70,7 +70,7 @@ static int raise_again(void *arg)
     return -1;
 }
 
-/* Who waits can't raise what a note ends with. What a handler of a signal raised meanwhile (Ctrl-C,
+/* A waiting thread can't raise the exception of a note. What a handler of a signal raised meanwhile (Ctrl-C,
  * sys.exit()) is not lost: it is raised once the note's caller, or Python itself, makes pending calls.
  * Everything else is printed. */
 static void note_failed(PyObject *logger)

@@ -110,12 +110,13 @@ static int listen_check(const char *address, bool tls, bool token, struct cw_err
     const char *missing = !tls && !token ? "--tls-cert, --tls-key and --token-file are"
                           : !tls         ? "--tls-cert and --tls-key are"
                                          : "--token-file is";
-    return r <= 0 ? r
-                  : cw_error_set(err, CW_E_OPTION,
-                                 "--listen %s is no loopback address, and %s missing: whoever reaches it "
-                                 "could read the data and run pipelines; expected a loopback address, TLS "
-                                 "and a token (cachew keys init makes them), or --insecure",
-                                 address, missing);
+    return r <= 0
+               ? r
+               : cw_error_set(err, CW_E_OPTION,
+                              "--listen %s is no loopback address, and %s missing: any host that reaches it "
+                              "could read the data and run pipelines; expected a loopback address, TLS "
+                              "and a token (cachew keys init makes them), or --insecure",
+                              address, missing);
 }
 
 static int http_check(const char *address, struct cw_error *err)
@@ -123,8 +124,8 @@ static int http_check(const char *address, struct cw_error *err)
     int r = address_leaves_machine("http", address, err);
     return r <= 0 ? r
                   : cw_error_set(err, CW_E_OPTION,
-                                 "--http %s is no loopback address: the pages are not encrypted, and nobody "
-                                 "is asked for a token; expected a loopback address, or --insecure",
+                                 "--http %s is no loopback address: the pages are not encrypted, and need "
+                                 "no token; expected a loopback address, or --insecure",
                                  address);
 }
 
