@@ -199,7 +199,7 @@ CACHEW_API int cachew_arrays_new(const struct cachew_array *arrays, size_t n_arr
  * strings and binary of all kinds, as CACHEW_BYTES; fixed-size lists of numbers, as dimensions; lists of
  * numbers, as a first dimension that varies; dictionaries of numbers and strings. Nulls and other types are
  * errors that name the column. */
-struct ArrowArrayStream;
+struct ArrowArrayStream; /* <cachew/arrow.h> has it */
 CACHEW_API int cachew_arrays_from_arrow(struct ArrowArrayStream *stream, struct cachew_arrays **ret,
                                         struct cachew_error **err) CACHEW_CHECKED;
 

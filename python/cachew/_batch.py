@@ -170,14 +170,14 @@ class Batch(dict[str, Any]):
     def records(self) -> list[str]:
         """The ids of the records: `<file key>:<row>`, and `.<pass>` for each `repeat`."""
         if self._records is None:
-            self._records = self._owner().records()
+            self._records = list(self._owner().records())
         return self._records
 
     @property
     def record_flags(self) -> list[int]:
         """1 for a record that stands in for one that failed (on_error="replace"), else 0."""
         if self._record_flags is None:
-            self._record_flags = self._owner().record_flags()
+            self._record_flags = list(self._owner().record_flags())
         return self._record_flags
 
     @property

@@ -121,3 +121,14 @@ BY_KIND: dict[str, type[Error]] = {
         InternalError,
     )
 }
+
+
+def from_core(kind: bytes, message: bytes, *facts: bytes | None) -> Error:
+    """The exception for an error of the library. Bytes that are no UTF-8 become backslash escapes."""
+    error = BY_KIND.get(kind.decode(), InternalError)(message.decode(errors="backslashreplace"))
+    error.kind = kind.decode()
+    names = ("operator", "attribute", "value", "expected", "file", "record")
+    for name, fact in zip(names, facts, strict=False):
+        if fact is not None:
+            setattr(error, name, fact.decode(errors="backslashreplace"))
+    return error

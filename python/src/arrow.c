@@ -11,24 +11,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "arrow_abi.h"
+#include <cachew/arrow.h>
 
 struct owner {
     PyObject *slab;
     const void *buffers[3];
-    struct ArrowArray **children;
-    int64_t n_children;
-    void *copy; /* bits or offsets */
+    void *copy;                   /* bits or offsets */
+    struct ArrowArray **children; /* pointers, and behind them the children */
 };
 
 static void release_array(struct ArrowArray *a)
 {
     struct owner *o = a->private_data;
-    for (int64_t i = 0; i < o->n_children; i++) {
-        if (o->children[i]->release)
-            o->children[i]->release(o->children[i]);
-        free(o->children[i]);
-    }
+    for (int64_t i = 0; i < a->n_children; i++)
+        if (a->children[i]->release)
+            a->children[i]->release(a->children[i]);
     if (o->slab && Py_IsInitialized()) {
         PyGILState_STATE gil = PyGILState_Ensure();
         Py_DECREF(o->slab);
@@ -40,16 +37,25 @@ static void release_array(struct ArrowArray *a)
     a->release = NULL;
 }
 
-/* An array of n values over the slab, without buffers yet. */
-static struct owner *array_init(struct ArrowArray *a, PyObject *slab, int64_t n, int64_t n_buffers)
+/* An array of n values over the slab, without buffers yet, and with children that are zeros. */
+static struct owner *array_init(struct ArrowArray *a, PyObject *slab, int64_t n, int64_t n_buffers,
+                                size_t n_children)
 {
     struct owner *o = calloc(1, sizeof(*o));
-    if (!o)
+    if (o)
+        o->children = calloc(n_children + 1, sizeof(*o->children) + sizeof(**o->children));
+    if (!o || !o->children) {
+        free(o);
         return NULL;
+    }
+    for (size_t i = 0; i < n_children; i++)
+        o->children[i] = (struct ArrowArray *)(o->children + n_children) + i;
     o->slab = Py_NewRef(slab);
     *a = (struct ArrowArray){.length = n,
                              .n_buffers = n_buffers,
+                             .n_children = (int64_t)n_children,
                              .buffers = o->buffers,
+                             .children = o->children,
                              .release = release_array,
                              .private_data = o};
     return o;
@@ -81,11 +87,12 @@ static void *sum_lengths(const uint64_t *lengths, int64_t n)
     return offsets;
 }
 
-/* The values of a component: n byte strings, or n numbers. */
+/* The values of a component: n byte strings, or n numbers. Here and below an array that could not be
+ * completed is released with the whole batch's. */
 static int values_init(struct ArrowArray *a, PyObject *slab, const struct cachew_component *c, int64_t n)
 {
     bool bytes = c->lengths != NULL;
-    struct owner *o = array_init(a, slab, n, bytes ? 3 : 2);
+    struct owner *o = array_init(a, slab, n, bytes ? 3 : 2, 0);
     if (!o)
         return -1;
     o->buffers[1] = c->data;
@@ -95,24 +102,7 @@ static int values_init(struct ArrowArray *a, PyObject *slab, const struct cachew
     } else if (c->dtype == CACHEW_BOOL) {
         o->buffers[1] = o->copy = pack_bits(c->data, n);
     }
-    if ((bytes || c->dtype == CACHEW_BOOL) && !o->copy) {
-        a->release(a);
-        return -1;
-    }
-    return 0;
-}
-
-static int children_init(struct owner *o, struct ArrowArray *a, int64_t n)
-{
-    o->children = calloc((size_t)n + 1, sizeof(*o->children));
-    for (int64_t i = 0; o->children && i < n; i++) {
-        if (!(o->children[i] = calloc(1, sizeof(**o->children))))
-            return -1;
-        o->n_children++;
-    }
-    a->children = o->children;
-    a->n_children = n;
-    return o->children ? 0 : -1;
+    return (bytes || c->dtype == CACHEW_BOOL) && !o->copy ? -1 : 0;
 }
 
 /* A component: its values, in lists of fixed size where elements have a shape. */
@@ -121,28 +111,17 @@ static int component_init(struct ArrowArray *a, PyObject *slab, const struct cac
 {
     if (c->ndim <= first)
         return values_init(a, slab, c, n);
-    struct owner *o = array_init(a, slab, n, 1);
-    if (!o)
+    if (!array_init(a, slab, n, 1, 1))
         return -1;
-    if (children_init(o, a, 1) < 0 ||
-        values_init(o->children[0], slab, c, n * product(c->dims + first, c->ndim - first)) < 0) {
-        a->release(a);
-        return -1;
-    }
-    return 0;
+    return values_init(a->children[0], slab, c, n * product(c->dims + first, c->ndim - first));
 }
 
 static int batch_array(PyObject *slab, const struct cachew_batch *b, bool batched, struct ArrowArray *ret)
 {
-    int64_t n = cachew_batch_records(b), n_components = (int64_t)cachew_batch_count(b);
-    struct owner *o = array_init(ret, slab, n, 1);
-    if (!o)
-        return -1;
-    int r = children_init(o, ret, n_components);
-    for (int64_t i = 0; i < n_components && r == 0; i++)
-        r = component_init(o->children[i], slab, cachew_batch_component(b, (size_t)i), batched ? 1 : 0, n);
-    if (r < 0)
-        ret->release(ret);
+    int64_t n = cachew_batch_records(b);
+    int r = array_init(ret, slab, n, 1, cachew_batch_count(b)) ? 0 : -1;
+    for (int64_t i = 0; r == 0 && i < ret->n_children; i++)
+        r = component_init(ret->children[i], slab, cachew_batch_component(b, (size_t)i), batched ? 1 : 0, n);
     return r;
 }
 
@@ -151,18 +130,15 @@ static int batch_array(PyObject *slab, const struct cachew_batch *b, bool batche
 struct schema_owner {
     char *name, *metadata;
     char format[32];
-    struct ArrowSchema **children;
-    int64_t n_children;
+    struct ArrowSchema **children; /* pointers, and behind them the children */
 };
 
 static void release_schema(struct ArrowSchema *s)
 {
     struct schema_owner *o = s->private_data;
-    for (int64_t i = 0; i < o->n_children; i++) {
-        if (o->children[i]->release)
-            o->children[i]->release(o->children[i]);
-        free(o->children[i]);
-    }
+    for (int64_t i = 0; i < s->n_children; i++)
+        if (s->children[i]->release)
+            s->children[i]->release(s->children[i]);
     free(o->children);
     free(o->name);
     free(o->metadata);
@@ -171,25 +147,23 @@ static void release_schema(struct ArrowSchema *s)
 }
 
 static struct schema_owner *schema_init(struct ArrowSchema *s, const char *name, const char *format,
-                                        int64_t n_children)
+                                        size_t n_children)
 {
     struct schema_owner *o = calloc(1, sizeof(*o));
     if (!o)
         return NULL;
-    *s = (struct ArrowSchema){
-        .format = o->format, .n_children = n_children, .release = release_schema, .private_data = o};
-    snprintf(o->format, sizeof(o->format), "%s", format);
     o->name = strdup(name);
-    s->name = o->name;
-    s->children = o->children = calloc((size_t)n_children + 1, sizeof(*o->children));
-    for (int64_t i = 0; o->children && i < n_children; i++, o->n_children++)
-        if (!(o->children[i] = calloc(1, sizeof(**o->children))))
-            break;
-    if (!o->name || !o->children || o->n_children < n_children) {
-        release_schema(s);
-        return NULL;
-    }
-    return o;
+    o->children = calloc(n_children + 1, sizeof(*o->children) + sizeof(**o->children));
+    *s = (struct ArrowSchema){.format = o->format,
+                              .name = o->name,
+                              .n_children = o->children ? (int64_t)n_children : 0,
+                              .children = o->children,
+                              .release = release_schema,
+                              .private_data = o};
+    snprintf(o->format, sizeof(o->format), "%s", format);
+    for (size_t i = 0; o->children && i < n_children; i++)
+        o->children[i] = (struct ArrowSchema *)(o->children + n_children) + i;
+    return o->name && o->children ? o : NULL;
 }
 
 static const char *format_of(enum cachew_dtype dtype)
@@ -203,34 +177,29 @@ static const char *format_of(enum cachew_dtype dtype)
     return formats[dtype];
 }
 
-static char *put(char *at, const char *text, size_t n)
-{
-    int32_t length = (int32_t)n;
-    memcpy(at, &length, sizeof(length));
-    memcpy(at + sizeof(length), text, n);
-    return at + sizeof(length) + n;
-}
-
 /* Elements of two and more dimensions are Arrow's canonical tensors: the list's type carries their shape. */
 static char *tensor_metadata(const int64_t *dims, int ndim)
 {
-    static const char name_key[] = "ARROW:extension:name", name[] = "arrow.fixed_shape_tensor",
-                      shape_key[] = "ARROW:extension:metadata";
+    /* two pairs of a key and a value, each behind its length in native order; the last value is the shape */
+    _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "lengths are as they lie in memory");
+    static const char head[] = "\x02\0\0\0"
+                               "\x14\0\0\0ARROW:extension:name"
+                               "\x18\0\0\0"
+                               "arrow.fixed_shape_tensor"
+                               "\x18\0\0\0"
+                               "ARROW:extension:metadata";
     char shape[32 + 24 * CACHEW_MAX_NDIM];
     int at = snprintf(shape, sizeof(shape), "{\"shape\":[");
     for (int i = 0; i < ndim; i++)
         at += snprintf(shape + at, sizeof(shape) - (size_t)at, "%s%lld", i ? "," : "", (long long)dims[i]);
     at += snprintf(shape + at, sizeof(shape) - (size_t)at, "]}");
-    char *metadata = malloc(sizeof(int32_t) * 5 + sizeof(name_key) + sizeof(name) + sizeof(shape_key) +
-                            (size_t)at);
+    int32_t size = at;
+    char *metadata = malloc(sizeof(head) + sizeof(size) + (size_t)size);
     if (!metadata)
         return NULL;
-    int32_t pairs = 2;
-    memcpy(metadata, &pairs, sizeof(pairs));
-    char *end = put(metadata + sizeof(pairs), name_key, strlen(name_key));
-    end = put(end, name, strlen(name));
-    end = put(end, shape_key, strlen(shape_key));
-    put(end, shape, (size_t)at);
+    memcpy(metadata, head, sizeof(head) - 1);
+    memcpy(metadata + sizeof(head) - 1, &size, sizeof(size));
+    memcpy(metadata + sizeof(head) - 1 + sizeof(size), shape, (size_t)size);
     return metadata;
 }
 
@@ -246,21 +215,14 @@ static int component_schema(struct ArrowSchema *s, const struct cachew_component
     bool tensor = c->ndim - first > 1;
     if (tensor)
         s->metadata = o->metadata = tensor_metadata(c->dims + first, c->ndim - first);
-    if ((tensor && !o->metadata) || !schema_init(o->children[0], "item", format_of(c->dtype), 0)) {
-        s->release(s);
-        return -1;
-    }
-    return 0;
+    return (tensor && !o->metadata) || !schema_init(o->children[0], "item", format_of(c->dtype), 0) ? -1 : 0;
 }
 
 static int batch_schema(const struct cachew_batch *b, bool batched, struct ArrowSchema *ret)
 {
-    struct schema_owner *o = schema_init(ret, "", "+s", (int64_t)cachew_batch_count(b));
-    int r = o ? 0 : -1;
-    for (int64_t i = 0; r == 0 && i < o->n_children; i++)
-        r = component_schema(o->children[i], cachew_batch_component(b, (size_t)i), batched ? 1 : 0);
-    if (o && r < 0)
-        ret->release(ret);
+    int r = schema_init(ret, "", "+s", cachew_batch_count(b)) ? 0 : -1;
+    for (int64_t i = 0; r == 0 && i < ret->n_children; i++)
+        r = component_schema(ret->children[i], cachew_batch_component(b, (size_t)i), batched ? 1 : 0);
     return r;
 }
 
@@ -286,23 +248,16 @@ PyObject *core_arrow_capsules(PyObject *slab, const struct cachew_batch *b, bool
 {
     struct ArrowSchema *s = calloc(1, sizeof(*s));
     struct ArrowArray *a = calloc(1, sizeof(*a));
-    PyObject *schema = NULL, *array = NULL;
-    if (s && a && batch_schema(b, batched, s) == 0 && batch_array(slab, b, batched, a) == 0) {
-        if ((schema = PyCapsule_New(s, "arrow_schema", free_schema_capsule)))
-            s = NULL;
-        if ((array = PyCapsule_New(a, "arrow_array", free_array_capsule)))
-            a = NULL;
-    } else {
-        PyErr_NoMemory();
-    }
-    if (s && s->release)
-        s->release(s);
-    if (a && a->release)
-        a->release(a);
-    free(s);
-    free(a);
-    if (schema && array)
+    PyObject *schema = s ? PyCapsule_New(s, "arrow_schema", free_schema_capsule) : PyErr_NoMemory();
+    PyObject *array = schema && a ? PyCapsule_New(a, "arrow_array", free_array_capsule) : NULL;
+    if (array && batch_schema(b, batched, s) == 0 && batch_array(slab, b, batched, a) == 0)
         return Py_BuildValue("(NN)", schema, array);
+    if (!PyErr_Occurred())
+        PyErr_NoMemory();
+    if (!schema)
+        free(s);
+    if (!array)
+        free(a);
     Py_XDECREF(schema);
     Py_XDECREF(array);
     return NULL;

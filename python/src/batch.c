@@ -30,8 +30,7 @@ static struct cachew_batch *get(PyObject *self)
 
 PyObject *core_slab_new(const struct core_state *st, struct cachew_batch *b)
 {
-    allocfunc alloc = PyType_GetSlot(st->slab, Py_tp_alloc);
-    struct slab *s = (struct slab *)alloc(st->slab, 0);
+    struct slab *s = (struct slab *)PyType_GenericAlloc(st->slab, 0);
     if (!s) {
         cachew_batch_release(b);
         return NULL;
@@ -44,22 +43,17 @@ PyObject *core_slab_new(const struct core_state *st, struct cachew_batch *b)
 static void slab_dealloc(PyObject *self)
 {
     struct slab *s = (struct slab *)self;
-    PyTypeObject *type = Py_TYPE(self);
-    freefunc free_object = PyType_GetSlot(type, Py_tp_free);
     if (s->b && s->owner == getpid()) {
         Py_BEGIN_ALLOW_THREADS /* the last batch of an iterator that is gone ends the engine's threads */
             cachew_batch_release(s->b);
         Py_END_ALLOW_THREADS
     }
-    free_object(self);
-    Py_DECREF(type);
+    core_free(self);
 }
 
 static PyObject *buffer_over(PyObject *slab, const void *data, size_t size)
 {
-    PyTypeObject *type = core_state_of(slab)->buffer;
-    allocfunc alloc = PyType_GetSlot(type, Py_tp_alloc);
-    struct buffer *o = (struct buffer *)alloc(type, 0);
+    struct buffer *o = (struct buffer *)PyType_GenericAlloc(core_state_of(slab)->buffer, 0);
     if (!o)
         return NULL;
     o->slab = Py_NewRef(slab);
@@ -68,38 +62,25 @@ static PyObject *buffer_over(PyObject *slab, const void *data, size_t size)
     return (PyObject *)o;
 }
 
-static PyObject *component(PyObject *self, const struct cachew_component *c)
+static PyObject *dim(const void *component, size_t k)
 {
-    PyObject *shape = PyTuple_New(c->ndim);
-    for (int k = 0; k < c->ndim && shape; k++) {
-        PyObject *d = PyLong_FromLongLong(c->dims[k]);
-        if (!d || PyTuple_SetItem(shape, k, d) < 0)
-            Py_CLEAR(shape);
-    }
-    PyObject *data = shape ? buffer_over(self, c->data, c->size) : NULL;
-    PyObject *lengths = NULL;
-    if (data)
-        lengths = c->lengths
-                      ? buffer_over(self, c->lengths, cachew_batch_records(get(self)) * sizeof(c->lengths[0]))
-                      : Py_NewRef(Py_None);
-    if (!lengths) {
-        Py_XDECREF(shape);
-        Py_XDECREF(data);
-        return NULL;
-    }
-    return Py_BuildValue("(ssNNN)", c->name, cachew_dtype_name(c->dtype), shape, data, lengths);
+    return PyLong_FromLongLong(((const struct cachew_component *)component)->dims[k]);
+}
+
+static PyObject *component(const void *slab, size_t i)
+{
+    PyObject *self = (PyObject *)(uintptr_t)slab;
+    const struct cachew_component *c = cachew_batch_component(get(self), i);
+    size_t lengths = cachew_batch_records(get(self)) * sizeof(c->lengths[0]);
+    /* if one of the objects is NULL, an exception is set, and the others are released */
+    return Py_BuildValue("(ssNNN)", c->name, cachew_dtype_name(c->dtype), core_tuple((size_t)c->ndim, dim, c),
+                         buffer_over(self, c->data, c->size),
+                         c->lengths ? buffer_over(self, c->lengths, lengths) : Py_NewRef(Py_None));
 }
 
 static PyObject *slab_components(PyObject *self, PyObject *unused)
 {
-    size_t n = cachew_batch_count(get(self));
-    PyObject *list = PyTuple_New((Py_ssize_t)n);
-    for (size_t i = 0; i < n && list; i++) {
-        PyObject *item = component(self, cachew_batch_component(get(self), i));
-        if (!item || PyTuple_SetItem(list, (Py_ssize_t)i, item) < 0)
-            Py_CLEAR(list);
-    }
-    return list;
+    return core_tuple(cachew_batch_count(get(self)), component, self);
 }
 
 static PyObject *slab_place(PyObject *self, PyObject *unused)
@@ -110,52 +91,46 @@ static PyObject *slab_place(PyObject *self, PyObject *unused)
                          cachew_batch_records(b));
 }
 
+static PyObject *record_id(const void *batch, size_t i)
+{
+    char id[128];
+    cachew_batch_record_id(batch, (uint32_t)i, id, sizeof(id));
+    return PyUnicode_FromString(id);
+}
+
 static PyObject *slab_records(PyObject *self, PyObject *unused)
 {
-    uint32_t n = cachew_batch_records(get(self));
-    PyObject *list = PyList_New((Py_ssize_t)n);
-    for (uint32_t i = 0; i < n && list; i++) {
-        char id[128];
-        cachew_batch_record_id(get(self), i, id, sizeof(id));
-        PyObject *text = PyUnicode_FromString(id);
-        if (!text || PyList_SetItem(list, (Py_ssize_t)i, text) < 0)
-            Py_CLEAR(list);
-    }
-    return list;
+    return core_tuple(cachew_batch_records(get(self)), record_id, get(self));
+}
+
+static PyObject *record_flags(const void *batch, size_t i)
+{
+    return PyLong_FromUnsignedLong(cachew_batch_record_flags(batch, (uint32_t)i));
 }
 
 static PyObject *slab_record_flags(PyObject *self, PyObject *unused)
 {
-    uint32_t n = cachew_batch_records(get(self));
-    PyObject *list = PyList_New((Py_ssize_t)n);
-    for (uint32_t i = 0; i < n && list; i++) {
-        PyObject *flags = PyLong_FromUnsignedLong(cachew_batch_record_flags(get(self), i));
-        if (!flags || PyList_SetItem(list, (Py_ssize_t)i, flags) < 0)
-            Py_CLEAR(list);
-    }
-    return list;
-}
-
-static PyObject *hash_as_int(struct cachew_hash h)
-{
-    char text[33];
-    cachew_hash_print(h, text);
-    return PyLong_FromString(text, NULL, 16);
+    return core_tuple(cachew_batch_records(get(self)), record_flags, get(self));
 }
 
 /* Hashing reads all of the batch: other threads may run meanwhile. */
+static PyObject *hash_as_int(PyObject *self, struct cachew_hash (*hash)(const struct cachew_batch *b))
+{
+    char text[33];
+    struct cachew_hash h;
+    Py_BEGIN_ALLOW_THREADS h = hash(get(self));
+    Py_END_ALLOW_THREADS cachew_hash_print(h, text);
+    return PyLong_FromString(text, NULL, 16);
+}
+
 static PyObject *slab_hash(PyObject *self, PyObject *unused)
 {
-    struct cachew_hash h;
-    Py_BEGIN_ALLOW_THREADS h = cachew_batch_hash(get(self));
-    Py_END_ALLOW_THREADS return hash_as_int(h);
+    return hash_as_int(self, cachew_batch_hash);
 }
 
 static PyObject *slab_set_hash(PyObject *self, PyObject *unused)
 {
-    struct cachew_hash h;
-    Py_BEGIN_ALLOW_THREADS h = cachew_batch_set_hash(get(self));
-    Py_END_ALLOW_THREADS return hash_as_int(h);
+    return hash_as_int(self, cachew_batch_set_hash);
 }
 
 static PyObject *slab_arrow(PyObject *self, PyObject *batched)
@@ -190,11 +165,8 @@ PyType_Spec core_slab_spec = {
 
 static void buffer_dealloc(PyObject *self)
 {
-    PyTypeObject *type = Py_TYPE(self);
-    freefunc free_object = PyType_GetSlot(type, Py_tp_free);
     Py_XDECREF(((struct buffer *)self)->slab);
-    free_object(self);
-    Py_DECREF(type);
+    core_free(self);
 }
 
 static int buffer_get(PyObject *self, Py_buffer *view, int flags)

@@ -13,7 +13,7 @@
 /* One per module object. */
 struct core_state {
     PyTypeObject *pipeline, *iterator, *slab, *buffer;
-    PyObject *errors; /* dict: kind of an error (a text) -> its class, of cachew._errors */
+    PyObject *error; /* cachew._errors.from_core */
 };
 
 /* module.c: the state of the module that one of the types belongs to. */
@@ -21,11 +21,16 @@ struct core_state *core_state_of(PyObject *self);
 
 /* errors.c: sets the Python exception for e, which it frees. Returns NULL. */
 void *core_raise(const struct core_state *st, struct cachew_error *e);
-/* The same for what this module finds itself: kind is a key of core_state.errors. */
+/* The same for what this module finds itself: kind is one of cachew._errors. */
 void *core_raise_kind(const struct core_state *st, const char *kind, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 /* A text that the library returned new, as str; frees it. NULL (no memory) is passed on as MemoryError. */
 PyObject *core_text(char *text);
+
+/* module.c: frees an object of one of the types, and its reference to the type. */
+void core_free(PyObject *self);
+/* A new tuple of n items, new references that `item` returns. NULL: an exception is set. */
+PyObject *core_tuple(size_t n, PyObject *(*item)(const void *arg, size_t i), const void *arg);
 
 /* pipeline.c */
 struct core_pipeline {
@@ -36,19 +41,26 @@ struct core_pipeline {
 extern PyType_Spec core_pipeline_spec;
 PyObject *core_pipeline_load(PyObject *module, PyObject *path);
 
-/* wait.c: for calls that may take long. fn runs on a thread of its own while signals are looked for; a signal
- * whose handler raises sets *interrupt, on which fn has to end soon. Called with the interpreter's lock,
- * which fn does not have. False: an exception is set, and what fn made is to be freed. */
-bool core_call_interruptibly(void (*fn)(void *), void *arg, volatile int *interrupt);
-
-/* Options from the tuple that _options.py makes; they are checked by the library. Texts are borrowed from the
- * tuple, but for the paths, which are released once the options are not needed any more. */
-struct core_paths {
-    PyObject *index_dir, *cache_dir;
+/* A call of the library that may take long: of a pipeline, with options. */
+struct core_call {
+    void (*fn)(
+        struct core_call *call); /* sets r, and error or a result. It runs without the interpreter's lock */
+    const struct cachew_pipeline *p;
+    struct cachew_options options;
+    double seconds; /* of explain */
+    int json;
+    /* results; the texts and the iterator are the caller's, also where core_call fails */
+    char *text;
+    uint64_t n;
+    struct cachew_iterator *it;
+    struct cachew_error *error;
+    int r;
 };
 
-bool core_options(PyObject *tuple, struct cachew_options *ret, struct core_paths *ret_paths);
-void core_paths_release(struct core_paths *paths);
+/* wait.c: reads the options from the tuple that _options.py makes (the library checks them), and runs
+ * call->fn on a thread of its own while this thread handles signals. If a signal's handler raises, the call
+ * is interrupted. False: an exception is set. */
+bool core_call(struct core_call *call, const struct core_state *st, PyObject *pipeline, PyObject *options);
 
 /* iterator.c */
 extern PyType_Spec core_iterator_spec;

@@ -1,38 +1,7 @@
-/* Errors of the library as Python exceptions: the class by the error's kind, its facts as attributes. */
+/* Errors of the library as Python exceptions, which cachew._errors.from_core makes. */
 #include "core.h"
 
 #include <stdarg.h>
-
-static PyObject *class_of(const struct core_state *st, const char *kind)
-{
-    PyObject *found = PyDict_GetItemString(st->errors, kind);
-    return found ? found : PyDict_GetItemString(st->errors, "internal");
-}
-
-/* An instance with its message and kind. NULL with an exception set. */
-static PyObject *make(const struct core_state *st, const char *kind, const char *message)
-{
-    PyObject *text = PyUnicode_DecodeUTF8(message, (Py_ssize_t)strlen(message), "backslashreplace");
-    PyObject *error = text ? PyObject_CallFunctionObjArgs(class_of(st, kind), text, NULL) : NULL;
-    PyObject *name = error ? PyUnicode_FromString(kind) : NULL;
-    Py_XDECREF(text);
-    if (name && PyObject_SetAttrString(error, "kind", name) < 0)
-        Py_CLEAR(name);
-    if (!name)
-        Py_CLEAR(error);
-    Py_XDECREF(name);
-    return error;
-}
-
-static int set_fact(PyObject *error, const char *name, const char *value)
-{
-    if (!value)
-        return 0;
-    PyObject *text = PyUnicode_DecodeUTF8(value, (Py_ssize_t)strlen(value), "backslashreplace");
-    int r = text ? PyObject_SetAttrString(error, name, text) : -1;
-    Py_XDECREF(text);
-    return r;
-}
 
 static void *raise_made(PyObject *error)
 {
@@ -45,18 +14,10 @@ static void *raise_made(PyObject *error)
 
 void *core_raise(const struct core_state *st, struct cachew_error *e)
 {
-    const struct {
-        const char *name, *value;
-    } facts[] = {
-        {"operator", cachew_error_operator(e)}, {"attribute", cachew_error_attribute(e)},
-        {"value", cachew_error_value(e)},       {"expected", cachew_error_expected(e)},
-        {"file", cachew_error_file(e)},         {"record", cachew_error_record(e)},
-    };
-
-    PyObject *error = make(st, cachew_error_kind(e), cachew_error_message(e));
-    for (size_t i = 0; i < sizeof(facts) / sizeof(facts[0]) && error; i++)
-        if (set_fact(error, facts[i].name, facts[i].value) < 0)
-            Py_CLEAR(error);
+    PyObject *error = PyObject_CallFunction(
+        st->error, "yyyyyyyy", cachew_error_kind(e), cachew_error_message(e), cachew_error_operator(e),
+        cachew_error_attribute(e), cachew_error_value(e), cachew_error_expected(e), cachew_error_file(e),
+        cachew_error_record(e)); /* NULL, a fact that is not there, becomes None */
     cachew_error_free(e);
     return raise_made(error);
 }
@@ -68,7 +29,7 @@ void *core_raise_kind(const struct core_state *st, const char *kind, const char 
     va_start(args, fmt);
     vsnprintf(message, sizeof(message), fmt, args);
     va_end(args);
-    return raise_made(make(st, kind, message));
+    return raise_made(PyObject_CallFunction(st->error, "yy", kind, message));
 }
 
 PyObject *core_text(char *text)

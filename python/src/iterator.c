@@ -3,8 +3,8 @@
  * lock is not held meanwhile.
  *
  * One thread at a time may be inside (`busy`, guarded by the interpreter's lock); close() from another thread
- * ends its wait. While a handler of a signal runs nobody is: it may ask for the state, or close. In a forked
- * child nothing of the engine is touched: its threads are not there.
+ * ends its wait. While a handler of a signal runs no thread is inside: the handler may ask for the state, or
+ * close. In a forked child nothing of the engine is touched: its threads are not there.
  *
  * A batch is offered until it is accepted: what a handler raises meanwhile, in here or in Python, loses
  * nothing. The next call gives it again.
@@ -32,51 +32,27 @@ static double now_s(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-struct opening {
-    const struct cachew_pipeline *p;
-    struct cachew_options options;
-    struct cachew_iterator *it;
-    struct cachew_error *error;
-    int r;
-};
-
-static void open_iterator(void *arg)
+static void open_iterator(struct core_call *c)
 {
-    struct opening *x = arg;
-    x->r = cachew_iterator_open(x->p, &x->options, &x->it, &x->error);
+    c->r = cachew_iterator_open(c->p, &c->options, &c->it, &c->error);
 }
 
 PyObject *core_iterator_open(PyObject *module, PyObject *args)
 {
     struct core_state *st = PyModule_GetState(module);
-    struct opening x = {0};
+    struct core_call c = {.fn = open_iterator};
     PyObject *pipeline, *options;
-    struct core_paths paths;
-    volatile int interrupt = 0;
-    if (!PyArg_ParseTuple(args, "O!O!:open", st->pipeline, &pipeline, &PyTuple_Type, &options) ||
-        !core_options(options, &x.options, &paths))
+    if (!PyArg_ParseTuple(args, "O!O!:open", st->pipeline, &pipeline, &PyTuple_Type, &options))
         return NULL;
-    allocfunc alloc = PyType_GetSlot(st->iterator, Py_tp_alloc);
-    struct iterator *self = (struct iterator *)alloc(st->iterator, 0);
-    if (!self) {
-        core_paths_release(&paths);
+    struct iterator *self = (struct iterator *)PyType_GenericAlloc(st->iterator, 0);
+    if (!self)
         return NULL;
-    }
-    x.p = ((struct core_pipeline *)pipeline)->p;
-    x.options.interrupt = &interrupt;
-    bool good = core_call_interruptibly(open_iterator, &x, &interrupt);
-    core_paths_release(&paths);
+    bool good = core_call(&c, st, pipeline, options);
     self->owner = getpid();
-    if (x.r == 0)
-        self->it = x.it;
-    if (good && x.r == 0)
-        return (PyObject *)self;
-    Py_DECREF(self);
-    if (good)
-        return core_raise(st, x.error);
-    if (x.r < 0)
-        cachew_error_free(x.error);
-    return NULL;
+    self->it = c.it;
+    if (!good)
+        Py_DECREF(self);
+    return good ? (PyObject *)self : NULL;
 }
 
 /* Whether it may be used here and now; else an exception is set. */
@@ -115,7 +91,7 @@ static void leave(struct iterator *self)
         end(self);
 }
 
-/* Somebody paused the job. */
+/* The job was paused on request. */
 static bool is_paused(const struct cachew_error *e)
 {
     const char *attribute = cachew_error_attribute(e), *value = cachew_error_value(e);
@@ -192,24 +168,24 @@ static int iterator_accept(PyObject *o, PyObject *slab, void *unused)
     return 0;
 }
 
-static PyObject *iterator_state(PyObject *o, PyObject *unused)
+static PyObject *iterator_text(PyObject *o, char *(*text_of)(const struct cachew_iterator *))
 {
     struct iterator *self = (struct iterator *)o;
     if (!enter(self))
         return NULL;
-    char *text = cachew_iterator_state(self->it);
+    char *text = text_of(self->it);
     leave(self);
     return core_text(text);
 }
 
+static PyObject *iterator_state(PyObject *o, PyObject *unused)
+{
+    return iterator_text(o, cachew_iterator_state);
+}
+
 static PyObject *iterator_profile(PyObject *o, PyObject *unused)
 {
-    struct iterator *self = (struct iterator *)o;
-    if (!enter(self))
-        return NULL;
-    char *text = cachew_iterator_profile(self->it);
-    leave(self);
-    return core_text(text);
+    return iterator_text(o, cachew_iterator_profile);
 }
 
 static PyObject *iterator_quarantine(PyObject *o, PyObject *unused)
@@ -220,9 +196,7 @@ static PyObject *iterator_quarantine(PyObject *o, PyObject *unused)
         return NULL;
     char *text = cachew_iterator_quarantine(self->it, &skipped, &replaced);
     leave(self);
-    PyObject *list = core_text(text);
-    return list ? Py_BuildValue("(KKN)", (unsigned long long)skipped, (unsigned long long)replaced, list)
-                : NULL;
+    return Py_BuildValue("(KKN)", (unsigned long long)skipped, (unsigned long long)replaced, core_text(text));
 }
 
 static PyObject *iterator_held(PyObject *o, PyObject *unused)
@@ -252,14 +226,11 @@ static PyObject *iterator_close(PyObject *o, PyObject *unused)
 
 static void iterator_dealloc(PyObject *o)
 {
-    PyTypeObject *type = Py_TYPE(o);
-    freefunc free_object = PyType_GetSlot(type, Py_tp_free);
     struct iterator *self = (struct iterator *)o;
     if (self->it && self->owner == getpid())
         end(self);
     Py_CLEAR(self->offered);
-    free_object(o);
-    Py_DECREF(type);
+    core_free(o);
 }
 
 static PyGetSetDef attributes[] = {

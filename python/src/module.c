@@ -8,6 +8,24 @@ struct core_state *core_state_of(PyObject *self)
     return PyType_GetModuleState(Py_TYPE(self));
 }
 
+void core_free(PyObject *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+    PyObject_Free(self);
+    Py_DECREF(type);
+}
+
+PyObject *core_tuple(size_t n, PyObject *(*item)(const void *arg, size_t i), const void *arg)
+{
+    PyObject *tuple = PyTuple_New((Py_ssize_t)n);
+    for (size_t i = 0; i < n && tuple; i++) {
+        PyObject *o = item(arg, i);
+        if (!o || PyTuple_SetItem(tuple, (Py_ssize_t)i, o) < 0)
+            Py_CLEAR(tuple);
+    }
+    return tuple;
+}
+
 static PyObject *operators_json(PyObject *module, PyObject *unused)
 {
     return core_text(cachew_operators_json());
@@ -62,9 +80,9 @@ static int execute(PyObject *module)
 {
     struct core_state *st = PyModule_GetState(module);
     PyObject *errors = PyImport_ImportModule("cachew._errors");
-    st->errors = errors ? PyObject_GetAttrString(errors, "BY_KIND") : NULL;
+    st->error = errors ? PyObject_GetAttrString(errors, "from_core") : NULL;
     Py_XDECREF(errors);
-    if (!st->errors || add_type(module, &core_pipeline_spec, &st->pipeline) < 0 ||
+    if (!st->error || add_type(module, &core_pipeline_spec, &st->pipeline) < 0 ||
         add_type(module, &core_iterator_spec, &st->iterator) < 0 ||
         add_type(module, &core_slab_spec, &st->slab) < 0)
         return -1;
@@ -78,7 +96,7 @@ static int traverse(PyObject *module, visitproc visit, void *arg)
     Py_VISIT(st->iterator);
     Py_VISIT(st->slab);
     Py_VISIT(st->buffer);
-    Py_VISIT(st->errors);
+    Py_VISIT(st->error);
     return 0;
 }
 
@@ -89,7 +107,7 @@ static int clear(PyObject *module)
     Py_CLEAR(st->iterator);
     Py_CLEAR(st->slab);
     Py_CLEAR(st->buffer);
-    Py_CLEAR(st->errors);
+    Py_CLEAR(st->error);
     return 0;
 }
 

@@ -8,8 +8,7 @@ static struct cachew_pipeline *get(PyObject *self)
 
 static PyObject *wrap(PyTypeObject *type, struct cachew_pipeline *p)
 {
-    allocfunc alloc = PyType_GetSlot(type, Py_tp_alloc);
-    PyObject *self = alloc(type, 0);
+    PyObject *self = PyType_GenericAlloc(type, 0);
     if (self)
         ((struct core_pipeline *)self)->p = p;
     else
@@ -46,11 +45,8 @@ PyObject *core_pipeline_load(PyObject *module, PyObject *path)
 
 static void pipeline_dealloc(PyObject *self)
 {
-    PyTypeObject *type = Py_TYPE(self);
-    freefunc free_object = PyType_GetSlot(type, Py_tp_free);
     cachew_pipeline_free(get(self));
-    free_object(self);
-    Py_DECREF(type);
+    core_free(self);
 }
 
 static PyObject *pipeline_json(PyObject *self, PyObject *unused)
@@ -58,20 +54,27 @@ static PyObject *pipeline_json(PyObject *self, PyObject *unused)
     return core_text(cachew_pipeline_json(get(self)));
 }
 
-/* A tuple with None for what varies; None: not even the number of dimensions is known. */
-static PyObject *dims(const struct cachew_schema *s, size_t i)
+struct place { /* of a component in a schema */
+    const struct cachew_schema *schema;
+    size_t i;
+};
+
+/* None: the dimension varies. */
+static PyObject *dim(const void *place, size_t k)
 {
-    int n = cachew_schema_ndim(s, i);
-    if (n < 0)
-        return Py_NewRef(Py_None);
-    PyObject *shape = PyTuple_New(n);
-    for (int k = 0; k < n && shape; k++) {
-        int64_t d = cachew_schema_dim(s, i, k);
-        PyObject *value = d < 0 ? Py_NewRef(Py_None) : PyLong_FromLongLong(d);
-        if (!value || PyTuple_SetItem(shape, k, value) < 0)
-            Py_CLEAR(shape);
-    }
-    return shape;
+    const struct place *p = place;
+    int64_t d = cachew_schema_dim(p->schema, p->i, (int)k);
+    return d < 0 ? Py_NewRef(Py_None) : PyLong_FromLongLong(d);
+}
+
+/* (name, dtype, dimensions). None for the latter: not even their number is known. */
+static PyObject *component(const void *schema, size_t i)
+{
+    const struct place p = {schema, i};
+    int n = cachew_schema_ndim(schema, i);
+    return Py_BuildValue("(ssN)", cachew_schema_name(schema, i),
+                         cachew_dtype_name(cachew_schema_dtype(schema, i)),
+                         n < 0 ? Py_NewRef(Py_None) : core_tuple((size_t)n, dim, &p));
 }
 
 static PyObject *pipeline_schema(PyObject *self, PyObject *unused)
@@ -80,123 +83,56 @@ static PyObject *pipeline_schema(PyObject *self, PyObject *unused)
     struct cachew_error *e;
     if (cachew_pipeline_schema(get(self), &s, &e) < 0)
         return core_raise(core_state_of(self), e);
-    PyObject *list = PyList_New(0);
-    for (size_t i = 0; i < cachew_schema_count(s) && list; i++) {
-        PyObject *shape = dims(s, i);
-        PyObject *item = shape ? Py_BuildValue("(ssN)", cachew_schema_name(s, i),
-                                               cachew_dtype_name(cachew_schema_dtype(s, i)), shape)
-                               : NULL;
-        if (!item || PyList_Append(list, item) < 0)
-            Py_CLEAR(list);
-        Py_XDECREF(item);
-    }
-    PyObject *result = list ? Py_BuildValue("(NK)", list, (unsigned long long)cachew_schema_batch_size(s))
-                            : NULL;
+    PyObject *result = Py_BuildValue("(NK)", core_tuple(cachew_schema_count(s), component, s),
+                                     (unsigned long long)cachew_schema_batch_size(s));
     cachew_schema_free(s);
     return result;
 }
 
-struct counting {
-    const struct cachew_pipeline *p;
-    struct cachew_options options;
-    uint64_t n;
-    struct cachew_error *error;
-    int r;
-};
-
-static void count_batches(void *arg)
+static void count_batches(struct core_call *c)
 {
-    struct counting *x = arg;
-    x->r = cachew_pipeline_batches(x->p, &x->options, &x->n, &x->error);
+    c->r = cachew_pipeline_batches(c->p, &c->options, &c->n, &c->error);
 }
 
 static PyObject *pipeline_batches(PyObject *self, PyObject *options)
 {
-    struct counting x = {.p = get(self)};
-    struct core_paths paths;
-    volatile int interrupt = 0;
-    if (!core_options(options, &x.options, &paths))
+    struct core_call c = {.fn = count_batches};
+    if (!core_call(&c, core_state_of(self), self, options))
         return NULL;
-    x.options.interrupt = &interrupt;
-    bool good = core_call_interruptibly(count_batches, &x, &interrupt);
-    core_paths_release(&paths);
-    if (good && x.r < 0)
-        return core_raise(core_state_of(self), x.error);
-    if (x.r < 0)
-        cachew_error_free(x.error);
-    if (!good)
-        return NULL;
-    return x.r == 1 ? Py_NewRef(Py_None) : PyLong_FromLongLong(x.n == UINT64_MAX ? -1 : (long long)x.n);
+    return c.r == 1 ? Py_NewRef(Py_None) : PyLong_FromLongLong(c.n == UINT64_MAX ? -1 : (long long)c.n);
 }
 
-struct placing {
-    const struct cachew_pipeline *p;
-    struct cachew_options options;
-    char *text;
-    struct cachew_error *error;
-    int r;
-};
-
-static void place(void *arg)
+static PyObject *call_for_text(struct core_call *c, PyObject *self, PyObject *options)
 {
-    struct placing *x = arg;
-    x->r = cachew_pipeline_state(x->p, &x->options, &x->text, &x->error);
+    if (core_call(c, core_state_of(self), self, options))
+        return core_text(c->text);
+    cachew_free(c->text);
+    return NULL;
+}
+
+static void place(struct core_call *c)
+{
+    c->r = cachew_pipeline_state(c->p, &c->options, &c->text, &c->error);
 }
 
 static PyObject *pipeline_state(PyObject *self, PyObject *options)
 {
-    struct placing x = {.p = get(self)};
-    struct core_paths paths;
-    volatile int interrupt = 0;
-    if (!core_options(options, &x.options, &paths))
-        return NULL;
-    x.options.interrupt = &interrupt;
-    bool good = core_call_interruptibly(place, &x, &interrupt);
-    core_paths_release(&paths);
-    if (good)
-        return x.r < 0 ? core_raise(core_state_of(self), x.error) : core_text(x.text);
-    if (x.r < 0)
-        cachew_error_free(x.error);
-    else
-        cachew_free(x.text);
-    return NULL;
+    struct core_call c = {.fn = place};
+    return call_for_text(&c, self, options);
 }
 
-struct explaining {
-    const struct cachew_pipeline *p;
-    struct cachew_options options;
-    double seconds;
-    int json;
-    char *text;
-    struct cachew_error *error;
-    int r;
-};
-
-static void explain(void *arg)
+static void explain(struct core_call *c)
 {
-    struct explaining *x = arg;
-    x->r = cachew_pipeline_explain(x->p, &x->options, x->seconds, x->json, &x->text, &x->error);
+    c->r = cachew_pipeline_explain(c->p, &c->options, c->seconds, c->json, &c->text, &c->error);
 }
 
 static PyObject *pipeline_explain(PyObject *self, PyObject *args)
 {
-    struct explaining x = {.p = get(self)};
+    struct core_call c = {.fn = explain};
     PyObject *options;
-    struct core_paths paths;
-    volatile int interrupt = 0;
-    if (!PyArg_ParseTuple(args, "O!dp:explain", &PyTuple_Type, &options, &x.seconds, &x.json) ||
-        !core_options(options, &x.options, &paths))
+    if (!PyArg_ParseTuple(args, "O!dp:explain", &PyTuple_Type, &options, &c.seconds, &c.json))
         return NULL;
-    x.options.interrupt = &interrupt;
-    bool good = core_call_interruptibly(explain, &x, &interrupt);
-    core_paths_release(&paths);
-    if (good)
-        return x.r < 0 ? core_raise(core_state_of(self), x.error) : core_text(x.text);
-    if (x.r < 0)
-        cachew_error_free(x.error);
-    else
-        cachew_free(x.text);
-    return NULL;
+    return call_for_text(&c, self, options);
 }
 
 static PyMethodDef methods[] = {

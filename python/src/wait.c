@@ -12,15 +12,10 @@
 /* How long a signal may wait for its handler. */
 #define SLICE_NS 20000000L
 
-struct call {
-    void (*fn)(void *);
-    void *arg;
-};
-
 static void *start(void *p)
 {
-    struct call *c = p;
-    c->fn(c->arg);
+    struct core_call *c = p;
+    c->fn(c);
     return NULL;
 }
 
@@ -39,21 +34,20 @@ static bool join(pthread_t thread)
     Py_END_ALLOW_THREADS return r == 0;
 }
 
-bool core_call_interruptibly(void (*fn)(void *), void *arg, volatile int *interrupt)
+/* False: a signal's handler raised. */
+static bool call_run(struct core_call *c)
 {
-    struct call c = {fn, arg};
+    volatile int interrupt = 0;
     pthread_t thread;
-    bool good = true;
-    if (pthread_create(&thread, NULL, start, &c) != 0) { /* then it can't be interrupted */
-        Py_BEGIN_ALLOW_THREADS fn(arg);
+    c->options.interrupt = &interrupt;
+    if (pthread_create(&thread, NULL, start, c) != 0) { /* then it can't be interrupted */
+        Py_BEGIN_ALLOW_THREADS c->fn(c);
         Py_END_ALLOW_THREADS return true;
     }
     while (!join(thread))
-        if (good && PyErr_CheckSignals() < 0) {
-            good = false;
-            *interrupt = 1;
-        }
-    return good;
+        if (!interrupt && PyErr_CheckSignals() < 0)
+            interrupt = 1;
+    return !interrupt;
 }
 
 /* For PyArg_ParseTuple: a path as bytes, or NULL for None. */
@@ -67,12 +61,6 @@ static int optional_path(PyObject *value, void *ret)
     return PyUnicode_FSConverter(value, path);
 }
 
-void core_paths_release(struct core_paths *paths)
-{
-    Py_CLEAR(paths->index_dir);
-    Py_CLEAR(paths->cache_dir);
-}
-
 /* A pending call: raises the exception, which it owns. */
 static int raise_again(void *arg)
 {
@@ -82,7 +70,7 @@ static int raise_again(void *arg)
     return -1;
 }
 
-/* Who waits can't raise what a note ends with. What a handler of a signal raised meanwhile (Ctrl-C,
+/* A waiting thread can't raise the exception of a note. What a handler of a signal raised meanwhile (Ctrl-C,
  * sys.exit()) is not lost: it is raised once the note's caller, or Python itself, makes pending calls.
  * Everything else is printed. */
 static void note_failed(PyObject *logger)
@@ -122,28 +110,35 @@ static void note(void *unused, const char *text)
     PyGILState_Release(gil);
 }
 
-bool core_options(PyObject *tuple, struct cachew_options *ret, struct core_paths *ret_paths)
+/* Texts are borrowed from the tuple; *ret_index and *ret_cache, new references, hold the paths. */
+static bool call_read_options(PyObject *tuple, struct cachew_options *ret, PyObject **ret_index,
+                              PyObject **ret_cache)
 {
     struct cachew_options o = CACHEW_OPTIONS_INIT;
-    long long seed, epochs, first_epoch;
-    unsigned long long memory, cache_bytes;
-    *ret_paths = (struct core_paths){0};
-    if (!PyArg_ParseTuple(tuple, "LLLIKIIpzO&zzzzdzzzzzO&zK:options", &seed, &epochs, &first_epoch,
-                          &o.threads, &memory, &o.rank, &o.world_size, &o.optimize, &o.state, optional_path,
-                          &ret_paths->index_dir, &o.service, &o.job, &o.token, &o.transport,
-                          &o.open_timeout_s, &o.order, &o.guarantee, &o.tls_ca, &o.tls_cert, &o.tls_key,
-                          optional_path, &ret_paths->cache_dir, &o.cache, &cache_bytes)) {
-        core_paths_release(ret_paths);
+    _Static_assert(sizeof(long) == sizeof(int64_t), "formats l and k");
+    if (!PyArg_ParseTuple(tuple, "lllIkIIpzO&zzzzdzzzzzO&zk:options", &o.seed, &o.epochs, &o.first_epoch,
+                          &o.threads, &o.memory, &o.rank, &o.world_size, &o.optimize, &o.state, optional_path,
+                          ret_index, &o.service, &o.job, &o.token, &o.transport, &o.open_timeout_s, &o.order,
+                          &o.guarantee, &o.tls_ca, &o.tls_cert, &o.tls_key, optional_path, ret_cache,
+                          &o.cache, &o.cache_bytes))
         return false;
-    }
-    o.seed = seed;
-    o.epochs = epochs;
-    o.first_epoch = first_epoch;
-    o.memory = memory;
-    o.index_dir = ret_paths->index_dir ? PyBytes_AsString(ret_paths->index_dir) : NULL;
-    o.cache_dir = ret_paths->cache_dir ? PyBytes_AsString(ret_paths->cache_dir) : NULL;
-    o.cache_bytes = cache_bytes;
+    o.index_dir = *ret_index ? PyBytes_AsString(*ret_index) : NULL;
+    o.cache_dir = *ret_cache ? PyBytes_AsString(*ret_cache) : NULL;
     o.note = note;
     *ret = o;
     return true;
+}
+
+bool core_call(struct core_call *call, const struct core_state *st, PyObject *pipeline, PyObject *options)
+{
+    PyObject *index_dir = NULL, *cache_dir = NULL;
+    call->p = ((struct core_pipeline *)pipeline)->p;
+    bool good = call_read_options(options, &call->options, &index_dir, &cache_dir) && call_run(call);
+    Py_XDECREF(index_dir);
+    Py_XDECREF(cache_dir);
+    if (good && call->r < 0)
+        core_raise(st, call->error);
+    else if (call->r < 0)
+        cachew_error_free(call->error);
+    return good && call->r >= 0;
 }

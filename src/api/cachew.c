@@ -16,6 +16,7 @@
 #include "base/patience.h"
 #include "session/caching.h"
 #include "remote/remote.h"
+#include "session/report.h"
 #include "session/tuning.h"
 #include "host/host.h"
 #include "dataset/mixing.h"
@@ -57,17 +58,25 @@ int cw_api_read_options(const struct cachew_options *given, struct cachew_option
         memcpy(o, given, CW_MIN(given->size, sizeof(*o)));
     }
     o->world_size = CW_MAX(o->world_size, 1);
-    int r = option_check("seed", o->seed, o->seed >= -1, "an integer of at least 0, or -1", err);
-    if (r >= 0)
-        r = option_check("epochs", o->epochs, o->epochs >= -1, "an integer of at least 0, or -1", err);
-    if (r >= 0)
-        r = option_check("first_epoch", o->first_epoch, o->first_epoch >= 0, "an integer of at least 0", err);
-    if (r >= 0)
-        r = option_check("threads", o->threads, o->threads <= 1024, "at most 1024", err);
-    if (r >= 0)
-        r = option_check("credits", o->credits, o->credits <= CW_MAX_CREDITS, "at most 4096", err);
-    if (r >= 0)
-        r = option_check("rank", o->rank, o->rank < o->world_size, "less than world_size", err);
+
+    const struct {
+        const char *name;
+        int64_t value, least, most;
+        const char *expected;
+    } bounds[] = {
+        {"seed", o->seed, -1, INT64_MAX, "an integer of at least 0, or -1"},
+        {"epochs", o->epochs, -1, INT64_MAX, "an integer of at least 0, or -1"},
+        {"first_epoch", o->first_epoch, 0, INT64_MAX, "an integer of at least 0"},
+        {"threads", o->threads, 0, 1024, "at most 1024"},
+        {"credits", o->credits, 0, CW_MAX_CREDITS, "at most 4096"},
+        {"rank", o->rank, 0, (int64_t)o->world_size - 1, "less than world_size"},
+    };
+
+    int r = 0;
+    for (size_t i = 0; r >= 0 && i < CW_COUNT_OF(bounds); i++)
+        r = option_check(bounds[i].name, bounds[i].value,
+                         bounds[i].value >= bounds[i].least && bounds[i].value <= bounds[i].most,
+                         bounds[i].expected, err);
     return r;
 }
 
@@ -376,16 +385,44 @@ void cachew_iterator_interrupt(struct cachew_iterator *it, int on)
     cw_iterator_interrupt(it->engine->local.iterator, on != 0);
 }
 
+static json_t *engine_profile(const struct cw_local *l, size_t held)
+{
+    json_t *o = cw_report_profile(l);
+    if (o)
+        json_object_set_new(o, "batches_held", json_integer((json_int_t)held));
+    if (o)
+        json_object_set_new(o, "tuning", cw_tuning_json(l));
+    if (o && l->cache)
+        json_object_set_new(o, "cache", cw_caching_report(l));
+    if (o && l->remote) {
+        json_object_set_new(o, "links", cw_remote_links(l->remote));
+        json_object_set_new(o, "lost_ranges", json_integer((json_int_t)cw_remote_lost(l->remote)));
+    }
+    return o;
+}
+
+static json_t *engine_quarantine(const struct cw_local *l, uint64_t *ret_skipped, uint64_t *ret_replaced)
+{
+    const struct cw_quarantined *q = cw_iterator_quarantined(l->iterator, ret_skipped, ret_replaced);
+    json_t *list = json_array();
+    for (; q && list; q = q->next)
+        if (json_array_append_new(list, cw_report_quarantined(l->compiled, q)) < 0) {
+            json_decref(list);
+            return NULL;
+        }
+    return list;
+}
+
 char *cachew_iterator_profile(const struct cachew_iterator *it)
 {
-    return json_take_text(cw_api_profile(&it->engine->local, cachew_iterator_held(it)));
+    return json_take_text(engine_profile(&it->engine->local, cachew_iterator_held(it)));
 }
 
 char *cachew_iterator_quarantine(const struct cachew_iterator *it, uint64_t *ret_skipped,
                                  uint64_t *ret_replaced)
 {
     uint64_t skipped, replaced;
-    char *text = json_take_text(cw_api_quarantine(&it->engine->local, &skipped, &replaced));
+    char *text = json_take_text(engine_quarantine(&it->engine->local, &skipped, &replaced));
     if (ret_skipped)
         *ret_skipped = skipped;
     if (ret_replaced)
@@ -395,7 +432,7 @@ char *cachew_iterator_quarantine(const struct cachew_iterator *it, uint64_t *ret
 
 size_t cachew_iterator_held(const struct cachew_iterator *it)
 {
-    return atomic_load(&it->engine->held);
+    return atomic_load(&it->engine->refs) - 1;
 }
 
 void cachew_iterator_free(struct cachew_iterator *it)

@@ -5,16 +5,6 @@
 #include "api/cachew_impl.h"
 #include "data/arrays.h"
 
-static struct cw_arrays *arrays_inner(struct cachew_arrays *a)
-{
-    return (struct cw_arrays *)a;
-}
-
-static const struct cw_arrays *arrays_inner_const(const struct cachew_arrays *a)
-{
-    return (const struct cw_arrays *)a;
-}
-
 static int arrays_add(struct cw_arrays *a, size_t i, const struct cachew_array *from, struct cw_error *err)
 {
     struct cw_type type = {.dtype = (enum cw_dtype)from->dtype, .ndim = from->ndim};
@@ -72,15 +62,15 @@ int cachew_arrays_from_arrow(struct ArrowArrayStream *stream, struct cachew_arra
 
 const char *cachew_arrays_id(const struct cachew_arrays *a)
 {
-    return arrays_inner_const(a)->id;
+    return ((const struct cw_arrays *)a)->id;
 }
 
 uint64_t cachew_arrays_count(const struct cachew_arrays *a)
 {
-    return arrays_inner_const(a)->n_elements;
+    return ((const struct cw_arrays *)a)->n_elements;
 }
 
 void cachew_arrays_free(struct cachew_arrays *a)
 {
-    cw_arrays_unref(arrays_inner(a));
+    cw_arrays_unref((struct cw_arrays *)a);
 }

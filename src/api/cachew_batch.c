@@ -27,7 +27,6 @@ int cw_api_batch_new(struct cw_api_engine *e, struct cw_batch *b, struct cachew_
         };
     }
     atomic_fetch_add(&e->refs, 1);
-    atomic_fetch_add(&e->held, 1);
     *ret = x;
     return 0;
 }
@@ -39,7 +38,6 @@ void cachew_batch_release(struct cachew_batch *b)
     struct cw_api_engine *e = b->engine;
     cw_iterator_release(e->local.iterator, b->b);
     free(b);
-    atomic_fetch_sub(&e->held, 1);
     cw_api_engine_unref(e);
 }
 

@@ -36,20 +36,17 @@ int cachew_pipeline_batches(const struct cachew_pipeline *p, const struct cachew
     return r;
 }
 
-static char *explanation_text(const json_t *facts, bool json, struct cw_error *err)
+/* NULL: out of memory. */
+static char *explanation_text(const json_t *facts, bool json)
 {
     struct cw_text t = {0};
-    char *text = json ? json_dumps(facts, JSON_INDENT(1) | JSON_REAL_PRECISION(9)) : NULL;
-    if (!json) {
-        cw_explain_pipeline_text(facts, &t);
-        cw_explain_run_text(facts, &t);
-        if (t.failed)
-            cw_text_deinit(&t);
-        text = t.data;
-    }
-    if (!text)
-        (void)cw_error_nomem(err, 0, "an explanation");
-    return text;
+    if (json)
+        return json_dumps(facts, JSON_INDENT(1) | JSON_REAL_PRECISION(9));
+    cw_explain_pipeline_text(facts, &t);
+    cw_explain_run_text(facts, &t);
+    if (t.failed)
+        cw_text_deinit(&t);
+    return t.data;
 }
 
 int cachew_pipeline_explain(const struct cachew_pipeline *p, const struct cachew_options *options,
@@ -58,27 +55,25 @@ int cachew_pipeline_explain(const struct cachew_pipeline *p, const struct cachew
     struct cw_error e = {0};
     struct cw_local l = {0};
     struct cachew_options o = CACHEW_OPTIONS_INIT;
-    struct cw_explain_options x = {.name = "pipeline", .seconds = seconds};
+    struct cw_explain_options x = {.name = "pipeline", .run = {.seconds = seconds}};
     json_t *facts = json_object();
     int r = facts ? cw_api_read_options(options, &o, &e) : cw_error_nomem(&e, 0, "an explanation");
     if (r >= 0)
-        r = cw_api_open(p, &o, &l, &x.threads, &e);
+        r = cw_api_open(p, &o, &l, &x.run.threads, &e);
     if (r >= 0) {
-        x.seed = (uint64_t)(o.seed >= 0 ? o.seed : CW_MAX(l.pipeline->default_seed, 0));
-        x.memory = o.memory ? o.memory : cw_memory_total() / 2;
-        x.optimize = o.optimize != 0;
-        x.interrupt = o.interrupt;
+        x.run.seed = (uint64_t)(o.seed >= 0 ? o.seed : CW_MAX(l.pipeline->default_seed, 0));
+        x.run.memory = o.memory ? o.memory : cw_memory_total() / 2;
+        x.run.optimize = o.optimize != 0;
+        x.run.interrupt = o.interrupt;
         x.cache_dir = o.cache_dir;
-        cw_local_probe_reading(&l, x.memory);
+        cw_local_probe_reading(&l, x.run.memory);
         r = cw_explain_pipeline(&l, &x, facts, &e);
     }
     if (r >= 0 && seconds > 0)
         r = cw_explain_run(&l, &x, facts, &e);
-    char *text = r >= 0 ? explanation_text(facts, json != 0, &e) : NULL;
+    if (r >= 0 && !(*ret = explanation_text(facts, json != 0)))
+        r = cw_error_nomem(&e, 0, "an explanation");
     json_decref(facts);
     cw_local_deinit(&l);
-    if (!text)
-        return cw_api_fail(r < 0 ? r : CW_E_MEMORY, &e, err);
-    *ret = text;
-    return 0;
+    return r < 0 ? cw_api_fail(r, &e, err) : 0;
 }

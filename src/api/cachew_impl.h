@@ -29,8 +29,7 @@ int cw_api_open(const struct cachew_pipeline *p, const struct cachew_options *o,
 /* A session. It lives as long as the iterator or one of its batches. */
 struct cw_api_engine {
     struct cw_local local;
-    atomic_size_t refs; /* iterator and batches */
-    atomic_size_t held; /* batches */
+    atomic_size_t refs; /* the iterator, and each of its batches */
 };
 
 void cw_api_engine_unref(struct cw_api_engine *e);
@@ -49,7 +48,3 @@ struct cachew_batch {
 /* cachew_batch.c: makes a batch for the caller. Takes b over, also on failure. */
 int cw_api_batch_new(struct cw_api_engine *e, struct cw_batch *b, struct cachew_batch **ret,
                      struct cw_error *err) _must_check_;
-
-/* cachew_profile.c: new references; NULL: out of memory. */
-json_t *cw_api_profile(const struct cw_local *l, size_t held);
-json_t *cw_api_quarantine(const struct cw_local *l, uint64_t *ret_skipped, uint64_t *ret_replaced);

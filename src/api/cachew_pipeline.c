@@ -11,9 +11,9 @@
 #define NO_DTYPE 255 /* of a component that is not there */
 
 struct cachew_schema {
-    uint64_t batch_size;
+    struct cw_local local; /* the pipeline, compiled */
+    const struct cw_component *components;
     unsigned n;
-    struct cw_component *components;
 };
 
 static struct cachew_pipeline *pipeline_new(const char *base_dir, json_t *root)
@@ -96,17 +96,6 @@ int cachew_pipeline_parse(const char *json, const char *base_dir, struct cachew_
     return r < 0 ? cw_api_fail(r, &e, err) : 0;
 }
 
-/* Checks names, attributes and places of operators, not types. */
-static int pipeline_check_structure(const struct cachew_pipeline *p, struct cw_error *err)
-{
-    struct cw_pipeline *parsed;
-    int r = cw_pipeline_from_json(cw_ops(), p->root, p->base_dir, &parsed, err);
-    if (r < 0)
-        return r;
-    cw_pipeline_unref(parsed);
-    return 0;
-}
-
 /* Makes the JSON object of an operator. inputs: may be NULL, taken over. */
 static int node_make(const char *op, const char *attributes, json_t *inputs, json_t **ret,
                      struct cw_error *err)
@@ -144,12 +133,15 @@ static int pipeline_add(struct cachew_pipeline *p, const char *op, const char *a
                         struct cachew_error **err)
 {
     struct cw_error e = {0};
+    struct cw_pipeline *parsed = NULL;
     json_t *node, *chain = json_object_get(p->root, "pipeline");
     int r = node_make(op, attributes, inputs, &node, &e);
     if (r >= 0 && json_array_append_new(chain, node) < 0)
         r = cw_error_nomem(&e, 0, "an operator");
-    if (r >= 0 && (r = pipeline_check_structure(p, &e)) < 0)
+    /* checks names, attributes and places of operators, not types */
+    if (r >= 0 && (r = cw_pipeline_from_json(cw_ops(), p->root, p->base_dir, &parsed, &e)) < 0)
         json_array_remove(chain, json_array_size(chain) - 1);
+    cw_pipeline_unref(parsed);
     return r < 0 ? cw_api_fail(r, &e, err) : 0;
 }
 
@@ -224,27 +216,13 @@ int cachew_pipeline_schema(const struct cachew_pipeline *p, struct cachew_schema
                            struct cachew_error **err)
 {
     struct cw_error e = {0};
-    struct cw_local l = {0};
     struct cachew_schema *s = calloc(1, sizeof(*s));
-    int r = s ? cw_api_compile(p, &l, &e) : cw_error_nomem(&e, sizeof(*s), "a schema");
-    if (r >= 0) {
-        unsigned n;
-        const struct cw_component *delivered = cw_delivered(l.compiled, &n);
-        s->components = calloc(n + 1, sizeof(*s->components));
-        r = s->components ? 0 : cw_error_nomem(&e, 0, "a schema");
-        for (unsigned i = 0; i < n && r >= 0; i++) {
-            s->components[i] = delivered[i];
-            s->components[i].name = strdup(delivered[i].name);
-            r = s->components[i].name ? 0 : cw_error_nomem(&e, 0, "a schema");
-            s->n += r >= 0;
-        }
-        s->batch_size = l.compiled->batcher ? l.compiled->batch_size : 0;
-    }
-    cw_local_deinit(&l);
+    int r = s ? cw_api_compile(p, &s->local, &e) : cw_error_nomem(&e, sizeof(*s), "a schema");
     if (r < 0) {
         cachew_schema_free(s);
         return cw_api_fail(r, &e, err);
     }
+    s->components = cw_delivered(s->local.compiled, &s->n);
     *ret = s;
     return 0;
 }
@@ -253,9 +231,7 @@ void cachew_schema_free(struct cachew_schema *s)
 {
     if (!s)
         return;
-    for (unsigned i = 0; i < s->n; i++)
-        free(s->components[i].name);
-    free(s->components);
+    cw_local_deinit(&s->local);
     free(s);
 }
 
@@ -289,5 +265,6 @@ int64_t cachew_schema_dim(const struct cachew_schema *s, size_t i, int k)
 
 uint64_t cachew_schema_batch_size(const struct cachew_schema *s)
 {
-    return s->batch_size;
+    const struct cw_compiled *c = s->local.compiled;
+    return c->batcher ? c->batch_size : 0;
 }

@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -171,6 +172,14 @@ uint64_t cw_memory_available(void)
 uint64_t cw_peak_rss(void)
 {
     return proc_number("/proc/self/status", "VmHWM:") * 1024;
+}
+
+double cw_cpu_s(bool of_children)
+{
+    struct rusage u;
+    getrusage(of_children ? RUSAGE_CHILDREN : RUSAGE_SELF, &u);
+    return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) +
+           (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) * 1e-6;
 }
 
 uint64_t cw_run_delay_ns(void)

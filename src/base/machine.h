@@ -1,5 +1,6 @@
 /* CPUs and memory that this process may use, by affinity and cgroups (v1 and v2), and what it has used. */
 #pragma once
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -13,6 +14,8 @@ uint64_t cw_memory_total(void);
 uint64_t cw_memory_available(void);
 /* VmHWM of this process in bytes (not ru_maxrss, which exec inherits); 0 when unknown. */
 uint64_t cw_peak_rss(void);
+/* Returns the CPU seconds of this process, all threads, or of the children that it waited for. */
+double cw_cpu_s(bool of_children);
 /* Time for which the threads of this process were ready to run and had no CPU, summed over its present
  * threads; 0 where the system does not say. */
 uint64_t cw_run_delay_ns(void);

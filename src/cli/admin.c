@@ -6,11 +6,8 @@
 int cli_admin_parse(struct cli_admin *a, const struct cli_verb *verb, const struct cli_option *options,
                     int argc, char **argv, struct cw_error *err)
 {
-    a->json = cli_wants_json(argc, argv);
     a->wait_s = 5;
-    int r = cli_parse(verb, options, argc, argv, &a->n_args, err);
-    if (r == 0)
-        r = cli_required("service", a->service, "HOST:PORT of a dispatcher", err);
+    int r = cli_parse(verb, options, argc, argv, err);
     return r == 0 ? cli_admin_open(a, err) : r;
 }
 

@@ -11,19 +11,23 @@ struct cli_admin {
     struct cli_credentials credentials;
     double wait_s; /* deadline for an answer */
     bool json;
-    int n_args;  /* arguments that are no options: argv[1] ... */
     char *token; /* its own */
     struct cw_admin_client_options o;
 };
 
 #define CLI_ADMIN_OPTIONS(a) \
-    {"service", CLI_TEXT, &(a)->service, "HOST:PORT", "connect to the dispatcher at HOST:PORT"}, \
+    {"service", \
+     CLI_TEXT, \
+     &(a)->service, \
+     "HOST:PORT", \
+     "connect to the dispatcher at HOST:PORT", \
+     .required = "HOST:PORT of a dispatcher"}, \
         CLI_CONNECT_OPTIONS(&(a)->credentials), \
         {"wait", CLI_SECONDS, &(a)->wait_s, "S", \
          "fail if an answer takes longer than S seconds (default 5)"}, \
         {"json", CLI_FLAG, &(a)->json, NULL, "print JSON"}
 
-/* cli_parse, then cli_admin_open. 1: help was printed. */
+/* cli_parse, then cli_admin_open. */
 int cli_admin_parse(struct cli_admin *a, const struct cli_verb *verb, const struct cli_option *options,
                     int argc, char **argv, struct cw_error *err) _must_check_;
 /* Fills in a->o from the options. */

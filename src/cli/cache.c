@@ -17,8 +17,7 @@ struct cache {
     struct cli_pipeline common;
     struct cw_caching caching;
     bool repair, all;
-    const char *dir, *key; /* key: the first characters of a set; NULL: all sets */
-    int code;              /* exit code */
+    const char *verb, *dir, *key; /* key: the first characters of a set; NULL: all sets */
 };
 
 static json_t *cache_set_json(const struct cw_cache_listed *s)
@@ -117,17 +116,18 @@ static int cache_verify(struct cache *x, const struct cw_cache_list *l, struct c
         if (r < 0)
             return r;
     }
-    x->code = v.bad_segments && !x->repair ? 1 : 0;
+    int code = v.bad_segments && !x->repair ? 1 : 0;
     if (x->common.json)
         return cli_print(json_pack("{s:I, s:I, s:I, s:I, s:I, s:b}", "segments", (json_int_t)v.segments,
                                    "entries", (json_int_t)v.entries, "bytes", (json_int_t)v.bytes,
                                    "bad_segments", (json_int_t)v.bad_segments, "bad_entries",
-                                   (json_int_t)v.bad_entries, "repaired", x->repair));
+                                   (json_int_t)v.bad_entries, "repaired", x->repair)) |
+               code;
     printf("%" PRIu64 " segments with %" PRIu64 " entries are sound; %" PRIu64 " are damaged (%" PRIu64
            " entries known to be)%s\n",
            v.segments, v.entries, v.bad_segments, v.bad_entries,
            x->repair && v.bad_segments ? ", and were removed" : "");
-    return 0;
+    return code;
 }
 
 /* Removes a set, or all sets except those that are pinned. */
@@ -161,22 +161,13 @@ static int cache_rm(struct cache *x, const struct cw_cache_list *l, struct cw_er
     return 0;
 }
 
-static int cache_set_pinned(const struct cw_cache_list *l, bool on, struct cw_error *err)
+/* Of `pin` and `unpin`. */
+static int cache_pin(struct cache *x, const struct cw_cache_list *l, struct cw_error *err)
 {
     int r = 0;
     for (size_t i = 0; i < l->n && r == 0; i++)
-        r = cw_cache_pin(&l->sets[i], on, err);
+        r = cw_cache_pin(&l->sets[i], strcmp(x->verb, "pin") == 0, err);
     return r;
-}
-
-static int cache_pin(struct cache *x, const struct cw_cache_list *l, struct cw_error *err)
-{
-    return cache_set_pinned(l, true, err);
-}
-
-static int cache_unpin(struct cache *x, const struct cw_cache_list *l, struct cw_error *err)
-{
-    return cache_set_pinned(l, false, err);
 }
 
 /* Entries that the store's thread has handled, kept or not. */
@@ -265,30 +256,29 @@ static const struct {
     int (*run)(struct cache *x, const struct cw_cache_list *l, struct cw_error *err);
 } cache_verbs[] = {
     {"ls", false, cache_ls}, {"stat", false, cache_stat}, {"verify", false, cache_verify},
-    {"rm", true, cache_rm},  {"pin", true, cache_pin},    {"unpin", true, cache_unpin},
+    {"rm", true, cache_rm},  {"pin", true, cache_pin},    {"unpin", true, cache_pin},
 };
 
-/* x->dir and x->key are given. */
-static int cache_dispatch(struct cache *x, const char *verb, struct cw_error *err)
+static int cache_dispatch(struct cache *x, struct cw_error *err)
 {
     struct cw_cache_list l = {0};
     size_t v = 0;
-    while (v < CW_COUNT_OF(cache_verbs) && strcmp(cache_verbs[v].name, verb) != 0)
+    while (v < CW_COUNT_OF(cache_verbs) && strcmp(cache_verbs[v].name, x->verb) != 0)
         v++;
-    if (strcmp(verb, "warm") == 0)
+    if (strcmp(x->verb, "warm") == 0)
         return cache_warm(x, err);
     if (v == CW_COUNT_OF(cache_verbs))
         return cw_error_value(
-            err, CW_E_OPTION, "verb", verb, "ls, stat, rm, verify, warm, pin or unpin",
+            err, CW_E_OPTION, "verb", x->verb, "ls, stat, rm, verify, warm, pin or unpin",
             "cachew cache %.60s: expected ls, stat, rm, verify, pin or unpin with DIR, or warm PIPELINE",
-            verb);
+            x->verb);
     bool narrow = cache_verbs[v].narrow;
     if (narrow && (!x->key || !*x->key) && !x->all)
         return cw_error_set(
             err, CW_E_OPTION,
             "cachew cache %s %s: expected the first characters of a set, as `cachew cache ls` "
             "shows it, or --all",
-            verb, x->dir);
+            x->verb, x->dir);
     int r = cw_cache_list(x->dir, x->key, &l, err);
     if (r >= 0 && x->key && !l.n)
         r = cw_error_set(err, CW_E_OPTION, "%s has no set that begins with \"%.40s\"", x->dir, x->key);
@@ -302,13 +292,9 @@ static int cache_dispatch(struct cache *x, const char *verb, struct cw_error *er
     return r;
 }
 
-static int cache_main(int argc, char **argv)
+static int cache_main(int argc, char **argv, struct cw_error *err)
 {
     struct cache x = {0};
-    struct cw_error err = {0};
-    int n_args;
-    cli_pipeline_init(&x.common);
-    x.common.json = cli_wants_json(argc, argv);
     const struct cli_option options[] = {
         {"all", CLI_FLAG, &x.all, NULL, "rm, pin, unpin: take all sets (rm: except pinned ones)"},
         {"repair", CLI_FLAG, &x.repair, NULL, "verify: remove damaged segments"},
@@ -319,16 +305,15 @@ static int cache_main(int argc, char **argv)
         CLI_PIPELINE_OPTIONS(&x.common, "warm: run N compute threads"),
         {0},
     };
-    int r = cli_parse(&cli_verb_cache, options, argc, argv, &n_args, &err);
-    if (r == 1)
-        return 0;
-    if (r >= 0) {
+    int r = cli_pipeline_parse(&x.common, &cli_verb_cache, options, argc, argv, err);
+    if (r == 0) {
+        x.verb = argv[1];
         x.common.file = x.dir = argv[2];
-        x.key = n_args > 2 ? argv[3] : NULL;
-        r = cache_dispatch(&x, argv[1], &err);
+        x.key = argv[3];
+        r = cache_dispatch(&x, err);
     }
     cli_pipeline_deinit(&x.common);
-    return r < 0 ? cli_fail(&err, x.common.json, NULL) : x.code;
+    return r;
 }
 
 const struct cli_verb cli_verb_cache = {

@@ -1,5 +1,5 @@
-/* --token-file and --tls-*: how a process proves who it is, and whom it lets in (docs/security.md). Called by
- * every verb that connects to a service or listens. */
+/* --token-file and --tls-*: how a process authenticates itself, and which peers it accepts
+ * (docs/security.md). Called by every verb that connects to a service or listens. */
 #pragma once
 #include "cli/options.h"
 #include "net/tls.h"

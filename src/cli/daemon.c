@@ -21,9 +21,15 @@ bool cli_log_is_json(const struct cli_log *log)
     return log->format && strcmp(log->format, "json") == 0;
 }
 
-static void log_print(const struct cli_log *log, const char *time, const char *level, const char *message)
+static void log_line(const struct cli_log *log, const char *level, const char *message)
 {
+    struct timespec now;
+    struct tm utc;
+    char time[64];
     bool plain = strcmp(level, "info") == 0;
+    clock_gettime(CLOCK_REALTIME, &now);
+    size_t n = strftime(time, sizeof(time), "%Y-%m-%dT%H:%M:%S", gmtime_r(&now.tv_sec, &utc));
+    snprintf(time + n, sizeof(time) - n, ".%03ldZ", now.tv_nsec / 1000000);
     json_auto_t *o = cli_log_is_json(log)
                          ? json_pack("{s:s, s:s, s:s, s:i, s:o}", "time", time, "level", level, "role",
                                      log->role, "pid", (int)getpid(), "message", cw_report_text(message))
@@ -38,25 +44,10 @@ static void log_print(const struct cli_log *log, const char *time, const char *l
                 log->name ? log->name : "", plain ? "" : level, plain ? "" : ": ", message);
 }
 
-static void log_line(const struct cli_log *log, const char *level, const char *message)
-{
-    struct timespec now;
-    struct tm utc;
-    char seconds[32], time[64];
-    clock_gettime(CLOCK_REALTIME, &now);
-    gmtime_r(&now.tv_sec, &utc);
-    strftime(seconds, sizeof(seconds), "%Y-%m-%dT%H:%M:%S", &utc);
-    snprintf(time, sizeof(time), "%s.%03ldZ", seconds, now.tv_nsec / 1000000);
-    log_print(log, time, level, message);
-}
-
 void cli_log(const struct cli_log *log, bool warning, const char *format, ...)
 {
     char message[1600];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(message, sizeof(message), format, args);
-    va_end(args);
+    CW_FORMAT(message, format);
     log_line(log, warning ? "warning" : "info", cw_text_clean(message, sizeof(message)));
 }
 
@@ -111,28 +102,40 @@ static int address_leaves_machine(const char *option, const char *address, struc
     return r < 0 ? r : !local;
 }
 
-int cli_check_listen(const char *address, bool tls, bool token, bool insecure, struct cw_error *err)
+static int listen_check(const char *address, bool tls, bool token, struct cw_error *err)
 {
-    if (insecure || (tls && token))
+    if (tls && token)
         return 0;
     int r = address_leaves_machine("listen", address, err);
     const char *missing = !tls && !token ? "--tls-cert, --tls-key and --token-file are"
                           : !tls         ? "--tls-cert and --tls-key are"
                                          : "--token-file is";
-    return r <= 0 ? r
-                  : cw_error_set(err, CW_E_OPTION,
-                                 "--listen %s is no loopback address, and %s missing: whoever reaches it "
-                                 "could read the data and run pipelines; expected a loopback address, TLS "
-                                 "and a token (cachew keys init makes them), or --insecure",
-                                 address, missing);
+    return r <= 0
+               ? r
+               : cw_error_set(err, CW_E_OPTION,
+                              "--listen %s is no loopback address, and %s missing: any host that reaches it "
+                              "could read the data and run pipelines; expected a loopback address, TLS "
+                              "and a token (cachew keys init makes them), or --insecure",
+                              address, missing);
 }
 
-int cli_check_http(const char *address, bool insecure, struct cw_error *err)
+static int http_check(const char *address, struct cw_error *err)
 {
-    int r = insecure ? 0 : address_leaves_machine("http", address, err);
+    int r = address_leaves_machine("http", address, err);
     return r <= 0 ? r
                   : cw_error_set(err, CW_E_OPTION,
-                                 "--http %s is no loopback address: the pages are not encrypted, and nobody "
-                                 "is asked for a token; expected a loopback address, or --insecure",
+                                 "--http %s is no loopback address: the pages are not encrypted, and need "
+                                 "no token; expected a loopback address, or --insecure",
                                  address);
+}
+
+int cli_listen_open(const struct cli_credentials *c, const char *listen, const char *http, bool insecure,
+                    char **ret_token, struct cw_tls **ret_tls, struct cw_error *err)
+{
+    int r = cli_credentials_token(c, ret_token, err);
+    if (r >= 0)
+        r = cli_credentials_listen(c, ret_tls, err);
+    if (r >= 0 && !insecure)
+        r = listen_check(listen, *ret_tls != NULL, *ret_token != NULL, err);
+    return r >= 0 && !insecure ? http_check(http, err) : r;
 }

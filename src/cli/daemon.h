@@ -3,7 +3,7 @@
 #pragma once
 #include <jansson.h>
 
-#include "cli/options.h"
+#include "cli/credentials.h"
 
 struct cli_log { /* what stands in each line */
     const char *role;
@@ -29,10 +29,10 @@ int cli_log_end(const struct cli_log *log, const struct cw_error *err);
 void cli_print_ready(json_t *ready);
 /* Raises the limit of open files to what the system allows: connections, data and shared memory take some. */
 void cli_raise_limits(void);
-/* CW_E_OPTION: the address is not loopback, and neither are there both TLS and a token, nor --insecure. */
-int cli_check_listen(const char *address, bool tls, bool token, bool insecure,
-                     struct cw_error *err) _must_check_;
-/* The same for --http, whose pages have neither TLS nor token; address NULL: no pages. */
-int cli_check_http(const char *address, bool insecure, struct cw_error *err) _must_check_;
+/* Reads the token and loads TLS, both new and the caller's, also after an error; NULL where there is none.
+ * CW_E_OPTION: `listen` is not loopback, and neither are there both TLS and a token, nor --insecure; or
+ * `http` (NULL: no pages) is not, whose pages have neither TLS nor token. */
+int cli_listen_open(const struct cli_credentials *c, const char *listen, const char *http, bool insecure,
+                    char **ret_token, struct cw_tls **ret_tls, struct cw_error *err) _must_check_;
 /* CW_E_OPTION: a --data-root is no directory. */
 int cli_check_roots(const struct cli_texts *roots, struct cw_error *err) _must_check_;

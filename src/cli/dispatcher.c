@@ -75,15 +75,13 @@ static int dispatcher_serve(struct dispatcher_run *x, struct cw_error *err)
     return r;
 }
 
-static int dispatcher_main(int argc, char **argv)
+static int dispatcher_main(int argc, char **argv, struct cw_error *err)
 {
     struct dispatcher_run x = {
         .listen = "127.0.0.1:5050",
         .name = "dispatcher",
         .log = {.role = "dispatcher"},
         .scaling = {.price_client = CLI_PRICE_CLIENT, .price_worker = CLI_PRICE_WORKER}};
-    struct cw_error err = {0};
-    int n_args;
     const struct cli_option options[] = {
         {"listen", CLI_TEXT, &x.listen, "HOST:PORT",
          "listen for clients and workers at this address (default 127.0.0.1:5050; port 0: any free one)"},
@@ -97,36 +95,26 @@ static int dispatcher_main(int argc, char **argv)
          "give jobs workers by this policy: auto, cachew-atc22, cachew-atc22-code, hpa or fixed:N (default: "
          "every "
          "worker serves all jobs)"},
-        CLI_SCALING_OPTIONS(&x.scaling),
+        CLI_SCALING_OPTIONS(&x.scaling, "policy"),
         {"insecure", CLI_FLAG, &x.insecure, NULL,
          "listen at addresses that are not loopback without TLS and token"},
         CLI_LISTEN_OPTIONS(&x.credentials),
         CLI_LOG_OPTION(&x.log),
         {0},
     };
-    int r = cli_parse(&cli_verb_dispatcher, options, argc, argv, &n_args, &err);
-    if (r == 1)
-        return 0;
-    if (r >= 0)
-        r = cli_scaling_find(&x.scaling, "policy", &err);
-    if (r >= 0)
-        r = cli_credentials_token(&x.credentials, &x.token, &err);
-    if (r >= 0)
-        r = cli_credentials_listen(&x.credentials, &x.tls, &err);
-    if (r >= 0)
-        r = cli_check_listen(x.listen, x.tls != NULL, x.token != NULL, x.insecure, &err);
-    if (r >= 0)
-        r = cli_check_http(x.http, x.insecure, &err);
-    if (r >= 0 && x.state_dir && mkdir(x.state_dir, 0700) < 0 && errno != EEXIST) {
-        cw_error_file(&err, x.state_dir);
-        r = cw_error_errno(&err, CW_E_OPTION, errno, "can't make --state-dir %s", x.state_dir);
-    }
+    int r = cli_parse(&cli_verb_dispatcher, options, argc, argv, err);
+    if (r == 0)
+        r = cli_scaling_find(&x.scaling, err);
+    if (r == 0)
+        r = cli_listen_open(&x.credentials, x.listen, x.http, x.insecure, &x.token, &x.tls, err);
+    if (r == 0 && x.state_dir && mkdir(x.state_dir, 0700) < 0 && errno != EEXIST)
+        r = cw_error_at_file(err, CW_E_OPTION, x.state_dir, errno, "can't make --state-dir %s", x.state_dir);
     cli_raise_limits();
-    if (r >= 0)
-        r = dispatcher_serve(&x, &err);
+    if (r == 0)
+        r = dispatcher_serve(&x, err);
     cw_tls_unref(x.tls);
     free(x.token);
-    return r < 0 ? cli_log_end(&x.log, &err) : 0;
+    return r < 0 ? cli_log_end(&x.log, err) : r;
 }
 
 const struct cli_verb cli_verb_dispatcher = {

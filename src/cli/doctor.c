@@ -41,7 +41,7 @@ enum verdict { OK, WARNING, FAILED };
 struct check {
     const char *name;
     enum verdict verdict;
-    struct cw_text found, todo; /* todo: what to do, if the verdict is not OK */
+    char found[4400], todo[4400]; /* todo: what to do; may be empty */
 };
 
 /* Sets the verdict, what to do (NULL: nothing), and what was found. */
@@ -50,15 +50,9 @@ static void check_set(struct check *c, enum verdict verdict, const char *todo, c
 
 static void check_set(struct check *c, enum verdict verdict, const char *todo, const char *format, ...)
 {
-    char found[4400];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(found, sizeof(found), format, args);
-    va_end(args);
+    CW_FORMAT(c->found, format);
     c->verdict = verdict;
-    cw_text_add(&c->found, "%s", found);
-    if (todo)
-        cw_text_add(&c->todo, "%s", todo);
+    snprintf(c->todo, sizeof(c->todo), "%s", todo ? todo : "");
 }
 
 static void check_cpu(struct check *c)
@@ -75,6 +69,7 @@ static void check_cpu(struct check *c)
 
 static void check_features(struct check *c)
 {
+    _cleanup_(cw_text_deinit) struct cw_text found = {0};
 #if defined(__x86_64__) || defined(__i386__)
     __builtin_cpu_init();
 
@@ -89,12 +84,12 @@ static void check_features(struct check *c)
 
     for (size_t i = 0; i < CW_COUNT_OF(features); i++)
         if (features[i].there)
-            cw_text_add(&c->found, "%s%s", c->found.size ? " " : "", features[i].name);
+            cw_text_add(&found, "%s%s", found.size ? " " : "", features[i].name);
 #elif defined(__aarch64__)
-    cw_text_add(&c->found, "neon");
+    cw_text_add(&found, "neon");
 #endif
-    if (!c->found.size)
-        cw_text_add(&c->found, "no vector instructions that kernels are written for");
+    check_set(c, OK, NULL, "%s",
+              found.data ? found.data : "no vector instructions that kernels are written for");
 }
 
 static void check_kernels(struct check *c)
@@ -207,7 +202,7 @@ static void check_index_dir(struct check *c)
     check_set(c, OK, NULL, there ? "%s can be written to" : "%s is not there yet, but can be made", dir);
     if (!there && slash && (size_t)(slash - dir) > strlen(parent)) {
         c->verdict = WARNING; /* a run makes the directory, but not its parents */
-        cw_text_add(&c->todo, "mkdir -p %.*s", (int)(slash - dir), dir);
+        snprintf(c->todo, sizeof(c->todo), "mkdir -p %.*s", (int)(slash - dir), dir);
     }
 }
 
@@ -277,7 +272,7 @@ static int doctor_list_crash_points(bool json)
 {
     size_t n;
     const struct cw_crash_point *p = cw_crash_points(&n);
-    json_t *list = json_array();
+    json_auto_t *list = json_array();
     for (size_t i = 0; i < n; i++) {
         json_array_append_new(
             list, json_pack("{s:s, s:s, s:s}", "name", p[i].name, "role", p[i].role, "phase", p[i].phase));
@@ -286,57 +281,41 @@ static int doctor_list_crash_points(bool json)
     }
     if (!n && !json)
         printf("this build has none: configure it with -Dcrash_points=true\n");
-    if (json)
-        return cli_print(json_pack("{s:o}", "crash_points", list));
-    json_decref(list);
-    return 0;
+    return json ? cli_print(json_pack("{s:O}", "crash_points", list)) : 0;
 }
 
-static int doctor_main(int argc, char **argv)
+static int doctor_main(int argc, char **argv, struct cw_error *err)
 {
     static const char *const verdicts[] = {"ok", "warning", "failed"};
-    struct cw_error err = {0};
     bool json = false, points = false;
-    int n_args, failed = 0, warnings = 0;
+    int failed = 0, warnings = 0;
     const struct cli_option options[] = {
         {"crash-points", CLI_FLAG, &points, NULL,
          "list the points at which a test build can be made to crash (CACHEW_CRASH=NAME:N)"},
         {"json", CLI_FLAG, &json, NULL, "print one JSON object"},
         {0},
     };
-    json = cli_wants_json(argc, argv);
-    int r = cli_parse(&cli_verb_doctor, options, argc, argv, &n_args, &err);
-    if (r != 0)
-        return r == 1 ? 0 : cli_fail(&err, json, NULL);
-    if (points)
-        return doctor_list_crash_points(json);
-    json_t *list = json_array();
+    int r = cli_parse(&cli_verb_doctor, options, argc, argv, err);
+    if (r != 0 || points)
+        return r != 0 ? r : doctor_list_crash_points(json);
+    json_auto_t *list = json_array();
     for (size_t i = 0; i < CW_COUNT_OF(checks); i++) {
         struct check c = {.name = checks[i].name};
         checks[i].check(&c);
         failed += c.verdict == FAILED;
         warnings += c.verdict == WARNING;
-        const char *what = c.found.data ? c.found.data : "", *todo = c.todo.data;
-        json_t *o = json_pack("{s:s, s:s, s:s}", "check", c.name, "verdict", verdicts[c.verdict], "found",
-                              what);
-        if (todo)
-            json_object_set_new(o, "todo", json_string(todo));
-        json_array_append_new(list, o);
-        if (!json) {
-            printf("%-8s %-22s %s\n", verdicts[c.verdict], c.name, what);
-            if (todo)
-                printf("%-8s %-22s -> %s\n", "", "", todo);
-        }
-        cw_text_deinit(&c.found);
-        cw_text_deinit(&c.todo);
+        json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:s*}", "check", c.name, "verdict",
+                                              verdicts[c.verdict], "found", c.found, "todo",
+                                              *c.todo ? c.todo : NULL));
+        if (!json)
+            printf("%-8s %-22s %s\n", verdicts[c.verdict], c.name, c.found);
+        if (!json && *c.todo)
+            printf("%-8s %-22s -> %s\n", "", "", c.todo);
     }
-    int code = 0;
     if (json)
-        code = cli_print(json_pack("{s:s, s:b, s:i, s:i, s:o}", "version", CACHEW_VERSION, "ok", failed == 0,
-                                   "failed", failed, "warnings", warnings, "checks", list));
-    else
-        json_decref(list);
-    return failed ? 1 : code;
+        r = cli_print(json_pack("{s:s, s:b, s:i, s:i, s:O}", "version", CACHEW_VERSION, "ok", failed == 0,
+                                "failed", failed, "warnings", warnings, "checks", list));
+    return failed ? 1 : r;
 }
 
 const struct cli_verb cli_verb_doctor = {

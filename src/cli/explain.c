@@ -34,18 +34,18 @@ static int explain_all(struct cli_pipeline *c, struct cw_explain_options *o, dou
     int r = cli_pipeline_load(c, err);
     if (r >= 0)
         r = cli_pipeline_open(c, err);
-    o->seed = c->seed;
+    o->run.seed = c->seed;
     if (r >= 0)
         cw_local_probe_reading(&c->local, c->memory);
     if (r >= 0)
         r = cw_explain_pipeline(&c->local, o, facts, err);
     if (r >= 0 && !c->json)
         explain_print(cw_explain_pipeline_text, facts);
-    if (r >= 0 && o->seconds > 0)
+    if (r >= 0 && o->run.seconds > 0)
         r = cw_explain_run(&c->local, o, facts, err);
-    if (r >= 0 && o->seconds > 0 && !c->json)
+    if (r >= 0 && o->run.seconds > 0 && !c->json)
         explain_print(cw_explain_run_text, facts);
-    o->seconds = check_seconds;
+    o->run.seconds = check_seconds;
     if (r >= 0 && check_seconds > 0)
         r = cw_explain_check(&c->local, o, facts, err);
     if (json_array_size(json_object_get(facts, "checks")) && !c->json)
@@ -53,13 +53,12 @@ static int explain_all(struct cli_pipeline *c, struct cw_explain_options *o, dou
     return r;
 }
 
-static int explain_main(int argc, char **argv)
+static int explain_main(int argc, char **argv, struct cw_error *err)
 {
     struct cli_pipeline c;
     double seconds = 3, check_seconds = 3, rate = 0;
     bool check = false;
     const char *cache_dir = NULL;
-    struct cw_error err = {0};
     const struct cli_option options[] = {
         {"run", CLI_SECONDS, &seconds, "S",
          "run the pipeline for S seconds to see where the time goes (default 3; 0: do not)"},
@@ -73,48 +72,46 @@ static int explain_main(int argc, char **argv)
         CLI_PIPELINE_OPTIONS(&c, "run N compute threads"),
         {0},
     };
-    cli_pipeline_init(&c);
-    int r = cli_pipeline_parse(&c, &cli_verb_explain, options, argc, argv, &err), code = 0;
-    if (r == 1)
-        return 0;
-    if (r >= 0 && check && !(seconds > 0 && check_seconds > 0))
-        r = cw_error_value(&err, CW_E_OPTION, seconds > 0 ? "seconds" : "run", "0", "more than 0",
+    int r = cli_pipeline_parse(&c, &cli_verb_explain, options, argc, argv, err);
+    if (r > 0)
+        return r;
+    if (r == 0 && check && !(seconds > 0 && check_seconds > 0))
+        r = cw_error_value(err, CW_E_OPTION, seconds > 0 ? "seconds" : "run", "0", "more than 0",
                            "--%s 0: expected more than 0 with --check", seconds > 0 ? "seconds" : "run");
     volatile int interrupt = 0;
     struct cli_signal_watch watch = {0};
-    json_t *facts = json_object();
+    json_auto_t *facts = json_object();
     struct cw_explain_options o = {
         .name = c.file,
-        .threads = (unsigned)c.threads,
-        .memory = c.memory,
-        .optimize = !c.no_optimize,
-        .seconds = seconds,
-        .rate = rate,
-        .wait = c.wait_s,
+        .run = {.threads = (unsigned)c.threads,
+                .memory = c.memory,
+                .optimize = !c.no_optimize,
+                .seconds = seconds,
+                .rate = rate,
+                .wait = c.wait_s,
+                .interrupt = &interrupt},
         .index_dir = c.index_dir,
         .cache_dir = cache_dir,
-        .interrupt = &interrupt,
     };
     c.local.interrupt = &interrupt;
     if (r >= 0) {
         cli_signal_watch_start(&watch, explain_on_signal, (void *)(uintptr_t)&interrupt);
-        r = explain_all(&c, &o, check ? check_seconds : 0, facts, &err);
+        r = explain_all(&c, &o, check ? check_seconds : 0, facts, err);
         cli_signal_watch_stop(&watch);
     }
     int ended_by = atomic_load(&watch.seen);
     if (ended_by && r == CW_E_INTERRUPTED) {
         fprintf(stderr, "cachew: ended by %s\n", cli_signal_name(ended_by));
-        code = 128 + ended_by;
+        r = 128 + ended_by;
         if (c.json)
             cli_print(json_incref(facts));
     } else if (r < 0) {
-        code = cli_fail(&err, c.json, facts);
+        r = cli_fail(err, c.json, facts);
     } else if (c.json) {
-        code = cli_print(json_incref(facts));
+        r = cli_print(json_incref(facts));
     }
-    json_decref(facts);
     cli_pipeline_deinit(&c);
-    return code;
+    return r;
 }
 
 const struct cli_verb cli_verb_explain = {

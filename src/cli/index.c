@@ -48,18 +48,16 @@ static void index_print_report(const struct cw_index_report *p, const char *inde
            index_dir ? index_dir : "beside the files");
 }
 
-static int index_main(int argc, char **argv)
+static int index_main(int argc, char **argv, struct cw_error *err)
 {
     static const char *const codecs[] = {"auto", "none", "gzip", "zlib", NULL}, *const formats[] = {
                                                                                     "tfrecord", "text",
                                                                                     "jsonl", "tar", NULL};
-    struct cw_error err = {0};
     struct cw_source_files files = {0};
     struct cw_index index = {0};
     const char *index_dir = NULL, *compression = "auto", *format = "tfrecord";
     uint64_t threads = cw_cpu_budget();
     bool sidecar = false, rebuild = false, json = false;
-    int n_args = 0, code = 0;
     const struct cli_option options[] = {
         {"sidecar", CLI_FLAG, &sidecar, NULL,
          "keep each index beside its file (FILE.cwx) instead of in the index directory"},
@@ -75,12 +73,9 @@ static int index_main(int argc, char **argv)
         {"json", CLI_FLAG, &json, NULL, "print one JSON object"},
         {0},
     };
-    json = cli_wants_json(argc, argv);
-    int r = cli_parse(&cli_verb_index, options, argc, argv, &n_args, &err);
-    if (r == 1)
-        return 0;
-    for (int i = 1; i <= n_args && r >= 0; i++)
-        r = index_add_pattern(&files, argv[i], &err);
+    int r = cli_parse(&cli_verb_index, options, argc, argv, err);
+    for (char **pattern = argv + 1; r == 0 && *pattern; pattern++)
+        r = index_add_pattern(&files, *pattern, err);
     _cleanup_free_ char *own = index_dir ? NULL : cw_index_dir();
     struct cw_index_options o = {
         .format = index_format(format),
@@ -90,24 +85,19 @@ static int index_main(int argc, char **argv)
         .rebuild = rebuild,
         .threads = (int)threads,
     };
-    if (r >= 0 && !sidecar && !o.index_dir)
+    if (r == 0 && !sidecar && !o.index_dir)
         r = cw_error_set(
-            &err, CW_E_OPTION,
+            err, CW_E_OPTION,
             "there is nowhere to keep indexes: expected --index-dir, --sidecar, CACHEW_INDEX_DIR or HOME");
-    if (r >= 0)
-        r = cw_index_open(files.paths, files.prefixes, files.n, &o, &index, &err);
-    if (r < 0) {
-        code = cli_fail(&err, json, NULL);
-    } else {
-        const struct cw_index_report *p = &index.report;
-        if (json)
-            code = cli_print(index_report_json(p));
-        else
-            index_print_report(p, sidecar ? NULL : o.index_dir);
-    }
+    if (r == 0)
+        r = cw_index_open(files.paths, files.prefixes, files.n, &o, &index, err);
+    if (r == 0 && json)
+        r = cli_print(index_report_json(&index.report));
+    else if (r == 0)
+        index_print_report(&index.report, sidecar ? NULL : o.index_dir);
     cw_index_deinit(&index);
     cw_source_files_deinit(&files);
-    return code;
+    return r;
 }
 
 const struct cli_verb cli_verb_index = {

@@ -20,7 +20,7 @@ static void jobs_print(const json_t *rows)
     printf("%-24s %-10s %8s %8s  %s\n", "JOB", "STATE", "EPOCH", "WORKERS", "RANKS");
     json_array_foreach(rows, i, row)
     {
-        printf("%s %-10s %8" PRIi64 " %8" PRIi64 " ", cli_row_padded(row, "name", 24, name),
+        printf("%s %-10s %8" PRIi64 " %8" PRIi64 " ", cli_row_fit(row, "name", 24, false, name),
                cli_row_text(row, "state", state), cli_row_number(row, "epoch"),
                cli_row_number(row, "workers"));
         json_array_foreach(json_object_get(row, "ranks"), k, rank)
@@ -40,7 +40,7 @@ static void workers_print(const json_t *rows)
     printf("%4s %8s %-28s %-10s %7s %5s\n", "ID", "PID", "ADDRESS", "STATE", "LEASES", "CPUS");
     json_array_foreach(rows, i, row) printf(
         "%4" PRIi64 " %8" PRIi64 " %s %-10s %7" PRIi64 " %5" PRIi64 "\n", cli_row_number(row, "id"),
-        cli_row_number(row, "pid"), cli_row_padded(row, "address", 28, address),
+        cli_row_number(row, "pid"), cli_row_fit(row, "address", 28, false, address),
         cli_row_text(row, "state", state), cli_row_number(row, "leases"), cli_row_number(row, "cpu_budget"));
 }
 
@@ -136,15 +136,13 @@ static void record_print_all(const json_t *rows)
 static int jobs_show(const struct cli_admin *a, const char *what, void (*print)(const json_t *rows),
                      struct cw_error *err)
 {
-    json_t *rows;
+    json_auto_t *rows = NULL;
     int r = cli_admin_query(a, what, &rows, err);
-    if (r < 0)
-        return r;
-    if (a->json)
-        return cli_print(rows);
-    print(rows);
-    json_decref(rows);
-    return 0;
+    if (r >= 0 && a->json)
+        return cli_print(json_incref(rows));
+    if (r >= 0)
+        print(rows);
+    return r;
 }
 
 static int jobs_explain(const struct cli_admin *a, const char *name, struct cw_error *err)
@@ -154,19 +152,15 @@ static int jobs_explain(const struct cli_admin *a, const char *name, struct cw_e
         what = NULL;
         return cw_error_nomem(err, 0, "a question");
     }
-    json_t *rows, *status = NULL;
+    json_auto_t *rows = NULL, *status = NULL;
     int r = cli_admin_query(a, what, &rows, err);
-    if (r < 0)
-        return r;
-    if (a->json)
-        return cli_print(rows);
+    if (r < 0 || a->json)
+        return r < 0 ? r : cli_print(json_incref(rows));
     if (json_array_size(rows) == 0 && cli_admin_query(a, "status", &status, err) == 0 &&
         !json_is_string(json_object_get(status, "policy")))
         printf("nothing was decided: the dispatcher has no policy, so that all workers serve all jobs\n");
     else
         record_print_all(rows);
-    json_decref(status);
-    json_decref(rows);
     return 0;
 }
 
@@ -184,29 +178,28 @@ static int jobs_check_pair(const char *option, const char *job, bool given, cons
                               option);
 }
 
-static int jobs_main(int argc, char **argv)
+static int jobs_main(int argc, char **argv, struct cw_error *err)
 {
     struct cli_admin a = {0};
-    struct cw_error err = {0};
-    const char *cancel = NULL, *pause = NULL, *resume = NULL, *share = NULL, *aim = NULL, *objective = NULL;
+    static const char *const requests[] = {"cancel-job", "pause-job", "resume-job"};
+    const char *steered[CW_COUNT_OF(requests)] = {0}, *share = NULL, *aim = NULL, *objective = NULL;
     double price = 0;
     bool priced = false;
     struct cw_claim_options claim = {0};
-    uint64_t quota = 0, priority = 0;
     const struct cli_option options[] = {
-        {"cancel", CLI_TEXT, &cancel, "NAME", "end a job for all its ranks"},
-        {"pause", CLI_TEXT, &pause, "NAME", "stop computing for a job until --resume"},
-        {"resume", CLI_TEXT, &resume, "NAME", "go on with a paused job"},
+        {"cancel", CLI_TEXT, &steered[0], "NAME", "end a job for all its ranks"},
+        {"pause", CLI_TEXT, &steered[1], "NAME", "stop computing for a job until --resume"},
+        {"resume", CLI_TEXT, &steered[2], "NAME", "go on with a paused job"},
         {"share", CLI_TEXT, &share, "NAME",
          "set a job's claim to workers, where they are too few for all jobs: with --weight, --priority, "
          "--quota"},
         {"weight", CLI_NUMBER, &claim.weight, "W",
          "with --share: divide workers by weight among jobs of one priority (default: unchanged, at first 1)",
          .given = &claim.has_weight, .least = CW_WEIGHT_LEAST, .most = CW_WEIGHT_MOST},
-        {"priority", CLI_COUNT, &priority, "P",
+        {"priority", CLI_SMALL, &claim.priority, "P",
          "with --share: serve jobs of higher priority first (default: unchanged, at first 0)", .max = 1000000,
          .given = &claim.has_priority},
-        {"quota", CLI_COUNT, &quota, "N",
+        {"quota", CLI_SMALL, &claim.quota, "N",
          "with --share: give the job at most N workers; 0: no limit (default: unchanged, at first no limit)",
          .max = 10000, .given = &claim.has_quota},
         {"aim", CLI_TEXT, &aim, "NAME",
@@ -221,31 +214,26 @@ static int jobs_main(int argc, char **argv)
         CLI_ADMIN_OPTIONS(&a),
         {0},
     };
-    int r = cli_admin_parse(&a, &cli_verb_jobs, options, argc, argv, &err);
-    const char *explained = r == 0 && a.n_args == 2 ? argv[2] : NULL;
-    if (r == 0 && (a.n_args == 1 || (explained && strcmp(argv[1], "explain") != 0)))
-        r = cw_error_set(&err, CW_E_OPTION, "cachew jobs %s: expected nothing, or explain NAME", argv[1]);
+    int r = cli_admin_parse(&a, &cli_verb_jobs, options, argc, argv, err);
+    const char *explained = r == 0 && argv[1] ? argv[2] : NULL;
+    if (r == 0 && argv[1] && (!explained || strcmp(argv[1], "explain") != 0))
+        r = cw_error_set(err, CW_E_OPTION, "cachew jobs %s: expected nothing, or explain NAME", argv[1]);
     if (r == 0)
         r = jobs_check_pair("share", share, claim.has_weight || claim.has_priority || claim.has_quota,
-                            "--weight, --priority or --quota", &err);
+                            "--weight, --priority or --quota", err);
     if (r == 0)
-        r = jobs_check_pair("aim", aim, objective || priced, "--objective or --price-client", &err);
-    if (r == 0 && cancel)
-        r = cw_steer(&a.o, "cancel-job", cancel, &err);
-    if (r == 0 && pause)
-        r = cw_steer(&a.o, "pause-job", pause, &err);
-    if (r == 0 && resume)
-        r = cw_steer(&a.o, "resume-job", resume, &err);
-    claim.priority = (int)priority;
-    claim.quota = (unsigned)quota;
+        r = jobs_check_pair("aim", aim, objective || priced, "--objective or --price-client", err);
+    for (size_t i = 0; r == 0 && i < CW_COUNT_OF(steered); i++)
+        if (steered[i])
+            r = cw_steer(&a.o, requests[i], steered[i], err);
     if (r == 0 && share)
-        r = cw_share_job(&a.o, share, &claim, &err);
+        r = cw_share_job(&a.o, share, &claim, err);
     if (r == 0 && aim)
-        r = cw_aim_job(&a.o, aim, objective, priced ? &price : NULL, &err);
+        r = cw_aim_job(&a.o, aim, objective, priced ? &price : NULL, err);
     if (r == 0)
-        r = explained ? jobs_explain(&a, explained, &err) : jobs_show(&a, "jobs", jobs_print, &err);
+        r = explained ? jobs_explain(&a, explained, err) : jobs_show(&a, "jobs", jobs_print, err);
     cli_admin_deinit(&a);
-    return r < 0 ? cli_fail(&err, a.json, NULL) : 0;
+    return r;
 }
 
 const struct cli_verb cli_verb_jobs = {
@@ -256,23 +244,22 @@ const struct cli_verb cli_verb_jobs = {
     .run = jobs_main,
 };
 
-static int workers_main(int argc, char **argv)
+static int workers_main(int argc, char **argv, struct cw_error *err)
 {
     struct cli_admin a = {0};
-    struct cw_error err = {0};
     const char *drain = NULL;
     const struct cli_option options[] = {
         {"drain", CLI_TEXT, &drain, "ID", "let a worker finish what it has, and give it nothing more"},
         CLI_ADMIN_OPTIONS(&a),
         {0},
     };
-    int r = cli_admin_parse(&a, &cli_verb_workers, options, argc, argv, &err);
+    int r = cli_admin_parse(&a, &cli_verb_workers, options, argc, argv, err);
     if (r == 0 && drain)
-        r = cw_steer(&a.o, "drain-worker", drain, &err);
+        r = cw_steer(&a.o, "drain-worker", drain, err);
     if (r == 0)
-        r = jobs_show(&a, "workers", workers_print, &err);
+        r = jobs_show(&a, "workers", workers_print, err);
     cli_admin_deinit(&a);
-    return r < 0 ? cli_fail(&err, a.json, NULL) : 0;
+    return r;
 }
 
 const struct cli_verb cli_verb_workers = {

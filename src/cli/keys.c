@@ -193,12 +193,9 @@ static int keys_init(struct keys *k, const char *name, struct cw_error *err)
     return 0;
 }
 
-static int keys_main(int argc, char **argv)
+static int keys_main(int argc, char **argv, struct cw_error *err)
 {
     struct keys k = {.days = 365};
-    struct cw_error err = {0};
-    int n_args;
-    k.json = cli_wants_json(argc, argv);
     const struct cli_option options[] = {
         {"host", CLI_TEXTS, &k.hosts, "NAME",
          "certify daemons on this host, a name or an address; may be repeated (localhost always is)"},
@@ -207,14 +204,12 @@ static int keys_main(int argc, char **argv)
         {"json", CLI_FLAG, &k.json, NULL, "print one JSON object"},
         {0},
     };
-    int r = cli_parse(&cli_verb_keys, options, argc, argv, &n_args, &err);
-    if (r == 1)
-        return 0;
-    if (r >= 0 && strcmp(argv[1], "init") != 0)
-        r = cw_error_value(&err, CW_E_OPTION, "verb", argv[1], "init",
+    int r = cli_parse(&cli_verb_keys, options, argc, argv, err);
+    if (r == 0 && strcmp(argv[1], "init") != 0)
+        r = cw_error_value(err, CW_E_OPTION, "verb", argv[1], "init",
                            "cachew keys %.60s: expected cachew keys init DIR", argv[1]);
-    if (r >= 0)
-        r = keys_init(&k, argv[2], &err);
+    if (r == 0)
+        r = keys_init(&k, argv[2], err);
     for (size_t i = 0; i < N_FILES; i++) {
         if (k.contents[i]) /* erases keys and token from memory */
             explicit_bzero(k.contents[i], strlen(k.contents[i]));
@@ -222,7 +217,7 @@ static int keys_main(int argc, char **argv)
     }
     cw_text_deinit(&k.names);
     cli_texts_deinit(&k.hosts);
-    return r < 0 ? cli_fail(&err, k.json, NULL) : 0;
+    return r;
 }
 
 const struct cli_verb cli_verb_keys = {

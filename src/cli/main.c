@@ -41,6 +41,7 @@ static int main_verb(int argc, char **argv)
 {
     const char *names[CW_COUNT_OF(verbs)];
     struct cw_error err = {0};
+    bool json = cli_wants_json(argc, argv); /* verbs reorder the words */
     if (argc < 2) {
         main_usage(stderr);
         return 2;
@@ -57,8 +58,10 @@ static int main_verb(int argc, char **argv)
         return cli_fail(&err, false, NULL);
     for (size_t i = 0; i < CW_COUNT_OF(verbs); i++) {
         names[i] = verbs[i]->name;
-        if (strcmp(names[i], argv[1]) == 0)
-            return verbs[i]->run(argc - 1, argv + 1);
+        if (strcmp(names[i], argv[1]) == 0) {
+            int r = verbs[i]->run(argc - 1, argv + 1, &err);
+            return r < 0 ? cli_fail(&err, json, NULL) : r == CLI_HELP ? 0 : r;
+        }
     }
     const char *near = cw_nearest(argv[1], names, CW_COUNT_OF(verbs));
     fprintf(stderr, "cachew: there is no verb \"%s\"%s%s%s\n", argv[1], near ? "; did you mean \"" : "",

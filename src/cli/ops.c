@@ -24,47 +24,43 @@ static void ops_describe(const struct cw_op_desc *d)
                cw_attr_allowed(a, allowed), a->def ? "default " : "required", a->def ? a->def : "");
 }
 
-static int ops_main(int argc, char **argv)
+static int ops_unknown(const struct cw_op_table *table, const char *name, struct cw_error *err)
 {
-    struct cw_error err = {0};
+    const char *names[128];
+    size_t n = 0;
+    for (; n < table->n && n < CW_COUNT_OF(names); n++)
+        names[n] = table->ops[n]->name;
+    const char *near = cw_nearest(name, names, n);
+    return cw_error_value(err, CW_E_OPTION, "NAME", name, near ? near : "an operator that `cachew ops` lists",
+                          "there is no operator \"%.60s\"%s%s%s", name, near ? "; did you mean \"" : "",
+                          near ? near : "", near ? "\"?" : " (`cachew ops` lists them)");
+}
+
+static int ops_main(int argc, char **argv, struct cw_error *err)
+{
     bool json = false;
-    int n_args;
     struct cli_texts plugins = {0};
     const struct cli_option options[] = {
         CLI_PLUGIN_OPTION(&plugins),
         {"json", CLI_FLAG, &json, NULL, "print one JSON object"},
         {0},
     };
-    int r = cli_parse(&cli_verb_ops, options, argc, argv, &n_args, &err);
+    int r = cli_parse(&cli_verb_ops, options, argc, argv, err);
     if (r == 0)
-        r = cli_plugins_load(&plugins, &err);
+        r = cli_plugins_load(&plugins, err);
     cli_texts_deinit(&plugins);
     if (r != 0)
-        return r == 1 ? 0 : cli_fail(&err, json, NULL);
+        return r;
     const struct cw_op_table *table = cw_ops();
-    const char *names[128];
-    size_t n = 0;
-    for (size_t i = 0; i < table->n && n < 128; i++)
-        names[n++] = table->ops[i]->name;
-    if (n_args == 1) {
-        const struct cw_op_desc *d = cw_op_find(table, argv[1]);
-        const struct cw_op_table one = {.ops = &d, .n = 1};
-        if (!d) {
-            const char *near = cw_nearest(argv[1], names, n);
-            (void)cw_error_value(
-                &err, CW_E_OPTION, "NAME", argv[1], near ? near : "an operator that `cachew ops` lists",
-                "there is no operator \"%.60s\"%s%s%s", argv[1], near ? "; did you mean \"" : "",
-                near ? near : "", near ? "\"?" : " (`cachew ops` lists them)");
-            return cli_fail(&err, json, NULL);
-        }
-        if (json)
-            return cli_print(cw_op_table_json(&one));
-        ops_describe(d);
-        return 0;
-    }
+    const struct cw_op_desc *d = argv[1] ? cw_op_find(table, argv[1]) : NULL;
+    const struct cw_op_table one = {.ops = &d, .n = 1};
+    if (argv[1] && !d)
+        return ops_unknown(table, argv[1], err);
     if (json)
-        return cli_print(cw_op_table_json(table));
-    for (size_t i = 0; i < table->n; i++)
+        return cli_print(cw_op_table_json(d ? &one : table));
+    if (d)
+        ops_describe(d);
+    for (size_t i = 0; !d && i < table->n; i++)
         printf("%-20s %s\n", table->ops[i]->name, table->ops[i]->summary);
     return 0;
 }

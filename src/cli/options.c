@@ -10,6 +10,7 @@
 
 #include "base/text.h"
 
+#define MAX_OPTIONS 64  /* of a verb; the most is 30 */
 #define MAX_SECONDS 1e9 /* 31 years; as nanoseconds it fits in 64 bits */
 
 bool cli_wants_json(int argc, char **argv)
@@ -68,7 +69,10 @@ static int option_parse_count(const struct cli_option *o, const char *value, str
             snprintf(expected, sizeof(expected), "an integer of at least %" PRIu64, o->min);
         return option_bad_value(o, value, expected, err);
     }
-    *(uint64_t *)o->to = v;
+    if (o->kind == CLI_SMALL)
+        *(unsigned *)o->to = (unsigned)v;
+    else
+        *(uint64_t *)o->to = v;
     return 0;
 }
 
@@ -100,6 +104,7 @@ static int option_parse_value(const struct cli_option *o, const char *value, str
         *(const char **)o->to = value;
         return 0;
     case CLI_COUNT:
+    case CLI_SMALL:
         return option_parse_count(o, value, err);
     case CLI_BYTES:
         return option_parse_bytes(o, value, err);
@@ -122,7 +127,6 @@ static int option_parse_value(const struct cli_option *o, const char *value, str
 void cli_texts_deinit(struct cli_texts *t)
 {
     free(t->items);
-    *t = (struct cli_texts){0};
 }
 
 static void options_print_help(const struct cli_verb *verb, const struct cli_option *options)
@@ -142,9 +146,9 @@ static void options_print_help(const struct cli_verb *verb, const struct cli_opt
 static int option_unknown(const struct cli_verb *verb, const struct cli_option *options, const char *name,
                           struct cw_error *err)
 {
-    const char *names[64];
+    const char *names[MAX_OPTIONS];
     size_t n = 0;
-    for (const struct cli_option *o = options; o->name && n < 64; o++)
+    for (const struct cli_option *o = options; o->name; o++)
         names[n++] = o->name;
     const char *near = cw_nearest(name, names, n);
     return cw_error_value(err, CW_E_OPTION, name, "", near ? near : "an option that --help lists",
@@ -152,11 +156,37 @@ static int option_unknown(const struct cli_verb *verb, const struct cli_option *
                           near ? "; did you mean --" : "", near ? near : "", near ? "?" : "", verb->name);
 }
 
+static const struct cli_option *option_find(const struct cli_option *options, const char *name)
+{
+    const struct cli_option *o = options;
+    while (o->name && strcmp(o->name, name) != 0)
+        o++;
+    return o;
+}
+
+/* Checks what options require and need. given: by option. */
+static int options_check(const struct cli_option *options, const bool *given, struct cw_error *err)
+{
+    for (const struct cli_option *o = options; o->name; o++) {
+        if (o->required && !given[o - options])
+            return cw_error_value(err, CW_E_OPTION, o->name, "missing", o->required,
+                                  "--%s is missing: expected %s", o->name, o->required);
+        if (o->needs && given[o - options] && !given[option_find(options, o->needs) - options])
+            return cw_error_value(err, CW_E_OPTION, o->name, "", o->needs,
+                                  "--%s without --%s: expected both, as it means nothing alone", o->name,
+                                  o->needs);
+    }
+    return 0;
+}
+
 int cli_parse(const struct cli_verb *verb, const struct cli_option *options, int argc, char **argv,
-              int *n_args, struct cw_error *err)
+              struct cw_error *err)
 {
     int n = 0;
-    bool only_args = false;
+    bool only_args = false, given[MAX_OPTIONS] = {0};
+    for (const struct cli_option *o = options; o->name; o++)
+        if (strcmp(o->name, "json") == 0)
+            *(bool *)o->to = cli_wants_json(argc, argv);
     for (int i = 1; i < argc; i++) {
         char *a = argv[i];
         if (only_args || a[0] != '-' || a[1] == '\0') {
@@ -169,7 +199,7 @@ int cli_parse(const struct cli_verb *verb, const struct cli_option *options, int
         }
         if (strcmp(a, "--help") == 0 || strcmp(a, "-h") == 0) {
             options_print_help(verb, options);
-            return 1;
+            return CLI_HELP;
         }
         if (a[1] != '-')
             return option_unknown(verb, options, a + 1, err);
@@ -177,11 +207,10 @@ int cli_parse(const struct cli_verb *verb, const struct cli_option *options, int
         _cleanup_free_ char *name = equals ? strndup(a + 2, (size_t)(equals - a - 2)) : strdup(a + 2);
         if (!name)
             return cw_error_nomem(err, 0, "options");
-        const struct cli_option *o = options;
-        while (o->name && strcmp(o->name, name) != 0)
-            o++;
+        const struct cli_option *o = option_find(options, name);
         if (!o->name)
             return option_unknown(verb, options, name, err);
+        given[o - options] = true;
         if (o->given)
             *o->given = true;
         if (o->kind == CLI_FLAG) {
@@ -201,13 +230,6 @@ int cli_parse(const struct cli_verb *verb, const struct cli_option *options, int
         return cw_error_set(err, CW_E_OPTION, "%s: usage: cachew %s %s[options]",
                             (unsigned)n < verb->min_args ? "an argument is missing" : "too many arguments",
                             verb->name, verb->arguments);
-    *n_args = n;
-    return 0;
-}
-
-int cli_required(const char *option, const char *value, const char *expected, struct cw_error *err)
-{
-    return value ? 0
-                 : cw_error_value(err, CW_E_OPTION, option, "missing", expected,
-                                  "--%s is missing: expected %s", option, expected);
+    argv[n + 1] = NULL;
+    return options_check(options, given, err);
 }

@@ -4,19 +4,12 @@
 #include "ops/plugin/plugin.h"
 #include "session/tuning.h"
 
-void cli_pipeline_init(struct cli_pipeline *c)
-{
-    *c = (struct cli_pipeline){.threads = cw_cpu_budget(), .memory = cw_memory_total() / 2, .wait_s = 60};
-}
-
 int cli_pipeline_parse(struct cli_pipeline *c, const struct cli_verb *verb, const struct cli_option *options,
                        int argc, char **argv, struct cw_error *err)
 {
-    int n_args;
-    c->json = cli_wants_json(argc, argv);
-    int r = cli_parse(verb, options, argc, argv, &n_args, err);
-    if (r == 0)
-        c->file = argv[1];
+    *c = (struct cli_pipeline){.threads = cw_cpu_budget(), .memory = cw_memory_total() / 2, .wait_s = 60};
+    int r = cli_parse(verb, options, argc, argv, err);
+    c->file = argv[1];
     return r;
 }
 

@@ -51,10 +51,7 @@ struct cli_pipeline {
         {"no-optimize", CLI_FLAG, &(c)->no_optimize, NULL, "run the operators as written, without fusion"}, \
         {"json", CLI_FLAG, &(c)->json, NULL, "print one JSON object"}
 
-/* Sets the defaults. */
-void cli_pipeline_init(struct cli_pipeline *c);
-/* cli_parse for a verb with one argument, the pipeline file; --json counts even where another option is
- * wrong. */
+/* cli_parse, with the defaults set before. The first argument is the pipeline file. */
 int cli_pipeline_parse(struct cli_pipeline *c, const struct cli_verb *verb, const struct cli_option *options,
                        int argc, char **argv, struct cw_error *err) _must_check_;
 /* Loads the plug-ins, then the pipeline file into c->local; a seed that was not given is the pipeline's.

@@ -54,8 +54,3 @@ bool cli_pool_watch_missing(struct cli_pool_watch *w)
     json_decref(pools);
     return w->missed > cli_pool_watch_missing_s() * UINT64_C(1000000000) / CLI_POOL_PROBE_NS;
 }
-
-void cli_pool_watch_deinit(struct cli_pool_watch *w)
-{
-    cli_admin_deinit(&w->admin);
-}

@@ -13,7 +13,8 @@ struct cli_pool_watch {
     unsigned missed; /* probes in a row that the dispatcher answered without this pool */
 };
 
-/* service, pool and the texts of `credentials` stay the caller's, and must outlive w. */
+/* service, pool and the texts of `credentials` stay the caller's, and must outlive w. The caller deinits
+ * w->admin, also after an error. */
 int cli_pool_watch_init(struct cli_pool_watch *w, const char *service, const char *pool,
                         const struct cli_credentials *credentials, struct cw_error *err) _must_check_;
 /* Starts counting again: the provisioner was restarted. */
@@ -24,4 +25,3 @@ uint64_t cli_pool_watch_missing_s(void);
  * cli_pool_watch_missing_s. Probes are counted, not seconds, since a machine may stand still between two of
  * them. A probe without an answer does not count. */
 bool cli_pool_watch_missing(struct cli_pool_watch *w);
-void cli_pool_watch_deinit(struct cli_pool_watch *w);

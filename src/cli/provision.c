@@ -20,7 +20,6 @@
 struct provision {
     struct cw_fleet_options o;
     const char *kind;
-    uint64_t minimum, maximum;
     double drain_s;
     struct cli_credentials credentials;
     struct cli_log log;
@@ -120,10 +119,10 @@ static int provision_check_words(const char *const *argv, size_t n, struct cw_er
     return cw_error_set(err, why.status, "workers would refuse their command line: %.800s", why.message);
 }
 
-/* words: of the workers' command line, after those that this process passes on. */
-static int provision_serve(struct provision *x, char **words, size_t n_words, struct cw_error *err)
+/* words: of the workers' command line, after those that this process passes on; fewer than `most`. */
+static int provision_serve(struct provision *x, int most, char **words, struct cw_error *err)
 {
-    _cleanup_free_ const char **argv = calloc(n_words + 16, sizeof(*argv));
+    _cleanup_free_ const char **argv = calloc((size_t)most + 16, sizeof(*argv));
     size_t n = 0;
     if (!argv)
         return cw_error_nomem(err, 0, "a command line");
@@ -137,8 +136,8 @@ static int provision_serve(struct provision *x, char **words, size_t n_words, st
             argv[n++] = given[i][0];
             argv[n++] = given[i][1];
         }
-    for (size_t i = 0; i < n_words; i++)
-        argv[n++] = words[i];
+    while (*words)
+        argv[n++] = *words++;
     int r = provision_check_words(argv + 1, n - 1, err);
     if (r != 0)
         return r;
@@ -154,28 +153,26 @@ static int provision_serve(struct provision *x, char **words, size_t n_words, st
     return r;
 }
 
-static int provision_main(int argc, char **argv)
+static int provision_main(int argc, char **argv, struct cw_error *err)
 {
     struct provision x = {.o = {.pool = "local",
+                                .minimum = 1,
+                                .maximum = 1,
                                 .price_per_h = CLI_PRICE_WORKER,
                                 .log = provision_on_log,
                                 .log_arg = &x,
                                 .refused = provision_on_refused},
-                          .minimum = 1,
-                          .maximum = 1,
                           .kind = "local",
                           .drain_s = 20,
                           .log = {.role = "provisioner"}};
-    struct cw_error err = {0};
-    int n_args = 0;
     const struct cli_option options[] = {
         {"dispatcher", CLI_TEXT, &x.o.dispatcher, "HOST:PORT",
-         "start workers for the dispatcher at HOST:PORT"},
+         "start workers for the dispatcher at HOST:PORT", .required = "HOST:PORT of a dispatcher"},
         {"provisioner", CLI_TEXT, &x.kind, "KIND",
          "start workers as: local (default), child processes on this host", .choices = kinds},
         {"pool", CLI_TEXT, &x.o.pool, "NAME", "call the pool of these workers NAME (default local)"},
-        {"min-workers", CLI_COUNT, &x.minimum, "N", "keep at least N workers (default 1)", .max = 10000},
-        {"max-workers", CLI_COUNT, &x.maximum, "N", "start at most N workers (default 1)", .min = 1,
+        {"min-workers", CLI_SMALL, &x.o.minimum, "N", "keep at least N workers (default 1)", .max = 10000},
+        {"max-workers", CLI_SMALL, &x.o.maximum, "N", "start at most N workers (default 1)", .min = 1,
          .max = 10000},
         {"worker-cpus", CLI_NUMBER, &x.o.cpu_share, "N",
          "limit each worker to N CPUs, by a control group (default: no limit)"},
@@ -188,34 +185,28 @@ static int provision_main(int argc, char **argv)
         CLI_LOG_OPTION(&x.log),
         {0},
     };
-    int r = cli_parse(&cli_verb_provision, options, argc, argv, &n_args, &err);
-    if (r == 1)
-        return 0;
-    if (r >= 0)
-        r = cli_required("dispatcher", x.o.dispatcher, "HOST:PORT of a dispatcher", &err);
+    int r = cli_parse(&cli_verb_provision, options, argc, argv, err);
     struct cw_address address;
-    if (r >= 0)
-        r = cw_address_parse(x.o.dispatcher, &address, &err);
-    if (r >= 0)
-        r = cw_pool_name_check(x.o.pool, &err);
-    if (r >= 0 && x.minimum > x.maximum)
-        r = cw_error_set(&err, CW_E_OPTION,
-                         "--min-workers %llu is more than --max-workers %llu: expected at most as many",
-                         (unsigned long long)x.minimum, (unsigned long long)x.maximum);
-    if (r >= 0)
-        r = cli_credentials_token(&x.credentials, &x.token, &err);
-    if (r >= 0)
-        r = cli_credentials_connect(&x.credentials, &x.o.tls, &err);
+    if (r == 0)
+        r = cw_address_parse(x.o.dispatcher, &address, err);
+    if (r == 0)
+        r = cw_pool_name_check(x.o.pool, err);
+    if (r == 0 && x.o.minimum > x.o.maximum)
+        r = cw_error_set(err, CW_E_OPTION,
+                         "--min-workers %u is more than --max-workers %u: expected at most as many",
+                         x.o.minimum, x.o.maximum);
+    if (r == 0)
+        r = cli_credentials_token(&x.credentials, &x.token, err);
+    if (r == 0)
+        r = cli_credentials_connect(&x.credentials, &x.o.tls, err);
     x.o.token = x.token;
-    x.o.minimum = (uint32_t)x.minimum;
-    x.o.maximum = (uint32_t)x.maximum;
     x.o.drain_ns = (uint64_t)((x.drain_s + DRAIN_MORE_S) * 1e9);
     cli_raise_limits();
-    if (r >= 0)
-        r = provision_serve(&x, argv + 1, (size_t)n_args, &err);
+    if (r == 0)
+        r = provision_serve(&x, argc, argv + 1, err);
     cw_tls_unref(x.o.tls);
     free(x.token);
-    return r < 0 ? cli_log_end(&x.log, &err) : 0;
+    return r < 0 ? cli_log_end(&x.log, err) : r;
 }
 
 const struct cli_verb cli_verb_provision = {

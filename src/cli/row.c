@@ -1,7 +1,5 @@
 #include "cli/row.h"
 
-#include <stdbool.h>
-
 #include "base/text.h"
 
 const char *cli_row_text(const json_t *row, const char *key, char buffer[CLI_TEXT_SIZE])
@@ -11,8 +9,8 @@ const char *cli_row_text(const json_t *row, const char *key, char buffer[CLI_TEX
     return buffer;
 }
 
-static const char *row_fit(const json_t *row, const char *key, size_t width, bool cut,
-                           char buffer[CLI_TEXT_SIZE])
+const char *cli_row_fit(const json_t *row, const char *key, size_t width, bool cut,
+                        char buffer[CLI_TEXT_SIZE])
 {
     size_t at = 0, n = 0;
     cli_row_text(row, key, buffer);
@@ -23,16 +21,6 @@ static const char *row_fit(const json_t *row, const char *key, size_t width, boo
         buffer[at++] = ' ';
     buffer[at] = '\0';
     return buffer;
-}
-
-const char *cli_row_cut(const json_t *row, const char *key, size_t width, char buffer[CLI_TEXT_SIZE])
-{
-    return row_fit(row, key, width, true, buffer);
-}
-
-const char *cli_row_padded(const json_t *row, const char *key, size_t width, char buffer[CLI_TEXT_SIZE])
-{
-    return row_fit(row, key, width, false, buffer);
 }
 
 int64_t cli_row_number(const json_t *row, const char *key)

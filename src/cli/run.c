@@ -70,15 +70,12 @@ static int state_write(const struct run *x, struct cw_error *err)
 /* *ret stays as it is if there is no such file. */
 static int state_read(const char *path, json_t **ret, struct cw_error *err)
 {
-    struct cw_stat st;
     char name[320];
     size_t size;
     _cleanup_free_ char *text = NULL;
     if (access(path, F_OK) != 0 && errno == ENOENT)
         return 0;
-    int r = cw_stat(path, &st, err);
-    if (r >= 0)
-        r = cw_read_file(path, STATE_MOST, &text, &size, err);
+    int r = cw_read_file(path, STATE_MOST, &text, &size, err);
     if (r < 0)
         return r;
     cw_error_file(err, path);
@@ -256,11 +253,11 @@ static int run_finish(struct run *x, int r, int ended_by, const struct cw_error 
     return ended_by ? 128 + ended_by : code;
 }
 
-static int run_main(int argc, char **argv)
+static int run_main(int argc, char **argv, struct cw_error *err)
 {
     static const char *const orders[] = {"exact", "any", NULL};
     struct run x = {.ranks = {.epochs = 1, .world_size = 1}};
-    struct cw_error err = {0}, late = {0};
+    struct cw_error late = {0};
     const struct cli_option options[] = {
         {"epochs", CLI_COUNT, &x.ranks.epochs, "N", "run N epochs (default: the pipeline's, else 1)",
          .max = INT64_MAX, .given = &x.epochs_given},
@@ -286,14 +283,13 @@ static int run_main(int argc, char **argv)
         CLI_PIPELINE_OPTIONS(&x.common, "run N compute threads"),
         {0},
     };
-    cli_pipeline_init(&x.common);
-    int r = cli_pipeline_parse(&x.common, &cli_verb_run, options, argc, argv, &err);
-    if (r == 1)
-        return 0;
-    if (r >= 0) {
+    int r = cli_pipeline_parse(&x.common, &cli_verb_run, options, argc, argv, err);
+    if (r > 0)
+        return r;
+    if (r == 0) {
         x.counts.progress = isatty(STDERR_FILENO) && !x.common.json;
         cli_signal_watch_start(&x.watch, run_on_signal, &x);
-        r = run_execute(&x, &err);
+        r = run_execute(&x, err);
         cli_signal_watch_stop(&x.watch);
     }
     cw_host_shutdown(); /* hosts count in cpu_s once they were waited for */
@@ -301,12 +297,12 @@ static int run_main(int argc, char **argv)
     if (ended_by && r == CW_E_INTERRUPTED)
         r = 0;
     if (x.common.local.iterator) {
-        int q = cli_outputs_quarantine(&x.outputs, &x.common.local, r < 0 ? &late : &err);
+        int q = cli_outputs_quarantine(&x.outputs, &x.common.local, r < 0 ? &late : err);
         r = r < 0 ? r : q;
     }
     cli_remote_report(&x.common.local);
     cli_outputs_close(&x.outputs);
-    int code = run_finish(&x, r, ended_by, &err);
+    int code = run_finish(&x, r, ended_by, err);
     fflush(stdout); /* closing the pipeline may wait for storage */
     cli_pipeline_deinit(&x.common);
     late = (struct cw_error){0};

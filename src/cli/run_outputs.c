@@ -1,13 +1,70 @@
 #include "cli/run_outputs.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
+#include <string.h>
 #include <sys/stat.h>
+#include <sys/time.h>
+#include <unistd.h>
 
-#include "base/macro.h"
+#include "base/text.h"
 #include "cli/contact_sheet.h"
 #include "cli/npz.h"
 #include "session/report.h"
+
+/* ---- the log: a JSON line per batch, each by one write(2) if the system takes all of it ---- */
+
+/* Removes the n bytes of a partial line, unless another process has appended to the file since. */
+static void log_remove_partial(int fd, size_t n)
+{
+    struct stat st;
+    off_t end = lseek(fd, 0, SEEK_CUR);
+    if (n && end >= (off_t)n && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size == end &&
+        ftruncate(fd, end - (off_t)n) < 0)
+        fprintf(stderr, "cachew: --log: the last line is not complete: %s\n", strerror(errno));
+}
+
+static int log_write(int fd, const char *line, size_t size, struct cw_error *err)
+{
+    size_t written = 0;
+    while (written < size) {
+        ssize_t n = write(fd, line + written, size - written);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0) {
+            int e = n < 0 ? errno : EIO;
+            log_remove_partial(fd, written);
+            return cw_error_errno(err, CW_E_IO, e, "--log: can't write %zu bytes", size);
+        }
+        written += (size_t)n;
+    }
+    return 0;
+}
+
+/* Appends the line of a batch; removes what was written of a line that can't be written whole. */
+static int log_add(int fd, const struct cw_compiled *c, const struct cw_batch *b, unsigned rank,
+                   struct cw_hash128 hash, struct cw_error *err)
+{
+    _cleanup_(cw_text_deinit) struct cw_text t = {0};
+    struct timeval now;
+    char text[128];
+    gettimeofday(&now, NULL);
+    cw_text_add(&t, "{\"epoch\":%" PRIu64 ",\"g\":%" PRIu64 ",\"rank\":%u,\"n\":%u,\"flags\":[", b->epoch,
+                b->g, rank, b->n);
+    for (uint32_t i = 0; i < b->n; i++)
+        cw_text_add(&t, "%s%u", i ? "," : "", b->ids[i].flags);
+    cw_text_add(&t, "],\"records\":[");
+    for (uint32_t i = 0; i < b->n; i++) {
+        cw_record_print(&c->programs[b->ids[i].leaf], &b->ids[i], text);
+        cw_text_add(&t, "%s\"%s\"", i ? "," : "", text);
+    }
+    cw_hash128_print(hash, text);
+    cw_text_add(&t, "],\"hash\":\"%s\",\"t\":%lld.%06ld}\n", text, (long long)now.tv_sec, (long)now.tv_usec);
+    return t.failed ? cw_error_nomem(err, t.capacity, "a log line") : log_write(fd, t.data, t.size, err);
+}
+
+/* ---- all outputs ---- */
 
 /* Makes the directory of an option, if it is not there; its parents must exist. */
 static int output_make_dir(const char *option, const char *dir, struct cw_error *err)
@@ -27,16 +84,14 @@ int cli_outputs_open(struct cli_outputs *o, bool resumed, struct cw_error *err)
     int r = o->dump ? output_make_dir("dump", o->dump, err) : 0;
     if (r >= 0 && o->save)
         r = output_make_dir("save", o->save, err);
-    if (r >= 0 && o->log)
-        r = cli_batch_log_open(&o->batch_log, o->log, err);
+    if (r >= 0 && o->log && (o->log_fd = open(o->log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666)) < 0)
+        r = cw_error_at_file(err, CW_E_OPTION, o->log, errno, "--log: can't open %s", o->log);
     if (r < 0 || !o->quarantine)
         return r;
     o->quarantine_file = fopen(o->quarantine, resumed ? "ae" : "we");
-    if (o->quarantine_file)
-        return 0;
-    int e = errno;
-    cw_error_file(err, o->quarantine);
-    return cw_error_errno(err, CW_E_OPTION, e, "--quarantine: can't open %s", o->quarantine);
+    return o->quarantine_file ? 0
+                              : cw_error_at_file(err, CW_E_OPTION, o->quarantine, errno,
+                                                 "--quarantine: can't open %s", o->quarantine);
 }
 
 int cli_outputs_add(struct cli_outputs *o, const struct cw_compiled *c, const struct cw_batch *b,
@@ -47,7 +102,7 @@ int cli_outputs_add(struct cli_outputs *o, const struct cw_compiled *c, const st
         o->sum = cw_hash128_add(o->sum, hash);
         o->set_sum = cw_hash128_add(o->set_sum, cw_batch_set_hash(b));
     }
-    int r = o->log ? cli_batch_log_add(&o->batch_log, c, b, rank, hash, err) : 0;
+    int r = o->log ? log_add(o->log_fd, c, b, rank, hash, err) : 0;
     if (r >= 0 && o->dump)
         r = cli_npz_write(o->dump, c, b, err);
     if (r >= 0 && o->save)
@@ -77,7 +132,8 @@ int cli_outputs_quarantine(struct cli_outputs *o, const struct cw_local *local, 
 
 void cli_outputs_close(struct cli_outputs *o)
 {
-    cli_batch_log_close(&o->batch_log);
+    if (o->log_fd > 0)
+        close(o->log_fd);
     if (o->quarantine_file)
         fclose(CW_STEAL(o->quarantine_file));
 }

@@ -3,15 +3,15 @@
 #pragma once
 #include <stdio.h>
 
-#include "cli/batch_log.h"
 #include "cli/options.h"
+#include "session/local.h"
 
 struct cli_outputs {
     /* options; NULL: not wanted */
     const char *log, *dump, *save, *quarantine;
     bool digest;
     /* while it runs */
-    struct cli_batch_log batch_log;
+    int log_fd; /* of `log`; 0 or less: not open */
     FILE *quarantine_file;
     struct cw_hash128 sum, set_sum; /* of all batches, of all elements (docs/cli.md) */
 };

@@ -2,7 +2,6 @@
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <sys/resource.h>
 
 #include "base/clock.h"
 #include "base/machine.h"
@@ -21,19 +20,6 @@ void cli_counts_add(struct cli_counts *n, const struct cw_batch *b)
     n->n_elements += b->flags & CW_RECORD_PADDING ? 0 : b->n;
     for (unsigned k = 0; k < b->n_components; k++)
         n->n_bytes += b->components[k].size;
-}
-
-/* Of this process and of children that it waited for. */
-static double counts_cpu_s(void)
-{
-    double s = 0;
-    for (int i = 0; i < 2; i++) {
-        struct rusage u;
-        if (getrusage(i ? RUSAGE_CHILDREN : RUSAGE_SELF, &u) == 0)
-            s += (double)u.ru_utime.tv_sec + (double)u.ru_stime.tv_sec +
-                 1e-6 * (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec);
-    }
-    return s;
 }
 
 static const char *counts_bottleneck(const json_t *profile)
@@ -76,8 +62,8 @@ json_t *cli_counts_json(const struct cli_counts *n, const struct cli_pipeline *c
         "{s:I, s:I, s:I, s:f, s:f, s:I, s:f, s:I, s:I, s:I, s:I}", "batches", (json_int_t)n->n_batches,
         "elements", (json_int_t)n->n_elements, "bytes", (json_int_t)n->n_bytes, "seconds", seconds,
         "elements_per_s", seconds > 0 ? (double)n->n_elements / seconds : 0.0, "seed", (json_int_t)c->seed,
-        "cpu_s", counts_cpu_s(), "peak_rss_bytes", (json_int_t)cw_peak_rss(), "skipped", (json_int_t)skipped,
-        "replaced", (json_int_t)replaced, "threads", (json_int_t)c->threads);
+        "cpu_s", cw_cpu_s(false) + cw_cpu_s(true), "peak_rss_bytes", (json_int_t)cw_peak_rss(), "skipped",
+        (json_int_t)skipped, "replaced", (json_int_t)replaced, "threads", (json_int_t)c->threads);
     if (o && n->n_batches)
         json_object_set_new(o, "first_batch_s", json_real(n->first_batch_s));
     if (o && out->digest) {

@@ -28,20 +28,7 @@ int cli_policy_unknown(const char *name, const char *more, struct cw_error *err)
     return r;
 }
 
-int cli_needs(const char *option, bool given, const char *needed, struct cw_error *err)
+int cli_scaling_find(struct cli_scaling *x, struct cw_error *err)
 {
-    if (!given)
-        return 0;
-    return cw_error_value(err, CW_E_OPTION, option, "", needed,
-                          "--%s without --%s: expected both, as it means nothing alone", option, needed);
-}
-
-int cli_scaling_find(struct cli_scaling *x, const char *needed, struct cw_error *err)
-{
-    if (x->policy)
-        return cw_policy_find(x->policy, &x->found) ? 0 : cli_policy_unknown(x->policy, NULL, err);
-    int r = cli_needs("objective", x->objective, needed, err);
-    if (r == 0)
-        r = cli_needs("price-client", x->client_priced, needed, err);
-    return r == 0 ? cli_needs("price-worker", x->worker_priced, needed, err) : r;
+    return !x->policy || cw_policy_find(x->policy, &x->found) ? 0 : cli_policy_unknown(x->policy, NULL, err);
 }

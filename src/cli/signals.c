@@ -8,14 +8,6 @@ void cli_signals_block(sigset_t *ret)
     pthread_sigmask(SIG_BLOCK, ret, NULL);
 }
 
-int cli_signals_wait(const sigset_t *signals)
-{
-    int number = 0;
-    while (sigwait(signals, &number) != 0)
-        ;
-    return number;
-}
-
 const char *cli_signal_name(int number)
 {
     return number == SIGINT ? "SIGINT" : "SIGTERM";

@@ -18,8 +18,6 @@ struct cli_signal_watch {
 
 /* Blocks SIGINT and SIGTERM in this thread and those it starts; *ret: these two. */
 void cli_signals_block(sigset_t *ret);
-/* Waits for one of these signals and returns its number. */
-int cli_signals_wait(const sigset_t *signals);
 /* "SIGINT" or "SIGTERM". */
 const char *cli_signal_name(int number);
 

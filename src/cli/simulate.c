@@ -20,13 +20,6 @@ struct simulate {
     struct cw_sim_outcome outcomes[CW_SIM_MAX_JOBS], oracles[CW_SIM_MAX_JOBS];
 };
 
-static int simulate_find_policy(struct simulate *s, struct cw_error *err)
-{
-    return strcmp(s->policy, "oracle") == 0 || cw_policy_find(s->policy, &s->chosen)
-               ? 0
-               : cli_policy_unknown(s->policy, "oracle", err);
-}
-
 static int simulate_load(const char *path, struct cw_workload *w, struct cw_error *err)
 {
     _cleanup_free_ char *text = NULL;
@@ -46,8 +39,11 @@ static int simulate_play(const char *path, struct simulate *s, struct cw_error *
     int r = s->plot ? cw_put_check(s->plot, err) : 0;
     for (size_t i = 0; r == 0 && i < s->w.n_jobs; i++)
         r = cw_sim_oracle(&s->w, (int)i, &s->plans[i], &s->oracles[i], err);
-    struct cw_sim_options o = {
-        .policy = oracle ? NULL : &s->chosen, .plans = oracle ? s->plans : NULL, .alone = -1};
+    uint64_t steps = 0;
+    struct cw_sim_options o = {.policy = oracle ? NULL : &s->chosen,
+                               .plans = oracle ? s->plans : NULL,
+                               .alone = -1,
+                               .steps = &steps};
     if (r == 0)
         r = cw_sim_run(&s->w, &o, s->outcomes, err);
     if (r == CW_E_PIPELINE) /* it takes too many steps */
@@ -78,13 +74,11 @@ static void simulate_print(const struct simulate *s, const json_t *result)
     }
 }
 
-static int simulate_main(int argc, char **argv)
+static int simulate_main(int argc, char **argv, struct cw_error *err)
 {
-    struct cw_error err = {0};
     _cleanup_free_ struct simulate *s = calloc(1, sizeof(*s));
-    int n = 0, code = 0;
     if (!s)
-        return cli_fail(&err, false, NULL);
+        return cw_error_nomem(err, sizeof(*s), "a simulation");
     s->policy = "auto";
     const struct cli_option options[] = {
         {"policy", CLI_TEXT, &s->policy, "P",
@@ -93,32 +87,24 @@ static int simulate_main(int argc, char **argv)
         {"json", CLI_FLAG, &s->json, NULL, "print one JSON object"},
         {0},
     };
-    int r = cli_parse(&cli_verb_simulate, options, argc, argv, &n, &err);
-    if (r == 1)
-        return 0;
-    s->json = cli_wants_json(argc, argv);
+    int r = cli_parse(&cli_verb_simulate, options, argc, argv, err);
+    if (r == 0 && strcmp(s->policy, "oracle") != 0 && !cw_policy_find(s->policy, &s->chosen))
+        r = cli_policy_unknown(s->policy, "oracle", err);
     if (r == 0)
-        r = simulate_find_policy(s, &err);
+        r = simulate_load(argv[1], &s->w, err);
     if (r == 0)
-        r = simulate_load(argv[1], &s->w, &err);
-    if (r == 0)
-        r = simulate_play(argv[1], s, &err);
-    if (r == 0) {
-        json_t *result = cw_sim_result(&s->w, s->policy, s->outcomes, s->oracles);
-        if (s->json)
-            code = cli_print(result);
-        else {
-            simulate_print(s, result);
-            json_decref(result);
-        }
-    } else
-        code = cli_fail(&err, s->json, NULL);
+        r = simulate_play(argv[1], s, err);
+    json_auto_t *result = r == 0 ? cw_sim_result(&s->w, s->policy, s->outcomes, s->oracles) : NULL;
+    if (r == 0 && s->json)
+        r = cli_print(json_incref(result));
+    else if (r == 0)
+        simulate_print(s, result);
     for (size_t i = 0; i < CW_SIM_MAX_JOBS; i++) {
         cw_sim_outcome_deinit(&s->outcomes[i]);
         free(s->plans[i].phases);
     }
     cw_workload_deinit(&s->w);
-    return code;
+    return r;
 }
 
 const struct cli_verb cli_verb_simulate = {

@@ -23,30 +23,20 @@
 /* ---- the service's state ---- */
 
 struct sample {
-    uint64_t at_ns; /* 0: none */
-    json_t *status, *jobs, *workers;
+    uint64_t at_ns;
+    json_t *all; /* status, jobs, workers */
 };
-
-static void sample_deinit(struct sample *s)
-{
-    json_decref(s->status);
-    json_decref(s->jobs);
-    json_decref(s->workers);
-    *s = (struct sample){0};
-}
 
 static int sample_take(const struct cli_admin *a, struct sample *ret, struct cw_error *err)
 {
-    struct sample s = {0};
-    int r = cli_admin_query(a, "status", &s.status, err);
-    if (r >= 0)
-        r = cli_admin_query(a, "jobs", &s.jobs, err);
-    if (r >= 0)
-        r = cli_admin_query(a, "workers", &s.workers, err);
-    s.at_ns = cw_now_ns();
-    if (r < 0)
-        sample_deinit(&s);
-    *ret = s;
+    static const char *const parts[] = {"status", "jobs", "workers"};
+    json_auto_t *all = json_object();
+    json_t *part;
+    int r = 0;
+    for (size_t i = 0; i < CW_COUNT_OF(parts) && r >= 0; i++)
+        if ((r = cli_admin_query(a, parts[i], &part, err)) >= 0)
+            json_object_set_new(all, parts[i], part);
+    *ret = (struct sample){.at_ns = cw_now_ns(), .all = r < 0 ? NULL : json_incref(all)};
     return r;
 }
 
@@ -108,7 +98,7 @@ static unsigned job_attached(const json_t *job)
 static void top_add_status(struct cw_text *t, const char *service, const struct sample *s)
 {
     char journal[CLI_TEXT_SIZE];
-    const json_t *o = s->status;
+    const json_t *o = json_object_get(s->all, "status");
     int64_t up = (int64_t)cli_row_real(o, "uptime_s");
     cw_text_add(t,
                 "%s  up %" PRIi64 ":%02d:%02d  workers %" PRIi64 "  jobs %" PRIi64 "  streams %" PRIi64
@@ -124,7 +114,7 @@ static void top_add_job(struct cw_text *t, const json_t *job, const json_t *befo
     cell batches, wait, ranks;
     double n_before = job_sum_ranks(before, "batches");
     snprintf(ranks, sizeof(ranks), "%u/%" PRIi64, job_attached(job), cli_row_number(job, "world_size"));
-    cw_text_add(t, "%s %-10.10s %6" PRIi64 " %7s %12.0f %10s %6s\n", cli_row_cut(job, "name", 24, name),
+    cw_text_add(t, "%s %-10.10s %6" PRIi64 " %7s %12.0f %10s %6s\n", cli_row_fit(job, "name", 24, true, name),
                 cli_row_text(job, "state", state), cli_row_number(job, "epoch"), ranks,
                 job_sum_ranks(job, "batches"),
                 cell_rate(job_sum_ranks(job, "batches"), before ? &n_before : NULL, seconds, "%.1f", batches),
@@ -140,13 +130,13 @@ static void top_add_jobs(struct cw_text *t, const struct sample *s, const struct
     cw_text_add(t, "%-24s %-10s %6s %7s %12s %10s %6s\n", "JOB", "STATE", "EPOCH", "RANKS", "BATCHES",
                 "BATCHES/S", "WAIT%");
     for (int over = 0; over <= 1; over++)
-        json_array_foreach(s->jobs, i, job)
+        json_array_foreach(json_object_get(s->all, "jobs"), i, job)
         {
             const char *state = json_string_value(json_object_get(job, "state"));
             bool is_over = state && strcmp(state, "waiting") != 0 && strcmp(state, "running") != 0 &&
                            strcmp(state, "unattended") != 0 && strcmp(state, "paused") != 0;
             if (is_over == (over == 1))
-                top_add_job(t, job, sample_row(before->jobs, job, "name"), seconds);
+                top_add_job(t, job, sample_row(json_object_get(before->all, "jobs"), job, "name"), seconds);
         }
     cw_text_add(t, "\n");
 }
@@ -158,17 +148,17 @@ static void top_add_workers(struct cw_text *t, const struct sample *s, const str
     const json_t *w;
     cw_text_add(t, "%6s %-28s %-10s %7s %6s %6s %10s %10s %10s\n", "WORKER", "ADDRESS", "STATE", "LEASES",
                 "CPUS", "USED", "MEMORY MB", "BATCHES/S", "MB/S");
-    json_array_foreach(s->workers, i, w)
+    json_array_foreach(json_object_get(s->all, "workers"), i, w)
     {
         char address[CLI_TEXT_SIZE], state[CLI_TEXT_SIZE];
         cell cpu, batches, bytes;
-        const json_t *b = sample_row(before->workers, w, "id");
+        const json_t *b = sample_row(json_object_get(before->all, "workers"), w, "id");
         double cpu_before = cli_row_real(b, "cpu_s"), batches_before = cli_row_real(b, "batches"),
                bytes_before = cli_row_real(b, "bytes") / 1e6;
         cw_text_add(
             t, "%6" PRIi64 " %s %-10.10s %7" PRIi64 " %6" PRIi64 " %6s %10.1f %10s %10s\n",
-            cli_row_number(w, "id"), cli_row_cut(w, "address", 28, address), cli_row_text(w, "state", state),
-            cli_row_number(w, "leases"), cli_row_number(w, "cpu_budget"),
+            cli_row_number(w, "id"), cli_row_fit(w, "address", 28, true, address),
+            cli_row_text(w, "state", state), cli_row_number(w, "leases"), cli_row_number(w, "cpu_budget"),
             cell_rate(cli_row_real(w, "cpu_s"), b ? &cpu_before : NULL, seconds, "%.2f", cpu),
             cli_row_real(w, "memory_in_use") / 1e6,
             cell_rate(cli_row_real(w, "batches"), b ? &batches_before : NULL, seconds, "%.1f", batches),
@@ -257,16 +247,11 @@ struct top {
     bool once;
 };
 
-static void top_print_json(const struct sample *s)
-{
-    cli_print(json_pack("{s:O, s:O, s:O}", "status", s->status, "jobs", s->jobs, "workers", s->workers));
-}
-
 static int top_print(const struct top *t, const struct sample *s, const struct sample *before,
                      struct cw_error *err)
 {
     _cleanup_(cw_text_deinit) struct cw_text text = {0};
-    double seconds = before->at_ns ? (double)(s->at_ns - before->at_ns) / 1e9 : 0;
+    double seconds = (double)(s->at_ns - before->at_ns) / 1e9;
     top_add_status(&text, t->admin.service, s);
     top_add_jobs(&text, s, before, seconds);
     top_add_workers(&text, s, before, seconds);
@@ -303,8 +288,7 @@ static int top_repeat(const struct top *t, struct cw_error *err)
         struct cw_error gone = {0};
         if (sample_take(&t->admin, &now, &gone) < 0) {
             if (t->once) {
-                *err = gone;
-                r = gone.status;
+                r = cw_error_copy(err, &gone);
                 break;
             }
             top_print_gone(&gone);
@@ -312,33 +296,32 @@ static int top_repeat(const struct top *t, struct cw_error *err)
             continue;
         }
         if (t->admin.json)
-            top_print_json(&now);
+            cli_print(json_incref(now.all));
         else
             r = top_print(t, &now, &before, err);
         fflush(stdout);
-        sample_deinit(&before);
+        json_decref(before.all);
         before = now;
     }
-    sample_deinit(&before);
+    json_decref(before.all);
     terminal_restore();
     return r;
 }
 
-static int top_main(int argc, char **argv)
+static int top_main(int argc, char **argv, struct cw_error *err)
 {
     struct top t = {.interval = 2};
-    struct cw_error err = {0};
     const struct cli_option options[] = {
         {"interval", CLI_SECONDS, &t.interval, "S", "print a table every S seconds (default 2)"},
         {"once", CLI_FLAG, &t.once, NULL, "print one table, with the rates of one interval, and end"},
         CLI_ADMIN_OPTIONS(&t.admin),
         {0},
     };
-    int r = cli_admin_parse(&t.admin, &cli_verb_top, options, argc, argv, &err);
+    int r = cli_admin_parse(&t.admin, &cli_verb_top, options, argc, argv, err);
     if (r == 0)
-        r = top_repeat(&t, &err);
+        r = top_repeat(&t, err);
     cli_admin_deinit(&t.admin);
-    return r < 0 ? cli_fail(&err, t.admin.json, NULL) : 0;
+    return r;
 }
 
 const struct cli_verb cli_verb_top = {

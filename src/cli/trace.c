@@ -14,11 +14,8 @@ static int trace_copy(const char *path, bool *first, struct cw_error *err)
     _cleanup_free_ char *line = NULL;
     size_t capacity = 0;
     ssize_t n;
-    if (!f) {
-        int e = errno;
-        cw_error_file(err, path);
-        return cw_error_errno(err, CW_E_OPTION, e, "can't open %s", path);
-    }
+    if (!f)
+        return cw_error_at_file(err, CW_E_OPTION, path, errno, "can't open %s", path);
     bool ours = (n = getline(&line, &capacity, f)) == 2 && line[0] == '[';
     while (ours && (n = getline(&line, &capacity, f)) > 0) {
         bool whole = line[n - 1] == '\n';
@@ -34,27 +31,19 @@ static int trace_copy(const char *path, bool *first, struct cw_error *err)
     fclose(f);
     if (failed)
         return cw_error_errno(err, CW_E_IO, e, "can't read %s", path);
-    if (!ours) {
-        cw_error_file(err, path);
-        return cw_error_set(err, CW_E_OPTION, "%s is no trace that cachew wrote", path);
-    }
-    return 0;
+    return ours ? 0 : cw_error_at_file(err, CW_E_OPTION, path, 0, "%s is no trace that cachew wrote", path);
 }
 
-static int trace_main(int argc, char **argv)
+static int trace_main(int argc, char **argv, struct cw_error *err)
 {
-    struct cw_error err = {0};
-    int n_files;
     bool first = true;
     const struct cli_option options[] = {{0}};
-    int r = cli_parse(&cli_verb_trace, options, argc, argv, &n_files, &err);
-    if (r == 1)
-        return 0;
-    for (int i = 1; r >= 0 && i <= n_files; i++)
-        r = trace_copy(argv[i], &first, &err);
-    if (r >= 0)
+    int r = cli_parse(&cli_verb_trace, options, argc, argv, err);
+    for (char **file = argv + 1; r == 0 && *file; file++)
+        r = trace_copy(*file, &first, err);
+    if (r == 0)
         printf("%s\n]\n", first ? "[" : "");
-    return r < 0 ? cli_fail(&err, false, NULL) : 0;
+    return r;
 }
 
 const struct cli_verb cli_verb_trace = {

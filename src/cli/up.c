@@ -50,9 +50,9 @@ struct up {
     struct cli_credentials credentials;
     struct cli_log log;
     /* while it runs */
-    /* entries of `workers` in use. With a policy that is one, the provisioner */
-    size_t n_started;
-    struct daemon dispatcher, workers[MAX_WORKERS];
+    /* the dispatcher, then the workers; with a policy there is one entry more, the provisioner's */
+    size_t n_daemons;
+    struct daemon daemons[1 + MAX_WORKERS];
     struct cli_pool_watch watch;  /* of the provisioner */
     char *address, *http_address; /* of the dispatcher */
 };
@@ -72,12 +72,9 @@ static const char *command_number(struct command *c, const char *format, ...) _p
 
 static const char *command_number(struct command *c, const char *format, ...)
 {
-    char *text = c->numbers[c->n_numbers++];
-    va_list ap;
-    va_start(ap, format);
-    vsnprintf(text, sizeof(c->numbers[0]), format, ap);
-    va_end(ap);
-    return text;
+    char (*text)[sizeof(c->numbers[0])] = &c->numbers[c->n_numbers++];
+    CW_FORMAT(*text, format);
+    return *text;
 }
 
 /* Adds pairs of an option and its value, up to a NULL. Options whose value is NULL are left out. */
@@ -129,11 +126,11 @@ static int up_start_dispatcher(struct up *u, struct cw_error *err)
                     command_number(&c, "%g", u->scaling.price_client), "--price-worker",
                     command_number(&c, "%g", u->scaling.price_worker), NULL);
     command_add_common(&c, u);
-    int r = daemon_start(u, &u->dispatcher, &c, err);
+    int r = daemon_start(u, &u->daemons[0], &c, err);
     if (r < 0)
         return r;
-    const char *address = json_string_value(json_object_get(u->dispatcher.ready, "address")),
-               *http = json_string_value(json_object_get(u->dispatcher.ready, "http"));
+    const char *address = json_string_value(json_object_get(u->daemons[0].ready, "address")),
+               *http = json_string_value(json_object_get(u->daemons[0].ready, "http"));
     if ((!u->address && !(u->address = strdup(address ? address : ""))) ||
         (http && !u->http_address && !(u->http_address = strdup(http))))
         return cw_error_nomem(err, 0, "an address");
@@ -176,27 +173,30 @@ static int up_start_provisioner(struct up *u, struct cw_error *err)
         c.argv[c.n++] = "--tls-mutual";
     command_add_worker(&c, u);
     cli_pool_watch_restart(&u->watch);
-    return daemon_start(u, &u->workers[0], &c, err);
+    return daemon_start(u, &u->daemons[1], &c, err);
 }
 
-static int up_start_worker(struct up *u, size_t i, struct cw_error *err)
+/* Starts daemons[i]. */
+static int up_start(struct up *u, size_t i, struct cw_error *err)
 {
     struct command c = {.argv = {"cachew", "worker"}, .n = 2};
+    if (i == 0)
+        return up_start_dispatcher(u, err);
     if (u->scaling.policy)
         return up_start_provisioner(u, err);
-    command_add(&c, "--dispatcher", u->address, "--name", command_number(&c, "worker-%zu", i), NULL);
+    command_add(&c, "--dispatcher", u->address, "--name", command_number(&c, "worker-%zu", i - 1), NULL);
     command_add_common(&c, u);
     command_add_worker(&c, u);
-    return daemon_start(u, &u->workers[i], &c, err);
+    return daemon_start(u, &u->daemons[i], &c, err);
 }
 
 /* ---- while it runs ---- */
 
 static void up_print_ready(const struct up *u)
 {
-    json_t *ready = json_copy(u->dispatcher.ready), *workers = json_array();
-    for (size_t i = 0; i < u->n_started; i++) {
-        const json_t *w = u->workers[i].ready;
+    json_t *ready = json_copy(u->daemons[0].ready), *workers = json_array();
+    for (size_t i = 1; i < u->n_daemons; i++) {
+        const json_t *w = u->daemons[i].ready;
         json_array_append_new(workers,
                               json_pack("{s:O*, s:O*, s:O*, s:O*}", "id", json_object_get(w, "id"), "pid",
                                         json_object_get(w, "pid"), "address", json_object_get(w, "address"),
@@ -222,8 +222,9 @@ static void up_print_ready(const struct up *u)
         fprintf(stderr, "http://%s/ shows what it does.\n", u->http_address);
 }
 
-static void up_log_end(const struct up *u, const char *what, pid_t pid, int status)
+static void up_log_end(const struct up *u, size_t i, pid_t pid, int status)
 {
+    const char *what = i == 0 ? "the dispatcher" : u->scaling.policy ? "the provisioner" : "a worker";
     const char *then = u->no_restart ? "" : "; it is started again";
     if (WIFSIGNALED(status))
         cli_log(&u->log, true, "%s (pid %d) was ended by signal %d (%s)%s", what, (int)pid, WTERMSIG(status),
@@ -238,16 +239,11 @@ static void up_reap(struct up *u, bool log)
     int status;
     pid_t pid;
     while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
-        if (pid == u->dispatcher.pid) {
-            u->dispatcher.pid = 0;
-            if (log)
-                up_log_end(u, "the dispatcher", pid, status);
-        }
-        for (size_t i = 0; i < u->n_started; i++)
-            if (pid == u->workers[i].pid) {
-                u->workers[i].pid = 0;
+        for (size_t i = 0; i < u->n_daemons; i++)
+            if (pid == u->daemons[i].pid) {
+                u->daemons[i].pid = 0;
                 if (log)
-                    up_log_end(u, u->scaling.policy ? "the provisioner" : "a worker", pid, status);
+                    up_log_end(u, i, pid, status);
             }
     }
 }
@@ -257,8 +253,8 @@ static uint64_t up_restart(struct up *u)
 {
     struct cw_error err = {0};
     uint64_t now = cw_now_ns(), next = 0;
-    for (size_t i = 0; i <= u->n_started; i++) {
-        struct daemon *d = i ? &u->workers[i - 1] : &u->dispatcher;
+    for (size_t i = 0; i < u->n_daemons; i++) {
+        struct daemon *d = &u->daemons[i];
         if (d->pid)
             continue;
         if (now - d->started_ns < AGE_NS) {
@@ -266,7 +262,7 @@ static uint64_t up_restart(struct up *u)
             continue;
         }
         d->started_ns = now;
-        if ((i ? up_start_worker(u, i - 1, &err) : up_start_dispatcher(u, &err)) < 0) {
+        if (up_start(u, i, &err) < 0) {
             if (err.status == CW_E_INTERRUPTED)
                 return next;
             cli_log(&u->log, true, "%s; tried again soon", err.message);
@@ -279,7 +275,7 @@ static uint64_t up_restart(struct up *u)
 /* Kills a provisioner that hangs. Returns after how many ms to call it again; 0: there is none to watch. */
 static uint64_t up_watch_provisioner(struct up *u)
 {
-    pid_t pid = u->workers[0].pid;
+    pid_t pid = u->daemons[1].pid;
     if (!u->scaling.policy || u->no_restart)
         return 0;
     if (pid && cli_pool_watch_missing(&u->watch)) {
@@ -297,8 +293,8 @@ static uint64_t up_watch_provisioner(struct up *u)
 static bool up_signal(const struct up *u, bool dispatcher, int signal)
 {
     bool any = false;
-    for (size_t i = 0; i < (dispatcher ? 1 : u->n_started); i++) {
-        const struct daemon *d = dispatcher ? &u->dispatcher : &u->workers[i];
+    for (size_t i = !dispatcher; i < (dispatcher ? 1 : u->n_daemons); i++) {
+        const struct daemon *d = &u->daemons[i];
         if (d->pid && signal)
             kill(d->pid, signal);
         any |= d->pid != 0;
@@ -349,48 +345,40 @@ static void *up_watch_stdin(void *unused CW_UNUSED)
 static int up_serve(struct up *u, const sigset_t *signals, struct cw_error *err)
 {
     pthread_t watcher;
-    int r = 0, ended_by = 0, e = u->end_with_stdin ? pthread_create(&watcher, NULL, up_watch_stdin, NULL) : 0;
+    int r = 0, e = u->end_with_stdin ? pthread_create(&watcher, NULL, up_watch_stdin, NULL) : 0;
     if (e)
         return cw_error_errno(err, CW_E_MEMORY, e, "can't start a thread");
-    u->n_started = u->scaling.policy ? 1 : u->n_workers;
-    r = up_start_dispatcher(u, err);
+    u->n_daemons = 1 + (u->scaling.policy ? 1 : u->n_workers);
+    r = up_start(u, 0, err);
     if (r >= 0 && u->scaling.policy)
         r = cli_pool_watch_init(&u->watch, u->address, POOL, &u->credentials, err);
-    for (size_t i = 0; i < u->n_started && r >= 0; i++)
-        r = up_start_worker(u, i, err);
+    for (size_t i = 1; i < u->n_daemons && r >= 0; i++)
+        r = up_start(u, i, err);
     if (r >= 0)
         up_print_ready(u);
     uint64_t again_ms = 0;
-    while (r >= 0 && !ended_by) {
+    while (r >= 0) {
         struct timespec wait = {.tv_sec = again_ms ? (time_t)(again_ms / 1000) : 3600,
                                 .tv_nsec = (long)(again_ms % 1000) * 1000000};
         int s = sigtimedwait(signals, NULL, &wait);
-        if (s == SIGINT || s == SIGTERM) {
-            ended_by = s;
+        if (s == SIGINT || s == SIGTERM)
             break;
-        }
         up_reap(u, true);
         uint64_t watch_ms = up_watch_provisioner(u);
         again_ms = u->no_restart ? 0 : up_restart(u);
         again_ms = again_ms ? again_ms : watch_ms;
     }
     up_drain(u, signals);
-    cli_pool_watch_deinit(&u->watch);
+    cli_admin_deinit(&u->watch.admin);
     return r;
 }
 
-/* Checks options that mean nothing without --autoscale, and finds the policy. */
-static int up_check_scaling(struct up *u, bool minimum_given, bool cpus_given, struct cw_error *err)
+/* Finds the policy of --autoscale. */
+static int up_check_scaling(struct up *u, struct cw_error *err)
 {
-    int r = u->autoscale ? 0 : cli_needs("policy", u->scaling.policy, "autoscale", err);
-    if (r == 0 && !u->autoscale)
-        r = cli_needs("min-workers", minimum_given, "autoscale", err);
-    if (r == 0 && !u->autoscale)
-        r = cli_needs("worker-cpus", cpus_given, "autoscale", err);
     if (u->autoscale && !u->scaling.policy)
         u->scaling.policy = "auto";
-    if (r == 0)
-        r = cli_scaling_find(&u->scaling, "autoscale", err);
+    int r = cli_scaling_find(&u->scaling, err);
     if (r < 0 || !u->autoscale)
         return r;
     if (u->minimum > u->n_workers)
@@ -405,7 +393,7 @@ static int up_check_scaling(struct up *u, bool minimum_given, bool cpus_given, s
     return 0;
 }
 
-static int up_main(int argc, char **argv)
+static int up_main(int argc, char **argv, struct cw_error *err)
 {
     struct up u = {.listen = "127.0.0.1:5050",
                    .n_workers = 1,
@@ -413,9 +401,7 @@ static int up_main(int argc, char **argv)
                    .minimum = 1,
                    .log = {.role = "up"},
                    .scaling = {.price_client = CLI_PRICE_CLIENT, .price_worker = CLI_PRICE_WORKER}};
-    struct cw_error err = {0};
-    int n_args;
-    bool workers_given = false, minimum_given = false, cpus_given = false;
+    bool workers_given = false;
     const struct cli_option options[] = {
         {"workers", CLI_COUNT, &u.n_workers, "N", "run N workers, which share the CPUs (default 1)", .min = 1,
          .max = MAX_WORKERS, .given = &workers_given},
@@ -423,14 +409,15 @@ static int up_main(int argc, char **argv)
          "run as many workers as jobs need, from --min-workers to --workers (then one for each CPU by "
          "default)"},
         {"min-workers", CLI_COUNT, &u.minimum, "N", "with --autoscale: keep at least N workers (default 1)",
-         .max = MAX_WORKERS, .given = &minimum_given},
+         .max = MAX_WORKERS, .needs = "autoscale"},
         {"policy", CLI_TEXT, &u.scaling.policy, "P",
          "with --autoscale: use this policy: auto (default), cachew-atc22, cachew-atc22-code, hpa or "
-         "fixed:N"},
-        CLI_SCALING_OPTIONS(&u.scaling),
+         "fixed:N",
+         .needs = "autoscale"},
+        CLI_SCALING_OPTIONS(&u.scaling, "autoscale"),
         {"worker-cpus", CLI_NUMBER, &u.worker_cpus, "N",
          "with --autoscale: limit each worker to N CPUs, by a control group (default: no limit)",
-         .given = &cpus_given},
+         .needs = "autoscale"},
         {"listen", CLI_TEXT, &u.listen, "HOST:PORT",
          "have the dispatcher listen at this address (default 127.0.0.1:5050; port 0: any free one)"},
         {"http", CLI_TEXT, &u.http, "HOST:PORT",
@@ -460,35 +447,32 @@ static int up_main(int argc, char **argv)
         CLI_PLUGIN_OPTION(&u.plugins),
         {0},
     };
-    int r = cli_parse(&cli_verb_up, options, argc, argv, &n_args, &err);
-    if (r == 1)
-        return 0;
-    if (r >= 0 && u.data_roots.n + u.plugins.n > MAX_GIVEN_ON)
-        r = cw_error_set(&err, CW_E_OPTION,
+    int r = cli_parse(&cli_verb_up, options, argc, argv, err);
+    if (r == 0 && u.data_roots.n + u.plugins.n > MAX_GIVEN_ON)
+        r = cw_error_set(err, CW_E_OPTION,
                          "%zu times --data-root and --plugin: expected at most %d of both together",
                          u.data_roots.n + u.plugins.n, MAX_GIVEN_ON);
-    if (r >= 0 && u.autoscale && !workers_given)
+    if (u.autoscale && !workers_given)
         u.n_workers = CW_MIN(cw_cpu_budget(), (unsigned)MAX_WORKERS);
-    if (r >= 0)
-        r = up_check_scaling(&u, minimum_given, cpus_given, &err);
-    if (r >= 0)
-        r = cli_check_roots(&u.data_roots, &err);
+    if (r == 0)
+        r = up_check_scaling(&u, err);
+    if (r == 0)
+        r = cli_check_roots(&u.data_roots, err);
     sigset_t signals;
     sigemptyset(&signals);
     sigaddset(&signals, SIGINT);
     sigaddset(&signals, SIGTERM);
     sigaddset(&signals, SIGCHLD);
     sigprocmask(SIG_BLOCK, &signals, NULL);
-    if (r >= 0)
-        r = up_serve(&u, &signals, &err);
-    json_decref(u.dispatcher.ready);
-    for (size_t i = 0; i < u.n_started; i++)
-        json_decref(u.workers[i].ready);
+    if (r == 0)
+        r = up_serve(&u, &signals, err);
+    for (size_t i = 0; i < u.n_daemons; i++)
+        json_decref(u.daemons[i].ready);
     free(u.address);
     free(u.http_address);
     cli_texts_deinit(&u.data_roots);
     cli_texts_deinit(&u.plugins);
-    return r < 0 ? cli_log_end(&u.log, &err) : 0;
+    return r < 0 ? cli_log_end(&u.log, err) : r;
 }
 
 const struct cli_verb cli_verb_up = {

@@ -25,7 +25,6 @@ struct worker_run {
     struct cw_worker_options o;
     struct cli_texts advertise, data_roots, plugins;
     const char *trace;
-    uint64_t threads, memory, max_streams;
     double drain_s;
     bool insecure;
     struct cli_credentials credentials;
@@ -103,7 +102,8 @@ static int worker_serve(struct worker_run *x, const sigset_t *signals, struct cw
     r = worker_wait_registered(w, x, signals, &s, err);
     if (r >= 0 && !s) {
         worker_print_ready(w);
-        s = cli_signals_wait(signals);
+        while (sigwait(signals, &s) != 0)
+            ;
         cli_log(&x->log, false, "%s: finishing what it has", cli_signal_name(s));
         worker_drain(w, x, signals);
     }
@@ -113,9 +113,9 @@ static int worker_serve(struct worker_run *x, const sigset_t *signals, struct cw
 
 static int worker_parse(struct worker_run *x, int argc, char **argv, struct cw_error *err)
 {
-    int n_args;
     const struct cli_option options[] = {
-        {"dispatcher", CLI_TEXT, &x->o.dispatcher, "HOST:PORT", "work for the dispatcher at HOST:PORT"},
+        {"dispatcher", CLI_TEXT, &x->o.dispatcher, "HOST:PORT", "work for the dispatcher at HOST:PORT",
+         .required = "HOST:PORT of a dispatcher"},
         {"listen", CLI_TEXT, &x->o.listen, "HOST:PORT",
          "listen for clients over TCP at this address (default 127.0.0.1:0; port 0: any free one)"},
         {"advertise", CLI_TEXTS, &x->advertise, "HOST:PORT",
@@ -129,12 +129,12 @@ static int worker_parse(struct worker_run *x, int argc, char **argv, struct cw_e
         {"name", CLI_TEXT, &x->o.name, "NAME", "show this name to people"},
         {"pool", CLI_TEXT, &x->o.pool, "NAME",
          "belong to this provisioner's pool, which starts and ends workers (default: none)"},
-        {"threads", CLI_COUNT, &x->threads, "N",
+        {"threads", CLI_SMALL, &x->o.threads, "N",
          "run N compute threads for each stream (default: the CPUs this process may use)", .min = 1,
          .max = 1024},
-        {"memory", CLI_BYTES, &x->memory, "BYTES",
+        {"memory", CLI_BYTES, &x->o.memory, "BYTES",
          "use at most BYTES for batches and what they are made from (default: half of what there is)"},
-        {"max-streams", CLI_COUNT, &x->max_streams, "N",
+        {"max-streams", CLI_SMALL, &x->o.max_streams, "N",
          "run at most N pipelines at a time, of all jobs; others wait (default 64)", .min = 1, .max = 10000},
         {"data-root", CLI_TEXTS, &x->data_roots, "DIR",
          "let pipelines read only files below DIR; may be repeated (default: all files)"},
@@ -156,41 +156,32 @@ static int worker_parse(struct worker_run *x, int argc, char **argv, struct cw_e
         CLI_PLUGIN_OPTION(&x->plugins),
         {0},
     };
-    return cli_parse(&cli_verb_worker, options, argc, argv, &n_args, err);
+    return cli_parse(&cli_verb_worker, options, argc, argv, err);
 }
 
-/* Parses and checks the command line, except its plug-ins. 1: help was printed. */
+/* Parses and checks the command line, except its plug-ins. Returns what cli_parse does. */
 static int worker_prepare(struct worker_run *x, int argc, char **argv, struct cw_error *err)
 {
     struct cw_address address;
-    *x = (struct worker_run){.o = {.listen = "127.0.0.1:0", .log = worker_on_log, .log_arg = &x->log},
+    *x = (struct worker_run){.o = {.listen = "127.0.0.1:0",
+                                   .threads = cw_cpu_budget(),
+                                   .memory = cw_memory_total() / 2,
+                                   .max_streams = MAX_STREAMS,
+                                   .log = worker_on_log,
+                                   .log_arg = &x->log},
                              .log = {.role = "worker"},
-                             .threads = cw_cpu_budget(),
-                             .memory = cw_memory_total() / 2,
-                             .max_streams = MAX_STREAMS,
                              .drain_s = 20};
     int r = worker_parse(x, argc, argv, err);
     x->log.name = x->o.name;
     if (r != 0)
         return r;
-    r = cli_required("dispatcher", x->o.dispatcher, "HOST:PORT of a dispatcher", err);
+    r = cw_address_parse(x->o.dispatcher, &address, err);
     if (r >= 0)
-        r = cw_address_parse(x->o.dispatcher, &address, err);
-    if (r >= 0)
-        r = cli_credentials_token(&x->credentials, &x->token, err);
-    if (r >= 0)
-        r = cli_credentials_listen(&x->credentials, &x->o.tls, err);
+        r = cli_listen_open(&x->credentials, x->o.listen, x->o.http, x->insecure, &x->token, &x->o.tls, err);
     if (r >= 0)
         r = cli_credentials_connect(&x->credentials, &x->o.dispatcher_tls, err);
     if (r >= 0)
-        r = cli_check_listen(x->o.listen, x->o.tls != NULL, x->token != NULL, x->insecure, err);
-    if (r >= 0)
         r = cli_check_roots(&x->data_roots, err);
-    if (r >= 0)
-        r = cli_check_http(x->o.http, x->insecure, err);
-    x->o.threads = (unsigned)x->threads;
-    x->o.memory = x->memory;
-    x->o.max_streams = (uint32_t)x->max_streams;
     x->o.token = x->token;
     x->o.advertise = x->advertise.items;
     x->o.n_advertise = x->advertise.n;
@@ -217,27 +208,27 @@ int cli_worker_check(int argc, char **argv, struct cw_error *err)
     return r;
 }
 
-static int worker_main(int argc, char **argv)
+static int worker_main(int argc, char **argv, struct cw_error *err)
 {
     struct worker_run x;
-    struct cw_error err = {0}, late = {0};
-    int r = worker_prepare(&x, argc, argv, &err);
+    struct cw_error late = {0};
+    int r = worker_prepare(&x, argc, argv, err);
     if (r == 0)
-        r = cli_plugins_load(&x.plugins, &err);
+        r = cli_plugins_load(&x.plugins, err);
     if (r == 0 && x.trace)
-        r = cw_trace_open(x.trace, "cachew worker", CW_TRACE_BYTES, &x.o.trace, &err);
+        r = cw_trace_open(x.trace, "cachew worker", CW_TRACE_BYTES, &x.o.trace, err);
     sigset_t signals;
     cli_raise_limits();
     cli_signals_block(&signals);
     /* otherwise glibc learns from large blocks to keep up to 64 MB in each arena, beyond --memory */
     mallopt(M_MMAP_THRESHOLD, 1 << 20);
     if (r == 0)
-        r = worker_serve(&x, &signals, &err);
+        r = worker_serve(&x, &signals, err);
     cw_host_shutdown();
     if (cw_trace_close(x.o.trace, &late) < 0)
         cli_log(&x.log, true, "%s", late.message);
     worker_deinit(&x);
-    return r < 0 ? cli_log_end(&x.log, &err) : 0;
+    return r < 0 ? cli_log_end(&x.log, err) : r;
 }
 
 const struct cli_verb cli_verb_worker = {

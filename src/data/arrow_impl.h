@@ -1,11 +1,11 @@
 /* What the two files of Arrow's import share: arrow_schema.c says what a column is, arrow_import.c takes its
  * data. */
 #pragma once
+#include <cachew/arrow.h>
 #include <stdbool.h>
 #include <stddef.h>
 
 #include "base/error.h"
-#include "data/arrow.h"
 #include "data/type.h"
 
 struct cw_arrow_column {

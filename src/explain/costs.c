@@ -155,12 +155,12 @@ int cw_costs_init(struct cw_costs *c, const struct cw_local *l, const struct cw_
                   struct cw_error *err)
 {
     const struct cw_profile *p = &m->profile;
-    double n = (double)p->emit_rows, busy = 0;
+    double n = (double)p->emit_rows;
     _cleanup_free_ unsigned *into = calloc(l->pipeline->n_ops + 1, sizeof(*into));
     *c = (struct cw_costs){.n_ops = l->pipeline->n_ops,
-                           .threads = m->threads,
-                           .memory = m->memory_limit,
-                           .taken = m->taken,
+                           .threads = m->options.threads,
+                           .memory = m->options.memory,
+                           .taken = m->options.rate,
                            .rate = cw_measurement_rate(m),
                            .noise = m->noise};
     if (!into || !(c->ops = calloc(c->n_ops + 1, sizeof(*c->ops))))
@@ -175,15 +175,13 @@ int cw_costs_init(struct cw_costs *c, const struct cw_local *l, const struct cw_
     costs_add_bytes(c, l->compiled, p);
     c->cpu_s = m->cpu_s / n;
     c->delay_s = m->delay_s / n;
-    for (unsigned i = 0; i < c->n_ops; i++)
-        busy += c->ops[i].busy_s;
     c->plan_s = (double)p->plan_ns * 1e-9 / n;
     c->read_s = (double)(p->read_ns - p->cold_ns) * 1e-9 / n;
     c->emit_s = (double)p->emit_ns * 1e-9 / n;
     for (int i = 0; i < CW_N_IDLE; i++)
         c->idle_s[i] = (double)p->idle_for_ns[i] * 1e-9 / n;
-    c->other_s = fmax((double)(p->run_ns - CW_MIN(p->idle_ns, p->run_ns)) * 1e-9 / n - busy - c->plan_s -
-                          c->read_s - c->emit_s,
+    c->other_s = fmax((double)(p->run_ns - CW_MIN(p->idle_ns, p->run_ns)) * 1e-9 / n -
+                          cw_costs_busy(c, false) - c->plan_s - c->read_s - c->emit_s,
                       0);
     costs_separate_delay(c);
     for (unsigned i = 0; i < c->n_ops; i++)
@@ -214,13 +212,18 @@ void cw_costs_deinit(struct cw_costs *c)
 
 /* ---- the model ---- */
 
+double cw_costs_busy(const struct cw_costs *c, bool delayed)
+{
+    double s = 0;
+    for (unsigned i = 0; i < c->n_ops; i++)
+        s += c->ops[i].busy_s + (delayed ? c->ops[i].delay_s : 0);
+    return s;
+}
+
 double cw_costs_occupied(const struct cw_costs *c)
 {
-    double s = c->plan_s + c->read_s + c->emit_s + c->other_s + c->late_s + c->idle_s[CW_IDLE_MEMORY] +
-               c->idle_s[CW_IDLE_OTHER];
-    for (unsigned i = 0; i < c->n_ops; i++)
-        s += c->ops[i].busy_s + c->ops[i].delay_s;
-    return s;
+    return c->plan_s + c->read_s + c->emit_s + c->other_s + c->late_s + c->idle_s[CW_IDLE_MEMORY] +
+           c->idle_s[CW_IDLE_OTHER] + cw_costs_busy(c, true);
 }
 
 static double rate_over(double n, double seconds)
@@ -251,11 +254,13 @@ double cw_costs_predict(const struct cw_costs *now, const struct cw_costs *then)
     return isfinite(from) && isfinite(to) ? now->rate * to / from : now->rate;
 }
 
-static const char *op_cost_kind(const struct cw_op_cost *o)
+static struct cw_bottleneck op_cost_bottleneck(const struct cw_op_cost *o)
 {
     if (o->function)
-        return "function";
-    return o->cpu_s < WAITS * o->busy_s ? "waiting" : "cpu";
+        return (struct cw_bottleneck){.kind = "function", .op = o, .says = "its Python function runs"};
+    return o->cpu_s < WAITS * o->busy_s
+               ? (struct cw_bottleneck){.kind = "waiting", .op = o, .says = "it waits"}
+               : (struct cw_bottleneck){.kind = "cpu", .op = o, .says = "it computes"};
 }
 
 /* Returns the operator whose calls take most of the consumer's time; NULL: the rest takes more. */
@@ -270,21 +275,25 @@ static const struct cw_op_cost *costs_caller(const struct cw_costs *c)
 
 struct cw_bottleneck cw_costs_bottleneck(const struct cw_costs *c)
 {
-    double limits[CW_N_RESOURCES], occupied = cw_costs_occupied(c), most = 0;
+    /* late threads do no work */
+    double limits[CW_N_RESOURCES], most = 0,
+                                   late_s = c->late_s + cw_costs_busy(c, true) - cw_costs_busy(c, false),
+                                   occupied = cw_costs_occupied(c) - late_s;
     enum cw_resource least = cw_costs_limits(c, limits);
-    struct cw_bottleneck b = {.kind = "scheduling"};
 
     const struct {
-        const char *kind;
         double s;
+        const char *kind, *says;
     } parts[] = {
-        {"reading", c->read_s},
-        {"copying", c->emit_s},
-        {"planning", c->plan_s},
-        {"scheduling", c->other_s},
-        {"memory", c->idle_s[CW_IDLE_MEMORY]},
-        {"order", c->idle_s[CW_IDLE_OTHER]},
+        {c->other_s, "scheduling", "scheduling, for the operators are cheap"},
+        {c->read_s, "reading", "reading files that are in memory"},
+        {c->emit_s, "copying", "copying into batches"},
+        {c->plan_s, "planning", NULL},
+        {c->idle_s[CW_IDLE_MEMORY], "memory", "waiting for memory, for the budget is used up"},
+        {c->idle_s[CW_IDLE_OTHER], "order", "elements that wait for others"},
     };
+
+    struct cw_bottleneck b = {.kind = parts[0].kind, .says = parts[0].says};
 
     if (least == CW_RESOURCE_CONSUMER && (b.op = costs_caller(c)))
         return (struct cw_bottleneck){.kind = "calls", .op = b.op, .share = fmin(c->rate * b.op->call_s, 1)};
@@ -294,26 +303,21 @@ struct cw_bottleneck cw_costs_bottleneck(const struct cw_costs *c)
     for (unsigned i = 0; i < c->n_ops; i++)
         if (c->ops[i].busy_s > most) {
             most = c->ops[i].busy_s;
-            b = (struct cw_bottleneck){.kind = op_cost_kind(&c->ops[i]), .op = &c->ops[i]};
+            b = op_cost_bottleneck(&c->ops[i]);
         }
     for (size_t i = 0; i < CW_COUNT_OF(parts); i++)
         if (parts[i].s > most) {
             most = parts[i].s;
-            b = (struct cw_bottleneck){.kind = parts[i].kind};
+            b = (struct cw_bottleneck){.kind = parts[i].kind, .says = parts[i].says};
         }
-    for (unsigned i = 0; i < c->n_ops; i++)
-        occupied -= c->ops[i].delay_s;
-    occupied -= c->late_s;
     b.share = occupied > 0 ? most / occupied : 0;
     return b;
 }
 
 bool cw_costs_wants_larger_batches(const struct cw_costs *c)
 {
-    double limits[CW_N_RESOURCES], operators = 0;
+    double limits[CW_N_RESOURCES], operators = cw_costs_busy(c, false);
     enum cw_resource least = cw_costs_limits(c, limits);
-    for (unsigned i = 0; i < c->n_ops; i++)
-        operators += c->ops[i].busy_s;
     /* else threads wait for other resources, whatever they do between operators */
     bool own = least == CW_RESOURCE_THREADS || least == CW_RESOURCE_CPUS || least == CW_RESOURCE_PLANNING;
     return own && c->other_s + c->plan_s > CW_MAX(operators, BETWEEN * cw_costs_occupied(c));

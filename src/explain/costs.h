@@ -67,6 +67,8 @@ extern const char *const cw_resource_names[];
 /* Sets ret to the elements per second that each resource lets pass (INFINITY: it is not used). Returns the
  * resource with the least. */
 enum cw_resource cw_costs_limits(const struct cw_costs *c, double ret[CW_N_RESOURCES]);
+/* Returns the busy_s of all operators; delayed: with their delay_s. */
+double cw_costs_busy(const struct cw_costs *c, bool delayed);
 /* Returns the seconds that an element takes of a compute thread, with waits that no other resource accounts
  * for. */
 double cw_costs_occupied(const struct cw_costs *c);
@@ -78,6 +80,7 @@ struct cw_bottleneck {
     /* "cpu", "function", "waiting", "calls" (of an operator); "reading", "copying", "planning", "scheduling";
      * "storage", "consumer", "memory", "order" */
     const char *kind;
+    const char *says;            /* what takes the threads' time; NULL: it is not theirs */
     const struct cw_op_cost *op; /* of the first four; else NULL */
     double share;                /* of that resource: of the threads' time, of the CPUs' time, of a second */
 };

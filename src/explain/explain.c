@@ -8,6 +8,18 @@
 
 /* ---- the pipeline as compiled ---- */
 
+/* Returns {component: type} of what is delivered. */
+static json_t *compiled_schema(const struct cw_compiled *c)
+{
+    unsigned n;
+    char text[160];
+    const struct cw_component *delivered = cw_delivered(c, &n);
+    json_t *schema = json_object();
+    for (unsigned i = 0; i < n; i++)
+        json_object_set_new(schema, delivered[i].name, json_string(cw_type_print(&delivered[i].type, text)));
+    return schema;
+}
+
 /* Returns {component: type} after the first n operators of a chain, compiled as a pipeline of their own.
  * NULL: they do not compile. */
 static json_t *chain_schema(const struct cw_pipeline *p, const struct cw_chain *chain, size_t n)
@@ -15,16 +27,11 @@ static json_t *chain_schema(const struct cw_pipeline *p, const struct cw_chain *
     struct cw_pipeline part = *p; /* borrows everything; its reference keeps it from being freed */
     struct cw_compiled *c;
     struct cw_error ignored = {0};
-    char text[160];
     part.refs = 1;
     part.chain = (struct cw_chain){.nodes = chain->nodes, .n = n};
     if (cw_compile(&part, &c, &ignored) < 0)
         return NULL;
-    unsigned n_delivered;
-    const struct cw_component *delivered = cw_delivered(c, &n_delivered);
-    json_t *schema = json_object();
-    for (unsigned i = 0; i < n_delivered; i++)
-        json_object_set_new(schema, delivered[i].name, json_string(cw_type_print(&delivered[i].type, text)));
+    json_t *schema = compiled_schema(c);
     cw_compiled_free(c);
     return schema;
 }
@@ -118,20 +125,20 @@ static const struct cw_node *chain_find_node(const struct cw_chain *chain, unsig
 static json_t *pipeline_sequential_reason(const struct cw_compiled *c)
 {
     const struct cw_chain *chain = &c->pipeline->chain;
-    unsigned at = 0, from = UINT32_MAX;
+    const struct cw_node *cause = NULL;
+    unsigned at = 0;
     while (at < c->pipeline->n_ops && !c->is_limit[at])
         at++;
-    for (unsigned i = 0; i < at && from == UINT32_MAX; i++) {
+    for (unsigned i = 0; i < at && !cause; i++) {
         const struct cw_node *node = chain_find_node(chain, i);
         if (node->desc->kind == CW_OP_FILTER || node->desc->kind == CW_OP_FLAT_MAP ||
             (node->desc->batcher && node->desc->batcher->keyed))
-            from = i;
+            cause = node;
     }
-    const struct cw_node *limit = chain_find_node(chain, at),
-                         *cause = from == UINT32_MAX ? NULL : chain_find_node(chain, from);
-    return json_sprintf(
-        "%s (operator %u) must count elements in order, because %s%s passes an unknown number of them",
-        limit->desc->name, at, cause ? cause->desc->name : "an operator", " before it");
+    return json_sprintf("%s (operator %u) must count elements in order, because %s before it passes an "
+                        "unknown number of them",
+                        chain_find_node(chain, at)->desc->name, at,
+                        cause ? cause->desc->name : "an operator");
 }
 
 static json_t *fused_groups_json(const unsigned *into, unsigned n)
@@ -175,7 +182,7 @@ static int batch_add_json(const struct cw_local *l, const struct cw_explain_opti
     struct cw_budget budget;
     struct cw_layout layout;
     json_auto_t *varying = json_array();
-    cw_budget_init(&budget, o->memory);
+    cw_budget_init(&budget, o->run.memory);
     int r = cw_layout_init(&layout, c, &budget, err);
     for (unsigned k = 0; k < c->n_outputs && r >= 0; k++)
         if (layout.offset[k] == SIZE_MAX)
@@ -185,7 +192,7 @@ static int batch_add_json(const struct cw_local *l, const struct cw_explain_opti
                                   "drop_remainder", c->drop_remainder, "bytes", (json_int_t)layout.slab_bytes,
                                   "slab_bytes",
                                   (json_int_t)(layout.slab_bytes ? cw_slab_charge(layout.slab_bytes) : 0),
-                                  "varying", varying, "memory_budget_bytes", (json_int_t)o->memory);
+                                  "varying", varying, "memory_budget_bytes", (json_int_t)o->run.memory);
         json_object_set_new(facts, "batch", batch);
         cw_layout_deinit(&layout);
     }
@@ -209,15 +216,15 @@ int cw_explain_pipeline(const struct cw_local *l, const struct cw_explain_option
     const struct cw_sequence *s = l->sequence;
     static const char *const on_error[] = {"raise", "skip", "replace"};
     unsigned n = c->pipeline->n_ops;
-    char fingerprint[33], text[160];
+    char fingerprint[33];
     _cleanup_free_ unsigned *into = calloc(n + 1, sizeof(*into));
     if (!into)
         return cw_error_nomem(err, 0, "an explanation");
-    int r = pipeline_fused_into(c, o->optimize, into, err);
+    int r = pipeline_fused_into(c, o->run.optimize, into, err);
     if (r < 0)
         return r;
     cw_hash128_print(c->pipeline->fingerprint, fingerprint);
-    json_t *sources = json_array(), *outputs = json_object();
+    json_t *sources = json_array();
     for (unsigned i = 0; i < c->n_programs; i++) {
         const struct cw_source *source = s->sources[i];
         json_array_append_new(
@@ -227,14 +234,10 @@ int cw_explain_pipeline(const struct cw_local *l, const struct cw_explain_option
                       "bytes", (json_int_t)source->source_bytes, "chunks", (json_int_t)source->n_chunks,
                       "random_access", (int)source->random_access));
     }
-    unsigned n_delivered;
-    const struct cw_component *delivered = cw_delivered(c, &n_delivered);
-    for (unsigned i = 0; i < n_delivered; i++)
-        json_object_set_new(outputs, delivered[i].name, json_string(cw_type_print(&delivered[i].type, text)));
     json_object_update_new(
         facts, json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:b, s:b, s:o}", "pipeline", o->name,
                          "fingerprint", fingerprint, "on_error", on_error[c->pipeline->on_error], "operators",
-                         chain_json(c, &c->pipeline->chain, into), "outputs", outputs, "fused",
+                         chain_json(c, &c->pipeline->chain, into), "outputs", compiled_schema(c), "fused",
                          fused_groups_json(into, n), "sources", sources, "counted", (int)c->counted,
                          "sequential", (int)c->sequential, "elements", count_or_null(s->n_positions)));
     json_t *mixing = json_array();

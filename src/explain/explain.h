@@ -3,22 +3,14 @@
  * docs/explain.md), and the text for people is made of that. `cachew explain` and the C interface call it. */
 #pragma once
 #include "base/text.h"
-#include "session/local.h"
+#include "explain/measure.h"
 
 struct cw_explain_options {
-    const char *name; /* of the pipeline, for people */
-    uint64_t seed;
-    unsigned threads;
-    size_t memory;
-    bool optimize;
-    double seconds;        /* to run it */
-    double rate;           /* elements per second that are taken at most; 0: no limit */
-    double wait;           /* deadline for a batch; 0: none */
-    const char *index_dir; /* as for cw_local_open */
+    const char *name;              /* of the pipeline, for people */
+    struct cw_measure_options run; /* how to run it; `seconds` with those that it settles */
+    const char *index_dir;         /* as for cw_local_open */
     /* caches are tried in a new directory below this one; NULL: below the one for temporary files */
     const char *cache_dir;
-    /* set by another thread: a run ends with CW_E_INTERRUPTED; may be NULL */
-    const volatile int *interrupt;
 };
 
 /* Adds what is known of the pipeline without running it. Its sources must be open. */

@@ -230,20 +230,12 @@ static void trials_add_gains(json_t *list)
 static int trial_try(const struct cw_local *l, const struct cw_explain_options *o, const json_t *facts,
                      const json_t *remedy, json_t *list, struct cw_error *err)
 {
-    struct trial t = {.mo = {
-                          .seed = o->seed,
-                          .threads = o->threads,
-                          .memory = o->memory,
-                          .optimize = o->optimize,
-                          .seconds = o->seconds * 0.75,
-                          .settle = o->seconds * 0.25,
-                          .rate = o->rate,
-                          .wait = o->wait,
-                          .interrupt = o->interrupt,
-                      }};
+    struct trial t = {.mo = o->run};
     struct cw_measurement m = {0};
     struct cw_error own = {0};
-    json_t *trial = trial_json(facts, remedy, o->seconds);
+    json_t *trial = trial_json(facts, remedy, o->run.seconds);
+    t.mo.settle = t.mo.seconds * CW_MEASURE_SETTLE;
+    t.mo.seconds -= t.mo.settle;
     double predicted = json_number(trial, "predicted");
     int r = trial_change(&t, facts, l, json_object_get(remedy, "change"), &own);
     if (r >= 0)
@@ -264,10 +256,7 @@ static int trial_try(const struct cw_local *l, const struct cw_explain_options *
     if (t.dir)
         cw_scratch_remove(t.dir);
     free(t.dir);
-    if (r != CW_E_INTERRUPTED && r != CW_E_MEMORY)
-        return 0;
-    *err = own;
-    return r;
+    return r == CW_E_INTERRUPTED || r == CW_E_MEMORY ? cw_error_copy(err, &own) : 0;
 }
 
 int cw_explain_check(const struct cw_local *l, const struct cw_explain_options *o, json_t *facts,

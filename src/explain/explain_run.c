@@ -10,41 +10,20 @@
 #include "session/report.h"
 #include "session/tuning.h"
 
-/* Part of the time, at the beginning, that is not measured: processes start, pages come into memory. */
-#define SETTLE 0.25
-
 /* ---- the bottleneck ---- */
 
 static json_t *bottleneck_text(const struct cw_bottleneck *b, const struct cw_costs *c)
 {
-    static const struct {
-        const char *kind, *text;
-    } of_operators[] =
-        {
-            {"cpu", "it computes"},
-            {"function", "its Python function runs"},
-            {"waiting", "it waits"},
-        },
-      of_threads[] = {
-          {"reading", "reading files that are in memory"},
-          {"copying", "copying into batches"},
-          {"scheduling", "scheduling, for the operators are cheap"},
-          {"memory", "waiting for memory, for the budget is used up"},
-          {"order", "elements that wait for others"},
-      };
-
     if (strcmp(b->kind, "calls") == 0)
         return json_sprintf(
             "%s (operator %u): the consumer waits for its calls on joined batches, one after the "
             "other, %.0f %% of the time",
             b->op->op, b->op->position, b->share * 100);
-    for (size_t i = 0; b->op && i < CW_COUNT_OF(of_operators); i++)
-        if (strcmp(of_operators[i].kind, b->kind) == 0)
-            return json_sprintf("%s (operator %u): %s for %.0f %% of the threads' time", b->op->op,
-                                b->op->position, of_operators[i].text, b->share * 100);
-    for (size_t i = 0; i < CW_COUNT_OF(of_threads); i++)
-        if (strcmp(of_threads[i].kind, b->kind) == 0)
-            return json_sprintf("%s: %.0f %% of the threads' time", of_threads[i].text, b->share * 100);
+    if (b->op)
+        return json_sprintf("%s (operator %u): %s for %.0f %% of the threads' time", b->op->op,
+                            b->op->position, b->says, b->share * 100);
+    if (b->says)
+        return json_sprintf("%s: %.0f %% of the threads' time", b->says, b->share * 100);
     if (strcmp(b->kind, "storage") == 0)
         return json_sprintf(
             "storage: data that are not in memory come at %.0f MB/s, and %.0f %% of that are used",
@@ -148,7 +127,7 @@ static int facts_add_remedies(const struct cw_local *l, const struct cw_explain_
     if (r >= 0)
         r = cw_moves_find(l, c, &m->profile, &moves, &n_moves, err);
     if (r >= 0 && n_places) {
-        int fit = cw_probe_cache(o->cache_dir, chain_shuffles(&l->pipeline->chain), o->interrupt, &speed,
+        int fit = cw_probe_cache(o->cache_dir, chain_shuffles(&l->pipeline->chain), o->run.interrupt, &speed,
                                  &unfit);
         if (fit == CW_E_INTERRUPTED)
             return cw_error_set(err, fit, "%s", unfit.message);
@@ -161,7 +140,7 @@ static int facts_add_remedies(const struct cw_local *l, const struct cw_explain_
     }
     const struct cw_remedy_options options = {.speed = probed ? &speed : NULL,
                                               .elements = sequence_records(l),
-                                              .page_cache = (double)(total - CW_MIN(total, o->memory)),
+                                              .page_cache = (double)(total - CW_MIN(total, o->run.memory)),
                                               .memory_total = total};
     if (r >= 0)
         r = cw_remedies_find(c, places, n_places, moves, n_moves, &options, &list, &n, err);
@@ -196,18 +175,10 @@ int cw_explain_run(struct cw_local *l, const struct cw_explain_options *o, json_
                    struct cw_error *err)
 {
     struct cw_measurement m;
-    struct cw_measure_options mo = {
-        .seed = o->seed,
-        .threads = o->threads,
-        .memory = o->memory,
-        .optimize = o->optimize,
-        .detail = true,
-        .seconds = o->seconds * (1 - SETTLE),
-        .settle = o->seconds * SETTLE,
-        .rate = o->rate,
-        .wait = o->wait,
-        .interrupt = o->interrupt,
-    };
+    struct cw_measure_options mo = o->run;
+    mo.detail = true;
+    mo.settle = mo.seconds * CW_MEASURE_SETTLE;
+    mo.seconds -= mo.settle;
     int r = cw_measure(l, &mo, &m, err); /* leaves the iterator for what it knows */
     if (r >= 0)
         r = facts_add_run(l, o, &m, facts, err);

@@ -42,15 +42,13 @@ static void text_add_operators(struct cw_text *t, const json_t *operators, int d
         }
         cw_text_add(t, "  %*s%3d %-20s", depth * 2, "", (int)json_get_number(o, "position"),
                     json_get_text(o, "op"));
-        const json_t *attributes = json_object_get(o, "attributes"),
-                     *count = json_object_get(attributes, "count"),
-                     *size = json_object_get(attributes, "size");
-        bool index = strcmp(json_get_text(o, "kind"), "index") == 0,
-             batcher = strcmp(json_get_text(o, "kind"), "batcher") == 0;
-        if (index && count)
-            cw_text_add(t, " %" JSON_INTEGER_FORMAT, json_integer_value(count));
-        if (batcher && size)
-            cw_text_add(t, " %" JSON_INTEGER_FORMAT, json_integer_value(size));
+        const char *kind = json_get_text(o, "kind");
+        const json_t *number = json_object_get(json_object_get(o, "attributes"),
+                                               strcmp(kind, "index") == 0     ? "count"
+                                               : strcmp(kind, "batcher") == 0 ? "size"
+                                                                              : "");
+        if (number)
+            cw_text_add(t, " %" JSON_INTEGER_FORMAT, json_integer_value(number));
         if (json_object_size(json_object_get(o, "outputs"))) {
             cw_text_add(t, " -> ");
             text_add_components(t, json_object_get(o, "outputs"));

@@ -2,7 +2,6 @@
 
 #include <math.h>
 #include <string.h>
-#include <sys/resource.h>
 
 #include "base/cost_clock.h"
 #include "base/machine.h"
@@ -48,14 +47,6 @@ static int measure_sleep_until(uint64_t until_ns, const volatile int *interrupt,
     return 0;
 }
 
-static double measure_process_cpu_s(void)
-{
-    struct rusage u;
-    getrusage(RUSAGE_SELF, &u);
-    return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) +
-           (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) * 1e-6;
-}
-
 static int profile_init(const struct cw_local *l, struct cw_profile *p, struct cw_error *err)
 {
     *p = (struct cw_profile){.ops = calloc(l->pipeline->n_ops + 1, sizeof(*p->ops)),
@@ -71,10 +62,23 @@ static void profile_deinit(struct cw_profile *p)
     *p = (struct cw_profile){0};
 }
 
+static uint64_t *profile_counter(const struct cw_profile *p, size_t offset)
+{
+    return (uint64_t *)((uintptr_t)p + offset);
+}
+
 /* Leaves in p what was counted after `before`. Samples stay: they give means, which get better with their
  * number. */
 static void profile_subtract(struct cw_profile *p, const struct cw_profile *before)
 {
+#define COUNTER(name) offsetof(struct cw_profile, name)
+    static const size_t counters[] = {
+        COUNTER(plan_ns),      COUNTER(read_ns),   COUNTER(read_bytes), COUNTER(emit_ns),
+        COUNTER(fetch_ns),     COUNTER(emit_rows), COUNTER(cold_ns),    COUNTER(cold_bytes),
+        COUNTER(cold_wall_ns), COUNTER(idle_ns),   COUNTER(wait_ns),    COUNTER(run_ns),
+    };
+
+#undef COUNTER
     for (unsigned i = 0; i < p->n_ops; i++) {
         p->ops[i].ns -= before->ops[i].ns;
         p->ops[i].calls -= before->ops[i].calls;
@@ -83,20 +87,10 @@ static void profile_subtract(struct cw_profile *p, const struct cw_profile *befo
         p->ops[i].cpu_ns -= before->ops[i].cpu_ns;
         p->ops[i].live_rows -= before->ops[i].live_rows;
     }
-    p->plan_ns -= before->plan_ns;
-    p->read_ns -= before->read_ns;
-    p->read_bytes -= before->read_bytes;
-    p->emit_ns -= before->emit_ns;
-    p->fetch_ns -= before->fetch_ns;
-    p->emit_rows -= before->emit_rows;
-    p->cold_ns -= before->cold_ns;
-    p->cold_bytes -= before->cold_bytes;
-    p->cold_wall_ns -= before->cold_wall_ns;
-    p->idle_ns -= before->idle_ns;
+    for (size_t i = 0; i < CW_COUNT_OF(counters); i++)
+        *profile_counter(p, counters[i]) -= *profile_counter(before, counters[i]);
     for (int i = 0; i < CW_N_IDLE; i++)
         p->idle_for_ns[i] -= before->idle_for_ns[i];
-    p->wait_ns -= before->wait_ns;
-    p->run_ns -= before->run_ns;
 }
 
 /* Returns the time. Where costs are modelled, it is the time that the work so far takes, or the end of the
@@ -195,26 +189,10 @@ static void measurement_model(const struct cw_measure_options *o, double runner_
     m->delay_s = m->noise = 0;
 }
 
-static void measurement_summarise(struct cw_measurement *m)
-{
-    const struct cw_profile *p = &m->profile;
-    for (unsigned i = 0; i < p->n_ops; i++)
-        m->busy_s += (double)p->ops[i].ns * 1e-9;
-    m->busy_s += (double)(p->plan_ns + p->read_ns + p->emit_ns) * 1e-9;
-    m->idle_share = p->run_ns ? CW_MIN((double)p->idle_ns / (double)p->run_ns, 1.0) : 0;
-    /* cold reads run on threads of their own */
-    double accounted = m->idle_share +
-                       (p->run_ns ? (m->busy_s * 1e9 - (double)p->cold_ns) / (double)p->run_ns : 1);
-    m->other_share = CW_MAX(1 - accounted, 0.0);
-    m->wait_share = p->run_ns ? CW_MIN((double)p->wait_ns * p->threads / (double)p->run_ns, 1.0) : 0;
-    m->read_bytes = p->read_bytes;
-    m->memory_peak = p->memory_peak;
-}
-
 static int measure_run(struct cw_local *l, const struct cw_measure_options *o, struct cw_measurement *m,
                        struct cw_profile *before, struct cw_error *err)
 {
-    double cpu_s = measure_process_cpu_s();
+    double cpu_s = cw_cpu_s(false);
     uint64_t delay_ns = cw_run_delay_ns(), start;
     int r = 0;
     if (o->settle > 0) {
@@ -222,20 +200,19 @@ static int measure_run(struct cw_local *l, const struct cw_measure_options *o, s
         if (r < 0)
             return r;
         cw_iterator_profile(l->iterator, before);
-        cpu_s = measure_process_cpu_s();
+        cpu_s = cw_cpu_s(false);
         delay_ns = cw_run_delay_ns();
     }
     start = measure_now_ns(l, 0);
     r = measure_take(l, o, o->seconds, m, err);
     if (r < 0)
         return r;
-    m->cpu_s = measure_process_cpu_s() - cpu_s;
+    m->cpu_s = cw_cpu_s(false) - cpu_s;
     m->delay_s = (double)(cw_run_delay_ns() - delay_ns) * 1e-9;
     cw_iterator_profile(l->iterator, &m->profile);
     profile_subtract(&m->profile, before);
     if (cw_cost_modelled())
         measurement_model(o, (double)(measure_now_ns(l, 0) - start) * 1e-9, m);
-    measurement_summarise(m);
     return 0;
 }
 
@@ -255,12 +232,13 @@ int cw_measure(struct cw_local *l, const struct cw_measure_options *o, struct cw
                    .cache_point = o->cache_point},
     };
     struct cw_profile before = {0};
-    *ret = (struct cw_measurement){.threads = o->threads, .memory_limit = o->memory, .taken = o->rate};
+    *ret = (struct cw_measurement){.options = *o};
     l->iterator = cw_iterator_free(l->iterator);
     if (l->sequence->n_positions == 0)
         return cw_error_set(err, CW_E_DATA, "the pipeline has no elements: there is nothing to measure");
-    int r = profile_init(l, &ret->profile, err), r2 = profile_init(l, &before, err);
-    r = r < 0 ? r : r2;
+    int r = profile_init(l, &ret->profile, err);
+    if (r >= 0)
+        r = profile_init(l, &before, err);
     if (r >= 0)
         r = cw_iterator_new(l->sequence, &io, NULL, &l->iterator, err);
     if (r >= 0)
@@ -276,13 +254,20 @@ void cw_measurement_deinit(struct cw_measurement *m)
 
 json_t *cw_measurement_json(const struct cw_measurement *m)
 {
-    double s = m->seconds > 0 ? m->seconds : 1e-9;
+    const struct cw_profile *p = &m->profile;
+    double s = m->seconds > 0 ? m->seconds : 1e-9, run_ns = CW_MAX((double)p->run_ns, 1);
+    double busy_s = (double)(p->plan_ns + p->read_ns + p->emit_ns) * 1e-9;
+    for (unsigned i = 0; i < p->n_ops; i++)
+        busy_s += (double)p->ops[i].ns * 1e-9;
+    double idle = CW_MIN((double)p->idle_ns / run_ns, 1.0),
+           busy = p->run_ns ? (busy_s * 1e9 - (double)p->cold_ns) / run_ns
+                            : 1; /* cold reads have threads of their own */
     return json_pack("{s:i, s:f, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:I, s:I}", "threads",
-                     (int)m->threads, "seconds", m->seconds, "batches", (json_int_t)m->batches, "elements",
-                     (json_int_t)m->elements, "bytes", (json_int_t)m->bytes, "elements_per_s",
+                     (int)m->options.threads, "seconds", m->seconds, "batches", (json_int_t)m->batches,
+                     "elements", (json_int_t)m->elements, "bytes", (json_int_t)m->bytes, "elements_per_s",
                      (double)m->elements / s, "batches_per_s", (double)m->batches / s, "bytes_per_s",
-                     (double)m->bytes / s, "first_batch_s", m->first_batch_s, "busy_s", m->busy_s,
-                     "idle_share", m->idle_share, "other_share", m->other_share, "wait_share", m->wait_share,
-                     "read_bytes", (json_int_t)m->read_bytes, "memory_peak_bytes",
-                     (json_int_t)m->memory_peak);
+                     (double)m->bytes / s, "first_batch_s", m->first_batch_s, "busy_s", busy_s, "idle_share",
+                     idle, "other_share", CW_MAX(1 - idle - busy, 0.0), "wait_share",
+                     CW_MIN((double)p->wait_ns * p->threads / run_ns, 1.0), "read_bytes",
+                     (json_int_t)p->read_bytes, "memory_peak_bytes", (json_int_t)p->memory_peak);
 }

@@ -21,18 +21,16 @@ struct cw_measure_options {
 struct cw_measurement {
     double seconds, first_batch_s; /* the latter from the first request */
     uint64_t batches, elements, bytes;
-    double taken; /* elements per second that were taken at most; 0: no limit */
     double noise; /* relative deviation of the rates of both halves from their mean */
-    uint64_t read_bytes, memory_peak, memory_limit;
-    double busy_s; /* operators, reading, planning, copying */
     double cpu_s,
         delay_s; /* of this process, all threads; delay_s: while others had the CPU that was wanted */
-    /* of the threads' time; other: neither idle nor busy, that is scheduling */
-    double idle_share, other_share;
-    double wait_share; /* of the consumer's time */
-    unsigned threads;
+    struct cw_measure_options options;
     struct cw_profile profile; /* of these seconds; of values and of what was sampled, since the run began */
 };
+
+/* Part of the time, at the beginning, that `explain` does not measure: processes start, pages come into
+ * memory. */
+#define CW_MEASURE_SETTLE 0.25
 
 /* Takes batches, epoch after epoch. Frees an iterator that l has, and leaves its own there, to be queried. A
  * sequence without elements is an error. The caller deinits *ret in any case. */
@@ -48,4 +46,7 @@ static inline double cw_measurement_rate(const struct cw_measurement *m)
     return m->seconds > 0 ? (double)m->elements / m->seconds : 0;
 }
 
+/* {threads, seconds, ...} (docs/cli.md). busy_s: of operators, reading, planning and copying. Shares of the
+ * threads' time: idle; other, neither idle nor busy, that is scheduling. Of the consumer's: wait. Needs the
+ * measurement's profile. */
 json_t *cw_measurement_json(const struct cw_measurement *m);

@@ -29,19 +29,14 @@
 int cw_scratch_dir(const char *dir, char **ret, struct cw_error *err)
 {
     const char *tmp = getenv("TMPDIR");
-    struct cw_text t = {0};
+    _cleanup_(cw_text_deinit) struct cw_text t = {0};
     cw_text_add(&t, "%s/cachew-explain-XXXXXX", dir ? dir : tmp && *tmp ? tmp : "/tmp");
-    if (t.failed) {
-        cw_text_deinit(&t);
+    if (t.failed)
         return cw_error_nomem(err, 0, "a path");
-    }
-    if (!mkdtemp(t.data)) {
-        int r = cw_error_errno(err, CW_E_OPTION, errno,
-                               "can't make a directory for a cache (--cache-dir): %s", t.data);
-        cw_text_deinit(&t);
-        return r;
-    }
-    *ret = t.data;
+    if (!mkdtemp(t.data))
+        return cw_error_errno(err, CW_E_OPTION, errno, "can't make a directory for a cache (--cache-dir): %s",
+                              t.data);
+    *ret = CW_STEAL(t.data);
     return 0;
 }
 
@@ -72,17 +67,16 @@ static int probe_interrupted(const struct probe *p, struct cw_error *err)
 
 static int probe_fill(const struct probe *p, struct cw_cache_set *set, struct cw_error *err)
 {
-    size_t n = p->n, bytes = p->bytes;
-    for (uint64_t row = 0; row < n; row++) {
+    for (uint64_t row = 0; row < p->n; row++) {
         const struct cw_cache_key key = {.file_key = 1, .row = row};
         struct cw_cache_slot slot;
-        void *to = cw_cache_reserve(set, &key, bytes, false, 1, &slot);
+        void *to = cw_cache_reserve(set, &key, p->bytes, false, 1, &slot);
         if (!to)
-            return cw_error_set(err, CW_E_IO, "a cache has no room for %zu bytes there", n * bytes);
+            return cw_error_set(err, CW_E_IO, "a cache has no room for %zu bytes there", p->n * p->bytes);
         int r = probe_interrupted(p, err);
         if (r < 0)
             return r;
-        memset(to, (int)row, bytes);
+        memset(to, (int)row, p->bytes);
         cw_cache_commit(&slot);
     }
     return 0;

@@ -1,8 +1,8 @@
 #include "explain/remedies.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <string.h>
+
+#include "base/text.h"
 
 /* Remedies that gain less are not proposed. */
 #define LEAST_GAIN 0.03
@@ -16,10 +16,14 @@ struct finding {
     size_t n;
 };
 
-/* Adds r, whose change is taken over, if it gains enough. Widens low and high by the noise of the run. */
-static void finding_offer(struct finding *f, struct cw_remedy r)
+/* Adds r, whose change is taken over, if it gains enough. Widens low and high by the noise of the run. fmt:
+ * r.what. */
+static void finding_offer(struct finding *f, struct cw_remedy r, const char *fmt, ...) _printf_(3, 4);
+
+static void finding_offer(struct finding *f, struct cw_remedy r, const char *fmt, ...)
 {
     double noise = 1 + f->c->noise;
+    CW_FORMAT(r.what, fmt);
     r.low = fmin(r.low, r.rate) / noise;
     r.high = fmax(r.high, r.rate) * noise;
     if (r.rate >= f->c->rate * (1 + LEAST_GAIN))
@@ -59,30 +63,27 @@ static void finding_threads(struct finding *f)
 {
     struct cw_costs then = *f->c;
     then.threads = CW_MAX(costs_threads_wanted(f->c), f->c->threads);
-    if (then.threads > f->c->threads) {
-        struct cw_remedy r = {.kind = "threads",
-                              .here = true,
-                              .rate = cw_costs_predict(f->c, &then),
-                              .low = costs_predict_serial(f->c, then),
-                              .change = option_json("threads", then.threads)};
-        snprintf(r.what, sizeof(r.what), "%u threads instead of %u", then.threads, f->c->threads);
-        finding_offer(f, r);
-    }
+    if (then.threads > f->c->threads)
+        finding_offer(f,
+                      (struct cw_remedy){.kind = "threads",
+                                         .here = true,
+                                         .rate = cw_costs_predict(f->c, &then),
+                                         .low = costs_predict_serial(f->c, then),
+                                         .change = option_json("threads", then.threads)},
+                      "%u threads instead of %u", then.threads, f->c->threads);
     then.threads *= 2;
     then.cpus *= 2;
-    struct cw_remedy more = {.kind = "cores",
-                             .rate = cw_costs_predict(f->c, &then),
-                             .low = costs_predict_serial(f->c, then),
-                             .change = option_json("threads", then.threads)};
     double limits[CW_N_RESOURCES];
     (void)cw_costs_limits(f->c, limits);
     bool no_cpu_left = limits[CW_RESOURCE_CPUS] * then.threads <
                        2 * 1.05 * f->c->threads * limits[CW_RESOURCE_THREADS];
-    snprintf(more.what, sizeof(more.what), "twice the CPUs, and %u threads", then.threads);
     if (no_cpu_left)
-        finding_offer(f, more);
-    else
-        json_decref(more.change);
+        finding_offer(f,
+                      (struct cw_remedy){.kind = "cores",
+                                         .rate = cw_costs_predict(f->c, &then),
+                                         .low = costs_predict_serial(f->c, then),
+                                         .change = option_json("threads", then.threads)},
+                      "twice the CPUs, and %u threads", then.threads);
 }
 
 static void finding_memory(struct finding *f)
@@ -90,14 +91,14 @@ static void finding_memory(struct finding *f)
     struct cw_costs then = *f->c;
     size_t memory = f->c->memory * 2;
     then.idle_s[CW_IDLE_MEMORY] = 0;
-    struct cw_remedy r = {.kind = "memory",
-                          .here = memory < f->o->memory_total,
-                          .rate = cw_costs_predict(f->c, &then),
-                          .low = f->c->rate,
-                          .change = option_json("memory", (json_int_t)memory)};
-    snprintf(r.what, sizeof(r.what), "a memory budget of %.0f MB instead of %.0f", (double)memory * 1e-6,
-             (double)f->c->memory * 1e-6);
-    finding_offer(f, r);
+    finding_offer(f,
+                  (struct cw_remedy){.kind = "memory",
+                                     .here = memory < f->o->memory_total,
+                                     .rate = cw_costs_predict(f->c, &then),
+                                     .low = f->c->rate,
+                                     .change = option_json("memory", (json_int_t)memory)},
+                  "a memory budget of %.0f MB instead of %.0f", (double)memory * 1e-6,
+                  (double)f->c->memory * 1e-6);
 }
 
 static void finding_storage(struct finding *f)
@@ -105,12 +106,12 @@ static void finding_storage(struct finding *f)
     struct cw_costs then = *f->c;
     then.storage_bytes_per_s *= 2;
     double rate = cw_costs_predict(f->c, &then);
-    struct cw_remedy r = {.kind = "storage", .rate = rate, .low = rate, .high = rate};
     then.cold_bytes = 0;
-    r.high = cw_costs_predict(f->c, &then);
-    snprintf(r.what, sizeof(r.what), "storage of %.0f MB/s instead of %.0f for what is not in memory",
-             f->c->storage_bytes_per_s * 2e-6, f->c->storage_bytes_per_s * 1e-6);
-    finding_offer(f, r);
+    finding_offer(f,
+                  (struct cw_remedy){
+                      .kind = "storage", .rate = rate, .low = rate, .high = cw_costs_predict(f->c, &then)},
+                  "storage of %.0f MB/s instead of %.0f for what is not in memory",
+                  f->c->storage_bytes_per_s * 2e-6, f->c->storage_bytes_per_s * 1e-6);
 }
 
 /* The rate for a faster consumer, or for a second one. */
@@ -126,11 +127,9 @@ static void finding_consumer(struct finding *f)
                           .high = rate,
                           .change = option_json("limit-rate", 0)};
     if (f->c->taken > 0)
-        snprintf(r.what, sizeof(r.what), "batches taken as they come, instead of %.0f elements/s",
-                 f->c->taken);
+        finding_offer(f, r, "batches taken as they come, instead of %.0f elements/s", f->c->taken);
     else
-        snprintf(r.what, sizeof(r.what), "batches taken as they come");
-    finding_offer(f, r);
+        finding_offer(f, r, "batches taken as they come");
 }
 
 /* ---- a cache ---- */
@@ -180,10 +179,7 @@ static bool costs_skip_before(struct cw_costs *then, unsigned last, bool alone)
 /* Returns the seconds of threads' work on an element. */
 static double costs_work(const struct cw_costs *c)
 {
-    double s = c->read_s + c->emit_s;
-    for (unsigned i = 0; i < c->n_ops; i++)
-        s += c->ops[i].busy_s + c->ops[i].delay_s;
-    return s;
+    return c->read_s + c->emit_s + cw_costs_busy(c, true);
 }
 
 /* Returns the CPU time of an element for scheduling: what is neither an operator's nor other work on elements
@@ -222,15 +218,13 @@ static double costs_cached_rate(const struct cw_costs *c, const struct cw_costs 
 static int finding_cache(struct finding *f, const struct cw_place *p, struct cw_error *err)
 {
     const struct cw_cache_speed *s = f->o->speed;
-    struct cw_costs behind, slower;
+    _cleanup_(cw_costs_deinit) struct cw_costs behind = {0}, slower = {0};
     double rows = costs_rows_behind(f->c, p->last), source_rows = 0;
     int r = cw_costs_copy(&behind, f->c, err);
+    if (r >= 0)
+        r = cw_costs_copy(&slower, f->c, err);
     if (r < 0)
         return r;
-    if ((r = cw_costs_copy(&slower, f->c, err)) < 0) {
-        cw_costs_deinit(&behind);
-        return r;
-    }
     for (unsigned i = 0; i < f->c->n_ops; i++)
         source_rows += f->c->ops[i].source ? f->c->ops[i].rows : 0;
     struct cw_remedy m = {.kind = "cache", .here = true};
@@ -244,19 +238,12 @@ static int finding_cache(struct finding *f, const struct cw_place *p, struct cw_
         m.low = costs_cached_rate(f->c, &slower, fmax(warm_s, cold_s), true);
         m.high = costs_cached_rate(f->c, &behind, fmin(warm_s, cold_s), false);
     }
-    if (p->cache_point >= 0) {
-        m.change = option_json("cache", p->cache_point);
-        snprintf(m.what, sizeof(m.what),
-                 "a cache at the cache point behind %s (operator %u): %.*f MB for all elements",
-                 f->c->ops[p->last].op, p->last, m.bytes < 1e7, m.bytes * 1e-6);
-    } else {
-        m.change = json_pack("{s:{s:s}, s:i}", "insert", "op", "autocache", "at", (int)p->at);
-        snprintf(m.what, sizeof(m.what), "autocache behind %s (operator %u): %.*f MB for all elements",
-                 f->c->ops[p->last].op, p->last, m.bytes < 1e7, m.bytes * 1e-6);
-    }
-    finding_offer(f, m);
-    cw_costs_deinit(&behind);
-    cw_costs_deinit(&slower);
+    bool there = p->cache_point >= 0;
+    m.change = there ? option_json("cache", p->cache_point)
+                     : json_pack("{s:{s:s}, s:i}", "insert", "op", "autocache", "at", (int)p->at);
+    finding_offer(f, m, "%s behind %s (operator %u): %.*f MB for all elements",
+                  there ? "a cache at the cache point" : "autocache", f->c->ops[p->last].op, p->last,
+                  m.bytes < 1e7, m.bytes * 1e-6);
     return 0;
 }
 
@@ -298,7 +285,7 @@ static void finding_keep_best_caches(struct finding *f, size_t from)
 
 static int finding_order(struct finding *f, const struct cw_move *m, struct cw_error *err)
 {
-    struct cw_costs then;
+    _cleanup_(cw_costs_deinit) struct cw_costs then = {0};
     int r = cw_costs_copy(&then, f->c, err);
     if (r < 0)
         return r;
@@ -311,18 +298,16 @@ static int finding_order(struct finding *f, const struct cw_move *m, struct cw_e
         o->cpu_s *= m->factor;
     }
     costs_share_scheduling(f->c, &then);
-    struct cw_remedy order = {.kind = "order",
-                              .here = true,
-                              .rate = cw_costs_predict(f->c, &then),
-                              .change = json_pack("{s:i, s:i}", "move", (int)m->from, "to", (int)m->to)};
-    order.low = f->c->rate;
-    order.high = order.rate;
-    snprintf(order.what, sizeof(order.what),
-             "%s (operator %u) in front of %s (operator %u): %.3g %% of the work remain there, with the same "
-             "result",
-             moved->op, moved->position, then.ops[m->first].op, m->first, m->factor * 100);
-    finding_offer(f, order);
-    cw_costs_deinit(&then);
+    finding_offer(
+        f,
+        (struct cw_remedy){.kind = "order",
+                           .here = true,
+                           .rate = cw_costs_predict(f->c, &then),
+                           .low = f->c->rate,
+                           .change = json_pack("{s:i, s:i}", "move", (int)m->from, "to", (int)m->to)},
+        "%s (operator %u) in front of %s (operator %u): %.3g %% of the work remain there, with the same "
+        "result",
+        moved->op, moved->position, then.ops[m->first].op, m->first, m->factor * 100);
     return 0;
 }
 

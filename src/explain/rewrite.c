@@ -9,8 +9,9 @@
 
 json_t *cw_change_apply(const json_t *root, const json_t *change)
 {
-    json_t *copy = json_deep_copy(root), *list = json_object_get(copy, "pipeline"),
-           *op = json_object_get(change, "insert"), *from = json_object_get(change, "move");
+    json_auto_t *copy = json_deep_copy(root);
+    json_t *list = json_object_get(copy, "pipeline"), *op = json_object_get(change, "insert"),
+           *from = json_object_get(change, "move");
     int failed = 0;
     if (op)
         failed = json_array_insert(list, (size_t)json_integer_value(json_object_get(change, "at")), op);
@@ -20,11 +21,7 @@ json_t *cw_change_apply(const json_t *root, const json_t *change)
                  json_array_insert_new(list, (size_t)json_integer_value(json_object_get(change, "to")),
                                        moved) < 0;
     }
-    if (failed) {
-        json_decref(copy);
-        return NULL;
-    }
-    return copy;
+    return failed ? NULL : json_incref(copy);
 }
 
 /* The pipeline with a change, compiled. 1: it does not compile. */
@@ -37,11 +34,7 @@ static int change_compile(const struct cw_local *l, json_t *change, struct cw_lo
     if (!root)
         return cw_error_nomem(err, 0, "a pipeline");
     int r = cw_local_compile(ret, root, l->pipeline->base_dir, &own);
-    if (r == CW_E_MEMORY) {
-        *err = own;
-        return r;
-    }
-    return r < 0 ? 1 : 0;
+    return r == CW_E_MEMORY ? cw_error_copy(err, &own) : r < 0;
 }
 
 /* ---- cache points ---- */
@@ -76,7 +69,7 @@ int cw_places_find(const struct cw_local *l, const struct cw_profile *p, struct 
                    struct cw_error *err)
 {
     const struct cw_chain *chain = &l->pipeline->chain;
-    struct cw_place *places = calloc(chain->n + 1, sizeof(*places));
+    _cleanup_free_ struct cw_place *places = calloc(chain->n + 1, sizeof(*places));
     size_t n = 0;
     int r = places ? 0 : cw_error_nomem(err, 0, "places for a cache");
     for (size_t at = 1; at <= chain->n && r >= 0 && chain->nodes[at - 1].desc->kind != CW_OP_BATCHER; at++) {
@@ -100,13 +93,9 @@ int cw_places_find(const struct cw_local *l, const struct cw_profile *p, struct 
             places[n++] = place;
         cw_local_deinit(&changed);
     }
-    if (r < 0) {
-        free(places);
-        return r;
-    }
-    *ret = places;
+    *ret = r < 0 ? NULL : CW_STEAL(places);
     *ret_n = n;
-    return 0;
+    return r < 0 ? r : 0;
 }
 
 /* ---- another order ---- */
@@ -159,10 +148,9 @@ int cw_moves_find(const struct cw_local *l, const struct cw_costs *c, const stru
 {
     const struct cw_chain *chain = &l->pipeline->chain;
     const struct cw_program *g = &l->compiled->programs[0];
-    struct cw_move *moves = calloc(chain->n + 1, sizeof(*moves));
+    _cleanup_free_ struct cw_move *moves = calloc(chain->n + 1, sizeof(*moves));
     size_t n = 0;
     int r = moves ? 0 : cw_error_nomem(err, 0, "orders of operators");
-    *ret_n = 0;
     /* Behind concat each source has values of its own; and what fails is no longer the same where it is not
      * raised. */
     for (size_t from = 2; from < chain->n && r >= 0 && l->compiled->n_programs == 1 &&
@@ -184,11 +172,7 @@ int cw_moves_find(const struct cw_local *l, const struct cw_costs *c, const stru
             moves[n++] = move;
         cw_local_deinit(&changed);
     }
-    if (r < 0) {
-        free(moves);
-        return r;
-    }
-    *ret = moves;
+    *ret = r < 0 ? NULL : CW_STEAL(moves);
     *ret_n = n;
-    return 0;
+    return r < 0 ? r : 0;
 }

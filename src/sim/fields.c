@@ -39,23 +39,20 @@ static int fields_unknown_key(const char *where, const char *key, const json_t *
                               const struct cw_sim_field *fields, struct cw_error *err)
 {
     const char *names[32];
-    char expected[256];
-    size_t n = 0, used = 0;
+    char path[256];
+    _cleanup_(cw_text_deinit) struct cw_text expected = {0};
+    size_t n = 0;
     for (const struct cw_sim_field *f = fields; f->name && n < CW_COUNT_OF(names); f++)
         names[n++] = f->name;
     const char *near = cw_nearest(key, names, n);
     if (near)
-        snprintf(expected, sizeof(expected), "\"%s\"?", near);
-    else {
-        used = (size_t)snprintf(expected, sizeof(expected), "one of");
-        for (size_t i = 0; i < n && used < sizeof(expected); i++)
-            used += (size_t)snprintf(expected + used, sizeof(expected) - used, "%s %s", i ? "," : "",
-                                     names[i]);
-    }
-    char path[256];
+        cw_text_add(&expected, "\"%s\"?", near);
+    for (size_t i = 0; i < n && !near; i++)
+        cw_text_add(&expected, "%s %s", i ? "," : "one of", names[i]);
     snprintf(path, sizeof(path), "%s%.100s", where, key);
-    return cw_error_value(err, CW_E_PIPELINE, path, "unknown", expected, "unknown key %s: %s %s", path,
-                          near ? "did you mean" : "expected", expected);
+    return cw_error_value(err, CW_E_PIPELINE, path, "unknown", expected.data ? expected.data : "",
+                          "unknown key %s: %s %.255s", path, near ? "did you mean" : "expected",
+                          expected.data ? expected.data : "");
 }
 
 static int fields_number(const char *where, const struct cw_sim_field *f, const json_t *value,
@@ -76,6 +73,16 @@ static int fields_number(const char *where, const struct cw_sim_field *f, const 
              f->kind == CW_SIM_WHOLE ? "a whole number of" : "a number of", more ? "more than" : "at least",
              number_shortest(least, low), number_shortest(f->most, high));
     return cw_sim_expected(where, f->name, value, expected, err);
+}
+
+static int fields_text(const char *where, const struct cw_sim_field *f, const json_t *value,
+                       struct cw_error *err)
+{
+    *f->text = json_string_value(value);
+    if (*f->text && strlen(*f->text) >= f->least)
+        return 0;
+    return cw_sim_expected(where, f->name, value, f->least > 0 ? "a string that is not empty" : "a string",
+                           err);
 }
 
 int cw_sim_fields(const json_t *object, const char *where, const struct cw_sim_field *fields,
@@ -102,5 +109,14 @@ int cw_sim_fields(const json_t *object, const char *where, const struct cw_sim_f
     for (const struct cw_sim_field *f = fields; f->name; f++)
         if (f->required && !json_object_get(object, f->name))
             return fields_number(where, f, NULL, err);
+    for (const struct cw_sim_field *f = fields; f->name; f++) {
+        value = json_object_get(object, f->name);
+        snprintf(name, sizeof(name), "%s%s.", where, f->name);
+        int r = f->fields && value ? cw_sim_fields(value, name, f->fields, err)
+                : f->text          ? fields_text(where, f, value, err)
+                                   : 0;
+        if (r < 0)
+            return r;
+    }
     return 0;
 }

@@ -8,18 +8,21 @@
 
 struct cw_sim_field {
     const char *name; /* NULL: the end */
-    double *to;       /* where the number goes; NULL: the caller parses this field */
+    double *to;       /* where the number goes; NULL: it is no number */
     double least, most;
 
     /* any number, more than `least` and CW_SIM_LEAST, or a whole number */
     enum { CW_SIM_ANY, CW_SIM_MORE, CW_SIM_WHOLE } kind;
 
-    /* of numbers. The caller names what it expects in place of a missing field that it parses */
-    bool required;
+    bool required; /* of numbers */
+    /* of an object, which may be missing: its fields. Neither number, object nor text: the caller parses it
+     */
+    const struct cw_sim_field *fields;
+    const char **text; /* where a text goes, which is required; least 1: it must not be empty */
 };
 
-/* Reads the numbers of an object and rejects unknown keys. where: the object's name in errors: "",
- * "model.", "jobs[2].". */
+/* Reads the numbers, objects and texts of an object, in this order, and rejects unknown keys. where: the
+ * object's name in errors: "", "model.", "jobs[2].". */
 int cw_sim_fields(const json_t *object, const char *where, const struct cw_sim_field *fields,
                   struct cw_error *err) _must_check_;
 /* The error for a value other than expected; NULL: it is missing. */

@@ -37,14 +37,6 @@ static struct cw_sim_conditions job_conditions(const struct cw_sim_played *p)
                              p->choice.cache_point, cached, p->choice.write_waits);
 }
 
-int cw_sim_job_running(const struct cw_sim_played *p)
-{
-    int n = 0;
-    for (size_t i = 0; i < p->w->n_pools; i++)
-        n += p->worker_sets[i].running;
-    return n;
-}
-
 /* The batch at which conditions change: the end of an epoch, of a phase, or of the job. */
 static double job_boundary(const struct cw_sim_played *p)
 {

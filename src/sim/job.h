@@ -61,8 +61,6 @@ struct cw_sim_played {
     uint64_t *steps;            /* of the run */
 };
 
-/* Workers of all pools that run. */
-int cw_sim_job_running(const struct cw_sim_played *p);
 /* Moves on to `until`, to the end of the job, or until the steps of the run are used up. True: it stopped at
  * the beginning of a phase that the job's plan has something for. */
 bool cw_sim_job_advance(struct cw_sim_played *p, double until);

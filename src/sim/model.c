@@ -5,7 +5,8 @@
 /* least interval: handing over an empty batch takes time too */
 #define LEAST_S 1e-9
 
-double cw_sim_speed(const struct cw_workload *w, size_t pool)
+/* The speed of a pool's worker relative to one of the first pool, as the file has it. */
+static double pool_speed(const struct cw_workload *w, size_t pool)
 {
     const struct cw_sim_pool *p = &w->pools[pool], *first = &w->pools[0];
     return p->worker_cpus / first->worker_cpus * (first->slowdown / p->slowdown);
@@ -46,7 +47,7 @@ static struct cw_sim_workers model_together(const struct cw_workload *w, const s
     for (size_t i = 0; i < w->n_pools; i++) {
         ret_speeds[i] = workers[i].speed;
         all.running += workers[i].running;
-        all.speed += workers[i].speed * cw_sim_speed(w, i);
+        all.speed += workers[i].speed * pool_speed(w, i);
     }
     return all;
 }
@@ -56,7 +57,7 @@ static void model_divide(const struct cw_workload *w, const struct cw_sim_worker
                          const struct cw_sim_workers *all, struct cw_sim_conditions *c)
 {
     for (size_t i = 0; i < w->n_pools; i++) {
-        double speed = workers[i].speed * cw_sim_speed(w, i);
+        double speed = workers[i].speed * pool_speed(w, i);
         if (!(speed > 0))
             continue;
         c->part[i] = speed / all->speed;

@@ -22,9 +22,6 @@ struct cw_sim_workers {
     double running, speed;
 }; /* of a pool. speed: slow workers count as parts of one */
 
-/* The speed of a pool's worker relative to one of the first pool, as the file has it. */
-double cw_sim_speed(const struct cw_workload *w, size_t pool);
-
 /* cached: part of the epoch that is read at cache_point. interval = max(client's step, computing /
  * workers, bytes / bandwidth for each store), since all of these overlap and enough is prefetched. */
 struct cw_sim_conditions cw_sim_conditions(const struct cw_workload *w, const struct cw_sim_job *job,

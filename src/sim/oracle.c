@@ -21,6 +21,9 @@ struct search {
     struct cw_sim_outcome best;
     bool any;
     uint64_t steps;
+    /* the phases from `first` to `last` are searched, which all get the same workers; their best vector */
+    size_t first, last;
+    struct cw_sim_vector best_vector;
 };
 
 static bool outcome_better(enum cw_objective objective, const struct cw_sim_outcome *a,
@@ -47,11 +50,6 @@ static int oracle_try_plan(struct search *s, bool *ret, struct cw_error *err)
     return r;
 }
 
-static int oracle_next_count(int n)
-{
-    return n < ALL_COUNTS ? n + 1 : n + n / 1000;
-}
-
 static int oracle_most(const struct search *s, size_t pool)
 {
     const struct cw_sim_job *job = &s->w->jobs[s->job];
@@ -59,27 +57,18 @@ static int oracle_most(const struct search *s, size_t pool)
     return job->quota > 0 ? CW_MIN(most, (int)job->quota) : most;
 }
 
-/* A search over the phases from `first` to `last`, which all get the same workers. */
-struct range {
-    struct search *s;
-    size_t first, last;
-    struct cw_sim_vector best;
-};
-
-static int oracle_try_vector(struct range *r, const struct cw_sim_vector *v, bool *ret, struct cw_error *err)
+static int oracle_try_vector(struct search *s, const struct cw_sim_vector *v, bool *ret, struct cw_error *err)
 {
-    const struct cw_sim_job *job = &r->s->w->jobs[r->s->job];
-    int sum = 0, e = 0;
-    for (size_t k = 0; k < r->s->w->n_pools; k++)
-        sum += v->workers[k];
+    const struct cw_sim_job *job = &s->w->jobs[s->job];
+    int sum = cw_sim_workers_sum(v->workers), e = 0;
     *ret = false;
     if (sum == 0 || (job->quota > 0 && sum > (int)job->quota))
         return 0;
-    for (size_t i = r->first; i <= r->last; i++)
-        r->s->plan->phases[i] = *v;
-    e = oracle_try_plan(r->s, ret, err);
+    for (size_t i = s->first; i <= s->last; i++)
+        s->plan->phases[i] = *v;
+    e = oracle_try_plan(s, ret, err);
     if (*ret)
-        r->best = *v;
+        s->best_vector = *v;
     return e;
 }
 
@@ -101,86 +90,89 @@ static double grid_size(const struct search *s, double ratio)
     return all;
 }
 
-static int grid_try(struct range *r, double ratio, size_t pool, struct cw_sim_vector *v, struct cw_error *err)
+static int grid_try(struct search *s, double ratio, size_t pool, struct cw_sim_vector *v,
+                    struct cw_error *err)
 {
     bool found;
-    int e = 0, most = pool < r->s->w->n_pools ? oracle_most(r->s, pool) : 0;
-    if (pool == r->s->w->n_pools)
-        return oracle_try_vector(r, v, &found, err);
+    int e = 0, most = pool < s->w->n_pools ? oracle_most(s, pool) : 0;
+    if (pool == s->w->n_pools)
+        return oracle_try_vector(s, v, &found, err);
     for (int n = 0; e == 0 && n <= most; n = grid_next(n, ratio, most)) {
         v->workers[pool] = n;
-        e = grid_try(r, ratio, pool + 1, v, err);
+        e = grid_try(s, ratio, pool + 1, v, err);
     }
     v->workers[pool] = 0;
     return e;
 }
 
 /* Tries all neighbours of a vector: `step` fewer, the same, or `step` more of each pool. */
-static int oracle_try_neighbours(struct range *r, struct cw_sim_vector at, const int *step, size_t pool,
+static int oracle_try_neighbours(struct search *s, struct cw_sim_vector at, const int *step, size_t pool,
                                  bool *any, struct cw_error *err)
 {
     bool found;
-    if (pool == r->s->w->n_pools) {
-        int e = oracle_try_vector(r, &at, &found, err);
+    if (pool == s->w->n_pools) {
+        int e = oracle_try_vector(s, &at, &found, err);
         *any |= found;
         return e;
     }
     int n = at.workers[pool], e = 0;
     for (int way = -1; e == 0 && way <= 1; way++) {
         at.workers[pool] = n + way * step[pool];
-        if (at.workers[pool] >= 0 && at.workers[pool] <= oracle_most(r->s, pool))
-            e = oracle_try_neighbours(r, at, step, pool + 1, any, err);
+        if (at.workers[pool] >= 0 && at.workers[pool] <= oracle_most(s, pool))
+            e = oracle_try_neighbours(s, at, step, pool + 1, any, err);
     }
     return e;
 }
 
-static int oracle_refine(struct range *r, struct cw_error *err)
+static int oracle_refine(struct search *s, struct cw_error *err)
 {
     int step[CW_POLICY_POOLS], largest = 1, e = 0;
-    for (size_t k = 0; k < r->s->w->n_pools; k++) {
-        step[k] = CW_MAX(r->best.workers[k] / 2, 1);
+    for (size_t k = 0; k < s->w->n_pools; k++) {
+        step[k] = CW_MAX(s->best_vector.workers[k] / 2, 1);
         largest = CW_MAX(largest, step[k]);
     }
     for (int round = 0; e == 0;) {
         bool any = false;
-        e = oracle_try_neighbours(r, r->best, step, 0, &any, err);
+        e = oracle_try_neighbours(s, s->best_vector, step, 0, &any, err);
         if (any && ++round < ROUNDS)
             continue;
         round = 0;
         if (largest == 1)
             break;
         largest /= 2;
-        for (size_t k = 0; k < r->s->w->n_pools; k++)
+        for (size_t k = 0; k < s->w->n_pools; k++)
             step[k] = CW_MAX(step[k] / 2, 1);
     }
     return e;
 }
 
-static int oracle_search_vectors(struct range *r, struct cw_error *err)
+static int oracle_search_vectors(struct search *s, struct cw_error *err)
 {
     double ratio = 1;
     struct cw_sim_vector v = {0};
-    while (grid_size(r->s, ratio) > ALL_VECTORS)
+    while (grid_size(s, ratio) > ALL_VECTORS)
         ratio *= 1.25;
-    int e = grid_try(r, ratio, 0, &v, err);
-    return e == 0 && ratio > 1 ? oracle_refine(r, err) : e;
+    int e = grid_try(s, ratio, 0, &v, err);
+    return e == 0 && ratio > 1 ? oracle_refine(s, err) : e;
 }
 
-static int oracle_search_counts(struct range *r, struct cw_error *err)
+static int oracle_search_counts(struct search *s, struct cw_error *err)
 {
     bool found;
     int e = 0;
-    for (int n = 1, most = oracle_most(r->s, 0); e == 0 && n <= most; n = oracle_next_count(n))
-        e = oracle_try_vector(r, &(struct cw_sim_vector){{n}}, &found, err);
+    for (int n = 1, most = oracle_most(s, 0); e == 0 && n <= most; n += n < ALL_COUNTS ? 1 : n / 1000)
+        e = oracle_try_vector(s, &(struct cw_sim_vector){{n}}, &found, err);
     return e;
 }
 
 static int oracle_search_range(struct search *s, size_t first, size_t last, struct cw_error *err)
 {
-    struct range r = {.s = s, .first = first, .last = last, .best = s->plan->phases[first]};
-    int e = s->w->n_pools > 1 ? oracle_search_vectors(&r, err) : oracle_search_counts(&r, err);
+    s->first = first;
+    s->last = last;
+    s->best_vector = s->plan->phases[first];
+    int e = s->w->n_pools > 1 ? oracle_search_vectors(s, err) : oracle_search_counts(s, err);
     for (size_t i = first; i <= last; i++)
-        s->plan->phases[i] = r.best;
+        s->plan->phases[i] = s->best_vector;
     return e;
 }
 

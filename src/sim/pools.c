@@ -12,21 +12,17 @@ static int pool_parse(const json_t *object, size_t i, struct cw_workload *w, str
     struct cw_sim_pool *p = &w->pools[i];
     snprintf(where, sizeof(where), "pools[%zu].", i);
     const struct cw_sim_field fields[] = {
-        {"name", NULL, 0, 0, CW_SIM_ANY, false},
-        {"price_per_h", &p->price_per_h, 0, CW_SIM_MOST, CW_SIM_ANY, false},
-        {"max_workers", &p->max_workers, 1, CW_SIM_MOST_WORKERS, CW_SIM_WHOLE, false},
-        {"start_delay_s", &p->start_delay_s, 0, 1e6, CW_SIM_ANY, false},
-        {"worker_cpus", &p->worker_cpus, 0, 1e6, CW_SIM_MORE, false},
-        {"slowdown", &p->slowdown, 0, 1e6, CW_SIM_MORE, false},
+        {"name", .text = &p->name, .least = 1},
+        {"price_per_h", &p->price_per_h, 0, CW_SIM_MOST, CW_SIM_ANY},
+        {"max_workers", &p->max_workers, 1, CW_SIM_MOST_WORKERS, CW_SIM_WHOLE},
+        {"start_delay_s", &p->start_delay_s, 0, 1e6, CW_SIM_ANY},
+        {"worker_cpus", &p->worker_cpus, 0, 1e6, CW_SIM_MORE},
+        {"slowdown", &p->slowdown, 0, 1e6, CW_SIM_MORE},
         {0},
     };
     int r = cw_sim_fields(object, where, fields, err);
     if (r < 0)
         return r;
-    p->name = json_string_value(json_object_get(object, "name"));
-    if (!p->name || !*p->name)
-        return cw_sim_expected(where, "name", json_object_get(object, "name"), "a string that is not empty",
-                               err);
     for (size_t k = 0; k < i; k++)
         if (strcmp(w->pools[k].name, p->name) == 0)
             return cw_sim_expected(where, "name", json_object_get(object, "name"),

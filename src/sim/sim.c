@@ -28,7 +28,7 @@ struct sim {
     const struct cw_sim_options *o;
     struct cw_sim_played *jobs;
     size_t n;
-    uint64_t *steps, own_steps;
+    uint64_t *steps; /* of the options */
 };
 
 /* Whether the work of the lump is reported now. */
@@ -200,7 +200,7 @@ static bool choice_differs(const struct cw_sim_played *p, const struct cw_decisi
            d->cache_point != p->choice.cache_point;
 }
 
-static int workers_sum(const int *workers)
+int cw_sim_workers_sum(const int *workers)
 {
     int n = 0;
     for (int i = 0; i < CW_POLICY_POOLS; i++)
@@ -219,8 +219,10 @@ static int job_record(struct cw_sim_played *p, const struct cw_decision *d, cons
     json_t *json = cw_decision_json(d, f);
     if (!json)
         return CW_E_MEMORY;
-    out->decisions[out->n_decisions++] = (struct cw_sim_decision){
-        .t = p->now, .workers = workers_sum(d->workers), .cache_point = d->cache_point, .record = json};
+    out->decisions[out->n_decisions++] = (struct cw_sim_decision){.t = p->now,
+                                                                  .workers = cw_sim_workers_sum(d->workers),
+                                                                  .cache_point = d->cache_point,
+                                                                  .record = json};
     return 0;
 }
 
@@ -235,6 +237,15 @@ static int sim_apply(struct sim *s, struct cw_sim_played *p, const struct cw_dec
     return other ? sim_grant(s, p->now) : 0;
 }
 
+/* Workers of all pools that run. */
+static int job_running(const struct cw_sim_played *p)
+{
+    int n = 0;
+    for (size_t i = 0; i < p->w->n_pools; i++)
+        n += p->worker_sets[i].running;
+    return n;
+}
+
 static int job_sample(struct cw_sim_played *p)
 {
     struct cw_sim_outcome *out = p->out;
@@ -243,7 +254,7 @@ static int job_sample(struct cw_sim_played *p)
     if (CW_ARRAY_ROOM(out->samples, out->samples_room, out->n_samples + 1, "samples", NULL) < 0)
         return CW_E_MEMORY;
     out->samples[out->n_samples++] = (struct cw_sim_sample){
-        p->now, cw_sim_job_running(p), workers_sum(p->choice.workers),
+        p->now, job_running(p), cw_sim_workers_sum(p->choice.workers),
         1 - p->window.step.mean / p->window.interval.mean};
     return 0;
 }
@@ -276,7 +287,7 @@ static int sim_decide(struct sim *s, struct cw_sim_played *p)
         s->o->policy->decide(s->o->policy, &p->memory, &f, p->now, &d);
     for (size_t i = 0; i < s->w->n_pools; i++)
         d.workers[i] = CW_MAX(CW_MIN(d.workers[i], (int)s->w->pools[i].max_workers), 0);
-    if (workers_sum(d.workers) == 0)
+    if (cw_sim_workers_sum(d.workers) == 0)
         d.workers[0] = 1;
     int r = job_record(p, &d, &f);
     return r < 0 ? r : sim_apply(s, p, &d);
@@ -383,9 +394,7 @@ static int sim_too_long(const struct sim *s, double at, struct cw_error *err)
     for (size_t i = 0; i < s->n; i++) {
         const struct cw_sim_job *job = s->jobs[i].job;
         bool search = s->jobs[i].expected;
-        int want = 0;
-        for (size_t k = 0; k < w->n_pools; k++)
-            want += s->jobs[i].choice.workers[k];
+        int want = cw_sim_workers_sum(s->jobs[i].choice.workers);
         const struct cause causes[] = {
             {"batches_per_epoch", job->batches_per_epoch, 1}, /* the default */
             {"epochs", job->epochs, job->epochs},
@@ -420,8 +429,7 @@ static int sim_play(struct sim *s, struct cw_error *err)
 int cw_sim_run(const struct cw_workload *w, const struct cw_sim_options *o, struct cw_sim_outcome *outcomes,
                struct cw_error *err)
 {
-    struct sim s = {.w = w, .o = o, .n = o->alone >= 0 ? 1 : w->n_jobs};
-    s.steps = o->steps ? o->steps : &s.own_steps;
+    struct sim s = {.w = w, .o = o, .n = o->alone >= 0 ? 1 : w->n_jobs, .steps = o->steps};
     s.jobs = calloc(s.n, sizeof(*s.jobs));
     if (!s.jobs)
         return cw_error_nomem(err, 0, "a simulation");

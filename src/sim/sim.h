@@ -28,6 +28,8 @@ struct cw_sim_vector {
     int workers[CW_POLICY_POOLS];
 };
 
+int cw_sim_workers_sum(const int *workers); /* of all pools */
+
 struct cw_sim_plan {
     int cache_point;
     struct cw_sim_vector *phases;
@@ -38,7 +40,7 @@ struct cw_sim_options {
     const struct cw_sim_plan *plans; /* per job */
     bool expected;                   /* means in place of noise, stragglers and failures, and no samples */
     int alone;                       /* only this job, at time 0; -1: all */
-    uint64_t *steps; /* counts the steps, which are limited; NULL: the run has a counter of its own */
+    uint64_t *steps;                 /* counts the steps, which are limited */
 };
 
 /* Most steps of a run, and of the search for all oracles: stretches of time without a change, at 50 to 150

@@ -15,14 +15,6 @@
 #define MOST CW_SIM_MOST
 #define LEAST_KEPT 1e-9 /* least part of elements that all filters together keep */
 
-static void *workload_items(size_t n, size_t size, struct cw_error *err, int *r)
-{
-    void *items = calloc(n ? n : 1, size);
-    if (!items)
-        *r = cw_error_nomem(err, n * size, "a workload");
-    return items;
-}
-
 static int stage_parse(const json_t *value, const char *where, size_t i, struct cw_sim_stage *stage,
                        struct cw_error *err)
 {
@@ -30,17 +22,13 @@ static int stage_parse(const json_t *value, const char *where, size_t i, struct 
     snprintf(path, sizeof(path), "%smodel.stages[%zu].", where, i);
     *stage = (struct cw_sim_stage){.size_factor = 1, .keep = 1};
     const struct cw_sim_field fields[] = {
-        {"name", NULL, 0, 0, CW_SIM_ANY, false},
-        {"cpu_s", &stage->cpu_s, 0, MOST, CW_SIM_ANY, false},
-        {"size_factor", &stage->size_factor, 0, 1e6, CW_SIM_ANY, false},
-        {"keep", &stage->keep, LEAST_KEPT, 1, CW_SIM_ANY, false},
+        {"name", .text = &stage->name},
+        {"cpu_s", &stage->cpu_s, 0, MOST, CW_SIM_ANY},
+        {"size_factor", &stage->size_factor, 0, 1e6, CW_SIM_ANY},
+        {"keep", &stage->keep, LEAST_KEPT, 1, CW_SIM_ANY},
         {0},
     };
-    int r = cw_sim_fields(value, path, fields, err);
-    if (r < 0)
-        return r;
-    stage->name = json_string_value(json_object_get(value, "name"));
-    return stage->name ? 0 : cw_sim_expected(path, "name", json_object_get(value, "name"), "a string", err);
+    return cw_sim_fields(value, path, fields, err);
 }
 
 /* The error of stages whose numbers are in bounds but whose product is not. i: the stage at which that
@@ -153,36 +141,35 @@ static int cache_points_parse(const json_t *list, const char *where, struct cw_s
 
 static int model_parse(const json_t *object, const char *where, struct cw_sim_job *job, struct cw_error *err)
 {
-    char path[128], store[128];
+    char path[128];
     const json_t *model = json_object_get(object, "model"), *stages = json_object_get(model, "stages"),
                  *value;
     size_t i;
     int r = 0;
     snprintf(path, sizeof(path), "%smodel.", where);
-    snprintf(store, sizeof(store), "%smodel.store.", where);
     struct cw_sim_change *start = &job->phases[0];
-    const struct cw_sim_field fields[] = {
-        {"stages", NULL, 0, 0, CW_SIM_ANY, false},
-        {"source_bytes_per_s", &start->source_bytes_per_s, 0, MOST, CW_SIM_MORE, false},
-        {"source_batch_bytes", &job->source_batch_bytes, 0, MOST, CW_SIM_ANY, false},
-        {"store", NULL, 0, 0, CW_SIM_ANY, false},
-        {"cache_markers", NULL, 0, 0, CW_SIM_ANY, false},
+    const struct cw_sim_field of_store[] = {
+        {"read_bytes_per_s", &start->read_bytes_per_s, 0, MOST, CW_SIM_MORE},
+        {"write_bytes_per_s", &start->write_bytes_per_s, 0, MOST, CW_SIM_MORE},
+        {"bytes", &job->store_bytes, 0, MOST, CW_SIM_MORE},
         {0},
     };
-    const struct cw_sim_field of_store[] = {
-        {"read_bytes_per_s", &start->read_bytes_per_s, 0, MOST, CW_SIM_MORE, false},
-        {"write_bytes_per_s", &start->write_bytes_per_s, 0, MOST, CW_SIM_MORE, false},
-        {"bytes", &job->store_bytes, 0, MOST, CW_SIM_MORE, false},
+    const struct cw_sim_field fields[] = {
+        {"stages"},
+        {"source_bytes_per_s", &start->source_bytes_per_s, 0, MOST, CW_SIM_MORE},
+        {"source_batch_bytes", &job->source_batch_bytes, 0, MOST, CW_SIM_ANY},
+        {"store", .fields = of_store},
+        {"cache_markers"},
         {0},
     };
     r = cw_sim_fields(model, path, fields, err);
-    if (r == 0 && json_object_get(model, "store"))
-        r = cw_sim_fields(json_object_get(model, "store"), store, of_store, err);
     if (r < 0)
         return r;
     if (!json_is_array(stages) || json_array_size(stages) == 0 || json_array_size(stages) > 1000)
         return cw_sim_expected(path, "stages", stages, "a list of 1 to 1000 stages", err);
-    job->stages = workload_items(json_array_size(stages), sizeof(*job->stages), err, &r);
+    job->stages = calloc(json_array_size(stages), sizeof(*job->stages));
+    if (!job->stages)
+        return cw_error_nomem(err, 0, "a workload");
     json_array_foreach(stages, i,
                        value) if (r == 0 && (r = stage_parse(value, where, i, &job->stages[i], err)) == 0)
         job->n_stages++;
@@ -210,11 +197,11 @@ static int changes_parse(const json_t *list, const char *where, struct cw_sim_jo
         snprintf(path, sizeof(path), "%s.", item);
         const struct cw_sim_field fields[] = {
             {"at_batch", &c->at_batch, job->phases[i].at_batch, MOST, CW_SIM_MORE, true},
-            {"client_step_s", &c->client_step_s, 0, MOST, CW_SIM_ANY, false},
-            {"worker_slowdown", &c->worker_slowdown, 0, 1e6, CW_SIM_MORE, false},
-            {"source_bytes_per_s", &c->source_bytes_per_s, 0, MOST, CW_SIM_MORE, false},
-            {"read_bytes_per_s", &c->read_bytes_per_s, 0, MOST, CW_SIM_MORE, false},
-            {"write_bytes_per_s", &c->write_bytes_per_s, 0, MOST, CW_SIM_MORE, false},
+            {"client_step_s", &c->client_step_s, 0, MOST, CW_SIM_ANY},
+            {"worker_slowdown", &c->worker_slowdown, 0, 1e6, CW_SIM_MORE},
+            {"source_bytes_per_s", &c->source_bytes_per_s, 0, MOST, CW_SIM_MORE},
+            {"read_bytes_per_s", &c->read_bytes_per_s, 0, MOST, CW_SIM_MORE},
+            {"write_bytes_per_s", &c->write_bytes_per_s, 0, MOST, CW_SIM_MORE},
             {0},
         };
         int r = cw_sim_fields(value, path, fields, err);
@@ -244,31 +231,25 @@ static int objective_parse(const json_t *object, const char *where, struct cw_si
 static const char *const of_job[] = {
     "epochs", "batches_per_epoch", "client_step_s", "objective", "noise",   "lump_s",
     "table",  "table_unit",        "worker_cpu_s",  "model",     "changes", NULL};
-#define JOB_FIELDS(job) \
-    {"epochs", &(job)->epochs, 1, 1e6, CW_SIM_WHOLE, false}, \
-        {"batches_per_epoch", &(job)->batches_per_epoch, 0.01, 1e12, CW_SIM_ANY, true}, \
-        {"client_step_s", &(job)->phases[0].client_step_s, 0, MOST, CW_SIM_ANY, false}, \
-        {"objective", NULL, 0, 0, CW_SIM_ANY, false}, {"noise", &(job)->noise, 0, 10, CW_SIM_ANY, false}, \
-        {"lump_s", &(job)->lump_s, 0, 1e6, CW_SIM_ANY, false}, {"table", NULL, 0, 0, CW_SIM_ANY, false}, \
-        {"table_unit", NULL, 0, 0, CW_SIM_ANY, false}, \
-        {"worker_cpu_s", &(job)->worker_cpu_s, 0, MOST, CW_SIM_ANY, false}, \
-        {"model", NULL, 0, 0, CW_SIM_ANY, false}, \
-    { \
-        "changes", NULL, 0, 0, CW_SIM_ANY, false \
-    }
+#define JOB_FIELDS(job, alone) \
+    {"epochs", &(job)->epochs, 1, 1e6, CW_SIM_WHOLE}, \
+        {"batches_per_epoch", &(job)->batches_per_epoch, 0.01, 1e12, CW_SIM_ANY, alone}, \
+        {"client_step_s", &(job)->phases[0].client_step_s, 0, MOST, CW_SIM_ANY}, {"objective"}, \
+        {"noise", &(job)->noise, 0, 10, CW_SIM_ANY}, {"lump_s", &(job)->lump_s, 0, 1e6, CW_SIM_ANY}, \
+        {"table"}, {"table_unit"}, {"worker_cpu_s", &(job)->worker_cpu_s, 0, MOST, CW_SIM_ANY}, {"model"}, \
+        {"changes"}
 
 static int job_init(const json_t *object, struct cw_sim_job *job, struct cw_error *err)
 {
-    int r = 0;
     const json_t *changes = json_object_get(object, "changes");
     *job = (struct cw_sim_job){.name = "job",
                                .epochs = 1,
                                .weight = 1,
                                .client_price_per_h = CLIENT_PRICE,
                                .source_batch_bytes = BATCH_BYTES};
-    job->phases = workload_items(1 + json_array_size(changes), sizeof(*job->phases), err, &r);
-    if (r < 0)
-        return r;
+    job->phases = calloc(1 + json_array_size(changes), sizeof(*job->phases));
+    if (!job->phases)
+        return cw_error_nomem(err, 0, "a workload");
     job->n_phases = 1;
     job->phases[0].worker_slowdown = 1;
     return 0;
@@ -296,34 +277,27 @@ static int job_parse(const json_t *object, const char *where, struct cw_workload
 
 static int job_parse_named(const json_t *object, size_t i, struct cw_workload *w, struct cw_error *err)
 {
-    char where[64], price[80];
+    char where[64];
     struct cw_sim_job *job = &w->jobs[i];
     int r = job_init(object, job, err);
     if (r < 0)
         return r;
     w->n_jobs++;
     snprintf(where, sizeof(where), "jobs[%zu].", i);
-    snprintf(price, sizeof(price), "jobs[%zu].price_per_h.", i);
+    const struct cw_sim_field of_price[] = {{"client", &job->client_price_per_h, 0, MOST, CW_SIM_ANY}, {0}};
     const struct cw_sim_field fields[] = {
-        {"name", NULL, 0, 0, CW_SIM_ANY, false},
-        {"arrive_s", &job->arrive_s, 0, MOST, CW_SIM_ANY, false},
-        {"weight", &job->weight, 0, 1e6, CW_SIM_MORE, false},
-        {"priority", &job->priority, -1e6, 1e6, CW_SIM_WHOLE, false},
-        {"quota", &job->quota, 1, CW_SIM_MOST_WORKERS, CW_SIM_WHOLE, false},
-        {"price_per_h", NULL, 0, 0, CW_SIM_ANY, false},
-        JOB_FIELDS(job),
+        {"name", .text = &job->name},
+        {"arrive_s", &job->arrive_s, 0, MOST, CW_SIM_ANY},
+        {"weight", &job->weight, 0, 1e6, CW_SIM_MORE},
+        {"priority", &job->priority, -1e6, 1e6, CW_SIM_WHOLE},
+        {"quota", &job->quota, 1, CW_SIM_MOST_WORKERS, CW_SIM_WHOLE},
+        {"price_per_h", .fields = of_price},
+        JOB_FIELDS(job, true),
         {0},
     };
-    const struct cw_sim_field of_price[] = {{"client", &job->client_price_per_h, 0, MOST, CW_SIM_ANY, false},
-                                            {0}};
     r = cw_sim_fields(object, where, fields, err);
-    if (r == 0 && json_object_get(object, "price_per_h"))
-        r = cw_sim_fields(json_object_get(object, "price_per_h"), price, of_price, err);
     if (r < 0)
         return r;
-    job->name = json_string_value(json_object_get(object, "name"));
-    if (!job->name)
-        return cw_sim_expected(where, "name", json_object_get(object, "name"), "a string", err);
     for (size_t k = 0; k < i; k++)
         if (strcmp(w->jobs[k].name, job->name) == 0)
             return cw_sim_expected(where, "name", json_object_get(object, "name"),
@@ -357,38 +331,27 @@ static int workload_parse_root(const json_t *root, struct cw_workload *w, struct
     w->n_jobs = jobs ? 0 : 1;
     if (jobs)
         job = &unused;
-    const struct cw_sim_field fields[] = {
-        {"workload", &version, 1, 1, CW_SIM_WHOLE, true},
-        {"seed", &seed, 0, 9007199254740992.0, CW_SIM_WHOLE, false},
-        {"jobs", NULL, 0, 0, CW_SIM_ANY, false},
-        {"price_per_h", NULL, 0, 0, CW_SIM_ANY, false},
-        {"pools", NULL, 0, 0, CW_SIM_ANY, false},
-        {"max_workers", &pool->max_workers, 1, CW_SIM_MOST_WORKERS, CW_SIM_WHOLE, false},
-        {"start_delay_s", &pool->start_delay_s, 0, 1e6, CW_SIM_ANY, false},
-        {"worker_cpus", &pool->worker_cpus, 0, 1e6, CW_SIM_MORE, false},
-        {"stragglers", NULL, 0, 0, CW_SIM_ANY, false},
-        {"failures", NULL, 0, 0, CW_SIM_ANY, false},
-        JOB_FIELDS(job),
-        {0},
-    };
-    struct cw_sim_field mine[CW_COUNT_OF(fields)];
-    memcpy(mine, fields, sizeof(fields));
-    for (size_t i = 0; jobs && mine[i].name; i++)
-        mine[i].required = strcmp(mine[i].name, "workload") == 0;
-    const struct cw_sim_field of_price[] = {{"client", &client, 0, MOST, CW_SIM_ANY, false},
-                                            {"worker", &pool->price_per_h, 0, MOST, CW_SIM_ANY, false},
-                                            {0}};
+    const struct cw_sim_field of_price[] = {
+        {"client", &client, 0, MOST, CW_SIM_ANY}, {"worker", &pool->price_per_h, 0, MOST, CW_SIM_ANY}, {0}};
     const struct cw_sim_field of_stragglers[] = {{"part", &w->stragglers, 0, 1, CW_SIM_ANY, true},
                                                  {"slowdown", &w->slowdown, 1, 1e6, CW_SIM_ANY, true},
                                                  {0}};
     const struct cw_sim_field of_failures[] = {{"mtbf_s", &w->mtbf_s, 0, MOST, CW_SIM_MORE, true}, {0}};
-    r = cw_sim_fields(root, "", mine, err);
-    if (r == 0 && json_object_get(root, "price_per_h"))
-        r = cw_sim_fields(json_object_get(root, "price_per_h"), "price_per_h.", of_price, err);
-    if (r == 0 && json_object_get(root, "stragglers"))
-        r = cw_sim_fields(json_object_get(root, "stragglers"), "stragglers.", of_stragglers, err);
-    if (r == 0 && json_object_get(root, "failures"))
-        r = cw_sim_fields(json_object_get(root, "failures"), "failures.", of_failures, err);
+    const struct cw_sim_field fields[] = {
+        {"workload", &version, 1, 1, CW_SIM_WHOLE, true},
+        {"seed", &seed, 0, 9007199254740992.0, CW_SIM_WHOLE},
+        {"jobs"},
+        {"price_per_h", .fields = of_price},
+        {"pools"},
+        {"max_workers", &pool->max_workers, 1, CW_SIM_MOST_WORKERS, CW_SIM_WHOLE},
+        {"start_delay_s", &pool->start_delay_s, 0, 1e6, CW_SIM_ANY},
+        {"worker_cpus", &pool->worker_cpus, 0, 1e6, CW_SIM_MORE},
+        {"stragglers", .fields = of_stragglers},
+        {"failures", .fields = of_failures},
+        JOB_FIELDS(job, !jobs),
+        {0},
+    };
+    r = cw_sim_fields(root, "", fields, err);
     if (r == 0 && json_object_get(root, "pools"))
         r = cw_sim_pools_parse(root, w, err);
     if (r < 0)
@@ -404,7 +367,6 @@ static int workload_parse_root(const json_t *root, struct cw_workload *w, struct
 int cw_workload_parse(const char *text, size_t size, struct cw_workload *ret, struct cw_error *err)
 {
     json_error_t je;
-    int r = 0;
     *ret = (struct cw_workload){.slowdown = 1, .n_pools = 1};
     ret->pools[0] = (struct cw_sim_pool){
         .name = "remote", .price_per_h = WORKER_PRICE, .worker_cpus = 1, .slowdown = 1};
@@ -417,9 +379,8 @@ int cw_workload_parse(const char *text, size_t size, struct cw_workload *ret, st
         return cw_error_set(err, CW_E_PIPELINE, "the workload %s: line %d, column %d: %s",
                             overflow ? "has a number out of range" : "is not valid JSON", je.line, je.column,
                             je.text);
-    ret->jobs = workload_items(CW_SIM_MAX_JOBS, sizeof(*ret->jobs), err, &r);
-    if (r == 0)
-        r = workload_parse_root(ret->text, ret, err);
+    ret->jobs = calloc(CW_SIM_MAX_JOBS, sizeof(*ret->jobs));
+    int r = ret->jobs ? workload_parse_root(ret->text, ret, err) : cw_error_nomem(err, 0, "a workload");
     if (r < 0)
         return r;
     for (size_t i = 0; i < ret->n_pools; i++) {

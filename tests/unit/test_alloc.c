@@ -24,7 +24,7 @@
 #include "base/macro.h"
 #include "session/local.h"
 #include "data/arrays.h"
-#include "data/arrow.h"
+#include <cachew/arrow.h>
 #include "data_files.h"
 #include "formats/image_write.h"
 #include "ops/plugin/plugin.h"

@@ -9,7 +9,7 @@
 #include <errno.h>
 
 #include "arrays_run.h"
-#include "data/arrow.h"
+#include <cachew/arrow.h>
 
 static const char text[] = "onetwothree";
 static const char *const strings[] = {"one", "two", "three"};

@@ -1,7 +1,7 @@
 /*
- * The Arrow C data and stream interfaces: structures whose layout is fixed for good by the Arrow
- * specification ("C data interface", "C stream interface"). The guards are those that the specification asks
- * for, so that other headers may define the same.
+ * The Arrow C data and stream interfaces, for cachew_arrays_from_arrow. The Arrow specification ("C data
+ * interface", "C stream interface") fixes the layout of these structures for good, and asks for the guards,
+ * so that other headers may define the same.
  */
 #pragma once
 #include <stdint.h>
