@@ -33,7 +33,7 @@ struct cache_variant {
     bool stale; /* a probe begins: what was measured before is forgotten, once there is something new */
 };
 
-struct cw_cache_stats {
+struct cw_cache_variants {
     struct cache_variant *variants; /* the first uses no cache point */
     unsigned n;
     atomic_uint in_use;        /* for pieces that are planned from now on */

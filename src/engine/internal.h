@@ -33,7 +33,7 @@ struct cw_runner {
     struct cw_memory memory;
     struct cw_reads reads;
     struct cw_read_in read_in;
-    struct cw_cache_stats cache;
+    struct cw_cache_variants cache;
     struct cw_profile profile;
     struct cw_tuned_log tuned; /* tuning records */
 };

@@ -11,6 +11,7 @@
 #include "cache/cache.h"
 #include "session/autocache.h"
 #include "ops/table.h"
+#include "policy/cache_stats.h"
 
 static int file_too_large(FILE *f, const char *path, size_t limit, struct cw_error *err)
 {
@@ -260,8 +261,10 @@ int cw_local_iterate(struct cw_local *l, const struct cw_iterator_options *o, co
         r = cw_iterator_new(l->sequence, &own, state, &l->iterator, err);
     if (r >= 0)
         expected_init(&l->expected, state, o);
-    struct cw_choice choices[CW_CHOICES_MAX];
-    if (r >= 0 && o->runner.adaptive && cw_runner_choices(cw_iterator_runner(l->iterator), choices) > 0)
+    struct cw_cache_stats stats = {0};
+    if (r >= 0 && o->runner.adaptive)
+        cw_runner_cache_stats(cw_iterator_runner(l->iterator), &stats);
+    if (stats.n > 0)
         l->autocache = cw_autocache_new(l, o);
     return r;
 }
