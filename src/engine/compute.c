@@ -268,7 +268,7 @@ static void plan_lacks(struct cw_runner *r, struct cw_range *s, struct piece *p)
 {
     const struct cw_place at = cw_range_place(s, p->plan.begin);
     struct cw_error err = {0};
-    if ((!r->memory.low_rows && cw_low_memory_begin(r)) || cw_piece_halve(r, s, p))
+    if ((!r->memory.low_rows && cw_low_memory_begin(r)) || cw_piece_halve(r, p))
         return;
     if (cw_memory_lacks(r, &at, "the plan of a range does not fit", &err) < 0 && !r->sched.fatal.status)
         r->sched.fatal = err;

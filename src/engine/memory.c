@@ -206,14 +206,7 @@ static bool memory_give_up(struct cw_runner *r, struct cw_range *s)
 {
     if (!s || !cw_range_holds_anything(r, s))
         return false;
-    for (struct block **at = &r->sched.starved; *at;) {
-        if ((*at)->range == s) {
-            s->n_blocks--;
-            cw_block_recycle(r, CW_POP(*at));
-        } else {
-            at = &(*at)->next;
-        }
-    }
+    cw_blocks_drop(r, &r->sched.starved, s);
     cw_range_restart(r, s);
     cw_memory_trim(r);
     return true;

@@ -5,7 +5,7 @@
 #include "cache/cache.h"
 #include "engine/internal.h"
 
-bool cw_piece_halve(struct cw_runner *r, struct cw_range *s, struct piece *p)
+bool cw_piece_halve(struct cw_runner *r, struct piece *p)
 {
     /* no batch lies in two pieces */
     uint64_t size = r->compiled->batch_size, middle = (p->plan.begin + p->plan.n / 2) / size * size;
@@ -20,8 +20,6 @@ bool cw_piece_halve(struct cw_runner *r, struct cw_range *s, struct piece *p)
     cw_arena_init(&rest->plan.arena, &r->memory.budget);
     rest->plan.arena.exact = p->plan.arena.exact;
     p->next = rest;
-    if (s->last == p)
-        s->last = rest;
     return true;
 }
 

@@ -55,7 +55,7 @@ struct cw_range {
     /* of the sequence; from `position` on not yet in a piece. end: limit, or where a stream ended */
     uint64_t position, end;
     uint64_t n_taken; /* batches that the consumer took */
-    struct piece *first, *last;
+    struct piece *first;
     uint64_t next_seq; /* of the next block carved */
     uint64_t *passed;  /* by point: the block whose turn it is */
     struct block *parked;

@@ -38,10 +38,9 @@ static bool cursor_next(const struct cw_sequence *q, struct read_in_cursor *c, s
         } else if ((!c->only || c->only[c->n]) && cw_source_chunk_extent(s, c->chunk, &e) >= 0) {
             if (c->rest.length > 0 && (c->rest.file != e.file || c->rest.offset + c->rest.length != e.offset))
                 break;
-            if (c->rest.length == 0)
-                c->rest = e;
-            else
-                c->rest.length += e.length;
+            e.length += c->rest.length;
+            e.offset -= c->rest.length;
+            c->rest = e;
             c->chunk++;
             c->n++;
         } else {
