@@ -35,15 +35,16 @@ static bool cursor_next(const struct cw_sequence *q, struct read_in_cursor *c, s
             c->n += s->n_chunks - c->chunk; /* of a source without `locate` */
             c->leaf++;
             c->chunk = 0;
-        } else if ((!c->only || c->only[c->n]) && cw_source_chunk_extent(s, c->chunk, &e) >= 0) {
-            if (c->rest.length > 0 && (c->rest.file != e.file || c->rest.offset + c->rest.length != e.offset))
-                break;
-            e.length += c->rest.length;
-            e.offset -= c->rest.length;
-            c->rest = e;
-            c->chunk++;
-            c->n++;
         } else {
+            bool wanted = (!c->only || c->only[c->n]) && cw_source_chunk_extent(s, c->chunk, &e) >= 0;
+            if (wanted && c->rest.length > 0 &&
+                (c->rest.file != e.file || c->rest.offset + c->rest.length != e.offset))
+                break;
+            if (wanted) {
+                e.offset -= c->rest.length;
+                e.length += c->rest.length;
+                c->rest = e;
+            }
             c->chunk++;
             c->n++;
         }

@@ -212,7 +212,7 @@ void cw_auto_belief_learn(struct cw_auto *m, const struct cw_facts *f)
 
 void cw_auto_belief_outlook(const struct cw_auto *m, const struct cw_facts *f, struct cw_outlook *o)
 {
-    double speed[CW_POLICY_POOLS] = {0}, client = f->client_price_per_h > 0 ? f->client_price_per_h : 1;
+    double client = f->client_price_per_h > 0 ? f->client_price_per_h : 1;
     *o = (struct cw_outlook){.facts = f,
                              .step_s = m->watch.known.step.mean,
                              .source_bytes_per_s = m->belief.source_bytes_per_s,
@@ -220,15 +220,14 @@ void cw_auto_belief_outlook(const struct cw_auto *m, const struct cw_facts *f, s
     o->compute_s = cw_auto_belief_all_s(m, f);
     o->waiting = belief_waiting(m);
     for (int i = 0; i < f->n_pools; i++) {
-        speed[i] = m->pools.pool[i].speed;
         o->requested[i] = m->pools.pool[i].target;
         o->requested_delay_s[i] = CW_MAX(
             m->pools.pool[i].requested_s + f->pools[i].start_delay_s - m->plan.last_s, 0);
     }
     o->past_time_s = m->plan.past_s;
     o->past_cost = m->plan.past_cost;
-    cw_supply_init(&o->supply, f, speed,
-                   (f->objective == CW_OBJECTIVE_TIME ? UNPRICED : UNPRICED_COST) * client);
+    cw_auto_pools_supply(&m->pools, f, (f->objective == CW_OBJECTIVE_TIME ? UNPRICED : UNPRICED_COST) * client,
+                         &o->supply);
     cw_curve_fit(m->belief.points, (size_t)m->belief.n_points, 0, &o->curve);
 }
 
@@ -264,7 +263,7 @@ double cw_auto_belief_restrain(const struct cw_auto *m, const struct cw_facts *f
                                const struct cw_alternative *best)
 {
     double seen = belief_measured_most(m), n = best->capacity,
-           trial_s = cw_auto_pools_start_delay(f) + MEASURING_S;
+           trial_s = cw_supply_start_delay_s(f) + MEASURING_S;
     if (n <= CW_MAX(seen, FEW))
         return n;
     double exposed = (n - seen) * belief_price_of_one(f, best) * trial_s / 3600 / CW_MAX(best->cost, 1e-12),
@@ -294,7 +293,7 @@ double cw_auto_belief_explore(const struct cw_auto *m, const struct cw_outlook *
 {
     const struct cw_facts *f = believed->facts;
     const struct cw_point *a = &m->belief.points[0], *b = &m->belief.points[1];
-    double trial_s = cw_auto_pools_start_delay(f) + MEASURING_S, most = cw_supply_most(&believed->supply);
+    double trial_s = cw_supply_start_delay_s(f) + MEASURING_S, most = cw_supply_most(&believed->supply);
     if (m->belief.n_points != 2 || m->plan.decisions > 1 || !belief_waits(m) ||
         m->pools.target != b->workers || stay->time_s < EXPLORE_PART * trial_s)
         return 0;
@@ -324,7 +323,7 @@ double cw_auto_belief_fewer(const struct cw_auto *m, const struct cw_outlook *o,
 {
     const struct cw_facts *f = o->facts;
     double batches = cw_auto_belief_scatter(m) / CW_AUTO_EXACT,
-           trial_s = cw_auto_pools_start_delay(f) + MEASURING_S +
+           trial_s = cw_supply_start_delay_s(f) + MEASURING_S +
                      batches * batches * m->watch.known.step.mean;
     if (f->objective != CW_OBJECTIVE_TIME || f->n_pools != 1 || m->plan.decisions != 1 ||
         m->plan.trial_from != 0 || m->pools.target < 2 || error >= CW_AUTO_EXACT || belief_waits(m) ||

@@ -64,6 +64,14 @@ double cw_supply_most(const struct cw_supply *s)
     return cw_supply_capacity(s, s->maximum);
 }
 
+double cw_supply_start_delay_s(const struct cw_facts *f)
+{
+    double most = 0;
+    for (int i = 0; i < f->n_pools; i++)
+        most = CW_MAX(most, f->pools[i].maximum > 0 ? f->pools[i].start_delay_s : 0);
+    return most;
+}
+
 /* The next count that makes a difference: all up to 64, then steps of 1/64. */
 static int supply_next_count(int n)
 {

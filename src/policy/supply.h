@@ -30,6 +30,8 @@ void cw_supply_init(struct cw_supply *s, const struct cw_facts *f, const double 
 double cw_supply_capacity(const struct cw_supply *s, const int *workers);
 double cw_supply_price(const struct cw_supply *s, const int *workers);
 double cw_supply_most(const struct cw_supply *s);
+/* Seconds until workers of every pool have started. */
+double cw_supply_start_delay_s(const struct cw_facts *f);
 /* Moves on to the next rung: every count of an order that makes a difference, then the next of `orders`
  * orders. False: there is none. */
 bool cw_supply_next(const struct cw_supply *s, int orders, struct cw_rung *r);
