@@ -27,7 +27,6 @@ struct cw_runner {
     /* guarded by sched.mutex: */
     struct cw_range *ranges;        /* in the order of (epoch, begin) */
     struct epoch_ref *epoch;        /* of the range opened last */
-    struct cw_ref *spare_plan;      /* of a piece that is done, for the next one */
     struct block_size *block_sizes; /* by leaf: of blocks that are computed, and of those from the cache */
     struct cw_sched sched;
     struct cw_memory memory;

@@ -158,14 +158,9 @@ int cw_part_join(struct cw_assembly *dst, const struct cw_part *m, struct cw_err
         return cw_error_set(err, CW_E_DATA,
                             "a part of %llu elements and %zu bytes is not what this pipeline makes",
                             (unsigned long long)m->n, m->size);
-    if (staged) {
-        struct cw_staged_chunk *c;
-        int r = cw_staged_chunk_new(dst->layout->budget, staged, &c, &chunk, err);
-        if (r < 0)
-            return r;
-        c->next = dst->chunks;
-        dst->chunks = c;
-    }
+    int r = cw_assembly_add_chunk(dst, staged, &chunk, err);
+    if (r < 0)
+        return r;
     walk(dst, m, true, &staged, chunk);
     dst->n_assigned += m->n;
     dst->n_done += m->n;

@@ -189,9 +189,6 @@ int cw_piece_plan(struct cw_runner *r, struct compute_thread *t, struct cw_range
     if (status < 0)
         return status;
     p->plan.charged = bytes;
-    CW_WITH (&r->sched.mutex)
-        /* all pieces are of one size: saves the kernel from zeroing pages for each */
-        p->plan.room = CW_STEAL(r->spare_plan);
     s->epoch->epoch.stopped = cw_sched_stopped;
     s->epoch->epoch.stop_arg = r;
     status = cw_exec_plan_refs(&p->plan, r->sequence, &s->epoch->epoch, err);

@@ -6,7 +6,7 @@
 #include "base/thread.h"
 #include "engine/internal.h"
 
-unsigned cw_range_collect(struct cw_runner *r, struct cw_range *s)
+unsigned cw_range_collect(struct cw_range *s)
 {
     unsigned n = 0;
     for (struct piece **at = &s->first; *at;) {
@@ -15,8 +15,6 @@ unsigned cw_range_collect(struct cw_runner *r, struct cw_range *s)
             at = &p->next;
             continue;
         }
-        if (!r->spare_plan)
-            r->spare_plan = CW_STEAL(p->plan.room);
         cw_piece_free(CW_POP(*at));
         n++;
     }

@@ -103,7 +103,7 @@ void cw_range_begin(const struct cw_runner *r, struct cw_range *s);
 void cw_range_restart(struct cw_runner *r, struct cw_range *s);
 void cw_range_free(struct cw_runner *r, struct cw_range *s);
 /* Frees pieces that are used up, and returns how many. */
-unsigned cw_range_collect(struct cw_runner *r, struct cw_range *s);
+unsigned cw_range_collect(struct cw_range *s);
 bool cw_range_holds_anything(const struct cw_runner *r, const struct cw_range *s);
 
 /* Appends a batch to those to deliver. */

@@ -134,8 +134,7 @@ static void read_in_end(struct cw_runner *r, struct read_in *in)
     }
     cw_reads_end_busy(r, &r->read_in.n_pieces);
     read_in_free(in);
-    cw_sched_wake(r);
-    cw_sched_notify(r);
+    cw_sched_changed(r);
 }
 
 /* Reads the next chunks of a piece. False: there are none, or reading them is of no use. *ret_bytes: read
@@ -150,7 +149,7 @@ static bool read_in_chunk(const struct cw_runner *r, struct read_in *in, uint8_t
     pthread_mutex_unlock(&in->mutex);
     if (!more || cw_extent_read_in(&e, scratch, true, &err) == 0)
         return more;
-    if (cw_extent_read_in(&e, scratch, false, &err) < 0) /* who reads the record finds the error */
+    if (cw_extent_read_in(&e, scratch, false, &err) < 0) /* the read of the record finds the error */
         return false;
     *ret_bytes = e.length;
     *ret_kept = !first || cw_extent_read_in(&e, scratch, true, &err) == 0 || !cw_file_tells_residency(e.file);
@@ -239,7 +238,7 @@ static void files_record(struct cw_runner *r, const struct files_progress *p, bo
     cw_tuned_add(&r->tuned, &t);
 }
 
-/* Reads an extent, where it is not in memory. False: it can't be read; who reads its records finds the
+/* Reads an extent, where it is not in memory. False: it can't be read; the reads of its records find the
  * error. Mutex not held. */
 static bool files_read_extent(struct files_progress *p, const struct cw_extent *e, uint8_t *scratch)
 {

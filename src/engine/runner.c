@@ -119,7 +119,6 @@ struct cw_runner *cw_runner_free(struct cw_runner *r)
     for (unsigned i = 0; r->sched.threads && i < r->options.threads; i++)
         cw_counts_deinit(&r->sched.threads[i].counts);
     free(r->sched.threads);
-    free(r->spare_plan);
     free(r->block_sizes);
     free(r->profile.ops);
     free(r->profile.values);

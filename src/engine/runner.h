@@ -24,18 +24,18 @@ struct cw_runner_options {
     bool batches_are_users;
     bool lends;             /* other processes may be given the memory of batches */
     bool optimize;          /* fuse operators */
-    bool detail;            /* count more, for who explains (profile.h): it costs a few percent */
+    bool detail;            /* count more, for `explain` (profile.h): it costs a few percent */
     struct cw_cache *cache; /* borrowed; NULL: none */
     /* files that fit in memory may be read as a whole while single records are read: the run needs most of
      * each epoch */
     bool read_in;
     int64_t cache_point; /* where it is used, to begin with: the number of a cache point, or
                             CW_CACHE_POINT_AUTO */
-    /* what each cache point would give is measured, and somebody decides (cw_runner_set_cache_point); what is
+    /* what each cache point would give is measured, and a policy decides (cw_runner_set_cache_point); what is
      * slower to read than to compute is computed */
     bool adaptive;
     /* called whenever cw_runner_poll may have something new, from any thread and under the runner's mutex;
-     * NULL: nobody polls */
+     * NULL: the caller does not poll */
     void (*notify)(void *arg);
     void *notify_arg;
     const struct cw_pull_away *away; /* borrowed; of a stream that runs in another process */
@@ -115,7 +115,7 @@ uint64_t cw_runner_rows_most(struct cw_runner *r);
 /* For a caller that polls several ranges: whether the runner stands still with work left to do, until a batch
  * is taken or released, or a range is closed. */
 bool cw_runner_stuck(struct cw_runner *r);
-/* Who polls will not ask again for what was not there: nothing waits for it any more. */
+/* A caller that polls will not ask again for what was not there: nothing waits for it any more. */
 void cw_runner_relent(struct cw_runner *r);
 /* The error that ended the runner as a whole, and not just a range; 0: the runner goes on. */
 int cw_runner_fatal(struct cw_runner *r, struct cw_error *err);

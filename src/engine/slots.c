@@ -50,7 +50,7 @@ static int slots_pass_limit(struct cw_runner *r, struct block *b, unsigned k, st
             continue;
         bool within = state->count < limit->count;
         if (slots_raise(r, b->exec.block.status[i]) && !(limit->take && !within))
-            /* ends the run where it stands, skipped or not; behind a full `take` nobody gets to it */
+            /* ends the run where it stands, skipped or not; behind a full `take` it is never reached */
             continue;
         if (within)
             state->count++;
@@ -64,7 +64,7 @@ static int slots_pass_limit(struct cw_runner *r, struct block *b, unsigned k, st
         counts[noted] = state->count;
     if (limit->ends_epoch && state->count >= limit->count) {
         cw_range_end(s, RANGE_OVER); /* nothing after this can live */
-        free(CW_STEAL(s->failed));   /* a stream that was read ahead: nobody gets to where it failed */
+        free(CW_STEAL(s->failed));   /* of a stream that was read ahead: the failure is never reached */
     }
     return 0;
 }

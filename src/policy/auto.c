@@ -287,7 +287,7 @@ static void auto_fit_maximum(struct cw_auto *m, const struct cw_facts *f, double
     if (!d->concluded)
         return;
     d->promises = true; /* until the remaining workers were measured */
-    cw_supply_add(&s, lost, workers);
+    cw_supply_add(&s, 0, lost, workers);
     cw_auto_pools_set_target(&m->pools, workers);
     m->plan.resting = 0;
     cw_auto_watch_restart(m, now_s);

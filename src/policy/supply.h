@@ -38,6 +38,6 @@ bool cw_supply_next(const struct cw_supply *s, int orders, struct cw_rung *r);
 /* Workers that fit into this capacity, at least one. */
 void cw_supply_fill(const struct cw_supply *s, int order, double capacity, int *ret);
 /* Adds workers of this capacity, the cheapest first, as far as there are any. There is at least one then. */
-void cw_supply_add(const struct cw_supply *s, double capacity, int *workers);
+void cw_supply_add(const struct cw_supply *s, int order, double capacity, int *workers);
 /* n workers of any speed, the cheapest first. If there are too few, the rest is of the cheapest pool. */
 void cw_supply_count(const struct cw_supply *s, int n, int *ret);
