@@ -371,10 +371,8 @@ int cw_cached_fetch(struct cw_exec *x, struct cw_error *err)
     size_t found = cached_find(c, x->cache.set, x->epoch, refs, keys, n, places);
     x->cache.n_looked = n;
     x->cache.n_found = found;
-    for (size_t i = 0; i < n; i++) {
-        kept[i] = places[i].segment != NULL;
+    for (size_t i = 0; i < n; i++)
         gets[i] = (struct cw_cache_get){.key = keys[i], .place = places[i]};
-    }
     uint64_t start = cw_cost_now_ns();
     bool readable = found == n && x->cache.use == CW_CACHE_USE_READ;
     int status = readable ? fetch_rows(x, gets, err) : 2;

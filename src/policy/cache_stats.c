@@ -26,7 +26,8 @@ bool cw_cache_is_slow(double n_read, double read_s, double n_computed, double co
 
 static void cache_sum_add(struct cw_cache_sum *k, double compute_s, const struct cw_cache_variant_stats *m)
 {
-    bool known = compute_s > 0 && (m->was_read || m->read_s > 0), from_storage = m->was_read && m->store_s > 0;
+    bool known = compute_s > 0 && (m->was_read || m->read_s > 0),
+         from_storage = m->was_read && m->store_s > 0;
     k->workers++;
     k->bytes += m->bytes;
     k->cached += m->cached;

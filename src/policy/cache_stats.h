@@ -21,10 +21,11 @@ struct cw_cache_variant_stats {
     double read_s, store_s; /* to read it: threads' time, and the cache storage's beside it */
     /* read_s and store_s were measured; else read_s follows from compute_s, and store_s is not known */
     bool was_read;
-    bool stored;            /* an earlier run measured it */
-    bool unread;            /* in use, but cached elements are recomputed, because that is faster */
-    double bytes;           /* in the cache */
-    double cached, written; /* part of the epoch that the cache has; part of an epoch that was added in this one */
+    bool stored;  /* an earlier run measured it */
+    bool unread;  /* in use, but cached elements are recomputed, because that is faster */
+    double bytes; /* in the cache */
+    double cached,
+        written; /* part of the epoch that the cache has; part of an epoch that was added in this one */
 };
 
 struct cw_cache_stats {

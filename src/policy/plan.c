@@ -149,7 +149,8 @@ static double outlook_held_epochs(const struct cw_outlook *o, int cache_point)
     if (cache_point < 0 || epochs <= 0 || cache_is_full(o, &f->cache_points[cache_point]))
         return CW_MAX(epochs, 0);
     double epoch_s = f->batches_per_epoch * outlook_best_steady(o, cache_point, 1).batch_s;
-    return epoch_s > 0 ? plan_least(epochs, floor(HELD_DELAYS * cw_supply_start_delay_s(f) / epoch_s)) : epochs;
+    return epoch_s > 0 ? plan_least(epochs, floor(HELD_DELAYS * cw_supply_start_delay_s(f) / epoch_s))
+                       : epochs;
 }
 
 /* Adds to an alternative what these batches take. */

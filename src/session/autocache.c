@@ -166,18 +166,13 @@ static void autocache_record(struct cw_autocache *a, const struct cw_decision *d
         json_array_append_new(a->decisions, o);
 }
 
-static bool autocache_has_no_decision(struct cw_autocache *a)
-{
-    CW_GUARD(&a->mutex);
-    return json_array_size(a->decisions) == 0;
-}
-
 static void autocache_carry_out(struct cw_autocache *a, struct cw_decision *d, const struct collected *t)
 {
     bool changes = t->facts.n_cache_points > 0 && d->cache_point != t->facts.cache_point;
     if (changes)
         cw_runner_set_cache_point(a->runner, t->stats.variants[d->cache_point + 1].cache_point);
-    if (changes || (d->concluded && autocache_has_no_decision(a)) || d->replanned)
+    bool first = CW_LOCKED(&a->mutex, json_array_size(a->decisions) == 0);
+    if (changes || (d->concluded && first) || d->replanned)
         autocache_record(a, d, &t->facts);
 }
 
