@@ -56,29 +56,24 @@ uint64_t cw_runner_now_ns(struct cw_runner *r)
     return CW_MAX(CW_MAX(busy_ns / r->options.threads, cpu_ns / cw_cpu_budget()), r->reads.busy_ns);
 }
 
+/* Adds sums of n operators or values, which are structs of uint64_t, to others, and sets them to 0. */
+static void sums_move(void *to, void *from, size_t bytes)
+{
+    uint64_t *into = to, *more = from;
+    for (size_t i = 0; i < bytes / sizeof(*into); i++)
+        into[i] += more[i];
+    memset(from, 0, bytes);
+}
+
 void cw_account_add(struct cw_runner *r, struct compute_thread *t)
 {
     struct cw_profile *p = &r->profile;
     struct cw_counts *c = &t->counts;
     if (!cw_counted())
         return;
-    for (unsigned k = 0; k < p->n_ops; k++) {
-        p->ops[k].ns += c->ops[k].ns;
-        p->ops[k].calls += c->ops[k].calls;
-        p->ops[k].rows += c->ops[k].rows;
-        p->ops[k].sampled_ns += c->ops[k].sampled_ns;
-        p->ops[k].sampled_rows += c->ops[k].sampled_rows;
-        p->ops[k].cpu_ns += c->ops[k].cpu_ns;
-        p->ops[k].sampled_cpu_ns += c->ops[k].sampled_cpu_ns;
-        p->ops[k].live_rows += c->ops[k].live_rows; /* call_ns is counted in the sums at once */
-    }
-    memset(c->ops, 0, p->n_ops * sizeof(*c->ops));
-    for (unsigned k = 0; k < p->n_values; k++) {
-        p->values[k].rows += c->values[k].rows;
-        p->values[k].bytes += c->values[k].bytes;
-    }
+    sums_move(p->ops, c->ops, p->n_ops * sizeof(*c->ops)); /* call_ns is counted in the sums at once */
     if (p->n_values)
-        memset(c->values, 0, p->n_values * sizeof(*c->values));
+        sums_move(p->values, c->values, p->n_values * sizeof(*c->values));
     p->plan_ns += c->plan_ns;
     p->read_ns += c->read_ns;
     p->read_bytes += c->read_bytes;

@@ -190,6 +190,17 @@ int cw_staged_chunk_new(struct cw_budget *budget, size_t bytes, struct cw_staged
     return 0;
 }
 
+int cw_assembly_add_chunk(struct cw_assembly *a, size_t bytes, uint8_t **ret, struct cw_error *err)
+{
+    struct cw_staged_chunk *c;
+    int r = bytes ? cw_staged_chunk_new(a->layout->budget, bytes, &c, ret, err) : 1;
+    if (r != 0)
+        return CW_MIN(r, 0);
+    c->next = a->chunks;
+    a->chunks = c;
+    return 0;
+}
+
 static struct cw_tensor *staged_row(const struct cw_assembly *a, unsigned k, uint64_t slot)
 {
     unsigned s = 0;
@@ -241,14 +252,9 @@ int cw_assembly_join(struct cw_assembly *dst, const struct cw_assembly *src, uin
         for (unsigned k = 0; k < l->n; k++)
             if (l->offset[k] == SIZE_MAX && src->present[i])
                 bytes += cw_staged_bytes(staged_row(src, k, i));
-    if (bytes) {
-        struct cw_staged_chunk *c;
-        int r = cw_staged_chunk_new(l->budget, bytes, &c, &at, err);
-        if (r < 0)
-            return r;
-        c->next = dst->chunks;
-        dst->chunks = c;
-    }
+    int r = cw_assembly_add_chunk(dst, bytes, &at, err);
+    if (r < 0)
+        return r;
     for (uint64_t i = from; i < from + n; i++) {
         uint64_t slot = dst->n_assigned++;
         dst->n_done++;

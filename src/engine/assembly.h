@@ -53,14 +53,14 @@ struct cw_assembly {
     struct cw_error *error; /* instead of a batch: the first by error_at */
     uint64_t error_at;
     struct cw_quarantined *quarantined;
-    bool compacted;  /* who finishes it: holes are closed, */
+    bool compacted;  /* while it is finished: holes are closed, */
     uint64_t n_rows; /* and so many rows are left */
     struct cw_slab *slab;
     struct cw_record_id *ids;       /* by slot; each written by one thread */
     uint8_t *present;               /* by slot: 0 where the record was skipped */
     struct cw_tensor *staged;       /* [n_staged][capacity] */
     struct cw_staged_chunk *chunks; /* guarded by the runner's mutex */
-    struct cw_entry *from;          /* owned: the entry before its first element; NULL: nobody asks */
+    struct cw_entry *from;          /* owned: the entry before its first element; NULL: not needed */
     /* ready before its turn: batches of the epoch before it that are still to come; 0: it is the next one */
     uint64_t n_before;
     bool lost; /* at-most-once: the next one, which is left out */
@@ -102,6 +102,9 @@ void cw_assembly_put(struct cw_assembly *a, unsigned k, uint64_t slot, const str
 void cw_assembly_row(const struct cw_assembly *a, unsigned k, uint64_t slot, struct cw_tensor *ret);
 int cw_staged_chunk_new(struct cw_budget *budget, size_t bytes, struct cw_staged_chunk **ret,
                         uint8_t **ret_data, struct cw_error *err) _must_check_;
+/* Adds a chunk to an assembly that no other thread sees; no bytes: none, and *ret stays as it is. */
+int cw_assembly_add_chunk(struct cw_assembly *a, size_t bytes, uint8_t **ret,
+                          struct cw_error *err) _must_check_;
 /* Bytes that a value takes in a staged chunk. */
 size_t cw_staged_bytes(const struct cw_tensor *value);
 

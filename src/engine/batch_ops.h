@@ -1,8 +1,8 @@
 /*
  * Operators on whole batches (map_batches): run when a batch is complete. A call of one may take minutes: a
- * thread of a pool makes them one after the other (cw_batch_apply); a consumer, who has a deadline and may be
- * interrupted, has each made by a thread of its own, which belongs to the assembly, and waits for that in its
- * own way (cw_batch_call_*). It may go away meanwhile and find it again.
+ * thread of a pool makes them one after the other (cw_batch_apply); a consumer, which has a deadline and may
+ * be interrupted, has each made by a thread of its own, which belongs to the assembly, and waits for that in
+ * its own way (cw_batch_call_*). It may go away meanwhile and find it again.
  */
 #pragma once
 #include "engine/assembly.h"

@@ -58,6 +58,19 @@ void cw_block_recycle(struct cw_runner *r, struct block *b)
     r->sched.n_spare++;
 }
 
+void cw_blocks_drop(struct cw_runner *r, struct block **list, struct cw_range *s)
+{
+    while (*list) {
+        if ((*list)->range != s) {
+            list = &(*list)->next;
+            continue;
+        }
+        (*list)->piece->users--;
+        s->n_blocks--;
+        cw_block_recycle(r, CW_POP(*list));
+    }
+}
+
 struct block *cw_block_new(struct cw_runner *r)
 {
     struct block *b = r->sched.spare;

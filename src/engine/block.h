@@ -59,6 +59,8 @@ struct block {
 struct block *cw_block_new(struct cw_runner *r);
 /* The block is done with, and kept for another use. Mutex held. */
 void cw_block_recycle(struct cw_runner *r, struct block *b);
+/* Recycles the blocks of a range that are in a list. Mutex held. */
+void cw_blocks_drop(struct cw_runner *r, struct block **list, struct cw_range *s);
 void cw_block_free(const struct cw_runner *r, struct block *b);
 /* Back to the start: columns and bytes are dropped. What was decided at points that it passed stays. */
 void cw_block_reset(const struct cw_runner *r, struct block *b);

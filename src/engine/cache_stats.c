@@ -2,12 +2,14 @@
 
 #include <jansson.h>
 #include <math.h>
+#include <stdio.h>
 
 #include "base/cost_clock.h"
 #include "base/crash.h"
 #include "base/thread.h"
 #include "cache/cache.h"
 #include "engine/internal.h"
+#include "policy/cache_stats.h"
 
 /* A pace is what was measured in about so long, of threads and storage; sizes of rows are those of so many
  * positions. */
@@ -20,12 +22,6 @@
 /* Blocks of a probe, in a row, so that storage meets the load that it would have. Of a store whose speed is
  * known, no more than that part of the time so far, but at least one for each read thread. */
 #define PROBE_BLOCKS STORE_DEPTH
-/* Reading that takes so many times as long as computing does not pay. */
-#define SLOWER 1.25
-/* Where it takes so many times as long, fewer positions are enough to know: those that read threads begin
- * with. */
-#define MUCH_SLOWER 4.0
-#define MUCH_SLOWER_ROWS ((double)STORE_THREADS)
 /* Positions of an epoch that are enough to know how much of it is cached; and how many of the last ones
  * count. */
 #define KNOWN_LOOKS 256.0
@@ -92,7 +88,8 @@ static void stored_pace(const json_t *profile, const char *key, struct pace *ret
     pace_scale(ret, fmax(STORED_NS / (v[0] + v[1]), KNOWN_ROWS));
 }
 
-void cw_cache_variant_recall(struct cache_variant *none, struct cache_variant *v, const char *text)
+/* Takes over what earlier runs measured of v, and of no cache point, from JSON; NULL: nothing. */
+static void variant_recall(struct cache_variant *none, struct cache_variant *v, const char *text)
 {
     json_auto_t *profile = text ? json_loads(text, 0, NULL) : NULL;
     double bytes;
@@ -198,14 +195,15 @@ static struct cw_cached *variant_cached(const struct cw_runner *r, const struct 
 int cw_cache_stats_new(struct cw_runner *r, struct cw_error *err)
 {
     const struct cw_compiled *c = r->compiled;
-    struct cw_cache_stats *stats = &r->cache;
+    struct cw_cache_variants *stats = &r->cache;
     bool cache = r->options.cache != NULL, adaptive = cache && r->options.adaptive;
-    if (!(stats->variants = calloc(CW_CHOICES_MAX, sizeof(*stats->variants))))
-        return cw_error_nomem(err, CW_CHOICES_MAX * sizeof(*stats->variants), "the engine");
+    if (!(stats->variants = calloc(CW_CACHE_VARIANTS, sizeof(*stats->variants))))
+        return cw_error_nomem(err, CW_CACHE_VARIANTS * sizeof(*stats->variants), "the engine");
     int status = variant_add(r, CW_CACHE_POINT_NONE, err);
     if (cache && !adaptive && cache_point_is_usable(c, r->options.cache_point) && status >= 0)
         status = variant_add(r, r->options.cache_point, err);
-    for (unsigned k = 0; adaptive && k < c->n_cache_points && stats->n < CW_CHOICES_MAX && status >= 0; k++)
+    for (unsigned k = 0; adaptive && k < c->n_cache_points && stats->n < CW_CACHE_VARIANTS && status >= 0;
+         k++)
         if (cache_point_is_usable(c, k))
             status = variant_add(r, k, err);
     if (status < 0)
@@ -221,7 +219,7 @@ int cw_cache_stats_new(struct cw_runner *r, struct cw_error *err)
     for (unsigned k = 1; k < stats->n && r->options.adaptive && status >= 0; k++) {
         struct cw_cached *cached = variant_cached(r, &stats->variants[k]);
         _cleanup_free_ char *text = cached ? cw_cached_profile(cached) : NULL;
-        cw_cache_variant_recall(&stats->variants[0], &stats->variants[k], text);
+        variant_recall(&stats->variants[0], &stats->variants[k], text);
     }
     return status;
 }
@@ -249,10 +247,7 @@ static bool variant_is_slow(const struct cw_runner *r, const struct cache_varian
 {
     const struct pace *none = &r->cache.variants[0].computed,
                       *computed = none->rows >= KNOWN_ROWS ? none : &v->computed;
-    if (v->hit.rows < MUCH_SLOWER_ROWS || computed->rows < KNOWN_ROWS)
-        return false;
-    return pace_row_ns(r, &v->hit) >
-           (v->hit.rows >= KNOWN_ROWS ? SLOWER : MUCH_SLOWER) * pace_row_ns(r, computed);
+    return cw_cache_is_slow(v->hit.rows, pace_row_ns(r, &v->hit), computed->rows, pace_row_ns(r, computed));
 }
 
 /* Whether storage has as much to read as it can do at a time; while little is known of it, as many blocks as
@@ -293,7 +288,7 @@ static unsigned probe_blocks(const struct cw_runner *r, const struct cache_varia
 
 static void probe_begin(struct cw_runner *r, unsigned in_use)
 {
-    struct cw_cache_stats *stats = &r->cache;
+    struct cw_cache_variants *stats = &r->cache;
     unsigned k;
     if (stats->n_probes > 0) /* the results of the last one are not known yet */
         return;
@@ -319,7 +314,7 @@ uint64_t cw_cache_stats_patience(const struct cw_runner *r, const struct block *
 
 void cw_cache_stats_choose(struct cw_runner *r, struct block *b, const struct piece *p)
 {
-    struct cw_cache_stats *stats = &r->cache;
+    struct cw_cache_variants *stats = &r->cache;
     const struct cache_variant *v = &stats->variants[p->variant];
     bool probes = r->options.adaptive && !r->memory.low_rows;
     /* with low memory, the memory that it takes to compute the rows, whatever there is to be read */
@@ -366,7 +361,7 @@ static void pace_forget(struct pace *p, bool in_use)
 
 void cw_cache_stats_measured(struct cw_runner *r, const struct block *b)
 {
-    struct cw_cache_stats *stats = &r->cache;
+    struct cw_cache_variants *stats = &r->cache;
     struct cache_variant *v = &stats->variants[b->variant];
     const struct cw_exec_cache *cache = &b->exec.cache;
     uint64_t n = b->exec.n_refs, epoch = b->exec.epoch->epoch;
@@ -427,42 +422,43 @@ static double per_row(double sum, double rows)
     return rows > 0 ? sum / rows : 0;
 }
 
-/* Reading was measured, or it is what computing leaves out, and a copy. */
-static void variant_put_reading(const struct cw_runner *r, const struct cache_variant *v,
-                                struct cw_choice *ret)
+/* A variant's number as in Prepare. */
+static int32_t variant_code(const struct cache_variant *v)
 {
-    const struct pace *p = &v->hit, *computed = &v->computed;
-    ret->was_read = p->rows > 0;
-    ret->store_s = per_row(p->cold_ns, p->rows) * 1e-9;
-    double ns = per_row(p->ns, p->rows);
-    if (!ret->was_read && computed->rows > 0)
-        ns = per_row(computed->ns - computed->prefix_ns, computed->rows) + ret->bytes * COPY_NS;
-    ret->read_s = ns / r->options.threads * 1e-9;
+    return v->number == CW_CACHE_POINT_NONE ? -1 : v->number < 0 ? 0 : (int32_t)v->number + 1;
 }
 
-unsigned cw_runner_choices(struct cw_runner *r, struct cw_choice ret[CW_CHOICES_MAX])
+static void variant_stats(const struct cw_runner *r, const struct cache_variant *v, bool in_use,
+                          struct cw_cache_variant_stats *ret)
 {
-    double positions = (double)CW_MAX(r->sequence->n_positions, (uint64_t)1);
-    if (!r->options.adaptive)
-        return 0;
+    const struct cw_op *op = cw_cached_cache_point(variant_cached(r, v));
+    const struct pace *hit = &v->hit, *computed = &v->computed;
+    double bytes = per_row(v->content_bytes, v->content_rows), read_ns = per_row(hit->ns, hit->rows);
+    if (op && !(hit->rows > 0) && computed->rows > 0) /* what computing leaves out, and a copy */
+        read_ns = per_row(computed->ns - computed->prefix_ns, computed->rows) + bytes * COPY_NS;
+    *ret = (struct cw_cache_variant_stats){
+        .cache_point = variant_code(v),
+        .compute_s = computed->rows > 0 ? pace_row_ns(r, computed) * 1e-9 : 0,
+        .read_s = read_ns / r->options.threads * 1e-9,
+        .store_s = per_row(hit->cold_ns, hit->rows) * 1e-9,
+        .was_read = hit->rows > 0,
+        .stored = v->stored,
+        .unread = in_use && variant_is_slow(r, v),
+        .bytes = bytes,
+        .cached = variant_cached_part(v),
+        .written = fmin((double)v->n_kept / (double)CW_MAX(r->sequence->n_positions, (uint64_t)1), 1),
+    };
+    if (op)
+        snprintf(ret->name, sizeof(ret->name), "%.40s (operator %u)", op->desc->name, op->position);
+}
+
+void cw_runner_cache_stats(struct cw_runner *r, struct cw_cache_stats *ret)
+{
     CW_GUARD(&r->sched.mutex);
-    unsigned in_use = atomic_load(&r->cache.in_use);
-    for (unsigned k = 0; k < r->cache.n; k++) {
-        const struct cache_variant *v = &r->cache.variants[k];
-        ret[k] = (struct cw_choice){
-            .cache_point = v->number,
-            .op = cw_cached_cache_point(variant_cached(r, v)),
-            .compute_s = v->computed.rows > 0 ? pace_row_ns(r, &v->computed) * 1e-9 : 0,
-            .bytes = per_row(v->content_bytes, v->content_rows),
-            .cached = variant_cached_part(v),
-            .stored = v->stored,
-            .unread = k == in_use && variant_is_slow(r, v),
-            .written = fmin((double)v->n_kept / positions, 1),
-        };
-        if (k)
-            variant_put_reading(r, v, &ret[k]);
-    }
-    return r->cache.n;
+    ret->cache_point = cw_runner_cache_point(r);
+    ret->n = r->options.adaptive ? r->cache.n : 0;
+    for (unsigned k = 0; k < ret->n; k++)
+        variant_stats(r, &r->cache.variants[k], k == atomic_load(&r->cache.in_use), &ret->variants[k]);
 }
 
 void cw_runner_effort(struct cw_runner *r, struct cw_effort *ret)
@@ -472,17 +468,14 @@ void cw_runner_effort(struct cw_runner *r, struct cw_effort *ret)
         .positions = r->cache.n_done, .busy_ns = r->cache.busy_ns, .cold_ns = r->reads.busy_ns};
 }
 
-bool cw_runner_set_cache_point(struct cw_runner *r, int64_t cache_point)
+void cw_runner_set_cache_point(struct cw_runner *r, int32_t cache_point)
 {
     for (unsigned k = 0; k < r->cache.n; k++)
-        if (r->cache.variants[k].number == cache_point) {
+        if (variant_code(&r->cache.variants[k]) == cache_point)
             atomic_store(&r->cache.in_use, k);
-            return true;
-        }
-    return false;
 }
 
-int64_t cw_runner_cache_point(const struct cw_runner *r)
+int32_t cw_runner_cache_point(const struct cw_runner *r)
 {
-    return r->cache.variants[atomic_load(&r->cache.in_use)].number;
+    return variant_code(&r->cache.variants[atomic_load(&r->cache.in_use)]);
 }

@@ -33,7 +33,7 @@ struct cache_variant {
     bool stale; /* a probe begins: what was measured before is forgotten, once there is something new */
 };
 
-struct cw_cache_stats {
+struct cw_cache_variants {
     struct cache_variant *variants; /* the first uses no cache point */
     unsigned n;
     atomic_uint in_use;        /* for pieces that are planned from now on */
@@ -58,6 +58,3 @@ uint64_t cw_cache_stats_patience(const struct cw_runner *r, const struct block *
 void cw_cache_stats_measured(struct cw_runner *r, const struct block *b);
 /* Counts positions of an epoch that were looked up under a variant, and those that were found. */
 void cw_cache_variant_looked(struct cache_variant *v, uint64_t epoch, uint64_t looked, uint64_t found);
-
-/* Takes over what earlier runs measured of v, and of no cache point, from JSON; NULL: nothing. */
-void cw_cache_variant_recall(struct cache_variant *none, struct cache_variant *v, const char *text);

@@ -13,7 +13,9 @@
 
 static struct piece *piece_new(struct cw_runner *r, struct cw_range *s)
 {
-    struct piece *p = calloc(1, sizeof(*p));
+    struct piece **at = &s->first, *p = calloc(1, sizeof(*p));
+    while (*at)
+        at = &(*at)->next;
     if (!p) {
         cw_sched_out_of_memory(r, "a range");
         return NULL;
@@ -28,11 +30,7 @@ static struct piece *piece_new(struct cw_runner *r, struct cw_range *s)
     s->position = p->plan.begin + p->plan.n;
     cw_arena_init(&p->plan.arena, &r->memory.budget);
     p->plan.arena.exact = r->memory.low_rows > 0;
-    if (s->last)
-        s->last->next = p;
-    else
-        s->first = p;
-    s->last = p;
+    *at = p;
     return p;
 }
 

@@ -176,8 +176,7 @@ static void block_advance(struct cw_runner *r, struct compute_thread *t, struct 
         return;
     if (status == CW_E_BUDGET && !range_is_over(r, s)) {
         cw_sched_starve(r, b);
-        cw_sched_wake(r);
-        cw_sched_notify(r);
+        cw_sched_changed(r);
         return;
     }
     if (status < 0 && !range_is_over(r, s))
@@ -185,7 +184,7 @@ static void block_advance(struct cw_runner *r, struct compute_thread *t, struct 
     b->piece->users--;
     s->n_blocks--;
     cw_block_recycle(r, b);
-    cw_low_memory_passed(r, cw_range_collect(r, s));
+    cw_low_memory_passed(r, cw_range_collect(s));
     if (r->sched.n_blocks == 0 && r->memory.plan_short)
         cw_sched_wake(r);
     if ((s->n_blocks == 0 && (s->state != RANGE_OPEN || s->closed)) || r->memory.consumer_short ||
@@ -256,8 +255,7 @@ static void starved_run(struct cw_runner *r, struct compute_thread *t)
     m->starved = stuck ? STARVED_STUCK : STARVED_TRY;
     while (r->sched.starved && !stuck)
         cw_sched_ready(r, CW_POP(r->sched.starved));
-    cw_sched_wake(r);
-    cw_sched_notify(r);
+    cw_sched_changed(r);
 }
 
 /* ---- plans ---- */
@@ -268,7 +266,7 @@ static void plan_lacks(struct cw_runner *r, struct cw_range *s, struct piece *p)
 {
     const struct cw_place at = cw_range_place(s, p->plan.begin);
     struct cw_error err = {0};
-    if ((!r->memory.low_rows && cw_low_memory_begin(r)) || cw_piece_halve(r, s, p))
+    if ((!r->memory.low_rows && cw_low_memory_begin(r)) || cw_piece_halve(r, p))
         return;
     if (cw_memory_lacks(r, &at, "the plan of a range does not fit", &err) < 0 && !r->sched.fatal.status)
         r->sched.fatal = err;
@@ -334,8 +332,7 @@ static void piece_plan(struct cw_runner *r, struct compute_thread *t, struct cw_
     } else {
         cw_sched_fail(r, &err);
     }
-    cw_sched_wake(r);
-    cw_sched_notify(r);
+    cw_sched_changed(r);
 }
 
 /* ---- what runs next ---- */

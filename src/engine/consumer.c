@@ -10,7 +10,7 @@
 #include "engine/slots.h"
 
 /* Everything is computed, and the range ends with its epoch: what is left over under its keys, ascending, are
- * batches, or nobody's. Mutex held. */
+ * batches, or are dropped. Mutex held. */
 static int range_flush(struct cw_runner *r, struct cw_range *s, struct cw_error *err)
 {
     const struct cw_compiled *c = r->compiled;
@@ -106,9 +106,7 @@ int cw_runner_next(struct cw_runner *r, struct cw_range *s, uint64_t deadline_ns
     r->sched.awaited = status == 2;
     if (status == 2 && cw_sched_is_idle(r)) {
         /* threads have waited for what the consumer has: it won't be released now */
-        r->memory.plan_short = false;
-        if (r->memory.starved == STARVED_STUCK)
-            r->memory.starved = STARVED_TRY;
+        cw_memory_retry(r);
         cw_sched_wake(r);
     }
     while (status == 2 && (status = cw_sched_wait(r, deadline_ns, "the next batch", err)) == 0)
@@ -164,13 +162,19 @@ int cw_runner_fatal(struct cw_runner *r, struct cw_error *err)
     return status;
 }
 
+/* A batch that the consumer had is not in the budget any more. Mutex held. */
+static void batch_gone(struct cw_runner *r)
+{
+    r->memory.n_assemblies--;
+    r->memory.n_handed--;
+    cw_memory_released(r);
+}
+
 /* Mutex held. */
 static void batch_disown(struct cw_runner *r, struct cw_batch *b)
 {
     cw_batch_disown(b);
-    r->memory.n_assemblies--;
-    r->memory.n_handed--;
-    cw_memory_released(r);
+    batch_gone(r);
 }
 
 void cw_runner_disown(struct cw_runner *r, struct cw_batch *b)
@@ -203,9 +207,7 @@ void cw_runner_drop(struct cw_runner *r, struct cw_assembly *a)
     cw_batch_call_drop(a); /* its thread takes the mutex at its end */
     CW_GUARD(&r->sched.mutex);
     cw_assembly_free(a);
-    r->memory.n_assemblies--;
-    r->memory.n_handed--;
-    cw_memory_released(r);
+    batch_gone(r);
 }
 
 void cw_runner_interrupt(struct cw_runner *r, bool on)

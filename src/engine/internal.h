@@ -27,13 +27,12 @@ struct cw_runner {
     /* guarded by sched.mutex: */
     struct cw_range *ranges;        /* in the order of (epoch, begin) */
     struct epoch_ref *epoch;        /* of the range opened last */
-    struct cw_ref *spare_plan;      /* of a piece that is done, for the next one */
     struct block_size *block_sizes; /* by leaf: of blocks that are computed, and of those from the cache */
     struct cw_sched sched;
     struct cw_memory memory;
     struct cw_reads reads;
     struct cw_read_in read_in;
-    struct cw_cache_stats cache;
+    struct cw_cache_variants cache;
     struct cw_profile profile;
     struct cw_tuned_log tuned; /* tuning records */
 };

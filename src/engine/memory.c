@@ -141,15 +141,21 @@ int cw_memory_take_assembly(struct cw_runner *r, struct cw_range *s, unsigned bu
     return status;
 }
 
+void cw_memory_retry(struct cw_runner *r)
+{
+    r->memory.plan_short = false;
+    if (r->memory.starved == STARVED_STUCK)
+        r->memory.starved = STARVED_TRY;
+}
+
 void cw_memory_released(struct cw_runner *r)
 {
-    struct cw_memory *m = &r->memory;
-    m->plan_short = m->poll_short = false;
-    m->starved = m->starved == STARVED_STUCK ? STARVED_TRY : m->starved;
-    m->n_released++;
+    cw_memory_retry(r);
+    r->memory.poll_short = false;
+    r->memory.n_released++;
     cw_sched_wake_parked(r);
     cw_sched_wake(r);
-    if (m->consumer_short) /* another thread than the consumer released it */
+    if (r->memory.consumer_short) /* another thread than the consumer released it */
         cw_sched_notify(r);
 }
 
@@ -206,14 +212,7 @@ static bool memory_give_up(struct cw_runner *r, struct cw_range *s)
 {
     if (!s || !cw_range_holds_anything(r, s))
         return false;
-    for (struct block **at = &r->sched.starved; *at;) {
-        if ((*at)->range == s) {
-            s->n_blocks--;
-            cw_block_recycle(r, CW_POP(*at));
-        } else {
-            at = &(*at)->next;
-        }
-    }
+    cw_blocks_drop(r, &r->sched.starved, s);
     cw_range_restart(r, s);
     cw_memory_trim(r);
     return true;
@@ -269,8 +268,8 @@ bool cw_low_memory_begin(struct cw_runner *r)
         ;
     memory_give_up(r, r->ranges);
     memory_forget_later_epochs(r);
-    m->plan_short = m->poll_short = false;
-    m->starved = m->starved == STARVED_STUCK ? STARVED_TRY : m->starved;
+    cw_memory_retry(r);
+    m->poll_short = false;
     cw_sched_wake(r);
     return true;
 }
@@ -326,8 +325,7 @@ int cw_memory_lacks(struct cw_runner *r, const struct cw_place *at, const char *
         needed += wanted - used;
     pthread_mutex_lock(&r->sched.mutex);
     r->sched.n_running--;
-    cw_sched_wake(r);
-    cw_sched_notify(r);
+    cw_sched_changed(r);
     return r->memory.n_released == n_released ? memory_too_small(r, needed, what, err) : 1;
 }
 

@@ -45,6 +45,8 @@ int cw_memory_start(struct cw_runner *r, struct cw_error *err) _must_check_;
 /* Makes a batch for a range. 1: none may be under way now. Other errors are of memory. */
 int cw_memory_take_assembly(struct cw_runner *r, struct cw_range *s, unsigned bucket,
                             struct cw_assembly **ret, struct cw_error *err) _must_check_;
+/* What was given up for lack of memory is tried again: plans, and the earliest starved block. */
+void cw_memory_retry(struct cw_runner *r);
 /* Memory came back: what waits for it tries again. */
 void cw_memory_released(struct cw_runner *r);
 /* Whether the consumer has, or can take, something that it will release. While it waits for a batch it

@@ -2,18 +2,9 @@
 
 #include <string.h>
 
-/* Before each row, and before each of its components. */
-struct row_head {
-    uint32_t present; /* 0: the record was skipped, nothing follows */
-    uint32_t zero;
-};
-
-struct value_head {
-    uint32_t ndim;
-    uint32_t zero;
-    uint64_t dims[CW_MAX_NDIM]; /* ndim of them are there */
-    /* u64 size; the data; zeros up to a multiple of 8 */
-};
+/* A row is u32 present (0: the record was skipped, nothing follows), u32 0, and its values: each u32 ndim,
+ * u32 0, u64 dims[ndim], u64 size, the data, and zeros up to a multiple of 8. */
+#define HEAD_BYTES 8
 
 void cw_part_deinit(struct cw_part *m)
 {
@@ -57,7 +48,7 @@ int cw_part_read(const struct cw_assembly *a, uint64_t from, uint64_t n, struct 
     struct cw_part m = {.n = n};
     struct cw_tensor t;
     for (uint64_t i = from; i < from + n; i++) {
-        m.size += sizeof(struct row_head);
+        m.size += HEAD_BYTES;
         if (!a->present[i] && a->error)
             return cw_error_copy(err, a->error);
         for (unsigned k = 0; k < l->n && a->present[i]; k++) {
@@ -90,21 +81,21 @@ int cw_part_read(const struct cw_assembly *a, uint64_t from, uint64_t n, struct 
 /* The value at *at of a component of type t; data point into m. False: it is none. */
 static bool get_value(const struct cw_part *m, size_t *at, const struct cw_type *type, struct cw_tensor *ret)
 {
-    struct value_head head;
+    uint32_t ndim;
     uint64_t size, expected = type->dtype == CW_BYTES ? 1 : cw_dtype_size(type->dtype);
-    if (m->size - *at < 8)
+    if (m->size - *at < HEAD_BYTES)
         return false;
-    memcpy(&head, m->data + *at, 8);
-    *at += 8;
-    if (head.ndim > CW_MAX_NDIM || (type->ndim >= 0 && head.ndim != (uint32_t)type->ndim) ||
-        m->size - *at < head.ndim * 8 + 8)
+    memcpy(&ndim, m->data + *at, sizeof(ndim));
+    *at += HEAD_BYTES;
+    if (ndim > CW_MAX_NDIM || (type->ndim >= 0 && ndim != (uint32_t)type->ndim) ||
+        m->size - *at < ndim * 8 + 8)
         return false;
-    *ret = (struct cw_tensor){.ndim = (int)head.ndim};
-    memcpy(ret->dims, m->data + *at, head.ndim * 8);
-    *at += head.ndim * 8;
+    *ret = (struct cw_tensor){.ndim = (int)ndim};
+    memcpy(ret->dims, m->data + *at, ndim * 8);
+    *at += ndim * 8;
     memcpy(&size, m->data + *at, 8);
     *at += 8;
-    for (unsigned d = 0; d < head.ndim; d++)
+    for (unsigned d = 0; d < ndim; d++)
         if (ret->dims[d] < 0 ||
             (type->ndim >= 0 && type->dims[d] != CW_VARIES && type->dims[d] != ret->dims[d]) ||
             __builtin_mul_overflow(expected, (uint64_t)ret->dims[d], &expected))
@@ -124,17 +115,17 @@ static bool walk(struct cw_assembly *dst, const struct cw_part *m, bool put, siz
     const struct cw_layout *l = dst->layout;
     size_t at = 0;
     for (uint64_t i = 0; i < m->n; i++) {
-        struct row_head head;
-        if (m->size - at < sizeof(head))
+        uint32_t present;
+        if (m->size - at < HEAD_BYTES)
             return false;
-        memcpy(&head, m->data + at, sizeof(head));
-        at += sizeof(head);
+        memcpy(&present, m->data + at, sizeof(present));
+        at += HEAD_BYTES;
         uint64_t slot = dst->n_assigned + i;
         if (put) {
             dst->ids[slot] = m->ids[i];
-            dst->present[slot] = head.present != 0;
+            dst->present[slot] = present != 0;
         }
-        for (unsigned k = 0; k < l->n && head.present; k++) {
+        for (unsigned k = 0; k < l->n && present; k++) {
             struct cw_tensor value;
             if (!get_value(m, &at, &l->compiled->outputs[k].type, &value))
                 return false;
@@ -158,14 +149,9 @@ int cw_part_join(struct cw_assembly *dst, const struct cw_part *m, struct cw_err
         return cw_error_set(err, CW_E_DATA,
                             "a part of %llu elements and %zu bytes is not what this pipeline makes",
                             (unsigned long long)m->n, m->size);
-    if (staged) {
-        struct cw_staged_chunk *c;
-        int r = cw_staged_chunk_new(dst->layout->budget, staged, &c, &chunk, err);
-        if (r < 0)
-            return r;
-        c->next = dst->chunks;
-        dst->chunks = c;
-    }
+    int r = cw_assembly_add_chunk(dst, staged, &chunk, err);
+    if (r < 0)
+        return r;
     walk(dst, m, true, &staged, chunk);
     dst->n_assigned += m->n;
     dst->n_done += m->n;

@@ -5,7 +5,7 @@
 #include "cache/cache.h"
 #include "engine/internal.h"
 
-bool cw_piece_halve(struct cw_runner *r, struct cw_range *s, struct piece *p)
+bool cw_piece_halve(struct cw_runner *r, struct piece *p)
 {
     /* no batch lies in two pieces */
     uint64_t size = r->compiled->batch_size, middle = (p->plan.begin + p->plan.n / 2) / size * size;
@@ -20,8 +20,6 @@ bool cw_piece_halve(struct cw_runner *r, struct cw_range *s, struct piece *p)
     cw_arena_init(&rest->plan.arena, &r->memory.budget);
     rest->plan.arena.exact = p->plan.arena.exact;
     p->next = rest;
-    if (s->last == p)
-        s->last = rest;
     return true;
 }
 
@@ -191,9 +189,6 @@ int cw_piece_plan(struct cw_runner *r, struct compute_thread *t, struct cw_range
     if (status < 0)
         return status;
     p->plan.charged = bytes;
-    CW_WITH (&r->sched.mutex)
-        /* all pieces are of one size: saves the kernel from zeroing pages for each */
-        p->plan.room = CW_STEAL(r->spare_plan);
     s->epoch->epoch.stopped = cw_sched_stopped;
     s->epoch->epoch.stop_arg = r;
     status = cw_exec_plan_refs(&p->plan, r->sequence, &s->epoch->epoch, err);

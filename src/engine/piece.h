@@ -27,4 +27,4 @@ void cw_piece_unplan(struct piece *p);
 struct piece *cw_piece_free(struct piece *p);
 /* Makes two pieces of one that is not planned, for whose plan there is no memory. False: it can't be divided,
  * or there is no memory for that either. Mutex held. */
-bool cw_piece_halve(struct cw_runner *r, struct cw_range *s, struct piece *p);
+bool cw_piece_halve(struct cw_runner *r, struct piece *p);

@@ -6,24 +6,17 @@
 #include "base/thread.h"
 #include "engine/internal.h"
 
-unsigned cw_range_collect(struct cw_runner *r, struct cw_range *s)
+unsigned cw_range_collect(struct cw_range *s)
 {
     unsigned n = 0;
-    struct piece **at = &s->first, *before = NULL;
-    while (*at) {
+    for (struct piece **at = &s->first; *at;) {
         struct piece *p = *at;
-        if (p->users == 0 && p->carved == p->plan.n) {
-            *at = p->next;
-            if (s->last == p)
-                s->last = before;
-            if (!r->spare_plan)
-                r->spare_plan = CW_STEAL(p->plan.room);
-            cw_piece_free(p);
-            n++;
-        } else {
-            before = p;
+        if (p->users > 0 || p->carved < p->plan.n) {
             at = &p->next;
+            continue;
         }
+        cw_piece_free(CW_POP(*at));
+        n++;
     }
     return n;
 }
@@ -79,7 +72,6 @@ static void range_drop(struct cw_runner *r, struct cw_range *s)
     bool listed = !r->compiled->keyed || s->rows; /* open batches are in a list, too */
     while (s->first)
         cw_piece_free(CW_POP(s->first));
-    s->last = NULL;
     while (s->head)
         cw_memory_drop_assembly(r, CW_POP(s->head));
     s->tail = NULL;

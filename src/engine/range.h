@@ -55,7 +55,7 @@ struct cw_range {
     /* of the sequence; from `position` on not yet in a piece. end: limit, or where a stream ended */
     uint64_t position, end;
     uint64_t n_taken; /* batches that the consumer took */
-    struct piece *first, *last;
+    struct piece *first;
     uint64_t next_seq; /* of the next block carved */
     uint64_t *passed;  /* by point: the block whose turn it is */
     struct block *parked;
@@ -103,7 +103,7 @@ void cw_range_begin(const struct cw_runner *r, struct cw_range *s);
 void cw_range_restart(struct cw_runner *r, struct cw_range *s);
 void cw_range_free(struct cw_runner *r, struct cw_range *s);
 /* Frees pieces that are used up, and returns how many. */
-unsigned cw_range_collect(struct cw_runner *r, struct cw_range *s);
+unsigned cw_range_collect(struct cw_range *s);
 bool cw_range_holds_anything(const struct cw_runner *r, const struct cw_range *s);
 
 /* Appends a batch to those to deliver. */

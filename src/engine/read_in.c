@@ -35,16 +35,16 @@ static bool cursor_next(const struct cw_sequence *q, struct read_in_cursor *c, s
             c->n += s->n_chunks - c->chunk; /* of a source without `locate` */
             c->leaf++;
             c->chunk = 0;
-        } else if ((!c->only || c->only[c->n]) && cw_source_chunk_extent(s, c->chunk, &e) >= 0) {
-            if (c->rest.length > 0 && (c->rest.file != e.file || c->rest.offset + c->rest.length != e.offset))
-                break;
-            if (c->rest.length == 0)
-                c->rest = e;
-            else
-                c->rest.length += e.length;
-            c->chunk++;
-            c->n++;
         } else {
+            bool wanted = (!c->only || c->only[c->n]) && cw_source_chunk_extent(s, c->chunk, &e) >= 0;
+            if (wanted && c->rest.length > 0 &&
+                (c->rest.file != e.file || c->rest.offset + c->rest.length != e.offset))
+                break;
+            if (wanted) {
+                e.offset -= c->rest.length;
+                e.length += c->rest.length;
+                c->rest = e;
+            }
             c->chunk++;
             c->n++;
         }
@@ -134,8 +134,7 @@ static void read_in_end(struct cw_runner *r, struct read_in *in)
     }
     cw_reads_end_busy(r, &r->read_in.n_pieces);
     read_in_free(in);
-    cw_sched_wake(r);
-    cw_sched_notify(r);
+    cw_sched_changed(r);
 }
 
 /* Reads the next chunks of a piece. False: there are none, or reading them is of no use. *ret_bytes: read
@@ -150,7 +149,7 @@ static bool read_in_chunk(const struct cw_runner *r, struct read_in *in, uint8_t
     pthread_mutex_unlock(&in->mutex);
     if (!more || cw_extent_read_in(&e, scratch, true, &err) == 0)
         return more;
-    if (cw_extent_read_in(&e, scratch, false, &err) < 0) /* who reads the record finds the error */
+    if (cw_extent_read_in(&e, scratch, false, &err) < 0) /* the read of the record finds the error */
         return false;
     *ret_bytes = e.length;
     *ret_kept = !first || cw_extent_read_in(&e, scratch, true, &err) == 0 || !cw_file_tells_residency(e.file);
@@ -239,7 +238,7 @@ static void files_record(struct cw_runner *r, const struct files_progress *p, bo
     cw_tuned_add(&r->tuned, &t);
 }
 
-/* Reads an extent, where it is not in memory. False: it can't be read; who reads its records finds the
+/* Reads an extent, where it is not in memory. False: it can't be read; the reads of its records find the
  * error. Mutex not held. */
 static bool files_read_extent(struct files_progress *p, const struct cw_extent *e, uint8_t *scratch)
 {

@@ -31,15 +31,10 @@ uint64_t cw_runner_shorten(struct cw_runner *r, struct cw_range *s)
     if (s->state != RANGE_OPEN || r->sched.planning || end <= s->begin || end >= s->end)
         return 0;
     struct piece **at = &s->first;
-    s->last = NULL;
-    while (*at && (*at)->plan.begin < end) {
-        s->last = *at;
-        at = &(*at)->next;
-    }
+    for (; *at && (*at)->plan.begin < end; at = &(*at)->next)
+        (*at)->plan.n = CW_MIN((*at)->plan.n, end - (*at)->plan.begin);
     while (*at)
         cw_piece_free(CW_POP(*at));
-    if (s->last)
-        s->last->plan.n = CW_MIN(s->last->plan.n, end - s->last->plan.begin);
     s->position = s->end = s->limit = end;
     cw_sched_wake(r);
     return end;
@@ -124,7 +119,6 @@ struct cw_runner *cw_runner_free(struct cw_runner *r)
     for (unsigned i = 0; r->sched.threads && i < r->options.threads; i++)
         cw_counts_deinit(&r->sched.threads[i].counts);
     free(r->sched.threads);
-    free(r->spare_plan);
     free(r->block_sizes);
     free(r->profile.ops);
     free(r->profile.values);
@@ -219,21 +213,6 @@ int cw_runner_open(struct cw_runner *r, const struct cw_range_options *o, struct
     return status;
 }
 
-static void blocks_drop_of(struct cw_runner *r, struct block **list, const struct cw_range *s)
-{
-    while (*list) {
-        struct block *b = *list;
-        if (b->range != s) {
-            list = &b->next;
-            continue;
-        }
-        *list = b->next;
-        b->piece->users--;
-        b->range->n_blocks--;
-        cw_block_recycle(r, b);
-    }
-}
-
 void cw_runner_close(struct cw_runner *r, struct cw_range *s)
 {
     CW_GUARD(&r->sched.mutex);
@@ -243,9 +222,9 @@ void cw_runner_close(struct cw_runner *r, struct cw_range *s)
     const struct timespec until = {.tv_sec = (time_t)(until_ns / 1000000000u),
                                    .tv_nsec = (long)(until_ns % 1000000000u)};
     for (;;) { /* blocks that run or read see `closed` and end */
-        blocks_drop_of(r, &r->sched.ready, s);
-        blocks_drop_of(r, &r->sched.starved, s);
-        blocks_drop_of(r, &s->parked, s);
+        cw_blocks_drop(r, &r->sched.ready, s);
+        cw_blocks_drop(r, &r->sched.starved, s);
+        cw_blocks_drop(r, &s->parked, s);
         if (!s->n_blocks)
             break;
         if (s->cancelled)
@@ -253,11 +232,10 @@ void cw_runner_close(struct cw_runner *r, struct cw_range *s)
         else if (pthread_cond_timedwait(&r->sched.done, &r->sched.mutex, &until) == ETIMEDOUT)
             s->cancelled = true;
     }
-    for (struct cw_range **at = &r->ranges; *at; at = &(*at)->next)
-        if (*at == s) {
-            *at = s->next;
-            break;
-        }
+    struct cw_range **at = &r->ranges;
+    while (*at != s)
+        at = &(*at)->next;
+    *at = s->next;
     cw_range_free(r, s);
     r->memory.consumer_short =
         false;             /* what lacked memory may be gone with the range; else this is set again */

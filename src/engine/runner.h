@@ -24,18 +24,18 @@ struct cw_runner_options {
     bool batches_are_users;
     bool lends;             /* other processes may be given the memory of batches */
     bool optimize;          /* fuse operators */
-    bool detail;            /* count more, for who explains (profile.h): it costs a few percent */
+    bool detail;            /* count more, for `explain` (profile.h): it costs a few percent */
     struct cw_cache *cache; /* borrowed; NULL: none */
     /* files that fit in memory may be read as a whole while single records are read: the run needs most of
      * each epoch */
     bool read_in;
     int64_t cache_point; /* where it is used, to begin with: the number of a cache point, or
                             CW_CACHE_POINT_AUTO */
-    /* what each cache point would give is measured, and somebody decides (cw_runner_set_cache_point); what is
+    /* what each cache point would give is measured, and a policy decides (cw_runner_set_cache_point); what is
      * slower to read than to compute is computed */
     bool adaptive;
     /* called whenever cw_runner_poll may have something new, from any thread and under the runner's mutex;
-     * NULL: nobody polls */
+     * NULL: the caller does not poll */
     void (*notify)(void *arg);
     void *notify_arg;
     const struct cw_pull_away *away; /* borrowed; of a stream that runs in another process */
@@ -115,7 +115,7 @@ uint64_t cw_runner_rows_most(struct cw_runner *r);
 /* For a caller that polls several ranges: whether the runner stands still with work left to do, until a batch
  * is taken or released, or a range is closed. */
 bool cw_runner_stuck(struct cw_runner *r);
-/* Who polls will not ask again for what was not there: nothing waits for it any more. */
+/* A caller that polls will not ask again for what was not there: nothing waits for it any more. */
 void cw_runner_relent(struct cw_runner *r);
 /* The error that ended the runner as a whole, and not just a range; 0: the runner goes on. */
 int cw_runner_fatal(struct cw_runner *r, struct cw_error *err);
@@ -142,29 +142,9 @@ void cw_runner_drop(struct cw_runner *r, struct cw_assembly *a);
 /* From any thread: waits of the consumer end with CW_E_INTERRUPTED, until it is called with false. */
 void cw_runner_interrupt(struct cw_runner *r, bool on);
 
-/*
- * What can be done about cache points, and what it takes: none, then those that can be used, in the order of
- * their numbers. Times are of a position of the sequence, with all threads at it, as it was lately, storage
- * as busy as it is.
- */
-struct cw_choice {
-    /* CW_CACHE_POINT_NONE; CW_CACHE_POINT_AUTO: each source's own, where they are not to be told apart */
-    int64_t cache_point;
-    const struct cw_op *op; /* NULL: none; the first one's */
-    /* where it is computed: threads' time or storage's, whichever is longer; 0: not known */
-    double compute_s;
-    double read_s, store_s; /* where it is read: threads' time, and the cache's storage's beside it */
-    /* else read_s is what follows from compute_s, and store_s not known; 0, both: neither is */
-    bool was_read;
-    bool stored;            /* an earlier run measured it */
-    bool unread;            /* it is in use, but what is there is computed, which is quicker */
-    double bytes;           /* that are kept */
-    double cached, written; /* part of the epoch that is there; part of an epoch that was added in this one */
-};
-
-#define CW_CHOICES_MAX 17
-/* Any thread, like the next two. Returns how many there are; 0: the runner is not adaptive. */
-unsigned cw_runner_choices(struct cw_runner *r, struct cw_choice ret[CW_CHOICES_MAX]);
+struct cw_cache_stats;
+/* What is known of each cache point (policy/cache_stats.h). Any thread, like the next two. */
+void cw_runner_cache_stats(struct cw_runner *r, struct cw_cache_stats *ret);
 
 /* What was done so far: positions, threads' time, the time in which any read thread was at it. */
 struct cw_effort {
@@ -177,12 +157,11 @@ double cw_runner_row_s(struct cw_runner *r);
 /* The clock by which waits for its batches are measured: cw_now_ns; of modelled costs (base/cost_clock.h),
  * how long what was done so far takes. */
 uint64_t cw_runner_now_ns(struct cw_runner *r);
-/*
- * Another cache point, or CW_CACHE_POINT_NONE, for what is planned from now on. Batches, order, digest and
- * state are what they are. False: there is no such choice, and it stays as it is.
- */
-bool cw_runner_set_cache_point(struct cw_runner *r, int64_t cache_point);
-int64_t cw_runner_cache_point(const struct cw_runner *r);
+/* Another cache point, as in Prepare (-1: none), for what is planned from now on. Batches, order, digest and
+ * state are what they are. Where there is no such variant it stays as it is. */
+void cw_runner_set_cache_point(struct cw_runner *r, int32_t cache_point);
+/* The one in use, as in Prepare. */
+int32_t cw_runner_cache_point(const struct cw_runner *r);
 /* ret->ops must have room for an entry per operator of the pipeline; ret->values for all values, or be NULL.
  */
 void cw_runner_profile(struct cw_runner *r, struct cw_profile *ret);

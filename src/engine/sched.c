@@ -20,6 +20,12 @@ void cw_sched_notify(struct cw_runner *r)
         r->options.notify(r->options.notify_arg);
 }
 
+void cw_sched_changed(struct cw_runner *r)
+{
+    cw_sched_wake(r);
+    cw_sched_notify(r);
+}
+
 void cw_sched_fail(struct cw_runner *r, const struct cw_error *err)
 {
     if (!r->sched.fatal.status)

@@ -1,5 +1,5 @@
 /*
- * The scheduler's state: which blocks are ready, starved or parked, what runs, and who waits for what. It
+ * The scheduler's state: which blocks are ready, starved or parked, what runs, and what waits. It
  * owns the runner's mutex and its two signals. compute.c decides from it what runs next; everything below
  * calls it to move blocks and to wake threads.
  */
@@ -47,6 +47,8 @@ struct cw_sched {
 void cw_sched_wake(struct cw_runner *r);
 /* Wakes the consumer: there may be something for it. */
 void cw_sched_notify(struct cw_runner *r);
+/* Both. */
+void cw_sched_changed(struct cw_runner *r);
 /* Ends the run with an error, unless it ends with an earlier one. */
 void cw_sched_fail(struct cw_runner *r, const struct cw_error *err);
 /* The same where the system gives no memory: waiting for it would be of no use. */

@@ -50,7 +50,7 @@ static int slots_pass_limit(struct cw_runner *r, struct block *b, unsigned k, st
             continue;
         bool within = state->count < limit->count;
         if (slots_raise(r, b->exec.block.status[i]) && !(limit->take && !within))
-            /* ends the run where it stands, skipped or not; behind a full `take` nobody gets to it */
+            /* ends the run where it stands, skipped or not; behind a full `take` it is never reached */
             continue;
         if (within)
             state->count++;
@@ -64,7 +64,7 @@ static int slots_pass_limit(struct cw_runner *r, struct block *b, unsigned k, st
         counts[noted] = state->count;
     if (limit->ends_epoch && state->count >= limit->count) {
         cw_range_end(s, RANGE_OVER); /* nothing after this can live */
-        free(CW_STEAL(s->failed));   /* a stream that was read ahead: nobody gets to where it failed */
+        free(CW_STEAL(s->failed));   /* of a stream that was read ahead: the failure is never reached */
     }
     return 0;
 }
@@ -144,18 +144,14 @@ static struct cw_entry *slots_entry_after(const struct cw_runner *r, const struc
 {
     const struct cw_range *s = b->range;
     const struct cw_entry *waits = entry_earliest_open(r, s);
-    struct cw_entry *e = cw_entry_new(r->compiled);
     size_t position = slots_position(b, at);
+    bool more = !waits && b->exec.origin && at + 1 < b->n_live && slots_position(b, at + 1) == position;
+    struct cw_entry *e = more ? slots_entry_before(r, b, at + 1) : cw_entry_new(r->compiled);
     if (!e)
         return NULL;
     if (waits) {
         cw_entry_set(r->compiled, e, waits);
-    } else if (b->exec.origin && at + 1 < b->n_live && slots_position(b, at + 1) == position) {
-        /* the record has more */
-        e->position = b->piece->plan.begin + b->exec.at + position;
-        entry_count_before(r, b, at + 1, e->skip);
-        entry_set_limits(r, b, position, e);
-    } else {
+    } else if (!more) { /* else the record of idx[at] has more elements */
         e->position = b->piece->plan.begin + b->exec.at + position + 1;
         memcpy(e->skip, s->counts.arrived, cw_n_keys(r->compiled) * sizeof(*e->skip));
         entry_set_limits(r, b, position + 1, e);

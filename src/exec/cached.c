@@ -180,35 +180,34 @@ static uint64_t content_key(const struct cw_source *source, uint64_t row, uint64
     return cw_key_hash(&k);
 }
 
-/* Fills in the cache keys of n positions of the source; rows and ids: room for n of them. */
-static void cached_keys(const struct cw_cached *c, const struct cw_ref *refs, size_t n, uint64_t *rows,
-                        struct cw_record_id *ids, struct cw_cache_key *ret)
+/* Fills in the cache keys of n positions of the source. */
+static void cached_keys(const struct cw_cached *c, const struct cw_ref *refs, size_t n,
+                        struct cw_cache_key *ret)
 {
     const struct cw_source *source = cached_source(c);
     const struct cw_program *g = &c->env->compiled->programs[c->leaf];
-    for (size_t i = 0; i < n; i++)
-        rows[i] = refs[i].row;
-    source->ops->ids(source, rows, n, ids);
     for (size_t i = 0; i < n; i++) {
-        ids[i].pass = refs[i].pass;
-        ids[i].element = 0;
-        ret[i] = (struct cw_cache_key){.file_key = content_key(source, rows[i], ids[i].file_key),
-                                       .row = ids[i].row,
-                                       .variant = c->point->draws ? cw_element_id(g, &ids[i]) : 0};
+        struct cw_record_id id;
+        source->ops->ids(source, &refs[i].row, 1, &id);
+        id.pass = refs[i].pass;
+        id.element = 0;
+        ret[i] = (struct cw_cache_key){.file_key = content_key(source, refs[i].row, id.file_key),
+                                       .row = id.row,
+                                       .variant = c->point->draws ? cw_element_id(g, &id) : 0};
     }
 }
 
 /* As cw_cache_find, for n rows of the source. What was kept of a file that was changed since it was indexed
  * is not found: the file is read instead, which is an error. */
 static size_t cached_find(const struct cw_cached *c, struct cw_cache_set *set, const struct cw_epoch *e,
-                          const uint64_t *rows, const struct cw_cache_key *keys, size_t n,
+                          const struct cw_ref *refs, const struct cw_cache_key *keys, size_t n,
                           struct cw_cache_place *ret)
 {
     const struct cw_source *source = cached_source(c);
     size_t found = cw_cache_find(set, keys, n, ret);
     bool partial;
     for (size_t i = 0; i < n && source->ops->file; i++) {
-        struct cw_file *file = ret[i].segment ? source->ops->file(source, rows[i], &partial) : NULL;
+        struct cw_file *file = ret[i].segment ? source->ops->file(source, refs[i].row, &partial) : NULL;
         if (file && !cw_file_unchanged(file, e->epoch, partial)) {
             ret[i].segment = NULL;
             found--;
@@ -220,12 +219,10 @@ static size_t cached_find(const struct cw_cached *c, struct cw_cache_set *set, c
 size_t cw_cached_look_up(const struct cw_cached *c, struct cw_cache_set *set, const struct cw_epoch *e,
                          const struct cw_ref *refs, size_t n, uint8_t *found)
 {
-    uint64_t rows[CW_CACHED_LOOK_UP];
-    struct cw_record_id ids[CW_CACHED_LOOK_UP];
     struct cw_cache_key keys[CW_CACHED_LOOK_UP];
     struct cw_cache_place places[CW_CACHED_LOOK_UP];
-    cached_keys(c, refs, n, rows, ids, keys);
-    size_t n_found = cached_find(c, set, e, rows, keys, n, places);
+    cached_keys(c, refs, n, keys);
+    size_t n_found = cached_find(c, set, e, refs, keys, n, places);
     for (size_t k = 0; found && k < n; k++)
         found[k] = places[k].segment != NULL;
     return n_found;
@@ -363,22 +360,19 @@ int cw_cached_fetch(struct cw_exec *x, struct cw_error *err)
     cw_cached_forget(x);
     if (!(x->cache.set = cw_cached_set(c, x->epoch, &ignored)))
         return 0;
-    uint64_t *rows = cw_arena_alloc(&x->arena, n * sizeof(*rows), err);
-    struct cw_record_id *ids = cw_arena_alloc(&x->arena, n * sizeof(*ids), err);
+    const struct cw_ref *refs = x->plan->refs + x->at;
     struct cw_cache_key *keys = cw_arena_alloc(&x->arena, n * sizeof(*keys), err);
     struct cw_cache_place *places = cw_arena_alloc(&x->arena, n * sizeof(*places), err);
     struct cw_cache_get *gets = cw_arena_alloc(&x->arena, n * sizeof(*gets), err);
     uint8_t *kept = cw_arena_alloc(&x->arena, n, err);
-    if (!rows || !ids || !keys || !places || !gets || !kept)
+    if (!keys || !places || !gets || !kept)
         return err->status;
-    cached_keys(c, x->plan->refs + x->at, n, rows, ids, keys);
-    size_t found = cached_find(c, x->cache.set, x->epoch, rows, keys, n, places);
+    cached_keys(c, refs, n, keys);
+    size_t found = cached_find(c, x->cache.set, x->epoch, refs, keys, n, places);
     x->cache.n_looked = n;
     x->cache.n_found = found;
-    for (size_t i = 0; i < n; i++) {
-        kept[i] = places[i].segment != NULL;
+    for (size_t i = 0; i < n; i++)
         gets[i] = (struct cw_cache_get){.key = keys[i], .place = places[i]};
-    }
     uint64_t start = cw_cost_now_ns();
     bool readable = found == n && x->cache.use == CW_CACHE_USE_READ;
     int status = readable ? fetch_rows(x, gets, err) : 2;
@@ -399,7 +393,7 @@ int cw_cached_fetch(struct cw_exec *x, struct cw_error *err)
     if (status == 3)
         x->cache.late_ns = cw_cost_now_ns() - start;
     if (readable) /* entries that were wrong are forgotten: the rows are looked up again, to be kept anew */
-        cached_find(c, x->cache.set, x->epoch, rows, keys, n, places);
+        cached_find(c, x->cache.set, x->epoch, refs, keys, n, places);
     for (size_t i = 0; i < n; i++)
         kept[i] = places[i].segment != NULL;
     x->cache.kept = kept;
@@ -461,18 +455,27 @@ static void keep_write(const struct cw_cached *c, const struct cw_block *from, s
         }
 }
 
-static struct cw_cache_key keep_key(const struct cw_exec *x, size_t row)
+/* Writes an entry for row `row` of x: row i of c, or (c NULL) that a filter dropped it. */
+static void keep_row(struct cw_exec *x, size_t row, const struct cw_block *c, size_t i, uint64_t cost_ns)
 {
+    const struct cw_cached *cached = x->variant->cached;
+    size_t bytes = c ? keep_bytes(cached, c, i) : 0;
+    struct cw_cache_slot slot;
     struct cw_cache_key key;
-    struct cw_record_id id;
-    uint64_t at;
-    cached_keys(x->variant->cached, cw_exec_ref(x, row), 1, &at, &id, &key);
-    return key;
+    cached_keys(cached, cw_exec_ref(x, row), 1, &key);
+    uint8_t *to = cw_cache_reserve(x->cache.set, &key, bytes, !c, cost_ns, &slot);
+    x->cache.content_rows++;
+    x->cache.content_bytes += bytes;
+    if (!to)
+        return;
+    if (c)
+        keep_write(cached, c, i, to);
+    cw_cache_commit(&slot);
+    x->cache.n_kept++;
 }
 
 void cw_cached_keep(struct cw_exec *x, const struct cw_block *c, const uint32_t *map)
 {
-    const struct cw_cached *cached = x->variant->cached;
     if (!x->cache.kept)
         return;
     if (c == &x->block) /* flat_map behind the cache point may make other rows of these */
@@ -480,23 +483,13 @@ void cw_cached_keep(struct cw_exec *x, const struct cw_block *c, const uint32_t 
     uint64_t cost_ns = (cw_cost_now_ns() - x->started_ns) / CW_MAX(c->n, 1);
     for (size_t i = 0; i < c->n; i++) {
         size_t row = map ? map[i] : i;
-        struct cw_cache_slot slot;
         if (c->status[i] != CW_ROW_OK || x->cache.kept[row])
             continue;
         x->cache.kept[row] = 1; /* whatever becomes of it from here on */
         cw_cache_missed(x->cache.set, 1);
         if (keep_has_fault(x, row))
             continue;
-        size_t bytes = keep_bytes(cached, c, i);
-        struct cw_cache_key key = keep_key(x, row);
-        uint8_t *to = cw_cache_reserve(x->cache.set, &key, bytes, false, cost_ns, &slot);
-        x->cache.content_rows++;
-        x->cache.content_bytes += bytes;
-        if (!to)
-            continue;
-        keep_write(cached, c, i, to);
-        cw_cache_commit(&slot);
-        x->cache.n_kept++;
+        keep_row(x, row, c, i, cost_ns);
     }
 }
 
@@ -507,16 +500,10 @@ void cw_cached_keep_dropped(struct cw_exec *x)
     x->cache.kept_dropped = true;
     uint64_t cost_ns = (cw_cost_now_ns() - x->started_ns) / CW_MAX(x->block.n, 1);
     for (size_t i = 0; i < x->block.n; i++) {
-        struct cw_cache_slot slot;
         if (x->block.status[i] != CW_ROW_DROPPED || x->cache.kept[i] || keep_has_fault(x, i))
             continue;
         x->cache.kept[i] = 1;
-        x->cache.content_rows++;
         cw_cache_missed(x->cache.set, 1);
-        struct cw_cache_key key = keep_key(x, i);
-        if (!cw_cache_reserve(x->cache.set, &key, 0, true, cost_ns, &slot))
-            continue;
-        cw_cache_commit(&slot);
-        x->cache.n_kept++;
+        keep_row(x, i, NULL, 0, cost_ns);
     }
 }

@@ -106,7 +106,7 @@ static bool auto_pays(const struct cw_auto *m, const struct cw_outlook *o, const
  * missing worker comes a start delay later, which matters in a job that is short beside it. */
 static double auto_doubt(const struct cw_auto *m, const struct cw_outlook *o)
 {
-    double delay_s = cw_auto_pools_start_delay(o->facts);
+    double delay_s = cw_supply_start_delay_s(o->facts);
     if (o->facts->objective != CW_OBJECTIVE_TIME || !(delay_s > 0))
         return 0;
     struct cw_alternative best = cw_outlook_best(o, 0);
@@ -206,7 +206,7 @@ static void auto_start(struct cw_auto *m, const struct cw_facts *f, double now_s
 {
     struct cw_supply s;
     int workers[CW_POLICY_POOLS] = {0};
-    cw_auto_pools_supply(&m->pools, f, &s);
+    cw_auto_pools_supply(&m->pools, f, 0, &s);
     for (int i = 0; i < f->n_pools; i++)
         workers[i] = f->pools[i].running;
     m->pools.running = cw_supply_capacity(&s, workers);
@@ -267,7 +267,7 @@ static void auto_fit_maximum(struct cw_auto *m, const struct cw_facts *f, double
 {
     struct cw_supply s;
     int workers[CW_POLICY_POOLS];
-    cw_auto_pools_supply(&m->pools, f, &s);
+    cw_auto_pools_supply(&m->pools, f, 0, &s);
     if (auto_pools_grew(m, f) && m->pools.maximum > 0)
         cw_auto_watch_conditions_changed(m, 0);
     m->pools.maximum = cw_supply_most(&s);
@@ -287,7 +287,7 @@ static void auto_fit_maximum(struct cw_auto *m, const struct cw_facts *f, double
     if (!d->concluded)
         return;
     d->promises = true; /* until the remaining workers were measured */
-    cw_supply_add(&s, lost, workers);
+    cw_supply_add(&s, 0, lost, workers);
     cw_auto_pools_set_target(&m->pools, workers);
     m->plan.resting = 0;
     cw_auto_watch_restart(m, now_s);

@@ -35,15 +35,14 @@
 #define UNPRICED 0.1
 #define UNPRICED_COST 0.001
 
-double cw_auto_belief_prefix_s(const struct cw_facts *f, int cache_point)
+static double belief_prefix_s(const struct cw_facts *f, int cache_point)
 {
     return cache_point >= 0 ? f->cache_points[cache_point].prefix_s : 0;
 }
 
 double cw_auto_belief_all_s(const struct cw_auto *m, const struct cw_facts *f)
 {
-    double all = m->watch.known.compute.mean +
-                 m->cache.cached * cw_auto_belief_prefix_s(f, (int)m->cache.point);
+    double all = m->watch.known.compute.mean + m->cache.cached * belief_prefix_s(f, (int)m->cache.point);
     for (int i = 0; i < f->n_cache_points; i++)
         all = CW_MAX(all, f->cache_points[i].prefix_s);
     return all;
@@ -52,7 +51,7 @@ double cw_auto_belief_all_s(const struct cw_auto *m, const struct cw_facts *f)
 void cw_auto_belief_expect_compute(struct cw_auto *m, const struct cw_facts *f, double full_s, double cached,
                                    int cache_point)
 {
-    double left_s = CW_MAX(full_s - cached * cw_auto_belief_prefix_s(f, cache_point), 0);
+    double left_s = CW_MAX(full_s - cached * belief_prefix_s(f, cache_point), 0);
     m->watch.known.compute = (struct cw_mean){0, left_s, 0};
 }
 
@@ -212,7 +211,7 @@ void cw_auto_belief_learn(struct cw_auto *m, const struct cw_facts *f)
 
 void cw_auto_belief_outlook(const struct cw_auto *m, const struct cw_facts *f, struct cw_outlook *o)
 {
-    double speed[CW_POLICY_POOLS] = {0}, client = f->client_price_per_h > 0 ? f->client_price_per_h : 1;
+    double client = f->client_price_per_h > 0 ? f->client_price_per_h : 1;
     *o = (struct cw_outlook){.facts = f,
                              .step_s = m->watch.known.step.mean,
                              .source_bytes_per_s = m->belief.source_bytes_per_s,
@@ -220,15 +219,14 @@ void cw_auto_belief_outlook(const struct cw_auto *m, const struct cw_facts *f, s
     o->compute_s = cw_auto_belief_all_s(m, f);
     o->waiting = belief_waiting(m);
     for (int i = 0; i < f->n_pools; i++) {
-        speed[i] = m->pools.pool[i].speed;
         o->requested[i] = m->pools.pool[i].target;
         o->requested_delay_s[i] = CW_MAX(
             m->pools.pool[i].requested_s + f->pools[i].start_delay_s - m->plan.last_s, 0);
     }
     o->past_time_s = m->plan.past_s;
     o->past_cost = m->plan.past_cost;
-    cw_supply_init(&o->supply, f, speed,
-                   (f->objective == CW_OBJECTIVE_TIME ? UNPRICED : UNPRICED_COST) * client);
+    cw_auto_pools_supply(&m->pools, f,
+                         (f->objective == CW_OBJECTIVE_TIME ? UNPRICED : UNPRICED_COST) * client, &o->supply);
     cw_curve_fit(m->belief.points, (size_t)m->belief.n_points, 0, &o->curve);
 }
 
@@ -241,12 +239,6 @@ double cw_auto_belief_tolerated_error(const struct cw_auto *m, const struct cw_f
            spent = spent_s / 3600 * (f->client_price_per_h + cw_auto_pools_price(&m->pools, f, true));
     double part = CW_MAX(spent_s / CW_MAX(rest->time_s, 1e-9), spent / CW_MAX(rest->cost, 1e-12));
     return CW_MIN(CW_MAX(ROUGH_ERROR, ROUGH_PER_PART * part), ROUGH_MOST);
-}
-
-/* The largest capacity that was measured. */
-static double belief_measured_most(const struct cw_auto *m)
-{
-    return m->belief.points[(size_t)m->belief.n_points - 1].workers;
 }
 
 /* Price per hour of an alternative, per worker of the first pool. */
@@ -263,8 +255,8 @@ static double belief_price_of_one(const struct cw_facts *f, const struct cw_alte
 double cw_auto_belief_restrain(const struct cw_auto *m, const struct cw_facts *f,
                                const struct cw_alternative *best)
 {
-    double seen = belief_measured_most(m), n = best->capacity,
-           trial_s = cw_auto_pools_start_delay(f) + MEASURING_S;
+    const struct cw_point *last = &m->belief.points[(size_t)m->belief.n_points - 1];
+    double seen = last->workers, n = best->capacity, trial_s = cw_supply_start_delay_s(f) + MEASURING_S;
     if (n <= CW_MAX(seen, FEW))
         return n;
     double exposed = (n - seen) * belief_price_of_one(f, best) * trial_s / 3600 / CW_MAX(best->cost, 1e-12),
@@ -275,10 +267,10 @@ double cw_auto_belief_restrain(const struct cw_auto *m, const struct cw_facts *f
             return FEW;
         return 0.3 * exposed > slow ? ceil(sqrt(n * seen)) : n;
     }
-    const struct cw_point *last = &m->belief.points[(size_t)m->belief.n_points - 1], *before = last - 1;
     /* more workers gain nothing */
     if (m->belief.n_points > 2 && best->batch_s > 0.97 * CW_MAX(last->s, m->watch.known.step.mean))
         return seen;
+    const struct cw_point *before = last - 1;
     double divided = last->s * last->workers / (before->s * before->workers),
            steps = last->workers / before->workers;
     double most = divided > 1.15 ? 4 * seen : seen * CW_MAX(steps * steps, 4);
@@ -294,7 +286,7 @@ double cw_auto_belief_explore(const struct cw_auto *m, const struct cw_outlook *
 {
     const struct cw_facts *f = believed->facts;
     const struct cw_point *a = &m->belief.points[0], *b = &m->belief.points[1];
-    double trial_s = cw_auto_pools_start_delay(f) + MEASURING_S, most = cw_supply_most(&believed->supply);
+    double trial_s = cw_supply_start_delay_s(f) + MEASURING_S, most = cw_supply_most(&believed->supply);
     if (m->belief.n_points != 2 || m->plan.decisions > 1 || !belief_waits(m) ||
         m->pools.target != b->workers || stay->time_s < EXPLORE_PART * trial_s)
         return 0;
@@ -324,8 +316,7 @@ double cw_auto_belief_fewer(const struct cw_auto *m, const struct cw_outlook *o,
 {
     const struct cw_facts *f = o->facts;
     double batches = cw_auto_belief_scatter(m) / CW_AUTO_EXACT,
-           trial_s = cw_auto_pools_start_delay(f) + MEASURING_S +
-                     batches * batches * m->watch.known.step.mean;
+           trial_s = cw_supply_start_delay_s(f) + MEASURING_S + batches * batches * m->watch.known.step.mean;
     if (f->objective != CW_OBJECTIVE_TIME || f->n_pools != 1 || m->plan.decisions != 1 ||
         m->plan.trial_from != 0 || m->pools.target < 2 || error >= CW_AUTO_EXACT || belief_waits(m) ||
         stay->time_s < EXPLORE_LONG * trial_s || cw_outlook_fills(o, stay->cache_point))

@@ -8,8 +8,6 @@
 #define CW_AUTO_SURE 2.0     /* standard errors that a gain must exceed */
 #define CW_AUTO_EXACT 0.005  /* standard error at which auto rests */
 
-/* Seconds per batch that reading at a cache point saves; -1: 0. */
-double cw_auto_belief_prefix_s(const struct cw_facts *f, int cache_point);
 /* Seconds that a worker computes for a batch with nothing cached: no less than any prefix, as few batches may
  * say less. */
 double cw_auto_belief_all_s(const struct cw_auto *m, const struct cw_facts *f);

@@ -75,12 +75,13 @@ void cw_auto_pools_learn_speeds(struct cw_auto_pools *p, const struct cw_facts *
     p->target = pools_decided(p);
 }
 
-void cw_auto_pools_supply(const struct cw_auto_pools *p, const struct cw_facts *f, struct cw_supply *ret)
+void cw_auto_pools_supply(const struct cw_auto_pools *p, const struct cw_facts *f, double no_price,
+                          struct cw_supply *ret)
 {
     double speed[CW_POLICY_POOLS] = {0};
     for (int i = 0; i < f->n_pools; i++)
         speed[i] = p->pool[i].speed;
-    cw_supply_init(ret, f, speed, 0);
+    cw_supply_init(ret, f, speed, no_price);
 }
 
 void cw_auto_pools_work(const struct cw_auto_pools *p, const struct cw_facts *f, struct cw_auto_seen *ret)
@@ -114,14 +115,6 @@ double cw_auto_pools_price(const struct cw_auto_pools *p, const struct cw_facts 
         sum += (decided ? p->pool[i].target : f->pools[i].running + f->pools[i].starting) *
                f->pools[i].price_per_h;
     return sum;
-}
-
-double cw_auto_pools_start_delay(const struct cw_facts *f)
-{
-    double most = f->pools[0].start_delay_s;
-    for (int i = 1; i < f->n_pools; i++)
-        most = CW_MAX(most, f->pools[i].maximum > 0 ? f->pools[i].start_delay_s : 0);
-    return most;
 }
 
 void cw_auto_pools_target(const struct cw_auto_pools *p, int *ret)

@@ -1,6 +1,7 @@
 #include "policy/auto_record.h"
 
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -80,42 +81,44 @@ static void record_add_like(struct cw_decision *d, const struct cw_outlook *o,
     record_add(d, &a);
 }
 
-/* Prints "5", or "5 (4 of near, 1 of far" without the bracket's end. Returns its length. */
-static size_t record_put_count(char *to, size_t size, const struct cw_facts *f,
-                               const struct cw_alternative *a)
+/* Appends to the reason of a decision; what does not fit is cut. */
+static _printf_(2, 3) void why_add(struct cw_decision *d, const char *format, ...)
+{
+    size_t n = strlen(d->why);
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(d->why + n, sizeof(d->why) - n, format, args);
+    va_end(args);
+}
+
+/* Adds "5", or "5 (4 of near, 1 of far" without the bracket's end. */
+static void why_add_count(struct cw_decision *d, const struct cw_facts *f, const struct cw_alternative *a)
 {
     const char *between = " (";
-    size_t n = (size_t)snprintf(to, size, "%d", a->workers);
-    for (int i = 0; f->n_pools > 1 && i < f->n_pools && n < size; i++)
+    why_add(d, "%d", a->workers);
+    for (int i = 0; f->n_pools > 1 && i < f->n_pools; i++)
         if (a->pools[i] > 0) {
-            n += (size_t)snprintf(to + n, size - n, "%s%d of %.20s", between, a->pools[i], f->pools[i].name);
+            why_add(d, "%s%d of %.20s", between, a->pools[i], f->pools[i].name);
             between = ", ";
         }
-    return CW_MIN(n, size - 1);
 }
 
-/* Prints the same with the reason for these pools: "5 (4 of near, 1 of far; near first: ...)". */
-static void record_put_workers(char *to, size_t size, const struct cw_outlook *o,
-                               const struct cw_alternative *a)
+static const char *why_bracket_end(const struct cw_facts *f)
 {
-    const struct cw_facts *f = o->facts;
-    size_t n = record_put_count(to, size, f, a);
-    if (f->n_pools > 1)
-        snprintf(to + n, size - n, "; %.20s first: %s)", f->pools[o->supply.order[a->order][0]].name,
-                 a->order ? "it is there soonest" : "what it computes costs least");
+    return f->n_pools > 1 ? ")" : "";
 }
 
-/* Prints "cached after decode", or "cached nowhere". */
-static void record_put_place(char to[80], const struct cw_facts *f, int cache_point)
+/* Adds "cached after decode", or "cached nowhere". */
+static void why_add_place(struct cw_decision *d, const struct cw_facts *f, int cache_point)
 {
-    snprintf(to, 80, "cached %s%.60s", cache_point >= 0 ? "after " : "nowhere",
-             cache_point >= 0 ? f->cache_points[cache_point].name : "");
+    why_add(d, "cached %s%.60s", cache_point >= 0 ? "after " : "nowhere",
+            cache_point >= 0 ? f->cache_points[cache_point].name : "");
 }
 
-/* Prints why not twice as many workers: by the rest of the job, or by the time for which the workers stay
+/* Adds why not twice as many workers: by the rest of the job, or by the time for which the workers stay
  * where the rest is equal. */
-static void record_put_more(char *to, size_t size, const struct cw_outlook *o,
-                            const struct cw_alternative *chosen)
+static void why_add_more(struct cw_decision *d, const struct cw_outlook *o,
+                         const struct cw_alternative *chosen)
 {
     struct cw_alternative more = cw_outlook_like(o, chosen, 2 * chosen->capacity, chosen->cache_point);
     bool better = more.time_s <= chosen->time_s && more.cost <= chosen->cost;
@@ -124,91 +127,88 @@ static void record_put_more(char *to, size_t size, const struct cw_outlook *o,
     double dearer = (better ? more.held_cost / CW_MAX(chosen->held_cost, 1e-12)
                             : more.cost / CW_MAX(chosen->cost, 1e-12)) -
                     1;
-    size_t n = record_put_count(to, size, o->facts, &more);
-    n += (size_t)snprintf(to + n, size - n, "%s would ", o->facts->n_pools > 1 ? ")" : "");
-    if (n >= size)
-        return;
+    why_add_count(d, o->facts, &more);
+    why_add(d, "%s would ", why_bracket_end(o->facts));
     if (less <= 0)
-        snprintf(to + n, size - n, "start too late to gain anything");
+        why_add(d, "start too late to gain anything");
     else if (dearer <= 0)
-        snprintf(to + n, size - n, "hardly gain anything");
+        why_add(d, "hardly gain anything");
     else
-        snprintf(to + n, size - n, "take %.2g %% less time and cost %.2g %% more%s", 100 * less, 100 * dearer,
-                 better ? " as long as they stay" : "");
+        why_add(d, "take %.2g %% less time and cost %.2g %% more%s", 100 * less, 100 * dearer,
+                better ? " as long as they stay" : "");
 }
 
 /* Adds a cache point that would be better, but gains too little. */
-static void record_put_other_place(char *to, size_t size, const struct cw_outlook *o,
-                                   const struct cw_alternative *chosen)
+static void why_add_other_place(struct cw_decision *d, const struct cw_outlook *o,
+                                const struct cw_alternative *chosen)
 {
-    char cache[80];
-    size_t n = strlen(to);
     for (int i = -1; i < o->facts->n_cache_points; i++) {
         struct cw_alternative a = cw_outlook_rest(o, chosen->pools, i);
         if (i == chosen->cache_point || a.time_s >= chosen->time_s || a.cost >= chosen->cost)
             continue;
-        record_put_place(cache, o->facts, i);
-        snprintf(to + n, size - n, "; %s would gain too little", cache);
+        why_add(d, "; ");
+        why_add_place(d, o->facts, i);
+        why_add(d, " would gain too little");
         return;
     }
 }
 
-/* Prints what follows the numbers of a decision: the limit, or why there are no more workers, and what
- * seems better. */
-static void record_put_limit(char *to, size_t size, const struct cw_auto *m, const struct cw_outlook *o,
-                             const struct cw_alternative *chosen, const struct cw_auto_reason *reason)
+/* Adds what follows the numbers of a decision: the limit, or why there are no more workers, and what seems
+ * better. */
+static void why_add_limit(struct cw_decision *d, const struct cw_auto *m, const struct cw_outlook *o,
+                          const struct cw_alternative *chosen, const struct cw_auto_reason *reason)
 {
     const struct cw_facts *f = o->facts;
     const struct cw_alternative *better = reason->better;
     enum cw_bottleneck limit = record_limit(m, f, o, chosen->capacity, chosen->cache_point, false);
-    char cache[80] = "";
-    size_t n = 0;
     bool other = better && (memcmp(better->pools, chosen->pools, sizeof(better->pools)) != 0 ||
                             better->cache_point != chosen->cache_point);
     bool more = other && better->capacity > chosen->capacity;
     if (limit == CW_BOTTLENECK_WORKERS && !more)
-        record_put_more(to, size, o, chosen);
+        why_add_more(d, o, chosen);
     else if (!more)
-        snprintf(to, size, "%s", record_limit_text(limit));
+        why_add(d, "%s", record_limit_text(limit));
     if (!other) {
-        record_put_other_place(to, size, o, chosen);
+        why_add_other_place(d, o, chosen);
         return;
     }
-    n = more ? 0 : strlen(to);
-    n += (size_t)snprintf(to + n, size - n, "%s", more ? "" : "; ");
-    if (n >= size)
-        return;
-    n += record_put_count(to + n, size - n, f, better);
+    why_add(d, "%s", more ? "" : "; ");
+    why_add_count(d, f, better);
+    why_add(d, "%s%s", why_bracket_end(f), better->cache_point != chosen->cache_point ? ", " : "");
     if (better->cache_point != chosen->cache_point)
-        record_put_place(cache, f, better->cache_point);
-    snprintf(to + n, size - n, "%s%s%s would seem better, but %s", f->n_pools > 1 ? ")" : "",
-             *cache ? ", " : "", cache, reason->but);
+        why_add_place(d, f, better->cache_point);
+    why_add(d, " would seem better, but %s", reason->but);
 }
 
-static void record_put_why(char *to, size_t size, const struct cw_auto *m, const struct cw_outlook *o,
-                           const struct cw_alternative *chosen, const struct cw_auto_reason *reason,
-                           const struct cw_seen *seen)
+static void why_put(struct cw_decision *d, const struct cw_auto *m, const struct cw_outlook *o,
+                    const struct cw_alternative *chosen, const struct cw_auto_reason *reason)
 {
-    char measured[160] = "", workers[200], limit[240], place[80] = "";
-    size_t n = 0;
+    const struct cw_facts *f = o->facts;
     struct cw_outlook sure = *o;
     sure.doubt = 0;
-    record_put_workers(workers, sizeof(workers), o, chosen);
-    record_put_limit(limit, sizeof(limit), m, o, chosen, reason);
+    double computed_s = cw_outlook_batch_s(&sure, cw_auto_pools_running(&m->pools, f), (int)m->cache.point,
+                                           m->cache.cached),
+           measured_s = m->watch.known.interval.n > 0 ? m->watch.known.interval.mean : 0;
+    snprintf(d->why, sizeof(d->why), "%s", reason->why);
     if (m->watch.known.interval.n > 0)
-        n = (size_t)snprintf(measured, sizeof(measured), ": %.4g s a batch with %d (step %.4g s)",
-                             m->watch.known.interval.mean, seen->workers, m->watch.known.step.mean);
-    double computed_s = cw_outlook_batch_s(&sure, cw_auto_pools_running(&m->pools, o->facts),
-                                           (int)m->cache.point, m->cache.cached);
-    if (m->watch.known.interval.n > 0 && computed_s > (1 + PREFETCHED) * m->watch.known.interval.mean)
-        n += (size_t)snprintf(measured + n, sizeof(measured) - n,
-                              ", though by what they compute it is %.4g s", computed_s);
-    if (seen->doubt >= LEAST_DOUBT)
-        snprintf(measured + n, sizeof(measured) - n, ", which may be %.0f %% more", 100 * seen->doubt);
-    if (chosen->cache_point >= 0)
-        record_put_place(place, o->facts, chosen->cache_point);
-    snprintf(to, size, "%s%s; %s%s%s%s %s %.4g s: %s", reason->why, measured, workers, *place ? ", " : "",
-             place, *place ? "," : "", chosen->workers == 1 ? "gives" : "give", chosen->batch_s, limit);
+        why_add(d, ": %.4g s a batch with %d (step %.4g s)", measured_s, d->seen.workers,
+                m->watch.known.step.mean);
+    if (m->watch.known.interval.n > 0 && computed_s > (1 + PREFETCHED) * measured_s)
+        why_add(d, ", though by what they compute it is %.4g s", computed_s);
+    if (d->seen.doubt >= LEAST_DOUBT)
+        why_add(d, ", which may be %.0f %% more", 100 * d->seen.doubt);
+    why_add(d, "; ");
+    why_add_count(d, f, chosen);
+    if (f->n_pools > 1) /* with the reason for these pools: "5 (4 of near, 1 of far; near first: ...)" */
+        why_add(d, "; %.20s first: %s)", f->pools[o->supply.order[chosen->order][0]].name,
+                chosen->order ? "it is there soonest" : "what it computes costs least");
+    if (chosen->cache_point >= 0) {
+        why_add(d, ", ");
+        why_add_place(d, f, chosen->cache_point);
+        why_add(d, ",");
+    }
+    why_add(d, " %s %.4g s: ", chosen->workers == 1 ? "gives" : "give", chosen->batch_s);
+    why_add_limit(d, m, o, chosen, reason);
 }
 
 /* Seconds per batch over the rest of the job. */
@@ -218,34 +218,34 @@ static double record_rest_s(const struct cw_facts *f, const struct cw_alternativ
     return batches > 0 ? a->time_s / batches : a->batch_s;
 }
 
-/* Prints the reason of a decision about the cache only. It compares the rest of the job, since a cache
- * that fills gains nothing at once. */
-static void record_put_cache_why(char *to, size_t size, const struct cw_auto *m, const struct cw_outlook *o,
-                                 const struct cw_alternative *chosen, const int *running,
-                                 const struct cw_auto_reason *reason)
+/* The reason of a decision about the cache only. It compares the rest of the job, since a cache that fills
+ * gains nothing at once. */
+static void why_put_cache(struct cw_decision *d, const struct cw_auto *m, const struct cw_outlook *o,
+                          const struct cw_alternative *chosen, const int *running,
+                          const struct cw_auto_reason *reason)
 {
     const struct cw_facts *f = o->facts;
     struct cw_alternative other = {.time_s = -1};
-    char measured[96] = "", place[80], otherwise[200] = "";
     for (int i = -1; i < f->n_cache_points; i++) {
         struct cw_alternative a = cw_outlook_rest(o, running, i);
         if (i != chosen->cache_point && (other.time_s < 0 || a.time_s < other.time_s))
             other = a;
     }
+    snprintf(d->why, sizeof(d->why), "%s", reason->why);
     if (m->watch.known.interval.n > 0)
-        snprintf(measured, sizeof(measured), ": %.4g s a batch (step %.4g s)", m->watch.known.interval.mean,
-                 m->watch.known.step.mean);
-    if (other.time_s >= 0) {
-        record_put_place(place, f, other.cache_point);
-        bool same = fabs(other.time_s - chosen->time_s) <= SAME * chosen->time_s;
-        snprintf(otherwise, sizeof(otherwise), ", %s %.4g s%s", place, record_rest_s(f, &other),
-                 same                            ? ", too"
-                 : other.time_s < chosen->time_s ? ", which is too little a gain"
-                                                 : "");
-    }
-    record_put_place(place, f, chosen->cache_point);
-    snprintf(to, size, "%s%s; %s the rest of the job takes %.4g s a batch%s", reason->why, measured, place,
-             record_rest_s(f, chosen), otherwise);
+        why_add(d, ": %.4g s a batch (step %.4g s)", m->watch.known.interval.mean, m->watch.known.step.mean);
+    why_add(d, "; ");
+    why_add_place(d, f, chosen->cache_point);
+    why_add(d, " the rest of the job takes %.4g s a batch", record_rest_s(f, chosen));
+    if (other.time_s < 0)
+        return;
+    bool same = fabs(other.time_s - chosen->time_s) <= SAME * chosen->time_s;
+    why_add(d, ", ");
+    why_add_place(d, f, other.cache_point);
+    why_add(d, " %.4g s%s", record_rest_s(f, &other),
+            same                            ? ", too"
+            : other.time_s < chosen->time_s ? ", which is too little a gain"
+                                            : "");
 }
 
 static void record_add_cache_points(struct cw_decision *d, const struct cw_outlook *o,
@@ -287,12 +287,12 @@ void cw_auto_record(const struct cw_auto *m, const struct cw_outlook *o, const s
     record_add(d, &now);
     record_add_cache_points(d, o, chosen, f->fixed ? running : chosen->pools);
     if (f->fixed) {
-        record_put_cache_why(d->why, sizeof(d->why), m, o, &as_is, running, reason);
+        why_put_cache(d, m, o, &as_is, running, reason);
         return;
     }
     if (reason->better)
         record_add(d, reason->better);
     record_add_like(d, o, chosen, 2 * chosen->capacity);
     record_add_like(d, o, chosen, chosen->capacity / 2);
-    record_put_why(d->why, sizeof(d->why), m, o, chosen, reason, &d->seen);
+    why_put(d, m, o, chosen, reason);
 }

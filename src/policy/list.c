@@ -1,5 +1,5 @@
 /* The list of policies, and what policies share. A new policy is a file, and a line here. */
-#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -40,6 +40,22 @@ bool cw_policy_find(const char *name, struct cw_policy *ret)
         return true;
     }
     return false;
+}
+
+void cw_policy_decide(const struct cw_policy *policy, struct cw_policy_memory *memory,
+                      const struct cw_facts *facts, double now_s, struct cw_decision *ret)
+{
+    struct cw_facts f = *facts;
+    if (f.unread)
+        f.cache_point = -1;
+    *ret = (struct cw_decision){.cache_point = -1, .seen.cache_point = -1};
+    policy->decide(policy, memory, &f, now_s, ret);
+    if (!policy->caches || ret->cache_point >= f.n_cache_points)
+        ret->cache_point = f.cache_point;
+    if (ret->cache_point != facts->cache_point && !*ret->why)
+        snprintf(ret->why, sizeof(ret->why), "%s",
+                 f.unread ? "reading the cached elements takes longer than recomputing them"
+                          : "the policy caches elsewhere");
 }
 
 json_t *cw_policy_save(const struct cw_policy *policy, const struct cw_policy_memory *memory)

@@ -141,15 +141,6 @@ bool cw_outlook_fills(const struct cw_outlook *o, int cache_point)
            !cache_is_full(o, &o->facts->cache_points[cache_point]);
 }
 
-/* Seconds until workers of every pool have started. */
-static double outlook_start_delay_s(const struct cw_facts *f)
-{
-    double most = 0;
-    for (int i = 0; i < f->n_pools; i++)
-        most = CW_MAX(most, f->pools[i].maximum > 0 ? f->pools[i].start_delay_s : 0);
-    return most;
-}
-
 /* For how many epochs after the current one the workers decided on now stay. */
 static double outlook_held_epochs(const struct cw_outlook *o, int cache_point)
 {
@@ -158,7 +149,8 @@ static double outlook_held_epochs(const struct cw_outlook *o, int cache_point)
     if (cache_point < 0 || epochs <= 0 || cache_is_full(o, &f->cache_points[cache_point]))
         return CW_MAX(epochs, 0);
     double epoch_s = f->batches_per_epoch * outlook_best_steady(o, cache_point, 1).batch_s;
-    return epoch_s > 0 ? plan_least(epochs, floor(HELD_DELAYS * outlook_start_delay_s(f) / epoch_s)) : epochs;
+    return epoch_s > 0 ? plan_least(epochs, floor(HELD_DELAYS * cw_supply_start_delay_s(f) / epoch_s))
+                       : epochs;
 }
 
 /* Adds to an alternative what these batches take. */

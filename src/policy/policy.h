@@ -72,6 +72,7 @@ struct cw_facts {
         *cache_points; /* at most CW_POLICY_CACHE_POINTS, in the pipeline's order */
     int n_cache_points;
     int cache_point; /* in use; -1: none */
+    bool unread;     /* its cached elements are recomputed, since reading them takes longer */
     struct cw_storage_facts storage;
     double epoch, epochs; /* the current one, from 0, and the number of all */
     double batches_per_epoch;
@@ -163,6 +164,11 @@ struct cw_policy {
     void (*decide)(const struct cw_policy *policy, struct cw_policy_memory *memory,
                    const struct cw_facts *facts, double now_s, struct cw_decision *d);
 };
+
+/* Has a policy decide. A cache point that is not read counts as none, and a policy that decides nothing
+ * about caches leaves that as it is. */
+void cw_policy_decide(const struct cw_policy *policy, struct cw_policy_memory *memory,
+                      const struct cw_facts *facts, double now_s, struct cw_decision *ret);
 
 /* All policies; ends with NULL. */
 extern const struct cw_policy *const cw_policies[];

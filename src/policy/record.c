@@ -35,7 +35,7 @@ static void decision_add_place(struct cw_text *t, const char *name)
     cw_text_add(t, "%s%s", name ? "after " : "nowhere", name ? name : "");
 }
 
-/* The decision in words, the same for all who print it. */
+/* The decision in words, the same wherever it is printed. */
 static json_t *decision_what(const struct cw_decision *d, const struct cw_facts *facts)
 {
     struct cw_text t = {0};

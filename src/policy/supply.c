@@ -64,6 +64,14 @@ double cw_supply_most(const struct cw_supply *s)
     return cw_supply_capacity(s, s->maximum);
 }
 
+double cw_supply_start_delay_s(const struct cw_facts *f)
+{
+    double most = 0;
+    for (int i = 0; i < f->n_pools; i++)
+        most = CW_MAX(most, f->pools[i].maximum > 0 ? f->pools[i].start_delay_s : 0);
+    return most;
+}
+
 /* The next count that makes a difference: all up to 64, then steps of 1/64. */
 static int supply_next_count(int n)
 {
@@ -123,7 +131,7 @@ static void supply_at_least_one(const struct cw_supply *s, int order, int *ret)
     ret[first] = 1;
 }
 
-static void supply_add(const struct cw_supply *s, int order, double capacity, int *workers)
+void cw_supply_add(const struct cw_supply *s, int order, double capacity, int *workers)
 {
     for (int i = 0; i < s->n; i++) {
         int pool = s->order[order][i],
@@ -137,12 +145,7 @@ static void supply_add(const struct cw_supply *s, int order, double capacity, in
 void cw_supply_fill(const struct cw_supply *s, int order, double capacity, int *ret)
 {
     memset(ret, 0, sizeof(int) * CW_POLICY_POOLS);
-    supply_add(s, order, capacity, ret);
-}
-
-void cw_supply_add(const struct cw_supply *s, double capacity, int *workers)
-{
-    supply_add(s, 0, capacity, workers);
+    cw_supply_add(s, order, capacity, ret);
 }
 
 void cw_supply_count(const struct cw_supply *s, int n, int *ret)

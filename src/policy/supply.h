@@ -30,12 +30,14 @@ void cw_supply_init(struct cw_supply *s, const struct cw_facts *f, const double 
 double cw_supply_capacity(const struct cw_supply *s, const int *workers);
 double cw_supply_price(const struct cw_supply *s, const int *workers);
 double cw_supply_most(const struct cw_supply *s);
+/* Seconds until workers of every pool have started. */
+double cw_supply_start_delay_s(const struct cw_facts *f);
 /* Moves on to the next rung: every count of an order that makes a difference, then the next of `orders`
  * orders. False: there is none. */
 bool cw_supply_next(const struct cw_supply *s, int orders, struct cw_rung *r);
 /* Workers that fit into this capacity, at least one. */
 void cw_supply_fill(const struct cw_supply *s, int order, double capacity, int *ret);
 /* Adds workers of this capacity, the cheapest first, as far as there are any. There is at least one then. */
-void cw_supply_add(const struct cw_supply *s, double capacity, int *workers);
+void cw_supply_add(const struct cw_supply *s, int order, double capacity, int *workers);
 /* n workers of any speed, the cheapest first. If there are too few, the rest is of the cheapest pool. */
 void cw_supply_count(const struct cw_supply *s, int n, int *ret);

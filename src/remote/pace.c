@@ -4,12 +4,6 @@
 #include "base/thread.h"
 #include "remote/internal.h"
 
-/* A step is a pause if it takes this many times the mean step and at least this long. The mean counts from
- * this many steps on. */
-#define PAUSE_STEPS 10
-#define PAUSE_S 1.0
-#define PAUSE_KNOWN 10
-
 /* Returns the number of batches that are here and not taken. */
 static uint64_t pace_count_ready(const struct remote *r)
 {
@@ -20,15 +14,6 @@ static uint64_t pace_count_ready(const struct remote *r)
     return n;
 }
 
-/* An evaluation or a checkpoint between two batches is no step. If the next step takes as long, steps have
- * become long. */
-static bool pace_is_pause(struct pace *p, double step)
-{
-    p->paused = !p->paused && p->n >= PAUSE_KNOWN && step > PAUSE_S &&
-                step > PAUSE_STEPS * p->step_s / (double)p->n;
-    return p->paused;
-}
-
 void cw_pace_step(struct remote *r)
 {
     uint64_t now = cw_now_ns();
@@ -36,15 +21,8 @@ void cw_pace_step(struct remote *r)
     CW_GUARD(&r->mutex);
     double wait = (double)(r->waiting.total_ns - p->last_total_wait_ns) / 1e9,
            step = CW_MAX((double)(now - p->last_ns) / 1e9 - wait, 0);
-    if (p->last_ns && !pace_is_pause(p, step)) {
-        p->n++;
-        p->late += wait > 0;
-        p->ready += pace_count_ready(r);
-        p->step_s += step;
-        p->step_sq += step * step;
-        p->wait_s += wait;
-        p->wait_sq += wait * wait;
-    }
+    if (p->last_ns)
+        cw_pace_add(&p->sums, step, wait, (double)pace_count_ready(r));
     p->last_ns = now;
     p->last_total_wait_ns = r->waiting.total_ns;
 }

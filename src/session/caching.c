@@ -52,11 +52,6 @@ bool cw_caching_open_to(const struct cw_compiled *c)
     return any;
 }
 
-void cw_caching_name(const struct cw_op *cache_point, char ret[CW_CACHE_POINT_NAME])
-{
-    snprintf(ret, CW_CACHE_POINT_NAME, "%.40s (operator %u)", cache_point->desc->name, cache_point->position);
-}
-
 int cw_caching_open(struct cw_local *l, const struct cw_caching *c, struct cw_runner_options *o,
                     struct cw_error *err)
 {

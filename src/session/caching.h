@@ -13,9 +13,6 @@ struct cw_caching {
 
 /* Whether a policy may choose the cache point: some can be used, and none is forced. */
 bool cw_caching_open_to(const struct cw_compiled *c);
-/* Writes the name of a cache point, for people. */
-#define CW_CACHE_POINT_NAME 64
-void cw_caching_name(const struct cw_op *cache_point, char ret[CW_CACHE_POINT_NAME]);
 
 /* How fast a store is written. */
 struct cw_write_rate {

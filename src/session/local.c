@@ -7,10 +7,14 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/array.h"
 #include "base/text.h"
 #include "cache/cache.h"
 #include "session/autocache.h"
 #include "ops/table.h"
+#include "policy/cache_stats.h"
+
+#define STEP ((size_t)4096) /* bytes that are read of a file at a time */
 
 static int file_too_large(FILE *f, const char *path, size_t limit, struct cw_error *err)
 {
@@ -29,28 +33,15 @@ int cw_read_file(const char *path, size_t limit, char **ret, size_t *ret_size, s
         cw_error_file(err, path);
         return cw_error_errno(err, CW_E_OPTION, errno, "can't open %s", path);
     }
-    size_t size = 0, capacity = 4096;
-    char *data = malloc(capacity + 1);
+    size_t size = 0, room = 0;
+    char *data = NULL;
     int r = 0;
-    while (data) {
-        size += fread(data + size, 1, capacity - size, f);
-        if (size < capacity)
-            break;
-        if (capacity >= limit) {
-            r = file_too_large(f, path, limit, err);
-            break;
-        }
-        capacity *= 2;
-        char *grown = realloc(data, capacity + 1);
-        if (!grown) {
-            free(data);
-            data = NULL;
-        } else {
-            data = grown;
-        }
+    for (size_t got = STEP; got == STEP && size <= limit && r >= 0; size += got) {
+        r = CW_ARRAY_ROOM(data, room, size + STEP + 1, path, err);
+        got = r < 0 ? 0 : fread(data + size, 1, STEP, f);
     }
-    if (!data)
-        r = cw_error_nomem(err, capacity, path);
+    if (r >= 0 && size > limit)
+        r = file_too_large(f, path, limit, err);
     else if (r >= 0 && ferror(f))
         r = cw_error_errno(err, CW_E_OPTION, errno, "can't read %s", path);
     fclose(f);
@@ -260,8 +251,10 @@ int cw_local_iterate(struct cw_local *l, const struct cw_iterator_options *o, co
         r = cw_iterator_new(l->sequence, &own, state, &l->iterator, err);
     if (r >= 0)
         expected_init(&l->expected, state, o);
-    struct cw_choice choices[CW_CHOICES_MAX];
-    if (r >= 0 && o->runner.adaptive && cw_runner_choices(cw_iterator_runner(l->iterator), choices) > 0)
+    struct cw_cache_stats stats = {0};
+    if (r >= 0 && o->runner.adaptive)
+        cw_runner_cache_stats(cw_iterator_runner(l->iterator), &stats);
+    if (stats.n > 0)
         l->autocache = cw_autocache_new(l, o);
     return r;
 }

@@ -20,6 +20,7 @@
 #include "base/cost_clock.h"
 #include "cache/admin.h"
 #include "cache/cache.h"
+#include "policy/cache_stats.h"
 #include "session/caching.h"
 #include "session/local.h"
 
@@ -88,15 +89,17 @@ struct flipper {
 
 static void *flip(void *arg)
 {
-    static const int64_t cache_points[] = {CW_CACHE_POINT_NONE, 0, 1};
+    static const int32_t cache_points[] = {-1, 1, 2};
     struct flipper *f = arg;
-    struct cw_choice choices[CW_CHOICES_MAX];
+    struct cw_cache_stats stats;
     struct cw_effort effort;
     uint32_t draws = 1;
     while (!atomic_load(&f->stop)) {
         draws = draws * 1664525u + 1013904223u;
-        f->wrong += !cw_runner_set_cache_point(f->runner, cache_points[(draws >> 16) % 3]);
-        f->wrong += cw_runner_choices(f->runner, choices) != 3;
+        cw_runner_set_cache_point(f->runner, cache_points[(draws >> 16) % 3]);
+        f->wrong += cw_runner_cache_point(f->runner) != cache_points[(draws >> 16) % 3];
+        cw_runner_cache_stats(f->runner, &stats);
+        f->wrong += stats.n != 3;
         cw_runner_effort(f->runner, &effort);
         if (f->flips++ == 0)
             (void)sem_post(&f->began);
@@ -210,15 +213,16 @@ static void test_a_forced_cache_point_is_used_throughout(void **state)
 
 /* Takes batches until it is known what computing takes without a cache point and with the first: when that is
  * tried depends on the threads. */
-static void take_until_probed(struct cw_local *l, struct cw_choice c[CW_CHOICES_MAX])
+static void take_until_probed(struct cw_local *l, struct cw_cache_stats *c)
 {
     struct cw_error err = {0};
     struct cw_batch *b;
     do {
         assert_int_equal(cw_iterator_next(l->iterator, 0, &b, &err), 0);
         cw_iterator_release(l->iterator, b);
-        assert_int_equal(cw_runner_choices(cw_iterator_runner(l->iterator), c), 3);
-    } while (!(c[0].compute_s > 0) || !(c[1].compute_s > 0) || !c[2].was_read);
+        cw_runner_cache_stats(cw_iterator_runner(l->iterator), c);
+        assert_int_equal(c->n, 3);
+    } while (!(c->variants[0].compute_s > 0) || !(c->variants[1].compute_s > 0) || !c->variants[2].was_read);
 }
 
 static void test_what_there_is_to_choose(void **state)
@@ -228,23 +232,23 @@ static void test_what_there_is_to_choose(void **state)
     struct cw_local l = {0};
     struct cw_iterator_options o = options(1000);
     struct cw_error err = {0};
-    struct cw_choice c[CW_CHOICES_MAX];
+    struct cw_cache_stats c;
     (void)run(COUNTED, &second, 1, false); /* so that there is something to be read */
     open_pipeline(&l, COUNTED);
     assert_int_equal(cw_caching_open(&l, &caching, &o.runner, &err), 0);
     assert_true(o.runner.adaptive);
     assert_int_equal(cw_iterator_new(l.sequence, &o, NULL, &l.iterator, &err), 0);
     struct cw_runner *r = cw_iterator_runner(l.iterator);
-    assert_int_equal(cw_runner_cache_point(r), 1); /* the last one, to begin with */
-    assert_false(cw_runner_set_cache_point(r, 2));
-    assert_int_equal(cw_runner_cache_point(r), 1);
-    take_until_probed(&l, c);
-    assert_int_equal(c[0].cache_point, CW_CACHE_POINT_NONE);
-    assert_null(c[0].op);
-    assert_int_equal(c[1].cache_point, 0);
-    assert_string_equal(c[2].op->desc->name, "autocache");
-    assert_int_equal(c[1].bytes, 12 * 12 * 3);
-    assert_int_equal(c[2].bytes, 9 * 9 * 3);
+    assert_int_equal(cw_runner_cache_point(r), 2); /* the last one, to begin with */
+    cw_runner_set_cache_point(r, 3);               /* there is none */
+    assert_int_equal(cw_runner_cache_point(r), 2);
+    take_until_probed(&l, &c);
+    assert_int_equal(c.variants[0].cache_point, -1);
+    assert_string_equal(c.variants[0].name, "");
+    assert_int_equal(c.variants[1].cache_point, 1);
+    assert_string_equal(c.variants[2].name, "autocache (operator 4)");
+    assert_int_equal(c.variants[1].bytes, 12 * 12 * 3);
+    assert_int_equal(c.variants[2].bytes, 9 * 9 * 3);
     cw_local_deinit(&l);
 }
 
@@ -300,11 +304,11 @@ static void test_a_profile_is_left_and_found(void **state)
     struct cw_local l = {0};
     struct cw_iterator_options o = options(1000);
     struct cw_error err = {0};
-    struct cw_choice c[CW_CHOICES_MAX];
+    struct cw_cache_stats c;
     open_pipeline(&l, COUNTED);
     assert_int_equal(cw_caching_open(&l, &caching, &o.runner, &err), 0);
     assert_int_equal(cw_iterator_new(l.sequence, &o, NULL, &l.iterator, &err), 0);
-    take_until_probed(&l, c);
+    take_until_probed(&l, &c);
     cw_local_deinit(&l);
     l = (struct cw_local){0};
     o = options(1);
@@ -312,9 +316,10 @@ static void test_a_profile_is_left_and_found(void **state)
     assert_int_equal(cw_caching_open(&l, &caching, &o.runner, &err), 0);
     struct cw_runner *r;
     assert_int_equal(cw_runner_new(l.sequence, &o.runner, &r, &err), 0); /* it has done nothing */
-    assert_int_equal(cw_runner_choices(r, c), 3);
-    assert_true(c[0].compute_s > 0 && c[1].compute_s > 0 && c[2].was_read);
-    assert_int_equal(c[2].bytes, 9 * 9 * 3);
+    cw_runner_cache_stats(r, &c);
+    assert_int_equal(c.n, 3);
+    assert_true(c.variants[0].compute_s > 0 && c.variants[1].compute_s > 0 && c.variants[2].was_read);
+    assert_int_equal(c.variants[2].bytes, 9 * 9 * 3);
     cw_runner_free(r);
     cw_local_deinit(&l);
 }

@@ -8,6 +8,8 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "policy/cache_stats.h"
+#include "policy/pace.h"
 #include "policy/plan.h"
 #include "policy/share.h"
 #include "policy_world.h"
@@ -405,6 +407,73 @@ static void test_rungs(void **state)
         assert_int_equal(r.workers[0], expected);
 }
 
+/* An evaluation between two batches is no step; steps that stay as long are. */
+static void test_pauses_are_no_steps(void **state)
+{
+    (void)state;
+    struct cw_pace p = {0}, before;
+    for (int i = 0; i < 20; i++)
+        cw_pace_add(&p, 0.1, 0.01, 2);
+    before = p;
+    cw_pace_add(&p, 30, 0, 2);
+    assert_memory_equal(&p.n, &before.n, sizeof(p.n));
+    cw_pace_add(&p, 0.1, 0, 4);
+    struct cw_client_facts f = cw_pace_facts(&p, &before);
+    assert_true(f.step.n == 1 && fabs(f.step.mean - 0.1) < 1e-9 && fabs(f.queue - 4) < 1e-9);
+    cw_pace_add(&p, 30, 0, 2);
+    cw_pace_add(&p, 30, 0, 2);
+    assert_true(p.n == 22 && p.late == 20);
+}
+
+static void unread_decide(const struct cw_policy *policy, struct cw_policy_memory *memory,
+                          const struct cw_facts *facts, double now_s, struct cw_decision *d)
+{
+    d->cache_point = facts->cache_point;
+}
+
+/* Two workers that read at the second cache point, of which one or both recompute what they could read. */
+static void test_facts_of_cache_points(void **state)
+{
+    (void)state;
+    const struct cw_policy policy = {.caches = true, .decide = unread_decide};
+    struct cw_policy_memory memory = {0};
+    struct cw_cache_stats s = {.cache_point = 2,
+                               .n = 3,
+                               .variants = {{.cache_point = -1, .compute_s = 4},
+                                            {.cache_point = 1, .read_s = 3, .bytes = 5},
+                                            {.cache_point = 2,
+                                             .name = "second",
+                                             .read_s = 1,
+                                             .store_s = 0.5,
+                                             .was_read = true,
+                                             .bytes = 10,
+                                             .cached = 0.5,
+                                             .written = 0.75}}};
+    for (int n_unread = 0; n_unread <= 2; n_unread++) {
+        struct cw_cache_sum sums[CW_POLICY_CACHE_POINTS] = {0};
+        struct cw_cache_point_facts points[CW_POLICY_CACHE_POINTS];
+        struct cw_facts f = {.storage.read_bytes_per_s = 7};
+        struct cw_decision d;
+        for (int i = 0; i < 2; i++) {
+            s.variants[2].unread = i < n_unread;
+            cw_cache_sums_add(sums, &s, &s);
+        }
+        cw_cache_facts_of(&s, sums, 2, 2, &f, points);
+        assert_int_equal(f.n_cache_points, 2);
+        assert_int_equal(f.cache_point, 1);
+        assert_string_equal(points[1].name, "second");
+        assert_true(points[0].prefix_s == 2 && points[1].prefix_s == 6 && points[1].bytes == 20);
+        assert_true(points[1].cached == 0.5 && points[1].written == 1);
+        assert_true(f.storage.read_bytes_per_s == 40);
+        cw_policy_decide(&policy, &memory, &f, 0, &d);
+        assert_int_equal(d.cache_point, n_unread ? -1 : 1);
+        assert_int_equal(*d.why != '\0', n_unread > 0);
+    }
+    assert_true(cw_cache_is_slow(20, 2, 20, 1) && !cw_cache_is_slow(20, 1.1, 20, 1));
+    assert_true(cw_cache_is_slow(5, 5, 20, 1) && !cw_cache_is_slow(5, 2, 20, 1));
+    assert_false(cw_cache_is_slow(3, 9, 20, 1) || cw_cache_is_slow(20, 9, 3, 1));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -423,6 +492,8 @@ int main(void)
         cmocka_unit_test(test_curves),
         cmocka_unit_test(test_pools_are_filled_in_order),
         cmocka_unit_test(test_rungs),
+        cmocka_unit_test(test_pauses_are_no_steps),
+        cmocka_unit_test(test_facts_of_cache_points),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -57,7 +57,7 @@ struct assignment {
     uint64_t order; /* decides between assignments with equal room; differs from stream to stream */
     struct work work, last_work;     /* last_work: at the policy's last decision */
     struct compute_report *computed; /* NULL: no heartbeat yet */
-    struct caching *caching;         /* NULL: there is nothing to decide */
+    struct cw_cache_stats *caching;  /* as the last heartbeat says; NULL: there is nothing to decide */
     struct lease_outbox outbox;
 };
 

@@ -10,25 +10,6 @@
 #include "proto/cachew.pb-c.h"
 #include "service/dispatcher/types.h"
 
-#define DP_CACHE_POINTS CW_POLICY_CACHE_POINTS
-
-/* What a worker measured of a cache point, as its last heartbeat says: numbers as in Prepare, times and bytes
- * per position. */
-struct cache_point_work {
-    int32_t cache_point;
-    char name[64];
-    double compute_s, read_s, store_s, bytes, cached, written;
-    bool was_read, unread;
-};
-
-/* What a worker measured of the cache points of a stream. */
-struct caching {
-    int32_t cache_point; /* in use */
-    double none_s;       /* seconds of a position without a cache; 0: not known */
-    struct cache_point_work cache_points[DP_CACHE_POINTS];
-    size_t n;
-};
-
 /* Takes note of what a heartbeat says of the worker's cache as a whole. */
 void cw_dp_caching_store(struct worker *w, const Cachew__Heartbeat *m);
 /* Takes note of what it says of a stream's cache points. A worker that uses another cache point than the
@@ -38,13 +19,9 @@ bool cw_dp_caching_open(const struct stream *s); /* there is something to decide
 /* For people: its cache points, what they hold and take; null: there is nothing to decide. New, or NULL: no
  * memory. */
 json_t *cw_dp_caching_json(const struct stream *s);
-/* Fills in cache points (DP_CACHE_POINTS of them), which f points to then, and storage. Names are valid until
- * the next heartbeat. */
+/* Fills in cache points (CW_POLICY_CACHE_POINTS of them), which f points to then, and storage. Names are
+ * valid until the next heartbeat. */
 void cw_dp_caching_facts(const struct stream *s, double per_batch, struct cw_facts *f,
                          struct cw_cache_point_facts *cache_points);
-/* Whether workers use this cache point of the facts (-1: none), or were sent it. */
-bool cw_dp_caching_is(const struct stream *s, int cache_point);
-/* The cache point of the facts that they use, also where computing is quicker; -1: none. */
-int cw_dp_caching_in_use(const struct stream *s);
 /* Chooses a cache point of the facts (-1: none), and sends it to the workers. */
 void cw_dp_caching_choose(struct cw_dispatcher *d, struct stream *s, int cache_point);

@@ -57,8 +57,8 @@ struct job_history {
 struct history_table {
     size_t n;
     uint64_t last_point_ns;
-    double waited_most; /* of all ranks, at the last point */
-    struct pace paces;  /* sums over all ranks that there ever were: n, step_s, wait_s */
+    double waited_most;   /* of all ranks, at the last point */
+    struct cw_pace paces; /* sums over all ranks that there ever were: n, step_s, wait_s */
 };
 
 /* Adds a point to each job, if it is time for it. */

@@ -13,16 +13,6 @@
 
 /* ---- facts ---- */
 
-/* Returns what the rank reported since the last decision. */
-static struct cw_client_facts policy_client_facts(const struct rank *r)
-{
-    const struct pace *a = &r->pace.at_policy, *b = &r->pace.now;
-    double n = b->n - a->n;
-    return (struct cw_client_facts){.step = cw_mean_of(n, b->step_s - a->step_s, b->step_sq - a->step_sq),
-                                    .wait = cw_mean_of(n, b->wait_s - a->wait_s, b->wait_sq - a->wait_sq),
-                                    .queue = n > 0 ? (b->ready - a->ready) / n : 0};
-}
-
 /* Returns the batches that a position gives, by the plan, or as workers measured. 0: not known yet. */
 static double policy_batches_per_position(const struct stream *s)
 {
@@ -305,8 +295,8 @@ static void policy_query(struct cw_dispatcher *d, struct job *j, const struct cw
                          .cache_point = -1,
                          .objective = cw_dp_scaling_objective(d, j),
                          .client_price_per_h = cw_dp_scaling_client_price(d, j)};
-    struct cw_decision decision = {.cache_point = -1, .seen.cache_point = -1};
-    struct cw_cache_point_facts cache_points[DP_CACHE_POINTS];
+    struct cw_decision decision;
+    struct cw_cache_point_facts cache_points[CW_POLICY_CACHE_POINTS];
     const struct cw_policy *policy = d->scaler.enabled ? &d->scaler.policy : &cw_policy_auto;
     double per_position = policy_batches_per_position(j->stream);
     int facts_of[DP_POOL_INDEXES], want[DP_POOL_INDEXES];
@@ -318,20 +308,15 @@ static void policy_query(struct cw_dispatcher *d, struct job *j, const struct cw
     policy_supply_facts(j->stream, per_position, facts_of, &f);
     if (per_position > 0)
         cw_dp_caching_facts(j->stream, 1 / per_position, &f, cache_points);
-    policy->decide(policy, &x->memory, &f, (double)d->now_ns / 1e9, &decision);
+    cw_policy_decide(policy, &x->memory, &f, (double)d->now_ns / 1e9, &decision);
     int n = decision_bound(d, &f, &decision);
     for (int pool = 0; pool < DP_POOL_INDEXES; pool++)
         want[pool] = facts_of[pool] >= 0 ? decision.workers[facts_of[pool]] : 0;
-    if (!policy->caches || !decision_moves_cache(j, &f) || decision.cache_point >= f.n_cache_points)
+    if (!decision_moves_cache(j, &f))
         decision.cache_point = f.cache_point;
     bool changes = d->scaler.enabled && (n != x->claim.want ||
                                          (decision_is_placed(x) && memcmp(want, x->want, sizeof(want)) != 0)),
-         moves = f.n_cache_points > 0 && !cw_dp_caching_is(j->stream, decision.cache_point);
-    if (moves && !*decision.why) /* the workers did it already by themselves */
-        snprintf(decision.why, sizeof(decision.why),
-                 "reading the cached elements takes longer than recomputing them");
-    /* the record names the cache point in use, even if it was not read */
-    f.cache_point = cw_dp_caching_in_use(j->stream);
+         moves = decision.cache_point != f.cache_point;
     if (changes || moves || (decision.concluded && x->n_decisions == 0) || decision.replanned)
         decision_record(d, j, &decision, &f);
     if (moves) {
@@ -357,7 +342,7 @@ static void policy_query_job(struct cw_dispatcher *d, struct job *j)
     if (!clients)
         return; /* the next step tries again */
     for (size_t i = 0; i < j->ranks.n; i++)
-        clients[i] = policy_client_facts(j->ranks.items[i]);
+        clients[i] = cw_pace_facts(&j->ranks.items[i]->pace.now, &j->ranks.items[i]->pace.at_policy);
     policy_query(d, j, clients);
 }
 

@@ -6,19 +6,15 @@
 #include <stdint.h>
 
 #include "base/error.h"
+#include "policy/pace.h"
 #include "proto/cachew.pb-c.h"
 #include "service/dispatcher/types.h"
 
-/* How fast a client goes: sums, as message Pace. */
-struct pace {
-    double n, step_s, step_sq, wait_s, wait_sq, late, ready;
-};
-
 /* What a rank reported of its speed. */
 struct rank_pace {
-    struct pace now;
-    struct pace at_policy; /* at the policy's last decision */
-    struct pace at_point;  /* at the last point of the history, with ... */
+    struct cw_pace now;
+    struct cw_pace at_policy; /* at the policy's last decision */
+    struct cw_pace at_point;  /* at the last point of the history, with ... */
     uint64_t batches_at_point;
     bool known;    /* it was reported since the rank attached */
     bool waiting;  /* the last Progress says that it waits for a batch */

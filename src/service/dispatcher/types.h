@@ -2,7 +2,7 @@
 #pragma once
 
 struct assignment;
-struct caching;
+struct cw_cache_stats;
 struct compute_report;
 struct cw_dispatcher;
 struct cw_peer;

@@ -1,6 +1,7 @@
 #include "service/worker/heartbeat.h"
 
 #include "cache/cache.h"
+#include "policy/cache_stats.h"
 #include "service/worker/status.h"
 #include "service/worker/tuning.h"
 #include "service/worker/worker_impl.h"
@@ -11,9 +12,8 @@
 #define MAX_OPERATORS 64 /* of a stream; more are left out */
 
 struct cache_points {
-    struct cw_choice variants[CW_CHOICES_MAX];
-    Cachew__CachePointWork work[CW_CHOICES_MAX], *list[CW_CHOICES_MAX];
-    char names[CW_CHOICES_MAX][CW_CACHE_POINT_NAME];
+    struct cw_cache_stats stats;
+    Cachew__CachePointWork work[CW_CACHE_VARIANTS], *list[CW_CACHE_VARIANTS];
 };
 
 struct beat {
@@ -26,13 +26,14 @@ struct beat {
 static void beat_add_cache_points(struct cache_points *x, const struct cw_worker_stream *s,
                                   Cachew__StreamWork *m)
 {
-    m->n_cache_points = cw_stream_cache_variants(s->stream, x->variants, &m->cache_point);
+    cw_stream_cache_stats(s->stream, &x->stats);
     m->cache_points = x->list;
-    for (size_t k = 0; k < m->n_cache_points; k++) {
-        const struct cw_choice *c = &x->variants[k];
-        Cachew__CachePointWork *work = x->list[k] = &x->work[k];
+    m->cache_point = x->stats.cache_point;
+    for (m->n_cache_points = 0; m->n_cache_points < x->stats.n; m->n_cache_points++) {
+        struct cw_cache_variant_stats *c = &x->stats.variants[m->n_cache_points];
+        Cachew__CachePointWork *work = x->list[m->n_cache_points] = &x->work[m->n_cache_points];
         *work = (Cachew__CachePointWork){CW_MESSAGE(cache_point_work),
-                                         .cache_point = cw_stream_cache_point(c->cache_point),
+                                         .cache_point = c->cache_point,
                                          .compute_s = c->compute_s,
                                          .read_s = c->read_s,
                                          .store_s = c->store_s,
@@ -41,10 +42,8 @@ static void beat_add_cache_points(struct cache_points *x, const struct cw_worker
                                          .cached = c->cached,
                                          .written = c->written,
                                          .unread = c->unread};
-        if (!c->op)
-            continue;
-        cw_caching_name(c->op, x->names[k]);
-        work->name = x->names[k];
+        if (*c->name)
+            work->name = c->name;
     }
 }
 
@@ -77,7 +76,7 @@ static void heartbeat_on_timer(void *arg)
     struct cw_worker *w = arg;
     struct cw_cache_facts f = {0};
     /* without memory for it, the heartbeat names no streams */
-    _cleanup_free_ struct beat *b = w->streams.list ? malloc(sizeof(*b)) : NULL;
+    _cleanup_free_ struct beat *b = w->streams.list ? calloc(1, sizeof(*b)) : NULL;
     if (w->cache)
         cw_cache_facts(w->cache, &f);
     Cachew__Heartbeat beat = {

@@ -36,18 +36,6 @@ static void stream_query_work(struct cw_stream *s)
     stream_add_profile(s->local.compiled, r, &s->last_work);
 }
 
-int32_t cw_stream_cache_point(int64_t number)
-{
-    return number == CW_CACHE_POINT_NONE ? -1 : number < 0 ? 0 : (int32_t)number + 1;
-}
-
-/* Uses a cache point as in Prepare; 0: the runner decides, so nothing changes. */
-static void stream_use_cache_point(struct cw_runner *r, int32_t cache_point)
-{
-    if (r && cache_point)
-        cw_runner_set_cache_point(r, cache_point < 0 ? CW_CACHE_POINT_NONE : cache_point - 1);
-}
-
 void cw_stream_set_cache_point(struct cw_stream *s, int32_t cache_point)
 {
     struct cw_runner *r = NULL;
@@ -55,17 +43,15 @@ void cw_stream_set_cache_point(struct cw_stream *s, int32_t cache_point)
         s->cache_point = cache_point;
         r = s->end ? s->runner : NULL;
     }
-    stream_use_cache_point(r, cache_point);
+    if (r)
+        cw_runner_set_cache_point(r, cache_point);
 }
 
-unsigned cw_stream_cache_variants(struct cw_stream *s, struct cw_choice ret[CW_CHOICES_MAX],
-                                  int32_t *ret_cache_point)
+void cw_stream_cache_stats(struct cw_stream *s, struct cw_cache_stats *ret)
 {
     struct cw_runner *r = stream_runner(s);
-    if (!r)
-        return 0;
-    *ret_cache_point = cw_stream_cache_point(cw_runner_cache_point(r));
-    return cw_runner_choices(r, ret);
+    if (r)
+        cw_runner_cache_stats(r, ret);
 }
 
 void cw_stream_tuned(struct cw_stream *s, struct cw_tuned_log *ret)
@@ -180,7 +166,7 @@ static int stream_open(struct cw_stream *s, struct cw_error *err)
         cache_point = s->cache_point;
     }
     /* one that was sent since is sent again at the next heartbeat, if this is not it */
-    stream_use_cache_point(leases->runner, cache_point);
+    cw_runner_set_cache_point(leases->runner, cache_point);
     return 0;
 }
 

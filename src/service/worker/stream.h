@@ -72,12 +72,8 @@ void cw_stream_release(struct cw_stream *s, struct cw_batch *b);
 size_t cw_stream_memory_used(struct cw_stream *s);
 /* Uses a cache point, as in Prepare, from here on; one that does not exist changes nothing. */
 void cw_stream_set_cache_point(struct cw_stream *s, int32_t cache_point);
-/* Returns how many cache points there are to decide about, with what is known of each; 0: none.
- * *ret_cache_point: which one is in use. */
-unsigned cw_stream_cache_variants(struct cw_stream *s, struct cw_choice ret[CW_CHOICES_MAX],
-                                  int32_t *ret_cache_point);
-/* Returns the number of a runner's cache point as in Prepare. */
-int32_t cw_stream_cache_point(int64_t number);
+/* As cw_runner_cache_stats of the runner; without one *ret stays as it is. */
+void cw_stream_cache_stats(struct cw_stream *s, struct cw_cache_stats *ret);
 /* As cw_runner_tuned of the runner, if there is one. */
 void cw_stream_tuned(struct cw_stream *s, struct cw_tuned_log *ret);
 /* Adds what it has computed so far. */
