@@ -6,6 +6,7 @@
 #include <arm_neon.h>
 
 #include "ops/kernels/isa.h"
+#include "ops/kernels/loops.h"
 #include "ops/kernels/resize.h"
 
 #define LOW_BITS 11
@@ -120,47 +121,6 @@ static void vertical_neon(const uint8_t *const *rows, const int32_t *w, int n, i
     }
 }
 
-/* ---- channels and normalisation ---- */
-
-static inline float32x4_t neon_normal(uint16x4_t v, float mean, float std)
-{
-    return vdivq_f32(vsubq_f32(vcvtq_f32_u32(vmovl_u16(v)), vdupq_n_f32(mean)), vdupq_n_f32(std));
-}
-
-static void normalize_planar3_neon(float *const dst[3], const uint8_t *src, size_t n, const float *mean,
-                                   const float *std)
-{
-    size_t i = 0;
-    for (; i + 8 <= n; i += 8) {
-        uint8x8x3_t v = vld3_u8(src + 3 * i);
-        for (int c = 0; c < 3; c++) {
-            uint16x8_t x = vmovl_u8(v.val[c]);
-            vst1q_f32(dst[c] + i, neon_normal(vget_low_u16(x), mean[c], std[c]));
-            vst1q_f32(dst[c] + i + 4, neon_normal(vget_high_u16(x), mean[c], std[c]));
-        }
-    }
-    cw_pixel_isa_c.normalize_planar3((float *[]){dst[0] + i, dst[1] + i, dst[2] + i}, src + 3 * i, n - i,
-                                     mean, std);
-}
-
-static void normalize_packed_neon(float *dst, const uint8_t *src, size_t n, int channels, const float *mean,
-                                  const float *std)
-{
-    cw_pixel_isa_c.normalize_packed(dst, src, n, channels, mean, std);
-}
-
-static void planar3_neon(uint8_t *const dst[3], const uint8_t *src, size_t n)
-{
-    size_t i = 0;
-    for (; i + 16 <= n; i += 16) {
-        uint8x16x3_t v = vld3q_u8(src + 3 * i);
-        vst1q_u8(dst[0] + i, v.val[0]);
-        vst1q_u8(dst[1] + i, v.val[1]);
-        vst1q_u8(dst[2] + i, v.val[2]);
-    }
-    cw_pixel_isa_c.planar3((uint8_t *[]){dst[0] + i, dst[1] + i, dst[2] + i}, src + 3 * i, n - i);
-}
-
 static bool neon_supported(void)
 {
     return true;
@@ -173,9 +133,9 @@ static const struct cw_pixel_isa neon = {
     .tables = neon_tables,
     .horizontal = horizontal_neon,
     .vertical = vertical_neon,
-    .normalize_planar3 = normalize_planar3_neon,
-    .normalize_packed = normalize_packed_neon,
-    .planar3 = planar3_neon,
+    .normalize_planar3 = cw_loop_normalize_planar3,
+    .normalize_packed = cw_loop_normalize_packed,
+    .planar3 = cw_loop_planar3,
 };
 
 const struct cw_pixel_isa *const cw_pixel_isa_list[] = {&neon, NULL};
