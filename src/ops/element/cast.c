@@ -1,5 +1,5 @@
 /* cast: a component in another dtype; fuses with image operators. */
-#include "ops/element/convert.h"
+#include "data/convert.h"
 #include "ops/image/image_role.h"
 
 static int cast_bind(struct cw_bind *b, struct cw_op *op, struct cw_error *err)

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ops/element/convert.h"
+#include "data/convert.h"
 #include "ops/expr/expr_lower.h"
 #include "pipeline/op.h"
 

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/array.h"
-#include "ops/element/convert.h"
+#include "data/convert.h"
 #include "ops/expr/expr_lower.h"
 
 /* ---- registers and instructions ---- */

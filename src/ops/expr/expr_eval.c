@@ -5,7 +5,7 @@
  * anew for each row. All scratch is in the block's arena and given back at the end; nothing is kept between
  * blocks.
  */
-#include "ops/element/convert.h"
+#include "data/convert.h"
 #include "ops/expr/expr_run.h"
 
 /* ---- instructions ---- */

@@ -2,7 +2,7 @@
  * themselves. */
 #include <string.h>
 
-#include "ops/element/convert.h"
+#include "data/convert.h"
 #include "ops/expr/expr_lower.h"
 
 /* ---- literals among themselves: Python's arithmetic ---- */

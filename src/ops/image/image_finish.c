@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "ops/element/convert.h"
+#include "data/convert.h"
 #include "ops/kernels/isa.h"
 
 static int finish_cast_pixels(const struct cw_op *op, void *dst, const void *src, size_t n, int channels,

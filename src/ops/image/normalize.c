@@ -1,7 +1,7 @@
 /* normalize: (x - mean) / std per channel, in float32. */
 #include <stdlib.h>
 
-#include "ops/element/convert.h"
+#include "data/convert.h"
 #include "ops/image/image_role.h"
 #include "ops/kernels/isa.h"
 

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "ops/element/convert.h"
+#include "data/convert.h"
 #include "ops/kernels/isa.h"
 
 static bool resize_passes_through(const struct cw_axis *a)
