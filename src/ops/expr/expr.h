@@ -44,8 +44,6 @@ struct cw_expr *cw_expr_free(struct cw_expr *e); /* NULL is fine; returns NULL *
 
 /* Type of the result. */
 const struct cw_type *cw_expr_type(const struct cw_expr *e);
-/* True when a record can fail in it: integer division, integer powers, shapes that vary. */
-bool cw_expr_can_fail(const struct cw_expr *e);
 
 /*
  * Evaluates over the rows of a block into column `value`, which is made here: dense (in the batch slab where
@@ -56,7 +54,7 @@ bool cw_expr_can_fail(const struct cw_expr *e);
 int cw_expr_eval(const struct cw_expr *e, const struct cw_port *in, const char *op, struct cw_block *b,
                  unsigned value, struct cw_error *err) _must_check_;
 /* The same into an array of the caller: n values of the type (bool bytes or int64 for conditions and
- * integers); the type must be fixed. out NULL: only for the records that fail. Rows that are not OK get
+ * integers); the type must be fixed. Rows that are not OK get
  * unspecified values. */
 int cw_expr_eval_into(const struct cw_expr *e, const struct cw_port *in, const char *op, struct cw_block *b,
                       void *out, struct cw_error *err) _must_check_;

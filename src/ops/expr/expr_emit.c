@@ -33,31 +33,6 @@ int cw_lower_bool_constant(struct compiler *c, bool value, struct operand *ret)
     return cw_lower_reg_constant(c, CW_BOOL, &v, 1, ret);
 }
 
-void cw_lower_release(struct compiler *c, unsigned r, enum cw_level reader)
-{
-    struct cw_reg *reg = reg_of(c, r);
-    if (reg->kind != CW_REG_TEMP || --reg->refs > 0)
-        return;
-    /* Values per row may be computed before those per element of the same rows: then they have to last. */
-    if (reg->level == CW_LEVEL_ROW && reader == CW_LEVEL_ELEMENT)
-        return;
-    struct slots *s = &c->slots[reg->level];
-    s->free[s->n++] = reg->slot; /* room for all slots is made when a slot is */
-}
-
-static int emit_slot_new(struct compiler *c, enum cw_level level, unsigned *ret)
-{
-    struct slots *s = &c->slots[level];
-    if (s->n > 0) {
-        *ret = s->free[--s->n];
-        return 0;
-    }
-    int r = CW_ARRAY_ROOM(s->free, s->capacity, c->e->n_slots + (size_t)1, "an expression", c->err);
-    *ret = c->e->n_slots;
-    c->e->n_slots += r == 0;
-    return r;
-}
-
 static enum cw_level emit_level_of(const struct compiler *c, const struct cw_instr *in,
                                    const struct cw_type *type, unsigned n_operands)
 {
@@ -121,19 +96,12 @@ int cw_lower_emit(struct compiler *c, const struct cw_node *node, struct cw_inst
         }
         in.level = CW_LEVEL_ROW;
     }
-    struct cw_reg reg = {.kind = CW_REG_TEMP, .level = in.level, .type = *type, .refs = 1};
-    if ((r = emit_slot_new(c, in.level, &reg.slot)) < 0 || (r = cw_lower_reg_new(c, &reg, &in.dst)) < 0)
-        return r;
-    if ((r = CW_ARRAY_ROOM(c->e->instrs, c->instrs_capacity, c->e->n_instrs + (size_t)1, "an expression",
+    struct cw_reg reg = {.kind = CW_REG_TEMP, .level = in.level, .type = *type};
+    if ((r = cw_lower_reg_new(c, &reg, &in.dst)) < 0 ||
+        (r = CW_ARRAY_ROOM(c->e->instrs, c->instrs_capacity, c->e->n_instrs + (size_t)1, "an expression",
                            c->err)) < 0)
         return r;
     c->e->instrs[c->e->n_instrs++] = in;
-    if (n > 0)
-        cw_lower_release(c, in.a, in.level);
-    if (n > 1)
-        cw_lower_release(c, in.b, in.level);
-    if (n > 2)
-        cw_lower_release(c, in.c, in.level);
     result.reg = in.dst;
     *ret = result;
     return 0;
@@ -254,10 +222,8 @@ int cw_lower_truth(struct compiler *c, struct operand *o)
     int r = cw_lower_no_bytes(c, o);
     if (r < 0)
         return r;
-    if (o->kind == O_INT)
-        return cw_lower_bool_constant(c, o->integer != 0, o);
-    if (o->kind == O_FLOAT)
-        return cw_lower_bool_constant(c, o->real != 0, o);
+    if (o->kind != O_REG)
+        return cw_lower_bool_constant(c, o->kind == O_INT ? o->integer != 0 : o->real != 0, o);
     return cw_lower_convert(c, o, CW_BOOL);
 }
 
@@ -269,20 +235,15 @@ static const char *emit_shape_text(const struct cw_type *t, char buf[160])
     return cw_type_print(&plain, buf) + strlen(cw_dtype_name(CW_BOOL));
 }
 
-int cw_lower_result_shape(struct compiler *c, const struct cw_node *node, unsigned a, unsigned b,
-                          struct cw_type *ret)
+int cw_lower_result_shape(struct compiler *c, const struct cw_node *node, const struct cw_type *x,
+                          const struct cw_type *y, struct cw_type *ret)
 {
-    const struct cw_type *x = &reg_of(c, a)->type, *y = &reg_of(c, b)->type;
     struct cw_type type = *ret;
     if (!cw_broadcast(x, y, &type)) {
         char left[160], right[160];
         return CW_LOWER_FAIL(c, node, "shapes don't match: %s and %s", emit_shape_text(x, left),
                              emit_shape_text(y, right));
     }
-    /* Where a dimension is not known, the shapes may turn out not to match. */
-    if (x->ndim != 0 && y->ndim != 0 &&
-        (x->ndim < 0 || y->ndim < 0 || !cw_type_fixed(x) || !cw_type_fixed(y)))
-        c->e->can_fail = true;
     if (cw_type_fixed(&type) && cw_type_bytes(&type) > SIZE_MAX / 16)
         return CW_LOWER_FAIL(c, node, "the result is too large");
     *ret = type;
@@ -294,13 +255,11 @@ int cw_lower_binary(struct compiler *c, const struct cw_node *node, enum cw_xop 
                     struct operand *ret)
 {
     struct cw_type type = {.dtype = result};
-    cw_kernel kernel = cw_kernel_arithmetic(op, kernel_dtype);
-    if (!kernel)
-        kernel = cw_kernel_math(op, kernel_dtype);
+    cw_kernel kernel = cw_kernel_find(op, kernel_dtype);
     if (!kernel)
         return CW_LOWER_FAIL(c, node, "%s is not defined for %s", cw_xop_name(op),
                              cw_dtype_name((enum cw_dtype)kernel_dtype));
-    int r = cw_lower_result_shape(c, node, a->reg, b->reg, &type);
+    int r = cw_lower_result_shape(c, node, &reg_of(c, a->reg)->type, &reg_of(c, b->reg)->type, &type);
     if (r < 0)
         return r;
     return cw_lower_emit(c, node,
@@ -329,7 +288,7 @@ int cw_lower_unary(struct compiler *c, const struct cw_node *node, enum cw_xop o
         r = cw_lower_convert(c, o, computing);
     if (r < 0)
         return r;
-    cw_kernel kernel = cw_kernel_math(op, computing);
+    cw_kernel kernel = cw_kernel_find(op, computing);
     if (!kernel)
         return CW_LOWER_FAIL(c, node, "%s is not defined for %s", cw_xop_name(op), cw_dtype_name(t));
     struct cw_type type = reg_of(c, o->reg)->type;

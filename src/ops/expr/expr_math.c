@@ -146,7 +146,7 @@ static unsigned math_log2_ceil(uint64_t d)
 } /* d >= 2 */
 
 /* Granlund and Montgomery, "Division by Invariant Integers using Multiplication" (PLDI 1994): with 2^(l-1) <
- * d < 2^l, magic = ceil(2^(63+l) / d) is exact for dividends below 2^63; for 64-bit ones the magic has 65
+ * d <= 2^l, magic = ceil(2^(63+l) / d) is exact for dividends below 2^63; for 64-bit ones the magic has 65
  * bits, the highest implied. */
 struct cw_divisor cw_divisor_make(uint64_t d, bool unsigned64)
 {
@@ -287,7 +287,8 @@ static const cw_kernel kernels[CW_N_XOPS][CW_N_DTYPES + 1] = {
     [CW_X_LOG] = {FLOATS(log)},
 };
 
-cw_kernel cw_kernel_math(enum cw_xop op, unsigned dtype)
+cw_kernel cw_kernel_find(enum cw_xop op, unsigned dtype)
 {
-    return kernels[op][dtype];
+    cw_kernel arithmetic = cw_kernel_arithmetic(op, dtype);
+    return arithmetic ? arithmetic : kernels[op][dtype];
 }
