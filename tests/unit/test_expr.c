@@ -241,17 +241,17 @@ static void conditions(void **state)
     assert_int_equal(cw_expr_eval_into(e, f->ports, "test", &f->block, keep, &err), 0);
     for (int i = 0; i < N; i++)
         assert_int_equal(keep[i], (i - 10) % 4 != 0);
-    e = cw_expr_free(e);
+    cw_expr_free(e);
     assert_int_equal(cw_expr_compile("length(tokens) * i", CW_EXPR_INTEGER, lookup, NULL, &e, &err), 0);
     assert_int_equal(cw_expr_eval_into(e, f->ports, "test", &f->block, lengths, &err), 0);
     for (int i = 0; i < N; i++)
         assert_int_equal(lengths[i], i % 4 * (int8_t)i);
-    e = cw_expr_free(e);
+    cw_expr_free(e);
     assert_int_equal(cw_expr_compile("true", CW_EXPR_CONDITION, lookup, NULL, &e, &err), 0);
     assert_int_equal(cw_expr_eval_into(e, f->ports, "test", &f->block, keep, &err), 0);
     for (int i = 0; i < N; i++)
         assert_int_equal(keep[i], 1);
-    e = cw_expr_free(e);
+    cw_expr_free(e);
     assert_int_equal(cw_expr_compile("a > 1", CW_EXPR_CONDITION, lookup, NULL, &e, &err), CW_E_PIPELINE);
     assert_int_equal(cw_expr_compile("f", CW_EXPR_INTEGER, lookup, NULL, &e, &err), CW_E_PIPELINE);
     assert_int_equal(cw_expr_compile("s", CW_EXPR_CONDITION, lookup, NULL, &e, &err), CW_E_PIPELINE);
@@ -311,7 +311,7 @@ static void limits(void **state)
     strcpy(text + 199, "1");
     memset(text + 200, ')', 199);
     assert_int_equal(cw_expr_compile(text, CW_EXPR_VALUE, lookup, NULL, &e, &err), 0);
-    e = cw_expr_free(e);
+    cw_expr_free(e);
     memset(text, '-', 5000);
     strcpy(text + 5000, "x");
     assert_int_equal(cw_expr_compile(text, CW_EXPR_VALUE, lookup, NULL, &e, &err), CW_E_PIPELINE);

@@ -332,16 +332,24 @@ int cw_expr_bind(struct cw_bind *b, const struct cw_op *op, const char *attribut
                           "%s: %s: %.500s", op->desc->name, attribute, why.message);
 }
 
-struct cw_expr *cw_expr_free(struct cw_expr *e)
+int cw_expr_bind_where(struct cw_bind *b, struct cw_op *op, struct cw_error *err)
 {
+    struct cw_expr *e = NULL;
+    int r = cw_expr_bind(b, op, "where", cw_attr_string(op, "where"), CW_EXPR_CONDITION, &e, err);
+    op->state = e;
+    return r;
+}
+
+void cw_expr_free(void *expr)
+{
+    struct cw_expr *e = expr;
     if (!e)
-        return NULL;
+        return;
     cw_tree_deinit(&e->tree);
     free(e->text);
     free(e->regs);
     free(e->instrs);
     free(e);
-    return NULL;
 }
 
 const struct cw_type *cw_expr_type(const struct cw_expr *e)

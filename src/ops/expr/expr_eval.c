@@ -399,3 +399,12 @@ int cw_expr_eval_into(const struct cw_expr *e, const struct cw_port *in, const c
 {
     return eval_run(e, in, op, b, out, false, 0, err);
 }
+
+int cw_expr_where(const struct cw_op *op, struct cw_block *b, const uint8_t **ret, struct cw_error *err)
+{
+    uint8_t *holds = cw_block_alloc(b, b->n, err);
+    *ret = holds;
+    return holds ? cw_expr_eval_into(op->state, op->in, op->desc->name, b, holds, err)
+           : err ? err->status
+                 : CW_E_MEMORY;
+}
