@@ -147,13 +147,8 @@ int cw_lower_arithmetic(struct compiler *c, const struct cw_node *node, enum cw_
         (r = operator_divide_by_constant(c, node, op, t, &a, &b, ret)) != 0)
         return CW_MIN(r, 0);
     enum cw_dtype computing = cw_lower_computing_dtype(op, t);
-    if (square && computing != t) { /* one conversion serves both sides */
-        if ((r = cw_lower_convert(c, &a, computing)) < 0)
-            return r;
-        b = a;
-    } else if ((r = cw_lower_both_values(c, &a, &b, computing)) < 0) {
+    if ((r = cw_lower_both_values(c, &a, &b, computing)) < 0)
         return r;
-    }
     /* Of 0.0 and -0.0 NumPy's float16 takes the first operand, its wider types the second. */
     bool exchange = (op == CW_X_MIN || op == CW_X_MAX) && is_half(t);
     r = cw_lower_binary(c, node, op, computing, computing, exchange ? &b : &a, exchange ? &a : &b, ret);

@@ -139,14 +139,11 @@ int cw_run_load(struct run *x, unsigned r, size_t rows)
         return status;
     v->p = v->gather;
     for (size_t i = 0; i < rows && bytes > 0; i++) {
-        uint8_t *d = v->p + i * bytes;
-        const struct cw_tensor *t = column->dense ? NULL : &column->rows[x->row + i];
-        if (!t)
-            memcpy(d, column->data + (x->row + i) * column->stride, bytes);
-        else if (t->data && t->size == bytes)
-            memcpy(d, t->data, bytes);
+        struct cw_tensor t = cw_block_row(x->b, x->in[reg->port].value, x->row + i);
+        if (t.data && t.size == bytes)
+            memcpy(v->p + i * bytes, t.data, bytes);
         else
-            memset(d, 0, bytes); /* a row that failed or was dropped before */
+            memset(v->p + i * bytes, 0, bytes); /* a row that failed or was dropped before */
     }
     return 0;
 }

@@ -60,7 +60,8 @@ struct cw_decode_image {
 /* State of normalize. */
 struct cw_normalize {
     int channels;
-    float *mean, *std;
+    float *mean, *std; /* in values */
+    float values[];
 };
 extern const struct cw_image_role cw_image_role_normalize;
 
