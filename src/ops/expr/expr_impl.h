@@ -173,7 +173,7 @@ struct cw_divisor {
     int64_t value;
     uint32_t shift;
 };
-/* d >= 2; unsigned64: dividends are uint64, else at most 63 bits and a sign. */
+/* d >= 3, no power of two; unsigned64: dividends are uint64, else at most 63 bits and a sign. */
 struct cw_divisor cw_divisor_make(uint64_t d, bool unsigned64);
 
 /* ---- kernels (expr_kernels.c, expr_math.c) ---- */

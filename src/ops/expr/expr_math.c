@@ -135,7 +135,7 @@ static unsigned math_log2_ceil(uint64_t d)
 } /* d >= 2 */
 
 /* Granlund and Montgomery, "Division by Invariant Integers using Multiplication" (PLDI 1994): with 2^(l-1) <
- * d <= 2^l, magic = ceil(2^(63+l) / d) is exact for dividends below 2^63; for 64-bit ones the magic has 65
+ * d < 2^l, magic = ceil(2^(63+l) / d) is exact for dividends below 2^63; for 64-bit ones the magic has 65
  * bits, the highest implied. */
 struct cw_divisor cw_divisor_make(uint64_t d, bool unsigned64)
 {

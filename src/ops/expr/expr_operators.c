@@ -88,7 +88,8 @@ static bool operator_literal_compare(enum cw_xop op, const struct operand *a, co
 
 /* ---- operators ---- */
 
-/* x // d and x % d by a constant d > 1: a multiplication. Returns 1 when it did. */
+/* x // d and x % d by a constant d: masks and shifts for powers of two, a multiplication for others. Returns
+ * 1 when it did. */
 static int operator_divide_by_constant(struct compiler *c, const struct cw_node *node, enum cw_xop op,
                                        enum cw_dtype t, const struct operand *a, const struct operand *b,
                                        struct operand *ret)
@@ -97,13 +98,22 @@ static int operator_divide_by_constant(struct compiler *c, const struct cw_node 
         return 0;
     uint64_t d;
     cw_convert(t, CW_UINT64, &d, reg_of(c, b->reg)->constant, 1);
-    if (d < 2 || (cw_dtype_is_signed(t) && d >> 63))
+    if (d == 0 || (cw_dtype_is_signed(t) && d >> 63))
         return 0;
     struct operand k = *b;
-    struct cw_divisor by = cw_divisor_make(d, t == CW_UINT64);
-    int r = cw_lower_reg_constant(c, t, &by, sizeof(by), &k);
+    uint64_t constant[4] = {0};
+    enum cw_xop how = op == CW_X_MOD ? CW_X_MOD_BY : CW_X_FLOORDIV_BY;
+    if ((d & (d - 1)) == 0) {
+        how = op == CW_X_MOD ? CW_X_BITAND : CW_X_SHR;
+        cw_convert(CW_UINT64, t, constant, &(uint64_t){op == CW_X_MOD ? d - 1 : (uint64_t)__builtin_ctzll(d)},
+                   1);
+    } else {
+        struct cw_divisor by = cw_divisor_make(d, t == CW_UINT64);
+        memcpy(constant, &by, sizeof(by));
+    }
+    int r = cw_lower_reg_constant(c, t, constant, sizeof(constant), &k);
     if (r == 0)
-        r = cw_lower_binary(c, node, op == CW_X_MOD ? CW_X_MOD_BY : CW_X_FLOORDIV_BY, t, t, a, &k, ret);
+        r = cw_lower_binary(c, node, how, t, t, a, &k, ret);
     return r < 0 ? r : 1;
 }
 

@@ -6,11 +6,13 @@ static int filter_run(const struct cw_op *op, struct cw_block *block, struct cw_
 {
     const uint8_t *keep;
     int r = cw_expr_where(op, block, &keep, err);
+    bool dropped = false;
     CW_ROWS_OK(i, block, r == 0)
     if (!keep[i]) {
         block->status[i] = CW_ROW_DROPPED;
-        block->all_ok = false;
+        dropped = true;
     }
+    block->all_ok &= !dropped;
     return r;
 }
 
