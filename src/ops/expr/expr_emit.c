@@ -34,33 +34,14 @@ int cw_lower_bool_constant(struct compiler *c, bool value, struct operand *ret)
 }
 
 static enum cw_level emit_level_of(const struct compiler *c, const struct cw_instr *in,
-                                   const struct cw_type *type, unsigned n_operands)
+                                   const struct cw_type *type)
 {
     if (type->ndim != 0)
         return CW_LEVEL_ELEMENT;
     if (in->kind >= CW_I_REDUCE)
         return CW_LEVEL_ROW;
-    enum cw_level level = reg_of(c, in->a)->level;
-    if (n_operands > 1)
-        level = CW_MAX(level, reg_of(c, in->b)->level);
-    if (n_operands > 2)
-        level = CW_MAX(level, reg_of(c, in->c)->level);
-    return level;
-}
-
-static unsigned emit_operands_of(const struct cw_instr *in)
-{
-    switch (in->kind) {
-    case CW_I_BINARY:
-        return 2;
-    case CW_I_WHERE:
-        return 3;
-    case CW_I_COLUMN_LENGTH:
-    case CW_I_BYTES_EQUAL:
-        return 0;
-    default:
-        return 1;
-    }
+    enum cw_level ab = CW_MAX(reg_of(c, in->a)->level, reg_of(c, in->b)->level);
+    return CW_MAX(ab, reg_of(c, in->c)->level);
 }
 
 /* An instruction all of whose operands are constants is carried out here and now. 1: that can't be done, each
@@ -81,13 +62,17 @@ static int emit_fold(struct compiler *c, const struct cw_instr *in, enum cw_dtyp
 int cw_lower_emit(struct compiler *c, const struct cw_node *node, struct cw_instr in,
                   const struct cw_type *type, struct operand *ret)
 {
-    unsigned n = emit_operands_of(&in);
+    /* registers that it reads; those that it lacks are the first one */
+    static const uint8_t n_operands[] = {[CW_I_UNARY] = 1,         [CW_I_BINARY] = 2,     [CW_I_WHERE] = 3,
+                                         [CW_I_CONVERT] = 1,       [CW_I_REDUCE] = 1,     [CW_I_LENGTH] = 1,
+                                         [CW_I_COLUMN_LENGTH] = 0, [CW_I_BYTES_EQUAL] = 0};
+    unsigned n = n_operands[in.kind];
     struct operand result = {.kind = O_REG, .node = node};
-    in.level = emit_level_of(c, &in, type, n);
     if (n < 3)
         in.c = in.a;
-    if (n < 2 && n > 0)
+    if (n == 1)
         in.b = in.a;
+    in.level = emit_level_of(c, &in, type);
     int r;
     if (in.level == CW_LEVEL_CONSTANT) {
         if ((r = emit_fold(c, &in, type->dtype, &result)) != 1) {

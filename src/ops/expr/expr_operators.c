@@ -177,11 +177,8 @@ static enum cw_xop operator_mirrored(enum cw_xop op)
 static int operator_compare_bytes(struct compiler *c, const struct cw_node *node, enum cw_xop op,
                                   struct operand a, struct operand b, struct operand *ret)
 {
-    if (a.kind == O_STRING && b.kind == O_BYTES) {
-        struct operand t = a;
-        a = b;
-        b = t;
-    }
+    if (a.kind == O_STRING && b.kind == O_BYTES)
+        return operator_compare_bytes(c, node, op, b, a, ret);
     if (op != CW_X_EQ && op != CW_X_NE)
         return CW_LOWER_FAIL(c, node, "bytes are compared with == and != only");
     if (a.kind != O_BYTES || (b.kind != O_BYTES && b.kind != O_STRING))
@@ -221,14 +218,8 @@ int cw_lower_compare(struct compiler *c, const struct cw_node *node, enum cw_xop
         }
     } else if (a.kind == O_REG && b.kind == O_REG) {
         enum cw_dtype ta = dtype_of(c, &a), tb = dtype_of(c, &b);
-        if (cw_dtype_is_signed(ta) && tb == CW_UINT64) {
-            struct operand t = a;
-            a = b;
-            b = t;
-            op = operator_mirrored(op);
-            ta = CW_UINT64;
-            tb = dtype_of(c, &b);
-        }
+        if (cw_dtype_is_signed(ta) && tb == CW_UINT64)
+            return cw_lower_compare(c, node, operator_mirrored(op), b, a, ret);
         if (ta == CW_UINT64 && cw_dtype_is_signed(tb)) {
             if ((r = cw_lower_value(c, &b, CW_INT64)) < 0)
                 return r;

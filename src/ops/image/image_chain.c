@@ -131,9 +131,9 @@ static int chain_plan_regions(const struct chain *c, const struct cw_block *b, s
 static void chain_plan_needed(const struct chain *c, const struct cw_block *b, size_t row,
                               const struct plan *p, struct cw_rect *ret)
 {
-    const struct cw_op *crop = ((const struct cw_decode_image *)chain_decode(c)->state)->crop;
+    const struct cw_op *crop = &((const struct cw_decode_image *)chain_decode(c)->state)->crop;
     *ret = (struct cw_rect){.h = p->h, .w = p->w};
-    if (!crop)
+    if (!crop->desc)
         return;
     struct cw_image_geometry g;
     if (c->n[CW_IMAGE_REGION] && c->ops[CW_IMAGE_REGION][0]->index == crop->index)
