@@ -141,9 +141,9 @@ int cw_function_bind(struct cw_bind *b, struct cw_op *op, struct cw_error *err)
     f->deterministic = cw_attr_bool(op, "deterministic");
     f->host = (struct cw_host_function){.name = f->name,
                                         .timeout_ns = (uint64_t)(cw_attr_float(op, "timeout_s") * 1e9),
-                                        .memory = (uint64_t)cw_attr_int(op, "host_memory")};
-    f->host.pipeline = cw_bind_pipeline(b)->functions;
-    f->host.n_pipeline = cw_bind_pipeline(b)->n_functions;
+                                        .memory = (uint64_t)cw_attr_int(op, "host_memory"),
+                                        .pipeline = cw_bind_pipeline(b)->functions,
+                                        .n_pipeline = cw_bind_pipeline(b)->n_functions};
     f->in = calloc(cw_bind_count(b) + 1, sizeof(*f->in));
     json_auto_t *inputs = json_array();
     int r = f->in && inputs ? 0 : cw_error_nomem(err, 0, "a function");
